@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A test program is a table of named functions; a failed CHECK says where and what,
+ * and ends the program with status 1, so a leak checker sees the rest as it was.
+ *
+ *	static void adds(void) { CHECK_EQ(1 + 1, 2); }
+ *	int main(int argc, char **argv)
+ *	{
+ *		static const struct test tests[] = { TEST(adds) };
+ *		return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+ *	}
+ *
+ * With an argument only the tests run whose name contains it.
+ */
+#ifndef BASE_TEST_H
+#define BASE_TEST_H
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+
+struct test {
+	const char *name;
+	void (*fn)(void);
+};
+
+#define TEST(f) { #f, f }
+
+#define CHECK(cond)                                                                                \
+	do {                                                                                       \
+		if (unlikely(!(cond))) {                                                           \
+			fprintf(stderr, "%s:%d: %s: not so: %s\n", __FILE__, __LINE__, __func__,   \
+				#cond);                                                            \
+			exit(1);                                                                   \
+		}                                                                                  \
+	} while (0)
+
+#define CHECK_EQ(a, b)                                                                             \
+	do {                                                                                       \
+		long long a_ = (long long)(a), b_ = (long long)(b);                                \
+		if (unlikely(a_ != b_)) {                                                          \
+			fprintf(stderr, "%s:%d: %s: %s = %lld, not %s = %lld\n", __FILE__,         \
+				__LINE__, __func__, #a, a_, #b, b_);                               \
+			exit(1);                                                                   \
+		}                                                                                  \
+	} while (0)
+
+/* splitmix64 (S. Vigna, public domain description): a seed gives the same run again. */
+static inline uint64_t test_rand(uint64_t *state)
+{
+	uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 31);
+}
+
+/* The seed of TEST_SEED, else a new one; printed, so that a failure can be run again. */
+static inline uint64_t test_seed(void)
+{
+	const char *env = getenv("TEST_SEED");
+	uint64_t seed = env ? strtoull(env, NULL, 0) : clock_ns() ^ (uint64_t)getpid() << 32;
+
+	printf("TEST_SEED=%" PRIu64 "\n", seed);
+	fflush(stdout);
+	return seed;
+}
+
+static inline int test_main(const struct test *tests, size_t n, int argc, char **argv)
+{
+	size_t run = 0;
+
+	alarm(300); /* a hang ends the program; no test is expected to come near it */
+	for (size_t i = 0; i < n; i++) {
+		if (argc > 1 && !strstr(tests[i].name, argv[1]))
+			continue;
+		printf("%s\n", tests[i].name);
+		fflush(stdout);
+		tests[i].fn();
+		run++;
+	}
+	if (!run) {
+		fprintf(stderr, "no test is called like that\n");
+		return 2;
+	}
+	printf("%zu passed, 0 failed\n", run);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/hist.h"
+#include "base/slab.h"
+#include "base/test.h"
+#include "base/wait.h"
+
+static void pow2_and_align(void)
+{
+	CHECK_EQ(pow2_ceil(0), 1);
+	CHECK_EQ(pow2_ceil(1), 1);
+	CHECK_EQ(pow2_ceil(3), 4);
+	CHECK_EQ(pow2_ceil(4096), 4096);
+	CHECK(pow2_ceil((1ull << 62) + 1) == 1ull << 63);
+	CHECK(!is_pow2(0) && is_pow2(1) && is_pow2(64) && !is_pow2(65));
+	CHECK_EQ(align_up(0, 32), 0);
+	CHECK_EQ(align_up(33, 32), 64);
+}
+
+static void slab_gives_each_id_once(void)
+{
+	struct slab s;
+	uint32_t ids[8];
+
+	CHECK_EQ(slab_init(&s, 0), -EINVAL);
+	CHECK_EQ(slab_init(&s, 8), 0);
+	for (uint32_t i = 0; i < 8; i++) {
+		ids[i] = slab_get(&s);
+		CHECK(ids[i] < 8);
+		for (uint32_t j = 0; j < i; j++)
+			CHECK(ids[j] != ids[i]);
+	}
+	CHECK_EQ(slab_get(&s), SLAB_NONE);
+	CHECK(!slab_in_use(&s, 8) && !slab_in_use(&s, SLAB_BUSY));
+	slab_put(&s, 5);
+	CHECK(!slab_in_use(&s, 5));
+	CHECK_EQ(s.used, 7);
+	CHECK_EQ(slab_get(&s), 5);
+	slab_fini(&s);
+}
+
+/* Every value lies in a bucket whose bound is at most 1/64 above it, and the bounds rise. */
+static void hist_error_is_bounded(void)
+{
+	uint64_t seed = test_seed();
+
+	for (uint32_t i = 1; i < HIST_BUCKETS; i++)
+		CHECK(hist_upper(i) > hist_upper(i - 1));
+	CHECK(hist_upper(HIST_BUCKETS - 1) == UINT64_MAX);
+	for (int i = 0; i < 100000; i++) {
+		uint64_t v = test_rand(&seed) >> (test_rand(&seed) % 64);
+		uint32_t b = hist_index(v);
+
+		CHECK(b < HIST_BUCKETS);
+		CHECK(v <= hist_upper(b) && (!b || v > hist_upper(b - 1)));
+		CHECK(hist_upper(b) - v <= v / HIST_HALF);
+	}
+}
+
+static void hist_quantiles_are_nearest_rank(void)
+{
+	struct hist a, b;
+
+	hist_init(&a);
+	hist_init(&b);
+	CHECK_EQ(hist_quantile(&a, 0.5), 0);
+	for (uint64_t v = 1; v <= 50; v++) {
+		hist_add(&a, v);
+		hist_add(&b, v + 50);
+	}
+	hist_merge(&a, &b);
+	CHECK_EQ(a.count, 100);
+	CHECK_EQ(a.min, 1);
+	CHECK_EQ(a.max, 100);
+	CHECK_EQ(hist_quantile(&a, 0.50), 50);
+	CHECK_EQ(hist_quantile(&a, 0.99), 99);
+	CHECK_EQ(hist_quantile(&a, 1.0), 100);
+	CHECK_EQ(hist_quantile(&a, 0.0), 1);
+	CHECK(hist_mean(&a) == 50.5);
+}
+
+static void wait_spins_then_yields_then_sleeps(void)
+{
+	struct wait w = WAIT_INIT;
+
+	for (int i = 0; i < WAIT_SPINS + WAIT_YIELDS; i++)
+		CHECK(!wait_step(&w));
+	CHECK(wait_step(&w));
+	CHECK(wait_step(&w));
+	wait_reset(&w);
+	CHECK(!wait_step(&w));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(pow2_and_align),
+		TEST(slab_gives_each_id_once),
+		TEST(hist_error_is_bounded),
+		TEST(hist_quantiles_are_nearest_rank),
+		TEST(wait_spins_then_yields_then_sleeps),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
