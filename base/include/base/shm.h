@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A named shared-memory region, made by one process (the server) and mapped by others
+ * of the same user, in which everybody can see who is still there.
+ *
+ *	struct shm_region r;
+ *	err = shm_create("layer", "job7", size, &r);	server; holds byte 0
+ *	... fill *r.addr in, store the magic last, with release ...
+ *
+ *	err = shm_attach("layer", "job7", min_size, &r);	client
+ *	... load the magic with acquire, check it and every size against r.size ...
+ *	err = shm_lock(&r, 1 + id);			"I am client id"
+ *	shm_locked(&r, SHM_SERVER)			is the server alive?
+ *	shm_close(&r);
+ *
+ * Liveness: who is there holds a byte lock on the region's file, an open file
+ * description lock, which the kernel drops when the last reference to the description
+ * goes: with the process, however it ends, and not with a thread. It sees through pid
+ * namespaces and does not mistake a reused pid. Three things would break it, hence:
+ * a mapping holds a reference, so the description that locks is not the one that is
+ * mapped; a forked child inherits the description, so the child closes it in a
+ * pthread_atfork() handler (and may only shm_close() the region); exec'd programs
+ * would, too: O_CLOEXEC. A child made by a bare clone(2) is not seen.
+ *
+ * The file is /dev/shm/<prefix>.<name>, mode 0600. Neither function follows a symbolic
+ * link, and both refuse what another user owns or what others may open.
+ *
+ * A region is one thread's at a time; different regions are independent. It must not
+ * move while it is open (the fork handler knows its address).
+ */
+#ifndef BASE_SHM_H
+#define BASE_SHM_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SHM_NAME_MAX 200 /* of prefix and name together */
+#define SHM_SERVER 0 /* the byte that a server holds; the others are the layer's to give */
+#define SHM_TRIES 1000 /* lost races with other creators before -EADDRINUSE */
+
+struct shm_region {
+	void *addr;
+	size_t size;
+	int fd; /* the description that holds the locks; -1 in a forked child */
+	bool named; /* this process made the name and has not removed it yet */
+	char path[SHM_NAME_MAX + 3]; /* for shm_open(3) */
+	struct shm_region *next;
+};
+
+/* Every open region of this process, for the fork handler. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_once_t once;
+	struct shm_region *first;
+} shm_regions = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_ONCE_INIT, NULL };
+
+static inline void shm_fork_prepare(void)
+{
+	pthread_mutex_lock(&shm_regions.lock);
+}
+
+static inline void shm_fork_parent(void)
+{
+	pthread_mutex_unlock(&shm_regions.lock);
+}
+
+/* The child gives up every claim; the mappings stay, so that it may shm_close() them. */
+static inline void shm_fork_child(void)
+{
+	for (struct shm_region *r = shm_regions.first; r; r = r->next) {
+		close(r->fd);
+		r->fd = -1;
+		r->named = false;
+	}
+	shm_regions.first = NULL;
+	pthread_mutex_unlock(&shm_regions.lock);
+}
+
+static inline void shm_fork_init(void)
+{
+	pthread_atfork(shm_fork_prepare, shm_fork_parent, shm_fork_child);
+}
+
+/* Opens the lock's description, known to the fork handler from its first moment on. */
+static inline int shm_open_locked(struct shm_region *r, int flags)
+{
+	int err = 0;
+
+	pthread_once(&shm_regions.once, shm_fork_init);
+	pthread_mutex_lock(&shm_regions.lock);
+	r->fd = shm_open(r->path, flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (r->fd < 0) {
+		err = -errno;
+	} else {
+		r->next = shm_regions.first;
+		shm_regions.first = r;
+	}
+	pthread_mutex_unlock(&shm_regions.lock);
+	return err;
+}
+
+/* Drops the locks. Nothing to do in a forked child. */
+static inline void shm_close_locked(struct shm_region *r)
+{
+	struct shm_region **p = &shm_regions.first;
+
+	pthread_mutex_lock(&shm_regions.lock);
+	while (*p && *p != r)
+		p = &(*p)->next;
+	if (*p) {
+		*p = r->next;
+		close(r->fd);
+		r->fd = -1;
+	}
+	pthread_mutex_unlock(&shm_regions.lock);
+}
+
+/* -EINVAL when prefix.name is no usable file name. */
+static inline int shm_set_path(struct shm_region *r, const char *prefix, const char *name)
+{
+	int n;
+
+	memset(r, 0, sizeof(*r));
+	r->fd = -1;
+	if (!name || !*name || strchr(name, '/'))
+		return -EINVAL;
+	n = snprintf(r->path, sizeof(r->path), "/%s.%s", prefix, name);
+	return n < 0 || (size_t)n >= sizeof(r->path) ? -EINVAL : 0;
+}
+
+static inline struct flock shm_flock(short type, uint32_t byte)
+{
+	struct flock fl = { .l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1 };
+
+	return fl;
+}
+
+/*
+ * Takes a byte. 0; -EAGAIN when somebody else holds it; -EBADF in a forked child.
+ * Taking it again is no error.
+ */
+static inline int shm_lock(const struct shm_region *r, uint32_t byte)
+{
+	struct flock fl = shm_flock(F_WRLCK, byte);
+
+	if (fcntl(r->fd, F_OFD_SETLK, &fl) == 0)
+		return 0;
+	return errno == EACCES ? -EAGAIN : -errno;
+}
+
+static inline void shm_unlock(const struct shm_region *r, uint32_t byte)
+{
+	struct flock fl = shm_flock(F_UNLCK, byte);
+
+	fcntl(r->fd, F_OFD_SETLK, &fl);
+}
+
+/* 1 when somebody else holds the byte, 0 when nobody does, -errno. A system call. */
+static inline int shm_locked(const struct shm_region *r, uint32_t byte)
+{
+	struct flock fl = shm_flock(F_WRLCK, byte);
+
+	if (fcntl(r->fd, F_OFD_GETLK, &fl) != 0)
+		return -errno;
+	return fl.l_type != F_UNLCK;
+}
+
+/* Ours and nobody else's? -EACCES otherwise. */
+static inline int shm_check_owner(int fd, struct stat *st_p)
+{
+	if (fstat(fd, st_p) != 0)
+		return -errno;
+	if (!S_ISREG(st_p->st_mode) || st_p->st_uid != geteuid() || st_p->st_mode & 077)
+		return -EACCES;
+	return 0;
+}
+
+/* Does the name still mean the file of this descriptor? */
+static inline bool shm_is_current(const struct shm_region *r)
+{
+	struct stat mine, named;
+	int fd = shm_open(r->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+	bool same;
+
+	if (fd < 0)
+		return false;
+	same = fstat(fd, &named) == 0 && fstat(r->fd, &mine) == 0 && named.st_dev == mine.st_dev &&
+	       named.st_ino == mine.st_ino;
+	close(fd);
+	return same;
+}
+
+/*
+ * Maps through a description of its own. The name can have passed to another file
+ * since the lock's description was opened: -ESTALE.
+ */
+static inline int shm_map(struct shm_region *r, const struct stat *locked, size_t size)
+{
+	struct stat st;
+	int fd = shm_open(r->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+	int err;
+
+	if (fd < 0)
+		return errno == ENOENT ? -ESTALE : -errno;
+	err = shm_check_owner(fd, &st);
+	if (!err && (st.st_dev != locked->st_dev || st.st_ino != locked->st_ino))
+		err = -ESTALE;
+	if (!err) {
+		r->addr = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (r->addr == MAP_FAILED) {
+			err = -errno;
+			r->addr = NULL;
+		}
+		r->size = size;
+	}
+	close(fd);
+	return err;
+}
+
+/*
+ * The name is taken: by a living server (-EADDRINUSE), or by what a dead one left, which
+ * is removed. Only who holds a file's server byte may remove its name, and looks, with
+ * the byte held, whether it is still the name of that file; so of several servers that
+ * find the same remains, one removes them, once. -EAGAIN: look again.
+ */
+static inline int shm_remove_stale(struct shm_region *r)
+{
+	struct stat st;
+	int err = shm_open_locked(r, 0);
+
+	if (err)
+		return err == -ENOENT ? -EAGAIN : err;
+	err = shm_check_owner(r->fd, &st);
+	if (!err && shm_lock(r, SHM_SERVER) != 0)
+		err = shm_is_current(r) ? -EADDRINUSE : -EAGAIN;
+	if (!err) {
+		if (shm_is_current(r))
+			shm_unlink(r->path);
+		err = -EAGAIN;
+	}
+	shm_close_locked(r);
+	return err;
+}
+
+/* One try to make the file and to hold its server byte. -EAGAIN: lost a race. */
+static inline int shm_create_file(struct shm_region *r)
+{
+	int err = shm_open_locked(r, O_CREAT | O_EXCL);
+
+	if (err == -EEXIST)
+		return shm_remove_stale(r);
+	if (err)
+		return err;
+	/* Until the byte is held another server may take the new file for remains. */
+	if (shm_lock(r, SHM_SERVER) == 0 && shm_is_current(r))
+		return 0;
+	shm_close_locked(r);
+	return -EAGAIN;
+}
+
+/*
+ * Makes the region, zero-filled, with its memory allocated, and holds byte SHM_SERVER;
+ * what a dead server left under that name is replaced. 0, or
+ *	-EINVAL		the name is empty, too long, or has a '/' in it; size 0
+ *	-EADDRINUSE	a living server has the name
+ *	-EACCES, -ELOOP	another user has the name, or it is a symbolic link
+ *	-ENOSPC, -ENOMEM, -EMFILE, ...	as the kernel says; nothing is left behind
+ */
+static inline int shm_create(const char *prefix, const char *name, size_t size,
+	struct shm_region *r)
+{
+	struct stat st;
+	int err = size ? shm_set_path(r, prefix, name) : -EINVAL;
+
+	if (err)
+		return err;
+	err = -EAGAIN;
+	for (int i = 0; err == -EAGAIN && i < SHM_TRIES; i++) {
+		err = shm_create_file(r);
+		if (err == -EAGAIN)
+			sched_yield();
+	}
+	if (err)
+		return err == -EAGAIN ? -EADDRINUSE : err;
+	/* ftruncate alone would let a full /dev/shm come as a SIGBUS later. */
+	do
+		err = -posix_fallocate(r->fd, 0, (off_t)size);
+	while (err == -EINTR);
+	if (!err && fstat(r->fd, &st) != 0)
+		err = -errno;
+	if (!err)
+		err = shm_map(r, &st, size);
+	if (err) {
+		shm_unlink(r->path);
+		shm_close_locked(r);
+		return err;
+	}
+	r->named = true;
+	return 0;
+}
+
+/*
+ * Maps an existing region, whole; holds no byte yet. The caller checks magic, version
+ * and sizes. 0, or
+ *	-EINVAL		as above
+ *	-ENOENT		no such region: no server yet; try again later
+ *	-ECONNREFUSED	its server is dead; a new one will replace it
+ *	-EAGAIN		its server is still making it (smaller than min_size), or a new
+ *			one is replacing it at this moment
+ *	-EACCES		another user's
+ */
+static inline int shm_attach(const char *prefix, const char *name, size_t min_size,
+	struct shm_region *r)
+{
+	struct stat st;
+	int err = shm_set_path(r, prefix, name);
+
+	if (!err)
+		err = shm_open_locked(r, 0);
+	if (err)
+		return err;
+	err = shm_check_owner(r->fd, &st);
+	if (!err) {
+		int alive = shm_locked(r, SHM_SERVER);
+
+		if (alive <= 0)
+			err = alive ? alive : -ECONNREFUSED;
+		else if (st.st_size <= 0 || (size_t)st.st_size < min_size)
+			err = -EAGAIN;
+		else
+			err = shm_map(r, &st, (size_t)st.st_size);
+	}
+	if (err) {
+		shm_close_locked(r);
+		return err == -ESTALE ? -EAGAIN : err;
+	}
+	return 0;
+}
+
+/*
+ * The server takes the name away; mappings live on, nobody can attach any more, and a
+ * crash of all its users leaves nothing. 0, also when there is nothing (more) to remove.
+ */
+static inline int shm_remove_name(struct shm_region *r)
+{
+	if (r->named && shm_is_current(r) && shm_unlink(r->path) != 0 && errno != ENOENT)
+		return -errno;
+	r->named = false;
+	return 0;
+}
+
+/* Unmaps, drops every byte, and removes the name if this process made it. */
+static inline void shm_close(struct shm_region *r)
+{
+	shm_remove_name(r);
+	if (r->addr)
+		munmap(r->addr, r->size);
+	r->addr = NULL;
+	if (r->fd >= 0)
+		shm_close_locked(r);
+}
+
+#endif

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+/* base/shm.h: names, permissions, liveness across fork, exec, kill and races. */
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+#include "base/shm.h"
+#include "base/test.h"
+
+#define PREFIX "base-test"
+#define SIZE 8192
+
+static char name[64];
+static char file[128];
+
+static void check_gone(void)
+{
+	CHECK(access(file, F_OK) != 0);
+}
+
+static void wait_exit(pid_t pid, int want)
+{
+	int status;
+
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status));
+	CHECK_EQ(WEXITSTATUS(status), want);
+}
+
+static void kill_wait(pid_t pid)
+{
+	CHECK_EQ(kill(pid, SIGKILL), 0);
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+}
+
+/* A child that runs fn, says so through a pipe, and stays until it is killed. */
+static pid_t spawn(void (*fn)(void))
+{
+	int p[2];
+	char c;
+	pid_t pid;
+
+	CHECK_EQ(pipe(p), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		fn();
+		if (write(p[1], "x", 1) != 1)
+			_exit(3);
+		for (;;)
+			pause();
+	}
+	close(p[1]);
+	CHECK_EQ(read(p[0], &c, 1), 1);
+	close(p[0]);
+	return pid;
+}
+
+static void create_attach_close(void)
+{
+	struct shm_region s, c;
+	struct stat st;
+
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), -ENOENT);
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+	CHECK_EQ(stat(file, &st), 0);
+	CHECK_EQ(st.st_mode & 0777, 0600);
+	CHECK_EQ(st.st_size, SIZE);
+	CHECK(st.st_blocks * 512 >= SIZE);
+	for (int i = 0; i < SIZE; i++)
+		CHECK_EQ(((char *)s.addr)[i], 0);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE + 1, &c), -EAGAIN);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), 0);
+	CHECK_EQ(c.size, SIZE);
+	((char *)s.addr)[SIZE - 1] = 42;
+	CHECK_EQ(((char *)c.addr)[SIZE - 1], 42);
+	CHECK_EQ(shm_remove_name(&s), 0);
+	check_gone();
+	((char *)c.addr)[0] = 7;
+	CHECK_EQ(((char *)s.addr)[0], 7);
+	shm_close(&c);
+	shm_close(&s);
+}
+
+static void bad_names(void)
+{
+	struct shm_region r;
+	char longest[SHM_NAME_MAX + 1];
+
+	memset(longest, 'a', sizeof(longest));
+	longest[SHM_NAME_MAX] = '\0';
+	CHECK_EQ(shm_create(PREFIX, "", SIZE, &r), -EINVAL);
+	CHECK_EQ(shm_create(PREFIX, NULL, SIZE, &r), -EINVAL);
+	CHECK_EQ(shm_create(PREFIX, "a/b", SIZE, &r), -EINVAL);
+	CHECK_EQ(shm_create(PREFIX, longest, SIZE, &r), -EINVAL);
+	CHECK_EQ(shm_create(PREFIX, name, 0, &r), -EINVAL);
+	CHECK_EQ(shm_attach(PREFIX, "../x", SIZE, &r), -EINVAL);
+	longest[SHM_NAME_MAX - strlen(PREFIX)] = '\0'; /* prefix, dot, rest: the limit */
+	CHECK_EQ(shm_create(PREFIX, longest, SIZE, &r), 0);
+	shm_close(&r);
+}
+
+static void bytes_exclude(void)
+{
+	struct shm_region s, a, b;
+
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &a), 0);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &b), 0);
+	CHECK_EQ(shm_locked(&a, SHM_SERVER), 1);
+	CHECK_EQ(shm_lock(&a, SHM_SERVER), -EAGAIN);
+	CHECK_EQ(shm_lock(&a, 1), 0);
+	CHECK_EQ(shm_lock(&a, 1), 0);
+	CHECK_EQ(shm_lock(&b, 1), -EAGAIN);
+	CHECK_EQ(shm_lock(&b, 2), 0);
+	CHECK_EQ(shm_locked(&s, 1), 1);
+	CHECK_EQ(shm_locked(&s, 2), 1);
+	CHECK_EQ(shm_locked(&s, 3), 0);
+	shm_unlock(&b, 2);
+	CHECK_EQ(shm_locked(&s, 2), 0);
+	shm_close(&a);
+	CHECK_EQ(shm_locked(&s, 1), 0);
+	shm_close(&s);
+	CHECK_EQ(shm_locked(&b, SHM_SERVER), 0);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &a), -ENOENT);
+	shm_close(&b);
+	check_gone();
+}
+
+static struct shm_region child_region;
+
+static void child_serves(void)
+{
+	if (shm_create(PREFIX, name, SIZE, &child_region) != 0)
+		_exit(4);
+	((char *)child_region.addr)[0] = 1;
+}
+
+static void stale_is_replaced(void)
+{
+	struct shm_region s, old, c;
+	pid_t pid = spawn(child_serves);
+
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), -EADDRINUSE);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &old), 0);
+	CHECK_EQ(shm_locked(&old, SHM_SERVER), 1);
+	kill_wait(pid);
+	CHECK_EQ(shm_locked(&old, SHM_SERVER), 0);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), -ECONNREFUSED);
+	CHECK_EQ(shm_create(PREFIX, name, 2 * SIZE, &s), 0);
+	CHECK_EQ(((char *)s.addr)[0], 0);
+	CHECK_EQ(shm_locked(&old, SHM_SERVER), 0);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), 0);
+	CHECK_EQ(c.size, 2 * SIZE);
+	shm_close(&c);
+	shm_close(&old);
+	shm_close(&s);
+	check_gone();
+}
+
+/* What is left of a server that died before it gave the file a size. */
+static void empty_remains_are_replaced(void)
+{
+	struct shm_region s;
+	int fd = open(file, O_CREAT | O_EXCL | O_RDWR, 0600);
+
+	CHECK(fd >= 0);
+	close(fd);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &s), -ECONNREFUSED);
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+	shm_close(&s);
+	check_gone();
+}
+
+static void link_is_not_followed(void)
+{
+	struct shm_region r;
+	char target[160];
+
+	snprintf(target, sizeof(target), "%s.target", file);
+	CHECK_EQ(symlink(target, file), 0);
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &r), -ELOOP);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &r), -ELOOP);
+	CHECK(access(target, F_OK) != 0);
+	CHECK_EQ(unlink(file), 0);
+}
+
+static void readable_by_others_is_refused(void)
+{
+	struct shm_region r;
+	int fd = open(file, O_CREAT | O_EXCL | O_RDWR, 0600);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(fchmod(fd, 0644), 0);
+	close(fd);
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &r), -EACCES);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &r), -EACCES);
+	CHECK_EQ(unlink(file), 0);
+}
+
+/* As another uid in a child; and that uid's file is none of ours. Needs root. */
+static void other_user(void)
+{
+	struct shm_region s, c;
+	pid_t pid;
+
+	if (geteuid() != 0) {
+		printf("  (not root: left out)\n");
+		return;
+	}
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		if (setgid(65534) != 0 || setuid(65534) != 0)
+			_exit(2);
+		CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), -EACCES);
+		CHECK_EQ(shm_create(PREFIX, name, SIZE, &c), -EACCES);
+		CHECK(open(file, O_RDONLY) < 0);
+		_exit(0);
+	}
+	wait_exit(pid, 0);
+	shm_close(&s);
+
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid)
+		_exit(setgid(65534) != 0 || setuid(65534) != 0 ||
+		      open(file, O_CREAT | O_EXCL | O_RDWR, 0600) < 0);
+	wait_exit(pid, 0);
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), -EACCES);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), -EACCES);
+	CHECK_EQ(unlink(file), 0);
+}
+
+static int hold[2];
+
+/* The grandchild outlives the server, until the test closes its end of the pipe. */
+static void server_forks(void)
+{
+	char c;
+	pid_t pid;
+
+	child_serves();
+	close(hold[1]);
+	pid = fork();
+	if (pid < 0)
+		_exit(5);
+	if (!pid) {
+		shm_close(&child_region); /* must not remove the name */
+		_exit(read(hold[0], &c, 1) != 0);
+	}
+}
+
+static void forked_child_holds_nothing(void)
+{
+	struct shm_region c;
+	pid_t pid;
+
+	CHECK_EQ(pipe(hold), 0);
+	pid = spawn(server_forks);
+	close(hold[0]);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), 0);
+	CHECK_EQ(shm_locked(&c, SHM_SERVER), 1);
+	kill_wait(pid);
+	CHECK_EQ(shm_locked(&c, SHM_SERVER), 0);
+	shm_close(&c);
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &c), 0);
+	shm_close(&c);
+	check_gone();
+	close(hold[1]);
+}
+
+/*
+ * Eight processes want the same stale name. Exactly one gets it, and it is not lost
+ * to one that comes late.
+ */
+static void one_creator_wins(void)
+{
+	for (int round = 0; round < 20; round++) {
+		int go[2], out[2], won = 0;
+		pid_t pid[8];
+		struct shm_region c;
+		char r;
+
+		kill_wait(spawn(child_serves));
+		CHECK_EQ(pipe(go), 0);
+		CHECK_EQ(pipe(out), 0);
+		for (int i = 0; i < 8; i++) {
+			pid[i] = fork();
+			CHECK(pid[i] >= 0);
+			if (!pid[i]) {
+				close(go[1]);
+				if (read(go[0], &r, 1) != 0)
+					_exit(1);
+				r = shm_create(PREFIX, name, SIZE, &child_region) == 0;
+				if (write(out[1], &r, 1) != 1)
+					_exit(1);
+				for (;;)
+					pause();
+			}
+		}
+		close(go[0]);
+		close(go[1]);
+		for (int i = 0; i < 8; i++) {
+			CHECK_EQ(read(out[0], &r, 1), 1);
+			won += r;
+		}
+		CHECK_EQ(won, 1);
+		CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), 0);
+		for (int i = 0; i < 8; i++)
+			kill_wait(pid[i]);
+		CHECK_EQ(shm_locked(&c, SHM_SERVER), 0);
+		shm_close(&c);
+		close(out[0]);
+		close(out[1]);
+	}
+	CHECK_EQ(unlink(file), 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(create_attach_close),
+		TEST(bad_names),
+		TEST(bytes_exclude),
+		TEST(stale_is_replaced),
+		TEST(empty_remains_are_replaced),
+		TEST(link_is_not_followed),
+		TEST(readable_by_others_is_refused),
+		TEST(other_user),
+		TEST(forked_child_holds_nothing),
+		TEST(one_creator_wins),
+	};
+
+	snprintf(name, sizeof(name), "%d", (int)getpid());
+	snprintf(file, sizeof(file), "/dev/shm/%s.%s", PREFIX, name);
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
