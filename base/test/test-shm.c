@@ -238,18 +238,22 @@ static int hold[2];
 /* The grandchild outlives the server, until the test closes its end of the pipe. */
 static void server_forks(void)
 {
-	char c;
+	int up[2];
+	char c = 0;
 	pid_t pid;
 
 	child_serves();
 	close(hold[1]);
-	pid = fork();
+	pid = pipe(up) == 0 ? fork() : -1;
 	if (pid < 0)
 		_exit(5);
 	if (!pid) {
 		shm_close(&child_region); /* must not remove the name */
-		_exit(read(hold[0], &c, 1) != 0);
+		_exit(write(up[1], &c, 1) != 1 || read(hold[0], &c, 1) != 0);
 	}
+	/* Killed before the child's fork handler has run, the byte would stay a moment. */
+	if (read(up[0], &c, 1) != 1)
+		_exit(6);
 }
 
 static void forked_child_holds_nothing(void)
