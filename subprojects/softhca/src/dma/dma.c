@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+#include "dma/dma.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include "fabric/fabric.h"
+#include "shim/sys.h"
+
+/*
+ * Accesses to user memory of this process, in assembly for two reasons: each can fault
+ * at one known instruction only, so the handler knows where to continue; and no
+ * sanitizer instruments them (a device's DMA is no race of the program's threads).
+ *
+ * Each entry of softhca_fixups is a pair {instruction that may fault, continuation}.
+ */
+size_t softhca_copy(void *dst, const void *src, size_t len);
+int softhca_load32(const void *src, uint32_t *value);
+int softhca_store32(void *dst, uint32_t value);
+int softhca_store8(void *dst, uint8_t value);
+extern const uint64_t softhca_fixups[8];
+
+__asm__(".text\n"
+	".hidden softhca_copy\n"
+	".type softhca_copy,@function\n"
+	"softhca_copy:\n"
+	"	mov %rdx, %rcx\n"
+	"1:	rep movsb\n"
+	"2:	mov %rcx, %rax\n" /* what is left: 0 unless it faulted */
+	"	ret\n"
+	".size softhca_copy, .-softhca_copy\n"
+	".hidden softhca_load32\n"
+	".type softhca_load32,@function\n"
+	"softhca_load32:\n"
+	"3:	mov (%rdi), %ecx\n"
+	"	mov %ecx, (%rsi)\n"
+	"	xor %eax, %eax\n"
+	"	ret\n"
+	".size softhca_load32, .-softhca_load32\n"
+	".hidden softhca_store32\n"
+	".type softhca_store32,@function\n"
+	"softhca_store32:\n"
+	"4:	mov %esi, (%rdi)\n"
+	"	xor %eax, %eax\n"
+	"	ret\n"
+	".size softhca_store32, .-softhca_store32\n"
+	".hidden softhca_store8\n"
+	".type softhca_store8,@function\n"
+	"softhca_store8:\n"
+	"5:	mov %sil, (%rdi)\n"
+	"	xor %eax, %eax\n"
+	"	ret\n"
+	"6:	mov $1, %eax\n"
+	"	ret\n"
+	".size softhca_store8, .-softhca_store8\n"
+	".section .data.rel.ro.softhca_fixups,\"aw\"\n"
+	".balign 8\n"
+	".hidden softhca_fixups\n"
+	".type softhca_fixups,@object\n"
+	"softhca_fixups:\n"
+	"	.quad 1b, 2b\n"
+	"	.quad 3b, 6b\n"
+	"	.quad 4b, 6b\n"
+	"	.quad 5b, 6b\n"
+	".size softhca_fixups, .-softhca_fixups\n"
+	".previous\n");
+
+/* Where the last fault of this thread was; read after a copy that came back short. */
+static __thread uint64_t last_fault __attribute__((tls_model("initial-exec")));
+
+bool dma_fixup(ucontext_t *uc, uint64_t fault_addr)
+{
+	uint64_t pc = (uint64_t)uc->uc_mcontext.gregs[REG_RIP];
+
+	for (size_t i = 0; i < 8; i += 2) {
+		if (pc != softhca_fixups[i])
+			continue;
+		last_fault = fault_addr;
+		uc->uc_mcontext.gregs[REG_RIP] = (greg_t)softhca_fixups[i + 1];
+		return true;
+	}
+	return false;
+}
+
+static void *ptr(uint64_t addr)
+{
+	return (void *)(uintptr_t)addr;
+}
+
+/* All of @len or an error. A dead process's slot may be taken over by a new pid. */
+static int vm_transfer(bool write, uint32_t slot, const struct iovec *local, size_t nlocal,
+	const struct iovec *remote, size_t nremote, size_t len)
+{
+	long nr = write ? SYS_process_vm_writev : SYS_process_vm_readv;
+	long r = SYS(nr, arena()->procs[slot].pid, local, nlocal, remote, nremote, 0);
+
+	if (r == (long)len)
+		return 0;
+	if (r == -ESRCH || r == -EPERM)
+		return -ESRCH;
+	return -EFAULT;
+}
+
+int dma_read(uint32_t slot, uint64_t addr, void *buf, size_t len)
+{
+	struct iovec local = {buf, len}, remote = {ptr(addr), len};
+
+	if (slot == fabric_self.slot)
+		return softhca_copy(buf, ptr(addr), len) ? -EFAULT : 0;
+	return vm_transfer(false, slot, &local, 1, &remote, 1, len);
+}
+
+int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len)
+{
+	struct iovec local = {(void *)buf, len}, remote = {ptr(addr), len};
+
+	if (slot == fabric_self.slot)
+		return softhca_copy(ptr(addr), buf, len) ? -EFAULT : 0;
+	return vm_transfer(true, slot, &local, 1, &remote, 1, len);
+}
+
+/*
+ * The kernel copies another process's bytes one by one on some machines, so a counter
+ * that is being stored to may arrive torn: it is read until two copies agree.
+ */
+int dma_read_be32(uint32_t slot, uint64_t addr, uint32_t *value)
+{
+	uint32_t v[2];
+	struct iovec local = {v, sizeof(v)};
+	struct iovec remote[2] = {{ptr(addr), 4}, {ptr(addr), 4}};
+	int r;
+
+	if (slot == fabric_self.slot) {
+		if (softhca_load32(ptr(addr), v))
+			return -EFAULT;
+		*value = be32toh(v[0]);
+		return 0;
+	}
+	do
+		r = vm_transfer(false, slot, &local, 1, remote, 2, sizeof(v));
+	while (!r && v[0] != v[1]);
+	if (!r)
+		*value = be32toh(v[0]);
+	return r;
+}
+
+int dma_write_be32(uint32_t slot, uint64_t addr, uint32_t value)
+{
+	uint32_t v = htobe32(value);
+
+	if (slot == fabric_self.slot)
+		return softhca_store32(ptr(addr), v) ? -EFAULT : 0;
+	return dma_write(slot, addr, &v, sizeof(v));
+}
+
+int dma_write_cqe(uint32_t slot, uint64_t addr, const void *bytes)
+{
+	const uint8_t *b = bytes;
+	struct iovec local[2] = {{(void *)b, 63}, {(void *)(b + 63), 1}};
+	struct iovec remote[2] = {{ptr(addr), 63}, {ptr(addr + 63), 1}};
+
+	if (slot != fabric_self.slot)
+		return vm_transfer(true, slot, local, 2, remote, 2, 64);
+	/* Stores are seen in order on x86, string stores before the store that follows. */
+	if (softhca_copy(ptr(addr), b, 63) || softhca_store8(ptr(addr + 63), b[63]))
+		return -EFAULT;
+	return 0;
+}
+
+static uint64_t min64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Walks two lists at once; every step is a piece that both hold in one go. */
+int dma_copy(const struct dma_seg *dst, size_t ndst, const struct dma_seg *src, size_t nsrc,
+	bool *fault_dst)
+{
+	uint64_t d_off = 0, s_off = 0;
+
+	while (ndst && nsrc) {
+		uint64_t n = min64(dst->len - d_off, src->len - s_off);
+		uint64_t d = dst->addr + d_off, s = src->addr + s_off;
+		bool here = dst->slot == fabric_self.slot;
+		int r;
+
+		if (here) {
+			r = dma_read(src->slot, s, ptr(d), n);
+			*fault_dst = src->slot == dst->slot && last_fault - d < n;
+		} else {
+			r = dma_write(dst->slot, d, ptr(s), n);
+			*fault_dst = true;
+		}
+		if (r)
+			return r;
+		d_off += n;
+		s_off += n;
+		if (d_off == dst->len) {
+			dst++;
+			ndst--;
+			d_off = 0;
+		}
+		if (s_off == src->len) {
+			src++;
+			nsrc--;
+			s_off = 0;
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The shared arena: all state of the emulated adapters of one fabric.
+ *
+ * Every process of a fabric maps the same file, each at an address of its own, so
+ * the arena holds indexes and never pointers. One robust mutex guards everything in
+ * it but the event counters that say so. A holder may be killed at any instruction:
+ * what has to change together changes through the journal (journal.h), and what
+ * belongs to a process is found again by its owner's slot.
+ *
+ * The arena is written by processes of one uid only (its directory has mode 0700),
+ * and what it holds about user memory (addresses, counters in doorbell records) is
+ * never used to index the arena without a check.
+ */
+#ifndef SOFTHCA_FABRIC_ARENA_H
+#define SOFTHCA_FABRIC_ARENA_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "softhca.h"
+#include "topo/topo.h"
+
+#define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
+#define ARENA_VERSION 1
+
+#define MAX_PROCS 512
+#define MAX_CTXS 4096
+#define MAX_PDS 4096
+#define MAX_MRS 65536
+#define MAX_CQS 16384
+#define MAX_SRQS 4096
+#define QP_INDEX_BITS 14
+#define MAX_QPS (1 << QP_INDEX_BITS)
+#define QPN_GEN_BITS (24 - QP_INDEX_BITS)
+#define FIRST_QP_INDEX 64 /* 0 and 1 are the management QPs of a real port */
+
+#define NO_INDEX UINT32_MAX
+#define JOURNAL_STORES 8
+#define JOURNAL_CQES 2
+
+/* One attached process. Alive as long as it holds the byte lock of its slot. */
+struct proc {
+	uint32_t used;
+	int32_t pid;
+	struct softhca_counters counters;
+};
+
+/* One open of a device; carries the name of its async event FIFO. */
+struct ctx {
+	uint32_t used;
+	uint32_t owner;
+	uint32_t rail;
+	uint32_t reserved;
+	uint64_t fifo; /* async events are written here */
+};
+
+struct pd {
+	uint32_t used;
+	uint32_t owner;
+};
+
+struct mr {
+	uint32_t used;
+	uint32_t owner;
+	uint32_t key;
+	uint32_t pd;
+	uint32_t access;
+	uint32_t rail;
+	uint64_t start; /* in the owner's address space */
+	uint64_t length;
+	uint64_t hca_va; /* what work requests name */
+};
+
+struct cq {
+	uint32_t used;
+	uint32_t owner;
+	uint32_t cqn;
+	uint32_t ctx;
+	uint64_t buf;
+	uint64_t dbrec;
+	uint32_t log_size;
+	uint32_t cqe_size;
+	uint32_t producer; /* counts CQEs, wraps at 2^32 */
+	uint32_t consumer; /* last value seen in the doorbell record, widened */
+	uint32_t overrun;  /* fatal: nothing more is written */
+	uint32_t comp_en;
+	uint32_t armed;	     /* enum cq_armed */
+	uint32_t arm_sn;     /* sequence number of the arm that was last honoured */
+	uint64_t fifo;	     /* completion channel, 0 without one */
+	uint64_t user_handle; /* what the event names */
+	uint32_t comp_events; /* written to the channel since creation */
+	uint32_t async_events;
+};
+
+enum cq_armed { CQ_UNARMED, CQ_ARMED_SOLICITED, CQ_ARMED_NEXT };
+
+struct srq {
+	uint32_t used;
+	uint32_t owner;
+	uint32_t srqn;
+	uint32_t ctx;
+	uint32_t pd;
+	uint32_t stride;
+	uint32_t count; /* entries in the buffer, a power of two */
+	uint32_t head;	/* index of the next entry that a message takes */
+	uint32_t taken; /* entries taken since creation; its low 16 bits face the doorbell record */
+	uint32_t limit;
+	uint64_t buf;
+	uint64_t dbrec;
+	uint64_t user_handle;
+	uint32_t async_events;
+	uint32_t max_wr;
+	uint32_t max_sge;
+	uint32_t reserved;
+};
+
+/* The attributes of a QP that modify sets and query returns. */
+struct qp_attr {
+	uint8_t dgid[16];
+	uint32_t flow_label;
+	uint32_t qkey;
+	uint32_t rq_psn;
+	uint32_t sq_psn;
+	uint32_t dest_qpn;
+	uint32_t access;
+	uint16_t dlid;
+	uint16_t pkey_index;
+	uint8_t sgid_index;
+	uint8_t hop_limit;
+	uint8_t traffic_class;
+	uint8_t sl;
+	uint8_t is_global;
+	uint8_t path_bits;
+	uint8_t static_rate;
+	uint8_t port_num;
+	uint8_t path_mtu;
+	uint8_t max_rd_atomic;
+	uint8_t max_dest_rd_atomic;
+	uint8_t min_rnr_timer;
+	uint8_t timeout;
+	uint8_t retry_cnt;
+	uint8_t rnr_retry;
+	uint8_t path_mig_state;
+};
+
+struct qp {
+	uint32_t used;
+	uint32_t owner;
+	uint32_t qpn;
+	uint32_t ctx;
+	uint32_t rail;
+	uint32_t pd;
+	uint32_t send_cq;
+	uint32_t recv_cq;
+	uint32_t srq; /* NO_INDEX without one */
+	uint32_t uidx;
+	uint8_t type;  /* enum ib_uverbs_qp_type: RC 2, UC 3, UD 4 */
+	uint8_t state; /* enum qp_state */
+	uint8_t sig_all;
+	uint8_t last_wqe_reported;
+	uint32_t bfreg; /* offset of its doorbell register from the first UAR page */
+	uint64_t dbrec;
+	uint64_t rq_buf;
+	uint64_t sq_buf;
+	uint32_t rq_count; /* entries, 0 with an SRQ */
+	uint32_t rq_shift;
+	uint32_t rq_taken; /* entries taken since creation */
+	uint32_t sq_count; /* 64-byte blocks */
+	uint32_t sq_done;  /* blocks executed, monotone; low 16 bits are the index */
+	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
+	uint32_t retries;     /* transport retries of the WQE at sq_done */
+	uint32_t rnr_retries; /* RNR retries of it */
+	uint32_t async_events;
+	uint64_t wait_until; /* CLOCK_MONOTONIC ns, 0: not waiting */
+	uint64_t user_handle;
+	struct qp_attr attr;
+};
+
+enum qp_state { QPS_RESET, QPS_INIT, QPS_RTR, QPS_RTS, QPS_SQD, QPS_SQE, QPS_ERR };
+enum qp_type { QPT_RC = 2, QPT_UC = 3, QPT_UD = 4 };
+
+/* A CQE on its way: where it goes and its bytes. */
+struct journal_cqe {
+	uint32_t cq;
+	uint32_t index; /* value of the producer that it takes */
+	uint8_t bytes[64];
+};
+
+/*
+ * Redo record of the one step that is being applied. All values are absolute, so
+ * applying it twice is the same as once.
+ */
+struct journal {
+	uint32_t active;
+	uint32_t nstores;
+	uint32_t ncqes;
+	uint32_t reserved;
+	struct {
+		uint32_t offset; /* of a 32-bit word in the arena */
+		uint32_t value;
+	} stores[JOURNAL_STORES];
+	struct journal_cqe cqes[JOURNAL_CQES];
+};
+
+struct rail_state {
+	uint32_t link_down;
+	uint32_t reserved;
+	uint64_t link_free; /* ns at which the transmitter is idle again */
+};
+
+struct arena {
+	uint64_t magic; /* written last */
+	uint32_t version;
+	uint32_t size;
+	pthread_mutex_t lock __attribute__((aligned(64)));
+	uint64_t next_fifo;
+	uint32_t next_qp, next_cq, next_srq, next_mr; /* where the search for a free entry starts */
+	struct softhca_topology topo;
+	struct rail_state rails[SOFTHCA_MAX_RAILS];
+	struct journal journal __attribute__((aligned(64)));
+	struct proc procs[MAX_PROCS];
+	struct ctx ctxs[MAX_CTXS];
+	struct pd pds[MAX_PDS];
+	struct srq srqs[MAX_SRQS];
+	uint16_t qp_gen[MAX_QPS]; /* generation of the QPN in an index's next use */
+	uint8_t mr_gen[MAX_MRS];
+	struct cq cqs[MAX_CQS];
+	struct qp qps[MAX_QPS];
+	struct mr mrs[MAX_MRS];
+};
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Membership of this process in its fabric.
+ *
+ * A fabric is the directory /dev/shm/softhca-<uid>-<name>/: `lock`, `arena`, `sysfs/`
+ * and `fifo/`. Byte 0 of `lock` serialises creation and removal; byte 1 + slot is held
+ * by the process of that slot. These are open-file-description locks, so the kernel
+ * drops them with the process however it ends, and no pid is trusted to say who lives.
+ */
+#ifndef SOFTHCA_FABRIC_FABRIC_H
+#define SOFTHCA_FABRIC_FABRIC_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fabric/arena.h"
+
+struct fabric_self {
+	struct arena *arena; /* NULL: not attached */
+	uint32_t slot;
+	int lock_fd;
+	int32_t pid;
+	char dir[128];
+};
+
+extern struct fabric_self fabric_self;
+
+static inline struct arena *arena(void)
+{
+	return fabric_self.arena;
+}
+
+/*
+ * Joins (or creates) the fabric that the environment names. Idempotent, any thread.
+ * Returns 0 or -errno; -EACCES: the directory belongs to another uid; -EMFILE: all
+ * slots taken; -EPROTO: another version of this library created it.
+ */
+int fabric_attach(void);
+
+/* Leaves it; the last process out removes the directory. At exit only. */
+void fabric_detach(void);
+
+/* In a forked child: forgets the parent's membership without touching it. */
+void fabric_forget(void);
+
+/* Takes and releases the fabric's mutex. All asynchronous signals must be blocked. */
+void fabric_lock(void);
+void fabric_unlock(void);
+
+/* The same for ordinary code: blocks the signals itself. */
+void fabric_enter(sigset_t *saved);
+void fabric_leave(const sigset_t *saved);
+
+/* Whether the process of @slot still lives. The mutex is held. */
+bool fabric_alive(uint32_t slot);
+
+/* Destroys what dead processes left. The mutex is held. */
+void fabric_reap(void);
+
+/* Builds the path of a FIFO of this fabric. */
+void fabric_fifo_path(uint64_t id, char *path, size_t size);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SOFTHCA_TOPO_H
+#define SOFTHCA_TOPO_H
+
+/*
+ * topo.h - the devices that the software HCA shows ("rails")
+ *
+ * A topology is plain data without pointers: it can be copied into shared memory
+ * as it is. It is made from a number of rails or from a text file:
+ *
+ *	# one rail per line; what is left out has the default of its position
+ *	name=mlx5_0 pci=0000:17:00.0 numa=0 link=ib   rate_mbps=200000 latency_ns=600
+ *	name=mlx5_1 pci=0000:b1:00.0 numa=1 link=roce gid=::ffff:10.0.0.1 mtu=1024
+ *
+ * Usage:
+ *	struct softhca_topology t;
+ *	char err[160];
+ *	if (softhca_topology_from_env(&t, err, sizeof(err)))
+ *		errx(2, "%s", err);
+ *	for (uint32_t i = 0; i < t.nrails; i++)
+ *		puts(t.rails[i].name);
+ *
+ * Threads: no state is kept; every function may be called from any thread.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SOFTHCA_RAILS_MAX 16
+#define SOFTHCA_GIDS_MAX 8
+#define SOFTHCA_NAME_MAX 16  /* device and netdev name, with the NUL */
+#define SOFTHCA_NUMA_MAX 64  /* NUMA nodes are 0 .. 63, or -1 */
+
+enum softhca_link {
+	SOFTHCA_LINK_IB = 0,
+	SOFTHCA_LINK_ROCE = 1,
+};
+
+struct softhca_pci_addr {
+	uint16_t domain;
+	uint8_t bus;
+	uint8_t device;   /* 0 .. 31 */
+	uint8_t function; /* 0 .. 7 */
+	uint8_t reserved[3];
+};
+
+struct softhca_rail {
+	char name[SOFTHCA_NAME_MAX];   /* "mlx5_0"; unique in the topology */
+	char netdev[SOFTHCA_NAME_MAX]; /* RoCE: the Ethernet interface's name; IB: "" */
+	struct softhca_pci_addr pci;   /* unique in the topology */
+	int32_t numa;                  /* node, or -1 when unknown */
+	uint32_t link;                 /* enum softhca_link */
+	uint64_t rate_mbps;            /* link model: bandwidth, megabits a second, > 0 */
+	uint32_t latency_ns;           /* link model: one-way latency */
+	uint32_t mtu;                  /* bytes: 256, 512, 1024, 2048 or 4096 */
+	uint64_t guid;                 /* node GUID = system image GUID = port GUID, host order */
+	uint16_t lid;                  /* IB: 1 .. 0xbfff, unique; RoCE: 0 */
+	uint16_t reserved;
+	uint32_t ngids;                /* gid_tbl_len; 1 .. SOFTHCA_GIDS_MAX */
+	uint8_t gids[SOFTHCA_GIDS_MAX][16]; /* network order; RoCE: all of type RoCE v2 */
+};
+
+struct softhca_topology {
+	uint32_t nrails; /* 1 .. SOFTHCA_RAILS_MAX */
+	uint32_t reserved;
+	struct softhca_rail rails[SOFTHCA_RAILS_MAX];
+};
+
+/*
+ * Fills *t with nrails InfiniBand rails mlx5_0 .. on NUMA node 0, at 200 Gb/s.
+ * Returns 0, or -EINVAL when nrails is not in 1 .. SOFTHCA_RAILS_MAX: ask for
+ * fewer; *t is then unchanged.
+ */
+int softhca_topology_default(struct softhca_topology *t, uint32_t nrails);
+
+/*
+ * Reads a topology file. Returns 0, or with *t unchanged and one line without a
+ * newline in err (errlen bytes; it says which line is wrong and what to give):
+ * -EINVAL for a file that is no topology, -errno when it cannot be read.
+ */
+int softhca_topology_load(const char *path, struct softhca_topology *t, char *err,
+			  size_t errlen);
+
+/* As softhca_topology_load() from text in memory; name stands for the path in messages. */
+int softhca_topology_parse(const char *text, const char *name, struct softhca_topology *t,
+			   char *err, size_t errlen);
+
+/*
+ * What the environment asks for: the file SOFTHCA_TOPOLOGY, else SOFTHCA_RAILS
+ * default rails, else one. Errors as softhca_topology_load().
+ */
+int softhca_topology_from_env(struct softhca_topology *t, char *err, size_t errlen);
+
+/*
+ * The lane speed (IB_SPEED_* bit of QUERY_PORT's active_speed) of the slowest 4X
+ * link that carries rate_mbps, as "rate" in sysfs would name it; the width is
+ * always 4X (active_width 2). *gbps_p gets that link's rate and *name_p its
+ * generation ("HDR"). Faster than every generation: the fastest.
+ */
+uint8_t softhca_rate_speed(uint64_t rate_mbps, uint32_t *gbps_p, const char **name_p);
+
+#endif

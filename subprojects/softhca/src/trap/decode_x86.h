@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SOFTHCA_DECODE_X86_H
+#define SOFTHCA_DECODE_X86_H
+
+/*
+ * decode_x86.h - which bytes the faulting instruction wanted to store
+ *
+ * For a SIGSEGV handler of a page that stands for device memory: finds the store's
+ * length, size and bytes from the signal frame, so that the handler can execute
+ * it on the device and skip the instruction.
+ *
+ *	struct softhca_store st;
+ *	if (softhca_store_decode(uc, (uintptr_t)si->si_addr, &st) == 0) {
+ *		device_store(si->si_addr, st.bytes, st.size);
+ *		uc->uc_mcontext.gregs[REG_RIP] += st.length;
+ *	} else {
+ *		... let the processor execute it (single step) ...
+ *	}
+ *
+ * Decoded: MOV from general registers and immediates, MOVNTI, MOVBE, MOVDIRI, and
+ * the full-register and scalar SSE, AVX and AVX-512 stores, registers 0-31.
+ * Not decoded: string instructions (REP MOVS, STOS), masked stores, segment
+ * overrides, read-modify-write, MOVDIR64B, x87 and MMX.
+ *
+ * Threads and signals: pure function, async-signal-safe; reads only *uc, the state
+ * that *uc points to, and the instruction's bytes.
+ */
+
+#include <stdint.h>
+#include <ucontext.h>
+
+struct softhca_store {
+	uint8_t length;    /* of the instruction, bytes */
+	uint8_t size;      /* of the store, 1 .. 64 bytes */
+	uint8_t bytes[64]; /* size of them, in memory order */
+};
+
+/*
+ * Returns 0 with *out_p written, or -ENOTSUP when the instruction is none of the
+ * above or does not store to fault_addr: then let the processor execute it.
+ */
+int softhca_store_decode(const ucontext_t *uc, uint64_t fault_addr, struct softhca_store *out_p);
+
+#endif
