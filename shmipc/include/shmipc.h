@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shmipc: small fixed-size requests and responses between processes of one machine,
+ * through shared memory. One server, many clients, a pair of single-producer
+ * single-consumer rings per client; a round trip moves two cache lines.
+ *
+ *	server					client
+ *	shmipc_server_create("job7", NULL, &s);	shmipc_client_connect("job7", NULL, &c);
+ *	for (;;) {				shmipc_client_call(c, &q, sizeof(q), token);
+ *		shmipc_server_poll(s);		while (shmipc_client_poll(c, on_response, arg) == 0)
+ *		while (shmipc_server_recv(s,		shmipc_client_wait(c, SHMIPC_FOREVER);
+ *				&r, &q, sizeof(q)) > 0)
+ *			shmipc_server_reply(s, r.client, r.id, &a, sizeof(a));
+ *		if (nothing came)
+ *			shmipc_server_wait(s, SHMIPC_FOREVER);
+ *	}
+ *
+ * Threads: a server handle and a client handle each belong to one thread at a time;
+ * different handles, of the same server too, are independent. Handles do not survive
+ * fork(2) in the child, which may only destroy or disconnect them.
+ *
+ * Visibility: a call is in the ring when shmipc_client_call() returns, and a reply when
+ * shmipc_server_reply() returns; a peer that polls sees them at once. A peer that sleeps
+ * in a _wait() function is woken by the sender's next poll, flush or wait, so that a
+ * burst pays for one memory fence. No sleep lasts longer than 100 ms, woken or not.
+ *
+ * Exactly once: a call ends in one callback, unless the server dies or closes; then poll
+ * says -EPIPE, within a second, and shmipc_client_abort() hands the open tokens back.
+ *
+ * Trust: the region is mode 0600; another user cannot open it. Whoever can map it can
+ * spoil what is in it: requests, responses and extra buffers of every client, and can
+ * shorten the file, which ends its users by SIGBUS. Nothing in it makes the server
+ * access memory outside of it or wait for a client: rings are walked by private cursors.
+ *
+ * Lengths are in bytes, times in nanoseconds. Functions return 0, a count, or -errno.
+ */
+#ifndef SHMIPC_H
+#define SHMIPC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct shmipc_server;
+struct shmipc_client;
+
+#define SHMIPC_MAX_CLIENTS 4095u
+#define SHMIPC_MAX_DEPTH (1u << 16)
+#define SHMIPC_MAX_PAYLOAD (1u << 20)
+#define SHMIPC_FOREVER UINT64_MAX
+#define SHMIPC_POLL_MAX 8 /* responses that one client poll hands over */
+
+/* The place of a client, 0 .. max_clients - 1, in the handle that a request carries. */
+#define SHMIPC_CLIENT_INDEX(client) ((client) & 4095u)
+
+/* What a region is made of. Zero means the default in brackets. */
+struct shmipc_attr {
+	uint32_t max_clients; /* [64] at most SHMIPC_MAX_CLIENTS */
+	uint32_t depth; /* [64] calls in flight per client, at most SHMIPC_MAX_DEPTH */
+	uint32_t req_size; /* [56] bytes of a request, at most SHMIPC_MAX_PAYLOAD */
+	uint32_t resp_size; /* [56] bytes of a response, likewise */
+	uint32_t extra_size; /* [0] bytes of the buffer that a client shares with the server */
+};
+
+/* A request that the server has taken out of its ring. */
+struct shmipc_req {
+	uint32_t client; /* handle of the connection: index and generation */
+	uint32_t id; /* the client's; to be given back with the reply, otherwise opaque */
+};
+
+struct shmipc_server_stats {
+	uint64_t requests, replies; /* of all clients since create */
+	uint64_t clients; /* connected now, as of the last poll */
+	uint64_t connects; /* clients seen since create */
+	uint64_t departures; /* of these, gone: disconnected */
+	uint64_t reclaimed; /* of these, gone: died without disconnecting */
+	uint64_t sleeps, wakes; /* own futex sleeps; clients woken */
+	uint64_t yields; /* cores given away while busy */
+};
+
+struct shmipc_client_stats {
+	uint64_t calls, responses; /* since connect */
+	uint64_t sleeps, wakes; /* own futex sleeps; times the server was woken */
+};
+
+/* ---- server ---- */
+
+/*
+ * Makes the region name (no '/' in it, at most 193 bytes) with sizes attr (NULL: all
+ * defaults) and serves it until destroy. What a dead server left under that name is
+ * replaced; its clients get -EPIPE and may connect anew. Memory per client: two rings of
+ * at least 16 KiB each, and extra_size. 0, or
+ *	-EINVAL		the name or a size is out of range: correct it
+ *	-EADDRINUSE	a living server has the name: take another
+ *	-EACCES, -ELOOP	the name is another user's, or a symbolic link: take another
+ *	-ENOMEM, -ENOSPC, -EMFILE, ...	as the kernel says: nothing is left behind
+ */
+int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
+	struct shmipc_server **server_p);
+
+/*
+ * Removes the region's name, so that a crash of everybody leaves nothing; those who are
+ * connected stay so, nobody can connect any more. 0, also the second time; -errno of
+ * unlink(2), and the name is still there.
+ */
+int shmipc_server_unlink(struct shmipc_server *server);
+
+/* Tells the clients (-EPIPE), removes the name, frees everything. NULL is allowed. */
+void shmipc_server_destroy(struct shmipc_server *server);
+
+/*
+ * Looks at every connected client, starting with another one each time, and returns the
+ * number of requests that shmipc_server_recv() will hand out before the next poll: at
+ * most 16 of each client. Never fails, never blocks; wakes clients that were replied to
+ * since the last poll, notices new, leaving and dead clients, and, about every 150 us,
+ * gives the core away for a moment, so that clients that share it run. A loop that polls
+ * and finds nothing pauses once per turn, or calls shmipc_server_wait().
+ */
+static inline int shmipc_server_poll(struct shmipc_server *server);
+
+/*
+ * The same, but leaves the clients alone whose index is set in skip: bit i % 64 of
+ * skip[i / 64]; max_clients bits, caller's memory, used during the call only. Their
+ * requests stay in their rings: backpressure for one client.
+ */
+static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip);
+
+/*
+ * Takes the next request that the last poll found: fills *req in and copies the first
+ * len bytes of the payload to buf. 1; 0 when there is none, then poll; -EMSGSIZE when
+ * len is over req_size, nothing taken. The bytes come from another process: check them.
+ */
+static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req, void *buf,
+	uint32_t len);
+
+/*
+ * Answers the request (client, id) of shmipc_server_recv(), now or at any later time, in
+ * any order; each request exactly once. resp is copied; bytes behind len are undefined
+ * for the client. 0, or, with nothing sent,
+ *	-EPIPE		that client is gone: forget the request
+ *	-EMSGSIZE	len is over resp_size: answer with less
+ *	-EINVAL		this client has no unanswered request: a reply too many
+ */
+static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t client, uint32_t id,
+	const void *resp, uint32_t len);
+
+/* Wakes the sleeping clients that were replied to. Only for a server that does something
+ * long instead of polling. */
+static inline void shmipc_server_flush(struct shmipc_server *server);
+
+/*
+ * Polls until a request is there or timeout_ns have passed: spins for about 1 us, yields
+ * for about 100 us, then sleeps. The count of poll, 0 after the time, or -EINTR when a
+ * signal came while it slept.
+ */
+int shmipc_server_wait(struct shmipc_server *server, uint64_t timeout_ns);
+
+/*
+ * The extra buffer shared with that client: extra_size bytes, aligned to 64, contents
+ * undefined at connect, ordered by the messages (what the client wrote before a call is
+ * there when the request is received). NULL when the client is gone or the size is 0.
+ * The memory stays mapped until destroy, but the next client in that place uses it too.
+ */
+void *shmipc_server_extra(struct shmipc_server *server, uint32_t client);
+
+/* The sizes in use. */
+void shmipc_server_get_attr(const struct shmipc_server *server, struct shmipc_attr *attr_p);
+
+void shmipc_server_get_stats(const struct shmipc_server *server,
+	struct shmipc_server_stats *stats_p);
+
+/* ---- client ---- */
+
+/*
+ * The response to the call with that token: resp_size bytes at resp, in shared memory,
+ * valid until the function returns (copy what you check). The function may call
+ * shmipc_client_call(), but not poll, wait, abort or disconnect. resp is NULL when it is
+ * shmipc_client_abort() that hands the token back.
+ */
+typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp);
+
+/*
+ * Connects to the server of that name. Sizes that are not zero in attr (NULL: none) must
+ * be the region's. Needs no action of the server while a clean place is left; otherwise
+ * waits up to a second for the server, polling, to clean a place that a client left. 0, or
+ *	-ENOENT		no such region: the server is not there yet; try again later
+ *	-ECONNREFUSED	its server is dead or has closed: try again later
+ *	-EAGAIN		every place is taken, or the server did not clean one within a
+ *			second, or it is still starting; try again later
+ *	-EPROTO		another layout version, or other sizes: not our server
+ *	-EACCES, -ELOOP	another user's region
+ *	-EINVAL, -ENOMEM, -EMFILE, ...
+ */
+int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
+	struct shmipc_client **client_p);
+
+/* Gives the place back; what is pending gets no callback. NULL is allowed. */
+void shmipc_client_disconnect(struct shmipc_client *client);
+
+/*
+ * Sends len bytes of req, at most req_size; what follows them is undefined for the
+ * server. The token comes back with the response. len is best a constant: the copy is
+ * inlined. 0, or, with nothing sent,
+ *	-EAGAIN		depth calls are in flight: poll, then retry
+ *	-EPIPE		the server is gone, as a poll or wait has found: disconnect
+ *	-EMSGSIZE	len is over req_size
+ */
+static inline int shmipc_client_call(struct shmipc_client *client, const void *req, uint32_t len,
+	uint64_t token);
+
+/* Wakes the server if it sleeps and calls were made since the last time. Poll and wait
+ * do it too. */
+static inline void shmipc_client_flush(struct shmipc_client *client);
+
+/*
+ * Hands over at most SHMIPC_POLL_MAX responses, each to fn(arg, ...), in the order in
+ * which the server replied. Their count; 0: none yet. A loop that gets 0 pauses once per
+ * turn, or calls shmipc_client_wait(). Errors come only when no response is left:
+ *	-EPIPE		the server died or closed: abort or disconnect
+ *	-EPROTO		the ring holds what no server wrote; likewise
+ */
+static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_response_fn *fn, void *arg);
+
+/* Calls without a response yet, those that a call_wait gave up included. */
+static inline uint32_t shmipc_client_pending(const struct shmipc_client *client);
+
+/*
+ * Until a response is there or timeout_ns have passed: spins for about 1 us, yields for
+ * about 100 us, then sleeps. 1: poll will find it; 0 after the time, or when nothing is
+ * pending; -EINTR when a signal came while it slept; -EPIPE, -EPROTO as poll.
+ */
+int shmipc_client_wait(struct shmipc_client *client, uint64_t timeout_ns);
+
+/*
+ * A call that waits for its response, of which the first resp_len bytes are copied to
+ * resp. Signals do not end it. 0, or
+ *	-ETIMEDOUT	no response in time: it will be dropped when it comes; until then it
+ *			takes one of the depth calls
+ *	-EBUSY		other calls are pending: poll until none is
+ *	-EAGAIN, -EPIPE, -EMSGSIZE, -EPROTO	as call and poll
+ */
+int shmipc_client_call_wait(struct shmipc_client *client, const void *req, uint32_t len, void *resp,
+	uint32_t resp_len, uint64_t timeout_ns);
+
+/*
+ * After -EPIPE or -EPROTO: ends every pending call by fn(arg, token, NULL). Their
+ * count, or -EBUSY while the connection is good, nothing done.
+ */
+int shmipc_client_abort(struct shmipc_client *client, shmipc_response_fn *fn, void *arg);
+
+/* As shmipc_server_extra(); valid until disconnect. */
+void *shmipc_client_extra(struct shmipc_client *client);
+
+/* The client's place, 0 .. max_clients - 1; another client's after disconnect. */
+uint32_t shmipc_client_index(const struct shmipc_client *client);
+
+/* The sizes in use. */
+void shmipc_client_get_attr(const struct shmipc_client *client, struct shmipc_attr *attr_p);
+
+void shmipc_client_get_stats(const struct shmipc_client *client,
+	struct shmipc_client_stats *stats_p);
+
+#include "shmipc_inline.h"
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
