@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: MIT */
+/* The network: memory, and the slow paths of flux_inline.h. */
+#pragma GCC visibility push(default)
+#include "flux.h"
+#pragma GCC visibility pop
+
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/futex.h"
+#include "base/wait.h"
+
+/* How a node waits. It writes this itself; a peer may only turn ASLEEP into AWAKE. */
+enum state {
+	AWAKE,
+	YIELDING, /* gives its core away until something comes: it may need a peer's core */
+	ASLEEP,
+};
+
+#define YIELD_PERIOD_NS (150 * NSEC_PER_USEC)
+#define HUNGRY_LOOK 16 /* such flushes per look at the clock */
+
+#define PAGE 4096u
+#define CAPACITY 1024u
+#define INFLIGHT 256u
+#define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct flux_slot)))
+
+/* One mapping: this struct, a block of pages per node, the rings. */
+struct flux {
+	struct flux_attr attr;
+	size_t bytes;
+	struct flux_node *node[FLUX_MAX_NODES];
+	struct flux_shared *shared[FLUX_MAX_NODES]; /* of the nodes */
+};
+
+/* Where things are in the mapping; everything of a node stands in pages of its own. */
+struct layout {
+	size_t node, out, in, entries, held; /* offsets in a node's block; shared is at 0 */
+	size_t block; /* bytes */
+	size_t blocks, rings; /* offsets in the mapping */
+	size_t stride, ring; /* bytes */
+	size_t pitch; /* from one ring to the next */
+	size_t bytes;
+};
+
+static int attr_resolve(struct flux_attr *a)
+{
+	if (!a->capacity)
+		a->capacity = a->max_inflight < CAPACITY ? CAPACITY : a->max_inflight + 1;
+	if (!a->max_inflight)
+		a->max_inflight = a->capacity > INFLIGHT ? INFLIGHT : a->capacity - 1;
+	if (!a->payload_size)
+		a->payload_size = PAYLOAD;
+	if (!a->nodes || a->nodes > FLUX_MAX_NODES || a->capacity > FLUX_MAX_CAPACITY ||
+		!a->max_inflight || a->max_inflight >= a->capacity ||
+		a->payload_size > FLUX_MAX_PAYLOAD)
+		return -EINVAL;
+	return 0;
+}
+
+static int layout_plan(const struct flux_attr *a, struct layout *l)
+{
+	size_t ids = (size_t)a->nodes * a->max_inflight, rings;
+
+	l->node = align_up(sizeof(struct flux_shared), 2 * CACHE_LINE);
+	l->out = l->node + align_up(sizeof(struct flux_node), 2 * CACHE_LINE);
+	l->in = l->out + a->nodes * sizeof(struct flux_out);
+	l->entries = l->in + a->nodes * sizeof(struct flux_in);
+	l->held = l->entries + ids * sizeof(struct flux_entry);
+	l->block = align_up(l->held + ids, PAGE);
+	l->blocks = align_up(sizeof(struct flux), PAGE);
+	l->rings = l->blocks + a->nodes * l->block;
+	l->stride = align_up(sizeof(struct flux_slot) + a->payload_size, CACHE_LINE);
+	l->ring = a->capacity * l->stride;
+	/*
+	 * Half a page and a line more: the slots that a node writes and reads at the same
+	 * time would otherwise have the same low address bits, and a load waits for an
+	 * earlier store whose low 12 bits are the same.
+	 */
+	l->pitch = align_up(l->ring, PAGE) + PAGE / 2 + CACHE_LINE;
+	if (__builtin_mul_overflow((size_t)2 * a->nodes * a->nodes, l->pitch, &rings) ||
+		__builtin_add_overflow(l->rings, rings, &l->bytes))
+		return -ENOMEM;
+	return 0;
+}
+
+static struct flux_cursor cursor_at(char *map, const struct layout *l, size_t ring)
+{
+	unsigned char *base = (unsigned char *)map + l->rings + ring * l->pitch;
+
+	return (struct flux_cursor){ .slot = base, .end = base + l->ring, .lap = 1 };
+}
+
+/* The rings of the pair (from, to) are 2 * (from * nodes + to), requests, and the next. */
+static void node_init(struct flux *f, const struct layout *l, uint32_t i)
+{
+	char *map = (char *)f, *block = map + l->blocks + i * l->block;
+	struct flux_node *node = (struct flux_node *)(block + l->node);
+	uint32_t n = f->attr.nodes;
+
+	*node = (struct flux_node){
+		.out = (struct flux_out *)(block + l->out),
+		.in = (struct flux_in *)(block + l->in),
+		.stride = l->stride,
+		.ring = l->ring,
+		.index = i,
+		.nodes = n,
+		.words = (n + 63) / 64,
+		.payload_size = f->attr.payload_size,
+		.max_inflight = f->attr.max_inflight,
+		.rx = (struct flux_in *)(block + l->in),
+		.self = (struct flux_shared *)block,
+		.flux = f,
+	};
+	for (uint32_t p = 0; p < n; p++) {
+		const struct flux_shared *peer =
+			(struct flux_shared *)(map + l->blocks + p * l->block);
+		size_t mine = 2 * ((size_t)i * n + p), theirs = 2 * ((size_t)p * n + i);
+		size_t ids = (size_t)p * f->attr.max_inflight;
+
+		node->out[p] = (struct flux_out){
+			.req = cursor_at(map, l, mine),
+			.resp = cursor_at(map, l, mine + 1),
+			.entries = (struct flux_entry *)(block + l->entries) + ids,
+			.peer = peer,
+			.free = FLUX_NO_ID,
+		};
+		node->in[p] = (struct flux_in){
+			.req = cursor_at(map, l, theirs),
+			.resp = cursor_at(map, l, theirs + 1),
+			.held = (uint8_t *)(block + l->held) + ids,
+			.peer = peer,
+			.from = p,
+		};
+	}
+	f->node[i] = node;
+	f->shared[i] = node->self;
+}
+
+int flux_create(const struct flux_attr *attr, struct flux **f_p)
+{
+	struct flux_attr a = *attr;
+	struct layout l;
+	struct flux *f;
+	int r;
+
+	r = attr_resolve(&a);
+	if (r < 0)
+		return r;
+	r = layout_plan(&a, &l);
+	if (r < 0)
+		return r;
+	/* Zero is "never written" for a slot, and a page comes when it is first touched. */
+	f = mmap(NULL, l.bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (f == MAP_FAILED)
+		return -ENOMEM;
+	f->attr = a;
+	f->bytes = l.bytes;
+	for (uint32_t i = 0; i < a.nodes; i++)
+		node_init(f, &l, i);
+	*f_p = f;
+	return 0;
+}
+
+void flux_destroy(struct flux *f)
+{
+	if (f)
+		munmap(f, f->bytes);
+}
+
+struct flux_node *flux_node(struct flux *f, uint32_t index)
+{
+	return index < f->attr.nodes ? f->node[index] : NULL;
+}
+
+/*
+ * No entry is free: either all are in flight, or this is the first call to the peer,
+ * which then gets to know that it has to look at this node's ring.
+ */
+COLD int flux_out_open(struct flux_node *node, uint32_t to)
+{
+	struct flux_out *o = &node->out[to];
+	uint32_t n = node->max_inflight;
+
+	if (o->opened)
+		return -EAGAIN;
+	for (uint32_t i = 0; i < n; i++)
+		o->entries[i].next = i + 1 < n ? i + 1 : FLUX_NO_ID;
+	o->free = 0;
+	o->opened = 1;
+	/* Pairs with the load in senders_load(), which may see it late as it may see a call. */
+	__atomic_fetch_or(&node->flux->shared[to]->senders[node->index / 64],
+		1ull << (node->index % 64), __ATOMIC_RELAXED);
+	return 0;
+}
+
+/* The peer, or the node itself, has left: ends every call that is in flight. */
+COLD int flux_out_abort(struct flux_node *node, uint32_t to, flux_response_fn *fn, void *arg)
+{
+	struct flux_out *o = &node->out[to];
+	int n = 0;
+
+	if (!o->inflight)
+		return 0;
+	for (uint32_t id = o->free; id != FLUX_NO_ID; id = o->entries[id].next)
+		o->entries[id].ended = 1;
+	o->free = FLUX_NO_ID;
+	flux_unmark(node->calling, to);
+	for (uint32_t id = 0; id < node->max_inflight; id++) {
+		if (o->entries[id].ended)
+			continue;
+		o->inflight--;
+		node->aborted++;
+		n++;
+		fn(arg, o->entries[id].token, NULL);
+	}
+	return n;
+}
+
+static void senders_load(const struct flux_node *node, uint64_t *bits)
+{
+	/* Pairs with flux_out_open() and with senders_drop(). */
+	for (uint32_t w = 0; w < node->words; w++)
+		bits[w] = __atomic_load_n(&node->self->senders[w], __ATOMIC_RELAXED);
+}
+
+/* Nothing will come from a peer that has left, once its ring is empty. */
+static void senders_drop(struct flux_node *node, const struct flux_in *in)
+{
+	/* Pairs with the release in flux_leave(): all its calls are visible now. */
+	if (likely(!__atomic_load_n(&in->peer->left, __ATOMIC_ACQUIRE)))
+		return;
+	if (!flux_cursor_ready(&in->req))
+		/* Pairs with flux_out_open() of other peers, whose bits must stay. */
+		__atomic_fetch_and(&node->self->senders[in->from / 64],
+			~(1ull << (in->from % 64)), __ATOMIC_RELAXED);
+}
+
+/* The next peer, after the one whose turn it was, that has a call for this node. */
+struct flux_in *flux_in_next(struct flux_node *node)
+{
+	uint32_t start = node->rx->from + 1, i = start;
+	uint64_t bits[FLUX_WORDS];
+	struct flux_in *in;
+
+	flux_flush(node);
+	senders_load(node, bits);
+	for (;;) {
+		i = flux_next(bits, node->words, i);
+		if (i == FLUX_NO_ID) {
+			i = flux_next(bits, node->words, 0);
+			if (i == FLUX_NO_ID)
+				return NULL;
+		}
+		in = &node->in[i];
+		if (flux_cursor_ready(&in->req)) {
+			node->rx = in;
+			node->rx_budget = FLUX_BURST;
+			return in;
+		}
+		senders_drop(node, in);
+		flux_unmark(bits, i++);
+	}
+}
+
+/*
+ * A peer that this busy node serves is yielding, perhaps on this node's own core: give it
+ * that core now and then, or it gets one burst per time slice of the kernel.
+ */
+static void yield_if_due(struct flux_node *node)
+{
+	uint64_t now;
+
+	if (node->hungry++ % HUNGRY_LOOK)
+		return;
+	now = clock_ns();
+	if (now - node->yielded_ns < YIELD_PERIOD_NS)
+		return;
+	sched_yield();
+	node->yields++;
+	node->yielded_ns = now;
+}
+
+/* Wakes the peer if it sleeps; says how it was found. */
+static enum state node_wake(struct flux_node *node, struct flux_shared *peer)
+{
+	/* After the fence of the caller; pairs with the store of ASLEEP in wait_sleep(). */
+	uint32_t state = __atomic_load_n(&peer->state, __ATOMIC_RELAXED), asleep = ASLEEP;
+
+	if (likely(state != ASLEEP))
+		return state;
+	/* The word changes, so a peer that is only about to sleep does not. */
+	if (__atomic_compare_exchange_n(&peer->state, &asleep, AWAKE, false, __ATOMIC_RELAXED,
+		    __ATOMIC_RELAXED)) {
+		futex_wake(&peer->state, 1);
+		node->wakes++;
+	}
+	return ASLEEP;
+}
+
+void flux_flush_published(struct flux_node *node)
+{
+	bool hungry = false;
+
+	/*
+	 * Pairs with the fence in wait_sleep(): either the peer sees what was published, or
+	 * the peer is seen asleep here.
+	 */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	for (uint32_t i = 0; (i = flux_next(node->dirty, node->words, i)) != FLUX_NO_ID; i++)
+		hungry |= node_wake(node, node->flux->shared[i]) == YIELDING;
+	for (uint32_t w = 0; w < node->words; w++)
+		node->dirty[w] = 0;
+	node->published = 0;
+	node->flushes++;
+	if (hungry)
+		yield_if_due(node);
+}
+
+/* Would flux_poll() or flux_try_recv_raw() find something? */
+static bool node_ready(struct flux_node *node)
+{
+	uint64_t bits[FLUX_WORDS];
+
+	for (uint32_t i = 0; (i = flux_next(node->calling, node->words, i)) != FLUX_NO_ID; i++)
+		if (flux_cursor_ready(&node->out[i].resp) ||
+			__atomic_load_n(&node->out[i].peer->left, __ATOMIC_RELAXED))
+			return true;
+	senders_load(node, bits);
+	for (uint32_t i = 0; (i = flux_next(bits, node->words, i)) != FLUX_NO_ID; i++)
+		if (flux_cursor_ready(&node->in[i].req))
+			return true;
+	return false;
+}
+
+static void state_set(struct flux_node *node, enum state state)
+{
+	/* Pairs with the load in node_wake(). */
+	__atomic_store_n(&node->self->state, (uint32_t)state, __ATOMIC_RELAXED);
+}
+
+static void wait_sleep(struct flux_node *node, uint64_t timeout_ns)
+{
+	state_set(node, ASLEEP);
+	/* Pairs with the fences in flux_flush_published() and flux_leave(). */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (!node_ready(node)) {
+		node->sleeps++;
+		futex_wait(&node->self->state, ASLEEP, timeout_ns);
+	}
+}
+
+/* Waits with the core given away; the clock is looked at once per yield. */
+static int wait_long(struct flux_node *node, struct wait *w, uint64_t timeout_ns)
+{
+	uint64_t start = clock_ns(), spent = 0;
+	int r;
+
+	state_set(node, YIELDING);
+	while (!(r = node_ready(node)) && spent < timeout_ns) {
+		if (wait_step(w))
+			wait_sleep(node, timeout_ns - spent);
+		spent = clock_ns() - start;
+	}
+	state_set(node, AWAKE);
+	node->yielded_ns = start + spent;
+	return r;
+}
+
+int flux_wait(struct flux_node *node, uint64_t timeout_ns)
+{
+	struct wait w = WAIT_INIT;
+
+	flux_flush(node);
+	if (node_ready(node))
+		return 1;
+	if (!timeout_ns)
+		return 0;
+	while (w.empty < WAIT_SPINS) {
+		wait_step(&w);
+		if (node_ready(node))
+			return 1;
+	}
+	return wait_long(node, &w, timeout_ns);
+}
+
+void flux_leave(struct flux_node *node)
+{
+	struct flux *f = node->flux;
+
+	if (node->self->left)
+		return;
+	flux_flush(node);
+	/* Pairs with the loads of left in flux_out_poll(), senders_drop() and node_ready(). */
+	__atomic_store_n(&node->self->left, 1, __ATOMIC_RELEASE);
+	/* Pairs with the fence in wait_sleep(): a sleeper that waits for this node wakes. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	for (uint32_t p = 0; p < node->nodes; p++) {
+		/* From now on this node finds that each peer has left. */
+		node->out[p].peer = node->self;
+		node->in[p].peer = node->self;
+		if (p != node->index)
+			node_wake(node, f->shared[p]);
+	}
+}
+
+/* Messages that have gone through this end of a ring. */
+static uint64_t cursor_count(const struct flux_node *node, const struct flux_cursor *c)
+{
+	uint64_t capacity = node->ring / node->stride;
+
+	return (c->lap - 1) * capacity + (node->ring - (size_t)(c->end - c->slot)) / node->stride;
+}
+
+void flux_stats(const struct flux_node *node, struct flux_stats *stats_p)
+{
+	struct flux_stats s = {
+		.aborted = node->aborted,
+		.flushes = node->flushes,
+		.wakes = node->wakes,
+		.sleeps = node->sleeps,
+		.yields = node->yields,
+	};
+
+	for (uint32_t p = 0; p < node->nodes; p++) {
+		s.calls += cursor_count(node, &node->out[p].req);
+		s.responses += cursor_count(node, &node->out[p].resp);
+		s.requests += cursor_count(node, &node->in[p].req);
+		s.replies += cursor_count(node, &node->in[p].resp);
+	}
+	*stats_p = s;
+}
