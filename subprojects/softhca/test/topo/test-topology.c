@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+#include "topo/topo.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "../check.h"
+
+static struct softhca_topology t;
+static char err[160];
+
+static int parse(const char *text)
+{
+	memset(&t, 0, sizeof(t));
+	err[0] = '\0';
+	return softhca_topology_parse(text, "F", &t, err, sizeof(err));
+}
+
+static void default_rails(void)
+{
+	CHECK_EQ(softhca_topology_default(&t, 0), -EINVAL);
+	CHECK_EQ(softhca_topology_default(&t, SOFTHCA_RAILS_MAX + 1), -EINVAL);
+	CHECK_EQ(softhca_topology_default(&t, SOFTHCA_RAILS_MAX), 0);
+	CHECK_EQ(t.nrails, SOFTHCA_RAILS_MAX);
+	CHECK_STR(t.rails[0].name, "mlx5_0");
+	CHECK_STR(t.rails[15].name, "mlx5_15");
+	for (uint32_t i = 0; i < t.nrails; i++) {
+		CHECK_EQ(t.rails[i].numa, 0);
+		CHECK_EQ(t.rails[i].ngids, 1);
+		CHECK_EQ(t.rails[i].gids[0][0], 0xfe);
+		CHECK(t.rails[i].lid && t.rails[i].guid);
+		for (uint32_t j = 0; j < i; j++) {
+			CHECK(memcmp(&t.rails[i].pci, &t.rails[j].pci, sizeof(t.rails[i].pci)));
+			CHECK(t.rails[i].lid != t.rails[j].lid);
+			CHECK(t.rails[i].guid != t.rails[j].guid);
+			CHECK(memcmp(t.rails[i].gids, t.rails[j].gids, 16));
+		}
+	}
+}
+
+static void every_key(void)
+{
+	const struct softhca_rail *r = t.rails;
+	static const uint8_t v4[16] = { [10] = 0xff, 0xff, 10, 1, 2, 3 };
+
+	CHECK_EQ(parse("# two rails\n\n"
+		       "name=mlx5_7 pci=0001:b1:1f.7 numa=-1 link=ib rate_mbps=100000 "
+		       "latency_ns=0 mtu=256 lid=0xbfff gid=fe80::1 gid=fe80::2 # end\r\n"
+		       "\tlink=roce numa=63 netdev=eth0 gid=10.1.2.3"), 0);
+	CHECK_EQ(t.nrails, 2);
+	CHECK_STR(r[0].name, "mlx5_7");
+	CHECK_EQ(r[0].pci.domain, 1);
+	CHECK_EQ(r[0].pci.bus, 0xb1);
+	CHECK_EQ(r[0].pci.device, 31);
+	CHECK_EQ(r[0].pci.function, 7);
+	CHECK_EQ(r[0].numa, -1);
+	CHECK_EQ(r[0].link, SOFTHCA_LINK_IB);
+	CHECK_EQ(r[0].rate_mbps, 100000);
+	CHECK_EQ(r[0].latency_ns, 0);
+	CHECK_EQ(r[0].mtu, 256);
+	CHECK_EQ(r[0].lid, 0xbfff);
+	CHECK_EQ(r[0].ngids, 2);
+	CHECK_EQ(r[0].gids[1][15], 2);
+	CHECK_STR(r[0].netdev, "");
+	CHECK_STR(r[1].name, "mlx5_1");
+	CHECK_EQ(r[1].numa, 63);
+	CHECK_EQ(r[1].lid, 0);
+	CHECK_STR(r[1].netdev, "eth0");
+	CHECK_EQ(r[1].ngids, 1);
+	CHECK(!memcmp(r[1].gids[0], v4, 16));
+}
+
+static void roce_defaults(void)
+{
+	CHECK_EQ(parse("link=roce"), 0);
+	CHECK_EQ(t.rails[0].ngids, 2);
+	CHECK_EQ(t.rails[0].gids[1][10], 0xff);
+	CHECK_EQ(t.rails[0].lid, 0);
+	CHECK(t.rails[0].netdev[0]);
+}
+
+/* Each wrong text, and what the one line of the error must contain. */
+static void wrong_texts(void)
+{
+	static const struct {
+		const char *text, *says;
+	} cases[] = {
+		{ "", "F:1: no rail" },
+		{ "# nothing\n", "no rail" },
+		{ "mlx5_0", "'mlx5_0': give key=value with one of name, pci" },
+		{ "nmae=x", "'nmae': give key=value" },
+		{ "name=", "name=: give up to 15" },
+		{ "name=../x", "name=../x: give" },
+		{ "name=abcdefghijklmnop", "up to 15" },
+		{ "name=mlx5_0\nname=mlx5_0", "F:2: name=mlx5_0 is taken by rail 0" },
+		{ "pci=00:11.0", "a PCI address" },
+		{ "pci=0000:17:20.0", "a PCI address" },
+		{ "pci=0000:17:00.8", "a PCI address" },
+		{ "pci=0000:17:00.0x", "a PCI address" },
+		{ "name=a\nname=b pci=0000:11:00.0", "F:2: pci is that of rail 0" },
+		{ "pci=0000:1c:00.0\nlink=ib", "F:2: pci is that of rail 0" },
+		{ "numa=64", "0 to 63" },
+		{ "numa=-2", "0 to 63" },
+		{ "link=eth", "ib or roce" },
+		{ "rate_mbps=0", "1 to 10000000" },
+		{ "rate_mbps=10G", "1 to 10000000" },
+		{ "rate_mbps=-1", "1 to 10000000" },
+		{ "latency_ns=1000000001", "0 to 1000000000" },
+		{ "latency_ns= ", "0 to 1000000000" },
+		{ "mtu=1500", "256, 512" },
+		{ "lid=0", "1 to 49151" },
+		{ "lid=49152", "1 to 49151" },
+		{ "lid=17\n\n", NULL },
+		{ "lid=17\nmtu=1024", "F:2: lid=17 is taken by rail 0" },
+		{ "link=roce lid=3", "leave it out" },
+		{ "link=ib netdev=eth0", "leave it out" },
+		{ "gid=10.0.0", "IPv6 or IPv4" },
+		{ "numa=0 numa=1", "numa is given twice" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int rc = parse(cases[i].text);
+
+		CHECK_EQ(rc, cases[i].says ? -EINVAL : 0);
+		if (!cases[i].says)
+			continue;
+		CHECK_EQ(t.nrails, 0);
+		CHECK(!strchr(err, '\n'));
+		if (!strstr(err, cases[i].says)) {
+			fprintf(stderr, "case %zu says: %s\n", i, err);
+			exit(1);
+		}
+	}
+}
+
+static void too_many(void)
+{
+	char text[SOFTHCA_RAILS_MAX * 8 + 16] = "";
+
+	for (int i = 0; i < SOFTHCA_RAILS_MAX; i++)
+		strcat(text, "numa=1\n");
+	CHECK_EQ(parse(text), 0);
+	CHECK_EQ(t.nrails, SOFTHCA_RAILS_MAX);
+	strcat(text, "numa=1\n");
+	CHECK_EQ(parse(text), -EINVAL);
+	CHECK(strstr(err, "F:17: more than 16 rails"));
+	CHECK_EQ(parse("gid=::1 gid=::2 gid=::3 gid=::4 gid=::5 gid=::6 gid=::7 gid=::8"), 0);
+	CHECK_EQ(parse("gid=::1 gid=::2 gid=::3 gid=::4 gid=::5 gid=::6 gid=::7 gid=::8 gid=::9"),
+		-EINVAL);
+}
+
+static void environment(void)
+{
+	char path[] = "/tmp/softhca-test-topology-XXXXXX";
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(write(fd, "mtu=512\nmtu=512\n", 16), 16);
+	close(fd);
+	unsetenv("SOFTHCA_TOPOLOGY");
+	unsetenv("SOFTHCA_RAILS");
+	CHECK_EQ(softhca_topology_from_env(&t, err, sizeof(err)), 0);
+	CHECK_EQ(t.nrails, 1);
+	setenv("SOFTHCA_RAILS", "4", 1);
+	CHECK_EQ(softhca_topology_from_env(&t, err, sizeof(err)), 0);
+	CHECK_EQ(t.nrails, 4);
+	setenv("SOFTHCA_RAILS", "17", 1);
+	CHECK_EQ(softhca_topology_from_env(&t, err, sizeof(err)), -EINVAL);
+	CHECK(strstr(err, "1 to 16"));
+	setenv("SOFTHCA_TOPOLOGY", path, 1);
+	CHECK_EQ(softhca_topology_from_env(&t, err, sizeof(err)), 0);
+	CHECK_EQ(t.nrails, 2);
+	CHECK_EQ(t.rails[1].mtu, 512);
+	unlink(path);
+	CHECK_EQ(softhca_topology_from_env(&t, err, sizeof(err)), -ENOENT);
+	CHECK(strstr(err, path));
+	CHECK_EQ(t.nrails, 2);
+	unsetenv("SOFTHCA_TOPOLOGY");
+	unsetenv("SOFTHCA_RAILS");
+}
+
+static void rates(void)
+{
+	const char *name;
+	uint32_t gbps;
+
+	CHECK_EQ(softhca_rate_speed(1, &gbps, &name), 1);
+	CHECK_EQ(gbps, 10);
+	CHECK_EQ(softhca_rate_speed(100000, &gbps, &name), 32);
+	CHECK_STR(name, "EDR");
+	CHECK_EQ(softhca_rate_speed(100001, &gbps, &name), 64);
+	CHECK_EQ(softhca_rate_speed(10000000, &gbps, &name), 128);
+	CHECK_EQ(gbps, 400);
+}
+
+int main(void)
+{
+	default_rails();
+	every_key();
+	roce_defaults();
+	wrong_texts();
+	too_many();
+	environment();
+	rates();
+	return 0;
+}
