@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * copyrpc - many small RPCs in few RDMA WRITEs
+ *
+ * A call or a reply is copied into a ring; a flush sends everything that an endpoint
+ * has gathered since the last one as a single RDMA WRITE with immediate into the same
+ * place of the peer's ring. The number of work requests, doorbells and completions so
+ * follows the number of flushes, not the number of messages. Flow control travels in
+ * the 32 bytes in front of each batch, and a reply always has room: its space was
+ * granted before the request was sent.
+ *
+ *	struct copyrpc_ctx_attr attr = { .max_endpoints = 8 };
+ *	copyrpc_ctx_create(&attr, &ctx);
+ *	copyrpc_ep_create(ctx, NULL, &ep);
+ *	copyrpc_ep_info(ep, mine);                       // send to the peer, by any channel
+ *	copyrpc_ep_connect(ep, theirs, COPYRPC_INFO_SIZE);
+ *
+ *	copyrpc_call(ep, "ping", 4, 64, token);          // client: at most 64 bytes come back
+ *	while (!done)
+ *		copyrpc_poll(ctx, on_response, &done);   // on_response gets the token
+ *
+ *	copyrpc_poll(ctx, on_response, NULL);            // server: the same object does both
+ *	while (copyrpc_recv(ctx, &req) == 1)
+ *		copyrpc_reply(req, copyrpc_req_data(req), copyrpc_req_len(req));
+ *
+ * Threads: a context and all that belongs to it (endpoints, requests) is used by one
+ * thread at a time; there are no locks. Threads that want to work at the same time
+ * create a context each; contexts share nothing.
+ *
+ * Progress is made only inside of copyrpc_poll() (or copyrpc_poll_recv() and a flush):
+ * no thread runs behind the caller's back. Every function but create, connect and
+ * destroy is free of system calls; none of them ever waits.
+ *
+ * Nothing that a peer writes is trusted: a batch that breaks the protocol fails the
+ * endpoint it came from and nothing else. What a peer can do is change the payload of a
+ * request or response while it is being read, because it lies in memory that the peer
+ * may write; who minds copies it out first (copyrpc_req_detach() does that).
+ *
+ * A fork()ed child must not use, nor destroy, its parent's contexts.
+ */
+#ifndef COPYRPC_H
+#define COPYRPC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct copyrpc_ctx;
+struct copyrpc_ep;
+struct copyrpc_req;
+
+/* Bytes of the connection blob, see copyrpc_ep_info(). */
+#define COPYRPC_INFO_SIZE 96
+
+/* Limits of a ring's size in bytes; a power of two between them. */
+#define COPYRPC_RING_MIN 4096u
+#define COPYRPC_RING_MAX (1u << 30)
+
+/*
+ * The largest payload of a request, and of a response, of an endpoint whose rings have
+ * `ring_size` bytes: a message with its 12-byte header takes at most an eighth of the
+ * ring (4 KiB: 500 bytes, 1 MiB: 131,060 bytes).
+ */
+#define COPYRPC_PAYLOAD_MAX(ring_size) ((ring_size) / 8 - 12)
+
+/* ------------------------------------------------------------------ contexts */
+
+/* All zero is the default. */
+struct copyrpc_ctx_attr {
+	const char *device; /* mlx5 device by name; NULL: the first one */
+	uint8_t port; /* 0: 1 */
+	int gid_index; /* RoCE: index of the port's GID table; 0: chosen (RoCE v2 first) */
+	uint32_t srq_depth; /* batches that may arrive between two polls; 0: 1024 */
+	uint32_t cq_depth; /* receive CQ, at least srq_depth; 0: 4096 or srq_depth */
+	uint32_t max_endpoints; /* that exist at one time, it sizes the CQs; 0: 64 */
+	uint32_t sq_depth; /* send queue of each endpoint in 64-byte blocks; 0: 256 */
+	uint32_t ring_size; /* default of the endpoints, bytes; 0: 1 MiB */
+	uint32_t max_pending; /* calls under way per endpoint; 0: as many as credit allows */
+};
+
+/*
+ * Opens the device and creates what the endpoints share: a protection domain, a shared
+ * receive queue, a receive and a send completion queue. The caller owns *ctx_p and gives
+ * it to copyrpc_ctx_destroy().
+ *
+ * -ENODEV: no such device, or not an mlx5 one. -ENETDOWN: the port is not active.
+ * -EINVAL: cq_depth < srq_depth, sq_depth under 16, a ring size that is no power of two or
+ * out of range, a depth beyond the device's limits. -ENOMEM, -EPERM (locked memory:
+ * raise RLIMIT_MEMLOCK), or what the verbs calls said.
+ */
+int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
+
+/*
+ * Destroys the context and its endpoints; no callback runs, and requests still held are
+ * gone. To hear of the pending calls, copyrpc_ep_destroy() each endpoint and poll once
+ * before. NULL is allowed. Not from inside a callback.
+ */
+void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx);
+
+/* ----------------------------------------------------------------- endpoints */
+
+/* All zero is the default. */
+struct copyrpc_ep_attr {
+	uint32_t ring_size; /* bytes, both directions, equal at both ends; 0: the context's */
+	uint32_t max_pending; /* 0: the context's */
+	void *user; /* see copyrpc_ep_user() */
+};
+
+/*
+ * An endpoint, not yet connected: two rings, an RC queue pair. attr may be NULL.
+ * Memory: 2 x ring_size, plus at most ring_size / 3 of bookkeeping that is touched only
+ * as far as it is used.
+ *
+ * -EINVAL: ring size. -EMFILE: max_endpoints exist (a destroyed one counts until the next
+ * poll). -ENOMEM, or what the verbs calls said.
+ */
+int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
+		      struct copyrpc_ep **ep_p);
+
+/*
+ * Ends the endpoint. What was not flushed is lost. Its pending calls end with -ECANCELED
+ * at the next poll (the ep that the callback gets is valid there, and no longer after).
+ * Requests not yet taken by copyrpc_recv() are dropped; requests that the caller holds
+ * stay readable until copyrpc_reply(), which releases them and returns -ECANCELED.
+ * Raw operations that are not finished are dropped; their memory may be touched until the
+ * next poll has returned. The peer's calls end with -ECONNRESET when its queue pair has
+ * used up its retries, or at once if it is sent something. NULL is allowed; allowed
+ * inside a callback.
+ */
+void copyrpc_ep_destroy(struct copyrpc_ep *ep);
+
+/*
+ * Writes the COPYRPC_INFO_SIZE bytes that the peer's copyrpc_ep_connect() needs: plain
+ * bytes in little-endian order with a version, to be carried by any channel (they hold a
+ * key that lets the holder write into the ring: keep them among the job).
+ */
+void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
+
+/*
+ * Connects to the endpoint that wrote the blob, which may be one of this process. Both
+ * sides may call at once when both have connected; the first call needs no handshake: a
+ * message that arrives before the peer has connected is repeated by the HCA.
+ *
+ * -EINVAL: not a blob, or len differs. -EPROTONOSUPPORT: another version. -EMSGSIZE: the
+ * ring sizes differ. -EISCONN: already connected, or failed before (destroy and create
+ * again). Otherwise what modifying the queue pair said. Nothing is changed on -EINVAL,
+ * -EPROTONOSUPPORT, -EMSGSIZE.
+ */
+int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
+
+/*
+ * 0: connected. -ENOTCONN: not yet. Otherwise why it failed: -ECONNRESET (the peer or the
+ * way to it is gone), -EPROTO (the peer broke the protocol), -EACCES (it refused access to
+ * its memory), -EIO (an error of our own side), -ECANCELED (destroyed). A failed endpoint
+ * stays failed: destroy it, create and connect a new one.
+ */
+int copyrpc_ep_status(const struct copyrpc_ep *ep);
+
+/* The pointer of copyrpc_ep_attr, and the context. */
+void *copyrpc_ep_user(const struct copyrpc_ep *ep);
+struct copyrpc_ctx *copyrpc_ep_ctx(const struct copyrpc_ep *ep);
+
+/* --------------------------------------------------------------------- calls */
+
+/*
+ * The end of a call, exactly once for each copyrpc_call() that returned 0. `status` is 0
+ * and data/len the response, valid inside of the callback only; or status is negative
+ * (copyrpc_ep_status() lists the values) and data is NULL.
+ *
+ * Inside, everything is allowed but copyrpc_poll*(), copyrpc_flush*() and
+ * copyrpc_ctx_destroy(); call, reply, recv, detach and ep_destroy are.
+ */
+typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+				 const void *data, uint32_t len);
+
+/*
+ * Copies a request of len bytes into the ring; it leaves at the next flush, in the order
+ * of the calls. The response may have up to resp_max bytes. `data` may be reused at once,
+ * and may be NULL if len is 0. `token` is handed to the callback.
+ *
+ * -EAGAIN: no room in the ring, or max_pending calls are under way; -ENOBUFS: the peer has
+ * granted no more credit for responses (it holds many requests). Both: nothing has
+ * changed; poll, then call again. Never wait for them inside of a callback: a peer that
+ * does the same would wait for ever.
+ * -EMSGSIZE: len or resp_max over COPYRPC_PAYLOAD_MAX(). -ENOTCONN: not yet connected.
+ * Otherwise the endpoint's status: it has failed.
+ */
+int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
+		 uint64_t token);
+
+/*
+ * One round: takes in what has arrived (responses go to fn, requests into the queue of
+ * copyrpc_recv()), refills the receive queue, looks at send completions, ends the calls
+ * of failed and destroyed endpoints, then sends what has gathered. Its cost follows the
+ * endpoints that have something to do. fn may be NULL if no call was ever made.
+ *
+ * Returns the number of messages handled: responses, requests, and calls that ended with
+ * an error. Never fails; errors belong to an endpoint.
+ */
+int copyrpc_poll(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
+
+/* The same without the sending. */
+int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
+
+/* Sends what has gathered: at most one batch per endpoint (two, and a 32-byte marker,
+ * at the ring's end). Returns the number of batches sent. Not inside of a callback. */
+int copyrpc_flush(struct copyrpc_ctx *ctx);
+
+/*
+ * copyrpc_flush() of those endpoints for which `go` says so. Asked are only endpoints
+ * that have messages to send (copyrpc_ep_load() tells how many); the others' flow control
+ * goes out regardless. An endpoint that is not flushed is asked again the next time.
+ */
+typedef bool copyrpc_flush_fn(void *arg, struct copyrpc_ep *ep);
+int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
+
+/* What an endpoint has under way. Positions are bytes since connect, and only grow. */
+struct copyrpc_ep_load {
+	uint32_t open_calls; /* requests gathered, not yet sent */
+	uint32_t open_replies; /* replies gathered, not yet sent */
+	uint32_t pending; /* calls without a response */
+	uint32_t credit; /* bytes of responses that may still be asked for */
+	uint64_t posted; /* end of what was sent */
+	uint64_t consumed; /* the peer has taken in and released all before here, as far as known */
+};
+void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p);
+
+/* ------------------------------------------------------------------ requests */
+
+/*
+ * The oldest request that has arrived, of any endpoint (per endpoint in the order of the
+ * peer's calls). 1 and *req_p, or 0. The caller then holds the request and must end it
+ * with copyrpc_reply(): a request without a reply costs its peer credit for ever, so an
+ * error is answered too. While a request is held its bytes, and all that arrived after
+ * it, occupy the ring; hold for long only what was detached.
+ */
+int copyrpc_recv(struct copyrpc_ctx *ctx, struct copyrpc_req **req_p);
+
+/* The payload, in place, until copyrpc_reply() or copyrpc_req_detach(); its length; the
+ * largest reply that fits (what the caller gave as resp_max, rounded up to the block);
+ * the endpoint it came from. */
+const void *copyrpc_req_data(const struct copyrpc_req *req);
+uint32_t copyrpc_req_len(const struct copyrpc_req *req);
+uint32_t copyrpc_req_allowance(const struct copyrpc_req *req);
+struct copyrpc_ep *copyrpc_req_ep(const struct copyrpc_req *req);
+
+/*
+ * Copies the reply into the ring and releases the request. Any order, at any time, also
+ * inside of the response callback. It never fails for lack of room. `data` may be the
+ * request's own data.
+ *
+ * -EMSGSIZE: len over copyrpc_req_allowance(): nothing has changed, the request is still
+ * held. Otherwise the endpoint's status if it has failed: the request is released, the
+ * reply lost.
+ */
+int copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len);
+
+/*
+ * Copies the payload into memory of its own and gives the ring's space back; the data
+ * pointer changes. -ENOMEM: nothing has changed. Again: 0, nothing happens.
+ */
+int copyrpc_req_detach(struct copyrpc_req *req);
+
+/* ------------------------------------------------------------------ raw RDMA */
+
+/* Memory registered with the context, for raw operations of all of its endpoints. */
+struct copyrpc_mr {
+	void *addr;
+	size_t len;
+	uint32_t lkey; /* for our own operations */
+	uint32_t rkey; /* for the peer's, who gets it by a call */
+	void *handle;
+};
+
+enum {
+	COPYRPC_REMOTE_READ = 1, /* the peer may read it; we may always */
+	COPYRPC_REMOTE_WRITE = 2,
+};
+
+/* Errno of ibv_reg_mr(). The memory belongs to the caller and outlives the registration. */
+int copyrpc_mr_reg(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
+		   struct copyrpc_mr *mr_p);
+void copyrpc_mr_dereg(struct copyrpc_mr *mr);
+
+/*
+ * RDMA READ into, WRITE from, local memory: len bytes, 1 to 2^30. Started at once, on the
+ * endpoint's queue pair: a WRITE lands before messages that are flushed after it. The end
+ * of it, exactly once, comes out of copyrpc_raw_recv(). Read local memory, or reuse it,
+ * only then.
+ *
+ * -EAGAIN: the send queue is full: poll, then again. -EINVAL: len. -ENOTCONN, or the
+ * endpoint's status. A wrong rkey or range breaks the connection (-EACCES).
+ */
+int copyrpc_read(struct copyrpc_ep *ep, void *laddr, uint32_t lkey, uint64_t raddr, uint32_t rkey,
+		 uint32_t len, uint64_t token);
+int copyrpc_write(struct copyrpc_ep *ep, const void *laddr, uint32_t lkey, uint64_t raddr,
+		  uint32_t rkey, uint32_t len, uint64_t token);
+
+struct copyrpc_raw_done {
+	struct copyrpc_ep *ep;
+	uint64_t token;
+	int status; /* 0, or as copyrpc_ep_status() */
+};
+
+/* The next raw operation that has ended, in the order of their ends: 1 and *done_p, or 0. */
+int copyrpc_raw_recv(struct copyrpc_ctx *ctx, struct copyrpc_raw_done *done_p);
+
+/* Raw operations started and not yet handed out by copyrpc_raw_recv(). */
+uint32_t copyrpc_raw_pending(const struct copyrpc_ep *ep);
+
+/* ------------------------------------------------------------- introspection */
+
+/* Counters since creation. A context's are the sums over its endpoints, the destroyed too. */
+struct copyrpc_stats {
+	uint64_t calls, replies; /* accepted by copyrpc_call() and copyrpc_reply() */
+	uint64_t requests, responses; /* received */
+	uint64_t failed_calls; /* ended with an error */
+	uint64_t batches, bytes; /* WRITEs that carried messages; bytes of all WRITEs */
+	uint64_t wqes, doorbells; /* of all kinds, raw operations included */
+	uint64_t wraps; /* markers at the ring's end */
+	uint64_t credit_only; /* batches without a message, to give credit back */
+	uint64_t reads; /* of the peer's consumer position */
+	uint64_t ring_stalls, credit_stalls; /* -EAGAIN for room, -ENOBUFS of copyrpc_call() */
+	uint64_t sq_stalls; /* flushes put off because the send queue was full */
+	uint64_t batches_received, refills; /* refills of the receive queue: contexts only */
+};
+void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p);
+void copyrpc_ep_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
