@@ -1,0 +1,574 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The hot path of mlx5dv-lite. Include mlx5dvl.h, which documents what is here; all that
+ * ends in an underscore, and the members of the structs, are private to the library.
+ */
+#ifndef MLX5DVL_INLINE_H
+#define MLX5DVL_INLINE_H
+
+#ifndef MLX5DVL_H
+#error "include mlx5dvl.h"
+#endif
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MLX5DVL_INLINE_ static inline __attribute__((always_inline))
+#define MLX5DVL_LIKELY_(x) __builtin_expect(!!(x), 1)
+#define MLX5DVL_UNLIKELY_(x) __builtin_expect(!!(x), 0)
+
+enum {
+	MLX5DVL_INLINE_MAX = 220, /* ctrl 16 + raddr 16 + header 4 + 220: four blocks */
+	MLX5DVL_INLINE_HEAD = 204, /* the same four blocks with a 16-byte pointer behind */
+	MLX5DVL_BLOCK_ = 64,
+	MLX5DVL_QPN_LEAF_ = 1 << 12,
+};
+
+/* Queue memory is written and read in words of any type. */
+typedef uint64_t __attribute__((may_alias)) mlx5dvl_word_;
+typedef uint32_t __attribute__((may_alias)) mlx5dvl_half_;
+
+/* ---- ordering towards the device, one function per use --------------------------- */
+
+/* Queue entries before the doorbell record that announces them. */
+MLX5DVL_INLINE_ void mlx5dvl_entries_before_record_(void)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("" ::: "memory"); /* stores to memory stay in order */
+#elif defined(__aarch64__)
+	__asm__ volatile("dmb oshst" ::: "memory");
+#else
+#error "no device barriers for this architecture"
+#endif
+}
+
+/* The doorbell record before the doorbell, which is write-combining memory. */
+MLX5DVL_INLINE_ void mlx5dvl_record_before_doorbell_(void)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("sfence" ::: "memory");
+#elif defined(__aarch64__)
+	__asm__ volatile("dsb st" ::: "memory");
+#endif
+}
+
+/* The doorbell out of the CPU's write-combining buffers, before the next one. */
+MLX5DVL_INLINE_ void mlx5dvl_doorbell_flush_(void)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("sfence" ::: "memory");
+#elif defined(__aarch64__)
+	__asm__ volatile("dsb st" ::: "memory");
+#endif
+}
+
+/* The owner bit of a CQE before the rest of it, and before the data that it announces. */
+MLX5DVL_INLINE_ void mlx5dvl_owner_before_entry_(void)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("" ::: "memory"); /* loads from memory stay in order */
+#elif defined(__aarch64__)
+	__asm__ volatile("dmb oshld" ::: "memory");
+#endif
+}
+
+/* All reads of the CQEs before the record that lets the device write over them. */
+MLX5DVL_INLINE_ void mlx5dvl_entries_before_release_(void)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("" ::: "memory"); /* a store does not pass an earlier load */
+#elif defined(__aarch64__)
+	__asm__ volatile("dmb oshld" ::: "memory");
+#endif
+}
+
+/* One store of 8 bytes to a doorbell register. */
+MLX5DVL_INLINE_ void mlx5dvl_doorbell_store_(void *reg, uint64_t word)
+{
+	*(volatile mlx5dvl_word_ *)reg = word;
+}
+
+/* One block of 64 bytes to a BlueFlame buffer, in stores that combine to one burst. */
+MLX5DVL_INLINE_ void mlx5dvl_blueflame_copy_(void *reg, const void *block)
+{
+#if defined(__aarch64__)
+	__asm__ volatile("ld1 {v0.16b, v1.16b, v2.16b, v3.16b}, [%1]\n\t"
+			 "st1 {v0.16b, v1.16b, v2.16b, v3.16b}, [%0]"
+			 :
+			 : "r"(reg), "r"(block)
+			 : "v0", "v1", "v2", "v3", "memory");
+#else
+	volatile mlx5dvl_word_ *to = (volatile mlx5dvl_word_ *)reg;
+	const mlx5dvl_word_ *from = (const mlx5dvl_word_ *)block;
+
+	for (int i = 0; i < MLX5DVL_BLOCK_ / 8; i++)
+		to[i] = from[i];
+#endif
+}
+
+/* ---- objects --------------------------------------------------------------------- */
+
+/*
+ * A BlueFlame register: two buffers that take turns, so that a write to one does not
+ * combine with the write before it. QPs of a context share registers, hence the state
+ * is here and not in the QP.
+ */
+struct mlx5dvl_bf {
+	uint8_t *reg;
+	uint32_t size; /* of one buffer; 0: doorbells of 8 bytes only */
+	uint32_t offset; /* of the buffer whose turn it is: 0 or size */
+};
+
+/* What the library remembers of a request, in the slot of its first block. */
+struct mlx5dvl_slot {
+	uint64_t token;
+	uint8_t blocks;
+	uint8_t flags;
+	uint8_t opcode;
+};
+
+struct mlx5dvl_qp {
+	uint8_t *sq;
+	struct mlx5dvl_slot *slots; /* one per block of sq */
+	uint32_t depth; /* in blocks, a power of two */
+	uint32_t limit; /* depth while requests are accepted, else 0 */
+	uint32_t pi, ci; /* blocks posted, blocks known to be free again; they run freely */
+	uint32_t rung; /* pi at the last doorbell */
+	uint32_t last; /* pi at the start of the newest request */
+	uint32_t quiet; /* blocks posted since the last signaled request */
+	uint32_t interval; /* ... at which one is signaled without being asked */
+	uint64_t doorbell; /* first 8 bytes of the newest request, as in memory */
+	uint32_t *record; /* doorbell record of the send queue */
+	struct mlx5dvl_bf *bf;
+	uint32_t qpn;
+	int status; /* mlx5dvl_qp_status() */
+	void *user;
+};
+
+/* QPN to QP in two loads: leaves are never NULL, empty slots share one empty leaf. */
+struct mlx5dvl_qp_leaf {
+	struct mlx5dvl_qp *qp[MLX5DVL_QPN_LEAF_];
+};
+struct mlx5dvl_qp_table {
+	struct mlx5dvl_qp_leaf *leaf[(1 << 24) / MLX5DVL_QPN_LEAF_];
+};
+
+struct mlx5dvl_srq {
+	uint8_t *wqes;
+	uint32_t *record;
+	uint32_t shift; /* log2 of the bytes from one WQE to the next */
+	uint32_t depth; /* receives, all of them */
+	uint32_t posted; /* receives that the device has */
+	uint16_t count; /* posted ever, runs freely */
+	uint16_t tail; /* the last of the list that the device walks */
+	uint8_t *buf; /* of receive 0; NULL: receives without memory */
+	uint32_t buf_size;
+};
+
+/* A completion as the device writes it; of 128 bytes it is the second half. */
+struct mlx5dvl_cqe {
+	uint8_t rsvd0[28];
+	uint8_t rsvd28[4];
+	uint32_t uidx;
+	uint32_t imm;
+	uint8_t app[4];
+	uint32_t byte_cnt;
+	uint64_t timestamp;
+	uint32_t sop_qpn; /* requester: opcode of the request << 24; the QP's own number */
+	uint16_t wqe_counter;
+	uint8_t signature;
+	uint8_t op_own;
+} __attribute__((may_alias));
+
+enum {
+	MLX5DVL_CQE_OWNER_ = 0x01,
+	MLX5DVL_CQE_FORMAT_ = 0x0c, /* both bits: compressed */
+	MLX5DVL_CQE_ODD_ = 0xd0, /* opcodes from here on: error of a request, of a receive,
+				    (0xe), not written yet (0xf) */
+};
+
+struct mlx5dvl_cq {
+	uint8_t *cqes; /* the 64 bytes of CQE 0 */
+	uint32_t *record;
+	uint32_t shift; /* log2 of a CQE's size */
+	uint32_t depth; /* a power of two */
+	uint32_t ci; /* completions taken, runs freely */
+	struct mlx5dvl_srq *srq; /* NULL: a send CQ */
+	struct mlx5dvl_qp_table *table;
+};
+
+/* Cold halves, out of line. */
+struct mlx5dvl_cqe *mlx5dvl_cq_odd_(struct mlx5dvl_cq *cq, uint32_t ci, struct mlx5dvl_cqe *cqe);
+int mlx5dvl_sq_wrap_(struct mlx5dvl_qp *qp, uint32_t blocks);
+uint32_t mlx5dvl_srq_post_(struct mlx5dvl_srq *srq);
+
+/* ---- completions ----------------------------------------------------------------- */
+
+MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cqe_at_(const struct mlx5dvl_cq *cq, uint32_t ci)
+{
+	return (struct mlx5dvl_cqe *)(void *)(cq->cqes + ((size_t)(ci & (cq->depth - 1)) << cq->shift));
+}
+
+/*
+ * The completion at @ci if the device has written it, else NULL. What is no plain
+ * completion goes through mlx5dvl_cq_odd_(), which reports errors (the QPN is 0
+ * then: nothing is left to do) and unfolds compressed ones in place.
+ */
+MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_next_(struct mlx5dvl_cq *cq, uint32_t ci)
+{
+	struct mlx5dvl_cqe *cqe = mlx5dvl_cqe_at_(cq, ci);
+	uint8_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED);
+
+	if ((op_own & MLX5DVL_CQE_OWNER_) != !!(ci & cq->depth))
+		return NULL;
+	mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
+	if (MLX5DVL_UNLIKELY_(op_own >= MLX5DVL_CQE_ODD_ ||
+			      (op_own & MLX5DVL_CQE_FORMAT_) == MLX5DVL_CQE_FORMAT_))
+		return mlx5dvl_cq_odd_(cq, ci, cqe);
+	return cqe;
+}
+
+MLX5DVL_INLINE_ struct mlx5dvl_qp *mlx5dvl_cqe_qp_(
+	const struct mlx5dvl_cq *cq, const struct mlx5dvl_cqe *cqe)
+{
+	uint32_t qpn = be32toh(cqe->sop_qpn) & 0xffffff;
+
+	return cq->table->leaf[qpn / MLX5DVL_QPN_LEAF_]->qp[qpn % MLX5DVL_QPN_LEAF_];
+}
+
+/* Lets the device write over what was taken. */
+MLX5DVL_INLINE_ void mlx5dvl_cq_release_(struct mlx5dvl_cq *cq, uint32_t ci)
+{
+	cq->ci = ci;
+	mlx5dvl_entries_before_release_();
+	__atomic_store_n(cq->record, htobe32(ci & 0xffffff), __ATOMIC_RELAXED);
+}
+
+/* Appends a consumed receive to the list; the device follows it once it is posted. */
+MLX5DVL_INLINE_ void mlx5dvl_srq_put_(struct mlx5dvl_srq *srq, uint16_t i)
+{
+	uint16_t *next = (uint16_t *)(void *)(srq->wqes + ((size_t)srq->tail << srq->shift) + 2);
+
+	*next = htobe16(i);
+	srq->tail = i;
+	srq->posted--;
+}
+
+MLX5DVL_INLINE_ int mlx5dvl_mono_poll(
+	struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn, void *arg)
+{
+	struct mlx5dvl_srq *srq = cq->srq;
+	uint32_t ci = cq->ci;
+	int n;
+
+	for (n = 0; n < max; n++, ci++) {
+		struct mlx5dvl_cqe *cqe = mlx5dvl_cq_next_(cq, ci);
+
+		if (!cqe)
+			break;
+		__builtin_prefetch(mlx5dvl_cqe_at_(cq, ci + 1));
+		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(cq, cqe);
+		uint16_t i = be16toh(cqe->wqe_counter);
+
+		if (MLX5DVL_LIKELY_(qp != NULL)) {
+			struct mlx5dvl_recv recv = {
+				be32toh(cqe->imm),
+				be32toh(cqe->byte_cnt),
+				(uint8_t)(cqe->op_own >> 4),
+				srq->buf ? srq->buf + (size_t)i * srq->buf_size : NULL,
+			};
+			fn(arg, qp, &recv);
+		}
+		mlx5dvl_srq_put_(srq, i);
+	}
+	if (n)
+		mlx5dvl_cq_release_(cq, ci);
+	return n;
+}
+
+MLX5DVL_INLINE_ int mlx5dvl_send_poll(
+	struct mlx5dvl_cq *cq, int max, mlx5dvl_sent_fn *fn, void *arg)
+{
+	uint32_t ci = cq->ci;
+	int n;
+
+	for (n = 0; n < max; n++, ci++) {
+		struct mlx5dvl_cqe *cqe = mlx5dvl_cq_next_(cq, ci);
+
+		if (!cqe)
+			break;
+		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(cq, cqe);
+
+		if (MLX5DVL_UNLIKELY_(!qp))
+			continue;
+		uint16_t i = be16toh(cqe->wqe_counter);
+		const struct mlx5dvl_slot *slot = &qp->slots[i & (qp->depth - 1)];
+		struct mlx5dvl_sent sent = { slot->token, slot->opcode };
+
+		qp->ci += (uint16_t)(i + slot->blocks - qp->ci);
+		if (slot->flags & MLX5DVL_SIGNALED)
+			fn(arg, qp, &sent);
+	}
+	if (n)
+		mlx5dvl_cq_release_(cq, ci);
+	return n;
+}
+
+/* Less than two thirds: one record for many receives, and never short of them. */
+MLX5DVL_INLINE_ uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq)
+{
+	if (MLX5DVL_LIKELY_(srq->posted * 3 >= srq->depth * 2))
+		return 0;
+	return mlx5dvl_srq_post_(srq);
+}
+
+MLX5DVL_INLINE_ uint32_t mlx5dvl_srq_posted(const struct mlx5dvl_srq *srq)
+{
+	return srq->posted;
+}
+
+/* ---- requests -------------------------------------------------------------------- */
+
+MLX5DVL_INLINE_ void *mlx5dvl_qp_user(const struct mlx5dvl_qp *qp)
+{
+	return qp->user;
+}
+
+MLX5DVL_INLINE_ uint32_t mlx5dvl_qp_qpn(const struct mlx5dvl_qp *qp)
+{
+	return qp->qpn;
+}
+
+/* The largest request is four blocks; up to three are lost at the end of the ring. */
+MLX5DVL_INLINE_ uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp)
+{
+	uint32_t used = qp->pi - qp->ci;
+
+	return qp->limit > used + 3 ? (qp->limit - used - 3) / 4 : 0;
+}
+
+/* What all posts of one kind have in common. */
+struct mlx5dvl_op_ {
+	uint8_t opcode;
+	uint32_t imm;
+	uint32_t len;
+	const void *laddr;
+	uint32_t lkey;
+	uint64_t raddr;
+	uint32_t rkey;
+	uint64_t operand[2]; /* of atomics: add, or swap and compare */
+};
+
+MLX5DVL_INLINE_ bool mlx5dvl_op_remote_(uint8_t opcode)
+{
+	return opcode == MLX5DVL_WRITE || opcode == MLX5DVL_WRITE_IMM || opcode == MLX5DVL_READ;
+}
+
+MLX5DVL_INLINE_ bool mlx5dvl_op_atomic_(uint8_t opcode)
+{
+	return opcode == MLX5DVL_CMP_SWAP || opcode == MLX5DVL_FETCH_ADD;
+}
+
+/* Payload bytes that are copied into the request. */
+MLX5DVL_INLINE_ uint32_t mlx5dvl_op_inline_(const struct mlx5dvl_op_ *op, unsigned flags)
+{
+	if (op->opcode == MLX5DVL_READ || mlx5dvl_op_atomic_(op->opcode) ||
+		(flags & MLX5DVL_BY_REF))
+		return 0;
+	if (op->len > MLX5DVL_INLINE_MAX)
+		return MLX5DVL_INLINE_HEAD;
+	return op->len;
+}
+
+/* Length of the request in units of 16 bytes. A pointer of length 0 is never written:
+   the device may refuse it. */
+MLX5DVL_INLINE_ uint32_t mlx5dvl_op_ds_(const struct mlx5dvl_op_ *op, uint32_t inl)
+{
+	uint32_t ds = 1;
+
+	if (mlx5dvl_op_remote_(op->opcode))
+		ds += 1;
+	else if (mlx5dvl_op_atomic_(op->opcode))
+		ds += 2;
+	if (inl)
+		ds += (4 + inl + 15) / 16;
+	if (op->len > inl)
+		ds += 1;
+	return ds;
+}
+
+/* Writes all but the control segment, from @seg on. */
+MLX5DVL_INLINE_ void mlx5dvl_op_write_(
+	mlx5dvl_word_ *seg, const struct mlx5dvl_op_ *op, uint32_t inl)
+{
+	if (mlx5dvl_op_remote_(op->opcode) || mlx5dvl_op_atomic_(op->opcode)) {
+		*seg++ = htobe64(op->raddr);
+		*seg++ = htobe64((uint64_t)op->rkey << 32);
+	}
+	if (mlx5dvl_op_atomic_(op->opcode)) {
+		*seg++ = htobe64(op->operand[0]);
+		*seg++ = htobe64(op->operand[1]);
+	}
+	if (inl) {
+		*(mlx5dvl_half_ *)seg = htobe32(0x80000000u | inl);
+		memcpy((uint8_t *)seg + 4, op->laddr, inl);
+		seg += (4 + inl + 15) / 16 * 2;
+	}
+	if (op->len > inl) {
+		*seg++ = htobe64((uint64_t)(op->len - inl) << 32 | op->lkey);
+		*seg++ = htobe64((uint64_t)(uintptr_t)op->laddr + inl);
+	}
+}
+
+/* Control segment, and the library's own record of the request. */
+MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, uint32_t ds, uint8_t opcode,
+	uint32_t imm, unsigned flags, uint64_t token)
+{
+	uint32_t i = qp->pi & (qp->depth - 1);
+	uint32_t blocks = (ds + 3) / 4;
+	mlx5dvl_word_ *ctrl = (mlx5dvl_word_ *)(void *)(qp->sq + (size_t)i * MLX5DVL_BLOCK_);
+	struct mlx5dvl_slot *slot = &qp->slots[i];
+	uint8_t fm_ce_se = (flags & MLX5DVL_SOLICITED ? 0x02 : 0) | (flags & MLX5DVL_FENCE ? 0x80 : 0);
+
+	qp->quiet += blocks;
+	if ((flags & MLX5DVL_SIGNALED) || qp->quiet >= qp->interval) {
+		fm_ce_se |= 0x08;
+		qp->quiet = 0;
+	}
+	qp->doorbell = htobe64((uint64_t)((qp->pi & 0xffff) << 8 | opcode) << 32 | qp->qpn << 8 | ds);
+	ctrl[0] = qp->doorbell;
+	ctrl[1] = htobe64((uint64_t)fm_ce_se << 32 | imm);
+	slot->token = token;
+	slot->blocks = (uint8_t)blocks;
+	slot->flags = (uint8_t)flags;
+	slot->opcode = opcode;
+	qp->last = qp->pi;
+	qp->pi += blocks;
+}
+
+MLX5DVL_INLINE_ int mlx5dvl_post_(
+	struct mlx5dvl_qp *qp, const struct mlx5dvl_op_ *op, unsigned flags, uint64_t token)
+{
+	uint32_t inl = mlx5dvl_op_inline_(op, flags);
+	uint32_t ds = mlx5dvl_op_ds_(op, inl);
+	uint32_t blocks = (ds + 3) / 4;
+	uint32_t i = qp->pi & (qp->depth - 1);
+
+	if (MLX5DVL_UNLIKELY_(i + blocks > qp->depth || qp->pi + blocks - qp->ci > qp->limit)) {
+		int err = mlx5dvl_sq_wrap_(qp, blocks);
+
+		if (err)
+			return err;
+		i = qp->pi & (qp->depth - 1);
+	}
+	mlx5dvl_op_write_((mlx5dvl_word_ *)(void *)(qp->sq + (size_t)i * MLX5DVL_BLOCK_ + 16), op, inl);
+	mlx5dvl_sq_commit_(qp, ds, op->opcode, op->imm, flags, token);
+	return 0;
+}
+
+MLX5DVL_INLINE_ int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
+	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token)
+{
+	const struct mlx5dvl_op_ op = { MLX5DVL_WRITE, 0, len, laddr, lkey, raddr, rkey, { 0, 0 } };
+
+	return mlx5dvl_post_(qp, &op, flags, token);
+}
+
+MLX5DVL_INLINE_ int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
+	uint32_t len, uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token)
+{
+	const struct mlx5dvl_op_ op = { MLX5DVL_WRITE_IMM, imm, len, laddr, lkey, raddr, rkey,
+		{ 0, 0 } };
+
+	return mlx5dvl_post_(qp, &op, flags, token);
+}
+
+MLX5DVL_INLINE_ int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32_t lkey,
+	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token)
+{
+	const struct mlx5dvl_op_ op = { MLX5DVL_READ, 0, len, laddr, lkey, raddr, rkey, { 0, 0 } };
+
+	return mlx5dvl_post_(qp, &op, flags, token);
+}
+
+MLX5DVL_INLINE_ int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
+	uint32_t len, unsigned flags, uint64_t token)
+{
+	const struct mlx5dvl_op_ op = { MLX5DVL_SEND, 0, len, laddr, lkey, 0, 0, { 0, 0 } };
+
+	return mlx5dvl_post_(qp, &op, flags, token);
+}
+
+MLX5DVL_INLINE_ int mlx5dvl_post_send_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
+	uint32_t len, uint32_t imm, unsigned flags, uint64_t token)
+{
+	const struct mlx5dvl_op_ op = { MLX5DVL_SEND_IMM, imm, len, laddr, lkey, 0, 0, { 0, 0 } };
+
+	return mlx5dvl_post_(qp, &op, flags, token);
+}
+
+MLX5DVL_INLINE_ int mlx5dvl_post_nop(struct mlx5dvl_qp *qp, unsigned flags, uint64_t token)
+{
+	const struct mlx5dvl_op_ op = { MLX5DVL_NOP, 0, 0, NULL, 0, 0, 0, { 0, 0 } };
+
+	return mlx5dvl_post_(qp, &op, flags, token);
+}
+
+MLX5DVL_INLINE_ int mlx5dvl_post_fetch_add(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
+	uint64_t raddr, uint32_t rkey, uint64_t add, unsigned flags, uint64_t token)
+{
+	const struct mlx5dvl_op_ op = { MLX5DVL_FETCH_ADD, 0, 8, laddr, lkey, raddr, rkey,
+		{ add, 0 } };
+
+	return mlx5dvl_post_(qp, &op, flags, token);
+}
+
+MLX5DVL_INLINE_ int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
+	uint64_t raddr, uint32_t rkey, uint64_t compare, uint64_t swap, unsigned flags,
+	uint64_t token)
+{
+	const struct mlx5dvl_op_ op = { MLX5DVL_CMP_SWAP, 0, 8, laddr, lkey, raddr, rkey,
+		{ swap, compare } };
+
+	return mlx5dvl_post_(qp, &op, flags, token);
+}
+
+/* BlueFlame: the one request that is new, as it lies in the ring (it never wraps). */
+MLX5DVL_INLINE_ void mlx5dvl_blueflame_(struct mlx5dvl_qp *qp, uint8_t *reg)
+{
+	const uint8_t *wqe = qp->sq + (size_t)(qp->last & (qp->depth - 1)) * MLX5DVL_BLOCK_;
+	uint32_t bytes = (qp->pi - qp->last) * MLX5DVL_BLOCK_;
+
+	for (uint32_t i = 0; i < bytes; i += MLX5DVL_BLOCK_)
+		mlx5dvl_blueflame_copy_(reg + i, wqe + i);
+}
+
+MLX5DVL_INLINE_ void mlx5dvl_ring(struct mlx5dvl_qp *qp)
+{
+	struct mlx5dvl_bf *bf = qp->bf;
+	bool single = qp->last == qp->rung;
+
+	if (qp->pi == qp->rung)
+		return;
+	mlx5dvl_entries_before_record_();
+	__atomic_store_n(qp->record, htobe32(qp->pi & 0xffff), __ATOMIC_RELAXED);
+	mlx5dvl_record_before_doorbell_();
+	if (single && (qp->pi - qp->last) * MLX5DVL_BLOCK_ <= bf->size)
+		mlx5dvl_blueflame_(qp, bf->reg + bf->offset);
+	else
+		mlx5dvl_doorbell_store_(bf->reg + bf->offset, qp->doorbell);
+	mlx5dvl_doorbell_flush_();
+	bf->offset ^= bf->size;
+	qp->rung = qp->pi;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
