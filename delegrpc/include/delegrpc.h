@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * delegrpc - remote procedure calls through one shared request ring.
+ *
+ * Many clients (threads or processes of one user on one machine) put requests into one
+ * multi-producer ring in shared memory, one server takes them out in order, and answers
+ * each client through a ring of its own, in any order and at any later time. The use is
+ * delegation: the server owns something that all cores need, such as a NIC.
+ *
+ * Server:
+ *	struct delegrpc_attr attr = { .max_clients = 8, .req_size = 32, .resp_size = 16 };
+ *	struct delegrpc_server *s;
+ *	struct delegrpc_req r;
+ *
+ *	if (delegrpc_server_create("job7.rank0", &attr, &s) < 0) ...
+ *	for (;;) {
+ *		if (delegrpc_server_poll(s) == 0)
+ *			delegrpc_server_wait(s, 1000000000);
+ *		while (delegrpc_server_recv(s, &r))
+ *			delegrpc_server_reply(s, r.client, r.id, answer(r.payload), 16);
+ *		delegrpc_server_advance_tail(s);
+ *	}
+ *
+ * Client:
+ *	static void done(void *arg, uint64_t token, const void *resp) { ... }
+ *
+ *	if (delegrpc_client_connect("job7.rank0", &attr, &c) < 0) ...
+ *	while (delegrpc_client_call(c, &req, sizeof(req), token) == -EAGAIN)
+ *		delegrpc_client_poll(c, done, NULL);
+ *	while (delegrpc_client_pending(c) && delegrpc_client_poll(c, done, NULL) >= 0)
+ *		;
+ *	delegrpc_client_disconnect(c);
+ *
+ * Calls are staged in private memory and published eight at a time, with one atomic
+ * addition; a call is visible to the server at the latest at the client's next
+ * delegrpc_client_poll(), _flush() or _wait(). No function spins on another process:
+ * what cannot go on returns -EAGAIN.
+ *
+ * Threads: a server object and a client object are used by one thread at a time, and
+ * different objects are independent. A process may hold any number of them, the server
+ * and clients of one region included. A child made by fork() must not use the objects of
+ * its parent; it may disconnect or destroy them, which then only frees memory.
+ *
+ * Death: who is killed, at whatever instruction, takes nobody along. What a dead client
+ * had published is served, what it had only reserved is skipped, its place is free for
+ * the next client. A server that is killed or destroyed gives clients -EPIPE within a
+ * second; a new server of the same name replaces what the dead one left. A client that
+ * is stopped (SIGSTOP, a debugger) in the few instructions between reserving and
+ * filling its places holds up the others until it goes on or dies.
+ *
+ * Trust: the region is one user's (mode 0600, another user is refused). Whoever has
+ * mapped it can write anywhere in it. The server never reads or writes outside of it
+ * and never hangs, whatever is written there; but a client that scribbles over the ring
+ * can spoil, forge or hold up the others' calls, and a process of the same user that
+ * truncates the file kills everyone who touches it (as it could with a signal).
+ *
+ * Waiting: a client or server that has nothing to do polls, pausing, for about 1 us, then
+ * gives its core away between polls, and after about 100 us of that sleeps in the kernel.
+ * delegrpc_client_wait() and delegrpc_server_wait() do that. Who polls in a loop of its
+ * own should do the same. Whoever publishes wakes sleepers once per burst.
+ */
+#ifndef DELEGRPC_H
+#define DELEGRPC_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DELEGRPC_BATCH 8 /* calls per publication, and responses per client poll */
+#define DELEGRPC_BURST 32 /* most requests that one server poll makes available */
+
+#define DELEGRPC_MAX_CLIENTS 4096
+#define DELEGRPC_MAX_RING_DEPTH (1u << 24)
+#define DELEGRPC_MAX_RESP_DEPTH (1u << 15)
+#define DELEGRPC_MAX_SIZE (1u << 16) /* of a request's and of a response's payload */
+
+/*
+ * The shape of a region. Zero means the default. Payloads of up to 48 B (request) and
+ * 56 B (response) fit into one cache line together with their header.
+ */
+struct delegrpc_attr {
+	uint32_t max_clients; /* connected at a time; 64 */
+	/*
+	 * Places in the request ring, rounded up to a power of two. The default, the next
+	 * power of two from max_clients * resp_depth and from 256, can never be full. A
+	 * smaller one makes clients watch the server's progress, and must exceed
+	 * max_clients * DELEGRPC_BATCH: each client may hold one batch between its look
+	 * at the ring and its reservation.
+	 */
+	uint32_t ring_depth;
+	uint32_t resp_depth; /* calls in flight per client, rounded likewise; 64 */
+	uint32_t req_size; /* largest request payload in bytes; 48 */
+	uint32_t resp_size; /* largest response payload in bytes; 56 */
+};
+
+struct delegrpc_server;
+struct delegrpc_client;
+
+/* ---- server ---- */
+
+/* One request, as delegrpc_server_recv() hands it out. */
+struct delegrpc_req {
+	uint32_t client; /* where the reply goes: below max_clients */
+	uint32_t id; /* names the request among those of its client; opaque */
+	uint32_t len; /* of the payload, at most req_size */
+	/*
+	 * In the ring, 16-byte aligned: until the next delegrpc_server_recv(), or until
+	 * this request is replied to. A client can still write there, so whoever does not
+	 * trust clients copies first and checks then.
+	 */
+	const void *payload;
+};
+
+struct delegrpc_server_stats {
+	uint64_t requests; /* handed out by recv */
+	uint64_t replies; /* written */
+	uint64_t stale_replies; /* not written: the client had gone (-EPIPE) */
+	uint64_t bad_requests; /* dropped: impossible client, id or length */
+	uint64_t holes; /* places that a dead client had reserved, skipped */
+	uint64_t sleeps; /* of this server */
+	uint64_t wakes; /* of sleeping clients */
+	uint64_t yields; /* of a busy server, for clients on its core */
+};
+
+/*
+ * Makes the region /dev/shm/delegrpc.<name> and serves it. What a dead server left under
+ * the name is replaced. attr may be NULL (all defaults). 0, or
+ *	-EINVAL		the name is empty, contains '/' or is too long (about 190 bytes), or
+ *			an attribute is out of range, or ring_depth is too small
+ *	-EADDRINUSE	a living server has the name: choose another
+ *	-EACCES, -ELOOP	another user has the name
+ *	-ENOSPC		/dev/shm is full: choose smaller attributes
+ *	-ENOMEM, -EMFILE, ...
+ */
+int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
+	struct delegrpc_server **server_p);
+
+/*
+ * Removes the name, now: nobody can connect any more, those connected go on, and a crash
+ * of all leaves nothing behind. 0, also the second time, or -errno of shm_unlink(3).
+ */
+int delegrpc_server_unlink(struct delegrpc_server *server);
+
+/* Clients get -EPIPE; the name is removed; frees the server. NULL is allowed. */
+void delegrpc_server_destroy(struct delegrpc_server *server);
+
+/* The region's attributes, rounded as they hold. */
+void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p);
+
+/*
+ * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_BURST, in
+ * the order of their reservation. Wakes clients that slept when they were replied to.
+ * Every few hundred empty polls it looks whether a dead client blocks the ring, and
+ * skips what that one reserved. A busy server gives its core away every 150 us if
+ * clients wait. 0 is "nothing yet"; or
+ *	-EPROTO		a client has overwritten the ring's indices and no order can be
+ *			restored: clients get -EPIPE, destroy the server
+ */
+static inline int delegrpc_server_poll(struct delegrpc_server *server);
+
+/*
+ * 1 and the next request, or 0 when all that the last poll found are handed out.
+ * Requests with an impossible client, id or length are counted and dropped.
+ */
+static inline int delegrpc_server_recv(struct delegrpc_server *server, struct delegrpc_req *req_p);
+
+/*
+ * Gives the places of all requests handed out back to the clients. To be called after each
+ * batch: when the ring is smaller than all that can be in flight, clients get -EAGAIN until
+ * then, and a client that reconnects gets it in any case until its predecessor's requests
+ * are given back.
+ */
+static inline void delegrpc_server_advance_tail(struct delegrpc_server *server);
+
+/*
+ * Answers a request, with at most resp_size bytes; what the response has beyond len is
+ * unspecified. Any order, any time. A polling client sees it at once; a sleeping one is
+ * woken by the server's next _poll(), _flush() or _wait(). 0, or
+ *	-EINVAL		len over resp_size, or this request is not open (never received,
+ *			or replied to already): a bug of the caller
+ *	-EPIPE		another client has the place of the one that asked: drop it
+ * A reply to a client that died and has no successor yet is written for nobody: 0.
+ */
+static inline int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
+	uint32_t id, const void *resp, uint32_t len);
+
+/*
+ * Wakes clients that sleep and were replied to since the last poll, flush or wait; for
+ * a server that replies and then does something else for long.
+ */
+static inline void delegrpc_server_flush(struct delegrpc_server *server);
+
+/*
+ * Waits for a request. 1 when there is one, 0 after timeout_ns nanoseconds or a signal, or
+ * -EPROTO as above.
+ */
+int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns);
+
+void delegrpc_server_stats(const struct delegrpc_server *server,
+	struct delegrpc_server_stats *stats_p);
+
+/* ---- client ---- */
+
+/* A response: resp_size bytes at resp, 8-byte aligned, valid until the function returns. */
+typedef void delegrpc_response_fn(void *arg, uint64_t token, const void *resp);
+
+struct delegrpc_client_stats {
+	uint64_t calls; /* accepted */
+	uint64_t responses; /* delivered */
+	uint64_t late_responses; /* of blocking calls that had timed out, dropped */
+	uint64_t bad_responses; /* dropped: no such call */
+	uint64_t flushes; /* publications; calls / flushes is the batch size */
+	uint64_t full; /* publications put off: no room in the ring */
+	uint64_t sleeps;
+	uint64_t wakes; /* of the sleeping server */
+};
+
+/*
+ * Connects to a server. Fields of attr that are not zero must be the region's (after
+ * rounding); attr may be NULL. 0, or
+ *	-EINVAL		the name, as above
+ *	-ENOENT		no server yet: try again later
+ *	-ECONNREFUSED	the server is dead: try again later
+ *	-EAGAIN		the server is just starting: try again at once
+ *	-EPROTO		not such a region, another version, or another attribute
+ *	-EUSERS		max_clients are connected: try again later
+ *	-EACCES, -ELOOP	the region is another user's
+ *	-ENOMEM, -EMFILE, ...
+ */
+int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
+	struct delegrpc_client **client_p);
+
+/* Pending calls end without a response. Frees the client. NULL is allowed. */
+void delegrpc_client_disconnect(struct delegrpc_client *client);
+
+/* The region's attributes, and this client's id in it. */
+void delegrpc_client_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p);
+uint32_t delegrpc_client_id(const struct delegrpc_client *client);
+
+/*
+ * Stages a request of len bytes (copied); the token comes back with the response. Best
+ * with a constant len. From within a response function it may be called, too. 0, or
+ *	-EAGAIN		resp_depth calls are in flight, or the ring is full: poll and retry
+ *	-EMSGSIZE	len over req_size
+ *	-EPIPE		the server has gone: disconnect
+ */
+static inline int delegrpc_client_call(struct delegrpc_client *client, const void *req,
+	uint32_t len, uint64_t token);
+
+/*
+ * Publishes what is staged. 0, or
+ *	-EAGAIN		the ring is full: poll and retry (a poll tries, too)
+ *	-EPIPE		the server has gone: disconnect
+ */
+static inline int delegrpc_client_flush(struct delegrpc_client *client);
+
+/*
+ * Publishes what is staged and hands at most DELEGRPC_BATCH responses to fn (best a
+ * constant, so that it is inlined). The number of responses, 0 for none yet, or
+ *	-EPIPE		the server has gone, and every response it wrote has been handed out:
+ *			the calls still pending will never be answered; disconnect
+ * fn must not poll or disconnect this client.
+ */
+static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
+	void *arg);
+
+/* Calls accepted whose response has not been handed out. */
+static inline uint32_t delegrpc_client_pending(const struct delegrpc_client *client);
+
+/*
+ * Publishes, and waits for a response. 1 when there is one to poll, 0 after timeout_ns
+ * nanoseconds or a signal, -EPIPE as above.
+ */
+int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
+
+/*
+ * A blocking call: copies resp_size bytes to resp. 0, or
+ *	-EBUSY		other calls are pending: their responses would have nowhere to go
+ *	-ETIMEDOUT	no response within timeout_ns; one that comes late is dropped, but
+ *			the call may have been, or may yet be, carried out
+ *	-EAGAIN		as many calls as resp_depth timed out and are still unanswered
+ *	-EMSGSIZE, -EPIPE	as above
+ */
+int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
+	void *resp, uint64_t timeout_ns);
+
+void delegrpc_client_stats(const struct delegrpc_client *client,
+	struct delegrpc_client_stats *stats_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#include "delegrpc_inline.h" /* the hot path */
+
+#endif

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The hot path of delegrpc.h, which includes this file; nothing here is to be named by a
+ * user. The functions are documented there. What is not hot is in the library, behind
+ * delegrpc_priv_*.
+ *
+ * The region, layout version 2, all fields little-endian:
+ *
+ *	   0	struct delegrpc_header		128 B
+ *	 128	struct delegrpc_control		128 B
+ *	 256	struct delegrpc_line		128 B for each of max_clients
+ *	  ...	request slots			align64(16 + req_size) for each of ring_depth
+ *	  ...	response slots			align64(8 + resp_size) for each of
+ *						max_clients * resp_depth
+ *
+ * A request position p lies in slot p & (ring_depth - 1), and is filled when the slot's
+ * lap is p / ring_depth + 1 (compared for equality only, so that 32 bits may wrap).
+ * Nobody but the producer of the next lap writes a slot: the server only reads the ring,
+ * and reads head only when it finds nothing for long.
+ *
+ * A client's response position q lies in its slot q & (resp_depth - 1), and is filled
+ * when the slot's stamp is {lap q / resp_depth + 1, generation}, 16 bits each. The
+ * generation counts those who have had the client's id, so that what was meant for the
+ * predecessor is not taken for an answer.
+ */
+#ifndef DELEGRPC_INLINE_H
+#define DELEGRPC_INLINE_H
+
+#include <string.h>
+
+#define DELEGRPC_MAGIC 0x444C475250435631ull /* "DLGRPCV1" as a number */
+#define DELEGRPC_VERSION 2u
+
+#define DELEGRPC_REQ_HEADER 16 /* lap, client, id, len: 4 B each */
+#define DELEGRPC_RESP_HEADER 8 /* stamp, id: 4 B each */
+
+#ifdef __cplusplus
+#define DELEGRPC_ASSERT(e) static_assert(e, #e)
+extern "C" {
+#else
+#define DELEGRPC_ASSERT(e) _Static_assert(e, #e)
+#endif
+#define DELEGRPC_AT(type, field, at) DELEGRPC_ASSERT(offsetof(struct type, field) == (at))
+#define DELEGRPC_LIKELY(x) __builtin_expect(!!(x), 1)
+#define DELEGRPC_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+DELEGRPC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+
+/*
+ * Written at creation, except: connects (by who connects), server_alive (by the server
+ * at its end, and by a client that has found the server dead, to tell the others) and
+ * server_state (by the server when it goes to sleep, by clients when they wake it).
+ */
+struct delegrpc_header {
+	uint64_t magic; /* stored last */
+	uint32_t version;
+	uint32_t max_clients;
+	uint32_t ring_depth;
+	uint32_t resp_depth;
+	uint32_t connects; /* so far; next_client_id of version 1 */
+	uint8_t server_alive;
+	uint8_t pad0[3];
+	uint32_t req_size;
+	uint32_t resp_size;
+	uint64_t region_size;
+	uint8_t pad1[16];
+	uint32_t server_state; /* enum delegrpc_state; a futex */
+	uint8_t pad2[60];
+};
+
+DELEGRPC_AT(delegrpc_header, magic, 0);
+DELEGRPC_AT(delegrpc_header, version, 8);
+DELEGRPC_AT(delegrpc_header, max_clients, 12);
+DELEGRPC_AT(delegrpc_header, ring_depth, 16);
+DELEGRPC_AT(delegrpc_header, resp_depth, 20);
+DELEGRPC_AT(delegrpc_header, connects, 24);
+DELEGRPC_AT(delegrpc_header, server_alive, 28);
+DELEGRPC_AT(delegrpc_header, req_size, 32);
+DELEGRPC_AT(delegrpc_header, resp_size, 36);
+DELEGRPC_AT(delegrpc_header, region_size, 40);
+DELEGRPC_AT(delegrpc_header, server_state, 64);
+DELEGRPC_ASSERT(sizeof(struct delegrpc_header) == 128);
+
+struct delegrpc_control {
+	uint64_t head; /* next position to reserve; clients add */
+	uint8_t pad0[56];
+	uint64_t tail; /* positions below are given back; the server stores */
+	uint8_t pad1[56];
+};
+
+DELEGRPC_AT(delegrpc_control, head, 0);
+DELEGRPC_AT(delegrpc_control, tail, 64);
+DELEGRPC_ASSERT(sizeof(struct delegrpc_control) == 128);
+
+enum delegrpc_state {
+	DELEGRPC_RUNNING,
+	DELEGRPC_WAITING, /* polls and yields: a busy server on its core gives way */
+	DELEGRPC_ASLEEP, /* in the kernel: to be woken */
+};
+
+/* What a client may be about to fill; see delegrpc_priv_publish(). */
+#define DELEGRPC_CLAIM_NONE 0ull
+#define DELEGRPC_CLAIM_INTENT 1ull /* reserving: any position from now on */
+#define DELEGRPC_CLAIM_AT(pos, n) ((uint64_t)(pos) << 8 | (uint64_t)(n) << 2 | 2) /* these n */
+
+/* One per client id: the first line the client writes, the second both (state). */
+struct delegrpc_line {
+	uint64_t claim;
+	uint32_t generation; /* 1 .. 65535; of the present or last holder of the id */
+	uint8_t pad0[52];
+	uint32_t state; /* enum delegrpc_state; a futex */
+	uint8_t pad1[60];
+};
+
+DELEGRPC_AT(delegrpc_line, claim, 0);
+DELEGRPC_AT(delegrpc_line, generation, 8);
+DELEGRPC_AT(delegrpc_line, state, 64);
+DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
+
+/* ---- client ---- */
+
+#define DELEGRPC_ID_NONE UINT32_MAX
+#define DELEGRPC_ID_BUSY (UINT32_MAX - 1)
+#define DELEGRPC_ID_LATE (UINT32_MAX - 2) /* a blocking call that timed out */
+#define DELEGRPC_SPINS 40 /* empty polls until a client counts as waiting */
+
+struct delegrpc_call {
+	uint64_t token;
+	uint32_t next; /* free: the free id below; else DELEGRPC_ID_BUSY or _LATE */
+};
+
+struct delegrpc_client {
+	struct delegrpc_header *header;
+	unsigned char *responses; /* this client's response slots */
+	unsigned char *stage; /* DELEGRPC_BATCH private records, as in the ring */
+	struct delegrpc_call *calls; /* by id */
+	uint64_t done; /* responses whose function has returned: position to read */
+	uint64_t sent; /* calls published */
+	uint32_t free_id; /* top of the stack of free ids */
+	uint32_t staged;
+	uint32_t pending;
+	uint32_t empty; /* empty polls in a row */
+	uint32_t generation;
+	uint32_t req_size, req_stride;
+	uint32_t resp_depth, resp_shift, resp_stride;
+	struct delegrpc_line *line;
+};
+
+int delegrpc_priv_publish(struct delegrpc_client *client);
+int delegrpc_priv_client_idle(struct delegrpc_client *client);
+void delegrpc_priv_client_busy(struct delegrpc_client *client);
+bool delegrpc_priv_client_odd(struct delegrpc_client *client, uint32_t id);
+
+/* Pairs with the release store in delegrpc_server_destroy() and in client_idle(). */
+static inline bool delegrpc_priv_alive(const struct delegrpc_header *header)
+{
+	return __atomic_load_n(&header->server_alive, __ATOMIC_ACQUIRE);
+}
+
+static inline uint32_t delegrpc_client_pending(const struct delegrpc_client *client)
+{
+	return client->pending;
+}
+
+static inline int delegrpc_client_flush(struct delegrpc_client *client)
+{
+	return client->staged ? delegrpc_priv_publish(client) : 0;
+}
+
+static inline int delegrpc_client_call(struct delegrpc_client *client, const void *req,
+	uint32_t len, uint64_t token)
+{
+	uint32_t id = client->free_id;
+	unsigned char *rec;
+
+	if (DELEGRPC_UNLIKELY(len > client->req_size))
+		return -EMSGSIZE;
+	if (DELEGRPC_UNLIKELY(!delegrpc_priv_alive(client->header)))
+		return -EPIPE;
+	if (DELEGRPC_UNLIKELY(id == DELEGRPC_ID_NONE))
+		return -EAGAIN;
+	if (DELEGRPC_UNLIKELY(client->staged == DELEGRPC_BATCH)) {
+		int err = delegrpc_priv_publish(client);
+
+		if (err)
+			return err;
+	}
+	rec = client->stage + client->staged * (size_t)client->req_stride;
+	id |= client->generation << 16;
+	memcpy(rec + 8, &id, sizeof(id));
+	memcpy(rec + 12, &len, sizeof(len));
+	memcpy(rec + DELEGRPC_REQ_HEADER, req, len);
+	id &= 0xffff;
+	client->free_id = client->calls[id].next;
+	client->calls[id].next = DELEGRPC_ID_BUSY;
+	client->calls[id].token = token;
+	client->pending++;
+	/* A full batch goes; if it cannot, the next call or poll says why. */
+	if (++client->staged == DELEGRPC_BATCH)
+		delegrpc_priv_publish(client);
+	return 0;
+}
+
+/* What the stamp of the response at position q says when it is there. */
+static inline uint32_t delegrpc_priv_stamp(uint64_t q, uint32_t shift, uint32_t generation)
+{
+	return (uint32_t)((q >> shift) + 1) << 16 | generation;
+}
+
+static inline unsigned char *delegrpc_priv_response(const struct delegrpc_client *client)
+{
+	return client->responses +
+	       (client->done & (client->resp_depth - 1)) * (size_t)client->resp_stride;
+}
+
+/* Stamp and id of the next response slot. Pairs with the release in server_reply(). */
+static inline uint64_t delegrpc_priv_response_word(const unsigned char *slot)
+{
+	return __atomic_load_n((const uint64_t *)(const void *)slot, __ATOMIC_ACQUIRE);
+}
+
+static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
+	void *arg)
+{
+	int n = 0, seen;
+
+	if (client->staged)
+		delegrpc_priv_publish(client);
+	for (seen = 0; seen < DELEGRPC_BATCH; seen++) {
+		unsigned char *slot = delegrpc_priv_response(client);
+		uint64_t word = delegrpc_priv_response_word(slot);
+		uint32_t id = (uint32_t)(word >> 32);
+
+		if ((uint32_t)word !=
+			delegrpc_priv_stamp(client->done, client->resp_shift, client->generation))
+			break;
+		if (DELEGRPC_LIKELY(id < client->resp_depth &&
+				    client->calls[id].next == DELEGRPC_ID_BUSY)) {
+			client->calls[id].next = client->free_id;
+			client->free_id = id;
+			client->pending--;
+			n++;
+			fn(arg, client->calls[id].token, slot + DELEGRPC_RESP_HEADER);
+		} else {
+			delegrpc_priv_client_odd(client, id);
+		}
+		/* Only now may a publication count on this slot's reuse. */
+		client->done++;
+	}
+	if (DELEGRPC_UNLIKELY(!seen))
+		return ++client->empty < DELEGRPC_SPINS ? 0 : delegrpc_priv_client_idle(client);
+	if (DELEGRPC_UNLIKELY(client->empty >= DELEGRPC_SPINS))
+		delegrpc_priv_client_busy(client);
+	client->empty = 0;
+	if (client->staged)
+		delegrpc_priv_publish(client);
+	return n;
+}
+
+/* ---- server ---- */
+
+#define DELEGRPC_STUCK_POLLS 256 /* empty polls between two looks for holes */
+
+struct delegrpc_peer {
+	uint64_t next; /* response position to write */
+	uint32_t generation;
+	uint32_t dirty; /* replied to since its sleep was last looked at */
+};
+
+struct delegrpc_server {
+	struct delegrpc_control *control;
+	unsigned char *requests;
+	unsigned char *responses;
+	struct delegrpc_peer *peers; /* by client */
+	uint16_t *open; /* by client * resp_depth + id: generation of an open request, or 0 */
+	uint32_t *dirty; /* clients, ndirty of them */
+	uint64_t cursor; /* position to hand out next */
+	uint64_t found; /* positions below are filled */
+	uint64_t tail; /* as last published */
+	uint64_t received, replied, bad;
+	uint32_t ndirty;
+	uint32_t empty; /* empty polls */
+	uint32_t busy; /* polls that found something, until the next look at the clock */
+	int broken; /* 0 or -EPROTO */
+	uint32_t max_clients;
+	uint32_t ring_depth, ring_shift, req_size, req_stride;
+	uint32_t resp_depth, resp_shift, resp_size, resp_stride;
+};
+
+int delegrpc_priv_unstick(struct delegrpc_server *server);
+void delegrpc_priv_wake_clients(struct delegrpc_server *server);
+void delegrpc_priv_server_busy(struct delegrpc_server *server);
+void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint32_t generation);
+int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint32_t id,
+	uint32_t len);
+
+static inline unsigned char *delegrpc_priv_request(const struct delegrpc_server *server,
+	uint64_t pos)
+{
+	return server->requests + (pos & (server->ring_depth - 1)) * (size_t)server->req_stride;
+}
+
+/* Is position pos filled? Pairs with the release store in delegrpc_priv_publish(). */
+static inline bool delegrpc_priv_filled(const struct delegrpc_server *server, uint64_t pos)
+{
+	const void *slot = delegrpc_priv_request(server, pos);
+	uint64_t word = __atomic_load_n((const uint64_t *)slot, __ATOMIC_ACQUIRE);
+
+	return (uint32_t)word == (uint32_t)(pos >> server->ring_shift) + 1;
+}
+
+static inline void delegrpc_server_flush(struct delegrpc_server *server)
+{
+	if (server->ndirty)
+		delegrpc_priv_wake_clients(server);
+}
+
+static inline int delegrpc_server_poll(struct delegrpc_server *server)
+{
+	delegrpc_server_flush(server);
+	while (server->found - server->cursor < DELEGRPC_BURST &&
+		delegrpc_priv_filled(server, server->found))
+		server->found++;
+	if (server->found == server->cursor)
+		return ++server->empty % DELEGRPC_STUCK_POLLS ? server->broken :
+								delegrpc_priv_unstick(server);
+	if (DELEGRPC_UNLIKELY(!--server->busy))
+		delegrpc_priv_server_busy(server);
+	return (int)(server->found - server->cursor);
+}
+
+static inline int delegrpc_server_recv(struct delegrpc_server *server, struct delegrpc_req *req_p)
+{
+	while (server->cursor != server->found) {
+		unsigned char *slot = delegrpc_priv_request(server, server->cursor++);
+		uint32_t client, id, len, generation, index;
+
+		/* Each read once, then checked; relaxed: poll has seen the lap. */
+		client = __atomic_load_n((uint64_t *)(void *)slot, __ATOMIC_RELAXED) >> 32;
+		id = __atomic_load_n((uint32_t *)(void *)(slot + 8), __ATOMIC_RELAXED);
+		len = __atomic_load_n((uint32_t *)(void *)(slot + 12), __ATOMIC_RELAXED);
+		generation = id >> 16;
+		index = id & 0xffff;
+		if (DELEGRPC_UNLIKELY(client >= server->max_clients || !generation ||
+				      index >= server->resp_depth || len > server->req_size)) {
+			server->bad++;
+			continue;
+		}
+		if (DELEGRPC_UNLIKELY(server->peers[client].generation != generation))
+			delegrpc_priv_new_peer(server, client, generation);
+		index += client * server->resp_depth;
+		if (DELEGRPC_UNLIKELY(server->open[index])) {
+			server->bad++;
+			continue;
+		}
+		server->open[index] = (uint16_t)generation;
+		server->received++;
+		req_p->client = client;
+		req_p->id = id;
+		req_p->len = len;
+		req_p->payload = slot + DELEGRPC_REQ_HEADER;
+		return 1;
+	}
+	return 0;
+}
+
+static inline void delegrpc_server_advance_tail(struct delegrpc_server *server)
+{
+	if (server->tail == server->cursor)
+		return;
+	server->tail = server->cursor;
+	/* The places have been read: pairs with the acquire load in the client's has_room(). */
+	__atomic_store_n(&server->control->tail, server->tail, __ATOMIC_RELEASE);
+}
+
+static inline int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
+	uint32_t id, const void *resp, uint32_t len)
+{
+	uint32_t generation = id >> 16, index = id & 0xffff;
+	struct delegrpc_peer *peer;
+	unsigned char *slot;
+	size_t first = client * (size_t)server->resp_depth;
+
+	if (DELEGRPC_UNLIKELY(client >= server->max_clients || index >= server->resp_depth ||
+			      len > server->resp_size || !generation ||
+			      server->open[first + index] != generation))
+		return delegrpc_priv_refuse(server, client, id, len);
+	server->open[first + index] = 0;
+	peer = &server->peers[client];
+	slot = server->responses +
+	       (first + (peer->next & (server->resp_depth - 1))) * server->resp_stride;
+	memcpy(slot + DELEGRPC_RESP_HEADER, resp, len);
+	/* The payload is there: pairs with the acquire load in client_poll(). */
+	__atomic_store_n((uint64_t *)(void *)slot,
+		(uint64_t)index << 32 |
+			delegrpc_priv_stamp(peer->next, server->resp_shift, generation),
+		__ATOMIC_RELEASE);
+	peer->next++;
+	server->replied++;
+	if (!peer->dirty) {
+		peer->dirty = 1;
+		server->dirty[server->ndirty++] = client;
+	}
+	return 0;
+}
+
+#undef DELEGRPC_AT
+#undef DELEGRPC_ASSERT
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
