@@ -13,40 +13,36 @@
  * not look into a sysfs that is not the machine's own.
  *
  * Usage (SYSFS_PATH for libibverbs is then root):
- *	rc = softhca_sysfs_build("/dev/shm/softhca-0-x/sys", &topology);
- *	...
- *	softhca_sysfs_remove("/dev/shm/softhca-0-x/sys");
+ *	rc = softhca_sysfs_build("/dev/shm/softhca-0-x/sysfs", &topology);
  *
  * Threads: no state is kept. Two builders of one root are safe: the first wins.
  */
-
-#include <sys/types.h>
 
 struct softhca_topology;
 
 #define SOFTHCA_UVERBS_MAJOR 231
 #define SOFTHCA_UVERBS_MINOR 192 /* of uverbs0; uverbsN has 192 + N */
 
+/* What sysfs and QUERY_DEVICE both say. */
+#define SOFTHCA_VENDOR_ID 0x15b3
+#define SOFTHCA_PART_ID 0x101b /* ConnectX-6 */
+#define SOFTHCA_FW_VER "20.31.1014"
+#define SOFTHCA_NPKEYS 1 /* pkey_tbl_len: 0xffff */
+#define SOFTHCA_SM_LID 1  /* IB; RoCE: 0 */
+#define SOFTHCA_PORT_CAPS(ib) ((ib) ? 0x2651e848u : 0x00010000u)
+
 /*
  * Builds the tree beside root (root plus a suffix of its own) and renames it, so
- * that readers see all of it or nothing. Returns 0; -EEXIST when root already
- * exists (it is left as it is: use it, or remove it first); -errno of the failing
+ * that readers see all of it or nothing. Returns 0; -EEXIST when root is there
+ * already (it is left as it is: use it, or remove it first); -errno of the failing
  * call otherwise, with nothing left behind.
  */
 int softhca_sysfs_build(const char *root, const struct softhca_topology *t);
 
 /*
- * Removes path with all that is below it, never following a symbolic link and
- * never leaving path's file system. Returns 0 (also when there is no such path)
- * or -errno of the first failure.
- */
-int softhca_sysfs_remove(const char *path);
-
-/*
  * Writes the hwloc 2 XML of this machine with t's rails in it. Load it with
- * HWLOC_XMLFILE=path HWLOC_THISSYSTEM=1. Rails on NUMA nodes that this machine
- * has are shown there; if a node is missing, this machine's CPUs are dealt out in
- * equal contiguous parts to nodes 0 .. highest. Returns 0 or -errno.
+ * HWLOC_XMLFILE=path HWLOC_THISSYSTEM=1. NUMA nodes are those of
+ * softhca_numa_cpus(). Returns 0 or -errno.
  */
 int softhca_hwloc_write(const char *path, const struct softhca_topology *t);
 

@@ -23,6 +23,8 @@
  * Threads: no state is kept; every function may be called from any thread.
  */
 
+#include <sched.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -98,5 +100,22 @@ int softhca_topology_from_env(struct softhca_topology *t, char *err, size_t errl
  * generation ("HDR"). Faster than every generation: the fastest.
  */
 uint8_t softhca_rate_speed(uint64_t rate_mbps, uint32_t *gbps_p, const char **name_p);
+
+/*
+ * One more than the highest NUMA node: of the rails and, when this machine has all
+ * nodes that the rails are on, of the machine. At least 1.
+ */
+uint32_t softhca_topology_nodes(const struct softhca_topology *t);
+
+/*
+ * The CPUs of NUMA node numa (-1: all that are online). When this machine has all
+ * of the topology's nodes, they are the machine's own. Otherwise its CPUs are
+ * dealt out in contiguous parts to nodes 0 .. highest; with fewer CPUs than nodes
+ * the last ones get none and *cpus_p is empty.
+ */
+void softhca_numa_cpus(const struct softhca_topology *t, int numa, cpu_set_t *cpus_p);
+
+/* Reads a list such as "0-3,8" from a file of the machine's sysfs; false: no such file. */
+bool softhca_read_cpulist(const char *path, cpu_set_t *cpus_p);
 
 #endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "topo/topo.h"
+
+bool softhca_read_cpulist(const char *path, cpu_set_t *cpus)
+{
+	FILE *f = fopen(path, "re");
+	unsigned int first, last;
+	int next = ',';
+
+	if (!f)
+		return false;
+	CPU_ZERO(cpus);
+	while (next == ',' && fscanf(f, "%u", &first) == 1) {
+		last = first;
+		next = fgetc(f);
+		if (next == '-') {
+			if (fscanf(f, "%u", &last) != 1)
+				break;
+			next = fgetc(f);
+		}
+		for (unsigned int cpu = first; cpu <= last && cpu < CPU_SETSIZE; cpu++)
+			CPU_SET(cpu, cpus);
+	}
+	fclose(f);
+	return true;
+}
+
+static void online_cpus(cpu_set_t *cpus)
+{
+	if (softhca_read_cpulist("/sys/devices/system/cpu/online", cpus) && CPU_COUNT(cpus))
+		return;
+	CPU_ZERO(cpus);
+	for (long cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN) && cpu < CPU_SETSIZE; cpu++)
+		CPU_SET((size_t)cpu, cpus);
+}
+
+static bool machine_node(int numa, cpu_set_t *cpus)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist", numa);
+	return softhca_read_cpulist(path, cpus);
+}
+
+static bool machine_has_all(const struct softhca_topology *t)
+{
+	cpu_set_t cpus;
+
+	for (uint32_t i = 0; i < t->nrails; i++)
+		if (t->rails[i].numa >= 0 && !machine_node(t->rails[i].numa, &cpus))
+			return false;
+	return true;
+}
+
+uint32_t softhca_topology_nodes(const struct softhca_topology *t)
+{
+	int highest = 0;
+	cpu_set_t nodes;
+
+	for (uint32_t i = 0; i < t->nrails; i++)
+		if (t->rails[i].numa > highest)
+			highest = t->rails[i].numa;
+	if (machine_has_all(t) && softhca_read_cpulist("/sys/devices/system/node/online", &nodes))
+		for (int i = highest + 1; i < SOFTHCA_NUMA_MAX; i++)
+			if (CPU_ISSET((size_t)i, &nodes))
+				highest = i;
+	return (uint32_t)highest + 1;
+}
+
+/* The numa-th of nodes equal parts of all; the first parts get the remainder. */
+static void deal_out(const cpu_set_t *all, uint32_t nodes, uint32_t numa, cpu_set_t *cpus)
+{
+	uint32_t count = (uint32_t)CPU_COUNT(all), part = count / nodes, more = count % nodes;
+	uint32_t first = numa * part + (numa < more ? numa : more);
+	uint32_t end = first + part + (numa < more), nth = 0;
+
+	CPU_ZERO(cpus);
+	for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, all))
+			continue;
+		if (nth >= first && nth < end)
+			CPU_SET(cpu, cpus);
+		nth++;
+	}
+}
+
+void softhca_numa_cpus(const struct softhca_topology *t, int numa, cpu_set_t *cpus_p)
+{
+	cpu_set_t all;
+
+	online_cpus(&all);
+	if (numa < 0)
+		*cpus_p = all;
+	else if (!machine_has_all(t))
+		deal_out(&all, softhca_topology_nodes(t), (uint32_t)numa, cpus_p);
+	else if (!machine_node(numa, cpus_p))
+		CPU_ZERO(cpus_p);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SOFTHCA_TEST_TMPDIR_H
+#define SOFTHCA_TEST_TMPDIR_H
+
+/* A directory of the test's own, gone when the test ends, failed checks included. */
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static char tmpdir[64] = "/tmp/softhca-test-XXXXXX";
+
+static int tmpdir_remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+static void tmpdir_remove(void)
+{
+	nftw(tmpdir, tmpdir_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static inline void tmpdir_make(void)
+{
+	CHECK(mkdtemp(tmpdir));
+	atexit(tmpdir_remove);
+}
+
+#endif
