@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+"""What was really included, from ninja's dependency log: layers see only layers below them."""
+import pathlib
+import subprocess
+import sys
+
+from layers import DRIVER_HEADERS, LAYERS, PROGRAMS, fail
+
+build, source = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
+allowed = {name: row[1] for name, row in LAYERS.items()}
+allowed.update(PROGRAMS)
+deps = subprocess.run(
+    ["ninja", "-C", str(build), "-t", "deps"], check=True, capture_output=True, text=True
+).stdout
+
+errors, checked, layer = [], dict.fromkeys(allowed, 0), None
+for line in deps.splitlines():
+    if not line.startswith(" "):
+        obj = line.split(":")[0]
+        layer = obj.split("/")[0]
+        # Tests, benches and examples may use what they test against.
+        if layer not in allowed or any(p in obj for p in ("/test/", "/bench/", "/examples/")):
+            layer = None
+        else:
+            checked[layer] += 1
+        continue
+    if not layer or not line.strip():
+        continue
+    path = pathlib.Path(build / line.strip()).resolve()
+    if path.is_relative_to(source) and not path.is_relative_to(build):
+        room = path.relative_to(source).parts[0]
+        if room != layer and room not in allowed[layer]:
+            errors.append(f"{obj} includes {path.relative_to(source)}")
+    elif path.parent.name == "infiniband":
+        if layer not in DRIVER_HEADERS and layer in LAYERS and path.name.startswith("mlx5"):
+            # An inline header of mlx5dv-lite may bring verbs types, never the driver's own.
+            errors.append(f"{obj} includes {path}")
+for name in sys.argv[3:]:
+    if not checked[name]:
+        errors.append(f"no object of {name} was found: the check saw nothing")
+print({k: v for k, v in checked.items() if v})
+fail(sorted(set(errors)))

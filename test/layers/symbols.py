@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+"""Each shared library exports its own prefix only, and needs only what its layer may use."""
+import pathlib
+import re
+import subprocess
+import sys
+
+from layers import LAYERS, LIBC, fail
+
+
+def run(*cmd):
+    return subprocess.run(cmd, check=True, capture_output=True, text=True).stdout
+
+
+build = pathlib.Path(sys.argv[1])
+errors = []
+for layer in sys.argv[2:]:
+    prefix, _, needed = LAYERS[layer]
+    lib = build / layer / f"lib{layer}.so"
+    found = set(re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", str(lib))))
+    if found - needed - LIBC:
+        errors.append(f"{lib.name} needs {sorted(found - needed - LIBC)}")
+    if needed - found:
+        errors.append(f"{lib.name} does not use {sorted(needed - found)}, which it is over")
+    exported = [line.split()[-1] for line in run("nm", "-D", "--defined-only", str(lib)).splitlines()]
+    names = [s.split("@")[0] for s in exported]
+    if not names:
+        errors.append(f"{lib.name} exports nothing")
+    errors += [
+        f"{lib.name} exports {s}"
+        for s in names
+        if not s.startswith(prefix) and not s.upper().startswith("LIB" + prefix.upper()[:-1])
+    ]
+    undefined = run("nm", "-D", "-u", str(lib))
+    if layer != "mlx5dv-lite" and re.search(r"\b(ibv|mlx5dv)_\w+", undefined):
+        errors.append(f"{lib.name} calls verbs: {re.findall(r'(?:ibv|mlx5dv)_[a-z_0-9]+', undefined)}")
+    print(f"{lib.name}: {len(names)} symbols, needs {sorted(found)}")
+fail(errors)
