@@ -115,9 +115,10 @@ void shmipc_server_destroy(struct shmipc_server *server);
  * Looks at every connected client, starting with another one each time, and returns the
  * number of requests that shmipc_server_recv() will hand out before the next poll: at
  * most 16 of each client. Never fails, never blocks; wakes clients that were replied to
- * since the last poll, notices new, leaving and dead clients, and, about every 150 us,
- * gives the core away for a moment, so that clients that share it run. A loop that polls
- * and finds nothing pauses once per turn, or calls shmipc_server_wait().
+ * since the last poll, notices new, leaving and dead clients, and, about every 150 us
+ * while a client waits with its core given away, yields, so that clients that share the
+ * server's core run. A loop that polls and finds nothing pauses once per turn, or calls
+ * shmipc_server_wait().
  */
 static inline int shmipc_server_poll(struct shmipc_server *server);
 

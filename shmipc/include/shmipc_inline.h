@@ -23,7 +23,7 @@
 #include <string.h>
 
 #define SHMIPC_VISIT_MAX 16 /* requests that one client gets per server poll */
-#define SHMIPC_IDLE_POLLS 64 /* empty client polls between looks at the server */
+#define SHMIPC_IDLE_POLLS 32 /* empty client polls in a row until the slow path, about 1 us */
 #define SHMIPC_CALL_NONE UINT32_MAX /* end of the list of free ids */
 #define SHMIPC_CALL_BUSY (UINT32_MAX - 1) /* the id is in flight */
 #define SHMIPC_CALL_GIVEN_UP (UINT32_MAX - 2) /* in flight, its response is not wanted */
@@ -53,13 +53,14 @@ struct shmipc_client {
 	uint32_t req_size;
 	uint32_t unflushed; /* calls were made since the last wake test */
 	uint64_t called, answered;
-	const uint32_t *server_sleep; /* the server's sleep word, in the region */
-	int32_t idle_left; /* empty polls until the next look at the server */
+	const uint32_t *server_state; /* not 0: the server sleeps; in the region */
+	int32_t idle_left; /* empty polls until the slow path */
+	uint32_t waiting; /* the server was told that this client waits */
 };
 
 struct shmipc_peer { /* a client, as the server sees it */
 	struct shmipc_cursor req, resp;
-	const uint32_t *sleep; /* the client's sleep word, in the region */
+	const uint32_t *state; /* not 0: the client yields or sleeps; in the region */
 	uint32_t handle; /* UINT32_MAX: nobody */
 	uint32_t received, replied;
 	uint32_t index;
@@ -88,8 +89,9 @@ struct shmipc_server {
 int shmipc_client_refused(const struct shmipc_client *client);
 int shmipc_client_stray(struct shmipc_client *client, uint32_t id);
 int shmipc_client_idle(struct shmipc_client *client);
+void shmipc_client_resume(struct shmipc_client *client);
 void shmipc_client_wake_server(struct shmipc_client *client);
-void shmipc_server_wake_client(struct shmipc_server *server, struct shmipc_peer *peer);
+void shmipc_server_peer_waits(struct shmipc_server *server, struct shmipc_peer *peer);
 void shmipc_server_rescan(struct shmipc_server *server);
 void shmipc_server_rest(struct shmipc_server *server);
 
@@ -177,8 +179,8 @@ static inline void shmipc_client_flush(struct shmipc_client *client)
 	client->unflushed = 0;
 	/* After the laps, before the word: pairs with the fence in shmipc_server_wait(). */
 	shmipc_fence();
-	/* Relaxed: the fences order it; pairs with the server's stores around its sleep. */
-	if (__builtin_expect(__atomic_load_n(client->server_sleep, __ATOMIC_RELAXED) != 0, 0))
+	/* Relaxed: the fences order it; pairs with the stores in shmipc_server_wait(). */
+	if (__builtin_expect(__atomic_load_n(client->server_state, __ATOMIC_RELAXED) != 0, 0))
 		shmipc_client_wake_server(client);
 }
 
@@ -207,8 +209,14 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 		n++;
 		fn(arg, call->token, payload);
 	}
-	if (n == 0 && __builtin_expect(--client->idle_left <= 0, 0))
+	if (n == 0) {
+		if (__builtin_expect(--client->idle_left > 0, 1))
+			return 0;
 		return shmipc_client_idle(client);
+	}
+	client->idle_left = SHMIPC_IDLE_POLLS;
+	if (__builtin_expect(client->waiting, 0))
+		shmipc_client_resume(client);
 	return n;
 }
 
@@ -231,8 +239,8 @@ static inline void shmipc_server_flush(struct shmipc_server *server)
 
 		peer->unflushed = 0;
 		/* Relaxed, as in shmipc_client_flush(); the client's word. */
-		if (__builtin_expect(__atomic_load_n(peer->sleep, __ATOMIC_RELAXED) != 0, 0))
-			shmipc_server_wake_client(server, peer);
+		if (__builtin_expect(__atomic_load_n(peer->state, __ATOMIC_RELAXED) != 0, 0))
+			shmipc_server_peer_waits(server, peer);
 	}
 }
 

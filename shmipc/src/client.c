@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: MIT */
+/* The client: connecting, waiting, and what happens when the server is gone. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/shm.h"
+#include "wait.h"
+
+#define CONNECT_NS NSEC_PER_SEC /* to wait for a clean place */
+#define ASK_NS (20 * NSEC_PER_MSEC) /* between askings for one */
+#define LOOK_NS (50 * NSEC_PER_MSEC) /* between looks whether the server lives */
+
+struct client {
+	struct shmipc_client hot;
+	struct shm_region region;
+	struct shmipc_layout layout;
+	struct shmipc_header *header;
+	struct shmipc_place *place;
+	uint32_t index;
+	uint32_t given_up; /* calls of call_wait whose response is not wanted any more */
+	int err; /* the connection is over: why */
+	uint64_t looked; /* whether the server lives, when last */
+	struct shmipc_client_stats stats;
+};
+
+static struct client *client_of(struct shmipc_client *hot)
+{
+	return container_of(hot, struct client, hot);
+}
+
+/* ---- connect ---- */
+
+/* Reads the header once, checks it against the caller's sizes and the file's. */
+static int header_check(const struct shm_region *region, const struct shmipc_attr *want,
+	struct shmipc_layout *l_p)
+{
+	const struct shmipc_header *h = region->addr;
+	/* Acquire: pairs with the release in server_publish(). */
+	uint64_t magic = __atomic_load_n(&h->magic, __ATOMIC_ACQUIRE);
+	struct shmipc_attr a = {
+		.max_clients = __atomic_load_n(&h->max_clients, __ATOMIC_RELAXED),
+		.depth = __atomic_load_n(&h->depth, __ATOMIC_RELAXED),
+		.req_size = __atomic_load_n(&h->req_size, __ATOMIC_RELAXED),
+		.resp_size = __atomic_load_n(&h->resp_size, __ATOMIC_RELAXED),
+		.extra_size = __atomic_load_n(&h->extra_size, __ATOMIC_RELAXED),
+	};
+
+	if (!magic)
+		return -EAGAIN;
+	if (magic != SHMIPC_MAGIC || h->version != SHMIPC_VERSION)
+		return -EPROTO;
+	if (!a.max_clients || !a.depth || !a.req_size || !a.resp_size ||
+		shmipc_layout_plan(&a, l_p) || l_p->size != region->size)
+		return -EPROTO;
+	if (want && ((want->max_clients && want->max_clients != a.max_clients) ||
+			    (want->depth && want->depth != a.depth) ||
+			    (want->req_size && want->req_size != a.req_size) ||
+			    (want->resp_size && want->resp_size != a.resp_size) ||
+			    (want->extra_size && want->extra_size != a.extra_size)))
+		return -EPROTO;
+	return 0;
+}
+
+/* Acquire: pairs with the release in shmipc_server_destroy(): its last replies are there. */
+static bool server_has_closed(const struct client *c)
+{
+	return __atomic_load_n(&c->header->closed, __ATOMIC_ACQUIRE);
+}
+
+/* A system call. */
+static bool server_is_dead(const struct client *c)
+{
+	return shm_locked(&c->region, SHM_SERVER) == 0;
+}
+
+static bool place_is_clean(const struct client *c, uint32_t index)
+{
+	struct shmipc_place *place = shmipc_place(&c->layout, c->header, index);
+	/* Acquire: pairs with the release in place_clean(): the bit and the rings are zero. */
+	uint32_t epoch = __atomic_load_n(&place->server_epoch, __ATOMIC_ACQUIRE);
+
+	/* Relaxed, both: looked at again once the lock is held; then only we may write. */
+	return !(__atomic_load_n(&c->header->active[index / 64], __ATOMIC_RELAXED) >> index % 64 &
+		       1) &&
+	       __atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) != epoch;
+}
+
+static void server_notify(struct client *c)
+{
+	/* Release: pairs with the acquire in shmipc_server_rescan(). */
+	__atomic_fetch_add(&c->header->changes, 1, __ATOMIC_RELEASE);
+	shmipc_fence(); /* pairs with the one in shmipc_sleep_announce() */
+	shmipc_wake(&c->header->server_state);
+}
+
+/* The lock is held and the place clean. */
+static void place_take(struct client *c, uint32_t index)
+{
+	struct shmipc_place *place = shmipc_place(&c->layout, c->header, index);
+	uint32_t epoch = __atomic_load_n(&place->server_epoch, __ATOMIC_RELAXED);
+
+	c->index = index;
+	c->place = place;
+	shmipc_state_set(&place->client_state, SHMIPC_AWAKE);
+	/* Relaxed: published by the bit; pairs with the load in peer_admit(). */
+	__atomic_store_n(&place->client_epoch, epoch, __ATOMIC_RELAXED);
+	/* Release: pairs with the acquire in shmipc_server_rescan(). */
+	__atomic_fetch_or(&c->header->active[index / 64], 1ull << index % 64, __ATOMIC_RELEASE);
+	server_notify(c);
+}
+
+/* 0, or -EAGAIN, and whether some place may become clean: nobody holds it. */
+static int place_find(struct client *c, bool *hope_p)
+{
+	bool hope = false;
+
+	for (uint32_t i = 0; i < c->layout.attr.max_clients; i++) {
+		if (!place_is_clean(c, i)) {
+			hope = hope || shm_locked(&c->region, SHMIPC_CLIENT_LOCK(i)) == 0;
+			continue;
+		}
+		hope = true; /* at worst somebody else is just taking it */
+		if (shm_lock(&c->region, SHMIPC_CLIENT_LOCK(i)) != 0)
+			continue;
+		if (place_is_clean(c, i)) {
+			place_take(c, i);
+			return 0;
+		}
+		shm_unlock(&c->region, SHMIPC_CLIENT_LOCK(i));
+	}
+	*hope_p = hope;
+	return -EAGAIN;
+}
+
+/* Asks the server to clean what dead clients left, and waits for it. */
+static int place_wait(struct client *c)
+{
+	struct shmipc_deadline all = shmipc_deadline(CONNECT_NS), ask = shmipc_deadline(0);
+	const struct timespec nap = { .tv_nsec = (long)NSEC_PER_MSEC };
+	struct wait w = WAIT_INIT;
+	bool hope;
+
+	while (place_find(c, &hope) != 0) {
+		if (!hope || !shmipc_deadline_left(&all))
+			return -EAGAIN;
+		if (server_has_closed(c) || server_is_dead(c))
+			return -ECONNREFUSED;
+		if (!shmipc_deadline_left(&ask)) {
+			/* Relaxed: published by the add in server_notify(). */
+			__atomic_store_n(&c->header->reclaim, 1, __ATOMIC_RELAXED);
+			server_notify(c);
+			ask = shmipc_deadline(ASK_NS);
+		}
+		if (wait_step(&w))
+			nanosleep(&nap, NULL);
+	}
+	return 0;
+}
+
+static int calls_init(struct shmipc_client *hot)
+{
+	uint32_t depth = hot->depth;
+
+	hot->calls = calloc(depth, sizeof(*hot->calls));
+	if (!hot->calls)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < depth; i++)
+		hot->calls[i].next = i + 1 < depth ? i + 1 : SHMIPC_CALL_NONE;
+	return 0;
+}
+
+/* Attached; the rest of connect. */
+static int client_init(struct client *c, const struct shmipc_attr *attr)
+{
+	struct shmipc_client *hot = &c->hot;
+	int err;
+
+	c->header = c->region.addr;
+	err = header_check(&c->region, attr, &c->layout);
+	if (err)
+		return err;
+	if (server_has_closed(c))
+		return -ECONNREFUSED;
+	hot->depth = c->layout.attr.depth;
+	hot->req_size = c->layout.attr.req_size;
+	hot->idle_left = SHMIPC_IDLE_POLLS;
+	hot->server_state = &c->header->server_state;
+	err = calls_init(hot);
+	if (err)
+		return err;
+	err = place_wait(c);
+	if (err)
+		return err;
+	hot->req = shmipc_req_start(&c->layout, c->place);
+	hot->resp = shmipc_resp_start(&c->layout, c->place);
+	return 0;
+}
+
+int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
+	struct shmipc_client **client_p)
+{
+	struct client *c = calloc(1, sizeof(*c));
+	int err;
+
+	if (!c)
+		return -ENOMEM;
+	err = shm_attach(SHMIPC_PREFIX, name, sizeof(struct shmipc_header), &c->region);
+	if (err)
+		goto free_client;
+	err = client_init(c, attr);
+	if (err)
+		goto close_region;
+	*client_p = &c->hot;
+	return 0;
+
+close_region:
+	shm_close(&c->region);
+free_client:
+	free(c->hot.calls);
+	free(c);
+	return err;
+}
+
+void shmipc_client_disconnect(struct shmipc_client *hot)
+{
+	struct client *c;
+
+	if (!hot)
+		return;
+	c = client_of(hot);
+	if (c->region.fd >= 0) { /* not in a forked child: the parent keeps the place */
+		/* Release: pairs with the acquire in shmipc_server_rescan(). */
+		__atomic_fetch_and(&c->header->active[c->index / 64], ~(1ull << c->index % 64),
+			__ATOMIC_RELEASE);
+		server_notify(c);
+	}
+	shm_close(&c->region);
+	free(hot->calls);
+	free(c);
+}
+
+/* ---- slow paths of call, poll and flush ---- */
+
+/* No free id: all are in flight, or the connection is over. */
+COLD int shmipc_client_refused(const struct shmipc_client *hot)
+{
+	int err = container_of(hot, const struct client, hot)->err;
+
+	return err ? err : -EAGAIN;
+}
+
+/* From here on there is no free id, so call fails without a test of its own, and every
+ * empty poll comes by. */
+static int client_end(struct client *c, int err)
+{
+	c->err = err;
+	c->hot.free_id = SHMIPC_CALL_NONE;
+	c->hot.idle_left = 0;
+	return err;
+}
+
+/* The response to a call that was given up: taken out, 0. Or to none: -EPROTO. */
+COLD int shmipc_client_stray(struct shmipc_client *hot, uint32_t id)
+{
+	struct client *c = client_of(hot);
+
+	if (id >= hot->depth || hot->calls[id].next != SHMIPC_CALL_GIVEN_UP)
+		return client_end(c, -EPROTO);
+	hot->calls[id].next = hot->free_id;
+	hot->free_id = id;
+	hot->answered++;
+	c->given_up--;
+	shmipc_cursor_advance(&hot->resp);
+	return 0;
+}
+
+/*
+ * Nothing has come for a while: tell the server that somebody waits, and look whether it
+ * lives. What it published before it died is there once its lock is seen to be free; the
+ * ring is looked at after that, and errors wait until it is empty.
+ */
+COLD int shmipc_client_idle(struct shmipc_client *hot)
+{
+	struct client *c = client_of(hot);
+	uint64_t now;
+	bool gone;
+
+	if (c->err)
+		return client_end(c, c->err);
+	hot->idle_left = SHMIPC_IDLE_POLLS;
+	if (shmipc_client_pending(hot) && !hot->waiting) {
+		hot->waiting = 1;
+		shmipc_state_set(&c->place->client_state, SHMIPC_YIELDING);
+	}
+	gone = server_has_closed(c);
+	now = gone ? c->looked : clock_ns();
+	if (now - c->looked >= LOOK_NS) {
+		c->looked = now;
+		gone = server_is_dead(c);
+	}
+	if (!gone || shmipc_cursor_ready(&hot->resp))
+		return 0;
+	return client_end(c, -EPIPE);
+}
+
+/* Responses came: waiting is over. */
+COLD void shmipc_client_resume(struct shmipc_client *hot)
+{
+	hot->waiting = 0;
+	shmipc_state_set(&client_of(hot)->place->client_state, SHMIPC_AWAKE);
+}
+
+COLD void shmipc_client_wake_server(struct shmipc_client *hot)
+{
+	struct client *c = client_of(hot);
+
+	if (shmipc_wake(&c->header->server_state))
+		c->stats.wakes++;
+}
+
+/* ---- wait ---- */
+
+/* 1: a response is there; 0; or why there will be none. */
+static int client_look(struct client *c, bool slept)
+{
+	struct shmipc_client *hot = &c->hot;
+
+	if (shmipc_cursor_ready(&hot->resp))
+		return 1;
+	if (slept)
+		hot->idle_left = 1;
+	if (--hot->idle_left > 0)
+		return 0;
+	return shmipc_client_idle(hot);
+}
+
+static int client_sleep(struct client *c, uint64_t left_ns)
+{
+	uint32_t *state = &c->place->client_state;
+	int r;
+
+	c->hot.waiting = 1;
+	shmipc_sleep_announce(state);
+	r = client_look(c, true);
+	if (!r) {
+		c->stats.sleeps++;
+		r = shmipc_sleep(state, left_ns);
+	}
+	shmipc_state_set(state, SHMIPC_YIELDING); /* until poll takes the response */
+	return r;
+}
+
+int shmipc_client_wait(struct shmipc_client *hot, uint64_t timeout_ns)
+{
+	struct client *c = client_of(hot);
+	struct wait w = WAIT_INIT;
+	struct shmipc_deadline d;
+	uint64_t left;
+	int r;
+
+	shmipc_client_flush(hot);
+	r = client_look(c, false);
+	if (r || !timeout_ns || !shmipc_client_pending(hot))
+		return r;
+	d = shmipc_deadline(timeout_ns);
+	do {
+		left = w.empty < WAIT_SPINS ? timeout_ns : shmipc_deadline_left(&d);
+		r = wait_step(&w) ? client_sleep(c, left) : 0;
+		if (!r)
+			r = client_look(c, false);
+	} while (!r && left);
+	return r;
+}
+
+/* ---- the blocking call ---- */
+
+struct answer {
+	void *resp;
+	uint32_t len;
+	bool done;
+};
+
+static void answer_take(void *arg, uint64_t token, const void *resp)
+{
+	struct answer *a = arg;
+
+	memcpy(a->resp, resp, a->len);
+	a->done = true;
+}
+
+static int answer_wait(struct shmipc_client *hot, struct answer *a, uint64_t timeout_ns)
+{
+	struct shmipc_deadline d = shmipc_deadline(timeout_ns);
+	int r;
+
+	for (;;) {
+		r = shmipc_client_poll(hot, answer_take, a);
+		if (a->done)
+			return 0;
+		if (r < 0)
+			return r;
+		r = shmipc_client_wait(hot, shmipc_deadline_left(&d));
+		if (r < 0 && r != -EINTR)
+			return r;
+		if (r != 1 && !shmipc_deadline_left(&d))
+			return -ETIMEDOUT;
+	}
+}
+
+int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t len, void *resp,
+	uint32_t resp_len, uint64_t timeout_ns)
+{
+	struct client *c = client_of(hot);
+	struct answer a = { .resp = resp, .len = resp_len };
+	uint32_t id = hot->free_id;
+	int err;
+
+	if (resp_len > c->layout.attr.resp_size)
+		return -EMSGSIZE;
+	if (shmipc_client_pending(hot) != c->given_up)
+		return -EBUSY;
+	err = shmipc_client_call(hot, req, len, 0);
+	if (err)
+		return err;
+	err = answer_wait(hot, &a, timeout_ns);
+	if (err) {
+		hot->calls[id].next = SHMIPC_CALL_GIVEN_UP;
+		c->given_up++;
+	}
+	return err;
+}
+
+int shmipc_client_abort(struct shmipc_client *hot, shmipc_response_fn *fn, void *arg)
+{
+	struct client *c = client_of(hot);
+	int n = 0;
+
+	if (!c->err)
+		return -EBUSY;
+	for (uint32_t id = 0; id < hot->depth; id++) {
+		struct shmipc_call *call = &hot->calls[id];
+		bool wanted = call->next == SHMIPC_CALL_BUSY;
+
+		if (!wanted && call->next != SHMIPC_CALL_GIVEN_UP)
+			continue;
+		call->next = SHMIPC_CALL_NONE; /* not free: nothing is sent any more */
+		hot->answered++;
+		if (wanted) {
+			n++;
+			fn(arg, call->token, NULL);
+		}
+	}
+	c->given_up = 0;
+	return n;
+}
+
+/* ---- what there is to know ---- */
+
+void *shmipc_client_extra(struct shmipc_client *hot)
+{
+	struct client *c = client_of(hot);
+
+	return shmipc_place_extra(&c->layout, c->place);
+}
+
+uint32_t shmipc_client_index(const struct shmipc_client *hot)
+{
+	return container_of(hot, const struct client, hot)->index;
+}
+
+void shmipc_client_get_attr(const struct shmipc_client *hot, struct shmipc_attr *attr_p)
+{
+	*attr_p = container_of(hot, const struct client, hot)->layout.attr;
+}
+
+void shmipc_client_get_stats(const struct shmipc_client *hot, struct shmipc_client_stats *stats_p)
+{
+	struct shmipc_client_stats stats = container_of(hot, const struct client, hot)->stats;
+
+	stats.calls = hot->called;
+	stats.responses = hot->answered;
+	*stats_p = stats;
+}

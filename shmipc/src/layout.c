@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#include "layout.h"
+
+#include <errno.h>
+
+static uint32_t or_default(uint32_t value, uint32_t def)
+{
+	return value ? value : def;
+}
+
+static uint32_t slot_stride(uint32_t payload)
+{
+	return (uint32_t)align_up(sizeof(struct shmipc_slot) + payload, CACHE_LINE);
+}
+
+/* More than depth, since a response counts as read before its callback has run. */
+static uint32_t ring_slots(uint32_t depth, uint32_t stride)
+{
+	uint32_t least = SHMIPC_RING_BYTES / stride;
+
+	return (uint32_t)pow2_ceil(depth + 1 > least ? depth + 1 : least);
+}
+
+int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p)
+{
+	struct shmipc_layout l = { 0 };
+
+	l.attr.max_clients = or_default(attr->max_clients, 64);
+	l.attr.depth = or_default(attr->depth, 64);
+	l.attr.req_size = or_default(attr->req_size, 56);
+	l.attr.resp_size = or_default(attr->resp_size, 56);
+	l.attr.extra_size = attr->extra_size;
+	if (l.attr.max_clients > SHMIPC_MAX_CLIENTS || l.attr.depth > SHMIPC_MAX_DEPTH ||
+		l.attr.req_size > SHMIPC_MAX_PAYLOAD || l.attr.resp_size > SHMIPC_MAX_PAYLOAD)
+		return -EINVAL;
+	l.req_stride = slot_stride(l.attr.req_size);
+	l.resp_stride = slot_stride(l.attr.resp_size);
+	l.req_slots = ring_slots(l.attr.depth, l.req_stride);
+	l.resp_slots = ring_slots(l.attr.depth, l.resp_stride);
+	/*
+	 * Half a page on: a side writes one ring and reads the other at about the same
+	 * index, and a load waits for an earlier store whose low 12 address bits are equal.
+	 */
+	l.resp_ring = sizeof(struct shmipc_place) + (uint64_t)l.req_slots * l.req_stride + 2048;
+	l.extra = l.resp_ring + (uint64_t)l.resp_slots * l.resp_stride;
+	l.area = align_up(l.extra + l.attr.extra_size, CACHE_LINE);
+	/* At most 2^12 areas of 2 * 2^17 slots of little over 2^20: no overflow. */
+	l.size = sizeof(struct shmipc_header) + l.attr.max_clients * l.area;
+	*l_p = l;
+	return 0;
+}
+
+static struct shmipc_cursor ring_start(void *ring, uint32_t slots, uint32_t stride)
+{
+	char *base = ring;
+
+	return (struct shmipc_cursor){
+		.slot = base,
+		.base = base,
+		.end = base + (size_t)slots * stride,
+		.stride = stride,
+		.lap = 1,
+	};
+}
+
+struct shmipc_cursor shmipc_req_start(const struct shmipc_layout *l, struct shmipc_place *place)
+{
+	return ring_start(place + 1, l->req_slots, l->req_stride);
+}
+
+struct shmipc_cursor shmipc_resp_start(const struct shmipc_layout *l, struct shmipc_place *place)
+{
+	return ring_start((char *)place + l->resp_ring, l->resp_slots, l->resp_stride);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is where in a region: the header, then one area per client:
+ *
+ *	client's line | server's line | request ring | 2 KiB | response ring | extra buffer
+ *
+ * One writer per cache line, but for the line and the bitmap that clients write when
+ * they connect and disconnect.
+ */
+#ifndef SHMIPC_LAYOUT_H
+#define SHMIPC_LAYOUT_H
+
+#include <assert.h>
+#include <stdbool.h>
+
+#include "base/compiler.h"
+
+/* What the public header declares is what the library exports. */
+#pragma GCC visibility push(default)
+#include "shmipc.h"
+#pragma GCC visibility pop
+
+#define SHMIPC_PREFIX "shmipc" /* of the file's name */
+#define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
+#define SHMIPC_VERSION 1u
+#define SHMIPC_WORDS 64u /* of the bitmap */
+#define SHMIPC_RING_BYTES 16384u /* at least: a ring of 64 lines costs a fifth more than one of 256 */
+#define SHMIPC_CLIENT_LOCK(index) (1u + (index)) /* byte of the file; 0 is the server's */
+
+/* How a side waits. It writes its word itself; the other may only turn ASLEEP into AWAKE. */
+enum shmipc_state {
+	SHMIPC_AWAKE,
+	SHMIPC_YIELDING, /* its core is given away, perhaps to the other side */
+	SHMIPC_ASLEEP,
+};
+
+struct shmipc_header {
+	/* Written once, by the server before anybody else is there. */
+	uint64_t magic; /* last */
+	uint32_t version;
+	uint32_t max_clients, depth, req_size, resp_size, extra_size;
+	uint64_t size;
+
+	/* The server's; a client that wakes it clears state. */
+	CACHE_ALIGNED uint32_t server_state;
+	uint32_t closed;
+
+	/* Whoever connects or disconnects. */
+	CACHE_ALIGNED uint32_t changes; /* counts connects and disconnects */
+	uint32_t reclaim; /* a client found no clean place: look for dead ones */
+	CACHE_ALIGNED uint64_t active[SHMIPC_WORDS]; /* bit: that client is connected */
+};
+
+static_assert(offsetof(struct shmipc_header, magic) == 0, "layout");
+static_assert(offsetof(struct shmipc_header, version) == 8, "layout");
+static_assert(offsetof(struct shmipc_header, max_clients) == 12, "layout");
+static_assert(offsetof(struct shmipc_header, depth) == 16, "layout");
+static_assert(offsetof(struct shmipc_header, req_size) == 20, "layout");
+static_assert(offsetof(struct shmipc_header, resp_size) == 24, "layout");
+static_assert(offsetof(struct shmipc_header, extra_size) == 28, "layout");
+static_assert(offsetof(struct shmipc_header, size) == 32, "layout");
+static_assert(offsetof(struct shmipc_header, server_state) == 64, "layout");
+static_assert(offsetof(struct shmipc_header, closed) == 68, "layout");
+static_assert(offsetof(struct shmipc_header, changes) == 128, "layout");
+static_assert(offsetof(struct shmipc_header, reclaim) == 132, "layout");
+static_assert(offsetof(struct shmipc_header, active) == 192, "layout");
+static_assert(sizeof(struct shmipc_header) == 704, "layout");
+static_assert(SHMIPC_WORDS * 64 > SHMIPC_MAX_CLIENTS, "layout");
+
+/*
+ * A place is clean, and may be taken by who gets its lock, when its bit is clear and the
+ * client's epoch is not the server's. Taking it makes them equal; the server, and only
+ * the server, cleans it, and counts its own epoch up with that.
+ */
+struct shmipc_place {
+	/* The client's; the server clears state when it wakes the client. */
+	CACHE_ALIGNED uint32_t client_epoch;
+	uint32_t client_state;
+
+	/* The server's. */
+	CACHE_ALIGNED uint32_t server_epoch;
+};
+
+static_assert(offsetof(struct shmipc_place, client_epoch) == 0, "layout");
+static_assert(offsetof(struct shmipc_place, client_state) == 4, "layout");
+static_assert(offsetof(struct shmipc_place, server_epoch) == 64, "layout");
+static_assert(sizeof(struct shmipc_place) == 128, "layout");
+static_assert(offsetof(struct shmipc_slot, lap) == 0, "layout");
+static_assert(offsetof(struct shmipc_slot, id) == 4, "layout");
+static_assert(sizeof(struct shmipc_slot) == 8, "layout");
+
+struct shmipc_layout {
+	struct shmipc_attr attr;
+	uint32_t req_stride, resp_stride; /* of a slot */
+	uint32_t req_slots, resp_slots;
+	uint64_t resp_ring, extra; /* offsets in a client's area; the request ring is at 128 */
+	uint64_t area; /* bytes of an area */
+	uint64_t size; /* of the region */
+};
+
+/* Sizes as given or, where 0, the default. -EINVAL when one is out of range. */
+int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p);
+
+static inline struct shmipc_place *shmipc_place(const struct shmipc_layout *l, void *region,
+	uint32_t index)
+{
+	return (struct shmipc_place *)((char *)region + sizeof(struct shmipc_header) +
+				       index * l->area);
+}
+
+static inline void *shmipc_place_extra(const struct shmipc_layout *l, struct shmipc_place *place)
+{
+	return l->attr.extra_size ? (char *)place + l->extra : NULL;
+}
+
+struct shmipc_cursor shmipc_req_start(const struct shmipc_layout *l, struct shmipc_place *place);
+struct shmipc_cursor shmipc_resp_start(const struct shmipc_layout *l, struct shmipc_place *place);
+
+#endif

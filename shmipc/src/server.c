@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+/* The server: its life, who is connected, and what it does when it is not busy. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/shm.h"
+#include "wait.h"
+
+#define NOBODY UINT32_MAX /* no handle: its index would be SHMIPC_MAX_CLIENTS */
+#define BUDGET 2048 /* requests and polls between looks at the clock */
+#define YIELD_NS (150 * NSEC_PER_USEC)
+#define PROBE_NS (1 * NSEC_PER_MSEC) /* between looks whether one client lives */
+#define RECLAIM_NS (10 * NSEC_PER_MSEC) /* between looks at all of them */
+
+struct server {
+	struct shmipc_server hot;
+	struct shm_region region;
+	struct shmipc_layout layout;
+	struct shmipc_header *header;
+	uint32_t *epochs; /* by index; what server_epoch says */
+	uint64_t yielded, probed, reclaimed; /* when last */
+	uint32_t probe; /* whose turn it is */
+	bool reclaim; /* somebody asked for it */
+	bool peers_wait; /* somebody waits with its core given away */
+	struct shmipc_server_stats stats; /* requests and replies: of those who left */
+};
+
+static struct server *server_of(struct shmipc_server *hot)
+{
+	return container_of(hot, struct server, hot);
+}
+
+static bool is_connected(const struct shmipc_peer *peer)
+{
+	return peer->handle != NOBODY;
+}
+
+static void peer_rewind(struct server *s, struct shmipc_peer *peer)
+{
+	struct shmipc_place *place = shmipc_place(&s->layout, s->header, peer->index);
+
+	peer->req = shmipc_req_start(&s->layout, place);
+	peer->resp = shmipc_resp_start(&s->layout, place);
+	peer->state = &place->client_state;
+	peer->handle = NOBODY;
+	peer->received = 0;
+	peer->replied = 0;
+}
+
+static void ring_clean(struct shmipc_cursor ring)
+{
+	for (char *slot = ring.base; slot != ring.end; slot += ring.stride)
+		/* Relaxed: published by the release of server_epoch. */
+		__atomic_store_n(&((struct shmipc_slot *)slot)->lap, 0, __ATOMIC_RELAXED);
+}
+
+/* Makes the place ready for the next client, whatever its last one left there. */
+static void place_clean(struct server *s, uint32_t index)
+{
+	struct shmipc_peer *peer = &s->hot.peers[index];
+	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
+
+	s->stats.requests += peer->received;
+	s->stats.replies += peer->replied;
+	peer_rewind(s, peer);
+	ring_clean(peer->req);
+	ring_clean(peer->resp);
+	/* Relaxed: published by the next line; pairs with the load in place_is_clean(). */
+	__atomic_fetch_and(&s->header->active[index / 64], ~(1ull << index % 64),
+		__ATOMIC_RELAXED);
+	/* Release: pairs with the acquire in place_is_clean(): the rings are zero. */
+	__atomic_store_n(&place->server_epoch, ++s->epochs[index], __ATOMIC_RELEASE);
+}
+
+/* A bit was set: by a client that has the place, unless somebody plays tricks. */
+static void peer_admit(struct server *s, uint32_t index)
+{
+	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
+	struct shmipc_peer *peer = &s->hot.peers[index];
+
+	/* Relaxed: ordered by the bit, which was set after it. */
+	if (__atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) != s->epochs[index])
+		return;
+	peer->handle = index | s->epochs[index] << 12;
+	s->stats.connects++;
+}
+
+static void active_rebuild(struct server *s)
+{
+	struct shmipc_server *hot = &s->hot;
+
+	hot->n_active = 0;
+	for (uint32_t i = 0; i < hot->max_clients; i++)
+		if (is_connected(&hot->peers[i]))
+			hot->active[hot->n_active++] = &hot->peers[i];
+	s->stats.clients = hot->n_active;
+}
+
+/* Somebody connected, disconnected, or asked for places. */
+COLD void shmipc_server_rescan(struct shmipc_server *hot)
+{
+	struct server *s = server_of(hot);
+	struct shmipc_header *h = s->header;
+
+	/* Acquire, both: pair with the releases in place_take() and shmipc_client_disconnect(). */
+	hot->seen = __atomic_load_n(&h->changes, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < hot->max_clients; i++) {
+		bool bit = __atomic_load_n(&h->active[i / 64], __ATOMIC_ACQUIRE) >> i % 64 & 1;
+
+		if (bit && !is_connected(&hot->peers[i])) {
+			peer_admit(s, i);
+		} else if (!bit && is_connected(&hot->peers[i])) {
+			place_clean(s, i);
+			s->stats.departures++;
+		}
+	}
+	active_rebuild(s);
+	/* Relaxed: only a hint; pairs with the store in place_wait(). */
+	if (__atomic_load_n(&h->reclaim, __ATOMIC_RELAXED)) {
+		s->reclaim = true;
+		hot->budget = 0;
+	}
+}
+
+/* Cleans the place if it is used by nobody who lives. */
+static bool place_reclaim(struct server *s, uint32_t index)
+{
+	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
+	struct shmipc_peer *peer = &s->hot.peers[index];
+	/*
+	 * Relaxed: a client that lives holds its lock from before it takes the epoch until
+	 * after it has cleared its bit, so what a late look misses the next one sees.
+	 */
+	bool taken = __atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) == s->epochs[index];
+
+	if (!taken && !is_connected(peer))
+		return false;
+	if (shm_locked(&s->region, SHMIPC_CLIENT_LOCK(index)) != 0)
+		return false;
+	if (is_connected(peer))
+		s->stats.reclaimed++;
+	place_clean(s, index);
+	return true;
+}
+
+static void reclaim_all(struct server *s)
+{
+	bool changed = false;
+
+	/* Relaxed: pairs with the store in place_wait(), which is repeated. */
+	__atomic_store_n(&s->header->reclaim, 0, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < s->hot.max_clients; i++)
+		changed |= place_reclaim(s, i);
+	if (changed)
+		active_rebuild(s);
+}
+
+/* Every 2048 messages or polls: the core to those who wait for it, the dead away. */
+COLD void shmipc_server_rest(struct shmipc_server *hot)
+{
+	struct server *s = server_of(hot);
+	uint64_t now = clock_ns();
+
+	hot->budget = BUDGET;
+	if (s->peers_wait && now - s->yielded >= YIELD_NS) {
+		s->peers_wait = false;
+		sched_yield();
+		now = clock_ns();
+		s->yielded = now;
+		s->stats.yields++;
+	}
+	if (s->reclaim && now - s->reclaimed >= RECLAIM_NS) {
+		s->reclaim = false;
+		s->reclaimed = now;
+		reclaim_all(s);
+	} else if (now - s->probed >= PROBE_NS) {
+		s->probed = now;
+		s->probe = s->probe + 1 < hot->max_clients ? s->probe + 1 : 0;
+		if (place_reclaim(s, s->probe))
+			active_rebuild(s);
+	}
+}
+
+/* A client that was replied to yields or sleeps. */
+COLD void shmipc_server_peer_waits(struct shmipc_server *hot, struct shmipc_peer *peer)
+{
+	struct server *s = server_of(hot);
+	struct shmipc_place *place = shmipc_place(&s->layout, s->header, peer->index);
+
+	if (shmipc_wake(&place->client_state))
+		s->stats.wakes++;
+	else
+		s->peers_wait = true;
+}
+
+/* Between two polls of shmipc_server_wait(), after the spinning. 0 or -EINTR. */
+static int server_pause(struct server *s, struct wait *w, uint64_t left_ns)
+{
+	int n;
+
+	if (!wait_step(w))
+		return 0;
+	shmipc_sleep_announce(&s->header->server_state);
+	n = shmipc_server_poll(&s->hot);
+	if (!n) {
+		s->stats.sleeps++;
+		n = shmipc_sleep(&s->header->server_state, left_ns);
+		/* A look at the clock, and at who is dead, after each sleep. */
+		s->hot.budget = 0;
+	}
+	shmipc_state_set(&s->header->server_state, SHMIPC_AWAKE);
+	return n;
+}
+
+int shmipc_server_wait(struct shmipc_server *hot, uint64_t timeout_ns)
+{
+	struct server *s = server_of(hot);
+	struct wait w = WAIT_INIT;
+	struct shmipc_deadline d;
+	uint64_t left;
+	int n;
+
+	n = shmipc_server_poll(hot);
+	if (n || !timeout_ns)
+		return n;
+	d = shmipc_deadline(timeout_ns);
+	do {
+		left = w.empty < WAIT_SPINS ? timeout_ns : shmipc_deadline_left(&d);
+		n = server_pause(s, &w, left);
+		if (!n)
+			n = shmipc_server_poll(hot);
+	} while (!n && left);
+	return n;
+}
+
+void *shmipc_server_extra(struct shmipc_server *hot, uint32_t client)
+{
+	struct server *s = server_of(hot);
+	uint32_t index = SHMIPC_CLIENT_INDEX(client);
+
+	if (index >= hot->max_clients || hot->peers[index].handle != client)
+		return NULL;
+	return shmipc_place_extra(&s->layout, shmipc_place(&s->layout, s->header, index));
+}
+
+void shmipc_server_get_attr(const struct shmipc_server *hot, struct shmipc_attr *attr_p)
+{
+	*attr_p = container_of(hot, const struct server, hot)->layout.attr;
+}
+
+void shmipc_server_get_stats(const struct shmipc_server *hot, struct shmipc_server_stats *stats_p)
+{
+	struct shmipc_server_stats stats = container_of(hot, const struct server, hot)->stats;
+
+	for (uint32_t i = 0; i < hot->n_active; i++) {
+		stats.requests += hot->active[i]->received;
+		stats.replies += hot->active[i]->replied;
+	}
+	*stats_p = stats;
+}
+
+static void server_free(struct server *s)
+{
+	free(s->epochs);
+	free(s->hot.peers);
+	free(s->hot.active);
+	free(s->hot.visits);
+	free(s->hot.unflushed);
+	free(s);
+}
+
+/* The part without the region. NULL: no memory. */
+static struct server *server_alloc(const struct shmipc_layout *l)
+{
+	struct server *s = calloc(1, sizeof(*s));
+	size_t n = l->attr.max_clients;
+
+	if (!s)
+		return NULL;
+	s->layout = *l;
+	s->hot.max_clients = l->attr.max_clients;
+	s->hot.depth = l->attr.depth;
+	s->hot.req_size = l->attr.req_size;
+	s->hot.resp_size = l->attr.resp_size;
+	s->epochs = calloc(n, sizeof(*s->epochs));
+	s->hot.peers = calloc(n, sizeof(*s->hot.peers));
+	s->hot.active = calloc(n, sizeof(*s->hot.active));
+	s->hot.visits = calloc(n, sizeof(*s->hot.visits));
+	s->hot.unflushed = calloc(n, sizeof(*s->hot.unflushed));
+	if (!s->epochs || !s->hot.peers || !s->hot.active || !s->hot.visits || !s->hot.unflushed) {
+		server_free(s);
+		return NULL;
+	}
+	return s;
+}
+
+/* Fills the region in; the magic says that all of it is there. */
+static void server_publish(struct server *s)
+{
+	struct shmipc_header *h = s->header;
+	const struct shmipc_attr *a = &s->layout.attr;
+
+	h->version = SHMIPC_VERSION;
+	h->max_clients = a->max_clients;
+	h->depth = a->depth;
+	h->req_size = a->req_size;
+	h->resp_size = a->resp_size;
+	h->extra_size = a->extra_size;
+	h->size = s->layout.size;
+	for (uint32_t i = 0; i < a->max_clients; i++) {
+		s->hot.peers[i].index = i;
+		peer_rewind(s, &s->hot.peers[i]);
+		s->epochs[i] = 1;
+		shmipc_place(&s->layout, h, i)->server_epoch = 1;
+	}
+	s->hot.changes = &h->changes;
+	/* Release: pairs with the acquire in header_check(). */
+	__atomic_store_n(&h->magic, SHMIPC_MAGIC, __ATOMIC_RELEASE);
+}
+
+int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
+	struct shmipc_server **server_p)
+{
+	static const struct shmipc_attr defaults;
+	struct shmipc_layout l;
+	struct server *s;
+	int err;
+
+	err = shmipc_layout_plan(attr ? attr : &defaults, &l);
+	if (err)
+		return err;
+	s = server_alloc(&l);
+	if (!s)
+		return -ENOMEM;
+	err = shm_create(SHMIPC_PREFIX, name, l.size, &s->region);
+	if (err) {
+		server_free(s);
+		return err;
+	}
+	s->header = s->region.addr;
+	server_publish(s);
+	*server_p = &s->hot;
+	return 0;
+}
+
+int shmipc_server_unlink(struct shmipc_server *hot)
+{
+	return shm_remove_name(&server_of(hot)->region);
+}
+
+void shmipc_server_destroy(struct shmipc_server *hot)
+{
+	struct server *s;
+
+	if (!hot)
+		return;
+	s = server_of(hot);
+	if (s->region.fd >= 0) { /* not in a forked child: the parent serves on */
+		/* Release: pairs with server_is_gone(); every reply is visible before it. */
+		__atomic_store_n(&s->header->closed, 1, __ATOMIC_RELEASE);
+		shmipc_fence(); /* pairs with the one in shmipc_sleep_announce() */
+		for (uint32_t i = 0; i < hot->n_active; i++)
+			shmipc_wake(&shmipc_place(&s->layout, s->header, hot->active[i]->index)
+					     ->client_state);
+	}
+	shm_close(&s->region);
+	server_free(s);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* What the tests of shmipc share: names, payloads that can be checked, a server's turn. */
+#ifndef SHMIPC_TEST_COMMON_H
+#define SHMIPC_TEST_COMMON_H
+
+#include <sched.h>
+#include <string.h>
+
+#include "base/test.h"
+#include "shmipc.h"
+
+struct msg {
+	uint64_t tag, copies[3]; /* all the same */
+};
+
+static inline struct msg msg_of(uint64_t tag)
+{
+	return (struct msg){ tag, { tag, tag, tag } };
+}
+
+static inline void msg_check(const struct msg *m)
+{
+	CHECK(m->copies[0] == m->tag && m->copies[1] == m->tag && m->copies[2] == m->tag);
+}
+
+/* The answer to a message; the same on both sides. */
+static inline uint64_t msg_answer(uint64_t tag)
+{
+	return tag * 0x9e3779b97f4a7c15ull + 1;
+}
+
+static const struct shmipc_attr msg_attr = {
+	.max_clients = 8,
+	.depth = 32,
+	.req_size = sizeof(struct msg),
+	.resp_size = sizeof(struct msg),
+};
+
+/* A region name of this process's own. */
+static inline const char *test_name(const char *what)
+{
+	static char name[64];
+
+	snprintf(name, sizeof(name), "test-%s.%d", what, (int)getpid());
+	return name;
+}
+
+/* Polls once, answers all that came; how many. */
+static inline int serve_once(struct shmipc_server *s)
+{
+	struct shmipc_req r;
+	struct msg q, a;
+	int n = shmipc_server_poll(s), taken = 0;
+
+	while (shmipc_server_recv(s, &r, &q, sizeof(q)) > 0) {
+		msg_check(&q);
+		a = msg_of(msg_answer(q.tag));
+		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &a, sizeof(a)), 0);
+		taken++;
+	}
+	CHECK_EQ(n, taken);
+	return n;
+}
+
+/* Counts responses and checks each: exactly one per token below the size. */
+struct tally {
+	uint64_t first; /* token and tag of the first call */
+	uint32_t n, size, ended; /* ended: without a response */
+	uint8_t *seen;
+};
+
+static inline void tally_take(void *arg, uint64_t token, const void *resp)
+{
+	struct tally *t = arg;
+
+	CHECK(token - t->first < t->size);
+	CHECK_EQ(t->seen[token - t->first], 0);
+	t->seen[token - t->first] = 1;
+	if (resp) {
+		struct msg m = *(const struct msg *)resp;
+
+		msg_check(&m);
+		CHECK(m.tag == msg_answer(token));
+		t->n++;
+	} else {
+		t->ended++;
+	}
+}
+
+static inline int call_tag(struct shmipc_client *c, uint64_t tag)
+{
+	struct msg m = msg_of(tag);
+
+	return shmipc_client_call(c, &m, sizeof(m), tag);
+}
+
+#endif
