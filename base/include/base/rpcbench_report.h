@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/* What the windows gave, for rpcbench.h: medians, paired ratios, a table and JSON. */
+#ifndef BASE_RPCBENCH_REPORT_H
+#define BASE_RPCBENCH_REPORT_H
+
+#define RPCBENCH_ROUNDS 20000u
+
+/* The windows of one implementation with one number of clients; [round]. */
+struct rpcbench_cell {
+	const struct rpcbench_impl *impl;
+	uint32_t clients;
+	uint64_t rpcs;
+	double least_rate; /* of the slowest client, calls per ns over all windows */
+	double ns[RPCBENCH_ROUNDS]; /* per call, all clients together */
+};
+
+struct rpcbench_spread {
+	double p10, median, p90;
+};
+
+/* What one queue depth gave. */
+struct rpcbench_result {
+	const struct rpcbench_config *cfg;
+	uint32_t rounds;
+	double line_rtt_ns;
+	struct rpcbench_cell *cells; /* [clients][impl]; the layer is impl 0 */
+	uint32_t counts, impls;
+};
+
+static int rpcbench_compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Sorts v. */
+static inline struct rpcbench_spread rpcbench_spread(double *v, uint32_t n)
+{
+	qsort(v, n, sizeof(*v), rpcbench_compare);
+	return (struct rpcbench_spread){ v[n / 10], v[n / 2], v[n - 1 - n / 10] };
+}
+
+/* Round by round, the time of a call in cell a over that in cell b. */
+static inline struct rpcbench_spread rpcbench_ratio(const struct rpcbench_cell *a,
+		const struct rpcbench_cell *b, uint32_t rounds)
+{
+	static double v[RPCBENCH_ROUNDS];
+
+	for (uint32_t i = 0; i < rounds; i++)
+		v[i] = a->ns[i] / b->ns[i];
+	return rpcbench_spread(v, rounds);
+}
+
+static inline struct rpcbench_spread rpcbench_cell_ns(const struct rpcbench_cell *c, uint32_t rounds)
+{
+	static double v[RPCBENCH_ROUNDS];
+
+	memcpy(v, c->ns, rounds * sizeof(*v));
+	return rpcbench_spread(v, rounds);
+}
+
+static inline void rpcbench_print_cell(const struct rpcbench_result *r, const struct rpcbench_cell *c,
+		const struct rpcbench_cell *layer, const struct rpcbench_cell *one, FILE *json)
+{
+	struct rpcbench_spread ns = rpcbench_cell_ns(c, r->rounds);
+	struct rpcbench_spread ratio = rpcbench_ratio(layer, c, r->rounds);
+	/* Throughput against the fewest clients of the run: time of those over time of these. */
+	struct rpcbench_spread scale = rpcbench_ratio(one, c, r->rounds);
+
+	if (json != stdout)
+		printf("%-10s %7u %5u %9.1f %9.1f %9.1f %8.3f %7.3f %6.3f-%.3f %6.2f %10.1f %7.1f\n",
+			c->impl->name, c->clients, r->cfg->queue_depth, ns.median, ns.p10, ns.p90,
+			1e3 / ns.median, ratio.median, ratio.p10, ratio.p90, scale.median,
+			c->least_rate * 1e6, r->line_rtt_ns);
+	if (!json)
+		return;
+	fprintf(json, "{\"layer\":\"%s\",\"impl\":\"%s\",\"clients\":%u,\"queue_depth\":%u,"
+		"\"req_size\":%u,\"resp_size\":%u,\"ns_per_rpc\":%.2f,\"ns_p10\":%.2f,"
+		"\"ns_p90\":%.2f,\"mrps\":%.4f,\"ratio\":%.4f,\"ratio_p10\":%.4f,"
+		"\"ratio_p90\":%.4f,\"scale\":%.4f,\"least_client_krps\":%.2f,"
+		"\"line_rtt_ns\":%.1f,\"windows\":%u,\"rpcs\":%llu}\n",
+		layer->impl->name, c->impl->name, c->clients, r->cfg->queue_depth, r->cfg->req_size,
+		r->cfg->resp_size, ns.median, ns.p10, ns.p90, 1e3 / ns.median, ratio.median,
+		ratio.p10, ratio.p90, scale.median, c->least_rate * 1e6, r->line_rtt_ns, r->rounds,
+		(unsigned long long)c->rpcs);
+}
+
+static inline void rpcbench_print_head(FILE *json)
+{
+	if (json != stdout)
+		printf("%-10s %7s %5s %9s %9s %9s %8s %7s %12s %6s %10s %7s\n", "impl", "clients",
+			"depth", "ns/rpc", "p10", "p90", "Mrps", "ratio", "p10-p90", "scale",
+			"least krps", "line ns");
+}
+
+static inline void rpcbench_print(const struct rpcbench_result *r, FILE *json)
+{
+	for (uint32_t k = 0; k < r->counts; k++)
+		for (uint32_t i = 0; i < r->impls; i++)
+			rpcbench_print_cell(r, &r->cells[k * r->impls + i], &r->cells[k * r->impls],
+				&r->cells[i], json);
+}
+
+/* The cost of sleeping: latency of a call that finds the server asleep, and CPU at rest. */
+static inline void rpcbench_print_wake(const char *layer, const struct hist *h, double server_cpu,
+		FILE *json)
+{
+	if (json != stdout)
+		printf("%s asleep: call p50 %.1f us, p99 %.1f us (%llu calls); "
+		       "server at rest uses %.2f %% of a core\n", layer,
+			(double)hist_quantile(h, .5) / 1e3, (double)hist_quantile(h, .99) / 1e3,
+			(unsigned long long)h->count, server_cpu * 100);
+	if (json)
+		fprintf(json, "{\"layer\":\"%s\",\"impl\":\"%s\",\"wake_p50_ns\":%llu,"
+			"\"wake_p99_ns\":%llu,\"wakes\":%llu,\"rest_cpu\":%.5f}\n", layer, layer,
+			(unsigned long long)hist_quantile(h, .5),
+			(unsigned long long)hist_quantile(h, .99), (unsigned long long)h->count,
+			server_cpu);
+}
+
+#endif

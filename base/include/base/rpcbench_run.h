@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: MIT */
+/* Options, threads and windows of the bench, for rpcbench.h. */
+#ifndef BASE_RPCBENCH_RUN_H
+#define BASE_RPCBENCH_RUN_H
+
+#include <getopt.h>
+#include <pthread.h>
+#include <sched.h>
+
+#define RPCBENCH_IMPLS 4
+#define RPCBENCH_WINDOW_NS (2 * NSEC_PER_MSEC)
+#define RPCBENCH_WINDOW_SHARED_NS (10 * NSEC_PER_MSEC) /* threads share cores: whole time slices */
+#define RPCBENCH_LEAST_ROUNDS 5
+#define RPCBENCH_PROBES 512
+#define RPCBENCH_GAP_NS (3 * NSEC_PER_MSEC)
+#define RPCBENCH_REST_NS (500 * NSEC_PER_MSEC)
+
+struct rpcbench_list {
+	uint32_t value[RPCBENCH_CLIENTS];
+	uint32_t n;
+};
+
+struct rpcbench_options {
+	struct rpcbench_list clients, depths;
+	double seconds;
+	uint32_t req_size, resp_size;
+	uint32_t wakes;
+	FILE *json;
+};
+
+/* An implementation that is set up. */
+struct rpcbench_side {
+	const struct rpcbench_impl *impl;
+	void *state;
+	struct rpcbench_server server;
+	struct rpcbench_client client[RPCBENCH_CLIENTS];
+};
+
+struct rpcbench_thread {
+	struct rpcbench_bench *bench;
+	uint32_t index; /* client, or the number of clients for the server */
+	pthread_t id;
+};
+
+struct rpcbench_bench {
+	struct rpcbench_run run;
+	struct rpcbench_config cfg;
+	struct rpcbench_options opt;
+	const struct rpcbench_impl *impl[RPCBENCH_IMPLS];
+	uint32_t impls;
+	struct rpcbench_side side[RPCBENCH_IMPLS];
+	uint32_t current; /* side of the window */
+	uint32_t cpus;
+	int cpu[CPU_SETSIZE];
+	double probe_ns;
+	uint64_t server_cpu_ns;
+	pthread_barrier_t begin, end;
+	struct rpcbench_thread thread[RPCBENCH_CLIENTS + 1];
+};
+
+static inline void rpcbench_die(const char *what, const char *hint)
+{
+	fprintf(stderr, "%s; %s\n", what, hint);
+	exit(2);
+}
+
+/* A comma-separated list of numbers from 1 to max. */
+static inline void rpcbench_list(const char *arg, uint32_t max, struct rpcbench_list *l,
+		const char *hint)
+{
+	char *end;
+
+	l->n = 0;
+	do {
+		unsigned long v = strtoul(arg, &end, 10);
+
+		if (end == arg || (*end && *end != ',') || !v || v > max || l->n == RPCBENCH_CLIENTS)
+			rpcbench_die("bad list of numbers", hint);
+		l->value[l->n++] = (uint32_t)v;
+		arg = end + 1;
+	} while (*end);
+}
+
+static inline uint32_t rpcbench_size(const char *arg, uint32_t max, const char *hint)
+{
+	char *end;
+	unsigned long v = strtoul(arg, &end, 10);
+
+	if (end == arg || *end || v < 16 || v > max || v % 8)
+		rpcbench_die("bad size", hint);
+	return (uint32_t)v;
+}
+
+/* "none", "all", or names separated by commas. */
+static inline void rpcbench_peers_pick(struct rpcbench_bench *b, const char *arg)
+{
+	bool all = !strcmp(arg, "all");
+	uint32_t known = 0, named = 1;
+
+	b->impls = 1;
+	for (const char *s = arg; *s; s++)
+		named += *s == ',';
+	for (const struct rpcbench_impl *p = rpcbench_peers; p->name; p++) {
+		size_t len = strlen(p->name);
+
+		for (const char *s = arg; s; s = strchr(s, ','), s = s ? s + 1 : s) {
+			if (!all && (strncmp(s, p->name, len) || (s[len] && s[len] != ',')))
+				continue;
+			b->impl[b->impls++] = p;
+			known++;
+			break;
+		}
+	}
+	if (!all && strcmp(arg, "none") && known != named)
+		rpcbench_die("--peer names a peer that is not built in",
+			"give all, none, or some of ck,dpdk,dpdk-burst");
+}
+
+static inline void rpcbench_usage(const char *name, int status)
+{
+	fprintf(status ? stderr : stdout,
+		"usage: %s-bench [OPTION]...\n"
+		"Closed loops of small calls to one server; each response is checked.\n"
+		"  --clients LIST      client threads, 1 to 8 (1)\n"
+		"  --queue-depth LIST  calls each client keeps outstanding, 1 to 256 (1,8,32)\n"
+		"  --seconds S         for each queue depth (3)\n"
+		"  --req-size B        bytes, 16 to 56, a multiple of 8 (32)\n"
+		"  --resp-size B       the same (16)\n"
+		"  --peer LIST         ck, dpdk, dpdk-burst; all that are built in; none (all)\n"
+		"  --wake N            also measure N calls that find the server asleep (0)\n"
+		"  --json FILE         one object per line; - is standard output\n"
+		"ratio: time per call of %s over that of this line, paired within rounds\n"
+		"scale: throughput against the first number of clients\n"
+		"least krps: of the slowest client; line ns: round trip of two cache lines\n",
+		name, name);
+	exit(status);
+}
+
+static inline void rpcbench_json_open(struct rpcbench_bench *b, const char *path)
+{
+	b->opt.json = strcmp(path, "-") ? fopen(path, "w") : stdout;
+	if (!b->opt.json)
+		rpcbench_die("cannot write the file of --json", "give a path that can be written");
+}
+
+static inline void rpcbench_option(struct rpcbench_bench *b, int c, const char *arg)
+{
+	struct rpcbench_options *o = &b->opt;
+
+	switch (c) {
+	case 'c':
+		rpcbench_list(arg, RPCBENCH_CLIENTS, &o->clients, "give --clients 1 to 8");
+		break;
+	case 'q':
+		rpcbench_list(arg, 256, &o->depths, "give --queue-depth 1 to 256");
+		break;
+	case 's':
+		o->seconds = atof(arg);
+		if (!(o->seconds > 0 && o->seconds <= 3600))
+			rpcbench_die("bad --seconds", "give more than 0 and at most 3600");
+		break;
+	case 'r':
+		o->req_size = rpcbench_size(arg, 56, "give 16 to 56 bytes, a multiple of 8");
+		break;
+	case 'a':
+		o->resp_size = rpcbench_size(arg, 56, "give 16 to 56 bytes, a multiple of 8");
+		break;
+	case 'p':
+		rpcbench_peers_pick(b, arg);
+		break;
+	case 'w':
+		o->wakes = (uint32_t)strtoul(arg, NULL, 10);
+		break;
+	case 'j':
+		rpcbench_json_open(b, arg);
+		break;
+	default:
+		rpcbench_usage(b->impl[0]->name, c == 'h' ? 0 : 2);
+	}
+}
+
+static inline void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv)
+{
+	static const struct option longs[] = { { "clients", 1, NULL, 'c' },
+		{ "queue-depth", 1, NULL, 'q' }, { "seconds", 1, NULL, 's' },
+		{ "req-size", 1, NULL, 'r' }, { "resp-size", 1, NULL, 'a' },
+		{ "peer", 1, NULL, 'p' }, { "wake", 1, NULL, 'w' }, { "json", 1, NULL, 'j' },
+		{ "help", 0, NULL, 'h' }, { NULL, 0, NULL, 0 } };
+	int c;
+
+	b->opt = (struct rpcbench_options){ .clients = { { 1 }, 1 }, .depths = { { 1, 8, 32 }, 3 },
+		.seconds = 3, .req_size = RPCBENCH_REQ, .resp_size = RPCBENCH_RESP };
+	rpcbench_peers_pick(b, "all");
+	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1)
+		rpcbench_option(b, c, optarg);
+	if (optind < argc)
+		rpcbench_usage(b->impl[0]->name, 2);
+	if (b->impls > 1 && (b->opt.req_size > 40 || b->opt.resp_size > 24))
+		rpcbench_die("the peers carry requests of 40 and responses of 24 bytes at most",
+			"give smaller sizes or --peer none");
+}
+
+/* Round trips of a word each way, both sides polling as the layers do: one pause per look. */
+static inline void rpcbench_probe(struct rpcbench_bench *b, bool server)
+{
+	uint64_t *mine = server ? &b->run.pong : &b->run.ping;
+	uint64_t *other = server ? &b->run.ping : &b->run.pong;
+	uint64_t start = clock_ns();
+
+	for (uint64_t i = 1; i <= RPCBENCH_PROBES; i++) {
+		/* Each side's store pairs with the other side's load. */
+		if (!server)
+			__atomic_store_n(mine, i, __ATOMIC_RELEASE);
+		while (__atomic_load_n(other, __ATOMIC_ACQUIRE) != i)
+			cpu_relax();
+		if (server)
+			__atomic_store_n(mine, i, __ATOMIC_RELEASE);
+	}
+	if (!server)
+		b->probe_ns = (double)(clock_ns() - start) / RPCBENCH_PROBES;
+}
+
+static inline uint64_t rpcbench_cpu_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+static inline void rpcbench_window_server(struct rpcbench_bench *b)
+{
+	struct rpcbench_side *side = &b->side[b->current];
+	uint64_t cpu = rpcbench_cpu_ns();
+
+	rpcbench_rendezvous(&b->run);
+	if (b->run.kind == RPCBENCH_PROBE)
+		rpcbench_probe(b, true);
+	else
+		side->impl->server(&side->server);
+	b->server_cpu_ns = rpcbench_cpu_ns() - cpu;
+}
+
+static inline void rpcbench_window_client(struct rpcbench_bench *b, uint32_t i)
+{
+	struct rpcbench_side *side = &b->side[b->current];
+
+	if (i >= b->run.active)
+		return;
+	rpcbench_rendezvous(&b->run);
+	if (b->run.kind == RPCBENCH_PROBE)
+		rpcbench_probe(b, false);
+	else
+		side->impl->client(&side->client[i]);
+}
+
+static void *rpcbench_thread_main(void *arg)
+{
+	struct rpcbench_thread *t = (struct rpcbench_thread *)arg;
+	struct rpcbench_bench *b = t->bench;
+
+	for (;;) {
+		pthread_barrier_wait(&b->begin);
+		if (b->run.kind == RPCBENCH_QUIT)
+			return NULL;
+		if (t->index == b->cfg.clients)
+			rpcbench_window_server(b);
+		else
+			rpcbench_window_client(b, t->index);
+		pthread_barrier_wait(&b->end);
+	}
+}
+
+static inline void rpcbench_window(struct rpcbench_bench *b, enum rpcbench_kind kind, uint32_t side,
+		uint32_t clients, uint64_t ns)
+{
+	b->run.kind = kind;
+	b->run.active = clients;
+	b->run.window_ns = ns;
+	b->run.ready = 0;
+	b->run.finished = 0;
+	b->run.ping = 0;
+	b->run.pong = 0;
+	b->current = side;
+	pthread_barrier_wait(&b->begin);
+	if (kind != RPCBENCH_QUIT)
+		pthread_barrier_wait(&b->end);
+}
+
+/* The server on the first core; clients on the others in turn, then on all. */
+static inline void rpcbench_threads_start(struct rpcbench_bench *b)
+{
+	uint32_t n = b->cfg.clients + 1;
+
+	pthread_barrier_init(&b->begin, NULL, n + 1);
+	pthread_barrier_init(&b->end, NULL, n + 1);
+	for (uint32_t i = 0; i < n; i++) {
+		struct rpcbench_thread *t = &b->thread[i];
+		uint32_t place = i == b->cfg.clients ? 0 : (i + 1) % b->cpus;
+		cpu_set_t set;
+
+		*t = (struct rpcbench_thread){ .bench = b, .index = i };
+		if (pthread_create(&t->id, NULL, rpcbench_thread_main, t))
+			rpcbench_die("cannot create a thread", "give fewer --clients");
+		CPU_ZERO(&set);
+		CPU_SET(b->cpu[place], &set);
+		pthread_setaffinity_np(t->id, sizeof(set), &set);
+	}
+}
+
+static inline void rpcbench_threads_stop(struct rpcbench_bench *b)
+{
+	rpcbench_window(b, RPCBENCH_QUIT, 0, 0, 0);
+	for (uint32_t i = 0; i <= b->cfg.clients; i++)
+		pthread_join(b->thread[i].id, NULL);
+	pthread_barrier_destroy(&b->begin);
+	pthread_barrier_destroy(&b->end);
+}
+
+static inline void rpcbench_cpus(struct rpcbench_bench *b)
+{
+	cpu_set_t set;
+
+	sched_getaffinity(0, sizeof(set), &set);
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		if (CPU_ISSET(i, &set))
+			b->cpu[b->cpus++] = i;
+}
+
+static inline void rpcbench_side_setup(struct rpcbench_bench *b, uint32_t i)
+{
+	struct rpcbench_side *side = &b->side[i];
+	int r;
+
+	*side = (struct rpcbench_side){ .impl = b->impl[i] };
+	for (uint32_t k = 0; k < b->cfg.clients; k++) {
+		side->client[k].cfg = &b->cfg;
+		side->client[k].run = &b->run;
+		side->client[k].index = k;
+	}
+	side->server.cfg = &b->cfg;
+	side->server.run = &b->run;
+	r = side->impl->setup(&b->cfg, &side->server, side->client, &side->state);
+	if (r < 0) {
+		fprintf(stderr, "%s: set-up failed: %s\n", side->impl->name, strerror(-r));
+		exit(1);
+	}
+}
+
+/* Each call came back once, with what belongs to it. */
+static inline void rpcbench_side_verify(const struct rpcbench_side *side, uint32_t clients)
+{
+	for (uint32_t k = 0; k < clients; k++) {
+		const struct rpcbench_client *c = &side->client[k];
+
+		if (!c->wrong && !c->inflight && c->sent == c->done && c->sent_sum == c->done_sum)
+			continue;
+		fprintf(stderr, "%s: client %u: %llu calls, %llu responses, %llu of them wrong\n",
+			side->impl->name, k, (unsigned long long)c->sent,
+			(unsigned long long)c->done, (unsigned long long)c->wrong);
+		exit(1);
+	}
+}
+
+/* One window of a cell. */
+static inline void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_cell *cell, uint32_t side,
+		uint32_t round, double *rate_sum)
+{
+	bool shared = cell->clients + 1 > b->cpus;
+	double rate = 0;
+
+	rpcbench_window(b, RPCBENCH_LOAD, side, cell->clients,
+		shared ? RPCBENCH_WINDOW_SHARED_NS : RPCBENCH_WINDOW_NS);
+	for (uint32_t k = 0; k < cell->clients; k++) {
+		const struct rpcbench_client *c = &b->side[side].client[k];
+		double r = (double)c->window_done / (double)c->window_ns;
+
+		rate_sum[k] += r;
+		rate += r;
+		cell->rpcs += c->window_done;
+	}
+	/* Nothing at all within the window: at least that long for a call. */
+	cell->ns[round] = rate > 0 ? 1 / rate : (double)b->run.window_ns;
+}
+
+/* All rounds of one queue depth; a round is a window of each cell and a probe. */
+static inline void rpcbench_rounds(struct rpcbench_bench *b, struct rpcbench_result *r)
+{
+	static double probe[RPCBENCH_ROUNDS];
+	double rate[RPCBENCH_CLIENTS * RPCBENCH_IMPLS][RPCBENCH_CLIENTS] = { { 0 } };
+	uint64_t end = clock_ns() + (uint64_t)(b->opt.seconds * 1e9);
+	uint32_t cells = r->counts * r->impls, n = 0;
+
+	while ((clock_ns() < end || n < RPCBENCH_LEAST_ROUNDS) && n < RPCBENCH_ROUNDS) {
+		if (b->cpus > 1)
+			rpcbench_window(b, RPCBENCH_PROBE, 0, 1, 0);
+		probe[n] = b->probe_ns;
+		for (uint32_t i = 0; i < cells; i++)
+			rpcbench_cell_run(b, &r->cells[i], i % r->impls, n, rate[i]);
+		n++;
+	}
+	r->rounds = n;
+	r->line_rtt_ns = rpcbench_spread(probe, n).median;
+	for (uint32_t i = 0; i < cells; i++) {
+		double least = rate[i][0];
+
+		for (uint32_t k = 1; k < r->cells[i].clients; k++)
+			least = rate[i][k] < least ? rate[i][k] : least;
+		r->cells[i].least_rate = least / n;
+	}
+}
+
+static inline void rpcbench_sleepers(struct rpcbench_bench *b)
+{
+	double cpu;
+
+	rpcbench_window(b, RPCBENCH_REST, 0, 1, RPCBENCH_REST_NS);
+	cpu = (double)b->server_cpu_ns / (double)RPCBENCH_REST_NS;
+	hist_init(&b->run.wake);
+	b->run.wakes = b->opt.wakes;
+	rpcbench_window(b, RPCBENCH_WAKE, 0, 1, RPCBENCH_GAP_NS);
+	rpcbench_print_wake(b->impl[0]->name, &b->run.wake, cpu, b->opt.json);
+}
+
+static inline void rpcbench_depth(struct rpcbench_bench *b, uint32_t depth, bool last)
+{
+	struct rpcbench_result r = { .cfg = &b->cfg, .counts = b->opt.clients.n, .impls = b->impls };
+
+	b->cfg.queue_depth = depth;
+	r.cells = (struct rpcbench_cell *)calloc(r.counts * r.impls, sizeof(*r.cells));
+	if (!r.cells)
+		rpcbench_die("no memory", "give fewer --clients");
+	for (uint32_t i = 0; i < r.counts * r.impls; i++) {
+		r.cells[i].impl = b->impl[i % r.impls];
+		r.cells[i].clients = b->opt.clients.value[i / r.impls];
+	}
+	for (uint32_t i = 0; i < b->impls; i++)
+		rpcbench_side_setup(b, i);
+	rpcbench_threads_start(b);
+	rpcbench_rounds(b, &r);
+	rpcbench_print(&r, b->opt.json);
+	if (last && b->opt.wakes)
+		rpcbench_sleepers(b);
+	rpcbench_threads_stop(b);
+	for (uint32_t i = 0; i < b->impls; i++) {
+		rpcbench_side_verify(&b->side[i], b->cfg.clients);
+		b->side[i].impl->teardown(b->side[i].state);
+	}
+	free(r.cells);
+}
+
+static inline int rpcbench_main(const struct rpcbench_impl *layer, int argc, char **argv)
+{
+	static struct rpcbench_bench b;
+
+	b.impl[0] = layer;
+	rpcbench_options(&b, argc, argv);
+	b.cfg = (struct rpcbench_config){ .req_size = b.opt.req_size, .resp_size = b.opt.resp_size,
+		.shared_ring = layer->shared_ring };
+	for (uint32_t i = 0; i < b.opt.clients.n; i++)
+		if (b.opt.clients.value[i] > b.cfg.clients)
+			b.cfg.clients = b.opt.clients.value[i];
+	rpcbench_cpus(&b);
+	rpcbench_print_head(b.opt.json);
+	for (uint32_t i = 0; i < b.opt.depths.n; i++)
+		rpcbench_depth(&b, b.opt.depths.value[i], i + 1 == b.opt.depths.n);
+	if (b.opt.json && fflush(b.opt.json))
+		rpcbench_die("cannot write the file of --json", "give a path that can be written");
+	return 0;
+}
+
+#endif
