@@ -46,6 +46,8 @@
 extern "C" {
 #endif
 
+#pragma GCC visibility push(default)
+
 struct mlx5dvl_ctx;
 struct mlx5dvl_cq;
 struct mlx5dvl_srq;
@@ -131,7 +133,7 @@ void mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr);
 /* ---- shared receive queue ------------------------------------------------------ */
 
 struct mlx5dvl_srq_attr {
-	uint32_t depth; /* receives; 0: 1024; rounded up to a power of two, then less one */
+	uint32_t depth; /* receives, up to 32,767; 0: 1024 */
 	/* For SENDs that carry data; all zero: receives without memory, for WRITE_IMM and
 	   empty SENDs. Receive i lands in buf + i * buf_size. */
 	void *buf; /* at least mlx5dvl_srq_buf_len(depth, buf_size) bytes, registered */
@@ -166,7 +168,7 @@ static inline uint32_t mlx5dvl_srq_posted(const struct mlx5dvl_srq *srq);
 
 struct mlx5dvl_cq_attr {
 	uint32_t depth; /* 0: a receive CQ is as deep as its SRQ, a send CQ 4096;
-			   rounded up to a power of two */
+			   rounded up to a power of two, at least 64 */
 	struct mlx5dvl_srq *srq; /* set: a receive CQ, for QPs that receive from this SRQ
 				    and no other; NULL: a send CQ */
 	uint32_t cqe_size; /* 0: 64; or 128 */
@@ -371,6 +373,8 @@ static inline uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp);
  * fetches. Without new requests it does nothing.
  */
 static inline void mlx5dvl_ring(struct mlx5dvl_qp *qp);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

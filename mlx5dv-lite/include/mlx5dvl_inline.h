@@ -203,9 +203,11 @@ struct mlx5dvl_cq {
 };
 
 /* Cold halves, out of line. */
+#pragma GCC visibility push(default)
 struct mlx5dvl_cqe *mlx5dvl_cq_odd_(struct mlx5dvl_cq *cq, uint32_t ci, struct mlx5dvl_cqe *cqe);
 int mlx5dvl_sq_wrap_(struct mlx5dvl_qp *qp, uint32_t blocks);
 uint32_t mlx5dvl_srq_post_(struct mlx5dvl_srq *srq);
+#pragma GCC visibility pop
 
 /* ---- completions ----------------------------------------------------------------- */
 

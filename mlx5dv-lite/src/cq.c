@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/* Completion queues: errors, compressed completions, completions of QPs that are gone. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "internal.h"
+
+enum {
+	CQE_REQUESTER = 0x0,
+	CQE_REQUESTER_ERROR = 0xd,
+	CQE_RESPONDER_ERROR = 0xe,
+	CQE_INVALID = 0xf,
+	MINI_PER_ARRAY = 8,
+};
+
+/* What differs between the completions of a compressed run. */
+struct mini_cqe {
+	uint16_t wqe_counter; /* requester only */
+	uint8_t wqe_opcode; /* requester only */
+	uint8_t rsvd;
+	uint32_t byte_cnt;
+};
+
+void cq_init(struct mlx5dvl_cq *cq, void *buf, uint32_t depth, uint32_t size, uint32_t *record,
+	struct mlx5dvl_srq *srq, struct core *core)
+{
+	cq->cqes = (uint8_t *)buf + (size - sizeof(struct mlx5dvl_cqe));
+	cq->record = record;
+	cq->shift = (uint32_t)__builtin_ctz(size);
+	cq->depth = depth;
+	cq->ci = 0;
+	cq->srq = srq;
+	cq->table = &core->table;
+	/* The wrong owner for the first round: an empty poll sees that at once. */
+	for (uint32_t i = 0; i < depth; i++)
+		mlx5dvl_cqe_at_(cq, i)->op_own = CQE_INVALID << 4 | MLX5DVL_CQE_OWNER_;
+}
+
+static int syndrome_errno(uint8_t syndrome)
+{
+	switch (syndrome) {
+	case 0x01: /* local length */
+		return -EMSGSIZE;
+	case 0x04: /* local protection */
+	case 0x11: /* local access */
+		return -EFAULT;
+	case 0x05: /* flushed */
+		return -ECANCELED;
+	case 0x12: /* remote invalid request */
+	case 0x14: /* remote operation */
+	case 0x22: /* remote aborted */
+		return -EREMOTEIO;
+	case 0x13: /* remote access */
+		return -EACCES;
+	case 0x15: /* transport retries exceeded */
+		return -ETIMEDOUT;
+	case 0x16: /* RNR retries exceeded */
+		return -ENOBUFS;
+	default: /* local QP operation, memory window, bad response, and what is to come */
+		return -EIO;
+	}
+}
+
+/* Of an error CQE, the bytes before the QPN are: vendor's syndrome, syndrome. */
+static void report(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe *cqe)
+{
+	const uint8_t *raw = (const uint8_t *)cqe;
+	struct core *core = (struct core *)(void *)cq->table;
+	struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(cq, cqe);
+	struct mlx5dvl_error error = {
+		.err = syndrome_errno(raw[55]),
+		.syndrome = raw[55],
+		.vendor_syndrome = raw[54],
+		.is_recv = cqe->op_own >> 4 == CQE_RESPONDER_ERROR,
+	};
+
+	cqe->sop_qpn = 0; /* the poll that called finds no QP, and takes no more of it */
+	if (!qp)
+		return;
+	if (!error.is_recv) {
+		uint16_t i = be16toh(cqe->wqe_counter);
+		const struct mlx5dvl_slot *slot = &qp->slots[i & (qp->depth - 1)];
+
+		error.token = slot->token;
+		error.opcode = slot->opcode;
+		qp->ci += (uint16_t)(i + slot->blocks - qp->ci);
+	}
+	sq_stop(qp, error.err);
+	if (core->on_error)
+		core->on_error(core->error_arg, qp, &error);
+}
+
+/*
+ * A compressed run of n completions has n places in the queue, but the device wrote only
+ * the title (byte_cnt is n) and arrays of eight minis: the first behind the title, the
+ * others each in the place of the completion that it begins with. Unfolded array by
+ * array, in place, the run becomes what the device would have written without compression;
+ * an array is copied out before its place is written, and no earlier place holds a later one.
+ */
+static void unfold(struct mlx5dvl_cq *cq, uint32_t ci, const struct mlx5dvl_cqe *first)
+{
+	struct mini_cqe mini[MINI_PER_ARRAY];
+	struct mlx5dvl_cqe title = *first;
+	uint32_t n = be32toh(title.byte_cnt);
+	uint16_t counter = be16toh(title.wqe_counter);
+	bool requester = title.op_own >> 4 == CQE_REQUESTER;
+
+	title.op_own &= (uint8_t)~(MLX5DVL_CQE_FORMAT_ | MLX5DVL_CQE_OWNER_);
+	for (uint32_t i = 0; i < n && i < cq->depth; i++) {
+		const struct mini_cqe *m = &mini[i % MINI_PER_ARRAY];
+		struct mlx5dvl_cqe *cqe = mlx5dvl_cqe_at_(cq, ci + i);
+
+		if (i % MINI_PER_ARRAY == 0)
+			memcpy(mini, mlx5dvl_cqe_at_(cq, ci + (i ? i : 1)), sizeof(mini));
+		*cqe = title;
+		cqe->byte_cnt = m->byte_cnt;
+		cqe->wqe_counter = requester ? m->wqe_counter : htobe16((uint16_t)(counter + i));
+		if (requester)
+			cqe->sop_qpn = (title.sop_qpn & htobe32(0xffffff)) |
+				       htobe32((uint32_t)m->wqe_opcode << 24);
+		cqe->op_own |= !!((ci + i) & cq->depth);
+	}
+}
+
+COLD struct mlx5dvl_cqe *mlx5dvl_cq_odd_(
+	struct mlx5dvl_cq *cq, uint32_t ci, struct mlx5dvl_cqe *cqe)
+{
+	switch (cqe->op_own >> 4) {
+	case CQE_INVALID:
+		return NULL;
+	case CQE_REQUESTER_ERROR:
+	case CQE_RESPONDER_ERROR:
+		report(cq, cqe);
+		return cqe;
+	default:
+		unfold(cq, ci, cqe);
+		return cqe;
+	}
+}
+
+static bool is_compressed(uint8_t op_own)
+{
+	return op_own < MLX5DVL_CQE_ODD_ && (op_own & MLX5DVL_CQE_FORMAT_) == MLX5DVL_CQE_FORMAT_;
+}
+
+/* Its number may be given to a new QP, which these completions do not belong to. */
+void cq_forget_qp(struct mlx5dvl_cq *cq, uint32_t qpn)
+{
+	for (uint32_t ci = cq->ci; ci != cq->ci + cq->depth; ci++) {
+		struct mlx5dvl_cqe *cqe = mlx5dvl_cqe_at_(cq, ci);
+		uint8_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED);
+
+		if ((op_own & MLX5DVL_CQE_OWNER_) != !!(ci & cq->depth) ||
+		    op_own >> 4 == CQE_INVALID)
+			return;
+		mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
+		if (is_compressed(op_own))
+			unfold(cq, ci, cqe);
+		if ((be32toh(cqe->sop_qpn) & 0xffffff) == qpn)
+			cqe->sop_qpn = 0;
+	}
+}

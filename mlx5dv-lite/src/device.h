@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* What belongs to an object besides its queue: the parts that libibverbs made. */
+#ifndef MLX5DVL_DEVICE_H
+#define MLX5DVL_DEVICE_H
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include "internal.h"
+
+struct mlx5dvl_ctx {
+	struct core core;
+	struct ibv_context *ibv;
+	struct ibv_pd *pd;
+	struct ibv_port_attr port_attr;
+	uint8_t port;
+	int gid_index; /* -1: addressed by LID */
+	union ibv_gid gid;
+};
+
+struct srq {
+	struct mlx5dvl_srq queue; /* first: what users point to */
+	struct ibv_srq *ibv;
+	uint32_t cqs; /* over it */
+};
+
+struct cq {
+	struct mlx5dvl_cq queue; /* first */
+	struct ibv_cq *ibv;
+	struct ibv_comp_channel *channel; /* NULL: not armable */
+	void *uar;
+	uint32_t cqn;
+	uint32_t arm_sn; /* events taken: the device answers each number once */
+	uint32_t qps; /* that use it */
+	uint32_t blocks; /* of the send queues over it */
+	struct mlx5dvl_ctx *ctx;
+};
+
+struct qp {
+	struct mlx5dvl_qp queue; /* first */
+	struct ibv_qp *ibv;
+	struct mlx5dvl_ctx *ctx;
+	struct cq *send_cq;
+	struct cq *recv_cq; /* NULL: receives nothing */
+	struct mlx5dvl_qp_attr attr; /* with the defaults filled in */
+	uint32_t psn;
+};
+
+static inline struct srq *to_srq(struct mlx5dvl_srq *srq)
+{
+	return (struct srq *)srq;
+}
+
+static inline struct cq *to_cq(struct mlx5dvl_cq *cq)
+{
+	return (struct cq *)cq;
+}
+
+static inline struct qp *to_qp(struct mlx5dvl_qp *qp)
+{
+	return (struct qp *)qp;
+}
+
+/* What a verbs call that returns NULL said. */
+static inline int verbs_errno(void)
+{
+	return errno ? -errno : -EIO;
+}
+
+#endif

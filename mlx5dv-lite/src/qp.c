@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+/* RC queue pairs: created and connected with libibverbs, driven by the inline header. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/compiler.h"
+#include "device.h"
+
+static_assert((int)MLX5DVL_NOP == MLX5_OPCODE_NOP && (int)MLX5DVL_WRITE == MLX5_OPCODE_RDMA_WRITE &&
+		      (int)MLX5DVL_WRITE_IMM == MLX5_OPCODE_RDMA_WRITE_IMM &&
+		      (int)MLX5DVL_SEND == MLX5_OPCODE_SEND &&
+		      (int)MLX5DVL_SEND_IMM == MLX5_OPCODE_SEND_IMM &&
+		      (int)MLX5DVL_READ == MLX5_OPCODE_RDMA_READ &&
+		      (int)MLX5DVL_CMP_SWAP == MLX5_OPCODE_ATOMIC_CS &&
+		      (int)MLX5DVL_FETCH_ADD == MLX5_OPCODE_ATOMIC_FA,
+	"opcodes are the device's");
+
+static uint8_t or_default(uint8_t value, uint8_t otherwise)
+{
+	return value ? value : otherwise;
+}
+
+/* Checks the attributes and fills in the defaults. */
+static int resolve_attr(struct mlx5dvl_qp_attr *a, const struct mlx5dvl_ctx *ctx)
+{
+	struct cq *scq = to_cq(a->send_cq), *rcq = to_cq(a->recv_cq);
+
+	if (!scq || scq->ctx != ctx || a->send_cq->srq ||
+		(rcq && (rcq->ctx != ctx || !a->recv_cq->srq)))
+		return -EINVAL;
+	a->sq_depth = a->sq_depth ? (uint32_t)pow2_ceil(a->sq_depth) : 256;
+	a->mtu = or_default(a->mtu, (uint8_t)ctx->port_attr.active_mtu);
+	a->timeout = or_default(a->timeout, 14);
+	a->retry_cnt = or_default(a->retry_cnt, 7);
+	a->rnr_retry = or_default(a->rnr_retry, 7);
+	a->min_rnr_timer = or_default(a->min_rnr_timer, 12);
+	a->rd_atomic = or_default(a->rd_atomic, 4);
+	if (a->sq_depth < SQ_MIN_DEPTH || a->sq_depth > SQ_MAX_DEPTH ||
+		a->mtu > (uint8_t)ctx->port_attr.active_mtu || a->timeout > 31 ||
+		a->retry_cnt > 7 || a->rnr_retry > 7 || a->min_rnr_timer > 31 ||
+		a->rd_atomic > 16 || a->sl > 15)
+		return -EINVAL;
+	return 0;
+}
+
+static struct ibv_qp *create_ibv_qp(struct qp *qp, uint32_t requests)
+{
+	struct ibv_cq *scq = qp->send_cq->ibv, *rcq = qp->recv_cq ? qp->recv_cq->ibv : scq;
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = scq,
+		.recv_cq = rcq,
+		.srq = qp->recv_cq ? to_srq(qp->recv_cq->queue.srq)->ibv : NULL,
+		.cap = { .max_send_wr = requests,
+			.max_send_sge = 1,
+			.max_inline_data = MLX5DVL_INLINE_MAX },
+		.qp_type = IBV_QPT_RC,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = qp->ctx->pd,
+	};
+	/* Small payloads must go to memory, where the peer's addresses say, not into CQEs. */
+	struct mlx5dv_qp_init_attr dv = {
+		.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
+		.create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE,
+	};
+
+	errno = 0;
+	return mlx5dv_create_qp(qp->ctx->ibv, &init, &dv);
+}
+
+/* libmlx5 with MLX5_SHUT_UP_BF maps the registers so that they do not combine stores. */
+static bool blueflame_is_off(void)
+{
+	const char *off = getenv("MLX5_SHUT_UP_BF");
+
+	return off && strcmp(off, "0");
+}
+
+static int take_over_qp(struct qp *qp, const struct mlx5dv_qp *dv)
+{
+	struct mlx5dvl_bf *bf;
+	int err = core_get_bf(
+		&qp->ctx->core, dv->bf.reg, blueflame_is_off() ? 0 : dv->bf.size, &bf);
+
+	if (err)
+		return err;
+	return sq_init(&qp->queue, dv->sq.buf, dv->sq.wqe_cnt, &dv->dbrec[MLX5_SND_DBR], bf,
+		qp->ibv->qp_num);
+}
+
+/*
+ * libmlx5 sizes the queue for its own largest request, which takes 7 blocks with this
+ * much inline data in the versions seen. Should another version need less, it is asked
+ * again for more, until there are as many blocks as promised.
+ */
+static int create_queue(struct qp *qp)
+{
+	uint32_t depth = qp->attr.sq_depth;
+
+	for (uint32_t requests = depth / 8; requests <= depth; requests *= 2) {
+		struct mlx5dv_qp dv = { 0 };
+		struct mlx5dv_obj obj = { .qp = { .out = &dv } };
+		int err = -EIO;
+
+		qp->ibv = create_ibv_qp(qp, requests);
+		if (!qp->ibv)
+			return verbs_errno();
+		obj.qp.in = qp->ibv;
+		if (!mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP) && dv.sq.wqe_cnt >= depth &&
+			dv.sq.wqe_cnt <= SQ_MAX_DEPTH && dv.sq.stride == MLX5DVL_BLOCK_)
+			err = take_over_qp(qp, &dv);
+		if (!err)
+			return 0;
+		ibv_destroy_qp(qp->ibv);
+		if (dv.sq.wqe_cnt >= depth)
+			return err;
+	}
+	return -EIO;
+}
+
+static int random_psn(uint32_t *psn_p)
+{
+	if (getrandom(psn_p, sizeof(*psn_p), 0) != sizeof(*psn_p))
+		return -errno;
+	*psn_p &= 0xffffff;
+	return 0;
+}
+
+/* Each block can hold a request, and each request can need a completion. */
+static int reserve_cqes(struct qp *qp)
+{
+	struct cq *cq = qp->send_cq;
+
+	if (cq->blocks + qp->queue.depth > cq->queue.depth)
+		return -ENOSPC;
+	cq->blocks += qp->queue.depth;
+	cq->qps++;
+	if (qp->recv_cq)
+		qp->recv_cq->qps++;
+	return 0;
+}
+
+static int fill_qp(struct qp *qp)
+{
+	struct ibv_qp_attr init = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = qp->ctx->port,
+		.qp_access_flags = qp->attr.no_remote ? 0 : IBV_ACCESS_REMOTE_WRITE |
+			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+	};
+	int err = create_queue(qp);
+
+	if (err)
+		return err;
+	err = -ibv_modify_qp(qp->ibv, &init,
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	if (err)
+		goto destroy;
+	err = core_add_qp(&qp->ctx->core, &qp->queue);
+	if (err)
+		goto destroy;
+	err = reserve_cqes(qp);
+	if (err)
+		goto remove;
+	return 0;
+
+remove:
+	core_remove_qp(&qp->ctx->core, &qp->queue);
+destroy:
+	ibv_destroy_qp(qp->ibv);
+	sq_fini(&qp->queue);
+	return err;
+}
+
+int mlx5dvl_qp_create(
+	struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr, struct mlx5dvl_qp **qp_p)
+{
+	struct mlx5dvl_qp_attr resolved = *attr;
+	struct qp *qp;
+	int err = resolve_attr(&resolved, ctx);
+
+	if (err)
+		return err;
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return -ENOMEM;
+	qp->ctx = ctx;
+	qp->attr = resolved;
+	qp->send_cq = to_cq(resolved.send_cq);
+	qp->recv_cq = to_cq(resolved.recv_cq);
+	qp->queue.user = resolved.user;
+	err = random_psn(&qp->psn);
+	if (!err)
+		err = fill_qp(qp);
+	if (err) {
+		free(qp);
+		return err;
+	}
+	*qp_p = &qp->queue;
+	return 0;
+}
+
+void mlx5dvl_qp_destroy(struct mlx5dvl_qp *queue)
+{
+	struct qp *qp = to_qp(queue);
+
+	if (!queue)
+		return;
+	ibv_destroy_qp(qp->ibv); /* the device writes no more completions of it */
+	cq_forget_qp(&qp->send_cq->queue, queue->qpn);
+	if (qp->recv_cq) {
+		cq_forget_qp(&qp->recv_cq->queue, queue->qpn);
+		qp->recv_cq->qps--;
+	}
+	core_remove_qp(&qp->ctx->core, queue);
+	qp->send_cq->blocks -= queue->depth;
+	qp->send_cq->qps--;
+	sq_fini(queue);
+	free(qp);
+}
+
+void mlx5dvl_qp_info(const struct mlx5dvl_qp *queue, struct mlx5dvl_qp_info *info_p)
+{
+	const struct qp *qp = (const struct qp *)queue;
+	const struct mlx5dvl_ctx *ctx = qp->ctx;
+
+	*info_p = (struct mlx5dvl_qp_info){
+		.qpn = queue->qpn,
+		.psn = qp->psn,
+		.lid = ctx->port_attr.lid,
+		.mtu = qp->attr.mtu,
+		.rd_atomic = qp->attr.rd_atomic,
+	};
+	if (ctx->gid_index >= 0)
+		memcpy(info_p->gid, &ctx->gid, sizeof(info_p->gid));
+}
+
+static bool has_gid(const struct mlx5dvl_qp_info *info)
+{
+	static const uint8_t none[16];
+
+	return memcmp(info->gid, none, sizeof(none));
+}
+
+static int check_peer(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_info *peer)
+{
+	if (!peer->qpn || peer->qpn > 0xffffff || peer->psn > 0xffffff || peer->mtu < 1 ||
+		peer->mtu > 5 || peer->rd_atomic > 128)
+		return -EINVAL;
+	if (has_gid(peer) != (ctx->gid_index >= 0))
+		return -EINVAL;
+	if (!peer->lid && ctx->port_attr.link_layer != IBV_LINK_LAYER_ETHERNET)
+		return -EINVAL;
+	return 0;
+}
+
+static int to_rtr(struct qp *qp, const struct mlx5dvl_qp_info *peer)
+{
+	const struct mlx5dvl_ctx *ctx = qp->ctx;
+	struct ibv_qp_attr a = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = peer->mtu < qp->attr.mtu ? peer->mtu : qp->attr.mtu,
+		.dest_qp_num = peer->qpn,
+		.rq_psn = peer->psn,
+		.max_dest_rd_atomic = qp->attr.rd_atomic,
+		.min_rnr_timer = qp->attr.min_rnr_timer,
+		.ah_attr = { .dlid = peer->lid, .sl = qp->attr.sl, .port_num = ctx->port },
+	};
+
+	if (ctx->gid_index >= 0) {
+		a.ah_attr.is_global = 1;
+		a.ah_attr.grh.sgid_index = (uint8_t)ctx->gid_index;
+		a.ah_attr.grh.hop_limit = 64;
+		a.ah_attr.grh.traffic_class = qp->attr.traffic_class;
+		memcpy(&a.ah_attr.grh.dgid, peer->gid, sizeof(peer->gid));
+	}
+	return -ibv_modify_qp(qp->ibv, &a,
+		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+static int to_rts(struct qp *qp, const struct mlx5dvl_qp_info *peer)
+{
+	struct ibv_qp_attr a = {
+		.qp_state = IBV_QPS_RTS,
+		.sq_psn = qp->psn,
+		.timeout = qp->attr.timeout,
+		.retry_cnt = qp->attr.retry_cnt,
+		.rnr_retry = qp->attr.rnr_retry,
+		.max_rd_atomic = peer->rd_atomic < qp->attr.rd_atomic ? peer->rd_atomic
+								      : qp->attr.rd_atomic,
+	};
+
+	return -ibv_modify_qp(qp->ibv, &a,
+		IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+			IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+int mlx5dvl_qp_connect(struct mlx5dvl_qp *queue, const struct mlx5dvl_qp_info *peer)
+{
+	struct qp *qp = to_qp(queue);
+	int err = check_peer(qp->ctx, peer);
+
+	if (err)
+		return err;
+	if (queue->status != -ENOTCONN)
+		return -EISCONN;
+	err = to_rtr(qp, peer);
+	if (!err)
+		err = to_rts(qp, peer);
+	if (err) {
+		sq_stop(queue, err);
+		return err;
+	}
+	sq_open(queue);
+	return 0;
+}
+
+int mlx5dvl_qp_to_error(struct mlx5dvl_qp *queue)
+{
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+	int err = -ibv_modify_qp(to_qp(queue)->ibv, &a, IBV_QP_STATE);
+
+	if (!err)
+		sq_stop(queue, -ECANCELED);
+	return err;
+}
+
+int mlx5dvl_qp_status(const struct mlx5dvl_qp *queue)
+{
+	return queue->status;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/* Creates the SRQ and the CQs with libibverbs, and takes over their memory. */
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+
+#include "base/compiler.h"
+#include "device.h"
+
+#define CQ_DEFAULT_DEPTH 4096
+#define CQ_MIN_DEPTH 64 /* a compressed run takes up to 64 places */
+#define CQ_ARM_REGISTER 0x20 /* in the CQ's UAR page */
+
+static_assert(sizeof(struct mlx5dvl_cqe) == sizeof(struct mlx5_cqe64) &&
+		      offsetof(struct mlx5dvl_cqe, imm) ==
+			      offsetof(struct mlx5_cqe64, imm_inval_pkey) &&
+		      offsetof(struct mlx5dvl_cqe, byte_cnt) ==
+			      offsetof(struct mlx5_cqe64, byte_cnt) &&
+		      offsetof(struct mlx5dvl_cqe, sop_qpn) ==
+			      offsetof(struct mlx5_cqe64, sop_drop_qpn) &&
+		      offsetof(struct mlx5dvl_cqe, wqe_counter) ==
+			      offsetof(struct mlx5_cqe64, wqe_counter) &&
+		      offsetof(struct mlx5dvl_cqe, op_own) == offsetof(struct mlx5_cqe64, op_own),
+	"the inline header's CQE is the vendor's");
+static_assert(offsetof(struct mlx5_err_cqe, syndrome) == 55 &&
+		      offsetof(struct mlx5_err_cqe, vendor_err_synd) == 54,
+	"where errors are read");
+
+static int take_over_srq(struct srq *srq, const struct mlx5dvl_srq_attr *attr, uint32_t depth)
+{
+	struct mlx5dv_srq dv = { 0 };
+	struct mlx5dv_obj obj = { .srq = { .in = srq->ibv, .out = &dv } };
+
+	if (mlx5dv_init_obj(&obj, MLX5DV_OBJ_SRQ))
+		return -EIO;
+	if (dv.head != 0 || dv.tail < depth || dv.stride & (dv.stride - 1) || dv.stride < 32)
+		return -EIO; /* not the layout that this was written for */
+	srq_init(&srq->queue, dv.buf, (uint32_t)__builtin_ctz(dv.stride), depth, dv.dbrec, attr);
+	return 0;
+}
+
+int mlx5dvl_srq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_srq_attr *attr,
+	struct mlx5dvl_srq **srq_p)
+{
+	uint32_t depth = attr->depth ? attr->depth : SRQ_DEFAULT_DEPTH;
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = depth, .max_sge = 1 } };
+	struct srq *srq;
+	int err;
+
+	if (depth > SRQ_MAX_DEPTH || (attr->buf_size && !attr->buf))
+		return -EINVAL;
+	srq = calloc(1, sizeof(*srq));
+	if (!srq)
+		return -ENOMEM;
+	errno = 0;
+	srq->ibv = ibv_create_srq(ctx->pd, &init);
+	if (!srq->ibv) {
+		err = verbs_errno();
+		goto free_srq;
+	}
+	err = take_over_srq(srq, attr, depth);
+	if (err)
+		goto destroy_srq;
+	mlx5dvl_srq_post_(&srq->queue);
+	*srq_p = &srq->queue;
+	return 0;
+
+destroy_srq:
+	ibv_destroy_srq(srq->ibv);
+free_srq:
+	free(srq);
+	return err;
+}
+
+int mlx5dvl_srq_destroy(struct mlx5dvl_srq *queue)
+{
+	struct srq *srq = to_srq(queue);
+
+	if (!queue)
+		return 0;
+	if (srq->cqs)
+		return -EBUSY;
+	ibv_destroy_srq(srq->ibv);
+	free(srq);
+	return 0;
+}
+
+static int create_ibv_cq(struct cq *cq, const struct mlx5dvl_cq_attr *attr, uint32_t depth)
+{
+	struct ibv_cq_init_attr_ex init = { .cqe = depth - 1, .channel = cq->channel };
+	struct mlx5dv_cq_init_attr dv = {
+		.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE,
+		.cqe_size = attr->cqe_size ? (uint16_t)attr->cqe_size : 64,
+	};
+	struct ibv_cq_ex *ex;
+
+	if (attr->compress) {
+		dv.comp_mask |= MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE;
+		dv.cqe_comp_res_format = MLX5DV_CQE_RES_FORMAT_HASH;
+	}
+	errno = 0;
+	ex = mlx5dv_create_cq(cq->ctx->ibv, &init, &dv);
+	if (!ex)
+		return attr->compress && errno == EINVAL ? -EOPNOTSUPP : verbs_errno();
+	cq->ibv = ibv_cq_ex_to_cq(ex);
+	return 0;
+}
+
+static int take_over_cq(struct cq *cq, struct mlx5dvl_srq *srq, uint32_t depth)
+{
+	struct mlx5dv_cq dv = { 0 };
+	struct mlx5dv_obj obj = { .cq = { .in = cq->ibv, .out = &dv } };
+
+	if (mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ))
+		return -EIO;
+	if (dv.cqe_cnt != depth || (dv.cqe_size != 64 && dv.cqe_size != 128))
+		return -EIO;
+	cq->uar = dv.cq_uar;
+	cq->cqn = dv.cqn;
+	cq_init(&cq->queue, dv.buf, depth, dv.cqe_size, dv.dbrec, srq, &cq->ctx->core);
+	return 0;
+}
+
+static int fill_cq(struct cq *cq, const struct mlx5dvl_cq_attr *attr, uint32_t depth)
+{
+	int err;
+
+	errno = 0;
+	if (attr->events) {
+		cq->channel = ibv_create_comp_channel(cq->ctx->ibv);
+		if (!cq->channel)
+			return verbs_errno();
+	}
+	err = create_ibv_cq(cq, attr, depth);
+	if (err)
+		goto destroy_channel;
+	err = take_over_cq(cq, attr->srq, depth);
+	if (err)
+		goto destroy_cq;
+	return 0;
+
+destroy_cq:
+	ibv_destroy_cq(cq->ibv);
+destroy_channel:
+	if (cq->channel)
+		ibv_destroy_comp_channel(cq->channel);
+	return err;
+}
+
+static uint32_t cq_depth(const struct mlx5dvl_cq_attr *attr)
+{
+	uint32_t depth = attr->depth;
+
+	if (!depth)
+		depth = attr->srq ? attr->srq->depth : CQ_DEFAULT_DEPTH;
+	return depth < CQ_MIN_DEPTH ? CQ_MIN_DEPTH : depth;
+}
+
+int mlx5dvl_cq_create(
+	struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *attr, struct mlx5dvl_cq **cq_p)
+{
+	uint32_t depth = cq_depth(attr);
+	struct cq *cq;
+	int err;
+
+	if (depth > CQ_MAX_DEPTH || (attr->srq && depth < attr->srq->depth) ||
+		(attr->cqe_size && attr->cqe_size != 64 && attr->cqe_size != 128))
+		return -EINVAL;
+	cq = calloc(1, sizeof(*cq));
+	if (!cq)
+		return -ENOMEM;
+	cq->ctx = ctx;
+	err = fill_cq(cq, attr, (uint32_t)pow2_ceil(depth));
+	if (err) {
+		free(cq);
+		return err;
+	}
+	if (attr->srq)
+		to_srq(attr->srq)->cqs++;
+	*cq_p = &cq->queue;
+	return 0;
+}
+
+int mlx5dvl_cq_destroy(struct mlx5dvl_cq *queue)
+{
+	struct cq *cq = to_cq(queue);
+
+	if (!queue)
+		return 0;
+	if (cq->qps)
+		return -EBUSY;
+	if (queue->srq)
+		to_srq(queue->srq)->cqs--;
+	ibv_destroy_cq(cq->ibv);
+	if (cq->channel)
+		ibv_destroy_comp_channel(cq->channel);
+	free(cq);
+	return 0;
+}
+
+int mlx5dvl_cq_fd(const struct mlx5dvl_cq *queue)
+{
+	const struct cq *cq = (const struct cq *)queue;
+
+	return cq->channel ? cq->channel->fd : -EINVAL;
+}
+
+void mlx5dvl_cq_arm(struct mlx5dvl_cq *queue)
+{
+	struct cq *cq = to_cq(queue);
+	uint32_t word = (cq->arm_sn & 3) << 28 | (queue->ci & 0xffffff);
+
+	__atomic_store_n(&queue->record[1], htobe32(word), __ATOMIC_RELAXED);
+	mlx5dvl_record_before_doorbell_();
+	mlx5dvl_doorbell_store_(
+		(uint8_t *)cq->uar + CQ_ARM_REGISTER, htobe64((uint64_t)word << 32 | cq->cqn));
+	mlx5dvl_doorbell_flush_();
+}
+
+/* Read without blocking, whether or not the caller made the fd so. */
+int mlx5dvl_cq_event(struct mlx5dvl_cq *queue)
+{
+	struct cq *cq = to_cq(queue);
+	struct pollfd readable = { .fd = mlx5dvl_cq_fd(queue), .events = POLLIN };
+	struct ibv_cq *which;
+	void *context;
+
+	if (readable.fd < 0 || poll(&readable, 1, 0) <= 0 ||
+		ibv_get_cq_event(cq->channel, &which, &context))
+		return 0;
+	ibv_ack_cq_events(cq->ibv, 1);
+	cq->arm_sn++;
+	return 1;
+}
