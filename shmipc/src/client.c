@@ -104,7 +104,7 @@ static void place_take(struct client *c, uint32_t index)
 	shmipc_state_set(&place->client_state, SHMIPC_AWAKE);
 	/* Relaxed: published by the bit; pairs with the load in peer_admit(). */
 	__atomic_store_n(&place->client_epoch, epoch, __ATOMIC_RELAXED);
-	/* Release: pairs with the acquire in shmipc_server_rescan(). */
+	/* Release: pairs with the acquire in place_has_bit(). */
 	__atomic_fetch_or(&c->header->active[index / 64], 1ull << index % 64, __ATOMIC_RELEASE);
 	server_notify(c);
 }
@@ -229,7 +229,7 @@ void shmipc_client_disconnect(struct shmipc_client *hot)
 		return;
 	c = client_of(hot);
 	if (c->region.fd >= 0) { /* not in a forked child: the parent keeps the place */
-		/* Release: pairs with the acquire in shmipc_server_rescan(). */
+		/* Release: pairs with the acquire in place_has_bit(). */
 		__atomic_fetch_and(&c->header->active[c->index / 64], ~(1ull << c->index % 64),
 			__ATOMIC_RELEASE);
 		server_notify(c);

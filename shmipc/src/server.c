@@ -47,6 +47,12 @@ static void peer_rewind(struct server *s, struct shmipc_peer *peer)
 	peer->replied = 0;
 }
 
+/* Acquire: pairs with the releases in place_take() and shmipc_client_disconnect(). */
+static bool place_has_bit(const struct server *s, uint32_t index)
+{
+	return __atomic_load_n(&s->header->active[index / 64], __ATOMIC_ACQUIRE) >> index % 64 & 1;
+}
+
 static void ring_clean(struct shmipc_cursor ring)
 {
 	for (char *slot = ring.base; slot != ring.end; slot += ring.stride)
@@ -60,6 +66,10 @@ static void place_clean(struct server *s, uint32_t index)
 	struct shmipc_peer *peer = &s->hot.peers[index];
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
 
+	if (is_connected(peer) && place_has_bit(s, index))
+		s->stats.reclaimed++;
+	else if (is_connected(peer))
+		s->stats.departures++;
 	s->stats.requests += peer->received;
 	s->stats.replies += peer->replied;
 	peer_rewind(s, peer);
@@ -102,17 +112,15 @@ COLD void shmipc_server_rescan(struct shmipc_server *hot)
 	struct server *s = server_of(hot);
 	struct shmipc_header *h = s->header;
 
-	/* Acquire, both: pair with the releases in place_take() and shmipc_client_disconnect(). */
+	/* Acquire: pairs with the release in server_notify(). */
 	hot->seen = __atomic_load_n(&h->changes, __ATOMIC_ACQUIRE);
 	for (uint32_t i = 0; i < hot->max_clients; i++) {
-		bool bit = __atomic_load_n(&h->active[i / 64], __ATOMIC_ACQUIRE) >> i % 64 & 1;
+		bool bit = place_has_bit(s, i);
 
-		if (bit && !is_connected(&hot->peers[i])) {
+		if (bit && !is_connected(&hot->peers[i]))
 			peer_admit(s, i);
-		} else if (!bit && is_connected(&hot->peers[i])) {
+		else if (!bit && is_connected(&hot->peers[i]))
 			place_clean(s, i);
-			s->stats.departures++;
-		}
 	}
 	active_rebuild(s);
 	/* Relaxed: only a hint; pairs with the store in place_wait(). */
@@ -137,8 +145,6 @@ static bool place_reclaim(struct server *s, uint32_t index)
 		return false;
 	if (shm_locked(&s->region, SHMIPC_CLIENT_LOCK(index)) != 0)
 		return false;
-	if (is_connected(peer))
-		s->stats.reclaimed++;
 	place_clean(s, index);
 	return true;
 }
