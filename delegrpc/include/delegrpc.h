@@ -70,6 +70,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 #define DELEGRPC_BATCH 8 /* calls per publication, and responses per client poll */
 #define DELEGRPC_BURST 32 /* most requests that one server poll makes available */
@@ -274,7 +275,7 @@ static inline uint32_t delegrpc_client_pending(const struct delegrpc_client *cli
 
 /*
  * Publishes, and waits for a response. 1 when there is one to poll, 0 after timeout_ns
- * nanoseconds or a signal, -EPIPE as above.
+ * nanoseconds, a signal, or if nothing is pending; -EPIPE as above.
  */
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 
@@ -292,6 +293,7 @@ int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, u
 void delegrpc_client_stats(const struct delegrpc_client *client,
 	struct delegrpc_client_stats *stats_p);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -44,6 +44,8 @@ extern "C" {
 #define DELEGRPC_LIKELY(x) __builtin_expect(!!(x), 1)
 #define DELEGRPC_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
+#pragma GCC visibility push(default)
+
 DELEGRPC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 
 /*
@@ -149,7 +151,7 @@ struct delegrpc_client {
 int delegrpc_priv_publish(struct delegrpc_client *client);
 int delegrpc_priv_client_idle(struct delegrpc_client *client);
 void delegrpc_priv_client_busy(struct delegrpc_client *client);
-bool delegrpc_priv_client_odd(struct delegrpc_client *client, uint32_t id);
+void delegrpc_priv_client_odd(struct delegrpc_client *client, uint32_t id);
 
 /* Pairs with the release store in delegrpc_server_destroy() and in client_idle(). */
 static inline bool delegrpc_priv_alive(const struct delegrpc_header *header)
@@ -403,6 +405,8 @@ static inline int delegrpc_server_reply(struct delegrpc_server *server, uint32_t
 	}
 	return 0;
 }
+
+#pragma GCC visibility pop
 
 #undef DELEGRPC_AT
 #undef DELEGRPC_ASSERT

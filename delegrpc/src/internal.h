@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* What the two sides of the library share and users do not see. */
+#ifndef DELEGRPC_INTERNAL_H
+#define DELEGRPC_INTERNAL_H
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/shm.h"
+#include "base/sleep.h"
+#include "base/wait.h"
+#include "delegrpc.h"
+
+#define PREFIX "delegrpc"
+
+/* A sleeper looks at least this often whether the other side is alive. */
+#define SLEEP_SLICE_NS (100 * NSEC_PER_MSEC)
+
+/* Lock byte of a client id; byte 0 is SHM_SERVER. */
+#define CLIENT_BYTE(id) (1 + (id))
+
+/* Where things are in a region, in bytes from its start. */
+struct layout {
+	size_t control, lines, requests, responses, size;
+	uint32_t req_stride, resp_stride;
+};
+
+/* Fills in defaults, rounds up. -EINVAL when out of range. */
+int attr_complete(struct delegrpc_attr *attr);
+
+/* attr is complete. */
+void layout_of(const struct delegrpc_attr *attr, struct layout *l);
+
+/* Can the ring never be full, because all that can be in flight fits? */
+static inline bool ring_holds_all(const struct delegrpc_attr *attr)
+{
+	return (uint64_t)attr->max_clients * attr->resp_depth <= attr->ring_depth;
+}
+
+static inline uint64_t deadline_after(uint64_t timeout_ns)
+{
+	uint64_t now = clock_ns();
+
+	return timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
+}
+
+#endif

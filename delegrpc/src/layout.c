@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+#include "internal.h"
+
+static uint32_t or_default(uint32_t value, uint32_t fallback)
+{
+	return value ? value : fallback;
+}
+
+int attr_complete(struct delegrpc_attr *attr)
+{
+	uint64_t ring = attr->ring_depth;
+
+	attr->max_clients = or_default(attr->max_clients, 64);
+	attr->resp_depth = or_default(attr->resp_depth, 64);
+	attr->req_size = or_default(attr->req_size, CACHE_LINE - DELEGRPC_REQ_HEADER);
+	attr->resp_size = or_default(attr->resp_size, CACHE_LINE - DELEGRPC_RESP_HEADER);
+	if (attr->max_clients > DELEGRPC_MAX_CLIENTS ||
+		attr->resp_depth > DELEGRPC_MAX_RESP_DEPTH || attr->req_size > DELEGRPC_MAX_SIZE ||
+		attr->resp_size > DELEGRPC_MAX_SIZE)
+		return -EINVAL;
+	attr->resp_depth = (uint32_t)pow2_ceil(attr->resp_depth);
+	if (!ring) {
+		ring = (uint64_t)attr->max_clients * attr->resp_depth;
+		if (ring < 256) /* a shorter ring costs speed: more of it is in transit */
+			ring = 256;
+	}
+	if (ring > DELEGRPC_MAX_RING_DEPTH)
+		return -EINVAL;
+	attr->ring_depth = (uint32_t)pow2_ceil(ring);
+	if (!ring_holds_all(attr) && attr->ring_depth <= attr->max_clients * DELEGRPC_BATCH)
+		return -EINVAL;
+	return 0;
+}
+
+void layout_of(const struct delegrpc_attr *attr, struct layout *l)
+{
+	l->req_stride = (uint32_t)align_up(DELEGRPC_REQ_HEADER + attr->req_size, CACHE_LINE);
+	l->resp_stride = (uint32_t)align_up(DELEGRPC_RESP_HEADER + attr->resp_size, CACHE_LINE);
+	l->control = sizeof(struct delegrpc_header);
+	l->lines = l->control + sizeof(struct delegrpc_control);
+	l->requests = l->lines + attr->max_clients * sizeof(struct delegrpc_line);
+	l->responses = l->requests + attr->ring_depth * (size_t)l->req_stride;
+	l->size = l->responses +
+		  attr->max_clients * (size_t)attr->resp_depth * l->resp_stride;
+}

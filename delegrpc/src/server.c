@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT */
+/* The server's side of delegrpc, but for the hot path. */
+#include <stdlib.h>
+
+#include "internal.h"
+
+#define YIELD_NS (150 * NSEC_PER_USEC) /* between two yields of a busy server */
+#define MAX_BUSY (1u << 16) /* polls between two looks at the clock */
+
+struct server {
+	struct delegrpc_server hot; /* first */
+	struct shm_region region;
+	struct delegrpc_attr attr;
+	struct delegrpc_header *header;
+	struct delegrpc_line *lines;
+	uint32_t met; /* clients below have been seen */
+	uint32_t busy_polls; /* value that hot.busy starts from */
+	uint64_t looked_ns, yielded_ns;
+	uint64_t stale, holes, sleeps, wakes, yields;
+};
+
+static struct server *full(struct delegrpc_server *server)
+{
+	return container_of(server, struct server, hot);
+}
+
+/* ---- life ---- */
+
+/* Everything but the magic; the region's memory is zero. */
+static void init_region(struct server *s, const struct layout *l)
+{
+	struct delegrpc_header *h = s->header;
+
+	h->version = DELEGRPC_VERSION;
+	h->max_clients = s->attr.max_clients;
+	h->ring_depth = s->attr.ring_depth;
+	h->resp_depth = s->attr.resp_depth;
+	h->server_alive = 1;
+	h->req_size = s->attr.req_size;
+	h->resp_size = s->attr.resp_size;
+	h->region_size = l->size;
+}
+
+static void init_hot(struct server *s, const struct layout *l)
+{
+	struct delegrpc_server *hot = &s->hot;
+	unsigned char *base = s->region.addr;
+
+	hot->control = (void *)(base + l->control);
+	hot->requests = base + l->requests;
+	hot->responses = base + l->responses;
+	hot->max_clients = s->attr.max_clients;
+	hot->ring_depth = s->attr.ring_depth;
+	hot->ring_shift = (uint32_t)__builtin_ctz(s->attr.ring_depth);
+	hot->req_size = s->attr.req_size;
+	hot->req_stride = l->req_stride;
+	hot->resp_depth = s->attr.resp_depth;
+	hot->resp_shift = (uint32_t)__builtin_ctz(s->attr.resp_depth);
+	hot->resp_size = s->attr.resp_size;
+	hot->resp_stride = l->resp_stride;
+	hot->busy = s->busy_polls = 1;
+}
+
+static void free_server(struct server *s)
+{
+	free(s->hot.peers);
+	free(s->hot.open);
+	free(s->hot.dirty);
+	free(s);
+}
+
+int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
+	struct delegrpc_server **server_p)
+{
+	struct layout l;
+	struct server *s = aligned_alloc(CACHE_LINE, align_up(sizeof(*s), CACHE_LINE));
+	int err;
+
+	if (!s)
+		return -ENOMEM;
+	memset(s, 0, sizeof(*s));
+	if (attr)
+		s->attr = *attr;
+	err = attr_complete(&s->attr);
+	if (err)
+		goto fail;
+	err = -ENOMEM;
+	s->hot.peers = calloc(s->attr.max_clients, sizeof(*s->hot.peers));
+	s->hot.dirty = calloc(s->attr.max_clients, sizeof(*s->hot.dirty));
+	s->hot.open = calloc((size_t)s->attr.max_clients * s->attr.resp_depth,
+		sizeof(*s->hot.open));
+	if (!s->hot.peers || !s->hot.dirty || !s->hot.open)
+		goto fail;
+	layout_of(&s->attr, &l);
+	err = shm_create(PREFIX, name, l.size, &s->region);
+	if (err)
+		goto fail;
+	s->header = s->region.addr;
+	s->lines = (void *)((unsigned char *)s->region.addr + l.lines);
+	init_region(s, &l);
+	init_hot(s, &l);
+	/* The region is complete: pairs with the acquire load in check_header(). */
+	__atomic_store_n(&s->header->magic, DELEGRPC_MAGIC, __ATOMIC_RELEASE);
+	*server_p = &s->hot;
+	return 0;
+fail:
+	free_server(s);
+	return err;
+}
+
+int delegrpc_server_unlink(struct delegrpc_server *server)
+{
+	return shm_remove_name(&full(server)->region);
+}
+
+/* No client has a server any more; the sleeping ones are to hear of it at once. */
+static void announce_end(struct server *s)
+{
+	/* Pairs with delegrpc_priv_alive(); what was replied is there before it. */
+	__atomic_store_n(&s->header->server_alive, 0, __ATOMIC_RELEASE);
+	sleep_fence();
+	for (uint32_t i = 0; i < s->attr.max_clients; i++)
+		sleep_wake(&s->lines[i].state);
+}
+
+void delegrpc_server_destroy(struct delegrpc_server *server)
+{
+	struct server *s;
+
+	if (!server)
+		return;
+	s = full(server);
+	if (s->region.fd >= 0) /* not in a forked child, whose parent goes on serving */
+		announce_end(s);
+	shm_close(&s->region);
+	free_server(s);
+}
+
+void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p)
+{
+	*attr_p = container_of(server, struct server, hot)->attr;
+}
+
+void delegrpc_server_stats(const struct delegrpc_server *server,
+	struct delegrpc_server_stats *stats_p)
+{
+	const struct server *s = container_of(server, struct server, hot);
+
+	*stats_p = (struct delegrpc_server_stats){
+		.requests = server->received,
+		.replies = server->replied,
+		.stale_replies = s->stale,
+		.bad_requests = server->bad,
+		.holes = s->holes,
+		.sleeps = s->sleeps,
+		.wakes = s->wakes,
+		.yields = s->yields,
+	};
+}
+
+/* ---- cold ends of the hot path ---- */
+
+/* The first request of a client that has taken this id. */
+void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint32_t generation)
+{
+	struct server *s = full(server);
+	struct delegrpc_peer *peer = &server->peers[client];
+
+	memset(&server->open[(size_t)client * server->resp_depth], 0,
+		server->resp_depth * sizeof(*server->open));
+	peer->generation = generation;
+	peer->next = 0;
+	if (client >= s->met)
+		s->met = client + 1;
+}
+
+/* Why a reply was not written. */
+int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint32_t id, uint32_t len)
+{
+	if (client >= server->max_clients || (id & 0xffff) >= server->resp_depth ||
+		len > server->resp_size || !(id >> 16))
+		return -EINVAL;
+	if (server->peers[client].generation == id >> 16)
+		return -EINVAL;
+	full(server)->stale++;
+	return -EPIPE;
+}
+
+/* One fence for all replies since the last time; the fast path's publisher side. */
+void delegrpc_priv_wake_clients(struct delegrpc_server *server)
+{
+	struct server *s = full(server);
+
+	sleep_fence();
+	for (uint32_t i = 0; i < server->ndirty; i++) {
+		uint32_t client = server->dirty[i];
+
+		server->peers[client].dirty = 0;
+		s->wakes += sleep_wake(&s->lines[client].state);
+	}
+	server->ndirty = 0;
+}
+
+static bool anybody_waits(const struct server *s)
+{
+	for (uint32_t i = 0; i < s->met; i++) {
+		/* Relaxed: a hint; seen late, it costs one more period. */
+		if (__atomic_load_n(&s->lines[i].state, __ATOMIC_RELAXED) != DELEGRPC_RUNNING)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A server that always finds work never gives its core away, and a client on that core
+ * would get nothing but what the scheduler takes by force, every few milliseconds.
+ * The clock is looked at every so many polls that looks come 75 to 300 us apart.
+ */
+void delegrpc_priv_server_busy(struct delegrpc_server *server)
+{
+	struct server *s = full(server);
+	uint64_t now = clock_ns(), since = now - s->looked_ns;
+
+	if (since < YIELD_NS / 2 && s->busy_polls < MAX_BUSY)
+		s->busy_polls *= 2;
+	else if (since > YIELD_NS * 2 && s->busy_polls > 1)
+		s->busy_polls /= 2;
+	server->busy = s->busy_polls;
+	s->looked_ns = now;
+	if (now - s->yielded_ns < YIELD_NS)
+		return;
+	s->yielded_ns = now;
+	if (anybody_waits(s)) {
+		s->yields++;
+		sched_yield();
+	}
+}
+
+/* ---- holes ---- */
+
+/*
+ * May client i, alive, still fill position pos? It publishes INTENT before it reserves
+ * and AT, with where, after; a claim that is left standing covers what it has filled.
+ */
+static bool may_fill(const struct server *s, uint32_t i, uint64_t pos)
+{
+	/*
+	 * Acquire: pairs with the release stores in delegrpc_priv_publish(). When the
+	 * claim is no longer one on pos, the caller's next look at the slot sees it filled.
+	 */
+	uint64_t claim = __atomic_load_n(&s->lines[i].claim, __ATOMIC_ACQUIRE);
+	uint64_t first = claim >> 8, n = claim >> 2 & 0x3f;
+
+	if (claim == DELEGRPC_CLAIM_NONE)
+		return false;
+	if (claim != DELEGRPC_CLAIM_INTENT && pos - first >= n)
+		return false;
+	return shm_locked(&s->region, CLIENT_BYTE(i)) != 0;
+}
+
+/*
+ * Position pos is reserved (below head) and not filled. Will it ever be? Its owner's
+ * intent was visible before its reservation was, so it is among those that may fill it;
+ * if none of those lives, and it is still not filled, nobody will.
+ */
+static bool is_hole(struct server *s, uint64_t pos)
+{
+	for (uint32_t i = 0; i < s->attr.max_clients; i++) {
+		if (may_fill(s, i, pos))
+			return false;
+	}
+	return !delegrpc_priv_filled(&s->hot, pos);
+}
+
+/* Returns -EPROTO, as every poll from now on will. */
+static int give_up(struct server *s)
+{
+	if (!s->hot.broken) {
+		s->hot.broken = -EPROTO;
+		announce_end(s);
+	}
+	return -EPROTO;
+}
+
+/*
+ * Nothing came for long (cursor == found): is the ring empty, or is a dead client's
+ * reservation in the way? Returns what poll returns.
+ */
+int delegrpc_priv_unstick(struct delegrpc_server *server)
+{
+	struct server *s = full(server);
+	/* Acquire: pairs with the reservation in publish(); its intent is visible then. */
+	uint64_t head = __atomic_load_n(&server->control->head, __ATOMIC_ACQUIRE);
+
+	/* More than fits cannot be reserved by the rules: somebody broke them. */
+	if (server->broken || head - server->cursor > server->ring_depth)
+		return give_up(s);
+	while (server->cursor != head && !delegrpc_priv_filled(server, server->cursor) &&
+		is_hole(s, server->cursor)) {
+		s->holes++;
+		server->cursor++;
+		server->found = server->cursor;
+	}
+	return 0;
+}
+
+/* ---- waiting ---- */
+
+/* Sleeps until a request comes, at most ns. 1, 0 or -errno of futex_wait(). */
+static int sleep_for_request(struct server *s, uint64_t ns)
+{
+	int err;
+
+	sleep_prepare(&s->header->server_state);
+	if (delegrpc_priv_filled(&s->hot, s->hot.found)) {
+		sleep_cancel(&s->header->server_state);
+		return 1;
+	}
+	s->sleeps++;
+	err = sleep_enter(&s->header->server_state, ns);
+	return err == -EAGAIN ? 0 : err;
+}
+
+int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns)
+{
+	struct server *s = full(server);
+	uint64_t deadline = deadline_after(timeout_ns), now, slice;
+	struct wait w = WAIT_INIT;
+	bool asleep;
+
+	for (;;) {
+		int n = delegrpc_server_poll(server);
+
+		if (n)
+			return n > 0 ? 1 : n;
+		asleep = wait_step(&w);
+		if (w.empty < WAIT_SPINS)
+			continue;
+		now = clock_ns();
+		if (now >= deadline)
+			return 0;
+		if (!asleep)
+			continue;
+		n = delegrpc_priv_unstick(server);
+		if (n < 0)
+			return n;
+		slice = deadline - now < SLEEP_SLICE_NS ? deadline - now : SLEEP_SLICE_NS;
+		if (sleep_for_request(s, slice) == -EINTR)
+			return delegrpc_server_poll(server) > 0;
+	}
+}

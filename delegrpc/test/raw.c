@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/test.h"
+#include "raw.h"
+
+void raw_open(const char *name, struct raw *raw)
+{
+	unsigned char *base;
+
+	CHECK_EQ(shm_attach("delegrpc", name, sizeof(*raw->header), &raw->region), 0);
+	base = raw->region.addr;
+	raw->header = (void *)base;
+	raw->control = (void *)(base + 128);
+	raw->lines = (void *)(base + 256);
+	raw->requests = (void *)(raw->lines + raw->header->max_clients);
+	raw->req_stride = (16 + raw->header->req_size + 63) / 64 * 64;
+}
+
+void raw_close(struct raw *raw)
+{
+	shm_close(&raw->region);
+}
+
+uint64_t raw_reserve(struct raw *raw, uint32_t client, uint32_t n)
+{
+	uint64_t *claim = &raw->lines[client].claim, pos;
+
+	CHECK_EQ(shm_lock(&raw->region, 1 + client), 0);
+	__atomic_store_n(claim, DELEGRPC_CLAIM_INTENT, __ATOMIC_RELEASE);
+	pos = __atomic_fetch_add(&raw->control->head, n, __ATOMIC_ACQ_REL);
+	__atomic_store_n(claim, DELEGRPC_CLAIM_AT(pos, n), __ATOMIC_RELEASE);
+	return pos;
+}
+
+void raw_fill(struct raw *raw, uint64_t pos, uint32_t client, uint32_t id, uint32_t value)
+{
+	uint32_t depth = raw->header->ring_depth;
+	unsigned char *slot = raw->requests + (pos & (depth - 1)) * raw->req_stride;
+	uint32_t rest[3] = { id, sizeof(value), value };
+
+	memcpy(slot + 8, rest, sizeof(rest));
+	__atomic_store_n((uint64_t *)(void *)slot,
+		(uint64_t)client << 32 | (uint32_t)(pos / depth + 1), __ATOMIC_RELEASE);
+}

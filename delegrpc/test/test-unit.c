@@ -1,0 +1,838 @@
+/* SPDX-License-Identifier: MIT */
+/* delegrpc in one thread: every function, every error, the layout, holes, reuse. */
+#include "base/test.h"
+#include "raw.h"
+
+static char name[64];
+
+/* What the response function has seen. */
+struct seen {
+	uint32_t n;
+	uint64_t token[256];
+	uint32_t value[256];
+};
+
+static void note(void *arg, uint64_t token, const void *resp)
+{
+	struct seen *seen = arg;
+
+	CHECK(seen->n < ARRAY_SIZE(seen->token));
+	seen->token[seen->n] = token;
+	memcpy(&seen->value[seen->n++], resp, 4);
+}
+
+static struct delegrpc_server *server_new(uint32_t clients, uint32_t ring, uint32_t resp)
+{
+	struct delegrpc_attr attr = { .max_clients = clients, .ring_depth = ring,
+		.resp_depth = resp };
+	struct delegrpc_server *s;
+
+	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
+	return s;
+}
+
+static struct delegrpc_client *client_new(void)
+{
+	struct delegrpc_client *c;
+
+	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
+	return c;
+}
+
+static void call(struct delegrpc_client *c, uint32_t value)
+{
+	CHECK_EQ(delegrpc_client_call(c, &value, sizeof(value), value), 0);
+}
+
+static uint32_t value_of(const struct delegrpc_req *r)
+{
+	uint32_t v;
+
+	CHECK_EQ(r->len, sizeof(v));
+	memcpy(&v, r->payload, sizeof(v));
+	return v;
+}
+
+/* Receives one request that must be there and carry value. */
+static struct delegrpc_req take(struct delegrpc_server *s, uint32_t value)
+{
+	struct delegrpc_req r;
+
+	CHECK_EQ(delegrpc_server_recv(s, &r), 1);
+	CHECK_EQ(value_of(&r), value);
+	return r;
+}
+
+static void answer(struct delegrpc_server *s, const struct delegrpc_req *r, uint32_t value)
+{
+	CHECK_EQ(delegrpc_server_reply(s, r->client, r->id, &value, sizeof(value)), 0);
+}
+
+/* Serves what there is, adding 1000; how many. */
+static uint32_t serve(struct delegrpc_server *s)
+{
+	struct delegrpc_req r;
+	uint32_t n = 0;
+
+	while (delegrpc_server_poll(s) > 0)
+		while (delegrpc_server_recv(s, &r)) {
+			answer(s, &r, value_of(&r) + 1000);
+			n++;
+		}
+	delegrpc_server_advance_tail(s);
+	return n;
+}
+
+/* Polls as often as a stuck server needs to look for holes. */
+static int poll_stuck(struct delegrpc_server *s)
+{
+	int n = 0;
+
+	for (int i = 0; i <= DELEGRPC_STUCK_POLLS && !n; i++)
+		n = delegrpc_server_poll(s);
+	return n;
+}
+
+static void attributes(void)
+{
+	static const struct delegrpc_attr bad[] = {
+		{ .max_clients = DELEGRPC_MAX_CLIENTS + 1 },
+		{ .resp_depth = DELEGRPC_MAX_RESP_DEPTH + 1 },
+		{ .ring_depth = DELEGRPC_MAX_RING_DEPTH + 1 },
+		{ .req_size = DELEGRPC_MAX_SIZE + 1 },
+		{ .resp_size = DELEGRPC_MAX_SIZE + 1 },
+		{ .max_clients = 4, .resp_depth = 64, .ring_depth = 4 * DELEGRPC_BATCH },
+		{ .max_clients = 4096, .resp_depth = 1 << 15 },
+	};
+	struct delegrpc_attr attr = { .max_clients = 3, .resp_depth = 33, .ring_depth = 65 };
+	struct delegrpc_server *s = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		CHECK_EQ(delegrpc_server_create(name, &bad[i], &s), -EINVAL);
+	CHECK_EQ(delegrpc_server_create("a/b", NULL, &s), -EINVAL);
+	CHECK_EQ(delegrpc_server_create("", NULL, &s), -EINVAL);
+	CHECK(!s);
+	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
+	delegrpc_server_attr(s, &attr);
+	CHECK_EQ(attr.max_clients, 3);
+	CHECK_EQ(attr.resp_depth, 64);
+	CHECK_EQ(attr.ring_depth, 128);
+	CHECK_EQ(attr.req_size, 48);
+	CHECK_EQ(attr.resp_size, 56);
+	delegrpc_server_destroy(s);
+	CHECK_EQ(delegrpc_server_create(name, NULL, &s), 0);
+	delegrpc_server_attr(s, &attr);
+	CHECK_EQ(attr.max_clients, 64);
+	CHECK_EQ(attr.ring_depth, 64 * 64);
+	delegrpc_server_destroy(s);
+	delegrpc_server_destroy(NULL);
+	delegrpc_client_disconnect(NULL);
+}
+
+static void layout(void)
+{
+	static const unsigned char magic[] = { 0x31, 0x56, 0x43, 0x50, 0x52, 0x47, 0x4c, 0x44 };
+	struct delegrpc_server *s = server_new(2, 256, 16);
+	struct delegrpc_client *c = client_new();
+	struct raw raw;
+	uint32_t word[4];
+
+	raw_open(name, &raw);
+	CHECK(memcmp(raw.region.addr, magic, sizeof(magic)) == 0);
+	memcpy(word, (char *)raw.region.addr + 8, sizeof(word));
+	CHECK_EQ(word[0], 2);
+	CHECK_EQ(word[1], 2);
+	CHECK_EQ(word[2], 256);
+	CHECK_EQ(word[3], 16);
+	CHECK_EQ(((unsigned char *)raw.region.addr)[28], 1);
+	CHECK_EQ(raw.region.size, 256 + 2 * 128 + 256 * 64 + 2 * 16 * 64);
+	call(c, 77);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	memcpy(word, raw.requests, sizeof(word));
+	CHECK_EQ(word[0], 1); /* lap */
+	CHECK_EQ(word[1], delegrpc_client_id(c));
+	CHECK_EQ(word[3], 4); /* length */
+	memcpy(word, raw.requests + 16, 4);
+	CHECK_EQ(word[0], 77);
+	CHECK_EQ(raw.control->head, 1);
+	CHECK_EQ(raw.control->tail, 0);
+	CHECK_EQ(serve(s), 1);
+	CHECK_EQ(raw.control->tail, 1);
+	raw_close(&raw);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+static void round_trips(void)
+{
+	struct delegrpc_server *s = server_new(2, 0, 16);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_client_stats cs;
+	struct delegrpc_server_stats ss;
+	uint32_t total = 0;
+
+	for (uint32_t i = 0; i < 10000; i++) {
+		struct seen seen = { 0 };
+		uint32_t n = i % 16 + 1;
+
+		for (uint32_t k = 0; k < n; k++)
+			call(c, total + k);
+		CHECK_EQ(delegrpc_client_pending(c), n);
+		CHECK_EQ(delegrpc_client_flush(c), 0);
+		CHECK_EQ(serve(s), n);
+		while (seen.n < n)
+			CHECK(delegrpc_client_poll(c, note, &seen) > 0);
+		CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
+		for (uint32_t k = 0; k < n; k++) {
+			CHECK_EQ(seen.token[k], total + k);
+			CHECK_EQ(seen.value[k], total + k + 1000);
+		}
+		CHECK_EQ(delegrpc_client_pending(c), 0);
+		total += n;
+	}
+	delegrpc_client_stats(c, &cs);
+	delegrpc_server_stats(s, &ss);
+	CHECK_EQ(cs.calls, total);
+	CHECK_EQ(cs.responses, total);
+	CHECK_EQ(ss.requests, total);
+	CHECK_EQ(ss.replies, total);
+	CHECK_EQ(ss.bad_requests + ss.holes + ss.stale_replies + cs.bad_responses, 0);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+static void calls_are_staged(void)
+{
+	struct delegrpc_server *s = server_new(2, 0, 16);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_client_stats st;
+	struct seen seen = { 0 };
+
+	for (uint32_t i = 0; i < 7; i++)
+		call(c, i);
+	CHECK_EQ(delegrpc_server_poll(s), 0);
+	call(c, 7); /* the eighth publishes */
+	CHECK_EQ(delegrpc_server_poll(s), 8);
+	call(c, 8);
+	CHECK_EQ(delegrpc_server_poll(s), 8);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0); /* so does a poll */
+	CHECK_EQ(delegrpc_server_poll(s), 9);
+	delegrpc_client_stats(c, &st);
+	CHECK_EQ(st.flushes, 2);
+	CHECK_EQ(serve(s), 9);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 8); /* bounded */
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+static void limits_of_a_call(void)
+{
+	struct delegrpc_server *s = server_new(1, 0, 4);
+	struct delegrpc_client *c = client_new();
+	struct seen seen = { 0 };
+	unsigned char big[49] = { 0 };
+	uint32_t v = 4;
+
+	CHECK_EQ(delegrpc_client_call(c, big, 49, 0), -EMSGSIZE);
+	CHECK_EQ(delegrpc_client_call(c, big, 48, 0), 0);
+	CHECK_EQ(delegrpc_client_call(c, NULL, 0, 1), 0);
+	call(c, 2);
+	call(c, 3);
+	CHECK_EQ(delegrpc_client_call(c, &v, 4, v), -EAGAIN);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
+	CHECK_EQ(delegrpc_server_poll(s), 4);
+	for (uint32_t i = 0; i < 4; i++) {
+		struct delegrpc_req r;
+
+		CHECK_EQ(delegrpc_server_recv(s, &r), 1);
+		CHECK_EQ(r.len, i == 0 ? 48 : i == 1 ? 0 : 4);
+		answer(s, &r, i);
+	}
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 4);
+	call(c, 4);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* Replies in any order, one of them after a thousand others. */
+static void replies_out_of_order(void)
+{
+	struct delegrpc_server *s = server_new(1, 0, 8);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_req held, r[7];
+	struct seen seen = { 0 };
+
+	call(c, 12345);
+	delegrpc_client_flush(c);
+	CHECK_EQ(delegrpc_server_poll(s), 1);
+	held = take(s, 12345);
+	for (uint32_t round = 0; round < 200; round++) {
+		seen.n = 0;
+		for (uint32_t i = 0; i < 7; i++)
+			call(c, round * 7 + i);
+		delegrpc_client_flush(c);
+		CHECK_EQ(delegrpc_server_poll(s), 7);
+		for (uint32_t i = 0; i < 7; i++)
+			r[i] = take(s, round * 7 + i);
+		delegrpc_server_advance_tail(s);
+		for (uint32_t i = 7; i-- > 0;)
+			answer(s, &r[i], i);
+		CHECK_EQ(delegrpc_client_poll(c, note, &seen), 7);
+		for (uint32_t i = 0; i < 7; i++) {
+			CHECK_EQ(seen.token[i], round * 7 + 6 - i);
+			CHECK_EQ(seen.value[i], 6 - i);
+		}
+	}
+	seen.n = 0;
+	answer(s, &held, 54321);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
+	CHECK_EQ(seen.token[0], 12345);
+	CHECK_EQ(seen.value[0], 54321);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+static void refused_replies(void)
+{
+	struct delegrpc_server *s = server_new(2, 0, 8);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_req r;
+	unsigned char big[57] = { 0 };
+
+	call(c, 1);
+	delegrpc_client_flush(c);
+	CHECK_EQ(delegrpc_server_poll(s), 1);
+	r = take(s, 1);
+	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, big, 57), -EINVAL);
+	CHECK_EQ(delegrpc_server_reply(s, r.client + 1, r.id, big, 4), -EPIPE);
+	CHECK_EQ(delegrpc_server_reply(s, 2, r.id, big, 4), -EINVAL);
+	CHECK_EQ(delegrpc_server_reply(s, UINT32_MAX, r.id, big, 4), -EINVAL);
+	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id + 8, big, 4), -EINVAL);
+	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id & 0xffff, big, 4), -EINVAL);
+	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, big, 56), 0);
+	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, big, 56), -EINVAL);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* A ring that cannot hold all calls in flight is full, and free after advance_tail. */
+static void small_ring_is_full(void)
+{
+	struct delegrpc_server *s = server_new(1, 16, 64);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_client_stats st;
+	struct seen seen = { 0 };
+	struct delegrpc_req r;
+	uint32_t v = 0, served = 0;
+
+	/* Up to 16 - 8 in use a batch may go, so 16 places fill, and a batch stays. */
+	while (delegrpc_client_call(c, &v, 4, v) == 0)
+		v++;
+	CHECK_EQ(v, 24);
+	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN);
+	CHECK_EQ(delegrpc_server_poll(s), 16);
+	while (delegrpc_server_recv(s, &r)) {
+		CHECK_EQ(value_of(&r), served++);
+		answer(s, &r, 0);
+	}
+	CHECK_EQ(served, 16);
+	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN);
+	CHECK_EQ(delegrpc_server_poll(s), 0);
+	delegrpc_server_advance_tail(s);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	CHECK_EQ(delegrpc_server_poll(s), 8);
+	delegrpc_client_stats(c, &st);
+	CHECK(st.full > 0);
+	while (delegrpc_client_poll(c, note, &seen) > 0)
+		;
+	CHECK_EQ(seen.n, 16);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* Calls from the response function: one each, then as many as are taken. */
+static struct {
+	struct delegrpc_client *c;
+	uint32_t want, made, got, next;
+	unsigned char *order;
+} again;
+
+static void call_again(void *arg, uint64_t token, const void *resp)
+{
+	uint32_t v;
+
+	memcpy(&v, resp, 4);
+	CHECK_EQ(v, (uint32_t)token + 1000);
+	CHECK_EQ(again.order[token]++, 0);
+	again.got++;
+	for (uint32_t i = 0; i < again.next && again.made < again.want; i++) {
+		int err = delegrpc_client_call(again.c, &again.made, 4, again.made);
+
+		if (err) {
+			CHECK_EQ(err, -EAGAIN);
+			break;
+		}
+		again.made++;
+	}
+	/* The response that we are reading cannot have been overwritten. */
+	memcpy(&v, resp, 4);
+	CHECK_EQ(v, (uint32_t)token + 1000);
+}
+
+static void serve_in_callback(void *arg, uint64_t token, const void *resp)
+{
+	call_again(NULL, token, resp);
+	serve(arg); /* whatever was published so far is answered now */
+	CHECK_EQ(memcmp(resp, &(uint32_t){ (uint32_t)token + 1000 }, 4), 0);
+}
+
+static void calls_from_a_response(void)
+{
+	for (uint32_t depth = 1; depth <= 64; depth *= 2)
+		for (uint32_t next = 1; next <= 20; next += 9) {
+			struct delegrpc_server *s = server_new(1, 0, depth);
+
+			memset(&again, 0, sizeof(again));
+			again.c = client_new();
+			again.want = 3000;
+			again.next = next;
+			again.order = calloc(again.want, 1);
+			CHECK(again.order);
+			while (again.got < again.want) {
+				if (again.made < again.want && !delegrpc_client_pending(again.c)) {
+					call(again.c, again.made);
+					again.made++;
+				}
+				delegrpc_client_flush(again.c);
+				serve(s);
+				CHECK(delegrpc_client_poll(again.c, serve_in_callback, s) >= 0);
+			}
+			free(again.order);
+			delegrpc_client_disconnect(again.c);
+			delegrpc_server_destroy(s);
+		}
+}
+
+static void blocking_call(void)
+{
+	struct delegrpc_server *s = server_new(1, 0, 2);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_client_stats st;
+	struct seen seen = { 0 };
+	unsigned char resp[56];
+	uint32_t v = 5;
+
+	call(c, 4);
+	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, 0), -EBUSY);
+	delegrpc_client_flush(c);
+	CHECK_EQ(serve(s), 1);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
+
+	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, 0), -ETIMEDOUT);
+	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, 100000), -ETIMEDOUT);
+	CHECK_EQ(delegrpc_client_pending(c), 0);
+	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, 0), -EAGAIN);
+	CHECK_EQ(serve(s), 2);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
+	CHECK_EQ(seen.n, 1);
+	delegrpc_client_stats(c, &st);
+	CHECK_EQ(st.late_responses, 2);
+	CHECK_EQ(st.responses, 1);
+	call(c, 6);
+	call(c, 7);
+	delegrpc_client_flush(c);
+	CHECK_EQ(serve(s), 2);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 2);
+	CHECK_EQ(seen.value[2], 1007);
+	CHECK_EQ(delegrpc_client_call_wait(c, resp, 49, resp, 0), -EMSGSIZE);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+static void waits_time_out(void)
+{
+	struct delegrpc_server *s = server_new(1, 0, 2);
+	struct delegrpc_client *c = client_new();
+
+	CHECK_EQ(delegrpc_server_wait(s, 0), 0);
+	CHECK_EQ(delegrpc_server_wait(s, 2000000), 0);
+	CHECK_EQ(delegrpc_client_wait(c, UINT64_MAX), 0); /* nothing pending */
+	call(c, 1);
+	CHECK_EQ(delegrpc_client_wait(c, 0), 0);
+	CHECK_EQ(delegrpc_client_wait(c, 2000000), 0);
+	CHECK_EQ(delegrpc_server_wait(s, UINT64_MAX), 1);
+	CHECK_EQ(serve(s), 1);
+	CHECK_EQ(delegrpc_client_wait(c, UINT64_MAX), 1);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+static void connect_errors(void)
+{
+	struct delegrpc_attr attr = { 0 };
+	struct delegrpc_client *c[3] = { 0 };
+	struct delegrpc_server *s;
+
+	CHECK_EQ(delegrpc_client_connect(name, NULL, &c[0]), -ENOENT);
+	CHECK_EQ(delegrpc_client_connect("x/y", NULL, &c[0]), -EINVAL);
+	s = server_new(2, 0, 8);
+	CHECK_EQ(delegrpc_server_create(name, NULL, &s), -EADDRINUSE);
+	attr.req_size = 47;
+	CHECK_EQ(delegrpc_client_connect(name, &attr, &c[0]), -EPROTO);
+	attr.req_size = 48;
+	attr.resp_size = 57;
+	CHECK_EQ(delegrpc_client_connect(name, &attr, &c[0]), -EPROTO);
+	attr.resp_size = 56;
+	attr.resp_depth = 7; /* is 8 */
+	attr.max_clients = 3;
+	CHECK_EQ(delegrpc_client_connect(name, &attr, &c[0]), -EPROTO);
+	attr.max_clients = 2;
+	CHECK_EQ(delegrpc_client_connect(name, &attr, &c[0]), 0);
+	CHECK_EQ(delegrpc_client_connect(name, NULL, &c[1]), 0);
+	CHECK_EQ(delegrpc_client_id(c[0]), 0);
+	CHECK_EQ(delegrpc_client_id(c[1]), 1);
+	CHECK_EQ(delegrpc_client_connect(name, NULL, &c[2]), -EUSERS);
+	CHECK(!c[2]);
+	delegrpc_client_disconnect(c[0]);
+	CHECK_EQ(delegrpc_client_connect(name, NULL, &c[2]), 0);
+	CHECK_EQ(delegrpc_client_id(c[2]), 0);
+	CHECK_EQ(delegrpc_server_unlink(s), 0);
+	CHECK_EQ(delegrpc_server_unlink(s), 0);
+	CHECK_EQ(delegrpc_client_connect(name, NULL, &c[0]), -ENOENT);
+	call(c[2], 3);
+	delegrpc_client_flush(c[2]);
+	CHECK_EQ(serve(s), 1);
+	delegrpc_client_disconnect(c[1]);
+	delegrpc_client_disconnect(c[2]);
+	delegrpc_server_destroy(s);
+}
+
+/* The header of a region that is not one of ours, or not of this version. */
+static void connect_checks_the_header(void)
+{
+	static const size_t fields[] = { 0, 8, 12, 16, 20, 32, 36 };
+	struct delegrpc_server *s = server_new(2, 256, 8);
+	struct delegrpc_client *c;
+	struct raw raw;
+
+	raw_open(name, &raw);
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		uint32_t *word = (void *)((char *)raw.region.addr + fields[i]), was = *word;
+		static const uint32_t bad[] = { UINT32_MAX, 0x80000000u, 0, 1, 3 };
+		/* A smaller payload of as many lines is another region, not a wrong one. */
+		size_t n = fields[i] >= 32 ? 3 : ARRAY_SIZE(bad);
+
+		for (size_t k = 0; k < n; k++) {
+			*word = bad[k];
+			CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -EPROTO);
+		}
+		*word = was;
+	}
+	raw.header->magic = 0;
+	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -EAGAIN);
+	raw.header->magic = DELEGRPC_MAGIC;
+	raw.header->server_alive = 0;
+	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -ECONNREFUSED);
+	raw_close(&raw);
+	delegrpc_server_destroy(s);
+}
+
+static void server_goes(void)
+{
+	struct delegrpc_server *s = server_new(1, 0, 16);
+	struct delegrpc_client *c = client_new();
+	struct seen seen = { 0 };
+	uint32_t v = 0;
+	int n;
+
+	for (uint32_t i = 0; i < 10; i++)
+		call(c, i);
+	delegrpc_client_flush(c);
+	for (int i = 0; i < 3; i++) {
+		struct delegrpc_req r;
+
+		CHECK(delegrpc_server_poll(s) > 0);
+		r = take(s, (uint32_t)i);
+		answer(s, &r, (uint32_t)i);
+	}
+	delegrpc_server_destroy(s);
+	CHECK_EQ(delegrpc_client_call(c, &v, 4, 0), -EPIPE);
+	CHECK_EQ(delegrpc_client_wait(c, UINT64_MAX), 1);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 3); /* what it wrote is read */
+	CHECK_EQ(delegrpc_client_wait(c, UINT64_MAX), -EPIPE);
+	do
+		n = delegrpc_client_poll(c, note, &seen);
+	while (n == 0);
+	CHECK_EQ(n, -EPIPE);
+	CHECK_EQ(seen.n, 3);
+	CHECK_EQ(delegrpc_client_pending(c), 7);
+	delegrpc_client_disconnect(c);
+	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -ENOENT);
+}
+
+/* What is reserved and not filled holds back what comes behind it, and only so long. */
+static void hole_is_waited_for(void)
+{
+	struct delegrpc_server *s = server_new(4, 0, 16);
+	struct delegrpc_client *c = client_new();
+	struct raw raw;
+	uint64_t pos;
+	uint32_t v = 0;
+
+	raw_open(name, &raw);
+	pos = raw_reserve(&raw, 2, 2);
+	call(c, 100);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	CHECK_EQ(poll_stuck(s), 0);
+	CHECK_EQ(poll_stuck(s), 0);
+	raw_fill(&raw, pos + 1, 2, 1u << 16 | 1, 8);
+	CHECK_EQ(poll_stuck(s), 0);
+	raw_fill(&raw, pos, 2, 1u << 16, 7);
+	CHECK_EQ(delegrpc_server_poll(s), 3);
+	take(s, 7);
+	take(s, 8);
+	take(s, 100);
+	CHECK_EQ(delegrpc_client_call(c, &v, 4, 0), 0);
+	raw_close(&raw);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* Of a dead client's two places one was filled: it is served, the other is skipped. */
+static void hole_of_the_dead_is_skipped(void)
+{
+	struct delegrpc_server *s = server_new(4, 0, 16);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_server_stats st;
+	struct raw raw;
+	uint64_t pos;
+
+	for (uint32_t lap = 0; lap < 3 * 256 / 4; lap++) {
+		raw_open(name, &raw);
+		pos = raw_reserve(&raw, 2, 2);
+		raw_fill(&raw, pos + lap % 2, 2, (lap % 65535 + 1) << 16, 7);
+		call(c, 100);
+		CHECK_EQ(delegrpc_client_flush(c), 0);
+		CHECK_EQ(poll_stuck(s), lap % 2 ? 0 : 1);
+		raw_close(&raw); /* dies */
+		if (lap % 2 == 0)
+			take(s, 7);
+		CHECK(poll_stuck(s) >= 1);
+		if (lap % 2)
+			take(s, 7);
+		while (delegrpc_server_poll(s) == 0)
+			;
+		take(s, 100);
+		delegrpc_server_advance_tail(s);
+		delegrpc_client_disconnect(c);
+		c = client_new();
+		delegrpc_server_stats(s, &st);
+		CHECK_EQ(st.holes, lap + 1);
+		CHECK_EQ(st.bad_requests, 0);
+	}
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* Dead before it could say where, and one that never said anything. */
+static void nameless_holes_are_skipped(void)
+{
+	struct delegrpc_server *s = server_new(4, 0, 16);
+	struct delegrpc_client *c = client_new();
+	struct raw raw;
+
+	raw_open(name, &raw);
+	raw_reserve(&raw, 2, 3);
+	raw.lines[2].claim = DELEGRPC_CLAIM_INTENT;
+	__atomic_fetch_add(&raw.control->head, 5, __ATOMIC_ACQ_REL);
+	call(c, 100);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	CHECK_EQ(poll_stuck(s), 0);
+	raw_close(&raw);
+	while (delegrpc_server_poll(s) == 0)
+		;
+	take(s, 100);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* The next one with the id does not get its predecessor's responses, nor too early a place. */
+static void id_is_reused(void)
+{
+	struct delegrpc_server *s = server_new(1, 0, 4);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_req old[3], r;
+	struct seen seen = { 0 };
+	uint32_t v = 9;
+
+	for (uint32_t i = 0; i < 3; i++)
+		call(c, i);
+	delegrpc_client_flush(c);
+	delegrpc_client_disconnect(c);
+	c = client_new();
+	CHECK_EQ(delegrpc_client_call(c, &v, 4, v), 0);
+	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN); /* the old ones are in the ring yet */
+	CHECK_EQ(delegrpc_server_poll(s), 3);
+	for (uint32_t i = 0; i < 3; i++)
+		old[i] = take(s, i);
+	answer(s, &old[0], 1); /* nobody reads it */
+	delegrpc_server_advance_tail(s);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
+	CHECK_EQ(delegrpc_server_poll(s), 1);
+	answer(s, &old[1], 1); /* nor this */
+	r = take(s, 9);
+	CHECK_EQ(delegrpc_server_reply(s, old[2].client, old[2].id, &v, 4), -EPIPE);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
+	answer(s, &r, 1009);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
+	CHECK_EQ(seen.token[0], 9);
+	CHECK_EQ(seen.value[0], 1009);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* Laps and generations at the end of their range. */
+static void counters_wrap(void)
+{
+	struct delegrpc_server *s = server_new(1, 256, 4);
+	struct delegrpc_client *c;
+	struct raw raw;
+	uint64_t at = ((1ull << 32) - 3) * 256 + 128;
+
+	raw_open(name, &raw);
+	raw.control->head = at;
+	raw.control->tail = at;
+	s->cursor = s->found = s->tail = at;
+	raw.lines[0].generation = 65530;
+	for (uint32_t k = 0; k < 12; k++) {
+		c = client_new();
+		for (uint32_t i = 0; i < 100; i++) {
+			struct seen seen = { 0 };
+
+			call(c, i);
+			delegrpc_client_flush(c);
+			CHECK_EQ(serve(s), 1);
+			CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
+			CHECK_EQ(seen.value[0], i + 1000);
+		}
+		delegrpc_client_disconnect(c);
+	}
+	CHECK_EQ(raw.lines[0].generation, 7);
+	CHECK_EQ(s->cursor, at + 1200);
+	/* A response position passes 16 bits of laps likewise. */
+	c = client_new();
+	call(c, 1);
+	delegrpc_client_flush(c);
+	CHECK_EQ(serve(s), 1);
+	s->peers[0].next = c->done = c->sent = 4 * 65534ull;
+	CHECK_EQ(serve(s), 0);
+	c->sent++;
+	s->peers[0].next++;
+	c->done++;
+	c->calls[0].next = c->free_id;
+	c->free_id = 0;
+	c->pending = 0;
+	for (uint32_t i = 0; i < 40; i++) {
+		struct seen seen = { 0 };
+
+		call(c, i);
+		delegrpc_client_flush(c);
+		CHECK_EQ(serve(s), 1);
+		CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
+	}
+	delegrpc_client_disconnect(c);
+	raw_close(&raw);
+	delegrpc_server_destroy(s);
+}
+
+/* Requests that no client would make are dropped, and the next one is served. */
+static void bad_requests(void)
+{
+	struct delegrpc_server *s = server_new(4, 0, 16);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_server_stats st;
+	struct delegrpc_req r;
+	struct raw raw;
+	uint64_t pos;
+
+	raw_open(name, &raw);
+	pos = raw_reserve(&raw, 1, 7);
+	raw_fill(&raw, pos, 4, 1u << 16, 1); /* client */
+	raw_fill(&raw, pos + 1, UINT32_MAX, 1u << 16, 1);
+	raw_fill(&raw, pos + 2, 1, 1u << 16 | 16, 1); /* id */
+	raw_fill(&raw, pos + 3, 1, 3, 1); /* generation */
+	raw_fill(&raw, pos + 4, 1, 1u << 16 | 3, 1); /* good */
+	raw_fill(&raw, pos + 5, 1, 1u << 16 | 3, 1); /* the same again */
+	raw_fill(&raw, pos + 6, 1, 1u << 16 | 4, 1);
+	memcpy(raw.requests + (pos + 6) * raw.req_stride + 12, &(uint32_t){ 49 }, 4); /* length */
+	call(c, 5);
+	delegrpc_client_flush(c);
+	CHECK_EQ(delegrpc_server_poll(s), 8);
+	r = take(s, 1);
+	CHECK_EQ(r.client, 1);
+	CHECK_EQ(r.id, 1u << 16 | 3);
+	take(s, 5);
+	CHECK_EQ(delegrpc_server_recv(s, &r), 0);
+	delegrpc_server_stats(s, &st);
+	CHECK_EQ(st.bad_requests, 6);
+	CHECK_EQ(st.requests, 2);
+	raw_close(&raw);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* Indices that no run of the rules gives: everybody is told. */
+static void broken_indices(void)
+{
+	static const uint64_t by[] = { 257, 1ull << 40, UINT64_MAX };
+
+	for (size_t i = 0; i < ARRAY_SIZE(by); i++) {
+		struct delegrpc_server *s = server_new(4, 0, 16);
+		struct delegrpc_client *c = client_new();
+		struct seen seen;
+		struct raw raw;
+
+		raw_open(name, &raw);
+		raw.control->head += by[i];
+		CHECK_EQ(poll_stuck(s), -EPROTO);
+		CHECK_EQ(delegrpc_server_poll(s), -EPROTO);
+		CHECK_EQ(delegrpc_server_wait(s, UINT64_MAX), -EPROTO);
+		while (delegrpc_client_poll(c, note, &seen) == 0)
+			;
+		CHECK_EQ(delegrpc_client_poll(c, note, &seen), -EPIPE);
+		raw_close(&raw);
+		delegrpc_client_disconnect(c);
+		delegrpc_server_destroy(s);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(attributes),
+		TEST(layout),
+		TEST(round_trips),
+		TEST(calls_are_staged),
+		TEST(limits_of_a_call),
+		TEST(replies_out_of_order),
+		TEST(refused_replies),
+		TEST(small_ring_is_full),
+		TEST(calls_from_a_response),
+		TEST(blocking_call),
+		TEST(waits_time_out),
+		TEST(connect_errors),
+		TEST(connect_checks_the_header),
+		TEST(server_goes),
+		TEST(hole_is_waited_for),
+		TEST(hole_of_the_dead_is_skipped),
+		TEST(nameless_holes_are_skipped),
+		TEST(id_is_reused),
+		TEST(counters_wrap),
+		TEST(bad_requests),
+		TEST(broken_indices),
+	};
+
+	snprintf(name, sizeof(name), "unit.%d", (int)getpid());
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
