@@ -27,6 +27,7 @@
 #define MAX_PROCS 512
 #define MAX_CTXS 4096
 #define MAX_PDS 4096
+#define MAX_AHS 16384
 #define MAX_MRS 65536
 #define MAX_CQS 16384
 #define MAX_SRQS 4096
@@ -34,6 +35,7 @@
 #define MAX_QPS (1 << QP_INDEX_BITS)
 #define QPN_GEN_BITS (24 - QP_INDEX_BITS)
 #define FIRST_QP_INDEX 64 /* 0 and 1 are the management QPs of a real port */
+#define FIRST_MR_INDEX 16 /* key 0x100 is the provider's "no segment" */
 
 #define NO_INDEX UINT32_MAX
 #define JOURNAL_STORES 8
@@ -46,37 +48,46 @@ struct proc {
 	struct softhca_counters counters;
 };
 
-/* One open of a device; carries the name of its async event FIFO. */
+/* What every object of the tables below begins with. */
+struct obj {
+	uint32_t used;	/* stored last when it is made, first when it goes */
+	uint32_t owner; /* slot of the process */
+	uint32_t ctx;
+	uint32_t refs; /* objects of the same context that name this one */
+};
+
+enum obj_kind { OBJ_CTX, OBJ_PD, OBJ_AH, OBJ_MR, OBJ_CQ, OBJ_SRQ, OBJ_QP, OBJ_KINDS };
+
+/* One open of a device. */
 struct ctx {
-	uint32_t used;
-	uint32_t owner;
+	struct obj obj;
 	uint32_t rail;
 	uint32_t reserved;
 	uint64_t fifo; /* async events are written here */
 };
 
 struct pd {
-	uint32_t used;
-	uint32_t owner;
+	struct obj obj;
+};
+
+struct ah {
+	struct obj obj;
+	uint32_t pd;
 };
 
 struct mr {
-	uint32_t used;
-	uint32_t owner;
+	struct obj obj;
 	uint32_t key;
 	uint32_t pd;
 	uint32_t access;
-	uint32_t rail;
+	uint32_t reserved;
 	uint64_t start; /* in the owner's address space */
 	uint64_t length;
 	uint64_t hca_va; /* what work requests name */
 };
 
 struct cq {
-	uint32_t used;
-	uint32_t owner;
-	uint32_t cqn;
-	uint32_t ctx;
+	struct obj obj;
 	uint64_t buf;
 	uint64_t dbrec;
 	uint32_t log_size;
@@ -85,9 +96,9 @@ struct cq {
 	uint32_t consumer; /* last value seen in the doorbell record, widened */
 	uint32_t overrun;  /* fatal: nothing more is written */
 	uint32_t comp_en;
-	uint32_t armed;	     /* enum cq_armed */
-	uint32_t arm_sn;     /* sequence number of the arm that was last honoured */
-	uint64_t fifo;	     /* completion channel, 0 without one */
+	uint32_t armed;	   /* enum cq_armed */
+	uint32_t solicited; /* producer after the last solicited or failed completion */
+	uint64_t fifo;	   /* completion channel, 0 without one */
 	uint64_t user_handle; /* what the event names */
 	uint32_t comp_events; /* written to the channel since creation */
 	uint32_t async_events;
@@ -96,10 +107,7 @@ struct cq {
 enum cq_armed { CQ_UNARMED, CQ_ARMED_SOLICITED, CQ_ARMED_NEXT };
 
 struct srq {
-	uint32_t used;
-	uint32_t owner;
-	uint32_t srqn;
-	uint32_t ctx;
+	struct obj obj;
 	uint32_t pd;
 	uint32_t stride;
 	uint32_t count; /* entries in the buffer, a power of two */
@@ -145,10 +153,8 @@ struct qp_attr {
 };
 
 struct qp {
-	uint32_t used;
-	uint32_t owner;
+	struct obj obj;
 	uint32_t qpn;
-	uint32_t ctx;
 	uint32_t rail;
 	uint32_t pd;
 	uint32_t send_cq;
@@ -172,6 +178,7 @@ struct qp {
 	uint32_t retries;     /* transport retries of the WQE at sq_done */
 	uint32_t rnr_retries; /* RNR retries of it */
 	uint32_t async_events;
+	uint32_t flushing; /* in ERR, and its queues may hold entries not yet flushed */
 	uint64_t wait_until; /* CLOCK_MONOTONIC ns, 0: not waiting */
 	uint64_t user_handle;
 	struct qp_attr attr;
@@ -215,13 +222,14 @@ struct arena {
 	uint32_t size;
 	pthread_mutex_t lock __attribute__((aligned(64)));
 	uint64_t next_fifo;
-	uint32_t next_qp, next_cq, next_srq, next_mr; /* where the search for a free entry starts */
+	uint32_t high[OBJ_KINDS]; /* entries at and above were never used */
 	struct softhca_topology topo;
-	struct rail_state rails[SOFTHCA_MAX_RAILS];
+	struct rail_state rails[SOFTHCA_RAILS_MAX];
 	struct journal journal __attribute__((aligned(64)));
 	struct proc procs[MAX_PROCS];
 	struct ctx ctxs[MAX_CTXS];
 	struct pd pds[MAX_PDS];
+	struct ah ahs[MAX_AHS];
 	struct srq srqs[MAX_SRQS];
 	uint16_t qp_gen[MAX_QPS]; /* generation of the QPN in an index's next use */
 	uint8_t mr_gen[MAX_MRS];

@@ -16,6 +16,7 @@
 #include "hca/objects.h"
 #include "shim/sys.h"
 #include "sysfs/sysfs.h"
+#include "xport/xport.h"
 
 struct fabric_self fabric_self = {.lock_fd = -1};
 
@@ -120,24 +121,12 @@ static int lock_init(pthread_mutex_t *m)
 
 static int load_topology(struct softhca_topology *t)
 {
-	const char *file = getenv("SOFTHCA_TOPOLOGY");
-	const char *rails = getenv("SOFTHCA_RAILS");
 	char err[256];
-	int r;
+	int r = softhca_topology_from_env(t, err, sizeof(err));
 
-	if (file && *file) {
-		r = softhca_topology_load(file, t, err, sizeof(err));
-		if (r)
-			fprintf(stderr, "softhca: %s\n", err);
-		return r;
-	}
-	r = rails && *rails ? atoi(rails) : 1;
-	if (r < 1 || r > SOFTHCA_MAX_RAILS) {
-		fprintf(stderr, "softhca: SOFTHCA_RAILS must be 1 to %d\n", SOFTHCA_MAX_RAILS);
-		return -EINVAL;
-	}
-	softhca_topology_default(t, (unsigned)r);
-	return 0;
+	if (r)
+		fprintf(stderr, "softhca: %s\n", err);
+	return r;
 }
 
 static int map_arena(const char *path, bool create, struct arena **out)
@@ -182,12 +171,10 @@ static int create_fabric(const char *dir, struct arena **out)
 	a->version = ARENA_VERSION;
 	a->size = sizeof(*a);
 	a->next_fifo = 1;
-	a->next_qp = FIRST_QP_INDEX;
-	a->next_cq = a->next_srq = a->next_mr = 1;
 	r = load_topology(&a->topo);
 	if (!r)
 		r = lock_init(&a->lock);
-	snprintf(path, sizeof(path), "%s/sysfs", dir);
+	snprintf(path, sizeof(path), "%s/sys", dir);
 	if (!r)
 		r = softhca_sysfs_build(path, &a->topo);
 	if (r) {
@@ -319,6 +306,7 @@ void fabric_lock(void)
 	if (r == EOWNERDEAD) {
 		journal_replay();
 		pthread_mutex_consistent(&arena()->lock);
+		xport_flush_pending();
 		fabric_reap();
 	} else if (r) {
 		/* Nothing that any process of the fabric did can lead here but a wild store. */

@@ -2,7 +2,7 @@
 /*
  * Membership of this process in its fabric.
  *
- * A fabric is the directory /dev/shm/softhca-<uid>-<name>/: `lock`, `arena`, `sysfs/`
+ * A fabric is the directory /dev/shm/softhca-<uid>-<name>/: `lock`, `arena`, `sys/`
  * and `fifo/`. Byte 0 of `lock` serialises creation and removal; byte 1 + slot is held
  * by the process of that slot. These are open-file-description locks, so the kernel
  * drops them with the process however it ends, and no pid is trusted to say who lives.

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+#include "hca/cq.h"
+
+#include <string.h>
+
+#include "dma/dma.h"
+#include "hca/event.h"
+#include "hca/objects.h"
+#include "xport/wire.h"
+
+#define CI_MASK 0xffffffu
+#define ARM_SOLICITED (1u << 24)
+
+/* Widens the 24-bit consumer index; one that is not between the last and the producer is
+ * the program's error, which makes no room. */
+static void read_consumer(struct cq *cq)
+{
+	uint32_t raw, delta;
+
+	if (dma_read_be32(cq->obj.owner, cq->dbrec, &raw))
+		return;
+	delta = (raw - cq->consumer) & CI_MASK;
+	if (delta <= cq->producer - cq->consumer)
+		cq->consumer += delta;
+}
+
+bool cq_room(struct cq *cq, uint32_t n)
+{
+	uint32_t size = 1u << cq->log_size;
+
+	if (cq->overrun)
+		return false;
+	if (cq->producer - cq->consumer + n <= size)
+		return true;
+	read_consumer(cq);
+	if (cq->producer - cq->consumer + n <= size)
+		return true;
+	cq->overrun = 1;
+	async_cq(cq, EV_CQ_ERR);
+	return false;
+}
+
+void cq_write(struct cq *cq, uint32_t index, const void *bytes)
+{
+	uint32_t slot = index & ((1u << cq->log_size) - 1);
+	struct cqe64 cqe;
+
+	memcpy(&cqe, bytes, sizeof(cqe));
+	cqe.op_own = (uint8_t)((cqe.op_own & ~1u) | ((index >> cq->log_size) & 1));
+	/* Without its memory the owner cannot see it, alive or not; the index moves on. */
+	dma_write_cqe(cq->obj.owner,
+		cq->buf + (uint64_t)slot * cq->cqe_size + (cq->cqe_size - sizeof(cqe)), &cqe);
+	cq->producer = index + 1;
+	counters_of(cq->obj.owner)->cqes++;
+}
+
+static void fire(struct cq *cq)
+{
+	cq->armed = CQ_UNARMED;
+	if (!cq->fifo)
+		return;
+	cq->comp_events++;
+	fifo_post(cq->fifo, &cq->user_handle, sizeof(cq->user_handle));
+}
+
+static bool is_solicited(const struct cqe64 *cqe)
+{
+	uint8_t op = cqe->op_own >> 4;
+
+	return (cqe->op_own & CQE_SOLICITED) || op == CQE_REQ_ERR || op == CQE_RESP_ERR;
+}
+
+void cq_notify(struct cq *cq, const void *bytes)
+{
+	bool solicited = is_solicited(bytes);
+
+	if (solicited)
+		cq->solicited = cq->producer;
+	if (cq->armed == CQ_ARMED_NEXT || (cq->armed == CQ_ARMED_SOLICITED && solicited))
+		fire(cq);
+}
+
+/*
+ * Completions between the consumer index of the arm and the producer were written
+ * before the program asked: the event comes at once, so none is ever missed.
+ */
+void cq_arm(struct cq *cq, uint32_t word)
+{
+	uint32_t behind = (cq->producer - (word & CI_MASK)) & CI_MASK;
+	uint32_t since_solicited = cq->producer - cq->solicited;
+
+	cq->armed = word & ARM_SOLICITED ? CQ_ARMED_SOLICITED : CQ_ARMED_NEXT;
+	if (!behind)
+		return;
+	if (cq->armed == CQ_ARMED_NEXT || since_solicited < behind)
+		fire(cq);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+#include "hca/event.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <rdma/ib_user_verbs.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "hca/objects.h"
+#include "shim/sys.h"
+
+#define FIFO_PATH_MAX 192
+#define DROP_EVENTS 512 /* more unread events than this stay in the FIFO */
+
+int fifo_create(uint64_t *id)
+{
+	char path[FIFO_PATH_MAX];
+	int fd, r;
+
+	*id = arena()->next_fifo++;
+	fabric_fifo_path(*id, path, sizeof(path));
+	r = (int)SYS(SYS_mknodat, AT_FDCWD, path, S_IFIFO | 0600, 0);
+	if (r < 0)
+		return r;
+	/* Open for both: never at end of file, and a write never meets "no reader". */
+	fd = sys_open(path, O_RDWR | O_CLOEXEC, 0);
+	if (fd < 0)
+		fifo_remove(*id);
+	return fd;
+}
+
+void fifo_remove(uint64_t id)
+{
+	char path[FIFO_PATH_MAX];
+
+	if (!id)
+		return;
+	fabric_fifo_path(id, path, sizeof(path));
+	SYS(SYS_unlinkat, AT_FDCWD, path, 0);
+}
+
+void fifo_post(uint64_t id, const void *event, uint32_t len)
+{
+	char path[FIFO_PATH_MAX];
+	int fd;
+
+	fabric_fifo_path(id, path, sizeof(path));
+	fd = sys_open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	sys_write(fd, event, len);
+	sys_close(fd);
+}
+
+uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len)
+{
+	char path[FIFO_PATH_MAX], kept[DROP_EVENTS][sizeof(struct ib_uverbs_async_event_desc)];
+	uint32_t dropped = 0, n = 0;
+	int fd;
+
+	fabric_fifo_path(id, path, sizeof(path));
+	fd = sys_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+	if (fd < 0)
+		return 0;
+	while (n < DROP_EVENTS && sys_read(fd, kept[n], len) == (long)len) {
+		if (memcmp(kept[n], &handle, sizeof(handle)))
+			n++;
+		else
+			dropped++;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		sys_write(fd, kept[i], len);
+	sys_close(fd);
+	return dropped;
+}
+
+static void async_post(uint32_t ctx, uint64_t handle, enum async_event type)
+{
+	struct ib_uverbs_async_event_desc d = {.element = handle, .event_type = type};
+
+	fifo_post(ctx_at(ctx)->fifo, &d, sizeof(d));
+}
+
+void async_qp(struct qp *qp, enum async_event type)
+{
+	qp->async_events++;
+	async_post(qp->obj.ctx, qp->user_handle, type);
+}
+
+void async_cq(struct cq *cq, enum async_event type)
+{
+	cq->async_events++;
+	async_post(cq->obj.ctx, cq->user_handle, type);
+}
+
+void async_srq(struct srq *srq, enum async_event type)
+{
+	srq->async_events++;
+	async_post(srq->obj.ctx, srq->user_handle, type);
+}
+
+uint32_t async_withdraw(uint32_t ctx, uint64_t handle, uint32_t sent)
+{
+	if (!sent)
+		return 0;
+	return sent - fifo_drop(ctx_at(ctx)->fifo, handle,
+		sizeof(struct ib_uverbs_async_event_desc));
+}
+
+void async_port(uint32_t rail, enum async_event type)
+{
+	for (uint32_t i = 0; i < arena()->high[OBJ_CTX]; i++) {
+		struct ctx *c = ctx_at(i);
+
+		if (c->obj.used && c->rail == rail)
+			async_post(i, 1, type); /* the element of a port event is its number */
+	}
+}

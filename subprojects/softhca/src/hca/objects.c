@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+#include "hca/objects.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "hca/event.h"
+
+static const struct table {
+	size_t offset;
+	size_t stride;
+	uint32_t first;
+	uint32_t max;
+} tables[OBJ_KINDS] = {
+	[OBJ_CTX] = {offsetof(struct arena, ctxs), sizeof(struct ctx), 0, MAX_CTXS},
+	[OBJ_PD] = {offsetof(struct arena, pds), sizeof(struct pd), 1, MAX_PDS},
+	[OBJ_AH] = {offsetof(struct arena, ahs), sizeof(struct ah), 1, MAX_AHS},
+	[OBJ_MR] = {offsetof(struct arena, mrs), sizeof(struct mr), FIRST_MR_INDEX, MAX_MRS},
+	[OBJ_CQ] = {offsetof(struct arena, cqs), sizeof(struct cq), 1, MAX_CQS},
+	[OBJ_SRQ] = {offsetof(struct arena, srqs), sizeof(struct srq), 1, MAX_SRQS},
+	[OBJ_QP] = {offsetof(struct arena, qps), sizeof(struct qp), FIRST_QP_INDEX, MAX_QPS},
+};
+
+static struct obj *obj_at(enum obj_kind kind, uint32_t index)
+{
+	const struct table *t = &tables[kind];
+
+	return (struct obj *)((char *)arena() + t->offset + t->stride * index);
+}
+
+uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx)
+{
+	const struct table *t = &tables[kind];
+	uint32_t *high = &arena()->high[kind];
+
+	for (uint32_t i = t->first; i < t->max; i++) {
+		struct obj *o = obj_at(kind, i);
+
+		if (i < *high && o->used)
+			continue;
+		memset(o, 0, t->stride);
+		o->owner = fabric_self.slot;
+		o->ctx = ctx;
+		if (i >= *high)
+			*high = i + 1;
+		return i;
+	}
+	return NO_INDEX;
+}
+
+void obj_publish(enum obj_kind kind, uint32_t index)
+{
+	obj_at(kind, index)->used = 1;
+}
+
+void obj_free(enum obj_kind kind, uint32_t index)
+{
+	struct arena *a = arena();
+
+	if (kind == OBJ_QP)
+		a->qp_gen[index]++;
+	if (kind == OBJ_MR)
+		a->mr_gen[index]++;
+	if (kind == OBJ_CTX)
+		fifo_remove(a->ctxs[index].fifo);
+	obj_at(kind, index)->used = 0;
+}
+
+void *obj_of_ctx(enum obj_kind kind, uint32_t index, uint32_t ctx)
+{
+	struct obj *o;
+
+	if (index < tables[kind].first || index >= arena()->high[kind])
+		return NULL;
+	o = obj_at(kind, index);
+	return o->used && o->owner == fabric_self.slot && o->ctx == ctx ? o : NULL;
+}
+
+/* @field: the member of struct obj to compare. QPs go first: they use the others. */
+static void free_where(size_t field, uint32_t value)
+{
+	for (int kind = OBJ_KINDS - 1; kind >= 0; kind--) {
+		for (uint32_t i = tables[kind].first; i < arena()->high[kind]; i++) {
+			struct obj *o = obj_at(kind, i);
+
+			if (o->used && *(uint32_t *)((char *)o + field) == value)
+				obj_free(kind, i);
+		}
+	}
+}
+
+void objects_free_ctx(uint32_t ctx)
+{
+	free_where(offsetof(struct obj, ctx), ctx);
+}
+
+void objects_reap(uint32_t slot)
+{
+	free_where(offsetof(struct obj, owner), slot);
+}
+
+struct qp *qp_by_number(uint32_t qpn)
+{
+	uint32_t i = qpn & (MAX_QPS - 1);
+	struct qp *qp;
+
+	if (i < FIRST_QP_INDEX || i >= arena()->high[OBJ_QP])
+		return NULL;
+	qp = &arena()->qps[i];
+	return qp->obj.used && qp->qpn == qpn ? qp : NULL;
+}
+
+struct mr *mr_by_key(uint32_t key)
+{
+	uint32_t i = key >> 8;
+	struct mr *mr;
+
+	if (i < FIRST_MR_INDEX || i >= arena()->high[OBJ_MR])
+		return NULL;
+	mr = &arena()->mrs[i];
+	return mr->obj.used && mr->key == key ? mr : NULL;
+}

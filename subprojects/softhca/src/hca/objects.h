@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The object tables of the arena. The fabric's mutex is held in every call.
+ *
+ * A handle that a program sees is the object's index. A QP number is generation and
+ * index, a memory key is index and generation, so that a number that outlived its
+ * object is not mistaken for the next one.
+ */
+#ifndef SOFTHCA_HCA_OBJECTS_H
+#define SOFTHCA_HCA_OBJECTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fabric/fabric.h"
+
+/*
+ * Takes a free entry, zeroed but for its head; it is not visible before obj_publish().
+ * Returns the index or NO_INDEX.
+ */
+uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx);
+void obj_publish(enum obj_kind kind, uint32_t index);
+void obj_free(enum obj_kind kind, uint32_t index);
+
+/* The entry @index if context @ctx made it, else NULL. */
+void *obj_of_ctx(enum obj_kind kind, uint32_t index, uint32_t ctx);
+
+/* Destroys all that a context, or a process, made. */
+void objects_free_ctx(uint32_t ctx);
+void objects_reap(uint32_t slot);
+
+/* The live QP with this number, else NULL. */
+struct qp *qp_by_number(uint32_t qpn);
+
+/* The live memory region with this key, else NULL. */
+struct mr *mr_by_key(uint32_t key);
+
+static inline struct ctx *ctx_at(uint32_t i)
+{
+	return &arena()->ctxs[i];
+}
+
+static inline struct cq *cq_at(uint32_t i)
+{
+	return &arena()->cqs[i];
+}
+
+static inline uint32_t qp_index(const struct qp *qp)
+{
+	return (uint32_t)(qp - arena()->qps);
+}
+
+static inline uint32_t cq_index(const struct cq *cq)
+{
+	return (uint32_t)(cq - arena()->cqs);
+}
+
+static inline uint32_t qp_rail(const struct qp *qp)
+{
+	return ctx_at(qp->obj.ctx)->rail;
+}
+
+static inline struct softhca_counters *counters_of(uint32_t slot)
+{
+	return &arena()->procs[slot].counters;
+}
+
+#endif

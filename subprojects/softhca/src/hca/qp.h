@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* The state machine of queue pairs. The fabric's mutex is held. */
+#ifndef SOFTHCA_HCA_QP_H
+#define SOFTHCA_HCA_QP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fabric/arena.h"
+
+struct ib_uverbs_modify_qp;
+
+/*
+ * Applies a modify command: 0; -EINVAL when the transition does not exist, an
+ * attribute that it needs is missing, or a value is out of range.
+ */
+int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m);
+
+/* Moves the QP to ERR and flushes both its queues. Idempotent. */
+void qp_to_error(struct qp *qp);
+
+/* Whether it takes messages from its peer. */
+static inline bool qp_receives(const struct qp *qp)
+{
+	return qp->state == QPS_RTR || qp->state == QPS_RTS || qp->state == QPS_SQD;
+}
+
+#endif

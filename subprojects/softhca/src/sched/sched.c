@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+#include "sched/sched.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <time.h>
+
+#include "fabric/fabric.h"
+#include "hca/objects.h"
+#include "shim/sys.h"
+#include "xport/xport.h"
+
+/* QPs with a timer, a bit each; under the fabric's mutex. */
+static uint64_t waiting[MAX_QPS / 64];
+
+/* Counts sched_wait() calls; the thread sleeps on it, so a new timer wakes it. */
+static _Atomic uint32_t bell;
+static bool running;
+
+uint64_t sched_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+void sched_wait(struct qp *qp, uint64_t when)
+{
+	uint32_t i = qp_index(qp);
+
+	qp->wait_until = when;
+	waiting[i / 64] |= 1ull << (i % 64);
+	/* Pairs with the acquire in wait_for_bell; the rest is under the mutex. */
+	atomic_fetch_add_explicit(&bell, 1, memory_order_release);
+	SYS(SYS_futex, &bell, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* Serves a timer that is due; returns when it is, 0 if there is none any more. */
+static uint64_t serve(uint32_t i, uint64_t now)
+{
+	struct qp *qp = &arena()->qps[i];
+
+	if (!qp->obj.used || qp->obj.owner != fabric_self.slot || !qp->wait_until) {
+		waiting[i / 64] &= ~(1ull << (i % 64));
+		return 0;
+	}
+	if (qp->wait_until > now)
+		return qp->wait_until;
+	waiting[i / 64] &= ~(1ull << (i % 64));
+	qp->wait_until = 0;
+	xport_send(qp);
+	return qp->wait_until;
+}
+
+/* Returns when the next timer is due, 0 without one. */
+static uint64_t serve_all(void)
+{
+	uint64_t now = sched_now(), next = 0;
+
+	for (uint32_t w = 0; w < MAX_QPS / 64; w++) {
+		for (uint64_t bits = waiting[w]; bits; bits &= bits - 1) {
+			uint64_t t = serve(w * 64 + (uint32_t)__builtin_ctzll(bits), now);
+
+			if (t && (!next || t < next))
+				next = t;
+		}
+	}
+	return next;
+}
+
+static void wait_for_bell(uint32_t seen, uint64_t until)
+{
+	uint64_t now = sched_now(), left = until > now ? until - now : 0;
+	struct timespec ts = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+
+	/* Pairs with the release in sched_wait. */
+	if (atomic_load_explicit(&bell, memory_order_acquire) != seen || (until && !left))
+		return;
+	SYS(SYS_futex, &bell, FUTEX_WAIT_PRIVATE, seen, until ? &ts : NULL, NULL, 0);
+}
+
+static void *helper(void *arg)
+{
+	uint32_t seen;
+	uint64_t next;
+
+	for (;;) {
+		/* Pairs with the release in sched_wait. */
+		seen = atomic_load_explicit(&bell, memory_order_acquire);
+		fabric_lock();
+		next = serve_all();
+		fabric_unlock();
+		wait_for_bell(seen, next);
+	}
+	return NULL;
+}
+
+/* The thread inherits the signal mask of its maker: all asynchronous ones blocked. */
+int sched_start(void)
+{
+	pthread_attr_t attr;
+	pthread_t t;
+	int r;
+
+	if (running)
+		return 0;
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	r = pthread_create(&t, &attr, helper, NULL);
+	pthread_attr_destroy(&attr);
+	running = !r;
+	return -r;
+}
+
+void sched_forget(void)
+{
+	running = false;
+	for (uint32_t w = 0; w < MAX_QPS / 64; w++)
+		waiting[w] = 0;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Timers of this process's QPs, and the one thread that waits for them. It sleeps
+ * unless a QP backs off: RNR, transport timeouts.
+ */
+#ifndef SOFTHCA_SCHED_SCHED_H
+#define SOFTHCA_SCHED_SCHED_H
+
+#include <stdint.h>
+
+#include "fabric/arena.h"
+
+/* Starts the thread if it does not run. 0 or -errno. */
+int sched_start(void);
+
+/* In a forked child: there is no thread. */
+void sched_forget(void);
+
+/* CLOCK_MONOTONIC, ns. */
+uint64_t sched_now(void);
+
+/* Has xport_send() called for an own QP at @when. The mutex is held; signal safe. */
+void sched_wait(struct qp *qp, uint64_t when);
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libc's functions that take a path, in front of libc. Only what belongs to the
+ * emulated adapters is answered here; all else goes on untouched. libc's calls to
+ * itself do not come by, which is why fopen and opendir stand here too.
+ */
+/* The 64-bit names below are functions of their own, not other names of the short ones. */
+#undef _FILE_OFFSET_BITS
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shim/path.h"
+#include "shim/real.h"
+#include "uverbs/uverbs.h"
+
+/* glibc calls these for fortified and large-file programs; no header declares them. */
+int __open_2(const char *path, int flags);
+int __open64_2(const char *path, int flags);
+char *__realpath_chk(const char *path, char *resolved, size_t size);
+ssize_t __readlink_chk(const char *path, char *buf, size_t len, size_t size);
+
+static mode_t open_mode(int flags, va_list ap)
+{
+	return flags & (O_CREAT | __O_TMPFILE) ? va_arg(ap, mode_t) : 0;
+}
+
+/* Returns whether @path is an emulated device; *fd is then the answer of open(). */
+static bool open_device(const char *path, int flags, int *fd)
+{
+	int n = path_device(path);
+
+	if (n < 0)
+		return false;
+	*fd = uverbs_open((uint32_t)n, flags);
+	if (*fd < 0) {
+		errno = -*fd;
+		*fd = -1;
+	}
+	return true;
+}
+
+#define DEFINE_OPEN(name)                                                                          \
+	EXPORT int name(const char *path, int flags, ...)                                          \
+	{                                                                                          \
+		char buf[PATH_MAX];                                                                \
+		va_list ap;                                                                        \
+		mode_t mode;                                                                       \
+		int fd;                                                                            \
+                                                                                                   \
+		va_start(ap, flags);                                                               \
+		mode = open_mode(flags, ap);                                                       \
+		va_end(ap);                                                                        \
+		if (open_device(path, flags, &fd))                                                 \
+			return fd;                                                                 \
+		return REAL(name)(path_map(path, buf), flags, mode);                               \
+	}
+
+#define DEFINE_OPENAT(name)                                                                        \
+	EXPORT int name(int dir, const char *path, int flags, ...)                                 \
+	{                                                                                          \
+		char buf[PATH_MAX];                                                                \
+		va_list ap;                                                                        \
+		mode_t mode;                                                                       \
+		int fd;                                                                            \
+                                                                                                   \
+		va_start(ap, flags);                                                               \
+		mode = open_mode(flags, ap);                                                       \
+		va_end(ap);                                                                        \
+		if (open_device(path, flags, &fd))                                                 \
+			return fd;                                                                 \
+		return REAL(name)(dir, path_map(path, buf), flags, mode);                          \
+	}
+
+#define DEFINE_OPEN_2(name)                                                                        \
+	EXPORT int name(const char *path, int flags)                                               \
+	{                                                                                          \
+		char buf[PATH_MAX];                                                                \
+		int fd;                                                                            \
+                                                                                                   \
+		if (open_device(path, flags, &fd))                                                 \
+			return fd;                                                                 \
+		return REAL(name)(path_map(path, buf), flags);                                     \
+	}
+
+#define DEFINE_FOPEN(name)                                                                         \
+	EXPORT FILE *name(const char *path, const char *mode)                                      \
+	{                                                                                          \
+		char buf[PATH_MAX];                                                                \
+                                                                                                   \
+		return REAL(name)(path_map(path, buf), mode);                                      \
+	}
+
+#define DEFINE_STAT(name, type)                                                                    \
+	EXPORT int name(const char *path, struct type *st)                                         \
+	{                                                                                          \
+		char buf[PATH_MAX];                                                                \
+		int n = path_device(path);                                                         \
+                                                                                                   \
+		if (n < 0)                                                                         \
+			return REAL(name)(path_map(path, buf), st);                                \
+		path_device_stat(n, (struct stat *)st);                                            \
+		return 0;                                                                          \
+	}
+
+#define DEFINE_FSTATAT(name, type)                                                                 \
+	EXPORT int name(int dir, const char *path, struct type *st, int flags)                     \
+	{                                                                                          \
+		char buf[PATH_MAX];                                                                \
+		int n = path_device(path);                                                         \
+                                                                                                   \
+		if (n < 0)                                                                         \
+			return REAL(name)(dir, path_map(path, buf), st, flags);                    \
+		path_device_stat(n, (struct stat *)st);                                            \
+		return 0;                                                                          \
+	}
+
+_Static_assert(sizeof(struct stat) == sizeof(struct stat64), "one layout on 64-bit machines");
+
+DEFINE_OPEN(open)
+DEFINE_OPEN(open64)
+DEFINE_OPENAT(openat)
+DEFINE_OPENAT(openat64)
+DEFINE_OPEN_2(__open_2)
+DEFINE_OPEN_2(__open64_2)
+DEFINE_FOPEN(fopen)
+DEFINE_FOPEN(fopen64)
+DEFINE_STAT(stat, stat)
+DEFINE_STAT(stat64, stat64)
+DEFINE_STAT(lstat, stat)
+DEFINE_STAT(lstat64, stat64)
+DEFINE_FSTATAT(fstatat, stat)
+DEFINE_FSTATAT(fstatat64, stat64)
+
+EXPORT DIR *opendir(const char *path)
+{
+	char buf[PATH_MAX];
+
+	return REAL(opendir)(path_map(path, buf));
+}
+
+EXPORT int access(const char *path, int mode)
+{
+	char buf[PATH_MAX];
+
+	if (path_device(path) >= 0)
+		return 0;
+	return REAL(access)(path_map(path, buf), mode);
+}
+
+EXPORT ssize_t readlink(const char *path, char *out, size_t len)
+{
+	char buf[PATH_MAX];
+
+	return REAL(readlink)(path_map(path, buf), out, len);
+}
+
+EXPORT ssize_t __readlink_chk(const char *path, char *out, size_t len, size_t size)
+{
+	char buf[PATH_MAX];
+
+	return REAL(__readlink_chk)(path_map(path, buf), out, len, size);
+}
+
+EXPORT char *realpath(const char *path, char *resolved)
+{
+	char buf[PATH_MAX];
+
+	return REAL(realpath)(path_map(path, buf), resolved);
+}
+
+EXPORT char *__realpath_chk(const char *path, char *resolved, size_t size)
+{
+	char buf[PATH_MAX];
+
+	return REAL(__realpath_chk)(path_map(path, buf), resolved, size);
+}

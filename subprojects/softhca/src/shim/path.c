@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+#include "shim/path.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "fabric/fabric.h"
+#include "sysfs/sysfs.h"
+
+#define SYS_PREFIX "/sys/class/infiniband"
+#define DEV_PREFIX "/dev/infiniband/uverbs"
+
+static bool attached(void)
+{
+	static atomic_flag told = ATOMIC_FLAG_INIT;
+	int saved = errno, r = fabric_attach();
+
+	errno = saved;
+	if (r && !atomic_flag_test_and_set(&told))
+		fprintf(stderr, "softhca: cannot join the fabric: %s\n", strerror(-r));
+	return !r;
+}
+
+const char *path_map(const char *path, char *buf)
+{
+	if (!path || strncmp(path, SYS_PREFIX, strlen(SYS_PREFIX)) || !attached())
+		return path;
+	snprintf(buf, PATH_MAX, "%s%s", fabric_self.dir, path);
+	return buf;
+}
+
+int path_device(const char *path)
+{
+	unsigned long n;
+	char *end;
+
+	if (!path || strncmp(path, DEV_PREFIX, strlen(DEV_PREFIX)))
+		return -1;
+	path += strlen(DEV_PREFIX);
+	if (*path < '0' || *path > '9')
+		return -1;
+	n = strtoul(path, &end, 10);
+	if (*end || !attached() || n >= arena()->topo.nrails)
+		return -1;
+	return (int)n;
+}
+
+void path_device_stat(int n, struct stat *st)
+{
+	memset(st, 0, sizeof(*st));
+	st->st_mode = S_IFCHR | 0666;
+	st->st_nlink = 1;
+	st->st_uid = geteuid();
+	st->st_gid = getegid();
+	st->st_rdev = makedev(SOFTHCA_UVERBS_MAJOR, SOFTHCA_UVERBS_MINOR + n);
+}

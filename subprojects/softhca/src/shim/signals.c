@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A store to a doorbell arrives as SIGSEGV, so the program may neither take its
+ * handler away nor block it: the kernel ends a process that faults with the signal
+ * blocked. The program's own handlers are kept and called for its own faults.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#include "shim/real.h"
+#include "trap/trap.h"
+
+static void keep_deliverable(sigset_t *set)
+{
+	sigdelset(set, SIGSEGV);
+	sigdelset(set, SIGBUS);
+	sigdelset(set, SIGTRAP);
+}
+
+EXPORT int sigaction(int sig, const struct sigaction *restrict act, struct sigaction *restrict old)
+{
+	struct sigaction copy;
+
+	if (trap_owns(sig) && trap_set_action(sig, act, old))
+		return 0;
+	if (!act)
+		return REAL(sigaction)(sig, act, old);
+	copy = *act;
+	keep_deliverable(&copy.sa_mask);
+	return REAL(sigaction)(sig, &copy, old);
+}
+
+EXPORT sighandler_t signal(int sig, sighandler_t handler)
+{
+	struct sigaction act = {.sa_handler = handler, .sa_flags = SA_RESTART}, old;
+
+	if (trap_owns(sig) && trap_set_action(sig, &act, &old))
+		return old.sa_handler;
+	return REAL(signal)(sig, handler);
+}
+
+EXPORT int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
+{
+	sigset_t copy;
+
+	if (!set || how == SIG_UNBLOCK)
+		return REAL(sigprocmask)(how, set, old);
+	copy = *set;
+	keep_deliverable(&copy);
+	return REAL(sigprocmask)(how, &copy, old);
+}
+
+EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
+{
+	sigset_t copy;
+
+	if (!set || how == SIG_UNBLOCK)
+		return REAL(pthread_sigmask)(how, set, old);
+	copy = *set;
+	keep_deliverable(&copy);
+	return REAL(pthread_sigmask)(how, &copy, old);
+}

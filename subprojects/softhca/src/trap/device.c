@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+#include "trap/device.h"
+
+#include <endian.h>
+#include <string.h>
+
+#include "hca/cq.h"
+#include "hca/objects.h"
+#include "xport/xport.h"
+
+static uint32_t be32_at(const uint8_t *bytes)
+{
+	uint32_t v;
+
+	memcpy(&v, bytes, sizeof(v));
+	return be32toh(v);
+}
+
+static void store_cq(const struct uctx *u, const uint8_t *bytes)
+{
+	struct cq *cq = obj_of_ctx(OBJ_CQ, be32_at(bytes + 4) & 0xffffff, u->ctx);
+
+	counters_of(fabric_self.slot)->arms++;
+	if (cq)
+		cq_arm(cq, be32_at(bytes));
+}
+
+/* The control segment's first half: only the QP that it names is looked at. */
+static void store_sq(const struct uctx *u, const uint8_t *bytes, uint32_t size)
+{
+	struct qp *qp = qp_by_number(be32_at(bytes + 4) >> 8);
+
+	counters_of(fabric_self.slot)->doorbells++;
+	if (size > 8)
+		counters_of(fabric_self.slot)->bf_copies++;
+	if (qp && qp->obj.owner == fabric_self.slot && qp->obj.ctx == u->ctx)
+		xport_send(qp);
+}
+
+void device_store(const struct uctx *u, uint32_t offset, const uint8_t *bytes, uint32_t size)
+{
+	uint32_t at = offset % UAR_BF_BUFFER;
+
+	fabric_lock();
+	counters_of(fabric_self.slot)->traps++;
+	if (offset >= UAR_BF_FIRST && at == 0 && size >= 8)
+		store_sq(u, bytes, size);
+	else if (offset >= UAR_BF_FIRST && at == 8)
+		counters_of(fabric_self.slot)->bf_copies++;
+	else if (offset == UAR_CQ_DOORBELL && size >= 8)
+		store_cq(u, bytes);
+	fabric_unlock();
+}

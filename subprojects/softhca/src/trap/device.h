@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* What a store to a doorbell page does. */
+#ifndef SOFTHCA_TRAP_DEVICE_H
+#define SOFTHCA_TRAP_DEVICE_H
+
+#include <stdint.h>
+
+#include "uverbs/uverbs.h"
+
+#define UAR_CQ_DOORBELL 0x20u
+#define UAR_BF_FIRST 0x800u
+#define UAR_BF_BUFFER 0x100u
+
+/*
+ * Executes a store of @size bytes at @offset of a doorbell page of @u. Asynchronous
+ * signals are blocked.
+ */
+void device_store(const struct uctx *u, uint32_t offset, const uint8_t *bytes, uint32_t size);
+
+#endif

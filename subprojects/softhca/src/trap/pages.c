@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#include "trap/pages.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define BUCKETS 16384u /* 16 pages for each of 1024 contexts */
+#define GONE 1u	       /* of a page that was dropped: the search goes on behind it */
+
+struct bucket {
+	_Atomic uint64_t page; /* 0: never used */
+	struct uctx *_Atomic u;
+};
+
+static struct bucket buckets[BUCKETS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint32_t hash(uint64_t page)
+{
+	return (uint32_t)((page / UAR_PAGE * 0x9e3779b97f4a7c15ull) >> 50);
+}
+
+static int add(uint64_t page, struct uctx *u)
+{
+	struct bucket *free_bucket = NULL;
+
+	for (uint32_t n = 0, i = hash(page); n < BUCKETS; n++, i = (i + 1) % BUCKETS) {
+		uint64_t p = atomic_load_explicit(&buckets[i].page, memory_order_relaxed);
+
+		if (p == page) {
+			struct uctx *old =
+				atomic_exchange_explicit(&buckets[i].u, u, memory_order_relaxed);
+
+			return old != u;
+		}
+		if (p <= GONE && !free_bucket)
+			free_bucket = &buckets[i];
+		if (!p)
+			break;
+	}
+	if (!free_bucket)
+		return -ENOSPC;
+	atomic_store_explicit(&free_bucket->u, u, memory_order_relaxed);
+	/* Pairs with the acquire in pages_find: the owner is set first. */
+	atomic_store_explicit(&free_bucket->page, page, memory_order_release);
+	return 1;
+}
+
+int pages_add(uint64_t page, struct uctx *u)
+{
+	int r;
+
+	pthread_mutex_lock(&lock);
+	r = add(page, u);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+void pages_drop(const struct uctx *u)
+{
+	pthread_mutex_lock(&lock);
+	for (uint32_t i = 0; i < BUCKETS; i++)
+		if (atomic_load_explicit(&buckets[i].u, memory_order_relaxed) == u) {
+			atomic_store_explicit(&buckets[i].page, GONE, memory_order_relaxed);
+			atomic_store_explicit(&buckets[i].u, NULL, memory_order_relaxed);
+		}
+	pthread_mutex_unlock(&lock);
+}
+
+struct uctx *pages_find(uint64_t page)
+{
+	for (uint32_t n = 0, i = hash(page); n < BUCKETS; n++, i = (i + 1) % BUCKETS) {
+		/* Pairs with the release in add. */
+		uint64_t p = atomic_load_explicit(&buckets[i].page, memory_order_acquire);
+
+		if (p == page)
+			return atomic_load_explicit(&buckets[i].u, memory_order_relaxed);
+		if (!p)
+			return NULL;
+	}
+	return NULL;
+}

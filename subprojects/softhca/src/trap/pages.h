@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* The set of doorbell pages: looked up by the fault handler without a lock. */
+#ifndef SOFTHCA_TRAP_PAGES_H
+#define SOFTHCA_TRAP_PAGES_H
+
+#include <stdint.h>
+
+#include "uverbs/uverbs.h"
+
+#define UAR_PAGE 4096u
+
+/* Adds a page. Returns 1 if it is new, 0 if it was there, -ENOSPC. */
+int pages_add(uint64_t page, struct uctx *u);
+
+/* Removes all of @u. */
+void pages_drop(const struct uctx *u);
+
+/* Whose page this is, else NULL. Signal safe. */
+struct uctx *pages_find(uint64_t page);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* One function per command. The fabric's mutex is held; they return 0 or -errno. */
+#ifndef SOFTHCA_UVERBS_CMD_H
+#define SOFTHCA_UVERBS_CMD_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+#include "hca/objects.h"
+#include "uverbs/uverbs.h"
+
+struct span {
+	void *p;
+	uint32_t len;
+};
+
+struct cmd {
+	struct uctx *u;
+	struct span in, out;	     /* the command's own structures */
+	struct span drv_in, drv_out; /* the provider's */
+	bool extended;
+};
+
+/* Copies what both sides know of and zeroes the rest, as the kernel does. */
+void cmd_get(struct span from, void *to, size_t len);
+void cmd_put(struct span to, const void *from, size_t len);
+
+int cmd_get_context(struct cmd *c);
+int cmd_query_device(struct cmd *c);
+int cmd_query_port(struct cmd *c);
+int cmd_alloc_pd(struct cmd *c);
+int cmd_dealloc_pd(struct cmd *c);
+int cmd_create_ah(struct cmd *c);
+int cmd_destroy_ah(struct cmd *c);
+int cmd_reg_mr(struct cmd *c);
+int cmd_dereg_mr(struct cmd *c);
+int cmd_create_comp_channel(struct cmd *c);
+int cmd_create_cq(struct cmd *c);
+int cmd_destroy_cq(struct cmd *c);
+int cmd_create_srq(struct cmd *c);
+int cmd_modify_srq(struct cmd *c);
+int cmd_query_srq(struct cmd *c);
+int cmd_destroy_srq(struct cmd *c);
+int cmd_create_qp(struct cmd *c);
+int cmd_query_qp(struct cmd *c);
+int cmd_modify_qp(struct cmd *c);
+int cmd_destroy_qp(struct cmd *c);
+
+#endif

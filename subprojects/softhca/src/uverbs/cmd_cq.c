@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* Completion channels and completion queues. */
+#include <errno.h>
+#include <string.h>
+
+#include "hca/event.h"
+#include "shim/sys.h"
+#include "uverbs/cmd.h"
+
+#define CQE_MAX ((1u << 22) - 1)
+
+int cmd_create_comp_channel(struct cmd *c)
+{
+	struct ib_uverbs_create_comp_channel_resp resp;
+	uint64_t fifo;
+	int fd = fifo_create(&fifo);
+	int r;
+
+	if (fd < 0)
+		return fd;
+	r = uverbs_channel_add(fd, fifo);
+	if (r) {
+		fifo_remove(fifo);
+		sys_close(fd);
+		return r;
+	}
+	resp.fd = (uint32_t)fd;
+	cmd_put(c->out, &resp, sizeof(resp));
+	return 0;
+}
+
+static uint32_t log2_up(uint32_t n)
+{
+	uint32_t l = 0;
+
+	while ((1u << l) < n)
+		l++;
+	return l;
+}
+
+/* The plain and the extended command differ in where their fields stand. */
+static struct ib_uverbs_ex_create_cq get_create_cq(struct cmd *c)
+{
+	struct ib_uverbs_ex_create_cq ex;
+	struct ib_uverbs_create_cq old;
+
+	if (c->extended) {
+		cmd_get(c->in, &ex, sizeof(ex));
+		return ex;
+	}
+	cmd_get(c->in, &old, sizeof(old));
+	return (struct ib_uverbs_ex_create_cq){
+		.user_handle = old.user_handle,
+		.cqe = old.cqe,
+		.comp_vector = old.comp_vector,
+		.comp_channel = old.comp_channel,
+	};
+}
+
+int cmd_create_cq(struct cmd *c)
+{
+	struct ib_uverbs_ex_create_cq req = get_create_cq(c);
+	struct ib_uverbs_ex_create_cq_resp resp = {.response_length = sizeof(resp)};
+	struct mlx5_ib_create_cq_resp drv = {0};
+	struct mlx5_ib_create_cq d;
+	struct cq *cq;
+	uint32_t i;
+
+	cmd_get(c->drv_in, &d, sizeof(d));
+	if (!req.cqe || req.cqe > CQE_MAX || (d.cqe_size != 64 && d.cqe_size != 128))
+		return -EINVAL;
+	if (d.cqe_comp_en)
+		return -EOPNOTSUPP;
+	i = obj_alloc(OBJ_CQ, c->u->ctx);
+	if (i == NO_INDEX)
+		return -ENOMEM;
+	cq = cq_at(i);
+	cq->buf = d.buf_addr;
+	cq->dbrec = d.db_addr;
+	cq->cqe_size = d.cqe_size;
+	cq->log_size = log2_up(req.cqe + 1);
+	cq->user_handle = req.user_handle;
+	cq->fifo = req.comp_channel >= 0 ? uverbs_channel_fifo(req.comp_channel) : 0;
+	obj_publish(OBJ_CQ, i);
+	resp.base.cq_handle = i;
+	resp.base.cqe = req.cqe;
+	drv.cqn = i;
+	cmd_put(c->out, &resp, sizeof(resp));
+	cmd_put(c->drv_out, &drv, sizeof(drv));
+	return 0;
+}
+
+/*
+ * The library waits until the program has acknowledged as many events as are reported
+ * here, so those that nobody read are taken back.
+ */
+int cmd_destroy_cq(struct cmd *c)
+{
+	struct ib_uverbs_destroy_cq req;
+	struct ib_uverbs_destroy_cq_resp resp;
+	struct cq *cq;
+
+	cmd_get(c->in, &req, sizeof(req));
+	cq = obj_of_ctx(OBJ_CQ, req.cq_handle, c->u->ctx);
+	if (!cq)
+		return -EINVAL;
+	if (cq->obj.refs)
+		return -EBUSY;
+	resp.comp_events_reported = cq->comp_events;
+	if (cq->fifo && cq->comp_events)
+		resp.comp_events_reported -=
+			fifo_drop(cq->fifo, cq->user_handle, sizeof(cq->user_handle));
+	resp.async_events_reported = async_withdraw(cq->obj.ctx, cq->user_handle, cq->async_events);
+	obj_free(OBJ_CQ, req.cq_handle);
+	cmd_put(c->out, &resp, sizeof(resp));
+	return 0;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* GET_CONTEXT, QUERY_DEVICE, QUERY_PORT: what the adapter says it is. */
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hca/event.h"
+#include "sched/sched.h"
+#include "shim/sys.h"
+#include "uverbs/cmd.h"
+
+#define BF_REG_SIZE 512
+#define MAX_WR 32768
+#define MAX_SGE 30
+#define MAX_RD_ATOMIC 16
+#define MAX_MSG (1u << 30)
+/* port active events, RNR NAK generation, current QP state in modify */
+#define DEVICE_CAPS (1u << 7 | 1u << 10 | 1u << 12)
+
+/* Without BlueFlame every doorbell is one 8-byte store, hence one trap. */
+static uint32_t bf_reg_size(void)
+{
+	const char *s = getenv("SOFTHCA_BF");
+
+	return s && *s && strcmp(s, "0") ? BF_REG_SIZE : 0;
+}
+
+static int make_context(struct cmd *c, int *async_fd)
+{
+	uint32_t i = obj_alloc(OBJ_CTX, NO_INDEX);
+	struct ctx *x;
+
+	if (i == NO_INDEX)
+		return -ENOMEM;
+	x = ctx_at(i);
+	x->obj.ctx = i; /* it goes with what was made through it */
+	x->rail = c->u->rail;
+	*async_fd = fifo_create(&x->fifo);
+	if (*async_fd < 0)
+		return *async_fd;
+	obj_publish(OBJ_CTX, i);
+	c->u->ctx = i;
+	return 0;
+}
+
+int cmd_get_context(struct cmd *c)
+{
+	struct mlx5_ib_alloc_ucontext_req_v2 req;
+	struct mlx5_ib_alloc_ucontext_resp drv = {
+		.qp_tab_size = MAX_QPS,
+		.bf_reg_size = bf_reg_size(),
+		.cache_line_size = 64,
+		.max_sq_desc_sz = 1024,
+		.max_rq_desc_sz = 512,
+		.max_send_wqebb = MAX_WR,
+		.max_recv_wr = MAX_WR,
+		.max_srq_recv_wr = MAX_WR,
+		.num_ports = 1,
+		.response_length = sizeof(drv),
+		.cqe_version = 1,
+		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE |
+			MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
+		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE,
+		.log_uar_size = 12,
+		.num_uars_per_page = 1,
+	};
+	struct ib_uverbs_get_context_resp resp = {.num_comp_vectors = 4};
+	int async_fd, r;
+
+	if (c->u->ctx != NO_INDEX)
+		return -EINVAL;
+	cmd_get(c->drv_in, &req, sizeof(req));
+	/* Promising DEVX would promise its own ioctls; the library retries without. */
+	if (req.flags & MLX5_IB_ALLOC_UCTX_DEVX)
+		return -EPERM;
+	r = sched_start();
+	if (!r)
+		r = make_context(c, &async_fd);
+	if (r)
+		return r;
+	resp.async_fd = (uint32_t)async_fd;
+	drv.tot_bfregs = req.total_num_bfregs;
+	cmd_put(c->out, &resp, sizeof(resp));
+	cmd_put(c->drv_out, &drv, sizeof(drv));
+	return 0;
+}
+
+static void fill_device(const struct softhca_rail *rail, struct ib_uverbs_query_device_resp *d)
+{
+	*d = (struct ib_uverbs_query_device_resp){
+		.fw_ver = 20ull << 32 | 31 << 16 | 1014,
+		.node_guid = htobe64(rail->guid),
+		.sys_image_guid = htobe64(rail->guid),
+		.max_mr_size = UINT64_MAX,
+		.page_size_cap = 0xfffff000,
+		.vendor_id = 0x02c9,
+		.vendor_part_id = 4123,
+		.max_qp = MAX_QPS - FIRST_QP_INDEX,
+		.max_qp_wr = MAX_WR,
+		.device_cap_flags = DEVICE_CAPS,
+		.max_sge = MAX_SGE,
+		.max_sge_rd = MAX_SGE,
+		.max_cq = MAX_CQS - 1,
+		.max_cqe = (1 << 22) - 1,
+		.max_mr = MAX_MRS - FIRST_MR_INDEX,
+		.max_pd = MAX_PDS - 1,
+		.max_qp_rd_atom = MAX_RD_ATOMIC,
+		.max_res_rd_atom = MAX_RD_ATOMIC * (MAX_QPS - FIRST_QP_INDEX),
+		.max_qp_init_rd_atom = MAX_RD_ATOMIC,
+		.atomic_cap = 1, /* among adapters of the fabric only */
+		.max_ah = MAX_AHS - 1,
+		.max_srq = MAX_SRQS - 1,
+		.max_srq_wr = MAX_WR - 1,
+		.max_srq_sge = MAX_SGE + 1,
+		.max_pkeys = 1,
+		.local_ca_ack_delay = 16,
+		.phys_port_cnt = 1,
+	};
+}
+
+int cmd_query_device(struct cmd *c)
+{
+	struct ib_uverbs_ex_query_device_resp resp = {.response_length = sizeof(resp)};
+	struct mlx5_ib_query_device_resp drv = {.response_length = sizeof(drv)};
+
+	fill_device(&arena()->topo.rails[c->u->rail], &resp.base);
+	if (!c->extended) {
+		cmd_put(c->out, &resp.base, sizeof(resp.base));
+		return 0;
+	}
+	if (resp.response_length > c->out.len)
+		resp.response_length = c->out.len;
+	if (drv.response_length > c->drv_out.len)
+		drv.response_length = c->drv_out.len;
+	cmd_put(c->out, &resp, sizeof(resp));
+	cmd_put(c->drv_out, &drv, sizeof(drv));
+	return 0;
+}
+
+/* 256 is 1, 4096 is 5. */
+static uint8_t mtu_code(uint32_t bytes)
+{
+	uint8_t code = 1;
+
+	while (code < 5 && (128u << code) < bytes)
+		code++;
+	return code;
+}
+
+int cmd_query_port(struct cmd *c)
+{
+	const struct softhca_rail *rail = &arena()->topo.rails[c->u->rail];
+	bool up = !arena()->rails[c->u->rail].link_down;
+	bool roce = rail->link == SOFTHCA_LINK_ROCE;
+	struct ib_uverbs_query_port req;
+	struct ib_uverbs_query_port_resp resp = {
+		.port_cap_flags = roce ? 1 << 16 : 1 << 9 | 1 << 11 | 1 << 14,
+		.max_msg_sz = MAX_MSG,
+		.gid_tbl_len = rail->ngids,
+		.pkey_tbl_len = 1,
+		.lid = rail->lid,
+		.sm_lid = roce ? 0 : 1,
+		.state = up ? 4 : 1,
+		.max_mtu = 5,
+		.active_mtu = mtu_code(rail->mtu),
+		.max_vl_num = 4,
+		.subnet_timeout = 18,
+		.active_width = 2,
+		.active_speed = softhca_rate_speed(rail->rate_mbps, &(uint32_t){0},
+			&(const char *){NULL}),
+		.phys_state = up ? 5 : 3,
+		.link_layer = roce ? 2 : 1,
+	};
+
+	cmd_get(c->in, &req, sizeof(req));
+	if (req.port_num != 1)
+		return -EINVAL;
+	cmd_put(c->out, &resp, sizeof(resp));
+	return 0;
+}

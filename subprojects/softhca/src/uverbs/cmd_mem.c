@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/* Protection domains, address handles, memory regions. */
+#include <errno.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "shim/sys.h"
+#include "uverbs/cmd.h"
+
+#define PAGE 4096u
+#define PROBE_PAGES 4096u
+
+int cmd_alloc_pd(struct cmd *c)
+{
+	uint32_t i = obj_alloc(OBJ_PD, c->u->ctx);
+	struct ib_uverbs_alloc_pd_resp resp = {.pd_handle = i};
+	struct mlx5_ib_alloc_pd_resp drv = {.pdn = i};
+
+	if (i == NO_INDEX)
+		return -ENOMEM;
+	obj_publish(OBJ_PD, i);
+	cmd_put(c->out, &resp, sizeof(resp));
+	cmd_put(c->drv_out, &drv, sizeof(drv));
+	return 0;
+}
+
+int cmd_dealloc_pd(struct cmd *c)
+{
+	struct ib_uverbs_dealloc_pd req;
+	struct pd *pd;
+
+	cmd_get(c->in, &req, sizeof(req));
+	pd = obj_of_ctx(OBJ_PD, req.pd_handle, c->u->ctx);
+	if (!pd)
+		return -EINVAL;
+	if (pd->obj.refs)
+		return -EBUSY;
+	obj_free(OBJ_PD, req.pd_handle);
+	return 0;
+}
+
+/*
+ * A datagram carries its address vector in the work request, so the handle is only
+ * counted. The driver's answer holds the peer's MAC: RoCE's is not looked at here.
+ */
+int cmd_create_ah(struct cmd *c)
+{
+	struct ib_uverbs_create_ah req;
+	struct ib_uverbs_create_ah_resp resp = {0};
+	struct pd *pd;
+	struct ah *ah;
+
+	cmd_get(c->in, &req, sizeof(req));
+	pd = obj_of_ctx(OBJ_PD, req.pd_handle, c->u->ctx);
+	if (!pd)
+		return -EINVAL;
+	resp.ah_handle = obj_alloc(OBJ_AH, c->u->ctx);
+	if (resp.ah_handle == NO_INDEX)
+		return -ENOMEM;
+	ah = &arena()->ahs[resp.ah_handle];
+	ah->pd = req.pd_handle;
+	pd->obj.refs++;
+	obj_publish(OBJ_AH, resp.ah_handle);
+	cmd_put(c->out, &resp, sizeof(resp));
+	if (c->drv_out.len)
+		memset(c->drv_out.p, 0, c->drv_out.len);
+	return 0;
+}
+
+int cmd_destroy_ah(struct cmd *c)
+{
+	struct ib_uverbs_destroy_ah req;
+	struct ah *ah;
+
+	cmd_get(c->in, &req, sizeof(req));
+	ah = obj_of_ctx(OBJ_AH, req.ah_handle, c->u->ctx);
+	if (!ah)
+		return -EINVAL;
+	arena()->pds[ah->pd].obj.refs--;
+	obj_free(OBJ_AH, req.ah_handle);
+	return 0;
+}
+
+/* The kernel pins the pages, so a range with a hole cannot be registered. */
+static int probe_mapped(uint64_t start, uint64_t len)
+{
+	unsigned char present[PROBE_PAGES];
+	uint64_t addr = start & ~(uint64_t)(PAGE - 1);
+	uint64_t end = start + len;
+
+	while (addr < end) {
+		uint64_t n = end - addr;
+
+		if (n > PROBE_PAGES * PAGE)
+			n = PROBE_PAGES * PAGE;
+		if (SYS(SYS_mincore, addr, n, present))
+			return -EFAULT;
+		addr += n;
+	}
+	return 0;
+}
+
+static int check_access(uint32_t access)
+{
+	const uint32_t known = IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE |
+		IB_UVERBS_ACCESS_REMOTE_READ | IB_UVERBS_ACCESS_REMOTE_ATOMIC |
+		IB_UVERBS_ACCESS_HUGETLB | IB_UVERBS_ACCESS_OPTIONAL_RANGE;
+
+	if (access & ~known)
+		return -EOPNOTSUPP;
+	if ((access & (IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_ATOMIC)) &&
+		!(access & IB_UVERBS_ACCESS_LOCAL_WRITE))
+		return -EINVAL;
+	return 0;
+}
+
+static int check_region(const struct ib_uverbs_reg_mr *req)
+{
+	int r = check_access(req->access_flags);
+
+	if (r)
+		return r;
+	if ((req->start & (PAGE - 1)) != (req->hca_va & (PAGE - 1)))
+		return -EINVAL;
+	if (req->start + req->length < req->start || req->hca_va + req->length < req->hca_va)
+		return -EINVAL;
+	return probe_mapped(req->start, req->length);
+}
+
+int cmd_reg_mr(struct cmd *c)
+{
+	struct ib_uverbs_reg_mr req;
+	struct ib_uverbs_reg_mr_resp resp;
+	struct pd *pd;
+	struct mr *mr;
+	uint32_t i;
+	int r;
+
+	cmd_get(c->in, &req, sizeof(req));
+	pd = obj_of_ctx(OBJ_PD, req.pd_handle, c->u->ctx);
+	if (!pd)
+		return -EINVAL;
+	r = check_region(&req);
+	if (r)
+		return r;
+	i = obj_alloc(OBJ_MR, c->u->ctx);
+	if (i == NO_INDEX)
+		return -ENOMEM;
+	mr = &arena()->mrs[i];
+	mr->key = i << 8 | arena()->mr_gen[i];
+	mr->pd = req.pd_handle;
+	mr->access = req.access_flags;
+	mr->start = req.start;
+	mr->length = req.length;
+	mr->hca_va = req.hca_va;
+	pd->obj.refs++;
+	obj_publish(OBJ_MR, i);
+	resp = (struct ib_uverbs_reg_mr_resp){.mr_handle = i, .lkey = mr->key, .rkey = mr->key};
+	cmd_put(c->out, &resp, sizeof(resp));
+	return 0;
+}
+
+int cmd_dereg_mr(struct cmd *c)
+{
+	struct ib_uverbs_dereg_mr req;
+	struct mr *mr;
+
+	cmd_get(c->in, &req, sizeof(req));
+	mr = obj_of_ctx(OBJ_MR, req.mr_handle, c->u->ctx);
+	if (!mr)
+		return -EINVAL;
+	arena()->pds[mr->pd].obj.refs--;
+	obj_free(OBJ_MR, req.mr_handle);
+	return 0;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* Shared receive queues. */
+#include <errno.h>
+
+#include "hca/event.h"
+#include "uverbs/cmd.h"
+
+#define SRQ_MAX_WR 32768u
+#define SRQ_MIN_STRIDE 32u
+
+/* The provider does not send the stride: it follows from the number of segments. */
+static uint32_t srq_stride(uint32_t max_sge)
+{
+	uint32_t stride = SRQ_MIN_STRIDE;
+
+	while (stride < 16 + 16 * max_sge)
+		stride *= 2;
+	return stride;
+}
+
+static uint32_t pow2_up(uint32_t n)
+{
+	uint32_t p = 1;
+
+	while (p < n)
+		p *= 2;
+	return p;
+}
+
+int cmd_create_srq(struct cmd *c)
+{
+	struct ib_uverbs_create_srq req;
+	struct ib_uverbs_create_srq_resp resp = {0};
+	struct mlx5_ib_create_srq_resp drv = {0};
+	struct mlx5_ib_create_srq d;
+	struct pd *pd;
+	struct srq *srq;
+	uint32_t i;
+
+	cmd_get(c->in, &req, sizeof(req));
+	cmd_get(c->drv_in, &d, sizeof(d));
+	pd = obj_of_ctx(OBJ_PD, req.pd_handle, c->u->ctx);
+	if (!pd || !req.max_wr || req.max_wr > SRQ_MAX_WR || req.max_sge > 31)
+		return -EINVAL;
+	i = obj_alloc(OBJ_SRQ, c->u->ctx);
+	if (i == NO_INDEX)
+		return -ENOMEM;
+	srq = &arena()->srqs[i];
+	srq->pd = req.pd_handle;
+	srq->stride = srq_stride(req.max_sge);
+	srq->max_wr = req.max_wr;
+	srq->max_sge = req.max_sge;
+	srq->count = pow2_up(req.max_wr + 1);
+	srq->limit = req.srq_limit;
+	srq->buf = d.buf_addr;
+	srq->dbrec = d.db_addr;
+	srq->user_handle = req.user_handle;
+	pd->obj.refs++;
+	obj_publish(OBJ_SRQ, i);
+	resp.srq_handle = i;
+	resp.max_wr = req.max_wr;
+	resp.max_sge = req.max_sge;
+	resp.srqn = drv.srqn = i;
+	cmd_put(c->out, &resp, sizeof(resp));
+	cmd_put(c->drv_out, &drv, sizeof(drv));
+	return 0;
+}
+
+int cmd_modify_srq(struct cmd *c)
+{
+	enum { MASK_MAX_WR = 1, MASK_LIMIT = 2 };
+	struct ib_uverbs_modify_srq req;
+	struct srq *srq;
+
+	cmd_get(c->in, &req, sizeof(req));
+	srq = obj_of_ctx(OBJ_SRQ, req.srq_handle, c->u->ctx);
+	if (!srq || (req.attr_mask & MASK_MAX_WR))
+		return -EINVAL;
+	if (!(req.attr_mask & MASK_LIMIT))
+		return 0;
+	if (req.srq_limit >= srq->max_wr)
+		return -EINVAL;
+	srq->limit = req.srq_limit;
+	return 0;
+}
+
+int cmd_query_srq(struct cmd *c)
+{
+	struct ib_uverbs_query_srq req;
+	struct ib_uverbs_query_srq_resp resp = {0};
+	struct srq *srq;
+
+	cmd_get(c->in, &req, sizeof(req));
+	srq = obj_of_ctx(OBJ_SRQ, req.srq_handle, c->u->ctx);
+	if (!srq)
+		return -EINVAL;
+	resp.max_wr = srq->max_wr;
+	resp.max_sge = srq->max_sge;
+	resp.srq_limit = srq->limit;
+	cmd_put(c->out, &resp, sizeof(resp));
+	return 0;
+}
+
+int cmd_destroy_srq(struct cmd *c)
+{
+	struct ib_uverbs_destroy_srq req;
+	struct ib_uverbs_destroy_srq_resp resp;
+	struct srq *srq;
+
+	cmd_get(c->in, &req, sizeof(req));
+	srq = obj_of_ctx(OBJ_SRQ, req.srq_handle, c->u->ctx);
+	if (!srq)
+		return -EINVAL;
+	if (srq->obj.refs)
+		return -EBUSY;
+	resp.events_reported = async_withdraw(srq->obj.ctx, srq->user_handle, srq->async_events);
+	arena()->pds[srq->pd].obj.refs--;
+	obj_free(OBJ_SRQ, req.srq_handle);
+	cmd_put(c->out, &resp, sizeof(resp));
+	return 0;
+}

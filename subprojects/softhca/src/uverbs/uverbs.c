@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+#include "uverbs/uverbs.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "shim/sys.h"
+#include "trap/trap.h"
+#include "hca/event.h"
+#include "uverbs/cmd.h"
+
+#define MAX_FDS 65536
+#define MAX_OPEN 1024
+/* Doorbell pages are mapped at (kind << 8 | index) pages; kinds go up to 7. */
+#define UAR_SPAN (16u << 20)
+
+enum fd_kind { FD_OTHER, FD_DEVICE, FD_CHANNEL };
+
+/*
+ * What a descriptor of this process is: kind and, above its low two bits, the index
+ * into uctxs or the FIFO's number. close() looks here for every descriptor there is.
+ */
+static _Atomic uint64_t fds[MAX_FDS];
+static struct uctx uctxs[MAX_OPEN];
+static pthread_mutex_t uctxs_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint64_t fd_entry(int fd)
+{
+	if (fd < 0 || fd >= MAX_FDS)
+		return FD_OTHER;
+	/* Pairs with the release in fd_set_entry: the entry's object is complete. */
+	return atomic_load_explicit(&fds[fd], memory_order_acquire);
+}
+
+static int fd_set_entry(int fd, enum fd_kind kind, uint64_t value)
+{
+	if (fd >= MAX_FDS)
+		return -EMFILE;
+	/* Pairs with the acquire in fd_entry. */
+	atomic_store_explicit(&fds[fd], value << 2 | kind, memory_order_release);
+	return 0;
+}
+
+struct uctx *uverbs_of_fd(int fd)
+{
+	uint64_t e = fd_entry(fd);
+
+	return (e & 3) == FD_DEVICE ? &uctxs[e >> 2] : NULL;
+}
+
+uint64_t uverbs_channel_fifo(int fd)
+{
+	uint64_t e = fd_entry(fd);
+
+	return (e & 3) == FD_CHANNEL ? e >> 2 : 0;
+}
+
+int uverbs_channel_add(int fd, uint64_t fifo)
+{
+	return fd_set_entry(fd, FD_CHANNEL, fifo);
+}
+
+static int find_free_uctx(void)
+{
+	for (int i = 0; i < MAX_OPEN; i++)
+		if (!uctxs[i].ino)
+			return i;
+	return -EMFILE;
+}
+
+static int init_uctx(int i, int fd, uint32_t rail)
+{
+	struct uctx *u = &uctxs[i];
+	struct stat st;
+	int r = (int)SYS(SYS_ftruncate, fd, UAR_SPAN);
+
+	if (!r)
+		r = sys_fstat(fd, &st);
+	if (r)
+		return r;
+	u->fd = fd;
+	u->rail = rail;
+	u->ctx = NO_INDEX;
+	u->next_bfreg = 1;
+	u->dev = st.st_dev;
+	r = fd_set_entry(fd, FD_DEVICE, (uint64_t)i);
+	if (!r)
+		u->ino = st.st_ino;
+	return r;
+}
+
+int uverbs_open(uint32_t rail, int flags)
+{
+	int fd, i, r;
+
+	r = fabric_attach();
+	if (r)
+		return r;
+	if (rail >= arena()->topo.nrails)
+		return -ENXIO;
+	fd = (int)SYS(SYS_memfd_create, "softhca-uar", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
+	if (fd < 0)
+		return fd;
+	pthread_mutex_lock(&uctxs_lock);
+	i = find_free_uctx();
+	r = i < 0 ? i : init_uctx(i, fd, rail);
+	pthread_mutex_unlock(&uctxs_lock);
+	if (r) {
+		sys_close(fd);
+		return r;
+	}
+	return fd;
+}
+
+void uverbs_closing(int fd)
+{
+	uint64_t e = fd_entry(fd);
+	struct uctx *u;
+	sigset_t saved;
+
+	if (e == FD_OTHER)
+		return;
+	fd_set_entry(fd, FD_OTHER, 0);
+	if (!fabric_self.arena)
+		return;
+	fabric_enter(&saved);
+	if ((e & 3) == FD_CHANNEL) {
+		fifo_remove(e >> 2);
+	} else {
+		u = &uctxs[e >> 2];
+		trap_drop(u);
+		if (u->ctx != NO_INDEX)
+			objects_free_ctx(u->ctx);
+		u->ctx = NO_INDEX;
+		u->ino = 0;
+	}
+	fabric_leave(&saved);
+}
+
+void uverbs_forget(void)
+{
+	pthread_mutex_init(&uctxs_lock, NULL);
+	for (int i = 0; i < MAX_OPEN; i++)
+		uctxs[i].ino = 0;
+	for (int i = 0; i < MAX_FDS; i++)
+		if (fd_entry(i) != FD_OTHER)
+			fd_set_entry(i, FD_OTHER, 0);
+}
+
+void cmd_get(struct span from, void *to, size_t len)
+{
+	size_t n = from.len < len ? from.len : len;
+
+	memset(to, 0, len);
+	memcpy(to, from.p, n);
+}
+
+void cmd_put(struct span to, const void *from, size_t len)
+{
+	size_t n = to.len < len ? to.len : len;
+
+	memcpy(to.p, from, n);
+	memset((char *)to.p + n, 0, to.len - n);
+}
+
+static const struct command {
+	int (*run)(struct cmd *c);
+	uint16_t min_in;
+	bool maps; /* objects whose doorbells are stored to: look for new mappings first */
+} commands[] = {
+	[IB_USER_VERBS_CMD_GET_CONTEXT] = {cmd_get_context, 8, false},
+	[IB_USER_VERBS_CMD_QUERY_DEVICE] = {cmd_query_device, 8, false},
+	[IB_USER_VERBS_CMD_QUERY_PORT] = {cmd_query_port, 16, false},
+	[IB_USER_VERBS_CMD_ALLOC_PD] = {cmd_alloc_pd, 8, false},
+	[IB_USER_VERBS_CMD_DEALLOC_PD] = {cmd_dealloc_pd, 4, false},
+	[IB_USER_VERBS_CMD_CREATE_AH] = {cmd_create_ah, 56, false},
+	[IB_USER_VERBS_CMD_DESTROY_AH] = {cmd_destroy_ah, 4, false},
+	[IB_USER_VERBS_CMD_REG_MR] = {cmd_reg_mr, 40, false},
+	[IB_USER_VERBS_CMD_DEREG_MR] = {cmd_dereg_mr, 4, false},
+	[IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL] = {cmd_create_comp_channel, 8, false},
+	[IB_USER_VERBS_CMD_CREATE_CQ] = {cmd_create_cq, 32, true},
+	[IB_USER_VERBS_CMD_DESTROY_CQ] = {cmd_destroy_cq, 16, false},
+	[IB_USER_VERBS_CMD_CREATE_QP] = {cmd_create_qp, 56, true},
+	[IB_USER_VERBS_CMD_QUERY_QP] = {cmd_query_qp, 16, false},
+	[IB_USER_VERBS_CMD_MODIFY_QP] = {cmd_modify_qp, 112, true},
+	[IB_USER_VERBS_CMD_DESTROY_QP] = {cmd_destroy_qp, 16, false},
+	[IB_USER_VERBS_CMD_CREATE_SRQ] = {cmd_create_srq, 32, false},
+	[IB_USER_VERBS_CMD_MODIFY_SRQ] = {cmd_modify_srq, 16, false},
+	[IB_USER_VERBS_CMD_QUERY_SRQ] = {cmd_query_srq, 16, false},
+	[IB_USER_VERBS_CMD_DESTROY_SRQ] = {cmd_destroy_srq, 16, false},
+};
+
+static int run_command(struct cmd *c, uint64_t number)
+{
+	const struct command *k;
+	uint64_t n = number & IB_USER_VERBS_CMD_COMMAND_MASK;
+	sigset_t saved;
+	int r;
+
+	c->extended = number & IB_USER_VERBS_CMD_FLAG_EXTENDED;
+	if (n >= sizeof(commands) / sizeof(commands[0]) || !commands[n].run)
+		return -EOPNOTSUPP;
+	k = &commands[n];
+	/* The library probes for this channel with an empty command; the kernel says so. */
+	if (c->in.len < k->min_in)
+		return -ENOSPC;
+	if (c->u->ctx == NO_INDEX && n != IB_USER_VERBS_CMD_GET_CONTEXT)
+		return -EINVAL;
+	if (k->maps)
+		trap_scan(c->u);
+	fabric_enter(&saved);
+	r = k->run(c);
+	fabric_leave(&saved);
+	return r;
+}
+
+/* Inputs of up to 8 bytes stand in the attribute itself; outputs never do. */
+static struct span attr_span(struct ib_uverbs_attr *a, bool output)
+{
+	struct span s = {(void *)(uintptr_t)a->data, a->len};
+
+	if (!output && a->len <= sizeof(a->data))
+		s.p = &a->data;
+	return s;
+}
+
+static int invoke_write(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
+{
+	struct cmd c = {.u = u};
+	uint64_t number = UINT64_MAX;
+
+	for (unsigned i = 0; i < h->num_attrs; i++) {
+		struct ib_uverbs_attr *a = &h->attrs[i];
+
+		switch (a->attr_id) {
+		case UVERBS_ATTR_CORE_IN:
+			c.in = attr_span(a, false);
+			break;
+		case UVERBS_ATTR_CORE_OUT:
+			c.out = attr_span(a, true);
+			break;
+		case UVERBS_ATTR_WRITE_CMD:
+			number = a->data;
+			break;
+		case UVERBS_ATTR_UHW_IN:
+			c.drv_in = attr_span(a, false);
+			break;
+		case UVERBS_ATTR_UHW_OUT:
+			c.drv_out = attr_span(a, true);
+			break;
+		default:
+			if (a->flags & UVERBS_ATTR_F_MANDATORY)
+				return -EPROTONOSUPPORT;
+		}
+	}
+	return number == UINT64_MAX ? -EINVAL : run_command(&c, number);
+}
+
+int uverbs_ioctl(struct uctx *u, unsigned long request, void *arg)
+{
+	struct ib_uverbs_ioctl_hdr *h = arg;
+
+	if (request != RDMA_VERBS_IOCTL)
+		return -ENOTTY;
+	if (h->length != sizeof(*h) + h->num_attrs * sizeof(h->attrs[0]))
+		return -EINVAL;
+	if (h->object_id == UVERBS_OBJECT_DEVICE && h->method_id == UVERBS_METHOD_INVOKE_WRITE)
+		return invoke_write(u, h);
+	return -EPROTONOSUPPORT;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+#include "xport/complete.h"
+
+#include <endian.h>
+#include <string.h>
+
+#include "fabric/journal.h"
+#include "hca/cq.h"
+
+static struct cqe64 send_cqe(const struct qp *qp, const struct wqe *w)
+{
+	return (struct cqe64){
+		.uidx = htobe32(qp->uidx),
+		.sop_drop_qpn = htobe32((uint32_t)w->opcode << 24 | qp->qpn),
+		.wqe_counter = htobe16((uint16_t)qp->sq_done),
+		.op_own = CQE_REQ << 4,
+	};
+}
+
+static void set_error(struct cqe64 *cqe, enum cqe_opcode op, enum syndrome s)
+{
+	uint8_t *bytes = (uint8_t *)cqe;
+
+	bytes[CQE_VENDOR_SYNDROME] = 0;
+	bytes[CQE_SYNDROME] = (uint8_t)s;
+	cqe->op_own = (uint8_t)(op << 4);
+}
+
+void complete_send(struct qp *qp, const struct wqe *w)
+{
+	struct cqe64 cqe;
+
+	journal_begin();
+	if (w->signaled && cq_room(cq_at(qp->send_cq), 1)) {
+		cqe = send_cqe(qp, w);
+		if (w->opcode >= OP_READ)
+			cqe.byte_cnt = htobe32((uint32_t)w->length);
+		journal_cqe(qp->send_cq, &cqe);
+	}
+	journal_store(&qp->sq_done, qp->sq_done + wqe_blocks(w));
+	journal_commit();
+}
+
+void complete_send_error(struct qp *qp, const struct wqe *w, enum syndrome s)
+{
+	struct cqe64 cqe = send_cqe(qp, w);
+
+	set_error(&cqe, CQE_REQ_ERR, s);
+	journal_begin();
+	if (cq_room(cq_at(qp->send_cq), 1))
+		journal_cqe(qp->send_cq, &cqe);
+	journal_store(&qp->sq_done, qp->sq_done + wqe_blocks(w));
+	journal_commit();
+}
+
+static struct cqe64 recv_cqe(const struct qp *qp, const struct recv *rx)
+{
+	return (struct cqe64){
+		.uidx = htobe32(qp->uidx),
+		.sop_drop_qpn = htobe32(qp->qpn),
+		.wqe_counter = htobe16((uint16_t)rx->index),
+	};
+}
+
+static void commit_recv(struct qp *qp, const struct recv *rx, const struct cqe64 *cqe)
+{
+	journal_begin();
+	if (cq_room(cq_at(qp->recv_cq), 1))
+		journal_cqe(qp->recv_cq, cqe);
+	recv_take(qp, rx);
+	journal_commit();
+	recv_taken(qp);
+}
+
+void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from,
+	const struct wqe *w, uint32_t bytes)
+{
+	struct cqe64 cqe = recv_cqe(qp, rx);
+	uint32_t op = CQE_RESP_SEND;
+
+	if (w->opcode == OP_WRITE_IMM)
+		op = CQE_RESP_WRITE_IMM;
+	else if (w->opcode == OP_SEND_IMM)
+		op = CQE_RESP_SEND_IMM;
+	cqe.op_own = (uint8_t)(op << 4 | (w->solicited ? CQE_SOLICITED : 0));
+	cqe.byte_cnt = htobe32(bytes);
+	cqe.imm = w->opcode == OP_SEND ? 0 : w->imm;
+	cqe.flags_rqpn = htobe32(from->qpn);
+	cqe.slid = htobe16(arena()->topo.rails[qp_rail(from)].lid);
+	commit_recv(qp, rx, &cqe);
+}
+
+void complete_recv_error(struct qp *qp, const struct recv *rx, enum syndrome s)
+{
+	struct cqe64 cqe = recv_cqe(qp, rx);
+
+	set_error(&cqe, CQE_RESP_ERR, s);
+	commit_recv(qp, rx, &cqe);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* Completions: what each kind of event puts into a CQE. */
+#ifndef SOFTHCA_XPORT_COMPLETE_H
+#define SOFTHCA_XPORT_COMPLETE_H
+
+#include "xport/recv.h"
+#include "xport/wqe.h"
+
+/* A send queue entry succeeded: moves the queue on, with a completion if it asks. */
+void complete_send(struct qp *qp, const struct wqe *w);
+
+/* It failed. The queue moves on; the caller moves the QP to ERR. */
+void complete_send_error(struct qp *qp, const struct wqe *w, enum syndrome s);
+
+/* A message took a receive: both change in one step. */
+void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from,
+	const struct wqe *w, uint32_t bytes);
+
+/* A receive failed, or is flushed (@s). */
+void complete_recv_error(struct qp *qp, const struct recv *rx, enum syndrome s);
+
+#endif

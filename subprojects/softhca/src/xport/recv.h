@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Receive entries, of a QP's own queue or of its SRQ. */
+#ifndef SOFTHCA_XPORT_RECV_H
+#define SOFTHCA_XPORT_RECV_H
+
+#include "dma/dma.h"
+#include "hca/objects.h"
+#include "xport/wire.h"
+
+#define RECV_STRIDE_MAX 512
+#define RECV_SEGS_MAX (RECV_STRIDE_MAX / 16)
+
+struct recv {
+	uint32_t index;	    /* what its completion is known by */
+	uint32_t next;	    /* SRQ: the entry that follows it */
+	uint32_t nsegs;
+	uint64_t capacity;
+	struct dma_seg segs[RECV_SEGS_MAX];
+};
+
+/*
+ * Looks at the next receive of @qp without taking it.
+ * Returns 0, -EAGAIN when none is posted, or -EFAULT / -ESRCH when the owner's memory
+ * or the owner is gone.
+ */
+int recv_peek(const struct qp *qp, struct recv *rx, uint8_t *entry);
+
+/* Decodes its segments; false: a key, its bounds or its permission are wrong. */
+bool recv_decode(const struct qp *qp, struct recv *rx, const uint8_t *entry);
+
+/* Adds to the journal's step that the receive is taken. */
+void recv_take(struct qp *qp, const struct recv *rx);
+
+/* After that step: sends the SRQ's limit event when it is due. */
+void recv_taken(struct qp *qp);
+
+#endif

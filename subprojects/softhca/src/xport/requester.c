@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+#include "xport/xport.h"
+
+#include "fabric/fabric.h"
+#include "hca/objects.h"
+#include "hca/qp.h"
+#include "sched/sched.h"
+#include "xport/complete.h"
+#include "xport/responder.h"
+
+#define RNR_FOR_EVER 7
+#define IDLE_RETRY_NS 10000000u /* a QP with timeout 0 never gives up */
+
+/* Delay codes of RNR NAKs, in units of 10 us. */
+static const uint32_t rnr_delay[32] = {
+	65536, 1,    2,	   3,	 4,    6,    8,	   12,	 16,   24,   32,
+	48,    64,   96,   128,	 192,  256,  384,  512,	 768,  1024, 1536,
+	2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+};
+
+/* Number of posted entries' blocks, 16 bits as the doorbell record has them. */
+static bool read_producer(const struct qp *qp, uint32_t *pi)
+{
+	return !dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, pi);
+}
+
+static void fail(struct qp *qp, const struct wqe *w, enum syndrome s)
+{
+	counters_of(qp->obj.owner)->errors++;
+	complete_send_error(qp, w, s);
+	qp_to_error(qp);
+}
+
+static void back_off_rnr(struct qp *qp, const struct wqe *w, uint32_t code)
+{
+	counters_of(qp->obj.owner)->rnr_naks++;
+	if (qp->type != QPT_RC) {
+		complete_send(qp, w); /* dropped: nobody says so to an unconnected sender */
+		return;
+	}
+	if (qp->attr.rnr_retry != RNR_FOR_EVER && ++qp->rnr_retries > qp->attr.rnr_retry) {
+		fail(qp, w, SYN_RNR_EXC);
+		return;
+	}
+	sched_wait(qp, sched_now() + rnr_delay[code & 31] * 10000ull);
+}
+
+static void back_off_timeout(struct qp *qp, const struct wqe *w)
+{
+	counters_of(qp->obj.owner)->retries++;
+	if (qp->type != QPT_RC) {
+		complete_send(qp, w);
+		return;
+	}
+	if (!qp->attr.timeout) {
+		sched_wait(qp, sched_now() + IDLE_RETRY_NS);
+		return;
+	}
+	if (++qp->retries > qp->attr.retry_cnt) {
+		fail(qp, w, SYN_RETRY_EXC);
+		return;
+	}
+	sched_wait(qp, sched_now() + (4096ull << qp->attr.timeout));
+}
+
+static void succeed(struct qp *qp, const struct wqe *w)
+{
+	struct softhca_counters *c = counters_of(qp->obj.owner);
+
+	c->wqes[w->opcode & (SOFTHCA_OPCODES - 1)]++;
+	c->bytes[w->opcode & (SOFTHCA_OPCODES - 1)] += w->length;
+	qp->retries = qp->rnr_retries = 0;
+	complete_send(qp, w);
+}
+
+static struct answer deliver(struct qp *qp, struct wqe *w)
+{
+	enum syndrome s = wqe_decode(qp, w);
+
+	if (s)
+		return (struct answer){.verdict = V_ERROR, .syndrome = s};
+	if (w->opcode == OP_NOP)
+		return (struct answer){.verdict = V_DONE};
+	if (w->opcode >= OP_READ && !qp->attr.max_rd_atomic)
+		return (struct answer){.verdict = V_ERROR, .syndrome = SYN_LOCAL_QP_OP};
+	return qp->type == QPT_UD ? respond_datagram(qp, w) : respond(qp, w);
+}
+
+/* Executes the entry at sq_done. Returns whether to go on with the next. */
+static bool step(struct qp *qp)
+{
+	enum syndrome s;
+	struct answer a;
+	struct wqe w;
+
+	s = wqe_fetch(qp, qp->sq_done, &w);
+	if (!s && (w.qpn != qp->qpn || !w.units))
+		s = SYN_LOCAL_QP_OP;
+	if (s)
+		a = (struct answer){.verdict = V_ERROR, .syndrome = s};
+	else
+		a = deliver(qp, &w);
+	/* Delivering to itself may have broken it. */
+	if (qp->state != QPS_RTS)
+		return false;
+	switch (a.verdict) {
+	case V_DONE:
+		succeed(qp, &w);
+		return true;
+	case V_RNR:
+		back_off_rnr(qp, &w, a.rnr_timer);
+		break;
+	case V_NO_ANSWER:
+		back_off_timeout(qp, &w);
+		break;
+	case V_DEAD:
+		fail(qp, &w, SYN_RETRY_EXC);
+		fabric_reap();
+		break;
+	case V_ERROR:
+		fail(qp, &w, a.syndrome);
+		break;
+	}
+	return qp->state == QPS_RTS && !qp->wait_until;
+}
+
+void xport_send(struct qp *qp)
+{
+	uint32_t pi;
+
+	if (qp->state == QPS_ERR) {
+		xport_flush(qp);
+		return;
+	}
+	if (qp->state != QPS_RTS || qp->wait_until || !qp->sq_count || !read_producer(qp, &pi))
+		return;
+	while ((uint16_t)pi != (uint16_t)qp->sq_done && step(qp))
+		;
+}
+
+/* A failed fetch ends the queue: the owner's memory, or the owner, is gone. */
+static void flush_send(struct qp *qp)
+{
+	struct wqe w;
+	uint32_t pi;
+
+	if (!qp->sq_count || !read_producer(qp, &pi))
+		return;
+	while ((uint16_t)pi != (uint16_t)qp->sq_done) {
+		if (wqe_fetch(qp, qp->sq_done, &w))
+			return;
+		counters_of(qp->obj.owner)->flushes++;
+		complete_send_error(qp, &w, SYN_FLUSH);
+	}
+}
+
+/* Those of an SRQ stay posted: other QPs use them. */
+static void flush_recv(struct qp *qp)
+{
+	uint8_t entry[RECV_STRIDE_MAX];
+	struct recv rx;
+
+	if (qp->srq != NO_INDEX)
+		return;
+	while (!recv_peek(qp, &rx, entry))
+		complete_recv_error(qp, &rx, SYN_FLUSH);
+}
+
+void xport_flush(struct qp *qp)
+{
+	qp->flushing = 1;
+	flush_send(qp);
+	flush_recv(qp);
+	qp->flushing = 0;
+}
+
+void xport_flush_pending(void)
+{
+	for (uint32_t i = FIRST_QP_INDEX; i < arena()->high[OBJ_QP]; i++) {
+		struct qp *qp = &arena()->qps[i];
+
+		if (qp->obj.used && qp->flushing)
+			xport_flush(qp);
+	}
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+#include "xport/responder.h"
+
+#include <errno.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <string.h>
+
+#include "hca/event.h"
+#include "hca/objects.h"
+#include "hca/qp.h"
+#include "xport/complete.h"
+
+static struct answer answer(enum verdict v)
+{
+	return (struct answer){.verdict = v};
+}
+
+static struct answer refuse(enum syndrome s)
+{
+	return (struct answer){.verdict = V_ERROR, .syndrome = s};
+}
+
+static bool rail_has_gid(const struct softhca_rail *rail, const uint8_t *gid)
+{
+	for (uint32_t i = 0; i < rail->ngids; i++)
+		if (!memcmp(rail->gids[i], gid, 16))
+			return true;
+	return false;
+}
+
+bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *dest)
+{
+	const struct softhca_topology *t = &arena()->topo;
+	const struct softhca_rail *to = &t->rails[qp_rail(dest)];
+
+	if (arena()->rails[rail].link_down || arena()->rails[qp_rail(dest)].link_down)
+		return false;
+	if (t->rails[rail].link != to->link)
+		return false;
+	if (to->link == SOFTHCA_LINK_ROCE)
+		return path->is_global && rail_has_gid(to, path->dgid);
+	return path->dlid == to->lid || (path->is_global && rail_has_gid(to, path->dgid));
+}
+
+/* A refused request moves the responder's QP to ERR too, and tells its owner why. */
+static struct answer nak(struct qp *dest, enum syndrome s)
+{
+	if (dest->type == QPT_RC) {
+		async_qp(dest, s == SYN_REMOTE_ACCESS ? EV_QP_ACCESS_ERR : EV_QP_REQ_ERR);
+		qp_to_error(dest);
+	}
+	return refuse(s);
+}
+
+/* A copy between the two sides failed. */
+static struct answer copy_failed(int r, bool at_responder, struct qp *dest)
+{
+	if (r == -ESRCH)
+		return answer(V_DEAD);
+	if (!at_responder)
+		return refuse(SYN_LOCAL_PROT);
+	async_qp(dest, EV_QP_FATAL);
+	qp_to_error(dest);
+	return refuse(SYN_REMOTE_OP);
+}
+
+static bool remote_range(const struct qp *dest, const struct wqe *w, uint32_t access, uint64_t len,
+	struct dma_seg *seg)
+{
+	if (!len)
+		return true; /* touches nothing: the key is not looked at */
+	return (dest->attr.access & access) == access &&
+		mr_translate(w->rkey, dest->pd, access, w->raddr, len, seg);
+}
+
+static struct answer respond_write(struct qp *dest, struct qp *qp, struct wqe *w)
+{
+	bool imm = w->opcode == OP_WRITE_IMM, at_dest = true;
+	uint8_t entry[RECV_STRIDE_MAX];
+	struct dma_seg seg;
+	struct recv rx;
+	int r;
+
+	if (!remote_range(dest, w, IB_UVERBS_ACCESS_REMOTE_WRITE, w->length, &seg))
+		return nak(dest, SYN_REMOTE_ACCESS);
+	if (imm) {
+		r = recv_peek(dest, &rx, entry);
+		if (r == -EAGAIN)
+			return (struct answer){.verdict = V_RNR,
+				.rnr_timer = dest->attr.min_rnr_timer};
+		if (r)
+			return copy_failed(r, true, dest);
+	}
+	if (w->length) {
+		r = dma_copy(&seg, 1, w->segs, w->nsegs, &at_dest);
+		if (r)
+			return copy_failed(r, at_dest, dest);
+	}
+	if (imm)
+		complete_recv(dest, &rx, qp, w, (uint32_t)w->length);
+	return answer(V_DONE);
+}
+
+/* The receive fails on both sides, and takes the receiver's QP with it. */
+static struct answer recv_failed(struct qp *dest, const struct recv *rx, enum syndrome local,
+	enum syndrome remote)
+{
+	complete_recv_error(dest, rx, local);
+	qp_to_error(dest);
+	return refuse(remote);
+}
+
+static struct answer respond_send(struct qp *dest, struct qp *qp, struct wqe *w)
+{
+	uint8_t entry[RECV_STRIDE_MAX];
+	bool at_dest = true;
+	struct recv rx;
+	int r = recv_peek(dest, &rx, entry);
+
+	if (r == -EAGAIN)
+		return (struct answer){.verdict = V_RNR, .rnr_timer = dest->attr.min_rnr_timer};
+	if (r)
+		return copy_failed(r, true, dest);
+	if (!recv_decode(dest, &rx, entry))
+		return recv_failed(dest, &rx, SYN_LOCAL_PROT, SYN_REMOTE_OP);
+	if (rx.capacity < w->length)
+		return recv_failed(dest, &rx, SYN_LOCAL_LENGTH, SYN_REMOTE_INVAL_REQ);
+	r = dma_copy(rx.segs, rx.nsegs, w->segs, w->nsegs, &at_dest);
+	if (r == -EFAULT && at_dest)
+		return recv_failed(dest, &rx, SYN_LOCAL_PROT, SYN_REMOTE_OP);
+	if (r)
+		return copy_failed(r, at_dest, dest);
+	complete_recv(dest, &rx, qp, w, (uint32_t)w->length);
+	return answer(V_DONE);
+}
+
+static struct answer respond_read(struct qp *dest, struct wqe *w)
+{
+	struct dma_seg seg;
+	bool at_local = true;
+	int r;
+
+	if (!dest->attr.max_dest_rd_atomic)
+		return nak(dest, SYN_REMOTE_INVAL_REQ);
+	if (!remote_range(dest, w, IB_UVERBS_ACCESS_REMOTE_READ, w->length, &seg))
+		return nak(dest, SYN_REMOTE_ACCESS);
+	if (!w->length)
+		return answer(V_DONE);
+	r = dma_copy(w->segs, w->nsegs, &seg, 1, &at_local);
+	return r ? copy_failed(r, !at_local, dest) : answer(V_DONE);
+}
+
+/* Atomic among the adapters of the fabric, whose mutex is held; not with the CPUs. */
+static struct answer respond_atomic(struct qp *dest, struct wqe *w)
+{
+	struct dma_seg seg, old_seg = {.slot = fabric_self.slot, .len = sizeof(uint64_t)};
+	uint64_t old, value;
+	bool at_dest;
+	int r;
+
+	if (!dest->attr.max_dest_rd_atomic || (w->raddr & 7))
+		return nak(dest, SYN_REMOTE_INVAL_REQ);
+	if (!remote_range(dest, w, IB_UVERBS_ACCESS_REMOTE_ATOMIC, sizeof(old), &seg))
+		return nak(dest, SYN_REMOTE_ACCESS);
+	r = dma_read(seg.slot, seg.addr, &old, sizeof(old));
+	if (r)
+		return copy_failed(r, true, dest);
+	value = old + w->swap_add;
+	if (w->opcode == OP_ATOMIC_CS)
+		value = old == w->compare ? w->swap_add : old;
+	old_seg.addr = (uintptr_t)&old;
+	r = dma_copy(w->segs, w->nsegs, &old_seg, 1, &at_dest);
+	if (r)
+		return copy_failed(r, false, dest);
+	r = dma_write(seg.slot, seg.addr, &value, sizeof(value));
+	return r ? copy_failed(r, true, dest) : answer(V_DONE);
+}
+
+struct answer respond(struct qp *qp, struct wqe *w)
+{
+	struct qp *dest = qp_by_number(qp->attr.dest_qpn);
+
+	if (!dest || dest->type != qp->type || !path_leads_to(&qp->attr, qp_rail(qp), dest))
+		return answer(V_NO_ANSWER);
+	if (!fabric_alive(dest->obj.owner))
+		return answer(V_DEAD);
+	if (!qp_receives(dest) || dest->attr.dest_qpn != qp->qpn)
+		return answer(V_NO_ANSWER);
+	switch (w->opcode) {
+	case OP_WRITE:
+	case OP_WRITE_IMM:
+		return respond_write(dest, qp, w);
+	case OP_READ:
+		return respond_read(dest, w);
+	case OP_ATOMIC_CS:
+	case OP_ATOMIC_FA:
+		return respond_atomic(dest, w);
+	default:
+		return respond_send(dest, qp, w);
+	}
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* A send queue entry, taken out of the queue once and decoded. */
+#ifndef SOFTHCA_XPORT_WQE_H
+#define SOFTHCA_XPORT_WQE_H
+
+#include <stdbool.h>
+
+#include "dma/dma.h"
+#include "fabric/arena.h"
+#include "xport/wire.h"
+
+struct wqe {
+	uint8_t opcode;
+	bool signaled;
+	bool solicited;
+	uint8_t units; /* of 16 bytes */
+	uint16_t index;	     /* that the program wrote */
+	uint32_t qpn;	     /* that the program wrote */
+	uint32_t imm;	     /* as it stands */
+	uint32_t rkey;
+	uint64_t raddr;
+	uint64_t swap_add, compare;
+	const struct wqe_av *av; /* datagrams: points into raw */
+	uint64_t length;     /* of the payload */
+	uint32_t nsegs;
+	struct dma_seg segs[WQE_MAX_UNITS]; /* in this process: the payload, in order */
+	uint8_t raw[WQE_MAX_UNITS * WQE_UNIT] __attribute__((aligned(16)));
+};
+
+/*
+ * Takes the entry at block @index out of the queue of @qp (of any process). Only the
+ * control segment is decoded. Returns 0, or a syndrome if it cannot be read.
+ */
+enum syndrome wqe_fetch(const struct qp *qp, uint32_t index, struct wqe *w);
+
+/*
+ * Decodes the rest and checks the local segments as the adapter does: key, PD, bounds,
+ * permission. The QP belongs to this process.
+ */
+enum syndrome wqe_decode(const struct qp *qp, struct wqe *w);
+
+/* The number of blocks that an entry takes. */
+static inline uint32_t wqe_blocks(const struct wqe *w)
+{
+	uint32_t n = (w->units + 3u) / 4u;
+
+	return n ? n : 1;
+}
+
+/*
+ * Translates @addr of the region with @key for @pd into @seg, if the region has all of
+ * @access and holds @len bytes there. Returns whether it does.
+ */
+bool mr_translate(uint32_t key, uint32_t pd, uint32_t access, uint64_t addr, uint64_t len,
+	struct dma_seg *seg);
+
+#endif
