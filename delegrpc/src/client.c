@@ -464,7 +464,8 @@ int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns)
 		if (asleep && sleep_for_response(c, slice) == -EINTR)
 			break;
 	}
-	delegrpc_priv_client_busy(client);
+	if (w.empty >= WAIT_SPINS) /* not every time: the server reads that line */
+		delegrpc_priv_client_busy(client);
 	return client->pending && response_ready(client);
 }
 

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* delegrpc against other rings: one server, every client in the one request ring. */
+#include <unistd.h>
+
+#include "delegrpc.h"
+
+#include "base/rpcbench.h"
+
+struct state {
+	struct delegrpc_server *server;
+	struct delegrpc_client *clients[RPCBENCH_CLIENTS];
+};
+
+static void teardown(void *arg)
+{
+	struct state *st = arg;
+
+	for (int i = 0; i < RPCBENCH_CLIENTS; i++)
+		delegrpc_client_disconnect(st->clients[i]);
+	delegrpc_server_destroy(st->server);
+	free(st);
+}
+
+static int setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
+	struct rpcbench_client *clients, void **state_p)
+{
+	struct delegrpc_attr attr = { .max_clients = cfg->clients, .resp_depth = cfg->queue_depth,
+		.req_size = cfg->req_size, .resp_size = cfg->resp_size };
+	struct state *st = calloc(1, sizeof(*st));
+	char name[64];
+	int err;
+
+	if (!st)
+		return -ENOMEM;
+	snprintf(name, sizeof(name), "bench.%d.%u.%u", (int)getpid(), cfg->clients,
+		cfg->queue_depth);
+	err = delegrpc_server_create(name, &attr, &st->server);
+	for (uint32_t i = 0; !err && i < cfg->clients; i++)
+		err = delegrpc_client_connect(name, &attr, &st->clients[i]);
+	if (!err)
+		err = delegrpc_server_unlink(st->server);
+	if (err) {
+		teardown(st);
+		return err;
+	}
+	server->handle = st->server;
+	for (uint32_t i = 0; i < cfg->clients; i++)
+		clients[i].handle = st->clients[i];
+	*state_p = st;
+	return 0;
+}
+
+ALWAYS_INLINE int call(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
+{
+	return delegrpc_client_call(c->handle, req, len, token);
+}
+
+ALWAYS_INLINE int poll(struct rpcbench_client *c)
+{
+	return delegrpc_client_poll(c->handle, rpcbench_response, c);
+}
+
+ALWAYS_INLINE void flush(struct rpcbench_client *c)
+{
+	/* The poll that follows publishes. */
+}
+
+ALWAYS_INLINE bool idle(struct rpcbench_client *c, uint64_t ns)
+{
+	return delegrpc_client_wait(c->handle, ns) == 1;
+}
+
+static void client(struct rpcbench_client *c)
+{
+	rpcbench_client_run(c, call, poll, flush, idle);
+}
+
+ALWAYS_INLINE int serve(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size)
+{
+	uint64_t req[RPCBENCH_WORDS], resp[RPCBENCH_WORDS];
+	struct delegrpc_req r;
+	int n = delegrpc_server_poll(s->handle);
+
+	while (delegrpc_server_recv(s->handle, &r)) {
+		memcpy(req, r.payload, req_size);
+		rpcbench_answer(req, req_size, resp, resp_size);
+		delegrpc_server_reply(s->handle, r.client, r.id, resp, resp_size);
+	}
+	delegrpc_server_advance_tail(s->handle);
+	return n;
+}
+
+ALWAYS_INLINE bool server_idle(struct rpcbench_server *s, uint64_t ns)
+{
+	return delegrpc_server_wait(s->handle, ns) == 1;
+}
+
+static void server(struct rpcbench_server *s)
+{
+	rpcbench_server_run(s, serve, server_idle);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct rpcbench_impl delegrpc = { "delegrpc", setup, teardown, client, server,
+		true };
+
+	return rpcbench_main(&delegrpc, argc, argv);
+}
