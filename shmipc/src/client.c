@@ -8,7 +8,7 @@
 
 #define CONNECT_NS NSEC_PER_SEC /* to wait for a clean place */
 #define ASK_NS (20 * NSEC_PER_MSEC) /* between askings for one */
-#define LOOK_NS (50 * NSEC_PER_MSEC) /* between looks whether the server lives */
+#define LOOK_NS (10 * NSEC_PER_MSEC) /* between looks whether the server lives */
 
 struct client {
 	struct shmipc_client hot;

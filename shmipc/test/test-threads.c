@@ -2,6 +2,7 @@
 /* Both sides as threads of one process, which is what ThreadSanitizer can see. */
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "common.h"
 #include "layout.h"

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Processes that die at any point. A victim is run instruction by instruction, by
+ * ptrace, and killed after a random number of them, so that a death falls between any
+ * two memory operations of call, flush, poll, recv, reply, connect and disconnect; or it
+ * runs freely and is killed by the clock.
+ *
+ *	test-kill [client kills [server kills]]
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include "common.h"
+
+#define WITNESS_FLIGHT 4
+#define WITNESS_TOKENS (1u << 20)
+#define HELD 8
+
+static struct shmipc_attr attr;
+static char name[64];
+static uint64_t seed;
+
+/* Between the processes of this test. */
+static struct shared {
+	_Atomic uint32_t stop; /* the witness drains and ends */
+	_Atomic uint64_t served; /* round trips of the witness */
+} *shared;
+
+static pid_t fork_child(void)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid == 0)
+		alarm(300);
+	return pid;
+}
+
+/* ---- the witness: a client that must not notice anything ---- */
+
+static void witness_take(void *arg, uint64_t token, const void *resp)
+{
+	uint64_t *open = arg; /* bit: token is in flight */
+	struct msg m = *(const struct msg *)resp;
+
+	CHECK(open[token / 64] >> token % 64 & 1);
+	open[token / 64] &= ~(1ull << token % 64);
+	msg_check(&m);
+	CHECK(m.tag == msg_answer(token));
+}
+
+static void witness_main(void)
+{
+	static uint64_t open[WITNESS_TOKENS / 64];
+	struct shmipc_client *c = NULL;
+	uint64_t token = 0;
+	int n;
+
+	CHECK_EQ(shmipc_client_connect(name, &attr, &c), 0);
+	while (!atomic_load_explicit(&shared->stop, memory_order_relaxed) ||
+		shmipc_client_pending(c)) {
+		while (shmipc_client_pending(c) < WITNESS_FLIGHT &&
+			!atomic_load_explicit(&shared->stop, memory_order_relaxed)) {
+			CHECK_EQ(call_tag(c, token), 0);
+			open[token / 64] |= 1ull << token % 64;
+			token = (token + 1) % WITNESS_TOKENS;
+		}
+		n = shmipc_client_poll(c, witness_take, open);
+		CHECK(n >= 0);
+		if (!n)
+			CHECK(shmipc_client_wait(c, SHMIPC_FOREVER) >= 0);
+		atomic_fetch_add_explicit(&shared->served, (uint64_t)n, memory_order_relaxed);
+	}
+	for (uint32_t i = 0; i < ARRAY_SIZE(open); i++)
+		CHECK(!open[i]);
+	shmipc_client_disconnect(c);
+	_exit(0);
+}
+
+/* ---- a server that also holds requests back ---- */
+
+struct holder {
+	struct shmipc_req req[HELD];
+	uint64_t tag[HELD];
+	uint32_t n;
+};
+
+static void hold_reply(struct shmipc_server *s, struct holder *h, uint32_t i)
+{
+	struct msg a = msg_of(msg_answer(h->tag[i]));
+	int err = shmipc_server_reply(s, h->req[i].client, h->req[i].id, &a, sizeof(a));
+
+	CHECK(err == 0 || err == -EPIPE); /* the client may have died meanwhile */
+	h->req[i] = h->req[--h->n];
+	h->tag[i] = h->tag[h->n];
+}
+
+static void hold_turn(struct shmipc_server *s, struct holder *h)
+{
+	struct msg q;
+
+	shmipc_server_poll(s);
+	while (h->n < HELD && shmipc_server_recv(s, &h->req[h->n], &q, sizeof(q)) > 0) {
+		msg_check(&q);
+		h->tag[h->n++] = q.tag;
+	}
+	while (h->n && (h->n == HELD || test_rand(&seed) % 4))
+		hold_reply(s, h, (uint32_t)(test_rand(&seed) % h->n));
+}
+
+/* ---- tracing ---- */
+
+static void trace_me(void)
+{
+	CHECK_EQ(ptrace(PTRACE_TRACEME, 0, NULL, NULL), 0);
+	raise(SIGSTOP);
+}
+
+static void kill_and_reap(pid_t pid)
+{
+	int status;
+
+	kill(pid, SIGKILL);
+	while (waitpid(pid, &status, __WALL) == pid && !WIFSIGNALED(status) && !WIFEXITED(status))
+		;
+}
+
+/* The victim's next stop, and the server, if any, goes on meanwhile. False: it ended. */
+static bool trace_stop(pid_t pid, struct shmipc_server *s, struct holder *h)
+{
+	int status = 0;
+	pid_t got;
+
+	do {
+		if (s)
+			hold_turn(s, h);
+		got = waitpid(pid, &status, s ? WNOHANG | __WALL : __WALL);
+		if (!got)
+			sched_yield();
+	} while (!got);
+	CHECK_EQ(got, pid);
+	if (WIFEXITED(status))
+		CHECK_EQ(WEXITSTATUS(status), 0);
+	else
+		CHECK(WIFSTOPPED(status));
+	return WIFSTOPPED(status);
+}
+
+/* One instruction, or to the next system call. */
+static bool trace_step(pid_t pid, bool syscalls, struct shmipc_server *s, struct holder *h)
+{
+	CHECK_EQ(ptrace(syscalls ? PTRACE_SYSCALL : PTRACE_SINGLESTEP, pid, NULL, NULL), 0);
+	return trace_stop(pid, s, h);
+}
+
+/* ---- clients that die ---- */
+
+static void tag_check(void *arg, uint64_t token, const void *resp)
+{
+	struct msg m = *(const struct msg *)resp;
+
+	msg_check(&m);
+	CHECK(m.tag == msg_answer(token));
+}
+
+/* Comes, works, goes. Traced from before connect, or from after it, or not at all. */
+static void victim_main(int trace, uint64_t tag)
+{
+	struct shmipc_client *c = NULL;
+	int err, n;
+
+	if (trace == 1)
+		trace_me();
+	while ((err = shmipc_client_connect(name, &attr, &c)) == -EAGAIN)
+		;
+	CHECK_EQ(err, 0);
+	if (trace == 2)
+		trace_me();
+	for (int round = 0; round < (trace ? 3 : 1000000); round++) {
+		for (uint64_t i = 0; i < 3; i++)
+			CHECK_EQ(call_tag(c, tag + i), 0);
+		while (shmipc_client_pending(c)) {
+			n = shmipc_client_poll(c, tag_check, NULL);
+			CHECK(n >= 0);
+			if (!n && !trace)
+				CHECK_EQ(shmipc_client_wait(c, SHMIPC_FOREVER), 1);
+		}
+	}
+	shmipc_client_disconnect(c);
+	_exit(0);
+}
+
+static void client_dies_traced(struct shmipc_server *s, struct holder *h, uint64_t tag)
+{
+	int where = test_rand(&seed) % 4 ? 2 : 1;
+	uint32_t syscalls = where == 1 ? (uint32_t)(test_rand(&seed) % 40) : 0;
+	uint32_t steps = (uint32_t)(test_rand(&seed) % (where == 1 ? 100 : 900));
+	pid_t pid = fork_child();
+	bool alive;
+
+	if (pid == 0)
+		victim_main(where, tag);
+	alive = trace_stop(pid, s, h);
+	for (uint32_t i = 0; alive && i < syscalls; i++)
+		alive = trace_step(pid, true, s, h);
+	for (uint32_t i = 0; alive && i < steps; i++)
+		alive = trace_step(pid, false, s, h);
+	if (alive)
+		kill_and_reap(pid);
+}
+
+static void client_dies_by_clock(struct shmipc_server *s, struct holder *h, uint64_t tag)
+{
+	uint64_t end = clock_ns() + test_rand(&seed) % (2 * NSEC_PER_MSEC);
+	pid_t pid = fork_child();
+
+	if (pid == 0)
+		victim_main(0, tag);
+	while (clock_ns() < end)
+		hold_turn(s, h);
+	kill_and_reap(pid);
+}
+
+/* Every place has been given back: all but the witness's can be taken at once. */
+static void places_are_back(struct shmipc_server *s)
+{
+	struct shmipc_client *c[16];
+	struct shmipc_server_stats st;
+
+	do {
+		shmipc_server_wait(s, NSEC_PER_MSEC);
+		serve_once(s);
+		shmipc_server_get_stats(s, &st);
+	} while (st.clients > 1);
+	CHECK_EQ(st.connects, 1 + st.departures + st.reclaimed);
+	printf("%llu connected, %llu left, %llu reclaimed\n", (unsigned long long)st.connects,
+		(unsigned long long)st.departures, (unsigned long long)st.reclaimed);
+	CHECK(st.reclaimed > 0);
+	for (uint32_t i = 1; i < attr.max_clients; i++)
+		CHECK_EQ(shmipc_client_connect(name, &attr, &c[i]), 0);
+	serve_once(s);
+	for (uint32_t i = 1; i < attr.max_clients; i++)
+		shmipc_client_disconnect(c[i]);
+}
+
+static void clients_die(uint32_t kills)
+{
+	struct shmipc_server *s = NULL;
+	struct holder h = { .n = 0 };
+	uint64_t before;
+	pid_t witness;
+	int status;
+
+	CHECK_EQ(shmipc_server_create(name, &attr, &s), 0);
+	witness = fork_child();
+	if (witness == 0)
+		witness_main();
+	while (!shmipc_server_poll(s))
+		sched_yield();
+	for (uint32_t i = 0; i < kills; i++) {
+		before = atomic_load_explicit(&shared->served, memory_order_relaxed);
+		if (i % 10)
+			client_dies_traced(s, &h, (uint64_t)i << 8);
+		else
+			client_dies_by_clock(s, &h, (uint64_t)i << 8);
+		/* The witness goes on after each death. */
+		while (atomic_load_explicit(&shared->served, memory_order_relaxed) == before)
+			hold_turn(s, &h);
+	}
+	while (h.n)
+		hold_reply(s, &h, 0);
+	places_are_back(s);
+	atomic_store_explicit(&shared->stop, 1, memory_order_relaxed);
+	while (waitpid(witness, &status, WNOHANG) == 0)
+		serve_once(s);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	printf("%u client deaths, the witness made %llu calls\n", kills,
+		(unsigned long long)atomic_load_explicit(&shared->served, memory_order_relaxed));
+	shmipc_server_destroy(s);
+}
+
+/* ---- servers that die ---- */
+
+static void server_main(bool trace)
+{
+	struct shmipc_server *s = NULL;
+	struct holder h = { .n = 0 };
+
+	CHECK_EQ(shmipc_server_create(name, &attr, &s), 0);
+	raise(SIGSTOP); /* the client connects */
+	if (trace)
+		CHECK_EQ(ptrace(PTRACE_TRACEME, 0, NULL, NULL), 0);
+	shmipc_server_poll(s);
+	if (trace)
+		raise(SIGSTOP);
+	for (;;)
+		hold_turn(s, &h);
+}
+
+static struct shmipc_client *server_start(bool trace, pid_t *pid_p)
+{
+	struct shmipc_client *c = NULL;
+	pid_t pid = fork_child();
+	int status;
+
+	if (pid == 0)
+		server_main(trace);
+	CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
+	CHECK(WIFSTOPPED(status)); /* created: what the last one left was replaced */
+	CHECK_EQ(shmipc_client_connect(name, &attr, &c), 0);
+	kill(pid, SIGCONT);
+	*pid_p = pid;
+	return c;
+}
+
+struct books {
+	uint64_t sent, answered, ended;
+	uint8_t open[4096];
+};
+
+static void books_take(void *arg, uint64_t token, const void *resp)
+{
+	struct books *b = arg;
+
+	CHECK(token < sizeof(b->open) && b->open[token]);
+	b->open[token] = 0;
+	if (resp) {
+		tag_check(NULL, token, resp);
+		b->answered++;
+	} else {
+		b->ended++;
+	}
+}
+
+static void client_turn(struct shmipc_client *c, struct books *b)
+{
+	int n;
+
+	while (b->sent < sizeof(b->open) && shmipc_client_pending(c) < 5) {
+		b->open[b->sent] = 1;
+		CHECK_EQ(call_tag(c, b->sent), 0);
+		b->sent++;
+	}
+	n = shmipc_client_poll(c, books_take, b);
+	CHECK(n >= 0);
+}
+
+/* Every call ends exactly once: by its response or by -EPIPE and abort. */
+static void server_is_gone(struct shmipc_client *c, struct books *b)
+{
+	uint32_t pending;
+	int n;
+
+	while ((n = shmipc_client_poll(c, books_take, b)) >= 0)
+		if (!n)
+			shmipc_client_wait(c, NSEC_PER_MSEC);
+	CHECK_EQ(n, -EPIPE);
+	pending = shmipc_client_pending(c);
+	CHECK_EQ(shmipc_client_abort(c, books_take, b), pending);
+	CHECK_EQ(b->ended, pending);
+	CHECK_EQ(b->answered + b->ended, b->sent);
+	shmipc_client_disconnect(c);
+}
+
+static void server_dies(bool trace)
+{
+	struct books b = { .sent = 0 };
+	uint32_t steps = (uint32_t)(test_rand(&seed) % 2000);
+	uint64_t end;
+	struct shmipc_client *c;
+	bool alive = true;
+	pid_t pid;
+
+	c = server_start(trace, &pid);
+	if (trace) {
+		alive = trace_stop(pid, NULL, NULL);
+		for (uint32_t i = 0; alive && i < steps; i++) {
+			client_turn(c, &b);
+			alive = trace_step(pid, false, NULL, NULL);
+		}
+	} else {
+		end = clock_ns() + test_rand(&seed) % NSEC_PER_MSEC;
+		while (clock_ns() < end)
+			client_turn(c, &b);
+	}
+	CHECK(alive);
+	kill_and_reap(pid);
+	server_is_gone(c, &b);
+}
+
+static void servers_die(uint32_t kills)
+{
+	struct shmipc_server *s = NULL;
+
+	for (uint32_t i = 0; i < kills; i++)
+		server_dies(i % 10 != 0);
+	/* The last remains are replaced too, so that nothing is left behind. */
+	CHECK_EQ(shmipc_server_create(name, &attr, &s), 0);
+	shmipc_server_destroy(s);
+	printf("%u server deaths\n", kills);
+}
+
+int main(int argc, char **argv)
+{
+	uint32_t clients = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 800;
+	uint32_t servers = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 0) : 200;
+
+	alarm(600);
+	seed = test_seed();
+	attr = msg_attr;
+	snprintf(name, sizeof(name), "%s", test_name("kill"));
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		0);
+	CHECK(shared != MAP_FAILED);
+	clients_die(clients);
+	servers_die(servers);
+	return 0;
+}
