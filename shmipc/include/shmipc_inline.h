@@ -177,7 +177,7 @@ static inline void shmipc_client_flush(struct shmipc_client *client)
 	if (!client->unflushed)
 		return;
 	client->unflushed = 0;
-	/* After the laps, before the word: pairs with the fence in shmipc_server_wait(). */
+	/* After the laps, before the word: pairs with the fence of a server about to sleep. */
 	shmipc_fence();
 	/* Relaxed: the fences order it; pairs with the stores in shmipc_server_wait(). */
 	if (__builtin_expect(__atomic_load_n(client->server_state, __ATOMIC_RELAXED) != 0, 0))
@@ -232,7 +232,7 @@ static inline void shmipc_server_flush(struct shmipc_server *server)
 	if (!n)
 		return;
 	server->n_unflushed = 0;
-	/* After the laps, before the words: pairs with the fence in shmipc_client_wait(). */
+	/* After the laps, before the words: pairs with the fence of a client about to sleep. */
 	shmipc_fence();
 	for (uint32_t i = 0; i < n; i++) {
 		struct shmipc_peer *peer = server->unflushed[i];

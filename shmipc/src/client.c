@@ -89,8 +89,8 @@ static void server_notify(struct client *c)
 {
 	/* Release: pairs with the acquire in shmipc_server_rescan(). */
 	__atomic_fetch_add(&c->header->changes, 1, __ATOMIC_RELEASE);
-	shmipc_fence(); /* pairs with the one in shmipc_sleep_announce() */
-	shmipc_wake(&c->header->server_state);
+	sleep_fence(); /* pairs with the one in sleep_prepare() */
+	sleep_wake(&c->header->server_state);
 }
 
 /* The lock is held and the place clean. */
@@ -101,7 +101,7 @@ static void place_take(struct client *c, uint32_t index)
 
 	c->index = index;
 	c->place = place;
-	shmipc_state_set(&place->client_state, SHMIPC_AWAKE);
+	shmipc_state_set(&place->client_state, SLEEP_RUNNING);
 	/* Relaxed: published by the bit; pairs with the load in peer_admit(). */
 	__atomic_store_n(&place->client_epoch, epoch, __ATOMIC_RELAXED);
 	/* Release: pairs with the acquire in place_has_bit(). */
@@ -290,7 +290,7 @@ COLD int shmipc_client_idle(struct shmipc_client *hot)
 	hot->idle_left = SHMIPC_IDLE_POLLS;
 	if (shmipc_client_pending(hot) && !hot->waiting) {
 		hot->waiting = 1;
-		shmipc_state_set(&c->place->client_state, SHMIPC_YIELDING);
+		shmipc_state_set(&c->place->client_state, SLEEP_WAITING);
 	}
 	gone = server_has_closed(c);
 	now = gone ? c->looked : clock_ns();
@@ -307,14 +307,14 @@ COLD int shmipc_client_idle(struct shmipc_client *hot)
 COLD void shmipc_client_resume(struct shmipc_client *hot)
 {
 	hot->waiting = 0;
-	shmipc_state_set(&client_of(hot)->place->client_state, SHMIPC_AWAKE);
+	shmipc_state_set(&client_of(hot)->place->client_state, SLEEP_RUNNING);
 }
 
 COLD void shmipc_client_wake_server(struct shmipc_client *hot)
 {
 	struct client *c = client_of(hot);
 
-	if (shmipc_wake(&c->header->server_state))
+	if (sleep_wake(&c->header->server_state))
 		c->stats.wakes++;
 }
 
@@ -340,13 +340,13 @@ static int client_sleep(struct client *c, uint64_t left_ns)
 	int r;
 
 	c->hot.waiting = 1;
-	shmipc_sleep_announce(state);
+	sleep_prepare(state);
 	r = client_look(c, true);
 	if (!r) {
 		c->stats.sleeps++;
 		r = shmipc_sleep(state, left_ns);
 	}
-	shmipc_state_set(state, SHMIPC_YIELDING); /* until poll takes the response */
+	shmipc_state_set(state, SLEEP_WAITING); /* until poll takes the response */
 	return r;
 }
 

@@ -27,13 +27,6 @@
 #define SHMIPC_RING_BYTES 16384u /* at least: a ring of 64 lines costs a fifth more than one of 256 */
 #define SHMIPC_CLIENT_LOCK(index) (1u + (index)) /* byte of the file; 0 is the server's */
 
-/* How a side waits. It writes its word itself; the other may only turn ASLEEP into AWAKE. */
-enum shmipc_state {
-	SHMIPC_AWAKE,
-	SHMIPC_YIELDING, /* its core is given away, perhaps to the other side */
-	SHMIPC_ASLEEP,
-};
-
 struct shmipc_header {
 	/* Written once, by the server before anybody else is there. */
 	uint64_t magic; /* last */
@@ -41,7 +34,7 @@ struct shmipc_header {
 	uint32_t max_clients, depth, req_size, resp_size, extra_size;
 	uint64_t size;
 
-	/* The server's; a client that wakes it clears state. */
+	/* The server's; a client that wakes it clears the state, which is of base/sleep.h. */
 	CACHE_ALIGNED uint32_t server_state;
 	uint32_t closed;
 

@@ -193,7 +193,7 @@ COLD void shmipc_server_peer_waits(struct shmipc_server *hot, struct shmipc_peer
 	struct server *s = server_of(hot);
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, peer->index);
 
-	if (shmipc_wake(&place->client_state))
+	if (sleep_wake(&place->client_state)) /* its load repeats the caller's, after the fence */
 		s->stats.wakes++;
 	else
 		s->peers_wait = true;
@@ -206,16 +206,15 @@ static int server_pause(struct server *s, struct wait *w, uint64_t left_ns)
 
 	if (!wait_step(w))
 		return 0;
-	shmipc_sleep_announce(&s->header->server_state);
+	sleep_prepare(&s->header->server_state);
 	n = shmipc_server_poll(&s->hot);
-	if (!n) {
-		s->stats.sleeps++;
-		n = shmipc_sleep(&s->header->server_state, left_ns);
-		/* A look at the clock, and at who is dead, after each sleep. */
-		s->hot.budget = 0;
+	if (n) {
+		sleep_cancel(&s->header->server_state);
+		return n;
 	}
-	shmipc_state_set(&s->header->server_state, SHMIPC_AWAKE);
-	return n;
+	s->stats.sleeps++;
+	s->hot.budget = 0; /* a look at the clock, and at who is dead, after each sleep */
+	return shmipc_sleep(&s->header->server_state, left_ns);
 }
 
 int shmipc_server_wait(struct shmipc_server *hot, uint64_t timeout_ns)
@@ -364,10 +363,10 @@ void shmipc_server_destroy(struct shmipc_server *hot)
 	if (s->region.fd >= 0) { /* not in a forked child: the parent serves on */
 		/* Release: pairs with server_is_gone(); every reply is visible before it. */
 		__atomic_store_n(&s->header->closed, 1, __ATOMIC_RELEASE);
-		shmipc_fence(); /* pairs with the one in shmipc_sleep_announce() */
+		sleep_fence(); /* pairs with the one in sleep_prepare() */
 		for (uint32_t i = 0; i < hot->n_active; i++)
-			shmipc_wake(&shmipc_place(&s->layout, s->header, hot->active[i]->index)
-					     ->client_state);
+			sleep_wake(&shmipc_place(&s->layout, s->header, hot->active[i]->index)
+					    ->client_state);
 	}
 	shm_close(&s->region);
 	server_free(s);

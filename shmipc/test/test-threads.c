@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "common.h"
+#include "base/sleep.h"
 #include "layout.h"
 
 #ifdef __SANITIZE_THREAD__
@@ -174,7 +175,7 @@ struct nap {
 
 static void until_asleep(const uint32_t *state)
 {
-	while (__atomic_load_n(state, __ATOMIC_RELAXED) != SHMIPC_ASLEEP)
+	while (__atomic_load_n(state, __ATOMIC_RELAXED) != SLEEP_ASLEEP)
 		sched_yield();
 }
 
