@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+#include "rig.h"
+
+#include <infiniband/mlx5dv.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+void rig_fabric(const char *name)
+{
+	char fabric[64];
+
+	snprintf(fabric, sizeof(fabric), "test-%s-%d", name, (int)getpid());
+	CHECK(!setenv("SOFTHCA_FABRIC", fabric, 1));
+	alarm(120); /* a hang ends as a failure */
+}
+
+static struct ibv_cq *make_cq(struct rig *r, const struct rig_attr *a)
+{
+	struct ibv_cq_init_attr_ex ex = {
+		.cqe = (uint32_t)(a->cqe ? a->cqe : 256),
+		.channel = r->channel,
+		.wc_flags = IBV_WC_STANDARD_FLAGS,
+	};
+	struct mlx5dv_cq_init_attr dv = {
+		.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE,
+		.cqe_size = (uint16_t)a->cqe_size,
+	};
+
+	if (!a->cqe_size)
+		return ibv_create_cq(r->ctx, (int)ex.cqe, NULL, r->channel, 0);
+	return ibv_cq_ex_to_cq(mlx5dv_create_cq(r->ctx, &ex, &dv));
+}
+
+static void make_qp(struct rig *r, const struct rig_attr *a)
+{
+	struct ibv_srq_init_attr sa = {.attr = {.max_wr = RIG_DEPTH, .max_sge = 2}};
+	struct ibv_qp_init_attr qa = {
+		.send_cq = r->scq,
+		.recv_cq = r->rcq,
+		.cap = {.max_send_wr = RIG_DEPTH, .max_recv_wr = RIG_DEPTH, .max_send_sge = 4,
+			.max_recv_sge = 2, .max_inline_data = 128},
+		.qp_type = a->type ? a->type : IBV_QPT_RC,
+	};
+	struct ibv_qp_attr init = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+			IBV_ACCESS_REMOTE_ATOMIC,
+		.qkey = 0x1234,
+	};
+
+	if (a->srq) {
+		r->srq = ibv_create_srq(r->pd, &sa);
+		CHECK(r->srq);
+		qa.srq = r->srq;
+	}
+	r->qp = ibv_create_qp(r->pd, &qa);
+	CHECK(r->qp);
+	CHECK(!ibv_modify_qp(r->qp, &init,
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+			(qa.qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
+}
+
+void rig_open(struct rig *r, const struct rig_attr *a)
+{
+	int access = a->access ? a->access
+			       : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	struct ibv_device **list;
+	int n;
+
+	memset(r, 0, sizeof(*r));
+	list = ibv_get_device_list(&n);
+	CHECK(list && n > (int)a->rail);
+	r->ctx = ibv_open_device(list[a->rail]);
+	CHECK(r->ctx);
+	ibv_free_device_list(list);
+	CHECK(!ibv_query_port(r->ctx, 1, &r->port));
+	CHECK(!ibv_query_gid(r->ctx, 1, 0, &r->gid));
+	r->pd = ibv_alloc_pd(r->ctx);
+	CHECK(r->pd);
+	if (a->events) {
+		r->channel = ibv_create_comp_channel(r->ctx);
+		CHECK(r->channel);
+	}
+	r->scq = make_cq(r, a);
+	r->rcq = make_cq(r, a);
+	CHECK(r->scq && r->rcq);
+	r->buf = aligned_alloc(4096, RIG_BUF);
+	CHECK(r->buf);
+	memset(r->buf, 0, RIG_BUF);
+	r->mr = ibv_reg_mr(r->pd, r->buf, RIG_BUF, access);
+	CHECK(r->mr);
+	make_qp(r, a);
+}
+
+void rig_close(struct rig *r)
+{
+	CHECK(!ibv_destroy_qp(r->qp));
+	if (r->srq)
+		CHECK(!ibv_destroy_srq(r->srq));
+	CHECK(!ibv_destroy_cq(r->scq));
+	CHECK(!ibv_destroy_cq(r->rcq));
+	if (r->channel)
+		CHECK(!ibv_destroy_comp_channel(r->channel));
+	CHECK(!ibv_dereg_mr(r->mr));
+	CHECK(!ibv_dealloc_pd(r->pd));
+	CHECK(!ibv_close_device(r->ctx));
+	free(r->buf);
+}
+
+struct rig_addr rig_addr(const struct rig *r)
+{
+	return (struct rig_addr){
+		.qpn = r->qp->qp_num,
+		.lid = r->port.lid,
+		.gid = r->gid,
+		.rkey = r->mr->rkey,
+		.addr = (uintptr_t)r->buf,
+	};
+}
+
+void rig_connect(struct rig *r, const struct rig_addr *to, struct rig_timers t)
+{
+	struct ibv_qp_attr a = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = to->qpn,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = t.set ? t.min_rnr : 1,
+		.ah_attr = {.dlid = to->lid, .port_num = 1, .is_global = !to->lid,
+			.grh = {.dgid = to->gid, .hop_limit = 1}},
+	};
+	int uc = r->qp->qp_type == IBV_QPT_UC;
+
+	CHECK(!ibv_modify_qp(r->qp, &a,
+		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			(uc ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)));
+	a.qp_state = IBV_QPS_RTS;
+	a.timeout = t.set ? t.timeout : 10;
+	a.retry_cnt = t.set ? t.retry : 3;
+	a.rnr_retry = t.set ? t.rnr_retry : 7;
+	a.max_rd_atomic = 1;
+	CHECK(!ibv_modify_qp(r->qp, &a,
+		IBV_QP_STATE | IBV_QP_SQ_PSN |
+			(uc ? 0 : IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+					IBV_QP_MAX_QP_RD_ATOMIC)));
+}
+
+void rig_connect_pair(struct rig *a, struct rig *b)
+{
+	struct rig_addr aa = rig_addr(a), ba = rig_addr(b);
+
+	rig_connect(a, &ba, (struct rig_timers){0});
+	rig_connect(b, &aa, (struct rig_timers){0});
+}
+
+enum ibv_qp_state rig_state(const struct rig *r)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr a;
+
+	CHECK(!ibv_query_qp(r->qp, &a, IBV_QP_STATE, &init));
+	return a.qp_state;
+}
+
+void rig_recv(struct rig *r, uint64_t id, uint32_t offset, uint32_t len)
+{
+	struct ibv_sge sge = {(uintptr_t)r->buf + offset, len, r->mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = len ? 1 : 0}, *bad;
+
+	if (r->srq)
+		CHECK(!ibv_post_srq_recv(r->srq, &wr, &bad));
+	else
+		CHECK(!ibv_post_recv(r->qp, &wr, &bad));
+}
+
+void rig_post(struct rig *r, const struct rig_wr *w)
+{
+	struct ibv_sge sge = {(uintptr_t)r->buf + w->offset, w->len,
+		w->lkey ? w->lkey : r->mr->lkey};
+	struct ibv_send_wr wr = {
+		.wr_id = w->id,
+		.sg_list = &sge,
+		.num_sge = w->len ? 1 : 0,
+		.opcode = w->op,
+		.send_flags = w->flags,
+		.imm_data = w->imm,
+	};
+	struct ibv_send_wr *bad;
+
+	if (w->op == IBV_WR_ATOMIC_CMP_AND_SWP || w->op == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = w->raddr;
+		wr.wr.atomic.rkey = w->rkey;
+		wr.wr.atomic.compare_add = w->compare_add;
+		wr.wr.atomic.swap = w->swap;
+	} else {
+		wr.wr.rdma.remote_addr = w->raddr;
+		wr.wr.rdma.rkey = w->rkey;
+	}
+	CHECK(!ibv_post_send(r->qp, &wr, &bad));
+}
+
+struct ibv_wc rig_wait(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+	int n;
+
+	while (!(n = ibv_poll_cq(cq, 1, &wc)))
+		sched_yield();
+	CHECK_EQ(n, 1);
+	return wc;
+}
+
+struct ibv_wc rig_wait_ok(struct ibv_cq *cq)
+{
+	struct ibv_wc wc = rig_wait(cq);
+
+	CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+	return wc;
+}
+
+void rig_idle(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+
+	CHECK_EQ(ibv_poll_cq(cq, 1, &wc), 0);
+}
+
+static uint8_t pattern(uint32_t seed, size_t i)
+{
+	uint32_t x = (seed * 2654435761u) ^ (uint32_t)(i * 40503u);
+
+	return (uint8_t)(x ^ x >> 13 ^ x >> 24);
+}
+
+void rig_fill(uint8_t *p, size_t len, uint32_t seed)
+{
+	for (size_t i = 0; i < len; i++)
+		p[i] = pattern(seed, i);
+}
+
+bool rig_same(const uint8_t *p, size_t len, uint32_t seed)
+{
+	for (size_t i = 0; i < len; i++)
+		if (p[i] != pattern(seed, i))
+			return false;
+	return true;
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+/* RC in one process: every operation, order and wrap, and every way to be refused. */
+#include <sched.h>
+
+#include "rig.h"
+#include "softhca.h"
+
+#define SRC 0
+#define DST 32768
+
+static struct rig a, b;
+
+static void open_pair(const struct rig_attr *attr)
+{
+	rig_open(&a, attr);
+	rig_open(&b, attr);
+	rig_connect_pair(&a, &b);
+}
+
+static void close_pair(void)
+{
+	rig_close(&a);
+	rig_close(&b);
+}
+
+static uint64_t at(const struct rig *r, uint32_t offset)
+{
+	return (uintptr_t)r->buf + offset;
+}
+
+static struct rig_wr write_wr(uint32_t len, unsigned flags)
+{
+	return (struct rig_wr){.id = 7, .op = IBV_WR_RDMA_WRITE, .flags = flags, .offset = SRC,
+		.len = len, .raddr = at(&b, DST), .rkey = b.mr->rkey};
+}
+
+static void post_write(uint32_t len, unsigned flags)
+{
+	struct rig_wr w = write_wr(len, flags);
+
+	rig_post(&a, &w);
+}
+
+static void writes_and_reads(void)
+{
+	static const uint32_t sizes[] = {1, 16, 64, 100, 4096, 5000, 32768};
+
+	open_pair(&(struct rig_attr){0});
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint32_t n = sizes[i];
+		struct ibv_wc wc;
+
+		rig_fill(a.buf + SRC, n, n);
+		post_write(n, IBV_SEND_SIGNALED | (n <= 100 ? IBV_SEND_INLINE : 0));
+		/* The store of the doorbell has retired: all of it has happened. */
+		CHECK_EQ(ibv_poll_cq(a.scq, 1, &wc), 1);
+		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+		CHECK_EQ(wc.opcode, IBV_WC_RDMA_WRITE);
+		CHECK_EQ(wc.wr_id, 7);
+		CHECK(rig_same(b.buf + DST, n, n));
+		memset(a.buf + SRC, 0, n);
+		rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_READ, .flags = IBV_SEND_SIGNALED,
+				     .offset = SRC, .len = n, .raddr = at(&b, DST),
+				     .rkey = b.mr->rkey});
+		wc = rig_wait_ok(a.scq);
+		CHECK_EQ(wc.opcode, IBV_WC_RDMA_READ);
+		CHECK_EQ(wc.byte_len, n);
+		CHECK(rig_same(a.buf + SRC, n, n));
+	}
+	rig_idle(a.scq);
+	rig_idle(b.rcq);
+	close_pair();
+}
+
+/* Every message has its immediate; receives are taken in order, whoever posts them. */
+static void immediates(bool srq, uint32_t cqe_size)
+{
+	const int rounds = 70000, batch = 16; /* across the 16-bit counters' wrap */
+	uint32_t sent = 0, got = 0;
+
+	open_pair(&(struct rig_attr){.srq = srq, .cqe_size = cqe_size});
+	for (int i = 0; i < 32; i++)
+		rig_recv(&b, (uint64_t)i, 0, 0);
+	while (got < (uint32_t)rounds) {
+		for (int i = 0; i < batch; i++, sent++) {
+			struct rig_wr w = write_wr(8, IBV_SEND_INLINE |
+					(i == batch - 1 ? IBV_SEND_SIGNALED : 0));
+
+			w.op = IBV_WR_RDMA_WRITE_WITH_IMM;
+			w.imm = sent;
+			w.raddr += 8 * (sent % 16);
+			memcpy(a.buf + SRC, &sent, sizeof(sent));
+			rig_post(&a, &w);
+		}
+		rig_wait_ok(a.scq);
+		for (int i = 0; i < batch; i++, got++) {
+			struct ibv_wc wc = rig_wait_ok(b.rcq);
+
+			CHECK_EQ(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+			CHECK_EQ(wc.imm_data, got);
+			CHECK_EQ(wc.byte_len, 8);
+			CHECK_EQ(wc.qp_num, b.qp->qp_num);
+			CHECK_EQ(wc.src_qp, a.qp->qp_num);
+			CHECK_EQ(wc.wr_id, got % 32);
+			CHECK(!memcmp(b.buf + DST + 8 * (got % 16), &got, sizeof(got)));
+			rig_recv(&b, wc.wr_id, 0, 0);
+		}
+	}
+	rig_idle(a.scq);
+	rig_idle(b.rcq);
+	close_pair();
+}
+
+static void sends(bool srq)
+{
+	open_pair(&(struct rig_attr){.srq = srq});
+	for (uint32_t i = 0; i < 300; i++) {
+		uint32_t len = 1 + i * 37 % 2000;
+		bool imm = i & 1;
+		struct ibv_wc wc;
+
+		rig_recv(&b, i, DST, 2048);
+		rig_fill(a.buf, len, i);
+		rig_post(&a, &(struct rig_wr){.id = i, .op = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
+				     .flags = IBV_SEND_SIGNALED, .imm = i, .len = len});
+		wc = rig_wait_ok(b.rcq);
+		CHECK_EQ(wc.opcode, IBV_WC_RECV);
+		CHECK_EQ(wc.byte_len, len);
+		CHECK_EQ(wc.wr_id, i);
+		CHECK_EQ(!!(wc.wc_flags & IBV_WC_WITH_IMM), imm);
+		if (imm)
+			CHECK_EQ(wc.imm_data, i);
+		CHECK(rig_same(b.buf + DST, len, i));
+		CHECK_EQ(rig_wait_ok(a.scq).opcode, IBV_WC_SEND);
+	}
+	close_pair();
+}
+
+static void atomics(void)
+{
+	uint64_t old, word = 100;
+	struct rig_wr w;
+
+	open_pair(&(struct rig_attr){0});
+	memcpy(b.buf + DST, &word, 8);
+	w = (struct rig_wr){.op = IBV_WR_ATOMIC_FETCH_AND_ADD, .flags = IBV_SEND_SIGNALED,
+		.len = 8, .raddr = at(&b, DST), .rkey = b.mr->rkey, .compare_add = 11};
+	rig_post(&a, &w);
+	CHECK_EQ(rig_wait_ok(a.scq).opcode, IBV_WC_FETCH_ADD);
+	memcpy(&old, a.buf, 8);
+	memcpy(&word, b.buf + DST, 8);
+	CHECK_EQ(old, 100);
+	CHECK_EQ(word, 111);
+	w.op = IBV_WR_ATOMIC_CMP_AND_SWP;
+	w.swap = 5;
+	for (w.compare_add = 110; w.compare_add <= 111; w.compare_add++) {
+		rig_post(&a, &w);
+		CHECK_EQ(rig_wait_ok(a.scq).opcode, IBV_WC_COMP_SWAP);
+		memcpy(&old, a.buf, 8);
+		memcpy(&word, b.buf + DST, 8);
+		CHECK_EQ(old, 111);
+		CHECK_EQ(word, w.compare_add == 111 ? 5 : 111);
+	}
+	close_pair();
+}
+
+/* Posts @w, which is refused with @status; what is posted behind it is flushed. */
+static void refused(const struct rig_wr *w, enum ibv_wc_status status, bool responder_breaks)
+{
+	struct ibv_wc wc;
+
+	rig_post(&a, w);
+	wc = rig_wait(a.scq);
+	CHECK_EQ(wc.status, status);
+	CHECK_EQ(wc.wr_id, w->id);
+	CHECK_EQ(wc.qp_num, a.qp->qp_num);
+	CHECK_EQ(rig_state(&a), IBV_QPS_ERR);
+	CHECK_EQ(rig_state(&b), responder_breaks ? IBV_QPS_ERR : IBV_QPS_RTS);
+	rig_post(&a, &(struct rig_wr){.id = 99, .op = IBV_WR_SEND, .len = 4});
+	wc = rig_wait(a.scq);
+	CHECK_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+	CHECK_EQ(wc.wr_id, 99);
+	close_pair();
+}
+
+static void refusals(void)
+{
+	struct rig_wr w;
+
+	open_pair(&(struct rig_attr){0});
+	w = write_wr(64, 0); /* unsignaled: an error completes all the same */
+	w.rkey ^= 1;
+	refused(&w, IBV_WC_REM_ACCESS_ERR, true);
+
+	open_pair(&(struct rig_attr){0});
+	w = write_wr(64, 0);
+	w.raddr = at(&b, RIG_BUF - 63);
+	refused(&w, IBV_WC_REM_ACCESS_ERR, true);
+
+	open_pair(&(struct rig_attr){.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ});
+	w = write_wr(64, 0);
+	refused(&w, IBV_WC_REM_ACCESS_ERR, true);
+
+	open_pair(&(struct rig_attr){0});
+	w = write_wr(64, 0);
+	w.lkey = a.mr->lkey ^ 1;
+	refused(&w, IBV_WC_LOC_PROT_ERR, false);
+
+	open_pair(&(struct rig_attr){0});
+	w = write_wr(64, 0);
+	w.offset = RIG_BUF - 63;
+	refused(&w, IBV_WC_LOC_PROT_ERR, false);
+
+	open_pair(&(struct rig_attr){0});
+	w = write_wr(64, 0);
+	w.lkey = b.mr->lkey; /* of another PD */
+	refused(&w, IBV_WC_LOC_PROT_ERR, false);
+}
+
+static void short_receive(void)
+{
+	struct ibv_wc wc;
+
+	open_pair(&(struct rig_attr){0});
+	rig_recv(&b, 3, DST, 63);
+	rig_recv(&b, 4, DST, 64);
+	rig_post(&a, &(struct rig_wr){.id = 1, .op = IBV_WR_SEND, .len = 64});
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_REM_INV_REQ_ERR);
+	wc = rig_wait(b.rcq);
+	CHECK_EQ(wc.status, IBV_WC_LOC_LEN_ERR);
+	CHECK_EQ(wc.wr_id, 3);
+	wc = rig_wait(b.rcq);
+	CHECK_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+	CHECK_EQ(wc.wr_id, 4);
+	close_pair();
+}
+
+/* A message without a receive waits for it, and keeps what is behind it in order. */
+static void receiver_not_ready(void)
+{
+	struct softhca_counters before, after;
+	uint32_t i;
+
+	open_pair(&(struct rig_attr){.srq = true});
+	CHECK(!softhca_counters_self(&before));
+	for (i = 0; i < 3; i++) {
+		struct rig_wr w = write_wr(4, IBV_SEND_SIGNALED | IBV_SEND_INLINE);
+
+		w.op = IBV_WR_RDMA_WRITE_WITH_IMM;
+		w.imm = w.id = i;
+		rig_post(&a, &w);
+	}
+	rig_idle(a.scq);
+	for (i = 0; i < 3; i++) {
+		rig_recv(&b, i, 0, 0);
+		CHECK_EQ(rig_wait_ok(b.rcq).imm_data, i);
+		CHECK_EQ(rig_wait_ok(a.scq).wr_id, i);
+	}
+	CHECK(!softhca_counters_self(&after));
+	CHECK(after.rnr_naks > before.rnr_naks);
+	CHECK_EQ(after.wqes[0x09] - before.wqes[0x09], 3);
+	close_pair();
+}
+
+static void gives_up(void)
+{
+	struct rig_addr to;
+	struct rig_wr w;
+
+	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&b, &(struct rig_attr){0});
+	to = rig_addr(&b);
+	rig_connect(&a, &to, (struct rig_timers){.timeout = 8, .retry = 2, .rnr_retry = 2,
+		.min_rnr = 1, .set = true});
+	w = write_wr(4, 0);
+	/* Nobody there: b is not connected. */
+	rig_post(&a, &w);
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RETRY_EXC_ERR);
+	CHECK_EQ(rig_state(&a), IBV_QPS_ERR);
+	close_pair();
+
+	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&b, &(struct rig_attr){0});
+	to = rig_addr(&b);
+	rig_connect(&a, &to, (struct rig_timers){.timeout = 8, .retry = 2, .rnr_retry = 2,
+		.min_rnr = 1, .set = true});
+	to = rig_addr(&a);
+	rig_connect(&b, &to, (struct rig_timers){0});
+	rig_post(&a, &(struct rig_wr){.id = 5, .op = IBV_WR_SEND, .len = 4});
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RNR_RETRY_EXC_ERR);
+	close_pair();
+}
+
+static void counts(void)
+{
+	struct softhca_counters before, after;
+
+	open_pair(&(struct rig_attr){0});
+	CHECK(!softhca_counters_self(&before));
+	for (int i = 0; i < 10; i++)
+		post_write(100, i == 9 ? IBV_SEND_SIGNALED : 0);
+	rig_wait_ok(a.scq);
+	CHECK(!softhca_counters_self(&after));
+	CHECK_EQ(after.doorbells - before.doorbells, 10);
+	CHECK_EQ(after.wqes[0x08] - before.wqes[0x08], 10);
+	CHECK_EQ(after.bytes[0x08] - before.bytes[0x08], 1000);
+	CHECK_EQ(after.cqes - before.cqes, 1);
+	CHECK_EQ(after.single_steps - before.single_steps, 0);
+	close_pair();
+}
+
+int main(void)
+{
+	rig_fabric("rc");
+	writes_and_reads();
+	immediates(false, 0);
+	immediates(true, 0);
+	immediates(true, 128);
+	sends(false);
+	sends(true);
+	atomics();
+	refusals();
+	short_receive();
+	receiver_not_ready();
+	gives_up();
+	counts();
+	return 0;
+}
