@@ -21,6 +21,7 @@
 #include <string.h>
 
 #define FLUX_BURST 8 /* responses per poll; calls of one peer before the next one's turn */
+#define FLUX_BURST_MIN 2
 #define FLUX_NO_ID UINT32_MAX
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
 #define FLUX_LINE __attribute__((aligned(64)))
@@ -198,14 +199,20 @@ FLUX_INLINE void flux_out_take(struct flux_node *node, uint32_t to, const struct
 	fn(arg, e->token, slot->payload);
 }
 
-/* Handles at most max responses of one peer, and ends all its calls if it has left. */
+/*
+ * Handles at most max responses of one peer, and ends all its calls if it has left. A
+ * quarter of what is in flight is enough: whoever drains all and then calls again works
+ * in turns with the peer instead of at the same time.
+ */
 FLUX_INLINE int flux_out_poll(struct flux_node *node, uint32_t to, flux_response_fn *fn, void *arg,
 		int max)
 {
 	struct flux_out *o = &node->out[to];
 	const struct flux_slot *slot;
-	int n = 0;
+	int share = (int)(o->inflight / 4), n = 0;
 
+	share = share < FLUX_BURST_MIN ? FLUX_BURST_MIN : share;
+	max = share < max ? share : max;
 	while (n < max) {
 		slot = flux_cursor_ready(&o->resp);
 		if (!slot) {
