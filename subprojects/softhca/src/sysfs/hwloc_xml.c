@@ -190,7 +190,7 @@ static void put_remote_rails(struct xml *x)
 
 int softhca_hwloc_write(const char *path, const struct softhca_topology *t)
 {
-	struct xml x = { .f = fopen(path, "wxe"), .t = t, .nodes = softhca_topology_nodes(t) };
+	struct xml x = { .f = fopen(path, "we"), .t = t, .nodes = softhca_topology_nodes(t) };
 	unsigned long long pages = (unsigned long long)sysconf(_SC_PHYS_PAGES);
 	cpu_set_t nodes;
 	int failed;

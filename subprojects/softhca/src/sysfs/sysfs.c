@@ -255,7 +255,8 @@ static int build_at(const char *root, const struct softhca_topology *t)
 	if (b.fd < 0)
 		return -errno;
 	put(&b, "class/infiniband_verbs/abi_version", "6");
-	for (uint32_t i = 0; i < t->nrails; i++)
+	/* tmpfs lists what is newest first, and so do programs: rail 0 comes last here. */
+	for (uint32_t i = t->nrails; i-- > 0;)
 		build_rail(&b, t, i);
 	close(b.fd);
 	if (b.rc)

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* Removal of what killed processes left of fabrics that nobody will join again. */
+#ifndef SOFTHCA_FABRIC_SWEEP_H
+#define SOFTHCA_FABRIC_SWEEP_H
+
+/* Removes every fabric of this user without a living member, on its best effort. */
+void fabric_sweep(void);
+
+/*
+ * Calls @each with the name of every fabric of this user, until it returns other than
+ * 0. Returns what the last call returned, 0 without a fabric, -errno if /dev/shm
+ * cannot be read.
+ */
+int fabric_each(int (*each)(const char *name, void *arg), void *arg);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run/preload.h"
+
+#define LIBRARY "libsofthca.so.0"
+#define ROOM (PATH_MAX + 256)
+
+/* The directory of this program, resolved; false when /proc does not say. */
+static bool own_directory(char dir[PATH_MAX])
+{
+	ssize_t n = readlink("/proc/self/exe", dir, PATH_MAX - 1);
+	char *slash;
+
+	if (n <= 0)
+		return false;
+	dir[n] = '\0';
+	slash = strrchr(dir, '/');
+	if (!slash)
+		return false;
+	*slash = '\0';
+	return true;
+}
+
+/* <prefix>/SOFTHCA_BINDIR is where this program is: the library is in that prefix. */
+static bool find_installed(const char *dir, char path[ROOM])
+{
+	size_t n = strlen(dir), bin = strlen(SOFTHCA_BINDIR);
+
+	if (SOFTHCA_LIBDIR[0] == '/')
+		snprintf(path, ROOM, "%s/" LIBRARY, SOFTHCA_LIBDIR);
+	else if (n > bin && dir[n - bin - 1] == '/' && !strcmp(dir + n - bin, SOFTHCA_BINDIR))
+		snprintf(path, ROOM, "%.*s/%s/" LIBRARY, (int)(n - bin - 1), dir, SOFTHCA_LIBDIR);
+	else
+		return false;
+	return !access(path, R_OK);
+}
+
+/* In the build directory this program is in src/run/, the library in src/. */
+static bool find_built(const char *dir, char path[ROOM])
+{
+	const char *slash = strrchr(dir, '/');
+
+	if (!slash)
+		return false;
+	snprintf(path, ROOM, "%.*s/" LIBRARY, (int)(slash - dir), dir);
+	return !access(path, R_OK);
+}
+
+int preload_softhca(char *err, size_t errlen)
+{
+	const char *before = getenv("LD_PRELOAD");
+	char dir[PATH_MAX], path[ROOM], *value;
+
+	if (!own_directory(dir) || (!find_installed(dir, path) && !find_built(dir, path))) {
+		snprintf(err, errlen, LIBRARY " is not beside this program: install softhca, or "
+			"run the softhca-run of its build directory");
+		return -ENOENT;
+	}
+	if (strpbrk(path, ": ")) {
+		snprintf(err, errlen, "%s: give the library a path without ':' and ' '", path);
+		return -EINVAL;
+	}
+	if (before && strstr(before, LIBRARY))
+		return 0; /* a softhca-run inside of a softhca-run */
+	if (asprintf(&value, "%s%s%s", before ? before : "", before && *before ? ":" : "", path) <
+		0)
+		return -ENOMEM;
+	setenv("LD_PRELOAD", value, 1);
+	free(value);
+	return 0;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs a program on the software HCA: sets the environment, cleans up behind it. */
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fabric/fabric.h"
+#include "run/preload.h"
+#include "run/supervise.h"
+#include "sysfs/sysfs.h"
+#include "topo/topo.h"
+
+#define BAD_USAGE 2
+
+enum { OPT_BF = 256, OPT_STRICT, OPT_VERSION };
+
+static const struct option long_options[] = {
+	{ "rails", required_argument, NULL, 'n' },
+	{ "topology", required_argument, NULL, 't' },
+	{ "fabric", required_argument, NULL, 'f' },
+	{ "bf", no_argument, NULL, OPT_BF },
+	{ "strict", no_argument, NULL, OPT_STRICT },
+	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, OPT_VERSION },
+	{ 0 },
+};
+
+static const char usage[] =
+	"usage: softhca-run [OPTION...] PROGRAM [ARGUMENT...]\n"
+	"Runs PROGRAM on emulated ConnectX adapters, under the vendor's own libraries.\n"
+	"\n"
+	"  -n, --rails N        N adapters mlx5_0 .. (1 to 16; default 1)\n"
+	"  -t, --topology FILE  the adapters that FILE describes; see softhca(7)\n"
+	"  -f, --fabric NAME    meet the programs that run with the same NAME (default: the\n"
+	"                       PMIx namespace of the job, else one for all of this user)\n"
+	"      --bf             offer BlueFlame\n"
+	"      --strict         report what real hardware would silently get wrong\n"
+	"  -h, --help           print this text\n"
+	"      --version        print the version\n"
+	"\n"
+	"The exit status is PROGRAM's, 128 + n if signal n ended it, 127 if it is not found,\n"
+	"126 if it cannot be executed, 125 if softhca-run failed and 2 for wrong arguments.\n";
+
+_Noreturn static void bad(const char *what, const char *value, const char *give)
+{
+	fprintf(stderr, "softhca-run: %s%s%s: %s\n", what, *value ? " " : "", value, give);
+	exit(BAD_USAGE);
+}
+
+static void set_rails(const char *value)
+{
+	char *end;
+	unsigned long n = strtoul(value, &end, 10);
+
+	if (*value < '0' || *value > '9' || *end || n < 1 || n > SOFTHCA_RAILS_MAX)
+		bad("--rails", value, "give a number of adapters, 1 to 16");
+	setenv("SOFTHCA_RAILS", value, 1);
+	unsetenv("SOFTHCA_TOPOLOGY");
+}
+
+/* Absolute, because the program may look at it from another directory. */
+static void set_topology(const char *value)
+{
+	char path[PATH_MAX];
+
+	if (!realpath(value, path))
+		bad("--topology", value, "no such file; give a topology file");
+	setenv("SOFTHCA_TOPOLOGY", path, 1);
+}
+
+static void set_fabric(const char *value)
+{
+	size_t n = strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				 "0123456789._-");
+
+	if (!n || n > 63 || value[n])
+		bad("--fabric", value, "give up to 63 letters, digits, '.', '_' or '-'");
+	setenv("SOFTHCA_FABRIC", value, 1);
+}
+
+/* Returns whether the arguments ask for certain rails. */
+static bool parse_options(int argc, char **argv)
+{
+	bool rails = false, topology = false;
+	int c;
+
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, "+:n:t:f:h", long_options, NULL)) != -1) {
+		switch (c) {
+		case 'n':
+			set_rails(optarg);
+			rails = true;
+			break;
+		case 't':
+			set_topology(optarg);
+			topology = true;
+			break;
+		case 'f':
+			set_fabric(optarg);
+			break;
+		case OPT_BF:
+			setenv("SOFTHCA_BF", "1", 1);
+			break;
+		case OPT_STRICT:
+			setenv("SOFTHCA_STRICT", "1", 1);
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			exit(0);
+		case OPT_VERSION:
+			puts("softhca-run " SOFTHCA_VERSION);
+			exit(0);
+		case ':':
+			bad(argv[optind - 1], "", "give it a value; see softhca-run --help");
+		default:
+			bad(argv[optind - 1], "", "unknown option; see softhca-run --help");
+		}
+	}
+	if (rails && topology)
+		bad("--rails and --topology", "", "give one of them");
+	if (optind == argc)
+		bad("no program", "", "give one; see softhca-run --help");
+	return rails || topology;
+}
+
+/*
+ * hwloc cannot see an emulated sysfs, so it gets the rails as XML. The file is in
+ * memory and lives as long as this process.
+ */
+static void export_hwloc(const struct softhca_topology *t)
+{
+	char path[64];
+	int fd;
+
+	if (getenv("HWLOC_XMLFILE"))
+		return;
+	fd = memfd_create("softhca-hwloc.xml", MFD_CLOEXEC);
+	if (fd < 0)
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), fd);
+	if (softhca_hwloc_write(path, t)) {
+		close(fd);
+		return;
+	}
+	setenv("HWLOC_XMLFILE", path, 1);
+	setenv("HWLOC_THISSYSTEM", "1", 1);
+	setenv("HWLOC_THISSYSTEM_ALLOWED_RESOURCES", "1", 1);
+}
+
+/* Joins the fabric, which must have the wanted rails if it exists already. */
+static void join(const struct softhca_topology *wanted, bool explicit)
+{
+	int rc = fabric_attach();
+
+	if (rc == -EACCES)
+		bad("fabric", "", "it belongs to another user; give --fabric another name");
+	if (rc) {
+		fprintf(stderr, "softhca-run: cannot join the fabric: %s\n", strerror(-rc));
+		exit(125);
+	}
+	if (explicit && memcmp(&fabric_self.arena->topo, wanted, sizeof(*wanted))) {
+		fabric_detach();
+		bad("fabric", "", "a running program uses it with other adapters; leave out "
+			"--rails and --topology, or give --fabric another name");
+	}
+}
+
+int main(int argc, char **argv)
+{
+	bool explicit = parse_options(argc, argv);
+	bool nested = getenv("SOFTHCA_RUN") != NULL;
+	struct softhca_topology wanted;
+	char err[256];
+	int rc;
+
+	if (softhca_topology_from_env(&wanted, err, sizeof(err)))
+		bad("topology", "", err);
+	rc = preload_softhca(err, sizeof(err));
+	if (rc) {
+		fprintf(stderr, "softhca-run: %s\n", err);
+		return 125;
+	}
+	join(&wanted, explicit);
+	export_hwloc(&fabric_self.arena->topo);
+	if (!nested)
+		fprintf(stderr, "softhca-run: emulated adapters: all figures describe software, "
+			"not a network\n");
+	setenv("SOFTHCA_RUN", "1", 1);
+	return supervise(argv + optind);
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Three processes: this one, the program, and a guardian in a session of its own.
+ * The guardian holds one end of a socket pair. It reads the program's pid from it and then
+ * waits: a last byte says that all is cleaned up, end of file that this process died.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fabric/fabric.h"
+#include "fabric/sweep.h"
+#include "run/supervise.h"
+
+#define GRACE_MS 5000 /* between SIGTERM and SIGKILL */
+
+static const int passed_on[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
+	SIGALRM };
+
+static void clean_up(void)
+{
+	struct stat st;
+
+	/* Without a link the directory is gone, and a new one of that name is not ours. */
+	if (!fstat(fabric_self.lock_fd, &st) && st.st_nlink)
+		fabric_detach();
+	fabric_sweep();
+}
+
+static bool read_all(int fd, void *buf, size_t n)
+{
+	ssize_t got;
+
+	do
+		got = read(fd, buf, n);
+	while (got < 0 && errno == EINTR);
+	return got == (ssize_t)n;
+}
+
+/* Waits for a process that is no child. SIGTERM came with its parent's death. */
+static void end_orphan(pid_t pid)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	if (fd < 0)
+		return;
+	if (poll(&p, 1, GRACE_MS) == 0) {
+		syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+		poll(&p, 1, -1);
+	}
+	close(fd);
+}
+
+_Noreturn static void guard(int fd)
+{
+	char done;
+	pid_t pid;
+
+	setsid(); /* the terminal's signals are for the program */
+	if (!read_all(fd, &pid, sizeof(pid)))
+		pid = 0;
+	if (pid && read_all(fd, &done, 1))
+		_exit(0);
+	if (pid)
+		end_orphan(pid);
+	clean_up();
+	_exit(0);
+}
+
+_Noreturn static void execute(char **argv, pid_t parent, const sigset_t *mask)
+{
+	int rc;
+
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(125); /* it died before the line above */
+	sigprocmask(SIG_SETMASK, mask, NULL);
+	execvp(argv[0], argv);
+	rc = errno;
+	fprintf(stderr, "softhca-run: %s: %s\n", argv[0], strerror(rc));
+	_exit(rc == ENOENT || rc == ENOTDIR ? 127 : 126);
+}
+
+/* Passes signals on until the program has ended; returns its wait status. */
+static int wait_for(pid_t program, const sigset_t *signals)
+{
+	siginfo_t si;
+	int status;
+
+	for (;;) {
+		if (sigwaitinfo(signals, &si) < 0)
+			continue;
+		if (si.si_signo == SIGCHLD) {
+			if (waitpid(program, &status, WNOHANG) == program)
+				return status;
+			continue;
+		}
+		/* What the terminal sends has reached the whole process group. */
+		if (si.si_code <= 0)
+			kill(program, si.si_signo);
+	}
+}
+
+static void block(sigset_t *signals, sigset_t *mask)
+{
+	sigemptyset(signals);
+	sigaddset(signals, SIGCHLD);
+	for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
+		sigaddset(signals, passed_on[i]);
+	/* An ignored SIGCHLD would be inherited, and no status be kept for waitpid(). */
+	signal(SIGCHLD, SIG_DFL);
+	sigprocmask(SIG_BLOCK, signals, mask);
+}
+
+static pid_t start_guardian(int *fd_p)
+{
+	int fds[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
+		return -1;
+	pid = fork();
+	if (!pid) {
+		close(fds[1]);
+		guard(fds[0]);
+	}
+	close(fds[0]);
+	*fd_p = fds[1];
+	return pid;
+}
+
+/* A guardian that was killed guards no more; that is no reason to stop. */
+static void tell(int fd, const void *buf, size_t n)
+{
+	ssize_t sent = send(fd, buf, n, MSG_NOSIGNAL);
+
+	(void)sent;
+}
+
+static int run(char **argv, int guardian_fd, const sigset_t *signals, const sigset_t *mask)
+{
+	pid_t self = getpid(), program = fork();
+	int status;
+
+	if (!program)
+		execute(argv, self, mask);
+	if (program < 0) {
+		perror("softhca-run: fork");
+		return 125;
+	}
+	tell(guardian_fd, &program, sizeof(program));
+	status = wait_for(program, signals);
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int supervise(char **argv)
+{
+	sigset_t signals, mask;
+	pid_t guardian;
+	int fd, status;
+
+	block(&signals, &mask);
+	guardian = start_guardian(&fd);
+	if (guardian < 0) {
+		perror("softhca-run: guardian");
+		return 125;
+	}
+	status = run(argv, fd, &signals, &mask);
+	clean_up();
+	tell(fd, "", 1);
+	close(fd);
+	while (waitpid(guardian, NULL, 0) < 0 && errno == EINTR)
+		;
+	return status;
+}
