@@ -106,8 +106,14 @@ MLX5DVL_INLINE_ void mlx5dvl_blueflame_copy_(void *reg, const void *block)
 	volatile mlx5dvl_word_ *to = (volatile mlx5dvl_word_ *)reg;
 	const mlx5dvl_word_ *from = (const mlx5dvl_word_ *)block;
 
-	for (int i = 0; i < MLX5DVL_BLOCK_ / 8; i++)
-		to[i] = from[i];
+	to[0] = from[0];
+	to[1] = from[1];
+	to[2] = from[2];
+	to[3] = from[3];
+	to[4] = from[4];
+	to[5] = from[5];
+	to[6] = from[6];
+	to[7] = from[7];
 #endif
 }
 
@@ -219,14 +225,16 @@ MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cqe_at_(const struct mlx5dvl_cq *cq,
 /*
  * The completion at @ci if the device has written it, else NULL. What is no plain
  * completion goes through mlx5dvl_cq_odd_(), which reports errors (the QPN is 0
- * then: nothing is left to do) and unfolds compressed ones in place.
+ * then: nothing is left to do) and unfolds compressed ones in place. @copy: of *cq, in
+ * the caller's registers.
  */
-MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_next_(struct mlx5dvl_cq *cq, uint32_t ci)
+MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_next_(
+	struct mlx5dvl_cq *cq, const struct mlx5dvl_cq *copy, uint32_t ci)
 {
-	struct mlx5dvl_cqe *cqe = mlx5dvl_cqe_at_(cq, ci);
+	struct mlx5dvl_cqe *cqe = mlx5dvl_cqe_at_(copy, ci);
 	uint8_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED);
 
-	if ((op_own & MLX5DVL_CQE_OWNER_) != !!(ci & cq->depth))
+	if ((op_own & MLX5DVL_CQE_OWNER_) != !!(ci & copy->depth))
 		return NULL;
 	mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
 	if (MLX5DVL_UNLIKELY_(op_own >= MLX5DVL_CQE_ODD_ ||
@@ -264,17 +272,18 @@ MLX5DVL_INLINE_ void mlx5dvl_srq_put_(struct mlx5dvl_srq *srq, uint16_t i)
 MLX5DVL_INLINE_ int mlx5dvl_mono_poll(
 	struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn, void *arg)
 {
-	struct mlx5dvl_srq *srq = cq->srq;
-	uint32_t ci = cq->ci;
+	const struct mlx5dvl_cq copy = *cq;
+	struct mlx5dvl_srq *srq = copy.srq;
+	uint32_t ci = copy.ci;
 	int n;
 
 	for (n = 0; n < max; n++, ci++) {
-		struct mlx5dvl_cqe *cqe = mlx5dvl_cq_next_(cq, ci);
+		struct mlx5dvl_cqe *cqe = mlx5dvl_cq_next_(cq, &copy, ci);
 
 		if (!cqe)
 			break;
-		__builtin_prefetch(mlx5dvl_cqe_at_(cq, ci + 1));
-		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(cq, cqe);
+		__builtin_prefetch(mlx5dvl_cqe_at_(&copy, ci + 1));
+		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(&copy, cqe);
 		uint16_t i = be16toh(cqe->wqe_counter);
 
 		if (MLX5DVL_LIKELY_(qp != NULL)) {
@@ -296,15 +305,16 @@ MLX5DVL_INLINE_ int mlx5dvl_mono_poll(
 MLX5DVL_INLINE_ int mlx5dvl_send_poll(
 	struct mlx5dvl_cq *cq, int max, mlx5dvl_sent_fn *fn, void *arg)
 {
-	uint32_t ci = cq->ci;
+	const struct mlx5dvl_cq copy = *cq;
+	uint32_t ci = copy.ci;
 	int n;
 
 	for (n = 0; n < max; n++, ci++) {
-		struct mlx5dvl_cqe *cqe = mlx5dvl_cq_next_(cq, ci);
+		struct mlx5dvl_cqe *cqe = mlx5dvl_cq_next_(cq, &copy, ci);
 
 		if (!cqe)
 			break;
-		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(cq, cqe);
+		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(&copy, cqe);
 
 		if (MLX5DVL_UNLIKELY_(!qp))
 			continue;
@@ -427,30 +437,38 @@ MLX5DVL_INLINE_ void mlx5dvl_op_write_(
 	}
 }
 
-/* Control segment, and the library's own record of the request. */
-MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, uint32_t ds, uint8_t opcode,
-	uint32_t imm, unsigned flags, uint64_t token)
+/*
+ * Control segment, and the library's own record of the request, at qp->pi, where there is
+ * room for it. Returns where the rest goes. (All loads come before the first store: queue
+ * memory may alias anything, and each load behind it would be repeated.)
+ */
+MLX5DVL_INLINE_ mlx5dvl_word_ *mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, uint32_t ds,
+	uint8_t opcode, uint32_t imm, unsigned flags, uint64_t token)
 {
-	uint32_t i = qp->pi & (qp->depth - 1);
-	uint32_t blocks = (ds + 3) / 4;
+	const uint32_t pi = qp->pi, i = pi & (qp->depth - 1), blocks = (ds + 3) / 4;
 	mlx5dvl_word_ *ctrl = (mlx5dvl_word_ *)(void *)(qp->sq + (size_t)i * MLX5DVL_BLOCK_);
 	struct mlx5dvl_slot *slot = &qp->slots[i];
-	uint8_t fm_ce_se = (flags & MLX5DVL_SOLICITED ? 0x02 : 0) | (flags & MLX5DVL_FENCE ? 0x80 : 0);
+	uint64_t first = htobe64(
+		(uint64_t)((pi & 0xffff) << 8 | opcode) << 32 | (uint64_t)qp->qpn << 8 | ds);
+	uint32_t quiet = qp->quiet + blocks;
+	uint32_t fm_ce_se = (flags & MLX5DVL_SOLICITED ? 0x02 : 0) |
+			    (flags & MLX5DVL_FENCE ? 0x80 : 0);
 
-	qp->quiet += blocks;
-	if ((flags & MLX5DVL_SIGNALED) || qp->quiet >= qp->interval) {
+	if ((flags & MLX5DVL_SIGNALED) || quiet >= qp->interval) {
 		fm_ce_se |= 0x08;
-		qp->quiet = 0;
+		quiet = 0;
 	}
-	qp->doorbell = htobe64((uint64_t)((qp->pi & 0xffff) << 8 | opcode) << 32 | qp->qpn << 8 | ds);
-	ctrl[0] = qp->doorbell;
-	ctrl[1] = htobe64((uint64_t)fm_ce_se << 32 | imm);
+	qp->quiet = quiet;
+	qp->last = pi;
+	qp->pi = pi + blocks;
+	qp->doorbell = first;
 	slot->token = token;
 	slot->blocks = (uint8_t)blocks;
 	slot->flags = (uint8_t)flags;
 	slot->opcode = opcode;
-	qp->last = qp->pi;
-	qp->pi += blocks;
+	ctrl[0] = first;
+	ctrl[1] = htobe64((uint64_t)fm_ce_se << 32 | imm);
+	return ctrl + 2;
 }
 
 MLX5DVL_INLINE_ int mlx5dvl_post_(
@@ -466,10 +484,9 @@ MLX5DVL_INLINE_ int mlx5dvl_post_(
 
 		if (err)
 			return err;
-		i = qp->pi & (qp->depth - 1);
 	}
-	mlx5dvl_op_write_((mlx5dvl_word_ *)(void *)(qp->sq + (size_t)i * MLX5DVL_BLOCK_ + 16), op, inl);
-	mlx5dvl_sq_commit_(qp, ds, op->opcode, op->imm, flags, token);
+	mlx5dvl_op_write_(
+		mlx5dvl_sq_commit_(qp, ds, op->opcode, op->imm, flags, token), op, inl);
 	return 0;
 }
 

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: MIT */
+/* The send queue on plain memory: bytes of every request, ring, slots, signaling, doorbell. */
+#include "plain.h"
+
+static struct core core;
+static struct mlx5dvl_bf no_bf;
+static uint8_t payload[4096], bf_memory[512];
+
+static void setup(void)
+{
+	core_init(&core, NULL, NULL);
+	no_bf = (struct mlx5dvl_bf){ bf_memory, 0, 0 };
+	for (size_t i = 0; i < sizeof(payload); i++)
+		payload[i] = (uint8_t)(i * 7 + 3);
+}
+
+enum { QPN = 0x123456, LKEY = 0x11223344, RKEY = 0x55667788, IMM = 0xcafe0123 };
+#define RADDR 0x0123456789abcdefull
+
+/* What a request should look like, by the manual. Returns its length in 16-byte units. */
+static uint32_t expect(uint8_t *w, uint8_t opcode, uint32_t index, uint32_t len, unsigned flags,
+	bool signaled)
+{
+	bool remote = opcode != MLX5DVL_SEND && opcode != MLX5DVL_SEND_IMM && opcode != MLX5DVL_NOP;
+	bool atomic = opcode == MLX5DVL_CMP_SWAP || opcode == MLX5DVL_FETCH_ADD;
+	bool imm = opcode == MLX5DVL_WRITE_IMM || opcode == MLX5DVL_SEND_IMM;
+	bool by_ref = (flags & MLX5DVL_BY_REF) || opcode == MLX5DVL_READ || atomic;
+	uint32_t at = 16, inl = by_ref ? 0 : len <= 220 ? len : 204;
+
+	memset(w, 0, 256);
+	if (remote) {
+		put64(w + at, RADDR);
+		put32(w + at + 8, RKEY);
+		at += 16;
+	}
+	if (atomic) {
+		put64(w + at, opcode == MLX5DVL_CMP_SWAP ? 222 : 111);
+		put64(w + at + 8, opcode == MLX5DVL_CMP_SWAP ? 111 : 0);
+		at += 16;
+	}
+	if (inl) {
+		put32(w + at, 1u << 31 | inl);
+		memcpy(w + at + 4, payload, inl);
+		at = (uint32_t)align_up(at + 4 + inl, 16);
+	}
+	if (len > inl) {
+		put32(w + at, len - inl);
+		put32(w + at + 4, LKEY);
+		put64(w + at + 8, (uintptr_t)payload + inl);
+		at += 16;
+	}
+	put32(w, (index & 0xffff) << 8 | opcode);
+	put32(w + 4, (uint32_t)QPN << 8 | at / 16);
+	w[11] = (uint8_t)((signaled ? 8 : 0) | (flags & MLX5DVL_SOLICITED ? 2 : 0) |
+			  (flags & MLX5DVL_FENCE ? 0x80 : 0));
+	put32(w + 12, imm ? IMM : 0);
+	return at / 16;
+}
+
+static int post(struct mlx5dvl_qp *qp, uint8_t opcode, uint32_t len, unsigned flags, uint64_t token)
+{
+	switch (opcode) {
+	case MLX5DVL_WRITE:
+		return mlx5dvl_post_write(qp, payload, LKEY, len, RADDR, RKEY, flags, token);
+	case MLX5DVL_WRITE_IMM:
+		return mlx5dvl_post_write_imm(qp, payload, LKEY, len, RADDR, RKEY, IMM, flags, token);
+	case MLX5DVL_READ:
+		return mlx5dvl_post_read(qp, payload, LKEY, len, RADDR, RKEY, flags, token);
+	case MLX5DVL_SEND:
+		return mlx5dvl_post_send(qp, payload, LKEY, len, flags, token);
+	case MLX5DVL_SEND_IMM:
+		return mlx5dvl_post_send_imm(qp, payload, LKEY, len, IMM, flags, token);
+	case MLX5DVL_FETCH_ADD:
+		return mlx5dvl_post_fetch_add(
+			qp, (uint64_t *)(void *)payload, LKEY, RADDR, RKEY, 111, flags, token);
+	case MLX5DVL_CMP_SWAP:
+		return mlx5dvl_post_cmp_swap(
+			qp, (uint64_t *)(void *)payload, LKEY, RADDR, RKEY, 111, 222, flags, token);
+	default:
+		return mlx5dvl_post_nop(qp, flags, token);
+	}
+}
+
+static const uint8_t opcodes[] = { MLX5DVL_NOP, MLX5DVL_WRITE, MLX5DVL_WRITE_IMM, MLX5DVL_SEND,
+	MLX5DVL_SEND_IMM, MLX5DVL_READ, MLX5DVL_CMP_SWAP, MLX5DVL_FETCH_ADD };
+
+static uint32_t real_len(uint8_t opcode, uint32_t len)
+{
+	if (opcode == MLX5DVL_NOP)
+		return 0;
+	return opcode == MLX5DVL_CMP_SWAP || opcode == MLX5DVL_FETCH_ADD ? 8 : len;
+}
+
+/* Padding behind inline data is not written: mask it. */
+static void compare(const uint8_t *got, const uint8_t *want, uint32_t ds, uint32_t at)
+{
+	for (uint32_t i = 0; i < ds * 16; i++) {
+		if (got[i] == want[i] || (want[i] == 0 && got[i] == 0xa5))
+			continue;
+		fprintf(stderr, "request at %u: byte %u is %02x, not %02x\n", at, i, got[i], want[i]);
+		exit(1);
+	}
+}
+
+static void one(uint8_t opcode, uint32_t len, unsigned flags)
+{
+	struct plain_qp q;
+	uint8_t want[256];
+
+	plain_qp_init(&q, &core, 16, &no_bf, QPN);
+	/* Each place in the ring, so each length of rest at its end. */
+	for (uint32_t start = 0; start < 16; start++) {
+		memset(q.sq, 0xa5, 16 * 64);
+		q.qp.pi = q.qp.ci = q.qp.rung = 0xfff0 + start;
+		q.qp.quiet = 0;
+		CHECK_EQ(post(&q.qp, opcode, len, flags, 99), 0);
+		uint32_t at = q.qp.last & 15, ds;
+
+		ds = expect(want, opcode, q.qp.last, real_len(opcode, len), flags,
+			(flags & MLX5DVL_SIGNALED) || q.qp.quiet == 0);
+		compare(q.sq + at * 64, want, ds, at);
+		CHECK_EQ(q.qp.pi - q.qp.last, (ds + 3) / 4);
+		CHECK(at + (ds + 3) / 4 <= 16);
+		CHECK_EQ(q.qp.slots[at].token, 99);
+		CHECK_EQ(q.qp.slots[at].blocks, (ds + 3) / 4);
+		CHECK_EQ(q.qp.slots[at].opcode, opcode);
+	}
+	plain_qp_fini(&q, &core);
+}
+
+static void bytes_of_every_request(void)
+{
+	static const uint32_t lens[] = { 0, 1, 7, 8, 11, 12, 13, 27, 28, 29, 32, 64, 203, 204, 205,
+		219, 220, 221, 236, 237, 1024, 4096 };
+
+	setup();
+	for (size_t o = 0; o < ARRAY_SIZE(opcodes); o++)
+		for (size_t l = 0; l < ARRAY_SIZE(lens); l++)
+			for (unsigned flags = 0; flags < 16; flags++)
+				one(opcodes[o], lens[l], flags);
+	core_fini(&core);
+}
+
+/* The compiler lays out requests of constant length: these must be the same bytes. */
+static void constant_lengths(void)
+{
+	struct plain_qp q;
+	uint8_t want[256];
+
+	setup();
+	plain_qp_init(&q, &core, 64, &no_bf, QPN);
+	mlx5dvl_post_write_imm(&q.qp, payload, LKEY, 32, RADDR, RKEY, IMM, 0, 0);
+	compare(q.sq, want, expect(want, MLX5DVL_WRITE_IMM, 0, 32, 0, false), 0);
+	mlx5dvl_post_write_imm(&q.qp, payload, LKEY, 220, RADDR, RKEY, IMM, 0, 0);
+	compare(q.sq + 128, want, expect(want, MLX5DVL_WRITE_IMM, 2, 220, 0, false), 2);
+	mlx5dvl_post_write(&q.qp, payload, LKEY, 221, RADDR, RKEY, 0, 0);
+	compare(q.sq + 384, want, expect(want, MLX5DVL_WRITE, 6, 221, 0, false), 6);
+	CHECK_EQ(q.qp.pi, 10);
+	plain_qp_fini(&q, &core);
+	core_fini(&core);
+}
+
+static void ring_end_is_filled_with_nops(void)
+{
+	struct plain_qp q;
+	uint8_t want[256];
+
+	setup();
+	plain_qp_init(&q, &core, 16, &no_bf, QPN);
+	for (int i = 0; i < 13; i++)
+		CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), 0);
+	q.qp.ci = 13;
+	q.qp.quiet = 0;
+	CHECK_EQ(post(&q.qp, MLX5DVL_WRITE_IMM, 220, 0, 5), 0);
+	for (uint32_t i = 13; i < 16; i++) {
+		CHECK_EQ(get32(q.sq + i * 64), i << 8 | MLX5DVL_NOP);
+		CHECK_EQ(get32(q.sq + i * 64 + 4), (uint32_t)QPN << 8 | 1);
+		CHECK_EQ(q.qp.slots[i].blocks, 1);
+	}
+	CHECK_EQ(q.qp.last, 16);
+	compare(q.sq, want, expect(want, MLX5DVL_WRITE_IMM, 16, 220, 0, true), 0);
+	plain_qp_fini(&q, &core);
+	core_fini(&core);
+}
+
+static void refuses_before_and_after_connection(void)
+{
+	struct plain_qp q;
+
+	setup();
+	plain_qp_init(&q, &core, 16, &no_bf, QPN);
+	q.qp.limit = 0;
+	CHECK_EQ(mlx5dvl_sq_room(&q.qp), 0);
+	CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), -ENOTCONN);
+	sq_open(&q.qp);
+	CHECK_EQ(mlx5dvl_sq_room(&q.qp), 3);
+	CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), 0);
+	sq_stop(&q.qp, -ETIMEDOUT);
+	sq_stop(&q.qp, -ECANCELED);
+	CHECK_EQ(q.qp.status, -ETIMEDOUT);
+	CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), -ENOTCONN);
+	plain_qp_fini(&q, &core);
+	core_fini(&core);
+}
+
+/*
+ * Random requests against a model of the ring: no block is written again before the
+ * completion that covers it, room is never promised in vain, and the queue never gets
+ * stuck with everything executed. Enough of them that the 16-bit index wraps many times.
+ */
+struct model {
+	struct plain_qp q;
+	struct plain_cq scq;
+	uint32_t executed; /* the device's position in the ring */
+	uint64_t next_token, seen_token; /* of signaled requests */
+	uint32_t depth;
+	uint64_t posts, nops;
+};
+
+static void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
+{
+	struct model *m = arg;
+
+	CHECK(qp == &m->q.qp);
+	CHECK_EQ(sent->token, ++m->seen_token);
+}
+
+/* The device: executes up to the doorbell, completes what is signaled. */
+static void execute(struct model *m)
+{
+	while (m->executed != m->q.qp.rung) {
+		const uint8_t *w = m->q.sq + (m->executed & (m->depth - 1)) * 64;
+		uint32_t ds = get32(w + 4) & 0x3f, blocks = (ds + 3) / 4;
+
+		CHECK_EQ(get32(w) >> 8, m->executed & 0xffff);
+		CHECK(ds >= 1 && (m->executed & (m->depth - 1)) + blocks <= m->depth);
+		if (w[11] & 8)
+			plain_cqe(&m->scq, &(struct plain_cqe){ .qpn = QPN, .wqe_opcode = w[3],
+						   .counter = (uint16_t)m->executed });
+		m->nops += w[3] == MLX5DVL_NOP;
+		m->executed += blocks;
+	}
+	CHECK_EQ(be32toh(m->q.record), m->q.qp.pi & 0xffff);
+}
+
+static void post_random(struct model *m, uint64_t *rand)
+{
+	uint8_t opcode = opcodes[test_rand(rand) % ARRAY_SIZE(opcodes)];
+	uint32_t len = (uint32_t)(test_rand(rand) % 300), room = mlx5dvl_sq_room(&m->q.qp);
+	bool signaled = test_rand(rand) % 16 == 0;
+	int r = post(&m->q.qp, opcode, len, signaled ? MLX5DVL_SIGNALED : 0,
+		signaled ? m->next_token + 1 : ~0ull);
+
+	if (room)
+		CHECK_EQ(r, 0);
+	if (r == 0) {
+		m->next_token += signaled;
+		m->posts++;
+		/* Nothing that the device has not executed was written over. */
+		CHECK(m->q.qp.pi - m->executed <= m->depth);
+		CHECK(m->q.qp.pi - m->q.qp.ci <= m->depth);
+		return;
+	}
+	CHECK_EQ(r, -EAGAIN);
+	mlx5dvl_ring(&m->q.qp);
+	execute(m);
+	uint32_t before = m->q.qp.ci;
+
+	CHECK(mlx5dvl_send_poll(&m->scq.cq, 1 << 20, on_sent, m) > 0);
+	CHECK(m->q.qp.ci != before);
+	CHECK(mlx5dvl_sq_room(&m->q.qp) > 0);
+}
+
+static void slots_are_accounted(void)
+{
+	uint64_t rand = test_seed();
+
+	setup();
+	for (uint32_t depth = 16; depth <= 32768; depth *= 2) {
+		struct model m = { .depth = depth };
+
+		plain_qp_init(&m.q, &core, depth, &no_bf, QPN);
+		plain_cq_init(&m.scq, &core, NULL, depth < 64 ? 64 : depth, 64, 0);
+		for (int i = 0; i < 50000; i++) {
+			post_random(&m, &rand);
+			if (test_rand(&rand) % 8 == 0) {
+				mlx5dvl_ring(&m.q.qp);
+				execute(&m);
+			}
+			if (test_rand(&rand) % 16 == 0)
+				mlx5dvl_send_poll(&m.scq.cq, 3, on_sent, &m);
+		}
+		mlx5dvl_ring(&m.q.qp);
+		execute(&m);
+		while (mlx5dvl_send_poll(&m.scq.cq, 64, on_sent, &m))
+			;
+		CHECK_EQ(m.seen_token, m.next_token);
+		CHECK(m.q.qp.pi - m.q.qp.ci < m.q.qp.interval);
+		CHECK(m.nops > m.posts / ARRAY_SIZE(opcodes) / 2);
+		plain_cq_fini(&m.scq);
+		plain_qp_fini(&m.q, &core);
+	}
+	core_fini(&core);
+}
+
+static void one_completion_in_64_blocks(void)
+{
+	struct plain_qp q;
+	uint32_t signaled = 0;
+
+	setup();
+	plain_qp_init(&q, &core, 1024, &no_bf, QPN);
+	for (uint32_t i = 0; i < 640; i++)
+		CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), 0);
+	for (uint32_t i = 0; i < 640; i++)
+		signaled += !!(q.sq[i * 64 + 11] & 8);
+	CHECK_EQ(signaled, 10);
+	plain_qp_fini(&q, &core);
+	core_fini(&core);
+}
+
+static void doorbell_of_a_batch(void)
+{
+	struct plain_qp q;
+	struct mlx5dvl_bf *bf;
+
+	setup();
+	CHECK_EQ(core_get_bf(&core, bf_memory, 256, &bf), 0);
+	plain_qp_init(&q, &core, 64, bf, QPN);
+	memset(bf_memory, 0xee, sizeof(bf_memory));
+	mlx5dvl_ring(&q.qp);
+	CHECK_EQ(q.record, 0);
+	CHECK_EQ(bf_memory[0], 0xee);
+	post(&q.qp, MLX5DVL_WRITE_IMM, 8, 0, 0);
+	post(&q.qp, MLX5DVL_WRITE_IMM, 16, 0, 0);
+	mlx5dvl_ring(&q.qp);
+	CHECK_EQ(be32toh(q.record), 2);
+	CHECK(!memcmp(bf_memory, q.sq + 64, 8));
+	CHECK_EQ(bf_memory[8], 0xee); /* 8 bytes, no more */
+	CHECK_EQ(bf_memory[256], 0xee);
+	post(&q.qp, MLX5DVL_NOP, 0, 0, 0);
+	post(&q.qp, MLX5DVL_NOP, 0, 0, 0);
+	mlx5dvl_ring(&q.qp);
+	CHECK(!memcmp(bf_memory + 256, q.sq + 3 * 64, 8)); /* the other half */
+	plain_qp_fini(&q, &core);
+	core_fini(&core);
+}
+
+static void blueflame_of_a_single_request(void)
+{
+	struct plain_qp q;
+	struct mlx5dvl_bf *bf;
+
+	setup();
+	CHECK_EQ(core_get_bf(&core, bf_memory, 256, &bf), 0);
+	plain_qp_init(&q, &core, 64, bf, QPN);
+	for (uint32_t i = 0; i < 8; i++) {
+		uint32_t len = i % 2 ? 220 : 8, blocks = i % 2 ? 4 : 1;
+
+		memset(bf_memory, 0xee, sizeof(bf_memory));
+		post(&q.qp, MLX5DVL_WRITE_IMM, len, 0, 0);
+		uint8_t *half = bf_memory + (i % 2 ? 256 : 0), *other = bf_memory + (i % 2 ? 0 : 256);
+
+		mlx5dvl_ring(&q.qp);
+		CHECK(!memcmp(half, q.sq + (q.qp.last & 63) * 64, blocks * 64));
+		CHECK(blocks == 4 || half[blocks * 64] == 0xee);
+		CHECK_EQ(other[0], 0xee);
+	}
+	plain_qp_fini(&q, &core);
+	core_fini(&core);
+}
+
+static void qps_share_the_turn_of_a_register(void)
+{
+	static uint8_t registers[4][512];
+	struct plain_qp q[17];
+	uint32_t turns[4] = { 0 };
+
+	setup();
+	for (uint32_t i = 0; i < 17; i++) {
+		struct mlx5dvl_bf *bf;
+
+		CHECK_EQ(core_get_bf(&core, registers[i % 4], 256, &bf), 0);
+		plain_qp_init(&q[i], &core, 16, bf, 100 + i);
+	}
+	CHECK_EQ(core.bf_count, 4);
+	for (uint32_t round = 0; round < 5; round++) {
+		for (uint32_t i = 0; i < 17; i++) {
+			uint8_t *reg = registers[i % 4], *half = reg + (turns[i % 4]++ % 2) * 256;
+
+			memset(reg, 0xee, 512);
+			CHECK_EQ(mlx5dvl_post_nop(&q[i].qp, 0, 0), 0);
+			mlx5dvl_ring(&q[i].qp);
+			CHECK_EQ(get32(half + 4) >> 8, 100 + i);
+			CHECK_EQ(reg[(half - reg) ^ 256], 0xee);
+			q[i].qp.ci = q[i].qp.pi;
+		}
+	}
+	for (uint32_t i = 0; i < 17; i++)
+		plain_qp_fini(&q[i], &core);
+	core_fini(&core);
+}
+
+static void without_blueflame_every_doorbell_is_8_bytes(void)
+{
+	struct plain_qp q;
+
+	setup();
+	plain_qp_init(&q, &core, 16, &no_bf, QPN);
+	for (uint32_t i = 0; i < 3; i++) {
+		memset(bf_memory, 0xee, sizeof(bf_memory));
+		CHECK_EQ(post(&q.qp, MLX5DVL_WRITE_IMM, 8, 0, 0), 0);
+		mlx5dvl_ring(&q.qp);
+		CHECK(!memcmp(bf_memory, q.sq + i * 64, 8));
+		CHECK_EQ(bf_memory[8], 0xee);
+		CHECK_EQ(bf_memory[256], 0xee);
+	}
+	plain_qp_fini(&q, &core);
+	core_fini(&core);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(bytes_of_every_request),
+		TEST(constant_lengths),
+		TEST(ring_end_is_filled_with_nops),
+		TEST(refuses_before_and_after_connection),
+		TEST(slots_are_accounted),
+		TEST(one_completion_in_64_blocks),
+		TEST(doorbell_of_a_batch),
+		TEST(blueflame_of_a_single_request),
+		TEST(qps_share_the_turn_of_a_register),
+		TEST(without_blueflame_every_doorbell_is_8_bytes),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
