@@ -24,12 +24,16 @@
  *		copyrpc_reply(req, copyrpc_req_data(req), copyrpc_req_len(req));
  *
  * Threads: a context and all that belongs to it (endpoints, requests) is used by one
- * thread at a time; there are no locks. Threads that want to work at the same time
- * create a context each; contexts share nothing.
+ * thread at a time, and may be handed on from one to another; there are no locks. Threads
+ * that want to work at the same time create a context each; contexts share nothing.
  *
  * Progress is made only inside of copyrpc_poll() (or copyrpc_poll_recv() and a flush):
  * no thread runs behind the caller's back. Every function but create, connect and
- * destroy is free of system calls; none of them ever waits.
+ * destroy is free of system calls as long as nothing fails; none of them ever waits.
+ *
+ * A peer that dies is noticed while something is under way: what is sent to it, and calls
+ * that stay unanswered (every tenth of a second, when nothing else came, its memory is
+ * looked at), end with -ECONNRESET when the HCA has used up its retries, some seconds.
  *
  * Nothing that a peer writes is trusted: a batch that breaks the protocol fails the
  * endpoint it came from and nothing else. What a peer can do is change the payload of a
@@ -48,6 +52,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#pragma GCC visibility push(default)
 
 struct copyrpc_ctx;
 struct copyrpc_ep;
@@ -125,11 +131,10 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
  * Ends the endpoint. What was not flushed is lost. Its pending calls end with -ECANCELED
  * at the next poll (the ep that the callback gets is valid there, and no longer after).
  * Requests not yet taken by copyrpc_recv() are dropped; requests that the caller holds
- * stay readable until copyrpc_reply(), which releases them and returns -ECANCELED.
- * Raw operations that are not finished are dropped; their memory may be touched until the
- * next poll has returned. The peer's calls end with -ECONNRESET when its queue pair has
- * used up its retries, or at once if it is sent something. NULL is allowed; allowed
- * inside a callback.
+ * stay readable until copyrpc_reply(), which releases them and returns the status.
+ * Raw operations that are not finished, or not handed out, are dropped. The peer finds out
+ * when it sends something, or from a probe when it has calls pending. NULL is allowed;
+ * allowed inside of a callback.
  */
 void copyrpc_ep_destroy(struct copyrpc_ep *ep);
 
@@ -213,10 +218,14 @@ int copyrpc_flush(struct copyrpc_ctx *ctx);
 /*
  * copyrpc_flush() of those endpoints for which `go` says so. Asked are only endpoints
  * that have messages to send (copyrpc_ep_load() tells how many); the others' flow control
- * goes out regardless. An endpoint that is not flushed is asked again the next time.
+ * goes out regardless. An endpoint that is not flushed is asked again the next time. In
+ * `go`, look only: nothing but copyrpc_ep_load(), _status() and _user().
  */
 typedef bool copyrpc_flush_fn(void *arg, struct copyrpc_ep *ep);
 int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
+
+/* copyrpc_flush() of this endpoint only. */
+int copyrpc_ep_flush(struct copyrpc_ep *ep);
 
 /* What an endpoint has under way. Positions are bytes since connect, and only grow. */
 struct copyrpc_ep_load {
@@ -292,8 +301,9 @@ void copyrpc_mr_dereg(struct copyrpc_mr *mr);
  * of it, exactly once, comes out of copyrpc_raw_recv(). Read local memory, or reuse it,
  * only then.
  *
- * -EAGAIN: the send queue is full: poll, then again. -EINVAL: len. -ENOTCONN, or the
- * endpoint's status. A wrong rkey or range breaks the connection (-EACCES).
+ * -EAGAIN: the send queue is full, or sq_depth ends have not been taken out: poll, then
+ * again. -EINVAL: len. -ENOMEM: at the first one only. -ENOTCONN, or the endpoint's status.
+ * A wrong rkey or range breaks the connection (-EACCES).
  */
 int copyrpc_read(struct copyrpc_ep *ep, void *laddr, uint32_t lkey, uint64_t raddr, uint32_t rkey,
 		 uint32_t len, uint64_t token);
@@ -330,6 +340,8 @@ struct copyrpc_stats {
 };
 void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p);
 void copyrpc_ep_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* Calls, requests and replies, and the counters. */
+#include "internal.h"
+
+int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
+		 uint64_t token)
+{
+	int rc = chan_call(&ep->ch, data, len, resp_max, token);
+
+	/* After a refusal, too: flow control may have to do something about it. */
+	ep_dirty(ep);
+	return rc;
+}
+
+int copyrpc_recv(struct copyrpc_ctx *ctx, struct copyrpc_req **req_p)
+{
+	struct copyrpc_req *req = ctx->queue.head;
+
+	if (!req)
+		return 0;
+	ctx->queue.head = req->queued;
+	if (!req->queued)
+		ctx->queue.tail_p = &ctx->queue.head;
+	*req_p = req;
+	return 1;
+}
+
+const void *copyrpc_req_data(const struct copyrpc_req *req)
+{
+	return req->data;
+}
+
+uint32_t copyrpc_req_len(const struct copyrpc_req *req)
+{
+	return req->len;
+}
+
+uint32_t copyrpc_req_allowance(const struct copyrpc_req *req)
+{
+	return wire_payload(req->allowance - 1);
+}
+
+struct copyrpc_ep *copyrpc_req_ep(const struct copyrpc_req *req)
+{
+	return ep_of(req->ch);
+}
+
+int copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len)
+{
+	struct copyrpc_ep *ep = ep_of(req->ch);
+	int rc = chan_reply(req, data, len);
+
+	if (unlikely(!ep->qp))
+		ep_end(ep); /* destroyed: it may have been the last thing held */
+	else
+		ep_dirty(ep);
+	return rc;
+}
+
+int copyrpc_req_detach(struct copyrpc_req *req)
+{
+	int rc = chan_detach(req);
+
+	if (!rc)
+		ep_dirty(ep_of(req->ch));
+	return rc;
+}
+
+void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p)
+{
+	const struct chan *ch = &ep->ch;
+	uint32_t calls = 0, messages = 0;
+
+	for (uint32_t i = 0; i < ch->nclosed; i++) {
+		calls += ch->closed[i].calls;
+		messages += ch->closed[i].count == WIRE_WRAP ? 0 : ch->closed[i].count;
+	}
+	if (ch->cr.open) {
+		calls += ch->open.calls;
+		messages += ch->open.count;
+	}
+	*load_p = (struct copyrpc_ep_load){
+		.open_calls = calls,
+		.open_replies = messages - calls,
+		.pending = ch->call_ids.used,
+		.credit = ch->cr.k * WIRE_BLOCK,
+		.posted = ch->sent * WIRE_BLOCK,
+		.consumed = ch->cr.rc * WIRE_BLOCK,
+	};
+}
+
+void copyrpc_ep_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p)
+{
+	*stats_p = ep->ch.stats;
+}
+
+void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p)
+{
+	struct copyrpc_stats sum = ctx->gone;
+
+	for (const struct copyrpc_ep *ep = ctx->eps; ep; ep = ep->next)
+		add_stats(&sum, &ep->ch.stats);
+	sum.refills = ctx->refills;
+	*stats_p = sum;
+}

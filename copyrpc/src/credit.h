@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The flow control's arithmetic, of one direction of one endpoint: pure functions of a
+ * few numbers, in blocks, that the model in test/model runs as they are.
+ *
+ * We write into the peer's ring. Of its C blocks, in_flight = p - rc hold what we placed
+ * and the peer is not known to have consumed; R blocks of credit are the peer's to ask
+ * for responses with, or are held by requests that we have not answered yet. At each
+ * step
+ *
+ *	in_flight + 2 R <= C
+ *
+ * and so a reply always fits. The factor 2 is what pays for the ring's end: a reply with
+ * the allowance a = blocks + 1 wastes there at most a - 1 blocks and needs a for metadata
+ * and message, 2 a - 1 in all, while 2 R falls by 2 a. This holds in whatever order
+ * replies come, and however long requests are held, because rc does not pass them.
+ *
+ * A call is admitted only when R could still rise to its maximum behind it, so that
+ * calls cannot eat the room from which the peer's next credit comes.
+ *
+ * Progress, provided that every request is answered at some time: when all is answered,
+ * a READ of the peer's position brings in_flight to 0, and a call, which needs at most
+ * 2 m + 1 + 2 RMAX <= C blocks, fits. Credit comes back in a batch without messages when
+ * at least T of it are due and R <= RMAX - T; otherwise R > RMAX - T >= a - 1 for every
+ * allowance a, and the peer has enough of it.
+ */
+#ifndef COPYRPC_CREDIT_H
+#define COPYRPC_CREDIT_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct credit {
+	uint64_t p; /* producer: the end of all that was placed, sent or not */
+	uint64_t rc; /* the peer's consumer position, as far as known */
+	uint32_t c; /* blocks of the ring, a power of two; both directions have as many */
+	uint32_t r; /* credit granted to the peer and not yet answered by a reply */
+	uint32_t k; /* credit that the peer granted us */
+	bool open; /* the last batch ends at p and can take more */
+};
+
+/* Largest message, largest allowance, largest R, and the least that is worth a batch. */
+static inline uint32_t credit_message_max(uint32_t c)
+{
+	return c / 8;
+}
+
+static inline uint32_t credit_allowance_max(uint32_t c)
+{
+	return c / 8 + 1;
+}
+
+static inline uint32_t credit_rmax(uint32_t c)
+{
+	return c / 4;
+}
+
+static inline uint32_t credit_threshold(uint32_t c)
+{
+	return c >= 16 ? c / 16 : 1;
+}
+
+/* Both ends start with all the credit there is; `at` is 0 but in tests. */
+static inline void credit_init(struct credit *cr, uint32_t c, uint64_t at)
+{
+	*cr = (struct credit){ .p = at, .rc = at, .c = c, .r = credit_rmax(c), .k = credit_rmax(c) };
+}
+
+static inline bool credit_holds(const struct credit *cr)
+{
+	return cr->p >= cr->rc && cr->p - cr->rc + 2ull * cr->r <= cr->c;
+}
+
+/* Where a message goes: it ends at `end`. */
+struct placement {
+	uint64_t end;
+	uint32_t wrap; /* blocks up to the ring's end that a marker has to skip first */
+	bool joins; /* the open batch; else a new one begins in front of it */
+};
+
+/* No batch crosses the ring's end. Nothing is changed. */
+static inline struct placement credit_plan(const struct credit *cr, uint32_t size)
+{
+	uint32_t off = (uint32_t)cr->p & (cr->c - 1);
+	uint32_t left = off ? cr->c - off : 0;
+
+	if (cr->open && left >= size)
+		return (struct placement){ cr->p + size, 0, true };
+	if (!off || (!cr->open && left > size))
+		return (struct placement){ cr->p + 1 + size, 0, false };
+	return (struct placement){ cr->p + left + 1 + size, left, false };
+}
+
+/* May a call be placed there? */
+static inline bool credit_call_fits(const struct credit *cr, uint64_t end)
+{
+	return end - cr->rc + 2 * credit_rmax(cr->c) <= cr->c;
+}
+
+static inline void credit_place(struct credit *cr, uint64_t end)
+{
+	cr->p = end;
+	cr->open = true;
+	assert(cr->p - cr->rc <= cr->c);
+}
+
+/* What can be granted in a batch, when everything up to p counts as placed. */
+static inline uint32_t credit_grantable(const struct credit *cr, uint64_t p)
+{
+	int64_t room = ((int64_t)cr->c - (int64_t)(p - cr->rc)) / 2 - cr->r;
+	int64_t policy = (int64_t)credit_rmax(cr->c) - cr->r;
+	int64_t least = room < policy ? room : policy;
+
+	return least > 0 ? (uint32_t)least : 0;
+}
+
+/* Only when the batch is certain to be sent: what is lost here is lost for good. */
+static inline uint32_t credit_grant(struct credit *cr)
+{
+	uint32_t g = credit_grantable(cr, cr->p);
+
+	cr->r += g;
+	assert(credit_holds(cr));
+	return g;
+}
+
+/* A reply with the allowance a has been placed. Not earlier: a grant in between would
+ * count on the same room twice. */
+static inline void credit_replied(struct credit *cr, uint32_t a)
+{
+	cr->r -= a;
+	assert(credit_holds(cr));
+}
+
+/* A batch without a message is worth sending; nothing else waits to be sent. It takes
+ * one block, which fits before the ring's end anywhere. */
+static inline bool credit_batch_due(const struct credit *cr)
+{
+	uint32_t t = credit_threshold(cr->c);
+
+	return cr->r + t <= credit_rmax(cr->c) && credit_grantable(cr, cr->p + 1) >= t;
+}
+
+/* The peer's position is worth a READ: a call found no room, or credit is withheld. */
+static inline bool credit_read_due(const struct credit *cr, bool stalled)
+{
+	if (cr->rc == cr->p)
+		return false;
+	return stalled || cr->r + credit_threshold(cr->c) <= credit_rmax(cr->c);
+}
+
+/* The peer says that it has consumed up to pos; it cannot have more than was sent.
+ * An older position than the known one is no news, and no fault. */
+static inline bool credit_consumed(struct credit *cr, uint64_t pos, uint64_t sent)
+{
+	if (pos > sent)
+		return false;
+	if (pos > cr->rc)
+		cr->rc = pos;
+	return true;
+}
+
+/* The peer grants n; never more than RMAX is out at a time. */
+static inline bool credit_granted(struct credit *cr, uint64_t n)
+{
+	if (n > credit_rmax(cr->c) - cr->k)
+		return false;
+	cr->k += (uint32_t)n;
+	return true;
+}
+
+#endif

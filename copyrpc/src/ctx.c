@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* Contexts. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "internal.h"
+
+/* What ends an endpoint, in the words of copyrpc_ep_status(). */
+static int status_of(int err)
+{
+	switch (err) {
+	case -EACCES:
+		return -EACCES;
+	case -ETIMEDOUT: /* retries used up: no answer, */
+	case -ENOBUFS: /* or no receive at the peer */
+	case -EREMOTEIO:
+	case -ECANCELED: /* flushed */
+		return -ECONNRESET;
+	default:
+		return -EIO;
+	}
+}
+
+static void on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error)
+{
+	struct copyrpc_ep *ep = mlx5dvl_qp_user(qp);
+	bool raw = error->opcode == MLX5DVL_WRITE || error->opcode == MLX5DVL_READ;
+
+	ep_fail(ep, status_of(error->err));
+	if (!error->is_recv && raw && error->token != TOKEN_WORD)
+		raw_done(ep, error->token, ep->ch.status);
+}
+
+static int fill_attr(struct copyrpc_ctx_attr *a)
+{
+	if (!a->srq_depth)
+		a->srq_depth = 1024;
+	if (!a->cq_depth)
+		a->cq_depth = a->srq_depth > 4096 ? a->srq_depth : 4096;
+	if (!a->max_endpoints)
+		a->max_endpoints = 64;
+	if (!a->sq_depth)
+		a->sq_depth = 256;
+	if (!a->ring_size)
+		a->ring_size = 1 << 20;
+	if (a->cq_depth < a->srq_depth || a->sq_depth < 16 || a->sq_depth > 32768 ||
+	    !ring_size_ok(a->ring_size))
+		return -EINVAL;
+	/* As the send queue itself is rounded up. */
+	a->sq_depth = (uint32_t)pow2_ceil(a->sq_depth);
+	if ((uint64_t)a->sq_depth * a->max_endpoints > 1u << 22)
+		return -EINVAL;
+	return 0;
+}
+
+/* One receive CQ for everything; the send CQ holds what fails of all endpoints at once. */
+static int create_queues(struct copyrpc_ctx *ctx)
+{
+	const struct copyrpc_ctx_attr *a = &ctx->attr;
+	struct mlx5dvl_srq_attr srq = { .depth = a->srq_depth };
+	struct mlx5dvl_cq_attr recv = { .depth = a->cq_depth };
+	struct mlx5dvl_cq_attr send = { .depth = a->sq_depth * a->max_endpoints };
+	int rc;
+
+	rc = mlx5dvl_srq_create(ctx->dev, &srq, &ctx->srq);
+	if (rc)
+		return rc;
+	recv.srq = ctx->srq;
+	rc = mlx5dvl_cq_create(ctx->dev, &recv, &ctx->recv_cq);
+	if (rc)
+		return rc;
+	return mlx5dvl_cq_create(ctx->dev, &send, &ctx->send_cq);
+}
+
+int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p)
+{
+	struct copyrpc_ctx *ctx = calloc(1, sizeof(*ctx));
+	struct mlx5dvl_ctx_attr dev = { .on_error = on_error };
+	int rc;
+
+	if (!ctx)
+		return -ENOMEM;
+	if (attr)
+		ctx->attr = *attr;
+	ctx->queue.tail_p = &ctx->queue.head;
+	ctx->dirty.tail_p = &ctx->dirty.head;
+	ctx->ended.tail_p = &ctx->ended.head;
+	ctx->raw_tail_p = &ctx->raw_head;
+	ctx->probed = clock_ns();
+	rc = fill_attr(&ctx->attr);
+	if (rc)
+		goto fail;
+	dev.device = ctx->attr.device;
+	dev.port = ctx->attr.port;
+	dev.gid_index = ctx->attr.gid_index;
+	rc = mlx5dvl_ctx_open(&dev, &ctx->dev);
+	if (rc)
+		goto fail;
+	ctx->attr.device = NULL; /* the caller's string */
+	rc = create_queues(ctx);
+	if (rc)
+		goto fail;
+	*ctx_p = ctx;
+	return 0;
+fail:
+	copyrpc_ctx_destroy(ctx);
+	return rc;
+}
+
+void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx)
+{
+	if (!ctx)
+		return;
+	while (ctx->eps) {
+		copyrpc_ep_destroy(ctx->eps);
+		ep_free(ctx->eps);
+	}
+	mlx5dvl_cq_destroy(ctx->send_cq);
+	mlx5dvl_cq_destroy(ctx->recv_cq);
+	mlx5dvl_srq_destroy(ctx->srq);
+	mlx5dvl_ctx_close(ctx->dev);
+	free(ctx);
+}
+
+/* Callbacks may put endpoints on the list again, this one too. */
+void ctx_end_endpoints(struct copyrpc_ctx *ctx)
+{
+	struct copyrpc_ep *ep;
+
+	while ((ep = ctx->ended.head)) {
+		ctx->ended.head = ep->ended_next;
+		if (!ep->ended_next)
+			ctx->ended.tail_p = &ctx->ended.head;
+		ep->ended = false;
+		ctx->handled += chan_end_calls(&ep->ch, ctx->fn, ctx->arg);
+		/* Destroyed, and nothing of it is held: nobody can name it any more. */
+		if (!ep->qp && !ep->ch.req_ids.used && !ep->ended)
+			ep_free(ep);
+	}
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/* Endpoints: their memory, their connection, their end. */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "blob.h"
+#include "internal.h"
+
+/* Both rings and the words, in pages of their own: a fork() that copied them on the next
+ * write would leave the HCA with the child's, so that the child does not get them. */
+static int map_memory(struct copyrpc_ep *ep, uint32_t ring)
+{
+	ep->memory_len = 2 * (size_t)ring + sizeof(struct words);
+	ep->memory = mmap(NULL, ep->memory_len, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (ep->memory == MAP_FAILED) {
+		ep->memory = NULL;
+		return -ENOMEM;
+	}
+	madvise(ep->memory, ep->memory_len, MADV_DONTFORK);
+	ep->words = (struct words *)((uint8_t *)ep->memory + 2 * (size_t)ring);
+	return 0;
+}
+
+/* The peer may write the receive ring and read one word, and nothing else. */
+static int register_memory(struct copyrpc_ep *ep, uint32_t ring)
+{
+	struct mlx5dvl_ctx *dev = ep->ctx->dev;
+	uint8_t *send = ep->memory;
+	int rc;
+
+	rc = mlx5dvl_mr_reg(dev, send, ring, 0, &ep->mr_send);
+	if (rc)
+		return rc;
+	rc = mlx5dvl_mr_reg(dev, send + ring, ring, MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE,
+			    &ep->mr_recv);
+	if (rc)
+		return rc;
+	rc = mlx5dvl_mr_reg(dev, &ep->words->consumer, sizeof(ep->words->consumer),
+			    MLX5DVL_REMOTE_READ, &ep->mr_word);
+	if (rc)
+		return rc;
+	rc = mlx5dvl_mr_reg(dev, &ep->words->peer, sizeof(ep->words->peer), MLX5DVL_LOCAL_WRITE,
+			    &ep->mr_peer);
+	ep->send_lkey = ep->mr_send.lkey;
+	ep->word_lkey = ep->mr_peer.lkey;
+	return rc;
+}
+
+static int create_qp(struct copyrpc_ep *ep)
+{
+	struct copyrpc_ctx *ctx = ep->ctx;
+	struct mlx5dvl_qp_attr qp = {
+		.send_cq = ctx->send_cq,
+		.recv_cq = ctx->recv_cq,
+		.user = ep,
+		.sq_depth = ctx->attr.sq_depth,
+	};
+
+	return mlx5dvl_qp_create(ctx->dev, &qp, &ep->qp);
+}
+
+static struct copyrpc_ep *ep_alloc(struct copyrpc_ctx *ctx, void *user)
+{
+	struct copyrpc_ep *ep = aligned_alloc(CACHE_LINE, align_up(sizeof(*ep), CACHE_LINE));
+
+	if (!ep)
+		return NULL;
+	memset(ep, 0, sizeof(*ep));
+	ep->ctx = ctx;
+	ep->user = user;
+	ep->wait = ep->backoff = READ_WAIT;
+	ep->next = ctx->eps;
+	ep->link_p = &ctx->eps;
+	if (ep->next)
+		ep->next->link_p = &ep->next;
+	ctx->eps = ep;
+	ctx->n_eps++;
+	return ep;
+}
+
+int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
+		      struct copyrpc_ep **ep_p)
+{
+	uint32_t ring = attr && attr->ring_size ? attr->ring_size : ctx->attr.ring_size;
+	uint32_t pending = attr && attr->max_pending ? attr->max_pending : ctx->attr.max_pending;
+	struct copyrpc_ep *ep;
+	int rc;
+
+	if (!ring_size_ok(ring))
+		return -EINVAL;
+	if (ctx->n_eps == ctx->attr.max_endpoints)
+		return -EMFILE;
+	ep = ep_alloc(ctx, attr ? attr->user : NULL);
+	if (!ep)
+		return -ENOMEM;
+	rc = map_memory(ep, ring);
+	if (rc)
+		goto fail;
+	rc = chan_init(&ep->ch, ep->memory, (uint8_t *)ep->memory + ring, ring / WIRE_BLOCK,
+		       pending, &ctx->queue, 0);
+	if (rc)
+		goto fail;
+	ep->ch.ep = ep;
+	rc = register_memory(ep, ring);
+	if (rc)
+		goto fail;
+	rc = create_qp(ep);
+	if (rc)
+		goto fail;
+	*ep_p = ep;
+	return 0;
+fail:
+	ep_free(ep);
+	return rc;
+}
+
+/* ---------------------------------------------------------------- connecting */
+
+static uint32_t ring_size(const struct copyrpc_ep *ep)
+{
+	return ep->ch.cr.c * WIRE_BLOCK;
+}
+
+void copyrpc_ep_info(const struct copyrpc_ep *ep, void *bytes)
+{
+	struct mlx5dvl_qp_info qp;
+	struct blob b;
+
+	mlx5dvl_qp_info(ep->qp, &qp);
+	b = (struct blob){
+		.qpn = qp.qpn,
+		.psn = qp.psn,
+		.lid = qp.lid,
+		.mtu = qp.mtu,
+		.rd_atomic = qp.rd_atomic,
+		.ring_addr = (uintptr_t)ep->mr_recv.addr,
+		.word_addr = (uintptr_t)ep->mr_word.addr,
+		.ring_rkey = ep->mr_recv.rkey,
+		.word_rkey = ep->mr_word.rkey,
+		.ring_size = ring_size(ep),
+		.credit = credit_rmax(ep->ch.cr.c) * WIRE_BLOCK,
+	};
+	memcpy(b.gid, qp.gid, sizeof(b.gid));
+	blob_encode(&b, bytes);
+}
+
+int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
+{
+	struct mlx5dvl_qp_info qp;
+	struct blob b;
+	int rc = blob_decode(&b, bytes, len);
+
+	if (rc)
+		return rc;
+	if (ep->ch.status != -ENOTCONN)
+		return -EISCONN;
+	if (b.ring_size != ring_size(ep))
+		return -EMSGSIZE;
+	/* Equal rings start with equal credit: what the peer holds is what it says we do. */
+	if (b.credit != credit_rmax(ep->ch.cr.c) * WIRE_BLOCK)
+		return -EINVAL;
+	qp = (struct mlx5dvl_qp_info){
+		.qpn = b.qpn, .psn = b.psn, .lid = b.lid, .mtu = b.mtu, .rd_atomic = b.rd_atomic,
+	};
+	memcpy(qp.gid, b.gid, sizeof(qp.gid));
+	ep->peer_ring = b.ring_addr;
+	ep->peer_ring_rkey = b.ring_rkey;
+	ep->peer_word = b.word_addr;
+	ep->peer_word_rkey = b.word_rkey;
+	rc = mlx5dvl_qp_connect(ep->qp, &qp);
+	ep->ch.status = rc ? -EIO : 0;
+	return rc;
+}
+
+int copyrpc_ep_status(const struct copyrpc_ep *ep)
+{
+	return ep->ch.status;
+}
+
+void *copyrpc_ep_user(const struct copyrpc_ep *ep)
+{
+	return ep->user;
+}
+
+struct copyrpc_ctx *copyrpc_ep_ctx(const struct copyrpc_ep *ep)
+{
+	return ep->ctx;
+}
+
+/* -------------------------------------------------------------------- ending */
+
+void ep_end(struct copyrpc_ep *ep)
+{
+	struct copyrpc_ctx *ctx = ep->ctx;
+
+	if (ep->ended)
+		return;
+	ep->ended = true;
+	ep->ended_next = NULL;
+	*ctx->ended.tail_p = ep;
+	ctx->ended.tail_p = &ep->ended_next;
+}
+
+void ep_fail(struct copyrpc_ep *ep, int status)
+{
+	if (ep->ch.status)
+		return;
+	ep->ch.status = status;
+	if (!mlx5dvl_qp_status(ep->qp))
+		mlx5dvl_qp_to_error(ep->qp);
+	ep_end(ep);
+}
+
+void copyrpc_ep_destroy(struct copyrpc_ep *ep)
+{
+	if (!ep || !ep->qp)
+		return;
+	if (!ep->ch.status || ep->ch.status == -ENOTCONN)
+		ep->ch.status = -ECANCELED;
+	mlx5dvl_qp_destroy(ep->qp);
+	ep->qp = NULL;
+	chan_drop_queued(&ep->ch);
+	raw_drop(ep);
+	ep_end(ep);
+}
+
+static void list_remove(struct ep_list *list, const struct copyrpc_ep *ep, size_t link)
+{
+	struct copyrpc_ep **at = &list->head;
+
+	while (*at) {
+		struct copyrpc_ep **next_p = (struct copyrpc_ep **)((char *)*at + link);
+
+		if (*at == ep)
+			*at = *next_p;
+		else
+			at = next_p;
+	}
+	list->tail_p = at;
+}
+
+void ep_free(struct copyrpc_ep *ep)
+{
+	struct copyrpc_ctx *ctx = ep->ctx;
+
+	mlx5dvl_qp_destroy(ep->qp);
+	list_remove(&ctx->dirty, ep, offsetof(struct copyrpc_ep, dirty_next));
+	list_remove(&ctx->ended, ep, offsetof(struct copyrpc_ep, ended_next));
+	if (ep->raw)
+		raw_drop(ep);
+	mlx5dvl_mr_dereg(&ep->mr_peer);
+	mlx5dvl_mr_dereg(&ep->mr_word);
+	mlx5dvl_mr_dereg(&ep->mr_recv);
+	mlx5dvl_mr_dereg(&ep->mr_send);
+	chan_fini(&ep->ch);
+	if (ep->memory)
+		munmap(ep->memory, ep->memory_len);
+	add_stats(&ctx->gone, &ep->ch.stats);
+	*ep->link_p = ep->next;
+	if (ep->next)
+		ep->next->link_p = ep->link_p;
+	ctx->n_eps--;
+	free(ep);
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/* What leaves an endpoint: batches, credit, and READs of the peer's position. */
+#include "internal.h"
+
+/* What is released was read before: release, against the peer's RDMA READ. */
+static void publish_consumer(struct copyrpc_ep *ep)
+{
+	__atomic_store_n(&ep->words->consumer, htole64(chan_consumer(&ep->ch) * WIRE_BLOCK),
+			 __ATOMIC_RELEASE);
+}
+
+/* Seals and posts what waits, as far as the send queue has room; the number posted. */
+static int post_batches(struct copyrpc_ep *ep)
+{
+	struct chan *ch = &ep->ch;
+	uint32_t room = mlx5dvl_sq_room(ep->qp);
+	int n = 0;
+
+	while (chan_front(ch) || chan_credit_batch(ch)) {
+		uint64_t pos;
+		uint32_t len, imm;
+		size_t off;
+		int rc;
+
+		if (unlikely(!room--)) {
+			ch->stats.sq_stalls++;
+			break;
+		}
+		imm = chan_seal(ch, &pos, &len);
+		off = (size_t)(pos & ch->mask) * WIRE_BLOCK;
+		rc = mlx5dvl_post_write_imm(ep->qp, ch->send_ring + off, ep->send_lkey, len,
+					    ep->peer_ring + off, ep->peer_ring_rkey, imm, 0, 0);
+		if (unlikely(rc)) { /* there was room: the queue pair has failed */
+			ep_fail(ep, -ECONNRESET);
+			break;
+		}
+		n++;
+	}
+	return n;
+}
+
+/* Posts the READ when its time has come: 1, else 0. */
+static int post_read(struct copyrpc_ep *ep)
+{
+	bool due = credit_read_due(&ep->ch.cr, ep->ch.stalled);
+
+	if (ep->reading)
+		return 0;
+	if (likely(!due && !ep->probe)) {
+		ep->wait = ep->backoff = READ_WAIT;
+		return 0;
+	}
+	if (!ep->probe && ep->wait) {
+		ep->wait--;
+		ep_dirty(ep);
+		return 0;
+	}
+	if (mlx5dvl_post_read(ep->qp, &ep->words->peer, ep->word_lkey, sizeof(ep->words->peer),
+			      ep->peer_word, ep->peer_word_rkey, MLX5DVL_SIGNALED, TOKEN_WORD)) {
+		ep_dirty(ep); /* no room: poll makes some */
+		return 0;
+	}
+	ep->probe = false;
+	ep->reading = true;
+	ep->ch.stats.reads++;
+	return 1;
+}
+
+void ep_word_read(struct copyrpc_ep *ep)
+{
+	uint64_t before = ep->ch.cr.rc;
+
+	/* Acquire: pairs with the HCA's write of the word, which the completion ordered. */
+	uint64_t value = __atomic_load_n(&ep->words->peer, __ATOMIC_ACQUIRE);
+
+	ep->reading = false;
+	if (ep->ch.status)
+		return;
+	if (chan_read_done(&ep->ch, le64toh(value))) {
+		ep_fail(ep, -EPROTO);
+		return;
+	}
+	if (ep->ch.cr.rc != before)
+		ep->backoff = READ_WAIT;
+	else if (ep->backoff < READ_WAIT_MAX)
+		ep->backoff *= 2;
+	ep->wait = ep->backoff;
+	ep_dirty(ep);
+}
+
+/* Messages stay where they are if `hold`; the number of batches sent. */
+static int flush_ep(struct copyrpc_ep *ep, bool hold)
+{
+	int batches = 0, reads = 0;
+
+	if (unlikely(ep->ch.status))
+		return 0;
+	publish_consumer(ep);
+	if (!hold)
+		batches = post_batches(ep);
+	if (chan_front(&ep->ch))
+		ep_dirty(ep);
+	if (!chan_front(&ep->ch) || ep->ch.stalled || ep->probe)
+		reads = post_read(ep);
+	if (batches + reads) {
+		ep->ch.stats.wqes += (uint64_t)(batches + reads);
+		ep->ch.stats.doorbells++;
+		mlx5dvl_ring(ep->qp);
+	}
+	return batches;
+}
+
+int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
+{
+	struct copyrpc_ep *ep = ctx->dirty.head;
+	int n = 0;
+
+	/* What gets dirty again meanwhile is for the next flush. */
+	ctx->dirty = (struct ep_list){ NULL, &ctx->dirty.head };
+	while (ep) {
+		struct copyrpc_ep *next = ep->dirty_next;
+
+		ep->dirty = false;
+		n += flush_ep(ep, go && chan_front(&ep->ch) && !go(arg, ep));
+		ep = next;
+	}
+	return n;
+}
+
+int copyrpc_flush(struct copyrpc_ctx *ctx)
+{
+	return copyrpc_flush_if(ctx, NULL, NULL);
+}
+
+/* It stays on the list of the dirty ones, where it does no harm. */
+int copyrpc_ep_flush(struct copyrpc_ep *ep)
+{
+	return flush_ep(ep, false);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/* Contexts and endpoints: channels over queue pairs. */
+#ifndef COPYRPC_INTERNAL_H
+#define COPYRPC_INTERNAL_H
+
+#include "chan.h"
+#include "mlx5dvl.h"
+
+/* READ of the peer's consumer position: flushes to wait before the first, in which the
+ * position may well come by itself, and at most between two that bring nothing new. */
+#define READ_WAIT 8u
+#define READ_WAIT_MAX 4096u
+
+/* The token of such a READ; raw operations have the index of their entry. */
+#define TOKEN_WORD UINT64_MAX
+
+/* Unanswered calls: polls between two looks at the clock, and time between two probes. */
+#define PROBE_POLLS 256u
+#define PROBE_NS (100 * 1000 * 1000ull)
+
+struct raw_op {
+	struct raw_op *next; /* of those that have ended */
+	struct copyrpc_ep *ep;
+	uint64_t token;
+	int status;
+};
+
+/* The words that two HCAs access, in cache lines of their own. */
+struct words {
+	CACHE_ALIGNED uint64_t consumer; /* little-endian; written by us, READ by the peer */
+	CACHE_ALIGNED uint64_t peer; /* the peer's, as the last READ brought it */
+};
+
+struct copyrpc_ep {
+	struct chan ch;
+	struct copyrpc_ctx *ctx;
+	struct mlx5dvl_qp *qp; /* NULL: destroyed */
+	uint64_t peer_ring, peer_word;
+	uint32_t peer_ring_rkey, peer_word_rkey;
+	uint32_t send_lkey, word_lkey;
+	struct words *words;
+
+	struct copyrpc_ep *dirty_next; /* of those that flush has to look at */
+	struct copyrpc_ep *ended_next; /* of those whose calls are to be ended */
+	bool dirty, ended;
+	bool reading; /* a READ of the peer's position is under way */
+	bool probe; /* ... is wanted to see whether the peer lives */
+	uint32_t wait, backoff; /* flushes until the next READ; what it is set to */
+	uint64_t seen; /* batches received when the last probe looked */
+
+	struct slab raw_ids;
+	struct raw_op *raw; /* NULL: never used */
+
+	struct copyrpc_ep *next, **link_p; /* of the context */
+	void *user;
+	void *memory; /* both rings, then the words */
+	size_t memory_len;
+	struct mlx5dvl_mr mr_send, mr_recv, mr_word, mr_peer;
+};
+
+struct ep_list {
+	struct copyrpc_ep *head;
+	struct copyrpc_ep **tail_p;
+};
+
+struct copyrpc_ctx {
+	struct mlx5dvl_cq *recv_cq, *send_cq;
+	struct mlx5dvl_srq *srq;
+	copyrpc_response_fn *fn; /* of the poll that is running */
+	void *arg;
+	int handled;
+	uint32_t polls;
+	struct req_queue queue;
+	struct ep_list dirty, ended;
+	struct raw_op *raw_head, **raw_tail_p;
+	uint64_t probed; /* when, in ns */
+
+	struct mlx5dvl_ctx *dev;
+	struct copyrpc_ep *eps; /* all of them */
+	uint32_t n_eps;
+	struct copyrpc_ctx_attr attr; /* with the defaults filled in */
+	struct copyrpc_stats gone; /* of the endpoints that were freed */
+	uint64_t refills;
+};
+
+static inline struct copyrpc_ep *ep_of(const struct chan *ch)
+{
+	return container_of(ch, struct copyrpc_ep, ch);
+}
+
+static inline void ep_dirty(struct copyrpc_ep *ep)
+{
+	struct copyrpc_ctx *ctx = ep->ctx;
+
+	if (ep->dirty)
+		return;
+	ep->dirty = true;
+	ep->dirty_next = NULL;
+	*ctx->dirty.tail_p = ep;
+	ctx->dirty.tail_p = &ep->dirty_next;
+}
+
+static inline bool ring_size_ok(uint32_t size)
+{
+	return is_pow2(size) && size >= COPYRPC_RING_MIN && size <= COPYRPC_RING_MAX;
+}
+
+static_assert(sizeof(struct copyrpc_stats) % sizeof(uint64_t) == 0, "counters only");
+
+static inline void add_stats(struct copyrpc_stats *sum, const struct copyrpc_stats *s)
+{
+	uint64_t *to = (uint64_t *)sum;
+	const uint64_t *from = (const uint64_t *)s;
+
+	for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++)
+		to[i] += from[i];
+}
+
+/* Stops the endpoint; its calls end in the next poll, or in the rest of this one. The
+ * first reason stays. */
+void ep_fail(struct copyrpc_ep *ep, int status);
+/* Puts it on the list of those that poll ends, and frees if they are destroyed. */
+void ep_end(struct copyrpc_ep *ep);
+void ep_free(struct copyrpc_ep *ep);
+/* Ends what is on that list; inside of a poll. */
+void ctx_end_endpoints(struct copyrpc_ctx *ctx);
+/* Asks the HCA whether the peers of unanswered calls still live. */
+void ctx_probe(struct copyrpc_ctx *ctx);
+
+void raw_done(struct copyrpc_ep *ep, uint64_t token, int status);
+void raw_drop(struct copyrpc_ep *ep);
+
+/* The READ of the peer's position has ended. */
+void ep_word_read(struct copyrpc_ep *ep);
+
+#endif

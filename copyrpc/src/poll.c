@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* What arrives: batches, completions, the ends of calls. */
+#include "base/clock.h"
+#include "internal.h"
+
+/* Completions taken at once; between two of these receives are posted again. */
+#define POLL_BATCH 64
+
+/* A constant handler: inlined into the loop over the receive CQ. */
+static inline void on_batch(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
+{
+	struct copyrpc_ctx *ctx = arg;
+	struct copyrpc_ep *ep = mlx5dvl_qp_user(qp);
+	int n;
+
+	if (unlikely(ep->ch.status))
+		return;
+	if (unlikely(recv->opcode != MLX5DVL_RECV_WRITE_IMM)) {
+		ep_fail(ep, -EPROTO);
+		return;
+	}
+	n = chan_receive(&ep->ch, recv->imm, ctx->fn, ctx->arg);
+	if (unlikely(n < 0)) {
+		ep_fail(ep, n);
+		return;
+	}
+	ctx->handled += n;
+	ep_dirty(ep);
+}
+
+static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
+{
+	struct copyrpc_ep *ep = mlx5dvl_qp_user(qp);
+
+	if (sent->token == TOKEN_WORD)
+		ep_word_read(ep);
+	else
+		raw_done(ep, sent->token, 0);
+}
+
+/* At most as many as there are receives, so that a fast peer cannot keep us here. */
+static void poll_batches(struct copyrpc_ctx *ctx)
+{
+	uint32_t taken = 0;
+	int n;
+
+	do {
+		n = mlx5dvl_mono_poll(ctx->recv_cq, POLL_BATCH, on_batch, ctx);
+		if (mlx5dvl_srq_refill(ctx->srq))
+			ctx->refills++;
+		taken += (uint32_t)n;
+	} while (unlikely(n == POLL_BATCH) && taken < ctx->attr.srq_depth);
+}
+
+void ctx_probe(struct copyrpc_ctx *ctx)
+{
+	uint64_t now = clock_ns();
+
+	if (now - ctx->probed < PROBE_NS)
+		return;
+	ctx->probed = now;
+	for (struct copyrpc_ep *ep = ctx->eps; ep; ep = ep->next) {
+		if (!ep->ch.status && ep->ch.call_ids.used &&
+		    ep->seen == ep->ch.stats.batches_received) {
+			ep->probe = true;
+			ep_dirty(ep);
+		}
+		ep->seen = ep->ch.stats.batches_received;
+	}
+}
+
+int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg)
+{
+	ctx->fn = fn;
+	ctx->arg = arg;
+	ctx->handled = 0;
+	poll_batches(ctx);
+	while (unlikely(mlx5dvl_send_poll(ctx->send_cq, POLL_BATCH, on_sent, ctx) == POLL_BATCH))
+		;
+	if (unlikely(++ctx->polls % PROBE_POLLS == 0))
+		ctx_probe(ctx);
+	if (unlikely(ctx->ended.head))
+		ctx_end_endpoints(ctx);
+	return ctx->handled;
+}
+
+int copyrpc_poll(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg)
+{
+	int n = copyrpc_poll_recv(ctx, fn, arg);
+
+	if (ctx->dirty.head)
+		copyrpc_flush_if(ctx, NULL, NULL);
+	return n;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Two endpoints in memory: everything of copyrpc but the device. What is posted stays in
+ * the sender's ring until it is delivered, as with a real one; a READ brings a position
+ * of some time between its start and its end. Each payload says which call it belongs
+ * to, and every byte is compared.
+ */
+#ifndef COPYRPC_TEST_SIM_H
+#define COPYRPC_TEST_SIM_H
+
+#include "base/test.h"
+#include "chan.h"
+
+#define SIM_FLIGHT 4096
+#define SIM_HELD 8192
+
+struct sim_write {
+	uint64_t pos;
+	uint32_t len, imm;
+};
+
+struct side {
+	struct chan ch;
+	struct side *peer;
+	uint8_t *send, *recv;
+	struct req_queue queue;
+	struct sim_write flight[SIM_FLIGHT];
+	uint32_t head, tail; /* of flight */
+	bool reading; /* a READ is under way */
+	uint64_t read_value; /* what it will bring */
+	struct copyrpc_req *held[SIM_HELD];
+	uint32_t nheld;
+	uint64_t next_call, done; /* tokens are counted */
+	uint8_t *ended; /* by token */
+	uint64_t max_calls;
+	uint64_t credit_only, reads;
+};
+
+/* The bytes that belong to a token; its length and the response's follow from it. */
+static inline uint8_t sim_byte(uint64_t token, uint32_t i, bool response)
+{
+	return (uint8_t)(token * 131 + i * 7 + (response ? 91 : 0) + (i >> 8));
+}
+
+static inline void sim_fill(uint8_t *buf, uint32_t len, uint64_t token, bool response)
+{
+	for (uint32_t i = 0; i < len; i++)
+		buf[i] = sim_byte(token, i, response);
+	if (len >= 8)
+		memcpy(buf, &token, 8);
+}
+
+static inline void sim_check(const uint8_t *buf, uint32_t len, uint64_t token, bool response)
+{
+	if (len >= 8)
+		CHECK(memcmp(buf, &token, 8) == 0);
+	for (uint32_t i = len >= 8 ? 8 : 0; i < len; i++)
+		CHECK_EQ(buf[i], sim_byte(token, i, response));
+}
+
+static inline void sim_open(struct side *a, struct side *b, uint32_t blocks, uint64_t at_a,
+			    uint64_t at_b, uint64_t max_calls)
+{
+	struct side *s[2] = { a, b };
+
+	for (int i = 0; i < 2; i++) {
+		memset(s[i], 0, sizeof(*s[i]));
+		s[i]->peer = s[!i];
+		s[i]->send = calloc(blocks, WIRE_BLOCK);
+		s[i]->recv = calloc(blocks, WIRE_BLOCK);
+		s[i]->ended = calloc(max_calls + 1, 1);
+		s[i]->max_calls = max_calls;
+		s[i]->queue.tail_p = &s[i]->queue.head;
+		CHECK_EQ(chan_init(&s[i]->ch, s[i]->send, s[i]->recv, blocks, 0, &s[i]->queue,
+				   i ? at_b : at_a),
+			 0);
+		s[i]->ch.status = 0;
+	}
+	/* Each receives where the other sends. */
+	a->ch.parsed = at_b;
+	b->ch.parsed = at_a;
+}
+
+static inline void sim_close(struct side *a, struct side *b)
+{
+	struct side *s[2] = { a, b };
+
+	for (int i = 0; i < 2; i++) {
+		chan_fini(&s[i]->ch);
+		free(s[i]->send);
+		free(s[i]->recv);
+		free(s[i]->ended);
+	}
+}
+
+static inline void sim_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+				const void *data, uint32_t len)
+{
+	struct side *s = arg;
+
+	CHECK_EQ(status, 0);
+	CHECK(token < s->next_call && !s->ended[token]);
+	s->ended[token] = 1;
+	s->done++;
+	sim_check(data, len, token, true);
+}
+
+/* Posts what can be, as the transport does: at most `slots` requests. */
+static inline void sim_flush(struct side *s, int slots)
+{
+	struct chan *ch = &s->ch;
+
+	while (slots-- && s->tail - s->head < SIM_FLIGHT) {
+		struct sim_write *w = &s->flight[s->tail % SIM_FLIGHT];
+
+		if (!chan_front(ch)) {
+			if (!chan_credit_batch(ch))
+				break;
+			s->credit_only++;
+		}
+		w->imm = chan_seal(ch, &w->pos, &w->len);
+		s->tail++;
+		CHECK(credit_holds(&ch->cr));
+	}
+	if (!s->reading && !chan_front(ch) && credit_read_due(&ch->cr, ch->stalled)) {
+		s->reading = true;
+		s->reads++;
+		s->read_value = chan_consumer(&s->peer->ch) * WIRE_BLOCK;
+	}
+}
+
+/* The oldest write in flight arrives. */
+static inline void sim_deliver(struct side *from)
+{
+	struct sim_write *w;
+	struct side *to = from->peer;
+	size_t off;
+
+	if (from->head == from->tail)
+		return;
+	w = &from->flight[from->head++ % SIM_FLIGHT];
+	off = (size_t)(w->pos & from->ch.mask) * WIRE_BLOCK;
+	memcpy(to->recv + off, from->send + off, w->len);
+	CHECK(chan_receive(&to->ch, w->imm, sim_response, to) >= 0);
+}
+
+static inline void sim_read_done(struct side *s)
+{
+	if (s->reading)
+		CHECK_EQ(chan_read_done(&s->ch, s->read_value), 0);
+	s->reading = false;
+}
+
+/* What copyrpc_recv() does; the request's bytes must be those of some call of the peer. */
+static inline void sim_recv(struct side *s)
+{
+	struct copyrpc_req *req = s->queue.head;
+
+	if (!req || s->nheld == SIM_HELD)
+		return;
+	s->queue.head = req->queued;
+	if (!s->queue.head)
+		s->queue.tail_p = &s->queue.head;
+	s->held[s->nheld++] = req;
+}
+
+static inline uint32_t sim_pick(uint64_t *seed, uint32_t max)
+{
+	return (uint32_t)(test_rand(seed) % (max + 1));
+}
+
+/* The token travels in the payload where it is long enough; calls are in order, so that
+ * it is known from counting where it is not. */
+static inline int sim_call(struct side *s, uint64_t *seed, uint32_t len, uint32_t resp)
+{
+	static uint8_t buf[1 << 16];
+	uint64_t token = s->next_call;
+	int rc;
+
+	if (token == s->max_calls)
+		return -EBUSY;
+	sim_fill(buf, len, token, false);
+	rc = chan_call(&s->ch, buf, len, resp, token);
+	CHECK(rc == 0 || rc == -EAGAIN || rc == -ENOBUFS);
+	if (!rc)
+		s->next_call++;
+	return rc;
+}
+
+/* Replies to the i-th held request; its call's token is the id's entry at the peer. */
+static inline void sim_reply(struct side *s, uint32_t i, uint64_t *seed)
+{
+	static uint8_t buf[1 << 16];
+	struct copyrpc_req *req = s->held[i];
+	uint64_t token = s->peer->ch.calls[req->id].token;
+	uint32_t room = s->peer->ch.calls[req->id].resp_max;
+	uint32_t len = sim_pick(seed, room);
+
+	CHECK(slab_in_use(&s->peer->ch.call_ids, req->id));
+	sim_check(req->data, req->len, token, false);
+	sim_fill(buf, len, token, true);
+	CHECK_EQ(chan_reply(req, buf, wire_payload(req->allowance - 1) + 1), -EMSGSIZE);
+	CHECK_EQ(chan_reply(req, buf, len), 0);
+	CHECK(credit_holds(&s->ch.cr));
+	s->held[i] = s->held[--s->nheld];
+}
+
+#endif

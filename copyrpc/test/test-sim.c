@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Random schedules of two endpoints in memory. Nothing is overwritten before it was
+ * given back, a reply always fits, the invariant holds at every step, every call ends
+ * once with its own bytes, and when the application answers everything, both sides can
+ * send the largest call again.
+ */
+#include "sim.h"
+
+static struct side left, right;
+
+struct plan {
+	uint32_t message_max, response_max; /* payload */
+	uint32_t calls; /* per side, 0: it only serves */
+	unsigned weight[8]; /* how often each action is taken */
+};
+
+static void act(struct side *s, const struct plan *p, uint64_t *seed)
+{
+	unsigned total = 0, pick, i;
+
+	for (i = 0; i < ARRAY_SIZE(p->weight); i++)
+		total += p->weight[i];
+	pick = (unsigned)(test_rand(seed) % total);
+	for (i = 0; pick >= p->weight[i]; i++)
+		pick -= p->weight[i];
+	switch (i) {
+	case 0:
+		sim_call(s, seed, sim_pick(seed, p->message_max), sim_pick(seed, p->response_max));
+		break;
+	case 1:
+		if (s->nheld)
+			sim_reply(s, sim_pick(seed, s->nheld - 1), seed);
+		break;
+	case 2:
+		if (s->nheld)
+			CHECK_EQ(chan_detach(s->held[sim_pick(seed, s->nheld - 1)]), 0);
+		break;
+	case 3:
+		sim_recv(s);
+		break;
+	case 4:
+		sim_flush(s, 64);
+		break;
+	case 5:
+		sim_flush(s, 1); /* the send queue is nearly full */
+		break;
+	case 6:
+		sim_deliver(s);
+		break;
+	case 7:
+		sim_read_done(s);
+		break;
+	}
+}
+
+/* Everything arrives and is answered; returns the steps it took. */
+static int drain(struct side *a, struct side *b, uint64_t *seed)
+{
+	struct side *s[2] = { a, b };
+	int step;
+
+	for (step = 0; step < 100000; step++) {
+		bool idle = true;
+
+		for (int i = 0; i < 2; i++) {
+			while (s[i]->head != s[i]->tail)
+				sim_deliver(s[i]), idle = false;
+			while (s[i]->queue.head)
+				sim_recv(s[i]), idle = false;
+			while (s[i]->nheld)
+				sim_reply(s[i], s[i]->nheld - 1, seed), idle = false;
+			if (s[i]->reading)
+				sim_read_done(s[i]), idle = false;
+			sim_flush(s[i], 64);
+			idle = idle && s[i]->head == s[i]->tail && !s[i]->reading;
+		}
+		if (idle)
+			return step;
+	}
+	CHECK(!"they never come to rest: credit batches answer each other");
+	return step;
+}
+
+static void check_rest(struct side *s)
+{
+	uint32_t rmax = credit_rmax(s->ch.cr.c);
+
+	CHECK_EQ(s->done, s->next_call);
+	CHECK_EQ(s->ch.call_ids.used, 0);
+	CHECK_EQ(s->ch.req_ids.used, 0);
+	CHECK_EQ(s->ch.held, 0);
+	CHECK_EQ(s->ch.cr.k, s->peer->ch.cr.r); /* no credit was lost */
+	CHECK(s->ch.cr.k + credit_threshold(s->ch.cr.c) > rmax);
+	CHECK_EQ(chan_consumer(&s->ch), s->ch.parsed);
+}
+
+static void run(uint32_t blocks, const struct plan *p, uint64_t seed)
+{
+	uint64_t at_a = test_rand(&seed) % blocks, at_b = test_rand(&seed) % blocks;
+	uint32_t max = wire_payload(credit_message_max(blocks));
+
+	if (test_rand(&seed) % 4 == 0) /* bytes near 2^32, and near 2^63 */
+		at_a += (1ull << 27) - blocks, at_b += (1ull << 58) - blocks;
+	sim_open(&left, &right, blocks, at_a, at_b, 2 * p->calls + 16);
+	for (int i = 0; i < 4000; i++) {
+		struct side *s = test_rand(&seed) % 2 ? &left : &right;
+
+		act(s, p, &seed);
+		if (s->next_call >= p->calls)
+			break;
+	}
+	drain(&left, &right, &seed);
+	check_rest(&left);
+	check_rest(&right);
+	/* Both at once, a few times, as large as can be. */
+	for (int i = 0; i < 4; i++) {
+		for (int tries = 0; sim_call(&left, &seed, max, max); tries++) {
+			CHECK(tries < 10);
+			drain(&left, &right, &seed);
+		}
+		for (int tries = 0; sim_call(&right, &seed, max, max); tries++) {
+			CHECK(tries < 10);
+			drain(&left, &right, &seed);
+		}
+	}
+	drain(&left, &right, &seed);
+	check_rest(&left);
+	check_rest(&right);
+	sim_close(&left, &right);
+}
+
+/*                                   call reply detach recv flush 1 deliver read */
+static const struct plan plans[] = {
+	{ 0, 0, 1500, { 4, 4, 1, 4, 4, 0, 4, 1 } }, /* the rest: sizes by the ring */
+	{ 0, 0, 1500, { 9, 1, 0, 2, 2, 0, 2, 1 } }, /* calls pile up */
+	{ 0, 0, 1500, { 4, 1, 1, 4, 4, 0, 4, 0 } }, /* long held, no READ */
+	{ 0, 0, 1500, { 4, 4, 0, 4, 0, 4, 1, 1 } }, /* one send slot, slow wire */
+	{ 0, 0, 1500, { 30, 20, 1, 20, 1, 0, 2, 1 } }, /* large batches */
+};
+
+static void schedules(uint32_t blocks, int n)
+{
+	uint64_t seed = test_seed();
+	uint32_t max = wire_payload(credit_message_max(blocks));
+
+	for (int i = 0; i < n; i++) {
+		struct plan p = plans[(size_t)i % ARRAY_SIZE(plans)];
+		uint64_t mine = seed + (uint64_t)i;
+
+		/* Small, mixed, largest. */
+		p.message_max = i % 3 == 0 && max > 40 ? 40 : max;
+		p.response_max = i % 2 == 0 && max > 40 ? 40 : max;
+		run(blocks, &p, mine);
+	}
+}
+
+static void ring_of_8_blocks(void)
+{
+	schedules(8, 2000);
+}
+
+static void ring_of_16_blocks(void)
+{
+	schedules(16, 2000);
+}
+
+static void ring_of_64_blocks(void)
+{
+	schedules(64, 2000);
+}
+
+static void ring_of_4_kib(void)
+{
+	schedules(128, 2000);
+}
+
+static void ring_of_32_kib(void)
+{
+	schedules(1024, 300);
+}
+
+/* Only one side calls; the other has nothing to send but what flow control makes it. */
+static void one_direction(void)
+{
+	uint64_t seed = test_seed();
+	uint32_t max = wire_payload(credit_message_max(128));
+
+	sim_open(&left, &right, 128, 5, 77, 100000);
+	while (left.next_call < 100000) {
+		while (!sim_call(&left, &seed, sim_pick(&seed, max), sim_pick(&seed, 40)))
+			;
+		drain(&left, &right, &seed);
+	}
+	check_rest(&left);
+	check_rest(&right);
+	CHECK(right.reads + left.reads > 0);
+	sim_close(&left, &right);
+}
+
+/* While the oldest request is held, calls of the holder end in -ENOBUFS or -EAGAIN, and
+ * go on after it is released. */
+static void a_held_request(void)
+{
+	uint64_t seed = test_seed();
+	int rc = 0;
+
+	sim_open(&left, &right, 128, 0, 0, 100000);
+	CHECK_EQ(sim_call(&left, &seed, 100, 100), 0);
+	sim_flush(&left, 64);
+	sim_deliver(&left);
+	sim_recv(&right);
+	CHECK_EQ(right.nheld, 1);
+	for (int i = 0; i < 100000; i++) {
+		rc = sim_call(&right, &seed, 64, 64);
+		sim_flush(&right, 64);
+		sim_deliver(&right);
+		sim_read_done(&right);
+		sim_recv(&left);
+		if (left.nheld)
+			sim_reply(&left, 0, &seed);
+		sim_flush(&left, 64);
+		sim_deliver(&left);
+		sim_read_done(&left);
+		if (rc && i > 1000)
+			break;
+	}
+	CHECK(rc == -ENOBUFS || rc == -EAGAIN);
+	CHECK(right.done > 0);
+	drain(&left, &right, &seed);
+	check_rest(&left);
+	check_rest(&right);
+	CHECK_EQ(sim_call(&right, &seed, 64, 64), 0);
+	drain(&left, &right, &seed);
+	sim_close(&left, &right);
+}
+
+/* Right calls whenever it can, between each reply and the flush that would give credit
+ * back; left must get its turn all the same. */
+static void greedy_peer_starves_nobody(void)
+{
+	uint64_t seed = test_seed(), last = 0;
+
+	sim_open(&left, &right, 64, 0, 0, 1 << 20);
+	for (int round = 0; round < 2000; round++) {
+		sim_call(&left, &seed, 20, 116);
+		sim_flush(&left, 64);
+		sim_deliver(&left);
+		while (right.queue.head)
+			sim_recv(&right);
+		while (right.nheld)
+			sim_reply(&right, 0, &seed);
+		while (!sim_call(&right, &seed, 244, 20)) /* large, so that they fill the ring */
+			;
+		for (int i = 0; i < 2; i++) {
+			struct side *s = i ? &left : &right;
+
+			sim_flush(s, 64);
+			while (s->head != s->tail)
+				sim_deliver(s);
+			sim_read_done(s);
+		}
+		while (left.queue.head)
+			sim_recv(&left);
+		if (left.nheld) /* one by one, so that the ring stays full */
+			sim_reply(&left, 0, &seed);
+		if (round % 100 == 99) {
+			CHECK(left.done > last);
+			last = left.done;
+		}
+	}
+	drain(&left, &right, &seed);
+	sim_close(&left, &right);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(ring_of_8_blocks), TEST(ring_of_16_blocks), TEST(ring_of_64_blocks),
+		TEST(ring_of_4_kib),	TEST(ring_of_32_kib),	 TEST(one_direction),
+		TEST(a_held_request),	TEST(greedy_peer_starves_nobody),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

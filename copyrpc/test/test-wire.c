@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* The bytes of a ring, and the numbers of flow control at their edges. */
+#include "base/test.h"
+#include "chan.h"
+
+static void padding(void)
+{
+	static const struct {
+		uint32_t len, bytes;
+	} table[] = { { 0, 32 }, { 1, 32 }, { 20, 32 }, { 21, 64 }, { 52, 64 }, { 53, 96 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
+		CHECK_EQ(wire_blocks(table[i].len) * WIRE_BLOCK, table[i].bytes);
+	for (uint32_t b = 1; b < 1000; b++) {
+		CHECK_EQ(wire_blocks(wire_payload(b)), b);
+		CHECK_EQ(wire_blocks(wire_payload(b) + 1), b + 1);
+	}
+}
+
+static void documented_limits(void)
+{
+	CHECK_EQ(wire_payload(credit_message_max(COPYRPC_RING_MIN / WIRE_BLOCK)), 500);
+	CHECK_EQ(COPYRPC_PAYLOAD_MAX(COPYRPC_RING_MIN), 500);
+	CHECK_EQ(COPYRPC_PAYLOAD_MAX(1 << 20), 131060);
+	CHECK_EQ(wire_payload(credit_message_max((1 << 20) / WIRE_BLOCK)), 131060);
+}
+
+/* A batch of one call and one reply, byte by byte. */
+static void bytes_of_a_batch(void)
+{
+	static const uint8_t want[] = {
+		0x60, 0, 0, 0, 0, 0, 0, 0, /* consumer: the request took blocks 0 to 2 */
+		0x40, 0, 0, 0, 0, 0, 0, 0, /* credit: what the reply gave back, 2 blocks */
+		2, 0, 0, 0, /* messages */
+		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* zero */
+		0, 0, 0, 0, /* call id: the first of the slab */
+		3, 0, 0, 0, /* allowance: metadata and 2 blocks for 21 bytes */
+		2, 0, 0, 0, 'h', 'i', /* length, payload */
+	};
+	static uint8_t in[4096], out[4096];
+	struct req_queue queue = { NULL, &queue.head };
+	struct chan ch;
+	uint64_t pos;
+	uint32_t len;
+
+	CHECK_EQ(chan_init(&ch, out, in, 128, 0, &queue, 0), 0);
+	ch.status = 0;
+	wire_put_meta(in, 0, 0, 1);
+	memcpy(wire_put_header(in + 32, 77, 2, 30), "012345678901234567890123456789", 30);
+	CHECK_EQ(chan_receive(&ch, 3, NULL, NULL), 1);
+	CHECK_EQ(chan_call(&ch, "hi", 2, 21, 5), 0);
+	CHECK_EQ(chan_reply(queue.head, "yes", 3), 0);
+	CHECK_EQ(chan_front(&ch)->count, 2);
+	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
+	CHECK_EQ(pos, 0);
+	CHECK_EQ(len, 96);
+	CHECK(memcmp(out, want, sizeof(want)) == 0);
+	CHECK(memcmp(out + 64, "\x4d\0\0\x80\2\0\0\0\3\0\0\0yes", 15) == 0);
+	CHECK(chan_front(&ch) == NULL);
+	chan_fini(&ch);
+}
+
+/* A message that does not fit before the ring's end: a marker of 32 bytes that counts the
+ * rest, with position and credit; one that fits exactly needs none. */
+static void wrap_and_exact_fit(void)
+{
+	static uint8_t in[512], out[512]; /* 16 blocks */
+	struct req_queue queue = { NULL, &queue.head };
+	struct chan ch;
+	uint64_t pos;
+	uint32_t len;
+
+	CHECK_EQ(chan_init(&ch, out, in, 16, 0, &queue, 13), 0);
+	ch.status = 0;
+	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1), 0); /* blocks 13, 14 */
+	CHECK_EQ(chan_call(&ch, "", 0, 0, 2), 0); /* block 15: ends at the end */
+	CHECK_EQ(ch.cr.p, 16);
+	CHECK_EQ(ch.nclosed, 0);
+	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
+	CHECK_EQ(len, 96);
+	ch.cr.rc = 16;
+	chan_fini(&ch);
+
+	CHECK_EQ(chan_init(&ch, out, in, 16, 0, &queue, 13), 0);
+	ch.status = 0;
+	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1), 0); /* 13, 14 */
+	CHECK_EQ(chan_call(&ch, "0123456789012345678901234", 25, 0, 2), 0); /* two blocks */
+	CHECK_EQ(ch.nclosed, 2);
+	CHECK_EQ(chan_seal(&ch, &pos, &len), 2);
+	CHECK_EQ(chan_front(&ch)->count, WIRE_WRAP);
+	ch.cr.r -= 2; /* room for a grant: 16 - 6 - 2 * 2 */
+	CHECK_EQ(chan_seal(&ch, &pos, &len), 1);
+	CHECK_EQ(pos, 15);
+	CHECK_EQ(len, 32);
+	CHECK_EQ(wire_get_meta(out + 15 * 32).count, WIRE_WRAP);
+	CHECK_EQ(wire_get_meta(out + 15 * 32).consumer, 13 * 32);
+	CHECK_EQ(wire_get_meta(out + 15 * 32).credit, 64);
+	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
+	CHECK_EQ(pos, 16);
+	chan_fini(&ch);
+}
+
+/* The grant by its definition, from random states that satisfy the invariant. */
+static void grant_formula(void)
+{
+	uint64_t seed = test_seed();
+
+	for (int i = 0; i < 100000; i++) {
+		uint32_t c = 8u << test_rand(&seed) % 13, f, g;
+		struct credit cr;
+
+		credit_init(&cr, c, test_rand(&seed) >> 6);
+		cr.r = (uint32_t)(test_rand(&seed) % (credit_rmax(c) + 1));
+		f = (uint32_t)(test_rand(&seed) % (c - 2 * cr.r + 1));
+		cr.p = cr.rc + f;
+		CHECK(credit_holds(&cr));
+		g = credit_grantable(&cr, cr.p);
+		CHECK(f + 2 * (cr.r + g) <= c && cr.r + g <= credit_rmax(c));
+		CHECK(f + 2 * (cr.r + g + 1) > c || cr.r + g + 1 > credit_rmax(c));
+		CHECK_EQ(credit_grant(&cr), g);
+		CHECK_EQ(credit_grantable(&cr, cr.p), 0);
+	}
+}
+
+/* Whatever the state, a reply fits: place it at every offset of the ring's end. */
+static void reply_always_fits(void)
+{
+	uint64_t seed = test_seed();
+
+	for (int i = 0; i < 200000; i++) {
+		uint32_t c = 8u << test_rand(&seed) % 6, a, f;
+		struct credit cr;
+		struct placement to;
+
+		credit_init(&cr, c, test_rand(&seed) % c + (1ull << 32) - c);
+		a = 2 + (uint32_t)(test_rand(&seed) % (credit_allowance_max(c) - 1));
+		if (a > credit_rmax(c))
+			continue;
+		cr.r = a + (uint32_t)(test_rand(&seed) % (credit_rmax(c) - a + 1));
+		f = (uint32_t)(test_rand(&seed) % (c - 2 * cr.r + 1));
+		cr.p = cr.rc + f;
+		cr.open = f && test_rand(&seed) % 2;
+		to = credit_plan(&cr, 1 + (uint32_t)(test_rand(&seed) % (a - 1)));
+		credit_place(&cr, to.end);
+		CHECK(cr.p - cr.rc <= c);
+		credit_replied(&cr, a);
+		CHECK(credit_holds(&cr));
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(padding),	     TEST(documented_limits), TEST(bytes_of_a_batch),
+		TEST(wrap_and_exact_fit), TEST(grant_formula), TEST(reply_always_fits),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
