@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+/* What other processes can and cannot do to a server and to its clients. */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "common.h"
+#include "layout.h"
+
+#define NOBODY 65534
+
+static pid_t fork_child(void)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid == 0)
+		alarm(120);
+	return pid;
+}
+
+static void ended_well(pid_t pid)
+{
+	int status;
+
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status));
+	CHECK_EQ(WEXITSTATUS(status), 0);
+}
+
+/* ---- another user ---- */
+
+static void become_nobody(void)
+{
+	CHECK_EQ(setgroups(0, NULL), 0);
+	CHECK_EQ(setgid(NOBODY), 0);
+	CHECK_EQ(setuid(NOBODY), 0);
+}
+
+static bool may_change_user(void)
+{
+	if (geteuid() == 0)
+		return true;
+	printf("not root: left out\n");
+	return false;
+}
+
+static void other_users_cannot_connect(void)
+{
+	struct shmipc_server *s = NULL;
+	const char *name = test_name("uid");
+	char path[96];
+	pid_t pid;
+
+	if (!may_change_user())
+		return;
+	CHECK_EQ(shmipc_server_create(name, &msg_attr, &s), 0);
+	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", name);
+	pid = fork_child();
+	if (pid == 0) {
+		struct shmipc_client *c = NULL;
+		struct shmipc_server *own = NULL;
+
+		become_nobody();
+		CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EACCES);
+		CHECK_EQ(shmipc_server_create(name, NULL, &own), -EACCES);
+		CHECK(open(path, O_RDONLY) < 0 && errno == EACCES);
+		CHECK(unlink(path) != 0);
+		_exit(0);
+	}
+	ended_well(pid);
+	shmipc_server_destroy(s);
+}
+
+/* Somebody else was first with the name: neither side uses what they made. */
+static void names_taken_by_others_are_refused(void)
+{
+	struct shmipc_server *s = NULL;
+	struct shmipc_client *c = NULL;
+	const char *name = test_name("squat");
+	char path[96], target[96];
+	pid_t pid;
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", name);
+	if (may_change_user()) {
+		pid = fork_child();
+		if (pid == 0) {
+			become_nobody();
+			fd = open(path, O_CREAT | O_EXCL | O_RDWR, 0666);
+			CHECK(fd >= 0 && fchmod(fd, 0666) == 0);
+			CHECK_EQ(ftruncate(fd, 1 << 20), 0);
+			_exit(0);
+		}
+		ended_well(pid);
+		CHECK_EQ(shmipc_server_create(name, NULL, &s), -EACCES);
+		CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EACCES);
+		CHECK_EQ(unlink(path), 0);
+	}
+	snprintf(target, sizeof(target), "/dev/shm/shmipc.%s.target", name);
+	CHECK_EQ(symlink(target, path), 0);
+	CHECK(shmipc_server_create(name, NULL, &s) < 0);
+	CHECK(shmipc_client_connect(name, NULL, &c) < 0);
+	CHECK(access(target, F_OK) != 0);
+	CHECK_EQ(unlink(path), 0);
+	CHECK(!s && !c);
+}
+
+/* ---- files that are not what they should be ---- */
+
+static void write_file(const char *path, const void *data, size_t len, off_t size)
+{
+	int fd = open(path, O_CREAT | O_TRUNC | O_RDWR, 0600);
+	struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+
+	CHECK(fd >= 0);
+	CHECK_EQ(pwrite(fd, data, len, 0), (ssize_t)len);
+	CHECK_EQ(ftruncate(fd, size), 0);
+	CHECK_EQ(fcntl(fd, F_OFD_SETLK, &fl), 0); /* a server lives; leaks until exit */
+}
+
+static void foreign_files_are_refused(void)
+{
+	struct shmipc_header good = { .magic = SHMIPC_MAGIC,
+		.version = SHMIPC_VERSION,
+		.max_clients = 2,
+		.depth = 4,
+		.req_size = 8,
+		.resp_size = 8 };
+	struct shmipc_attr a = { .max_clients = 2, .depth = 4, .req_size = 8, .resp_size = 8 };
+	struct shmipc_layout l;
+	struct shmipc_client *c = NULL;
+	struct shmipc_header bad[7];
+	const char *name = test_name("file");
+	char path[96];
+
+	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", name);
+	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		bad[i] = good;
+	bad[0].magic++;
+	bad[1].version++;
+	bad[2].max_clients = UINT32_MAX;
+	bad[3].max_clients = 0;
+	bad[4].depth = UINT32_MAX;
+	bad[5].req_size = 1 << 20; /* would not fit into the file */
+	bad[6].extra_size = UINT32_MAX;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		write_file(path, &bad[i], sizeof(bad[i]), (off_t)l.size);
+		CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EPROTO);
+		CHECK_EQ(unlink(path), 0);
+	}
+	write_file(path, &good, sizeof(good), (off_t)l.size - 64);
+	CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EPROTO);
+	CHECK_EQ(unlink(path), 0);
+	write_file(path, &good, 8, 100); /* shorter than a header */
+	CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EAGAIN);
+	CHECK_EQ(unlink(path), 0);
+	good.magic = 0; /* not there yet */
+	write_file(path, &good, sizeof(good), (off_t)l.size);
+	CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EAGAIN);
+	CHECK_EQ(unlink(path), 0);
+	CHECK(!c);
+}
+
+/* ---- a client that writes what it likes ---- */
+
+struct range {
+	size_t from, to; /* bytes of the region */
+};
+
+/* Random words over the ranges until it is killed, biased to what means something. */
+static void scribble(const char *name, const struct range *ranges, size_t n, uint64_t seed)
+{
+	char path[96];
+	struct stat st;
+	char *map;
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", name);
+	fd = open(path, O_RDWR);
+	CHECK(fd >= 0 && fstat(fd, &st) == 0);
+	map = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(map != MAP_FAILED);
+	for (;;) {
+		const struct range *r = &ranges[test_rand(&seed) % n];
+		size_t at = r->from + test_rand(&seed) % (r->to - r->from);
+		uint64_t v = test_rand(&seed);
+
+		if (v % 4 == 0)
+			at = at / CACHE_LINE * CACHE_LINE; /* laps, epochs, states, bits */
+		if (v % 3 == 0)
+			v %= 5; /* the lap that is expected, an id in range */
+		__atomic_store_n((uint32_t *)(map + at / 4 * 4), (uint32_t)v, __ATOMIC_RELAXED);
+	}
+}
+
+/* A good client, in a process of its own; 0 if every call was answered correctly. */
+static void good_client(const char *name, uint32_t calls)
+{
+	struct shmipc_client *c = NULL;
+	struct tally t = { .size = calls, .seen = calloc(calls, 1) };
+	uint32_t sent = 0;
+
+	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
+	CHECK_EQ(shmipc_client_index(c), 0);
+	while (t.n < calls) {
+		while (sent < calls && shmipc_client_pending(c) < 8) {
+			CHECK_EQ(call_tag(c, sent), 0);
+			sent++;
+		}
+		if (!shmipc_client_poll(c, tally_take, &t))
+			CHECK(shmipc_client_wait(c, SHMIPC_FOREVER) >= 0);
+	}
+	shmipc_client_disconnect(c);
+	free(t.seen);
+	_exit(0);
+}
+
+/* Like serve_once(), for requests that can hold anything. */
+static void serve_anything(struct shmipc_server *s)
+{
+	struct shmipc_req r;
+	struct msg q, a;
+
+	shmipc_server_poll(s);
+	while (shmipc_server_recv(s, &r, &q, sizeof(q)) > 0) {
+		a = msg_of(msg_answer(q.tag));
+		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &a, sizeof(a)), 0);
+		if (shmipc_server_extra(s, r.client))
+			memset(shmipc_server_extra(s, r.client), 1, 64);
+	}
+}
+
+/*
+ * A hostile client that keeps to its own place, and to the words that every client may
+ * write, except other clients' bits: nobody else notices.
+ */
+static void harm_stays_in_the_own_place(void)
+{
+	struct shmipc_attr attr = msg_attr;
+	const char *name = test_name("own");
+	struct shmipc_server *s = NULL;
+	struct shmipc_client *c = NULL;
+	struct shmipc_layout l;
+	struct range r[3];
+	pid_t good, bad;
+	size_t place;
+	int status;
+
+	attr.extra_size = 4096;
+	CHECK_EQ(shmipc_layout_plan(&attr, &l), 0);
+	CHECK_EQ(shmipc_server_create(name, &attr, &s), 0);
+	good = fork_child();
+	if (good == 0)
+		good_client(name, 200000);
+	while (!shmipc_server_poll(s)) /* the good one is there, in place 0 */
+		sched_yield();
+	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
+	CHECK_EQ(shmipc_client_index(c), 1);
+	place = sizeof(struct shmipc_header) + l.area;
+	r[0] = (struct range){ place, place + l.area };
+	r[1] = r[0];
+	r[2] = (struct range){ offsetof(struct shmipc_header, server_state),
+		offsetof(struct shmipc_header, server_state) + 4 };
+	bad = fork_child();
+	if (bad == 0)
+		scribble(name, r, ARRAY_SIZE(r), 1);
+	while (waitpid(good, &status, WNOHANG) == 0)
+		serve_anything(s);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	CHECK_EQ(kill(bad, SIGKILL), 0);
+	CHECK_EQ(waitpid(bad, &status, 0), bad);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+static void ignore(void *arg, uint64_t token, const void *resp)
+{
+}
+
+/*
+ * A hostile client that scribbles over everything: the server neither dies nor hangs,
+ * and still ends in order; all it says about the others is lost.
+ */
+static void server_outlives_any_scribbling(void)
+{
+	struct shmipc_attr attr = msg_attr;
+	const char *name = test_name("all");
+	struct shmipc_server *s = NULL;
+	struct shmipc_client *c[4] = { NULL };
+	struct shmipc_layout l;
+	struct range r[2];
+	uint64_t seed = test_seed();
+	pid_t bad;
+	int status;
+
+	attr.extra_size = 100;
+	CHECK_EQ(shmipc_layout_plan(&attr, &l), 0);
+	CHECK_EQ(shmipc_server_create(name, &attr, &s), 0);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(shmipc_client_connect(name, NULL, &c[i]), 0);
+	r[0] = (struct range){ 0, l.size };
+	r[1] = (struct range){ 0, sizeof(struct shmipc_header) };
+	bad = fork_child();
+	if (bad == 0)
+		scribble(name, r, ARRAY_SIZE(r), seed);
+	for (int i = 0; i < 20000; i++) {
+		struct msg m = msg_of((uint64_t)i);
+
+		serve_anything(s);
+		if (i % 100 == 0)
+			CHECK(shmipc_server_wait(s, NSEC_PER_USEC) >= 0);
+		/* Clients may fail, in any way but by a crash. */
+		for (int k = 0; k < 4; k++) {
+			if (!c[k] && shmipc_client_connect(name, NULL, &c[k]) != 0)
+				continue;
+			shmipc_client_call(c[k], &m, sizeof(m), 0);
+			if (shmipc_client_poll(c[k], ignore, NULL) < 0) {
+				shmipc_client_disconnect(c[k]);
+				c[k] = NULL;
+			}
+		}
+	}
+	CHECK_EQ(kill(bad, SIGKILL), 0);
+	CHECK_EQ(waitpid(bad, &status, 0), bad);
+	for (int k = 0; k < 4; k++)
+		shmipc_client_disconnect(c[k]);
+	shmipc_server_destroy(s);
+}
+
+/* ---- fork ---- */
+
+/* A child gives nothing of its parent's away, whatever it destroys. */
+static void children_keep_their_hands_off(void)
+{
+	const char *name = test_name("fork");
+	struct shmipc_server *s = NULL;
+	struct shmipc_client *c = NULL;
+	uint8_t seen[1] = { 0 };
+	struct tally t = { .size = 1, .seen = seen };
+	pid_t pid;
+
+	CHECK_EQ(shmipc_server_create(name, &msg_attr, &s), 0);
+	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
+	pid = fork_child();
+	if (pid == 0) {
+		shmipc_client_disconnect(c);
+		shmipc_server_destroy(s);
+		_exit(0);
+	}
+	ended_well(pid);
+	CHECK_EQ(call_tag(c, 0), 0);
+	CHECK_EQ(serve_once(s), 1);
+	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
+	shmipc_client_disconnect(c);
+	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0); /* the name is still there */
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(other_users_cannot_connect),
+		TEST(names_taken_by_others_are_refused),
+		TEST(foreign_files_are_refused),
+		TEST(harm_stays_in_the_own_place),
+		TEST(server_outlives_any_scribbling),
+		TEST(children_keep_their_hands_off),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
