@@ -37,7 +37,7 @@ struct flux_slot {
 /* What the peers of a node read: each line has one use, and is written seldom. */
 struct flux_shared {
 	FLUX_LINE uint32_t left; /* set once */
-	FLUX_LINE uint32_t state; /* how the node waits */
+	FLUX_LINE uint32_t state; /* running, yielding or asleep */
 	FLUX_LINE uint64_t senders[FLUX_WORDS]; /* who has ever called it */
 };
 

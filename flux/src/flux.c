@@ -10,15 +10,8 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "base/futex.h"
+#include "base/sleep.h"
 #include "base/wait.h"
-
-/* How a node waits. It writes this itself; a peer may only turn ASLEEP into AWAKE. */
-enum state {
-	AWAKE,
-	YIELDING, /* gives its core away until something comes: it may need a peer's core */
-	ASLEEP,
-};
 
 #define YIELD_PERIOD_NS (150 * NSEC_PER_USEC)
 #define HUNGRY_LOOK 16 /* such flushes per look at the clock */
@@ -285,34 +278,22 @@ static void yield_if_due(struct flux_node *node)
 	node->yielded_ns = now;
 }
 
-/* Wakes the peer if it sleeps; says how it was found. */
-static enum state node_wake(struct flux_node *node, struct flux_shared *peer)
-{
-	/* After the fence of the caller; pairs with the store of ASLEEP in wait_sleep(). */
-	uint32_t state = __atomic_load_n(&peer->state, __ATOMIC_RELAXED), asleep = ASLEEP;
-
-	if (likely(state != ASLEEP))
-		return state;
-	/* The word changes, so a peer that is only about to sleep does not. */
-	if (__atomic_compare_exchange_n(&peer->state, &asleep, AWAKE, false, __ATOMIC_RELAXED,
-		    __ATOMIC_RELAXED)) {
-		futex_wake(&peer->state, 1);
-		node->wakes++;
-	}
-	return ASLEEP;
-}
-
 void flux_flush_published(struct flux_node *node)
 {
 	bool hungry = false;
 
 	/*
-	 * Pairs with the fence in wait_sleep(): either the peer sees what was published, or
-	 * the peer is seen asleep here.
+	 * Pairs with sleep_prepare() in wait_sleep(): either the peer sees what was published,
+	 * or the peer is seen asleep here.
 	 */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	for (uint32_t i = 0; (i = flux_next(node->dirty, node->words, i)) != FLUX_NO_ID; i++)
-		hungry |= node_wake(node, node->flux->shared[i]) == YIELDING;
+	sleep_fence();
+	for (uint32_t i = 0; (i = flux_next(node->dirty, node->words, i)) != FLUX_NO_ID; i++) {
+		uint32_t *state = &node->flux->shared[i]->state;
+
+		node->wakes += sleep_wake(state);
+		/* Pairs with state_set(). */
+		hungry |= __atomic_load_n(state, __ATOMIC_RELAXED) == SLEEP_WAITING;
+	}
 	for (uint32_t w = 0; w < node->words; w++)
 		node->dirty[w] = 0;
 	node->published = 0;
@@ -337,21 +318,22 @@ static bool node_ready(struct flux_node *node)
 	return false;
 }
 
-static void state_set(struct flux_node *node, enum state state)
+static void state_set(struct flux_node *node, uint32_t state)
 {
-	/* Pairs with the load in node_wake(). */
-	__atomic_store_n(&node->self->state, (uint32_t)state, __ATOMIC_RELAXED);
+	/* Pairs with the loads in flux_flush_published(). */
+	__atomic_store_n(&node->self->state, state, __ATOMIC_RELAXED);
 }
 
 static void wait_sleep(struct flux_node *node, uint64_t timeout_ns)
 {
-	state_set(node, ASLEEP);
-	/* Pairs with the fences in flux_flush_published() and flux_leave(). */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (!node_ready(node)) {
-		node->sleeps++;
-		futex_wait(&node->self->state, ASLEEP, timeout_ns);
+	/* Pairs with sleep_fence() in flux_flush_published() and flux_leave(). */
+	sleep_prepare(&node->self->state);
+	if (node_ready(node)) {
+		sleep_cancel(&node->self->state);
+		return;
 	}
+	node->sleeps++;
+	sleep_enter(&node->self->state, timeout_ns);
 }
 
 /* Waits with the core given away; the clock is looked at once per yield. */
@@ -360,13 +342,14 @@ static int wait_long(struct flux_node *node, struct wait *w, uint64_t timeout_ns
 	uint64_t start = clock_ns(), spent = 0;
 	int r;
 
-	state_set(node, YIELDING);
+	/* The core is given away until something comes: a busy peer may be on it. */
+	state_set(node, SLEEP_WAITING);
 	while (!(r = node_ready(node)) && spent < timeout_ns) {
 		if (wait_step(w))
 			wait_sleep(node, timeout_ns - spent);
 		spent = clock_ns() - start;
 	}
-	state_set(node, AWAKE);
+	state_set(node, SLEEP_RUNNING);
 	node->yielded_ns = start + spent;
 	return r;
 }
@@ -397,14 +380,13 @@ void flux_leave(struct flux_node *node)
 	flux_flush(node);
 	/* Pairs with the loads of left in flux_out_poll(), senders_drop() and node_ready(). */
 	__atomic_store_n(&node->self->left, 1, __ATOMIC_RELEASE);
-	/* Pairs with the fence in wait_sleep(): a sleeper that waits for this node wakes. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	/* Pairs with sleep_prepare() in wait_sleep(): who sleeps on an answer sees it, or wakes. */
+	sleep_fence();
 	for (uint32_t p = 0; p < node->nodes; p++) {
 		/* From now on this node finds that each peer has left. */
 		node->out[p].peer = node->self;
 		node->in[p].peer = node->self;
-		if (p != node->index)
-			node_wake(node, f->shared[p]);
+		node->wakes += sleep_wake(&f->shared[p]->state);
 	}
 }
 

@@ -1,0 +1,635 @@
+/* SPDX-License-Identifier: MIT */
+/* The contract of flux.h, from one thread, and sleeping and waking with two. */
+#include "flux.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/sleep.h"
+#include "base/test.h"
+
+#define MAX_TOKENS 4096
+
+/* What a response function saw. */
+struct seen {
+	uint32_t n;
+	uint32_t aborted;
+	uint64_t token[MAX_TOKENS];
+	uint64_t value[MAX_TOKENS];
+};
+
+static void on_response(void *arg, uint64_t token, const void *payload)
+{
+	struct seen *s = arg;
+
+	CHECK(s->n < MAX_TOKENS);
+	s->token[s->n] = token;
+	s->value[s->n] = payload ? *(const uint64_t *)payload : UINT64_MAX;
+	s->aborted += !payload;
+	s->n++;
+}
+
+static struct flux *make(uint32_t nodes, uint32_t capacity, uint32_t max_inflight)
+{
+	struct flux_attr attr = { .nodes = nodes, .capacity = capacity,
+		.max_inflight = max_inflight, .payload_size = sizeof(uint64_t) };
+	struct flux *f;
+
+	CHECK_EQ(flux_create(&attr, &f), 0);
+	return f;
+}
+
+static int call(struct flux_node *n, uint32_t to, uint64_t value, uint64_t token)
+{
+	return flux_call(n, to, &value, sizeof(value), token);
+}
+
+/* Receives one call and says whose, which and what. */
+static int recv_one(struct flux_node *n, uint32_t *from, uint64_t *flux_token, uint64_t *value)
+{
+	return flux_try_recv_raw(n, from, flux_token, value, sizeof(*value));
+}
+
+/* Answers every call that is there with its value + 1. */
+static uint32_t serve(struct flux_node *n)
+{
+	uint64_t flux_token, value = 0;
+	uint32_t from = 0, served = 0;
+
+	while (recv_one(n, &from, &flux_token, &value) == 1) {
+		value++;
+		CHECK_EQ(flux_reply(n, flux_token, &value, sizeof(value)), 0);
+		served++;
+	}
+	return served;
+}
+
+static void poll_all(struct flux_node *n, struct seen *s)
+{
+	while (flux_poll(n, on_response, s))
+		;
+}
+
+static void create_checks_attr(void)
+{
+	static const struct flux_attr bad[] = {
+		{ .nodes = 0 },
+		{ .nodes = FLUX_MAX_NODES + 1 },
+		{ .nodes = 2, .capacity = FLUX_MAX_CAPACITY + 1 },
+		{ .nodes = 2, .capacity = 1 },
+		{ .nodes = 2, .capacity = 64, .max_inflight = 64 },
+		{ .nodes = 2, .max_inflight = FLUX_MAX_CAPACITY },
+		{ .nodes = 2, .max_inflight = UINT32_MAX },
+		{ .nodes = 2, .payload_size = FLUX_MAX_PAYLOAD + 1 },
+	};
+	struct flux_attr huge = { .nodes = FLUX_MAX_NODES, .capacity = FLUX_MAX_CAPACITY,
+		.payload_size = FLUX_MAX_PAYLOAD };
+	struct flux *f = (struct flux *)&f;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		CHECK_EQ(flux_create(&bad[i], &f), -EINVAL);
+	CHECK_EQ(flux_create(&huge, &f), -ENOMEM);
+	CHECK(f == (struct flux *)&f); /* written on success only */
+	flux_destroy(NULL);
+}
+
+static void defaults(void)
+{
+	struct flux_attr attr = { .nodes = 2 };
+	unsigned char payload[57] = { 0 };
+	struct flux_node *a;
+	struct flux *f;
+	uint32_t n = 0;
+
+	CHECK_EQ(flux_create(&attr, &f), 0);
+	a = flux_node(f, 0);
+	CHECK(flux_node(f, 1) && !flux_node(f, 2));
+	CHECK_EQ(flux_call(a, 1, payload, 57, 0), -EINVAL);
+	while (!flux_call(a, 1, payload, 56, 0))
+		n++;
+	CHECK_EQ(n, 256);
+	flux_destroy(f);
+
+	attr = (struct flux_attr){ .nodes = 2, .capacity = 4 };
+	CHECK_EQ(flux_create(&attr, &f), 0);
+	a = flux_node(f, 0);
+	for (n = 0; !flux_call(a, 1, payload, 56, 0); n++)
+		;
+	CHECK_EQ(n, 3);
+	flux_destroy(f);
+}
+
+static void call_and_reply(void)
+{
+	struct flux *f = make(3, 0, 0);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 2);
+	struct seen s = { 0 };
+	uint64_t flux_token, value = 0;
+	uint32_t from = 0;
+
+	CHECK_EQ(recv_one(b, &from, &flux_token, &value), 0);
+	CHECK_EQ(call(a, 2, 41, 7), 0);
+	CHECK_EQ(flux_pending(a), 1);
+	CHECK_EQ(flux_poll(a, on_response, &s), 0);
+	CHECK_EQ(recv_one(b, &from, &flux_token, &value), 1);
+	CHECK_EQ(from, 0);
+	CHECK_EQ(value, 41);
+	value = 42;
+	CHECK_EQ(flux_reply(b, flux_token, &value, sizeof(value)), 0);
+	CHECK_EQ(flux_pending(a), 1);
+	CHECK_EQ(flux_poll(a, on_response, &s), 1);
+	CHECK_EQ(s.token[0], 7);
+	CHECK_EQ(s.value[0], 42);
+	CHECK_EQ(flux_pending(a), 0);
+	CHECK_EQ(flux_poll(a, on_response, &s), 0);
+	flux_destroy(f);
+}
+
+static void bad_arguments(void)
+{
+	struct flux *f = make(2, 16, 8);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	unsigned char big[16] = { 0 };
+	uint64_t flux_token, value = 0;
+	struct seen s = { 0 };
+	uint32_t from;
+
+	CHECK_EQ(call(a, 2, 0, 0), -EINVAL);
+	CHECK_EQ(call(a, UINT32_MAX, 0, 0), -EINVAL);
+	CHECK_EQ(flux_call(a, 1, big, 9, 0), -EINVAL);
+	CHECK_EQ(flux_pending(a), 0);
+	CHECK_EQ(call(a, 1, 5, 1), 0);
+	CHECK_EQ(flux_try_recv_raw(b, &from, &flux_token, big, 9), -EINVAL);
+	CHECK_EQ(recv_one(b, &from, &flux_token, &value), 1);
+	CHECK_EQ(value, 5);
+	CHECK_EQ(flux_reply(b, flux_token, big, 9), -EINVAL);
+	CHECK_EQ(flux_reply(b, flux_token + 1, &value, 8), -EINVAL); /* never received */
+	CHECK_EQ(flux_reply(b, flux_token + 8, &value, 8), -EINVAL); /* no such id */
+	CHECK_EQ(flux_reply(b, flux_token | 2ull << 32, &value, 8), -EINVAL); /* no such node */
+	CHECK_EQ(flux_reply(b, flux_token | 1ull << 32, &value, 8), -EINVAL); /* not that node's */
+	CHECK_EQ(flux_reply(b, UINT64_MAX, &value, 8), -EINVAL);
+	CHECK_EQ(flux_poll(a, on_response, &s), 0);
+	CHECK_EQ(flux_reply(b, flux_token, &value, 8), 0);
+	CHECK_EQ(flux_reply(b, flux_token, &value, 8), -EINVAL); /* answered already */
+	poll_all(a, &s);
+	CHECK_EQ(s.n, 1);
+	flux_destroy(f);
+}
+
+static void full_is_eagain(void)
+{
+	struct flux *f = make(2, 16, 8);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct seen s = { 0 };
+	uint64_t sent = 0;
+
+	for (uint32_t round = 0; round < 100; round++) {
+		while (!call(a, 1, sent, sent))
+			sent++;
+		CHECK_EQ(call(a, 1, 0, 0), -EAGAIN);
+		CHECK_EQ(flux_pending(a), 8);
+		CHECK_EQ(call(b, 0, 0, 0), 0); /* the other direction has its own room */
+		CHECK_EQ(serve(b), 8);
+		CHECK_EQ(serve(a), 1);
+		poll_all(a, &s);
+		poll_all(b, &(struct seen){ 0 });
+		CHECK_EQ(flux_pending(a), 0);
+		CHECK_EQ(s.n, sent);
+	}
+	for (uint64_t i = 0; i < sent; i++) {
+		CHECK_EQ(s.token[i], i);
+		CHECK_EQ(s.value[i], i + 1);
+	}
+	flux_destroy(f);
+}
+
+/* One call stays unanswered while the rings go round many times. */
+static void held_beyond_capacity(void)
+{
+	struct flux *f = make(2, 4, 3);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	uint64_t held, value, answer = 1000;
+	struct seen s = { 0 };
+	uint32_t from;
+
+	CHECK_EQ(call(a, 1, 77, 77), 0);
+	CHECK_EQ(recv_one(b, &from, &held, &value), 1);
+	for (uint64_t i = 0; i < 1000; i++) {
+		CHECK_EQ(call(a, 1, i, i), 0);
+		CHECK_EQ(serve(b), 1);
+		CHECK_EQ(flux_poll(a, on_response, &s), 1);
+		CHECK_EQ(s.token[i], i);
+		CHECK_EQ(s.value[i], i + 1);
+		CHECK_EQ(flux_pending(a), 1);
+	}
+	CHECK_EQ(flux_reply(b, held, &answer, sizeof(answer)), 0);
+	CHECK_EQ(flux_poll(a, on_response, &s), 1);
+	CHECK_EQ(s.token[1000], 77);
+	CHECK_EQ(s.value[1000], 1000);
+	flux_destroy(f);
+}
+
+/* Answers go out last call first. */
+static void reply_in_reverse(void)
+{
+	struct flux *f = make(2, 16, 15);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	uint64_t token[15], value[15];
+	struct seen s = { 0 };
+	uint32_t from;
+
+	for (uint32_t round = 0; round < 50; round++) {
+		for (uint64_t i = 0; i < 15; i++)
+			CHECK_EQ(call(a, 1, 100 * round + i, i), 0);
+		for (uint64_t i = 0; i < 15; i++) {
+			CHECK_EQ(recv_one(b, &from, &token[i], &value[i]), 1);
+			CHECK_EQ(value[i], 100 * round + i);
+		}
+		for (uint64_t i = 15; i-- > 0;)
+			CHECK_EQ(flux_reply(b, token[i], &value[i], 8), 0);
+		s.n = 0;
+		poll_all(a, &s);
+		CHECK_EQ(s.n, 15);
+		for (uint64_t i = 0; i < 15; i++) {
+			CHECK_EQ(s.token[i], 14 - i);
+			CHECK_EQ(s.value[i], 100 * round + 14 - i);
+		}
+	}
+	flux_destroy(f);
+}
+
+static void poll_is_bounded_and_fair(void)
+{
+	struct flux *f = make(4, 256, 128);
+	struct flux_node *a = flux_node(f, 0);
+	uint32_t ended[4] = { 0 }, most = 0, n;
+	struct seen s = { 0 };
+
+	for (uint32_t p = 1; p < 4; p++)
+		for (uint32_t i = 0; i < 128; i++)
+			CHECK_EQ(call(a, p, p, p), 0);
+	for (uint32_t p = 1; p < 4; p++)
+		CHECK_EQ(serve(flux_node(f, p)), 128);
+	CHECK_EQ(flux_pending(a), 3 * 128);
+	while ((n = (uint32_t)flux_poll(a, on_response, &s))) {
+		most = n > most ? n : most;
+		for (uint32_t i = s.n - n; i < s.n; i++)
+			ended[s.token[i]]++;
+		/* No peer is more than two bursts ahead of another. */
+		for (uint32_t p = 1; p < 4; p++)
+			CHECK(ended[p] <= ended[p % 3 + 1] + 16);
+	}
+	CHECK(most <= 8);
+	CHECK_EQ(s.n, 3 * 128);
+	flux_destroy(f);
+}
+
+/* A peer that never stops calling does not keep the others out. */
+static void recv_is_fair(void)
+{
+	struct flux *f = make(4, 256, 128);
+	uint32_t got[4] = { 0 }, from = 0;
+	uint64_t token, value = 0;
+
+	for (uint32_t p = 1; p < 4; p++)
+		for (uint64_t i = 0; i < 128; i++)
+			CHECK_EQ(call(flux_node(f, p), 0, i, 0), 0);
+	while (recv_one(flux_node(f, 0), &from, &token, &value)) {
+		CHECK_EQ(value, got[from]); /* in order */
+		got[from]++;
+		for (uint32_t p = 1; p < 4; p++)
+			CHECK(got[p] <= got[p % 3 + 1] + 16);
+	}
+	CHECK_EQ(got[1] + got[2] + got[3], 3 * 128);
+	flux_destroy(f);
+}
+
+struct again {
+	struct flux_node *node;
+	uint64_t left;
+	uint64_t ended;
+};
+
+static void call_again(void *arg, uint64_t token, const void *payload)
+{
+	struct again *g = arg;
+
+	CHECK_EQ(*(const uint64_t *)payload, token + 1);
+	if (g->left) {
+		g->left--;
+		CHECK_EQ(call(g->node, 1, token + 10, token + 10), 0);
+	}
+	/* The slot has not been written over by what the call set off. */
+	CHECK_EQ(*(const uint64_t *)payload, token + 1);
+	g->ended++;
+}
+
+static void call_from_the_response(void)
+{
+	struct flux *f = make(2, 4, 3);
+	struct again g = { .node = flux_node(f, 0), .left = 1000 };
+
+	for (uint64_t i = 0; i < 3; i++)
+		CHECK_EQ(call(g.node, 1, i, i), 0);
+	while (flux_pending(g.node)) {
+		serve(flux_node(f, 1));
+		flux_poll(g.node, call_again, &g);
+	}
+	CHECK_EQ(g.ended, 1003);
+	flux_destroy(f);
+}
+
+static void call_oneself(void)
+{
+	struct flux *f = make(1, 0, 0);
+	struct flux_node *a = flux_node(f, 0);
+	struct seen s = { 0 };
+
+	CHECK_EQ(call(a, 0, 1, 2), 0);
+	CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
+	CHECK_EQ(serve(a), 1);
+	CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
+	CHECK_EQ(flux_poll(a, on_response, &s), 1);
+	CHECK_EQ(s.token[0], 2);
+	CHECK_EQ(s.value[0], 2);
+	flux_destroy(f);
+}
+
+static void many_nodes(void)
+{
+	struct flux *f = make(FLUX_MAX_NODES, 8, 4);
+	struct flux_node *a = flux_node(f, 100);
+	struct seen s = { 0 };
+
+	for (uint32_t p = 0; p < FLUX_MAX_NODES; p++)
+		CHECK_EQ(call(a, p, p, p), 0);
+	CHECK_EQ(flux_pending(a), FLUX_MAX_NODES);
+	for (uint32_t p = 0; p < FLUX_MAX_NODES; p++)
+		CHECK_EQ(serve(flux_node(f, p)), 1);
+	poll_all(a, &s);
+	CHECK_EQ(s.n, FLUX_MAX_NODES);
+	for (uint32_t i = 0; i < s.n; i++)
+		CHECK_EQ(s.value[i], s.token[i] + 1);
+	flux_destroy(f);
+}
+
+/* Slots of more than one cache line, whole and in part. */
+static void long_payloads(void)
+{
+	static unsigned char out[5000], in[5000];
+	struct flux_attr attr = { .nodes = 2, .capacity = 8, .payload_size = sizeof(out) };
+	struct flux_node *a, *b;
+	uint64_t token;
+	struct flux *f;
+	uint32_t from;
+
+	CHECK_EQ(flux_create(&attr, &f), 0);
+	a = flux_node(f, 0);
+	b = flux_node(f, 1);
+	for (uint32_t round = 0; round < 100; round++) {
+		uint32_t len = round % 2 ? sizeof(out) : 49 * round;
+		struct seen s = { 0 };
+
+		for (uint32_t i = 0; i < sizeof(out); i++)
+			out[i] = (unsigned char)(i * 7 + round);
+		CHECK_EQ(flux_call(a, 1, out, len, round), 0);
+		CHECK_EQ(flux_try_recv_raw(b, &from, &token, in, len), 1);
+		CHECK(!memcmp(in, out, len));
+		CHECK_EQ(flux_reply(b, token, in, sizeof(in)), 0);
+		CHECK_EQ(flux_poll(a, on_response, &s), 1);
+		CHECK(!memcmp(&s.value[0], in, 8));
+	}
+	flux_destroy(f);
+}
+
+/* The number of the pass is 32 bits wide and may wrap. */
+static void lap_wraps(void)
+{
+	struct flux *f = make(2, 4, 3);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_cursor *ends[] = { &a->out[1].req, &a->out[1].resp, &b->in[0].req,
+		&b->in[0].resp };
+	struct seen s = { 0 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+		ends[i]->lap = UINT32_MAX - 1;
+		for (uint32_t k = 0; k < 4; k++)
+			((struct flux_slot *)(ends[i]->slot + k * a->stride))->lap = UINT32_MAX - 2;
+	}
+	for (uint64_t i = 0; i < 64; i++) {
+		CHECK_EQ(call(a, 1, i, i), 0);
+		CHECK_EQ(serve(b), 1);
+		CHECK_EQ(serve(b), 0);
+		CHECK_EQ(flux_poll(a, on_response, &s), 1);
+		CHECK_EQ(flux_poll(a, on_response, &s), 0);
+		CHECK_EQ(s.value[i], i + 1);
+	}
+	CHECK(ends[0]->lap < 16);
+	flux_destroy(f);
+}
+
+static void leave_ends_calls_once(void)
+{
+	struct flux *f = make(3, 16, 8);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1), *c = flux_node(f, 2);
+	struct seen s = { 0 };
+
+	for (uint64_t i = 0; i < 3; i++)
+		CHECK_EQ(call(a, 1, i, i), 0);
+	CHECK_EQ(serve(b), 3);
+	for (uint64_t i = 3; i < 8; i++)
+		CHECK_EQ(call(a, 1, i, i), 0);
+	CHECK_EQ(call(a, 2, 50, 50), 0);
+	flux_leave(b);
+	flux_leave(b);
+	CHECK_EQ(call(a, 1, 0, 0), -EPIPE);
+	CHECK_EQ(serve(c), 1);
+	poll_all(a, &s);
+	CHECK_EQ(s.n, 9);
+	CHECK_EQ(s.aborted, 5);
+	CHECK_EQ(flux_pending(a), 0);
+	for (uint32_t i = 0; i < s.n; i++) {
+		/* What was answered before comes first and whole. */
+		bool answered = s.token[i] < 3 || s.token[i] == 50;
+
+		CHECK_EQ(s.value[i], answered ? s.token[i] + 1 : UINT64_MAX);
+		for (uint32_t k = 0; k < i; k++)
+			CHECK(s.token[i] != s.token[k]);
+	}
+	CHECK_EQ(call(a, 1, 0, 0), -EPIPE);
+	CHECK_EQ(call(a, 2, 1, 1), 0);
+	flux_destroy(f);
+}
+
+static void leave_of_a_caller(void)
+{
+	struct flux *f = make(2, 16, 8);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	uint64_t held, value = 0;
+	struct seen s = { 0 };
+	uint32_t from;
+
+	CHECK_EQ(call(a, 1, 1, 1), 0);
+	CHECK_EQ(call(a, 1, 2, 2), 0);
+	CHECK_EQ(recv_one(b, &from, &held, &value), 1);
+	flux_leave(a);
+	CHECK_EQ(call(a, 1, 3, 3), -EPIPE);
+	CHECK_EQ(flux_reply(b, held, &value, 8), -EPIPE);
+	CHECK_EQ(flux_reply(b, held, &value, 8), -EINVAL); /* it counts as answered */
+	CHECK_EQ(recv_one(b, &from, &held, &value), 1); /* what it had sent is still there */
+	CHECK_EQ(value, 2);
+	CHECK_EQ(flux_reply(b, held, &value, 8), -EPIPE);
+	CHECK_EQ(recv_one(b, &from, &held, &value), 0);
+	CHECK_EQ(b->self->senders[0], 0); /* and is not looked at any more */
+	CHECK_EQ(flux_pending(a), 2);
+	CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
+	poll_all(a, &s);
+	CHECK_EQ(s.n, 2);
+	CHECK_EQ(s.aborted, 2);
+	CHECK_EQ(flux_pending(a), 0);
+	flux_destroy(f);
+}
+
+static void wait_times_out(void)
+{
+	struct flux *f = make(2, 0, 0);
+	struct flux_node *a = flux_node(f, 0);
+	uint64_t start = clock_ns();
+
+	CHECK_EQ(flux_wait(a, 0), 0);
+	CHECK_EQ(flux_wait(a, 100), 0);
+	CHECK_EQ(flux_wait(a, 5 * NSEC_PER_MSEC), 0);
+	CHECK(clock_ns() - start >= 5 * NSEC_PER_MSEC);
+	CHECK_EQ(call(a, 1, 0, 0), 0);
+	CHECK_EQ(flux_wait(a, 1000), 0); /* a call is not a response */
+	CHECK_EQ(flux_wait(flux_node(f, 1), 0), 1);
+	flux_destroy(f);
+}
+
+static void counters(void)
+{
+	struct flux *f = make(2, 4, 3);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_stats s;
+
+	for (uint32_t i = 0; i < 10; i++) {
+		CHECK_EQ(call(a, 1, i, i), 0);
+		serve(b);
+		poll_all(a, &(struct seen){ 0 });
+	}
+	CHECK_EQ(call(a, 1, 0, 0), 0);
+	flux_leave(b);
+	poll_all(a, &(struct seen){ 0 });
+	flux_stats(a, &s);
+	CHECK_EQ(s.calls, 11);
+	CHECK_EQ(s.responses, 10);
+	CHECK_EQ(s.aborted, 1);
+	CHECK_EQ(s.requests, 0);
+	CHECK_EQ(s.flushes, 11);
+	flux_stats(b, &s);
+	CHECK_EQ(s.requests, 10);
+	CHECK_EQ(s.replies, 10);
+	CHECK_EQ(s.calls, 0);
+	flux_destroy(f);
+}
+
+/* A server that sleeps between any two calls. */
+static void *sleeper(void *arg)
+{
+	struct flux_node *n = arg;
+	struct flux_stats s;
+	uint32_t served = 0;
+
+	while (served < 500) {
+		CHECK_EQ(flux_wait(n, UINT64_MAX), 1);
+		served += serve(n);
+	}
+	flux_flush(n);
+	flux_stats(n, &s);
+	CHECK(s.sleeps >= 500);
+	return NULL;
+}
+
+static bool asleep(const struct flux_node *n)
+{
+	return __atomic_load_n(&n->self->state, __ATOMIC_RELAXED) == SLEEP_ASLEEP;
+}
+
+static void sleep_and_wake(void)
+{
+	struct flux *f = make(2, 0, 0);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct seen s = { 0 };
+	struct flux_stats stats;
+	pthread_t t;
+
+	CHECK_EQ(pthread_create(&t, NULL, sleeper, b), 0);
+	for (uint64_t i = 0; i < 500; i++) {
+		while (!asleep(b))
+			sched_yield();
+		CHECK_EQ(call(a, 1, i, i), 0);
+		while (!flux_poll(a, on_response, &s))
+			CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
+	}
+	pthread_join(t, NULL);
+	flux_stats(a, &stats);
+	CHECK_EQ(s.n, 500);
+	CHECK(stats.wakes >= 500);
+	flux_destroy(f);
+}
+
+/* Sleeps on a call that is never answered. */
+static void *stranded(void *arg)
+{
+	struct seen s = { 0 };
+
+	CHECK_EQ(call(arg, 1, 0, 9), 0);
+	while (!flux_poll(arg, on_response, &s))
+		CHECK_EQ(flux_wait(arg, UINT64_MAX), 1);
+	CHECK_EQ(s.aborted, 1);
+	CHECK_EQ(s.token[0], 9);
+	return NULL;
+}
+
+static void leave_wakes(void)
+{
+	struct flux *f = make(2, 0, 0);
+	pthread_t t;
+
+	CHECK_EQ(pthread_create(&t, NULL, stranded, flux_node(f, 0)), 0);
+	while (!asleep(flux_node(f, 0)))
+		sched_yield();
+	flux_leave(flux_node(f, 1));
+	pthread_join(t, NULL);
+	flux_destroy(f);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(create_checks_attr),
+		TEST(defaults),
+		TEST(call_and_reply),
+		TEST(bad_arguments),
+		TEST(full_is_eagain),
+		TEST(held_beyond_capacity),
+		TEST(reply_in_reverse),
+		TEST(poll_is_bounded_and_fair),
+		TEST(recv_is_fair),
+		TEST(call_from_the_response),
+		TEST(call_oneself),
+		TEST(many_nodes),
+		TEST(long_payloads),
+		TEST(lap_wraps),
+		TEST(leave_ends_calls_once),
+		TEST(leave_of_a_caller),
+		TEST(wait_times_out),
+		TEST(counters),
+		TEST(sleep_and_wake),
+		TEST(leave_wakes),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
