@@ -77,15 +77,15 @@ struct copyrpc_req;
 
 /* All zero is the default. */
 struct copyrpc_ctx_attr {
-	const char *device; /* mlx5 device by name; NULL: the first one */
-	uint8_t port; /* 0: 1 */
-	int gid_index; /* RoCE: index of the port's GID table; 0: chosen (RoCE v2 first) */
-	uint32_t srq_depth; /* batches that may arrive between two polls; 0: 1024 */
-	uint32_t cq_depth; /* receive CQ, at least srq_depth; 0: 4096 or srq_depth */
+	const char *device;     /* mlx5 device by name; NULL: the first one */
+	uint8_t port;           /* 0: 1 */
+	int gid_index;          /* RoCE: index of the port's GID table; 0: chosen (RoCE v2 first) */
+	uint32_t srq_depth;     /* batches that may arrive between two polls; 0: 1024 */
+	uint32_t cq_depth;      /* receive CQ, at least srq_depth; 0: 4096 or srq_depth */
 	uint32_t max_endpoints; /* that exist at one time, it sizes the CQs; 0: 64 */
-	uint32_t sq_depth; /* send queue of each endpoint in 64-byte blocks; 0: 256 */
-	uint32_t ring_size; /* default of the endpoints, bytes; 0: 1 MiB */
-	uint32_t max_pending; /* calls under way per endpoint; 0: as many as credit allows */
+	uint32_t sq_depth;      /* send queue of each endpoint in 64-byte blocks; 0: 256 */
+	uint32_t ring_size;     /* default of the endpoints, bytes; 0: 1 MiB */
+	uint32_t max_pending;   /* calls under way per endpoint; 0: as many as credit allows */
 };
 
 /*
@@ -111,9 +111,9 @@ void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx);
 
 /* All zero is the default. */
 struct copyrpc_ep_attr {
-	uint32_t ring_size; /* bytes, both directions, equal at both ends; 0: the context's */
+	uint32_t ring_size;   /* bytes, both directions, equal at both ends; 0: the context's */
 	uint32_t max_pending; /* 0: the context's */
-	void *user; /* see copyrpc_ep_user() */
+	void *user;           /* see copyrpc_ep_user() */
 };
 
 /*
@@ -124,8 +124,8 @@ struct copyrpc_ep_attr {
  * -EINVAL: ring size. -EMFILE: max_endpoints exist (a destroyed one counts until the next
  * poll). -ENOMEM, or what the verbs calls said.
  */
-int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
-		      struct copyrpc_ep **ep_p);
+int copyrpc_ep_create(
+        struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, struct copyrpc_ep **ep_p);
 
 /*
  * Ends the endpoint. What was not flushed is lost. Its pending calls end with -ECANCELED
@@ -180,7 +180,7 @@ struct copyrpc_ctx *copyrpc_ep_ctx(const struct copyrpc_ep *ep);
  * copyrpc_ctx_destroy(); call, reply, recv, detach and ep_destroy are.
  */
 typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
-				 const void *data, uint32_t len);
+        const void *data, uint32_t len);
 
 /*
  * Copies a request of len bytes into the ring; it leaves at the next flush, in the order
@@ -194,8 +194,8 @@ typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t toke
  * -EMSGSIZE: len or resp_max over COPYRPC_PAYLOAD_MAX(). -ENOTCONN: not yet connected.
  * Otherwise the endpoint's status: it has failed.
  */
-int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
-		 uint64_t token);
+int copyrpc_call(
+        struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max, uint64_t token);
 
 /*
  * One round: takes in what has arrived (responses go to fn, requests into the queue of
@@ -229,11 +229,11 @@ int copyrpc_ep_flush(struct copyrpc_ep *ep);
 
 /* What an endpoint has under way. Positions are bytes since connect, and only grow. */
 struct copyrpc_ep_load {
-	uint32_t open_calls; /* requests gathered, not yet sent */
+	uint32_t open_calls;   /* requests gathered, not yet sent */
 	uint32_t open_replies; /* replies gathered, not yet sent */
-	uint32_t pending; /* calls without a response */
-	uint32_t credit; /* bytes of responses that may still be asked for */
-	uint64_t posted; /* end of what was sent */
+	uint32_t pending;      /* calls without a response */
+	uint32_t credit;       /* bytes of responses that may still be asked for */
+	uint64_t posted;       /* end of what was sent */
 	uint64_t consumed; /* the peer has taken in and released all before here, as far as known */
 };
 void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p);
@@ -291,8 +291,8 @@ enum {
 };
 
 /* Errno of ibv_reg_mr(). The memory belongs to the caller and outlives the registration. */
-int copyrpc_mr_reg(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
-		   struct copyrpc_mr *mr_p);
+int copyrpc_mr_reg(
+        struct copyrpc_ctx *ctx, void *addr, size_t len, int access, struct copyrpc_mr *mr_p);
 void copyrpc_mr_dereg(struct copyrpc_mr *mr);
 
 /*
@@ -306,9 +306,9 @@ void copyrpc_mr_dereg(struct copyrpc_mr *mr);
  * A wrong rkey or range breaks the connection (-EACCES).
  */
 int copyrpc_read(struct copyrpc_ep *ep, void *laddr, uint32_t lkey, uint64_t raddr, uint32_t rkey,
-		 uint32_t len, uint64_t token);
+        uint32_t len, uint64_t token);
 int copyrpc_write(struct copyrpc_ep *ep, const void *laddr, uint32_t lkey, uint64_t raddr,
-		  uint32_t rkey, uint32_t len, uint64_t token);
+        uint32_t rkey, uint32_t len, uint64_t token);
 
 struct copyrpc_raw_done {
 	struct copyrpc_ep *ep;
@@ -326,17 +326,17 @@ uint32_t copyrpc_raw_pending(const struct copyrpc_ep *ep);
 
 /* Counters since creation. A context's are the sums over its endpoints, the destroyed too. */
 struct copyrpc_stats {
-	uint64_t calls, replies; /* accepted by copyrpc_call() and copyrpc_reply() */
-	uint64_t requests, responses; /* received */
-	uint64_t failed_calls; /* ended with an error */
-	uint64_t batches, bytes; /* WRITEs that carried messages; bytes of all WRITEs */
-	uint64_t wqes, doorbells; /* of all kinds, raw operations included */
-	uint64_t wraps; /* markers at the ring's end */
-	uint64_t credit_only; /* batches without a message, to give credit back */
-	uint64_t reads; /* of the peer's consumer position */
+	uint64_t calls, replies;             /* accepted by copyrpc_call() and copyrpc_reply() */
+	uint64_t requests, responses;        /* received */
+	uint64_t failed_calls;               /* ended with an error */
+	uint64_t batches, bytes;             /* WRITEs that carried messages; bytes of all WRITEs */
+	uint64_t wqes, doorbells;            /* of all kinds, raw operations included */
+	uint64_t wraps;                      /* markers at the ring's end */
+	uint64_t credit_only;                /* batches without a message, to give credit back */
+	uint64_t reads;                      /* of the peer's consumer position */
 	uint64_t ring_stalls, credit_stalls; /* -EAGAIN for room, -ENOBUFS of copyrpc_call() */
-	uint64_t sq_stalls; /* flushes put off because the send queue was full */
-	uint64_t batches_received, refills; /* refills of the receive queue: contexts only */
+	uint64_t sq_stalls;                  /* flushes put off because the send queue was full */
+	uint64_t batches_received, refills;  /* refills of the receive queue: contexts only */
 };
 void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p);
 void copyrpc_ep_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p);

@@ -26,14 +26,14 @@ struct chan;
 
 struct copyrpc_req {
 	struct copyrpc_req *prev, *next; /* of those whose bytes are in the ring, by age */
-	struct copyrpc_req *queued; /* the next one in struct req_queue */
+	struct copyrpc_req *queued;      /* the next one in struct req_queue */
 	struct chan *ch;
 	const void *data;
 	uint64_t pos; /* where its header is */
 	uint32_t len;
 	uint32_t id;
 	uint32_t allowance; /* blocks, metadata included */
-	bool detached; /* data is allocated, the ring has its bytes back */
+	bool detached;      /* data is allocated, the ring has its bytes back */
 };
 
 /* Requests that wait for copyrpc_recv(), of all endpoints of a context. */
@@ -44,7 +44,7 @@ struct req_queue {
 
 struct call {
 	uint64_t token;
-	uint32_t resp_max; /* bytes */
+	uint32_t resp_max;  /* bytes */
 	uint32_t allowance; /* blocks */
 };
 
@@ -57,12 +57,12 @@ struct batch {
 
 struct chan {
 	struct credit cr;
-	int status; /* 0; no messages go in either direction while it is not */
+	int status;   /* 0; no messages go in either direction while it is not */
 	bool stalled; /* a call found no room since the peer's position last moved */
 	uint8_t nclosed;
 	uint8_t *send_ring;
 	uint32_t payload_max;
-	uint32_t mask; /* blocks - 1 */
+	uint32_t mask;     /* blocks - 1 */
 	struct batch open; /* while cr.open */
 	/* Closed by the ring's end and not yet sent. As a window of one ring holds one ring
 	 * end at most, there are never more than the batch before it and the marker. */
@@ -71,8 +71,8 @@ struct chan {
 
 	const uint8_t *recv_ring;
 	uint64_t parsed; /* all before has been taken in */
-	uint64_t told; /* consumer position that the peer's last batch told */
-	uint32_t held; /* allowances of the requests received and not yet answered */
+	uint64_t told;   /* consumer position that the peer's last batch told */
+	uint32_t held;   /* allowances of the requests received and not yet answered */
 	struct slab req_ids;
 	struct copyrpc_req *reqs;
 	struct copyrpc_req live; /* the list's head: prev and next only */
@@ -91,7 +91,7 @@ struct chan {
  * start: 0, but in tests.
  */
 int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t blocks,
-	      uint32_t max_calls, struct req_queue *queue, uint64_t at);
+        uint32_t max_calls, struct req_queue *queue, uint64_t at);
 void chan_fini(struct chan *ch);
 
 /*
@@ -151,7 +151,7 @@ static inline bool chan_credit_batch(struct chan *ch)
 
 /* Places a message as planned. */
 static inline void chan_place(struct chan *ch, const struct placement *to, uint32_t size,
-			      uint32_t id, uint32_t allowance, const void *data, uint32_t len)
+        uint32_t id, uint32_t allowance, const void *data, uint32_t len)
 {
 	void *payload;
 
@@ -166,8 +166,8 @@ static inline void chan_place(struct chan *ch, const struct placement *to, uint3
 }
 
 /* As copyrpc_call(). */
-static inline int chan_call(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
-			    uint64_t token)
+static inline int chan_call(
+        struct chan *ch, const void *data, uint32_t len, uint32_t resp_max, uint64_t token)
 {
 	struct placement to;
 	uint32_t size, allowance, id;
@@ -191,7 +191,7 @@ static inline int chan_call(struct chan *ch, const void *data, uint32_t len, uin
 	id = slab_get(&ch->call_ids);
 	if (unlikely(id == SLAB_NONE))
 		return -EAGAIN;
-	ch->calls[id] = (struct call){ token, resp_max, allowance };
+	ch->calls[id] = (struct call){token, resp_max, allowance};
 	ch->cr.k -= allowance;
 	chan_place(ch, &to, size, id, allowance, data, len);
 	ch->open.calls++;

@@ -32,12 +32,12 @@
 #include <stdint.h>
 
 struct credit {
-	uint64_t p; /* producer: the end of all that was placed, sent or not */
+	uint64_t p;  /* producer: the end of all that was placed, sent or not */
 	uint64_t rc; /* the peer's consumer position, as far as known */
-	uint32_t c; /* blocks of the ring, a power of two; both directions have as many */
-	uint32_t r; /* credit granted to the peer and not yet answered by a reply */
-	uint32_t k; /* credit that the peer granted us */
-	bool open; /* the last batch ends at p and can take more */
+	uint32_t c;  /* blocks of the ring, a power of two; both directions have as many */
+	uint32_t r;  /* credit granted to the peer and not yet answered by a reply */
+	uint32_t k;  /* credit that the peer granted us */
+	bool open;   /* the last batch ends at p and can take more */
 };
 
 /* Largest message, largest allowance, largest R, and the least that is worth a batch. */
@@ -64,7 +64,7 @@ static inline uint32_t credit_threshold(uint32_t c)
 /* Both ends start with all the credit there is; `at` is 0 but in tests. */
 static inline void credit_init(struct credit *cr, uint32_t c, uint64_t at)
 {
-	*cr = (struct credit){ .p = at, .rc = at, .c = c, .r = credit_rmax(c), .k = credit_rmax(c) };
+	*cr = (struct credit){.p = at, .rc = at, .c = c, .r = credit_rmax(c), .k = credit_rmax(c)};
 }
 
 static inline bool credit_holds(const struct credit *cr)
@@ -76,7 +76,7 @@ static inline bool credit_holds(const struct credit *cr)
 struct placement {
 	uint64_t end;
 	uint32_t wrap; /* blocks up to the ring's end that a marker has to skip first */
-	bool joins; /* the open batch; else a new one begins in front of it */
+	bool joins;    /* the open batch; else a new one begins in front of it */
 };
 
 /* No batch crosses the ring's end. Nothing is changed. */
@@ -86,10 +86,10 @@ static inline struct placement credit_plan(const struct credit *cr, uint32_t siz
 	uint32_t left = off ? cr->c - off : 0;
 
 	if (cr->open && left >= size)
-		return (struct placement){ cr->p + size, 0, true };
+		return (struct placement){cr->p + size, 0, true};
 	if (!off || (!cr->open && left > size))
-		return (struct placement){ cr->p + 1 + size, 0, false };
-	return (struct placement){ cr->p + left + 1 + size, left, false };
+		return (struct placement){cr->p + 1 + size, 0, false};
+	return (struct placement){cr->p + left + 1 + size, left, false};
 }
 
 /* May a call be placed there? */

@@ -12,7 +12,7 @@ static int status_of(int err)
 	case -EACCES:
 		return -EACCES;
 	case -ETIMEDOUT: /* retries used up: no answer, */
-	case -ENOBUFS: /* or no receive at the peer */
+	case -ENOBUFS:   /* or no receive at the peer */
 	case -EREMOTEIO:
 	case -ECANCELED: /* flushed */
 		return -ECONNRESET;
@@ -44,7 +44,7 @@ static int fill_attr(struct copyrpc_ctx_attr *a)
 	if (!a->ring_size)
 		a->ring_size = 1 << 20;
 	if (a->cq_depth < a->srq_depth || a->sq_depth < 16 || a->sq_depth > 32768 ||
-	    !ring_size_ok(a->ring_size))
+	        !ring_size_ok(a->ring_size))
 		return -EINVAL;
 	/* As the send queue itself is rounded up. */
 	a->sq_depth = (uint32_t)pow2_ceil(a->sq_depth);
@@ -57,9 +57,9 @@ static int fill_attr(struct copyrpc_ctx_attr *a)
 static int create_queues(struct copyrpc_ctx *ctx)
 {
 	const struct copyrpc_ctx_attr *a = &ctx->attr;
-	struct mlx5dvl_srq_attr srq = { .depth = a->srq_depth };
-	struct mlx5dvl_cq_attr recv = { .depth = a->cq_depth };
-	struct mlx5dvl_cq_attr send = { .depth = a->sq_depth * a->max_endpoints };
+	struct mlx5dvl_srq_attr srq = {.depth = a->srq_depth};
+	struct mlx5dvl_cq_attr recv = {.depth = a->cq_depth};
+	struct mlx5dvl_cq_attr send = {.depth = a->sq_depth * a->max_endpoints};
 	int rc;
 
 	rc = mlx5dvl_srq_create(ctx->dev, &srq, &ctx->srq);
@@ -75,7 +75,7 @@ static int create_queues(struct copyrpc_ctx *ctx)
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p)
 {
 	struct copyrpc_ctx *ctx = calloc(1, sizeof(*ctx));
-	struct mlx5dvl_ctx_attr dev = { .on_error = on_error };
+	struct mlx5dvl_ctx_attr dev = {.on_error = on_error};
 	int rc;
 
 	if (!ctx)

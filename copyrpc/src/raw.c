@@ -6,8 +6,8 @@
 
 #define RAW_LEN_MAX (1u << 30)
 
-int copyrpc_mr_reg(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
-		   struct copyrpc_mr *mr_p)
+int copyrpc_mr_reg(
+        struct copyrpc_ctx *ctx, void *addr, size_t len, int access, struct copyrpc_mr *mr_p)
 {
 	unsigned flags = MLX5DVL_LOCAL_WRITE;
 	struct mlx5dvl_mr *mr;
@@ -27,7 +27,7 @@ int copyrpc_mr_reg(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
 		free(mr);
 		return rc;
 	}
-	*mr_p = (struct copyrpc_mr){ addr, len, mr->lkey, mr->rkey, mr };
+	*mr_p = (struct copyrpc_mr){addr, len, mr->lkey, mr->rkey, mr};
 	return 0;
 }
 
@@ -37,7 +37,7 @@ void copyrpc_mr_dereg(struct copyrpc_mr *mr)
 		return;
 	mlx5dvl_mr_dereg(mr->handle);
 	free(mr->handle);
-	*mr = (struct copyrpc_mr){ 0 };
+	*mr = (struct copyrpc_mr){0};
 }
 
 /* Entries come with the first operation; an entry is in use until it is handed out. */
@@ -64,7 +64,7 @@ static int raw_get(struct copyrpc_ep *ep, uint32_t len, uint64_t token, uint32_t
 	id = slab_get(&ep->raw_ids);
 	if (id == SLAB_NONE)
 		return -EAGAIN;
-	ep->raw[id] = (struct raw_op){ .ep = ep, .token = token };
+	ep->raw[id] = (struct raw_op){.ep = ep, .token = token};
 	*id_p = id;
 	return 0;
 }
@@ -82,7 +82,7 @@ static int raw_start(struct copyrpc_ep *ep, uint32_t id, int rc)
 }
 
 int copyrpc_read(struct copyrpc_ep *ep, void *laddr, uint32_t lkey, uint64_t raddr, uint32_t rkey,
-		 uint32_t len, uint64_t token)
+        uint32_t len, uint64_t token)
 {
 	uint32_t id;
 	int rc = raw_get(ep, len, token, &id);
@@ -90,12 +90,11 @@ int copyrpc_read(struct copyrpc_ep *ep, void *laddr, uint32_t lkey, uint64_t rad
 	if (rc)
 		return rc;
 	return raw_start(ep, id,
-			 mlx5dvl_post_read(ep->qp, laddr, lkey, len, raddr, rkey,
-					   MLX5DVL_SIGNALED, id));
+	        mlx5dvl_post_read(ep->qp, laddr, lkey, len, raddr, rkey, MLX5DVL_SIGNALED, id));
 }
 
 int copyrpc_write(struct copyrpc_ep *ep, const void *laddr, uint32_t lkey, uint64_t raddr,
-		  uint32_t rkey, uint32_t len, uint64_t token)
+        uint32_t rkey, uint32_t len, uint64_t token)
 {
 	uint32_t id;
 	int rc = raw_get(ep, len, token, &id);
@@ -103,8 +102,7 @@ int copyrpc_write(struct copyrpc_ep *ep, const void *laddr, uint32_t lkey, uint6
 	if (rc)
 		return rc;
 	return raw_start(ep, id,
-			 mlx5dvl_post_write(ep->qp, laddr, lkey, len, raddr, rkey,
-					    MLX5DVL_SIGNALED, id));
+	        mlx5dvl_post_write(ep->qp, laddr, lkey, len, raddr, rkey, MLX5DVL_SIGNALED, id));
 }
 
 void raw_done(struct copyrpc_ep *ep, uint64_t token, int status)
@@ -127,7 +125,7 @@ int copyrpc_raw_recv(struct copyrpc_ctx *ctx, struct copyrpc_raw_done *done_p)
 	ctx->raw_head = op->next;
 	if (!op->next)
 		ctx->raw_tail_p = &ctx->raw_head;
-	*done_p = (struct copyrpc_raw_done){ op->ep, op->token, op->status };
+	*done_p = (struct copyrpc_raw_done){op->ep, op->token, op->status};
 	slab_put(&op->ep->raw_ids, (uint32_t)(op - op->ep->raw));
 	return 1;
 }

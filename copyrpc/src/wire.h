@@ -22,11 +22,11 @@
 #define WIRE_BLOCK 32u /* alignment of every message and every position */
 #define WIRE_BLOCK_SHIFT 5
 #define WIRE_RESPONSE 0x80000000u /* in a call id: this is the response */
-#define WIRE_WRAP UINT32_MAX /* message count of a marker */
+#define WIRE_WRAP UINT32_MAX      /* message count of a marker */
 
 struct wire_meta {
 	uint64_t consumer; /* bytes: all before is consumed, in the ring the peer writes to */
-	uint64_t credit; /* bytes of responses that the receiver may ask for in addition */
+	uint64_t credit;   /* bytes of responses that the receiver may ask for in addition */
 	uint32_t count;
 	uint8_t zero[12];
 };
@@ -57,14 +57,14 @@ static inline void wire_put_meta(void *at, uint64_t consumer, uint64_t credit, u
 {
 	struct wire_meta *m = at;
 
-	*m = (struct wire_meta){ htole64(consumer), htole64(credit), htole32(count), { 0 } };
+	*m = (struct wire_meta){htole64(consumer), htole64(credit), htole32(count), {0}};
 }
 
 static inline void *wire_put_header(void *at, uint32_t id, uint32_t allowance, uint32_t len)
 {
 	struct wire_header *h = at;
 
-	*h = (struct wire_header){ htole32(id), htole32(allowance), htole32(len) };
+	*h = (struct wire_header){htole32(id), htole32(allowance), htole32(len)};
 	return h + 1;
 }
 
@@ -77,9 +77,9 @@ static inline struct wire_meta wire_get_meta(const void *at)
 {
 	const struct wire_meta *m = at;
 	struct wire_meta copy = {
-		.consumer = le64toh(__atomic_load_n(&m->consumer, __ATOMIC_RELAXED)),
-		.credit = le64toh(__atomic_load_n(&m->credit, __ATOMIC_RELAXED)),
-		.count = le32toh(__atomic_load_n(&m->count, __ATOMIC_RELAXED)),
+	        .consumer = le64toh(__atomic_load_n(&m->consumer, __ATOMIC_RELAXED)),
+	        .credit = le64toh(__atomic_load_n(&m->credit, __ATOMIC_RELAXED)),
+	        .count = le32toh(__atomic_load_n(&m->count, __ATOMIC_RELAXED)),
 	};
 
 	return copy;
@@ -89,9 +89,9 @@ static inline struct wire_header wire_get_header(const void *at)
 {
 	const struct wire_header *h = at;
 	struct wire_header copy = {
-		.id = le32toh(__atomic_load_n(&h->id, __ATOMIC_RELAXED)),
-		.allowance = le32toh(__atomic_load_n(&h->allowance, __ATOMIC_RELAXED)),
-		.len = le32toh(__atomic_load_n(&h->len, __ATOMIC_RELAXED)),
+	        .id = le32toh(__atomic_load_n(&h->id, __ATOMIC_RELAXED)),
+	        .allowance = le32toh(__atomic_load_n(&h->allowance, __ATOMIC_RELAXED)),
+	        .len = le32toh(__atomic_load_n(&h->len, __ATOMIC_RELAXED)),
 	};
 
 	return copy;

@@ -26,12 +26,12 @@ struct side {
 	struct req_queue queue;
 	struct sim_write flight[SIM_FLIGHT];
 	uint32_t head, tail; /* of flight */
-	bool reading; /* a READ is under way */
+	bool reading;        /* a READ is under way */
 	uint64_t read_value; /* what it will bring */
 	struct copyrpc_req *held[SIM_HELD];
 	uint32_t nheld;
 	uint64_t next_call, done; /* tokens are counted */
-	uint8_t *ended; /* by token */
+	uint8_t *ended;           /* by token */
 	uint64_t max_calls;
 	uint64_t credit_only, reads;
 };
@@ -59,9 +59,9 @@ static inline void sim_check(const uint8_t *buf, uint32_t len, uint64_t token, b
 }
 
 static inline void sim_open(struct side *a, struct side *b, uint32_t blocks, uint64_t at_a,
-			    uint64_t at_b, uint64_t max_calls)
+        uint64_t at_b, uint64_t max_calls)
 {
-	struct side *s[2] = { a, b };
+	struct side *s[2] = {a, b};
 
 	for (int i = 0; i < 2; i++) {
 		memset(s[i], 0, sizeof(*s[i]));
@@ -72,8 +72,8 @@ static inline void sim_open(struct side *a, struct side *b, uint32_t blocks, uin
 		s[i]->max_calls = max_calls;
 		s[i]->queue.tail_p = &s[i]->queue.head;
 		CHECK_EQ(chan_init(&s[i]->ch, s[i]->send, s[i]->recv, blocks, 0, &s[i]->queue,
-				   i ? at_b : at_a),
-			 0);
+		                 i ? at_b : at_a),
+		        0);
 		s[i]->ch.status = 0;
 	}
 	/* Each receives where the other sends. */
@@ -83,7 +83,7 @@ static inline void sim_open(struct side *a, struct side *b, uint32_t blocks, uin
 
 static inline void sim_close(struct side *a, struct side *b)
 {
-	struct side *s[2] = { a, b };
+	struct side *s[2] = {a, b};
 
 	for (int i = 0; i < 2; i++) {
 		chan_fini(&s[i]->ch);
@@ -94,7 +94,7 @@ static inline void sim_close(struct side *a, struct side *b)
 }
 
 static inline void sim_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
-				const void *data, uint32_t len)
+        const void *data, uint32_t len)
 {
 	struct side *s = arg;
 

@@ -7,7 +7,7 @@ static void padding(void)
 {
 	static const struct {
 		uint32_t len, bytes;
-	} table[] = { { 0, 32 }, { 1, 32 }, { 20, 32 }, { 21, 64 }, { 52, 64 }, { 53, 96 } };
+	} table[] = {{0, 32}, {1, 32}, {20, 32}, {21, 64}, {52, 64}, {53, 96}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
 		CHECK_EQ(wire_blocks(table[i].len) * WIRE_BLOCK, table[i].bytes);
@@ -29,16 +29,16 @@ static void documented_limits(void)
 static void bytes_of_a_batch(void)
 {
 	static const uint8_t want[] = {
-		0x60, 0, 0, 0, 0, 0, 0, 0, /* consumer: the request took blocks 0 to 2 */
-		0x40, 0, 0, 0, 0, 0, 0, 0, /* credit: what the reply gave back, 2 blocks */
-		2, 0, 0, 0, /* messages */
-		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* zero */
-		0, 0, 0, 0, /* call id: the first of the slab */
-		3, 0, 0, 0, /* allowance: metadata and 2 blocks for 21 bytes */
-		2, 0, 0, 0, 'h', 'i', /* length, payload */
+	        0x60, 0, 0, 0, 0, 0, 0, 0,          /* consumer: the request took blocks 0 to 2 */
+	        0x40, 0, 0, 0, 0, 0, 0, 0,          /* credit: what the reply gave back, 2 blocks */
+	        2, 0, 0, 0,                         /* messages */
+	        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* zero */
+	        0, 0, 0, 0,                         /* call id: the first of the slab */
+	        3, 0, 0, 0,           /* allowance: metadata and 2 blocks for 21 bytes */
+	        2, 0, 0, 0, 'h', 'i', /* length, payload */
 	};
 	static uint8_t in[4096], out[4096];
-	struct req_queue queue = { NULL, &queue.head };
+	struct req_queue queue = {NULL, &queue.head};
 	struct chan ch;
 	uint64_t pos;
 	uint32_t len;
@@ -65,7 +65,7 @@ static void bytes_of_a_batch(void)
 static void wrap_and_exact_fit(void)
 {
 	static uint8_t in[512], out[512]; /* 16 blocks */
-	struct req_queue queue = { NULL, &queue.head };
+	struct req_queue queue = {NULL, &queue.head};
 	struct chan ch;
 	uint64_t pos;
 	uint32_t len;
@@ -73,7 +73,7 @@ static void wrap_and_exact_fit(void)
 	CHECK_EQ(chan_init(&ch, out, in, 16, 0, &queue, 13), 0);
 	ch.status = 0;
 	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1), 0); /* blocks 13, 14 */
-	CHECK_EQ(chan_call(&ch, "", 0, 0, 2), 0); /* block 15: ends at the end */
+	CHECK_EQ(chan_call(&ch, "", 0, 0, 2), 0);  /* block 15: ends at the end */
 	CHECK_EQ(ch.cr.p, 16);
 	CHECK_EQ(ch.nclosed, 0);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
@@ -83,7 +83,7 @@ static void wrap_and_exact_fit(void)
 
 	CHECK_EQ(chan_init(&ch, out, in, 16, 0, &queue, 13), 0);
 	ch.status = 0;
-	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1), 0); /* 13, 14 */
+	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1), 0);                          /* 13, 14 */
 	CHECK_EQ(chan_call(&ch, "0123456789012345678901234", 25, 0, 2), 0); /* two blocks */
 	CHECK_EQ(ch.nclosed, 2);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 2);
@@ -151,8 +151,12 @@ static void reply_always_fits(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(padding),	     TEST(documented_limits), TEST(bytes_of_a_batch),
-		TEST(wrap_and_exact_fit), TEST(grant_formula), TEST(reply_always_fits),
+	        TEST(padding),
+	        TEST(documented_limits),
+	        TEST(bytes_of_a_batch),
+	        TEST(wrap_and_exact_fit),
+	        TEST(grant_formula),
+	        TEST(reply_always_fits),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Random traffic over the HCA: tiny and large rings, short send queues, a receive queue
+ * that is nearly empty, one context or two, two processes; every payload is compared.
+ */
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "traffic.h"
+
+static struct node nodes[2];
+
+static void connect_nodes(struct node *a, struct node *b)
+{
+	uint8_t blob[2][COPYRPC_INFO_SIZE];
+
+	for (int i = 0; i < a->eps; i++) {
+		copyrpc_ep_info(a->ep[i], blob[0]);
+		copyrpc_ep_info(b->ep[i], blob[1]);
+		CHECK_EQ(copyrpc_ep_connect(a->ep[i], blob[1], COPYRPC_INFO_SIZE), 0);
+		CHECK_EQ(copyrpc_ep_connect(b->ep[i], blob[0], COPYRPC_INFO_SIZE), 0);
+	}
+}
+
+static void run_pair(const struct copyrpc_ctx_attr *attr, int eps, uint32_t max, uint32_t calls)
+{
+	uint64_t seed = test_seed();
+
+	for (int i = 0; i < 2; i++)
+		node_open(&nodes[i], attr, eps, max, calls, seed + (uint64_t)i);
+	connect_nodes(&nodes[0], &nodes[1]);
+	while (!node_done(&nodes[0]) || !node_done(&nodes[1]))
+		node_step(&nodes[test_rand(&seed) % 2]);
+	for (int i = 0; i < 2; i++) {
+		node_report(&nodes[i]);
+		copyrpc_ctx_destroy(nodes[i].ctx);
+	}
+}
+
+static void smallest_ring(void)
+{
+	run_pair(&(struct copyrpc_ctx_attr){.ring_size = 4096}, 1, 500, 5000);
+}
+
+static void largest_messages(void)
+{
+	run_pair(&(struct copyrpc_ctx_attr){.ring_size = 65536}, 1, COPYRPC_PAYLOAD_MAX(65536),
+	        3000);
+}
+
+static void default_ring(void)
+{
+	run_pair(NULL, 1, 200, 20000);
+}
+
+static void short_send_queue(void)
+{
+	run_pair(&(struct copyrpc_ctx_attr){.ring_size = 4096, .sq_depth = 16}, 1, 300, 5000);
+}
+
+static void many_endpoints(void)
+{
+	run_pair(&(struct copyrpc_ctx_attr){.ring_size = 8192}, NODE_EPS, 200, 1000);
+}
+
+/* Three receives for sixteen endpoints: the HCA has to wait, and repeats. */
+static void nearly_no_receives(void)
+{
+	run_pair(&(struct copyrpc_ctx_attr){.ring_size = 8192, .srq_depth = 4}, NODE_EPS, 100, 60);
+}
+
+static void few_pending_calls(void)
+{
+	run_pair(&(struct copyrpc_ctx_attr){.ring_size = 65536, .max_pending = 3}, 1, 100, 3000);
+}
+
+/* One context, endpoints 0 and 1 connected to each other. */
+static void within_one_context(void)
+{
+	struct node *n = &nodes[0];
+	uint8_t blob[2][COPYRPC_INFO_SIZE];
+
+	node_open(n, &(struct copyrpc_ctx_attr){.ring_size = 8192}, 2, 300, 5000, test_seed());
+	for (int i = 0; i < 2; i++)
+		copyrpc_ep_info(n->ep[i], blob[i]);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(copyrpc_ep_connect(n->ep[i], blob[!i], COPYRPC_INFO_SIZE), 0);
+	while (!node_done(n))
+		node_step(n);
+	node_report(n);
+	copyrpc_ctx_destroy(n->ctx);
+}
+
+/* -------------------------------------------------------------- two processes */
+
+static void exchange(int fd, const void *mine, void *theirs)
+{
+	CHECK_EQ(write(fd, mine, COPYRPC_INFO_SIZE), COPYRPC_INFO_SIZE);
+	CHECK_EQ(recv(fd, theirs, COPYRPC_INFO_SIZE, MSG_WAITALL), COPYRPC_INFO_SIZE);
+}
+
+/* Serves until the other side, too, says that it has all it wants. */
+static void run_process(int fd, const struct copyrpc_ctx_attr *attr, int eps, uint32_t max,
+        uint32_t calls, uint64_t seed)
+{
+	struct node *n = &nodes[0];
+	uint8_t mine[COPYRPC_INFO_SIZE], theirs[COPYRPC_INFO_SIZE];
+	bool told = false;
+	char c;
+
+	node_open(n, attr, eps, max, calls, seed);
+	for (int i = 0; i < eps; i++) {
+		copyrpc_ep_info(n->ep[i], mine);
+		exchange(fd, mine, theirs);
+		CHECK_EQ(copyrpc_ep_connect(n->ep[i], theirs, sizeof(theirs)), 0);
+	}
+	while (!told || recv(fd, &c, 1, MSG_DONTWAIT) != 1) {
+		node_step(n);
+		if (!told && node_done(n)) {
+			told = true;
+			CHECK_EQ(write(fd, "x", 1), 1);
+		}
+	}
+	node_report(n);
+	copyrpc_ctx_destroy(n->ctx);
+}
+
+static void run_processes(
+        const struct copyrpc_ctx_attr *attr, int eps, uint32_t max, uint32_t calls)
+{
+	uint64_t seed = test_seed();
+	int fd[2], status;
+	pid_t child;
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+	fflush(NULL);
+	child = fork();
+	CHECK(child >= 0);
+	run_process(fd[!child], attr, eps, max, calls, seed + !child);
+	if (!child)
+		exit(0);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	close(fd[0]);
+	close(fd[1]);
+}
+
+static void two_processes(void)
+{
+	run_processes(NULL, 1, 200, 20000);
+}
+
+static void two_processes_small_rings(void)
+{
+	run_processes(&(struct copyrpc_ctx_attr){.ring_size = 4096}, 4, 500, 1000);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+	        /* First, as processes are forked before the HCA is opened here. */
+	        TEST(two_processes),
+	        TEST(two_processes_small_rings),
+	        TEST(smallest_ring),
+	        TEST(largest_messages),
+	        TEST(default_ring),
+	        TEST(short_send_queue),
+	        TEST(many_endpoints),
+	        TEST(nearly_no_receives),
+	        TEST(few_pending_calls),
+	        TEST(within_one_context),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

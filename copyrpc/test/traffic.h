@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Random traffic over real endpoints: a node is one context with some endpoints, each of
+ * which makes calls and serves the same number. A payload's first 8 bytes say which call
+ * it belongs to, the others follow from these; all are compared.
+ */
+#ifndef COPYRPC_TEST_TRAFFIC_H
+#define COPYRPC_TEST_TRAFFIC_H
+
+#include <errno.h>
+#include <sched.h>
+
+#include "base/test.h"
+#include "copyrpc.h"
+
+#define NODE_EPS 16
+#define NODE_CALLS 32768
+#define NODE_HELD 256
+#define PAYLOAD_MAX (1 << 17)
+
+struct node {
+	struct copyrpc_ctx *ctx;
+	struct copyrpc_ep *ep[NODE_EPS];
+	int eps;
+	uint64_t seed;
+	uint32_t max;   /* payload, both ways; 8 at least */
+	uint32_t calls; /* of each endpoint, and the number that it serves */
+	uint32_t sent[NODE_EPS], got[NODE_EPS], served[NODE_EPS];
+	uint8_t ended[NODE_EPS][NODE_CALLS];
+	struct copyrpc_req *held[NODE_HELD];
+	uint32_t nheld;
+};
+
+#define REPLY_TO(token) ((token) ^ 0x5555555555555555ull)
+
+static inline uint32_t traffic_fill(uint8_t *buf, uint32_t len, uint64_t token)
+{
+	for (uint32_t i = 0; i < len; i++)
+		buf[i] = (uint8_t)(token * 37 + i * 11 + (i >> 8));
+	if (len >= 8)
+		memcpy(buf, &token, 8);
+	return len;
+}
+
+static inline void traffic_check(const uint8_t *buf, uint32_t len, uint64_t token)
+{
+	CHECK(len >= 8 && memcmp(buf, &token, 8) == 0);
+	for (uint32_t i = 8; i < len; i++)
+		CHECK_EQ(buf[i], (uint8_t)(token * 37 + i * 11 + (i >> 8)));
+}
+
+static inline uint32_t traffic_below(struct node *n, uint32_t limit)
+{
+	return (uint32_t)(test_rand(&n->seed) % limit);
+}
+
+static inline void node_open(struct node *n, const struct copyrpc_ctx_attr *attr, int eps,
+        uint32_t max, uint32_t calls, uint64_t seed)
+{
+	memset(n, 0, sizeof(*n));
+	n->eps = eps;
+	n->seed = seed;
+	n->max = max;
+	n->calls = calls;
+	CHECK(eps <= NODE_EPS && calls <= NODE_CALLS);
+	CHECK_EQ(copyrpc_ctx_create(attr, &n->ctx), 0);
+	for (intptr_t i = 0; i < eps; i++) {
+		struct copyrpc_ep_attr ep = {.user = (void *)i};
+
+		CHECK_EQ(copyrpc_ep_create(n->ctx, &ep, &n->ep[i]), 0);
+	}
+}
+
+static inline void node_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+        const void *data, uint32_t len)
+{
+	struct node *n = arg;
+	intptr_t i = (intptr_t)copyrpc_ep_user(ep);
+	uint32_t seq = (uint32_t)token;
+
+	CHECK_EQ(status, 0);
+	CHECK(ep == n->ep[i] && token >> 32 == (uint64_t)i);
+	CHECK(seq < n->sent[i] && !n->ended[i][seq]);
+	n->ended[i][seq] = 1;
+	n->got[i]++;
+	traffic_check(data, len, REPLY_TO(token));
+}
+
+static inline void node_call(struct node *n, int i)
+{
+	static __thread uint8_t buf[PAYLOAD_MAX];
+	uint64_t token = (uint64_t)i << 32 | n->sent[i];
+	uint32_t len = 8 + traffic_below(n, n->max - 7), resp = 8 + traffic_below(n, n->max - 7);
+	int rc = copyrpc_call(n->ep[i], buf, traffic_fill(buf, len, token), resp, token);
+
+	CHECK(rc == 0 || rc == -EAGAIN || rc == -ENOBUFS);
+	if (!rc)
+		n->sent[i]++;
+}
+
+/* Answers the i-th of those held; one byte too many is refused. */
+static inline void node_serve(struct node *n, uint32_t i)
+{
+	static __thread uint8_t buf[PAYLOAD_MAX];
+	struct copyrpc_req *req = n->held[i];
+	uint32_t max = copyrpc_req_allowance(req);
+	uint32_t len = 8;
+	uint64_t token;
+
+	memcpy(&token, copyrpc_req_data(req), 8);
+	traffic_check(copyrpc_req_data(req), copyrpc_req_len(req), token);
+	n->served[(intptr_t)copyrpc_ep_user(copyrpc_req_ep(req))]++;
+	CHECK_EQ(copyrpc_reply(req, buf, max + 1), -EMSGSIZE);
+	/* The allowance is rounded up to a block: what was asked for is at least 32 less. */
+	if (max > 40)
+		len += traffic_below(n, max - 39);
+	CHECK_EQ(copyrpc_reply(req, buf, traffic_fill(buf, len, REPLY_TO(token))), 0);
+	n->held[i] = n->held[--n->nheld];
+}
+
+static inline void node_step(struct node *n)
+{
+	int moved;
+
+	for (int i = 0; i < n->eps; i++)
+		for (uint32_t k = traffic_below(n, 40); k && n->sent[i] < n->calls; k--)
+			node_call(n, i);
+	moved = copyrpc_poll(n->ctx, node_response, n);
+	while (n->nheld < NODE_HELD && copyrpc_recv(n->ctx, &n->held[n->nheld])) {
+		if (traffic_below(n, 8) == 0)
+			CHECK_EQ(copyrpc_req_detach(n->held[n->nheld]), 0);
+		n->nheld++;
+	}
+	for (uint32_t k = traffic_below(n, 64); k && n->nheld; k--)
+		node_serve(n, traffic_below(n, n->nheld));
+	if (!moved)
+		sched_yield();
+}
+
+/* All calls ended, all that the peer makes were answered. */
+static inline bool node_done(const struct node *n)
+{
+	for (int i = 0; i < n->eps; i++)
+		if (n->got[i] < n->calls || n->served[i] < n->calls)
+			return false;
+	return true;
+}
+
+static inline void node_report(const struct node *n)
+{
+	struct copyrpc_stats s;
+
+	copyrpc_ctx_stats(n->ctx, &s);
+	CHECK_EQ(s.calls, (uint64_t)n->calls * (uint64_t)n->eps);
+	CHECK_EQ(s.replies, s.calls);
+	CHECK_EQ(s.requests, s.calls);
+	CHECK_EQ(s.responses, s.calls);
+	CHECK_EQ(s.failed_calls, 0);
+	printf("  %.1f messages a batch; %" PRIu64 " wraps, %" PRIu64 " READs, %" PRIu64
+	       " credit batches, stalls for room %" PRIu64 ", credit %" PRIu64 ", queue %" PRIu64
+	       "\n",
+	        (double)(s.calls + s.replies) / (double)s.batches, s.wraps, s.reads, s.credit_only,
+	        s.ring_stalls, s.credit_stalls, s.sq_stalls);
+}
+
+#endif
