@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+#include "client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/wait.h"
+#include "stop.h"
+
+#define NAP_NS (50 * NSEC_PER_USEC) /* with replies to come on several ways */
+#define SLEEP_NS (10 * NSEC_PER_MSEC) /* with one: until the next look at the clock */
+#define CONNECT_PAUSE_NS NSEC_PER_MSEC
+
+int client_init(struct client *c, struct node *node, uint32_t index)
+{
+	const struct options *o = node->o;
+	uint32_t id = node->rank * o->clients + index;
+
+	*c = (struct client){ .node = node, .index = index };
+	c->ipc = calloc(o->daemons, sizeof(struct shmipc_client *));
+	if (!c->ipc || stream_init(&c->stream, &o->load, &node->place, id))
+		return -ENOMEM;
+	return check_init(&c->check, &c->stream, node->ranks * o->clients, node->rank,
+		o->queue_depth, o->load.key_range, o->preload);
+}
+
+void client_fini(struct client *c)
+{
+	check_fini(&c->check);
+	stream_fini(&c->stream);
+	free((void *)c->ipc);
+}
+
+uint64_t client_ops(const struct client *c)
+{
+	return workload_share(c->node->o->ops, c->stream.client,
+		c->node->ranks * c->node->o->clients);
+}
+
+/* ---- connections ---- */
+
+static int connect_ring(struct client *c)
+{
+	const struct delegrpc_attr attr = { .req_size = sizeof(struct kv_req),
+		.resp_size = sizeof(struct kv_resp) };
+	char name[NODE_NAME_MAX];
+
+	if (!c->node->ring)
+		return 0;
+	node_ring_name(c->node, name);
+	return delegrpc_client_connect(name, &attr, &c->ring);
+}
+
+static int connect_all(struct client *c)
+{
+	const struct shmipc_attr attr = { .req_size = sizeof(struct kv_req),
+		.resp_size = sizeof(struct kv_resp) };
+	char name[NODE_NAME_MAX];
+
+	for (uint32_t i = 0; i < c->node->o->daemons; i++) {
+		int err;
+
+		node_ipc_name(c->node, i, name);
+		err = shmipc_client_connect(name, &attr, &c->ipc[i]);
+		if (err)
+			return err;
+	}
+	return connect_ring(c);
+}
+
+static void disconnect_all(struct client *c)
+{
+	for (uint32_t i = 0; i < c->node->o->daemons; i++)
+		shmipc_client_disconnect(c->ipc[i]);
+	delegrpc_client_disconnect(c->ring);
+}
+
+/* ---- one turn of the loop ---- */
+
+static void on_reply(void *arg, uint64_t token, const void *payload)
+{
+	struct client *c = arg;
+	struct kv_resp resp = *(const struct kv_resp *)payload;
+	uint64_t start_ns;
+
+	if (check_reply(&c->check, token, &resp, &start_ns))
+		hist_add(&c->latency, c->now_ns - start_ns);
+}
+
+static int send_op(struct client *c, const struct op *op, const struct kv_req *req)
+{
+	if (op->rank == c->node->rank)
+		return shmipc_client_call(c->ipc[op->shard], req, sizeof(*req), req->seq);
+	return delegrpc_client_call(c->ring, req, sizeof(*req), req->seq);
+}
+
+/* Sends operations from *next on until the depth or last is reached. 0 or -errno. */
+static int refill(struct client *c, uint64_t *next, uint64_t last)
+{
+	uint32_t depth = c->node->o->queue_depth;
+
+	while (*next < last && check_open_count(&c->check) < depth) {
+		struct kv_req req;
+		int err;
+
+		check_open(&c->check, *next, c->now_ns, &req);
+		err = send_op(c, stream_at(&c->stream, *next), &req);
+		if (err) {
+			check_cancel(&c->check, &req);
+			return err == -EAGAIN ? 0 : err;
+		}
+		++*next;
+	}
+	return 0;
+}
+
+/* Takes the replies that are there. Their number or -errno. */
+static int take_replies(struct client *c)
+{
+	int n = 0, got;
+
+	for (uint32_t i = 0; i < c->node->o->daemons; i++) {
+		if (!shmipc_client_pending(c->ipc[i]))
+			continue;
+		got = shmipc_client_poll(c->ipc[i], on_reply, c);
+		if (got < 0)
+			return got;
+		n += got;
+	}
+	if (c->ring && delegrpc_client_pending(c->ring)) {
+		got = delegrpc_client_poll(c->ring, on_reply, c);
+		if (got < 0)
+			return got;
+		n += got;
+	}
+	return n;
+}
+
+/* Sleeps for a moment, on the connection itself if only one has something to bring. */
+static void rest(struct client *c)
+{
+	struct timespec nap = { .tv_nsec = NAP_NS };
+	struct shmipc_client *only = NULL;
+	uint32_t ways = 0;
+
+	for (uint32_t i = 0; i < c->node->o->daemons; i++) {
+		if (shmipc_client_pending(c->ipc[i])) {
+			only = c->ipc[i];
+			ways++;
+		}
+	}
+	if (c->ring && delegrpc_client_pending(c->ring)) {
+		only = NULL;
+		ways++;
+	}
+	if (ways != 1)
+		nanosleep(&nap, NULL);
+	else if (only)
+		shmipc_client_wait(only, SLEEP_NS);
+	else
+		delegrpc_client_wait(c->ring, SLEEP_NS);
+}
+
+/*
+ * The loop, until the last operation or the end of the time, and every reply, or the
+ * time-out of one. 0 or -errno.
+ */
+static int work(struct client *c, uint64_t last, uint64_t end_ns)
+{
+	struct wait w = WAIT_INIT;
+	uint64_t next = 0, seen_ns = c->now_ns;
+
+	while (!stop_requested()) {
+		int err, n;
+
+		c->now_ns = clock_ns(); /* of the replies and of the requests of this turn */
+		n = take_replies(c);
+		if (c->now_ns >= end_ns)
+			last = next;
+		err = n < 0 ? n : refill(c, &next, last);
+		if (err)
+			return err;
+		if (!check_open_count(&c->check) && next >= last)
+			return 0;
+		if (n) {
+			seen_ns = c->now_ns;
+			wait_reset(&w);
+		} else if (c->now_ns - seen_ns > c->node->o->timeout_ns) {
+			return 0; /* what is open is lost */
+		} else if (wait_step(&w)) {
+			rest(c);
+		}
+	}
+	return -EINTR;
+}
+
+static void run_once(struct client *c)
+{
+	const struct options *o = c->node->o;
+	uint64_t start = clock_ns();
+
+	hist_init(&c->latency);
+	check_restart(&c->check);
+	c->now_ns = start;
+	c->error = work(c, o->ops ? client_ops(c) : UINT64_MAX,
+		o->ops ? UINT64_MAX : start + o->duration_ns);
+	check_finish(&c->check);
+	c->elapsed_ns = clock_ns() - start;
+}
+
+void *client_main(void *arg)
+{
+	struct client *c = arg;
+
+	topo_pin_self(c->node->topo, c->node->o->daemons + c->index);
+	c->error = connect_all(c);
+	for (uint32_t run = 0; gate_pass(&c->node->gate, run, c->error); run++)
+		run_once(c);
+	disconnect_all(c);
+	return NULL;
+}

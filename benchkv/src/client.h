@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A client thread: keeps queue_depth requests in flight, each sent where its key lives,
+ * and checks every reply. Closed loop: an answer makes room for the next request.
+ */
+#ifndef BENCHKV_CLIENT_H
+#define BENCHKV_CLIENT_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "base/hist.h"
+#include "check.h"
+#include "node.h"
+
+struct client {
+	struct node *node;
+	uint32_t index; /* in this rank */
+	pthread_t thread;
+	struct shmipc_client **ipc; /* by daemon */
+	struct delegrpc_client *ring; /* NULL: no other rank */
+	struct stream stream;
+	struct checker check;
+	struct hist latency; /* of one run */
+	uint64_t now_ns; /* when this turn's replies were taken */
+	uint64_t elapsed_ns; /* of the last run */
+	int error; /* -errno: cannot go on */
+};
+
+/* Everything but the connections: 0 or -ENOMEM. */
+int client_init(struct client *c, struct node *node, uint32_t index);
+void client_fini(struct client *c);
+
+/* The body of the thread; arg is the client. */
+void *client_main(void *arg);
+
+/* What the client is to do in a run with --ops. */
+uint64_t client_ops(const struct client *c);
+
+#endif

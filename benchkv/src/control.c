@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+#include "control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+
+/*
+ * WINDOW is about 1.5 round trips of an idle network in units of the time that a NIC
+ * context needs per WRITE (6 us, 0.6 us), FULL what a daemon can work on in that time,
+ * and a margin: an endpoint with that much is worth a WRITE of its own.
+ */
+#define WINDOW 12
+#define FULL 12
+#define MAX_NUMBER 65536
+
+/* One number from 1 to MAX_NUMBER; where it ends, or NULL. */
+static const char *parse_number(const char *s, uint32_t *n_p)
+{
+	char *end;
+	unsigned long n;
+
+	if (*s < '0' || *s > '9')
+		return NULL;
+	n = strtoul(s, &end, 10);
+	if (n < 1 || n > MAX_NUMBER)
+		return NULL;
+	*n_p = (uint32_t)n;
+	return end;
+}
+
+int control_parse(const char *text, struct control_spec *spec_p)
+{
+	struct control_spec spec = { .window = WINDOW, .full = FULL };
+	const char *s = NULL;
+
+	if (!strcmp(text, "none")) {
+		spec.kind = CONTROL_NONE;
+		s = "";
+	} else if (!strncmp(text, "budget:", 7)) {
+		spec.kind = CONTROL_BUDGET;
+		s = parse_number(text + 7, &spec.n);
+	} else if (!strcmp(text, "auto")) {
+		s = "";
+	} else if (!strncmp(text, "auto:", 5)) {
+		s = parse_number(text + 5, &spec.window);
+		s = s && *s == ',' ? parse_number(s + 1, &spec.full) : NULL;
+	}
+	if (!s || *s)
+		return -EINVAL;
+	*spec_p = spec;
+	return 0;
+}
+
+void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX])
+{
+	switch (spec->kind) {
+	case CONTROL_NONE:
+		snprintf(name, CONTROL_NAME_MAX, "none");
+		break;
+	case CONTROL_BUDGET:
+		snprintf(name, CONTROL_NAME_MAX, "budget:%u", spec->n);
+		break;
+	case CONTROL_AUTO:
+		snprintf(name, CONTROL_NAME_MAX, "auto:%u,%u", spec->window, spec->full);
+		break;
+	}
+}
+
+int control_init(struct control *c, const struct control_spec *spec, uint32_t endpoints)
+{
+	*c = (struct control){ .spec = *spec, .endpoints = endpoints };
+	if (!c->spec.window)
+		c->spec.window = WINDOW;
+	if (!c->spec.full)
+		c->spec.full = FULL;
+	c->ep = calloc(endpoints ? endpoints : 1, sizeof(*c->ep));
+	return c->ep ? 0 : -ENOMEM;
+}
+
+void control_fini(struct control *c)
+{
+	free(c->ep);
+	c->ep = NULL;
+}
+
+static void forget_consumed(struct control *c, uint32_t ep, uint64_t consumed)
+{
+	struct control_posted *p = &c->ep[ep];
+
+	while (p->count && p->end[p->head] <= consumed) {
+		p->head = (p->head + 1) % ARRAY_SIZE(p->end);
+		p->count--;
+		c->unconsumed--;
+	}
+}
+
+/* The one to go next: most calls, then longest wait. */
+static size_t fullest(const struct control *c, const struct control_load *loads, size_t from,
+	size_t n)
+{
+	size_t best = from;
+
+	for (size_t i = from + 1; i < n; i++) {
+		if (loads[i].calls > loads[best].calls ||
+			(loads[i].calls == loads[best].calls &&
+				c->ep[loads[i].ep].loops > c->ep[loads[best].ep].loops))
+			best = i;
+	}
+	return best;
+}
+
+static void take(struct control_load *loads, size_t to, size_t from)
+{
+	struct control_load l = loads[to];
+
+	loads[to] = loads[from];
+	loads[from] = l;
+}
+
+size_t control_select(struct control *c, struct control_load *loads, size_t n,
+	control_consumed_fn *consumed, void *arg)
+{
+	size_t go = 0;
+	uint32_t taken = 0; /* WRITEs with calls among those that go */
+
+	if (c->spec.kind != CONTROL_AUTO)
+		return n;
+	for (size_t i = 0; i < n; i++) {
+		if (loads[i].replies || loads[i].calls >= c->spec.full) {
+			taken += loads[i].calls != 0;
+			take(loads, go++, i);
+		}
+	}
+	if (go == n)
+		return n;
+	if (c->unconsumed + taken + (n - go) > c->spec.window) {
+		for (uint32_t ep = 0; ep < c->endpoints; ep++) {
+			if (c->ep[ep].count)
+				forget_consumed(c, ep, consumed(arg, ep));
+		}
+	}
+	while (go < n && c->unconsumed + taken < c->spec.window) {
+		take(loads, go, fullest(c, loads, go, n));
+		go++;
+		taken++;
+	}
+	c->waits += go < n;
+	for (size_t i = go; i < n; i++)
+		c->ep[loads[i].ep].loops++;
+	return go;
+}
+
+void control_sent(struct control *c, const struct control_load *load, uint64_t end)
+{
+	struct control_posted *p = &c->ep[load->ep];
+
+	p->loops = 0;
+	if (c->spec.kind != CONTROL_AUTO || !load->calls)
+		return;
+	if (p->count == ARRAY_SIZE(p->end)) { /* all of them by way of FULL: count the last */
+		p->end[(p->head + p->count - 1) % ARRAY_SIZE(p->end)] = end;
+		return;
+	}
+	p->end[(p->head + p->count++) % ARRAY_SIZE(p->end)] = end;
+	c->unconsumed++;
+}
+
+void control_failed(struct control *c, uint32_t ep)
+{
+	c->unconsumed -= c->ep[ep].count;
+	c->ep[ep].count = 0;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Control of batching: how long a daemon gathers before it goes on, and which endpoints
+ * it flushes. One object, observations in, decisions out; it knows no clock, no network
+ * and no thread, so that a simulator can run the same code.
+ *
+ *	none		one poll per loop, every endpoint is flushed in every loop
+ *	budget:N	up to N polls in a row, until N responses have come
+ *	auto[:K,B]	at most K WRITEs with calls in them that the peers have not consumed
+ *			yet, over all endpoints: when the NIC is behind, calls are kept and
+ *			leave together. An endpoint with B or more calls goes regardless,
+ *			one with replies at once, its calls with it. Of those that wait the
+ *			fullest goes first, the one that has waited longest among equals.
+ *
+ * The acknowledgement of `auto` is the peer's consumer position, which every batch of
+ * copyrpc carries: it says that the peer's daemon has worked on the calls, wherever in
+ * between they had queued. It cannot dead-lock: replies never wait, and each WRITE with
+ * calls brings replies, which acknowledge it.
+ */
+#ifndef BENCHKV_CONTROL_H
+#define BENCHKV_CONTROL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CONTROL_NAME_MAX 40
+
+enum control_kind {
+	CONTROL_AUTO,
+	CONTROL_NONE,
+	CONTROL_BUDGET,
+};
+
+struct control_spec {
+	enum control_kind kind;
+	uint32_t n; /* budget */
+	uint32_t window, full; /* K and B of auto; 0: the defaults */
+};
+
+/* 0, or -EINVAL: not one of the above. */
+int control_parse(const char *text, struct control_spec *spec_p);
+/* The text with every number in it. */
+void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX]);
+
+struct control_posted {
+	uint64_t end[64]; /* positions after the WRITEs with calls, oldest first */
+	uint32_t head, count;
+	uint32_t loops; /* for how many selections calls have waited here */
+};
+
+struct control {
+	struct control_spec spec;
+	struct control_posted *ep;
+	uint32_t endpoints;
+	uint32_t unconsumed; /* WRITEs with calls that the peers have not consumed */
+	uint64_t waits; /* selections in which an endpoint had to wait */
+};
+
+/* An endpoint that has something to send. */
+struct control_load {
+	uint32_t ep; /* 0 .. endpoints - 1 */
+	uint32_t calls, replies; /* gathered */
+};
+
+/* How far the peer of an endpoint has consumed what was posted. */
+typedef uint64_t control_consumed_fn(void *arg, uint32_t ep);
+
+int control_init(struct control *c, const struct control_spec *spec, uint32_t endpoints);
+void control_fini(struct control *c);
+
+/* After `polls` polls of this loop, which brought `responses`: poll again before going on? */
+static inline bool control_poll_again(const struct control *c, uint32_t polls, uint32_t responses)
+{
+	return c->spec.kind == CONTROL_BUDGET && polls < c->spec.n && responses < c->spec.n;
+}
+
+/* Does control_select() ever leave an endpoint out? */
+static inline bool control_selects(const struct control *c)
+{
+	return c->spec.kind == CONTROL_AUTO;
+}
+
+/*
+ * Which of the n endpoints to flush now: sorts them to the front of loads and returns
+ * their number.
+ */
+size_t control_select(struct control *c, struct control_load *loads, size_t n,
+	control_consumed_fn *consumed, void *arg);
+
+/* What control_select() let go was posted, and ends at this position. */
+void control_sent(struct control *c, const struct control_load *load, uint64_t end);
+
+/* The endpoint has failed: nothing of it will be consumed any more. */
+void control_failed(struct control *c, uint32_t ep);
+
+#endif

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+#include "job.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hca.h"
+#include "node.h"
+#include "report.h"
+#include "result.h"
+#include "stop.h"
+
+#define HELLO_MAGIC 0x62656e63686b7601ull
+#define KEY_HELLO "benchkv.hello"
+#define KEY_MAX 48
+#define WHY_MAX 320
+
+/* What ranks tell each other first. */
+struct hello {
+	uint64_t magic; /* the program, and its version */
+	uint64_t options; /* options_digest() */
+	uint64_t cores; /* topo_cores_id() */
+};
+
+struct job {
+	const struct options *o;
+	struct launch *l;
+	struct node node;
+	uint32_t index, sharers; /* among the ranks with the same cores */
+	struct result *runs; /* of this rank; then, at rank 0, of all */
+	struct result *ranks; /* rank 0 only: of all runs */
+	char why[WHY_MAX];
+};
+
+static int fence(struct job *j, bool collect)
+{
+	int err = launch_fence(j->l, collect, j->o->timeout_ns);
+
+	if (err)
+		launch_explain(j->l, err, j->o->timeout_ns, j->why, sizeof(j->why));
+	return err;
+}
+
+/* A run takes as long as it takes: the others are waited for that much longer. */
+static int fence_after_run(struct job *j)
+{
+	uint64_t timeout = 2 * j->o->timeout_ns + j->o->duration_ns;
+	int err = launch_fence(j->l, false, j->o->ops ? UINT64_MAX / 2 : timeout);
+
+	if (err)
+		launch_explain(j->l, err, timeout, j->why, sizeof(j->why));
+	return err;
+}
+
+/* ---- meeting ---- */
+
+static int get_struct(struct job *j, uint32_t rank, const char *key, void *to, size_t size)
+{
+	void *data;
+	size_t len;
+	int err = launch_get(j->l, rank, key, j->o->timeout_ns, &data, &len);
+
+	if (err)
+		return err;
+	if (len == size)
+		memcpy(to, data, size);
+	free(data);
+	return len == size ? 0 : -EPROTO;
+}
+
+static int hear(struct job *j, const struct hello *mine, uint32_t rank)
+{
+	struct hello theirs;
+	int err = get_struct(j, rank, KEY_HELLO, &theirs, sizeof(theirs));
+
+	if (!err && theirs.magic != mine->magic)
+		err = -EPROTO;
+	if (err) {
+		snprintf(j->why, sizeof(j->why), "rank %u is not this benchkv", rank);
+		return err;
+	}
+	if (theirs.options != mine->options) {
+		snprintf(j->why, sizeof(j->why), "rank %u has other options: give all the same",
+			rank);
+		return -EINVAL;
+	}
+	j->sharers += theirs.cores == mine->cores;
+	j->index += theirs.cores == mine->cores && rank < launch_rank(j->l);
+	return 0;
+}
+
+static int meet(struct job *j)
+{
+	struct hello mine = { .magic = HELLO_MAGIC, .options = options_digest(j->o),
+		.cores = topo_cores_id(j->node.topo) };
+	int err = launch_put(j->l, KEY_HELLO, &mine, sizeof(mine));
+
+	if (!err)
+		err = fence(j, true);
+	j->sharers = launch_alone(j->l);
+	for (uint32_t i = 0; !err && !launch_alone(j->l) && i < launch_size(j->l); i++)
+		err = hear(j, &mine, i);
+	return err;
+}
+
+static int plan(struct job *j, const char *device, const char *no_device)
+{
+	struct node *n = &j->node;
+	uint64_t clients = (uint64_t)launch_size(j->l) * j->o->clients;
+
+	if (clients > KV_MAX_WRITERS) {
+		snprintf(j->why, sizeof(j->why), "%llu clients in all: at most %u are possible",
+			(unsigned long long)clients, KV_MAX_WRITERS);
+		return -EINVAL;
+	}
+	n->o = j->o;
+	n->launch = j->l;
+	n->rank = launch_rank(j->l);
+	n->ranks = launch_size(j->l);
+	if (n->ranks > 1) {
+		n->ring_size = node_ring_size(j->o);
+		n->device = device;
+	}
+	if (n->ranks > 1 && !device) {
+		snprintf(j->why, sizeof(j->why), "%s", no_device);
+		return -ENODEV;
+	}
+	if (j->o->pin)
+		topo_plan(n->topo, n->device, j->index, j->sharers,
+			j->o->daemons + j->o->clients);
+	return 0;
+}
+
+/* ---- running ---- */
+
+static int run_all(struct job *j)
+{
+	int err = 0;
+
+	for (uint32_t run = 0; !err && run < j->o->runs; run++) {
+		err = fence(j, false);
+		if (!err)
+			err = node_run(&j->node);
+		if (err && !j->why[0])
+			snprintf(j->why, sizeof(j->why), "a client cannot go on: %s",
+				strerror(-err));
+		if (!err)
+			result_of_clients(&j->node, &j->runs[run]);
+	}
+	return err ? err : fence_after_run(j);
+}
+
+/* ---- gathering ---- */
+
+static void run_key(char key[KEY_MAX], uint32_t run)
+{
+	snprintf(key, KEY_MAX, "benchkv.result.%u", run);
+}
+
+static int tell_result(struct job *j, uint32_t run, const struct result *r)
+{
+	char key[KEY_MAX];
+	void *data;
+	size_t len;
+	int err = result_encode(r, &data, &len);
+
+	if (err)
+		return err;
+	run_key(key, run);
+	err = launch_put(j->l, key, data, len);
+	free(data);
+	return err;
+}
+
+static int hear_result(struct job *j, uint32_t rank, uint32_t run, struct result *r)
+{
+	char key[KEY_MAX];
+	void *data;
+	size_t len;
+	int err;
+
+	run_key(key, run);
+	err = launch_get(j->l, rank, key, j->o->timeout_ns, &data, &len);
+	if (err)
+		return err;
+	err = result_decode(data, len, r);
+	free(data);
+	return err;
+}
+
+/* Rank 0: adds what rank 1, 2, ... say of each run, and of their daemons. */
+static int gather(struct job *j, struct result *daemons)
+{
+	struct result r;
+
+	for (uint32_t run = 0; run < j->o->runs; run++)
+		result_sequel(&j->ranks[0], &j->runs[run]);
+	for (uint32_t rank = 1; rank < j->node.ranks; rank++) {
+		for (uint32_t run = 0; run <= j->o->runs; run++) {
+			int err = hear_result(j, rank, run, &r);
+
+			if (err)
+				return err;
+			result_add(run < j->o->runs ? &j->runs[run] : daemons, &r);
+			if (run < j->o->runs)
+				result_sequel(&j->ranks[rank], &r);
+		}
+	}
+	return 0;
+}
+
+static int report(struct job *j, struct result *daemons)
+{
+	struct report r = { .node = &j->node, .software_hca = hca_is_software(),
+		.runs = j->runs, .ranks = j->ranks };
+	int err;
+
+	result_init(&r.total);
+	for (uint32_t run = 0; run < j->o->runs; run++)
+		result_sequel(&r.total, &j->runs[run]);
+	r.total.digest = j->runs[0].digest;
+	result_add(&r.total, daemons);
+	if (!j->o->json || strcmp(j->o->json, "-"))
+		report_print(&r, stdout);
+	err = j->o->json ? report_json(&r, j->o->json) : 0;
+	if (err) {
+		snprintf(j->why, sizeof(j->why), "--json '%s': %s", j->o->json, strerror(-err));
+		return err;
+	}
+	return result_errors(&r.total) || r.total.counts.verified != r.total.counts.ops ? -EIO : 0;
+}
+
+/* Rank 0 gets everybody's results and reports. -EIO: something was not verified. */
+static int conclude(struct job *j)
+{
+	struct result daemons;
+	int err = 0;
+
+	result_of_daemons(&j->node, &daemons);
+	for (uint32_t run = 0; !err && j->node.rank && run < j->o->runs; run++)
+		err = tell_result(j, run, &j->runs[run]);
+	if (!err && j->node.rank)
+		err = tell_result(j, j->o->runs, &daemons);
+	if (!err)
+		err = fence(j, true);
+	if (err || j->node.rank)
+		return err;
+	err = gather(j, &daemons);
+	if (err) {
+		snprintf(j->why, sizeof(j->why), "a rank's results: %s", strerror(-err));
+		return err;
+	}
+	return report(j, &daemons);
+}
+
+/* ---- all of it ---- */
+
+static int run_node(struct job *j)
+{
+	int err = node_start(&j->node, j->why, sizeof(j->why));
+
+	if (!err)
+		err = run_all(j);
+	node_stop(&j->node);
+	if (!err)
+		err = conclude(j);
+	node_free(&j->node);
+	return err;
+}
+
+static int run_job(struct job *j, const char *device, const char *no_device)
+{
+	int err = topo_open(&j->node.topo);
+
+	if (err)
+		return err;
+	err = meet(j);
+	if (!err)
+		err = plan(j, device, no_device);
+	if (err)
+		return err;
+	if (j->o->dry_run) {
+		report_plan(&j->node, stdout);
+		return 0;
+	}
+	j->runs = calloc(j->o->runs, sizeof(*j->runs));
+	j->ranks = calloc(j->node.ranks, sizeof(*j->ranks));
+	if (!j->runs || !j->ranks)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < j->node.ranks; i++)
+		result_init(&j->ranks[i]);
+	return run_node(j);
+}
+
+int job_run(const struct options *o, struct launch *l, const char *device,
+	const char *no_device)
+{
+	struct job j = { .o = o, .l = l };
+	int err = run_job(&j, device, no_device);
+
+	topo_close(j.node.topo);
+	free(j.ranks);
+	free(j.runs);
+	if (!err)
+		return JOB_OK;
+	if (stop_requested())
+		return 128 + atomic_load_explicit(&stop_signal, memory_order_relaxed);
+	if (err == -EIO && !j.why[0]) {
+		fprintf(stderr, "benchkv: not every operation was verified\n");
+		return JOB_ERROR;
+	}
+	if (!j.why[0])
+		snprintf(j.why, sizeof(j.why), "%s", strerror(-err));
+	fprintf(stderr, "benchkv: rank %u: %s\n", launch_rank(l), j.why);
+	launch_abort(l, JOB_ERROR, j.why);
+	return JOB_ERROR;
+}

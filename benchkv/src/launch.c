@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <pmix.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "stop.h"
+
+#define LOOK_NS (20 * NSEC_PER_MSEC) /* between looks at the stop flag */
+#define JOB_MAX 128
+
+struct launch {
+	pmix_proc_t me;
+	uint32_t rank, size;
+	bool alone;
+	char job[JOB_MAX];
+};
+
+/*
+ * One request to the launcher under way. Its answer comes on a thread of PMIx, perhaps
+ * after we have ceased to wait for it: the later of the two frees it.
+ */
+struct request {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool done, abandoned;
+	pmix_status_t status;
+	void *data;
+	size_t len;
+};
+
+static struct request *request_new(void)
+{
+	struct request *r = calloc(1, sizeof(*r));
+	pthread_condattr_t attr;
+
+	if (!r)
+		return NULL;
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&r->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	return r;
+}
+
+static void request_free(struct request *r)
+{
+	pthread_cond_destroy(&r->changed);
+	pthread_mutex_destroy(&r->lock);
+	free(r->data);
+	free(r);
+}
+
+/* On the thread of PMIx. */
+static void request_end(struct request *r, pmix_status_t status, void *data, size_t len)
+{
+	bool abandoned;
+
+	pthread_mutex_lock(&r->lock);
+	r->status = status;
+	r->data = data;
+	r->len = len;
+	r->done = true;
+	abandoned = r->abandoned;
+	pthread_cond_signal(&r->changed);
+	pthread_mutex_unlock(&r->lock);
+	if (abandoned)
+		request_free(r);
+}
+
+static void on_fence(pmix_status_t status, void *arg)
+{
+	request_end(arg, status, NULL, 0);
+}
+
+static void on_value(pmix_status_t status, pmix_value_t *value, void *arg)
+{
+	void *data = NULL;
+	size_t len = 0;
+
+	if (status == PMIX_SUCCESS && value && value->type == PMIX_BYTE_OBJECT) {
+		len = value->data.bo.size;
+		data = malloc(len ? len : 1);
+		if (data)
+			memcpy(data, value->data.bo.bytes, len);
+	}
+	request_end(arg, status, data, len);
+}
+
+static struct timespec timespec_of(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / NSEC_PER_SEC),
+		.tv_nsec = (long)(ns % NSEC_PER_SEC) };
+}
+
+/* Waits for the end; on any other end than 0 the request is no longer ours. */
+static int request_wait(struct request *r, uint64_t timeout_ns)
+{
+	uint64_t now = clock_ns(), deadline = now + timeout_ns;
+	bool done;
+	int err = 0;
+
+	pthread_mutex_lock(&r->lock);
+	while (!r->done && !err) {
+		struct timespec look = timespec_of(now + LOOK_NS < deadline ? now + LOOK_NS :
+									       deadline);
+
+		pthread_cond_timedwait(&r->changed, &r->lock, &look);
+		now = clock_ns();
+		if (r->done)
+			break;
+		err = stop_requested() ? -EINTR : now >= deadline ? -ETIMEDOUT : 0;
+	}
+	if (!err && r->status != PMIX_SUCCESS)
+		err = r->status == PMIX_ERR_TIMEOUT ? -ETIMEDOUT : -EPROTO;
+	done = r->done;
+	r->abandoned = !done;
+	pthread_mutex_unlock(&r->lock);
+	if (err && done)
+		request_free(r);
+	return err;
+}
+
+int launch_environment_rank(void)
+{
+	const char *ns = getenv("PMIX_NAMESPACE"), *rank = getenv("PMIX_RANK");
+
+	return ns && rank ? atoi(rank) : -1;
+}
+
+static void name_job(struct launch *l)
+{
+	if (l->alone)
+		snprintf(l->job, sizeof(l->job), "pid%ld", (long)getpid());
+	else
+		snprintf(l->job, sizeof(l->job), "%.*s", JOB_MAX - 1, l->me.nspace);
+	for (char *c = l->job; *c; c++) {
+		if (!isalnum((unsigned char)*c) && *c != '.' && *c != '_')
+			*c = '-';
+	}
+}
+
+static int get_job_size(struct launch *l)
+{
+	pmix_proc_t all;
+	pmix_value_t *value = NULL;
+
+	PMIX_PROC_LOAD(&all, l->me.nspace, PMIX_RANK_WILDCARD);
+	if (PMIx_Get(&all, PMIX_JOB_SIZE, NULL, 0, &value) != PMIX_SUCCESS)
+		return -EPROTO;
+	l->size = value->type == PMIX_UINT32 ? value->data.uint32 : 0;
+	PMIX_VALUE_RELEASE(value);
+	return l->size > l->me.rank ? 0 : -EPROTO;
+}
+
+int launch_init(struct launch **l_p)
+{
+	struct launch *l = calloc(1, sizeof(*l));
+	int err = 0;
+
+	if (!l)
+		return -ENOMEM;
+	if (launch_environment_rank() < 0) {
+		l->alone = true;
+		l->size = 1;
+	} else if (PMIx_Init(&l->me, NULL, 0) != PMIX_SUCCESS) {
+		free(l);
+		return -EPROTO;
+	} else {
+		l->rank = l->me.rank;
+		err = get_job_size(l);
+	}
+	if (err) {
+		PMIx_Finalize(NULL, 0);
+		free(l);
+		return err;
+	}
+	name_job(l);
+	*l_p = l;
+	return 0;
+}
+
+void launch_fini(struct launch *l)
+{
+	if (l && !l->alone)
+		PMIx_Finalize(NULL, 0);
+	free(l);
+}
+
+uint32_t launch_rank(const struct launch *l)
+{
+	return l->rank;
+}
+
+uint32_t launch_size(const struct launch *l)
+{
+	return l->size;
+}
+
+bool launch_alone(const struct launch *l)
+{
+	return l->alone;
+}
+
+const char *launch_job(const struct launch *l)
+{
+	return l->job;
+}
+
+int launch_put(struct launch *l, const char *key, const void *data, size_t len)
+{
+	pmix_value_t value = { .type = PMIX_BYTE_OBJECT };
+
+	if (l->alone)
+		return 0;
+	value.data.bo.bytes = (char *)(uintptr_t)data; /* PMIx_Put() copies it */
+	value.data.bo.size = len;
+	return PMIx_Put(PMIX_GLOBAL, key, &value) == PMIX_SUCCESS ? 0 : -EPROTO;
+}
+
+int launch_fence(struct launch *l, bool collect, uint64_t timeout_ns)
+{
+	struct request *r;
+	pmix_info_t info;
+	int err;
+
+	if (l->alone)
+		return stop_requested() ? -EINTR : 0;
+	if (PMIx_Commit() != PMIX_SUCCESS)
+		return -EPROTO;
+	r = request_new();
+	if (!r)
+		return -ENOMEM;
+	PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+	if (PMIx_Fence_nb(NULL, 0, &info, 1, on_fence, r) != PMIX_SUCCESS) {
+		request_free(r);
+		return -EPROTO;
+	}
+	err = request_wait(r, timeout_ns);
+	PMIX_INFO_DESTRUCT(&info);
+	if (!err)
+		request_free(r);
+	return err;
+}
+
+void launch_explain(const struct launch *l, int err, uint64_t timeout_ns, char *why, int size)
+{
+	if (err == -ETIMEDOUT)
+		snprintf(why, (size_t)size,
+			"not all %u ranks came within %g s: is every process of the job benchkv? "
+			"--timeout waits longer",
+			l->size, (double)timeout_ns / (double)NSEC_PER_SEC);
+	else if (err == -EINTR)
+		snprintf(why, (size_t)size, "told to stop");
+	else
+		snprintf(why, (size_t)size, "the launcher failed, or a rank has ended");
+}
+
+int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns,
+	void **data_p, size_t *len_p)
+{
+	struct request *r = request_new();
+	pmix_proc_t who;
+	int err;
+
+	if (!r)
+		return -ENOMEM;
+	PMIX_PROC_LOAD(&who, l->me.nspace, rank);
+	if (l->alone || PMIx_Get_nb(&who, key, NULL, 0, on_value, r) != PMIX_SUCCESS) {
+		request_free(r);
+		return -EPROTO;
+	}
+	err = request_wait(r, timeout_ns);
+	if (err)
+		return err;
+	*data_p = r->data;
+	*len_p = r->len;
+	r->data = NULL;
+	request_free(r);
+	return *data_p ? 0 : -ENOMEM;
+}
+
+void launch_abort(struct launch *l, int status, const char *why)
+{
+	if (l && !l->alone)
+		PMIx_Abort(status, why, NULL, 0);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who else is in the job, and a way to tell them small things before there is any other.
+ * Any PMIx launcher will do (mpirun, srun --mpi=pmix, prterun); without one the job is
+ * this process alone.
+ *
+ *	launch_init(&l);
+ *	launch_put(l, "address", mine, len);
+ *	launch_fence(l, true, timeout_ns);		everybody has put
+ *	launch_get(l, 3, "address", timeout_ns, &theirs, &len);
+ *	launch_fini(l);
+ *
+ * One thread uses it. Functions return 0 or -errno: -ETIMEDOUT when a rank has not come
+ * in time, -EINTR when the program was told to stop, -EPROTO when the launcher failed.
+ * Time-outs are kept on this side; a launcher need not know them.
+ */
+#ifndef BENCHKV_LAUNCH_H
+#define BENCHKV_LAUNCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct launch;
+
+/* Was this process started by a PMIx launcher, and as which rank? -1: it was not. */
+int launch_environment_rank(void);
+
+int launch_init(struct launch **l_p);
+void launch_fini(struct launch *l);
+
+uint32_t launch_rank(const struct launch *l);
+uint32_t launch_size(const struct launch *l);
+bool launch_alone(const struct launch *l); /* no launcher */
+
+/* A name that no other job on this machine has; letters, digits, '.', '_' and '-'. */
+const char *launch_job(const struct launch *l);
+
+/* Says something under a key, once. Others can get it after the next fence. */
+int launch_put(struct launch *l, const char *key, const void *data, size_t len);
+
+/* All ranks meet. collect: what was put goes to everybody at once, else on demand. */
+int launch_fence(struct launch *l, bool collect, uint64_t timeout_ns);
+
+/* Why a fence failed, in one line. */
+void launch_explain(const struct launch *l, int err, uint64_t timeout_ns, char *why, int size);
+
+/* What that rank has put; *data_p is the caller's, to be freed. */
+int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns,
+	void **data_p, size_t *len_p);
+
+/* Ends all processes of the job with this status, also those that never came. */
+void launch_abort(struct launch *l, int status, const char *why);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "hca.h"
+#include "job.h"
+#include "launch.h"
+#include "options.h"
+#include "stop.h"
+
+#define WHY_MAX 400
+#define PATIENCE_S 2 /* of ranks that leave a complaint to rank 0 */
+
+/*
+ * All ranks have the same command line, and one complaint is enough: rank 0 makes it,
+ * and its end ends the others. If it does not, the trouble is not its own.
+ */
+static int complain(const char *why)
+{
+	if (launch_environment_rank() > 0)
+		sleep(PATIENCE_S);
+	fprintf(stderr, "benchkv: %s\n", why);
+	return OPTIONS_USAGE;
+}
+
+/*
+ * Finds the device. Without one, a process that a launcher has started goes on under the
+ * software HCA; one that is alone needs none.
+ */
+static int find_device(const struct options *o, char **argv, char name[HCA_NAME_MAX], char *why,
+	int size)
+{
+	int err = hca_find(o->device, name, why, size);
+
+	if (!err || o->device || launch_environment_rank() < 0)
+		return err;
+	if (!launch_environment_rank())
+		fprintf(stderr, "benchkv: no mlx5 device: running under the software HCA\n");
+	return hca_reexec(argv, why, size);
+}
+
+int main(int argc, char **argv)
+{
+	char why[WHY_MAX] = "", device[HCA_NAME_MAX];
+	struct options o;
+	struct launch *l;
+	int err = options_parse(argc, argv, &o, why, sizeof(why)), status;
+
+	if (err)
+		return err > 0 ? 0 : complain(why);
+	err = find_device(&o, argv, device, why, sizeof(why));
+	if (err && o.device)
+		return complain(why);
+	stop_catch_signals();
+	if (launch_init(&l)) {
+		fprintf(stderr, "benchkv: the launcher that started this process does not answer\n");
+		return JOB_ERROR;
+	}
+	if (launch_alone(l))
+		fprintf(stderr, "benchkv: no PMIx launcher: running as a single rank\n");
+	status = job_run(&o, l, err ? NULL : device, why);
+	if (!stop_requested())
+		launch_fini(l);
+	return status;
+}

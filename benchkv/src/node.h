@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A rank: D daemon threads that own the keys, C client threads that ask for them, and
+ * what lies between:
+ *
+ *	client -> shmipc -> daemon d			a key of this rank, shard d
+ *	client -> delegrpc -> daemon 0 -> copyrpc	a key of another rank
+ *	copyrpc -> daemon 0 [-> flux -> daemon d]	what other ranks ask for
+ *
+ * Everything is made by the main thread, then handed to the threads that use it; flags
+ * and the gate below are all that passes between them besides the messages.
+ */
+#ifndef BENCHKV_NODE_H
+#define BENCHKV_NODE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "copyrpc.h"
+#include "delegrpc.h"
+#include "flux.h"
+#include "shmipc.h"
+
+#include "launch.h"
+#include "options.h"
+#include "place.h"
+#include "store.h"
+#include "topo.h"
+
+#define NODE_NAME_MAX 180
+
+/* Where clients and the main thread meet: before the first run, and around each. */
+struct gate {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	uint32_t run; /* the run that may go on; 0: none yet */
+	uint32_t arrived; /* clients that are ready for the next one */
+	bool leave; /* there is no next one */
+	int error; /* -errno of the first client that cannot go on */
+};
+
+struct client;
+struct daemon;
+
+struct node {
+	const struct options *o;
+	struct launch *launch;
+	struct topo *topo;
+	struct placement place;
+	uint32_t rank, ranks;
+	uint32_t ring_size; /* of the endpoints; 0: there are none */
+	const char *device; /* NULL: no device is needed */
+	struct store *stores; /* by shard */
+	struct shmipc_server **ipc; /* by shard */
+	struct delegrpc_server *ring; /* NULL when there is no other rank */
+	struct flux *flux; /* NULL when there is no other rank, or one daemon */
+	struct copyrpc_ctx *ctx; /* NULL when there is no other rank */
+	struct daemon *daemons;
+	struct client *clients;
+	uint32_t daemons_started, clients_started;
+	struct gate gate;
+	atomic_bool stop_daemons;
+};
+
+/* The bytes of a ring that holds what can be in flight to one rank. */
+uint32_t node_ring_size(const struct options *o);
+
+/* The names of the shared-memory regions, of a daemon and of the delegation ring. */
+void node_ipc_name(const struct node *n, uint32_t daemon, char name[NODE_NAME_MAX]);
+void node_ring_name(const struct node *n, char name[NODE_NAME_MAX]);
+
+/*
+ * Makes the stores, the servers, the endpoints, connects them to those of the other
+ * ranks, and starts the threads; returns when every client has connected to its daemons
+ * and the regions have no names any more. n has its first four fields, rank, ranks and
+ * device set. 0, or -errno, and why[] says what failed; node_stop() and
+ * node_free() in any case.
+ */
+int node_start(struct node *n, char *why, int size);
+
+/*
+ * A run: 0 when all clients are through. -EINTR when the program was told to stop;
+ * otherwise the -errno of a client that could not go on.
+ */
+int node_run(struct node *n);
+
+/* Ends the threads: what they counted can be read. */
+void node_stop(struct node *n);
+
+/* Frees everything; after node_stop(). */
+void node_free(struct node *n);
+
+/* The gate, for clients: wait for the run after `run`; false: there is none. */
+bool gate_pass(struct gate *g, uint32_t run, int error);
+
+#endif

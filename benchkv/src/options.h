@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* The command line. */
+#ifndef BENCHKV_OPTIONS_H
+#define BENCHKV_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "control.h"
+#include "workload.h"
+
+#define OPTIONS_USAGE 2 /* exit status of a bad command line */
+
+struct options {
+	const char *backend;
+	uint32_t daemons, clients, queue_depth;
+	uint64_t duration_ns; /* of a run; 0: by ops */
+	uint64_t ops; /* of a run, over all clients of the job; 0: by duration */
+	uint32_t runs;
+	struct workload load;
+	bool preload;
+	uint32_t ring_size; /* 0: auto */
+	const char *device; /* NULL: auto */
+	struct control_spec control;
+	const char *json; /* NULL: none; "-": standard output */
+	uint64_t timeout_ns;
+	bool pin;
+	bool dry_run;
+};
+
+/*
+ * Fills *o_p in; the strings are argv's. 0: go on; 1: done, all was said (--help,
+ * --version); -EINVAL: a bad argument, and why[] says in one line what to give.
+ */
+int options_parse(int argc, char **argv, struct options *o_p, char *why, int size);
+
+/* A number that is equal for command lines that describe the same run. */
+uint64_t options_digest(const struct options *o);
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+#include "report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+
+static double seconds(uint64_t ns)
+{
+	return (double)ns / (double)NSEC_PER_SEC;
+}
+
+static double rate(const struct result *r)
+{
+	return r->elapsed_ns ? (double)r->counts.ops / seconds(r->elapsed_ns) : 0;
+}
+
+static double ratio(uint64_t a, uint64_t b)
+{
+	return b ? (double)a / (double)b : 0;
+}
+
+static void device_name(const struct report *r, char name[96])
+{
+	snprintf(name, 96, "%s%s", r->node->device ? r->node->device : "none",
+		r->node->device && r->software_hca ? " (software HCA)" : "");
+}
+
+/* ---- for people ---- */
+
+static void print_errors(const struct result *t, FILE *out)
+{
+	const struct check_counts *n = &t->counts;
+	const struct {
+		const char *name;
+		uint64_t count;
+	} kinds[] = {
+		{ "refused", n->refused }, { "wrong value", n->wrong_value },
+		{ "misdelivered", n->misdelivered }, { "lost", n->lost },
+		{ "duplicated", n->duplicated }, { "undeliverable", t->daemons.bad_replies },
+		{ "clients with a wrong digest", t->bad_digests },
+	};
+
+	fprintf(out, "errors        %" PRIu64, result_errors(t));
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (kinds[i].count)
+			fprintf(out, "  %s %" PRIu64, kinds[i].name, kinds[i].count);
+	}
+	if (t->first_errno)
+		fprintf(out, "  (first: %s)", strerror((int)t->first_errno));
+	fputc('\n', out);
+}
+
+static void print_net(const struct result *t, FILE *out)
+{
+	const struct copyrpc_stats *s = &t->net;
+
+	fprintf(out,
+		"network       %" PRIu64 " calls, %" PRIu64 " replies in %" PRIu64
+		" WRITEs (%.1f messages each), %" PRIu64 " doorbells, %" PRIu64
+		" stalls for room, %" PRIu64 " for credit\n",
+		s->calls, s->replies, s->batches, ratio(s->calls + s->replies, s->batches),
+		s->doorbells, s->ring_stalls, s->credit_stalls);
+}
+
+static void print_rows(const char *what, const struct result *rows, uint32_t n, FILE *out)
+{
+	fprintf(out, "\n%-5s %14s %14s %14s %14s %8s %10s %10s\n", what, "ops", "ops/s", "remote",
+		"verified", "errors", "p50 us", "p99 us");
+	for (uint32_t i = 0; i < n; i++)
+		fprintf(out,
+			"%-5u %14" PRIu64 " %14.0f %14" PRIu64 " %14" PRIu64 " %8" PRIu64
+			" %10.1f %10.1f\n",
+			i, rows[i].counts.ops, rate(&rows[i]), rows[i].counts.remote,
+			rows[i].counts.verified, result_errors(&rows[i]),
+			(double)hist_quantile(&rows[i].latency, 0.5) / 1e3,
+			(double)hist_quantile(&rows[i].latency, 0.99) / 1e3);
+}
+
+void report_print(const struct report *r, FILE *out)
+{
+	const struct options *o = r->node->o;
+	const struct result *t = &r->total;
+	char device[96], control[CONTROL_NAME_MAX];
+
+	device_name(r, device);
+	control_name(&o->control, control);
+	fprintf(out,
+		"benchkv delegation: %u rank%s x %u daemon%s, %u client%s, queue depth %u; "
+		"device %s; control %s\n",
+		r->node->ranks, r->node->ranks == 1 ? "" : "s", o->daemons,
+		o->daemons == 1 ? "" : "s", o->clients, o->clients == 1 ? "" : "s",
+		o->queue_depth, device, control);
+	fprintf(out, "operations    %" PRIu64 " in %.3f s: %.0f per second, %.1f %% remote\n",
+		t->counts.ops, seconds(t->elapsed_ns), rate(t),
+		100 * ratio(t->counts.remote, t->counts.ops));
+	fprintf(out, "verified      %" PRIu64 "\n", t->counts.verified);
+	print_errors(t, out);
+	fprintf(out,
+		"latency us    mean %.1f  p50 %.1f  p99 %.1f  p99.9 %.1f  max %.1f\n",
+		hist_mean(&t->latency) / 1e3, (double)hist_quantile(&t->latency, 0.5) / 1e3,
+		(double)hist_quantile(&t->latency, 0.99) / 1e3,
+		(double)hist_quantile(&t->latency, 0.999) / 1e3, (double)t->latency.max / 1e3);
+	if (r->node->ranks > 1)
+		print_net(t, out);
+	fprintf(out, "digest        %016" PRIx64 "\n", t->digest);
+	if (r->node->ranks > 1)
+		print_rows("rank", r->ranks, r->node->ranks, out);
+	if (o->runs > 1)
+		print_rows("run", r->runs, o->runs, out);
+}
+
+void report_plan(const struct node *n, FILE *out)
+{
+	const struct options *o = n->o;
+	char control[CONTROL_NAME_MAX];
+	int unit;
+
+	control_name(&o->control, control);
+	fprintf(out, "rank %u of %u: %u daemons, %u clients, queue depth %u, control %s\n", n->rank,
+		n->ranks, o->daemons, o->clients, o->queue_depth, control);
+	fprintf(out, "  device %s, endpoints %u, ring size %u bytes\n",
+		n->device ? n->device : "none", n->ranks - 1, n->ring_size);
+	fprintf(out, "  threads on processing units:");
+	for (uint32_t i = 0; i < o->daemons + o->clients; i++) {
+		unit = topo_unit(n->topo, i);
+		if (unit < 0) {
+			fprintf(out, " not pinned, %u units for all", topo_units(n->topo));
+			break;
+		}
+		fprintf(out, " %s%u=%d", i < o->daemons ? "d" : "c",
+			i < o->daemons ? i : i - o->daemons, unit);
+	}
+	fputc('\n', out);
+}
+
+/* ---- for programs ---- */
+
+static json_t *json_u64(uint64_t n)
+{
+	return json_integer((json_int_t)n);
+}
+
+static json_t *json_latency(const struct hist *h)
+{
+	return json_pack("{s:f, s:o, s:o, s:o, s:o}", "mean", hist_mean(h), "p50",
+		json_u64(hist_quantile(h, 0.5)), "p99", json_u64(hist_quantile(h, 0.99)), "p999",
+		json_u64(hist_quantile(h, 0.999)), "max", json_u64(h->max));
+}
+
+/* What every row has: of the whole, of a run, of a rank. */
+static json_t *json_row(const struct result *r)
+{
+	return json_pack("{s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o}", "duration_s",
+		seconds(r->elapsed_ns), "ops", json_u64(r->counts.ops), "ops_per_s", rate(r),
+		"remote_ops", json_u64(r->counts.remote), "verified",
+		json_u64(r->counts.verified), "not_found", json_u64(r->counts.not_found), "errors",
+		json_u64(result_errors(r)), "latency_ns", json_latency(&r->latency));
+}
+
+static json_t *json_rows(const struct result *rows, uint32_t n)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < n; i++)
+		json_array_append_new(list, json_row(&rows[i]));
+	return list;
+}
+
+static json_t *json_error_kinds(const struct result *t)
+{
+	const struct check_counts *n = &t->counts;
+
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "refused", json_u64(n->refused),
+		"wrong_value", json_u64(n->wrong_value), "misdelivered", json_u64(n->misdelivered),
+		"lost", json_u64(n->lost), "duplicated", json_u64(n->duplicated), "undeliverable",
+		json_u64(t->daemons.bad_replies), "wrong_digest", json_u64(t->bad_digests));
+}
+
+static json_t *json_daemons(const struct daemon_stats *d)
+{
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "loops",
+		json_u64(d->loops), "idle_loops", json_u64(d->idle_loops), "sleeps",
+		json_u64(d->sleeps), "local", json_u64(d->local), "remote", json_u64(d->remote),
+		"forwarded", json_u64(d->forwarded), "calls", json_u64(d->calls), "responses",
+		json_u64(d->responses), "stalled", json_u64(d->stalled), "polls",
+		json_u64(d->polls));
+}
+
+static json_t *json_net(const struct copyrpc_stats *s)
+{
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "calls",
+		json_u64(s->calls), "replies", json_u64(s->replies), "batches",
+		json_u64(s->batches), "bytes", json_u64(s->bytes), "wqes", json_u64(s->wqes),
+		"doorbells", json_u64(s->doorbells), "credit_only", json_u64(s->credit_only),
+		"reads", json_u64(s->reads), "ring_stalls", json_u64(s->ring_stalls),
+		"credit_stalls", json_u64(s->credit_stalls), "sq_stalls", json_u64(s->sq_stalls));
+}
+
+static json_t *json_parameters(const struct report *r)
+{
+	const struct options *o = r->node->o;
+	char control[CONTROL_NAME_MAX], distribution[40] = "uniform";
+
+	control_name(&o->control, control);
+	if (o->load.zipf_theta > 0)
+		snprintf(distribution, sizeof(distribution), "zipf:%g", o->load.zipf_theta);
+	return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:f, s:s, s:b, s:o, s:o, s:s, s:b, s:s}",
+		"backend", o->backend, "np", (int)r->node->ranks, "daemons", (int)o->daemons,
+		"clients", (int)o->clients, "queue_depth", (int)o->queue_depth, "run_count",
+		(int)o->runs, "key_range", json_u64(o->load.key_range), "read_ratio",
+		o->load.read_ratio, "distribution", distribution, "preload", (int)o->preload,
+		"seed", json_u64(o->load.seed), "ring_size", json_u64(r->node->ring_size),
+		"device", r->node->device ? r->node->device : "none", "software_hca",
+		(int)(r->node->device && r->software_hca), "control", control);
+}
+
+static json_t *json_report(const struct report *r)
+{
+	const struct result *t = &r->total;
+	json_t *root = json_parameters(r), *row = json_row(t);
+	char digest[20];
+
+	snprintf(digest, sizeof(digest), "%016" PRIx64, t->digest);
+	json_object_update(root, row);
+	json_decref(row);
+	json_object_set_new(root, "digest", json_string(digest));
+	json_object_set_new(root, "error_kinds", json_error_kinds(t));
+	json_object_set_new(root, "runs", json_rows(r->runs, r->node->o->runs));
+	json_object_set_new(root, "ranks", json_rows(r->ranks, r->node->ranks));
+	json_object_set_new(root, "daemon", json_daemons(&t->daemons));
+	json_object_set_new(root, "copyrpc", json_net(&t->net));
+	return root;
+}
+
+int report_json(const struct report *r, const char *file)
+{
+	json_t *root = json_report(r);
+	FILE *out = strcmp(file, "-") ? fopen(file, "w") : stdout;
+	int err = 0;
+
+	if (!out || !root)
+		err = root ? -errno : -ENOMEM;
+	else if (json_dumpf(root, out, JSON_COMPACT | JSON_REAL_PRECISION(12)) ||
+		fputc('\n', out) == EOF || fflush(out))
+		err = -EIO;
+	if (out && out != stdout && fclose(out) && !err)
+		err = -errno;
+	json_decref(root);
+	return err;
+}

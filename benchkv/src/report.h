@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* The results, for people and for programs. */
+#ifndef BENCHKV_REPORT_H
+#define BENCHKV_REPORT_H
+
+#include <stdio.h>
+
+#include "node.h"
+#include "result.h"
+
+struct report {
+	const struct node *node;
+	bool software_hca;
+	const struct result *runs; /* of all ranks together, one per run */
+	const struct result *ranks; /* of all runs together, one per rank */
+	struct result total;
+};
+
+/* The table. */
+void report_print(const struct report *r, FILE *out);
+
+/* One JSON object on a line of its own. 0 or -errno. */
+int report_json(const struct report *r, const char *file);
+
+/* What would run where: the plan of this rank. */
+void report_plan(const struct node *n, FILE *out);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+#include "result.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+
+#define RESULT_MAGIC 0x62656e63686b7631ull
+#define FIXED offsetof(struct result, latency)
+
+/*
+ * On the wire: magic, the fixed part, then the histogram without its empty buckets. All
+ * ranks run the same program, so a struct of 64-bit counters is its own encoding.
+ */
+struct wire_head {
+	uint64_t magic;
+	uint64_t n_buckets;
+	uint64_t count, sum, min, max;
+};
+
+struct wire_bucket {
+	uint64_t index, count;
+};
+
+static_assert(FIXED % sizeof(uint64_t) == 0, "64-bit counters only");
+
+static void add_words(void *to, const void *from, size_t bytes)
+{
+	uint64_t *t = to;
+	const uint64_t *f = from;
+
+	for (size_t i = 0; i < bytes / sizeof(*t); i++)
+		t[i] += f[i];
+}
+
+static void add_client(struct result *r, const struct client *c)
+{
+	const struct options *o = c->node->o;
+	uint64_t ops = o->ops ? client_ops(c) : STREAM_PERIOD;
+	uint64_t digest = stream_digest(&c->stream, ops);
+
+	add_words(&r->counts, &c->check.n, sizeof(r->counts));
+	r->digest += digest;
+	r->bad_digests += o->ops && digest != c->check.digest;
+	if (c->elapsed_ns > r->elapsed_ns)
+		r->elapsed_ns = c->elapsed_ns;
+	if (!r->first_errno)
+		r->first_errno = (uint64_t)c->check.first_errno;
+	hist_merge(&r->latency, &c->latency);
+}
+
+void result_init(struct result *r)
+{
+	memset(r, 0, FIXED);
+	hist_init(&r->latency);
+}
+
+void result_of_clients(const struct node *n, struct result *r)
+{
+	result_init(r);
+	for (uint32_t i = 0; i < n->o->clients; i++)
+		add_client(r, &n->clients[i]);
+}
+
+void result_of_daemons(const struct node *n, struct result *r)
+{
+	result_init(r);
+	for (uint32_t i = 0; i < n->o->daemons; i++)
+		add_words(&r->daemons, &n->daemons[i].stats, sizeof(r->daemons));
+	if (n->ctx)
+		copyrpc_ctx_stats(n->ctx, &r->net);
+}
+
+void result_add(struct result *to, const struct result *from)
+{
+	uint64_t elapsed = to->elapsed_ns > from->elapsed_ns ? to->elapsed_ns : from->elapsed_ns;
+	uint64_t error = to->first_errno ? to->first_errno : from->first_errno;
+
+	add_words(to, from, FIXED);
+	to->elapsed_ns = elapsed;
+	to->first_errno = error;
+	hist_merge(&to->latency, &from->latency);
+}
+
+void result_sequel(struct result *to, const struct result *from)
+{
+	uint64_t elapsed = to->elapsed_ns + from->elapsed_ns;
+
+	result_add(to, from);
+	to->elapsed_ns = elapsed;
+}
+
+uint64_t result_errors(const struct result *r)
+{
+	return check_errors(&r->counts) + r->daemons.bad_replies + r->bad_digests;
+}
+
+int result_encode(const struct result *r, void **data_p, size_t *len_p)
+{
+	const struct hist *h = &r->latency;
+	struct wire_head head = { .magic = RESULT_MAGIC, .count = h->count, .sum = h->sum,
+		.min = h->min, .max = h->max };
+	struct wire_bucket *b;
+	char *data;
+
+	for (uint32_t i = 0; i < HIST_BUCKETS; i++)
+		head.n_buckets += h->bucket[i] != 0;
+	*len_p = sizeof(head) + FIXED + head.n_buckets * sizeof(*b);
+	data = malloc(*len_p);
+	if (!data)
+		return -ENOMEM;
+	memcpy(data, &head, sizeof(head));
+	memcpy(data + sizeof(head), r, FIXED);
+	b = (struct wire_bucket *)(data + sizeof(head) + FIXED);
+	for (uint32_t i = 0; i < HIST_BUCKETS; i++) {
+		if (h->bucket[i])
+			*b++ = (struct wire_bucket){ i, h->bucket[i] };
+	}
+	*data_p = data;
+	return 0;
+}
+
+int result_decode(const void *data, size_t len, struct result *r)
+{
+	struct wire_head head;
+	struct wire_bucket b;
+	const char *at = data;
+
+	if (len < sizeof(head) + FIXED)
+		return -EBADMSG;
+	memcpy(&head, at, sizeof(head));
+	if (head.magic != RESULT_MAGIC || head.n_buckets > HIST_BUCKETS ||
+		len != sizeof(head) + FIXED + head.n_buckets * sizeof(b))
+		return -EBADMSG;
+	memcpy(r, at + sizeof(head), FIXED);
+	hist_init(&r->latency);
+	r->latency.count = head.count;
+	r->latency.sum = head.sum;
+	r->latency.min = head.min;
+	r->latency.max = head.max;
+	at += sizeof(head) + FIXED;
+	for (uint64_t i = 0; i < head.n_buckets; i++, at += sizeof(b)) {
+		memcpy(&b, at, sizeof(b));
+		if (b.index >= HIST_BUCKETS)
+			return -EBADMSG;
+		r->latency.bucket[b.index] = b.count;
+	}
+	return 0;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* What came out of a run: of one rank, as bytes to send to rank 0, and of all together. */
+#ifndef BENCHKV_RESULT_H
+#define BENCHKV_RESULT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/hist.h"
+#include "check.h"
+#include "copyrpc.h"
+#include "daemon.h"
+#include "node.h"
+
+struct result {
+	struct check_counts counts;
+	struct daemon_stats daemons;
+	struct copyrpc_stats net;
+	uint64_t bad_digests; /* clients with --ops that did not do what they should */
+	uint64_t digest; /* of the operation streams, see result_of_node() */
+	uint64_t elapsed_ns; /* of the slowest client */
+	uint64_t first_errno;
+	struct hist latency;
+};
+
+/*
+ * What this rank's clients did in the last run, which is over. The digest is that of the
+ * operations that the run asked for (with --ops), else of one period of each stream.
+ */
+void result_of_clients(const struct node *n, struct result *r);
+
+/* What its daemons did since the start; they have ended. */
+void result_of_daemons(const struct node *n, struct result *r);
+
+void result_init(struct result *r);
+
+/* Adds what happened at the same time: all is summed, but the time is the longest. */
+void result_add(struct result *to, const struct result *from);
+
+/* Adds what happened afterwards: the time is summed, too. */
+void result_sequel(struct result *to, const struct result *from);
+
+uint64_t result_errors(const struct result *r);
+
+/* As bytes: *data_p is the caller's, to be freed. 0 or -ENOMEM. */
+int result_encode(const struct result *r, void **data_p, size_t *len_p);
+/* 0, or -EBADMSG: these bytes are no result. */
+int result_decode(const void *data, size_t len, struct result *r);
+
+#endif

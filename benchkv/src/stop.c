@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+#include "stop.h"
+
+#include <unistd.h>
+
+#define TEARDOWN_MAX_S 5 /* of a program that was told to stop */
+
+atomic_int stop_signal;
+
+static void on_signal(int sig)
+{
+	int none = 0;
+
+	/* Relaxed, pairs with stop_requested(). */
+	if (!atomic_compare_exchange_strong_explicit(&stop_signal, &none, sig,
+		    memory_order_relaxed, memory_order_relaxed))
+		_exit(128 + sig);
+	alarm(TEARDOWN_MAX_S);
+}
+
+void stop_catch_signals(void)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction sa = { .sa_handler = on_signal };
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaction(signals[i], &sa, NULL);
+}

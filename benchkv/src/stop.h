@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Ctrl-C and its like: the signals only raise a flag, every loop looks at it, and the
+ * program leaves by the way that it takes at the end of a run, so that what it made is
+ * taken down by whoever made it.
+ */
+#ifndef BENCHKV_STOP_H
+#define BENCHKV_STOP_H
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+extern atomic_int stop_signal;
+
+/* SIGINT, SIGTERM and SIGHUP raise the flag; a second one ends the program at once. */
+void stop_catch_signals(void);
+
+static inline bool stop_requested(void)
+{
+	/* Relaxed: nothing but the number itself passes from the handler to the loops. */
+	return atomic_load_explicit(&stop_signal, memory_order_relaxed) != 0;
+}
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A shard of the key-value store: one thread's hash table from 64-bit key to 64-bit
+ * value, open addressing with linear probing, at most three quarters full.
+ */
+#ifndef BENCHKV_STORE_H
+#define BENCHKV_STORE_H
+
+#include <stdint.h>
+
+#include "msg.h"
+#include "place.h"
+
+struct store_entry {
+	uint64_t key; /* + 1; 0: empty */
+	uint64_t value;
+};
+
+struct store {
+	struct store_entry *table;
+	uint64_t mask; /* entries - 1 */
+	uint64_t used;
+	struct placement place;
+	uint32_t rank, shard; /* whose keys these are */
+};
+
+/* Room for expect keys; grows when there are more. 0 or -ENOMEM. */
+int store_init(struct store *s, const struct placement *place, uint32_t rank, uint32_t shard,
+	uint64_t expect);
+void store_fini(struct store *s);
+
+/* 0; -EINVAL for the one key that cannot be stored (UINT64_MAX); -ENOMEM. */
+int store_put(struct store *s, uint64_t key, uint64_t value);
+/* 0 or -ENOENT. */
+int store_get(const struct store *s, uint64_t key, uint64_t *value_p);
+
+/* Puts every key below key_range that belongs here, as the preloader. 0 or -ENOMEM. */
+int store_preload(struct store *s, uint64_t key_range);
+
+/*
+ * Carries a request out and returns its reply. What does not belong to this shard, or
+ * is no request at all, is answered by KV_ERROR.
+ */
+struct kv_resp store_serve(struct store *s, const struct kv_req *req);
+
+#endif

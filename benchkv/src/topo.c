@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+#include "topo.h"
+
+#include <errno.h>
+#include <hwloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "msg.h"
+
+struct topo {
+	hwloc_topology_t hw;
+	hwloc_bitmap_t allowed;
+	int *unit; /* by thread */
+	uint32_t planned;
+};
+
+static int load(struct topo *t)
+{
+	if (hwloc_topology_init(&t->hw))
+		return -ENOMEM;
+	hwloc_topology_set_io_types_filter(t->hw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+	return hwloc_topology_load(t->hw) ? -ENOSYS : 0;
+}
+
+/* What the system lets us use and the launcher has bound us to. */
+static int find_allowed(struct topo *t)
+{
+	hwloc_bitmap_t bound = hwloc_bitmap_alloc();
+
+	t->allowed = hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(t->hw));
+	if (!bound || !t->allowed) {
+		hwloc_bitmap_free(bound);
+		return -ENOMEM;
+	}
+	if (hwloc_topology_is_thissystem(t->hw) &&
+		!hwloc_get_cpubind(t->hw, bound, HWLOC_CPUBIND_PROCESS) &&
+		hwloc_bitmap_intersects(bound, t->allowed))
+		hwloc_bitmap_and(t->allowed, t->allowed, bound);
+	hwloc_bitmap_free(bound);
+	return 0;
+}
+
+int topo_open(struct topo **t_p)
+{
+	struct topo *t = calloc(1, sizeof(*t));
+	int err;
+
+	if (!t)
+		return -ENOMEM;
+	err = load(t);
+	if (!err)
+		err = find_allowed(t);
+	if (err) {
+		topo_close(t);
+		return err;
+	}
+	*t_p = t;
+	return 0;
+}
+
+void topo_close(struct topo *t)
+{
+	if (!t)
+		return;
+	free(t->unit);
+	hwloc_bitmap_free(t->allowed);
+	if (t->hw)
+		hwloc_topology_destroy(t->hw);
+	free(t);
+}
+
+static uint64_t hash_text(uint64_t sum, const char *s)
+{
+	while (*s)
+		sum = mix64(sum ^ (uint8_t)*s++) + 0x9e3779b97f4a7c15ull;
+	return sum;
+}
+
+uint64_t topo_cores_id(const struct topo *t)
+{
+	char boot[64] = "", *cores = NULL;
+	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+	uint64_t id = 0;
+
+	/* Not the host name: containers and simulated nodes have several per machine. */
+	if (f) {
+		if (!fgets(boot, sizeof(boot), f))
+			boot[0] = 0;
+		fclose(f);
+	}
+	id = hash_text(id, boot);
+	if (hwloc_bitmap_asprintf(&cores, t->allowed) >= 0)
+		id = hash_text(id, cores);
+	free(cores);
+	return id;
+}
+
+/* The cores next to the device; NULL when hwloc does not know it. */
+static hwloc_const_bitmap_t near_device(const struct topo *t, const char *device)
+{
+	hwloc_obj_t obj = NULL;
+
+	while (device && (obj = hwloc_get_next_osdev(t->hw, obj))) {
+		if (obj->name && !strcmp(obj->name, device))
+			return hwloc_get_non_io_ancestor_obj(t->hw, obj)->cpuset;
+	}
+	return NULL;
+}
+
+uint32_t topo_units(const struct topo *t)
+{
+	int n = hwloc_get_nbobjs_inside_cpuset_by_type(t->hw, t->allowed, HWLOC_OBJ_PU);
+
+	return n > 0 ? (uint32_t)n : 0;
+}
+
+/* The k-th hardware thread of a core that we may use, or -1. */
+static int core_unit(const struct topo *t, hwloc_obj_t core, uint32_t k)
+{
+	unsigned pu;
+
+	hwloc_bitmap_foreach_begin(pu, core->cpuset)
+	{
+		if (hwloc_bitmap_isset(t->allowed, pu) && !k--)
+			return (int)pu;
+	}
+	hwloc_bitmap_foreach_end();
+	return -1;
+}
+
+/*
+ * Appends to units the k-th hardware threads of all cores that are near, or of all
+ * others; their new number.
+ */
+static uint32_t append_units(const struct topo *t, int *units, uint32_t n, uint32_t k,
+	hwloc_const_bitmap_t near, bool want_near)
+{
+	hwloc_obj_t core = NULL;
+
+	while ((core = hwloc_get_next_obj_by_type(t->hw, HWLOC_OBJ_CORE, core))) {
+		bool is_near = near && hwloc_bitmap_isincluded(core->cpuset, near);
+		int unit = is_near == want_near ? core_unit(t, core, k) : -1;
+
+		if (unit >= 0)
+			units[n++] = unit;
+	}
+	return n;
+}
+
+static uint32_t order_units(const struct topo *t, const char *device, int *units, uint32_t all)
+{
+	hwloc_const_bitmap_t near = near_device(t, device);
+	uint32_t n = 0, before;
+
+	for (uint32_t k = 0; n < all; k++) {
+		before = n;
+		n = append_units(t, units, n, k, near, true);
+		n = append_units(t, units, n, k, near, false);
+		if (n == before)
+			break;
+	}
+	return n;
+}
+
+bool topo_plan(struct topo *t, const char *device, uint32_t index, uint32_t sharers,
+	uint32_t threads)
+{
+	uint32_t all = topo_units(t), n;
+	int *units = calloc(all ? all : 1, sizeof(*units));
+	int *mine = calloc(threads, sizeof(*mine));
+	bool enough = false;
+
+	free(t->unit);
+	t->unit = NULL;
+	t->planned = 0;
+	if (units && mine) {
+		n = order_units(t, device, units, all);
+		enough = (n + sharers - 1 - index) / sharers >= threads;
+	}
+	for (uint32_t i = 0; enough && i < threads; i++)
+		mine[i] = units[index + i * sharers];
+	free(units);
+	if (!enough) {
+		free(mine);
+		return false;
+	}
+	t->unit = mine;
+	t->planned = threads;
+	return true;
+}
+
+int topo_unit(const struct topo *t, uint32_t thread)
+{
+	return thread < t->planned ? t->unit[thread] : -1;
+}
+
+void topo_pin_self(const struct topo *t, uint32_t thread)
+{
+	hwloc_bitmap_t set;
+
+	if (thread >= t->planned || !hwloc_topology_is_thissystem(t->hw))
+		return;
+	set = hwloc_bitmap_alloc();
+	if (!set)
+		return;
+	hwloc_bitmap_only(set, (unsigned)t->unit[thread]);
+	hwloc_set_cpubind(t->hw, set, HWLOC_CPUBIND_THREAD);
+	hwloc_bitmap_free(set);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which core for which thread. The cores that this process may use are ordered by their
+ * distance from the NIC, first hardware threads first; ranks of the same machine with
+ * the same cores deal them out among themselves; a rank gives its own to daemon 0, the
+ * other daemons, the clients. With fewer cores than threads nothing is pinned: threads
+ * that poll, pinned onto one core, would wait for each other's time slices.
+ */
+#ifndef BENCHKV_TOPO_H
+#define BENCHKV_TOPO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct topo;
+
+/* 0, or -ENOMEM or -ENOSYS when hwloc finds no topology. */
+int topo_open(struct topo **t_p);
+void topo_close(struct topo *t);
+
+/* Equal for ranks that run on the same machine with the same cores. */
+uint64_t topo_cores_id(const struct topo *t);
+
+/*
+ * Plans `threads` threads of the index-th of `sharers` ranks with these cores, near the
+ * device (NULL: anywhere). True when there is a core for each.
+ */
+bool topo_plan(struct topo *t, const char *device, uint32_t index, uint32_t sharers,
+	uint32_t threads);
+
+/* How many processing units the process may use. */
+uint32_t topo_units(const struct topo *t);
+
+/* The processing unit of a thread by the last plan, as the system numbers it, or -1. */
+int topo_unit(const struct topo *t, uint32_t thread);
+
+/* Binds the calling thread as planned; nothing if there is no plan. */
+void topo_pin_self(const struct topo *t, uint32_t thread);
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* Control of batching: scripted observations, exact decisions. */
+#include <errno.h>
+
+#include "base/test.h"
+#include "control.h"
+
+static struct control make(const char *text, uint32_t endpoints)
+{
+	struct control_spec spec;
+	struct control c;
+
+	CHECK_EQ(control_parse(text, &spec), 0);
+	CHECK_EQ(control_init(&c, &spec, endpoints), 0);
+	return c;
+}
+
+static void parses(void)
+{
+	static const char *const bad[] = { "", "non", "none:1", "budget", "budget:", "budget:0",
+		"budget:16x", "budget:-1", "budget:65537", "budget: 3", "auto:", "auto:1",
+		"auto:1,", "auto:0,1", "auto:1,2,3", "adaptive" };
+	static const char *const good[][2] = { { "none", "none" }, { "budget:16", "budget:16" },
+		{ "auto", "auto:12,12" }, { "auto:3,70", "auto:3,70" } };
+	struct control_spec spec;
+	char name[CONTROL_NAME_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		CHECK_EQ(control_parse(bad[i], &spec), -EINVAL);
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		CHECK_EQ(control_parse(good[i][0], &spec), 0);
+		control_name(&spec, name);
+		CHECK(!strcmp(name, good[i][1]));
+	}
+}
+
+/* Polls of one loop when the i-th poll brings arrivals[i] responses. */
+static uint32_t polls(const struct control *c, const uint32_t *arrivals)
+{
+	uint32_t n = 0, responses = 0;
+
+	do
+		responses += arrivals[n++];
+	while (control_poll_again(c, n, responses));
+	return n;
+}
+
+static void budget_polls(void)
+{
+	static const uint32_t none[32] = { 0 }, at_once[32] = { 4 }, one_each[32] = { 1, 1, 1, 1 },
+			      late[32] = { 0, 0, 5 };
+	struct control c = make("budget:4", 1), off = make("none", 1);
+
+	CHECK_EQ(polls(&c, none), 4);
+	CHECK_EQ(polls(&c, at_once), 1);
+	CHECK_EQ(polls(&c, one_each), 4);
+	CHECK_EQ(polls(&c, late), 3);
+	CHECK_EQ(polls(&off, none), 1);
+	CHECK_EQ(polls(&off, one_each), 1);
+	CHECK(!control_selects(&c) && !control_selects(&off));
+	control_fini(&c);
+	control_fini(&off);
+}
+
+static uint64_t from_array(void *arg, uint32_t ep)
+{
+	return ((const uint64_t *)arg)[ep];
+}
+
+/* Selects among the given loads and posts what may go, each WRITE 64 bytes further. */
+static size_t step(struct control *c, struct control_load *loads, size_t n, uint64_t *posted,
+	uint64_t *consumed)
+{
+	size_t go = control_select(c, loads, n, from_array, consumed);
+
+	for (size_t i = 0; i < go; i++) {
+		posted[loads[i].ep] += 64;
+		control_sent(c, &loads[i], posted[loads[i].ep]);
+	}
+	return go;
+}
+
+static void auto_keeps_a_window(void)
+{
+	struct control c = make("auto:2,10", 4);
+	uint64_t posted[4] = { 0 }, consumed[4] = { 0 };
+	struct control_load a[] = { { 0, 1, 0 }, { 1, 3, 0 }, { 2, 2, 0 } };
+	struct control_load b[] = { { 0, 2, 0 }, { 3, 2, 0 } };
+
+	/* Two of three: the fullest. */
+	CHECK_EQ(step(&c, a, 3, posted, consumed), 2);
+	CHECK_EQ(a[0].ep, 1);
+	CHECK_EQ(a[1].ep, 2);
+	CHECK_EQ(c.unconsumed, 2);
+	CHECK_EQ(c.waits, 1);
+	/* None while nothing is consumed; then one, and among equals who has waited. */
+	CHECK_EQ(step(&c, b, 2, posted, consumed), 0);
+	consumed[1] = 63;
+	CHECK_EQ(step(&c, b, 2, posted, consumed), 0);
+	consumed[1] = 64;
+	CHECK_EQ(step(&c, b, 2, posted, consumed), 1);
+	CHECK_EQ(b[0].ep, 0);
+	CHECK_EQ(c.unconsumed, 2);
+	/* A failed endpoint gives its places back. */
+	control_failed(&c, 2);
+	CHECK_EQ(c.unconsumed, 1);
+	control_fini(&c);
+}
+
+static void auto_never_holds_replies(void)
+{
+	struct control c = make("auto:1,10", 4);
+	uint64_t posted[4] = { 0 }, consumed[4] = { 0 };
+	struct control_load full[] = { { 0, 1, 0 } };
+	struct control_load mix[] = { { 1, 9, 0 }, { 2, 0, 1 }, { 3, 10, 0 }, { 0, 4, 2 } };
+
+	CHECK_EQ(step(&c, full, 1, posted, consumed), 1);
+	CHECK_EQ(step(&c, mix, 4, posted, consumed), 3);
+	CHECK_EQ(mix[3].ep, 1); /* the only one that waits */
+	CHECK_EQ(c.unconsumed, 3); /* replies alone do not count */
+	control_fini(&c);
+}
+
+/* However much is forced out by FULL, what is consumed is forgotten again. */
+static void auto_survives_overflow(void)
+{
+	struct control c = make("auto:4,1", 2);
+	uint64_t posted[2] = { 0 }, consumed[2] = { 0 };
+	struct control_load one[] = { { 0, 1, 0 } };
+
+	for (uint32_t i = 0; i < 1000; i++)
+		CHECK_EQ(step(&c, one, 1, posted, consumed), 1);
+	c.spec.full = 100;
+	CHECK_EQ(step(&c, one, 1, posted, consumed), 0);
+	consumed[0] = posted[0] - 64;
+	CHECK_EQ(step(&c, one, 1, posted, consumed), 1);
+	consumed[0] = posted[0];
+	c.spec.window = 1;
+	CHECK_EQ(step(&c, one, 1, posted, consumed), 1);
+	CHECK_EQ(c.unconsumed, 1);
+	control_fini(&c);
+}
+
+/* Nobody waits for ever: with peers that consume in the end, all endpoints get their turn. */
+static void auto_starves_nobody(void)
+{
+	struct control c = make("auto:1,1000", 8);
+	uint64_t posted[8] = { 0 }, consumed[8] = { 0 };
+	uint32_t calls[8] = { 0 }, went[8] = { 0 };
+
+	for (uint32_t i = 0; i < 4000; i++) {
+		struct control_load loads[8];
+		size_t go;
+
+		for (uint32_t e = 0; e < 8; e++)
+			loads[e] = (struct control_load){ e, ++calls[e], 0 };
+		memcpy(consumed, posted, sizeof(consumed));
+		go = step(&c, loads, 8, posted, consumed);
+		CHECK_EQ(go, 1);
+		calls[loads[0].ep] = 0;
+		went[loads[0].ep]++;
+	}
+	for (uint32_t e = 0; e < 8; e++)
+		CHECK_EQ(went[e], 500);
+	control_fini(&c);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(parses), TEST(budget_polls), TEST(auto_keeps_a_window),
+		TEST(auto_never_holds_replies), TEST(auto_survives_overflow),
+		TEST(auto_starves_nobody),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

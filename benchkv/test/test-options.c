@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* The command line: a table of bad ones, and what good ones mean. */
+#include <errno.h>
+
+#include "base/test.h"
+#include "options.h"
+#include "result.h"
+
+#define MAX_ARGS 12
+
+/* Splits a line at blanks; "" stands for an empty argument. */
+static int parse(const char *line, struct options *o, char *why, int size)
+{
+	static char copy[400];
+	char *argv[MAX_ARGS + 2] = { (char *)"benchkv" }, *save = NULL;
+	int argc = 1;
+
+	snprintf(copy, sizeof(copy), "%s", line);
+	for (char *a = strtok_r(copy, " ", &save); a && argc <= MAX_ARGS;
+		a = strtok_r(NULL, " ", &save))
+		argv[argc++] = strcmp(a, "\"\"") ? a : (char *)"";
+	return options_parse(argc, argv, o, why, size);
+}
+
+static void refuses_nonsense(void)
+{
+	static const char *const bad[] = {
+		"", "meta", "Delegation", "delegation delegation", "delegation --frobnicate",
+		"delegation -x", "delegation --daemons", "delegation --daemons 0",
+		"delegation --daemons -1", "delegation --daemons 65", "delegation --daemons 2x",
+		"delegation --daemons \"\"", "delegation --clients 0", "delegation --clients 1025",
+		"delegation --queue-depth 0", "delegation --queue-depth 4097",
+		"delegation --duration 0", "delegation --duration -3", "delegation --duration nan",
+		"delegation --duration inf", "delegation --duration 3s", "delegation --ops 0",
+		"delegation --ops 1.5", "delegation --ops 10 --duration 1", "delegation --runs 0",
+		"delegation --key-range 0", "delegation --key-range 4294967297",
+		"delegation --read-ratio 1.01", "delegation --read-ratio -0.1",
+		"delegation --distribution zipf", "delegation --distribution zipf:0",
+		"delegation --distribution zipf:x", "delegation --distribution pareto",
+		"delegation --preload maybe", "delegation --seed x",
+		"delegation --seed 99999999999999999999999", "delegation --ring-size 0",
+		"delegation --ring-size 2048", "delegation --ring-size 5000",
+		"delegation --ring-size 2147483648", "delegation --ring-size big",
+		"delegation --control hold:10", "delegation --control budget:0",
+		"delegation --device \"\"", "delegation --json \"\"", "delegation --timeout 0",
+		"delegation --pin 1", "delegation --dry-run=yes",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct options o = { .backend = "untouched" };
+		char why[400] = "";
+
+		CHECK_EQ(parse(bad[i], &o, why, sizeof(why)), -EINVAL);
+		CHECK(strstr(why, "give") || strstr(why, "--help"));
+		CHECK(!strchr(why, '\n') && !strstr(why, "'benchkv'"));
+		CHECK(!strcmp(o.backend, "untouched"));
+		printf("  %-44s %s\n", bad[i], why);
+	}
+}
+
+static void understands(void)
+{
+	struct options o;
+	char why[400] = "";
+
+	CHECK_EQ(parse("delegation", &o, why, sizeof(why)), 0);
+	CHECK(o.daemons == 1 && o.clients == 2 && o.queue_depth == 8 && o.runs == 1);
+	CHECK(o.duration_ns == 3000000000ull && !o.ops && o.preload && o.pin && !o.device);
+	CHECK(o.control.kind == CONTROL_AUTO && !o.ring_size && !o.json && !o.dry_run);
+	CHECK_EQ(parse("delegation --daemons 2 --clients 46 --queue-depth 32 --ops 0x100 "
+		       "--runs 3",
+			 &o, why, sizeof(why)),
+		0);
+	CHECK(o.daemons == 2 && o.clients == 46 && o.queue_depth == 32 && o.runs == 3);
+	CHECK(o.ops == 256 && o.duration_ns == 0);
+	CHECK_EQ(parse("--distribution zipf:0.99 --device mlx5_3 --ring-size 8192 --json - "
+		       "--dry-run delegation",
+			 &o, why, sizeof(why)),
+		0);
+	CHECK(o.load.zipf_theta > 0.98 && !strcmp(o.device, "mlx5_3") && o.ring_size == 8192);
+	CHECK(!strcmp(o.json, "-") && o.dry_run);
+}
+
+static void ring_holds_what_is_in_flight(void)
+{
+	struct options o;
+	char why[400] = "";
+
+	CHECK_EQ(parse("delegation --clients 1 --queue-depth 1", &o, why, sizeof(why)), 0);
+	CHECK_EQ(node_ring_size(&o), 4096);
+	CHECK_EQ(parse("delegation --clients 46 --queue-depth 256", &o, why, sizeof(why)), 0);
+	CHECK_EQ(node_ring_size(&o), 1u << 22); /* 46 * 256 * 4 * 64 = 2.9 MiB */
+	CHECK_EQ(parse("delegation --clients 1024 --queue-depth 4096", &o, why, sizeof(why)), 0);
+	CHECK_EQ(node_ring_size(&o), 1u << 30);
+	CHECK_EQ(parse("delegation --ring-size 16384", &o, why, sizeof(why)), 0);
+	CHECK_EQ(node_ring_size(&o), 16384);
+}
+
+static void digest_tells_lines_apart(void)
+{
+	static const char *const lines[] = { "delegation", "delegation --daemons 2",
+		"delegation --clients 3", "delegation --seed 2", "delegation --ops 7",
+		"delegation --control none", "delegation --distribution zipf:1",
+		"delegation --preload no", "delegation --ring-size 4096" };
+	uint64_t digest[ARRAY_SIZE(lines)];
+	struct options o;
+	char why[400];
+
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+		CHECK_EQ(parse(lines[i], &o, why, sizeof(why)), 0);
+		digest[i] = options_digest(&o);
+		for (size_t k = 0; k < i; k++)
+			CHECK(digest[i] != digest[k]);
+	}
+	CHECK_EQ(parse("delegation --json x --timeout 9", &o, why, sizeof(why)), 0);
+	CHECK(options_digest(&o) == digest[0]); /* not what the run is */
+}
+
+static void results_travel(void)
+{
+	static struct result a, b;
+	uint64_t rng = test_seed();
+	unsigned char *data;
+	size_t len;
+
+	result_init(&a);
+	a.counts.ops = 5;
+	a.counts.verified = 4;
+	a.counts.lost = 1;
+	a.elapsed_ns = 17;
+	a.digest = test_rand(&rng);
+	for (uint32_t i = 0; i < 1000; i++)
+		hist_add(&a.latency, test_rand(&rng) >> (i % 64));
+	CHECK_EQ(result_encode(&a, (void **)&data, &len), 0);
+	CHECK_EQ(result_decode(data, len, &b), 0);
+	CHECK(!memcmp(&a, &b, sizeof(a)));
+	CHECK_EQ(result_decode(data, len - 1, &b), -EBADMSG);
+	CHECK_EQ(result_decode(data, 3, &b), -EBADMSG);
+	memset(data + len - 16, 0xff, 8); /* a bucket that there is not */
+	CHECK_EQ(result_decode(data, len, &b), -EBADMSG);
+	data[0] ^= 1;
+	CHECK_EQ(result_decode(data, len, &b), -EBADMSG);
+	free(data);
+
+	b = a;
+	result_add(&b, &a);
+	CHECK(b.counts.ops == 10 && b.elapsed_ns == 17 && b.latency.count == 2000);
+	result_sequel(&b, &a);
+	CHECK(b.counts.ops == 15 && b.elapsed_ns == 34 && result_errors(&b) == 3);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(refuses_nonsense), TEST(understands), TEST(ring_holds_what_is_in_flight),
+		TEST(digest_tells_lines_apart), TEST(results_travel),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* The store against a plain array, placement, and requests that are not for it. */
+#include <errno.h>
+
+#include "base/test.h"
+#include "store.h"
+
+#define KEYS 5000
+
+static const struct placement place = { .ranks = 3, .shards = 4 };
+
+static void holds_what_was_put(void)
+{
+	static uint64_t model[KEYS];
+	static bool there[KEYS];
+	uint64_t rng = test_seed(), value;
+	struct store s;
+
+	CHECK_EQ(store_init(&s, &place, 0, 0, 1), 0); /* must grow */
+	for (uint32_t i = 0; i < 50000; i++) {
+		uint64_t k = test_rand(&rng) % KEYS, key = k * 0x123456789abcull;
+
+		if (test_rand(&rng) & 1) {
+			model[k] = test_rand(&rng);
+			there[k] = true;
+			CHECK_EQ(store_put(&s, key, model[k]), 0);
+		} else if (there[k]) {
+			CHECK_EQ(store_get(&s, key, &value), 0);
+			CHECK(value == model[k]);
+		} else {
+			CHECK_EQ(store_get(&s, key, &value), -ENOENT);
+		}
+	}
+	for (uint32_t k = 0; k < KEYS; k++) {
+		int err = store_get(&s, k * 0x123456789abcull, &value);
+
+		CHECK_EQ(err, there[k] ? 0 : -ENOENT);
+		CHECK(err || value == model[k]);
+	}
+	CHECK_EQ(store_put(&s, UINT64_MAX, 1), -EINVAL);
+	CHECK_EQ(store_get(&s, UINT64_MAX, &value), -ENOENT);
+	store_fini(&s);
+}
+
+/* Every key has one shard; shards get equal shares within five standard deviations. */
+static void places_evenly(void)
+{
+	uint64_t n[3][4] = { { 0 } };
+
+	for (uint64_t key = 0; key < 120000; key++) {
+		uint32_t r = place_rank(&place, key), s = place_shard(&place, key);
+
+		CHECK(r < 3 && s < 4);
+		n[r][s]++;
+	}
+	for (uint32_t i = 0; i < 12; i++)
+		CHECK(n[i / 4][i % 4] > 9520 && n[i / 4][i % 4] < 10480);
+}
+
+static void preloads_its_own(void)
+{
+	uint64_t sum = 0, value;
+
+	for (uint32_t i = 0; i < 12; i++) {
+		struct store s;
+
+		CHECK_EQ(store_init(&s, &place, i / 4, i % 4, 1), 0);
+		CHECK_EQ(store_preload(&s, 10000), 0);
+		sum += s.used;
+		for (uint64_t key = 0; key < 10000; key++) {
+			bool mine = place_rank(&place, key) == i / 4 &&
+				    place_shard(&place, key) == i % 4;
+
+			CHECK_EQ(store_get(&s, key, &value), mine ? 0 : -ENOENT);
+			CHECK(!mine || value == kv_value(key, KV_PRELOADER, 0));
+		}
+		store_fini(&s);
+	}
+	CHECK_EQ(sum, 10000);
+}
+
+static uint64_t some_key(uint32_t rank, uint32_t shard)
+{
+	uint64_t key = 0;
+
+	while (place_rank(&place, key) != rank || place_shard(&place, key) != shard)
+		key++;
+	return key;
+}
+
+static void serves_only_its_own(void)
+{
+	struct kv_req req = { .type = KV_GET, .origin = 9, .seq = 77, .rank = 1,
+		.key = some_key(1, 2) };
+	struct kv_resp resp;
+	struct store s;
+
+	CHECK_EQ(store_init(&s, &place, 1, 2, 1), 0);
+	resp = store_serve(&s, &req);
+	CHECK(resp.type == KV_NOT_FOUND && resp.value == req.key);
+	CHECK(resp.origin == 9 && resp.seq == 77);
+	req.type = KV_PUT;
+	req.value = 42;
+	resp = store_serve(&s, &req);
+	CHECK(resp.type == KV_PUT_OK && resp.value == 42);
+	req.type = KV_GET;
+	resp = store_serve(&s, &req);
+	CHECK(resp.type == KV_GET_OK && resp.value == 42);
+
+	req.type = KV_PUT_OK;
+	resp = store_serve(&s, &req);
+	CHECK(resp.type == KV_ERROR && resp.value == EBADMSG);
+	req.type = KV_GET;
+	req.rank = 2;
+	resp = store_serve(&s, &req);
+	CHECK(resp.type == KV_ERROR && resp.value == EXDEV);
+	req.rank = 1;
+	req.key = some_key(1, 3);
+	CHECK_EQ(store_serve(&s, &req).type, KV_ERROR);
+	req.key = some_key(0, 2);
+	CHECK_EQ(store_serve(&s, &req).type, KV_ERROR);
+	store_fini(&s);
+}
+
+static void values_say_whose_they_are(void)
+{
+	uint64_t v = kv_value(1234567, 300, 0x1abcdef);
+
+	CHECK(kv_value_is_of(v, 1234567));
+	CHECK(!kv_value_is_of(v, 1234568));
+	CHECK_EQ(kv_value_writer(v), 300);
+	CHECK_EQ(kv_value_op(v), 0xabcdef);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(holds_what_was_put), TEST(places_evenly), TEST(preloads_its_own),
+		TEST(serves_only_its_own), TEST(values_say_whose_they_are),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
