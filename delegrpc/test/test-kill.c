@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * SIGKILL between any two instructions of connect, call, publish, poll, wait and
+ * disconnect of a client, and of create, poll, recv, reply and destroy of a server.
+ *
+ *	test-delegrpc-kill [KILLS]	(1000; a fifth of them of servers)
+ *
+ * A killed client: what it had filled is served, once and in order; a second client,
+ * busy all the time, loses nothing; the id and every place in the ring come back. A
+ * killed server: its client gets only true responses, and then -EPIPE; the next server
+ * replaces the region.
+ */
+#include <sched.h>
+
+#include "step.h"
+#include "raw.h"
+
+#define VICTIM_ID 1
+
+static char name[64];
+static uint64_t rng;
+static uint32_t kills = 1000;
+static uint64_t patience; /* of a victim that waits: long enough to sleep, when stepped */
+
+static uint32_t pick(uint32_t n)
+{
+	return (uint32_t)(test_rand(&rng) % n);
+}
+
+/* A piece to kill in; the long ones (the first, and waiting) seldom. */
+static uint32_t pick_piece(uint32_t n, uint32_t waiting)
+{
+	for (;;) {
+		uint32_t piece = pick(n);
+
+		if ((piece && piece != waiting) || !pick(8))
+			return piece;
+	}
+}
+
+/* After how many instructions; the first time through a piece measures its length. */
+static uint32_t pick_limit(uint32_t length, bool waiting)
+{
+	if (!length)
+		return UINT32_MAX;
+	/* What is worth killing in comes at the end of all the spinning. */
+	return waiting && pick(4) ? length - pick(600) % length : pick(length + 1);
+}
+
+/* A request says who and which; the response is its complement. */
+static uint64_t request_word(uint32_t who, uint32_t seq)
+{
+	return (uint64_t)who << 32 | seq;
+}
+
+/* ---- the surviving client, and the server, in the tester ---- */
+
+static struct delegrpc_server *server;
+static struct delegrpc_client *survivor;
+static uint32_t life; /* number of the victim; the survivor is 0 */
+static uint32_t victim_seq; /* the victim's requests served so far */
+static uint32_t made, got; /* by the survivor */
+
+static void survivor_response(void *arg, uint64_t token, const void *resp)
+{
+	uint64_t word;
+
+	memcpy(&word, resp, sizeof(word));
+	CHECK(word == ~request_word(0, (uint32_t)token));
+	CHECK_EQ(token, got); /* replies are in order here, so exactly once, too */
+	got++;
+}
+
+static void survivor_works(void)
+{
+	for (uint32_t n = pick(6); n; n--) {
+		uint64_t word = request_word(0, made);
+
+		if (delegrpc_client_call(survivor, &word, sizeof(word), made) == 0)
+			made++;
+	}
+	CHECK(delegrpc_client_poll(survivor, survivor_response, NULL) >= 0);
+}
+
+static void serve(void)
+{
+	struct delegrpc_req r;
+
+	CHECK(delegrpc_server_poll(server) >= 0);
+	while (delegrpc_server_recv(server, &r)) {
+		uint64_t word;
+		int err;
+
+		CHECK_EQ(r.len, sizeof(word));
+		memcpy(&word, r.payload, sizeof(word));
+		if (r.client == VICTIM_ID) /* in order, none twice, none left out */
+			CHECK(word == request_word(life, victim_seq++));
+		word = ~word;
+		err = delegrpc_server_reply(server, r.client, r.id, &word, sizeof(word));
+		CHECK_EQ(err, 0);
+	}
+	delegrpc_server_advance_tail(server);
+}
+
+static void between_client_pieces(uint32_t piece)
+{
+	survivor_works();
+	if (pick(2))
+		serve();
+}
+
+static void meanwhile_client(void)
+{
+	if (pick(2))
+		survivor_works();
+	else
+		serve();
+}
+
+/* ---- the victim, a client ---- */
+
+static struct {
+	struct delegrpc_client *c;
+	uint32_t made, got;
+} victim;
+
+static void victim_call(void)
+{
+	uint64_t word = request_word(life, victim.made);
+
+	if (delegrpc_client_call(victim.c, &word, sizeof(word), victim.made) == 0)
+		victim.made++;
+}
+
+static void victim_response(void *arg, uint64_t token, const void *resp)
+{
+	uint64_t word;
+
+	memcpy(&word, resp, sizeof(word));
+	if (word != ~request_word(life, (uint32_t)token) || token != victim.got++)
+		_exit(91);
+	if (arg)
+		victim_call();
+}
+
+static void c_connect(void)
+{
+	if (delegrpc_client_connect(name, NULL, &victim.c) ||
+		delegrpc_client_id(victim.c) != VICTIM_ID)
+		_exit(92);
+}
+
+static void c_calls(void)
+{
+	for (int i = 0; i < 3; i++)
+		victim_call();
+	delegrpc_client_flush(victim.c);
+}
+
+static void c_batch(void)
+{
+	for (int i = 0; i < 9; i++)
+		victim_call();
+}
+
+static void c_poll(void)
+{
+	if (delegrpc_client_poll(victim.c, victim_response, NULL) < 0)
+		_exit(93);
+}
+
+static void c_poll_and_call(void)
+{
+	if (delegrpc_client_poll(victim.c, victim_response, &victim) < 0)
+		_exit(93);
+}
+
+static void c_wait(void)
+{
+	victim_call();
+	delegrpc_client_wait(victim.c, patience);
+}
+
+static void c_disconnect(void)
+{
+	delegrpc_client_disconnect(victim.c);
+}
+
+static step_piece_fn *const client_pieces[] = { c_connect, c_calls, c_batch, c_poll,
+	c_poll_and_call, c_batch, c_wait, c_poll, c_disconnect };
+#define C_WAIT 6
+
+/* After a death: everything that can be served is, and nobody waits for ever. */
+static void recover(struct raw *raw)
+{
+	for (uint32_t i = 0; i < 100 * DELEGRPC_STUCK_POLLS; i++) {
+		serve();
+		CHECK(delegrpc_client_poll(survivor, survivor_response, NULL) >= 0);
+		if (got == made && server->cursor == raw->control->head)
+			break;
+	}
+	CHECK_EQ(got, made);
+	CHECK_EQ(delegrpc_client_pending(survivor), 0);
+	CHECK(raw->control->tail == raw->control->head);
+	CHECK_EQ(shm_locked(&raw->region, 1 + VICTIM_ID), 0);
+}
+
+static void kill_clients(uint32_t ring_depth, uint32_t n)
+{
+	struct delegrpc_attr attr = { .max_clients = 2, .resp_depth = 32,
+		.ring_depth = ring_depth };
+	struct step_plan plan = { client_pieces, ARRAY_SIZE(client_pieces), between_client_pieces,
+		meanwhile_client };
+	uint32_t length[ARRAY_SIZE(client_pieces)] = { 0 };
+	struct delegrpc_server_stats st;
+	struct raw raw;
+
+	made = got = life = 0;
+	CHECK_EQ(delegrpc_server_create(name, &attr, &server), 0);
+	CHECK_EQ(delegrpc_client_connect(name, NULL, &survivor), 0);
+	raw_open(name, &raw);
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t piece = pick_piece(ARRAY_SIZE(client_pieces), C_WAIT);
+		uint32_t limit = pick_limit(length[piece], piece == C_WAIT);
+
+		life++;
+		victim_seq = 0;
+		patience = piece == C_WAIT ? 120 * NSEC_PER_MSEC : 0;
+		limit = step_run(&plan, piece, limit);
+		if (limit > length[piece])
+			length[piece] = limit;
+		recover(&raw);
+	}
+	delegrpc_server_stats(server, &st);
+	CHECK_EQ(st.bad_requests, 0);
+	printf("  ring of %u: %u kills, %u calls of the survivor, %u holes\n",
+		raw.header->ring_depth, n, made, (unsigned)st.holes);
+	raw_close(&raw);
+	delegrpc_client_disconnect(survivor);
+	delegrpc_server_destroy(server);
+}
+
+static void clients_in_an_ample_ring(void)
+{
+	kill_clients(0, kills * 2 / 5);
+}
+
+static void clients_in_a_tight_ring(void)
+{
+	kill_clients(32, kills * 2 / 5);
+}
+
+/* ---- the victim, a server ---- */
+
+static struct delegrpc_req held[64];
+static uint32_t nheld;
+static unsigned char answered[1024];
+
+static void s_create(void)
+{
+	struct delegrpc_attr attr = { .max_clients = 2, .resp_depth = 32 };
+
+	if (delegrpc_server_create(name, &attr, &server))
+		_exit(94);
+}
+
+static void s_serve(void)
+{
+	serve();
+}
+
+static void s_take(void)
+{
+	delegrpc_server_poll(server);
+	while (nheld < ARRAY_SIZE(held) && delegrpc_server_recv(server, &held[nheld]))
+		nheld++;
+	delegrpc_server_advance_tail(server);
+}
+
+/* Out of order; the payloads are in the ring yet, which nobody writes meanwhile. */
+static void s_reply(void)
+{
+	while (nheld--) {
+		uint64_t word;
+
+		memcpy(&word, held[nheld].payload, sizeof(word));
+		word = ~word;
+		if (delegrpc_server_reply(server, held[nheld].client, held[nheld].id, &word,
+			    sizeof(word)))
+			_exit(95);
+	}
+	nheld = 0;
+	delegrpc_server_flush(server);
+}
+
+static void s_wait(void)
+{
+	delegrpc_server_wait(server, patience);
+}
+
+static void s_destroy(void)
+{
+	delegrpc_server_destroy(server);
+}
+
+static step_piece_fn *const server_pieces[] = { s_create, s_serve, s_take, s_reply, s_serve, s_wait,
+	s_destroy };
+#define S_WAIT 5
+
+static void orphan_response(void *arg, uint64_t token, const void *resp)
+{
+	uint64_t word;
+
+	memcpy(&word, resp, sizeof(word));
+	CHECK(word == ~request_word(0, (uint32_t)token));
+	CHECK(token < ARRAY_SIZE(answered));
+	CHECK_EQ(answered[token]++, 0);
+}
+
+static void orphan_calls(uint32_t n)
+{
+	for (; n; n--) {
+		uint64_t word = request_word(0, made);
+
+		if (delegrpc_client_call(survivor, &word, sizeof(word), made) == 0)
+			made++;
+	}
+	CHECK(delegrpc_client_poll(survivor, orphan_response, NULL) >= 0);
+}
+
+static void between_server_pieces(uint32_t piece)
+{
+	if (piece == 1)
+		CHECK_EQ(delegrpc_client_connect(name, NULL, &survivor), 0);
+	/* Held requests keep their places only as long as no others come. */
+	if (piece == 1 || piece == 2 || piece == 4)
+		orphan_calls(1 + pick(12));
+}
+
+static void meanwhile_server(void)
+{
+	if (survivor) /* -EPIPE: it is about to be destroyed */
+		CHECK(delegrpc_client_poll(survivor, orphan_response, NULL) >= -EPIPE);
+}
+
+/* Polls until the library says that the server is dead. */
+static void hear_of_death(void)
+{
+	uint64_t start = clock_ns();
+	int n;
+
+	do {
+		n = delegrpc_client_poll(survivor, orphan_response, NULL);
+		if (!n)
+			sched_yield();
+	} while (n >= 0);
+	CHECK_EQ(n, -EPIPE);
+	printf("  -EPIPE %u ms after the kill\n", (unsigned)((clock_ns() - start) / NSEC_PER_MSEC));
+	CHECK_EQ(delegrpc_client_call(survivor, &start, sizeof(start), 0), -EPIPE);
+	CHECK_EQ(delegrpc_client_wait(survivor, UINT64_MAX),
+		delegrpc_client_pending(survivor) ? -EPIPE : 0);
+}
+
+static void servers(void)
+{
+	struct step_plan plan = { server_pieces, ARRAY_SIZE(server_pieces), between_server_pieces,
+		meanwhile_server };
+	uint32_t length[ARRAY_SIZE(server_pieces)] = { 0 }, n = kills / 5, i;
+	struct delegrpc_client *c;
+
+	for (i = 0; i < n; i++) {
+		uint32_t piece = pick_piece(ARRAY_SIZE(server_pieces), S_WAIT);
+		uint32_t limit = pick_limit(length[piece], piece == S_WAIT);
+
+		patience = piece == S_WAIT ? 120 * NSEC_PER_MSEC : 0;
+		survivor = NULL;
+		made = 0;
+		memset(answered, 0, sizeof(answered));
+		limit = step_run(&plan, piece, limit);
+		if (limit > length[piece])
+			length[piece] = limit;
+		if (survivor && i % (n / 4 + 1) == 1)
+			hear_of_death();
+		delegrpc_client_disconnect(survivor);
+		CHECK(delegrpc_client_connect(name, NULL, &c) == -ECONNREFUSED ||
+		      piece == 0 || piece == ARRAY_SIZE(server_pieces) - 1);
+	}
+	s_create(); /* whatever the last one left */
+	s_destroy();
+	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -ENOENT);
+	printf("  %u kills of servers\n", n);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(clients_in_an_ample_ring),
+		TEST(clients_in_a_tight_ring),
+		TEST(servers),
+	};
+	cpu_set_t here;
+
+	if (argc > 1)
+		kills = (uint32_t)strtoul(argv[1], NULL, 10);
+	CHECK(kills >= 20);
+	rng = test_seed();
+	/* A step is two context switches: cheaper without a change of core. */
+	CPU_ZERO(&here);
+	CPU_SET((unsigned)sched_getcpu(), &here);
+	sched_setaffinity(0, sizeof(here), &here);
+	snprintf(name, sizeof(name), "kill.%d", (int)getpid());
+	return test_main(tests, ARRAY_SIZE(tests), 1, argv);
+}
