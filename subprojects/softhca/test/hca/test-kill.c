@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * kill -9 at random points. A survivor serves two peers from one SRQ and one receive
+ * CQ: a steady one, and one that is killed and replaced, over and over, while both
+ * directions are busy. Each time: what the victim got through arrived whole and in
+ * order, the survivor's own messages to it end in "retry exceeded", the steady peer
+ * notices nothing, and not one receive is lost.
+ *
+ * test-kill [number of kills]
+ */
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rig.h"
+
+#define SLOT 512u
+#define SLOTS 32u
+#define FROM_STEADY 0u
+#define FROM_VICTIM (SLOTS * SLOT)
+#define OUT (2 * SLOTS * SLOT)
+#define STEADY_WINDOW 8u
+#define VICTIM_QUIET 0xffffffffu
+
+static struct rig r;
+static struct ibv_qp *steady_qp, *victim_qp;
+
+static void put(int fd, const void *p, size_t n)
+{
+	CHECK_EQ(write(fd, p, n), (ssize_t)n);
+}
+
+static void get(int fd, void *p, size_t n)
+{
+	CHECK_EQ(recv(fd, p, n, MSG_WAITALL), (ssize_t)n);
+}
+
+static uint32_t length_of(uint32_t n)
+{
+	return 4 + n * 29 % (SLOT - 4);
+}
+
+static void post(uint32_t n, const struct rig_addr *to, uint32_t area)
+{
+	uint32_t len = length_of(n), at = OUT + n % SLOTS * SLOT;
+
+	rig_fill(r.buf + at, len, n);
+	rig_post(&r, &(struct rig_wr){.id = n, .op = IBV_WR_RDMA_WRITE_WITH_IMM,
+			     .flags = IBV_SEND_SIGNALED, .imm = n, .offset = at, .len = len,
+			     .raddr = to->addr + area + n % SLOTS * SLOT, .rkey = to->rkey});
+}
+
+static void open_peer(int fd, struct rig_addr *to)
+{
+	struct rig_addr mine;
+
+	rig_open(&r, &(struct rig_attr){.srq = true});
+	for (uint64_t i = 0; i < RIG_DEPTH - 1; i++)
+		rig_recv(&r, i, 0, 0);
+	mine = rig_addr(&r);
+	get(fd, to, sizeof(*to));
+	rig_connect(&r, to, (struct rig_timers){0});
+	put(fd, &mine, sizeof(mine));
+}
+
+/* Sends as fast as completions allow, until killed. */
+static void victim(int fd)
+{
+	struct rig_addr to;
+	struct ibv_wc wc;
+	uint32_t sent = 0, done = 0;
+
+	open_peer(fd, &to);
+	for (;;) {
+		if (sent - done < 4)
+			post(sent++, &to, FROM_VICTIM);
+		if (ibv_poll_cq(r.scq, 1, &wc) == 1) {
+			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+			done++;
+		}
+		if (ibv_poll_cq(r.rcq, 1, &wc) == 1)
+			rig_recv(&r, wc.wr_id, 0, 0);
+	}
+}
+
+/* Forks a victim for every byte it is sent. It has no device open itself. */
+static void nursery(int fd)
+{
+	char c;
+
+	while (recv(fd, &c, 1, 0) == 1) {
+		pid_t pid = fork();
+		int status;
+
+		CHECK(pid >= 0);
+		if (!pid) {
+			put(fd, &(pid_t){getpid()}, sizeof(pid_t));
+			victim(fd);
+		}
+		CHECK_EQ(waitpid(pid, &status, 0), pid);
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+		put(fd, "x", 1);
+	}
+	exit(0);
+}
+
+/* Sends a message for every one it gets, STEADY_WINDOW ahead; ends on the word. */
+static void steady(int fd)
+{
+	struct rig_addr to;
+	struct ibv_wc wc;
+	uint32_t sent = 0, got = 0, extra;
+
+	open_peer(fd, &to);
+	while (sent < STEADY_WINDOW)
+		post(sent++, &to, FROM_STEADY);
+	for (;;) {
+		if (ibv_poll_cq(r.scq, 1, &wc) == 1)
+			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+		if (ibv_poll_cq(r.rcq, 1, &wc) != 1) {
+			sched_yield();
+			continue;
+		}
+		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+		if (wc.imm_data == VICTIM_QUIET)
+			break;
+		CHECK_EQ(wc.imm_data, got++);
+		rig_recv(&r, wc.wr_id, 0, 0);
+		post(sent++, &to, FROM_STEADY);
+	}
+	get(fd, &extra, sizeof(extra));
+	for (uint32_t i = 0; i < extra; i++) {
+		post(sent++, &to, FROM_STEADY);
+		while (ibv_poll_cq(r.scq, 1, &wc) == 1)
+			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+	}
+	get(fd, &extra, 1);
+	rig_close(&r);
+	exit(0);
+}
+
+static pid_t start(void (*fn)(int), int *fd)
+{
+	int pair[2];
+	pid_t pid;
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		close(pair[0]);
+		alarm(110);
+		fn(pair[1]);
+	}
+	close(pair[1]);
+	*fd = pair[0];
+	return pid;
+}
+
+static struct ibv_qp *make_qp(void)
+{
+	struct ibv_qp_init_attr qa = {.send_cq = r.scq, .recv_cq = r.rcq, .srq = r.srq,
+		.cap = {.max_send_wr = RIG_DEPTH, .max_send_sge = 1}, .qp_type = IBV_QPT_RC};
+	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+	struct ibv_qp *qp = ibv_create_qp(r.pd, &qa);
+
+	CHECK(qp);
+	CHECK(!ibv_modify_qp(qp, &init,
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	return qp;
+}
+
+static struct ibv_qp *connect_peer(int fd, struct rig_addr *to)
+{
+	struct ibv_qp *qp = make_qp();
+	struct rig_addr mine;
+
+	r.qp = qp;
+	mine = rig_addr(&r);
+	put(fd, &mine, sizeof(mine));
+	get(fd, to, sizeof(*to));
+	rig_connect(&r, to, (struct rig_timers){.timeout = 8, .retry = 2, .rnr_retry = 7,
+		.min_rnr = 1, .set = true});
+	return qp;
+}
+
+struct tally {
+	uint32_t from_steady, to_steady;
+	uint32_t from_victim, to_victim, to_victim_done;
+	bool victim_failed;
+	bool burst; /* more messages than slots are on their way */
+	uint32_t posted, taken; /* receives */
+};
+
+static void on_recv(const struct ibv_wc *wc, struct tally *t)
+{
+	bool v = wc->qp_num != steady_qp->qp_num;
+	uint32_t n = v ? t->from_victim++ : t->from_steady++;
+
+	CHECK_EQ(wc->status, IBV_WC_SUCCESS);
+	CHECK_EQ(wc->imm_data, n);
+	CHECK_EQ(wc->byte_len, length_of(n));
+	if (!v && !t->burst) /* others may already have overwritten their slot */
+		CHECK(rig_same(r.buf + FROM_STEADY + n % SLOTS * SLOT, wc->byte_len, n));
+	t->taken++;
+}
+
+static void on_sent(const struct ibv_wc *wc, struct tally *t)
+{
+	if (wc->qp_num == steady_qp->qp_num) {
+		CHECK_EQ(wc->status, IBV_WC_SUCCESS);
+		return;
+	}
+	if (wc->status == IBV_WC_SUCCESS)
+		CHECK(!t->victim_failed);
+	else if (!t->victim_failed)
+		CHECK_EQ(wc->status, IBV_WC_RETRY_EXC_ERR);
+	else
+		CHECK_EQ(wc->status, IBV_WC_WR_FLUSH_ERR);
+	t->victim_failed |= wc->status != IBV_WC_SUCCESS;
+	CHECK_EQ(wc->wr_id, t->to_victim_done++);
+}
+
+/* One turn of the survivor's loop: answers both peers. Returns whether nothing arrived. */
+static bool turn(struct tally *t, const struct rig_addr *steady_to, const struct rig_addr *victim_to)
+{
+	struct ibv_wc wc;
+	bool idle = false;
+
+	while (ibv_poll_cq(r.scq, 1, &wc) == 1)
+		on_sent(&wc, t);
+	if (ibv_poll_cq(r.rcq, 1, &wc) == 1) {
+		on_recv(&wc, t);
+		rig_recv(&r, wc.wr_id, 0, 0);
+		t->posted++;
+		r.qp = steady_qp;
+		if (wc.qp_num == steady_qp->qp_num)
+			post(t->to_steady++, steady_to, FROM_STEADY);
+	} else {
+		idle = true;
+		sched_yield();
+	}
+	if (victim_to && !t->victim_failed && t->to_victim - t->to_victim_done < 4) {
+		r.qp = victim_qp;
+		post(t->to_victim++, victim_to, FROM_VICTIM);
+	}
+	return idle;
+}
+
+static uint64_t now_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000;
+}
+
+static void one_kill(int fd, struct tally *t, const struct rig_addr *steady_to, unsigned *seed)
+{
+	uint64_t until;
+	struct rig_addr to;
+	pid_t pid;
+	char c;
+
+	t->from_victim = t->to_victim = t->to_victim_done = 0;
+	t->victim_failed = false;
+	put(fd, "x", 1);
+	get(fd, &pid, sizeof(pid));
+	victim_qp = connect_peer(fd, &to);
+	until = now_us() + (uint64_t)(rand_r(seed) % 3000);
+	do
+		turn(t, steady_to, &to);
+	while (now_us() < until || !t->from_victim);
+	CHECK(!kill(pid, SIGKILL));
+	while (!t->victim_failed || t->to_victim != t->to_victim_done)
+		turn(t, steady_to, &to);
+	get(fd, &c, 1); /* the process is reaped */
+	while (!turn(t, steady_to, NULL)) /* destroying the QP would eat its completions */
+		;
+	CHECK(!ibv_destroy_qp(victim_qp));
+}
+
+/* The steady peer sends as many messages as there are receives: each must find one. */
+static void count_receives(int fd, struct tally *t, const struct rig_addr *to)
+{
+	uint32_t left, limit = t->to_steady + STEADY_WINDOW;
+	struct ibv_wc wc;
+
+	r.qp = steady_qp;
+	rig_post(&r, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE_WITH_IMM,
+			     .flags = IBV_SEND_SIGNALED, .imm = VICTIM_QUIET,
+			     .raddr = to->addr, .rkey = to->rkey});
+	while (t->from_steady < limit) {
+		wc = rig_wait_ok(r.rcq);
+		on_recv(&wc, t);
+	}
+	left = t->posted - t->taken;
+	t->burst = true;
+	put(fd, &left, sizeof(left));
+	for (uint32_t i = 0; i < left; i++) {
+		wc = rig_wait_ok(r.rcq);
+		on_recv(&wc, t);
+	}
+	CHECK_EQ(t->posted, t->taken);
+	put(fd, "x", 1);
+}
+
+int main(int argc, char **argv)
+{
+	int kills = argc > 1 ? atoi(argv[1]) : 100;
+	struct tally t = {.posted = RIG_DEPTH - 1};
+	struct rig_addr steady_to;
+	int steady_fd, nursery_fd;
+	unsigned seed = (unsigned)now_us();
+	pid_t pid[2];
+	int status;
+
+	rig_fabric("kill");
+	alarm(kills > 100 ? 0 : 110);
+	fprintf(stderr, "seed %u\n", seed);
+	pid[0] = start(steady, &steady_fd);
+	pid[1] = start(nursery, &nursery_fd);
+	rig_open(&r, &(struct rig_attr){.srq = true});
+	for (uint64_t i = 0; i < RIG_DEPTH - 1; i++)
+		rig_recv(&r, i, 0, 0);
+	CHECK(!ibv_destroy_qp(r.qp));
+	steady_qp = connect_peer(steady_fd, &steady_to);
+	for (int i = 0; i < kills; i++)
+		one_kill(nursery_fd, &t, &steady_to, &seed);
+	count_receives(steady_fd, &t, &steady_to);
+	close(nursery_fd);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(waitpid(pid[i], &status, 0), pid[i]);
+		CHECK_EQ(status, 0);
+	}
+	r.qp = steady_qp;
+	rig_close(&r);
+	return 0;
+}
