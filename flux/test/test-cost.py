@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+"""What a round trip costs in instructions does not depend on how many nodes there are, and
+no call or reply contains a locked operation or a fence.
+
+	test-cost.py TEST-COST
+"""
+import re
+import subprocess
+import sys
+
+program = sys.argv[1]
+LOCKED = re.compile(r"\b(lock|mfence|sfence|lfence|xchg\s.*\()")
+
+
+def instructions(nodes, count):
+    cmd = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, nodes, count]
+    r = subprocess.run([str(c) for c in cmd], capture_output=True, text=True, check=True)
+    return int(re.search(r"Collected : (\d+)", r.stderr).group(1))
+
+
+def per_call(nodes):
+    """Without what create and the first pass round the rings cost."""
+    return (instructions(nodes, 12800) - instructions(nodes, 6400)) / 6400
+
+
+def code(function):
+    out = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", f"--disassemble={function}", program],
+        capture_output=True, text=True, check=True,
+    ).stdout
+    return [line.split("\t", 1)[1] for line in out.splitlines() if "\t" in line]
+
+
+failed = False
+for function in "send", "answer":
+    lines = code(function)
+    bad = [line for line in lines if LOCKED.search(line)]
+    print(f"{function}: {len(lines)} instructions of code, locked or fences: {bad}")
+    failed |= bool(bad) or len(lines) < 10
+few, many = per_call(2), per_call(256)
+print(f"instructions per call and response: {few:.1f} with 2 nodes, {many:.1f} with 256")
+failed |= many > few * 1.1
+sys.exit(failed)
