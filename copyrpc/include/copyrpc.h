@@ -125,7 +125,7 @@ struct copyrpc_ep_attr {
  * poll). -ENOMEM, or what the verbs calls said.
  */
 int copyrpc_ep_create(
-        struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, struct copyrpc_ep **ep_p);
+	struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, struct copyrpc_ep **ep_p);
 
 /*
  * Ends the endpoint. What was not flushed is lost. Its pending calls end with -ECANCELED
@@ -180,7 +180,7 @@ struct copyrpc_ctx *copyrpc_ep_ctx(const struct copyrpc_ep *ep);
  * copyrpc_ctx_destroy(); call, reply, recv, detach and ep_destroy are.
  */
 typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
-        const void *data, uint32_t len);
+	const void *data, uint32_t len);
 
 /*
  * Copies a request of len bytes into the ring; it leaves at the next flush, in the order
@@ -195,7 +195,7 @@ typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t toke
  * Otherwise the endpoint's status: it has failed.
  */
 int copyrpc_call(
-        struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max, uint64_t token);
+	struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max, uint64_t token);
 
 /*
  * One round: takes in what has arrived (responses go to fn, requests into the queue of
@@ -292,7 +292,7 @@ enum {
 
 /* Errno of ibv_reg_mr(). The memory belongs to the caller and outlives the registration. */
 int copyrpc_mr_reg(
-        struct copyrpc_ctx *ctx, void *addr, size_t len, int access, struct copyrpc_mr *mr_p);
+	struct copyrpc_ctx *ctx, void *addr, size_t len, int access, struct copyrpc_mr *mr_p);
 void copyrpc_mr_dereg(struct copyrpc_mr *mr);
 
 /*
@@ -306,9 +306,9 @@ void copyrpc_mr_dereg(struct copyrpc_mr *mr);
  * A wrong rkey or range breaks the connection (-EACCES).
  */
 int copyrpc_read(struct copyrpc_ep *ep, void *laddr, uint32_t lkey, uint64_t raddr, uint32_t rkey,
-        uint32_t len, uint64_t token);
+	uint32_t len, uint64_t token);
 int copyrpc_write(struct copyrpc_ep *ep, const void *laddr, uint32_t lkey, uint64_t raddr,
-        uint32_t rkey, uint32_t len, uint64_t token);
+	uint32_t rkey, uint32_t len, uint64_t token);
 
 struct copyrpc_raw_done {
 	struct copyrpc_ep *ep;

@@ -32,19 +32,19 @@ static_assert(offsetof(struct blob_bytes, zero2) == 88, "");
 void blob_encode(const struct blob *b, void *bytes)
 {
 	struct blob_bytes w = {
-	        .version = htole16(BLOB_VERSION),
-	        .len = htole16(sizeof(w)),
-	        .qpn = htole32(b->qpn),
-	        .psn = htole32(b->psn),
-	        .lid = htole16(b->lid),
-	        .mtu = b->mtu,
-	        .rd_atomic = b->rd_atomic,
-	        .ring_addr = htole64(b->ring_addr),
-	        .word_addr = htole64(b->word_addr),
-	        .ring_rkey = htole32(b->ring_rkey),
-	        .word_rkey = htole32(b->word_rkey),
-	        .ring_size = htole32(b->ring_size),
-	        .credit = htole32(b->credit),
+		.version = htole16(BLOB_VERSION),
+		.len = htole16(sizeof(w)),
+		.qpn = htole32(b->qpn),
+		.psn = htole32(b->psn),
+		.lid = htole16(b->lid),
+		.mtu = b->mtu,
+		.rd_atomic = b->rd_atomic,
+		.ring_addr = htole64(b->ring_addr),
+		.word_addr = htole64(b->word_addr),
+		.ring_rkey = htole32(b->ring_rkey),
+		.word_rkey = htole32(b->word_rkey),
+		.ring_size = htole32(b->ring_size),
+		.credit = htole32(b->credit),
 	};
 
 	memcpy(w.magic, magic, sizeof(magic));
@@ -65,20 +65,20 @@ int blob_decode(struct blob *b, const void *bytes, size_t len)
 	if (le16toh(w.version) != BLOB_VERSION)
 		return -EPROTONOSUPPORT;
 	if (le16toh(w.len) != sizeof(w) || memcmp(w.zero, zero, sizeof(w.zero)) ||
-	        memcmp(w.zero2, zero, sizeof(w.zero2)))
+		memcmp(w.zero2, zero, sizeof(w.zero2)))
 		return -EINVAL;
 	*b = (struct blob){
-	        .qpn = le32toh(w.qpn),
-	        .psn = le32toh(w.psn),
-	        .lid = le16toh(w.lid),
-	        .mtu = w.mtu,
-	        .rd_atomic = w.rd_atomic,
-	        .ring_addr = le64toh(w.ring_addr),
-	        .word_addr = le64toh(w.word_addr),
-	        .ring_rkey = le32toh(w.ring_rkey),
-	        .word_rkey = le32toh(w.word_rkey),
-	        .ring_size = le32toh(w.ring_size),
-	        .credit = le32toh(w.credit),
+		.qpn = le32toh(w.qpn),
+		.psn = le32toh(w.psn),
+		.lid = le16toh(w.lid),
+		.mtu = w.mtu,
+		.rd_atomic = w.rd_atomic,
+		.ring_addr = le64toh(w.ring_addr),
+		.word_addr = le64toh(w.word_addr),
+		.ring_rkey = le32toh(w.ring_rkey),
+		.word_rkey = le32toh(w.word_rkey),
+		.ring_size = le32toh(w.ring_size),
+		.credit = le32toh(w.credit),
 	};
 	memcpy(b->gid, w.gid, sizeof(b->gid));
 	return 0;

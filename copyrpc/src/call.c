@@ -3,7 +3,7 @@
 #include "internal.h"
 
 int copyrpc_call(
-        struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max, uint64_t token)
+	struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max, uint64_t token)
 {
 	int rc = chan_call(&ep->ch, data, len, resp_max, token);
 
@@ -80,12 +80,12 @@ void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p
 		messages += ch->open.count;
 	}
 	*load_p = (struct copyrpc_ep_load){
-	        .open_calls = calls,
-	        .open_replies = messages - calls,
-	        .pending = ch->call_ids.used,
-	        .credit = ch->cr.k * WIRE_BLOCK,
-	        .posted = ch->sent * WIRE_BLOCK,
-	        .consumed = ch->cr.rc * WIRE_BLOCK,
+		.open_calls = calls,
+		.open_replies = messages - calls,
+		.pending = ch->call_ids.used,
+		.credit = ch->cr.k * WIRE_BLOCK,
+		.posted = ch->sent * WIRE_BLOCK,
+		.consumed = ch->cr.rc * WIRE_BLOCK,
 	};
 }
 

@@ -4,21 +4,21 @@
 #include <stdlib.h>
 
 int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t blocks,
-        uint32_t max_calls, struct req_queue *queue, uint64_t at)
+	uint32_t max_calls, struct req_queue *queue, uint64_t at)
 {
 	/* A request, and a call, costs two blocks of the credit at least. */
 	uint32_t most = credit_rmax(blocks) / 2;
 
 	*ch = (struct chan){
-	        .status = -ENOTCONN,
-	        .send_ring = send_ring,
-	        .recv_ring = recv_ring,
-	        .payload_max = wire_payload(credit_message_max(blocks)),
-	        .mask = blocks - 1,
-	        .sent = at,
-	        .parsed = at,
-	        .told = at,
-	        .queue = queue,
+		.status = -ENOTCONN,
+		.send_ring = send_ring,
+		.recv_ring = recv_ring,
+		.payload_max = wire_payload(credit_message_max(blocks)),
+		.mask = blocks - 1,
+		.sent = at,
+		.parsed = at,
+		.told = at,
+		.queue = queue,
 	};
 	ch->live.next = ch->live.prev = &ch->live;
 	credit_init(&ch->cr, blocks, at);
@@ -27,7 +27,7 @@ int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t 
 	ch->reqs = calloc(most, sizeof(*ch->reqs));
 	ch->calls = calloc(max_calls, sizeof(*ch->calls));
 	if (!ch->reqs || !ch->calls || slab_init(&ch->req_ids, most) ||
-	        slab_init(&ch->call_ids, max_calls)) {
+		slab_init(&ch->call_ids, max_calls)) {
 		chan_fini(ch);
 		return -ENOMEM;
 	}
@@ -78,7 +78,7 @@ uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 		ch->cr.open = false;
 	}
 	wire_put_meta(chan_at(ch->send_ring, ch, b.start), chan_consumer(ch) * WIRE_BLOCK,
-	        (uint64_t)credit_grant(&ch->cr) * WIRE_BLOCK, b.count);
+		(uint64_t)credit_grant(&ch->cr) * WIRE_BLOCK, b.count);
 	ch->sent = b.end;
 	if (b.count == WIRE_WRAP)
 		ch->stats.wraps++;
@@ -124,14 +124,14 @@ int chan_read_done(struct chan *ch, uint64_t consumer)
 }
 
 static int take_request(
-        struct chan *ch, const struct wire_header *h, const void *payload, uint64_t pos)
+	struct chan *ch, const struct wire_header *h, const void *payload, uint64_t pos)
 {
 	struct copyrpc_req *req;
 	uint32_t id;
 
 	/* As every request costs two blocks or more of R, there are enough of reqs. */
 	if (h->allowance < 2 || h->allowance > credit_allowance_max(ch->cr.c) ||
-	        h->allowance > ch->cr.r - ch->held)
+		h->allowance > ch->cr.r - ch->held)
 		return -EPROTO;
 	id = slab_get(&ch->req_ids);
 	assert(id != SLAB_NONE);
@@ -156,7 +156,7 @@ static int take_request(
 }
 
 static int take_response(struct chan *ch, const struct wire_header *h, const void *payload,
-        copyrpc_response_fn *fn, void *arg)
+	copyrpc_response_fn *fn, void *arg)
 {
 	uint32_t id = h->id & ~WIRE_RESPONSE;
 	const struct call *call;
@@ -173,7 +173,7 @@ static int take_response(struct chan *ch, const struct wire_header *h, const voi
 }
 
 static int take_messages(struct chan *ch, uint64_t at, uint64_t end, uint32_t count,
-        copyrpc_response_fn *fn, void *arg)
+	copyrpc_response_fn *fn, void *arg)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		const uint8_t *msg = ch->recv_ring + (size_t)(at & ch->mask) * WIRE_BLOCK;

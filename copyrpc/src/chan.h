@@ -91,7 +91,7 @@ struct chan {
  * start: 0, but in tests.
  */
 int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t blocks,
-        uint32_t max_calls, struct req_queue *queue, uint64_t at);
+	uint32_t max_calls, struct req_queue *queue, uint64_t at);
 void chan_fini(struct chan *ch);
 
 /*
@@ -151,7 +151,7 @@ static inline bool chan_credit_batch(struct chan *ch)
 
 /* Places a message as planned. */
 static inline void chan_place(struct chan *ch, const struct placement *to, uint32_t size,
-        uint32_t id, uint32_t allowance, const void *data, uint32_t len)
+	uint32_t id, uint32_t allowance, const void *data, uint32_t len)
 {
 	void *payload;
 
@@ -167,7 +167,7 @@ static inline void chan_place(struct chan *ch, const struct placement *to, uint3
 
 /* As copyrpc_call(). */
 static inline int chan_call(
-        struct chan *ch, const void *data, uint32_t len, uint32_t resp_max, uint64_t token)
+	struct chan *ch, const void *data, uint32_t len, uint32_t resp_max, uint64_t token)
 {
 	struct placement to;
 	uint32_t size, allowance, id;

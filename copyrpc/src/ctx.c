@@ -44,7 +44,7 @@ static int fill_attr(struct copyrpc_ctx_attr *a)
 	if (!a->ring_size)
 		a->ring_size = 1 << 20;
 	if (a->cq_depth < a->srq_depth || a->sq_depth < 16 || a->sq_depth > 32768 ||
-	        !ring_size_ok(a->ring_size))
+		!ring_size_ok(a->ring_size))
 		return -EINVAL;
 	/* As the send queue itself is rounded up. */
 	a->sq_depth = (uint32_t)pow2_ceil(a->sq_depth);

@@ -12,7 +12,7 @@ static int map_memory(struct copyrpc_ep *ep, uint32_t ring)
 {
 	ep->memory_len = 2 * (size_t)ring + sizeof(struct words);
 	ep->memory = mmap(
-	        NULL, ep->memory_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		NULL, ep->memory_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (ep->memory == MAP_FAILED) {
 		ep->memory = NULL;
 		return -ENOMEM;
@@ -33,15 +33,15 @@ static int register_memory(struct copyrpc_ep *ep, uint32_t ring)
 	if (rc)
 		return rc;
 	rc = mlx5dvl_mr_reg(
-	        dev, send + ring, ring, MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE, &ep->mr_recv);
+		dev, send + ring, ring, MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE, &ep->mr_recv);
 	if (rc)
 		return rc;
 	rc = mlx5dvl_mr_reg(dev, &ep->words->consumer, sizeof(ep->words->consumer),
-	        MLX5DVL_REMOTE_READ, &ep->mr_word);
+		MLX5DVL_REMOTE_READ, &ep->mr_word);
 	if (rc)
 		return rc;
 	rc = mlx5dvl_mr_reg(
-	        dev, &ep->words->peer, sizeof(ep->words->peer), MLX5DVL_LOCAL_WRITE, &ep->mr_peer);
+		dev, &ep->words->peer, sizeof(ep->words->peer), MLX5DVL_LOCAL_WRITE, &ep->mr_peer);
 	ep->send_lkey = ep->mr_send.lkey;
 	ep->word_lkey = ep->mr_peer.lkey;
 	return rc;
@@ -51,10 +51,10 @@ static int create_qp(struct copyrpc_ep *ep)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
 	struct mlx5dvl_qp_attr qp = {
-	        .send_cq = ctx->send_cq,
-	        .recv_cq = ctx->recv_cq,
-	        .user = ep,
-	        .sq_depth = ctx->attr.sq_depth,
+		.send_cq = ctx->send_cq,
+		.recv_cq = ctx->recv_cq,
+		.user = ep,
+		.sq_depth = ctx->attr.sq_depth,
 	};
 
 	return mlx5dvl_qp_create(ctx->dev, &qp, &ep->qp);
@@ -80,7 +80,7 @@ static struct copyrpc_ep *ep_alloc(struct copyrpc_ctx *ctx, void *user)
 }
 
 int copyrpc_ep_create(
-        struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, struct copyrpc_ep **ep_p)
+	struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, struct copyrpc_ep **ep_p)
 {
 	uint32_t ring = attr && attr->ring_size ? attr->ring_size : ctx->attr.ring_size;
 	uint32_t pending = attr && attr->max_pending ? attr->max_pending : ctx->attr.max_pending;
@@ -98,7 +98,7 @@ int copyrpc_ep_create(
 	if (rc)
 		goto fail;
 	rc = chan_init(&ep->ch, ep->memory, (uint8_t *)ep->memory + ring, ring / WIRE_BLOCK,
-	        pending, &ctx->queue, 0);
+		pending, &ctx->queue, 0);
 	if (rc)
 		goto fail;
 	ep->ch.ep = ep;
@@ -129,17 +129,17 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *bytes)
 
 	mlx5dvl_qp_info(ep->qp, &qp);
 	b = (struct blob){
-	        .qpn = qp.qpn,
-	        .psn = qp.psn,
-	        .lid = qp.lid,
-	        .mtu = qp.mtu,
-	        .rd_atomic = qp.rd_atomic,
-	        .ring_addr = (uintptr_t)ep->mr_recv.addr,
-	        .word_addr = (uintptr_t)ep->mr_word.addr,
-	        .ring_rkey = ep->mr_recv.rkey,
-	        .word_rkey = ep->mr_word.rkey,
-	        .ring_size = ring_size(ep),
-	        .credit = credit_rmax(ep->ch.cr.c) * WIRE_BLOCK,
+		.qpn = qp.qpn,
+		.psn = qp.psn,
+		.lid = qp.lid,
+		.mtu = qp.mtu,
+		.rd_atomic = qp.rd_atomic,
+		.ring_addr = (uintptr_t)ep->mr_recv.addr,
+		.word_addr = (uintptr_t)ep->mr_word.addr,
+		.ring_rkey = ep->mr_recv.rkey,
+		.word_rkey = ep->mr_word.rkey,
+		.ring_size = ring_size(ep),
+		.credit = credit_rmax(ep->ch.cr.c) * WIRE_BLOCK,
 	};
 	memcpy(b.gid, qp.gid, sizeof(b.gid));
 	blob_encode(&b, bytes);
@@ -161,11 +161,11 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 	if (b.credit != credit_rmax(ep->ch.cr.c) * WIRE_BLOCK)
 		return -EINVAL;
 	qp = (struct mlx5dvl_qp_info){
-	        .qpn = b.qpn,
-	        .psn = b.psn,
-	        .lid = b.lid,
-	        .mtu = b.mtu,
-	        .rd_atomic = b.rd_atomic,
+		.qpn = b.qpn,
+		.psn = b.psn,
+		.lid = b.lid,
+		.mtu = b.mtu,
+		.rd_atomic = b.rd_atomic,
 	};
 	memcpy(qp.gid, b.gid, sizeof(qp.gid));
 	ep->peer_ring = b.ring_addr;

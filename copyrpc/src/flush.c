@@ -6,7 +6,7 @@
 static void publish_consumer(struct copyrpc_ep *ep)
 {
 	__atomic_store_n(&ep->words->consumer, htole64(chan_consumer(&ep->ch) * WIRE_BLOCK),
-	        __ATOMIC_RELEASE);
+		__ATOMIC_RELEASE);
 }
 
 /* Seals and posts what waits, as far as the send queue has room; the number posted. */
@@ -29,7 +29,7 @@ static int post_batches(struct copyrpc_ep *ep)
 		imm = chan_seal(ch, &pos, &len);
 		off = (size_t)(pos & ch->mask) * WIRE_BLOCK;
 		rc = mlx5dvl_post_write_imm(ep->qp, ch->send_ring + off, ep->send_lkey, len,
-		        ep->peer_ring + off, ep->peer_ring_rkey, imm, 0, 0);
+			ep->peer_ring + off, ep->peer_ring_rkey, imm, 0, 0);
 		if (unlikely(rc)) { /* there was room: the queue pair has failed */
 			ep_fail(ep, -ECONNRESET);
 			break;
@@ -56,7 +56,7 @@ static int post_read(struct copyrpc_ep *ep)
 		return 0;
 	}
 	if (mlx5dvl_post_read(ep->qp, &ep->words->peer, ep->word_lkey, sizeof(ep->words->peer),
-	            ep->peer_word, ep->peer_word_rkey, MLX5DVL_SIGNALED, TOKEN_WORD)) {
+		    ep->peer_word, ep->peer_word_rkey, MLX5DVL_SIGNALED, TOKEN_WORD)) {
 		ep_dirty(ep); /* no room: poll makes some */
 		return 0;
 	}

@@ -7,7 +7,7 @@
 #define RAW_LEN_MAX (1u << 30)
 
 int copyrpc_mr_reg(
-        struct copyrpc_ctx *ctx, void *addr, size_t len, int access, struct copyrpc_mr *mr_p)
+	struct copyrpc_ctx *ctx, void *addr, size_t len, int access, struct copyrpc_mr *mr_p)
 {
 	unsigned flags = MLX5DVL_LOCAL_WRITE;
 	struct mlx5dvl_mr *mr;
@@ -82,7 +82,7 @@ static int raw_start(struct copyrpc_ep *ep, uint32_t id, int rc)
 }
 
 int copyrpc_read(struct copyrpc_ep *ep, void *laddr, uint32_t lkey, uint64_t raddr, uint32_t rkey,
-        uint32_t len, uint64_t token)
+	uint32_t len, uint64_t token)
 {
 	uint32_t id;
 	int rc = raw_get(ep, len, token, &id);
@@ -90,11 +90,11 @@ int copyrpc_read(struct copyrpc_ep *ep, void *laddr, uint32_t lkey, uint64_t rad
 	if (rc)
 		return rc;
 	return raw_start(ep, id,
-	        mlx5dvl_post_read(ep->qp, laddr, lkey, len, raddr, rkey, MLX5DVL_SIGNALED, id));
+		mlx5dvl_post_read(ep->qp, laddr, lkey, len, raddr, rkey, MLX5DVL_SIGNALED, id));
 }
 
 int copyrpc_write(struct copyrpc_ep *ep, const void *laddr, uint32_t lkey, uint64_t raddr,
-        uint32_t rkey, uint32_t len, uint64_t token)
+	uint32_t rkey, uint32_t len, uint64_t token)
 {
 	uint32_t id;
 	int rc = raw_get(ep, len, token, &id);
@@ -102,7 +102,7 @@ int copyrpc_write(struct copyrpc_ep *ep, const void *laddr, uint32_t lkey, uint6
 	if (rc)
 		return rc;
 	return raw_start(ep, id,
-	        mlx5dvl_post_write(ep->qp, laddr, lkey, len, raddr, rkey, MLX5DVL_SIGNALED, id));
+		mlx5dvl_post_write(ep->qp, laddr, lkey, len, raddr, rkey, MLX5DVL_SIGNALED, id));
 }
 
 void raw_done(struct copyrpc_ep *ep, uint64_t token, int status)

@@ -77,9 +77,9 @@ static inline struct wire_meta wire_get_meta(const void *at)
 {
 	const struct wire_meta *m = at;
 	struct wire_meta copy = {
-	        .consumer = le64toh(__atomic_load_n(&m->consumer, __ATOMIC_RELAXED)),
-	        .credit = le64toh(__atomic_load_n(&m->credit, __ATOMIC_RELAXED)),
-	        .count = le32toh(__atomic_load_n(&m->count, __ATOMIC_RELAXED)),
+		.consumer = le64toh(__atomic_load_n(&m->consumer, __ATOMIC_RELAXED)),
+		.credit = le64toh(__atomic_load_n(&m->credit, __ATOMIC_RELAXED)),
+		.count = le32toh(__atomic_load_n(&m->count, __ATOMIC_RELAXED)),
 	};
 
 	return copy;
@@ -89,9 +89,9 @@ static inline struct wire_header wire_get_header(const void *at)
 {
 	const struct wire_header *h = at;
 	struct wire_header copy = {
-	        .id = le32toh(__atomic_load_n(&h->id, __ATOMIC_RELAXED)),
-	        .allowance = le32toh(__atomic_load_n(&h->allowance, __ATOMIC_RELAXED)),
-	        .len = le32toh(__atomic_load_n(&h->len, __ATOMIC_RELAXED)),
+		.id = le32toh(__atomic_load_n(&h->id, __ATOMIC_RELAXED)),
+		.allowance = le32toh(__atomic_load_n(&h->allowance, __ATOMIC_RELAXED)),
+		.len = le32toh(__atomic_load_n(&h->len, __ATOMIC_RELAXED)),
 	};
 
 	return copy;

@@ -59,7 +59,7 @@ static inline void sim_check(const uint8_t *buf, uint32_t len, uint64_t token, b
 }
 
 static inline void sim_open(struct side *a, struct side *b, uint32_t blocks, uint64_t at_a,
-        uint64_t at_b, uint64_t max_calls)
+	uint64_t at_b, uint64_t max_calls)
 {
 	struct side *s[2] = {a, b};
 
@@ -72,8 +72,8 @@ static inline void sim_open(struct side *a, struct side *b, uint32_t blocks, uin
 		s[i]->max_calls = max_calls;
 		s[i]->queue.tail_p = &s[i]->queue.head;
 		CHECK_EQ(chan_init(&s[i]->ch, s[i]->send, s[i]->recv, blocks, 0, &s[i]->queue,
-		                 i ? at_b : at_a),
-		        0);
+				 i ? at_b : at_a),
+			0);
 		s[i]->ch.status = 0;
 	}
 	/* Each receives where the other sends. */
@@ -94,7 +94,7 @@ static inline void sim_close(struct side *a, struct side *b)
 }
 
 static inline void sim_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
-        const void *data, uint32_t len)
+	const void *data, uint32_t len)
 {
 	struct side *s = arg;
 

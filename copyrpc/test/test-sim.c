@@ -132,11 +132,11 @@ static void run(uint32_t blocks, const struct plan *p, uint64_t seed)
 
 /*                                   call reply detach recv flush 1 deliver read */
 static const struct plan plans[] = {
-        {0, 0, 1500, {4, 4, 1, 4, 4, 0, 4, 1}},    /* the rest: sizes by the ring */
-        {0, 0, 1500, {9, 1, 0, 2, 2, 0, 2, 1}},    /* calls pile up */
-        {0, 0, 1500, {4, 1, 1, 4, 4, 0, 4, 0}},    /* long held, no READ */
-        {0, 0, 1500, {4, 4, 0, 4, 0, 4, 1, 1}},    /* one send slot, slow wire */
-        {0, 0, 1500, {30, 20, 1, 20, 1, 0, 2, 1}}, /* large batches */
+	{0, 0, 1500, {4, 4, 1, 4, 4, 0, 4, 1}},    /* the rest: sizes by the ring */
+	{0, 0, 1500, {9, 1, 0, 2, 2, 0, 2, 1}},    /* calls pile up */
+	{0, 0, 1500, {4, 1, 1, 4, 4, 0, 4, 0}},    /* long held, no READ */
+	{0, 0, 1500, {4, 4, 0, 4, 0, 4, 1, 1}},    /* one send slot, slow wire */
+	{0, 0, 1500, {30, 20, 1, 20, 1, 0, 2, 1}}, /* large batches */
 };
 
 static void schedules(uint32_t blocks, int n)
@@ -276,14 +276,14 @@ static void greedy_peer_starves_nobody(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-	        TEST(ring_of_8_blocks),
-	        TEST(ring_of_16_blocks),
-	        TEST(ring_of_64_blocks),
-	        TEST(ring_of_4_kib),
-	        TEST(ring_of_32_kib),
-	        TEST(one_direction),
-	        TEST(a_held_request),
-	        TEST(greedy_peer_starves_nobody),
+		TEST(ring_of_8_blocks),
+		TEST(ring_of_16_blocks),
+		TEST(ring_of_64_blocks),
+		TEST(ring_of_4_kib),
+		TEST(ring_of_32_kib),
+		TEST(one_direction),
+		TEST(a_held_request),
+		TEST(greedy_peer_starves_nobody),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

@@ -45,7 +45,7 @@ static void smallest_ring(void)
 static void largest_messages(void)
 {
 	run_pair(&(struct copyrpc_ctx_attr){.ring_size = 65536}, 1, COPYRPC_PAYLOAD_MAX(65536),
-	        3000);
+		3000);
 }
 
 static void default_ring(void)
@@ -101,7 +101,7 @@ static void exchange(int fd, const void *mine, void *theirs)
 
 /* Serves until the other side, too, says that it has all it wants. */
 static void run_process(int fd, const struct copyrpc_ctx_attr *attr, int eps, uint32_t max,
-        uint32_t calls, uint64_t seed)
+	uint32_t calls, uint64_t seed)
 {
 	struct node *n = &nodes[0];
 	uint8_t mine[COPYRPC_INFO_SIZE], theirs[COPYRPC_INFO_SIZE];
@@ -126,7 +126,7 @@ static void run_process(int fd, const struct copyrpc_ctx_attr *attr, int eps, ui
 }
 
 static void run_processes(
-        const struct copyrpc_ctx_attr *attr, int eps, uint32_t max, uint32_t calls)
+	const struct copyrpc_ctx_attr *attr, int eps, uint32_t max, uint32_t calls)
 {
 	uint64_t seed = test_seed();
 	int fd[2], status;
@@ -158,17 +158,17 @@ static void two_processes_small_rings(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-	        /* First, as processes are forked before the HCA is opened here. */
-	        TEST(two_processes),
-	        TEST(two_processes_small_rings),
-	        TEST(smallest_ring),
-	        TEST(largest_messages),
-	        TEST(default_ring),
-	        TEST(short_send_queue),
-	        TEST(many_endpoints),
-	        TEST(nearly_no_receives),
-	        TEST(few_pending_calls),
-	        TEST(within_one_context),
+		/* First, as processes are forked before the HCA is opened here. */
+		TEST(two_processes),
+		TEST(two_processes_small_rings),
+		TEST(smallest_ring),
+		TEST(largest_messages),
+		TEST(default_ring),
+		TEST(short_send_queue),
+		TEST(many_endpoints),
+		TEST(nearly_no_receives),
+		TEST(few_pending_calls),
+		TEST(within_one_context),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

@@ -29,13 +29,13 @@ static void documented_limits(void)
 static void bytes_of_a_batch(void)
 {
 	static const uint8_t want[] = {
-	        0x60, 0, 0, 0, 0, 0, 0, 0,          /* consumer: the request took blocks 0 to 2 */
-	        0x40, 0, 0, 0, 0, 0, 0, 0,          /* credit: what the reply gave back, 2 blocks */
-	        2, 0, 0, 0,                         /* messages */
-	        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* zero */
-	        0, 0, 0, 0,                         /* call id: the first of the slab */
-	        3, 0, 0, 0,           /* allowance: metadata and 2 blocks for 21 bytes */
-	        2, 0, 0, 0, 'h', 'i', /* length, payload */
+		0x60, 0, 0, 0, 0, 0, 0, 0,          /* consumer: the request took blocks 0 to 2 */
+		0x40, 0, 0, 0, 0, 0, 0, 0,          /* credit: what the reply gave back, 2 blocks */
+		2, 0, 0, 0,                         /* messages */
+		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* zero */
+		0, 0, 0, 0,                         /* call id: the first of the slab */
+		3, 0, 0, 0,           /* allowance: metadata and 2 blocks for 21 bytes */
+		2, 0, 0, 0, 'h', 'i', /* length, payload */
 	};
 	static uint8_t in[4096], out[4096];
 	struct req_queue queue = {NULL, &queue.head};
@@ -151,12 +151,12 @@ static void reply_always_fits(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-	        TEST(padding),
-	        TEST(documented_limits),
-	        TEST(bytes_of_a_batch),
-	        TEST(wrap_and_exact_fit),
-	        TEST(grant_formula),
-	        TEST(reply_always_fits),
+		TEST(padding),
+		TEST(documented_limits),
+		TEST(bytes_of_a_batch),
+		TEST(wrap_and_exact_fit),
+		TEST(grant_formula),
+		TEST(reply_always_fits),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

@@ -55,7 +55,7 @@ static inline uint32_t traffic_below(struct node *n, uint32_t limit)
 }
 
 static inline void node_open(struct node *n, const struct copyrpc_ctx_attr *attr, int eps,
-        uint32_t max, uint32_t calls, uint64_t seed)
+	uint32_t max, uint32_t calls, uint64_t seed)
 {
 	memset(n, 0, sizeof(*n));
 	n->eps = eps;
@@ -72,7 +72,7 @@ static inline void node_open(struct node *n, const struct copyrpc_ctx_attr *attr
 }
 
 static inline void node_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
-        const void *data, uint32_t len)
+	const void *data, uint32_t len)
 {
 	struct node *n = arg;
 	intptr_t i = (intptr_t)copyrpc_ep_user(ep);
@@ -159,8 +159,8 @@ static inline void node_report(const struct node *n)
 	printf("  %.1f messages a batch; %" PRIu64 " wraps, %" PRIu64 " READs, %" PRIu64
 	       " credit batches, stalls for room %" PRIu64 ", credit %" PRIu64 ", queue %" PRIu64
 	       "\n",
-	        (double)(s.calls + s.replies) / (double)s.batches, s.wraps, s.reads, s.credit_only,
-	        s.ring_stalls, s.credit_stalls, s.sq_stalls);
+		(double)(s.calls + s.replies) / (double)s.batches, s.wraps, s.reads, s.credit_only,
+		s.ring_stalls, s.credit_stalls, s.sq_stalls);
 }
 
 #endif

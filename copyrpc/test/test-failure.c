@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What ends badly: each pending call ends exactly once with a status, only the endpoint
+ * concerned is lost, and the context goes on. Then raw RDMA, its failures included.
+ */
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/wait.h"
+#include "traffic.h"
+
+#define CALLS 100
+
+struct ends {
+	uint32_t ok, failed;
+	int status; /* of the last failed */
+	uint8_t ended[CALLS];
+};
+
+static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
+	uint32_t len)
+{
+	struct ends *e = arg;
+
+	CHECK(token < CALLS && !e->ended[token]);
+	e->ended[token] = 1;
+	if (status) {
+		CHECK(!data && !len);
+		CHECK(copyrpc_ep_status(ep) == status);
+		e->status = status;
+		e->failed++;
+	} else {
+		e->ok++;
+	}
+}
+
+static void no_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
+	uint32_t len)
+{
+	CHECK(!"no call was made");
+}
+
+static struct copyrpc_ctx *open_ctx(void)
+{
+	struct copyrpc_ctx_attr attr = { .ring_size = 16384, .max_endpoints = 4 };
+	struct copyrpc_ctx *ctx;
+
+	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);
+	return ctx;
+}
+
+/* Two connected endpoints, of one context or two. */
+static void join(struct copyrpc_ctx *a, struct copyrpc_ctx *b, struct copyrpc_ep *ep[2])
+{
+	uint8_t blob[2][COPYRPC_INFO_SIZE];
+
+	CHECK_EQ(copyrpc_ep_create(a, NULL, &ep[0]), 0);
+	CHECK_EQ(copyrpc_ep_create(b, NULL, &ep[1]), 0);
+	copyrpc_ep_info(ep[0], blob[0]);
+	copyrpc_ep_info(ep[1], blob[1]);
+	CHECK_EQ(copyrpc_ep_connect(ep[0], blob[1], COPYRPC_INFO_SIZE), 0);
+	CHECK_EQ(copyrpc_ep_connect(ep[1], blob[0], COPYRPC_INFO_SIZE), 0);
+}
+
+static void call_many(struct copyrpc_ep *ep, uint32_t from, uint32_t to)
+{
+	for (uint32_t i = from; i < to; i++)
+		CHECK_EQ(copyrpc_call(ep, "payload", 7, 16, i), 0);
+}
+
+/* One call goes from the first to the second and back. */
+static void check_works(struct copyrpc_ep *ep[2])
+{
+	struct copyrpc_req *req;
+	struct ends e = { 0 };
+
+	call_many(ep[0], 7, 8);
+	while (!e.ok) {
+		copyrpc_poll(copyrpc_ep_ctx(ep[0]), on_end, &e);
+		copyrpc_poll(copyrpc_ep_ctx(ep[1]), on_end, &e);
+		while (copyrpc_recv(copyrpc_ep_ctx(ep[1]), &req))
+			CHECK_EQ(copyrpc_reply(req, "fine", 4), 0);
+	}
+	CHECK_EQ(e.failed, 0);
+}
+
+/* A fresh pair in the same contexts works. */
+static void check_usable(struct copyrpc_ctx *a, struct copyrpc_ctx *b)
+{
+	struct copyrpc_ep *ep[2];
+
+	join(a, b, ep);
+	check_works(ep);
+	for (int i = 0; i < 2; i++)
+		copyrpc_ep_destroy(ep[i]);
+	CHECK_EQ(copyrpc_poll(a, no_end, NULL), 0);
+	CHECK_EQ(copyrpc_poll(b, no_end, NULL), 0);
+}
+
+/* Polls until n calls have failed. */
+static void wait_failed(struct copyrpc_ctx *ctx, struct ends *e, uint32_t n)
+{
+	struct wait w = WAIT_INIT;
+
+	while (e->failed < n) {
+		copyrpc_poll(ctx, on_end, e);
+		if (wait_step(&w))
+			usleep(100);
+	}
+}
+
+/* ------------------------------------------------------------------- refusals */
+
+static void contexts_are_refused(void)
+{
+	struct copyrpc_ctx *ctx = NULL;
+	static const struct {
+		struct copyrpc_ctx_attr attr;
+		int err;
+	} table[] = {
+		{ { .device = "mlx5_99" }, -ENODEV },
+		{ { .ring_size = 5000 }, -EINVAL },
+		{ { .ring_size = 2048 }, -EINVAL },
+		{ { .ring_size = 1u << 31 }, -EINVAL },
+		{ { .srq_depth = 1024, .cq_depth = 512 }, -EINVAL },
+		{ { .sq_depth = 8 }, -EINVAL },
+		{ { .max_endpoints = 1 << 20 }, -EINVAL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		CHECK_EQ(copyrpc_ctx_create(&table[i].attr, &ctx), table[i].err);
+		CHECK(!ctx);
+	}
+	copyrpc_ctx_destroy(NULL);
+	copyrpc_ep_destroy(NULL);
+}
+
+static void endpoints_are_refused(void)
+{
+	struct copyrpc_ctx *ctx = open_ctx();
+	struct copyrpc_ep *ep[5];
+
+	CHECK_EQ(copyrpc_ep_create(ctx, &(struct copyrpc_ep_attr){ .ring_size = 6000 }, &ep[0]),
+		-EINVAL);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep[i]), 0);
+	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep[4]), -EMFILE);
+	copyrpc_ep_destroy(ep[1]);
+	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep[4]), -EMFILE);
+	CHECK_EQ(copyrpc_poll(ctx, no_end, NULL), 0);
+	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep[4]), 0);
+	copyrpc_ctx_destroy(ctx);
+}
+
+static void connections_are_refused(void)
+{
+	struct copyrpc_ctx *ctx = open_ctx();
+	struct copyrpc_ep *ep[2], *larger;
+	uint8_t blob[2][COPYRPC_INFO_SIZE], bad[COPYRPC_INFO_SIZE];
+	static const struct {
+		int at, err;
+	} table[] = { { 0, -EINVAL }, { 8, -EPROTONOSUPPORT }, { 10, -EINVAL }, { 30, -EINVAL },
+		{ 95, -EINVAL }, { 84, -EINVAL } };
+
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep[i]), 0);
+		copyrpc_ep_info(ep[i], blob[i]);
+	}
+	CHECK_EQ(copyrpc_ep_connect(ep[0], blob[1], COPYRPC_INFO_SIZE - 1), -EINVAL);
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		memcpy(bad, blob[1], sizeof(bad));
+		bad[table[i].at] ^= 0x40;
+		CHECK_EQ(copyrpc_ep_connect(ep[0], bad, sizeof(bad)), table[i].err);
+	}
+	CHECK_EQ(copyrpc_ep_create(ctx, &(struct copyrpc_ep_attr){ .ring_size = 32768 }, &larger),
+		0);
+	copyrpc_ep_info(larger, bad);
+	CHECK_EQ(copyrpc_ep_connect(ep[0], bad, sizeof(bad)), -EMSGSIZE);
+	/* None of it has changed anything. */
+	CHECK_EQ(copyrpc_ep_status(ep[0]), -ENOTCONN);
+	CHECK_EQ(copyrpc_ep_connect(ep[0], blob[1], COPYRPC_INFO_SIZE), 0);
+	CHECK_EQ(copyrpc_ep_connect(ep[1], blob[0], COPYRPC_INFO_SIZE), 0);
+	CHECK_EQ(copyrpc_ep_connect(ep[1], blob[0], COPYRPC_INFO_SIZE), -EISCONN);
+	check_works(ep);
+	copyrpc_ctx_destroy(ctx);
+}
+
+static void calls_are_refused(void)
+{
+	struct copyrpc_ctx *ctx = open_ctx();
+	uint32_t max = COPYRPC_PAYLOAD_MAX(16384), n;
+	static uint8_t buf[4096];
+	struct ends e = { 0 };
+	struct copyrpc_stats s;
+	struct copyrpc_ep *ep[2];
+	int rc;
+
+	join(ctx, ctx, ep);
+	CHECK_EQ(copyrpc_call(ep[0], buf, max + 1, 0, 0), -EMSGSIZE);
+	CHECK_EQ(copyrpc_call(ep[0], buf, 0, max + 1, 0), -EMSGSIZE);
+	CHECK_EQ(copyrpc_call(ep[0], buf, UINT32_MAX, 0, 0), -EMSGSIZE);
+	CHECK_EQ(copyrpc_call(ep[0], buf, 0, UINT32_MAX, 0), -EMSGSIZE);
+	for (n = 0; !(rc = copyrpc_call(ep[0], buf, 0, max, n)); n++)
+		;
+	CHECK_EQ(rc, -ENOBUFS);
+	CHECK_EQ(n, 1); /* a quarter of the ring, of which one takes an eighth and a block */
+	for (n = 1; !(rc = copyrpc_call(ep[0], buf, max, 0, n)); n++)
+		;
+	CHECK_EQ(rc, -EAGAIN);
+	copyrpc_ep_stats(ep[0], &s);
+	CHECK_EQ(s.calls, n);
+	CHECK_EQ(s.ring_stalls, 1);
+	CHECK_EQ(s.credit_stalls, 1);
+	/* After a round both are over. */
+	while (e.ok < n) {
+		struct copyrpc_req *req;
+
+		copyrpc_poll(ctx, on_end, &e);
+		while (copyrpc_recv(ctx, &req))
+			CHECK_EQ(copyrpc_reply(req, NULL, 0), 0);
+	}
+	check_works(ep);
+	copyrpc_ctx_destroy(ctx);
+}
+
+/* ---------------------------------------------------------------------- ends */
+
+static void destroy_with_pending_calls(void)
+{
+	struct copyrpc_ctx *ctx[2] = { open_ctx(), open_ctx() };
+	struct copyrpc_req *req, *held[2];
+	struct copyrpc_ep *ep[2];
+	struct ends e = { 0 };
+
+	join(ctx[0], ctx[1], ep);
+	call_many(ep[0], 0, 20);
+	copyrpc_poll(ctx[0], on_end, &e);
+	call_many(ep[0], 20, 40); /* never sent */
+	CHECK_EQ(copyrpc_poll(ctx[1], no_end, NULL), 20);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(copyrpc_recv(ctx[1], &held[i]), 1);
+	copyrpc_ep_destroy(ep[0]);
+	CHECK_EQ(e.failed, 0);
+	CHECK_EQ(copyrpc_poll(ctx[0], on_end, &e), 40);
+	CHECK_EQ(e.failed, 40);
+	CHECK_EQ(e.status, -ECANCELED);
+	CHECK_EQ(copyrpc_poll(ctx[0], on_end, &e), 0);
+
+	/* The other side, with requests held and more in the queue. */
+	copyrpc_ep_destroy(ep[1]);
+	CHECK_EQ(copyrpc_recv(ctx[1], &req), 0);
+	CHECK_EQ(copyrpc_poll(ctx[1], no_end, NULL), 0);
+	for (int i = 0; i < 2; i++) {
+		CHECK(memcmp(copyrpc_req_data(held[i]), "payload", 7) == 0);
+		CHECK_EQ(copyrpc_reply(held[i], "late", 4), -ECANCELED);
+		copyrpc_poll(ctx[1], no_end, NULL);
+	}
+	check_usable(ctx[0], ctx[1]);
+	copyrpc_ctx_destroy(ctx[0]);
+	copyrpc_ctx_destroy(ctx[1]);
+}
+
+static void context_destroyed_in_use(void)
+{
+	struct copyrpc_ctx *ctx = open_ctx();
+	struct copyrpc_ep *ep[2];
+	struct copyrpc_req *req;
+	struct ends e = { 0 };
+
+	join(ctx, ctx, ep);
+	call_many(ep[0], 0, 20);
+	copyrpc_poll(ctx, on_end, &e);
+	copyrpc_poll(ctx, on_end, &e);
+	CHECK_EQ(copyrpc_recv(ctx, &req), 1);
+	CHECK_EQ(copyrpc_req_detach(req), 0);
+	copyrpc_ep_destroy(ep[1]);
+	copyrpc_ctx_destroy(ctx);
+	CHECK_EQ(e.failed, 0);
+}
+
+/* The peer's endpoint is gone after it took the requests: nothing more is sent, so that
+ * only the probe of unanswered calls can find out. */
+static void peer_destroyed_silently(void)
+{
+	struct copyrpc_ctx *ctx[2] = { open_ctx(), open_ctx() };
+	struct copyrpc_ep *ep[2];
+	struct ends e = { 0 };
+
+	join(ctx[0], ctx[1], ep);
+	call_many(ep[0], 0, 10);
+	copyrpc_poll(ctx[0], on_end, &e);
+	CHECK_EQ(copyrpc_poll(ctx[1], no_end, NULL), 10);
+	copyrpc_ep_destroy(ep[1]);
+	CHECK_EQ(copyrpc_poll(ctx[1], no_end, NULL), 0);
+	wait_failed(ctx[0], &e, 10);
+	CHECK_EQ(e.status, -ECONNRESET);
+	CHECK_EQ(copyrpc_ep_status(ep[0]), -ECONNRESET);
+	CHECK_EQ(copyrpc_call(ep[0], NULL, 0, 0, 50), -ECONNRESET);
+	copyrpc_ep_destroy(ep[0]);
+	copyrpc_poll(ctx[0], no_end, NULL);
+	check_usable(ctx[0], ctx[1]);
+	copyrpc_ctx_destroy(ctx[0]);
+	copyrpc_ctx_destroy(ctx[1]);
+}
+
+/* A process that has taken half of the requests is killed. */
+static void peer_killed(void)
+{
+	uint8_t mine[COPYRPC_INFO_SIZE], theirs[COPYRPC_INFO_SIZE];
+	struct copyrpc_ctx *ctx;
+	struct copyrpc_ep *ep;
+	struct ends e = { 0 };
+	pid_t child;
+	int fd[2];
+	char c;
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+	child = fork();
+	CHECK(child >= 0);
+	ctx = open_ctx();
+	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep), 0);
+	copyrpc_ep_info(ep, mine);
+	CHECK_EQ(write(fd[!child], mine, sizeof(mine)), sizeof(mine));
+	CHECK_EQ(recv(fd[!child], theirs, sizeof(theirs), MSG_WAITALL), sizeof(theirs));
+	CHECK_EQ(copyrpc_ep_connect(ep, theirs, sizeof(theirs)), 0);
+	if (!child) {
+		struct copyrpc_req *req;
+
+		for (int n = 0; n < 50;) {
+			copyrpc_poll(ctx, no_end, NULL);
+			for (; copyrpc_recv(ctx, &req); n++)
+				if (n % 2)
+					CHECK_EQ(copyrpc_reply(req, "half", 4), 0);
+			sched_yield();
+		}
+		copyrpc_poll(ctx, no_end, NULL);
+		CHECK_EQ(write(fd[1], "x", 1), 1);
+		pause();
+	}
+	call_many(ep, 0, 50);
+	while (recv(fd[0], &c, 1, MSG_DONTWAIT) != 1) {
+		copyrpc_poll(ctx, on_end, &e);
+		sched_yield();
+	}
+	kill(child, SIGKILL);
+	CHECK_EQ(waitpid(child, NULL, 0), child);
+	wait_failed(ctx, &e, 25);
+	CHECK_EQ(e.ok, 25);
+	CHECK_EQ(e.status, -ECONNRESET);
+	copyrpc_ep_destroy(ep);
+	copyrpc_poll(ctx, no_end, NULL);
+	check_usable(ctx, ctx);
+	copyrpc_ctx_destroy(ctx);
+	close(fd[0]);
+	close(fd[1]);
+}
+
+/* ----------------------------------------------------------- inside callbacks */
+
+struct nest {
+	struct copyrpc_ep *ep;
+	struct copyrpc_req *held;
+	int left, ok, failed;
+	bool destroy;
+};
+
+static void on_nested(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+	const void *data, uint32_t len)
+{
+	struct nest *n = arg;
+
+	n->ok += !status;
+	n->failed += !!status;
+	if (n->held) {
+		CHECK_EQ(copyrpc_reply(n->held, "in", 2), 0);
+		n->held = NULL;
+	}
+	if (n->left && !status) {
+		n->left--;
+		CHECK_EQ(copyrpc_call(ep, "again", 5, 8, token + 1), 0);
+	}
+	if (n->destroy)
+		copyrpc_ep_destroy(ep);
+}
+
+/* call, reply and destroy from inside of the callback. */
+static void nested_use(void)
+{
+	struct copyrpc_ctx *ctx = open_ctx();
+	struct nest n = { .left = 50 };
+	struct copyrpc_ep *ep[2];
+	struct copyrpc_req *req;
+
+	join(ctx, ctx, ep);
+	CHECK_EQ(copyrpc_call(ep[0], "one", 3, 8, 0), 0);
+	CHECK_EQ(copyrpc_call(ep[1], "two", 3, 8, 0), 0);
+	while (n.ok < 52) {
+		copyrpc_poll(ctx, on_nested, &n);
+		while (copyrpc_recv(ctx, &req)) {
+			if (!n.held && n.ok > 10 && n.ok < 40)
+				n.held = req; /* replied to in the next callback */
+			else
+				CHECK_EQ(copyrpc_reply(req, "out", 3), 0);
+		}
+	}
+	/* Ten responses come in one batch: the first destroys the endpoint. */
+	for (int i = 0; i < 10; i++)
+		CHECK_EQ(copyrpc_call(ep[0], "x", 1, 8, 0), 0);
+	copyrpc_poll(ctx, on_nested, &n);
+	copyrpc_poll(ctx, on_nested, &n);
+	while (copyrpc_recv(ctx, &req))
+		CHECK_EQ(copyrpc_reply(req, NULL, 0), 0);
+	n.destroy = true;
+	copyrpc_flush(ctx);
+	CHECK_EQ(copyrpc_poll(ctx, on_nested, &n), 10);
+	CHECK_EQ(n.ok, 53);
+	CHECK_EQ(n.failed, 9);
+	copyrpc_ep_destroy(ep[1]);
+	n.destroy = false;
+	copyrpc_poll(ctx, on_nested, &n);
+	check_usable(ctx, ctx);
+	copyrpc_ctx_destroy(ctx);
+}
+
+/* ------------------------------------------------------------------------ raw */
+
+static struct copyrpc_raw_done wait_raw(struct copyrpc_ctx *ctx)
+{
+	struct copyrpc_raw_done done;
+	struct wait w = WAIT_INIT;
+
+	while (!copyrpc_raw_recv(ctx, &done)) {
+		copyrpc_poll(ctx, no_end, NULL);
+		if (wait_step(&w))
+			usleep(100);
+	}
+	return done;
+}
+
+static void raw_read_and_write(void)
+{
+	struct copyrpc_ctx *ctx = open_ctx();
+	static uint8_t local[8192], remote[8192];
+	struct copyrpc_mr lmr, rmr;
+	struct copyrpc_ep *ep[2];
+
+	join(ctx, ctx, ep);
+	CHECK_EQ(copyrpc_mr_reg(ctx, local, sizeof(local), 0, &lmr), 0);
+	CHECK_EQ(copyrpc_mr_reg(ctx, remote, sizeof(remote),
+			 COPYRPC_REMOTE_READ | COPYRPC_REMOTE_WRITE, &rmr),
+		0);
+	CHECK_EQ(copyrpc_mr_reg(ctx, remote, sizeof(remote), 64, &rmr), -EINVAL);
+	CHECK_EQ(copyrpc_write(ep[0], local, lmr.lkey, (uintptr_t)remote, rmr.rkey, 0, 0), -EINVAL);
+	for (uint32_t len = 1; len <= sizeof(local); len = len * 3 + 1) {
+		struct copyrpc_raw_done done;
+
+		traffic_fill(local, len, len);
+		CHECK_EQ(copyrpc_write(ep[0], local, lmr.lkey, (uintptr_t)remote, rmr.rkey, len,
+				 ~(uint64_t)len),
+			0);
+		CHECK_EQ(copyrpc_raw_pending(ep[0]), 1);
+		done = wait_raw(ctx);
+		CHECK(done.ep == ep[0] && done.token == ~(uint64_t)len && !done.status);
+		CHECK(memcmp(local, remote, len) == 0);
+		memset(local, 0, len);
+		CHECK_EQ(copyrpc_read(ep[0], local, lmr.lkey, (uintptr_t)remote, rmr.rkey, len, 5),
+			0);
+		done = wait_raw(ctx);
+		CHECK(done.token == 5 && !done.status);
+		CHECK(memcmp(local, remote, len) == 0);
+		CHECK_EQ(copyrpc_raw_pending(ep[0]), 0);
+		check_works(ep);
+	}
+	copyrpc_mr_dereg(&lmr);
+	copyrpc_mr_dereg(&rmr);
+	copyrpc_mr_dereg(&rmr);
+	copyrpc_ctx_destroy(ctx);
+}
+
+/* More at once than fit, each ends once; between them calls go on. */
+static void raw_many(void)
+{
+	struct copyrpc_ctx *ctx = open_ctx();
+	static uint64_t local[4096], remote[4096];
+	static bool seen[4096];
+	struct copyrpc_mr lmr, rmr;
+	struct copyrpc_raw_done done;
+	struct copyrpc_ep *ep[2];
+	uint64_t posted = 0, ended = 0;
+
+	join(ctx, ctx, ep);
+	for (int i = 0; i < 4096; i++)
+		remote[i] = (uint64_t)i * i + 1;
+	CHECK_EQ(copyrpc_mr_reg(ctx, local, sizeof(local), 0, &lmr), 0);
+	CHECK_EQ(copyrpc_mr_reg(ctx, remote, sizeof(remote), COPYRPC_REMOTE_READ, &rmr), 0);
+	while (ended < 4096) {
+		int rc = 0;
+
+		while (posted < 4096 && !rc) {
+			rc = copyrpc_read(ep[posted % 2], &local[posted], lmr.lkey,
+				(uintptr_t)&remote[posted], rmr.rkey, 8, posted);
+			posted += !rc;
+		}
+		CHECK(rc == 0 || rc == -EAGAIN);
+		check_works(ep);
+		while (copyrpc_raw_recv(ctx, &done)) {
+			CHECK(!done.status && done.token < posted);
+			CHECK(!seen[done.token]);
+			seen[done.token] = true;
+			CHECK_EQ(local[done.token], done.token * done.token + 1);
+			ended++;
+		}
+	}
+	copyrpc_mr_dereg(&lmr);
+	copyrpc_mr_dereg(&rmr);
+	copyrpc_ctx_destroy(ctx);
+}
+
+/* The peer's memory refuses: the operation, and the pending calls, end with -EACCES. */
+static void raw_refused(void)
+{
+	struct copyrpc_ctx *ctx[2] = { open_ctx(), open_ctx() };
+	static uint8_t local[64], remote[64];
+	struct copyrpc_mr lmr, rmr;
+	struct copyrpc_raw_done done;
+	struct copyrpc_ep *ep[2];
+	struct ends e = { 0 };
+
+	join(ctx[0], ctx[1], ep);
+	CHECK_EQ(copyrpc_mr_reg(ctx[0], local, sizeof(local), 0, &lmr), 0);
+	CHECK_EQ(copyrpc_mr_reg(ctx[1], remote, sizeof(remote), COPYRPC_REMOTE_READ, &rmr), 0);
+	call_many(ep[0], 0, 10);
+	copyrpc_poll(ctx[0], on_end, &e);
+	CHECK_EQ(copyrpc_write(ep[0], local, lmr.lkey, (uintptr_t)remote, rmr.rkey, 64, 9), 0);
+	wait_failed(ctx[0], &e, 10);
+	CHECK_EQ(e.status, -EACCES);
+	CHECK_EQ(copyrpc_raw_recv(ctx[0], &done), 1);
+	CHECK(done.ep == ep[0] && done.token == 9 && done.status == -EACCES);
+	CHECK_EQ(copyrpc_read(ep[0], local, lmr.lkey, (uintptr_t)remote, rmr.rkey, 64, 9), -EACCES);
+	for (int i = 0; i < 2; i++) {
+		copyrpc_ep_destroy(ep[i]);
+		copyrpc_poll(ctx[i], no_end, NULL);
+	}
+	check_usable(ctx[0], ctx[1]);
+	copyrpc_mr_dereg(&lmr);
+	copyrpc_mr_dereg(&rmr);
+	copyrpc_ctx_destroy(ctx[0]);
+	copyrpc_ctx_destroy(ctx[1]);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(peer_killed), /* first: it forks before the HCA is opened here */
+		TEST(contexts_are_refused),
+		TEST(endpoints_are_refused),
+		TEST(connections_are_refused),
+		TEST(calls_are_refused),
+		TEST(destroy_with_pending_calls),
+		TEST(context_destroyed_in_use),
+		TEST(peer_destroyed_silently),
+		TEST(nested_use),
+		TEST(raw_read_and_write),
+		TEST(raw_many),
+		TEST(raw_refused),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
