@@ -112,13 +112,13 @@ int shmipc_server_unlink(struct shmipc_server *server);
 void shmipc_server_destroy(struct shmipc_server *server);
 
 /*
- * Looks at every connected client, starting with another one each time, and returns the
- * number of requests that shmipc_server_recv() will hand out before the next poll: at
- * most 16 of each client. Never fails, never blocks; wakes clients that were replied to
- * since the last poll, notices new, leaving and dead clients, and, about every 150 us
- * while a client waits with its core given away, yields, so that clients that share the
- * server's core run. A loop that polls and finds nothing pauses once per turn, or calls
- * shmipc_server_wait().
+ * Looks at every connected client, starting with another one each time, and returns how
+ * many of them have requests; shmipc_server_recv() then hands these out, at most 16 of
+ * each client until the next poll. Never fails, never blocks; wakes clients that were
+ * replied to since the last poll, notices new, leaving and dead clients, and, about every
+ * 150 us while a client waits with its core given away, yields, so that clients that
+ * share the server's core run. A loop that polls and finds nothing pauses once per turn,
+ * or calls shmipc_server_wait().
  */
 static inline int shmipc_server_poll(struct shmipc_server *server);
 
@@ -130,9 +130,10 @@ static inline int shmipc_server_poll(struct shmipc_server *server);
 static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip);
 
 /*
- * Takes the next request that the last poll found: fills *req in and copies the first
- * len bytes of the payload to buf. 1; 0 when there is none, then poll; -EMSGSIZE when
- * len is over req_size, nothing taken. The bytes come from another process: check them.
+ * Takes the next request of the clients that the last poll found: fills *req in and
+ * copies the first len bytes of the payload to buf. 1; 0 when it is time to poll again;
+ * -EMSGSIZE when len is over req_size, nothing taken. The bytes come from another
+ * process: check them.
  */
 static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req, void *buf,
 	uint32_t len);
@@ -154,7 +155,7 @@ static inline void shmipc_server_flush(struct shmipc_server *server);
 
 /*
  * Polls until a request is there or timeout_ns have passed: spins for about 1 us, yields
- * for about 100 us, then sleeps. The count of poll, 0 after the time, or -EINTR when a
+ * for about 100 us, then sleeps. What poll returned, 0 after the time, or -EINTR when a
  * signal came while it slept.
  */
 int shmipc_server_wait(struct shmipc_server *server, uint64_t timeout_ns);

@@ -69,7 +69,7 @@ struct shmipc_peer { /* a client, as the server sees it */
 
 struct shmipc_visit {
 	struct shmipc_peer *peer;
-	uint32_t count;
+	uint32_t left; /* requests that it may still give */
 };
 
 struct shmipc_server {
@@ -244,53 +244,41 @@ static inline void shmipc_server_flush(struct shmipc_server *server)
 	}
 }
 
-/* How many requests of a client can be taken, without taking them. */
-static inline uint32_t shmipc_peer_ready(const struct shmipc_peer *peer, uint32_t depth)
+/* An honest client has at most depth calls open; a hostile one gets no more. */
+static inline uint32_t shmipc_peer_quota(const struct shmipc_peer *peer, uint32_t depth)
 {
-	/* An honest client has at most depth calls open; a hostile one gets no more. */
 	uint32_t room = depth - (peer->received - peer->replied);
-	uint32_t max = room < SHMIPC_VISIT_MAX ? room : SHMIPC_VISIT_MAX;
-	struct shmipc_cursor at = peer->req;
-	uint32_t n = 0;
 
-	while (n < max && shmipc_cursor_ready(&at)) {
-		shmipc_cursor_advance(&at);
-		n++;
-	}
-	return n;
+	return room < SHMIPC_VISIT_MAX ? room : SHMIPC_VISIT_MAX;
 }
 
 static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip)
 {
-	int32_t total = 0;
-	uint32_t i, at;
+	uint32_t n = 0, i, at;
 
 	shmipc_server_flush(server);
 	/* Acquire: pairs with the release of a client's add, after it took its place. */
 	if (__builtin_expect(
 		    __atomic_load_n(server->changes, __ATOMIC_ACQUIRE) != server->seen, 0))
 		shmipc_server_rescan(server);
-	if (__builtin_expect(server->budget <= 0, 0))
+	if (__builtin_expect(--server->budget <= 0, 0))
 		shmipc_server_rest(server);
-	server->n_visits = 0;
-	server->visit = 0;
 	at = ++server->start < server->n_active ? server->start : (server->start = 0);
 	for (i = 0; i < server->n_active; i++) {
 		struct shmipc_peer *peer = server->active[at];
-		uint32_t n;
 
 		at = at + 1 < server->n_active ? at + 1 : 0;
 		if (skip && skip[peer->index / 64] >> peer->index % 64 & 1)
 			continue;
-		n = shmipc_peer_ready(peer, server->depth);
-		if (n) {
-			server->visits[server->n_visits].peer = peer;
-			server->visits[server->n_visits++].count = n;
-			total += (int32_t)n;
-		}
+		server->visits[n].peer = peer;
+		server->visits[n].left = shmipc_peer_quota(peer, server->depth);
+		/* The others of this visit are looked for when it is their turn: the first
+		 * reply shall not wait for the last request. */
+		n += server->visits[n].left && shmipc_cursor_ready(&peer->req);
 	}
-	server->budget -= total + 1;
-	return total;
+	server->visit = 0;
+	server->n_visits = n;
+	return (int)n;
 }
 
 static inline int shmipc_server_poll(struct shmipc_server *server)
@@ -301,22 +289,24 @@ static inline int shmipc_server_poll(struct shmipc_server *server)
 static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req, void *buf,
 	uint32_t len)
 {
-	struct shmipc_visit *visit = &server->visits[server->visit];
-	struct shmipc_peer *peer;
-
-	if (server->visit == server->n_visits)
-		return 0;
 	if (__builtin_expect(len > server->req_size, 0))
 		return -EMSGSIZE;
-	peer = visit->peer;
-	req->client = peer->handle;
-	req->id = shmipc_cursor_id(&peer->req);
-	memcpy(buf, shmipc_cursor_payload(&peer->req), len);
-	shmipc_cursor_advance(&peer->req);
-	peer->received++;
-	if (--visit->count == 0)
-		server->visit++;
-	return 1;
+	for (; server->visit < server->n_visits; server->visit++) {
+		struct shmipc_visit *visit = &server->visits[server->visit];
+		struct shmipc_peer *peer = visit->peer;
+
+		if (!visit->left || !shmipc_cursor_ready(&peer->req))
+			continue;
+		visit->left--;
+		req->client = peer->handle;
+		req->id = shmipc_cursor_id(&peer->req);
+		memcpy(buf, shmipc_cursor_payload(&peer->req), len);
+		shmipc_cursor_advance(&peer->req);
+		peer->received++;
+		server->budget--;
+		return 1;
+	}
+	return 0;
 }
 
 static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t client, uint32_t id,

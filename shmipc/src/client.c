@@ -350,26 +350,39 @@ static int client_sleep(struct client *c, uint64_t left_ns)
 	return r;
 }
 
+/* With the core given away; the clock is looked at once per turn. */
+static int client_wait_long(struct client *c, struct wait *w, uint64_t timeout_ns)
+{
+	struct shmipc_deadline d = shmipc_deadline(timeout_ns);
+	uint64_t left = timeout_ns;
+	int r;
+
+	do {
+		r = wait_step(w) ? client_sleep(c, left) : 0;
+		if (!r)
+			r = client_look(c, false);
+		left = shmipc_deadline_left(&d);
+	} while (!r && left);
+	return r;
+}
+
 int shmipc_client_wait(struct shmipc_client *hot, uint64_t timeout_ns)
 {
 	struct client *c = client_of(hot);
 	struct wait w = WAIT_INIT;
-	struct shmipc_deadline d;
-	uint64_t left;
 	int r;
 
 	shmipc_client_flush(hot);
 	r = client_look(c, false);
 	if (r || !timeout_ns || !shmipc_client_pending(hot))
 		return r;
-	d = shmipc_deadline(timeout_ns);
-	do {
-		left = w.empty < WAIT_SPINS ? timeout_ns : shmipc_deadline_left(&d);
-		r = wait_step(&w) ? client_sleep(c, left) : 0;
-		if (!r)
-			r = client_look(c, false);
-	} while (!r && left);
-	return r;
+	while (w.empty < WAIT_SPINS) {
+		wait_step(&w);
+		r = client_look(c, false);
+		if (r)
+			return r;
+	}
+	return client_wait_long(c, &w, timeout_ns);
 }
 
 /* ---- the blocking call ---- */

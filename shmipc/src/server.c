@@ -199,13 +199,10 @@ COLD void shmipc_server_peer_waits(struct shmipc_server *hot, struct shmipc_peer
 		s->peers_wait = true;
 }
 
-/* Between two polls of shmipc_server_wait(), after the spinning. 0 or -EINTR. */
-static int server_pause(struct server *s, struct wait *w, uint64_t left_ns)
+static int server_sleep(struct server *s, uint64_t left_ns)
 {
 	int n;
 
-	if (!wait_step(w))
-		return 0;
 	sleep_prepare(&s->header->server_state);
 	n = shmipc_server_poll(&s->hot);
 	if (n) {
@@ -217,25 +214,37 @@ static int server_pause(struct server *s, struct wait *w, uint64_t left_ns)
 	return shmipc_sleep(&s->header->server_state, left_ns);
 }
 
+/* With the core given away; the clock is looked at once per turn. */
+static int server_wait_long(struct server *s, struct wait *w, uint64_t timeout_ns)
+{
+	struct shmipc_deadline d = shmipc_deadline(timeout_ns);
+	uint64_t left = timeout_ns;
+	int n;
+
+	do {
+		n = wait_step(w) ? server_sleep(s, left) : 0;
+		if (!n)
+			n = shmipc_server_poll(&s->hot);
+		left = shmipc_deadline_left(&d);
+	} while (!n && left);
+	return n;
+}
+
 int shmipc_server_wait(struct shmipc_server *hot, uint64_t timeout_ns)
 {
-	struct server *s = server_of(hot);
 	struct wait w = WAIT_INIT;
-	struct shmipc_deadline d;
-	uint64_t left;
 	int n;
 
 	n = shmipc_server_poll(hot);
 	if (n || !timeout_ns)
 		return n;
-	d = shmipc_deadline(timeout_ns);
-	do {
-		left = w.empty < WAIT_SPINS ? timeout_ns : shmipc_deadline_left(&d);
-		n = server_pause(s, &w, left);
-		if (!n)
-			n = shmipc_server_poll(hot);
-	} while (!n && left);
-	return n;
+	while (w.empty < WAIT_SPINS) {
+		wait_step(&w);
+		n = shmipc_server_poll(hot);
+		if (n)
+			return n;
+	}
+	return server_wait_long(server_of(hot), &w, timeout_ns);
 }
 
 void *shmipc_server_extra(struct shmipc_server *hot, uint32_t client)

@@ -58,8 +58,8 @@ static inline int serve_once(struct shmipc_server *s)
 		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &a, sizeof(a)), 0);
 		taken++;
 	}
-	CHECK_EQ(n, taken);
-	return n;
+	CHECK(taken ? n > 0 : n == 0);
+	return taken;
 }
 
 /* Counts responses and checks each: exactly one per token below the size. */

@@ -294,7 +294,7 @@ static void places_are_reused_clean(void)
 		/* Leaves a received call, an unreceived one, and an untaken response. */
 		CHECK_EQ(call_tag(c, 1000), 0);
 		CHECK_EQ(call_tag(c, 1001), 0);
-		CHECK_EQ(shmipc_server_poll(s), 2);
+		CHECK_EQ(shmipc_server_poll(s), 1);
 		CHECK_EQ(shmipc_server_recv(s, &old, &m, sizeof(m)), 1);
 		CHECK_EQ(call_tag(c, 1002), 0);
 		last = old.client;
@@ -340,7 +340,7 @@ static void visits_are_capped_and_rotate(void)
 	for (uint64_t tag = 0; tag < 20; tag++)
 		CHECK_EQ(call_tag(c[0], tag), 0);
 	CHECK_EQ(call_tag(c[1], 100), 0);
-	CHECK_EQ(shmipc_server_poll(s), SHMIPC_VISIT_MAX + 1); /* one greedy, one modest */
+	CHECK_EQ(shmipc_server_poll(s), 2); /* one greedy, one modest */
 	for (int i = 0; i < SHMIPC_VISIT_MAX + 1; i++)
 		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
 	CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 0);

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* shmipc against other rings: one server, each client with a connection of its own. */
+#include "shmipc.h"
+
+#include <unistd.h>
+
+#include "base/rpcbench.h"
+
+struct sides {
+	struct shmipc_server *server;
+	struct shmipc_client *clients[RPCBENCH_CLIENTS];
+};
+
+static void teardown(void *state)
+{
+	struct sides *sides = state;
+
+	for (uint32_t i = 0; i < RPCBENCH_CLIENTS; i++)
+		shmipc_client_disconnect(sides->clients[i]);
+	shmipc_server_destroy(sides->server);
+	free(sides);
+}
+
+static int setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
+	struct rpcbench_client *clients, void **state_p)
+{
+	struct shmipc_attr attr = {
+		.max_clients = cfg->clients,
+		.depth = cfg->queue_depth,
+		.req_size = cfg->req_size,
+		.resp_size = cfg->resp_size,
+	};
+	struct sides *sides = calloc(1, sizeof(*sides));
+	char name[64];
+	int err;
+
+	if (!sides)
+		return -ENOMEM;
+	snprintf(name, sizeof(name), "bench.%d", (int)getpid());
+	err = shmipc_server_create(name, &attr, &sides->server);
+	server->handle = sides->server;
+	for (uint32_t i = 0; !err && i < cfg->clients; i++) {
+		err = shmipc_client_connect(name, &attr, &sides->clients[i]);
+		clients[i].handle = sides->clients[i];
+	}
+	if (!err)
+		err = shmipc_server_unlink(sides->server);
+	if (err) {
+		teardown(sides);
+		return err;
+	}
+	*state_p = sides;
+	return 0;
+}
+
+ALWAYS_INLINE int call(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
+{
+	return shmipc_client_call(c->handle, req, len, token);
+}
+
+ALWAYS_INLINE int poll(struct rpcbench_client *c)
+{
+	return shmipc_client_poll(c->handle, rpcbench_response, c);
+}
+
+ALWAYS_INLINE void flush(struct rpcbench_client *c)
+{
+	/* The poll that follows flushes. */
+}
+
+ALWAYS_INLINE bool idle(struct rpcbench_client *c, uint64_t ns)
+{
+	return shmipc_client_wait(c->handle, ns) != 0;
+}
+
+static void client(struct rpcbench_client *c)
+{
+	rpcbench_client_run(c, call, poll, flush, idle);
+}
+
+ALWAYS_INLINE int serve(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size)
+{
+	uint64_t req[RPCBENCH_WORDS], resp[RPCBENCH_WORDS];
+	int n = shmipc_server_poll(s->handle);
+	struct shmipc_req r;
+
+	while (shmipc_server_recv(s->handle, &r, req, req_size) == 1) {
+		rpcbench_answer(req, req_size, resp, resp_size);
+		shmipc_server_reply(s->handle, r.client, r.id, resp, resp_size);
+	}
+	return n;
+}
+
+ALWAYS_INLINE bool server_idle(struct rpcbench_server *s, uint64_t ns)
+{
+	return shmipc_server_wait(s->handle, ns) != 0;
+}
+
+static void server(struct rpcbench_server *s)
+{
+	rpcbench_server_run(s, serve, server_idle);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct rpcbench_impl shmipc = { "shmipc", setup, teardown, client, server,
+		false };
+
+	return rpcbench_main(&shmipc, argc, argv);
+}
