@@ -45,6 +45,7 @@
 
 #define SHM_NAME_MAX 200 /* of prefix and name together */
 #define SHM_SERVER 0 /* the byte that a server holds; the others are the layer's to give */
+#define SHM_NAMING UINT32_MAX /* but this: held while a file gets a server or loses its name */
 #define SHM_TRIES 1000 /* lost races with other creators before -EADDRINUSE */
 
 struct shm_region {
@@ -228,27 +229,29 @@ static inline int shm_map(struct shm_region *r, const struct stat *locked, size_
 
 /*
  * The name is taken: by a living server (-EADDRINUSE), or by what a dead one left, which
- * is removed. Only who holds a file's server byte may remove its name, and looks, with
- * the byte held, whether it is still the name of that file; so of several servers that
- * find the same remains, one removes them, once. -EAGAIN: look again.
+ * is removed. Who removes a file's name, or becomes its server, holds its naming byte; so
+ * of several servers that find the same remains, one removes them, once, and none removes
+ * what has just found its server. -EAGAIN: look again.
  */
 static inline int shm_remove_stale(struct shm_region *r)
 {
 	struct stat st;
-	int err = shm_open_locked(r, 0);
+	int err = shm_open_locked(r, 0), alive;
 
 	if (err)
 		return err == -ENOENT ? -EAGAIN : err;
 	err = shm_check_owner(r->fd, &st);
-	if (!err && shm_lock(r, SHM_SERVER) != 0)
-		err = shm_is_current(r) ? -EADDRINUSE : -EAGAIN;
-	if (!err) {
-		if (shm_is_current(r))
+	if (!err)
+		err = shm_lock(r, SHM_NAMING);
+	if (!err && shm_is_current(r)) {
+		alive = shm_locked(r, SHM_SERVER);
+		if (alive)
+			err = alive < 0 ? alive : -EADDRINUSE;
+		else
 			shm_unlink(r->path);
-		err = -EAGAIN;
 	}
 	shm_close_locked(r);
-	return err;
+	return err ? err : -EAGAIN;
 }
 
 /* One try to make the file and to hold its server byte. -EAGAIN: lost a race. */
@@ -260,11 +263,16 @@ static inline int shm_create_file(struct shm_region *r)
 		return shm_remove_stale(r);
 	if (err)
 		return err;
-	/* Until the byte is held another server may take the new file for remains. */
-	if (shm_lock(r, SHM_SERVER) == 0 && shm_is_current(r))
-		return 0;
-	shm_close_locked(r);
-	return -EAGAIN;
+	/* Until the server byte is held another server may take the new file for remains. */
+	err = shm_lock(r, SHM_NAMING);
+	if (!err && !shm_is_current(r))
+		err = -EAGAIN;
+	if (!err)
+		err = shm_lock(r, SHM_SERVER);
+	shm_unlock(r, SHM_NAMING);
+	if (err)
+		shm_close_locked(r);
+	return err;
 }
 
 /*

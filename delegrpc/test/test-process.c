@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * delegrpc between processes: clients and servers that are killed at random moments in full
+ * traffic, clients that write what they like where they can, another user, fork.
+ *
+ *	test-delegrpc-process [KILLS]	(200 of clients, a twentieth as many of servers)
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/test.h"
+#include "raw.h"
+
+#define VICTIMS 3
+#define DEPTH 16
+
+static char name[64];
+static uint64_t rng;
+static uint32_t kills = 200;
+
+static uint32_t pick(uint32_t n)
+{
+	return (uint32_t)(test_rand(&rng) % n);
+}
+
+static void reap_killed(pid_t pid)
+{
+	int status;
+
+	CHECK_EQ(kill(pid, SIGKILL), 0);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	if (WIFEXITED(status))
+		fprintf(stderr, "it had ended with status %d\n", WEXITSTATUS(status));
+	CHECK(WIFSIGNALED(status));
+}
+
+static pid_t spawn(void (*fn)(void))
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		alarm(120); /* should the tester die */
+		fn();
+		_exit(80);
+	}
+	return pid;
+}
+
+/* ---- a server and clients, each a process ---- */
+
+static void serve_for_ever(void)
+{
+	struct delegrpc_attr attr = { .max_clients = VICTIMS + 1, .resp_depth = DEPTH,
+		.ring_depth = 2 * (VICTIMS + 1) * DELEGRPC_BATCH };
+	struct delegrpc_server_stats st;
+	struct delegrpc_server *s;
+	struct delegrpc_req r;
+
+	if (delegrpc_server_create(name, &attr, &s))
+		_exit(81);
+	for (;;) {
+		if (delegrpc_server_wait(s, NSEC_PER_SEC) < 0)
+			_exit(82);
+		delegrpc_server_poll(s);
+		while (delegrpc_server_recv(s, &r)) {
+			uint64_t word[2];
+
+			memcpy(word, r.payload, sizeof(word));
+			word[0] = ~word[0];
+			if (r.len != sizeof(word) ||
+				delegrpc_server_reply(s, r.client, r.id, word, sizeof(word)))
+				_exit(83);
+		}
+		delegrpc_server_advance_tail(s);
+		delegrpc_server_stats(s, &st);
+		if (st.bad_requests)
+			_exit(84);
+	}
+}
+
+struct caller {
+	struct delegrpc_client *c;
+	uint64_t made, got;
+	uint64_t open[DEPTH]; /* tokens in flight */
+	uint32_t nopen;
+};
+
+static void take(void *arg, uint64_t token, const void *resp)
+{
+	struct caller *a = arg;
+	uint64_t word[2];
+	uint32_t i = 0;
+
+	memcpy(word, resp, sizeof(word));
+	CHECK(word[0] == ~token && word[1] == (uint64_t)(uintptr_t)a->c);
+	while (i < a->nopen && a->open[i] != token)
+		i++;
+	CHECK(i < a->nopen);
+	a->open[i] = a->open[--a->nopen];
+	a->got++;
+}
+
+/* Some calls, a poll, perhaps a wait. -EPIPE or how many responses. */
+static int work(struct caller *a)
+{
+	int n;
+
+	for (uint32_t k = pick(DEPTH); k; k--) {
+		uint64_t word[2] = { a->made, (uint64_t)(uintptr_t)a->c };
+
+		if (delegrpc_client_call(a->c, word, sizeof(word), a->made))
+			break;
+		a->open[a->nopen++] = a->made++;
+	}
+	n = delegrpc_client_poll(a->c, take, a);
+	if (!n && delegrpc_client_pending(a->c))
+		n = delegrpc_client_wait(a->c, 10 * NSEC_PER_MSEC) < 0 ? -EPIPE : 0;
+	return n;
+}
+
+static void connect_caller(struct caller *a)
+{
+	int err;
+
+	memset(a, 0, sizeof(*a));
+	do
+		err = delegrpc_client_connect(name, NULL, &a->c);
+	while (err == -ENOENT || err == -EAGAIN || err == -ECONNREFUSED);
+	CHECK_EQ(err, 0);
+}
+
+static void call_for_ever(void)
+{
+	struct caller a;
+
+	rng ^= (uint64_t)getpid() << 20;
+	for (;;) {
+		connect_caller(&a);
+		for (uint32_t i = pick(2000); i; i--)
+			CHECK(work(&a) >= 0);
+		delegrpc_client_disconnect(a.c);
+	}
+}
+
+static void clients_are_killed(void)
+{
+	pid_t server = spawn(serve_for_ever), victim[VICTIMS];
+	struct caller survivor;
+
+	connect_caller(&survivor);
+	for (int i = 0; i < VICTIMS; i++)
+		victim[i] = spawn(call_for_ever);
+	for (uint32_t k = 0; k < kills; k++) {
+		uint64_t until = survivor.got + pick(2000);
+		uint32_t v = pick(VICTIMS);
+
+		while (survivor.got < until)
+			CHECK(work(&survivor) >= 0);
+		reap_killed(victim[v]);
+		victim[v] = spawn(call_for_ever);
+	}
+	for (int i = 0; i < VICTIMS; i++)
+		reap_killed(victim[i]);
+	while (delegrpc_client_pending(survivor.c))
+		CHECK(work(&survivor) >= 0);
+	CHECK_EQ(survivor.got, survivor.made);
+	printf("  %u kills, %" PRIu64 " calls of the survivor\n", kills, survivor.got);
+	delegrpc_client_disconnect(survivor.c);
+	reap_killed(server);
+}
+
+static void servers_are_killed(void)
+{
+	struct caller a;
+
+	for (uint32_t k = 0; k < kills / 20; k++) {
+		pid_t server = spawn(serve_for_ever);
+		uint64_t start, until = pick(1000);
+		int n;
+
+		connect_caller(&a);
+		while (a.got < until)
+			CHECK(work(&a) >= 0);
+		reap_killed(server);
+		start = clock_ns();
+		while ((n = work(&a)) >= 0)
+			;
+		CHECK_EQ(n, -EPIPE);
+		printf("  -EPIPE %u ms after the kill\n",
+			(unsigned)((clock_ns() - start) / NSEC_PER_MSEC));
+		delegrpc_client_disconnect(a.c);
+	}
+}
+
+/* ---- hostile clients ---- */
+
+static void scribble(uint64_t *words, size_t from, size_t n)
+{
+	for (;;) {
+		uint64_t value = test_rand(&rng);
+
+		/* Plausible values do more harm than noise. */
+		if (value & 1)
+			value = value >> 8 & 0x3f0000003f;
+		__atomic_store_n(&words[from + pick((uint32_t)n)], value, __ATOMIC_RELAXED);
+	}
+}
+
+static void scribble_everywhere(void)
+{
+	struct raw raw;
+
+	rng ^= (uint64_t)getpid() << 20;
+	raw_open(name, &raw);
+	shm_lock(&raw.region, 2);
+	scribble(raw.region.addr, 0, raw.region.size / 8);
+}
+
+/* Lines, requests and responses, so that the indices stay and the server goes on. */
+static void scribble_behind_the_indices(void)
+{
+	struct raw raw;
+
+	rng ^= (uint64_t)getpid() << 20;
+	raw_open(name, &raw);
+	shm_lock(&raw.region, 2);
+	scribble(raw.region.addr, 32, raw.region.size / 8 - 32);
+}
+
+/* Keeps the order of things, and fills its places with requests that nobody made. */
+static void forge(void)
+{
+	struct raw raw;
+
+	rng ^= (uint64_t)getpid() << 20;
+	raw_open(name, &raw);
+	for (uint64_t pos, n;;) {
+		if (__atomic_load_n(&raw.control->head, __ATOMIC_RELAXED) -
+				__atomic_load_n(&raw.control->tail, __ATOMIC_ACQUIRE) > 32)
+			continue;
+		n = 1 + pick(8);
+		pos = raw_reserve(&raw, 2 + pick(2), (uint32_t)n);
+		for (uint64_t i = 0; i < n; i++) {
+			uint32_t id = (pick(3) << 16) | pick(10);
+			unsigned char *slot = raw.requests + ((pos + i) & 63) * raw.req_stride;
+
+			raw_fill(&raw, pos + i, pick(6), id, pick(100));
+			__atomic_store_n((uint32_t *)(void *)(slot + 12), (uint32_t)test_rand(&rng),
+				__ATOMIC_RELAXED);
+		}
+	}
+}
+
+static void ignore_response(void *arg, uint64_t token, const void *resp)
+{
+	char copy[56];
+
+	memcpy(copy, resp, sizeof(copy));
+	(*(uint32_t *)arg)++;
+}
+
+/* Server and an honest client beside it: nothing is out of bounds, and nothing hangs. */
+static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t rounds)
+{
+	struct delegrpc_attr attr = { .max_clients = 4, .resp_depth = 8, .ring_depth = 64 };
+	struct delegrpc_server_stats st;
+	struct delegrpc_server *s;
+	struct delegrpc_client *c;
+	uint32_t responses = 0, broken = 0;
+	pid_t pid[2];
+
+	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
+	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
+	pid[0] = spawn(hostile);
+	pid[1] = hostile == forge ? 0 : spawn(hostile); /* it holds two clients' bytes */
+	for (uint32_t i = 0; i < rounds; i++) {
+		struct delegrpc_req r;
+		char copy[DELEGRPC_MAX_SIZE];
+
+		delegrpc_client_call(c, &i, sizeof(i), i);
+		delegrpc_client_poll(c, ignore_response, &responses);
+		if (i % 64 == 0)
+			delegrpc_client_wait(c, NSEC_PER_MSEC / 100);
+		broken += delegrpc_server_poll(s) < 0;
+		if (hostile == forge)
+			CHECK_EQ(broken, 0);
+		while (delegrpc_server_recv(s, &r)) {
+			CHECK(r.client < 4 && r.len <= 48);
+			memcpy(copy, r.payload, r.len);
+			delegrpc_server_reply(s, r.client, r.id, copy, r.len);
+		}
+		delegrpc_server_advance_tail(s);
+		if (i % 64 == 0)
+			delegrpc_server_wait(s, NSEC_PER_MSEC / 100);
+	}
+	reap_killed(pid[0]);
+	if (pid[1])
+		reap_killed(pid[1]);
+	delegrpc_server_stats(s, &st);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+	/* The harm ends with the region. */
+	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
+	delegrpc_server_destroy(s);
+	return st;
+}
+
+static void hostile_everywhere(void)
+{
+	for (int i = 0; i < 20; i++) /* each soon breaks the ring */
+		endure(scribble_everywhere, 500);
+}
+
+static void hostile_behind_the_indices(void)
+{
+	for (int i = 0; i < 20; i++)
+		endure(scribble_behind_the_indices, 500);
+}
+
+static void hostile_with_manners(void)
+{
+	struct delegrpc_server_stats st = endure(forge, 20000);
+
+	CHECK(st.requests > 100);
+	CHECK(st.bad_requests > 100);
+}
+
+/* ---- who may, and who is who ---- */
+
+static void another_user(void)
+{
+	struct delegrpc_server *s, *other;
+	struct delegrpc_client *c;
+	struct stat st;
+	char file[128];
+	int status;
+	pid_t pid;
+
+	if (geteuid() != 0) {
+		printf("  (not root: left out)\n");
+		return;
+	}
+	CHECK_EQ(delegrpc_server_create(name, NULL, &s), 0);
+	snprintf(file, sizeof(file), "/dev/shm/delegrpc.%s", name);
+	CHECK_EQ(stat(file, &st), 0);
+	CHECK_EQ(st.st_mode & 07777, 0600);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		if (setgid(65534) || setuid(65534))
+			_exit(1);
+		CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -EACCES);
+		CHECK_EQ(delegrpc_server_create(name, NULL, &other), -EACCES);
+		CHECK(open(file, O_RDONLY) < 0);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	delegrpc_server_destroy(s);
+}
+
+/* A child that inherits client and server, and frees them, disturbs neither. */
+static void fork_disturbs_nothing(void)
+{
+	struct delegrpc_attr attr = { .max_clients = 1 };
+	struct delegrpc_server *s;
+	struct caller a = { 0 };
+	struct delegrpc_client *c;
+	struct delegrpc_req r;
+	int status;
+	pid_t pid;
+
+	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
+	connect_caller(&a);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		delegrpc_client_disconnect(a.c);
+		delegrpc_server_destroy(s);
+		CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -EUSERS);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	while (!a.made)
+		CHECK_EQ(work(&a), 0);
+	CHECK_EQ(delegrpc_client_flush(a.c), 0);
+	while (delegrpc_server_poll(s) > 0)
+		while (delegrpc_server_recv(s, &r)) {
+			uint64_t word[2];
+
+			memcpy(word, r.payload, sizeof(word));
+			word[0] = ~word[0];
+			CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, word, sizeof(word)), 0);
+		}
+	while (delegrpc_client_pending(a.c))
+		CHECK(delegrpc_client_poll(a.c, take, &a) >= 0);
+	CHECK_EQ(a.got, a.made);
+	delegrpc_client_disconnect(a.c);
+	delegrpc_server_destroy(s);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(clients_are_killed),
+		TEST(servers_are_killed),
+		TEST(hostile_everywhere),
+		TEST(hostile_behind_the_indices),
+		TEST(hostile_with_manners),
+		TEST(another_user),
+		TEST(fork_disturbs_nothing),
+	};
+	struct shm_region left;
+
+	if (argc > 1)
+		kills = (uint32_t)strtoul(argv[1], NULL, 10);
+	CHECK(kills >= 20);
+	rng = test_seed();
+	snprintf(name, sizeof(name), "process.%d", (int)getpid());
+	argc = test_main(tests, ARRAY_SIZE(tests), argc > 2 ? 2 : 1, argv + (argc > 2));
+	/* What the last killed server left. */
+	if (shm_create("delegrpc", name, 1, &left) == 0)
+		shm_close(&left);
+	return argc;
+}
