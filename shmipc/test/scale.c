@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The same round trips with a region for so many clients, of which one is there; run
+ * under callgrind by scale.py, which compares the instructions in measure().
+ *
+ *	scale CLIENTS
+ */
+#include "common.h"
+
+#define ROUNDS 2000
+
+static void take(void *arg, uint64_t token, const void *resp)
+{
+	*(uint64_t *)arg += token == ((const struct msg *)resp)->tag;
+}
+
+NOINLINE void measure(struct shmipc_server *s, struct shmipc_client *c, uint32_t depth,
+	uint64_t *right_p);
+
+void measure(struct shmipc_server *s, struct shmipc_client *c, uint32_t depth, uint64_t *right_p)
+{
+	struct shmipc_req r;
+	struct msg m;
+
+	for (uint64_t round = 0; round < ROUNDS; round++) {
+		for (uint32_t i = 0; i < depth; i++)
+			call_tag(c, round);
+		shmipc_client_flush(c);
+		shmipc_server_poll(s);
+		while (shmipc_server_recv(s, &r, &m, sizeof(m)) > 0)
+			shmipc_server_reply(s, r.client, r.id, &m, sizeof(m));
+		shmipc_client_poll(c, take, right_p);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct shmipc_attr attr = msg_attr;
+	struct shmipc_server *s = NULL;
+	struct shmipc_client *c = NULL;
+	uint64_t right = 0;
+
+	attr.max_clients = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 0;
+	CHECK_EQ(shmipc_server_create(test_name("scale"), &attr, &s), 0);
+	CHECK_EQ(shmipc_client_connect(test_name("scale"), &attr, &c), 0);
+	shmipc_server_poll(s);
+	measure(s, c, 1, &right);
+	measure(s, c, 8, &right);
+	CHECK_EQ(right, ROUNDS * 9);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+	return 0;
+}
