@@ -58,6 +58,8 @@ int preload_softhca(char *err, size_t errlen)
 	const char *before = getenv("LD_PRELOAD");
 	char dir[PATH_MAX], path[ROOM], *value;
 
+	if (before && strstr(before, "libsofthca"))
+		return 0; /* inside of a softhca-run, or the user gives a library */
 	if (!own_directory(dir) || (!find_installed(dir, path) && !find_built(dir, path))) {
 		snprintf(err, errlen, LIBRARY " is not beside this program: install softhca, or "
 			"run the softhca-run of its build directory");
@@ -67,8 +69,6 @@ int preload_softhca(char *err, size_t errlen)
 		snprintf(err, errlen, "%s: give the library a path without ':' and ' '", path);
 		return -EINVAL;
 	}
-	if (before && strstr(before, LIBRARY))
-		return 0; /* a softhca-run inside of a softhca-run */
 	if (asprintf(&value, "%s%s%s", before ? before : "", before && *before ? ":" : "", path) <
 		0)
 		return -ENOMEM;

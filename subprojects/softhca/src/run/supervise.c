@@ -22,7 +22,7 @@
 #include "fabric/sweep.h"
 #include "run/supervise.h"
 
-#define GRACE_MS 5000 /* between SIGTERM and SIGKILL */
+#define GRACE_MS 2000 /* between SIGTERM and SIGKILL */
 
 static const int passed_on[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
 	SIGALRM };

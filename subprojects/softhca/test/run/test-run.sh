@@ -1,0 +1,208 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# test-run.sh SOFTHCA-RUN HOLDER: what softhca-run promises to who calls it.
+set -u
+
+run=$(realpath "$1")
+holder=$(realpath "$2")
+me=$(id -u)
+tmp=$(mktemp -d)
+fabric=run-$$
+dir=/dev/shm/softhca-$me-$fabric
+unset LD_PRELOAD SOFTHCA_RAILS SOFTHCA_TOPOLOGY SOFTHCA_BF SOFTHCA_STRICT SOFTHCA_RUN \
+	HWLOC_XMLFILE PMIX_NAMESPACE
+export SOFTHCA_FABRIC="$fabric"
+trap 'rm -rf "$tmp"' EXIT
+
+fail() {
+	echo "test-run: $*" >&2
+	exit 1
+}
+
+# status N COMMAND...: it ends with N.
+status() {
+	want=$1
+	shift
+	"$@" >"$tmp/out" 2>"$tmp/err"
+	got=$?
+	[ $got = "$want" ] || fail "'$*' ends with $got, not $want: $(cat "$tmp/err")"
+	[ ! -e "$dir" ] || fail "'$*' leaves $dir"
+}
+
+# refused PATTERN ARGUMENT...: status 2 and one line that matches.
+refused() {
+	pattern=$1
+	shift
+	status 2 "$run" "$@"
+	[ "$(wc -l <"$tmp/err")" = 1 ] || fail "'$*' does not say one line: $(cat "$tmp/err")"
+	grep -q -e "$pattern" "$tmp/err" || fail "'$*' says: $(cat "$tmp/err")"
+}
+
+# until_true COMMAND...: a guard against hanging, not a measurement.
+until_true() {
+	n=0
+	while ! "$@"; do
+		n=$((n + 1))
+		[ $n -lt 600 ] || fail "never true: $*"
+		sleep 0.05
+	done
+}
+
+gone() {
+	[ ! -e "$1" ]
+}
+
+ended() {
+	! kill -0 "$1" 2>/dev/null
+}
+
+# hold NAME ARGUMENT...: starts a holder under softhca-run; its input is $tmp/NAME.in
+# on descriptor 9, and the file NAME.pid has the program's own pid.
+hold() {
+	name=$1
+	shift
+	mkfifo "$tmp/$name.in" "$tmp/$name.out"
+	"$run" "$@" sh -c 'echo $$ >"$1"; shift; exec "$@"' - "$tmp/$name.pid" "$holder" \
+		<"$tmp/$name.in" >"$tmp/$name.out" 2>"$tmp/$name.err" 8>&- 9>&- &
+	runner=$!
+	exec 9>"$tmp/$name.in"
+	read -r line <"$tmp/$name.out" || fail "$name: $(cat "$tmp/$name.err")"
+	[ "$line" = ready ] || fail "$name says $line"
+	program=$(cat "$tmp/$name.pid")
+	[ -d "$dir" ] || fail "$name has no fabric"
+}
+
+exit_statuses() {
+	status 0 "$run" true
+	status 3 "$run" sh -c 'exit 3'
+	status 137 "$run" sh -c 'kill -9 $$'
+	status 143 "$run" sh -c 'kill -15 $$'
+	status 127 "$run" "$tmp/no-such-program"
+	status 126 "$run" "$tmp"
+	status 0 "$run" --help
+	status 0 "$run" --version
+}
+
+wrong_arguments() {
+	echo 'name=mlx5_0 speed=1' >"$tmp/wrong"
+	refused 'no program' -n 2
+	refused '--rails 0: give a number' -n 0 true
+	refused '--rails 17: give' --rails=17 true
+	refused '--rails x: give' -n x true
+	refused '--topology .*: no such file' -t "$tmp/nothing" true
+	refused "wrong:1: 'speed': give key=value" -t "$tmp/wrong" true
+	refused '--fabric .*: give up to 63' -f a/b true
+	refused '--nothing: unknown option' --nothing true
+	refused '--fabric: give it a value' --fabric
+	refused 'give one of them' -n 1 -t "$tmp/wrong" true
+	SOFTHCA_RAILS=99 refused 'SOFTHCA_RAILS=99: give 1 to 16' true
+}
+
+# has NAME VALUE: the program's environment has it.
+has() {
+	grep -q -x -e "$1=$2" "$tmp/out" || fail "$1 is not $2: $(grep "^$1=" "$tmp/out")"
+}
+
+environment() {
+	printf 'numa=0\nlink=roce\n' >"$tmp/topo"
+	status 0 "$run" -n 3 --bf --strict -f "$fabric" env
+	has SOFTHCA_RAILS 3
+	has SOFTHCA_BF 1
+	has SOFTHCA_STRICT 1
+	has SOFTHCA_FABRIC "$fabric"
+	has LD_PRELOAD '/.*/libsofthca.so.0'
+	has HWLOC_THISSYSTEM 1
+	grep -q 'not a network' "$tmp/err" || fail "does not say what its figures describe"
+	status 0 sh -c 'cd "$1" && shift && exec "$@"' - "$tmp" "$run" -t topo env
+	has SOFTHCA_TOPOLOGY "$tmp/topo"
+	status 0 env LD_PRELOAD=libm.so.6 "$run" env
+	has LD_PRELOAD 'libm.so.6:/.*/libsofthca.so.0'
+	status 0 "$run" "$run" env
+	has LD_PRELOAD '/[^:]*/libsofthca.so.0'
+	[ "$(wc -l <"$tmp/err")" = 1 ] || fail "a softhca-run in a softhca-run repeats itself"
+}
+
+# The options of the program are the program's.
+arguments() {
+	status 0 "$run" -n 2 echo -n 7 --bf --help
+	[ "$(cat "$tmp/out")" = '7 --bf --help' ] || fail "arguments are $(cat "$tmp/out")"
+}
+
+signals_are_passed_on() {
+	hold term
+	kill -TERM "$runner"
+	wait "$runner"
+	[ $? = 143 ] || fail "SIGTERM was not passed on"
+	ended "$program" || fail "the program lives on"
+	gone "$dir" || fail "$dir is left"
+}
+
+program_killed() {
+	hold killed
+	kill -9 "$program"
+	wait "$runner"
+	[ $? = 137 ] || fail "SIGKILL of the program is not its status"
+	gone "$dir" || fail "$dir is left"
+}
+
+runner_killed() {
+	hold orphan
+	kill -9 "$runner"
+	wait "$runner" 2>/dev/null
+	until_true ended "$program"
+	until_true gone "$dir"
+}
+
+# A program that does not mind SIGTERM, when softhca-run is gone.
+stubborn() {
+	hold stubborn env --ignore-signal=TERM
+	kill -9 "$runner"
+	wait "$runner" 2>/dev/null
+	until_true ended "$program"
+	until_true gone "$dir"
+}
+
+two_at_once() {
+	hold first -n 2
+	first=$runner
+	exec 8>&9
+	"$run" -n 3 true 2>"$tmp/err"
+	[ $? = 2 ] || fail "other rails in a used fabric are not refused"
+	grep -q 'other adapters' "$tmp/err" || fail "says $(cat "$tmp/err")"
+	hold second
+	second=$runner
+	exec 8>&-
+	wait "$first" || fail "first ends with $?"
+	[ -d "$dir" ] || fail "the second one lost its fabric"
+	exec 9>&-
+	wait "$second" || fail "second ends with $?"
+	gone "$dir" || fail "$dir is left"
+}
+
+# What a killed member of another fabric left is removed, too.
+other_fabric() {
+	other=/dev/shm/softhca-$me-$fabric-other
+	hold other env SOFTHCA_FABRIC="$fabric-other"
+	[ -d "$other" ] || fail "no second fabric"
+	kill -9 "$program"
+	wait "$runner"
+	gone "$other" || fail "$other is left"
+	gone "$dir" || fail "$dir is left"
+}
+
+other_user() {
+	[ "$me" = 0 ] || return 0
+	mkdir "$dir"
+	chown 65534 "$dir"
+	"$run" true 2>"$tmp/err"
+	got=$?
+	rmdir "$dir"
+	[ $got = 2 ] || fail "another user's fabric: $got"
+	grep -q 'another user' "$tmp/err" || fail "says $(cat "$tmp/err")"
+}
+
+for t in exit_statuses wrong_arguments environment arguments signals_are_passed_on \
+	program_killed runner_killed stubborn two_at_once other_fabric other_user; do
+	echo "$t"
+	$t
+done
