@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* Two processes: a stream of checked messages each way, then one of them is killed. */
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "hca.h"
+
+enum { SLOTS = 64, WINDOW = 48, SLOT_SIZE = 1024 };
+
+/* What the two exchange beforehand. */
+struct hello {
+	struct mlx5dvl_qp_info qp;
+	uint64_t addr;
+	uint32_t rkey;
+};
+
+/* One end. Message s goes to slot s % SLOTS of the peer; the immediate is s's low half
+   and, above it, the count of messages taken, which gives the sender its slots back. */
+struct end {
+	struct hca h;
+	struct mlx5dvl_qp *qp;
+	struct hello peer;
+	uint32_t goal;
+	uint32_t sent, acked, received, told;
+	uint64_t rand;
+	uint8_t *send_slots, *recv_slots;
+};
+
+static uint64_t message_seed(uint32_t seq)
+{
+	return seq * 0x9e3779b97f4a7c15ull + 1;
+}
+
+/* The length, and each byte, follow from the number. */
+static uint32_t message(uint8_t *p, uint32_t seq)
+{
+	uint64_t seed = message_seed(seq);
+	uint32_t len = (uint32_t)(test_rand(&seed) % (SLOT_SIZE + 1));
+
+	for (uint32_t i = 0; i < len; i++)
+		p[i] = (uint8_t)(test_rand(&seed) >> 16);
+	return len;
+}
+
+static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
+{
+	struct end *e = arg;
+	uint8_t want[SLOT_SIZE];
+	uint32_t len;
+
+	e->acked += (uint16_t)((recv->imm >> 16) - e->acked);
+	CHECK(e->acked <= e->sent);
+	if (recv->opcode == MLX5DVL_RECV_SEND_IMM)
+		return; /* only an acknowledgement */
+	CHECK_EQ(recv->imm & 0xffff, e->received & 0xffff);
+	len = message(want, e->received);
+	CHECK_EQ(recv->len, len);
+	CHECK(!memcmp(e->recv_slots + e->received % SLOTS * SLOT_SIZE, want, len));
+	e->received++;
+}
+
+static void send_some(struct end *e)
+{
+	uint32_t n = (uint32_t)(test_rand(&e->rand) % 8);
+
+	while (n-- && e->sent < e->goal && e->sent - e->acked < WINDOW && mlx5dvl_sq_room(e->qp)) {
+		uint64_t at = e->sent % SLOTS * SLOT_SIZE;
+		uint8_t *p = e->send_slots + at;
+		uint32_t len = message(p, e->sent), imm = e->received << 16 | (e->sent & 0xffff);
+
+		CHECK_EQ(mlx5dvl_post_write_imm(e->qp, p, e->h.mr.lkey, len, e->peer.addr + at,
+				 e->peer.rkey, imm, 0, e->sent), 0);
+		e->sent++;
+		e->told = e->received;
+	}
+	if (e->received - e->told > WINDOW / 2 || (e->received == e->goal && e->told != e->goal)) {
+		if (mlx5dvl_post_send_imm(e->qp, NULL, 0, 0, e->received << 16, 0, 0))
+			return;
+		e->told = e->received;
+	}
+	mlx5dvl_ring(e->qp);
+}
+
+static void meet(struct end *e, int fd, uint32_t goal)
+{
+	struct hello mine = { .rkey = 0 };
+
+	memset(e, 0, sizeof(*e));
+	hca_open(&e->h, &(struct hca_attr){ .mem = 2 * SLOTS * SLOT_SIZE });
+	e->send_slots = e->h.mem;
+	e->recv_slots = e->h.mem + SLOTS * SLOT_SIZE;
+	e->goal = goal;
+	e->qp = hca_qp(&e->h, (struct mlx5dvl_qp_attr){ .timeout = 8, .retry_cnt = 1 });
+	mlx5dvl_qp_info(e->qp, &mine.qp);
+	mine.addr = (uintptr_t)e->recv_slots;
+	mine.rkey = e->h.mr.rkey;
+	CHECK_EQ(write(fd, &mine, sizeof(mine)), sizeof(mine));
+	CHECK_EQ(read(fd, &e->peer, sizeof(e->peer)), sizeof(e->peer));
+	CHECK_EQ(mlx5dvl_qp_connect(e->qp, &e->peer.qp), 0);
+	/* Both are connected before either sends. */
+	CHECK_EQ(write(fd, "c", 1), 1);
+	CHECK_EQ(read(fd, &mine, 1), 1);
+}
+
+static void stream(struct end *e)
+{
+	struct wait w = WAIT_INIT;
+	uint64_t sent = 0;
+
+	while (e->received < e->goal || e->acked < e->goal || e->told < e->goal) {
+		int n = mlx5dvl_mono_poll(e->h.rcq, 64, on_recv, e);
+
+		mlx5dvl_srq_refill(e->h.srq);
+		n += mlx5dvl_send_poll(e->h.scq, 64, hca_count_sent, &sent);
+		CHECK_EQ(e->h.nerrors, 0);
+		send_some(e);
+		if (n)
+			wait_reset(&w);
+		else if (wait_step(&w))
+			usleep(100);
+	}
+	CHECK_EQ(e->received, e->goal);
+	CHECK_EQ(e->sent, e->goal);
+	CHECK_EQ(sent, 0);
+}
+
+static void finish(struct end *e)
+{
+	mlx5dvl_qp_destroy(e->qp);
+	hca_close(&e->h);
+}
+
+/* The parent's view of the child's death: only the request that goes there fails. */
+static void peer_dies(struct end *e, pid_t child)
+{
+	int status;
+
+	CHECK_EQ(kill(child, SIGKILL), 0);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK(WIFSIGNALED(status));
+	CHECK_EQ(mlx5dvl_post_write_imm(e->qp, &status, 0, 4, e->peer.addr, e->peer.rkey, 0, 0, 4242), 0);
+	mlx5dvl_ring(e->qp);
+	hca_wait_errors(&e->h, 1);
+	CHECK_EQ(e->h.errors[0].token, 4242);
+	CHECK_EQ(e->h.errors[0].err, -ETIMEDOUT);
+	CHECK(e->h.error_qp[0] == e->qp);
+	CHECK_EQ(mlx5dvl_qp_status(e->qp), -ETIMEDOUT);
+}
+
+int main(void)
+{
+	uint32_t goal = getenv("SOAK") ? 300000 : 20000;
+	uint64_t seed = test_seed();
+	static struct end end;
+	int fd[2];
+	pid_t child;
+
+	alarm(300);
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+	child = fork(); /* before either opens the device */
+	CHECK(child >= 0);
+	if (!child)
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a parent that fails leaves nothing */
+	meet(&end, fd[!child], goal);
+	end.rand = seed + !child;
+	stream(&end);
+	if (!child) {
+		CHECK_EQ(write(fd[1], "d", 1), 1);
+		for (;;)
+			pause(); /* killed with everything open */
+	}
+	char done;
+
+	CHECK_EQ(read(fd[0], &done, 1), 1);
+	peer_dies(&end, child);
+	finish(&end);
+	printf("%u messages each way\n", goal);
+	return 0;
+}
