@@ -57,6 +57,22 @@ struct softhca_counters {
  */
 int softhca_counters_self(struct softhca_counters *out);
 
+/* The fabric that the process is a member of. */
+struct softhca_fabric_info {
+	uint32_t processes;  /* attached and alive */
+	uint32_t qps;	     /* that exist */
+	uint32_t recoveries; /* times that a process died while it held the fabric's lock */
+	uint32_t replays;    /* of these, in the middle of a step, which was then completed */
+};
+
+/*
+ * softhca_fabric_info() - the state of the fabric.
+ * @out: written on success
+ *
+ * Return: 0, or -ENODEV when the process has not opened a device.
+ */
+int softhca_fabric_info(struct softhca_fabric_info *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -222,6 +222,8 @@ struct arena {
 	uint32_t size;
 	pthread_mutex_t lock __attribute__((aligned(64)));
 	uint64_t next_fifo;
+	uint32_t recoveries; /* of the mutex from a dead holder */
+	uint32_t replays;    /* of these, of an active journal */
 	uint32_t high[OBJ_KINDS]; /* entries at and above were never used */
 	struct softhca_topology topo;
 	struct rail_state rails[SOFTHCA_RAILS_MAX];

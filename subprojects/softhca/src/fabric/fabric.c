@@ -304,6 +304,7 @@ void fabric_lock(void)
 	int r = pthread_mutex_lock(&arena()->lock);
 
 	if (r == EOWNERDEAD) {
+		arena()->recoveries++;
 		journal_replay();
 		pthread_mutex_consistent(&arena()->lock);
 		xport_flush_pending();

@@ -70,6 +70,7 @@ void journal_replay(void)
 
 	if (!j->active)
 		return;
+	arena()->replays++;
 	apply(j);
 	j->active = 0;
 	for (uint32_t i = 0; i < j->ncqes; i++)

@@ -4,7 +4,9 @@
 #include "hca/objects.h"
 #include "softhca.h"
 
-__attribute__((visibility("default"))) int softhca_counters_self(struct softhca_counters *out)
+#define API __attribute__((visibility("default")))
+
+API int softhca_counters_self(struct softhca_counters *out)
 {
 	sigset_t saved;
 
@@ -13,5 +15,24 @@ __attribute__((visibility("default"))) int softhca_counters_self(struct softhca_
 	fabric_enter(&saved);
 	*out = *counters_of(fabric_self.slot);
 	fabric_leave(&saved);
+	return 0;
+}
+
+API int softhca_fabric_info(struct softhca_fabric_info *out)
+{
+	struct softhca_fabric_info info = {0};
+	sigset_t saved;
+
+	if (!fabric_self.arena)
+		return -ENODEV;
+	fabric_enter(&saved);
+	for (uint32_t i = 0; i < MAX_PROCS; i++)
+		info.processes += arena()->procs[i].used && fabric_alive(i);
+	for (uint32_t i = 0; i < arena()->high[OBJ_QP]; i++)
+		info.qps += arena()->qps[i].obj.used;
+	info.recoveries = arena()->recoveries;
+	info.replays = arena()->replays;
+	fabric_leave(&saved);
+	*out = info;
 	return 0;
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "rig.h"
+#include "softhca.h"
 
 #define SLOT 512u
 #define SLOTS 32u
@@ -57,6 +58,7 @@ static void post(uint32_t n, const struct rig_addr *to, uint32_t area)
 static void open_peer(int fd, struct rig_addr *to)
 {
 	struct rig_addr mine;
+	char go;
 
 	rig_open(&r, &(struct rig_attr){.srq = true});
 	for (uint64_t i = 0; i < RIG_DEPTH - 1; i++)
@@ -65,6 +67,7 @@ static void open_peer(int fd, struct rig_addr *to)
 	get(fd, to, sizeof(*to));
 	rig_connect(&r, to, (struct rig_timers){0});
 	put(fd, &mine, sizeof(mine));
+	get(fd, &go, 1); /* the other end is connected too */
 }
 
 /* Sends as fast as completions allow, until killed. */
@@ -153,7 +156,7 @@ static pid_t start(void (*fn)(int), int *fd)
 	CHECK(pid >= 0);
 	if (!pid) {
 		close(pair[0]);
-		alarm(110);
+		alarm(600);
 		fn(pair[1]);
 	}
 	close(pair[1]);
@@ -186,6 +189,7 @@ static struct ibv_qp *connect_peer(int fd, struct rig_addr *to)
 	get(fd, to, sizeof(*to));
 	rig_connect(&r, to, (struct rig_timers){.timeout = 8, .retry = 2, .rnr_retry = 7,
 		.min_rnr = 1, .set = true});
+	put(fd, "x", 1);
 	return qp;
 }
 
@@ -317,11 +321,12 @@ int main(int argc, char **argv)
 	struct rig_addr steady_to;
 	int steady_fd, nursery_fd;
 	unsigned seed = (unsigned)now_us();
+	struct softhca_fabric_info info;
 	pid_t pid[2];
 	int status;
 
 	rig_fabric("kill");
-	alarm(kills > 100 ? 0 : 110);
+	alarm(110 + (unsigned)kills / 4);
 	fprintf(stderr, "seed %u\n", seed);
 	pid[0] = start(steady, &steady_fd);
 	pid[1] = start(nursery, &nursery_fd);
@@ -333,6 +338,9 @@ int main(int argc, char **argv)
 	for (int i = 0; i < kills; i++)
 		one_kill(nursery_fd, &t, &steady_to, &seed);
 	count_receives(steady_fd, &t, &steady_to);
+	CHECK(!softhca_fabric_info(&info));
+	fprintf(stderr, "%u died inside the adapter, %u of them in the middle of a step\n",
+		info.recoveries, info.replays);
 	close(nursery_fd);
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(waitpid(pid[i], &status, 0), pid[i]);

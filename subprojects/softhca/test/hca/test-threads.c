@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Many threads, each with a context of its own, all to all in one process; signals
+ * blocked as daemons do; then a child forked while all of it is open.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rig.h"
+
+#define THREADS 4
+#define MESSAGES 2000u
+#define SLOTS 32u
+#define SLOT 64u
+
+struct node {
+	struct rig in[THREADS]; /* one end for each other thread */
+	pthread_t thread;
+	int id;
+};
+
+static struct node nodes[THREADS];
+static pthread_barrier_t barrier;
+
+static void open_all(struct node *n)
+{
+	for (int i = 0; i < THREADS; i++) {
+		if (i == n->id)
+			continue;
+		rig_open(&n->in[i], &(struct rig_attr){.srq = i & 1});
+		for (uint64_t k = 0; k < SLOTS; k++)
+			rig_recv(&n->in[i], k, 0, 0);
+	}
+}
+
+static void connect_all(struct node *n)
+{
+	for (int i = 0; i < THREADS; i++) {
+		struct rig_addr to;
+
+		if (i == n->id)
+			continue;
+		to = rig_addr(&nodes[i].in[n->id]);
+		rig_connect(&n->in[i], &to, (struct rig_timers){0});
+	}
+}
+
+static void send_one(struct rig *r, const struct rig_addr *to, uint32_t n, uint32_t seed)
+{
+	uint32_t at = RIG_BUF / 2 + n % SLOTS * SLOT;
+
+	rig_fill(r->buf + at, SLOT, seed + n);
+	rig_post(r, &(struct rig_wr){.id = n, .op = IBV_WR_RDMA_WRITE_WITH_IMM,
+			    .flags = IBV_SEND_SIGNALED, .imm = n, .offset = at, .len = SLOT,
+			    .raddr = to->addr + n % SLOTS * SLOT, .rkey = to->rkey});
+}
+
+struct progress {
+	struct rig_addr to;
+	uint32_t sent, done, got;
+};
+
+static bool move(struct node *n, int i, struct progress *p)
+{
+	struct rig *r = &n->in[i];
+	struct ibv_wc wc;
+
+	if (p->sent < MESSAGES && p->sent - p->done < 8 && p->sent - p->got < SLOTS / 2)
+		send_one(r, &p->to, p->sent++, (uint32_t)(n->id * THREADS + i));
+	if (ibv_poll_cq(r->scq, 1, &wc) == 1) {
+		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+		p->done++;
+	}
+	if (ibv_poll_cq(r->rcq, 1, &wc) == 1) {
+		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+		CHECK_EQ(wc.imm_data, p->got);
+		CHECK(rig_same(r->buf + p->got % SLOTS * SLOT, SLOT,
+			(uint32_t)(i * THREADS + n->id) + p->got));
+		p->got++;
+		rig_recv(r, wc.wr_id, 0, 0);
+	}
+	return p->done == MESSAGES && p->got == MESSAGES;
+}
+
+static void *run(void *arg)
+{
+	struct progress p[THREADS] = {0};
+	struct node *n = arg;
+	sigset_t all;
+	int finished;
+
+	sigfillset(&all);
+	CHECK(!pthread_sigmask(SIG_SETMASK, &all, NULL));
+	open_all(n);
+	pthread_barrier_wait(&barrier);
+	connect_all(n);
+	pthread_barrier_wait(&barrier);
+	for (int i = 0; i < THREADS; i++)
+		if (i != n->id)
+			p[i].to = rig_addr(&nodes[i].in[n->id]);
+	do {
+		finished = 1;
+		for (int i = 0; i < THREADS; i++)
+			finished += i != n->id && move(n, i, &p[i]);
+		sched_yield();
+	} while (finished < THREADS);
+	return NULL;
+}
+
+/* In the child: sends to @to, from an end that the parent hears of through @fd. */
+static void child(int fd, const struct rig_addr *to)
+{
+	struct rig_addr mine;
+	struct rig r;
+	char go;
+
+	rig_open(&r, &(struct rig_attr){0});
+	mine = rig_addr(&r);
+	CHECK_EQ(write(fd, &mine, sizeof(mine)), sizeof(mine));
+	rig_connect(&r, to, (struct rig_timers){0});
+	CHECK_EQ(read(fd, &go, 1), 1);
+	for (uint32_t n = 0; n < SLOTS; n++) {
+		send_one(&r, to, n, 77);
+		rig_wait_ok(r.scq);
+	}
+	rig_close(&r);
+	_exit(0);
+}
+
+/* A child has nothing of the parent's adapters, and joins as a process of its own. */
+static void forks(void)
+{
+	int fds[2], status;
+	struct rig_addr to;
+	struct rig r;
+	pid_t pid;
+
+	rig_open(&r, &(struct rig_attr){0});
+	to = rig_addr(&r);
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds));
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid)
+		child(fds[1], &to);
+	CHECK_EQ(read(fds[0], &to, sizeof(to)), sizeof(to));
+	for (uint64_t k = 0; k < SLOTS; k++)
+		rig_recv(&r, k, 0, 0);
+	rig_connect(&r, &to, (struct rig_timers){0});
+	CHECK_EQ(write(fds[0], "x", 1), 1);
+	for (uint32_t n = 0; n < SLOTS; n++) {
+		CHECK_EQ(rig_wait_ok(r.rcq).imm_data, n);
+		CHECK(rig_same(r.buf + n * SLOT, SLOT, 77 + n));
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	rig_close(&r);
+}
+
+int main(void)
+{
+	rig_fabric("threads");
+	pthread_barrier_init(&barrier, NULL, THREADS);
+	for (int i = 0; i < THREADS; i++) {
+		nodes[i].id = i;
+		CHECK(!pthread_create(&nodes[i].thread, NULL, run, &nodes[i]));
+	}
+	for (int i = 0; i < THREADS; i++)
+		CHECK(!pthread_join(nodes[i].thread, NULL));
+	forks();
+	for (int i = 0; i < THREADS; i++)
+		for (int k = 0; k < THREADS; k++)
+			if (k != i)
+				rig_close(&nodes[i].in[k]);
+	return 0;
+}
