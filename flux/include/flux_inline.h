@@ -44,7 +44,7 @@ struct flux_shared {
 /* One side's place in a ring. Laps are compared for equality only and may wrap. */
 struct flux_cursor {
 	unsigned char *slot;
-	unsigned char *end;
+	uint32_t room; /* slots up to the end of the ring */
 	uint32_t lap;
 };
 
@@ -61,9 +61,9 @@ struct flux_out {
 	struct flux_cursor resp;
 	struct flux_entry *entries;
 	const struct flux_shared *peer; /* the own node's once that has left */
+	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
 	uint32_t free; /* first free entry, or FLUX_NO_ID */
 	uint32_t inflight;
-	uint32_t opened; /* the entries are set up, and the peer knows of this node */
 };
 
 /* A peer's calls to a node; private to the node's thread. */
@@ -80,35 +80,37 @@ struct flux_node {
 	struct flux_in *in; /* [nodes] */
 	size_t stride; /* bytes in a slot */
 	size_t ring; /* bytes in a ring */
-	uint32_t index; /* its own */
+	uint32_t capacity; /* slots in a ring */
 	uint32_t nodes;
-	uint32_t words; /* of 64 nodes */
 	uint32_t payload_size;
 	uint32_t max_inflight;
+	uint32_t index; /* its own */
+	uint32_t words; /* of 64 nodes */
 	FLUX_LINE struct flux_in *rx; /* whose turn it is */
-	uint32_t rx_budget; /* and how many calls it may still give */
-	uint32_t poll_at; /* the peer at which the next poll begins */
-	uint32_t published; /* there is something to flush */
-	uint32_t hungry; /* flushes that saw a yielding peer */
-	uint64_t calling[FLUX_WORDS]; /* peers that owe a response */
+	struct flux_out *polled; /* the last that poll has visited, or NULL */
+	uint32_t rx_budget; /* calls that rx may still give */
+	uint32_t burst_to; /* the peer published to last, FLUX_NO_ID if all is flushed */
 	uint64_t dirty[FLUX_WORDS]; /* peers published to since the last flush */
 	FLUX_LINE struct flux_shared *self;
 	struct flux *flux;
 	uint64_t yielded_ns;
 	uint64_t aborted, flushes, wakes, sleeps, yields;
+	uint32_t hungry; /* flushes that saw a yielding peer */
 };
 
 /* The parts that are not inline. */
-int flux_out_open(struct flux_node *node, uint32_t to);
-int flux_out_abort(struct flux_node *node, uint32_t to, flux_response_fn *fn, void *arg);
+int flux_out_open(struct flux_node *node, struct flux_out *o);
+void flux_out_link(struct flux_node *node, struct flux_out *o);
+int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn, void *arg);
 struct flux_in *flux_in_next(struct flux_node *node);
 void flux_flush_published(struct flux_node *node);
 
 FLUX_INLINE void flux_cursor_step(const struct flux_node *node, struct flux_cursor *c)
 {
 	c->slot += node->stride;
-	if (FLUX_UNLIKELY(c->slot == c->end)) {
+	if (FLUX_UNLIKELY(--c->room == 0)) {
 		c->slot -= node->ring;
+		c->room = node->capacity;
 		c->lap++;
 	}
 }
@@ -134,25 +136,12 @@ FLUX_INLINE void flux_cursor_publish(const struct flux_node *node, struct flux_c
 	flux_cursor_step(node, c);
 }
 
-FLUX_INLINE void flux_mark(uint64_t *bits, uint32_t i)
+FLUX_INLINE void flux_published(struct flux_node *node, uint32_t to)
 {
-	bits[i / 64] |= 1ull << (i % 64);
-}
-
-FLUX_INLINE void flux_unmark(uint64_t *bits, uint32_t i)
-{
-	bits[i / 64] &= ~(1ull << (i % 64));
-}
-
-/* The first marked index that is >= i, or FLUX_NO_ID. */
-FLUX_INLINE uint32_t flux_next(const uint64_t *bits, uint32_t words, uint32_t i)
-{
-	uint64_t mask = ~0ull << (i % 64);
-
-	for (uint32_t w = i / 64; w < words; w++, mask = ~0ull)
-		if (bits[w] & mask)
-			return w * 64 + (uint32_t)__builtin_ctzll(bits[w] & mask);
-	return FLUX_NO_ID;
+	if (FLUX_UNLIKELY(node->burst_to != to)) {
+		node->burst_to = to;
+		node->dirty[to / 64] |= 1ull << (to % 64);
+	}
 }
 
 static inline int flux_call(struct flux_node *node, uint32_t to, const void *payload, uint32_t len,
@@ -169,32 +158,30 @@ static inline int flux_call(struct flux_node *node, uint32_t to, const void *pay
 	if (FLUX_UNLIKELY(__atomic_load_n(&o->peer->left, __ATOMIC_RELAXED)))
 		return -EPIPE;
 	if (FLUX_UNLIKELY(o->free == FLUX_NO_ID)) {
-		r = flux_out_open(node, to);
+		r = flux_out_open(node, o);
 		if (r < 0)
 			return r;
 	}
+	if (FLUX_UNLIKELY(!o->next))
+		flux_out_link(node, o);
 	id = o->free;
 	o->free = o->entries[id].next;
 	o->entries[id].token = token;
 	o->inflight++;
 	flux_cursor_publish(node, &o->req, id, payload, len);
-	flux_mark(node->calling, to);
-	flux_mark(node->dirty, to);
-	node->published = 1;
+	flux_published(node, to);
 	return 0;
 }
 
 /* Takes the response in slot and hands it on. */
-FLUX_INLINE void flux_out_take(struct flux_node *node, uint32_t to, const struct flux_slot *slot,
+FLUX_INLINE void flux_out_take(struct flux_node *node, struct flux_out *o, const struct flux_slot *slot,
 		flux_response_fn *fn, void *arg)
 {
-	struct flux_out *o = &node->out[to];
 	struct flux_entry *e = &o->entries[slot->id];
 
 	e->next = o->free;
 	o->free = slot->id;
-	if (--o->inflight == 0)
-		flux_unmark(node->calling, to);
+	o->inflight--;
 	flux_cursor_step(node, &o->resp);
 	fn(arg, e->token, slot->payload);
 }
@@ -204,16 +191,15 @@ FLUX_INLINE void flux_out_take(struct flux_node *node, uint32_t to, const struct
  * quarter of what is in flight is enough: whoever drains all and then calls again works
  * in turns with the peer instead of at the same time.
  */
-FLUX_INLINE int flux_out_poll(struct flux_node *node, uint32_t to, flux_response_fn *fn, void *arg,
-		int max)
+FLUX_INLINE int flux_out_poll(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
+		void *arg, int max)
 {
-	struct flux_out *o = &node->out[to];
 	const struct flux_slot *slot;
 	int share = (int)(o->inflight / 4), n = 0;
 
 	share = share < FLUX_BURST_MIN ? FLUX_BURST_MIN : share;
 	max = share < max ? share : max;
-	while (n < max) {
+	do {
 		slot = flux_cursor_ready(&o->resp);
 		if (!slot) {
 			/*
@@ -224,36 +210,38 @@ FLUX_INLINE int flux_out_poll(struct flux_node *node, uint32_t to, flux_response
 				return n;
 			slot = flux_cursor_ready(&o->resp);
 			if (!slot)
-				return n + flux_out_abort(node, to, fn, arg);
+				return n + flux_out_abort(node, o, fn, arg);
 		}
-		flux_out_take(node, to, slot, fn, arg);
-		n++;
-	}
+		flux_out_take(node, o, slot, fn, arg);
+	} while (++n < max);
 	return n;
 }
 
+/*
+ * The peers that owe responses stand in a circle; one that owes none drops out when it is
+ * visited. What fn puts into the circle comes after last, so it has its turn next time.
+ */
 FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
-	uint32_t first = node->poll_at, i = first, wrapped = 0;
+	struct flux_out *last = node->polled, *prev = last, *o;
 	int n = 0;
 
 	flux_flush(node);
-	for (;;) {
-		i = flux_next(node->calling, node->words, i);
-		if (i == FLUX_NO_ID && !wrapped) {
-			wrapped = 1;
-			i = 0;
-			continue;
+	if (!last)
+		return 0;
+	do {
+		o = prev->next;
+		if (o->inflight) {
+			n += flux_out_poll(node, o, fn, arg, FLUX_BURST - n);
+			prev = o;
+		} else {
+			prev->next = o->next;
+			o->next = NULL;
+			prev = o == prev ? NULL : prev;
 		}
-		if (i == FLUX_NO_ID || (wrapped && i >= first))
-			return n;
-		n += flux_out_poll(node, i, fn, arg, FLUX_BURST - n);
-		i++;
-		if (n >= FLUX_BURST) {
-			node->poll_at = i < node->nodes ? i : 0;
-			return n;
-		}
-	}
+	} while (o != last && n < FLUX_BURST);
+	node->polled = prev;
+	return n;
 }
 
 static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint64_t *flux_token_p,
@@ -264,7 +252,7 @@ static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, ui
 
 	if (FLUX_UNLIKELY(len > node->payload_size))
 		return -EINVAL;
-	if (!slot || !node->rx_budget) {
+	if (FLUX_UNLIKELY(!slot || !node->rx_budget)) {
 		in = flux_in_next(node);
 		if (!in)
 			return 0;
@@ -296,23 +284,26 @@ static inline int flux_reply(struct flux_node *node, uint64_t flux_token, const 
 	if (FLUX_UNLIKELY(__atomic_load_n(&in->peer->left, __ATOMIC_RELAXED)))
 		return -EPIPE;
 	flux_cursor_publish(node, &in->resp, id, payload, len);
-	flux_mark(node->dirty, from);
-	node->published = 1;
+	flux_published(node, from);
 	return 0;
 }
 
 static inline uint32_t flux_pending(const struct flux_node *node)
 {
+	const struct flux_out *o = node->polled;
 	uint32_t sum = 0;
 
-	for (uint32_t i = 0; (i = flux_next(node->calling, node->words, i)) != FLUX_NO_ID; i++)
-		sum += node->out[i].inflight;
+	if (o)
+		do {
+			sum += o->inflight;
+			o = o->next;
+		} while (o != node->polled);
 	return sum;
 }
 
 static inline void flux_flush(struct flux_node *node)
 {
-	if (node->published)
+	if (node->burst_to != FLUX_NO_ID)
 		flux_flush_published(node);
 }
 

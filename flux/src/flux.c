@@ -80,11 +80,12 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	return 0;
 }
 
-static struct flux_cursor cursor_at(char *map, const struct layout *l, size_t ring)
+static struct flux_cursor cursor_at(char *map, const struct layout *l, size_t ring,
+		uint32_t capacity)
 {
 	unsigned char *base = (unsigned char *)map + l->rings + ring * l->pitch;
 
-	return (struct flux_cursor){ .slot = base, .end = base + l->ring, .lap = 1 };
+	return (struct flux_cursor){ .slot = base, .room = capacity, .lap = 1 };
 }
 
 /* The rings of the pair (from, to) are 2 * (from * nodes + to), requests, and the next. */
@@ -92,19 +93,21 @@ static void node_init(struct flux *f, const struct layout *l, uint32_t i)
 {
 	char *map = (char *)f, *block = map + l->blocks + i * l->block;
 	struct flux_node *node = (struct flux_node *)(block + l->node);
-	uint32_t n = f->attr.nodes;
+	uint32_t n = f->attr.nodes, cap = f->attr.capacity;
 
 	*node = (struct flux_node){
 		.out = (struct flux_out *)(block + l->out),
 		.in = (struct flux_in *)(block + l->in),
 		.stride = l->stride,
 		.ring = l->ring,
+		.capacity = cap,
 		.index = i,
 		.nodes = n,
 		.words = (n + 63) / 64,
 		.payload_size = f->attr.payload_size,
 		.max_inflight = f->attr.max_inflight,
 		.rx = (struct flux_in *)(block + l->in),
+		.burst_to = FLUX_NO_ID,
 		.self = (struct flux_shared *)block,
 		.flux = f,
 	};
@@ -115,15 +118,15 @@ static void node_init(struct flux *f, const struct layout *l, uint32_t i)
 		size_t ids = (size_t)p * f->attr.max_inflight;
 
 		node->out[p] = (struct flux_out){
-			.req = cursor_at(map, l, mine),
-			.resp = cursor_at(map, l, mine + 1),
+			.req = cursor_at(map, l, mine, cap),
+			.resp = cursor_at(map, l, mine + 1, cap),
 			.entries = (struct flux_entry *)(block + l->entries) + ids,
 			.peer = peer,
 			.free = FLUX_NO_ID,
 		};
 		node->in[p] = (struct flux_in){
-			.req = cursor_at(map, l, theirs),
-			.resp = cursor_at(map, l, theirs + 1),
+			.req = cursor_at(map, l, theirs, cap),
+			.resp = cursor_at(map, l, theirs + 1, cap),
 			.held = (uint8_t *)(block + l->held) + ids,
 			.peer = peer,
 			.from = p,
@@ -174,27 +177,33 @@ struct flux_node *flux_node(struct flux *f, uint32_t index)
  * No entry is free: either all are in flight, or this is the first call to the peer,
  * which then gets to know that it has to look at this node's ring.
  */
-COLD int flux_out_open(struct flux_node *node, uint32_t to)
+COLD int flux_out_open(struct flux_node *node, struct flux_out *o)
 {
-	struct flux_out *o = &node->out[to];
-	uint32_t n = node->max_inflight;
+	uint32_t n = node->max_inflight, to = (uint32_t)(o - node->out);
 
-	if (o->opened)
+	if (o->inflight)
 		return -EAGAIN;
 	for (uint32_t i = 0; i < n; i++)
 		o->entries[i].next = i + 1 < n ? i + 1 : FLUX_NO_ID;
 	o->free = 0;
-	o->opened = 1;
 	/* Pairs with the load in senders_load(), which may see it late as it may see a call. */
 	__atomic_fetch_or(&node->flux->shared[to]->senders[node->index / 64],
 		1ull << (node->index % 64), __ATOMIC_RELAXED);
 	return 0;
 }
 
-/* The peer, or the node itself, has left: ends every call that is in flight. */
-COLD int flux_out_abort(struct flux_node *node, uint32_t to, flux_response_fn *fn, void *arg)
+/* Puts a peer into the circle of those that flux_poll() visits, as the next one. */
+void flux_out_link(struct flux_node *node, struct flux_out *o)
 {
-	struct flux_out *o = &node->out[to];
+	if (!node->polled)
+		node->polled = o->next = o;
+	o->next = node->polled->next;
+	node->polled->next = o;
+}
+
+/* The peer, or the node itself, has left: ends every call that is in flight. */
+COLD int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn, void *arg)
+{
 	int n = 0;
 
 	if (!o->inflight)
@@ -202,7 +211,6 @@ COLD int flux_out_abort(struct flux_node *node, uint32_t to, flux_response_fn *f
 	for (uint32_t id = o->free; id != FLUX_NO_ID; id = o->entries[id].next)
 		o->entries[id].ended = 1;
 	o->free = FLUX_NO_ID;
-	flux_unmark(node->calling, to);
 	for (uint32_t id = 0; id < node->max_inflight; id++) {
 		if (o->entries[id].ended)
 			continue;
@@ -212,6 +220,17 @@ COLD int flux_out_abort(struct flux_node *node, uint32_t to, flux_response_fn *f
 		fn(arg, o->entries[id].token, NULL);
 	}
 	return n;
+}
+
+/* The first marked index that is >= i, or FLUX_NO_ID. */
+static uint32_t bits_next(const uint64_t *bits, uint32_t words, uint32_t i)
+{
+	uint64_t mask = ~0ull << (i % 64);
+
+	for (uint32_t w = i / 64; w < words; w++, mask = ~0ull)
+		if (bits[w] & mask)
+			return w * 64 + (uint32_t)__builtin_ctzll(bits[w] & mask);
+	return FLUX_NO_ID;
 }
 
 static void senders_load(const struct flux_node *node, uint64_t *bits)
@@ -243,9 +262,9 @@ struct flux_in *flux_in_next(struct flux_node *node)
 	flux_flush(node);
 	senders_load(node, bits);
 	for (;;) {
-		i = flux_next(bits, node->words, i);
+		i = bits_next(bits, node->words, i);
 		if (i == FLUX_NO_ID) {
-			i = flux_next(bits, node->words, 0);
+			i = bits_next(bits, node->words, 0);
 			if (i == FLUX_NO_ID)
 				return NULL;
 		}
@@ -256,7 +275,8 @@ struct flux_in *flux_in_next(struct flux_node *node)
 			return in;
 		}
 		senders_drop(node, in);
-		flux_unmark(bits, i++);
+		bits[i / 64] &= ~(1ull << (i % 64));
+		i++;
 	}
 }
 
@@ -287,7 +307,7 @@ void flux_flush_published(struct flux_node *node)
 	 * or the peer is seen asleep here.
 	 */
 	sleep_fence();
-	for (uint32_t i = 0; (i = flux_next(node->dirty, node->words, i)) != FLUX_NO_ID; i++) {
+	for (uint32_t i = 0; (i = bits_next(node->dirty, node->words, i)) != FLUX_NO_ID; i++) {
 		uint32_t *state = &node->flux->shared[i]->state;
 
 		node->wakes += sleep_wake(state);
@@ -296,26 +316,44 @@ void flux_flush_published(struct flux_node *node)
 	}
 	for (uint32_t w = 0; w < node->words; w++)
 		node->dirty[w] = 0;
-	node->published = 0;
+	node->burst_to = FLUX_NO_ID;
 	node->flushes++;
 	if (hungry)
 		yield_if_due(node);
 }
 
-/* Would flux_poll() or flux_try_recv_raw() find something? */
-static bool node_ready(struct flux_node *node)
+/* Would flux_poll() find something? */
+static bool responses_ready(const struct flux_node *node)
+{
+	const struct flux_out *o = node->polled;
+
+	if (!o)
+		return false;
+	do {
+		/* Pairs with the store in flux_leave(). */
+		if (o->inflight && (flux_cursor_ready(&o->resp) ||
+			__atomic_load_n(&o->peer->left, __ATOMIC_RELAXED)))
+			return true;
+		o = o->next;
+	} while (o != node->polled);
+	return false;
+}
+
+/* Would flux_try_recv_raw()? */
+static bool requests_ready(const struct flux_node *node)
 {
 	uint64_t bits[FLUX_WORDS];
 
-	for (uint32_t i = 0; (i = flux_next(node->calling, node->words, i)) != FLUX_NO_ID; i++)
-		if (flux_cursor_ready(&node->out[i].resp) ||
-			__atomic_load_n(&node->out[i].peer->left, __ATOMIC_RELAXED))
-			return true;
 	senders_load(node, bits);
-	for (uint32_t i = 0; (i = flux_next(bits, node->words, i)) != FLUX_NO_ID; i++)
+	for (uint32_t i = 0; (i = bits_next(bits, node->words, i)) != FLUX_NO_ID; i++)
 		if (flux_cursor_ready(&node->in[i].req))
 			return true;
 	return false;
+}
+
+static bool node_ready(const struct flux_node *node)
+{
+	return responses_ready(node) || requests_ready(node);
 }
 
 static void state_set(struct flux_node *node, uint32_t state)
@@ -393,9 +431,7 @@ void flux_leave(struct flux_node *node)
 /* Messages that have gone through this end of a ring. */
 static uint64_t cursor_count(const struct flux_node *node, const struct flux_cursor *c)
 {
-	uint64_t capacity = node->ring / node->stride;
-
-	return (c->lap - 1) * capacity + (node->ring - (size_t)(c->end - c->slot)) / node->stride;
+	return (uint64_t)(c->lap - 1) * node->capacity + node->capacity - c->room;
 }
 
 void flux_stats(const struct flux_node *node, struct flux_stats *stats_p)
