@@ -12,6 +12,7 @@ struct rpcbench_cell {
 	uint64_t rpcs;
 	double least_rate; /* of the slowest client, calls per ns over all windows */
 	double ns[RPCBENCH_ROUNDS]; /* per call, all clients together */
+	bool disturbed[RPCBENCH_ROUNDS];
 };
 
 struct rpcbench_spread {
@@ -37,6 +38,8 @@ static int rpcbench_compare(const void *a, const void *b)
 /* Sorts v. */
 static inline struct rpcbench_spread rpcbench_spread(double *v, uint32_t n)
 {
+	if (!n)
+		return (struct rpcbench_spread){ 0, 0, 0 };
 	qsort(v, n, sizeof(*v), rpcbench_compare);
 	return (struct rpcbench_spread){ v[n / 10], v[n / 2], v[n - 1 - n / 10] };
 }
@@ -46,52 +49,67 @@ static inline struct rpcbench_spread rpcbench_ratio(const struct rpcbench_cell *
 		const struct rpcbench_cell *b, uint32_t rounds)
 {
 	static double v[RPCBENCH_ROUNDS];
+	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < rounds; i++)
-		v[i] = a->ns[i] / b->ns[i];
-	return rpcbench_spread(v, rounds);
+		if (!a->disturbed[i] && !b->disturbed[i])
+			v[n++] = a->ns[i] / b->ns[i];
+	return rpcbench_spread(v, n);
 }
 
-static inline struct rpcbench_spread rpcbench_cell_ns(const struct rpcbench_cell *c, uint32_t rounds)
+/* Also says how many windows count. */
+static inline struct rpcbench_spread rpcbench_cell_ns(const struct rpcbench_cell *c, uint32_t rounds,
+		uint32_t *n_p)
 {
 	static double v[RPCBENCH_ROUNDS];
+	uint32_t n = 0;
 
-	memcpy(v, c->ns, rounds * sizeof(*v));
-	return rpcbench_spread(v, rounds);
+	for (uint32_t i = 0; i < rounds; i++)
+		if (!c->disturbed[i])
+			v[n++] = c->ns[i];
+	*n_p = n;
+	return rpcbench_spread(v, n);
+}
+
+static inline double rpcbench_mrps(double ns)
+{
+	return ns > 0 ? 1e3 / ns : 0;
 }
 
 static inline void rpcbench_print_cell(const struct rpcbench_result *r, const struct rpcbench_cell *c,
 		const struct rpcbench_cell *layer, const struct rpcbench_cell *one, FILE *json)
 {
-	struct rpcbench_spread ns = rpcbench_cell_ns(c, r->rounds);
+	uint32_t windows;
+	struct rpcbench_spread ns = rpcbench_cell_ns(c, r->rounds, &windows);
 	struct rpcbench_spread ratio = rpcbench_ratio(layer, c, r->rounds);
 	/* Throughput against the fewest clients of the run: time of those over time of these. */
 	struct rpcbench_spread scale = rpcbench_ratio(one, c, r->rounds);
 
 	if (json != stdout)
-		printf("%-10s %7u %5u %9.1f %9.1f %9.1f %8.3f %7.3f %6.3f-%.3f %6.2f %10.1f %7.1f\n",
+		printf("%-10s %7u %5u %9.1f %9.1f %9.1f %8.3f %7.3f %6.3f-%.3f %6.2f %10.1f %7.1f %5u/%u\n",
 			c->impl->name, c->clients, r->cfg->queue_depth, ns.median, ns.p10, ns.p90,
-			1e3 / ns.median, ratio.median, ratio.p10, ratio.p90, scale.median,
-			c->least_rate * 1e6, r->line_rtt_ns);
+			rpcbench_mrps(ns.median), ratio.median, ratio.p10, ratio.p90, scale.median,
+			c->least_rate * 1e6, r->line_rtt_ns, windows, r->rounds - windows);
 	if (!json)
 		return;
 	fprintf(json, "{\"layer\":\"%s\",\"impl\":\"%s\",\"clients\":%u,\"queue_depth\":%u,"
 		"\"req_size\":%u,\"resp_size\":%u,\"ns_per_rpc\":%.2f,\"ns_p10\":%.2f,"
 		"\"ns_p90\":%.2f,\"mrps\":%.4f,\"ratio\":%.4f,\"ratio_p10\":%.4f,"
 		"\"ratio_p90\":%.4f,\"scale\":%.4f,\"least_client_krps\":%.2f,"
-		"\"line_rtt_ns\":%.1f,\"windows\":%u,\"rpcs\":%llu}\n",
+		"\"line_rtt_ns\":%.1f,\"windows\":%u,\"disturbed\":%u,\"rpcs\":%llu}\n",
 		layer->impl->name, c->impl->name, c->clients, r->cfg->queue_depth, r->cfg->req_size,
-		r->cfg->resp_size, ns.median, ns.p10, ns.p90, 1e3 / ns.median, ratio.median,
-		ratio.p10, ratio.p90, scale.median, c->least_rate * 1e6, r->line_rtt_ns, r->rounds,
+		r->cfg->resp_size, ns.median, ns.p10, ns.p90, rpcbench_mrps(ns.median), ratio.median,
+		ratio.p10, ratio.p90, scale.median, c->least_rate * 1e6, r->line_rtt_ns, windows,
+		r->rounds - windows,
 		(unsigned long long)c->rpcs);
 }
 
 static inline void rpcbench_print_head(FILE *json)
 {
 	if (json != stdout)
-		printf("%-10s %7s %5s %9s %9s %9s %8s %7s %12s %6s %10s %7s\n", "impl", "clients",
+		printf("%-10s %7s %5s %9s %9s %9s %8s %7s %12s %6s %10s %7s %7s\n", "impl", "clients",
 			"depth", "ns/rpc", "p10", "p90", "Mrps", "ratio", "p10-p90", "scale",
-			"least krps", "line ns");
+			"least krps", "line ns", "windows");
 }
 
 static inline void rpcbench_print(const struct rpcbench_result *r, FILE *json)

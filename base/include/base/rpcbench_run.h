@@ -131,7 +131,8 @@ static inline void rpcbench_usage(const char *name, int status)
 		"  --json FILE         one object per line; - is standard output\n"
 		"ratio: time per call of %s over that of this line, paired within rounds\n"
 		"scale: throughput against the first number of clients\n"
-		"least krps: of the slowest client; line ns: round trip of two cache lines\n",
+		"least krps: of the slowest client; line ns: round trip of two cache lines\n"
+		"windows: counted / left out because no response came for 100 us\n",
 		name, name);
 	exit(status);
 }
@@ -362,6 +363,14 @@ static inline void rpcbench_side_verify(const struct rpcbench_side *side, uint32
 	}
 }
 
+static inline bool rpcbench_disturbed(const struct rpcbench_side *side, uint32_t clients)
+{
+	for (uint32_t k = 0; k < clients; k++)
+		if (side->client[k].stall_ns > RPCBENCH_STALL_NS)
+			return true;
+	return false;
+}
+
 /* One window of a cell. */
 static inline void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_cell *cell, uint32_t side,
 		uint32_t round, double *rate_sum)
@@ -379,6 +388,7 @@ static inline void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_c
 		rate += r;
 		cell->rpcs += c->window_done;
 	}
+	cell->disturbed[round] = !shared && rpcbench_disturbed(&b->side[side], cell->clients);
 	/* Nothing at all within the window: at least that long for a call. */
 	cell->ns[round] = rate > 0 ? 1 / rate : (double)b->run.window_ns;
 }
