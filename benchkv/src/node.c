@@ -17,6 +17,11 @@
 #define RING_MIN 4096u
 #define RING_MAX (1u << 30)
 #define CALL_BYTES 64 /* of a request in the ring: header and alignment included */
+/*
+ * Of a ring, half stands for the replies that the peer may send, and what is left of a
+ * lap before its end is lost: with eight times the calls in flight few have to wait.
+ */
+#define SLACK 8
 #define LOOK_NS (20 * NSEC_PER_MSEC) /* between looks at the stop flag */
 #define STORE_START 65536 /* keys that a store has room for before it must grow */
 
@@ -24,7 +29,7 @@
 
 uint32_t node_ring_size(const struct options *o)
 {
-	uint64_t want = pow2_ceil(4ull * o->clients * o->queue_depth * CALL_BYTES);
+	uint64_t want = pow2_ceil((uint64_t)SLACK * o->clients * o->queue_depth * CALL_BYTES);
 
 	if (o->ring_size)
 		return o->ring_size;

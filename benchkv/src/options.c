@@ -39,7 +39,7 @@ static const char usage[] =
 	"  --seed N             of the operation streams (1)\n"
 	"Network\n"
 	"  --device NAME        mlx5 device; auto: the first one, else a software HCA (auto)\n"
-	"  --ring-size BYTES    of each endpoint: a power of two from 4096 to 2^30; auto: four\n"
+	"  --ring-size BYTES    of each endpoint: a power of two from 4096 to 2^30; auto: eight\n"
 	"                       times what can be in flight to one rank (auto)\n"
 	"  --control C          of batching: none, budget:N, auto, auto:K,B (auto)\n"
 	"Other\n"

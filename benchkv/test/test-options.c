@@ -89,7 +89,7 @@ static void ring_holds_what_is_in_flight(void)
 	CHECK_EQ(parse("delegation --clients 1 --queue-depth 1", &o, why, sizeof(why)), 0);
 	CHECK_EQ(node_ring_size(&o), 4096);
 	CHECK_EQ(parse("delegation --clients 46 --queue-depth 256", &o, why, sizeof(why)), 0);
-	CHECK_EQ(node_ring_size(&o), 1u << 22); /* 46 * 256 * 4 * 64 = 2.9 MiB */
+	CHECK_EQ(node_ring_size(&o), 1u << 23); /* 46 * 256 * 8 * 64 = 5.75 MiB */
 	CHECK_EQ(parse("delegation --clients 1024 --queue-depth 4096", &o, why, sizeof(why)), 0);
 	CHECK_EQ(node_ring_size(&o), 1u << 30);
 	CHECK_EQ(parse("delegation --ring-size 16384", &o, why, sizeof(why)), 0);

@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""benchkv as it is used: started by mpirun and without it, on the software HCA.
+
+    run.py CASE BENCHKV FAULTY SOFTHCA-RUN
+
+Every case runs with a /dev/shm and a temporary directory of its own, which must be
+empty at the end, and must leave no process.
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
+GUARD = 100  # seconds until a job counts as hung
+FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
+    verified errors latency_ns device control digest runs ranks""".split()
+
+
+class Failed(Exception):
+    pass
+
+
+def check(cond, what):
+    if not cond:
+        raise Failed(what)
+
+
+class Result:
+    def __init__(self, argv, status, out, err):
+        self.argv, self.status, self.out, self.err = argv, status, out, err
+
+    def __str__(self):
+        return f"{' '.join(self.argv)}\nstatus {self.status}\n{self.out}\n{self.err}"
+
+    def own_lines(self):
+        """What benchkv itself says, without the launcher and the software HCA."""
+        return [l for l in self.err.splitlines() if l.startswith("benchkv: ")
+                and "software HCA" not in l and "no PMIx launcher" not in l]
+
+
+def start(argv, env=None):
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=dict(os.environ, **(env or {})), start_new_session=True)
+
+
+def finish(proc, argv, guard=GUARD):
+    try:
+        out, err = proc.communicate(timeout=guard)
+    except subprocess.TimeoutExpired:
+        os.killpg(proc.pid, signal.SIGKILL)
+        out, err = proc.communicate()
+        raise Failed(f"hangs: {Result(argv, None, out, err)}")
+    return Result(argv, proc.returncode, out, err)
+
+
+def run(argv, env=None):
+    return finish(start(argv, env), argv)
+
+
+def job(np, *args, prog=None, env=None):
+    """A command line: np ranks by mpirun, or 0: without a launcher."""
+    head = MPIRUN + ["-np", str(np)] if np else []
+    return head + [prog or BENCHKV, "delegation", *map(str, args)]
+
+
+def verified(result, np):
+    """Checks a run with --json - and returns its one object."""
+    check(result.status == 0, result)
+    lines = result.out.splitlines()
+    check(len(lines) == 1, f"not one line: {result}")
+    j = json.loads(lines[0])
+    for f in FIELDS:
+        check(f in j, f"no '{f}' in {lines[0]}")
+    check(j["backend"] == "delegation" and j["np"] == max(np, 1), lines[0])
+    check(j["ops"] > 0 and j["verified"] == j["ops"] and j["errors"] == 0, lines[0])
+    check((j["remote_ops"] > 0) == (np > 1), lines[0])
+    check(j["remote_ops"] < j["ops"], lines[0])
+    check((j["device"] == "none") == (np < 2), lines[0])
+    lat = j["latency_ns"]
+    check(0 < lat["p50"] <= lat["p99"] <= lat["p999"] <= lat["max"], lines[0])
+    check(0 < lat["mean"] <= lat["max"], lines[0])
+    for rows in "runs", "ranks":
+        for f in "ops", "verified", "remote_ops", "errors":
+            check(sum(r[f] for r in j[rows]) == j[f], f"{rows}: {f} does not add up: {lines[0]}")
+    check(len(j["ranks"]) == j["np"], lines[0])
+    d, c = j["daemon"], j["copyrpc"]
+    check(d["local"] + d["remote"] >= j["ops"], lines[0])
+    check(d["calls"] == d["responses"] == j["remote_ops"], lines[0])
+    check(c["calls"] == c["replies"] == j["remote_ops"], lines[0])
+    return j
+
+
+def case_alone():
+    j = verified(run(job(0, "--daemons", 2, "--clients", 2, "--duration", 1, "--json", "-")), 0)
+    check(0.9 < j["duration_s"], j)
+    r = run(job(0, "--duration", 0.2))
+    check(r.status == 0 and "single rank" in r.err and "verified" in r.out, r)
+    path = os.path.join(os.environ["TMPDIR"], "out.json")
+    r = run(job(0, "--ops", 1000, "--json", path))
+    check(r.status == 0 and "verified" in r.out, r)
+    check(json.load(open(path))["verified"] == 1000, r)
+    os.unlink(path)
+
+
+def issue_command(np):
+    args = ["--daemons", 2, "--clients", 2, "--queue-depth", 8, "--duration", 3, "--json", "-"]
+    j = verified(run(job(np, *args)), np)
+    check(j["duration_s"] >= 3, j)
+    check(j["copyrpc"]["credit_stalls"] == 0, j)
+
+
+def case_one():
+    issue_command(1)
+
+
+def case_two():
+    issue_command(2)
+
+
+def case_four():
+    issue_command(4)
+
+
+def case_digest():
+    """The same operations each time, however they are carried out."""
+    seen = {}
+    for np, ops in (0, 20000), (1, 20001), (2, 20000), (3, 10001):
+        for more in [], ["--daemons", 2, "--queue-depth", 3, "--control", "none"]:
+            r = run(job(np, "--ops", ops, "--json", "-", *more))
+            j = verified(r, np)
+            check(j["ops"] == ops, r)
+            check(seen.setdefault((np, ops), j["digest"]) == j["digest"], r)
+    r = run(job(0, "--ops", 20000, "--seed", 2, "--json", "-"))
+    check(verified(r, 0)["digest"] != seen[0, 20000], r)
+
+
+def case_variants():
+    """Every control, distribution and size at least once, backlogs included."""
+    base = ["--json", "-", "--ops", 20000]
+    for args in (
+        ["--control", "none"],
+        ["--control", "budget:8"],
+        ["--control", "auto:1,1000", "--queue-depth", 32],
+        ["--distribution", "zipf:0.99", "--read-ratio", 0.95],
+        ["--preload", "no", "--key-range", 1000, "--daemons", 3],
+        ["--key-range", 1, "--daemons", 4],
+        ["--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--daemons", 2],
+        ["--queue-depth", 1, "--clients", 1, "--pin", "no"],
+        ["--runs", 3, "--clients", 3],
+    ):
+        r = run(job(2, *base, *args))
+        if "--key-range" in args and args[args.index("--key-range") + 1] == 1:
+            check(r.status == 0 and json.loads(r.out)["verified"] == 20000, r)
+            continue
+        j = verified(r, 2)
+        check(len(j["runs"]) == (3 if "--runs" in args else 1), r)
+        check((j["not_found"] > 0) == ("no" == j_preload(args)), r)
+        if "--ring-size" in args:
+            check(j["daemon"]["stalled"] > 0, f"no backlog was tried: {r}")
+
+
+def j_preload(args):
+    return args[args.index("--preload") + 1] if "--preload" in args else "yes"
+
+
+def case_jobs():
+    """Two jobs, and two programs without a launcher, do not see each other."""
+    argvs = [job(n, "--daemons", 2, "--duration", 2, "--json", "-") for n in (2, 2, 0, 0)]
+    procs = [start(a) for a in argvs]
+    for p, a, n in zip(procs, argvs, (2, 2, 0, 0)):
+        verified(finish(p, a), n)
+
+
+def case_bad():
+    """One line that says what to give, status 2."""
+    for args in (["meta"], [], ["delegation", "--daemons", "0"],
+                 ["delegation", "--queue-depth", "0"], ["delegation", "--frobnicate"],
+                 ["delegation", "--ring-size", "5000"], ["delegation", "--device", "nix"]):
+        for head in [], MPIRUN + ["-np", "2"]:
+            r = run(head + [BENCHKV, *args])
+            lines = r.own_lines()
+            check(r.status == 2 and r.out == "", r)
+            check(len(lines) == 1 and re.search("give|--help", lines[0]), r)
+    r = run(job(0, "--json", "/nonexistent/x", "--ops", 10))
+    check(r.status == 1 and len(r.own_lines()) == 1, r)
+    r = run([BENCHKV, "--help"])
+    check(r.status == 0 and "--queue-depth" in r.out and not r.err, r)
+    r = run(MPIRUN + ["-np", "1", BENCHKV, "delegation", ":", "-np", "1", BENCHKV, "delegation",
+                      "--clients", "3"])
+    check(r.status == 1 and "other options" in r.err, r)
+
+
+def case_absent():
+    """A rank that never comes, and one that is another program and ends."""
+    argv = job(1, "--timeout", 1) + [":", "-np", "1", "sleep", "60"]
+    r = run(argv)
+    check(r.status == 1 and "not all 2 ranks came within 1 s" in r.err, r)
+    argv = job(1, "--timeout", 1) + [":", "-np", "1", "true"]
+    r = run(argv)
+    check(r.status != 0, r)
+
+
+def ranks_of(pid):
+    """Processes below pid whose program is benchkv."""
+    found = []
+    for p in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            exe = os.readlink(f"/proc/{p}/exe")
+            session = os.getsid(int(p))
+            cmd = open(f"/proc/{p}/cmdline").read().split("\0")
+        except (OSError, ValueError):
+            continue
+        if exe == os.path.realpath(BENCHKV) and "delegation" in cmd and descends(int(p), pid):
+            found.append((int(p), session))
+    return [p for p, _ in found]
+
+
+def descends(p, ancestor):
+    while p > 1:
+        if p == ancestor:
+            return True
+        try:
+            p = int(open(f"/proc/{p}/stat").read().rsplit(")", 1)[1].split()[1])
+        except (OSError, IndexError):
+            return False
+    return False
+
+
+def threads(pid):
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return 0
+
+
+def wait_running(proc, np):
+    """Until all ranks have their daemons and clients; that they work shows in their time."""
+    end = time.monotonic() + GUARD
+    while time.monotonic() < end:
+        pids = ranks_of(proc.pid)
+        if len(pids) >= np and all(threads(p) > 4 for p in pids):
+            return pids
+        check(proc.poll() is None, "the job ended by itself")
+        time.sleep(0.05)
+    raise Failed("the job does not start")
+
+
+def interrupted(np, sig, of_rank):
+    argv = job(np, "--daemons", 2, "--clients", 3, "--duration", 60, "--json", "-")
+    proc = start(argv)
+    pids = wait_running(proc, np)
+    time.sleep(0.3)
+    os.kill(pids[-1] if of_rank else proc.pid, sig)
+    r = finish(proc, argv)
+    check(r.status != 0 and r.out == "", r)
+    if not np:
+        check(r.status == (128 + sig if sig != signal.SIGKILL else -sig), r)
+
+
+def case_signals():
+    for sig in signal.SIGINT, signal.SIGTERM:
+        interrupted(0, sig, False)
+        interrupted(2, sig, False)
+
+
+def case_killed():
+    interrupted(0, signal.SIGKILL, False)
+    interrupted(2, signal.SIGKILL, True)
+
+
+def case_faults():
+    """A reply that is lost, doubled, swapped or spoilt is noticed, local and remote."""
+    for np in 0, 2:
+        for fault, kinds in (("drop", ["lost"]), ("swap", ["misdelivered"]),
+                             ("duplicate", ["duplicated", "undeliverable"]),
+                             ("spoil", ["wrong_value"])):
+            argv = job(np, "--ops", 8000, "--timeout", 2, "--daemons", 2, "--json", "-",
+                       prog=FAULTY)
+            r = run(argv, {"BENCHKV_FAULT": fault})
+            check(r.status == 1, r)
+            if r.out:
+                j = json.loads(r.out)
+                check(j["errors"] > 0 and sum(j["error_kinds"][k] for k in kinds) > 0, r)
+            else:  # the shared-memory layer itself refused to go on
+                check(fault == "duplicate" and "cannot go on" in r.err, r)
+        r = run(job(np, "--ops", 8000, "--json", "-", prog=FAULTY))
+        verified(r, np)
+
+
+def private_shm():
+    """An empty /dev/shm that only this process and its children see."""
+    if "BENCHKV_TEST_PRIVATE" in os.environ or not shutil.which("unshare"):
+        return
+    probe = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs none /dev/shm"]
+    if subprocess.run(probe, stderr=subprocess.DEVNULL, check=False).returncode:
+        return
+    os.environ["BENCHKV_TEST_PRIVATE"] = "1"
+    os.execvp("unshare", ["unshare", "--mount", "sh", "-c",
+                          'mount -t tmpfs none /dev/shm && exec "$@"', "sh", sys.executable]
+              + sys.argv)
+
+
+def left_in_shm():
+    if "BENCHKV_TEST_PRIVATE" in os.environ:
+        return os.listdir("/dev/shm")
+    return [f for f in os.listdir("/dev/shm") if "benchkv" in f]
+
+
+def main():
+    private_shm()
+    with tempfile.TemporaryDirectory(prefix="benchkv-test-") as tmp:
+        os.environ["TMPDIR"] = tmp
+        try:
+            globals()["case_" + sys.argv[1]]()
+            left = left_in_shm()
+            check(not left, f"left in /dev/shm: {left}")
+            left = [p for p in ranks_of(os.getpid())]
+            check(not left, f"processes left: {left}")
+            left = [f for f in os.listdir(tmp) if not f.startswith(("ompi.", "prte."))]
+            check(not left, f"left in the temporary directory: {left}")
+        except Failed as e:
+            print(f"failed: {e}", file=sys.stderr)
+            return 1
+    return 0
+
+
+BENCHKV, FAULTY = sys.argv[2:4]
+# BENCHKV finds the runner by itself; FAULTY, which is nowhere installed, in the PATH.
+os.environ["PATH"] += ":" + os.path.dirname(sys.argv[4])
+sys.exit(main())
