@@ -1,0 +1,27 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# check.sh SPIN CC LAYER-DIR pass|fail -DNAME=VALUE...
+# Runs the model of flow.pml with these values: the search must be complete and without
+# an error, or, to show that the model can tell, end with one.
+set -eu
+spin=$1 cc=$2 src=$3 want=$4
+shift 4
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT INT TERM
+cp "$src/test/model/flow.pml" "$src/test/model/model.h" "$dir"
+cd "$dir"
+
+"$spin" "$@" -a flow.pml >spin.log 2>&1 || { cat spin.log; exit 1; }
+"$cc" -O2 -w -DNDEBUG -DSAFETY -DNOREDUCE -DVECTORSZ=2048 -DMEMLIM=8000 "$@" -I. -I"$src/src" -o pan pan.c
+./pan -m2000000 -w22 >pan.log 2>&1 || true
+grep -E '^pan:|errors:|states, stored|memory' pan.log || true
+
+if grep -qE 'max search depth too small|reached -DMEMLIM' pan.log; then
+	echo 'the search is not complete'
+	exit 1
+fi
+case $want in
+pass) grep -q 'errors: 0' pan.log ;;
+fail) grep -q 'errors: 1' pan.log ;;
+esac

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Two endpoints as small as can be, for Spin: rings of C blocks whose contents are a list
+ * of what lies in them. Placement, grants and checks are the library's own (credit.h);
+ * what is here is the world around them: the wire, the consumers, the truth about what
+ * has been consumed. Everything is bytes, for the sake of the state vector; positions
+ * are kept small by taking whole rings off both ends of a direction.
+ *
+ * A DEFECT_ macro puts one of the errors back that the rules are there to avoid; the
+ * model must then find a failure.
+ */
+#ifndef COPYRPC_MODEL_H
+#define COPYRPC_MODEL_H
+
+#include <string.h>
+
+#include "credit.h"
+
+#ifdef DEFECT_LARGE_MESSAGES
+#define LARGE (C / 4)
+#else
+#define LARGE (C / 8) /* blocks of the largest message */
+#endif
+
+enum { META = 1, MARKER, REQUEST, RESPONSE };
+enum { PLACED = 1, SENT, HELD, GONE }; /* GONE: released, and read by nobody */
+
+struct item {
+	unsigned char kind, state, size, allowance;
+	unsigned char credit, consumer; /* of META and MARKER: what is told, when sent */
+};
+
+#define ITEMS (C + 2)
+
+/* One direction: its sender is the side of the same number. */
+struct dir {
+	struct item item[ITEMS]; /* from the true consumer position on */
+	unsigned char n;
+	unsigned char base; /* the true consumer position */
+	unsigned char p, rc, sent, parsed; /* the sender's and the receiver's positions */
+	unsigned char r, k; /* granted by the sender to the other; held by the sender */
+	unsigned char open, stalled;
+	unsigned char owed[LARGE + 2]; /* requests detached, not yet answered, by allowance */
+};
+
+struct model {
+	struct dir d[2];
+	unsigned char calls[2]; /* to be made */
+	unsigned char pending[2];
+	unsigned char broken; /* something happened that must not */
+};
+
+static struct credit load(const struct dir *d)
+{
+	return (struct credit){ d->p, d->rc, C, d->r, d->k, d->open };
+}
+
+static void store(struct dir *d, const struct credit *cr)
+{
+	d->p = (unsigned char)cr->p;
+	d->rc = (unsigned char)cr->rc;
+	d->r = (unsigned char)cr->r;
+	d->k = (unsigned char)cr->k;
+	d->open = cr->open;
+}
+
+static void normalise(struct model *m, struct dir *d)
+{
+	struct dir *back = &m->d[d == &m->d[0]];
+
+	while (d->rc >= C && d->base >= C) {
+		d->base -= C;
+		d->p -= C;
+		d->rc -= C;
+		d->sent -= C;
+		d->parsed -= C;
+		for (int i = 0; i < back->n; i++) { /* what the other side is about to tell */
+			unsigned char *told = &back->item[i].consumer;
+
+			*told -= *told < C ? *told : C; /* below rc: no news, whatever it is */
+		}
+	}
+}
+
+static void push(struct dir *d, unsigned char kind, unsigned size, unsigned allowance)
+{
+	struct item *i = &d->item[d->n++];
+
+	memset(i, 0, sizeof(*i));
+	i->kind = kind;
+	i->state = PLACED;
+	i->size = (unsigned char)size;
+	i->allowance = (unsigned char)allowance;
+}
+
+static struct placement plan(const struct credit *cr, unsigned size)
+{
+	return credit_plan(cr, size);
+}
+
+static bool call_fits(const struct credit *cr, const struct placement *to)
+{
+#if defined(DEFECT_WRAP_UNCHECKED) /* the marker is not counted */
+	return credit_call_fits(cr, to->end - to->wrap);
+#elif defined(DEFECT_FACTOR_1)
+	return to->end - cr->rc + cr->r <= C;
+#else
+	return credit_call_fits(cr, to->end);
+#endif
+}
+
+static bool can_call(const struct model *m, int s, unsigned size, unsigned resp)
+{
+	struct credit cr = load(&m->d[s]);
+	struct placement to = plan(&cr, size);
+
+	return m->calls[s] && cr.k >= resp + 1 && call_fits(&cr, &to);
+}
+
+static bool would_stall(const struct model *m, int s, unsigned size, unsigned resp)
+{
+	return m->calls[s] && !m->d[s].stalled && m->d[s].k >= resp + 1 &&
+		!can_call(m, s, size, resp);
+}
+
+static void place(struct model *m, int s, unsigned char kind, unsigned size, unsigned allowance)
+{
+	struct dir *d = &m->d[s];
+	struct credit cr = load(d);
+	struct placement to = plan(&cr, size);
+
+	if (to.wrap)
+		push(d, MARKER, to.wrap, 0);
+	if (!to.joins)
+		push(d, META, 1, 0);
+	push(d, kind, size, allowance);
+	cr.p = to.end;
+	cr.open = true;
+	if (to.end - d->base > C)
+		m->broken = 1;
+	store(d, &cr);
+}
+
+static void do_call(struct model *m, int s, unsigned size, unsigned resp)
+{
+	m->d[s].k -= (unsigned char)(resp + 1);
+	m->calls[s]--;
+	m->pending[s]++;
+	place(m, s, REQUEST, size, resp + 1);
+}
+
+/* The consumer position that the receiver of a direction tells. */
+static unsigned char told(const struct dir *d)
+{
+#ifdef DEFECT_RELEASE_AT_PARSE
+	return d->parsed;
+#else
+	return d->base;
+#endif
+}
+
+/* Everything that is placed leaves: per batch a position and a grant. */
+static void do_flush(struct model *m, int s)
+{
+	struct dir *d = &m->d[s];
+	struct credit cr = load(d);
+
+	for (int i = 0; i < d->n; i++) {
+		struct item *it = &d->item[i];
+
+		if (it->state != PLACED)
+			continue;
+		it->state = SENT;
+		if (it->kind > MARKER)
+			continue;
+		it->consumer = told(&m->d[!s]);
+#ifdef DEFECT_GRANT_IGNORES_UNSENT
+		it->credit = (unsigned char)credit_grantable(&cr, d->sent);
+#else
+		it->credit = (unsigned char)credit_grantable(&cr, cr.p);
+#endif
+		cr.r += it->credit;
+	}
+	cr.open = false;
+	store(d, &cr);
+	d->sent = d->p;
+}
+
+static bool can_credit_only(const struct model *m, int s)
+{
+	struct credit cr = load(&m->d[s]);
+
+#ifdef DEFECT_NO_CREDIT_BATCH
+	return false;
+#endif
+	return !cr.open && m->d[s].sent == m->d[s].p && credit_batch_due(&cr);
+}
+
+static void do_credit_only(struct model *m, int s)
+{
+	struct dir *d = &m->d[s];
+	unsigned before = d->r;
+
+	push(d, META, 1, 0);
+	d->p++;
+	if (d->p - d->base > C)
+		m->broken = 1;
+	do_flush(m, s);
+	/* As only replies lower R, those batches come to an end: none answers another. */
+	if (d->r < before + credit_threshold(C))
+		m->broken = 1;
+}
+
+/* Only one that brings something is worth a step: an idle one changes nothing. */
+static bool can_read(const struct model *m, int s)
+{
+	struct credit cr = load(&m->d[s]);
+
+#ifdef DEFECT_NO_READ
+	return false;
+#endif
+	return told(&m->d[s]) > cr.rc && !cr.open && credit_read_due(&cr, m->d[s].stalled);
+}
+
+static void do_read(struct model *m, int s)
+{
+	struct dir *d = &m->d[s];
+
+	d->rc = told(d);
+	d->stalled = 0;
+	normalise(m, d);
+}
+
+/* Drops from the front what is released. */
+static void advance(struct model *m, struct dir *d)
+{
+	int gone = 0;
+
+	while (gone < d->n && d->item[gone].state == GONE)
+		d->base += d->item[gone++].size;
+	if (!gone)
+		return;
+	memmove(d->item, d->item + gone, (size_t)(d->n - gone) * sizeof(d->item[0]));
+	d->n -= (unsigned char)gone;
+	memset(d->item + d->n, 0, (size_t)gone * sizeof(d->item[0]));
+	normalise(m, d);
+}
+
+static int next_sent(const struct dir *d)
+{
+	for (int i = 0; i < d->n; i++)
+		if (d->item[i].state == SENT)
+			return i;
+	return -1;
+}
+
+/* The oldest batch on the way from s arrives and is taken in whole. */
+static void do_receive(struct model *m, int s)
+{
+	struct dir *d = &m->d[s], *back = &m->d[!s];
+	int i = next_sent(d);
+	struct credit cr = load(back);
+
+	if (d->item[i].consumer > cr.rc) {
+		cr.rc = d->item[i].consumer;
+		back->stalled = 0;
+	}
+	if (!credit_granted(&cr, d->item[i].credit))
+		m->broken = 1;
+	store(back, &cr);
+	d->item[i].state = GONE;
+	d->parsed += d->item[i].size;
+	for (i++; i < d->n && d->item[i].state == SENT && d->item[i].kind > MARKER; i++) {
+		d->parsed += d->item[i].size;
+		if (d->item[i].kind == REQUEST) {
+			d->item[i].state = HELD;
+		} else {
+			d->item[i].state = GONE;
+			m->pending[!s]--;
+		}
+	}
+	normalise(m, back);
+	advance(m, d);
+}
+
+/* The i-th request held of direction s, by its index, or -1. */
+static int held(const struct dir *d, int i)
+{
+	for (int k = 0; k < d->n; k++)
+		if (d->item[k].state == HELD && !i--)
+			return k;
+	return -1;
+}
+
+/* The receiver of direction s answers with `size` blocks. */
+static bool can_reply(const struct model *m, int s, int i, unsigned size)
+{
+	int k = held(&m->d[s], i);
+
+	return k >= 0 && size + 1 <= m->d[s].item[k].allowance;
+}
+
+static void answer(struct model *m, int from, unsigned size, unsigned allowance)
+{
+	struct dir *d = &m->d[from];
+
+#ifdef DEFECT_CREDIT_FALLS_FIRST /* a grant between, by the batch that the wrap closes */
+	struct credit cr;
+
+	d->r -= (unsigned char)allowance;
+	cr = load(d);
+	if (plan(&cr, size).wrap && cr.open)
+		do_flush(m, from);
+	place(m, from, RESPONSE, size, 0);
+#else
+	place(m, from, RESPONSE, size, 0);
+	d->r -= (unsigned char)allowance;
+#endif
+}
+
+static void do_reply(struct model *m, int s, int i, unsigned size)
+{
+	struct dir *d = &m->d[s];
+	struct item *it = &d->item[held(d, i)];
+
+	answer(m, !s, size, it->allowance);
+	it->state = GONE;
+	advance(m, d);
+}
+
+static void do_detach(struct model *m, int s, int i)
+{
+	struct dir *d = &m->d[s];
+	struct item *it = &d->item[held(d, i)];
+
+	d->owed[it->allowance]++;
+	it->state = GONE;
+	advance(m, d);
+}
+
+static void do_reply_detached(struct model *m, int s, unsigned allowance)
+{
+	m->d[s].owed[allowance]--;
+	answer(m, !s, allowance - 1, allowance);
+}
+
+static void init(struct model *m, int at0, int at1, int calls0, int calls1)
+{
+	int at[2] = { at0, at1 }, calls[2] = { calls0, calls1 };
+
+	memset(m, 0, sizeof(*m));
+	for (int s = 0; s < 2; s++) {
+		struct credit cr;
+
+		credit_init(&cr, C, (uint64_t)at[s]);
+		store(&m->d[s], &cr);
+		m->d[s].base = m->d[s].sent = m->d[s].parsed = (unsigned char)at[s];
+		m->calls[s] = (unsigned char)calls[s];
+	}
+}
+
+/* What must hold in every state. */
+static bool holds(const struct model *m)
+{
+	for (int s = 0; s < 2; s++) {
+		const struct dir *d = &m->d[s];
+		struct credit cr = load(d);
+
+		/* What is not consumed is never overwritten, whatever the sender knows. */
+		if (d->p - d->base > C || d->rc > told(d) || d->n > C)
+			return false;
+		if (!credit_holds(&cr))
+			return false;
+	}
+	return !m->broken;
+}
+
+static bool finished(const struct model *m)
+{
+	return !m->calls[0] && !m->calls[1] && !m->pending[0] && !m->pending[1];
+}
+
+/* What flow.pml asks. */
+#define CAN_CALL_SMALL_0 (SMALL && can_call(&now.m, 0, 1, 1))
+#define CAN_CALL_LARGE_0 ((LARGE > 1 || !SMALL) && can_call(&now.m, 0, LARGE, LARGE))
+#define WOULD_STALL_0 would_stall(&now.m, 0, LARGE, LARGE)
+#define UNSENT_0 (now.m.d[0].sent != now.m.d[0].p)
+#define CAN_CREDIT_0 can_credit_only(&now.m, 0)
+#define CAN_READ_0 can_read(&now.m, 0)
+#define CAN_RECEIVE_0 (next_sent(&now.m.d[0]) >= 0)
+#define CAN_REPLY_FIRST_0 can_reply(&now.m, 0, 0, 1)
+#define CAN_REPLY_SECOND_0 can_reply(&now.m, 0, 1, 1)
+#define CAN_REPLY_FIRST_LARGE_0 (LARGE > 1 && can_reply(&now.m, 0, 0, LARGE))
+#define CAN_REPLY_SECOND_LARGE_0 (LARGE > 1 && can_reply(&now.m, 0, 1, LARGE))
+#define CAN_DETACH_0 (DETACH && held(&now.m.d[0], 0) >= 0)
+#define OWES_SMALL_0 (now.m.d[0].owed[2] > 0)
+#define OWES_LARGE_0 (LARGE > 1 && now.m.d[0].owed[LARGE + 1] > 0)
+#define CAN_CALL_SMALL_1 (SMALL && can_call(&now.m, 1, 1, 1))
+#define CAN_CALL_LARGE_1 ((LARGE > 1 || !SMALL) && can_call(&now.m, 1, LARGE, LARGE))
+#define WOULD_STALL_1 would_stall(&now.m, 1, LARGE, LARGE)
+#define UNSENT_1 (now.m.d[1].sent != now.m.d[1].p)
+#define CAN_CREDIT_1 can_credit_only(&now.m, 1)
+#define CAN_READ_1 can_read(&now.m, 1)
+#define CAN_RECEIVE_1 (next_sent(&now.m.d[1]) >= 0)
+#define CAN_REPLY_FIRST_1 can_reply(&now.m, 1, 0, 1)
+#define CAN_REPLY_SECOND_1 can_reply(&now.m, 1, 1, 1)
+#define CAN_REPLY_FIRST_LARGE_1 (LARGE > 1 && can_reply(&now.m, 1, 0, LARGE))
+#define CAN_REPLY_SECOND_LARGE_1 (LARGE > 1 && can_reply(&now.m, 1, 1, LARGE))
+#define CAN_DETACH_1 (DETACH && held(&now.m.d[1], 0) >= 0)
+#define OWES_SMALL_1 (now.m.d[1].owed[2] > 0)
+#define OWES_LARGE_1 (LARGE > 1 && now.m.d[1].owed[LARGE + 1] > 0)
+#define FINISHED finished(&now.m)
+#define HOLDS holds(&now.m)
+
+#endif
