@@ -21,8 +21,8 @@ static int open_device(const char *name, struct ibv_context **ibv_p)
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	int err = -ENODEV;
 
-	if (!list)
-		return verbs_errno();
+	if (!list) /* ENOSYS: the kernel knows nothing of RDMA */
+		return errno == ENOMEM ? -ENOMEM : -ENODEV;
 	for (struct ibv_device **d = list; *d && !ibv; d++) {
 		if (!wanted(*d, name))
 			continue;

@@ -9,15 +9,12 @@
  * end of the ring, here its end is filled), the QP number, bytes that mean nothing, and the
  * signal bit of requests that this library signals on its own account.
  */
-#include "device.h"
-#include "hca.h"
+#include "vendor.h"
 
 enum {
 	OPS = 10000,
 	AREA = 8192, /* bytes of memory that one side of the twins works on */
 	MAX_LEN = 2000,
-	SRQ_DEPTH = 512,
-	VENDOR_WR = 128,
 };
 
 static uint64_t rand_state;
@@ -25,117 +22,6 @@ static uint64_t rand_state;
 static uint32_t below(uint32_t n)
 {
 	return (uint32_t)(test_rand(&rand_state) % n);
-}
-
-/* ---- a QP of the vendor's library, beside this library's objects ---- */
-
-struct vendor {
-	struct mlx5dvl_ctx *ctx; /* lends its ibv_context and PD */
-	struct ibv_srq *srq;
-	struct ibv_cq *scq, *rcq;
-	struct ibv_qp *qp;
-	struct mlx5dv_qp dv;
-	uint32_t pi; /* blocks posted */
-	uint32_t psn;
-};
-
-static struct ibv_cq *vendor_cq(struct mlx5dvl_ctx *ctx, uint32_t depth, uint16_t cqe_size)
-{
-	struct ibv_cq_init_attr_ex init = { .cqe = depth - 1 };
-	struct mlx5dv_cq_init_attr dv = { .comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE,
-		.cqe_size = cqe_size };
-	struct ibv_cq_ex *cq = mlx5dv_create_cq(ctx->ibv, &init, &dv);
-
-	CHECK(cq);
-	return ibv_cq_ex_to_cq(cq);
-}
-
-static struct ibv_qp *vendor_qp(struct vendor *v)
-{
-	struct ibv_qp_init_attr_ex init = {
-		.send_cq = v->scq,
-		.recv_cq = v->rcq,
-		.srq = v->srq,
-		.cap = { .max_send_wr = VENDOR_WR, .max_send_sge = 1, .max_inline_data = 220 },
-		.qp_type = IBV_QPT_RC,
-		.comp_mask = IBV_QP_INIT_ATTR_PD,
-		.pd = v->ctx->pd,
-	};
-	struct mlx5dv_qp_init_attr dv = {
-		.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
-		.create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE,
-	};
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-				   IBV_ACCESS_REMOTE_ATOMIC };
-	struct ibv_qp *qp = mlx5dv_create_qp(v->ctx->ibv, &init, &dv);
-
-	CHECK(qp);
-	CHECK_EQ(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					       IBV_QP_ACCESS_FLAGS), 0);
-	return qp;
-}
-
-static void vendor_open(struct vendor *v, struct mlx5dvl_ctx *ctx, uint16_t cqe_size)
-{
-	struct ibv_srq_init_attr srq = { .attr = { .max_wr = SRQ_DEPTH, .max_sge = 1 } };
-	struct mlx5dv_obj obj = { .qp = { .out = &v->dv } };
-
-	memset(v, 0, sizeof(*v));
-	v->ctx = ctx;
-	v->srq = ibv_create_srq(ctx->pd, &srq);
-	CHECK(v->srq);
-	v->scq = vendor_cq(ctx, 1024, cqe_size);
-	v->rcq = vendor_cq(ctx, 512, cqe_size);
-	v->qp = vendor_qp(v);
-	v->psn = 0x123;
-	obj.qp.in = v->qp;
-	CHECK_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), 0);
-}
-
-static void vendor_close(struct vendor *v)
-{
-	CHECK_EQ(ibv_destroy_qp(v->qp), 0);
-	CHECK_EQ(ibv_destroy_cq(v->scq), 0);
-	CHECK_EQ(ibv_destroy_cq(v->rcq), 0);
-	CHECK_EQ(ibv_destroy_srq(v->srq), 0);
-}
-
-static void vendor_info(const struct vendor *v, struct mlx5dvl_qp_info *info)
-{
-	*info = (struct mlx5dvl_qp_info){ .qpn = v->qp->qp_num, .psn = v->psn,
-		.lid = v->ctx->port_attr.lid, .mtu = 5, .rd_atomic = 4 };
-	if (v->ctx->gid_index >= 0)
-		memcpy(info->gid, &v->ctx->gid, 16);
-}
-
-static void vendor_connect(struct vendor *v, const struct mlx5dvl_qp_info *peer)
-{
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_RTR,
-		.path_mtu = (enum ibv_mtu)peer->mtu,
-		.dest_qp_num = peer->qpn,
-		.rq_psn = peer->psn,
-		.max_dest_rd_atomic = 4,
-		.min_rnr_timer = 12,
-		.ah_attr = { .dlid = peer->lid, .port_num = 1 },
-		.sq_psn = v->psn,
-		.timeout = 14,
-		.retry_cnt = 7,
-		.rnr_retry = 7,
-		.max_rd_atomic = 4 };
-
-	if (v->ctx->gid_index >= 0) {
-		a.ah_attr.is_global = 1;
-		a.ah_attr.grh.sgid_index = (uint8_t)v->ctx->gid_index;
-		a.ah_attr.grh.hop_limit = 64;
-		memcpy(&a.ah_attr.grh.dgid, peer->gid, 16);
-	}
-	CHECK_EQ(ibv_modify_qp(v->qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-			IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-			IBV_QP_MIN_RNR_TIMER), 0);
-	a.qp_state = IBV_QPS_RTS;
-	CHECK_EQ(ibv_modify_qp(v->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-			IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC), 0);
 }
 
 /* ---- one operation, two ways ---- */
@@ -479,16 +365,16 @@ static void copy_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sen
 
 static void copy_open(struct copy *c, struct ibv_cq *cq, bool receives)
 {
-	const struct mlx5dvl_srq_attr attr = { .depth = SRQ_DEPTH };
+	const struct mlx5dvl_srq_attr attr = { .depth = VENDOR_SRQ_DEPTH };
 	struct mlx5dv_obj obj = { .cq = { .in = cq, .out = &c->dv } };
 
 	memset(c, 0, sizeof(*c));
 	core_init(&c->core, copy_error, &c->seen);
 	CHECK_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ), 0);
 	c->buf = malloc((size_t)c->dv.cqe_cnt * c->dv.cqe_size);
-	c->wqes = malloc(((size_t)SRQ_DEPTH * 4) * 32);
+	c->wqes = malloc(((size_t)VENDOR_SRQ_DEPTH * 4) * 32);
 	CHECK(c->buf && c->wqes);
-	srq_init(&c->srq, c->wqes, 5, SRQ_DEPTH, &c->srq_record, &attr);
+	srq_init(&c->srq, c->wqes, 5, VENDOR_SRQ_DEPTH, &c->srq_record, &attr);
 	cq_init(&c->cq, c->buf, c->dv.cqe_cnt, c->dv.cqe_size, c->record,
 		receives ? &c->srq : NULL, &c->core);
 }
@@ -753,7 +639,7 @@ static void completions_read_as_the_vendor_reads_them(void)
 	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){ 0 }, &ctx), 0);
 	for (uint16_t cqe_size = 64; cqe_size <= 128; cqe_size *= 2) {
 		pair_open(&pair, ctx, cqe_size);
-		post_receives(&pair, SRQ_DEPTH - 1);
+		post_receives(&pair, VENDOR_SRQ_DEPTH - 1);
 		good_traffic(&pair, ops);
 		CHECK(pair.sends.cq.ci > 2 * pair.sends.cq.depth); /* the owner bit wrapped */
 		failing_traffic(&pair);

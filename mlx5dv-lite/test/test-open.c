@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* Without a device, even without a kernel that knows of RDMA, open says so. */
+#include <errno.h>
+
+#include "base/test.h"
+#include "mlx5dvl.h"
+
+static void a_device_that_is_not_there(void)
+{
+	struct mlx5dvl_ctx *ctx = NULL;
+
+	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){ .device = "no_such_device" }, &ctx),
+		-ENODEV);
+	CHECK(!ctx);
+	mlx5dvl_ctx_close(ctx);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = { TEST(a_device_that_is_not_there) };
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
