@@ -73,6 +73,60 @@ struct softhca_fabric_info {
  */
 int softhca_fabric_info(struct softhca_fabric_info *out);
 
+/*
+ * The record: with SOFTHCA_TRACE=1 in the environment each QP and CQ that the process
+ * creates gets a ring of its last SOFTHCA_TRACE_DEPTH entries, as long as there are
+ * rings left in the fabric (SOFTHCA_TRACE_RINGS).
+ */
+#define SOFTHCA_TRACE_DEPTH 4096
+#define SOFTHCA_TRACE_RINGS 64
+
+/* A work request that the adapter finished; flushed ones are not recorded. */
+struct softhca_wqe_record {
+	uint64_t seq;	     /* of this QP, from 0 */
+	uint64_t raddr;
+	uint32_t rkey;
+	uint32_t imm;	     /* as it stands in the entry */
+	uint32_t length;     /* payload bytes */
+	uint32_t inline_len; /* of these, in the entry itself */
+	uint16_t index;	     /* block at which the adapter found it */
+	uint16_t wqe_index;  /* index that the entry itself names */
+	uint8_t opcode;
+	uint8_t units;	     /* of 16 bytes, the control segment included */
+	uint8_t segments;    /* of payload, inline ones included */
+	uint8_t flags;	     /* the control segment's fm_ce_se */
+	uint8_t syndrome;    /* 0: success */
+	uint8_t reserved[7];
+};
+
+/* A completion as it was before compression. */
+struct softhca_cqe_record {
+	uint64_t seq;	      /* of this CQ, from 0: the producer's index */
+	uint32_t qpn;
+	uint32_t byte_cnt;
+	uint32_t imm;	      /* as it stands in the completion */
+	uint16_t wqe_counter;
+	uint8_t opcode;	      /* of the completion: 0 requester, 1..4 responder, 13, 14 errors */
+	uint8_t wqe_opcode;   /* requester: of the work request */
+	uint8_t syndrome;     /* errors only */
+	uint8_t compressed;   /* it went out in a compressed session */
+	uint8_t reserved[6];
+};
+
+/*
+ * softhca_trace_wqes(), softhca_trace_cqes() - read the record of a QP, or CQ, of this
+ * process.
+ * @qpn, @cqn: its number
+ * @from: sequence number of the first record to read
+ * @out: room for @n records
+ *
+ * Return: the number of records written, 0 when there is none at @from yet; -ENODEV
+ * without a device; -ENOENT when there is no such object or it is not recorded;
+ * -ENODATA when the record at @from is already overwritten.
+ */
+int softhca_trace_wqes(uint32_t qpn, uint64_t from, struct softhca_wqe_record *out, unsigned n);
+int softhca_trace_cqes(uint32_t cqn, uint64_t from, struct softhca_cqe_record *out, unsigned n);
+
 #ifdef __cplusplus
 }
 #endif

@@ -102,6 +102,7 @@ struct cq {
 	uint64_t user_handle; /* what the event names */
 	uint32_t comp_events; /* written to the channel since creation */
 	uint32_t async_events;
+	uint32_t trace; /* 1 + ring, 0 without one */
 };
 
 enum cq_armed { CQ_UNARMED, CQ_ARMED_SOLICITED, CQ_ARMED_NEXT };
@@ -178,6 +179,7 @@ struct qp {
 	uint32_t retries;     /* transport retries of the WQE at sq_done */
 	uint32_t rnr_retries; /* RNR retries of it */
 	uint32_t async_events;
+	uint32_t trace;	   /* 1 + ring, 0 without one */
 	uint32_t flushing; /* in ERR, and its queues may hold entries not yet flushed */
 	uint64_t wait_until; /* CLOCK_MONOTONIC ns, 0: not waiting */
 	uint64_t user_handle;
@@ -210,6 +212,17 @@ struct journal {
 	struct journal_cqe cqes[JOURNAL_CQES];
 };
 
+/* The last entries of one QP or CQ, in one of the two forms. */
+struct trace_ring {
+	uint32_t used;
+	uint32_t reserved;
+	uint64_t next; /* sequence number */
+	union {
+		struct softhca_wqe_record wqes[SOFTHCA_TRACE_DEPTH];
+		struct softhca_cqe_record cqes[SOFTHCA_TRACE_DEPTH];
+	};
+};
+
 struct rail_state {
 	uint32_t link_down;
 	uint32_t reserved;
@@ -238,6 +251,7 @@ struct arena {
 	struct cq cqs[MAX_CQS];
 	struct qp qps[MAX_QPS];
 	struct mr mrs[MAX_MRS];
+	struct trace_ring traces[SOFTHCA_TRACE_RINGS];
 };
 
 #endif

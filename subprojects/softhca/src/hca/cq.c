@@ -6,6 +6,7 @@
 #include "dma/dma.h"
 #include "hca/event.h"
 #include "hca/objects.h"
+#include "hca/trace.h"
 #include "xport/wire.h"
 
 #define CI_MASK 0xffffffu
@@ -51,6 +52,7 @@ void cq_write(struct cq *cq, uint32_t index, const void *bytes)
 	dma_write_cqe(cq->obj.owner,
 		cq->buf + (uint64_t)slot * cq->cqe_size + (cq->cqe_size - sizeof(cqe)), &cqe);
 	cq->producer = index + 1;
+	trace_cqe(cq, index, &cqe);
 	counters_of(cq->obj.owner)->cqes++;
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "hca/event.h"
+#include "hca/trace.h"
 
 static const struct table {
 	size_t offset;
@@ -58,8 +59,12 @@ void obj_free(enum obj_kind kind, uint32_t index)
 {
 	struct arena *a = arena();
 
-	if (kind == OBJ_QP)
+	if (kind == OBJ_QP) {
 		a->qp_gen[index]++;
+		trace_free(a->qps[index].trace);
+	}
+	if (kind == OBJ_CQ)
+		trace_free(a->cqs[index].trace);
 	if (kind == OBJ_MR)
 		a->mr_gen[index]++;
 	if (kind == OBJ_CTX)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "hca/event.h"
+#include "hca/trace.h"
 #include "shim/sys.h"
 #include "uverbs/cmd.h"
 
@@ -81,6 +82,7 @@ int cmd_create_cq(struct cmd *c)
 	cq->log_size = log2_up(req.cqe + 1);
 	cq->user_handle = req.user_handle;
 	cq->fifo = req.comp_channel >= 0 ? uverbs_channel_fifo(req.comp_channel) : 0;
+	cq->trace = trace_alloc();
 	obj_publish(OBJ_CQ, i);
 	resp.base.cq_handle = i;
 	resp.base.cqe = req.cqe;

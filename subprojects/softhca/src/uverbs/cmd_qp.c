@@ -5,6 +5,7 @@
 
 #include "hca/event.h"
 #include "hca/qp.h"
+#include "hca/trace.h"
 #include "uverbs/cmd.h"
 
 #define QP_MAX_BLOCKS 32768u
@@ -132,6 +133,7 @@ int cmd_create_qp(struct cmd *c)
 	fill_qp(qp, &req, &d);
 	qp->qpn = ((uint32_t)arena()->qp_gen[i] << QP_INDEX_BITS | i) & 0xffffff;
 	drv.bfreg_index = qp->bfreg = next_bfreg(c->u);
+	qp->trace = trace_alloc();
 	obj_publish(OBJ_QP, i);
 	resp.base.qp_handle = i;
 	resp.base.qpn = qp->qpn;

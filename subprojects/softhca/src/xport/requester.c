@@ -4,6 +4,7 @@
 #include "fabric/fabric.h"
 #include "hca/objects.h"
 #include "hca/qp.h"
+#include "hca/trace.h"
 #include "sched/sched.h"
 #include "xport/complete.h"
 #include "xport/responder.h"
@@ -27,6 +28,7 @@ static bool read_producer(const struct qp *qp, uint32_t *pi)
 static void fail(struct qp *qp, const struct wqe *w, enum syndrome s)
 {
 	counters_of(qp->obj.owner)->errors++;
+	trace_wqe(qp, w, s);
 	complete_send_error(qp, w, s);
 	qp_to_error(qp);
 }
@@ -70,6 +72,7 @@ static void succeed(struct qp *qp, const struct wqe *w)
 	c->wqes[w->opcode & (SOFTHCA_OPCODES - 1)]++;
 	c->bytes[w->opcode & (SOFTHCA_OPCODES - 1)] += w->length;
 	qp->retries = qp->rnr_retries = 0;
+	trace_wqe(qp, w, SYN_NONE);
 	complete_send(qp, w);
 }
 

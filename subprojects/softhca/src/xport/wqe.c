@@ -53,7 +53,11 @@ enum syndrome wqe_fetch(const struct qp *qp, uint32_t index, struct wqe *w)
 	w->qpn = word >> 8;
 	w->signaled = (c.fm_ce_se & (CTRL_CQ_UPDATE | 0x04)) == CTRL_CQ_UPDATE || qp->sig_all;
 	w->solicited = c.fm_ce_se & CTRL_SOLICITED;
+	w->flags = c.fm_ce_se;
 	w->imm = c.imm;
+	w->raddr = w->rkey = 0;
+	w->nsegs = w->inline_len = 0;
+	w->length = 0;
 	if (w->units > WQE_BLOCK / WQE_UNIT &&
 		ring_read(qp, offset, w->raw, w->units * WQE_UNIT))
 		return SYN_LOCAL_QP_OP;
@@ -72,6 +76,7 @@ static enum syndrome add_inline(struct wqe *w, uint32_t *pos, uint32_t len)
 	s->addr = (uintptr_t)(w->raw + *pos + 4);
 	s->len = len;
 	w->length += len;
+	w->inline_len += len;
 	*pos = (end + WQE_UNIT - 1) & ~(uint32_t)(WQE_UNIT - 1);
 	return SYN_NONE;
 }
@@ -154,8 +159,6 @@ enum syndrome wqe_decode(const struct qp *qp, struct wqe *w)
 	uint32_t pos = sizeof(struct wqe_ctrl), access = 0;
 	enum syndrome s = SYN_NONE;
 
-	w->nsegs = 0;
-	w->length = 0;
 	switch (w->opcode) {
 	case OP_NOP:
 		return SYN_NONE;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* RC in one process: every operation, order and wrap, and every way to be refused. */
-#include <sched.h>
+#include <errno.h>
+#include <infiniband/mlx5dv.h>
+#include <stdlib.h>
 
 #include "rig.h"
 #include "softhca.h"
@@ -309,9 +311,46 @@ static void counts(void)
 	close_pair();
 }
 
+static void records(void)
+{
+	struct softhca_wqe_record w[8];
+	struct softhca_cqe_record c[8];
+	struct mlx5dv_cq dv;
+	struct mlx5dv_obj obj = {.cq = {.out = &dv}};
+
+	CHECK(!setenv("SOFTHCA_TRACE", "1", 1));
+	open_pair(&(struct rig_attr){0});
+	CHECK(!unsetenv("SOFTHCA_TRACE"));
+	post_write(20, IBV_SEND_INLINE);
+	post_write(300, IBV_SEND_SIGNALED);
+	rig_wait_ok(a.scq);
+	CHECK_EQ(softhca_trace_wqes(a.qp->qp_num, 0, w, 8), 2);
+	CHECK_EQ(w[0].opcode, 0x08);
+	CHECK_EQ(w[0].length, 20);
+	CHECK_EQ(w[0].inline_len, 20);
+	CHECK_EQ(w[0].raddr, at(&b, DST));
+	CHECK_EQ(w[1].seq, 1);
+	CHECK_EQ(w[1].length, 300);
+	CHECK_EQ(w[1].inline_len, 0);
+	CHECK_EQ(w[1].wqe_index, w[1].index);
+	CHECK_EQ(w[1].flags & 8, 8);
+	CHECK_EQ(softhca_trace_wqes(b.qp->qp_num, 0, w, 8), 0);
+	obj.cq.in = a.scq;
+	CHECK(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ));
+	CHECK_EQ(softhca_trace_cqes(dv.cqn, 0, c, 8), 1);
+	CHECK_EQ(c[0].wqe_counter, w[1].index);
+	CHECK_EQ(c[0].qpn, a.qp->qp_num);
+	CHECK_EQ(c[0].wqe_opcode, 0x08);
+	close_pair();
+	open_pair(&(struct rig_attr){0});
+	CHECK_EQ(softhca_trace_wqes(a.qp->qp_num, 0, w, 8), -ENOENT);
+	close_pair();
+}
+
 int main(void)
 {
 	rig_fabric("rc");
+	records();
 	writes_and_reads();
 	immediates(false, 0);
 	immediates(true, 0);
