@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libFuzzer: a peer that writes what it likes into the ring, between calls and replies
+ * that are made in good faith. The input is a list of steps:
+ *
+ *	0 offset16 len8 bytes...    write into the receive ring
+ *	1 imm8                      a batch of so many blocks arrives
+ *	2 len8 resp8                call
+ *	3, 4                        answer the oldest request, perhaps detach it before
+ *	5                           flush
+ *	6 value64                   a READ brings this position
+ *	7 kind8 len8 at8 xor8       a batch that is right but for one byte arrives
+ *
+ * What must hold is that nothing is touched that lies outside, and that an endpoint which
+ * was not failed is in a state that its own rules allow.
+ */
+#include <stdlib.h>
+
+#include "chan.h"
+
+#define RING 4096u
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct input {
+	const uint8_t *at, *end;
+};
+
+static uint64_t take(struct input *in, int bytes)
+{
+	uint64_t v = 0;
+
+	for (int i = 0; i < bytes && in->at < in->end; i++)
+		v |= (uint64_t)*in->at++ << (8 * i);
+	return v;
+}
+
+/* Reads each byte that it is given, for the sanitizer. */
+static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+	const void *data, uint32_t len)
+{
+	unsigned *sum = arg;
+
+	for (uint32_t i = 0; i < len; i++)
+		*sum += ((const uint8_t *)data)[i];
+}
+
+static struct copyrpc_req *oldest(struct req_queue *q)
+{
+	struct copyrpc_req *req = q->head;
+	unsigned sum = 0;
+
+	if (!req)
+		return NULL;
+	q->head = req->queued;
+	if (!q->head)
+		q->tail_p = &q->head;
+	on_response(&sum, NULL, 0, 0, req->data, req->len);
+	return req;
+}
+
+static void write_ring(struct input *in, uint8_t *ring)
+{
+	size_t at = take(in, 2) % RING, len = take(in, 1), left = (size_t)(in->end - in->at);
+
+	len = len < left ? len : left;
+	len = len < RING - at ? len : RING - at;
+	memcpy(ring + at, in->at, len);
+	in->at += len;
+}
+
+/* What an honest peer could send now: a request, the response to some call, a marker. */
+static int nearly_right(struct chan *ch, struct input *in, uint8_t *ring)
+{
+	uint32_t off = (uint32_t)ch->parsed & ch->mask, kind = (uint32_t)take(in, 1) % 3;
+	uint32_t len = (uint32_t)take(in, 1), n = 1 + wire_blocks(len), id = 0, allowance = 2;
+	uint8_t *at = ring + off * WIRE_BLOCK;
+	uint32_t hit = (uint32_t)take(in, 1) % (2 * WIRE_BLOCK);
+	unsigned sum = 0;
+
+	if (kind == 2 || n > ch->cr.c - off) {
+		kind = 2;
+		n = ch->cr.c - off;
+	}
+	if (kind == 1) {
+		while (id + 1 < ch->call_ids.capacity && !slab_in_use(&ch->call_ids, id))
+			id++;
+		allowance = ch->calls[id].allowance;
+		id |= WIRE_RESPONSE;
+	}
+	wire_put_meta(at, ch->sent * WIRE_BLOCK, (32 - ch->cr.k) * WIRE_BLOCK,
+		kind == 2 ? WIRE_WRAP : 1);
+	if (n > 1)
+		wire_put_header(at + WIRE_BLOCK, id, allowance, len);
+	if (hit < n * WIRE_BLOCK)
+		at[hit] ^= (uint8_t)take(in, 1);
+	return chan_receive(ch, n, on_response, &sum);
+}
+
+static void serve(struct req_queue *q, bool detach)
+{
+	struct copyrpc_req *req;
+
+	if (detach && q->head && chan_detach(q->head))
+		abort();
+	req = oldest(q);
+	if (req)
+		chan_reply(req, NULL, 0);
+}
+
+static int step(struct chan *ch, struct req_queue *q, struct input *in, uint8_t *ring)
+{
+	static const uint8_t payload[256];
+	uint32_t len, resp;
+	unsigned sum = 0;
+	uint64_t pos;
+
+	switch (take(in, 1) % 8) {
+	case 0:
+		write_ring(in, ring);
+		return 0;
+	case 1:
+		return chan_receive(ch, (uint32_t)take(in, 1), on_response, &sum);
+	case 2:
+		len = (uint32_t)take(in, 1);
+		resp = (uint32_t)take(in, 1);
+		chan_call(ch, payload, len, resp, 0);
+		return 0;
+	case 3:
+	case 4:
+		serve(q, in->at < in->end && *in->at % 2);
+		return 0;
+	case 5:
+		while (chan_front(ch) || chan_credit_batch(ch))
+			chan_seal(ch, &pos, &len);
+		return 0;
+	case 6:
+		return chan_read_done(ch, take(in, 8));
+	default:
+		return nearly_right(ch, in, ring);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input in = { data, data + size };
+	struct req_queue queue = { NULL, &queue.head };
+	uint8_t *send = malloc(RING), *recv = calloc(1, RING); /* exact: the sanitizer sees */
+	struct chan ch;
+	int rc = 0;
+
+	if (!send || !recv || chan_init(&ch, send, recv, RING / WIRE_BLOCK, 0, &queue, 0))
+		abort();
+	ch.status = 0;
+	while (in.at < in.end && rc >= 0) {
+		rc = step(&ch, &queue, &in, recv);
+		if (rc >= 0 && (!credit_holds(&ch.cr) || ch.held > ch.cr.r || ch.cr.k > 32))
+			abort();
+	}
+	ch.status = -EPROTO;
+	if (size % 2)
+		serve(&queue, true);
+	chan_drop_queued(&ch);
+	chan_end_calls(&ch, on_response, &rc);
+	chan_fini(&ch);
+	free(send);
+	free(recv);
+	return 0;
+}
