@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One process owns a counter, four others add to it by delegation: no lock, and every
+ * addition is answered with the sum that it made.
+ *
+ *	counter [ADDITIONS]		by each client; 100000
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "delegrpc.h"
+
+#define CLIENTS 4
+#define DEPTH 32
+
+static void die(const char *what, int err)
+{
+	fprintf(stderr, "counter: %s: %s\n", what, strerror(-err));
+	exit(1);
+}
+
+/* In a client: the sums that come back only grow. */
+static void added(void *arg, uint64_t token, const void *resp)
+{
+	uint64_t *last = arg, sum;
+
+	memcpy(&sum, resp, sizeof(sum));
+	if (sum <= *last) {
+		fprintf(stderr, "counter: addition %" PRIu64 " came back out of order\n", token);
+		exit(1);
+	}
+	*last = sum;
+}
+
+static int client(const char *name, uint64_t additions)
+{
+	struct delegrpc_client *c;
+	uint64_t one = 1, last = 0, i = 0;
+	int err = delegrpc_client_connect(name, NULL, &c);
+
+	if (err)
+		die("connect", err);
+	while (i < additions || delegrpc_client_pending(c)) {
+		while (i < additions && delegrpc_client_call(c, &one, sizeof(one), i) == 0)
+			i++;
+		err = delegrpc_client_poll(c, added, &last);
+		if (err == 0)
+			err = delegrpc_client_wait(c, 1000000000);
+		if (err < 0)
+			die("the server has gone", err);
+	}
+	delegrpc_client_disconnect(c);
+	return 0;
+}
+
+/* Adds until all that is expected has come. */
+static uint64_t serve(struct delegrpc_server *s, uint64_t expected)
+{
+	struct delegrpc_req r;
+	uint64_t sum = 0, n = 0, add;
+
+	while (n < expected) {
+		if (delegrpc_server_poll(s) == 0)
+			delegrpc_server_wait(s, 1000000000);
+		while (delegrpc_server_recv(s, &r)) {
+			memcpy(&add, r.payload, sizeof(add));
+			sum += add;
+			n++;
+			delegrpc_server_reply(s, r.client, r.id, &sum, sizeof(sum));
+		}
+		delegrpc_server_advance_tail(s);
+	}
+	delegrpc_server_flush(s);
+	return sum;
+}
+
+int main(int argc, char **argv)
+{
+	struct delegrpc_attr attr = { .max_clients = CLIENTS, .resp_depth = DEPTH,
+		.req_size = sizeof(uint64_t), .resp_size = sizeof(uint64_t) };
+	uint64_t additions = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000, sum;
+	struct delegrpc_server *s;
+	char name[32];
+	int err, status, failed = 0;
+
+	snprintf(name, sizeof(name), "counter.%d", (int)getpid());
+	err = delegrpc_server_create(name, &attr, &s);
+	if (err)
+		die("create", err);
+	for (int i = 0; i < CLIENTS; i++) {
+		pid_t pid = fork();
+
+		if (pid < 0)
+			die("fork", -errno);
+		if (pid == 0)
+			_exit(client(name, additions));
+	}
+	sum = serve(s, CLIENTS * additions);
+	for (int i = 0; i < CLIENTS; i++)
+		if (wait(&status) < 0 || status != 0)
+			failed = 1;
+	printf("%" PRIu64 " additions, sum %" PRIu64 "\n", CLIENTS * additions, sum);
+	delegrpc_server_destroy(s);
+	return failed || sum != CLIENTS * additions;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The sleep and wake handshake (base/sleep.h) on a machine with store buffers: one sleeper,
+ * two publishers. A store waits in its process's buffer until it drains, at any moment and
+ * in order; fences, read-modify-writes and system calls drain it; a process sees its own
+ * buffered stores.
+ *
+ * Shown: the sleeper gets every message. There is no timeout here, so a lost wake-up is a
+ * deadlock, which Spin reports as an invalid end state.
+ *
+ * Wrong variants, each of which must fail:
+ *	NO_PUBLISHER_FENCE
+ *	NO_SLEEPER_FENCE
+ *	NO_SECOND_LOOK		the sleeper does not look again after it has set its word
+ *	PLAIN_SLEEP		the kernel does not compare the word before it puts to sleep
+ */
+#define PUBLISHERS 2
+#define MESSAGES 2 /* of each */
+
+#define RUNNING 0
+#define ASLEEP 2
+
+byte word = RUNNING;
+byte message[PUBLISHERS]; /* how many are visible */
+chan message_buffer[PUBLISHERS] = [2] of { byte };
+chan word_buffer = [4] of { byte };
+bool in_kernel; /* the sleeper waits in futex_wait() */
+
+proctype drain_message(byte who)
+{
+	byte v;
+end:	do
+	:: atomic { message_buffer[who]?v -> message[who] = v }
+	od
+}
+
+proctype drain_word()
+{
+	byte v;
+end:	do
+	:: atomic { word_buffer?v -> word = v }
+	od
+}
+
+proctype publisher(byte me)
+{
+	byte n, seen;
+
+	do
+	:: n == MESSAGES -> break
+	:: n < MESSAGES ->
+		n++;
+		message_buffer[me]!n;
+#ifndef NO_PUBLISHER_FENCE
+		empty(message_buffer[me]); /* sleep_fence() */
+#endif
+		seen = word; /* sleep_wake() */
+		if
+		:: seen == ASLEEP ->
+			atomic { empty(message_buffer[me]) -> seen = word; word = RUNNING };
+			if
+			:: seen == ASLEEP -> in_kernel = false /* futex_wake() */
+			:: else
+			fi
+		:: else
+		fi
+	od
+}
+
+#define NEWS (message[0] != got[0] || message[1] != got[1])
+
+proctype sleeper()
+{
+	byte got[PUBLISHERS];
+
+	do
+	:: got[0] == MESSAGES && got[1] == MESSAGES -> break
+	:: NEWS -> atomic { got[0] = message[0]; got[1] = message[1] }
+	:: !NEWS && !(got[0] == MESSAGES && got[1] == MESSAGES) ->
+		word_buffer!ASLEEP; /* sleep_prepare() */
+#ifndef NO_SLEEPER_FENCE
+		empty(word_buffer);
+#endif
+#ifdef NO_SECOND_LOOK
+		if
+		:: true ->
+#else
+		if
+		:: NEWS -> word_buffer!RUNNING /* sleep_cancel() */
+		:: !NEWS ->
+#endif
+			/* sleep_enter(): the kernel looks at the word and queues us, in one */
+#ifdef PLAIN_SLEEP
+			atomic { empty(word_buffer) -> in_kernel = true };
+#else
+			atomic { empty(word_buffer) -> in_kernel = (word == ASLEEP) };
+#endif
+			!in_kernel;
+			word_buffer!RUNNING
+		fi
+	od
+}
+
+init {
+	atomic {
+		run drain_message(0);
+		run drain_message(1);
+		run drain_word();
+		run publisher(0);
+		run publisher(1);
+		run sleeper()
+	}
+}
