@@ -80,58 +80,66 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	return 0;
 }
 
-static struct flux_cursor cursor_at(char *map, const struct layout *l, size_t ring,
-		uint32_t capacity)
+/* The requests, or with which 1 the responses, of calls from one node to another. */
+static struct flux_cursor cursor_at(char *map, const struct layout *l, const struct flux_attr *a,
+		uint32_t from, uint32_t to, uint32_t which)
 {
-	unsigned char *base = (unsigned char *)map + l->rings + ring * l->pitch;
+	size_t ring = 2 * ((size_t)from * a->nodes + to) + which;
 
-	return (struct flux_cursor){ .slot = base, .room = capacity, .lap = 1 };
+	return (struct flux_cursor){
+		.slot = (unsigned char *)map + l->rings + ring * l->pitch,
+		.room = a->capacity,
+		.lap = 1,
+	};
 }
 
-/* The rings of the pair (from, to) are 2 * (from * nodes + to), requests, and the next. */
+static void pair_init(char *map, const struct layout *l, const struct flux_attr *a,
+		struct flux_node *node, uint32_t p)
+{
+	char *block = (char *)node->self;
+	const struct flux_shared *peer = (struct flux_shared *)(map + l->blocks + p * l->block);
+	size_t ids = (size_t)p * a->max_inflight;
+
+	node->out[p] = (struct flux_out){
+		.req = cursor_at(map, l, a, node->index, p, 0),
+		.resp = cursor_at(map, l, a, node->index, p, 1),
+		.entries = (struct flux_entry *)(block + l->entries) + ids,
+		.peer = peer,
+		.free = FLUX_NO_ID,
+	};
+	node->in[p] = (struct flux_in){
+		.req = cursor_at(map, l, a, p, node->index, 0),
+		.resp = cursor_at(map, l, a, p, node->index, 1),
+		.held = (uint8_t *)(block + l->held) + ids,
+		.peer = peer,
+		.from = p,
+	};
+}
+
 static void node_init(struct flux *f, const struct layout *l, uint32_t i)
 {
 	char *map = (char *)f, *block = map + l->blocks + i * l->block;
 	struct flux_node *node = (struct flux_node *)(block + l->node);
-	uint32_t n = f->attr.nodes, cap = f->attr.capacity;
+	const struct flux_attr *a = &f->attr;
 
 	*node = (struct flux_node){
 		.out = (struct flux_out *)(block + l->out),
 		.in = (struct flux_in *)(block + l->in),
 		.stride = l->stride,
 		.ring = l->ring,
-		.capacity = cap,
+		.capacity = a->capacity,
+		.nodes = a->nodes,
+		.payload_size = a->payload_size,
+		.max_inflight = a->max_inflight,
 		.index = i,
-		.nodes = n,
-		.words = (n + 63) / 64,
-		.payload_size = f->attr.payload_size,
-		.max_inflight = f->attr.max_inflight,
+		.words = (a->nodes + 63) / 64,
 		.rx = (struct flux_in *)(block + l->in),
 		.burst_to = FLUX_NO_ID,
 		.self = (struct flux_shared *)block,
 		.flux = f,
 	};
-	for (uint32_t p = 0; p < n; p++) {
-		const struct flux_shared *peer =
-			(struct flux_shared *)(map + l->blocks + p * l->block);
-		size_t mine = 2 * ((size_t)i * n + p), theirs = 2 * ((size_t)p * n + i);
-		size_t ids = (size_t)p * f->attr.max_inflight;
-
-		node->out[p] = (struct flux_out){
-			.req = cursor_at(map, l, mine, cap),
-			.resp = cursor_at(map, l, mine + 1, cap),
-			.entries = (struct flux_entry *)(block + l->entries) + ids,
-			.peer = peer,
-			.free = FLUX_NO_ID,
-		};
-		node->in[p] = (struct flux_in){
-			.req = cursor_at(map, l, theirs, cap),
-			.resp = cursor_at(map, l, theirs + 1, cap),
-			.held = (uint8_t *)(block + l->held) + ids,
-			.peer = peer,
-			.from = p,
-		};
-	}
+	for (uint32_t p = 0; p < a->nodes; p++)
+		pair_init(map, l, a, node, p);
 	f->node[i] = node;
 	f->shared[i] = node->self;
 }

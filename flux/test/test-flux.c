@@ -430,6 +430,24 @@ static void lap_wraps(void)
 	flux_destroy(f);
 }
 
+/* Much of what is there stays there, so that the peer has something to do meanwhile. */
+static void poll_takes_a_share(void)
+{
+	static const struct { uint32_t inflight, first; } expect[] = { { 1, 1 }, { 2, 2 }, { 8, 2 },
+		{ 16, 4 }, { 32, 8 }, { 128, 8 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(expect); i++) {
+		struct flux *f = make(2, 256, 128);
+		struct seen s = { 0 };
+
+		for (uint64_t k = 0; k < expect[i].inflight; k++)
+			CHECK_EQ(call(flux_node(f, 0), 1, k, k), 0);
+		CHECK_EQ(serve(flux_node(f, 1)), expect[i].inflight);
+		CHECK_EQ(flux_poll(flux_node(f, 0), on_response, &s), expect[i].first);
+		flux_destroy(f);
+	}
+}
+
 static void leave_ends_calls_once(void)
 {
 	struct flux *f = make(3, 16, 8);
@@ -492,6 +510,58 @@ static void leave_of_a_caller(void)
 	flux_destroy(f);
 }
 
+/* A peer that owed nothing when it left is no reason to wake up. */
+static void leave_of_one_that_owes_nothing(void)
+{
+	struct flux *f = make(2, 16, 8);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct seen s = { 0 };
+
+	CHECK_EQ(call(a, 1, 1, 1), 0);
+	CHECK_EQ(serve(b), 1);
+	CHECK_EQ(flux_poll(a, on_response, &s), 1);
+	flux_leave(b);
+	CHECK_EQ(flux_wait(a, 0), 0);
+	CHECK_EQ(flux_poll(a, on_response, &s), 0);
+	flux_destroy(f);
+}
+
+/* Each node answers one call and leaves at once: the answer counts. */
+static void *answer_and_leave(void *arg)
+{
+	struct flux *f = arg;
+
+	for (uint32_t i = 1; i < FLUX_MAX_NODES; i++) {
+		struct flux_node *n = flux_node(f, i);
+
+		while (!serve(n))
+			flux_wait(n, UINT64_MAX);
+		flux_leave(n);
+	}
+	return NULL;
+}
+
+static void answered_before_leaving(void)
+{
+	for (uint32_t round = 0; round < 40; round++) {
+		struct flux *f = make(FLUX_MAX_NODES, 4, 3);
+		struct flux_node *a = flux_node(f, 0);
+		struct seen s = { 0 };
+		pthread_t t;
+
+		CHECK_EQ(pthread_create(&t, NULL, answer_and_leave, f), 0);
+		for (uint32_t i = 1; i < FLUX_MAX_NODES; i++) {
+			CHECK_EQ(call(a, i, i, i), 0);
+			while (!flux_poll(a, on_response, &s))
+				flux_wait(a, UINT64_MAX);
+			CHECK_EQ(s.n, i);
+			CHECK_EQ(s.value[i - 1], i + 1);
+		}
+		pthread_join(t, NULL);
+		flux_destroy(f);
+	}
+}
+
 static void wait_times_out(void)
 {
 	struct flux *f = make(2, 0, 0);
@@ -532,6 +602,30 @@ static void counters(void)
 	CHECK_EQ(s.requests, 10);
 	CHECK_EQ(s.replies, 10);
 	CHECK_EQ(s.calls, 0);
+	flux_destroy(f);
+}
+
+/* A node that is busy all the time gives its core to a peer that yields, now and then. */
+static void busy_node_yields(void)
+{
+	struct flux *f = make(2, 256, 128);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	uint64_t start = clock_ns();
+	struct flux_stats s;
+
+	for (uint64_t i = 0; i < 64; i++) {
+		CHECK_EQ(call(a, 1, i, i), 0);
+		flux_flush(a);
+	}
+	flux_stats(a, &s);
+	CHECK_EQ(s.yields, 0);
+	b->self->state = SLEEP_WAITING;
+	for (uint64_t i = 0; i < 64; i++) {
+		CHECK_EQ(call(a, 1, i, i), 0);
+		flux_flush(a);
+	}
+	flux_stats(a, &s);
+	CHECK(s.yields >= 1 && s.yields <= 1 + (clock_ns() - start) / (100 * NSEC_PER_USEC));
 	flux_destroy(f);
 }
 
@@ -623,10 +717,14 @@ int main(int argc, char **argv)
 		TEST(many_nodes),
 		TEST(long_payloads),
 		TEST(lap_wraps),
+		TEST(poll_takes_a_share),
 		TEST(leave_ends_calls_once),
 		TEST(leave_of_a_caller),
+		TEST(leave_of_one_that_owes_nothing),
+		TEST(answered_before_leaving),
 		TEST(wait_times_out),
 		TEST(counters),
+		TEST(busy_node_yields),
 		TEST(sleep_and_wake),
 		TEST(leave_wakes),
 	};
