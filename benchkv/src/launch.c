@@ -190,7 +190,8 @@ int launch_init(struct launch **l_p)
 
 void launch_fini(struct launch *l)
 {
-	if (l && !l->alone)
+	/* A job that is being ended has no others to take leave of: it might take for ever. */
+	if (l && !l->alone && !stop_requested())
 		PMIx_Finalize(NULL, 0);
 	free(l);
 }

@@ -59,7 +59,6 @@ int main(int argc, char **argv)
 	if (launch_alone(l))
 		fprintf(stderr, "benchkv: no PMIx launcher: running as a single rank\n");
 	status = job_run(&o, l, err ? NULL : device, why);
-	if (!stop_requested())
-		launch_fini(l);
+	launch_fini(l);
 	return status;
 }

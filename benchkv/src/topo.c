@@ -16,10 +16,20 @@ struct topo {
 	uint32_t planned;
 };
 
+/*
+ * Plugins that would open graphics drivers, or read the names of all PCI devices. Where
+ * the NIC is comes from sysfs without them.
+ */
+static const char *const unwanted[] = { "pci", "opencl", "cuda", "nvml", "rsmi", "levelzero",
+	"gl" };
+
 static int load(struct topo *t)
 {
 	if (hwloc_topology_init(&t->hw))
 		return -ENOMEM;
+	for (size_t i = 0; i < sizeof(unwanted) / sizeof(unwanted[0]); i++)
+		hwloc_topology_set_components(t->hw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+			unwanted[i]);
 	hwloc_topology_set_io_types_filter(t->hw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
 	return hwloc_topology_load(t->hw) ? -ENOSYS : 0;
 }
