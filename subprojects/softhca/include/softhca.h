@@ -109,8 +109,7 @@ struct softhca_cqe_record {
 	uint8_t opcode;	      /* of the completion: 0 requester, 1..4 responder, 13, 14 errors */
 	uint8_t wqe_opcode;   /* requester: of the work request */
 	uint8_t syndrome;     /* errors only */
-	uint8_t compressed;   /* it went out in a compressed session */
-	uint8_t reserved[6];
+	uint8_t reserved[7];
 };
 
 /*

@@ -212,6 +212,17 @@ struct journal {
 	struct journal_cqe cqes[JOURNAL_CQES];
 };
 
+#define COMP_MAX 64
+#define COMP_QUEUES 16
+
+/* A compressed run of completions that is being collected for a CQ. */
+struct comp_run {
+	uint32_t n;
+	uint32_t index;	   /* producer index of the first */
+	uint8_t title[64]; /* the first as it came */
+	uint64_t mini[COMP_MAX];
+};
+
 /* The last entries of one QP or CQ, in one of the two forms. */
 struct trace_ring {
 	uint32_t used;
@@ -241,6 +252,7 @@ struct arena {
 	struct softhca_topology topo;
 	struct rail_state rails[SOFTHCA_RAILS_MAX];
 	struct journal journal __attribute__((aligned(64)));
+	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a run, 0: none */
 	struct proc procs[MAX_PROCS];
 	struct ctx ctxs[MAX_CTXS];
 	struct pd pds[MAX_PDS];
@@ -249,6 +261,7 @@ struct arena {
 	uint16_t qp_gen[MAX_QPS]; /* generation of the QPN in an index's next use */
 	uint8_t mr_gen[MAX_MRS];
 	struct cq cqs[MAX_CQS];
+	struct comp_run comp_runs[MAX_CQS];
 	struct qp qps[MAX_QPS];
 	struct mr mrs[MAX_MRS];
 	struct trace_ring traces[SOFTHCA_TRACE_RINGS];

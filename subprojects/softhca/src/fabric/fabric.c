@@ -13,6 +13,7 @@
 
 #include "fabric/journal.h"
 #include "fabric/tree.h"
+#include "hca/cq.h"
 #include "hca/objects.h"
 #include "shim/sys.h"
 #include "sysfs/sysfs.h"
@@ -320,6 +321,7 @@ void fabric_lock(void)
 
 void fabric_unlock(void)
 {
+	cq_flush_runs();
 	pthread_mutex_unlock(&arena()->lock);
 }
 

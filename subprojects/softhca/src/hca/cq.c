@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "dma/dma.h"
+#include "hca/comp.h"
 #include "hca/event.h"
 #include "hca/objects.h"
 #include "hca/trace.h"
@@ -41,19 +42,45 @@ bool cq_room(struct cq *cq, uint32_t n)
 	return false;
 }
 
+static uint64_t slot_addr(const struct cq *cq, uint32_t index)
+{
+	uint64_t slot = index & ((1u << cq->log_size) - 1);
+
+	return cq->buf + slot * cq->cqe_size + (cq->cqe_size - sizeof(struct cqe64));
+}
+
+/* Without its memory the owner cannot see it, alive or not: a failure changes nothing. */
+void cq_store(const struct cq *cq, uint32_t index, struct cqe64 cqe)
+{
+	cqe.op_own = (uint8_t)((cqe.op_own & ~1u) | ((index >> cq->log_size) & 1));
+	dma_write_cqe(cq->obj.owner, slot_addr(cq, index), &cqe);
+}
+
+void cq_store_raw(const struct cq *cq, uint32_t index, const void *bytes)
+{
+	dma_write(cq->obj.owner, slot_addr(cq, index), bytes, sizeof(struct cqe64));
+}
+
 void cq_write(struct cq *cq, uint32_t index, const void *bytes)
 {
-	uint32_t slot = index & ((1u << cq->log_size) - 1);
 	struct cqe64 cqe;
 
 	memcpy(&cqe, bytes, sizeof(cqe));
-	cqe.op_own = (uint8_t)((cqe.op_own & ~1u) | ((index >> cq->log_size) & 1));
-	/* Without its memory the owner cannot see it, alive or not; the index moves on. */
-	dma_write_cqe(cq->obj.owner,
-		cq->buf + (uint64_t)slot * cq->cqe_size + (cq->cqe_size - sizeof(cqe)), &cqe);
+	if (cq->comp_en)
+		comp_add(cq, index, &cqe);
+	else
+		cq_store(cq, index, cqe);
 	cq->producer = index + 1;
 	trace_cqe(cq, index, &cqe);
 	counters_of(cq->obj.owner)->cqes++;
+}
+
+void cq_flush_runs(void)
+{
+	for (uint32_t i = 0; i < COMP_QUEUES && arena()->comp_queues[i]; i++) {
+		comp_flush(cq_at(arena()->comp_queues[i]));
+		arena()->comp_queues[i] = 0;
+	}
 }
 
 static void fire(struct cq *cq)

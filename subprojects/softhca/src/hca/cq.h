@@ -17,7 +17,10 @@ bool cq_room(struct cq *cq, uint32_t n);
 /* Writes one completion at producer index @index and moves the producer behind it. */
 void cq_write(struct cq *cq, uint32_t index, const void *bytes);
 
-/* After a completion is visible: sends the event if one was asked for. */
+/* Writes out the compressed runs that are being collected: before the mutex is released. */
+void cq_flush_runs(void);
+
+/* After a completion is written: sends the event if one was asked for. */
 void cq_notify(struct cq *cq, const void *bytes);
 
 /* A store to the queue's doorbell register: the two words of the store. */

@@ -70,7 +70,7 @@ int cmd_create_cq(struct cmd *c)
 	cmd_get(c->drv_in, &d, sizeof(d));
 	if (!req.cqe || req.cqe > CQE_MAX || (d.cqe_size != 64 && d.cqe_size != 128))
 		return -EINVAL;
-	if (d.cqe_comp_en)
+	if (d.cqe_comp_en && d.cqe_comp_res_format != MLX5_IB_CQE_RES_FORMAT_HASH)
 		return -EOPNOTSUPP;
 	i = obj_alloc(OBJ_CQ, c->u->ctx);
 	if (i == NO_INDEX)
@@ -80,6 +80,8 @@ int cmd_create_cq(struct cmd *c)
 	cq->dbrec = d.db_addr;
 	cq->cqe_size = d.cqe_size;
 	cq->log_size = log2_up(req.cqe + 1);
+	cq->comp_en = d.cqe_comp_en;
+	arena()->comp_runs[i].n = 0;
 	cq->user_handle = req.user_handle;
 	cq->fifo = req.comp_channel >= 0 ? uverbs_channel_fifo(req.comp_channel) : 0;
 	cq->trace = trace_alloc();

@@ -122,7 +122,12 @@ static void fill_device(const struct softhca_rail *rail, struct ib_uverbs_query_
 int cmd_query_device(struct cmd *c)
 {
 	struct ib_uverbs_ex_query_device_resp resp = {.response_length = sizeof(resp)};
-	struct mlx5_ib_query_device_resp drv = {.response_length = sizeof(drv)};
+	struct mlx5_ib_query_device_resp drv = {
+		.response_length = sizeof(drv),
+		.cqe_comp_caps = {.max_num = COMP_MAX,
+			.supported_format = MLX5_IB_CQE_RES_FORMAT_HASH},
+		.flags = MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_COMP,
+	};
 
 	fill_device(&arena()->topo.rails[c->u->rail], &resp.base);
 	if (!c->extended) {

@@ -97,7 +97,8 @@ void rig_open(struct rig *r, const struct rig_attr *a)
 
 void rig_close(struct rig *r)
 {
-	CHECK(!ibv_destroy_qp(r->qp));
+	if (r->qp)
+		CHECK(!ibv_destroy_qp(r->qp));
 	if (r->srq)
 		CHECK(!ibv_destroy_srq(r->srq));
 	CHECK(!ibv_destroy_cq(r->scq));

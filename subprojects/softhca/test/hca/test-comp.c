@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* Compressed completions, looked at in the queue's memory. */
+#include <endian.h>
+#include <infiniband/mlx5dv.h>
+
+#include "rig.h"
+
+#define RUN 20
+
+static struct rig a, b;
+
+static struct ibv_cq *compressed_cq(struct ibv_context *ctx, struct mlx5dv_cq *dv)
+{
+	struct ibv_cq_init_attr_ex ex = {.cqe = 127, .wc_flags = IBV_WC_STANDARD_FLAGS};
+	struct mlx5dv_cq_init_attr attr = {
+		.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE,
+		.cqe_comp_res_format = MLX5DV_CQE_RES_FORMAT_HASH,
+	};
+	struct mlx5dv_obj obj = {.cq = {.out = dv}};
+
+	obj.cq.in = ibv_cq_ex_to_cq(mlx5dv_create_cq(ctx, &ex, &attr));
+	CHECK(obj.cq.in);
+	CHECK(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ));
+	return obj.cq.in;
+}
+
+/*
+ * The receiving QP of @b is made anew, with the compressed CQ and an SRQ that never has
+ * to be refilled: the provider frees receives only when it polls.
+ */
+static void make_receiver(struct ibv_cq *cq)
+{
+	struct ibv_srq_init_attr sa = {.attr = {.max_wr = 1000, .max_sge = 1}};
+	struct ibv_qp_init_attr qa = {.send_cq = b.scq, .recv_cq = cq,
+		.cap = {.max_send_wr = 1, .max_send_sge = 1}, .qp_type = IBV_QPT_RC};
+	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+
+	CHECK(!ibv_destroy_qp(b.qp));
+	CHECK(!ibv_destroy_srq(b.srq));
+	b.srq = ibv_create_srq(b.pd, &sa);
+	CHECK(b.srq);
+	qa.srq = b.srq;
+	for (int i = 0; i < 1000; i++)
+		rig_recv(&b, 0, 0, 0);
+	b.qp = ibv_create_qp(b.pd, &qa);
+	CHECK(b.qp);
+	CHECK(!ibv_modify_qp(b.qp, &init,
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+}
+
+/* @n messages under one doorbell, message i of @base + i bytes. */
+static void burst(uint32_t n, uint32_t base)
+{
+	struct ibv_send_wr wr[RUN], *bad;
+	struct ibv_sge sge[RUN];
+
+	for (uint32_t i = 0; i < n; i++) {
+		sge[i] = (struct ibv_sge){(uintptr_t)a.buf, base + i, a.mr->lkey};
+		wr[i] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+			.sg_list = &sge[i], .num_sge = 1, .imm_data = 5,
+			.next = i + 1 < n ? &wr[i + 1] : NULL,
+			.send_flags = i + 1 < n ? 0 : IBV_SEND_SIGNALED,
+			.wr.rdma = {.remote_addr = (uintptr_t)b.buf, .rkey = b.mr->rkey}};
+	}
+	CHECK(!ibv_post_send(a.qp, wr, &bad));
+	rig_wait_ok(a.scq);
+}
+
+static const struct mlx5_cqe64 *cqe_at(const struct mlx5dv_cq *dv, uint32_t i)
+{
+	const uint8_t *p = (const uint8_t *)dv->buf + (size_t)(i % dv->cqe_cnt) * dv->cqe_size;
+
+	return (const void *)(p + dv->cqe_size - sizeof(struct mlx5_cqe64));
+}
+
+static void check_run(const struct mlx5dv_cq *dv, uint32_t at, uint32_t n, uint32_t base)
+{
+	const struct mlx5_cqe64 *title = cqe_at(dv, at);
+	uint8_t owner = !!(at & dv->cqe_cnt);
+
+	CHECK_EQ(title->op_own, MLX5_CQE_RESP_WR_IMM << 4 | (n > 1 ? 0x0c : 0) | owner);
+	CHECK_EQ(be32toh(title->imm_inval_pkey), htobe32(5));
+	CHECK_EQ(be32toh(title->byte_cnt), n > 1 ? n : base);
+	for (uint32_t i = 0; n > 1 && i < n; i++) {
+		uint32_t array = i < 8 ? at + 1 : at + i / 8 * 8, count;
+
+		memcpy(&count, (const uint8_t *)cqe_at(dv, array) + i % 8 * 8 + 4, sizeof(count));
+		CHECK_EQ(be32toh(count), base + i);
+	}
+}
+
+static void take(const struct mlx5dv_cq *dv, uint32_t ci)
+{
+	__atomic_store_n(&dv->dbrec[0], htobe32(ci & 0xffffff), __ATOMIC_RELEASE);
+}
+
+int main(void)
+{
+	struct mlx5dv_cq dv;
+	struct ibv_cq *cq;
+	uint32_t ci = 0;
+
+	rig_fabric("comp");
+	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&b, &(struct rig_attr){.srq = true});
+	cq = compressed_cq(b.ctx, &dv);
+	make_receiver(cq);
+	rig_connect_pair(&a, &b);
+	/* Runs of every length, around the end of the queue several times. */
+	for (uint32_t round = 0; round < 60; round++) {
+		uint32_t n = 1 + round % RUN;
+
+		burst(n, 8 + round);
+		check_run(&dv, ci, n, 8 + round);
+		ci += n;
+		take(&dv, ci);
+	}
+	CHECK(!ibv_destroy_qp(b.qp));
+	CHECK(!ibv_destroy_cq(cq));
+	b.qp = NULL;
+	rig_close(&b);
+	rig_close(&a);
+	return 0;
+}
