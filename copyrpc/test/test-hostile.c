@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A peer that keeps no rule: a queue pair of its own, driven by hand, that writes any
+ * bytes and any immediates into the ring of an endpoint, before and while they are read.
+ * Only that endpoint fails; its neighbour in the same context goes on.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "base/test.h"
+#include "blob.h"
+#include "internal.h"
+
+#define RING 4096u
+
+/* The attacker: a bare queue pair, and memory to write from. */
+struct attacker {
+	struct mlx5dvl_ctx *dev;
+	struct mlx5dvl_srq *srq;
+	struct mlx5dvl_cq *recv_cq, *send_cq;
+	struct mlx5dvl_qp *qp;
+	struct mlx5dvl_mr mr;
+	uint8_t buf[RING];
+	int error; /* of the first request that failed */
+};
+
+static void on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error)
+{
+	struct attacker *a = arg;
+
+	if (!a->error)
+		a->error = error->err;
+}
+
+static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
+{
+}
+
+static void attacker_open(struct attacker *a)
+{
+	struct mlx5dvl_ctx_attr dev = { .on_error = on_error, .error_arg = a };
+
+	memset(a, 0, sizeof(*a));
+	CHECK_EQ(mlx5dvl_ctx_open(&dev, &a->dev), 0);
+	CHECK_EQ(mlx5dvl_srq_create(a->dev, &(struct mlx5dvl_srq_attr){ 0 }, &a->srq), 0);
+	CHECK_EQ(mlx5dvl_cq_create(a->dev, &(struct mlx5dvl_cq_attr){ .srq = a->srq }, &a->recv_cq),
+		0);
+	CHECK_EQ(mlx5dvl_cq_create(a->dev, &(struct mlx5dvl_cq_attr){ 0 }, &a->send_cq), 0);
+	CHECK_EQ(mlx5dvl_mr_reg(a->dev, a->buf, sizeof(a->buf),
+			 MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE | MLX5DVL_REMOTE_READ, &a->mr),
+		0);
+}
+
+static void attacker_close(struct attacker *a)
+{
+	mlx5dvl_qp_destroy(a->qp);
+	mlx5dvl_mr_dereg(&a->mr);
+	mlx5dvl_cq_destroy(a->send_cq);
+	mlx5dvl_cq_destroy(a->recv_cq);
+	mlx5dvl_srq_destroy(a->srq);
+	mlx5dvl_ctx_close(a->dev);
+}
+
+/* A victim endpoint, connected to the attacker's new queue pair. */
+static struct copyrpc_ep *attack(struct attacker *a, struct copyrpc_ctx *ctx)
+{
+	uint8_t bytes[COPYRPC_INFO_SIZE];
+	struct copyrpc_ep *ep;
+	struct mlx5dvl_qp_info qp;
+	struct blob b;
+
+	mlx5dvl_qp_destroy(a->qp);
+	a->qp = NULL;
+	a->error = 0;
+	CHECK_EQ(mlx5dvl_qp_create(a->dev,
+			 &(struct mlx5dvl_qp_attr){ a->send_cq, a->recv_cq, .user = a }, &a->qp),
+		0);
+	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep), 0);
+	copyrpc_ep_info(ep, bytes);
+	CHECK_EQ(blob_decode(&b, bytes, sizeof(bytes)), 0);
+	qp = (struct mlx5dvl_qp_info){ b.qpn, b.psn, b.lid, b.mtu, b.rd_atomic, { 0 } };
+	memcpy(qp.gid, b.gid, sizeof(b.gid));
+	CHECK_EQ(mlx5dvl_qp_connect(a->qp, &qp), 0);
+	mlx5dvl_qp_info(a->qp, &qp);
+	b.qpn = qp.qpn;
+	b.psn = qp.psn;
+	b.ring_addr = b.word_addr = (uintptr_t)a->buf;
+	b.ring_rkey = b.word_rkey = a->mr.rkey;
+	blob_encode(&b, bytes);
+	CHECK_EQ(copyrpc_ep_connect(ep, bytes, sizeof(bytes)), 0);
+	return ep;
+}
+
+static void write_to(struct attacker *a, uint32_t from, uint32_t len, uint64_t raddr, uint32_t rkey)
+{
+	mlx5dvl_post_write(a->qp, a->buf + from, a->mr.lkey, len, raddr, rkey, 0, 0);
+	mlx5dvl_ring(a->qp);
+	mlx5dvl_send_poll(a->send_cq, 64, on_sent, NULL);
+}
+
+static void announce(struct attacker *a, uint32_t imm)
+{
+	mlx5dvl_post_write_imm(a->qp, NULL, 0, 0, 0, 0, imm, 0, 0);
+	mlx5dvl_ring(a->qp);
+	mlx5dvl_send_poll(a->send_cq, 64, on_sent, NULL);
+}
+
+/* ------------------------------------------------------------ the neighbours */
+
+static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+	const void *data, uint32_t len)
+{
+	uint64_t *good = arg, sum = 0;
+
+	for (uint32_t i = 0; i < len; i++)
+		sum += ((const uint8_t *)data)[i];
+	if (token == 4711) {
+		CHECK(!status && len == 4 && sum == 'g' + 'o' * 2 + 'd');
+		++*good;
+	}
+}
+
+struct neighbours {
+	struct copyrpc_ctx *ctx;
+	struct copyrpc_ep *ep[2];
+	uint64_t good;
+};
+
+static void neighbours_open(struct neighbours *n)
+{
+	struct copyrpc_ctx_attr attr = { .ring_size = RING };
+	uint8_t blob[2][COPYRPC_INFO_SIZE];
+
+	n->good = 0;
+	CHECK_EQ(copyrpc_ctx_create(&attr, &n->ctx), 0);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(copyrpc_ep_create(n->ctx, NULL, &n->ep[i]), 0);
+		copyrpc_ep_info(n->ep[i], blob[i]);
+	}
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(copyrpc_ep_connect(n->ep[i], blob[!i], COPYRPC_INFO_SIZE), 0);
+}
+
+/* Takes in whatever there is, answers everyone. */
+static void work(struct neighbours *n, uint64_t *seed)
+{
+	struct copyrpc_req *req;
+
+	copyrpc_poll(n->ctx, on_response, &n->good);
+	while (copyrpc_recv(n->ctx, &req)) {
+		uint32_t sum = 0;
+
+		for (uint32_t i = 0; i < copyrpc_req_len(req); i++)
+			sum += ((const uint8_t *)copyrpc_req_data(req))[i];
+		if (test_rand(seed) % 4 == 0)
+			CHECK_EQ(copyrpc_req_detach(req), 0);
+		copyrpc_reply(req, "good", copyrpc_req_ep(req) == n->ep[1] || sum % 2 ? 4 : 0);
+	}
+}
+
+static void check_neighbours(struct neighbours *n, uint64_t *seed)
+{
+	uint64_t before = n->good;
+
+	CHECK_EQ(copyrpc_call(n->ep[0], "hello", 5, 4, 4711), 0);
+	while (n->good == before)
+		work(n, seed);
+}
+
+/* ------------------------------------------------------------------- attacks */
+
+/* A batch as an honest peer could have sent it. */
+static uint32_t honest(struct attacker *a, const struct copyrpc_ep *ep, uint64_t *seed)
+{
+	uint32_t off = (uint32_t)ep->ch.parsed & ep->ch.mask, len = (uint32_t)(test_rand(seed) % 200);
+	uint32_t n = 1 + wire_blocks(len);
+
+	if (n > ep->ch.cr.c - off) {
+		wire_put_meta(a->buf + off * WIRE_BLOCK, ep->ch.sent * WIRE_BLOCK, 0, WIRE_WRAP);
+		return ep->ch.cr.c - off;
+	}
+	wire_put_meta(a->buf + off * WIRE_BLOCK, ep->ch.sent * WIRE_BLOCK, 0, 1);
+	wire_put_header(a->buf + (off + 1) * WIRE_BLOCK, (uint32_t)test_rand(seed) % 64, 2, len);
+	return n;
+}
+
+static void random_bytes_and_immediates(void)
+{
+	uint64_t seed = test_seed();
+	static struct attacker a;
+	struct neighbours n;
+	int failed = 0, taken = 0;
+
+	attacker_open(&a);
+	neighbours_open(&n);
+	for (int round = 0; round < 200; round++) {
+		struct copyrpc_ep *ep = attack(&a, n.ctx);
+
+		for (int i = 0; i < 40 && !copyrpc_ep_status(ep); i++) {
+			uint32_t imm = honest(&a, ep, &seed);
+
+			if (round % 4 == 1 && i > 3)
+				for (uint32_t k = 0; k < RING; k++)
+					a.buf[k] = (uint8_t)test_rand(&seed);
+			if (round % 4 == 2 && i > 3)
+				a.buf[test_rand(&seed) % RING] ^= (uint8_t)test_rand(&seed);
+			if (round % 4 == 3 && i > 3)
+				imm = (uint32_t)test_rand(&seed) >> test_rand(&seed) % 32;
+			copyrpc_call(ep, "x", 1, 64, 1); /* something to respond to */
+			write_to(&a, 0, RING, (uintptr_t)ep->mr_recv.addr, ep->mr_recv.rkey);
+			announce(&a, imm);
+			work(&n, &seed);
+			taken++;
+		}
+		failed += copyrpc_ep_status(ep) == -EPROTO;
+		check_neighbours(&n, &seed);
+		copyrpc_ep_destroy(ep);
+		work(&n, &seed);
+	}
+	printf("  %d batches, %d endpoints failed\n", taken, failed);
+	CHECK(failed > 50);
+	copyrpc_ctx_destroy(n.ctx);
+	attacker_close(&a);
+}
+
+/* What the peer has no right to. */
+static void other_memory_is_out_of_reach(void)
+{
+	uint64_t seed = test_seed();
+	static struct attacker a;
+	struct neighbours n;
+
+	attacker_open(&a);
+	neighbours_open(&n);
+	for (int i = 0; i < 4; i++) {
+		struct copyrpc_ep *ep = attack(&a, n.ctx);
+		const struct mlx5dvl_mr *mr[] = { &ep->mr_send, &ep->mr_word, &ep->mr_peer,
+			&ep->mr_recv };
+		uint64_t end = i == 3 ? RING : 0; /* behind the end of what it may write */
+
+		memset(a.buf, 0xee, 64);
+		write_to(&a, 0, 8, (uintptr_t)mr[i]->addr + end, mr[i]->rkey);
+		while (!a.error)
+			mlx5dvl_send_poll(a.send_cq, 64, on_sent, NULL);
+		CHECK_EQ(a.error, -EACCES);
+		CHECK(*(const uint8_t *)mr[i]->addr != 0xee);
+		check_neighbours(&n, &seed);
+		copyrpc_ep_destroy(ep);
+		work(&n, &seed);
+	}
+	copyrpc_ctx_destroy(n.ctx);
+	attacker_close(&a);
+}
+
+/* The READ of the peer's position, too, brings what the peer likes. */
+static void lies_about_the_position(void)
+{
+	uint64_t seed = test_seed();
+	static struct attacker a;
+	struct neighbours n;
+
+	attacker_open(&a);
+	neighbours_open(&n);
+	for (int i = 0; i < 3; i++) {
+		static const uint64_t lies[] = { 7, 1 << 20, UINT64_MAX - 31 };
+		struct copyrpc_ep *ep = attack(&a, n.ctx);
+		int rc;
+
+		memset(a.buf, 0, sizeof(a.buf));
+		while (!(rc = copyrpc_call(ep, a.buf, 400, 0, 1)))
+			;
+		CHECK_EQ(rc, -EAGAIN);
+		/* The ring's flood and the lie are in the same place: first the flood. */
+		while (copyrpc_flush(n.ctx))
+			;
+		memcpy(a.buf, &lies[i], 8);
+		while (!copyrpc_ep_status(ep))
+			work(&n, &seed);
+		CHECK_EQ(copyrpc_ep_status(ep), -EPROTO);
+		check_neighbours(&n, &seed);
+		copyrpc_ep_destroy(ep);
+		work(&n, &seed);
+	}
+	copyrpc_ctx_destroy(n.ctx);
+	attacker_close(&a);
+}
+
+/* ------------------------------------------------------- while it is being read */
+
+struct race {
+	struct attacker a;
+	uint64_t addr;
+	uint32_t rkey;
+	atomic_bool stop;
+};
+
+static void *scribble(void *arg)
+{
+	struct race *r = arg;
+	uint64_t seed = 1;
+
+	/* Acquire: pairs with the release in the test, after which r->a is its again. */
+	while (!atomic_load_explicit(&r->stop, memory_order_acquire)) {
+		uint32_t at = (uint32_t)(test_rand(&seed) % (RING / 8)) * 8;
+		uint64_t v = test_rand(&seed) >> test_rand(&seed) % 64;
+
+		/* A field of a header, most likely, at the time that it is looked at. */
+		memcpy(r->a.buf + at, &v, 8);
+		write_to(&r->a, at, 8, r->addr + at, r->rkey);
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void writes_while_it_is_read(void)
+{
+	uint64_t seed = test_seed();
+	static struct race r;
+	static struct attacker b;
+	struct neighbours n;
+	int failed = 0;
+
+	neighbours_open(&n);
+	attacker_open(&b);
+	for (int round = 0; round < 30; round++) {
+		struct copyrpc_ep *ep = attack(&b, n.ctx);
+		uint8_t bytes[COPYRPC_INFO_SIZE];
+		struct copyrpc_ep *door;
+		pthread_t thread;
+
+		/* The scribbler comes by a connection of its own into the same ring. */
+		memset(&r, 0, sizeof(r));
+		attacker_open(&r.a);
+		door = attack(&r.a, n.ctx);
+		copyrpc_ep_info(ep, bytes);
+		r.addr = (uintptr_t)ep->mr_recv.addr;
+		r.rkey = ep->mr_recv.rkey;
+		CHECK_EQ(pthread_create(&thread, NULL, scribble, &r), 0);
+		for (int i = 0; i < 500 && !copyrpc_ep_status(ep); i++) {
+			uint32_t imm = honest(&b, ep, &seed);
+
+			write_to(&b, 0, RING, r.addr, r.rkey);
+			announce(&b, imm);
+			work(&n, &seed);
+		}
+		check_neighbours(&n, &seed);
+		failed += copyrpc_ep_status(ep) == -EPROTO;
+		atomic_store_explicit(&r.stop, true, memory_order_release); /* pairs with scribble() */
+		CHECK_EQ(pthread_join(thread, NULL), 0);
+		copyrpc_ep_destroy(door);
+		copyrpc_ep_destroy(ep);
+		work(&n, &seed);
+		attacker_close(&r.a);
+	}
+	printf("  %d endpoints failed\n", failed);
+	copyrpc_ctx_destroy(n.ctx);
+	attacker_close(&b);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(random_bytes_and_immediates),
+		TEST(other_memory_is_out_of_reach),
+		TEST(lies_about_the_position),
+		TEST(writes_while_it_is_read),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
