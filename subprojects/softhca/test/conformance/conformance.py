@@ -1,0 +1,331 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Runs the vendor's own tools, as Debian ships them, on the software HCA.
+
+usage: conformance.py SOFTHCA-RUN GROUP LEVEL [SOFTHCA-RUN'S OPTION...]
+
+LEVEL quick: the cases that stand for the others; full: all but the sweeps over all
+sizes; long: these too. GROUP all: every group.
+
+Each case of the group is a server and a client in processes of their own, each under
+a softhca-run of its own. A case passes when both end with 0 in time, when their
+output has the results that were asked for, when the HCA reports nothing, and when
+nothing of the fabric is left. CONFORMANCE_PRELOAD goes into LD_PRELOAD of the tools.
+"""
+
+import itertools
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+
+GUARD_S = 60  # against hanging only
+ROCE = "link=roce rate_mbps=100000\n"
+
+
+class Failure(Exception):
+    pass
+
+
+class Case:
+    """One server/client pair; client has the server's arguments and a host."""
+
+    def __init__(self, command, check, roce=False):
+        self.command = shlex.split(command)
+        self.check = check
+        self.roce = roce
+        self.name = command + (" (RoCE)" if roce else "")
+
+
+def listening(port):
+    """Whether a TCP socket of this host listens on the port."""
+    for table in "/proc/net/tcp", "/proc/net/tcp6":
+        try:
+            with open(table) as f:
+                rows = [line.split() for line in f.readlines()[1:]]
+        except FileNotFoundError:
+            continue
+        if any(int(r[1].rsplit(":", 1)[1], 16) == port and r[3] == "0A" for r in rows):
+            return True
+    return False
+
+
+ports = itertools.cycle(range(20000, 32000))
+for _ in range(os.getpid() * 37 % 12000):
+    next(ports)
+
+
+def free_port():
+    return next(p for p in ports if not listening(p))
+
+
+class Tool:
+    """A tool under softhca-run, with its output in a file."""
+
+    def __init__(self, runner, options, fabric, args):
+        self.args = args
+        self.out = tempfile.TemporaryFile("w+")
+        env = dict(os.environ)
+        if preload := env.pop("CONFORMANCE_PRELOAD", None):
+            env["LD_PRELOAD"] = preload
+        self.process = subprocess.Popen(
+            [runner, "--fabric", fabric, *options, *args],
+            stdin=subprocess.DEVNULL, stdout=self.out, stderr=subprocess.STDOUT, env=env)
+
+    def output(self):
+        self.out.seek(0)
+        return self.out.read()
+
+    def finish(self, deadline):
+        try:
+            rc = self.process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{shlex.join(self.args)} hangs:\n{self.output()}") from None
+        if rc:
+            raise Failure(f"{shlex.join(self.args)} ends with {rc}:\n{self.output()}")
+        said = [l for l in self.output().splitlines() if l.startswith("softhca:")]
+        if said:
+            raise Failure(f"the HCA reports on {shlex.join(self.args)}:\n" + "\n".join(said))
+        return self.output()
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.out.close()
+
+
+def run_pair(runner, options, case, fabric):
+    deadline = time.monotonic() + GUARD_S
+    port = free_port()
+    args = case.command + ["-p", str(port)]
+    tools = [Tool(runner, options, fabric, args)]
+    try:
+        while not listening(port) and tools[0].process.poll() is None:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+        tools.append(Tool(runner, options, fabric, args + ["localhost"]))
+        case.check(case, tools[1].finish(deadline), passive=False)
+        case.check(case, tools[0].finish(deadline), passive=True)
+    finally:
+        for tool in reversed(tools):
+            tool.stop()
+
+
+def run_case(runner, options, case):
+    fabric = f"conformance-{os.getpid()}"
+    path = f"/dev/shm/softhca-{os.getuid()}-{fabric}"
+    with tempfile.NamedTemporaryFile("w", suffix=".topo") as topology:
+        if case.roce:
+            topology.write(ROCE)
+            topology.flush()
+            options = [*options, "--topology", topology.name]
+        if isinstance(case, Case) and case.command[0] not in ALONE:
+            run_pair(runner, options, case, fabric)
+        else:
+            tool = Tool(runner, options, fabric, case.command)
+            try:
+                case.check(case, tool.finish(time.monotonic() + GUARD_S), passive=False)
+            finally:
+                tool.stop()
+    if os.path.exists(path):
+        raise Failure(f"{path} is left")
+
+
+# What the output must show.
+
+def value_of(case, option, default):
+    if option in case.command:
+        return int(case.command[case.command.index(option) + 1])
+    return default
+
+
+def pingpong_done(case, output, passive):
+    iters = value_of(case, "-n", 1000)
+    size = value_of(case, "-s", 1024 if "ud" in case.command[0] else 4096)
+    if not re.search(rf"^{iters} iters in ", output, re.M):
+        raise Failure(f"no '{iters} iters' in:\n{output}")
+    total = re.search(r"^(\d+) bytes in ", output, re.M)
+    if not total or int(total[1]) != 2 * iters * size:
+        raise Failure(f"not {2 * iters * size} bytes in:\n{output}")
+    if "invalid data" in output:
+        raise Failure(f"wrong data:\n{output}")
+
+
+def rows(output):
+    """(bytes, iterations) of each line of results."""
+    return [(int(m[1]), int(m[2]))
+            for m in re.finditer(r"^ (\d+) +(\d+) +[\d.]+ +[\d.]+", output, re.M)]
+
+
+def perftest_done(case, output, passive):
+    if "-a" in case.command:
+        sizes = [2 ** i for i in range(1, 24)]
+    else:
+        sizes = [value_of(case, "-s", 8 if "atomic" in case.command[0] else 2)]
+    iters = value_of(case, "-n", 0)
+    if case.command[0].endswith("_bw"):
+        iters *= value_of(case, "-q", 1)
+    wanted = [(size, iters) for size in sizes]
+    got = rows(output)
+    if passive and got in ([], wanted[-1:]):
+        return  # the passive side prints nothing, or the last size only
+    if got != wanted:
+        raise Failure(f"not {iters} iterations of {sizes} in:\n{output}")
+
+
+def devinfo_done(case, output, passive):
+    wanted = ["hca_id:\tmlx5_0", "PORT_ACTIVE", "vendor_part_id:\t\t\t4123",
+              "atomic_cap:\t\t\tATOMIC_HCA", "GID[  0]:"]
+    wanted.append("link_layer:\t\tEthernet" if case.roce else "link_layer:\t\tInfiniBand")
+    for text in wanted:
+        if text not in output:
+            raise Failure(f"no '{text}' in:\n{output}")
+
+
+def devices_done(case, output, passive):
+    if not re.search(r"^ +mlx5_0 +\t025f48fffe000000$", output, re.M):
+        raise Failure(f"no mlx5_0 in:\n{output}")
+
+
+ALONE = {"ibv_devinfo", "ibv_devices"}
+QUICK, FULL, LONG = range(3)
+
+
+def devices():
+    yield QUICK, Case("ibv_devices", devices_done)
+    for roce in False, True:
+        yield QUICK, Case("ibv_devinfo -v", devinfo_done, roce)
+
+
+def pingpong(tool, sizes, more=()):
+    for events in "", " -e":
+        for size in sizes:
+            level = QUICK if size == sizes[-1] else FULL
+            yield level, Case(f"{tool} -c -n 200 -s {size}{events}", pingpong_done)
+        yield FULL, Case(f"{tool} -c -n 200 -g 1{events}", pingpong_done, roce=True)
+        for args in more:
+            yield FULL, Case(f"{tool} -c -n 200 {args}{events}", pingpong_done)
+
+
+def perftest(tool, level, *variants, roce=False):
+    """-F: that the processor's frequency varies does not matter here."""
+    for args in variants:
+        yield level, Case(f"{tool} -F {args}", perftest_done, roce)
+
+
+def latency(verb, sizes):
+    tool = f"ib_{verb}_lat"
+    yield from perftest(tool, QUICK, "-n 50 -s 2")
+    yield from perftest(tool, FULL, *(f"-n 50 -s {size}" for size in sizes))
+    yield from perftest(tool, FULL, "-n 50 -s 64 -x 1", roce=True)
+    yield from perftest(tool, LONG, "-n 5 -a")
+
+
+def bandwidth(verb):
+    tool = f"ib_{verb}_bw"
+    yield from perftest(tool, QUICK, "-n 100 -s 4096", "-n 100 -s 4096 -q 8 -b")
+    yield from perftest(tool, FULL, *(f"-n 100 -s {size}" for size in (1, 64, 1000000)),
+                        "-n 100 -s 4096 -q 4", "-n 100 -s 4096 -b", "-n 128 -s 64 -l 16",
+                        "-n 100 -s 64 -Q 1 -t 1")
+    yield from perftest(tool, FULL, "-n 100 -s 4096 -x 1", roce=True)
+    yield from perftest(tool, LONG, "-n 5 -a")
+
+
+def write_lat():
+    yield from latency("write", (220, 221, 4096, 65536))
+    yield from perftest("ib_write_lat", FULL, "-n 50 -s 64 -I 0", "-n 50 -s 512 -I 512",
+                        "-n 50 -s 64 -c UC")
+
+
+def write_bw():
+    yield from bandwidth("write")
+    yield from perftest("ib_write_bw", FULL, "-n 100 -s 4096 -c UC")
+
+
+def read_lat():
+    yield from latency("read", (4096, 65536))
+
+
+def read_bw():
+    yield from bandwidth("read")
+    yield from perftest("ib_read_bw", FULL, "-n 100 -s 4096 -o 1", "-n 100 -s 4096 -e")
+
+
+def send_lat():
+    yield from latency("send", (220, 4096, 65536))
+    yield from perftest("ib_send_lat", FULL, "-n 50 -s 64 -c UC", "-n 50 -s 1024 -c UD",
+                        "-n 50 -s 64 -I 0")
+
+
+def send_bw():
+    yield from bandwidth("send")
+    yield from perftest("ib_send_bw", QUICK, "-n 100 -s 2048 -b --use-srq -r 128",
+                        "-n 100 -s 2048 -e")
+    yield from perftest("ib_send_bw", FULL, "-n 100 -s 2048 -q 4 -r 64", "-n 100 -s 2048 -c UC",
+                        "-n 100 -s 1024 -c UD", "-n 100 -s 2048 --use-srq -r 128")
+
+
+def atomic():
+    for verb in "FETCH_AND_ADD", "CMP_AND_SWAP":
+        yield from perftest("ib_atomic_lat", QUICK, f"-n 50 -A {verb}")
+        yield from perftest("ib_atomic_bw", QUICK, f"-n 100 -A {verb}")
+    yield from perftest("ib_atomic_bw", FULL, "-n 100 -q 4 -b")
+    yield from perftest("ib_atomic_lat", FULL, "-n 50 -x 1", roce=True)
+
+
+GROUPS = {
+    "devices": devices,
+    "rc_pingpong": lambda: pingpong("ibv_rc_pingpong", (1, 64, 1000000, 4096),
+                                    ("-m 256", "-r 1", "-N")),
+    "srq_pingpong": lambda: pingpong("ibv_srq_pingpong", (1, 65536, 4096), ("-q 1", "-q 4 -r 16")),
+    "ud_pingpong": lambda: pingpong("ibv_ud_pingpong", (1, 2048, 1024), ("-r 8",)),
+    "uc_pingpong": lambda: pingpong("ibv_uc_pingpong", (1, 65536, 4096)),
+    "write_lat": write_lat,
+    "write_bw": write_bw,
+    "read_lat": read_lat,
+    "read_bw": read_bw,
+    "send_lat": send_lat,
+    "send_bw": send_bw,
+    "atomic": atomic,
+}
+
+
+def every_group():
+    for group in GROUPS.values():
+        yield from group()
+
+
+def main():
+    levels = {"quick": QUICK, "full": FULL, "long": LONG}
+    groups = GROUPS | {"all": every_group}
+    if len(sys.argv) < 4 or sys.argv[2] not in groups or sys.argv[3] not in levels:
+        sys.exit("usage: conformance.py SOFTHCA-RUN " + "|".join(groups) + " " +
+                 "|".join(levels) + " [OPTION...]")
+    runner, group, level, options = *sys.argv[1:4], sys.argv[4:]
+    failed = count = 0
+    for needs, case in groups[group]():
+        if needs > levels[level]:
+            continue
+        count += 1
+        start = time.monotonic()
+        try:
+            run_case(runner, options, case)
+            print(f"ok   {case.name} ({time.monotonic() - start:.1f} s)", flush=True)
+        except Failure as failure:
+            failed += 1
+            print("FAIL", case.name, "--", failure, flush=True)
+    print(f"{count - failed} of {count} passed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
