@@ -28,10 +28,10 @@
 #define FLUX_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define FLUX_INLINE static inline __attribute__((always_inline))
 
+/* What precedes the payload in a slot. */
 struct flux_slot {
 	uint32_t lap;
 	uint32_t id;
-	unsigned char payload[];
 };
 
 /* What the peers of a node read: each line has one use, and is written seldom. */
@@ -130,7 +130,7 @@ FLUX_INLINE void flux_cursor_publish(const struct flux_node *node, struct flux_c
 	struct flux_slot *slot = (struct flux_slot *)c->slot;
 
 	slot->id = id;
-	memcpy(slot->payload, payload, len);
+	memcpy(slot + 1, payload, len);
 	/* Pairs with the acquire in flux_cursor_ready(). */
 	__atomic_store_n(&slot->lap, c->lap, __ATOMIC_RELEASE);
 	flux_cursor_step(node, c);
@@ -183,7 +183,7 @@ FLUX_INLINE void flux_out_take(struct flux_node *node, struct flux_out *o, const
 	o->free = slot->id;
 	o->inflight--;
 	flux_cursor_step(node, &o->resp);
-	fn(arg, e->token, slot->payload);
+	fn(arg, e->token, slot + 1);
 }
 
 /*
@@ -259,7 +259,7 @@ static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, ui
 		slot = (const struct flux_slot *)in->req.slot;
 	}
 	node->rx_budget--;
-	memcpy(payload, slot->payload, len);
+	memcpy(payload, slot + 1, len);
 	in->held[slot->id] = 1;
 	*from_p = in->from;
 	*flux_token_p = (uint64_t)in->from << 32 | slot->id;
