@@ -244,8 +244,9 @@ void delegrpc_client_attr(const struct delegrpc_client *client, struct delegrpc_
 uint32_t delegrpc_client_id(const struct delegrpc_client *client);
 
 /*
- * Stages a request of len bytes (copied); the token comes back with the response. Best
- * with a constant len. From within a response function it may be called, too. 0, or
+ * Stages a request of len bytes (copied; req may be NULL when len is 0); the token comes
+ * back with the response. Best with a constant len. A response function may call, too.
+ * 0, or
  *	-EAGAIN		resp_depth calls are in flight, or the ring is full: poll and retry
  *	-EMSGSIZE	len over req_size
  *	-EPIPE		the server has gone: disconnect

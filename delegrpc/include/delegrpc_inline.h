@@ -191,7 +191,8 @@ static inline int delegrpc_client_call(struct delegrpc_client *client, const voi
 	id |= client->generation << 16;
 	memcpy(rec + 8, &id, sizeof(id));
 	memcpy(rec + 12, &len, sizeof(len));
-	memcpy(rec + DELEGRPC_REQ_HEADER, req, len);
+	if (len) /* req may be NULL otherwise */
+		memcpy(rec + DELEGRPC_REQ_HEADER, req, len);
 	id &= 0xffff;
 	client->free_id = client->calls[id].next;
 	client->calls[id].next = DELEGRPC_ID_BUSY;
@@ -391,7 +392,8 @@ static inline int delegrpc_server_reply(struct delegrpc_server *server, uint32_t
 	peer = &server->peers[client];
 	slot = server->responses +
 	       (first + (peer->next & (server->resp_depth - 1))) * server->resp_stride;
-	memcpy(slot + DELEGRPC_RESP_HEADER, resp, len);
+	if (len)
+		memcpy(slot + DELEGRPC_RESP_HEADER, resp, len);
 	/* The payload is there: pairs with the acquire load in client_poll(). */
 	__atomic_store_n((uint64_t *)(void *)slot,
 		(uint64_t)index << 32 |
