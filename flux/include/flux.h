@@ -181,7 +181,7 @@ int flux_wait(struct flux_node *node, uint64_t timeout_ns);
 void flux_leave(struct flux_node *node);
 
 /* Writes the node's counters to *stats_p. */
-void flux_stats(const struct flux_node *node, struct flux_stats *stats_p);
+void flux_node_stats(const struct flux_node *node, struct flux_stats *stats_p);
 
 #include "flux_inline.h"
 

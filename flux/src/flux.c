@@ -442,7 +442,7 @@ static uint64_t cursor_count(const struct flux_node *node, const struct flux_cur
 	return (uint64_t)(c->lap - 1) * node->capacity + node->capacity - c->room;
 }
 
-void flux_stats(const struct flux_node *node, struct flux_stats *stats_p)
+void flux_node_stats(const struct flux_node *node, struct flux_stats *stats_p)
 {
 	struct flux_stats s = {
 		.aborted = node->aborted,

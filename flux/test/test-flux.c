@@ -592,13 +592,13 @@ static void counters(void)
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	flux_leave(b);
 	poll_all(a, &(struct seen){ 0 });
-	flux_stats(a, &s);
+	flux_node_stats(a, &s);
 	CHECK_EQ(s.calls, 11);
 	CHECK_EQ(s.responses, 10);
 	CHECK_EQ(s.aborted, 1);
 	CHECK_EQ(s.requests, 0);
 	CHECK_EQ(s.flushes, 11);
-	flux_stats(b, &s);
+	flux_node_stats(b, &s);
 	CHECK_EQ(s.requests, 10);
 	CHECK_EQ(s.replies, 10);
 	CHECK_EQ(s.calls, 0);
@@ -617,14 +617,14 @@ static void busy_node_yields(void)
 		CHECK_EQ(call(a, 1, i, i), 0);
 		flux_flush(a);
 	}
-	flux_stats(a, &s);
+	flux_node_stats(a, &s);
 	CHECK_EQ(s.yields, 0);
 	b->self->state = SLEEP_WAITING;
 	for (uint64_t i = 0; i < 64; i++) {
 		CHECK_EQ(call(a, 1, i, i), 0);
 		flux_flush(a);
 	}
-	flux_stats(a, &s);
+	flux_node_stats(a, &s);
 	CHECK(s.yields >= 1 && s.yields <= 1 + (clock_ns() - start) / (100 * NSEC_PER_USEC));
 	flux_destroy(f);
 }
@@ -641,7 +641,7 @@ static void *sleeper(void *arg)
 		served += serve(n);
 	}
 	flux_flush(n);
-	flux_stats(n, &s);
+	flux_node_stats(n, &s);
 	CHECK(s.sleeps >= 500);
 	return NULL;
 }
@@ -668,7 +668,7 @@ static void sleep_and_wake(void)
 			CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
 	}
 	pthread_join(t, NULL);
-	flux_stats(a, &stats);
+	flux_node_stats(a, &stats);
 	CHECK_EQ(s.n, 500);
 	CHECK(stats.wakes >= 500);
 	flux_destroy(f);
