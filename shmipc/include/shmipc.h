@@ -113,8 +113,8 @@ void shmipc_server_destroy(struct shmipc_server *server);
 
 /*
  * Looks at every connected client, starting with another one each time, and returns how
- * many of them have requests; shmipc_server_recv() then hands these out, at most 16 of
- * each client until the next poll. Never fails, never blocks; wakes clients that were
+ * many of them have requests; shmipc_server_recv() then hands these out, at most 8 of each
+ * client until the next poll. Never fails, never blocks; wakes clients that were
  * replied to since the last poll, notices new, leaving and dead clients, and, about every
  * 150 us while a client waits with its core given away, yields, so that clients that
  * share the server's core run. A loop that polls and finds nothing pauses once per turn,
@@ -218,9 +218,11 @@ static inline int shmipc_client_call(struct shmipc_client *client, const void *r
 static inline void shmipc_client_flush(struct shmipc_client *client);
 
 /*
- * Hands over at most SHMIPC_POLL_MAX responses, each to fn(arg, ...), in the order in
- * which the server replied. Their count; 0: none yet. A loop that gets 0 pauses once per
- * turn, or calls shmipc_client_wait(). Errors come only when no response is left:
+ * Hands over responses, each to fn(arg, ...), in the order in which the server replied:
+ * at most a quarter of what is pending, but up to 2, and never over SHMIPC_POLL_MAX, so
+ * that client and server work at the same time. Their count; 0: none yet. A loop that
+ * gets 0 pauses once per turn, or calls shmipc_client_wait(). Errors come only when no
+ * response is left:
  *	-EPIPE		the server died or closed: abort or disconnect
  *	-EPROTO		the ring holds what no server wrote; likewise
  */

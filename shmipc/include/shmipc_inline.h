@@ -22,11 +22,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define SHMIPC_VISIT_MAX 16 /* requests that one client gets per server poll */
+#define SHMIPC_VISIT_MAX 8 /* requests that one client gets per server poll */
 #define SHMIPC_IDLE_POLLS 32 /* empty client polls in a row until the slow path, about 1 us */
-#define SHMIPC_CALL_NONE UINT32_MAX /* end of the list of free ids */
-#define SHMIPC_CALL_BUSY (UINT32_MAX - 1) /* the id is in flight */
-#define SHMIPC_CALL_GIVEN_UP (UINT32_MAX - 2) /* in flight, its response is not wanted */
 
 struct shmipc_slot {
 	uint32_t lap;
@@ -40,15 +37,22 @@ struct shmipc_cursor {
 	uint32_t lap; /* of the slot, when it is filled in */
 };
 
+enum shmipc_call_state {
+	SHMIPC_CALL_FREE,
+	SHMIPC_CALL_BUSY,
+	SHMIPC_CALL_GIVEN_UP, /* in flight, but its response is not wanted any more */
+};
+
 struct shmipc_call {
 	uint64_t token;
-	uint32_t next; /* the free id below it, or SHMIPC_CALL_BUSY, or _GIVEN_UP */
+	uint32_t state;
+	uint32_t free; /* an entry of the stack of free ids, nothing to do with this call */
 };
 
 struct shmipc_client {
 	struct shmipc_cursor req, resp;
 	struct shmipc_call *calls; /* by id */
-	uint32_t free_id; /* the last freed, or SHMIPC_CALL_NONE */
+	uint32_t n_free; /* height of the stack of free ids */
 	uint32_t depth;
 	uint32_t req_size;
 	uint32_t unflushed; /* calls were made since the last wake test */
@@ -139,36 +143,39 @@ static inline char *shmipc_cursor_payload(const struct shmipc_cursor *at)
 	return at->slot + sizeof(struct shmipc_slot);
 }
 
-/* Fills the slot in and publishes it. */
+/*
+ * Fills the slot in and publishes it. The cursor moves first: a compiler cannot know that
+ * the payload is not the cursor, and would read all of it again.
+ */
 static inline void shmipc_cursor_put(struct shmipc_cursor *at, uint32_t id, const void *data,
 	uint32_t len)
 {
 	struct shmipc_slot *slot = (struct shmipc_slot *)at->slot;
+	uint32_t lap = at->lap;
 
-	__atomic_store_n(&slot->id, id, __ATOMIC_RELAXED); /* read by shmipc_cursor_id() */
-	memcpy(shmipc_cursor_payload(at), data, len);
-	/* Release: pairs with the acquire in shmipc_cursor_ready(). */
-	__atomic_store_n(&slot->lap, at->lap, __ATOMIC_RELEASE);
 	shmipc_cursor_advance(at);
+	__atomic_store_n(&slot->id, id, __ATOMIC_RELAXED); /* read by shmipc_cursor_id() */
+	memcpy(slot + 1, data, len);
+	/* Release: pairs with the acquire in shmipc_cursor_ready(). */
+	__atomic_store_n(&slot->lap, lap, __ATOMIC_RELEASE);
 }
 
 static inline int shmipc_client_call(struct shmipc_client *client, const void *req, uint32_t len,
 	uint64_t token)
 {
-	uint32_t id = client->free_id;
-	struct shmipc_call *call;
+	uint32_t n = client->n_free, id;
 
 	if (__builtin_expect(len > client->req_size, 0))
 		return -EMSGSIZE;
-	if (__builtin_expect(id == SHMIPC_CALL_NONE, 0))
+	if (__builtin_expect(n == 0, 0))
 		return shmipc_client_refused(client);
-	call = &client->calls[id];
-	client->free_id = call->next;
-	call->next = SHMIPC_CALL_BUSY;
-	call->token = token;
-	shmipc_cursor_put(&client->req, id, req, len);
+	client->n_free = --n;
+	id = client->calls[n].free;
+	client->calls[id].state = SHMIPC_CALL_BUSY;
+	client->calls[id].token = token;
 	client->called++;
 	client->unflushed = 1;
+	shmipc_cursor_put(&client->req, id, req, len);
 	return 0;
 }
 
@@ -184,30 +191,43 @@ static inline void shmipc_client_flush(struct shmipc_client *client)
 		shmipc_client_wake_server(client);
 }
 
+/*
+ * How many responses a poll takes: a quarter of what is in flight. Who drains all and
+ * then calls again works in turns with the server instead of at the same time.
+ */
+static inline int shmipc_client_share(const struct shmipc_client *client)
+{
+	uint64_t quarter = (client->called - client->answered) / 4;
+
+	if (quarter < 2)
+		return 2;
+	return quarter < SHMIPC_POLL_MAX ? (int)quarter : SHMIPC_POLL_MAX;
+}
+
 static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_response_fn *fn, void *arg)
 {
-	int n = 0;
+	int n = 0, max = shmipc_client_share(client);
 
 	shmipc_client_flush(client);
-	while (n < SHMIPC_POLL_MAX && shmipc_cursor_ready(&client->resp)) {
+	while (n < max && shmipc_cursor_ready(&client->resp)) {
 		uint32_t id = shmipc_cursor_id(&client->resp);
 		const char *payload = shmipc_cursor_payload(&client->resp);
-		struct shmipc_call *call = &client->calls[id < client->depth ? id : 0];
 
-		if (__builtin_expect(
-			    id >= client->depth || call->next != SHMIPC_CALL_BUSY, 0)) {
+		if (__builtin_expect(id >= client->depth ||
+					     client->calls[id].state != SHMIPC_CALL_BUSY,
+			    0)) {
 			int err = shmipc_client_stray(client, id);
 
 			if (err)
 				return n ? n : err;
 			continue;
 		}
-		call->next = client->free_id;
-		client->free_id = id;
+		client->calls[id].state = SHMIPC_CALL_FREE;
+		client->calls[client->n_free++].free = id;
 		client->answered++;
 		shmipc_cursor_advance(&client->resp);
 		n++;
-		fn(arg, call->token, payload);
+		fn(arg, client->calls[id].token, payload);
 	}
 	if (n == 0) {
 		if (__builtin_expect(--client->idle_left > 0, 1))
@@ -294,16 +314,18 @@ static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 	for (; server->visit < server->n_visits; server->visit++) {
 		struct shmipc_visit *visit = &server->visits[server->visit];
 		struct shmipc_peer *peer = visit->peer;
+		const char *payload;
 
 		if (!visit->left || !shmipc_cursor_ready(&peer->req))
 			continue;
-		visit->left--;
+		payload = shmipc_cursor_payload(&peer->req);
 		req->client = peer->handle;
 		req->id = shmipc_cursor_id(&peer->req);
-		memcpy(buf, shmipc_cursor_payload(&peer->req), len);
 		shmipc_cursor_advance(&peer->req);
 		peer->received++;
+		visit->left--;
 		server->budget--;
+		memcpy(buf, payload, len);
 		return 1;
 	}
 	return 0;
@@ -324,12 +346,12 @@ static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t cli
 		return -EINVAL;
 	if (__builtin_expect(len > server->resp_size, 0))
 		return -EMSGSIZE;
-	shmipc_cursor_put(&peer->resp, id, resp, len);
 	peer->replied++;
 	if (!peer->unflushed) {
 		peer->unflushed = 1;
 		server->unflushed[server->n_unflushed++] = peer;
 	}
+	shmipc_cursor_put(&peer->resp, id, resp, len);
 	return 0;
 }
 

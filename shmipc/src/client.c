@@ -161,11 +161,12 @@ static int calls_init(struct shmipc_client *hot)
 {
 	uint32_t depth = hot->depth;
 
-	hot->calls = calloc(depth, sizeof(*hot->calls));
+	hot->calls = shmipc_alloc(depth, sizeof(*hot->calls));
 	if (!hot->calls)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < depth; i++)
-		hot->calls[i].next = i + 1 < depth ? i + 1 : SHMIPC_CALL_NONE;
+		hot->calls[i].free = depth - 1 - i;
+	hot->n_free = depth;
 	return 0;
 }
 
@@ -199,7 +200,7 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_client **client_p)
 {
-	struct client *c = calloc(1, sizeof(*c));
+	struct client *c = shmipc_alloc(1, sizeof(*c));
 	int err;
 
 	if (!c)
@@ -254,7 +255,7 @@ COLD int shmipc_client_refused(const struct shmipc_client *hot)
 static int client_end(struct client *c, int err)
 {
 	c->err = err;
-	c->hot.free_id = SHMIPC_CALL_NONE;
+	c->hot.n_free = 0;
 	c->hot.idle_left = 0;
 	return err;
 }
@@ -264,10 +265,10 @@ COLD int shmipc_client_stray(struct shmipc_client *hot, uint32_t id)
 {
 	struct client *c = client_of(hot);
 
-	if (id >= hot->depth || hot->calls[id].next != SHMIPC_CALL_GIVEN_UP)
+	if (id >= hot->depth || hot->calls[id].state != SHMIPC_CALL_GIVEN_UP)
 		return client_end(c, -EPROTO);
-	hot->calls[id].next = hot->free_id;
-	hot->free_id = id;
+	hot->calls[id].state = SHMIPC_CALL_FREE;
+	hot->calls[hot->n_free++].free = id;
 	hot->answered++;
 	c->given_up--;
 	shmipc_cursor_advance(&hot->resp);
@@ -425,7 +426,7 @@ int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t
 {
 	struct client *c = client_of(hot);
 	struct answer a = { .resp = resp, .len = resp_len };
-	uint32_t id = hot->free_id;
+	uint32_t id;
 	int err;
 
 	if (resp_len > c->layout.attr.resp_size)
@@ -435,9 +436,10 @@ int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t
 	err = shmipc_client_call(hot, req, len, 0);
 	if (err)
 		return err;
+	id = hot->calls[hot->n_free].free; /* the top of the stack until now */
 	err = answer_wait(hot, &a, timeout_ns);
 	if (err) {
-		hot->calls[id].next = SHMIPC_CALL_GIVEN_UP;
+		hot->calls[id].state = SHMIPC_CALL_GIVEN_UP;
 		c->given_up++;
 	}
 	return err;
@@ -452,11 +454,11 @@ int shmipc_client_abort(struct shmipc_client *hot, shmipc_response_fn *fn, void 
 		return -EBUSY;
 	for (uint32_t id = 0; id < hot->depth; id++) {
 		struct shmipc_call *call = &hot->calls[id];
-		bool wanted = call->next == SHMIPC_CALL_BUSY;
+		bool wanted = call->state == SHMIPC_CALL_BUSY;
 
-		if (!wanted && call->next != SHMIPC_CALL_GIVEN_UP)
+		if (call->state == SHMIPC_CALL_FREE)
 			continue;
-		call->next = SHMIPC_CALL_NONE; /* not free: nothing is sent any more */
+		call->state = SHMIPC_CALL_FREE; /* but not in the stack: nothing is sent */
 		hot->answered++;
 		if (wanted) {
 			n++;

@@ -2,6 +2,9 @@
 #include "layout.h"
 
 #include <errno.h>
+#include <stdlib.h>
+
+#define LINE_PAIR (2 * CACHE_LINE) /* what an adjacent-line prefetcher takes together */
 
 static uint32_t or_default(uint32_t value, uint32_t def)
 {
@@ -71,4 +74,12 @@ struct shmipc_cursor shmipc_req_start(const struct shmipc_layout *l, struct shmi
 struct shmipc_cursor shmipc_resp_start(const struct shmipc_layout *l, struct shmipc_place *place)
 {
 	return ring_start((char *)place + l->resp_ring, l->resp_slots, l->resp_stride);
+}
+
+void *shmipc_alloc(size_t n, size_t size)
+{
+	size_t bytes = align_up(n * size, LINE_PAIR);
+	void *p = aligned_alloc(LINE_PAIR, bytes);
+
+	return p ? memset(p, 0, bytes) : NULL;
 }

@@ -106,6 +106,9 @@ static inline void *shmipc_place_extra(const struct shmipc_layout *l, struct shm
 	return l->attr.extra_size ? (char *)place + l->extra : NULL;
 }
 
+/* calloc() in lines of its own: a server and its clients may be threads of one process. */
+void *shmipc_alloc(size_t n, size_t size);
+
 struct shmipc_cursor shmipc_req_start(const struct shmipc_layout *l, struct shmipc_place *place);
 struct shmipc_cursor shmipc_resp_start(const struct shmipc_layout *l, struct shmipc_place *place);
 

@@ -286,7 +286,7 @@ static void server_free(struct server *s)
 /* The part without the region. NULL: no memory. */
 static struct server *server_alloc(const struct shmipc_layout *l)
 {
-	struct server *s = calloc(1, sizeof(*s));
+	struct server *s = shmipc_alloc(1, sizeof(*s));
 	size_t n = l->attr.max_clients;
 
 	if (!s)
@@ -296,11 +296,11 @@ static struct server *server_alloc(const struct shmipc_layout *l)
 	s->hot.depth = l->attr.depth;
 	s->hot.req_size = l->attr.req_size;
 	s->hot.resp_size = l->attr.resp_size;
-	s->epochs = calloc(n, sizeof(*s->epochs));
-	s->hot.peers = calloc(n, sizeof(*s->hot.peers));
-	s->hot.active = calloc(n, sizeof(*s->hot.active));
-	s->hot.visits = calloc(n, sizeof(*s->hot.visits));
-	s->hot.unflushed = calloc(n, sizeof(*s->hot.unflushed));
+	s->epochs = shmipc_alloc(n, sizeof(*s->epochs));
+	s->hot.peers = shmipc_alloc(n, sizeof(*s->hot.peers));
+	s->hot.active = shmipc_alloc(n, sizeof(*s->hot.active));
+	s->hot.visits = shmipc_alloc(n, sizeof(*s->hot.visits));
+	s->hot.unflushed = shmipc_alloc(n, sizeof(*s->hot.unflushed));
 	if (!s->epochs || !s->hot.peers || !s->hot.active || !s->hot.visits || !s->hot.unflushed) {
 		server_free(s);
 		return NULL;

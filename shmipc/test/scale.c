@@ -29,7 +29,8 @@ void measure(struct shmipc_server *s, struct shmipc_client *c, uint32_t depth, u
 		shmipc_server_poll(s);
 		while (shmipc_server_recv(s, &r, &m, sizeof(m)) > 0)
 			shmipc_server_reply(s, r.client, r.id, &m, sizeof(m));
-		shmipc_client_poll(c, take, right_p);
+		while (shmipc_client_pending(c))
+			shmipc_client_poll(c, take, right_p);
 	}
 }
 

@@ -259,7 +259,7 @@ static void harm_stays_in_the_own_place(void)
 	CHECK_EQ(shmipc_server_create(name, &attr, &s), 0);
 	good = fork_child();
 	if (good == 0)
-		good_client(name, 200000);
+		good_client(name, 30000);
 	while (!shmipc_server_poll(s)) /* the good one is there, in place 0 */
 		sched_yield();
 	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
@@ -311,7 +311,7 @@ static void server_outlives_any_scribbling(void)
 	bad = fork_child();
 	if (bad == 0)
 		scribble(name, r, ARRAY_SIZE(r), seed);
-	for (int i = 0; i < 20000; i++) {
+	for (int i = 0; i < 5000; i++) {
 		struct msg m = msg_of((uint64_t)i);
 
 		serve_anything(s);

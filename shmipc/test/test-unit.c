@@ -359,8 +359,8 @@ static void visits_are_capped_and_rotate(void)
 			struct shmipc_slot *slot = (struct shmipc_slot *)one->resp.slot;
 
 			while (slot->lap == one->resp.lap) { /* takes it without a check */
-				one->calls[slot->id].next = one->free_id;
-				one->free_id = slot->id;
+				one->calls[slot->id].state = SHMIPC_CALL_FREE;
+				one->calls[one->n_free++].free = slot->id;
 				one->answered++;
 				shmipc_cursor_advance(&one->resp);
 				slot = (struct shmipc_slot *)one->resp.slot;
@@ -487,17 +487,20 @@ static void waits_end_at_once_or_in_time(void)
 	struct shmipc_client_stats ct;
 
 	CHECK_EQ(shmipc_server_wait(s, 0), 0);
-	CHECK_EQ(shmipc_server_wait(s, NSEC_PER_MSEC), 0);
+	do { /* on a busy machine the yields alone can take that long */
+		CHECK_EQ(shmipc_server_wait(s, NSEC_PER_MSEC), 0);
+		shmipc_server_get_stats(s, &st);
+	} while (!st.sleeps);
 	CHECK_EQ(shmipc_client_wait(c, SHMIPC_FOREVER), 0); /* nothing pending */
 	CHECK_EQ(call_tag(c, 1), 0);
 	CHECK_EQ(shmipc_client_wait(c, 0), 0);
-	CHECK_EQ(shmipc_client_wait(c, NSEC_PER_MSEC), 0);
+	do {
+		CHECK_EQ(shmipc_client_wait(c, NSEC_PER_MSEC), 0);
+		shmipc_client_get_stats(c, &ct);
+	} while (!ct.sleeps);
 	CHECK_EQ(shmipc_server_wait(s, SHMIPC_FOREVER), 1);
 	CHECK_EQ(serve_once(s), 1);
 	CHECK_EQ(shmipc_client_wait(c, SHMIPC_FOREVER), 1);
-	shmipc_server_get_stats(s, &st);
-	shmipc_client_get_stats(c, &ct);
-	CHECK(st.sleeps >= 1 && ct.sleeps >= 1);
 	shmipc_client_disconnect(c);
 	shmipc_server_destroy(s);
 }
@@ -514,7 +517,8 @@ static void closed_server_ends_every_call_once(void)
 	CHECK_EQ(shmipc_client_abort(c, tally_take, &t), -EBUSY);
 	for (uint64_t tag = 0; tag < 20; tag++)
 		CHECK_EQ(call_tag(c, tag), 0);
-	CHECK_EQ(serve_once(s), 16);
+	CHECK_EQ(serve_once(s), 8);
+	CHECK_EQ(serve_once(s), 8);
 	shmipc_server_destroy(s);
 	/* What was answered arrives, the rest is handed back. */
 	do
