@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the host pays per request and per completion: this library beside libibverbs with
+ * libmlx5, same process, same queues' contents, turn by turn.
+ *
+ * No message is sent. The doorbell pages are replaced by ordinary memory, so that the
+ * device hears nothing, and the bench writes the completions that a device would write.
+ * What is measured is the code between the caller and the device, and nothing else.
+ *
+ * Under callgrind (mlx5dvl-instructions runs it so) each row is a section of its own.
+ */
+#include <getopt.h>
+#include <sys/mman.h>
+#include <valgrind/callgrind.h>
+
+#include "vendor.h"
+
+enum {
+	CHUNK = 256, /* requests between two looks at the clock */
+	BATCH_MAX = 16,
+	POLL = 64, /* completions per poll */
+	MEDIAN_OF = 401,
+	LEN = 32, /* bytes of a request, inline */
+};
+
+/* One library's queues as the device sees them. */
+struct queue {
+	uint8_t *buf;
+	uint32_t depth, cqe_size;
+	uint32_t pi;
+	uint8_t template[64];
+};
+
+struct bench {
+	struct hca h;
+	struct mlx5dvl_qp *qp;
+	struct vendor v;
+	struct queue our_sends, our_recvs, vendor_sends, vendor_recvs;
+	uint32_t vendor_srq_len, our_srq_at, vendor_srq_at;
+	uint8_t payload[LEN];
+	struct ibv_sge sge;
+	struct ibv_send_wr wr[BATCH_MAX];
+	uint64_t sum; /* of what was polled, so that it is looked at */
+};
+
+static struct bench b;
+
+/* ---- the device's part ---- */
+
+static uint8_t *place(struct queue *q, uint32_t at)
+{
+	return q->buf + (size_t)((at & (q->depth - 1)) + 1) * q->cqe_size - 64;
+}
+
+static void complete(struct queue *q, uint16_t counter)
+{
+	uint8_t *cqe = place(q, q->pi);
+
+	memcpy(cqe, q->template, 62);
+	cqe[60] = (uint8_t)(counter >> 8);
+	cqe[61] = (uint8_t)counter;
+	cqe[63] = (uint8_t)((q->template[63] & 0xfe) | !!(q->pi++ & q->depth));
+}
+
+static void put32(uint8_t *p, uint32_t v)
+{
+	v = htobe32(v);
+	memcpy(p, &v, 4);
+}
+
+/* @opcode: of the completion; @request: what it completes, 0 for a receive. */
+static void set_template(struct queue *q, uint8_t opcode, uint8_t request, uint32_t qpn, uint32_t uidx)
+{
+	memset(q->template, 0, sizeof(q->template));
+	put32(q->template + 32, uidx);
+	put32(q->template + 36, 3);
+	put32(q->template + 44, LEN);
+	put32(q->template + 56, (uint32_t)request << 24 | qpn);
+	q->template[63] = (uint8_t)(opcode << 4);
+}
+
+static void learn_queue(struct queue *q, struct ibv_cq *cq)
+{
+	struct mlx5dv_cq dv = { 0 };
+	struct mlx5dv_obj obj = { .cq = { .in = cq, .out = &dv } };
+
+	CHECK_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ), 0);
+	*q = (struct queue){ .buf = dv.buf, .depth = dv.cqe_cnt, .cqe_size = dv.cqe_size };
+}
+
+static void silence(void *reg)
+{
+	void *page = (void *)((uintptr_t)reg & ~4095ull);
+
+	CHECK(mmap(page, 4096, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0) == page);
+}
+
+/* ---- queues, and a device that hears nothing ---- */
+
+static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
+{
+	*(uint64_t *)arg += recv->imm;
+}
+
+static void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
+{
+	*(uint64_t *)arg += sent->token;
+}
+
+/*
+ * Completions name the vendor's QP by a number that its library gave it and tells nobody.
+ * It is small: the right one brings back what a first request was posted with.
+ */
+static uint32_t find_uidx(void)
+{
+	const uint64_t magic = 0x1234567890abcdefull;
+	struct ibv_send_wr *bad;
+	struct ibv_wc wc;
+
+	b.wr[0].wr_id = magic;
+	b.wr[0].send_flags |= IBV_SEND_SIGNALED;
+	CHECK_EQ(ibv_post_send(b.v.qp, &b.wr[0], &bad), 0);
+	b.v.pi = 2;
+	for (uint32_t uidx = 0; uidx < 64; uidx++) {
+		set_template(&b.vendor_sends, 0, MLX5DVL_WRITE_IMM, b.v.qp->qp_num, uidx);
+		complete(&b.vendor_sends, 0);
+		if (ibv_poll_cq(b.v.scq, 1, &wc) == 1 && wc.wr_id == magic)
+			return uidx;
+	}
+	CHECK(0 && "found");
+	return 0;
+}
+
+static void vendor_receives(uint32_t n)
+{
+	struct ibv_recv_wr *bad, wr = { .num_sge = 0 };
+
+	while (n--)
+		CHECK_EQ(ibv_post_srq_recv(b.v.srq, &wr, &bad), 0);
+}
+
+static void setup(void)
+{
+	struct mlx5dv_srq srq = { 0 };
+	struct mlx5dv_obj obj;
+	struct mlx5dvl_qp_info info;
+
+	hca_open(&b.h, &(struct hca_attr){ 0 });
+	b.qp = hca_qp(&b.h, (struct mlx5dvl_qp_attr){ .sq_depth = 1024 });
+	mlx5dvl_qp_info(b.qp, &info);
+	CHECK_EQ(mlx5dvl_qp_connect(b.qp, &info), 0); /* each QP talks to itself */
+	vendor_open(&b.v, b.h.ctx, 64);
+	vendor_info(&b.v, &info);
+	vendor_connect(&b.v, &info);
+	obj.srq.in = b.v.srq;
+	obj.srq.out = &srq;
+	CHECK_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_SRQ), 0);
+	b.vendor_srq_len = srq.tail + 1;
+	vendor_receives(VENDOR_SRQ_DEPTH - 1);
+	b.sge = (struct ibv_sge){ (uintptr_t)b.payload, LEN, 0 };
+	for (int i = 0; i < BATCH_MAX; i++)
+		b.wr[i] = (struct ibv_send_wr){ .sg_list = &b.sge, .num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .send_flags = IBV_SEND_INLINE,
+			.wr.rdma = { (uintptr_t)b.h.mem, b.h.mr.rkey } };
+	learn_queue(&b.our_sends, to_cq(b.h.scq)->ibv);
+	learn_queue(&b.our_recvs, to_cq(b.h.rcq)->ibv);
+	learn_queue(&b.vendor_sends, b.v.scq);
+	learn_queue(&b.vendor_recvs, b.v.rcq);
+	silence(b.qp->bf->reg);
+	silence(b.v.dv.bf.reg);
+	uint32_t uidx = find_uidx();
+
+	set_template(&b.our_sends, 0, MLX5DVL_WRITE_IMM, b.qp->qpn, 0);
+	set_template(&b.our_recvs, MLX5DVL_RECV_WRITE_IMM, 0, b.qp->qpn, 0);
+	set_template(&b.vendor_recvs, MLX5DVL_RECV_WRITE_IMM, 0, b.v.qp->qp_num, uidx);
+}
+
+/* ---- rows: each does @n of something and leaves room for the next ---- */
+
+/* Between begin and end the clock runs, and callgrind counts. */
+static uint64_t begin(void)
+{
+	CALLGRIND_TOGGLE_COLLECT;
+	return clock_ns();
+}
+
+static uint64_t end(uint64_t start)
+{
+	uint64_t ns = clock_ns() - start;
+
+	CALLGRIND_TOGGLE_COLLECT;
+	return ns;
+}
+
+/* After CHUNK posts the device has done them all, and the slots are free again. */
+static void free_our_slots(void)
+{
+	CHECK_EQ(mlx5dvl_post_nop(b.qp, MLX5DVL_SIGNALED, 0), 0);
+	complete(&b.our_sends, (uint16_t)b.qp->last);
+	mlx5dvl_send_poll(b.h.scq, 1, on_sent, &b.sum);
+	mlx5dvl_ring(b.qp);
+	CHECK_EQ(b.qp->ci, b.qp->pi);
+}
+
+static void free_vendor_slots(void)
+{
+	struct ibv_wc wc;
+
+	complete(&b.vendor_sends, (uint16_t)(b.v.pi - 2)); /* the last one's index */
+	CHECK_EQ(ibv_poll_cq(b.v.scq, 1, &wc), 1);
+	CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+}
+
+/* Signaled by the library itself, once in 64 blocks. */
+static uint64_t post_ours(uint32_t batch)
+{
+	const uint32_t rkey = b.h.mr.rkey;
+	const uint64_t raddr = (uintptr_t)b.h.mem;
+	int err = 0;
+	uint64_t t = begin();
+
+	for (uint32_t i = 0; i < CHUNK; i += batch) {
+		for (uint32_t k = 0; k < batch; k++)
+			err |= mlx5dvl_post_write_imm(b.qp, b.payload, 0, LEN, raddr, rkey, i, 0, i);
+		mlx5dvl_ring(b.qp);
+	}
+	t = end(t);
+	CHECK_EQ(err, 0);
+	free_our_slots();
+	return t;
+}
+
+/* The list of requests is ready but for the immediates; as many signaled as above. */
+static uint64_t post_vendor(uint32_t batch)
+{
+	struct ibv_send_wr *bad;
+	int err = 0;
+
+	for (uint32_t k = 0; k < batch; k++)
+		b.wr[k].next = k + 1 < batch ? &b.wr[k + 1] : NULL;
+	uint64_t t = begin();
+
+	for (uint32_t i = 0; i < CHUNK; i += batch) {
+		for (uint32_t k = 0; k < batch; k++) {
+			b.wr[k].imm_data = htobe32(i);
+			b.wr[k].wr_id = i;
+		}
+		b.wr[batch - 1].send_flags = IBV_SEND_INLINE;
+		if ((i + batch) % 32 == 0)
+			b.wr[batch - 1].send_flags |= IBV_SEND_SIGNALED;
+		err |= ibv_post_send(b.v.qp, b.wr, &bad);
+	}
+	t = end(t);
+	CHECK_EQ(err, 0);
+	b.v.pi += 2 * CHUNK;
+	free_vendor_slots();
+	return t;
+}
+
+static uint64_t poll_recv_ours(uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		complete(&b.our_recvs, (uint16_t)(b.our_srq_at++ % (SRQ_DEFAULT_DEPTH + 1)));
+	uint64_t sum = 0, t = begin();
+	int got = mlx5dvl_mono_poll(b.h.rcq, POLL, on_recv, &sum);
+
+	t = end(t);
+	CHECK_EQ(got, n);
+	CHECK_EQ(sum, 3 * n);
+	mlx5dvl_srq_refill(b.h.srq);
+	return t;
+}
+
+static uint64_t poll_recv_vendor(uint32_t n)
+{
+	struct ibv_wc wc[POLL];
+
+	for (uint32_t i = 0; i < n; i++)
+		complete(&b.vendor_recvs, (uint16_t)(b.vendor_srq_at++ % b.vendor_srq_len));
+	uint64_t sum = 0, t = begin();
+	int got = ibv_poll_cq(b.v.rcq, POLL, wc);
+
+	for (int i = 0; i < got; i++)
+		sum += wc[i].status == IBV_WC_SUCCESS ? be32toh(wc[i].imm_data) : 0;
+	t = end(t);
+	CHECK_EQ(got, n);
+	CHECK_EQ(sum, 3 * n);
+	vendor_receives(n);
+	return t;
+}
+
+/* Signaled requests, each with its completion. */
+static uint64_t poll_send_ours(uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		CHECK_EQ(mlx5dvl_post_nop(b.qp, MLX5DVL_SIGNALED, 1), 0);
+		complete(&b.our_sends, (uint16_t)b.qp->last);
+	}
+	mlx5dvl_ring(b.qp);
+	uint64_t sum = 0, t = begin();
+	int got = mlx5dvl_send_poll(b.h.scq, POLL, on_sent, &sum);
+
+	t = end(t);
+	CHECK_EQ(got, n);
+	CHECK_EQ(sum, n);
+	return t;
+}
+
+static uint64_t poll_send_vendor(uint32_t n)
+{
+	struct ibv_send_wr *bad;
+	struct ibv_wc wc[POLL];
+
+	b.wr[0].next = NULL;
+	b.wr[0].send_flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED;
+	b.wr[0].wr_id = 1;
+	for (uint32_t i = 0; i < n; i++) {
+		CHECK_EQ(ibv_post_send(b.v.qp, b.wr, &bad), 0);
+		complete(&b.vendor_sends, (uint16_t)b.v.pi);
+		b.v.pi += 2;
+	}
+	uint64_t sum = 0, t = begin();
+	int got = ibv_poll_cq(b.v.scq, POLL, wc);
+
+	for (int i = 0; i < got; i++)
+		sum += wc[i].status == IBV_WC_SUCCESS ? wc[i].wr_id : 0;
+	t = end(t);
+	CHECK_EQ(got, n);
+	CHECK_EQ(sum, n);
+	return t;
+}
+
+static const struct row {
+	const char *name;
+	uint64_t (*ours)(uint32_t), (*vendor)(uint32_t);
+	uint32_t arg, per_call;
+} rows[] = {
+	{ "post WRITE_IMM 32 B, 1 per doorbell", post_ours, post_vendor, 1, CHUNK },
+	{ "post WRITE_IMM 32 B, 4 per doorbell", post_ours, post_vendor, 4, CHUNK },
+	{ "post WRITE_IMM 32 B, 16 per doorbell", post_ours, post_vendor, 16, CHUNK },
+	{ "poll receive completion, 1 at a time", poll_recv_ours, poll_recv_vendor, 1, 1 },
+	{ "poll receive completion, 64 at a time", poll_recv_ours, poll_recv_vendor, POLL, POLL },
+	{ "poll send completion, 64 at a time", poll_send_ours, poll_send_vendor, POLL, POLL },
+};
+
+/* ---- running ---- */
+
+static int compare(const void *x, const void *y)
+{
+	double a = *(const double *)x, c = *(const double *)y;
+
+	return (a > c) - (a < c);
+}
+
+static double median(double *v, int n)
+{
+	qsort(v, (size_t)n, sizeof(*v), compare);
+	return v[n / 2];
+}
+
+static void print_json(FILE *f, const struct row *r, double ours, double vendor)
+{
+	fprintf(f, "{\"bench\":\"mlx5dvl\",\"row\":\"%s\",\"ns\":%.2f,\"verbs_ns\":%.2f,"
+		   "\"ratio\":%.3f,\"blueflame\":%s}\n",
+		r->name, ours, vendor, ours / vendor, b.qp->bf->size ? "true" : "false");
+}
+
+static void measure(FILE *json)
+{
+	static double ours[MEDIAN_OF], vendor[MEDIAN_OF];
+
+	printf("%-40s %10s %10s %7s\n", "per request or completion", "ns", "verbs, ns", "ratio");
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct row *r = &rows[i];
+
+		for (int k = 0; k < MEDIAN_OF; k++) {
+			ours[k] = (double)r->ours(r->arg) / r->per_call;
+			vendor[k] = (double)r->vendor(r->arg) / r->per_call;
+		}
+		double o = median(ours, MEDIAN_OF), v = median(vendor, MEDIAN_OF);
+
+		printf("%-40s %10.1f %10.1f %7.2f\n", r->name, o, v, o / v);
+		if (json)
+			print_json(json, r, o, v);
+	}
+}
+
+/* Callgrind writes a dump per row and library; "events" in it is what we report. */
+static void count_instructions(void)
+{
+	char name[128];
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct row *r = &rows[i];
+
+		for (int vendor = 0; vendor < 2; vendor++) {
+			(vendor ? r->vendor : r->ours)(r->arg); /* binds symbols */
+			CALLGRIND_ZERO_STATS;
+			(vendor ? r->vendor : r->ours)(r->arg);
+			snprintf(name, sizeof(name), "%s|%s|%u", vendor ? "verbs" : "ours", r->name,
+				r->per_call);
+			CALLGRIND_DUMP_STATS_AT(name);
+		}
+	}
+}
+
+static int usage(FILE *f, int status)
+{
+	fprintf(f, "usage: mlx5dvl-bench [--json FILE]\n"
+		   "Cost of the host's code per request and completion, beside libibverbs.\n"
+		   "  --json FILE   one object per row; - is standard output\n");
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = { { "json", required_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' }, { 0 } };
+	FILE *json = NULL;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "j:h", options, NULL)) != -1) {
+		if (c == 'h')
+			return usage(stdout, 0);
+		if (c != 'j')
+			return usage(stderr, 2);
+		json = strcmp(optarg, "-") ? fopen(optarg, "w") : stdout;
+		if (!json) {
+			fprintf(stderr, "mlx5dvl-bench: cannot write %s\n", optarg);
+			return 2;
+		}
+	}
+	if (optind < argc)
+		return usage(stderr, 2);
+	setup();
+	if (RUNNING_ON_VALGRIND)
+		count_instructions();
+	else
+		measure(json);
+	mlx5dvl_qp_destroy(b.qp);
+	vendor_close(&b.v);
+	hca_close(&b.h);
+	return 0;
+}
