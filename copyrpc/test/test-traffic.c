@@ -3,10 +3,15 @@
  * Random traffic over the HCA: tiny and large rings, short send queues, a receive queue
  * that is nearly empty, one context or two, two processes; every payload is compared.
  */
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "traffic.h"
+
+#ifndef SCALE /* sanitizers are slow */
+#define SCALE 1
+#endif
 
 static struct node nodes[2];
 
@@ -27,7 +32,7 @@ static void run_pair(const struct copyrpc_ctx_attr *attr, int eps, uint32_t max,
 	uint64_t seed = test_seed();
 
 	for (int i = 0; i < 2; i++)
-		node_open(&nodes[i], attr, eps, max, calls, seed + (uint64_t)i);
+		node_open(&nodes[i], attr, eps, max, calls / SCALE, seed + (uint64_t)i);
 	connect_nodes(&nodes[0], &nodes[1]);
 	while (!node_done(&nodes[0]) || !node_done(&nodes[1]))
 		node_step(&nodes[test_rand(&seed) % 2]);
@@ -80,7 +85,7 @@ static void within_one_context(void)
 	struct node *n = &nodes[0];
 	uint8_t blob[2][COPYRPC_INFO_SIZE];
 
-	node_open(n, &(struct copyrpc_ctx_attr){.ring_size = 8192}, 2, 300, 5000, test_seed());
+	node_open(n, &(struct copyrpc_ctx_attr){.ring_size = 8192}, 2, 300, 5000 / SCALE, test_seed());
 	for (int i = 0; i < 2; i++)
 		copyrpc_ep_info(n->ep[i], blob[i]);
 	for (int i = 0; i < 2; i++)
@@ -95,7 +100,7 @@ static void within_one_context(void)
 
 static void exchange(int fd, const void *mine, void *theirs)
 {
-	CHECK_EQ(write(fd, mine, COPYRPC_INFO_SIZE), COPYRPC_INFO_SIZE);
+	CHECK_EQ(send(fd, mine, COPYRPC_INFO_SIZE, MSG_NOSIGNAL), COPYRPC_INFO_SIZE);
 	CHECK_EQ(recv(fd, theirs, COPYRPC_INFO_SIZE, MSG_WAITALL), COPYRPC_INFO_SIZE);
 }
 
@@ -105,44 +110,55 @@ static void run_process(int fd, const struct copyrpc_ctx_attr *attr, int eps, ui
 {
 	struct node *n = &nodes[0];
 	uint8_t mine[COPYRPC_INFO_SIZE], theirs[COPYRPC_INFO_SIZE];
+	ssize_t got = -1;
 	bool told = false;
 	char c;
 
-	node_open(n, attr, eps, max, calls, seed);
+	node_open(n, attr, eps, max, calls / SCALE, seed);
 	for (int i = 0; i < eps; i++) {
 		copyrpc_ep_info(n->ep[i], mine);
 		exchange(fd, mine, theirs);
 		CHECK_EQ(copyrpc_ep_connect(n->ep[i], theirs, sizeof(theirs)), 0);
 	}
-	while (!told || recv(fd, &c, 1, MSG_DONTWAIT) != 1) {
+	while (!told || (got = recv(fd, &c, 1, MSG_DONTWAIT)) != 1) {
+		CHECK(got != 0); /* the other has ended before we had it all */
 		node_step(n);
 		if (!told && node_done(n)) {
 			told = true;
-			CHECK_EQ(write(fd, "x", 1), 1);
+			CHECK_EQ(send(fd, "x", 1, MSG_NOSIGNAL), 1);
 		}
 	}
 	node_report(n);
 	copyrpc_ctx_destroy(n->ctx);
 }
 
+/* Both ends are children: a process that has opened the HCA once should not fork. */
 static void run_processes(
 	const struct copyrpc_ctx_attr *attr, int eps, uint32_t max, uint32_t calls)
 {
 	uint64_t seed = test_seed();
+	pid_t child[2], pid;
 	int fd[2], status;
-	pid_t child;
 
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
 	fflush(NULL);
-	child = fork();
-	CHECK(child >= 0);
-	run_process(fd[!child], attr, eps, max, calls, seed + !child);
-	if (!child)
-		exit(0);
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	for (int i = 0; i < 2; i++) {
+		child[i] = fork();
+		CHECK(child[i] >= 0);
+		if (!child[i]) {
+			run_process(fd[i], attr, eps, max, calls / SCALE, seed + (uint64_t)i);
+			exit(0);
+		}
+	}
 	close(fd[0]);
 	close(fd[1]);
+	for (int i = 0; i < 2; i++) {
+		pid = wait(&status);
+		if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+			kill(child[child[0] == pid], SIGKILL);
+			CHECK(!"a process failed");
+		}
+	}
 }
 
 static void two_processes(void)
