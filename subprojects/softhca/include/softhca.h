@@ -74,6 +74,15 @@ struct softhca_fabric_info {
 int softhca_fabric_info(struct softhca_fabric_info *out);
 
 /*
+ * softhca_step() - with SOFTHCA_MODE=step, executes all that this process has posted and
+ * serves its timers that are due. Nothing is executed otherwise.
+ *
+ * Return: the number of queues that had something to do; -ENODEV without a device;
+ * -EPERM in another mode.
+ */
+int softhca_step(void);
+
+/*
  * The record: with SOFTHCA_TRACE=1 in the environment each QP and CQ that the process
  * creates gets a ring of its last SOFTHCA_TRACE_DEPTH entries, as long as there are
  * rings left in the fabric (SOFTHCA_TRACE_RINGS).

@@ -97,6 +97,7 @@ struct cq {
 	uint32_t overrun;  /* fatal: nothing more is written */
 	uint32_t comp_en;
 	uint32_t armed;	   /* enum cq_armed */
+	uint32_t arm_word; /* polling: the last one seen in the doorbell record */
 	uint32_t solicited; /* producer after the last solicited or failed completion */
 	uint64_t fifo;	   /* completion channel, 0 without one */
 	uint64_t user_handle; /* what the event names */

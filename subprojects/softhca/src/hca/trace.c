@@ -3,18 +3,15 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "hca/config.h"
 #include "hca/objects.h"
 
 #define API __attribute__((visibility("default")))
 
 uint32_t trace_alloc(void)
 {
-	const char *s = getenv("SOFTHCA_TRACE");
-
-	if (!s || !*s || !strcmp(s, "0"))
+	if (!config_flag("SOFTHCA_TRACE"))
 		return 0;
 	for (uint32_t i = 0; i < SOFTHCA_TRACE_RINGS; i++) {
 		struct trace_ring *t = &arena()->traces[i];

@@ -3,13 +3,16 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <time.h>
 
 #include "fabric/fabric.h"
+#include "hca/config.h"
 #include "hca/objects.h"
+#include "sched/engine.h"
 #include "shim/sys.h"
 #include "xport/xport.h"
 
@@ -83,6 +86,46 @@ static void wait_for_bell(uint32_t seen, uint64_t until)
 	SYS(SYS_futex, &bell, FUTEX_WAIT_PRIVATE, seen, until ? &ts : NULL, NULL, 0);
 }
 
+void sched_serve(void)
+{
+	fabric_lock();
+	serve_all();
+	fabric_unlock();
+}
+
+/* Idle: a few looks, then the processor for others, then sleep. */
+static void relax(uint32_t idle)
+{
+	static const struct timespec nap = {.tv_nsec = 50000};
+
+	if (idle < 64)
+		__builtin_ia32_pause();
+	else if (idle < 4096)
+		sched_yield();
+	else
+		nanosleep(&nap, NULL);
+}
+
+static void *poller(void *arg)
+{
+	uint32_t idle = 0, seen = 0, rung;
+	uint64_t next = 0;
+
+	for (;;) {
+		/* Pairs with the release in sched_wait. */
+		rung = atomic_load_explicit(&bell, memory_order_acquire);
+		if (rung != seen || (next && next <= sched_now())) {
+			seen = rung;
+			fabric_lock();
+			next = serve_all();
+			fabric_unlock();
+		}
+		idle = engine_pass() ? 0 : idle + 1;
+		relax(idle);
+	}
+	return NULL;
+}
+
 static void *helper(void *arg)
 {
 	uint32_t seen;
@@ -106,11 +149,12 @@ int sched_start(void)
 	pthread_t t;
 	int r;
 
-	if (running)
+	if (running || config_get()->mode == ENGINE_STEP)
 		return 0;
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	r = pthread_create(&t, &attr, helper, NULL);
+	r = pthread_create(&t, &attr, config_get()->mode == ENGINE_POLL ? poller : helper,
+		NULL);
 	pthread_attr_destroy(&attr);
 	running = !r;
 	return -r;

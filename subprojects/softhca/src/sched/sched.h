@@ -10,11 +10,14 @@
 
 #include "fabric/arena.h"
 
-/* Starts the thread if it does not run. 0 or -errno. */
+/* Starts the thread if it does not run, but not in step mode. 0 or -errno. */
 int sched_start(void);
 
 /* In a forked child: there is no thread. */
 void sched_forget(void);
+
+/* Serves the timers that are due. */
+void sched_serve(void);
 
 /* CLOCK_MONOTONIC, ns. */
 uint64_t sched_now(void);

@@ -14,6 +14,7 @@
 
 #include "dma/dma.h"
 #include "fabric/fabric.h"
+#include "hca/config.h"
 #include "hca/objects.h"
 #include "shim/sys.h"
 #include "trap/decode_x86.h"
@@ -209,6 +210,8 @@ void trap_scan(struct uctx *u)
 	int fd;
 
 	pthread_once(&once, install);
+	if (config_get()->mode != ENGINE_TRAP)
+		return;
 	fd = sys_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return;

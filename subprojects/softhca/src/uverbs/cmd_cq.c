@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "dma/dma.h"
+#include "hca/config.h"
 #include "hca/event.h"
 #include "hca/trace.h"
 #include "shim/sys.h"
@@ -85,6 +87,10 @@ int cmd_create_cq(struct cmd *c)
 	cq->user_handle = req.user_handle;
 	cq->fifo = req.comp_channel >= 0 ? uverbs_channel_fifo(req.comp_channel) : 0;
 	cq->trace = trace_alloc();
+	/* The first arm may be 0, which a record that was never armed must not look like. */
+	if (config_get()->mode != ENGINE_TRAP)
+		dma_write_be32(fabric_self.slot, cq->dbrec + CQ_DBREC_ARM, CQ_NEVER_ARMED);
+	cq->arm_word = CQ_NEVER_ARMED;
 	obj_publish(OBJ_CQ, i);
 	resp.base.cq_handle = i;
 	resp.base.cqe = req.cqe;

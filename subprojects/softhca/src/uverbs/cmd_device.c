@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hca/config.h"
 #include "hca/event.h"
 #include "sched/sched.h"
 #include "shim/sys.h"
@@ -17,14 +18,6 @@
 #define MAX_MSG (1u << 30)
 /* port active events, RNR NAK generation, current QP state in modify */
 #define DEVICE_CAPS (1u << 7 | 1u << 10 | 1u << 12)
-
-/* Without BlueFlame every doorbell is one 8-byte store, hence one trap. */
-static uint32_t bf_reg_size(void)
-{
-	const char *s = getenv("SOFTHCA_BF");
-
-	return s && *s && strcmp(s, "0") ? BF_REG_SIZE : 0;
-}
 
 static int make_context(struct cmd *c, int *async_fd)
 {
@@ -49,7 +42,8 @@ int cmd_get_context(struct cmd *c)
 	struct mlx5_ib_alloc_ucontext_req_v2 req;
 	struct mlx5_ib_alloc_ucontext_resp drv = {
 		.qp_tab_size = MAX_QPS,
-		.bf_reg_size = bf_reg_size(),
+		/* Without BlueFlame every doorbell is one 8-byte store, hence one trap. */
+		.bf_reg_size = config_get()->blueflame ? BF_REG_SIZE : 0,
 		.cache_line_size = 64,
 		.max_sq_desc_sz = 1024,
 		.max_rq_desc_sz = 512,

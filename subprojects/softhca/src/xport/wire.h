@@ -21,6 +21,8 @@
 
 #define DBREC_RECV 0 /* offsets in a QP's doorbell record */
 #define DBREC_SEND 4
+#define CQ_DBREC_ARM 4 /* in a CQ's */
+#define CQ_NEVER_ARMED 0xffffffffu /* no arm word: its command field is 0 or 1 */
 
 enum wqe_opcode {
 	OP_NOP = 0x00,

@@ -2,6 +2,7 @@
 /* Compressed completions, looked at in the queue's memory. */
 #include <endian.h>
 #include <infiniband/mlx5dv.h>
+#include <sched.h>
 
 #include "rig.h"
 
@@ -79,6 +80,10 @@ static void check_run(const struct mlx5dv_cq *dv, uint32_t at, uint32_t n, uint3
 	const struct mlx5_cqe64 *title = cqe_at(dv, at);
 	uint8_t owner = !!(at & dv->cqe_cnt);
 
+	/* A polling adapter may still be about to write the run: the title comes last. */
+	while ((__atomic_load_n(&title->op_own, __ATOMIC_ACQUIRE) & 1) != owner ||
+		title->op_own >> 4 == MLX5_CQE_INVALID)
+		sched_yield();
 	CHECK_EQ(title->op_own, MLX5_CQE_RESP_WR_IMM << 4 | (n > 1 ? 0x0c : 0) | owner);
 	CHECK_EQ(be32toh(title->imm_inval_pkey), htobe32(5));
 	CHECK_EQ(be32toh(title->byte_cnt), n > 1 ? n : base);

@@ -68,7 +68,7 @@ static void exchange(const struct rig_addr *to, uint32_t count, uint32_t mine, u
 	struct ibv_wc wc;
 
 	while (done < count || got < count) {
-		if (sent < count && sent - done < 8 && sent - got < SLOTS / 2)
+		if (sent < count && sent - done < 8 && sent < got + SLOTS / 2)
 			send_message(to, sent++, mine);
 		if (ibv_poll_cq(r.scq, 1, &wc) == 1) {
 			CHECK_EQ(wc.status, IBV_WC_SUCCESS);

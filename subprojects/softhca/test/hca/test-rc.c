@@ -54,8 +54,11 @@ static void writes_and_reads(void)
 
 		rig_fill(a.buf + SRC, n, n);
 		post_write(n, IBV_SEND_SIGNALED | (n <= 100 ? IBV_SEND_INLINE : 0));
-		/* The store of the doorbell has retired: all of it has happened. */
-		CHECK_EQ(ibv_poll_cq(a.scq, 1, &wc), 1);
+		/* Unless a thread polls, all of it has happened when the doorbell's store has. */
+		if (!getenv("SOFTHCA_MODE"))
+			CHECK_EQ(ibv_poll_cq(a.scq, 1, &wc), 1);
+		else
+			wc = rig_wait(a.scq);
 		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 		CHECK_EQ(wc.opcode, IBV_WC_RDMA_WRITE);
 		CHECK_EQ(wc.wr_id, 7);
@@ -303,7 +306,9 @@ static void counts(void)
 		post_write(100, i == 9 ? IBV_SEND_SIGNALED : 0);
 	rig_wait_ok(a.scq);
 	CHECK(!softhca_counters_self(&after));
-	CHECK_EQ(after.doorbells - before.doorbells, 10);
+	/* A polling adapter may find several at one look. */
+	if (!getenv("SOFTHCA_MODE"))
+		CHECK_EQ(after.doorbells - before.doorbells, 10);
 	CHECK_EQ(after.wqes[0x08] - before.wqes[0x08], 10);
 	CHECK_EQ(after.bytes[0x08] - before.bytes[0x08], 1000);
 	CHECK_EQ(after.cqes - before.cqes, 1);

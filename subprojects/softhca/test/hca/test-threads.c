@@ -70,7 +70,7 @@ static bool move(struct node *n, int i, struct progress *p)
 	struct rig *r = &n->in[i];
 	struct ibv_wc wc;
 
-	if (p->sent < MESSAGES && p->sent - p->done < 8 && p->sent - p->got < SLOTS / 2)
+	if (p->sent < MESSAGES && p->sent - p->done < 8 && p->sent < p->got + SLOTS / 2)
 		send_one(r, &p->to, p->sent++, (uint32_t)(n->id * THREADS + i));
 	if (ibv_poll_cq(r->scq, 1, &wc) == 1) {
 		CHECK_EQ(wc.status, IBV_WC_SUCCESS);

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#include "sched/engine.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "dma/dma.h"
+#include "fabric/fabric.h"
+#include "hca/config.h"
+#include "hca/cq.h"
+#include "hca/objects.h"
+#include "sched/sched.h"
+#include "softhca.h"
+#include "xport/wire.h"
+#include "xport/xport.h"
+
+static bool is_mine(const struct obj *o)
+{
+	return __atomic_load_n(&o->used, __ATOMIC_RELAXED) && o->owner == fabric_self.slot;
+}
+
+/* A guess without the mutex; serve_qp() decides. */
+static bool has_posted(const struct qp *qp)
+{
+	uint32_t pi;
+
+	if (!is_mine(&qp->obj) || !qp->sq_count || dma_read_be32(fabric_self.slot,
+						       qp->dbrec + DBREC_SEND, &pi))
+		return false;
+	return (uint16_t)pi != (uint16_t)__atomic_load_n(&qp->sq_done, __ATOMIC_RELAXED) &&
+		!__atomic_load_n(&qp->wait_until, __ATOMIC_RELAXED);
+}
+
+static bool has_armed(const struct cq *cq, uint32_t *word)
+{
+	if (!is_mine(&cq->obj) || !cq->fifo)
+		return false;
+	return !dma_read_be32(fabric_self.slot, cq->dbrec + CQ_DBREC_ARM, word) &&
+		*word != __atomic_load_n(&cq->arm_word, __ATOMIC_RELAXED);
+}
+
+static uint32_t serve_qp(struct qp *qp)
+{
+	uint32_t before;
+
+	fabric_lock();
+	before = qp->sq_done;
+	if (has_posted(qp)) {
+		counters_of(fabric_self.slot)->doorbells++;
+		xport_send(qp);
+	}
+	before = qp->sq_done - before;
+	fabric_unlock();
+	return before != 0;
+}
+
+static uint32_t serve_cq(struct cq *cq)
+{
+	uint32_t word;
+
+	fabric_lock();
+	if (has_armed(cq, &word)) {
+		counters_of(fabric_self.slot)->arms++;
+		__atomic_store_n(&cq->arm_word, word, __ATOMIC_RELAXED);
+		cq_arm(cq, word);
+	}
+	fabric_unlock();
+	return 1;
+}
+
+uint32_t engine_pass(void)
+{
+	struct arena *a = arena();
+	uint32_t n = 0, word;
+
+	for (uint32_t i = FIRST_QP_INDEX; i < a->high[OBJ_QP]; i++)
+		if (has_posted(&a->qps[i]))
+			n += serve_qp(&a->qps[i]);
+	for (uint32_t i = 1; i < a->high[OBJ_CQ]; i++)
+		if (has_armed(&a->cqs[i], &word))
+			n += serve_cq(&a->cqs[i]);
+	return n;
+}
+
+__attribute__((visibility("default"))) int softhca_step(void)
+{
+	sigset_t all, saved;
+	uint32_t n, total = 0;
+
+	if (!fabric_self.arena)
+		return -ENODEV;
+	if (config_get()->mode != ENGINE_STEP)
+		return -EPERM;
+	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGTRAP);
+	pthread_sigmask(SIG_BLOCK, &all, &saved);
+	sched_serve();
+	while ((n = engine_pass()))
+		total += n;
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	return (int)total;
+}

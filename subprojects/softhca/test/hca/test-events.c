@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Events: completion channels (next, solicited, already there), woken from another
+ * thread and another process; the SRQ's limit; errors of QPs; none left at destroy.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rig.h"
+
+static struct rig a, b;
+
+static bool readable(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	/* A polling adapter needs a moment to see an arm; "nothing" is no event all the same. */
+	int r = poll(&p, 1, getenv("SOFTHCA_MODE") ? 200 : 0);
+
+	CHECK(r >= 0);
+	return r;
+}
+
+static void take_event(struct rig *r, struct ibv_cq *want)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	CHECK(!ibv_get_cq_event(r->channel, &cq, &context));
+	CHECK(cq == want);
+	ibv_ack_cq_events(cq, 1);
+}
+
+static void send_from_a(unsigned flags)
+{
+	rig_recv(&b, 0, 0, 64);
+	rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED | flags,
+			     .len = 8});
+	rig_wait_ok(a.scq);
+}
+
+static void open_pair(bool srq)
+{
+	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&b, &(struct rig_attr){.events = true, .srq = srq});
+	rig_connect_pair(&a, &b);
+}
+
+static void next_and_solicited(void)
+{
+	open_pair(false);
+	CHECK(!ibv_req_notify_cq(b.rcq, 0));
+	CHECK(!readable(b.channel->fd));
+	send_from_a(0);
+	take_event(&b, b.rcq);
+	rig_wait_ok(b.rcq);
+	send_from_a(0);
+	CHECK(!readable(b.channel->fd)); /* not armed again */
+	/* It was there before the arm: the event comes at once. */
+	CHECK(!ibv_req_notify_cq(b.rcq, 0));
+	take_event(&b, b.rcq);
+	rig_wait_ok(b.rcq);
+	CHECK(!ibv_req_notify_cq(b.rcq, 1));
+	send_from_a(0);
+	CHECK(!readable(b.channel->fd));
+	rig_wait_ok(b.rcq);
+	send_from_a(IBV_SEND_SOLICITED);
+	take_event(&b, b.rcq);
+	rig_wait_ok(b.rcq);
+	/* One that nobody reads does not keep the CQ from going. */
+	CHECK(!ibv_req_notify_cq(b.rcq, 0));
+	send_from_a(0);
+	CHECK(readable(b.channel->fd));
+	rig_wait_ok(b.rcq);
+	rig_close(&a);
+	rig_close(&b);
+}
+
+/* The other end sleeps in the kernel for each message, and answers it. */
+static void echo(int fd, int rounds)
+{
+	struct rig_addr mine, to;
+	struct rig r;
+	char c;
+
+	rig_open(&r, &(struct rig_attr){.events = true});
+	mine = rig_addr(&r);
+	CHECK_EQ(write(fd, &mine, sizeof(mine)), sizeof(mine));
+	CHECK_EQ(read(fd, &to, sizeof(to)), sizeof(to));
+	rig_connect(&r, &to, (struct rig_timers){0});
+	CHECK(!ibv_req_notify_cq(r.rcq, 0));
+	for (int i = 0; i < 8; i++)
+		rig_recv(&r, 0, 0, 64);
+	CHECK_EQ(write(fd, "x", 1), 1);
+	CHECK_EQ(read(fd, &c, 1), 1);
+	for (int i = 0; i < rounds; i++) {
+		take_event(&r, r.rcq);
+		CHECK(!ibv_req_notify_cq(r.rcq, 0));
+		rig_wait_ok(r.rcq);
+		rig_recv(&r, 0, 0, 64);
+		rig_post(&r, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED,
+				     .len = 4});
+		rig_wait_ok(r.scq);
+	}
+	CHECK_EQ(read(fd, &c, 1), 1);
+	rig_close(&r);
+	exit(0);
+}
+
+static void between_processes(void)
+{
+	const int rounds = 300;
+	struct rig_addr mine, to;
+	int fd[2], status;
+	pid_t pid;
+	char c;
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, fd));
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		alarm(60);
+		echo(fd[1], rounds);
+	}
+	rig_open(&a, &(struct rig_attr){.events = true});
+	mine = rig_addr(&a);
+	CHECK_EQ(read(fd[0], &to, sizeof(to)), sizeof(to));
+	CHECK_EQ(write(fd[0], &mine, sizeof(mine)), sizeof(mine));
+	rig_connect(&a, &to, (struct rig_timers){0});
+	for (int i = 0; i < 8; i++)
+		rig_recv(&a, 0, 0, 64);
+	CHECK_EQ(read(fd[0], &c, 1), 1);
+	CHECK_EQ(write(fd[0], "x", 1), 1);
+	for (int i = 0; i < rounds; i++) {
+		CHECK(!ibv_req_notify_cq(a.rcq, 0));
+		rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED,
+				     .len = 4});
+		rig_wait_ok(a.scq);
+		take_event(&a, a.rcq);
+		rig_wait_ok(a.rcq);
+		rig_recv(&a, 0, 0, 64);
+	}
+	CHECK_EQ(write(fd[0], "x", 1), 1);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	rig_close(&a);
+}
+
+static struct ibv_async_event take_async(struct rig *r)
+{
+	struct ibv_async_event e;
+
+	CHECK(!ibv_get_async_event(r->ctx, &e));
+	ibv_ack_async_event(&e);
+	return e;
+}
+
+static void srq_limit(void)
+{
+	struct ibv_srq_attr limit = {.srq_limit = 2};
+	struct ibv_async_event e;
+
+	open_pair(true);
+	for (int i = 0; i < 3; i++)
+		rig_recv(&b, 0, 0, 64);
+	CHECK(!ibv_modify_srq(b.srq, &limit, IBV_SRQ_LIMIT));
+	send_from_a(0); /* posts one, takes one: three are left */
+	CHECK(!readable(b.ctx->async_fd));
+	for (int i = 0; i < 2; i++) {
+		rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED,
+				     .len = 8});
+		rig_wait_ok(a.scq);
+	}
+	e = take_async(&b);
+	CHECK_EQ(e.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
+	CHECK(e.element.srq == b.srq);
+	rig_close(&a);
+	rig_close(&b);
+}
+
+static void qp_errors(void)
+{
+	struct ibv_async_event e;
+
+	open_pair(true);
+	rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE, .len = 8,
+			     .raddr = (uintptr_t)b.buf, .rkey = b.mr->rkey ^ 1});
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_REM_ACCESS_ERR);
+	e = take_async(&b);
+	CHECK_EQ(e.event_type, IBV_EVENT_QP_ACCESS_ERR);
+	CHECK(e.element.qp == b.qp);
+	CHECK_EQ(take_async(&b).event_type, IBV_EVENT_QP_LAST_WQE_REACHED);
+	CHECK(!readable(b.ctx->async_fd));
+	rig_close(&a);
+	rig_close(&b);
+}
+
+/* More completions than places: the owner hears of it, and the queue is dead. */
+static void cq_overrun(void)
+{
+	struct ibv_async_event e;
+
+	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&b, &(struct rig_attr){.cqe = 7, .srq = true});
+	rig_connect_pair(&a, &b);
+	for (int i = 0; i < 9; i++)
+		rig_recv(&b, 0, 0, 64);
+	for (int i = 0; i < 9; i++)
+		rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED,
+				     .len = 8});
+	e = take_async(&b);
+	CHECK_EQ(e.event_type, IBV_EVENT_CQ_ERR);
+	CHECK(e.element.cq == b.rcq);
+	rig_close(&a);
+	rig_close(&b);
+}
+
+int main(void)
+{
+	rig_fabric("events");
+	between_processes();
+	next_and_solicited();
+	srq_limit();
+	qp_errors();
+	cq_overrun();
+	return 0;
+}
