@@ -9,7 +9,7 @@
 
 #include "daemon.h"
 
-#define PERIOD 1000
+#define PERIOD 200
 
 typedef void answer_fn(struct daemon *d, uint32_t client, uint32_t id,
 	const struct kv_resp *resp);
