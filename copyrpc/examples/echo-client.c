@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * echo-client PORT [ADDRESS]: 10,000 calls of different lengths, up to 64 at a time; checks
+ * that each answer is the question.
+ */
+#include <arpa/inet.h>
+#include <sched.h>
+
+#include "echo.h"
+
+#define CALLS 10000
+#define DEPTH 64
+#define LONGEST 200
+
+static uint32_t fill(char *buf, uint64_t token)
+{
+	uint32_t len = (uint32_t)(token * 7919 % (LONGEST + 1));
+
+	memset(buf, (int)('a' + token % 26), len);
+	return len;
+}
+
+static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+			const void *data, uint32_t len)
+{
+	uint64_t *done = arg;
+	char want[LONGEST];
+
+	(void)ep;
+	check(status, "call");
+	if (len != fill(want, token) || memcmp(data, want, len)) {
+		fprintf(stderr, "call %llu: not an echo\n", (unsigned long long)token);
+		exit(1);
+	}
+	++*done;
+}
+
+static int connect_to(const char *address, int port)
+{
+	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	int sock = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (sock < 0 || inet_pton(AF_INET, address, &addr.sin_addr) != 1 ||
+	    connect(sock, (struct sockaddr *)&addr, sizeof(addr))) {
+		perror(address);
+		exit(1);
+	}
+	return sock;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t sent = 0, done = 0;
+	struct copyrpc_ctx *ctx;
+	struct copyrpc_ep *ep;
+	int sock;
+
+	if (argc < 2) {
+		fprintf(stderr, "usage: echo-client PORT [ADDRESS]\n");
+		return 2;
+	}
+	sock = connect_to(argc > 2 ? argv[2] : "127.0.0.1", atoi(argv[1]));
+	check(copyrpc_ctx_create(NULL, &ctx), "context");
+	ep = introduce(ctx, sock);
+	while (done < CALLS) {
+		char buf[LONGEST];
+		uint32_t len;
+		int rc = 0;
+
+		for (; sent < CALLS && sent - done < DEPTH && !rc; sent += !rc) {
+			len = fill(buf, sent);
+			rc = copyrpc_call(ep, buf, len, LONGEST, sent);
+			if (rc != -EAGAIN && rc != -ENOBUFS) /* these mean: poll, then again */
+				check(rc, "call");
+		}
+		if (!copyrpc_poll(ctx, on_response, &done))
+			sched_yield();
+	}
+	printf("%llu echoes\n", (unsigned long long)done);
+	copyrpc_ctx_destroy(ctx);
+	close(sock);
+	return 0;
+}
