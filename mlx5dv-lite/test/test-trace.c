@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the verbs interface cannot express, and so nobody else can confirm, against the
+ * software HCA's own record of what it executed and completed: payload half in the request
+ * and half behind a pointer, NOPs at the ring's end, requests signaled by the library,
+ * compressed completions.
+ */
+#include <dlfcn.h>
+#include <softhca.h>
+
+#include "device.h"
+#include "hca.h"
+
+static uint64_t rand_state;
+
+static uint32_t below(uint32_t n)
+{
+	return (uint32_t)(test_rand(&rand_state) % n);
+}
+
+/* Preloaded, not linked. */
+static int trace_wqes(uint32_t qpn, uint64_t from, struct softhca_wqe_record *out, unsigned n)
+{
+	static int (*fn)(uint32_t, uint64_t, struct softhca_wqe_record *, unsigned);
+
+	if (!fn)
+		*(void **)&fn = dlsym(RTLD_DEFAULT, "softhca_trace_wqes");
+	CHECK(fn);
+	return fn(qpn, from, out, n);
+}
+
+static int trace_cqes(uint32_t cqn, uint64_t from, struct softhca_cqe_record *out, unsigned n)
+{
+	static int (*fn)(uint32_t, uint64_t, struct softhca_cqe_record *, unsigned);
+
+	if (!fn)
+		*(void **)&fn = dlsym(RTLD_DEFAULT, "softhca_trace_cqes");
+	CHECK(fn);
+	return fn(cqn, from, out, n);
+}
+
+/* ---- requests ---- */
+
+enum { DST = 32768, MAX_LEN = 2000, BATCH_MAX = 64 };
+
+struct expected {
+	uint32_t len, imm;
+	uint64_t raddr;
+	unsigned flags;
+	bool imm_op;
+};
+
+static struct hca h;
+static struct mlx5dvl_qp *a, *peer;
+
+static struct expected post_random(void)
+{
+	struct expected e = { .len = below(3) ? below(MAX_LEN) : 215 + below(12),
+		.imm = (uint32_t)test_rand(&rand_state),
+		.flags = below(8) ? 0 : MLX5DVL_SIGNALED, .imm_op = below(2) };
+	int err;
+
+	e.raddr = (uintptr_t)h.mem + DST + below(1000);
+	if (e.imm_op)
+		err = mlx5dvl_post_write_imm(
+			a, h.mem, h.mr.lkey, e.len, e.raddr, h.mr.rkey, e.imm, e.flags, 0);
+	else
+		err = mlx5dvl_post_write(
+			a, h.mem, h.mr.lkey, e.len, e.raddr, h.mr.rkey, e.flags, 0);
+	CHECK_EQ(err, 0);
+	return e;
+}
+
+static void same_request(const struct softhca_wqe_record *r, const struct expected *e)
+{
+	uint32_t inl = e->len <= 220 ? e->len : 204;
+
+	CHECK_EQ(r->opcode, e->imm_op ? MLX5DVL_WRITE_IMM : MLX5DVL_WRITE);
+	CHECK_EQ(r->syndrome, 0);
+	CHECK_EQ(r->raddr, e->raddr);
+	CHECK_EQ(r->rkey, h.mr.rkey);
+	CHECK_EQ(r->length, e->len);
+	CHECK_EQ(r->inline_len, inl);
+	CHECK_EQ(r->segments, !!inl + (e->len > inl));
+	CHECK(!e->imm_op || be32toh(r->imm) == e->imm);
+	CHECK_EQ(r->index, r->wqe_index);
+	CHECK(!(e->flags & MLX5DVL_SIGNALED) || (r->flags & 8));
+	/* A request lies in the ring in one piece. */
+	CHECK((r->index & (a->depth - 1)) + (r->units + 3u) / 4 <= a->depth);
+}
+
+struct tally {
+	uint64_t seq, nops;
+	uint32_t quiet; /* blocks since the last signaled request */
+};
+
+/* The record since the last time: the batch in order, between it nothing but NOPs that end
+   at the ring's end, and a signal at least once in 64 blocks. */
+static void check_batch(struct tally *t, const struct expected *e, uint32_t n)
+{
+	struct softhca_wqe_record r;
+	uint32_t i = 0;
+
+	while (i < n) {
+		CHECK_EQ(trace_wqes(a->qpn, t->seq, &r, 1), 1);
+		CHECK_EQ(r.seq, t->seq++);
+		uint32_t blocks = (r.units + 3u) / 4;
+
+		t->quiet = r.flags & 8 ? 0 : t->quiet + blocks;
+		CHECK(t->quiet < 64);
+		if (r.opcode == MLX5DVL_NOP) {
+			CHECK_EQ(r.units, 1);
+			CHECK((r.index & (a->depth - 1)) >= a->depth - 3);
+			t->nops++;
+		} else {
+			same_request(&r, &e[i++]);
+		}
+	}
+	CHECK_EQ(trace_wqes(a->qpn, t->seq, &r, 1), 0);
+}
+
+static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
+{
+	++*(uint64_t *)arg;
+}
+
+static void what_was_posted_is_what_was_executed(void)
+{
+	struct tally t = { 0 };
+	uint64_t sent = 0, received = 0, laps;
+
+	rand_state = test_seed();
+	hca_open(&h, &(struct hca_attr){ 0 });
+	a = hca_qp(&h, (struct mlx5dvl_qp_attr){ 0 });
+	peer = hca_qp(&h, (struct mlx5dvl_qp_attr){ 0 });
+	hca_connect(a, peer);
+	for (uint32_t round = 0; round < 1000; round++) {
+		struct expected e[BATCH_MAX];
+		uint32_t n = 0, most = 1 + below(BATCH_MAX);
+
+		while (n < most && mlx5dvl_sq_room(a))
+			e[n++] = post_random();
+		for (uint32_t k = 0; k < MAX_LEN; k += 1 + below(100))
+			h.mem[k] = (uint8_t)test_rand(&rand_state);
+		mlx5dvl_ring(a);
+		check_batch(&t, e, n);
+		mlx5dvl_send_poll(h.scq, 256, hca_count_sent, &sent);
+		mlx5dvl_mono_poll(h.rcq, 256, on_recv, &received);
+		mlx5dvl_srq_refill(h.srq);
+	}
+	laps = a->pi / a->depth;
+	CHECK(laps > 100);
+	CHECK(t.nops > laps / 2 && t.nops <= 3 * laps);
+	CHECK_EQ(h.nerrors, 0);
+	mlx5dvl_qp_destroy(a);
+	mlx5dvl_qp_destroy(peer);
+	hca_close(&h);
+}
+
+/* ---- compressed completions ---- */
+
+struct reader {
+	uint32_t cqn;
+	uint64_t seq;
+};
+
+static void next_cqe(struct reader *r, struct softhca_cqe_record *c)
+{
+	CHECK_EQ(trace_cqes(r->cqn, r->seq, c, 1), 1);
+	CHECK_EQ(c->seq, r->seq++);
+}
+
+static void same_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
+{
+	struct softhca_cqe_record c;
+
+	next_cqe(arg, &c);
+	CHECK_EQ(c.qpn, qp->qpn);
+	CHECK_EQ(c.opcode, recv->opcode);
+	CHECK_EQ(c.byte_cnt, recv->len);
+	CHECK(recv->opcode == MLX5DVL_RECV_SEND || be32toh(c.imm) == recv->imm);
+	CHECK(recv->buf == h.recv_mem + (size_t)c.wqe_counter * 8);
+}
+
+static void same_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
+{
+	struct softhca_cqe_record c;
+
+	next_cqe(arg, &c);
+	CHECK_EQ(c.qpn, qp->qpn);
+	CHECK_EQ(c.opcode, 0);
+	CHECK_EQ(c.wqe_opcode, sent->opcode);
+	CHECK_EQ(c.wqe_counter, sent->token & 0xffff);
+}
+
+/* Titles of runs among the completions that nobody has read yet. */
+static uint32_t compressed_runs(const struct mlx5dvl_cq *cq, uint32_t n)
+{
+	uint32_t runs = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint8_t op_own = mlx5dvl_cqe_at_(cq, cq->ci + i)->op_own;
+
+		runs += !!((cq->ci + i) & cq->depth) == (op_own & 1) && op_own < 0xd0 &&
+			(op_own & 0x0c) == 0x0c;
+	}
+	return runs;
+}
+
+static void post_burst(struct mlx5dvl_qp *qp, uint32_t n)
+{
+	uint32_t imm = below(3);
+	bool send = below(2);
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t token = qp->pi;
+		uint32_t len = below(9);
+		int err = send ? mlx5dvl_post_send_imm(
+					 qp, h.mem, 0, len, imm, MLX5DVL_SIGNALED, token)
+			       : mlx5dvl_post_write_imm(qp, h.mem, 0, len, (uintptr_t)h.mem + DST,
+					 h.mr.rkey, imm, MLX5DVL_SIGNALED, token);
+
+		CHECK_EQ(err, 0);
+		imm += !below(20);
+	}
+	mlx5dvl_ring(qp);
+}
+
+static void compressed_completions(uint32_t cqe_size)
+{
+	struct mlx5dvl_qp *x[2], *y[2];
+	uint64_t runs = 0;
+
+	hca_open(&h, &(struct hca_attr){ .compress = true, .cqe_size = cqe_size,
+			     .srq_depth = 256, .recv_size = 8 });
+	struct reader recvs = { .cqn = to_cq(h.rcq)->cqn }, sends = { .cqn = to_cq(h.scq)->cqn };
+
+	for (int i = 0; i < 2; i++) {
+		x[i] = hca_qp(&h, (struct mlx5dvl_qp_attr){ .sq_depth = 1024 });
+		y[i] = hca_qp(&h, (struct mlx5dvl_qp_attr){ .sq_depth = 1024 });
+		hca_connect(x[i], y[i]);
+	}
+	for (uint32_t round = 0; round < 1000; round++) {
+		uint32_t n[2] = { below(80), below(80) };
+		int got[2] = { 0, 0 };
+
+		post_burst(x[0], n[0]);
+		post_burst(x[1], n[1]);
+		runs += compressed_runs(h.rcq, n[0] + n[1]) + compressed_runs(h.scq, n[0] + n[1]);
+		while (got[0] + got[1] < (int)(2 * (n[0] + n[1]))) {
+			got[0] += mlx5dvl_mono_poll(h.rcq, 1 + (int)below(100), same_recv, &recvs);
+			got[1] += mlx5dvl_send_poll(h.scq, 1 + (int)below(100), same_sent, &sends);
+		}
+		CHECK_EQ(got[0], got[1]);
+		mlx5dvl_srq_refill(h.srq);
+	}
+	CHECK(runs > 1000);
+	CHECK_EQ(h.nerrors, 0);
+	for (int i = 0; i < 2; i++) {
+		mlx5dvl_qp_destroy(x[i]);
+		mlx5dvl_qp_destroy(y[i]);
+	}
+	hca_close(&h);
+}
+
+static void compressed_completions_are_those_recorded(void)
+{
+	rand_state = test_seed();
+	compressed_completions(64);
+	compressed_completions(128);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(what_was_posted_is_what_was_executed),
+		TEST(compressed_completions_are_those_recorded),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
