@@ -122,27 +122,34 @@ int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len)
 
 /*
  * The kernel copies another process's bytes one by one on some machines, so a counter
- * that is being stored to may arrive torn: it is read until two copies agree.
+ * that is being stored to may arrive torn: it is read until two copies agree. Pieces
+ * are copied in their order.
  */
-int dma_read_be32(uint32_t slot, uint64_t addr, uint32_t *value)
+int dma_read_counted(uint32_t slot, uint64_t addr, uint32_t *value, uint64_t at, void *buf,
+	size_t len)
 {
 	uint32_t v[2];
-	struct iovec local = {v, sizeof(v)};
-	struct iovec remote[2] = {{ptr(addr), 4}, {ptr(addr), 4}};
+	struct iovec local[2] = {{v, sizeof(v)}, {buf, len}};
+	struct iovec remote[3] = {{ptr(addr), 4}, {ptr(addr), 4}, {ptr(at), len}};
 	int r;
 
 	if (slot == fabric_self.slot) {
 		if (softhca_load32(ptr(addr), v))
 			return -EFAULT;
 		*value = be32toh(v[0]);
-		return 0;
+		return len && softhca_copy(buf, ptr(at), len) ? -EFAULT : 0;
 	}
 	do
-		r = vm_transfer(false, slot, &local, 1, remote, 2, sizeof(v));
+		r = vm_transfer(false, slot, local, 2, remote, 3, sizeof(v) + len);
 	while (!r && v[0] != v[1]);
 	if (!r)
 		*value = be32toh(v[0]);
 	return r;
+}
+
+int dma_read_be32(uint32_t slot, uint64_t addr, uint32_t *value)
+{
+	return dma_read_counted(slot, addr, value, addr, NULL, 0);
 }
 
 int dma_write_be32(uint32_t slot, uint64_t addr, uint32_t value)

@@ -22,6 +22,13 @@ int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len);
 /* Reads a big-endian 32-bit counter that its owner may store to at any moment. */
 int dma_read_be32(uint32_t slot, uint64_t addr, uint32_t *value);
 
+/*
+ * The same, and @len bytes at @at, which were written before the counter said so: the
+ * counter is read first.
+ */
+int dma_read_counted(uint32_t slot, uint64_t addr, uint32_t *value, uint64_t at, void *buf,
+	size_t len);
+
 /* Stores a big-endian 32-bit word in one access. */
 int dma_write_be32(uint32_t slot, uint64_t addr, uint32_t value);
 

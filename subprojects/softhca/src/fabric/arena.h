@@ -108,8 +108,17 @@ struct cq {
 
 enum cq_armed { CQ_UNARMED, CQ_ARMED_SOLICITED, CQ_ARMED_NEXT };
 
+#define SRQ_AHEAD 16
+
 struct srq {
 	struct obj obj;
+	/*
+	 * What is known of entries that are posted and not taken: entry number
+	 * ahead_from + i is followed by the entry with index ahead[i].
+	 */
+	uint32_t ahead_from;
+	uint32_t ahead_n;
+	uint16_t ahead[SRQ_AHEAD];
 	uint32_t pd;
 	uint32_t stride;
 	uint32_t count; /* entries in the buffer, a power of two */

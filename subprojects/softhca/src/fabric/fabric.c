@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fabric/journal.h"
@@ -34,6 +35,29 @@ static int byte_lock(int fd, int cmd, short type, off_t start, off_t len)
 	if (r < 0)
 		return r;
 	return cmd == F_OFD_GETLK ? fl.l_type != F_UNLCK : 0;
+}
+
+/*
+ * The kernel is asked once per coarse tick (a few ms) and slot. Within it a process may
+ * die unnoticed, but its pid cannot come round to another one.
+ */
+static bool checked_lately(uint32_t slot)
+{
+	static uint64_t checked[MAX_PROCS]; /* under the fabric's mutex */
+	struct timespec ts;
+	uint64_t now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	if (checked[slot] == now)
+		return true;
+	checked[slot] = now;
+	return false;
+}
+
+bool fabric_reachable(uint32_t slot)
+{
+	return slot == fabric_self.slot || checked_lately(slot) || fabric_alive(slot);
 }
 
 bool fabric_alive(uint32_t slot)

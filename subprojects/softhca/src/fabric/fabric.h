@@ -55,6 +55,12 @@ void fabric_leave(const sigset_t *saved);
 /* Whether the process of @slot still lives. The mutex is held. */
 bool fabric_alive(uint32_t slot);
 
+/*
+ * Whether its memory may be touched: as fabric_alive(), but asks the kernel rarely. A
+ * process that died meanwhile answers -ESRCH to the touch.
+ */
+bool fabric_reachable(uint32_t slot);
+
 /* Destroys what dead processes left. The mutex is held. */
 void fabric_reap(void);
 

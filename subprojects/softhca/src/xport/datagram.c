@@ -66,13 +66,12 @@ static void deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct 
 {
 	struct grh grh = make_grh(qp, path, w->length);
 	struct dma_seg src[WQE_MAX_UNITS + 1];
-	uint8_t entry[RECV_STRIDE_MAX];
 	bool at_dest;
 	struct recv rx;
 
-	if (recv_peek(dest, &rx, entry))
+	if (recv_peek(dest, &rx))
 		return;
-	if (!recv_decode(dest, &rx, entry)) {
+	if (!recv_decode(dest, &rx)) {
 		complete_recv_error(dest, &rx, SYN_LOCAL_PROT);
 		qp_to_error(dest);
 		return;
@@ -97,7 +96,7 @@ struct answer respond_datagram(struct qp *qp, struct wqe *w)
 		return (struct answer){.verdict = V_ERROR, .syndrome = SYN_LOCAL_LENGTH};
 	if (dest && dest->type == QPT_UD && qp_receives(dest) &&
 		path_leads_to(&path, qp_rail(qp), dest) && qkey_matches(qp, dest, w->av) &&
-		fabric_alive(dest->obj.owner))
+		fabric_reachable(dest->obj.owner))
 		deliver(dest, qp, w, &path);
 	return (struct answer){.verdict = V_DONE};
 }

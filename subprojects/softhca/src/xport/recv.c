@@ -15,31 +15,54 @@ static struct srq *srq_of(const struct qp *qp)
 	return &arena()->srqs[qp->srq];
 }
 
-static int peek_srq(const struct qp *qp, struct recv *rx, uint8_t *entry)
+/*
+ * Looks ahead: one read takes the counter and a window of entries, which software mostly
+ * posts in a row. What is posted does not change before it is taken.
+ */
+static int srq_look(struct srq *srq)
 {
-	const struct srq *srq = srq_of(qp);
+	uint8_t window[SRQ_AHEAD * RECV_STRIDE_MAX];
+	uint32_t n = srq->count - srq->head, i = srq->head, posted, k;
 	struct wqe_srq_next next;
-	uint32_t posted;
-	int r = dma_read_be32(srq->obj.owner, srq->dbrec, &posted);
+	int r;
 
+	if (n > SRQ_AHEAD)
+		n = SRQ_AHEAD;
+	r = dma_read_counted(srq->obj.owner, srq->dbrec, &posted,
+		srq->buf + (uint64_t)srq->head * srq->stride, window, n * srq->stride);
 	if (r)
 		return r;
-	if ((uint16_t)posted == (uint16_t)srq->taken)
-		return -EAGAIN;
-	r = dma_read(srq->obj.owner, srq->buf + (uint64_t)srq->head * srq->stride, entry,
-		srq->stride);
+	srq->ahead_n = 0;
+	srq->ahead_from = srq->taken;
+	for (k = 0; i - srq->head < n && (uint16_t)(srq->taken + k) != (uint16_t)posted; k++) {
+		memcpy(&next, window + (size_t)(i - srq->head) * srq->stride, sizeof(next));
+		i = be16toh(next.next_index) & (srq->count - 1);
+		if (k == SRQ_AHEAD)
+			break;
+		srq->ahead[k] = (uint16_t)i;
+	}
+	srq->ahead_n = k;
+	return k ? 0 : -EAGAIN;
+}
+
+static int peek_srq(const struct qp *qp, struct recv *rx)
+{
+	struct srq *srq = srq_of(qp);
+	int r = 0;
+
+	if (srq->taken - srq->ahead_from >= srq->ahead_n)
+		r = srq_look(srq);
 	if (r)
 		return r;
-	memcpy(&next, entry, sizeof(next));
 	rx->index = srq->head;
+	rx->addr = srq->buf + (uint64_t)srq->head * srq->stride;
 	/* Kept before the completion is seen: the program relinks the entry after it. */
-	rx->next = be16toh(next.next_index) & (srq->count - 1);
+	rx->next = srq->ahead[srq->taken - srq->ahead_from];
 	return 0;
 }
 
-static int peek_rq(const struct qp *qp, struct recv *rx, uint8_t *entry)
+static int peek_rq(const struct qp *qp, struct recv *rx)
 {
-	uint64_t addr;
 	uint32_t posted;
 	int r;
 
@@ -51,22 +74,25 @@ static int peek_rq(const struct qp *qp, struct recv *rx, uint8_t *entry)
 	if ((uint16_t)posted == (uint16_t)qp->rq_taken)
 		return -EAGAIN;
 	rx->index = qp->rq_taken & 0xffff;
-	addr = qp->rq_buf + ((uint64_t)(qp->rq_taken & (qp->rq_count - 1)) << qp->rq_shift);
-	return dma_read(qp->obj.owner, addr, entry, 1u << qp->rq_shift);
+	rx->addr = qp->rq_buf + ((uint64_t)(qp->rq_taken & (qp->rq_count - 1)) << qp->rq_shift);
+	return 0;
 }
 
-int recv_peek(const struct qp *qp, struct recv *rx, uint8_t *entry)
+int recv_peek(const struct qp *qp, struct recv *rx)
 {
-	return qp->srq == NO_INDEX ? peek_rq(qp, rx, entry) : peek_srq(qp, rx, entry);
+	return qp->srq == NO_INDEX ? peek_rq(qp, rx) : peek_srq(qp, rx);
 }
 
-bool recv_decode(const struct qp *qp, struct recv *rx, const uint8_t *entry)
+bool recv_decode(const struct qp *qp, struct recv *rx)
 {
 	bool shared = qp->srq != NO_INDEX;
 	uint32_t end = shared ? srq_of(qp)->stride : 1u << qp->rq_shift;
 	uint32_t pd = shared ? srq_of(qp)->pd : qp->pd;
+	uint8_t entry[RECV_STRIDE_MAX];
 	struct wqe_data d;
 
+	if (dma_read(qp->obj.owner, rx->addr, entry, end))
+		return false;
 	rx->nsegs = 0;
 	rx->capacity = 0;
 	for (uint32_t pos = shared ? sizeof(struct wqe_srq_next) : 0; pos < end; pos += sizeof(d)) {

@@ -13,6 +13,7 @@
 struct recv {
 	uint32_t index;	    /* what its completion is known by */
 	uint32_t next;	    /* SRQ: the entry that follows it */
+	uint64_t addr;	    /* where it stands */
 	uint32_t nsegs;
 	uint64_t capacity;
 	struct dma_seg segs[RECV_SEGS_MAX];
@@ -23,10 +24,10 @@ struct recv {
  * Returns 0, -EAGAIN when none is posted, or -EFAULT / -ESRCH when the owner's memory
  * or the owner is gone.
  */
-int recv_peek(const struct qp *qp, struct recv *rx, uint8_t *entry);
+int recv_peek(const struct qp *qp, struct recv *rx);
 
-/* Decodes its segments; false: a key, its bounds or its permission are wrong. */
-bool recv_decode(const struct qp *qp, struct recv *rx, const uint8_t *entry);
+/* Reads its segments; false: a key, its bounds or its permission are wrong. */
+bool recv_decode(const struct qp *qp, struct recv *rx);
 
 /* Adds to the journal's step that the receive is taken. */
 void recv_take(struct qp *qp, const struct recv *rx);

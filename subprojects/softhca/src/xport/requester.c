@@ -160,12 +160,11 @@ static void flush_send(struct qp *qp)
 /* Those of an SRQ stay posted: other QPs use them. */
 static void flush_recv(struct qp *qp)
 {
-	uint8_t entry[RECV_STRIDE_MAX];
 	struct recv rx;
 
 	if (qp->srq != NO_INDEX)
 		return;
-	while (!recv_peek(qp, &rx, entry))
+	while (!recv_peek(qp, &rx))
 		complete_recv_error(qp, &rx, SYN_FLUSH);
 }
 

@@ -76,7 +76,6 @@ static bool remote_range(const struct qp *dest, const struct wqe *w, uint32_t ac
 static struct answer respond_write(struct qp *dest, struct qp *qp, struct wqe *w)
 {
 	bool imm = w->opcode == OP_WRITE_IMM, at_dest = true;
-	uint8_t entry[RECV_STRIDE_MAX];
 	struct dma_seg seg;
 	struct recv rx;
 	int r;
@@ -84,7 +83,7 @@ static struct answer respond_write(struct qp *dest, struct qp *qp, struct wqe *w
 	if (!remote_range(dest, w, IB_UVERBS_ACCESS_REMOTE_WRITE, w->length, &seg))
 		return nak(dest, SYN_REMOTE_ACCESS);
 	if (imm) {
-		r = recv_peek(dest, &rx, entry);
+		r = recv_peek(dest, &rx);
 		if (r == -EAGAIN)
 			return (struct answer){.verdict = V_RNR,
 				.rnr_timer = dest->attr.min_rnr_timer};
@@ -112,16 +111,15 @@ static struct answer recv_failed(struct qp *dest, const struct recv *rx, enum sy
 
 static struct answer respond_send(struct qp *dest, struct qp *qp, struct wqe *w)
 {
-	uint8_t entry[RECV_STRIDE_MAX];
 	bool at_dest = true;
 	struct recv rx;
-	int r = recv_peek(dest, &rx, entry);
+	int r = recv_peek(dest, &rx);
 
 	if (r == -EAGAIN)
 		return (struct answer){.verdict = V_RNR, .rnr_timer = dest->attr.min_rnr_timer};
 	if (r)
 		return copy_failed(r, true, dest);
-	if (!recv_decode(dest, &rx, entry))
+	if (!recv_decode(dest, &rx))
 		return recv_failed(dest, &rx, SYN_LOCAL_PROT, SYN_REMOTE_OP);
 	if (rx.capacity < w->length)
 		return recv_failed(dest, &rx, SYN_LOCAL_LENGTH, SYN_REMOTE_INVAL_REQ);
@@ -182,7 +180,7 @@ struct answer respond(struct qp *qp, struct wqe *w)
 
 	if (!dest || dest->type != qp->type || !path_leads_to(&qp->attr, qp_rail(qp), dest))
 		return answer(V_NO_ANSWER);
-	if (!fabric_alive(dest->obj.owner))
+	if (!fabric_reachable(dest->obj.owner))
 		return answer(V_DEAD);
 	if (!qp_receives(dest) || dest->attr.dest_qpn != qp->qpn)
 		return answer(V_NO_ANSWER);
