@@ -59,7 +59,7 @@ ALWAYS_INLINE int serve(struct rpcbench_server *s, uint32_t req_size, uint32_t r
 	uint32_t from;
 	int n = 0;
 
-	while (n < FLUX_BURST && flux_try_recv_raw(s->handle, &from, &token, req, req_size) == 1) {
+	while (n < FLUX_TURN && flux_try_recv_raw(s->handle, &from, &token, req, req_size) == 1) {
 		rpcbench_answer(req, req_size, resp, resp_size);
 		flux_reply(s->handle, token, resp, resp_size);
 		n++;

@@ -137,7 +137,7 @@ static inline int flux_poll(struct flux_node *node, flux_response_fn *fn, void *
  * Takes the next call to this node: 1, or 0 if there is none. Copies len bytes (at most
  * payload_size, else the call is left alone and the result is -EINVAL) to payload; sets
  * *from_p to the caller's index and *flux_token_p to what flux_reply() needs. Calls of one
- * peer come in the order in which they were made; peers take turns, eight calls at most at
+ * peer come in the order in which they were made; peers take turns, 32 calls at most at
  * a time. The node owes the caller one flux_reply(), whenever it likes.
  */
 static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint64_t *flux_token_p,

@@ -20,8 +20,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#define FLUX_BURST 8 /* responses per poll; calls of one peer before the next one's turn */
+#define FLUX_BURST 8 /* responses per poll */
 #define FLUX_BURST_MIN 2
+#define FLUX_TURN 32 /* calls of one peer before the next one's turn */
 #define FLUX_NO_ID UINT32_MAX
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
 #define FLUX_LINE __attribute__((aligned(64)))

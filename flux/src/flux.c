@@ -279,7 +279,7 @@ struct flux_in *flux_in_next(struct flux_node *node)
 		in = &node->in[i];
 		if (flux_cursor_ready(&in->req)) {
 			node->rx = in;
-			node->rx_budget = FLUX_BURST;
+			node->rx_budget = FLUX_TURN;
 			return in;
 		}
 		senders_drop(node, in);

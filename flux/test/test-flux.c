@@ -289,20 +289,20 @@ static void poll_is_bounded_and_fair(void)
 /* A peer that never stops calling does not keep the others out. */
 static void recv_is_fair(void)
 {
-	struct flux *f = make(4, 256, 128);
+	struct flux *f = make(4, 1024, 512);
 	uint32_t got[4] = { 0 }, from = 0;
 	uint64_t token, value = 0;
 
 	for (uint32_t p = 1; p < 4; p++)
-		for (uint64_t i = 0; i < 128; i++)
+		for (uint64_t i = 0; i < 512; i++)
 			CHECK_EQ(call(flux_node(f, p), 0, i, 0), 0);
 	while (recv_one(flux_node(f, 0), &from, &token, &value)) {
 		CHECK_EQ(value, got[from]); /* in order */
 		got[from]++;
 		for (uint32_t p = 1; p < 4; p++)
-			CHECK(got[p] <= got[p % 3 + 1] + 16);
+			CHECK(got[p] <= got[p % 3 + 1] + 2 * FLUX_TURN);
 	}
-	CHECK_EQ(got[1] + got[2] + got[3], 3 * 128);
+	CHECK_EQ(got[1] + got[2] + got[3], 3 * 512);
 	flux_destroy(f);
 }
 
