@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#include "topo/keyvalue.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_MAX 65536
+
+int kv_fail(const struct kv_source *src, const char *fmt, ...)
+{
+	va_list ap;
+	int n = snprintf(src->err, src->errlen, "%s:%u: ", src->name, src->line);
+
+	if (n < 0 || (size_t)n >= src->errlen)
+		return -EINVAL;
+	va_start(ap, fmt);
+	vsnprintf(src->err + n, src->errlen - (size_t)n, fmt, ap);
+	va_end(ap);
+	return -EINVAL;
+}
+
+bool kv_number(const char *value, unsigned long long min, unsigned long long max,
+	unsigned long long *out_p)
+{
+	unsigned long long n;
+	char *end;
+
+	if (!isdigit((unsigned char)*value))
+		return false; /* strtoull would take a sign or spaces */
+	errno = 0;
+	n = strtoull(value, &end, 0);
+	if (*end || errno || n < min || n > max)
+		return false;
+	*out_p = n;
+	return true;
+}
+
+static int unknown_key(const struct kv_source *src, const char *token, const struct kv_key *keys,
+	size_t nkeys)
+{
+	char all[160] = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < nkeys && n < sizeof(all); i++)
+		n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s", i ? ", " : "",
+			keys[i].name);
+	return kv_fail(src, "'%s': give key=value with one of %s", token, all);
+}
+
+static int set_token(const struct kv_source *src, char *token, const struct kv_key *keys,
+	size_t nkeys, void *object, unsigned int *seen)
+{
+	char *value = strchr(token, '=');
+	size_t i;
+
+	if (!value)
+		return unknown_key(src, token, keys, nkeys);
+	*value++ = '\0';
+	for (i = 0; i < nkeys; i++)
+		if (!strcmp(keys[i].name, token))
+			break;
+	if (i == nkeys)
+		return unknown_key(src, token, keys, nkeys);
+	if ((*seen & (1u << i)) && !keys[i].repeats)
+		return kv_fail(src, "%s is given twice: give it once", token);
+	*seen |= 1u << i;
+	if (!keys[i].set(object, value))
+		return kv_fail(src, "%s=%s: give %s", token, value, keys[i].want);
+	return 0;
+}
+
+int kv_line(const struct kv_source *src, char *line, const struct kv_key *keys, size_t nkeys,
+	void *object)
+{
+	unsigned int seen = 0;
+	char *save, *token;
+	int n = 0, rc;
+
+	line[strcspn(line, "#")] = '\0';
+	for (token = strtok_r(line, " \t\r", &save); token; token = strtok_r(NULL, " \t\r", &save)) {
+		rc = set_token(src, token, keys, nkeys, object, &seen);
+		if (rc)
+			return rc;
+		n++;
+	}
+	return n;
+}
+
+static int read_all(int fd, char *buf, size_t size)
+{
+	size_t n = 0;
+	ssize_t got;
+
+	while (n < size && (got = read(fd, buf + n, size - n)) != 0) {
+		if (got < 0 && errno != EINTR)
+			return -errno;
+		if (got > 0)
+			n += (size_t)got;
+	}
+	if (n == size)
+		return -EFBIG;
+	buf[n] = '\0';
+	return strlen(buf) == n ? 0 : -EILSEQ;
+}
+
+char *kv_read_file(const char *path, const char *what, char *err, size_t errlen, int *rc_p)
+{
+	char *buf = malloc(FILE_MAX);
+	int fd = buf ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	int rc = fd < 0 ? -errno : read_all(fd, buf, FILE_MAX);
+
+	if (fd >= 0)
+		close(fd);
+	if (!rc)
+		return buf;
+	snprintf(err, errlen, "%s: %s; give %s", path, strerror(-rc), what);
+	free(buf);
+	*rc_p = rc;
+	return NULL;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SOFTHCA_TOPO_KEYVALUE_H
+#define SOFTHCA_TOPO_KEYVALUE_H
+
+/*
+ * Lines of key=value, as topologies and fault rules are written. '#' begins a comment.
+ * Every error is one line, without a newline, that says what to give.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct kv_key {
+	const char *name;
+	bool (*set)(void *object, const char *value); /* false: no such value */
+	bool repeats;
+	const char *want; /* what to give, for the message */
+};
+
+struct kv_source {
+	const char *name; /* of the file, for messages */
+	unsigned int line;
+	char *err;
+	size_t errlen;
+};
+
+/* Writes "NAME:LINE: " and the message into err; returns -EINVAL. */
+__attribute__((format(printf, 2, 3))) int kv_fail(const struct kv_source *src, const char *fmt,
+	...);
+
+/*
+ * Sets in object what a line says; the line is cut up. Returns the number of keys on
+ * it (0: empty or a comment), or -EINVAL with src->err written.
+ */
+int kv_line(const struct kv_source *src, char *line, const struct kv_key *keys, size_t nkeys,
+	void *object);
+
+/* A decimal or 0x number in min .. max without a sign; false: it is none. */
+bool kv_number(const char *value, unsigned long long min, unsigned long long max,
+	unsigned long long *out_p);
+
+/*
+ * Reads a text file of at most 64 KiB; free() it. NULL with err written, and *rc_p
+ * -errno, when it cannot be had.
+ */
+char *kv_read_file(const char *path, const char *what, char *err, size_t errlen, int *rc_p);
+
+#endif
