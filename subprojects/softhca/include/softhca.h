@@ -45,6 +45,7 @@ struct softhca_counters {
 	uint64_t retries;	/* attempts that met no answer */
 	uint64_t errors;	/* work requests that ended in error (flushes not counted) */
 	uint64_t flushes;	/* work requests flushed */
+	uint64_t violations;	/* of strict mode's rules */
 	uint64_t wqes[SOFTHCA_OPCODES];
 	uint64_t bytes[SOFTHCA_OPCODES];
 };

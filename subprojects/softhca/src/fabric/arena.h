@@ -163,6 +163,8 @@ struct qp_attr {
 	uint8_t path_mig_state;
 };
 
+#define STRICT_COMPLETIONS 64
+
 struct qp {
 	struct obj obj;
 	uint32_t qpn;
@@ -194,6 +196,11 @@ struct qp {
 	uint64_t wait_until; /* CLOCK_MONOTONIC ns, 0: not waiting */
 	uint64_t user_handle;
 	struct qp_attr attr;
+	/* Strict mode: completions that the program may not have polled yet. */
+	uint32_t strict_first, strict_last;
+	uint32_t strict_free; /* blocks before this one are the program's again */
+	uint32_t strict_cqe[STRICT_COMPLETIONS];
+	uint32_t strict_end[STRICT_COMPLETIONS];
 };
 
 enum qp_state { QPS_RESET, QPS_INIT, QPS_RTR, QPS_RTS, QPS_SQD, QPS_SQE, QPS_ERR };

@@ -5,8 +5,10 @@
 
 #include "dma/dma.h"
 #include "hca/comp.h"
+#include "hca/config.h"
 #include "hca/event.h"
 #include "hca/objects.h"
+#include "hca/strict.h"
 #include "hca/trace.h"
 #include "xport/wire.h"
 
@@ -15,7 +17,7 @@
 
 /* Widens the 24-bit consumer index; one that is not between the last and the producer is
  * the program's error, which makes no room. */
-static void read_consumer(struct cq *cq)
+void cq_read_consumer(struct cq *cq)
 {
 	uint32_t raw, delta;
 
@@ -24,6 +26,10 @@ static void read_consumer(struct cq *cq)
 	delta = (raw - cq->consumer) & CI_MASK;
 	if (delta <= cq->producer - cq->consumer)
 		cq->consumer += delta;
+	else if (config_get()->strict)
+		strict_violation("CQ %u: consumer index 0x%x is not between 0x%x and 0x%x",
+			cq_index(cq), raw & CI_MASK, cq->consumer & CI_MASK,
+			cq->producer & CI_MASK);
 }
 
 bool cq_room(struct cq *cq, uint32_t n)
@@ -34,9 +40,11 @@ bool cq_room(struct cq *cq, uint32_t n)
 		return false;
 	if (cq->producer - cq->consumer + n <= size)
 		return true;
-	read_consumer(cq);
+	cq_read_consumer(cq);
 	if (cq->producer - cq->consumer + n <= size)
 		return true;
+	if (config_get()->strict)
+		strict_violation("CQ %u is overrun: %u completions and no place", cq_index(cq), size);
 	cq->overrun = 1;
 	async_cq(cq, EV_CQ_ERR);
 	return false;

@@ -14,6 +14,9 @@
  */
 bool cq_room(struct cq *cq, uint32_t n);
 
+/* Looks how far the program has polled. */
+void cq_read_consumer(struct cq *cq);
+
 /* Writes one completion at producer index @index and moves the producer behind it. */
 void cq_write(struct cq *cq, uint32_t index, const void *bytes);
 

@@ -141,6 +141,7 @@ static void reset(struct qp *qp)
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->state = QPS_RESET;
 	qp->rq_taken = qp->sq_done = 0;
+	qp->strict_first = qp->strict_last = qp->strict_free = 0;
 	qp->retries = qp->rnr_retries = 0;
 	qp->wait_until = 0;
 	qp->last_wqe_reported = 0;

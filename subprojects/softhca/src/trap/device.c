@@ -4,8 +4,13 @@
 #include <endian.h>
 #include <string.h>
 
+#include "dma/dma.h"
+#include "hca/config.h"
 #include "hca/cq.h"
 #include "hca/objects.h"
+#include "hca/qp.h"
+#include "hca/strict.h"
+#include "xport/wire.h"
 #include "xport/xport.h"
 
 static uint32_t be32_at(const uint8_t *bytes)
@@ -25,6 +30,16 @@ static void store_cq(const struct uctx *u, const uint8_t *bytes)
 		cq_arm(cq, be32_at(bytes));
 }
 
+static bool rung_right(struct qp *qp, const uint8_t *bytes)
+{
+	uint32_t pi;
+
+	if (qp->state != QPS_RTS || qp->wait_until)
+		return true; /* the record is looked at later */
+	return !dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, &pi) &&
+		strict_doorbell(qp, pi, bytes);
+}
+
 /* The control segment's first half: only the QP that it names is looked at. */
 static void store_sq(const struct uctx *u, const uint8_t *bytes, uint32_t size)
 {
@@ -33,7 +48,15 @@ static void store_sq(const struct uctx *u, const uint8_t *bytes, uint32_t size)
 	counters_of(fabric_self.slot)->doorbells++;
 	if (size > 8)
 		counters_of(fabric_self.slot)->bf_copies++;
-	if (qp && qp->obj.owner == fabric_self.slot && qp->obj.ctx == u->ctx)
+	if (!qp || qp->obj.owner != fabric_self.slot || qp->obj.ctx != u->ctx) {
+		if (config_get()->strict)
+			strict_violation("doorbell of QP 0x%06x, which this context does not have",
+				be32_at(bytes + 4) >> 8);
+		return;
+	}
+	if (config_get()->strict && !rung_right(qp, bytes))
+		qp_to_error(qp);
+	else
 		xport_send(qp);
 }
 
@@ -43,6 +66,9 @@ void device_store(const struct uctx *u, uint32_t offset, const uint8_t *bytes, u
 
 	fabric_lock();
 	counters_of(fabric_self.slot)->traps++;
+	/* Before it is executed: the program's memory is as the store found it. */
+	if (config_get()->strict && offset >= UAR_BF_FIRST && at % 8 == 0)
+		strict_blueflame(u, offset, bytes, size & ~7u);
 	if (offset >= UAR_BF_FIRST && at == 0 && size >= 8)
 		store_sq(u, bytes, size);
 	else if (offset >= UAR_BF_FIRST && at == 8)

@@ -5,6 +5,7 @@
 
 #include "hca/event.h"
 #include "hca/qp.h"
+#include "hca/strict.h"
 #include "hca/trace.h"
 #include "uverbs/cmd.h"
 
@@ -207,6 +208,7 @@ int cmd_destroy_qp(struct cmd *c)
 	qp = obj_of_ctx(OBJ_QP, req.qp_handle, c->u->ctx);
 	if (!qp)
 		return -EINVAL;
+	strict_destroyed(qp);
 	resp.events_reported = async_withdraw(qp->obj.ctx, qp->user_handle, qp->async_events);
 	a->pds[qp->pd].obj.refs--;
 	cq_at(qp->send_cq)->obj.refs--;

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "fabric/journal.h"
+#include "hca/config.h"
 #include "hca/cq.h"
+#include "hca/strict.h"
 
 static struct cqe64 send_cqe(const struct qp *qp, const struct wqe *w)
 {
@@ -35,6 +37,9 @@ void complete_send(struct qp *qp, const struct wqe *w)
 		cqe = send_cqe(qp, w);
 		if (w->opcode >= OP_READ)
 			cqe.byte_cnt = htobe32((uint32_t)w->length);
+		if (config_get()->strict)
+			strict_completed(qp, cq_at(qp->send_cq)->producer,
+				qp->sq_done + wqe_blocks(w));
 		journal_cqe(qp->send_cq, &cqe);
 	}
 	journal_store(&qp->sq_done, qp->sq_done + wqe_blocks(w));

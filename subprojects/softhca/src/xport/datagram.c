@@ -23,14 +23,19 @@ struct grh {
 	uint8_t dgid[16];
 };
 
-static struct qp_attr path_of(const struct wqe_av *av)
+/*
+ * On Ethernet every packet has a GRH: the bit that says so elsewhere is reserved, and
+ * the LID's place holds the UDP source port.
+ */
+static struct qp_attr path_of(const struct qp *qp, const struct wqe_av *av)
 {
-	struct qp_attr path = {.dlid = be16toh(av->rlid)};
+	bool roce = arena()->topo.rails[qp_rail(qp)].link == SOFTHCA_LINK_ROCE;
+	struct qp_attr path = {.dlid = roce ? 0 : be16toh(av->rlid)};
 
 	if (be32toh(av->dqp_dct) & WQE_AV_EXTENDED) {
 		uint32_t word = be32toh(av->grh_gid_fl);
 
-		path.is_global = !!(word & AV_HAS_GRH);
+		path.is_global = roce || (word & AV_HAS_GRH);
 		path.sgid_index = AV_SGID(word);
 		path.hop_limit = av->hop_limit;
 		memcpy(path.dgid, av->rgid, sizeof(path.dgid));
@@ -89,7 +94,7 @@ static void deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct 
 
 struct answer respond_datagram(struct qp *qp, struct wqe *w)
 {
-	struct qp_attr path = path_of(w->av);
+	struct qp_attr path = path_of(qp, w->av);
 	struct qp *dest = qp_by_number(be32toh(w->av->dqp_dct) & 0xffffff);
 
 	if (w->length > arena()->topo.rails[qp_rail(qp)].mtu)

@@ -2,8 +2,10 @@
 #include "xport/xport.h"
 
 #include "fabric/fabric.h"
+#include "hca/config.h"
 #include "hca/objects.h"
 #include "hca/qp.h"
+#include "hca/strict.h"
 #include "hca/trace.h"
 #include "sched/sched.h"
 #include "xport/complete.h"
@@ -97,7 +99,7 @@ static bool step(struct qp *qp)
 	struct wqe w;
 
 	s = wqe_fetch(qp, qp->sq_done, &w);
-	if (!s && (w.qpn != qp->qpn || !w.units))
+	if (!s && (w.qpn != qp->qpn || !w.units || (config_get()->strict && !strict_wqe(qp, &w))))
 		s = SYN_LOCAL_QP_OP;
 	if (s)
 		a = (struct answer){.verdict = V_ERROR, .syndrome = s};

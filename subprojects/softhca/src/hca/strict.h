@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Strict mode: what an adapter would execute all the same, or lose without a word, is
+ * an error that names the QP and the work request. The fabric's mutex is held.
+ */
+#ifndef SOFTHCA_HCA_STRICT_H
+#define SOFTHCA_HCA_STRICT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fabric/arena.h"
+#include "uverbs/uverbs.h"
+#include "xport/wqe.h"
+
+/* Says what is wrong, on standard error, and counts it. */
+void strict_violation(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * The doorbell of @qp is rung with the 8 bytes @bytes while its record says @pi. False:
+ * nothing new is posted, the ring is overrun, or the bytes name no posted entry.
+ */
+bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes);
+
+/* A store of @size bytes at @at of a BlueFlame buffer must repeat what the queue holds. */
+void strict_blueflame(const struct uctx *u, uint32_t offset, const uint8_t *bytes, uint32_t size);
+
+/* The entry at sq_done says that it stands where it stands. */
+bool strict_wqe(const struct qp *qp, const struct wqe *w);
+
+/* A signaled entry has completed: its blocks are the program's again once it polls. */
+void strict_completed(struct qp *qp, uint32_t cqe_index, uint32_t blocks_end);
+
+/* A QP is destroyed: entries that were posted, but whose doorbell never rang. */
+void strict_destroyed(const struct qp *qp);
+
+#endif
