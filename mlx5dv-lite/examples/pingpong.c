@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Two processes bounce a counter by RDMA WRITE with immediate; uses the installed library
+ * only. The parent and its child exchange what they need over a socket pair; any other
+ * channel would do, between hosts as well.
+ *
+ *	cc pingpong.c $(pkg-config --cflags --libs mlx5dv-lite) -o pingpong
+ *	softhca-run ./pingpong            # or ./pingpong on a machine with a ConnectX
+ */
+#include <mlx5dvl.h>
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ROUNDS = 20000 };
+
+/* What a peer must know to write to us. */
+struct address {
+	struct mlx5dvl_qp_info qp;
+	uint64_t buf;
+	uint32_t rkey;
+};
+
+struct end {
+	struct mlx5dvl_ctx *ctx;
+	struct mlx5dvl_srq *srq;
+	struct mlx5dvl_cq *recv_cq, *send_cq;
+	struct mlx5dvl_qp *qp;
+	struct mlx5dvl_mr mr;
+	struct address peer;
+	uint64_t buf; /* the peer writes here */
+	uint32_t last; /* immediate of the newest message */
+};
+
+static void must(const char *what, int err)
+{
+	if (!err)
+		return;
+	fprintf(stderr, "pingpong: %s: %s\n", what, strerror(-err));
+	exit(1);
+}
+
+static void failed(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error)
+{
+	must("the connection", error->err);
+}
+
+static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
+{
+	struct end *e = mlx5dvl_qp_user(qp);
+
+	e->last = recv->imm;
+}
+
+static void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
+{
+}
+
+static void open_end(struct end *e)
+{
+	must("open", mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){ .on_error = failed }, &e->ctx));
+	must("mr", mlx5dvl_mr_reg(e->ctx, &e->buf, sizeof(e->buf),
+		     MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE, &e->mr));
+	must("srq", mlx5dvl_srq_create(e->ctx, &(struct mlx5dvl_srq_attr){ .depth = 16 }, &e->srq));
+	must("receive cq", mlx5dvl_cq_create(e->ctx, &(struct mlx5dvl_cq_attr){ .srq = e->srq },
+		     &e->recv_cq));
+	must("send cq", mlx5dvl_cq_create(e->ctx, &(struct mlx5dvl_cq_attr){ .depth = 256 },
+		     &e->send_cq));
+	must("qp", mlx5dvl_qp_create(e->ctx, &(struct mlx5dvl_qp_attr){ .send_cq = e->send_cq,
+		     .recv_cq = e->recv_cq, .user = e }, &e->qp));
+}
+
+static void connect_end(struct end *e, int fd)
+{
+	struct address mine = { .buf = (uintptr_t)&e->buf, .rkey = e->mr.rkey };
+	char ready = 0;
+
+	mlx5dvl_qp_info(e->qp, &mine.qp);
+	if (write(fd, &mine, sizeof(mine)) != sizeof(mine) ||
+		read(fd, &e->peer, sizeof(e->peer)) != sizeof(e->peer))
+		exit(1);
+	must("connect", mlx5dvl_qp_connect(e->qp, &e->peer.qp));
+	/* Nobody sends before both are connected. */
+	if (write(fd, &ready, 1) != 1 || read(fd, &ready, 1) != 1)
+		exit(1);
+}
+
+static void send_value(struct end *e, uint64_t value)
+{
+	must("post", mlx5dvl_post_write_imm(e->qp, &value, 0, sizeof(value), e->peer.buf,
+		     e->peer.rkey, (uint32_t)value, 0, 0));
+	mlx5dvl_ring(e->qp);
+}
+
+/* The data is in memory when the completion that announces it has been seen. */
+static uint64_t wait_value(struct end *e, uint32_t imm)
+{
+	while (e->last != imm) {
+		if (!mlx5dvl_mono_poll(e->recv_cq, 16, on_recv, NULL))
+			sched_yield();
+		mlx5dvl_srq_refill(e->srq);
+		mlx5dvl_send_poll(e->send_cq, 16, on_sent, NULL); /* frees the send queue */
+	}
+	return e->buf;
+}
+
+static void close_end(struct end *e)
+{
+	mlx5dvl_qp_destroy(e->qp);
+	mlx5dvl_cq_destroy(e->send_cq);
+	mlx5dvl_cq_destroy(e->recv_cq);
+	mlx5dvl_srq_destroy(e->srq);
+	mlx5dvl_mr_dereg(&e->mr);
+	mlx5dvl_ctx_close(e->ctx);
+}
+
+static double now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+int main(void)
+{
+	struct end e = { 0 };
+	int fd[2], status = 0;
+	pid_t child;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd))
+		return 1;
+	child = fork(); /* before either opens the device */
+	if (child < 0)
+		return 1;
+	alarm(100); /* if the other ends early, do not wait for ever */
+	open_end(&e);
+	connect_end(&e, fd[!child]);
+	double start = now_us();
+
+	for (uint32_t i = 1; i <= ROUNDS; i++) {
+		if (child)
+			send_value(&e, 2 * i);
+		if (wait_value(&e, child ? 2 * i + 1 : 2 * i) != (child ? 2 * i + 1 : 2 * i))
+			return 1;
+		if (!child)
+			send_value(&e, 2 * i + 1);
+	}
+	if (child)
+		printf("%s: %d round trips, %.2f us each\n", mlx5dvl_ctx_device(e.ctx), ROUNDS,
+			(now_us() - start) / ROUNDS);
+	/* The last message must have left before its sender closes. */
+	if (child ? write(fd[0], "x", 1) != 1 : read(fd[1], &status, 1) != 1)
+		return 1;
+	close_end(&e);
+	if (child && (waitpid(child, &status, 0) != child || status))
+		return 1;
+	return 0;
+}
