@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A phone book that one process keeps and others ask: the server, and three clients that
+ * each enter a hundred numbers and look them up again.
+ *
+ *	cc phonebook.c $(pkg-config --cflags --libs shmipc) -o phonebook && ./phonebook
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <shmipc.h>
+
+#define CLIENTS 3
+#define ENTRIES 100
+#define SLOTS 1024
+
+struct question {
+	uint32_t enter; /* else look up */
+	uint32_t name;
+	uint64_t number;
+};
+
+struct answer {
+	uint32_t found;
+	uint32_t name;
+	uint64_t number;
+};
+
+static const struct shmipc_attr attr = {
+	.max_clients = CLIENTS,
+	.depth = 16,
+	.req_size = sizeof(struct question),
+	.resp_size = sizeof(struct answer),
+};
+
+/* What a client sends is not to be trusted: names beyond the book are never found. */
+static struct answer answer(uint64_t *book, const struct question *q)
+{
+	struct answer a = { .name = q->name };
+
+	if (q->name >= SLOTS)
+		return a;
+	if (q->enter)
+		book[q->name] = q->number;
+	a.found = book[q->name] != 0;
+	a.number = book[q->name];
+	return a;
+}
+
+/* Serves until the last of the clients has left. */
+static int serve(struct shmipc_server *s)
+{
+	static uint64_t book[SLOTS];
+	struct shmipc_server_stats st;
+	struct shmipc_req r;
+	struct question q;
+
+	do {
+		while (shmipc_server_recv(s, &r, &q, sizeof(q)) > 0) {
+			struct answer a = answer(book, &q);
+
+			/* -EPIPE: it is gone, and does not miss the answer. */
+			if (shmipc_server_reply(s, r.client, r.id, &a, sizeof(a)) == -EINVAL)
+				return 1;
+		}
+		shmipc_server_wait(s, 10000000); /* then looks who is still there */
+		shmipc_server_get_stats(s, &st);
+	} while (st.connects < CLIENTS || st.clients);
+	printf("%llu questions answered\n", (unsigned long long)st.replies);
+	return st.replies == 2 * CLIENTS * ENTRIES ? 0 : 1;
+}
+
+/* The token of a call is the name; every entry is found as it was made. */
+static void check(void *arg, uint64_t token, const void *resp)
+{
+	struct answer a = *(const struct answer *)resp;
+	uint32_t *right = arg;
+
+	*right += a.found && a.name == token && a.number == 5550000 + token;
+}
+
+static int ask(const char *name, uint32_t index)
+{
+	struct shmipc_client *c;
+	uint32_t right = 0;
+
+	if (shmipc_client_connect(name, &attr, &c) != 0)
+		return 1;
+	for (uint32_t i = 0; i < 2 * ENTRIES; i++) {
+		uint32_t who = index * ENTRIES + i % ENTRIES;
+		struct question q = { .enter = i < ENTRIES, .name = who, .number = 5550000 + who };
+
+		while (shmipc_client_call(c, &q, sizeof(q), who) == -EAGAIN) {
+			if (shmipc_client_wait(c, SHMIPC_FOREVER) < 0)
+				return 1;
+			shmipc_client_poll(c, check, &right);
+		}
+	}
+	while (shmipc_client_pending(c)) {
+		if (shmipc_client_wait(c, SHMIPC_FOREVER) < 0)
+			return 1;
+		shmipc_client_poll(c, check, &right);
+	}
+	shmipc_client_disconnect(c);
+	return right == 2 * ENTRIES ? 0 : 1;
+}
+
+int main(void)
+{
+	struct shmipc_server *s;
+	char name[32];
+	int status, failed;
+
+	snprintf(name, sizeof(name), "phonebook.%d", (int)getpid());
+	failed = shmipc_server_create(name, &attr, &s);
+	if (failed) {
+		fprintf(stderr, "cannot serve: %s\n", strerror(-failed));
+		return 1;
+	}
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		if (fork() == 0)
+			_exit(ask(name, i));
+	failed = serve(s);
+	while (wait(&status) > 0)
+		failed |= status != 0;
+	shmipc_server_destroy(s);
+	return failed;
+}
