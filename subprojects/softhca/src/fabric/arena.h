@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#include "fault/fault.h"
 #include "softhca.h"
 #include "topo/topo.h"
 
@@ -193,6 +194,8 @@ struct qp {
 	uint32_t async_events;
 	uint32_t trace;	   /* 1 + ring, 0 without one */
 	uint32_t flushing; /* in ERR, and its queues may hold entries not yet flushed */
+	uint32_t held; /* sq_done + 1 of the entry that a delay held back */
+	uint32_t reserved;
 	uint64_t wait_until; /* CLOCK_MONOTONIC ns, 0: not waiting */
 	uint64_t user_handle;
 	struct qp_attr attr;
@@ -268,6 +271,7 @@ struct arena {
 	uint32_t high[OBJ_KINDS]; /* entries at and above were never used */
 	struct softhca_topology topo;
 	struct rail_state rails[SOFTHCA_RAILS_MAX];
+	struct fault_rule faults[FAULT_RULES];
 	struct journal journal __attribute__((aligned(64)));
 	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a run, 0: none */
 	struct proc procs[MAX_PROCS];

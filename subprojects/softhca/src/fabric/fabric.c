@@ -154,6 +154,16 @@ static int load_topology(struct softhca_topology *t)
 	return r;
 }
 
+static int load_faults(struct fault_rule *rules)
+{
+	char err[256];
+	int r = fault_load_env(rules, err, sizeof(err));
+
+	if (r)
+		fprintf(stderr, "softhca: %s\n", err);
+	return r;
+}
+
 static int map_arena(const char *path, bool create, struct arena **out)
 {
 	int fd = sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_EXCL : 0),
@@ -197,6 +207,8 @@ static int create_fabric(const char *dir, struct arena **out)
 	a->size = sizeof(*a);
 	a->next_fifo = 1;
 	r = load_topology(&a->topo);
+	if (!r)
+		r = load_faults(a->faults);
 	if (!r)
 		r = lock_init(&a->lock);
 	snprintf(path, sizeof(path), "%s/sys", dir);

@@ -2,6 +2,7 @@
 #include "xport/xport.h"
 
 #include "fabric/fabric.h"
+#include "fault/fault.h"
 #include "hca/config.h"
 #include "hca/objects.h"
 #include "hca/qp.h"
@@ -81,6 +82,7 @@ static void succeed(struct qp *qp, const struct wqe *w)
 static struct answer deliver(struct qp *qp, struct wqe *w)
 {
 	enum syndrome s = wqe_decode(qp, w);
+	struct answer a;
 
 	if (s)
 		return (struct answer){.verdict = V_ERROR, .syndrome = s};
@@ -88,6 +90,8 @@ static struct answer deliver(struct qp *qp, struct wqe *w)
 		return (struct answer){.verdict = V_DONE};
 	if (w->opcode >= OP_READ && !qp->attr.max_rd_atomic)
 		return (struct answer){.verdict = V_ERROR, .syndrome = SYN_LOCAL_QP_OP};
+	if (fault_hit(qp, w, &a))
+		return a;
 	return qp->type == QPT_UD ? respond_datagram(qp, w) : respond(qp, w);
 }
 
@@ -121,6 +125,8 @@ static bool step(struct qp *qp)
 	case V_DEAD:
 		fail(qp, &w, SYN_RETRY_EXC);
 		fabric_reap();
+		break;
+	case V_LATER:
 		break;
 	case V_ERROR:
 		fail(qp, &w, a.syndrome);

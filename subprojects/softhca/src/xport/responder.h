@@ -11,6 +11,7 @@ enum verdict {
 	V_RNR,	     /* no receive is posted: try again after the receiver's delay */
 	V_NO_ANSWER, /* nobody there now: try again after the transport timeout */
 	V_DEAD,	     /* nobody there ever again */
+	V_LATER,     /* not attempted yet: a timer is set */
 	V_ERROR,     /* refused: `syndrome` is the sender's */
 };
 

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/* What fault rules do to messages, as a program sees it. Each case has a fabric of its own. */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../hca/rig.h"
+#include "softhca.h"
+
+#define DST 32768
+#define DELAY_NS 2000000u
+
+static struct rig a, b;
+
+static void open_pair(struct rig_timers t)
+{
+	struct rig_addr at_a, at_b;
+
+	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&b, &(struct rig_attr){0});
+	at_a = rig_addr(&a);
+	at_b = rig_addr(&b);
+	rig_connect(&a, &at_b, t);
+	rig_connect(&b, &at_a, t);
+	rig_fill(a.buf, 4096, 1);
+	memset(b.buf + DST, 0, 4096);
+}
+
+static void post(uint64_t id, enum ibv_wr_opcode op, uint32_t len)
+{
+	rig_post(&a, &(struct rig_wr){.id = id, .op = op, .flags = IBV_SEND_SIGNALED, .len = len,
+			     .imm = 5, .raddr = (uintptr_t)b.buf + DST, .rkey = b.mr->rkey});
+}
+
+static void write_ends(uint64_t id, enum ibv_wc_status status)
+{
+	struct ibv_wc wc;
+
+	post(id, IBV_WR_RDMA_WRITE, 64);
+	wc = rig_wait(a.scq);
+	CHECK_EQ(wc.wr_id, id);
+	CHECK_EQ(wc.status, status);
+}
+
+/* The third WRITE is refused; SENDs before it are not counted. */
+static void error_with_syndrome(void)
+{
+	open_pair((struct rig_timers){0});
+	rig_recv(&b, 9, 0, 64);
+	post(1, IBV_WR_SEND, 64);
+	CHECK_EQ(rig_wait_ok(a.scq).wr_id, 1);
+	rig_wait_ok(b.rcq);
+	write_ends(2, IBV_WC_SUCCESS);
+	write_ends(3, IBV_WC_SUCCESS);
+	write_ends(4, IBV_WC_REM_ACCESS_ERR);
+	CHECK_EQ(rig_state(&a), IBV_QPS_ERR);
+	write_ends(5, IBV_WC_WR_FLUSH_ERR);
+}
+
+/* Two attempts meet no receive although one is posted; the third succeeds. */
+static void rnr_twice(void)
+{
+	open_pair((struct rig_timers){0});
+	rig_recv(&b, 9, 0, 64);
+	post(1, IBV_WR_SEND, 64);
+	CHECK_EQ(rig_wait_ok(a.scq).wr_id, 1);
+	CHECK_EQ(rig_wait_ok(b.rcq).wr_id, 9);
+	rig_idle(a.scq);
+	rig_idle(b.rcq);
+}
+
+static void rnr_for_ever(void)
+{
+	open_pair((struct rig_timers){.timeout = 10, .retry = 3, .rnr_retry = 2, .min_rnr = 1,
+		.set = true});
+	rig_recv(&b, 9, 0, 64);
+	post(1, IBV_WR_SEND, 64);
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RNR_RETRY_EXC_ERR);
+	rig_idle(b.rcq);
+}
+
+static void no_answer_for_ever(void)
+{
+	open_pair((struct rig_timers){0});
+	write_ends(1, IBV_WC_RETRY_EXC_ERR);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* The delayed WRITE and those behind it complete in their order, and not before time. */
+static void delayed(void)
+{
+	uint64_t start;
+
+	open_pair((struct rig_timers){0});
+	start = now_ns();
+	for (uint64_t id = 1; id <= 3; id++)
+		post(id, IBV_WR_RDMA_WRITE, 64);
+	for (uint64_t id = 1; id <= 3; id++)
+		CHECK_EQ(rig_wait_ok(a.scq).wr_id, id);
+	CHECK(now_ns() - start >= DELAY_NS);
+	CHECK(rig_same(b.buf + DST, 64, 1));
+}
+
+/* 100 of 4096 bytes are placed, no receive is taken, and the sender is told. */
+static void partial_write(void)
+{
+	struct ibv_wc wc;
+
+	open_pair((struct rig_timers){0});
+	rig_recv(&b, 9, 0, 64);
+	post(1, IBV_WR_RDMA_WRITE_WITH_IMM, 4096);
+	wc = rig_wait(a.scq);
+	CHECK_EQ(wc.status, IBV_WC_RETRY_EXC_ERR);
+	CHECK(!memcmp(a.buf, b.buf + DST, 100));
+	for (int i = 100; i < 4096; i++)
+		CHECK_EQ(b.buf[DST + i], 0);
+	rig_idle(b.rcq);
+}
+
+/* A rule of another adapter, another process, another QP does not match. */
+static void not_meant(void)
+{
+	open_pair((struct rig_timers){0});
+	for (uint64_t id = 1; id <= 10; id++)
+		write_ends(id, IBV_WC_SUCCESS);
+}
+
+/* Some attempts are hit and some are not, but every message arrives. */
+static void at_random(void)
+{
+	struct softhca_counters c;
+
+	open_pair((struct rig_timers){.timeout = 8, .retry = 7, .rnr_retry = 7, .min_rnr = 1,
+		.set = true});
+	for (uint64_t id = 1; id <= 20; id++) {
+		rig_recv(&b, id, 0, 64);
+		post(id, IBV_WR_SEND, 64);
+		CHECK_EQ(rig_wait_ok(a.scq).wr_id, id);
+		CHECK_EQ(rig_wait_ok(b.rcq).wr_id, id);
+	}
+	CHECK(!softhca_counters_self(&c));
+	CHECK(c.rnr_naks > 0);
+}
+
+static enum ibv_port_state port_state(struct rig *r)
+{
+	struct ibv_port_attr attr;
+
+	CHECK(!ibv_query_port(r->ctx, 1, &attr));
+	return attr.state;
+}
+
+/* The second WRITE takes the link down: retries are in vain, and every context is told. */
+static void link_goes_down(void)
+{
+	struct ibv_async_event ev;
+
+	open_pair((struct rig_timers){0});
+	CHECK_EQ(port_state(&a), IBV_PORT_ACTIVE);
+	write_ends(1, IBV_WC_SUCCESS);
+	write_ends(2, IBV_WC_RETRY_EXC_ERR);
+	CHECK_EQ(port_state(&a), IBV_PORT_DOWN);
+	CHECK(!ibv_get_async_event(b.ctx, &ev));
+	CHECK_EQ(ev.event_type, IBV_EVENT_PORT_ERR);
+	CHECK_EQ(ev.element.port_num, 1);
+	ibv_ack_async_event(&ev);
+}
+
+static const struct fault_case {
+	const char *name, *rules;
+	void (*run)(void);
+	int signal; /* that ends it */
+} cases[] = {
+	{ "error", "opcode=write nth=3 action=error syndrome=remote_access", error_with_syndrome, 0 },
+	{ "rnr", "opcode=send action=rnr count=2", rnr_twice, 0 },
+	{ "rnr-exceeded", "action=rnr count=0", rnr_for_ever, 0 },
+	{ "no-answer", "action=no_answer count=0", no_answer_for_ever, 0 },
+	{ "delay", "nth=1 action=delay delay_ns=2000000" /* DELAY_NS */, delayed, 0 },
+	{ "partial", "action=partial bytes=100", partial_write, 0 },
+	{ "not-meant", "device=mlx5_9 action=error; pid=1 action=error; qpn=0xffffff action=error;"
+		       "opcode=read action=error; nth=11 action=error", not_meant, 0 },
+	{ "random", "percent=50 count=0 seed=3 action=rnr", at_random, 0 },
+	{ "link", "nth=2 action=link_down device=mlx5_0", link_goes_down, 0 },
+	{ "kill", "nth=4 action=kill bytes=32", not_meant, SIGKILL },
+};
+
+static void run(const struct fault_case *c)
+{
+	pid_t pid = fork();
+	int status;
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		rig_fabric(c->name);
+		setenv("SOFTHCA_FAULTS", c->rules, 1);
+		c->run();
+		rig_close(&a);
+		rig_close(&b);
+		exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	printf("%s: %x\n", c->name, status);
+	fflush(stdout);
+	if (c->signal)
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == c->signal);
+	else
+		CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+}
+
+int main(void)
+{
+	alarm(100);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		run(&cases[i]);
+	return 0;
+}
