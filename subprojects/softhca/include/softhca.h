@@ -64,6 +64,7 @@ struct softhca_fabric_info {
 	uint32_t qps;	     /* that exist */
 	uint32_t recoveries; /* times that a process died while it held the fabric's lock */
 	uint32_t replays;    /* of these, in the middle of a step, which was then completed */
+	uint64_t virtual_ns; /* with SOFTHCA_LINK=virtual: the time that the links have taken */
 };
 
 /*

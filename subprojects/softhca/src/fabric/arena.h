@@ -165,6 +165,7 @@ struct qp_attr {
 };
 
 #define STRICT_COMPLETIONS 64
+#define LINK_AHEAD 64
 
 struct qp {
 	struct obj obj;
@@ -199,6 +200,9 @@ struct qp {
 	uint64_t wait_until; /* CLOCK_MONOTONIC ns, 0: not waiting */
 	uint64_t user_handle;
 	struct qp_attr attr;
+	/* Link model: when each entry from sq_done on is through, as far as link_next. */
+	uint32_t link_first, link_last, link_next;
+	uint64_t link_due[LINK_AHEAD];
 	/* Strict mode: completions that the program may not have polled yet. */
 	uint32_t strict_first, strict_last;
 	uint32_t strict_free; /* blocks before this one are the program's again */
@@ -257,7 +261,7 @@ struct trace_ring {
 struct rail_state {
 	uint32_t link_down;
 	uint32_t reserved;
-	uint64_t link_free; /* ns at which the transmitter is idle again */
+	uint64_t link_free[2]; /* ns at which it is idle again: outbound, inbound */
 };
 
 struct arena {
@@ -266,6 +270,8 @@ struct arena {
 	uint32_t size;
 	pthread_mutex_t lock __attribute__((aligned(64)));
 	uint64_t next_fifo;
+	uint64_t virtual_ns; /* the clock of the link model in virtual time */
+	uint32_t link_mode;  /* enum link_mode */
 	uint32_t recoveries; /* of the mutex from a dead holder */
 	uint32_t replays;    /* of these, of an active journal */
 	uint32_t high[OBJ_KINDS]; /* entries at and above were never used */

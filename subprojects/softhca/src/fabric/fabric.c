@@ -18,6 +18,7 @@
 #include "hca/objects.h"
 #include "shim/sys.h"
 #include "sysfs/sysfs.h"
+#include "xport/link.h"
 #include "xport/xport.h"
 
 struct fabric_self fabric_self = {.lock_fd = -1};
@@ -164,6 +165,18 @@ static int load_faults(struct fault_rule *rules)
 	return r;
 }
 
+static int load_link_mode(uint32_t *mode)
+{
+	int r = link_mode_from_env();
+
+	if (r < 0) {
+		fprintf(stderr, "softhca: SOFTHCA_LINK must be off, real or virtual\n");
+		return r;
+	}
+	*mode = (uint32_t)r;
+	return 0;
+}
+
 static int map_arena(const char *path, bool create, struct arena **out)
 {
 	int fd = sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_EXCL : 0),
@@ -209,6 +222,8 @@ static int create_fabric(const char *dir, struct arena **out)
 	r = load_topology(&a->topo);
 	if (!r)
 		r = load_faults(a->faults);
+	if (!r)
+		r = load_link_mode(&a->link_mode);
 	if (!r)
 		r = lock_init(&a->lock);
 	snprintf(path, sizeof(path), "%s/sys", dir);

@@ -31,6 +31,7 @@ API int softhca_fabric_info(struct softhca_fabric_info *out)
 	for (uint32_t i = 0; i < arena()->high[OBJ_QP]; i++)
 		info.qps += arena()->qps[i].obj.used;
 	info.recoveries = arena()->recoveries;
+	info.virtual_ns = arena()->virtual_ns;
 	info.replays = arena()->replays;
 	fabric_leave(&saved);
 	*out = info;

@@ -48,6 +48,7 @@ static bool fits(const struct cqe64 *title, uint32_t n, const struct cqe64 *cqe)
 	if (cqe->op_own >> 4 >= CQE_REQ_ERR)
 		return false;
 	t.byte_cnt = cqe->byte_cnt;
+	t.timestamp = cqe->timestamp; /* a run has the title's */
 	if (is_request(cqe)) {
 		t.wqe_counter = cqe->wqe_counter;
 		t.sop_drop_qpn &= htobe32(0xffffff);

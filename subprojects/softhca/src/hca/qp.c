@@ -8,6 +8,7 @@
 
 #include "hca/event.h"
 #include "hca/objects.h"
+#include "xport/link.h"
 #include "xport/xport.h"
 
 enum attr_mask {
@@ -142,6 +143,7 @@ static void reset(struct qp *qp)
 	qp->state = QPS_RESET;
 	qp->rq_taken = qp->sq_done = 0;
 	qp->strict_first = qp->strict_last = qp->strict_free = 0;
+	link_clear(qp);
 	qp->retries = qp->rnr_retries = 0;
 	qp->wait_until = 0;
 	qp->last_wqe_reported = 0;

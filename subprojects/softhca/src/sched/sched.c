@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "fabric/fabric.h"
@@ -131,6 +132,7 @@ static void *helper(void *arg)
 	uint32_t seen;
 	uint64_t next;
 
+	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
 	for (;;) {
 		/* Pairs with the release in sched_wait. */
 		seen = atomic_load_explicit(&bell, memory_order_acquire);

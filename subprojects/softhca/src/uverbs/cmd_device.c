@@ -115,7 +115,11 @@ static void fill_device(const struct softhca_rail *rail, struct ib_uverbs_query_
 
 int cmd_query_device(struct cmd *c)
 {
-	struct ib_uverbs_ex_query_device_resp resp = {.response_length = sizeof(resp)};
+	struct ib_uverbs_ex_query_device_resp resp = {
+		.response_length = sizeof(resp),
+		.timestamp_mask = UINT64_MAX, /* of completions: nanoseconds */
+		.hca_core_clock = 1000000,
+	};
 	struct mlx5_ib_query_device_resp drv = {
 		.response_length = sizeof(drv),
 		.cqe_comp_caps = {.max_num = COMP_MAX,

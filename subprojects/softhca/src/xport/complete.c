@@ -8,11 +8,13 @@
 #include "hca/config.h"
 #include "hca/cq.h"
 #include "hca/strict.h"
+#include "xport/link.h"
 
 static struct cqe64 send_cqe(const struct qp *qp, const struct wqe *w)
 {
 	return (struct cqe64){
 		.uidx = htobe32(qp->uidx),
+		.timestamp = htobe64(link_clock()),
 		.sop_drop_qpn = htobe32((uint32_t)w->opcode << 24 | qp->qpn),
 		.wqe_counter = htobe16((uint16_t)qp->sq_done),
 		.op_own = CQE_REQ << 4,
@@ -62,6 +64,7 @@ static struct cqe64 recv_cqe(const struct qp *qp, const struct recv *rx)
 {
 	return (struct cqe64){
 		.uidx = htobe32(qp->uidx),
+		.timestamp = htobe64(link_clock()),
 		.sop_drop_qpn = htobe32(qp->qpn),
 		.wqe_counter = htobe16((uint16_t)rx->index),
 	};

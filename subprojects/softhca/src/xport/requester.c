@@ -10,6 +10,7 @@
 #include "hca/trace.h"
 #include "sched/sched.h"
 #include "xport/complete.h"
+#include "xport/link.h"
 #include "xport/responder.h"
 
 #define RNR_FOR_EVER 7
@@ -32,6 +33,7 @@ static void fail(struct qp *qp, const struct wqe *w, enum syndrome s)
 {
 	counters_of(qp->obj.owner)->errors++;
 	trace_wqe(qp, w, s);
+	link_done(qp);
 	complete_send_error(qp, w, s);
 	qp_to_error(qp);
 }
@@ -76,6 +78,7 @@ static void succeed(struct qp *qp, const struct wqe *w)
 	c->bytes[w->opcode & (SOFTHCA_OPCODES - 1)] += w->length;
 	qp->retries = qp->rnr_retries = 0;
 	trace_wqe(qp, w, SYN_NONE);
+	link_done(qp);
 	complete_send(qp, w);
 }
 
@@ -102,6 +105,10 @@ static bool step(struct qp *qp)
 	struct answer a;
 	struct wqe w;
 
+	if (link_due(qp)) {
+		sched_wait(qp, link_due(qp));
+		return false;
+	}
 	s = wqe_fetch(qp, qp->sq_done, &w);
 	if (!s && (w.qpn != qp->qpn || !w.units || (config_get()->strict && !strict_wqe(qp, &w))))
 		s = SYN_LOCAL_QP_OP;
@@ -143,10 +150,13 @@ void xport_send(struct qp *qp)
 		xport_flush(qp);
 		return;
 	}
-	if (qp->state != QPS_RTS || qp->wait_until || !qp->sq_count || !read_producer(qp, &pi))
+	if (qp->state != QPS_RTS || !qp->sq_count || !read_producer(qp, &pi))
 		return;
-	while ((uint16_t)pi != (uint16_t)qp->sq_done && step(qp))
-		;
+	if (arena()->link_mode)
+		link_schedule(qp, pi);
+	while (!qp->wait_until && (uint16_t)pi != (uint16_t)qp->sq_done && step(qp))
+		if (arena()->link_mode)
+			link_schedule(qp, pi);
 }
 
 /* A failed fetch ends the queue: the owner's memory, or the owner, is gone. */
@@ -179,6 +189,7 @@ static void flush_recv(struct qp *qp)
 void xport_flush(struct qp *qp)
 {
 	qp->flushing = 1;
+	link_clear(qp);
 	flush_send(qp);
 	flush_recv(qp);
 	qp->flushing = 0;

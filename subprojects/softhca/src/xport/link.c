@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+#include "xport/link.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hca/objects.h"
+#include "sched/sched.h"
+#include "xport/wqe.h"
+
+enum direction { OUTBOUND, INBOUND };
+
+int link_mode_from_env(void)
+{
+	static const char *const names[] = {"off", "real", "virtual"};
+	const char *s = getenv("SOFTHCA_LINK");
+
+	if (!s || !*s)
+		return LINK_OFF;
+	for (int i = 0; i < 3; i++)
+		if (!strcmp(s, names[i]))
+			return i;
+	return -EINVAL;
+}
+
+uint64_t link_clock(void)
+{
+	return arena()->link_mode == LINK_VIRTUAL ? arena()->virtual_ns : sched_now();
+}
+
+/* Takes the link for @w and returns when the message is through. */
+static uint64_t transmit(uint32_t rail, const struct wqe *w)
+{
+	const struct softhca_rail *r = &arena()->topo.rails[rail];
+	bool read = w->opcode >= OP_READ;
+	uint64_t *idle = &arena()->rails[rail].link_free[read ? INBOUND : OUTBOUND];
+	uint64_t now = link_clock();
+
+	if (*idle < now)
+		*idle = now;
+	*idle += w->length * 8000 / r->rate_mbps;
+	return *idle + (read ? 2ull : 1ull) * r->latency_ns;
+}
+
+void link_schedule(struct qp *qp, uint32_t pi)
+{
+	struct wqe w;
+
+	while ((uint16_t)pi != (uint16_t)qp->link_next &&
+		qp->link_last - qp->link_first < LINK_AHEAD) {
+		/* What is wrong with the entry shows when it is executed. */
+		if (!wqe_fetch(qp, qp->link_next, &w))
+			wqe_decode(qp, &w);
+		qp->link_due[qp->link_last++ % LINK_AHEAD] = transmit(qp_rail(qp), &w);
+		qp->link_next += wqe_blocks(&w);
+	}
+}
+
+uint64_t link_due(const struct qp *qp)
+{
+	uint64_t due = qp->link_due[qp->link_first % LINK_AHEAD];
+
+	if (arena()->link_mode != LINK_REAL || qp->link_first == qp->link_last)
+		return 0;
+	return due > sched_now() ? due : 0;
+}
+
+void link_done(struct qp *qp)
+{
+	uint64_t due = qp->link_due[qp->link_first % LINK_AHEAD];
+
+	if (qp->link_first == qp->link_last)
+		return;
+	if (arena()->link_mode == LINK_VIRTUAL && arena()->virtual_ns < due)
+		arena()->virtual_ns = due;
+	qp->link_first++;
+}
+
+void link_clear(struct qp *qp)
+{
+	qp->link_first = qp->link_last;
+	qp->link_next = qp->sq_done;
+}
