@@ -16,10 +16,10 @@
 #include "fabric/tree.h"
 #include "hca/cq.h"
 #include "hca/objects.h"
+#include "hca/qp.h"
 #include "shim/sys.h"
 #include "sysfs/sysfs.h"
 #include "xport/link.h"
-#include "xport/xport.h"
 
 struct fabric_self fabric_self = {.lock_fd = -1};
 
@@ -359,7 +359,7 @@ void fabric_lock(void)
 		arena()->recoveries++;
 		journal_replay();
 		pthread_mutex_consistent(&arena()->lock);
-		xport_flush_pending();
+		qp_recover();
 		fabric_reap();
 	} else if (r) {
 		/* Nothing that any process of the fabric did can lead here but a wild store. */

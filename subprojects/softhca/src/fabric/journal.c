@@ -38,12 +38,15 @@ void journal_cqe(uint32_t cq, const void *bytes)
 	j->ncqes++;
 }
 
+/* A death in the middle of the second half may send an event twice, never not at all. */
 static void apply(const struct journal *j)
 {
 	for (uint32_t i = 0; i < j->ncqes; i++)
 		cq_write(&arena()->cqs[j->cqes[i].cq], j->cqes[i].index, j->cqes[i].bytes);
 	for (uint32_t i = 0; i < j->nstores; i++)
 		*(uint32_t *)((char *)arena() + j->stores[i].offset) = j->stores[i].value;
+	for (uint32_t i = 0; i < j->ncqes; i++)
+		cq_notify(&arena()->cqs[j->cqes[i].cq], j->cqes[i].bytes);
 }
 
 /*
@@ -60,8 +63,6 @@ void journal_commit(void)
 	apply(j);
 	atomic_signal_fence(memory_order_seq_cst);
 	j->active = 0;
-	for (uint32_t i = 0; i < j->ncqes; i++)
-		cq_notify(&arena()->cqs[j->cqes[i].cq], j->cqes[i].bytes);
 }
 
 void journal_replay(void)
@@ -73,6 +74,4 @@ void journal_replay(void)
 	arena()->replays++;
 	apply(j);
 	j->active = 0;
-	for (uint32_t i = 0; i < j->ncqes; i++)
-		cq_notify(&arena()->cqs[j->cqes[i].cq], j->cqes[i].bytes);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "hca/cq.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "dma/dma.h"
@@ -93,11 +94,13 @@ void cq_flush_runs(void)
 
 static void fire(struct cq *cq)
 {
+	if (cq->fifo) {
+		cq->comp_events++;
+		fifo_post(cq->fifo, &cq->user_handle, sizeof(cq->user_handle));
+	}
+	/* Last: whoever dies before this has its successor send the event again. */
+	atomic_signal_fence(memory_order_seq_cst);
 	cq->armed = CQ_UNARMED;
-	if (!cq->fifo)
-		return;
-	cq->comp_events++;
-	fifo_post(cq->fifo, &cq->user_handle, sizeof(cq->user_handle));
 }
 
 static bool is_solicited(const struct cqe64 *cqe)

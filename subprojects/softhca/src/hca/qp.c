@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <rdma/ib_user_verbs.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -176,13 +177,27 @@ int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m)
 	return 0;
 }
 
+/* What is marked before it is done is finished by whoever takes over from a dead process. */
 void qp_to_error(struct qp *qp)
 {
+	qp->flushing = 1;
+	atomic_signal_fence(memory_order_seq_cst);
 	qp->state = QPS_ERR;
 	qp->wait_until = 0;
 	xport_flush(qp);
 	if (qp->srq != NO_INDEX && !qp->last_wqe_reported) {
-		qp->last_wqe_reported = 1;
 		async_qp(qp, EV_QP_LAST_WQE_REACHED);
+		qp->last_wqe_reported = 1;
+	}
+	qp->flushing = 0;
+}
+
+void qp_recover(void)
+{
+	for (uint32_t i = FIRST_QP_INDEX; i < arena()->high[OBJ_QP]; i++) {
+		struct qp *qp = &arena()->qps[i];
+
+		if (qp->obj.used && qp->flushing)
+			qp_to_error(qp);
 	}
 }

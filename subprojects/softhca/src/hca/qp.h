@@ -19,6 +19,9 @@ int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m);
 /* Moves the QP to ERR and flushes both its queues. Idempotent. */
 void qp_to_error(struct qp *qp);
 
+/* Goes on with the moves to ERR that a dead process left half done. */
+void qp_recover(void);
+
 /* Whether it takes messages from its peer. */
 static inline bool qp_receives(const struct qp *qp)
 {

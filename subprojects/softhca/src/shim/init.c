@@ -4,6 +4,7 @@
 
 #include "fabric/fabric.h"
 #include "sched/sched.h"
+#include "trap/trap.h"
 #include "uverbs/uverbs.h"
 
 /*
@@ -15,6 +16,7 @@ static void in_child(void)
 {
 	if (!fabric_self.arena)
 		return;
+	trap_forget();
 	uverbs_forget();
 	sched_forget();
 	fabric_forget();

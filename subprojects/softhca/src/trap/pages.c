@@ -68,6 +68,14 @@ void pages_drop(const struct uctx *u)
 	pthread_mutex_unlock(&lock);
 }
 
+void pages_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	for (uint32_t i = 0; i < BUCKETS; i++)
+		if (atomic_load_explicit(&buckets[i].page, memory_order_relaxed))
+			atomic_store_explicit(&buckets[i].page, 0, memory_order_relaxed);
+}
+
 struct uctx *pages_find(uint64_t page)
 {
 	for (uint32_t n = 0, i = hash(page); n < BUCKETS; n++, i = (i + 1) % BUCKETS) {

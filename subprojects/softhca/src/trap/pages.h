@@ -15,6 +15,9 @@ int pages_add(uint64_t page, struct uctx *u);
 /* Removes all of @u. */
 void pages_drop(const struct uctx *u);
 
+/* In a forked child: no page is a doorbell any more. */
+void pages_forget(void);
+
 /* Whose page this is, else NULL. Signal safe. */
 struct uctx *pages_find(uint64_t page);
 

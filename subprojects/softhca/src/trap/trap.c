@@ -235,3 +235,9 @@ void trap_drop(const struct uctx *u)
 {
 	pages_drop(u);
 }
+
+void trap_forget(void)
+{
+	pthread_mutex_init(&chain_lock, NULL);
+	pages_forget();
+}

@@ -17,6 +17,9 @@ void trap_scan(struct uctx *u);
 /* Forgets them: the device file is closed. */
 void trap_drop(const struct uctx *u);
 
+/* In a forked child: forgets all of them; the handlers stay. */
+void trap_forget(void);
+
 /* The signals that this library needs for itself. */
 static inline int trap_owns(int sig)
 {

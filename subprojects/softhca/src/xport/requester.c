@@ -188,19 +188,7 @@ static void flush_recv(struct qp *qp)
 
 void xport_flush(struct qp *qp)
 {
-	qp->flushing = 1;
 	link_clear(qp);
 	flush_send(qp);
 	flush_recv(qp);
-	qp->flushing = 0;
-}
-
-void xport_flush_pending(void)
-{
-	for (uint32_t i = FIRST_QP_INDEX; i < arena()->high[OBJ_QP]; i++) {
-		struct qp *qp = &arena()->qps[i];
-
-		if (qp->obj.used && qp->flushing)
-			xport_flush(qp);
-	}
 }

@@ -20,7 +20,4 @@ void xport_send(struct qp *qp);
 /* Flushes both queues of a QP, anybody's, that is in ERR. */
 void xport_flush(struct qp *qp);
 
-/* Goes on with the flushes that a dead process left half done. */
-void xport_flush_pending(void);
-
 #endif

@@ -167,6 +167,25 @@ static void blueflame_cases(void)
 	verdict(before, true);
 }
 
+/* A string instruction is not decoded but executed, one step at a time. */
+static void string_store(void)
+{
+	uint64_t before = violations();
+	struct softhca_counters c;
+	uint8_t *w, *to;
+	size_t n = 64;
+
+	open_pair();
+	w = nop(0, true);
+	record(1);
+	to = dv.bf.reg;
+	__asm__ volatile("rep movsb" : "+D"(to), "+S"(w), "+c"(n) : : "memory");
+	rig_wait_ok(a.scq);
+	CHECK(!softhca_counters_self(&c));
+	CHECK(c.single_steps > 0);
+	verdict(before, false);
+}
+
 int main(void)
 {
 	rig_fabric("strict");
@@ -178,5 +197,6 @@ int main(void)
 	close_pair();
 	cases();
 	blueflame_cases();
+	string_store();
 	return 0;
 }
