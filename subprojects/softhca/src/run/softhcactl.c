@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/* Looks at the fabrics of this user, and makes links and messages fail at run time. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fabric/fabric.h"
+#include "fabric/sweep.h"
+#include "fault/fault.h"
+#include "hca/port.h"
+#include "run/show.h"
+
+#define BAD_USAGE 2
+
+static const struct option long_options[] = {
+	{ "fabric", required_argument, NULL, 'f' },
+	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },
+	{ 0 },
+};
+
+static const char usage[] =
+	"usage: softhcactl [-f NAME] COMMAND\n"
+	"Looks at the emulated adapters of running programs, and makes them fail.\n"
+	"\n"
+	"  list                      the fabrics of this user\n"
+	"  show                      adapters, processes and QPs of a fabric\n"
+	"  link DEVICE up|down       plug or pull the cable of an adapter\n"
+	"  fault add KEY=VALUE...    a rule for messages to come; see softhca(7)\n"
+	"  fault list                the rules, with what they have seen and hit\n"
+	"  fault clear [NUMBER]      remove a rule, or all\n"
+	"\n"
+	"  -f, --fabric NAME  the fabric (default: as softhca-run chooses it)\n"
+	"  -h, --help         print this text\n"
+	"      --version      print the version\n";
+
+_Noreturn __attribute__((format(printf, 2, 3))) static void quit(int status, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (fabric_self.arena)
+		fabric_detach();
+	fputs("softhcactl: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	exit(status);
+}
+
+/* In a directory's name '_' stands for what cannot be in one. */
+static int same_name(const char *name, void *wanted)
+{
+	const char *w = wanted;
+
+	while (*name && *w && (*name == *w || *name == '_')) {
+		name++;
+		w++;
+	}
+	return !*name && !*w;
+}
+
+/* The name that fabric_attach() would use. */
+static const char *chosen_name(void)
+{
+	static const char *const variables[] = { "SOFTHCA_FABRIC", "PMIX_NAMESPACE" };
+
+	for (size_t i = 0; i < 2; i++) {
+		const char *name = getenv(variables[i]);
+
+		if (name && *name)
+			return name;
+	}
+	return "default";
+}
+
+/* Joins a fabric that is there; one without a living member is none. */
+static void join(void)
+{
+	const char *name = chosen_name();
+	int rc;
+
+	fabric_sweep();
+	if (fabric_each(same_name, (void *)name) != 1)
+		quit(1, "no fabric '%s': give --fabric a name of 'softhcactl list'", name);
+	rc = fabric_attach();
+	if (rc)
+		quit(1, "cannot join the fabric '%s': %s", name, strerror(-rc));
+}
+
+/* A process is a member of one fabric, so each is looked at by a child. */
+static int list_one(const char *name, void *arg)
+{
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		setenv("SOFTHCA_FABRIC", name, 1);
+		if (fabric_attach())
+			_exit(0); /* gone in between */
+		show_summary(stdout, name);
+		fabric_detach();
+		fflush(stdout);
+		_exit(0);
+	}
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	return 0;
+}
+
+static void cmd_list(char **argv)
+{
+	fabric_sweep();
+	fabric_each(list_one, NULL);
+}
+
+static void cmd_show(char **argv)
+{
+	join();
+	show_fabric(stdout, chosen_name());
+}
+
+static void cmd_link(char **argv)
+{
+	bool up = !strcmp(argv[1], "up");
+	const struct arena *a;
+	sigset_t saved;
+	uint32_t i;
+
+	if (!up && strcmp(argv[1], "down"))
+		quit(BAD_USAGE, "link %s %s: give up or down", argv[0], argv[1]);
+	join();
+	a = fabric_self.arena;
+	for (i = 0; i < a->topo.nrails && strcmp(a->topo.rails[i].name, argv[0]); i++)
+		;
+	if (i == a->topo.nrails)
+		quit(BAD_USAGE, "link %s: no such adapter; give one of 'softhcactl show'",
+			argv[0]);
+	fabric_enter(&saved);
+	port_set_link(i, up);
+	fabric_leave(&saved);
+}
+
+/* The rule's words, joined again. */
+static void cmd_fault_add(char **argv)
+{
+	char text[4 * FAULT_TEXT] = "", err[256];
+	struct fault_rule *copy = calloc(FAULT_RULES, sizeof(*copy));
+	size_t n = 0;
+	sigset_t saved;
+	int rc;
+
+	for (; *argv && n < sizeof(text); argv++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s ", *argv);
+	if (n >= sizeof(text) || !copy)
+		quit(BAD_USAGE, "fault add: give a shorter rule");
+	rc = fault_parse(text, "fault", copy, err, sizeof(err));
+	free(copy);
+	if (rc)
+		quit(BAD_USAGE, "%s", err);
+	join();
+	fabric_enter(&saved);
+	rc = fault_parse(text, "fault", fabric_self.arena->faults, err, sizeof(err));
+	fabric_leave(&saved);
+	if (rc)
+		quit(1, "%s", err);
+}
+
+static void cmd_fault_list(char **argv)
+{
+	join();
+	show_faults(stdout);
+}
+
+static void cmd_fault_clear(char **argv)
+{
+	unsigned long n = argv[0] ? strtoul(argv[0], NULL, 10) : 0;
+	sigset_t saved;
+
+	if (argv[0] && (n < 1 || n > FAULT_RULES))
+		quit(BAD_USAGE, "fault clear %s: give a number of 'softhcactl fault list'", argv[0]);
+	join();
+	fabric_enter(&saved);
+	if (argv[0])
+		memset(&fabric_self.arena->faults[n - 1], 0, sizeof(struct fault_rule));
+	else
+		memset(fabric_self.arena->faults, 0, sizeof(fabric_self.arena->faults));
+	fabric_leave(&saved);
+}
+
+static const struct command {
+	const char *name, *sub;
+	int min, max; /* arguments */
+	void (*run)(char **argv);
+} commands[] = {
+	{ "list", NULL, 0, 0, cmd_list },
+	{ "show", NULL, 0, 0, cmd_show },
+	{ "link", NULL, 2, 2, cmd_link },
+	{ "fault", "add", 1, 32, cmd_fault_add },
+	{ "fault", "list", 0, 0, cmd_fault_list },
+	{ "fault", "clear", 0, 1, cmd_fault_clear },
+};
+
+static void run(int argc, char **argv)
+{
+	for (size_t i = 0; argc && i < sizeof(commands) / sizeof(commands[0]); i++) {
+		const struct command *c = &commands[i];
+		int words = c->sub ? 2 : 1;
+
+		if (strcmp(argv[0], c->name) || (c->sub && (argc < 2 || strcmp(argv[1], c->sub))))
+			continue;
+		if (argc - words < c->min || argc - words > c->max)
+			break;
+		c->run(argv + words);
+		return;
+	}
+	quit(BAD_USAGE, "give a command; see softhcactl --help");
+}
+
+int main(int argc, char **argv)
+{
+	int c;
+
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, "+f:h", long_options, NULL)) != -1) {
+		switch (c) {
+		case 'f':
+			setenv("SOFTHCA_FABRIC", optarg, 1);
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			return 0;
+		case 'V':
+			puts("softhcactl " SOFTHCA_VERSION);
+			return 0;
+		default:
+			quit(BAD_USAGE, "%s: unknown option, or no value for it; see softhcactl --help",
+				argv[optind - 1]);
+		}
+	}
+	run(argc - optind, argv + optind);
+	if (fabric_self.arena)
+		fabric_detach();
+	return fflush(stdout) ? 1 : 0;
+}

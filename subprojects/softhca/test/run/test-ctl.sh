@@ -1,0 +1,72 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# test-ctl.sh SOFTHCA-RUN SOFTHCACTL: what softhcactl shows and does to a fabric in use.
+set -u
+
+run=$(realpath "$1")
+ctl=$(realpath "$2")
+export SOFTHCA_FABRIC="ctl-$$"
+dir=/dev/shm/softhca-$(id -u)-$SOFTHCA_FABRIC
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+
+fail() {
+	echo "test-ctl: $*: $(cat "$out")" >&2
+	exit 1
+}
+
+# says STATUS PATTERN ARGUMENT...: what softhcactl ends with, and a line that it prints.
+says() {
+	want=$1
+	pattern=$2
+	shift 2
+	"$ctl" "$@" >"$out" 2>&1
+	got=$?
+	[ $got = "$want" ] || fail "softhcactl $* ends with $got"
+	grep -q -e "$pattern" "$out" || fail "softhcactl $* does not say '$pattern'"
+}
+
+# The part that runs inside of a fabric with two adapters.
+inside() {
+	says 0 "^$SOFTHCA_FABRIC: 1 processes, 2 adapters, 0 QPs$" list
+	says 0 '^mlx5_1 .* active ' show
+	says 0 '^[0-9]* *softhca-run ' show
+	says 0 '' link mlx5_1 down
+	says 0 '^mlx5_1 .* down ' show
+	says 0 '^mlx5_0 .* active ' show
+	ibv_devinfo -d mlx5_1 >"$out"
+	grep -q PORT_DOWN "$out" || fail "mlx5_1 is not down"
+	says 0 '' link mlx5_1 up
+	ibv_devinfo -d mlx5_1 >"$out"
+	grep -q PORT_ACTIVE "$out" || fail "mlx5_1 is not up again"
+
+	says 0 '' fault add action=rnr count=2 opcode=send
+	says 0 '' fault add action=delay delay_ns=5 qpn=0x77
+	says 0 '^1: action=rnr opcode=send nth=1 count=2 .*seen 0, hit 0$' fault list
+	says 0 '^2: action=delay qpn=0x77' fault list
+	says 0 '' fault clear 1
+	says 0 '^2: ' fault list
+	! grep -q '^1: ' "$out" || fail "rule 1 is still there"
+	says 0 '' fault clear
+	says 0 '' fault list
+	[ ! -s "$out" ] || fail "there are rules left"
+
+	says 2 'give a command' nothing
+	says 2 'give a command' link mlx5_0
+	says 2 'give up or down' link mlx5_0 sideways
+	says 2 'no such adapter' link mlx5_2 down
+	says 2 'give error, rnr' fault add action=duplicate
+	says 2 'give a number' fault clear 65
+	says 2 'unknown option' --nothing list
+	says 1 "no fabric 'ctl-none'" -f ctl-none show
+}
+
+case "${3:-}" in
+inside)
+	inside
+	exit 0
+	;;
+esac
+says 1 'no fabric' show
+"$run" -n 2 "$0" "$run" "$ctl" inside || exit 1
+[ ! -e "$dir" ] || fail "$dir is left"
