@@ -104,7 +104,7 @@ int hca_reexec(char **argv, char *why, int size)
 	unsetenv(MARK);
 	free((void *)args);
 	snprintf(why, (size_t)size,
-		"no mlx5 device, and the software HCA (" RUNNER ") is not found beside this program "
-		"nor in PATH: build or install it, or give --device");
+		"no mlx5 device, and the software HCA (" RUNNER ") is neither beside this "
+		"program nor in PATH: build or install it, or give --device");
 	return err;
 }

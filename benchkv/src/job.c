@@ -16,6 +16,8 @@
 #define KEY_HELLO "benchkv.hello"
 #define KEY_MAX 48
 #define WHY_MAX 320
+#define SLOWEST 4
+#define UNVERIFIED 1 /* all went well, but for an operation */
 
 /* What ranks tell each other first. */
 struct hello {
@@ -32,6 +34,7 @@ struct job {
 	struct result *runs; /* of this rank; then, at rank 0, of all */
 	struct result *ranks; /* rank 0 only: of all runs */
 	char why[WHY_MAX];
+	bool said; /* why */
 };
 
 static int fence(struct job *j, bool collect)
@@ -43,11 +46,16 @@ static int fence(struct job *j, bool collect)
 	return err;
 }
 
-/* A run takes as long as it takes: the others are waited for that much longer. */
-static int fence_after_run(struct job *j)
+/*
+ * All ranks have as much to do as this one, and as long: with a number of operations
+ * even a slow one is through after SLOWEST times our time. Its clients may have waited
+ * in vain for a reply, as ours may have.
+ */
+static int fence_after_run(struct job *j, uint32_t run)
 {
-	uint64_t timeout = 2 * j->o->timeout_ns + j->o->duration_ns;
-	int err = launch_fence(j->l, false, j->o->ops ? UINT64_MAX / 2 : timeout);
+	uint64_t ours = j->runs[run].elapsed_ns;
+	uint64_t timeout = 2 * j->o->timeout_ns + (j->o->ops ? SLOWEST : 1) * ours;
+	int err = launch_fence(j->l, false, timeout);
 
 	if (err)
 		launch_explain(j->l, err, timeout, j->why, sizeof(j->why));
@@ -140,7 +148,7 @@ static int run_all(struct job *j)
 	int err = 0;
 
 	for (uint32_t run = 0; !err && run < j->o->runs; run++) {
-		err = fence(j, false);
+		err = run ? fence_after_run(j, run - 1) : fence(j, false);
 		if (!err)
 			err = node_run(&j->node);
 		if (err && !j->why[0])
@@ -149,7 +157,7 @@ static int run_all(struct job *j)
 		if (!err)
 			result_of_clients(&j->node, &j->runs[run]);
 	}
-	return err ? err : fence_after_run(j);
+	return err ? err : fence_after_run(j, j->o->runs - 1);
 }
 
 /* ---- gathering ---- */
@@ -229,10 +237,12 @@ static int report(struct job *j, struct result *daemons)
 		snprintf(j->why, sizeof(j->why), "--json '%s': %s", j->o->json, strerror(-err));
 		return err;
 	}
-	return result_errors(&r.total) || r.total.counts.verified != r.total.counts.ops ? -EIO : 0;
+	return result_errors(&r.total) || r.total.counts.verified != r.total.counts.ops ?
+		       UNVERIFIED :
+		       0;
 }
 
-/* Rank 0 gets everybody's results and reports. -EIO: something was not verified. */
+/* Rank 0 gets everybody's results and reports. 0, UNVERIFIED or -errno. */
 static int conclude(struct job *j)
 {
 	struct result daemons;
@@ -257,15 +267,34 @@ static int conclude(struct job *j)
 
 /* ---- all of it ---- */
 
+/*
+ * Says why this rank gives up, before it takes anything down: what has failed may keep
+ * its threads from ending.
+ */
+static void give_up(struct job *j, int err)
+{
+	if (j->said || stop_requested())
+		return;
+	j->said = true;
+	if (!j->why[0])
+		snprintf(j->why, sizeof(j->why), "%s", strerror(-err));
+	fprintf(stderr, "benchkv: rank %u: %s\n", launch_rank(j->l), j->why);
+	stop_guard(JOB_ERROR);
+}
+
 static int run_node(struct job *j)
 {
 	int err = node_start(&j->node, j->why, sizeof(j->why));
 
 	if (!err)
 		err = run_all(j);
+	if (err)
+		give_up(j, err);
 	node_stop(&j->node);
 	if (!err)
 		err = conclude(j);
+	if (err < 0)
+		give_up(j, err);
 	node_free(&j->node);
 	return err;
 }
@@ -300,6 +329,10 @@ int job_run(const struct options *o, struct launch *l, const char *device,
 	struct job j = { .o = o, .l = l };
 	int err = run_job(&j, device, no_device);
 
+	if (err < 0)
+		give_up(&j, err);
+	if (err == UNVERIFIED)
+		fprintf(stderr, "benchkv: not every operation was verified\n");
 	topo_close(j.node.topo);
 	free(j.ranks);
 	free(j.runs);
@@ -307,13 +340,7 @@ int job_run(const struct options *o, struct launch *l, const char *device,
 		return JOB_OK;
 	if (stop_requested())
 		return 128 + atomic_load_explicit(&stop_signal, memory_order_relaxed);
-	if (err == -EIO && !j.why[0]) {
-		fprintf(stderr, "benchkv: not every operation was verified\n");
-		return JOB_ERROR;
-	}
-	if (!j.why[0])
-		snprintf(j.why, sizeof(j.why), "%s", strerror(-err));
-	fprintf(stderr, "benchkv: rank %u: %s\n", launch_rank(l), j.why);
-	launch_abort(l, JOB_ERROR, j.why);
+	if (err < 0)
+		launch_abort(l, JOB_ERROR, j.why);
 	return JOB_ERROR;
 }

@@ -53,7 +53,7 @@ int main(int argc, char **argv)
 		return complain(why);
 	stop_catch_signals();
 	if (launch_init(&l)) {
-		fprintf(stderr, "benchkv: the launcher that started this process does not answer\n");
+		fprintf(stderr, "benchkv: the launcher of this process does not answer\n");
 		return JOB_ERROR;
 	}
 	if (launch_alone(l))

@@ -3,11 +3,11 @@
  * The messages of benchkv, the same bytes on every way that they take: shared-memory
  * ring, flux channel, RDMA. Little endian hosts only, as everything below is.
  *
- *	request		key, value			reply		value
- *	KV_GET		key, 0				KV_GET_OK	what is stored
- *							KV_NOT_FOUND	the key
- *	KV_PUT		key, the value to store		KV_PUT_OK	what was stored
- *	any						KV_ERROR	errno
+ *	request		key, value		reply		value
+ *	KV_GET		key, 0			KV_GET_OK	what is stored
+ *						KV_NOT_FOUND	the key
+ *	KV_PUT		key, what to store	KV_PUT_OK	what was stored
+ *	any					KV_ERROR	errno
  *
  * A reply carries origin (the client among all clients of the job) and seq (the client's
  * name for the request) of the request that it answers. A stored value says which key it

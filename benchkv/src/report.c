@@ -209,7 +209,8 @@ static json_t *json_parameters(const struct report *r)
 	control_name(&o->control, control);
 	if (o->load.zipf_theta > 0)
 		snprintf(distribution, sizeof(distribution), "zipf:%g", o->load.zipf_theta);
-	return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:f, s:s, s:b, s:o, s:o, s:s, s:b, s:s}",
+	return json_pack(
+		"{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:f, s:s, s:b, s:o, s:o, s:s, s:b, s:s}",
 		"backend", o->backend, "np", (int)r->node->ranks, "daemons", (int)o->daemons,
 		"clients", (int)o->clients, "queue_depth", (int)o->queue_depth, "run_count",
 		(int)o->runs, "key_range", json_u64(o->load.key_range), "read_ratio",

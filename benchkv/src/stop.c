@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#define TEARDOWN_MAX_S 5 /* of a program that was told to stop */
+#define TEARDOWN_MAX_S 5 /* of a program that was told to stop, or has failed */
 
 atomic_int stop_signal;
 
@@ -15,6 +15,22 @@ static void on_signal(int sig)
 	if (!atomic_compare_exchange_strong_explicit(&stop_signal, &none, sig,
 		    memory_order_relaxed, memory_order_relaxed))
 		_exit(128 + sig);
+	alarm(TEARDOWN_MAX_S);
+}
+
+static int guard_status;
+
+static void on_alarm(int sig)
+{
+	_exit(guard_status);
+}
+
+void stop_guard(int status)
+{
+	struct sigaction sa = { .sa_handler = on_alarm };
+
+	guard_status = status;
+	sigaction(SIGALRM, &sa, NULL);
 	alarm(TEARDOWN_MAX_S);
 }
 

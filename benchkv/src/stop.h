@@ -16,6 +16,9 @@ extern atomic_int stop_signal;
 /* SIGINT, SIGTERM and SIGHUP raise the flag; a second one ends the program at once. */
 void stop_catch_signals(void);
 
+/* From now on the program may take some seconds to end; then it ends with this status. */
+void stop_guard(int status);
+
 static inline bool stop_requested(void)
 {
 	/* Relaxed: nothing but the number itself passes from the handler to the loops. */

@@ -96,7 +96,8 @@ int store_preload(struct store *s, uint64_t key_range)
 	for (uint64_t key = 0; key < key_range; key++) {
 		int err;
 
-		if (place_rank(&s->place, key) != s->rank || place_shard(&s->place, key) != s->shard)
+		if (place_rank(&s->place, key) != s->rank ||
+			place_shard(&s->place, key) != s->shard)
 			continue;
 		err = store_put(s, key, kv_value(key, KV_PRELOADER, 0));
 		if (err)

@@ -207,6 +207,18 @@ def case_absent():
     check(r.status != 0, r)
 
 
+def case_stopped():
+    """A rank that hangs in the middle of a run, with and without an end in time."""
+    for end in ["--duration", 2], ["--ops", 10 ** 9]:
+        argv = job(2, "--timeout", 1, "--clients", 4, "--json", "-", *end)
+        proc = start(argv)
+        pids = wait_running(proc, 2)
+        time.sleep(0.3)
+        os.kill(pids[-1], signal.SIGSTOP)
+        r = finish(proc, argv)
+        check(r.status == 1 and r.out == "" and "not all 2 ranks came" in r.err, r)
+
+
 def ranks_of(pid):
     """The processes below pid whose program is benchkv."""
     found = []
@@ -279,7 +291,7 @@ def case_faults():
         for fault, kinds in (("drop", ["lost"]), ("swap", ["misdelivered"]),
                              ("duplicate", ["duplicated", "undeliverable"]),
                              ("spoil", ["wrong_value"])):
-            argv = job(np, "--ops", 2000, "--timeout", 1, "--daemons", 2, "--json", "-",
+            argv = job(np, "--ops", 2000, "--timeout", 4, "--daemons", 2, "--json", "-",
                        prog=FAULTY)
             r = run(argv, {"BENCHKV_FAULT": fault})
             check(r.status == 1, r)
