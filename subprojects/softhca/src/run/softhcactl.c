@@ -185,7 +185,8 @@ static void cmd_fault_clear(char **argv)
 	sigset_t saved;
 
 	if (argv[0] && (n < 1 || n > FAULT_RULES))
-		quit(BAD_USAGE, "fault clear %s: give a number of 'softhcactl fault list'", argv[0]);
+		quit(BAD_USAGE, "fault clear %s: give a number of 'softhcactl fault list'",
+			argv[0]);
 	join();
 	fabric_enter(&saved);
 	if (argv[0])
@@ -241,7 +242,7 @@ int main(int argc, char **argv)
 			puts("softhcactl " SOFTHCA_VERSION);
 			return 0;
 		default:
-			quit(BAD_USAGE, "%s: unknown option, or no value for it; see softhcactl --help",
+			quit(BAD_USAGE, "%s: unknown option, or no value; see softhcactl --help",
 				argv[optind - 1]);
 		}
 	}

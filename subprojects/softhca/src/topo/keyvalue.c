@@ -83,7 +83,8 @@ int kv_line(const struct kv_source *src, char *line, const struct kv_key *keys, 
 	int n = 0, rc;
 
 	line[strcspn(line, "#")] = '\0';
-	for (token = strtok_r(line, " \t\r", &save); token; token = strtok_r(NULL, " \t\r", &save)) {
+	token = strtok_r(line, " \t\r", &save);
+	for (; token; token = strtok_r(NULL, " \t\r", &save)) {
 		rc = set_token(src, token, keys, nkeys, object, &seen);
 		if (rc)
 			return rc;

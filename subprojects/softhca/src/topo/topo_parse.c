@@ -179,7 +179,8 @@ static int check_unique(const struct kv_source *src, const struct softhca_topolo
 		const struct softhca_rail *r = &t->rails[i];
 
 		if (!strcmp(r->name, rail->name))
-			return kv_fail(src, "name=%s is taken by rail %u: give another", r->name, i);
+			return kv_fail(src, "name=%s is taken by rail %u: give another", r->name,
+				i);
 		if (same_pci(&r->pci, &rail->pci))
 			return kv_fail(src, "pci is that of rail %u: give another", i);
 		if (rail->lid && r->lid == rail->lid)

@@ -18,8 +18,8 @@ static int parse(const char *text)
 
 static void every_key(void)
 {
-	CHECK_EQ(parse("action=partial device=mlx5_3 qpn=0x41 pid=77 opcode=write opcode=read nth=3 "
-		       "count=0 percent=10 seed=5 syndrome=remote_op bytes=12"), 0);
+	CHECK_EQ(parse("action=partial device=mlx5_3 qpn=0x41 pid=77 opcode=write opcode=read "
+		       "nth=3 count=0 percent=10 seed=5 syndrome=remote_op bytes=12"), 0);
 	CHECK_EQ(rules[0].action, FAULT_PARTIAL);
 	CHECK_STR(rules[0].device, "mlx5_3");
 	CHECK_EQ(rules[0].qpn, 0x41);

@@ -180,7 +180,8 @@ static const struct fault_case {
 	void (*run)(void);
 	int signal; /* that ends it */
 } cases[] = {
-	{ "error", "opcode=write nth=3 action=error syndrome=remote_access", error_with_syndrome, 0 },
+	{ "error", "opcode=write nth=3 action=error syndrome=remote_access", error_with_syndrome,
+	  0 },
 	{ "rnr", "opcode=send action=rnr count=2", rnr_twice, 0 },
 	{ "rnr-exceeded", "action=rnr count=0", rnr_for_ever, 0 },
 	{ "no-answer", "action=no_answer count=0", no_answer_for_ever, 0 },

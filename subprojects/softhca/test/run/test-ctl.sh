@@ -5,7 +5,7 @@ set -u
 
 run=$(realpath "$1")
 ctl=$(realpath "$2")
-export SOFTHCA_FABRIC="ctl-$$"
+[ "${3:-}" = inside ] || export SOFTHCA_FABRIC="ctl-$$"
 dir=/dev/shm/softhca-$(id -u)-$SOFTHCA_FABRIC
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
