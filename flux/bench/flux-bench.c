@@ -33,9 +33,15 @@ ALWAYS_INLINE int call(struct rpcbench_client *c, uint64_t token, const void *re
 	return flux_call(c->handle, 0, req, len, token);
 }
 
+ALWAYS_INLINE void on_response(void *arg, uint64_t token, const void *payload)
+{
+	rpcbench_response(arg, token, payload);
+	rpcbench_again(arg, call);
+}
+
 ALWAYS_INLINE int poll(struct rpcbench_client *c)
 {
-	return flux_poll(c->handle, rpcbench_response, c);
+	return flux_poll(c->handle, on_response, c);
 }
 
 ALWAYS_INLINE void flush(struct rpcbench_client *c)
@@ -57,14 +63,12 @@ ALWAYS_INLINE int serve(struct rpcbench_server *s, uint32_t req_size, uint32_t r
 {
 	uint64_t req[RPCBENCH_WORDS], resp[RPCBENCH_WORDS], token;
 	uint32_t from;
-	int n = 0;
 
-	while (n < FLUX_TURN && flux_try_recv_raw(s->handle, &from, &token, req, req_size) == 1) {
-		rpcbench_answer(req, req_size, resp, resp_size);
-		flux_reply(s->handle, token, resp, resp_size);
-		n++;
-	}
-	return n;
+	if (flux_try_recv_raw(s->handle, &from, &token, req, req_size) != 1)
+		return 0;
+	rpcbench_answer(req, req_size, resp, resp_size);
+	flux_reply(s->handle, token, resp, resp_size);
+	return 1;
 }
 
 ALWAYS_INLINE bool server_idle(struct rpcbench_server *s, uint64_t ns)

@@ -124,12 +124,12 @@ static inline int flux_call(struct flux_node *node, uint32_t to, const void *pay
 		uint64_t token);
 
 /*
- * Handles up to eight responses, and of one peer up to a quarter of what it owes (at least
- * two), oldest first; goes round the peers that owe responses; ends all calls to a peer
- * that has left; wakes the peers that were called or answered since the last flush.
- * Returns how many calls have ended, 0: nothing yet. Polling costs time for each peer that
- * owes a response, not for each node. The bound keeps both sides busy at the same time:
- * make the next calls after each flux_poll(), or in the response function.
+ * Handles up to eight responses, oldest first for each peer; goes round the peers that owe
+ * responses; ends all calls to a peer that has left; wakes the peers that were called or
+ * answered since the last flush. Returns how many calls have ended, 0: nothing yet.
+ * Polling costs time for each peer that owes a response, not for each node. If calls follow
+ * from responses, make them in the response function: the peer then works at the same
+ * time, and not in turns with this node.
  */
 static inline int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg);
 

@@ -21,7 +21,6 @@
 #include <string.h>
 
 #define FLUX_BURST 8 /* responses per poll */
-#define FLUX_BURST_MIN 2
 #define FLUX_TURN 32 /* calls of one peer before the next one's turn */
 #define FLUX_NO_ID UINT32_MAX
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
@@ -187,19 +186,13 @@ FLUX_INLINE void flux_out_take(struct flux_node *node, struct flux_out *o, const
 	fn(arg, e->token, slot + 1);
 }
 
-/*
- * Handles at most max responses of one peer, and ends all its calls if it has left. A
- * quarter of what is in flight is enough: whoever drains all and then calls again works
- * in turns with the peer instead of at the same time.
- */
+/* Handles at most max responses of one peer, and ends all its calls if it has left. */
 FLUX_INLINE int flux_out_poll(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
 		void *arg, int max)
 {
 	const struct flux_slot *slot;
-	int share = (int)(o->inflight / 4), n = 0;
+	int n = 0;
 
-	share = share < FLUX_BURST_MIN ? FLUX_BURST_MIN : share;
-	max = share < max ? share : max;
 	do {
 		slot = flux_cursor_ready(&o->resp);
 		if (!slot) {

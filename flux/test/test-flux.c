@@ -430,24 +430,6 @@ static void lap_wraps(void)
 	flux_destroy(f);
 }
 
-/* Much of what is there stays there, so that the peer has something to do meanwhile. */
-static void poll_takes_a_share(void)
-{
-	static const struct { uint32_t inflight, first; } expect[] = { { 1, 1 }, { 2, 2 }, { 8, 2 },
-		{ 16, 4 }, { 32, 8 }, { 128, 8 } };
-
-	for (size_t i = 0; i < ARRAY_SIZE(expect); i++) {
-		struct flux *f = make(2, 256, 128);
-		struct seen s = { 0 };
-
-		for (uint64_t k = 0; k < expect[i].inflight; k++)
-			CHECK_EQ(call(flux_node(f, 0), 1, k, k), 0);
-		CHECK_EQ(serve(flux_node(f, 1)), expect[i].inflight);
-		CHECK_EQ(flux_poll(flux_node(f, 0), on_response, &s), expect[i].first);
-		flux_destroy(f);
-	}
-}
-
 static void leave_ends_calls_once(void)
 {
 	struct flux *f = make(3, 16, 8);
@@ -717,7 +699,6 @@ int main(int argc, char **argv)
 		TEST(many_nodes),
 		TEST(long_payloads),
 		TEST(lap_wraps),
-		TEST(poll_takes_a_share),
 		TEST(leave_ends_calls_once),
 		TEST(leave_of_a_caller),
 		TEST(leave_of_one_that_owes_nothing),
