@@ -28,13 +28,11 @@
  *	static int x_serve(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size)
  *	{
  *		uint64_t req[RPCBENCH_WORDS], resp[RPCBENCH_WORDS];
- *		int n = 0;
- *		while (x_server_recv(s->handle, &id, req, req_size) == 1) {
- *			rpcbench_answer(req, req_size, resp, resp_size);
- *			x_server_reply(s->handle, id, resp, resp_size);
- *			n++;
- *		}
- *		return n;                                               // a burst, then return
+ *		if (x_server_recv(s->handle, &id, req, req_size) != 1)
+ *			return 0;
+ *		rpcbench_answer(req, req_size, resp, resp_size);
+ *		x_server_reply(s->handle, id, resp, resp_size);
+ *		return 1;                                       // or a burst; then return
  *	}
  *	static void x_server(struct rpcbench_server *s)
  *	{ rpcbench_server_run(s, x_serve, x_server_idle); }
@@ -98,6 +96,7 @@ struct rpcbench_client {
 	struct rpcbench_run *run;
 	uint32_t index;
 	uint32_t inflight;
+	bool open; /* the window goes on: new calls are made */
 	uint64_t sent, done; /* calls, ever */
 	uint64_t sent_sum, done_sum; /* of their tokens: each came back once */
 	uint64_t wrong;
@@ -188,25 +187,46 @@ static inline void rpcbench_rendezvous(struct rpcbench_run *run)
 		sched_yield();
 }
 
+/* The next call: 0, or not 0 when the implementation has no room. */
+ALWAYS_INLINE int rpcbench_next(struct rpcbench_client *c, uint32_t size,
+		int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
+{
+	uint64_t req[RPCBENCH_WORDS], token = c->sent;
+
+	rpcbench_request(req, size, token, c->index);
+	if (call(c, token, req, size))
+		return -EAGAIN;
+	c->sent++;
+	c->sent_sum += token;
+	c->inflight++;
+	return 0;
+}
+
 /* Calls until the depth is reached or the implementation has no room. */
 ALWAYS_INLINE void rpcbench_fill(struct rpcbench_client *c, uint32_t depth, uint32_t size,
 		int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t),
 		void (*flush)(struct rpcbench_client *))
 {
-	uint64_t req[RPCBENCH_WORDS], token;
-
 	if (c->inflight >= depth)
 		return;
-	do {
-		token = c->sent;
-		rpcbench_request(req, size, token, c->index);
-		if (call(c, token, req, size))
-			break;
-		c->sent++;
-		c->sent_sum += token;
-		c->inflight++;
-	} while (c->inflight < depth);
+	while (c->inflight < depth && !rpcbench_next(c, size, call))
+		;
 	flush(c);
+}
+
+/*
+ * After rpcbench_response(), for implementations that may call from there: the next call
+ * goes out at once. The peers are faster when they take all responses first.
+ */
+ALWAYS_INLINE void rpcbench_again(struct rpcbench_client *c,
+		int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
+{
+	if (!c->open)
+		return;
+	if (c->cfg->req_size == RPCBENCH_REQ)
+		rpcbench_next(c, RPCBENCH_REQ, call);
+	else
+		rpcbench_next(c, c->cfg->req_size, call);
 }
 
 ALWAYS_INLINE void rpcbench_drain(struct rpcbench_client *c, int (*poll)(struct rpcbench_client *))
@@ -225,6 +245,7 @@ ALWAYS_INLINE void rpcbench_load(struct rpcbench_client *c, uint32_t size,
 	uint64_t before = c->done, seen = before, moved = start, stall = 0;
 	uint32_t depth = c->cfg->queue_depth;
 
+	c->open = true;
 	for (uint32_t i = 1; now < deadline; i++) {
 		rpcbench_fill(c, depth, size, call, flush);
 		if ((poll(c) || idle(c, RPCBENCH_IDLE_NS)) && i % RPCBENCH_LOOK)
@@ -234,6 +255,7 @@ ALWAYS_INLINE void rpcbench_load(struct rpcbench_client *c, uint32_t size,
 		moved = c->done == seen ? moved : now;
 		seen = c->done;
 	}
+	c->open = false;
 	c->window_done = c->done - before;
 	c->window_ns = now - start;
 	c->stall_ns = stall;
