@@ -11,14 +11,16 @@
 #include <unistd.h>
 
 #include "fabric/fabric.h"
+#include "fault/fault.h"
 #include "run/preload.h"
 #include "run/supervise.h"
 #include "sysfs/sysfs.h"
 #include "topo/topo.h"
+#include "xport/link.h"
 
 #define BAD_USAGE 2
 
-enum { OPT_BF = 256, OPT_STRICT, OPT_VERSION };
+enum { OPT_BF = 256, OPT_STRICT, OPT_MODE, OPT_LINK, OPT_FAULTS, OPT_VERSION };
 
 static const struct option long_options[] = {
 	{ "rails", required_argument, NULL, 'n' },
@@ -26,6 +28,9 @@ static const struct option long_options[] = {
 	{ "fabric", required_argument, NULL, 'f' },
 	{ "bf", no_argument, NULL, OPT_BF },
 	{ "strict", no_argument, NULL, OPT_STRICT },
+	{ "mode", required_argument, NULL, OPT_MODE },
+	{ "link", required_argument, NULL, OPT_LINK },
+	{ "faults", required_argument, NULL, OPT_FAULTS },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, OPT_VERSION },
 	{ 0 },
@@ -41,6 +46,11 @@ static const char usage[] =
 	"                       PMIx namespace of the job, else one for all of this user)\n"
 	"      --bf             offer BlueFlame\n"
 	"      --strict         report what real hardware would silently get wrong\n"
+	"      --mode MODE      trap: execute at each doorbell's store (default); poll: a thread\n"
+	"                       looks at the doorbells; step: PROGRAM calls softhca_step()\n"
+	"      --link MODEL     off: messages take no time (default); real: the adapters' rate\n"
+	"                       and latency; virtual: the same on a clock of its own\n"
+	"      --faults FILE    the fault rules in FILE; see softhca(7)\n"
 	"  -h, --help           print this text\n"
 	"      --version        print the version\n"
 	"\n"
@@ -65,13 +75,26 @@ static void set_rails(const char *value)
 }
 
 /* Absolute, because the program may look at it from another directory. */
-static void set_topology(const char *value)
+static void set_file(const char *option, const char *variable, const char *value,
+	const char *give)
 {
 	char path[PATH_MAX];
 
 	if (!realpath(value, path))
-		bad("--topology", value, "no such file; give a topology file");
-	setenv("SOFTHCA_TOPOLOGY", path, 1);
+		bad(option, value, give);
+	setenv(variable, path, 1);
+}
+
+static void set_choice(const char *option, const char *variable, const char *value,
+	const char *const choices[3], const char *give)
+{
+	for (int i = 0; i < 3; i++) {
+		if (strcmp(choices[i], value))
+			continue;
+		setenv(variable, value, 1);
+		return;
+	}
+	bad(option, value, give);
 }
 
 static void set_fabric(const char *value)
@@ -84,6 +107,36 @@ static void set_fabric(const char *value)
 	setenv("SOFTHCA_FABRIC", value, 1);
 }
 
+/* An option with a value that becomes a variable. */
+static void set_value(int option, const char *value)
+{
+	static const char *const modes[] = { "trap", "poll", "step" };
+	static const char *const links[] = { "off", "real", "virtual" };
+
+	switch (option) {
+	case 'n':
+		set_rails(value);
+		break;
+	case 't':
+		set_file("--topology", "SOFTHCA_TOPOLOGY", value,
+			"no such file; give a topology file");
+		break;
+	case 'f':
+		set_fabric(value);
+		break;
+	case OPT_MODE:
+		set_choice("--mode", "SOFTHCA_MODE", value, modes, "give trap, poll or step");
+		break;
+	case OPT_LINK:
+		set_choice("--link", "SOFTHCA_LINK", value, links, "give off, real or virtual");
+		break;
+	case OPT_FAULTS:
+		set_file("--faults", "SOFTHCA_FAULT_FILE", value,
+			"no such file; give a file of fault rules");
+		break;
+	}
+}
+
 /* Returns whether the arguments ask for certain rails. */
 static bool parse_options(int argc, char **argv)
 {
@@ -93,17 +146,6 @@ static bool parse_options(int argc, char **argv)
 	opterr = 0;
 	while ((c = getopt_long(argc, argv, "+:n:t:f:h", long_options, NULL)) != -1) {
 		switch (c) {
-		case 'n':
-			set_rails(optarg);
-			rails = true;
-			break;
-		case 't':
-			set_topology(optarg);
-			topology = true;
-			break;
-		case 'f':
-			set_fabric(optarg);
-			break;
 		case OPT_BF:
 			setenv("SOFTHCA_BF", "1", 1);
 			break;
@@ -118,8 +160,12 @@ static bool parse_options(int argc, char **argv)
 			exit(0);
 		case ':':
 			bad(argv[optind - 1], "", "give it a value; see softhca-run --help");
-		default:
+		case '?':
 			bad(argv[optind - 1], "", "unknown option; see softhca-run --help");
+		default:
+			rails = rails || c == 'n';
+			topology = topology || c == 't';
+			set_value(c, optarg);
 		}
 	}
 	if (rails && topology)
@@ -127,6 +173,21 @@ static bool parse_options(int argc, char **argv)
 	if (optind == argc)
 		bad("no program", "", "give one; see softhca-run --help");
 	return rails || topology;
+}
+
+/* What the fabric would refuse when it is made is refused here, with status 2. */
+static void check_environment(struct softhca_topology *wanted)
+{
+	struct fault_rule *rules = calloc(FAULT_RULES, sizeof(*rules));
+	char err[256];
+
+	if (softhca_topology_from_env(wanted, err, sizeof(err)))
+		bad("topology", "", err);
+	if (rules && fault_load_env(rules, err, sizeof(err)))
+		bad("faults", "", err);
+	free(rules);
+	if (link_mode_from_env() < 0)
+		bad("SOFTHCA_LINK", getenv("SOFTHCA_LINK"), "give off, real or virtual");
 }
 
 /*
@@ -179,8 +240,7 @@ int main(int argc, char **argv)
 	char err[256];
 	int rc;
 
-	if (softhca_topology_from_env(&wanted, err, sizeof(err)))
-		bad("topology", "", err);
+	check_environment(&wanted);
 	rc = preload_softhca(err, sizeof(err));
 	if (rc) {
 		fprintf(stderr, "softhca-run: %s\n", err);

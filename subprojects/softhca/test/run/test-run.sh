@@ -10,6 +10,7 @@ tmp=$(mktemp -d)
 fabric=run-$$
 dir=/dev/shm/softhca-$me-$fabric
 unset LD_PRELOAD SOFTHCA_RAILS SOFTHCA_TOPOLOGY SOFTHCA_BF SOFTHCA_STRICT SOFTHCA_RUN \
+	SOFTHCA_MODE SOFTHCA_LINK SOFTHCA_FAULTS SOFTHCA_FAULT_FILE \
 	HWLOC_XMLFILE PMIX_NAMESPACE
 export SOFTHCA_FABRIC="$fabric"
 trap 'rm -rf "$tmp"' EXIT
@@ -94,6 +95,11 @@ wrong_arguments() {
 	refused '--fabric .*: give up to 63' -f a/b true
 	refused '--nothing: unknown option' --nothing true
 	refused '--fabric: give it a value' --fabric
+	refused '--mode fast: give trap' --mode fast true
+	refused '--link slow: give off' --link slow true
+	refused '--faults .*: no such file' --faults "$tmp/nothing" true
+	echo 'action=rnr bytes=3' >"$tmp/faults"
+	refused 'faults:1: bytes is for' --faults "$tmp/faults" true
 	refused 'give one of them' -n 1 -t "$tmp/wrong" true
 	SOFTHCA_RAILS=99 refused 'SOFTHCA_RAILS=99: give 1 to 16' true
 }
@@ -105,7 +111,12 @@ has() {
 
 environment() {
 	printf 'numa=0\nlink=roce\n' >"$tmp/topo"
-	status 0 "$run" -n 3 --bf --strict -f "$fabric" env
+	echo 'action=rnr' >"$tmp/faults"
+	status 0 "$run" -n 3 --bf --strict --mode poll --link virtual --faults "$tmp/faults" \
+		-f "$fabric" env
+	has SOFTHCA_MODE poll
+	has SOFTHCA_LINK virtual
+	has SOFTHCA_FAULT_FILE "$tmp/faults"
 	has SOFTHCA_RAILS 3
 	has SOFTHCA_BF 1
 	has SOFTHCA_STRICT 1
