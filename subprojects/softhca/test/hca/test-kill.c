@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -264,6 +265,25 @@ static uint64_t now_us(void)
 	return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000;
 }
 
+/* Stops the process and has it execute @n instructions before it is killed. */
+static void kill_after(pid_t pid, unsigned n)
+{
+	int status, sig = 0;
+
+	CHECK(!ptrace(PTRACE_SEIZE, pid, NULL, NULL));
+	CHECK(!ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
+	CHECK_EQ(waitpid(pid, &status, __WALL), pid);
+	while (n--) {
+		CHECK(!ptrace(PTRACE_SINGLESTEP, pid, NULL, (void *)(intptr_t)sig));
+		CHECK_EQ(waitpid(pid, &status, __WALL), pid);
+		CHECK(WIFSTOPPED(status));
+		/* Its own faults are doorbells: it gets them. */
+		sig = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
+	}
+	CHECK(!kill(pid, SIGKILL));
+	CHECK_EQ(waitpid(pid, &status, __WALL), pid);
+}
+
 static void one_kill(int fd, struct tally *t, const struct rig_addr *steady_to, unsigned *seed)
 {
 	uint64_t until;
@@ -280,7 +300,10 @@ static void one_kill(int fd, struct tally *t, const struct rig_addr *steady_to, 
 	do
 		turn(t, steady_to, &to);
 	while (now_us() < until || !t->from_victim);
-	CHECK(!kill(pid, SIGKILL));
+	if (rand_r(seed) & 3)
+		CHECK(!kill(pid, SIGKILL));
+	else
+		kill_after(pid, (unsigned)rand_r(seed) % 500);
 	while (!t->victim_failed || t->to_victim != t->to_victim_done)
 		turn(t, steady_to, &to);
 	get(fd, &c, 1); /* the process is reaped */
