@@ -32,6 +32,13 @@ static const char *parse_number(const char *s, uint32_t *n_p)
 	return end;
 }
 
+/* Two of them, with a comma between. */
+static const char *parse_pair(const char *s, uint32_t *a_p, uint32_t *b_p)
+{
+	s = parse_number(s, a_p);
+	return s && *s == ',' ? parse_number(s + 1, b_p) : NULL;
+}
+
 int control_parse(const char *text, struct control_spec *spec_p)
 {
 	struct control_spec spec = { .window = WINDOW, .full = FULL };
@@ -43,11 +50,16 @@ int control_parse(const char *text, struct control_spec *spec_p)
 	} else if (!strncmp(text, "budget:", 7)) {
 		spec.kind = CONTROL_BUDGET;
 		s = parse_number(text + 7, &spec.n);
+	} else if (!strncmp(text, "threshold:", 10)) {
+		spec.kind = CONTROL_THRESHOLD;
+		s = parse_pair(text + 10, &spec.threshold, &spec.n);
+	} else if (!strcmp(text, "adaptive-budget")) {
+		spec.kind = CONTROL_ADAPTIVE;
+		s = "";
 	} else if (!strcmp(text, "auto")) {
 		s = "";
 	} else if (!strncmp(text, "auto:", 5)) {
-		s = parse_number(text + 5, &spec.window);
-		s = s && *s == ',' ? parse_number(s + 1, &spec.full) : NULL;
+		s = parse_pair(text + 5, &spec.window, &spec.full);
 	}
 	if (!s || *s)
 		return -EINVAL;
@@ -64,6 +76,12 @@ void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX])
 	case CONTROL_BUDGET:
 		snprintf(name, CONTROL_NAME_MAX, "budget:%u", spec->n);
 		break;
+	case CONTROL_THRESHOLD:
+		snprintf(name, CONTROL_NAME_MAX, "threshold:%u,%u", spec->threshold, spec->n);
+		break;
+	case CONTROL_ADAPTIVE:
+		snprintf(name, CONTROL_NAME_MAX, "adaptive-budget");
+		break;
 	case CONTROL_AUTO:
 		snprintf(name, CONTROL_NAME_MAX, "auto:%u,%u", spec->window, spec->full);
 		break;
@@ -77,6 +95,7 @@ int control_init(struct control *c, const struct control_spec *spec, uint32_t en
 		c->spec.window = WINDOW;
 	if (!c->spec.full)
 		c->spec.full = FULL;
+	adaptive_init(&c->adaptive);
 	c->ep = calloc(endpoints ? endpoints : 1, sizeof(*c->ep));
 	return c->ep ? 0 : -ENOMEM;
 }

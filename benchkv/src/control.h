@@ -6,6 +6,9 @@
  *
  *	none		one poll per loop, every endpoint is flushed in every loop
  *	budget:N	up to N polls in a row, until N responses have come
+ *	threshold:T,N	up to N polls in a row, until one brings T messages or more
+ *	adaptive-budget	up to u + 1 polls in a row, until one brings a message; u follows
+ *			the load, see adaptive.h
  *	auto[:K,B]	at most K WRITEs with calls in them that the peers have not consumed
  *			yet, over all endpoints: when the NIC is behind, calls are kept and
  *			leave together. An endpoint with B or more calls goes regardless,
@@ -24,17 +27,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "adaptive.h"
+
 #define CONTROL_NAME_MAX 40
 
 enum control_kind {
 	CONTROL_AUTO,
 	CONTROL_NONE,
 	CONTROL_BUDGET,
+	CONTROL_THRESHOLD,
+	CONTROL_ADAPTIVE,
 };
 
 struct control_spec {
 	enum control_kind kind;
-	uint32_t n; /* budget */
+	uint32_t n; /* most polls of budget and threshold */
+	uint32_t threshold; /* T */
 	uint32_t window, full; /* K and B of auto; 0: the defaults */
 };
 
@@ -55,6 +63,7 @@ struct control {
 	uint32_t endpoints;
 	uint32_t unconsumed; /* WRITEs with calls that the peers have not consumed */
 	uint64_t waits; /* selections in which an endpoint had to wait */
+	struct adaptive adaptive;
 };
 
 /* An endpoint that has something to send. */
@@ -69,10 +78,39 @@ typedef uint64_t control_consumed_fn(void *arg, uint32_t ep);
 int control_init(struct control *c, const struct control_spec *spec, uint32_t endpoints);
 void control_fini(struct control *c);
 
-/* After `polls` polls of this loop, which brought `responses`: poll again before going on? */
-static inline bool control_poll_again(const struct control *c, uint32_t polls, uint32_t responses)
+/* What the polls of this loop have brought so far. */
+struct control_polls {
+	uint32_t polls;
+	uint32_t responses; /* of all of them */
+	uint32_t messages; /* responses and requests, of all of them */
+	uint32_t last; /* messages of the last one */
+};
+
+/* Poll again before going on? */
+static inline bool control_poll_again(const struct control *c, const struct control_polls *p)
 {
-	return c->spec.kind == CONTROL_BUDGET && polls < c->spec.n && responses < c->spec.n;
+	switch (c->spec.kind) {
+	case CONTROL_BUDGET:
+		return p->polls < c->spec.n && p->responses < c->spec.n;
+	case CONTROL_THRESHOLD:
+		return p->polls < c->spec.n && p->last < c->spec.threshold;
+	case CONTROL_ADAPTIVE:
+		return adaptive_poll_again(&c->adaptive, p->polls, p->messages);
+	default:
+		return false;
+	}
+}
+
+/* Does it want to know how long loops and round trips take? */
+static inline bool control_observes(const struct control *c)
+{
+	return c->spec.kind == CONTROL_ADAPTIVE;
+}
+
+/* The end of a loop, for those that do. */
+static inline void control_loop_end(struct control *c, const struct adaptive_loop *seen)
+{
+	adaptive_step(&c->adaptive, seen);
 }
 
 /* Does control_select() ever leave an endpoint out? */

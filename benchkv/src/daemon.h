@@ -45,6 +45,7 @@ struct errand {
 	struct kv_req req;
 	uint32_t client, id; /* whom delegrpc is to give the reply */
 	uint32_t next; /* in the queue of its rank */
+	uint64_t start_ns; /* when it was first gathered, if the control wants to know */
 };
 
 /* Another rank. */
@@ -68,7 +69,9 @@ struct network {
 	size_t n_loads;
 	struct copyrpc_req **held; /* requests for workers, FORWARD_MAX for each */
 	uint32_t *n_held; /* by worker */
-	uint32_t responses; /* in this phase C */
+	struct control_polls polls; /* of this loop */
+	uint64_t loop_ns; /* when it began */
+	uint64_t rtt_sum_ns; /* of the calls that have ended in it */
 };
 
 struct daemon {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/wait.h"
 #include "daemon.h"
 
@@ -116,7 +117,8 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	struct daemon *d = arg;
 	struct kv_resp resp;
 
-	d->net.responses++;
+	d->net.polls.responses++;
+	d->net.rtt_sum_ns += d->net.loop_ns - d->net.errands[(uint32_t)token].start_ns;
 	d->stats.responses++;
 	if (status)
 		mark_failed(&d->net, copyrpc_ep_user(ep));
@@ -171,19 +173,21 @@ static bool may_forward(const struct daemon *d)
 static uint32_t phase_network(struct daemon *d)
 {
 	struct copyrpc_req *req;
-	uint32_t n = 0, polls = 0;
+	struct control_polls *p = &d->net.polls;
+	uint32_t n = 0;
 
-	d->net.responses = 0;
+	*p = (struct control_polls){ .polls = 0 };
 	do {
-		copyrpc_poll_recv(d->ctx, on_response, d);
-		polls++;
-	} while (control_poll_again(&d->net.control, polls, d->net.responses));
-	d->stats.polls += polls;
+		p->last = (uint32_t)copyrpc_poll_recv(d->ctx, on_response, d);
+		p->messages += p->last;
+		p->polls++;
+	} while (control_poll_again(&d->net.control, p));
+	d->stats.polls += p->polls;
 	while (may_forward(d) && copyrpc_recv(d->ctx, &req) > 0) {
 		serve_remote(d, req);
 		n++;
 	}
-	return n + d->net.responses;
+	return n + p->responses;
 }
 
 /* ---- D, E: calls ---- */
@@ -226,6 +230,7 @@ static void take_errand(struct daemon *d, const struct delegrpc_req *from)
 	uint32_t index = slab_get(&net->free);
 	struct errand *e = &net->errands[index];
 
+	e->start_ns = net->loop_ns;
 	e->client = from->client;
 	e->id = from->id;
 	memset(&e->req, 0, sizeof(e->req));
@@ -354,10 +359,30 @@ static void phase_forward(struct daemon *d)
 	}
 }
 
+/* Tells the control what the loop before this one was like. */
+static void observe(struct network *net)
+{
+	uint64_t now = clock_ns();
+	struct adaptive_loop seen = {
+		.cqes = net->polls.messages,
+		.loop_us = (double)(now - net->loop_ns) / (double)NSEC_PER_USEC,
+	};
+
+	if (net->polls.responses)
+		seen.rtt_us = (double)net->rtt_sum_ns / (double)NSEC_PER_USEC / net->polls.responses;
+	if (net->loop_ns)
+		control_loop_end(&net->control, &seen);
+	net->loop_ns = now;
+	net->rtt_sum_ns = 0;
+}
+
 static uint32_t serve_network(struct daemon *d)
 {
 	uint32_t n = 0;
 	int answers = 0;
+
+	if (control_observes(&d->net.control))
+		observe(&d->net);
 
 	delegrpc_server_poll(d->ring); /* B */
 	if (d->flux)

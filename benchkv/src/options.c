@@ -18,6 +18,9 @@
 #define RING_MIN 4096u
 #define RING_MAX (1u << 30)
 
+#define CONTROLS                                                                                  \
+	"none, budget:N, threshold:T,N, adaptive-budget, auto or auto:K,B (numbers 1 to 65536)"
+
 static const char usage[] =
 	"Usage: benchkv delegation [OPTION]...\n"
 	"A distributed key-value store and its load, one rank per process of the job:\n"
@@ -41,7 +44,8 @@ static const char usage[] =
 	"  --device NAME        mlx5 device; auto: the first one, else a software HCA (auto)\n"
 	"  --ring-size BYTES    of each endpoint: a power of two from 4096 to 2^30; auto: eight\n"
 	"                       times what can be in flight to one rank (auto)\n"
-	"  --control C          of batching: none, budget:N, auto, auto:K,B (auto)\n"
+	"  --control C          of batching: none, budget:N, threshold:T,N, adaptive-budget,\n"
+	"                       auto, auto:K,B (auto)\n"
 	"Other\n"
 	"  --pin yes|no         a core per thread, when there are enough (yes)\n"
 	"  --timeout S          how long to wait for other ranks and for a reply (1 to 86400; 30)\n"
@@ -249,7 +253,7 @@ static int parse_option(int opt, const struct parse *p, struct options *o)
 		return parse_ring_size(p, &o->ring_size);
 	case OPT_CONTROL:
 		return control_parse(p->arg, &o->control) ?
-			       bad(p, "none, budget:N, auto, or auto:K,B (numbers 1 to 65536)") :
+			       bad(p, CONTROLS) :
 			       0;
 	case OPT_PIN:
 		return parse_yes_no(p, &o->pin);
@@ -355,7 +359,7 @@ uint64_t options_digest(const struct options *o)
 		o->daemons, o->clients, o->queue_depth, o->duration_ns, o->ops, o->runs,
 		o->load.key_range, real_bits(o->load.read_ratio), real_bits(o->load.zipf_theta),
 		o->load.seed, o->preload, o->ring_size, o->control.kind, o->control.n,
-		o->control.window, o->control.full, o->dry_run,
+		o->control.threshold, o->control.window, o->control.full, o->dry_run,
 	};
 	uint64_t sum = 0;
 

@@ -19,9 +19,11 @@ static void parses(void)
 {
 	static const char *const bad[] = { "", "non", "none:1", "budget", "budget:", "budget:0",
 		"budget:16x", "budget:-1", "budget:65537", "budget: 3", "auto:", "auto:1",
-		"auto:1,", "auto:0,1", "auto:1,2,3", "adaptive" };
+		"auto:1,", "auto:0,1", "auto:1,2,3", "adaptive", "adaptive-budget:3", "threshold",
+		"threshold:4", "threshold:4,", "threshold:0,4", "threshold:4,4,4" };
 	static const char *const good[][2] = { { "none", "none" }, { "budget:16", "budget:16" },
-		{ "auto", "auto:12,12" }, { "auto:3,70", "auto:3,70" } };
+		{ "threshold:8,16", "threshold:8,16" },
+		{ "adaptive-budget", "adaptive-budget" }, { "auto", "auto:12,12" }, { "auto:3,70", "auto:3,70" } };
 	struct control_spec spec;
 	char name[CONTROL_NAME_MAX];
 
@@ -37,18 +39,21 @@ static void parses(void)
 /* Polls of one loop when the i-th poll brings arrivals[i] responses. */
 static uint32_t polls(const struct control *c, const uint32_t *arrivals)
 {
-	uint32_t n = 0, responses = 0;
+	struct control_polls p = { .polls = 0 };
 
-	do
-		responses += arrivals[n++];
-	while (control_poll_again(c, n, responses));
-	return n;
+	do {
+		p.last = arrivals[p.polls++];
+		p.responses += p.last;
+		p.messages += p.last;
+	} while (control_poll_again(c, &p));
+	return p.polls;
 }
+
+static const uint32_t none[32] = { 0 }, at_once[32] = { 4 }, one_each[32] = { 1, 1, 1, 1 },
+		      late[32] = { 0, 0, 5 }, growing[32] = { 1, 2, 3, 4, 5 };
 
 static void budget_polls(void)
 {
-	static const uint32_t none[32] = { 0 }, at_once[32] = { 4 }, one_each[32] = { 1, 1, 1, 1 },
-			      late[32] = { 0, 0, 5 };
 	struct control c = make("budget:4", 1), off = make("none", 1);
 
 	CHECK_EQ(polls(&c, none), 4);
@@ -57,9 +62,34 @@ static void budget_polls(void)
 	CHECK_EQ(polls(&c, late), 3);
 	CHECK_EQ(polls(&off, none), 1);
 	CHECK_EQ(polls(&off, one_each), 1);
-	CHECK(!control_selects(&c) && !control_selects(&off));
+	CHECK(!control_selects(&c) && !control_selects(&off) && !control_observes(&c));
 	control_fini(&c);
 	control_fini(&off);
+}
+
+static void threshold_polls(void)
+{
+	struct control c = make("threshold:3,6", 1);
+
+	CHECK_EQ(polls(&c, none), 6);
+	CHECK_EQ(polls(&c, one_each), 6); /* four in all, but never three at once */
+	CHECK_EQ(polls(&c, at_once), 1);
+	CHECK_EQ(polls(&c, late), 3);
+	CHECK_EQ(polls(&c, growing), 3);
+	control_fini(&c);
+}
+
+static void adaptive_polls(void)
+{
+	struct control c = make("adaptive-budget", 1);
+
+	CHECK_EQ(polls(&c, none), 1);
+	c.adaptive.u = 5;
+	CHECK_EQ(polls(&c, none), 6);
+	CHECK_EQ(polls(&c, one_each), 1);
+	CHECK_EQ(polls(&c, late), 3);
+	CHECK(control_observes(&c) && !control_selects(&c));
+	control_fini(&c);
 }
 
 static uint64_t from_array(void *arg, uint32_t ep)
@@ -168,7 +198,8 @@ static void auto_starves_nobody(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(parses), TEST(budget_polls), TEST(auto_keeps_a_window),
+		TEST(parses), TEST(budget_polls), TEST(threshold_polls),
+		TEST(adaptive_polls), TEST(auto_keeps_a_window),
 		TEST(auto_never_holds_replies), TEST(auto_survives_overflow),
 		TEST(auto_starves_nobody),
 	};

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/* The adaptive poll budget: every number and every transition, bit for bit. */
+#include "adaptive.h"
+#include "base/test.h"
+
+static const struct adaptive_loop empty = { 0, 1.0, 0 };
+
+/* A controller that has identified itself, with everything at rest. */
+static struct adaptive identified(uint32_t step_up, uint32_t u_max)
+{
+	struct adaptive a;
+
+	adaptive_init(&a);
+	a.half = 2;
+	a.phase_loops = ADAPTIVE_AGAIN;
+	a.step_up = step_up;
+	a.step_down = 2 * step_up;
+	a.u_max = u_max;
+	return a;
+}
+
+static void steps(struct adaptive *a, const struct adaptive_loop *seen, uint32_t n)
+{
+	while (n--)
+		adaptive_step(a, seen);
+}
+
+static void filters_bit_for_bit(void)
+{
+	static const uint32_t cqes[] = { 3, 0, 0, 17, 1, 0, 5 };
+	struct adaptive a = identified(1, 8);
+	double b = 0, e = 0, loop = 0, rtt = 0;
+
+	for (uint32_t i = 0; i < 7 * 100; i++) {
+		struct adaptive_loop seen = { cqes[i % 7], 0.7 + i % 5, i % 3 ? 6.0 + i % 4 : 0 };
+
+		adaptive_step(&a, &seen);
+		b = (1.0 - 0.05) * b + 0.05 * seen.cqes;
+		e = (1.0 - 0.05) * e + 0.05 * (seen.cqes ? 0.0 : 1.0);
+		loop = (1.0 - 0.05) * loop + 0.05 * seen.loop_us;
+		if (seen.rtt_us > 0) /* without a sample the old estimate stays */
+			rtt = rtt > 0 ? (1.0 - 0.02) * rtt + 0.02 * seen.rtt_us : seen.rtt_us;
+		CHECK(a.b_ema == b && a.e_ema == e && a.loop_ema_us == loop && a.rtt_ema_us == rtt);
+	}
+}
+
+static void identifies(void)
+{
+	static const struct {
+		double b0, b1, r0;
+		uint32_t up, down, u_max;
+	} cases[] = {
+		{ 1, 9, 6, 2, 4, 15 }, /* gain 1: 2; 2.5 * 6 */
+		{ 1, 1, 6, 8, 16, 15 }, /* no gain: the largest step */
+		{ 2, 1, 6, 8, 16, 15 }, /* a loss, too */
+		{ 0, 100, 1, 1, 2, 8 }, /* gain 12.5: 0.16, at least 1; 2.5 at least 8 */
+		{ 0, 4, 40, 4, 8, 64 }, /* gain 0.5; 100 at most 64 */
+		{ 0, 6.4, 3.4, 3, 6, 9 }, /* 2.5 rounds up to 3; 8.5 to 9 */
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct adaptive a;
+
+		adaptive_init(&a);
+		a.b0 = cases[i].b0;
+		a.b1 = cases[i].b1;
+		a.r0 = cases[i].r0;
+		adaptive_identify(&a);
+		CHECK_EQ(a.step_up, cases[i].up);
+		CHECK_EQ(a.step_down, cases[i].down);
+		CHECK_EQ(a.u_max, cases[i].u_max);
+	}
+}
+
+static void warms_up(void)
+{
+	const struct adaptive_loop two = { 2, 1.0, 6.0 };
+	struct adaptive a;
+
+	adaptive_init(&a);
+	CHECK_EQ(a.u, 0);
+	steps(&a, &two, ADAPTIVE_WARMUP / 4);
+	steps(&a, &empty, ADAPTIVE_WARMUP / 4 * 3);
+	CHECK_EQ(a.u, ADAPTIVE_PROBE);
+	CHECK(a.b0 == 0.5 && a.e0 == 0.75 && a.r0 == 6.0);
+	steps(&a, &two, ADAPTIVE_WARMUP - 1);
+	CHECK_EQ(a.half, 1);
+	adaptive_step(&a, &two);
+	CHECK(a.half == 2 && a.b1 == 2.0 && a.e1 == 0.0 && a.u == 0);
+	CHECK_EQ(a.step_up, 8); /* 2 / (1.5 / 8) = 10.7, at most 8 */
+	CHECK_EQ(a.u_max, 15);
+}
+
+static void identifies_again(void)
+{
+	const struct adaptive_loop fine = { 2, 6.0, 6.0 };
+	struct adaptive a = identified(2, 40);
+
+	steps(&a, &fine, 200); /* until the filters say that all is well */
+	a.u = 30;
+	a.low_count = a.high_count = a.hold_count = 0;
+	a.phase_loops = 1000;
+	steps(&a, &fine, 999);
+	CHECK(a.half == 2 && a.u == 30);
+	adaptive_step(&a, &fine);
+	CHECK(a.half == 0 && a.u == 0);
+	steps(&a, &fine, ADAPTIVE_WARMUP);
+	CHECK_EQ(a.u, ADAPTIVE_PROBE);
+	steps(&a, &fine, ADAPTIVE_WARMUP);
+	CHECK_EQ(a.half, 2);
+	CHECK_EQ(a.u_max, 15);
+	CHECK_EQ(a.u, 15); /* what it had, cut to what is now the most */
+}
+
+/* Sets what the filters hold, so that one more loop like it leaves them there. */
+static void settle(struct adaptive *a, double b, double e, double loop, double rtt)
+{
+	a->b_ema = b;
+	a->e_ema = e;
+	a->loop_ema_us = loop;
+	a->rtt_ema_us = rtt;
+}
+
+/* How many steps until u changes, with the filters kept where they are. */
+static uint32_t until_change(struct adaptive *a, double b, double e, double loop, double rtt)
+{
+	uint32_t u = a->u, n = 0;
+
+	while (a->u == u && n < 1000) {
+		struct adaptive_loop seen = { (uint32_t)b, loop, rtt };
+
+		settle(a, b, e, loop, rtt);
+		adaptive_step(a, &seen);
+		n++;
+	}
+	return n;
+}
+
+static void rises_and_falls(void)
+{
+	struct adaptive a = identified(3, 10);
+
+	/* rho 0.5: after 64 loops, then 32 of hold and 64 more, up to u_max. */
+	CHECK_EQ(until_change(&a, 4, 0.5, 3, 6), 64);
+	CHECK_EQ(a.u, 3);
+	CHECK_EQ(a.hold_count, 32);
+	CHECK_EQ(until_change(&a, 4, 0.5, 3, 6), 96);
+	CHECK_EQ(until_change(&a, 4, 0.5, 3, 6), 96);
+	CHECK_EQ(until_change(&a, 4, 0.5, 3, 6), 96);
+	CHECK_EQ(a.u, 10);
+	/* rho 2, few empty loops: after 128, by twice the step. */
+	CHECK_EQ(until_change(&a, 4, 0.1, 12, 6), 32 + 128);
+	CHECK_EQ(a.u, 4);
+	CHECK_EQ(until_change(&a, 4, 0.1, 12, 6), 32 + 128);
+	CHECK_EQ(a.u, 0);
+}
+
+static void many_empty_loops_count_as_low(void)
+{
+	struct adaptive a = identified(1, 10);
+
+	CHECK_EQ(until_change(&a, 4, 0.85, 12, 6), 64); /* rho 2, but empty */
+	CHECK_EQ(a.u, 1);
+	a = identified(1, 10);
+	CHECK_EQ(until_change(&a, 4, 0.5, 12, 6), 1000); /* neither */
+	a = identified(1, 10);
+	CHECK_EQ(until_change(&a, 4, 0.5, 0.45, 0.2), 1000); /* 0.45 / 0.5, not / 0.2 */
+}
+
+static void counts_in_a_row_only(void)
+{
+	struct adaptive a = identified(1, 10);
+	struct adaptive_loop seen = { 4, 3, 6 }, well = { 4, 6, 6 };
+
+	for (uint32_t i = 0; i < 63; i++) {
+		settle(&a, 4, 0.5, 3, 6);
+		adaptive_step(&a, &seen);
+	}
+	CHECK_EQ(a.low_count, 63);
+	settle(&a, 4, 0.5, 6, 6);
+	adaptive_step(&a, &well);
+	CHECK_EQ(a.low_count, 0);
+	CHECK_EQ(a.u, 0);
+	CHECK_EQ(until_change(&a, 4, 0.5, 3, 6), 64);
+}
+
+static void recovers_from_collapse(void)
+{
+	struct adaptive a = identified(3, 20);
+
+	/* b < 1 and e > 0.9: at once, by twice the step, then every 33rd loop. */
+	CHECK_EQ(until_change(&a, 0, 0.97, 0.7, 6), 1);
+	CHECK_EQ(a.u, 6);
+	CHECK_EQ(a.hold_count, 32);
+	CHECK_EQ(until_change(&a, 0, 0.97, 0.7, 6), 33);
+	CHECK_EQ(a.u, 12);
+	CHECK_EQ(until_change(&a, 0, 0.97, 0.7, 6), 33);
+	CHECK_EQ(until_change(&a, 0, 0.97, 0.7, 6), 33);
+	CHECK_EQ(a.u, 20);
+	a = identified(3, 20);
+	CHECK_EQ(until_change(&a, 1, 0.97, 0.7, 6), 64); /* b is not below 1: no collapse */
+	CHECK_EQ(a.u, 3);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(filters_bit_for_bit), TEST(identifies), TEST(warms_up),
+		TEST(identifies_again), TEST(rises_and_falls), TEST(many_empty_loops_count_as_low),
+		TEST(counts_in_a_row_only), TEST(recovers_from_collapse),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
