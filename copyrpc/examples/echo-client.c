@@ -21,7 +21,7 @@ static uint32_t fill(char *buf, uint64_t token)
 }
 
 static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
-			const void *data, uint32_t len)
+	const void *data, uint32_t len)
 {
 	uint64_t *done = arg;
 	char want[LONGEST];
@@ -37,11 +37,11 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 
 static int connect_to(const char *address, int port)
 {
-	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
 	int sock = socket(AF_INET, SOCK_STREAM, 0);
 
 	if (sock < 0 || inet_pton(AF_INET, address, &addr.sin_addr) != 1 ||
-	    connect(sock, (struct sockaddr *)&addr, sizeof(addr))) {
+		connect(sock, (struct sockaddr *)&addr, sizeof(addr))) {
 		perror(address);
 		exit(1);
 	}

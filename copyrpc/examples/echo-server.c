@@ -40,13 +40,13 @@ static int serve(struct copyrpc_ctx *ctx)
 
 static int listen_on(int port)
 {
-	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
 	socklen_t len = sizeof(addr);
 	int sock = socket(AF_INET, SOCK_STREAM, 0);
 
 	addr.sin_addr.s_addr = htonl(INADDR_ANY);
 	if (sock < 0 || bind(sock, (struct sockaddr *)&addr, sizeof(addr)) || listen(sock, 1) ||
-	    getsockname(sock, (struct sockaddr *)&addr, &len)) {
+		getsockname(sock, (struct sockaddr *)&addr, &len)) {
 		perror("listen");
 		exit(1);
 	}

@@ -28,7 +28,7 @@ static inline struct copyrpc_ep *introduce(struct copyrpc_ctx *ctx, int sock)
 	check(copyrpc_ep_create(ctx, NULL, &ep), "endpoint");
 	copyrpc_ep_info(ep, mine);
 	if (send(sock, mine, sizeof(mine), MSG_NOSIGNAL) != sizeof(mine) ||
-	    recv(sock, theirs, sizeof(theirs), MSG_WAITALL) != sizeof(theirs)) {
+		recv(sock, theirs, sizeof(theirs), MSG_WAITALL) != sizeof(theirs)) {
 		fprintf(stderr, "the peer hung up\n");
 		exit(1);
 	}

@@ -5,11 +5,9 @@
 int copyrpc_call(
 	struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max, uint64_t token)
 {
-	int rc = chan_call(&ep->ch, data, len, resp_max, token);
-
-	/* After a refusal, too: flow control may have to do something about it. */
+	/* When it is refused, too: flow control may have to do something about it. */
 	ep_dirty(ep);
-	return rc;
+	return chan_call(&ep->ch, data, len, resp_max, token);
 }
 
 int copyrpc_recv(struct copyrpc_ctx *ctx, struct copyrpc_req **req_p)
@@ -48,13 +46,12 @@ struct copyrpc_ep *copyrpc_req_ep(const struct copyrpc_req *req)
 int copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 {
 	struct copyrpc_ep *ep = ep_of(req->ch);
-	int rc = chan_reply(req, data, len);
 
 	if (unlikely(!ep->qp))
-		ep_end(ep); /* destroyed: it may have been the last thing held */
+		ep_end(ep); /* destroyed: it may be the last thing held */
 	else
 		ep_dirty(ep);
-	return rc;
+	return chan_reply(req, data, len);
 }
 
 int copyrpc_req_detach(struct copyrpc_req *req)
@@ -69,20 +66,12 @@ int copyrpc_req_detach(struct copyrpc_req *req)
 void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p)
 {
 	const struct chan *ch = &ep->ch;
-	uint32_t calls = 0, messages = 0;
+	struct copyrpc_stats now = chan_stats(ch);
 
-	for (uint32_t i = 0; i < ch->nclosed; i++) {
-		calls += ch->closed[i].calls;
-		messages += ch->closed[i].count == WIRE_WRAP ? 0 : ch->closed[i].count;
-	}
-	if (ch->cr.open) {
-		calls += ch->open.calls;
-		messages += ch->open.count;
-	}
 	*load_p = (struct copyrpc_ep_load){
-		.open_calls = calls,
-		.open_replies = messages - calls,
-		.pending = ch->call_ids.used,
+		.open_calls = (uint32_t)(now.calls - ch->stats.calls),
+		.open_replies = (uint32_t)(now.replies - ch->stats.replies),
+		.pending = ch->ncalls,
 		.credit = ch->cr.k * WIRE_BLOCK,
 		.posted = ch->sent * WIRE_BLOCK,
 		.consumed = ch->cr.rc * WIRE_BLOCK,
@@ -91,7 +80,7 @@ void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p
 
 void copyrpc_ep_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p)
 {
-	*stats_p = ep->ch.stats;
+	*stats_p = chan_stats(&ep->ch);
 }
 
 void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p)
@@ -99,7 +88,7 @@ void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stat
 	struct copyrpc_stats sum = ctx->gone;
 
 	for (const struct copyrpc_ep *ep = ctx->eps; ep; ep = ep->next)
-		add_stats(&sum, &ep->ch.stats);
+		add_ep_stats(&sum, ep);
 	sum.refills = ctx->refills;
 	*stats_p = sum;
 }

@@ -14,6 +14,8 @@ int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t 
 		.send_ring = send_ring,
 		.recv_ring = recv_ring,
 		.payload_max = wire_payload(credit_message_max(blocks)),
+		.allowance_max = credit_allowance_max(blocks),
+		.unasked = credit_rmax(blocks),
 		.mask = blocks - 1,
 		.sent = at,
 		.parsed = at,
@@ -26,21 +28,29 @@ int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t 
 		max_calls = most;
 	ch->reqs = calloc(most, sizeof(*ch->reqs));
 	ch->calls = calloc(max_calls, sizeof(*ch->calls));
-	if (!ch->reqs || !ch->calls || slab_init(&ch->req_ids, most) ||
-		slab_init(&ch->call_ids, max_calls)) {
+	if (!ch->reqs || !ch->calls) {
 		chan_fini(ch);
 		return -ENOMEM;
+	}
+	/* The first ones come first, so that what is not needed is never touched again. */
+	ch->max_calls = max_calls;
+	for (uint32_t i = 0; i < max_calls; i++)
+		ch->calls[i].token = i + 1 < max_calls ? i + 1 : CALL_NONE;
+	ch->req_free = ch->reqs;
+	for (uint32_t i = 0; i < most; i++) {
+		ch->reqs[i].ch = ch;
+		ch->reqs[i].queued = i + 1 < most ? &ch->reqs[i + 1] : NULL;
 	}
 	return 0;
 }
 
 void chan_fini(struct chan *ch)
 {
-	for (uint32_t id = 0; ch->req_ids.next && id < ch->req_ids.capacity; id++)
-		if (slab_in_use(&ch->req_ids, id) && ch->reqs[id].detached)
-			chan_free_detached(&ch->reqs[id]);
-	slab_fini(&ch->call_ids);
-	slab_fini(&ch->req_ids);
+	uint32_t most = credit_rmax(ch->cr.c) / 2;
+
+	for (uint32_t i = 0; ch->reqs && i < most; i++)
+		if (ch->reqs[i].detached)
+			free((void *)(uintptr_t)ch->reqs[i].data);
 	free(ch->calls);
 	free(ch->reqs);
 	ch->calls = NULL;
@@ -59,33 +69,87 @@ void chan_new_batch(struct chan *ch, uint32_t wrap)
 {
 	uint64_t p = ch->cr.p;
 
-	if (ch->cr.open)
-		close_batch(ch, ch->open);
+	if (ch->cr.edge)
+		close_batch(ch, (struct batch){ch->open.start, p, ch->open.count, ch->open.calls});
 	if (wrap)
 		close_batch(ch, (struct batch){p, p + wrap, WIRE_WRAP, 0});
 	ch->open = (struct batch){.start = p + wrap};
+	credit_open(&ch->cr, wrap);
+}
+
+/* In the order in which the manual lists the reasons; nothing is changed by a refusal. */
+COLD int chan_call_odd(
+	struct chan *ch, const void *data, uint32_t len, uint32_t resp_max, uint64_t token)
+{
+	struct placement to;
+
+	if (ch->status)
+		return ch->status;
+	if (len > ch->payload_max || resp_max > ch->payload_max)
+		return -EMSGSIZE;
+	if (ch->cr.k < wire_blocks(resp_max) + 1) {
+		ch->stats.credit_stalls++;
+		return -ENOBUFS;
+	}
+	if (ch->call_free == CALL_NONE)
+		return -EAGAIN;
+	to = credit_plan(&ch->cr, wire_blocks(len));
+	if (!credit_call_fits(&ch->cr, to.end)) {
+		ch->stats.ring_stalls++;
+		ch->stalled = true;
+		return -EAGAIN;
+	}
+	chan_new_batch(ch, to.wrap);
+	return chan_call(ch, data, len, resp_max, token);
+}
+
+COLD int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
+{
+	struct chan *ch = req->ch;
+	struct placement to;
+
+	if (ch->status) {
+		chan_drop_req(req);
+		return ch->status;
+	}
+	if (len > wire_payload(req->allowance - 1))
+		return -EMSGSIZE;
+	to = credit_plan(&ch->cr, wire_blocks(len));
+	if (!to.joins)
+		chan_new_batch(ch, to.wrap);
+	chan_append(ch, wire_blocks(len), req->id | WIRE_RESPONSE, req->allowance, data, len);
+	credit_replied(&ch->cr, req->allowance);
+	chan_drop_req(req);
+	return 0;
 }
 
 uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 {
 	struct batch b = *chan_front(ch);
-	uint32_t blocks = (uint32_t)(b.end - b.start);
+	uint32_t blocks, credit;
 
 	if (ch->nclosed) {
 		ch->nclosed--;
 		ch->closed[0] = ch->closed[1];
 	} else {
-		ch->cr.open = false;
+		b.end = ch->cr.p;
+		ch->cr.edge = 0;
 	}
+	blocks = (uint32_t)(b.end - b.start);
+	credit = credit_grant(&ch->cr);
+	ch->unasked += credit;
 	wire_put_meta(chan_at(ch->send_ring, ch, b.start), chan_consumer(ch) * WIRE_BLOCK,
-		(uint64_t)credit_grant(&ch->cr) * WIRE_BLOCK, b.count);
+		(uint64_t)credit * WIRE_BLOCK, b.count);
 	ch->sent = b.end;
-	if (b.count == WIRE_WRAP)
+	if (b.count == WIRE_WRAP) {
 		ch->stats.wraps++;
-	else if (b.count == 0)
+	} else if (b.count == 0) {
 		ch->stats.credit_only++;
-	else
+	} else {
 		ch->stats.batches++;
+		ch->stats.calls += b.calls;
+		ch->stats.replies += b.count - b.calls;
+	}
 	*pos_p = b.start;
 	*len_p = b.count == WIRE_WRAP ? WIRE_BLOCK : blocks * WIRE_BLOCK;
 	ch->stats.bytes += *len_p;
@@ -126,24 +190,19 @@ int chan_read_done(struct chan *ch, uint64_t consumer)
 static int take_request(
 	struct chan *ch, const struct wire_header *h, const void *payload, uint64_t pos)
 {
-	struct copyrpc_req *req;
-	uint32_t id;
+	struct copyrpc_req *req = ch->req_free;
 
 	/* As every request costs two blocks or more of R, there are enough of reqs. */
-	if (h->allowance < 2 || h->allowance > credit_allowance_max(ch->cr.c) ||
-		h->allowance > ch->cr.r - ch->held)
+	if (unlikely(h->len > ch->payload_max || h->allowance < 2 ||
+		     h->allowance > ch->allowance_max || h->allowance > ch->unasked))
 		return -EPROTO;
-	id = slab_get(&ch->req_ids);
-	assert(id != SLAB_NONE);
-	ch->held += h->allowance;
-	req = &ch->reqs[id];
-	req->ch = ch;
+	ch->req_free = req->queued;
+	ch->unasked -= h->allowance;
 	req->data = payload;
 	req->pos = pos;
 	req->len = h->len;
 	req->id = h->id;
 	req->allowance = h->allowance;
-	req->detached = false;
 	req->next = &ch->live;
 	req->prev = ch->live.prev;
 	req->prev->next = req;
@@ -159,61 +218,64 @@ static int take_response(struct chan *ch, const struct wire_header *h, const voi
 	copyrpc_response_fn *fn, void *arg)
 {
 	uint32_t id = h->id & ~WIRE_RESPONSE;
-	const struct call *call;
+	struct call *call;
+	uint64_t token;
 
-	if (!slab_in_use(&ch->call_ids, id))
+	if (unlikely(id >= ch->max_calls))
 		return -EPROTO;
 	call = &ch->calls[id];
-	if (h->len > call->resp_max || h->allowance != call->allowance)
+	/* The allowance of a call that is not pending is 0. */
+	if (unlikely(h->allowance != call->allowance || !h->allowance || h->len > call->resp_max))
 		return -EPROTO;
-	slab_put(&ch->call_ids, id);
+	token = call->token;
+	chan_put_call(ch, call);
 	ch->stats.responses++;
-	fn(arg, ch->ep, call->token, 0, payload, h->len);
+	fn(arg, ch->ep, token, 0, payload, h->len);
 	return 0;
 }
 
-static int take_messages(struct chan *ch, uint64_t at, uint64_t end, uint32_t count,
+/* A batch lies in one piece, `left` blocks of it from msg on; nothing behind is looked at,
+ * and `count` only when it is clear how many there are. */
+static int take_messages(struct chan *ch, const uint8_t *msg, uint32_t left, uint32_t count,
 	copyrpc_response_fn *fn, void *arg)
 {
-	for (uint32_t i = 0; i < count; i++) {
-		const uint8_t *msg = ch->recv_ring + (size_t)(at & ch->mask) * WIRE_BLOCK;
-		struct wire_header h;
-		uint32_t size;
+	uint32_t i;
+
+	for (i = 0; left; i++) {
+		struct wire_header h = wire_get_header(msg);
+		uint64_t size = ((uint64_t)h.len + sizeof(h) + WIRE_BLOCK - 1) / WIRE_BLOCK;
 		int rc;
 
-		if (at == end)
+		if (unlikely(size > left))
 			return -EPROTO;
-		h = wire_get_header(msg);
-		msg += sizeof(h);
-		if (h.len > ch->payload_max)
-			return -EPROTO;
-		size = wire_blocks(h.len);
-		if (size > end - at)
-			return -EPROTO;
-		if (h.id & WIRE_RESPONSE)
-			rc = take_response(ch, &h, msg, fn, arg);
-		else
-			rc = take_request(ch, &h, msg, at);
+		if (h.id & WIRE_RESPONSE) {
+			rc = take_response(ch, &h, msg + sizeof(h), fn, arg);
+			if (unlikely(ch->status))
+				return (int)i + 1;
+		} else {
+			rc = take_request(ch, &h, msg + sizeof(h), ch->parsed - left);
+		}
 		if (unlikely(rc))
 			return rc;
-		if (unlikely(ch->status))
-			return (int)i + 1;
-		at += size;
+		left -= (uint32_t)size;
+		msg += size * WIRE_BLOCK;
 	}
-	return at == end ? (int)count : -EPROTO;
+	return i == count ? (int)i : -EPROTO;
 }
 
 int chan_receive(struct chan *ch, uint32_t n, copyrpc_response_fn *fn, void *arg)
 {
 	uint64_t start = ch->parsed;
 	uint32_t off = (uint32_t)start & ch->mask;
+	const uint8_t *at;
 	struct wire_meta m;
 	int rc;
 
 	/* It neither crosses the ring's end nor covers what we have not given back. */
 	if (!n || n > ch->cr.c - off || start + n - chan_consumer(ch) > ch->cr.c)
 		return -EPROTO;
-	m = wire_get_meta(ch->recv_ring + (size_t)off * WIRE_BLOCK);
+	at = ch->recv_ring + (size_t)off * WIRE_BLOCK;
+	m = wire_get_meta(at);
 	rc = take_meta(ch, &m);
 	if (unlikely(rc))
 		return rc;
@@ -221,7 +283,7 @@ int chan_receive(struct chan *ch, uint32_t n, copyrpc_response_fn *fn, void *arg
 	ch->stats.batches_received++;
 	if (m.count == WIRE_WRAP)
 		return off + n == ch->cr.c ? 0 : -EPROTO;
-	return take_messages(ch, start + 1, start + n, m.count, fn, arg);
+	return take_messages(ch, at + WIRE_BLOCK, n - 1, m.count, fn, arg);
 }
 
 /* -------------------------------------------------------------------- ending */
@@ -230,15 +292,53 @@ int chan_end_calls(struct chan *ch, copyrpc_response_fn *fn, void *arg)
 {
 	int ended = 0;
 
-	for (uint32_t id = 0; ch->call_ids.used && id < ch->call_ids.capacity; id++) {
-		if (!slab_in_use(&ch->call_ids, id))
+	for (uint32_t id = 0; ch->ncalls && id < ch->max_calls; id++) {
+		struct call *call = &ch->calls[id];
+		uint64_t token = call->token;
+
+		if (!call->allowance)
 			continue;
-		slab_put(&ch->call_ids, id);
+		chan_put_call(ch, call);
 		ch->stats.failed_calls++;
 		ended++;
-		fn(arg, ch->ep, ch->calls[id].token, ch->status, NULL, 0);
+		fn(arg, ch->ep, token, ch->status, NULL, 0);
 	}
 	return ended;
+}
+
+void chan_drop_req(struct copyrpc_req *req)
+{
+	if (req->detached)
+		free((void *)(uintptr_t)req->data);
+	else
+		chan_release(req);
+	req->detached = false;
+	chan_put_req(req->ch, req);
+}
+
+uint32_t chan_requests(const struct chan *ch)
+{
+	uint32_t n = credit_rmax(ch->cr.c) / 2;
+
+	for (const struct copyrpc_req *req = ch->req_free; req; req = req->queued)
+		n--;
+	return n;
+}
+
+struct copyrpc_stats chan_stats(const struct chan *ch)
+{
+	struct copyrpc_stats s = ch->stats;
+
+	for (uint32_t i = 0; i < ch->nclosed; i++) {
+		s.calls += ch->closed[i].calls;
+		if (ch->closed[i].count != WIRE_WRAP)
+			s.replies += ch->closed[i].count - ch->closed[i].calls;
+	}
+	if (ch->cr.edge) {
+		s.calls += ch->open.calls;
+		s.replies += ch->open.count - ch->open.calls;
+	}
+	return s;
 }
 
 void chan_drop_queued(struct chan *ch)
@@ -250,7 +350,7 @@ void chan_drop_queued(struct chan *ch)
 
 		if (req->ch == ch) {
 			*at = req->queued;
-			chan_put_req(req);
+			chan_drop_req(req);
 		} else {
 			at = &req->queued;
 		}
@@ -272,9 +372,4 @@ int chan_detach(struct copyrpc_req *req)
 	req->data = copy;
 	req->detached = true;
 	return 0;
-}
-
-void chan_free_detached(struct copyrpc_req *req)
-{
-	free((void *)(uintptr_t)req->data);
 }

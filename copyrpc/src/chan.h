@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "base/compiler.h"
-#include "base/slab.h"
 #include "copyrpc.h"
 #include "credit.h"
 #include "wire.h"
@@ -26,7 +25,7 @@ struct chan;
 
 struct copyrpc_req {
 	struct copyrpc_req *prev, *next; /* of those whose bytes are in the ring, by age */
-	struct copyrpc_req *queued;      /* the next one in struct req_queue */
+	struct copyrpc_req *queued;      /* the next one in struct req_queue, or of the free ones */
 	struct chan *ch;
 	const void *data;
 	uint64_t pos; /* where its header is */
@@ -43,14 +42,16 @@ struct req_queue {
 };
 
 struct call {
-	uint64_t token;
+	uint64_t token;     /* of a free one: the id of the next */
 	uint32_t resp_max;  /* bytes */
-	uint32_t allowance; /* blocks */
+	uint32_t allowance; /* blocks; 0: this one is free */
 };
+
+#define CALL_NONE UINT32_MAX
 
 struct batch {
 	uint64_t start;
-	uint64_t end;
+	uint64_t end;   /* of a closed one */
 	uint32_t count; /* messages, or WIRE_WRAP */
 	uint32_t calls; /* of them requests */
 };
@@ -63,22 +64,23 @@ struct chan {
 	uint8_t *send_ring;
 	uint32_t payload_max;
 	uint32_t mask;     /* blocks - 1 */
-	struct batch open; /* while cr.open */
+	struct batch open; /* while cr.edge; it ends at cr.p */
 	/* Closed by the ring's end and not yet sent. As a window of one ring holds one ring
 	 * end at most, there are never more than the batch before it and the marker. */
 	struct batch closed[2];
 	uint64_t sent; /* all before has been handed to the transport */
 
 	const uint8_t *recv_ring;
-	uint64_t parsed; /* all before has been taken in */
-	uint64_t told;   /* consumer position that the peer's last batch told */
-	uint32_t held;   /* allowances of the requests received and not yet answered */
-	struct slab req_ids;
-	struct copyrpc_req *reqs;
+	uint64_t parsed;  /* all before has been taken in */
+	uint64_t told;    /* consumer position that the peer's last batch told */
+	uint32_t unasked; /* of cr.r, what no request received has asked for */
+	uint32_t allowance_max;
+	struct copyrpc_req *reqs, *req_free;
 	struct copyrpc_req live; /* the list's head: prev and next only */
 	struct req_queue *queue;
 
-	struct slab call_ids;
+	uint32_t ncalls, call_free; /* pending; the first free one */
+	uint32_t max_calls;
 	struct call *calls;
 
 	struct copyrpc_ep *ep; /* what callbacks are told */
@@ -118,8 +120,14 @@ void chan_drop_queued(struct chan *ch);
 /* ENOMEM as copyrpc_req_detach(). */
 int chan_detach(struct copyrpc_req *req);
 
-/* Closes the open batch, writes the marker if there is to be one, opens the next. */
+/* Closes the open batch, has a marker written over `wrap` blocks, opens the next. */
 void chan_new_batch(struct chan *ch, uint32_t wrap);
+
+/* The unusual cases of chan_call() and chan_reply(): refused, no room in the open batch; a
+ * request that is detached. */
+int chan_call_odd(
+	struct chan *ch, const void *data, uint32_t len, uint32_t resp_max, uint64_t token);
+int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len);
 
 static inline void *chan_at(uint8_t *ring, const struct chan *ch, uint64_t pos)
 {
@@ -135,7 +143,7 @@ static inline uint64_t chan_consumer(const struct chan *ch)
 /* Is there something to seal? */
 static inline const struct batch *chan_front(const struct chan *ch)
 {
-	return ch->nclosed ? &ch->closed[0] : ch->cr.open ? &ch->open : NULL;
+	return ch->nclosed ? &ch->closed[0] : ch->cr.edge ? &ch->open : NULL;
 }
 
 /* Opens a batch without messages when the credit is worth it. */
@@ -144,60 +152,52 @@ static inline bool chan_credit_batch(struct chan *ch)
 	if (chan_front(ch) || !credit_batch_due(&ch->cr))
 		return false;
 	chan_new_batch(ch, 0);
-	credit_place(&ch->cr, ch->cr.p + 1);
-	ch->open.end = ch->cr.p;
 	return true;
 }
 
-/* Places a message as planned. */
-static inline void chan_place(struct chan *ch, const struct placement *to, uint32_t size,
-	uint32_t id, uint32_t allowance, const void *data, uint32_t len)
+/* Appends a message to the open batch, which has room. The copying comes last, so that
+ * nothing has to be kept across it. */
+static inline void chan_append(struct chan *ch, uint32_t size, uint32_t id, uint32_t allowance,
+	const void *data, uint32_t len)
 {
-	void *payload;
+	void *at = chan_at(ch->send_ring, ch, ch->cr.p);
 
-	if (unlikely(!to->joins))
-		chan_new_batch(ch, to->wrap);
-	payload = wire_put_header(chan_at(ch->send_ring, ch, to->end - size), id, allowance, len);
-	if (len)
-		memcpy(payload, data, len);
-	ch->open.end = to->end;
+	ch->cr.p += size;
 	ch->open.count++;
-	credit_place(&ch->cr, to->end);
+	at = wire_put_header(at, id, allowance, len);
+	if (likely(len))
+		memcpy(at, data, len);
 }
 
 /* As copyrpc_call(). */
 static inline int chan_call(
 	struct chan *ch, const void *data, uint32_t len, uint32_t resp_max, uint64_t token)
 {
-	struct placement to;
-	uint32_t size, allowance, id;
+	uint32_t size = wire_blocks(len), allowance = wire_blocks(resp_max) + 1;
+	uint32_t id = ch->call_free;
+	struct call *call;
 
-	if (unlikely(ch->status))
-		return ch->status;
-	if (unlikely(len > ch->payload_max || resp_max > ch->payload_max))
-		return -EMSGSIZE;
-	size = wire_blocks(len);
-	allowance = wire_blocks(resp_max) + 1;
-	if (unlikely(ch->cr.k < allowance)) {
-		ch->stats.credit_stalls++;
-		return -ENOBUFS;
-	}
-	to = credit_plan(&ch->cr, size);
-	if (unlikely(!credit_call_fits(&ch->cr, to.end))) {
-		ch->stats.ring_stalls++;
-		ch->stalled = true;
-		return -EAGAIN;
-	}
-	id = slab_get(&ch->call_ids);
-	if (unlikely(id == SLAB_NONE))
-		return -EAGAIN;
-	ch->calls[id] = (struct call){token, resp_max, allowance};
+	if (unlikely(ch->status || len > ch->payload_max || resp_max > ch->payload_max ||
+		     ch->cr.k < allowance || id == CALL_NONE || !credit_joins(&ch->cr, size) ||
+		     !credit_call_fits(&ch->cr, ch->cr.p + size)))
+		return chan_call_odd(ch, data, len, resp_max, token);
+	call = &ch->calls[id];
+	ch->call_free = (uint32_t)call->token;
+	ch->ncalls++;
+	*call = (struct call){token, resp_max, allowance};
 	ch->cr.k -= allowance;
-	chan_place(ch, &to, size, id, allowance, data, len);
 	ch->open.calls++;
-	ch->stats.calls++;
+	chan_append(ch, size, id, allowance, data, len);
 	assert(credit_holds(&ch->cr));
 	return 0;
+}
+
+static inline void chan_put_call(struct chan *ch, struct call *call)
+{
+	call->allowance = 0;
+	call->token = ch->call_free;
+	ch->call_free = (uint32_t)(call - ch->calls);
+	ch->ncalls--;
 }
 
 /* Gives the bytes of a request back; those behind an older one wait for that. */
@@ -207,39 +207,37 @@ static inline void chan_release(struct copyrpc_req *req)
 	req->next->prev = req->prev;
 }
 
-/* The request is done with; its bytes are given back, unless they were. */
-void chan_free_detached(struct copyrpc_req *req);
-static inline void chan_put_req(struct copyrpc_req *req)
+/* The entry of a request whose bytes were given back is free again. */
+static inline void chan_put_req(struct chan *ch, struct copyrpc_req *req)
 {
-	struct chan *ch = req->ch;
-
-	ch->held -= req->allowance;
-	if (unlikely(req->detached))
-		chan_free_detached(req);
-	else
-		chan_release(req);
-	slab_put(&ch->req_ids, (uint32_t)(req - ch->reqs));
+	req->queued = ch->req_free;
+	ch->req_free = req;
 }
+
+/* Gives everything back that a request has. */
+void chan_drop_req(struct copyrpc_req *req);
+
+/* Requests that have no reply yet. Slow: looks for the entries that are free. */
+uint32_t chan_requests(const struct chan *ch);
+
+/* Counters, with what has not been sent. */
+struct copyrpc_stats chan_stats(const struct chan *ch);
 
 /* As copyrpc_reply(). */
 static inline int chan_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 {
 	struct chan *ch = req->ch;
-	struct placement to;
-	uint32_t size;
+	uint32_t size = wire_blocks(len), allowance = req->allowance;
 
-	if (unlikely(ch->status)) {
-		chan_put_req(req);
-		return ch->status;
-	}
-	if (unlikely(len > wire_payload(req->allowance - 1)))
-		return -EMSGSIZE;
-	size = wire_blocks(len);
-	to = credit_plan(&ch->cr, size);
-	chan_place(ch, &to, size, req->id | WIRE_RESPONSE, req->allowance, data, len);
-	credit_replied(&ch->cr, req->allowance);
-	ch->stats.replies++;
-	chan_put_req(req);
+	if (unlikely(ch->status || req->detached || len > ch->payload_max || size >= allowance ||
+		     !credit_joins(&ch->cr, size)))
+		return chan_reply_odd(req, data, len);
+	/* The bytes that data may point to stay until the next flush tells the peer. */
+	chan_release(req);
+	chan_put_req(ch, req);
+	ch->cr.r -= allowance;
+	chan_append(ch, size, req->id | WIRE_RESPONSE, allowance, data, len);
+	assert(credit_holds(&ch->cr));
 	return 0;
 }
 

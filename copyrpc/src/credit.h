@@ -32,12 +32,12 @@
 #include <stdint.h>
 
 struct credit {
-	uint64_t p;  /* producer: the end of all that was placed, sent or not */
-	uint64_t rc; /* the peer's consumer position, as far as known */
-	uint32_t c;  /* blocks of the ring, a power of two; both directions have as many */
-	uint32_t r;  /* credit granted to the peer and not yet answered by a reply */
-	uint32_t k;  /* credit that the peer granted us */
-	bool open;   /* the last batch ends at p and can take more */
+	uint64_t p;    /* producer: the end of all that was placed, sent or not */
+	uint64_t rc;   /* the peer's consumer position, as far as known */
+	uint32_t c;    /* blocks of the ring, a power of two; both directions have as many */
+	uint32_t r;    /* credit granted to the peer and not yet answered by a reply */
+	uint32_t k;    /* credit that the peer granted us */
+	uint64_t edge; /* the ring's end that the open batch, up to p, may reach; 0: none open */
 };
 
 /* Largest message, largest allowance, largest R, and the least that is worth a batch. */
@@ -79,29 +79,37 @@ struct placement {
 	bool joins;    /* the open batch; else a new one begins in front of it */
 };
 
-/* No batch crosses the ring's end. Nothing is changed. */
+/* Does a message fit behind the open batch? No batch crosses the ring's end. */
+static inline bool credit_joins(const struct credit *cr, uint32_t size)
+{
+	return cr->p + size <= cr->edge;
+}
+
+/* Nothing is changed. */
 static inline struct placement credit_plan(const struct credit *cr, uint32_t size)
 {
 	uint32_t off = (uint32_t)cr->p & (cr->c - 1);
 	uint32_t left = off ? cr->c - off : 0;
 
-	if (cr->open && left >= size)
+	if (credit_joins(cr, size))
 		return (struct placement){cr->p + size, 0, true};
-	if (!off || (!cr->open && left > size))
+	if (!off || (!cr->edge && left > size))
 		return (struct placement){cr->p + 1 + size, 0, false};
 	return (struct placement){cr->p + left + 1 + size, left, false};
 }
 
-/* May a call be placed there? */
+/* May a call be placed there? With 2 RMAX, which is half of the ring, left behind it. */
 static inline bool credit_call_fits(const struct credit *cr, uint64_t end)
 {
-	return end - cr->rc + 2 * credit_rmax(cr->c) <= cr->c;
+	return end - cr->rc <= cr->c / 2;
 }
 
-static inline void credit_place(struct credit *cr, uint64_t end)
+/* A batch begins behind the marker, if there is one: its metadata is placed. */
+static inline void credit_open(struct credit *cr, uint32_t wrap)
 {
-	cr->p = end;
-	cr->open = true;
+	cr->p += wrap;
+	cr->edge = (cr->p & ~(uint64_t)(cr->c - 1)) + cr->c;
+	cr->p++;
 	assert(cr->p - cr->rc <= cr->c);
 }
 

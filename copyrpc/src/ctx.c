@@ -134,7 +134,7 @@ void ctx_end_endpoints(struct copyrpc_ctx *ctx)
 		ep->ended = false;
 		ctx->handled += chan_end_calls(&ep->ch, ctx->fn, ctx->arg);
 		/* Destroyed, and nothing of it is held: nobody can name it any more. */
-		if (!ep->qp && !ep->ch.req_ids.used && !ep->ended)
+		if (!ep->qp && !chan_requests(&ep->ch) && !ep->ended)
 			ep_free(ep);
 	}
 }

@@ -260,7 +260,7 @@ void ep_free(struct copyrpc_ep *ep)
 	chan_fini(&ep->ch);
 	if (ep->memory)
 		munmap(ep->memory, ep->memory_len);
-	add_stats(&ctx->gone, &ep->ch.stats);
+	add_ep_stats(&ctx->gone, ep);
 	*ep->link_p = ep->next;
 	if (ep->next)
 		ep->next->link_p = ep->link_p;

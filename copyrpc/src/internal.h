@@ -3,6 +3,7 @@
 #ifndef COPYRPC_INTERNAL_H
 #define COPYRPC_INTERNAL_H
 
+#include "base/slab.h"
 #include "chan.h"
 #include "mlx5dvl.h"
 
@@ -107,10 +108,11 @@ static inline bool ring_size_ok(uint32_t size)
 
 static_assert(sizeof(struct copyrpc_stats) % sizeof(uint64_t) == 0, "counters only");
 
-static inline void add_stats(struct copyrpc_stats *sum, const struct copyrpc_stats *s)
+static inline void add_ep_stats(struct copyrpc_stats *sum, const struct copyrpc_ep *ep)
 {
+	struct copyrpc_stats s = chan_stats(&ep->ch);
 	uint64_t *to = (uint64_t *)sum;
-	const uint64_t *from = (const uint64_t *)s;
+	const uint64_t *from = (const uint64_t *)&s;
 
 	for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++)
 		to[i] += from[i];

@@ -60,8 +60,7 @@ void ctx_probe(struct copyrpc_ctx *ctx)
 		return;
 	ctx->probed = now;
 	for (struct copyrpc_ep *ep = ctx->eps; ep; ep = ep->next) {
-		if (!ep->ch.status && ep->ch.call_ids.used &&
-			ep->seen == ep->ch.stats.batches_received) {
+		if (!ep->ch.status && ep->ch.ncalls && ep->seen == ep->ch.stats.batches_received) {
 			ep->probe = true;
 			ep_dirty(ep);
 		}

@@ -196,7 +196,7 @@ static inline void sim_reply(struct side *s, uint32_t i, uint64_t *seed)
 	uint32_t room = s->peer->ch.calls[req->id].resp_max;
 	uint32_t len = sim_pick(seed, room);
 
-	CHECK(slab_in_use(&s->peer->ch.call_ids, req->id));
+	CHECK(s->peer->ch.calls[req->id].allowance == req->allowance);
 	sim_check(req->data, req->len, token, false);
 	sim_fill(buf, len, token, true);
 	CHECK_EQ(chan_reply(req, buf, wire_payload(req->allowance - 1) + 1), -EMSGSIZE);

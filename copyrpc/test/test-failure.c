@@ -43,7 +43,7 @@ static void no_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 
 static struct copyrpc_ctx *open_ctx(void)
 {
-	struct copyrpc_ctx_attr attr = { .ring_size = 16384, .max_endpoints = 4 };
+	struct copyrpc_ctx_attr attr = {.ring_size = 16384, .max_endpoints = 4};
 	struct copyrpc_ctx *ctx;
 
 	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);
@@ -73,7 +73,7 @@ static void call_many(struct copyrpc_ep *ep, uint32_t from, uint32_t to)
 static void check_works(struct copyrpc_ep *ep[2])
 {
 	struct copyrpc_req *req;
-	struct ends e = { 0 };
+	struct ends e = {0};
 
 	call_many(ep[0], 7, 8);
 	while (!e.ok) {
@@ -119,13 +119,13 @@ static void contexts_are_refused(void)
 		struct copyrpc_ctx_attr attr;
 		int err;
 	} table[] = {
-		{ { .device = "mlx5_99" }, -ENODEV },
-		{ { .ring_size = 5000 }, -EINVAL },
-		{ { .ring_size = 2048 }, -EINVAL },
-		{ { .ring_size = 1u << 31 }, -EINVAL },
-		{ { .srq_depth = 1024, .cq_depth = 512 }, -EINVAL },
-		{ { .sq_depth = 8 }, -EINVAL },
-		{ { .max_endpoints = 1 << 20 }, -EINVAL },
+		{{.device = "mlx5_99"}, -ENODEV},
+		{{.ring_size = 5000}, -EINVAL},
+		{{.ring_size = 2048}, -EINVAL},
+		{{.ring_size = 1u << 31}, -EINVAL},
+		{{.srq_depth = 1024, .cq_depth = 512}, -EINVAL},
+		{{.sq_depth = 8}, -EINVAL},
+		{{.max_endpoints = 1 << 20}, -EINVAL},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
@@ -141,7 +141,7 @@ static void endpoints_are_refused(void)
 	struct copyrpc_ctx *ctx = open_ctx();
 	struct copyrpc_ep *ep[5];
 
-	CHECK_EQ(copyrpc_ep_create(ctx, &(struct copyrpc_ep_attr){ .ring_size = 6000 }, &ep[0]),
+	CHECK_EQ(copyrpc_ep_create(ctx, &(struct copyrpc_ep_attr){.ring_size = 6000}, &ep[0]),
 		-EINVAL);
 	for (int i = 0; i < 4; i++)
 		CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep[i]), 0);
@@ -160,8 +160,8 @@ static void connections_are_refused(void)
 	uint8_t blob[2][COPYRPC_INFO_SIZE], bad[COPYRPC_INFO_SIZE];
 	static const struct {
 		int at, err;
-	} table[] = { { 0, -EINVAL }, { 8, -EPROTONOSUPPORT }, { 10, -EINVAL }, { 30, -EINVAL },
-		{ 95, -EINVAL }, { 84, -EINVAL } };
+	} table[] = {{0, -EINVAL}, {8, -EPROTONOSUPPORT}, {10, -EINVAL}, {30, -EINVAL},
+		{95, -EINVAL}, {84, -EINVAL}};
 
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep[i]), 0);
@@ -173,8 +173,7 @@ static void connections_are_refused(void)
 		bad[table[i].at] ^= 0x40;
 		CHECK_EQ(copyrpc_ep_connect(ep[0], bad, sizeof(bad)), table[i].err);
 	}
-	CHECK_EQ(copyrpc_ep_create(ctx, &(struct copyrpc_ep_attr){ .ring_size = 32768 }, &larger),
-		0);
+	CHECK_EQ(copyrpc_ep_create(ctx, &(struct copyrpc_ep_attr){.ring_size = 32768}, &larger), 0);
 	copyrpc_ep_info(larger, bad);
 	CHECK_EQ(copyrpc_ep_connect(ep[0], bad, sizeof(bad)), -EMSGSIZE);
 	/* None of it has changed anything. */
@@ -191,7 +190,7 @@ static void calls_are_refused(void)
 	struct copyrpc_ctx *ctx = open_ctx();
 	uint32_t max = COPYRPC_PAYLOAD_MAX(16384), n;
 	static uint8_t buf[4096];
-	struct ends e = { 0 };
+	struct ends e = {0};
 	struct copyrpc_stats s;
 	struct copyrpc_ep *ep[2];
 	int rc;
@@ -228,10 +227,10 @@ static void calls_are_refused(void)
 
 static void destroy_with_pending_calls(void)
 {
-	struct copyrpc_ctx *ctx[2] = { open_ctx(), open_ctx() };
+	struct copyrpc_ctx *ctx[2] = {open_ctx(), open_ctx()};
 	struct copyrpc_req *req, *held[2];
 	struct copyrpc_ep *ep[2];
-	struct ends e = { 0 };
+	struct ends e = {0};
 
 	join(ctx[0], ctx[1], ep);
 	call_many(ep[0], 0, 20);
@@ -266,7 +265,7 @@ static void context_destroyed_in_use(void)
 	struct copyrpc_ctx *ctx = open_ctx();
 	struct copyrpc_ep *ep[2];
 	struct copyrpc_req *req;
-	struct ends e = { 0 };
+	struct ends e = {0};
 
 	join(ctx, ctx, ep);
 	call_many(ep[0], 0, 20);
@@ -283,9 +282,9 @@ static void context_destroyed_in_use(void)
  * only the probe of unanswered calls can find out. */
 static void peer_destroyed_silently(void)
 {
-	struct copyrpc_ctx *ctx[2] = { open_ctx(), open_ctx() };
+	struct copyrpc_ctx *ctx[2] = {open_ctx(), open_ctx()};
 	struct copyrpc_ep *ep[2];
-	struct ends e = { 0 };
+	struct ends e = {0};
 
 	join(ctx[0], ctx[1], ep);
 	call_many(ep[0], 0, 10);
@@ -310,7 +309,7 @@ static void peer_killed(void)
 	uint8_t mine[COPYRPC_INFO_SIZE], theirs[COPYRPC_INFO_SIZE];
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_ep *ep;
-	struct ends e = { 0 };
+	struct ends e = {0};
 	pid_t child;
 	int fd[2];
 	char c;
@@ -388,7 +387,7 @@ static void on_nested(void *arg, struct copyrpc_ep *ep, uint64_t token, int stat
 static void nested_use(void)
 {
 	struct copyrpc_ctx *ctx = open_ctx();
-	struct nest n = { .left = 50 };
+	struct nest n = {.left = 50};
 	struct copyrpc_ep *ep[2];
 	struct copyrpc_req *req;
 
@@ -520,12 +519,12 @@ static void raw_many(void)
 /* The peer's memory refuses: the operation, and the pending calls, end with -EACCES. */
 static void raw_refused(void)
 {
-	struct copyrpc_ctx *ctx[2] = { open_ctx(), open_ctx() };
+	struct copyrpc_ctx *ctx[2] = {open_ctx(), open_ctx()};
 	static uint8_t local[64], remote[64];
 	struct copyrpc_mr lmr, rmr;
 	struct copyrpc_raw_done done;
 	struct copyrpc_ep *ep[2];
-	struct ends e = { 0 };
+	struct ends e = {0};
 
 	join(ctx[0], ctx[1], ep);
 	CHECK_EQ(copyrpc_mr_reg(ctx[0], local, sizeof(local), 0, &lmr), 0);

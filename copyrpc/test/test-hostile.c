@@ -39,14 +39,14 @@ static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dv
 
 static void attacker_open(struct attacker *a)
 {
-	struct mlx5dvl_ctx_attr dev = { .on_error = on_error, .error_arg = a };
+	struct mlx5dvl_ctx_attr dev = {.on_error = on_error, .error_arg = a};
 
 	memset(a, 0, sizeof(*a));
 	CHECK_EQ(mlx5dvl_ctx_open(&dev, &a->dev), 0);
-	CHECK_EQ(mlx5dvl_srq_create(a->dev, &(struct mlx5dvl_srq_attr){ 0 }, &a->srq), 0);
-	CHECK_EQ(mlx5dvl_cq_create(a->dev, &(struct mlx5dvl_cq_attr){ .srq = a->srq }, &a->recv_cq),
+	CHECK_EQ(mlx5dvl_srq_create(a->dev, &(struct mlx5dvl_srq_attr){0}, &a->srq), 0);
+	CHECK_EQ(mlx5dvl_cq_create(a->dev, &(struct mlx5dvl_cq_attr){.srq = a->srq}, &a->recv_cq),
 		0);
-	CHECK_EQ(mlx5dvl_cq_create(a->dev, &(struct mlx5dvl_cq_attr){ 0 }, &a->send_cq), 0);
+	CHECK_EQ(mlx5dvl_cq_create(a->dev, &(struct mlx5dvl_cq_attr){0}, &a->send_cq), 0);
 	CHECK_EQ(mlx5dvl_mr_reg(a->dev, a->buf, sizeof(a->buf),
 			 MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE | MLX5DVL_REMOTE_READ, &a->mr),
 		0);
@@ -74,12 +74,12 @@ static struct copyrpc_ep *attack(struct attacker *a, struct copyrpc_ctx *ctx)
 	a->qp = NULL;
 	a->error = 0;
 	CHECK_EQ(mlx5dvl_qp_create(a->dev,
-			 &(struct mlx5dvl_qp_attr){ a->send_cq, a->recv_cq, .user = a }, &a->qp),
+			 &(struct mlx5dvl_qp_attr){a->send_cq, a->recv_cq, .user = a}, &a->qp),
 		0);
 	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep), 0);
 	copyrpc_ep_info(ep, bytes);
 	CHECK_EQ(blob_decode(&b, bytes, sizeof(bytes)), 0);
-	qp = (struct mlx5dvl_qp_info){ b.qpn, b.psn, b.lid, b.mtu, b.rd_atomic, { 0 } };
+	qp = (struct mlx5dvl_qp_info){b.qpn, b.psn, b.lid, b.mtu, b.rd_atomic, {0}};
 	memcpy(qp.gid, b.gid, sizeof(b.gid));
 	CHECK_EQ(mlx5dvl_qp_connect(a->qp, &qp), 0);
 	mlx5dvl_qp_info(a->qp, &qp);
@@ -129,7 +129,7 @@ struct neighbours {
 
 static void neighbours_open(struct neighbours *n)
 {
-	struct copyrpc_ctx_attr attr = { .ring_size = RING };
+	struct copyrpc_ctx_attr attr = {.ring_size = RING};
 	uint8_t blob[2][COPYRPC_INFO_SIZE];
 
 	n->good = 0;
@@ -173,7 +173,8 @@ static void check_neighbours(struct neighbours *n, uint64_t *seed)
 /* A batch as an honest peer could have sent it. */
 static uint32_t honest(struct attacker *a, const struct copyrpc_ep *ep, uint64_t *seed)
 {
-	uint32_t off = (uint32_t)ep->ch.parsed & ep->ch.mask, len = (uint32_t)(test_rand(seed) % 200);
+	uint32_t off = (uint32_t)ep->ch.parsed & ep->ch.mask,
+		 len = (uint32_t)(test_rand(seed) % 200);
 	uint32_t n = 1 + wire_blocks(len);
 
 	if (n > ep->ch.cr.c - off) {
@@ -235,8 +236,8 @@ static void other_memory_is_out_of_reach(void)
 	neighbours_open(&n);
 	for (int i = 0; i < 4; i++) {
 		struct copyrpc_ep *ep = attack(&a, n.ctx);
-		const struct mlx5dvl_mr *mr[] = { &ep->mr_send, &ep->mr_word, &ep->mr_peer,
-			&ep->mr_recv };
+		const struct mlx5dvl_mr *mr[] = {
+			&ep->mr_send, &ep->mr_word, &ep->mr_peer, &ep->mr_recv};
 		uint64_t end = i == 3 ? RING : 0; /* behind the end of what it may write */
 
 		memset(a.buf, 0xee, 64);
@@ -263,7 +264,7 @@ static void lies_about_the_position(void)
 	attacker_open(&a);
 	neighbours_open(&n);
 	for (int i = 0; i < 3; i++) {
-		static const uint64_t lies[] = { 7, 1 << 20, UINT64_MAX - 31 };
+		static const uint64_t lies[] = {7, 1 << 20, UINT64_MAX - 31};
 		struct copyrpc_ep *ep = attack(&a, n.ctx);
 		int rc;
 
@@ -346,7 +347,8 @@ static void writes_while_it_is_read(void)
 		}
 		check_neighbours(&n, &seed);
 		failed += copyrpc_ep_status(ep) == -EPROTO;
-		atomic_store_explicit(&r.stop, true, memory_order_release); /* pairs with scribble() */
+		atomic_store_explicit(
+			&r.stop, true, memory_order_release); /* pairs with scribble() */
 		CHECK_EQ(pthread_join(thread, NULL), 0);
 		copyrpc_ep_destroy(door);
 		copyrpc_ep_destroy(ep);

@@ -91,9 +91,9 @@ static void check_rest(struct side *s)
 	uint32_t rmax = credit_rmax(s->ch.cr.c);
 
 	CHECK_EQ(s->done, s->next_call);
-	CHECK_EQ(s->ch.call_ids.used, 0);
-	CHECK_EQ(s->ch.req_ids.used, 0);
-	CHECK_EQ(s->ch.held, 0);
+	CHECK_EQ(s->ch.ncalls, 0);
+	CHECK_EQ(chan_requests(&s->ch), 0);
+	CHECK_EQ(s->ch.unasked, s->ch.cr.r);
 	CHECK_EQ(s->ch.cr.k, s->peer->ch.cr.r); /* no credit was lost */
 	CHECK(s->ch.cr.k + credit_threshold(s->ch.cr.c) > rmax);
 	CHECK_EQ(chan_consumer(&s->ch), s->ch.parsed);

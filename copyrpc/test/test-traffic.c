@@ -85,7 +85,8 @@ static void within_one_context(void)
 	struct node *n = &nodes[0];
 	uint8_t blob[2][COPYRPC_INFO_SIZE];
 
-	node_open(n, &(struct copyrpc_ctx_attr){.ring_size = 8192}, 2, 300, 5000 / SCALE, test_seed());
+	node_open(n, &(struct copyrpc_ctx_attr){.ring_size = 8192}, 2, 300, 5000 / SCALE,
+		test_seed());
 	for (int i = 0; i < 2; i++)
 		copyrpc_ep_info(n->ep[i], blob[i]);
 	for (int i = 0; i < 2; i++)

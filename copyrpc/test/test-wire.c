@@ -33,7 +33,7 @@ static void bytes_of_a_batch(void)
 		0x40, 0, 0, 0, 0, 0, 0, 0,          /* credit: what the reply gave back, 2 blocks */
 		2, 0, 0, 0,                         /* messages */
 		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* zero */
-		0, 0, 0, 0,                         /* call id: the first of the slab */
+		0, 0, 0, 0,                         /* call id: the first one */
 		3, 0, 0, 0,           /* allowance: metadata and 2 blocks for 21 bytes */
 		2, 0, 0, 0, 'h', 'i', /* length, payload */
 	};
@@ -128,7 +128,7 @@ static void reply_always_fits(void)
 	uint64_t seed = test_seed();
 
 	for (int i = 0; i < 200000; i++) {
-		uint32_t c = 8u << test_rand(&seed) % 6, a, f;
+		uint32_t c = 8u << test_rand(&seed) % 6, a, f, size;
 		struct credit cr;
 		struct placement to;
 
@@ -139,9 +139,14 @@ static void reply_always_fits(void)
 		cr.r = a + (uint32_t)(test_rand(&seed) % (credit_rmax(c) - a + 1));
 		f = (uint32_t)(test_rand(&seed) % (c - 2 * cr.r + 1));
 		cr.p = cr.rc + f;
-		cr.open = f && test_rand(&seed) % 2;
-		to = credit_plan(&cr, 1 + (uint32_t)(test_rand(&seed) % (a - 1)));
-		credit_place(&cr, to.end);
+		if (f && test_rand(&seed) % 2) /* a batch is open; it may end at the ring's end */
+			cr.edge = (cr.p + c - 1) & ~(uint64_t)(c - 1);
+		size = 1 + (uint32_t)(test_rand(&seed) % (a - 1));
+		to = credit_plan(&cr, size);
+		if (!to.joins)
+			credit_open(&cr, to.wrap);
+		cr.p += size;
+		CHECK(cr.p == to.end && cr.p <= cr.edge);
 		CHECK(cr.p - cr.rc <= c);
 		credit_replied(&cr, a);
 		CHECK(credit_holds(&cr));

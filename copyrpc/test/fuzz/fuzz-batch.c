@@ -83,13 +83,13 @@ static int nearly_right(struct chan *ch, struct input *in, uint8_t *ring)
 		n = ch->cr.c - off;
 	}
 	if (kind == 1) {
-		while (id + 1 < ch->call_ids.capacity && !slab_in_use(&ch->call_ids, id))
+		while (id + 1 < ch->max_calls && !ch->calls[id].allowance)
 			id++;
 		allowance = ch->calls[id].allowance;
 		id |= WIRE_RESPONSE;
 	}
-	wire_put_meta(at, ch->sent * WIRE_BLOCK, (32 - ch->cr.k) * WIRE_BLOCK,
-		kind == 2 ? WIRE_WRAP : 1);
+	wire_put_meta(
+		at, ch->sent * WIRE_BLOCK, (32 - ch->cr.k) * WIRE_BLOCK, kind == 2 ? WIRE_WRAP : 1);
 	if (n > 1)
 		wire_put_header(at + WIRE_BLOCK, id, allowance, len);
 	if (hit < n * WIRE_BLOCK)
@@ -143,8 +143,8 @@ static int step(struct chan *ch, struct req_queue *q, struct input *in, uint8_t 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct input in = { data, data + size };
-	struct req_queue queue = { NULL, &queue.head };
+	struct input in = {data, data + size};
+	struct req_queue queue = {NULL, &queue.head};
 	uint8_t *send = malloc(RING), *recv = calloc(1, RING); /* exact: the sanitizer sees */
 	struct chan ch;
 	int rc = 0;
@@ -154,7 +154,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	ch.status = 0;
 	while (in.at < in.end && rc >= 0) {
 		rc = step(&ch, &queue, &in, recv);
-		if (rc >= 0 && (!credit_holds(&ch.cr) || ch.held > ch.cr.r || ch.cr.k > 32))
+		if (rc >= 0 && (!credit_holds(&ch.cr) || ch.unasked > ch.cr.r || ch.cr.k > 32))
 			abort();
 	}
 	ch.status = -EPROTO;

@@ -10,6 +10,10 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT INT TERM
 cd "$dir"
 mkdir corpus
+{ # what a connection blob begins with, as the time is short
+	printf 'CPRPCINF\001\000\140\000'
+	head -c 84 /dev/zero
+} >corpus/blob
 
 build() {
 	"$clang" -std=gnu11 -D_GNU_SOURCE -g -I"$layer/include" -I"$layer/src" \

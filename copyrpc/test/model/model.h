@@ -36,7 +36,7 @@ struct item {
 struct dir {
 	struct item item[ITEMS]; /* from the true consumer position on */
 	unsigned char n;
-	unsigned char base; /* the true consumer position */
+	unsigned char base;                /* the true consumer position */
 	unsigned char p, rc, sent, parsed; /* the sender's and the receiver's positions */
 	unsigned char r, k; /* granted by the sender to the other; held by the sender */
 	unsigned char open, stalled;
@@ -52,7 +52,13 @@ struct model {
 
 static struct credit load(const struct dir *d)
 {
-	return (struct credit){ d->p, d->rc, C, d->r, d->k, d->open };
+	/* An open batch ends at p, perhaps at the ring's end. */
+	return (struct credit){.p = d->p,
+		.rc = d->rc,
+		.c = C,
+		.r = d->r,
+		.k = d->k,
+		.edge = d->open ? (d->p + C - 1) / C * C : 0};
 }
 
 static void store(struct dir *d, const struct credit *cr)
@@ -61,7 +67,7 @@ static void store(struct dir *d, const struct credit *cr)
 	d->rc = (unsigned char)cr->rc;
 	d->r = (unsigned char)cr->r;
 	d->k = (unsigned char)cr->k;
-	d->open = cr->open;
+	d->open = cr->edge != 0;
 }
 
 static void normalise(struct model *m, struct dir *d)
@@ -120,7 +126,7 @@ static bool can_call(const struct model *m, int s, unsigned size, unsigned resp)
 static bool would_stall(const struct model *m, int s, unsigned size, unsigned resp)
 {
 	return m->calls[s] && !m->d[s].stalled && m->d[s].k >= resp + 1 &&
-		!can_call(m, s, size, resp);
+	       !can_call(m, s, size, resp);
 }
 
 static void place(struct model *m, int s, unsigned char kind, unsigned size, unsigned allowance)
@@ -131,12 +137,13 @@ static void place(struct model *m, int s, unsigned char kind, unsigned size, uns
 
 	if (to.wrap)
 		push(d, MARKER, to.wrap, 0);
-	if (!to.joins)
+	if (!to.joins) {
 		push(d, META, 1, 0);
+		credit_open(&cr, to.wrap);
+	}
 	push(d, kind, size, allowance);
-	cr.p = to.end;
-	cr.open = true;
-	if (to.end - d->base > C)
+	cr.p += size;
+	if (cr.p != to.end || cr.p > cr.edge || to.end - d->base > C)
 		m->broken = 1;
 	store(d, &cr);
 }
@@ -181,7 +188,7 @@ static void do_flush(struct model *m, int s)
 #endif
 		cr.r += it->credit;
 	}
-	cr.open = false;
+	cr.edge = 0;
 	store(d, &cr);
 	d->sent = d->p;
 }
@@ -193,7 +200,7 @@ static bool can_credit_only(const struct model *m, int s)
 #ifdef DEFECT_NO_CREDIT_BATCH
 	return false;
 #endif
-	return !cr.open && m->d[s].sent == m->d[s].p && credit_batch_due(&cr);
+	return !cr.edge && m->d[s].sent == m->d[s].p && credit_batch_due(&cr);
 }
 
 static void do_credit_only(struct model *m, int s)
@@ -219,7 +226,7 @@ static bool can_read(const struct model *m, int s)
 #ifdef DEFECT_NO_READ
 	return false;
 #endif
-	return told(&m->d[s]) > cr.rc && !cr.open && credit_read_due(&cr, m->d[s].stalled);
+	return told(&m->d[s]) > cr.rc && !cr.edge && credit_read_due(&cr, m->d[s].stalled);
 }
 
 static void do_read(struct model *m, int s)
@@ -309,7 +316,7 @@ static void answer(struct model *m, int from, unsigned size, unsigned allowance)
 
 	d->r -= (unsigned char)allowance;
 	cr = load(d);
-	if (plan(&cr, size).wrap && cr.open)
+	if (plan(&cr, size).wrap && cr.edge)
 		do_flush(m, from);
 	place(m, from, RESPONSE, size, 0);
 #else
@@ -346,7 +353,7 @@ static void do_reply_detached(struct model *m, int s, unsigned allowance)
 
 static void init(struct model *m, int at0, int at1, int calls0, int calls1)
 {
-	int at[2] = { at0, at1 }, calls[2] = { calls0, calls1 };
+	int at[2] = {at0, at1}, calls[2] = {calls0, calls1};
 
 	memset(m, 0, sizeof(*m));
 	for (int s = 0; s < 2; s++) {
