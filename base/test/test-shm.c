@@ -82,6 +82,31 @@ static void create_attach_close(void)
 	shm_close(&s);
 }
 
+/* Shared by all that this process has open, and gone with the last. */
+static void one_mapping(void)
+{
+	struct shm_region s, a, b;
+	unsigned char core;
+	void *addr;
+
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &a), 0);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &b), 0);
+	CHECK(a.addr == s.addr && b.addr == s.addr);
+	addr = s.addr;
+	shm_close(&s);
+	shm_close(&a);
+	((char *)b.addr)[0] = 1;
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+	CHECK(s.addr != b.addr);
+	CHECK_EQ(((char *)s.addr)[0], 0);
+	shm_close(&s);
+	CHECK_EQ(mincore(addr, 1, &core), 0);
+	shm_close(&b);
+	shm_close(&b); /* is no error */
+	CHECK(mincore(addr, 1, &core) != 0 && errno == ENOMEM);
+}
+
 static void bad_names(void)
 {
 	struct shm_region r;
@@ -326,6 +351,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(create_attach_close),
+		TEST(one_mapping),
 		TEST(bad_names),
 		TEST(bytes_exclude),
 		TEST(stale_is_replaced),

@@ -22,6 +22,9 @@
  * pthread_atfork() handler (and may only shm_close() the region); exec'd programs
  * would, too: O_CLOEXEC. A child made by a bare clone(2) is not seen.
  *
+ * A process maps a region once, however many objects of its threads have it open: the
+ * tables of its pages are shared, and a thread sanitizer sees that it is the same memory.
+ *
  * The file is /dev/shm/<prefix>.<name>, mode 0600. Neither function follows a symbolic
  * link, and both refuse what another user owns or what others may open.
  *
@@ -54,15 +57,24 @@ struct shm_region {
 	int fd; /* the description that holds the locks; -1 in a forked child */
 	bool named; /* this process made the name and has not removed it yet */
 	char path[SHM_NAME_MAX + 3]; /* for shm_open(3) */
+	dev_t dev; /* of the file that is mapped */
+	ino_t ino;
 	struct shm_region *next;
 };
 
-/* Every open region of this process, for the fork handler. */
-static struct {
+/*
+ * Every open region that one library (or program) has in this process: for the fork
+ * handler, and to find a mapping that is there. Weak: all that include this have one.
+ */
+struct shm_registry {
 	pthread_mutex_t lock;
 	pthread_once_t once;
 	struct shm_region *first;
-} shm_regions = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_ONCE_INIT, NULL };
+};
+
+__attribute__((weak, visibility("hidden"))) struct shm_registry shm_regions = {
+	PTHREAD_MUTEX_INITIALIZER, PTHREAD_ONCE_INIT, NULL
+};
 
 static inline void shm_fork_prepare(void)
 {
@@ -78,11 +90,11 @@ static inline void shm_fork_parent(void)
 static inline void shm_fork_child(void)
 {
 	for (struct shm_region *r = shm_regions.first; r; r = r->next) {
-		close(r->fd);
+		if (r->fd >= 0)
+			close(r->fd);
 		r->fd = -1;
 		r->named = false;
 	}
-	shm_regions.first = NULL;
 	pthread_mutex_unlock(&shm_regions.lock);
 }
 
@@ -109,7 +121,18 @@ static inline int shm_open_locked(struct shm_region *r, int flags)
 	return err;
 }
 
-/* Drops the locks. Nothing to do in a forked child. */
+/* Another region of ours that maps the same; the registry is locked. */
+static inline struct shm_region *shm_same_mapping(const struct shm_region *r)
+{
+	struct shm_region *q = shm_regions.first;
+
+	while (q && (q == r || !q->addr || q->dev != r->dev || q->ino != r->ino ||
+			    q->size != r->size))
+		q = q->next;
+	return q;
+}
+
+/* Drops the locks, and the mapping if nobody else has it. */
 static inline void shm_close_locked(struct shm_region *r)
 {
 	struct shm_region **p = &shm_regions.first;
@@ -117,11 +140,14 @@ static inline void shm_close_locked(struct shm_region *r)
 	pthread_mutex_lock(&shm_regions.lock);
 	while (*p && *p != r)
 		p = &(*p)->next;
-	if (*p) {
+	if (*p)
 		*p = r->next;
+	if (r->addr && !shm_same_mapping(r))
+		munmap(r->addr, r->size);
+	r->addr = NULL;
+	if (r->fd >= 0)
 		close(r->fd);
-		r->fd = -1;
-	}
+	r->fd = -1;
 	pthread_mutex_unlock(&shm_regions.lock);
 }
 
@@ -201,12 +227,14 @@ static inline bool shm_is_current(const struct shm_region *r)
 }
 
 /*
- * Maps through a description of its own. The name can have passed to another file
- * since the lock's description was opened: -ESTALE.
+ * Maps, through a description of its own, or shares a mapping that this process has. The
+ * name can have passed to another file since the lock's description was opened: -ESTALE.
  */
 static inline int shm_map(struct shm_region *r, const struct stat *locked, size_t size)
 {
+	struct shm_region *same;
 	struct stat st;
+	void *addr = MAP_FAILED;
 	int fd = shm_open(r->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
 	int err;
 
@@ -216,12 +244,18 @@ static inline int shm_map(struct shm_region *r, const struct stat *locked, size_
 	if (!err && (st.st_dev != locked->st_dev || st.st_ino != locked->st_ino))
 		err = -ESTALE;
 	if (!err) {
-		r->addr = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-		if (r->addr == MAP_FAILED) {
-			err = -errno;
-			r->addr = NULL;
-		}
+		pthread_mutex_lock(&shm_regions.lock);
+		r->dev = st.st_dev;
+		r->ino = st.st_ino;
 		r->size = size;
+		same = shm_same_mapping(r);
+		addr = same ? same->addr :
+			      mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (addr == MAP_FAILED)
+			err = -errno;
+		else
+			r->addr = addr;
+		pthread_mutex_unlock(&shm_regions.lock);
 	}
 	close(fd);
 	return err;
@@ -370,11 +404,7 @@ static inline int shm_remove_name(struct shm_region *r)
 static inline void shm_close(struct shm_region *r)
 {
 	shm_remove_name(r);
-	if (r->addr)
-		munmap(r->addr, r->size);
-	r->addr = NULL;
-	if (r->fd >= 0)
-		shm_close_locked(r);
+	shm_close_locked(r);
 }
 
 #endif
