@@ -95,7 +95,8 @@ struct flux_node {
 	struct flux *flux;
 	uint64_t yielded_ns;
 	uint64_t aborted, flushes, wakes, sleeps, yields;
-	uint32_t hungry; /* flushes that saw a yielding peer */
+	uint32_t hungry; /* a peer was yielding since this node last did */
+	uint32_t looks;
 };
 
 /* The parts that are not inline. */

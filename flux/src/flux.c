@@ -13,8 +13,8 @@
 #include "base/sleep.h"
 #include "base/wait.h"
 
-#define YIELD_PERIOD_NS (150 * NSEC_PER_USEC)
-#define HUNGRY_LOOK 16 /* such flushes per look at the clock */
+#define YIELD_PERIOD_NS (200 * NSEC_PER_USEC)
+#define YIELD_LOOK 16 /* flushes per look at the clock */
 
 #define PAGE 4096u
 #define CAPACITY 1024u
@@ -289,27 +289,26 @@ struct flux_in *flux_in_next(struct flux_node *node)
 }
 
 /*
- * A peer that this busy node serves is yielding, perhaps on this node's own core: give it
- * that core now and then, or it gets one burst per time slice of the kernel.
+ * A peer that this busy node has published to was yielding, perhaps on this node's own
+ * core: give it that core now and then, or it gets one burst per time slice of the kernel.
  */
 static void yield_if_due(struct flux_node *node)
 {
 	uint64_t now;
 
-	if (node->hungry++ % HUNGRY_LOOK)
+	if (node->looks++ % YIELD_LOOK)
 		return;
 	now = clock_ns();
 	if (now - node->yielded_ns < YIELD_PERIOD_NS)
 		return;
 	sched_yield();
+	node->hungry = 0;
 	node->yields++;
 	node->yielded_ns = now;
 }
 
 void flux_flush_published(struct flux_node *node)
 {
-	bool hungry = false;
-
 	/*
 	 * Pairs with sleep_prepare() in wait_sleep(): either the peer sees what was published,
 	 * or the peer is seen asleep here.
@@ -320,13 +319,13 @@ void flux_flush_published(struct flux_node *node)
 
 		node->wakes += sleep_wake(state);
 		/* Pairs with state_set(). */
-		hungry |= __atomic_load_n(state, __ATOMIC_RELAXED) == SLEEP_WAITING;
+		node->hungry |= __atomic_load_n(state, __ATOMIC_RELAXED) == SLEEP_WAITING;
 	}
 	for (uint32_t w = 0; w < node->words; w++)
 		node->dirty[w] = 0;
 	node->burst_to = FLUX_NO_ID;
 	node->flushes++;
-	if (hungry)
+	if (node->hungry)
 		yield_if_due(node);
 }
 

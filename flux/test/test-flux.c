@@ -587,27 +587,41 @@ static void counters(void)
 	flux_destroy(f);
 }
 
-/* A node that is busy all the time gives its core to a peer that yields, now and then. */
+static void burst(struct flux *f)
+{
+	CHECK_EQ(call(flux_node(f, 0), 1, 0, 0), 0);
+	flux_flush(flux_node(f, 0));
+	CHECK_EQ(serve(flux_node(f, 1)), 1);
+	CHECK_EQ(flux_poll(flux_node(f, 0), on_response, &(struct seen){ 0 }), 1);
+}
+
+/*
+ * A node that is busy all the time gives its core to a peer that yielded, later if it has
+ * just done so.
+ */
 static void busy_node_yields(void)
 {
-	struct flux *f = make(2, 256, 128);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux *f = make(2, 0, 0);
+	struct flux_shared *b = flux_node(f, 1)->self;
 	uint64_t start = clock_ns();
 	struct flux_stats s;
 
-	for (uint64_t i = 0; i < 64; i++) {
-		CHECK_EQ(call(a, 1, i, i), 0);
-		flux_flush(a);
-	}
-	flux_node_stats(a, &s);
+	for (uint32_t i = 0; i < 64; i++)
+		burst(f);
+	flux_node_stats(flux_node(f, 0), &s);
 	CHECK_EQ(s.yields, 0);
-	b->self->state = SLEEP_WAITING;
-	for (uint64_t i = 0; i < 64; i++) {
-		CHECK_EQ(call(a, 1, i, i), 0);
-		flux_flush(a);
+	for (uint64_t want = 1; want < 5; want++) {
+		b->state = SLEEP_WAITING;
+		burst(f);
+		b->state = SLEEP_RUNNING;
+		do {
+			burst(f);
+			flux_node_stats(flux_node(f, 0), &s);
+		} while (s.yields < want);
+		CHECK_EQ(s.yields, want);
+		/* The first is due at once. */
+		CHECK(clock_ns() - start >= (want - 1) * 200 * NSEC_PER_USEC);
 	}
-	flux_node_stats(a, &s);
-	CHECK(s.yields >= 1 && s.yields <= 1 + (clock_ns() - start) / (100 * NSEC_PER_USEC));
 	flux_destroy(f);
 }
 
