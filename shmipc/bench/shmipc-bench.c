@@ -58,9 +58,15 @@ ALWAYS_INLINE int call(struct rpcbench_client *c, uint64_t token, const void *re
 	return shmipc_client_call(c->handle, req, len, token);
 }
 
+ALWAYS_INLINE void on_response(void *arg, uint64_t token, const void *resp)
+{
+	rpcbench_response(arg, token, resp);
+	rpcbench_again(arg, call);
+}
+
 ALWAYS_INLINE int poll(struct rpcbench_client *c)
 {
-	return shmipc_client_poll(c->handle, rpcbench_response, c);
+	return shmipc_client_poll(c->handle, on_response, c);
 }
 
 ALWAYS_INLINE void flush(struct rpcbench_client *c)

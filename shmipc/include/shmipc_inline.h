@@ -197,11 +197,9 @@ static inline void shmipc_client_flush(struct shmipc_client *client)
  */
 static inline int shmipc_client_share(const struct shmipc_client *client)
 {
-	uint64_t quarter = (client->called - client->answered) / 4;
+	int quarter = (int)(client->called - client->answered) / 4;
 
-	if (quarter < 2)
-		return 2;
-	return quarter < SHMIPC_POLL_MAX ? (int)quarter : SHMIPC_POLL_MAX;
+	return quarter > SHMIPC_POLL_MAX ? SHMIPC_POLL_MAX : quarter < 2 ? 2 : quarter;
 }
 
 static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_response_fn *fn, void *arg)
