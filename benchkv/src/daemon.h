@@ -26,6 +26,10 @@
 #include "control.h"
 #include "msg.h"
 #include "node.h"
+#include "trace.h"
+
+/* 0, 1, 2 to 10, 11 to 100, more. */
+#define BATCH_SIZES 5
 
 struct daemon_stats {
 	uint64_t loops, idle_loops, sleeps;
@@ -35,6 +39,7 @@ struct daemon_stats {
 	uint64_t calls, responses; /* for clients, to other ranks */
 	uint64_t stalled; /* calls that had to wait for room or credit */
 	uint64_t polls; /* of the network */
+	uint64_t batch[BATCH_SIZES]; /* loops by the messages that their polls brought */
 	uint64_t bad_replies; /* replies that could not be given to whom they are for */
 };
 
@@ -71,6 +76,8 @@ struct network {
 	uint32_t *n_held; /* by worker */
 	struct control_polls polls; /* of this loop */
 	uint64_t loop_ns; /* when it began */
+	uint32_t n_waiting; /* errands in the queues of their ranks */
+	struct trace trace;
 	uint64_t rtt_sum_ns; /* of the calls that have ended in it */
 };
 

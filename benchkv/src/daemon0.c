@@ -25,6 +25,8 @@ int network_init(struct network *net, const struct node *node)
 		!net->n_held || slab_init(&net->free, inflight) ||
 		control_init(&net->control, &node->o->control, node->ranks))
 		return -ENOMEM;
+	if (node->o->trace && trace_init(&net->trace))
+		return -ENOMEM;
 	for (uint32_t r = 0; r < node->ranks; r++) {
 		net->remotes[r].rank = r;
 		net->remotes[r].first = net->remotes[r].last = QUEUE_NONE;
@@ -34,6 +36,7 @@ int network_init(struct network *net, const struct node *node)
 
 void network_fini(struct network *net)
 {
+	trace_fini(&net->trace);
 	control_fini(&net->control);
 	slab_fini(&net->free);
 	free(net->n_held);
@@ -170,6 +173,11 @@ static bool may_forward(const struct daemon *d)
 	return true;
 }
 
+static uint32_t batch_size(uint32_t messages)
+{
+	return messages < 2 ? messages : messages <= 10 ? 2 : messages <= 100 ? 3 : 4;
+}
+
 static uint32_t phase_network(struct daemon *d)
 {
 	struct copyrpc_req *req;
@@ -183,6 +191,7 @@ static uint32_t phase_network(struct daemon *d)
 		p->polls++;
 	} while (control_poll_again(&d->net.control, p));
 	d->stats.polls += p->polls;
+	d->stats.batch[batch_size(p->messages)]++;
 	while (may_forward(d) && copyrpc_recv(d->ctx, &req) > 0) {
 		serve_remote(d, req);
 		n++;
@@ -214,6 +223,7 @@ static void queue_errand(struct network *net, uint32_t index)
 {
 	struct remote *r = &net->remotes[net->errands[index].req.rank];
 
+	net->n_waiting++;
 	net->errands[index].next = QUEUE_NONE;
 	if (r->first == QUEUE_NONE) {
 		r->first = index;
@@ -274,6 +284,7 @@ static void phase_retry(struct daemon *d)
 			if (try_errand(d, r->first))
 				break;
 			r->first = next;
+			net->n_waiting--;
 		}
 		if (r->first == QUEUE_NONE)
 			net->stalled[i] = net->stalled[--net->n_stalled];
@@ -369,11 +380,34 @@ static void observe(struct network *net)
 	};
 
 	if (net->polls.responses)
-		seen.rtt_us = (double)net->rtt_sum_ns / (double)NSEC_PER_USEC / net->polls.responses;
+		seen.rtt_us = (double)net->rtt_sum_ns / (double)NSEC_PER_USEC /
+			      net->polls.responses;
 	if (net->loop_ns)
 		control_loop_end(&net->control, &seen);
 	net->loop_ns = now;
 	net->rtt_sum_ns = 0;
+}
+
+static void take_sample(struct daemon *d)
+{
+	struct network *net = &d->net;
+	struct trace *t = &net->trace;
+	uint64_t now = clock_ns();
+	struct trace_sample s = {
+		.outstanding = net->free.used,
+		.waiting = net->n_waiting,
+		.messages = net->polls.messages,
+		.polls = net->polls.polls,
+		.loop_ns = now - t->loop_ns,
+		.u = net->control.adaptive.u,
+		.unconsumed = net->control.unconsumed,
+	};
+
+	for (uint32_t i = 1; i < d->node->o->daemons; i++)
+		s.held += net->n_held[i];
+	if (trace_due(t, now))
+		trace_add(t, now, s);
+	t->loop_ns = now;
 }
 
 static uint32_t serve_network(struct daemon *d)
@@ -383,6 +417,8 @@ static uint32_t serve_network(struct daemon *d)
 
 	if (control_observes(&d->net.control))
 		observe(&d->net);
+	if (d->net.trace.samples)
+		take_sample(d);
 
 	delegrpc_server_poll(d->ring); /* B */
 	if (d->flux)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon.h"
 #include "hca.h"
 #include "node.h"
 #include "report.h"
@@ -242,6 +243,15 @@ static int report(struct job *j, struct result *daemons)
 		       0;
 }
 
+static int write_trace(struct job *j)
+{
+	int err = trace_write(&j->node.daemons[0].net.trace, j->o->trace, j->node.rank);
+
+	if (err)
+		snprintf(j->why, sizeof(j->why), "--trace '%s': %s", j->o->trace, strerror(-err));
+	return err;
+}
+
 /* Rank 0 gets everybody's results and reports. 0, UNVERIFIED or -errno. */
 static int conclude(struct job *j)
 {
@@ -249,6 +259,8 @@ static int conclude(struct job *j)
 	int err = 0;
 
 	result_of_daemons(&j->node, &daemons);
+	if (j->o->trace && j->node.ranks > 1)
+		err = write_trace(j);
 	for (uint32_t run = 0; !err && j->node.rank && run < j->o->runs; run++)
 		err = tell_result(j, run, &j->runs[run]);
 	if (!err && j->node.rank)

@@ -49,6 +49,7 @@ static const char usage[] =
 	"Other\n"
 	"  --pin yes|no         a core per thread, when there are enough (yes)\n"
 	"  --timeout S          how long to wait for other ranks and for a reply (1 to 86400; 30)\n"
+	"  --trace FILE         what daemon 0 of each rank does, every millisecond: FILE.RANK\n"
 	"  --json FILE          one JSON object, from rank 0; - is standard output\n"
 	"  --dry-run            print what would run where, and stop\n"
 	"  --help, --version\n"
@@ -72,6 +73,7 @@ enum {
 	OPT_CONTROL,
 	OPT_PIN,
 	OPT_TIMEOUT,
+	OPT_TRACE,
 	OPT_JSON,
 	OPT_DRY_RUN,
 	OPT_HELP,
@@ -95,6 +97,7 @@ static const struct option long_options[] = {
 	{ "control", required_argument, NULL, OPT_CONTROL },
 	{ "pin", required_argument, NULL, OPT_PIN },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
+	{ "trace", required_argument, NULL, OPT_TRACE },
 	{ "json", required_argument, NULL, OPT_JSON },
 	{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
 	{ "help", no_argument, NULL, OPT_HELP },
@@ -259,6 +262,8 @@ static int parse_option(int opt, const struct parse *p, struct options *o)
 		return parse_yes_no(p, &o->pin);
 	case OPT_TIMEOUT:
 		return parse_seconds(p, 1, 86400, &o->timeout_ns);
+	case OPT_TRACE:
+		return parse_name(p, "a file name, to which .RANK is added", &o->trace);
 	case OPT_JSON:
 		return parse_name(p, "a file, or - for standard output", &o->json);
 	case OPT_DRY_RUN:

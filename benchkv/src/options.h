@@ -22,6 +22,7 @@ struct options {
 	uint32_t ring_size; /* 0: auto */
 	const char *device; /* NULL: auto */
 	struct control_spec control;
+	const char *trace; /* NULL: none */
 	const char *json; /* NULL: none; "-": standard output */
 	uint64_t timeout_ns;
 	bool pin;

@@ -172,6 +172,23 @@ def j_preload(args):
     return args[args.index("--preload") + 1] if "--preload" in args else "yes"
 
 
+def case_trace():
+    path = os.path.join(os.environ["TMPDIR"], "trace")
+    r = run(job(2, "--duration", 1, "--trace", path, "--json", "-"))
+    batches = verified(r, 2)["daemon"]["batch_loops"]
+    check(len(batches) == 5 and sum(batches) > 0, r)
+    for rank in 0, 1:
+        lines = open(f"{path}.{rank}").read().splitlines()
+        os.unlink(f"{path}.{rank}")
+        rows = [dict(zip(lines[0].split(","), map(float, l.split(",")))) for l in lines[1:]]
+        check(100 < len(rows) < 100000, f"{len(rows)} samples")
+        check(all(a["time_us"] < b["time_us"] for a, b in zip(rows, rows[1:])), "order")
+        check(0 < max(x["outstanding"] for x in rows) <= 16, "outstanding beyond the depth")
+        check(all(x["waiting"] <= x["outstanding"] for x in rows), "waiting")
+    r = run(job(2, "--duration", 0.1, "--trace", "/nonexistent/x"))
+    check(r.status == 1 and "--trace" in r.err, r)
+
+
 def case_jobs():
     """Two jobs, and two programs without a launcher, do not see each other."""
     argvs = [job(n, "--daemons", 2, "--duration", 2, "--json", "-") for n in (2, 2, 0, 0)]

@@ -23,7 +23,8 @@ static void parses(void)
 		"threshold:4", "threshold:4,", "threshold:0,4", "threshold:4,4,4" };
 	static const char *const good[][2] = { { "none", "none" }, { "budget:16", "budget:16" },
 		{ "threshold:8,16", "threshold:8,16" },
-		{ "adaptive-budget", "adaptive-budget" }, { "auto", "auto:12,12" }, { "auto:3,70", "auto:3,70" } };
+		{ "adaptive-budget", "adaptive-budget" }, { "auto", "auto:12,12" },
+		{ "auto:3,70", "auto:3,70" } };
 	struct control_spec spec;
 	char name[CONTROL_NAME_MAX];
 

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+#include "trace.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+int trace_init(struct trace *t)
+{
+	/* Touched only as far as it is used. */
+	t->samples = calloc(TRACE_MAX, sizeof(*t->samples));
+	t->start_ns = t->loop_ns = clock_ns();
+	t->due_ns = t->start_ns;
+	return t->samples ? 0 : -ENOMEM;
+}
+
+void trace_fini(struct trace *t)
+{
+	free(t->samples);
+	t->samples = NULL;
+}
+
+void trace_add(struct trace *t, uint64_t now_ns, struct trace_sample sample)
+{
+	sample.time_ns = now_ns - t->start_ns;
+	t->samples[t->n++] = sample;
+	t->due_ns = now_ns + TRACE_EVERY_NS;
+}
+
+int trace_write(const struct trace *t, const char *file, uint32_t rank)
+{
+	char name[PATH_MAX];
+	FILE *out;
+	int err;
+
+	if (snprintf(name, sizeof(name), "%s.%u", file, rank) >= (int)sizeof(name))
+		return -ENAMETOOLONG;
+	out = fopen(name, "w");
+	if (!out)
+		return -errno;
+	fprintf(out, "time_us,outstanding,waiting,held,messages,polls,loop_us,u,unconsumed\n");
+	for (uint32_t i = 0; i < t->n; i++) {
+		const struct trace_sample *s = &t->samples[i];
+
+		fprintf(out, "%" PRIu64 ",%u,%u,%u,%u,%u,%.3f,%u,%u\n", s->time_ns / 1000,
+			s->outstanding, s->waiting, s->held, s->messages, s->polls,
+			(double)s->loop_ns / 1e3, s->u, s->unconsumed);
+	}
+	err = ferror(out) ? -EIO : 0;
+	if (fclose(out) && !err)
+		err = -errno;
+	return err;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What daemon 0 looks like from the inside, a line of CSV per TRACE_EVERY_NS: kept in memory
+ * while it runs, and written when it has ended.
+ */
+#ifndef BENCHKV_TRACE_H
+#define BENCHKV_TRACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TRACE_EVERY_NS 1000000ull
+#define TRACE_MAX (1u << 20) /* samples, 17 minutes; later ones are not kept */
+
+struct trace_sample {
+	uint64_t time_ns; /* since the daemon's start */
+	uint32_t outstanding; /* requests of own clients under way to other ranks */
+	uint32_t waiting; /* of these, for room or credit */
+	uint32_t held; /* requests of other ranks for which a worker had no room */
+	uint32_t messages, polls; /* of the loop before the sample */
+	uint64_t loop_ns; /* how long it took */
+	uint32_t u; /* of adaptive-budget */
+	uint32_t unconsumed; /* WRITEs with calls under way, of auto */
+};
+
+struct trace {
+	struct trace_sample *samples; /* NULL: no trace is wanted */
+	uint32_t n;
+	uint64_t start_ns, due_ns, loop_ns; /* when the present loop began */
+};
+
+/* 0 or -ENOMEM. */
+int trace_init(struct trace *t);
+void trace_fini(struct trace *t);
+
+/* Once per loop, if a trace is wanted: true when a sample is due. */
+static inline bool trace_due(const struct trace *t, uint64_t now_ns)
+{
+	return now_ns >= t->due_ns && t->n < TRACE_MAX;
+}
+
+void trace_add(struct trace *t, uint64_t now_ns, struct trace_sample sample);
+
+/* Writes <file>.<rank>. 0 or -errno. */
+int trace_write(const struct trace *t, const char *file, uint32_t rank);
+
+#endif
