@@ -211,7 +211,6 @@ static void export_hwloc(const struct softhca_topology *t)
 	}
 	setenv("HWLOC_XMLFILE", path, 1);
 	setenv("HWLOC_THISSYSTEM", "1", 1);
-	setenv("HWLOC_THISSYSTEM_ALLOWED_RESOURCES", "1", 1);
 }
 
 /* Joins the fabric, which must have the wanted rails if it exists already. */

@@ -29,13 +29,21 @@ bool softhca_read_cpulist(const char *path, cpu_set_t *cpus)
 	return true;
 }
 
-static void online_cpus(cpu_set_t *cpus)
+/* The CPUs that are there, without those that the container keeps from its programs. */
+static void usable_cpus(cpu_set_t *cpus)
 {
-	if (softhca_read_cpulist("/sys/devices/system/cpu/online", cpus) && CPU_COUNT(cpus))
+	cpu_set_t allowed;
+
+	if (!softhca_read_cpulist("/sys/devices/system/cpu/online", cpus) || !CPU_COUNT(cpus)) {
+		CPU_ZERO(cpus);
+		for (long cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN) && cpu < CPU_SETSIZE; cpu++)
+			CPU_SET((size_t)cpu, cpus);
+	}
+	if (!softhca_read_cpulist("/sys/fs/cgroup/cpuset.cpus.effective", &allowed))
 		return;
-	CPU_ZERO(cpus);
-	for (long cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN) && cpu < CPU_SETSIZE; cpu++)
-		CPU_SET((size_t)cpu, cpus);
+	CPU_AND(&allowed, &allowed, cpus);
+	if (CPU_COUNT(&allowed))
+		*cpus = allowed;
 }
 
 static bool machine_node(int numa, cpu_set_t *cpus)
@@ -92,11 +100,13 @@ void softhca_numa_cpus(const struct softhca_topology *t, int numa, cpu_set_t *cp
 {
 	cpu_set_t all;
 
-	online_cpus(&all);
+	usable_cpus(&all);
 	if (numa < 0)
 		*cpus_p = all;
 	else if (!machine_has_all(t))
 		deal_out(&all, softhca_topology_nodes(t), (uint32_t)numa, cpus_p);
-	else if (!machine_node(numa, cpus_p))
+	else if (machine_node(numa, cpus_p))
+		CPU_AND(cpus_p, cpus_p, &all);
+	else
 		CPU_ZERO(cpus_p);
 }

@@ -108,7 +108,7 @@ uint8_t softhca_rate_speed(uint64_t rate_mbps, uint32_t *gbps_p, const char **na
 uint32_t softhca_topology_nodes(const struct softhca_topology *t);
 
 /*
- * The CPUs of NUMA node numa (-1: all that are online). When this machine has all
+ * The CPUs of NUMA node numa (-1: all that programs may use). When this machine has all
  * of the topology's nodes, they are the machine's own. Otherwise its CPUs are
  * dealt out in contiguous parts to nodes 0 .. highest; with fewer CPUs than nodes
  * the last ones get none and *cpus_p is empty.

@@ -133,6 +133,16 @@ environment() {
 	[ "$(wc -l <"$tmp/err")" = 1 ] || fail "a softhca-run in a softhca-run repeats itself"
 }
 
+# hwloc's own tool shows each adapter below its node.
+hwloc() {
+	[ "$(nproc --all)" -gt 1 ] || return 0 # a node without CPUs has no place of its own
+	printf 'numa=0\nnuma=1 name=rail_b\n' >"$tmp/topo"
+	status 0 "$run" -t "$tmp/topo" lstopo-no-graphics --of console
+	tr -d '\n' <"$tmp/out" | grep -q \
+		'(P#0.*OpenFabrics "mlx5_0".*NUMANode L#1 (P#1.*OpenFabrics "rail_b"' ||
+		fail "hwloc shows: $(cat "$tmp/out")"
+}
+
 # The options of the program are the program's.
 arguments() {
 	status 0 "$run" -n 2 echo -n 7 --bf --help
@@ -212,7 +222,7 @@ other_user() {
 	grep -q 'another user' "$tmp/err" || fail "says $(cat "$tmp/err")"
 }
 
-for t in exit_statuses wrong_arguments environment arguments signals_are_passed_on \
+for t in exit_statuses wrong_arguments environment hwloc arguments signals_are_passed_on \
 	program_killed runner_killed stubborn two_at_once other_fabric other_user; do
 	echo "$t"
 	$t
