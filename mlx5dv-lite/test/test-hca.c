@@ -475,7 +475,18 @@ static void many_qps_share_a_context(void)
 	hca_close(&duo.h);
 }
 
-/* A QP that ends with completions pending leaves its receives, and its neighbours, alone. */
+/* Completions that wait in @cq for the QP of that number. */
+static uint32_t pending(const struct mlx5dvl_cq *cq, uint32_t qpn)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < 60; i++)
+		n += (be32toh(mlx5dvl_cqe_at_(cq, cq->ci + i)->sop_qpn) & 0xffffff) == qpn;
+	return n;
+}
+
+/* A QP that ends with completions pending leaves its receives, and its neighbours, alone;
+   nothing is left for who gets its number. */
 static void destroyed_with_completions_pending(void)
 {
 	struct mlx5dvl_qp *c, *d;
@@ -490,8 +501,18 @@ static void destroyed_with_completions_pending(void)
 		CHECK_EQ(mlx5dvl_post_send_imm(from, NULL, 0, 0, i, MLX5DVL_SIGNALED, i), 0);
 		mlx5dvl_ring(from);
 	}
+	uint32_t c_qpn = mlx5dvl_qp_qpn(c), d_qpn = mlx5dvl_qp_qpn(d);
+	uint64_t sent = 0;
+
+	CHECK_EQ(pending(duo.h.scq, c_qpn), 30);
+	CHECK_EQ(pending(duo.h.rcq, d_qpn), 30);
+
 	mlx5dvl_qp_destroy(d);
 	mlx5dvl_qp_destroy(c);
+	CHECK_EQ(pending(duo.h.scq, c_qpn), 0);
+	CHECK_EQ(pending(duo.h.rcq, d_qpn), 0);
+	CHECK_EQ(mlx5dvl_send_poll(duo.h.scq, 64, hca_count_sent, &sent), 60);
+	CHECK_EQ(sent, 30);
 	CHECK_EQ(mlx5dvl_mono_poll(duo.h.rcq, 64, on_recv, &duo.got), 60);
 	CHECK_EQ(duo.got.n, 30);
 	CHECK_EQ(duo.got.imm_sum, 900);
@@ -574,6 +595,8 @@ static void an_armed_cq_tells_once(void)
 	open_duo(&(struct hca_attr){ .events = true }, &(struct mlx5dvl_qp_attr){ 0 });
 	for (uint32_t i = 1; i <= 10; i++) {
 		mlx5dvl_cq_arm(duo.h.rcq);
+		/* Each arming is a new one to the device: it bears the number of events so far. */
+		CHECK_EQ(be32toh(duo.h.rcq->record[1]) >> 28, (i - 1) & 3);
 		CHECK_EQ(mlx5dvl_mono_poll(duo.h.rcq, 64, on_recv, &duo.got), 0);
 		CHECK_EQ(mlx5dvl_cq_event(duo.h.rcq), 0);
 		for (int k = 0; k < 3; k++)

@@ -296,6 +296,12 @@ static void slots_are_accounted(void)
 			;
 		CHECK_EQ(m.seen_token, m.next_token);
 		CHECK(m.q.qp.pi - m.q.qp.ci < m.q.qp.interval);
+		/* A signaled request of four blocks gives all of them back. */
+		CHECK_EQ(post(&m.q.qp, MLX5DVL_WRITE, 220, MLX5DVL_SIGNALED, ++m.next_token), 0);
+		mlx5dvl_ring(&m.q.qp);
+		execute(&m);
+		mlx5dvl_send_poll(&m.scq.cq, 64, on_sent, &m);
+		CHECK_EQ(m.q.qp.ci, m.q.qp.pi);
 		CHECK(m.nops > m.posts / ARRAY_SIZE(opcodes) / 2);
 		plain_cq_fini(&m.scq);
 		plain_qp_fini(&m.q, &core);
