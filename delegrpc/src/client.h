@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* A client, whole. */
+#ifndef DELEGRPC_CLIENT_H
+#define DELEGRPC_CLIENT_H
+
+#include "internal.h"
+
+struct client {
+	struct delegrpc_client hot; /* first */
+	struct shm_region region;
+	struct delegrpc_attr attr;
+	struct delegrpc_control *control;
+	unsigned char *requests;
+	uint32_t ring_shift;
+	uint32_t id;
+	bool watch; /* the ring can be full, or our predecessor's requests are in it */
+	bool admitted; /* our predecessor's requests are not any more */
+	uint64_t start; /* head when we came */
+	uint64_t limit; /* positions in use up to which a batch may be reserved */
+	uint64_t tail; /* as last seen */
+	uint64_t last; /* behind our last reservation */
+	uint64_t looked_ns; /* at the server's lock */
+	uint64_t late, bad, flushes, full, sleeps, wakes;
+};
+
+static inline struct client *full(struct delegrpc_client *client)
+{
+	return container_of(client, struct client, hot);
+}
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* How a client comes and goes. */
+#include <stdlib.h>
+
+#include "client.h"
+
+static bool differs(uint32_t want, uint32_t have)
+{
+	return want && want != have;
+}
+
+/*
+ * Reads the header once, checks it, and leaves a copy in c->attr. Nothing of it is read
+ * again but server_alive and server_state.
+ */
+static int check_header(struct client *c, const struct delegrpc_attr *want)
+{
+	const struct delegrpc_header *h = c->region.addr;
+	struct delegrpc_attr wanted = { 0 }, have;
+	struct layout l;
+	/* Pairs with the release store in server_create(). */
+	uint64_t magic = __atomic_load_n(&h->magic, __ATOMIC_ACQUIRE);
+
+	if (!magic)
+		return -EAGAIN;
+	if (magic != DELEGRPC_MAGIC || h->version != DELEGRPC_VERSION)
+		return -EPROTO;
+	have = (struct delegrpc_attr){ h->max_clients, h->ring_depth, h->resp_depth, h->req_size,
+		h->resp_size };
+	c->attr = have;
+	if (!have.max_clients || attr_complete(&c->attr) ||
+		memcmp(&c->attr, &have, sizeof(have)) != 0)
+		return -EPROTO;
+	layout_of(&have, &l);
+	if (l.size != c->region.size)
+		return -EPROTO;
+	if (want)
+		wanted = *want;
+	if (wanted.resp_depth)
+		wanted.resp_depth = (uint32_t)pow2_ceil(wanted.resp_depth);
+	if (wanted.ring_depth)
+		wanted.ring_depth = (uint32_t)pow2_ceil(wanted.ring_depth);
+	if (differs(wanted.max_clients, have.max_clients) ||
+		differs(wanted.ring_depth, have.ring_depth) ||
+		differs(wanted.resp_depth, have.resp_depth) ||
+		differs(wanted.req_size, have.req_size) ||
+		differs(wanted.resp_size, have.resp_size))
+		return -EPROTO;
+	return delegrpc_priv_alive(h) ? 0 : -ECONNREFUSED;
+}
+
+/* An id is its lock byte: a dead client's is free at once, whatever it was doing. */
+static int take_id(struct client *c)
+{
+	for (uint32_t i = 0; i < c->attr.max_clients; i++) {
+		int err = shm_lock(&c->region, CLIENT_BYTE(i));
+
+		if (!err) {
+			c->id = i;
+			return 0;
+		}
+		if (err != -EAGAIN)
+			return err;
+	}
+	return -EUSERS;
+}
+
+static int alloc_tables(struct client *c, const struct layout *l)
+{
+	struct delegrpc_client *hot = &c->hot;
+	size_t stage = DELEGRPC_BATCH * (size_t)l->req_stride;
+
+	hot->stage = aligned_alloc(CACHE_LINE, stage);
+	hot->calls = calloc(c->attr.resp_depth, sizeof(*hot->calls));
+	if (!hot->stage || !hot->calls)
+		return -ENOMEM;
+	memset(hot->stage, 0, stage);
+	for (uint32_t i = 0; i < c->attr.resp_depth; i++)
+		hot->calls[i].next = i + 1 < c->attr.resp_depth ? i + 1 : DELEGRPC_ID_NONE;
+	return 0;
+}
+
+/*
+ * The place of a predecessor who may have died anywhere. Its claim is void with it. Its
+ * stamps must not be taken for ours when generations come round again; what the server
+ * still writes for it carries its generation, not ours.
+ */
+static void take_over(struct client *c)
+{
+	struct delegrpc_client *hot = &c->hot;
+	struct delegrpc_line *line = hot->line;
+	uint32_t generation = __atomic_load_n(&line->generation, __ATOMIC_RELAXED);
+
+	generation = (generation + 1) & 0xffff;
+	hot->generation = generation ? generation : 1;
+	for (uint32_t i = 0; i < c->attr.resp_depth; i++) {
+		void *slot = hot->responses + i * (size_t)hot->resp_stride;
+
+		/* Relaxed: the server has nothing for us before it gets a request. */
+		__atomic_store_n((uint64_t *)slot, 0, __ATOMIC_RELAXED);
+	}
+	__atomic_store_n(&line->generation, hot->generation, __ATOMIC_RELAXED);
+	__atomic_store_n(&line->state, DELEGRPC_RUNNING, __ATOMIC_RELAXED);
+	/* Release: pairs with may_fill(), as in delegrpc_priv_publish(). */
+	__atomic_store_n(&line->claim, DELEGRPC_CLAIM_NONE, __ATOMIC_RELEASE);
+	/* Whatever the predecessor reserved, it reserved before the kernel freed its byte. */
+	c->start = __atomic_load_n(&c->control->head, __ATOMIC_ACQUIRE);
+	c->last = c->start;
+	__atomic_fetch_add(&hot->header->connects, 1, __ATOMIC_RELAXED);
+}
+
+static void init_client(struct client *c, const struct layout *l)
+{
+	struct delegrpc_client *hot = &c->hot;
+	unsigned char *base = c->region.addr;
+
+	hot->header = c->region.addr;
+	hot->line = (struct delegrpc_line *)(void *)(base + l->lines) + c->id;
+	hot->responses = base + l->responses +
+			 c->id * (size_t)c->attr.resp_depth * l->resp_stride;
+	hot->req_size = c->attr.req_size;
+	hot->req_stride = l->req_stride;
+	hot->resp_depth = c->attr.resp_depth;
+	hot->resp_shift = (uint32_t)__builtin_ctz(c->attr.resp_depth);
+	hot->resp_stride = l->resp_stride;
+	c->control = (void *)(base + l->control);
+	c->requests = base + l->requests;
+	c->ring_shift = (uint32_t)__builtin_ctz(c->attr.ring_depth);
+	c->watch = true;
+	c->limit = c->attr.ring_depth - (uint64_t)c->attr.max_clients * DELEGRPC_BATCH;
+	c->looked_ns = clock_ns();
+}
+
+static void free_client(struct client *c)
+{
+	free(c->hot.stage);
+	free(c->hot.calls);
+	free(c);
+}
+
+int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
+	struct delegrpc_client **client_p)
+{
+	struct layout l;
+	struct client *c = aligned_alloc(CACHE_LINE, align_up(sizeof(*c), CACHE_LINE));
+	int err;
+
+	if (!c)
+		return -ENOMEM;
+	memset(c, 0, sizeof(*c));
+	err = shm_attach(PREFIX, name, sizeof(struct delegrpc_header), &c->region);
+	if (err)
+		goto fail;
+	err = check_header(c, attr);
+	if (err)
+		goto fail_close;
+	layout_of(&c->attr, &l);
+	err = alloc_tables(c, &l);
+	if (!err)
+		err = take_id(c);
+	if (err)
+		goto fail_close;
+	init_client(c, &l);
+	take_over(c);
+	*client_p = &c->hot;
+	return 0;
+fail_close:
+	shm_close(&c->region);
+fail:
+	free_client(c);
+	return err;
+}
+
+void delegrpc_client_disconnect(struct delegrpc_client *client)
+{
+	if (!client)
+		return;
+	shm_close(&full(client)->region);
+	free_client(full(client));
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/* Server and clients in one thread, and what the tests of that do all the time. */
+#ifndef DELEGRPC_TEST_SOLO_H
+#define DELEGRPC_TEST_SOLO_H
+
+#include "base/test.h"
+#include "raw.h"
+
+static char name[64];
+
+/* What the response function has seen. */
+struct seen {
+	uint32_t n;
+	uint64_t token[256];
+	uint32_t value[256];
+};
+
+static inline void note(void *arg, uint64_t token, const void *resp)
+{
+	struct seen *seen = arg;
+
+	CHECK(seen->n < ARRAY_SIZE(seen->token));
+	seen->token[seen->n] = token;
+	memcpy(&seen->value[seen->n++], resp, 4);
+}
+
+static inline struct delegrpc_server *server_new(uint32_t clients, uint32_t ring, uint32_t resp)
+{
+	struct delegrpc_attr attr = { .max_clients = clients, .ring_depth = ring,
+		.resp_depth = resp };
+	struct delegrpc_server *s;
+
+	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
+	return s;
+}
+
+static inline struct delegrpc_client *client_new(void)
+{
+	struct delegrpc_client *c;
+
+	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
+	return c;
+}
+
+static inline void call(struct delegrpc_client *c, uint32_t value)
+{
+	CHECK_EQ(delegrpc_client_call(c, &value, sizeof(value), value), 0);
+}
+
+static inline uint32_t value_of(const struct delegrpc_req *r)
+{
+	uint32_t v;
+
+	CHECK_EQ(r->len, sizeof(v));
+	memcpy(&v, r->payload, sizeof(v));
+	return v;
+}
+
+/* Receives one request that must be there and carry value. */
+static inline struct delegrpc_req take(struct delegrpc_server *s, uint32_t value)
+{
+	struct delegrpc_req r;
+
+	CHECK_EQ(delegrpc_server_recv(s, &r), 1);
+	CHECK_EQ(value_of(&r), value);
+	return r;
+}
+
+static inline void answer(struct delegrpc_server *s, const struct delegrpc_req *r, uint32_t value)
+{
+	CHECK_EQ(delegrpc_server_reply(s, r->client, r->id, &value, sizeof(value)), 0);
+}
+
+/* Serves what there is, adding 1000; how many. */
+static inline uint32_t serve(struct delegrpc_server *s)
+{
+	struct delegrpc_req r;
+	uint32_t n = 0;
+
+	while (delegrpc_server_poll(s) > 0)
+		while (delegrpc_server_recv(s, &r)) {
+			answer(s, &r, value_of(&r) + 1000);
+			n++;
+		}
+	delegrpc_server_advance_tail(s);
+	return n;
+}
+
+/* Polls as often as a stuck server needs to look for holes. */
+static inline int poll_stuck(struct delegrpc_server *s)
+{
+	int n = 0;
+
+	for (int i = 0; i <= DELEGRPC_STUCK_POLLS && !n; i++)
+		n = delegrpc_server_poll(s);
+	return n;
+}
+
+#endif

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * delegrpc's rings in one thread: places that are never filled, ids that are used again,
+ * counters at their wrap, and what no client that keeps the rules would write.
+ */
+#include "solo.h"
+
+/* What is reserved and not filled holds back what comes behind it, and only so long. */
+static void hole_is_waited_for(void)
+{
+	struct delegrpc_server *s = server_new(4, 0, 16);
+	struct delegrpc_client *c = client_new();
+	struct raw raw;
+	uint64_t pos;
+	uint32_t v = 0;
+
+	raw_open(name, &raw);
+	pos = raw_reserve(&raw, 2, 2);
+	call(c, 100);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	CHECK_EQ(poll_stuck(s), 0);
+	CHECK_EQ(poll_stuck(s), 0);
+	raw_fill(&raw, pos + 1, 2, 1u << 16 | 1, 8);
+	CHECK_EQ(poll_stuck(s), 0);
+	raw_fill(&raw, pos, 2, 1u << 16, 7);
+	CHECK_EQ(delegrpc_server_poll(s), 3);
+	take(s, 7);
+	take(s, 8);
+	take(s, 100);
+	CHECK_EQ(delegrpc_client_call(c, &v, 4, 0), 0);
+	raw_close(&raw);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* Of a dead client's two places one was filled: it is served, the other is skipped. */
+static void hole_of_the_dead_is_skipped(void)
+{
+	struct delegrpc_server *s = server_new(4, 0, 16);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_server_stats st;
+	struct raw raw;
+	uint64_t pos;
+
+	for (uint32_t lap = 0; lap < 3 * 256 / 4; lap++) {
+		raw_open(name, &raw);
+		pos = raw_reserve(&raw, 2, 2);
+		raw_fill(&raw, pos + lap % 2, 2, (lap % 65535 + 1) << 16, 7);
+		call(c, 100);
+		CHECK_EQ(delegrpc_client_flush(c), 0);
+		CHECK_EQ(poll_stuck(s), lap % 2 ? 0 : 1);
+		raw_close(&raw); /* dies */
+		if (lap % 2 == 0)
+			take(s, 7);
+		CHECK(poll_stuck(s) >= 1);
+		if (lap % 2)
+			take(s, 7);
+		while (delegrpc_server_poll(s) == 0)
+			;
+		take(s, 100);
+		delegrpc_server_advance_tail(s);
+		delegrpc_client_disconnect(c);
+		c = client_new();
+		delegrpc_server_stats(s, &st);
+		CHECK_EQ(st.holes, lap + 1);
+		CHECK_EQ(st.bad_requests, 0);
+	}
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* Dead before it could say where, and one that never said anything. */
+static void nameless_holes_are_skipped(void)
+{
+	struct delegrpc_server *s = server_new(4, 0, 16);
+	struct delegrpc_client *c = client_new();
+	struct raw raw;
+
+	raw_open(name, &raw);
+	raw_reserve(&raw, 2, 3);
+	raw.lines[2].claim = DELEGRPC_CLAIM_INTENT;
+	__atomic_fetch_add(&raw.control->head, 5, __ATOMIC_ACQ_REL);
+	call(c, 100);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	CHECK_EQ(poll_stuck(s), 0);
+	raw_close(&raw);
+	while (delegrpc_server_poll(s) == 0)
+		;
+	take(s, 100);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* The next one with the id does not get its predecessor's responses, nor too early a place. */
+static void id_is_reused(void)
+{
+	struct delegrpc_server *s = server_new(1, 0, 4);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_req old[3], r;
+	struct seen seen = { 0 };
+	uint32_t v = 9;
+
+	for (uint32_t i = 0; i < 3; i++)
+		call(c, i);
+	delegrpc_client_flush(c);
+	delegrpc_client_disconnect(c);
+	c = client_new();
+	CHECK_EQ(delegrpc_client_call(c, &v, 4, v), 0);
+	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN); /* the old ones are in the ring yet */
+	CHECK_EQ(delegrpc_server_poll(s), 3);
+	for (uint32_t i = 0; i < 3; i++)
+		old[i] = take(s, i);
+	answer(s, &old[0], 1); /* nobody reads it */
+	delegrpc_server_advance_tail(s);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
+	CHECK_EQ(delegrpc_server_poll(s), 1);
+	answer(s, &old[1], 1); /* nor this */
+	r = take(s, 9);
+	CHECK_EQ(delegrpc_server_reply(s, old[2].client, old[2].id, &v, 4), -EPIPE);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
+	answer(s, &r, 1009);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
+	CHECK_EQ(seen.token[0], 9);
+	CHECK_EQ(seen.value[0], 1009);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* Laps and generations at the end of their range. */
+static void counters_wrap(void)
+{
+	struct delegrpc_server *s = server_new(1, 256, 4);
+	struct delegrpc_client *c;
+	struct raw raw;
+	uint64_t at = ((1ull << 32) - 3) * 256 + 128;
+
+	raw_open(name, &raw);
+	raw.control->head = at;
+	raw.control->tail = at;
+	s->cursor = s->found = s->tail = at;
+	raw.lines[0].generation = 65530;
+	for (uint32_t k = 0; k < 12; k++) {
+		c = client_new();
+		for (uint32_t i = 0; i < 100; i++) {
+			struct seen seen = { 0 };
+
+			call(c, i);
+			delegrpc_client_flush(c);
+			CHECK_EQ(serve(s), 1);
+			CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
+			CHECK_EQ(seen.value[0], i + 1000);
+		}
+		delegrpc_client_disconnect(c);
+	}
+	CHECK_EQ(raw.lines[0].generation, 7);
+	CHECK_EQ(s->cursor, at + 1200);
+	/* A response position passes 16 bits of laps likewise. */
+	c = client_new();
+	call(c, 1);
+	delegrpc_client_flush(c);
+	CHECK_EQ(serve(s), 1);
+	s->peers[0].next = c->done = c->sent = 4 * 65534ull;
+	CHECK_EQ(serve(s), 0);
+	c->sent++;
+	s->peers[0].next++;
+	c->done++;
+	c->calls[0].next = c->free_id;
+	c->free_id = 0;
+	c->pending = 0;
+	for (uint32_t i = 0; i < 40; i++) {
+		struct seen seen = { 0 };
+
+		call(c, i);
+		delegrpc_client_flush(c);
+		CHECK_EQ(serve(s), 1);
+		CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
+	}
+	delegrpc_client_disconnect(c);
+	raw_close(&raw);
+	delegrpc_server_destroy(s);
+}
+
+/* Requests that no client would make are dropped, and the next one is served. */
+static void bad_requests(void)
+{
+	struct delegrpc_server *s = server_new(4, 0, 16);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_server_stats st;
+	struct delegrpc_req r;
+	struct raw raw;
+	uint64_t pos;
+
+	raw_open(name, &raw);
+	pos = raw_reserve(&raw, 1, 7);
+	raw_fill(&raw, pos, 4, 1u << 16, 1); /* client */
+	raw_fill(&raw, pos + 1, UINT32_MAX, 1u << 16, 1);
+	raw_fill(&raw, pos + 2, 1, 1u << 16 | 16, 1); /* id */
+	raw_fill(&raw, pos + 3, 1, 3, 1); /* generation */
+	raw_fill(&raw, pos + 4, 1, 1u << 16 | 3, 1); /* good */
+	raw_fill(&raw, pos + 5, 1, 1u << 16 | 3, 1); /* the same again */
+	raw_fill(&raw, pos + 6, 1, 1u << 16 | 4, 1);
+	memcpy(raw.requests + (pos + 6) * raw.req_stride + 12, &(uint32_t){ 49 }, 4); /* length */
+	call(c, 5);
+	delegrpc_client_flush(c);
+	CHECK_EQ(delegrpc_server_poll(s), 8);
+	r = take(s, 1);
+	CHECK_EQ(r.client, 1);
+	CHECK_EQ(r.id, 1u << 16 | 3);
+	take(s, 5);
+	CHECK_EQ(delegrpc_server_recv(s, &r), 0);
+	delegrpc_server_stats(s, &st);
+	CHECK_EQ(st.bad_requests, 6);
+	CHECK_EQ(st.requests, 2);
+	raw_close(&raw);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* Indices that no run of the rules gives: everybody is told. */
+static void broken_indices(void)
+{
+	static const uint64_t by[] = { 257, 1ull << 40, UINT64_MAX };
+
+	for (size_t i = 0; i < ARRAY_SIZE(by); i++) {
+		struct delegrpc_server *s = server_new(4, 0, 16);
+		struct delegrpc_client *c = client_new();
+		struct seen seen;
+		struct raw raw;
+
+		raw_open(name, &raw);
+		raw.control->head += by[i];
+		CHECK_EQ(poll_stuck(s), -EPROTO);
+		CHECK_EQ(delegrpc_server_poll(s), -EPROTO);
+		CHECK_EQ(delegrpc_server_wait(s, UINT64_MAX), -EPROTO);
+		while (delegrpc_client_poll(c, note, &seen) == 0)
+			;
+		CHECK_EQ(delegrpc_client_poll(c, note, &seen), -EPIPE);
+		raw_close(&raw);
+		delegrpc_client_disconnect(c);
+		delegrpc_server_destroy(s);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(hole_is_waited_for),
+		TEST(hole_of_the_dead_is_skipped),
+		TEST(nameless_holes_are_skipped),
+		TEST(id_is_reused),
+		TEST(counters_wrap),
+		TEST(bad_requests),
+		TEST(broken_indices),
+	};
+
+	snprintf(name, sizeof(name), "ring.%d", (int)getpid());
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
