@@ -118,8 +118,7 @@ struct copyrpc_ep_attr {
 
 /*
  * An endpoint, not yet connected: two rings, an RC queue pair. attr may be NULL.
- * Memory: 2 x ring_size, plus at most ring_size / 3 of bookkeeping that is touched only
- * as far as it is used.
+ * Memory: 2 x ring_size, and about a third of ring_size for requests and calls.
  *
  * -EINVAL: ring size. -EMFILE: max_endpoints exist (a destroyed one counts until the next
  * poll). -ENOMEM, or what the verbs calls said.

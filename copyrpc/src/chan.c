@@ -32,7 +32,7 @@ int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t 
 		chan_fini(ch);
 		return -ENOMEM;
 	}
-	/* The first ones come first, so that what is not needed is never touched again. */
+	/* The last freed is the next used, so that those in use are few and warm. */
 	ch->max_calls = max_calls;
 	for (uint32_t i = 0; i < max_calls; i++)
 		ch->calls[i].token = i + 1 < max_calls ? i + 1 : CALL_NONE;

@@ -160,6 +160,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	ch.status = -EPROTO;
 	if (size % 2)
 		serve(&queue, true);
+	if (ch.ncalls > chan_stats(&ch).calls || chan_requests(&ch) > 16)
+		abort();
 	chan_drop_queued(&ch);
 	chan_end_calls(&ch, on_response, &rc);
 	chan_fini(&ch);
