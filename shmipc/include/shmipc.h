@@ -28,8 +28,9 @@
  * says -EPIPE, within a second, and shmipc_client_abort() hands the open tokens back.
  *
  * Trust: the region is mode 0600; another user cannot open it. Whoever can map it can
- * spoil what is in it: requests, responses and extra buffers of every client, and can
- * shorten the file, which ends its users by SIGBUS. Nothing in it makes the server
+ * spoil what is in it: requests, responses and extra buffers of every client, can keep
+ * the server busy with connects that are none, and can shorten the file, which ends its
+ * users by SIGBUS. Nothing in it makes the server
  * access memory outside of it or wait for a client: rings are walked by private cursors.
  *
  * Lengths are in bytes, times in nanoseconds. Functions return 0, a count, or -errno.
@@ -135,8 +136,8 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
  * -EMSGSIZE when len is over req_size, nothing taken. The bytes come from another
  * process: check them.
  */
-static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req, void *buf,
-	uint32_t len);
+static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req,
+	void *buf, uint32_t len);
 
 /*
  * Answers the request (client, id) of shmipc_server_recv(), now or at any later time, in
@@ -226,7 +227,8 @@ static inline void shmipc_client_flush(struct shmipc_client *client);
  *	-EPIPE		the server died or closed: abort or disconnect
  *	-EPROTO		the ring holds what no server wrote; likewise
  */
-static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_response_fn *fn, void *arg);
+static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_response_fn *fn,
+	void *arg);
 
 /* Calls without a response yet, those that a call_wait gave up included. */
 static inline uint32_t shmipc_client_pending(const struct shmipc_client *client);

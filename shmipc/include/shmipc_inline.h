@@ -202,7 +202,8 @@ static inline int shmipc_client_share(const struct shmipc_client *client)
 	return quarter > SHMIPC_POLL_MAX ? SHMIPC_POLL_MAX : quarter < 2 ? 2 : quarter;
 }
 
-static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_response_fn *fn, void *arg)
+static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_response_fn *fn,
+	void *arg)
 {
 	int n = 0, max = shmipc_client_share(client);
 
@@ -304,8 +305,8 @@ static inline int shmipc_server_poll(struct shmipc_server *server)
 	return shmipc_server_poll_with_skip(server, NULL);
 }
 
-static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req, void *buf,
-	uint32_t len)
+static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req,
+	void *buf, uint32_t len)
 {
 	if (__builtin_expect(len > server->req_size, 0))
 		return -EMSGSIZE;
