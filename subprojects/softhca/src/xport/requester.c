@@ -104,9 +104,11 @@ static bool step(struct qp *qp)
 	enum syndrome s;
 	struct answer a;
 	struct wqe w;
+	uint64_t due;
 
-	if (link_due(qp)) {
-		sched_wait(qp, link_due(qp));
+	due = link_due(qp);
+	if (due) {
+		sched_wait(qp, due);
 		return false;
 	}
 	s = wqe_fetch(qp, qp->sq_done, &w);
