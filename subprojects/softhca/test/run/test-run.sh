@@ -174,6 +174,21 @@ runner_killed() {
 	until_true gone "$dir"
 }
 
+guardian_killed() {
+	hold unguarded
+	guardian=
+	for status in $(grep -l -s "^PPid:[[:space:]]*$runner\$" /proc/[0-9]*/status); do
+		child=${status#/proc/}
+		child=${child%/status}
+		[ "$child" = "$program" ] || guardian=$child
+	done
+	[ -n "$guardian" ] || fail "no guardian"
+	kill -9 "$guardian"
+	exec 9>&-
+	wait "$runner" || fail "without a guardian it ends with $?"
+	gone "$dir" || fail "$dir is left"
+}
+
 # A program that does not mind SIGTERM, when softhca-run is gone.
 stubborn() {
 	hold stubborn env --ignore-signal=TERM
@@ -223,7 +238,7 @@ other_user() {
 }
 
 for t in exit_statuses wrong_arguments environment hwloc arguments signals_are_passed_on \
-	program_killed runner_killed stubborn two_at_once other_fabric other_user; do
+	program_killed runner_killed guardian_killed stubborn two_at_once other_fabric other_user; do
 	echo "$t"
 	$t
 done
