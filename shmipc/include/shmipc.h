@@ -28,10 +28,10 @@
  * says -EPIPE, within a second, and shmipc_client_abort() hands the open tokens back.
  *
  * Trust: the region is mode 0600; another user cannot open it. Whoever can map it can
- * spoil what is in it: requests, responses and extra buffers of every client, can keep
+ * spoil what is in it (requests, responses and extra buffers of every client), can keep
  * the server busy with connects that are none, and can shorten the file, which ends its
- * users by SIGBUS. Nothing in it makes the server
- * access memory outside of it or wait for a client: rings are walked by private cursors.
+ * users by SIGBUS. Nothing in it makes the server access memory outside of it or wait
+ * for a client: rings are walked by private cursors.
  *
  * Lengths are in bytes, times in nanoseconds. Functions return 0, a count, or -errno.
  */
@@ -83,7 +83,7 @@ struct shmipc_server_stats {
 };
 
 struct shmipc_client_stats {
-	uint64_t calls, responses; /* since connect */
+	uint64_t calls, responses; /* made since connect; ended since, in whatever way */
 	uint64_t sleeps, wakes; /* own futex sleeps; times the server was woken */
 };
 

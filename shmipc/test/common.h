@@ -45,6 +45,23 @@ static inline const char *test_name(const char *what)
 	return name;
 }
 
+/* A server, and a client of it, by such a name. */
+static inline struct shmipc_server *test_serve(const char *what, const struct shmipc_attr *attr)
+{
+	struct shmipc_server *s = NULL;
+
+	CHECK_EQ(shmipc_server_create(test_name(what), attr, &s), 0);
+	return s;
+}
+
+static inline struct shmipc_client *test_join(const char *what)
+{
+	struct shmipc_client *c = NULL;
+
+	CHECK_EQ(shmipc_client_connect(test_name(what), NULL, &c), 0);
+	return c;
+}
+
 /* Polls once, answers all that came; how many. */
 static inline int serve_once(struct shmipc_server *s)
 {

@@ -37,7 +37,7 @@ static pid_t fork_child(void)
 
 	CHECK(pid >= 0);
 	if (pid == 0)
-		alarm(300);
+		alarm(850);
 	return pid;
 }
 
@@ -410,7 +410,7 @@ int main(int argc, char **argv)
 	uint32_t clients = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 800;
 	uint32_t servers = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 0) : 200;
 
-	alarm(600);
+	alarm(850);
 	seed = test_seed();
 	attr = msg_attr;
 	snprintf(name, sizeof(name), "%s", test_name("kill"));

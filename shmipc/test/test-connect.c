@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/* Regions and connections: how they are made, given back, used again, and how they end. */
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "common.h"
+#include "layout.h"
+
+static uint64_t clients_of(const struct shmipc_server *s)
+{
+	struct shmipc_server_stats st;
+
+	shmipc_server_get_stats(s, &st);
+	return st.clients;
+}
+
+static void layout_has_one_writer_per_line(void)
+{
+	struct shmipc_layout l;
+	struct shmipc_attr a = { .max_clients = 3, .depth = 300, .req_size = 57, .extra_size = 1 };
+
+	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
+	CHECK_EQ(l.req_stride, 128);
+	CHECK_EQ(l.resp_stride, 64);
+	CHECK_EQ(l.req_slots, 512);
+	CHECK_EQ(l.resp_slots, 512);
+	CHECK_EQ(l.resp_ring % CACHE_LINE, 0);
+	CHECK_EQ(l.extra % CACHE_LINE, 0);
+	CHECK_EQ(l.area % CACHE_LINE, 0);
+	CHECK_EQ(l.area, 128 + 512 * 128 + 2048 + 512 * 64 + 64);
+	CHECK_EQ(l.size, 704 + 3 * l.area);
+	a.depth = 255;
+	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
+	CHECK_EQ(l.resp_slots, 256); /* depth + 1 fits exactly */
+	a.depth = 256;
+	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
+	CHECK_EQ(l.resp_slots, 512);
+}
+
+static void sizes_are_checked(void)
+{
+	static const struct shmipc_attr bad[] = {
+		{ .max_clients = SHMIPC_MAX_CLIENTS + 1 },
+		{ .depth = SHMIPC_MAX_DEPTH + 1 },
+		{ .req_size = SHMIPC_MAX_PAYLOAD + 1 },
+		{ .resp_size = SHMIPC_MAX_PAYLOAD + 1 },
+	};
+	struct shmipc_server *s = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		CHECK_EQ(shmipc_server_create(test_name("bad"), &bad[i], &s), -EINVAL);
+	CHECK_EQ(shmipc_server_create("a/b", NULL, &s), -EINVAL);
+	CHECK_EQ(shmipc_server_create("", NULL, &s), -EINVAL);
+	CHECK(!s);
+	shmipc_server_destroy(NULL);
+	shmipc_client_disconnect(NULL);
+}
+
+static void defaults_and_both_views_of_the_sizes(void)
+{
+	struct shmipc_server *s = test_serve("attr", NULL);
+	struct shmipc_client *c = test_join("attr");
+	struct shmipc_attr a, b;
+
+	shmipc_server_get_attr(s, &a);
+	shmipc_client_get_attr(c, &b);
+	CHECK_EQ(memcmp(&a, &b, sizeof(a)), 0);
+	CHECK_EQ(a.max_clients, 64);
+	CHECK_EQ(a.depth, 64);
+	CHECK_EQ(a.req_size, 56);
+	CHECK_EQ(a.resp_size, 56);
+	CHECK_EQ(a.extra_size, 0);
+	CHECK(!shmipc_client_extra(c));
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+static void connect_says_why_not(void)
+{
+	struct shmipc_attr want = msg_attr;
+	struct shmipc_client *c = NULL;
+	struct shmipc_server *s, *other = NULL;
+
+	CHECK_EQ(shmipc_client_connect(test_name("why"), NULL, &c), -ENOENT);
+	s = test_serve("why", &msg_attr);
+	CHECK_EQ(shmipc_server_create(test_name("why"), NULL, &other), -EADDRINUSE);
+	for (int i = 0; i < 5; i++) {
+		want = msg_attr;
+		(&want.max_clients)[i]++;
+		CHECK_EQ(shmipc_client_connect(test_name("why"), &want, &c), -EPROTO);
+	}
+	CHECK_EQ(shmipc_client_connect(test_name("why"), &msg_attr, &c), 0);
+	shmipc_client_disconnect(c);
+	c = NULL;
+	CHECK_EQ(shmipc_server_unlink(s), 0);
+	CHECK_EQ(shmipc_server_unlink(s), 0);
+	CHECK_EQ(shmipc_client_connect(test_name("why"), NULL, &c), -ENOENT);
+	shmipc_server_destroy(s);
+	CHECK(!c && !other);
+}
+
+/* What the first client in a place left behind does not reach the second one. */
+static void places_are_reused_clean(void)
+{
+	struct shmipc_attr one = msg_attr;
+	struct shmipc_server *s;
+	struct shmipc_client *c;
+	struct shmipc_req old = { 0 }, new;
+	struct msg m = msg_of(0);
+	uint32_t last = UINT32_MAX;
+
+	one.max_clients = 1;
+	s = test_serve("reuse", &one);
+	for (uint64_t life = 0; life < 50; life++) {
+		uint8_t seen[1] = { 0 };
+		struct tally t = { .first = life, .size = 1, .seen = seen };
+
+		shmipc_server_poll(s); /* cleans */
+		CHECK_EQ(clients_of(s), 0);
+		c = test_join("reuse");
+		CHECK_EQ(shmipc_client_index(c), 0);
+		CHECK_EQ(call_tag(c, life), 0);
+		CHECK_EQ(shmipc_server_poll(s), 1);
+		CHECK_EQ(shmipc_server_recv(s, &new, &m, sizeof(m)), 1);
+		CHECK_EQ(m.tag, life);
+		CHECK(new.client != last);
+		if (life) /* a late reply to one that is gone */
+			CHECK_EQ(shmipc_server_reply(s, old.client, old.id, &m, sizeof(m)), -EPIPE);
+		m = msg_of(msg_answer(life));
+		CHECK_EQ(shmipc_server_reply(s, new.client, new.id, &m, sizeof(m)), 0);
+		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
+		/* Leaves a received call, an unreceived one, and an untaken response. */
+		CHECK_EQ(call_tag(c, 1000), 0);
+		CHECK_EQ(call_tag(c, 1001), 0);
+		CHECK_EQ(shmipc_server_poll(s), 1);
+		CHECK_EQ(shmipc_server_recv(s, &old, &m, sizeof(m)), 1);
+		CHECK_EQ(call_tag(c, 1002), 0);
+		last = old.client;
+		shmipc_client_disconnect(c);
+	}
+	shmipc_server_destroy(s);
+}
+
+static void every_place_can_be_taken(void)
+{
+	struct shmipc_server *s = test_serve("places", &msg_attr);
+	struct shmipc_client *c[8], *more = NULL;
+
+	for (uint32_t i = 0; i < 8; i++) {
+		c[i] = test_join("places");
+		CHECK_EQ(shmipc_client_index(c[i]), i);
+	}
+	CHECK_EQ(shmipc_client_connect(test_name("places"), NULL, &more), -EAGAIN);
+	shmipc_server_poll(s);
+	CHECK_EQ(clients_of(s), 8);
+	shmipc_client_disconnect(c[3]);
+	shmipc_server_poll(s);
+	CHECK_EQ(clients_of(s), 7);
+	c[3] = test_join("places");
+	CHECK_EQ(shmipc_client_index(c[3]), 3);
+	for (uint32_t i = 0; i < 8; i++)
+		shmipc_client_disconnect(c[i]);
+	shmipc_server_poll(s);
+	CHECK_EQ(clients_of(s), 0);
+	shmipc_server_destroy(s);
+}
+
+static void extra_buffers_are_shared_and_apart(void)
+{
+	struct shmipc_attr attr = msg_attr;
+	struct shmipc_server *s;
+	struct shmipc_client *c[2];
+	struct shmipc_req r;
+	struct msg m;
+
+	attr.extra_size = 5000;
+	s = test_serve("extra", &attr);
+	for (int i = 0; i < 2; i++) {
+		c[i] = test_join("extra");
+		CHECK_EQ((uintptr_t)shmipc_client_extra(c[i]) % 64, 0);
+		memset(shmipc_client_extra(c[i]), 'a' + i, attr.extra_size);
+		CHECK_EQ(call_tag(c[i], (uint64_t)i), 0);
+	}
+	CHECK_EQ(shmipc_server_poll(s), 2);
+	while (shmipc_server_recv(s, &r, &m, sizeof(m)) > 0) {
+		const char *e = shmipc_server_extra(s, r.client);
+
+		for (uint32_t k = 0; k < attr.extra_size; k++)
+			CHECK_EQ(e[k], 'a' + (int)m.tag);
+	}
+	for (int i = 0; i < 2; i++)
+		shmipc_client_disconnect(c[i]);
+	shmipc_server_destroy(s);
+}
+
+static void closed_server_ends_every_call_once(void)
+{
+	static uint8_t seen[32];
+	struct tally t = { .size = 32, .seen = seen };
+	struct shmipc_server *s = test_serve("close", &msg_attr);
+	struct shmipc_client *c = test_join("close");
+	struct msg q = msg_of(1), a;
+	int n;
+
+	CHECK_EQ(shmipc_client_abort(c, tally_take, &t), -EBUSY);
+	for (uint64_t tag = 0; tag < 20; tag++)
+		CHECK_EQ(call_tag(c, tag), 0);
+	CHECK_EQ(serve_once(s), 8);
+	CHECK_EQ(serve_once(s), 8);
+	shmipc_server_destroy(s);
+	/* What was answered arrives, the rest is handed back. */
+	do
+		n = shmipc_client_poll(c, tally_take, &t);
+	while (n >= 0);
+	CHECK_EQ(n, -EPIPE);
+	CHECK_EQ(t.n, 16);
+	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), -EPIPE);
+	CHECK_EQ(shmipc_client_wait(c, SHMIPC_FOREVER), -EPIPE);
+	CHECK_EQ(call_tag(c, 30), -EPIPE);
+	CHECK_EQ(shmipc_client_abort(c, tally_take, &t), 4);
+	CHECK_EQ(t.ended, 4);
+	CHECK_EQ(shmipc_client_abort(c, tally_take, &t), 0);
+	CHECK_EQ(shmipc_client_pending(c), 0);
+	CHECK_EQ(call_tag(c, 30), -EPIPE);
+	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0), -EPIPE);
+	shmipc_client_disconnect(c);
+	c = NULL;
+	CHECK_EQ(shmipc_client_connect(test_name("close"), NULL, &c), -ENOENT);
+	CHECK(!c);
+}
+
+static void header_is_as_documented(void)
+{
+	static const uint8_t magic[8] = { 'S', 'H', 'M', 'I', 'P', 'C', '0', '1' };
+	struct shmipc_server *s = test_serve("bytes", &msg_attr);
+	struct stat st;
+	uint8_t head[40];
+	char path[96];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", test_name("bytes"));
+	CHECK_EQ(stat(path, &st), 0);
+	CHECK_EQ(st.st_mode & 07777, 0600);
+	f = fopen(path, "rb");
+	CHECK(f);
+	CHECK_EQ(fread(head, 1, sizeof(head), f), sizeof(head));
+	fclose(f);
+	CHECK_EQ(memcmp(head, magic, 8), 0);
+	CHECK_EQ(head[8], 1); /* version */
+	CHECK_EQ(head[12], 8); /* max_clients */
+	CHECK_EQ(head[16], 32); /* depth */
+	CHECK_EQ(head[20], 32); /* req_size */
+	CHECK_EQ(head[24], 32); /* resp_size */
+	CHECK_EQ(head[28], 0); /* extra_size */
+	CHECK_EQ(memcmp(head + 32, &(uint64_t){ (uint64_t)st.st_size }, 8), 0);
+	shmipc_server_destroy(s);
+	CHECK(stat(path, &st) != 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(layout_has_one_writer_per_line),
+		TEST(sizes_are_checked),
+		TEST(defaults_and_both_views_of_the_sizes),
+		TEST(connect_says_why_not),
+		TEST(places_are_reused_clean),
+		TEST(every_place_can_be_taken),
+		TEST(extra_buffers_are_shared_and_apart),
+		TEST(closed_server_ends_every_call_once),
+		TEST(header_is_as_documented),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
