@@ -224,7 +224,7 @@ static void broken_indices(void)
 	for (size_t i = 0; i < ARRAY_SIZE(by); i++) {
 		struct delegrpc_server *s = server_new(4, 0, 16);
 		struct delegrpc_client *c = client_new();
-		struct seen seen;
+		struct seen seen = { 0 };
 		struct raw raw;
 
 		raw_open(name, &raw);
