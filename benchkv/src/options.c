@@ -105,7 +105,7 @@ static const struct option long_options[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
-/* Where parsing is: the option's name and argument, and where to say what is wrong. */
+/* Where parsing is: the option's name and argument, and where to say what is wrong, if so. */
 struct parse {
 	const char *name, *arg;
 	char *why;
@@ -114,7 +114,9 @@ struct parse {
 
 static int bad(const struct parse *p, const char *give)
 {
-	snprintf(p->why, (size_t)p->size, "--%s '%s' is not valid: give %s", p->name, p->arg, give);
+	if (p->why)
+		snprintf(p->why, (size_t)p->size, "--%s '%s' is not valid: give %s", p->name,
+			p->arg, give);
 	return -EINVAL;
 }
 
@@ -182,9 +184,7 @@ static int parse_distribution(const struct parse *p, double *theta_p)
 	double theta = 0;
 
 	if (!strncmp(p->arg, "zipf:", 5)) {
-		char ignored[8];
-
-		number = (struct parse){ p->name, p->arg + 5, ignored, sizeof(ignored) };
+		number = (struct parse){ .name = p->name, .arg = p->arg + 5 };
 		if (parse_real(&number, 1e-6, 10, &theta))
 			return bad(p, "zipf: and a number above 0, at most 10, as zipf:0.99");
 	} else if (strcmp(p->arg, "uniform")) {
@@ -196,8 +196,7 @@ static int parse_distribution(const struct parse *p, double *theta_p)
 
 static int parse_ring_size(const struct parse *p, uint32_t *size_p)
 {
-	char ignored[8];
-	struct parse number = { p->name, p->arg, ignored, sizeof(ignored) };
+	struct parse number = { .name = p->name, .arg = p->arg };
 	uint32_t size = 0;
 
 	if (strcmp(p->arg, "auto") &&
