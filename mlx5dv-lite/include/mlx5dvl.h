@@ -90,7 +90,8 @@ struct mlx5dvl_ctx_attr {
 /*
  * Opens the device: an ibv_context and a protection domain of its own.
  * -ENODEV no such device, or none that mlx5 drives; -EINVAL no such port, GID index out
- * of range; -ENETDOWN the port is not active: bring it up, or name another; -ENOMEM; else
+ * of range; -ENETDOWN the port is not active: bring it up, or name another;
+ * -EADDRNOTAVAIL a RoCE port without a GID: give its interface an address; -ENOMEM; else
  * what the driver said (-EACCES, -EPERM: permissions of /dev/infiniband).
  */
 int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **ctx_p);

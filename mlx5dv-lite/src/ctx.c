@@ -45,14 +45,23 @@ static bool is_ipv4(const union ibv_gid *gid)
 	return !memcmp(gid->raw, mapped, sizeof(mapped));
 }
 
-/* The better, the greater; 0: no GID there. */
-static int gid_rank(struct mlx5dvl_ctx *ctx, int index)
+static bool is_zero(const union ibv_gid *gid)
 {
 	static const union ibv_gid none;
-	struct ibv_gid_entry entry;
 
-	if (ibv_query_gid_ex(ctx->ibv, ctx->port, (uint32_t)index, &entry, 0) ||
-		!memcmp(&entry.gid, &none, sizeof(none)))
+	return !memcmp(gid, &none, sizeof(none));
+}
+
+/* The better, the greater; 0: no GID there. Its type is not known when the network
+   interface that it belongs to is in another namespace. */
+static int gid_rank(struct mlx5dvl_ctx *ctx, int index)
+{
+	struct ibv_gid_entry entry;
+	union ibv_gid gid;
+
+	if (ibv_query_gid_ex(ctx->ibv, ctx->port, (uint32_t)index, &entry, 0))
+		return !ibv_query_gid(ctx->ibv, ctx->port, index, &gid) && !is_zero(&gid);
+	if (is_zero(&entry.gid))
 		return 0;
 	if (entry.gid_type != IBV_GID_TYPE_ROCE_V2)
 		return 1;
