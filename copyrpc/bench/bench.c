@@ -20,6 +20,9 @@ static const char usage_text[] =
 	"  -d, --ib-dev=NAME         device (the first mlx5 one)\n"
 	"  -p, --port=PORT           TCP, to introduce the endpoints (18515)\n"
 	"  -r, --ring-size=BYTES     a power of two from 4096 to 2^30 (1048576)\n"
+#ifdef HAVE_UCX
+	"      --peer=ucx            UCX active messages, too, on the same device\n"
+#endif
 	"      --fork                server and client in two processes here\n"
 	"      --json=FILE           one JSON object per line, too; - is stdout\n"
 	"  -h, --help                this text\n"
@@ -91,11 +94,10 @@ static void parse_one(struct options *o, int c)
 
 	switch (c) {
 	case 's':
-		o->size = number("size", optarg, 0, COPYRPC_PAYLOAD_MAX(COPYRPC_RING_MAX) / 64);
+		o->size = number("size", optarg, 0, PAYLOAD_MAX);
 		break;
 	case 'a':
-		o->allowance =
-			number("allowance", optarg, 0, COPYRPC_PAYLOAD_MAX(COPYRPC_RING_MAX) / 64);
+		o->allowance = number("allowance", optarg, 0, PAYLOAD_MAX);
 		break;
 	case 'q':
 		parse_depths(o, optarg);
@@ -120,14 +122,25 @@ static void parse_one(struct options *o, int c)
 	}
 }
 
+static bool parse_peer(void)
+{
+#ifdef HAVE_UCX
+	if (!strcmp(optarg, "ucx"))
+		return true;
+	refuse("--peer=%s: the only one is ucx", optarg);
+#else
+	refuse("--peer: this program was built without UCX");
+#endif
+}
+
 void options_parse(struct options *o, int argc, char **argv)
 {
-	enum { FORK = 256, JSON };
+	enum { FORK = 256, JSON, PEER };
 	static const struct option longs[] = {{"size", 1, NULL, 's'}, {"allowance", 1, NULL, 'a'},
 		{"queue-depth", 1, NULL, 'q'}, {"endpoints", 1, NULL, 'e'},
 		{"duration", 1, NULL, 'D'}, {"ib-dev", 1, NULL, 'd'}, {"port", 1, NULL, 'p'},
 		{"ring-size", 1, NULL, 'r'}, {"fork", 0, NULL, FORK}, {"json", 1, NULL, JSON},
-		{"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
+		{"peer", 1, NULL, PEER}, {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
 	int c;
 
 	*o = (struct options){.port = 18515,
@@ -139,15 +152,19 @@ void options_parse(struct options *o, int argc, char **argv)
 		.ndepths = 2,
 		.max_depth = 32,
 		.duration = 1};
+	opterr = 0;
 	while ((c = getopt_long(argc, argv, "s:a:q:e:D:d:p:r:h", longs, NULL)) != -1) {
 		if (c == '?')
-			refuse("see --help");
+			refuse("'%s': no such option, or without its value; see --help",
+				argv[optind - 1]);
 		if (c == 'h') {
 			fputs(usage_text, stdout);
 			exit(0);
 		}
 		if (c == FORK)
 			o->both = true;
+		else if (c == PEER)
+			o->ucx = parse_peer();
 		else if (c == JSON)
 			o->json = open_json(optarg);
 		else

@@ -22,12 +22,13 @@ struct options {
 	uint32_t depths[DEPTHS], ndepths, max_depth;
 	double duration; /* s */
 	bool both;
+	bool ucx;   /* UCX active messages, too */
 	FILE *json; /* NULL: none */
 };
 
 /* What both sides have to agree on; the same machine type at both ends. */
 struct plan {
-	uint32_t size, allowance, endpoints, ring_size;
+	uint32_t size, allowance, endpoints, ring_size, max_depth;
 };
 
 /* Of both sides together. */
@@ -42,6 +43,37 @@ struct result {
 	uint64_t calls, ns, p50, p99;
 	struct counts counts;
 };
+
+/*
+ * One way to make calls, of which copyrpc is one. A slot is a call that may be under way,
+ * and belongs to the endpoint slot / depth.
+ */
+struct client;
+struct impl {
+	const char *name;
+	void *(*open)(const struct options *o, const struct plan *p, int fd, bool server);
+	/* The endpoint's request with this slot's number: 1, or 0: not now. */
+	int (*call)(void *self, uint32_t ep, uint32_t slot);
+	/* Answers are told by slot_ended(c, slot); 0: there was nothing to do. */
+	int (*poll)(void *self, struct client *c);
+	struct counts (*counts)(void *self);
+	void (*close)(void *self);
+};
+extern const struct impl copyrpc_impl;
+extern const struct impl ucx_impl; /* where UCX is there */
+
+void slot_ended(struct client *c, uint32_t slot);
+
+/* Requests and answers come from here; nobody looks at them. */
+#define PAYLOAD_MAX (COPYRPC_PAYLOAD_MAX(COPYRPC_RING_MAX) / 64)
+extern uint8_t payload[PAYLOAD_MAX];
+
+_Noreturn void fail(const char *what, int err);
+void put(int fd, const void *data, size_t len);
+void get(int fd, void *data, size_t len);
+
+/* What the software HCA counted for this process: true, else leaves it. */
+bool hca_counts(struct counts *c);
 
 /* Ends the program when there is nothing to run: 0 after --help, else 2. */
 void options_parse(struct options *o, int argc, char **argv);

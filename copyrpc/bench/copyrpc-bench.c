@@ -13,27 +13,23 @@
 #include "base/wait.h"
 #include "bench.h"
 
-static _Noreturn void fail(const char *what, int err)
+_Noreturn void fail(const char *what, int err)
 {
 	fprintf(stderr, "copyrpc-bench: %s: %s\n", what, strerror(err < 0 ? -err : err));
 	exit(1);
 }
 
-static void check(int rc, const char *what)
-{
-	if (rc < 0)
-		fail(what, rc);
-}
+uint8_t payload[PAYLOAD_MAX];
 
 /* ------------------------------------------------------------ the control line */
 
-static void put(int fd, const void *data, size_t len)
+void put(int fd, const void *data, size_t len)
 {
 	if (send(fd, data, len, MSG_NOSIGNAL) != (ssize_t)len)
 		fail("the other side", errno);
 }
 
-static void get(int fd, void *data, size_t len)
+void get(int fd, void *data, size_t len)
 {
 	if (recv(fd, data, len, MSG_WAITALL) != (ssize_t)len)
 		fail("the other side", errno ? errno : ECONNRESET);
@@ -74,143 +70,118 @@ static int dial(const struct options *o)
 	return fd;
 }
 
-/* ------------------------------------------------------------------ both sides */
+/* ---------------------------------------------------------------------- server */
 
-static struct copyrpc_ctx *open_ctx(const struct options *o, const struct plan *p)
+/* 's' on the control line asks for the counts, 'n' for the next implementation. */
+static void serve_one(
+	const struct options *o, const struct impl *impl, const struct plan *p, int fd)
 {
-	struct copyrpc_ctx_attr attr = {
-		.device = o->device,
-		.ring_size = p->ring_size,
-		.max_endpoints = p->endpoints,
-	};
-	struct copyrpc_ctx *ctx;
+	void *self = impl->open(o, p, fd, true);
+	struct wait w = WAIT_INIT;
+	struct counts counts;
+	uint32_t polls = 0;
+	char c = 0;
 
-	check(copyrpc_ctx_create(&attr, &ctx), o->device ? o->device : "device");
-	return ctx;
+	while (c != 'n') {
+		if (impl->poll(self, NULL))
+			wait_reset(&w);
+		else if (wait_step(&w))
+			sched_yield();
+		if (++polls % 64)
+			continue;
+		if (!recv(fd, &c, 1, MSG_DONTWAIT))
+			fail("the client", ECONNRESET);
+		if (c == 's') {
+			counts = impl->counts(self);
+			put(fd, &counts, sizeof(counts));
+			c = 0;
+		}
+	}
+	impl->close(self);
+	put(fd, "n", 1);
 }
 
-static struct copyrpc_ep *open_ep(struct copyrpc_ctx *ctx, int fd)
-{
-	uint8_t mine[COPYRPC_INFO_SIZE], theirs[COPYRPC_INFO_SIZE];
-	struct copyrpc_ep *ep;
+static const struct impl *const impls[] = {
+	&copyrpc_impl,
+#ifdef HAVE_UCX
+	&ucx_impl,
+#endif
+};
 
-	check(copyrpc_ep_create(ctx, NULL, &ep), "endpoint");
-	copyrpc_ep_info(ep, mine);
-	put(fd, mine, sizeof(mine));
-	get(fd, theirs, sizeof(theirs));
-	check(copyrpc_ep_connect(ep, theirs, sizeof(theirs)), "connect");
-	return ep;
-}
-
-static struct counts counts_of(const struct copyrpc_ctx *ctx)
-{
-	struct copyrpc_stats s;
-
-	copyrpc_ctx_stats(ctx, &s);
-	return (struct counts){s.wqes, s.doorbells, s.batches, s.calls + s.replies};
-}
-
-/* Answers with as many bytes as are allowed; 's' on the control line asks for the counts. */
 static void serve(const struct options *o, int fd)
 {
-	static const uint8_t answer[COPYRPC_PAYLOAD_MAX(COPYRPC_RING_MAX) / 64];
-	struct wait w = WAIT_INIT;
-	struct copyrpc_ctx *ctx;
-	struct copyrpc_req *req;
-	uint32_t idle = 0;
 	struct plan p;
-	char c;
+	uint32_t which;
 
-	get(fd, &p, sizeof(p));
-	if (p.allowance > sizeof(answer) || p.endpoints > ENDPOINTS_MAX)
-		fail("the client's options", EINVAL);
-	ctx = open_ctx(o, &p);
-	for (uint32_t i = 0; i < p.endpoints; i++)
-		open_ep(ctx, fd);
-	for (;;) {
-		while (copyrpc_recv(ctx, &req))
-			check(copyrpc_reply(req, answer, p.allowance), "reply");
-		if (copyrpc_poll(ctx, NULL, NULL)) {
-			wait_reset(&w);
-		} else if (wait_step(&w)) {
-			sched_yield();
-		}
-		if (++idle % 256)
-			continue;
-		switch (recv(fd, &c, 1, MSG_DONTWAIT)) {
-		case 0:
-			copyrpc_ctx_destroy(ctx);
-			return;
-		case 1:
-			put(fd, &(struct counts[]){counts_of(ctx)}, sizeof(struct counts));
-		}
+	while (recv(fd, &which, sizeof(which), MSG_WAITALL) == sizeof(which)) {
+		get(fd, &p, sizeof(p));
+		if (p.allowance > PAYLOAD_MAX || p.endpoints > ENDPOINTS_MAX ||
+			which >= ARRAY_SIZE(impls))
+			fail("the client's options, or its --peer", EINVAL);
+		serve_one(o, impls[which], &p, fd);
 	}
 }
 
 /* ---------------------------------------------------------------------- client */
 
 struct client {
-	struct copyrpc_ctx *ctx;
-	struct copyrpc_ep **ep;
-	uint64_t *started; /* by slot; a slot is a call that may be under way */
-	uint32_t *spare;   /* slots that are not */
+	const struct impl *impl;
+	void *self;
+	uint64_t *started; /* by slot */
+	uint32_t *spare;   /* slots that are not under way */
 	uint32_t nspare, slots, depth;
 	uint64_t ended;
-	uint32_t allowance;
 	struct hist hist;
 };
 
-static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
-	const void *data, uint32_t len)
+void slot_ended(struct client *c, uint32_t slot)
 {
-	struct client *c = arg;
-
-	check(status, "call");
-	if (len != c->allowance)
+	if (slot >= c->slots || c->nspare == c->slots)
 		fail("response", EPROTO);
-	hist_add(&c->hist, clock_ns() - c->started[token]);
-	c->spare[c->nspare++] = (uint32_t)token;
+	hist_add(&c->hist, clock_ns() - c->started[slot]);
+	c->spare[c->nspare++] = slot;
 	c->ended++;
 }
 
 /* Calls with every slot that is free, then a poll. */
-static void round_of_calls(struct client *c, const struct plan *p, bool more, struct wait *w)
+static void round_of_calls(struct client *c, bool more, struct wait *w)
 {
-	static const uint8_t request[COPYRPC_PAYLOAD_MAX(COPYRPC_RING_MAX) / 64];
 	uint64_t now = clock_ns();
 
 	while (more && c->nspare) {
 		uint32_t slot = c->spare[c->nspare - 1];
-		int rc = copyrpc_call(c->ep[slot / c->depth], request, p->size, p->allowance, slot);
 
-		if (rc == -EAGAIN || rc == -ENOBUFS)
-			break;
-		check(rc, "call");
 		c->started[slot] = now;
 		c->nspare--;
+		if (!c->impl->call(c->self, slot / c->depth, slot)) {
+			c->nspare++;
+			break;
+		}
 	}
-	if (copyrpc_poll(c->ctx, on_response, c))
+	if (c->impl->poll(c->self, c))
 		wait_reset(w);
 	else if (wait_step(w))
 		sched_yield();
 }
 
-static struct counts both_counts(const struct client *c, int fd)
+/* Of both sides; the poll goes on, as the server may want something of us. */
+static struct counts both_counts(struct client *c, int fd)
 {
-	struct counts mine = counts_of(c->ctx), theirs;
+	struct counts mine, theirs;
 
 	put(fd, "s", 1);
 	get(fd, &theirs, sizeof(theirs));
+	mine = c->impl->counts(c->self);
 	return (struct counts){mine.wqes + theirs.wqes, mine.doorbells + theirs.doorbells,
 		mine.batches + theirs.batches, mine.messages + theirs.messages};
 }
 
-static void run_until(struct client *c, const struct plan *p, uint64_t end)
+static void run_until(struct client *c, uint64_t end)
 {
 	struct wait w = WAIT_INIT;
 
 	while (clock_ns() < end)
-		round_of_calls(c, p, true, &w);
+		round_of_calls(c, true, &w);
 }
 
 /* One queue depth: a tenth of the time to warm up, then the measured part. */
@@ -218,19 +189,19 @@ static struct result measure(
 	const struct options *o, struct client *c, const struct plan *p, int fd)
 {
 	uint64_t duration = (uint64_t)(o->duration * NSEC_PER_SEC), start, warm;
+	struct result r = {.impl = c->impl->name, .plan = *p, .depth = c->depth};
 	struct wait w = WAIT_INIT;
-	struct result r = {.impl = "copyrpc", .plan = *p, .depth = c->depth};
 	struct counts before, after;
 
 	c->nspare = c->slots = c->depth * p->endpoints;
 	for (uint32_t i = 0; i < c->slots; i++)
 		c->spare[i] = i;
-	run_until(c, p, clock_ns() + duration / 10);
+	run_until(c, clock_ns() + duration / 10);
 	before = both_counts(c, fd);
 	hist_init(&c->hist);
 	warm = c->ended;
 	start = clock_ns();
-	run_until(c, p, start + duration);
+	run_until(c, start + duration);
 	r.ns = clock_ns() - start;
 	r.calls = c->ended - warm;
 	r.p50 = hist_quantile(&c->hist, 0.5);
@@ -239,26 +210,24 @@ static struct result measure(
 	r.counts = (struct counts){after.wqes - before.wqes, after.doorbells - before.doorbells,
 		after.batches - before.batches, after.messages - before.messages};
 	while (c->nspare < c->slots)
-		round_of_calls(c, p, false, &w);
+		round_of_calls(c, false, &w);
 	return r;
 }
 
-static void run_client(const struct options *o, int fd)
+static void run_impl(const struct options *o, uint32_t which, int fd)
 {
-	const struct plan p = {o->size, o->allowance, o->endpoints, o->ring_size};
-	struct client c = {.allowance = o->allowance};
+	const struct plan p = {o->size, o->allowance, o->endpoints, o->ring_size, o->max_depth};
+	struct client c = {.impl = impls[which]};
 	size_t slots = (size_t)o->max_depth * o->endpoints;
+	char done;
 
-	c.ep = calloc(p.endpoints, sizeof(*c.ep));
 	c.started = calloc(slots, sizeof(*c.started));
 	c.spare = calloc(slots, sizeof(*c.spare));
-	if (!c.ep || !c.started || !c.spare)
+	if (!c.started || !c.spare)
 		fail("memory", ENOMEM);
+	put(fd, &which, sizeof(which));
 	put(fd, &p, sizeof(p));
-	c.ctx = open_ctx(o, &p);
-	for (uint32_t i = 0; i < p.endpoints; i++)
-		c.ep[i] = open_ep(c.ctx, fd);
-	report_begin(o);
+	c.self = c.impl->open(o, &p, fd, false);
 	for (uint32_t i = 0; i < o->ndepths; i++) {
 		struct result r;
 
@@ -266,11 +235,19 @@ static void run_client(const struct options *o, int fd)
 		r = measure(o, &c, &p, fd);
 		report(o, &r);
 	}
-	report_end(o);
-	copyrpc_ctx_destroy(c.ctx);
-	free(c.ep);
+	put(fd, "n", 1);
+	get(fd, &done, 1);
+	c.impl->close(c.self);
 	free(c.started);
 	free(c.spare);
+}
+
+static void run_client(const struct options *o, int fd)
+{
+	report_begin(o);
+	for (uint32_t i = 0; i < (o->ucx ? ARRAY_SIZE(impls) : 1); i++)
+		run_impl(o, i, fd);
+	report_end(o);
 }
 
 /* Both sides on this machine; no side opens the device before the fork. */
