@@ -1,15 +1,42 @@
 /* SPDX-License-Identifier: MIT */
 #include "hca/port.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "fabric/fabric.h"
 #include "hca/event.h"
+#include "shim/sys.h"
+
+/*
+ * Readers see the old text or the new one. What the port's state is says QUERY_PORT; when
+ * its echo cannot be written, nothing is lost but that.
+ */
+static void put_attribute(const char *device, const char *name, const char *text)
+{
+	char path[256], aside[264];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/sys/class/infiniband/%s/ports/1/%s", fabric_self.dir,
+		device, name);
+	snprintf(aside, sizeof(aside), "%s.new", path);
+	fd = sys_open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return;
+	sys_write(fd, text, strlen(text));
+	sys_close(fd);
+	SYS(SYS_renameat, AT_FDCWD, aside, AT_FDCWD, path);
+}
 
 void port_set_link(uint32_t rail, bool up)
 {
 	struct rail_state *s = &arena()->rails[rail];
+	const char *device = arena()->topo.rails[rail].name;
 
 	if (!s->link_down == up)
 		return;
 	s->link_down = !up;
+	put_attribute(device, "state", up ? "4: ACTIVE\n" : "1: DOWN\n");
+	put_attribute(device, "phys_state", up ? "5: LinkUp\n" : "3: Disabled\n");
 	async_port(rail, up ? EV_PORT_ACTIVE : EV_PORT_ERR);
 }

@@ -8,7 +8,7 @@
 
 /*
  * Pulls or plugs the cable: every context open on the rail gets PORT_ERR or PORT_ACTIVE,
- * QUERY_PORT shows DOWN or ACTIVE, and messages meet no answer while it is down. No
+ * QUERY_PORT and sysfs show DOWN or ACTIVE, and messages meet no answer while it is down. No
  * change, no event.
  */
 void port_set_link(uint32_t rail, bool up);

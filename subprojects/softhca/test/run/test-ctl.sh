@@ -36,6 +36,8 @@ inside() {
 	says 0 '^mlx5_0 .* active ' show
 	ibv_devinfo -d mlx5_1 >"$out"
 	grep -q PORT_DOWN "$out" || fail "mlx5_1 is not down"
+	cat /sys/class/infiniband/mlx5_1/ports/1/state >"$out"
+	grep -q '^1: DOWN$' "$out" || fail "sysfs does not know it"
 	says 0 '' link mlx5_1 up
 	ibv_devinfo -d mlx5_1 >"$out"
 	grep -q PORT_ACTIVE "$out" || fail "mlx5_1 is not up again"
