@@ -112,7 +112,7 @@ def run_pair(runner, options, case, fabric):
             if time.monotonic() > deadline:
                 break
             time.sleep(0.01)
-        tools.append(Tool(runner, options, fabric, args + ["localhost"]))
+        tools.append(Tool(runner, options, fabric, args + ["127.0.0.1"]))
         case.check(case, tools[1].finish(deadline), passive=False)
         case.check(case, tools[0].finish(deadline), passive=True)
     finally:
