@@ -57,6 +57,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -69,6 +70,7 @@
 #define RPCBENCH_RESP 16
 #define RPCBENCH_IDLE_NS (40 * NSEC_PER_USEC)
 #define RPCBENCH_STALL_NS (100 * NSEC_PER_USEC)
+#define RPCBENCH_LOST_NS (30 * NSEC_PER_SEC)
 #define RPCBENCH_LOOK 16 /* polls per look at the clock */
 
 struct rpcbench_config {
@@ -229,11 +231,24 @@ ALWAYS_INLINE void rpcbench_again(struct rpcbench_client *c,
 		rpcbench_next(c, c->cfg->req_size, call);
 }
 
+static inline void rpcbench_lost(const struct rpcbench_client *c)
+{
+	fprintf(stderr, "client %u: %u responses did not come\n", c->index, c->inflight);
+	_exit(1);
+}
+
 ALWAYS_INLINE void rpcbench_drain(struct rpcbench_client *c, int (*poll)(struct rpcbench_client *))
 {
-	while (c->inflight)
-		if (!poll(c))
+	uint64_t last = clock_ns();
+
+	while (c->inflight) {
+		if (poll(c))
+			last = clock_ns();
+		else if (clock_ns() - last > RPCBENCH_LOST_NS)
+			rpcbench_lost(c);
+		else
 			sched_yield();
+	}
 }
 
 ALWAYS_INLINE void rpcbench_load(struct rpcbench_client *c, uint32_t size,

@@ -13,6 +13,7 @@ struct rpcbench_cell {
 	double least_rate; /* of the slowest client, calls per ns over all windows */
 	double ns[RPCBENCH_ROUNDS]; /* per call, all clients together */
 	bool disturbed[RPCBENCH_ROUNDS];
+	uint32_t clean; /* windows that were not */
 };
 
 struct rpcbench_spread {
@@ -54,20 +55,22 @@ static inline struct rpcbench_spread rpcbench_ratio(const struct rpcbench_cell *
 	for (uint32_t i = 0; i < rounds; i++)
 		if (!a->disturbed[i] && !b->disturbed[i])
 			v[n++] = a->ns[i] / b->ns[i];
+	/* No round in which both were left alone: all of them. */
+	for (uint32_t i = 0; !n && i < rounds; i++)
+		v[i] = a->ns[i] / b->ns[i];
+	n = n ? n : rounds;
 	return rpcbench_spread(v, n);
 }
 
-/* Also says how many windows count. */
-static inline struct rpcbench_spread rpcbench_cell_ns(const struct rpcbench_cell *c, uint32_t rounds,
-		uint32_t *n_p)
+/* Of the clean windows, or of all if there is none. */
+static inline struct rpcbench_spread rpcbench_cell_ns(const struct rpcbench_cell *c, uint32_t rounds)
 {
 	static double v[RPCBENCH_ROUNDS];
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < rounds; i++)
-		if (!c->disturbed[i])
+		if (!c->disturbed[i] || !c->clean)
 			v[n++] = c->ns[i];
-	*n_p = n;
 	return rpcbench_spread(v, n);
 }
 
@@ -79,8 +82,7 @@ static inline double rpcbench_mrps(double ns)
 static inline void rpcbench_print_cell(const struct rpcbench_result *r, const struct rpcbench_cell *c,
 		const struct rpcbench_cell *layer, const struct rpcbench_cell *one, FILE *json)
 {
-	uint32_t windows;
-	struct rpcbench_spread ns = rpcbench_cell_ns(c, r->rounds, &windows);
+	struct rpcbench_spread ns = rpcbench_cell_ns(c, r->rounds);
 	struct rpcbench_spread ratio = rpcbench_ratio(layer, c, r->rounds);
 	/* Throughput against the fewest clients of the run: time of those over time of these. */
 	struct rpcbench_spread scale = rpcbench_ratio(one, c, r->rounds);
@@ -89,7 +91,7 @@ static inline void rpcbench_print_cell(const struct rpcbench_result *r, const st
 		printf("%-10s %7u %5u %9.1f %9.1f %9.1f %8.3f %7.3f %6.3f-%.3f %6.2f %10.1f %7.1f %5u/%u\n",
 			c->impl->name, c->clients, r->cfg->queue_depth, ns.median, ns.p10, ns.p90,
 			rpcbench_mrps(ns.median), ratio.median, ratio.p10, ratio.p90, scale.median,
-			c->least_rate * 1e6, r->line_rtt_ns, windows, r->rounds - windows);
+			c->least_rate * 1e6, r->line_rtt_ns, c->clean, r->rounds - c->clean);
 	if (!json)
 		return;
 	fprintf(json, "{\"layer\":\"%s\",\"impl\":\"%s\",\"clients\":%u,\"queue_depth\":%u,"
@@ -99,8 +101,8 @@ static inline void rpcbench_print_cell(const struct rpcbench_result *r, const st
 		"\"line_rtt_ns\":%.1f,\"windows\":%u,\"disturbed\":%u,\"rpcs\":%llu}\n",
 		layer->impl->name, c->impl->name, c->clients, r->cfg->queue_depth, r->cfg->req_size,
 		r->cfg->resp_size, ns.median, ns.p10, ns.p90, rpcbench_mrps(ns.median), ratio.median,
-		ratio.p10, ratio.p90, scale.median, c->least_rate * 1e6, r->line_rtt_ns, windows,
-		r->rounds - windows,
+		ratio.p10, ratio.p90, scale.median, c->least_rate * 1e6, r->line_rtt_ns, c->clean,
+		r->rounds - c->clean,
 		(unsigned long long)c->rpcs);
 }
 

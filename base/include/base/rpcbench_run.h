@@ -82,12 +82,22 @@ static inline void rpcbench_list(const char *arg, uint32_t max, struct rpcbench_
 	} while (*end);
 }
 
+static inline uint32_t rpcbench_count(const char *arg, uint32_t max, const char *hint)
+{
+	char *end;
+	unsigned long v = strtoul(arg, &end, 10);
+
+	if (end == arg || *end || *arg == '-' || v > max)
+		rpcbench_die("bad count", hint);
+	return (uint32_t)v;
+}
+
 static inline uint32_t rpcbench_size(const char *arg, uint32_t max, const char *hint)
 {
 	char *end;
 	unsigned long v = strtoul(arg, &end, 10);
 
-	if (end == arg || *end || v < 16 || v > max || v % 8)
+	if (end == arg || *end || *arg == '-' || v < 16 || v > max || v % 8)
 		rpcbench_die("bad size", hint);
 	return (uint32_t)v;
 }
@@ -117,9 +127,9 @@ static inline void rpcbench_peers_pick(struct rpcbench_bench *b, const char *arg
 			"give all, none, or some of ck,dpdk,dpdk-burst");
 }
 
-static inline void rpcbench_usage(const char *name, int status)
+static inline void rpcbench_usage(const char *name)
 {
-	fprintf(status ? stderr : stdout,
+	printf(
 		"usage: %s-bench [OPTION]...\n"
 		"Closed loops of small calls to one server; each response is checked.\n"
 		"  --clients LIST      client threads, 1 to 8 (1)\n"
@@ -135,7 +145,7 @@ static inline void rpcbench_usage(const char *name, int status)
 		"least krps: of the slowest client; line ns: round trip of two cache lines\n"
 		"windows: counted / left out because no response came for 100 us\n",
 		name, name);
-	exit(status);
+	exit(0);
 }
 
 static inline void rpcbench_json_open(struct rpcbench_bench *b, const char *path)
@@ -171,13 +181,16 @@ static inline void rpcbench_option(struct rpcbench_bench *b, int c, const char *
 		rpcbench_peers_pick(b, arg);
 		break;
 	case 'w':
-		o->wakes = (uint32_t)strtoul(arg, NULL, 10);
+		o->wakes = rpcbench_count(arg, 100000, "give --wake 0 to 100000");
 		break;
 	case 'j':
 		rpcbench_json_open(b, arg);
 		break;
+	case 'h':
+		rpcbench_usage(b->impl[0]->name);
+		break;
 	default:
-		rpcbench_usage(b->impl[0]->name, c == 'h' ? 0 : 2);
+		rpcbench_die("unknown option, or one without its value", "--help lists them");
 	}
 }
 
@@ -193,10 +206,11 @@ static inline void rpcbench_options(struct rpcbench_bench *b, int argc, char **a
 	b->opt = (struct rpcbench_options){ .clients = { { 1 }, 1 }, .depths = { { 1, 8, 32 }, 3 },
 		.seconds = 3, .req_size = RPCBENCH_REQ, .resp_size = RPCBENCH_RESP };
 	rpcbench_peers_pick(b, "all");
+	opterr = 0;
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1)
 		rpcbench_option(b, c, optarg);
 	if (optind < argc)
-		rpcbench_usage(b->impl[0]->name, 2);
+		rpcbench_die("arguments are not taken", "--help lists the options");
 	if (b->impls > 1 && (b->opt.req_size > 40 || b->opt.resp_size > 24))
 		rpcbench_die("the peers carry requests of 40 and responses of 24 bytes at most",
 			"give smaller sizes or --peer none");
@@ -398,8 +412,21 @@ static inline void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_c
 		cell->rpcs += c->window_done;
 	}
 	cell->disturbed[round] = !shared && rpcbench_disturbed(&b->side[side], cell->clients);
+	cell->clean += !cell->disturbed[round];
 	/* Nothing at all within the window: at least that long for a call. */
 	cell->ns[round] = rate > 0 ? 1 / rate : (double)b->run.window_ns;
+}
+
+/* Until the time is up; up to five times as long where somebody disturbs nearly all windows. */
+static inline bool rpcbench_goes_on(const struct rpcbench_result *r, uint32_t rounds, uint64_t spent,
+		uint64_t ns)
+{
+	uint32_t clean = rounds;
+
+	for (uint32_t i = 0; i < r->counts * r->impls; i++)
+		clean = r->cells[i].clean < clean ? r->cells[i].clean : clean;
+	return spent < ns || rounds < RPCBENCH_LEAST_ROUNDS ||
+		(clean < RPCBENCH_LEAST_ROUNDS && spent < 5 * ns);
 }
 
 /* All rounds of one queue depth; a round is a window of each cell and a probe. */
@@ -407,10 +434,10 @@ static inline void rpcbench_rounds(struct rpcbench_bench *b, struct rpcbench_res
 {
 	static double probe[RPCBENCH_ROUNDS];
 	double rate[RPCBENCH_CLIENTS * RPCBENCH_IMPLS][RPCBENCH_CLIENTS] = { { 0 } };
-	uint64_t end = clock_ns() + (uint64_t)(b->opt.seconds * 1e9);
+	uint64_t ns = (uint64_t)(b->opt.seconds * 1e9), start = clock_ns();
 	uint32_t cells = r->counts * r->impls, n = 0;
 
-	while ((clock_ns() < end || n < RPCBENCH_LEAST_ROUNDS) && n < RPCBENCH_ROUNDS) {
+	while (rpcbench_goes_on(r, n, clock_ns() - start, ns) && n < RPCBENCH_ROUNDS) {
 		if (b->cpus > 1)
 			rpcbench_window(b, RPCBENCH_PROBE, 0, 1, 0);
 		probe[n] = b->probe_ns;
