@@ -69,7 +69,8 @@ static void put32(uint8_t *p, uint32_t v)
 }
 
 /* @opcode: of the completion; @request: what it completes, 0 for a receive. */
-static void set_template(struct queue *q, uint8_t opcode, uint8_t request, uint32_t qpn, uint32_t uidx)
+static void set_template(
+	struct queue *q, uint8_t opcode, uint8_t request, uint32_t qpn, uint32_t uidx)
 {
 	memset(q->template, 0, sizeof(q->template));
 	put32(q->template + 32, uidx);
@@ -222,7 +223,8 @@ static uint64_t post_ours(uint32_t batch)
 
 	for (uint32_t i = 0; i < CHUNK; i += batch) {
 		for (uint32_t k = 0; k < batch; k++)
-			err |= mlx5dvl_post_write_imm(b.qp, b.payload, 0, LEN, raddr, rkey, i, 0, i);
+			err |= mlx5dvl_post_write_imm(
+				b.qp, b.payload, 0, LEN, raddr, rkey, i, 0, i);
 		mlx5dvl_ring(b.qp);
 	}
 	t = end(t);

@@ -219,7 +219,9 @@ uint32_t mlx5dvl_srq_post_(struct mlx5dvl_srq *srq);
 
 MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cqe_at_(const struct mlx5dvl_cq *cq, uint32_t ci)
 {
-	return (struct mlx5dvl_cqe *)(void *)(cq->cqes + ((size_t)(ci & (cq->depth - 1)) << cq->shift));
+	size_t at = (size_t)(ci & (cq->depth - 1)) << cq->shift;
+
+	return (struct mlx5dvl_cqe *)(void *)(cq->cqes + at);
 }
 
 /*

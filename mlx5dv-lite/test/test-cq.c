@@ -98,7 +98,8 @@ static void owner_bit_wraps(void)
 
 				for (uint32_t i = 0; i < fill; i++)
 					recv_cqe(imm++);
-				CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, DEPTH + 1, on_recv, &seen), fill);
+				CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, DEPTH + 1, on_recv, &seen),
+					fill);
 				CHECK_EQ(seen.n - before, fill);
 				CHECK_EQ(seen.last_imm, imm - 1);
 				CHECK_EQ(be32toh(cq.record[0]), cq.pi & 0xffffff);
@@ -360,7 +361,8 @@ static void completions_of_a_dead_qp_are_dropped(void)
 	plain_cqe(&cq, &(struct plain_cqe){ .opcode = 1, .qpn = QPN + 1, .imm = 100 });
 	CHECK_EQ(cq.pi % 2, 0); /* the places of the run look unwritten, there is more behind it */
 	compressed(&(struct run){ .n = 3, .opcode = 1, .byte_cnt = lens });
-	plain_cqe(&cq, &(struct plain_cqe){ .opcode = 0xe, .qpn = QPN, .syndrome = 4, .counter = 9 });
+	plain_cqe(&cq, &(struct plain_cqe){
+		.opcode = 0xe, .qpn = QPN, .syndrome = 4, .counter = 9 });
 	plain_cqe(&cq, &(struct plain_cqe){ .opcode = 1, .qpn = QPN + 1, .imm = 200 });
 	cq_forget_qp(&cq.cq, QPN);
 	plain_qp_fini(&qp, &core);

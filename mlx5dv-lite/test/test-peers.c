@@ -140,7 +140,8 @@ static void peer_dies(struct end *e, pid_t child)
 	CHECK_EQ(kill(child, SIGKILL), 0);
 	CHECK_EQ(waitpid(child, &status, 0), child);
 	CHECK(WIFSIGNALED(status));
-	CHECK_EQ(mlx5dvl_post_write_imm(e->qp, &status, 0, 4, e->peer.addr, e->peer.rkey, 0, 0, 4242), 0);
+	CHECK_EQ(mlx5dvl_post_write_imm(
+			 e->qp, &status, 0, 4, e->peer.addr, e->peer.rkey, 0, 0, 4242), 0);
 	mlx5dvl_ring(e->qp);
 	hca_wait_errors(&e->h, 1);
 	CHECK_EQ(e->h.errors[0].token, 4242);

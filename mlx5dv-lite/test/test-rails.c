@@ -26,7 +26,8 @@ static void sender_open(struct sender *s, const char *device, int gid_index)
 {
 	s->ctx = open_one(device, gid_index);
 	CHECK_EQ(mlx5dvl_cq_create(s->ctx, &(struct mlx5dvl_cq_attr){ 0 }, &s->cq), 0);
-	CHECK_EQ(mlx5dvl_qp_create(s->ctx, &(struct mlx5dvl_qp_attr){ .send_cq = s->cq }, &s->qp), 0);
+	CHECK_EQ(mlx5dvl_qp_create(
+			 s->ctx, &(struct mlx5dvl_qp_attr){ .send_cq = s->cq }, &s->qp), 0);
 	mlx5dvl_qp_info(s->qp, &s->info);
 }
 

@@ -63,7 +63,8 @@ static int post(struct mlx5dvl_qp *qp, uint8_t opcode, uint32_t len, unsigned fl
 	case MLX5DVL_WRITE:
 		return mlx5dvl_post_write(qp, payload, LKEY, len, RADDR, RKEY, flags, token);
 	case MLX5DVL_WRITE_IMM:
-		return mlx5dvl_post_write_imm(qp, payload, LKEY, len, RADDR, RKEY, IMM, flags, token);
+		return mlx5dvl_post_write_imm(
+			qp, payload, LKEY, len, RADDR, RKEY, IMM, flags, token);
 	case MLX5DVL_READ:
 		return mlx5dvl_post_read(qp, payload, LKEY, len, RADDR, RKEY, flags, token);
 	case MLX5DVL_SEND:
@@ -97,7 +98,8 @@ static void compare(const uint8_t *got, const uint8_t *want, uint32_t ds, uint32
 	for (uint32_t i = 0; i < ds * 16; i++) {
 		if (got[i] == want[i] || (want[i] == 0 && got[i] == 0xa5))
 			continue;
-		fprintf(stderr, "request at %u: byte %u is %02x, not %02x\n", at, i, got[i], want[i]);
+		fprintf(stderr, "request at %u: byte %u is %02x, not %02x\n", at, i, got[i],
+			want[i]);
 		exit(1);
 	}
 }
@@ -365,7 +367,8 @@ static void blueflame_of_a_single_request(void)
 
 		memset(bf_memory, 0xee, sizeof(bf_memory));
 		post(&q.qp, MLX5DVL_WRITE_IMM, len, 0, 0);
-		uint8_t *half = bf_memory + (i % 2 ? 256 : 0), *other = bf_memory + (i % 2 ? 0 : 256);
+		uint8_t *half = bf_memory + (i % 2 ? 256 : 0);
+		uint8_t *other = bf_memory + (i % 2 ? 0 : 256);
 
 		mlx5dvl_ring(&q.qp);
 		CHECK(!memcmp(half, q.sq + (q.qp.last & 63) * 64, blocks * 64));

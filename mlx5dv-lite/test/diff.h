@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* Random operations, and how each of the two libraries posts one. */
+#ifndef DIFF_H
+#define DIFF_H
+
+#include "vendor.h"
+
+enum {
+	OPS = 10000,
+	AREA = 8192, /* bytes of memory that one side of the twins works on */
+	MAX_LEN = 2000,
+};
+
+static uint64_t rand_state;
+
+static inline uint32_t below(uint32_t n)
+{
+	return (uint32_t)(test_rand(&rand_state) % n);
+}
+
+struct op {
+	uint8_t opcode;
+	uint32_t len, imm, at, remote_at;
+	unsigned flags;
+	uint64_t a, b; /* operands of atomics */
+	uint64_t token;
+};
+
+static inline bool is_atomic(uint8_t opcode)
+{
+	return opcode == MLX5DVL_FETCH_ADD || opcode == MLX5DVL_CMP_SWAP;
+}
+
+static inline struct op random_op(uint64_t token)
+{
+	static const uint8_t opcodes[] = { MLX5DVL_WRITE, MLX5DVL_WRITE_IMM, MLX5DVL_READ,
+		MLX5DVL_SEND, MLX5DVL_SEND_IMM, MLX5DVL_FETCH_ADD, MLX5DVL_CMP_SWAP };
+	struct op op = { .opcode = opcodes[below(ARRAY_SIZE(opcodes))],
+		.len = below(4) ? below(221) : below(MAX_LEN),
+		.imm = (uint32_t)test_rand(&rand_state),
+		.at = below(AREA - MAX_LEN) & ~7u,
+		.remote_at = below(AREA - MAX_LEN) & ~7u,
+		.flags = below(16),
+		.a = test_rand(&rand_state),
+		.b = below(2) ? test_rand(&rand_state) : 0,
+		.token = token };
+
+	if (is_atomic(op.opcode))
+		op.len = 8;
+	if (op.len > MLX5DVL_INLINE_MAX)
+		op.flags |= MLX5DVL_BY_REF; /* half inline, half not: verbs cannot express it */
+	return op;
+}
+
+static inline void post_ours(struct mlx5dvl_qp *qp, const struct op *op, uint8_t *local,
+	uint32_t lkey, uint8_t *remote, uint32_t rkey)
+{
+	uint64_t raddr = (uintptr_t)remote + op->remote_at;
+	uint8_t *p = local + op->at;
+	int err = -EINVAL;
+
+	if (op->opcode == MLX5DVL_WRITE)
+		err = mlx5dvl_post_write(qp, p, lkey, op->len, raddr, rkey, op->flags, op->token);
+	else if (op->opcode == MLX5DVL_WRITE_IMM)
+		err = mlx5dvl_post_write_imm(
+			qp, p, lkey, op->len, raddr, rkey, op->imm, op->flags, op->token);
+	else if (op->opcode == MLX5DVL_READ)
+		err = mlx5dvl_post_read(qp, p, lkey, op->len, raddr, rkey, op->flags, op->token);
+	else if (op->opcode == MLX5DVL_SEND)
+		err = mlx5dvl_post_send(qp, p, lkey, op->len, op->flags, op->token);
+	else if (op->opcode == MLX5DVL_SEND_IMM)
+		err = mlx5dvl_post_send_imm(qp, p, lkey, op->len, op->imm, op->flags, op->token);
+	else if (op->opcode == MLX5DVL_FETCH_ADD)
+		err = mlx5dvl_post_fetch_add(qp, (uint64_t *)(void *)p, lkey, raddr, rkey, op->a,
+			op->flags, op->token);
+	else if (op->opcode == MLX5DVL_CMP_SWAP)
+		err = mlx5dvl_post_cmp_swap(qp, (uint64_t *)(void *)p, lkey, raddr, rkey, op->a,
+			op->b, op->flags, op->token);
+	CHECK_EQ(err, 0);
+}
+
+static inline enum ibv_wr_opcode vendor_opcode(uint8_t opcode)
+{
+	switch (opcode) {
+	case MLX5DVL_WRITE:
+		return IBV_WR_RDMA_WRITE;
+	case MLX5DVL_WRITE_IMM:
+		return IBV_WR_RDMA_WRITE_WITH_IMM;
+	case MLX5DVL_READ:
+		return IBV_WR_RDMA_READ;
+	case MLX5DVL_SEND:
+		return IBV_WR_SEND;
+	case MLX5DVL_SEND_IMM:
+		return IBV_WR_SEND_WITH_IMM;
+	case MLX5DVL_FETCH_ADD:
+		return IBV_WR_ATOMIC_FETCH_AND_ADD;
+	default:
+		return IBV_WR_ATOMIC_CMP_AND_SWP;
+	}
+}
+
+static inline unsigned vendor_flags(const struct op *op)
+{
+	bool can_inline = op->opcode != MLX5DVL_READ && !is_atomic(op->opcode);
+
+	return (op->flags & MLX5DVL_SIGNALED ? IBV_SEND_SIGNALED : 0) |
+	       (op->flags & MLX5DVL_SOLICITED ? IBV_SEND_SOLICITED : 0) |
+	       (op->flags & MLX5DVL_FENCE ? IBV_SEND_FENCE : 0) |
+	       (can_inline && !(op->flags & MLX5DVL_BY_REF) ? IBV_SEND_INLINE : 0);
+}
+
+static inline void post_vendor(struct vendor *v, const struct op *op, uint8_t *local, uint32_t lkey,
+	uint8_t *remote, uint32_t rkey)
+{
+	struct ibv_sge sge = { (uintptr_t)local + op->at, op->len, lkey };
+	struct ibv_send_wr *bad, wr = { .wr_id = op->token,
+		.sg_list = &sge,
+		.num_sge = op->len ? 1 : 0,
+		.opcode = vendor_opcode(op->opcode),
+		.send_flags = vendor_flags(op),
+		.imm_data = htobe32(op->imm) };
+
+	if (is_atomic(op->opcode)) {
+		wr.wr.atomic.remote_addr = (uintptr_t)remote + op->remote_at;
+		wr.wr.atomic.rkey = rkey;
+		wr.wr.atomic.compare_add = op->a;
+		wr.wr.atomic.swap = op->opcode == MLX5DVL_CMP_SWAP ? op->b : 0;
+	} else {
+		wr.wr.rdma.remote_addr = (uintptr_t)remote + op->remote_at;
+		wr.wr.rdma.rkey = rkey;
+	}
+	CHECK_EQ(ibv_post_send(v->qp, &wr, &bad), 0);
+}
+
+/* The vendor's request, unwrapped. Returns its length in units of 16 bytes. */
+static inline uint32_t vendor_request(struct vendor *v, uint8_t *out)
+{
+	uint32_t bytes = v->dv.sq.wqe_cnt * 64, at = v->pi * 64 % bytes, ds = 1;
+	const uint8_t *sq = v->dv.sq.buf;
+
+	for (uint32_t i = 0; i < ds * 16; i++) {
+		out[i] = sq[(at + i) % bytes];
+		if (i == 7)
+			ds = out[7] & 0x3f;
+	}
+	v->pi += (ds + 3) / 4;
+	return ds;
+}
+
+#endif

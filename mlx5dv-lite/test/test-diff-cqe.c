@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Completions are read as the vendor reads them: the same CQ contents are polled with
+ * ibv_poll_cq() and, in a copy made just before, with this library.
+ */
+#include "diff.h"
+
+/* What both polls must report. */
+struct event {
+	uint32_t qpn, imm, len;
+	uint8_t syndrome;
+	uint8_t opcode; /* of a receive: enum mlx5dvl_recv_opcode */
+	uint64_t token;
+};
+
+struct events {
+	struct event e[2048];
+	uint32_t n;
+};
+
+/* This library's reading of a copy of the vendor's CQ. */
+struct copy {
+	struct core core;
+	struct mlx5dvl_cq cq;
+	struct mlx5dvl_srq srq;
+	struct mlx5dvl_qp qp[2];
+	struct mlx5dv_cq dv;
+	uint32_t record[2], srq_record;
+	uint8_t *buf, *wqes;
+	struct events seen;
+};
+
+static void copy_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error)
+{
+	struct events *s = arg;
+
+	s->e[s->n++] = (struct event){
+		.qpn = qp->qpn, .syndrome = error->syndrome, .token = error->token };
+	qp->status = 0;
+}
+
+static void copy_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
+{
+	struct events *s = arg;
+
+	s->e[s->n++] = (struct event){ .qpn = qp->qpn,
+		.imm = recv->opcode == MLX5DVL_RECV_SEND ? 0 : recv->imm, .len = recv->len,
+		.opcode = recv->opcode };
+}
+
+static void copy_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
+{
+	struct events *s = arg;
+
+	s->e[s->n++] = (struct event){
+		.qpn = qp->qpn, .opcode = sent->opcode, .token = sent->token };
+}
+
+static void copy_open(struct copy *c, struct ibv_cq *cq, bool receives)
+{
+	const struct mlx5dvl_srq_attr attr = { .depth = VENDOR_SRQ_DEPTH };
+	struct mlx5dv_obj obj = { .cq = { .in = cq, .out = &c->dv } };
+
+	memset(c, 0, sizeof(*c));
+	core_init(&c->core, copy_error, &c->seen);
+	CHECK_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ), 0);
+	c->buf = malloc((size_t)c->dv.cqe_cnt * c->dv.cqe_size);
+	c->wqes = malloc(((size_t)VENDOR_SRQ_DEPTH * 4) * 32);
+	CHECK(c->buf && c->wqes);
+	srq_init(&c->srq, c->wqes, 5, VENDOR_SRQ_DEPTH, &c->srq_record, &attr);
+	cq_init(&c->cq, c->buf, c->dv.cqe_cnt, c->dv.cqe_size, c->record,
+		receives ? &c->srq : NULL, &c->core);
+}
+
+static void copy_add_qp(struct copy *c, int i, const struct vendor *v)
+{
+	CHECK_EQ(sq_init(&c->qp[i], v->dv.sq.buf, v->dv.sq.wqe_cnt, c->record, NULL,
+			 v->qp->qp_num), 0);
+	CHECK_EQ(core_add_qp(&c->core, &c->qp[i]), 0);
+}
+
+static void copy_close(struct copy *c)
+{
+	for (int i = 0; i < 2; i++)
+		sq_fini(&c->qp[i]);
+	core_fini(&c->core);
+	free(c->buf);
+	free(c->wqes);
+}
+
+/* Reads what is new in the vendor's queue, before the vendor's library does. */
+static void copy_poll(struct copy *c)
+{
+	memcpy(c->buf, c->dv.buf, (size_t)c->dv.cqe_cnt * c->dv.cqe_size);
+	c->seen.n = 0;
+	if (c->cq.srq)
+		while (mlx5dvl_mono_poll(&c->cq, 1 + (int)below(64), copy_recv, &c->seen))
+			;
+	else
+		while (mlx5dvl_send_poll(&c->cq, 1 + (int)below(64), copy_sent, &c->seen))
+			;
+}
+
+static uint8_t wc_recv_opcode(const struct ibv_wc *wc)
+{
+	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+		return MLX5DVL_RECV_WRITE_IMM;
+	return wc->wc_flags & IBV_WC_WITH_IMM ? MLX5DVL_RECV_SEND_IMM : MLX5DVL_RECV_SEND;
+}
+
+/* The vendor's word for each syndrome; -1 as status: it has none of its own for it. */
+static int status_of(uint8_t syndrome)
+{
+	switch (syndrome) {
+	case 0:
+		return IBV_WC_SUCCESS;
+	case 0x01:
+		return IBV_WC_LOC_LEN_ERR;
+	case 0x02:
+		return IBV_WC_LOC_QP_OP_ERR;
+	case 0x04:
+		return IBV_WC_LOC_PROT_ERR;
+	case 0x05:
+		return IBV_WC_WR_FLUSH_ERR;
+	case 0x06:
+		return IBV_WC_MW_BIND_ERR;
+	case 0x10:
+		return IBV_WC_BAD_RESP_ERR;
+	case 0x11:
+		return IBV_WC_LOC_ACCESS_ERR;
+	case 0x12:
+		return IBV_WC_REM_INV_REQ_ERR;
+	case 0x13:
+		return IBV_WC_REM_ACCESS_ERR;
+	case 0x14:
+		return IBV_WC_REM_OP_ERR;
+	case 0x15:
+		return IBV_WC_RETRY_EXC_ERR;
+	case 0x16:
+		return IBV_WC_RNR_RETRY_EXC_ERR;
+	case 0x22:
+		return IBV_WC_REM_ABORT_ERR;
+	default:
+		return IBV_WC_GENERAL_ERR;
+	}
+}
+
+static void same_recv(const struct event *e, const struct ibv_wc *wc)
+{
+	CHECK_EQ(e->qpn, wc->qp_num);
+	CHECK_EQ(wc->status, IBV_WC_SUCCESS);
+	CHECK_EQ(e->opcode, wc_recv_opcode(wc));
+	CHECK_EQ(e->len, wc->byte_len);
+	if (e->opcode != MLX5DVL_RECV_SEND)
+		CHECK_EQ(e->imm, be32toh(wc->imm_data));
+}
+
+static uint8_t wc_sent_opcode(const struct ibv_wc *wc, uint8_t ours)
+{
+	switch (wc->opcode) {
+	case IBV_WC_RDMA_WRITE:
+		return ours == MLX5DVL_WRITE_IMM ? MLX5DVL_WRITE_IMM : MLX5DVL_WRITE;
+	case IBV_WC_SEND:
+		return ours == MLX5DVL_SEND_IMM ? MLX5DVL_SEND_IMM : MLX5DVL_SEND;
+	case IBV_WC_RDMA_READ:
+		return MLX5DVL_READ;
+	case IBV_WC_FETCH_ADD:
+		return MLX5DVL_FETCH_ADD;
+	default:
+		return MLX5DVL_CMP_SWAP;
+	}
+}
+
+static void same_sent(const struct event *e, const struct ibv_wc *wc)
+{
+	CHECK_EQ(e->qpn, wc->qp_num);
+	CHECK_EQ(e->token, wc->wr_id);
+	CHECK_EQ(status_of(e->syndrome), wc->status);
+	if (!e->syndrome)
+		CHECK_EQ(e->opcode, wc_sent_opcode(wc, e->opcode));
+}
+
+static void same_completions(struct copy *c, struct ibv_cq *cq,
+	void (*same)(const struct event *, const struct ibv_wc *))
+{
+	struct ibv_wc wc[32];
+	uint32_t at = 0;
+	int n;
+
+	copy_poll(c);
+	while ((n = ibv_poll_cq(cq, 32, wc)) > 0)
+		for (int i = 0; i < n; i++) {
+			CHECK(at < c->seen.n);
+			same(&c->seen.e[at++], &wc[i]);
+		}
+	CHECK_EQ(n, 0);
+	CHECK_EQ(at, c->seen.n);
+}
+
+/* Two QPs of the vendor's, connected to each other, over the same CQs. */
+struct pair {
+	struct vendor v[2];
+	struct copy sends, recvs;
+	uint8_t *mem;
+	struct ibv_mr *mr;
+	uint64_t posted, errors;
+};
+
+static void share_queues(struct vendor *to, const struct vendor *from)
+{
+	struct mlx5dv_obj obj = { .qp = { .out = &to->dv } };
+
+	*to = *from;
+	to->qp = vendor_qp(to);
+	obj.qp.in = to->qp;
+	CHECK_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), 0);
+}
+
+static void pair_open(struct pair *p, struct mlx5dvl_ctx *ctx, uint16_t cqe_size)
+{
+	struct mlx5dvl_qp_info info[2];
+
+	memset(p, 0, sizeof(*p));
+	vendor_open(&p->v[0], ctx, cqe_size);
+	share_queues(&p->v[1], &p->v[0]);
+	p->mem = aligned_alloc(4096, 2 * AREA);
+	CHECK(p->mem);
+	memset(p->mem, 0, 2 * AREA);
+	p->mr = ibv_reg_mr(ctx->pd, p->mem, 2 * AREA, ALL_ACCESS);
+	CHECK(p->mr);
+	copy_open(&p->sends, p->v[0].scq, false);
+	copy_open(&p->recvs, p->v[0].rcq, true);
+	for (int i = 0; i < 2; i++) {
+		vendor_info(&p->v[i], &info[i]);
+		copy_add_qp(&p->sends, i, &p->v[i]);
+		copy_add_qp(&p->recvs, i, &p->v[i]);
+	}
+	for (int i = 0; i < 2; i++)
+		vendor_connect(&p->v[i], &info[!i]);
+}
+
+static void pair_close(struct pair *p)
+{
+	copy_close(&p->sends);
+	copy_close(&p->recvs);
+	CHECK_EQ(ibv_destroy_qp(p->v[1].qp), 0);
+	vendor_close(&p->v[0]);
+	CHECK_EQ(ibv_dereg_mr(p->mr), 0);
+	free(p->mem);
+}
+
+static void post_receives(struct pair *p, uint32_t n)
+{
+	struct ibv_sge sge = { (uintptr_t)p->mem + AREA, MAX_LEN, p->mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
+
+	while (n--)
+		CHECK_EQ(ibv_post_srq_recv(p->v[0].srq, &wr, &bad), 0);
+}
+
+/* Posts on QP i, and notes for the copy what this library would have noted. */
+static void post_noted(struct pair *p, int i, const struct op *op, uint32_t rkey)
+{
+	struct vendor *v = &p->v[i];
+	uint8_t request[1024];
+	uint32_t at = v->pi & (v->dv.sq.wqe_cnt - 1), ds;
+
+	post_vendor(v, op, p->mem, p->mr->lkey, p->mem + AREA, rkey);
+	ds = vendor_request(v, request);
+	p->sends.qp[i].slots[at] = (struct mlx5dvl_slot){ .token = op->token,
+		.blocks = (uint8_t)((ds + 3) / 4),
+		.flags = (uint8_t)op->flags, .opcode = op->opcode };
+	p->posted++;
+}
+
+static bool consumes_receive(uint8_t opcode)
+{
+	return opcode == MLX5DVL_WRITE_IMM || opcode == MLX5DVL_SEND || opcode == MLX5DVL_SEND_IMM;
+}
+
+static void good_traffic(struct pair *p, uint64_t ops)
+{
+	while (p->posted < ops) {
+		uint32_t n = 1 + below(60), used = 0;
+
+		for (uint32_t k = 0; k < n; k++) {
+			struct op op = random_op(p->posted);
+
+			if (k + 1 >= n - 1 || below(2)) /* the last of each QP frees the slots */
+				op.flags |= MLX5DVL_SIGNALED;
+			used += consumes_receive(op.opcode);
+			post_noted(p, (int)(k % 2), &op, p->mr->rkey);
+		}
+		same_completions(&p->recvs, p->v[0].rcq, same_recv);
+		same_completions(&p->sends, p->v[0].scq, same_sent);
+		post_receives(p, used);
+	}
+}
+
+/* A request with a wrong key, and everything behind it flushed, on both QPs. With some
+   other syndromes put into the queue, so that every one of them is compared. */
+static void failing_traffic(struct pair *p)
+{
+	static const uint8_t syndromes[] = { 0x01, 0x02, 0x04, 0x05, 0x06, 0x10, 0x11, 0x12, 0x13,
+		0x14, 0x15, 0x16, 0x22, 0x7f };
+	const struct mlx5dv_cq *dv = &p->sends.dv;
+
+	for (uint32_t k = 0; k < 80; k++) {
+		struct op op = random_op(1000000 + k);
+
+		op.opcode = MLX5DVL_WRITE;
+		op.flags &= ~(unsigned)(below(2) ? MLX5DVL_SIGNALED : 0);
+		post_noted(p, (int)(k % 2), &op, k < 2 ? p->mr->rkey + 1 : p->mr->rkey);
+	}
+	for (uint32_t i = 0, s = 0; i < dv->cqe_cnt; i++) {
+		uint8_t *cqe = (uint8_t *)dv->buf + (size_t)(i + 1) * dv->cqe_size - 64;
+
+		if (cqe[63] >> 4 == 0xd && s < 2 * ARRAY_SIZE(syndromes))
+			cqe[55] = syndromes[s++ % ARRAY_SIZE(syndromes)];
+	}
+	same_completions(&p->sends, p->v[0].scq, same_sent);
+	CHECK_EQ(p->sends.seen.n, 80);
+}
+
+static void completions_read_as_the_vendor_reads_them(void)
+{
+	struct mlx5dvl_ctx *ctx;
+	static struct pair pair;
+	uint64_t ops = OPS * (getenv("SOAK") ? 10 : 1);
+
+	rand_state = test_seed();
+	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){ 0 }, &ctx), 0);
+	for (uint16_t cqe_size = 64; cqe_size <= 128; cqe_size *= 2) {
+		pair_open(&pair, ctx, cqe_size);
+		post_receives(&pair, VENDOR_SRQ_DEPTH - 1);
+		good_traffic(&pair, ops);
+		CHECK(pair.sends.cq.ci > 2 * pair.sends.cq.depth); /* the owner bit wrapped */
+		failing_traffic(&pair);
+		pair_close(&pair);
+	}
+	mlx5dvl_ctx_close(ctx);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = { TEST(completions_read_as_the_vendor_reads_them) };
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests cannot be told from the vendor's: the same random operations are posted with
+ * ibv_post_send() and with this library on twin QPs; each request must have the same bytes
+ * and the same effect.
+ *
+ * Known and wanted differences: the index (the vendor wraps requests around the end of the
+ * ring, here its end is filled), the QP number, bytes that mean nothing, and the signal bit
+ * of requests that this library signals on its own account.
+ */
+#include "diff.h"
+
+/* Bytes that mean nothing, and that the vendor's library leaves as they were: behind inline
+   data up to the next 16, and the comparand of a fetch-and-add. */
+static bool is_padding(const struct op *op, uint32_t i)
+{
+	uint32_t start = op->opcode == MLX5DVL_SEND || op->opcode == MLX5DVL_SEND_IMM ? 20 : 36;
+
+	if (op->opcode == MLX5DVL_FETCH_ADD)
+		return i >= 40 && i < 48;
+	return (vendor_flags(op) & IBV_SEND_INLINE) && op->len && i >= start + op->len;
+}
+
+struct side {
+	uint8_t *local, *remote; /* AREA bytes each */
+	uint32_t lkey, rkey;
+};
+
+static void compare_requests(const struct op *op, struct vendor *v, const struct side *vs,
+	struct mlx5dvl_qp *qp, const struct side *os, uint32_t quiet)
+{
+	uint8_t theirs[1024];
+	const uint8_t *ours = qp->sq + (size_t)(qp->last & (qp->depth - 1)) * 64;
+	uint32_t ds = vendor_request(v, theirs), at_remote = 16, at_local;
+	bool own_signal = !(op->flags & MLX5DVL_SIGNALED) && qp->quiet == 0;
+
+	CHECK_EQ(ours[7] & 0x3f, ds);
+	CHECK_EQ(ours[3], theirs[3]);
+	CHECK(!own_signal || quiet + (ds + 3) / 4 >= qp->interval);
+	if (own_signal)
+		theirs[11] |= 8;
+	/* The twins work on different memory: take the vendor's addresses and keys to ours. */
+	if (op->opcode != MLX5DVL_SEND && op->opcode != MLX5DVL_SEND_IMM) {
+		CHECK_EQ(be64toh(*(uint64_t *)(void *)(theirs + at_remote)),
+			(uintptr_t)vs->remote + op->remote_at);
+		*(uint64_t *)(void *)(theirs + at_remote) =
+			htobe64((uintptr_t)os->remote + op->remote_at);
+		CHECK_EQ(be32toh(*(uint32_t *)(void *)(theirs + at_remote + 8)), vs->rkey);
+		*(uint32_t *)(void *)(theirs + at_remote + 8) = htobe32(os->rkey);
+	}
+	at_local = ds * 16 - 16;
+	if (op->len && !(vendor_flags(op) & IBV_SEND_INLINE)) {
+		CHECK_EQ(be64toh(*(uint64_t *)(void *)(theirs + at_local + 8)),
+			(uintptr_t)vs->local + op->at);
+		*(uint64_t *)(void *)(theirs + at_local + 8) =
+			htobe64((uintptr_t)os->local + op->at);
+		*(uint32_t *)(void *)(theirs + at_local + 4) = htobe32(os->lkey);
+	}
+	for (uint32_t i = 0; i < ds * 16; i++) {
+		bool masked = i == 1 || i == 2 || (i >= 4 && i < 7) || is_padding(op, i);
+
+		if (masked || ours[i] == theirs[i])
+			continue;
+		fprintf(stderr, "opcode %#x len %u flags %#x: byte %u is %02x, the vendor's %02x\n",
+			op->opcode, op->len, op->flags, i, ours[i], theirs[i]);
+		exit(1);
+	}
+}
+
+static void ignore_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
+{
+	++*(uint64_t *)arg;
+}
+
+static void token_sum(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
+{
+	*(uint64_t *)arg += sent->token;
+}
+
+static uint64_t vendor_poll(struct vendor *v)
+{
+	struct ibv_wc wc[32];
+	uint64_t sum = 0;
+	int n;
+
+	while ((n = ibv_poll_cq(v->scq, 32, wc)) > 0)
+		for (int i = 0; i < n; i++) {
+			CHECK_EQ(wc[i].status, IBV_WC_SUCCESS);
+			sum += wc[i].wr_id;
+		}
+	CHECK_EQ(n, 0);
+	return sum;
+}
+
+/* The twins, and the peers that they talk to, which are both of this library. */
+struct twins {
+	struct hca h;
+	struct vendor v;
+	struct mlx5dvl_qp *ours, *our_peer, *vendor_peer;
+	struct side vs, os;
+};
+
+static struct twins twins;
+
+static void open_twins(void)
+{
+	struct twins *t = &twins;
+	struct mlx5dvl_qp_info vendor, peer;
+
+	hca_open(&t->h, &(struct hca_attr){ .recv_size = MAX_LEN, .mem = 4 * AREA });
+	for (size_t i = 0; i < 2 * AREA; i++)
+		t->h.mem[i] = t->h.mem[2 * AREA + i] = (uint8_t)test_rand(&rand_state);
+	t->vs = (struct side){ t->h.mem, t->h.mem + AREA, t->h.mr.lkey, t->h.mr.rkey };
+	t->os = t->vs;
+	t->os.local += 2 * AREA;
+	t->os.remote += 2 * AREA;
+	t->ours = hca_qp(&t->h, (struct mlx5dvl_qp_attr){ 0 });
+	t->our_peer = hca_qp(&t->h, (struct mlx5dvl_qp_attr){ 0 });
+	t->vendor_peer = hca_qp(&t->h, (struct mlx5dvl_qp_attr){ 0 });
+	hca_connect(t->ours, t->our_peer);
+	vendor_open(&t->v, t->h.ctx, 64);
+	vendor_info(&t->v, &vendor);
+	mlx5dvl_qp_info(t->vendor_peer, &peer);
+	CHECK_EQ(mlx5dvl_qp_connect(t->vendor_peer, &vendor), 0);
+	vendor_connect(&t->v, &peer);
+}
+
+static void close_twins(void)
+{
+	vendor_close(&twins.v);
+	mlx5dvl_qp_destroy(twins.ours);
+	mlx5dvl_qp_destroy(twins.our_peer);
+	mlx5dvl_qp_destroy(twins.vendor_peer);
+	hca_close(&twins.h);
+}
+
+static void requests_have_the_vendors_bytes(void)
+{
+	struct twins *t = &twins;
+	uint64_t our_tokens = 0, vendor_tokens = 0, received = 0;
+	uint64_t ops = OPS * (getenv("SOAK") ? 10 : 1);
+
+	rand_state = test_seed();
+	open_twins();
+	for (uint64_t i = 0; i < ops; i++) {
+		struct op op = random_op(i);
+		uint32_t quiet = t->ours->quiet;
+
+		if (i % 16 == 15)
+			op.flags |= MLX5DVL_SIGNALED; /* the vendor frees slots only by these */
+		post_vendor(&t->v, &op, t->vs.local, t->vs.lkey, t->vs.remote, t->vs.rkey);
+		post_ours(t->ours, &op, t->os.local, t->os.lkey, t->os.remote, t->os.rkey);
+		compare_requests(&op, &t->v, &t->vs, t->ours, &t->os, quiet);
+		mlx5dvl_ring(t->ours);
+		if (i % 16 == 15 || i + 1 == ops) {
+			mlx5dvl_send_poll(t->h.scq, 64, token_sum, &our_tokens);
+			vendor_tokens += vendor_poll(&t->v);
+			mlx5dvl_mono_poll(t->h.rcq, 1024, ignore_recv, &received);
+			mlx5dvl_srq_refill(t->h.srq);
+			CHECK(our_tokens == vendor_tokens);
+			CHECK(!memcmp(t->h.mem, t->h.mem + 2 * AREA, 2 * AREA));
+		}
+	}
+	CHECK(received > ops / 2 && received % 2 == 0);
+	CHECK_EQ(t->h.nerrors, 0);
+	CHECK_EQ(mlx5dvl_qp_status(t->ours), 0);
+	close_twins();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = { TEST(requests_have_the_vendors_bytes) };
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
