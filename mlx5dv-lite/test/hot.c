@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* Compiled, not run: hot-calls.py looks at the machine code of these functions. */
+#include <mlx5dvl.h>
+
+static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
+{
+	*(uint64_t *)arg += recv->imm + recv->len;
+}
+
+static void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
+{
+	*(uint64_t *)arg += sent->token;
+}
+
+int hot_poll_recv(struct mlx5dvl_cq *cq, uint64_t *sum);
+int hot_poll_send(struct mlx5dvl_cq *cq, uint64_t *sum);
+uint32_t hot_refill(struct mlx5dvl_srq *srq);
+int hot_post(struct mlx5dvl_qp *qp, const void *p, uint64_t raddr, uint32_t rkey);
+int hot_post_by_ref(struct mlx5dvl_qp *qp, const void *p, uint32_t lkey, uint32_t len);
+void hot_ring(struct mlx5dvl_qp *qp);
+
+int hot_poll_recv(struct mlx5dvl_cq *cq, uint64_t *sum)
+{
+	return mlx5dvl_mono_poll(cq, 64, on_recv, sum);
+}
+
+int hot_poll_send(struct mlx5dvl_cq *cq, uint64_t *sum)
+{
+	return mlx5dvl_send_poll(cq, 64, on_sent, sum);
+}
+
+uint32_t hot_refill(struct mlx5dvl_srq *srq)
+{
+	return mlx5dvl_srq_refill(srq);
+}
+
+int hot_post(struct mlx5dvl_qp *qp, const void *p, uint64_t raddr, uint32_t rkey)
+{
+	return mlx5dvl_post_write_imm(qp, p, 0, 32, raddr, rkey, 1, 0, 2);
+}
+
+int hot_post_by_ref(struct mlx5dvl_qp *qp, const void *p, uint32_t lkey, uint32_t len)
+{
+	return mlx5dvl_post_send(qp, p, lkey, len, MLX5DVL_BY_REF, 0);
+}
+
+void hot_ring(struct mlx5dvl_qp *qp)
+{
+	mlx5dvl_ring(qp);
+}
