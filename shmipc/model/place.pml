@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a place of shmipc passes from client to client: taken by who holds its lock and
+ * finds it clean, given back by clearing the mark or by dying at any step, cleaned by the
+ * server alone. A step is one access to shared memory, or one call for the lock.
+ *
+ * Shown: a client gets rings that are clean, and nobody cleans them while it uses them;
+ * at the end, when all clients are gone, the server makes the place clean again.
+ *
+ * Wrong variants, which must fail:
+ *	NO_RECHECK	the place is not looked at again once its lock is held
+ *	EARLY_EPOCH	the server publishes its epoch before the rings are clean
+ *	NO_LOCK_TEST	the server takes a client for dead without looking at its lock
+ */
+#define CLIENTS 2
+#define LIVES 2 /* of each client */
+
+bool mark; /* of the place, in the bitmap */
+byte client_epoch = 0, server_epoch = 1;
+byte lock; /* who holds it; 0: nobody */
+byte dirty; /* whose traces are in the rings; 0: they are clean */
+byte using; /* clients that use the rings */
+byte alive = CLIENTS;
+
+inline maybe_die()
+{
+	if
+	:: skip
+	:: goto dead
+	fi
+}
+
+/* place_is_clean(): in this order, each a load. */
+inline look()
+{
+	epoch = server_epoch;
+	maybe_die();
+	clean = !mark;
+	maybe_die();
+	clean = clean && client_epoch != epoch
+}
+
+proctype client(byte me)
+{
+	byte life, epoch;
+	bool clean;
+
+	do
+	:: life == LIVES -> break
+	:: else ->
+		life++;
+		look();
+		if
+		:: !clean -> goto dead
+		:: else
+		fi;
+		maybe_die();
+		atomic {
+			if
+			:: lock == 0 -> lock = me
+			:: else -> goto dead
+			fi
+		}
+		maybe_die();
+#ifndef NO_RECHECK
+		look();
+		if
+		:: !clean -> goto dead
+		:: else
+		fi;
+		maybe_die();
+#endif
+		epoch = server_epoch;
+		maybe_die();
+		client_epoch = epoch;
+		maybe_die();
+		mark = true;
+		maybe_die();
+		d_step {
+			assert(dirty == 0);
+			using++;
+			dirty = me
+		}
+		if
+		:: true ->
+			d_step {
+				using--; /* killed in the middle */
+				if
+				:: lock == me -> lock = 0
+				:: else
+				fi
+			};
+			goto next
+		:: true -> skip
+		fi;
+		d_step {
+			assert(dirty == me);
+			using--
+		}
+		mark = false;
+		maybe_die();
+dead:		skip; /* the kernel drops the lock of who ends, in whatever way */
+		d_step {
+			if
+			:: lock == me -> lock = 0
+			:: else
+			fi
+		}
+next:		skip
+	od;
+	alive--
+}
+
+proctype server()
+{
+	bool connected, seen, taken, last;
+
+	do
+	:: last = alive == 0;
+		/* shmipc_server_rescan() */
+		seen = mark;
+		if
+		:: seen && !connected -> connected = client_epoch == server_epoch
+		:: !seen && connected -> goto clean_it
+		:: else
+		fi;
+		/* place_reclaim() */
+		taken = client_epoch == server_epoch;
+		if
+		:: !taken && !connected -> goto turn
+		:: else
+		fi;
+#ifndef NO_LOCK_TEST
+		if
+		:: lock != 0 -> goto turn
+		:: else
+		fi;
+#endif
+clean_it:	connected = false;
+#ifdef EARLY_EPOCH
+		server_epoch++;
+#endif
+		d_step {
+			assert(using == 0);
+			dirty = 0
+		}
+		mark = false;
+#ifndef EARLY_EPOCH
+		server_epoch++;
+#endif
+turn:		if
+		:: last -> break
+		:: else
+		fi
+	od;
+	assert(!mark && client_epoch != server_epoch && dirty == 0)
+}
+
+init {
+	atomic {
+		run client(1);
+		run client(2);
+		run server()
+	}
+}
