@@ -3,7 +3,7 @@
 #include "client.h"
 
 #define ALIVE_POLLS 256 /* idle polls between two looks at the clock */
-#define ALIVE_NS (250 * NSEC_PER_MSEC) /* between two looks at the server's lock */
+#define ALIVE_NS (100 * NSEC_PER_MSEC) /* between two looks at the server's lock */
 #define ROOM_SLICE_NS NSEC_PER_MSEC /* nobody wakes who waits for room in the ring */
 
 void delegrpc_client_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p)
