@@ -74,8 +74,9 @@ static void gid_ipv4(uint8_t gid[16], uint32_t index)
 void softhca_rail_complete(struct softhca_rail *rail, uint32_t index)
 {
 	if (rail->link == SOFTHCA_LINK_ROCE) {
+		/* libibverbs wants an interface that exists. */
 		if (!rail->netdev[0])
-			snprintf(rail->netdev, sizeof(rail->netdev), "soft%u", index);
+			strcpy(rail->netdev, "lo");
 	} else if (!rail->lid) {
 		rail->lid = (uint16_t)(LID_FIRST + index);
 	}

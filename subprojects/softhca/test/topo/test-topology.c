@@ -76,7 +76,7 @@ static void roce_defaults(void)
 	CHECK_EQ(t.rails[0].ngids, 2);
 	CHECK_EQ(t.rails[0].gids[1][10], 0xff);
 	CHECK_EQ(t.rails[0].lid, 0);
-	CHECK(t.rails[0].netdev[0]);
+	CHECK_STR(t.rails[0].netdev, "lo");
 }
 
 /* Each wrong text, and what the one line of the error must contain. */
