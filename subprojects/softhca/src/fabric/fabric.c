@@ -21,6 +21,8 @@
 #include "sysfs/sysfs.h"
 #include "xport/link.h"
 
+#define LOCK_LOOK_NS 20000000 /* 20 ms */
+
 struct fabric_self fabric_self = {.lock_fd = -1};
 
 static pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -351,9 +353,35 @@ void fabric_forget(void)
 	fabric_self.lock_fd = -1;
 }
 
+/*
+ * A robust mutex can lose a wake-up: a waiter is woken, somebody else takes the mutex
+ * first, and the woken one is killed before it can note that others still wait. So
+ * nobody sleeps for long without looking again.
+ */
+static int lock_robust(pthread_mutex_t *m)
+{
+	struct timespec until;
+	int r;
+
+	for (;;) {
+		r = pthread_mutex_trylock(m);
+		if (r != EBUSY)
+			return r;
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += LOCK_LOOK_NS;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_nsec -= 1000000000;
+			until.tv_sec++;
+		}
+		r = pthread_mutex_timedlock(m, &until);
+		if (r != ETIMEDOUT)
+			return r;
+	}
+}
+
 void fabric_lock(void)
 {
-	int r = pthread_mutex_lock(&arena()->lock);
+	int r = lock_robust(&arena()->lock);
 
 	if (r == EOWNERDEAD) {
 		arena()->recoveries++;

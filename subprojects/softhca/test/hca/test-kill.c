@@ -300,10 +300,10 @@ static void one_kill(int fd, struct tally *t, const struct rig_addr *steady_to, 
 	do
 		turn(t, steady_to, &to);
 	while (now_us() < until || !t->from_victim);
-	if (rand_r(seed) & 3)
+	if (rand_r(seed) & 7)
 		CHECK(!kill(pid, SIGKILL));
 	else
-		kill_after(pid, (unsigned)rand_r(seed) % 500);
+		kill_after(pid, (unsigned)rand_r(seed) % 300);
 	while (!t->victim_failed || t->to_victim != t->to_victim_done)
 		turn(t, steady_to, &to);
 	get(fd, &c, 1); /* the process is reaped */
