@@ -83,9 +83,9 @@ struct rpcbench_config {
 
 /* What a window is for. */
 enum rpcbench_kind {
-	RPCBENCH_LOAD, /* closed loop until the deadline */
-	RPCBENCH_WAKE, /* one call after each gap: what waking up costs */
-	RPCBENCH_REST, /* no calls: what waiting costs */
+	RPCBENCH_LOAD,  /* closed loop until the deadline */
+	RPCBENCH_WAKE,  /* one call after each gap: what waking up costs */
+	RPCBENCH_REST,  /* no calls: what waiting costs */
 	RPCBENCH_PROBE, /* round trips of two lines */
 	RPCBENCH_QUIT,
 };
@@ -98,8 +98,8 @@ struct rpcbench_client {
 	struct rpcbench_run *run;
 	uint32_t index;
 	uint32_t inflight;
-	bool open; /* the window goes on: new calls are made */
-	uint64_t sent, done; /* calls, ever */
+	bool open;                   /* the window goes on: new calls are made */
+	uint64_t sent, done;         /* calls, ever */
 	uint64_t sent_sum, done_sum; /* of their tokens: each came back once */
 	uint64_t wrong;
 	/* What the last window gave. */
@@ -118,7 +118,7 @@ struct rpcbench_impl {
 	const char *name;
 	/* 0 or -errno; *state_p is what teardown() gets. */
 	int (*setup)(const struct rpcbench_config *cfg, struct rpcbench_server *server,
-			struct rpcbench_client *clients, void **state_p);
+		struct rpcbench_client *clients, void **state_p);
 	void (*teardown)(void *state);
 	void (*client)(struct rpcbench_client *c);
 	void (*server)(struct rpcbench_server *s);
@@ -130,9 +130,9 @@ struct rpcbench_run {
 	enum rpcbench_kind kind;
 	uint32_t active; /* clients in this window */
 	uint64_t window_ns;
-	uint32_t wakes; /* calls of a RPCBENCH_WAKE window */
-	struct hist wake; /* their latencies, ns */
-	CACHE_ALIGNED uint32_t ready; /* threads that stand at the start */
+	uint32_t wakes;                  /* calls of a RPCBENCH_WAKE window */
+	struct hist wake;                /* their latencies, ns */
+	CACHE_ALIGNED uint32_t ready;    /* threads that stand at the start */
 	CACHE_ALIGNED uint32_t finished; /* clients that have drained */
 	CACHE_ALIGNED uint64_t ping;
 	CACHE_ALIGNED uint64_t pong;
@@ -150,8 +150,8 @@ ALWAYS_INLINE void rpcbench_request(uint64_t *req, uint32_t size, uint64_t token
 }
 
 /* What a server makes of it. */
-ALWAYS_INLINE void rpcbench_answer(const uint64_t *req, uint32_t req_size, uint64_t *resp,
-		uint32_t resp_size)
+ALWAYS_INLINE void rpcbench_answer(
+	const uint64_t *req, uint32_t req_size, uint64_t *resp, uint32_t resp_size)
 {
 	uint64_t first = req[0], last = req[req_size / 8 - 1];
 
@@ -191,7 +191,7 @@ static inline void rpcbench_rendezvous(struct rpcbench_run *run)
 
 /* The next call: 0, or not 0 when the implementation has no room. */
 ALWAYS_INLINE int rpcbench_next(struct rpcbench_client *c, uint32_t size,
-		int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
+	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
 {
 	uint64_t req[RPCBENCH_WORDS], token = c->sent;
 
@@ -206,8 +206,8 @@ ALWAYS_INLINE int rpcbench_next(struct rpcbench_client *c, uint32_t size,
 
 /* Calls until the depth is reached or the implementation has no room. */
 ALWAYS_INLINE void rpcbench_fill(struct rpcbench_client *c, uint32_t depth, uint32_t size,
-		int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t),
-		void (*flush)(struct rpcbench_client *))
+	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t),
+	void (*flush)(struct rpcbench_client *))
 {
 	if (c->inflight >= depth)
 		return;
@@ -221,7 +221,7 @@ ALWAYS_INLINE void rpcbench_fill(struct rpcbench_client *c, uint32_t depth, uint
  * goes out at once. The peers are faster when they take all responses first.
  */
 ALWAYS_INLINE void rpcbench_again(struct rpcbench_client *c,
-		int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
+	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
 {
 	if (!c->open)
 		return;
@@ -252,9 +252,9 @@ ALWAYS_INLINE void rpcbench_drain(struct rpcbench_client *c, int (*poll)(struct 
 }
 
 ALWAYS_INLINE void rpcbench_load(struct rpcbench_client *c, uint32_t size,
-		int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t),
-		int (*poll)(struct rpcbench_client *), void (*flush)(struct rpcbench_client *),
-		bool (*idle)(struct rpcbench_client *, uint64_t))
+	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t),
+	int (*poll)(struct rpcbench_client *), void (*flush)(struct rpcbench_client *),
+	bool (*idle)(struct rpcbench_client *, uint64_t))
 {
 	uint64_t start = clock_ns(), now = start, deadline = start + c->run->window_ns;
 	uint64_t before = c->done, seen = before, moved = start, stall = 0;
@@ -278,11 +278,11 @@ ALWAYS_INLINE void rpcbench_load(struct rpcbench_client *c, uint32_t size,
 
 /* Single calls into the quiet: the server has gone to sleep before each. */
 ALWAYS_INLINE void rpcbench_wake(struct rpcbench_client *c, uint32_t size,
-		int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t),
-		int (*poll)(struct rpcbench_client *), void (*flush)(struct rpcbench_client *),
-		bool (*idle)(struct rpcbench_client *, uint64_t))
+	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t),
+	int (*poll)(struct rpcbench_client *), void (*flush)(struct rpcbench_client *),
+	bool (*idle)(struct rpcbench_client *, uint64_t))
 {
-	struct timespec gap = { .tv_nsec = (long)c->run->window_ns };
+	struct timespec gap = {.tv_nsec = (long)c->run->window_ns};
 
 	for (uint32_t i = 0; i < c->run->wakes; i++) {
 		uint64_t start;
@@ -298,11 +298,11 @@ ALWAYS_INLINE void rpcbench_wake(struct rpcbench_client *c, uint32_t size,
 
 /* The body of a client's window; called with constant functions. */
 ALWAYS_INLINE void rpcbench_client_body(struct rpcbench_client *c, uint32_t size,
-		int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t),
-		int (*poll)(struct rpcbench_client *), void (*flush)(struct rpcbench_client *),
-		bool (*idle)(struct rpcbench_client *, uint64_t))
+	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t),
+	int (*poll)(struct rpcbench_client *), void (*flush)(struct rpcbench_client *),
+	bool (*idle)(struct rpcbench_client *, uint64_t))
 {
-	struct timespec rest = { .tv_nsec = (long)c->run->window_ns };
+	struct timespec rest = {.tv_nsec = (long)c->run->window_ns};
 
 	if (c->run->kind == RPCBENCH_LOAD)
 		rpcbench_load(c, size, call, poll, flush, idle);
@@ -316,9 +316,9 @@ ALWAYS_INLINE void rpcbench_client_body(struct rpcbench_client *c, uint32_t size
 }
 
 ALWAYS_INLINE void rpcbench_client_run(struct rpcbench_client *c,
-		int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t),
-		int (*poll)(struct rpcbench_client *), void (*flush)(struct rpcbench_client *),
-		bool (*idle)(struct rpcbench_client *, uint64_t))
+	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t),
+	int (*poll)(struct rpcbench_client *), void (*flush)(struct rpcbench_client *),
+	bool (*idle)(struct rpcbench_client *, uint64_t))
 {
 	if (c->cfg->req_size == RPCBENCH_REQ) /* the default has its copies inlined */
 		rpcbench_client_body(c, RPCBENCH_REQ, call, poll, flush, idle);
@@ -327,8 +327,8 @@ ALWAYS_INLINE void rpcbench_client_run(struct rpcbench_client *c,
 }
 
 ALWAYS_INLINE void rpcbench_server_body(struct rpcbench_server *s, uint32_t req_size,
-		uint32_t resp_size, int (*serve)(struct rpcbench_server *, uint32_t, uint32_t),
-		bool (*idle)(struct rpcbench_server *, uint64_t))
+	uint32_t resp_size, int (*serve)(struct rpcbench_server *, uint32_t, uint32_t),
+	bool (*idle)(struct rpcbench_server *, uint64_t))
 {
 	/* Long enough to see in a window of rest what a server that sleeps costs. */
 	uint64_t idle_ns = s->run->kind == RPCBENCH_LOAD ? RPCBENCH_IDLE_NS : NSEC_PER_SEC / 10;
@@ -343,8 +343,8 @@ ALWAYS_INLINE void rpcbench_server_body(struct rpcbench_server *s, uint32_t req_
 }
 
 ALWAYS_INLINE void rpcbench_server_run(struct rpcbench_server *s,
-		int (*serve)(struct rpcbench_server *, uint32_t, uint32_t),
-		bool (*idle)(struct rpcbench_server *, uint64_t))
+	int (*serve)(struct rpcbench_server *, uint32_t, uint32_t),
+	bool (*idle)(struct rpcbench_server *, uint64_t))
 {
 	if (s->cfg->req_size == RPCBENCH_REQ && s->cfg->resp_size == RPCBENCH_RESP)
 		rpcbench_server_body(s, RPCBENCH_REQ, RPCBENCH_RESP, serve, idle);
@@ -354,6 +354,7 @@ ALWAYS_INLINE void rpcbench_server_run(struct rpcbench_server *s,
 
 #include "base/rpcbench_peers.h"
 #include "base/rpcbench_report.h"
+#include "base/rpcbench_options.h"
 #include "base/rpcbench_run.h"
 
 #endif

@@ -10,7 +10,7 @@ struct rpcbench_cell {
 	const struct rpcbench_impl *impl;
 	uint32_t clients;
 	uint64_t rpcs;
-	double least_rate; /* of the slowest client, calls per ns over all windows */
+	double least_rate;          /* of the slowest client, calls per ns over all windows */
 	double ns[RPCBENCH_ROUNDS]; /* per call, all clients together */
 	bool disturbed[RPCBENCH_ROUNDS];
 	uint32_t clean; /* windows that were not */
@@ -40,14 +40,14 @@ static int rpcbench_compare(const void *a, const void *b)
 static inline struct rpcbench_spread rpcbench_spread(double *v, uint32_t n)
 {
 	if (!n)
-		return (struct rpcbench_spread){ 0, 0, 0 };
+		return (struct rpcbench_spread){0, 0, 0};
 	qsort(v, n, sizeof(*v), rpcbench_compare);
-	return (struct rpcbench_spread){ v[n / 10], v[n / 2], v[n - 1 - n / 10] };
+	return (struct rpcbench_spread){v[n / 10], v[n / 2], v[n - 1 - n / 10]};
 }
 
 /* Round by round, the time of a call in cell a over that in cell b. */
-static inline struct rpcbench_spread rpcbench_ratio(const struct rpcbench_cell *a,
-		const struct rpcbench_cell *b, uint32_t rounds)
+static inline struct rpcbench_spread rpcbench_ratio(
+	const struct rpcbench_cell *a, const struct rpcbench_cell *b, uint32_t rounds)
 {
 	static double v[RPCBENCH_ROUNDS];
 	uint32_t n = 0;
@@ -63,7 +63,8 @@ static inline struct rpcbench_spread rpcbench_ratio(const struct rpcbench_cell *
 }
 
 /* Of the clean windows, or of all if there is none. */
-static inline struct rpcbench_spread rpcbench_cell_ns(const struct rpcbench_cell *c, uint32_t rounds)
+static inline struct rpcbench_spread rpcbench_cell_ns(
+	const struct rpcbench_cell *c, uint32_t rounds)
 {
 	static double v[RPCBENCH_ROUNDS];
 	uint32_t n = 0;
@@ -79,8 +80,9 @@ static inline double rpcbench_mrps(double ns)
 	return ns > 0 ? 1e3 / ns : 0;
 }
 
-static inline void rpcbench_print_cell(const struct rpcbench_result *r, const struct rpcbench_cell *c,
-		const struct rpcbench_cell *layer, const struct rpcbench_cell *one, FILE *json)
+static inline void rpcbench_print_cell(const struct rpcbench_result *r,
+	const struct rpcbench_cell *c, const struct rpcbench_cell *layer,
+	const struct rpcbench_cell *one, FILE *json)
 {
 	struct rpcbench_spread ns = rpcbench_cell_ns(c, r->rounds);
 	struct rpcbench_spread ratio = rpcbench_ratio(layer, c, r->rounds);
@@ -88,30 +90,31 @@ static inline void rpcbench_print_cell(const struct rpcbench_result *r, const st
 	struct rpcbench_spread scale = rpcbench_ratio(one, c, r->rounds);
 
 	if (json != stdout)
-		printf("%-10s %7u %5u %9.1f %9.1f %9.1f %8.3f %7.3f %6.3f-%.3f %6.2f %10.1f %7.1f %5u/%u\n",
+		printf("%-10s %7u %5u %9.1f %9.1f %9.1f %8.3f %7.3f %6.3f-%.3f %6.2f %10.1f %7.1f "
+		       "%5u/%u\n",
 			c->impl->name, c->clients, r->cfg->queue_depth, ns.median, ns.p10, ns.p90,
 			rpcbench_mrps(ns.median), ratio.median, ratio.p10, ratio.p90, scale.median,
 			c->least_rate * 1e6, r->line_rtt_ns, c->clean, r->rounds - c->clean);
 	if (!json)
 		return;
-	fprintf(json, "{\"layer\":\"%s\",\"impl\":\"%s\",\"clients\":%u,\"queue_depth\":%u,"
+	fprintf(json,
+		"{\"layer\":\"%s\",\"impl\":\"%s\",\"clients\":%u,\"queue_depth\":%u,"
 		"\"req_size\":%u,\"resp_size\":%u,\"ns_per_rpc\":%.2f,\"ns_p10\":%.2f,"
 		"\"ns_p90\":%.2f,\"mrps\":%.4f,\"ratio\":%.4f,\"ratio_p10\":%.4f,"
 		"\"ratio_p90\":%.4f,\"scale\":%.4f,\"least_client_krps\":%.2f,"
 		"\"line_rtt_ns\":%.1f,\"windows\":%u,\"disturbed\":%u,\"rpcs\":%llu}\n",
 		layer->impl->name, c->impl->name, c->clients, r->cfg->queue_depth, r->cfg->req_size,
-		r->cfg->resp_size, ns.median, ns.p10, ns.p90, rpcbench_mrps(ns.median), ratio.median,
-		ratio.p10, ratio.p90, scale.median, c->least_rate * 1e6, r->line_rtt_ns, c->clean,
-		r->rounds - c->clean,
-		(unsigned long long)c->rpcs);
+		r->cfg->resp_size, ns.median, ns.p10, ns.p90, rpcbench_mrps(ns.median),
+		ratio.median, ratio.p10, ratio.p90, scale.median, c->least_rate * 1e6,
+		r->line_rtt_ns, c->clean, r->rounds - c->clean, (unsigned long long)c->rpcs);
 }
 
 static inline void rpcbench_print_head(FILE *json)
 {
 	if (json != stdout)
-		printf("%-10s %7s %5s %9s %9s %9s %8s %7s %12s %6s %10s %7s %7s\n", "impl", "clients",
-			"depth", "ns/rpc", "p10", "p90", "Mrps", "ratio", "p10-p90", "scale",
-			"least krps", "line ns", "windows");
+		printf("%-10s %7s %5s %9s %9s %9s %8s %7s %12s %6s %10s %7s %7s\n", "impl",
+			"clients", "depth", "ns/rpc", "p10", "p90", "Mrps", "ratio", "p10-p90",
+			"scale", "least krps", "line ns", "windows");
 }
 
 static inline void rpcbench_print(const struct rpcbench_result *r, FILE *json)
@@ -123,18 +126,20 @@ static inline void rpcbench_print(const struct rpcbench_result *r, FILE *json)
 }
 
 /* The cost of sleeping: latency of a call that finds the server asleep, and CPU at rest. */
-static inline void rpcbench_print_wake(const char *layer, const struct hist *h, double server_cpu,
-		FILE *json)
+static inline void rpcbench_print_wake(
+	const char *layer, const struct hist *h, double server_cpu, FILE *json)
 {
 	if (json != stdout)
 		printf("%s asleep: call p50 %.1f us, p99 %.1f us (%llu calls); "
-		       "server at rest uses %.2f %% of a core\n", layer,
-			(double)hist_quantile(h, .5) / 1e3, (double)hist_quantile(h, .99) / 1e3,
-			(unsigned long long)h->count, server_cpu * 100);
+		       "server at rest uses %.2f %% of a core\n",
+			layer, (double)hist_quantile(h, .5) / 1e3,
+			(double)hist_quantile(h, .99) / 1e3, (unsigned long long)h->count,
+			server_cpu * 100);
 	if (json)
-		fprintf(json, "{\"layer\":\"%s\",\"impl\":\"%s\",\"wake_p50_ns\":%llu,"
-			"\"wake_p99_ns\":%llu,\"wakes\":%llu,\"rest_cpu\":%.5f}\n", layer, layer,
-			(unsigned long long)hist_quantile(h, .5),
+		fprintf(json,
+			"{\"layer\":\"%s\",\"impl\":\"%s\",\"wake_p50_ns\":%llu,"
+			"\"wake_p99_ns\":%llu,\"wakes\":%llu,\"rest_cpu\":%.5f}\n",
+			layer, layer, (unsigned long long)hist_quantile(h, .5),
 			(unsigned long long)hist_quantile(h, .99), (unsigned long long)h->count,
 			server_cpu);
 }
