@@ -5,7 +5,7 @@
 #include "base/rpcbench.h"
 
 static int setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
-		struct rpcbench_client *clients, void **state_p)
+	struct rpcbench_client *clients, void **state_p)
 {
 	struct flux_attr attr = {
 		.nodes = cfg->clients + 1,
@@ -85,7 +85,7 @@ static void server(struct rpcbench_server *s)
 
 int main(int argc, char **argv)
 {
-	static const struct rpcbench_impl flux = { "flux", setup, teardown, client, server, false };
+	static const struct rpcbench_impl flux = {"flux", setup, teardown, client, server, false};
 
 	return rpcbench_main(&flux, argc, argv);
 }

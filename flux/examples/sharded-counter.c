@@ -59,7 +59,7 @@ static void serve(struct worker *w)
 /* Asks the owner to count the next word; not 0 if that has to wait. */
 static int count_next(struct worker *w)
 {
-	struct count c = { .name = w->sent * 2654435761u % NAMES, .by = 1 };
+	struct count c = {.name = w->sent * 2654435761u % NAMES, .by = 1};
 	int r = flux_call(w->node, c.name % w->threads, &c, sizeof(c), c.name);
 
 	w->sent += r == 0;
@@ -91,7 +91,7 @@ int main(int argc, char **argv)
 {
 	uint32_t threads = argc > 1 ? (uint32_t)atoi(argv[1]) : 3;
 	uint32_t words = argc > 2 ? (uint32_t)atoi(argv[2]) : 20000;
-	struct flux_attr attr = { .nodes = threads, .payload_size = sizeof(struct count) };
+	struct flux_attr attr = {.nodes = threads, .payload_size = sizeof(struct count)};
 	struct worker *w = calloc(threads, sizeof(*w));
 	pthread_t *t = calloc(threads, sizeof(*t));
 	uint64_t sum = 0;

@@ -36,8 +36,8 @@ struct flux_slot {
 
 /* What the peers of a node read: each line has one use, and is written seldom. */
 struct flux_shared {
-	FLUX_LINE uint32_t left; /* set once */
-	FLUX_LINE uint32_t state; /* running, yielding or asleep */
+	FLUX_LINE uint32_t left;                /* set once */
+	FLUX_LINE uint32_t state;               /* running, yielding or asleep */
 	FLUX_LINE uint64_t senders[FLUX_WORDS]; /* who has ever called it */
 };
 
@@ -61,8 +61,8 @@ struct flux_out {
 	struct flux_cursor resp;
 	struct flux_entry *entries;
 	const struct flux_shared *peer; /* the own node's once that has left */
-	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
-	uint32_t free; /* first free entry, or FLUX_NO_ID */
+	struct flux_out *next;          /* in the circle of those that poll visits, or NULL */
+	uint32_t free;                  /* first free entry, or FLUX_NO_ID */
 	uint32_t inflight;
 };
 
@@ -77,20 +77,20 @@ struct flux_in {
 
 struct flux_node {
 	FLUX_LINE struct flux_out *out; /* [nodes] */
-	struct flux_in *in; /* [nodes] */
-	size_t stride; /* bytes in a slot */
-	size_t ring; /* bytes in a ring */
-	uint32_t capacity; /* slots in a ring */
+	struct flux_in *in;             /* [nodes] */
+	size_t stride;                  /* bytes in a slot */
+	size_t ring;                    /* bytes in a ring */
+	uint32_t capacity;              /* slots in a ring */
 	uint32_t nodes;
 	uint32_t payload_size;
 	uint32_t max_inflight;
-	uint32_t index; /* its own */
-	uint32_t words; /* of 64 nodes */
+	uint32_t index;               /* its own */
+	uint32_t words;               /* of 64 nodes */
 	FLUX_LINE struct flux_in *rx; /* whose turn it is */
-	struct flux_out *polled; /* the last that poll has visited, or NULL */
-	uint32_t rx_budget; /* calls that rx may still give */
-	uint32_t burst_to; /* the peer published to last, FLUX_NO_ID if all is flushed */
-	uint64_t dirty[FLUX_WORDS]; /* peers published to since the last flush */
+	struct flux_out *polled;      /* the last that poll has visited, or NULL */
+	uint32_t rx_budget;           /* calls that rx may still give */
+	uint32_t burst_to;            /* the peer published to last, FLUX_NO_ID if all is flushed */
+	uint64_t dirty[FLUX_WORDS];   /* peers published to since the last flush */
 	FLUX_LINE struct flux_shared *self;
 	struct flux *flux;
 	uint64_t yielded_ns;
@@ -125,8 +125,8 @@ FLUX_INLINE const struct flux_slot *flux_cursor_ready(const struct flux_cursor *
 	return __atomic_load_n(&slot->lap, __ATOMIC_ACQUIRE) == c->lap ? slot : NULL;
 }
 
-FLUX_INLINE void flux_cursor_publish(const struct flux_node *node, struct flux_cursor *c, uint32_t id,
-		const void *payload, uint32_t len)
+FLUX_INLINE void flux_cursor_publish(const struct flux_node *node, struct flux_cursor *c,
+	uint32_t id, const void *payload, uint32_t len)
 {
 	struct flux_slot *slot = (struct flux_slot *)c->slot;
 
@@ -145,8 +145,8 @@ FLUX_INLINE void flux_published(struct flux_node *node, uint32_t to)
 	}
 }
 
-static inline int flux_call(struct flux_node *node, uint32_t to, const void *payload, uint32_t len,
-		uint64_t token)
+static inline int flux_call(
+	struct flux_node *node, uint32_t to, const void *payload, uint32_t len, uint64_t token)
 {
 	struct flux_out *o;
 	uint32_t id;
@@ -175,8 +175,8 @@ static inline int flux_call(struct flux_node *node, uint32_t to, const void *pay
 }
 
 /* Takes the response in slot and hands it on. */
-FLUX_INLINE void flux_out_take(struct flux_node *node, struct flux_out *o, const struct flux_slot *slot,
-		flux_response_fn *fn, void *arg)
+FLUX_INLINE void flux_out_take(struct flux_node *node, struct flux_out *o,
+	const struct flux_slot *slot, flux_response_fn *fn, void *arg)
 {
 	struct flux_entry *e = &o->entries[slot->id];
 
@@ -188,8 +188,8 @@ FLUX_INLINE void flux_out_take(struct flux_node *node, struct flux_out *o, const
 }
 
 /* Handles at most max responses of one peer, and ends all its calls if it has left. */
-FLUX_INLINE int flux_out_poll(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
-		void *arg, int max)
+FLUX_INLINE int flux_out_poll(
+	struct flux_node *node, struct flux_out *o, flux_response_fn *fn, void *arg, int max)
 {
 	const struct flux_slot *slot;
 	int n = 0;
@@ -239,8 +239,8 @@ FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *ar
 	return n;
 }
 
-static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint64_t *flux_token_p,
-		void *payload, uint32_t len)
+static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p,
+	uint64_t *flux_token_p, void *payload, uint32_t len)
 {
 	struct flux_in *in = node->rx;
 	const struct flux_slot *slot = flux_cursor_ready(&in->req);
@@ -262,14 +262,14 @@ static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, ui
 	return 1;
 }
 
-static inline int flux_reply(struct flux_node *node, uint64_t flux_token, const void *payload,
-		uint32_t len)
+static inline int flux_reply(
+	struct flux_node *node, uint64_t flux_token, const void *payload, uint32_t len)
 {
 	uint32_t from = (uint32_t)(flux_token >> 32), id = (uint32_t)flux_token;
 	struct flux_in *in;
 
-	if (FLUX_UNLIKELY(from >= node->nodes || id >= node->max_inflight ||
-			len > node->payload_size))
+	if (FLUX_UNLIKELY(
+		    from >= node->nodes || id >= node->max_inflight || len > node->payload_size))
 		return -EINVAL;
 	in = &node->in[from];
 	if (FLUX_UNLIKELY(!in->held[id]))

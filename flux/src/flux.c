@@ -32,10 +32,10 @@ struct flux {
 /* Where things are in the mapping; everything of a node stands in pages of its own. */
 struct layout {
 	size_t node, out, in, entries, held; /* offsets in a node's block; shared is at 0 */
-	size_t block; /* bytes */
-	size_t blocks, rings; /* offsets in the mapping */
-	size_t stride, ring; /* bytes */
-	size_t pitch; /* from one ring to the next */
+	size_t block;                        /* bytes */
+	size_t blocks, rings;                /* offsets in the mapping */
+	size_t stride, ring;                 /* bytes */
+	size_t pitch;                        /* from one ring to the next */
 	size_t bytes;
 };
 
@@ -82,7 +82,7 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 
 /* The requests, or with which 1 the responses, of calls from one node to another. */
 static struct flux_cursor cursor_at(char *map, const struct layout *l, const struct flux_attr *a,
-		uint32_t from, uint32_t to, uint32_t which)
+	uint32_t from, uint32_t to, uint32_t which)
 {
 	size_t ring = 2 * ((size_t)from * a->nodes + to) + which;
 
@@ -94,7 +94,7 @@ static struct flux_cursor cursor_at(char *map, const struct layout *l, const str
 }
 
 static void pair_init(char *map, const struct layout *l, const struct flux_attr *a,
-		struct flux_node *node, uint32_t p)
+	struct flux_node *node, uint32_t p)
 {
 	char *block = (char *)node->self;
 	const struct flux_shared *peer = (struct flux_shared *)(map + l->blocks + p * l->block);
@@ -158,8 +158,8 @@ int flux_create(const struct flux_attr *attr, struct flux **f_p)
 	if (r < 0)
 		return r;
 	/* Zero is "never written" for a slot, and a page comes when it is first touched. */
-	f = mmap(NULL, l.bytes, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	f = mmap(NULL, l.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		-1, 0);
 	if (f == MAP_FAILED)
 		return -ENOMEM;
 	f->attr = a;
@@ -256,8 +256,8 @@ static void senders_drop(struct flux_node *node, const struct flux_in *in)
 		return;
 	if (!flux_cursor_ready(&in->req))
 		/* Pairs with flux_out_open() of other peers, whose bits must stay. */
-		__atomic_fetch_and(&node->self->senders[in->from / 64],
-			~(1ull << (in->from % 64)), __ATOMIC_RELAXED);
+		__atomic_fetch_and(&node->self->senders[in->from / 64], ~(1ull << (in->from % 64)),
+			__ATOMIC_RELAXED);
 }
 
 /* The next peer, after the one whose turn it was, that has a call for this node. */
@@ -339,7 +339,7 @@ static bool responses_ready(const struct flux_node *node)
 	do {
 		/* Pairs with the store in flux_leave(). */
 		if (o->inflight && (flux_cursor_ready(&o->resp) ||
-			__atomic_load_n(&o->peer->left, __ATOMIC_RELAXED)))
+					   __atomic_load_n(&o->peer->left, __ATOMIC_RELAXED)))
 			return true;
 		o = o->next;
 	} while (o != node->polled);

@@ -33,7 +33,7 @@ static void on_response(void *arg, uint64_t token, const void *payload)
 
 static void burst(struct flux_node *a, struct flux_node *b, uint64_t *sent, uint64_t *ended)
 {
-	uint64_t req[4] = { 0 }, call = 0;
+	uint64_t req[4] = {0}, call = 0;
 	uint32_t from;
 
 	for (uint32_t i = 0; i < BURST; i++) {
@@ -48,7 +48,7 @@ static void burst(struct flux_node *a, struct flux_node *b, uint64_t *sent, uint
 
 int main(int argc, char **argv)
 {
-	struct flux_attr attr = { .payload_size = 32 };
+	struct flux_attr attr = {.payload_size = 32};
 	uint64_t count, sent = 0, ended = 0;
 	struct flux *f;
 

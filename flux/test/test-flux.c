@@ -33,8 +33,10 @@ static void on_response(void *arg, uint64_t token, const void *payload)
 
 static struct flux *make(uint32_t nodes, uint32_t capacity, uint32_t max_inflight)
 {
-	struct flux_attr attr = { .nodes = nodes, .capacity = capacity,
-		.max_inflight = max_inflight, .payload_size = sizeof(uint64_t) };
+	struct flux_attr attr = {.nodes = nodes,
+		.capacity = capacity,
+		.max_inflight = max_inflight,
+		.payload_size = sizeof(uint64_t)};
 	struct flux *f;
 
 	CHECK_EQ(flux_create(&attr, &f), 0);
@@ -75,17 +77,18 @@ static void poll_all(struct flux_node *n, struct seen *s)
 static void create_checks_attr(void)
 {
 	static const struct flux_attr bad[] = {
-		{ .nodes = 0 },
-		{ .nodes = FLUX_MAX_NODES + 1 },
-		{ .nodes = 2, .capacity = FLUX_MAX_CAPACITY + 1 },
-		{ .nodes = 2, .capacity = 1 },
-		{ .nodes = 2, .capacity = 64, .max_inflight = 64 },
-		{ .nodes = 2, .max_inflight = FLUX_MAX_CAPACITY },
-		{ .nodes = 2, .max_inflight = UINT32_MAX },
-		{ .nodes = 2, .payload_size = FLUX_MAX_PAYLOAD + 1 },
+		{.nodes = 0},
+		{.nodes = FLUX_MAX_NODES + 1},
+		{.nodes = 2, .capacity = FLUX_MAX_CAPACITY + 1},
+		{.nodes = 2, .capacity = 1},
+		{.nodes = 2, .capacity = 64, .max_inflight = 64},
+		{.nodes = 2, .max_inflight = FLUX_MAX_CAPACITY},
+		{.nodes = 2, .max_inflight = UINT32_MAX},
+		{.nodes = 2, .payload_size = FLUX_MAX_PAYLOAD + 1},
 	};
-	struct flux_attr huge = { .nodes = FLUX_MAX_NODES, .capacity = FLUX_MAX_CAPACITY,
-		.payload_size = FLUX_MAX_PAYLOAD };
+	struct flux_attr huge = {.nodes = FLUX_MAX_NODES,
+		.capacity = FLUX_MAX_CAPACITY,
+		.payload_size = FLUX_MAX_PAYLOAD};
 	struct flux *f = (struct flux *)&f;
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
@@ -97,8 +100,8 @@ static void create_checks_attr(void)
 
 static void defaults(void)
 {
-	struct flux_attr attr = { .nodes = 2 };
-	unsigned char payload[57] = { 0 };
+	struct flux_attr attr = {.nodes = 2};
+	unsigned char payload[57] = {0};
 	struct flux_node *a;
 	struct flux *f;
 	uint32_t n = 0;
@@ -112,7 +115,7 @@ static void defaults(void)
 	CHECK_EQ(n, 256);
 	flux_destroy(f);
 
-	attr = (struct flux_attr){ .nodes = 2, .capacity = 4 };
+	attr = (struct flux_attr){.nodes = 2, .capacity = 4};
 	CHECK_EQ(flux_create(&attr, &f), 0);
 	a = flux_node(f, 0);
 	for (n = 0; !flux_call(a, 1, payload, 56, 0); n++)
@@ -125,7 +128,7 @@ static void call_and_reply(void)
 {
 	struct flux *f = make(3, 0, 0);
 	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 2);
-	struct seen s = { 0 };
+	struct seen s = {0};
 	uint64_t flux_token, value = 0;
 	uint32_t from = 0;
 
@@ -151,9 +154,9 @@ static void bad_arguments(void)
 {
 	struct flux *f = make(2, 16, 8);
 	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
-	unsigned char big[16] = { 0 };
+	unsigned char big[16] = {0};
 	uint64_t flux_token, value = 0;
-	struct seen s = { 0 };
+	struct seen s = {0};
 	uint32_t from;
 
 	CHECK_EQ(call(a, 2, 0, 0), -EINVAL);
@@ -165,8 +168,8 @@ static void bad_arguments(void)
 	CHECK_EQ(recv_one(b, &from, &flux_token, &value), 1);
 	CHECK_EQ(value, 5);
 	CHECK_EQ(flux_reply(b, flux_token, big, 9), -EINVAL);
-	CHECK_EQ(flux_reply(b, flux_token + 1, &value, 8), -EINVAL); /* never received */
-	CHECK_EQ(flux_reply(b, flux_token + 8, &value, 8), -EINVAL); /* no such id */
+	CHECK_EQ(flux_reply(b, flux_token + 1, &value, 8), -EINVAL);          /* never received */
+	CHECK_EQ(flux_reply(b, flux_token + 8, &value, 8), -EINVAL);          /* no such id */
 	CHECK_EQ(flux_reply(b, flux_token | 2ull << 32, &value, 8), -EINVAL); /* no such node */
 	CHECK_EQ(flux_reply(b, flux_token | 1ull << 32, &value, 8), -EINVAL); /* not that node's */
 	CHECK_EQ(flux_reply(b, UINT64_MAX, &value, 8), -EINVAL);
@@ -182,7 +185,7 @@ static void full_is_eagain(void)
 {
 	struct flux *f = make(2, 16, 8);
 	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
-	struct seen s = { 0 };
+	struct seen s = {0};
 	uint64_t sent = 0;
 
 	for (uint32_t round = 0; round < 100; round++) {
@@ -194,7 +197,7 @@ static void full_is_eagain(void)
 		CHECK_EQ(serve(b), 8);
 		CHECK_EQ(serve(a), 1);
 		poll_all(a, &s);
-		poll_all(b, &(struct seen){ 0 });
+		poll_all(b, &(struct seen){0});
 		CHECK_EQ(flux_pending(a), 0);
 		CHECK_EQ(s.n, sent);
 	}
@@ -211,7 +214,7 @@ static void held_beyond_capacity(void)
 	struct flux *f = make(2, 4, 3);
 	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
 	uint64_t held, value, answer = 1000;
-	struct seen s = { 0 };
+	struct seen s = {0};
 	uint32_t from;
 
 	CHECK_EQ(call(a, 1, 77, 77), 0);
@@ -237,7 +240,7 @@ static void reply_in_reverse(void)
 	struct flux *f = make(2, 16, 15);
 	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
 	uint64_t token[15], value[15];
-	struct seen s = { 0 };
+	struct seen s = {0};
 	uint32_t from;
 
 	for (uint32_t round = 0; round < 50; round++) {
@@ -264,8 +267,8 @@ static void poll_is_bounded_and_fair(void)
 {
 	struct flux *f = make(4, 256, 128);
 	struct flux_node *a = flux_node(f, 0);
-	uint32_t ended[4] = { 0 }, most = 0, n;
-	struct seen s = { 0 };
+	uint32_t ended[4] = {0}, most = 0, n;
+	struct seen s = {0};
 
 	for (uint32_t p = 1; p < 4; p++)
 		for (uint32_t i = 0; i < 128; i++)
@@ -290,7 +293,7 @@ static void poll_is_bounded_and_fair(void)
 static void recv_is_fair(void)
 {
 	struct flux *f = make(4, 1024, 512);
-	uint32_t got[4] = { 0 }, from = 0;
+	uint32_t got[4] = {0}, from = 0;
 	uint64_t token, value = 0;
 
 	for (uint32_t p = 1; p < 4; p++)
@@ -329,7 +332,7 @@ static void call_again(void *arg, uint64_t token, const void *payload)
 static void call_from_the_response(void)
 {
 	struct flux *f = make(2, 4, 3);
-	struct again g = { .node = flux_node(f, 0), .left = 1000 };
+	struct again g = {.node = flux_node(f, 0), .left = 1000};
 
 	for (uint64_t i = 0; i < 3; i++)
 		CHECK_EQ(call(g.node, 1, i, i), 0);
@@ -345,7 +348,7 @@ static void call_oneself(void)
 {
 	struct flux *f = make(1, 0, 0);
 	struct flux_node *a = flux_node(f, 0);
-	struct seen s = { 0 };
+	struct seen s = {0};
 
 	CHECK_EQ(call(a, 0, 1, 2), 0);
 	CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
@@ -361,7 +364,7 @@ static void many_nodes(void)
 {
 	struct flux *f = make(FLUX_MAX_NODES, 8, 4);
 	struct flux_node *a = flux_node(f, 100);
-	struct seen s = { 0 };
+	struct seen s = {0};
 
 	for (uint32_t p = 0; p < FLUX_MAX_NODES; p++)
 		CHECK_EQ(call(a, p, p, p), 0);
@@ -379,7 +382,7 @@ static void many_nodes(void)
 static void long_payloads(void)
 {
 	static unsigned char out[5000], in[5000];
-	struct flux_attr attr = { .nodes = 2, .capacity = 8, .payload_size = sizeof(out) };
+	struct flux_attr attr = {.nodes = 2, .capacity = 8, .payload_size = sizeof(out)};
 	struct flux_node *a, *b;
 	uint64_t token;
 	struct flux *f;
@@ -390,7 +393,7 @@ static void long_payloads(void)
 	b = flux_node(f, 1);
 	for (uint32_t round = 0; round < 100; round++) {
 		uint32_t len = round % 2 ? sizeof(out) : 49 * round;
-		struct seen s = { 0 };
+		struct seen s = {0};
 
 		for (uint32_t i = 0; i < sizeof(out); i++)
 			out[i] = (unsigned char)(i * 7 + round);
@@ -409,9 +412,9 @@ static void lap_wraps(void)
 {
 	struct flux *f = make(2, 4, 3);
 	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
-	struct flux_cursor *ends[] = { &a->out[1].req, &a->out[1].resp, &b->in[0].req,
-		&b->in[0].resp };
-	struct seen s = { 0 };
+	struct flux_cursor *ends[] = {
+		&a->out[1].req, &a->out[1].resp, &b->in[0].req, &b->in[0].resp};
+	struct seen s = {0};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
 		ends[i]->lap = UINT32_MAX - 1;
@@ -434,7 +437,7 @@ static void leave_ends_calls_once(void)
 {
 	struct flux *f = make(3, 16, 8);
 	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1), *c = flux_node(f, 2);
-	struct seen s = { 0 };
+	struct seen s = {0};
 
 	for (uint64_t i = 0; i < 3; i++)
 		CHECK_EQ(call(a, 1, i, i), 0);
@@ -468,7 +471,7 @@ static void leave_of_a_caller(void)
 	struct flux *f = make(2, 16, 8);
 	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
 	uint64_t held, value = 0;
-	struct seen s = { 0 };
+	struct seen s = {0};
 	uint32_t from;
 
 	CHECK_EQ(call(a, 1, 1, 1), 0);
@@ -478,7 +481,7 @@ static void leave_of_a_caller(void)
 	CHECK_EQ(call(a, 1, 3, 3), -EPIPE);
 	CHECK_EQ(flux_reply(b, held, &value, 8), -EPIPE);
 	CHECK_EQ(flux_reply(b, held, &value, 8), -EINVAL); /* it counts as answered */
-	CHECK_EQ(recv_one(b, &from, &held, &value), 1); /* what it had sent is still there */
+	CHECK_EQ(recv_one(b, &from, &held, &value), 1);    /* what it had sent is still there */
 	CHECK_EQ(value, 2);
 	CHECK_EQ(flux_reply(b, held, &value, 8), -EPIPE);
 	CHECK_EQ(recv_one(b, &from, &held, &value), 0);
@@ -497,7 +500,7 @@ static void leave_of_one_that_owes_nothing(void)
 {
 	struct flux *f = make(2, 16, 8);
 	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
-	struct seen s = { 0 };
+	struct seen s = {0};
 
 	CHECK_EQ(call(a, 1, 1, 1), 0);
 	CHECK_EQ(serve(b), 1);
@@ -528,7 +531,7 @@ static void answered_before_leaving(void)
 	for (uint32_t round = 0; round < 40; round++) {
 		struct flux *f = make(FLUX_MAX_NODES, 4, 3);
 		struct flux_node *a = flux_node(f, 0);
-		struct seen s = { 0 };
+		struct seen s = {0};
 		pthread_t t;
 
 		CHECK_EQ(pthread_create(&t, NULL, answer_and_leave, f), 0);
@@ -569,11 +572,11 @@ static void counters(void)
 	for (uint32_t i = 0; i < 10; i++) {
 		CHECK_EQ(call(a, 1, i, i), 0);
 		serve(b);
-		poll_all(a, &(struct seen){ 0 });
+		poll_all(a, &(struct seen){0});
 	}
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	flux_leave(b);
-	poll_all(a, &(struct seen){ 0 });
+	poll_all(a, &(struct seen){0});
 	flux_node_stats(a, &s);
 	CHECK_EQ(s.calls, 11);
 	CHECK_EQ(s.responses, 10);
@@ -592,7 +595,7 @@ static void burst(struct flux *f)
 	CHECK_EQ(call(flux_node(f, 0), 1, 0, 0), 0);
 	flux_flush(flux_node(f, 0));
 	CHECK_EQ(serve(flux_node(f, 1)), 1);
-	CHECK_EQ(flux_poll(flux_node(f, 0), on_response, &(struct seen){ 0 }), 1);
+	CHECK_EQ(flux_poll(flux_node(f, 0), on_response, &(struct seen){0}), 1);
 }
 
 /*
@@ -651,7 +654,7 @@ static void sleep_and_wake(void)
 {
 	struct flux *f = make(2, 0, 0);
 	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
-	struct seen s = { 0 };
+	struct seen s = {0};
 	struct flux_stats stats;
 	pthread_t t;
 
@@ -673,7 +676,7 @@ static void sleep_and_wake(void)
 /* Sleeps on a call that is never answered. */
 static void *stranded(void *arg)
 {
-	struct seen s = { 0 };
+	struct seen s = {0};
 
 	CHECK_EQ(call(arg, 1, 0, 9), 0);
 	while (!flux_poll(arg, on_response, &s))

@@ -85,8 +85,8 @@ static void ended(void *arg, uint64_t token, const void *payload)
 static bool call_one(struct worker *w)
 {
 	uint32_t to = (uint32_t)(test_rand(&w->seed) % NODES), slot;
-	struct message m = { .from = w->index, .to = to, .serial = w->next[to],
-		.value = test_rand(&w->seed) };
+	struct message m = {
+		.from = w->index, .to = to, .serial = w->next[to], .value = test_rand(&w->seed)};
 	int r;
 
 	if (!w->n_free)
@@ -99,7 +99,7 @@ static bool call_one(struct worker *w)
 	}
 	w->n_free--;
 	w->next[to]++;
-	w->expected[slot] = (struct expected){ m, true };
+	w->expected[slot] = (struct expected){m, true};
 	w->made++;
 	return true;
 }
@@ -193,7 +193,7 @@ static void *run_and_leave(void *arg)
 static void workers_init(struct worker *w, struct flux *f, uint64_t seed)
 {
 	for (uint32_t i = 0; i < NODES; i++) {
-		w[i] = (struct worker){ .node = flux_node(f, i), .index = i, .seed = seed + i };
+		w[i] = (struct worker){.node = flux_node(f, i), .index = i, .seed = seed + i};
 		for (uint32_t k = 0; k < SLOTS; k++)
 			w[i].free[w[i].n_free++] = k;
 	}
@@ -212,13 +212,13 @@ static void workers_run(struct worker *w, void *(*fn)(void *))
 	pthread_barrier_destroy(&start);
 }
 
-static const struct flux_attr small = { .nodes = NODES, .capacity = INFLIGHT + 1,
-	.payload_size = sizeof(struct message) };
+static const struct flux_attr small = {
+	.nodes = NODES, .capacity = INFLIGHT + 1, .payload_size = sizeof(struct message)};
 
 static void each_to_each(void)
 {
 	static struct worker w[NODES];
-	struct flux_stats sum = { 0 }, s;
+	struct flux_stats sum = {0}, s;
 	struct flux *f;
 
 	CHECK_EQ(flux_create(&small, &f), 0);
