@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,9 @@
 #include "sysfs/sysfs.h"
 #include "xport/link.h"
 
-#define LOCK_LOOK_NS 20000000 /* 20 ms */
+#define LOCK_SPINS 50
+#define LOCK_YIELDS 500
+#define LOCK_NAP_NS 50000
 
 struct fabric_self fabric_self = {.lock_fd = -1};
 
@@ -354,28 +357,25 @@ void fabric_forget(void)
 }
 
 /*
- * A robust mutex can lose a wake-up: a waiter is woken, somebody else takes the mutex
- * first, and the woken one is killed before it can note that others still wait. So
- * nobody sleeps for long without looking again.
+ * Never asleep on the mutex itself, which can lose a wake-up: a waiter is woken, somebody
+ * else takes the mutex first, and the woken one is killed before it can note that others
+ * still wait. It is held for microseconds, unless its holder is stopped.
  */
 static int lock_robust(pthread_mutex_t *m)
 {
-	struct timespec until;
+	static const struct timespec nap = {.tv_nsec = LOCK_NAP_NS};
 	int r;
 
-	for (;;) {
+	for (uint32_t n = 0;; n++) {
 		r = pthread_mutex_trylock(m);
 		if (r != EBUSY)
 			return r;
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += LOCK_LOOK_NS;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_nsec -= 1000000000;
-			until.tv_sec++;
-		}
-		r = pthread_mutex_timedlock(m, &until);
-		if (r != ETIMEDOUT)
-			return r;
+		if (n < LOCK_SPINS)
+			__builtin_ia32_pause();
+		else if (n < LOCK_YIELDS)
+			sched_yield();
+		else
+			nanosleep(&nap, NULL);
 	}
 }
 
