@@ -417,7 +417,9 @@ int main(int argc, char **argv)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		0);
 	CHECK(shared != MAP_FAILED);
-	clients_die(clients);
-	servers_die(servers);
+	if (clients)
+		clients_die(clients);
+	if (servers)
+		servers_die(servers);
 	return 0;
 }
