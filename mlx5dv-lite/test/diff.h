@@ -31,6 +31,11 @@ static inline bool is_atomic(uint8_t opcode)
 	return opcode == MLX5DVL_FETCH_ADD || opcode == MLX5DVL_CMP_SWAP;
 }
 
+static inline bool consumes_receive(uint8_t opcode)
+{
+	return opcode == MLX5DVL_WRITE_IMM || opcode == MLX5DVL_SEND || opcode == MLX5DVL_SEND_IMM;
+}
+
 static inline struct op random_op(uint64_t token)
 {
 	static const uint8_t opcodes[] = { MLX5DVL_WRITE, MLX5DVL_WRITE_IMM, MLX5DVL_READ,

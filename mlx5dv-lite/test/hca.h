@@ -12,6 +12,15 @@
 #define ALL_ACCESS                                                                                 \
 	(MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE | MLX5DVL_REMOTE_READ | MLX5DVL_REMOTE_ATOMIC)
 
+/* Waits for the device to make @cond true. */
+#define hca_until(cond)                                                                            \
+	do {                                                                                       \
+		struct wait w_ = WAIT_INIT;                                                        \
+		while (!(cond))                                                                    \
+			if (wait_step(&w_))                                                        \
+				usleep(100);                                                       \
+	} while (0)
+
 struct hca_attr {
 	uint32_t srq_depth, scq_depth, cqe_size;
 	uint32_t recv_size; /* bytes of a receive; 0: none */

@@ -273,11 +273,6 @@ static void post_noted(struct pair *p, int i, const struct op *op, uint32_t rkey
 	p->posted++;
 }
 
-static bool consumes_receive(uint8_t opcode)
-{
-	return opcode == MLX5DVL_WRITE_IMM || opcode == MLX5DVL_SEND || opcode == MLX5DVL_SEND_IMM;
-}
-
 static void good_traffic(struct pair *p, uint64_t ops)
 {
 	while (p->posted < ops) {
