@@ -24,6 +24,7 @@ import time
 
 GUARD_S = 60  # against hanging only
 ROCE = "link=roce rate_mbps=100000\n"
+FOUR_RAILS = "numa=0\nnuma=0\nnuma=1\nnuma=1\n"
 
 
 class Failure(Exception):
@@ -33,11 +34,11 @@ class Failure(Exception):
 class Case:
     """One server/client pair; client has the server's arguments and a host."""
 
-    def __init__(self, command, check, roce=False):
+    def __init__(self, command, check, topology=""):
         self.command = shlex.split(command)
         self.check = check
-        self.roce = roce
-        self.name = command + (" (RoCE)" if roce else "")
+        self.topology = topology
+        self.name = command + {ROCE: " (RoCE)", FOUR_RAILS: " (4 rails)"}.get(topology, "")
 
 
 def listening(port):
@@ -124,11 +125,11 @@ def run_case(runner, options, case):
     fabric = f"conformance-{os.getpid()}"
     path = f"/dev/shm/softhca-{os.getuid()}-{fabric}"
     with tempfile.NamedTemporaryFile("w", suffix=".topo") as topology:
-        if case.roce:
-            topology.write(ROCE)
+        if case.topology:
+            topology.write(case.topology)
             topology.flush()
             options = [*options, "--topology", topology.name]
-        if isinstance(case, Case) and case.command[0] not in ALONE:
+        if case.command[0] not in ALONE:
             run_pair(runner, options, case, fabric)
         else:
             tool = Tool(runner, options, fabric, case.command)
@@ -182,10 +183,17 @@ def perftest_done(case, output, passive):
         raise Failure(f"not {iters} iterations of {sizes} in:\n{output}")
 
 
+def ucx_done(case, output, passive):
+    iters = value_of(case, "-n", 0)
+    if not passive and not re.search(rf"^Final: +{iters} ", output, re.M):
+        raise Failure(f"no {iters} iterations in:\n{output}")
+
+
 def devinfo_done(case, output, passive):
     wanted = ["hca_id:\tmlx5_0", "PORT_ACTIVE", "vendor_part_id:\t\t\t4123",
               "atomic_cap:\t\t\tATOMIC_HCA", "GID[  0]:"]
-    wanted.append("link_layer:\t\tEthernet" if case.roce else "link_layer:\t\tInfiniBand")
+    wanted.append("link_layer:\t\tEthernet" if case.topology == ROCE else
+                  "link_layer:\t\tInfiniBand")
     for text in wanted:
         if text not in output:
             raise Failure(f"no '{text}' in:\n{output}")
@@ -202,8 +210,8 @@ QUICK, FULL, LONG = range(3)
 
 def devices():
     yield QUICK, Case("ibv_devices", devices_done)
-    for roce in False, True:
-        yield QUICK, Case("ibv_devinfo -v", devinfo_done, roce)
+    for topology in "", ROCE:
+        yield QUICK, Case("ibv_devinfo -v", devinfo_done, topology)
 
 
 def pingpong(tool, sizes, more=()):
@@ -211,22 +219,22 @@ def pingpong(tool, sizes, more=()):
         for size in sizes:
             level = QUICK if size == sizes[-1] else FULL
             yield level, Case(f"{tool} -c -n 200 -s {size}{events}", pingpong_done)
-        yield FULL, Case(f"{tool} -c -n 200 -g 1{events}", pingpong_done, roce=True)
+        yield FULL, Case(f"{tool} -c -n 200 -g 1{events}", pingpong_done, ROCE)
         for args in more:
             yield FULL, Case(f"{tool} -c -n 200 {args}{events}", pingpong_done)
 
 
-def perftest(tool, level, *variants, roce=False):
+def perftest(tool, level, *variants, topology=""):
     """-F: that the processor's frequency varies does not matter here."""
     for args in variants:
-        yield level, Case(f"{tool} -F {args}", perftest_done, roce)
+        yield level, Case(f"{tool} -F {args}", perftest_done, topology)
 
 
 def latency(verb, sizes):
     tool = f"ib_{verb}_lat"
     yield from perftest(tool, QUICK, "-n 50 -s 2")
     yield from perftest(tool, FULL, *(f"-n 50 -s {size}" for size in sizes))
-    yield from perftest(tool, FULL, "-n 50 -s 64 -x 1", roce=True)
+    yield from perftest(tool, FULL, "-n 50 -s 64 -x 1", topology=ROCE)
     yield from perftest(tool, LONG, "-n 5 -a")
 
 
@@ -236,7 +244,7 @@ def bandwidth(verb):
     yield from perftest(tool, FULL, *(f"-n 100 -s {size}" for size in (1, 64, 1000000)),
                         "-n 100 -s 4096 -q 4", "-n 100 -s 4096 -b", "-n 128 -s 64 -l 16",
                         "-n 100 -s 64 -Q 1 -t 1")
-    yield from perftest(tool, FULL, "-n 100 -s 4096 -x 1", roce=True)
+    yield from perftest(tool, FULL, "-n 100 -s 4096 -x 1", topology=ROCE)
     yield from perftest(tool, LONG, "-n 5 -a")
 
 
@@ -279,7 +287,18 @@ def atomic():
         yield from perftest("ib_atomic_lat", QUICK, f"-n 50 -A {verb}")
         yield from perftest("ib_atomic_bw", QUICK, f"-n 100 -A {verb}")
     yield from perftest("ib_atomic_bw", FULL, "-n 100 -q 4 -b")
-    yield from perftest("ib_atomic_lat", FULL, "-n 50 -x 1", roce=True)
+    yield from perftest("ib_atomic_lat", FULL, "-n 50 -x 1", topology=ROCE)
+
+
+def ucx():
+    """UCX's own work requests, BlueFlame copies and completions (x), and verbs (v)."""
+    for kind in "xv":
+        transports = f"env UCX_TLS=rc_{kind},ud_{kind},self ucx_perftest -n 200 -w 20"
+        for args in ("tag_lat -s 8", "tag_bw -s 512", "ucp_put_bw -s 4096", "ucp_get -s 4096",
+                     "ucp_fadd -s 8", "ucp_am_bw -s 32"):
+            yield FULL, Case(f"{transports} -t {args}", ucx_done)
+        yield FULL, Case(f"{transports} -t tag_bw -s 1000000", ucx_done, FOUR_RAILS)
+    yield FULL, Case("env UCX_TLS=ud_x,self ucx_perftest -n 200 -w 20 -t tag_bw -s 512", ucx_done)
 
 
 GROUPS = {
@@ -296,6 +315,7 @@ GROUPS = {
     "send_lat": send_lat,
     "send_bw": send_bw,
     "atomic": atomic,
+    "ucx": ucx,
 }
 
 
