@@ -54,6 +54,12 @@ _Noreturn __attribute__((format(printf, 2, 3))) static void quit(int status, con
 	exit(status);
 }
 
+static void finish_output(void)
+{
+	if (fflush(stdout))
+		quit(1, "standard output: %s", strerror(errno));
+}
+
 /* In a directory's name '_' stands for what cannot be in one. */
 static int same_name(const char *name, void *wanted)
 {
@@ -97,9 +103,10 @@ static void join(void)
 /* A process is a member of one fabric, so each is looked at by a child. */
 static int list_one(const char *name, void *arg)
 {
+	int status;
 	pid_t pid;
 
-	fflush(stdout);
+	finish_output();
 	pid = fork();
 	if (!pid) {
 		setenv("SOFTHCA_FABRIC", name, 1);
@@ -107,11 +114,11 @@ static int list_one(const char *name, void *arg)
 			_exit(0); /* gone in between */
 		show_summary(stdout, name);
 		fabric_detach();
-		fflush(stdout);
-		_exit(0);
+		_exit(fflush(stdout) ? errno : 0);
 	}
-	if (pid > 0)
-		waitpid(pid, NULL, 0);
+	if (pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+		WEXITSTATUS(status))
+		quit(1, "standard output: %s", strerror(WEXITSTATUS(status)));
 	return 0;
 }
 
@@ -127,22 +134,30 @@ static void cmd_show(char **argv)
 	show_fabric(stdout, chosen_name());
 }
 
+/* Index of an adapter of the fabric that was joined; ends the program if there is none. */
+static uint32_t find_adapter(const char *what, const char *name)
+{
+	const struct arena *a = fabric_self.arena;
+	uint32_t i;
+
+	for (i = 0; i < a->topo.nrails && strcmp(a->topo.rails[i].name, name); i++)
+		;
+	if (i == a->topo.nrails)
+		quit(BAD_USAGE, "%s %s: no such adapter; give one of 'softhcactl show'", what,
+			name);
+	return i;
+}
+
 static void cmd_link(char **argv)
 {
 	bool up = !strcmp(argv[1], "up");
-	const struct arena *a;
 	sigset_t saved;
 	uint32_t i;
 
 	if (!up && strcmp(argv[1], "down"))
 		quit(BAD_USAGE, "link %s %s: give up or down", argv[0], argv[1]);
 	join();
-	a = fabric_self.arena;
-	for (i = 0; i < a->topo.nrails && strcmp(a->topo.rails[i].name, argv[0]); i++)
-		;
-	if (i == a->topo.nrails)
-		quit(BAD_USAGE, "link %s: no such adapter; give one of 'softhcactl show'",
-			argv[0]);
+	i = find_adapter("link", argv[0]);
 	fabric_enter(&saved);
 	port_set_link(i, up);
 	fabric_leave(&saved);
@@ -162,10 +177,15 @@ static void cmd_fault_add(char **argv)
 	if (n >= sizeof(text) || !copy)
 		quit(BAD_USAGE, "fault add: give a shorter rule");
 	rc = fault_parse(text, "fault", copy, err, sizeof(err));
-	free(copy);
 	if (rc)
 		quit(BAD_USAGE, "%s", err);
+	if (!copy[0].action)
+		quit(BAD_USAGE, "fault add: no rule; give at least action=...");
 	join();
+	for (int i = 0; i < FAULT_RULES && copy[i].action; i++)
+		if (copy[i].device[0])
+			find_adapter("fault add: device", copy[i].device);
+	free(copy);
 	fabric_enter(&saved);
 	rc = fault_parse(text, "fault", fabric_self.arena->faults, err, sizeof(err));
 	fabric_leave(&saved);
@@ -181,19 +201,28 @@ static void cmd_fault_list(char **argv)
 
 static void cmd_fault_clear(char **argv)
 {
-	unsigned long n = argv[0] ? strtoul(argv[0], NULL, 10) : 0;
+	struct fault_rule *rules;
+	char *end = NULL;
+	unsigned long n = argv[0] ? strtoul(argv[0], &end, 10) : 0;
+	bool found = n >= 1 && n <= FAULT_RULES && !*end;
 	sigset_t saved;
 
-	if (argv[0] && (n < 1 || n > FAULT_RULES))
+	if (argv[0] && !found)
 		quit(BAD_USAGE, "fault clear %s: give a number of 'softhcactl fault list'",
 			argv[0]);
 	join();
+	rules = fabric_self.arena->faults;
 	fabric_enter(&saved);
-	if (argv[0])
-		memset(&fabric_self.arena->faults[n - 1], 0, sizeof(struct fault_rule));
-	else
-		memset(fabric_self.arena->faults, 0, sizeof(fabric_self.arena->faults));
+	if (argv[0]) {
+		found = rules[n - 1].action;
+		memset(&rules[n - 1], 0, sizeof(*rules));
+	} else {
+		memset(rules, 0, FAULT_RULES * sizeof(*rules));
+	}
 	fabric_leave(&saved);
+	if (argv[0] && !found)
+		quit(BAD_USAGE, "fault clear %s: no such rule; see 'softhcactl fault list'",
+			argv[0]);
 }
 
 static const struct command {
@@ -237,6 +266,7 @@ int main(int argc, char **argv)
 			break;
 		case 'h':
 			fputs(usage, stdout);
+			finish_output();
 			return 0;
 		case 'V':
 			puts("softhcactl " SOFTHCA_VERSION);
@@ -247,7 +277,8 @@ int main(int argc, char **argv)
 		}
 	}
 	run(argc - optind, argv + optind);
+	finish_output();
 	if (fabric_self.arena)
 		fabric_detach();
-	return fflush(stdout) ? 1 : 0;
+	return 0;
 }

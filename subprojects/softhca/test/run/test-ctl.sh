@@ -46,6 +46,8 @@ inside() {
 	says 0 '' fault add action=delay delay_ns=5 qpn=0x77
 	says 0 '^1: action=rnr opcode=send nth=1 count=2 .*seen 0, hit 0$' fault list
 	says 0 '^2: action=delay qpn=0x77' fault list
+	says 2 'give a number' fault clear 1x
+	says 2 'no such rule' fault clear 3
 	says 0 '' fault clear 1
 	says 0 '^2: ' fault list
 	! grep -q '^1: ' "$out" || fail "rule 1 is still there"
@@ -53,11 +55,19 @@ inside() {
 	says 0 '' fault list
 	[ ! -s "$out" ] || fail "there are rules left"
 
+	for what in list show --help; do
+		"$ctl" $what >/dev/full 2>"$out"
+		[ $? = 1 ] || fail "softhcactl $what to a full device does not end with 1"
+		grep -q 'standard output: No space' "$out" || fail "softhcactl $what does not say why"
+	done
+
 	says 2 'give a command' nothing
 	says 2 'give a command' link mlx5_0
 	says 2 'give up or down' link mlx5_0 sideways
 	says 2 'no such adapter' link mlx5_2 down
 	says 2 'give error, rnr' fault add action=duplicate
+	says 2 'no such adapter' fault add action=rnr device=mlx5_2
+	says 2 'no rule' fault add ''
 	says 2 'give a number' fault clear 65
 	says 2 'unknown option' --nothing list
 	says 1 "no fabric 'ctl-none'" -f ctl-none show
