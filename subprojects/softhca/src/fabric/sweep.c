@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fabric/arena.h"
+#include "fabric/fabric.h"
 #include "fabric/tree.h"
 #include "shim/sys.h"
 
@@ -62,6 +62,16 @@ int fabric_each(int (*each)(const char *name, void *arg), void *arg)
 			r = each(e->d_name + n, arg);
 	closedir(d);
 	return r;
+}
+
+/* A forked process shares the locks, so closing the file would not give them up. */
+void fabric_let_go(void)
+{
+	struct flock all = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	sys_fcntl(fabric_self.lock_fd, F_OFD_SETLK, &all);
+	sys_close(fabric_self.lock_fd);
+	fabric_self.lock_fd = -1;
 }
 
 void fabric_sweep(void)

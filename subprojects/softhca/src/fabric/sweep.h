@@ -7,6 +7,12 @@
 void fabric_sweep(void);
 
 /*
+ * Leaves the fabric without its mutex, which a process that is stopped may hold for
+ * ever: for a member that owns no objects. What is removed then, fabric_sweep() removes.
+ */
+void fabric_let_go(void);
+
+/*
  * Calls @each with the name of every fabric of this user, until it returns other than
  * 0. Returns what the last call returned, 0 without a fabric, -errno if /dev/shm
  * cannot be read.

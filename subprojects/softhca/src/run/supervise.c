@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,11 +28,7 @@ static const int passed_on[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGU
 
 static void clean_up(void)
 {
-	struct stat st;
-
-	/* Without a link the directory is gone, and a new one of that name is not ours. */
-	if (!fstat(fabric_self.lock_fd, &st) && st.st_nlink)
-		fabric_detach();
+	fabric_let_go();
 	fabric_sweep();
 }
 

@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# test-run.sh SOFTHCA-RUN HOLDER: what softhca-run promises to who calls it.
+# test-run.sh SOFTHCA-RUN HOLDER LOCKER: what softhca-run promises to who calls it.
 set -u
 
 run=$(realpath "$1")
 holder=$(realpath "$2")
+locker=$(realpath "$3")
 me=$(id -u)
 tmp=$(mktemp -d)
 fabric=run-$$
@@ -215,6 +216,25 @@ two_at_once() {
 	gone "$dir" || fail "$dir is left"
 }
 
+# A member that keeps the fabric's mutex for ever does not keep softhca-run.
+mutex_held() {
+	mkfifo "$tmp/cat.in" "$tmp/locker.in" "$tmp/locker.out"
+	"$run" sh -c 'echo >"$1"; exec cat' - "$tmp/cat.ready" <"$tmp/cat.in" 2>"$tmp/cat.err" &
+	runner=$!
+	exec 9>"$tmp/cat.in"
+	until_true test -s "$tmp/cat.ready"
+	"$locker" <"$tmp/locker.in" >"$tmp/locker.out" 9>&- &
+	locking=$!
+	exec 8>"$tmp/locker.in"
+	read -r line <"$tmp/locker.out" || fail "the locker does not run"
+	exec 9>&-
+	wait "$runner" || fail "cat ends with $?"
+	[ -d "$dir" ] || fail "a fabric in use is gone"
+	exec 8>&-
+	wait "$locking" || fail "the locker ends with $?"
+	gone "$dir" || fail "$dir is left"
+}
+
 # What a killed member of another fabric left is removed, too.
 other_fabric() {
 	other=/dev/shm/softhca-$me-$fabric-other
@@ -238,7 +258,7 @@ other_user() {
 }
 
 for t in exit_statuses wrong_arguments environment hwloc arguments signals_are_passed_on \
-	program_killed runner_killed guardian_killed stubborn two_at_once other_fabric other_user; do
+	program_killed runner_killed guardian_killed stubborn two_at_once mutex_held other_fabric other_user; do
 	echo "$t"
 	$t
 done

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* A member that holds the fabric's mutex, as one that is stopped in a step does. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "fabric/fabric.h"
+
+int main(void)
+{
+	sigset_t saved;
+	char c;
+
+	if (fabric_attach())
+		return 1;
+	fabric_enter(&saved);
+	puts("ready");
+	fflush(stdout);
+	while (read(0, &c, 1) > 0)
+		;
+	fabric_leave(&saved);
+	fabric_detach();
+	return 0;
+}
