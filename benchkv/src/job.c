@@ -36,6 +36,7 @@ struct job {
 	struct result *ranks; /* rank 0 only: of all runs */
 	char why[WHY_MAX];
 	bool said; /* why */
+	bool aborted;
 };
 
 static int fence(struct job *j, bool collect)
@@ -294,14 +295,28 @@ static void give_up(struct job *j, int err)
 	stop_guard(JOB_ERROR);
 }
 
+static void abort_job(struct job *j)
+{
+	if (j->aborted || stop_requested())
+		return;
+	j->aborted = true;
+	launch_abort(j->l, JOB_ERROR, j->why);
+}
+
 static int run_node(struct job *j)
 {
 	int err = node_start(&j->node, j->why, sizeof(j->why));
 
-	if (!err)
-		err = run_all(j);
-	if (err)
+	if (err) {
 		give_up(j, err);
+	} else if ((err = run_all(j))) {
+		give_up(j, err);
+		/*
+		 * Now, for a rank that hangs may have what the end of our threads, or of the
+		 * software HCA, waits for; and nothing of ours has a name any more.
+		 */
+		abort_job(j);
+	}
 	node_stop(&j->node);
 	if (!err)
 		err = conclude(j);
@@ -353,6 +368,6 @@ int job_run(const struct options *o, struct launch *l, const char *device,
 	if (stop_requested())
 		return 128 + atomic_load_explicit(&stop_signal, memory_order_relaxed);
 	if (err < 0)
-		launch_abort(l, JOB_ERROR, j.why);
+		abort_job(&j);
 	return JOB_ERROR;
 }
