@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fabric/fabric.h"
@@ -27,6 +28,22 @@ static bool lock_free(int fd, int cmd, off_t start, off_t len)
 	return !sys_fcntl(fd, cmd, &fl) && (cmd != F_OFD_GETLK || fl.l_type == F_UNLCK);
 }
 
+/*
+ * Locks byte 0, which others have for a moment when they look at the fabric. Who has it
+ * longer is joining: then the fabric is not left to be removed.
+ */
+static bool lock_soon(int fd, int tries)
+{
+	const struct timespec pause = { .tv_nsec = 5000000 };
+
+	while (!lock_free(fd, F_OFD_SETLK, 0, 1)) {
+		if (!--tries)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
 /* Byte 0 keeps those out who would join; see fabric.h. */
 static int sweep_one(const char *name, void *arg)
 {
@@ -39,7 +56,7 @@ static int sweep_one(const char *name, void *arg)
 	fd = sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
 	if (fd < 0)
 		return 0;
-	if (lock_free(fd, F_OFD_SETLK, 0, 1) && lock_free(fd, F_OFD_GETLK, 1, MAX_PROCS) &&
+	if (lock_soon(fd, 20) && lock_free(fd, F_OFD_GETLK, 1, MAX_PROCS) &&
 		!sys_fstat(fd, &st) && st.st_nlink)
 		tree_remove(dir);
 	sys_close(fd);
@@ -64,13 +81,25 @@ int fabric_each(int (*each)(const char *name, void *arg), void *arg)
 	return r;
 }
 
+static void unlock(int fd, off_t start)
+{
+	struct flock fl = { .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = start };
+
+	sys_fcntl(fd, F_OFD_SETLK, &fl);
+}
+
 /* A forked process shares the locks, so closing the file would not give them up. */
 void fabric_let_go(void)
 {
-	struct flock all = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+	int fd = fabric_self.lock_fd;
+	struct stat st;
 
-	sys_fcntl(fabric_self.lock_fd, F_OFD_SETLK, &all);
-	sys_close(fabric_self.lock_fd);
+	unlock(fd, 1);
+	if (lock_soon(fd, 400) && lock_free(fd, F_OFD_GETLK, 1, MAX_PROCS) && !sys_fstat(fd, &st) &&
+		st.st_nlink)
+		tree_remove(fabric_self.dir);
+	unlock(fd, 0);
+	sys_close(fd);
 	fabric_self.lock_fd = -1;
 }
 

@@ -8,7 +8,7 @@ void fabric_sweep(void);
 
 /*
  * Leaves the fabric without its mutex, which a process that is stopped may hold for
- * ever: for a member that owns no objects. What is removed then, fabric_sweep() removes.
+ * ever: for a member that owns no objects. The last one out removes the fabric.
  */
 void fabric_let_go(void);
 
