@@ -73,6 +73,9 @@ struct copyrpc_req;
  */
 #define COPYRPC_PAYLOAD_MAX(ring_size) ((ring_size) / 8 - 12)
 
+/* The same where the context has `nested`. */
+#define COPYRPC_NESTED_PAYLOAD_MAX(ring_size) ((ring_size) / 16 - 12)
+
 /* ------------------------------------------------------------------ contexts */
 
 /* All zero is the default. */
@@ -86,6 +89,7 @@ struct copyrpc_ctx_attr {
 	uint32_t sq_depth;      /* send queue of each endpoint in 64-byte blocks; 0: 256 */
 	uint32_t ring_size;     /* default of the endpoints, bytes; 0: 1 MiB */
 	uint32_t max_pending;   /* calls under way per endpoint; 0: as many as credit allows */
+	bool nested;            /* handlers of requests may call, see copyrpc_call_nested() */
 };
 
 /*
@@ -150,7 +154,7 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
  * message that arrives before the peer has connected is repeated by the HCA.
  *
  * -EINVAL: not a blob, or len differs. -EPROTONOSUPPORT: another version. -EMSGSIZE: the
- * ring sizes differ. -EISCONN: already connected, or failed before (destroy and create
+ * ring sizes, or `nested`, differ. -EISCONN: already connected, or failed before (destroy and create
  * again). Otherwise what modifying the queue pair said. Nothing is changed on -EINVAL,
  * -EPROTONOSUPPORT, -EMSGSIZE.
  */
@@ -194,6 +198,20 @@ typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t toke
  * Otherwise the endpoint's status: it has failed.
  */
 int copyrpc_call(
+	struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max, uint64_t token);
+
+/*
+ * A call that is part of handling a request: the reply to the request waits for it. Only
+ * with `nested` in the context of both ends, where calls made by copyrpc_call() always
+ * leave the credit of one such call, so that two sides that call each other cannot use up
+ * what their handlers need. The rules: a request that is not answered at once is
+ * detached first; a nested call's request is answered without a further call; nobody
+ * waits inside of a callback, but polls, and tries again after -EAGAIN and -ENOBUFS, which
+ * then go away.
+ *
+ * As copyrpc_call(), and -EOPNOTSUPP: the context is without `nested`.
+ */
+int copyrpc_call_nested(
 	struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max, uint64_t token);
 
 /*

@@ -16,7 +16,8 @@ struct blob_bytes {
 	uint32_t qpn, psn;
 	uint16_t lid;
 	uint8_t mtu, rd_atomic;
-	uint8_t zero[16];
+	uint8_t nested;
+	uint8_t zero[15];
 	uint8_t gid[16];
 	uint64_t ring_addr, word_addr;
 	uint32_t ring_rkey, word_rkey;
@@ -39,6 +40,7 @@ void blob_encode(const struct blob *b, void *bytes)
 		.lid = htole16(b->lid),
 		.mtu = b->mtu,
 		.rd_atomic = b->rd_atomic,
+		.nested = b->nested,
 		.ring_addr = htole64(b->ring_addr),
 		.word_addr = htole64(b->word_addr),
 		.ring_rkey = htole32(b->ring_rkey),
@@ -64,7 +66,7 @@ int blob_decode(struct blob *b, const void *bytes, size_t len)
 		return -EINVAL;
 	if (le16toh(w.version) != BLOB_VERSION)
 		return -EPROTONOSUPPORT;
-	if (le16toh(w.len) != sizeof(w) || memcmp(w.zero, zero, sizeof(w.zero)) ||
+	if (le16toh(w.len) != sizeof(w) || w.nested > 1 || memcmp(w.zero, zero, sizeof(w.zero)) ||
 		memcmp(w.zero2, zero, sizeof(w.zero2)))
 		return -EINVAL;
 	*b = (struct blob){
@@ -73,6 +75,7 @@ int blob_decode(struct blob *b, const void *bytes, size_t len)
 		.lid = le16toh(w.lid),
 		.mtu = w.mtu,
 		.rd_atomic = w.rd_atomic,
+		.nested = w.nested,
 		.ring_addr = le64toh(w.ring_addr),
 		.word_addr = le64toh(w.word_addr),
 		.ring_rkey = le32toh(w.ring_rkey),

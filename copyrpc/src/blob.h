@@ -10,11 +10,13 @@
  *	20  LID, 2                80  ring size in bytes, 4
  *	22  MTU, 1 (1: 256 ...)   84  initial credit in bytes, 4
  *	23  RDMA reads served, 1  88  zero, 8
- *	24  zero, 16
+ *	24  1: handlers may call, 1
+ *	25  zero, 15
  */
 #ifndef COPYRPC_BLOB_H
 #define COPYRPC_BLOB_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +30,7 @@ struct blob {
 	uint64_t ring_addr, word_addr;
 	uint32_t ring_rkey, word_rkey;
 	uint32_t ring_size, credit;
+	bool nested;
 };
 
 void blob_encode(const struct blob *b, void *bytes);

@@ -7,7 +7,16 @@ int copyrpc_call(
 {
 	/* When it is refused, too: flow control may have to do something about it. */
 	ep_dirty(ep);
-	return chan_call(&ep->ch, data, len, resp_max, token);
+	return chan_call(&ep->ch, data, len, resp_max, token, ep->ch.reserve);
+}
+
+int copyrpc_call_nested(
+	struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max, uint64_t token)
+{
+	if (!ep->ch.reserve)
+		return -EOPNOTSUPP;
+	ep_dirty(ep);
+	return chan_call(&ep->ch, data, len, resp_max, token, 0);
 }
 
 int copyrpc_recv(struct copyrpc_ctx *ctx, struct copyrpc_req **req_p)

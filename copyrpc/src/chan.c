@@ -4,17 +4,19 @@
 #include <stdlib.h>
 
 int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t blocks,
-	uint32_t max_calls, struct req_queue *queue, uint64_t at)
+	uint32_t max_calls, bool nested, struct req_queue *queue, uint64_t at)
 {
 	/* A request, and a call, costs two blocks of the credit at least. */
 	uint32_t most = credit_rmax(blocks) / 2;
+	uint32_t message = nested ? credit_nested_message_max(blocks) : credit_message_max(blocks);
 
 	*ch = (struct chan){
 		.status = -ENOTCONN,
 		.send_ring = send_ring,
 		.recv_ring = recv_ring,
-		.payload_max = wire_payload(credit_message_max(blocks)),
-		.allowance_max = credit_allowance_max(blocks),
+		.payload_max = wire_payload(message),
+		.allowance_max = message + 1,
+		.reserve = nested ? credit_reserve(blocks) : 0,
 		.unasked = credit_rmax(blocks),
 		.mask = blocks - 1,
 		.sent = at,
@@ -78,8 +80,8 @@ void chan_new_batch(struct chan *ch, uint32_t wrap)
 }
 
 /* In the order in which the manual lists the reasons; nothing is changed by a refusal. */
-COLD int chan_call_odd(
-	struct chan *ch, const void *data, uint32_t len, uint32_t resp_max, uint64_t token)
+COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token, uint32_t reserve)
 {
 	struct placement to;
 
@@ -87,7 +89,7 @@ COLD int chan_call_odd(
 		return ch->status;
 	if (len > ch->payload_max || resp_max > ch->payload_max)
 		return -EMSGSIZE;
-	if (ch->cr.k < wire_blocks(resp_max) + 1) {
+	if (ch->cr.k < wire_blocks(resp_max) + 1 + reserve) {
 		ch->stats.credit_stalls++;
 		return -ENOBUFS;
 	}
@@ -100,7 +102,7 @@ COLD int chan_call_odd(
 		return -EAGAIN;
 	}
 	chan_new_batch(ch, to.wrap);
-	return chan_call(ch, data, len, resp_max, token);
+	return chan_call(ch, data, len, resp_max, token, reserve);
 }
 
 COLD int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)

@@ -63,6 +63,7 @@ struct chan {
 	uint8_t nclosed;
 	uint8_t *send_ring;
 	uint32_t payload_max;
+	uint32_t reserve;  /* credit that only nested calls may use */
 	uint32_t mask;     /* blocks - 1 */
 	struct batch open; /* while cr.edge; it ends at cr.p */
 	/* Closed by the ring's end and not yet sent. As a window of one ring holds one ring
@@ -93,7 +94,7 @@ struct chan {
  * start: 0, but in tests.
  */
 int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t blocks,
-	uint32_t max_calls, struct req_queue *queue, uint64_t at);
+	uint32_t max_calls, bool nested, struct req_queue *queue, uint64_t at);
 void chan_fini(struct chan *ch);
 
 /*
@@ -125,8 +126,8 @@ void chan_new_batch(struct chan *ch, uint32_t wrap);
 
 /* The unusual cases of chan_call() and chan_reply(): refused, no room in the open batch; a
  * request that is detached. */
-int chan_call_odd(
-	struct chan *ch, const void *data, uint32_t len, uint32_t resp_max, uint64_t token);
+int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token, uint32_t reserve);
 int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len);
 
 static inline void *chan_at(uint8_t *ring, const struct chan *ch, uint64_t pos)
@@ -169,18 +170,18 @@ static inline void chan_append(struct chan *ch, uint32_t size, uint32_t id, uint
 		memcpy(at, data, len);
 }
 
-/* As copyrpc_call(). */
-static inline int chan_call(
-	struct chan *ch, const void *data, uint32_t len, uint32_t resp_max, uint64_t token)
+/* As copyrpc_call(), when `reserve` blocks of credit have to stay. */
+static inline int chan_call(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token, uint32_t reserve)
 {
 	uint32_t size = wire_blocks(len), allowance = wire_blocks(resp_max) + 1;
 	uint32_t id = ch->call_free;
 	struct call *call;
 
 	if (unlikely(ch->status || len > ch->payload_max || resp_max > ch->payload_max ||
-		     ch->cr.k < allowance || id == CALL_NONE || !credit_joins(&ch->cr, size) ||
-		     !credit_call_fits(&ch->cr, ch->cr.p + size)))
-		return chan_call_odd(ch, data, len, resp_max, token);
+		     ch->cr.k < allowance + reserve || id == CALL_NONE ||
+		     !credit_joins(&ch->cr, size) || !credit_call_fits(&ch->cr, ch->cr.p + size)))
+		return chan_call_odd(ch, data, len, resp_max, token, reserve);
 	call = &ch->calls[id];
 	ch->call_free = (uint32_t)call->token;
 	ch->ncalls++;

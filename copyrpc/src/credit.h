@@ -23,6 +23,13 @@
  * 2 m + 1 + 2 RMAX <= C blocks, fits. Credit comes back in a batch without messages when
  * at least T of it are due and R <= RMAX - T; otherwise R > RMAX - T >= a - 1 for every
  * allowance a, and the peer has enough of it.
+ *
+ * Where handlers of requests make calls themselves, both sides could use up the credit with
+ * calls whose handlers then have none. So calls from outside of handlers leave a reserve,
+ * one nested call's allowance and T - 1, as so much may stay due without being granted:
+ * then, with S the allowances of those calls, S <= RMAX - a - (T - 1), and when no nested
+ * call is under way K = R - S >= RMAX - (T - 1) - S >= a. All this fits if no message takes
+ * more than a sixteenth of the ring: RMAX - (T - 1) >= 2 a + (T - 1).
  */
 #ifndef COPYRPC_CREDIT_H
 #define COPYRPC_CREDIT_H
@@ -40,15 +47,16 @@ struct credit {
 	uint64_t edge; /* the ring's end that the open batch, up to p, may reach; 0: none open */
 };
 
-/* Largest message, largest allowance, largest R, and the least that is worth a batch. */
+/* Largest message (and where handlers call), largest R, the least that is worth a batch.
+ * The largest allowance is one more than the largest message. */
 static inline uint32_t credit_message_max(uint32_t c)
 {
 	return c / 8;
 }
 
-static inline uint32_t credit_allowance_max(uint32_t c)
+static inline uint32_t credit_nested_message_max(uint32_t c)
 {
-	return c / 8 + 1;
+	return c / 16;
 }
 
 static inline uint32_t credit_rmax(uint32_t c)
@@ -59,6 +67,12 @@ static inline uint32_t credit_rmax(uint32_t c)
 static inline uint32_t credit_threshold(uint32_t c)
 {
 	return c >= 16 ? c / 16 : 1;
+}
+
+/* What calls from outside of handlers leave, where handlers call. */
+static inline uint32_t credit_reserve(uint32_t c)
+{
+	return credit_nested_message_max(c) + 1 + credit_threshold(c) - 1;
 }
 
 /* Both ends start with all the credit there is; `at` is 0 but in tests. */

@@ -98,7 +98,7 @@ int copyrpc_ep_create(
 	if (rc)
 		goto fail;
 	rc = chan_init(&ep->ch, ep->memory, (uint8_t *)ep->memory + ring, ring / WIRE_BLOCK,
-		pending, &ctx->queue, 0);
+		pending, ctx->attr.nested, &ctx->queue, 0);
 	if (rc)
 		goto fail;
 	ep->ch.ep = ep;
@@ -139,6 +139,7 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *bytes)
 		.ring_rkey = ep->mr_recv.rkey,
 		.word_rkey = ep->mr_word.rkey,
 		.ring_size = ring_size(ep),
+		.nested = ep->ctx->attr.nested,
 		.credit = credit_rmax(ep->ch.cr.c) * WIRE_BLOCK,
 	};
 	memcpy(b.gid, qp.gid, sizeof(b.gid));
@@ -155,7 +156,7 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 		return rc;
 	if (ep->ch.status != -ENOTCONN)
 		return -EISCONN;
-	if (b.ring_size != ring_size(ep))
+	if (b.ring_size != ring_size(ep) || b.nested != ep->ctx->attr.nested)
 		return -EMSGSIZE;
 	/* Equal rings start with equal credit: what the peer holds is what it says we do. */
 	if (b.credit != credit_rmax(ep->ch.cr.c) * WIRE_BLOCK)

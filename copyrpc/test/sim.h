@@ -71,8 +71,8 @@ static inline void sim_open(struct side *a, struct side *b, uint32_t blocks, uin
 		s[i]->ended = calloc(max_calls + 1, 1);
 		s[i]->max_calls = max_calls;
 		s[i]->queue.tail_p = &s[i]->queue.head;
-		CHECK_EQ(chan_init(&s[i]->ch, s[i]->send, s[i]->recv, blocks, 0, &s[i]->queue,
-				 i ? at_b : at_a),
+		CHECK_EQ(chan_init(&s[i]->ch, s[i]->send, s[i]->recv, blocks, 0, false,
+				 &s[i]->queue, i ? at_b : at_a),
 			0);
 		s[i]->ch.status = 0;
 	}
@@ -180,7 +180,7 @@ static inline int sim_call(struct side *s, uint64_t *seed, uint32_t len, uint32_
 	if (token == s->max_calls)
 		return -EBUSY;
 	sim_fill(buf, len, token, false);
-	rc = chan_call(&s->ch, buf, len, resp, token);
+	rc = chan_call(&s->ch, buf, len, resp, token, s->ch.reserve);
 	CHECK(rc == 0 || rc == -EAGAIN || rc == -ENOBUFS);
 	if (!rc)
 		s->next_call++;

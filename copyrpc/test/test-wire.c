@@ -43,12 +43,12 @@ static void bytes_of_a_batch(void)
 	uint64_t pos;
 	uint32_t len;
 
-	CHECK_EQ(chan_init(&ch, out, in, 128, 0, &queue, 0), 0);
+	CHECK_EQ(chan_init(&ch, out, in, 128, 0, false, &queue, 0), 0);
 	ch.status = 0;
 	wire_put_meta(in, 0, 0, 1);
 	memcpy(wire_put_header(in + 32, 77, 2, 30), "012345678901234567890123456789", 30);
 	CHECK_EQ(chan_receive(&ch, 3, NULL, NULL), 1);
-	CHECK_EQ(chan_call(&ch, "hi", 2, 21, 5), 0);
+	CHECK_EQ(chan_call(&ch, "hi", 2, 21, 5, 0), 0);
 	CHECK_EQ(chan_reply(queue.head, "yes", 3), 0);
 	CHECK_EQ(chan_front(&ch)->count, 2);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
@@ -70,10 +70,10 @@ static void wrap_and_exact_fit(void)
 	uint64_t pos;
 	uint32_t len;
 
-	CHECK_EQ(chan_init(&ch, out, in, 16, 0, &queue, 13), 0);
+	CHECK_EQ(chan_init(&ch, out, in, 16, 0, false, &queue, 13), 0);
 	ch.status = 0;
-	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1), 0); /* blocks 13, 14 */
-	CHECK_EQ(chan_call(&ch, "", 0, 0, 2), 0);  /* block 15: ends at the end */
+	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, 0), 0); /* blocks 13, 14 */
+	CHECK_EQ(chan_call(&ch, "", 0, 0, 2, 0), 0);  /* block 15: ends at the end */
 	CHECK_EQ(ch.cr.p, 16);
 	CHECK_EQ(ch.nclosed, 0);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
@@ -81,10 +81,10 @@ static void wrap_and_exact_fit(void)
 	ch.cr.rc = 16;
 	chan_fini(&ch);
 
-	CHECK_EQ(chan_init(&ch, out, in, 16, 0, &queue, 13), 0);
+	CHECK_EQ(chan_init(&ch, out, in, 16, 0, false, &queue, 13), 0);
 	ch.status = 0;
-	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1), 0);                          /* 13, 14 */
-	CHECK_EQ(chan_call(&ch, "0123456789012345678901234", 25, 0, 2), 0); /* two blocks */
+	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, 0), 0);                          /* 13, 14 */
+	CHECK_EQ(chan_call(&ch, "0123456789012345678901234", 25, 0, 2, 0), 0); /* two blocks */
 	CHECK_EQ(ch.nclosed, 2);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 2);
 	CHECK_EQ(chan_front(&ch)->count, WIRE_WRAP);
@@ -133,7 +133,7 @@ static void reply_always_fits(void)
 		struct placement to;
 
 		credit_init(&cr, c, test_rand(&seed) % c + (1ull << 32) - c);
-		a = 2 + (uint32_t)(test_rand(&seed) % (credit_allowance_max(c) - 1));
+		a = 2 + (uint32_t)(test_rand(&seed) % ((credit_message_max(c) + 1) - 1));
 		if (a > credit_rmax(c))
 			continue;
 		cr.r = a + (uint32_t)(test_rand(&seed) % (credit_rmax(c) - a + 1));

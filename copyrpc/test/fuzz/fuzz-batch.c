@@ -124,7 +124,7 @@ static int step(struct chan *ch, struct req_queue *q, struct input *in, uint8_t 
 	case 2:
 		len = (uint32_t)take(in, 1);
 		resp = (uint32_t)take(in, 1);
-		chan_call(ch, payload, len, resp, 0);
+		chan_call(ch, payload, len, resp, 0, 0);
 		return 0;
 	case 3:
 	case 4:
@@ -149,7 +149,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct chan ch;
 	int rc = 0;
 
-	if (!send || !recv || chan_init(&ch, send, recv, RING / WIRE_BLOCK, 0, &queue, 0))
+	if (!send || !recv || chan_init(&ch, send, recv, RING / WIRE_BLOCK, 0, false, &queue, 0))
 		abort();
 	ch.status = 0;
 	while (in.at < in.end && rc >= 0) {

@@ -17,6 +17,9 @@ c_state "struct model m" "Global"
 	:: c_expr { CAN_CALL_SMALL_##s } -> c_code { do_call(&now.m, s, 1, 1); } \
 	:: c_expr { CAN_CALL_LARGE_##s } -> c_code { do_call(&now.m, s, LARGE, LARGE); } \
 	:: c_expr { WOULD_STALL_##s } -> c_code { now.m.d[s].stalled = 1; } \
+	:: c_expr { CAN_NEST_SMALL_##s } -> c_code { do_nest(&now.m, s, 1); } \
+	:: c_expr { CAN_NEST_LARGE_##s } -> c_code { do_nest(&now.m, s, LARGE); } \
+	:: c_expr { NEST_WOULD_STALL_##s } -> c_code { now.m.d[s].stalled = 1; } \
 	:: c_expr { UNSENT_##s } -> c_code { do_flush(&now.m, s); } \
 	:: c_expr { CAN_CREDIT_##s } -> c_code { do_credit_only(&now.m, s); } \
 	:: c_expr { CAN_READ_##s } -> c_code { do_read(&now.m, s); } \

@@ -16,13 +16,24 @@
 
 #include "credit.h"
 
-#ifdef DEFECT_LARGE_MESSAGES
+#if defined(DEFECT_LARGE_MESSAGES)
 #define LARGE (C / 4)
+#elif defined(NESTED)
+#define LARGE (C / 16)
 #else
 #define LARGE (C / 8) /* blocks of the largest message */
 #endif
 
-enum { META = 1, MARKER, REQUEST, RESPONSE };
+/* What calls leave, where handlers call. */
+#if !defined(NESTED) || defined(DEFECT_NO_RESERVE)
+#define RESERVE 0
+#elif defined(DEFECT_RESERVE_WITHOUT_SLACK)
+#define RESERVE (LARGE + 1)
+#else
+#define RESERVE credit_reserve(C)
+#endif
+
+enum { META = 1, MARKER, REQUEST, RESPONSE, NESTED_REQUEST, NESTED_RESPONSE };
 enum { PLACED = 1, SENT, HELD, GONE }; /* GONE: released, and read by nobody */
 
 struct item {
@@ -41,6 +52,10 @@ struct dir {
 	unsigned char r, k; /* granted by the sender to the other; held by the sender */
 	unsigned char open, stalled;
 	unsigned char owed[LARGE + 2]; /* requests detached, not yet answered, by allowance */
+#ifdef NESTED
+	/* ... whose handlers have to call first, and whose call is under way */
+	unsigned char to_call[LARGE + 2], calling[LARGE + 2];
+#endif
 };
 
 struct model {
@@ -120,12 +135,12 @@ static bool can_call(const struct model *m, int s, unsigned size, unsigned resp)
 	struct credit cr = load(&m->d[s]);
 	struct placement to = plan(&cr, size);
 
-	return m->calls[s] && cr.k >= resp + 1 && call_fits(&cr, &to);
+	return m->calls[s] && cr.k >= resp + 1 + RESERVE && call_fits(&cr, &to);
 }
 
 static bool would_stall(const struct model *m, int s, unsigned size, unsigned resp)
 {
-	return m->calls[s] && !m->d[s].stalled && m->d[s].k >= resp + 1 &&
+	return m->calls[s] && !m->d[s].stalled && m->d[s].k >= resp + 1 + RESERVE &&
 	       !can_call(m, s, size, resp);
 }
 
@@ -261,6 +276,20 @@ static int next_sent(const struct dir *d)
 	return -1;
 }
 
+/* A handler's call is answered: now the handler can answer. */
+static void nested_ended(struct dir *d)
+{
+#ifdef NESTED
+	for (int a = 0; a < LARGE + 2; a++) {
+		if (d->calling[a]) {
+			d->calling[a]--;
+			d->owed[a]++;
+			return;
+		}
+	}
+#endif
+}
+
 /* The oldest batch on the way from s arrives and is taken in whole. */
 static void do_receive(struct model *m, int s)
 {
@@ -279,35 +308,44 @@ static void do_receive(struct model *m, int s)
 	d->parsed += d->item[i].size;
 	for (i++; i < d->n && d->item[i].state == SENT && d->item[i].kind > MARKER; i++) {
 		d->parsed += d->item[i].size;
-		if (d->item[i].kind == REQUEST) {
+		if (d->item[i].kind == REQUEST || d->item[i].kind == NESTED_REQUEST) {
 			d->item[i].state = HELD;
-		} else {
-			d->item[i].state = GONE;
-			m->pending[!s]--;
+			continue;
 		}
+		if (d->item[i].kind == RESPONSE)
+			m->pending[!s]--;
+		else
+			nested_ended(d);
+		d->item[i].state = GONE;
 	}
 	normalise(m, back);
 	advance(m, d);
 }
 
-/* The i-th request held of direction s, by its index, or -1. */
-static int held(const struct dir *d, int i)
+/* The i-th request of that kind that is held, by its index, or -1. */
+static int held(const struct dir *d, int kind, int i)
 {
 	for (int k = 0; k < d->n; k++)
-		if (d->item[k].state == HELD && !i--)
+		if (d->item[k].state == HELD && d->item[k].kind == kind && !i--)
 			return k;
 	return -1;
 }
 
-/* The receiver of direction s answers with `size` blocks. */
+/* What can be answered at once: everything, but where handlers call only their requests. */
+#ifdef NESTED
+#define AT_ONCE NESTED_REQUEST
+#else
+#define AT_ONCE REQUEST
+#endif
+
 static bool can_reply(const struct model *m, int s, int i, unsigned size)
 {
-	int k = held(&m->d[s], i);
+	int k = held(&m->d[s], AT_ONCE, i);
 
 	return k >= 0 && size + 1 <= m->d[s].item[k].allowance;
 }
 
-static void answer(struct model *m, int from, unsigned size, unsigned allowance)
+static void answer(struct model *m, int from, unsigned char kind, unsigned size, unsigned allowance)
 {
 	struct dir *d = &m->d[from];
 
@@ -318,9 +356,9 @@ static void answer(struct model *m, int from, unsigned size, unsigned allowance)
 	cr = load(d);
 	if (plan(&cr, size).wrap && cr.edge)
 		do_flush(m, from);
-	place(m, from, RESPONSE, size, 0);
+	place(m, from, kind, size, 0);
 #else
-	place(m, from, RESPONSE, size, 0);
+	place(m, from, kind, size, 0);
 	d->r -= (unsigned char)allowance;
 #endif
 }
@@ -328,9 +366,9 @@ static void answer(struct model *m, int from, unsigned size, unsigned allowance)
 static void do_reply(struct model *m, int s, int i, unsigned size)
 {
 	struct dir *d = &m->d[s];
-	struct item *it = &d->item[held(d, i)];
+	struct item *it = &d->item[held(d, AT_ONCE, i)];
 
-	answer(m, !s, size, it->allowance);
+	answer(m, !s, AT_ONCE == REQUEST ? RESPONSE : NESTED_RESPONSE, size, it->allowance);
 	it->state = GONE;
 	advance(m, d);
 }
@@ -338,9 +376,13 @@ static void do_reply(struct model *m, int s, int i, unsigned size)
 static void do_detach(struct model *m, int s, int i)
 {
 	struct dir *d = &m->d[s];
-	struct item *it = &d->item[held(d, i)];
+	struct item *it = &d->item[held(d, REQUEST, i)];
 
+#ifdef NESTED
+	d->to_call[it->allowance]++;
+#else
 	d->owed[it->allowance]++;
+#endif
 	it->state = GONE;
 	advance(m, d);
 }
@@ -348,7 +390,36 @@ static void do_detach(struct model *m, int s, int i)
 static void do_reply_detached(struct model *m, int s, unsigned allowance)
 {
 	m->d[s].owed[allowance]--;
-	answer(m, !s, allowance - 1, allowance);
+	answer(m, !s, RESPONSE, allowance - 1, allowance);
+}
+
+/* A handler, of a request of side !s, makes its call: from s. */
+static bool can_nest(const struct model *m, int s, unsigned size, bool stall)
+{
+#ifdef NESTED
+	struct credit cr = load(&m->d[s]);
+	struct placement to = plan(&cr, size);
+
+	for (int a = 0; a < LARGE + 2; a++)
+		if (m->d[!s].to_call[a])
+			return cr.k >= size + 1 && call_fits(&cr, &to) != stall &&
+			       !(stall && m->d[s].stalled);
+#endif
+	return false;
+}
+
+static void do_nest(struct model *m, int s, unsigned size)
+{
+#ifdef NESTED
+	int a = 0;
+
+	while (!m->d[!s].to_call[a])
+		a++;
+	m->d[!s].to_call[a]--;
+	m->d[!s].calling[a]++;
+	m->d[s].k -= (unsigned char)(size + 1);
+	place(m, s, NESTED_REQUEST, size, size + 1);
+#endif
 }
 
 static void init(struct model *m, int at0, int at1, int calls0, int calls1)
@@ -399,7 +470,7 @@ static bool finished(const struct model *m)
 #define CAN_REPLY_SECOND_0 can_reply(&now.m, 0, 1, 1)
 #define CAN_REPLY_FIRST_LARGE_0 (LARGE > 1 && can_reply(&now.m, 0, 0, LARGE))
 #define CAN_REPLY_SECOND_LARGE_0 (LARGE > 1 && can_reply(&now.m, 0, 1, LARGE))
-#define CAN_DETACH_0 (DETACH && held(&now.m.d[0], 0) >= 0)
+#define CAN_DETACH_0 (DETACH && held(&now.m.d[0], REQUEST, 0) >= 0)
 #define OWES_SMALL_0 (now.m.d[0].owed[2] > 0)
 #define OWES_LARGE_0 (LARGE > 1 && now.m.d[0].owed[LARGE + 1] > 0)
 #define CAN_CALL_SMALL_1 (SMALL && can_call(&now.m, 1, 1, 1))
@@ -413,9 +484,15 @@ static bool finished(const struct model *m)
 #define CAN_REPLY_SECOND_1 can_reply(&now.m, 1, 1, 1)
 #define CAN_REPLY_FIRST_LARGE_1 (LARGE > 1 && can_reply(&now.m, 1, 0, LARGE))
 #define CAN_REPLY_SECOND_LARGE_1 (LARGE > 1 && can_reply(&now.m, 1, 1, LARGE))
-#define CAN_DETACH_1 (DETACH && held(&now.m.d[1], 0) >= 0)
+#define CAN_DETACH_1 (DETACH && held(&now.m.d[1], REQUEST, 0) >= 0)
 #define OWES_SMALL_1 (now.m.d[1].owed[2] > 0)
 #define OWES_LARGE_1 (LARGE > 1 && now.m.d[1].owed[LARGE + 1] > 0)
+#define CAN_NEST_SMALL_0 (SMALL && can_nest(&now.m, 0, 1, false))
+#define CAN_NEST_LARGE_0 ((LARGE > 1 || !SMALL) && can_nest(&now.m, 0, LARGE, false))
+#define NEST_WOULD_STALL_0 can_nest(&now.m, 0, LARGE, true)
+#define CAN_NEST_SMALL_1 (SMALL && can_nest(&now.m, 1, 1, false))
+#define CAN_NEST_LARGE_1 ((LARGE > 1 || !SMALL) && can_nest(&now.m, 1, LARGE, false))
+#define NEST_WOULD_STALL_1 can_nest(&now.m, 1, LARGE, true)
 #define FINISHED finished(&now.m)
 #define HOLDS holds(&now.m)
 
