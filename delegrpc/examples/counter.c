@@ -3,9 +3,12 @@
  * One process owns a counter, four others add to it by delegation: no lock, and every
  * addition is answered with the sum that it made.
  *
- *	counter [ADDITIONS]		by each client; 100000
+ *	cc counter.c $(pkg-config --cflags --libs delegrpc) -o counter
+ *	./counter [ADDITIONS]		by each client; 100000
  */
+#include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,32 +60,57 @@ static int client(const char *name, uint64_t additions)
 	return 0;
 }
 
-/* Adds until all that is expected has come. */
+static bool client_failed(void)
+{
+	int status;
+
+	return waitpid(-1, &status, WNOHANG) > 0 && status;
+}
+
+/* Adds until all that is expected has come, or no more will. */
 static uint64_t serve(struct delegrpc_server *s, uint64_t expected)
 {
 	struct delegrpc_req r;
 	uint64_t sum = 0, n = 0, add;
+	uint32_t connected = 0;
 
 	while (n < expected) {
-		if (delegrpc_server_poll(s) == 0)
-			delegrpc_server_wait(s, 1000000000);
+		if (delegrpc_server_poll(s) == 0 && delegrpc_server_wait(s, 100000000) == 0 &&
+			client_failed())
+			break;
 		while (delegrpc_server_recv(s, &r)) {
 			memcpy(&add, r.payload, sizeof(add));
 			sum += add;
 			n++;
+			connected |= 1u << r.client;
 			delegrpc_server_reply(s, r.client, r.id, &sum, sizeof(sum));
 		}
 		delegrpc_server_advance_tail(s);
+		if (connected == (1u << CLIENTS) - 1)
+			delegrpc_server_unlink(s); /* so that nothing can be left behind */
 	}
 	delegrpc_server_flush(s);
 	return sum;
+}
+
+static uint64_t number(const char *arg)
+{
+	char *end;
+	uint64_t n = strtoull(arg, &end, 10);
+
+	if (*arg < '0' || *arg > '9' || *end || !n || n > UINT32_MAX) {
+		fprintf(stderr, "counter: '%s': give a number of additions, 1 to %" PRIu32 "\n",
+			arg, UINT32_MAX);
+		exit(2);
+	}
+	return n;
 }
 
 int main(int argc, char **argv)
 {
 	struct delegrpc_attr attr = { .max_clients = CLIENTS, .resp_depth = DEPTH,
 		.req_size = sizeof(uint64_t), .resp_size = sizeof(uint64_t) };
-	uint64_t additions = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000, sum;
+	uint64_t additions = argc > 1 ? number(argv[1]) : 100000, sum;
 	struct delegrpc_server *s;
 	char name[32];
 	int err, status, failed = 0;
@@ -100,10 +128,15 @@ int main(int argc, char **argv)
 			_exit(client(name, additions));
 	}
 	sum = serve(s, CLIENTS * additions);
+	if (sum != CLIENTS * additions) {
+		delegrpc_server_destroy(s); /* ends the other clients' waiting */
+		s = NULL;
+		failed = 1;
+	}
 	for (int i = 0; i < CLIENTS; i++)
 		if (wait(&status) < 0 || status != 0)
 			failed = 1;
 	printf("%" PRIu64 " additions, sum %" PRIu64 "\n", CLIENTS * additions, sum);
 	delegrpc_server_destroy(s);
-	return failed || sum != CLIENTS * additions;
+	return failed;
 }
