@@ -51,13 +51,14 @@ static struct answer answer(uint64_t *book, const struct question *q)
 	return a;
 }
 
-/* Serves until the last of the clients has left. */
+/* Serves until the last of the clients has left, or one has ended badly. */
 static int serve(struct shmipc_server *s)
 {
 	static uint64_t book[SLOTS];
 	struct shmipc_server_stats st;
 	struct shmipc_req r;
 	struct question q;
+	int status;
 
 	do {
 		while (shmipc_server_recv(s, &r, &q, sizeof(q)) > 0) {
@@ -69,6 +70,10 @@ static int serve(struct shmipc_server *s)
 		}
 		shmipc_server_wait(s, 10000000); /* then looks who is still there */
 		shmipc_server_get_stats(s, &st);
+		if (st.connects == CLIENTS)
+			shmipc_server_unlink(s); /* so that nothing can be left behind */
+		if (waitpid(-1, &status, WNOHANG) > 0 && status)
+			return 1;
 	} while (st.connects < CLIENTS || st.clients);
 	printf("%llu questions answered\n", (unsigned long long)st.replies);
 	return st.replies == 2 * CLIENTS * ENTRIES ? 0 : 1;
@@ -125,6 +130,10 @@ int main(void)
 		if (fork() == 0)
 			_exit(ask(name, i));
 	failed = serve(s);
+	if (failed) {
+		shmipc_server_destroy(s); /* ends the other clients' waiting */
+		s = NULL;
+	}
 	while (wait(&status) > 0)
 		failed |= status != 0;
 	shmipc_server_destroy(s);
