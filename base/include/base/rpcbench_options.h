@@ -54,8 +54,20 @@ struct rpcbench_bench {
 
 static inline void rpcbench_die(const char *what, const char *hint)
 {
-	fprintf(stderr, "%s; %s\n", what, hint);
+	fprintf(stderr, "%s: %s; %s\n", program_invocation_short_name, what, hint);
 	exit(2);
+}
+
+static inline void rpcbench_finish_output(void)
+{
+	if (fflush(stdout) || ferror(stdout))
+		rpcbench_die("cannot write to standard output", "give one that can be written");
+}
+
+/* strtoul() and strtod() also take blanks and signs, and names of numbers. */
+static inline bool rpcbench_digit(const char *arg)
+{
+	return *arg >= '0' && *arg <= '9';
 }
 
 /* A comma-separated list of numbers from 1 to max. */
@@ -68,7 +80,7 @@ static inline void rpcbench_list(
 	do {
 		unsigned long v = strtoul(arg, &end, 10);
 
-		if (end == arg || (*end && *end != ',') || !v || v > max ||
+		if (!rpcbench_digit(arg) || (*end && *end != ',') || !v || v > max ||
 			l->n == RPCBENCH_CLIENTS)
 			rpcbench_die("bad list of numbers", hint);
 		l->value[l->n++] = (uint32_t)v;
@@ -81,9 +93,19 @@ static inline uint32_t rpcbench_count(const char *arg, uint32_t max, const char 
 	char *end;
 	unsigned long v = strtoul(arg, &end, 10);
 
-	if (end == arg || *end || *arg == '-' || v > max)
+	if (!rpcbench_digit(arg) || *end || v > max)
 		rpcbench_die("bad count", hint);
 	return (uint32_t)v;
+}
+
+static inline double rpcbench_seconds(const char *arg)
+{
+	char *end;
+	double v = strtod(arg, &end);
+
+	if ((!rpcbench_digit(arg) && *arg != '.') || *end || !(v > 0 && v <= 3600))
+		rpcbench_die("bad number", "give --seconds more than 0 and at most 3600");
+	return v;
 }
 
 static inline uint32_t rpcbench_size(const char *arg, uint32_t max, const char *hint)
@@ -91,7 +113,7 @@ static inline uint32_t rpcbench_size(const char *arg, uint32_t max, const char *
 	char *end;
 	unsigned long v = strtoul(arg, &end, 10);
 
-	if (end == arg || *end || *arg == '-' || v < 16 || v > max || v % 8)
+	if (!rpcbench_digit(arg) || *end || v < 16 || v > max || v % 8)
 		rpcbench_die("bad size", hint);
 	return (uint32_t)v;
 }
@@ -138,6 +160,7 @@ static inline void rpcbench_usage(const char *name)
 	       "least krps: of the slowest client; line ns: round trip of two cache lines\n"
 	       "windows: counted / left out because no response came for 100 us\n",
 		name, name);
+	rpcbench_finish_output();
 	exit(0);
 }
 
@@ -160,15 +183,15 @@ static inline void rpcbench_option(struct rpcbench_bench *b, int c, const char *
 		rpcbench_list(arg, 256, &o->depths, "give --queue-depth 1 to 256");
 		break;
 	case 's':
-		o->seconds = atof(arg);
-		if (!(o->seconds > 0 && o->seconds <= 3600))
-			rpcbench_die("bad --seconds", "give more than 0 and at most 3600");
+		o->seconds = rpcbench_seconds(arg);
 		break;
 	case 'r':
-		o->req_size = rpcbench_size(arg, 56, "give 16 to 56 bytes, a multiple of 8");
+		o->req_size = rpcbench_size(arg, 56,
+			"give --req-size 16 to 56 bytes, a multiple of 8");
 		break;
 	case 'a':
-		o->resp_size = rpcbench_size(arg, 56, "give 16 to 56 bytes, a multiple of 8");
+		o->resp_size = rpcbench_size(arg, 56,
+			"give --resp-size 16 to 56 bytes, a multiple of 8");
 		break;
 	case 'p':
 		rpcbench_peers_pick(b, arg);

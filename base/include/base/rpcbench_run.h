@@ -306,8 +306,9 @@ static inline int rpcbench_main(const struct rpcbench_impl *layer, int argc, cha
 	rpcbench_print_head(b.opt.json);
 	for (uint32_t i = 0; i < b.opt.depths.n; i++)
 		rpcbench_depth(&b, b.opt.depths.value[i], i + 1 == b.opt.depths.n);
-	if (b.opt.json && fflush(b.opt.json))
+	if (b.opt.json && (fflush(b.opt.json) || ferror(b.opt.json)))
 		rpcbench_die("cannot write the file of --json", "give a path that can be written");
+	rpcbench_finish_output();
 	return 0;
 }
 
