@@ -304,6 +304,7 @@ static void failing_traffic(struct pair *p)
 		struct op op = random_op(1000000 + k);
 
 		op.opcode = MLX5DVL_WRITE;
+		op.len += !op.len; /* the key of nothing is not looked at */
 		op.flags &= ~(unsigned)(below(2) ? MLX5DVL_SIGNALED : 0);
 		post_noted(p, (int)(k % 2), &op, k < 2 ? p->mr->rkey + 1 : p->mr->rkey);
 	}
