@@ -147,10 +147,11 @@ static int parse_u32(const struct parse *p, uint32_t min, uint32_t max, uint32_t
 
 static int parse_real(const struct parse *p, double min, double max, double *x_p)
 {
+	bool number = (*p->arg >= '0' && *p->arg <= '9') || *p->arg == '.';
 	char *end, give[64];
 	double x = strtod(p->arg, &end);
 
-	if (end != p->arg && !*end && isfinite(x) && x >= min && x <= max) {
+	if (number && end != p->arg && !*end && isfinite(x) && x >= min && x <= max) {
 		*x_p = x;
 		return 0;
 	}
@@ -238,7 +239,7 @@ static int parse_size_option(int opt, const struct parse *p, struct options *o)
 	case OPT_PRELOAD:
 		return parse_yes_no(p, &o->preload);
 	default:
-		return parse_u64(p, 0, UINT64_MAX, &o->load.seed);
+		return parse_u64(p, 0, INT64_MAX, &o->load.seed);
 	}
 }
 
