@@ -126,7 +126,7 @@ static int fail(char *why, int size, int err, const char *fmt, ...)
 	return err;
 }
 
-static int make_stores(struct node *n)
+static int make_stores(struct node *n, char *why, int size)
 {
 	uint64_t shards = (uint64_t)n->ranks * n->o->daemons;
 	uint64_t expect = n->o->load.key_range / shards + 1;
@@ -142,7 +142,8 @@ static int make_stores(struct node *n)
 		if (!err && n->o->preload)
 			err = store_preload(&n->stores[i], n->o->load.key_range);
 		if (err)
-			return err;
+			return fail(why, size, err,
+				"no room for the keys: give a smaller --key-range, or more ranks");
 	}
 	return 0;
 }
@@ -253,7 +254,7 @@ int node_start(struct node *n, char *why, int size)
 
 	gate_init(&n->gate);
 	n->place = (struct placement){ .ranks = n->ranks, .shards = n->o->daemons };
-	err = make_stores(n);
+	err = make_stores(n, why, size);
 	if (!err)
 		err = make_ipc(n, why, size);
 	if (!err)
