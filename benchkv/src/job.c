@@ -34,10 +34,18 @@ struct job {
 	uint32_t index, sharers; /* among the ranks with the same cores */
 	struct result *runs; /* of this rank; then, at rank 0, of all */
 	struct result *ranks; /* rank 0 only: of all runs */
+	FILE *json; /* rank 0 only */
 	char why[WHY_MAX];
 	bool said; /* why */
 	bool aborted;
 };
+
+static int cannot_write(struct job *j, const char *what, const char *file, int err)
+{
+	snprintf(j->why, sizeof(j->why), "%s '%s': %s: give what can be written", what, file,
+		strerror(-err));
+	return err;
+}
 
 static int fence(struct job *j, bool collect)
 {
@@ -221,6 +229,32 @@ static int gather(struct job *j, struct result *daemons)
 	return 0;
 }
 
+/* Before anything runs: an hour's results are not to be lost by a mistyped name. */
+static int open_json(struct job *j)
+{
+	if (!j->o->json || j->node.rank)
+		return 0;
+	j->json = strcmp(j->o->json, "-") ? fopen(j->o->json, "w") : stdout;
+	return j->json ? 0 : cannot_write(j, "--json", j->o->json, -errno);
+}
+
+static int print_report(struct job *j, const struct report *r)
+{
+	int table_err = 0, err = 0;
+
+	if (j->json != stdout) {
+		report_print(r, stdout);
+		table_err = fflush(stdout) ? -errno : 0;
+	}
+	if (j->json)
+		err = report_json(r, j->json);
+	if (j->json && j->json != stdout && fclose(j->json) && !err)
+		err = -errno;
+	if (err)
+		return cannot_write(j, "--json", j->o->json, err);
+	return table_err ? cannot_write(j, "writing to", "standard output", table_err) : 0;
+}
+
 static int report(struct job *j, struct result *daemons)
 {
 	struct report r = { .node = &j->node, .software_hca = hca_is_software(),
@@ -232,13 +266,9 @@ static int report(struct job *j, struct result *daemons)
 		result_sequel(&r.total, &j->runs[run]);
 	r.total.digest = j->runs[0].digest;
 	result_add(&r.total, daemons);
-	if (!j->o->json || strcmp(j->o->json, "-"))
-		report_print(&r, stdout);
-	err = j->o->json ? report_json(&r, j->o->json) : 0;
-	if (err) {
-		snprintf(j->why, sizeof(j->why), "--json '%s': %s", j->o->json, strerror(-err));
+	err = print_report(j, &r);
+	if (err)
 		return err;
-	}
 	return result_errors(&r.total) || r.total.counts.verified != r.total.counts.ops ?
 		       UNVERIFIED :
 		       0;
@@ -248,9 +278,7 @@ static int write_trace(struct job *j)
 {
 	int err = trace_write(&j->node.daemons[0].net.trace, j->o->trace, j->node.rank);
 
-	if (err)
-		snprintf(j->why, sizeof(j->why), "--trace '%s': %s", j->o->trace, strerror(-err));
-	return err;
+	return err ? cannot_write(j, "--trace", j->o->trace, err) : 0;
 }
 
 /* Rank 0 gets everybody's results and reports. 0, UNVERIFIED or -errno. */
@@ -339,8 +367,11 @@ static int run_job(struct job *j, const char *device, const char *no_device)
 		return err;
 	if (j->o->dry_run) {
 		report_plan(&j->node, stdout);
-		return 0;
+		return fflush(stdout) ? cannot_write(j, "writing to", "standard output", -errno) : 0;
 	}
+	err = open_json(j);
+	if (err)
+		return err;
 	j->runs = calloc(j->o->runs, sizeof(*j->runs));
 	j->ranks = calloc(j->node.ranks, sizeof(*j->ranks));
 	if (!j->runs || !j->ranks)

@@ -46,8 +46,14 @@ int main(int argc, char **argv)
 	struct launch *l;
 	int err = options_parse(argc, argv, &o, why, sizeof(why)), status;
 
-	if (err)
-		return err > 0 ? 0 : complain(why);
+	if (err < 0)
+		return complain(why);
+	if (err) {
+		if (!fflush(stdout))
+			return JOB_OK;
+		perror("benchkv: standard output");
+		return JOB_ERROR;
+	}
 	err = find_device(&o, argv, device, why, sizeof(why));
 	if (err && o.device)
 		return complain(why);

@@ -239,19 +239,15 @@ static json_t *json_report(const struct report *r)
 	return root;
 }
 
-int report_json(const struct report *r, const char *file)
+int report_json(const struct report *r, FILE *out)
 {
 	json_t *root = json_report(r);
-	FILE *out = strcmp(file, "-") ? fopen(file, "w") : stdout;
-	int err = 0;
+	int err = root ? 0 : -ENOMEM;
 
-	if (!out || !root)
-		err = root ? -errno : -ENOMEM;
-	else if (json_dumpf(root, out, JSON_COMPACT | JSON_REAL_PRECISION(12)) ||
-		fputc('\n', out) == EOF || fflush(out))
-		err = -EIO;
-	if (out && out != stdout && fclose(out) && !err)
-		err = -errno;
+	errno = 0;
+	if (root && (json_dumpf(root, out, JSON_COMPACT | JSON_REAL_PRECISION(12)) ||
+			    fputc('\n', out) == EOF || fflush(out)))
+		err = errno ? -errno : -EIO;
 	json_decref(root);
 	return err;
 }

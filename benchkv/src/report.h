@@ -20,7 +20,7 @@ struct report {
 void report_print(const struct report *r, FILE *out);
 
 /* One JSON object on a line of its own. 0 or -errno. */
-int report_json(const struct report *r, const char *file);
+int report_json(const struct report *r, FILE *out);
 
 /* What would run where: the plan of this rank. */
 void report_plan(const struct node *n, FILE *out);

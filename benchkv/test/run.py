@@ -207,8 +207,15 @@ def case_bad():
             lines = r.own_lines()
             check(r.status == 2 and r.out == "", r)
             check(len(lines) == 1 and re.search("give|--help", lines[0]), r)
-    r = run(job(0, "--json", "/nonexistent/x", "--ops", 10))
-    check(r.status == 1 and len(r.own_lines()) == 1, r)
+    for args in ["/nonexistent/x", "--duration", 86400], ["/dev/full", "--ops", 10]:
+        r = run(job(0, "--json", *args))
+        check(r.status == 1 and len(r.own_lines()) == 1, r)
+        check(re.search("No such file|No space", r.err), r)
+    for args in ["--help"], ["delegation", "--dry-run"], ["delegation", "--ops", "10"]:
+        r = run(["sh", "-c", '"$0" "$@" >/dev/full', BENCHKV, *args])
+        check(r.status == 1, r)
+    r = run(job(0, "--seed", 2**63 - 1, "--ops", 10, "--json", "-"))
+    check(json.loads(r.out)["seed"] == 2**63 - 1, r)
     r = run([BENCHKV, "--help"])
     check(r.status == 0 and "--queue-depth" in r.out and not r.err, r)
     r = run(MPIRUN + ["-np", "1", BENCHKV, "delegation", ":", "-np", "1", BENCHKV, "delegation",
