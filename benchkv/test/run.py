@@ -242,7 +242,9 @@ def case_stopped():
         time.sleep(0.3)
         os.kill(pids[-1], signal.SIGSTOP)
         r = finish(proc, argv)
-        check(r.status == 1 and r.out == "" and "not all 2 ranks came" in r.err, r)
+        # Any failure: told to abort a job with a stopped member, Open MPI 4.1's mpirun
+        # has been seen to die of a fault in its own PMIx server, after benchkv's word.
+        check(r.status != 0 and r.out == "" and "not all 2 ranks came" in r.err, r)
 
 
 def ranks_of(pid):
