@@ -3,7 +3,7 @@
  * The hot path of shmipc.h, inlined into its users; included by it, not by them. The
  * fields of these structs are the library's: no user reads or writes them.
  *
- * A ring is an array of slots of whole cache lines, {lap, id, payload}. The producer
+ * A ring is an array of slots of half a cache line or whole ones, {lap, id, payload}. The producer
  * fills a slot and stores its lap number last, with release; the consumer, whose own
  * cursor says which lap it expects where, loads it with acquire and never writes. A
  * slot is free for the next lap by count alone: at most depth calls are in flight, a

@@ -29,6 +29,13 @@ static void layout_has_one_writer_per_line(void)
 	CHECK_EQ(l.area % CACHE_LINE, 0);
 	CHECK_EQ(l.area, 128 + 512 * 128 + 2048 + 512 * 64 + 64);
 	CHECK_EQ(l.size, 704 + 3 * l.area);
+	a.resp_size = 24; /* and its header: half a line, twice as many in a ring of the least size */
+	a.depth = 300;
+	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
+	CHECK_EQ(l.resp_stride, 32);
+	CHECK_EQ(l.resp_slots, 512);
+	CHECK_EQ(l.area % CACHE_LINE, 0);
+	a.resp_size = 25;
 	a.depth = 255;
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
 	CHECK_EQ(l.resp_slots, 256); /* depth + 1 fits exactly */
