@@ -255,6 +255,7 @@ static void harm_stays_in_the_own_place(void)
 	struct range r[3];
 	uint64_t forged = 0;
 	pid_t good, bad;
+	struct shmipc_server_stats st;
 	size_t place;
 	int status;
 
@@ -268,6 +269,10 @@ static void harm_stays_in_the_own_place(void)
 		sched_yield();
 	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
 	CHECK_EQ(shmipc_client_index(c), 1);
+	do { /* a place whose epoch is spoilt before that is never served */
+		serve_anything(s, 1);
+		shmipc_server_get_stats(s, &st);
+	} while (st.connects < 2);
 	place = sizeof(struct shmipc_header) + l.area;
 	r[0] = (struct range){ place, place + l.area };
 	r[1] = r[0];
