@@ -236,7 +236,8 @@ def case_absent():
 def case_stopped():
     """A rank that hangs in the middle of a run, with and without an end in time."""
     for end in ["--duration", 2], ["--ops", 10 ** 9]:
-        argv = job(2, "--timeout", 1, "--clients", 4, "--json", "-", *end)
+        # Time enough for ranks that start slowly under a sanitizer.
+        argv = job(2, "--timeout", 2, "--clients", 4, "--json", "-", *end)
         proc = start(argv)
         pids = wait_running(proc, 2)
         time.sleep(0.3)
