@@ -108,7 +108,7 @@ static void parse_one(struct options *o, int c)
 	case 'D':
 		o->duration = strtod(optarg, &end);
 		if (end == optarg || *end || !(o->duration > 0) || o->duration > 86400)
-			refuse("--duration=%s: give seconds", optarg);
+			refuse("--duration=%s: give seconds, more than 0 and at most 86400", optarg);
 		break;
 	case 'd':
 		o->device = optarg;
@@ -218,6 +218,14 @@ void report(const struct options *o, const struct result *r)
 
 void report_end(const struct options *o)
 {
-	if (o->json && o->json != stdout && fclose(o->json))
-		perror("copyrpc-bench: --json");
+	bool failed = fflush(stdout) || ferror(stdout);
+
+	if (o->json && o->json != stdout) {
+		failed |= ferror(o->json) != 0;
+		failed |= fclose(o->json) != 0;
+	}
+	if (failed) {
+		fputs("copyrpc-bench: the results cannot be written\n", stderr);
+		exit(1);
+	}
 }
