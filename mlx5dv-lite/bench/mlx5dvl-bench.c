@@ -9,6 +9,7 @@
  *
  * Under callgrind (mlx5dvl-instructions runs it so) each row is a section of its own.
  */
+#include <endian.h>
 #include <getopt.h>
 #include <sys/mman.h>
 #include <valgrind/callgrind.h>

@@ -10,12 +10,22 @@
 #error "include mlx5dvl.h"
 #endif
 
-#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+
+/* To and from the device's byte order; <endian.h> hides its own under strict C11. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define MLX5DVL_BE16_(x) __builtin_bswap16(x)
+#define MLX5DVL_BE32_(x) __builtin_bswap32(x)
+#define MLX5DVL_BE64_(x) __builtin_bswap64(x)
+#else
+#define MLX5DVL_BE16_(x) ((uint16_t)(x))
+#define MLX5DVL_BE32_(x) ((uint32_t)(x))
+#define MLX5DVL_BE64_(x) ((uint64_t)(x))
 #endif
 
 #define MLX5DVL_INLINE_ static inline __attribute__((always_inline))
@@ -248,7 +258,7 @@ MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_next_(
 MLX5DVL_INLINE_ struct mlx5dvl_qp *mlx5dvl_cqe_qp_(
 	const struct mlx5dvl_cq *cq, const struct mlx5dvl_cqe *cqe)
 {
-	uint32_t qpn = be32toh(cqe->sop_qpn) & 0xffffff;
+	uint32_t qpn = MLX5DVL_BE32_(cqe->sop_qpn) & 0xffffff;
 
 	return cq->table->leaf[qpn / MLX5DVL_QPN_LEAF_]->qp[qpn % MLX5DVL_QPN_LEAF_];
 }
@@ -258,7 +268,7 @@ MLX5DVL_INLINE_ void mlx5dvl_cq_release_(struct mlx5dvl_cq *cq, uint32_t ci)
 {
 	cq->ci = ci;
 	mlx5dvl_entries_before_release_();
-	__atomic_store_n(cq->record, htobe32(ci & 0xffffff), __ATOMIC_RELAXED);
+	__atomic_store_n(cq->record, MLX5DVL_BE32_(ci & 0xffffff), __ATOMIC_RELAXED);
 }
 
 /* Appends a consumed receive to the list; the device follows it once it is posted. */
@@ -266,7 +276,7 @@ MLX5DVL_INLINE_ void mlx5dvl_srq_put_(struct mlx5dvl_srq *srq, uint16_t i)
 {
 	uint16_t *next = (uint16_t *)(void *)(srq->wqes + ((size_t)srq->tail << srq->shift) + 2);
 
-	*next = htobe16(i);
+	*next = MLX5DVL_BE16_(i);
 	srq->tail = i;
 	srq->posted--;
 }
@@ -286,12 +296,12 @@ MLX5DVL_INLINE_ int mlx5dvl_mono_poll(
 			break;
 		__builtin_prefetch(mlx5dvl_cqe_at_(&copy, ci + 1));
 		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(&copy, cqe);
-		uint16_t i = be16toh(cqe->wqe_counter);
+		uint16_t i = MLX5DVL_BE16_(cqe->wqe_counter);
 
 		if (MLX5DVL_LIKELY_(qp != NULL)) {
 			struct mlx5dvl_recv recv = {
-				be32toh(cqe->imm),
-				be32toh(cqe->byte_cnt),
+				MLX5DVL_BE32_(cqe->imm),
+				MLX5DVL_BE32_(cqe->byte_cnt),
 				(uint8_t)(cqe->op_own >> 4),
 				srq->buf ? srq->buf + (size_t)i * srq->buf_size : NULL,
 			};
@@ -320,7 +330,7 @@ MLX5DVL_INLINE_ int mlx5dvl_send_poll(
 
 		if (MLX5DVL_UNLIKELY_(!qp))
 			continue;
-		uint16_t i = be16toh(cqe->wqe_counter);
+		uint16_t i = MLX5DVL_BE16_(cqe->wqe_counter);
 		const struct mlx5dvl_slot *slot = &qp->slots[i & (qp->depth - 1)];
 		struct mlx5dvl_sent sent = { slot->token, slot->opcode };
 
@@ -421,21 +431,21 @@ MLX5DVL_INLINE_ void mlx5dvl_op_write_(
 	mlx5dvl_word_ *seg, const struct mlx5dvl_op_ *op, uint32_t inl)
 {
 	if (mlx5dvl_op_remote_(op->opcode) || mlx5dvl_op_atomic_(op->opcode)) {
-		*seg++ = htobe64(op->raddr);
-		*seg++ = htobe64((uint64_t)op->rkey << 32);
+		*seg++ = MLX5DVL_BE64_(op->raddr);
+		*seg++ = MLX5DVL_BE64_((uint64_t)op->rkey << 32);
 	}
 	if (mlx5dvl_op_atomic_(op->opcode)) {
-		*seg++ = htobe64(op->operand[0]);
-		*seg++ = htobe64(op->operand[1]);
+		*seg++ = MLX5DVL_BE64_(op->operand[0]);
+		*seg++ = MLX5DVL_BE64_(op->operand[1]);
 	}
 	if (inl) {
-		*(mlx5dvl_half_ *)seg = htobe32(0x80000000u | inl);
+		*(mlx5dvl_half_ *)seg = MLX5DVL_BE32_(0x80000000u | inl);
 		memcpy((uint8_t *)seg + 4, op->laddr, inl);
 		seg += (4 + inl + 15) / 16 * 2;
 	}
 	if (op->len > inl) {
-		*seg++ = htobe64((uint64_t)(op->len - inl) << 32 | op->lkey);
-		*seg++ = htobe64((uint64_t)(uintptr_t)op->laddr + inl);
+		*seg++ = MLX5DVL_BE64_((uint64_t)(op->len - inl) << 32 | op->lkey);
+		*seg++ = MLX5DVL_BE64_((uint64_t)(uintptr_t)op->laddr + inl);
 	}
 }
 
@@ -450,7 +460,7 @@ MLX5DVL_INLINE_ mlx5dvl_word_ *mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, uint32_
 	const uint32_t pi = qp->pi, i = pi & (qp->depth - 1), blocks = (ds + 3) / 4;
 	mlx5dvl_word_ *ctrl = (mlx5dvl_word_ *)(void *)(qp->sq + (size_t)i * MLX5DVL_BLOCK_);
 	struct mlx5dvl_slot *slot = &qp->slots[i];
-	uint64_t first = htobe64(
+	uint64_t first = MLX5DVL_BE64_(
 		(uint64_t)((pi & 0xffff) << 8 | opcode) << 32 | (uint64_t)qp->qpn << 8 | ds);
 	uint32_t quiet = qp->quiet + blocks;
 	uint32_t fm_ce_se = (flags & MLX5DVL_SOLICITED ? 0x02 : 0) |
@@ -469,7 +479,7 @@ MLX5DVL_INLINE_ mlx5dvl_word_ *mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, uint32_
 	slot->flags = (uint8_t)flags;
 	slot->opcode = opcode;
 	ctrl[0] = first;
-	ctrl[1] = htobe64((uint64_t)fm_ce_se << 32 | imm);
+	ctrl[1] = MLX5DVL_BE64_((uint64_t)fm_ce_se << 32 | imm);
 	return ctrl + 2;
 }
 
@@ -577,7 +587,7 @@ MLX5DVL_INLINE_ void mlx5dvl_ring(struct mlx5dvl_qp *qp)
 	if (qp->pi == qp->rung)
 		return;
 	mlx5dvl_entries_before_record_();
-	__atomic_store_n(qp->record, htobe32(qp->pi & 0xffff), __ATOMIC_RELAXED);
+	__atomic_store_n(qp->record, MLX5DVL_BE32_(qp->pi & 0xffff), __ATOMIC_RELAXED);
 	mlx5dvl_record_before_doorbell_();
 	if (single && (qp->pi - qp->last) * MLX5DVL_BLOCK_ <= bf->size)
 		mlx5dvl_blueflame_(qp, bf->reg + bf->offset);

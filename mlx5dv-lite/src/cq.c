@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Completion queues: errors, compressed completions, completions of QPs that are gone. */
+#include <endian.h>
 #include <errno.h>
 #include <string.h>
 

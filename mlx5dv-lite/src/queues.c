@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Creates the SRQ and the CQs with libibverbs, and takes over their memory. */
+#include <endian.h>
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>

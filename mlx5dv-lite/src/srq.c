@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The shared receive queue: a linked list that the device walks and software appends to. */
+#include <endian.h>
 #include <errno.h>
 
 #include "base/compiler.h"

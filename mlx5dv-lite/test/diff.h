@@ -4,6 +4,7 @@
 #define DIFF_H
 
 #include "vendor.h"
+#include <endian.h>
 
 enum {
 	OPS = 10000,

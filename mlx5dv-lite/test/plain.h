@@ -7,6 +7,7 @@
 #ifndef PLAIN_H
 #define PLAIN_H
 
+#include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
 

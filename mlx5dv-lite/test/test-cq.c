@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Completion queues on plain memory: the test writes completions as the device would. */
 #include "plain.h"
+#include <endian.h>
 
 enum { QPN = 0x4321, DEPTH = 64 };
 

@@ -4,6 +4,7 @@
  * ibv_poll_cq() and, in a copy made just before, with this library.
  */
 #include "diff.h"
+#include <endian.h>
 
 /* What both polls must report. */
 struct event {

@@ -9,6 +9,7 @@
  * of requests that this library signals on its own account.
  */
 #include "diff.h"
+#include <endian.h>
 
 /* Bytes that mean nothing, and that the vendor's library leaves as they were: behind inline
    data up to the next 16, and the comparand of a fetch-and-add. */

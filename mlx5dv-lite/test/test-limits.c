@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Wrong use, tight queues, many QPs, QPs that end, threads, events. */
+#include <endian.h>
 #include <poll.h>
 #include <pthread.h>
 

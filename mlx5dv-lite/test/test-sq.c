@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The send queue on plain memory: bytes of every request, ring, slots, signaling, doorbell. */
 #include "plain.h"
+#include <endian.h>
 
 static struct core core;
 static struct mlx5dvl_bf no_bf;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The shared receive queue and the table of QPs, on plain memory. */
 #include "plain.h"
+#include <endian.h>
 
 enum { DEPTH = 61, QPN = 77 };
 

@@ -5,6 +5,7 @@
  * and half behind a pointer, NOPs at the ring's end, requests signaled by the library,
  * compressed completions.
  */
+#include <endian.h>
 #include <dlfcn.h>
 #include <softhca.h>
 

@@ -11,7 +11,7 @@ errors = []
 for layer in sys.argv[2:]:
     for header in HEADERS[layer]:
         for lang in (
-            ["gcc", "-x", "c", "-std=gnu11", "-Wstrict-prototypes"],
+            ["gcc", "-x", "c", "-std=c11", "-Wstrict-prototypes"],
             ["g++", "-x", "c++", "-std=c++17"],
         ):
             cmd = lang + ["-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
