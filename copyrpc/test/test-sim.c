@@ -12,6 +12,9 @@ static struct side left, right;
 #ifndef SCALE /* sanitizers are slow */
 #define SCALE 1
 #endif
+#ifndef TIMES /* a soak is long */
+#define TIMES 1
+#endif
 
 struct plan {
 	uint32_t message_max, response_max; /* payload */
@@ -148,7 +151,7 @@ static void schedules(uint32_t blocks, int n)
 	uint64_t seed = test_seed();
 	uint32_t max = wire_payload(credit_message_max(blocks));
 
-	for (int i = 0; i < n / SCALE; i++) {
+	for (int i = 0; i < n * TIMES / SCALE; i++) {
 		struct plan p = plans[(size_t)i % ARRAY_SIZE(plans)];
 		uint64_t mine = seed + (uint64_t)i;
 

@@ -12,6 +12,9 @@
 #ifndef SCALE /* sanitizers are slow */
 #define SCALE 1
 #endif
+#ifndef TIMES /* a soak is long */
+#define TIMES 1
+#endif
 
 static struct node nodes[2];
 
@@ -32,7 +35,7 @@ static void run_pair(const struct copyrpc_ctx_attr *attr, int eps, uint32_t max,
 	uint64_t seed = test_seed();
 
 	for (int i = 0; i < 2; i++)
-		node_open(&nodes[i], attr, eps, max, calls / SCALE, seed + (uint64_t)i);
+		node_open(&nodes[i], attr, eps, max, calls * TIMES / SCALE, seed + (uint64_t)i);
 	connect_nodes(&nodes[0], &nodes[1]);
 	while (!node_done(&nodes[0]) || !node_done(&nodes[1]))
 		node_step(&nodes[test_rand(&seed) % 2]);
@@ -85,7 +88,7 @@ static void within_one_context(void)
 	struct node *n = &nodes[0];
 	uint8_t blob[2][COPYRPC_INFO_SIZE];
 
-	node_open(n, &(struct copyrpc_ctx_attr){.ring_size = 8192}, 2, 300, 5000 / SCALE,
+	node_open(n, &(struct copyrpc_ctx_attr){.ring_size = 8192}, 2, 300, 5000 * TIMES / SCALE,
 		test_seed());
 	for (int i = 0; i < 2; i++)
 		copyrpc_ep_info(n->ep[i], blob[i]);
@@ -115,7 +118,7 @@ static void run_process(int fd, const struct copyrpc_ctx_attr *attr, int eps, ui
 	bool told = false;
 	char c;
 
-	node_open(n, attr, eps, max, calls / SCALE, seed);
+	node_open(n, attr, eps, max, calls * TIMES / SCALE, seed);
 	for (int i = 0; i < eps; i++) {
 		copyrpc_ep_info(n->ep[i], mine);
 		exchange(fd, mine, theirs);
@@ -147,7 +150,7 @@ static void run_processes(
 		child[i] = fork();
 		CHECK(child[i] >= 0);
 		if (!child[i]) {
-			run_process(fd[i], attr, eps, max, calls / SCALE, seed + (uint64_t)i);
+			run_process(fd[i], attr, eps, max, calls, seed + (uint64_t)i);
 			exit(0);
 		}
 	}
