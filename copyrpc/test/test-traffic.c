@@ -30,18 +30,42 @@ static void connect_nodes(struct node *a, struct node *b)
 	}
 }
 
-static void run_pair(const struct copyrpc_ctx_attr *attr, int eps, uint32_t max, uint32_t calls)
+static void run_seeded(const struct copyrpc_ctx_attr *attr, int eps, uint32_t max, uint32_t calls,
+	uint64_t seed)
 {
-	uint64_t seed = test_seed();
-
 	for (int i = 0; i < 2; i++)
-		node_open(&nodes[i], attr, eps, max, calls * TIMES / SCALE, seed + (uint64_t)i);
+		node_open(&nodes[i], attr, eps, max, calls, seed + (uint64_t)i);
 	connect_nodes(&nodes[0], &nodes[1]);
 	while (!node_done(&nodes[0]) || !node_done(&nodes[1]))
 		node_step(&nodes[test_rand(&seed) % 2]);
-	for (int i = 0; i < 2; i++) {
-		node_report(&nodes[i]);
+	for (int i = 0; i < 2; i++)
 		copyrpc_ctx_destroy(nodes[i].ctx);
+}
+
+static void run_pair(const struct copyrpc_ctx_attr *attr, int eps, uint32_t max, uint32_t calls)
+{
+	run_seeded(attr, eps, max, calls * TIMES / SCALE, test_seed());
+}
+
+/* Whatever sizes and depths are allowed, drawn anew each time, from the first call on. */
+static void random_schedules(void)
+{
+	static const uint32_t receives[] = { 4, 8, 32, 1024 };
+	uint64_t seed = test_seed();
+
+	for (int i = 0; i < 2000 * TIMES / SCALE; i++) {
+		struct copyrpc_ctx_attr attr = {
+			.ring_size = 4096u << test_rand(&seed) % 9,
+			.sq_depth = 16u << test_rand(&seed) % 5,
+			.srq_depth = receives[test_rand(&seed) % ARRAY_SIZE(receives)],
+		};
+		uint32_t most = COPYRPC_PAYLOAD_MAX(attr.ring_size);
+		int eps = 1 + (int)(test_rand(&seed) % (test_rand(&seed) % 8 ? 2 : NODE_EPS));
+
+		if (test_rand(&seed) % 2)
+			most = 300;
+		run_seeded(&attr, eps, 8 + (uint32_t)(test_rand(&seed) % (most - 7)),
+			1 + (uint32_t)(test_rand(&seed) % 40), test_rand(&seed));
 	}
 }
 
@@ -181,6 +205,7 @@ int main(int argc, char **argv)
 		/* First, as processes are forked before the HCA is opened here. */
 		TEST(two_processes),
 		TEST(two_processes_small_rings),
+		TEST(random_schedules),
 		TEST(smallest_ring),
 		TEST(largest_messages),
 		TEST(default_ring),

@@ -14,7 +14,7 @@
 #include "copyrpc.h"
 
 #define NODE_EPS 16
-#define NODE_CALLS 262144 /* untouched pages of it cost nothing */
+#define NODE_CALLS 262144
 #define NODE_HELD 256
 #define PAYLOAD_MAX (1 << 17)
 
@@ -26,9 +26,9 @@ struct node {
 	uint32_t max;   /* payload, both ways; 8 at least */
 	uint32_t calls; /* of each endpoint, and the number that it serves */
 	uint32_t sent[NODE_EPS], got[NODE_EPS], served[NODE_EPS];
-	uint8_t ended[NODE_EPS][NODE_CALLS];
 	struct copyrpc_req *held[NODE_HELD];
 	uint32_t nheld;
+	uint8_t ended[NODE_EPS][NODE_CALLS]; /* cleared as far as it is used */
 };
 
 #define REPLY_TO(token) ((token) ^ 0x5555555555555555ull)
@@ -57,12 +57,14 @@ static inline uint32_t traffic_below(struct node *n, uint32_t limit)
 static inline void node_open(struct node *n, const struct copyrpc_ctx_attr *attr, int eps,
 	uint32_t max, uint32_t calls, uint64_t seed)
 {
-	memset(n, 0, sizeof(*n));
+	CHECK(eps <= NODE_EPS && calls <= NODE_CALLS);
+	memset(n, 0, offsetof(struct node, ended));
+	for (int i = 0; i < eps; i++)
+		memset(n->ended[i], 0, calls);
 	n->eps = eps;
 	n->seed = seed;
 	n->max = max;
 	n->calls = calls;
-	CHECK(eps <= NODE_EPS && calls <= NODE_CALLS);
 	CHECK_EQ(copyrpc_ctx_create(attr, &n->ctx), 0);
 	for (intptr_t i = 0; i < eps; i++) {
 		struct copyrpc_ep_attr ep = {.user = (void *)i};
