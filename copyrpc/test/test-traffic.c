@@ -38,13 +38,22 @@ static void run_seeded(const struct copyrpc_ctx_attr *attr, int eps, uint32_t ma
 	connect_nodes(&nodes[0], &nodes[1]);
 	while (!node_done(&nodes[0]) || !node_done(&nodes[1]))
 		node_step(&nodes[test_rand(&seed) % 2]);
-	for (int i = 0; i < 2; i++)
+}
+
+static void close_nodes(void)
+{
+	for (int i = 0; i < 2; i++) {
+		node_balance(&nodes[i]);
 		copyrpc_ctx_destroy(nodes[i].ctx);
+	}
 }
 
 static void run_pair(const struct copyrpc_ctx_attr *attr, int eps, uint32_t max, uint32_t calls)
 {
 	run_seeded(attr, eps, max, calls * TIMES / SCALE, test_seed());
+	for (int i = 0; i < 2; i++)
+		node_report(&nodes[i]);
+	close_nodes();
 }
 
 /* Whatever sizes and depths are allowed, drawn anew each time, from the first call on. */
@@ -66,6 +75,7 @@ static void random_schedules(void)
 			most = 300;
 		run_seeded(&attr, eps, 8 + (uint32_t)(test_rand(&seed) % (most - 7)),
 			1 + (uint32_t)(test_rand(&seed) % 40), test_rand(&seed));
+		close_nodes();
 	}
 }
 

@@ -148,7 +148,8 @@ static inline bool node_done(const struct node *n)
 	return true;
 }
 
-static inline void node_report(const struct node *n)
+/* What the context counted is what was asked for. */
+static inline struct copyrpc_stats node_balance(const struct node *n)
 {
 	struct copyrpc_stats s;
 
@@ -158,6 +159,13 @@ static inline void node_report(const struct node *n)
 	CHECK_EQ(s.requests, s.calls);
 	CHECK_EQ(s.responses, s.calls);
 	CHECK_EQ(s.failed_calls, 0);
+	return s;
+}
+
+static inline void node_report(const struct node *n)
+{
+	struct copyrpc_stats s = node_balance(n);
+
 	printf("  %.1f messages a batch; %" PRIu64 " wraps, %" PRIu64 " READs, %" PRIu64
 	       " credit batches, stalls for room %" PRIu64 ", credit %" PRIu64 ", queue %" PRIu64
 	       "\n",
