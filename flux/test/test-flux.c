@@ -628,6 +628,8 @@ static void busy_node_yields(void)
 	flux_destroy(f);
 }
 
+static pid_t sleeper_tid; /* stored by the sleeper, release; loaded by its waker, acquire */
+
 /* A server that sleeps between any two calls. */
 static void *sleeper(void *arg)
 {
@@ -635,14 +637,15 @@ static void *sleeper(void *arg)
 	struct flux_stats s;
 	uint32_t served = 0;
 
+	__atomic_store_n(&sleeper_tid, gettid(), __ATOMIC_RELEASE);
+
 	while (served < 500) {
 		CHECK_EQ(flux_wait(n, UINT64_MAX), 1);
 		served += serve(n);
 	}
 	flux_flush(n);
 	flux_node_stats(n, &s);
-	/* Not each time: a call that comes before the second look is served without a sleep. */
-	CHECK(s.sleeps > 0);
+	CHECK(s.sleeps >= 500);
 	return NULL;
 }
 
@@ -661,7 +664,8 @@ static void sleep_and_wake(void)
 
 	CHECK_EQ(pthread_create(&t, NULL, sleeper, b), 0);
 	for (uint64_t i = 0; i < 500; i++) {
-		while (!asleep(b))
+		/* Marked is not enough: before its second look it would not sleep. */
+		while (!(asleep(b) && test_blocked(__atomic_load_n(&sleeper_tid, __ATOMIC_ACQUIRE))))
 			sched_yield();
 		CHECK_EQ(call(a, 1, i, i), 0);
 		while (!flux_poll(a, on_response, &s))
@@ -670,7 +674,7 @@ static void sleep_and_wake(void)
 	pthread_join(t, NULL);
 	flux_node_stats(a, &stats);
 	CHECK_EQ(s.n, 500);
-	CHECK(stats.wakes > 0);
+	CHECK(stats.wakes >= 500);
 	flux_destroy(f);
 }
 

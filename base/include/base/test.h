@@ -72,6 +72,22 @@ static inline uint64_t test_seed(void)
 	return seed;
 }
 
+/* Is this thread of the process blocked in the kernel? */
+static inline int test_blocked(pid_t tid)
+{
+	char path[64], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+	f = fopen(path, "r");
+	if (!f)
+		return 0;
+	if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+		state = 0;
+	fclose(f);
+	return state == 'S';
+}
+
 static inline int test_main(const struct test *tests, size_t n, int argc, char **argv)
 {
 	size_t run = 0;
