@@ -7,6 +7,11 @@
  * hundred, and is only then allowed to sleep: a futex wake across cores costs tens
  * of microseconds, a yield to nobody well under one.
  *
+ * Yields are counted, not timed, because peers that share the core use it in between, up
+ * to some 200 us each turn. But where a program that never waits shares it, each yield
+ * gives away a whole time slice, and two hundred of them a second: a thread that sleeps
+ * gets the core back when it is woken, so then it sleeps after WAIT_CROWDED_NS.
+ *
  *	struct wait w = WAIT_INIT;
  *	while (!poll_something())
  *		if (wait_step(&w))
@@ -20,13 +25,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/compiler.h"
 
 #define WAIT_SPINS 40 /* pauses of 25-45 ns: 1-2 us */
 #define WAIT_YIELDS 200 /* 0.4-0.5 us each to nobody: about 100 us */
+#define WAIT_CROWDED_NS (2 * NSEC_PER_MSEC) /* a slice is 3 ms or more, a peer's turn 0.2 ms */
 
 struct wait {
 	uint32_t empty; /* empty polls since the last reset */
+	uint64_t yielding_ns; /* since when */
 };
 
 #define WAIT_INIT { 0 }
@@ -45,8 +53,11 @@ static inline bool wait_step(struct wait *w)
 		return false;
 	}
 	if (w->empty < WAIT_SPINS + WAIT_YIELDS) {
-		w->empty++;
+		if (w->empty++ == WAIT_SPINS)
+			w->yielding_ns = clock_ns();
 		sched_yield();
+		if (clock_ns() - w->yielding_ns > WAIT_CROWDED_NS)
+			w->empty = WAIT_SPINS + WAIT_YIELDS;
 		return false;
 	}
 	return true;
