@@ -2,6 +2,7 @@
 #include "client.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -196,6 +197,15 @@ static int work(struct client *c, uint64_t last, uint64_t end_ns)
 	return -EINTR;
 }
 
+/* In the thread's name, where top(1) and others see it: who it is, and which run it is in. */
+static void show_run(const struct client *c, uint32_t run)
+{
+	char name[16]; /* what the kernel keeps */
+
+	snprintf(name, sizeof(name), "client%u/%u", c->index, run);
+	pthread_setname_np(pthread_self(), name);
+}
+
 static void run_once(struct client *c)
 {
 	const struct options *o = c->node->o;
@@ -216,8 +226,10 @@ void *client_main(void *arg)
 
 	topo_pin_self(c->node->topo, c->node->o->daemons + c->index);
 	c->error = connect_all(c);
-	for (uint32_t run = 0; gate_pass(&c->node->gate, run, c->error); run++)
+	for (uint32_t run = 0; gate_pass(&c->node->gate, run, c->error); run++) {
+		show_run(c, run);
 		run_once(c);
+	}
 	disconnect_all(c);
 	return NULL;
 }

@@ -19,6 +19,7 @@ import time
 
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
 GUARD = 100  # seconds until a job counts as hung
+BUSY_NS = 5_000_000  # of each client in a run: some thousand operations
 FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
     verified errors latency_ns device control digest runs ranks""".split()
 
@@ -239,8 +240,7 @@ def case_stopped():
         # Time enough for ranks that start slowly under a sanitizer.
         argv = job(2, "--timeout", 2, "--clients", 4, "--json", "-", *end)
         proc = start(argv)
-        pids = wait_running(proc, 2)
-        time.sleep(0.3)
+        pids = wait_running(proc, 2, 4)
         os.kill(pids[-1], signal.SIGSTOP)
         r = finish(proc, argv)
         check(r.out == "" and "not all 2 ranks came" in r.err, r)
@@ -273,30 +273,38 @@ def descends(p, ancestor):
     return False
 
 
-def threads(pid):
+def clients_in_run(pid):
+    """Of the clients of a rank that are in a run, as their names say: the CPU time in ns."""
+    used = {}
     try:
-        return len(os.listdir(f"/proc/{pid}/task"))
+        for t in os.listdir(f"/proc/{pid}/task"):
+            if re.fullmatch(r"client\d+/\d+\n", open(f"/proc/{pid}/task/{t}/comm").read()):
+                used[t] = int(open(f"/proc/{pid}/task/{t}/schedstat").read().split()[0])
     except OSError:
-        return 0
+        pass  # one that ends meanwhile
+    return used
 
 
-def wait_running(proc, np):
-    """Until all ranks have their daemons and clients; that they work shows in their time."""
-    end = time.monotonic() + GUARD
+def wait_running(proc, np, clients):
+    """Until every client of every rank has worked in a run for a while."""
+    first, end = {}, time.monotonic() + GUARD
     while time.monotonic() < end:
         pids = ranks_of(proc.pid)
-        if len(pids) >= np and all(threads(p) > 4 for p in pids):
+        now = {(p, t): ns for p in pids for t, ns in clients_in_run(p).items()}
+        for client, ns in now.items():
+            first.setdefault(client, ns)
+        busy = [c for c, ns in now.items() if ns - first[c] >= BUSY_NS]
+        if len(busy) == max(np, 1) * clients:
             return pids
         check(proc.poll() is None, "the job ended by itself")
-        time.sleep(0.05)
+        time.sleep(0.01)
     raise Failed("the job does not start")
 
 
 def interrupted(np, sig, of_rank):
     argv = job(np, "--daemons", 2, "--clients", 3, "--duration", 60, "--json", "-")
     proc = start(argv)
-    pids = wait_running(proc, np)
-    time.sleep(0.3)
+    pids = wait_running(proc, np, 3)
     os.kill(pids[-1] if of_rank else proc.pid, sig)
     r = finish(proc, argv)
     check(r.status != 0 and r.out == "", r)
