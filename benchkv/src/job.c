@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "daemon.h"
 #include "hca.h"
 #include "node.h"
@@ -13,11 +14,12 @@
 #include "result.h"
 #include "stop.h"
 
-#define HELLO_MAGIC 0x62656e63686b7601ull
+#define HELLO_MAGIC 0x62656e63686b7602ull
 #define KEY_HELLO "benchkv.hello"
 #define KEY_MAX 48
 #define WHY_MAX 320
 #define SLOWEST 4
+#define PATIENCE_NS (2 * NSEC_PER_SEC) /* of ranks that leave a complaint to rank 0 */
 #define UNVERIFIED 1 /* all went well, but for an operation */
 
 /* What ranks tell each other first. */
@@ -25,6 +27,7 @@ struct hello {
 	uint64_t magic; /* the program, and its version */
 	uint64_t options; /* options_digest() */
 	uint64_t cores; /* topo_cores_id() */
+	uint64_t json_errno, trace_errno; /* 0: it can write the file, or need not */
 };
 
 struct job {
@@ -35,15 +38,24 @@ struct job {
 	struct result *runs; /* of this rank; then, at rank 0, of all */
 	struct result *ranks; /* rank 0 only: of all runs */
 	FILE *json; /* rank 0 only */
+	FILE *trace;
+	int status; /* to end with after an error */
 	char why[WHY_MAX];
 	bool said; /* why */
-	bool aborted;
+	bool aborted; /* or need not be */
 };
 
 static int cannot_write(struct job *j, const char *what, const char *file, int err)
 {
-	snprintf(j->why, sizeof(j->why), "%s '%s': %s: give what can be written", what, file,
+	snprintf(j->why, sizeof(j->why), "%s '%.200s': %s: give what can be written", what, file,
 		strerror(-err));
+	return err;
+}
+
+/* What is wrong is the command line, and every rank finds it out. */
+static int refuse(struct job *j, int err)
+{
+	j->status = JOB_USAGE;
 	return err;
 }
 
@@ -88,6 +100,37 @@ static int get_struct(struct job *j, uint32_t rank, const char *key, void *to, s
 	return len == size ? 0 : -EPROTO;
 }
 
+/* The options may differ from rank to rank in their files. */
+static int cannot_json(struct job *j, int err)
+{
+	return cannot_write(j, "--json", j->o->json ? j->o->json : "of rank 0", err);
+}
+
+static int cannot_trace(struct job *j, uint32_t rank, int err)
+{
+	char name[TRACE_NAME_MAX];
+
+	trace_name(j->o->trace ? j->o->trace : "", rank, name);
+	return cannot_write(j, "--trace", name, err);
+}
+
+static int judge(struct job *j, const struct hello *mine, const struct hello *theirs,
+	uint32_t rank)
+{
+	if (theirs->options != mine->options) {
+		snprintf(j->why, sizeof(j->why), "rank %u has other options: give all the same",
+			rank);
+		return refuse(j, -EINVAL);
+	}
+	if (theirs->json_errno)
+		return refuse(j, cannot_json(j, -(int)theirs->json_errno));
+	if (theirs->trace_errno)
+		return refuse(j, cannot_trace(j, rank, -(int)theirs->trace_errno));
+	j->sharers += theirs->cores == mine->cores;
+	j->index += theirs->cores == mine->cores && rank < launch_rank(j->l);
+	return 0;
+}
+
 static int hear(struct job *j, const struct hello *mine, uint32_t rank)
 {
 	struct hello theirs;
@@ -99,26 +142,37 @@ static int hear(struct job *j, const struct hello *mine, uint32_t rank)
 		snprintf(j->why, sizeof(j->why), "rank %u is not this benchkv", rank);
 		return err;
 	}
-	if (theirs.options != mine->options) {
-		snprintf(j->why, sizeof(j->why), "rank %u has other options: give all the same",
-			rank);
-		return -EINVAL;
+	return judge(j, mine, &theirs, rank);
+}
+
+/*
+ * Before anything runs: an hour's results are not to be lost by a mistyped name. And
+ * before the ranks meet, so that all know it if one of them cannot.
+ */
+static void open_files(struct job *j, struct hello *mine)
+{
+	if (j->o->json && !j->o->dry_run && !launch_rank(j->l)) {
+		j->json = strcmp(j->o->json, "-") ? fopen(j->o->json, "w") : stdout;
+		mine->json_errno = j->json ? 0 : (uint64_t)errno;
 	}
-	j->sharers += theirs.cores == mine->cores;
-	j->index += theirs.cores == mine->cores && rank < launch_rank(j->l);
-	return 0;
+	if (j->o->trace && !j->o->dry_run && launch_size(j->l) > 1)
+		mine->trace_errno = (uint64_t)-trace_open(j->o->trace, launch_rank(j->l),
+			&j->trace);
 }
 
 static int meet(struct job *j)
 {
 	struct hello mine = { .magic = HELLO_MAGIC, .options = options_digest(j->o),
 		.cores = topo_cores_id(j->node.topo) };
-	int err = launch_put(j->l, KEY_HELLO, &mine, sizeof(mine));
+	int err;
 
+	open_files(j, &mine);
+	if (launch_alone(j->l))
+		return judge(j, &mine, &mine, 0);
+	err = launch_put(j->l, KEY_HELLO, &mine, sizeof(mine));
 	if (!err)
 		err = fence(j, true);
-	j->sharers = launch_alone(j->l);
-	for (uint32_t i = 0; !err && !launch_alone(j->l) && i < launch_size(j->l); i++)
+	for (uint32_t i = 0; !err && i < launch_size(j->l); i++)
 		err = hear(j, &mine, i);
 	return err;
 }
@@ -131,7 +185,7 @@ static int plan(struct job *j, const char *device, const char *no_device)
 	if (clients > KV_MAX_WRITERS) {
 		snprintf(j->why, sizeof(j->why), "%llu clients in all: at most %u are possible",
 			(unsigned long long)clients, KV_MAX_WRITERS);
-		return -EINVAL;
+		return refuse(j, -EINVAL);
 	}
 	n->o = j->o;
 	n->launch = j->l;
@@ -229,13 +283,13 @@ static int gather(struct job *j, struct result *daemons)
 	return 0;
 }
 
-/* Before anything runs: an hour's results are not to be lost by a mistyped name. */
-static int open_json(struct job *j)
+/* Once; standard output stays open. */
+static int close_file(FILE **f)
 {
-	if (!j->o->json || j->node.rank)
-		return 0;
-	j->json = strcmp(j->o->json, "-") ? fopen(j->o->json, "w") : stdout;
-	return j->json ? 0 : cannot_write(j, "--json", j->o->json, -errno);
+	FILE *file = *f;
+
+	*f = NULL;
+	return file && file != stdout ? fclose(file) : 0;
 }
 
 static int print_report(struct job *j, const struct report *r)
@@ -248,10 +302,10 @@ static int print_report(struct job *j, const struct report *r)
 	}
 	if (j->json)
 		err = report_json(r, j->json);
-	if (j->json && j->json != stdout && fclose(j->json) && !err)
+	if (close_file(&j->json) && !err)
 		err = -errno;
 	if (err)
-		return cannot_write(j, "--json", j->o->json, err);
+		return cannot_json(j, err);
 	return table_err ? cannot_write(j, "writing to", "standard output", table_err) : 0;
 }
 
@@ -276,9 +330,12 @@ static int report(struct job *j, struct result *daemons)
 
 static int write_trace(struct job *j)
 {
-	int err = trace_write(&j->node.daemons[0].net.trace, j->o->trace, j->node.rank);
+	FILE *out = j->trace;
+	int err;
 
-	return err ? cannot_write(j, "--trace", j->o->trace, err) : 0;
+	j->trace = NULL;
+	err = trace_write(&j->node.daemons[0].net.trace, out);
+	return err ? cannot_trace(j, j->node.rank, err) : 0;
 }
 
 /* Rank 0 gets everybody's results and reports. 0, UNVERIFIED or -errno. */
@@ -288,7 +345,7 @@ static int conclude(struct job *j)
 	int err = 0;
 
 	result_of_daemons(&j->node, &daemons);
-	if (j->o->trace && j->node.ranks > 1)
+	if (j->trace)
 		err = write_trace(j);
 	for (uint32_t run = 0; !err && j->node.rank && run < j->o->runs; run++)
 		err = tell_result(j, run, &j->runs[run]);
@@ -320,7 +377,7 @@ static void give_up(struct job *j, int err)
 	if (!j->why[0])
 		snprintf(j->why, sizeof(j->why), "%s", strerror(-err));
 	fprintf(stderr, "benchkv: rank %u: %s\n", launch_rank(j->l), j->why);
-	stop_guard(JOB_ERROR);
+	stop_guard(j->status);
 }
 
 static void abort_job(struct job *j)
@@ -328,7 +385,20 @@ static void abort_job(struct job *j)
 	if (j->aborted || stop_requested())
 		return;
 	j->aborted = true;
-	launch_abort(j->l, JOB_ERROR, j->why);
+	launch_abort(j->l, j->status, j->why);
+}
+
+/*
+ * What every rank has found out ends every rank, without being aborted, and one complaint
+ * is enough: rank 0 meets the others when it has made it.
+ */
+static void end_together(struct job *j, int err)
+{
+	if (!launch_rank(j->l))
+		give_up(j, err);
+	j->aborted = !launch_fence(j->l, false, PATIENCE_NS);
+	if (!j->aborted)
+		give_up(j, err);
 }
 
 static int run_node(struct job *j)
@@ -369,9 +439,6 @@ static int run_job(struct job *j, const char *device, const char *no_device)
 		report_plan(&j->node, stdout);
 		return fflush(stdout) ? cannot_write(j, "writing to", "standard output", -errno) : 0;
 	}
-	err = open_json(j);
-	if (err)
-		return err;
 	j->runs = calloc(j->o->runs, sizeof(*j->runs));
 	j->ranks = calloc(j->node.ranks, sizeof(*j->ranks));
 	if (!j->runs || !j->ranks)
@@ -384,13 +451,17 @@ static int run_job(struct job *j, const char *device, const char *no_device)
 int job_run(const struct options *o, struct launch *l, const char *device,
 	const char *no_device)
 {
-	struct job j = { .o = o, .l = l };
+	struct job j = { .o = o, .l = l, .status = JOB_ERROR };
 	int err = run_job(&j, device, no_device);
 
-	if (err < 0)
+	if (j.status == JOB_USAGE)
+		end_together(&j, err);
+	else if (err < 0)
 		give_up(&j, err);
 	if (err == UNVERIFIED)
 		fprintf(stderr, "benchkv: not every operation was verified\n");
+	close_file(&j.json);
+	close_file(&j.trace);
 	topo_close(j.node.topo);
 	free(j.ranks);
 	free(j.runs);
@@ -400,5 +471,5 @@ int job_run(const struct options *o, struct launch *l, const char *device,
 		return 128 + atomic_load_explicit(&stop_signal, memory_order_relaxed);
 	if (err < 0)
 		abort_job(&j);
-	return JOB_ERROR;
+	return j.status;
 }

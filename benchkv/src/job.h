@@ -9,7 +9,7 @@
 enum {
 	JOB_OK = 0,
 	JOB_ERROR = 1, /* also: an operation that was not verified */
-	JOB_USAGE = OPTIONS_USAGE,
+	JOB_USAGE = OPTIONS_USAGE, /* also: another than the other ranks' */
 };
 
 /*

@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -31,17 +29,28 @@ void trace_add(struct trace *t, uint64_t now_ns, struct trace_sample sample)
 	t->due_ns = now_ns + TRACE_EVERY_NS;
 }
 
-int trace_write(const struct trace *t, const char *file, uint32_t rank)
+void trace_name(const char *file, uint32_t rank, char name[TRACE_NAME_MAX])
 {
-	char name[PATH_MAX];
-	FILE *out;
-	int err;
+	snprintf(name, TRACE_NAME_MAX, "%.*s.%u", TRACE_NAME_MAX - 12, file, rank);
+}
 
-	if (snprintf(name, sizeof(name), "%s.%u", file, rank) >= (int)sizeof(name))
-		return -ENAMETOOLONG;
+int trace_open(const char *file, uint32_t rank, FILE **out_p)
+{
+	char name[TRACE_NAME_MAX];
+	FILE *out;
+
+	trace_name(file, rank, name);
 	out = fopen(name, "w");
 	if (!out)
 		return -errno;
+	*out_p = out;
+	return 0;
+}
+
+int trace_write(const struct trace *t, FILE *out)
+{
+	int err;
+
 	fprintf(out, "time_us,outstanding,waiting,held,messages,polls,loop_us,u,unconsumed\n");
 	for (uint32_t i = 0; i < t->n; i++) {
 		const struct trace_sample *s = &t->samples[i];

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define TRACE_EVERY_NS 1000000ull
 #define TRACE_MAX (1u << 20) /* samples, 17 minutes; later ones are not kept */
@@ -41,7 +42,15 @@ static inline bool trace_due(const struct trace *t, uint64_t now_ns)
 
 void trace_add(struct trace *t, uint64_t now_ns, struct trace_sample sample);
 
-/* Writes <file>.<rank>. 0 or -errno. */
-int trace_write(const struct trace *t, const char *file, uint32_t rank);
+#define TRACE_NAME_MAX 4096
+
+/* <file>.<rank>, cut off if it is too long. */
+void trace_name(const char *file, uint32_t rank, char name[TRACE_NAME_MAX]);
+
+/* Opens that file for writing. 0 or -errno. */
+int trace_open(const char *file, uint32_t rank, FILE **out_p);
+
+/* Writes all, and closes the file. 0 or -errno. */
+int trace_write(const struct trace *t, FILE *out);
 
 #endif

@@ -186,8 +186,19 @@ def case_trace():
         check(all(a["time_us"] < b["time_us"] for a, b in zip(rows, rows[1:])), "order")
         check(0 < max(x["outstanding"] for x in rows) <= 16, "outstanding beyond the depth")
         check(all(x["waiting"] <= x["outstanding"] for x in rows), "waiting")
-    r = run(job(2, "--duration", 0.1, "--trace", "/nonexistent/x"))
-    check(r.status == 1 and "--trace" in r.err, r)
+    refused_trace("/nonexistent/x", "/nonexistent/x.0")
+    os.mkdir(f"{path}.1")  # what rank 0 would not notice by itself
+    refused_trace(path, f"{path}.1")
+    os.rmdir(f"{path}.1")
+    os.unlink(f"{path}.0")
+
+
+def refused_trace(path, culprit):
+    """Before the run: nobody waits for its end. Rank 0 says it, for all."""
+    r = run(job(2, "--duration", 86400, "--trace", path))
+    lines = r.own_lines()
+    check(r.status == 2 and r.out == "", r)
+    check(len(lines) == 1 and f"--trace '{culprit}'" in lines[0] and "give" in lines[0], r)
 
 
 def case_jobs():
@@ -208,9 +219,11 @@ def case_bad():
             lines = r.own_lines()
             check(r.status == 2 and r.out == "", r)
             check(len(lines) == 1 and re.search("give|--help", lines[0]), r)
-    for args in ["/nonexistent/x", "--duration", 86400], ["/dev/full", "--ops", 10]:
-        r = run(job(0, "--json", *args))
-        check(r.status == 1 and len(r.own_lines()) == 1, r)
+    for np, status, *args in ((0, 2, "/nonexistent/x", "--duration", 86400),
+                              (2, 2, "/nonexistent/x", "--duration", 86400),
+                              (0, 1, "/dev/full", "--ops", 10)):
+        r = run(job(np, "--json", *args))
+        check(r.status == status and len(r.own_lines()) == 1, r)
         check(re.search("No such file|No space", r.err), r)
     for args in ["--help"], ["delegation", "--dry-run"], ["delegation", "--ops", "10"]:
         r = run(["sh", "-c", '"$0" "$@" >/dev/full', BENCHKV, *args])
@@ -221,7 +234,8 @@ def case_bad():
     check(r.status == 0 and "--queue-depth" in r.out and not r.err, r)
     r = run(MPIRUN + ["-np", "1", BENCHKV, "delegation", ":", "-np", "1", BENCHKV, "delegation",
                       "--clients", "3"])
-    check(r.status == 1 and "other options" in r.err, r)
+    lines = r.own_lines()
+    check(r.status == 2 and len(lines) == 1 and "rank 1 has other options" in lines[0], r)
 
 
 def case_absent():
