@@ -9,7 +9,8 @@ static int setup(const struct rpcbench_config *cfg, struct rpcbench_server *serv
 {
 	struct flux_attr attr = {
 		.nodes = cfg->clients + 1,
-		.payload_size = cfg->req_size > cfg->resp_size ? cfg->req_size : cfg->resp_size,
+		.payload_size = cfg->req_size,
+		.reply_size = cfg->resp_size,
 	};
 	struct flux *f;
 	int r = flux_create(&attr, &f);

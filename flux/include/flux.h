@@ -5,8 +5,8 @@
  * A flux is a network of N nodes; each node belongs to one thread. A node calls any
  * other, receives the calls of the others, answers them at any time and in any order,
  * and gets the responses to its own calls, each with the token that it gave. Nothing is
- * locked, and nothing is allocated after flux_create(). A call and its response are one
- * cache line each way for payloads of up to 56 bytes.
+ * locked, and nothing is allocated after flux_create(). A call of 32 bytes and its response
+ * of 16 are one cache line together, in bursts, and one each way when they travel alone.
  *
  *	struct flux_attr attr = { .nodes = 2, .payload_size = 32 };
  *	struct flux *f;
@@ -26,14 +26,18 @@
  * and may be called only by the thread that the node belongs to. Handing a node to another
  * thread needs the ordering of, for example, pthread_create() or a mutex.
  *
- * Messages have a fixed size for the whole network, and their length does not travel: a
- * sender may give fewer than payload_size bytes, what follows them at the receiver is
- * then unspecified. Give a length that is a compile-time constant: the copy is inlined.
+ * Calls have a fixed size for the whole network, answers another, and their length does not
+ * travel: a sender may give fewer bytes, what follows them at the receiver is then
+ * unspecified. Give a length that is a compile-time constant: the copy is inlined.
  *
- * Visibility: flux_call() and flux_reply() publish at once to a peer that polls. A peer
- * that sleeps in flux_wait() is woken at this node's next flux_flush(), flux_poll(),
- * flux_wait(), or flux_try_recv_raw() that returns 0; so a thread that turns to something
- * else after a call or a reply calls flux_flush() first.
+ * Visibility: with fewer than eight calls in flight to a node, flux_call() and flux_reply()
+ * publish at once. With more, up to eight calls to a node, or answers to one, are published
+ * together: the last of them at the latest at this node's next flux_poll(), flux_wait(),
+ * flux_flush(), call or answer to another node, call that is refused with -EAGAIN, or
+ * flux_try_recv_raw() that returns 0 or turns to the next peer. A peer that sleeps in
+ * flux_wait() is woken by flux_wait() and flux_flush(), and otherwise when a few polls or
+ * receives in a row have found nothing, or a few bursts have gone out. So a thread that
+ * turns to something else after a call or a reply calls flux_flush() first.
  *
  * Leaving: see flux_leave(). A call to a node that has left, or that leaves before it has
  * answered, ends exactly once: flux_call() gives -EPIPE, or the response function is called
@@ -70,8 +74,10 @@ struct flux_attr {
 	 * if that is less.
 	 */
 	uint32_t max_inflight;
-	/* Bytes in a message, at most FLUX_MAX_PAYLOAD. 0: 56, what fits into a cache line. */
+	/* Bytes in a call, at most FLUX_MAX_PAYLOAD. 0: 56, a cache line with what precedes it. */
 	uint32_t payload_size;
+	/* Bytes in an answer, at most FLUX_MAX_PAYLOAD. 0: as many as in a call. */
+	uint32_t reply_size;
 };
 
 /*
@@ -84,14 +90,14 @@ struct flux_stats {
 	uint64_t requests;  /* received by this node */
 	uint64_t replies;   /* to them, sent */
 	uint64_t aborted;   /* calls that ended because the peer, or the node itself, left */
-	uint64_t flushes;   /* bursts published */
+	uint64_t flushes;   /* times it looked for peers to wake, with one full memory barrier */
 	uint64_t wakes;     /* sleeping peers woken */
 	uint64_t sleeps;    /* times this node slept in the kernel */
 	uint64_t yields;    /* times this node gave its core to a waiting peer while busy */
 };
 
 /*
- * Handles one response. payload points at payload_size bytes inside the ring, aligned to
+ * Handles one response. payload points at reply_size bytes inside the ring, aligned to
  * 8, valid until the function returns; NULL means that the call was not answered because
  * the peer has left (or this node has, see flux_leave()). The function may call
  * flux_call() and flux_reply() on the same node, but not flux_poll().
@@ -115,7 +121,7 @@ struct flux_node *flux_node(struct flux *f, uint32_t index);
 
 /*
  * Calls node `to`, which may be the node itself. Copies len bytes of payload; token comes
- * back with the response. Publishes at once (see Visibility).
+ * back with the response. When the peer gets it: see Visibility.
  * 0; -EAGAIN: max_inflight calls to that node are outstanding: poll and try again;
  * -EPIPE: that node, or this one, has left: do not try again; -EINVAL: no such node, or
  * len > payload_size. On an error nothing has changed and no response will come.
@@ -125,8 +131,7 @@ static inline int flux_call(
 
 /*
  * Handles up to eight responses, oldest first for each peer; goes round the peers that owe
- * responses; ends all calls to a peer that has left; wakes the peers that were called or
- * answered since the last flush. Returns how many calls have ended, 0: nothing yet.
+ * responses; ends all calls to a peer that has left; publishes first. Returns how many calls have ended, 0: nothing yet.
  * Polling costs time for each peer that owes a response, not for each node. If calls follow
  * from responses, make them in the response function: the peer then works at the same
  * time, and not in turns with this node.
@@ -147,7 +152,7 @@ static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p,
  * Answers a call, in any order and at any time; there is always room. Copies len bytes.
  * 0; -EPIPE: the caller, or this node, has left: the call counts as answered;
  * -EINVAL: not a call that this node received and has not answered yet, or len >
- * payload_size: nothing has changed.
+ * reply_size: nothing has changed.
  */
 static inline int flux_reply(
 	struct flux_node *node, uint64_t flux_token, const void *payload, uint32_t len);
@@ -156,8 +161,8 @@ static inline int flux_reply(
 static inline uint32_t flux_pending(const struct flux_node *node);
 
 /*
- * Wakes those peers that sleep and that this node has called or answered since its last
- * flush. One full memory barrier for the whole burst, nothing if there was no burst.
+ * Publishes, and wakes those peers that sleep and that this node has called or answered since
+ * its last flush. One full memory barrier for the whole burst, nothing if there was no burst.
  */
 static inline void flux_flush(struct flux_node *node);
 

@@ -4,13 +4,20 @@
  * described there is private to the library.
  *
  * Between an ordered pair of nodes there are two rings, requests and responses, each with
- * one writer and one reader. A slot is {lap, id, payload}, a multiple of 64 bytes; the
- * writer stores the number of its pass round the ring last, so a reader that expects this
- * number knows that the slot is whole, and nobody ever writes what another one writes.
- * There is no head and no tail: a node has at most max_inflight < capacity calls
- * outstanding to a peer, a call has been copied out before it is answered, and a response
- * counts as outstanding until it is handled; so whoever is about to write a slot knows
- * that its last content has been read, in whatever order the answers came.
+ * one writer and one reader. A slot is {head, payload}, a multiple of 8 bytes; the head
+ * has the number of the writer's pass round the ring, so a reader that expects this number
+ * knows that the slot is whole, and nobody ever writes what another one writes. There is
+ * no head and no tail: a node has at most max_inflight < capacity calls outstanding to a
+ * peer, a call has been copied out before it is answered, and a response counts as
+ * outstanding until it is handled; so whoever is about to write a slot knows that its last
+ * content has been read, in whatever order the answers came.
+ *
+ * Messages to one ring are published in bursts of up to FLUX_BURST: they are collected in
+ * private memory, copied to the ring in one go, and the head of the first is stored last,
+ * with release. The reader, which looks at that head, takes no line away from the writer
+ * in the middle, and the lines of a burst travel at the same time: a core has so many stores
+ * that wait for a line, and those of the work between two messages would count as well.
+ * A burst is a quarter of what is in flight, so that the peer works meanwhile.
  */
 #ifndef FLUX_INLINE_H
 #define FLUX_INLINE_H
@@ -20,19 +27,28 @@
 #include <stdint.h>
 #include <string.h>
 
-#define FLUX_BURST 8 /* responses per poll */
-#define FLUX_TURN 32 /* calls of one peer before the next one's turn */
+#define FLUX_BURST 8    /* messages published together, and responses per poll */
+#define FLUX_TURN 32    /* calls of one peer before the next one's turn */
+#define FLUX_LOOKS 4    /* in vain, until the sleepers among the peers are woken */
+#define FLUX_UNFENCED 16 /* bursts, also if no look is in vain */
+#define FLUX_STAGED 128 /* bytes in a slot; larger ones are written in place, one by one */
 #define FLUX_NO_ID UINT32_MAX
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
 #define FLUX_LINE __attribute__((aligned(64)))
 #define FLUX_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define FLUX_INLINE static inline __attribute__((always_inline))
 
-/* What precedes the payload in a slot. */
+/*
+ * What precedes the payload in a slot. The id has FLUX_ID_BITS (FLUX_MAX_CAPACITY); above
+ * it stands how many messages were to be published together, in a request as many as are
+ * best answered together. It is never 0, so no head that was written is 0.
+ */
 struct flux_slot {
-	uint32_t lap;
-	uint32_t id;
+	uint64_t head; /* lap, 32 bits; burst, 8; id, 24 */
 };
+
+#define FLUX_ID_BITS 24
+#define FLUX_ID(head) ((uint32_t)(head) & ((1u << FLUX_ID_BITS) - 1))
 
 /* What the peers of a node read: each line has one use, and is written seldom. */
 struct flux_shared {
@@ -70,79 +86,131 @@ struct flux_out {
 struct flux_in {
 	FLUX_LINE struct flux_cursor req;
 	struct flux_cursor resp;
-	uint8_t *held; /* [id]: received and not answered yet */
+	uint8_t *held; /* [id]: 0, or received and not answered yet: the burst it asks for */
 	const struct flux_shared *peer;
 	uint32_t from;
+};
+
+/* Messages that a node has made and not published yet, all to one ring. */
+struct flux_burst {
+	struct flux_cursor *to; /* NULL: there are none */
+	unsigned char *first;   /* in the node's stage, or the slot itself */
+	unsigned char *next;
+	uint64_t head; /* of each of them, without the id */
+	uint32_t stride;
+	uint32_t limit; /* messages, when it is published */
+	uint32_t room;  /* until then */
+	uint32_t peer;
 };
 
 struct flux_node {
 	FLUX_LINE struct flux_out *out; /* [nodes] */
 	struct flux_in *in;             /* [nodes] */
-	size_t stride;                  /* bytes in a slot */
-	size_t ring;                    /* bytes in a ring */
-	uint32_t capacity;              /* slots in a ring */
+	uint32_t req_stride;            /* bytes in a slot */
+	uint32_t resp_stride;
+	uint32_t capacity; /* slots in a ring */
 	uint32_t nodes;
 	uint32_t payload_size;
+	uint32_t reply_size;
 	uint32_t max_inflight;
 	uint32_t index;               /* its own */
 	uint32_t words;               /* of 64 nodes */
 	FLUX_LINE struct flux_in *rx; /* whose turn it is */
 	struct flux_out *polled;      /* the last that poll has visited, or NULL */
 	uint32_t rx_budget;           /* calls that rx may still give */
-	uint32_t burst_to;            /* the peer published to last, FLUX_NO_ID if all is flushed */
-	uint64_t dirty[FLUX_WORDS];   /* peers published to since the last flush */
+	uint32_t unfenced;            /* bursts published since the last flush */
+	uint32_t looks_left;          /* in vain, until the next flush */
+	FLUX_LINE struct flux_burst burst;
 	FLUX_LINE struct flux_shared *self;
 	struct flux *flux;
+	uint64_t dirty[FLUX_WORDS]; /* peers published to since the last flush */
 	uint64_t yielded_ns;
 	uint64_t aborted, flushes, wakes, sleeps, yields;
 	uint32_t hungry; /* a peer was yielding since this node last did */
-	uint32_t looks;
+	uint32_t yield_looks;
+	FLUX_LINE unsigned char stage[FLUX_BURST * FLUX_STAGED];
 };
 
 /* The parts that are not inline. */
 int flux_out_open(struct flux_node *node, struct flux_out *o);
-void flux_out_link(struct flux_node *node, struct flux_out *o);
+int flux_call_begin(struct flux_node *node, struct flux_out *o);
+int flux_reply_begin(struct flux_node *node, struct flux_in *in, uint32_t limit);
+void flux_burst_publish(struct flux_node *node);
 int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn, void *arg);
 struct flux_in *flux_in_next(struct flux_node *node);
 void flux_flush_published(struct flux_node *node);
 
-FLUX_INLINE void flux_cursor_step(const struct flux_node *node, struct flux_cursor *c)
+/*
+ * Scalar words on purpose: a message is often written word by word just before, and a wider
+ * load would wait until these stores have left the core, behind all that wait for a line.
+ */
+FLUX_INLINE void flux_copy(void *to, const void *from, uint32_t len)
 {
-	c->slot += node->stride;
-	if (FLUX_UNLIKELY(--c->room == 0)) {
-		c->slot -= node->ring;
+	uint32_t i = 0;
+
+	if (!__builtin_constant_p(len) || len > 64) {
+		memcpy(to, from, len);
+		return;
+	}
+#pragma GCC unroll 8
+	for (; i + 8 <= len; i += 8) {
+		uint64_t word;
+
+		memcpy(&word, (const char *)from + i, 8);
+		__asm__("" : "+r"(word)); /* or the compiler makes wide loads of them */
+		memcpy((char *)to + i, &word, 8);
+	}
+	memcpy((char *)to + i, (const char *)from + i, len - i);
+}
+
+FLUX_INLINE void flux_cursor_advance(
+	const struct flux_node *node, struct flux_cursor *c, uint32_t stride, uint32_t n)
+{
+	c->slot += (size_t)n * stride;
+	c->room -= n;
+	if (FLUX_UNLIKELY(c->room == 0)) {
+		c->slot -= (size_t)node->capacity * stride;
 		c->room = node->capacity;
 		c->lap++;
 	}
 }
 
-/* The slot that the reader expects next, or NULL if it has not been written. */
-FLUX_INLINE const struct flux_slot *flux_cursor_ready(const struct flux_cursor *c)
+/* The head of the slot that the reader expects next, or 0 if it has not been written. */
+FLUX_INLINE uint64_t flux_cursor_ready(const struct flux_cursor *c)
 {
 	const struct flux_slot *slot = (const struct flux_slot *)c->slot;
+	/* Pairs with the release in flux_burst_publish(): the first head of a burst, then all. */
+	uint64_t head = __atomic_load_n(&slot->head, __ATOMIC_ACQUIRE);
 
-	/* Pairs with the release in flux_cursor_publish(): lap, then id and payload. */
-	return __atomic_load_n(&slot->lap, __ATOMIC_ACQUIRE) == c->lap ? slot : NULL;
+	return head >> 32 == c->lap ? head : 0;
 }
 
-FLUX_INLINE void flux_cursor_publish(const struct flux_node *node, struct flux_cursor *c,
-	uint32_t id, const void *payload, uint32_t len)
+/* One more message to the ring that the burst is for. */
+FLUX_INLINE void flux_burst_add(
+	struct flux_node *node, uint32_t id, const void *payload, uint32_t len)
 {
-	struct flux_slot *slot = (struct flux_slot *)c->slot;
+	struct flux_burst *b = &node->burst;
+	struct flux_slot *slot = (struct flux_slot *)b->next;
 
-	slot->id = id;
-	memcpy(slot + 1, payload, len);
-	/* Pairs with the acquire in flux_cursor_ready(). */
-	__atomic_store_n(&slot->lap, c->lap, __ATOMIC_RELEASE);
-	flux_cursor_step(node, c);
+	b->next += b->stride;
+	flux_copy(slot + 1, payload, len);
+	/* Release, if this is the slot itself: pairs with flux_cursor_ready(). */
+	__atomic_store_n(&slot->head, b->head | id, __ATOMIC_RELEASE);
+	if (--b->room == 0)
+		flux_burst_publish(node);
 }
 
-FLUX_INLINE void flux_published(struct flux_node *node, uint32_t to)
+FLUX_INLINE void flux_publish(struct flux_node *node)
 {
-	if (FLUX_UNLIKELY(node->burst_to != to)) {
-		node->burst_to = to;
-		node->dirty[to / 64] |= 1ull << (to % 64);
-	}
+	if (node->burst.to)
+		flux_burst_publish(node);
+}
+
+/* A poll or a receive that has found nothing. */
+FLUX_INLINE void flux_looked(struct flux_node *node)
+{
+	if (node->unfenced && --node->looks_left == 0)
+		flux_flush_published(node);
 }
 
 static inline int flux_call(
@@ -155,35 +223,35 @@ static inline int flux_call(
 	if (FLUX_UNLIKELY(to >= node->nodes || len > node->payload_size))
 		return -EINVAL;
 	o = &node->out[to];
-	/* Pairs with the store in flux_leave(); a call that misses it is ended by flux_poll(). */
-	if (FLUX_UNLIKELY(__atomic_load_n(&o->peer->left, __ATOMIC_RELAXED)))
-		return -EPIPE;
 	if (FLUX_UNLIKELY(o->free == FLUX_NO_ID)) {
 		r = flux_out_open(node, o);
 		if (r < 0)
 			return r;
 	}
-	if (FLUX_UNLIKELY(!o->next))
-		flux_out_link(node, o);
+	if (node->burst.to != &o->req) {
+		r = flux_call_begin(node, o);
+		if (r < 0)
+			return r;
+	}
 	id = o->free;
 	o->free = o->entries[id].next;
 	o->entries[id].token = token;
 	o->inflight++;
-	flux_cursor_publish(node, &o->req, id, payload, len);
-	flux_published(node, to);
+	flux_burst_add(node, id, payload, len);
 	return 0;
 }
 
-/* Takes the response in slot and hands it on. */
-FLUX_INLINE void flux_out_take(struct flux_node *node, struct flux_out *o,
-	const struct flux_slot *slot, flux_response_fn *fn, void *arg)
+/* Takes the response with this head and hands it on. */
+FLUX_INLINE void flux_out_take(struct flux_node *node, struct flux_out *o, uint64_t head,
+	flux_response_fn *fn, void *arg)
 {
-	struct flux_entry *e = &o->entries[slot->id];
+	const struct flux_slot *slot = (const struct flux_slot *)o->resp.slot;
+	struct flux_entry *e = &o->entries[FLUX_ID(head)];
 
 	e->next = o->free;
-	o->free = slot->id;
+	o->free = FLUX_ID(head);
 	o->inflight--;
-	flux_cursor_step(node, &o->resp);
+	flux_cursor_advance(node, &o->resp, node->resp_stride, 1);
 	fn(arg, e->token, slot + 1);
 }
 
@@ -191,23 +259,23 @@ FLUX_INLINE void flux_out_take(struct flux_node *node, struct flux_out *o,
 FLUX_INLINE int flux_out_poll(
 	struct flux_node *node, struct flux_out *o, flux_response_fn *fn, void *arg, int max)
 {
-	const struct flux_slot *slot;
+	uint64_t head;
 	int n = 0;
 
 	do {
-		slot = flux_cursor_ready(&o->resp);
-		if (!slot) {
+		head = flux_cursor_ready(&o->resp);
+		if (!head) {
 			/*
 			 * Pairs with the release in flux_leave(): what the peer published
 			 * before is visible now, so only what is not there is lost.
 			 */
 			if (!FLUX_UNLIKELY(__atomic_load_n(&o->peer->left, __ATOMIC_ACQUIRE)))
 				return n;
-			slot = flux_cursor_ready(&o->resp);
-			if (!slot)
+			head = flux_cursor_ready(&o->resp);
+			if (!head)
 				return n + flux_out_abort(node, o, fn, arg);
 		}
-		flux_out_take(node, o, slot, fn, arg);
+		flux_out_take(node, o, head, fn, arg);
 	} while (++n < max);
 	return n;
 }
@@ -216,14 +284,11 @@ FLUX_INLINE int flux_out_poll(
  * The peers that owe responses stand in a circle; one that owes none drops out when it is
  * visited. What fn puts into the circle comes after last, so it has its turn next time.
  */
-FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg)
+FLUX_INLINE int flux_poll_circle(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
 	struct flux_out *last = node->polled, *prev = last, *o;
 	int n = 0;
 
-	flux_flush(node);
-	if (!last)
-		return 0;
 	do {
 		o = prev->next;
 		if (o->inflight) {
@@ -239,47 +304,62 @@ FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *ar
 	return n;
 }
 
+FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg)
+{
+	int n = 0;
+
+	flux_publish(node);
+	if (FLUX_UNLIKELY(node->unfenced >= FLUX_UNFENCED))
+		flux_flush_published(node);
+	if (node->polled)
+		n = flux_poll_circle(node, fn, arg);
+	if (n == 0)
+		flux_looked(node);
+	return n;
+}
+
 static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p,
 	uint64_t *flux_token_p, void *payload, uint32_t len)
 {
 	struct flux_in *in = node->rx;
-	const struct flux_slot *slot = flux_cursor_ready(&in->req);
+	uint64_t head = flux_cursor_ready(&in->req);
 
 	if (FLUX_UNLIKELY(len > node->payload_size))
 		return -EINVAL;
-	if (FLUX_UNLIKELY(!slot || !node->rx_budget)) {
+	if (FLUX_UNLIKELY(!head || !node->rx_budget)) {
 		in = flux_in_next(node);
-		if (!in)
+		if (!in) {
+			flux_looked(node);
 			return 0;
-		slot = (const struct flux_slot *)in->req.slot;
+		}
+		head = ((const struct flux_slot *)in->req.slot)->head;
 	}
 	node->rx_budget--;
-	memcpy(payload, slot + 1, len);
-	in->held[slot->id] = 1;
+	memcpy(payload, in->req.slot + sizeof(struct flux_slot), len);
+	in->held[FLUX_ID(head)] = (uint8_t)(head >> FLUX_ID_BITS);
 	*from_p = in->from;
-	*flux_token_p = (uint64_t)in->from << 32 | slot->id;
-	flux_cursor_step(node, &in->req);
+	*flux_token_p = (uint64_t)in->from << 32 | FLUX_ID(head);
+	flux_cursor_advance(node, &in->req, node->req_stride, 1);
 	return 1;
 }
 
 static inline int flux_reply(
 	struct flux_node *node, uint64_t flux_token, const void *payload, uint32_t len)
 {
-	uint32_t from = (uint32_t)(flux_token >> 32), id = (uint32_t)flux_token;
+	uint32_t from = (uint32_t)(flux_token >> 32), id = (uint32_t)flux_token, limit;
 	struct flux_in *in;
 
 	if (FLUX_UNLIKELY(
-		    from >= node->nodes || id >= node->max_inflight || len > node->payload_size))
+		    from >= node->nodes || id >= node->max_inflight || len > node->reply_size))
 		return -EINVAL;
 	in = &node->in[from];
-	if (FLUX_UNLIKELY(!in->held[id]))
+	limit = in->held[id];
+	if (FLUX_UNLIKELY(!limit))
 		return -EINVAL;
 	in->held[id] = 0;
-	/* Pairs with the store in flux_leave(); nobody reads a response that misses it. */
-	if (FLUX_UNLIKELY(__atomic_load_n(&in->peer->left, __ATOMIC_RELAXED)))
+	if (node->burst.to != &in->resp && flux_reply_begin(node, in, limit) < 0)
 		return -EPIPE;
-	flux_cursor_publish(node, &in->resp, id, payload, len);
-	flux_published(node, from);
+	flux_burst_add(node, id, payload, len);
 	return 0;
 }
 
@@ -298,7 +378,8 @@ static inline uint32_t flux_pending(const struct flux_node *node)
 
 static inline void flux_flush(struct flux_node *node)
 {
-	if (node->burst_to != FLUX_NO_ID)
+	flux_publish(node);
+	if (node->unfenced)
 		flux_flush_published(node);
 }
 

@@ -4,8 +4,10 @@
 #include "flux.h"
 #pragma GCC visibility pop
 
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/clock.h"
@@ -14,12 +16,16 @@
 #include "base/wait.h"
 
 #define YIELD_PERIOD_NS (200 * NSEC_PER_USEC)
-#define YIELD_LOOK 16 /* flushes per look at the clock */
+#define YIELD_LOOK 8 /* flushes per look at the clock */
+#define WAIT_LOOKS 8 /* of a wait, before the sleepers among the peers are woken */
 
 #define PAGE 4096u
 #define CAPACITY 1024u
 #define INFLIGHT 256u
 #define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct flux_slot)))
+
+static_assert(FLUX_MAX_CAPACITY <= 1u << FLUX_ID_BITS, "an id has FLUX_ID_BITS");
+static_assert(FLUX_BURST < 1u << (32 - FLUX_ID_BITS), "the rest says how long a burst is");
 
 /* One mapping: this struct, a block of pages per node, the rings. */
 struct flux {
@@ -34,7 +40,7 @@ struct layout {
 	size_t node, out, in, entries, held; /* offsets in a node's block; shared is at 0 */
 	size_t block;                        /* bytes */
 	size_t blocks, rings;                /* offsets in the mapping */
-	size_t stride, ring;                 /* bytes */
+	uint32_t req_stride, resp_stride;    /* bytes */
 	size_t pitch;                        /* from one ring to the next */
 	size_t bytes;
 };
@@ -47,16 +53,25 @@ static int attr_resolve(struct flux_attr *a)
 		a->max_inflight = a->capacity > INFLIGHT ? INFLIGHT : a->capacity - 1;
 	if (!a->payload_size)
 		a->payload_size = PAYLOAD;
+	if (!a->reply_size)
+		a->reply_size = a->payload_size;
 	if (!a->nodes || a->nodes > FLUX_MAX_NODES || a->capacity > FLUX_MAX_CAPACITY ||
 		!a->max_inflight || a->max_inflight >= a->capacity ||
-		a->payload_size > FLUX_MAX_PAYLOAD)
+		a->payload_size > FLUX_MAX_PAYLOAD || a->reply_size > FLUX_MAX_PAYLOAD)
 		return -EINVAL;
 	return 0;
+}
+
+/* Packed: what is published together shares lines. */
+static uint32_t slot_stride(uint32_t payload_size)
+{
+	return (uint32_t)align_up(sizeof(struct flux_slot) + payload_size, sizeof(uint64_t));
 }
 
 static int layout_plan(const struct flux_attr *a, struct layout *l)
 {
 	size_t ids = (size_t)a->nodes * a->max_inflight, rings;
+	uint32_t longest;
 
 	l->node = align_up(sizeof(struct flux_shared), 2 * CACHE_LINE);
 	l->out = l->node + align_up(sizeof(struct flux_node), 2 * CACHE_LINE);
@@ -66,14 +81,15 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	l->block = align_up(l->held + ids, PAGE);
 	l->blocks = align_up(sizeof(struct flux), PAGE);
 	l->rings = l->blocks + a->nodes * l->block;
-	l->stride = align_up(sizeof(struct flux_slot) + a->payload_size, CACHE_LINE);
-	l->ring = a->capacity * l->stride;
+	l->req_stride = slot_stride(a->payload_size);
+	l->resp_stride = slot_stride(a->reply_size);
+	longest = l->req_stride > l->resp_stride ? l->req_stride : l->resp_stride;
 	/*
 	 * Half a page and a line more: the slots that a node writes and reads at the same
 	 * time would otherwise have the same low address bits, and a load waits for an
 	 * earlier store whose low 12 bits are the same.
 	 */
-	l->pitch = align_up(l->ring, PAGE) + PAGE / 2 + CACHE_LINE;
+	l->pitch = align_up((size_t)a->capacity * longest, PAGE) + PAGE / 2 + CACHE_LINE;
 	if (__builtin_mul_overflow((size_t)2 * a->nodes * a->nodes, l->pitch, &rings) ||
 		__builtin_add_overflow(l->rings, rings, &l->bytes))
 		return -ENOMEM;
@@ -125,16 +141,16 @@ static void node_init(struct flux *f, const struct layout *l, uint32_t i)
 	*node = (struct flux_node){
 		.out = (struct flux_out *)(block + l->out),
 		.in = (struct flux_in *)(block + l->in),
-		.stride = l->stride,
-		.ring = l->ring,
+		.req_stride = l->req_stride,
+		.resp_stride = l->resp_stride,
 		.capacity = a->capacity,
 		.nodes = a->nodes,
 		.payload_size = a->payload_size,
+		.reply_size = a->reply_size,
 		.max_inflight = a->max_inflight,
 		.index = i,
 		.words = (a->nodes + 63) / 64,
 		.rx = (struct flux_in *)(block + l->in),
-		.burst_to = FLUX_NO_ID,
 		.self = (struct flux_shared *)block,
 		.flux = f,
 	};
@@ -181,6 +197,12 @@ struct flux_node *flux_node(struct flux *f, uint32_t index)
 	return index < f->attr.nodes ? f->node[index] : NULL;
 }
 
+/* Pairs with the store in flux_leave(); calls that miss it are ended by flux_poll(). */
+static bool out_has_left(const struct flux_out *o)
+{
+	return __atomic_load_n(&o->peer->left, __ATOMIC_RELAXED);
+}
+
 /*
  * No entry is free: either all are in flight, or this is the first call to the peer,
  * which then gets to know that it has to look at this node's ring.
@@ -189,8 +211,12 @@ COLD int flux_out_open(struct flux_node *node, struct flux_out *o)
 {
 	uint32_t n = node->max_inflight, to = (uint32_t)(o - node->out);
 
-	if (o->inflight)
+	if (out_has_left(o))
+		return -EPIPE;
+	if (o->inflight) {
+		flux_publish(node); /* who waits for room needs the answers */
 		return -EAGAIN;
+	}
 	for (uint32_t i = 0; i < n; i++)
 		o->entries[i].next = i + 1 < n ? i + 1 : FLUX_NO_ID;
 	o->free = 0;
@@ -201,12 +227,98 @@ COLD int flux_out_open(struct flux_node *node, struct flux_out *o)
 }
 
 /* Puts a peer into the circle of those that flux_poll() visits, as the next one. */
-void flux_out_link(struct flux_node *node, struct flux_out *o)
+static void out_link(struct flux_node *node, struct flux_out *o)
 {
 	if (!node->polled)
 		node->polled = o->next = o;
 	o->next = node->polled->next;
 	node->polled->next = o;
+}
+
+/* ---- bursts ---- */
+
+/* What is there for another ring is published; then messages are collected for this one. */
+static void burst_begin(
+	struct flux_node *node, struct flux_cursor *c, uint32_t peer, uint32_t stride, uint32_t limit)
+{
+	struct flux_burst *b = &node->burst;
+
+	flux_publish(node);
+	if (limit > FLUX_BURST || stride > FLUX_STAGED)
+		limit = stride > FLUX_STAGED ? 1 : FLUX_BURST;
+	if (limit > c->room) /* no burst passes the end of the ring */
+		limit = c->room;
+	*b = (struct flux_burst){
+		.to = c,
+		.first = limit == 1 ? c->slot : node->stage,
+		.head = (uint64_t)c->lap << 32 | limit << FLUX_ID_BITS,
+		.stride = stride,
+		.limit = limit,
+		.room = limit,
+		.peer = peer,
+	};
+	b->next = b->first;
+}
+
+/* Messages that travel together when so many are in flight. */
+static uint32_t burst_limit(uint32_t inflight)
+{
+	return inflight >= 4 * FLUX_BURST ? FLUX_BURST : inflight < 8 ? 1 : inflight / 4;
+}
+
+int flux_call_begin(struct flux_node *node, struct flux_out *o)
+{
+	uint32_t limit = burst_limit(o->inflight + 1);
+
+	if (unlikely(out_has_left(o)))
+		return -EPIPE;
+	if (!o->next)
+		out_link(node, o);
+	burst_begin(node, &o->req, (uint32_t)(o - node->out), node->req_stride, limit);
+	return 0;
+}
+
+int flux_reply_begin(struct flux_node *node, struct flux_in *in, uint32_t limit)
+{
+	/* Pairs with the store in flux_leave(); nobody reads responses that miss it. */
+	if (unlikely(__atomic_load_n(&in->peer->left, __ATOMIC_RELAXED)))
+		return -EPIPE;
+	burst_begin(node, &in->resp, in->from, node->resp_stride, limit);
+	return 0;
+}
+
+/*
+ * The reader looks at the first head only, so all the rest is copied before. The words are
+ * copied one by one for the reason that flux_copy() gives.
+ */
+static void burst_copy(const struct flux_burst *b)
+{
+	const uint64_t *from = (const uint64_t *)b->first;
+	uint64_t *to = (uint64_t *)b->to->slot;
+	size_t words = (size_t)(b->next - b->first) / sizeof(*from);
+
+#pragma GCC unroll 4
+	for (size_t i = 1; i < words; i++) {
+		uint64_t word = from[i];
+
+		__asm__("" : "+r"(word));
+		to[i] = word;
+	}
+	/* Release: pairs with the acquire in flux_cursor_ready(). */
+	__atomic_store_n(to, *from, __ATOMIC_RELEASE);
+}
+
+void flux_burst_publish(struct flux_node *node)
+{
+	struct flux_burst *b = &node->burst;
+
+	if (b->first == node->stage)
+		burst_copy(b);
+	flux_cursor_advance(node, b->to, b->stride, b->limit - b->room);
+	b->to = NULL;
+	node->dirty[b->peer / 64] |= 1ull << (b->peer % 64);
+	node->unfenced++;
+	node->looks_left = FLUX_LOOKS;
 }
 
 /* The peer, or the node itself, has left: ends every call that is in flight. */
@@ -267,7 +379,9 @@ struct flux_in *flux_in_next(struct flux_node *node)
 	uint64_t bits[FLUX_WORDS];
 	struct flux_in *in;
 
-	flux_flush(node);
+	flux_publish(node);
+	if (node->unfenced >= FLUX_UNFENCED)
+		flux_flush_published(node);
 	senders_load(node, bits);
 	for (;;) {
 		i = bits_next(bits, node->words, i);
@@ -296,7 +410,7 @@ static void yield_if_due(struct flux_node *node)
 {
 	uint64_t now;
 
-	if (node->looks++ % YIELD_LOOK)
+	if (node->yield_looks++ % YIELD_LOOK)
 		return;
 	now = clock_ns();
 	if (now - node->yielded_ns < YIELD_PERIOD_NS)
@@ -321,9 +435,8 @@ void flux_flush_published(struct flux_node *node)
 		/* Pairs with state_set(). */
 		node->hungry |= __atomic_load_n(state, __ATOMIC_RELAXED) == SLEEP_WAITING;
 	}
-	for (uint32_t w = 0; w < node->words; w++)
-		node->dirty[w] = 0;
-	node->burst_to = FLUX_NO_ID;
+	memset(node->dirty, 0, sizeof(node->dirty));
+	node->unfenced = 0;
 	node->flushes++;
 	if (node->hungry)
 		yield_if_due(node);
@@ -403,15 +516,16 @@ int flux_wait(struct flux_node *node, uint64_t timeout_ns)
 {
 	struct wait w = WAIT_INIT;
 
-	flux_flush(node);
-	if (node_ready(node))
-		return 1;
-	if (!timeout_ns)
-		return 0;
+	flux_publish(node);
 	while (w.empty < WAIT_SPINS) {
-		wait_step(&w);
 		if (node_ready(node))
 			return 1;
+		/* By then most of what was published has left the core, and the fence is short. */
+		if (w.empty == WAIT_LOOKS || !timeout_ns)
+			flux_flush(node);
+		if (!timeout_ns)
+			return 0;
+		wait_step(&w);
 	}
 	return wait_long(node, &w, timeout_ns);
 }
@@ -435,10 +549,13 @@ void flux_leave(struct flux_node *node)
 	}
 }
 
-/* Messages that have gone through this end of a ring. */
+/* Messages that have gone through this end of a ring, or will with the burst. */
 static uint64_t cursor_count(const struct flux_node *node, const struct flux_cursor *c)
 {
-	return (uint64_t)(c->lap - 1) * node->capacity + node->capacity - c->room;
+	const struct flux_burst *b = &node->burst;
+	uint32_t collected = b->to == c ? b->limit - b->room : 0;
+
+	return (uint64_t)(c->lap - 1) * node->capacity + node->capacity - c->room + collected;
 }
 
 void flux_node_stats(const struct flux_node *node, struct flux_stats *stats_p)

@@ -2,13 +2,13 @@
 """What a round trip costs in instructions does not depend on how many nodes there are, and
 no call or reply contains a locked operation or a fence.
 
-	test-cost.py TEST-COST
+	test-cost.py TEST-COST LIBFLUX
 """
 import re
 import subprocess
 import sys
 
-program = sys.argv[1]
+program, library = sys.argv[1:]
 LOCKED = re.compile(r"\b(lock|mfence|sfence|lfence|xchg\s.*\()")
 
 
@@ -23,17 +23,18 @@ def per_call(nodes):
     return (instructions(nodes, 12800) - instructions(nodes, 6400)) / 6400
 
 
-def code(function):
+def code(function, where):
     out = subprocess.run(
-        ["objdump", "-d", "--no-show-raw-insn", f"--disassemble={function}", program],
+        ["objdump", "-d", "--no-show-raw-insn", f"--disassemble={function}", where],
         capture_output=True, text=True, check=True,
     ).stdout
     return [line.split("\t", 1)[1] for line in out.splitlines() if "\t" in line]
 
 
 failed = False
-for function in "send", "answer":
-    lines = code(function)
+for function, where in [("send", program), ("answer", program), ("flux_call_begin", library),
+                        ("flux_reply_begin", library), ("flux_burst_publish", library)]:
+    lines = code(function, where)
     bad = [line for line in lines if LOCKED.search(line)]
     print(f"{function}: {len(lines)} instructions of code, locked or fences: {bad}")
     failed |= bool(bad) or len(lines) < 10

@@ -16,7 +16,7 @@
 #include "base/test.h"
 
 #define NODES 5
-#define INFLIGHT 12
+#define INFLIGHT 36 /* bursts of up to eight, in rings that are hardly longer */
 #define SLOTS (NODES * INFLIGHT)
 #define HELD (NODES * INFLIGHT)
 
@@ -38,6 +38,7 @@ struct held {
 struct worker {
 	struct flux_node *node;
 	uint32_t index;
+	uint32_t to; /* whom it calls, for a while */
 	uint64_t seed;
 	uint64_t calls; /* to make */
 	uint64_t made, ended, aborted;
@@ -81,14 +82,16 @@ static void ended(void *arg, uint64_t token, const void *payload)
 	CHECK(m.value == answer_to(&e->sent));
 }
 
-/* One call to a random node; false when there is no room or the node has left. */
+/* One call; false when there is no room or the node has left. */
 static bool call_one(struct worker *w)
 {
-	uint32_t to = (uint32_t)(test_rand(&w->seed) % NODES), slot;
+	uint32_t to = w->to, slot;
 	struct message m = {
 		.from = w->index, .to = to, .serial = w->next[to], .value = test_rand(&w->seed)};
 	int r;
 
+	if (m.value % 16 == 0)
+		w->to = (uint32_t)(test_rand(&w->seed) % NODES);
 	if (!w->n_free)
 		return false;
 	slot = w->free[w->n_free - 1];
@@ -193,7 +196,7 @@ static void *run_and_leave(void *arg)
 static void workers_init(struct worker *w, struct flux *f, uint64_t seed)
 {
 	for (uint32_t i = 0; i < NODES; i++) {
-		w[i] = (struct worker){.node = flux_node(f, i), .index = i, .seed = seed + i};
+		w[i] = (struct worker){.node = flux_node(f, i), .index = i, .to = i, .seed = seed + i};
 		for (uint32_t k = 0; k < SLOTS; k++)
 			w[i].free[w[i].n_free++] = k;
 	}
