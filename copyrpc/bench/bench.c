@@ -29,7 +29,16 @@ static const char usage_text[] =
 	"\n"
 	"The client's sizes, endpoints and rings hold for both sides.\n";
 
-static _Noreturn __attribute__((format(printf, 1, 2))) void refuse(const char *format, ...)
+/* What is buffered may still fail to be written. */
+static void finish_output(void)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return;
+	fputs("copyrpc-bench: standard output: give one that can be written\n", stderr);
+	exit(1);
+}
+
+_Noreturn void refuse(const char *format, ...)
 {
 	va_list args;
 
@@ -54,10 +63,10 @@ static uint32_t number(const char *name, const char *s, uint64_t min, uint64_t m
 
 static void parse_depths(struct options *o, char *list)
 {
-	char *save = NULL;
+	char *s;
 
 	o->ndepths = o->max_depth = 0;
-	for (char *s = strtok_r(list, ",", &save); s; s = strtok_r(NULL, ",", &save)) {
+	while ((s = strsep(&list, ","))) { /* an empty item is an item, and no number */
 		uint32_t depth = number("queue-depth", s, 1, 65536);
 
 		if (o->ndepths == DEPTHS)
@@ -65,8 +74,6 @@ static void parse_depths(struct options *o, char *list)
 		o->depths[o->ndepths++] = depth;
 		o->max_depth = depth > o->max_depth ? depth : o->max_depth;
 	}
-	if (!o->ndepths)
-		refuse("--queue-depth: give one number or several, 1,8,32");
 }
 
 static FILE *open_json(const char *name)
@@ -159,6 +166,7 @@ void options_parse(struct options *o, int argc, char **argv)
 				argv[optind - 1]);
 		if (c == 'h') {
 			fputs(usage_text, stdout);
+			finish_output();
 			exit(0);
 		}
 		if (c == FORK)
@@ -218,14 +226,15 @@ void report(const struct options *o, const struct result *r)
 
 void report_end(const struct options *o)
 {
-	bool failed = fflush(stdout) || ferror(stdout);
+	bool failed = false;
 
 	if (o->json && o->json != stdout) {
 		failed |= ferror(o->json) != 0;
 		failed |= fclose(o->json) != 0;
 	}
 	if (failed) {
-		fputs("copyrpc-bench: the results cannot be written\n", stderr);
+		fputs("copyrpc-bench: --json: give a file that can be written\n", stderr);
 		exit(1);
 	}
+	finish_output();
 }

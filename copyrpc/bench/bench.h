@@ -72,6 +72,12 @@ _Noreturn void fail(const char *what, int err);
 void put(int fd, const void *data, size_t len);
 void get(int fd, void *data, size_t len);
 
+/* Ends the program with one line that says what to give, and status 2. */
+_Noreturn __attribute__((format(printf, 1, 2))) void refuse(const char *format, ...);
+
+/* Ends the program if there is no such mlx5 device (NULL: none at all). Opens none. */
+void hca_check(const char *device);
+
 /* What the software HCA counted for this process: true, else leaves it. */
 bool hca_counts(struct counts *c);
 

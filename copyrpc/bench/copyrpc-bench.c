@@ -21,6 +21,8 @@ _Noreturn void fail(const char *what, int err)
 
 uint8_t payload[PAYLOAD_MAX];
 
+#define END UINT32_MAX /* in the place of an implementation: the client has all it wants */
+
 /* ------------------------------------------------------------ the control line */
 
 void put(int fd, const void *data, size_t len)
@@ -72,6 +74,14 @@ static int dial(const struct options *o)
 
 /* ---------------------------------------------------------------------- server */
 
+/* In two processes of one program the client is the one that says why. */
+static _Noreturn void client_left(const struct options *o)
+{
+	if (o->both)
+		exit(1);
+	fail("the client left before the end, see what it says", ECONNRESET);
+}
+
 /* 's' on the control line asks for the counts, 'n' for the next implementation. */
 static void serve_one(
 	const struct options *o, const struct impl *impl, const struct plan *p, int fd)
@@ -90,7 +100,7 @@ static void serve_one(
 		if (++polls % 64)
 			continue;
 		if (!recv(fd, &c, 1, MSG_DONTWAIT))
-			fail("the client", ECONNRESET);
+			client_left(o);
 		if (c == 's') {
 			counts = impl->counts(self);
 			put(fd, &counts, sizeof(counts));
@@ -108,12 +118,21 @@ static const struct impl *const impls[] = {
 #endif
 };
 
+static uint32_t next_impl(const struct options *o, int fd)
+{
+	uint32_t which;
+
+	if (recv(fd, &which, sizeof(which), MSG_WAITALL) != sizeof(which))
+		client_left(o);
+	return which;
+}
+
 static void serve(const struct options *o, int fd)
 {
 	struct plan p;
 	uint32_t which;
 
-	while (recv(fd, &which, sizeof(which), MSG_WAITALL) == sizeof(which)) {
+	while ((which = next_impl(o, fd)) != END) {
 		get(fd, &p, sizeof(p));
 		if (p.allowance > PAYLOAD_MAX || p.endpoints > ENDPOINTS_MAX ||
 			which >= ARRAY_SIZE(impls))
@@ -244,9 +263,12 @@ static void run_impl(const struct options *o, uint32_t which, int fd)
 
 static void run_client(const struct options *o, int fd)
 {
+	const uint32_t end = END;
+
 	report_begin(o);
 	for (uint32_t i = 0; i < (o->ucx ? ARRAY_SIZE(impls) : 1); i++)
 		run_impl(o, i, fd);
+	put(fd, &end, sizeof(end));
 	report_end(o);
 }
 
@@ -279,6 +301,7 @@ int main(int argc, char **argv)
 	int fd;
 
 	options_parse(&o, argc, argv);
+	hca_check(o.device); /* here, where there is one process to complain */
 	if (o.both)
 		return run_both(&o);
 	fd = dial(&o);

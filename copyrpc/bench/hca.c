@@ -1,9 +1,49 @@
 /* SPDX-License-Identifier: MIT */
-/* copyrpc-bench: what the software HCA counted, when the program runs under it. */
+/* copyrpc-bench: which devices there are, and what a software one counted. */
 #include <dlfcn.h>
+#include <errno.h>
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
 
 #include "bench.h"
 #include "softhca.h"
+
+/* Whether it is among them; NULL: whether there is any. Names all. */
+static bool find(const char *device, char *names, size_t size)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	bool found = false;
+	size_t n = 0;
+
+	names[0] = 0;
+	for (int i = 0; list && list[i]; i++) {
+		const char *name = ibv_get_device_name(list[i]);
+
+		if (!mlx5dv_is_supported(list[i]))
+			continue;
+		found |= !device || !strcmp(name, device);
+		if (n < size)
+			n += (size_t)snprintf(
+				names + n, size - n, "%s%s", n ? ", " : "", name);
+	}
+	if (list)
+		ibv_free_device_list(list);
+	return found;
+}
+
+void hca_check(const char *device)
+{
+	char names[512];
+
+	if (find(device, names, sizeof(names)))
+		return;
+	if (names[0])
+		refuse("--ib-dev=%s: give one of: %s", device, names);
+	if (device)
+		refuse("--ib-dev=%s: there is no mlx5 device: give a machine with one, or "
+		       "softhca-run", device);
+	fail("no mlx5 device: give a machine with one, or softhca-run", ENODEV);
+}
 
 bool hca_counts(struct counts *c)
 {

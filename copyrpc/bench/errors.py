@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""copyrpc-bench says in one line what is wrong, once, and ends with the right status.
+
+    errors.py SOFTHCA-RUN COPYRPC-BENCH
+"""
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+
+GUARD = 60  # seconds until a program counts as hung
+
+
+def judge(argv, status, err, want, pattern):
+    lines = [l for l in err.splitlines() if "emulated adapters" not in l]
+    if status != want or len(lines) != 1 or not re.search(pattern, lines[0]):
+        sys.exit(f"{' '.join(argv)}: status {status}, not {want}, or not one line with "
+                 f"'{pattern}':\n{err}")
+
+
+def fails(want, pattern, *args, head=(), out=subprocess.DEVNULL):
+    argv = [*head, bench, *args]
+    r = subprocess.run(argv, stdout=out, stderr=subprocess.PIPE, text=True, timeout=GUARD)
+    judge(argv, r.returncode, r.stderr, want, pattern)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("localhost", 0))
+        return s.getsockname()[1]
+
+
+def connect(port, server):
+    end = time.monotonic() + GUARD
+    while server.poll() is None and time.monotonic() < end:
+        try:
+            return socket.create_connection(("localhost", port))
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+    server.kill()
+    sys.exit(f"the server does not listen: {server.communicate()[1]}")
+
+
+def client_leaves():
+    port = free_port()
+    argv = [*hca, bench, "--port", str(port)]
+    server = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    connect(port, server).close()
+    err = server.communicate(timeout=GUARD)[1]
+    judge(argv, server.returncode, err, 1, "client left")
+
+
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
+run, bench = sys.argv[1:]
+hca = [run, "--rails", "2", "--fabric", f"copyrpc-errors-{os.getpid()}"]
+
+for depths in "1,", ",1", "1,,8", "":
+    fails(2, "--queue-depth=: give a number", "--fork", "-q", depths)
+fails(2, "--ib-dev=nope: give one of: mlx5_0, mlx5_1", "--fork", "-d", "nope", head=hca)
+fails(2, "--ib-dev=nope: give one of: mlx5_0, mlx5_1", "-d", "nope", head=hca)
+if not os.path.isdir("/sys/class/infiniband") or not os.listdir("/sys/class/infiniband"):
+    fails(1, "no mlx5 device: give", "--fork")
+    fails(2, "--ib-dev=nope: .*give", "--fork", "-d", "nope")
+with open("/dev/full", "w") as full:
+    fails(1, "standard output: give", "--help", out=full)
+    fails(1, "standard output: give", "--fork", "-D", "0.01", "-q", "1", head=hca, out=full)
+client_leaves()
