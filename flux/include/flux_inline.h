@@ -94,9 +94,8 @@ struct flux_in {
 /* Messages that a node has made and not published yet, all to one ring. */
 struct flux_burst {
 	struct flux_cursor *to; /* NULL: there are none */
-	unsigned char *first;   /* in the node's stage, or the slot itself */
-	unsigned char *next;
-	uint64_t head; /* of each of them, without the id */
+	unsigned char *next;    /* in the node's stage */
+	uint64_t head;          /* of each of them, without the id */
 	uint32_t stride;
 	uint32_t limit; /* messages, when it is published */
 	uint32_t room;  /* until then */
@@ -133,6 +132,7 @@ struct flux_node {
 
 /* The parts that are not inline. */
 int flux_out_open(struct flux_node *node, struct flux_out *o);
+/* How many messages from now on travel together: 1, or the burst is begun. Or -EPIPE. */
 int flux_call_begin(struct flux_node *node, struct flux_out *o);
 int flux_reply_begin(struct flux_node *node, struct flux_in *in, uint32_t limit);
 void flux_burst_publish(struct flux_node *node);
@@ -179,10 +179,30 @@ FLUX_INLINE void flux_cursor_advance(
 FLUX_INLINE uint64_t flux_cursor_ready(const struct flux_cursor *c)
 {
 	const struct flux_slot *slot = (const struct flux_slot *)c->slot;
-	/* Pairs with the release in flux_burst_publish(): the first head of a burst, then all. */
+	/* Pairs with the release in flux_put() and burst_copy(): after a first head, all heads. */
 	uint64_t head = __atomic_load_n(&slot->head, __ATOMIC_ACQUIRE);
 
 	return head >> 32 == c->lap ? head : 0;
+}
+
+FLUX_INLINE void flux_published(struct flux_node *node, uint32_t peer)
+{
+	node->dirty[peer / 64] |= 1ull << (peer % 64);
+	node->unfenced++;
+	node->looks_left = FLUX_LOOKS;
+}
+
+/* A message that travels alone is written in place. */
+FLUX_INLINE void flux_put(struct flux_node *node, struct flux_cursor *c, uint32_t stride,
+	uint32_t id, const void *payload, uint32_t len)
+{
+	struct flux_slot *slot = (struct flux_slot *)c->slot;
+	uint64_t head = (uint64_t)c->lap << 32 | 1u << FLUX_ID_BITS | id;
+
+	flux_cursor_advance(node, c, stride, 1);
+	flux_copy(slot + 1, payload, len);
+	/* Release: pairs with the acquire in flux_cursor_ready(). */
+	__atomic_store_n(&slot->head, head, __ATOMIC_RELEASE);
 }
 
 /* One more message to the ring that the burst is for. */
@@ -193,11 +213,22 @@ FLUX_INLINE void flux_burst_add(
 	struct flux_slot *slot = (struct flux_slot *)b->next;
 
 	b->next += b->stride;
+	slot->head = b->head | id;
 	flux_copy(slot + 1, payload, len);
-	/* Release, if this is the slot itself: pairs with flux_cursor_ready(). */
-	__atomic_store_n(&slot->head, b->head | id, __ATOMIC_RELEASE);
 	if (--b->room == 0)
 		flux_burst_publish(node);
+}
+
+/* Together is what flux_call_begin() or flux_reply_begin() gave. */
+FLUX_INLINE void flux_send(struct flux_node *node, struct flux_cursor *c, uint32_t stride,
+	uint32_t peer, int together, uint32_t id, const void *payload, uint32_t len)
+{
+	if (together > 1) {
+		flux_burst_add(node, id, payload, len);
+		return;
+	}
+	flux_put(node, c, stride, id, payload, len);
+	flux_published(node, peer);
 }
 
 FLUX_INLINE void flux_publish(struct flux_node *node)
@@ -217,27 +248,28 @@ static inline int flux_call(
 	struct flux_node *node, uint32_t to, const void *payload, uint32_t len, uint64_t token)
 {
 	struct flux_out *o;
+	int together = FLUX_BURST;
 	uint32_t id;
-	int r;
 
 	if (FLUX_UNLIKELY(to >= node->nodes || len > node->payload_size))
 		return -EINVAL;
 	o = &node->out[to];
 	if (FLUX_UNLIKELY(o->free == FLUX_NO_ID)) {
-		r = flux_out_open(node, o);
+		int r = flux_out_open(node, o);
+
 		if (r < 0)
 			return r;
 	}
 	if (node->burst.to != &o->req) {
-		r = flux_call_begin(node, o);
-		if (r < 0)
-			return r;
+		together = flux_call_begin(node, o);
+		if (together < 0)
+			return together;
 	}
 	id = o->free;
 	o->free = o->entries[id].next;
 	o->entries[id].token = token;
 	o->inflight++;
-	flux_burst_add(node, id, payload, len);
+	flux_send(node, &o->req, node->req_stride, to, together, id, payload, len);
 	return 0;
 }
 
@@ -348,6 +380,7 @@ static inline int flux_reply(
 {
 	uint32_t from = (uint32_t)(flux_token >> 32), id = (uint32_t)flux_token, limit;
 	struct flux_in *in;
+	int together = FLUX_BURST;
 
 	if (FLUX_UNLIKELY(
 		    from >= node->nodes || id >= node->max_inflight || len > node->reply_size))
@@ -357,9 +390,12 @@ static inline int flux_reply(
 	if (FLUX_UNLIKELY(!limit))
 		return -EINVAL;
 	in->held[id] = 0;
-	if (node->burst.to != &in->resp && flux_reply_begin(node, in, limit) < 0)
-		return -EPIPE;
-	flux_burst_add(node, id, payload, len);
+	if (node->burst.to != &in->resp) {
+		together = flux_reply_begin(node, in, limit);
+		if (together < 0)
+			return together;
+	}
+	flux_send(node, &in->resp, node->resp_stride, from, together, id, payload, len);
 	return 0;
 }
 

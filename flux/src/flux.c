@@ -238,26 +238,25 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 /* ---- bursts ---- */
 
 /* What is there for another ring is published; then messages are collected for this one. */
-static void burst_begin(
-	struct flux_node *node, struct flux_cursor *c, uint32_t peer, uint32_t stride, uint32_t limit)
+static int burst_begin(struct flux_node *node, struct flux_cursor *c, uint32_t peer,
+	uint32_t stride, uint32_t limit)
 {
 	struct flux_burst *b = &node->burst;
 
 	flux_publish(node);
-	if (limit > FLUX_BURST || stride > FLUX_STAGED)
-		limit = stride > FLUX_STAGED ? 1 : FLUX_BURST;
-	if (limit > c->room) /* no burst passes the end of the ring */
-		limit = c->room;
-	*b = (struct flux_burst){
-		.to = c,
-		.first = limit == 1 ? c->slot : node->stage,
-		.head = (uint64_t)c->lap << 32 | limit << FLUX_ID_BITS,
-		.stride = stride,
-		.limit = limit,
-		.room = limit,
-		.peer = peer,
-	};
-	b->next = b->first;
+	if (stride > FLUX_STAGED)
+		limit = 1;
+	limit = limit < FLUX_BURST ? limit : FLUX_BURST;
+	limit = limit < c->room ? limit : c->room; /* no burst passes the end of the ring */
+	if (limit == 1)
+		return 1;
+	b->to = c;
+	b->next = node->stage;
+	b->head = (uint64_t)c->lap << 32 | limit << FLUX_ID_BITS;
+	b->stride = stride;
+	b->limit = b->room = limit;
+	b->peer = peer;
+	return (int)limit;
 }
 
 /* Messages that travel together when so many are in flight. */
@@ -274,8 +273,7 @@ int flux_call_begin(struct flux_node *node, struct flux_out *o)
 		return -EPIPE;
 	if (!o->next)
 		out_link(node, o);
-	burst_begin(node, &o->req, (uint32_t)(o - node->out), node->req_stride, limit);
-	return 0;
+	return burst_begin(node, &o->req, (uint32_t)(o - node->out), node->req_stride, limit);
 }
 
 int flux_reply_begin(struct flux_node *node, struct flux_in *in, uint32_t limit)
@@ -283,19 +281,19 @@ int flux_reply_begin(struct flux_node *node, struct flux_in *in, uint32_t limit)
 	/* Pairs with the store in flux_leave(); nobody reads responses that miss it. */
 	if (unlikely(__atomic_load_n(&in->peer->left, __ATOMIC_RELAXED)))
 		return -EPIPE;
-	burst_begin(node, &in->resp, in->from, node->resp_stride, limit);
-	return 0;
+	return burst_begin(node, &in->resp, in->from, node->resp_stride, limit);
 }
 
 /*
  * The reader looks at the first head only, so all the rest is copied before. The words are
  * copied one by one for the reason that flux_copy() gives.
  */
-static void burst_copy(const struct flux_burst *b)
+static void burst_copy(const struct flux_node *node)
 {
-	const uint64_t *from = (const uint64_t *)b->first;
+	const struct flux_burst *b = &node->burst;
+	const uint64_t *from = (const uint64_t *)node->stage;
 	uint64_t *to = (uint64_t *)b->to->slot;
-	size_t words = (size_t)(b->next - b->first) / sizeof(*from);
+	size_t words = (size_t)(b->next - node->stage) / sizeof(*from);
 
 #pragma GCC unroll 4
 	for (size_t i = 1; i < words; i++) {
@@ -312,13 +310,10 @@ void flux_burst_publish(struct flux_node *node)
 {
 	struct flux_burst *b = &node->burst;
 
-	if (b->first == node->stage)
-		burst_copy(b);
+	burst_copy(node);
 	flux_cursor_advance(node, b->to, b->stride, b->limit - b->room);
 	b->to = NULL;
-	node->dirty[b->peer / 64] |= 1ull << (b->peer % 64);
-	node->unfenced++;
-	node->looks_left = FLUX_LOOKS;
+	flux_published(node, b->peer);
 }
 
 /* The peer, or the node itself, has left: ends every call that is in flight. */
