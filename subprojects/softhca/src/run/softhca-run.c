@@ -63,6 +63,15 @@ _Noreturn static void bad(const char *what, const char *value, const char *give)
 	exit(BAD_USAGE);
 }
 
+/* Ends the program; what is buffered may still fail to be written. */
+_Noreturn static void print(const char *text)
+{
+	if (fputs(text, stdout) != EOF && !fflush(stdout))
+		exit(0);
+	fprintf(stderr, "softhca-run: standard output: %s\n", strerror(errno));
+	exit(1);
+}
+
 static void set_rails(const char *value)
 {
 	char *end;
@@ -153,11 +162,9 @@ static bool parse_options(int argc, char **argv)
 			setenv("SOFTHCA_STRICT", "1", 1);
 			break;
 		case 'h':
-			fputs(usage, stdout);
-			exit(0);
+			print(usage);
 		case OPT_VERSION:
-			puts("softhca-run " SOFTHCA_VERSION);
-			exit(0);
+			print("softhca-run " SOFTHCA_VERSION "\n");
 		case ':':
 			bad(argv[optind - 1], "", "give it a value; see softhca-run --help");
 		case '?':

@@ -270,6 +270,7 @@ int main(int argc, char **argv)
 			return 0;
 		case 'V':
 			puts("softhcactl " SOFTHCA_VERSION);
+			finish_output();
 			return 0;
 		default:
 			quit(BAD_USAGE, "%s: unknown option, or no value; see softhcactl --help",

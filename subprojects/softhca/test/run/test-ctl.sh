@@ -55,7 +55,7 @@ inside() {
 	says 0 '' fault list
 	[ ! -s "$out" ] || fail "there are rules left"
 
-	for what in list show --help; do
+	for what in list show --help --version; do
 		"$ctl" $what >/dev/full 2>"$out"
 		[ $? = 1 ] || fail "softhcactl $what to a full device does not end with 1"
 		grep -q 'standard output: No space' "$out" || fail "softhcactl $what does not say why"

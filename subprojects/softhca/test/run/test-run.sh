@@ -85,6 +85,14 @@ exit_statuses() {
 	status 0 "$run" --version
 }
 
+full_device() {
+	for what in --help --version; do
+		status 1 sh -c '"$@" >/dev/full' - "$run" $what
+		[ "$(wc -l <"$tmp/err")" = 1 ] || fail "$what does not say one line"
+		grep -q 'standard output: No space' "$tmp/err" || fail "$what does not say why"
+	done
+}
+
 wrong_arguments() {
 	echo 'name=mlx5_0 speed=1' >"$tmp/wrong"
 	refused 'no program' -n 2
@@ -257,7 +265,7 @@ other_user() {
 	grep -q 'another user' "$tmp/err" || fail "says $(cat "$tmp/err")"
 }
 
-for t in exit_statuses wrong_arguments environment hwloc arguments signals_are_passed_on \
+for t in exit_statuses full_device wrong_arguments environment hwloc arguments signals_are_passed_on \
 	program_killed runner_killed guardian_killed stubborn two_at_once mutex_held other_fabric other_user; do
 	echo "$t"
 	$t
