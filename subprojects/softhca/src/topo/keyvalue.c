@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FILE_MAX 65536
@@ -110,17 +111,34 @@ static int read_all(int fd, char *buf, size_t size)
 	return strlen(buf) == n ? 0 : -EILSEQ;
 }
 
+/* A descriptor or -errno. A FIFO would keep who opens it, or reads it, for ever. */
+static int open_regular(const char *path, bool *regular_p)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		return -errno;
+	if (S_ISREG(st.st_mode))
+		return fd;
+	close(fd);
+	*regular_p = false;
+	return -EINVAL;
+}
+
 char *kv_read_file(const char *path, const char *what, char *err, size_t errlen, int *rc_p)
 {
 	char *buf = malloc(FILE_MAX);
-	int fd = buf ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	int rc = fd < 0 ? -errno : read_all(fd, buf, FILE_MAX);
+	bool regular = true;
+	int fd = buf ? open_regular(path, &regular) : -ENOMEM;
+	int rc = fd < 0 ? fd : read_all(fd, buf, FILE_MAX);
 
 	if (fd >= 0)
 		close(fd);
 	if (!rc)
 		return buf;
-	snprintf(err, errlen, "%s: %s; give %s", path, strerror(-rc), what);
+	snprintf(err, errlen, "%s: %s; give %s", path,
+		regular ? strerror(-rc) : "not a regular file", what);
 	free(buf);
 	*rc_p = rc;
 	return NULL;

@@ -40,7 +40,7 @@ bool kv_number(const char *value, unsigned long long min, unsigned long long max
 	unsigned long long *out_p);
 
 /*
- * Reads a text file of at most 64 KiB; free() it. NULL with err written, and *rc_p
+ * Reads a regular text file of at most 64 KiB; free() it. NULL with err written, and *rc_p
  * -errno, when it cannot be had.
  */
 char *kv_read_file(const char *path, const char *what, char *err, size_t errlen, int *rc_p);

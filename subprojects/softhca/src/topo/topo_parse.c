@@ -171,6 +171,32 @@ static int check_link(const struct kv_source *src, const struct softhca_rail *ra
 	return 0;
 }
 
+/* Among the first @n GIDs of @r. */
+static bool has_gid(const struct softhca_rail *r, uint32_t n, const uint8_t gid[16])
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (!memcmp(r->gids[i], gid, 16))
+			return true;
+	return false;
+}
+
+static int check_gids(const struct kv_source *src, const struct softhca_topology *t,
+	const struct softhca_rail *rail)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	for (uint32_t i = 0; i < rail->ngids; i++) {
+		inet_ntop(AF_INET6, rail->gids[i], text, sizeof(text));
+		if (has_gid(rail, i, rail->gids[i]))
+			return kv_fail(src, "gid=%s is given twice: give it once", text);
+		for (uint32_t j = 0; j < t->nrails; j++)
+			if (has_gid(&t->rails[j], t->rails[j].ngids, rail->gids[i]))
+				return kv_fail(src, "gid=%s is taken by rail %u: give another",
+					text, j);
+	}
+	return 0;
+}
+
 /* After the defaults are in, because these may clash too. */
 static int check_unique(const struct kv_source *src, const struct softhca_topology *t,
 	const struct softhca_rail *rail)
@@ -186,7 +212,7 @@ static int check_unique(const struct kv_source *src, const struct softhca_topolo
 		if (rail->lid && r->lid == rail->lid)
 			return kv_fail(src, "lid=%u is taken by rail %u: give another", r->lid, i);
 	}
-	return 0;
+	return check_gids(src, t, rail);
 }
 
 static int parse_line(const struct kv_source *src, char *line, struct softhca_topology *t)

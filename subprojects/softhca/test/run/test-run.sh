@@ -109,6 +109,11 @@ wrong_arguments() {
 	refused '--faults .*: no such file' --faults "$tmp/nothing" true
 	echo 'action=rnr bytes=3' >"$tmp/faults"
 	refused 'faults:1: bytes is for' --faults "$tmp/faults" true
+	mkfifo "$tmp/fifo"
+	refused 'fifo: not a regular file; give a topology' -t "$tmp/fifo" true
+	refused 'fifo: not a regular file; give a file of fault' --faults "$tmp/fifo" true
+	printf 'gid=::1\ngid=::1\n' >"$tmp/wrong"
+	refused 'wrong:2: gid=::1 is taken by rail 0: give' -t "$tmp/wrong" true
 	refused 'give one of them' -n 1 -t "$tmp/wrong" true
 	SOFTHCA_RAILS=99 refused 'SOFTHCA_RAILS=99: give 1 to 16' true
 }

@@ -2,6 +2,8 @@
 #include "topo/topo.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../check.h"
@@ -115,6 +117,9 @@ static void wrong_texts(void)
 		{ "link=roce lid=3", "leave it out" },
 		{ "link=ib netdev=eth0", "leave it out" },
 		{ "gid=10.0.0", "IPv6 or IPv4" },
+		{ "gid=::1 gid=::2 gid=0::1", "F:1: gid=::1 is given twice" },
+		{ "gid=::1\ngid=::2 gid=::1", "F:2: gid=::1 is taken by rail 0" },
+		{ "gid=10.95.1.1\nlink=roce", "F:2: gid=::ffff:10.95.1.1 is taken by rail 0" },
 		{ "numa=0 numa=1", "numa is given twice" },
 	};
 
@@ -179,6 +184,28 @@ static void environment(void)
 	unsetenv("SOFTHCA_RAILS");
 }
 
+/* Neither is waited for; the writer of the second makes its opening no matter of waiting. */
+static void no_regular_file(void)
+{
+	char dir[] = "/tmp/softhca-test-topology-XXXXXX", fifo[64];
+	int writer;
+
+	CHECK(mkdtemp(dir));
+	CHECK_EQ(softhca_topology_load(dir, &t, err, sizeof(err)), -EINVAL);
+	CHECK(strstr(err, "not a regular file; give a topology file"));
+	snprintf(fifo, sizeof(fifo), "%s/fifo", dir);
+	CHECK(!mkfifo(fifo, 0600));
+	alarm(30); /* a guard against hanging */
+	CHECK_EQ(softhca_topology_load(fifo, &t, err, sizeof(err)), -EINVAL);
+	CHECK(strstr(err, "not a regular file; give a topology file"));
+	writer = open(fifo, O_RDWR);
+	CHECK(writer >= 0);
+	CHECK_EQ(softhca_topology_load(fifo, &t, err, sizeof(err)), -EINVAL);
+	alarm(0);
+	close(writer);
+	CHECK(!unlink(fifo) && !rmdir(dir));
+}
+
 static void rates(void)
 {
 	const char *name;
@@ -201,6 +228,7 @@ int main(void)
 	wrong_texts();
 	too_many();
 	environment();
+	no_regular_file();
 	rates();
 	return 0;
 }
