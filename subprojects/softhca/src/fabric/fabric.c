@@ -15,6 +15,7 @@
 
 #include "fabric/journal.h"
 #include "fabric/tree.h"
+#include "hca/config.h"
 #include "hca/cq.h"
 #include "hca/objects.h"
 #include "hca/qp.h"
@@ -84,24 +85,34 @@ void fabric_fifo_path(uint64_t id, char *path, size_t size)
 	snprintf(path, size, "%s/fifo/%llu", fabric_self.dir, (unsigned long long)id);
 }
 
-/* A name may hold what a file name may; anything else is replaced. */
+static bool in_a_name(char c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+		(c && strchr("._-", c));
+}
+
+bool fabric_name_ok(const char *name)
+{
+	size_t n = 0;
+
+	while (in_a_name(name[n]))
+		n++;
+	return n && n <= FABRIC_NAME_MAX && !name[n];
+}
+
+/* Of what a job is called, anything that cannot be in a name is replaced. */
 static void fabric_dir(char *dir, size_t size)
 {
 	const char *name = getenv("SOFTHCA_FABRIC");
-	char clean[64];
+	char clean[FABRIC_NAME_MAX + 1];
 	size_t i;
 
 	if (!name || !*name)
 		name = getenv("PMIX_NAMESPACE");
 	if (!name || !*name)
 		name = "default";
-	for (i = 0; name[i] && i + 1 < sizeof(clean); i++) {
-		char c = name[i];
-		bool ok = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-			(c >= 'A' && c <= 'Z') || strchr("._-", c);
-
-		clean[i] = ok ? c : '_';
-	}
+	for (i = 0; name[i] && i + 1 < sizeof(clean); i++)
+		clean[i] = in_a_name(name[i]) ? name[i] : '_';
 	clean[i] = '\0';
 	snprintf(dir, size, "/dev/shm/softhca-%u-%s", (unsigned)geteuid(), clean);
 }
@@ -148,6 +159,16 @@ static int lock_init(pthread_mutex_t *m)
 	r = pthread_mutex_init(m, &a);
 	pthread_mutexattr_destroy(&a);
 	return -r;
+}
+
+static int check_environment(void)
+{
+	char err[256];
+	int r = config_check(err, sizeof(err));
+
+	if (r)
+		fprintf(stderr, "softhca: %s\n", err);
+	return r;
 }
 
 static int load_topology(struct softhca_topology *t)
@@ -288,8 +309,10 @@ static int attach(void)
 {
 	struct arena *a = NULL;
 	char dir[128];
-	int fd, r;
+	int fd, r = check_environment();
 
+	if (r)
+		return r;
 	fabric_dir(dir, sizeof(dir));
 	fd = open_locked(dir);
 	if (fd < 0)

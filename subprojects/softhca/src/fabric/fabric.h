@@ -31,9 +31,16 @@ static inline struct arena *arena(void)
 	return fabric_self.arena;
 }
 
+#define FABRIC_NAME_MAX 63
+#define FABRIC_NAME_GIVE "give up to 63 letters, digits, '.', '_' or '-'"
+
+/* Whether a user may call a fabric so; a launcher's name of a job is made to fit. */
+bool fabric_name_ok(const char *name);
+
 /*
  * Joins (or creates) the fabric that the environment names. Idempotent, any thread.
- * Returns 0 or -errno; -EACCES: the directory belongs to another uid; -EMFILE: all
+ * Returns 0 or -errno; -EINVAL: the environment asks for what is not there, which a line
+ * on standard error has said; -EACCES: the directory belongs to another uid; -EMFILE: all
  * slots taken; -EPROTO: another version of this library created it.
  */
 int fabric_attach(void);

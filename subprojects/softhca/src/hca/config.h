@@ -4,6 +4,7 @@
 #define SOFTHCA_HCA_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum engine_mode {
@@ -18,7 +19,14 @@ struct config {
 	bool blueflame;	       /* SOFTHCA_BF=1 */
 };
 
+/* Of an environment that config_check() has passed, as fabric_attach() sees to. */
 const struct config *config_get(void);
+
+/*
+ * Whether the environment asks for what there is, the name of the fabric included: 0, or
+ * -EINVAL with one line in err that says what to give.
+ */
+int config_check(char *err, size_t errlen);
 
 /* Whether a variable is set to anything but "" and "0". Not cached. */
 bool config_flag(const char *name);

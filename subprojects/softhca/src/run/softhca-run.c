@@ -12,6 +12,7 @@
 
 #include "fabric/fabric.h"
 #include "fault/fault.h"
+#include "hca/config.h"
 #include "run/preload.h"
 #include "run/supervise.h"
 #include "sysfs/sysfs.h"
@@ -108,11 +109,8 @@ static void set_choice(const char *option, const char *variable, const char *val
 
 static void set_fabric(const char *value)
 {
-	size_t n = strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				 "0123456789._-");
-
-	if (!n || n > 63 || value[n])
-		bad("--fabric", value, "give up to 63 letters, digits, '.', '_' or '-'");
+	if (!fabric_name_ok(value))
+		bad("--fabric", value, FABRIC_NAME_GIVE);
 	setenv("SOFTHCA_FABRIC", value, 1);
 }
 
@@ -188,6 +186,8 @@ static void check_environment(struct softhca_topology *wanted)
 	struct fault_rule *rules = calloc(FAULT_RULES, sizeof(*rules));
 	char err[256];
 
+	if (config_check(err, sizeof(err)))
+		bad("environment", "", err);
 	if (softhca_topology_from_env(wanted, err, sizeof(err)))
 		bad("topology", "", err);
 	if (rules && fault_load_env(rules, err, sizeof(err)))

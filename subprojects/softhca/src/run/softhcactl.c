@@ -13,6 +13,7 @@
 #include "fabric/fabric.h"
 #include "fabric/sweep.h"
 #include "fault/fault.h"
+#include "hca/config.h"
 #include "hca/port.h"
 #include "run/show.h"
 
@@ -106,6 +107,8 @@ static int list_one(const char *name, void *arg)
 	int status;
 	pid_t pid;
 
+	if (!fabric_name_ok(name))
+		return 0; /* nothing of ours, whatever it looks like */
 	finish_output();
 	pid = fork();
 	if (!pid) {
@@ -254,6 +257,21 @@ static void run(int argc, char **argv)
 	quit(BAD_USAGE, "give a command; see softhcactl --help");
 }
 
+static void set_fabric(const char *name)
+{
+	if (!fabric_name_ok(name))
+		quit(BAD_USAGE, "--fabric %s: " FABRIC_NAME_GIVE, name);
+	setenv("SOFTHCA_FABRIC", name, 1);
+}
+
+static void check_environment(void)
+{
+	char err[256];
+
+	if (config_check(err, sizeof(err)))
+		quit(BAD_USAGE, "environment: %s", err);
+}
+
 int main(int argc, char **argv)
 {
 	int c;
@@ -262,7 +280,7 @@ int main(int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "+f:h", long_options, NULL)) != -1) {
 		switch (c) {
 		case 'f':
-			setenv("SOFTHCA_FABRIC", optarg, 1);
+			set_fabric(optarg);
 			break;
 		case 'h':
 			fputs(usage, stdout);
@@ -277,6 +295,7 @@ int main(int argc, char **argv)
 				argv[optind - 1]);
 		}
 	}
+	check_environment();
 	run(argc - optind, argv + optind);
 	finish_output();
 	if (fabric_self.arena)

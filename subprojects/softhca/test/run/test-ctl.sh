@@ -71,6 +71,11 @@ inside() {
 	says 2 'give a number' fault clear 65
 	says 2 'unknown option' --nothing list
 	says 1 "no fabric 'ctl-none'" -f ctl-none show
+	says 2 '--fabric a/b: give up to 63' -f a/b show
+	says 2 '--fabric : give up to 63' -f '' show
+	SOFTHCA_FABRIC=a/b says 2 'SOFTHCA_FABRIC=a/b: give up to 63' show
+	SOFTHCA_FABRIC=a/b says 2 'SOFTHCA_FABRIC=a/b: give up to 63' list
+	[ "$(wc -l <"$out")" = 1 ] || fail "that is not one line"
 }
 
 case "${3:-}" in

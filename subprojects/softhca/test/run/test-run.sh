@@ -11,7 +11,7 @@ tmp=$(mktemp -d)
 fabric=run-$$
 dir=/dev/shm/softhca-$me-$fabric
 unset LD_PRELOAD SOFTHCA_RAILS SOFTHCA_TOPOLOGY SOFTHCA_BF SOFTHCA_STRICT SOFTHCA_RUN \
-	SOFTHCA_MODE SOFTHCA_LINK SOFTHCA_FAULTS SOFTHCA_FAULT_FILE \
+	SOFTHCA_MODE SOFTHCA_TRACE SOFTHCA_LINK SOFTHCA_FAULTS SOFTHCA_FAULT_FILE \
 	HWLOC_XMLFILE PMIX_NAMESPACE
 export SOFTHCA_FABRIC="$fabric"
 trap 'rm -rf "$tmp"' EXIT
@@ -116,6 +116,29 @@ wrong_arguments() {
 	refused 'wrong:2: gid=::1 is taken by rail 0: give' -t "$tmp/wrong" true
 	refused 'give one of them' -n 1 -t "$tmp/wrong" true
 	SOFTHCA_RAILS=99 refused 'SOFTHCA_RAILS=99: give 1 to 16' true
+	SOFTHCA_MODE=fast refused 'SOFTHCA_MODE=fast: give trap, poll or step' true
+	SOFTHCA_BF=yes refused 'SOFTHCA_BF=yes: give 0 or 1' true
+	SOFTHCA_STRICT=01 refused 'SOFTHCA_STRICT=01: give 0 or 1' true
+	SOFTHCA_TRACE=/tmp/x refused 'SOFTHCA_TRACE=/tmp/x: give 0 or 1' true
+	SOFTHCA_FABRIC=a/b refused 'SOFTHCA_FABRIC=a/b: give up to 63' true
+	long=$(printf '%064d' 0)
+	SOFTHCA_FABRIC=$long refused "SOFTHCA_FABRIC=$long: give up to 63" true
+	refused "--fabric $long: give up to 63" -f "$long" true
+	SOFTHCA_FABRIC=${long#0} status 0 "$run" true
+	SOFTHCA_BF=0 SOFTHCA_STRICT= SOFTHCA_MODE= status 0 "$run" true
+	SOFTHCA_MODE=fast status 0 "$run" --mode poll true
+}
+
+# Without softhca-run the library is as strict: there is no device then.
+wrong_for_the_library() {
+	status 0 "$run" printenv LD_PRELOAD
+	library=$(cat "$tmp/out")
+	port=/sys/class/infiniband/mlx5_0/ports/1/state
+	status 0 env LD_PRELOAD="$library" cat "$port"
+	for wrong in SOFTHCA_MODE=fast SOFTHCA_BF=yes SOFTHCA_STRICT=2 SOFTHCA_FABRIC=a/b; do
+		status 1 env LD_PRELOAD="$library" "$wrong" cat "$port"
+		grep -q "softhca: $wrong: give" "$tmp/err" || fail "$wrong: $(cat "$tmp/err")"
+	done
 }
 
 # has NAME VALUE: the program's environment has it.
@@ -270,7 +293,7 @@ other_user() {
 	grep -q 'another user' "$tmp/err" || fail "says $(cat "$tmp/err")"
 }
 
-for t in exit_statuses full_device wrong_arguments environment hwloc arguments signals_are_passed_on \
+for t in exit_statuses full_device wrong_arguments wrong_for_the_library environment hwloc arguments signals_are_passed_on \
 	program_killed runner_killed guardian_killed stubborn two_at_once mutex_held other_fabric other_user; do
 	echo "$t"
 	$t
