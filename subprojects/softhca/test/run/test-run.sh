@@ -293,8 +293,9 @@ other_user() {
 	grep -q 'another user' "$tmp/err" || fail "says $(cat "$tmp/err")"
 }
 
-for t in exit_statuses full_device wrong_arguments wrong_for_the_library environment hwloc arguments signals_are_passed_on \
-	program_killed runner_killed guardian_killed stubborn two_at_once mutex_held other_fabric other_user; do
+for t in exit_statuses full_device wrong_arguments wrong_for_the_library environment hwloc \
+	arguments signals_are_passed_on program_killed runner_killed guardian_killed stubborn \
+	two_at_once mutex_held other_fabric other_user; do
 	echo "$t"
 	$t
 done
