@@ -29,8 +29,8 @@
 
 #define FLUX_BURST 8    /* messages published together, and responses per poll */
 #define FLUX_TURN 32    /* calls of one peer before the next one's turn */
-#define FLUX_LOOKS 4    /* in vain, until the sleepers among the peers are woken */
-#define FLUX_UNFENCED 16 /* bursts, also if no look is in vain */
+#define FLUX_LOOKS 4    /* after the last burst, until sleeping peers are woken */
+#define FLUX_UNFENCED 16 /* bursts, if there is always one more */
 #define FLUX_STAGED 128 /* bytes in a slot; larger ones are written in place, one by one */
 #define FLUX_NO_ID UINT32_MAX
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
@@ -118,7 +118,7 @@ struct flux_node {
 	struct flux_out *polled;      /* the last that poll has visited, or NULL */
 	uint32_t rx_budget;           /* calls that rx may still give */
 	uint32_t unfenced;            /* bursts published since the last flush */
-	uint32_t looks_left;          /* in vain, until the next flush */
+	uint32_t looks_left;          /* until the next flush */
 	FLUX_LINE struct flux_burst burst;
 	FLUX_LINE struct flux_shared *self;
 	struct flux *flux;
@@ -237,7 +237,7 @@ FLUX_INLINE void flux_publish(struct flux_node *node)
 		flux_burst_publish(node);
 }
 
-/* A poll or a receive that has found nothing. */
+/* A poll, or a receive that has turned to another peer or found nothing. */
 FLUX_INLINE void flux_looked(struct flux_node *node)
 {
 	if (node->unfenced && --node->looks_left == 0)
@@ -345,8 +345,7 @@ FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *ar
 		flux_flush_published(node);
 	if (node->polled)
 		n = flux_poll_circle(node, fn, arg);
-	if (n == 0)
-		flux_looked(node);
+	flux_looked(node);
 	return n;
 }
 
@@ -360,10 +359,9 @@ static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p,
 		return -EINVAL;
 	if (FLUX_UNLIKELY(!head || !node->rx_budget)) {
 		in = flux_in_next(node);
-		if (!in) {
-			flux_looked(node);
+		flux_looked(node);
+		if (!in)
 			return 0;
-		}
 		head = ((const struct flux_slot *)in->req.slot)->head;
 	}
 	node->rx_budget--;

@@ -513,8 +513,10 @@ int flux_wait(struct flux_node *node, uint64_t timeout_ns)
 
 	flux_publish(node);
 	while (w.empty < WAIT_SPINS) {
-		if (node_ready(node))
+		if (node_ready(node)) {
+			flux_looked(node);
 			return 1;
+		}
 		/* By then most of what was published has left the core, and the fence is short. */
 		if (w.empty == WAIT_LOOKS || !timeout_ns)
 			flux_flush(node);

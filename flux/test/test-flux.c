@@ -608,7 +608,7 @@ static uint64_t flushes(const struct flux_node *n)
 /* Sleeping peers are looked for when nothing comes, and now and then when all comes. */
 static void when_sleepers_are_looked_for(void)
 {
-	struct flux *f = make(2, 0, 0);
+	struct flux *f = make(3, 0, 0);
 	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
 	struct seen s = {0};
 	uint64_t value;
@@ -635,6 +635,16 @@ static void when_sleepers_are_looked_for(void)
 		CHECK_EQ(flushes(a), 2 + (i >= FLUX_UNFENCED));
 	}
 	CHECK(flushes(b) > 0);
+	/* And by polls that find something, but publish nothing. */
+	for (uint64_t i = 0; i < 4 * FLUX_BURST; i++)
+		CHECK_EQ(call(a, 1, 0, 0), 0);
+	flux_flush(a);
+	CHECK_EQ(serve(b), 4 * FLUX_BURST);
+	CHECK_EQ(call(a, 2, 0, 0), 0);
+	for (uint32_t i = 1; i <= FLUX_LOOKS; i++) {
+		CHECK_EQ(flux_poll(a, on_response, &s), FLUX_BURST);
+		CHECK_EQ(flushes(a), 4 + (i == FLUX_LOOKS));
+	}
 	flux_destroy(f);
 }
 
