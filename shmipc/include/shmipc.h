@@ -2,7 +2,7 @@
 /*
  * shmipc: small fixed-size requests and responses between processes of one machine,
  * through shared memory. One server, many clients, a pair of single-producer
- * single-consumer rings per client; a round trip moves two cache lines.
+ * single-consumer rings per client; a round trip moves two cache lines, in bursts fewer.
  *
  *	server					client
  *	shmipc_server_create("job7", NULL, &s);	shmipc_client_connect("job7", NULL, &c);
@@ -19,10 +19,15 @@
  * different handles, of the same server too, are independent. Handles do not survive
  * fork(2) in the child, which may only destroy or disconnect them.
  *
- * Visibility: a call is in the ring when shmipc_client_call() returns, and a reply when
- * shmipc_server_reply() returns; a peer that polls sees them at once. A peer that sleeps
- * in a _wait() function is woken by the sender's next poll, flush or wait, so that a
- * burst pays for one memory fence. No sleep lasts longer than 100 ms, woken or not.
+ * Visibility: with fewer than eight calls in flight, shmipc_client_call() and
+ * shmipc_server_reply() publish at once. With more, up to eight calls, or replies to one
+ * client, are published together: the last of them at the latest at the sender's next poll,
+ * flush or wait, at a call that is refused with -EAGAIN, at a reply to another client, at a
+ * recv that gives 0, and when the server is destroyed. A peer that sleeps in a _wait()
+ * function is woken by flush and by a wait that does not end at once, and otherwise at the
+ * fourth poll since the last publication or after sixteen bursts, so that many messages pay
+ * for one memory fence. So who turns to something else after a call or a reply calls flush
+ * first. No sleep lasts longer than 100 ms, woken or not.
  *
  * Exactly once: a call ends in one callback, unless the server dies or closes; then poll
  * says -EPIPE, within a second, and shmipc_client_abort() hands the open tokens back.
@@ -115,8 +120,7 @@ void shmipc_server_destroy(struct shmipc_server *server);
 /*
  * Looks at every connected client, starting with another one each time, and returns how
  * many of them have requests; shmipc_server_recv() then hands these out, at most 8 of each
- * client until the next poll. Never fails, never blocks; wakes clients that were
- * replied to since the last poll, notices new, leaving and dead clients, and, about every
+ * client until the next poll. Never fails, never blocks; publishes replies, notices new, leaving and dead clients, and, about every
  * 150 us while a client waits with its core given away, yields, so that clients that
  * share the server's core run. A loop that polls and finds nothing pauses once per turn,
  * or calls shmipc_server_wait().
@@ -150,8 +154,8 @@ static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t client, uint32_t id,
 	const void *resp, uint32_t len);
 
-/* Wakes the sleeping clients that were replied to. Only for a server that does something
- * long instead of polling. */
+/* Publishes the replies and wakes the sleeping clients among those replied to. For a server
+ * that does something long instead of polling. */
 static inline void shmipc_server_flush(struct shmipc_server *server);
 
 /*
@@ -214,8 +218,8 @@ void shmipc_client_disconnect(struct shmipc_client *client);
 static inline int shmipc_client_call(struct shmipc_client *client, const void *req, uint32_t len,
 	uint64_t token);
 
-/* Wakes the server if it sleeps and calls were made since the last time. Poll and wait
- * do it too. */
+/* Publishes the calls, and wakes the server if it sleeps and calls were made since the last
+ * time. For a client that does something long instead of polling. */
 static inline void shmipc_client_flush(struct shmipc_client *client);
 
 /*

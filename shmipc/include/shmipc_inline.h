@@ -3,18 +3,26 @@
  * The hot path of shmipc.h, inlined into its users; included by it, not by them. The
  * fields of these structs are the library's: no user reads or writes them.
  *
- * A ring is an array of slots of half a cache line or whole ones, {lap, id, payload}. The producer
- * fills a slot and stores its lap number last, with release; the consumer, whose own
- * cursor says which lap it expects where, loads it with acquire and never writes. A
- * slot is free for the next lap by count alone: at most depth calls are in flight, a
- * ring has more slots than that, and a response that has arrived proves that its
- * request, and the responses depth calls before it, have been read. Laps are compared
+ * A ring is an array of slots of a multiple of 8 bytes, {lap, id, payload}. The producer
+ * fills a slot and stores its head, with the lap number, last, with release; the consumer,
+ * whose own cursor says which lap it expects where, loads it with acquire and never
+ * writes. A slot is free for the next lap by count alone: at most depth calls are in
+ * flight, a ring has more slots than that, and a response that has arrived proves that
+ * its request, and the responses depth calls before it, have been read. Laps are compared
  * for equality only, so their wrap is harmless; a clean ring is all zero, the first lap
  * is 1.
  *
+ * With eight or more calls in flight a quarter of them, at most eight, are collected in
+ * private memory and copied to the ring in one go, the head of the first one last. A core
+ * has so many stores that wait for lines, and the private ones between two messages count
+ * as well; written together, the lines of a burst travel together, and the consumer, which
+ * looks at the first head only, takes none away half written, so slots share lines. A
+ * request says how many answers are best collected.
+ *
  * Sleep and wake: a sleeper sets its word, fences, looks once more, and sleeps; a
- * publisher, once per burst, fences and then reads the word. One of the two fences is
- * first: then either the publisher sees the word, or the sleeper sees the message.
+ * publisher, when it looks in vain or now and then, fences and then reads the word. One of
+ * the two fences is first: then either the publisher sees the word, or the sleeper sees
+ * the message.
  */
 #ifndef SHMIPC_INLINE_H
 #define SHMIPC_INLINE_H
@@ -24,17 +32,34 @@
 
 #define SHMIPC_VISIT_MAX 8 /* requests that one client gets per server poll */
 #define SHMIPC_IDLE_POLLS 32 /* empty client polls in a row until the slow path, about 1 us */
+#define SHMIPC_BURST 8 /* messages published together */
+#define SHMIPC_STAGED 128 /* bytes in a slot; larger ones are written in place, one by one */
+#define SHMIPC_POLLS 4 /* without a publication, until sleepers are woken */
+#define SHMIPC_UNFENCED 16 /* bursts until they are, at the most */
 
 struct shmipc_slot {
-	uint32_t lap;
-	uint32_t id;
+	uint64_t head; /* lap, 32 bits; id, 24; burst, 8: how many answers are best collected */
 	/* payload, aligned to 8 */
 };
 
+#define SHMIPC_ID_BITS 24
+#define SHMIPC_ID(id) ((id) & ((1u << SHMIPC_ID_BITS) - 1)) /* without the burst */
+
 struct shmipc_cursor {
-	char *slot, *base, *end;
-	uint32_t stride;
+	char *slot;
+	uint32_t room; /* slots up to the end of the ring */
 	uint32_t lap; /* of the slot, when it is filled in */
+	uint32_t slots;
+	uint32_t stride;
+};
+
+/* Messages that are made and not published yet, all to one ring. */
+struct shmipc_burst {
+	struct shmipc_cursor *to; /* NULL: there are none */
+	char *next; /* in the stage */
+	uint32_t limit; /* messages, when it is published */
+	uint32_t room; /* until then */
+	__attribute__((aligned(64))) char stage[SHMIPC_BURST * SHMIPC_STAGED];
 };
 
 enum shmipc_call_state {
@@ -55,11 +80,13 @@ struct shmipc_client {
 	uint32_t n_free; /* height of the stack of free ids */
 	uint32_t depth;
 	uint32_t req_size;
-	uint32_t unflushed; /* calls were made since the last wake test */
+	uint32_t unfenced; /* bursts published since the last wake test */
+	uint32_t polls_left; /* until the next one */
 	uint64_t called, answered;
 	const uint32_t *server_state; /* not 0: the server sleeps; in the region */
 	int32_t idle_left; /* empty polls until the slow path */
 	uint32_t waiting; /* the server was told that this client waits */
+	struct shmipc_burst burst;
 };
 
 struct shmipc_peer { /* a client, as the server sees it */
@@ -80,75 +107,86 @@ struct shmipc_server {
 	struct shmipc_peer *peers; /* by index */
 	struct shmipc_peer **active; /* the connected ones */
 	struct shmipc_visit *visits; /* what the last poll found */
-	struct shmipc_peer **unflushed; /* replied to since the last wake test */
+	struct shmipc_peer **unflushed; /* published to since the last wake test */
 	const uint32_t *changes; /* counts connects and disconnects, in the region */
 	uint32_t seen; /* of changes */
 	uint32_t n_active, n_visits, visit, n_unflushed;
+	uint32_t unfenced, polls_left; /* as the client's */
 	uint32_t start; /* in active: who was visited first */
 	int32_t budget; /* work until the next look at the clock */
 	uint32_t max_clients, depth, req_size, resp_size;
+	struct shmipc_peer *burst_peer; /* whom the burst is for */
+	struct shmipc_burst burst;
 };
 
 /* Out of line, for the functions below only. */
-int shmipc_client_refused(const struct shmipc_client *client);
+int shmipc_client_refused(struct shmipc_client *client);
+void shmipc_client_wake_test(struct shmipc_client *client);
+void shmipc_server_wake_test(struct shmipc_server *server);
+/* For limit messages to that ring; not begun if they are best written in place. */
+void shmipc_burst_begin(struct shmipc_burst *burst, struct shmipc_cursor *to, uint32_t limit);
+void shmipc_burst_copy(struct shmipc_burst *burst);
 int shmipc_client_stray(struct shmipc_client *client, uint32_t id);
 int shmipc_client_idle(struct shmipc_client *client);
 void shmipc_client_resume(struct shmipc_client *client);
-void shmipc_client_wake_server(struct shmipc_client *client);
-void shmipc_server_peer_waits(struct shmipc_server *server, struct shmipc_peer *peer);
 void shmipc_server_rescan(struct shmipc_server *server);
 void shmipc_server_rest(struct shmipc_server *server);
 
-/* The full fence of the sleep handshake. ThreadSanitizer does not model it, nor need it:
- * data are ordered by the laps. */
-static inline void shmipc_fence(void)
-{
-#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
-}
-
 /*
- * memcpy() to and from a slot. GCC expands a copy of constant length in place and leaves
- * it out of ThreadSanitizer's sight; a call it intercepts.
+ * memcpy() to and from a slot. In scalar words on purpose where the length is known: a
+ * message is often written word by word just before, and a wider load would wait until
+ * these stores have left the core, behind all that wait for a line. GCC leaves copies that
+ * it expands out of ThreadSanitizer's sight; a call it intercepts.
  */
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 __attribute__((noipa, unused)) static void shmipc_copy(void *to, const void *from, uint32_t len)
-#else
-static inline void shmipc_copy(void *to, const void *from, uint32_t len)
-#endif
 {
 	memcpy(to, from, len);
 }
-
-static inline void shmipc_cursor_advance(struct shmipc_cursor *at)
+#else
+static inline __attribute__((always_inline)) void shmipc_copy(void *to, const void *from,
+	uint32_t len)
 {
-	at->slot += at->stride;
-	if (__builtin_expect(at->slot == at->end, 0)) {
-		at->slot = at->base;
+	uint32_t i = 0;
+
+	if (!__builtin_constant_p(len) || len > 64) {
+		memcpy(to, from, len);
+		return;
+	}
+#pragma GCC unroll 8
+	for (; i + 8 <= len; i += 8) {
+		uint64_t word;
+
+		memcpy(&word, (const char *)from + i, 8);
+		__asm__("" : "+r"(word)); /* or the compiler makes wide loads of them */
+		memcpy((char *)to + i, &word, 8);
+	}
+	memcpy((char *)to + i, (const char *)from + i, len - i);
+}
+#endif
+
+static inline void shmipc_cursor_advance(struct shmipc_cursor *at, uint32_t n)
+{
+	at->slot += (size_t)n * at->stride;
+	at->room -= n;
+	if (__builtin_expect(at->room == 0, 0)) {
+		at->slot -= (size_t)at->slots * at->stride;
+		at->room = at->slots;
 		at->lap++;
 	}
 }
 
-/* Is the slot filled in? Acquire: pairs with the release in shmipc_cursor_put(). */
-static inline int shmipc_cursor_ready(const struct shmipc_cursor *at)
+/*
+ * Is the slot filled in? And its head, read once: the peer can change it at any time.
+ * Acquire: pairs with the release in shmipc_cursor_put() and shmipc_burst_copy(); behind
+ * the first head of a burst, all of it.
+ */
+static inline int shmipc_cursor_ready(const struct shmipc_cursor *at, uint64_t *head_p)
 {
 	const struct shmipc_slot *slot = (const struct shmipc_slot *)at->slot;
 
-	return __atomic_load_n(&slot->lap, __ATOMIC_ACQUIRE) == at->lap;
-}
-
-/* The id of a slot that is ready. One load: the peer can change it at any time. */
-static inline uint32_t shmipc_cursor_id(const struct shmipc_cursor *at)
-{
-	const struct shmipc_slot *slot = (const struct shmipc_slot *)at->slot;
-
-	return __atomic_load_n(&slot->id, __ATOMIC_RELAXED);
+	*head_p = __atomic_load_n(&slot->head, __ATOMIC_ACQUIRE);
+	return (uint32_t)*head_p == at->lap;
 }
 
 static inline char *shmipc_cursor_payload(const struct shmipc_cursor *at)
@@ -164,19 +202,50 @@ static inline void shmipc_cursor_put(struct shmipc_cursor *at, uint32_t id, cons
 	uint32_t len)
 {
 	struct shmipc_slot *slot = (struct shmipc_slot *)at->slot;
-	uint32_t lap = at->lap;
+	uint64_t head = (uint64_t)id << 32 | at->lap;
 
-	shmipc_cursor_advance(at);
-	__atomic_store_n(&slot->id, id, __ATOMIC_RELAXED); /* read by shmipc_cursor_id() */
+	shmipc_cursor_advance(at, 1);
 	shmipc_copy(slot + 1, data, len);
 	/* Release: pairs with the acquire in shmipc_cursor_ready(). */
-	__atomic_store_n(&slot->lap, lap, __ATOMIC_RELEASE);
+	__atomic_store_n(&slot->head, head, __ATOMIC_RELEASE);
+}
+
+/* One more message; says whether the burst is to be published now. */
+static inline int shmipc_burst_add(struct shmipc_burst *burst, uint32_t id, const void *data,
+	uint32_t len)
+{
+	struct shmipc_slot *slot = (struct shmipc_slot *)burst->next;
+
+	burst->next += burst->to->stride;
+	slot->head = (uint64_t)id << 32 | burst->to->lap;
+	shmipc_copy(slot + 1, data, len);
+	return --burst->room == 0;
+}
+
+/* How many messages travel together when so many are in flight. */
+static inline uint32_t shmipc_burst_limit(uint32_t in_flight)
+{
+	return in_flight >= 4 * SHMIPC_BURST ? SHMIPC_BURST : in_flight < 8 ? 1 : in_flight / 4;
+}
+
+static inline void shmipc_client_published(struct shmipc_client *client)
+{
+	client->unfenced++;
+	client->polls_left = SHMIPC_POLLS;
+}
+
+static inline void shmipc_client_publish(struct shmipc_client *client)
+{
+	if (!client->burst.to)
+		return;
+	shmipc_burst_copy(&client->burst);
+	shmipc_client_published(client);
 }
 
 static inline int shmipc_client_call(struct shmipc_client *client, const void *req, uint32_t len,
 	uint64_t token)
 {
-	uint32_t n = client->n_free, id;
+	uint32_t n = client->n_free, limit, id;
 
 	if (__builtin_expect(len > client->req_size, 0))
 		return -EMSGSIZE;
@@ -187,21 +256,31 @@ static inline int shmipc_client_call(struct shmipc_client *client, const void *r
 	client->calls[id].state = SHMIPC_CALL_BUSY;
 	client->calls[id].token = token;
 	client->called++;
-	client->unflushed = 1;
-	shmipc_cursor_put(&client->req, id, req, len);
+	limit = shmipc_burst_limit((uint32_t)(client->called - client->answered));
+	id |= limit << SHMIPC_ID_BITS;
+	if (!client->burst.to && limit > 1)
+		shmipc_burst_begin(&client->burst, &client->req, limit);
+	if (!client->burst.to) {
+		shmipc_cursor_put(&client->req, id, req, len);
+		shmipc_client_published(client);
+	} else if (shmipc_burst_add(&client->burst, id, req, len)) {
+		shmipc_client_publish(client);
+	}
 	return 0;
 }
 
 static inline void shmipc_client_flush(struct shmipc_client *client)
 {
-	if (!client->unflushed)
-		return;
-	client->unflushed = 0;
-	/* After the laps, before the word: pairs with the fence of a server about to sleep. */
-	shmipc_fence();
-	/* Relaxed: the fences order it; pairs with the stores in shmipc_server_wait(). */
-	if (__builtin_expect(__atomic_load_n(client->server_state, __ATOMIC_RELAXED) != 0, 0))
-		shmipc_client_wake_server(client);
+	shmipc_client_publish(client);
+	if (client->unfenced)
+		shmipc_client_wake_test(client);
+}
+
+/* A poll without a publication since the last one. */
+static inline void shmipc_client_polled(struct shmipc_client *client)
+{
+	if (client->unfenced && --client->polls_left == 0)
+		shmipc_client_wake_test(client);
 }
 
 /*
@@ -219,10 +298,13 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 	void *arg)
 {
 	int n = 0, max = shmipc_client_share(client);
+	uint64_t head;
 
-	shmipc_client_flush(client);
-	while (n < max && shmipc_cursor_ready(&client->resp)) {
-		uint32_t id = shmipc_cursor_id(&client->resp);
+	shmipc_client_publish(client);
+	if (__builtin_expect(client->unfenced >= SHMIPC_UNFENCED, 0))
+		shmipc_client_wake_test(client);
+	while (n < max && shmipc_cursor_ready(&client->resp, &head)) {
+		uint32_t id = SHMIPC_ID((uint32_t)(head >> 32));
 		const char *payload = shmipc_cursor_payload(&client->resp);
 
 		if (__builtin_expect(id >= client->depth ||
@@ -237,10 +319,11 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 		client->calls[id].state = SHMIPC_CALL_FREE;
 		client->calls[client->n_free++].free = id;
 		client->answered++;
-		shmipc_cursor_advance(&client->resp);
+		shmipc_cursor_advance(&client->resp, 1);
 		n++;
 		fn(arg, client->calls[id].token, payload);
 	}
+	shmipc_client_polled(client);
 	if (n == 0) {
 		if (__builtin_expect(--client->idle_left > 0, 1))
 			return 0;
@@ -257,23 +340,30 @@ static inline uint32_t shmipc_client_pending(const struct shmipc_client *client)
 	return (uint32_t)(client->called - client->answered);
 }
 
+static inline void shmipc_server_published(struct shmipc_server *server, struct shmipc_peer *peer)
+{
+	if (!peer->unflushed) {
+		peer->unflushed = 1;
+		server->unflushed[server->n_unflushed++] = peer;
+	}
+	server->unfenced++;
+	server->polls_left = SHMIPC_POLLS;
+}
+
+/* Before the place of the burst's client is cleaned: it shall not reach the next one. */
+static inline void shmipc_server_publish(struct shmipc_server *server)
+{
+	if (!server->burst.to)
+		return;
+	shmipc_burst_copy(&server->burst);
+	shmipc_server_published(server, server->burst_peer);
+}
+
 static inline void shmipc_server_flush(struct shmipc_server *server)
 {
-	uint32_t n = server->n_unflushed;
-
-	if (!n)
-		return;
-	server->n_unflushed = 0;
-	/* After the laps, before the words: pairs with the fence of a client about to sleep. */
-	shmipc_fence();
-	for (uint32_t i = 0; i < n; i++) {
-		struct shmipc_peer *peer = server->unflushed[i];
-
-		peer->unflushed = 0;
-		/* Relaxed, as in shmipc_client_flush(); the client's word. */
-		if (__builtin_expect(__atomic_load_n(peer->state, __ATOMIC_RELAXED) != 0, 0))
-			shmipc_server_peer_waits(server, peer);
-	}
+	shmipc_server_publish(server);
+	if (server->unfenced)
+		shmipc_server_wake_test(server);
 }
 
 /* An honest client has at most depth calls open; a hostile one gets no more. */
@@ -287,8 +377,11 @@ static inline uint32_t shmipc_peer_quota(const struct shmipc_peer *peer, uint32_
 static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip)
 {
 	uint32_t n = 0, i, at;
+	uint64_t head;
 
-	shmipc_server_flush(server);
+	shmipc_server_publish(server);
+	if (server->unfenced && (server->unfenced >= SHMIPC_UNFENCED || --server->polls_left == 0))
+		shmipc_server_wake_test(server);
 	/* Acquire: pairs with the release of a client's add, after it took its place. */
 	if (__builtin_expect(
 		    __atomic_load_n(server->changes, __ATOMIC_ACQUIRE) != server->seen, 0))
@@ -306,7 +399,7 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 		server->visits[n].left = shmipc_peer_quota(peer, server->depth);
 		/* The others of this visit are looked for when it is their turn: the first
 		 * reply shall not wait for the last request. */
-		n += server->visits[n].left && shmipc_cursor_ready(&peer->req);
+		n += server->visits[n].left && shmipc_cursor_ready(&peer->req, &head);
 	}
 	server->visit = 0;
 	server->n_visits = n;
@@ -327,20 +420,33 @@ static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 		struct shmipc_visit *visit = &server->visits[server->visit];
 		struct shmipc_peer *peer = visit->peer;
 		const char *payload;
+		uint64_t head;
 
-		if (!visit->left || !shmipc_cursor_ready(&peer->req))
+		if (!visit->left || !shmipc_cursor_ready(&peer->req, &head))
 			continue;
 		payload = shmipc_cursor_payload(&peer->req);
 		req->client = peer->handle;
-		req->id = shmipc_cursor_id(&peer->req);
-		shmipc_cursor_advance(&peer->req);
+		req->id = (uint32_t)(head >> 32);
+		shmipc_cursor_advance(&peer->req, 1);
 		peer->received++;
 		visit->left--;
 		server->budget--;
 		shmipc_copy(buf, payload, len);
 		return 1;
 	}
+	shmipc_server_publish(server);
 	return 0;
+}
+
+/* A reply to a client other than the burst's, or the first one. */
+static inline void shmipc_server_turn(struct shmipc_server *server, struct shmipc_peer *peer,
+	uint32_t limit)
+{
+	shmipc_server_publish(server);
+	if (limit > 1) {
+		shmipc_burst_begin(&server->burst, &peer->resp, limit);
+		server->burst_peer = peer;
+	}
 }
 
 static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t client, uint32_t id,
@@ -359,11 +465,14 @@ static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t cli
 	if (__builtin_expect(len > server->resp_size, 0))
 		return -EMSGSIZE;
 	peer->replied++;
-	if (!peer->unflushed) {
-		peer->unflushed = 1;
-		server->unflushed[server->n_unflushed++] = peer;
+	if (server->burst.to != &peer->resp)
+		shmipc_server_turn(server, peer, id >> SHMIPC_ID_BITS);
+	if (!server->burst.to) {
+		shmipc_cursor_put(&peer->resp, id, resp, len);
+		shmipc_server_published(server, peer);
+	} else if (shmipc_burst_add(&server->burst, id, resp, len)) {
+		shmipc_server_publish(server);
 	}
-	shmipc_cursor_put(&peer->resp, id, resp, len);
 	return 0;
 }
 

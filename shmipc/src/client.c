@@ -243,11 +243,14 @@ void shmipc_client_disconnect(struct shmipc_client *hot)
 /* ---- slow paths of call, poll and flush ---- */
 
 /* No free id: all are in flight, or the connection is over. */
-COLD int shmipc_client_refused(const struct shmipc_client *hot)
+COLD int shmipc_client_refused(struct shmipc_client *hot)
 {
-	int err = container_of(hot, const struct client, hot)->err;
+	int err = client_of(hot)->err;
 
-	return err ? err : -EAGAIN;
+	if (err)
+		return err;
+	shmipc_client_publish(hot); /* who waits for room needs the answers */
+	return -EAGAIN;
 }
 
 /* From here on there is no free id, so call fails without a test of its own, and every
@@ -271,7 +274,7 @@ COLD int shmipc_client_stray(struct shmipc_client *hot, uint32_t id)
 	hot->calls[hot->n_free++].free = id;
 	hot->answered++;
 	c->given_up--;
-	shmipc_cursor_advance(&hot->resp);
+	shmipc_cursor_advance(&hot->resp, 1);
 	return 0;
 }
 
@@ -299,7 +302,7 @@ COLD int shmipc_client_idle(struct shmipc_client *hot)
 		c->looked = now;
 		gone = server_is_dead(c);
 	}
-	if (!gone || shmipc_cursor_ready(&hot->resp))
+	if (!gone || shmipc_cursor_ready(&hot->resp, &(uint64_t){ 0 }))
 		return 0;
 	return client_end(c, -EPIPE);
 }
@@ -311,11 +314,14 @@ COLD void shmipc_client_resume(struct shmipc_client *hot)
 	shmipc_state_set(&client_of(hot)->place->client_state, SLEEP_RUNNING);
 }
 
-COLD void shmipc_client_wake_server(struct shmipc_client *hot)
+void shmipc_client_wake_test(struct shmipc_client *hot)
 {
 	struct client *c = client_of(hot);
 
-	if (sleep_wake(&c->header->server_state))
+	hot->unfenced = 0;
+	/* After the laps, before the word: pairs with the fence of a server about to sleep. */
+	sleep_fence();
+	if (unlikely(sleep_wake(&c->header->server_state)))
 		c->stats.wakes++;
 }
 
@@ -326,7 +332,7 @@ static int client_look(struct client *c, bool slept)
 {
 	struct shmipc_client *hot = &c->hot;
 
-	if (shmipc_cursor_ready(&hot->resp))
+	if (shmipc_cursor_ready(&hot->resp, &(uint64_t){ 0 }))
 		return 1;
 	if (slept)
 		hot->idle_left = 1;
@@ -373,16 +379,17 @@ int shmipc_client_wait(struct shmipc_client *hot, uint64_t timeout_ns)
 	struct wait w = WAIT_INIT;
 	int r;
 
-	shmipc_client_flush(hot);
-	r = client_look(c, false);
-	if (r || !timeout_ns || !shmipc_client_pending(hot))
-		return r;
+	shmipc_client_publish(hot);
 	while (w.empty < WAIT_SPINS) {
-		wait_step(&w);
 		r = client_look(c, false);
-		if (r)
+		shmipc_client_polled(hot);
+		if (!timeout_ns)
+			shmipc_client_flush(hot);
+		if (r || !timeout_ns || !shmipc_client_pending(hot))
 			return r;
+		wait_step(&w);
 	}
+	shmipc_client_flush(hot);
 	return client_wait_long(c, &w, timeout_ns);
 }
 

@@ -11,16 +11,10 @@ static uint32_t or_default(uint32_t value, uint32_t def)
 	return value ? value : def;
 }
 
-/*
- * Two small slots share a line, whose one writer fills them in one after the other: fewer
- * lines cross when messages come in bursts, and a single one costs the same. No slot
- * lies across two lines that could lie in one.
- */
+/* Packed: what is published together shares lines. */
 static uint32_t slot_stride(uint32_t payload)
 {
-	uint32_t bytes = (uint32_t)sizeof(struct shmipc_slot) + payload;
-
-	return bytes <= CACHE_LINE / 2 ? CACHE_LINE / 2 : (uint32_t)align_up(bytes, CACHE_LINE);
+	return (uint32_t)align_up(sizeof(struct shmipc_slot) + payload, sizeof(uint64_t));
 }
 
 /* More than depth, since a response counts as read before its callback has run. */
@@ -29,6 +23,11 @@ static uint32_t ring_slots(uint32_t depth, uint32_t stride)
 	uint32_t least = SHMIPC_RING_BYTES / stride;
 
 	return (uint32_t)pow2_ceil(depth + 1 > least ? depth + 1 : least);
+}
+
+static uint64_t ring_bytes(uint32_t slots, uint32_t stride)
+{
+	return align_up((uint64_t)slots * stride, CACHE_LINE);
 }
 
 int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p)
@@ -51,8 +50,8 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 	 * Half a page on: a side writes one ring and reads the other at about the same
 	 * index, and a load waits for an earlier store whose low 12 address bits are equal.
 	 */
-	l.resp_ring = sizeof(struct shmipc_place) + (uint64_t)l.req_slots * l.req_stride + 2048;
-	l.extra = l.resp_ring + (uint64_t)l.resp_slots * l.resp_stride;
+	l.resp_ring = sizeof(struct shmipc_place) + ring_bytes(l.req_slots, l.req_stride) + 2048;
+	l.extra = l.resp_ring + ring_bytes(l.resp_slots, l.resp_stride);
 	l.area = align_up(l.extra + l.attr.extra_size, CACHE_LINE);
 	/* At most 2^12 areas of 2 * 2^17 slots of little over 2^20: no overflow. */
 	l.size = sizeof(struct shmipc_header) + l.attr.max_clients * l.area;
@@ -62,14 +61,12 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 
 static struct shmipc_cursor ring_start(void *ring, uint32_t slots, uint32_t stride)
 {
-	char *base = ring;
-
 	return (struct shmipc_cursor){
-		.slot = base,
-		.base = base,
-		.end = base + (size_t)slots * stride,
-		.stride = stride,
+		.slot = ring,
+		.room = slots,
 		.lap = 1,
+		.slots = slots,
+		.stride = stride,
 	};
 }
 

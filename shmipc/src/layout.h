@@ -22,7 +22,7 @@
 
 #define SHMIPC_PREFIX "shmipc" /* of the file's name */
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
-#define SHMIPC_VERSION 1u
+#define SHMIPC_VERSION 2u
 #define SHMIPC_WORDS 64u /* of the bitmap */
 #define SHMIPC_RING_BYTES 16384u /* at least: 64 lines cost a fifth more than 256 */
 #define SHMIPC_CLIENT_LOCK(index) (1u + (index)) /* byte of the file; 0 is the server's */
@@ -59,6 +59,8 @@ static_assert(offsetof(struct shmipc_header, reclaim) == 132, "layout");
 static_assert(offsetof(struct shmipc_header, active) == 192, "layout");
 static_assert(sizeof(struct shmipc_header) == 704, "layout");
 static_assert(SHMIPC_WORDS * 64 > SHMIPC_MAX_CLIENTS, "layout");
+static_assert(SHMIPC_MAX_DEPTH <= 1u << SHMIPC_ID_BITS, "an id has SHMIPC_ID_BITS");
+static_assert(SHMIPC_BURST < 1u << (32 - SHMIPC_ID_BITS), "the rest says how long a burst is");
 
 /*
  * A place is clean, and may be taken by who gets its lock, when its bit is clear and the
@@ -78,8 +80,7 @@ static_assert(offsetof(struct shmipc_place, client_epoch) == 0, "layout");
 static_assert(offsetof(struct shmipc_place, client_state) == 4, "layout");
 static_assert(offsetof(struct shmipc_place, server_epoch) == 64, "layout");
 static_assert(sizeof(struct shmipc_place) == 128, "layout");
-static_assert(offsetof(struct shmipc_slot, lap) == 0, "layout");
-static_assert(offsetof(struct shmipc_slot, id) == 4, "layout");
+static_assert(offsetof(struct shmipc_slot, head) == 0, "layout");
 static_assert(sizeof(struct shmipc_slot) == 8, "layout");
 
 struct shmipc_layout {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The server: its life, who is connected, and what it does when it is not busy. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -55,9 +56,9 @@ static bool place_has_bit(const struct server *s, uint32_t index)
 
 static void ring_clean(struct shmipc_cursor ring)
 {
-	for (char *slot = ring.base; slot != ring.end; slot += ring.stride)
+	for (uint32_t i = 0; i < ring.slots; i++, ring.slot += ring.stride)
 		/* Relaxed: published by the release of server_epoch. */
-		__atomic_store_n(&((struct shmipc_slot *)slot)->lap, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&((struct shmipc_slot *)ring.slot)->head, 0, __ATOMIC_RELAXED);
 }
 
 /* Makes the place ready for the next client, whatever its last one left there. */
@@ -66,6 +67,7 @@ static void place_clean(struct server *s, uint32_t index)
 	struct shmipc_peer *peer = &s->hot.peers[index];
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
 
+	assert(s->hot.burst.to != &peer->resp); /* poll publishes before it cleans */
 	if (is_connected(peer) && place_has_bit(s, index))
 		s->stats.reclaimed++;
 	else if (is_connected(peer))
@@ -188,15 +190,33 @@ COLD void shmipc_server_rest(struct shmipc_server *hot)
 }
 
 /* A client that was replied to yields or sleeps. */
-COLD void shmipc_server_peer_waits(struct shmipc_server *hot, struct shmipc_peer *peer)
+static void peer_waits(struct server *s, struct shmipc_peer *peer)
 {
-	struct server *s = server_of(hot);
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, peer->index);
 
 	if (sleep_wake(&place->client_state)) /* its load repeats the caller's, after the fence */
 		s->stats.wakes++;
 	else
 		s->peers_wait = true;
+}
+
+void shmipc_server_wake_test(struct shmipc_server *hot)
+{
+	struct server *s = server_of(hot);
+	uint32_t n = hot->n_unflushed;
+
+	hot->n_unflushed = 0;
+	hot->unfenced = 0;
+	/* After the laps, before the words: pairs with the fence of a client about to sleep. */
+	sleep_fence();
+	for (uint32_t i = 0; i < n; i++) {
+		struct shmipc_peer *peer = hot->unflushed[i];
+
+		peer->unflushed = 0;
+		/* Relaxed: the fences order it; pairs with the stores in client_sleep(). */
+		if (unlikely(__atomic_load_n(peer->state, __ATOMIC_RELAXED) != SLEEP_RUNNING))
+			peer_waits(s, peer);
+	}
 }
 
 static int server_sleep(struct server *s, uint64_t left_ns)
@@ -244,6 +264,7 @@ int shmipc_server_wait(struct shmipc_server *hot, uint64_t timeout_ns)
 		if (n)
 			return n;
 	}
+	shmipc_server_flush(hot);
 	return server_wait_long(server_of(hot), &w, timeout_ns);
 }
 
@@ -370,7 +391,8 @@ void shmipc_server_destroy(struct shmipc_server *hot)
 		return;
 	s = server_of(hot);
 	if (s->region.fd >= 0) { /* not in a forked child: the parent serves on */
-		/* Release: pairs with server_is_gone(); every reply is visible before it. */
+		shmipc_server_publish(hot);
+		/* Release: pairs with server_has_closed(); every reply is visible before it. */
 		__atomic_store_n(&s->header->closed, 1, __ATOMIC_RELEASE);
 		sleep_fence(); /* pairs with the one in sleep_prepare() */
 		for (uint32_t i = 0; i < hot->n_active; i++)

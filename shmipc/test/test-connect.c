@@ -20,22 +20,31 @@ static void layout_has_one_writer_per_line(void)
 	struct shmipc_attr a = { .max_clients = 3, .depth = 300, .req_size = 57, .extra_size = 1 };
 
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
-	CHECK_EQ(l.req_stride, 128);
+	CHECK_EQ(l.req_stride, 72);
 	CHECK_EQ(l.resp_stride, 64);
 	CHECK_EQ(l.req_slots, 512);
 	CHECK_EQ(l.resp_slots, 512);
 	CHECK_EQ(l.resp_ring % CACHE_LINE, 0);
 	CHECK_EQ(l.extra % CACHE_LINE, 0);
 	CHECK_EQ(l.area % CACHE_LINE, 0);
-	CHECK_EQ(l.area, 128 + 512 * 128 + 2048 + 512 * 64 + 64);
+	CHECK_EQ(l.area, 128 + 512 * 72 + 2048 + 512 * 64 + 64);
 	CHECK_EQ(l.size, 704 + 3 * l.area);
-	a.resp_size = 24; /* and its header: half a line, twice as many in a ring of the least size */
-	a.depth = 300;
+	a.resp_size = 17; /* a multiple of 8 with its header; more in a ring of the least size */
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
 	CHECK_EQ(l.resp_stride, 32);
 	CHECK_EQ(l.resp_slots, 512);
 	CHECK_EQ(l.area % CACHE_LINE, 0);
-	a.resp_size = 25;
+	a.resp_size = 16;
+	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
+	CHECK_EQ(l.resp_stride, 24);
+	CHECK_EQ(l.resp_slots, 1024);
+	a.resp_size = 65000; /* fewer slots than make a line */
+	a.depth = 1;
+	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
+	CHECK_EQ(l.resp_slots, 2);
+	CHECK_EQ(l.extra % CACHE_LINE, 0);
+	CHECK_EQ(l.area % CACHE_LINE, 0);
+	a.resp_size = 56;
 	a.depth = 255;
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
 	CHECK_EQ(l.resp_slots, 256); /* depth + 1 fits exactly */
@@ -253,7 +262,7 @@ static void header_is_as_documented(void)
 	CHECK_EQ(fread(head, 1, sizeof(head), f), sizeof(head));
 	fclose(f);
 	CHECK_EQ(memcmp(head, magic, 8), 0);
-	CHECK_EQ(head[8], 1); /* version */
+	CHECK_EQ(head[8], 2); /* version */
 	CHECK_EQ(head[12], 8); /* max_clients */
 	CHECK_EQ(head[16], 32); /* depth */
 	CHECK_EQ(head[20], 32); /* req_size */

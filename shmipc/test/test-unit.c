@@ -164,12 +164,14 @@ static void visits_are_capped_and_rotate(void)
 	for (uint64_t tag = 0; tag < 20; tag++)
 		CHECK_EQ(call_tag(c[0], tag), 0);
 	CHECK_EQ(call_tag(c[1], 100), 0);
+	shmipc_client_flush(c[0]);
 	CHECK_EQ(shmipc_server_poll(s), 2); /* one greedy, one modest */
 	for (int i = 0; i < SHMIPC_VISIT_MAX + 1; i++)
 		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
 	CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 0);
 	for (int turn = 0; turn < 30; turn++) {
 		CHECK(call_tag(c[0], 0) == 0 || turn > 5);
+		shmipc_client_flush(c[0]);
 		for (int i = 1; i < 3; i++)
 			CHECK_EQ(call_tag(c[i], 0), 0);
 		shmipc_server_poll(s);
@@ -180,14 +182,15 @@ static void visits_are_capped_and_rotate(void)
 		while (shmipc_server_recv(s, &r, &m, sizeof(m)) > 0);
 		for (int i = 0; i < 3; i++) {
 			struct shmipc_client *one = c[i];
-			struct shmipc_slot *slot = (struct shmipc_slot *)one->resp.slot;
+			uint64_t head;
 
-			while (slot->lap == one->resp.lap) { /* takes it without a check */
-				one->calls[slot->id].state = SHMIPC_CALL_FREE;
-				one->calls[one->n_free++].free = slot->id;
+			while (shmipc_cursor_ready(&one->resp, &head)) { /* takes it without a check */
+				uint32_t id = SHMIPC_ID((uint32_t)(head >> 32));
+
+				one->calls[id].state = SHMIPC_CALL_FREE;
+				one->calls[one->n_free++].free = id;
 				one->answered++;
-				shmipc_cursor_advance(&one->resp);
-				slot = (struct shmipc_slot *)one->resp.slot;
+				shmipc_cursor_advance(&one->resp, 1);
 			}
 		}
 	}
@@ -312,8 +315,7 @@ static void forged_responses_end_the_connection(void)
 		struct shmipc_client *c = test_join("forge");
 		struct shmipc_slot *slot = (struct shmipc_slot *)c->resp.slot;
 
-		slot->id = ids[i]; /* none of them is in flight */
-		slot->lap = 1;
+		slot->head = (uint64_t)ids[i] << 32 | 1; /* none of them is in flight */
 		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), -EPROTO);
 		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), -EPROTO);
 		CHECK_EQ(call_tag(c, 0), -EPROTO);
@@ -344,6 +346,256 @@ static void flood_is_bounded_by_depth(void)
 	shmipc_server_destroy(s);
 }
 
+static uint32_t on_offer(struct shmipc_server *s)
+{
+	struct shmipc_req r;
+	struct msg m;
+	uint32_t n = 0;
+
+	while (shmipc_server_poll(s))
+		while (shmipc_server_recv(s, &r, &m, sizeof(m)) > 0)
+			n++;
+	return n;
+}
+
+/* Calls, so many that the last ones are held back; then what is said publishes them. */
+static void held_calls_are_published(const char *how)
+{
+	struct shmipc_server *s = test_serve("held", &msg_attr);
+	struct shmipc_client *c = test_join("held");
+	struct tally t = { 0 };
+	uint32_t n = 0, seen;
+
+	while (!c->burst.to || c->burst.limit < 4 || c->burst.room != 1)
+		CHECK_EQ(call_tag(c, n++), 0);
+	seen = on_offer(s);
+	CHECK_EQ(seen, n - c->burst.limit + 1);
+	if (!strcmp(how, "poll"))
+		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 0);
+	else if (!strcmp(how, "wait"))
+		CHECK_EQ(shmipc_client_wait(c, 0), 0);
+	else if (!strcmp(how, "flush"))
+		shmipc_client_flush(c);
+	else
+		for (; call_tag(c, n) == 0; n++)
+			;
+	CHECK_EQ(on_offer(s), n - seen);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+/* As many requests as ask for bursts of answers, all answered but the last one. */
+static uint32_t answer_all_but_one(struct shmipc_server *s, struct shmipc_client *c,
+	struct shmipc_req *last)
+{
+	struct msg m = msg_of(1);
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < msg_attr.depth; i++)
+		CHECK_EQ(call_tag(c, i), 0);
+	shmipc_client_flush(c);
+	while (n < msg_attr.depth && shmipc_server_poll(s))
+		while (n < msg_attr.depth && shmipc_server_recv(s, last, &m, sizeof(m)) > 0)
+			if (++n < msg_attr.depth)
+				CHECK_EQ(shmipc_server_reply(s, last->client, last->id, &m,
+						 sizeof(m)), 0);
+	CHECK(s->burst.to && s->burst.room > 1);
+	return n - 1;
+}
+
+/* Wake tests, each with a fence: by the fourth poll after a publication, or after 16. */
+static void when_sleepers_are_looked_for(void)
+{
+	struct shmipc_server *s = test_serve("look", &msg_attr);
+	struct shmipc_client *c = test_join("look");
+	uint8_t seen[64] = { 0 };
+	struct tally t = { .size = ARRAY_SIZE(seen), .seen = seen };
+	uint32_t most = 0;
+
+	CHECK_EQ(call_tag(c, 0), 0);
+	for (int i = 1; i <= SHMIPC_POLLS; i++) {
+		CHECK_EQ(c->unfenced, 1);
+		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 0);
+	}
+	CHECK_EQ(c->unfenced, 0);
+	CHECK_EQ(serve_once(s), 1);
+	for (int i = 1; i <= SHMIPC_POLLS; i++) {
+		CHECK_EQ(s->unfenced, 1);
+		CHECK_EQ(shmipc_server_poll(s), 0);
+	}
+	CHECK_EQ(s->unfenced, 0);
+	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
+	for (uint32_t i = 1; i < ARRAY_SIZE(seen); i++) { /* each poll finds something */
+		CHECK_EQ(call_tag(c, i), 0);
+		CHECK_EQ(serve_once(s), 1);
+		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
+		CHECK(c->unfenced <= SHMIPC_UNFENCED && s->unfenced <= SHMIPC_UNFENCED);
+		most = c->unfenced > most ? c->unfenced : most;
+	}
+	CHECK(most > SHMIPC_UNFENCED / 2 && c->unfenced < SHMIPC_UNFENCED);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+static void count_one(void *arg, uint64_t token, const void *resp)
+{
+	++*(uint32_t *)arg;
+}
+
+static void held_replies_are_published(const char *how)
+{
+	struct shmipc_server *s = test_serve("held", &msg_attr);
+	struct shmipc_client *c = test_join("held"), *d = test_join("held");
+	struct shmipc_req r, other;
+	struct msg m = msg_of(1);
+	uint32_t n, got = 0;
+
+	CHECK_EQ(call_tag(d, 0), 0);
+	CHECK_EQ(shmipc_server_poll(s), 1);
+	CHECK_EQ(shmipc_server_recv(s, &other, &m, sizeof(m)), 1);
+	n = answer_all_but_one(s, c, &r);
+	while (shmipc_client_poll(c, count_one, &got))
+		;
+	CHECK(got < n);
+	if (!strcmp(how, "poll"))
+		CHECK_EQ(shmipc_server_poll(s), 0);
+	else if (!strcmp(how, "wait"))
+		CHECK_EQ(shmipc_server_wait(s, 0), 0);
+	else if (!strcmp(how, "flush"))
+		shmipc_server_flush(s);
+	else if (!strcmp(how, "receive"))
+		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 0);
+	else if (!strcmp(how, "another"))
+		CHECK_EQ(shmipc_server_reply(s, other.client, other.id, &m, sizeof(m)), 0);
+	else
+		shmipc_server_destroy(s);
+	while (shmipc_client_poll(c, count_one, &got) > 0)
+		;
+	CHECK_EQ(got, n);
+	shmipc_client_disconnect(c);
+	shmipc_client_disconnect(d);
+	if (strcmp(how, "close"))
+		shmipc_server_destroy(s);
+}
+
+static void what_is_held_back_is_published(void)
+{
+	held_calls_are_published("poll");
+	held_calls_are_published("wait");
+	held_calls_are_published("flush");
+	held_calls_are_published("refusal");
+	held_replies_are_published("poll");
+	held_replies_are_published("wait");
+	held_replies_are_published("flush");
+	held_replies_are_published("receive");
+	held_replies_are_published("another");
+	held_replies_are_published("close");
+}
+
+/* Replies held back for a client that goes do not reach the next one in its place. */
+static void held_replies_go_with_their_client(void)
+{
+	struct shmipc_attr one = msg_attr;
+	struct shmipc_client *c, *next;
+	struct shmipc_server *s;
+	struct shmipc_req r;
+	uint32_t got = 0;
+
+	one.max_clients = 1;
+	s = test_serve("gone", &one);
+	c = test_join("gone");
+	answer_all_but_one(s, c, &r);
+	shmipc_client_disconnect(c);
+	CHECK_EQ(shmipc_server_poll(s), 0);
+	next = test_join("gone");
+	CHECK_EQ(call_tag(next, 0), 0);
+	CHECK_EQ(shmipc_client_poll(next, count_one, &got), 0);
+	CHECK_EQ(serve_once(s), 1);
+	CHECK_EQ(shmipc_client_poll(next, count_one, &got), 1);
+	CHECK_EQ(shmipc_client_poll(next, count_one, &got), 0);
+	shmipc_client_disconnect(next);
+	shmipc_server_destroy(s);
+}
+
+/* What a request says about bursts is a client's word. */
+static void hostile_bursts_are_bounded(void)
+{
+	struct shmipc_server *s = test_serve("burst", &msg_attr);
+	struct shmipc_client *c = test_join("burst");
+	struct shmipc_req r;
+	struct msg m = msg_of(1);
+
+	for (uint32_t burst = 0; burst < 256; burst++) {
+		shmipc_cursor_put(&c->req, burst << SHMIPC_ID_BITS, &m, sizeof(m));
+		CHECK_EQ(shmipc_server_poll(s), 1);
+		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
+		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
+		CHECK(!s->burst.to == (burst < 2));
+		CHECK(!s->burst.to || s->burst.limit <= SHMIPC_BURST);
+		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 0);
+		CHECK(!s->burst.to);
+	}
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+struct sized {
+	uint32_t size, n;
+};
+
+static void on_sized(void *arg, uint64_t token, const void *resp)
+{
+	const unsigned char *byte = resp;
+	struct sized *t = arg;
+
+	t->n++;
+	for (uint32_t k = 0; k < t->size; k++)
+		CHECK_EQ(byte[k], (unsigned char)(100 + token));
+}
+
+/* Each byte of requests and responses of these sizes arrives. */
+static void size_arrives(uint32_t req, uint32_t resp)
+{
+	struct shmipc_attr a = { .max_clients = 1, .depth = 40, .req_size = req, .resp_size = resp };
+	struct shmipc_server *s = test_serve("size", &a);
+	struct shmipc_client *c = test_join("size");
+	unsigned char *buf = malloc(req + resp);
+	struct sized t = { .size = resp };
+	struct shmipc_req r;
+
+	for (uint32_t round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < a.depth; i++) {
+			memset(buf, (int)i, req);
+			CHECK_EQ(shmipc_client_call(c, buf, req, i), 0);
+		}
+		shmipc_client_flush(c);
+		for (uint32_t i = 0; i < a.depth;) {
+			CHECK_EQ(shmipc_server_poll(s), 1);
+			for (; shmipc_server_recv(s, &r, buf, req) > 0; i++) {
+				for (uint32_t k = 0; k < req; k++)
+					CHECK_EQ(buf[k], (unsigned char)i);
+				memset(buf, (int)(100 + i), resp);
+				CHECK_EQ(shmipc_server_reply(s, r.client, r.id, buf, resp), 0);
+			}
+		}
+		while (shmipc_client_poll(c, on_sized, &t))
+			;
+		CHECK_EQ(t.n, a.depth * (round + 1));
+	}
+	free(buf);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+static void all_sizes(void)
+{
+	static const uint32_t size[] = { 1, 7, 8, 16, 24, 56, 57, 120, 121, 4097 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(size); i++)
+		for (size_t k = 0; k < ARRAY_SIZE(size); k++)
+			size_arrives(size[i], size[k]);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -359,6 +611,11 @@ int main(int argc, char **argv)
 		TEST(waits_end_at_once_or_in_time),
 		TEST(forged_responses_end_the_connection),
 		TEST(flood_is_bounded_by_depth),
+		TEST(what_is_held_back_is_published),
+		TEST(when_sleepers_are_looked_for),
+		TEST(held_replies_go_with_their_client),
+		TEST(hostile_bursts_are_bounded),
+		TEST(all_sizes),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
