@@ -17,7 +17,8 @@
 
 #include "common.h"
 
-#define WITNESS_FLIGHT 4
+#define WITNESS_FLIGHT 10 /* in bursts */
+#define VICTIM_FLIGHT 12
 #define WITNESS_TOKENS (1u << 20)
 #define HELD 8
 
@@ -168,6 +169,12 @@ static void tag_check(void *arg, uint64_t token, const void *resp)
 	CHECK(m.tag == msg_answer(token));
 }
 
+/* Every third victim makes so many calls at a time that they travel in bursts. */
+static uint32_t victim_calls(uint64_t tag)
+{
+	return (tag >> 8) % 3 ? 3 : VICTIM_FLIGHT;
+}
+
 /* Comes, works, goes. Traced from before connect, or from after it, or not at all. */
 static void victim_main(int trace, uint64_t tag)
 {
@@ -182,7 +189,7 @@ static void victim_main(int trace, uint64_t tag)
 	if (trace == 2)
 		trace_me();
 	for (int round = 0; round < (trace ? 3 : 1000000); round++) {
-		for (uint64_t i = 0; i < 3; i++)
+		for (uint64_t i = 0; i < victim_calls(tag); i++)
 			CHECK_EQ(call_tag(c, tag + i), 0);
 		while (shmipc_client_pending(c)) {
 			n = shmipc_client_poll(c, tag_check, NULL);
@@ -199,7 +206,7 @@ static void client_dies_traced(struct shmipc_server *s, struct holder *h, uint64
 {
 	int where = test_rand(&seed) % 4 ? 2 : 1;
 	uint32_t syscalls = where == 1 ? (uint32_t)(test_rand(&seed) % 40) : 0;
-	uint32_t steps = (uint32_t)(test_rand(&seed) % (where == 1 ? 100 : 900));
+	uint32_t steps = (uint32_t)(test_rand(&seed) % (where == 1 ? 100 : 300 * victim_calls(tag)));
 	pid_t pid = fork_child();
 	bool alive;
 
@@ -337,11 +344,11 @@ static void books_take(void *arg, uint64_t token, const void *resp)
 	}
 }
 
-static void client_turn(struct shmipc_client *c, struct books *b)
+static void client_turn(struct shmipc_client *c, struct books *b, uint32_t flight)
 {
 	int n;
 
-	while (b->sent < sizeof(b->open) && shmipc_client_pending(c) < 5) {
+	while (b->sent < sizeof(b->open) && shmipc_client_pending(c) < flight) {
 		b->open[b->sent] = 1;
 		CHECK_EQ(call_tag(c, b->sent), 0);
 		b->sent++;
@@ -370,7 +377,8 @@ static void server_is_gone(struct shmipc_client *c, struct books *b)
 static void server_dies(bool trace)
 {
 	struct books b = { .sent = 0 };
-	uint32_t steps = (uint32_t)(test_rand(&seed) % 2000);
+	uint32_t flight = test_rand(&seed) % 3 ? 5 : 16; /* one by one, or in bursts */
+	uint32_t steps = (uint32_t)(test_rand(&seed) % (400 * flight));
 	uint64_t end;
 	struct shmipc_client *c;
 	bool alive = true;
@@ -380,13 +388,13 @@ static void server_dies(bool trace)
 	if (trace) {
 		alive = trace_stop(pid, NULL, NULL);
 		for (uint32_t i = 0; alive && i < steps; i++) {
-			client_turn(c, &b);
+			client_turn(c, &b, flight);
 			alive = trace_step(pid, false, NULL, NULL);
 		}
 	} else {
 		end = clock_ns() + test_rand(&seed) % NSEC_PER_MSEC;
 		while (clock_ns() < end)
-			client_turn(c, &b);
+			client_turn(c, &b, flight);
 	}
 	CHECK(alive);
 	kill_and_reap(pid);
