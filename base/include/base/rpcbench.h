@@ -85,7 +85,8 @@ struct rpcbench_config {
 enum rpcbench_kind {
 	RPCBENCH_LOAD,  /* closed loop until the deadline */
 	RPCBENCH_WAKE,  /* one call after each gap: what waking up costs */
-	RPCBENCH_REST,  /* no calls: what waiting costs */
+	RPCBENCH_REST,  /* no calls: what waiting costs a server */
+	RPCBENCH_HOLD,  /* one call, answered at the end: what waiting costs a client */
 	RPCBENCH_PROBE, /* round trips of two lines */
 	RPCBENCH_QUIT,
 };
@@ -296,20 +297,38 @@ ALWAYS_INLINE void rpcbench_wake(struct rpcbench_client *c, uint32_t size,
 	}
 }
 
+/* One call to a server that is away until the window ends. */
+ALWAYS_INLINE void rpcbench_hold(struct rpcbench_client *c, uint32_t size,
+	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t),
+	int (*poll)(struct rpcbench_client *), void (*flush)(struct rpcbench_client *),
+	bool (*idle)(struct rpcbench_client *, uint64_t))
+{
+	rpcbench_fill(c, 1, size, call, flush);
+	while (!poll(c))
+		idle(c, NSEC_PER_SEC);
+}
+
+static inline void rpcbench_sleep(const struct rpcbench_run *run)
+{
+	struct timespec ts = {.tv_nsec = (long)run->window_ns};
+
+	nanosleep(&ts, NULL);
+}
+
 /* The body of a client's window; called with constant functions. */
 ALWAYS_INLINE void rpcbench_client_body(struct rpcbench_client *c, uint32_t size,
 	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t),
 	int (*poll)(struct rpcbench_client *), void (*flush)(struct rpcbench_client *),
 	bool (*idle)(struct rpcbench_client *, uint64_t))
 {
-	struct timespec rest = {.tv_nsec = (long)c->run->window_ns};
-
 	if (c->run->kind == RPCBENCH_LOAD)
 		rpcbench_load(c, size, call, poll, flush, idle);
 	else if (c->run->kind == RPCBENCH_WAKE)
 		rpcbench_wake(c, size, call, poll, flush, idle);
+	else if (c->run->kind == RPCBENCH_HOLD)
+		rpcbench_hold(c, size, call, poll, flush, idle);
 	else
-		nanosleep(&rest, NULL);
+		rpcbench_sleep(c->run);
 	rpcbench_drain(c, poll);
 	/* Pairs with rpcbench_finished(): the server may stop when all have drained. */
 	__atomic_fetch_add(&c->run->finished, 1, __ATOMIC_ACQ_REL);
@@ -333,6 +352,8 @@ ALWAYS_INLINE void rpcbench_server_body(struct rpcbench_server *s, uint32_t req_
 	/* Long enough to see in a window of rest what a server that sleeps costs. */
 	uint64_t idle_ns = s->run->kind == RPCBENCH_LOAD ? RPCBENCH_IDLE_NS : NSEC_PER_SEC / 10;
 
+	if (s->run->kind == RPCBENCH_HOLD)
+		rpcbench_sleep(s->run);
 	while (!rpcbench_finished(s->run))
 		if (!serve(s, req_size, resp_size))
 			idle(s, idle_ns);

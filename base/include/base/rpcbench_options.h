@@ -47,7 +47,7 @@ struct rpcbench_bench {
 	uint32_t cpus;
 	int cpu[CPU_SETSIZE];
 	double probe_ns;
-	uint64_t server_cpu_ns;
+	uint64_t server_cpu_ns, client_cpu_ns; /* of the last window */
 	pthread_barrier_t begin, end;
 	struct rpcbench_thread thread[RPCBENCH_CLIENTS + 1];
 };

@@ -63,14 +63,18 @@ static inline void rpcbench_window_server(struct rpcbench_bench *b)
 static inline void rpcbench_window_client(struct rpcbench_bench *b, uint32_t i)
 {
 	struct rpcbench_side *side = &b->side[b->current];
+	uint64_t cpu;
 
 	if (i >= b->run.active)
 		return;
+	cpu = rpcbench_cpu_ns();
 	rpcbench_rendezvous(&b->run);
 	if (b->run.kind == RPCBENCH_PROBE)
 		rpcbench_probe(b, false);
 	else
 		side->impl->client(&side->client[i]);
+	if (i == 0)
+		b->client_cpu_ns = rpcbench_cpu_ns() - cpu;
 }
 
 static void *rpcbench_thread_main(void *arg)
@@ -253,14 +257,16 @@ static inline void rpcbench_rounds(struct rpcbench_bench *b, struct rpcbench_res
 
 static inline void rpcbench_sleepers(struct rpcbench_bench *b)
 {
-	double cpu;
+	double server, client;
 
 	rpcbench_window(b, RPCBENCH_REST, 0, 1, RPCBENCH_REST_NS);
-	cpu = (double)b->server_cpu_ns / (double)RPCBENCH_REST_NS;
+	server = (double)b->server_cpu_ns / (double)RPCBENCH_REST_NS;
+	rpcbench_window(b, RPCBENCH_HOLD, 0, 1, RPCBENCH_REST_NS);
+	client = (double)b->client_cpu_ns / (double)RPCBENCH_REST_NS;
 	hist_init(&b->run.wake);
 	b->run.wakes = b->opt.wakes;
 	rpcbench_window(b, RPCBENCH_WAKE, 0, 1, RPCBENCH_GAP_NS);
-	rpcbench_print_wake(b->impl[0]->name, &b->run.wake, cpu, b->opt.json);
+	rpcbench_print_wake(b->impl[0]->name, &b->run.wake, server, client, b->opt.json);
 }
 
 static inline void rpcbench_depth(struct rpcbench_bench *b, uint32_t depth, bool last)
