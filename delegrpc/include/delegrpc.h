@@ -31,10 +31,18 @@
  *		;
  *	delegrpc_client_disconnect(c);
  *
- * Calls are staged in private memory and published eight at a time, with one atomic
- * addition; a call is visible to the server at the latest at the client's next
- * delegrpc_client_poll(), _flush() or _wait(). No function spins on another process:
- * what cannot go on returns -EAGAIN.
+ * Visibility: calls are staged in private memory and published eight at a time, with one
+ * atomic addition; a call is visible to the server at the latest at the client's next
+ * delegrpc_client_poll(), _flush() or _wait(). Replies to a client with eight or more calls
+ * in flight are collected, a quarter of these, at most eight, and published together: at
+ * the latest at the next reply to another client, delegrpc_server_recv() that finds nothing,
+ * _poll(), _flush(), _wait() or _destroy(). With fewer calls in flight a reply is published
+ * at once. No function spins on another process: what cannot go on returns -EAGAIN.
+ *
+ * Waking: who publishes looks later whether the other side sleeps, with one memory barrier
+ * for all that it has published: in _flush(), at a _poll() or in a _wait() that finds
+ * nothing, and otherwise after 16 publications (a client) or 16 polls (a server). So a
+ * thread that has called or replied and then turns to something else calls _flush() first.
  *
  * Threads: a server object and a client object are used by one thread at a time, and
  * different objects are independent. A process may hold any number of them, the server
@@ -57,7 +65,7 @@
  * Waiting: a client or server that has nothing to do polls, pausing, for about 1 us, then
  * gives its core away between polls, and after about 100 us of that sleeps in the kernel.
  * delegrpc_client_wait() and delegrpc_server_wait() do that. Who polls in a loop of its
- * own should do the same. Whoever publishes wakes sleepers once per burst.
+ * own should do the same.
  */
 #ifndef DELEGRPC_H
 #define DELEGRPC_H
@@ -72,7 +80,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-#define DELEGRPC_BATCH 8 /* calls per publication, and responses per client poll */
+#define DELEGRPC_BATCH 8 /* calls or replies per publication, responses per client poll */
 #define DELEGRPC_BURST 32 /* most requests that one server poll makes available */
 
 #define DELEGRPC_MAX_CLIENTS 4096
@@ -81,8 +89,9 @@ extern "C" {
 #define DELEGRPC_MAX_SIZE (1u << 16) /* of a request's and of a response's payload */
 
 /*
- * The shape of a region. Zero means the default. Payloads of up to 48 B (request) and
- * 56 B (response) fit into one cache line together with their header.
+ * The shape of a region. Zero means the default. Requests have 16 B and responses 8 B of
+ * header, and are packed at multiples of 16 and 8 B: with the defaults each is a cache line;
+ * smaller ones share lines, and large bursts of them take less time.
  */
 struct delegrpc_attr {
 	uint32_t max_clients; /* connected at a time; 64 */
@@ -119,7 +128,7 @@ struct delegrpc_req {
 
 struct delegrpc_server_stats {
 	uint64_t requests; /* handed out by recv */
-	uint64_t replies; /* written */
+	uint64_t replies; /* written, or collected to be */
 	uint64_t stale_replies; /* not written: the client had gone (-EPIPE) */
 	uint64_t bad_requests; /* dropped: impossible client, id or length */
 	uint64_t holes; /* places that a dead client had reserved, skipped */
@@ -155,7 +164,7 @@ void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_
 
 /*
  * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_BURST, in
- * the order of their reservation. Wakes clients that slept when they were replied to.
+ * the order of their reservation. Publishes replies, and wakes clients (see Waking).
  * Every few hundred empty polls it looks whether a dead client blocks the ring, and
  * skips what that one reserved. A busy server gives its core away every 150 us if
  * clients wait. 0 is "nothing yet"; or
@@ -165,8 +174,9 @@ void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_
 static inline int delegrpc_server_poll(struct delegrpc_server *server);
 
 /*
- * 1 and the next request, or 0 when all that the last poll found are handed out.
- * Requests with an impossible client, id or length are counted and dropped.
+ * 1 and the next request, or 0 when all that the last poll found are handed out; then
+ * replies are published. Requests with an impossible client, id or length are counted and
+ * dropped.
  */
 static inline int delegrpc_server_recv(struct delegrpc_server *server, struct delegrpc_req *req_p);
 
@@ -180,19 +190,20 @@ static inline void delegrpc_server_advance_tail(struct delegrpc_server *server);
 
 /*
  * Answers a request, with at most resp_size bytes; what the response has beyond len is
- * unspecified. Any order, any time. A polling client sees it at once; a sleeping one is
- * woken by the server's next _poll(), _flush() or _wait(). 0, or
+ * unspecified. Any order, any time; when the client gets it: see Visibility and Waking.
+ * Best with a constant len. 0, or
  *	-EINVAL		len over resp_size, or this request is not open (never received,
  *			or replied to already): a bug of the caller
  *	-EPIPE		another client has the place of the one that asked: drop it
- * A reply to a client that died and has no successor yet is written for nobody: 0.
+ * A reply to a client that died and has no successor yet is written for nobody: 0. One
+ * that was collected when the successor's first request is received is dropped.
  */
 static inline int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
 	uint32_t id, const void *resp, uint32_t len);
 
 /*
- * Wakes clients that sleep and were replied to since the last poll, flush or wait; for
- * a server that replies and then does something else for long.
+ * Publishes all replies, and wakes the clients that sleep and were replied to since they
+ * were last looked at; for a server that replies and then does something else.
  */
 static inline void delegrpc_server_flush(struct delegrpc_server *server);
 
@@ -255,7 +266,7 @@ static inline int delegrpc_client_call(struct delegrpc_client *client, const voi
 	uint32_t len, uint64_t token);
 
 /*
- * Publishes what is staged. 0, or
+ * Publishes what is staged, and wakes the server if it sleeps. 0, or
  *	-EAGAIN		the ring is full: poll and retry (a poll tries, too)
  *	-EPIPE		the server has gone: disconnect
  */
@@ -275,8 +286,9 @@ static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_
 static inline uint32_t delegrpc_client_pending(const struct delegrpc_client *client);
 
 /*
- * Publishes, and waits for a response. 1 when there is one to poll, 0 after timeout_ns
- * nanoseconds, a signal, or if nothing is pending; -EPIPE as above.
+ * Publishes, and waits for a response, having woken the server unless one is there. 1 when
+ * there is one to poll, 0 after timeout_ns nanoseconds, a signal, or if nothing is pending;
+ * -EPIPE as above.
  */
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 

@@ -4,24 +4,32 @@
  * user. The functions are documented there. What is not hot is in the library, behind
  * delegrpc_priv_*.
  *
- * The region, layout version 2, all fields little-endian:
+ * The region, layout version 3, all fields little-endian:
  *
  *	   0	struct delegrpc_header		128 B
  *	 128	struct delegrpc_control		128 B
  *	 256	struct delegrpc_line		128 B for each of max_clients
- *	  ...	request slots			align64(16 + req_size) for each of ring_depth
- *	  ...	response slots			align64(8 + resp_size) for each of
- *						max_clients * resp_depth
+ *	  ...	request slots			align16(16 + req_size) for each of ring_depth
+ *	  ...	response rings			one for each of max_clients, at a multiple
+ *						of 64: resp_depth slots of
+ *						align8(8 + resp_size)
  *
  * A request position p lies in slot p & (ring_depth - 1), and is filled when the slot's
  * lap is p / ring_depth + 1 (compared for equality only, so that 32 bits may wrap).
  * Nobody but the producer of the next lap writes a slot: the server only reads the ring,
- * and reads head only when it finds nothing for long.
+ * and reads head only when it finds nothing for long. A request says how many of its
+ * client's answers should travel together.
  *
  * A client's response position q lies in its slot q & (resp_depth - 1), and is filled
  * when the slot's stamp is {lap q / resp_depth + 1, generation}, 16 bits each. The
  * generation counts those who have had the client's id, so that what was meant for the
  * predecessor is not taken for an answer.
+ *
+ * Slots are packed and written in bursts, because a core has only so many stores that wait
+ * for lines which are elsewhere, and the private stores between two messages count. So
+ * messages are collected in private memory and copied with nothing in between; what makes
+ * them visible (the laps, or the first one's stamp) comes behind all the rest, so that the
+ * reader, who looks at the first slot, does not take away a line that is half written.
  */
 #ifndef DELEGRPC_INLINE_H
 #define DELEGRPC_INLINE_H
@@ -29,9 +37,9 @@
 #include <string.h>
 
 #define DELEGRPC_MAGIC 0x444C475250435631ull /* "DLGRPCV1" as a number */
-#define DELEGRPC_VERSION 2u
+#define DELEGRPC_VERSION 3u
 
-#define DELEGRPC_REQ_HEADER 16 /* lap, client, id, len: 4 B each */
+#define DELEGRPC_REQ_HEADER 16 /* lap 4 B, client 2 B, burst 2 B, id 4 B, len 4 B */
 #define DELEGRPC_RESP_HEADER 8 /* stamp, id: 4 B each */
 
 #ifdef __cplusplus
@@ -47,6 +55,40 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 DELEGRPC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+DELEGRPC_ASSERT(DELEGRPC_MAX_CLIENTS <= 1 << 16); /* a request has 16 bits for its client */
+
+/*
+ * Who has published owes a fence and a look at the other side's sleep. A fence right behind
+ * the stores waits until all their lines have come, so it is put off: until a poll finds
+ * nothing, or so many publications (of a server: polls) have gone by.
+ */
+#define DELEGRPC_UNFENCED 16
+
+/*
+ * Scalar words on purpose: a message is often written word by word just before, and a wider
+ * load would wait until these stores have left the core, behind all that wait for a line.
+ */
+static inline __attribute__((always_inline)) void delegrpc_priv_copy(void *to, const void *from,
+	uint32_t len)
+{
+	uint32_t i = 0;
+
+	if (!__builtin_constant_p(len) || len > 64) {
+		if (len) /* from may be NULL otherwise */
+			memcpy(to, from, len);
+		return;
+	}
+#pragma GCC unroll 8
+	for (; i + 8 <= len; i += 8) {
+		uint64_t word;
+
+		memcpy(&word, (const char *)from + i, 8);
+		__asm__("" : "+r"(word)); /* or the compiler makes wide loads of them */
+		memcpy((char *)to + i, &word, 8);
+	}
+	if (i < len)
+		memcpy((char *)to + i, (const char *)from + i, len - i);
+}
 
 /*
  * Written at creation, except: connects (by who connects), server_alive (by the server
@@ -142,6 +184,7 @@ struct delegrpc_client {
 	uint32_t staged;
 	uint32_t pending;
 	uint32_t empty; /* empty polls in a row */
+	uint32_t unfenced; /* publications since the server's sleep was last looked at */
 	uint32_t generation;
 	uint32_t req_size, req_stride;
 	uint32_t resp_depth, resp_shift, resp_stride;
@@ -149,6 +192,7 @@ struct delegrpc_client {
 };
 
 int delegrpc_priv_publish(struct delegrpc_client *client);
+void delegrpc_priv_wake_server(struct delegrpc_client *client);
 int delegrpc_priv_client_idle(struct delegrpc_client *client);
 void delegrpc_priv_client_busy(struct delegrpc_client *client);
 void delegrpc_priv_client_odd(struct delegrpc_client *client, uint32_t id);
@@ -166,7 +210,11 @@ static inline uint32_t delegrpc_client_pending(const struct delegrpc_client *cli
 
 static inline int delegrpc_client_flush(struct delegrpc_client *client)
 {
-	return client->staged ? delegrpc_priv_publish(client) : 0;
+	int err = client->staged ? delegrpc_priv_publish(client) : 0;
+
+	if (client->unfenced)
+		delegrpc_priv_wake_server(client);
+	return err;
 }
 
 static inline int delegrpc_client_call(struct delegrpc_client *client, const void *req,
@@ -191,8 +239,7 @@ static inline int delegrpc_client_call(struct delegrpc_client *client, const voi
 	id |= client->generation << 16;
 	memcpy(rec + 8, &id, sizeof(id));
 	memcpy(rec + 12, &len, sizeof(len));
-	if (len) /* req may be NULL otherwise */
-		memcpy(rec + DELEGRPC_REQ_HEADER, req, len);
+	delegrpc_priv_copy(rec + DELEGRPC_REQ_HEADER, req, len);
 	id &= 0xffff;
 	client->free_id = client->calls[id].next;
 	client->calls[id].next = DELEGRPC_ID_BUSY;
@@ -216,10 +263,21 @@ static inline unsigned char *delegrpc_priv_response(const struct delegrpc_client
 	       (client->done & (client->resp_depth - 1)) * (size_t)client->resp_stride;
 }
 
-/* Stamp and id of the next response slot. Pairs with the release in server_reply(). */
+/*
+ * Stamp and id of the next response slot. Pairs with the releases in server_reply() and
+ * publish_replies(): behind the first of a burst all of it is visible.
+ */
 static inline uint64_t delegrpc_priv_response_word(const unsigned char *slot)
 {
 	return __atomic_load_n((const uint64_t *)(const void *)slot, __ATOMIC_ACQUIRE);
+}
+
+/* A poll that has found nothing. */
+static inline int delegrpc_priv_client_looked(struct delegrpc_client *client)
+{
+	if (client->unfenced)
+		delegrpc_priv_wake_server(client);
+	return ++client->empty < DELEGRPC_SPINS ? 0 : delegrpc_priv_client_idle(client);
 }
 
 static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
@@ -251,7 +309,7 @@ static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_
 		client->done++;
 	}
 	if (DELEGRPC_UNLIKELY(!seen))
-		return ++client->empty < DELEGRPC_SPINS ? 0 : delegrpc_priv_client_idle(client);
+		return delegrpc_priv_client_looked(client);
 	if (DELEGRPC_UNLIKELY(client->empty >= DELEGRPC_SPINS))
 		delegrpc_priv_client_busy(client);
 	client->empty = 0;
@@ -267,13 +325,28 @@ static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_
 struct delegrpc_peer {
 	uint64_t next; /* response position to write */
 	uint32_t generation;
-	uint32_t dirty; /* replied to since its sleep was last looked at */
+	uint16_t burst; /* replies that should travel together; as the client says, unchecked */
+	uint16_t dirty; /* replied to since its sleep was last looked at */
+};
+
+/*
+ * Replies to one client that are not in its ring yet. They belong to the peer as it is: its
+ * generation, and positions from its next on; whatever changes these ends the burst before.
+ */
+struct delegrpc_burst {
+	unsigned char *next; /* in the server's stage */
+	uint32_t client; /* DELEGRPC_ID_NONE: there are no such replies */
+	uint32_t stamp; /* of each of them: no burst passes the end of the ring */
+	uint32_t limit; /* replies, when it is published */
+	uint32_t room; /* until then */
 };
 
 struct delegrpc_server {
 	struct delegrpc_control *control;
 	unsigned char *requests;
 	unsigned char *responses;
+	unsigned char *stage; /* DELEGRPC_BATCH private replies, as in the ring */
+	struct delegrpc_burst burst;
 	struct delegrpc_peer *peers; /* by client */
 	uint16_t *open; /* by client * resp_depth + id: generation of an open request, or 0 */
 	uint32_t *dirty; /* clients, ndirty of them */
@@ -282,16 +355,20 @@ struct delegrpc_server {
 	uint64_t tail; /* as last published */
 	uint64_t received, replied, bad;
 	uint32_t ndirty;
+	uint32_t unfenced; /* polls since they are */
 	uint32_t empty; /* empty polls */
 	uint32_t busy; /* polls that found something, until the next look at the clock */
 	int broken; /* 0 or -EPROTO */
 	uint32_t max_clients;
 	uint32_t ring_depth, ring_shift, req_size, req_stride;
 	uint32_t resp_depth, resp_shift, resp_size, resp_stride;
+	size_t resp_pitch; /* from one client's responses to the next one's */
 };
 
 int delegrpc_priv_unstick(struct delegrpc_server *server);
 void delegrpc_priv_wake_clients(struct delegrpc_server *server);
+uint32_t delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client);
+void delegrpc_priv_publish_replies(struct delegrpc_server *server);
 void delegrpc_priv_server_busy(struct delegrpc_server *server);
 void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint32_t generation);
 int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint32_t id,
@@ -303,7 +380,7 @@ static inline unsigned char *delegrpc_priv_request(const struct delegrpc_server 
 	return server->requests + (pos & (server->ring_depth - 1)) * (size_t)server->req_stride;
 }
 
-/* Is position pos filled? Pairs with the release store in delegrpc_priv_publish(). */
+/* Is position pos filled? Pairs with the release stores in fill_batch(). */
 static inline bool delegrpc_priv_filled(const struct delegrpc_server *server, uint64_t pos)
 {
 	const void *slot = delegrpc_priv_request(server, pos);
@@ -312,21 +389,38 @@ static inline bool delegrpc_priv_filled(const struct delegrpc_server *server, ui
 	return (uint32_t)word == (uint32_t)(pos >> server->ring_shift) + 1;
 }
 
+static inline void delegrpc_priv_server_publish(struct delegrpc_server *server)
+{
+	if (server->burst.client != DELEGRPC_ID_NONE)
+		delegrpc_priv_publish_replies(server);
+}
+
 static inline void delegrpc_server_flush(struct delegrpc_server *server)
 {
+	delegrpc_priv_server_publish(server);
 	if (server->ndirty)
 		delegrpc_priv_wake_clients(server);
 }
 
+/* A poll that has found nothing. */
+static inline int delegrpc_priv_server_looked(struct delegrpc_server *server)
+{
+	if (server->ndirty)
+		delegrpc_priv_wake_clients(server);
+	return ++server->empty % DELEGRPC_STUCK_POLLS ? server->broken :
+							delegrpc_priv_unstick(server);
+}
+
 static inline int delegrpc_server_poll(struct delegrpc_server *server)
 {
-	delegrpc_server_flush(server);
+	delegrpc_priv_server_publish(server);
+	if (server->ndirty && ++server->unfenced >= DELEGRPC_UNFENCED)
+		delegrpc_priv_wake_clients(server);
 	while (server->found - server->cursor < DELEGRPC_BURST &&
 		delegrpc_priv_filled(server, server->found))
 		server->found++;
 	if (server->found == server->cursor)
-		return ++server->empty % DELEGRPC_STUCK_POLLS ? server->broken :
-								delegrpc_priv_unstick(server);
+		return delegrpc_priv_server_looked(server);
 	if (DELEGRPC_UNLIKELY(!--server->busy))
 		delegrpc_priv_server_busy(server);
 	return (int)(server->found - server->cursor);
@@ -337,9 +431,11 @@ static inline int delegrpc_server_recv(struct delegrpc_server *server, struct de
 	while (server->cursor != server->found) {
 		unsigned char *slot = delegrpc_priv_request(server, server->cursor++);
 		uint32_t client, id, len, generation, index;
+		uint64_t head;
 
 		/* Each read once, then checked; relaxed: poll has seen the lap. */
-		client = __atomic_load_n((uint64_t *)(void *)slot, __ATOMIC_RELAXED) >> 32;
+		head = __atomic_load_n((uint64_t *)(void *)slot, __ATOMIC_RELAXED);
+		client = (uint16_t)(head >> 32);
 		id = __atomic_load_n((uint32_t *)(void *)(slot + 8), __ATOMIC_RELAXED);
 		len = __atomic_load_n((uint32_t *)(void *)(slot + 12), __ATOMIC_RELAXED);
 		generation = id >> 16;
@@ -356,6 +452,7 @@ static inline int delegrpc_server_recv(struct delegrpc_server *server, struct de
 			server->bad++;
 			continue;
 		}
+		server->peers[client].burst = (uint16_t)(head >> 48);
 		server->open[index] = (uint16_t)generation;
 		server->received++;
 		req_p->client = client;
@@ -364,6 +461,7 @@ static inline int delegrpc_server_recv(struct delegrpc_server *server, struct de
 		req_p->payload = slot + DELEGRPC_REQ_HEADER;
 		return 1;
 	}
+	delegrpc_priv_server_publish(server);
 	return 0;
 }
 
@@ -376,35 +474,71 @@ static inline void delegrpc_server_advance_tail(struct delegrpc_server *server)
 	__atomic_store_n(&server->control->tail, server->tail, __ATOMIC_RELEASE);
 }
 
-static inline int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
-	uint32_t id, const void *resp, uint32_t len)
+static inline void delegrpc_priv_replied(struct delegrpc_server *server, uint32_t client,
+	uint32_t n)
 {
-	uint32_t generation = id >> 16, index = id & 0xffff;
-	struct delegrpc_peer *peer;
-	unsigned char *slot;
-	size_t first = client * (size_t)server->resp_depth;
+	struct delegrpc_peer *peer = &server->peers[client];
 
-	if (DELEGRPC_UNLIKELY(client >= server->max_clients || index >= server->resp_depth ||
-			      len > server->resp_size || !generation ||
-			      server->open[first + index] != generation))
-		return delegrpc_priv_refuse(server, client, id, len);
-	server->open[first + index] = 0;
-	peer = &server->peers[client];
-	slot = server->responses +
-	       (first + (peer->next & (server->resp_depth - 1))) * server->resp_stride;
-	if (len)
-		memcpy(slot + DELEGRPC_RESP_HEADER, resp, len);
-	/* The payload is there: pairs with the acquire load in client_poll(). */
-	__atomic_store_n((uint64_t *)(void *)slot,
-		(uint64_t)index << 32 |
-			delegrpc_priv_stamp(peer->next, server->resp_shift, generation),
-		__ATOMIC_RELEASE);
-	peer->next++;
-	server->replied++;
+	peer->next += n;
 	if (!peer->dirty) {
 		peer->dirty = 1;
 		server->dirty[server->ndirty++] = client;
 	}
+}
+
+static inline unsigned char *delegrpc_priv_reply_slot(const struct delegrpc_server *server,
+	uint32_t client)
+{
+	uint64_t next = server->peers[client].next & (server->resp_depth - 1);
+
+	return server->responses + client * server->resp_pitch + next * server->resp_stride;
+}
+
+/* A reply that travels alone is written in place. */
+static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t client,
+	uint32_t index, const void *resp, uint32_t len)
+{
+	const struct delegrpc_peer *peer = &server->peers[client];
+	unsigned char *slot = delegrpc_priv_reply_slot(server, client);
+	uint32_t stamp = delegrpc_priv_stamp(peer->next, server->resp_shift, peer->generation);
+
+	delegrpc_priv_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
+	/* The payload is there: pairs with the acquire load in client_poll(). */
+	__atomic_store_n((uint64_t *)(void *)slot, (uint64_t)index << 32 | stamp,
+		__ATOMIC_RELEASE);
+	delegrpc_priv_replied(server, client, 1);
+}
+
+/* One more to the client that the burst is for. */
+static inline void delegrpc_priv_collect(struct delegrpc_server *server, uint32_t index,
+	const void *resp, uint32_t len)
+{
+	struct delegrpc_burst *burst = &server->burst;
+	unsigned char *slot = burst->next;
+
+	burst->next += server->resp_stride;
+	*(uint64_t *)(void *)slot = (uint64_t)index << 32 | burst->stamp;
+	delegrpc_priv_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
+	if (--burst->room == 0)
+		delegrpc_priv_publish_replies(server);
+}
+
+static inline int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
+	uint32_t id, const void *resp, uint32_t len)
+{
+	uint32_t generation = id >> 16, index = id & 0xffff;
+	size_t call = client * (size_t)server->resp_depth + index;
+
+	if (DELEGRPC_UNLIKELY(client >= server->max_clients || index >= server->resp_depth ||
+			      len > server->resp_size || !generation ||
+			      server->open[call] != generation))
+		return delegrpc_priv_refuse(server, client, id, len);
+	server->open[call] = 0;
+	server->replied++;
+	if (server->burst.client == client || delegrpc_priv_begin_burst(server, client) > 1)
+		delegrpc_priv_collect(server, index, resp, len);
+	else
+		delegrpc_priv_put(server, client, index, resp, len);
 	return 0;
 }
 

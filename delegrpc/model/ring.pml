@@ -3,20 +3,23 @@
  * delegrpc's request ring: reservation with a margin, claims, commit by lap, hole search;
  * at most one client is killed, between any two of its steps.
  *
+ * A batch is copied to its places first, and then gets its laps, in order.
+ *
  * Each shared access is one step, interleaved freely (sequential consistency; what the
  * release and acquire orders add to that on weaker machines is the variant LATE_FILL).
  * Positions do not wrap here; a slot's lap is pos / DEPTH + 1 as in the library. That
  * the server comes to its end, with the ring empty, is the absence of invalid end states.
  *
  * Shown: no more than DEPTH positions are in use; what is handed out is what its owner
- * filled; only positions of the dead are skipped; nothing stays behind, so nobody's death
- * stops the others.
+ * filled; only positions of the dead are skipped, and nothing of theirs is handed out
+ * behind what was skipped; nothing stays behind, so nobody's death stops the others.
  *
  * Wrong variants, each of which must fail:
  *	SMALL_MARGIN	the margin leaves no batch for one of the clients
  *	NO_INTENT	nothing is said before the reservation
  *	NO_RECHECK	the slot is not looked at again after the claims
  *	LATE_FILL	a slot's last store is seen after the next claim (no release)
+ *	FIRST_LAP_LAST	the laps of a batch are stored from its last place to its first
  */
 #define CLIENTS 2
 #define BATCH 2
@@ -44,17 +47,32 @@ bool dead[CLIENTS], done[CLIENTS];
 
 /* What only the properties look at, by slot; gone when the slot has been taken. */
 byte owner[DEPTH];
+byte copied[DEPTH]; /* for which position, plus 1 */
 bool filled[DEPTH];
+bool gap[CLIENTS]; /* something of its was skipped */
 
-inline fill(p)
+inline copy(p)
 {
 	atomic {
 		/* The slot's last user has been given back: at most DEPTH are in use. */
 		assert(p < tail + DEPTH);
+		copied[(p) % DEPTH] = (p) + 1
+	}
+}
+
+inline fill(p)
+{
+	atomic {
 		lap[(p) % DEPTH] = LAP(p);
 		filled[(p) % DEPTH] = true
 	}
 }
+
+#ifdef FIRST_LAP_LAST
+#define NTH(i) (BATCH - 1 - (i))
+#else
+#define NTH(i) (i)
+#endif
 
 proctype client(byte me)
 {
@@ -92,6 +110,10 @@ proctype client(byte me)
 			fi;
 #endif
 			do
+			:: i < BATCH -> copy(pos + i); i++
+			:: else -> i = 0; break
+			od;
+			do
 			:: i < BATCH ->
 #ifdef LATE_FILL
 				if
@@ -99,7 +121,7 @@ proctype client(byte me)
 				:: else -> fill(pos + i)
 				fi;
 #else
-				fill(pos + i);
+				fill(pos + NTH(i));
 #endif
 				i++
 			:: else -> break
@@ -131,8 +153,10 @@ proctype server()
 	do
 	:: FILLED(cursor) ->
 		atomic {
-			assert(filled[cursor % DEPTH]);
+			assert(filled[cursor % DEPTH] && copied[cursor % DEPTH] == cursor + 1);
+			assert(!gap[owner[cursor % DEPTH]]);
 			filled[cursor % DEPTH] = false; owner[cursor % DEPTH] = 0;
+			copied[cursor % DEPTH] = 0;
 			cursor++
 		}
 	:: tail != cursor -> tail = cursor /* advance_tail() */
@@ -160,7 +184,8 @@ proctype server()
 #endif
 			atomic {
 				assert(dead[owner[cursor % DEPTH]] && !filled[cursor % DEPTH]);
-				owner[cursor % DEPTH] = 0;
+				gap[owner[cursor % DEPTH]] = true;
+				owner[cursor % DEPTH] = 0; copied[cursor % DEPTH] = 0;
 				cursor++
 			}
 		fi;

@@ -5,11 +5,16 @@
  * in order; fences, read-modify-writes and system calls drain it; a process sees its own
  * buffered stores.
  *
+ * A publisher puts off its fence and its look at the sleeper's word: they come after any
+ * number of messages, but they come before it turns to something else (in the library, at
+ * the first poll that finds nothing, after so many publications, in a flush or a wait).
+ *
  * Shown: the sleeper gets every message. There is no timeout here, so a lost wake-up is a
  * deadlock, which Spin reports as an invalid end state.
  *
  * Wrong variants, each of which must fail:
  *	NO_PUBLISHER_FENCE
+ *	NO_LAST_FENCE		a publisher turns to something else without a fence and a look
  *	NO_SLEEPER_FENCE
  *	NO_SECOND_LOOK		the sleeper does not look again after it has set its word
  *	PLAIN_SLEEP		the kernel does not compare the word before it puts to sleep
@@ -45,12 +50,20 @@ end:	do
 proctype publisher(byte me)
 {
 	byte n, seen;
+	bool owed;
 
 	do
+#ifdef NO_LAST_FENCE
 	:: n == MESSAGES -> break
+#else
+	:: n == MESSAGES && !owed -> break
+#endif
 	:: n < MESSAGES ->
 		n++;
 		message_buffer[me]!n;
+		owed = true
+	:: owed ->
+		owed = false;
 #ifndef NO_PUBLISHER_FENCE
 		empty(message_buffer[me]); /* sleep_fence() */
 #endif

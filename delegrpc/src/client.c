@@ -81,28 +81,52 @@ static inline void prefetch_write(const void *p)
 #endif
 }
 
-/* Header but for the first word, and payload, 16 B at a time; whole records are ours. */
-static inline void fill_slot(unsigned char *slot, const unsigned char *rec)
+/* How many answers should travel together: a quarter of what is in flight. */
+static uint64_t burst_wanted(uint32_t pending)
 {
-	uint32_t len;
-
-	memcpy(&len, rec + 12, sizeof(len));
-	memcpy(slot + 8, rec + 8, 8);
-	for (uint32_t at = DELEGRPC_REQ_HEADER; at < DELEGRPC_REQ_HEADER + len; at += 16)
-		memcpy(slot + at, rec + at, 16);
+	return pending >= 4 * DELEGRPC_BATCH ? DELEGRPC_BATCH : pending < 8 ? 1 : pending / 4;
 }
 
+/* Header but for the first word, and payload, in words; whole records are ours. */
+static inline void fill_slot(uint64_t *slot, const uint64_t *rec)
+{
+	uint32_t len = rec[1] >> 32;
+
+	__atomic_store_n(&slot[1], rec[1], __ATOMIC_RELAXED);
+	for (uint32_t at = 2; at < 2 + (len + 7) / 8; at += 2) {
+		__atomic_store_n(&slot[at], rec[at], __ATOMIC_RELAXED);
+		__atomic_store_n(&slot[at + 1], rec[at + 1], __ATOMIC_RELAXED);
+	}
+}
+
+/*
+ * The laps come last, so that the server, which waits for the first of them, does not take
+ * away lines that are half written; and in order, so that what it gets of a batch whose
+ * client dies here is the beginning.
+ */
 static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 {
-	for (uint32_t i = 0; i < n; i++, pos++) {
-		unsigned char *slot = request_slot(c, pos);
-		uint32_t lap = (uint32_t)(pos >> c->ring_shift) + 1;
+	uint64_t head = burst_wanted(c->hot.pending) << 48 | (uint64_t)c->id << 32;
 
-		fill_slot(slot, c->hot.stage + i * (size_t)c->hot.req_stride);
+	for (uint32_t i = 0; i < n; i++)
+		fill_slot((void *)request_slot(c, pos + i),
+			(void *)(c->hot.stage + i * (size_t)c->hot.req_stride));
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t lap = (uint32_t)((pos + i) >> c->ring_shift) + 1;
+
 		/* The rest is there: pairs with the acquire load in delegrpc_priv_filled(). */
-		__atomic_store_n((uint64_t *)(void *)slot, (uint64_t)c->id << 32 | lap,
+		__atomic_store_n((uint64_t *)(void *)request_slot(c, pos + i), head | lap,
 			__ATOMIC_RELEASE);
 	}
+}
+
+/* One fence for all calls that were published since the last time. */
+void delegrpc_priv_wake_server(struct delegrpc_client *client)
+{
+	client->unfenced = 0;
+	/* Pairs with sleep_prepare() in sleep_for_request(). */
+	sleep_fence();
+	full(client)->wakes += sleep_wake(&client->header->server_state);
 }
 
 /*
@@ -129,6 +153,8 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 	/* Alone in the ring we get the positions behind our last ones. */
 	for (uint32_t i = 0; i < n; i++)
 		prefetch_write(request_slot(c, c->last + i));
+	if (unlikely(client->unfenced >= DELEGRPC_UNFENCED)) /* the addition waits likewise */
+		delegrpc_priv_wake_server(client);
 	__atomic_store_n(&client->line->claim, DELEGRPC_CLAIM_INTENT, __ATOMIC_RELEASE);
 	/*
 	 * Release: the intent is visible to whoever sees the reservation (unstick()).
@@ -143,8 +169,7 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 	client->sent += n;
 	client->staged = 0;
 	c->flushes++;
-	sleep_fence();
-	c->wakes += sleep_wake(&client->header->server_state);
+	client->unfenced++;
 	return 0;
 }
 
@@ -244,9 +269,12 @@ int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns)
 	while (client->pending) {
 		bool asleep = wait_step(&w);
 
-		delegrpc_client_flush(client);
+		if (client->staged)
+			delegrpc_priv_publish(client);
 		if (response_ready(client))
 			break;
+		if (client->unfenced)
+			delegrpc_priv_wake_server(client);
 		if (w.empty < WAIT_SPINS)
 			continue;
 		if (w.empty == WAIT_SPINS)

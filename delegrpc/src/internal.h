@@ -22,6 +22,7 @@
 struct layout {
 	size_t control, lines, requests, responses, size;
 	uint32_t req_stride, resp_stride;
+	size_t resp_pitch; /* from one client's responses to the next one's */
 };
 
 /* Fills in defaults, rounds up. -EINVAL when out of range. */
@@ -34,6 +35,19 @@ void layout_of(const struct delegrpc_attr *attr, struct layout *l);
 static inline bool ring_holds_all(const struct delegrpc_attr *attr)
 {
 	return (uint64_t)attr->max_clients * attr->resp_depth <= attr->ring_depth;
+}
+
+/*
+ * Into shared memory, one word at a time; not wider, as delegrpc_priv_copy() says. Relaxed:
+ * what makes the words visible is stored after them, with release.
+ */
+static inline void copy_words(uint64_t *to, const void *from, size_t n)
+{
+	const uint64_t *words = from;
+
+#pragma GCC unroll 4
+	for (size_t i = 0; i < n; i++)
+		__atomic_store_n(&to[i], words[i], __ATOMIC_RELAXED);
 }
 
 static inline uint64_t deadline_after(uint64_t timeout_ns)

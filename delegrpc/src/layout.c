@@ -34,12 +34,13 @@ int attr_complete(struct delegrpc_attr *attr)
 
 void layout_of(const struct delegrpc_attr *attr, struct layout *l)
 {
-	l->req_stride = (uint32_t)align_up(DELEGRPC_REQ_HEADER + attr->req_size, CACHE_LINE);
-	l->resp_stride = (uint32_t)align_up(DELEGRPC_RESP_HEADER + attr->resp_size, CACHE_LINE);
+	/* Packed: what is published together shares lines. Clients share none of their rings. */
+	l->req_stride = (uint32_t)align_up(DELEGRPC_REQ_HEADER + attr->req_size, 16);
+	l->resp_stride = (uint32_t)align_up(DELEGRPC_RESP_HEADER + attr->resp_size, 8);
+	l->resp_pitch = align_up(attr->resp_depth * (size_t)l->resp_stride, CACHE_LINE);
 	l->control = sizeof(struct delegrpc_header);
 	l->lines = l->control + sizeof(struct delegrpc_control);
 	l->requests = l->lines + attr->max_clients * sizeof(struct delegrpc_line);
-	l->responses = l->requests + attr->ring_depth * (size_t)l->req_stride;
-	l->size = l->responses +
-		  attr->max_clients * (size_t)attr->resp_depth * l->resp_stride;
+	l->responses = align_up(l->requests + attr->ring_depth * (size_t)l->req_stride, CACHE_LINE);
+	l->size = l->responses + attr->max_clients * l->resp_pitch;
 }

@@ -6,6 +6,7 @@
 
 #define YIELD_NS (150 * NSEC_PER_USEC) /* between two yields of a busy server */
 #define MAX_BUSY (1u << 16) /* polls between two looks at the clock */
+#define STAGED 256 /* largest response slot that is collected: copying it twice costs more */
 
 struct server {
 	struct delegrpc_server hot; /* first */
@@ -58,6 +59,8 @@ static void init_hot(struct server *s, const struct layout *l)
 	hot->resp_shift = (uint32_t)__builtin_ctz(s->attr.resp_depth);
 	hot->resp_size = s->attr.resp_size;
 	hot->resp_stride = l->resp_stride;
+	hot->resp_pitch = l->resp_pitch;
+	hot->burst.client = DELEGRPC_ID_NONE;
 	hot->busy = s->busy_polls = 1;
 }
 
@@ -66,6 +69,7 @@ static void free_server(struct server *s)
 	free(s->hot.peers);
 	free(s->hot.open);
 	free(s->hot.dirty);
+	free(s->hot.stage);
 	free(s);
 }
 
@@ -89,7 +93,8 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 	s->hot.dirty = calloc(s->attr.max_clients, sizeof(*s->hot.dirty));
 	s->hot.open = calloc((size_t)s->attr.max_clients * s->attr.resp_depth,
 		sizeof(*s->hot.open));
-	if (!s->hot.peers || !s->hot.dirty || !s->hot.open)
+	s->hot.stage = calloc(DELEGRPC_BATCH, STAGED);
+	if (!s->hot.peers || !s->hot.dirty || !s->hot.open || !s->hot.stage)
 		goto fail;
 	layout_of(&s->attr, &l);
 	err = shm_create(PREFIX, name, l.size, &s->region);
@@ -116,6 +121,7 @@ int delegrpc_server_unlink(struct delegrpc_server *server)
 /* No client has a server any more; the sleeping ones are to hear of it at once. */
 static void announce_end(struct server *s)
 {
+	delegrpc_priv_server_publish(&s->hot);
 	/* Pairs with delegrpc_priv_alive(); what was replied is there before it. */
 	__atomic_store_n(&s->header->server_alive, 0, __ATOMIC_RELEASE);
 	sleep_fence();
@@ -158,6 +164,59 @@ void delegrpc_server_stats(const struct delegrpc_server *server,
 	};
 }
 
+/* ---- replies that travel together ---- */
+
+/*
+ * The next replies are to this client, which has no burst: how many may travel together. 1,
+ * or a burst is begun.
+ */
+uint32_t delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client)
+{
+	const struct delegrpc_peer *peer = &server->peers[client];
+	struct delegrpc_burst *burst = &server->burst;
+	uint32_t limit = peer->burst < DELEGRPC_BATCH ? peer->burst : DELEGRPC_BATCH;
+	uint32_t at = peer->next & (server->resp_depth - 1);
+
+	delegrpc_priv_server_publish(server);
+	if (limit > server->resp_depth - at) /* no burst passes the end of the ring */
+		limit = server->resp_depth - at;
+	if (limit <= 1 || server->resp_stride > STAGED)
+		return 1;
+	burst->next = server->stage;
+	burst->client = client;
+	burst->stamp = delegrpc_priv_stamp(peer->next, server->resp_shift, peer->generation);
+	burst->limit = burst->room = limit;
+	return limit;
+}
+
+/* The client looks at the first stamp only, so all the rest is copied before. */
+void delegrpc_priv_publish_replies(struct delegrpc_server *server)
+{
+	struct delegrpc_burst *burst = &server->burst;
+	uint64_t *to = (void *)delegrpc_priv_reply_slot(server, burst->client);
+
+	copy_words(to + 1, server->stage + sizeof(*to),
+		(size_t)(burst->next - server->stage) / sizeof(*to) - 1);
+	/* All is there: pairs with the acquire load in client_poll(). */
+	__atomic_store_n(to, *(uint64_t *)(void *)server->stage, __ATOMIC_RELEASE);
+	delegrpc_priv_replied(server, burst->client, burst->limit - burst->room);
+	burst->client = DELEGRPC_ID_NONE;
+}
+
+/*
+ * Whom they were for has gone, and its successor has called: nothing may be written into
+ * that one's ring at positions, or with a stamp, that are not its own.
+ */
+static void drop_replies(struct server *s)
+{
+	struct delegrpc_burst *burst = &s->hot.burst;
+	uint32_t n = burst->limit - burst->room;
+
+	s->hot.replied -= n;
+	s->stale += n;
+	burst->client = DELEGRPC_ID_NONE;
+}
+
 /* ---- cold ends of the hot path ---- */
 
 /* The first request of a client that has taken this id. */
@@ -166,6 +225,8 @@ void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uin
 	struct server *s = full(server);
 	struct delegrpc_peer *peer = &server->peers[client];
 
+	if (server->burst.client == client)
+		drop_replies(s);
 	memset(&server->open[(size_t)client * server->resp_depth], 0,
 		server->resp_depth * sizeof(*server->open));
 	peer->generation = generation;
@@ -186,7 +247,7 @@ int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint32
 	return -EPIPE;
 }
 
-/* One fence for all replies since the last time; the fast path's publisher side. */
+/* One fence for all replies since the last time. Pairs with the one in sleep_for_response(). */
 void delegrpc_priv_wake_clients(struct delegrpc_server *server)
 {
 	struct server *s = full(server);
@@ -199,6 +260,7 @@ void delegrpc_priv_wake_clients(struct delegrpc_server *server)
 		s->wakes += sleep_wake(&s->lines[client].state);
 	}
 	server->ndirty = 0;
+	server->unfenced = 0;
 }
 
 static bool anybody_waits(const struct server *s)
@@ -311,6 +373,7 @@ static int sleep_for_request(struct server *s, uint64_t ns)
 {
 	int err;
 
+	delegrpc_server_flush(&s->hot);
 	sleep_prepare(&s->header->server_state);
 	if (delegrpc_priv_filled(&s->hot, s->hot.found)) {
 		sleep_cancel(&s->header->server_state);

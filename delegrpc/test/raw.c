@@ -12,7 +12,9 @@ void raw_open(const char *name, struct raw *raw)
 	raw->control = (void *)(base + 128);
 	raw->lines = (void *)(base + 256);
 	raw->requests = (void *)(raw->lines + raw->header->max_clients);
-	raw->req_stride = (16 + raw->header->req_size + 63) / 64 * 64;
+	raw->req_stride = (16 + raw->header->req_size + 15) / 16 * 16;
+	raw->responses = raw->requests + raw->header->ring_depth * raw->req_stride;
+	raw->responses += -(uintptr_t)raw->responses % 64;
 }
 
 void raw_close(struct raw *raw)

@@ -12,6 +12,7 @@ struct raw {
 	struct delegrpc_control *control;
 	struct delegrpc_line *lines;
 	unsigned char *requests;
+	unsigned char *responses;
 	uint32_t req_stride;
 };
 
@@ -22,7 +23,7 @@ void raw_close(struct raw *raw);
 /* Is a client: takes the byte, and reserves n places under a claim, filling none. */
 uint64_t raw_reserve(struct raw *raw, uint32_t client, uint32_t n);
 
-/* Fills one place with a 4 B payload. */
+/* Fills one place with a 4 B payload; client may have more than its 16 bits. */
 void raw_fill(struct raw *raw, uint64_t pos, uint32_t client, uint32_t id, uint32_t value);
 
 #endif

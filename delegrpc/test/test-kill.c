@@ -334,7 +334,7 @@ static void between_server_pieces(uint32_t piece)
 		CHECK_EQ(delegrpc_client_connect(name, NULL, &survivor), 0);
 	/* Held requests keep their places only as long as no others come. */
 	if (piece == 1 || piece == 2 || piece == 4)
-		orphan_calls(1 + pick(12));
+		orphan_calls(1 + pick(30)); /* many: so that replies travel in bursts */
 }
 
 static void meanwhile_server(void)

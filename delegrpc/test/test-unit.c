@@ -49,7 +49,7 @@ static void layout(void)
 	raw_open(name, &raw);
 	CHECK(memcmp(raw.region.addr, magic, sizeof(magic)) == 0);
 	memcpy(word, (char *)raw.region.addr + 8, sizeof(word));
-	CHECK_EQ(word[0], 2);
+	CHECK_EQ(word[0], 3);
 	CHECK_EQ(word[1], 2);
 	CHECK_EQ(word[2], 256);
 	CHECK_EQ(word[3], 16);
@@ -59,7 +59,7 @@ static void layout(void)
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	memcpy(word, raw.requests, sizeof(word));
 	CHECK_EQ(word[0], 1); /* lap */
-	CHECK_EQ(word[1], delegrpc_client_id(c));
+	CHECK_EQ(word[1], 1u << 16 | delegrpc_client_id(c)); /* its answer travels alone */
 	CHECK_EQ(word[3], 4); /* length */
 	memcpy(word, raw.requests + 16, 4);
 	CHECK_EQ(word[0], 77);
@@ -69,6 +69,37 @@ static void layout(void)
 	CHECK_EQ(raw.control->tail, 1);
 	raw_close(&raw);
 	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* Slots are packed, and the rings of two clients share no line. */
+static void layout_is_packed(void)
+{
+	struct delegrpc_attr attr = { .max_clients = 3, .ring_depth = 64, .resp_depth = 4,
+		.req_size = 33, .resp_size = 17 };
+	struct delegrpc_server *s;
+	struct delegrpc_client *c[2];
+	struct raw raw;
+
+	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(delegrpc_client_connect(name, &attr, &c[i]), 0);
+	raw_open(name, &raw);
+	CHECK_EQ(raw.region.size, 256 + 3 * 128 + 64 * 64 + 3 * 128);
+	CHECK_EQ(raw.req_stride, 64);
+	CHECK_EQ(c[0]->resp_stride, 32);
+	CHECK_EQ((uintptr_t)c[0]->responses % 64, 0);
+	CHECK_EQ(c[1]->responses - c[0]->responses, 128);
+	raw_close(&raw);
+	for (int i = 0; i < 2; i++)
+		delegrpc_client_disconnect(c[i]);
+	delegrpc_server_destroy(s);
+	attr = (struct delegrpc_attr){ .max_clients = 2, .resp_depth = 1, .ring_depth = 2,
+		.req_size = 1, .resp_size = 1 };
+	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
+	raw_open(name, &raw);
+	CHECK_EQ(raw.region.size, 256 + 2 * 128 + 64 + 2 * 64);
+	raw_close(&raw);
 	delegrpc_server_destroy(s);
 }
 
@@ -190,6 +221,7 @@ static void replies_out_of_order(void)
 		delegrpc_server_advance_tail(s);
 		for (uint32_t i = 7; i-- > 0;)
 			answer(s, &r[i], i);
+		delegrpc_server_flush(s);
 		CHECK_EQ(delegrpc_client_poll(c, note, &seen), 7);
 		for (uint32_t i = 0; i < 7; i++) {
 			CHECK_EQ(seen.token[i], round * 7 + 6 - i);
@@ -198,6 +230,7 @@ static void replies_out_of_order(void)
 	}
 	seen.n = 0;
 	answer(s, &held, 54321);
+	delegrpc_server_flush(s);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
 	CHECK_EQ(seen.token[0], 12345);
 	CHECK_EQ(seen.value[0], 54321);
@@ -431,11 +464,9 @@ static void connect_checks_the_header(void)
 	raw_open(name, &raw);
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
 		uint32_t *word = (void *)((char *)raw.region.addr + fields[i]), was = *word;
-		static const uint32_t bad[] = { UINT32_MAX, 0x80000000u, 0, 1, 3 };
-		/* A smaller payload of as many lines is another region, not a wrong one. */
-		size_t n = fields[i] >= 32 ? 3 : ARRAY_SIZE(bad);
+		static const uint32_t bad[] = { UINT32_MAX, 0x80000000u, 0, 1, 5 };
 
-		for (size_t k = 0; k < n; k++) {
+		for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
 			*word = bad[k];
 			CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -EPROTO);
 		}
@@ -488,6 +519,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(attributes),
 		TEST(layout),
+		TEST(layout_is_packed),
 		TEST(round_trips),
 		TEST(calls_are_staged),
 		TEST(limits_of_a_call),

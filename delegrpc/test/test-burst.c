@@ -1,0 +1,573 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What delegrpc holds back, in one thread: each way that publishes calls and replies, when
+ * the other side's sleep is looked at, every size, and replies to a client that is replaced.
+ */
+#include "solo.h"
+
+#define DEPTH 64
+#define TAKEN 25
+#define LEFT 7
+
+/* So many calls are in flight that answers travel eight together, and most are received. */
+static void take_many(struct delegrpc_server *s, struct delegrpc_client *c,
+	struct delegrpc_req r[TAKEN])
+{
+	for (uint32_t i = 0; i < TAKEN + LEFT; i++)
+		call(c, i);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	CHECK_EQ(delegrpc_server_poll(s), TAKEN + LEFT);
+	for (uint32_t i = 0; i < TAKEN; i++)
+		r[i] = take(s, i);
+}
+
+static uint32_t poll_all(struct delegrpc_client *c, struct seen *seen)
+{
+	uint32_t before = seen->n;
+
+	while (delegrpc_client_poll(c, note, seen) > 0)
+		;
+	return seen->n - before;
+}
+
+static uint64_t server_wakes(const struct delegrpc_server *s)
+{
+	struct delegrpc_server_stats st;
+
+	delegrpc_server_stats(s, &st);
+	return st.wakes;
+}
+
+static uint64_t client_wakes(const struct delegrpc_client *c)
+{
+	struct delegrpc_client_stats st;
+
+	delegrpc_client_stats(c, &st);
+	return st.wakes;
+}
+
+/* ---- calls ---- */
+
+/* Three calls are staged; then what is said publishes them. */
+static void calls_published_by(const char *how)
+{
+	struct delegrpc_server *s = server_new(1, 0, DEPTH);
+	struct delegrpc_client *c = client_new();
+	struct seen seen = { 0 };
+	int n = 3;
+
+	for (uint32_t i = 0; i < 3; i++)
+		call(c, i);
+	CHECK_EQ(delegrpc_server_poll(s), 0);
+	if (!strcmp(how, "poll"))
+		CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
+	else if (!strcmp(how, "wait"))
+		CHECK_EQ(delegrpc_client_wait(c, 0), 0);
+	else if (!strcmp(how, "flush"))
+		CHECK_EQ(delegrpc_client_flush(c), 0);
+	else
+		for (; n < DELEGRPC_BATCH; n++)
+			call(c, (uint32_t)n);
+	CHECK_EQ(delegrpc_server_poll(s), n);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+static void every_call_is_published(void)
+{
+	calls_published_by("poll");
+	calls_published_by("wait");
+	calls_published_by("flush");
+	calls_published_by("full batch");
+}
+
+/* A sleeping server is looked for by what is said, and by nothing before it. */
+static void server_woken_by(const char *how)
+{
+	struct delegrpc_server *s = server_new(1, 0, 256);
+	struct delegrpc_client *c = client_new();
+	struct seen seen = { 0 };
+	struct raw raw;
+
+	raw_open(name, &raw);
+	raw.header->server_state = DELEGRPC_ASLEEP;
+	for (uint32_t i = 0; i < DELEGRPC_BATCH; i++)
+		call(c, i);
+	CHECK_EQ(raw.control->head, DELEGRPC_BATCH);
+	CHECK_EQ(client_wakes(c), 0);
+	if (!strcmp(how, "poll")) {
+		/* One that finds something is followed by others. */
+		CHECK_EQ(serve(s), DELEGRPC_BATCH);
+		CHECK_EQ(delegrpc_client_poll(c, note, &seen), DELEGRPC_BATCH);
+		CHECK_EQ(client_wakes(c), 0);
+		CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
+	} else if (!strcmp(how, "wait")) {
+		CHECK_EQ(delegrpc_client_wait(c, 0), 0);
+	} else if (!strcmp(how, "flush")) {
+		CHECK_EQ(delegrpc_client_flush(c), 0);
+	} else {
+		for (uint32_t n = DELEGRPC_BATCH; n < DELEGRPC_UNFENCED * DELEGRPC_BATCH; n++)
+			call(c, n);
+		CHECK_EQ(client_wakes(c), 0);
+		for (uint32_t n = 0; n < DELEGRPC_BATCH; n++)
+			call(c, n);
+	}
+	CHECK_EQ(client_wakes(c), 1);
+	CHECK_EQ(raw.header->server_state, DELEGRPC_RUNNING);
+	/* Once is enough: nothing has been published since. */
+	raw.header->server_state = DELEGRPC_ASLEEP;
+	if (strcmp(how, "batches")) {
+		CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
+		CHECK_EQ(delegrpc_client_flush(c), 0);
+		CHECK_EQ(client_wakes(c), 1);
+	}
+	raw_close(&raw);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+static void server_is_woken(void)
+{
+	server_woken_by("poll");
+	server_woken_by("wait");
+	server_woken_by("flush");
+	server_woken_by("batches");
+}
+
+/* ---- replies ---- */
+
+/* Three replies are collected; then what is said publishes them. */
+static void replies_published_by(const char *how)
+{
+	struct delegrpc_server *s = server_new(2, 0, DEPTH);
+	struct delegrpc_client *c = client_new(), *other = client_new();
+	struct delegrpc_req r[TAKEN], rest, others;
+	struct seen seen = { 0 };
+	uint32_t n = 3;
+
+	call(other, 99);
+	CHECK_EQ(delegrpc_client_flush(other), 0);
+	CHECK_EQ(delegrpc_server_poll(s), 1);
+	others = take(s, 99);
+	take_many(s, c, r);
+	for (uint32_t i = 0; i < n; i++)
+		answer(s, &r[i], i);
+	CHECK_EQ(poll_all(c, &seen), 0);
+	if (!strcmp(how, "poll")) {
+		CHECK_EQ(delegrpc_server_poll(s), LEFT);
+	} else if (!strcmp(how, "receive")) {
+		while (delegrpc_server_recv(s, &rest))
+			CHECK_EQ(poll_all(c, &seen), 0);
+	} else if (!strcmp(how, "wait")) {
+		CHECK_EQ(delegrpc_server_wait(s, 0), 1);
+	} else if (!strcmp(how, "flush")) {
+		delegrpc_server_flush(s);
+	} else if (!strcmp(how, "another")) {
+		answer(s, &others, 99);
+	} else if (!strcmp(how, "destroy")) {
+		delegrpc_server_destroy(s);
+		s = NULL;
+	} else {
+		for (; n < DELEGRPC_BATCH; n++) {
+			CHECK_EQ(poll_all(c, &seen), 0);
+			answer(s, &r[n], n);
+		}
+	}
+	CHECK_EQ(poll_all(c, &seen), n);
+	for (uint32_t i = 0; i < n; i++) {
+		CHECK_EQ(seen.token[i], i);
+		CHECK_EQ(seen.value[i], i);
+	}
+	delegrpc_client_disconnect(c);
+	delegrpc_client_disconnect(other);
+	delegrpc_server_destroy(s);
+}
+
+static void every_reply_is_published(void)
+{
+	replies_published_by("poll");
+	replies_published_by("receive");
+	replies_published_by("wait");
+	replies_published_by("flush");
+	replies_published_by("another");
+	replies_published_by("destroy");
+	replies_published_by("full burst");
+}
+
+/* With n calls in flight, how many replies does it take until the client sees one? */
+static uint32_t replies_until_seen(uint32_t n)
+{
+	struct delegrpc_server *s = server_new(1, 0, DEPTH);
+	struct delegrpc_client *c = client_new();
+	struct seen seen = { 0 };
+	struct delegrpc_req r;
+	uint32_t replies = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		call(c, i);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	CHECK_EQ(delegrpc_server_poll(s), n < DELEGRPC_BURST ? n : DELEGRPC_BURST);
+	/* The last request that was taken counts. */
+	for (uint32_t i = 0; i + DELEGRPC_BATCH < n; i++)
+		take(s, i);
+	while (!poll_all(c, &seen)) {
+		CHECK_EQ(delegrpc_server_recv(s, &r), 1);
+		answer(s, &r, 0);
+		replies++;
+	}
+	CHECK_EQ(seen.n, replies);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+	return replies;
+}
+
+static void a_quarter_travels_together(void)
+{
+	CHECK_EQ(replies_until_seen(1), 1);
+	CHECK_EQ(replies_until_seen(7), 1);
+	CHECK_EQ(replies_until_seen(8), 2);
+	CHECK_EQ(replies_until_seen(16), 4);
+	CHECK_EQ(replies_until_seen(32), 8);
+}
+
+/* The server believes a client only so far. */
+static void burst_is_clamped(void)
+{
+	static const uint32_t says[] = { 0, 1, 2, 8, 9, 255, UINT16_MAX },
+			      gets[] = { 1, 1, 2, 8, 8, 8, 8 };
+	struct delegrpc_server *s = server_new(2, 0, DEPTH);
+	struct raw raw;
+
+	raw_open(name, &raw);
+	CHECK_EQ(shm_lock(&raw.region, 1), 0);
+	for (uint32_t i = 0; i < ARRAY_SIZE(says); i++) {
+		uint32_t generation = i + 1, n = 0;
+		uint64_t *stamp = (uint64_t *)(void *)raw.responses, pos;
+		struct delegrpc_req r;
+
+		pos = raw_reserve(&raw, 0, DELEGRPC_BATCH);
+		for (uint32_t k = 0; k < DELEGRPC_BATCH; k++)
+			raw_fill(&raw, pos + k, says[i] << 16, generation << 16 | k, k);
+		CHECK_EQ(delegrpc_server_poll(s), DELEGRPC_BATCH);
+		while ((uint32_t)*stamp != (1u << 16 | generation)) {
+			r = take(s, n++);
+			answer(s, &r, 0);
+		}
+		CHECK_EQ(n, gets[i]);
+		while (n < DELEGRPC_BATCH)
+			take(s, n++);
+		delegrpc_server_advance_tail(s);
+	}
+	raw_close(&raw);
+	delegrpc_server_destroy(s);
+}
+
+/* No burst passes the end of the ring; every reply of many rounds arrives. */
+static void bursts_end_with_the_ring(void)
+{
+	struct delegrpc_server *s = server_new(1, 0, DEPTH);
+	struct delegrpc_client *c = client_new();
+	struct seen seen = { 0 };
+	uint32_t made = 0, got = 0;
+
+	while (made < 5) /* so that no round of what follows ends with the ring */
+		call(c, made++);
+	delegrpc_client_flush(c);
+	serve(s);
+	got += poll_all(c, &seen);
+	for (uint32_t round = 0; round < 100; round++) {
+		seen.n = 0;
+		for (uint32_t i = 0; i < 37; i++)
+			call(c, made++);
+		delegrpc_client_flush(c);
+		CHECK_EQ(serve(s), 37);
+		CHECK_EQ(poll_all(c, &seen), 37);
+		for (uint32_t i = 0; i < 37; i++)
+			CHECK_EQ(seen.value[i], 1000 + got++);
+	}
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* A sleeping client is looked for by what is said, and by nothing before it. */
+static void client_woken_by(const char *how)
+{
+	struct delegrpc_server *s = server_new(2, 0, DEPTH);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_req r[TAKEN], rest;
+	struct raw raw;
+
+	raw_open(name, &raw);
+	raw.lines[0].state = DELEGRPC_ASLEEP;
+	take_many(s, c, r);
+	for (uint32_t i = 0; i < DELEGRPC_BATCH; i++)
+		answer(s, &r[i], i);
+	CHECK_EQ(server_wakes(s), 0);
+	if (!strcmp(how, "flush")) {
+		delegrpc_server_flush(s);
+	} else if (!strcmp(how, "poll that finds something")) {
+		for (uint32_t i = 1; i < DELEGRPC_UNFENCED; i++)
+			CHECK_EQ(delegrpc_server_poll(s), LEFT);
+		CHECK_EQ(server_wakes(s), 0);
+		CHECK_EQ(delegrpc_server_poll(s), LEFT);
+	} else {
+		while (delegrpc_server_recv(s, &rest))
+			CHECK_EQ(server_wakes(s), 0);
+		CHECK_EQ(server_wakes(s), 0);
+		if (!strcmp(how, "wait"))
+			CHECK_EQ(delegrpc_server_wait(s, 0), 0);
+		else
+			CHECK_EQ(delegrpc_server_poll(s), 0);
+	}
+	CHECK_EQ(server_wakes(s), 1);
+	CHECK_EQ(raw.lines[0].state, DELEGRPC_RUNNING);
+	raw.lines[0].state = DELEGRPC_ASLEEP;
+	delegrpc_server_poll(s);
+	delegrpc_server_flush(s);
+	CHECK_EQ(server_wakes(s), 1);
+	raw_close(&raw);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+static void client_is_woken(void)
+{
+	client_woken_by("flush");
+	client_woken_by("poll that finds something");
+	client_woken_by("poll that finds nothing");
+	client_woken_by("wait");
+}
+
+/* ---- a client that is replaced ---- */
+
+/* Is there anything in client 0's response ring with this generation? */
+static bool ring_has(const struct raw *raw, uint32_t generation)
+{
+	for (uint32_t i = 0; i < DEPTH; i++)
+		if ((*(uint64_t *)(void *)(raw->responses + i * 64) & 0xffff) == generation)
+			return true;
+	return false;
+}
+
+/* Replies collected for the predecessor are dropped when the successor's call is received. */
+static void replies_to_the_replaced_are_dropped(void)
+{
+	struct delegrpc_server *s = server_new(1, 0, DEPTH);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_req old[TAKEN], r;
+	struct delegrpc_server_stats st;
+	struct seen seen = { 0 };
+	struct raw raw;
+
+	raw_open(name, &raw);
+	take_many(s, c, old);
+	while (delegrpc_server_recv(s, &r))
+		;
+	delegrpc_server_advance_tail(s);
+	delegrpc_client_disconnect(c);
+	c = client_new();
+	call(c, 77);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	CHECK_EQ(delegrpc_server_poll(s), 1);
+	for (uint32_t i = 0; i < 3; i++)
+		answer(s, &old[i], i); /* collected: as far as the server knows, it lives */
+	r = take(s, 77); /* now it knows better */
+	CHECK_EQ(ring_has(&raw, 1), false);
+	delegrpc_server_flush(s);
+	CHECK_EQ(ring_has(&raw, 1), false);
+	answer(s, &r, 1077);
+	CHECK_EQ(poll_all(c, &seen), 1);
+	CHECK_EQ(seen.token[0], 77);
+	CHECK_EQ(seen.value[0], 1077);
+	CHECK_EQ(ring_has(&raw, 1), false);
+	delegrpc_server_stats(s, &st);
+	CHECK_EQ(st.replies, 1);
+	CHECK_EQ(st.stale_replies, 3);
+	raw_close(&raw);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* Published before the server knows, they have the predecessor's stamp: nobody takes them. */
+static void replies_to_the_replaced_are_not_taken(void)
+{
+	struct delegrpc_server *s = server_new(1, 0, DEPTH);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_client_stats st;
+	struct seen seen = { 0 };
+	struct delegrpc_req old[TAKEN], r;
+	struct raw raw;
+
+	raw_open(name, &raw);
+	take_many(s, c, old);
+	for (uint32_t i = 0; i < 3; i++)
+		answer(s, &old[i], i);
+	delegrpc_client_disconnect(c);
+	c = client_new();
+	for (uint32_t i = 0; i < 3; i++)
+		call(c, 100 + i);
+	while (delegrpc_server_recv(s, &r)) /* the last of them publishes */
+		;
+	CHECK_EQ(ring_has(&raw, 1), true);
+	CHECK_EQ(poll_all(c, &seen), 0);
+	delegrpc_server_advance_tail(s);
+	CHECK_EQ(poll_all(c, &seen), 0); /* but it publishes */
+	CHECK_EQ(serve(s), 3);
+	CHECK_EQ(poll_all(c, &seen), 3);
+	for (uint32_t i = 0; i < 3; i++)
+		CHECK_EQ(seen.value[i], 1100 + i);
+	delegrpc_client_stats(c, &st);
+	CHECK_EQ(st.bad_responses, 0);
+	raw_close(&raw);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* ---- sizes ---- */
+
+struct sized {
+	uint32_t size, n;
+};
+
+static void on_sized(void *arg, uint64_t token, const void *resp)
+{
+	const unsigned char *byte = resp;
+	struct sized *t = arg;
+
+	t->n++;
+	CHECK_EQ((uintptr_t)resp % 8, 0);
+	for (uint32_t k = 0; k < t->size; k++)
+		CHECK_EQ(byte[k], (unsigned char)(100 + token + k));
+}
+
+static void pattern(unsigned char *bytes, uint32_t size, uint32_t first)
+{
+	for (uint32_t k = 0; k < size; k++)
+		bytes[k] = (unsigned char)(first + k);
+}
+
+/* Answers what there is, and checks each byte and that it is the calls' order. */
+static void serve_sized(struct delegrpc_server *s, uint32_t req, uint32_t resp, uint32_t *served)
+{
+	unsigned char out[512];
+	struct delegrpc_req r;
+
+	while (delegrpc_server_poll(s) > 0)
+		while (delegrpc_server_recv(s, &r)) {
+			const unsigned char *byte = r.payload;
+
+			CHECK_EQ(r.len, req);
+			CHECK_EQ((uintptr_t)r.payload % 16, 0);
+			for (uint32_t k = 0; k < req; k++)
+				CHECK_EQ(byte[k], (unsigned char)(*served + k));
+			pattern(out, resp, 100 + (*served)++);
+			CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, out, resp), 0);
+		}
+	delegrpc_server_advance_tail(s);
+}
+
+/* Each byte of calls and answers of these sizes arrives. */
+static void size_arrives(uint32_t req, uint32_t resp)
+{
+	struct delegrpc_attr attr = { .max_clients = 1, .resp_depth = 32, .req_size = req,
+		.resp_size = resp };
+	struct sized t = { resp, 0 };
+	unsigned char out[512];
+	struct delegrpc_server *s;
+	struct delegrpc_client *c;
+	uint32_t made = 0, served = 0;
+
+	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
+	CHECK_EQ(delegrpc_client_connect(name, &attr, &c), 0);
+	for (uint32_t round = 0; round < 12; round++) {
+		for (uint32_t i = 0; i < 27; i++) {
+			pattern(out, req, made);
+			CHECK_EQ(delegrpc_client_call(c, out, req, made++), 0);
+		}
+		CHECK_EQ(delegrpc_client_flush(c), 0);
+		serve_sized(s, req, resp, &served);
+		while (delegrpc_client_poll(c, on_sized, &t) > 0)
+			;
+		CHECK_EQ(served, made);
+		CHECK_EQ(t.n, made);
+	}
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+static void all_sizes(void)
+{
+	for (uint32_t n = 1; n <= 200; n++) {
+		size_arrives(n, 1 + (n * 73 + 28) % 200);
+		size_arrives(1 + (n * 91 + 5) % 200, n);
+	}
+	size_arrives(500, 247); /* the largest slot that is collected */
+	size_arrives(500, 248);
+	size_arrives(500, 249);
+	size_arrives(500, 500);
+}
+
+/* The same with lengths that the compiler knows, word by word. */
+#define CONSTANT_SIZE(s, c, n)                                                              \
+	do {                                                                                \
+		unsigned char out_[n], got_[200] = { 0 };                                   \
+		struct delegrpc_req r_;                                                     \
+                                                                                            \
+		pattern(out_, n, n);                                                        \
+		CHECK_EQ(delegrpc_client_call(c, out_, n, 0), 0);                           \
+		CHECK_EQ(delegrpc_client_flush(c), 0);                                      \
+		CHECK_EQ(delegrpc_server_poll(s), 1);                                       \
+		CHECK_EQ(delegrpc_server_recv(s, &r_), 1);                                  \
+		CHECK_EQ(r_.len, n);                                                        \
+		CHECK_EQ(memcmp(r_.payload, out_, n), 0);                                   \
+		CHECK_EQ(delegrpc_server_reply(s, r_.client, r_.id, out_, n), 0);           \
+		CHECK_EQ(delegrpc_client_poll(c, copy_out, got_), 1);                       \
+		CHECK_EQ(memcmp(got_, out_, n), 0);                                         \
+	} while (0)
+
+static void copy_out(void *arg, uint64_t token, const void *resp)
+{
+	memcpy(arg, resp, 200);
+}
+
+static void constant_sizes(void)
+{
+	struct delegrpc_attr attr = { .max_clients = 1, .req_size = 200, .resp_size = 200 };
+	struct delegrpc_server *s;
+	struct delegrpc_client *c;
+
+	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
+	CHECK_EQ(delegrpc_client_connect(name, &attr, &c), 0);
+	CONSTANT_SIZE(s, c, 1);
+	CONSTANT_SIZE(s, c, 7);
+	CONSTANT_SIZE(s, c, 8);
+	CONSTANT_SIZE(s, c, 9);
+	CONSTANT_SIZE(s, c, 16);
+	CONSTANT_SIZE(s, c, 33);
+	CONSTANT_SIZE(s, c, 63);
+	CONSTANT_SIZE(s, c, 64);
+	CONSTANT_SIZE(s, c, 65);
+	CONSTANT_SIZE(s, c, 200);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(every_call_is_published),
+		TEST(server_is_woken),
+		TEST(every_reply_is_published),
+		TEST(a_quarter_travels_together),
+		TEST(burst_is_clamped),
+		TEST(bursts_end_with_the_ring),
+		TEST(client_is_woken),
+		TEST(replies_to_the_replaced_are_dropped),
+		TEST(replies_to_the_replaced_are_not_taken),
+		TEST(all_sizes),
+		TEST(constant_sizes),
+	};
+
+	snprintf(name, sizeof(name), "burst.%d", (int)getpid());
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
