@@ -64,7 +64,7 @@
 #include "base/hist.h"
 #include "base/wait.h"
 
-#define RPCBENCH_CLIENTS 8
+#define RPCBENCH_CLIENTS 64
 #define RPCBENCH_WORDS 7 /* 56 bytes: a message is one cache line with its header */
 #define RPCBENCH_REQ 32
 #define RPCBENCH_RESP 16

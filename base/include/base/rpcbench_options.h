@@ -8,9 +8,10 @@
 #include <sched.h>
 
 #define RPCBENCH_IMPLS 4
+#define RPCBENCH_LIST 8 /* numbers that an option takes */
 
 struct rpcbench_list {
-	uint32_t value[RPCBENCH_CLIENTS];
+	uint32_t value[RPCBENCH_LIST];
 	uint32_t n;
 };
 
@@ -80,9 +81,10 @@ static inline void rpcbench_list(
 	do {
 		unsigned long v = strtoul(arg, &end, 10);
 
-		if (!rpcbench_digit(arg) || (*end && *end != ',') || !v || v > max ||
-			l->n == RPCBENCH_CLIENTS)
+		if (!rpcbench_digit(arg) || (*end && *end != ',') || !v || v > max)
 			rpcbench_die("bad list of numbers", hint);
+		if (l->n == RPCBENCH_LIST)
+			rpcbench_die("too many numbers in a list", "give up to 8");
 		l->value[l->n++] = (uint32_t)v;
 		arg = end + 1;
 	} while (*end);
@@ -147,7 +149,7 @@ static inline void rpcbench_usage(const char *name)
 {
 	printf("usage: %s-bench [OPTION]...\n"
 	       "Closed loops of small calls to one server; each response is checked.\n"
-	       "  --clients LIST      client threads, 1 to 8 (1)\n"
+	       "  --clients LIST      client threads, 1 to 64 (1)\n"
 	       "  --queue-depth LIST  calls each client keeps outstanding, 1 to 256 (1,8,32)\n"
 	       "  --seconds S         for each queue depth (3)\n"
 	       "  --req-size B        bytes, 16 to 56, a multiple of 8 (32)\n"
@@ -177,7 +179,7 @@ static inline void rpcbench_option(struct rpcbench_bench *b, int c, const char *
 
 	switch (c) {
 	case 'c':
-		rpcbench_list(arg, RPCBENCH_CLIENTS, &o->clients, "give --clients 1 to 8");
+		rpcbench_list(arg, RPCBENCH_CLIENTS, &o->clients, "give --clients 1 to 64");
 		break;
 	case 'q':
 		rpcbench_list(arg, 256, &o->depths, "give --queue-depth 1 to 256");

@@ -19,7 +19,7 @@
 #define RPCBENCH_PEER_RING 1024u /* at least */
 #define RPCBENCH_PEER_BATCH 16u
 #define RPCBENCH_PEER_DRAIN 32u
-#define RPCBENCH_CLIENT_BITS 3
+#define RPCBENCH_CLIENT_BITS 6 /* RPCBENCH_CLIENTS */
 
 /* What travels: the token with the client's index in its low bits, and the payload. */
 struct rpcbench_peer_req {

@@ -232,7 +232,7 @@ static inline bool rpcbench_goes_on(
 static inline void rpcbench_rounds(struct rpcbench_bench *b, struct rpcbench_result *r)
 {
 	static double probe[RPCBENCH_ROUNDS];
-	double rate[RPCBENCH_CLIENTS * RPCBENCH_IMPLS][RPCBENCH_CLIENTS] = {{0}};
+	double rate[RPCBENCH_LIST * RPCBENCH_IMPLS][RPCBENCH_CLIENTS] = {{0}};
 	uint64_t ns = (uint64_t)(b->opt.seconds * 1e9), start = clock_ns();
 	uint32_t cells = r->counts * r->impls, n = 0;
 
