@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/burst.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/sleep.h"
@@ -284,33 +285,12 @@ int flux_reply_begin(struct flux_node *node, struct flux_in *in, uint32_t limit)
 	return burst_begin(node, &in->resp, in->from, node->resp_stride, limit);
 }
 
-/*
- * The reader looks at the first head only, so all the rest is copied before. The words are
- * copied one by one for the reason that flux_copy() gives.
- */
-static void burst_copy(const struct flux_node *node)
-{
-	const struct flux_burst *b = &node->burst;
-	const uint64_t *from = (const uint64_t *)node->stage;
-	uint64_t *to = (uint64_t *)b->to->slot;
-	size_t words = (size_t)(b->next - node->stage) / sizeof(*from);
-
-#pragma GCC unroll 4
-	for (size_t i = 1; i < words; i++) {
-		uint64_t word = from[i];
-
-		__asm__("" : "+r"(word));
-		to[i] = word;
-	}
-	/* Release: pairs with the acquire in flux_cursor_ready(). */
-	__atomic_store_n(to, *from, __ATOMIC_RELEASE);
-}
-
 void flux_burst_publish(struct flux_node *node)
 {
 	struct flux_burst *b = &node->burst;
 
-	burst_copy(node);
+	/* Pairs with the acquire in flux_cursor_ready(). */
+	burst_copy(b->to->slot, node->stage, (size_t)(b->next - node->stage));
 	flux_cursor_advance(node, b->to, b->stride, b->limit - b->room);
 	b->to = NULL;
 	flux_published(node, b->peer);

@@ -1,78 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The contract of flux.h, from one thread, and sleeping and waking with two. */
-#include "flux.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/sleep.h"
-#include "base/test.h"
-
-#define MAX_TOKENS 4096
-
-/* What a response function saw. */
-struct seen {
-	uint32_t n;
-	uint32_t aborted;
-	uint64_t token[MAX_TOKENS];
-	uint64_t value[MAX_TOKENS];
-};
-
-static void on_response(void *arg, uint64_t token, const void *payload)
-{
-	struct seen *s = arg;
-
-	CHECK(s->n < MAX_TOKENS);
-	s->token[s->n] = token;
-	s->value[s->n] = payload ? *(const uint64_t *)payload : UINT64_MAX;
-	s->aborted += !payload;
-	s->n++;
-}
-
-static struct flux *make(uint32_t nodes, uint32_t capacity, uint32_t max_inflight)
-{
-	struct flux_attr attr = {.nodes = nodes,
-		.capacity = capacity,
-		.max_inflight = max_inflight,
-		.payload_size = sizeof(uint64_t)};
-	struct flux *f;
-
-	CHECK_EQ(flux_create(&attr, &f), 0);
-	return f;
-}
-
-static int call(struct flux_node *n, uint32_t to, uint64_t value, uint64_t token)
-{
-	return flux_call(n, to, &value, sizeof(value), token);
-}
-
-/* Receives one call and says whose, which and what. */
-static int recv_one(struct flux_node *n, uint32_t *from, uint64_t *flux_token, uint64_t *value)
-{
-	return flux_try_recv_raw(n, from, flux_token, value, sizeof(*value));
-}
-
-/* Answers every call that is there with its value + 1. */
-static uint32_t serve(struct flux_node *n)
-{
-	uint64_t flux_token, value = 0;
-	uint32_t from = 0, served = 0;
-
-	while (recv_one(n, &from, &flux_token, &value) == 1) {
-		value++;
-		CHECK_EQ(flux_reply(n, flux_token, &value, sizeof(value)), 0);
-		served++;
-	}
-	return served;
-}
-
-static void poll_all(struct flux_node *n, struct seen *s)
-{
-	while (flux_poll(n, on_response, s))
-		;
-}
+#include "common.h"
 
 static void create_checks_attr(void)
 {
@@ -85,6 +19,7 @@ static void create_checks_attr(void)
 		{.nodes = 2, .max_inflight = FLUX_MAX_CAPACITY},
 		{.nodes = 2, .max_inflight = UINT32_MAX},
 		{.nodes = 2, .payload_size = FLUX_MAX_PAYLOAD + 1},
+		{.nodes = 2, .reply_size = FLUX_MAX_PAYLOAD + 1},
 	};
 	struct flux_attr huge = {.nodes = FLUX_MAX_NODES,
 		.capacity = FLUX_MAX_CAPACITY,
@@ -597,164 +532,6 @@ static void counters(void)
 	flux_destroy(f);
 }
 
-static uint64_t flushes(const struct flux_node *n)
-{
-	struct flux_stats s;
-
-	flux_node_stats(n, &s);
-	return s.flushes;
-}
-
-/* Sleeping peers are looked for when nothing comes, and now and then when all comes. */
-static void when_sleepers_are_looked_for(void)
-{
-	struct flux *f = make(3, 0, 0);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
-	struct seen s = {0};
-	uint64_t value;
-	uint32_t from;
-
-	CHECK_EQ(call(a, 1, 0, 0), 0);
-	for (uint32_t i = 1; i < 2 * FLUX_LOOKS; i++) {
-		CHECK_EQ(flux_poll(a, on_response, &s), 0);
-		CHECK_EQ(flushes(a), i >= FLUX_LOOKS);
-	}
-	CHECK_EQ(call(a, 1, 0, 0), 0);
-	for (uint32_t i = 1; i < 2 * FLUX_LOOKS; i++) {
-		CHECK_EQ(recv_one(a, &from, &value, &value), 0);
-		CHECK_EQ(flushes(a), 1 + (i >= FLUX_LOOKS));
-	}
-	CHECK_EQ(serve(b), 2);
-	CHECK_EQ(flushes(b), 0);
-	CHECK_EQ(flux_poll(a, on_response, &s), 2);
-	/* Each poll finds an answer from now on. */
-	for (uint32_t i = 1; i <= FLUX_UNFENCED + 1; i++) {
-		CHECK_EQ(call(a, 1, 0, 0), 0);
-		CHECK_EQ(serve(b), 1);
-		CHECK_EQ(flux_poll(a, on_response, &s), 1);
-		CHECK_EQ(flushes(a), 2 + (i >= FLUX_UNFENCED));
-	}
-	CHECK(flushes(b) > 0);
-	/* And by polls that find something, but publish nothing. */
-	for (uint64_t i = 0; i < 4 * FLUX_BURST; i++)
-		CHECK_EQ(call(a, 1, 0, 0), 0);
-	flux_flush(a);
-	CHECK_EQ(serve(b), 4 * FLUX_BURST);
-	CHECK_EQ(call(a, 2, 0, 0), 0);
-	for (uint32_t i = 1; i <= FLUX_LOOKS; i++) {
-		CHECK_EQ(flux_poll(a, on_response, &s), FLUX_BURST);
-		CHECK_EQ(flushes(a), 4 + (i == FLUX_LOOKS));
-	}
-	flux_destroy(f);
-}
-
-/* Calls, so many that the last ones are held back; then what is said publishes them. */
-static void burst_is_published(const char *how)
-{
-	struct flux *f = make(3, 64, 30);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
-	struct flux_stats stats;
-	struct seen s = {0};
-	uint64_t value;
-	uint32_t n = 0, from;
-
-	while (a->burst.room != 1 || a->burst.limit < 4) /* only ever by one more */
-		CHECK_EQ(call(a, 1, n++, 0), 0);
-	CHECK(serve(b) < n);
-	if (!strcmp(how, "poll"))
-		flux_poll(a, on_response, &s);
-	else if (!strcmp(how, "wait"))
-		flux_wait(a, 0);
-	else if (!strcmp(how, "flush"))
-		flux_flush(a);
-	else if (!strcmp(how, "receive"))
-		CHECK_EQ(recv_one(a, &from, &value, &value), 0);
-	else if (!strcmp(how, "another"))
-		CHECK_EQ(call(a, 2, 0, 0), 0);
-	else if (!strcmp(how, "leave"))
-		flux_leave(a);
-	else
-		for (; !call(a, 1, n, 0); n++)
-			;
-	while (recv_one(b, &from, &value, &value) == 1)
-		;
-	flux_node_stats(b, &stats);
-	CHECK_EQ(stats.requests, n);
-	flux_destroy(f);
-}
-
-static void every_burst_is_published(void)
-{
-	burst_is_published("poll");
-	burst_is_published("wait");
-	burst_is_published("flush");
-	burst_is_published("receive");
-	burst_is_published("another");
-	burst_is_published("leave");
-	burst_is_published("refusal");
-}
-
-struct sized {
-	uint32_t size, n;
-};
-
-static void on_sized(void *arg, uint64_t token, const void *payload)
-{
-	const unsigned char *byte = payload;
-	struct sized *t = arg;
-
-	t->n++;
-	for (uint32_t k = 0; k < t->size; k++)
-		CHECK_EQ(byte[k], (unsigned char)(100 + token));
-}
-
-/* Each byte of calls and answers of these sizes arrives. */
-static void size_arrives(uint32_t req, uint32_t resp)
-{
-	struct flux_attr attr = {.nodes = 2, .capacity = 13, .max_inflight = 12,
-		.payload_size = req, .reply_size = resp};
-	unsigned char *out = malloc(req + resp), *in = malloc(req + resp);
-	struct flux_node *a, *b;
-	struct sized t = {resp, 0};
-	uint64_t token;
-	uint32_t from;
-	struct flux *f;
-
-	CHECK_EQ(flux_create(&attr, &f), 0);
-	a = flux_node(f, 0);
-	b = flux_node(f, 1);
-	for (uint32_t round = 0; round < 20; round++) {
-		for (uint32_t i = 0; i < 12; i++) {
-			memset(out, (int)(round + i), req);
-			CHECK_EQ(flux_call(a, 1, out, req, round + i), 0);
-		}
-		flux_flush(a);
-		for (uint32_t i = 0; i < 12; i++) {
-			CHECK_EQ(flux_try_recv_raw(b, &from, &token, in, req), 1);
-			for (uint32_t k = 0; k < req; k++)
-				CHECK_EQ(in[k], (unsigned char)(round + i));
-			memset(out, (int)(100 + round + i), resp);
-			CHECK_EQ(flux_reply(b, token, out, resp), 0);
-		}
-		flux_flush(b);
-		while (flux_poll(a, on_sized, &t))
-			;
-		CHECK_EQ(t.n, 12 * (round + 1));
-	}
-	free(out);
-	free(in);
-	flux_destroy(f);
-}
-
-static void all_sizes(void)
-{
-	static const uint32_t size[] = {1, 7, 8, 12, 16, 32, 40, 56, 57, 120, 121, 200, 4097};
-
-	for (size_t i = 0; i < ARRAY_SIZE(size); i++)
-		for (size_t k = 0; k < ARRAY_SIZE(size); k++)
-			size_arrives(size[i], size[k]);
-}
-
 static void burst(struct flux *f)
 {
 	CHECK_EQ(call(flux_node(f, 0), 1, 0, 0), 0);
@@ -892,9 +669,6 @@ int main(int argc, char **argv)
 		TEST(answered_before_leaving),
 		TEST(wait_times_out),
 		TEST(counters),
-		TEST(when_sleepers_are_looked_for),
-		TEST(every_burst_is_published),
-		TEST(all_sizes),
 		TEST(busy_node_yields),
 		TEST(sleep_and_wake),
 		TEST(leave_wakes),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Bursts: messages that are collected, and then written to the ring together. */
+#include "base/burst.h"
 #include "layout.h"
 
 void shmipc_burst_begin(struct shmipc_burst *burst, struct shmipc_cursor *to, uint32_t limit)
@@ -16,25 +17,10 @@ void shmipc_burst_begin(struct shmipc_burst *burst, struct shmipc_cursor *to, ui
 	burst->room = limit;
 }
 
-/*
- * The consumer looks at the first head only, so all the rest is copied before. In scalar
- * words for the reason that shmipc_copy() gives.
- */
 void shmipc_burst_copy(struct shmipc_burst *burst)
 {
-	const uint64_t *from = (const uint64_t *)burst->stage;
-	uint64_t *to = (uint64_t *)burst->to->slot;
-	size_t words = (size_t)(burst->next - burst->stage) / sizeof(*from);
-
-#pragma GCC unroll 4
-	for (size_t i = 1; i < words; i++) {
-		uint64_t word = from[i];
-
-		__asm__("" : "+r"(word));
-		to[i] = word;
-	}
-	/* Release: pairs with the acquire in shmipc_cursor_ready(). */
-	__atomic_store_n(to, *from, __ATOMIC_RELEASE);
+	/* Pairs with the acquire in shmipc_cursor_ready(). */
+	burst_copy(burst->to->slot, burst->stage, (size_t)(burst->next - burst->stage));
 	shmipc_cursor_advance(burst->to, burst->limit - burst->room);
 	burst->to = NULL;
 }

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* What the tests of flux in one thread share: short forms of the calls, and what came. */
+#ifndef FLUX_TEST_COMMON_H
+#define FLUX_TEST_COMMON_H
+
+#include "base/test.h"
+#include "flux.h"
+
+#define MAX_TOKENS 4096
+
+/* What a response function saw. */
+struct seen {
+	uint32_t n;
+	uint32_t aborted;
+	uint64_t token[MAX_TOKENS];
+	uint64_t value[MAX_TOKENS];
+};
+
+static inline void on_response(void *arg, uint64_t token, const void *payload)
+{
+	struct seen *s = arg;
+
+	CHECK(s->n < MAX_TOKENS);
+	s->token[s->n] = token;
+	s->value[s->n] = payload ? *(const uint64_t *)payload : UINT64_MAX;
+	s->aborted += !payload;
+	s->n++;
+}
+
+static inline struct flux *make(uint32_t nodes, uint32_t capacity, uint32_t max_inflight)
+{
+	struct flux_attr attr = {.nodes = nodes,
+		.capacity = capacity,
+		.max_inflight = max_inflight,
+		.payload_size = sizeof(uint64_t)};
+	struct flux *f;
+
+	CHECK_EQ(flux_create(&attr, &f), 0);
+	return f;
+}
+
+static inline int call(struct flux_node *n, uint32_t to, uint64_t value, uint64_t token)
+{
+	return flux_call(n, to, &value, sizeof(value), token);
+}
+
+/* Receives one call and says whose, which and what. */
+static inline int recv_one(struct flux_node *n, uint32_t *from, uint64_t *flux_token, uint64_t *value)
+{
+	return flux_try_recv_raw(n, from, flux_token, value, sizeof(*value));
+}
+
+/* Answers every call that is there with its value + 1. */
+static inline uint32_t serve(struct flux_node *n)
+{
+	uint64_t flux_token, value = 0;
+	uint32_t from = 0, served = 0;
+
+	while (recv_one(n, &from, &flux_token, &value) == 1) {
+		value++;
+		CHECK_EQ(flux_reply(n, flux_token, &value, sizeof(value)), 0);
+		served++;
+	}
+	return served;
+}
+
+static inline void poll_all(struct flux_node *n, struct seen *s)
+{
+	while (flux_poll(n, on_response, s))
+		;
+}
+
+#endif
