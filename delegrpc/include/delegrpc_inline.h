@@ -367,7 +367,7 @@ struct delegrpc_server {
 
 int delegrpc_priv_unstick(struct delegrpc_server *server);
 void delegrpc_priv_wake_clients(struct delegrpc_server *server);
-uint32_t delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client);
+bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client);
 void delegrpc_priv_publish_replies(struct delegrpc_server *server);
 void delegrpc_priv_server_busy(struct delegrpc_server *server);
 void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint32_t generation);
@@ -509,6 +509,17 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 	delegrpc_priv_replied(server, client, 1);
 }
 
+/* Does the next reply to this client travel with others? If so the burst has begun. */
+static inline bool delegrpc_priv_collects(struct delegrpc_server *server, uint32_t client)
+{
+	if (server->burst.client == client)
+		return true;
+	/* With few calls in flight this is all. */
+	if (server->burst.client == DELEGRPC_ID_NONE && server->peers[client].burst <= 1)
+		return false;
+	return delegrpc_priv_begin_burst(server, client);
+}
+
 /* One more to the client that the burst is for. */
 static inline void delegrpc_priv_collect(struct delegrpc_server *server, uint32_t index,
 	const void *resp, uint32_t len)
@@ -535,7 +546,7 @@ static inline int delegrpc_server_reply(struct delegrpc_server *server, uint32_t
 		return delegrpc_priv_refuse(server, client, id, len);
 	server->open[call] = 0;
 	server->replied++;
-	if (server->burst.client == client || delegrpc_priv_begin_burst(server, client) > 1)
+	if (delegrpc_priv_collects(server, client))
 		delegrpc_priv_collect(server, index, resp, len);
 	else
 		delegrpc_priv_put(server, client, index, resp, len);

@@ -81,6 +81,19 @@ static inline void prefetch_write(const void *p)
 #endif
 }
 
+/* Alone in the ring we get the positions behind our last ones. */
+static inline void prefetch_slots(const struct client *c, uint32_t n)
+{
+	const unsigned char *slot = NULL;
+
+	for (uint32_t i = 0; i < n; i++) {
+		slot = request_slot(c, c->last + i);
+		prefetch_write(slot);
+	}
+	/* A slot may end in another line; those before do so where the next one begins. */
+	prefetch_write(slot + c->hot.req_stride - 1);
+}
+
 /* How many answers should travel together: a quarter of what is in flight. */
 static uint64_t burst_wanted(uint32_t pending)
 {
@@ -150,9 +163,7 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 		c->full++;
 		return -EAGAIN;
 	}
-	/* Alone in the ring we get the positions behind our last ones. */
-	for (uint32_t i = 0; i < n; i++)
-		prefetch_write(request_slot(c, c->last + i));
+	prefetch_slots(c, n);
 	if (unlikely(client->unfenced >= DELEGRPC_UNFENCED)) /* the addition waits likewise */
 		delegrpc_priv_wake_server(client);
 	__atomic_store_n(&client->line->claim, DELEGRPC_CLAIM_INTENT, __ATOMIC_RELEASE);

@@ -166,11 +166,8 @@ void delegrpc_server_stats(const struct delegrpc_server *server,
 
 /* ---- replies that travel together ---- */
 
-/*
- * The next replies are to this client, which has no burst: how many may travel together. 1,
- * or a burst is begun.
- */
-uint32_t delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client)
+/* The next reply is to this client: begins a burst, or says that the reply travels alone. */
+bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client)
 {
 	const struct delegrpc_peer *peer = &server->peers[client];
 	struct delegrpc_burst *burst = &server->burst;
@@ -181,12 +178,12 @@ uint32_t delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t clie
 	if (limit > server->resp_depth - at) /* no burst passes the end of the ring */
 		limit = server->resp_depth - at;
 	if (limit <= 1 || server->resp_stride > STAGED)
-		return 1;
+		return false;
 	burst->next = server->stage;
 	burst->client = client;
 	burst->stamp = delegrpc_priv_stamp(peer->next, server->resp_shift, peer->generation);
 	burst->limit = burst->room = limit;
-	return limit;
+	return true;
 }
 
 /* The client looks at the first stamp only, so all the rest is copied before. */
