@@ -101,6 +101,53 @@ static void connect_checks_its_peer(void)
 	close_duo();
 }
 
+static struct ibv_qp_attr device_says(struct mlx5dvl_qp *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr a;
+
+	CHECK_EQ(ibv_query_qp(to_qp(qp)->ibv, &a,
+			 IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+				 IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_QP_RD_ATOMIC |
+				 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_DEST_QPN,
+			 &init),
+		0);
+	CHECK_EQ(a.qp_state, IBV_QPS_RTS);
+	return a;
+}
+
+/* The documented defaults, and what was asked for instead, as the device has them. */
+static void the_device_has_the_attributes(void)
+{
+	struct mlx5dvl_qp_attr ask = {
+		.mtu = 2, .timeout = 10, .retry_cnt = 3, .rnr_retry = 5, .min_rnr_timer = 1,
+		.rd_atomic = 2,
+	};
+	struct ibv_qp_attr a;
+
+	open_duo(&(struct hca_attr){ 0 }, &(struct mlx5dvl_qp_attr){ 0 });
+	a = device_says(duo.a);
+	CHECK_EQ(a.timeout, 14);
+	CHECK_EQ(a.retry_cnt, 7);
+	CHECK_EQ(a.rnr_retry, 7);
+	CHECK_EQ(a.min_rnr_timer, 12);
+	CHECK_EQ(a.max_rd_atomic, 4);
+	CHECK_EQ(a.max_dest_rd_atomic, 4);
+	CHECK_EQ(a.dest_qp_num, mlx5dvl_qp_qpn(duo.b));
+	close_duo();
+	open_duo(&(struct hca_attr){ 0 }, &ask);
+	a = device_says(duo.b);
+	CHECK_EQ(a.path_mtu, ask.mtu);
+	CHECK_EQ(a.timeout, ask.timeout);
+	CHECK_EQ(a.retry_cnt, ask.retry_cnt);
+	CHECK_EQ(a.rnr_retry, ask.rnr_retry);
+	CHECK_EQ(a.min_rnr_timer, ask.min_rnr_timer);
+	CHECK_EQ(a.max_rd_atomic, ask.rd_atomic);
+	CHECK_EQ(a.max_dest_rd_atomic, ask.rd_atomic);
+	CHECK_EQ(a.dest_qp_num, mlx5dvl_qp_qpn(duo.a));
+	close_duo();
+}
+
 /* The receive CQ has exactly as many places as there are receives. */
 static void a_tight_receive_cq_does_not_overrun(void)
 {
@@ -307,6 +354,7 @@ int main(int argc, char **argv)
 		TEST(wrong_attributes),
 		TEST(objects_in_use_stay),
 		TEST(connect_checks_its_peer),
+		TEST(the_device_has_the_attributes),
 		TEST(a_tight_receive_cq_does_not_overrun),
 		TEST(many_qps_share_a_context),
 		TEST(destroyed_with_completions_pending),
