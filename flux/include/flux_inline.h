@@ -59,27 +59,25 @@ struct flux_shared {
 
 /* One side's place in a ring. Laps are compared for equality only and may wrap. */
 struct flux_cursor {
-	unsigned char *slot;
-	uint32_t room; /* slots up to the end of the ring */
+	unsigned char *slot, *end; /* of the ring */
 	uint32_t lap;
+	uint32_t stride; /* bytes in a slot */
 };
 
-/* A call that waits for its response, or a link of the free list. */
-struct flux_entry {
-	uint64_t token;
-	uint32_t next;
-	uint32_t ended; /* it was free when the peer left */
-};
-
-/* A node's calls to one peer; private to the node's thread. */
+/*
+ * A node's calls to one peer; private to the node's thread. A store that every message makes
+ * takes one of the places in which the stores to the rings wait, so there are few: what is
+ * in flight is what the stack of free ids lacks.
+ */
 struct flux_out {
-	FLUX_LINE struct flux_cursor req;
-	struct flux_cursor resp;
-	struct flux_entry *entries;
+	FLUX_LINE struct flux_cursor resp;
+	uint64_t *tokens;               /* [id] */
+	uint32_t *ids;                  /* free ones, a stack */
+	uint32_t n_ids;                 /* its height */
+	uint32_t ids_max;               /* when nothing is in flight; 0: never called, or has left */
 	const struct flux_shared *peer; /* the own node's once that has left */
-	struct flux_out *next;          /* in the circle of those that poll visits, or NULL */
-	uint32_t free;                  /* first free entry, or FLUX_NO_ID */
-	uint32_t inflight;
+	FLUX_LINE struct flux_cursor req;
+	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
 };
 
 /* A peer's calls to a node; private to the node's thread. */
@@ -95,18 +93,14 @@ struct flux_in {
 struct flux_burst {
 	struct flux_cursor *to; /* NULL: there are none */
 	unsigned char *next;    /* in the node's stage */
+	unsigned char *full;    /* where next is when the burst is published */
 	uint64_t head;          /* of each of them, without the id */
-	uint32_t stride;
-	uint32_t limit; /* messages, when it is published */
-	uint32_t room;  /* until then */
 	uint32_t peer;
 };
 
 struct flux_node {
 	FLUX_LINE struct flux_out *out; /* [nodes] */
 	struct flux_in *in;             /* [nodes] */
-	uint32_t req_stride;            /* bytes in a slot */
-	uint32_t resp_stride;
 	uint32_t capacity; /* slots in a ring */
 	uint32_t nodes;
 	uint32_t payload_size;
@@ -122,6 +116,7 @@ struct flux_node {
 	FLUX_LINE struct flux_burst burst;
 	FLUX_LINE struct flux_shared *self;
 	struct flux *flux;
+	uint8_t *ended; /* [id]: room for flux_out_abort() */
 	uint64_t dirty[FLUX_WORDS]; /* peers published to since the last flush */
 	uint64_t yielded_ns;
 	uint64_t aborted, flushes, wakes, sleeps, yields;
@@ -164,13 +159,11 @@ FLUX_INLINE void flux_copy(void *to, const void *from, uint32_t len)
 }
 
 FLUX_INLINE void flux_cursor_advance(
-	const struct flux_node *node, struct flux_cursor *c, uint32_t stride, uint32_t n)
+	const struct flux_node *node, struct flux_cursor *c, size_t bytes)
 {
-	c->slot += (size_t)n * stride;
-	c->room -= n;
-	if (FLUX_UNLIKELY(c->room == 0)) {
-		c->slot -= (size_t)node->capacity * stride;
-		c->room = node->capacity;
+	c->slot += bytes;
+	if (FLUX_UNLIKELY(c->slot == c->end)) {
+		c->slot -= (size_t)node->capacity * c->stride;
 		c->lap++;
 	}
 }
@@ -193,13 +186,13 @@ FLUX_INLINE void flux_published(struct flux_node *node, uint32_t peer)
 }
 
 /* A message that travels alone is written in place. */
-FLUX_INLINE void flux_put(struct flux_node *node, struct flux_cursor *c, uint32_t stride,
-	uint32_t id, const void *payload, uint32_t len)
+FLUX_INLINE void flux_put(struct flux_node *node, struct flux_cursor *c, uint32_t id,
+	const void *payload, uint32_t len)
 {
 	struct flux_slot *slot = (struct flux_slot *)c->slot;
 	uint64_t head = (uint64_t)c->lap << 32 | 1u << FLUX_ID_BITS | id;
 
-	flux_cursor_advance(node, c, stride, 1);
+	flux_cursor_advance(node, c, c->stride);
 	flux_copy(slot + 1, payload, len);
 	/* Release: pairs with the acquire in flux_cursor_ready(). */
 	__atomic_store_n(&slot->head, head, __ATOMIC_RELEASE);
@@ -212,22 +205,22 @@ FLUX_INLINE void flux_burst_add(
 	struct flux_burst *b = &node->burst;
 	struct flux_slot *slot = (struct flux_slot *)b->next;
 
-	b->next += b->stride;
+	b->next += b->to->stride;
 	slot->head = b->head | id;
 	flux_copy(slot + 1, payload, len);
-	if (--b->room == 0)
+	if (b->next == b->full)
 		flux_burst_publish(node);
 }
 
 /* Together is what flux_call_begin() or flux_reply_begin() gave. */
-FLUX_INLINE void flux_send(struct flux_node *node, struct flux_cursor *c, uint32_t stride,
-	uint32_t peer, int together, uint32_t id, const void *payload, uint32_t len)
+FLUX_INLINE void flux_send(struct flux_node *node, struct flux_cursor *c, uint32_t peer,
+	int together, uint32_t id, const void *payload, uint32_t len)
 {
 	if (together > 1) {
 		flux_burst_add(node, id, payload, len);
 		return;
 	}
-	flux_put(node, c, stride, id, payload, len);
+	flux_put(node, c, id, payload, len);
 	flux_published(node, peer);
 }
 
@@ -244,6 +237,11 @@ FLUX_INLINE void flux_looked(struct flux_node *node)
 		flux_flush_published(node);
 }
 
+FLUX_INLINE uint32_t flux_inflight(const struct flux_out *o)
+{
+	return o->ids_max - o->n_ids;
+}
+
 static inline int flux_call(
 	struct flux_node *node, uint32_t to, const void *payload, uint32_t len, uint64_t token)
 {
@@ -254,7 +252,7 @@ static inline int flux_call(
 	if (FLUX_UNLIKELY(to >= node->nodes || len > node->payload_size))
 		return -EINVAL;
 	o = &node->out[to];
-	if (FLUX_UNLIKELY(o->free == FLUX_NO_ID)) {
+	if (FLUX_UNLIKELY(o->n_ids == 0)) {
 		int r = flux_out_open(node, o);
 
 		if (r < 0)
@@ -265,11 +263,9 @@ static inline int flux_call(
 		if (together < 0)
 			return together;
 	}
-	id = o->free;
-	o->free = o->entries[id].next;
-	o->entries[id].token = token;
-	o->inflight++;
-	flux_send(node, &o->req, node->req_stride, to, together, id, payload, len);
+	id = o->ids[--o->n_ids];
+	o->tokens[id] = token;
+	flux_send(node, &o->req, to, together, id, payload, len);
 	return 0;
 }
 
@@ -278,15 +274,13 @@ FLUX_INLINE void flux_out_take(struct flux_node *node, struct flux_out *o, uint6
 	flux_response_fn *fn, void *arg)
 {
 	const struct flux_slot *slot = (const struct flux_slot *)o->resp.slot;
-	struct flux_entry *e = &o->entries[FLUX_ID(head)];
+	uint64_t token = o->tokens[FLUX_ID(head)];
 
-	e->next = o->free;
-	o->free = FLUX_ID(head);
-	o->inflight--;
-	flux_cursor_advance(node, &o->resp, node->resp_stride, 1);
+	o->ids[o->n_ids++] = FLUX_ID(head);
+	flux_cursor_advance(node, &o->resp, o->resp.stride);
 	/* The next line of the burst, while fn makes of this response what it likes. */
 	__builtin_prefetch(o->resp.slot + 64);
-	fn(arg, e->token, slot + 1);
+	fn(arg, token, slot + 1);
 }
 
 /* Handles at most max responses of one peer, and ends all its calls if it has left. */
@@ -325,7 +319,7 @@ FLUX_INLINE int flux_poll_circle(struct flux_node *node, flux_response_fn *fn, v
 
 	do {
 		o = prev->next;
-		if (o->inflight) {
+		if (flux_inflight(o)) {
 			n += flux_out_poll(node, o, fn, arg, FLUX_BURST - n);
 			prev = o;
 		} else {
@@ -371,7 +365,7 @@ static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p,
 	in->held[FLUX_ID(head)] = (uint8_t)(head >> FLUX_ID_BITS);
 	*from_p = in->from;
 	*flux_token_p = (uint64_t)in->from << 32 | FLUX_ID(head);
-	flux_cursor_advance(node, &in->req, node->req_stride, 1);
+	flux_cursor_advance(node, &in->req, in->req.stride);
 	return 1;
 }
 
@@ -395,7 +389,7 @@ static inline int flux_reply(
 		if (together < 0)
 			return together;
 	}
-	flux_send(node, &in->resp, node->resp_stride, from, together, id, payload, len);
+	flux_send(node, &in->resp, from, together, id, payload, len);
 	return 0;
 }
 
@@ -406,7 +400,7 @@ static inline uint32_t flux_pending(const struct flux_node *node)
 
 	if (o)
 		do {
-			sum += o->inflight;
+			sum += flux_inflight(o);
 			o = o->next;
 		} while (o != node->polled);
 	return sum;

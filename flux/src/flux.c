@@ -38,7 +38,7 @@ struct flux {
 
 /* Where things are in the mapping; everything of a node stands in pages of its own. */
 struct layout {
-	size_t node, out, in, entries, held; /* offsets in a node's block; shared is at 0 */
+	size_t node, out, in, tokens, ids, ended, held; /* offsets in a node's block; shared is at 0 */
 	size_t block;                        /* bytes */
 	size_t blocks, rings;                /* offsets in the mapping */
 	uint32_t req_stride, resp_stride;    /* bytes */
@@ -77,8 +77,10 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	l->node = align_up(sizeof(struct flux_shared), 2 * CACHE_LINE);
 	l->out = l->node + align_up(sizeof(struct flux_node), 2 * CACHE_LINE);
 	l->in = l->out + a->nodes * sizeof(struct flux_out);
-	l->entries = l->in + a->nodes * sizeof(struct flux_in);
-	l->held = l->entries + ids * sizeof(struct flux_entry);
+	l->tokens = l->in + a->nodes * sizeof(struct flux_in);
+	l->ids = l->tokens + ids * sizeof(uint64_t);
+	l->ended = l->ids + ids * sizeof(uint32_t);
+	l->held = l->ended + a->max_inflight;
 	l->block = align_up(l->held + ids, PAGE);
 	l->blocks = align_up(sizeof(struct flux), PAGE);
 	l->rings = l->blocks + a->nodes * l->block;
@@ -102,11 +104,14 @@ static struct flux_cursor cursor_at(char *map, const struct layout *l, const str
 	uint32_t from, uint32_t to, uint32_t which)
 {
 	size_t ring = 2 * ((size_t)from * a->nodes + to) + which;
+	uint32_t stride = which ? l->resp_stride : l->req_stride;
+	unsigned char *slot = (unsigned char *)map + l->rings + ring * l->pitch;
 
 	return (struct flux_cursor){
-		.slot = (unsigned char *)map + l->rings + ring * l->pitch,
-		.room = a->capacity,
+		.slot = slot,
+		.end = slot + (size_t)a->capacity * stride,
 		.lap = 1,
+		.stride = stride,
 	};
 }
 
@@ -120,9 +125,9 @@ static void pair_init(char *map, const struct layout *l, const struct flux_attr 
 	node->out[p] = (struct flux_out){
 		.req = cursor_at(map, l, a, node->index, p, 0),
 		.resp = cursor_at(map, l, a, node->index, p, 1),
-		.entries = (struct flux_entry *)(block + l->entries) + ids,
+		.tokens = (uint64_t *)(block + l->tokens) + ids,
+		.ids = (uint32_t *)(block + l->ids) + ids,
 		.peer = peer,
-		.free = FLUX_NO_ID,
 	};
 	node->in[p] = (struct flux_in){
 		.req = cursor_at(map, l, a, p, node->index, 0),
@@ -142,8 +147,6 @@ static void node_init(struct flux *f, const struct layout *l, uint32_t i)
 	*node = (struct flux_node){
 		.out = (struct flux_out *)(block + l->out),
 		.in = (struct flux_in *)(block + l->in),
-		.req_stride = l->req_stride,
-		.resp_stride = l->resp_stride,
 		.capacity = a->capacity,
 		.nodes = a->nodes,
 		.payload_size = a->payload_size,
@@ -152,6 +155,7 @@ static void node_init(struct flux *f, const struct layout *l, uint32_t i)
 		.index = i,
 		.words = (a->nodes + 63) / 64,
 		.rx = (struct flux_in *)(block + l->in),
+		.ended = (uint8_t *)(block + l->ended),
 		.self = (struct flux_shared *)block,
 		.flux = f,
 	};
@@ -214,13 +218,13 @@ COLD int flux_out_open(struct flux_node *node, struct flux_out *o)
 
 	if (out_has_left(o))
 		return -EPIPE;
-	if (o->inflight) {
+	if (flux_inflight(o)) {
 		flux_publish(node); /* who waits for room needs the answers */
 		return -EAGAIN;
 	}
 	for (uint32_t i = 0; i < n; i++)
-		o->entries[i].next = i + 1 < n ? i + 1 : FLUX_NO_ID;
-	o->free = 0;
+		o->ids[i] = n - 1 - i;
+	o->ids_max = o->n_ids = n;
 	/* Pairs with the load in senders_load(), which may see it late as it may see a call. */
 	__atomic_fetch_or(&node->flux->shared[to]->senders[node->index / 64],
 		1ull << (node->index % 64), __ATOMIC_RELAXED);
@@ -240,22 +244,23 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 
 /* What is there for another ring is published; then messages are collected for this one. */
 static int burst_begin(struct flux_node *node, struct flux_cursor *c, uint32_t peer,
-	uint32_t stride, uint32_t limit)
+	uint32_t limit)
 {
 	struct flux_burst *b = &node->burst;
+	size_t left = (size_t)(c->end - c->slot);
 
 	flux_publish(node);
-	if (stride > FLUX_STAGED)
-		limit = 1;
+	if (c->stride > FLUX_STAGED)
+		return 1;
 	limit = limit < FLUX_BURST ? limit : FLUX_BURST;
-	limit = limit < c->room ? limit : c->room; /* no burst passes the end of the ring */
+	if (unlikely(limit * c->stride > left)) /* no burst passes the end of the ring */
+		limit = (uint32_t)(left / c->stride);
 	if (limit == 1)
 		return 1;
 	b->to = c;
 	b->next = node->stage;
 	b->head = (uint64_t)c->lap << 32 | limit << FLUX_ID_BITS;
-	b->stride = stride;
-	b->limit = b->room = limit;
+	b->full = b->next + limit * c->stride;
 	b->peer = peer;
 	return (int)limit;
 }
@@ -268,13 +273,13 @@ static uint32_t burst_limit(uint32_t inflight)
 
 int flux_call_begin(struct flux_node *node, struct flux_out *o)
 {
-	uint32_t limit = burst_limit(o->inflight + 1);
+	uint32_t limit = burst_limit(flux_inflight(o) + 1);
 
 	if (unlikely(out_has_left(o)))
 		return -EPIPE;
 	if (!o->next)
 		out_link(node, o);
-	return burst_begin(node, &o->req, (uint32_t)(o - node->out), node->req_stride, limit);
+	return burst_begin(node, &o->req, (uint32_t)(o - node->out), limit);
 }
 
 int flux_reply_begin(struct flux_node *node, struct flux_in *in, uint32_t limit)
@@ -282,16 +287,17 @@ int flux_reply_begin(struct flux_node *node, struct flux_in *in, uint32_t limit)
 	/* Pairs with the store in flux_leave(); nobody reads responses that miss it. */
 	if (unlikely(__atomic_load_n(&in->peer->left, __ATOMIC_RELAXED)))
 		return -EPIPE;
-	return burst_begin(node, &in->resp, in->from, node->resp_stride, limit);
+	return burst_begin(node, &in->resp, in->from, limit);
 }
 
 void flux_burst_publish(struct flux_node *node)
 {
 	struct flux_burst *b = &node->burst;
+	size_t bytes = (size_t)(b->next - node->stage);
 
 	/* Pairs with the acquire in flux_cursor_ready(). */
-	burst_copy(b->to->slot, node->stage, (size_t)(b->next - node->stage));
-	flux_cursor_advance(node, b->to, b->stride, b->limit - b->room);
+	burst_copy(b->to->slot, node->stage, bytes);
+	flux_cursor_advance(node, b->to, bytes);
 	b->to = NULL;
 	flux_published(node, b->peer);
 }
@@ -299,20 +305,23 @@ void flux_burst_publish(struct flux_node *node)
 /* The peer, or the node itself, has left: ends every call that is in flight. */
 COLD int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn, void *arg)
 {
+	uint32_t max = o->ids_max;
 	int n = 0;
 
-	if (!o->inflight)
+	if (!flux_inflight(o))
 		return 0;
-	for (uint32_t id = o->free; id != FLUX_NO_ID; id = o->entries[id].next)
-		o->entries[id].ended = 1;
-	o->free = FLUX_NO_ID;
-	for (uint32_t id = 0; id < node->max_inflight; id++) {
-		if (o->entries[id].ended)
+	memset(node->ended, 0, max);
+	for (uint32_t i = 0; i < o->n_ids; i++)
+		node->ended[o->ids[i]] = 1;
+	o->ids_max -= o->n_ids; /* what is in flight, down to 0 */
+	o->n_ids = 0;
+	for (uint32_t id = 0; id < max; id++) {
+		if (node->ended[id])
 			continue;
-		o->inflight--;
+		o->ids_max--;
 		node->aborted++;
 		n++;
-		fn(arg, o->entries[id].token, NULL);
+		fn(arg, o->tokens[id], NULL);
 	}
 	return n;
 }
@@ -426,7 +435,7 @@ static bool responses_ready(const struct flux_node *node)
 		return false;
 	do {
 		/* Pairs with the store in flux_leave(). */
-		if (o->inflight && (flux_cursor_ready(&o->resp) ||
+		if (flux_inflight(o) && (flux_cursor_ready(&o->resp) ||
 					   __atomic_load_n(&o->peer->left, __ATOMIC_RELAXED)))
 			return true;
 		o = o->next;
@@ -530,9 +539,10 @@ void flux_leave(struct flux_node *node)
 static uint64_t cursor_count(const struct flux_node *node, const struct flux_cursor *c)
 {
 	const struct flux_burst *b = &node->burst;
-	uint32_t collected = b->to == c ? b->limit - b->room : 0;
+	size_t collected = b->to == c ? (size_t)(b->next - node->stage) : 0;
+	size_t left = (size_t)(c->end - c->slot);
 
-	return (uint64_t)(c->lap - 1) * node->capacity + node->capacity - c->room + collected;
+	return (uint64_t)c->lap * node->capacity - left / c->stride + collected / c->stride;
 }
 
 void flux_node_stats(const struct flux_node *node, struct flux_stats *stats_p)

@@ -357,7 +357,7 @@ static void lap_wraps(void)
 	struct seen s = {0};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
-		uint32_t stride = i % 2 ? a->resp_stride : a->req_stride;
+		uint32_t stride = ends[i]->stride;
 
 		ends[i]->lap = UINT32_MAX - 1;
 		for (uint32_t k = 0; k < 4; k++)
