@@ -120,15 +120,18 @@ static inline void fill_slot(uint64_t *slot, const uint64_t *rec)
 static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 {
 	uint64_t head = burst_wanted(c->hot.pending) << 48 | (uint64_t)c->id << 32;
+	/* In registers: the stores might change them, for all that the compiler knows. */
+	uint64_t mask = c->attr.ring_depth - 1, shift = c->ring_shift;
+	size_t stride = c->hot.req_stride;
+	unsigned char *requests = c->requests, *rec = c->hot.stage;
 
-	for (uint32_t i = 0; i < n; i++)
-		fill_slot((void *)request_slot(c, pos + i),
-			(void *)(c->hot.stage + i * (size_t)c->hot.req_stride));
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t lap = (uint32_t)((pos + i) >> c->ring_shift) + 1;
+	for (uint64_t at = pos; at != pos + n; at++, rec += stride)
+		fill_slot((void *)(requests + (at & mask) * stride), (void *)rec);
+	for (uint64_t at = pos; at != pos + n; at++) {
+		void *slot = requests + (at & mask) * stride;
 
 		/* The rest is there: pairs with the acquire load in delegrpc_priv_filled(). */
-		__atomic_store_n((uint64_t *)(void *)request_slot(c, pos + i), head | lap,
+		__atomic_store_n((uint64_t *)slot, head | (uint32_t)((at >> shift) + 1),
 			__ATOMIC_RELEASE);
 	}
 }
