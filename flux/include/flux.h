@@ -132,10 +132,10 @@ static inline int flux_call(
 
 /*
  * Handles up to eight responses, oldest first for each peer; goes round the peers that owe
- * responses; ends all calls to a peer that has left; publishes first. Returns how many calls have ended, 0: nothing yet.
- * Polling costs time for each peer that owes a response, not for each node. If calls follow
- * from responses, make them in the response function: the peer then works at the same
- * time, and not in turns with this node.
+ * responses; ends all calls to a peer that has left; publishes first. Returns how many calls
+ * have ended, 0: nothing yet. Polling costs time for each peer that owes a response, not for
+ * each node. If calls follow from responses, make them in the response function: the peer
+ * then works at the same time, and not in turns with this node.
  */
 static inline int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg);
 

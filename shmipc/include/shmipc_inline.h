@@ -46,19 +46,15 @@ struct shmipc_slot {
 #define SHMIPC_ID(id) ((id) & ((1u << SHMIPC_ID_BITS) - 1)) /* without the burst */
 
 struct shmipc_cursor {
-	char *slot;
-	uint32_t room; /* slots up to the end of the ring */
-	uint32_t lap; /* of the slot, when it is filled in */
-	uint32_t slots;
+	char *slot, *base, *end;
 	uint32_t stride;
+	uint32_t lap; /* of the slot, when it is filled in */
 };
 
 /* Messages that are made and not published yet, all to one ring. */
 struct shmipc_burst {
 	struct shmipc_cursor *to; /* NULL: there are none */
-	char *next; /* in the stage */
-	uint32_t limit; /* messages, when it is published */
-	uint32_t room; /* until then */
+	char *next, *full; /* in the stage; where next is when the burst is published */
 	__attribute__((aligned(64))) char stage[SHMIPC_BURST * SHMIPC_STAGED];
 };
 
@@ -165,13 +161,11 @@ static inline __attribute__((always_inline)) void shmipc_copy(void *to, const vo
 }
 #endif
 
-static inline void shmipc_cursor_advance(struct shmipc_cursor *at, uint32_t n)
+static inline void shmipc_cursor_advance(struct shmipc_cursor *at, size_t bytes)
 {
-	at->slot += (size_t)n * at->stride;
-	at->room -= n;
-	if (__builtin_expect(at->room == 0, 0)) {
-		at->slot -= (size_t)at->slots * at->stride;
-		at->room = at->slots;
+	at->slot += bytes;
+	if (__builtin_expect(at->slot == at->end, 0)) {
+		at->slot = at->base;
 		at->lap++;
 	}
 }
@@ -204,7 +198,7 @@ static inline void shmipc_cursor_put(struct shmipc_cursor *at, uint32_t id, cons
 	struct shmipc_slot *slot = (struct shmipc_slot *)at->slot;
 	uint64_t head = (uint64_t)id << 32 | at->lap;
 
-	shmipc_cursor_advance(at, 1);
+	shmipc_cursor_advance(at, at->stride);
 	shmipc_copy(slot + 1, data, len);
 	/* Release: pairs with the acquire in shmipc_cursor_ready(). */
 	__atomic_store_n(&slot->head, head, __ATOMIC_RELEASE);
@@ -219,7 +213,7 @@ static inline int shmipc_burst_add(struct shmipc_burst *burst, uint32_t id, cons
 	burst->next += burst->to->stride;
 	slot->head = (uint64_t)id << 32 | burst->to->lap;
 	shmipc_copy(slot + 1, data, len);
-	return --burst->room == 0;
+	return burst->next == burst->full;
 }
 
 /* How many messages travel together when so many are in flight. */
@@ -319,7 +313,7 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 		client->calls[id].state = SHMIPC_CALL_FREE;
 		client->calls[client->n_free++].free = id;
 		client->answered++;
-		shmipc_cursor_advance(&client->resp, 1);
+		shmipc_cursor_advance(&client->resp, client->resp.stride);
 		/* The next line of the burst, while fn makes of this one what it likes. */
 		__builtin_prefetch(client->resp.slot + 64);
 		n++;
@@ -429,7 +423,7 @@ static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 		payload = shmipc_cursor_payload(&peer->req);
 		req->client = peer->handle;
 		req->id = (uint32_t)(head >> 32);
-		shmipc_cursor_advance(&peer->req, 1);
+		shmipc_cursor_advance(&peer->req, peer->req.stride);
 		peer->received++;
 		visit->left--;
 		server->budget--;

@@ -5,22 +5,26 @@
 
 void shmipc_burst_begin(struct shmipc_burst *burst, struct shmipc_cursor *to, uint32_t limit)
 {
+	size_t left = (size_t)(to->end - to->slot);
+
 	if (to->stride > SHMIPC_STAGED)
-		limit = 1;
+		return;
 	limit = limit < SHMIPC_BURST ? limit : SHMIPC_BURST; /* the server's comes from a client */
-	limit = limit < to->room ? limit : to->room; /* no burst passes the end of the ring */
+	if (unlikely(limit * to->stride > left)) /* no burst passes the end of the ring */
+		limit = (uint32_t)(left / to->stride);
 	if (limit == 1)
 		return;
 	burst->to = to;
 	burst->next = burst->stage;
-	burst->limit = limit;
-	burst->room = limit;
+	burst->full = burst->stage + limit * to->stride;
 }
 
 void shmipc_burst_copy(struct shmipc_burst *burst)
 {
+	size_t bytes = (size_t)(burst->next - burst->stage);
+
 	/* Pairs with the acquire in shmipc_cursor_ready(). */
-	burst_copy(burst->to->slot, burst->stage, (size_t)(burst->next - burst->stage));
-	shmipc_cursor_advance(burst->to, burst->limit - burst->room);
+	burst_copy(burst->to->slot, burst->stage, bytes);
+	shmipc_cursor_advance(burst->to, bytes);
 	burst->to = NULL;
 }

@@ -274,7 +274,7 @@ COLD int shmipc_client_stray(struct shmipc_client *hot, uint32_t id)
 	hot->calls[hot->n_free++].free = id;
 	hot->answered++;
 	c->given_up--;
-	shmipc_cursor_advance(&hot->resp, 1);
+	shmipc_cursor_advance(&hot->resp, hot->resp.stride);
 	return 0;
 }
 

@@ -61,12 +61,14 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 
 static struct shmipc_cursor ring_start(void *ring, uint32_t slots, uint32_t stride)
 {
+	char *base = ring;
+
 	return (struct shmipc_cursor){
-		.slot = ring,
-		.room = slots,
-		.lap = 1,
-		.slots = slots,
+		.slot = base,
+		.base = base,
+		.end = base + (size_t)slots * stride,
 		.stride = stride,
+		.lap = 1,
 	};
 }
 

@@ -56,9 +56,9 @@ static bool place_has_bit(const struct server *s, uint32_t index)
 
 static void ring_clean(struct shmipc_cursor ring)
 {
-	for (uint32_t i = 0; i < ring.slots; i++, ring.slot += ring.stride)
+	for (char *slot = ring.base; slot != ring.end; slot += ring.stride)
 		/* Relaxed: published by the release of server_epoch. */
-		__atomic_store_n(&((struct shmipc_slot *)ring.slot)->head, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&((struct shmipc_slot *)slot)->head, 0, __ATOMIC_RELAXED);
 }
 
 /* Makes the place ready for the next client, whatever its last one left there. */
