@@ -112,12 +112,10 @@ struct sized {
 
 static void on_sized(void *arg, uint64_t token, const void *payload)
 {
-	const unsigned char *byte = payload;
 	struct sized *t = arg;
 
 	t->n++;
-	for (uint32_t k = 0; k < t->size; k++)
-		CHECK_EQ(byte[k], (unsigned char)(100 + token));
+	test_filled(payload, t->size, 100 + token);
 }
 
 /* Each byte of calls and answers of these sizes arrives. */
@@ -137,15 +135,14 @@ static void size_arrives(uint32_t req, uint32_t resp)
 	b = flux_node(f, 1);
 	for (uint32_t round = 0; round < 20; round++) {
 		for (uint32_t i = 0; i < 12; i++) {
-			memset(out, (int)(round + i), req);
+			test_fill(out, req, round + i);
 			CHECK_EQ(flux_call(a, 1, out, req, round + i), 0);
 		}
 		flux_flush(a);
 		for (uint32_t i = 0; i < 12; i++) {
 			CHECK_EQ(flux_try_recv_raw(b, &from, &token, in, req), 1);
-			for (uint32_t k = 0; k < req; k++)
-				CHECK_EQ(in[k], (unsigned char)(round + i));
-			memset(out, (int)(100 + round + i), resp);
+			test_filled(in, req, round + i);
+			test_fill(out, resp, 100 + round + i);
 			CHECK_EQ(flux_reply(b, token, out, resp), 0);
 		}
 		flux_flush(b);

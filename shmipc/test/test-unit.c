@@ -556,12 +556,10 @@ struct sized {
 
 static void on_sized(void *arg, uint64_t token, const void *resp)
 {
-	const unsigned char *byte = resp;
 	struct sized *t = arg;
 
 	t->n++;
-	for (uint32_t k = 0; k < t->size; k++)
-		CHECK_EQ(byte[k], (unsigned char)(100 + token));
+	test_filled(resp, t->size, 100 + token);
 }
 
 /* Each byte of requests and responses of these sizes arrives. */
@@ -576,16 +574,15 @@ static void size_arrives(uint32_t req, uint32_t resp)
 
 	for (uint32_t round = 0; round < 3; round++) {
 		for (uint32_t i = 0; i < a.depth; i++) {
-			memset(buf, (int)i, req);
+			test_fill(buf, req, i);
 			CHECK_EQ(shmipc_client_call(c, buf, req, i), 0);
 		}
 		shmipc_client_flush(c);
 		for (uint32_t i = 0; i < a.depth;) {
 			CHECK_EQ(shmipc_server_poll(s), 1);
 			for (; shmipc_server_recv(s, &r, buf, req) > 0; i++) {
-				for (uint32_t k = 0; k < req; k++)
-					CHECK_EQ(buf[k], (unsigned char)i);
-				memset(buf, (int)(100 + i), resp);
+				test_filled(buf, req, i);
+				test_fill(buf, resp, 100 + i);
 				CHECK_EQ(shmipc_server_reply(s, r.client, r.id, buf, resp), 0);
 			}
 		}

@@ -72,6 +72,20 @@ static inline uint64_t test_seed(void)
 	return seed;
 }
 
+/* n bytes that all are the low byte of value. */
+static inline void test_fill(void *bytes, size_t n, uint64_t value)
+{
+	memset(bytes, (int)(value & 255), n);
+}
+
+static inline void test_filled(const void *bytes, size_t n, uint64_t value)
+{
+	const unsigned char *b = (const unsigned char *)bytes;
+
+	for (size_t i = 0; i < n; i++)
+		CHECK_EQ(b[i], value & 255);
+}
+
 /* Is this thread of the process blocked in the kernel? */
 static inline int test_blocked(pid_t tid)
 {
