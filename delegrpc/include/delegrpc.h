@@ -129,7 +129,7 @@ struct delegrpc_req {
 struct delegrpc_server_stats {
 	uint64_t requests; /* handed out by recv */
 	uint64_t replies; /* written, or collected to be */
-	uint64_t stale_replies; /* not written: the client had gone (-EPIPE) */
+	uint64_t stale_replies; /* not written: the client had gone (-EPIPE, or dropped) */
 	uint64_t bad_requests; /* dropped: impossible client, id or length */
 	uint64_t holes; /* places that a dead client had reserved, skipped */
 	uint64_t sleeps; /* of this server */
