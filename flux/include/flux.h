@@ -35,10 +35,9 @@
  * together: the last of them at the latest at this node's next flux_poll(), flux_wait(),
  * flux_flush(), call or answer to another node, call that is refused with -EAGAIN, or
  * flux_try_recv_raw() that returns 0 or turns to the next peer. A peer that sleeps in
- * flux_wait() is woken by flux_flush() and by a flux_wait() that does not end at once, and
- * otherwise after four polls, waits or receives that turned to another peer or found
- * nothing, or after sixteen bursts. So a thread that turns to something else after a call
- * or a reply calls flux_flush() first.
+ * flux_wait() is woken by flux_flush(), by a poll, a receive or a wait that finds nothing,
+ * and otherwise after sixteen bursts and polls together. So a thread that turns to something
+ * else after a call or a reply calls flux_flush() first.
  *
  * Leaving: see flux_leave(). A call to a node that has left, or that leaves before it has
  * answered, ends exactly once: flux_call() gives -EPIPE, or the response function is called

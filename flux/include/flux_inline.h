@@ -29,8 +29,7 @@
 
 #define FLUX_BURST 8    /* messages published together, and responses per poll */
 #define FLUX_TURN 32    /* calls of one peer before the next one's turn */
-#define FLUX_LOOKS 4    /* after the last burst, until sleeping peers are woken */
-#define FLUX_UNFENCED 16 /* bursts, if there is always one more */
+#define FLUX_UNFENCED 16 /* bursts and polls, until sleeping peers are woken */
 #define FLUX_STAGED 128 /* bytes in a slot; larger ones are written in place, one by one */
 #define FLUX_NO_ID UINT32_MAX
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
@@ -111,8 +110,7 @@ struct flux_node {
 	FLUX_LINE struct flux_in *rx; /* whose turn it is */
 	struct flux_out *polled;      /* the last that poll has visited, or NULL */
 	uint32_t rx_budget;           /* calls that rx may still give */
-	uint32_t unfenced;            /* bursts published since the last flush */
-	uint32_t looks_left;          /* until the next flush */
+	uint32_t unfenced;            /* bursts, and polls after them, since the last flush */
 	FLUX_LINE struct flux_burst burst;
 	FLUX_LINE struct flux_shared *self;
 	struct flux *flux;
@@ -182,7 +180,6 @@ FLUX_INLINE void flux_published(struct flux_node *node, uint32_t peer)
 {
 	node->dirty[peer / 64] |= 1ull << (peer % 64);
 	node->unfenced++;
-	node->looks_left = FLUX_LOOKS;
 }
 
 /* A message that travels alone is written in place. */
@@ -230,10 +227,13 @@ FLUX_INLINE void flux_publish(struct flux_node *node)
 		flux_burst_publish(node);
 }
 
-/* A poll, or a receive that has turned to another peer or found nothing. */
-FLUX_INLINE void flux_looked(struct flux_node *node)
+/*
+ * After a poll, or a receive that has turned to another peer or found nothing. The fence of
+ * the flush waits until the lines of the last burst have come, so there is nothing else to do.
+ */
+FLUX_INLINE void flux_looked(struct flux_node *node, int found)
 {
-	if (node->unfenced && --node->looks_left == 0)
+	if (node->unfenced && (!found || ++node->unfenced >= FLUX_UNFENCED))
 		flux_flush_published(node);
 }
 
@@ -337,11 +337,9 @@ FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *ar
 	int n = 0;
 
 	flux_publish(node);
-	if (FLUX_UNLIKELY(node->unfenced >= FLUX_UNFENCED))
-		flux_flush_published(node);
 	if (node->polled)
 		n = flux_poll_circle(node, fn, arg);
-	flux_looked(node);
+	flux_looked(node, n);
 	return n;
 }
 
@@ -355,7 +353,7 @@ static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p,
 		return -EINVAL;
 	if (FLUX_UNLIKELY(!head || !node->rx_budget)) {
 		in = flux_in_next(node);
-		flux_looked(node);
+		flux_looked(node, in != NULL);
 		if (!in)
 			return 0;
 		head = ((const struct flux_slot *)in->req.slot)->head;

@@ -18,7 +18,6 @@
 
 #define YIELD_PERIOD_NS (200 * NSEC_PER_USEC)
 #define YIELD_LOOK 8 /* flushes per look at the clock */
-#define WAIT_LOOKS 8 /* of a wait, before the sleepers among the peers are woken */
 
 #define PAGE 4096u
 #define CAPACITY 1024u
@@ -364,8 +363,6 @@ struct flux_in *flux_in_next(struct flux_node *node)
 	struct flux_in *in;
 
 	flux_publish(node);
-	if (node->unfenced >= FLUX_UNFENCED)
-		flux_flush_published(node);
 	senders_load(node, bits);
 	for (;;) {
 		i = bits_next(bits, node->words, i);
@@ -503,12 +500,10 @@ int flux_wait(struct flux_node *node, uint64_t timeout_ns)
 	flux_publish(node);
 	while (w.empty < WAIT_SPINS) {
 		if (node_ready(node)) {
-			flux_looked(node);
+			flux_looked(node, 1);
 			return 1;
 		}
-		/* By then most of what was published has left the core, and the fence is short. */
-		if (w.empty == WAIT_LOOKS || !timeout_ns)
-			flux_flush(node);
+		flux_flush(node);
 		if (!timeout_ns)
 			return 0;
 		wait_step(&w);

@@ -24,9 +24,9 @@
  * client, are published together: the last of them at the latest at the sender's next poll,
  * flush or wait, at a call that is refused with -EAGAIN, at a reply to another client, at a
  * recv that gives 0, and when the server is destroyed. A peer that sleeps in a _wait()
- * function is woken by flush and by a wait that does not end at once, and otherwise at the
- * fourth poll since the last publication or after sixteen bursts, so that many messages pay
- * for one memory fence. So who turns to something else after a call or a reply calls flush
+ * function is woken by flush, by a poll or wait that finds nothing, and otherwise after
+ * sixteen bursts and polls together, so that many messages pay for one memory fence. So who
+ * turns to something else after a call or a reply calls flush
  * first. No sleep lasts longer than 100 ms, woken or not.
  *
  * Exactly once: a call ends in one callback, unless the server dies or closes; then poll

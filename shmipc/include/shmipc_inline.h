@@ -34,8 +34,7 @@
 #define SHMIPC_IDLE_POLLS 32 /* empty client polls in a row until the slow path, about 1 us */
 #define SHMIPC_BURST 8 /* messages published together */
 #define SHMIPC_STAGED 128 /* bytes in a slot; larger ones are written in place, one by one */
-#define SHMIPC_POLLS 4 /* without a publication, until sleepers are woken */
-#define SHMIPC_UNFENCED 16 /* bursts until they are, at the most */
+#define SHMIPC_UNFENCED 16 /* bursts and polls, until sleepers are woken */
 
 struct shmipc_slot {
 	uint64_t head; /* lap, 32 bits; id, 24; burst, 8: how many answers are best collected */
@@ -76,8 +75,7 @@ struct shmipc_client {
 	uint32_t n_free; /* height of the stack of free ids */
 	uint32_t depth;
 	uint32_t req_size;
-	uint32_t unfenced; /* bursts published since the last wake test */
-	uint32_t polls_left; /* until the next one */
+	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
 	uint64_t called, answered;
 	const uint32_t *server_state; /* not 0: the server sleeps; in the region */
 	int32_t idle_left; /* empty polls until the slow path */
@@ -107,7 +105,7 @@ struct shmipc_server {
 	const uint32_t *changes; /* counts connects and disconnects, in the region */
 	uint32_t seen; /* of changes */
 	uint32_t n_active, n_visits, visit, n_unflushed;
-	uint32_t unfenced, polls_left; /* as the client's */
+	uint32_t unfenced; /* as the client's */
 	uint32_t start; /* in active: who was visited first */
 	int32_t budget; /* work until the next look at the clock */
 	uint32_t max_clients, depth, req_size, resp_size;
@@ -225,7 +223,6 @@ static inline uint32_t shmipc_burst_limit(uint32_t in_flight)
 static inline void shmipc_client_published(struct shmipc_client *client)
 {
 	client->unfenced++;
-	client->polls_left = SHMIPC_POLLS;
 }
 
 static inline void shmipc_client_publish(struct shmipc_client *client)
@@ -270,10 +267,13 @@ static inline void shmipc_client_flush(struct shmipc_client *client)
 		shmipc_client_wake_test(client);
 }
 
-/* A poll without a publication since the last one. */
-static inline void shmipc_client_polled(struct shmipc_client *client)
+/*
+ * After a poll. The fence of the wake test waits until the lines of the last burst have come,
+ * so it is made when there is nothing else to do.
+ */
+static inline void shmipc_client_polled(struct shmipc_client *client, int found)
 {
-	if (client->unfenced && --client->polls_left == 0)
+	if (client->unfenced && (!found || ++client->unfenced >= SHMIPC_UNFENCED))
 		shmipc_client_wake_test(client);
 }
 
@@ -295,8 +295,6 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 	uint64_t head;
 
 	shmipc_client_publish(client);
-	if (__builtin_expect(client->unfenced >= SHMIPC_UNFENCED, 0))
-		shmipc_client_wake_test(client);
 	while (n < max && shmipc_cursor_ready(&client->resp, &head)) {
 		uint32_t id = SHMIPC_ID((uint32_t)(head >> 32));
 		const char *payload = shmipc_cursor_payload(&client->resp);
@@ -319,7 +317,7 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 		n++;
 		fn(arg, client->calls[id].token, payload);
 	}
-	shmipc_client_polled(client);
+	shmipc_client_polled(client, n);
 	if (n == 0) {
 		if (__builtin_expect(--client->idle_left > 0, 1))
 			return 0;
@@ -343,7 +341,6 @@ static inline void shmipc_server_published(struct shmipc_server *server, struct 
 		server->unflushed[server->n_unflushed++] = peer;
 	}
 	server->unfenced++;
-	server->polls_left = SHMIPC_POLLS;
 }
 
 /* Before the place of the burst's client is cleaned: it shall not reach the next one. */
@@ -376,8 +373,6 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 	uint64_t head;
 
 	shmipc_server_publish(server);
-	if (server->unfenced && (server->unfenced >= SHMIPC_UNFENCED || --server->polls_left == 0))
-		shmipc_server_wake_test(server);
 	/* Acquire: pairs with the release of a client's add, after it took its place. */
 	if (__builtin_expect(
 		    __atomic_load_n(server->changes, __ATOMIC_ACQUIRE) != server->seen, 0))
@@ -399,6 +394,8 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 	}
 	server->visit = 0;
 	server->n_visits = n;
+	if (server->unfenced && (!n || ++server->unfenced >= SHMIPC_UNFENCED)) /* as the client */
+		shmipc_server_wake_test(server);
 	return (int)n;
 }
 

@@ -382,14 +382,11 @@ int shmipc_client_wait(struct shmipc_client *hot, uint64_t timeout_ns)
 	shmipc_client_publish(hot);
 	while (w.empty < WAIT_SPINS) {
 		r = client_look(c, false);
-		shmipc_client_polled(hot);
-		if (!timeout_ns)
-			shmipc_client_flush(hot);
+		shmipc_client_polled(hot, r);
 		if (r || !timeout_ns || !shmipc_client_pending(hot))
 			return r;
 		wait_step(&w);
 	}
-	shmipc_client_flush(hot);
 	return client_wait_long(c, &w, timeout_ns);
 }
 

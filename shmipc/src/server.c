@@ -264,7 +264,6 @@ int shmipc_server_wait(struct shmipc_server *hot, uint64_t timeout_ns)
 		if (n)
 			return n;
 	}
-	shmipc_server_flush(hot);
 	return server_wait_long(server_of(hot), &w, timeout_ns);
 }
 
