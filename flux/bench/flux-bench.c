@@ -9,6 +9,7 @@ static int setup(const struct rpcbench_config *cfg, struct rpcbench_server *serv
 {
 	struct flux_attr attr = {
 		.nodes = cfg->clients + 1,
+		.max_inflight = cfg->queue_depth,
 		.payload_size = cfg->req_size,
 		.reply_size = cfg->resp_size,
 	};

@@ -65,13 +65,14 @@ struct flux_attr {
 	uint32_t nodes; /* 1 to FLUX_MAX_NODES; no default */
 	/*
 	 * Messages in each of the two rings of an ordered pair of nodes, above max_inflight
-	 * and at most FLUX_MAX_CAPACITY. 0: 1024, or max_inflight + 1 if that is more. Rings
-	 * take memory only as far as they have been used; fewer than 256 are slower.
+	 * and at most FLUX_MAX_CAPACITY. 0: four times max_inflight, at least 64, so 1024 if
+	 * that is not given either. Rings take memory only as far as they have been used.
 	 */
 	uint32_t capacity;
 	/*
 	 * Calls that a node may have outstanding to one other node. 0: 256, or capacity - 1
-	 * if that is less.
+	 * if that is less. Give what you need: short rings stay in the nearest cache, and a
+	 * lone call takes a fifth less time with 64 slots than with 1024.
 	 */
 	uint32_t max_inflight;
 	/* Bytes in a call, at most FLUX_MAX_PAYLOAD. 0: 56, a cache line with what precedes it. */

@@ -20,8 +20,10 @@
 #define YIELD_LOOK 8 /* flushes per look at the clock */
 
 #define PAGE 4096u
-#define CAPACITY 1024u
 #define INFLIGHT 256u
+/* Slots for each call in flight, and in all. More do not stay in the nearest cache. */
+#define TIMES 4u
+#define LEAST 64u
 #define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct flux_slot)))
 
 static_assert(FLUX_MAX_CAPACITY <= 1u << FLUX_ID_BITS, "an id has FLUX_ID_BITS");
@@ -47,10 +49,12 @@ struct layout {
 
 static int attr_resolve(struct flux_attr *a)
 {
-	if (!a->capacity)
-		a->capacity = a->max_inflight < CAPACITY ? CAPACITY : a->max_inflight + 1;
 	if (!a->max_inflight)
-		a->max_inflight = a->capacity > INFLIGHT ? INFLIGHT : a->capacity - 1;
+		a->max_inflight = a->capacity && a->capacity <= INFLIGHT ? a->capacity - 1 : INFLIGHT;
+	if (!a->capacity && a->max_inflight <= FLUX_MAX_CAPACITY / TIMES)
+		a->capacity = a->max_inflight * TIMES > LEAST ? a->max_inflight * TIMES : LEAST;
+	if (!a->capacity)
+		a->capacity = FLUX_MAX_CAPACITY;
 	if (!a->payload_size)
 		a->payload_size = PAYLOAD;
 	if (!a->reply_size)

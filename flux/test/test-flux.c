@@ -48,6 +48,20 @@ static void defaults(void)
 	while (!flux_call(a, 1, payload, 56, 0))
 		n++;
 	CHECK_EQ(n, 256);
+	CHECK_EQ(a->capacity, 1024);
+	flux_destroy(f);
+
+	attr = (struct flux_attr){.nodes = 2, .max_inflight = 17};
+	CHECK_EQ(flux_create(&attr, &f), 0);
+	CHECK_EQ(flux_node(f, 1)->capacity, 68);
+	flux_destroy(f);
+	attr = (struct flux_attr){.nodes = 2, .max_inflight = 1};
+	CHECK_EQ(flux_create(&attr, &f), 0);
+	CHECK_EQ(flux_node(f, 1)->capacity, 64);
+	flux_destroy(f);
+	attr = (struct flux_attr){.nodes = 1, .max_inflight = FLUX_MAX_CAPACITY - 1};
+	CHECK_EQ(flux_create(&attr, &f), 0);
+	CHECK_EQ(flux_node(f, 0)->capacity, FLUX_MAX_CAPACITY);
 	flux_destroy(f);
 
 	attr = (struct flux_attr){.nodes = 2, .capacity = 4};

@@ -98,7 +98,8 @@ struct shmipc_client_stats {
  * Makes the region name (no '/' in it, at most 193 bytes) with sizes attr (NULL: all
  * defaults) and serves it until destroy. What a dead server left under that name is
  * replaced; its clients get -EPIPE and may connect anew. Memory per client: two rings of
- * at least 16 KiB each, and extra_size. 0, or
+ * four slots for each of the depth calls, at least 64, and extra_size; give the depth that
+ * you need, because short rings stay in the nearest cache. 0, or
  *	-EINVAL		the name or a size is out of range: correct it
  *	-EADDRINUSE	a living server has the name: take another
  *	-EACCES, -ELOOP	the name is another user's, or a symbolic link: take another

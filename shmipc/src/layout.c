@@ -17,12 +17,18 @@ static uint32_t slot_stride(uint32_t payload)
 	return (uint32_t)align_up(sizeof(struct shmipc_slot) + payload, sizeof(uint64_t));
 }
 
-/* More than depth, since a response counts as read before its callback has run. */
+/*
+ * More than depth, since a response counts as read before its callback has run. Four times
+ * as many where messages travel in bursts, which then need not wait for those before; more
+ * would only leave the nearest cache.
+ */
 static uint32_t ring_slots(uint32_t depth, uint32_t stride)
 {
-	uint32_t least = SHMIPC_RING_BYTES / stride;
+	uint32_t slots = depth + 1;
 
-	return (uint32_t)pow2_ceil(depth + 1 > least ? depth + 1 : least);
+	if (stride <= SHMIPC_STAGED)
+		slots = 4 * depth > SHMIPC_LEAST_SLOTS ? 4 * depth : SHMIPC_LEAST_SLOTS;
+	return (uint32_t)pow2_ceil(slots);
 }
 
 static uint64_t ring_bytes(uint32_t slots, uint32_t stride)
@@ -53,7 +59,7 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 	l.resp_ring = sizeof(struct shmipc_place) + ring_bytes(l.req_slots, l.req_stride) + 2048;
 	l.extra = l.resp_ring + ring_bytes(l.resp_slots, l.resp_stride);
 	l.area = align_up(l.extra + l.attr.extra_size, CACHE_LINE);
-	/* At most 2^12 areas of 2 * 2^17 slots of little over 2^20: no overflow. */
+	/* At most 2^12 areas of 2 * 2^18 slots of little over 2^20: no overflow. */
 	l.size = sizeof(struct shmipc_header) + l.attr.max_clients * l.area;
 	*l_p = l;
 	return 0;

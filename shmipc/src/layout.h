@@ -24,7 +24,7 @@
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
 #define SHMIPC_VERSION 2u
 #define SHMIPC_WORDS 64u /* of the bitmap */
-#define SHMIPC_RING_BYTES 16384u /* at least: 64 lines cost a fifth more than 256 */
+#define SHMIPC_LEAST_SLOTS 64u /* in a ring of slots that are not large */
 #define SHMIPC_CLIENT_LOCK(index) (1u + (index)) /* byte of the file; 0 is the server's */
 
 struct shmipc_header {

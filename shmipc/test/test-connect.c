@@ -22,29 +22,32 @@ static void layout_has_one_writer_per_line(void)
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
 	CHECK_EQ(l.req_stride, 72);
 	CHECK_EQ(l.resp_stride, 64);
-	CHECK_EQ(l.req_slots, 512);
-	CHECK_EQ(l.resp_slots, 512);
+	CHECK_EQ(l.req_slots, 2048); /* four times depth, and a power of two */
+	CHECK_EQ(l.resp_slots, 2048);
 	CHECK_EQ(l.resp_ring % CACHE_LINE, 0);
 	CHECK_EQ(l.extra % CACHE_LINE, 0);
 	CHECK_EQ(l.area % CACHE_LINE, 0);
-	CHECK_EQ(l.area, 128 + 512 * 72 + 2048 + 512 * 64 + 64);
+	CHECK_EQ(l.area, 128 + 2048 * 72 + 2048 + 2048 * 64 + 64);
 	CHECK_EQ(l.size, 704 + 3 * l.area);
-	a.resp_size = 17; /* a multiple of 8 with its header; more in a ring of the least size */
+	a.resp_size = 17; /* a multiple of 8 with its header */
+	a.depth = 16;
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
 	CHECK_EQ(l.resp_stride, 32);
-	CHECK_EQ(l.resp_slots, 512);
+	CHECK_EQ(l.resp_slots, 64);
 	CHECK_EQ(l.area % CACHE_LINE, 0);
 	a.resp_size = 16;
+	a.depth = 17;
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
 	CHECK_EQ(l.resp_stride, 24);
-	CHECK_EQ(l.resp_slots, 1024);
-	a.resp_size = 65000; /* fewer slots than make a line */
-	a.depth = 1;
+	CHECK_EQ(l.resp_slots, 128);
+	a.depth = 1; /* there are more than that */
+	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
+	CHECK_EQ(l.resp_slots, 64);
+	a.resp_size = 65000; /* large slots are few, and fewer than make a line */
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
 	CHECK_EQ(l.resp_slots, 2);
 	CHECK_EQ(l.extra % CACHE_LINE, 0);
 	CHECK_EQ(l.area % CACHE_LINE, 0);
-	a.resp_size = 56;
 	a.depth = 255;
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
 	CHECK_EQ(l.resp_slots, 256); /* depth + 1 fits exactly */

@@ -79,6 +79,7 @@ struct rpcbench_config {
 	uint32_t req_size; /* bytes, 16 to 56, a multiple of 8 */
 	uint32_t resp_size;
 	bool shared_ring; /* the peers take one request ring for all clients */
+	uint32_t peer_slots; /* in the peers' rings, at least; 0: as many as are best for them */
 };
 
 /* What a window is for. */

@@ -19,6 +19,7 @@ struct rpcbench_options {
 	struct rpcbench_list clients, depths;
 	double seconds;
 	uint32_t req_size, resp_size;
+	uint32_t peer_slots;
 	uint32_t wakes;
 	FILE *json;
 };
@@ -155,6 +156,7 @@ static inline void rpcbench_usage(const char *name)
 	       "  --req-size B        bytes, 16 to 56, a multiple of 8 (32)\n"
 	       "  --resp-size B       the same (16)\n"
 	       "  --peer LIST         ck, dpdk, dpdk-burst; all that are built in; none (all)\n"
+	       "  --peer-slots N      in the peers' rings, at least (four for each call, 64)\n"
 	       "  --wake N            also measure N calls that find the server asleep (0)\n"
 	       "  --json FILE         one object per line; - is standard output\n"
 	       "ratio: time per call of %s over that of this line, paired within rounds\n"
@@ -198,6 +200,9 @@ static inline void rpcbench_option(struct rpcbench_bench *b, int c, const char *
 	case 'p':
 		rpcbench_peers_pick(b, arg);
 		break;
+	case 'S':
+		o->peer_slots = rpcbench_count(arg, 1u << 20, "give --peer-slots 0 to 1048576");
+		break;
 	case 'w':
 		o->wakes = rpcbench_count(arg, 100000, "give --wake 0 to 100000");
 		break;
@@ -217,7 +222,7 @@ static inline void rpcbench_options(struct rpcbench_bench *b, int argc, char **a
 	static const struct option longs[] = {{"clients", 1, NULL, 'c'},
 		{"queue-depth", 1, NULL, 'q'}, {"seconds", 1, NULL, 's'},
 		{"req-size", 1, NULL, 'r'}, {"resp-size", 1, NULL, 'a'}, {"peer", 1, NULL, 'p'},
-		{"wake", 1, NULL, 'w'}, {"json", 1, NULL, 'j'}, {"help", 0, NULL, 'h'},
+		{"peer-slots", 1, NULL, 'S'}, {"wake", 1, NULL, 'w'}, {"json", 1, NULL, 'j'}, {"help", 0, NULL, 'h'},
 		{NULL, 0, NULL, 0}};
 	int c;
 

@@ -16,7 +16,8 @@
 
 #if defined(RPCBENCH_CK) || defined(RPCBENCH_DPDK)
 
-#define RPCBENCH_PEER_RING 1024u /* at least */
+#define RPCBENCH_PEER_TIMES 4u /* slots for each call in flight, as our rings have them ... */
+#define RPCBENCH_PEER_SLOTS 64u /* ... and at least so many: what rte_ring is fastest with */
 #define RPCBENCH_PEER_BATCH 16u
 #define RPCBENCH_PEER_DRAIN 32u
 #define RPCBENCH_CLIENT_BITS 6 /* RPCBENCH_CLIENTS */
@@ -82,8 +83,10 @@ static inline int rpcbench_peer_setup(const struct rpcbench_config *cfg,
 	void *(*ring_new)(uint32_t slots, size_t elem, bool mp))
 {
 	/* Room for all calls is certain, so no enqueue fails for long. */
-	uint32_t calls = (uint32_t)pow2_ceil(cfg->clients * cfg->queue_depth + 1);
-	uint32_t slots = calls > RPCBENCH_PEER_RING ? calls : RPCBENCH_PEER_RING;
+	uint32_t calls = cfg->clients * cfg->queue_depth;
+	uint32_t least = cfg->peer_slots ? calls + 1 : RPCBENCH_PEER_TIMES * calls;
+	uint32_t want = cfg->peer_slots ? cfg->peer_slots : RPCBENCH_PEER_SLOTS;
+	uint32_t slots = (uint32_t)pow2_ceil(least > want ? least : want);
 	struct rpcbench_peer *p =
 		(struct rpcbench_peer *)aligned_alloc(CACHE_LINE, align_up(sizeof(*p), CACHE_LINE));
 

@@ -304,7 +304,8 @@ static inline int rpcbench_main(const struct rpcbench_impl *layer, int argc, cha
 	rpcbench_options(&b, argc, argv);
 	b.cfg = (struct rpcbench_config){.req_size = b.opt.req_size,
 		.resp_size = b.opt.resp_size,
-		.shared_ring = layer->shared_ring};
+		.shared_ring = layer->shared_ring,
+		.peer_slots = b.opt.peer_slots};
 	for (uint32_t i = 0; i < b.opt.clients.n; i++)
 		if (b.opt.clients.value[i] > b.cfg.clients)
 			b.cfg.clients = b.opt.clients.value[i];
