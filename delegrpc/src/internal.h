@@ -37,19 +37,6 @@ static inline bool ring_holds_all(const struct delegrpc_attr *attr)
 	return (uint64_t)attr->max_clients * attr->resp_depth <= attr->ring_depth;
 }
 
-/*
- * Into shared memory, one word at a time; not wider, as delegrpc_priv_copy() says. Relaxed:
- * what makes the words visible is stored after them, with release.
- */
-static inline void copy_words(uint64_t *to, const void *from, size_t n)
-{
-	const uint64_t *words = from;
-
-#pragma GCC unroll 4
-	for (size_t i = 0; i < n; i++)
-		__atomic_store_n(&to[i], words[i], __ATOMIC_RELAXED);
-}
-
 static inline uint64_t deadline_after(uint64_t timeout_ns)
 {
 	uint64_t now = clock_ns();

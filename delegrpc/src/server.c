@@ -2,6 +2,7 @@
 /* The server's side of delegrpc, but for the hot path. */
 #include <stdlib.h>
 
+#include "base/burst.h"
 #include "internal.h"
 
 #define YIELD_NS (150 * NSEC_PER_USEC) /* between two yields of a busy server */
@@ -190,12 +191,10 @@ bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client)
 void delegrpc_priv_publish_replies(struct delegrpc_server *server)
 {
 	struct delegrpc_burst *burst = &server->burst;
-	uint64_t *to = (void *)delegrpc_priv_reply_slot(server, burst->client);
 
-	copy_words(to + 1, server->stage + sizeof(*to),
-		(size_t)(burst->next - server->stage) / sizeof(*to) - 1);
-	/* All is there: pairs with the acquire load in client_poll(). */
-	__atomic_store_n(to, *(uint64_t *)(void *)server->stage, __ATOMIC_RELEASE);
+	/* Pairs with the acquire load in client_poll(). */
+	burst_copy(delegrpc_priv_reply_slot(server, burst->client), server->stage,
+		(size_t)(burst->next - server->stage));
 	delegrpc_priv_replied(server, burst->client, burst->limit - burst->room);
 	burst->client = DELEGRPC_ID_NONE;
 }

@@ -16,6 +16,7 @@
  *
  * Scalar words on purpose: the messages have just been written word by word, and a wider
  * load would wait until these stores have left the core, behind all that wait for a line.
+ * Relaxed, because a reader may look at a word that it does not believe yet.
  */
 static inline void burst_copy(void *ring, const void *stage, size_t bytes)
 {
@@ -23,12 +24,8 @@ static inline void burst_copy(void *ring, const void *stage, size_t bytes)
 	uint64_t *to = (uint64_t *)ring;
 
 #pragma GCC unroll 4
-	for (size_t i = 1; i < bytes / sizeof(*to); i++) {
-		uint64_t word = from[i];
-
-		__asm__("" : "+r"(word)); /* or the compiler makes wide loads of them */
-		to[i] = word;
-	}
+	for (size_t i = 1; i < bytes / sizeof(*to); i++)
+		__atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
 	/* Pairs with the acquire of the reader's look. */
 	__atomic_store_n(to, *from, __ATOMIC_RELEASE);
 }
