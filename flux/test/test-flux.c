@@ -539,6 +539,7 @@ static void counters(void)
 	CHECK_EQ(s.responses, 10);
 	CHECK_EQ(s.aborted, 1);
 	CHECK_EQ(s.requests, 0);
+	CHECK_EQ(s.flushes, 11);
 	flux_node_stats(b, &s);
 	CHECK_EQ(s.requests, 10);
 	CHECK_EQ(s.replies, 10);

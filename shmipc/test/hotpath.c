@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The inlined paths as functions of their own, for hotpath.py to look at. */
-#include "base/sleep.h"
 #include "common.h"
 
 int hot_call(struct shmipc_client *c, const struct msg *m, uint64_t token);
 int hot_recv(struct shmipc_server *s, struct shmipc_req *r, struct msg *m);
 int hot_reply(struct shmipc_server *s, const struct shmipc_req *r, const struct msg *m);
-void cold_fence(void);
 
 int hot_call(struct shmipc_client *c, const struct msg *m, uint64_t token)
 {
@@ -21,9 +19,4 @@ int hot_recv(struct shmipc_server *s, struct shmipc_req *r, struct msg *m)
 int hot_reply(struct shmipc_server *s, const struct shmipc_req *r, const struct msg *m)
 {
 	return shmipc_server_reply(s, r->client, r->id, m, sizeof(*m));
-}
-
-void cold_fence(void)
-{
-	sleep_fence();
 }
