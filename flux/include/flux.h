@@ -32,12 +32,13 @@
  *
  * Visibility: with fewer than eight calls in flight to a node, flux_call() and flux_reply()
  * publish at once. With more, up to eight calls to a node, or answers to one, are published
- * together: the last of them at the latest at this node's next flux_poll(), flux_wait(),
- * flux_flush(), call or answer to another node, call that is refused with -EAGAIN, or
- * flux_try_recv_raw() that returns 0 or turns to the next peer. A peer that sleeps in
- * flux_wait() is woken by flux_flush(), by a poll, a receive or a wait that finds nothing,
- * and otherwise after sixteen bursts and polls together. So a thread that turns to something
- * else after a call or a reply calls flux_flush() first.
+ * together: the last of them at the latest when this node's next flux_poll() returns, at its
+ * next flux_wait(), flux_flush(), call or answer to another node, call that is refused with
+ * -EAGAIN, or flux_try_recv_raw() that returns 0 or turns to the next peer. A peer that sleeps
+ * in flux_wait() is woken by flux_flush(), by a flux_wait() before it yields or returns in vain,
+ * after eight polls and receives in vain, and otherwise after sixty-four bursts and polls
+ * together. So a thread that turns to something else after a call or a reply calls
+ * flux_flush() first.
  *
  * Leaving: see flux_leave(). A call to a node that has left, or that leaves before it has
  * answered, ends exactly once: flux_call() gives -EPIPE, or the response function is called
@@ -82,7 +83,7 @@ struct flux_attr {
 };
 
 /*
- * What a node has done since flux_create(). The first four are exact modulo 2^32 times
+ * What a node has done since flux_create(). The first four are exact modulo 2^32 - 1 times
  * the capacity.
  */
 struct flux_stats {

@@ -4,50 +4,58 @@
  * described there is private to the library.
  *
  * Between an ordered pair of nodes there are two rings, requests and responses, each with
- * one writer and one reader. A slot is {head, payload}, a multiple of 8 bytes; the head
- * has the number of the writer's pass round the ring, so a reader that expects this number
- * knows that the slot is whole, and nobody ever writes what another one writes. There is
- * no head and no tail: a node has at most max_inflight < capacity calls outstanding to a
- * peer, a call has been copied out before it is answered, and a response counts as
- * outstanding until it is handled; so whoever is about to write a slot knows that its last
- * content has been read, in whatever order the answers came.
+ * one writer and one reader. A slot is {head, payload}, a multiple of 8 bytes. Messages to
+ * one ring are published in bursts of one to FLUX_BURST, which stand side by side. The head
+ * of the first one has the number of the writer's pass round the ring, its lap, and how many
+ * they are: a reader that expects this lap knows that the burst is whole, and looks at no
+ * other head of it; those have lap 0, which no reader expects. Nobody ever writes what
+ * another one writes. There is no head and no tail: a node has at most max_inflight <
+ * capacity calls outstanding to a peer, a call has been copied out before it is answered,
+ * and a response counts as outstanding until it is handled; so whoever is about to write a
+ * slot knows that its last content has been read, in whatever order the answers came.
  *
- * Messages to one ring are published in bursts of up to FLUX_BURST: they are collected in
- * private memory, copied to the ring in one go, and the head of the first is stored last,
- * with release. The reader, which looks at that head, takes no line away from the writer
- * in the middle, and the lines of a burst travel at the same time: a core has so many stores
+ * A burst is collected in private memory and copied to the ring in one go, and the head of
+ * the first is stored last, with release. The reader takes no line away from the writer in
+ * the middle, and the lines of a burst travel at the same time: a core has so many stores
  * that wait for a line, and those of the work between two messages would count as well.
- * A burst is a quarter of what is in flight, so that the peer works meanwhile.
+ * A burst is half of what is in flight, so that the peer works meanwhile.
  */
 #ifndef FLUX_INLINE_H
 #define FLUX_INLINE_H
 
+#include <assert.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#define FLUX_BURST 8    /* messages published together, and responses per poll */
-#define FLUX_TURN 32    /* calls of one peer before the next one's turn */
-#define FLUX_UNFENCED 16 /* bursts and polls, until sleeping peers are woken */
-#define FLUX_STAGED 128 /* bytes in a slot; larger ones are written in place, one by one */
-#define FLUX_NO_ID UINT32_MAX
+#define FLUX_FEW 8             /* with fewer calls in flight each message travels alone */
+#define FLUX_BURST 8           /* messages published together, and responses per poll */
+#define FLUX_TURN 32           /* calls of one peer before the next one's turn */
+#define FLUX_UNFENCED 64       /* bursts and polls, until sleeping peers are woken, ... */
+#define FLUX_VAIN 8            /* or looks in vain after the last burst */
+#define FLUX_STAGED 128        /* bytes in a slot; larger ones are written in place, one by one */
+#define FLUX_NOBODY UINT64_MAX /* no node's index */
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
 #define FLUX_LINE __attribute__((aligned(64)))
 #define FLUX_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define FLUX_INLINE static inline __attribute__((always_inline))
 
 /*
- * What precedes the payload in a slot. The id has FLUX_ID_BITS (FLUX_MAX_CAPACITY); above
- * it stands how many messages were to be published together, in a request as many as are
- * best answered together. It is never 0, so no head that was written is 0.
+ * What precedes the payload in a slot. Only the id is not 0 after the first of a burst. With
+ * calls there comes how many answers are to travel together: the burst may have been
+ * published before it was full.
  */
 struct flux_slot {
-	uint64_t head; /* lap, 32 bits; burst, 8; id, 24 */
+	uint64_t head; /* lap, 32 bits; count, 4; together, 4; id, 24 (FLUX_MAX_CAPACITY) */
 };
 
 #define FLUX_ID_BITS 24
 #define FLUX_ID(head) ((uint32_t)(head) & ((1u << FLUX_ID_BITS) - 1))
+#define FLUX_COUNT(head) ((uint32_t)(head) >> (FLUX_ID_BITS + 4))
+#define FLUX_TOGETHER(head) ((uint32_t)(head) >> FLUX_ID_BITS & 15)
+#define FLUX_HEAD(lap, count, together)                                                            \
+	((uint64_t)(lap) << 32 | (count) << (FLUX_ID_BITS + 4) | (together) << FLUX_ID_BITS)
 
 /* What the peers of a node read: each line has one use, and is written seldom. */
 struct flux_shared {
@@ -56,51 +64,65 @@ struct flux_shared {
 	FLUX_LINE uint64_t senders[FLUX_WORDS]; /* who has ever called it */
 };
 
-/* One side's place in a ring. Laps are compared for equality only and may wrap. */
+/* One side's place in a ring. Laps are compared for equality only; 1 follows on the last. */
 struct flux_cursor {
-	unsigned char *slot, *end; /* of the ring */
+	unsigned char *slot;
+	unsigned char *ready; /* reader: what stands before this has arrived */
+	unsigned char *end;   /* of the ring */
 	uint32_t lap;
 	uint32_t stride; /* bytes in a slot */
 };
 
 /*
  * A node's calls to one peer; private to the node's thread. A store that every message makes
- * takes one of the places in which the stores to the rings wait, so there are few: what is
- * in flight is what the stack of free ids lacks.
+ * takes one of the places in which the stores to the rings wait, and a counter that a
+ * response lowers and a call raises again is a chain of loads that wait for stores. So there
+ * are few, and each is moved by one side: what is in flight is what the free ids lack.
  */
 struct flux_out {
 	FLUX_LINE struct flux_cursor resp;
-	uint64_t *tokens;               /* [id] */
-	uint32_t *ids;                  /* free ones, a stack */
-	uint32_t n_ids;                 /* its height */
-	uint32_t ids_max;               /* when nothing is in flight; 0: never called, or has left */
-	const struct flux_shared *peer; /* the own node's once that has left */
+	uint64_t *tokens;  /* [id] */
+	uint32_t *ids;     /* free ones, a queue: [index & ids_mask] */
+	uint32_t ids_head; /* where a call takes one */
+	uint32_t ids_tail; /* where a response puts it */
+	uint32_t ids_mask;
+	uint32_t ids_max; /* when nothing is in flight; 0: never called, or has left */
 	FLUX_LINE struct flux_cursor req;
-	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
+	struct flux_out *next;          /* in the circle of those that poll visits, or NULL */
+	const struct flux_shared *peer; /* the own node's once that has left */
 };
 
 /* A peer's calls to a node; private to the node's thread. */
 struct flux_in {
 	FLUX_LINE struct flux_cursor req;
 	struct flux_cursor resp;
-	uint8_t *held; /* [id]: 0, or received and not answered yet: the burst it asks for */
+	uint8_t *held; /* [id]: received and not answered yet */
 	const struct flux_shared *peer;
 	uint32_t from;
+	uint32_t together; /* answers that its last burst of calls wants to travel together */
 };
 
-/* Messages that a node has made and not published yet, all to one ring. */
+/*
+ * Messages that a node makes and publishes together, all to one ring: calls, or answers. It
+ * stays with this ring until something else is to be sent, or few calls are in flight.
+ */
 struct flux_burst {
-	struct flux_cursor *to; /* NULL: there are none */
-	unsigned char *next;    /* in the node's stage */
-	unsigned char *full;    /* where next is when the burst is published */
-	uint64_t head;          /* of each of them, without the id */
-	uint32_t peer;
+	unsigned char *next; /* in the node's stage; at its start: none are collected */
+	unsigned char *full; /* where next is when the burst is published */
+	uint64_t call_to;    /* whom calls are collected for, or FLUX_NOBODY */
+	uint64_t reply_to;   /* or whom answers are */
+	uint32_t stride;
+	uint32_t limit;         /* messages that are to travel together */
+	struct flux_cursor *to; /* NULL: no ring */
+	unsigned char *last;    /* where a full burst may begin before the ring ends */
+	uint64_t head;          /* of the first of a full burst, without its id */
+	const struct flux_shared *peer;
 };
 
 struct flux_node {
 	FLUX_LINE struct flux_out *out; /* [nodes] */
 	struct flux_in *in;             /* [nodes] */
-	uint32_t capacity; /* slots in a ring */
+	uint32_t capacity;              /* slots in a ring */
 	uint32_t nodes;
 	uint32_t payload_size;
 	uint32_t reply_size;
@@ -109,12 +131,13 @@ struct flux_node {
 	uint32_t words;               /* of 64 nodes */
 	FLUX_LINE struct flux_in *rx; /* whose turn it is */
 	struct flux_out *polled;      /* the last that poll has visited, or NULL */
-	uint32_t rx_budget;           /* calls that rx may still give */
-	uint32_t unfenced;            /* bursts, and polls after them, since the last flush */
+	uint32_t rx_budget; /* calls that rx may still give, beyond those that are ready */
+	uint32_t unfenced;  /* bursts, and polls after them, since the last flush */
+	uint32_t vain;      /* looks in vain since the last burst */
 	FLUX_LINE struct flux_burst burst;
 	FLUX_LINE struct flux_shared *self;
 	struct flux *flux;
-	uint8_t *ended; /* [id]: room for flux_out_abort() */
+	uint8_t *ended;             /* [id]: room for flux_out_abort() */
 	uint64_t dirty[FLUX_WORDS]; /* peers published to since the last flush */
 	uint64_t yielded_ns;
 	uint64_t aborted, flushes, wakes, sleeps, yields;
@@ -124,11 +147,12 @@ struct flux_node {
 };
 
 /* The parts that are not inline. */
-int flux_out_open(struct flux_node *node, struct flux_out *o);
-/* How many messages from now on travel together: 1, or the burst is begun. Or -EPIPE. */
-int flux_call_begin(struct flux_node *node, struct flux_out *o);
-int flux_reply_begin(struct flux_node *node, struct flux_in *in, uint32_t limit);
-void flux_burst_publish(struct flux_node *node);
+/* What flux_call() and flux_reply() need: 1: the message travels alone; 0: in a burst; -errno. */
+int flux_call_begin(struct flux_node *node, uint32_t to);
+int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id);
+void flux_burst_publish(struct flux_node *node); /* a full one */
+void flux_burst_flush(struct flux_node *node);   /* what there is */
+void flux_burst_end(struct flux_node *node);     /* that too; then it has no ring */
 int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn, void *arg);
 struct flux_in *flux_in_next(struct flux_node *node);
 void flux_flush_published(struct flux_node *node);
@@ -156,155 +180,186 @@ FLUX_INLINE void flux_copy(void *to, const void *from, uint32_t len)
 	memcpy((char *)to + i, (const char *)from + i, len - i);
 }
 
-FLUX_INLINE void flux_cursor_advance(
-	const struct flux_node *node, struct flux_cursor *c, size_t bytes)
+/* Back to the first slot once the last one has been passed. */
+FLUX_INLINE void flux_cursor_wrap(const struct flux_node *node, struct flux_cursor *c)
 {
-	c->slot += bytes;
 	if (FLUX_UNLIKELY(c->slot == c->end)) {
 		c->slot -= (size_t)node->capacity * c->stride;
-		c->lap++;
+		c->ready = c->slot;
+		if (!++c->lap)
+			c->lap = 1;
 	}
 }
 
-/* The head of the slot that the reader expects next, or 0 if it has not been written. */
-FLUX_INLINE uint64_t flux_cursor_ready(const struct flux_cursor *c)
+/* The first head of the burst that the reader expects next, or 0 if it has not arrived. */
+FLUX_INLINE uint64_t flux_cursor_look(const struct flux_node *node, struct flux_cursor *c)
 {
-	const struct flux_slot *slot = (const struct flux_slot *)c->slot;
-	/* Pairs with the release in flux_put() and burst_copy(): after a first head, all heads. */
-	uint64_t head = __atomic_load_n(&slot->head, __ATOMIC_ACQUIRE);
+	uint64_t head;
 
+	flux_cursor_wrap(node, c);
+	/* Pairs with the release in flux_put() and burst_copy(). */
+	head = __atomic_load_n(&((const struct flux_slot *)c->slot)->head, __ATOMIC_ACQUIRE);
 	return head >> 32 == c->lap ? head : 0;
+}
+
+FLUX_INLINE int flux_cursor_ready(const struct flux_node *node, struct flux_cursor *c)
+{
+	return c->slot != c->ready || flux_cursor_look(node, c);
+}
+
+/* The burst with this head has arrived. */
+FLUX_INLINE void flux_cursor_arrived(struct flux_cursor *c, uint64_t head)
+{
+	c->ready = c->slot + FLUX_COUNT(head) * c->stride;
+	assert(c->ready > c->slot && c->ready <= c->end);
 }
 
 FLUX_INLINE void flux_published(struct flux_node *node, uint32_t peer)
 {
 	node->dirty[peer / 64] |= 1ull << (peer % 64);
 	node->unfenced++;
+	node->vain = 0;
 }
 
 /* A message that travels alone is written in place. */
-FLUX_INLINE void flux_put(struct flux_node *node, struct flux_cursor *c, uint32_t id,
+FLUX_INLINE void flux_put(struct flux_node *node, struct flux_cursor *c, uint32_t peer, uint32_t id,
 	const void *payload, uint32_t len)
 {
 	struct flux_slot *slot = (struct flux_slot *)c->slot;
-	uint64_t head = (uint64_t)c->lap << 32 | 1u << FLUX_ID_BITS | id;
+	uint64_t head = FLUX_HEAD(c->lap, 1u, 1u) | id;
 
-	flux_cursor_advance(node, c, c->stride);
+	c->slot += c->stride;
+	flux_cursor_wrap(node, c);
 	flux_copy(slot + 1, payload, len);
-	/* Release: pairs with the acquire in flux_cursor_ready(). */
+	/* Release: pairs with the acquire in flux_cursor_look(). */
 	__atomic_store_n(&slot->head, head, __ATOMIC_RELEASE);
+	flux_published(node, peer);
 }
 
-/* One more message to the ring that the burst is for. */
+/* One more message of the burst. */
 FLUX_INLINE void flux_burst_add(
 	struct flux_node *node, uint32_t id, const void *payload, uint32_t len)
 {
 	struct flux_burst *b = &node->burst;
 	struct flux_slot *slot = (struct flux_slot *)b->next;
 
-	b->next += b->to->stride;
-	slot->head = b->head | id;
+	b->next += b->stride;
+	slot->head = id;
 	flux_copy(slot + 1, payload, len);
 	if (b->next == b->full)
 		flux_burst_publish(node);
 }
 
-/* Together is what flux_call_begin() or flux_reply_begin() gave. */
-FLUX_INLINE void flux_send(struct flux_node *node, struct flux_cursor *c, uint32_t peer,
-	int together, uint32_t id, const void *payload, uint32_t len)
-{
-	if (together > 1) {
-		flux_burst_add(node, id, payload, len);
-		return;
-	}
-	flux_put(node, c, id, payload, len);
-	flux_published(node, peer);
-}
-
 FLUX_INLINE void flux_publish(struct flux_node *node)
 {
-	if (node->burst.to)
-		flux_burst_publish(node);
+	if (node->burst.next != node->stage)
+		flux_burst_flush(node);
 }
 
 /*
- * After a poll, or a receive that has turned to another peer or found nothing. The fence of
- * the flush waits until the lines of the last burst have come, so there is nothing else to do.
+ * After a look for messages: a poll, a receive that has turned to another peer or found
+ * nothing, a step of a wait. The fence of the flush waits until the lines of the last burst
+ * have come, so it stands where that was some looks ago and there is nothing else to do.
  */
 FLUX_INLINE void flux_looked(struct flux_node *node, int found)
 {
-	if (node->unfenced && (!found || ++node->unfenced >= FLUX_UNFENCED))
+	if (!node->unfenced)
+		return;
+	if (found ? ++node->unfenced >= FLUX_UNFENCED : ++node->vain >= FLUX_VAIN)
 		flux_flush_published(node);
 }
 
 FLUX_INLINE uint32_t flux_inflight(const struct flux_out *o)
 {
-	return o->ids_max - o->n_ids;
+	return o->ids_max - (o->ids_tail - o->ids_head);
 }
 
-static inline int flux_call(
+/* All ids are in flight, or there are none yet. */
+FLUX_INLINE int flux_out_full(const struct flux_out *o)
+{
+	return o->ids_head == o->ids_tail;
+}
+
+FLUX_INLINE int flux_call(
 	struct flux_node *node, uint32_t to, const void *payload, uint32_t len, uint64_t token)
 {
 	struct flux_out *o;
-	int together = FLUX_BURST;
+	int alone = 0;
 	uint32_t id;
 
-	if (FLUX_UNLIKELY(to >= node->nodes || len > node->payload_size))
+	if (FLUX_UNLIKELY(len > node->payload_size))
 		return -EINVAL;
+	if (to != node->burst.call_to || FLUX_UNLIKELY(flux_out_full(&node->out[to]))) {
+		alone = flux_call_begin(node, to);
+		if (alone < 0)
+			return alone;
+	}
 	o = &node->out[to];
-	if (FLUX_UNLIKELY(o->n_ids == 0)) {
-		int r = flux_out_open(node, o);
-
-		if (r < 0)
-			return r;
-	}
-	if (node->burst.to != &o->req) {
-		together = flux_call_begin(node, o);
-		if (together < 0)
-			return together;
-	}
-	id = o->ids[--o->n_ids];
+	id = o->ids[o->ids_head++ & o->ids_mask];
 	o->tokens[id] = token;
-	flux_send(node, &o->req, to, together, id, payload, len);
+	if (alone)
+		flux_put(node, &o->req, to, id, payload, len);
+	else
+		flux_burst_add(node, id, payload, len);
 	return 0;
 }
 
-/* Takes the response with this head and hands it on. */
-FLUX_INLINE void flux_out_take(struct flux_node *node, struct flux_out *o, uint64_t head,
-	flux_response_fn *fn, void *arg)
+/* Takes what has arrived, but at most max responses, and returns how many. */
+FLUX_INLINE int flux_out_take(struct flux_out *o, flux_response_fn *fn, void *arg, int max)
 {
-	const struct flux_slot *slot = (const struct flux_slot *)o->resp.slot;
-	uint64_t token = o->tokens[FLUX_ID(head)];
+	const unsigned char *ready = o->resp.ready;
+	unsigned char *slot = o->resp.slot;
+	uint32_t tail = o->ids_tail;
+	int n = 0;
 
-	o->ids[o->n_ids++] = FLUX_ID(head);
-	flux_cursor_advance(node, &o->resp, o->resp.stride);
-	/* The next line of the burst, while fn makes of this response what it likes. */
-	__builtin_prefetch(o->resp.slot + 64);
-	fn(arg, token, slot + 1);
+	do {
+		const struct flux_slot *s = (const struct flux_slot *)slot;
+		uint32_t id = FLUX_ID(s->head);
+		uint64_t token = o->tokens[id];
+
+		slot += o->resp.stride;
+		/* The next line of the burst, while fn makes of this response what it likes. */
+		__builtin_prefetch(slot + 64);
+		o->ids[tail++ & o->ids_mask] = id;
+		o->ids_tail = tail; /* fn may call */
+		fn(arg, token, s + 1);
+	} while (++n < max && slot != ready);
+	o->resp.slot = slot;
+	return n;
+}
+
+/* Has a response arrived? If not, and the peer has left, none will. */
+FLUX_INLINE int flux_out_look(const struct flux_node *node, struct flux_out *o, int *left_p)
+{
+	uint64_t head = flux_cursor_look(node, &o->resp);
+
+	if (!head) {
+		/*
+		 * Pairs with the release in flux_leave(): what the peer published before is
+		 * visible now, so only what is not there is lost.
+		 */
+		*left_p = __atomic_load_n(&o->peer->left, __ATOMIC_ACQUIRE) != 0;
+		if (!FLUX_UNLIKELY(*left_p))
+			return 0;
+		head = flux_cursor_look(node, &o->resp);
+		if (!head)
+			return 0;
+	}
+	flux_cursor_arrived(&o->resp, head);
+	return 1;
 }
 
 /* Handles at most max responses of one peer, and ends all its calls if it has left. */
 FLUX_INLINE int flux_out_poll(
 	struct flux_node *node, struct flux_out *o, flux_response_fn *fn, void *arg, int max)
 {
-	uint64_t head;
-	int n = 0;
+	int n = 0, left = 0;
 
 	do {
-		head = flux_cursor_ready(&o->resp);
-		if (!head) {
-			/*
-			 * Pairs with the release in flux_leave(): what the peer published
-			 * before is visible now, so only what is not there is lost.
-			 */
-			if (!FLUX_UNLIKELY(__atomic_load_n(&o->peer->left, __ATOMIC_ACQUIRE)))
-				return n;
-			head = flux_cursor_ready(&o->resp);
-			if (!head)
-				return n + flux_out_abort(node, o, fn, arg);
-		}
-		flux_out_take(node, o, head, fn, arg);
-	} while (++n < max);
+		if (o->resp.slot == o->resp.ready && !flux_out_look(node, o, &left))
+			return FLUX_UNLIKELY(left) ? n + flux_out_abort(node, o, fn, arg) : n;
+		n += flux_out_take(o, fn, arg, max - n);
+	} while (n < max);
 	return n;
 }
 
@@ -323,6 +378,8 @@ FLUX_INLINE int flux_poll_circle(struct flux_node *node, flux_response_fn *fn, v
 			n += flux_out_poll(node, o, fn, arg, FLUX_BURST - n);
 			prev = o;
 		} else {
+			if (node->burst.to == &o->req)
+				flux_burst_end(node);
 			prev->next = o->next;
 			o->next = NULL;
 			prev = o == prev ? NULL : prev;
@@ -334,60 +391,66 @@ FLUX_INLINE int flux_poll_circle(struct flux_node *node, flux_response_fn *fn, v
 
 FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
+	uint64_t to;
 	int n = 0;
 
 	flux_publish(node);
 	if (node->polled)
 		n = flux_poll_circle(node, fn, arg);
+	to = node->burst.call_to;
+	if (to != FLUX_NOBODY && flux_inflight(&node->out[to]) < FLUX_FEW)
+		flux_burst_end(node);
+	flux_publish(node);
 	flux_looked(node, n);
 	return n;
 }
 
-static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p,
-	uint64_t *flux_token_p, void *payload, uint32_t len)
+FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint64_t *flux_token_p,
+	void *payload, uint32_t len)
 {
 	struct flux_in *in = node->rx;
-	uint64_t head = flux_cursor_ready(&in->req);
+	const struct flux_slot *slot;
+	uint32_t id;
 
 	if (FLUX_UNLIKELY(len > node->payload_size))
 		return -EINVAL;
-	if (FLUX_UNLIKELY(!head || !node->rx_budget)) {
+	if (in->req.slot == in->req.ready) {
 		in = flux_in_next(node);
-		flux_looked(node, in != NULL);
 		if (!in)
 			return 0;
-		head = ((const struct flux_slot *)in->req.slot)->head;
 	}
-	node->rx_budget--;
-	memcpy(payload, in->req.slot + sizeof(struct flux_slot), len);
-	in->held[FLUX_ID(head)] = (uint8_t)(head >> FLUX_ID_BITS);
+	slot = (const struct flux_slot *)in->req.slot;
+	id = FLUX_ID(slot->head);
+	flux_copy(payload, slot + 1, len);
+	in->held[id] = 1;
 	*from_p = in->from;
-	*flux_token_p = (uint64_t)in->from << 32 | FLUX_ID(head);
-	flux_cursor_advance(node, &in->req, in->req.stride);
+	*flux_token_p = (uint64_t)in->from << 32 | id;
+	in->req.slot += in->req.stride;
 	return 1;
 }
 
-static inline int flux_reply(
+FLUX_INLINE int flux_reply(
 	struct flux_node *node, uint64_t flux_token, const void *payload, uint32_t len)
 {
-	uint32_t from = (uint32_t)(flux_token >> 32), id = (uint32_t)flux_token, limit;
+	uint32_t from = (uint32_t)(flux_token >> 32), id = (uint32_t)flux_token;
 	struct flux_in *in;
-	int together = FLUX_BURST;
+	int alone = 0;
 
-	if (FLUX_UNLIKELY(
-		    from >= node->nodes || id >= node->max_inflight || len > node->reply_size))
+	if (FLUX_UNLIKELY(len > node->reply_size || id >= node->max_inflight))
 		return -EINVAL;
+	if (from != node->burst.reply_to) {
+		alone = flux_reply_begin(node, from, id);
+		if (alone < 0)
+			return alone;
+	}
 	in = &node->in[from];
-	limit = in->held[id];
-	if (FLUX_UNLIKELY(!limit))
+	if (FLUX_UNLIKELY(!in->held[id]))
 		return -EINVAL;
 	in->held[id] = 0;
-	if (node->burst.to != &in->resp) {
-		together = flux_reply_begin(node, in, limit);
-		if (together < 0)
-			return together;
-	}
-	flux_send(node, &in->resp, from, together, id, payload, len);
+	if (alone)
+		flux_put(node, &in->resp, from, id, payload, len);
+	else
+		flux_burst_add(node, id, payload, len);
 	return 0;
 }
 

@@ -17,6 +17,7 @@
 #include "base/wait.h"
 
 #define YIELD_PERIOD_NS (200 * NSEC_PER_USEC)
+#define NO_BIT UINT32_MAX
 #define YIELD_LOOK 8 /* flushes per look at the clock */
 
 #define PAGE 4096u
@@ -27,7 +28,7 @@
 #define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct flux_slot)))
 
 static_assert(FLUX_MAX_CAPACITY <= 1u << FLUX_ID_BITS, "an id has FLUX_ID_BITS");
-static_assert(FLUX_BURST < 1u << (32 - FLUX_ID_BITS), "the rest says how long a burst is");
+static_assert(FLUX_BURST < 16 && FLUX_ID_BITS + 8 == 32, "the rest says how many a burst has");
 
 /* One mapping: this struct, a block of pages per node, the rings. */
 struct flux {
@@ -39,18 +40,26 @@ struct flux {
 
 /* Where things are in the mapping; everything of a node stands in pages of its own. */
 struct layout {
-	size_t node, out, in, tokens, ids, ended, held; /* offsets in a node's block; shared is at 0 */
-	size_t block;                        /* bytes */
-	size_t blocks, rings;                /* offsets in the mapping */
-	uint32_t req_stride, resp_stride;    /* bytes */
-	size_t pitch;                        /* from one ring to the next */
+	size_t node, out, in, tokens, ids, ended,
+		held;                     /* offsets in a node's block; shared is at 0 */
+	size_t block;                     /* bytes */
+	size_t blocks, rings;             /* offsets in the mapping */
+	uint32_t req_stride, resp_stride; /* bytes */
+	size_t pitch;                     /* from one ring to the next */
 	size_t bytes;
 };
+
+static void burst_close(struct flux_burst *b)
+{
+	b->to = NULL;
+	b->call_to = b->reply_to = FLUX_NOBODY;
+}
 
 static int attr_resolve(struct flux_attr *a)
 {
 	if (!a->max_inflight)
-		a->max_inflight = a->capacity && a->capacity <= INFLIGHT ? a->capacity - 1 : INFLIGHT;
+		a->max_inflight =
+			a->capacity && a->capacity <= INFLIGHT ? a->capacity - 1 : INFLIGHT;
 	if (!a->capacity && a->max_inflight <= FLUX_MAX_CAPACITY / TIMES)
 		a->capacity = a->max_inflight * TIMES > LEAST ? a->max_inflight * TIMES : LEAST;
 	if (!a->capacity)
@@ -82,7 +91,7 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	l->in = l->out + a->nodes * sizeof(struct flux_out);
 	l->tokens = l->in + a->nodes * sizeof(struct flux_in);
 	l->ids = l->tokens + ids * sizeof(uint64_t);
-	l->ended = l->ids + ids * sizeof(uint32_t);
+	l->ended = l->ids + a->nodes * pow2_ceil(a->max_inflight) * sizeof(uint32_t);
 	l->held = l->ended + a->max_inflight;
 	l->block = align_up(l->held + ids, PAGE);
 	l->blocks = align_up(sizeof(struct flux), PAGE);
@@ -112,6 +121,7 @@ static struct flux_cursor cursor_at(char *map, const struct layout *l, const str
 
 	return (struct flux_cursor){
 		.slot = slot,
+		.ready = slot,
 		.end = slot + (size_t)a->capacity * stride,
 		.lap = 1,
 		.stride = stride,
@@ -129,7 +139,8 @@ static void pair_init(char *map, const struct layout *l, const struct flux_attr 
 		.req = cursor_at(map, l, a, node->index, p, 0),
 		.resp = cursor_at(map, l, a, node->index, p, 1),
 		.tokens = (uint64_t *)(block + l->tokens) + ids,
-		.ids = (uint32_t *)(block + l->ids) + ids,
+		.ids = (uint32_t *)(block + l->ids) + p * pow2_ceil(a->max_inflight),
+		.ids_mask = (uint32_t)pow2_ceil(a->max_inflight) - 1,
 		.peer = peer,
 	};
 	node->in[p] = (struct flux_in){
@@ -162,6 +173,8 @@ static void node_init(struct flux *f, const struct layout *l, uint32_t i)
 		.self = (struct flux_shared *)block,
 		.flux = f,
 	};
+	node->burst.next = node->stage;
+	burst_close(&node->burst);
 	for (uint32_t p = 0; p < a->nodes; p++)
 		pair_init(map, l, a, node, p);
 	f->node[i] = node;
@@ -205,29 +218,31 @@ struct flux_node *flux_node(struct flux *f, uint32_t index)
 	return index < f->attr.nodes ? f->node[index] : NULL;
 }
 
-/* Pairs with the store in flux_leave(); calls that miss it are ended by flux_poll(). */
-static bool out_has_left(const struct flux_out *o)
+/*
+ * Pairs with the store in flux_leave(); calls that miss it are ended by flux_poll(), and
+ * nobody reads responses that miss it.
+ */
+static bool has_left(const struct flux_shared *peer)
 {
-	return __atomic_load_n(&o->peer->left, __ATOMIC_RELAXED);
+	return __atomic_load_n(&peer->left, __ATOMIC_RELAXED);
 }
 
 /*
- * No entry is free: either all are in flight, or this is the first call to the peer,
- * which then gets to know that it has to look at this node's ring.
+ * No id is free: either all are in flight, or this is the first call to the peer, which then
+ * gets to know that it has to look at this node's ring.
  */
-COLD int flux_out_open(struct flux_node *node, struct flux_out *o)
+COLD static int out_open(struct flux_node *node, struct flux_out *o)
 {
 	uint32_t n = node->max_inflight, to = (uint32_t)(o - node->out);
 
-	if (out_has_left(o))
-		return -EPIPE;
 	if (flux_inflight(o)) {
 		flux_publish(node); /* who waits for room needs the answers */
 		return -EAGAIN;
 	}
 	for (uint32_t i = 0; i < n; i++)
-		o->ids[i] = n - 1 - i;
-	o->ids_max = o->n_ids = n;
+		o->ids[i] = i;
+	o->ids_head = 0;
+	o->ids_max = o->ids_tail = n;
 	/* Pairs with the load in senders_load(), which may see it late as it may see a call. */
 	__atomic_fetch_or(&node->flux->shared[to]->senders[node->index / 64],
 		1ull << (node->index % 64), __ATOMIC_RELAXED);
@@ -245,64 +260,147 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 
 /* ---- bursts ---- */
 
-/* What is there for another ring is published; then messages are collected for this one. */
-static int burst_begin(struct flux_node *node, struct flux_cursor *c, uint32_t peer,
-	uint32_t limit)
-{
-	struct flux_burst *b = &node->burst;
-	size_t left = (size_t)(c->end - c->slot);
-
-	flux_publish(node);
-	if (c->stride > FLUX_STAGED)
-		return 1;
-	limit = limit < FLUX_BURST ? limit : FLUX_BURST;
-	if (unlikely(limit * c->stride > left)) /* no burst passes the end of the ring */
-		limit = (uint32_t)(left / c->stride);
-	if (limit == 1)
-		return 1;
-	b->to = c;
-	b->next = node->stage;
-	b->head = (uint64_t)c->lap << 32 | limit << FLUX_ID_BITS;
-	b->full = b->next + limit * c->stride;
-	b->peer = peer;
-	return (int)limit;
-}
-
 /* Messages that travel together when so many are in flight. */
 static uint32_t burst_limit(uint32_t inflight)
 {
-	return inflight >= 4 * FLUX_BURST ? FLUX_BURST : inflight < 8 ? 1 : inflight / 4;
+	return inflight >= 2 * FLUX_BURST ? FLUX_BURST : inflight < FLUX_FEW ? 1 : inflight / 2;
 }
 
-int flux_call_begin(struct flux_node *node, struct flux_out *o)
+static void dirty_set(struct flux_node *node, uint32_t peer)
 {
-	uint32_t limit = burst_limit(flux_inflight(o) + 1);
+	node->dirty[peer / 64] |= 1ull << (peer % 64);
+}
 
-	if (unlikely(out_has_left(o)))
+/* How many of the next messages travel together; with 1 the burst has no ring any more. */
+static uint32_t burst_open(struct flux_node *node, uint32_t limit)
+{
+	struct flux_burst *b = &node->burst;
+	struct flux_cursor *c = b->to;
+	uint32_t count = limit, left = (uint32_t)((size_t)(c->end - c->slot) / c->stride);
+
+	if (count > left) /* no burst passes the end of the ring */
+		count = left;
+	if (count == 1 || c->stride > FLUX_STAGED) {
+		burst_close(b);
+		return 1;
+	}
+	b->limit = limit;
+	b->stride = c->stride;
+	b->full = b->next + (size_t)count * c->stride;
+	b->last = c->end - (size_t)count * c->stride;
+	b->head = FLUX_HEAD(c->lap, count, limit);
+	return count;
+}
+
+int flux_call_begin(struct flux_node *node, uint32_t to)
+{
+	struct flux_burst *b = &node->burst;
+	struct flux_out *o;
+	int r;
+
+	if (unlikely(to >= node->nodes))
+		return -EINVAL;
+	o = &node->out[to];
+	if (unlikely(has_left(o->peer)))
 		return -EPIPE;
+	if (unlikely(flux_out_full(o))) {
+		r = out_open(node, o);
+		if (r < 0)
+			return r;
+	}
+	flux_burst_end(node);
 	if (!o->next)
 		out_link(node, o);
-	return burst_begin(node, &o->req, (uint32_t)(o - node->out), limit);
+	dirty_set(node, to);
+	b->to = &o->req;
+	b->peer = o->peer;
+	b->call_to = to;
+	return burst_open(node, burst_limit(flux_inflight(o) + 1)) == 1;
 }
 
-int flux_reply_begin(struct flux_node *node, struct flux_in *in, uint32_t limit)
+int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 {
-	/* Pairs with the store in flux_leave(); nobody reads responses that miss it. */
-	if (unlikely(__atomic_load_n(&in->peer->left, __ATOMIC_RELAXED)))
+	struct flux_burst *b = &node->burst;
+	struct flux_in *in;
+
+	if (unlikely(from >= node->nodes || !node->in[from].held[id]))
+		return -EINVAL;
+	in = &node->in[from];
+	if (unlikely(has_left(in->peer))) {
+		in->held[id] = 0;
 		return -EPIPE;
-	return burst_begin(node, &in->resp, in->from, limit);
+	}
+	flux_burst_end(node);
+	dirty_set(node, from);
+	b->to = &in->resp;
+	b->peer = in->peer;
+	b->reply_to = from;
+	return burst_open(node, in->together) == 1;
+}
+
+/* Copies what is collected to the ring. */
+ALWAYS_INLINE void burst_copy_out(struct flux_node *node, uint64_t head, size_t bytes)
+{
+	struct flux_burst *b = &node->burst;
+	struct flux_slot *first = (struct flux_slot *)node->stage;
+
+	first->head |= head;
+	/* Pairs with the acquire in flux_cursor_look(). */
+	burst_copy(b->to->slot, first, bytes);
+	b->to->slot += bytes;
+	b->next = node->stage;
+	node->unfenced++;
+	node->vain = 0;
+}
+
+/* As many messages as before are to travel together. */
+static bool burst_is_right(const struct flux_node *node)
+{
+	const struct flux_burst *b = &node->burst;
+
+	if (unlikely(b->to->slot > b->last || has_left(b->peer)))
+		return false;
+	return b->call_to == FLUX_NOBODY ||
+	       burst_limit(flux_inflight(&node->out[b->call_to]) + 1) == b->limit;
+}
+
+static void burst_renew(struct flux_node *node)
+{
+	struct flux_burst *b = &node->burst;
+
+	flux_cursor_wrap(node, b->to);
+	if (unlikely(has_left(b->peer)))
+		burst_close(b);
+	else if (b->call_to == FLUX_NOBODY)
+		burst_open(node, node->in[b->reply_to].together);
+	else
+		burst_open(node, burst_limit(flux_inflight(&node->out[b->call_to]) + 1));
 }
 
 void flux_burst_publish(struct flux_node *node)
 {
 	struct flux_burst *b = &node->burst;
-	size_t bytes = (size_t)(b->next - node->stage);
 
-	/* Pairs with the acquire in flux_cursor_ready(). */
-	burst_copy(b->to->slot, node->stage, bytes);
-	flux_cursor_advance(node, b->to, bytes);
-	b->to = NULL;
-	flux_published(node, b->peer);
+	burst_copy_out(node, b->head, (size_t)(b->full - node->stage));
+	if (unlikely(!burst_is_right(node)))
+		burst_renew(node);
+}
+
+void flux_burst_flush(struct flux_node *node)
+{
+	struct flux_burst *b = &node->burst;
+	size_t bytes = (size_t)(b->next - node->stage);
+	uint32_t count = (uint32_t)bytes / b->stride;
+
+	burst_copy_out(node, FLUX_HEAD(b->to->lap, count, b->limit), bytes);
+	if (b->to->slot > b->last)
+		burst_renew(node);
+}
+
+void flux_burst_end(struct flux_node *node)
+{
+	flux_publish(node);
+	burst_close(&node->burst);
 }
 
 /* The peer, or the node itself, has left: ends every call that is in flight. */
@@ -311,13 +409,15 @@ COLD int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_respons
 	uint32_t max = o->ids_max;
 	int n = 0;
 
+	if (node->burst.to == &o->req)
+		flux_burst_end(node);
 	if (!flux_inflight(o))
 		return 0;
 	memset(node->ended, 0, max);
-	for (uint32_t i = 0; i < o->n_ids; i++)
-		node->ended[o->ids[i]] = 1;
-	o->ids_max -= o->n_ids; /* what is in flight, down to 0 */
-	o->n_ids = 0;
+	for (uint32_t i = o->ids_head; i != o->ids_tail; i++)
+		node->ended[o->ids[i & o->ids_mask]] = 1;
+	o->ids_max = flux_inflight(o); /* down to 0 */
+	o->ids_head = o->ids_tail;
 	for (uint32_t id = 0; id < max; id++) {
 		if (node->ended[id])
 			continue;
@@ -329,7 +429,7 @@ COLD int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_respons
 	return n;
 }
 
-/* The first marked index that is >= i, or FLUX_NO_ID. */
+/* The first marked index that is >= i, or NO_BIT. */
 static uint32_t bits_next(const uint64_t *bits, uint32_t words, uint32_t i)
 {
 	uint64_t mask = ~0ull << (i % 64);
@@ -337,7 +437,7 @@ static uint32_t bits_next(const uint64_t *bits, uint32_t words, uint32_t i)
 	for (uint32_t w = i / 64; w < words; w++, mask = ~0ull)
 		if (bits[w] & mask)
 			return w * 64 + (uint32_t)__builtin_ctzll(bits[w] & mask);
-	return FLUX_NO_ID;
+	return NO_BIT;
 }
 
 static void senders_load(const struct flux_node *node, uint64_t *bits)
@@ -348,43 +448,72 @@ static void senders_load(const struct flux_node *node, uint64_t *bits)
 }
 
 /* Nothing will come from a peer that has left, once its ring is empty. */
-static void senders_drop(struct flux_node *node, const struct flux_in *in)
+static void senders_drop(struct flux_node *node, struct flux_in *in)
 {
 	/* Pairs with the release in flux_leave(): all its calls are visible now. */
 	if (likely(!__atomic_load_n(&in->peer->left, __ATOMIC_ACQUIRE)))
 		return;
-	if (!flux_cursor_ready(&in->req))
+	if (!flux_cursor_ready(node, &in->req))
 		/* Pairs with flux_out_open() of other peers, whose bits must stay. */
 		__atomic_fetch_and(&node->self->senders[in->from / 64], ~(1ull << (in->from % 64)),
 			__ATOMIC_RELAXED);
 }
 
-/* The next peer, after the one whose turn it was, that has a call for this node. */
-struct flux_in *flux_in_next(struct flux_node *node)
+/* The peer that has a call for this node, in turns from the one after rx; NULL: nobody has. */
+static struct flux_in *in_search(struct flux_node *node)
 {
 	uint32_t start = node->rx->from + 1, i = start;
 	uint64_t bits[FLUX_WORDS];
 	struct flux_in *in;
 
-	flux_publish(node);
 	senders_load(node, bits);
 	for (;;) {
 		i = bits_next(bits, node->words, i);
-		if (i == FLUX_NO_ID) {
+		if (i == NO_BIT) {
 			i = bits_next(bits, node->words, 0);
-			if (i == FLUX_NO_ID)
+			if (i == NO_BIT)
 				return NULL;
 		}
 		in = &node->in[i];
-		if (flux_cursor_ready(&in->req)) {
-			node->rx = in;
-			node->rx_budget = FLUX_TURN;
+		if (flux_cursor_ready(node, &in->req))
 			return in;
-		}
 		senders_drop(node, in);
 		bits[i / 64] &= ~(1ull << (i % 64));
 		i++;
 	}
+}
+
+/* The answers to this burst of calls travel like it. */
+static void in_arrived(struct flux_node *node, struct flux_in *in, uint64_t head)
+{
+	uint32_t together = FLUX_TOGETHER(head);
+
+	flux_cursor_arrived(&in->req, head);
+	node->rx_budget -= FLUX_COUNT(head);
+	if (likely(in->together == together))
+		return;
+	in->together = together;
+	if (node->burst.reply_to == in->from)
+		flux_burst_end(node);
+}
+
+struct flux_in *flux_in_next(struct flux_node *node)
+{
+	struct flux_in *in = node->rx;
+	uint64_t head = flux_cursor_look(node, &in->req);
+
+	if (!head || FLUX_COUNT(head) > node->rx_budget) {
+		flux_publish(node);
+		in = in_search(node);
+		flux_looked(node, in != NULL);
+		if (!in)
+			return NULL;
+		node->rx = in;
+		node->rx_budget = FLUX_TURN;
+		head = flux_cursor_look(node, &in->req);
+	}
+	in_arrived(node, in, head);
+	return in;
 }
 
 /*
@@ -413,7 +542,7 @@ void flux_flush_published(struct flux_node *node)
 	 * or the peer is seen asleep here.
 	 */
 	sleep_fence();
-	for (uint32_t i = 0; (i = bits_next(node->dirty, node->words, i)) != FLUX_NO_ID; i++) {
+	for (uint32_t i = 0; (i = bits_next(node->dirty, node->words, i)) != NO_BIT; i++) {
 		uint32_t *state = &node->flux->shared[i]->state;
 
 		node->wakes += sleep_wake(state);
@@ -421,6 +550,8 @@ void flux_flush_published(struct flux_node *node)
 		node->hungry |= __atomic_load_n(state, __ATOMIC_RELAXED) == SLEEP_WAITING;
 	}
 	memset(node->dirty, 0, sizeof(node->dirty));
+	if (node->burst.to) /* one of the two is FLUX_NOBODY: whom a burst is open for is not cleared */
+		dirty_set(node, (uint32_t)(node->burst.call_to & node->burst.reply_to));
 	node->unfenced = 0;
 	node->flushes++;
 	if (node->hungry)
@@ -430,14 +561,14 @@ void flux_flush_published(struct flux_node *node)
 /* Would flux_poll() find something? */
 static bool responses_ready(const struct flux_node *node)
 {
-	const struct flux_out *o = node->polled;
+	struct flux_out *o = node->polled;
 
 	if (!o)
 		return false;
 	do {
 		/* Pairs with the store in flux_leave(). */
-		if (flux_inflight(o) && (flux_cursor_ready(&o->resp) ||
-					   __atomic_load_n(&o->peer->left, __ATOMIC_RELAXED)))
+		if (flux_inflight(o) && (flux_cursor_ready(node, &o->resp) ||
+						__atomic_load_n(&o->peer->left, __ATOMIC_RELAXED)))
 			return true;
 		o = o->next;
 	} while (o != node->polled);
@@ -450,8 +581,8 @@ static bool requests_ready(const struct flux_node *node)
 	uint64_t bits[FLUX_WORDS];
 
 	senders_load(node, bits);
-	for (uint32_t i = 0; (i = bits_next(bits, node->words, i)) != FLUX_NO_ID; i++)
-		if (flux_cursor_ready(&node->in[i].req))
+	for (uint32_t i = 0; (i = bits_next(bits, node->words, i)) != NO_BIT; i++)
+		if (flux_cursor_ready(node, &node->in[i].req))
 			return true;
 	return false;
 }
@@ -507,11 +638,14 @@ int flux_wait(struct flux_node *node, uint64_t timeout_ns)
 			flux_looked(node, 1);
 			return 1;
 		}
-		flux_flush(node);
 		if (!timeout_ns)
-			return 0;
+			break;
+		flux_looked(node, 0);
 		wait_step(&w);
 	}
+	flux_flush(node);
+	if (!timeout_ns)
+		return 0;
 	return wait_long(node, &w, timeout_ns);
 }
 
@@ -521,6 +655,7 @@ void flux_leave(struct flux_node *node)
 
 	if (node->self->left)
 		return;
+	flux_burst_end(node);
 	flux_flush(node);
 	/* Pairs with the loads of left in flux_out_poll(), senders_drop() and node_ready(). */
 	__atomic_store_n(&node->self->left, 1, __ATOMIC_RELEASE);

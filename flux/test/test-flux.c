@@ -528,10 +528,12 @@ static void counters(void)
 
 	for (uint32_t i = 0; i < 10; i++) {
 		CHECK_EQ(call(a, 1, i, i), 0);
+		flux_flush(a);
 		serve(b);
 		poll_all(a, &(struct seen){0});
 	}
 	CHECK_EQ(call(a, 1, 0, 0), 0);
+	flux_flush(a);
 	flux_leave(b);
 	poll_all(a, &(struct seen){0});
 	flux_node_stats(a, &s);

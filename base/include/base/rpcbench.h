@@ -78,7 +78,7 @@ struct rpcbench_config {
 	uint32_t queue_depth;
 	uint32_t req_size; /* bytes, 16 to 56, a multiple of 8 */
 	uint32_t resp_size;
-	bool shared_ring; /* the peers take one request ring for all clients */
+	bool shared_ring;    /* the peers take one request ring for all clients */
 	uint32_t peer_slots; /* in the peers' rings, at least; 0: as many as are best for them */
 };
 
@@ -99,10 +99,9 @@ struct rpcbench_client {
 	const struct rpcbench_config *cfg;
 	struct rpcbench_run *run;
 	uint32_t index;
-	uint32_t inflight;
-	bool open;                   /* the window goes on: new calls are made */
-	uint64_t sent, done;         /* calls, ever */
-	uint64_t sent_sum, done_sum; /* of their tokens: each came back once */
+	uint32_t again;      /* bytes in the call that follows a response, 0: the window is over */
+	uint64_t sent, done; /* calls, ever: their tokens are 0, 1, ... */
+	uint64_t done_sum;   /* of the tokens that came back: each did once */
 	uint64_t wrong;
 	/* What the last window gave. */
 	uint64_t window_done;
@@ -162,6 +161,11 @@ ALWAYS_INLINE void rpcbench_answer(
 		resp[i] = first ^ last;
 }
 
+ALWAYS_INLINE uint32_t rpcbench_inflight(const struct rpcbench_client *c)
+{
+	return (uint32_t)(c->sent - c->done);
+}
+
 /* Takes the response to a token and checks it. Of the type of the layers' callbacks. */
 ALWAYS_INLINE void rpcbench_response(void *arg, uint64_t token, const void *payload)
 {
@@ -171,7 +175,6 @@ ALWAYS_INLINE void rpcbench_response(void *arg, uint64_t token, const void *payl
 
 	if (unlikely(!resp || resp[0] != token + last || resp[1] != (token ^ last)))
 		c->wrong++;
-	c->inflight--;
 	c->done++;
 	c->done_sum += token;
 }
@@ -201,8 +204,6 @@ ALWAYS_INLINE int rpcbench_next(struct rpcbench_client *c, uint32_t size,
 	if (call(c, token, req, size))
 		return -EAGAIN;
 	c->sent++;
-	c->sent_sum += token;
-	c->inflight++;
 	return 0;
 }
 
@@ -211,9 +212,9 @@ ALWAYS_INLINE void rpcbench_fill(struct rpcbench_client *c, uint32_t depth, uint
 	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t),
 	void (*flush)(struct rpcbench_client *))
 {
-	if (c->inflight >= depth)
+	if (rpcbench_inflight(c) >= depth)
 		return;
-	while (c->inflight < depth && !rpcbench_next(c, size, call))
+	while (rpcbench_inflight(c) < depth && !rpcbench_next(c, size, call))
 		;
 	flush(c);
 }
@@ -225,17 +226,15 @@ ALWAYS_INLINE void rpcbench_fill(struct rpcbench_client *c, uint32_t depth, uint
 ALWAYS_INLINE void rpcbench_again(struct rpcbench_client *c,
 	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
 {
-	if (!c->open)
-		return;
-	if (c->cfg->req_size == RPCBENCH_REQ)
+	if (likely(c->again == RPCBENCH_REQ))
 		rpcbench_next(c, RPCBENCH_REQ, call);
-	else
-		rpcbench_next(c, c->cfg->req_size, call);
+	else if (c->again)
+		rpcbench_next(c, c->again, call);
 }
 
 static inline void rpcbench_lost(const struct rpcbench_client *c)
 {
-	fprintf(stderr, "client %u: %u responses did not come\n", c->index, c->inflight);
+	fprintf(stderr, "client %u: %u responses did not come\n", c->index, rpcbench_inflight(c));
 	_exit(1);
 }
 
@@ -243,7 +242,7 @@ ALWAYS_INLINE void rpcbench_drain(struct rpcbench_client *c, int (*poll)(struct 
 {
 	uint64_t last = clock_ns();
 
-	while (c->inflight) {
+	while (rpcbench_inflight(c)) {
 		if (poll(c))
 			last = clock_ns();
 		else if (clock_ns() - last > RPCBENCH_LOST_NS)
@@ -262,7 +261,7 @@ ALWAYS_INLINE void rpcbench_load(struct rpcbench_client *c, uint32_t size,
 	uint64_t before = c->done, seen = before, moved = start, stall = 0;
 	uint32_t depth = c->cfg->queue_depth;
 
-	c->open = true;
+	c->again = size;
 	for (uint32_t i = 1; now < deadline; i++) {
 		rpcbench_fill(c, depth, size, call, flush);
 		if ((poll(c) || idle(c, RPCBENCH_IDLE_NS)) && i % RPCBENCH_LOOK)
@@ -272,7 +271,7 @@ ALWAYS_INLINE void rpcbench_load(struct rpcbench_client *c, uint32_t size,
 		moved = c->done == seen ? moved : now;
 		seen = c->done;
 	}
-	c->open = false;
+	c->again = 0;
 	c->window_done = c->done - before;
 	c->window_ns = now - start;
 	c->stall_ns = stall;
