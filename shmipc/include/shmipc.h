@@ -21,13 +21,13 @@
  *
  * Visibility: with fewer than eight calls in flight, shmipc_client_call() and
  * shmipc_server_reply() publish at once. With more, up to eight calls, or replies to one
- * client, are published together: the last of them at the latest at the sender's next poll,
- * flush or wait, at a call that is refused with -EAGAIN, at a reply to another client, at a
- * recv that gives 0, and when the server is destroyed. A peer that sleeps in a _wait()
- * function is woken by flush, by a poll or wait that finds nothing, and otherwise after
- * sixteen bursts and polls together, so that many messages pay for one memory fence. So who
- * turns to something else after a call or a reply calls flush
- * first. No sleep lasts longer than 100 ms, woken or not.
+ * client, are published together: the last of them at the latest at the sender's next poll
+ * (a client's when it returns), flush or wait, at a call that is refused with -EAGAIN, at a
+ * reply to another client, at a recv that gives 0, and when the server is destroyed. A peer
+ * that sleeps in a _wait() function is woken by flush, by a wait before it yields or returns
+ * in vain, after eight polls in vain, and otherwise after sixty-four bursts and polls together,
+ * so that many messages pay for one memory fence. So who turns to something else after a
+ * call or a reply calls flush first. No sleep lasts longer than 100 ms, woken or not.
  *
  * Exactly once: a call ends in one callback, unless the server dies or closes; then poll
  * says -EPIPE, within a second, and shmipc_client_abort() hands the open tokens back.
@@ -225,8 +225,8 @@ static inline void shmipc_client_flush(struct shmipc_client *client);
 
 /*
  * Hands over responses, each to fn(arg, ...), in the order in which the server replied:
- * at most a quarter of what is pending, but up to 2, and never over SHMIPC_POLL_MAX, so
- * that client and server work at the same time. Their count; 0: none yet. A loop that
+ * at most SHMIPC_POLL_MAX, so that client and server work at the same time; calls that follow
+ * from them are best made in fn. Their count; 0: none yet. A loop that
  * gets 0 pauses once per turn, or calls shmipc_client_wait(). Errors come only when no
  * response is left:
  *	-EPIPE		the server died or closed: abort or disconnect

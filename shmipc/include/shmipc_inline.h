@@ -3,21 +3,22 @@
  * The hot path of shmipc.h, inlined into its users; included by it, not by them. The
  * fields of these structs are the library's: no user reads or writes them.
  *
- * A ring is an array of slots of a multiple of 8 bytes, {lap, id, payload}. The producer
- * fills a slot and stores its head, with the lap number, last, with release; the consumer,
- * whose own cursor says which lap it expects where, loads it with acquire and never
- * writes. A slot is free for the next lap by count alone: at most depth calls are in
+ * A ring is an array of slots of a multiple of 8 bytes, {head, payload}. Messages are
+ * published in bursts of one to SHMIPC_BURST, which stand side by side: the producer fills
+ * them in and stores the head of the first, with the lap number and how many they are, last,
+ * with release. The consumer, whose own cursor says which lap it expects where, loads that
+ * head with acquire, and never writes; the other heads of a burst have lap 0, which nobody
+ * expects. A slot is free for the next lap by count alone: at most depth calls are in
  * flight, a ring has more slots than that, and a response that has arrived proves that
  * its request, and the responses depth calls before it, have been read. Laps are compared
- * for equality only, so their wrap is harmless; a clean ring is all zero, the first lap
- * is 1.
+ * for equality only; 1 follows on the last. A clean ring is all zero, the first lap is 1.
  *
- * With eight or more calls in flight a quarter of them, at most eight, are collected in
+ * With eight or more calls in flight half of them, at most eight, are collected in
  * private memory and copied to the ring in one go, the head of the first one last. A core
  * has so many stores that wait for lines, and the private ones between two messages count
  * as well; written together, the lines of a burst travel together, and the consumer, which
- * looks at the first head only, takes none away half written, so slots share lines. A
- * request says how many answers are best collected.
+ * looks at the first head only, takes none away half written, so slots share lines. The
+ * head of a request's burst says how many answers are best collected.
  *
  * Sleep and wake: a sleeper sets its word, fences, looks once more, and sleeps; a
  * publisher, when it looks in vain or now and then, fences and then reads the word. One of
@@ -34,26 +35,43 @@
 #define SHMIPC_IDLE_POLLS 32 /* empty client polls in a row until the slow path, about 1 us */
 #define SHMIPC_BURST 8 /* messages published together */
 #define SHMIPC_STAGED 128 /* bytes in a slot; larger ones are written in place, one by one */
-#define SHMIPC_UNFENCED 16 /* bursts and polls, until sleepers are woken */
+#define SHMIPC_FEW 8 /* with fewer calls in flight each message travels alone */
+#define SHMIPC_UNFENCED 64 /* bursts and polls, until sleepers are woken, ... */
+#define SHMIPC_VAIN 8 /* or looks in vain after the last burst */
 
+/* Lap, together and count are 0 but in the first of a burst. */
 struct shmipc_slot {
-	uint64_t head; /* lap, 32 bits; id, 24; burst, 8: how many answers are best collected */
+	uint64_t head; /* lap, 32 bits; id, 24; together, 4; count, 4 */
 	/* payload, aligned to 8 */
 };
 
 #define SHMIPC_ID_BITS 24
-#define SHMIPC_ID(id) ((id) & ((1u << SHMIPC_ID_BITS) - 1)) /* without the burst */
+#define SHMIPC_ID(head) ((uint32_t)((head) >> 32) & ((1u << SHMIPC_ID_BITS) - 1))
+#define SHMIPC_TOGETHER(head) ((uint32_t)((head) >> 56) & 15)
+#define SHMIPC_COUNT(head) ((uint32_t)((head) >> 60))
+#define SHMIPC_HEAD(lap, together, count) \
+	((uint64_t)(count) << 60 | (uint64_t)(together) << 56 | (lap))
 
 struct shmipc_cursor {
-	char *slot, *base, *end;
+	char *slot;
+	char *ready; /* consumer: what stands before this has arrived */
+	char *base, *end;
 	uint32_t stride;
 	uint32_t lap; /* of the slot, when it is filled in */
 };
 
-/* Messages that are made and not published yet, all to one ring. */
+/*
+ * Messages that are made and published together, all to one ring. It stays with this ring
+ * until something else is to be sent, or few calls are in flight.
+ */
 struct shmipc_burst {
-	struct shmipc_cursor *to; /* NULL: there are none */
-	char *next, *full; /* in the stage; where next is when the burst is published */
+	struct shmipc_cursor *to; /* NULL: no ring */
+	char *next; /* in the stage; at its start: there are none */
+	char *full; /* where next is when the burst is published */
+	char *last; /* in the ring: where a full burst may begin before it ends */
+	uint64_t head; /* of the first of a full burst, without its id */
+	uint32_t stride;
+	uint32_t limit; /* messages that are to travel together */
 	__attribute__((aligned(64))) char stage[SHMIPC_BURST * SHMIPC_STAGED];
 };
 
@@ -66,18 +84,25 @@ enum shmipc_call_state {
 struct shmipc_call {
 	uint64_t token;
 	uint32_t state;
-	uint32_t free; /* an entry of the stack of free ids, nothing to do with this call */
+	uint32_t free; /* an entry of the queue of free ids, nothing to do with this call */
 };
 
+/*
+ * Free ids stand in a queue: a call takes the one at index called, a response puts its own at
+ * index depth + answered. A stack would be one counter that both move, and each would wait
+ * for the store of the other.
+ */
 struct shmipc_client {
 	struct shmipc_cursor req, resp;
-	struct shmipc_call *calls; /* by id */
-	uint32_t n_free; /* height of the stack of free ids */
+	struct shmipc_call *calls; /* by id; a power of two of them */
+	uint32_t calls_mask;
 	uint32_t depth;
+	uint32_t open_max; /* calls in flight: depth, or 0 when the connection is over */
 	uint32_t req_size;
-	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
 	uint64_t called, answered;
 	const uint32_t *server_state; /* not 0: the server sleeps; in the region */
+	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
+	uint32_t vain; /* looks in vain since the last burst */
 	int32_t idle_left; /* empty polls until the slow path */
 	uint32_t waiting; /* the server was told that this client waits */
 	struct shmipc_burst burst;
@@ -88,13 +113,15 @@ struct shmipc_peer { /* a client, as the server sees it */
 	const uint32_t *state; /* not 0: the client yields or sleeps; in the region */
 	uint32_t handle; /* UINT32_MAX: nobody */
 	uint32_t received, replied;
+	uint32_t together; /* answers that its last burst wants to travel together */
 	uint32_t index;
 	uint32_t unflushed; /* is in the list of that name */
 };
 
 struct shmipc_visit {
 	struct shmipc_peer *peer;
-	uint32_t left; /* requests that it may still give */
+	char *until; /* what stands before this is taken */
+	uint32_t left; /* requests that it may still give, beyond those */
 };
 
 struct shmipc_server {
@@ -105,7 +132,7 @@ struct shmipc_server {
 	const uint32_t *changes; /* counts connects and disconnects, in the region */
 	uint32_t seen; /* of changes */
 	uint32_t n_active, n_visits, visit, n_unflushed;
-	uint32_t unfenced; /* as the client's */
+	uint32_t unfenced, vain; /* as the client's */
 	uint32_t start; /* in active: who was visited first */
 	int32_t budget; /* work until the next look at the clock */
 	uint32_t max_clients, depth, req_size, resp_size;
@@ -117,10 +144,19 @@ struct shmipc_server {
 int shmipc_client_refused(struct shmipc_client *client);
 void shmipc_client_wake_test(struct shmipc_client *client);
 void shmipc_server_wake_test(struct shmipc_server *server);
-/* For limit messages to that ring; not begun if they are best written in place. */
-void shmipc_burst_begin(struct shmipc_burst *burst, struct shmipc_cursor *to, uint32_t limit);
-void shmipc_burst_copy(struct shmipc_burst *burst);
-int shmipc_client_stray(struct shmipc_client *client, uint32_t id);
+/* The client's, or the server's to this peer: is the next message one of a burst? */
+int shmipc_client_begin(struct shmipc_client *client);
+int shmipc_server_begin(struct shmipc_server *server, struct shmipc_peer *peer);
+/* The burst is full. */
+void shmipc_client_full(struct shmipc_client *client);
+void shmipc_server_full(struct shmipc_server *server);
+/* Publishes what there is; and leaves the ring. */
+void shmipc_client_part(struct shmipc_client *client);
+void shmipc_server_part(struct shmipc_server *server);
+void shmipc_client_end_burst(struct shmipc_client *client);
+void shmipc_server_end_burst(struct shmipc_server *server);
+int shmipc_client_spoilt(struct shmipc_client *client);
+int shmipc_client_stray(struct shmipc_client *client);
 int shmipc_client_idle(struct shmipc_client *client);
 void shmipc_client_resume(struct shmipc_client *client);
 void shmipc_server_rescan(struct shmipc_server *server);
@@ -159,103 +195,109 @@ static inline __attribute__((always_inline)) void shmipc_copy(void *to, const vo
 }
 #endif
 
-static inline void shmipc_cursor_advance(struct shmipc_cursor *at, size_t bytes)
+/* Back to the first slot once the last one has been passed. */
+static inline void shmipc_cursor_wrap(struct shmipc_cursor *at)
 {
-	at->slot += bytes;
 	if (__builtin_expect(at->slot == at->end, 0)) {
-		at->slot = at->base;
-		at->lap++;
+		at->slot = at->ready = at->base;
+		if (!++at->lap)
+			at->lap = 1;
 	}
 }
 
 /*
- * Is the slot filled in? And its head, read once: the peer can change it at any time.
- * Acquire: pairs with the release in shmipc_cursor_put() and shmipc_burst_copy(); behind
+ * The first head of the next burst, or 0: it is not there. Read once: the peer can change it
+ * at any time. Acquire: pairs with the release in shmipc_cursor_put() and burst_copy(); behind
  * the first head of a burst, all of it.
  */
-static inline int shmipc_cursor_ready(const struct shmipc_cursor *at, uint64_t *head_p)
+static inline uint64_t shmipc_cursor_look(struct shmipc_cursor *at)
 {
-	const struct shmipc_slot *slot = (const struct shmipc_slot *)at->slot;
+	uint64_t head;
 
-	*head_p = __atomic_load_n(&slot->head, __ATOMIC_ACQUIRE);
-	return (uint32_t)*head_p == at->lap;
+	shmipc_cursor_wrap(at);
+	head = __atomic_load_n(&((const struct shmipc_slot *)at->slot)->head, __ATOMIC_ACQUIRE);
+	return (uint32_t)head == at->lap ? head : 0;
 }
 
-static inline char *shmipc_cursor_payload(const struct shmipc_cursor *at)
+static inline int shmipc_cursor_ready(struct shmipc_cursor *at)
 {
-	return at->slot + sizeof(struct shmipc_slot);
+	return at->slot != at->ready || shmipc_cursor_look(at);
+}
+
+/* So many messages may stand together at the cursor. */
+static inline int shmipc_cursor_holds(const struct shmipc_cursor *at, uint32_t count)
+{
+	return count - 1 < SHMIPC_BURST && count * (size_t)at->stride <= (size_t)(at->end - at->slot);
+}
+
+/* Another one may change it at any time. Relaxed: the look was an acquire. */
+static inline uint32_t shmipc_slot_id(const char *slot)
+{
+	return SHMIPC_ID(__atomic_load_n(&((const struct shmipc_slot *)slot)->head,
+		__ATOMIC_RELAXED));
 }
 
 /*
- * Fills the slot in and publishes it. The cursor moves first: a compiler cannot know that
+ * Fills one slot in and publishes it. The cursor moves first: a compiler cannot know that
  * the payload is not the cursor, and would read all of it again.
  */
 static inline void shmipc_cursor_put(struct shmipc_cursor *at, uint32_t id, const void *data,
 	uint32_t len)
 {
 	struct shmipc_slot *slot = (struct shmipc_slot *)at->slot;
-	uint64_t head = (uint64_t)id << 32 | at->lap;
+	uint64_t head = SHMIPC_HEAD(at->lap, 1, 1) | (uint64_t)id << 32;
 
-	shmipc_cursor_advance(at, at->stride);
+	at->slot += at->stride;
+	shmipc_cursor_wrap(at);
 	shmipc_copy(slot + 1, data, len);
-	/* Release: pairs with the acquire in shmipc_cursor_ready(). */
+	/* Release: pairs with the acquire in shmipc_cursor_look(). */
 	__atomic_store_n(&slot->head, head, __ATOMIC_RELEASE);
 }
 
-/* One more message; says whether the burst is to be published now. */
+/* One more message; says whether the burst is full. */
 static inline int shmipc_burst_add(struct shmipc_burst *burst, uint32_t id, const void *data,
 	uint32_t len)
 {
 	struct shmipc_slot *slot = (struct shmipc_slot *)burst->next;
 
-	burst->next += burst->to->stride;
-	slot->head = (uint64_t)id << 32 | burst->to->lap;
+	burst->next += burst->stride;
+	slot->head = (uint64_t)id << 32;
 	shmipc_copy(slot + 1, data, len);
 	return burst->next == burst->full;
-}
-
-/* How many messages travel together when so many are in flight. */
-static inline uint32_t shmipc_burst_limit(uint32_t in_flight)
-{
-	return in_flight >= 4 * SHMIPC_BURST ? SHMIPC_BURST : in_flight < 8 ? 1 : in_flight / 4;
 }
 
 static inline void shmipc_client_published(struct shmipc_client *client)
 {
 	client->unfenced++;
+	client->vain = 0;
 }
 
 static inline void shmipc_client_publish(struct shmipc_client *client)
 {
-	if (!client->burst.to)
-		return;
-	shmipc_burst_copy(&client->burst);
-	shmipc_client_published(client);
+	if (client->burst.next != client->burst.stage)
+		shmipc_client_part(client);
 }
 
 static inline int shmipc_client_call(struct shmipc_client *client, const void *req, uint32_t len,
 	uint64_t token)
 {
-	uint32_t n = client->n_free, limit, id;
+	uint64_t n = client->called;
+	uint32_t open = (uint32_t)(n - client->answered), id;
 
 	if (__builtin_expect(len > client->req_size, 0))
 		return -EMSGSIZE;
-	if (__builtin_expect(n == 0, 0))
+	if (__builtin_expect(open >= client->open_max, 0))
 		return shmipc_client_refused(client);
-	client->n_free = --n;
-	id = client->calls[n].free;
+	id = client->calls[n & client->calls_mask].free;
+	client->called = n + 1;
 	client->calls[id].state = SHMIPC_CALL_BUSY;
 	client->calls[id].token = token;
-	client->called++;
-	limit = shmipc_burst_limit((uint32_t)(client->called - client->answered));
-	id |= limit << SHMIPC_ID_BITS;
-	if (!client->burst.to && limit > 1)
-		shmipc_burst_begin(&client->burst, &client->req, limit);
-	if (!client->burst.to) {
+	if (client->burst.to || (open + 1 >= SHMIPC_FEW && shmipc_client_begin(client))) {
+		if (shmipc_burst_add(&client->burst, id, req, len))
+			shmipc_client_full(client);
+	} else {
 		shmipc_cursor_put(&client->req, id, req, len);
 		shmipc_client_published(client);
-	} else if (shmipc_burst_add(&client->burst, id, req, len)) {
-		shmipc_client_publish(client);
 	}
 	return 0;
 }
@@ -269,54 +311,83 @@ static inline void shmipc_client_flush(struct shmipc_client *client)
 
 /*
  * After a poll. The fence of the wake test waits until the lines of the last burst have come,
- * so it is made when there is nothing else to do.
+ * so it is made when that was some looks ago and there is nothing else to do.
  */
 static inline void shmipc_client_polled(struct shmipc_client *client, int found)
 {
-	if (client->unfenced && (!found || ++client->unfenced >= SHMIPC_UNFENCED))
+	if (!client->unfenced)
+		return;
+	if (found ? ++client->unfenced >= SHMIPC_UNFENCED : ++client->vain >= SHMIPC_VAIN)
 		shmipc_client_wake_test(client);
 }
 
-/*
- * How many responses a poll takes: a quarter of what is in flight. Who drains all and
- * then calls again works in turns with the server instead of at the same time.
- */
-static inline int shmipc_client_share(const struct shmipc_client *client)
+/* Is the next burst there? 0, 1, or -EPROTO: it cannot be one. */
+static inline int shmipc_client_look(struct shmipc_client *client)
 {
-	int quarter = (int)(client->called - client->answered) / 4;
+	uint64_t head = shmipc_cursor_look(&client->resp);
 
-	return quarter > SHMIPC_POLL_MAX ? SHMIPC_POLL_MAX : quarter < 2 ? 2 : quarter;
+	if (!head)
+		return 0;
+	if (__builtin_expect(!shmipc_cursor_holds(&client->resp, SHMIPC_COUNT(head)), 0))
+		return shmipc_client_spoilt(client);
+	client->resp.ready = client->resp.slot + SHMIPC_COUNT(head) * client->resp.stride;
+	return 1;
+}
+
+/* Takes what has arrived, at most max, up to a response that is not to an open call. */
+static inline int shmipc_client_take(struct shmipc_client *client, shmipc_response_fn *fn,
+	void *arg, int max)
+{
+	char *slot = client->resp.slot, *ready = client->resp.ready;
+	uint64_t answered = client->answered;
+	int n = 0;
+
+	while (n < max && slot != ready) {
+		const char *payload = slot + sizeof(struct shmipc_slot);
+		uint32_t id = shmipc_slot_id(slot);
+
+		if (__builtin_expect(id >= client->depth ||
+					     client->calls[id].state != SHMIPC_CALL_BUSY,
+			    0))
+			break;
+		client->calls[id].state = SHMIPC_CALL_FREE;
+		client->calls[(client->depth + answered++) & client->calls_mask].free = id;
+		client->answered = answered; /* fn may call */
+		slot += client->resp.stride;
+		/* The next line of the burst, while fn makes of this one what it likes. */
+		__builtin_prefetch(slot + 64);
+		n++;
+		fn(arg, client->calls[id].token, payload);
+	}
+	client->resp.slot = slot;
+	return n;
 }
 
 static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_response_fn *fn,
 	void *arg)
 {
-	int n = 0, max = shmipc_client_share(client);
-	uint64_t head;
+	int n = 0, r;
 
 	shmipc_client_publish(client);
-	while (n < max && shmipc_cursor_ready(&client->resp, &head)) {
-		uint32_t id = SHMIPC_ID((uint32_t)(head >> 32));
-		const char *payload = shmipc_cursor_payload(&client->resp);
-
-		if (__builtin_expect(id >= client->depth ||
-					     client->calls[id].state != SHMIPC_CALL_BUSY,
-			    0)) {
-			int err = shmipc_client_stray(client, id);
-
-			if (err)
-				return n ? n : err;
-			continue;
+	do {
+		if (client->resp.slot == client->resp.ready) {
+			r = shmipc_client_look(client);
+			if (__builtin_expect(r < 0, 0))
+				return n ? n : r;
+			if (!r)
+				break;
 		}
-		client->calls[id].state = SHMIPC_CALL_FREE;
-		client->calls[client->n_free++].free = id;
-		client->answered++;
-		shmipc_cursor_advance(&client->resp, client->resp.stride);
-		/* The next line of the burst, while fn makes of this one what it likes. */
-		__builtin_prefetch(client->resp.slot + 64);
-		n++;
-		fn(arg, client->calls[id].token, payload);
-	}
+		n += shmipc_client_take(client, fn, arg, SHMIPC_POLL_MAX - n);
+		if (__builtin_expect(n < SHMIPC_POLL_MAX && client->resp.slot != client->resp.ready,
+			    0)) {
+			r = shmipc_client_stray(client);
+			if (r)
+				return n ? n : r;
+		}
+	} while (n < SHMIPC_POLL_MAX);
+	if (client->burst.to && (uint32_t)(client->called - client->answered) < SHMIPC_FEW)
+		shmipc_client_end_burst(client);
+	shmipc_client_publish(client);
 	shmipc_client_polled(client, n);
 	if (n == 0) {
 		if (__builtin_expect(--client->idle_left > 0, 1))
@@ -341,15 +412,13 @@ static inline void shmipc_server_published(struct shmipc_server *server, struct 
 		server->unflushed[server->n_unflushed++] = peer;
 	}
 	server->unfenced++;
+	server->vain = 0;
 }
 
-/* Before the place of the burst's client is cleaned: it shall not reach the next one. */
 static inline void shmipc_server_publish(struct shmipc_server *server)
 {
-	if (!server->burst.to)
-		return;
-	shmipc_burst_copy(&server->burst);
-	shmipc_server_published(server, server->burst_peer);
+	if (server->burst.next != server->burst.stage)
+		shmipc_server_part(server);
 }
 
 static inline void shmipc_server_flush(struct shmipc_server *server)
@@ -367,10 +436,17 @@ static inline uint32_t shmipc_peer_quota(const struct shmipc_peer *peer, uint32_
 	return room < SHMIPC_VISIT_MAX ? room : SHMIPC_VISIT_MAX;
 }
 
+static inline void shmipc_server_polled(struct shmipc_server *server, uint32_t found)
+{
+	if (!server->unfenced) /* as the client */
+		return;
+	if (found ? ++server->unfenced >= SHMIPC_UNFENCED : ++server->vain >= SHMIPC_VAIN)
+		shmipc_server_wake_test(server);
+}
+
 static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip)
 {
 	uint32_t n = 0, i, at;
-	uint64_t head;
 
 	shmipc_server_publish(server);
 	/* Acquire: pairs with the release of a client's add, after it took its place. */
@@ -388,20 +464,63 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 			continue;
 		server->visits[n].peer = peer;
 		server->visits[n].left = shmipc_peer_quota(peer, server->depth);
-		/* The others of this visit are looked for when it is their turn: the first
-		 * reply shall not wait for the last request. */
-		n += server->visits[n].left && shmipc_cursor_ready(&peer->req, &head);
+		if (!server->visits[n].left || !shmipc_cursor_ready(&peer->req))
+			continue;
+		/* What there is is looked at when it is its turn: the first reply shall not
+		 * wait for the last request. */
+		server->visits[n++].until = peer->req.slot;
 	}
 	server->visit = 0;
 	server->n_visits = n;
-	if (server->unfenced && (!n || ++server->unfenced >= SHMIPC_UNFENCED)) /* as the client */
-		shmipc_server_wake_test(server);
+	shmipc_server_polled(server, n);
 	return (int)n;
 }
 
 static inline int shmipc_server_poll(struct shmipc_server *server)
 {
 	return shmipc_server_poll_with_skip(server, NULL);
+}
+
+/* The next burst of this client, if it has arrived: how many requests, or 0. */
+static inline uint32_t shmipc_server_look(struct shmipc_server *server, struct shmipc_peer *peer)
+{
+	uint64_t head = shmipc_cursor_look(&peer->req);
+	uint32_t count = SHMIPC_COUNT(head), together = SHMIPC_TOGETHER(head);
+
+	if (!head)
+		return 0;
+	/* A client's words. */
+	if (__builtin_expect(!shmipc_cursor_holds(&peer->req, count), 0))
+		count = 1;
+	peer->req.ready = peer->req.slot + count * peer->req.stride;
+	together = together < SHMIPC_BURST ? together : SHMIPC_BURST;
+	if (__builtin_expect(peer->together != together, 0)) {
+		peer->together = together;
+		if (server->burst.to == &peer->resp)
+			shmipc_server_end_burst(server);
+	}
+	return count;
+}
+
+/* What this visit may take of what has arrived; a burst may be for two of them. */
+static inline int shmipc_server_visit(struct shmipc_server *server, struct shmipc_visit *visit)
+{
+	struct shmipc_cursor *at = &visit->peer->req;
+	uint32_t n;
+
+	if (!visit->left)
+		return 0;
+	if (at->slot == at->ready)
+		n = shmipc_server_look(server, visit->peer);
+	else
+		n = (uint32_t)(at->ready - at->slot) / at->stride;
+	if (!n)
+		return 0;
+	n = n < visit->left ? n : visit->left;
+	visit->until = at->slot + n * at->stride;
+	visit->left -= n;
+	server->budget -= (int32_t)n;
+	return 1;
 }
 
 static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req,
@@ -412,34 +531,22 @@ static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 	for (; server->visit < server->n_visits; server->visit++) {
 		struct shmipc_visit *visit = &server->visits[server->visit];
 		struct shmipc_peer *peer = visit->peer;
-		const char *payload;
-		uint64_t head;
+		char *slot = peer->req.slot;
 
-		if (!visit->left || !shmipc_cursor_ready(&peer->req, &head))
-			continue;
-		payload = shmipc_cursor_payload(&peer->req);
+		if (slot == visit->until) {
+			if (!shmipc_server_visit(server, visit))
+				continue;
+			slot = peer->req.slot; /* after a wrap */
+		}
 		req->client = peer->handle;
-		req->id = (uint32_t)(head >> 32);
-		shmipc_cursor_advance(&peer->req, peer->req.stride);
+		req->id = shmipc_slot_id(slot);
+		peer->req.slot = slot + peer->req.stride;
 		peer->received++;
-		visit->left--;
-		server->budget--;
-		shmipc_copy(buf, payload, len);
+		shmipc_copy(buf, slot + sizeof(struct shmipc_slot), len);
 		return 1;
 	}
 	shmipc_server_publish(server);
 	return 0;
-}
-
-/* A reply to a client other than the burst's, or the first one. */
-static inline void shmipc_server_turn(struct shmipc_server *server, struct shmipc_peer *peer,
-	uint32_t limit)
-{
-	shmipc_server_publish(server);
-	if (limit > 1) {
-		shmipc_burst_begin(&server->burst, &peer->resp, limit);
-		server->burst_peer = peer;
-	}
 }
 
 static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t client, uint32_t id,
@@ -458,13 +565,14 @@ static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t cli
 	if (__builtin_expect(len > server->resp_size, 0))
 		return -EMSGSIZE;
 	peer->replied++;
-	if (server->burst.to != &peer->resp)
-		shmipc_server_turn(server, peer, id >> SHMIPC_ID_BITS);
-	if (!server->burst.to) {
+	id &= (1u << SHMIPC_ID_BITS) - 1;
+	if (server->burst.to == &peer->resp ||
+		((server->burst.to || peer->together > 1) && shmipc_server_begin(server, peer))) {
+		if (shmipc_burst_add(&server->burst, id, resp, len))
+			shmipc_server_full(server);
+	} else {
 		shmipc_cursor_put(&peer->resp, id, resp, len);
 		shmipc_server_published(server, peer);
-	} else if (shmipc_burst_add(&server->burst, id, resp, len)) {
-		shmipc_server_publish(server);
 	}
 	return 0;
 }

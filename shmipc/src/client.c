@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/shm.h"
+#include "burst.h"
 #include "wait.h"
 
 #define CONNECT_NS NSEC_PER_SEC /* to wait for a clean place */
@@ -159,14 +160,15 @@ static int place_wait(struct client *c)
 
 static int calls_init(struct shmipc_client *hot)
 {
-	uint32_t depth = hot->depth;
+	uint32_t n = (uint32_t)pow2_ceil(hot->depth);
 
-	hot->calls = shmipc_alloc(depth, sizeof(*hot->calls));
+	hot->calls = shmipc_alloc(n, sizeof(*hot->calls));
 	if (!hot->calls)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < depth; i++)
-		hot->calls[i].free = depth - 1 - i;
-	hot->n_free = depth;
+	for (uint32_t i = 0; i < hot->depth; i++)
+		hot->calls[i].free = i;
+	hot->calls_mask = n - 1;
+	hot->open_max = hot->depth;
 	return 0;
 }
 
@@ -194,6 +196,7 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 		return err;
 	hot->req = shmipc_req_start(&c->layout, c->place);
 	hot->resp = shmipc_resp_start(&c->layout, c->place);
+	burst_close(&hot->burst);
 	return 0;
 }
 
@@ -242,7 +245,7 @@ void shmipc_client_disconnect(struct shmipc_client *hot)
 
 /* ---- slow paths of call, poll and flush ---- */
 
-/* No free id: all are in flight, or the connection is over. */
+/* All calls are in flight, or the connection is over. */
 COLD int shmipc_client_refused(struct shmipc_client *hot)
 {
 	int err = client_of(hot)->err;
@@ -253,29 +256,70 @@ COLD int shmipc_client_refused(struct shmipc_client *hot)
 	return -EAGAIN;
 }
 
-/* From here on there is no free id, so call fails without a test of its own, and every
+/* From here on no call may be open, so call fails without a test of its own, and every
  * empty poll comes by. */
 static int client_end(struct client *c, int err)
 {
 	c->err = err;
-	c->hot.n_free = 0;
+	c->hot.open_max = 0;
 	c->hot.idle_left = 0;
 	return err;
 }
 
-/* The response to a call that was given up: taken out, 0. Or to none: -EPROTO. */
-COLD int shmipc_client_stray(struct shmipc_client *hot, uint32_t id)
+COLD int shmipc_client_spoilt(struct shmipc_client *hot)
 {
+	return client_end(client_of(hot), -EPROTO);
+}
+
+/* The response to a call that was given up: taken out, 0. Or to none: -EPROTO. */
+COLD int shmipc_client_stray(struct shmipc_client *hot)
+{
+	uint32_t id = shmipc_slot_id(hot->resp.slot);
 	struct client *c = client_of(hot);
 
+	/* It was not an open call's when poll read it; if it is now, somebody changed it. */
 	if (id >= hot->depth || hot->calls[id].state != SHMIPC_CALL_GIVEN_UP)
 		return client_end(c, -EPROTO);
 	hot->calls[id].state = SHMIPC_CALL_FREE;
-	hot->calls[hot->n_free++].free = id;
-	hot->answered++;
+	hot->calls[(hot->depth + hot->answered++) & hot->calls_mask].free = id;
 	c->given_up--;
-	shmipc_cursor_advance(&hot->resp, hot->resp.stride);
+	hot->resp.slot += hot->resp.stride;
 	return 0;
+}
+
+/* ---- bursts ---- */
+
+/* For the call that has just been counted. */
+int shmipc_client_begin(struct shmipc_client *hot)
+{
+	return burst_open(&hot->burst, &hot->req, burst_limit(shmipc_client_pending(hot)));
+}
+
+void shmipc_client_full(struct shmipc_client *hot)
+{
+	struct shmipc_burst *b = &hot->burst;
+	uint32_t limit = burst_limit(shmipc_client_pending(hot) + 1);
+
+	burst_write_full(b);
+	shmipc_client_published(hot);
+	if (unlikely(limit != b->limit || b->to->slot > b->last))
+		burst_open(b, b->to, limit);
+}
+
+void shmipc_client_part(struct shmipc_client *hot)
+{
+	struct shmipc_burst *b = &hot->burst;
+
+	burst_write_part(b);
+	shmipc_client_published(hot);
+	if (b->to->slot > b->last)
+		burst_open(b, b->to, b->limit);
+}
+
+void shmipc_client_end_burst(struct shmipc_client *hot)
+{
+	shmipc_client_publish(hot);
+	burst_close(&hot->burst);
 }
 
 /*
@@ -302,7 +346,7 @@ COLD int shmipc_client_idle(struct shmipc_client *hot)
 		c->looked = now;
 		gone = server_is_dead(c);
 	}
-	if (!gone || shmipc_cursor_ready(&hot->resp, &(uint64_t){ 0 }))
+	if (!gone || shmipc_cursor_ready(&hot->resp))
 		return 0;
 	return client_end(c, -EPIPE);
 }
@@ -332,7 +376,7 @@ static int client_look(struct client *c, bool slept)
 {
 	struct shmipc_client *hot = &c->hot;
 
-	if (shmipc_cursor_ready(&hot->resp, &(uint64_t){ 0 }))
+	if (shmipc_cursor_ready(&hot->resp))
 		return 1;
 	if (slept)
 		hot->idle_left = 1;
@@ -377,16 +421,23 @@ int shmipc_client_wait(struct shmipc_client *hot, uint64_t timeout_ns)
 {
 	struct client *c = client_of(hot);
 	struct wait w = WAIT_INIT;
-	int r;
+	int r = 0;
 
 	shmipc_client_publish(hot);
 	while (w.empty < WAIT_SPINS) {
 		r = client_look(c, false);
-		shmipc_client_polled(hot, r);
 		if (r || !timeout_ns || !shmipc_client_pending(hot))
-			return r;
+			break;
+		shmipc_client_polled(hot, 0);
 		wait_step(&w);
 	}
+	if (r) {
+		shmipc_client_polled(hot, 1);
+		return r;
+	}
+	shmipc_client_flush(hot);
+	if (!timeout_ns || !shmipc_client_pending(hot))
+		return 0;
 	return client_wait_long(c, &w, timeout_ns);
 }
 
@@ -440,7 +491,7 @@ int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t
 	err = shmipc_client_call(hot, req, len, 0);
 	if (err)
 		return err;
-	id = hot->calls[hot->n_free].free; /* the top of the stack until now */
+	id = hot->calls[(hot->called - 1) & hot->calls_mask].free;
 	err = answer_wait(hot, &a, timeout_ns);
 	if (err) {
 		hot->calls[id].state = SHMIPC_CALL_GIVEN_UP;
@@ -462,7 +513,7 @@ int shmipc_client_abort(struct shmipc_client *hot, shmipc_response_fn *fn, void 
 
 		if (call->state == SHMIPC_CALL_FREE)
 			continue;
-		call->state = SHMIPC_CALL_FREE; /* but not in the stack: nothing is sent */
+		call->state = SHMIPC_CALL_FREE; /* but not in the queue: nothing is sent */
 		hot->answered++;
 		if (wanted) {
 			n++;

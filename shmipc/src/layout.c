@@ -71,6 +71,7 @@ static struct shmipc_cursor ring_start(void *ring, uint32_t slots, uint32_t stri
 
 	return (struct shmipc_cursor){
 		.slot = base,
+		.ready = base,
 		.base = base,
 		.end = base + (size_t)slots * stride,
 		.stride = stride,

@@ -22,7 +22,7 @@
 
 #define SHMIPC_PREFIX "shmipc" /* of the file's name */
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
-#define SHMIPC_VERSION 2u
+#define SHMIPC_VERSION 3u
 #define SHMIPC_WORDS 64u /* of the bitmap */
 #define SHMIPC_LEAST_SLOTS 64u /* in a ring of slots that are not large */
 #define SHMIPC_CLIENT_LOCK(index) (1u + (index)) /* byte of the file; 0 is the server's */
@@ -60,7 +60,7 @@ static_assert(offsetof(struct shmipc_header, active) == 192, "layout");
 static_assert(sizeof(struct shmipc_header) == 704, "layout");
 static_assert(SHMIPC_WORDS * 64 > SHMIPC_MAX_CLIENTS, "layout");
 static_assert(SHMIPC_MAX_DEPTH <= 1u << SHMIPC_ID_BITS, "an id has SHMIPC_ID_BITS");
-static_assert(SHMIPC_BURST < 1u << (32 - SHMIPC_ID_BITS), "the rest says how long a burst is");
+static_assert(SHMIPC_BURST < 16 && SHMIPC_ID_BITS + 8 == 32, "the rest says how many a burst has");
 
 /*
  * A place is clean, and may be taken by who gets its lock, when its bit is clear and the

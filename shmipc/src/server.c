@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/shm.h"
+#include "burst.h"
 #include "wait.h"
 
 #define NOBODY UINT32_MAX /* no handle: its index would be SHMIPC_MAX_CLIENTS */
@@ -46,6 +47,7 @@ static void peer_rewind(struct server *s, struct shmipc_peer *peer)
 	peer->handle = NOBODY;
 	peer->received = 0;
 	peer->replied = 0;
+	peer->together = 1;
 }
 
 /* Acquire: pairs with the releases in place_take() and shmipc_client_disconnect(). */
@@ -67,7 +69,7 @@ static void place_clean(struct server *s, uint32_t index)
 	struct shmipc_peer *peer = &s->hot.peers[index];
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
 
-	assert(s->hot.burst.to != &peer->resp); /* poll publishes before it cleans */
+	assert(s->hot.burst.to != &peer->resp); /* it ends before a place is cleaned */
 	if (is_connected(peer) && place_has_bit(s, index))
 		s->stats.reclaimed++;
 	else if (is_connected(peer))
@@ -114,6 +116,7 @@ COLD void shmipc_server_rescan(struct shmipc_server *hot)
 	struct server *s = server_of(hot);
 	struct shmipc_header *h = s->header;
 
+	shmipc_server_end_burst(hot); /* what is held back shall not reach the next one */
 	/* Acquire: pairs with the release in server_notify(). */
 	hot->seen = __atomic_load_n(&h->changes, __ATOMIC_ACQUIRE);
 	for (uint32_t i = 0; i < hot->max_clients; i++) {
@@ -170,6 +173,7 @@ COLD void shmipc_server_rest(struct shmipc_server *hot)
 	uint64_t now = clock_ns();
 
 	hot->budget = BUDGET;
+	shmipc_server_end_burst(hot); /* what is held back shall not reach the next one */
 	if (s->peers_wait && now - s->yielded >= YIELD_NS) {
 		s->peers_wait = false;
 		sched_yield();
@@ -219,6 +223,43 @@ void shmipc_server_wake_test(struct shmipc_server *hot)
 	}
 }
 
+/* ---- bursts ---- */
+
+int shmipc_server_begin(struct shmipc_server *hot, struct shmipc_peer *peer)
+{
+	shmipc_server_end_burst(hot);
+	hot->burst_peer = peer;
+	return burst_open(&hot->burst, &peer->resp, peer->together);
+}
+
+void shmipc_server_full(struct shmipc_server *hot)
+{
+	struct shmipc_burst *b = &hot->burst;
+
+	burst_write_full(b);
+	shmipc_server_published(hot, hot->burst_peer);
+	if (unlikely(b->to->slot > b->last))
+		burst_open(b, b->to, b->limit);
+}
+
+void shmipc_server_part(struct shmipc_server *hot)
+{
+	struct shmipc_burst *b = &hot->burst;
+
+	burst_write_part(b);
+	shmipc_server_published(hot, hot->burst_peer);
+	if (b->to->slot > b->last)
+		burst_open(b, b->to, b->limit);
+}
+
+void shmipc_server_end_burst(struct shmipc_server *hot)
+{
+	shmipc_server_publish(hot);
+	burst_close(&hot->burst);
+}
+
+/* ---- wait ---- */
+
 static int server_sleep(struct server *s, uint64_t left_ns)
 {
 	int n;
@@ -256,14 +297,15 @@ int shmipc_server_wait(struct shmipc_server *hot, uint64_t timeout_ns)
 	int n;
 
 	n = shmipc_server_poll(hot);
-	if (n || !timeout_ns)
-		return n;
-	while (w.empty < WAIT_SPINS) {
+	while (!n && timeout_ns && w.empty < WAIT_SPINS) {
 		wait_step(&w);
 		n = shmipc_server_poll(hot);
-		if (n)
-			return n;
 	}
+	if (n)
+		return n;
+	shmipc_server_flush(hot);
+	if (!timeout_ns)
+		return 0;
 	return server_wait_long(server_of(hot), &w, timeout_ns);
 }
 
@@ -316,6 +358,7 @@ static struct server *server_alloc(const struct shmipc_layout *l)
 	s->hot.depth = l->attr.depth;
 	s->hot.req_size = l->attr.req_size;
 	s->hot.resp_size = l->attr.resp_size;
+	burst_close(&s->hot.burst);
 	s->epochs = shmipc_alloc(n, sizeof(*s->epochs));
 	s->hot.peers = shmipc_alloc(n, sizeof(*s->hot.peers));
 	s->hot.active = shmipc_alloc(n, sizeof(*s->hot.active));

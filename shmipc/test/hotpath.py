@@ -12,14 +12,14 @@ import sys
 objdump, *archives = sys.argv[1:]
 text = subprocess.run([objdump, "-dr", "--no-show-raw-insn", *archives], check=True,
                       capture_output=True, text=True).stdout
-bodies = dict(re.findall(r"<(hot_\w+|shmipc_burst_\w+|shmipc_\w+_wake_test)>:\n(.*?)\n(?:\n|$)", text, re.S))
+bodies = dict(re.findall(r"<(hot_\w+|shmipc_\w+_(?:begin|full|part|end_burst|wake_test))>:\n(.*?)\n(?:\n|$)", text, re.S))
 fence = re.compile(r"\t(?:lock\b|mfence|xchg\s.*\(|dmb\s+ish$|dmb\s+sy|ldax|ldxr|swp|cas)", re.M)
 relocation = re.compile(r"R_\w+(?:PLT32|CALL26|JUMP26)\s+(\w+)")
 
 for name in "shmipc_client_wake_test", "shmipc_server_wake_test":
     if not fence.search(bodies[name]):
         raise SystemExit(f"no fence found in {name}: it is gone, or the check is blind")
-bursts = {"shmipc_burst_begin", "shmipc_burst_copy"}
+bursts = {f"shmipc_{side}_{what}" for side in ("client", "server") for what in ("begin", "full", "part", "end_burst")}
 for name in {"hot_call", "hot_recv", "hot_reply"} | bursts:
     body = bodies[name]
     called = set(relocation.findall(body)) - {"shmipc_client_refused"} - bursts

@@ -182,15 +182,14 @@ static void visits_are_capped_and_rotate(void)
 		while (shmipc_server_recv(s, &r, &m, sizeof(m)) > 0);
 		for (int i = 0; i < 3; i++) {
 			struct shmipc_client *one = c[i];
-			uint64_t head;
 
-			while (shmipc_cursor_ready(&one->resp, &head)) { /* takes it without a check */
-				uint32_t id = SHMIPC_ID((uint32_t)(head >> 32));
+			/* Takes it without a check. */
+			while (one->resp.slot != one->resp.ready || shmipc_client_look(one) == 1) {
+				uint32_t id = shmipc_slot_id(one->resp.slot);
 
 				one->calls[id].state = SHMIPC_CALL_FREE;
-				one->calls[one->n_free++].free = id;
-				one->answered++;
-				shmipc_cursor_advance(&one->resp, one->resp.stride);
+				one->calls[(one->depth + one->answered++) & one->calls_mask].free = id;
+				one->resp.slot += one->resp.stride;
 			}
 		}
 	}
@@ -395,23 +394,42 @@ static void held_calls_are_published(const char *how)
 	shmipc_server_destroy(s);
 }
 
-/* As many requests as ask for bursts of answers, all answered but the last one. */
-static uint32_t answer_all_but_one(struct shmipc_server *s, struct shmipc_client *c,
+/* As many requests as ask for bursts of answers; the last of the answers are held back. */
+static uint32_t answer_and_hold(struct shmipc_server *s, struct shmipc_client *c,
 	struct shmipc_req *last)
 {
 	struct msg m = msg_of(1);
-	uint32_t n = 0;
+	uint32_t n = 0, answered = 0;
 
 	for (uint32_t i = 0; i < msg_attr.depth; i++)
 		CHECK_EQ(call_tag(c, i), 0);
 	shmipc_client_flush(c);
 	while (n < msg_attr.depth && shmipc_server_poll(s))
-		while (n < msg_attr.depth && shmipc_server_recv(s, last, &m, sizeof(m)) > 0)
-			if (++n < msg_attr.depth)
-				CHECK_EQ(shmipc_server_reply(s, last->client, last->id, &m,
-						 sizeof(m)), 0);
-	CHECK(room(&s->burst) > 1);
-	return n - 1;
+		while (n < msg_attr.depth && shmipc_server_recv(s, last, &m, sizeof(m)) > 0) {
+			n++;
+			if (n > msg_attr.depth / 2 && held(&s->burst) && room(&s->burst) > 1)
+				continue;
+			CHECK_EQ(shmipc_server_reply(s, last->client, last->id, &m, sizeof(m)), 0);
+			answered++;
+		}
+	CHECK_EQ(n, msg_attr.depth);
+	CHECK(held(&s->burst) && room(&s->burst) > 1);
+	return answered;
+}
+
+static void count_one(void *arg, uint64_t token, const void *resp)
+{
+	++*(uint32_t *)arg;
+}
+
+static void look_in_vain(struct shmipc_client *c, uint32_t looks)
+{
+	uint32_t before = c->unfenced, got = 0;
+
+	while (looks--) {
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
+		CHECK_EQ(c->unfenced, before);
+	}
 }
 
 /* Wake tests, each with a fence: when nothing comes, and now and then when all comes. */
@@ -419,28 +437,46 @@ static void when_sleepers_are_looked_for(void)
 {
 	struct shmipc_server *s = test_serve("look", &msg_attr);
 	struct shmipc_client *c = test_join("look");
-	uint8_t seen[64] = { 0 };
-	struct tally t = { .size = ARRAY_SIZE(seen), .seen = seen };
-	uint32_t most = 0;
+	uint32_t most = 0, got = 0;
 
 	CHECK_EQ(call_tag(c, 0), 0);
 	CHECK_EQ(c->unfenced, 1);
-	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 0);
+	look_in_vain(c, SHMIPC_VAIN - 1);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
 	CHECK_EQ(c->unfenced, 0);
 	CHECK_EQ(serve_once(s), 1);
 	CHECK_EQ(s->unfenced, 1);
+	for (uint32_t i = 1; i < SHMIPC_VAIN; i++) {
+		CHECK_EQ(shmipc_server_poll(s), 0);
+		CHECK_EQ(s->unfenced, 1);
+	}
 	CHECK_EQ(shmipc_server_poll(s), 0);
 	CHECK_EQ(s->unfenced, 0);
-	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
+	/* A wait that ends in vain does not put it off. */
 	CHECK_EQ(call_tag(c, 1), 0);
 	CHECK_EQ(shmipc_client_wait(c, 0), 0);
 	CHECK_EQ(c->unfenced, 0);
 	CHECK_EQ(serve_once(s), 1);
-	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
-	for (uint32_t i = 2; i < ARRAY_SIZE(seen); i++) { /* each poll finds something */
+	CHECK_EQ(s->unfenced, 1);
+	CHECK_EQ(shmipc_server_wait(s, 0), 0);
+	CHECK_EQ(s->unfenced, 0);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
+	/* What is published begins anew: the fence would wait for it. */
+	CHECK_EQ(call_tag(c, 2), 0);
+	look_in_vain(c, SHMIPC_VAIN - 1);
+	CHECK_EQ(call_tag(c, 3), 0);
+	look_in_vain(c, SHMIPC_VAIN - 1);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
+	CHECK_EQ(c->unfenced, 0);
+	CHECK_EQ(serve_once(s), 2);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 2);
+	shmipc_server_flush(s);
+	CHECK_EQ(s->unfenced, 0);
+	for (uint32_t i = 0; i < 2 * SHMIPC_UNFENCED; i++) { /* each poll finds something */
 		CHECK_EQ(call_tag(c, i), 0);
 		CHECK_EQ(serve_once(s), 1);
-		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
 		CHECK(c->unfenced < SHMIPC_UNFENCED && s->unfenced < SHMIPC_UNFENCED);
 		most = c->unfenced > most ? c->unfenced : most;
 	}
@@ -450,16 +486,12 @@ static void when_sleepers_are_looked_for(void)
 	CHECK_EQ(serve_once(s), 1);
 	for (int i = 0; s->unfenced; i++) {
 		CHECK(i < SHMIPC_UNFENCED);
-		CHECK_EQ(call_tag(c, 0), 0);
+		if (i < 7) /* they stand alone: nothing is held back */
+			CHECK_EQ(call_tag(c, 0), 0);
 		CHECK_EQ(shmipc_server_poll(s), 1);
 	}
 	shmipc_client_disconnect(c);
 	shmipc_server_destroy(s);
-}
-
-static void count_one(void *arg, uint64_t token, const void *resp)
-{
-	++*(uint32_t *)arg;
 }
 
 static void held_replies_are_published(const char *how)
@@ -473,7 +505,7 @@ static void held_replies_are_published(const char *how)
 	CHECK_EQ(call_tag(d, 0), 0);
 	CHECK_EQ(shmipc_server_poll(s), 1);
 	CHECK_EQ(shmipc_server_recv(s, &other, &m, sizeof(m)), 1);
-	n = answer_all_but_one(s, c, &r);
+	n = answer_and_hold(s, c, &r);
 	while (shmipc_client_poll(c, count_one, &got))
 		;
 	CHECK(got < n);
@@ -524,7 +556,7 @@ static void held_replies_go_with_their_client(void)
 	one.max_clients = 1;
 	s = test_serve("gone", &one);
 	c = test_join("gone");
-	answer_all_but_one(s, c, &r);
+	answer_and_hold(s, c, &r);
 	shmipc_client_disconnect(c);
 	CHECK_EQ(shmipc_server_poll(s), 0);
 	next = test_join("gone");
@@ -537,29 +569,94 @@ static void held_replies_go_with_their_client(void)
 	shmipc_server_destroy(s);
 }
 
+/* A request whose head says what the client likes, then nothing that anybody wrote. */
+static void forged_burst(struct shmipc_server *s, struct shmipc_client *c, uint32_t together,
+	uint32_t count)
+{
+	struct shmipc_slot *slot = (struct shmipc_slot *)c->req.slot;
+	uint32_t left = (uint32_t)((c->req.end - c->req.slot) / c->req.stride), n = 0;
+	uint32_t honest = count && count <= SHMIPC_BURST && count <= left ? count : 1;
+	struct shmipc_cursor *req = &s->peers[0].req;
+	uint32_t lap = c->req.lap;
+	struct msg m = msg_of(1);
+	struct shmipc_req r;
+
+	c->req.slot += (honest - 1) * c->req.stride;
+	shmipc_cursor_put(&c->req, 0, &m, sizeof(m)); /* steps on; the last one's head is overwritten */
+	for (uint32_t i = 0; i < honest; i++)
+		((struct shmipc_slot *)((char *)slot + i * req->stride))->head = UINT64_MAX;
+	slot->head = SHMIPC_HEAD(lap, together, count) | (uint64_t)0xabcdef << 32;
+	CHECK_EQ(shmipc_server_poll(s), 1);
+	while (shmipc_server_recv(s, &r, &m, sizeof(m)) == 1) {
+		CHECK_EQ(r.id, n ? (1u << SHMIPC_ID_BITS) - 1 : 0xabcdefu);
+		CHECK(req->slot <= req->end && req->ready <= req->end);
+		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
+		CHECK(held(&s->burst) + room(&s->burst) <= SHMIPC_BURST);
+		n++;
+	}
+	CHECK_EQ(n, honest);
+	CHECK_EQ(held(&s->burst), 0);
+}
+
 /* What a request says about bursts is a client's word. */
 static void hostile_bursts_are_bounded(void)
 {
 	struct shmipc_server *s = test_serve("burst", &msg_attr);
 	struct shmipc_client *c = test_join("burst");
-	struct shmipc_cursor at;
-	struct shmipc_req r;
-	struct msg m = msg_of(1);
 
-	for (uint32_t burst = 0; burst < 256; burst++) {
-		shmipc_cursor_put(&c->req, burst << SHMIPC_ID_BITS, &m, sizeof(m));
-		CHECK_EQ(shmipc_server_poll(s), 1);
-		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
-		at = s->peers[0].resp;
-		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
-		/* In place, if it is one, or all that goes before the end of the ring. */
-		CHECK(!s->burst.to == (burst < 2 || at.slot + at.stride == at.end));
-		CHECK(held(&s->burst) + room(&s->burst) <= SHMIPC_BURST);
-		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 0);
-		CHECK(!s->burst.to);
-	}
+	for (uint32_t i = 0; i < 16 * 256; i++)
+		forged_burst(s, c, i % 16, i / 16 % 16);
 	shmipc_client_disconnect(c);
 	shmipc_server_destroy(s);
+}
+
+/* More at once than a client may have open: what it may not have is not read. */
+static void hostile_depth_is_bounded(void)
+{
+	struct shmipc_server *s = test_serve("deep", &msg_attr);
+	struct shmipc_client *c = test_join("deep");
+	struct shmipc_req r;
+	struct msg m = msg_of(1);
+	uint32_t n = 0;
+
+	c->open_max = UINT32_MAX; /* it does not count what it calls */
+	c->calls_mask = 0;
+	for (uint32_t i = 0; i < 2 * msg_attr.depth; i++)
+		CHECK_EQ(call_tag(c, i), 0);
+	shmipc_client_flush(c);
+	for (uint32_t i = 0; i < 4 * msg_attr.depth; i++) {
+		shmipc_server_poll(s);
+		while (shmipc_server_recv(s, &r, &m, sizeof(m)) == 1)
+			n++;
+	}
+	CHECK_EQ(n, msg_attr.depth);
+	CHECK_EQ(shmipc_server_poll(s), 0);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+/* A server's word: a burst that cannot be ends the connection, and nothing is read. */
+static void hostile_counts_end_the_connection(void)
+{
+	for (uint32_t count = 0; count < 16; count++) {
+		struct shmipc_server *s = test_serve("counts", &msg_attr);
+		struct shmipc_client *c = test_join("counts");
+		struct shmipc_slot *slot;
+		uint32_t got = 0;
+		int r = count == 0 || count > SHMIPC_BURST ? -EPROTO : 1;
+
+		CHECK_EQ(call_tag(c, 0), 0);
+		CHECK_EQ(serve_once(s), 1);
+		slot = (struct shmipc_slot *)c->resp.slot;
+		slot->head = (slot->head << 4 >> 4) | (uint64_t)count << 60;
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), r);
+		CHECK_EQ(got, r == 1);
+		/* The second message of a burst would be the response to no call. */
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), count == 1 ? 0 : -EPROTO);
+		CHECK_EQ(call_tag(c, 1), count == 1 ? 0 : -EPROTO);
+		shmipc_client_disconnect(c);
+		shmipc_server_destroy(s);
+	}
 }
 
 struct sized {
@@ -635,6 +732,8 @@ int main(int argc, char **argv)
 		TEST(when_sleepers_are_looked_for),
 		TEST(held_replies_go_with_their_client),
 		TEST(hostile_bursts_are_bounded),
+		TEST(hostile_depth_is_bounded),
+		TEST(hostile_counts_end_the_connection),
 		TEST(all_sizes),
 	};
 

@@ -99,14 +99,15 @@ struct rpcbench_client {
 	const struct rpcbench_config *cfg;
 	struct rpcbench_run *run;
 	uint32_t index;
-	uint32_t again;      /* bytes in the call that follows a response, 0: the window is over */
-	uint64_t sent, done; /* calls, ever: their tokens are 0, 1, ... */
-	uint64_t done_sum;   /* of the tokens that came back: each did once */
+	uint32_t again; /* bytes in the call that follows a response, 0: the window is over */
+	uint64_t sent;  /* calls, ever: their tokens are 0, 1, ... */
 	uint64_t wrong;
+	uint64_t done; /* of them; not beside its sum, or the compiler moves both as a vector */
 	/* What the last window gave. */
 	uint64_t window_done;
 	uint64_t window_ns;
 	uint64_t stall_ns; /* longest time without a response */
+	uint64_t done_sum; /* of the tokens that came back: each did once */
 };
 
 struct rpcbench_server {
