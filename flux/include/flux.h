@@ -67,7 +67,9 @@ struct flux_attr {
 	/*
 	 * Messages in each of the two rings of an ordered pair of nodes, above max_inflight
 	 * and at most FLUX_MAX_CAPACITY. 0: four times max_inflight, at least 64, so 1024 if
-	 * that is not given either. Rings take memory only as far as they have been used.
+	 * that is not given either. Each burst begins with a cache line, so a ring is made longer
+	 * where max_inflight calls that travel alone would not fit. Rings take memory only as far
+	 * as they have been used.
 	 */
 	uint32_t capacity;
 	/*
@@ -82,10 +84,7 @@ struct flux_attr {
 	uint32_t reply_size;
 };
 
-/*
- * What a node has done since flux_create(). The first four are exact modulo 2^32 - 1 times
- * the capacity.
- */
+/* What a node has done since flux_create(). */
 struct flux_stats {
 	uint64_t calls;     /* made by this node */
 	uint64_t responses; /* to them, received */

@@ -5,7 +5,9 @@
  *
  * Between an ordered pair of nodes there are two rings, requests and responses, each with
  * one writer and one reader. A slot is {head, payload}, a multiple of 8 bytes. Messages to
- * one ring are published in bursts of one to FLUX_BURST, which stand side by side. The head
+ * one ring are published in bursts of one to FLUX_BURST, which stand side by side and begin
+ * with a cache line: who reads one burst does not hold a line that the next one is written
+ * to. The head
  * of the first one has the number of the writer's pass round the ring, its lap, and how many
  * they are: a reader that expects this lap knows that the burst is whole, and looks at no
  * other head of it; those have lap 0, which no reader expects. Nobody ever writes what
@@ -18,7 +20,8 @@
  * the first is stored last, with release. The reader takes no line away from the writer in
  * the middle, and the lines of a burst travel at the same time: a core has so many stores
  * that wait for a line, and those of the work between two messages would count as well.
- * A burst is half of what is in flight, so that the peer works meanwhile.
+ * A burst is a quarter of what is in flight, so that one is made while others travel and are
+ * read.
  */
 #ifndef FLUX_INLINE_H
 #define FLUX_INLINE_H
@@ -35,6 +38,7 @@
 #define FLUX_UNFENCED 64       /* bursts and polls, until sleeping peers are woken, ... */
 #define FLUX_VAIN 8            /* or looks in vain after the last burst */
 #define FLUX_STAGED 128        /* bytes in a slot; larger ones are written in place, one by one */
+#define FLUX_LONG 192          /* bytes in a burst whose lines are fetched when it arrives */
 #define FLUX_NOBODY UINT64_MAX /* no node's index */
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
 #define FLUX_LINE __attribute__((aligned(64)))
@@ -64,11 +68,16 @@ struct flux_shared {
 	FLUX_LINE uint64_t senders[FLUX_WORDS]; /* who has ever called it */
 };
 
-/* One side's place in a ring. Laps are compared for equality only; 1 follows on the last. */
+/*
+ * One side's place in a ring. Laps are compared for equality only; 1 follows on the last. A
+ * lap ends where no slot fits any more.
+ */
 struct flux_cursor {
 	unsigned char *slot;
 	unsigned char *ready; /* reader: what stands before this has arrived */
-	unsigned char *end;   /* of the ring */
+	unsigned char *last;  /* where the last burst of a lap may begin */
+	size_t span;          /* bytes from the first one to there */
+	uint64_t count;       /* messages written, or arrived */
 	uint32_t lap;
 	uint32_t stride; /* bytes in a slot */
 };
@@ -81,14 +90,14 @@ struct flux_cursor {
  */
 struct flux_out {
 	FLUX_LINE struct flux_cursor resp;
-	uint64_t *tokens;  /* [id] */
+	uint64_t *tokens; /* [id] */
+	FLUX_LINE struct flux_cursor req;
 	uint32_t *ids;     /* free ones, a queue: [index & ids_mask] */
 	uint32_t ids_head; /* where a call takes one */
 	uint32_t ids_tail; /* where a response puts it */
 	uint32_t ids_mask;
-	uint32_t ids_max; /* when nothing is in flight; 0: never called, or has left */
-	FLUX_LINE struct flux_cursor req;
-	struct flux_out *next;          /* in the circle of those that poll visits, or NULL */
+	uint32_t ids_max;      /* when nothing is in flight; 0: never called, or has left */
+	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
 	const struct flux_shared *peer; /* the own node's once that has left */
 };
 
@@ -113,6 +122,8 @@ struct flux_burst {
 	uint64_t reply_to;   /* or whom answers are */
 	uint32_t stride;
 	uint32_t limit;         /* messages that are to travel together */
+	uint32_t count;         /* fewer before the end of the ring */
+	uint32_t lap;           /* of the ring, when head was made */
 	struct flux_cursor *to; /* NULL: no ring */
 	unsigned char *last;    /* where a full burst may begin before the ring ends */
 	uint64_t head;          /* of the first of a full burst, without its id */
@@ -180,38 +191,48 @@ FLUX_INLINE void flux_copy(void *to, const void *from, uint32_t len)
 	memcpy((char *)to + i, (const char *)from + i, len - i);
 }
 
-/* Back to the first slot once the last one has been passed. */
-FLUX_INLINE void flux_cursor_wrap(const struct flux_node *node, struct flux_cursor *c)
+/* Where the next burst begins. */
+FLUX_INLINE void flux_cursor_step(struct flux_cursor *c, unsigned char *end_of_burst)
 {
-	if (FLUX_UNLIKELY(c->slot == c->end)) {
-		c->slot -= (size_t)node->capacity * c->stride;
-		c->ready = c->slot;
+	c->slot = (unsigned char *)(((uintptr_t)end_of_burst + 63) & ~(uintptr_t)63);
+	if (FLUX_UNLIKELY(c->slot > c->last)) {
+		c->slot = c->last - c->span;
 		if (!++c->lap)
 			c->lap = 1;
 	}
 }
 
 /* The first head of the burst that the reader expects next, or 0 if it has not arrived. */
-FLUX_INLINE uint64_t flux_cursor_look(const struct flux_node *node, struct flux_cursor *c)
+FLUX_INLINE uint64_t flux_cursor_look(struct flux_cursor *c)
 {
 	uint64_t head;
 
-	flux_cursor_wrap(node, c);
+	flux_cursor_step(c, c->slot);
+	c->ready = c->slot;
 	/* Pairs with the release in flux_put() and burst_copy(). */
 	head = __atomic_load_n(&((const struct flux_slot *)c->slot)->head, __ATOMIC_ACQUIRE);
 	return head >> 32 == c->lap ? head : 0;
 }
 
-FLUX_INLINE int flux_cursor_ready(const struct flux_node *node, struct flux_cursor *c)
+FLUX_INLINE int flux_cursor_ready(struct flux_cursor *c)
 {
-	return c->slot != c->ready || flux_cursor_look(node, c);
+	return c->slot != c->ready || flux_cursor_look(c);
 }
 
-/* The burst with this head has arrived. */
+/*
+ * The burst with this head has arrived. The next one may have as well, so its first line is
+ * fetched; and all lines of a long one, which come together then. The lines of a short one
+ * are touched at once anyway.
+ */
 FLUX_INLINE void flux_cursor_arrived(struct flux_cursor *c, uint64_t head)
 {
 	c->ready = c->slot + FLUX_COUNT(head) * c->stride;
-	assert(c->ready > c->slot && c->ready <= c->end);
+	c->count += FLUX_COUNT(head);
+	assert(c->ready > c->slot && c->ready < c->last + c->stride + 64); /* in the ring */
+	__builtin_prefetch(c->ready + 63);
+	if (c->ready - c->slot >= FLUX_LONG)
+		for (const unsigned char *line = c->slot + 64; line < c->ready; line += 64)
+			__builtin_prefetch(line);
 }
 
 FLUX_INLINE void flux_published(struct flux_node *node, uint32_t peer)
@@ -228,12 +249,30 @@ FLUX_INLINE void flux_put(struct flux_node *node, struct flux_cursor *c, uint32_
 	struct flux_slot *slot = (struct flux_slot *)c->slot;
 	uint64_t head = FLUX_HEAD(c->lap, 1u, 1u) | id;
 
-	c->slot += c->stride;
-	flux_cursor_wrap(node, c);
+	flux_cursor_step(c, c->slot + c->stride);
+	c->count++;
 	flux_copy(slot + 1, payload, len);
 	/* Release: pairs with the acquire in flux_cursor_look(). */
 	__atomic_store_n(&slot->head, head, __ATOMIC_RELEASE);
 	flux_published(node, peer);
+}
+
+/*
+ * The lines that the burst will be copied to, when its first message is made: earlier, the
+ * reader would take the first of them back, as long as it waits for it.
+ */
+FLUX_INLINE void flux_burst_own(const struct flux_node *node)
+{
+	const struct flux_burst *b = &node->burst;
+
+	for (ptrdiff_t i = 0; i < b->full - node->stage; i += 64) {
+#ifdef __x86_64__
+		/* The builtin asks for a shared line where the compiler may not use this. */
+		__asm__ volatile("prefetchw %0" : : "m"(b->to->slot[i]));
+#else
+		__builtin_prefetch(b->to->slot + i, 1);
+#endif
+	}
 }
 
 /* One more message of the burst. */
@@ -243,6 +282,8 @@ FLUX_INLINE void flux_burst_add(
 	struct flux_burst *b = &node->burst;
 	struct flux_slot *slot = (struct flux_slot *)b->next;
 
+	if ((unsigned char *)slot == node->stage)
+		flux_burst_own(node);
 	b->next += b->stride;
 	slot->head = id;
 	flux_copy(slot + 1, payload, len);
@@ -329,9 +370,9 @@ FLUX_INLINE int flux_out_take(struct flux_out *o, flux_response_fn *fn, void *ar
 }
 
 /* Has a response arrived? If not, and the peer has left, none will. */
-FLUX_INLINE int flux_out_look(const struct flux_node *node, struct flux_out *o, int *left_p)
+FLUX_INLINE int flux_out_look(struct flux_out *o, int *left_p)
 {
-	uint64_t head = flux_cursor_look(node, &o->resp);
+	uint64_t head = flux_cursor_look(&o->resp);
 
 	if (!head) {
 		/*
@@ -341,7 +382,7 @@ FLUX_INLINE int flux_out_look(const struct flux_node *node, struct flux_out *o, 
 		*left_p = __atomic_load_n(&o->peer->left, __ATOMIC_ACQUIRE) != 0;
 		if (!FLUX_UNLIKELY(*left_p))
 			return 0;
-		head = flux_cursor_look(node, &o->resp);
+		head = flux_cursor_look(&o->resp);
 		if (!head)
 			return 0;
 	}
@@ -356,7 +397,7 @@ FLUX_INLINE int flux_out_poll(
 	int n = 0, left = 0;
 
 	do {
-		if (o->resp.slot == o->resp.ready && !flux_out_look(node, o, &left))
+		if (o->resp.slot == o->resp.ready && !flux_out_look(o, &left))
 			return FLUX_UNLIKELY(left) ? n + flux_out_abort(node, o, fn, arg) : n;
 		n += flux_out_take(o, fn, arg, max - n);
 	} while (n < max);

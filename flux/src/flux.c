@@ -45,6 +45,7 @@ struct layout {
 	size_t block;                     /* bytes */
 	size_t blocks, rings;             /* offsets in the mapping */
 	uint32_t req_stride, resp_stride; /* bytes */
+	size_t req_bytes, resp_bytes;     /* of a ring */
 	size_t pitch;                     /* from one ring to the next */
 	size_t bytes;
 };
@@ -81,10 +82,19 @@ static uint32_t slot_stride(uint32_t payload_size)
 	return (uint32_t)align_up(sizeof(struct flux_slot) + payload_size, sizeof(uint64_t));
 }
 
+/* For as many slots as were asked for, in bursts; for all in flight, each in lines of its own. */
+static size_t ring_bytes(const struct flux_attr *a, uint32_t stride)
+{
+	size_t packed = align_up((size_t)a->capacity * stride, CACHE_LINE);
+	size_t alone = (a->max_inflight + 1) * align_up(stride, CACHE_LINE);
+
+	return packed > alone ? packed : alone;
+}
+
 static int layout_plan(const struct flux_attr *a, struct layout *l)
 {
 	size_t ids = (size_t)a->nodes * a->max_inflight, rings;
-	uint32_t longest;
+	size_t longest;
 
 	l->node = align_up(sizeof(struct flux_shared), 2 * CACHE_LINE);
 	l->out = l->node + align_up(sizeof(struct flux_node), 2 * CACHE_LINE);
@@ -98,13 +108,15 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	l->rings = l->blocks + a->nodes * l->block;
 	l->req_stride = slot_stride(a->payload_size);
 	l->resp_stride = slot_stride(a->reply_size);
-	longest = l->req_stride > l->resp_stride ? l->req_stride : l->resp_stride;
+	l->req_bytes = ring_bytes(a, l->req_stride);
+	l->resp_bytes = ring_bytes(a, l->resp_stride);
+	longest = l->req_bytes > l->resp_bytes ? l->req_bytes : l->resp_bytes;
 	/*
 	 * Half a page and a line more: the slots that a node writes and reads at the same
 	 * time would otherwise have the same low address bits, and a load waits for an
 	 * earlier store whose low 12 bits are the same.
 	 */
-	l->pitch = align_up((size_t)a->capacity * longest, PAGE) + PAGE / 2 + CACHE_LINE;
+	l->pitch = align_up(longest, PAGE) + PAGE / 2 + CACHE_LINE;
 	if (__builtin_mul_overflow((size_t)2 * a->nodes * a->nodes, l->pitch, &rings) ||
 		__builtin_add_overflow(l->rings, rings, &l->bytes))
 		return -ENOMEM;
@@ -117,12 +129,14 @@ static struct flux_cursor cursor_at(char *map, const struct layout *l, const str
 {
 	size_t ring = 2 * ((size_t)from * a->nodes + to) + which;
 	uint32_t stride = which ? l->resp_stride : l->req_stride;
+	size_t span = ((which ? l->resp_bytes : l->req_bytes) - stride) & ~(CACHE_LINE - 1ull);
 	unsigned char *slot = (unsigned char *)map + l->rings + ring * l->pitch;
 
 	return (struct flux_cursor){
 		.slot = slot,
 		.ready = slot,
-		.end = slot + (size_t)a->capacity * stride,
+		.last = slot + span,
+		.span = span,
 		.lap = 1,
 		.stride = stride,
 	};
@@ -263,7 +277,7 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 /* Messages that travel together when so many are in flight. */
 static uint32_t burst_limit(uint32_t inflight)
 {
-	return inflight >= 2 * FLUX_BURST ? FLUX_BURST : inflight < FLUX_FEW ? 1 : inflight / 2;
+	return inflight >= 4 * FLUX_BURST ? FLUX_BURST : inflight < FLUX_FEW ? 1 : inflight / 4;
 }
 
 static void dirty_set(struct flux_node *node, uint32_t peer)
@@ -276,10 +290,11 @@ static uint32_t burst_open(struct flux_node *node, uint32_t limit)
 {
 	struct flux_burst *b = &node->burst;
 	struct flux_cursor *c = b->to;
-	uint32_t count = limit, left = (uint32_t)((size_t)(c->end - c->slot) / c->stride);
+	size_t left = (size_t)(c->last - c->slot) + align_up(c->stride, CACHE_LINE);
+	uint32_t count = limit;
 
-	if (count > left) /* no burst passes the end of the ring */
-		count = left;
+	if (limit * c->stride > left) /* no burst passes the end of the ring */
+		count = (uint32_t)left / c->stride;
 	if (count == 1 || c->stride > FLUX_STAGED) {
 		burst_close(b);
 		return 1;
@@ -287,7 +302,9 @@ static uint32_t burst_open(struct flux_node *node, uint32_t limit)
 	b->limit = limit;
 	b->stride = c->stride;
 	b->full = b->next + (size_t)count * c->stride;
-	b->last = c->end - (size_t)count * c->stride;
+	b->count = count;
+	b->last = c->slot + left - (size_t)count * c->stride;
+	b->lap = c->lap;
 	b->head = FLUX_HEAD(c->lap, count, limit);
 	return count;
 }
@@ -339,7 +356,8 @@ int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 }
 
 /* Copies what is collected to the ring. */
-ALWAYS_INLINE void burst_copy_out(struct flux_node *node, uint64_t head, size_t bytes)
+ALWAYS_INLINE void burst_copy_out(
+	struct flux_node *node, uint64_t head, size_t bytes, uint32_t count)
 {
 	struct flux_burst *b = &node->burst;
 	struct flux_slot *first = (struct flux_slot *)node->stage;
@@ -347,7 +365,8 @@ ALWAYS_INLINE void burst_copy_out(struct flux_node *node, uint64_t head, size_t 
 	first->head |= head;
 	/* Pairs with the acquire in flux_cursor_look(). */
 	burst_copy(b->to->slot, first, bytes);
-	b->to->slot += bytes;
+	flux_cursor_step(b->to, b->to->slot + bytes);
+	b->to->count += count;
 	b->next = node->stage;
 	node->unfenced++;
 	node->vain = 0;
@@ -358,7 +377,7 @@ static bool burst_is_right(const struct flux_node *node)
 {
 	const struct flux_burst *b = &node->burst;
 
-	if (unlikely(b->to->slot > b->last || has_left(b->peer)))
+	if (unlikely(b->to->slot > b->last || b->to->lap != b->lap || has_left(b->peer)))
 		return false;
 	return b->call_to == FLUX_NOBODY ||
 	       burst_limit(flux_inflight(&node->out[b->call_to]) + 1) == b->limit;
@@ -368,7 +387,6 @@ static void burst_renew(struct flux_node *node)
 {
 	struct flux_burst *b = &node->burst;
 
-	flux_cursor_wrap(node, b->to);
 	if (unlikely(has_left(b->peer)))
 		burst_close(b);
 	else if (b->call_to == FLUX_NOBODY)
@@ -381,7 +399,7 @@ void flux_burst_publish(struct flux_node *node)
 {
 	struct flux_burst *b = &node->burst;
 
-	burst_copy_out(node, b->head, (size_t)(b->full - node->stage));
+	burst_copy_out(node, b->head, (size_t)(b->full - node->stage), b->count);
 	if (unlikely(!burst_is_right(node)))
 		burst_renew(node);
 }
@@ -392,8 +410,8 @@ void flux_burst_flush(struct flux_node *node)
 	size_t bytes = (size_t)(b->next - node->stage);
 	uint32_t count = (uint32_t)bytes / b->stride;
 
-	burst_copy_out(node, FLUX_HEAD(b->to->lap, count, b->limit), bytes);
-	if (b->to->slot > b->last)
+	burst_copy_out(node, FLUX_HEAD(b->to->lap, count, b->limit), bytes, count);
+	if (b->to->slot > b->last || b->to->lap != b->lap)
 		burst_renew(node);
 }
 
@@ -453,7 +471,7 @@ static void senders_drop(struct flux_node *node, struct flux_in *in)
 	/* Pairs with the release in flux_leave(): all its calls are visible now. */
 	if (likely(!__atomic_load_n(&in->peer->left, __ATOMIC_ACQUIRE)))
 		return;
-	if (!flux_cursor_ready(node, &in->req))
+	if (!flux_cursor_ready(&in->req))
 		/* Pairs with flux_out_open() of other peers, whose bits must stay. */
 		__atomic_fetch_and(&node->self->senders[in->from / 64], ~(1ull << (in->from % 64)),
 			__ATOMIC_RELAXED);
@@ -475,7 +493,7 @@ static struct flux_in *in_search(struct flux_node *node)
 				return NULL;
 		}
 		in = &node->in[i];
-		if (flux_cursor_ready(node, &in->req))
+		if (flux_cursor_ready(&in->req))
 			return in;
 		senders_drop(node, in);
 		bits[i / 64] &= ~(1ull << (i % 64));
@@ -500,7 +518,7 @@ static void in_arrived(struct flux_node *node, struct flux_in *in, uint64_t head
 struct flux_in *flux_in_next(struct flux_node *node)
 {
 	struct flux_in *in = node->rx;
-	uint64_t head = flux_cursor_look(node, &in->req);
+	uint64_t head = flux_cursor_look(&in->req);
 
 	if (!head || FLUX_COUNT(head) > node->rx_budget) {
 		flux_publish(node);
@@ -510,7 +528,7 @@ struct flux_in *flux_in_next(struct flux_node *node)
 			return NULL;
 		node->rx = in;
 		node->rx_budget = FLUX_TURN;
-		head = flux_cursor_look(node, &in->req);
+		head = flux_cursor_look(&in->req);
 	}
 	in_arrived(node, in, head);
 	return in;
@@ -567,7 +585,7 @@ static bool responses_ready(const struct flux_node *node)
 		return false;
 	do {
 		/* Pairs with the store in flux_leave(). */
-		if (flux_inflight(o) && (flux_cursor_ready(node, &o->resp) ||
+		if (flux_inflight(o) && (flux_cursor_ready(&o->resp) ||
 						__atomic_load_n(&o->peer->left, __ATOMIC_RELAXED)))
 			return true;
 		o = o->next;
@@ -582,7 +600,7 @@ static bool requests_ready(const struct flux_node *node)
 
 	senders_load(node, bits);
 	for (uint32_t i = 0; (i = bits_next(bits, node->words, i)) != NO_BIT; i++)
-		if (flux_cursor_ready(node, &node->in[i].req))
+		if (flux_cursor_ready(&node->in[i].req))
 			return true;
 	return false;
 }
@@ -669,14 +687,18 @@ void flux_leave(struct flux_node *node)
 	}
 }
 
-/* Messages that have gone through this end of a ring, or will with the burst. */
-static uint64_t cursor_count(const struct flux_node *node, const struct flux_cursor *c)
+/* Messages that have gone through the writer's end of a ring, or will with the burst. */
+static uint64_t sent_count(const struct flux_node *node, const struct flux_cursor *c)
 {
 	const struct flux_burst *b = &node->burst;
-	size_t collected = b->to == c ? (size_t)(b->next - node->stage) : 0;
-	size_t left = (size_t)(c->end - c->slot);
 
-	return (uint64_t)c->lap * node->capacity - left / c->stride + collected / c->stride;
+	return c->count + (b->to == c ? (size_t)(b->next - node->stage) / c->stride : 0);
+}
+
+/* Messages that were taken at the reader's end. */
+static uint64_t taken_count(const struct flux_cursor *c)
+{
+	return c->count - (size_t)(c->ready - c->slot) / c->stride;
 }
 
 void flux_node_stats(const struct flux_node *node, struct flux_stats *stats_p)
@@ -690,10 +712,10 @@ void flux_node_stats(const struct flux_node *node, struct flux_stats *stats_p)
 	};
 
 	for (uint32_t p = 0; p < node->nodes; p++) {
-		s.calls += cursor_count(node, &node->out[p].req);
-		s.responses += cursor_count(node, &node->out[p].resp);
-		s.requests += cursor_count(node, &node->in[p].req);
-		s.replies += cursor_count(node, &node->in[p].resp);
+		s.calls += sent_count(node, &node->out[p].req);
+		s.responses += taken_count(&node->out[p].resp);
+		s.requests += taken_count(&node->in[p].req);
+		s.replies += sent_count(node, &node->in[p].resp);
 	}
 	*stats_p = s;
 }

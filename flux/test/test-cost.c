@@ -40,6 +40,7 @@ static void burst(struct flux_node *a, struct flux_node *b, uint64_t *sent, uint
 		req[0] = (*sent)++;
 		CHECK_EQ(send(a, b->index, req), 0);
 	}
+	flux_flush(a);
 	while (flux_try_recv_raw(b, &from, &call, req, 32) == 1)
 		CHECK_EQ(answer(b, call, req), 0);
 	while (flux_poll(a, on_response, ended))

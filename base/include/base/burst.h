@@ -44,14 +44,8 @@ static inline void burst_copy(void *ring, const void *stage, size_t bytes)
 		i++;
 	}
 #pragma GCC unroll 1
-	for (; i + 4 <= n; i += 4) {
+	for (; i + 1 < n; i += 2)
 		burst_pair(&to[i], &from[i]);
-		burst_pair(&to[i + 2], &from[i + 2]);
-	}
-	if (i + 2 <= n) {
-		burst_pair(&to[i], &from[i]);
-		i += 2;
-	}
 	if (i < n)
 		__atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
 	/* Pairs with the acquire of the reader's look. */
