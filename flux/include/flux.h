@@ -67,7 +67,7 @@ struct flux_attr {
 	/*
 	 * Messages in each of the two rings of an ordered pair of nodes, above max_inflight
 	 * and at most FLUX_MAX_CAPACITY. 0: four times max_inflight, at least 64, so 1024 if
-	 * that is not given either. Each burst begins with a cache line, so a ring is made longer
+	 * that is not given either. A burst has cache lines of its own, so a ring is made longer
 	 * where max_inflight calls that travel alone would not fit. Rings take memory only as far
 	 * as they have been used.
 	 */

@@ -4,17 +4,18 @@
  * described there is private to the library.
  *
  * Between an ordered pair of nodes there are two rings, requests and responses, each with
- * one writer and one reader. A slot is {head, payload}, a multiple of 8 bytes. Messages to
- * one ring are published in bursts of one to FLUX_BURST, which stand side by side and begin
- * with a cache line: who reads one burst does not hold a line that the next one is written
- * to. The head
- * of the first one has the number of the writer's pass round the ring, its lap, and how many
- * they are: a reader that expects this lap knows that the burst is whole, and looks at no
- * other head of it; those have lap 0, which no reader expects. Nobody ever writes what
- * another one writes. There is no head and no tail: a node has at most max_inflight <
- * capacity calls outstanding to a peer, a call has been copied out before it is answered,
- * and a response counts as outstanding until it is handled; so whoever is about to write a
- * slot knows that its last content has been read, in whatever order the answers came.
+ * one writer and one reader. A message is {head, payload}, a multiple of 8 bytes. Messages to
+ * one ring are published in bursts of one to FLUX_BURST, which stand side by side. A ring is
+ * an array of cells, whole cache lines each, and each burst has a cell of its own: who reads
+ * one burst does not hold a line that the next one is written to. A cell begins with the head
+ * of its first message, which has the number of the writer's pass round the ring, its lap,
+ * and how many messages there are: a reader that expects this lap knows that the burst is
+ * whole. No payload ever stands where a reader looks for a lap. Nobody ever writes what
+ * another one writes. There is no head and no tail: a node has at most max_inflight calls
+ * outstanding to a peer and there are more cells than that, a call has been copied out
+ * before it is answered, and a response counts as outstanding until it is handled; so whoever
+ * is about to write a cell knows that all that it held has been read, in whatever order the
+ * answers came.
  *
  * A burst is collected in private memory and copied to the ring in one go, and the head of
  * the first is stored last, with release. The reader takes no line away from the writer in
@@ -46,9 +47,9 @@
 #define FLUX_INLINE static inline __attribute__((always_inline))
 
 /*
- * What precedes the payload in a slot. Only the id is not 0 after the first of a burst. With
- * calls there comes how many answers are to travel together: the burst may have been
- * published before it was full.
+ * What precedes the payload. Only the id is not 0 after the first of a burst. With calls there
+ * comes how many answers are to travel together: the burst may have been published before it
+ * was full.
  */
 struct flux_slot {
 	uint64_t head; /* lap, 32 bits; count, 4; together, 4; id, 24 (FLUX_MAX_CAPACITY) */
@@ -68,18 +69,16 @@ struct flux_shared {
 	FLUX_LINE uint64_t senders[FLUX_WORDS]; /* who has ever called it */
 };
 
-/*
- * One side's place in a ring. Laps are compared for equality only; 1 follows on the last. A
- * lap ends where no slot fits any more.
- */
+/* One side's place in a ring. Laps are compared for equality only; 1 follows on the last. */
 struct flux_cursor {
-	unsigned char *slot;
-	unsigned char *ready; /* reader: what stands before this has arrived */
-	unsigned char *last;  /* where the last burst of a lap may begin */
-	size_t span;          /* bytes from the first one to there */
-	uint64_t count;       /* messages written, or arrived */
+	FLUX_LINE unsigned char *slot; /* the next message: writer: begins a cell */
+	unsigned char *ready;          /* reader: what stands before this has arrived */
+	unsigned char *next;           /* reader: where the cell after these begins */
+	unsigned char *begin, *end;    /* of the ring */
+	uint64_t count;                /* messages written, or arrived */
 	uint32_t lap;
-	uint32_t stride; /* bytes in a slot */
+	uint32_t stride; /* bytes in a message */
+	uint32_t cell;   /* bytes in a cell */
 };
 
 /*
@@ -89,9 +88,8 @@ struct flux_cursor {
  * are few, and each is moved by one side: what is in flight is what the free ids lack.
  */
 struct flux_out {
-	FLUX_LINE struct flux_cursor resp;
-	uint64_t *tokens; /* [id] */
-	FLUX_LINE struct flux_cursor req;
+	struct flux_cursor resp, req;
+	uint64_t *tokens;  /* [id] */
 	uint32_t *ids;     /* free ones, a queue: [index & ids_mask] */
 	uint32_t ids_head; /* where a call takes one */
 	uint32_t ids_tail; /* where a response puts it */
@@ -103,8 +101,7 @@ struct flux_out {
 
 /* A peer's calls to a node; private to the node's thread. */
 struct flux_in {
-	FLUX_LINE struct flux_cursor req;
-	struct flux_cursor resp;
+	struct flux_cursor req, resp;
 	uint8_t *held; /* [id]: received and not answered yet */
 	const struct flux_shared *peer;
 	uint32_t from;
@@ -122,10 +119,8 @@ struct flux_burst {
 	uint64_t reply_to;   /* or whom answers are */
 	uint32_t stride;
 	uint32_t limit;         /* messages that are to travel together */
-	uint32_t count;         /* fewer before the end of the ring */
 	uint32_t lap;           /* of the ring, when head was made */
 	struct flux_cursor *to; /* NULL: no ring */
-	unsigned char *last;    /* where a full burst may begin before the ring ends */
 	uint64_t head;          /* of the first of a full burst, without its id */
 	const struct flux_shared *peer;
 };
@@ -138,6 +133,7 @@ struct flux_node {
 	uint32_t payload_size;
 	uint32_t reply_size;
 	uint32_t max_inflight;
+	uint32_t burst_max;           /* messages in a cell */
 	uint32_t index;               /* its own */
 	uint32_t words;               /* of 64 nodes */
 	FLUX_LINE struct flux_in *rx; /* whose turn it is */
@@ -191,30 +187,30 @@ FLUX_INLINE void flux_copy(void *to, const void *from, uint32_t len)
 	memcpy((char *)to + i, (const char *)from + i, len - i);
 }
 
-/* Where the next burst begins. */
-FLUX_INLINE void flux_cursor_step(struct flux_cursor *c, unsigned char *end_of_burst)
+FLUX_INLINE unsigned char *flux_cell_after(const struct flux_cursor *c, unsigned char *cell)
 {
-	c->slot = (unsigned char *)(((uintptr_t)end_of_burst + 63) & ~(uintptr_t)63);
-	if (FLUX_UNLIKELY(c->slot > c->last)) {
-		c->slot = c->last - c->span;
-		if (!++c->lap)
-			c->lap = 1;
-	}
+	return cell + c->cell == c->end ? c->begin : cell + c->cell;
+}
+
+/* To the next cell. */
+FLUX_INLINE void flux_cursor_step(struct flux_cursor *c, unsigned char *next)
+{
+	c->slot = c->ready = next;
+	if (FLUX_UNLIKELY(next == c->begin) && !++c->lap)
+		c->lap = 1;
 }
 
 /* The first head of the burst that the reader expects next, or 0 if it has not arrived. */
-FLUX_INLINE uint64_t flux_cursor_look(struct flux_cursor *c)
+FLUX_INLINE uint64_t flux_cursor_look(const struct flux_cursor *c)
 {
-	uint64_t head;
-
-	flux_cursor_step(c, c->slot);
-	c->ready = c->slot;
+	const struct flux_slot *slot = (const struct flux_slot *)c->slot;
 	/* Pairs with the release in flux_put() and burst_copy(). */
-	head = __atomic_load_n(&((const struct flux_slot *)c->slot)->head, __ATOMIC_ACQUIRE);
+	uint64_t head = __atomic_load_n(&slot->head, __ATOMIC_ACQUIRE);
+
 	return head >> 32 == c->lap ? head : 0;
 }
 
-FLUX_INLINE int flux_cursor_ready(struct flux_cursor *c)
+FLUX_INLINE int flux_cursor_ready(const struct flux_cursor *c)
 {
 	return c->slot != c->ready || flux_cursor_look(c);
 }
@@ -228,8 +224,9 @@ FLUX_INLINE void flux_cursor_arrived(struct flux_cursor *c, uint64_t head)
 {
 	c->ready = c->slot + FLUX_COUNT(head) * c->stride;
 	c->count += FLUX_COUNT(head);
-	assert(c->ready > c->slot && c->ready < c->last + c->stride + 64); /* in the ring */
-	__builtin_prefetch(c->ready + 63);
+	c->next = flux_cell_after(c, c->slot);
+	assert(c->ready > c->slot && c->ready <= c->slot + c->cell);
+	__builtin_prefetch(c->next);
 	if (c->ready - c->slot >= FLUX_LONG)
 		for (const unsigned char *line = c->slot + 64; line < c->ready; line += 64)
 			__builtin_prefetch(line);
@@ -249,7 +246,7 @@ FLUX_INLINE void flux_put(struct flux_node *node, struct flux_cursor *c, uint32_
 	struct flux_slot *slot = (struct flux_slot *)c->slot;
 	uint64_t head = FLUX_HEAD(c->lap, 1u, 1u) | id;
 
-	flux_cursor_step(c, c->slot + c->stride);
+	flux_cursor_step(c, flux_cell_after(c, c->slot));
 	c->count++;
 	flux_copy(slot + 1, payload, len);
 	/* Release: pairs with the acquire in flux_cursor_look(). */
@@ -366,6 +363,8 @@ FLUX_INLINE int flux_out_take(struct flux_out *o, flux_response_fn *fn, void *ar
 		fn(arg, token, s + 1);
 	} while (++n < max && slot != ready);
 	o->resp.slot = slot;
+	if (slot == ready)
+		flux_cursor_step(&o->resp, o->resp.next);
 	return n;
 }
 
@@ -467,6 +466,8 @@ FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint
 	*from_p = in->from;
 	*flux_token_p = (uint64_t)in->from << 32 | id;
 	in->req.slot += in->req.stride;
+	if (in->req.slot == in->req.ready)
+		flux_cursor_step(&in->req, in->req.next);
 	return 1;
 }
 

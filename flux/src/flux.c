@@ -45,7 +45,9 @@ struct layout {
 	size_t block;                     /* bytes */
 	size_t blocks, rings;             /* offsets in the mapping */
 	uint32_t req_stride, resp_stride; /* bytes */
-	size_t req_bytes, resp_bytes;     /* of a ring */
+	uint32_t req_cell, resp_cell;     /* bytes */
+	uint32_t burst_max;               /* messages in a cell */
+	uint32_t cells;                   /* in a ring */
 	size_t pitch;                     /* from one ring to the next */
 	size_t bytes;
 };
@@ -82,13 +84,10 @@ static uint32_t slot_stride(uint32_t payload_size)
 	return (uint32_t)align_up(sizeof(struct flux_slot) + payload_size, sizeof(uint64_t));
 }
 
-/* For as many slots as were asked for, in bursts; for all in flight, each in lines of its own. */
-static size_t ring_bytes(const struct flux_attr *a, uint32_t stride)
+/* Messages that travel together when so many are in flight. */
+static uint32_t burst_limit(uint32_t inflight)
 {
-	size_t packed = align_up((size_t)a->capacity * stride, CACHE_LINE);
-	size_t alone = (a->max_inflight + 1) * align_up(stride, CACHE_LINE);
-
-	return packed > alone ? packed : alone;
+	return inflight >= 4 * FLUX_BURST ? FLUX_BURST : inflight < FLUX_FEW ? 1 : inflight / 4;
 }
 
 static int layout_plan(const struct flux_attr *a, struct layout *l)
@@ -108,9 +107,16 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	l->rings = l->blocks + a->nodes * l->block;
 	l->req_stride = slot_stride(a->payload_size);
 	l->resp_stride = slot_stride(a->reply_size);
-	l->req_bytes = ring_bytes(a, l->req_stride);
-	l->resp_bytes = ring_bytes(a, l->resp_stride);
-	longest = l->req_bytes > l->resp_bytes ? l->req_bytes : l->resp_bytes;
+	l->burst_max = burst_limit(a->max_inflight);
+	if (l->req_stride > FLUX_STAGED || l->resp_stride > FLUX_STAGED)
+		l->burst_max = 1;
+	/* For as many as were asked for, in bursts; for all in flight, each alone. */
+	l->cells = a->capacity / l->burst_max;
+	if (l->cells <= a->max_inflight)
+		l->cells = a->max_inflight + 1;
+	l->req_cell = (uint32_t)align_up(l->burst_max * l->req_stride, CACHE_LINE);
+	l->resp_cell = (uint32_t)align_up(l->burst_max * l->resp_stride, CACHE_LINE);
+	longest = l->cells * (size_t)(l->req_cell > l->resp_cell ? l->req_cell : l->resp_cell);
 	/*
 	 * Half a page and a line more: the slots that a node writes and reads at the same
 	 * time would otherwise have the same low address bits, and a load waits for an
@@ -129,16 +135,17 @@ static struct flux_cursor cursor_at(char *map, const struct layout *l, const str
 {
 	size_t ring = 2 * ((size_t)from * a->nodes + to) + which;
 	uint32_t stride = which ? l->resp_stride : l->req_stride;
-	size_t span = ((which ? l->resp_bytes : l->req_bytes) - stride) & ~(CACHE_LINE - 1ull);
-	unsigned char *slot = (unsigned char *)map + l->rings + ring * l->pitch;
+	uint32_t cell = which ? l->resp_cell : l->req_cell;
+	unsigned char *begin = (unsigned char *)map + l->rings + ring * l->pitch;
 
 	return (struct flux_cursor){
-		.slot = slot,
-		.ready = slot,
-		.last = slot + span,
-		.span = span,
+		.slot = begin,
+		.ready = begin,
+		.begin = begin,
+		.end = begin + (size_t)l->cells * cell,
 		.lap = 1,
 		.stride = stride,
+		.cell = cell,
 	};
 }
 
@@ -180,6 +187,7 @@ static void node_init(struct flux *f, const struct layout *l, uint32_t i)
 		.payload_size = a->payload_size,
 		.reply_size = a->reply_size,
 		.max_inflight = a->max_inflight,
+		.burst_max = l->burst_max,
 		.index = i,
 		.words = (a->nodes + 63) / 64,
 		.rx = (struct flux_in *)(block + l->in),
@@ -274,39 +282,35 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 
 /* ---- bursts ---- */
 
-/* Messages that travel together when so many are in flight. */
-static uint32_t burst_limit(uint32_t inflight)
-{
-	return inflight >= 4 * FLUX_BURST ? FLUX_BURST : inflight < FLUX_FEW ? 1 : inflight / 4;
-}
-
 static void dirty_set(struct flux_node *node, uint32_t peer)
 {
 	node->dirty[peer / 64] |= 1ull << (peer % 64);
 }
 
-/* How many of the next messages travel together; with 1 the burst has no ring any more. */
-static uint32_t burst_open(struct flux_node *node, uint32_t limit)
+/* The next messages travel together, so many: 0; or each alone, and the burst has no ring: 1. */
+static int burst_open(struct flux_node *node, uint32_t limit)
 {
 	struct flux_burst *b = &node->burst;
 	struct flux_cursor *c = b->to;
-	size_t left = (size_t)(c->last - c->slot) + align_up(c->stride, CACHE_LINE);
-	uint32_t count = limit;
 
-	if (limit * c->stride > left) /* no burst passes the end of the ring */
-		count = (uint32_t)left / c->stride;
-	if (count == 1 || c->stride > FLUX_STAGED) {
+	if (limit == 1) {
 		burst_close(b);
 		return 1;
 	}
 	b->limit = limit;
-	b->stride = c->stride;
-	b->full = b->next + (size_t)count * c->stride;
-	b->count = count;
-	b->last = c->slot + left - (size_t)count * c->stride;
 	b->lap = c->lap;
-	b->head = FLUX_HEAD(c->lap, count, limit);
-	return count;
+	b->stride = c->stride;
+	b->full = b->next + (size_t)limit * c->stride;
+	b->head = FLUX_HEAD(c->lap, limit, limit);
+	return 0;
+}
+
+/* So many calls to this peer travel together. */
+static uint32_t out_limit(const struct flux_node *node, const struct flux_out *o)
+{
+	uint32_t limit = burst_limit(flux_inflight(o) + 1);
+
+	return limit < node->burst_max ? limit : node->burst_max;
 }
 
 int flux_call_begin(struct flux_node *node, uint32_t to)
@@ -332,7 +336,7 @@ int flux_call_begin(struct flux_node *node, uint32_t to)
 	b->to = &o->req;
 	b->peer = o->peer;
 	b->call_to = to;
-	return burst_open(node, burst_limit(flux_inflight(o) + 1)) == 1;
+	return burst_open(node, out_limit(node, o));
 }
 
 int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
@@ -352,7 +356,7 @@ int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 	b->to = &in->resp;
 	b->peer = in->peer;
 	b->reply_to = from;
-	return burst_open(node, in->together) == 1;
+	return burst_open(node, in->together);
 }
 
 /* Copies what is collected to the ring. */
@@ -365,7 +369,7 @@ ALWAYS_INLINE void burst_copy_out(
 	first->head |= head;
 	/* Pairs with the acquire in flux_cursor_look(). */
 	burst_copy(b->to->slot, first, bytes);
-	flux_cursor_step(b->to, b->to->slot + bytes);
+	flux_cursor_step(b->to, flux_cell_after(b->to, b->to->slot));
 	b->to->count += count;
 	b->next = node->stage;
 	node->unfenced++;
@@ -377,10 +381,9 @@ static bool burst_is_right(const struct flux_node *node)
 {
 	const struct flux_burst *b = &node->burst;
 
-	if (unlikely(b->to->slot > b->last || b->to->lap != b->lap || has_left(b->peer)))
+	if (unlikely(b->to->lap != b->lap || has_left(b->peer)))
 		return false;
-	return b->call_to == FLUX_NOBODY ||
-	       burst_limit(flux_inflight(&node->out[b->call_to]) + 1) == b->limit;
+	return b->call_to == FLUX_NOBODY || out_limit(node, &node->out[b->call_to]) == b->limit;
 }
 
 static void burst_renew(struct flux_node *node)
@@ -392,14 +395,14 @@ static void burst_renew(struct flux_node *node)
 	else if (b->call_to == FLUX_NOBODY)
 		burst_open(node, node->in[b->reply_to].together);
 	else
-		burst_open(node, burst_limit(flux_inflight(&node->out[b->call_to]) + 1));
+		burst_open(node, out_limit(node, &node->out[b->call_to]));
 }
 
 void flux_burst_publish(struct flux_node *node)
 {
 	struct flux_burst *b = &node->burst;
 
-	burst_copy_out(node, b->head, (size_t)(b->full - node->stage), b->count);
+	burst_copy_out(node, b->head, (size_t)(b->full - node->stage), b->limit);
 	if (unlikely(!burst_is_right(node)))
 		burst_renew(node);
 }
@@ -411,7 +414,7 @@ void flux_burst_flush(struct flux_node *node)
 	uint32_t count = (uint32_t)bytes / b->stride;
 
 	burst_copy_out(node, FLUX_HEAD(b->to->lap, count, b->limit), bytes, count);
-	if (b->to->slot > b->last || b->to->lap != b->lap)
+	if (b->to->lap != b->lap)
 		burst_renew(node);
 }
 

@@ -189,12 +189,79 @@ static void all_sizes(void)
 			size_arrives(size[i], size[k]);
 }
 
+/* ---- payload that looks like a head ---- */
+
+#define FORGED_WORDS 4
+
+/* The head that a reader will wait for in this or in the next lap, wherever it looks. */
+static void forged(uint64_t *words, const struct flux_cursor *c, uint32_t i)
+{
+	for (uint32_t k = 0; k < FORGED_WORDS; k++)
+		words[k] = FLUX_HEAD(c->lap + (i + k) % 2, 1u, 1u) | (i & 7);
+}
+
+struct forging {
+	uint32_t taken;
+};
+
+static void on_forged(void *arg, uint64_t token, const void *payload)
+{
+	struct forging *g = arg;
+
+	CHECK_EQ(token, g->taken);
+	CHECK(payload);
+	g->taken++;
+}
+
+/* Bursts begin where the payload of others stood a lap ago, and nothing is taken for a head. */
+static void payload_is_no_head(void)
+{
+	struct flux_attr attr = {.nodes = 2,
+		.capacity = 64,
+		.max_inflight = 40,
+		.payload_size = FORGED_WORDS * 8,
+		.reply_size = FORGED_WORDS * 8};
+	uint64_t words[FORGED_WORDS], got[FORGED_WORDS], call, seed = test_seed();
+	struct flux_node *a, *b;
+	struct forging g = {0};
+	uint32_t sent = 0, from;
+	struct flux *f;
+
+	CHECK_EQ(flux_create(&attr, &f), 0);
+	a = flux_node(f, 0);
+	b = flux_node(f, 1);
+	while (sent < 20000) {
+		uint32_t n = 1 + (uint32_t)(test_rand(&seed) % 40), expected = sent;
+
+		for (uint32_t i = 0; i < n; i++, sent++) {
+			forged(words, &a->out[1].req, sent);
+			CHECK_EQ(flux_call(a, 1, words, sizeof(words), sent), 0);
+			if (test_rand(&seed) % 4 == 0)
+				flux_flush(a);
+		}
+		flux_flush(a);
+		while (flux_try_recv_raw(b, &from, &call, got, sizeof(got)) == 1) {
+			CHECK_EQ(got[0] & 7, expected++ & 7);
+			forged(words, &b->in[0].resp, expected);
+			CHECK_EQ(flux_reply(b, call, words, sizeof(words)), 0);
+			if (test_rand(&seed) % 4 == 0)
+				flux_flush(b);
+		}
+		CHECK_EQ(expected, sent);
+		while (flux_poll(a, on_forged, &g))
+			;
+		CHECK_EQ(g.taken, sent);
+	}
+	flux_destroy(f);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(when_sleepers_are_looked_for),
 		TEST(every_burst_is_published),
 		TEST(all_sizes),
+		TEST(payload_is_no_head),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

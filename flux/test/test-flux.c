@@ -371,11 +371,9 @@ static void lap_wraps(void)
 	struct seen s = {0};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
-		CHECK_EQ(ends[i]->span, 3 * CACHE_LINE);
 		ends[i]->lap = UINT32_MAX - 1;
-		for (uint32_t k = 0; k < 4; k++)
-			((struct flux_slot *)(ends[i]->slot + k * CACHE_LINE))->head =
-				FLUX_HEAD(UINT32_MAX - 2, 1u, 1u);
+		for (unsigned char *cell = ends[i]->begin; cell != ends[i]->end; cell += ends[i]->cell)
+			((struct flux_slot *)cell)->head = FLUX_HEAD(UINT32_MAX - 2, 1u, 1u);
 	}
 	for (uint64_t i = 0; i < 64; i++) {
 		CHECK_EQ(call(a, 1, i, i), 0);
