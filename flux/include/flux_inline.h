@@ -33,13 +33,13 @@
 #include <stdint.h>
 #include <string.h>
 
-#define FLUX_FEW 8             /* with fewer calls in flight each message travels alone */
-#define FLUX_BURST 8           /* messages published together, and responses per poll */
-#define FLUX_TURN 32           /* calls of one peer before the next one's turn */
-#define FLUX_UNFENCED 64       /* bursts and polls, until sleeping peers are woken, ... */
-#define FLUX_VAIN 8            /* or looks in vain after the last burst */
-#define FLUX_STAGED 128        /* bytes in a slot; larger ones are written in place, one by one */
-#define FLUX_LONG 192          /* bytes in a burst whose lines are fetched when it arrives */
+#define FLUX_FEW 8       /* with fewer calls in flight each message travels alone */
+#define FLUX_BURST 8     /* messages published together, and responses per poll */
+#define FLUX_TURN 32     /* calls of one peer before the next one's turn */
+#define FLUX_UNFENCED 64 /* bursts and polls, until sleeping peers are woken, ... */
+#define FLUX_VAIN 8      /* or looks in vain after the last burst */
+#define FLUX_STAGED 128  /* bytes in a message; longer ones are written in place, one by one */
+#define FLUX_LONG 192    /* bytes in a burst whose lines are fetched when it arrives */
 #define FLUX_NOBODY UINT64_MAX /* no node's index */
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
 #define FLUX_LINE __attribute__((aligned(64)))
@@ -79,6 +79,7 @@ struct flux_cursor {
 	uint32_t lap;
 	uint32_t stride; /* bytes in a message */
 	uint32_t cell;   /* bytes in a cell */
+	uint32_t most;   /* messages in a cell */
 };
 
 /*
@@ -133,7 +134,6 @@ struct flux_node {
 	uint32_t payload_size;
 	uint32_t reply_size;
 	uint32_t max_inflight;
-	uint32_t burst_max;           /* messages in a cell */
 	uint32_t index;               /* its own */
 	uint32_t words;               /* of 64 nodes */
 	FLUX_LINE struct flux_in *rx; /* whose turn it is */

@@ -38,17 +38,22 @@ struct flux {
 	struct flux_shared *shared[FLUX_MAX_NODES]; /* of the nodes */
 };
 
+/* What the rings of one direction are made of. */
+struct ring {
+	uint32_t stride; /* bytes in a message */
+	uint32_t most;   /* messages in a cell */
+	uint32_t cell;   /* bytes */
+	uint32_t cells;
+};
+
 /* Where things are in the mapping; everything of a node stands in pages of its own. */
 struct layout {
 	size_t node, out, in, tokens, ids, ended,
-		held;                     /* offsets in a node's block; shared is at 0 */
-	size_t block;                     /* bytes */
-	size_t blocks, rings;             /* offsets in the mapping */
-	uint32_t req_stride, resp_stride; /* bytes */
-	uint32_t req_cell, resp_cell;     /* bytes */
-	uint32_t burst_max;               /* messages in a cell */
-	uint32_t cells;                   /* in a ring */
-	size_t pitch;                     /* from one ring to the next */
+		held;         /* offsets in a node's block; shared is at 0 */
+	size_t block;         /* bytes */
+	size_t blocks, rings; /* offsets in the mapping */
+	struct ring req, resp;
+	size_t pitch; /* from one ring to the next */
 	size_t bytes;
 };
 
@@ -78,16 +83,34 @@ static int attr_resolve(struct flux_attr *a)
 	return 0;
 }
 
-/* Packed: what is published together shares lines. */
-static uint32_t slot_stride(uint32_t payload_size)
-{
-	return (uint32_t)align_up(sizeof(struct flux_slot) + payload_size, sizeof(uint64_t));
-}
-
 /* Messages that travel together when so many are in flight. */
 static uint32_t burst_limit(uint32_t inflight)
 {
 	return inflight >= 4 * FLUX_BURST ? FLUX_BURST : inflight < FLUX_FEW ? 1 : inflight / 4;
+}
+
+/*
+ * Messages are packed: what is published together shares lines. There is room for as many as
+ * were asked for, in bursts, and for all that are in flight, each alone.
+ */
+static struct ring ring_plan(const struct flux_attr *a, uint32_t payload_size)
+{
+	uint32_t stride =
+		(uint32_t)align_up(sizeof(struct flux_slot) + payload_size, sizeof(uint64_t));
+	uint32_t most = stride > FLUX_STAGED ? 1 : burst_limit(a->max_inflight);
+	uint32_t cells = a->capacity / most;
+
+	return (struct ring){
+		.stride = stride,
+		.most = most,
+		.cell = (uint32_t)align_up(most * stride, CACHE_LINE),
+		.cells = cells > a->max_inflight ? cells : a->max_inflight + 1,
+	};
+}
+
+static size_t ring_bytes(const struct ring *r)
+{
+	return (size_t)r->cells * r->cell;
 }
 
 static int layout_plan(const struct flux_attr *a, struct layout *l)
@@ -105,18 +128,10 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	l->block = align_up(l->held + ids, PAGE);
 	l->blocks = align_up(sizeof(struct flux), PAGE);
 	l->rings = l->blocks + a->nodes * l->block;
-	l->req_stride = slot_stride(a->payload_size);
-	l->resp_stride = slot_stride(a->reply_size);
-	l->burst_max = burst_limit(a->max_inflight);
-	if (l->req_stride > FLUX_STAGED || l->resp_stride > FLUX_STAGED)
-		l->burst_max = 1;
-	/* For as many as were asked for, in bursts; for all in flight, each alone. */
-	l->cells = a->capacity / l->burst_max;
-	if (l->cells <= a->max_inflight)
-		l->cells = a->max_inflight + 1;
-	l->req_cell = (uint32_t)align_up(l->burst_max * l->req_stride, CACHE_LINE);
-	l->resp_cell = (uint32_t)align_up(l->burst_max * l->resp_stride, CACHE_LINE);
-	longest = l->cells * (size_t)(l->req_cell > l->resp_cell ? l->req_cell : l->resp_cell);
+	l->req = ring_plan(a, a->payload_size);
+	l->resp = ring_plan(a, a->reply_size);
+	longest = ring_bytes(&l->req) > ring_bytes(&l->resp) ? ring_bytes(&l->req)
+							     : ring_bytes(&l->resp);
 	/*
 	 * Half a page and a line more: the slots that a node writes and reads at the same
 	 * time would otherwise have the same low address bits, and a load waits for an
@@ -134,18 +149,18 @@ static struct flux_cursor cursor_at(char *map, const struct layout *l, const str
 	uint32_t from, uint32_t to, uint32_t which)
 {
 	size_t ring = 2 * ((size_t)from * a->nodes + to) + which;
-	uint32_t stride = which ? l->resp_stride : l->req_stride;
-	uint32_t cell = which ? l->resp_cell : l->req_cell;
+	const struct ring *r = which ? &l->resp : &l->req;
 	unsigned char *begin = (unsigned char *)map + l->rings + ring * l->pitch;
 
 	return (struct flux_cursor){
 		.slot = begin,
 		.ready = begin,
 		.begin = begin,
-		.end = begin + (size_t)l->cells * cell,
+		.end = begin + ring_bytes(r),
 		.lap = 1,
-		.stride = stride,
-		.cell = cell,
+		.stride = r->stride,
+		.cell = r->cell,
+		.most = r->most,
 	};
 }
 
@@ -187,7 +202,6 @@ static void node_init(struct flux *f, const struct layout *l, uint32_t i)
 		.payload_size = a->payload_size,
 		.reply_size = a->reply_size,
 		.max_inflight = a->max_inflight,
-		.burst_max = l->burst_max,
 		.index = i,
 		.words = (a->nodes + 63) / 64,
 		.rx = (struct flux_in *)(block + l->in),
@@ -293,6 +307,7 @@ static int burst_open(struct flux_node *node, uint32_t limit)
 	struct flux_burst *b = &node->burst;
 	struct flux_cursor *c = b->to;
 
+	limit = limit < c->most ? limit : c->most;
 	if (limit == 1) {
 		burst_close(b);
 		return 1;
@@ -306,11 +321,11 @@ static int burst_open(struct flux_node *node, uint32_t limit)
 }
 
 /* So many calls to this peer travel together. */
-static uint32_t out_limit(const struct flux_node *node, const struct flux_out *o)
+static uint32_t out_limit(const struct flux_out *o)
 {
 	uint32_t limit = burst_limit(flux_inflight(o) + 1);
 
-	return limit < node->burst_max ? limit : node->burst_max;
+	return limit < o->req.most ? limit : o->req.most;
 }
 
 int flux_call_begin(struct flux_node *node, uint32_t to)
@@ -336,7 +351,7 @@ int flux_call_begin(struct flux_node *node, uint32_t to)
 	b->to = &o->req;
 	b->peer = o->peer;
 	b->call_to = to;
-	return burst_open(node, out_limit(node, o));
+	return burst_open(node, out_limit(o));
 }
 
 int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
@@ -383,7 +398,7 @@ static bool burst_is_right(const struct flux_node *node)
 
 	if (unlikely(b->to->lap != b->lap || has_left(b->peer)))
 		return false;
-	return b->call_to == FLUX_NOBODY || out_limit(node, &node->out[b->call_to]) == b->limit;
+	return b->call_to == FLUX_NOBODY || out_limit(&node->out[b->call_to]) == b->limit;
 }
 
 static void burst_renew(struct flux_node *node)
@@ -395,7 +410,7 @@ static void burst_renew(struct flux_node *node)
 	else if (b->call_to == FLUX_NOBODY)
 		burst_open(node, node->in[b->reply_to].together);
 	else
-		burst_open(node, out_limit(node, &node->out[b->call_to]));
+		burst_open(node, out_limit(&node->out[b->call_to]));
 }
 
 void flux_burst_publish(struct flux_node *node)

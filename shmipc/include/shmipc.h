@@ -97,9 +97,10 @@ struct shmipc_client_stats {
 /*
  * Makes the region name (no '/' in it, at most 193 bytes) with sizes attr (NULL: all
  * defaults) and serves it until destroy. What a dead server left under that name is
- * replaced; its clients get -EPIPE and may connect anew. Memory per client: two rings of
- * four slots for each of the depth calls, at least 64, and extra_size; give the depth that
- * you need, because short rings stay in the nearest cache. 0, or
+ * replaced; its clients get -EPIPE and may connect anew. Memory per client: two rings, each
+ * of about depth times the lines that a burst takes (eight messages with a depth of 32 or
+ * more), and extra_size; give the depth that you need, because short rings stay in the
+ * nearest cache. 0, or
  *	-EINVAL		the name or a size is out of range: correct it
  *	-EADDRINUSE	a living server has the name: take another
  *	-EACCES, -ELOOP	the name is another user's, or a symbolic link: take another

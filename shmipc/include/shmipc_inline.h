@@ -3,21 +3,23 @@
  * The hot path of shmipc.h, inlined into its users; included by it, not by them. The
  * fields of these structs are the library's: no user reads or writes them.
  *
- * A ring is an array of slots of a multiple of 8 bytes, {head, payload}. Messages are
- * published in bursts of one to SHMIPC_BURST, which stand side by side: the producer fills
- * them in and stores the head of the first, with the lap number and how many they are, last,
- * with release. The consumer, whose own cursor says which lap it expects where, loads that
- * head with acquire, and never writes; the other heads of a burst have lap 0, which nobody
- * expects. A slot is free for the next lap by count alone: at most depth calls are in
- * flight, a ring has more slots than that, and a response that has arrived proves that
- * its request, and the responses depth calls before it, have been read. Laps are compared
- * for equality only; 1 follows on the last. A clean ring is all zero, the first lap is 1.
+ * A message is {head, payload}, a multiple of 8 bytes. Messages are published in bursts of one
+ * to SHMIPC_BURST, which stand side by side. A ring is an array of cells, whole cache lines
+ * each, and each burst has a cell of its own: who reads one burst does not hold a line that
+ * the next one is written to. The producer fills the messages in and stores the head of the
+ * first, with the lap number and how many they are, last, with release. The consumer, whose
+ * own cursor says which lap it expects where, loads that head with acquire, and never
+ * writes; no payload ever stands where it looks for a lap. A cell is free for the next lap by
+ * count alone: at most depth calls are in flight, a ring has more cells than that, and a
+ * response that has arrived proves that its request, and the responses depth calls before
+ * it, have been read. Laps are compared for equality only; 1 follows on the last. A clean
+ * ring is all zero, the first lap is 1.
  *
- * With eight or more calls in flight half of them, at most eight, are collected in
+ * With eight or more calls in flight a quarter of them, at most eight, are collected in
  * private memory and copied to the ring in one go, the head of the first one last. A core
  * has so many stores that wait for lines, and the private ones between two messages count
  * as well; written together, the lines of a burst travel together, and the consumer, which
- * looks at the first head only, takes none away half written, so slots share lines. The
+ * looks at the first head only, takes none away half written. The
  * head of a request's burst says how many answers are best collected.
  *
  * Sleep and wake: a sleeper sets its word, fences, looks once more, and sleeps; a
@@ -34,12 +36,13 @@
 #define SHMIPC_VISIT_MAX 8 /* requests that one client gets per server poll */
 #define SHMIPC_IDLE_POLLS 32 /* empty client polls in a row until the slow path, about 1 us */
 #define SHMIPC_BURST 8 /* messages published together */
-#define SHMIPC_STAGED 128 /* bytes in a slot; larger ones are written in place, one by one */
+#define SHMIPC_STAGED 128 /* bytes in a message; longer ones are written in place, one by one */
 #define SHMIPC_FEW 8 /* with fewer calls in flight each message travels alone */
+#define SHMIPC_LONG 192 /* bytes in a burst whose lines are fetched when it arrives */
 #define SHMIPC_UNFENCED 64 /* bursts and polls, until sleepers are woken, ... */
 #define SHMIPC_VAIN 8 /* or looks in vain after the last burst */
 
-/* Lap, together and count are 0 but in the first of a burst. */
+/* What precedes the payload. Lap, together and count are 0 but in the first of a burst. */
 struct shmipc_slot {
 	uint64_t head; /* lap, 32 bits; id, 24; together, 4; count, 4 */
 	/* payload, aligned to 8 */
@@ -53,11 +56,14 @@ struct shmipc_slot {
 	((uint64_t)(count) << 60 | (uint64_t)(together) << 56 | (lap))
 
 struct shmipc_cursor {
-	char *slot;
+	char *slot; /* the next message: producer: begins a cell */
 	char *ready; /* consumer: what stands before this has arrived */
+	char *next; /* consumer: where the cell after these begins */
 	char *base, *end;
-	uint32_t stride;
-	uint32_t lap; /* of the slot, when it is filled in */
+	uint32_t stride; /* bytes in a message */
+	uint32_t cell; /* bytes in a cell */
+	uint32_t lap; /* of the cell, when it is filled in */
+	uint32_t most; /* messages in a cell */
 };
 
 /*
@@ -68,10 +74,10 @@ struct shmipc_burst {
 	struct shmipc_cursor *to; /* NULL: no ring */
 	char *next; /* in the stage; at its start: there are none */
 	char *full; /* where next is when the burst is published */
-	char *last; /* in the ring: where a full burst may begin before it ends */
 	uint64_t head; /* of the first of a full burst, without its id */
 	uint32_t stride;
 	uint32_t limit; /* messages that are to travel together */
+	uint32_t lap; /* of the ring, when head was made */
 	__attribute__((aligned(64))) char stage[SHMIPC_BURST * SHMIPC_STAGED];
 };
 
@@ -163,7 +169,7 @@ void shmipc_server_rescan(struct shmipc_server *server);
 void shmipc_server_rest(struct shmipc_server *server);
 
 /*
- * memcpy() to and from a slot. In scalar words on purpose where the length is known: a
+ * memcpy() to and from a ring. In scalar words on purpose where the length is known: a
  * message is often written word by word just before, and a wider load would wait until
  * these stores have left the core, behind all that wait for a line. GCC leaves copies that
  * it expands out of ThreadSanitizer's sight; a call it intercepts.
@@ -195,14 +201,17 @@ static inline __attribute__((always_inline)) void shmipc_copy(void *to, const vo
 }
 #endif
 
-/* Back to the first slot once the last one has been passed. */
-static inline void shmipc_cursor_wrap(struct shmipc_cursor *at)
+static inline char *shmipc_cell_after(const struct shmipc_cursor *at, char *cell)
 {
-	if (__builtin_expect(at->slot == at->end, 0)) {
-		at->slot = at->ready = at->base;
-		if (!++at->lap)
-			at->lap = 1;
-	}
+	return cell + at->cell == at->end ? at->base : cell + at->cell;
+}
+
+/* To the next cell. */
+static inline void shmipc_cursor_step(struct shmipc_cursor *at, char *next)
+{
+	at->slot = at->ready = next;
+	if (__builtin_expect(next == at->base, 0) && !++at->lap)
+		at->lap = 1;
 }
 
 /*
@@ -210,24 +219,32 @@ static inline void shmipc_cursor_wrap(struct shmipc_cursor *at)
  * at any time. Acquire: pairs with the release in shmipc_cursor_put() and burst_copy(); behind
  * the first head of a burst, all of it.
  */
-static inline uint64_t shmipc_cursor_look(struct shmipc_cursor *at)
+static inline uint64_t shmipc_cursor_look(const struct shmipc_cursor *at)
 {
 	uint64_t head;
 
-	shmipc_cursor_wrap(at);
 	head = __atomic_load_n(&((const struct shmipc_slot *)at->slot)->head, __ATOMIC_ACQUIRE);
 	return (uint32_t)head == at->lap ? head : 0;
 }
 
-static inline int shmipc_cursor_ready(struct shmipc_cursor *at)
+static inline int shmipc_cursor_ready(const struct shmipc_cursor *at)
 {
 	return at->slot != at->ready || shmipc_cursor_look(at);
 }
 
-/* So many messages may stand together at the cursor. */
-static inline int shmipc_cursor_holds(const struct shmipc_cursor *at, uint32_t count)
+/*
+ * So many messages have arrived, at most what a cell holds. The next burst may have arrived
+ * as well, so its first line is fetched; and all lines of a long one, which come together
+ * then. The lines of a short one are touched at once anyway.
+ */
+static inline void shmipc_cursor_arrived(struct shmipc_cursor *at, uint32_t count)
 {
-	return count - 1 < SHMIPC_BURST && count * (size_t)at->stride <= (size_t)(at->end - at->slot);
+	at->ready = at->slot + count * at->stride;
+	at->next = shmipc_cell_after(at, at->slot);
+	__builtin_prefetch(at->next);
+	if (at->ready - at->slot >= SHMIPC_LONG)
+		for (const char *line = at->slot + 64; line < at->ready; line += 64)
+			__builtin_prefetch(line);
 }
 
 /* Another one may change it at any time. Relaxed: the look was an acquire. */
@@ -238,7 +255,7 @@ static inline uint32_t shmipc_slot_id(const char *slot)
 }
 
 /*
- * Fills one slot in and publishes it. The cursor moves first: a compiler cannot know that
+ * Fills one message in and publishes it. The cursor moves first: a compiler cannot know that
  * the payload is not the cursor, and would read all of it again.
  */
 static inline void shmipc_cursor_put(struct shmipc_cursor *at, uint32_t id, const void *data,
@@ -247,11 +264,26 @@ static inline void shmipc_cursor_put(struct shmipc_cursor *at, uint32_t id, cons
 	struct shmipc_slot *slot = (struct shmipc_slot *)at->slot;
 	uint64_t head = SHMIPC_HEAD(at->lap, 1, 1) | (uint64_t)id << 32;
 
-	at->slot += at->stride;
-	shmipc_cursor_wrap(at);
+	shmipc_cursor_step(at, shmipc_cell_after(at, at->slot));
 	shmipc_copy(slot + 1, data, len);
 	/* Release: pairs with the acquire in shmipc_cursor_look(). */
 	__atomic_store_n(&slot->head, head, __ATOMIC_RELEASE);
+}
+
+/*
+ * The lines that the burst will be copied to, when its first message is made: earlier, the
+ * consumer would take the first of them back, as long as it waits for it.
+ */
+static inline void shmipc_burst_own(const struct shmipc_burst *burst)
+{
+	for (ptrdiff_t i = 0; i < burst->full - burst->stage; i += 64) {
+#ifdef __x86_64__
+		/* The builtin asks for a shared line where the compiler may not use this. */
+		__asm__ volatile("prefetchw %0" : : "m"(burst->to->slot[i]));
+#else
+		__builtin_prefetch(burst->to->slot + i, 1);
+#endif
+	}
 }
 
 /* One more message; says whether the burst is full. */
@@ -260,6 +292,8 @@ static inline int shmipc_burst_add(struct shmipc_burst *burst, uint32_t id, cons
 {
 	struct shmipc_slot *slot = (struct shmipc_slot *)burst->next;
 
+	if ((char *)slot == burst->stage)
+		shmipc_burst_own(burst);
 	burst->next += burst->stride;
 	slot->head = (uint64_t)id << 32;
 	shmipc_copy(slot + 1, data, len);
@@ -328,9 +362,9 @@ static inline int shmipc_client_look(struct shmipc_client *client)
 
 	if (!head)
 		return 0;
-	if (__builtin_expect(!shmipc_cursor_holds(&client->resp, SHMIPC_COUNT(head)), 0))
+	if (__builtin_expect(SHMIPC_COUNT(head) - 1 >= client->resp.most, 0))
 		return shmipc_client_spoilt(client);
-	client->resp.ready = client->resp.slot + SHMIPC_COUNT(head) * client->resp.stride;
+	shmipc_cursor_arrived(&client->resp, SHMIPC_COUNT(head));
 	return 1;
 }
 
@@ -360,6 +394,8 @@ static inline int shmipc_client_take(struct shmipc_client *client, shmipc_respon
 		fn(arg, client->calls[id].token, payload);
 	}
 	client->resp.slot = slot;
+	if (slot == ready)
+		shmipc_cursor_step(&client->resp, client->resp.next);
 	return n;
 }
 
@@ -490,9 +526,9 @@ static inline uint32_t shmipc_server_look(struct shmipc_server *server, struct s
 	if (!head)
 		return 0;
 	/* A client's words. */
-	if (__builtin_expect(!shmipc_cursor_holds(&peer->req, count), 0))
+	if (__builtin_expect(count - 1 >= peer->req.most, 0))
 		count = 1;
-	peer->req.ready = peer->req.slot + count * peer->req.stride;
+	shmipc_cursor_arrived(&peer->req, count);
 	together = together < SHMIPC_BURST ? together : SHMIPC_BURST;
 	if (__builtin_expect(peer->together != together, 0)) {
 		peer->together = together;
@@ -536,11 +572,14 @@ static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 		if (slot == visit->until) {
 			if (!shmipc_server_visit(server, visit))
 				continue;
-			slot = peer->req.slot; /* after a wrap */
 		}
 		req->client = peer->handle;
 		req->id = shmipc_slot_id(slot);
 		peer->req.slot = slot + peer->req.stride;
+		if (peer->req.slot == peer->req.ready) {
+			shmipc_cursor_step(&peer->req, peer->req.next);
+			visit->until = peer->req.slot;
+		}
 		peer->received++;
 		shmipc_copy(buf, slot + sizeof(struct shmipc_slot), len);
 		return 1;

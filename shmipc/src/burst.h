@@ -6,14 +6,6 @@
 #include "base/burst.h"
 #include "layout.h"
 
-/* How many messages travel together when so many are in flight. */
-static inline uint32_t burst_limit(uint32_t in_flight)
-{
-	return in_flight >= 2 * SHMIPC_BURST ? SHMIPC_BURST :
-	       in_flight < SHMIPC_FEW        ? 1 :
-					       in_flight / 2;
-}
-
 /* An empty one, with no ring. */
 static inline void burst_close(struct shmipc_burst *b)
 {
@@ -21,32 +13,23 @@ static inline void burst_close(struct shmipc_burst *b)
 	b->next = b->stage;
 }
 
-/*
- * Are the next messages to this ring, so many, a burst? Its room is the ring's at least.
- * No burst passes the end of the ring.
- */
+/* Are the next messages to this ring, so many, a burst? */
 static inline bool burst_open(struct shmipc_burst *b, struct shmipc_cursor *to, uint32_t limit)
 {
-	uint32_t count, left;
-
 	burst_close(b);
-	shmipc_cursor_wrap(to);
-	if (to->stride > SHMIPC_STAGED)
-		return false;
-	left = (uint32_t)((size_t)(to->end - to->slot) / to->stride);
-	count = limit < left ? limit : left;
-	if (count <= 1)
+	limit = limit < to->most ? limit : to->most;
+	if (limit <= 1)
 		return false;
 	b->to = to;
-	b->full = b->stage + (size_t)count * to->stride;
-	b->last = to->end - (size_t)count * to->stride;
-	b->head = SHMIPC_HEAD(to->lap, limit, count);
+	b->full = b->stage + (size_t)limit * to->stride;
+	b->head = SHMIPC_HEAD(to->lap, limit, limit);
 	b->stride = to->stride;
 	b->limit = limit;
+	b->lap = to->lap;
 	return true;
 }
 
-/* Copies what is collected to the ring; behind it there may be no room for as much. */
+/* Copies what is collected to its cell. */
 ALWAYS_INLINE void burst_write(struct shmipc_burst *b, uint64_t head, size_t bytes)
 {
 	struct shmipc_slot *first = (struct shmipc_slot *)b->stage;
@@ -54,7 +37,7 @@ ALWAYS_INLINE void burst_write(struct shmipc_burst *b, uint64_t head, size_t byt
 	first->head |= head;
 	/* Pairs with the acquire in shmipc_cursor_look(). */
 	burst_copy(b->to->slot, first, bytes);
-	b->to->slot += bytes;
+	shmipc_cursor_step(b->to, shmipc_cell_after(b->to, b->to->slot));
 	b->next = b->stage;
 }
 

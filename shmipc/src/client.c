@@ -284,6 +284,8 @@ COLD int shmipc_client_stray(struct shmipc_client *hot)
 	hot->calls[(hot->depth + hot->answered++) & hot->calls_mask].free = id;
 	c->given_up--;
 	hot->resp.slot += hot->resp.stride;
+	if (hot->resp.slot == hot->resp.ready)
+		shmipc_cursor_step(&hot->resp, hot->resp.next);
 	return 0;
 }
 
@@ -292,17 +294,18 @@ COLD int shmipc_client_stray(struct shmipc_client *hot)
 /* For the call that has just been counted. */
 int shmipc_client_begin(struct shmipc_client *hot)
 {
-	return burst_open(&hot->burst, &hot->req, burst_limit(shmipc_client_pending(hot)));
+	return burst_open(&hot->burst, &hot->req, shmipc_burst_limit(shmipc_client_pending(hot)));
 }
 
 void shmipc_client_full(struct shmipc_client *hot)
 {
 	struct shmipc_burst *b = &hot->burst;
-	uint32_t limit = burst_limit(shmipc_client_pending(hot) + 1);
+	uint32_t limit = shmipc_burst_limit(shmipc_client_pending(hot) + 1);
 
 	burst_write_full(b);
 	shmipc_client_published(hot);
-	if (unlikely(limit != b->limit || b->to->slot > b->last))
+	limit = limit < hot->req.most ? limit : hot->req.most;
+	if (unlikely(limit != b->limit || b->to->lap != b->lap))
 		burst_open(b, b->to, limit);
 }
 
@@ -312,7 +315,7 @@ void shmipc_client_part(struct shmipc_client *hot)
 
 	burst_write_part(b);
 	shmipc_client_published(hot);
-	if (b->to->slot > b->last)
+	if (b->to->lap != b->lap)
 		burst_open(b, b->to, b->limit);
 }
 

@@ -11,29 +11,31 @@ static uint32_t or_default(uint32_t value, uint32_t def)
 	return value ? value : def;
 }
 
-/* Packed: what is published together shares lines. */
-static uint32_t slot_stride(uint32_t payload)
-{
-	return (uint32_t)align_up(sizeof(struct shmipc_slot) + payload, sizeof(uint64_t));
-}
-
 /*
- * More than depth, since a response counts as read before its callback has run. Four times
- * as many where messages travel in bursts, which then need not wait for those before; more
- * would only leave the nearest cache.
+ * Messages are packed: what is published together shares lines. There are more cells than
+ * depth, since all may travel alone, and a response counts as read before its callback has
+ * run. Where messages travel in bursts there is room for four times as many, which then
+ * need not wait for those before; more would only leave the nearest cache.
  */
-static uint32_t ring_slots(uint32_t depth, uint32_t stride)
+static struct shmipc_ring ring_plan(uint32_t depth, uint32_t payload)
 {
-	uint32_t slots = depth + 1;
+	uint32_t stride = (uint32_t)align_up(sizeof(struct shmipc_slot) + payload, sizeof(uint64_t));
+	bool staged = stride <= SHMIPC_STAGED;
+	uint32_t most = staged ? shmipc_burst_limit(depth) : 1;
+	uint32_t messages = 4 * depth > SHMIPC_LEAST ? 4 * depth : SHMIPC_LEAST;
+	uint32_t cells = staged && messages / most > depth ? messages / most : depth + 1;
 
-	if (stride <= SHMIPC_STAGED)
-		slots = 4 * depth > SHMIPC_LEAST_SLOTS ? 4 * depth : SHMIPC_LEAST_SLOTS;
-	return (uint32_t)pow2_ceil(slots);
+	return (struct shmipc_ring){
+		.stride = stride,
+		.most = most,
+		.cell = (uint32_t)align_up(most * stride, CACHE_LINE),
+		.cells = cells,
+	};
 }
 
-static uint64_t ring_bytes(uint32_t slots, uint32_t stride)
+static uint64_t ring_bytes(const struct shmipc_ring *r)
 {
-	return align_up((uint64_t)slots * stride, CACHE_LINE);
+	return (uint64_t)r->cells * r->cell;
 }
 
 int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p)
@@ -48,24 +50,22 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 	if (l.attr.max_clients > SHMIPC_MAX_CLIENTS || l.attr.depth > SHMIPC_MAX_DEPTH ||
 		l.attr.req_size > SHMIPC_MAX_PAYLOAD || l.attr.resp_size > SHMIPC_MAX_PAYLOAD)
 		return -EINVAL;
-	l.req_stride = slot_stride(l.attr.req_size);
-	l.resp_stride = slot_stride(l.attr.resp_size);
-	l.req_slots = ring_slots(l.attr.depth, l.req_stride);
-	l.resp_slots = ring_slots(l.attr.depth, l.resp_stride);
+	l.req = ring_plan(l.attr.depth, l.attr.req_size);
+	l.resp = ring_plan(l.attr.depth, l.attr.resp_size);
 	/*
 	 * Half a page on: a side writes one ring and reads the other at about the same
 	 * index, and a load waits for an earlier store whose low 12 address bits are equal.
 	 */
-	l.resp_ring = sizeof(struct shmipc_place) + ring_bytes(l.req_slots, l.req_stride) + 2048;
-	l.extra = l.resp_ring + ring_bytes(l.resp_slots, l.resp_stride);
+	l.resp_ring = sizeof(struct shmipc_place) + ring_bytes(&l.req) + 2048;
+	l.extra = l.resp_ring + ring_bytes(&l.resp);
 	l.area = align_up(l.extra + l.attr.extra_size, CACHE_LINE);
-	/* At most 2^12 areas of 2 * 2^18 slots of little over 2^20: no overflow. */
+	/* At most 2^12 areas of 2 * 2^18 cells of little over 2^20: no overflow. */
 	l.size = sizeof(struct shmipc_header) + l.attr.max_clients * l.area;
 	*l_p = l;
 	return 0;
 }
 
-static struct shmipc_cursor ring_start(void *ring, uint32_t slots, uint32_t stride)
+static struct shmipc_cursor ring_start(const struct shmipc_ring *r, void *ring)
 {
 	char *base = ring;
 
@@ -73,20 +73,22 @@ static struct shmipc_cursor ring_start(void *ring, uint32_t slots, uint32_t stri
 		.slot = base,
 		.ready = base,
 		.base = base,
-		.end = base + (size_t)slots * stride,
-		.stride = stride,
+		.end = base + ring_bytes(r),
+		.stride = r->stride,
+		.cell = r->cell,
+		.most = r->most,
 		.lap = 1,
 	};
 }
 
 struct shmipc_cursor shmipc_req_start(const struct shmipc_layout *l, struct shmipc_place *place)
 {
-	return ring_start(place + 1, l->req_slots, l->req_stride);
+	return ring_start(&l->req, place + 1);
 }
 
 struct shmipc_cursor shmipc_resp_start(const struct shmipc_layout *l, struct shmipc_place *place)
 {
-	return ring_start((char *)place + l->resp_ring, l->resp_slots, l->resp_stride);
+	return ring_start(&l->resp, (char *)place + l->resp_ring);
 }
 
 void *shmipc_alloc(size_t n, size_t size)

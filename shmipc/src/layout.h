@@ -24,7 +24,7 @@
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
 #define SHMIPC_VERSION 3u
 #define SHMIPC_WORDS 64u /* of the bitmap */
-#define SHMIPC_LEAST_SLOTS 64u /* in a ring of slots that are not large */
+#define SHMIPC_LEAST 64u /* messages that fit into a ring of full bursts */
 #define SHMIPC_CLIENT_LOCK(index) (1u + (index)) /* byte of the file; 0 is the server's */
 
 struct shmipc_header {
@@ -83,10 +83,25 @@ static_assert(sizeof(struct shmipc_place) == 128, "layout");
 static_assert(offsetof(struct shmipc_slot, head) == 0, "layout");
 static_assert(sizeof(struct shmipc_slot) == 8, "layout");
 
+/* How many messages travel together when so many are in flight. */
+static inline uint32_t shmipc_burst_limit(uint32_t in_flight)
+{
+	return in_flight >= 4 * SHMIPC_BURST ? SHMIPC_BURST :
+	       in_flight < SHMIPC_FEW        ? 1 :
+					       in_flight / 4;
+}
+
+/* What a client's ring is made of. */
+struct shmipc_ring {
+	uint32_t stride; /* bytes in a message */
+	uint32_t most; /* messages in a cell */
+	uint32_t cell; /* bytes */
+	uint32_t cells;
+};
+
 struct shmipc_layout {
 	struct shmipc_attr attr;
-	uint32_t req_stride, resp_stride; /* of a slot */
-	uint32_t req_slots, resp_slots;
+	struct shmipc_ring req, resp;
 	uint64_t resp_ring, extra; /* offsets in a client's area; the request ring is at 128 */
 	uint64_t area; /* bytes of an area */
 	uint64_t size; /* of the region */

@@ -58,9 +58,9 @@ static bool place_has_bit(const struct server *s, uint32_t index)
 
 static void ring_clean(struct shmipc_cursor ring)
 {
-	for (char *slot = ring.base; slot != ring.end; slot += ring.stride)
+	for (char *cell = ring.base; cell != ring.end; cell += ring.cell)
 		/* Relaxed: published by the release of server_epoch. */
-		__atomic_store_n(&((struct shmipc_slot *)slot)->head, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&((struct shmipc_slot *)cell)->head, 0, __ATOMIC_RELAXED);
 }
 
 /* Makes the place ready for the next client, whatever its last one left there. */
@@ -238,7 +238,7 @@ void shmipc_server_full(struct shmipc_server *hot)
 
 	burst_write_full(b);
 	shmipc_server_published(hot, hot->burst_peer);
-	if (unlikely(b->to->slot > b->last))
+	if (unlikely(b->to->lap != b->lap))
 		burst_open(b, b->to, b->limit);
 }
 
@@ -248,7 +248,7 @@ void shmipc_server_part(struct shmipc_server *hot)
 
 	burst_write_part(b);
 	shmipc_server_published(hot, hot->burst_peer);
-	if (b->to->slot > b->last)
+	if (b->to->lap != b->lap)
 		burst_open(b, b->to, b->limit);
 }
 

@@ -20,40 +20,46 @@ static void layout_has_one_writer_per_line(void)
 	struct shmipc_attr a = { .max_clients = 3, .depth = 300, .req_size = 57, .extra_size = 1 };
 
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
-	CHECK_EQ(l.req_stride, 72);
-	CHECK_EQ(l.resp_stride, 64);
-	CHECK_EQ(l.req_slots, 2048); /* four times depth, and a power of two */
-	CHECK_EQ(l.resp_slots, 2048);
+	CHECK_EQ(l.req.stride, 72);
+	CHECK_EQ(l.resp.stride, 64);
+	CHECK_EQ(l.req.most, 8);
+	CHECK_EQ(l.req.cell, 8 * 72);
+	CHECK_EQ(l.resp.cell, 8 * 64);
+	CHECK_EQ(l.req.cells, 301); /* each may travel alone */
+	CHECK_EQ(l.resp.cells, 301);
 	CHECK_EQ(l.resp_ring % CACHE_LINE, 0);
 	CHECK_EQ(l.extra % CACHE_LINE, 0);
 	CHECK_EQ(l.area % CACHE_LINE, 0);
-	CHECK_EQ(l.area, 128 + 2048 * 72 + 2048 + 2048 * 64 + 64);
+	CHECK_EQ(l.area, 128 + 301 * 8 * 72 + 2048 + 301 * 8 * 64 + 64);
 	CHECK_EQ(l.size, 704 + 3 * l.area);
 	a.resp_size = 17; /* a multiple of 8 with its header */
 	a.depth = 16;
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
-	CHECK_EQ(l.resp_stride, 32);
-	CHECK_EQ(l.resp_slots, 64);
+	CHECK_EQ(l.resp.stride, 32);
+	CHECK_EQ(l.resp.most, 4);
+	CHECK_EQ(l.resp.cell, 128);
+	CHECK_EQ(l.resp.cells, 17);
 	CHECK_EQ(l.area % CACHE_LINE, 0);
 	a.resp_size = 16;
-	a.depth = 17;
+	a.depth = 8;
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
-	CHECK_EQ(l.resp_stride, 24);
-	CHECK_EQ(l.resp_slots, 128);
-	a.depth = 1; /* there are more than that */
+	CHECK_EQ(l.resp.stride, 24);
+	CHECK_EQ(l.resp.most, 2);
+	CHECK_EQ(l.resp.cell, 64);
+	CHECK_EQ(l.resp.cells, 32); /* room for 64 */
+	a.depth = 1;
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
-	CHECK_EQ(l.resp_slots, 64);
-	a.resp_size = 65000; /* large slots are few, and fewer than make a line */
-	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
-	CHECK_EQ(l.resp_slots, 2);
-	CHECK_EQ(l.extra % CACHE_LINE, 0);
-	CHECK_EQ(l.area % CACHE_LINE, 0);
+	CHECK_EQ(l.resp.most, 1);
+	CHECK_EQ(l.resp.cell, 64);
+	CHECK_EQ(l.resp.cells, 64);
+	a.resp_size = 65000; /* large ones are few */
 	a.depth = 255;
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
-	CHECK_EQ(l.resp_slots, 256); /* depth + 1 fits exactly */
-	a.depth = 256;
-	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
-	CHECK_EQ(l.resp_slots, 512);
+	CHECK_EQ(l.req.most, 8); /* whatever the responses are */
+	CHECK_EQ(l.resp.most, 1);
+	CHECK_EQ(l.resp.cells, 256);
+	CHECK_EQ(l.extra % CACHE_LINE, 0);
+	CHECK_EQ(l.area % CACHE_LINE, 0);
 }
 
 static void sizes_are_checked(void)

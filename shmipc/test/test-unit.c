@@ -190,6 +190,8 @@ static void visits_are_capped_and_rotate(void)
 				one->calls[id].state = SHMIPC_CALL_FREE;
 				one->calls[(one->depth + one->answered++) & one->calls_mask].free = id;
 				one->resp.slot += one->resp.stride;
+				if (one->resp.slot == one->resp.ready)
+					shmipc_cursor_step(&one->resp, one->resp.next);
 			}
 		}
 	}
@@ -305,7 +307,7 @@ static void waits_end_at_once_or_in_time(void)
 
 static void forged_responses_end_the_connection(void)
 {
-	static const uint32_t ids[] = { 0, 1, 31, 32, 4095, UINT32_MAX };
+	static const uint32_t ids[] = { 0, 1, 31, 32, 4095, (1u << SHMIPC_ID_BITS) - 1 };
 	uint8_t seen[2] = { 0 };
 	struct tally t = { .size = 2, .seen = seen };
 
@@ -314,7 +316,8 @@ static void forged_responses_end_the_connection(void)
 		struct shmipc_client *c = test_join("forge");
 		struct shmipc_slot *slot = (struct shmipc_slot *)c->resp.slot;
 
-		slot->head = (uint64_t)ids[i] << 32 | 1; /* none of them is in flight */
+		/* None of them is in flight. */
+		slot->head = SHMIPC_HEAD(1, 1, 1) | (uint64_t)ids[i] << 32;
 		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), -EPROTO);
 		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), -EPROTO);
 		CHECK_EQ(call_tag(c, 0), -EPROTO);
@@ -331,10 +334,11 @@ static void flood_is_bounded_by_depth(void)
 	struct shmipc_client *c = test_join("flood");
 	struct shmipc_req r[256];
 	struct msg m = msg_of(1);
-	uint32_t n = 0;
+	uint32_t n = 0, cells = (uint32_t)(c->req.end - c->req.base) / c->req.cell;
 
-	for (uint32_t i = 0; i < 4 * msg_attr.depth; i++) /* the whole ring */
-		shmipc_cursor_put(&c->req, UINT32_MAX, &m, sizeof(m));
+	CHECK(cells > msg_attr.depth);
+	for (uint32_t i = 0; i < cells; i++) /* the whole ring */
+		shmipc_cursor_put(&c->req, (1u << SHMIPC_ID_BITS) - 1, &m, sizeof(m));
 	while (shmipc_server_poll(s))
 		while (shmipc_server_recv(s, &r[n], &m, sizeof(m)) > 0)
 			n++;
@@ -573,28 +577,27 @@ static void held_replies_go_with_their_client(void)
 static void forged_burst(struct shmipc_server *s, struct shmipc_client *c, uint32_t together,
 	uint32_t count)
 {
-	struct shmipc_slot *slot = (struct shmipc_slot *)c->req.slot;
-	uint32_t left = (uint32_t)((c->req.end - c->req.slot) / c->req.stride), n = 0;
-	uint32_t honest = count && count <= SHMIPC_BURST && count <= left ? count : 1;
 	struct shmipc_cursor *req = &s->peers[0].req;
-	uint32_t lap = c->req.lap;
+	uint32_t n = 0, honest = count && count <= req->most ? count : 1;
+	uint64_t forged = SHMIPC_HEAD(c->req.lap, together, count) | (uint64_t)0xabcdef << 32;
+	char *cell = c->req.slot;
 	struct msg m = msg_of(1);
 	struct shmipc_req r;
 
-	c->req.slot += (honest - 1) * c->req.stride;
-	shmipc_cursor_put(&c->req, 0, &m, sizeof(m)); /* steps on; the last one's head is overwritten */
-	for (uint32_t i = 0; i < honest; i++)
-		((struct shmipc_slot *)((char *)slot + i * req->stride))->head = UINT64_MAX;
-	slot->head = SHMIPC_HEAD(lap, together, count) | (uint64_t)0xabcdef << 32;
+	shmipc_cursor_put(&c->req, 0, &m, sizeof(m)); /* steps on */
+	for (uint32_t i = 1; i < req->most; i++)
+		((struct shmipc_slot *)(cell + i * req->stride))->head = UINT64_MAX;
+	((struct shmipc_slot *)cell)->head = forged;
 	CHECK_EQ(shmipc_server_poll(s), 1);
 	while (shmipc_server_recv(s, &r, &m, sizeof(m)) == 1) {
 		CHECK_EQ(r.id, n ? (1u << SHMIPC_ID_BITS) - 1 : 0xabcdefu);
-		CHECK(req->slot <= req->end && req->ready <= req->end);
+		CHECK(req->slot < req->end && req->ready <= req->end);
 		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
 		CHECK(held(&s->burst) + room(&s->burst) <= SHMIPC_BURST);
 		n++;
 	}
 	CHECK_EQ(n, honest);
+	CHECK(req->slot - req->base == c->req.slot - c->req.base); /* in the next cell */
 	CHECK_EQ(held(&s->burst), 0);
 }
 
@@ -657,6 +660,57 @@ static void hostile_counts_end_the_connection(void)
 		shmipc_client_disconnect(c);
 		shmipc_server_destroy(s);
 	}
+}
+
+#define WORDS 4
+
+/* The head that a reader will wait for in this or in the next lap, wherever it looks. */
+static void forge_words(uint64_t *words, const struct shmipc_cursor *at, uint32_t i)
+{
+	for (uint32_t k = 0; k < WORDS; k++)
+		words[k] = SHMIPC_HEAD(at->lap + (i + k) % 2, 1, 1) | (uint64_t)(i & 7) << 32;
+}
+
+static void take_in_order(void *arg, uint64_t token, const void *resp)
+{
+	CHECK_EQ(token, *(uint32_t *)arg);
+	++*(uint32_t *)arg;
+}
+
+/* Bursts of all lengths, with payload that looks like heads: nothing is taken for one. */
+static void payload_is_no_head(void)
+{
+	struct shmipc_server *s = test_serve("forged", &msg_attr);
+	struct shmipc_client *c = test_join("forged");
+	uint64_t words[WORDS], seed = test_seed();
+	uint32_t sent = 0, taken = 0;
+	struct shmipc_req r;
+
+	while (sent < 20000) {
+		uint32_t n = 1 + (uint32_t)(test_rand(&seed) % msg_attr.depth), got = 0;
+
+		for (uint32_t i = 0; i < n; i++, sent++) {
+			forge_words(words, &c->req, sent);
+			CHECK_EQ(shmipc_client_call(c, words, sizeof(words), sent), 0);
+			if (test_rand(&seed) % 4 == 0)
+				shmipc_client_flush(c);
+		}
+		shmipc_client_flush(c);
+		while (shmipc_server_poll(s))
+			while (shmipc_server_recv(s, &r, words, sizeof(words)) == 1) {
+				CHECK_EQ(SHMIPC_ID(words[0]), (sent - n + got++) & 7);
+				forge_words(words, &s->peers[0].resp, got);
+				CHECK_EQ(shmipc_server_reply(s, r.client, r.id, words, sizeof(words)), 0);
+				if (test_rand(&seed) % 4 == 0)
+					shmipc_server_flush(s);
+			}
+		CHECK_EQ(got, n);
+		while (shmipc_client_poll(c, take_in_order, &taken) > 0)
+			;
+		CHECK_EQ(taken, sent);
+	}
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
 }
 
 struct sized {
@@ -734,6 +788,7 @@ int main(int argc, char **argv)
 		TEST(hostile_bursts_are_bounded),
 		TEST(hostile_depth_is_bounded),
 		TEST(hostile_counts_end_the_connection),
+		TEST(payload_is_no_head),
 		TEST(all_sizes),
 	};
 
