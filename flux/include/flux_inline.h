@@ -356,8 +356,6 @@ FLUX_INLINE int flux_out_take(struct flux_out *o, flux_response_fn *fn, void *ar
 		uint64_t token = o->tokens[id];
 
 		slot += o->resp.stride;
-		/* The next line of the burst, while fn makes of this response what it likes. */
-		__builtin_prefetch(slot + 64);
 		o->ids[tail++ & o->ids_mask] = id;
 		o->ids_tail = tail; /* fn may call */
 		fn(arg, token, s + 1);

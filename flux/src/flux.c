@@ -301,23 +301,19 @@ static void dirty_set(struct flux_node *node, uint32_t peer)
 	node->dirty[peer / 64] |= 1ull << (peer % 64);
 }
 
-/* The next messages travel together, so many: 0; or each alone, and the burst has no ring: 1. */
-static int burst_open(struct flux_node *node, uint32_t limit)
+/* Begins a burst to this ring and this peer: so many of the next messages, at least two. */
+static void burst_open(struct flux_node *node, struct flux_cursor *c,
+	const struct flux_shared *peer, uint32_t limit)
 {
 	struct flux_burst *b = &node->burst;
-	struct flux_cursor *c = b->to;
 
-	limit = limit < c->most ? limit : c->most;
-	if (limit == 1) {
-		burst_close(b);
-		return 1;
-	}
+	b->to = c;
+	b->peer = peer;
 	b->limit = limit;
 	b->lap = c->lap;
 	b->stride = c->stride;
 	b->full = b->next + (size_t)limit * c->stride;
 	b->head = FLUX_HEAD(c->lap, limit, limit);
-	return 0;
 }
 
 /* So many calls to this peer travel together. */
@@ -330,8 +326,8 @@ static uint32_t out_limit(const struct flux_out *o)
 
 int flux_call_begin(struct flux_node *node, uint32_t to)
 {
-	struct flux_burst *b = &node->burst;
 	struct flux_out *o;
+	uint32_t limit;
 	int r;
 
 	if (unlikely(to >= node->nodes))
@@ -344,20 +340,29 @@ int flux_call_begin(struct flux_node *node, uint32_t to)
 		if (r < 0)
 			return r;
 	}
-	flux_burst_end(node);
-	if (!o->next)
+	if (node->burst.to)
+		flux_burst_end(node);
+	if (unlikely(!o->next))
 		out_link(node, o);
+	limit = out_limit(o);
+	if (limit == 1)
+		return 1;
 	dirty_set(node, to);
-	b->to = &o->req;
-	b->peer = o->peer;
-	b->call_to = to;
-	return burst_open(node, out_limit(o));
+	node->burst.call_to = to;
+	burst_open(node, &o->req, o->peer, limit);
+	return 0;
+}
+
+/* So many answers to this peer travel together. */
+static uint32_t in_limit(const struct flux_in *in)
+{
+	return in->together < in->resp.most ? in->together : in->resp.most;
 }
 
 int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 {
-	struct flux_burst *b = &node->burst;
 	struct flux_in *in;
+	uint32_t limit;
 
 	if (unlikely(from >= node->nodes || !node->in[from].held[id]))
 		return -EINVAL;
@@ -366,12 +371,15 @@ int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 		in->held[id] = 0;
 		return -EPIPE;
 	}
-	flux_burst_end(node);
+	if (node->burst.to)
+		flux_burst_end(node);
+	limit = in_limit(in);
+	if (limit == 1)
+		return 1;
 	dirty_set(node, from);
-	b->to = &in->resp;
-	b->peer = in->peer;
-	b->reply_to = from;
-	return burst_open(node, in->together);
+	node->burst.reply_to = from;
+	burst_open(node, &in->resp, in->peer, limit);
+	return 0;
 }
 
 /* Copies what is collected to the ring. */
@@ -401,16 +409,19 @@ static bool burst_is_right(const struct flux_node *node)
 	return b->call_to == FLUX_NOBODY || out_limit(&node->out[b->call_to]) == b->limit;
 }
 
+/* For the next burst to the same ring. */
 static void burst_renew(struct flux_node *node)
 {
 	struct flux_burst *b = &node->burst;
+	uint32_t limit = 1;
 
-	if (unlikely(has_left(b->peer)))
+	if (likely(!has_left(b->peer)))
+		limit = b->call_to == FLUX_NOBODY ? in_limit(&node->in[b->reply_to])
+						  : out_limit(&node->out[b->call_to]);
+	if (limit == 1)
 		burst_close(b);
-	else if (b->call_to == FLUX_NOBODY)
-		burst_open(node, node->in[b->reply_to].together);
 	else
-		burst_open(node, out_limit(&node->out[b->call_to]));
+		burst_open(node, b->to, b->peer, limit);
 }
 
 void flux_burst_publish(struct flux_node *node)

@@ -388,8 +388,6 @@ static inline int shmipc_client_take(struct shmipc_client *client, shmipc_respon
 		client->calls[(client->depth + answered++) & client->calls_mask].free = id;
 		client->answered = answered; /* fn may call */
 		slot += client->resp.stride;
-		/* The next line of the burst, while fn makes of this one what it likes. */
-		__builtin_prefetch(slot + 64);
 		n++;
 		fn(arg, client->calls[id].token, payload);
 	}
