@@ -129,7 +129,7 @@ struct flux_burst {
 struct flux_node {
 	FLUX_LINE struct flux_out *out; /* [nodes] */
 	struct flux_in *in;             /* [nodes] */
-	uint32_t capacity;              /* slots in a ring */
+	uint32_t capacity;              /* of a ring, as asked for or chosen: messages */
 	uint32_t nodes;
 	uint32_t payload_size;
 	uint32_t reply_size;
@@ -232,9 +232,15 @@ FLUX_INLINE void flux_cursor_arrived(struct flux_cursor *c, uint64_t head)
 			__builtin_prefetch(line);
 }
 
-FLUX_INLINE void flux_published(struct flux_node *node, uint32_t peer)
+/* The next flush looks whether this peer sleeps. */
+FLUX_INLINE void flux_dirty(struct flux_node *node, uint32_t peer)
 {
 	node->dirty[peer / 64] |= 1ull << (peer % 64);
+}
+
+/* One more burst that no flush has followed yet. */
+FLUX_INLINE void flux_published(struct flux_node *node)
+{
 	node->unfenced++;
 	node->vain = 0;
 }
@@ -251,7 +257,8 @@ FLUX_INLINE void flux_put(struct flux_node *node, struct flux_cursor *c, uint32_
 	flux_copy(slot + 1, payload, len);
 	/* Release: pairs with the acquire in flux_cursor_look(). */
 	__atomic_store_n(&slot->head, head, __ATOMIC_RELEASE);
-	flux_published(node, peer);
+	flux_dirty(node, peer);
+	flux_published(node);
 }
 
 /*

@@ -48,8 +48,8 @@ struct ring {
 
 /* Where things are in the mapping; everything of a node stands in pages of its own. */
 struct layout {
-	size_t node, out, in, tokens, ids, ended,
-		held;         /* offsets in a node's block; shared is at 0 */
+	/* Offsets in a node's block; shared is at 0. */
+	size_t node, out, in, tokens, ids, ended, held;
 	size_t block;         /* bytes */
 	size_t blocks, rings; /* offsets in the mapping */
 	struct ring req, resp;
@@ -296,11 +296,6 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 
 /* ---- bursts ---- */
 
-static void dirty_set(struct flux_node *node, uint32_t peer)
-{
-	node->dirty[peer / 64] |= 1ull << (peer % 64);
-}
-
 /* Begins a burst to this ring and this peer: so many of the next messages, at least two. */
 static void burst_open(struct flux_node *node, struct flux_cursor *c,
 	const struct flux_shared *peer, uint32_t limit)
@@ -347,7 +342,7 @@ int flux_call_begin(struct flux_node *node, uint32_t to)
 	limit = out_limit(o);
 	if (limit == 1)
 		return 1;
-	dirty_set(node, to);
+	flux_dirty(node, to);
 	node->burst.call_to = to;
 	burst_open(node, &o->req, o->peer, limit);
 	return 0;
@@ -376,7 +371,7 @@ int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 	limit = in_limit(in);
 	if (limit == 1)
 		return 1;
-	dirty_set(node, from);
+	flux_dirty(node, from);
 	node->burst.reply_to = from;
 	burst_open(node, &in->resp, in->peer, limit);
 	return 0;
@@ -395,8 +390,7 @@ ALWAYS_INLINE void burst_copy_out(
 	flux_cursor_step(b->to, flux_cell_after(b->to, b->to->slot));
 	b->to->count += count;
 	b->next = node->stage;
-	node->unfenced++;
-	node->vain = 0;
+	flux_published(node);
 }
 
 /* As many messages as before are to travel together. */
@@ -495,7 +489,7 @@ static void senders_load(const struct flux_node *node, uint64_t *bits)
 }
 
 /* Nothing will come from a peer that has left, once its ring is empty. */
-static void senders_drop(struct flux_node *node, struct flux_in *in)
+static void senders_drop(struct flux_node *node, const struct flux_in *in)
 {
 	/* Pairs with the release in flux_leave(): all its calls are visible now. */
 	if (likely(!__atomic_load_n(&in->peer->left, __ATOMIC_ACQUIRE)))
@@ -597,8 +591,8 @@ void flux_flush_published(struct flux_node *node)
 		node->hungry |= __atomic_load_n(state, __ATOMIC_RELAXED) == SLEEP_WAITING;
 	}
 	memset(node->dirty, 0, sizeof(node->dirty));
-	if (node->burst.to) /* one of the two is FLUX_NOBODY: whom a burst is open for is not cleared */
-		dirty_set(node, (uint32_t)(node->burst.call_to & node->burst.reply_to));
+	if (node->burst.to) /* is for later; one of the two is FLUX_NOBODY */
+		flux_dirty(node, (uint32_t)(node->burst.call_to & node->burst.reply_to));
 	node->unfenced = 0;
 	node->flushes++;
 	if (node->hungry)
@@ -608,7 +602,7 @@ void flux_flush_published(struct flux_node *node)
 /* Would flux_poll() find something? */
 static bool responses_ready(const struct flux_node *node)
 {
-	struct flux_out *o = node->polled;
+	const struct flux_out *o = node->polled;
 
 	if (!o)
 		return false;
