@@ -27,7 +27,7 @@ static NOINLINE bool in_use(const struct slab *s, uint32_t id)
 
 static void slab_gives_each_id_once(void)
 {
-	static const uint32_t impossible[] = { 8, 9, 1u << 31, SLAB_BUSY, SLAB_NONE };
+	static const uint32_t impossible[] = {8, 9, 1u << 31, SLAB_BUSY, SLAB_NONE};
 	struct slab s;
 	uint32_t ids[8];
 

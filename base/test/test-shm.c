@@ -251,7 +251,7 @@ static void other_user(void)
 	CHECK(pid >= 0);
 	if (!pid)
 		_exit(setgid(65534) != 0 || setuid(65534) != 0 ||
-		      open(file, O_CREAT | O_EXCL | O_RDWR, 0600) < 0);
+			open(file, O_CREAT | O_EXCL | O_RDWR, 0600) < 0);
 	wait_exit(pid, 0);
 	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), -EACCES);
 	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), -EACCES);

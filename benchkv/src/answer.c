@@ -10,8 +10,7 @@ void answer_local(struct daemon *d, uint32_t client, uint32_t id, const struct k
 		d->stats.bad_replies++;
 }
 
-void answer_delegated(struct daemon *d, uint32_t client, uint32_t id,
-	const struct kv_resp *resp)
+void answer_delegated(struct daemon *d, uint32_t client, uint32_t id, const struct kv_resp *resp)
 {
 	if (delegrpc_server_reply(d->ring, client, id, resp, sizeof(*resp)))
 		d->stats.bad_replies++;

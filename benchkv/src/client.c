@@ -19,7 +19,7 @@ int client_init(struct client *c, struct node *node, uint32_t index)
 	const struct options *o = node->o;
 	uint32_t id = node->rank * o->clients + index;
 
-	*c = (struct client){ .node = node, .index = index };
+	*c = (struct client){.node = node, .index = index};
 	c->ipc = calloc(o->daemons, sizeof(struct shmipc_client *));
 	if (!c->ipc || stream_init(&c->stream, &o->load, &node->place, id))
 		return -ENOMEM;
@@ -44,8 +44,8 @@ uint64_t client_ops(const struct client *c)
 
 static int connect_ring(struct client *c)
 {
-	const struct delegrpc_attr attr = { .req_size = sizeof(struct kv_req),
-		.resp_size = sizeof(struct kv_resp) };
+	const struct delegrpc_attr attr = {.req_size = sizeof(struct kv_req),
+		.resp_size = sizeof(struct kv_resp)};
 	char name[NODE_NAME_MAX];
 
 	if (!c->node->ring)
@@ -56,8 +56,8 @@ static int connect_ring(struct client *c)
 
 static int connect_all(struct client *c)
 {
-	const struct shmipc_attr attr = { .req_size = sizeof(struct kv_req),
-		.resp_size = sizeof(struct kv_resp) };
+	const struct shmipc_attr attr = {.req_size = sizeof(struct kv_req),
+		.resp_size = sizeof(struct kv_resp)};
 	char name[NODE_NAME_MAX];
 
 	for (uint32_t i = 0; i < c->node->o->daemons; i++) {
@@ -142,7 +142,7 @@ static int take_replies(struct client *c)
 /* Sleeps for a moment, on the connection itself if only one has something to bring. */
 static void rest(struct client *c)
 {
-	struct timespec nap = { .tv_nsec = NAP_NS };
+	struct timespec nap = {.tv_nsec = NAP_NS};
 	struct shmipc_client *only = NULL;
 	uint32_t ways = 0;
 

@@ -41,7 +41,7 @@ static const char *parse_pair(const char *s, uint32_t *a_p, uint32_t *b_p)
 
 int control_parse(const char *text, struct control_spec *spec_p)
 {
-	struct control_spec spec = { .window = WINDOW, .full = FULL };
+	struct control_spec spec = {.window = WINDOW, .full = FULL};
 	const char *s = NULL;
 
 	if (!strcmp(text, "none")) {
@@ -90,7 +90,7 @@ void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX])
 
 int control_init(struct control *c, const struct control_spec *spec, uint32_t endpoints)
 {
-	*c = (struct control){ .spec = *spec, .endpoints = endpoints };
+	*c = (struct control){.spec = *spec, .endpoints = endpoints};
 	if (!c->spec.window)
 		c->spec.window = WINDOW;
 	if (!c->spec.full)

@@ -111,7 +111,6 @@ void daemon_rest(struct daemon *d, uint32_t n, struct wait *w);
 
 /* Hands a reply to a local client, through shmipc or delegrpc; counts failures. */
 void answer_local(struct daemon *d, uint32_t client, uint32_t id, const struct kv_resp *resp);
-void answer_delegated(struct daemon *d, uint32_t client, uint32_t id,
-	const struct kv_resp *resp);
+void answer_delegated(struct daemon *d, uint32_t client, uint32_t id, const struct kv_resp *resp);
 
 #endif

@@ -63,7 +63,7 @@ static void reply_remote(struct daemon *d, struct copyrpc_req *req, const struct
 /* Its payload once more, for those who answer without having served it. */
 static struct kv_req request_of(const struct copyrpc_req *req)
 {
-	struct kv_req q = { .type = 0 };
+	struct kv_req q = {.type = 0};
 
 	if (copyrpc_req_len(req) == sizeof(q))
 		memcpy(&q, copyrpc_req_data(req), sizeof(q));
@@ -184,7 +184,7 @@ static uint32_t phase_network(struct daemon *d)
 	struct control_polls *p = &d->net.polls;
 	uint32_t n = 0;
 
-	*p = (struct control_polls){ .polls = 0 };
+	*p = (struct control_polls){.polls = 0};
 	do {
 		p->last = (uint32_t)copyrpc_poll_recv(d->ctx, on_response, d);
 		p->messages += p->last;
@@ -303,8 +303,9 @@ static bool gather_load(void *arg, struct copyrpc_ep *ep)
 	struct copyrpc_ep_load load;
 
 	copyrpc_ep_load(ep, &load);
-	net->loads[net->n_loads++] = (struct control_load){
-		.ep = r->rank, .calls = load.open_calls, .replies = load.open_replies };
+	net->loads[net->n_loads++] = (struct control_load){.ep = r->rank,
+		.calls = load.open_calls,
+		.replies = load.open_replies};
 	return false;
 }
 
@@ -380,8 +381,8 @@ static void observe(struct network *net)
 	};
 
 	if (net->polls.responses)
-		seen.rtt_us = (double)net->rtt_sum_ns / (double)NSEC_PER_USEC /
-			      net->polls.responses;
+		seen.rtt_us =
+			(double)net->rtt_sum_ns / (double)NSEC_PER_USEC / net->polls.responses;
 	if (net->loop_ns)
 		control_loop_end(&net->control, &seen);
 	net->loop_ns = now;

@@ -24,9 +24,10 @@ static int say(char *why, int size, int err, const char *what, uint32_t rank)
 
 static int open_device(struct node *n, char *why, int size)
 {
-	const struct copyrpc_ctx_attr attr = { .device = n->device,
-		.max_endpoints = n->ranks - 1, .ring_size = n->ring_size,
-		.max_pending = n->o->clients * n->o->queue_depth };
+	const struct copyrpc_ctx_attr attr = {.device = n->device,
+		.max_endpoints = n->ranks - 1,
+		.ring_size = n->ring_size,
+		.max_pending = n->o->clients * n->o->queue_depth};
 	int err = copyrpc_ctx_create(&attr, &n->ctx);
 
 	if (err)
@@ -39,7 +40,7 @@ static int open_device(struct node *n, char *why, int size)
 
 static int make_endpoint(struct node *n, struct remote *r, char *why, int size)
 {
-	const struct copyrpc_ep_attr attr = { .user = r };
+	const struct copyrpc_ep_attr attr = {.user = r};
 	unsigned char blob[COPYRPC_INFO_SIZE];
 	char key[KEY_MAX];
 	int err = copyrpc_ep_create(n->ctx, &attr, &r->ep);

@@ -59,7 +59,7 @@ int hca_find(const char *want, char name[HCA_NAME_MAX], char *why, int size)
 /* The runner, beside this program: where it is installed or where it is built. */
 static void find_runner(const char *self, char *path, size_t size)
 {
-	static const char *const places[] = { RUNNER, SOFTHCA_RUN_BUILT };
+	static const char *const places[] = {RUNNER, SOFTHCA_RUN_BUILT};
 	char dir[SELF_MAX];
 
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {

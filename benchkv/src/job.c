@@ -114,8 +114,7 @@ static int cannot_trace(struct job *j, uint32_t rank, int err)
 	return cannot_write(j, "--trace", name, err);
 }
 
-static int judge(struct job *j, const struct hello *mine, const struct hello *theirs,
-	uint32_t rank)
+static int judge(struct job *j, const struct hello *mine, const struct hello *theirs, uint32_t rank)
 {
 	if (theirs->options != mine->options) {
 		snprintf(j->why, sizeof(j->why), "rank %u has other options: give all the same",
@@ -156,14 +155,15 @@ static void open_files(struct job *j, struct hello *mine)
 		mine->json_errno = j->json ? 0 : (uint64_t)errno;
 	}
 	if (j->o->trace && !j->o->dry_run && launch_size(j->l) > 1)
-		mine->trace_errno = (uint64_t)-trace_open(j->o->trace, launch_rank(j->l),
-			&j->trace);
+		mine->trace_errno =
+			(uint64_t)-trace_open(j->o->trace, launch_rank(j->l), &j->trace);
 }
 
 static int meet(struct job *j)
 {
-	struct hello mine = { .magic = HELLO_MAGIC, .options = options_digest(j->o),
-		.cores = topo_cores_id(j->node.topo) };
+	struct hello mine = {.magic = HELLO_MAGIC,
+		.options = options_digest(j->o),
+		.cores = topo_cores_id(j->node.topo)};
 	int err;
 
 	open_files(j, &mine);
@@ -200,8 +200,7 @@ static int plan(struct job *j, const char *device, const char *no_device)
 		return -ENODEV;
 	}
 	if (j->o->pin)
-		topo_plan(n->topo, n->device, j->index, j->sharers,
-			j->o->daemons + j->o->clients);
+		topo_plan(n->topo, n->device, j->index, j->sharers, j->o->daemons + j->o->clients);
 	return 0;
 }
 
@@ -311,8 +310,10 @@ static int print_report(struct job *j, const struct report *r)
 
 static int report(struct job *j, struct result *daemons)
 {
-	struct report r = { .node = &j->node, .software_hca = hca_is_software(),
-		.runs = j->runs, .ranks = j->ranks };
+	struct report r = {.node = &j->node,
+		.software_hca = hca_is_software(),
+		.runs = j->runs,
+		.ranks = j->ranks};
 	int err;
 
 	result_init(&r.total);
@@ -437,7 +438,8 @@ static int run_job(struct job *j, const char *device, const char *no_device)
 		return err;
 	if (j->o->dry_run) {
 		report_plan(&j->node, stdout);
-		return fflush(stdout) ? cannot_write(j, "writing to", "standard output", -errno) : 0;
+		return fflush(stdout) ? cannot_write(j, "writing to", "standard output", -errno) :
+					0;
 	}
 	j->runs = calloc(j->o->runs, sizeof(*j->runs));
 	j->ranks = calloc(j->node.ranks, sizeof(*j->ranks));
@@ -448,10 +450,9 @@ static int run_job(struct job *j, const char *device, const char *no_device)
 	return run_node(j);
 }
 
-int job_run(const struct options *o, struct launch *l, const char *device,
-	const char *no_device)
+int job_run(const struct options *o, struct launch *l, const char *device, const char *no_device)
 {
-	struct job j = { .o = o, .l = l, .status = JOB_ERROR };
+	struct job j = {.o = o, .l = l, .status = JOB_ERROR};
 	int err = run_job(&j, device, no_device);
 
 	if (j.status == JOB_USAGE)

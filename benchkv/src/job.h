@@ -16,7 +16,6 @@ enum {
  * Runs it. device is NULL when there is none, and no_device then says why. Returns the
  * exit status; what went wrong has been said on standard error.
  */
-int job_run(const struct options *o, struct launch *l, const char *device,
-	const char *no_device);
+int job_run(const struct options *o, struct launch *l, const char *device, const char *no_device);
 
 #endif

@@ -97,8 +97,8 @@ static void on_value(pmix_status_t status, pmix_value_t *value, void *arg)
 
 static struct timespec timespec_of(uint64_t ns)
 {
-	return (struct timespec){ .tv_sec = (time_t)(ns / NSEC_PER_SEC),
-		.tv_nsec = (long)(ns % NSEC_PER_SEC) };
+	return (struct timespec){.tv_sec = (time_t)(ns / NSEC_PER_SEC),
+		.tv_nsec = (long)(ns % NSEC_PER_SEC)};
 }
 
 /* Waits for the end; on any other end than 0 the request is no longer ours. */
@@ -110,8 +110,8 @@ static int request_wait(struct request *r, uint64_t timeout_ns)
 
 	pthread_mutex_lock(&r->lock);
 	while (!r->done && !err) {
-		struct timespec look = timespec_of(now + LOOK_NS < deadline ? now + LOOK_NS :
-									       deadline);
+		struct timespec look =
+			timespec_of(now + LOOK_NS < deadline ? now + LOOK_NS : deadline);
 
 		pthread_cond_timedwait(&r->changed, &r->lock, &look);
 		now = clock_ns();
@@ -218,7 +218,7 @@ const char *launch_job(const struct launch *l)
 
 int launch_put(struct launch *l, const char *key, const void *data, size_t len)
 {
-	pmix_value_t value = { .type = PMIX_BYTE_OBJECT };
+	pmix_value_t value = {.type = PMIX_BYTE_OBJECT};
 
 	if (l->alone)
 		return 0;
@@ -265,8 +265,8 @@ void launch_explain(const struct launch *l, int err, uint64_t timeout_ns, char *
 		snprintf(why, (size_t)size, "the launcher failed, or a rank has ended");
 }
 
-int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns,
-	void **data_p, size_t *len_p)
+int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns, void **data_p,
+	size_t *len_p)
 {
 	struct request *r = request_new();
 	pmix_proc_t who;

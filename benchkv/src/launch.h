@@ -46,8 +46,8 @@ int launch_fence(struct launch *l, bool collect, uint64_t timeout_ns);
 void launch_explain(const struct launch *l, int err, uint64_t timeout_ns, char *why, int size);
 
 /* What that rank has put; *data_p is the caller's, to be freed. */
-int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns,
-	void **data_p, size_t *len_p);
+int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns, void **data_p,
+	size_t *len_p);
 
 /* Ends all processes of the job with this status, also those that never came. */
 void launch_abort(struct launch *l, int status, const char *why);

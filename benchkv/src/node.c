@@ -89,8 +89,8 @@ static int gate_wait(struct gate *g, uint32_t clients)
 	pthread_mutex_lock(&g->lock);
 	while (g->arrived < clients && !err) {
 		uint64_t at = clock_ns() + LOOK_NS;
-		struct timespec look = { .tv_sec = (time_t)(at / NSEC_PER_SEC),
-			.tv_nsec = (long)(at % NSEC_PER_SEC) };
+		struct timespec look = {.tv_sec = (time_t)(at / NSEC_PER_SEC),
+			.tv_nsec = (long)(at % NSEC_PER_SEC)};
 
 		pthread_cond_timedwait(&g->changed, &g->lock, &look);
 		err = stop_requested() ? -EINTR : 0;
@@ -150,9 +150,10 @@ static int make_stores(struct node *n, char *why, int size)
 
 static int make_ipc(struct node *n, char *why, int size)
 {
-	const struct shmipc_attr attr = { .max_clients = n->o->clients,
-		.depth = n->o->queue_depth, .req_size = sizeof(struct kv_req),
-		.resp_size = sizeof(struct kv_resp) };
+	const struct shmipc_attr attr = {.max_clients = n->o->clients,
+		.depth = n->o->queue_depth,
+		.req_size = sizeof(struct kv_req),
+		.resp_size = sizeof(struct kv_resp)};
 	char name[NODE_NAME_MAX];
 
 	n->ipc = calloc(n->o->daemons, sizeof(struct shmipc_server *));
@@ -172,11 +173,12 @@ static int make_ipc(struct node *n, char *why, int size)
 /* What is there for the sake of other ranks. */
 static int make_remote(struct node *n, char *why, int size)
 {
-	const struct delegrpc_attr ring = { .max_clients = n->o->clients,
-		.resp_depth = n->o->queue_depth, .req_size = sizeof(struct kv_req),
-		.resp_size = sizeof(struct kv_resp) };
-	const struct flux_attr flux = { .nodes = n->o->daemons,
-		.payload_size = sizeof(struct kv_req) };
+	const struct delegrpc_attr ring = {.max_clients = n->o->clients,
+		.resp_depth = n->o->queue_depth,
+		.req_size = sizeof(struct kv_req),
+		.resp_size = sizeof(struct kv_resp)};
+	const struct flux_attr flux = {.nodes = n->o->daemons,
+		.payload_size = sizeof(struct kv_req)};
 	char name[NODE_NAME_MAX];
 	int err;
 
@@ -221,8 +223,8 @@ static int start_threads(struct node *n)
 {
 	while (n->daemons_started < n->o->daemons) {
 		struct daemon *d = &n->daemons[n->daemons_started];
-		int err = pthread_create(&d->thread, NULL, d->index ? worker_main : daemon0_main,
-			d);
+		int err =
+			pthread_create(&d->thread, NULL, d->index ? worker_main : daemon0_main, d);
 
 		if (err)
 			return -err;
@@ -253,7 +255,7 @@ int node_start(struct node *n, char *why, int size)
 	int err;
 
 	gate_init(&n->gate);
-	n->place = (struct placement){ .ranks = n->ranks, .shards = n->o->daemons };
+	n->place = (struct placement){.ranks = n->ranks, .shards = n->o->daemons};
 	err = make_stores(n, why, size);
 	if (!err)
 		err = make_ipc(n, why, size);

@@ -18,7 +18,7 @@
 #define RING_MIN 4096u
 #define RING_MAX (1u << 30)
 
-#define CONTROLS                                                                                  \
+#define CONTROLS                                                                                   \
 	"none, budget:N, threshold:T,N, adaptive-budget, auto or auto:K,B (numbers 1 to 65536)"
 
 static const char usage[] =
@@ -81,28 +81,28 @@ enum {
 };
 
 static const struct option long_options[] = {
-	{ "daemons", required_argument, NULL, OPT_DAEMONS },
-	{ "clients", required_argument, NULL, OPT_CLIENTS },
-	{ "queue-depth", required_argument, NULL, OPT_QUEUE_DEPTH },
-	{ "duration", required_argument, NULL, OPT_DURATION },
-	{ "ops", required_argument, NULL, OPT_OPS },
-	{ "runs", required_argument, NULL, OPT_RUNS },
-	{ "key-range", required_argument, NULL, OPT_KEY_RANGE },
-	{ "read-ratio", required_argument, NULL, OPT_READ_RATIO },
-	{ "distribution", required_argument, NULL, OPT_DISTRIBUTION },
-	{ "preload", required_argument, NULL, OPT_PRELOAD },
-	{ "seed", required_argument, NULL, OPT_SEED },
-	{ "device", required_argument, NULL, OPT_DEVICE },
-	{ "ring-size", required_argument, NULL, OPT_RING_SIZE },
-	{ "control", required_argument, NULL, OPT_CONTROL },
-	{ "pin", required_argument, NULL, OPT_PIN },
-	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
-	{ "trace", required_argument, NULL, OPT_TRACE },
-	{ "json", required_argument, NULL, OPT_JSON },
-	{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ "version", no_argument, NULL, OPT_VERSION },
-	{ NULL, 0, NULL, 0 },
+	{"daemons", required_argument, NULL, OPT_DAEMONS},
+	{"clients", required_argument, NULL, OPT_CLIENTS},
+	{"queue-depth", required_argument, NULL, OPT_QUEUE_DEPTH},
+	{"duration", required_argument, NULL, OPT_DURATION},
+	{"ops", required_argument, NULL, OPT_OPS},
+	{"runs", required_argument, NULL, OPT_RUNS},
+	{"key-range", required_argument, NULL, OPT_KEY_RANGE},
+	{"read-ratio", required_argument, NULL, OPT_READ_RATIO},
+	{"distribution", required_argument, NULL, OPT_DISTRIBUTION},
+	{"preload", required_argument, NULL, OPT_PRELOAD},
+	{"seed", required_argument, NULL, OPT_SEED},
+	{"device", required_argument, NULL, OPT_DEVICE},
+	{"ring-size", required_argument, NULL, OPT_RING_SIZE},
+	{"control", required_argument, NULL, OPT_CONTROL},
+	{"pin", required_argument, NULL, OPT_PIN},
+	{"timeout", required_argument, NULL, OPT_TIMEOUT},
+	{"trace", required_argument, NULL, OPT_TRACE},
+	{"json", required_argument, NULL, OPT_JSON},
+	{"dry-run", no_argument, NULL, OPT_DRY_RUN},
+	{"help", no_argument, NULL, OPT_HELP},
+	{"version", no_argument, NULL, OPT_VERSION},
+	{NULL, 0, NULL, 0},
 };
 
 /* Where parsing is: the option's name and argument, and where to say what is wrong, if so. */
@@ -185,7 +185,7 @@ static int parse_distribution(const struct parse *p, double *theta_p)
 	double theta = 0;
 
 	if (!strncmp(p->arg, "zipf:", 5)) {
-		number = (struct parse){ .name = p->name, .arg = p->arg + 5 };
+		number = (struct parse){.name = p->name, .arg = p->arg + 5};
 		if (parse_real(&number, 1e-6, 10, &theta))
 			return bad(p, "zipf: and a number above 0, at most 10, as zipf:0.99");
 	} else if (strcmp(p->arg, "uniform")) {
@@ -197,7 +197,7 @@ static int parse_distribution(const struct parse *p, double *theta_p)
 
 static int parse_ring_size(const struct parse *p, uint32_t *size_p)
 {
-	struct parse number = { .name = p->name, .arg = p->arg };
+	struct parse number = {.name = p->name, .arg = p->arg};
 	uint32_t size = 0;
 
 	if (strcmp(p->arg, "auto") &&
@@ -255,9 +255,7 @@ static int parse_option(int opt, const struct parse *p, struct options *o)
 	case OPT_RING_SIZE:
 		return parse_ring_size(p, &o->ring_size);
 	case OPT_CONTROL:
-		return control_parse(p->arg, &o->control) ?
-			       bad(p, CONTROLS) :
-			       0;
+		return control_parse(p->arg, &o->control) ? bad(p, CONTROLS) : 0;
 	case OPT_PIN:
 		return parse_yes_no(p, &o->pin);
 	case OPT_TIMEOUT:
@@ -313,10 +311,15 @@ static int say_unknown(int opt, char **argv, char *why, int size)
 
 int options_parse(int argc, char **argv, struct options *o_p, char *why, int size)
 {
-	struct options o = { .daemons = 1, .clients = 2, .queue_depth = 8, .runs = 1,
-		.duration_ns = 3 * NSEC_PER_SEC, .timeout_ns = 30 * NSEC_PER_SEC,
-		.preload = true, .pin = true,
-		.load = { .key_range = 1u << 20, .read_ratio = 0.5, .seed = 1 } };
+	struct options o = {.daemons = 1,
+		.clients = 2,
+		.queue_depth = 8,
+		.runs = 1,
+		.duration_ns = 3 * NSEC_PER_SEC,
+		.timeout_ns = 30 * NSEC_PER_SEC,
+		.preload = true,
+		.pin = true,
+		.load = {.key_range = 1u << 20, .read_ratio = 0.5, .seed = 1}};
 	bool have_duration = false;
 	int opt, at, err;
 
@@ -324,7 +327,7 @@ int options_parse(int argc, char **argv, struct options *o_p, char *why, int siz
 	opterr = 0;
 	optind = 0; /* from the start, with no memory of an earlier call */
 	while ((opt = getopt_long(argc, argv, ":", long_options, &at)) != -1) {
-		struct parse p = { opt > 255 ? long_options[at].name : "", optarg, why, size };
+		struct parse p = {opt > 255 ? long_options[at].name : "", optarg, why, size};
 
 		if (opt == OPT_HELP || opt == OPT_VERSION) {
 			fputs(opt == OPT_HELP ? usage : "benchkv " BENCHKV_VERSION "\n", stdout);
@@ -361,10 +364,24 @@ static uint64_t real_bits(double x)
 uint64_t options_digest(const struct options *o)
 {
 	const uint64_t fields[] = {
-		o->daemons, o->clients, o->queue_depth, o->duration_ns, o->ops, o->runs,
-		o->load.key_range, real_bits(o->load.read_ratio), real_bits(o->load.zipf_theta),
-		o->load.seed, o->preload, o->ring_size, o->control.kind, o->control.n,
-		o->control.threshold, o->control.window, o->control.full, o->dry_run,
+		o->daemons,
+		o->clients,
+		o->queue_depth,
+		o->duration_ns,
+		o->ops,
+		o->runs,
+		o->load.key_range,
+		real_bits(o->load.read_ratio),
+		real_bits(o->load.zipf_theta),
+		o->load.seed,
+		o->preload,
+		o->ring_size,
+		o->control.kind,
+		o->control.n,
+		o->control.threshold,
+		o->control.window,
+		o->control.full,
+		o->dry_run,
 	};
 	uint64_t sum = 0;
 

@@ -39,10 +39,13 @@ static void print_errors(const struct result *t, FILE *out)
 		const char *name;
 		uint64_t count;
 	} kinds[] = {
-		{ "refused", n->refused }, { "wrong value", n->wrong_value },
-		{ "misdelivered", n->misdelivered }, { "lost", n->lost },
-		{ "duplicated", n->duplicated }, { "undeliverable", t->daemons.bad_replies },
-		{ "clients with a wrong digest", t->bad_digests },
+		{"refused", n->refused},
+		{"wrong value", n->wrong_value},
+		{"misdelivered", n->misdelivered},
+		{"lost", n->lost},
+		{"duplicated", n->duplicated},
+		{"undeliverable", t->daemons.bad_replies},
+		{"clients with a wrong digest", t->bad_digests},
 	};
 
 	fprintf(out, "errors        %" PRIu64, result_errors(t));
@@ -93,15 +96,14 @@ void report_print(const struct report *r, FILE *out)
 		"benchkv delegation: %u rank%s x %u daemon%s, %u client%s, queue depth %u; "
 		"device %s; control %s\n",
 		r->node->ranks, r->node->ranks == 1 ? "" : "s", o->daemons,
-		o->daemons == 1 ? "" : "s", o->clients, o->clients == 1 ? "" : "s",
-		o->queue_depth, device, control);
+		o->daemons == 1 ? "" : "s", o->clients, o->clients == 1 ? "" : "s", o->queue_depth,
+		device, control);
 	fprintf(out, "operations    %" PRIu64 " in %.3f s: %.0f per second, %.1f %% remote\n",
 		t->counts.ops, seconds(t->elapsed_ns), rate(t),
 		100 * ratio(t->counts.remote, t->counts.ops));
 	fprintf(out, "verified      %" PRIu64 "\n", t->counts.verified);
 	print_errors(t, out);
-	fprintf(out,
-		"latency us    mean %.1f  p50 %.1f  p99 %.1f  p99.9 %.1f  max %.1f\n",
+	fprintf(out, "latency us    mean %.1f  p50 %.1f  p99 %.1f  p99.9 %.1f  max %.1f\n",
 		hist_mean(&t->latency) / 1e3, (double)hist_quantile(&t->latency, 0.5) / 1e3,
 		(double)hist_quantile(&t->latency, 0.99) / 1e3,
 		(double)hist_quantile(&t->latency, 0.999) / 1e3, (double)t->latency.max / 1e3);
@@ -157,9 +159,9 @@ static json_t *json_row(const struct result *r)
 {
 	return json_pack("{s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o}", "duration_s",
 		seconds(r->elapsed_ns), "ops", json_u64(r->counts.ops), "ops_per_s", rate(r),
-		"remote_ops", json_u64(r->counts.remote), "verified",
-		json_u64(r->counts.verified), "not_found", json_u64(r->counts.not_found), "errors",
-		json_u64(result_errors(r)), "latency_ns", json_latency(&r->latency));
+		"remote_ops", json_u64(r->counts.remote), "verified", json_u64(r->counts.verified),
+		"not_found", json_u64(r->counts.not_found), "errors", json_u64(result_errors(r)),
+		"latency_ns", json_latency(&r->latency));
 }
 
 static json_t *json_rows(const struct result *rows, uint32_t n)
@@ -216,8 +218,8 @@ static json_t *json_parameters(const struct report *r)
 		"clients", (int)o->clients, "queue_depth", (int)o->queue_depth, "run_count",
 		(int)o->runs, "key_range", json_u64(o->load.key_range), "read_ratio",
 		o->load.read_ratio, "distribution", distribution, "preload", (int)o->preload,
-		"seed", json_u64(o->load.seed), "ring_size", json_u64(r->node->ring_size),
-		"device", r->node->device ? r->node->device : "none", "software_hca",
+		"seed", json_u64(o->load.seed), "ring_size", json_u64(r->node->ring_size), "device",
+		r->node->device ? r->node->device : "none", "software_hca",
 		(int)(r->node->device && r->software_hca), "control", control);
 }
 

@@ -100,8 +100,11 @@ uint64_t result_errors(const struct result *r)
 int result_encode(const struct result *r, void **data_p, size_t *len_p)
 {
 	const struct hist *h = &r->latency;
-	struct wire_head head = { .magic = RESULT_MAGIC, .count = h->count, .sum = h->sum,
-		.min = h->min, .max = h->max };
+	struct wire_head head = {.magic = RESULT_MAGIC,
+		.count = h->count,
+		.sum = h->sum,
+		.min = h->min,
+		.max = h->max};
 	struct wire_bucket *b;
 	char *data;
 
@@ -116,7 +119,7 @@ int result_encode(const struct result *r, void **data_p, size_t *len_p)
 	b = (struct wire_bucket *)(data + sizeof(head) + FIXED);
 	for (uint32_t i = 0; i < HIST_BUCKETS; i++) {
 		if (h->bucket[i])
-			*b++ = (struct wire_bucket){ i, h->bucket[i] };
+			*b++ = (struct wire_bucket){i, h->bucket[i]};
 	}
 	*data_p = data;
 	return 0;

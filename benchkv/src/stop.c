@@ -12,8 +12,8 @@ static void on_signal(int sig)
 	int none = 0;
 
 	/* Relaxed, pairs with stop_requested(). */
-	if (!atomic_compare_exchange_strong_explicit(&stop_signal, &none, sig,
-		    memory_order_relaxed, memory_order_relaxed))
+	if (!atomic_compare_exchange_strong_explicit(&stop_signal, &none, sig, memory_order_relaxed,
+		    memory_order_relaxed))
 		_exit(128 + sig);
 	alarm(TEARDOWN_MAX_S);
 }
@@ -27,7 +27,7 @@ static void on_alarm(int sig)
 
 void stop_guard(int status)
 {
-	struct sigaction sa = { .sa_handler = on_alarm };
+	struct sigaction sa = {.sa_handler = on_alarm};
 
 	guard_status = status;
 	sigaction(SIGALRM, &sa, NULL);
@@ -36,8 +36,8 @@ void stop_guard(int status)
 
 void stop_catch_signals(void)
 {
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-	struct sigaction sa = { .sa_handler = on_signal };
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction sa = {.sa_handler = on_signal};
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		sigaction(signals[i], &sa, NULL);

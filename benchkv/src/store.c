@@ -20,7 +20,7 @@ int store_init(struct store *s, const struct placement *place, uint32_t rank, ui
 {
 	uint64_t entries = entries_for(expect);
 
-	*s = (struct store){ .place = *place, .rank = rank, .shard = shard, .mask = entries - 1 };
+	*s = (struct store){.place = *place, .rank = rank, .shard = shard, .mask = entries - 1};
 	s->table = calloc(entries, sizeof(*s->table));
 	return s->table ? 0 : -ENOMEM;
 }
@@ -112,7 +112,7 @@ struct kv_resp store_serve(struct store *s, const struct kv_req *req)
 	int err;
 
 	if (unlikely(req->rank != s->rank || place_rank(&s->place, req->key) != s->rank ||
-		    place_shard(&s->place, req->key) != s->shard))
+		     place_shard(&s->place, req->key) != s->shard))
 		return kv_reply(req, KV_ERROR, EXDEV);
 	switch (req->type) {
 	case KV_GET:

@@ -20,8 +20,7 @@ struct topo {
  * Plugins that would open graphics drivers, or read the names of all PCI devices. Where
  * the NIC is comes from sysfs without them.
  */
-static const char *const unwanted[] = { "pci", "opencl", "cuda", "nvml", "rsmi", "levelzero",
-	"gl" };
+static const char *const unwanted[] = {"pci", "opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"};
 
 static int load(struct topo *t)
 {

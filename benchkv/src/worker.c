@@ -45,7 +45,7 @@ static uint32_t serve_forwarded(struct daemon *d)
 
 void daemon_rest(struct daemon *d, uint32_t n, struct wait *w)
 {
-	struct timespec nap = { .tv_nsec = NAP_NS };
+	struct timespec nap = {.tv_nsec = NAP_NS};
 
 	d->stats.loops++;
 	if (n) {

@@ -66,8 +66,7 @@ uint64_t zipf_next(const struct zipf *z, uint64_t *rng)
 		double k = floor(x + 0.5);
 
 		k = k < 1.0 ? 1.0 : k > z->n ? z->n : k;
-		if (k - x <= z->accept ||
-			y >= zipf_integral(z, k + 0.5) - zipf_weight(z, k))
+		if (k - x <= z->accept || y >= zipf_integral(z, k + 0.5) - zipf_weight(z, k))
 			return (uint64_t)k;
 	}
 }
@@ -107,8 +106,8 @@ int stream_init(struct stream *s, const struct workload *w, const struct placeme
 	if (w->zipf_theta > 0)
 		zipf_init(&z, w->key_range, w->zipf_theta);
 	for (uint32_t i = 0; i < STREAM_PERIOD; i++) {
-		uint64_t k = w->zipf_theta > 0 ? zipf_next(&z, &rng) - 1 :
-						 rng_below(&rng, w->key_range);
+		uint64_t k =
+			w->zipf_theta > 0 ? zipf_next(&z, &rng) - 1 : rng_below(&rng, w->key_range);
 		uint64_t key = (uint64_t)((unsigned __int128)k * factor % w->key_range);
 
 		s->ops[i] = (struct op){

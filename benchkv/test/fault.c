@@ -11,8 +11,7 @@
 
 #define PERIOD 200
 
-typedef void answer_fn(struct daemon *d, uint32_t client, uint32_t id,
-	const struct kv_resp *resp);
+typedef void answer_fn(struct daemon *d, uint32_t client, uint32_t id, const struct kv_resp *resp);
 
 answer_fn __real_answer_local, __real_answer_delegated;
 answer_fn __wrap_answer_local, __wrap_answer_delegated;
@@ -49,7 +48,7 @@ static void faulty(answer_fn *answer, struct daemon *d, uint32_t client, uint32_
 		return;
 	}
 	if (!strcmp(fault, "swap")) {
-		held = (struct held){ client, id, *resp, true };
+		held = (struct held){client, id, *resp, true};
 	} else if (!strcmp(fault, "duplicate")) {
 		answer(d, client, id, resp);
 		answer(d, client, id, resp);
@@ -59,8 +58,7 @@ static void faulty(answer_fn *answer, struct daemon *d, uint32_t client, uint32_
 	} /* else "drop" */
 }
 
-void __wrap_answer_local(struct daemon *d, uint32_t client, uint32_t id,
-	const struct kv_resp *resp)
+void __wrap_answer_local(struct daemon *d, uint32_t client, uint32_t id, const struct kv_resp *resp)
 {
 	faulty(__real_answer_local, d, client, id, resp);
 }

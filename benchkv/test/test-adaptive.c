@@ -3,7 +3,7 @@
 #include "adaptive.h"
 #include "base/test.h"
 
-static const struct adaptive_loop empty = { 0, 1.0, 0 };
+static const struct adaptive_loop empty = {0, 1.0, 0};
 
 /* A controller that has identified itself, with everything at rest. */
 static struct adaptive identified(uint32_t step_up, uint32_t u_max)
@@ -27,12 +27,12 @@ static void steps(struct adaptive *a, const struct adaptive_loop *seen, uint32_t
 
 static void filters_bit_for_bit(void)
 {
-	static const uint32_t cqes[] = { 3, 0, 0, 17, 1, 0, 5 };
+	static const uint32_t cqes[] = {3, 0, 0, 17, 1, 0, 5};
 	struct adaptive a = identified(1, 8);
 	double b = 0, e = 0, loop = 0, rtt = 0;
 
 	for (uint32_t i = 0; i < 7 * 100; i++) {
-		struct adaptive_loop seen = { cqes[i % 7], 0.7 + i % 5, i % 3 ? 6.0 + i % 4 : 0 };
+		struct adaptive_loop seen = {cqes[i % 7], 0.7 + i % 5, i % 3 ? 6.0 + i % 4 : 0};
 
 		adaptive_step(&a, &seen);
 		b = (1.0 - 0.05) * b + 0.05 * seen.cqes;
@@ -50,12 +50,12 @@ static void identifies(void)
 		double b0, b1, r0;
 		uint32_t up, down, u_max;
 	} cases[] = {
-		{ 1, 9, 6, 2, 4, 15 }, /* gain 1: 2; 2.5 * 6 */
-		{ 1, 1, 6, 8, 16, 15 }, /* no gain: the largest step */
-		{ 2, 1, 6, 8, 16, 15 }, /* a loss, too */
-		{ 0, 100, 1, 1, 2, 8 }, /* gain 12.5: 0.16, at least 1; 2.5 at least 8 */
-		{ 0, 4, 40, 4, 8, 64 }, /* gain 0.5; 100 at most 64 */
-		{ 0, 6.4, 3.4, 3, 6, 9 }, /* 2.5 rounds up to 3; 8.5 to 9 */
+		{1, 9, 6, 2, 4, 15}, /* gain 1: 2; 2.5 * 6 */
+		{1, 1, 6, 8, 16, 15}, /* no gain: the largest step */
+		{2, 1, 6, 8, 16, 15}, /* a loss, too */
+		{0, 100, 1, 1, 2, 8}, /* gain 12.5: 0.16, at least 1; 2.5 at least 8 */
+		{0, 4, 40, 4, 8, 64}, /* gain 0.5; 100 at most 64 */
+		{0, 6.4, 3.4, 3, 6, 9}, /* 2.5 rounds up to 3; 8.5 to 9 */
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -74,7 +74,7 @@ static void identifies(void)
 
 static void warms_up(void)
 {
-	const struct adaptive_loop two = { 2, 1.0, 6.0 };
+	const struct adaptive_loop two = {2, 1.0, 6.0};
 	struct adaptive a;
 
 	adaptive_init(&a);
@@ -93,7 +93,7 @@ static void warms_up(void)
 
 static void identifies_again(void)
 {
-	const struct adaptive_loop fine = { 2, 6.0, 6.0 };
+	const struct adaptive_loop fine = {2, 6.0, 6.0};
 	struct adaptive a = identified(2, 40);
 
 	steps(&a, &fine, 200); /* until the filters say that all is well */
@@ -127,7 +127,7 @@ static uint32_t until_change(struct adaptive *a, double b, double e, double loop
 	uint32_t u = a->u, n = 0;
 
 	while (a->u == u && n < 1000) {
-		struct adaptive_loop seen = { (uint32_t)b, loop, rtt };
+		struct adaptive_loop seen = {(uint32_t)b, loop, rtt};
 
 		settle(a, b, e, loop, rtt);
 		adaptive_step(a, &seen);
@@ -170,7 +170,7 @@ static void many_empty_loops_count_as_low(void)
 static void counts_in_a_row_only(void)
 {
 	struct adaptive a = identified(1, 10);
-	struct adaptive_loop seen = { 4, 3, 6 }, well = { 4, 6, 6 };
+	struct adaptive_loop seen = {4, 3, 6}, well = {4, 6, 6};
 
 	for (uint32_t i = 0; i < 63; i++) {
 		settle(&a, 4, 0.5, 3, 6);
@@ -205,9 +205,14 @@ static void recovers_from_collapse(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(filters_bit_for_bit), TEST(identifies), TEST(warms_up),
-		TEST(identifies_again), TEST(rises_and_falls), TEST(many_empty_loops_count_as_low),
-		TEST(counts_in_a_row_only), TEST(recovers_from_collapse),
+		TEST(filters_bit_for_bit),
+		TEST(identifies),
+		TEST(warms_up),
+		TEST(identifies_again),
+		TEST(rises_and_falls),
+		TEST(many_empty_loops_count_as_low),
+		TEST(counts_in_a_row_only),
+		TEST(recovers_from_collapse),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

@@ -9,8 +9,8 @@
 #define KEYS 4096
 #define DEPTH 8
 
-static const struct workload load = { .key_range = KEYS, .read_ratio = 0.5, .seed = 7 };
-static const struct placement place = { .ranks = 2, .shards = 2 };
+static const struct workload load = {.key_range = KEYS, .read_ratio = 0.5, .seed = 7};
+static const struct placement place = {.ranks = 2, .shards = 2};
 
 /* A client, and servers that answer it, each with its own store. */
 struct world {
@@ -316,9 +316,15 @@ static void counts_refusals(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(right_when_preloaded), TEST(right_when_empty), TEST(sees_loss),
-		TEST(sees_duplicates), TEST(sees_misdelivery), TEST(sees_wrong_puts),
-		TEST(sees_wrong_gets), TEST(sees_what_vanished), TEST(counts_refusals),
+		TEST(right_when_preloaded),
+		TEST(right_when_empty),
+		TEST(sees_loss),
+		TEST(sees_duplicates),
+		TEST(sees_misdelivery),
+		TEST(sees_wrong_puts),
+		TEST(sees_wrong_gets),
+		TEST(sees_what_vanished),
+		TEST(counts_refusals),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

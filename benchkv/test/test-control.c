@@ -17,14 +17,13 @@ static struct control make(const char *text, uint32_t endpoints)
 
 static void parses(void)
 {
-	static const char *const bad[] = { "", "non", "none:1", "budget", "budget:", "budget:0",
+	static const char *const bad[] = {"", "non", "none:1", "budget", "budget:", "budget:0",
 		"budget:16x", "budget:-1", "budget:65537", "budget: 3", "auto:", "auto:1",
 		"auto:1,", "auto:0,1", "auto:1,2,3", "adaptive", "adaptive-budget:3", "threshold",
-		"threshold:4", "threshold:4,", "threshold:0,4", "threshold:4,4,4" };
-	static const char *const good[][2] = { { "none", "none" }, { "budget:16", "budget:16" },
-		{ "threshold:8,16", "threshold:8,16" },
-		{ "adaptive-budget", "adaptive-budget" }, { "auto", "auto:12,12" },
-		{ "auto:3,70", "auto:3,70" } };
+		"threshold:4", "threshold:4,", "threshold:0,4", "threshold:4,4,4"};
+	static const char *const good[][2] = {{"none", "none"}, {"budget:16", "budget:16"},
+		{"threshold:8,16", "threshold:8,16"}, {"adaptive-budget", "adaptive-budget"},
+		{"auto", "auto:12,12"}, {"auto:3,70", "auto:3,70"}};
 	struct control_spec spec;
 	char name[CONTROL_NAME_MAX];
 
@@ -40,7 +39,7 @@ static void parses(void)
 /* Polls of one loop when the i-th poll brings arrivals[i] responses. */
 static uint32_t polls(const struct control *c, const uint32_t *arrivals)
 {
-	struct control_polls p = { .polls = 0 };
+	struct control_polls p = {.polls = 0};
 
 	do {
 		p.last = arrivals[p.polls++];
@@ -50,8 +49,8 @@ static uint32_t polls(const struct control *c, const uint32_t *arrivals)
 	return p.polls;
 }
 
-static const uint32_t none[32] = { 0 }, at_once[32] = { 4 }, one_each[32] = { 1, 1, 1, 1 },
-		      late[32] = { 0, 0, 5 }, growing[32] = { 1, 2, 3, 4, 5 };
+static const uint32_t none[32] = {0}, at_once[32] = {4}, one_each[32] = {1, 1, 1, 1},
+		      late[32] = {0, 0, 5}, growing[32] = {1, 2, 3, 4, 5};
 
 static void budget_polls(void)
 {
@@ -114,9 +113,9 @@ static size_t step(struct control *c, struct control_load *loads, size_t n, uint
 static void auto_keeps_a_window(void)
 {
 	struct control c = make("auto:2,10", 4);
-	uint64_t posted[4] = { 0 }, consumed[4] = { 0 };
-	struct control_load a[] = { { 0, 1, 0 }, { 1, 3, 0 }, { 2, 2, 0 } };
-	struct control_load b[] = { { 0, 2, 0 }, { 3, 2, 0 } };
+	uint64_t posted[4] = {0}, consumed[4] = {0};
+	struct control_load a[] = {{0, 1, 0}, {1, 3, 0}, {2, 2, 0}};
+	struct control_load b[] = {{0, 2, 0}, {3, 2, 0}};
 
 	/* Two of three: the fullest. */
 	CHECK_EQ(step(&c, a, 3, posted, consumed), 2);
@@ -141,9 +140,9 @@ static void auto_keeps_a_window(void)
 static void auto_never_holds_replies(void)
 {
 	struct control c = make("auto:1,10", 4);
-	uint64_t posted[4] = { 0 }, consumed[4] = { 0 };
-	struct control_load full[] = { { 0, 1, 0 } };
-	struct control_load mix[] = { { 1, 9, 0 }, { 2, 0, 1 }, { 3, 10, 0 }, { 0, 4, 2 } };
+	uint64_t posted[4] = {0}, consumed[4] = {0};
+	struct control_load full[] = {{0, 1, 0}};
+	struct control_load mix[] = {{1, 9, 0}, {2, 0, 1}, {3, 10, 0}, {0, 4, 2}};
 
 	CHECK_EQ(step(&c, full, 1, posted, consumed), 1);
 	CHECK_EQ(step(&c, mix, 4, posted, consumed), 3);
@@ -156,8 +155,8 @@ static void auto_never_holds_replies(void)
 static void auto_survives_overflow(void)
 {
 	struct control c = make("auto:4,1", 2);
-	uint64_t posted[2] = { 0 }, consumed[2] = { 0 };
-	struct control_load one[] = { { 0, 1, 0 } };
+	uint64_t posted[2] = {0}, consumed[2] = {0};
+	struct control_load one[] = {{0, 1, 0}};
 
 	for (uint32_t i = 0; i < 1000; i++)
 		CHECK_EQ(step(&c, one, 1, posted, consumed), 1);
@@ -176,15 +175,15 @@ static void auto_survives_overflow(void)
 static void auto_starves_nobody(void)
 {
 	struct control c = make("auto:1,1000", 8);
-	uint64_t posted[8] = { 0 }, consumed[8] = { 0 };
-	uint32_t calls[8] = { 0 }, went[8] = { 0 };
+	uint64_t posted[8] = {0}, consumed[8] = {0};
+	uint32_t calls[8] = {0}, went[8] = {0};
 
 	for (uint32_t i = 0; i < 4000; i++) {
 		struct control_load loads[8];
 		size_t go;
 
 		for (uint32_t e = 0; e < 8; e++)
-			loads[e] = (struct control_load){ e, ++calls[e], 0 };
+			loads[e] = (struct control_load){e, ++calls[e], 0};
 		memcpy(consumed, posted, sizeof(consumed));
 		go = step(&c, loads, 8, posted, consumed);
 		CHECK_EQ(go, 1);
@@ -199,9 +198,13 @@ static void auto_starves_nobody(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(parses), TEST(budget_polls), TEST(threshold_polls),
-		TEST(adaptive_polls), TEST(auto_keeps_a_window),
-		TEST(auto_never_holds_replies), TEST(auto_survives_overflow),
+		TEST(parses),
+		TEST(budget_polls),
+		TEST(threshold_polls),
+		TEST(adaptive_polls),
+		TEST(auto_keeps_a_window),
+		TEST(auto_never_holds_replies),
+		TEST(auto_survives_overflow),
 		TEST(auto_starves_nobody),
 	};
 

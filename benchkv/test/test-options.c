@@ -12,7 +12,7 @@
 static int parse(const char *line, struct options *o, char *why, int size)
 {
 	static char copy[400];
-	char *argv[MAX_ARGS + 2] = { (char *)"benchkv" }, *save = NULL;
+	char *argv[MAX_ARGS + 2] = {(char *)"benchkv"}, *save = NULL;
 	int argc = 1;
 
 	snprintf(copy, sizeof(copy), "%s", line);
@@ -25,30 +25,59 @@ static int parse(const char *line, struct options *o, char *why, int size)
 static void refuses_nonsense(void)
 {
 	static const char *const bad[] = {
-		"", "meta", "Delegation", "delegation delegation", "delegation --frobnicate",
-		"delegation -x", "delegation --daemons", "delegation --daemons 0",
-		"delegation --daemons -1", "delegation --daemons 65", "delegation --daemons 2x",
-		"delegation --daemons \"\"", "delegation --clients 0", "delegation --clients 1025",
-		"delegation --queue-depth 0", "delegation --queue-depth 4097",
-		"delegation --duration 0", "delegation --duration -3", "delegation --duration nan",
-		"delegation --duration inf", "delegation --duration 3s", "delegation --ops 0",
-		"delegation --ops 1.5", "delegation --ops 10 --duration 1", "delegation --runs 0",
-		"delegation --key-range 0", "delegation --key-range 4294967297",
-		"delegation --read-ratio 1.01", "delegation --read-ratio -0.1",
-		"delegation --distribution zipf", "delegation --distribution zipf:0",
-		"delegation --distribution zipf:x", "delegation --distribution pareto",
-		"delegation --preload maybe", "delegation --seed x",
+		"",
+		"meta",
+		"Delegation",
+		"delegation delegation",
+		"delegation --frobnicate",
+		"delegation -x",
+		"delegation --daemons",
+		"delegation --daemons 0",
+		"delegation --daemons -1",
+		"delegation --daemons 65",
+		"delegation --daemons 2x",
+		"delegation --daemons \"\"",
+		"delegation --clients 0",
+		"delegation --clients 1025",
+		"delegation --queue-depth 0",
+		"delegation --queue-depth 4097",
+		"delegation --duration 0",
+		"delegation --duration -3",
+		"delegation --duration nan",
+		"delegation --duration inf",
+		"delegation --duration 3s",
+		"delegation --ops 0",
+		"delegation --ops 1.5",
+		"delegation --ops 10 --duration 1",
+		"delegation --runs 0",
+		"delegation --key-range 0",
+		"delegation --key-range 4294967297",
+		"delegation --read-ratio 1.01",
+		"delegation --read-ratio -0.1",
+		"delegation --distribution zipf",
+		"delegation --distribution zipf:0",
+		"delegation --distribution zipf:x",
+		"delegation --distribution pareto",
+		"delegation --preload maybe",
+		"delegation --seed x",
 		"delegation --seed 9223372036854775808",
-		"delegation --duration +1", "delegation --ring-size 0",
-		"delegation --ring-size 2048", "delegation --ring-size 5000",
-		"delegation --ring-size 2147483648", "delegation --ring-size big",
-		"delegation --control hold:10", "delegation --control budget:0",
-		"delegation --device \"\"", "delegation --json \"\"", "delegation --timeout 0",
-		"delegation --pin 1", "delegation --dry-run=yes",
+		"delegation --duration +1",
+		"delegation --ring-size 0",
+		"delegation --ring-size 2048",
+		"delegation --ring-size 5000",
+		"delegation --ring-size 2147483648",
+		"delegation --ring-size big",
+		"delegation --control hold:10",
+		"delegation --control budget:0",
+		"delegation --device \"\"",
+		"delegation --json \"\"",
+		"delegation --timeout 0",
+		"delegation --pin 1",
+		"delegation --dry-run=yes",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct options o = { .backend = "untouched" };
+		struct options o = {.backend = "untouched"};
 		char why[400] = "";
 
 		CHECK_EQ(parse(bad[i], &o, why, sizeof(why)), -EINVAL);
@@ -99,10 +128,10 @@ static void ring_holds_what_is_in_flight(void)
 
 static void digest_tells_lines_apart(void)
 {
-	static const char *const lines[] = { "delegation", "delegation --daemons 2",
+	static const char *const lines[] = {"delegation", "delegation --daemons 2",
 		"delegation --clients 3", "delegation --seed 2", "delegation --ops 7",
 		"delegation --control none", "delegation --distribution zipf:1",
-		"delegation --preload no", "delegation --ring-size 4096" };
+		"delegation --preload no", "delegation --ring-size 4096"};
 	uint64_t digest[ARRAY_SIZE(lines)];
 	struct options o;
 	char why[400];
@@ -153,8 +182,11 @@ static void results_travel(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(refuses_nonsense), TEST(understands), TEST(ring_holds_what_is_in_flight),
-		TEST(digest_tells_lines_apart), TEST(results_travel),
+		TEST(refuses_nonsense),
+		TEST(understands),
+		TEST(ring_holds_what_is_in_flight),
+		TEST(digest_tells_lines_apart),
+		TEST(results_travel),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

@@ -7,7 +7,7 @@
 
 #define KEYS 5000
 
-static const struct placement place = { .ranks = 3, .shards = 4 };
+static const struct placement place = {.ranks = 3, .shards = 4};
 
 static void holds_what_was_put(void)
 {
@@ -45,7 +45,7 @@ static void holds_what_was_put(void)
 /* Every key has one shard; shards get equal shares within five standard deviations. */
 static void places_evenly(void)
 {
-	uint64_t n[3][4] = { { 0 } };
+	uint64_t n[3][4] = {{0}};
 
 	for (uint64_t key = 0; key < 120000; key++) {
 		uint32_t r = place_rank(&place, key), s = place_shard(&place, key);
@@ -90,8 +90,11 @@ static uint64_t some_key(uint32_t rank, uint32_t shard)
 
 static void serves_only_its_own(void)
 {
-	struct kv_req req = { .type = KV_GET, .origin = 9, .seq = 77, .rank = 1,
-		.key = some_key(1, 2) };
+	struct kv_req req = {.type = KV_GET,
+		.origin = 9,
+		.seq = 77,
+		.rank = 1,
+		.key = some_key(1, 2)};
 	struct kv_resp resp;
 	struct store s;
 
@@ -135,8 +138,11 @@ static void values_say_whose_they_are(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(holds_what_was_put), TEST(places_evenly), TEST(preloads_its_own),
-		TEST(serves_only_its_own), TEST(values_say_whose_they_are),
+		TEST(holds_what_was_put),
+		TEST(places_evenly),
+		TEST(preloads_its_own),
+		TEST(serves_only_its_own),
+		TEST(values_say_whose_they_are),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

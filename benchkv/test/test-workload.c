@@ -5,7 +5,7 @@
 #include "base/test.h"
 #include "workload.h"
 
-static const struct placement place = { .ranks = 4, .shards = 2 };
+static const struct placement place = {.ranks = 4, .shards = 2};
 
 static uint64_t digest_of(const struct workload *w, uint32_t client)
 {
@@ -20,7 +20,7 @@ static uint64_t digest_of(const struct workload *w, uint32_t client)
 
 static void same_seed_same_stream(void)
 {
-	struct workload a = { .key_range = 1000, .read_ratio = 0.5, .seed = 1 }, b = a, c = a;
+	struct workload a = {.key_range = 1000, .read_ratio = 0.5, .seed = 1}, b = a, c = a;
 
 	b.seed = 2;
 	c.zipf_theta = 0.99;
@@ -34,8 +34,8 @@ static void same_seed_same_stream(void)
 /* Where the store is does not change what is asked. */
 static void placement_changes_no_key(void)
 {
-	struct workload w = { .key_range = 1000, .read_ratio = 0.5, .seed = 1 };
-	struct placement other = { .ranks = 1, .shards = 1 };
+	struct workload w = {.key_range = 1000, .read_ratio = 0.5, .seed = 1};
+	struct placement other = {.ranks = 1, .shards = 1};
 	struct stream a, b;
 
 	CHECK_EQ(stream_init(&a, &w, &place, 0), 0);
@@ -47,7 +47,7 @@ static void placement_changes_no_key(void)
 
 static void digest_tells_sets_apart(void)
 {
-	struct workload w = { .key_range = 1000, .read_ratio = 0.5, .seed = 1 };
+	struct workload w = {.key_range = 1000, .read_ratio = 0.5, .seed = 1};
 	struct stream s;
 	uint64_t forth = 0, back = 0;
 
@@ -79,7 +79,7 @@ static void shares_add_up(void)
 static void reads_as_often_as_told(void)
 {
 	for (int tenth = 0; tenth <= 10; tenth++) {
-		struct workload w = { .key_range = 1000, .read_ratio = tenth / 10.0, .seed = 3 };
+		struct workload w = {.key_range = 1000, .read_ratio = tenth / 10.0, .seed = 3};
 		struct stream s;
 		uint64_t puts = 0;
 
@@ -100,7 +100,7 @@ static void reads_as_often_as_told(void)
 static void zipf_is_zipf(double theta)
 {
 	enum { N = 50, SAMPLES = 400000 };
-	uint64_t count[N + 1] = { 0 }, rng = 5;
+	uint64_t count[N + 1] = {0}, rng = 5;
 	double norm = 0;
 	struct zipf z;
 
@@ -147,8 +147,8 @@ static void zipf_extremes(void)
 /* The hot keys are neighbours neither in the key range nor on one rank. */
 static void hot_keys_are_scattered(void)
 {
-	struct workload w = { .key_range = 100000, .read_ratio = 1, .zipf_theta = 0.99, .seed = 1 };
-	uint64_t rank[4] = { 0 }, low = 0;
+	struct workload w = {.key_range = 100000, .read_ratio = 1, .zipf_theta = 0.99, .seed = 1};
+	uint64_t rank[4] = {0}, low = 0;
 	struct stream s;
 
 	CHECK_EQ(stream_init(&s, &w, &place, 0), 0);
@@ -165,9 +165,14 @@ static void hot_keys_are_scattered(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(same_seed_same_stream), TEST(placement_changes_no_key),
-		TEST(digest_tells_sets_apart), TEST(shares_add_up), TEST(reads_as_often_as_told),
-		TEST(zipf_frequencies), TEST(zipf_extremes), TEST(hot_keys_are_scattered),
+		TEST(same_seed_same_stream),
+		TEST(placement_changes_no_key),
+		TEST(digest_tells_sets_apart),
+		TEST(shares_add_up),
+		TEST(reads_as_often_as_told),
+		TEST(zipf_frequencies),
+		TEST(zipf_extremes),
+		TEST(hot_keys_are_scattered),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

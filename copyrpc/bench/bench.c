@@ -115,7 +115,8 @@ static void parse_one(struct options *o, int c)
 	case 'D':
 		o->duration = strtod(optarg, &end);
 		if (end == optarg || *end || !(o->duration > 0) || o->duration > 86400)
-			refuse("--duration=%s: give seconds, more than 0 and at most 86400", optarg);
+			refuse("--duration=%s: give seconds, more than 0 and at most 86400",
+				optarg);
 		break;
 	case 'd':
 		o->device = optarg;

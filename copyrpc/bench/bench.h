@@ -22,7 +22,7 @@ struct options {
 	uint32_t depths[DEPTHS], ndepths, max_depth;
 	double duration; /* s */
 	bool both;
-	bool ucx;   /* UCX active messages, too */
+	bool ucx; /* UCX active messages, too */
 	FILE *json; /* NULL: none */
 };
 

@@ -83,8 +83,8 @@ static _Noreturn void client_left(const struct options *o)
 }
 
 /* 's' on the control line asks for the counts, 'n' for the next implementation. */
-static void serve_one(
-	const struct options *o, const struct impl *impl, const struct plan *p, int fd)
+static void serve_one(const struct options *o, const struct impl *impl, const struct plan *p,
+	int fd)
 {
 	void *self = impl->open(o, p, fd, true);
 	struct wait w = WAIT_INIT;
@@ -147,7 +147,7 @@ struct client {
 	const struct impl *impl;
 	void *self;
 	uint64_t *started; /* by slot */
-	uint32_t *spare;   /* slots that are not under way */
+	uint32_t *spare; /* slots that are not under way */
 	uint32_t nspare, slots, depth;
 	uint64_t ended;
 	struct hist hist;
@@ -204,8 +204,8 @@ static void run_until(struct client *c, uint64_t end)
 }
 
 /* One queue depth: a tenth of the time to warm up, then the measured part. */
-static struct result measure(
-	const struct options *o, struct client *c, const struct plan *p, int fd)
+static struct result measure(const struct options *o, struct client *c, const struct plan *p,
+	int fd)
 {
 	uint64_t duration = (uint64_t)(o->duration * NSEC_PER_SEC), start, warm;
 	struct result r = {.impl = c->impl->name, .plan = *p, .depth = c->depth};

@@ -23,8 +23,7 @@ static bool find(const char *device, char *names, size_t size)
 			continue;
 		found |= !device || !strcmp(name, device);
 		if (n < size)
-			n += (size_t)snprintf(
-				names + n, size - n, "%s%s", n ? ", " : "", name);
+			n += (size_t)snprintf(names + n, size - n, "%s%s", n ? ", " : "", name);
 	}
 	if (list)
 		ibv_free_device_list(list);
@@ -41,7 +40,8 @@ void hca_check(const char *device)
 		refuse("--ib-dev=%s: give one of: %s", device, names);
 	if (device)
 		refuse("--ib-dev=%s: there is no mlx5 device: give a machine with one, or "
-		       "softhca-run", device);
+		       "softhca-run",
+			device);
 	fail("no mlx5 device: give a machine with one, or softhca-run", ENODEV);
 }
 

@@ -69,8 +69,8 @@ static ucs_status_t on_request(void *self, const void *header, size_t header_len
 
 	if (len != s->plan.size || !(param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP))
 		fail("UCX request", EPROTO);
-	send_message(
-		s, param->reply_ep, RESPONSE, slot_of(s, header, header_len), s->plan.allowance);
+	send_message(s, param->reply_ep, RESPONSE, slot_of(s, header, header_len),
+		s->plan.allowance);
 	return UCS_OK;
 }
 
@@ -102,8 +102,8 @@ static void set_handler(struct self *s, unsigned id, ucp_am_recv_callback_t fn)
  * environment goes first. */
 static void open_worker(struct self *s, const struct options *o)
 {
-	const ucp_params_t params = {
-		.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_AM};
+	const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
+		.features = UCP_FEATURE_AM};
 	const ucp_worker_params_t single = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
 		.thread_mode = UCS_THREAD_MODE_SINGLE};
 	char device[128];

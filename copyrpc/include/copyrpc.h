@@ -80,16 +80,16 @@ struct copyrpc_req;
 
 /* All zero is the default. */
 struct copyrpc_ctx_attr {
-	const char *device;     /* mlx5 device by name; NULL: the first one */
-	uint8_t port;           /* 0: 1 */
-	int gid_index;          /* RoCE: index of the port's GID table; 0: chosen (RoCE v2 first) */
-	uint32_t srq_depth;     /* batches that may arrive between two polls; 0: 1024 */
-	uint32_t cq_depth;      /* receive CQ, at least srq_depth; 0: 4096 or srq_depth */
+	const char *device; /* mlx5 device by name; NULL: the first one */
+	uint8_t port; /* 0: 1 */
+	int gid_index; /* RoCE: index of the port's GID table; 0: chosen (RoCE v2 first) */
+	uint32_t srq_depth; /* batches that may arrive between two polls; 0: 1024 */
+	uint32_t cq_depth; /* receive CQ, at least srq_depth; 0: 4096 or srq_depth */
 	uint32_t max_endpoints; /* that exist at one time, it sizes the CQs; 0: 64 */
-	uint32_t sq_depth;      /* send queue of each endpoint in 64-byte blocks; 0: 256 */
-	uint32_t ring_size;     /* default of the endpoints, bytes; 0: 1 MiB */
-	uint32_t max_pending;   /* calls under way per endpoint; 0: as many as credit allows */
-	bool nested;            /* handlers of requests may call, see copyrpc_call_nested() */
+	uint32_t sq_depth; /* send queue of each endpoint in 64-byte blocks; 0: 256 */
+	uint32_t ring_size; /* default of the endpoints, bytes; 0: 1 MiB */
+	uint32_t max_pending; /* calls under way per endpoint; 0: as many as credit allows */
+	bool nested; /* handlers of requests may call, see copyrpc_call_nested() */
 };
 
 /*
@@ -115,9 +115,9 @@ void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx);
 
 /* All zero is the default. */
 struct copyrpc_ep_attr {
-	uint32_t ring_size;   /* bytes, both directions, equal at both ends; 0: the context's */
+	uint32_t ring_size; /* bytes, both directions, equal at both ends; 0: the context's */
 	uint32_t max_pending; /* 0: the context's */
-	void *user;           /* see copyrpc_ep_user() */
+	void *user; /* see copyrpc_ep_user() */
 };
 
 /*
@@ -127,8 +127,8 @@ struct copyrpc_ep_attr {
  * -EINVAL: ring size. -EMFILE: max_endpoints exist (a destroyed one counts until the next
  * poll). -ENOMEM, or what the verbs calls said.
  */
-int copyrpc_ep_create(
-	struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, struct copyrpc_ep **ep_p);
+int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
+	struct copyrpc_ep **ep_p);
 
 /*
  * Ends the endpoint. What was not flushed is lost. Its pending calls end with -ECANCELED
@@ -197,8 +197,8 @@ typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t toke
  * -EMSGSIZE: len or resp_max over COPYRPC_PAYLOAD_MAX(). -ENOTCONN: not yet connected.
  * Otherwise the endpoint's status: it has failed.
  */
-int copyrpc_call(
-	struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max, uint64_t token);
+int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token);
 
 /*
  * A call that is part of handling a request: the reply to the request waits for it. Only
@@ -211,8 +211,8 @@ int copyrpc_call(
  *
  * As copyrpc_call(), and -EOPNOTSUPP: the context is without `nested`.
  */
-int copyrpc_call_nested(
-	struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max, uint64_t token);
+int copyrpc_call_nested(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token);
 
 /*
  * One round: takes in what has arrived (responses go to fn, requests into the queue of
@@ -246,11 +246,11 @@ int copyrpc_ep_flush(struct copyrpc_ep *ep);
 
 /* What an endpoint has under way. Positions are bytes since connect, and only grow. */
 struct copyrpc_ep_load {
-	uint32_t open_calls;   /* requests gathered, not yet sent */
+	uint32_t open_calls; /* requests gathered, not yet sent */
 	uint32_t open_replies; /* replies gathered, not yet sent */
-	uint32_t pending;      /* calls without a response */
-	uint32_t credit;       /* bytes of responses that may still be asked for */
-	uint64_t posted;       /* end of what was sent */
+	uint32_t pending; /* calls without a response */
+	uint32_t credit; /* bytes of responses that may still be asked for */
+	uint64_t posted; /* end of what was sent */
 	uint64_t consumed; /* the peer has taken in and released all before here, as far as known */
 };
 void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p);
@@ -308,8 +308,8 @@ enum {
 };
 
 /* Errno of ibv_reg_mr(). The memory belongs to the caller and outlives the registration. */
-int copyrpc_mr_reg(
-	struct copyrpc_ctx *ctx, void *addr, size_t len, int access, struct copyrpc_mr *mr_p);
+int copyrpc_mr_reg(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
+	struct copyrpc_mr *mr_p);
 void copyrpc_mr_dereg(struct copyrpc_mr *mr);
 
 /*
@@ -343,17 +343,17 @@ uint32_t copyrpc_raw_pending(const struct copyrpc_ep *ep);
 
 /* Counters since creation. A context's are the sums over its endpoints, the destroyed too. */
 struct copyrpc_stats {
-	uint64_t calls, replies;             /* accepted by copyrpc_call() and copyrpc_reply() */
-	uint64_t requests, responses;        /* received */
-	uint64_t failed_calls;               /* ended with an error */
-	uint64_t batches, bytes;             /* WRITEs that carried messages; bytes of all WRITEs */
-	uint64_t wqes, doorbells;            /* of all kinds, raw operations included */
-	uint64_t wraps;                      /* markers at the ring's end */
-	uint64_t credit_only;                /* batches without a message, to give credit back */
-	uint64_t reads;                      /* of the peer's consumer position */
+	uint64_t calls, replies; /* accepted by copyrpc_call() and copyrpc_reply() */
+	uint64_t requests, responses; /* received */
+	uint64_t failed_calls; /* ended with an error */
+	uint64_t batches, bytes; /* WRITEs that carried messages; bytes of all WRITEs */
+	uint64_t wqes, doorbells; /* of all kinds, raw operations included */
+	uint64_t wraps; /* markers at the ring's end */
+	uint64_t credit_only; /* batches without a message, to give credit back */
+	uint64_t reads; /* of the peer's consumer position */
 	uint64_t ring_stalls, credit_stalls; /* -EAGAIN for room, -ENOBUFS of copyrpc_call() */
-	uint64_t sq_stalls;                  /* flushes put off because the send queue was full */
-	uint64_t batches_received, refills;  /* refills of the receive queue: contexts only */
+	uint64_t sq_stalls; /* flushes put off because the send queue was full */
+	uint64_t batches_received, refills; /* refills of the receive queue: contexts only */
 };
 void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p);
 void copyrpc_ep_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p);

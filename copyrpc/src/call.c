@@ -2,16 +2,16 @@
 /* Calls, requests and replies, and the counters. */
 #include "internal.h"
 
-int copyrpc_call(
-	struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max, uint64_t token)
+int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token)
 {
 	/* When it is refused, too: flow control may have to do something about it. */
 	ep_dirty(ep);
 	return chan_call(&ep->ch, data, len, resp_max, token, ep->ch.reserve);
 }
 
-int copyrpc_call_nested(
-	struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max, uint64_t token)
+int copyrpc_call_nested(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token)
 {
 	if (!ep->ch.reserve)
 		return -EOPNOTSUPP;

@@ -189,8 +189,8 @@ int chan_read_done(struct chan *ch, uint64_t consumer)
 	return 0;
 }
 
-static int take_request(
-	struct chan *ch, const struct wire_header *h, const void *payload, uint64_t pos)
+static int take_request(struct chan *ch, const struct wire_header *h, const void *payload,
+	uint64_t pos)
 {
 	struct copyrpc_req *req = ch->req_free;
 

@@ -25,14 +25,14 @@ struct chan;
 
 struct copyrpc_req {
 	struct copyrpc_req *prev, *next; /* of those whose bytes are in the ring, by age */
-	struct copyrpc_req *queued;      /* the next one in struct req_queue, or of the free ones */
+	struct copyrpc_req *queued; /* the next one in struct req_queue, or of the free ones */
 	struct chan *ch;
 	const void *data;
 	uint64_t pos; /* where its header is */
 	uint32_t len;
 	uint32_t id;
 	uint32_t allowance; /* blocks, metadata included */
-	bool detached;      /* data is allocated, the ring has its bytes back */
+	bool detached; /* data is allocated, the ring has its bytes back */
 };
 
 /* Requests that wait for copyrpc_recv(), of all endpoints of a context. */
@@ -42,8 +42,8 @@ struct req_queue {
 };
 
 struct call {
-	uint64_t token;     /* of a free one: the id of the next */
-	uint32_t resp_max;  /* bytes */
+	uint64_t token; /* of a free one: the id of the next */
+	uint32_t resp_max; /* bytes */
 	uint32_t allowance; /* blocks; 0: this one is free */
 };
 
@@ -51,20 +51,20 @@ struct call {
 
 struct batch {
 	uint64_t start;
-	uint64_t end;   /* of a closed one */
+	uint64_t end; /* of a closed one */
 	uint32_t count; /* messages, or WIRE_WRAP */
 	uint32_t calls; /* of them requests */
 };
 
 struct chan {
 	struct credit cr;
-	int status;   /* 0; no messages go in either direction while it is not */
+	int status; /* 0; no messages go in either direction while it is not */
 	bool stalled; /* a call found no room since the peer's position last moved */
 	uint8_t nclosed;
 	uint8_t *send_ring;
 	uint32_t payload_max;
-	uint32_t reserve;  /* credit that only nested calls may use */
-	uint32_t mask;     /* blocks - 1 */
+	uint32_t reserve; /* credit that only nested calls may use */
+	uint32_t mask; /* blocks - 1 */
 	struct batch open; /* while cr.edge; it ends at cr.p */
 	/* Closed by the ring's end and not yet sent. As a window of one ring holds one ring
 	 * end at most, there are never more than the batch before it and the marker. */
@@ -72,8 +72,8 @@ struct chan {
 	uint64_t sent; /* all before has been handed to the transport */
 
 	const uint8_t *recv_ring;
-	uint64_t parsed;  /* all before has been taken in */
-	uint64_t told;    /* consumer position that the peer's last batch told */
+	uint64_t parsed; /* all before has been taken in */
+	uint64_t told; /* consumer position that the peer's last batch told */
 	uint32_t unasked; /* of cr.r, what no request received has asked for */
 	uint32_t allowance_max;
 	struct copyrpc_req *reqs, *req_free;

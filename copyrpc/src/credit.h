@@ -39,11 +39,11 @@
 #include <stdint.h>
 
 struct credit {
-	uint64_t p;    /* producer: the end of all that was placed, sent or not */
-	uint64_t rc;   /* the peer's consumer position, as far as known */
-	uint32_t c;    /* blocks of the ring, a power of two; both directions have as many */
-	uint32_t r;    /* credit granted to the peer and not yet answered by a reply */
-	uint32_t k;    /* credit that the peer granted us */
+	uint64_t p; /* producer: the end of all that was placed, sent or not */
+	uint64_t rc; /* the peer's consumer position, as far as known */
+	uint32_t c; /* blocks of the ring, a power of two; both directions have as many */
+	uint32_t r; /* credit granted to the peer and not yet answered by a reply */
+	uint32_t k; /* credit that the peer granted us */
 	uint64_t edge; /* the ring's end that the open batch, up to p, may reach; 0: none open */
 };
 
@@ -90,7 +90,7 @@ static inline bool credit_holds(const struct credit *cr)
 struct placement {
 	uint64_t end;
 	uint32_t wrap; /* blocks up to the ring's end that a marker has to skip first */
-	bool joins;    /* the open batch; else a new one begins in front of it */
+	bool joins; /* the open batch; else a new one begins in front of it */
 };
 
 /* Does a message fit behind the open batch? No batch crosses the ring's end. */

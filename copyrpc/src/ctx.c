@@ -12,7 +12,7 @@ static int status_of(int err)
 	case -EACCES:
 		return -EACCES;
 	case -ETIMEDOUT: /* retries used up: no answer, */
-	case -ENOBUFS:   /* or no receive at the peer */
+	case -ENOBUFS: /* or no receive at the peer */
 	case -EREMOTEIO:
 	case -ECANCELED: /* flushed */
 		return -ECONNRESET;

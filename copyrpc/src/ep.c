@@ -11,8 +11,8 @@
 static int map_memory(struct copyrpc_ep *ep, uint32_t ring)
 {
 	ep->memory_len = 2 * (size_t)ring + sizeof(struct words);
-	ep->memory = mmap(
-		NULL, ep->memory_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ep->memory = mmap(NULL, ep->memory_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		-1, 0);
 	if (ep->memory == MAP_FAILED) {
 		ep->memory = NULL;
 		return -ENOMEM;
@@ -32,16 +32,16 @@ static int register_memory(struct copyrpc_ep *ep, uint32_t ring)
 	rc = mlx5dvl_mr_reg(dev, send, ring, 0, &ep->mr_send);
 	if (rc)
 		return rc;
-	rc = mlx5dvl_mr_reg(
-		dev, send + ring, ring, MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE, &ep->mr_recv);
+	rc = mlx5dvl_mr_reg(dev, send + ring, ring, MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE,
+		&ep->mr_recv);
 	if (rc)
 		return rc;
 	rc = mlx5dvl_mr_reg(dev, &ep->words->consumer, sizeof(ep->words->consumer),
 		MLX5DVL_REMOTE_READ, &ep->mr_word);
 	if (rc)
 		return rc;
-	rc = mlx5dvl_mr_reg(
-		dev, &ep->words->peer, sizeof(ep->words->peer), MLX5DVL_LOCAL_WRITE, &ep->mr_peer);
+	rc = mlx5dvl_mr_reg(dev, &ep->words->peer, sizeof(ep->words->peer), MLX5DVL_LOCAL_WRITE,
+		&ep->mr_peer);
 	ep->send_lkey = ep->mr_send.lkey;
 	ep->word_lkey = ep->mr_peer.lkey;
 	return rc;
@@ -79,8 +79,8 @@ static struct copyrpc_ep *ep_alloc(struct copyrpc_ctx *ctx, void *user)
 	return ep;
 }
 
-int copyrpc_ep_create(
-	struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, struct copyrpc_ep **ep_p)
+int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
+	struct copyrpc_ep **ep_p)
 {
 	uint32_t ring = attr && attr->ring_size ? attr->ring_size : ctx->attr.ring_size;
 	uint32_t pending = attr && attr->max_pending ? attr->max_pending : ctx->attr.max_pending;

@@ -29,7 +29,7 @@ struct raw_op {
 /* The words that two HCAs access, in cache lines of their own. */
 struct words {
 	CACHE_ALIGNED uint64_t consumer; /* little-endian; written by us, READ by the peer */
-	CACHE_ALIGNED uint64_t peer;     /* the peer's, as the last READ brought it */
+	CACHE_ALIGNED uint64_t peer; /* the peer's, as the last READ brought it */
 };
 
 struct copyrpc_ep {
@@ -44,10 +44,10 @@ struct copyrpc_ep {
 	struct copyrpc_ep *dirty_next; /* of those that flush has to look at */
 	struct copyrpc_ep *ended_next; /* of those whose calls are to be ended */
 	bool dirty, ended;
-	bool reading;           /* a READ of the peer's position is under way */
-	bool probe;             /* ... is wanted to see whether the peer lives */
+	bool reading; /* a READ of the peer's position is under way */
+	bool probe; /* ... is wanted to see whether the peer lives */
 	uint32_t wait, backoff; /* flushes until the next READ; what it is set to */
-	uint64_t seen;          /* batches received when the last probe looked */
+	uint64_t seen; /* batches received when the last probe looked */
 
 	struct slab raw_ids;
 	struct raw_op *raw; /* NULL: never used */
@@ -80,7 +80,7 @@ struct copyrpc_ctx {
 	struct copyrpc_ep *eps; /* all of them */
 	uint32_t n_eps;
 	struct copyrpc_ctx_attr attr; /* with the defaults filled in */
-	struct copyrpc_stats gone;    /* of the endpoints that were freed */
+	struct copyrpc_stats gone; /* of the endpoints that were freed */
 	uint64_t refills;
 };
 

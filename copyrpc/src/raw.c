@@ -6,8 +6,8 @@
 
 #define RAW_LEN_MAX (1u << 30)
 
-int copyrpc_mr_reg(
-	struct copyrpc_ctx *ctx, void *addr, size_t len, int access, struct copyrpc_mr *mr_p)
+int copyrpc_mr_reg(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
+	struct copyrpc_mr *mr_p)
 {
 	unsigned flags = MLX5DVL_LOCAL_WRITE;
 	struct mlx5dvl_mr *mr;

@@ -22,11 +22,11 @@
 #define WIRE_BLOCK 32u /* alignment of every message and every position */
 #define WIRE_BLOCK_SHIFT 5
 #define WIRE_RESPONSE 0x80000000u /* in a call id: this is the response */
-#define WIRE_WRAP UINT32_MAX      /* message count of a marker */
+#define WIRE_WRAP UINT32_MAX /* message count of a marker */
 
 struct wire_meta {
 	uint64_t consumer; /* bytes: all before is consumed, in the ring the peer writes to */
-	uint64_t credit;   /* bytes of responses that the receiver may ask for in addition */
+	uint64_t credit; /* bytes of responses that the receiver may ask for in addition */
 	uint32_t count;
 	uint8_t zero[12];
 };

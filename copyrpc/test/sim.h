@@ -26,12 +26,12 @@ struct side {
 	struct req_queue queue;
 	struct sim_write flight[SIM_FLIGHT];
 	uint32_t head, tail; /* of flight */
-	bool reading;        /* a READ is under way */
+	bool reading; /* a READ is under way */
 	uint64_t read_value; /* what it will bring */
 	struct copyrpc_req *held[SIM_HELD];
 	uint32_t nheld;
 	uint64_t next_call, done; /* tokens are counted */
-	uint8_t *ended;           /* by token */
+	uint8_t *ended; /* by token */
 	uint64_t max_calls;
 	uint64_t credit_only, reads;
 };

@@ -236,8 +236,8 @@ static void other_memory_is_out_of_reach(void)
 	neighbours_open(&n);
 	for (int i = 0; i < 4; i++) {
 		struct copyrpc_ep *ep = attack(&a, n.ctx);
-		const struct mlx5dvl_mr *mr[] = {
-			&ep->mr_send, &ep->mr_word, &ep->mr_peer, &ep->mr_recv};
+		const struct mlx5dvl_mr *mr[] = {&ep->mr_send, &ep->mr_word, &ep->mr_peer,
+			&ep->mr_recv};
 		uint64_t end = i == 3 ? RING : 0; /* behind the end of what it may write */
 
 		memset(a.buf, 0xee, 64);
@@ -347,8 +347,8 @@ static void writes_while_it_is_read(void)
 		}
 		check_neighbours(&n, &seed);
 		failed += copyrpc_ep_status(ep) == -EPROTO;
-		atomic_store_explicit(
-			&r.stop, true, memory_order_release); /* pairs with scribble() */
+		atomic_store_explicit(&r.stop, true,
+			memory_order_release); /* pairs with scribble() */
 		CHECK_EQ(pthread_join(thread, NULL), 0);
 		copyrpc_ep_destroy(door);
 		copyrpc_ep_destroy(ep);

@@ -18,8 +18,8 @@ static struct side left, right;
 
 struct plan {
 	uint32_t message_max, response_max; /* payload */
-	uint32_t calls;                     /* per side, 0: it only serves */
-	unsigned weight[8];                 /* how often each action is taken */
+	uint32_t calls; /* per side, 0: it only serves */
+	unsigned weight[8]; /* how often each action is taken */
 };
 
 static void act(struct side *s, const struct plan *p, uint64_t *seed)
@@ -139,10 +139,10 @@ static void run(uint32_t blocks, const struct plan *p, uint64_t seed)
 
 /*                                   call reply detach recv flush 1 deliver read */
 static const struct plan plans[] = {
-	{0, 0, 1500, {4, 4, 1, 4, 4, 0, 4, 1}},    /* the rest: sizes by the ring */
-	{0, 0, 1500, {9, 1, 0, 2, 2, 0, 2, 1}},    /* calls pile up */
-	{0, 0, 1500, {4, 1, 1, 4, 4, 0, 4, 0}},    /* long held, no READ */
-	{0, 0, 1500, {4, 4, 0, 4, 0, 4, 1, 1}},    /* one send slot, slow wire */
+	{0, 0, 1500, {4, 4, 1, 4, 4, 0, 4, 1}}, /* the rest: sizes by the ring */
+	{0, 0, 1500, {9, 1, 0, 2, 2, 0, 2, 1}}, /* calls pile up */
+	{0, 0, 1500, {4, 1, 1, 4, 4, 0, 4, 0}}, /* long held, no READ */
+	{0, 0, 1500, {4, 4, 0, 4, 0, 4, 1, 1}}, /* one send slot, slow wire */
 	{0, 0, 1500, {30, 20, 1, 20, 1, 0, 2, 1}}, /* large batches */
 };
 

@@ -59,7 +59,7 @@ static void run_pair(const struct copyrpc_ctx_attr *attr, int eps, uint32_t max,
 /* Whatever sizes and depths are allowed, drawn anew each time, from the first call on. */
 static void random_schedules(void)
 {
-	static const uint32_t receives[] = { 4, 8, 32, 1024 };
+	static const uint32_t receives[] = {4, 8, 32, 1024};
 	uint64_t seed = test_seed();
 
 	for (int i = 0; i < 2000 * TIMES / SCALE; i++) {
@@ -171,8 +171,8 @@ static void run_process(int fd, const struct copyrpc_ctx_attr *attr, int eps, ui
 }
 
 /* Both ends are children: a process that has opened the HCA once should not fork. */
-static void run_processes(
-	const struct copyrpc_ctx_attr *attr, int eps, uint32_t max, uint32_t calls)
+static void run_processes(const struct copyrpc_ctx_attr *attr, int eps, uint32_t max,
+	uint32_t calls)
 {
 	uint64_t seed = test_seed();
 	pid_t child[2], pid;

@@ -29,12 +29,12 @@ static void documented_limits(void)
 static void bytes_of_a_batch(void)
 {
 	static const uint8_t want[] = {
-		0x60, 0, 0, 0, 0, 0, 0, 0,          /* consumer: the request took blocks 0 to 2 */
-		0x40, 0, 0, 0, 0, 0, 0, 0,          /* credit: what the reply gave back, 2 blocks */
-		2, 0, 0, 0,                         /* messages */
+		0x60, 0, 0, 0, 0, 0, 0, 0, /* consumer: the request took blocks 0 to 2 */
+		0x40, 0, 0, 0, 0, 0, 0, 0, /* credit: what the reply gave back, 2 blocks */
+		2, 0, 0, 0, /* messages */
 		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* zero */
-		0, 0, 0, 0,                         /* call id: the first one */
-		3, 0, 0, 0,           /* allowance: metadata and 2 blocks for 21 bytes */
+		0, 0, 0, 0, /* call id: the first one */
+		3, 0, 0, 0, /* allowance: metadata and 2 blocks for 21 bytes */
 		2, 0, 0, 0, 'h', 'i', /* length, payload */
 	};
 	static uint8_t in[4096], out[4096];
@@ -73,7 +73,7 @@ static void wrap_and_exact_fit(void)
 	CHECK_EQ(chan_init(&ch, out, in, 16, 0, false, &queue, 13), 0);
 	ch.status = 0;
 	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, 0), 0); /* blocks 13, 14 */
-	CHECK_EQ(chan_call(&ch, "", 0, 0, 2, 0), 0);  /* block 15: ends at the end */
+	CHECK_EQ(chan_call(&ch, "", 0, 0, 2, 0), 0); /* block 15: ends at the end */
 	CHECK_EQ(ch.cr.p, 16);
 	CHECK_EQ(ch.nclosed, 0);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
@@ -83,7 +83,7 @@ static void wrap_and_exact_fit(void)
 
 	CHECK_EQ(chan_init(&ch, out, in, 16, 0, false, &queue, 13), 0);
 	ch.status = 0;
-	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, 0), 0);                          /* 13, 14 */
+	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, 0), 0); /* 13, 14 */
 	CHECK_EQ(chan_call(&ch, "0123456789012345678901234", 25, 0, 2, 0), 0); /* two blocks */
 	CHECK_EQ(ch.nclosed, 2);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 2);

@@ -23,7 +23,7 @@ struct node {
 	struct copyrpc_ep *ep[NODE_EPS];
 	int eps;
 	uint64_t seed;
-	uint32_t max;   /* payload, both ways; 8 at least */
+	uint32_t max; /* payload, both ways; 8 at least */
 	uint32_t calls; /* of each endpoint, and the number that it serves */
 	uint32_t sent[NODE_EPS], got[NODE_EPS], served[NODE_EPS];
 	struct copyrpc_req *held[NODE_HELD];

@@ -24,8 +24,10 @@ static void teardown(void *arg)
 static int setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
 	struct rpcbench_client *clients, void **state_p)
 {
-	struct delegrpc_attr attr = { .max_clients = cfg->clients, .resp_depth = cfg->queue_depth,
-		.req_size = cfg->req_size, .resp_size = cfg->resp_size };
+	struct delegrpc_attr attr = {.max_clients = cfg->clients,
+		.resp_depth = cfg->queue_depth,
+		.req_size = cfg->req_size,
+		.resp_size = cfg->resp_size};
 	struct state *st = calloc(1, sizeof(*st));
 	char name[64];
 	int err;
@@ -102,8 +104,8 @@ static void server(struct rpcbench_server *s)
 
 int main(int argc, char **argv)
 {
-	static const struct rpcbench_impl delegrpc = { "delegrpc", setup, teardown, client, server,
-		true };
+	static const struct rpcbench_impl delegrpc = {"delegrpc", setup, teardown, client, server,
+		true};
 
 	return rpcbench_main(&delegrpc, argc, argv);
 }

@@ -108,8 +108,10 @@ static uint64_t number(const char *arg)
 
 int main(int argc, char **argv)
 {
-	struct delegrpc_attr attr = { .max_clients = CLIENTS, .resp_depth = DEPTH,
-		.req_size = sizeof(uint64_t), .resp_size = sizeof(uint64_t) };
+	struct delegrpc_attr attr = {.max_clients = CLIENTS,
+		.resp_depth = DEPTH,
+		.req_size = sizeof(uint64_t),
+		.resp_size = sizeof(uint64_t)};
 	uint64_t additions = argc > 1 ? number(argv[1]) : 100000, sum;
 	struct delegrpc_server *s;
 	char name[32];

@@ -504,8 +504,7 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 
 	delegrpc_priv_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
 	/* The payload is there: pairs with the acquire load in client_poll(). */
-	__atomic_store_n((uint64_t *)(void *)slot, (uint64_t)index << 32 | stamp,
-		__ATOMIC_RELEASE);
+	__atomic_store_n((uint64_t *)(void *)slot, (uint64_t)index << 32 | stamp, __ATOMIC_RELEASE);
 	delegrpc_priv_replied(server, client, 1);
 }
 

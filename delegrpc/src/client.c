@@ -326,7 +326,7 @@ static void take_answer(void *arg, uint64_t token, const void *resp)
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
 	void *resp, uint64_t timeout_ns)
 {
-	struct answer a = { resp, full(client)->attr.resp_size, false };
+	struct answer a = {resp, full(client)->attr.resp_size, false};
 	uint64_t deadline = deadline_after(timeout_ns), now;
 	uint32_t id;
 	int err;

@@ -16,7 +16,7 @@ static bool differs(uint32_t want, uint32_t have)
 static int check_header(struct client *c, const struct delegrpc_attr *want)
 {
 	const struct delegrpc_header *h = c->region.addr;
-	struct delegrpc_attr wanted = { 0 }, have;
+	struct delegrpc_attr wanted = {0}, have;
 	struct layout l;
 	/* Pairs with the release store in server_create(). */
 	uint64_t magic = __atomic_load_n(&h->magic, __ATOMIC_ACQUIRE);
@@ -25,8 +25,8 @@ static int check_header(struct client *c, const struct delegrpc_attr *want)
 		return -EAGAIN;
 	if (magic != DELEGRPC_MAGIC || h->version != DELEGRPC_VERSION)
 		return -EPROTO;
-	have = (struct delegrpc_attr){ h->max_clients, h->ring_depth, h->resp_depth, h->req_size,
-		h->resp_size };
+	have = (struct delegrpc_attr){h->max_clients, h->ring_depth, h->resp_depth, h->req_size,
+		h->resp_size};
 	c->attr = have;
 	if (!have.max_clients || attr_complete(&c->attr) ||
 		memcmp(&c->attr, &have, sizeof(have)) != 0)

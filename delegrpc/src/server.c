@@ -92,8 +92,8 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 	err = -ENOMEM;
 	s->hot.peers = calloc(s->attr.max_clients, sizeof(*s->hot.peers));
 	s->hot.dirty = calloc(s->attr.max_clients, sizeof(*s->hot.dirty));
-	s->hot.open = calloc((size_t)s->attr.max_clients * s->attr.resp_depth,
-		sizeof(*s->hot.open));
+	s->hot.open =
+		calloc((size_t)s->attr.max_clients * s->attr.resp_depth, sizeof(*s->hot.open));
 	s->hot.stage = calloc(DELEGRPC_BATCH, STAGED);
 	if (!s->hot.peers || !s->hot.dirty || !s->hot.open || !s->hot.stage)
 		goto fail;

@@ -37,7 +37,7 @@ void raw_fill(struct raw *raw, uint64_t pos, uint32_t client, uint32_t id, uint3
 {
 	uint32_t depth = raw->header->ring_depth;
 	unsigned char *slot = raw->requests + (pos & (depth - 1)) * raw->req_stride;
-	uint32_t rest[3] = { id, sizeof(value), value };
+	uint32_t rest[3] = {id, sizeof(value), value};
 
 	memcpy(slot + 8, rest, sizeof(rest));
 	__atomic_store_n((uint64_t *)(void *)slot,

@@ -26,8 +26,9 @@ static inline void note(void *arg, uint64_t token, const void *resp)
 
 static inline struct delegrpc_server *server_new(uint32_t clients, uint32_t ring, uint32_t resp)
 {
-	struct delegrpc_attr attr = { .max_clients = clients, .ring_depth = ring,
-		.resp_depth = resp };
+	struct delegrpc_attr attr = {.max_clients = clients,
+		.ring_depth = ring,
+		.resp_depth = resp};
 	struct delegrpc_server *s;
 
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);

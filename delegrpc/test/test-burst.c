@@ -53,7 +53,7 @@ static void calls_published_by(const char *how)
 {
 	struct delegrpc_server *s = server_new(1, 0, DEPTH);
 	struct delegrpc_client *c = client_new();
-	struct seen seen = { 0 };
+	struct seen seen = {0};
 	int n = 3;
 
 	for (uint32_t i = 0; i < 3; i++)
@@ -86,7 +86,7 @@ static void server_woken_by(const char *how)
 {
 	struct delegrpc_server *s = server_new(1, 0, 256);
 	struct delegrpc_client *c = client_new();
-	struct seen seen = { 0 };
+	struct seen seen = {0};
 	struct raw raw;
 
 	raw_open(name, &raw);
@@ -142,7 +142,7 @@ static void replies_published_by(const char *how)
 	struct delegrpc_server *s = server_new(2, 0, DEPTH);
 	struct delegrpc_client *c = client_new(), *other = client_new();
 	struct delegrpc_req r[TAKEN], rest, others;
-	struct seen seen = { 0 };
+	struct seen seen = {0};
 	uint32_t n = 3;
 
 	call(other, 99);
@@ -199,7 +199,7 @@ static uint32_t replies_until_seen(uint32_t n)
 {
 	struct delegrpc_server *s = server_new(1, 0, DEPTH);
 	struct delegrpc_client *c = client_new();
-	struct seen seen = { 0 };
+	struct seen seen = {0};
 	struct delegrpc_req r;
 	uint32_t replies = 0;
 
@@ -233,8 +233,8 @@ static void a_quarter_travels_together(void)
 /* The server believes a client only so far. */
 static void burst_is_clamped(void)
 {
-	static const uint32_t says[] = { 0, 1, 2, 8, 9, 255, UINT16_MAX },
-			      gets[] = { 1, 1, 2, 8, 8, 8, 8 };
+	static const uint32_t says[] = {0, 1, 2, 8, 9, 255, UINT16_MAX},
+			      gets[] = {1, 1, 2, 8, 8, 8, 8};
 	struct delegrpc_server *s = server_new(2, 0, DEPTH);
 	struct raw raw;
 
@@ -267,7 +267,7 @@ static void bursts_end_with_the_ring(void)
 {
 	struct delegrpc_server *s = server_new(1, 0, DEPTH);
 	struct delegrpc_client *c = client_new();
-	struct seen seen = { 0 };
+	struct seen seen = {0};
 	uint32_t made = 0, got = 0;
 
 	while (made < 5) /* so that no round of what follows ends with the ring */
@@ -356,7 +356,7 @@ static void replies_to_the_replaced_are_dropped(void)
 	struct delegrpc_client *c = client_new();
 	struct delegrpc_req old[TAKEN], r;
 	struct delegrpc_server_stats st;
-	struct seen seen = { 0 };
+	struct seen seen = {0};
 	struct raw raw;
 
 	raw_open(name, &raw);
@@ -394,7 +394,7 @@ static void replies_to_the_replaced_are_not_taken(void)
 	struct delegrpc_server *s = server_new(1, 0, DEPTH);
 	struct delegrpc_client *c = client_new();
 	struct delegrpc_client_stats st;
-	struct seen seen = { 0 };
+	struct seen seen = {0};
 	struct delegrpc_req old[TAKEN], r;
 	struct raw raw;
 
@@ -469,9 +469,11 @@ static void serve_sized(struct delegrpc_server *s, uint32_t req, uint32_t resp, 
 /* Each byte of calls and answers of these sizes arrives. */
 static void size_arrives(uint32_t req, uint32_t resp)
 {
-	struct delegrpc_attr attr = { .max_clients = 1, .resp_depth = 32, .req_size = req,
-		.resp_size = resp };
-	struct sized t = { resp, 0 };
+	struct delegrpc_attr attr = {.max_clients = 1,
+		.resp_depth = 32,
+		.req_size = req,
+		.resp_size = resp};
+	struct sized t = {resp, 0};
 	unsigned char out[512];
 	struct delegrpc_server *s;
 	struct delegrpc_client *c;
@@ -508,21 +510,21 @@ static void all_sizes(void)
 }
 
 /* The same with lengths that the compiler knows, word by word. */
-#define CONSTANT_SIZE(s, c, n)                                                              \
-	do {                                                                                \
-		unsigned char out_[n], got_[200] = { 0 };                                   \
-		struct delegrpc_req r_;                                                     \
-                                                                                            \
-		pattern(out_, n, n);                                                        \
-		CHECK_EQ(delegrpc_client_call(c, out_, n, 0), 0);                           \
-		CHECK_EQ(delegrpc_client_flush(c), 0);                                      \
-		CHECK_EQ(delegrpc_server_poll(s), 1);                                       \
-		CHECK_EQ(delegrpc_server_recv(s, &r_), 1);                                  \
-		CHECK_EQ(r_.len, n);                                                        \
-		CHECK_EQ(memcmp(r_.payload, out_, n), 0);                                   \
-		CHECK_EQ(delegrpc_server_reply(s, r_.client, r_.id, out_, n), 0);           \
-		CHECK_EQ(delegrpc_client_poll(c, copy_out, got_), 1);                       \
-		CHECK_EQ(memcmp(got_, out_, n), 0);                                         \
+#define CONSTANT_SIZE(s, c, n)                                                                     \
+	do {                                                                                       \
+		unsigned char out_[n], got_[200] = {0};                                            \
+		struct delegrpc_req r_;                                                            \
+                                                                                                   \
+		pattern(out_, n, n);                                                               \
+		CHECK_EQ(delegrpc_client_call(c, out_, n, 0), 0);                                  \
+		CHECK_EQ(delegrpc_client_flush(c), 0);                                             \
+		CHECK_EQ(delegrpc_server_poll(s), 1);                                              \
+		CHECK_EQ(delegrpc_server_recv(s, &r_), 1);                                         \
+		CHECK_EQ(r_.len, n);                                                               \
+		CHECK_EQ(memcmp(r_.payload, out_, n), 0);                                          \
+		CHECK_EQ(delegrpc_server_reply(s, r_.client, r_.id, out_, n), 0);                  \
+		CHECK_EQ(delegrpc_client_poll(c, copy_out, got_), 1);                              \
+		CHECK_EQ(memcmp(got_, out_, n), 0);                                                \
 	} while (0)
 
 static void copy_out(void *arg, uint64_t token, const void *resp)
@@ -532,7 +534,7 @@ static void copy_out(void *arg, uint64_t token, const void *resp)
 
 static void constant_sizes(void)
 {
-	struct delegrpc_attr attr = { .max_clients = 1, .req_size = 200, .resp_size = 200 };
+	struct delegrpc_attr attr = {.max_clients = 1, .req_size = 200, .resp_size = 200};
 	struct delegrpc_server *s;
 	struct delegrpc_client *c;
 

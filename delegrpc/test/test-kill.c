@@ -186,8 +186,8 @@ static void c_disconnect(void)
 	delegrpc_client_disconnect(victim.c);
 }
 
-static step_piece_fn *const client_pieces[] = { c_connect, c_calls, c_batch, c_poll,
-	c_poll_and_call, c_batch, c_wait, c_poll, c_disconnect };
+static step_piece_fn *const client_pieces[] = {c_connect, c_calls, c_batch, c_poll, c_poll_and_call,
+	c_batch, c_wait, c_poll, c_disconnect};
 #define C_WAIT 6
 
 /* After a death: everything that can be served is, and nobody waits for ever. */
@@ -207,11 +207,10 @@ static void recover(struct raw *raw)
 
 static void kill_clients(uint32_t ring_depth, uint32_t n)
 {
-	struct delegrpc_attr attr = { .max_clients = 2, .resp_depth = 32,
-		.ring_depth = ring_depth };
-	struct step_plan plan = { client_pieces, ARRAY_SIZE(client_pieces), between_client_pieces,
-		meanwhile_client };
-	uint32_t length[ARRAY_SIZE(client_pieces)] = { 0 };
+	struct delegrpc_attr attr = {.max_clients = 2, .resp_depth = 32, .ring_depth = ring_depth};
+	struct step_plan plan = {client_pieces, ARRAY_SIZE(client_pieces), between_client_pieces,
+		meanwhile_client};
+	uint32_t length[ARRAY_SIZE(client_pieces)] = {0};
 	struct delegrpc_server_stats st;
 	struct raw raw;
 
@@ -258,7 +257,7 @@ static unsigned char answered[1024];
 
 static void s_create(void)
 {
-	struct delegrpc_attr attr = { .max_clients = 2, .resp_depth = 32 };
+	struct delegrpc_attr attr = {.max_clients = 2, .resp_depth = 32};
 
 	if (delegrpc_server_create(name, &attr, &server))
 		_exit(94);
@@ -303,8 +302,8 @@ static void s_destroy(void)
 	delegrpc_server_destroy(server);
 }
 
-static step_piece_fn *const server_pieces[] = { s_create, s_serve, s_take, s_reply, s_serve, s_wait,
-	s_destroy };
+static step_piece_fn *const server_pieces[] = {s_create, s_serve, s_take, s_reply, s_serve, s_wait,
+	s_destroy};
 #define S_WAIT 5
 
 static void orphan_response(void *arg, uint64_t token, const void *resp)
@@ -363,9 +362,9 @@ static void hear_of_death(void)
 
 static void servers(void)
 {
-	struct step_plan plan = { server_pieces, ARRAY_SIZE(server_pieces), between_server_pieces,
-		meanwhile_server };
-	uint32_t length[ARRAY_SIZE(server_pieces)] = { 0 }, n = kills / 5, i;
+	struct step_plan plan = {server_pieces, ARRAY_SIZE(server_pieces), between_server_pieces,
+		meanwhile_server};
+	uint32_t length[ARRAY_SIZE(server_pieces)] = {0}, n = kills / 5, i;
 	struct delegrpc_client *c;
 
 	for (i = 0; i < n; i++) {
@@ -382,8 +381,8 @@ static void servers(void)
 		if (survivor && i % (n / 4 + 1) == 1)
 			hear_of_death();
 		delegrpc_client_disconnect(survivor);
-		CHECK(delegrpc_client_connect(name, NULL, &c) == -ECONNREFUSED ||
-		      piece == 0 || piece == ARRAY_SIZE(server_pieces) - 1);
+		CHECK(delegrpc_client_connect(name, NULL, &c) == -ECONNREFUSED || piece == 0 ||
+			piece == ARRAY_SIZE(server_pieces) - 1);
 	}
 	s_create(); /* whatever the last one left */
 	s_destroy();

@@ -53,8 +53,9 @@ static pid_t spawn(void (*fn)(void))
 
 static void serve_for_ever(void)
 {
-	struct delegrpc_attr attr = { .max_clients = VICTIMS + 1, .resp_depth = DEPTH,
-		.ring_depth = 2 * (VICTIMS + 1) * DELEGRPC_BATCH };
+	struct delegrpc_attr attr = {.max_clients = VICTIMS + 1,
+		.resp_depth = DEPTH,
+		.ring_depth = 2 * (VICTIMS + 1) * DELEGRPC_BATCH};
 	struct delegrpc_server_stats st;
 	struct delegrpc_server *s;
 	struct delegrpc_req r;
@@ -109,7 +110,7 @@ static int work(struct caller *a)
 	int n;
 
 	for (uint32_t k = pick(DEPTH); k; k--) {
-		uint64_t word[2] = { a->made, (uint64_t)(uintptr_t)a->c };
+		uint64_t word[2] = {a->made, (uint64_t)(uintptr_t)a->c};
 
 		if (delegrpc_client_call(a->c, word, sizeof(word), a->made))
 			break;
@@ -239,7 +240,8 @@ static void forge(void)
 	raw_open(name, &raw);
 	for (uint64_t pos, n;;) {
 		if (__atomic_load_n(&raw.control->head, __ATOMIC_RELAXED) -
-				__atomic_load_n(&raw.control->tail, __ATOMIC_ACQUIRE) > 32)
+				__atomic_load_n(&raw.control->tail, __ATOMIC_ACQUIRE) >
+			32)
 			continue;
 		n = 1 + pick(8);
 		pos = raw_reserve(&raw, 2 + pick(2), (uint32_t)n);
@@ -265,7 +267,7 @@ static void ignore_response(void *arg, uint64_t token, const void *resp)
 /* Server and an honest client beside it: nothing is out of bounds, and nothing hangs. */
 static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t rounds)
 {
-	struct delegrpc_attr attr = { .max_clients = 4, .resp_depth = 8, .ring_depth = 64 };
+	struct delegrpc_attr attr = {.max_clients = 4, .resp_depth = 8, .ring_depth = 64};
 	struct delegrpc_server_stats st;
 	struct delegrpc_server *s;
 	struct delegrpc_client *c;
@@ -365,9 +367,9 @@ static void another_user(void)
 /* A child that inherits client and server, and frees them, disturbs neither. */
 static void fork_disturbs_nothing(void)
 {
-	struct delegrpc_attr attr = { .max_clients = 1 };
+	struct delegrpc_attr attr = {.max_clients = 1};
 	struct delegrpc_server *s;
-	struct caller a = { 0 };
+	struct caller a = {0};
 	struct delegrpc_client *c;
 	struct delegrpc_req r;
 	int status;

@@ -97,7 +97,7 @@ static void id_is_reused(void)
 	struct delegrpc_server *s = server_new(1, 0, 4);
 	struct delegrpc_client *c = client_new();
 	struct delegrpc_req old[3], r;
-	struct seen seen = { 0 };
+	struct seen seen = {0};
 	uint32_t v = 9;
 
 	for (uint32_t i = 0; i < 3; i++)
@@ -142,7 +142,7 @@ static void counters_wrap(void)
 	for (uint32_t k = 0; k < 12; k++) {
 		c = client_new();
 		for (uint32_t i = 0; i < 100; i++) {
-			struct seen seen = { 0 };
+			struct seen seen = {0};
 
 			call(c, i);
 			delegrpc_client_flush(c);
@@ -168,7 +168,7 @@ static void counters_wrap(void)
 	c->free_id = 0;
 	c->pending = 0;
 	for (uint32_t i = 0; i < 40; i++) {
-		struct seen seen = { 0 };
+		struct seen seen = {0};
 
 		call(c, i);
 		delegrpc_client_flush(c);
@@ -199,7 +199,7 @@ static void bad_requests(void)
 	raw_fill(&raw, pos + 4, 1, 1u << 16 | 3, 1); /* good */
 	raw_fill(&raw, pos + 5, 1, 1u << 16 | 3, 1); /* the same again */
 	raw_fill(&raw, pos + 6, 1, 1u << 16 | 4, 1);
-	memcpy(raw.requests + (pos + 6) * raw.req_stride + 12, &(uint32_t){ 49 }, 4); /* length */
+	memcpy(raw.requests + (pos + 6) * raw.req_stride + 12, &(uint32_t){49}, 4); /* length */
 	call(c, 5);
 	delegrpc_client_flush(c);
 	CHECK_EQ(delegrpc_server_poll(s), 8);
@@ -219,12 +219,12 @@ static void bad_requests(void)
 /* Indices that no run of the rules gives: everybody is told. */
 static void broken_indices(void)
 {
-	static const uint64_t by[] = { 257, 1ull << 40, UINT64_MAX };
+	static const uint64_t by[] = {257, 1ull << 40, UINT64_MAX};
 
 	for (size_t i = 0; i < ARRAY_SIZE(by); i++) {
 		struct delegrpc_server *s = server_new(4, 0, 16);
 		struct delegrpc_client *c = client_new();
-		struct seen seen = { 0 };
+		struct seen seen = {0};
 		struct raw raw;
 
 		raw_open(name, &raw);

@@ -159,10 +159,13 @@ static void *server_main(void *arg)
 
 static void run(const struct shape *sh)
 {
-	struct delegrpc_attr attr = { .max_clients = sh->clients, .ring_depth = sh->ring,
-		.resp_depth = sh->depth, .req_size = 40, .resp_size = 40 };
-	struct client_thread t[8] = { 0 };
-	struct server_thread server = { .shape = sh };
+	struct delegrpc_attr attr = {.max_clients = sh->clients,
+		.ring_depth = sh->ring,
+		.resp_depth = sh->depth,
+		.req_size = 40,
+		.resp_size = 40};
+	struct client_thread t[8] = {0};
+	struct server_thread server = {.shape = sh};
 	struct delegrpc_server_stats st;
 
 	CHECK_EQ(delegrpc_server_create(name, &attr, &server.s), 0);
@@ -192,29 +195,29 @@ static void run(const struct shape *sh)
 
 static void ample_ring(void)
 {
-	run(&(struct shape){ 4, 0, 32, 20000 * times, 1, false });
+	run(&(struct shape){4, 0, 32, 20000 * times, 1, false});
 }
 
 static void tight_ring(void)
 {
-	run(&(struct shape){ 3, 32, 32, 20000 * times, 1, false });
+	run(&(struct shape){3, 32, 32, 20000 * times, 1, false});
 }
 
 static void one_call_in_flight(void)
 {
-	run(&(struct shape){ 2, 0, 1, 5000 * times, 1, false });
+	run(&(struct shape){2, 0, 1, 5000 * times, 1, false});
 }
 
 static void clients_come_and_go(void)
 {
-	run(&(struct shape){ 4, 0, 8, 100, 60 * times, false });
-	run(&(struct shape){ 3, 32, 16, 100, 60 * times, false });
+	run(&(struct shape){4, 0, 8, 100, 60 * times, false});
+	run(&(struct shape){3, 32, 16, 100, 60 * times, false});
 }
 
 static void sleeping(void)
 {
-	run(&(struct shape){ 4, 0, 4, 3000 * times, 2, true });
-	run(&(struct shape){ 3, 32, 32, 6000 * times, 2, true });
+	run(&(struct shape){4, 0, 4, 3000 * times, 2, true});
+	run(&(struct shape){3, 32, 32, 6000 * times, 2, true});
 }
 
 int main(int argc, char **argv)

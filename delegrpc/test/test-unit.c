@@ -5,15 +5,15 @@
 static void attributes(void)
 {
 	static const struct delegrpc_attr bad[] = {
-		{ .max_clients = DELEGRPC_MAX_CLIENTS + 1 },
-		{ .resp_depth = DELEGRPC_MAX_RESP_DEPTH + 1 },
-		{ .ring_depth = DELEGRPC_MAX_RING_DEPTH + 1 },
-		{ .req_size = DELEGRPC_MAX_SIZE + 1 },
-		{ .resp_size = DELEGRPC_MAX_SIZE + 1 },
-		{ .max_clients = 4, .resp_depth = 64, .ring_depth = 4 * DELEGRPC_BATCH },
-		{ .max_clients = 4096, .resp_depth = 1 << 15 },
+		{.max_clients = DELEGRPC_MAX_CLIENTS + 1},
+		{.resp_depth = DELEGRPC_MAX_RESP_DEPTH + 1},
+		{.ring_depth = DELEGRPC_MAX_RING_DEPTH + 1},
+		{.req_size = DELEGRPC_MAX_SIZE + 1},
+		{.resp_size = DELEGRPC_MAX_SIZE + 1},
+		{.max_clients = 4, .resp_depth = 64, .ring_depth = 4 * DELEGRPC_BATCH},
+		{.max_clients = 4096, .resp_depth = 1 << 15},
 	};
-	struct delegrpc_attr attr = { .max_clients = 3, .resp_depth = 33, .ring_depth = 65 };
+	struct delegrpc_attr attr = {.max_clients = 3, .resp_depth = 33, .ring_depth = 65};
 	struct delegrpc_server *s = NULL;
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
@@ -40,7 +40,7 @@ static void attributes(void)
 
 static void layout(void)
 {
-	static const unsigned char magic[] = { 0x31, 0x56, 0x43, 0x50, 0x52, 0x47, 0x4c, 0x44 };
+	static const unsigned char magic[] = {0x31, 0x56, 0x43, 0x50, 0x52, 0x47, 0x4c, 0x44};
 	struct delegrpc_server *s = server_new(2, 256, 16);
 	struct delegrpc_client *c = client_new();
 	struct raw raw;
@@ -75,8 +75,11 @@ static void layout(void)
 /* Slots are packed, and the rings of two clients share no line. */
 static void layout_is_packed(void)
 {
-	struct delegrpc_attr attr = { .max_clients = 3, .ring_depth = 64, .resp_depth = 4,
-		.req_size = 33, .resp_size = 17 };
+	struct delegrpc_attr attr = {.max_clients = 3,
+		.ring_depth = 64,
+		.resp_depth = 4,
+		.req_size = 33,
+		.resp_size = 17};
 	struct delegrpc_server *s;
 	struct delegrpc_client *c[2];
 	struct raw raw;
@@ -94,8 +97,11 @@ static void layout_is_packed(void)
 	for (int i = 0; i < 2; i++)
 		delegrpc_client_disconnect(c[i]);
 	delegrpc_server_destroy(s);
-	attr = (struct delegrpc_attr){ .max_clients = 2, .resp_depth = 1, .ring_depth = 2,
-		.req_size = 1, .resp_size = 1 };
+	attr = (struct delegrpc_attr){.max_clients = 2,
+		.resp_depth = 1,
+		.ring_depth = 2,
+		.req_size = 1,
+		.resp_size = 1};
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
 	raw_open(name, &raw);
 	CHECK_EQ(raw.region.size, 256 + 2 * 128 + 64 + 2 * 64);
@@ -112,7 +118,7 @@ static void round_trips(void)
 	uint32_t total = 0;
 
 	for (uint32_t i = 0; i < 10000; i++) {
-		struct seen seen = { 0 };
+		struct seen seen = {0};
 		uint32_t n = i % 16 + 1;
 
 		for (uint32_t k = 0; k < n; k++)
@@ -146,7 +152,7 @@ static void calls_are_staged(void)
 	struct delegrpc_server *s = server_new(2, 0, 16);
 	struct delegrpc_client *c = client_new();
 	struct delegrpc_client_stats st;
-	struct seen seen = { 0 };
+	struct seen seen = {0};
 
 	for (uint32_t i = 0; i < 7; i++)
 		call(c, i);
@@ -170,8 +176,8 @@ static void limits_of_a_call(void)
 {
 	struct delegrpc_server *s = server_new(1, 0, 4);
 	struct delegrpc_client *c = client_new();
-	struct seen seen = { 0 };
-	unsigned char big[49] = { 0 };
+	struct seen seen = {0};
+	unsigned char big[49] = {0};
 	uint32_t v = 4;
 
 	CHECK_EQ(delegrpc_client_call(c, big, 49, 0), -EMSGSIZE);
@@ -204,7 +210,7 @@ static void replies_out_of_order(void)
 	struct delegrpc_server *s = server_new(1, 0, 8);
 	struct delegrpc_client *c = client_new();
 	struct delegrpc_req held, r[7];
-	struct seen seen = { 0 };
+	struct seen seen = {0};
 
 	call(c, 12345);
 	delegrpc_client_flush(c);
@@ -243,7 +249,7 @@ static void refused_replies(void)
 	struct delegrpc_server *s = server_new(2, 0, 8);
 	struct delegrpc_client *c = client_new();
 	struct delegrpc_req r;
-	unsigned char big[57] = { 0 };
+	unsigned char big[57] = {0};
 
 	call(c, 1);
 	delegrpc_client_flush(c);
@@ -267,7 +273,7 @@ static void small_ring_is_full(void)
 	struct delegrpc_server *s = server_new(1, 16, 64);
 	struct delegrpc_client *c = client_new();
 	struct delegrpc_client_stats st;
-	struct seen seen = { 0 };
+	struct seen seen = {0};
 	struct delegrpc_req r;
 	uint32_t v = 0, served = 0;
 
@@ -329,7 +335,7 @@ static void serve_in_callback(void *arg, uint64_t token, const void *resp)
 {
 	call_again(NULL, token, resp);
 	serve(arg); /* whatever was published so far is answered now */
-	CHECK_EQ(memcmp(resp, &(uint32_t){ (uint32_t)token + 1000 }, 4), 0);
+	CHECK_EQ(memcmp(resp, &(uint32_t){(uint32_t)token + 1000}, 4), 0);
 }
 
 static void calls_from_a_response(void)
@@ -364,7 +370,7 @@ static void blocking_call(void)
 	struct delegrpc_server *s = server_new(1, 0, 2);
 	struct delegrpc_client *c = client_new();
 	struct delegrpc_client_stats st;
-	struct seen seen = { 0 };
+	struct seen seen = {0};
 	unsigned char resp[56];
 	uint32_t v = 5;
 
@@ -415,8 +421,8 @@ static void waits_time_out(void)
 
 static void connect_errors(void)
 {
-	struct delegrpc_attr attr = { 0 };
-	struct delegrpc_client *c[3] = { 0 };
+	struct delegrpc_attr attr = {0};
+	struct delegrpc_client *c[3] = {0};
 	struct delegrpc_server *s;
 
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c[0]), -ENOENT);
@@ -456,7 +462,7 @@ static void connect_errors(void)
 /* The header of a region that is not one of ours, or not of this version. */
 static void connect_checks_the_header(void)
 {
-	static const size_t fields[] = { 0, 8, 12, 16, 20, 32, 36 };
+	static const size_t fields[] = {0, 8, 12, 16, 20, 32, 36};
 	struct delegrpc_server *s = server_new(2, 256, 8);
 	struct delegrpc_client *c;
 	struct raw raw;
@@ -464,7 +470,7 @@ static void connect_checks_the_header(void)
 	raw_open(name, &raw);
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
 		uint32_t *word = (void *)((char *)raw.region.addr + fields[i]), was = *word;
-		static const uint32_t bad[] = { UINT32_MAX, 0x80000000u, 0, 1, 5 };
+		static const uint32_t bad[] = {UINT32_MAX, 0x80000000u, 0, 1, 5};
 
 		for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
 			*word = bad[k];
@@ -485,7 +491,7 @@ static void server_goes(void)
 {
 	struct delegrpc_server *s = server_new(1, 0, 16);
 	struct delegrpc_client *c = client_new();
-	struct seen seen = { 0 };
+	struct seen seen = {0};
 	uint32_t v = 0;
 	int n;
 

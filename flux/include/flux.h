@@ -86,15 +86,15 @@ struct flux_attr {
 
 /* What a node has done since flux_create(). */
 struct flux_stats {
-	uint64_t calls;     /* made by this node */
+	uint64_t calls; /* made by this node */
 	uint64_t responses; /* to them, received */
-	uint64_t requests;  /* received by this node */
-	uint64_t replies;   /* to them, sent */
-	uint64_t aborted;   /* calls that ended because the peer, or the node itself, left */
-	uint64_t flushes;   /* times it looked for peers to wake, with one full memory barrier */
-	uint64_t wakes;     /* sleeping peers woken */
-	uint64_t sleeps;    /* times this node slept in the kernel */
-	uint64_t yields;    /* times this node gave its core to a waiting peer while busy */
+	uint64_t requests; /* received by this node */
+	uint64_t replies; /* to them, sent */
+	uint64_t aborted; /* calls that ended because the peer, or the node itself, left */
+	uint64_t flushes; /* times it looked for peers to wake, with one full memory barrier */
+	uint64_t wakes; /* sleeping peers woken */
+	uint64_t sleeps; /* times this node slept in the kernel */
+	uint64_t yields; /* times this node gave its core to a waiting peer while busy */
 };
 
 /*
@@ -127,8 +127,8 @@ struct flux_node *flux_node(struct flux *f, uint32_t index);
  * -EPIPE: that node, or this one, has left: do not try again; -EINVAL: no such node, or
  * len > payload_size. On an error nothing has changed and no response will come.
  */
-static inline int flux_call(
-	struct flux_node *node, uint32_t to, const void *payload, uint32_t len, uint64_t token);
+static inline int flux_call(struct flux_node *node, uint32_t to, const void *payload, uint32_t len,
+	uint64_t token);
 
 /*
  * Handles up to eight responses, oldest first for each peer; goes round the peers that owe
@@ -155,8 +155,8 @@ static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p,
  * -EINVAL: not a call that this node received and has not answered yet, or len >
  * reply_size: nothing has changed.
  */
-static inline int flux_reply(
-	struct flux_node *node, uint64_t flux_token, const void *payload, uint32_t len);
+static inline int flux_reply(struct flux_node *node, uint64_t flux_token, const void *payload,
+	uint32_t len);
 
 /* Calls of this node that have not ended yet. */
 static inline uint32_t flux_pending(const struct flux_node *node);

@@ -33,13 +33,13 @@
 #include <stdint.h>
 #include <string.h>
 
-#define FLUX_FEW 8       /* with fewer calls in flight each message travels alone */
-#define FLUX_BURST 8     /* messages published together, and responses per poll */
-#define FLUX_TURN 32     /* calls of one peer before the next one's turn */
+#define FLUX_FEW 8 /* with fewer calls in flight each message travels alone */
+#define FLUX_BURST 8 /* messages published together, and responses per poll */
+#define FLUX_TURN 32 /* calls of one peer before the next one's turn */
 #define FLUX_UNFENCED 64 /* bursts and polls, until sleeping peers are woken, ... */
-#define FLUX_VAIN 8      /* or looks in vain after the last burst */
-#define FLUX_STAGED 128  /* bytes in a message; longer ones are written in place, one by one */
-#define FLUX_LONG 192    /* bytes in a burst whose lines are fetched when it arrives */
+#define FLUX_VAIN 8 /* or looks in vain after the last burst */
+#define FLUX_STAGED 128 /* bytes in a message; longer ones are written in place, one by one */
+#define FLUX_LONG 192 /* bytes in a burst whose lines are fetched when it arrives */
 #define FLUX_NOBODY UINT64_MAX /* no node's index */
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
 #define FLUX_LINE __attribute__((aligned(64)))
@@ -64,22 +64,22 @@ struct flux_slot {
 
 /* What the peers of a node read: each line has one use, and is written seldom. */
 struct flux_shared {
-	FLUX_LINE uint32_t left;                /* set once */
-	FLUX_LINE uint32_t state;               /* running, yielding or asleep */
+	FLUX_LINE uint32_t left; /* set once */
+	FLUX_LINE uint32_t state; /* running, yielding or asleep */
 	FLUX_LINE uint64_t senders[FLUX_WORDS]; /* who has ever called it */
 };
 
 /* One side's place in a ring. Laps are compared for equality only; 1 follows on the last. */
 struct flux_cursor {
 	FLUX_LINE unsigned char *slot; /* the next message: writer: begins a cell */
-	unsigned char *ready;          /* reader: what stands before this has arrived */
-	unsigned char *next;           /* reader: where the cell after these begins */
-	unsigned char *begin, *end;    /* of the ring */
-	uint64_t count;                /* messages written, or arrived */
+	unsigned char *ready; /* reader: what stands before this has arrived */
+	unsigned char *next; /* reader: where the cell after these begins */
+	unsigned char *begin, *end; /* of the ring */
+	uint64_t count; /* messages written, or arrived */
 	uint32_t lap;
 	uint32_t stride; /* bytes in a message */
-	uint32_t cell;   /* bytes in a cell */
-	uint32_t most;   /* messages in a cell */
+	uint32_t cell; /* bytes in a cell */
+	uint32_t most; /* messages in a cell */
 };
 
 /*
@@ -90,12 +90,12 @@ struct flux_cursor {
  */
 struct flux_out {
 	struct flux_cursor resp, req;
-	uint64_t *tokens;  /* [id] */
-	uint32_t *ids;     /* free ones, a queue: [index & ids_mask] */
+	uint64_t *tokens; /* [id] */
+	uint32_t *ids; /* free ones, a queue: [index & ids_mask] */
 	uint32_t ids_head; /* where a call takes one */
 	uint32_t ids_tail; /* where a response puts it */
 	uint32_t ids_mask;
-	uint32_t ids_max;      /* when nothing is in flight; 0: never called, or has left */
+	uint32_t ids_max; /* when nothing is in flight; 0: never called, or has left */
 	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
 	const struct flux_shared *peer; /* the own node's once that has left */
 };
@@ -116,35 +116,35 @@ struct flux_in {
 struct flux_burst {
 	unsigned char *next; /* in the node's stage; at its start: none are collected */
 	unsigned char *full; /* where next is when the burst is published */
-	uint64_t call_to;    /* whom calls are collected for, or FLUX_NOBODY */
-	uint64_t reply_to;   /* or whom answers are */
+	uint64_t call_to; /* whom calls are collected for, or FLUX_NOBODY */
+	uint64_t reply_to; /* or whom answers are */
 	uint32_t stride;
-	uint32_t limit;         /* messages that are to travel together */
-	uint32_t lap;           /* of the ring, when head was made */
+	uint32_t limit; /* messages that are to travel together */
+	uint32_t lap; /* of the ring, when head was made */
 	struct flux_cursor *to; /* NULL: no ring */
-	uint64_t head;          /* of the first of a full burst, without its id */
+	uint64_t head; /* of the first of a full burst, without its id */
 	const struct flux_shared *peer;
 };
 
 struct flux_node {
 	FLUX_LINE struct flux_out *out; /* [nodes] */
-	struct flux_in *in;             /* [nodes] */
-	uint32_t capacity;              /* of a ring, as asked for or chosen: messages */
+	struct flux_in *in; /* [nodes] */
+	uint32_t capacity; /* of a ring, as asked for or chosen: messages */
 	uint32_t nodes;
 	uint32_t payload_size;
 	uint32_t reply_size;
 	uint32_t max_inflight;
-	uint32_t index;               /* its own */
-	uint32_t words;               /* of 64 nodes */
+	uint32_t index; /* its own */
+	uint32_t words; /* of 64 nodes */
 	FLUX_LINE struct flux_in *rx; /* whose turn it is */
-	struct flux_out *polled;      /* the last that poll has visited, or NULL */
+	struct flux_out *polled; /* the last that poll has visited, or NULL */
 	uint32_t rx_budget; /* calls that rx may still give, beyond those that are ready */
-	uint32_t unfenced;  /* bursts, and polls after them, since the last flush */
-	uint32_t vain;      /* looks in vain since the last burst */
+	uint32_t unfenced; /* bursts, and polls after them, since the last flush */
+	uint32_t vain; /* looks in vain since the last burst */
 	FLUX_LINE struct flux_burst burst;
 	FLUX_LINE struct flux_shared *self;
 	struct flux *flux;
-	uint8_t *ended;             /* [id]: room for flux_out_abort() */
+	uint8_t *ended; /* [id]: room for flux_out_abort() */
 	uint64_t dirty[FLUX_WORDS]; /* peers published to since the last flush */
 	uint64_t yielded_ns;
 	uint64_t aborted, flushes, wakes, sleeps, yields;
@@ -158,8 +158,8 @@ struct flux_node {
 int flux_call_begin(struct flux_node *node, uint32_t to);
 int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id);
 void flux_burst_publish(struct flux_node *node); /* a full one */
-void flux_burst_flush(struct flux_node *node);   /* what there is */
-void flux_burst_end(struct flux_node *node);     /* that too; then it has no ring */
+void flux_burst_flush(struct flux_node *node); /* what there is */
+void flux_burst_end(struct flux_node *node); /* that too; then it has no ring */
 int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn, void *arg);
 struct flux_in *flux_in_next(struct flux_node *node);
 void flux_flush_published(struct flux_node *node);
@@ -280,8 +280,8 @@ FLUX_INLINE void flux_burst_own(const struct flux_node *node)
 }
 
 /* One more message of the burst. */
-FLUX_INLINE void flux_burst_add(
-	struct flux_node *node, uint32_t id, const void *payload, uint32_t len)
+FLUX_INLINE void flux_burst_add(struct flux_node *node, uint32_t id, const void *payload,
+	uint32_t len)
 {
 	struct flux_burst *b = &node->burst;
 	struct flux_slot *slot = (struct flux_slot *)b->next;
@@ -325,8 +325,8 @@ FLUX_INLINE int flux_out_full(const struct flux_out *o)
 	return o->ids_head == o->ids_tail;
 }
 
-FLUX_INLINE int flux_call(
-	struct flux_node *node, uint32_t to, const void *payload, uint32_t len, uint64_t token)
+FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *payload, uint32_t len,
+	uint64_t token)
 {
 	struct flux_out *o;
 	int alone = 0;
@@ -395,8 +395,8 @@ FLUX_INLINE int flux_out_look(struct flux_out *o, int *left_p)
 }
 
 /* Handles at most max responses of one peer, and ends all its calls if it has left. */
-FLUX_INLINE int flux_out_poll(
-	struct flux_node *node, struct flux_out *o, flux_response_fn *fn, void *arg, int max)
+FLUX_INLINE int flux_out_poll(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
+	void *arg, int max)
 {
 	int n = 0, left = 0;
 
@@ -476,8 +476,8 @@ FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint
 	return 1;
 }
 
-FLUX_INLINE int flux_reply(
-	struct flux_node *node, uint64_t flux_token, const void *payload, uint32_t len)
+FLUX_INLINE int flux_reply(struct flux_node *node, uint64_t flux_token, const void *payload,
+	uint32_t len)
 {
 	uint32_t from = (uint32_t)(flux_token >> 32), id = (uint32_t)flux_token;
 	struct flux_in *in;

@@ -41,8 +41,8 @@ struct flux {
 /* What the rings of one direction are made of. */
 struct ring {
 	uint32_t stride; /* bytes in a message */
-	uint32_t most;   /* messages in a cell */
-	uint32_t cell;   /* bytes */
+	uint32_t most; /* messages in a cell */
+	uint32_t cell; /* bytes */
 	uint32_t cells;
 };
 
@@ -50,7 +50,7 @@ struct ring {
 struct layout {
 	/* Offsets in a node's block; shared is at 0. */
 	size_t node, out, in, tokens, ids, ended, held;
-	size_t block;         /* bytes */
+	size_t block; /* bytes */
 	size_t blocks, rings; /* offsets in the mapping */
 	struct ring req, resp;
 	size_t pitch; /* from one ring to the next */
@@ -130,8 +130,8 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	l->rings = l->blocks + a->nodes * l->block;
 	l->req = ring_plan(a, a->payload_size);
 	l->resp = ring_plan(a, a->reply_size);
-	longest = ring_bytes(&l->req) > ring_bytes(&l->resp) ? ring_bytes(&l->req)
-							     : ring_bytes(&l->resp);
+	longest = ring_bytes(&l->req) > ring_bytes(&l->resp) ? ring_bytes(&l->req) :
+							       ring_bytes(&l->resp);
 	/*
 	 * Half a page and a line more: the slots that a node writes and reads at the same
 	 * time would otherwise have the same low address bits, and a load waits for an
@@ -378,8 +378,8 @@ int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 }
 
 /* Copies what is collected to the ring. */
-ALWAYS_INLINE void burst_copy_out(
-	struct flux_node *node, uint64_t head, size_t bytes, uint32_t count)
+ALWAYS_INLINE void burst_copy_out(struct flux_node *node, uint64_t head, size_t bytes,
+	uint32_t count)
 {
 	struct flux_burst *b = &node->burst;
 	struct flux_slot *first = (struct flux_slot *)node->stage;
@@ -410,8 +410,8 @@ static void burst_renew(struct flux_node *node)
 	uint32_t limit = 1;
 
 	if (likely(!has_left(b->peer)))
-		limit = b->call_to == FLUX_NOBODY ? in_limit(&node->in[b->reply_to])
-						  : out_limit(&node->out[b->call_to]);
+		limit = b->call_to == FLUX_NOBODY ? in_limit(&node->in[b->reply_to]) :
+						    out_limit(&node->out[b->call_to]);
 	if (limit == 1)
 		burst_close(b);
 	else

@@ -45,7 +45,8 @@ static inline int call(struct flux_node *n, uint32_t to, uint64_t value, uint64_
 }
 
 /* Receives one call and says whose, which and what. */
-static inline int recv_one(struct flux_node *n, uint32_t *from, uint64_t *flux_token, uint64_t *value)
+static inline int recv_one(struct flux_node *n, uint32_t *from, uint64_t *flux_token,
+	uint64_t *value)
 {
 	return flux_try_recv_raw(n, from, flux_token, value, sizeof(*value));
 }

@@ -117,8 +117,8 @@ static void bad_arguments(void)
 	CHECK_EQ(recv_one(b, &from, &flux_token, &value), 1);
 	CHECK_EQ(value, 5);
 	CHECK_EQ(flux_reply(b, flux_token, big, 9), -EINVAL);
-	CHECK_EQ(flux_reply(b, flux_token + 1, &value, 8), -EINVAL);          /* never received */
-	CHECK_EQ(flux_reply(b, flux_token + 8, &value, 8), -EINVAL);          /* no such id */
+	CHECK_EQ(flux_reply(b, flux_token + 1, &value, 8), -EINVAL); /* never received */
+	CHECK_EQ(flux_reply(b, flux_token + 8, &value, 8), -EINVAL); /* no such id */
 	CHECK_EQ(flux_reply(b, flux_token | 2ull << 32, &value, 8), -EINVAL); /* no such node */
 	CHECK_EQ(flux_reply(b, flux_token | 1ull << 32, &value, 8), -EINVAL); /* not that node's */
 	CHECK_EQ(flux_reply(b, UINT64_MAX, &value, 8), -EINVAL);
@@ -366,13 +366,14 @@ static void lap_wraps(void)
 {
 	struct flux *f = make(2, 4, 3);
 	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
-	struct flux_cursor *ends[] = {
-		&a->out[1].req, &a->out[1].resp, &b->in[0].req, &b->in[0].resp};
+	struct flux_cursor *ends[] = {&a->out[1].req, &a->out[1].resp, &b->in[0].req,
+		&b->in[0].resp};
 	struct seen s = {0};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
 		ends[i]->lap = UINT32_MAX - 1;
-		for (unsigned char *cell = ends[i]->begin; cell != ends[i]->end; cell += ends[i]->cell)
+		for (unsigned char *cell = ends[i]->begin; cell != ends[i]->end;
+			cell += ends[i]->cell)
 			((struct flux_slot *)cell)->head = FLUX_HEAD(UINT32_MAX - 2, 1u, 1u);
 	}
 	for (uint64_t i = 0; i < 64; i++) {
@@ -435,7 +436,7 @@ static void leave_of_a_caller(void)
 	CHECK_EQ(call(a, 1, 3, 3), -EPIPE);
 	CHECK_EQ(flux_reply(b, held, &value, 8), -EPIPE);
 	CHECK_EQ(flux_reply(b, held, &value, 8), -EINVAL); /* it counts as answered */
-	CHECK_EQ(recv_one(b, &from, &held, &value), 1);    /* what it had sent is still there */
+	CHECK_EQ(recv_one(b, &from, &held, &value), 1); /* what it had sent is still there */
 	CHECK_EQ(value, 2);
 	CHECK_EQ(flux_reply(b, held, &value, 8), -EPIPE);
 	CHECK_EQ(recv_one(b, &from, &held, &value), 0);
@@ -621,7 +622,8 @@ static void sleep_and_wake(void)
 	CHECK_EQ(pthread_create(&t, NULL, sleeper, b), 0);
 	for (uint64_t i = 0; i < 500; i++) {
 		/* Marked is not enough: before its second look it would not sleep. */
-		while (!(asleep(b) && test_blocked(__atomic_load_n(&sleeper_tid, __ATOMIC_ACQUIRE))))
+		while (!(
+			asleep(b) && test_blocked(__atomic_load_n(&sleeper_tid, __ATOMIC_ACQUIRE))))
 			sched_yield();
 		CHECK_EQ(call(a, 1, i, i), 0);
 		while (!flux_poll(a, on_response, &s))

@@ -86,8 +86,10 @@ static void ended(void *arg, uint64_t token, const void *payload)
 static bool call_one(struct worker *w)
 {
 	uint32_t to = w->to, slot;
-	struct message m = {
-		.from = w->index, .to = to, .serial = w->next[to], .value = test_rand(&w->seed)};
+	struct message m = {.from = w->index,
+		.to = to,
+		.serial = w->next[to],
+		.value = test_rand(&w->seed)};
 	int r;
 
 	if (m.value % 16 == 0)
@@ -196,7 +198,10 @@ static void *run_and_leave(void *arg)
 static void workers_init(struct worker *w, struct flux *f, uint64_t seed)
 {
 	for (uint32_t i = 0; i < NODES; i++) {
-		w[i] = (struct worker){.node = flux_node(f, i), .index = i, .to = i, .seed = seed + i};
+		w[i] = (struct worker){.node = flux_node(f, i),
+			.index = i,
+			.to = i,
+			.seed = seed + i};
 		for (uint32_t k = 0; k < SLOTS; k++)
 			w[i].free[w[i].n_free++] = k;
 	}
@@ -215,8 +220,9 @@ static void workers_run(struct worker *w, void *(*fn)(void *))
 	pthread_barrier_destroy(&start);
 }
 
-static const struct flux_attr small = {
-	.nodes = NODES, .capacity = INFLIGHT + 1, .payload_size = sizeof(struct message)};
+static const struct flux_attr small = {.nodes = NODES,
+	.capacity = INFLIGHT + 1,
+	.payload_size = sizeof(struct message)};
 
 static void each_to_each(void)
 {

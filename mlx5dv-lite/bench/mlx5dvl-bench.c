@@ -70,8 +70,8 @@ static void put32(uint8_t *p, uint32_t v)
 }
 
 /* @opcode: of the completion; @request: what it completes, 0 for a receive. */
-static void set_template(
-	struct queue *q, uint8_t opcode, uint8_t request, uint32_t qpn, uint32_t uidx)
+static void set_template(struct queue *q, uint8_t opcode, uint8_t request, uint32_t qpn,
+	uint32_t uidx)
 {
 	memset(q->template, 0, sizeof(q->template));
 	put32(q->template + 32, uidx);
@@ -83,11 +83,11 @@ static void set_template(
 
 static void learn_queue(struct queue *q, struct ibv_cq *cq)
 {
-	struct mlx5dv_cq dv = { 0 };
-	struct mlx5dv_obj obj = { .cq = { .in = cq, .out = &dv } };
+	struct mlx5dv_cq dv = {0};
+	struct mlx5dv_obj obj = {.cq = {.in = cq, .out = &dv}};
 
 	CHECK_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ), 0);
-	*q = (struct queue){ .buf = dv.buf, .depth = dv.cqe_cnt, .cqe_size = dv.cqe_size };
+	*q = (struct queue){.buf = dv.buf, .depth = dv.cqe_cnt, .cqe_size = dv.cqe_size};
 }
 
 static void silence(void *reg)
@@ -136,7 +136,7 @@ static uint32_t find_uidx(void)
 
 static void vendor_receives(uint32_t n)
 {
-	struct ibv_recv_wr *bad, wr = { .num_sge = 0 };
+	struct ibv_recv_wr *bad, wr = {.num_sge = 0};
 
 	while (n--)
 		CHECK_EQ(ibv_post_srq_recv(b.v.srq, &wr, &bad), 0);
@@ -144,12 +144,12 @@ static void vendor_receives(uint32_t n)
 
 static void setup(void)
 {
-	struct mlx5dv_srq srq = { 0 };
+	struct mlx5dv_srq srq = {0};
 	struct mlx5dv_obj obj;
 	struct mlx5dvl_qp_info info;
 
-	hca_open(&b.h, &(struct hca_attr){ 0 });
-	b.qp = hca_qp(&b.h, (struct mlx5dvl_qp_attr){ .sq_depth = 1024 });
+	hca_open(&b.h, &(struct hca_attr){0});
+	b.qp = hca_qp(&b.h, (struct mlx5dvl_qp_attr){.sq_depth = 1024});
 	mlx5dvl_qp_info(b.qp, &info);
 	CHECK_EQ(mlx5dvl_qp_connect(b.qp, &info), 0); /* each QP talks to itself */
 	vendor_open(&b.v, b.h.ctx, 64);
@@ -160,11 +160,13 @@ static void setup(void)
 	CHECK_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_SRQ), 0);
 	b.vendor_srq_len = srq.tail + 1;
 	vendor_receives(VENDOR_SRQ_DEPTH - 1);
-	b.sge = (struct ibv_sge){ (uintptr_t)b.payload, LEN, 0 };
+	b.sge = (struct ibv_sge){(uintptr_t)b.payload, LEN, 0};
 	for (int i = 0; i < BATCH_MAX; i++)
-		b.wr[i] = (struct ibv_send_wr){ .sg_list = &b.sge, .num_sge = 1,
-			.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .send_flags = IBV_SEND_INLINE,
-			.wr.rdma = { (uintptr_t)b.h.mem, b.h.mr.rkey } };
+		b.wr[i] = (struct ibv_send_wr){.sg_list = &b.sge,
+			.num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+			.send_flags = IBV_SEND_INLINE,
+			.wr.rdma = {(uintptr_t)b.h.mem, b.h.mr.rkey}};
 	learn_queue(&b.our_sends, to_cq(b.h.scq)->ibv);
 	learn_queue(&b.our_recvs, to_cq(b.h.rcq)->ibv);
 	learn_queue(&b.vendor_sends, b.v.scq);
@@ -224,8 +226,8 @@ static uint64_t post_ours(uint32_t batch)
 
 	for (uint32_t i = 0; i < CHUNK; i += batch) {
 		for (uint32_t k = 0; k < batch; k++)
-			err |= mlx5dvl_post_write_imm(
-				b.qp, b.payload, 0, LEN, raddr, rkey, i, 0, i);
+			err |= mlx5dvl_post_write_imm(b.qp, b.payload, 0, LEN, raddr, rkey, i, 0,
+				i);
 		mlx5dvl_ring(b.qp);
 	}
 	t = end(t);
@@ -339,12 +341,12 @@ static const struct row {
 	uint64_t (*ours)(uint32_t), (*vendor)(uint32_t);
 	uint32_t arg, per_call;
 } rows[] = {
-	{ "post WRITE_IMM 32 B, 1 per doorbell", post_ours, post_vendor, 1, CHUNK },
-	{ "post WRITE_IMM 32 B, 4 per doorbell", post_ours, post_vendor, 4, CHUNK },
-	{ "post WRITE_IMM 32 B, 16 per doorbell", post_ours, post_vendor, 16, CHUNK },
-	{ "poll receive completion, 1 at a time", poll_recv_ours, poll_recv_vendor, 1, 1 },
-	{ "poll receive completion, 64 at a time", poll_recv_ours, poll_recv_vendor, POLL, POLL },
-	{ "poll send completion, 64 at a time", poll_send_ours, poll_send_vendor, POLL, POLL },
+	{"post WRITE_IMM 32 B, 1 per doorbell", post_ours, post_vendor, 1, CHUNK},
+	{"post WRITE_IMM 32 B, 4 per doorbell", post_ours, post_vendor, 4, CHUNK},
+	{"post WRITE_IMM 32 B, 16 per doorbell", post_ours, post_vendor, 16, CHUNK},
+	{"poll receive completion, 1 at a time", poll_recv_ours, poll_recv_vendor, 1, 1},
+	{"poll receive completion, 64 at a time", poll_recv_ours, poll_recv_vendor, POLL, POLL},
+	{"poll send completion, 64 at a time", poll_send_ours, poll_send_vendor, POLL, POLL},
 };
 
 /* ---- running ---- */
@@ -364,8 +366,9 @@ static double median(double *v, int n)
 
 static void print_json(FILE *f, const struct row *r, double ours, double vendor)
 {
-	fprintf(f, "{\"bench\":\"mlx5dvl\",\"row\":\"%s\",\"ns\":%.2f,\"verbs_ns\":%.2f,"
-		   "\"ratio\":%.3f,\"blueflame\":%s}\n",
+	fprintf(f,
+		"{\"bench\":\"mlx5dvl\",\"row\":\"%s\",\"ns\":%.2f,\"verbs_ns\":%.2f,"
+		"\"ratio\":%.3f,\"blueflame\":%s}\n",
 		r->name, ours, vendor, ours / vendor, b.qp->bf->size ? "true" : "false");
 }
 
@@ -418,8 +421,8 @@ static int usage(FILE *f, int status)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = { { "json", required_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' }, { 0 } };
+	static const struct option options[] = {{"json", required_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'}, {0}};
 	FILE *json = NULL;
 	int c;
 

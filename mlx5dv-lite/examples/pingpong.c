@@ -67,16 +67,19 @@ static void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent 
 
 static void open_end(struct end *e)
 {
-	must("open", mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){ .on_error = failed }, &e->ctx));
+	must("open", mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){.on_error = failed}, &e->ctx));
 	must("mr", mlx5dvl_mr_reg(e->ctx, &e->buf, sizeof(e->buf),
-		     MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE, &e->mr));
-	must("srq", mlx5dvl_srq_create(e->ctx, &(struct mlx5dvl_srq_attr){ .depth = 16 }, &e->srq));
-	must("receive cq", mlx5dvl_cq_create(e->ctx, &(struct mlx5dvl_cq_attr){ .srq = e->srq },
-		     &e->recv_cq));
-	must("send cq", mlx5dvl_cq_create(e->ctx, &(struct mlx5dvl_cq_attr){ .depth = 256 },
-		     &e->send_cq));
-	must("qp", mlx5dvl_qp_create(e->ctx, &(struct mlx5dvl_qp_attr){ .send_cq = e->send_cq,
-		     .recv_cq = e->recv_cq, .user = e }, &e->qp));
+			   MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE, &e->mr));
+	must("srq", mlx5dvl_srq_create(e->ctx, &(struct mlx5dvl_srq_attr){.depth = 16}, &e->srq));
+	must("receive cq",
+		mlx5dvl_cq_create(e->ctx, &(struct mlx5dvl_cq_attr){.srq = e->srq}, &e->recv_cq));
+	must("send cq",
+		mlx5dvl_cq_create(e->ctx, &(struct mlx5dvl_cq_attr){.depth = 256}, &e->send_cq));
+	must("qp", mlx5dvl_qp_create(e->ctx,
+			   &(struct mlx5dvl_qp_attr){.send_cq = e->send_cq,
+				   .recv_cq = e->recv_cq,
+				   .user = e},
+			   &e->qp));
 }
 
 /* A send to it would fail, but who only receives is not told that nobody is left. */
@@ -90,7 +93,7 @@ static void see_peer(struct end *e)
 
 static void connect_end(struct end *e)
 {
-	struct address mine = { .buf = (uintptr_t)&e->buf, .rkey = e->mr.rkey };
+	struct address mine = {.buf = (uintptr_t)&e->buf, .rkey = e->mr.rkey};
 	char ready = 0;
 
 	mlx5dvl_qp_info(e->qp, &mine.qp);
@@ -106,7 +109,7 @@ static void connect_end(struct end *e)
 static void send_value(struct end *e, uint64_t value)
 {
 	must("post", mlx5dvl_post_write_imm(e->qp, &value, 0, sizeof(value), e->peer.buf,
-		     e->peer.rkey, (uint32_t)value, 0, 0));
+			     e->peer.rkey, (uint32_t)value, 0, 0));
 	mlx5dvl_ring(e->qp);
 }
 
@@ -145,7 +148,7 @@ static double now_us(void)
 
 int main(void)
 {
-	struct end e = { 0 };
+	struct end e = {0};
 	int fd[2], status = 0;
 	pid_t child;
 

@@ -63,8 +63,7 @@ struct mlx5dvl_error;
  * here, too, as flushed (-ECANCELED), in order. The callback may post to other QPs,
  * and may destroy any QP, @qp included; it must not poll.
  */
-typedef void mlx5dvl_error_fn(
-	void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error);
+typedef void mlx5dvl_error_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error);
 
 struct mlx5dvl_error {
 	uint64_t token; /* of the failed request; 0 when is_recv */
@@ -203,8 +202,7 @@ struct mlx5dvl_recv {
 };
 
 /* @qp: never NULL. May post, ring, and destroy any QP, @qp included; must not poll. */
-typedef void mlx5dvl_recv_fn(
-	void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv);
+typedef void mlx5dvl_recv_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv);
 
 /*
  * hot. Takes up to @max completions off a receive CQ and calls fn(arg, qp, recv) for each
@@ -212,8 +210,7 @@ typedef void mlx5dvl_recv_fn(
  * a function whose body the compiler sees, and no call is left. Completions of a QP
  * that was destroyed are dropped. Returns the completions taken, errors included.
  */
-static inline int mlx5dvl_mono_poll(
-	struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn, void *arg);
+static inline int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn, void *arg);
 
 enum mlx5dvl_opcode {
 	MLX5DVL_NOP = 0x00,
@@ -232,8 +229,7 @@ struct mlx5dvl_sent {
 };
 
 /* As mlx5dvl_recv_fn: may post, ring, destroy any QP; must not poll. */
-typedef void mlx5dvl_sent_fn(
-	void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent);
+typedef void mlx5dvl_sent_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent);
 
 /*
  * hot. Takes up to @max completions off a send CQ, frees the slots of the send queues,
@@ -241,8 +237,7 @@ typedef void mlx5dvl_sent_fn(
  * (Others complete silently: about one in 64 is signaled on the library's own account.)
  * Errors go to on_error, for unsignaled requests, too. Returns the completions taken.
  */
-static inline int mlx5dvl_send_poll(
-	struct mlx5dvl_cq *cq, int max, mlx5dvl_sent_fn *fn, void *arg);
+static inline int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sent_fn *fn, void *arg);
 
 /*
  * Sleeping instead of polling, for a CQ created with attr.events. The order that loses
@@ -349,8 +344,8 @@ static inline int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr, u
 	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token);
 static inline int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token);
-static inline int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32_t lkey,
-	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token);
+static inline int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32_t lkey, uint32_t len,
+	uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token);
 static inline int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, unsigned flags, uint64_t token);
 static inline int mlx5dvl_post_send_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,

@@ -240,8 +240,8 @@ MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cqe_at_(const struct mlx5dvl_cq *cq,
  * then: nothing is left to do) and unfolds compressed ones in place. @copy: of *cq, in
  * the caller's registers.
  */
-MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_next_(
-	struct mlx5dvl_cq *cq, const struct mlx5dvl_cq *copy, uint32_t ci)
+MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_next_(struct mlx5dvl_cq *cq,
+	const struct mlx5dvl_cq *copy, uint32_t ci)
 {
 	struct mlx5dvl_cqe *cqe = mlx5dvl_cqe_at_(copy, ci);
 	uint8_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED);
@@ -255,8 +255,8 @@ MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_next_(
 	return cqe;
 }
 
-MLX5DVL_INLINE_ struct mlx5dvl_qp *mlx5dvl_cqe_qp_(
-	const struct mlx5dvl_cq *cq, const struct mlx5dvl_cqe *cqe)
+MLX5DVL_INLINE_ struct mlx5dvl_qp *mlx5dvl_cqe_qp_(const struct mlx5dvl_cq *cq,
+	const struct mlx5dvl_cqe *cqe)
 {
 	uint32_t qpn = MLX5DVL_BE32_(cqe->sop_qpn) & 0xffffff;
 
@@ -281,8 +281,8 @@ MLX5DVL_INLINE_ void mlx5dvl_srq_put_(struct mlx5dvl_srq *srq, uint16_t i)
 	srq->posted--;
 }
 
-MLX5DVL_INLINE_ int mlx5dvl_mono_poll(
-	struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn, void *arg)
+MLX5DVL_INLINE_ int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn,
+	void *arg)
 {
 	const struct mlx5dvl_cq copy = *cq;
 	struct mlx5dvl_srq *srq = copy.srq;
@@ -314,8 +314,8 @@ MLX5DVL_INLINE_ int mlx5dvl_mono_poll(
 	return n;
 }
 
-MLX5DVL_INLINE_ int mlx5dvl_send_poll(
-	struct mlx5dvl_cq *cq, int max, mlx5dvl_sent_fn *fn, void *arg)
+MLX5DVL_INLINE_ int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sent_fn *fn,
+	void *arg)
 {
 	const struct mlx5dvl_cq copy = *cq;
 	uint32_t ci = copy.ci;
@@ -332,7 +332,7 @@ MLX5DVL_INLINE_ int mlx5dvl_send_poll(
 			continue;
 		uint16_t i = MLX5DVL_BE16_(cqe->wqe_counter);
 		const struct mlx5dvl_slot *slot = &qp->slots[i & (qp->depth - 1)];
-		struct mlx5dvl_sent sent = { slot->token, slot->opcode };
+		struct mlx5dvl_sent sent = {slot->token, slot->opcode};
 
 		qp->ci += (uint16_t)(i + slot->blocks - qp->ci);
 		if (slot->flags & MLX5DVL_SIGNALED)
@@ -427,8 +427,8 @@ MLX5DVL_INLINE_ uint32_t mlx5dvl_op_ds_(const struct mlx5dvl_op_ *op, uint32_t i
 }
 
 /* Writes all but the control segment, from @seg on. */
-MLX5DVL_INLINE_ void mlx5dvl_op_write_(
-	mlx5dvl_word_ *seg, const struct mlx5dvl_op_ *op, uint32_t inl)
+MLX5DVL_INLINE_ void mlx5dvl_op_write_(mlx5dvl_word_ *seg, const struct mlx5dvl_op_ *op,
+	uint32_t inl)
 {
 	if (mlx5dvl_op_remote_(op->opcode) || mlx5dvl_op_atomic_(op->opcode)) {
 		*seg++ = MLX5DVL_BE64_(op->raddr);
@@ -463,8 +463,8 @@ MLX5DVL_INLINE_ mlx5dvl_word_ *mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, uint32_
 	uint64_t first = MLX5DVL_BE64_(
 		(uint64_t)((pi & 0xffff) << 8 | opcode) << 32 | (uint64_t)qp->qpn << 8 | ds);
 	uint32_t quiet = qp->quiet + blocks;
-	uint32_t fm_ce_se = (flags & MLX5DVL_SOLICITED ? 0x02 : 0) |
-			    (flags & MLX5DVL_FENCE ? 0x80 : 0);
+	uint32_t fm_ce_se =
+		(flags & MLX5DVL_SOLICITED ? 0x02 : 0) | (flags & MLX5DVL_FENCE ? 0x80 : 0);
 
 	if ((flags & MLX5DVL_SIGNALED) || quiet >= qp->interval) {
 		fm_ce_se |= 0x08;
@@ -483,8 +483,8 @@ MLX5DVL_INLINE_ mlx5dvl_word_ *mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, uint32_
 	return ctrl + 2;
 }
 
-MLX5DVL_INLINE_ int mlx5dvl_post_(
-	struct mlx5dvl_qp *qp, const struct mlx5dvl_op_ *op, unsigned flags, uint64_t token)
+MLX5DVL_INLINE_ int mlx5dvl_post_(struct mlx5dvl_qp *qp, const struct mlx5dvl_op_ *op,
+	unsigned flags, uint64_t token)
 {
 	uint32_t inl = mlx5dvl_op_inline_(op, flags);
 	uint32_t ds = mlx5dvl_op_ds_(op, inl);
@@ -497,15 +497,14 @@ MLX5DVL_INLINE_ int mlx5dvl_post_(
 		if (err)
 			return err;
 	}
-	mlx5dvl_op_write_(
-		mlx5dvl_sq_commit_(qp, ds, op->opcode, op->imm, flags, token), op, inl);
+	mlx5dvl_op_write_(mlx5dvl_sq_commit_(qp, ds, op->opcode, op->imm, flags, token), op, inl);
 	return 0;
 }
 
 MLX5DVL_INLINE_ int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token)
 {
-	const struct mlx5dvl_op_ op = { MLX5DVL_WRITE, 0, len, laddr, lkey, raddr, rkey, { 0, 0 } };
+	const struct mlx5dvl_op_ op = {MLX5DVL_WRITE, 0, len, laddr, lkey, raddr, rkey, {0, 0}};
 
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
@@ -513,8 +512,8 @@ MLX5DVL_INLINE_ int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr,
 MLX5DVL_INLINE_ int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token)
 {
-	const struct mlx5dvl_op_ op = { MLX5DVL_WRITE_IMM, imm, len, laddr, lkey, raddr, rkey,
-		{ 0, 0 } };
+	const struct mlx5dvl_op_ op = {MLX5DVL_WRITE_IMM, imm, len, laddr, lkey, raddr, rkey,
+		{0, 0}};
 
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
@@ -522,7 +521,7 @@ MLX5DVL_INLINE_ int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *la
 MLX5DVL_INLINE_ int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token)
 {
-	const struct mlx5dvl_op_ op = { MLX5DVL_READ, 0, len, laddr, lkey, raddr, rkey, { 0, 0 } };
+	const struct mlx5dvl_op_ op = {MLX5DVL_READ, 0, len, laddr, lkey, raddr, rkey, {0, 0}};
 
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
@@ -530,7 +529,7 @@ MLX5DVL_INLINE_ int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32
 MLX5DVL_INLINE_ int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, unsigned flags, uint64_t token)
 {
-	const struct mlx5dvl_op_ op = { MLX5DVL_SEND, 0, len, laddr, lkey, 0, 0, { 0, 0 } };
+	const struct mlx5dvl_op_ op = {MLX5DVL_SEND, 0, len, laddr, lkey, 0, 0, {0, 0}};
 
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
@@ -538,14 +537,14 @@ MLX5DVL_INLINE_ int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, 
 MLX5DVL_INLINE_ int mlx5dvl_post_send_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint32_t imm, unsigned flags, uint64_t token)
 {
-	const struct mlx5dvl_op_ op = { MLX5DVL_SEND_IMM, imm, len, laddr, lkey, 0, 0, { 0, 0 } };
+	const struct mlx5dvl_op_ op = {MLX5DVL_SEND_IMM, imm, len, laddr, lkey, 0, 0, {0, 0}};
 
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
 
 MLX5DVL_INLINE_ int mlx5dvl_post_nop(struct mlx5dvl_qp *qp, unsigned flags, uint64_t token)
 {
-	const struct mlx5dvl_op_ op = { MLX5DVL_NOP, 0, 0, NULL, 0, 0, 0, { 0, 0 } };
+	const struct mlx5dvl_op_ op = {MLX5DVL_NOP, 0, 0, NULL, 0, 0, 0, {0, 0}};
 
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
@@ -553,8 +552,7 @@ MLX5DVL_INLINE_ int mlx5dvl_post_nop(struct mlx5dvl_qp *qp, unsigned flags, uint
 MLX5DVL_INLINE_ int mlx5dvl_post_fetch_add(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
 	uint64_t raddr, uint32_t rkey, uint64_t add, unsigned flags, uint64_t token)
 {
-	const struct mlx5dvl_op_ op = { MLX5DVL_FETCH_ADD, 0, 8, laddr, lkey, raddr, rkey,
-		{ add, 0 } };
+	const struct mlx5dvl_op_ op = {MLX5DVL_FETCH_ADD, 0, 8, laddr, lkey, raddr, rkey, {add, 0}};
 
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
@@ -563,8 +561,8 @@ MLX5DVL_INLINE_ int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr
 	uint64_t raddr, uint32_t rkey, uint64_t compare, uint64_t swap, unsigned flags,
 	uint64_t token)
 {
-	const struct mlx5dvl_op_ op = { MLX5DVL_CMP_SWAP, 0, 8, laddr, lkey, raddr, rkey,
-		{ swap, compare } };
+	const struct mlx5dvl_op_ op = {MLX5DVL_CMP_SWAP, 0, 8, laddr, lkey, raddr, rkey,
+		{swap, compare}};
 
 	return mlx5dvl_post_(qp, &op, flags, token);
 }

@@ -107,7 +107,7 @@ static void unfold(struct mlx5dvl_cq *cq, uint32_t ci, const struct mlx5dvl_cqe 
 	uint16_t counter = be16toh(title.wqe_counter);
 	bool requester = title.op_own >> 4 == CQE_REQUESTER;
 
-	title.op_own &= (uint8_t)~(MLX5DVL_CQE_FORMAT_ | MLX5DVL_CQE_OWNER_);
+	title.op_own &= (uint8_t) ~(MLX5DVL_CQE_FORMAT_ | MLX5DVL_CQE_OWNER_);
 	for (uint32_t i = 0; i < n && i < cq->depth; i++) {
 		const struct mini_cqe *m = &mini[i % MINI_PER_ARRAY];
 		struct mlx5dvl_cqe *cqe = mlx5dvl_cqe_at_(cq, ci + i);
@@ -124,8 +124,8 @@ static void unfold(struct mlx5dvl_cq *cq, uint32_t ci, const struct mlx5dvl_cqe 
 	}
 }
 
-COLD struct mlx5dvl_cqe *mlx5dvl_cq_odd_(
-	struct mlx5dvl_cq *cq, uint32_t ci, struct mlx5dvl_cqe *cqe)
+COLD struct mlx5dvl_cqe *mlx5dvl_cq_odd_(struct mlx5dvl_cq *cq, uint32_t ci,
+	struct mlx5dvl_cqe *cqe)
 {
 	switch (cqe->op_own >> 4) {
 	case CQE_INVALID:
@@ -153,7 +153,7 @@ void cq_forget_qp(struct mlx5dvl_cq *cq, uint32_t qpn)
 		uint8_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED);
 
 		if ((op_own & MLX5DVL_CQE_OWNER_) != !!(ci & cq->depth) ||
-		    op_own >> 4 == CQE_INVALID)
+			op_own >> 4 == CQE_INVALID)
 			return;
 		mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
 		if (is_compressed(op_own))

@@ -40,7 +40,7 @@ static int open_device(const char *name, struct ibv_context **ibv_p)
 
 static bool is_ipv4(const union ibv_gid *gid)
 {
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
 	return !memcmp(gid->raw, mapped, sizeof(mapped));
 }
@@ -167,9 +167,11 @@ int mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned acc
 	mr = ibv_reg_mr(ctx->pd, addr, len, (int)access);
 	if (!mr)
 		return verbs_errno();
-	*mr_p = (struct mlx5dvl_mr){
-		.addr = addr, .len = len, .lkey = mr->lkey, .rkey = mr->rkey, .priv = mr
-	};
+	*mr_p = (struct mlx5dvl_mr){.addr = addr,
+		.len = len,
+		.lkey = mr->lkey,
+		.rkey = mr->rkey,
+		.priv = mr};
 	return 0;
 }
 
@@ -178,5 +180,5 @@ void mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr)
 	if (!mr->priv)
 		return;
 	ibv_dereg_mr(mr->priv);
-	*mr = (struct mlx5dvl_mr){ 0 };
+	*mr = (struct mlx5dvl_mr){0};
 }

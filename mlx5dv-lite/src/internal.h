@@ -51,8 +51,8 @@ void sq_stop(struct mlx5dvl_qp *qp, int err); /* the first error stays */
  * receives; none is posted. The last of the list always stays with the software: its
  * link is the one that the next consumed receive is appended to.
  */
-void srq_init(struct mlx5dvl_srq *srq, void *wqes, uint32_t shift, uint32_t depth,
-	uint32_t *record, const struct mlx5dvl_srq_attr *attr);
+void srq_init(struct mlx5dvl_srq *srq, void *wqes, uint32_t shift, uint32_t depth, uint32_t *record,
+	const struct mlx5dvl_srq_attr *attr);
 
 /* @buf: CQEs of @size bytes each; the caller has not let the device write yet. */
 void cq_init(struct mlx5dvl_cq *cq, void *buf, uint32_t depth, uint32_t size, uint32_t *record,

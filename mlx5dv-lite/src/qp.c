@@ -53,9 +53,9 @@ static struct ibv_qp *create_ibv_qp(struct qp *qp, uint32_t requests)
 		.send_cq = scq,
 		.recv_cq = rcq,
 		.srq = qp->recv_cq ? to_srq(qp->recv_cq->queue.srq)->ibv : NULL,
-		.cap = { .max_send_wr = requests,
+		.cap = {.max_send_wr = requests,
 			.max_send_sge = 1,
-			.max_inline_data = MLX5DVL_INLINE_MAX },
+			.max_inline_data = MLX5DVL_INLINE_MAX},
 		.qp_type = IBV_QPT_RC,
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 		.pd = qp->ctx->pd,
@@ -81,8 +81,8 @@ static bool blueflame_is_off(void)
 static int take_over_qp(struct qp *qp, const struct mlx5dv_qp *dv)
 {
 	struct mlx5dvl_bf *bf;
-	int err = core_get_bf(
-		&qp->ctx->core, dv->bf.reg, blueflame_is_off() ? 0 : dv->bf.size, &bf);
+	int err =
+		core_get_bf(&qp->ctx->core, dv->bf.reg, blueflame_is_off() ? 0 : dv->bf.size, &bf);
 
 	if (err)
 		return err;
@@ -100,8 +100,8 @@ static int create_queue(struct qp *qp)
 	uint32_t depth = qp->attr.sq_depth;
 
 	for (uint32_t requests = depth / 8; requests <= depth; requests *= 2) {
-		struct mlx5dv_qp dv = { 0 };
-		struct mlx5dv_obj obj = { .qp = { .out = &dv } };
+		struct mlx5dv_qp dv = {0};
+		struct mlx5dv_obj obj = {.qp = {.out = &dv}};
 		int err = -EIO;
 
 		qp->ibv = create_ibv_qp(qp, requests);
@@ -147,8 +147,10 @@ static int fill_qp(struct qp *qp)
 	struct ibv_qp_attr init = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = qp->ctx->port,
-		.qp_access_flags = qp->attr.no_remote ? 0 : IBV_ACCESS_REMOTE_WRITE |
-			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+		.qp_access_flags = qp->attr.no_remote ?
+					   0 :
+					   IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+						   IBV_ACCESS_REMOTE_ATOMIC,
 	};
 	int err = create_queue(qp);
 
@@ -174,8 +176,8 @@ destroy:
 	return err;
 }
 
-int mlx5dvl_qp_create(
-	struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr, struct mlx5dvl_qp **qp_p)
+int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
+	struct mlx5dvl_qp **qp_p)
 {
 	struct mlx5dvl_qp_attr resolved = *attr;
 	struct qp *qp;
@@ -266,7 +268,7 @@ static int to_rtr(struct qp *qp, const struct mlx5dvl_qp_info *peer)
 		.rq_psn = peer->psn,
 		.max_dest_rd_atomic = qp->attr.rd_atomic,
 		.min_rnr_timer = qp->attr.min_rnr_timer,
-		.ah_attr = { .dlid = peer->lid, .sl = qp->attr.sl, .port_num = ctx->port },
+		.ah_attr = {.dlid = peer->lid, .sl = qp->attr.sl, .port_num = ctx->port},
 	};
 
 	if (ctx->gid_index >= 0) {
@@ -289,8 +291,8 @@ static int to_rts(struct qp *qp, const struct mlx5dvl_qp_info *peer)
 		.timeout = qp->attr.timeout,
 		.retry_cnt = qp->attr.retry_cnt,
 		.rnr_retry = qp->attr.rnr_retry,
-		.max_rd_atomic = peer->rd_atomic < qp->attr.rd_atomic ? peer->rd_atomic
-								      : qp->attr.rd_atomic,
+		.max_rd_atomic =
+			peer->rd_atomic < qp->attr.rd_atomic ? peer->rd_atomic : qp->attr.rd_atomic,
 	};
 
 	return -ibv_modify_qp(qp->ibv, &a,
@@ -320,7 +322,7 @@ int mlx5dvl_qp_connect(struct mlx5dvl_qp *queue, const struct mlx5dvl_qp_info *p
 
 int mlx5dvl_qp_to_error(struct mlx5dvl_qp *queue)
 {
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
 	int err = -ibv_modify_qp(to_qp(queue)->ibv, &a, IBV_QP_STATE);
 
 	if (!err)

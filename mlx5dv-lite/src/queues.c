@@ -30,8 +30,8 @@ static_assert(offsetof(struct mlx5_err_cqe, syndrome) == 55 &&
 
 static int take_over_srq(struct srq *srq, const struct mlx5dvl_srq_attr *attr, uint32_t depth)
 {
-	struct mlx5dv_srq dv = { 0 };
-	struct mlx5dv_obj obj = { .srq = { .in = srq->ibv, .out = &dv } };
+	struct mlx5dv_srq dv = {0};
+	struct mlx5dv_obj obj = {.srq = {.in = srq->ibv, .out = &dv}};
 
 	if (mlx5dv_init_obj(&obj, MLX5DV_OBJ_SRQ))
 		return -EIO;
@@ -45,7 +45,7 @@ int mlx5dvl_srq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_srq_attr *a
 	struct mlx5dvl_srq **srq_p)
 {
 	uint32_t depth = attr->depth ? attr->depth : SRQ_DEFAULT_DEPTH;
-	struct ibv_srq_init_attr init = { .attr = { .max_wr = depth, .max_sge = 1 } };
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = depth, .max_sge = 1}};
 	struct srq *srq;
 	int err;
 
@@ -89,7 +89,7 @@ int mlx5dvl_srq_destroy(struct mlx5dvl_srq *queue)
 
 static int create_ibv_cq(struct cq *cq, const struct mlx5dvl_cq_attr *attr, uint32_t depth)
 {
-	struct ibv_cq_init_attr_ex init = { .cqe = depth - 1, .channel = cq->channel };
+	struct ibv_cq_init_attr_ex init = {.cqe = depth - 1, .channel = cq->channel};
 	struct mlx5dv_cq_init_attr dv = {
 		.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE,
 		.cqe_size = attr->cqe_size ? (uint16_t)attr->cqe_size : 64,
@@ -110,8 +110,8 @@ static int create_ibv_cq(struct cq *cq, const struct mlx5dvl_cq_attr *attr, uint
 
 static int take_over_cq(struct cq *cq, struct mlx5dvl_srq *srq, uint32_t depth)
 {
-	struct mlx5dv_cq dv = { 0 };
-	struct mlx5dv_obj obj = { .cq = { .in = cq->ibv, .out = &dv } };
+	struct mlx5dv_cq dv = {0};
+	struct mlx5dv_obj obj = {.cq = {.in = cq->ibv, .out = &dv}};
 
 	if (mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ))
 		return -EIO;
@@ -158,8 +158,8 @@ static uint32_t cq_depth(const struct mlx5dvl_cq_attr *attr)
 	return depth < CQ_MIN_DEPTH ? CQ_MIN_DEPTH : depth;
 }
 
-int mlx5dvl_cq_create(
-	struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *attr, struct mlx5dvl_cq **cq_p)
+int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *attr,
+	struct mlx5dvl_cq **cq_p)
 {
 	uint32_t depth = cq_depth(attr);
 	struct cq *cq;
@@ -214,8 +214,8 @@ void mlx5dvl_cq_arm(struct mlx5dvl_cq *queue)
 
 	__atomic_store_n(&queue->record[1], htobe32(word), __ATOMIC_RELAXED);
 	mlx5dvl_record_before_doorbell_();
-	mlx5dvl_doorbell_store_(
-		(uint8_t *)cq->uar + CQ_ARM_REGISTER, htobe64((uint64_t)word << 32 | cq->cqn));
+	mlx5dvl_doorbell_store_((uint8_t *)cq->uar + CQ_ARM_REGISTER,
+		htobe64((uint64_t)word << 32 | cq->cqn));
 	mlx5dvl_doorbell_flush_();
 }
 
@@ -223,7 +223,7 @@ void mlx5dvl_cq_arm(struct mlx5dvl_cq *queue)
 int mlx5dvl_cq_event(struct mlx5dvl_cq *queue)
 {
 	struct cq *cq = to_cq(queue);
-	struct pollfd readable = { .fd = mlx5dvl_cq_fd(queue), .events = POLLIN };
+	struct pollfd readable = {.fd = mlx5dvl_cq_fd(queue), .events = POLLIN};
 	struct ibv_cq *which;
 	void *context;
 

@@ -24,8 +24,8 @@ static void write_receive(struct mlx5dvl_srq *srq, uint32_t i, uint32_t lkey)
 	}
 }
 
-void srq_init(struct mlx5dvl_srq *srq, void *wqes, uint32_t shift, uint32_t depth,
-	uint32_t *record, const struct mlx5dvl_srq_attr *attr)
+void srq_init(struct mlx5dvl_srq *srq, void *wqes, uint32_t shift, uint32_t depth, uint32_t *record,
+	const struct mlx5dvl_srq_attr *attr)
 {
 	srq->wqes = wqes;
 	srq->record = record;

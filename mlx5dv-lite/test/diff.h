@@ -39,9 +39,9 @@ static inline bool consumes_receive(uint8_t opcode)
 
 static inline struct op random_op(uint64_t token)
 {
-	static const uint8_t opcodes[] = { MLX5DVL_WRITE, MLX5DVL_WRITE_IMM, MLX5DVL_READ,
-		MLX5DVL_SEND, MLX5DVL_SEND_IMM, MLX5DVL_FETCH_ADD, MLX5DVL_CMP_SWAP };
-	struct op op = { .opcode = opcodes[below(ARRAY_SIZE(opcodes))],
+	static const uint8_t opcodes[] = {MLX5DVL_WRITE, MLX5DVL_WRITE_IMM, MLX5DVL_READ,
+		MLX5DVL_SEND, MLX5DVL_SEND_IMM, MLX5DVL_FETCH_ADD, MLX5DVL_CMP_SWAP};
+	struct op op = {.opcode = opcodes[below(ARRAY_SIZE(opcodes))],
 		.len = below(4) ? below(221) : below(MAX_LEN),
 		.imm = (uint32_t)test_rand(&rand_state),
 		.at = below(AREA - MAX_LEN) & ~7u,
@@ -49,7 +49,7 @@ static inline struct op random_op(uint64_t token)
 		.flags = below(16),
 		.a = test_rand(&rand_state),
 		.b = below(2) ? test_rand(&rand_state) : 0,
-		.token = token };
+		.token = token};
 
 	if (is_atomic(op.opcode))
 		op.len = 8;
@@ -68,8 +68,8 @@ static inline void post_ours(struct mlx5dvl_qp *qp, const struct op *op, uint8_t
 	if (op->opcode == MLX5DVL_WRITE)
 		err = mlx5dvl_post_write(qp, p, lkey, op->len, raddr, rkey, op->flags, op->token);
 	else if (op->opcode == MLX5DVL_WRITE_IMM)
-		err = mlx5dvl_post_write_imm(
-			qp, p, lkey, op->len, raddr, rkey, op->imm, op->flags, op->token);
+		err = mlx5dvl_post_write_imm(qp, p, lkey, op->len, raddr, rkey, op->imm, op->flags,
+			op->token);
 	else if (op->opcode == MLX5DVL_READ)
 		err = mlx5dvl_post_read(qp, p, lkey, op->len, raddr, rkey, op->flags, op->token);
 	else if (op->opcode == MLX5DVL_SEND)
@@ -118,13 +118,13 @@ static inline unsigned vendor_flags(const struct op *op)
 static inline void post_vendor(struct vendor *v, const struct op *op, uint8_t *local, uint32_t lkey,
 	uint8_t *remote, uint32_t rkey)
 {
-	struct ibv_sge sge = { (uintptr_t)local + op->at, op->len, lkey };
-	struct ibv_send_wr *bad, wr = { .wr_id = op->token,
-		.sg_list = &sge,
-		.num_sge = op->len ? 1 : 0,
-		.opcode = vendor_opcode(op->opcode),
-		.send_flags = vendor_flags(op),
-		.imm_data = htobe32(op->imm) };
+	struct ibv_sge sge = {(uintptr_t)local + op->at, op->len, lkey};
+	struct ibv_send_wr *bad, wr = {.wr_id = op->token,
+					 .sg_list = &sge,
+					 .num_sge = op->len ? 1 : 0,
+					 .opcode = vendor_opcode(op->opcode),
+					 .send_flags = vendor_flags(op),
+					 .imm_data = htobe32(op->imm)};
 
 	if (is_atomic(op->opcode)) {
 		wr.wr.atomic.remote_addr = (uintptr_t)remote + op->remote_at;

@@ -41,8 +41,7 @@ struct hca {
 	uint32_t nerrors;
 };
 
-static inline void hca_on_error(
-	void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error)
+static inline void hca_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error)
 {
 	struct hca *h = arg;
 
@@ -56,8 +55,10 @@ static inline void hca_open(struct hca *h, const struct hca_attr *a)
 	size_t recv_len = mlx5dvl_srq_buf_len(a->srq_depth, a->recv_size);
 
 	memset(h, 0, sizeof(*h));
-	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){
-			 .on_error = hca_on_error, .error_arg = h }, &h->ctx), 0);
+	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){.on_error = hca_on_error,
+					  .error_arg = h},
+			 &h->ctx),
+		0);
 	h->mem_len = a->mem ? a->mem : 65536;
 	h->mem = aligned_alloc(4096, align_up(h->mem_len, 4096));
 	CHECK(h->mem);
@@ -68,14 +69,26 @@ static inline void hca_open(struct hca *h, const struct hca_attr *a)
 		CHECK(h->recv_mem);
 		CHECK_EQ(mlx5dvl_mr_reg(h->ctx, h->recv_mem, recv_len, ALL_ACCESS, &h->recv_mr), 0);
 	}
-	CHECK_EQ(mlx5dvl_srq_create(h->ctx, &(struct mlx5dvl_srq_attr){ .depth = a->srq_depth,
-			 .buf = h->recv_mem, .buf_size = a->recv_size,
-			 .lkey = h->recv_mr.lkey }, &h->srq), 0);
-	CHECK_EQ(mlx5dvl_cq_create(h->ctx, &(struct mlx5dvl_cq_attr){ .srq = h->srq,
-			 .cqe_size = a->cqe_size, .compress = a->compress,
-			 .events = a->events }, &h->rcq), 0);
-	CHECK_EQ(mlx5dvl_cq_create(h->ctx, &(struct mlx5dvl_cq_attr){ .depth = a->scq_depth,
-			 .cqe_size = a->cqe_size, .events = a->events }, &h->scq), 0);
+	CHECK_EQ(mlx5dvl_srq_create(h->ctx,
+			 &(struct mlx5dvl_srq_attr){.depth = a->srq_depth,
+				 .buf = h->recv_mem,
+				 .buf_size = a->recv_size,
+				 .lkey = h->recv_mr.lkey},
+			 &h->srq),
+		0);
+	CHECK_EQ(mlx5dvl_cq_create(h->ctx,
+			 &(struct mlx5dvl_cq_attr){.srq = h->srq,
+				 .cqe_size = a->cqe_size,
+				 .compress = a->compress,
+				 .events = a->events},
+			 &h->rcq),
+		0);
+	CHECK_EQ(mlx5dvl_cq_create(h->ctx,
+			 &(struct mlx5dvl_cq_attr){.depth = a->scq_depth,
+				 .cqe_size = a->cqe_size,
+				 .events = a->events},
+			 &h->scq),
+		0);
 }
 
 /* All QPs must be gone. */

@@ -58,7 +58,7 @@ static void on_sent(void *arg, struct mlx5dvl_qp *q, const struct mlx5dvl_sent *
 /* A SRQ of DEPTH receives, all posted; the CQ at @start; one QP. */
 static void setup(bool receives, uint32_t cqe_size, uint32_t start)
 {
-	const struct mlx5dvl_srq_attr attr = { .depth = DEPTH };
+	const struct mlx5dvl_srq_attr attr = {.depth = DEPTH};
 
 	memset(&seen, 0, sizeof(seen));
 	core_init(&core, on_error, &seen);
@@ -79,14 +79,17 @@ static void teardown(void)
 
 static void recv_cqe(uint32_t imm)
 {
-	plain_cqe(&cq, &(struct plain_cqe){ .opcode = 1, .qpn = QPN, .imm = imm, .byte_cnt = 64,
-			       .counter = (uint16_t)(imm % DEPTH) });
+	plain_cqe(&cq, &(struct plain_cqe){.opcode = 1,
+			       .qpn = QPN,
+			       .imm = imm,
+			       .byte_cnt = 64,
+			       .counter = (uint16_t)(imm % DEPTH)});
 }
 
 /* Every fill level, from positions where the counter's bits run over. */
 static void owner_bit_wraps(void)
 {
-	static const uint32_t starts[] = { 0, 1, DEPTH, DEPTH + 5, (1u << 24) - 100, 0u - 100 };
+	static const uint32_t starts[] = {0, 1, DEPTH, DEPTH + 5, (1u << 24) - 100, 0u - 100};
 
 	for (uint32_t size = 64; size <= 128; size *= 2) {
 		for (size_t s = 0; s < ARRAY_SIZE(starts); s++) {
@@ -131,8 +134,11 @@ static void fields_arrive(void)
 	static uint8_t buf[(DEPTH + 1) * 16];
 
 	setup(true, 128, 0);
-	plain_cqe(&cq, &(struct plain_cqe){ .opcode = 3, .qpn = QPN, .imm = 0xdeadbeef,
-			       .byte_cnt = 0x10203, .counter = 7 });
+	plain_cqe(&cq, &(struct plain_cqe){.opcode = 3,
+			       .qpn = QPN,
+			       .imm = 0xdeadbeef,
+			       .byte_cnt = 0x10203,
+			       .counter = 7});
 	CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, 1, on_recv, &seen), 1);
 	CHECK_EQ(seen.last_imm, 0xdeadbeef);
 	CHECK_EQ(seen.last_len, 0x10203);
@@ -141,7 +147,7 @@ static void fields_arrive(void)
 	CHECK(!seen.last_buf);
 	srq.buf = buf;
 	srq.buf_size = 16;
-	plain_cqe(&cq, &(struct plain_cqe){ .opcode = 2, .qpn = QPN, .counter = 9 });
+	plain_cqe(&cq, &(struct plain_cqe){.opcode = 2, .qpn = QPN, .counter = 9});
 	CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, 1, on_recv, &seen), 1);
 	CHECK_EQ(seen.last_opcode, MLX5DVL_RECV_SEND);
 	CHECK(seen.last_buf == buf + 9 * 16);
@@ -153,18 +159,21 @@ static void error_of_an_unsignaled_request(void)
 	static const struct {
 		uint8_t syndrome;
 		int err;
-	} map[] = { { 0x01, -EMSGSIZE }, { 0x02, -EIO }, { 0x04, -EFAULT }, { 0x05, -ECANCELED },
-		{ 0x06, -EIO }, { 0x10, -EIO }, { 0x11, -EFAULT }, { 0x12, -EREMOTEIO },
-		{ 0x13, -EACCES }, { 0x14, -EREMOTEIO }, { 0x15, -ETIMEDOUT }, { 0x16, -ENOBUFS },
-		{ 0x22, -EREMOTEIO }, { 0xff, -EIO } };
+	} map[] = {{0x01, -EMSGSIZE}, {0x02, -EIO}, {0x04, -EFAULT}, {0x05, -ECANCELED},
+		{0x06, -EIO}, {0x10, -EIO}, {0x11, -EFAULT}, {0x12, -EREMOTEIO}, {0x13, -EACCES},
+		{0x14, -EREMOTEIO}, {0x15, -ETIMEDOUT}, {0x16, -ENOBUFS}, {0x22, -EREMOTEIO},
+		{0xff, -EIO}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(map); i++) {
 		setup(false, 64, 0);
 		CHECK_EQ(mlx5dvl_post_nop(&qp.qp, 0, 41), 0);
 		CHECK_EQ(mlx5dvl_post_read(&qp.qp, NULL, 1, 100, 2, 3, 0, 42), 0);
-		plain_cqe(&cq, &(struct plain_cqe){ .opcode = 0xd, .qpn = QPN, .counter = 1,
+		plain_cqe(&cq, &(struct plain_cqe){.opcode = 0xd,
+				       .qpn = QPN,
+				       .counter = 1,
 				       .wqe_opcode = MLX5DVL_READ,
-				       .syndrome = map[i].syndrome, .vendor = 0x77 });
+				       .syndrome = map[i].syndrome,
+				       .vendor = 0x77});
 		CHECK_EQ(mlx5dvl_send_poll(&cq.cq, 8, on_sent, &seen), 1);
 		CHECK_EQ(seen.n, 0);
 		CHECK_EQ(seen.nerrors, 1);
@@ -188,10 +197,12 @@ static void flush_reports_every_request(void)
 	setup(false, 64, 0);
 	for (uint32_t i = 0; i < 20; i++)
 		CHECK_EQ(mlx5dvl_post_nop(&qp.qp, i == 3 ? MLX5DVL_SIGNALED : 0, 1000 + i), 0);
-	plain_cqe(&cq, &(struct plain_cqe){ .qpn = QPN, .counter = 3 });
+	plain_cqe(&cq, &(struct plain_cqe){.qpn = QPN, .counter = 3});
 	for (uint16_t i = 10; i < 20; i++)
-		plain_cqe(&cq, &(struct plain_cqe){ .opcode = 0xd, .qpn = QPN, .counter = i,
-				       .syndrome = i == 10 ? 0x13 : 0x05 });
+		plain_cqe(&cq, &(struct plain_cqe){.opcode = 0xd,
+				       .qpn = QPN,
+				       .counter = i,
+				       .syndrome = i == 10 ? 0x13 : 0x05});
 	CHECK_EQ(mlx5dvl_send_poll(&cq.cq, 64, on_sent, &seen), 11);
 	CHECK_EQ(seen.n, 1);
 	CHECK_EQ(seen.sum, 1003);
@@ -208,8 +219,8 @@ static void flush_reports_every_request(void)
 static void error_of_a_receive(void)
 {
 	setup(true, 64, 0);
-	plain_cqe(&cq, &(struct plain_cqe){
-		.opcode = 0xe, .qpn = QPN, .counter = 5, .syndrome = 0x04 });
+	plain_cqe(&cq,
+		&(struct plain_cqe){.opcode = 0xe, .qpn = QPN, .counter = 5, .syndrome = 0x04});
 	CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, 8, on_recv, &seen), 1);
 	CHECK_EQ(seen.n, 0);
 	CHECK_EQ(seen.nerrors, 1);
@@ -227,8 +238,8 @@ static void nobody_to_tell(void)
 	setup(false, 64, 0);
 	core.on_error = NULL;
 	CHECK_EQ(mlx5dvl_post_nop(&qp.qp, 0, 0), 0);
-	plain_cqe(&cq, &(struct plain_cqe){ .opcode = 0xd, .qpn = QPN, .syndrome = 0x15 });
-	plain_cqe(&cq, &(struct plain_cqe){ .opcode = 0xd, .qpn = QPN + 1, .syndrome = 0x15 });
+	plain_cqe(&cq, &(struct plain_cqe){.opcode = 0xd, .qpn = QPN, .syndrome = 0x15});
+	plain_cqe(&cq, &(struct plain_cqe){.opcode = 0xd, .qpn = QPN + 1, .syndrome = 0x15});
 	CHECK_EQ(mlx5dvl_send_poll(&cq.cq, 64, on_sent, &seen), 2);
 	CHECK_EQ(qp.qp.status, -ETIMEDOUT);
 	teardown();
@@ -255,7 +266,7 @@ static void compressed(const struct run *r)
 
 	for (uint32_t i = 0; i < r->n; i++) {
 		plain_cqe_write(&cq, at + i + lap,
-			&(struct plain_cqe){ .opcode = 1, .qpn = 0xbad, .imm = 0xbad });
+			&(struct plain_cqe){.opcode = 1, .qpn = 0xbad, .imm = 0xbad});
 	}
 	for (uint32_t i = 0; i < r->n; i++) {
 		uint8_t *mini = plain_cqe_place(&cq, at + (i < 8 ? 1 : i / 8 * 8)) + i % 8 * 8;
@@ -265,8 +276,13 @@ static void compressed(const struct run *r)
 		mini[3] = 0;
 		put32(mini + 4, r->byte_cnt[i]);
 	}
-	plain_cqe_write(&cq, at, &(struct plain_cqe){ .opcode = r->opcode, .format = 3, .qpn = QPN,
-				     .counter = r->counter, .imm = r->imm, .byte_cnt = r->n });
+	plain_cqe_write(&cq, at,
+		&(struct plain_cqe){.opcode = r->opcode,
+			.format = 3,
+			.qpn = QPN,
+			.counter = r->counter,
+			.imm = r->imm,
+			.byte_cnt = r->n});
 	cq.pi += r->n;
 }
 
@@ -294,15 +310,20 @@ static void compressed_receives(void)
 		for (uint32_t i = 0; i < 5000; i++) {
 			uint32_t n = 2 + (uint32_t)(test_rand(&rand) % (DEPTH - 3)), got = 0;
 			uint16_t first = (uint16_t)(test_rand(&rand) % (DEPTH + 1));
-			struct lens l = { .n = 0 };
+			struct lens l = {.n = 0};
 
 			first = first + n > DEPTH ? (uint16_t)(DEPTH + 1 - n) : first;
 			for (uint32_t k = 0; k < n; k++)
 				lens[k] = (uint32_t)test_rand(&rand);
-			compressed(&(struct run){ .n = n, .opcode = 1, .imm = 0xc0ffee,
-				.counter = first, .byte_cnt = lens });
-			plain_cqe(&cq, &(struct plain_cqe){
-				.opcode = 1, .qpn = QPN, .imm = 0xc0ffee, .byte_cnt = 12345 });
+			compressed(&(struct run){.n = n,
+				.opcode = 1,
+				.imm = 0xc0ffee,
+				.counter = first,
+				.byte_cnt = lens});
+			plain_cqe(&cq, &(struct plain_cqe){.opcode = 1,
+					       .qpn = QPN,
+					       .imm = 0xc0ffee,
+					       .byte_cnt = 12345});
 			while (got < n + 1) /* runs are cut by max anywhere */
 				got += (uint32_t)mlx5dvl_mono_poll(&cq.cq,
 					1 + (int)(test_rand(&rand) % 40), on_recv_len, &l);
@@ -323,7 +344,7 @@ static void compressed_sends(void)
 {
 	uint64_t rand = test_seed();
 	uint16_t counters[DEPTH];
-	uint32_t zero[DEPTH] = { 0 };
+	uint32_t zero[DEPTH] = {0};
 
 	setup(false, 64, 0);
 	for (uint32_t i = 0; i < 2000; i++) {
@@ -338,8 +359,11 @@ static void compressed_sends(void)
 			counters[k] = (uint16_t)qp.qp.last;
 			sum += token;
 		}
-		compressed(&(struct run){ .n = n, .opcode = 0, .counter = counters[0],
-			.counters = counters, .byte_cnt = zero });
+		compressed(&(struct run){.n = n,
+			.opcode = 0,
+			.counter = counters[0],
+			.counters = counters,
+			.byte_cnt = zero});
 		CHECK_EQ(mlx5dvl_send_poll(&cq.cq, 64, on_sent, &seen), n);
 		CHECK_EQ(seen.n, n);
 		CHECK(seen.sum == sum);
@@ -354,17 +378,16 @@ static void compressed_sends(void)
 static void completions_of_a_dead_qp_are_dropped(void)
 {
 	struct plain_qp other, again;
-	uint32_t lens[3] = { 1, 2, 3 };
+	uint32_t lens[3] = {1, 2, 3};
 
 	setup(true, 64, DEPTH - 4);
 	plain_qp_init(&other, &core, DEPTH, &bf, QPN + 1);
 	recv_cqe(1);
-	plain_cqe(&cq, &(struct plain_cqe){ .opcode = 1, .qpn = QPN + 1, .imm = 100 });
+	plain_cqe(&cq, &(struct plain_cqe){.opcode = 1, .qpn = QPN + 1, .imm = 100});
 	CHECK_EQ(cq.pi % 2, 0); /* the places of the run look unwritten, there is more behind it */
-	compressed(&(struct run){ .n = 3, .opcode = 1, .byte_cnt = lens });
-	plain_cqe(&cq, &(struct plain_cqe){
-		.opcode = 0xe, .qpn = QPN, .syndrome = 4, .counter = 9 });
-	plain_cqe(&cq, &(struct plain_cqe){ .opcode = 1, .qpn = QPN + 1, .imm = 200 });
+	compressed(&(struct run){.n = 3, .opcode = 1, .byte_cnt = lens});
+	plain_cqe(&cq, &(struct plain_cqe){.opcode = 0xe, .qpn = QPN, .syndrome = 4, .counter = 9});
+	plain_cqe(&cq, &(struct plain_cqe){.opcode = 1, .qpn = QPN + 1, .imm = 200});
 	cq_forget_qp(&cq.cq, QPN);
 	plain_qp_fini(&qp, &core);
 	plain_qp_init(&again, &core, DEPTH, &bf, QPN); /* the number comes back */

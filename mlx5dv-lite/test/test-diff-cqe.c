@@ -35,8 +35,8 @@ static void copy_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_er
 {
 	struct events *s = arg;
 
-	s->e[s->n++] = (struct event){
-		.qpn = qp->qpn, .syndrome = error->syndrome, .token = error->token };
+	s->e[s->n++] =
+		(struct event){.qpn = qp->qpn, .syndrome = error->syndrome, .token = error->token};
 	qp->status = 0;
 }
 
@@ -44,23 +44,23 @@ static void copy_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_rec
 {
 	struct events *s = arg;
 
-	s->e[s->n++] = (struct event){ .qpn = qp->qpn,
-		.imm = recv->opcode == MLX5DVL_RECV_SEND ? 0 : recv->imm, .len = recv->len,
-		.opcode = recv->opcode };
+	s->e[s->n++] = (struct event){.qpn = qp->qpn,
+		.imm = recv->opcode == MLX5DVL_RECV_SEND ? 0 : recv->imm,
+		.len = recv->len,
+		.opcode = recv->opcode};
 }
 
 static void copy_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
 {
 	struct events *s = arg;
 
-	s->e[s->n++] = (struct event){
-		.qpn = qp->qpn, .opcode = sent->opcode, .token = sent->token };
+	s->e[s->n++] = (struct event){.qpn = qp->qpn, .opcode = sent->opcode, .token = sent->token};
 }
 
 static void copy_open(struct copy *c, struct ibv_cq *cq, bool receives)
 {
-	const struct mlx5dvl_srq_attr attr = { .depth = VENDOR_SRQ_DEPTH };
-	struct mlx5dv_obj obj = { .cq = { .in = cq, .out = &c->dv } };
+	const struct mlx5dvl_srq_attr attr = {.depth = VENDOR_SRQ_DEPTH};
+	struct mlx5dv_obj obj = {.cq = {.in = cq, .out = &c->dv}};
 
 	memset(c, 0, sizeof(*c));
 	core_init(&c->core, copy_error, &c->seen);
@@ -69,14 +69,14 @@ static void copy_open(struct copy *c, struct ibv_cq *cq, bool receives)
 	c->wqes = malloc(((size_t)VENDOR_SRQ_DEPTH * 4) * 32);
 	CHECK(c->buf && c->wqes);
 	srq_init(&c->srq, c->wqes, 5, VENDOR_SRQ_DEPTH, &c->srq_record, &attr);
-	cq_init(&c->cq, c->buf, c->dv.cqe_cnt, c->dv.cqe_size, c->record,
-		receives ? &c->srq : NULL, &c->core);
+	cq_init(&c->cq, c->buf, c->dv.cqe_cnt, c->dv.cqe_size, c->record, receives ? &c->srq : NULL,
+		&c->core);
 }
 
 static void copy_add_qp(struct copy *c, int i, const struct vendor *v)
 {
-	CHECK_EQ(sq_init(&c->qp[i], v->dv.sq.buf, v->dv.sq.wqe_cnt, c->record, NULL,
-			 v->qp->qp_num), 0);
+	CHECK_EQ(sq_init(&c->qp[i], v->dv.sq.buf, v->dv.sq.wqe_cnt, c->record, NULL, v->qp->qp_num),
+		0);
 	CHECK_EQ(core_add_qp(&c->core, &c->qp[i]), 0);
 }
 
@@ -209,7 +209,7 @@ struct pair {
 
 static void share_queues(struct vendor *to, const struct vendor *from)
 {
-	struct mlx5dv_obj obj = { .qp = { .out = &to->dv } };
+	struct mlx5dv_obj obj = {.qp = {.out = &to->dv}};
 
 	*to = *from;
 	to->qp = vendor_qp(to);
@@ -252,8 +252,8 @@ static void pair_close(struct pair *p)
 
 static void post_receives(struct pair *p, uint32_t n)
 {
-	struct ibv_sge sge = { (uintptr_t)p->mem + AREA, MAX_LEN, p->mr->lkey };
-	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
+	struct ibv_sge sge = {(uintptr_t)p->mem + AREA, MAX_LEN, p->mr->lkey};
+	struct ibv_recv_wr *bad, wr = {.sg_list = &sge, .num_sge = 1};
 
 	while (n--)
 		CHECK_EQ(ibv_post_srq_recv(p->v[0].srq, &wr, &bad), 0);
@@ -268,9 +268,10 @@ static void post_noted(struct pair *p, int i, const struct op *op, uint32_t rkey
 
 	post_vendor(v, op, p->mem, p->mr->lkey, p->mem + AREA, rkey);
 	ds = vendor_request(v, request);
-	p->sends.qp[i].slots[at] = (struct mlx5dvl_slot){ .token = op->token,
+	p->sends.qp[i].slots[at] = (struct mlx5dvl_slot){.token = op->token,
 		.blocks = (uint8_t)((ds + 3) / 4),
-		.flags = (uint8_t)op->flags, .opcode = op->opcode };
+		.flags = (uint8_t)op->flags,
+		.opcode = op->opcode};
 	p->posted++;
 }
 
@@ -297,8 +298,8 @@ static void good_traffic(struct pair *p, uint64_t ops)
    other syndromes put into the queue, so that every one of them is compared. */
 static void failing_traffic(struct pair *p)
 {
-	static const uint8_t syndromes[] = { 0x01, 0x02, 0x04, 0x05, 0x06, 0x10, 0x11, 0x12, 0x13,
-		0x14, 0x15, 0x16, 0x22, 0x7f };
+	static const uint8_t syndromes[] = {0x01, 0x02, 0x04, 0x05, 0x06, 0x10, 0x11, 0x12, 0x13,
+		0x14, 0x15, 0x16, 0x22, 0x7f};
 	const struct mlx5dv_cq *dv = &p->sends.dv;
 
 	for (uint32_t k = 0; k < 80; k++) {
@@ -326,7 +327,7 @@ static void completions_read_as_the_vendor_reads_them(void)
 	uint64_t ops = OPS * (getenv("SOAK") ? 10 : 1);
 
 	rand_state = test_seed();
-	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){ 0 }, &ctx), 0);
+	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){0}, &ctx), 0);
 	for (uint16_t cqe_size = 64; cqe_size <= 128; cqe_size *= 2) {
 		pair_open(&pair, ctx, cqe_size);
 		post_receives(&pair, VENDOR_SRQ_DEPTH - 1);
@@ -340,7 +341,7 @@ static void completions_read_as_the_vendor_reads_them(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(completions_read_as_the_vendor_reads_them) };
+	static const struct test tests[] = {TEST(completions_read_as_the_vendor_reads_them)};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

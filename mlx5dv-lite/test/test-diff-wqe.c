@@ -108,16 +108,16 @@ static void open_twins(void)
 	struct twins *t = &twins;
 	struct mlx5dvl_qp_info vendor, peer;
 
-	hca_open(&t->h, &(struct hca_attr){ .recv_size = MAX_LEN, .mem = 4 * AREA });
+	hca_open(&t->h, &(struct hca_attr){.recv_size = MAX_LEN, .mem = 4 * AREA});
 	for (size_t i = 0; i < 2 * AREA; i++)
 		t->h.mem[i] = t->h.mem[2 * AREA + i] = (uint8_t)test_rand(&rand_state);
-	t->vs = (struct side){ t->h.mem, t->h.mem + AREA, t->h.mr.lkey, t->h.mr.rkey };
+	t->vs = (struct side){t->h.mem, t->h.mem + AREA, t->h.mr.lkey, t->h.mr.rkey};
 	t->os = t->vs;
 	t->os.local += 2 * AREA;
 	t->os.remote += 2 * AREA;
-	t->ours = hca_qp(&t->h, (struct mlx5dvl_qp_attr){ 0 });
-	t->our_peer = hca_qp(&t->h, (struct mlx5dvl_qp_attr){ 0 });
-	t->vendor_peer = hca_qp(&t->h, (struct mlx5dvl_qp_attr){ 0 });
+	t->ours = hca_qp(&t->h, (struct mlx5dvl_qp_attr){0});
+	t->our_peer = hca_qp(&t->h, (struct mlx5dvl_qp_attr){0});
+	t->vendor_peer = hca_qp(&t->h, (struct mlx5dvl_qp_attr){0});
 	hca_connect(t->ours, t->our_peer);
 	vendor_open(&t->v, t->h.ctx, 64);
 	vendor_info(&t->v, &vendor);
@@ -177,7 +177,7 @@ static void requests_have_the_vendors_bytes(void)
 	/* A polling HCA works beside us, at one twin before the other: what a READ or a receive
 	   left in one twin's memory must not be inlined before the other has it, too. */
 	uint32_t burst = mode && !strcmp(mode, "poll") ? 1 : 16;
-	struct progress p = { 0 };
+	struct progress p = {0};
 
 	rand_state = test_seed();
 	open_twins();
@@ -197,7 +197,7 @@ static void requests_have_the_vendors_bytes(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(requests_have_the_vendors_bytes) };
+	static const struct test tests[] = {TEST(requests_have_the_vendors_bytes)};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -19,8 +19,8 @@ static int post(uint8_t opcode, uint32_t len, uint32_t imm, unsigned flags)
 	case MLX5DVL_WRITE:
 		return mlx5dvl_post_write(duo.a, src, lkey, len, (uintptr_t)dst, rkey, flags, 0);
 	case MLX5DVL_WRITE_IMM:
-		return mlx5dvl_post_write_imm(
-			duo.a, src, lkey, len, (uintptr_t)dst, rkey, imm, flags, 0);
+		return mlx5dvl_post_write_imm(duo.a, src, lkey, len, (uintptr_t)dst, rkey, imm,
+			flags, 0);
 	case MLX5DVL_READ:
 		return mlx5dvl_post_read(duo.a, dst, lkey, len, (uintptr_t)src, rkey, flags, 0);
 	case MLX5DVL_SEND:
@@ -50,7 +50,7 @@ static void moves(uint8_t opcode, uint32_t len, unsigned flags, uint64_t seed)
 	CHECK(g->qp == duo.b);
 	CHECK_EQ(g->len, len);
 	CHECK_EQ(g->opcode, opcode == MLX5DVL_WRITE_IMM ? MLX5DVL_RECV_WRITE_IMM :
-			    opcode == MLX5DVL_SEND	? MLX5DVL_RECV_SEND :
+			    opcode == MLX5DVL_SEND      ? MLX5DVL_RECV_SEND :
 							  MLX5DVL_RECV_SEND_IMM);
 	CHECK(opcode == MLX5DVL_SEND || g->imm == (uint32_t)seed);
 	CHECK(!send || !memcmp(g->buf, src, len));
@@ -58,16 +58,16 @@ static void moves(uint8_t opcode, uint32_t len, unsigned flags, uint64_t seed)
 
 static void every_request_moves_its_payload(void)
 {
-	static const uint8_t opcodes[] = { MLX5DVL_WRITE, MLX5DVL_WRITE_IMM, MLX5DVL_READ,
-		MLX5DVL_SEND, MLX5DVL_SEND_IMM };
-	static const uint32_t sizes[] = { 0, 1, 8, 31, 32, 64, 203, 204, 205, 219, 220, 221, 236,
-		237, 1024, 4096, MAX_LEN };
-	static const unsigned flags[] = { 0, MLX5DVL_BY_REF, MLX5DVL_SOLICITED, MLX5DVL_FENCE };
+	static const uint8_t opcodes[] = {MLX5DVL_WRITE, MLX5DVL_WRITE_IMM, MLX5DVL_READ,
+		MLX5DVL_SEND, MLX5DVL_SEND_IMM};
+	static const uint32_t sizes[] = {0, 1, 8, 31, 32, 64, 203, 204, 205, 219, 220, 221, 236,
+		237, 1024, 4096, MAX_LEN};
+	static const unsigned flags[] = {0, MLX5DVL_BY_REF, MLX5DVL_SOLICITED, MLX5DVL_FENCE};
 	uint64_t seed = test_seed();
 
 	for (uint32_t cqe_size = 64; cqe_size <= 128; cqe_size *= 2) {
-		open_duo(&(struct hca_attr){ .recv_size = MAX_LEN, .cqe_size = cqe_size },
-			&(struct mlx5dvl_qp_attr){ 0 });
+		open_duo(&(struct hca_attr){.recv_size = MAX_LEN, .cqe_size = cqe_size},
+			&(struct mlx5dvl_qp_attr){0});
 		for (size_t o = 0; o < ARRAY_SIZE(opcodes); o++)
 			for (size_t s = 0; s < ARRAY_SIZE(sizes); s++)
 				for (size_t f = 0; f < ARRAY_SIZE(flags); f++)
@@ -81,7 +81,7 @@ static void atomics_return_the_old_value(void)
 {
 	uint64_t *result, *word, seed = test_seed();
 
-	open_duo(&(struct hca_attr){ 0 }, &(struct mlx5dvl_qp_attr){ 0 });
+	open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){0});
 	result = (uint64_t *)(void *)duo.h.mem;
 	word = (uint64_t *)(void *)(duo.h.mem + DST);
 	for (int i = 0; i < 100; i++) {
@@ -89,12 +89,14 @@ static void atomics_return_the_old_value(void)
 		uint64_t compare = i % 2 ? old : test_rand(&seed);
 
 		CHECK_EQ(mlx5dvl_post_fetch_add(duo.a, result, duo.h.mr.lkey, (uintptr_t)word,
-				 duo.h.mr.rkey, operand, 0, 0), 0);
+				 duo.h.mr.rkey, operand, 0, 0),
+			0);
 		hca_fence(&duo.h, duo.a);
 		CHECK(*result == old && *word == old + operand);
 		*word = old;
 		CHECK_EQ(mlx5dvl_post_cmp_swap(duo.a, result, duo.h.mr.lkey, (uintptr_t)word,
-				 duo.h.mr.rkey, compare, operand, 0, 0), 0);
+				 duo.h.mr.rkey, compare, operand, 0, 0),
+			0);
 		hca_fence(&duo.h, duo.a);
 		CHECK(*result == old && *word == (i % 2 ? operand : old));
 	}
@@ -118,9 +120,9 @@ static void one_error(uint64_t token, int err, struct mlx5dvl_qp *qp)
 static void errors_of_unsignaled_requests(void)
 {
 	for (int what = 0; what < 5; what++) {
-		open_duo(&(struct hca_attr){ 0 }, &(struct mlx5dvl_qp_attr){ 0 });
-		struct mlx5dvl_qp *c = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){ 0 });
-		struct mlx5dvl_qp *d = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){ 0 });
+		open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){0});
+		struct mlx5dvl_qp *c = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){0});
+		struct mlx5dvl_qp *d = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){0});
 		const struct mlx5dvl_mr *mr = &duo.h.mr;
 		uint64_t dst = (uintptr_t)duo.h.mem + DST;
 		uint64_t end = (uintptr_t)duo.h.mem + duo.h.mem_len;
@@ -136,8 +138,8 @@ static void errors_of_unsignaled_requests(void)
 		else
 			err = -EFAULT;
 		if (what == 3)
-			mlx5dvl_post_write(
-				duo.a, duo.h.mem, mr->lkey + 1, 1024, dst, mr->rkey, 0, 50);
+			mlx5dvl_post_write(duo.a, duo.h.mem, mr->lkey + 1, 1024, dst, mr->rkey, 0,
+				50);
 		else if (what == 4)
 			mlx5dvl_post_write(duo.a, duo.h.mem + duo.h.mem_len - 8, mr->lkey, 9, dst,
 				mr->rkey, MLX5DVL_BY_REF, 50);
@@ -153,7 +155,7 @@ static void errors_of_unsignaled_requests(void)
 
 static void a_peer_without_rights(void)
 {
-	open_duo(&(struct hca_attr){ 0 }, &(struct mlx5dvl_qp_attr){ .no_remote = true });
+	open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){.no_remote = true});
 	mlx5dvl_post_write(duo.a, duo.h.mem, 0, 8, (uintptr_t)duo.h.mem + DST, duo.h.mr.rkey, 0, 7);
 	mlx5dvl_ring(duo.a);
 	hca_wait_errors(&duo.h, 1);
@@ -164,13 +166,12 @@ static void a_peer_without_rights(void)
 
 static void a_peer_that_is_gone(void)
 {
-	open_duo(&(struct hca_attr){ 0 },
-		&(struct mlx5dvl_qp_attr){ .timeout = 8, .retry_cnt = 1 });
+	open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){.timeout = 8, .retry_cnt = 1});
 	mlx5dvl_qp_destroy(duo.b);
 	duo.b = NULL;
 	CHECK_EQ(mlx5dvl_post_nop(duo.a, 0, 60), 0);
-	mlx5dvl_post_write(
-		duo.a, duo.h.mem, 0, 8, (uintptr_t)duo.h.mem + DST, duo.h.mr.rkey, 0, 61);
+	mlx5dvl_post_write(duo.a, duo.h.mem, 0, 8, (uintptr_t)duo.h.mem + DST, duo.h.mr.rkey, 0,
+		61);
 	mlx5dvl_ring(duo.a);
 	one_error(61, -ETIMEDOUT, duo.a);
 	close_duo();
@@ -178,8 +179,8 @@ static void a_peer_that_is_gone(void)
 
 static void a_peer_without_receives(void)
 {
-	open_duo(&(struct hca_attr){ .srq_depth = 3 },
-		&(struct mlx5dvl_qp_attr){ .rnr_retry = 1, .min_rnr_timer = 1 });
+	open_duo(&(struct hca_attr){.srq_depth = 3},
+		&(struct mlx5dvl_qp_attr){.rnr_retry = 1, .min_rnr_timer = 1});
 	for (uint32_t i = 0; i < 4; i++)
 		CHECK_EQ(mlx5dvl_post_send(duo.a, NULL, 0, 0, 0, 70 + i), 0);
 	mlx5dvl_ring(duo.a);
@@ -196,25 +197,26 @@ static void full_queues_are_flushed_without_overrun(void)
 	struct hca *h = &duo.h;
 	uint32_t each = 64;
 
-	hca_open(h, &(struct hca_attr){ .scq_depth = 8 * each });
+	hca_open(h, &(struct hca_attr){.scq_depth = 8 * each});
 	for (uint32_t i = 0; i < 4; i++) {
-		qp[i] = hca_qp(h, (struct mlx5dvl_qp_attr){ .sq_depth = each });
-		peer[i] = hca_qp(h, (struct mlx5dvl_qp_attr){ .sq_depth = each });
+		qp[i] = hca_qp(h, (struct mlx5dvl_qp_attr){.sq_depth = each});
+		peer[i] = hca_qp(h, (struct mlx5dvl_qp_attr){.sq_depth = each});
 		hca_connect(qp[i], peer[i]);
 	}
 	CHECK_EQ(mlx5dvl_qp_create(h->ctx,
-			 &(struct mlx5dvl_qp_attr){ .send_cq = h->scq, .sq_depth = 16 }, &duo.a),
+			 &(struct mlx5dvl_qp_attr){.send_cq = h->scq, .sq_depth = 16}, &duo.a),
 		-ENOSPC);
 	for (uint32_t i = 0; i < 4; i++) {
 		CHECK_EQ(mlx5dvl_post_write(qp[i], h->mem, 0, 8, 0, h->mr.rkey, 0, i << 8), 0);
 		for (uint32_t k = 1; k < each; k++)
 			CHECK_EQ(mlx5dvl_post_write(qp[i], h->mem, 0, 8, (uintptr_t)h->mem + DST,
-					 h->mr.rkey, 0, i << 8 | k), 0);
+					 h->mr.rkey, 0, i << 8 | k),
+				0);
 		CHECK_EQ(mlx5dvl_post_nop(qp[i], 0, 0), -EAGAIN);
 		mlx5dvl_ring(qp[i]);
 	}
 	hca_wait_errors(h, 4 * each);
-	uint32_t next[4] = { 0 };
+	uint32_t next[4] = {0};
 
 	for (uint32_t i = 0; i < 4 * each; i++) {
 		uint32_t q = (uint32_t)h->errors[i].token >> 8;
@@ -233,7 +235,7 @@ static void full_queues_are_flushed_without_overrun(void)
 
 static void to_error_flushes(void)
 {
-	open_duo(&(struct hca_attr){ .srq_depth = 2 }, &(struct mlx5dvl_qp_attr){ 0 });
+	open_duo(&(struct hca_attr){.srq_depth = 2}, &(struct mlx5dvl_qp_attr){0});
 	for (uint32_t i = 0; i < 5; i++) /* from the third on, they wait for receives */
 		CHECK_EQ(mlx5dvl_post_send(duo.a, NULL, 0, 0, 0, i), 0);
 	mlx5dvl_ring(duo.a);

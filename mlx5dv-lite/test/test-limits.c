@@ -15,43 +15,41 @@ static void wrong_attributes(void)
 	struct mlx5dvl_qp *qp;
 	struct mlx5dvl_mr mr;
 
-	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){ .device = "nope" }, &ctx), -ENODEV);
-	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){ .port = 9 }, &ctx), -EINVAL);
-	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){ .gid_index = 999 }, &ctx), -EINVAL);
-	hca_open(&duo.h, &(struct hca_attr){ .srq_depth = 100 });
+	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){.device = "nope"}, &ctx), -ENODEV);
+	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){.port = 9}, &ctx), -EINVAL);
+	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){.gid_index = 999}, &ctx), -EINVAL);
+	hca_open(&duo.h, &(struct hca_attr){.srq_depth = 100});
 	ctx = duo.h.ctx;
 	CHECK_EQ(mlx5dvl_mr_reg(ctx, duo.h.mem, 0, 0, &mr), -EINVAL);
 	CHECK_EQ(mlx5dvl_mr_reg(ctx, duo.h.mem, 1, MLX5DVL_REMOTE_WRITE, &mr), -EINVAL);
 	CHECK_EQ(mlx5dvl_mr_reg(ctx, duo.h.mem, 1, 1 << 20, &mr), -EINVAL);
 	CHECK(mlx5dvl_mr_reg(ctx, (void *)4096, 1, 0, &mr) < 0);
-	CHECK_EQ(mlx5dvl_srq_create(ctx, &(struct mlx5dvl_srq_attr){ .depth = 40000 }, &srq),
+	CHECK_EQ(mlx5dvl_srq_create(ctx, &(struct mlx5dvl_srq_attr){.depth = 40000}, &srq),
 		-EINVAL);
-	CHECK_EQ(mlx5dvl_srq_create(ctx, &(struct mlx5dvl_srq_attr){ .buf_size = 8 }, &srq),
+	CHECK_EQ(mlx5dvl_srq_create(ctx, &(struct mlx5dvl_srq_attr){.buf_size = 8}, &srq), -EINVAL);
+	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){.depth = 64, .srq = duo.h.srq},
+			 &cq),
 		-EINVAL);
-	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){ .depth = 64, .srq = duo.h.srq },
-			 &cq), -EINVAL);
-	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){ .cqe_size = 32 }, &cq), -EINVAL);
-	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){ .depth = 1 << 30 }, &cq),
-		-EINVAL);
-	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){ .depth = 64 }, &small), 0);
+	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){.cqe_size = 32}, &cq), -EINVAL);
+	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){.depth = 1 << 30}, &cq), -EINVAL);
+	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){.depth = 64}, &small), 0);
 	const struct mlx5dvl_qp_attr bad[] = {
-		{ .recv_cq = duo.h.rcq },
-		{ .send_cq = duo.h.rcq },
-		{ .send_cq = duo.h.scq, .recv_cq = duo.h.scq },
-		{ .send_cq = duo.h.scq, .sq_depth = 8 },
-		{ .send_cq = duo.h.scq, .sq_depth = 1 << 20 },
-		{ .send_cq = duo.h.scq, .mtu = 6 },
-		{ .send_cq = duo.h.scq, .timeout = 32 },
-		{ .send_cq = duo.h.scq, .retry_cnt = 8 },
-		{ .send_cq = duo.h.scq, .rnr_retry = 8 },
-		{ .send_cq = duo.h.scq, .min_rnr_timer = 32 },
-		{ .send_cq = duo.h.scq, .rd_atomic = 17 },
-		{ .send_cq = duo.h.scq, .sl = 16 },
+		{.recv_cq = duo.h.rcq},
+		{.send_cq = duo.h.rcq},
+		{.send_cq = duo.h.scq, .recv_cq = duo.h.scq},
+		{.send_cq = duo.h.scq, .sq_depth = 8},
+		{.send_cq = duo.h.scq, .sq_depth = 1 << 20},
+		{.send_cq = duo.h.scq, .mtu = 6},
+		{.send_cq = duo.h.scq, .timeout = 32},
+		{.send_cq = duo.h.scq, .retry_cnt = 8},
+		{.send_cq = duo.h.scq, .rnr_retry = 8},
+		{.send_cq = duo.h.scq, .min_rnr_timer = 32},
+		{.send_cq = duo.h.scq, .rd_atomic = 17},
+		{.send_cq = duo.h.scq, .sl = 16},
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		CHECK_EQ(mlx5dvl_qp_create(ctx, &bad[i], &qp), -EINVAL);
-	CHECK_EQ(mlx5dvl_qp_create(ctx, &(struct mlx5dvl_qp_attr){ .send_cq = small }, &qp),
-		-ENOSPC);
+	CHECK_EQ(mlx5dvl_qp_create(ctx, &(struct mlx5dvl_qp_attr){.send_cq = small}, &qp), -ENOSPC);
 	CHECK_EQ(mlx5dvl_cq_fd(small), -EINVAL);
 	CHECK_EQ(mlx5dvl_cq_destroy(small), 0);
 	hca_close(&duo.h);
@@ -59,7 +57,7 @@ static void wrong_attributes(void)
 
 static void objects_in_use_stay(void)
 {
-	open_duo(&(struct hca_attr){ 0 }, &(struct mlx5dvl_qp_attr){ 0 });
+	open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){0});
 	CHECK_EQ(mlx5dvl_srq_destroy(duo.h.srq), -EBUSY);
 	CHECK_EQ(mlx5dvl_cq_destroy(duo.h.rcq), -EBUSY);
 	CHECK_EQ(mlx5dvl_cq_destroy(duo.h.scq), -EBUSY);
@@ -74,9 +72,9 @@ static void connect_checks_its_peer(void)
 {
 	struct mlx5dvl_qp_info good, bad;
 
-	hca_open(&duo.h, &(struct hca_attr){ 0 });
-	duo.a = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){ .user = &duo });
-	duo.b = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){ 0 });
+	hca_open(&duo.h, &(struct hca_attr){0});
+	duo.a = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){.user = &duo});
+	duo.b = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){0});
 	CHECK(mlx5dvl_qp_user(duo.a) == &duo);
 	CHECK_EQ(mlx5dvl_qp_status(duo.a), -ENOTCONN);
 	CHECK_EQ(mlx5dvl_post_nop(duo.a, 0, 0), -ENOTCONN);
@@ -85,13 +83,27 @@ static void connect_checks_its_peer(void)
 	for (int i = 0; i < 7; i++) {
 		bad = good;
 		switch (i) {
-		case 0: bad.qpn = 0; break;
-		case 1: bad.qpn |= 1 << 24; break;
-		case 2: bad.psn |= 1 << 24; break;
-		case 3: bad.mtu = 0; break;
-		case 4: bad.mtu = 6; break;
-		case 5: bad.rd_atomic = 129; break;
-		default: bad.lid = 0; memset(bad.gid, 0, 16);
+		case 0:
+			bad.qpn = 0;
+			break;
+		case 1:
+			bad.qpn |= 1 << 24;
+			break;
+		case 2:
+			bad.psn |= 1 << 24;
+			break;
+		case 3:
+			bad.mtu = 0;
+			break;
+		case 4:
+			bad.mtu = 6;
+			break;
+		case 5:
+			bad.rd_atomic = 129;
+			break;
+		default:
+			bad.lid = 0;
+			memset(bad.gid, 0, 16);
 		}
 		CHECK_EQ(mlx5dvl_qp_connect(duo.a, &bad), -EINVAL);
 	}
@@ -120,12 +132,16 @@ static struct ibv_qp_attr device_says(struct mlx5dvl_qp *qp)
 static void the_device_has_the_attributes(void)
 {
 	struct mlx5dvl_qp_attr ask = {
-		.mtu = 2, .timeout = 10, .retry_cnt = 3, .rnr_retry = 5, .min_rnr_timer = 1,
+		.mtu = 2,
+		.timeout = 10,
+		.retry_cnt = 3,
+		.rnr_retry = 5,
+		.min_rnr_timer = 1,
 		.rd_atomic = 2,
 	};
 	struct ibv_qp_attr a;
 
-	open_duo(&(struct hca_attr){ 0 }, &(struct mlx5dvl_qp_attr){ 0 });
+	open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){0});
 	a = device_says(duo.a);
 	CHECK_EQ(a.timeout, 14);
 	CHECK_EQ(a.retry_cnt, 7);
@@ -135,7 +151,7 @@ static void the_device_has_the_attributes(void)
 	CHECK_EQ(a.max_dest_rd_atomic, 4);
 	CHECK_EQ(a.dest_qp_num, mlx5dvl_qp_qpn(duo.b));
 	close_duo();
-	open_duo(&(struct hca_attr){ 0 }, &ask);
+	open_duo(&(struct hca_attr){0}, &ask);
 	a = device_says(duo.b);
 	CHECK_EQ(a.path_mtu, ask.mtu);
 	CHECK_EQ(a.timeout, ask.timeout);
@@ -154,12 +170,13 @@ static void a_tight_receive_cq_does_not_overrun(void)
 	uint32_t n = 0, goal = getenv("SOAK") ? 1000000 : 200000;
 	uint64_t sum = 0, sent = 0;
 
-	open_duo(&(struct hca_attr){ .srq_depth = 64, .scq_depth = 512 },
-		&(struct mlx5dvl_qp_attr){ 0 });
+	open_duo(&(struct hca_attr){.srq_depth = 64, .scq_depth = 512},
+		&(struct mlx5dvl_qp_attr){0});
 	while (n < goal) {
 		for (int i = 0; i < 40 && mlx5dvl_sq_room(duo.a); i++) {
 			CHECK_EQ(mlx5dvl_post_write_imm(duo.a, &n, 0, sizeof(n),
-					 (uintptr_t)duo.h.mem, duo.h.mr.rkey, n, 0, 0), 0);
+					 (uintptr_t)duo.h.mem, duo.h.mr.rkey, n, 0, 0),
+				0);
 			sum += n++;
 		}
 		mlx5dvl_ring(duo.a);
@@ -178,14 +195,14 @@ static void a_tight_receive_cq_does_not_overrun(void)
 static void many_qps_share_a_context(void)
 {
 	struct mlx5dvl_qp *a[17], *b[17];
-	uint32_t per_qp[17] = { 0 };
+	uint32_t per_qp[17] = {0};
 	uint64_t rand = test_seed(), sent = 0;
-	struct got g = { 0 };
+	struct got g = {0};
 
-	hca_open(&duo.h, &(struct hca_attr){ .scq_depth = 16384 });
+	hca_open(&duo.h, &(struct hca_attr){.scq_depth = 16384});
 	for (size_t i = 0; i < 17; i++) {
-		a[i] = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){ 0 });
-		b[i] = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){ 0 });
+		a[i] = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){0});
+		b[i] = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){0});
 		hca_connect(a[i], b[i]);
 	}
 	for (uint32_t round = 0, n = 0; round < 3000; round++) {
@@ -197,7 +214,8 @@ static void many_qps_share_a_context(void)
 
 			per_qp[i]++;
 			CHECK_EQ(mlx5dvl_post_write_imm(a[i], &per_qp[i], 0, 4, slot, duo.h.mr.rkey,
-					 (uint32_t)i, 0, 0), 0);
+					 (uint32_t)i, 0, 0),
+				0);
 		}
 		mlx5dvl_ring(a[i]);
 		wait_recv(&duo.h, &g, n += batch);
@@ -229,9 +247,9 @@ static void destroyed_with_completions_pending(void)
 {
 	struct mlx5dvl_qp *c, *d;
 
-	open_duo(&(struct hca_attr){ .srq_depth = 64 }, &(struct mlx5dvl_qp_attr){ 0 });
-	c = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){ 0 });
-	d = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){ 0 });
+	open_duo(&(struct hca_attr){.srq_depth = 64}, &(struct mlx5dvl_qp_attr){0});
+	c = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){0});
+	d = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){0});
 	hca_connect(c, d);
 	for (uint32_t i = 0; i < 60; i++) {
 		struct mlx5dvl_qp *from = i % 2 ? duo.a : c;
@@ -284,13 +302,14 @@ struct worker {
 static void *work(void *arg)
 {
 	struct worker *me = arg;
-	struct mlx5dvl_qp *peer = hca_qp(&me->h, (struct mlx5dvl_qp_attr){ 0 });
+	struct mlx5dvl_qp *peer = hca_qp(&me->h, (struct mlx5dvl_qp_attr){0});
 	uint64_t sent = 0;
 
 	hca_connect(me->qp, peer);
 	for (uint32_t i = 1; i <= 5000; i++) {
 		CHECK_EQ(mlx5dvl_post_write_imm(me->qp, &i, 0, 4, (uintptr_t)me->h.mem,
-				 me->h.mr.rkey, i, 0, 0), 0);
+				 me->h.mr.rkey, i, 0, 0),
+			0);
 		mlx5dvl_ring(me->qp);
 		wait_recv(&me->h, &me->got, i);
 		CHECK_EQ(*(uint32_t *)(void *)me->h.mem, i);
@@ -306,8 +325,8 @@ static void two_threads_two_contexts(void)
 	static struct worker w[2];
 
 	for (int i = 0; i < 2; i++) {
-		hca_open(&w[i].h, &(struct hca_attr){ 0 });
-		w[i].qp = hca_qp(&w[i].h, (struct mlx5dvl_qp_attr){ 0 });
+		hca_open(&w[i].h, &(struct hca_attr){0});
+		w[i].qp = hca_qp(&w[i].h, (struct mlx5dvl_qp_attr){0});
 	}
 	CHECK(!share_register(w[0].h.ctx, w[1].h.ctx));
 	for (int i = 0; i < 2; i++)
@@ -323,14 +342,14 @@ static void two_threads_two_contexts(void)
 
 static bool readable(struct mlx5dvl_cq *cq, int timeout_ms)
 {
-	struct pollfd p = { .fd = mlx5dvl_cq_fd(cq), .events = POLLIN };
+	struct pollfd p = {.fd = mlx5dvl_cq_fd(cq), .events = POLLIN};
 
 	return poll(&p, 1, timeout_ms) == 1;
 }
 
 static void an_armed_cq_tells_once(void)
 {
-	open_duo(&(struct hca_attr){ .events = true }, &(struct mlx5dvl_qp_attr){ 0 });
+	open_duo(&(struct hca_attr){.events = true}, &(struct mlx5dvl_qp_attr){0});
 	for (uint32_t i = 1; i <= 10; i++) {
 		mlx5dvl_cq_arm(duo.h.rcq);
 		/* Each arming is a new one to the device: it bears the number of events so far. */

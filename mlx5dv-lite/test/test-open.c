@@ -9,7 +9,7 @@ static void a_device_that_is_not_there(void)
 {
 	struct mlx5dvl_ctx *ctx = NULL;
 
-	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){ .device = "no_such_device" }, &ctx),
+	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){.device = "no_such_device"}, &ctx),
 		-ENODEV);
 	CHECK(!ctx);
 	mlx5dvl_ctx_close(ctx);
@@ -17,7 +17,7 @@ static void a_device_that_is_not_there(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { TEST(a_device_that_is_not_there) };
+	static const struct test tests[] = {TEST(a_device_that_is_not_there)};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -71,7 +71,8 @@ static void send_some(struct end *e)
 		uint32_t len = message(p, e->sent), imm = e->received << 16 | (e->sent & 0xffff);
 
 		CHECK_EQ(mlx5dvl_post_write_imm(e->qp, p, e->h.mr.lkey, len, e->peer.addr + at,
-				 e->peer.rkey, imm, 0, e->sent), 0);
+				 e->peer.rkey, imm, 0, e->sent),
+			0);
 		e->sent++;
 		e->told = e->received;
 	}
@@ -85,14 +86,14 @@ static void send_some(struct end *e)
 
 static void meet(struct end *e, int fd, uint32_t goal)
 {
-	struct hello mine = { .rkey = 0 };
+	struct hello mine = {.rkey = 0};
 
 	memset(e, 0, sizeof(*e));
-	hca_open(&e->h, &(struct hca_attr){ .mem = 2 * SLOTS * SLOT_SIZE });
+	hca_open(&e->h, &(struct hca_attr){.mem = 2 * SLOTS * SLOT_SIZE});
 	e->send_slots = e->h.mem;
 	e->recv_slots = e->h.mem + SLOTS * SLOT_SIZE;
 	e->goal = goal;
-	e->qp = hca_qp(&e->h, (struct mlx5dvl_qp_attr){ .timeout = 8, .retry_cnt = 1 });
+	e->qp = hca_qp(&e->h, (struct mlx5dvl_qp_attr){.timeout = 8, .retry_cnt = 1});
 	mlx5dvl_qp_info(e->qp, &mine.qp);
 	mine.addr = (uintptr_t)e->recv_slots;
 	mine.rkey = e->h.mr.rkey;
@@ -140,8 +141,9 @@ static void peer_dies(struct end *e, pid_t child)
 	CHECK_EQ(kill(child, SIGKILL), 0);
 	CHECK_EQ(waitpid(child, &status, 0), child);
 	CHECK(WIFSIGNALED(status));
-	CHECK_EQ(mlx5dvl_post_write_imm(
-			 e->qp, &status, 0, 4, e->peer.addr, e->peer.rkey, 0, 0, 4242), 0);
+	CHECK_EQ(mlx5dvl_post_write_imm(e->qp, &status, 0, 4, e->peer.addr, e->peer.rkey, 0, 0,
+			 4242),
+		0);
 	mlx5dvl_ring(e->qp);
 	hca_wait_errors(&e->h, 1);
 	CHECK_EQ(e->h.errors[0].token, 4242);

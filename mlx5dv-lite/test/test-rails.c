@@ -7,8 +7,10 @@ static struct mlx5dvl_ctx *open_one(const char *device, int gid_index)
 {
 	struct mlx5dvl_ctx *ctx;
 
-	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){ .device = device,
-			 .gid_index = gid_index }, &ctx), 0);
+	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){.device = device,
+					  .gid_index = gid_index},
+			 &ctx),
+		0);
 	if (device)
 		CHECK(!strcmp(mlx5dvl_ctx_device(ctx), device));
 	return ctx;
@@ -25,9 +27,8 @@ struct sender {
 static void sender_open(struct sender *s, const char *device, int gid_index)
 {
 	s->ctx = open_one(device, gid_index);
-	CHECK_EQ(mlx5dvl_cq_create(s->ctx, &(struct mlx5dvl_cq_attr){ 0 }, &s->cq), 0);
-	CHECK_EQ(mlx5dvl_qp_create(
-			 s->ctx, &(struct mlx5dvl_qp_attr){ .send_cq = s->cq }, &s->qp), 0);
+	CHECK_EQ(mlx5dvl_cq_create(s->ctx, &(struct mlx5dvl_cq_attr){0}, &s->cq), 0);
+	CHECK_EQ(mlx5dvl_qp_create(s->ctx, &(struct mlx5dvl_qp_attr){.send_cq = s->cq}, &s->qp), 0);
 	mlx5dvl_qp_info(s->qp, &s->info);
 }
 
@@ -42,7 +43,7 @@ static const uint8_t no_gid[16];
 
 static void addressing_follows_the_link(void)
 {
-	static const uint8_t ipv4[12] = { [10] = 0xff, [11] = 0xff };
+	static const uint8_t ipv4[12] = {[10] = 0xff, [11] = 0xff};
 	struct sender roce, ib, global;
 
 	sender_open(&roce, "mlx5_0", 0);
@@ -67,7 +68,7 @@ static void a_message_on_each(const char *device, int gid_index)
 {
 	struct sender a, b;
 	struct mlx5dvl_mr mr;
-	uint64_t word[2] = { 4711, 0 }, done = 0;
+	uint64_t word[2] = {4711, 0}, done = 0;
 	struct wait w = WAIT_INIT;
 
 	sender_open(&a, device, gid_index);
@@ -77,7 +78,8 @@ static void a_message_on_each(const char *device, int gid_index)
 	CHECK_EQ(mlx5dvl_qp_connect(b.qp, &a.info), 0);
 	CHECK_EQ(mlx5dvl_mr_reg(b.ctx, word, sizeof(word), ALL_ACCESS, &mr), 0);
 	CHECK_EQ(mlx5dvl_post_write(a.qp, word, 0, 8, (uintptr_t)&word[1], mr.rkey,
-			 MLX5DVL_SIGNALED, 0), 0);
+			 MLX5DVL_SIGNALED, 0),
+		0);
 	mlx5dvl_ring(a.qp);
 	while (!done) {
 		mlx5dvl_send_poll(a.cq, 8, hca_count_sent, &done);

@@ -10,7 +10,7 @@ static uint8_t payload[4096], bf_memory[512];
 static void setup(void)
 {
 	core_init(&core, NULL, NULL);
-	no_bf = (struct mlx5dvl_bf){ bf_memory, 0, 0 };
+	no_bf = (struct mlx5dvl_bf){bf_memory, 0, 0};
 	for (size_t i = 0; i < sizeof(payload); i++)
 		payload[i] = (uint8_t)(i * 7 + 3);
 }
@@ -64,8 +64,8 @@ static int post(struct mlx5dvl_qp *qp, uint8_t opcode, uint32_t len, unsigned fl
 	case MLX5DVL_WRITE:
 		return mlx5dvl_post_write(qp, payload, LKEY, len, RADDR, RKEY, flags, token);
 	case MLX5DVL_WRITE_IMM:
-		return mlx5dvl_post_write_imm(
-			qp, payload, LKEY, len, RADDR, RKEY, IMM, flags, token);
+		return mlx5dvl_post_write_imm(qp, payload, LKEY, len, RADDR, RKEY, IMM, flags,
+			token);
 	case MLX5DVL_READ:
 		return mlx5dvl_post_read(qp, payload, LKEY, len, RADDR, RKEY, flags, token);
 	case MLX5DVL_SEND:
@@ -73,18 +73,18 @@ static int post(struct mlx5dvl_qp *qp, uint8_t opcode, uint32_t len, unsigned fl
 	case MLX5DVL_SEND_IMM:
 		return mlx5dvl_post_send_imm(qp, payload, LKEY, len, IMM, flags, token);
 	case MLX5DVL_FETCH_ADD:
-		return mlx5dvl_post_fetch_add(
-			qp, (uint64_t *)(void *)payload, LKEY, RADDR, RKEY, 111, flags, token);
+		return mlx5dvl_post_fetch_add(qp, (uint64_t *)(void *)payload, LKEY, RADDR, RKEY,
+			111, flags, token);
 	case MLX5DVL_CMP_SWAP:
-		return mlx5dvl_post_cmp_swap(
-			qp, (uint64_t *)(void *)payload, LKEY, RADDR, RKEY, 111, 222, flags, token);
+		return mlx5dvl_post_cmp_swap(qp, (uint64_t *)(void *)payload, LKEY, RADDR, RKEY,
+			111, 222, flags, token);
 	default:
 		return mlx5dvl_post_nop(qp, flags, token);
 	}
 }
 
-static const uint8_t opcodes[] = { MLX5DVL_NOP, MLX5DVL_WRITE, MLX5DVL_WRITE_IMM, MLX5DVL_SEND,
-	MLX5DVL_SEND_IMM, MLX5DVL_READ, MLX5DVL_CMP_SWAP, MLX5DVL_FETCH_ADD };
+static const uint8_t opcodes[] = {MLX5DVL_NOP, MLX5DVL_WRITE, MLX5DVL_WRITE_IMM, MLX5DVL_SEND,
+	MLX5DVL_SEND_IMM, MLX5DVL_READ, MLX5DVL_CMP_SWAP, MLX5DVL_FETCH_ADD};
 
 static uint32_t real_len(uint8_t opcode, uint32_t len)
 {
@@ -133,8 +133,8 @@ static void one(uint8_t opcode, uint32_t len, unsigned flags)
 
 static void bytes_of_every_request(void)
 {
-	static const uint32_t lens[] = { 0, 1, 7, 8, 11, 12, 13, 27, 28, 29, 32, 64, 203, 204, 205,
-		219, 220, 221, 236, 237, 1024, 4096 };
+	static const uint32_t lens[] = {0, 1, 7, 8, 11, 12, 13, 27, 28, 29, 32, 64, 203, 204, 205,
+		219, 220, 221, 236, 237, 1024, 4096};
 
 	setup();
 	for (size_t o = 0; o < ARRAY_SIZE(opcodes); o++)
@@ -238,8 +238,9 @@ static void execute(struct model *m)
 		CHECK_EQ(get32(w) >> 8, m->executed & 0xffff);
 		CHECK(ds >= 1 && (m->executed & (m->depth - 1)) + blocks <= m->depth);
 		if (w[11] & 8)
-			plain_cqe(&m->scq, &(struct plain_cqe){ .qpn = QPN, .wqe_opcode = w[3],
-						   .counter = (uint16_t)m->executed });
+			plain_cqe(&m->scq, &(struct plain_cqe){.qpn = QPN,
+						   .wqe_opcode = w[3],
+						   .counter = (uint16_t)m->executed});
 		m->nops += w[3] == MLX5DVL_NOP;
 		m->executed += blocks;
 	}
@@ -280,7 +281,7 @@ static void slots_are_accounted(void)
 
 	setup();
 	for (uint32_t depth = 16; depth <= 32768; depth *= 2) {
-		struct model m = { .depth = depth };
+		struct model m = {.depth = depth};
 
 		plain_qp_init(&m.q, &core, depth, &no_bf, QPN);
 		plain_cq_init(&m.scq, &core, NULL, depth < 64 ? 64 : depth, 64, 0);
@@ -384,7 +385,7 @@ static void qps_share_the_turn_of_a_register(void)
 {
 	static uint8_t registers[4][512];
 	struct plain_qp q[17];
-	uint32_t turns[4] = { 0 };
+	uint32_t turns[4] = {0};
 
 	setup();
 	for (uint32_t i = 0; i < 17; i++) {

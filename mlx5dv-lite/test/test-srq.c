@@ -7,9 +7,9 @@ enum { DEPTH = 61, QPN = 77 };
 
 static void receives_are_written_once(void)
 {
-	const struct mlx5dvl_srq_attr none = { .depth = DEPTH };
+	const struct mlx5dvl_srq_attr none = {.depth = DEPTH};
 	uint8_t *wqes = plain_alloc((DEPTH + 1) * 32), buf[64];
-	const struct mlx5dvl_srq_attr some = { .buf = buf, .buf_size = 1024, .lkey = 0x1234 };
+	const struct mlx5dvl_srq_attr some = {.buf = buf, .buf_size = 1024, .lkey = 0x1234};
 	struct mlx5dvl_srq srq;
 	uint32_t record = 0;
 
@@ -75,14 +75,17 @@ static void complete_one(struct device *d, uint64_t *rand)
 	d->busy[i] = false;
 	d->imm_sum += imm;
 	d->completed++;
-	plain_cqe(&d->cq, &(struct plain_cqe){
-		.opcode = 1, .qpn = QPN, .counter = i, .imm = imm, .byte_cnt = 8 });
+	plain_cqe(&d->cq, &(struct plain_cqe){.opcode = 1,
+				  .qpn = QPN,
+				  .counter = i,
+				  .imm = imm,
+				  .byte_cnt = 8});
 }
 
 /* The receives that are posted are the first of the list, each once; the tail is not. */
 static void list_is_whole(struct device *d)
 {
-	bool seen[DEPTH + 1] = { false };
+	bool seen[DEPTH + 1] = {false};
 	uint16_t at = d->next;
 
 	for (uint32_t n = (uint16_t)(be32toh(d->record) - d->taken); n; n--) {
@@ -95,13 +98,13 @@ static void list_is_whole(struct device *d)
 
 static void list_survives_refills_out_of_order(void)
 {
-	const struct mlx5dvl_srq_attr attr = { .depth = DEPTH };
+	const struct mlx5dvl_srq_attr attr = {.depth = DEPTH};
 	bool emulated = getenv("MESON_EXE_WRAPPER"); /* an instruction-set emulator is slow */
 	uint64_t rand = test_seed(), sum = 0, refills = 0, goal = emulated ? 300000 : 3000000;
 	struct core core;
 	struct plain_qp q;
-	struct mlx5dvl_bf bf = { 0 };
-	struct device d = { .wqes = plain_alloc((DEPTH + 1) * 64) };
+	struct mlx5dvl_bf bf = {0};
+	struct device d = {.wqes = plain_alloc((DEPTH + 1) * 64)};
 
 	core_init(&core, NULL, NULL);
 	plain_qp_init(&q, &core, 16, &bf, QPN);
@@ -139,7 +142,7 @@ static void list_survives_refills_out_of_order(void)
 
 static void table_finds_what_was_added(void)
 {
-	static const uint32_t qpns[] = { 1, 0xfff, 0x1000, 0x1001, 0x7ff000, 0xffffff };
+	static const uint32_t qpns[] = {1, 0xfff, 0x1000, 0x1001, 0x7ff000, 0xffffff};
 	struct mlx5dvl_qp qp[ARRAY_SIZE(qpns)], twin;
 	struct core core;
 

@@ -56,18 +56,19 @@ static struct mlx5dvl_qp *a, *peer;
 
 static struct expected post_random(void)
 {
-	struct expected e = { .len = below(3) ? below(MAX_LEN) : 215 + below(12),
+	struct expected e = {.len = below(3) ? below(MAX_LEN) : 215 + below(12),
 		.imm = (uint32_t)test_rand(&rand_state),
-		.flags = below(8) ? 0 : MLX5DVL_SIGNALED, .imm_op = below(2) };
+		.flags = below(8) ? 0 : MLX5DVL_SIGNALED,
+		.imm_op = below(2)};
 	int err;
 
 	e.raddr = (uintptr_t)h.mem + DST + below(1000);
 	if (e.imm_op)
-		err = mlx5dvl_post_write_imm(
-			a, h.mem, h.mr.lkey, e.len, e.raddr, h.mr.rkey, e.imm, e.flags, 0);
+		err = mlx5dvl_post_write_imm(a, h.mem, h.mr.lkey, e.len, e.raddr, h.mr.rkey, e.imm,
+			e.flags, 0);
 	else
-		err = mlx5dvl_post_write(
-			a, h.mem, h.mr.lkey, e.len, e.raddr, h.mr.rkey, e.flags, 0);
+		err = mlx5dvl_post_write(a, h.mem, h.mr.lkey, e.len, e.raddr, h.mr.rkey, e.flags,
+			0);
 	CHECK_EQ(err, 0);
 	return e;
 }
@@ -127,13 +128,13 @@ static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv 
 
 static void what_was_posted_is_what_was_executed(void)
 {
-	struct tally t = { 0 };
+	struct tally t = {0};
 	uint64_t sent = 0, received = 0, laps;
 
 	rand_state = test_seed();
-	hca_open(&h, &(struct hca_attr){ 0 });
-	a = hca_qp(&h, (struct mlx5dvl_qp_attr){ 0 });
-	peer = hca_qp(&h, (struct mlx5dvl_qp_attr){ 0 });
+	hca_open(&h, &(struct hca_attr){0});
+	a = hca_qp(&h, (struct mlx5dvl_qp_attr){0});
+	peer = hca_qp(&h, (struct mlx5dvl_qp_attr){0});
 	hca_connect(a, peer);
 	for (uint32_t round = 0; round < 1000; round++) {
 		struct expected e[BATCH_MAX];
@@ -216,9 +217,9 @@ static void post_burst(struct mlx5dvl_qp *qp, uint32_t n)
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t token = qp->pi;
 		uint32_t len = below(9);
-		int err = send ? mlx5dvl_post_send_imm(
-					 qp, h.mem, 0, len, imm, MLX5DVL_SIGNALED, token)
-			       : mlx5dvl_post_write_imm(qp, h.mem, 0, len, (uintptr_t)h.mem + DST,
+		int err = send ? mlx5dvl_post_send_imm(qp, h.mem, 0, len, imm, MLX5DVL_SIGNALED,
+					 token) :
+				 mlx5dvl_post_write_imm(qp, h.mem, 0, len, (uintptr_t)h.mem + DST,
 					 h.mr.rkey, imm, MLX5DVL_SIGNALED, token);
 
 		CHECK_EQ(err, 0);
@@ -232,18 +233,20 @@ static void compressed_completions(uint32_t cqe_size)
 	struct mlx5dvl_qp *x[2], *y[2];
 	uint64_t runs = 0;
 
-	hca_open(&h, &(struct hca_attr){ .compress = true, .cqe_size = cqe_size,
-			     .srq_depth = 256, .recv_size = 8 });
-	struct reader recvs = { .cqn = to_cq(h.rcq)->cqn }, sends = { .cqn = to_cq(h.scq)->cqn };
+	hca_open(&h, &(struct hca_attr){.compress = true,
+			     .cqe_size = cqe_size,
+			     .srq_depth = 256,
+			     .recv_size = 8});
+	struct reader recvs = {.cqn = to_cq(h.rcq)->cqn}, sends = {.cqn = to_cq(h.scq)->cqn};
 
 	for (int i = 0; i < 2; i++) {
-		x[i] = hca_qp(&h, (struct mlx5dvl_qp_attr){ .sq_depth = 1024 });
-		y[i] = hca_qp(&h, (struct mlx5dvl_qp_attr){ .sq_depth = 1024 });
+		x[i] = hca_qp(&h, (struct mlx5dvl_qp_attr){.sq_depth = 1024});
+		y[i] = hca_qp(&h, (struct mlx5dvl_qp_attr){.sq_depth = 1024});
 		hca_connect(x[i], y[i]);
 	}
 	for (uint32_t round = 0; round < 1000; round++) {
-		uint32_t n[2] = { below(80), below(80) };
-		int got[2] = { 0, 0 };
+		uint32_t n[2] = {below(80), below(80)};
+		int got[2] = {0, 0};
 
 		post_burst(x[0], n[0]);
 		post_burst(x[1], n[1]);

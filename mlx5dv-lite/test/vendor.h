@@ -25,9 +25,9 @@ struct vendor {
 
 static inline struct ibv_cq *vendor_cq(struct mlx5dvl_ctx *ctx, uint32_t depth, uint16_t cqe_size)
 {
-	struct ibv_cq_init_attr_ex init = { .cqe = depth - 1 };
-	struct mlx5dv_cq_init_attr dv = { .comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE,
-		.cqe_size = cqe_size };
+	struct ibv_cq_init_attr_ex init = {.cqe = depth - 1};
+	struct mlx5dv_cq_init_attr dv = {.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE,
+		.cqe_size = cqe_size};
 	struct ibv_cq_ex *cq = mlx5dv_create_cq(ctx->ibv, &init, &dv);
 
 	CHECK(cq);
@@ -40,7 +40,7 @@ static inline struct ibv_qp *vendor_qp(struct vendor *v)
 		.send_cq = v->scq,
 		.recv_cq = v->rcq,
 		.srq = v->srq,
-		.cap = { .max_send_wr = VENDOR_WR, .max_send_sge = 1, .max_inline_data = 220 },
+		.cap = {.max_send_wr = VENDOR_WR, .max_send_sge = 1, .max_inline_data = 220},
 		.qp_type = IBV_QPT_RC,
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 		.pd = v->ctx->pd,
@@ -49,21 +49,23 @@ static inline struct ibv_qp *vendor_qp(struct vendor *v)
 		.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
 		.create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE,
 	};
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1,
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-				   IBV_ACCESS_REMOTE_ATOMIC };
+				   IBV_ACCESS_REMOTE_ATOMIC};
 	struct ibv_qp *qp = mlx5dv_create_qp(v->ctx->ibv, &init, &dv);
 
 	CHECK(qp);
-	CHECK_EQ(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					       IBV_QP_ACCESS_FLAGS), 0);
+	CHECK_EQ(ibv_modify_qp(qp, &a,
+			 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+		0);
 	return qp;
 }
 
 static inline void vendor_open(struct vendor *v, struct mlx5dvl_ctx *ctx, uint16_t cqe_size)
 {
-	struct ibv_srq_init_attr srq = { .attr = { .max_wr = VENDOR_SRQ_DEPTH, .max_sge = 1 } };
-	struct mlx5dv_obj obj = { .qp = { .out = &v->dv } };
+	struct ibv_srq_init_attr srq = {.attr = {.max_wr = VENDOR_SRQ_DEPTH, .max_sge = 1}};
+	struct mlx5dv_obj obj = {.qp = {.out = &v->dv}};
 
 	memset(v, 0, sizeof(*v));
 	v->ctx = ctx;
@@ -87,26 +89,29 @@ static inline void vendor_close(struct vendor *v)
 
 static inline void vendor_info(const struct vendor *v, struct mlx5dvl_qp_info *info)
 {
-	*info = (struct mlx5dvl_qp_info){ .qpn = v->qp->qp_num, .psn = v->psn,
-		.lid = v->ctx->port_attr.lid, .mtu = 5, .rd_atomic = 4 };
+	*info = (struct mlx5dvl_qp_info){.qpn = v->qp->qp_num,
+		.psn = v->psn,
+		.lid = v->ctx->port_attr.lid,
+		.mtu = 5,
+		.rd_atomic = 4};
 	if (v->ctx->gid_index >= 0)
 		memcpy(info->gid, &v->ctx->gid, 16);
 }
 
 static inline void vendor_connect(struct vendor *v, const struct mlx5dvl_qp_info *peer)
 {
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_RTR,
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
 		.path_mtu = (enum ibv_mtu)peer->mtu,
 		.dest_qp_num = peer->qpn,
 		.rq_psn = peer->psn,
 		.max_dest_rd_atomic = 4,
 		.min_rnr_timer = 12,
-		.ah_attr = { .dlid = peer->lid, .port_num = 1 },
+		.ah_attr = {.dlid = peer->lid, .port_num = 1},
 		.sq_psn = v->psn,
 		.timeout = 14,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
-		.max_rd_atomic = 4 };
+		.max_rd_atomic = 4};
 
 	if (v->ctx->gid_index >= 0) {
 		a.ah_attr.is_global = 1;
@@ -114,12 +119,15 @@ static inline void vendor_connect(struct vendor *v, const struct mlx5dvl_qp_info
 		a.ah_attr.grh.hop_limit = 64;
 		memcpy(&a.ah_attr.grh.dgid, peer->gid, 16);
 	}
-	CHECK_EQ(ibv_modify_qp(v->qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-			IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-			IBV_QP_MIN_RNR_TIMER), 0);
+	CHECK_EQ(ibv_modify_qp(v->qp, &a,
+			 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+		0);
 	a.qp_state = IBV_QPS_RTS;
-	CHECK_EQ(ibv_modify_qp(v->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-			IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC), 0);
+	CHECK_EQ(ibv_modify_qp(v->qp, &a,
+			 IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+				 IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC),
+		0);
 }
 
 #endif

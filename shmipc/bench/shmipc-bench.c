@@ -109,8 +109,8 @@ static void server(struct rpcbench_server *s)
 
 int main(int argc, char **argv)
 {
-	static const struct rpcbench_impl shmipc = { "shmipc", setup, teardown, client, server,
-		false };
+	static const struct rpcbench_impl shmipc = {"shmipc", setup, teardown, client, server,
+		false};
 
 	return rpcbench_main(&shmipc, argc, argv);
 }

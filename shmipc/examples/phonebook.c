@@ -40,7 +40,7 @@ static const struct shmipc_attr attr = {
 /* What a client sends is not to be trusted: names beyond the book are never found. */
 static struct answer answer(uint64_t *book, const struct question *q)
 {
-	struct answer a = { .name = q->name };
+	struct answer a = {.name = q->name};
 
 	if (q->name >= SLOTS)
 		return a;
@@ -97,7 +97,7 @@ static int ask(const char *name, uint32_t index)
 		return 1;
 	for (uint32_t i = 0; i < 2 * ENTRIES; i++) {
 		uint32_t who = index * ENTRIES + i % ENTRIES;
-		struct question q = { .enter = i < ENTRIES, .name = who, .number = 5550000 + who };
+		struct question q = {.enter = i < ENTRIES, .name = who, .number = 5550000 + who};
 
 		while (shmipc_client_call(c, &q, sizeof(q), who) == -EAGAIN) {
 			if (shmipc_client_wait(c, SHMIPC_FOREVER) < 0)

@@ -60,7 +60,7 @@ struct shmipc_client;
 #define SHMIPC_POLL_MAX 8 /* responses that one client poll hands over */
 
 /* The place of a client, 0 .. max_clients - 1, in the handle that a request carries. */
-#define SHMIPC_CLIENT_INDEX(client) ((client) & 4095u)
+#define SHMIPC_CLIENT_INDEX(client) ((client)&4095u)
 
 /* What a region is made of. Zero means the default in brackets. */
 struct shmipc_attr {

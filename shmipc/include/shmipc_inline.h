@@ -52,7 +52,7 @@ struct shmipc_slot {
 #define SHMIPC_ID(head) ((uint32_t)((head) >> 32) & ((1u << SHMIPC_ID_BITS) - 1))
 #define SHMIPC_TOGETHER(head) ((uint32_t)((head) >> 56) & 15)
 #define SHMIPC_COUNT(head) ((uint32_t)((head) >> 60))
-#define SHMIPC_HEAD(lap, together, count) \
+#define SHMIPC_HEAD(lap, together, count)                                                          \
 	((uint64_t)(count) << 60 | (uint64_t)(together) << 56 | (lap))
 
 struct shmipc_cursor {
@@ -250,8 +250,8 @@ static inline void shmipc_cursor_arrived(struct shmipc_cursor *at, uint32_t coun
 /* Another one may change it at any time. Relaxed: the look was an acquire. */
 static inline uint32_t shmipc_slot_id(const char *slot)
 {
-	return SHMIPC_ID(__atomic_load_n(&((const struct shmipc_slot *)slot)->head,
-		__ATOMIC_RELAXED));
+	return SHMIPC_ID(
+		__atomic_load_n(&((const struct shmipc_slot *)slot)->head, __ATOMIC_RELAXED));
 }
 
 /*
@@ -484,8 +484,7 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 
 	shmipc_server_publish(server);
 	/* Acquire: pairs with the release of a client's add, after it took its place. */
-	if (__builtin_expect(
-		    __atomic_load_n(server->changes, __ATOMIC_ACQUIRE) != server->seen, 0))
+	if (__builtin_expect(__atomic_load_n(server->changes, __ATOMIC_ACQUIRE) != server->seen, 0))
 		shmipc_server_rescan(server);
 	if (__builtin_expect(--server->budget <= 0, 0))
 		shmipc_server_rest(server);

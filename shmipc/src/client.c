@@ -137,7 +137,7 @@ static int place_find(struct client *c, bool *hope_p)
 static int place_wait(struct client *c)
 {
 	struct shmipc_deadline all = shmipc_deadline(CONNECT_NS), ask = shmipc_deadline(0);
-	const struct timespec nap = { .tv_nsec = (long)NSEC_PER_MSEC };
+	const struct timespec nap = {.tv_nsec = (long)NSEC_PER_MSEC};
 	struct wait w = WAIT_INIT;
 	bool hope;
 
@@ -483,7 +483,7 @@ int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t
 	uint32_t resp_len, uint64_t timeout_ns)
 {
 	struct client *c = client_of(hot);
-	struct answer a = { .resp = resp, .len = resp_len };
+	struct answer a = {.resp = resp, .len = resp_len};
 	uint32_t id;
 	int err;
 

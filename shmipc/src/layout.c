@@ -19,7 +19,8 @@ static uint32_t or_default(uint32_t value, uint32_t def)
  */
 static struct shmipc_ring ring_plan(uint32_t depth, uint32_t payload)
 {
-	uint32_t stride = (uint32_t)align_up(sizeof(struct shmipc_slot) + payload, sizeof(uint64_t));
+	uint32_t stride =
+		(uint32_t)align_up(sizeof(struct shmipc_slot) + payload, sizeof(uint64_t));
 	bool staged = stride <= SHMIPC_STAGED;
 	uint32_t most = staged ? shmipc_burst_limit(depth) : 1;
 	uint32_t messages = 4 * depth > SHMIPC_LEAST ? 4 * depth : SHMIPC_LEAST;
@@ -40,7 +41,7 @@ static uint64_t ring_bytes(const struct shmipc_ring *r)
 
 int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p)
 {
-	struct shmipc_layout l = { 0 };
+	struct shmipc_layout l = {0};
 
 	l.attr.max_clients = or_default(attr->max_clients, 64);
 	l.attr.depth = or_default(attr->depth, 64);

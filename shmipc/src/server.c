@@ -80,8 +80,7 @@ static void place_clean(struct server *s, uint32_t index)
 	ring_clean(peer->req);
 	ring_clean(peer->resp);
 	/* Relaxed: published by the next line; pairs with the load in place_is_clean(). */
-	__atomic_fetch_and(&s->header->active[index / 64], ~(1ull << index % 64),
-		__ATOMIC_RELAXED);
+	__atomic_fetch_and(&s->header->active[index / 64], ~(1ull << index % 64), __ATOMIC_RELAXED);
 	/* Release: pairs with the acquire in place_is_clean(): the rings are zero. */
 	__atomic_store_n(&place->server_epoch, ++s->epochs[index], __ATOMIC_RELEASE);
 }

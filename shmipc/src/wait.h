@@ -17,7 +17,7 @@ struct shmipc_deadline {
 
 static inline struct shmipc_deadline shmipc_deadline(uint64_t timeout_ns)
 {
-	return (struct shmipc_deadline){ clock_ns(), timeout_ns };
+	return (struct shmipc_deadline){clock_ns(), timeout_ns};
 }
 
 static inline uint64_t shmipc_deadline_left(const struct shmipc_deadline *d)

@@ -15,7 +15,7 @@ struct msg {
 
 static inline struct msg msg_of(uint64_t tag)
 {
-	return (struct msg){ tag, { tag, tag, tag } };
+	return (struct msg){tag, {tag, tag, tag}};
 }
 
 static inline void msg_check(const struct msg *m)

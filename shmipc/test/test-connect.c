@@ -17,7 +17,7 @@ static uint64_t clients_of(const struct shmipc_server *s)
 static void layout_has_one_writer_per_line(void)
 {
 	struct shmipc_layout l;
-	struct shmipc_attr a = { .max_clients = 3, .depth = 300, .req_size = 57, .extra_size = 1 };
+	struct shmipc_attr a = {.max_clients = 3, .depth = 300, .req_size = 57, .extra_size = 1};
 
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
 	CHECK_EQ(l.req.stride, 72);
@@ -65,10 +65,10 @@ static void layout_has_one_writer_per_line(void)
 static void sizes_are_checked(void)
 {
 	static const struct shmipc_attr bad[] = {
-		{ .max_clients = SHMIPC_MAX_CLIENTS + 1 },
-		{ .depth = SHMIPC_MAX_DEPTH + 1 },
-		{ .req_size = SHMIPC_MAX_PAYLOAD + 1 },
-		{ .resp_size = SHMIPC_MAX_PAYLOAD + 1 },
+		{.max_clients = SHMIPC_MAX_CLIENTS + 1},
+		{.depth = SHMIPC_MAX_DEPTH + 1},
+		{.req_size = SHMIPC_MAX_PAYLOAD + 1},
+		{.resp_size = SHMIPC_MAX_PAYLOAD + 1},
 	};
 	struct shmipc_server *s = NULL;
 
@@ -130,15 +130,15 @@ static void places_are_reused_clean(void)
 	struct shmipc_attr one = msg_attr;
 	struct shmipc_server *s;
 	struct shmipc_client *c;
-	struct shmipc_req old = { 0 }, new;
+	struct shmipc_req old = {0}, new;
 	struct msg m = msg_of(0);
 	uint32_t last = UINT32_MAX;
 
 	one.max_clients = 1;
 	s = test_serve("reuse", &one);
 	for (uint64_t life = 0; life < 50; life++) {
-		uint8_t seen[1] = { 0 };
-		struct tally t = { .first = life, .size = 1, .seen = seen };
+		uint8_t seen[1] = {0};
+		struct tally t = {.first = life, .size = 1, .seen = seen};
 
 		shmipc_server_poll(s); /* cleans */
 		CHECK_EQ(clients_of(s), 0);
@@ -221,7 +221,7 @@ static void extra_buffers_are_shared_and_apart(void)
 static void closed_server_ends_every_call_once(void)
 {
 	static uint8_t seen[32];
-	struct tally t = { .size = 32, .seen = seen };
+	struct tally t = {.size = 32, .seen = seen};
 	struct shmipc_server *s = test_serve("close", &msg_attr);
 	struct shmipc_client *c = test_join("close");
 	struct msg q = msg_of(1), a;
@@ -256,7 +256,7 @@ static void closed_server_ends_every_call_once(void)
 
 static void header_is_as_documented(void)
 {
-	static const uint8_t magic[8] = { 'S', 'H', 'M', 'I', 'P', 'C', '0', '1' };
+	static const uint8_t magic[8] = {'S', 'H', 'M', 'I', 'P', 'C', '0', '1'};
 	struct shmipc_server *s = test_serve("bytes", &msg_attr);
 	struct stat st;
 	uint8_t head[40];
@@ -277,7 +277,7 @@ static void header_is_as_documented(void)
 	CHECK_EQ(head[20], 32); /* req_size */
 	CHECK_EQ(head[24], 32); /* resp_size */
 	CHECK_EQ(head[28], 0); /* extra_size */
-	CHECK_EQ(memcmp(head + 32, &(uint64_t){ (uint64_t)st.st_size }, 8), 0);
+	CHECK_EQ(memcmp(head + 32, &(uint64_t){(uint64_t)st.st_size}, 8), 0);
 	shmipc_server_destroy(s);
 	CHECK(stat(path, &st) != 0);
 }

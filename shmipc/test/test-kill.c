@@ -30,7 +30,7 @@ static uint64_t seed;
 static struct shared {
 	_Atomic uint32_t stop; /* the witness drains and ends */
 	_Atomic uint64_t served; /* round trips of the witness */
-} *shared;
+} * shared;
 
 static pid_t fork_child(void)
 {
@@ -206,7 +206,8 @@ static void client_dies_traced(struct shmipc_server *s, struct holder *h, uint64
 {
 	int where = test_rand(&seed) % 4 ? 2 : 1;
 	uint32_t syscalls = where == 1 ? (uint32_t)(test_rand(&seed) % 40) : 0;
-	uint32_t steps = (uint32_t)(test_rand(&seed) % (where == 1 ? 100 : 300 * victim_calls(tag)));
+	uint32_t steps =
+		(uint32_t)(test_rand(&seed) % (where == 1 ? 100 : 300 * victim_calls(tag)));
 	pid_t pid = fork_child();
 	bool alive;
 
@@ -277,7 +278,7 @@ static void places_are_back(struct shmipc_server *s)
 static void clients_die(uint32_t kills)
 {
 	struct shmipc_server *s = NULL;
-	struct holder h = { .n = 0 };
+	struct holder h = {.n = 0};
 	uint64_t before;
 	pid_t witness;
 	int status;
@@ -315,7 +316,7 @@ static void clients_die(uint32_t kills)
 static void server_main(bool trace)
 {
 	struct shmipc_server *s = NULL;
-	struct holder h = { .n = 0 };
+	struct holder h = {.n = 0};
 
 	CHECK_EQ(shmipc_server_create(name, &attr, &s), 0);
 	raise(SIGSTOP); /* the client connects */
@@ -395,7 +396,7 @@ static void server_is_gone(struct shmipc_client *c, struct books *b)
 
 static void server_dies(bool trace)
 {
-	struct books b = { .sent = 0 };
+	struct books b = {.sent = 0};
 	uint32_t flight = test_rand(&seed) % 3 ? 5 : 16; /* one by one, or in bursts */
 	uint32_t steps = (uint32_t)(test_rand(&seed) % (400 * flight));
 	uint64_t end;

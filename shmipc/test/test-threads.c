@@ -41,7 +41,7 @@ static struct shmipc_client *join(const char *name)
 static void client_life(const struct load *l)
 {
 	struct shmipc_client *c = join(l->name);
-	struct tally t = { .first = l->first, .size = l->calls };
+	struct tally t = {.first = l->first, .size = l->calls};
 	uint32_t sent = 0;
 
 	t.seen = calloc(l->calls, 1);
@@ -145,21 +145,21 @@ static void run(const char *what, uint32_t clients, uint32_t places, const struc
 
 static void four_clients_that_poll(void)
 {
-	const struct load l = { .calls = 40000 / SCALE, .in_flight = 32, .lives = 1 };
+	const struct load l = {.calls = 40000 / SCALE, .in_flight = 32, .lives = 1};
 
 	run("poll", 4, 8, &l);
 }
 
 static void four_clients_that_wait(void)
 {
-	const struct load l = { .calls = 20000 / SCALE, .in_flight = 3, .lives = 1, .wait = true };
+	const struct load l = {.calls = 20000 / SCALE, .in_flight = 3, .lives = 1, .wait = true};
 
 	run("wait", 4, 8, &l);
 }
 
 static void more_clients_than_places(void)
 {
-	const struct load l = { .calls = 50, .in_flight = 7, .lives = 200 / SCALE, .wait = true };
+	const struct load l = {.calls = 50, .in_flight = 7, .lives = 200 / SCALE, .wait = true};
 
 	run("churn", 6, 2, &l);
 }
@@ -187,7 +187,7 @@ static void *nap_client(void *arg)
 {
 	struct nap *nap = arg;
 	static uint8_t seen[ROUNDS];
-	struct tally t = { .size = ROUNDS, .seen = seen };
+	struct tally t = {.size = ROUNDS, .seen = seen};
 
 	__atomic_store_n(&nap->client, gettid(), __ATOMIC_RELEASE);
 	for (uint64_t i = 0; i < ROUNDS; i++) {
@@ -207,7 +207,7 @@ static void every_sleeper_is_woken(void)
 	struct shmipc_server_stats st;
 	struct shmipc_layout l;
 	struct shmipc_server *s = NULL;
-	struct nap nap = { .server = gettid() };
+	struct nap nap = {.server = gettid()};
 	pthread_t thread;
 
 	CHECK_EQ(shmipc_layout_plan(&msg_attr, &l), 0);
@@ -252,7 +252,7 @@ static void *close_client(void *arg)
 {
 	struct nap *nap = arg;
 	static uint8_t seen[1];
-	struct tally t = { .size = 1, .seen = seen };
+	struct tally t = {.size = 1, .seen = seen};
 
 	__atomic_store_n(&nap->client, gettid(), __ATOMIC_RELEASE);
 	CHECK_EQ(call_tag(nap->c, 0), 0);
@@ -265,7 +265,7 @@ static void *close_client(void *arg)
 static void close_wakes_sleepers(void)
 {
 	struct shmipc_server *s = NULL;
-	struct nap nap = { .server = gettid() };
+	struct nap nap = {.server = gettid()};
 	pthread_t thread;
 
 	CHECK_EQ(shmipc_server_create(test_name("gone"), &msg_attr, &s), 0);

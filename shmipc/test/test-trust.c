@@ -117,7 +117,7 @@ static void names_taken_by_others_are_refused(void)
 static void write_file(const char *path, const void *data, size_t len, off_t size)
 {
 	int fd = open(path, O_CREAT | O_TRUNC | O_RDWR, 0600);
-	struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
 
 	CHECK(fd >= 0);
 	CHECK_EQ(pwrite(fd, data, len, 0), (ssize_t)len);
@@ -127,13 +127,13 @@ static void write_file(const char *path, const void *data, size_t len, off_t siz
 
 static void foreign_files_are_refused(void)
 {
-	struct shmipc_header good = { .magic = SHMIPC_MAGIC,
+	struct shmipc_header good = {.magic = SHMIPC_MAGIC,
 		.version = SHMIPC_VERSION,
 		.max_clients = 2,
 		.depth = 4,
 		.req_size = 8,
-		.resp_size = 8 };
-	struct shmipc_attr a = { .max_clients = 2, .depth = 4, .req_size = 8, .resp_size = 8 };
+		.resp_size = 8};
+	struct shmipc_attr a = {.max_clients = 2, .depth = 4, .req_size = 8, .resp_size = 8};
 	struct shmipc_layout l;
 	struct shmipc_client *c = NULL;
 	struct shmipc_header bad[7];
@@ -205,7 +205,7 @@ static void scribble(const char *name, const struct range *ranges, size_t n, uin
 static void good_client(const char *name, uint32_t calls)
 {
 	struct shmipc_client *c = NULL;
-	struct tally t = { .size = calls, .seen = calloc(calls, 1) };
+	struct tally t = {.size = calls, .seen = calloc(calls, 1)};
 	uint32_t sent = 0;
 
 	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
@@ -274,10 +274,10 @@ static void harm_stays_in_the_own_place(void)
 		shmipc_server_get_stats(s, &st);
 	} while (st.connects < 2);
 	place = sizeof(struct shmipc_header) + l.area;
-	r[0] = (struct range){ place, place + l.area };
+	r[0] = (struct range){place, place + l.area};
 	r[1] = r[0];
-	r[2] = (struct range){ offsetof(struct shmipc_header, server_state),
-		offsetof(struct shmipc_header, server_state) + 4 };
+	r[2] = (struct range){offsetof(struct shmipc_header, server_state),
+		offsetof(struct shmipc_header, server_state) + 4};
 	bad = fork_child();
 	if (bad == 0)
 		scribble(name, r, ARRAY_SIZE(r), 1);
@@ -305,7 +305,7 @@ static void server_outlives_any_scribbling(void)
 	struct shmipc_attr attr = msg_attr;
 	const char *name = test_name("all");
 	struct shmipc_server *s = NULL;
-	struct shmipc_client *c[4] = { NULL };
+	struct shmipc_client *c[4] = {NULL};
 	struct shmipc_layout l;
 	struct range r[2];
 	uint64_t seed = test_seed();
@@ -317,8 +317,8 @@ static void server_outlives_any_scribbling(void)
 	CHECK_EQ(shmipc_server_create(name, &attr, &s), 0);
 	for (int i = 0; i < 4; i++)
 		CHECK_EQ(shmipc_client_connect(name, NULL, &c[i]), 0);
-	r[0] = (struct range){ 0, l.size };
-	r[1] = (struct range){ 0, sizeof(struct shmipc_header) };
+	r[0] = (struct range){0, l.size};
+	r[1] = (struct range){0, sizeof(struct shmipc_header)};
 	bad = fork_child();
 	if (bad == 0)
 		scribble(name, r, ARRAY_SIZE(r), seed);
@@ -354,8 +354,8 @@ static void children_keep_their_hands_off(void)
 	const char *name = test_name("fork");
 	struct shmipc_server *s = NULL;
 	struct shmipc_client *c = NULL;
-	uint8_t seen[1] = { 0 };
-	struct tally t = { .size = 1, .seen = seen };
+	uint8_t seen[1] = {0};
+	struct tally t = {.size = 1, .seen = seen};
 	pid_t pid;
 
 	CHECK_EQ(shmipc_server_create(name, &msg_attr, &s), 0);

@@ -7,8 +7,8 @@
 
 static void round_trip(void)
 {
-	uint8_t seen[1] = { 0 };
-	struct tally t = { .first = 7, .size = 1, .seen = seen };
+	uint8_t seen[1] = {0};
+	struct tally t = {.first = 7, .size = 1, .seen = seen};
 	struct shmipc_server *s = test_serve("trip", &msg_attr);
 	struct shmipc_client *c = test_join("trip");
 
@@ -28,7 +28,7 @@ static void round_trip(void)
 static void depth_bounds_what_is_in_flight(void)
 {
 	static uint8_t seen[64];
-	struct tally t = { .size = 64, .seen = seen };
+	struct tally t = {.size = 64, .seen = seen};
 	struct shmipc_server *s = test_serve("depth", &msg_attr);
 	struct shmipc_client *c = test_join("depth");
 	int n = 0;
@@ -67,7 +67,7 @@ static void call_again(void *arg, uint64_t token, const void *resp)
 static void callback_may_call_at_full_depth(void)
 {
 	struct shmipc_server *s = test_serve("again", &msg_attr);
-	struct again a = { .c = test_join("again") };
+	struct again a = {.c = test_join("again")};
 
 	while (a.next < msg_attr.depth)
 		CHECK_EQ(call_tag(a.c, a.next++), 0);
@@ -84,7 +84,7 @@ static void callback_may_call_at_full_depth(void)
 static void replies_in_any_order(void)
 {
 	static uint8_t seen[2000];
-	struct tally t = { .size = ARRAY_SIZE(seen), .seen = seen };
+	struct tally t = {.size = ARRAY_SIZE(seen), .seen = seen};
 	struct shmipc_req held[32];
 	struct shmipc_server *s = test_serve("order", &msg_attr);
 	struct shmipc_client *c = test_join("order");
@@ -122,7 +122,7 @@ static void wrong_replies_are_refused(void)
 	struct shmipc_client *c = test_join("wrong");
 	struct shmipc_server_stats st;
 	struct shmipc_req r;
-	char big[sizeof(struct msg) + 1] = { 0 };
+	char big[sizeof(struct msg) + 1] = {0};
 	struct msg m;
 
 	CHECK_EQ(shmipc_client_call(c, big, sizeof(big), 0), -EMSGSIZE);
@@ -157,7 +157,7 @@ static void visits_are_capped_and_rotate(void)
 	struct shmipc_client *c[3];
 	struct shmipc_req r;
 	struct msg m;
-	uint32_t first[3] = { 0 };
+	uint32_t first[3] = {0};
 
 	for (int i = 0; i < 3; i++)
 		c[i] = test_join("fair");
@@ -188,7 +188,8 @@ static void visits_are_capped_and_rotate(void)
 				uint32_t id = shmipc_slot_id(one->resp.slot);
 
 				one->calls[id].state = SHMIPC_CALL_FREE;
-				one->calls[(one->depth + one->answered++) & one->calls_mask].free = id;
+				one->calls[(one->depth + one->answered++) & one->calls_mask].free =
+					id;
 				one->resp.slot += one->resp.stride;
 				if (one->resp.slot == one->resp.ready)
 					shmipc_cursor_step(&one->resp, one->resp.next);
@@ -207,7 +208,7 @@ static void skipped_clients_keep_their_requests(void)
 	struct shmipc_attr many = msg_attr;
 	struct shmipc_server *s;
 	struct shmipc_client *c[70];
-	uint64_t skip[2] = { 1ull << 5, 1ull << 3 };
+	uint64_t skip[2] = {1ull << 5, 1ull << 3};
 	struct shmipc_req r;
 	struct msg m;
 
@@ -236,7 +237,7 @@ static void skipped_clients_keep_their_requests(void)
 static void laps_may_wrap(void)
 {
 	struct shmipc_server *s = test_serve("laps", &msg_attr);
-	struct again a = { .c = test_join("laps") };
+	struct again a = {.c = test_join("laps")};
 
 	shmipc_server_poll(s);
 	a.c->req.lap = s->peers[0].req.lap = UINT32_MAX - 1;
@@ -257,8 +258,8 @@ static void blocking_call_gives_up_and_recovers(void)
 	struct shmipc_server *s = test_serve("block", &msg_attr);
 	struct shmipc_client *c = test_join("block");
 	struct msg q = msg_of(5), a;
-	uint8_t seen[1] = { 0 };
-	struct tally t = { .first = 8, .size = 1, .seen = seen };
+	uint8_t seen[1] = {0};
+	struct tally t = {.first = 8, .size = 1, .seen = seen};
 
 	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a) + 1, 0), -EMSGSIZE);
 	for (uint32_t i = 0; i < msg_attr.depth; i++)
@@ -307,9 +308,9 @@ static void waits_end_at_once_or_in_time(void)
 
 static void forged_responses_end_the_connection(void)
 {
-	static const uint32_t ids[] = { 0, 1, 31, 32, 4095, (1u << SHMIPC_ID_BITS) - 1 };
-	uint8_t seen[2] = { 0 };
-	struct tally t = { .size = 2, .seen = seen };
+	static const uint32_t ids[] = {0, 1, 31, 32, 4095, (1u << SHMIPC_ID_BITS) - 1};
+	uint8_t seen[2] = {0};
+	struct tally t = {.size = 2, .seen = seen};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
 		struct shmipc_server *s = test_serve("forge", &msg_attr);
@@ -377,7 +378,7 @@ static void held_calls_are_published(const char *how)
 {
 	struct shmipc_server *s = test_serve("held", &msg_attr);
 	struct shmipc_client *c = test_join("held");
-	struct tally t = { 0 };
+	struct tally t = {0};
 	uint32_t n = 0, seen;
 
 	while (held(&c->burst) < 3 || room(&c->burst) != 1)
@@ -700,7 +701,9 @@ static void payload_is_no_head(void)
 			while (shmipc_server_recv(s, &r, words, sizeof(words)) == 1) {
 				CHECK_EQ(SHMIPC_ID(words[0]), (sent - n + got++) & 7);
 				forge_words(words, &s->peers[0].resp, got);
-				CHECK_EQ(shmipc_server_reply(s, r.client, r.id, words, sizeof(words)), 0);
+				CHECK_EQ(shmipc_server_reply(s, r.client, r.id, words,
+						 sizeof(words)),
+					0);
 				if (test_rand(&seed) % 4 == 0)
 					shmipc_server_flush(s);
 			}
@@ -728,11 +731,11 @@ static void on_sized(void *arg, uint64_t token, const void *resp)
 /* Each byte of requests and responses of these sizes arrives. */
 static void size_arrives(uint32_t req, uint32_t resp)
 {
-	struct shmipc_attr a = { .max_clients = 1, .depth = 40, .req_size = req, .resp_size = resp };
+	struct shmipc_attr a = {.max_clients = 1, .depth = 40, .req_size = req, .resp_size = resp};
 	struct shmipc_server *s = test_serve("size", &a);
 	struct shmipc_client *c = test_join("size");
 	unsigned char *buf = malloc(req + resp);
-	struct sized t = { .size = resp };
+	struct sized t = {.size = resp};
 	struct shmipc_req r;
 
 	for (uint32_t round = 0; round < 3; round++) {
@@ -760,7 +763,7 @@ static void size_arrives(uint32_t req, uint32_t resp)
 
 static void all_sizes(void)
 {
-	static const uint32_t size[] = { 1, 7, 8, 16, 24, 56, 57, 120, 121, 4097 };
+	static const uint32_t size[] = {1, 7, 8, 16, 24, 56, 57, 120, 121, 4097};
 
 	for (size_t i = 0; i < ARRAY_SIZE(size); i++)
 		for (size_t k = 0; k < ARRAY_SIZE(size); k++)

@@ -18,7 +18,8 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define container_of(ptr, type, member)                                                            \
+	((type *)(void *)&((char *)(ptr))[-(long)offsetof(type, member)])
 
 /* One pause of a polling loop: 25-45 ns on x86-64, a hint that a sibling may run. */
 static inline void cpu_relax(void)

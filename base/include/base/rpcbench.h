@@ -78,16 +78,16 @@ struct rpcbench_config {
 	uint32_t queue_depth;
 	uint32_t req_size; /* bytes, 16 to 56, a multiple of 8 */
 	uint32_t resp_size;
-	bool shared_ring;    /* the peers take one request ring for all clients */
+	bool shared_ring; /* the peers take one request ring for all clients */
 	uint32_t peer_slots; /* in the peers' rings, at least; 0: as many as are best for them */
 };
 
 /* What a window is for. */
 enum rpcbench_kind {
-	RPCBENCH_LOAD,  /* closed loop until the deadline */
-	RPCBENCH_WAKE,  /* one call after each gap: what waking up costs */
-	RPCBENCH_REST,  /* no calls: what waiting costs a server */
-	RPCBENCH_HOLD,  /* one call, answered at the end: what waiting costs a client */
+	RPCBENCH_LOAD, /* closed loop until the deadline */
+	RPCBENCH_WAKE, /* one call after each gap: what waking up costs */
+	RPCBENCH_REST, /* no calls: what waiting costs a server */
+	RPCBENCH_HOLD, /* one call, answered at the end: what waiting costs a client */
 	RPCBENCH_PROBE, /* round trips of two lines */
 	RPCBENCH_QUIT,
 };
@@ -100,7 +100,7 @@ struct rpcbench_client {
 	struct rpcbench_run *run;
 	uint32_t index;
 	uint32_t again; /* bytes in the call that follows a response, 0: the window is over */
-	uint64_t sent;  /* calls, ever: their tokens are 0, 1, ... */
+	uint64_t sent; /* calls, ever: their tokens are 0, 1, ... */
 	uint64_t wrong;
 	uint64_t done; /* of them; not beside its sum, or the compiler moves both as a vector */
 	/* What the last window gave. */
@@ -132,9 +132,9 @@ struct rpcbench_run {
 	enum rpcbench_kind kind;
 	uint32_t active; /* clients in this window */
 	uint64_t window_ns;
-	uint32_t wakes;                  /* calls of a RPCBENCH_WAKE window */
-	struct hist wake;                /* their latencies, ns */
-	CACHE_ALIGNED uint32_t ready;    /* threads that stand at the start */
+	uint32_t wakes; /* calls of a RPCBENCH_WAKE window */
+	struct hist wake; /* their latencies, ns */
+	CACHE_ALIGNED uint32_t ready; /* threads that stand at the start */
 	CACHE_ALIGNED uint32_t finished; /* clients that have drained */
 	CACHE_ALIGNED uint64_t ping;
 	CACHE_ALIGNED uint64_t pong;
@@ -152,8 +152,8 @@ ALWAYS_INLINE void rpcbench_request(uint64_t *req, uint32_t size, uint64_t token
 }
 
 /* What a server makes of it. */
-ALWAYS_INLINE void rpcbench_answer(
-	const uint64_t *req, uint32_t req_size, uint64_t *resp, uint32_t resp_size)
+ALWAYS_INLINE void rpcbench_answer(const uint64_t *req, uint32_t req_size, uint64_t *resp,
+	uint32_t resp_size)
 {
 	uint64_t first = req[0], last = req[req_size / 8 - 1];
 

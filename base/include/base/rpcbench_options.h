@@ -73,8 +73,8 @@ static inline bool rpcbench_digit(const char *arg)
 }
 
 /* A comma-separated list of numbers from 1 to max. */
-static inline void rpcbench_list(
-	const char *arg, uint32_t max, struct rpcbench_list *l, const char *hint)
+static inline void rpcbench_list(const char *arg, uint32_t max, struct rpcbench_list *l,
+	const char *hint)
 {
 	char *end;
 
@@ -190,12 +190,12 @@ static inline void rpcbench_option(struct rpcbench_bench *b, int c, const char *
 		o->seconds = rpcbench_seconds(arg);
 		break;
 	case 'r':
-		o->req_size = rpcbench_size(arg, 56,
-			"give --req-size 16 to 56 bytes, a multiple of 8");
+		o->req_size =
+			rpcbench_size(arg, 56, "give --req-size 16 to 56 bytes, a multiple of 8");
 		break;
 	case 'a':
-		o->resp_size = rpcbench_size(arg, 56,
-			"give --resp-size 16 to 56 bytes, a multiple of 8");
+		o->resp_size =
+			rpcbench_size(arg, 56, "give --resp-size 16 to 56 bytes, a multiple of 8");
 		break;
 	case 'p':
 		rpcbench_peers_pick(b, arg);
@@ -222,8 +222,8 @@ static inline void rpcbench_options(struct rpcbench_bench *b, int argc, char **a
 	static const struct option longs[] = {{"clients", 1, NULL, 'c'},
 		{"queue-depth", 1, NULL, 'q'}, {"seconds", 1, NULL, 's'},
 		{"req-size", 1, NULL, 'r'}, {"resp-size", 1, NULL, 'a'}, {"peer", 1, NULL, 'p'},
-		{"peer-slots", 1, NULL, 'S'}, {"wake", 1, NULL, 'w'}, {"json", 1, NULL, 'j'}, {"help", 0, NULL, 'h'},
-		{NULL, 0, NULL, 0}};
+		{"peer-slots", 1, NULL, 'S'}, {"wake", 1, NULL, 'w'}, {"json", 1, NULL, 'j'},
+		{"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
 	int c;
 
 	b->opt = (struct rpcbench_options){.clients = {{1}, 1},

@@ -99,9 +99,9 @@ static inline int rpcbench_peer_setup(const struct rpcbench_config *cfg,
 		struct rpcbench_peer_link *l = &p->link[i];
 
 		l->shared = cfg->shared_ring;
-		l->req = i < p->req_rings
-				 ? ring_new(slots, sizeof(struct rpcbench_peer_req), l->shared)
-				 : p->link[0].req;
+		l->req = i < p->req_rings ?
+				 ring_new(slots, sizeof(struct rpcbench_peer_req), l->shared) :
+				 p->link[0].req;
 		l->resp = ring_new(slots, sizeof(struct rpcbench_peer_resp), false);
 		if (!l->req || !l->resp) {
 			rpcbench_peer_teardown(p);
@@ -152,8 +152,8 @@ struct rpcbench_ck_ring {
 
 static inline void *rpcbench_ck_ring_new(uint32_t slots, size_t elem, bool mp)
 {
-	struct rpcbench_ck_ring *r = (struct rpcbench_ck_ring *)aligned_alloc(
-		CACHE_LINE, align_up(sizeof(*r) + slots * elem, CACHE_LINE));
+	struct rpcbench_ck_ring *r = (struct rpcbench_ck_ring *)aligned_alloc(CACHE_LINE,
+		align_up(sizeof(*r) + slots * elem, CACHE_LINE));
 
 	if (r)
 		ck_ring_init(&r->ring, slots);
@@ -166,8 +166,8 @@ static inline int rpcbench_ck_setup(const struct rpcbench_config *cfg,
 	return rpcbench_peer_setup(cfg, server, clients, state_p, rpcbench_ck_ring_new);
 }
 
-ALWAYS_INLINE int rpcbench_ck_call(
-	struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
+ALWAYS_INLINE int rpcbench_ck_call(struct rpcbench_client *c, uint64_t token, const void *req,
+	uint32_t len)
 {
 	struct rpcbench_peer_link *l = (struct rpcbench_peer_link *)c->handle;
 	struct rpcbench_ck_ring *r = (struct rpcbench_ck_ring *)l->req;
@@ -195,12 +195,12 @@ ALWAYS_INLINE int rpcbench_ck_poll(struct rpcbench_client *c)
 
 static inline void rpcbench_ck_client(struct rpcbench_client *c)
 {
-	rpcbench_client_run(
-		c, rpcbench_ck_call, rpcbench_ck_poll, rpcbench_peer_no_flush, rpcbench_peer_idle);
+	rpcbench_client_run(c, rpcbench_ck_call, rpcbench_ck_poll, rpcbench_peer_no_flush,
+		rpcbench_peer_idle);
 }
 
-ALWAYS_INLINE int rpcbench_ck_serve(
-	struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size)
+ALWAYS_INLINE int rpcbench_ck_serve(struct rpcbench_server *s, uint32_t req_size,
+	uint32_t resp_size)
 {
 	struct rpcbench_peer *p = (struct rpcbench_peer *)s->handle;
 	struct rpcbench_peer_req q;
@@ -211,14 +211,14 @@ ALWAYS_INLINE int rpcbench_ck_serve(
 		struct rpcbench_ck_ring *r = (struct rpcbench_ck_ring *)p->link[i].req, *to;
 
 		for (uint32_t k = 0; k < RPCBENCH_PEER_DRAIN &&
-				     ck_ring_dequeue_spsc_rpcbench_req(
-					     &r->ring, (struct rpcbench_peer_req *)r->slots, &q);
+				     ck_ring_dequeue_spsc_rpcbench_req(&r->ring,
+					     (struct rpcbench_peer_req *)r->slots, &q);
 			k++, n++) {
 			rpcbench_peer_answer(&q, &a, req_size, resp_size);
 			to = (struct rpcbench_ck_ring *)p->link[q.tag & (RPCBENCH_CLIENTS - 1)]
 				     .resp;
-			while (!ck_ring_enqueue_spsc_rpcbench_resp(
-				&to->ring, (struct rpcbench_peer_resp *)to->slots, &a))
+			while (!ck_ring_enqueue_spsc_rpcbench_resp(&to->ring,
+				(struct rpcbench_peer_resp *)to->slots, &a))
 				cpu_relax();
 		}
 	}
@@ -238,9 +238,9 @@ static inline void rpcbench_ck_server(struct rpcbench_server *s)
 static inline void *rpcbench_rte_ring_new(uint32_t slots, size_t elem, bool mp)
 {
 	ssize_t bytes = rte_ring_get_memsize_elem((unsigned int)elem, slots);
-	struct rte_ring *r = bytes < 0 ? NULL
-				       : (struct rte_ring *)aligned_alloc(
-						 CACHE_LINE, align_up((uint64_t)bytes, CACHE_LINE));
+	struct rte_ring *r = bytes < 0 ? NULL :
+					 (struct rte_ring *)aligned_alloc(CACHE_LINE,
+						 align_up((uint64_t)bytes, CACHE_LINE));
 
 	if (r && rte_ring_init(r, "rpcbench", slots,
 			 mp ? RING_F_SC_DEQ : RING_F_SP_ENQ | RING_F_SC_DEQ)) {
@@ -256,8 +256,8 @@ static inline int rpcbench_rte_setup(const struct rpcbench_config *cfg,
 	return rpcbench_peer_setup(cfg, server, clients, state_p, rpcbench_rte_ring_new);
 }
 
-ALWAYS_INLINE uint32_t rpcbench_rte_enqueue(
-	const struct rpcbench_peer_link *l, const struct rpcbench_peer_req *m, uint32_t n)
+ALWAYS_INLINE uint32_t rpcbench_rte_enqueue(const struct rpcbench_peer_link *l,
+	const struct rpcbench_peer_req *m, uint32_t n)
 {
 	struct rte_ring *r = (struct rte_ring *)l->req;
 
@@ -266,8 +266,8 @@ ALWAYS_INLINE uint32_t rpcbench_rte_enqueue(
 	return rte_ring_sp_enqueue_burst_elem(r, m, sizeof(*m), n, NULL);
 }
 
-ALWAYS_INLINE int rpcbench_rte_call(
-	struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
+ALWAYS_INLINE int rpcbench_rte_call(struct rpcbench_client *c, uint64_t token, const void *req,
+	uint32_t len)
 {
 	struct rpcbench_peer_link *l = (struct rpcbench_peer_link *)c->handle;
 	struct rpcbench_peer_req m;
@@ -286,8 +286,8 @@ static inline void rpcbench_rte_burst_flush(struct rpcbench_client *c)
 	l->staged = 0;
 }
 
-ALWAYS_INLINE int rpcbench_rte_burst_call(
-	struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
+ALWAYS_INLINE int rpcbench_rte_burst_call(struct rpcbench_client *c, uint64_t token,
+	const void *req, uint32_t len)
 {
 	struct rpcbench_peer_link *l = (struct rpcbench_peer_link *)c->handle;
 
@@ -319,8 +319,8 @@ ALWAYS_INLINE int rpcbench_rte_burst_poll(struct rpcbench_client *c)
 }
 
 /* Answers go out one at a time, or as many as stand together for one client. */
-ALWAYS_INLINE void rpcbench_rte_reply(
-	struct rpcbench_peer *p, const struct rpcbench_peer_resp *a, uint32_t n, uint32_t most)
+ALWAYS_INLINE void rpcbench_rte_reply(struct rpcbench_peer *p, const struct rpcbench_peer_resp *a,
+	uint32_t n, uint32_t most)
 {
 	for (uint32_t i = 0, k; i < n; i += k) {
 		uint64_t to = a[i].tag & (RPCBENCH_CLIENTS - 1);
@@ -328,14 +328,14 @@ ALWAYS_INLINE void rpcbench_rte_reply(
 		for (k = 1; k < most && i + k < n && (a[i + k].tag & (RPCBENCH_CLIENTS - 1)) == to;
 			k++)
 			;
-		while (!rte_ring_sp_enqueue_bulk_elem(
-			(struct rte_ring *)p->link[to].resp, a + i, sizeof(*a), k, NULL))
+		while (!rte_ring_sp_enqueue_bulk_elem((struct rte_ring *)p->link[to].resp, a + i,
+			sizeof(*a), k, NULL))
 			cpu_relax();
 	}
 }
 
-ALWAYS_INLINE int rpcbench_rte_answer_all(
-	struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size, uint32_t most)
+ALWAYS_INLINE int rpcbench_rte_answer_all(struct rpcbench_server *s, uint32_t req_size,
+	uint32_t resp_size, uint32_t most)
 {
 	struct rpcbench_peer *p = (struct rpcbench_peer *)s->handle;
 	struct rpcbench_peer_req q[RPCBENCH_PEER_DRAIN];
@@ -354,14 +354,14 @@ ALWAYS_INLINE int rpcbench_rte_answer_all(
 	return (int)sum;
 }
 
-ALWAYS_INLINE int rpcbench_rte_serve(
-	struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size)
+ALWAYS_INLINE int rpcbench_rte_serve(struct rpcbench_server *s, uint32_t req_size,
+	uint32_t resp_size)
 {
 	return rpcbench_rte_answer_all(s, req_size, resp_size, 1);
 }
 
-ALWAYS_INLINE int rpcbench_rte_burst_serve(
-	struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size)
+ALWAYS_INLINE int rpcbench_rte_burst_serve(struct rpcbench_server *s, uint32_t req_size,
+	uint32_t resp_size)
 {
 	return rpcbench_rte_answer_all(s, req_size, resp_size, RPCBENCH_PEER_DRAIN);
 }

@@ -10,7 +10,7 @@ struct rpcbench_cell {
 	const struct rpcbench_impl *impl;
 	uint32_t clients;
 	uint64_t rpcs;
-	double least_rate;          /* of the slowest client, calls per ns over all windows */
+	double least_rate; /* of the slowest client, calls per ns over all windows */
 	double ns[RPCBENCH_ROUNDS]; /* per call, all clients together */
 	bool disturbed[RPCBENCH_ROUNDS];
 	uint32_t clean; /* windows that were not */
@@ -46,8 +46,8 @@ static inline struct rpcbench_spread rpcbench_spread(double *v, uint32_t n)
 }
 
 /* Round by round, the time of a call in cell a over that in cell b. */
-static inline struct rpcbench_spread rpcbench_ratio(
-	const struct rpcbench_cell *a, const struct rpcbench_cell *b, uint32_t rounds)
+static inline struct rpcbench_spread rpcbench_ratio(const struct rpcbench_cell *a,
+	const struct rpcbench_cell *b, uint32_t rounds)
 {
 	static double v[RPCBENCH_ROUNDS];
 	uint32_t n = 0;
@@ -63,8 +63,8 @@ static inline struct rpcbench_spread rpcbench_ratio(
 }
 
 /* Of the clean windows, or of all if there is none. */
-static inline struct rpcbench_spread rpcbench_cell_ns(
-	const struct rpcbench_cell *c, uint32_t rounds)
+static inline struct rpcbench_spread rpcbench_cell_ns(const struct rpcbench_cell *c,
+	uint32_t rounds)
 {
 	static double v[RPCBENCH_ROUNDS];
 	uint32_t n = 0;
@@ -126,8 +126,8 @@ static inline void rpcbench_print(const struct rpcbench_result *r, FILE *json)
 }
 
 /* The cost of sleeping: latency of a call that finds the server asleep, and CPU at rest. */
-static inline void rpcbench_print_wake(const char *layer, const struct hist *h,
-	double server_cpu, double client_cpu, FILE *json)
+static inline void rpcbench_print_wake(const char *layer, const struct hist *h, double server_cpu,
+	double client_cpu, FILE *json)
 {
 	if (json != stdout)
 		printf("%s asleep: call p50 %.1f us, p99 %.1f us (%llu calls); "

@@ -223,8 +223,8 @@ static inline void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_c
 }
 
 /* Until the time is up; up to five times as long where somebody disturbs nearly all windows. */
-static inline bool rpcbench_goes_on(
-	const struct rpcbench_result *r, uint32_t rounds, uint64_t spent, uint64_t ns)
+static inline bool rpcbench_goes_on(const struct rpcbench_result *r, uint32_t rounds,
+	uint64_t spent, uint64_t ns)
 {
 	uint32_t clean = rounds;
 

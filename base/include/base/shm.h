@@ -72,9 +72,9 @@ struct shm_registry {
 	struct shm_region *first;
 };
 
-__attribute__((weak, visibility("hidden"))) struct shm_registry shm_regions = {
-	PTHREAD_MUTEX_INITIALIZER, PTHREAD_ONCE_INIT, NULL
-};
+__attribute__((weak,
+	visibility("hidden"))) struct shm_registry shm_regions = {PTHREAD_MUTEX_INITIALIZER,
+	PTHREAD_ONCE_INIT, NULL};
 
 static inline void shm_fork_prepare(void)
 {
@@ -126,8 +126,8 @@ static inline struct shm_region *shm_same_mapping(const struct shm_region *r)
 {
 	struct shm_region *q = shm_regions.first;
 
-	while (q && (q == r || !q->addr || q->dev != r->dev || q->ino != r->ino ||
-			    q->size != r->size))
+	while (q &&
+		(q == r || !q->addr || q->dev != r->dev || q->ino != r->ino || q->size != r->size))
 		q = q->next;
 	return q;
 }
@@ -166,7 +166,7 @@ static inline int shm_set_path(struct shm_region *r, const char *prefix, const c
 
 static inline struct flock shm_flock(short type, uint32_t byte)
 {
-	struct flock fl = { .l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1 };
+	struct flock fl = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
 
 	return fl;
 }

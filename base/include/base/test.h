@@ -30,7 +30,7 @@ struct test {
 	void (*fn)(void);
 };
 
-#define TEST(f) { #f, f }
+#define TEST(f) ((struct test){#f, f})
 
 #define CHECK(cond)                                                                                \
 	do {                                                                                       \

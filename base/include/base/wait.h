@@ -37,7 +37,7 @@ struct wait {
 	uint64_t yielding_ns; /* since when */
 };
 
-#define WAIT_INIT { 0 }
+#define WAIT_INIT ((struct wait){0})
 
 static inline void wait_reset(struct wait *w)
 {

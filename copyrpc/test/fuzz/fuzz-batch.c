@@ -88,8 +88,8 @@ static int nearly_right(struct chan *ch, struct input *in, uint8_t *ring)
 		allowance = ch->calls[id].allowance;
 		id |= WIRE_RESPONSE;
 	}
-	wire_put_meta(
-		at, ch->sent * WIRE_BLOCK, (32 - ch->cr.k) * WIRE_BLOCK, kind == 2 ? WIRE_WRAP : 1);
+	wire_put_meta(at, ch->sent * WIRE_BLOCK, (32 - ch->cr.k) * WIRE_BLOCK,
+		kind == 2 ? WIRE_WRAP : 1);
 	if (n > 1)
 		wire_put_header(at + WIRE_BLOCK, id, allowance, len);
 	if (hit < n * WIRE_BLOCK)

@@ -47,7 +47,7 @@ struct item {
 struct dir {
 	struct item item[ITEMS]; /* from the true consumer position on */
 	unsigned char n;
-	unsigned char base;                /* the true consumer position */
+	unsigned char base; /* the true consumer position */
 	unsigned char p, rc, sent, parsed; /* the sender's and the receiver's positions */
 	unsigned char r, k; /* granted by the sender to the other; held by the sender */
 	unsigned char open, stalled;

@@ -34,18 +34,18 @@ extern "C" {
  * otherwise. Bytes are payload bytes.
  */
 struct softhca_counters {
-	uint64_t doorbells;	/* stores to a doorbell register that started a send queue */
-	uint64_t bf_copies;	/* of these, followed by the rest of a BlueFlame copy */
-	uint64_t traps;		/* trapped stores of any kind */
-	uint64_t single_steps;	/* of these, not decoded but single-stepped */
-	uint64_t arms;		/* completion queue doorbells */
-	uint64_t cqes;		/* completions written for this process's QPs, either side */
-	uint64_t recvs;		/* receives consumed by messages to this process's QPs */
-	uint64_t rnr_naks;	/* attempts that met no receive */
-	uint64_t retries;	/* attempts that met no answer */
-	uint64_t errors;	/* work requests that ended in error (flushes not counted) */
-	uint64_t flushes;	/* work requests flushed */
-	uint64_t violations;	/* of strict mode's rules */
+	uint64_t doorbells; /* stores to a doorbell register that started a send queue */
+	uint64_t bf_copies; /* of these, followed by the rest of a BlueFlame copy */
+	uint64_t traps; /* trapped stores of any kind */
+	uint64_t single_steps; /* of these, not decoded but single-stepped */
+	uint64_t arms; /* completion queue doorbells */
+	uint64_t cqes; /* completions written for this process's QPs, either side */
+	uint64_t recvs; /* receives consumed by messages to this process's QPs */
+	uint64_t rnr_naks; /* attempts that met no receive */
+	uint64_t retries; /* attempts that met no answer */
+	uint64_t errors; /* work requests that ended in error (flushes not counted) */
+	uint64_t flushes; /* work requests flushed */
+	uint64_t violations; /* of strict mode's rules */
 	uint64_t wqes[SOFTHCA_OPCODES];
 	uint64_t bytes[SOFTHCA_OPCODES];
 };
@@ -60,10 +60,10 @@ int softhca_counters_self(struct softhca_counters *out);
 
 /* The fabric that the process is a member of. */
 struct softhca_fabric_info {
-	uint32_t processes;  /* attached and alive */
-	uint32_t qps;	     /* that exist */
+	uint32_t processes; /* attached and alive */
+	uint32_t qps; /* that exist */
 	uint32_t recoveries; /* times that a process died while it held the fabric's lock */
-	uint32_t replays;    /* of these, in the middle of a step, which was then completed */
+	uint32_t replays; /* of these, in the middle of a step, which was then completed */
 	uint64_t virtual_ns; /* with SOFTHCA_LINK=virtual: the time that the links have taken */
 };
 
@@ -94,32 +94,32 @@ int softhca_step(void);
 
 /* A work request that the adapter finished; flushed ones are not recorded. */
 struct softhca_wqe_record {
-	uint64_t seq;	     /* of this QP, from 0 */
+	uint64_t seq; /* of this QP, from 0 */
 	uint64_t raddr;
 	uint32_t rkey;
-	uint32_t imm;	     /* as it stands in the entry */
-	uint32_t length;     /* payload bytes */
+	uint32_t imm; /* as it stands in the entry */
+	uint32_t length; /* payload bytes */
 	uint32_t inline_len; /* of these, in the entry itself */
-	uint16_t index;	     /* block at which the adapter found it */
-	uint16_t wqe_index;  /* index that the entry itself names */
+	uint16_t index; /* block at which the adapter found it */
+	uint16_t wqe_index; /* index that the entry itself names */
 	uint8_t opcode;
-	uint8_t units;	     /* of 16 bytes, the control segment included */
-	uint8_t segments;    /* of payload, inline ones included */
-	uint8_t flags;	     /* the control segment's fm_ce_se */
-	uint8_t syndrome;    /* 0: success */
+	uint8_t units; /* of 16 bytes, the control segment included */
+	uint8_t segments; /* of payload, inline ones included */
+	uint8_t flags; /* the control segment's fm_ce_se */
+	uint8_t syndrome; /* 0: success */
 	uint8_t reserved[7];
 };
 
 /* A completion as it was before compression. */
 struct softhca_cqe_record {
-	uint64_t seq;	      /* of this CQ, from 0: the producer's index */
+	uint64_t seq; /* of this CQ, from 0: the producer's index */
 	uint32_t qpn;
 	uint32_t byte_cnt;
-	uint32_t imm;	      /* as it stands in the completion */
+	uint32_t imm; /* as it stands in the completion */
 	uint16_t wqe_counter;
-	uint8_t opcode;	      /* of the completion: 0 requester, 1..4 responder, 13, 14 errors */
-	uint8_t wqe_opcode;   /* requester: of the work request */
-	uint8_t syndrome;     /* errors only */
+	uint8_t opcode; /* of the completion: 0 requester, 1..4 responder, 13, 14 errors */
+	uint8_t wqe_opcode; /* requester: of the work request */
+	uint8_t syndrome; /* errors only */
 	uint8_t reserved[7];
 };
 

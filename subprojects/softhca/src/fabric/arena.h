@@ -51,7 +51,7 @@ struct proc {
 
 /* What every object of the tables below begins with. */
 struct obj {
-	uint32_t used;	/* stored last when it is made, first when it goes */
+	uint32_t used; /* stored last when it is made, first when it goes */
 	uint32_t owner; /* slot of the process */
 	uint32_t ctx;
 	uint32_t refs; /* objects of the same context that name this one */
@@ -95,12 +95,12 @@ struct cq {
 	uint32_t cqe_size;
 	uint32_t producer; /* counts CQEs, wraps at 2^32 */
 	uint32_t consumer; /* last value seen in the doorbell record, widened */
-	uint32_t overrun;  /* fatal: nothing more is written */
+	uint32_t overrun; /* fatal: nothing more is written */
 	uint32_t comp_en;
-	uint32_t armed;	   /* enum cq_armed */
+	uint32_t armed; /* enum cq_armed */
 	uint32_t arm_word; /* polling: the last one seen in the doorbell record */
 	uint32_t solicited; /* producer after the last solicited or failed completion */
-	uint64_t fifo;	   /* completion channel, 0 without one */
+	uint64_t fifo; /* completion channel, 0 without one */
 	uint64_t user_handle; /* what the event names */
 	uint32_t comp_events; /* written to the channel since creation */
 	uint32_t async_events;
@@ -123,7 +123,7 @@ struct srq {
 	uint32_t pd;
 	uint32_t stride;
 	uint32_t count; /* entries in the buffer, a power of two */
-	uint32_t head;	/* index of the next entry that a message takes */
+	uint32_t head; /* index of the next entry that a message takes */
 	uint32_t taken; /* entries taken since creation; its low 16 bits face the doorbell record */
 	uint32_t limit;
 	uint64_t buf;
@@ -176,7 +176,7 @@ struct qp {
 	uint32_t recv_cq;
 	uint32_t srq; /* NO_INDEX without one */
 	uint32_t uidx;
-	uint8_t type;  /* enum ib_uverbs_qp_type: RC 2, UC 3, UD 4 */
+	uint8_t type; /* enum ib_uverbs_qp_type: RC 2, UC 3, UD 4 */
 	uint8_t state; /* enum qp_state */
 	uint8_t sig_all;
 	uint8_t last_wqe_reported;
@@ -188,12 +188,12 @@ struct qp {
 	uint32_t rq_shift;
 	uint32_t rq_taken; /* entries taken since creation */
 	uint32_t sq_count; /* 64-byte blocks */
-	uint32_t sq_done;  /* blocks executed, monotone; low 16 bits are the index */
+	uint32_t sq_done; /* blocks executed, monotone; low 16 bits are the index */
 	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
-	uint32_t retries;     /* transport retries of the WQE at sq_done */
+	uint32_t retries; /* transport retries of the WQE at sq_done */
 	uint32_t rnr_retries; /* RNR retries of it */
 	uint32_t async_events;
-	uint32_t trace;	   /* 1 + ring, 0 without one */
+	uint32_t trace; /* 1 + ring, 0 without one */
 	uint32_t flushing; /* in ERR, and its queues may hold entries not yet flushed */
 	uint32_t held; /* sq_done + 1 of the entry that a delay held back */
 	uint32_t reserved;
@@ -242,7 +242,7 @@ struct journal {
 /* A compressed run of completions that is being collected for a CQ. */
 struct comp_run {
 	uint32_t n;
-	uint32_t index;	   /* producer index of the first */
+	uint32_t index; /* producer index of the first */
 	uint8_t title[64]; /* the first as it came */
 	uint64_t mini[COMP_MAX];
 };
@@ -271,9 +271,9 @@ struct arena {
 	pthread_mutex_t lock __attribute__((aligned(64)));
 	uint64_t next_fifo;
 	uint64_t virtual_ns; /* the clock of the link model in virtual time */
-	uint32_t link_mode;  /* enum link_mode */
+	uint32_t link_mode; /* enum link_mode */
 	uint32_t recoveries; /* of the mutex from a dead holder */
-	uint32_t replays;    /* of these, of an active journal */
+	uint32_t replays; /* of these, of an active journal */
 	uint32_t high[OBJ_KINDS]; /* entries at and above were never used */
 	struct softhca_topology topo;
 	struct rail_state rails[SOFTHCA_RAILS_MAX];

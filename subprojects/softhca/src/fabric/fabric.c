@@ -88,7 +88,7 @@ void fabric_fifo_path(uint64_t id, char *path, size_t size)
 static bool in_a_name(char c)
 {
 	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-		(c && strchr("._-", c));
+	       (c && strchr("._-", c));
 }
 
 bool fabric_name_ok(const char *name)

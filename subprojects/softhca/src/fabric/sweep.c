@@ -34,7 +34,7 @@ static bool lock_free(int fd, int cmd, off_t start, off_t len)
  */
 static bool lock_soon(int fd, int tries)
 {
-	const struct timespec pause = { .tv_nsec = 5000000 };
+	const struct timespec pause = {.tv_nsec = 5000000};
 
 	while (!lock_free(fd, F_OFD_SETLK, 0, 1)) {
 		if (!--tries)
@@ -56,8 +56,8 @@ static int sweep_one(const char *name, void *arg)
 	fd = sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
 	if (fd < 0)
 		return 0;
-	if (lock_soon(fd, 20) && lock_free(fd, F_OFD_GETLK, 1, MAX_PROCS) &&
-		!sys_fstat(fd, &st) && st.st_nlink)
+	if (lock_soon(fd, 20) && lock_free(fd, F_OFD_GETLK, 1, MAX_PROCS) && !sys_fstat(fd, &st) &&
+		st.st_nlink)
 		tree_remove(dir);
 	sys_close(fd);
 	return 0;
@@ -83,7 +83,7 @@ int fabric_each(int (*each)(const char *name, void *arg), void *arg)
 
 static void unlock(int fd, off_t start)
 {
-	struct flock fl = { .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = start };
+	struct flock fl = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = start};
 
 	sys_fcntl(fd, F_OFD_SETLK, &fl);
 }

@@ -26,9 +26,9 @@ static bool matches(const struct fault_rule *r, const struct qp *qp, const struc
 	const struct arena *a = arena();
 
 	return (!r->device[0] || !strcmp(r->device, a->topo.rails[qp_rail(qp)].name)) &&
-		(!r->qpn || r->qpn == qp->qpn) &&
-		(!r->pid || (int32_t)r->pid == a->procs[qp->obj.owner].pid) &&
-		(!r->opcodes || (w->opcode < 64 && r->opcodes >> w->opcode & 1));
+	       (!r->qpn || r->qpn == qp->qpn) &&
+	       (!r->pid || (int32_t)r->pid == a->procs[qp->obj.owner].pid) &&
+	       (!r->opcodes || (w->opcode < 64 && r->opcodes >> w->opcode & 1));
 }
 
 /* Counts a match; returns whether it is hit. */
@@ -88,26 +88,25 @@ static uint32_t rnr_timer(const struct qp *qp)
 }
 
 /* Returns whether the message is done with. */
-static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w,
-	struct answer *a)
+static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w, struct answer *a)
 {
 	switch (r->action) {
 	case FAULT_PARTIAL:
 		place_part(qp, w, r->bytes);
 		/* fall through */
 	case FAULT_ERROR:
-		*a = (struct answer){ .verdict = V_ERROR, .syndrome = r->syndrome };
+		*a = (struct answer){.verdict = V_ERROR, .syndrome = r->syndrome};
 		return true;
 	case FAULT_RNR:
-		*a = (struct answer){ .verdict = V_RNR, .rnr_timer = rnr_timer(qp) };
+		*a = (struct answer){.verdict = V_RNR, .rnr_timer = rnr_timer(qp)};
 		return true;
 	case FAULT_NO_ANSWER:
-		*a = (struct answer){ .verdict = V_NO_ANSWER };
+		*a = (struct answer){.verdict = V_NO_ANSWER};
 		return true;
 	case FAULT_DELAY:
 		qp->held = qp->sq_done + 1;
 		sched_wait(qp, sched_now() + r->delay_ns);
-		*a = (struct answer){ .verdict = V_LATER };
+		*a = (struct answer){.verdict = V_LATER};
 		return true;
 	case FAULT_KILL:
 		place_part(qp, w, r->bytes);

@@ -25,32 +25,32 @@
 
 enum fault_action {
 	FAULT_NONE, /* the entry is free */
-	FAULT_ERROR,     /* error completion with the rule's syndrome */
-	FAULT_RNR,       /* as if no receive were posted */
+	FAULT_ERROR, /* error completion with the rule's syndrome */
+	FAULT_RNR, /* as if no receive were posted */
 	FAULT_NO_ANSWER, /* as if nobody answered */
-	FAULT_DELAY,     /* executed delay_ns later, what follows on the QP too */
-	FAULT_PARTIAL,   /* the first bytes are placed, then an error completion */
-	FAULT_KILL,      /* SIGKILL to the sender, after the first bytes are placed */
+	FAULT_DELAY, /* executed delay_ns later, what follows on the QP too */
+	FAULT_PARTIAL, /* the first bytes are placed, then an error completion */
+	FAULT_KILL, /* SIGKILL to the sender, after the first bytes are placed */
 	FAULT_KILL_PEER, /* SIGKILL to the receiver, before anything is placed */
 	FAULT_LINK_DOWN, /* the link of the sender's adapter */
 	FAULT_LINK_UP,
 };
 
 struct fault_rule {
-	uint32_t action;   /* enum fault_action */
+	uint32_t action; /* enum fault_action */
 	uint32_t syndrome; /* ERROR, PARTIAL */
-	char device[16];   /* "": any; names are as in the topology */
-	uint32_t qpn;      /* the sender's; 0: any */
-	uint32_t pid;      /* the sender's; 0: any */
-	uint64_t opcodes;  /* a bit per opcode of a work request; 0: any */
-	uint64_t nth;      /* the first match that is hit, from 1 */
-	uint64_t count;    /* how many are; 0: all that follow */
-	uint32_t percent;  /* of these, at random */
+	char device[16]; /* "": any; names are as in the topology */
+	uint32_t qpn; /* the sender's; 0: any */
+	uint32_t pid; /* the sender's; 0: any */
+	uint64_t opcodes; /* a bit per opcode of a work request; 0: any */
+	uint64_t nth; /* the first match that is hit, from 1 */
+	uint64_t count; /* how many are; 0: all that follow */
+	uint32_t percent; /* of these, at random */
 	uint32_t reserved;
-	uint64_t random;   /* state of the generator; "seed" sets it */
-	uint64_t bytes;    /* PARTIAL, KILL */
+	uint64_t random; /* state of the generator; "seed" sets it */
+	uint64_t bytes; /* PARTIAL, KILL */
 	uint64_t delay_ns; /* DELAY */
-	uint64_t seen;     /* matches */
+	uint64_t seen; /* matches */
 	uint64_t hits;
 };
 
@@ -62,8 +62,8 @@ struct answer;
  * Adds the rules of text (lines, or parts of a line between ';') to the free entries of
  * rules. Returns 0, or -EINVAL / -ENOSPC with rules unchanged and one line in err.
  */
-int fault_parse(const char *text, const char *name, struct fault_rule rules[FAULT_RULES],
-	char *err, size_t errlen);
+int fault_parse(const char *text, const char *name, struct fault_rule rules[FAULT_RULES], char *err,
+	size_t errlen);
 
 /*
  * Adds what the environment asks for: the file SOFTHCA_FAULT_FILE and the text

@@ -16,32 +16,41 @@ struct name {
 };
 
 static const struct name actions[] = {
-	{ "error", FAULT_ERROR },         { "rnr", FAULT_RNR },
-	{ "no_answer", FAULT_NO_ANSWER }, { "delay", FAULT_DELAY },
-	{ "partial", FAULT_PARTIAL },     { "kill", FAULT_KILL },
-	{ "kill_peer", FAULT_KILL_PEER }, { "link_down", FAULT_LINK_DOWN },
-	{ "link_up", FAULT_LINK_UP },     { 0 },
+	{"error", FAULT_ERROR},
+	{"rnr", FAULT_RNR},
+	{"no_answer", FAULT_NO_ANSWER},
+	{"delay", FAULT_DELAY},
+	{"partial", FAULT_PARTIAL},
+	{"kill", FAULT_KILL},
+	{"kill_peer", FAULT_KILL_PEER},
+	{"link_down", FAULT_LINK_DOWN},
+	{"link_up", FAULT_LINK_UP},
+	{0},
 };
 
 static const struct name opcodes[] = {
-	{ "send", OP_SEND },          { "send_imm", OP_SEND_IMM },
-	{ "write", OP_WRITE },        { "write_imm", OP_WRITE_IMM },
-	{ "read", OP_READ },          { "cmp_swap", OP_ATOMIC_CS },
-	{ "fetch_add", OP_ATOMIC_FA }, { 0 },
+	{"send", OP_SEND},
+	{"send_imm", OP_SEND_IMM},
+	{"write", OP_WRITE},
+	{"write_imm", OP_WRITE_IMM},
+	{"read", OP_READ},
+	{"cmp_swap", OP_ATOMIC_CS},
+	{"fetch_add", OP_ATOMIC_FA},
+	{0},
 };
 
 /* As ibv_wc_status_str() has them, in short. */
 static const struct name syndromes[] = {
-	{ "local_length", SYN_LOCAL_LENGTH },
-	{ "local_qp_op", SYN_LOCAL_QP_OP },
-	{ "local_protection", SYN_LOCAL_PROT },
-	{ "flush", SYN_FLUSH },
-	{ "remote_invalid", SYN_REMOTE_INVAL_REQ },
-	{ "remote_access", SYN_REMOTE_ACCESS },
-	{ "remote_op", SYN_REMOTE_OP },
-	{ "retry_exceeded", SYN_RETRY_EXC },
-	{ "rnr_exceeded", SYN_RNR_EXC },
-	{ 0 },
+	{"local_length", SYN_LOCAL_LENGTH},
+	{"local_qp_op", SYN_LOCAL_QP_OP},
+	{"local_protection", SYN_LOCAL_PROT},
+	{"flush", SYN_FLUSH},
+	{"remote_invalid", SYN_REMOTE_INVAL_REQ},
+	{"remote_access", SYN_REMOTE_ACCESS},
+	{"remote_op", SYN_REMOTE_OP},
+	{"retry_exceeded", SYN_RETRY_EXC},
+	{"rnr_exceeded", SYN_RNR_EXC},
+	{0},
 };
 
 static bool by_name(const struct name *names, const char *value, uint32_t *out_p)
@@ -154,21 +163,24 @@ static bool set_delay(void *object, const char *value)
 }
 
 static const struct kv_key keys[] = {
-	{ "action", set_action, false, "error, rnr, no_answer, delay, partial, kill, kill_peer, "
-		"link_down or link_up" },
-	{ "device", set_device, false, "the name of an adapter" },
-	{ "qpn", set_qpn, false, "a QP number, 1 to 0xffffff" },
-	{ "pid", set_pid, false, "the number of a process" },
-	{ "opcode", set_opcode, true, "send, send_imm, write, write_imm, read, cmp_swap or "
-		"fetch_add" },
-	{ "nth", set_nth, false, "the number of the first message, 1 or more" },
-	{ "count", set_count, false, "a number of messages, 0 for all" },
-	{ "percent", set_percent, false, "1 to 100" },
-	{ "seed", set_seed, false, "a number" },
-	{ "syndrome", set_syndrome, false, "local_length, local_qp_op, local_protection, flush, "
-		"remote_invalid, remote_access, remote_op, retry_exceeded or rnr_exceeded" },
-	{ "bytes", set_bytes, false, "a number of bytes" },
-	{ "delay_ns", set_delay, false, "nanoseconds, 1 or more" },
+	{"action", set_action, false,
+		"error, rnr, no_answer, delay, partial, kill, kill_peer, "
+		"link_down or link_up"},
+	{"device", set_device, false, "the name of an adapter"},
+	{"qpn", set_qpn, false, "a QP number, 1 to 0xffffff"},
+	{"pid", set_pid, false, "the number of a process"},
+	{"opcode", set_opcode, true,
+		"send, send_imm, write, write_imm, read, cmp_swap or "
+		"fetch_add"},
+	{"nth", set_nth, false, "the number of the first message, 1 or more"},
+	{"count", set_count, false, "a number of messages, 0 for all"},
+	{"percent", set_percent, false, "1 to 100"},
+	{"seed", set_seed, false, "a number"},
+	{"syndrome", set_syndrome, false,
+		"local_length, local_qp_op, local_protection, flush, "
+		"remote_invalid, remote_access, remote_op, retry_exceeded or rnr_exceeded"},
+	{"bytes", set_bytes, false, "a number of bytes"},
+	{"delay_ns", set_delay, false, "nanoseconds, 1 or more"},
 };
 
 static int check(const struct kv_source *src, const struct fault_rule *r)
@@ -204,7 +216,7 @@ static int add(const struct kv_source *src, const struct fault_rule *r,
 
 static int parse_rule(const struct kv_source *src, char *text, struct fault_rule *rules)
 {
-	struct fault_rule r = { .nth = 1, .count = 1, .percent = 100 };
+	struct fault_rule r = {.nth = 1, .count = 1, .percent = 100};
 	int rc = kv_line(src, text, keys, sizeof(keys) / sizeof(keys[0]), &r);
 
 	if (rc <= 0)
@@ -228,10 +240,10 @@ static int parse_line(const struct kv_source *src, char *line, struct fault_rule
 	return rc;
 }
 
-int fault_parse(const char *text, const char *name, struct fault_rule rules[FAULT_RULES],
-	char *err, size_t errlen)
+int fault_parse(const char *text, const char *name, struct fault_rule rules[FAULT_RULES], char *err,
+	size_t errlen)
 {
-	struct kv_source src = { .name = name, .err = err, .errlen = errlen };
+	struct kv_source src = {.name = name, .err = err, .errlen = errlen};
 	struct fault_rule *all = malloc(sizeof(*all) * FAULT_RULES);
 	char *copy = strdup(text), *rest = copy, *line;
 	int rc = all && copy ? 0 : -ENOMEM;

@@ -12,7 +12,7 @@
 
 struct mini {
 	uint16_t wqe_counter; /* requester only */
-	uint8_t wqe_opcode;   /* requester only */
+	uint8_t wqe_opcode; /* requester only */
 	uint8_t reserved;
 	uint32_t byte_cnt;
 };

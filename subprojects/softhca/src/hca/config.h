@@ -15,8 +15,8 @@ enum engine_mode {
 
 struct config {
 	enum engine_mode mode; /* SOFTHCA_MODE=trap|poll|step */
-	bool strict;	       /* SOFTHCA_STRICT=1 */
-	bool blueflame;	       /* SOFTHCA_BF=1 */
+	bool strict; /* SOFTHCA_STRICT=1 */
+	bool blueflame; /* SOFTHCA_BF=1 */
 };
 
 /* Of an environment that config_check() has passed, as fabric_attach() sees to. */

@@ -105,8 +105,8 @@ uint32_t async_withdraw(uint32_t ctx, uint64_t handle, uint32_t sent)
 {
 	if (!sent)
 		return 0;
-	return sent - fifo_drop(ctx_at(ctx)->fifo, handle,
-		sizeof(struct ib_uverbs_async_event_desc));
+	return sent -
+	       fifo_drop(ctx_at(ctx)->fifo, handle, sizeof(struct ib_uverbs_async_event_desc));
 }
 
 void async_port(uint32_t rail, enum async_event type)

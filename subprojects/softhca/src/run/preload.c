@@ -61,8 +61,9 @@ int preload_softhca(char *err, size_t errlen)
 	if (before && strstr(before, "libsofthca"))
 		return 0; /* inside of a softhca-run, or the user gives a library */
 	if (!own_directory(dir) || (!find_installed(dir, path) && !find_built(dir, path))) {
-		snprintf(err, errlen, LIBRARY " is not beside this program: install softhca, or "
-			"run the softhca-run of its build directory");
+		snprintf(err, errlen,
+			LIBRARY " is not beside this program: install softhca, or "
+				"run the softhca-run of its build directory");
 		return -ENOENT;
 	}
 	if (strpbrk(path, ": ")) {

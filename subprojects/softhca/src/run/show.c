@@ -14,13 +14,13 @@ struct census {
 	unsigned int ctxs, pds, ahs, mrs, cqs, srqs, qps;
 };
 
-#define COUNT(table, kind, slot)                                                       \
-	({                                                                             \
-		unsigned int n_ = 0;                                                   \
-		for (uint32_t i_ = 0; i_ < arena()->high[kind]; i_++)                  \
-			n_ += arena()->table[i_].obj.used &&                           \
-				arena()->table[i_].obj.owner == (slot);                \
-		n_;                                                                    \
+#define COUNT(table, kind, slot)                                                                   \
+	({                                                                                         \
+		unsigned int n_ = 0;                                                               \
+		for (uint32_t i_ = 0; i_ < arena()->high[kind]; i_++)                              \
+			n_ += arena()->table[i_].obj.used &&                                       \
+			      arena()->table[i_].obj.owner == (slot);                              \
+		n_;                                                                                \
 	})
 
 static struct census census_of(uint32_t slot)
@@ -61,8 +61,8 @@ static unsigned int qps(void)
 
 static void put_summary(FILE *f, const char *name)
 {
-	fprintf(f, "%s: %u processes, %u adapters, %u QPs", name, processes(),
-		arena()->topo.nrails, qps());
+	fprintf(f, "%s: %u processes, %u adapters, %u QPs", name, processes(), arena()->topo.nrails,
+		qps());
 	if (arena()->recoveries)
 		fprintf(f, ", %u recoveries", arena()->recoveries);
 	fputc('\n', f);
@@ -110,9 +110,11 @@ static void put_process(FILE *f, uint32_t slot)
 		bytes += c->bytes[i];
 	}
 	command_of(p->pid, comm);
-	fprintf(f, "%-7d %-15s %3u %3u %3u %5u %4u %4u %5u %10" PRIu64 " %10" PRIu64 " %14" PRIu64
-		" %6" PRIu64 "\n", p->pid, comm, n.ctxs, n.pds, n.ahs, n.mrs, n.cqs, n.srqs, n.qps,
-		c->doorbells, wqes, bytes, c->errors);
+	fprintf(f,
+		"%-7d %-15s %3u %3u %3u %5u %4u %4u %5u %10" PRIu64 " %10" PRIu64 " %14" PRIu64
+		" %6" PRIu64 "\n",
+		p->pid, comm, n.ctxs, n.pds, n.ahs, n.mrs, n.cqs, n.srqs, n.qps, c->doorbells, wqes,
+		bytes, c->errors);
 }
 
 static void put_processes(FILE *f)
@@ -141,7 +143,7 @@ static const char *type_name(uint32_t type)
 
 static void put_qps(FILE *f)
 {
-	static const char *const states[] = { "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR" };
+	static const char *const states[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
 
 	if (!qps())
 		return;

@@ -24,17 +24,17 @@
 enum { OPT_BF = 256, OPT_STRICT, OPT_MODE, OPT_LINK, OPT_FAULTS, OPT_VERSION };
 
 static const struct option long_options[] = {
-	{ "rails", required_argument, NULL, 'n' },
-	{ "topology", required_argument, NULL, 't' },
-	{ "fabric", required_argument, NULL, 'f' },
-	{ "bf", no_argument, NULL, OPT_BF },
-	{ "strict", no_argument, NULL, OPT_STRICT },
-	{ "mode", required_argument, NULL, OPT_MODE },
-	{ "link", required_argument, NULL, OPT_LINK },
-	{ "faults", required_argument, NULL, OPT_FAULTS },
-	{ "help", no_argument, NULL, 'h' },
-	{ "version", no_argument, NULL, OPT_VERSION },
-	{ 0 },
+	{"rails", required_argument, NULL, 'n'},
+	{"topology", required_argument, NULL, 't'},
+	{"fabric", required_argument, NULL, 'f'},
+	{"bf", no_argument, NULL, OPT_BF},
+	{"strict", no_argument, NULL, OPT_STRICT},
+	{"mode", required_argument, NULL, OPT_MODE},
+	{"link", required_argument, NULL, OPT_LINK},
+	{"faults", required_argument, NULL, OPT_FAULTS},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, OPT_VERSION},
+	{0},
 };
 
 static const char usage[] =
@@ -85,8 +85,7 @@ static void set_rails(const char *value)
 }
 
 /* Absolute, because the program may look at it from another directory. */
-static void set_file(const char *option, const char *variable, const char *value,
-	const char *give)
+static void set_file(const char *option, const char *variable, const char *value, const char *give)
 {
 	char path[PATH_MAX];
 
@@ -117,8 +116,8 @@ static void set_fabric(const char *value)
 /* An option with a value that becomes a variable. */
 static void set_value(int option, const char *value)
 {
-	static const char *const modes[] = { "trap", "poll", "step" };
-	static const char *const links[] = { "off", "real", "virtual" };
+	static const char *const modes[] = {"trap", "poll", "step"};
+	static const char *const links[] = {"off", "real", "virtual"};
 
 	switch (option) {
 	case 'n':
@@ -233,7 +232,8 @@ static void join(const struct softhca_topology *wanted, bool explicit)
 	}
 	if (explicit && memcmp(&fabric_self.arena->topo, wanted, sizeof(*wanted))) {
 		fabric_detach();
-		bad("fabric", "", "a running program uses it with other adapters; leave out "
+		bad("fabric", "",
+			"a running program uses it with other adapters; leave out "
 			"--rails and --topology, or give --fabric another name");
 	}
 }
@@ -256,7 +256,7 @@ int main(int argc, char **argv)
 	export_hwloc(&fabric_self.arena->topo);
 	if (!nested)
 		fprintf(stderr, "softhca-run: emulated adapters: all figures describe software, "
-			"not a network\n");
+				"not a network\n");
 	setenv("SOFTHCA_RUN", "1", 1);
 	return supervise(argv + optind);
 }

@@ -20,10 +20,10 @@
 #define BAD_USAGE 2
 
 static const struct option long_options[] = {
-	{ "fabric", required_argument, NULL, 'f' },
-	{ "help", no_argument, NULL, 'h' },
-	{ "version", no_argument, NULL, 'V' },
-	{ 0 },
+	{"fabric", required_argument, NULL, 'f'},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{0},
 };
 
 static const char usage[] =
@@ -76,7 +76,7 @@ static int same_name(const char *name, void *wanted)
 /* The name that fabric_attach() would use. */
 static const char *chosen_name(void)
 {
-	static const char *const variables[] = { "SOFTHCA_FABRIC", "PMIX_NAMESPACE" };
+	static const char *const variables[] = {"SOFTHCA_FABRIC", "PMIX_NAMESPACE"};
 
 	for (size_t i = 0; i < 2; i++) {
 		const char *name = getenv(variables[i]);
@@ -119,8 +119,7 @@ static int list_one(const char *name, void *arg)
 		fabric_detach();
 		_exit(fflush(stdout) ? errno : 0);
 	}
-	if (pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
-		WEXITSTATUS(status))
+	if (pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status))
 		quit(1, "standard output: %s", strerror(WEXITSTATUS(status)));
 	return 0;
 }
@@ -233,12 +232,12 @@ static const struct command {
 	int min, max; /* arguments */
 	void (*run)(char **argv);
 } commands[] = {
-	{ "list", NULL, 0, 0, cmd_list },
-	{ "show", NULL, 0, 0, cmd_show },
-	{ "link", NULL, 2, 2, cmd_link },
-	{ "fault", "add", 1, 32, cmd_fault_add },
-	{ "fault", "list", 0, 0, cmd_fault_list },
-	{ "fault", "clear", 0, 1, cmd_fault_clear },
+	{"list", NULL, 0, 0, cmd_list},
+	{"show", NULL, 0, 0, cmd_show},
+	{"link", NULL, 2, 2, cmd_link},
+	{"fault", "add", 1, 32, cmd_fault_add},
+	{"fault", "list", 0, 0, cmd_fault_list},
+	{"fault", "clear", 0, 1, cmd_fault_clear},
 };
 
 static void run(int argc, char **argv)

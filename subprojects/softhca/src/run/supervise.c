@@ -23,8 +23,8 @@
 
 #define GRACE_MS 2000 /* between SIGTERM and SIGKILL */
 
-static const int passed_on[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
-	SIGALRM };
+static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
+	SIGALRM};
 
 static void clean_up(void)
 {
@@ -46,7 +46,7 @@ static bool read_all(int fd, void *buf, size_t n)
 static void end_orphan(pid_t pid)
 {
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct pollfd p = {.fd = fd, .events = POLLIN};
 
 	if (fd < 0)
 		return;

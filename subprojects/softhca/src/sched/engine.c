@@ -25,11 +25,11 @@ static bool has_posted(const struct qp *qp)
 {
 	uint32_t pi;
 
-	if (!is_mine(&qp->obj) || !qp->sq_count || dma_read_be32(fabric_self.slot,
-						       qp->dbrec + DBREC_SEND, &pi))
+	if (!is_mine(&qp->obj) || !qp->sq_count ||
+		dma_read_be32(fabric_self.slot, qp->dbrec + DBREC_SEND, &pi))
 		return false;
 	return (uint16_t)pi != (uint16_t)__atomic_load_n(&qp->sq_done, __ATOMIC_RELAXED) &&
-		!__atomic_load_n(&qp->wait_until, __ATOMIC_RELAXED);
+	       !__atomic_load_n(&qp->wait_until, __ATOMIC_RELAXED);
 }
 
 static bool has_armed(const struct cq *cq, uint32_t *word)
@@ -37,7 +37,7 @@ static bool has_armed(const struct cq *cq, uint32_t *word)
 	if (!is_mine(&cq->obj) || !cq->fifo)
 		return false;
 	return !dma_read_be32(fabric_self.slot, cq->dbrec + CQ_DBREC_ARM, word) &&
-		*word != __atomic_load_n(&cq->arm_word, __ATOMIC_RELAXED);
+	       *word != __atomic_load_n(&cq->arm_word, __ATOMIC_RELAXED);
 }
 
 static uint32_t serve_qp(struct qp *qp)

@@ -155,8 +155,7 @@ int sched_start(void)
 		return 0;
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	r = pthread_create(&t, &attr, config_get()->mode == ENGINE_POLL ? poller : helper,
-		NULL);
+	r = pthread_create(&t, &attr, config_get()->mode == ENGINE_POLL ? poller : helper, NULL);
 	pthread_attr_destroy(&attr);
 	running = !r;
 	return -r;

@@ -50,7 +50,8 @@ static void put_object(struct xml *x, const char *type, unsigned int os_index,
 
 	bitmap(cpus, cpu);
 	bitmap(nodes, node);
-	fprintf(x->f, "<object type=\"%s\" os_index=\"%u\" cpuset=\"%s\" complete_cpuset=\"%s\" "
+	fprintf(x->f,
+		"<object type=\"%s\" os_index=\"%u\" cpuset=\"%s\" complete_cpuset=\"%s\" "
 		"nodeset=\"%s\" complete_nodeset=\"%s\" gp_index=\"%u\"%s>\n",
 		type, os_index, cpu, cpu, node, node, ++x->gp, more);
 }
@@ -73,8 +74,8 @@ static void core_of(size_t cpu, const cpu_set_t *node, cpu_set_t *core)
 {
 	char path[96];
 
-	snprintf(path, sizeof(path),
-		"/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list", cpu);
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list",
+		cpu);
 	if (!softhca_read_cpulist(path, core))
 		CPU_ZERO(core);
 	CPU_SET(cpu, core);
@@ -103,8 +104,7 @@ static void put_cores(struct xml *x, const cpu_set_t *cpus, const cpu_set_t *nod
 	}
 }
 
-static void put_memory(struct xml *x, uint32_t numa, const cpu_set_t *cpus,
-	const cpu_set_t *nodes)
+static void put_memory(struct xml *x, uint32_t numa, const cpu_set_t *cpus, const cpu_set_t *nodes)
 {
 	char bytes[48];
 
@@ -133,13 +133,16 @@ static void put_rail(struct xml *x, const struct softhca_rail *r)
 {
 	const struct softhca_pci_addr *a = &r->pci;
 
-	fprintf(x->f, "<object type=\"Bridge\" gp_index=\"%u\" bridge_type=\"0-1\" depth=\"0\" "
-		"bridge_pci=\"%04x:[%02x-%02x]\">\n", ++x->gp, a->domain, a->bus, a->bus);
-	fprintf(x->f, "<object type=\"PCIDev\" gp_index=\"%u\" pci_busid=\"%04x:%02x:%02x.%01x\" "
+	fprintf(x->f,
+		"<object type=\"Bridge\" gp_index=\"%u\" bridge_type=\"0-1\" depth=\"0\" "
+		"bridge_pci=\"%04x:[%02x-%02x]\">\n",
+		++x->gp, a->domain, a->bus, a->bus);
+	fprintf(x->f,
+		"<object type=\"PCIDev\" gp_index=\"%u\" pci_busid=\"%04x:%02x:%02x.%01x\" "
 		"pci_type=\"%s [%04x:%04x] [%04x:0000] 00\" pci_link_speed=\"31.507692\">\n",
 		++x->gp, a->domain, a->bus, a->device, a->function,
-		r->link == SOFTHCA_LINK_IB ? "0207" : "0200", SOFTHCA_VENDOR_ID,
-		SOFTHCA_PART_ID, SOFTHCA_VENDOR_ID);
+		r->link == SOFTHCA_LINK_IB ? "0207" : "0200", SOFTHCA_VENDOR_ID, SOFTHCA_PART_ID,
+		SOFTHCA_VENDOR_ID);
 	fprintf(x->f, "<object type=\"OSDev\" gp_index=\"%u\" name=\"%s\" osdev_type=\"3\">\n",
 		++x->gp, r->name);
 	put_guid(x, "NodeGUID", r->guid);
@@ -190,7 +193,7 @@ static void put_remote_rails(struct xml *x)
 
 int softhca_hwloc_write(const char *path, const struct softhca_topology *t)
 {
-	struct xml x = { .f = fopen(path, "we"), .t = t, .nodes = softhca_topology_nodes(t) };
+	struct xml x = {.f = fopen(path, "we"), .t = t, .nodes = softhca_topology_nodes(t)};
 	unsigned long long pages = (unsigned long long)sysconf(_SC_PHYS_PAGES);
 	cpu_set_t nodes;
 	int failed;
@@ -203,7 +206,7 @@ int softhca_hwloc_write(const char *path, const struct softhca_topology *t)
 	for (uint32_t i = 0; i < x.nodes; i++)
 		CPU_SET(i, &nodes);
 	fprintf(x.f, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-		"<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">\n");
+		     "<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">\n");
 	put_machine(&x, &nodes);
 	for (uint32_t i = 0; i < x.nodes; i++)
 		put_node(&x, i);

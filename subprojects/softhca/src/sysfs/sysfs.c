@@ -249,7 +249,7 @@ static void build_rail(struct tree *b, const struct softhca_topology *t, uint32_
 
 static int build_at(const char *root, const struct softhca_topology *t)
 {
-	struct tree b = { .fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
+	struct tree b = {.fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
 	char xml[256];
 
 	if (b.fd < 0)

@@ -21,13 +21,13 @@ struct generation {
 };
 
 static const struct generation generations[] = {
-	{ 10, 1, "SDR" },
-	{ 20, 2, "DDR" },
-	{ 40, 4, "QDR" },
-	{ 56, 16, "FDR" },
-	{ 100, 32, "EDR" },
-	{ 200, 64, "HDR" },
-	{ 400, 128, "NDR" },
+	{10, 1, "SDR"},
+	{20, 2, "DDR"},
+	{40, 4, "QDR"},
+	{56, 16, "FDR"},
+	{100, 32, "EDR"},
+	{200, 64, "HDR"},
+	{400, 128, "NDR"},
 };
 #define NGENERATIONS (sizeof(generations) / sizeof(generations[0]))
 
@@ -66,7 +66,7 @@ static void gid_link_local(uint8_t gid[16], uint64_t guid)
 /* ::ffff:10.95.<rail>.1 */
 static void gid_ipv4(uint8_t gid[16], uint32_t index)
 {
-	const uint8_t tail[6] = { 0xff, 0xff, 10, 95, (uint8_t)index, 1 };
+	const uint8_t tail[6] = {0xff, 0xff, 10, 95, (uint8_t)index, 1};
 
 	memcpy(gid + 10, tail, sizeof(tail));
 }

@@ -30,8 +30,8 @@
 
 #define SOFTHCA_RAILS_MAX 16
 #define SOFTHCA_GIDS_MAX 8
-#define SOFTHCA_NAME_MAX 16  /* device and netdev name, with the NUL */
-#define SOFTHCA_NUMA_MAX 64  /* NUMA nodes are 0 .. 63, or -1 */
+#define SOFTHCA_NAME_MAX 16 /* device and netdev name, with the NUL */
+#define SOFTHCA_NUMA_MAX 64 /* NUMA nodes are 0 .. 63, or -1 */
 
 enum softhca_link {
 	SOFTHCA_LINK_IB = 0,
@@ -41,24 +41,24 @@ enum softhca_link {
 struct softhca_pci_addr {
 	uint16_t domain;
 	uint8_t bus;
-	uint8_t device;   /* 0 .. 31 */
+	uint8_t device; /* 0 .. 31 */
 	uint8_t function; /* 0 .. 7 */
 	uint8_t reserved[3];
 };
 
 struct softhca_rail {
-	char name[SOFTHCA_NAME_MAX];   /* "mlx5_0"; unique in the topology */
+	char name[SOFTHCA_NAME_MAX]; /* "mlx5_0"; unique in the topology */
 	char netdev[SOFTHCA_NAME_MAX]; /* RoCE: the Ethernet interface's name; IB: "" */
-	struct softhca_pci_addr pci;   /* unique in the topology */
-	int32_t numa;                  /* node, or -1 when unknown */
-	uint32_t link;                 /* enum softhca_link */
-	uint64_t rate_mbps;            /* link model: bandwidth, megabits a second, > 0 */
-	uint32_t latency_ns;           /* link model: one-way latency */
-	uint32_t mtu;                  /* bytes: 256, 512, 1024, 2048 or 4096 */
-	uint64_t guid;                 /* node GUID = system image GUID = port GUID, host order */
-	uint16_t lid;                  /* IB: 1 .. 0xbfff, unique; RoCE: 0 */
+	struct softhca_pci_addr pci; /* unique in the topology */
+	int32_t numa; /* node, or -1 when unknown */
+	uint32_t link; /* enum softhca_link */
+	uint64_t rate_mbps; /* link model: bandwidth, megabits a second, > 0 */
+	uint32_t latency_ns; /* link model: one-way latency */
+	uint32_t mtu; /* bytes: 256, 512, 1024, 2048 or 4096 */
+	uint64_t guid; /* node GUID = system image GUID = port GUID, host order */
+	uint16_t lid; /* IB: 1 .. 0xbfff, unique; RoCE: 0 */
 	uint16_t reserved;
-	uint32_t ngids;                /* gid_tbl_len; 1 .. SOFTHCA_GIDS_MAX */
+	uint32_t ngids; /* gid_tbl_len; 1 .. SOFTHCA_GIDS_MAX */
 	uint8_t gids[SOFTHCA_GIDS_MAX][16]; /* network order; RoCE: all of type RoCE v2 */
 };
 
@@ -80,12 +80,11 @@ int softhca_topology_default(struct softhca_topology *t, uint32_t nrails);
  * newline in err (errlen bytes; it says which line is wrong and what to give):
  * -EINVAL for a file that is no topology, -errno when it cannot be read.
  */
-int softhca_topology_load(const char *path, struct softhca_topology *t, char *err,
-			  size_t errlen);
+int softhca_topology_load(const char *path, struct softhca_topology *t, char *err, size_t errlen);
 
 /* As softhca_topology_load() from text in memory; name stands for the path in messages. */
 int softhca_topology_parse(const char *text, const char *name, struct softhca_topology *t,
-			   char *err, size_t errlen);
+	char *err, size_t errlen);
 
 /*
  * What the environment asks for: the file SOFTHCA_TOPOLOGY, else SOFTHCA_RAILS

@@ -144,22 +144,22 @@ static bool set_gid(void *object, const char *v)
 }
 
 static const struct kv_key keys[] = {
-	{ "name", set_name, false, "up to 15 letters, digits, '_' or '-'" },
-	{ "pci", set_pci, false, "a PCI address such as 0000:17:00.0" },
-	{ "numa", set_numa, false, "a NUMA node, 0 to 63, or -1" },
-	{ "link", set_link, false, "ib or roce" },
-	{ "rate_mbps", set_rate, false, "megabits a second, 1 to 10000000" },
-	{ "latency_ns", set_latency, false, "nanoseconds, 0 to 1000000000" },
-	{ "mtu", set_mtu, false, "256, 512, 1024, 2048 or 4096" },
-	{ "lid", set_lid, false, "a unicast LID, 1 to 49151" },
-	{ "netdev", set_netdev, false, "up to 15 letters, digits, '_' or '-'" },
-	{ "gid", set_gid, true, "up to 8 IPv6 or IPv4 addresses" },
+	{"name", set_name, false, "up to 15 letters, digits, '_' or '-'"},
+	{"pci", set_pci, false, "a PCI address such as 0000:17:00.0"},
+	{"numa", set_numa, false, "a NUMA node, 0 to 63, or -1"},
+	{"link", set_link, false, "ib or roce"},
+	{"rate_mbps", set_rate, false, "megabits a second, 1 to 10000000"},
+	{"latency_ns", set_latency, false, "nanoseconds, 0 to 1000000000"},
+	{"mtu", set_mtu, false, "256, 512, 1024, 2048 or 4096"},
+	{"lid", set_lid, false, "a unicast LID, 1 to 49151"},
+	{"netdev", set_netdev, false, "up to 15 letters, digits, '_' or '-'"},
+	{"gid", set_gid, true, "up to 8 IPv6 or IPv4 addresses"},
 };
 
 static bool same_pci(const struct softhca_pci_addr *a, const struct softhca_pci_addr *b)
 {
 	return a->domain == b->domain && a->bus == b->bus && a->device == b->device &&
-		a->function == b->function;
+	       a->function == b->function;
 }
 
 static int check_link(const struct kv_source *src, const struct softhca_rail *rail)
@@ -240,8 +240,8 @@ static int parse_line(const struct kv_source *src, char *line, struct softhca_to
 int softhca_topology_parse(const char *text, const char *name, struct softhca_topology *t,
 	char *err, size_t errlen)
 {
-	struct softhca_topology parsed = { 0 };
-	struct kv_source src = { .name = name, .err = err, .errlen = errlen };
+	struct softhca_topology parsed = {0};
+	struct kv_source src = {.name = name, .err = err, .errlen = errlen};
 	char *copy = strdup(text), *rest = copy, *line;
 	int rc = 0;
 
@@ -261,8 +261,7 @@ int softhca_topology_parse(const char *text, const char *name, struct softhca_to
 	return rc;
 }
 
-int softhca_topology_load(const char *path, struct softhca_topology *t, char *err,
-	size_t errlen)
+int softhca_topology_load(const char *path, struct softhca_topology *t, char *err, size_t errlen)
 {
 	int rc;
 	char *text = kv_read_file(path, "a topology file", err, errlen, &rc);

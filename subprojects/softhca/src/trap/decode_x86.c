@@ -16,15 +16,15 @@ enum { LEGACY = 1, VEX = 2, EVEX = 4, VECTOR = VEX | EVEX, ANY = LEGACY | VECTOR
 enum { NP = 1 << 0, P66 = 1 << 1, PF3 = 1 << 2, PF2 = 1 << 3 };
 
 enum source {
-	GPR8,      /* low byte of a general register, or AH..BH */
-	GPR,       /* 2, 4 or 8 bytes by operand size */
-	GPR_SWAP,  /* the same, bytes reversed (MOVBE) */
+	GPR8, /* low byte of a general register, or AH..BH */
+	GPR, /* 2, 4 or 8 bytes by operand size */
+	GPR_SWAP, /* the same, bytes reversed (MOVBE) */
 	IMM8,
-	IMM,       /* 2 or 4 bytes, the latter sign-extended for 8 */
-	VEC_FULL,  /* the whole vector */
+	IMM, /* 2 or 4 bytes, the latter sign-extended for 8 */
+	VEC_FULL, /* the whole vector */
 	VEC_FIXED, /* size bytes of the vector's low end */
-	VEC_DQ,    /* its low 4 or 8 bytes, by W */
-	VEC_HIGH,  /* its bytes 8 to 15 */
+	VEC_DQ, /* its low 4 or 8 bytes, by W */
+	VEC_HIGH, /* its bytes 8 to 15 */
 };
 
 static const struct form {
@@ -35,25 +35,23 @@ static const struct form {
 	uint8_t source;
 	uint8_t size; /* VEC_FIXED */
 } forms[] = {
-	{ 0, 0x88, NP, LEGACY, GPR8, 0 },
-	{ 0, 0x89, NP | P66, LEGACY, GPR, 0 },
-	{ 0, 0xc6, NP, LEGACY, IMM8, 0 },
-	{ 0, 0xc7, NP | P66, LEGACY, IMM, 0 },
-	{ 1, 0xc3, NP, LEGACY, GPR, 0 },               /* movnti */
-	{ 2, 0xf1, NP | P66, LEGACY, GPR_SWAP, 0 },    /* movbe */
-	{ 2, 0xf9, NP, LEGACY, GPR, 0 },               /* movdiri */
-	{ 1, 0x11, NP | P66, ANY, VEC_FULL, 0 },       /* movups, movupd */
-	{ 1, 0x11, PF3, ANY, VEC_FIXED, 4 },           /* movss */
-	{ 1, 0x11, PF2, ANY, VEC_FIXED, 8 },           /* movsd */
-	{ 1, 0x13, NP | P66, ANY, VEC_FIXED, 8 },      /* movlps, movlpd */
-	{ 1, 0x17, NP | P66, ANY, VEC_HIGH, 8 },       /* movhps, movhpd */
-	{ 1, 0x29, NP | P66, ANY, VEC_FULL, 0 },       /* movaps, movapd */
-	{ 1, 0x2b, NP | P66, ANY, VEC_FULL, 0 },       /* movntps, movntpd */
-	{ 1, 0x7e, P66, ANY, VEC_DQ, 0 },              /* movd, movq */
-	{ 1, 0x7f, P66 | PF3, ANY, VEC_FULL, 0 },      /* movdqa, movdqu */
-	{ 1, 0x7f, PF2, EVEX, VEC_FULL, 0 },           /* vmovdqu8, vmovdqu16 */
-	{ 1, 0xd6, P66, ANY, VEC_FIXED, 8 },           /* movq */
-	{ 1, 0xe7, P66, ANY, VEC_FULL, 0 },            /* movntdq */
+	{0, 0x88, NP, LEGACY, GPR8, 0}, {0, 0x89, NP | P66, LEGACY, GPR, 0},
+	{0, 0xc6, NP, LEGACY, IMM8, 0}, {0, 0xc7, NP | P66, LEGACY, IMM, 0},
+	{1, 0xc3, NP, LEGACY, GPR, 0}, /* movnti */
+	{2, 0xf1, NP | P66, LEGACY, GPR_SWAP, 0}, /* movbe */
+	{2, 0xf9, NP, LEGACY, GPR, 0}, /* movdiri */
+	{1, 0x11, NP | P66, ANY, VEC_FULL, 0}, /* movups, movupd */
+	{1, 0x11, PF3, ANY, VEC_FIXED, 4}, /* movss */
+	{1, 0x11, PF2, ANY, VEC_FIXED, 8}, /* movsd */
+	{1, 0x13, NP | P66, ANY, VEC_FIXED, 8}, /* movlps, movlpd */
+	{1, 0x17, NP | P66, ANY, VEC_HIGH, 8}, /* movhps, movhpd */
+	{1, 0x29, NP | P66, ANY, VEC_FULL, 0}, /* movaps, movapd */
+	{1, 0x2b, NP | P66, ANY, VEC_FULL, 0}, /* movntps, movntpd */
+	{1, 0x7e, P66, ANY, VEC_DQ, 0}, /* movd, movq */
+	{1, 0x7f, P66 | PF3, ANY, VEC_FULL, 0}, /* movdqa, movdqu */
+	{1, 0x7f, PF2, EVEX, VEC_FULL, 0}, /* vmovdqu8, vmovdqu16 */
+	{1, 0xd6, P66, ANY, VEC_FIXED, 8}, /* movq */
+	{1, 0xe7, P66, ANY, VEC_FULL, 0}, /* movntdq */
 };
 
 struct insn {
@@ -69,8 +67,8 @@ struct insn {
 	uint8_t size; /* of the store */
 };
 
-static const uint8_t greg_of[16] = { REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
-	REG_RSI, REG_RDI, REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15 };
+static const uint8_t greg_of[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI,
+	REG_RDI, REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
 
 static uint64_t greg(const ucontext_t *uc, unsigned int n)
 {
@@ -188,8 +186,8 @@ static bool find_form(struct insn *in)
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
 		const struct form *f = &forms[i];
 
-		if (f->map != in->map || f->opcode != in->opcode ||
-			!(f->prefixes & in->prefix) || !(f->encodings & in->encoding))
+		if (f->map != in->map || f->opcode != in->opcode || !(f->prefixes & in->prefix) ||
+			!(f->encodings & in->encoding))
 			continue;
 		in->form = f;
 		return true;
@@ -263,8 +261,7 @@ static uint64_t decode_address(struct insn *in, const ucontext_t *uc)
 		ea = greg(uc, in->rm | in->base_hi);
 	}
 	if (in->mod == 1) /* EVEX counts 8-bit displacements in units of the store's size */
-		ea += (uint64_t)((int64_t)(int8_t)*in->p++ *
-			(in->encoding == EVEX ? in->size : 1));
+		ea += (uint64_t)((int64_t)(int8_t)*in->p++ * (in->encoding == EVEX ? in->size : 1));
 	else if (in->mod == 2 || !base)
 		ea += (uint64_t)(int64_t)read_disp32(in);
 	return ea;
@@ -272,9 +269,9 @@ static uint64_t decode_address(struct insn *in, const ucontext_t *uc)
 
 /* Parts of the signal frame's XSAVE area (Intel SDM volume 1, chapter 13). */
 enum {
-	FRAME_XMM = 160,      /* 16 bytes a register */
-	FRAME_SW = 464,       /* Linux: magic, size, mask of the saved parts */
-	FRAME_HEADER = 512,   /* which parts are not in their initial, all-zero state */
+	FRAME_XMM = 160, /* 16 bytes a register */
+	FRAME_SW = 464, /* Linux: magic, size, mask of the saved parts */
+	FRAME_HEADER = 512, /* which parts are not in their initial, all-zero state */
 	FRAME_YMM_HIGH = 576, /* fixed in the standard format */
 	FRAME_MAGIC = 0x46505853,
 };
@@ -360,7 +357,7 @@ static void read_imm(struct insn *in, uint8_t out[64])
 	in->p += n;
 	if (in->size == 8) {
 		value = (int64_t)(int32_t)(out[0] | out[1] << 8 | out[2] << 16 |
-			(uint32_t)out[3] << 24);
+					   (uint32_t)out[3] << 24);
 		memcpy(out, &value, sizeof(value));
 	}
 }
@@ -389,8 +386,8 @@ static bool read_source(struct insn *in, const ucontext_t *uc, uint8_t out[64])
 
 int softhca_store_decode(const ucontext_t *uc, uint64_t fault_addr, struct softhca_store *out_p)
 {
-	struct insn in = { .start = (const uint8_t *)uc->uc_mcontext.gregs[REG_RIP] };
-	struct softhca_store st = { 0 };
+	struct insn in = {.start = (const uint8_t *)uc->uc_mcontext.gregs[REG_RIP]};
+	struct softhca_store st = {0};
 	uint8_t modrm;
 
 	in.p = in.start;

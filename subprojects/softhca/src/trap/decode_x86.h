@@ -30,8 +30,8 @@
 #include <ucontext.h>
 
 struct softhca_store {
-	uint8_t length;    /* of the instruction, bytes */
-	uint8_t size;      /* of the store, 1 .. 64 bytes */
+	uint8_t length; /* of the instruction, bytes */
+	uint8_t size; /* of the store, 1 .. 64 bytes */
 	uint8_t bytes[64]; /* size of them, in memory order */
 };
 

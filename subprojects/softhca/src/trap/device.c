@@ -37,7 +37,7 @@ static bool rung_right(struct qp *qp, const uint8_t *bytes)
 	if (qp->state != QPS_RTS || qp->wait_until)
 		return true; /* the record is looked at later */
 	return !dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, &pi) &&
-		strict_doorbell(qp, pi, bytes);
+	       strict_doorbell(qp, pi, bytes);
 }
 
 /* The control segment's first half: only the QP that it names is looked at. */

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #define BUCKETS 16384u /* 16 pages for each of 1024 contexts */
-#define GONE 1u	       /* of a page that was dropped: the search goes on behind it */
+#define GONE 1u /* of a page that was dropped: the search goes on behind it */
 
 struct bucket {
 	_Atomic uint64_t page; /* 0: never used */

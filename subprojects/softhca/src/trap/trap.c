@@ -189,8 +189,8 @@ static void scan_line(const char *line, struct uctx *u)
 	unsigned major, minor;
 	char perms[5];
 
-	if (sscanf(line, "%lx-%lx %4s %lx %x:%x %lu", &start, &end, perms, &offset, &major,
-		    &minor, &ino) != 7)
+	if (sscanf(line, "%lx-%lx %4s %lx %x:%x %lu", &start, &end, perms, &offset, &major, &minor,
+		    &ino) != 7)
 		return;
 	if (ino != u->ino || makedev(major, minor) != u->dev)
 		return;

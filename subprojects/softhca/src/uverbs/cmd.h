@@ -18,7 +18,7 @@ struct span {
 
 struct cmd {
 	struct uctx *u;
-	struct span in, out;	     /* the command's own structures */
+	struct span in, out; /* the command's own structures */
 	struct span drv_in, drv_out; /* the provider's */
 	bool extended;
 };

@@ -53,8 +53,8 @@ int cmd_get_context(struct cmd *c)
 		.num_ports = 1,
 		.response_length = sizeof(drv),
 		.cqe_version = 1,
-		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE |
-			MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
+		.cmds_supp_uhw =
+			MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
 		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE,
 		.log_uar_size = 12,
 		.num_uars_per_page = 1,
@@ -170,8 +170,8 @@ int cmd_query_port(struct cmd *c)
 		.max_vl_num = 4,
 		.subnet_timeout = 18,
 		.active_width = 2,
-		.active_speed = softhca_rate_speed(rail->rate_mbps, &(uint32_t){0},
-			&(const char *){NULL}),
+		.active_speed =
+			softhca_rate_speed(rail->rate_mbps, &(uint32_t){0}, &(const char *){NULL}),
 		.phys_state = up ? 5 : 3,
 		.link_layer = roce ? 2 : 1,
 	};

@@ -15,11 +15,11 @@
 
 /* One open device file of this process. Never freed: the fault handler reads it. */
 struct uctx {
-	int fd;		/* a memfd: doorbell pages are mapped from it */
+	int fd; /* a memfd: doorbell pages are mapped from it */
 	uint32_t rail;
-	uint32_t ctx;	/* index in the arena, NO_INDEX before GET_CONTEXT */
+	uint32_t ctx; /* index in the arena, NO_INDEX before GET_CONTEXT */
 	uint32_t next_bfreg;
-	dev_t dev;	/* of the memfd, as /proc/self/maps shows it */
+	dev_t dev; /* of the memfd, as /proc/self/maps shows it */
 	ino_t ino;
 };
 

@@ -80,8 +80,8 @@ static void commit_recv(struct qp *qp, const struct recv *rx, const struct cqe64
 	recv_taken(qp);
 }
 
-void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from,
-	const struct wqe *w, uint32_t bytes)
+void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, const struct wqe *w,
+	uint32_t bytes)
 {
 	struct cqe64 cqe = recv_cqe(qp, rx);
 	uint32_t op = CQE_RESP_SEND;

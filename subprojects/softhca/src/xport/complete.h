@@ -13,8 +13,8 @@ void complete_send(struct qp *qp, const struct wqe *w);
 void complete_send_error(struct qp *qp, const struct wqe *w, enum syndrome s);
 
 /* A message took a receive: both change in one step. */
-void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from,
-	const struct wqe *w, uint32_t bytes);
+void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, const struct wqe *w,
+	uint32_t bytes);
 
 /* A receive failed, or is flushed (@s). */
 void complete_recv_error(struct qp *qp, const struct recv *rx, enum syndrome s);

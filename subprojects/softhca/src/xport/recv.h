@@ -11,9 +11,9 @@
 #define RECV_SEGS_MAX (RECV_STRIDE_MAX / 16)
 
 struct recv {
-	uint32_t index;	    /* what its completion is known by */
-	uint32_t next;	    /* SRQ: the entry that follows it */
-	uint64_t addr;	    /* where it stands */
+	uint32_t index; /* what its completion is known by */
+	uint32_t next; /* SRQ: the entry that follows it */
+	uint64_t addr; /* where it stands */
 	uint32_t nsegs;
 	uint64_t capacity;
 	struct dma_seg segs[RECV_SEGS_MAX];

@@ -70,7 +70,7 @@ static bool remote_range(const struct qp *dest, const struct wqe *w, uint32_t ac
 	if (!len)
 		return true; /* touches nothing: the key is not looked at */
 	return (dest->attr.access & access) == access &&
-		mr_translate(w->rkey, dest->pd, access, w->raddr, len, seg);
+	       mr_translate(w->rkey, dest->pd, access, w->raddr, len, seg);
 }
 
 static struct answer respond_write(struct qp *dest, struct qp *qp, struct wqe *w)

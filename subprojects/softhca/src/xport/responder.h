@@ -8,11 +8,11 @@
 /* How an attempt to deliver a message ended. */
 enum verdict {
 	V_DONE,
-	V_RNR,	     /* no receive is posted: try again after the receiver's delay */
+	V_RNR, /* no receive is posted: try again after the receiver's delay */
 	V_NO_ANSWER, /* nobody there now: try again after the transport timeout */
-	V_DEAD,	     /* nobody there ever again */
-	V_LATER,     /* not attempted yet: a timer is set */
-	V_ERROR,     /* refused: `syndrome` is the sender's */
+	V_DEAD, /* nobody there ever again */
+	V_LATER, /* not attempted yet: a timer is set */
+	V_ERROR, /* refused: `syndrome` is the sender's */
 };
 
 struct answer {

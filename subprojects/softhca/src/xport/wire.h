@@ -10,10 +10,10 @@
 #include <stdint.h>
 
 #define WQE_BLOCK 64
-#define WQE_UNIT 16		/* `ds` counts these */
-#define WQE_MAX_UNITS 63	/* six bits */
-#define WQE_INLINE 0x80000000u	/* in an inline segment's length */
-#define WQE_LKEY_END 0x100u	/* ends the list of a receive entry that is not full */
+#define WQE_UNIT 16 /* `ds` counts these */
+#define WQE_MAX_UNITS 63 /* six bits */
+#define WQE_INLINE 0x80000000u /* in an inline segment's length */
+#define WQE_LKEY_END 0x100u /* ends the list of a receive entry that is not full */
 #define WQE_AV_EXTENDED 0x80000000u
 
 #define CTRL_CQ_UPDATE 0x08

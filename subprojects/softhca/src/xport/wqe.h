@@ -15,14 +15,14 @@ struct wqe {
 	bool solicited;
 	uint8_t units; /* of 16 bytes */
 	uint8_t flags; /* fm_ce_se as it stands */
-	uint16_t index;	     /* that the program wrote */
-	uint32_t qpn;	     /* that the program wrote */
-	uint32_t imm;	     /* as it stands */
+	uint16_t index; /* that the program wrote */
+	uint32_t qpn; /* that the program wrote */
+	uint32_t imm; /* as it stands */
 	uint32_t rkey;
 	uint64_t raddr;
 	uint64_t swap_add, compare;
 	const struct wqe_av *av; /* datagrams: points into raw */
-	uint64_t length;     /* of the payload */
+	uint64_t length; /* of the payload */
 	uint32_t inline_len; /* of it, in the entry itself */
 	uint32_t nsegs;
 	struct dma_seg segs[WQE_MAX_UNITS]; /* in this process: the payload, in order */

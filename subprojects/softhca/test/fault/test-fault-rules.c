@@ -19,7 +19,8 @@ static int parse(const char *text)
 static void every_key(void)
 {
 	CHECK_EQ(parse("action=partial device=mlx5_3 qpn=0x41 pid=77 opcode=write opcode=read "
-		       "nth=3 count=0 percent=10 seed=5 syndrome=remote_op bytes=12"), 0);
+		       "nth=3 count=0 percent=10 seed=5 syndrome=remote_op bytes=12"),
+		0);
 	CHECK_EQ(rules[0].action, FAULT_PARTIAL);
 	CHECK_STR(rules[0].device, "mlx5_3");
 	CHECK_EQ(rules[0].qpn, 0x41);
@@ -53,20 +54,20 @@ static void wrong_texts(void)
 	static const struct {
 		const char *text, *says;
 	} cases[] = {
-		{ "qpn=1", "F:1: no action: give error" },
-		{ "action=duplicate", "action=duplicate: give error, rnr" },
-		{ "action=error\naction=delay", "F:2: action=delay: give delay_ns, too" },
-		{ "action=rnr delay_ns=5", "leave it out" },
-		{ "action=rnr syndrome=flush", "leave it out" },
-		{ "action=delay delay_ns=5 bytes=1", "leave it out" },
-		{ "action=error syndrome=21", "local_length" },
-		{ "action=error opcode=nop", "send, send_imm" },
-		{ "action=error qpn=0", "1 to 0xffffff" },
-		{ "action=error nth=0", "1 or more" },
-		{ "action=error percent=101", "1 to 100" },
-		{ "action=error count=-1", "0 for all" },
-		{ "action=error device=", "name of an adapter" },
-		{ "action=error; acton=rnr", "'acton': give key=value" },
+		{"qpn=1", "F:1: no action: give error"},
+		{"action=duplicate", "action=duplicate: give error, rnr"},
+		{"action=error\naction=delay", "F:2: action=delay: give delay_ns, too"},
+		{"action=rnr delay_ns=5", "leave it out"},
+		{"action=rnr syndrome=flush", "leave it out"},
+		{"action=delay delay_ns=5 bytes=1", "leave it out"},
+		{"action=error syndrome=21", "local_length"},
+		{"action=error opcode=nop", "send, send_imm"},
+		{"action=error qpn=0", "1 to 0xffffff"},
+		{"action=error nth=0", "1 or more"},
+		{"action=error percent=101", "1 to 100"},
+		{"action=error count=-1", "0 for all"},
+		{"action=error device=", "name of an adapter"},
+		{"action=error; acton=rnr", "'acton': give key=value"},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

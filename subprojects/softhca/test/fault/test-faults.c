@@ -30,8 +30,13 @@ static void open_pair(struct rig_timers t)
 
 static void post(uint64_t id, enum ibv_wr_opcode op, uint32_t len)
 {
-	rig_post(&a, &(struct rig_wr){.id = id, .op = op, .flags = IBV_SEND_SIGNALED, .len = len,
-			     .imm = 5, .raddr = (uintptr_t)b.buf + DST, .rkey = b.mr->rkey});
+	rig_post(&a, &(struct rig_wr){.id = id,
+			     .op = op,
+			     .flags = IBV_SEND_SIGNALED,
+			     .len = len,
+			     .imm = 5,
+			     .raddr = (uintptr_t)b.buf + DST,
+			     .rkey = b.mr->rkey});
 }
 
 static void write_ends(uint64_t id, enum ibv_wc_status status)
@@ -73,7 +78,10 @@ static void rnr_twice(void)
 
 static void rnr_for_ever(void)
 {
-	open_pair((struct rig_timers){.timeout = 10, .retry = 3, .rnr_retry = 2, .min_rnr = 1,
+	open_pair((struct rig_timers){.timeout = 10,
+		.retry = 3,
+		.rnr_retry = 2,
+		.min_rnr = 1,
 		.set = true});
 	rig_recv(&b, 9, 0, 64);
 	post(1, IBV_WR_SEND, 64);
@@ -139,7 +147,10 @@ static void at_random(void)
 {
 	struct softhca_counters c;
 
-	open_pair((struct rig_timers){.timeout = 8, .retry = 7, .rnr_retry = 7, .min_rnr = 1,
+	open_pair((struct rig_timers){.timeout = 8,
+		.retry = 7,
+		.rnr_retry = 7,
+		.min_rnr = 1,
 		.set = true});
 	for (uint64_t id = 1; id <= 20; id++) {
 		rig_recv(&b, id, 0, 64);
@@ -180,18 +191,19 @@ static const struct fault_case {
 	void (*run)(void);
 	int signal; /* that ends it */
 } cases[] = {
-	{ "error", "opcode=write nth=3 action=error syndrome=remote_access", error_with_syndrome,
-	  0 },
-	{ "rnr", "opcode=send action=rnr count=2", rnr_twice, 0 },
-	{ "rnr-exceeded", "action=rnr count=0", rnr_for_ever, 0 },
-	{ "no-answer", "action=no_answer count=0", no_answer_for_ever, 0 },
-	{ "delay", "nth=1 action=delay delay_ns=2000000" /* DELAY_NS */, delayed, 0 },
-	{ "partial", "action=partial bytes=100", partial_write, 0 },
-	{ "not-meant", "device=mlx5_9 action=error; pid=1 action=error; qpn=0xffffff action=error;"
-		       "opcode=read action=error; nth=11 action=error", not_meant, 0 },
-	{ "random", "percent=50 count=0 seed=3 action=rnr", at_random, 0 },
-	{ "link", "nth=2 action=link_down device=mlx5_0", link_goes_down, 0 },
-	{ "kill", "nth=4 action=kill bytes=32", not_meant, SIGKILL },
+	{"error", "opcode=write nth=3 action=error syndrome=remote_access", error_with_syndrome, 0},
+	{"rnr", "opcode=send action=rnr count=2", rnr_twice, 0},
+	{"rnr-exceeded", "action=rnr count=0", rnr_for_ever, 0},
+	{"no-answer", "action=no_answer count=0", no_answer_for_ever, 0},
+	{"delay", "nth=1 action=delay delay_ns=2000000" /* DELAY_NS */, delayed, 0},
+	{"partial", "action=partial bytes=100", partial_write, 0},
+	{"not-meant",
+		"device=mlx5_9 action=error; pid=1 action=error; qpn=0xffffff action=error;"
+		"opcode=read action=error; nth=11 action=error",
+		not_meant, 0},
+	{"random", "percent=50 count=0 seed=3 action=rnr", at_random, 0},
+	{"link", "nth=2 action=link_down device=mlx5_0", link_goes_down, 0},
+	{"kill", "nth=4 action=kill bytes=32", not_meant, SIGKILL},
 };
 
 static void run(const struct fault_case *c)

@@ -38,15 +38,18 @@ static void make_qp(struct rig *r, const struct rig_attr *a)
 	struct ibv_qp_init_attr qa = {
 		.send_cq = r->scq,
 		.recv_cq = r->rcq,
-		.cap = {.max_send_wr = RIG_DEPTH, .max_recv_wr = RIG_DEPTH, .max_send_sge = 4,
-			.max_recv_sge = 2, .max_inline_data = 128},
+		.cap = {.max_send_wr = RIG_DEPTH,
+			.max_recv_wr = RIG_DEPTH,
+			.max_send_sge = 4,
+			.max_recv_sge = 2,
+			.max_inline_data = 128},
 		.qp_type = a->type ? a->type : IBV_QPT_RC,
 	};
 	struct ibv_qp_attr init = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-			IBV_ACCESS_REMOTE_ATOMIC,
+		.qp_access_flags =
+			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 		.qkey = 0x1234,
 	};
 
@@ -64,9 +67,9 @@ static void make_qp(struct rig *r, const struct rig_attr *a)
 
 void rig_open(struct rig *r, const struct rig_attr *a)
 {
-	int access = a->access ? a->access
-			       : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	int access = a->access ? a->access :
+				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+					 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 	struct ibv_device **list;
 	int n;
 
@@ -130,7 +133,9 @@ void rig_connect(struct rig *r, const struct rig_addr *to, struct rig_timers t)
 		.dest_qp_num = to->qpn,
 		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = t.set ? t.min_rnr : 1,
-		.ah_attr = {.dlid = to->lid, .port_num = 1, .is_global = !to->lid,
+		.ah_attr = {.dlid = to->lid,
+			.port_num = 1,
+			.is_global = !to->lid,
 			.grh = {.dgid = to->gid, .hop_limit = 1}},
 	};
 	int uc = r->qp->qp_type == IBV_QPT_UC;
@@ -145,8 +150,9 @@ void rig_connect(struct rig *r, const struct rig_addr *to, struct rig_timers t)
 	a.max_rd_atomic = 1;
 	CHECK(!ibv_modify_qp(r->qp, &a,
 		IBV_QP_STATE | IBV_QP_SQ_PSN |
-			(uc ? 0 : IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-					IBV_QP_MAX_QP_RD_ATOMIC)));
+			(uc ? 0 :
+			      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+						IBV_QP_MAX_QP_RD_ATOMIC)));
 }
 
 void rig_connect_pair(struct rig *a, struct rig *b)

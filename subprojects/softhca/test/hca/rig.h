@@ -19,10 +19,10 @@ struct rig_attr {
 	unsigned rail;
 	bool srq;
 	bool events; /* one completion channel for both CQs */
-	int cqe;     /* of each CQ; 0: 256 */
+	int cqe; /* of each CQ; 0: 256 */
 	enum ibv_qp_type type; /* 0: RC */
-	uint32_t cqe_size;     /* 64 or 128; 0: the provider's choice */
-	int access;  /* of the memory region; 0: everything */
+	uint32_t cqe_size; /* 64 or 128; 0: the provider's choice */
+	int access; /* of the memory region; 0: everything */
 };
 
 struct rig {

@@ -32,9 +32,12 @@ static struct ibv_cq *compressed_cq(struct ibv_context *ctx, struct mlx5dv_cq *d
 static void make_receiver(struct ibv_cq *cq)
 {
 	struct ibv_srq_init_attr sa = {.attr = {.max_wr = 1000, .max_sge = 1}};
-	struct ibv_qp_init_attr qa = {.send_cq = b.scq, .recv_cq = cq,
-		.cap = {.max_send_wr = 1, .max_send_sge = 1}, .qp_type = IBV_QPT_RC};
-	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1,
+	struct ibv_qp_init_attr qa = {.send_cq = b.scq,
+		.recv_cq = cq,
+		.cap = {.max_send_wr = 1, .max_send_sge = 1},
+		.qp_type = IBV_QPT_RC};
+	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
 
 	CHECK(!ibv_destroy_qp(b.qp));
@@ -59,7 +62,9 @@ static void burst(uint32_t n, uint32_t base)
 	for (uint32_t i = 0; i < n; i++) {
 		sge[i] = (struct ibv_sge){(uintptr_t)a.buf, base + i, a.mr->lkey};
 		wr[i] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-			.sg_list = &sge[i], .num_sge = 1, .imm_data = 5,
+			.sg_list = &sge[i],
+			.num_sge = 1,
+			.imm_data = 5,
 			.next = i + 1 < n ? &wr[i + 1] : NULL,
 			.send_flags = i + 1 < n ? 0 : IBV_SEND_SIGNALED,
 			.wr.rdma = {.remote_addr = (uintptr_t)b.buf, .rkey = b.mr->rkey}};

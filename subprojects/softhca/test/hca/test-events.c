@@ -40,8 +40,8 @@ static void take_event(struct rig *r, struct ibv_cq *want)
 static void send_from_a(unsigned flags)
 {
 	rig_recv(&b, 0, 0, 64);
-	rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED | flags,
-			     .len = 8});
+	rig_post(&a,
+		&(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED | flags, .len = 8});
 	rig_wait_ok(a.scq);
 }
 
@@ -104,8 +104,8 @@ static void echo(int fd, int rounds)
 		CHECK(!ibv_req_notify_cq(r.rcq, 0));
 		rig_wait_ok(r.rcq);
 		rig_recv(&r, 0, 0, 64);
-		rig_post(&r, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED,
-				     .len = 4});
+		rig_post(&r,
+			&(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 4});
 		rig_wait_ok(r.scq);
 	}
 	CHECK_EQ(read(fd, &c, 1), 1);
@@ -139,8 +139,8 @@ static void between_processes(void)
 	CHECK_EQ(write(fd[0], "x", 1), 1);
 	for (int i = 0; i < rounds; i++) {
 		CHECK(!ibv_req_notify_cq(a.rcq, 0));
-		rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED,
-				     .len = 4});
+		rig_post(&a,
+			&(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 4});
 		rig_wait_ok(a.scq);
 		take_event(&a, a.rcq);
 		rig_wait_ok(a.rcq);
@@ -173,8 +173,8 @@ static void srq_limit(void)
 	send_from_a(0); /* posts one, takes one: three are left */
 	CHECK(!readable(b.ctx->async_fd));
 	for (int i = 0; i < 2; i++) {
-		rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED,
-				     .len = 8});
+		rig_post(&a,
+			&(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 8});
 		rig_wait_ok(a.scq);
 	}
 	e = take_async(&b);
@@ -189,8 +189,10 @@ static void qp_errors(void)
 	struct ibv_async_event e;
 
 	open_pair(true);
-	rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE, .len = 8,
-			     .raddr = (uintptr_t)b.buf, .rkey = b.mr->rkey ^ 1});
+	rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
+			     .len = 8,
+			     .raddr = (uintptr_t)b.buf,
+			     .rkey = b.mr->rkey ^ 1});
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_REM_ACCESS_ERR);
 	e = take_async(&b);
 	CHECK_EQ(e.event_type, IBV_EVENT_QP_ACCESS_ERR);
@@ -212,8 +214,8 @@ static void cq_overrun(void)
 	for (int i = 0; i < 9; i++)
 		rig_recv(&b, 0, 0, 64);
 	for (int i = 0; i < 9; i++)
-		rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED,
-				     .len = 8});
+		rig_post(&a,
+			&(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 8});
 	e = take_async(&b);
 	CHECK_EQ(e.event_type, IBV_EVENT_CQ_ERR);
 	CHECK(e.element.cq == b.rcq);

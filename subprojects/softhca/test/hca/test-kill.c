@@ -51,9 +51,14 @@ static void post(uint32_t n, const struct rig_addr *to, uint32_t area)
 	uint32_t len = length_of(n), at = OUT + n % SLOTS * SLOT;
 
 	rig_fill(r.buf + at, len, n);
-	rig_post(&r, &(struct rig_wr){.id = n, .op = IBV_WR_RDMA_WRITE_WITH_IMM,
-			     .flags = IBV_SEND_SIGNALED, .imm = n, .offset = at, .len = len,
-			     .raddr = to->addr + area + n % SLOTS * SLOT, .rkey = to->rkey});
+	rig_post(&r, &(struct rig_wr){.id = n,
+			     .op = IBV_WR_RDMA_WRITE_WITH_IMM,
+			     .flags = IBV_SEND_SIGNALED,
+			     .imm = n,
+			     .offset = at,
+			     .len = len,
+			     .raddr = to->addr + area + n % SLOTS * SLOT,
+			     .rkey = to->rkey});
 }
 
 static void open_peer(int fd, struct rig_addr *to)
@@ -167,9 +172,13 @@ static pid_t start(void (*fn)(int), int *fd)
 
 static struct ibv_qp *make_qp(void)
 {
-	struct ibv_qp_init_attr qa = {.send_cq = r.scq, .recv_cq = r.rcq, .srq = r.srq,
-		.cap = {.max_send_wr = RIG_DEPTH, .max_send_sge = 1}, .qp_type = IBV_QPT_RC};
-	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1,
+	struct ibv_qp_init_attr qa = {.send_cq = r.scq,
+		.recv_cq = r.rcq,
+		.srq = r.srq,
+		.cap = {.max_send_wr = RIG_DEPTH, .max_send_sge = 1},
+		.qp_type = IBV_QPT_RC};
+	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
 	struct ibv_qp *qp = ibv_create_qp(r.pd, &qa);
 
@@ -188,8 +197,12 @@ static struct ibv_qp *connect_peer(int fd, struct rig_addr *to)
 	mine = rig_addr(&r);
 	put(fd, &mine, sizeof(mine));
 	get(fd, to, sizeof(*to));
-	rig_connect(&r, to, (struct rig_timers){.timeout = 8, .retry = 2, .rnr_retry = 7,
-		.min_rnr = 1, .set = true});
+	rig_connect(&r, to,
+		(struct rig_timers){.timeout = 8,
+			.retry = 2,
+			.rnr_retry = 7,
+			.min_rnr = 1,
+			.set = true});
 	put(fd, "x", 1);
 	return qp;
 }
@@ -232,7 +245,8 @@ static void on_sent(const struct ibv_wc *wc, struct tally *t)
 }
 
 /* One turn of the survivor's loop: answers both peers. Returns whether nothing arrived. */
-static bool turn(struct tally *t, const struct rig_addr *steady_to, const struct rig_addr *victim_to)
+static bool turn(struct tally *t, const struct rig_addr *steady_to,
+	const struct rig_addr *victim_to)
 {
 	struct ibv_wc wc;
 	bool idle = false;
@@ -320,8 +334,10 @@ static void count_receives(int fd, struct tally *t, const struct rig_addr *to)
 
 	r.qp = steady_qp;
 	rig_post(&r, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE_WITH_IMM,
-			     .flags = IBV_SEND_SIGNALED, .imm = VICTIM_QUIET,
-			     .raddr = to->addr, .rkey = to->rkey});
+			     .flags = IBV_SEND_SIGNALED,
+			     .imm = VICTIM_QUIET,
+			     .raddr = to->addr,
+			     .rkey = to->rkey});
 	while (t->from_steady < limit) {
 		wc = rig_wait_ok(r.rcq);
 		on_recv(&wc, t);

@@ -28,8 +28,11 @@ static void topology(const char *link)
 
 static void post(enum ibv_wr_opcode op, uint32_t len, unsigned flags)
 {
-	rig_post(&a, &(struct rig_wr){.op = op, .flags = flags, .len = len,
-			     .raddr = (uintptr_t)b.buf, .rkey = b.mr->rkey});
+	rig_post(&a, &(struct rig_wr){.op = op,
+			     .flags = flags,
+			     .len = len,
+			     .raddr = (uintptr_t)b.buf,
+			     .rkey = b.mr->rkey});
 }
 
 static uint64_t virtual_ns(void)
@@ -47,8 +50,10 @@ static void post_list(uint32_t n, uint32_t len)
 	struct ibv_send_wr wr[16], *bad;
 
 	for (uint32_t i = 0; i < n; i++)
-		wr[i] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge,
-			.num_sge = 1, .next = i + 1 < n ? &wr[i + 1] : NULL,
+		wr[i] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.next = i + 1 < n ? &wr[i + 1] : NULL,
 			.send_flags = i + 1 < n ? 0 : IBV_SEND_SIGNALED,
 			.wr.rdma = {.remote_addr = (uintptr_t)b.buf, .rkey = b.mr->rkey}};
 	CHECK(!ibv_post_send(a.qp, wr, &bad));

@@ -16,7 +16,7 @@
 
 #define SLOTS 16u
 #define SLOT 2048u
-#define IN 0u		       /* messages arrive here */
+#define IN 0u /* messages arrive here */
 #define OUT (RIG_BUF / 2u) /* and leave from here */
 
 static struct rig r;
@@ -48,9 +48,14 @@ static void send_message(const struct rig_addr *to, uint32_t n, uint32_t seed)
 	uint32_t at = OUT + n % SLOTS * SLOT, len = length_of(n);
 
 	rig_fill(r.buf + at, len, seed + n);
-	rig_post(&r, &(struct rig_wr){.id = n, .op = IBV_WR_RDMA_WRITE_WITH_IMM,
-			     .flags = IBV_SEND_SIGNALED, .imm = n, .offset = at, .len = len,
-			     .raddr = to->addr + IN + n % SLOTS * SLOT, .rkey = to->rkey});
+	rig_post(&r, &(struct rig_wr){.id = n,
+			     .op = IBV_WR_RDMA_WRITE_WITH_IMM,
+			     .flags = IBV_SEND_SIGNALED,
+			     .imm = n,
+			     .offset = at,
+			     .len = len,
+			     .raddr = to->addr + IN + n % SLOTS * SLOT,
+			     .rkey = to->rkey});
 }
 
 static void check_message(const struct ibv_wc *wc, uint32_t n, uint32_t seed)

@@ -32,8 +32,13 @@ static uint64_t at(const struct rig *r, uint32_t offset)
 
 static struct rig_wr write_wr(uint32_t len, unsigned flags)
 {
-	return (struct rig_wr){.id = 7, .op = IBV_WR_RDMA_WRITE, .flags = flags, .offset = SRC,
-		.len = len, .raddr = at(&b, DST), .rkey = b.mr->rkey};
+	return (struct rig_wr){.id = 7,
+		.op = IBV_WR_RDMA_WRITE,
+		.flags = flags,
+		.offset = SRC,
+		.len = len,
+		.raddr = at(&b, DST),
+		.rkey = b.mr->rkey};
 }
 
 static void post_write(uint32_t len, unsigned flags)
@@ -64,8 +69,11 @@ static void writes_and_reads(void)
 		CHECK_EQ(wc.wr_id, 7);
 		CHECK(rig_same(b.buf + DST, n, n));
 		memset(a.buf + SRC, 0, n);
-		rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_READ, .flags = IBV_SEND_SIGNALED,
-				     .offset = SRC, .len = n, .raddr = at(&b, DST),
+		rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_READ,
+				     .flags = IBV_SEND_SIGNALED,
+				     .offset = SRC,
+				     .len = n,
+				     .raddr = at(&b, DST),
 				     .rkey = b.mr->rkey});
 		wc = rig_wait_ok(a.scq);
 		CHECK_EQ(wc.opcode, IBV_WC_RDMA_READ);
@@ -88,8 +96,8 @@ static void immediates(bool srq, uint32_t cqe_size)
 		rig_recv(&b, (uint64_t)i, 0, 0);
 	while (got < (uint32_t)rounds) {
 		for (int i = 0; i < batch; i++, sent++) {
-			struct rig_wr w = write_wr(8, IBV_SEND_INLINE |
-					(i == batch - 1 ? IBV_SEND_SIGNALED : 0));
+			struct rig_wr w = write_wr(8,
+				IBV_SEND_INLINE | (i == batch - 1 ? IBV_SEND_SIGNALED : 0));
 
 			w.op = IBV_WR_RDMA_WRITE_WITH_IMM;
 			w.imm = sent;
@@ -126,8 +134,11 @@ static void sends(bool srq)
 
 		rig_recv(&b, i, DST, 2048);
 		rig_fill(a.buf, len, i);
-		rig_post(&a, &(struct rig_wr){.id = i, .op = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
-				     .flags = IBV_SEND_SIGNALED, .imm = i, .len = len});
+		rig_post(&a, &(struct rig_wr){.id = i,
+				     .op = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
+				     .flags = IBV_SEND_SIGNALED,
+				     .imm = i,
+				     .len = len});
 		wc = rig_wait_ok(b.rcq);
 		CHECK_EQ(wc.opcode, IBV_WC_RECV);
 		CHECK_EQ(wc.byte_len, len);
@@ -148,8 +159,12 @@ static void atomics(void)
 
 	open_pair(&(struct rig_attr){0});
 	memcpy(b.buf + DST, &word, 8);
-	w = (struct rig_wr){.op = IBV_WR_ATOMIC_FETCH_AND_ADD, .flags = IBV_SEND_SIGNALED,
-		.len = 8, .raddr = at(&b, DST), .rkey = b.mr->rkey, .compare_add = 11};
+	w = (struct rig_wr){.op = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		.flags = IBV_SEND_SIGNALED,
+		.len = 8,
+		.raddr = at(&b, DST),
+		.rkey = b.mr->rkey,
+		.compare_add = 11};
 	rig_post(&a, &w);
 	CHECK_EQ(rig_wait_ok(a.scq).opcode, IBV_WC_FETCH_ADD);
 	memcpy(&old, a.buf, 8);
@@ -275,8 +290,12 @@ static void gives_up(void)
 	rig_open(&a, &(struct rig_attr){0});
 	rig_open(&b, &(struct rig_attr){0});
 	to = rig_addr(&b);
-	rig_connect(&a, &to, (struct rig_timers){.timeout = 8, .retry = 2, .rnr_retry = 2,
-		.min_rnr = 1, .set = true});
+	rig_connect(&a, &to,
+		(struct rig_timers){.timeout = 8,
+			.retry = 2,
+			.rnr_retry = 2,
+			.min_rnr = 1,
+			.set = true});
 	w = write_wr(4, 0);
 	/* Nobody there: b is not connected. */
 	rig_post(&a, &w);
@@ -287,8 +306,12 @@ static void gives_up(void)
 	rig_open(&a, &(struct rig_attr){0});
 	rig_open(&b, &(struct rig_attr){0});
 	to = rig_addr(&b);
-	rig_connect(&a, &to, (struct rig_timers){.timeout = 8, .retry = 2, .rnr_retry = 2,
-		.min_rnr = 1, .set = true});
+	rig_connect(&a, &to,
+		(struct rig_timers){.timeout = 8,
+			.retry = 2,
+			.rnr_retry = 2,
+			.min_rnr = 1,
+			.set = true});
 	to = rig_addr(&a);
 	rig_connect(&b, &to, (struct rig_timers){0});
 	rig_post(&a, &(struct rig_wr){.id = 5, .op = IBV_WR_SEND, .len = 4});

@@ -21,8 +21,10 @@ int main(void)
 	rig_recv(&b, 1, 0, 64);
 	for (uint32_t i = 0; i < 3; i++) {
 		rig_fill(a.buf, 64, i);
-		rig_post(&a, &(struct rig_wr){.id = i, .op = IBV_WR_SEND,
-				     .flags = IBV_SEND_SIGNALED, .len = 64});
+		rig_post(&a, &(struct rig_wr){.id = i,
+				     .op = IBV_WR_SEND,
+				     .flags = IBV_SEND_SIGNALED,
+				     .len = 64});
 	}
 	rig_idle(a.scq);
 	rig_idle(b.rcq);

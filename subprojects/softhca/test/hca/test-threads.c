@@ -55,9 +55,14 @@ static void send_one(struct rig *r, const struct rig_addr *to, uint32_t n, uint3
 	uint32_t at = RIG_BUF / 2 + n % SLOTS * SLOT;
 
 	rig_fill(r->buf + at, SLOT, seed + n);
-	rig_post(r, &(struct rig_wr){.id = n, .op = IBV_WR_RDMA_WRITE_WITH_IMM,
-			    .flags = IBV_SEND_SIGNALED, .imm = n, .offset = at, .len = SLOT,
-			    .raddr = to->addr + n % SLOTS * SLOT, .rkey = to->rkey});
+	rig_post(r, &(struct rig_wr){.id = n,
+			    .op = IBV_WR_RDMA_WRITE_WITH_IMM,
+			    .flags = IBV_SEND_SIGNALED,
+			    .imm = n,
+			    .offset = at,
+			    .len = SLOT,
+			    .raddr = to->addr + n % SLOTS * SLOT,
+			    .rkey = to->rkey});
 }
 
 struct progress {

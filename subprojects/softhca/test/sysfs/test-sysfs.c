@@ -117,7 +117,7 @@ static void local_cpus(const struct softhca_topology *t)
 		if (p[-1] == ',')
 			continue;
 		for (int i = 0; i < 4; i++)
-			if (strtol((char[]){ p[-1], 0 }, NULL, 16) & 1 << i)
+			if (strtol((char[]){p[-1], 0}, NULL, 16) & 1 << i)
 				CPU_SET((size_t)(bit + i), &got);
 		bit = (char)(bit + 4);
 	}

@@ -43,12 +43,13 @@ static void default_rails(void)
 static void every_key(void)
 {
 	const struct softhca_rail *r = t.rails;
-	static const uint8_t v4[16] = { [10] = 0xff, 0xff, 10, 1, 2, 3 };
+	static const uint8_t v4[16] = {[10] = 0xff, 0xff, 10, 1, 2, 3};
 
 	CHECK_EQ(parse("# two rails\n\n"
 		       "name=mlx5_7 pci=0001:b1:1f.7 numa=-1 link=ib rate_mbps=100000 "
 		       "latency_ns=0 mtu=256 lid=0xbfff gid=fe80::1 gid=fe80::2 # end\r\n"
-		       "\tlink=roce numa=63 netdev=eth0 gid=10.1.2.3"), 0);
+		       "\tlink=roce numa=63 netdev=eth0 gid=10.1.2.3"),
+		0);
 	CHECK_EQ(t.nrails, 2);
 	CHECK_STR(r[0].name, "mlx5_7");
 	CHECK_EQ(r[0].pci.domain, 1);
@@ -87,40 +88,40 @@ static void wrong_texts(void)
 	static const struct {
 		const char *text, *says;
 	} cases[] = {
-		{ "", "F:1: no rail" },
-		{ "# nothing\n", "no rail" },
-		{ "mlx5_0", "'mlx5_0': give key=value with one of name, pci" },
-		{ "nmae=x", "'nmae': give key=value" },
-		{ "name=", "name=: give up to 15" },
-		{ "name=../x", "name=../x: give" },
-		{ "name=abcdefghijklmnop", "up to 15" },
-		{ "name=mlx5_0\nname=mlx5_0", "F:2: name=mlx5_0 is taken by rail 0" },
-		{ "pci=00:11.0", "a PCI address" },
-		{ "pci=0000:17:20.0", "a PCI address" },
-		{ "pci=0000:17:00.8", "a PCI address" },
-		{ "pci=0000:17:00.0x", "a PCI address" },
-		{ "name=a\nname=b pci=0000:11:00.0", "F:2: pci is that of rail 0" },
-		{ "pci=0000:1c:00.0\nlink=ib", "F:2: pci is that of rail 0" },
-		{ "numa=64", "0 to 63" },
-		{ "numa=-2", "0 to 63" },
-		{ "link=eth", "ib or roce" },
-		{ "rate_mbps=0", "1 to 10000000" },
-		{ "rate_mbps=10G", "1 to 10000000" },
-		{ "rate_mbps=-1", "1 to 10000000" },
-		{ "latency_ns=1000000001", "0 to 1000000000" },
-		{ "latency_ns= ", "0 to 1000000000" },
-		{ "mtu=1500", "256, 512" },
-		{ "lid=0", "1 to 49151" },
-		{ "lid=49152", "1 to 49151" },
-		{ "lid=17\n\n", NULL },
-		{ "lid=17\nmtu=1024", "F:2: lid=17 is taken by rail 0" },
-		{ "link=roce lid=3", "leave it out" },
-		{ "link=ib netdev=eth0", "leave it out" },
-		{ "gid=10.0.0", "IPv6 or IPv4" },
-		{ "gid=::1 gid=::2 gid=0::1", "F:1: gid=::1 is given twice" },
-		{ "gid=::1\ngid=::2 gid=::1", "F:2: gid=::1 is taken by rail 0" },
-		{ "gid=10.95.1.1\nlink=roce", "F:2: gid=::ffff:10.95.1.1 is taken by rail 0" },
-		{ "numa=0 numa=1", "numa is given twice" },
+		{"", "F:1: no rail"},
+		{"# nothing\n", "no rail"},
+		{"mlx5_0", "'mlx5_0': give key=value with one of name, pci"},
+		{"nmae=x", "'nmae': give key=value"},
+		{"name=", "name=: give up to 15"},
+		{"name=../x", "name=../x: give"},
+		{"name=abcdefghijklmnop", "up to 15"},
+		{"name=mlx5_0\nname=mlx5_0", "F:2: name=mlx5_0 is taken by rail 0"},
+		{"pci=00:11.0", "a PCI address"},
+		{"pci=0000:17:20.0", "a PCI address"},
+		{"pci=0000:17:00.8", "a PCI address"},
+		{"pci=0000:17:00.0x", "a PCI address"},
+		{"name=a\nname=b pci=0000:11:00.0", "F:2: pci is that of rail 0"},
+		{"pci=0000:1c:00.0\nlink=ib", "F:2: pci is that of rail 0"},
+		{"numa=64", "0 to 63"},
+		{"numa=-2", "0 to 63"},
+		{"link=eth", "ib or roce"},
+		{"rate_mbps=0", "1 to 10000000"},
+		{"rate_mbps=10G", "1 to 10000000"},
+		{"rate_mbps=-1", "1 to 10000000"},
+		{"latency_ns=1000000001", "0 to 1000000000"},
+		{"latency_ns= ", "0 to 1000000000"},
+		{"mtu=1500", "256, 512"},
+		{"lid=0", "1 to 49151"},
+		{"lid=49152", "1 to 49151"},
+		{"lid=17\n\n", NULL},
+		{"lid=17\nmtu=1024", "F:2: lid=17 is taken by rail 0"},
+		{"link=roce lid=3", "leave it out"},
+		{"link=ib netdev=eth0", "leave it out"},
+		{"gid=10.0.0", "IPv6 or IPv4"},
+		{"gid=::1 gid=::2 gid=0::1", "F:1: gid=::1 is given twice"},
+		{"gid=::1\ngid=::2 gid=::1", "F:2: gid=::1 is taken by rail 0"},
+		{"gid=10.95.1.1\nlink=roce", "F:2: gid=::ffff:10.95.1.1 is taken by rail 0"},
+		{"numa=0 numa=1", "numa is given twice"},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -24,7 +24,7 @@ extern const struct store_form __start_store_forms[], __stop_store_forms[];
 extern struct store_state {
 	uint64_t gpr[16];
 	uint8_t vec[32][64];
-	uint64_t vec_isa;   /* ISA_BASE: XMM only; ISA_AVX; ISA_AVX512 */
+	uint64_t vec_isa; /* ISA_BASE: XMM only; ISA_AVX; ISA_AVX512 */
 	uint64_t vec_clear; /* leave the upper halves in their initial state */
 } store_state;
 

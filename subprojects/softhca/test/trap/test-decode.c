@@ -83,13 +83,12 @@ static bool have(enum isa isa)
 
 static void set_state(bool clear)
 {
-	static const uint8_t address_regs[] = { 7, 3, 5, 4, 12, 13 };
-	static const uint8_t index_regs[] = { 1, 9 };
+	static const uint8_t address_regs[] = {7, 3, 5, 4, 12, 13};
+	static const uint8_t index_regs[] = {1, 9};
 
 	rnd_fill(&store_state, sizeof(store_state));
 	for (size_t i = 0; i < sizeof(address_regs); i++) /* movaps and its like want 64 */
-		store_state.gpr[address_regs[i]] =
-			(uintptr_t)store_page + 1024 + 64 * (rnd() % 24);
+		store_state.gpr[address_regs[i]] = (uintptr_t)store_page + 1024 + 64 * (rnd() % 24);
 	for (size_t i = 0; i < sizeof(index_regs); i++)
 		store_state.gpr[index_regs[i]] = 1 + rnd() % 15;
 	store_state.gpr[6] = (uintptr_t)source;
@@ -147,7 +146,7 @@ static void on_fault_across(int sig, siginfo_t *si, void *context)
 
 static void handle(void (*handler)(int, siginfo_t *, void *))
 {
-	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+	struct sigaction sa = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK};
 
 	CHECK(!sigaction(SIGSEGV, &sa, NULL));
 }
@@ -155,7 +154,7 @@ static void handle(void (*handler)(int, siginfo_t *, void *))
 static void signal_stack(void)
 {
 	static uint8_t memory[65536];
-	stack_t ss = { .ss_sp = memory, .ss_size = sizeof(memory) };
+	stack_t ss = {.ss_sp = memory, .ss_size = sizeof(memory)};
 
 	CHECK(!sigaltstack(&ss, NULL)); /* some forms use RSP as an address */
 }
