@@ -4,6 +4,7 @@
 #undef _FILE_OFFSET_BITS
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -53,6 +54,61 @@ EXPORT int close(int fd)
 	uverbs_closing(fd);
 	return REAL(close)(fd);
 }
+
+/* @fd is @from's duplicate, or -1: what the function that made it returns. */
+static int duplicated(int from, int fd)
+{
+	int r = fd < 0 ? 0 : uverbs_duplicated(from, fd);
+
+	if (!r)
+		return fd;
+	REAL(close)(fd);
+	errno = -r;
+	return -1;
+}
+
+/* @to, if it is open, is closed by the same call. */
+static int replaced(int from, int to, int fd)
+{
+	if (fd < 0)
+		return fd;
+	if (from != to)
+		uverbs_closing(to);
+	return duplicated(from, fd);
+}
+
+EXPORT int dup(int fd)
+{
+	return duplicated(fd, REAL(dup)(fd));
+}
+
+EXPORT int dup2(int fd, int to)
+{
+	return replaced(fd, to, REAL(dup2)(fd, to));
+}
+
+EXPORT int dup3(int fd, int to, int flags)
+{
+	return replaced(fd, to, REAL(dup3)(fd, to, flags));
+}
+
+/* Every argument there is fits a pointer's place. */
+#define DEFINE_FCNTL(name)                                                                         \
+	EXPORT int name(int fd, int cmd, ...)                                                      \
+	{                                                                                          \
+		va_list ap;                                                                        \
+		void *arg;                                                                         \
+		int r;                                                                             \
+                                                                                                   \
+		va_start(ap, cmd);                                                                 \
+		arg = va_arg(ap, void *);                                                          \
+		va_end(ap);                                                                        \
+		r = REAL(name)(fd, cmd, arg);                                                      \
+		return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? duplicated(fd, r) : r;           \
+	}
+
+DEFINE_FCNTL(fcntl)
+DEFINE_FCNTL(fcntl64)
 
 #define DEFINE_FSTAT(name, type)                                                                   \
 	EXPORT int name(int fd, struct type *st)                                                   \

@@ -117,6 +117,7 @@ enum cqe_opcode {
 	CQE_RESP_SEND = 2,
 	CQE_RESP_SEND_IMM = 3,
 	CQE_RESP_SEND_INV = 4,
+	CQE_RESIZE = 5,
 	CQE_REQ_ERR = 13,
 	CQE_RESP_ERR = 14,
 };
