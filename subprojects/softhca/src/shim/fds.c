@@ -10,10 +10,8 @@
 #include <stdbool.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "shim/path.h"
 #include "shim/real.h"
 #include "uverbs/uverbs.h"
 
@@ -109,17 +107,3 @@ EXPORT int dup3(int fd, int to, int flags)
 
 DEFINE_FCNTL(fcntl)
 DEFINE_FCNTL(fcntl64)
-
-#define DEFINE_FSTAT(name, type)                                                                   \
-	EXPORT int name(int fd, struct type *st)                                                   \
-	{                                                                                          \
-		struct uctx *u = uverbs_of_fd(fd);                                                 \
-                                                                                                   \
-		if (!u)                                                                            \
-			return REAL(name)(fd, st);                                                 \
-		path_device_stat((int)u->rail, (struct stat *)st);                                 \
-		return 0;                                                                          \
-	}
-
-DEFINE_FSTAT(fstat, stat)
-DEFINE_FSTAT(fstat64, stat64)
