@@ -152,14 +152,17 @@ void strict_blueflame(const struct uctx *u, uint32_t offset, const uint8_t *byte
 		note_start(u, offset, bytes, size);
 	last_rung.at = at;
 	qp = qp_by_number(last_rung.qpn);
-	if (!qp || last_rung.u != u || last_rung.offset != offset - at || size > sizeof(queue)) {
+	if (!qp && at == 0)
+		return; /* reported as a doorbell */
+	if (!qp || !qp->sq_count || last_rung.u != u || last_rung.offset != offset - at) {
 		strict_violation("a store of %u bytes at 0x%x of a doorbell page that began no "
 				 "BlueFlame copy",
 			size, offset);
 		return;
 	}
 	ring = qp->sq_count * WQE_BLOCK;
-	for (uint32_t i = 0; i < size; i += 8) {
+	/* The first 8 bytes are the doorbell: see strict_doorbell. */
+	for (uint32_t i = at == 0 ? 8 : 0; i < size; i += 8) {
 		uint32_t pos = ((last_rung.index & (qp->sq_count - 1)) * WQE_BLOCK + at + i) % ring;
 
 		if (dma_read(qp->obj.owner, qp->sq_buf + pos, queue, 8) ||

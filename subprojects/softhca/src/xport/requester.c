@@ -141,7 +141,7 @@ static bool step(struct qp *qp)
 		return false;
 	}
 	s = wqe_fetch(qp, qp->sq_done, &w);
-	if (!s && (w.qpn != qp->qpn || !w.units || (config_get()->strict && !strict_wqe(qp, &w))))
+	if (!s && ((config_get()->strict && !strict_wqe(qp, &w)) || w.qpn != qp->qpn || !w.units))
 		s = SYN_LOCAL_QP_OP;
 	if (s)
 		a = (struct answer){.verdict = V_ERROR, .syndrome = s};
