@@ -269,6 +269,19 @@ static void duplicates(void)
 	}
 }
 
+/* Not emulated: refused, and the library closes the descriptor that it was given. */
+static void import(void)
+{
+	int fd;
+
+	rig_open(&a, &(struct rig_attr){0});
+	fd = dup(a.ctx->cmd_fd);
+	CHECK(!ibv_import_device(fd));
+	CHECK_EQ(errno, EPROTONOSUPPORT);
+	CHECK_EQ(fcntl(fd, F_GETFD), -1);
+	rig_close(&a);
+}
+
 /* dup2() onto the device closes it. */
 static void replaced(void)
 {
@@ -323,6 +336,7 @@ int main(void)
 	rereg_pd();
 	rereg_address();
 	duplicates();
+	import();
 	replaced();
 	duplicate_channel();
 	return 0;

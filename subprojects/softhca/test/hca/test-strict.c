@@ -181,6 +181,19 @@ static void wrong_doorbell(bool posted, uint32_t first, uint32_t second, const c
 	verdict(what);
 }
 
+static void rung_twice(void)
+{
+	uint8_t *w;
+
+	open_pair();
+	w = nop(0, true);
+	record(1);
+	ring(w);
+	ring(w);
+	rig_wait_ok(a.scq);
+	verdict("its record (1) posts nothing new");
+}
+
 static void no_doorbell(void)
 {
 	open_pair();
@@ -319,6 +332,7 @@ int main(void)
 	wrong_doorbell(true, 5 << 8, 0, "names WQE 5, which is not among the posted 0..0");
 	wrong_doorbell(true, 1, 0, "WQE 0: the doorbell's bytes differ from the queue's");
 	wrong_doorbell(false, 0, 0x654321u << 8, "doorbell of QP 0x654321, which this context");
+	rung_twice();
 	no_doorbell();
 	full_ring(false);
 	full_ring(true);
