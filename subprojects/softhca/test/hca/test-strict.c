@@ -292,6 +292,14 @@ static void blueflame_cases(void)
 	store_16(nop(0, true), 16);
 	verdict("a store of 16 bytes at 0x");
 
+	open_pair(); /* a copy that goes on in the other buffer */
+	w = nop(0, true);
+	record(1);
+	store_16(w, 0);
+	store_16(w, 256 + 16);
+	rig_wait_ok(a.scq);
+	verdict("a store of 16 bytes at 0x");
+
 	overlapping_copy(false); /* write-combining: one copy */
 	overlapping_copy(true); /* two copies of one entry */
 }
