@@ -491,6 +491,11 @@ int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t
 		return -EMSGSIZE;
 	if (shmipc_client_pending(hot) != c->given_up)
 		return -EBUSY;
+	if (c->given_up) { /* late responses give their places back */
+		err = shmipc_client_poll(hot, answer_take, &a);
+		if (err < 0)
+			return err;
+	}
 	err = shmipc_client_call(hot, req, len, 0);
 	if (err)
 		return err;
