@@ -371,6 +371,7 @@ bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client);
 void delegrpc_priv_publish_replies(struct delegrpc_server *server);
 void delegrpc_priv_server_busy(struct delegrpc_server *server);
 void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint32_t generation);
+void delegrpc_priv_drop(struct delegrpc_server *server);
 int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint32_t id,
 	uint32_t len);
 
@@ -442,14 +443,14 @@ static inline int delegrpc_server_recv(struct delegrpc_server *server, struct de
 		index = id & 0xffff;
 		if (DELEGRPC_UNLIKELY(client >= server->max_clients || !generation ||
 				      index >= server->resp_depth || len > server->req_size)) {
-			server->bad++;
+			delegrpc_priv_drop(server);
 			continue;
 		}
 		if (DELEGRPC_UNLIKELY(server->peers[client].generation != generation))
 			delegrpc_priv_new_peer(server, client, generation);
 		index += client * server->resp_depth;
 		if (DELEGRPC_UNLIKELY(server->open[index])) {
-			server->bad++;
+			delegrpc_priv_drop(server);
 			continue;
 		}
 		server->peers[client].burst = (uint16_t)(head >> 48);
