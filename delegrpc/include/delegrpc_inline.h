@@ -166,7 +166,7 @@ DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
 #define DELEGRPC_ID_NONE UINT32_MAX
 #define DELEGRPC_ID_BUSY (UINT32_MAX - 1)
 #define DELEGRPC_ID_LATE (UINT32_MAX - 2) /* a blocking call that timed out */
-#define DELEGRPC_SPINS 40 /* empty polls until a client counts as waiting */
+#define DELEGRPC_IDLE_POLLS 16 /* empty polls in a row until the slow path */
 
 struct delegrpc_call {
 	uint64_t token;
@@ -183,7 +183,8 @@ struct delegrpc_client {
 	uint32_t free_id; /* top of the stack of free ids */
 	uint32_t staged;
 	uint32_t pending;
-	uint32_t empty; /* empty polls in a row */
+	int32_t idle_left; /* empty polls until the slow path */
+	uint32_t idle; /* times that this wait took it, up to when the server is told */
 	uint32_t unfenced; /* publications since the server's sleep was last looked at */
 	uint32_t generation;
 	uint32_t req_size, req_stride;
@@ -277,7 +278,7 @@ static inline int delegrpc_priv_client_looked(struct delegrpc_client *client)
 {
 	if (client->unfenced)
 		delegrpc_priv_wake_server(client);
-	return ++client->empty < DELEGRPC_SPINS ? 0 : delegrpc_priv_client_idle(client);
+	return --client->idle_left > 0 ? 0 : delegrpc_priv_client_idle(client);
 }
 
 static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
@@ -310,9 +311,9 @@ static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_
 	}
 	if (DELEGRPC_UNLIKELY(!seen))
 		return delegrpc_priv_client_looked(client);
-	if (DELEGRPC_UNLIKELY(client->empty >= DELEGRPC_SPINS))
+	if (DELEGRPC_UNLIKELY(client->idle))
 		delegrpc_priv_client_busy(client);
-	client->empty = 0;
+	client->idle_left = DELEGRPC_IDLE_POLLS;
 	if (client->staged)
 		delegrpc_priv_publish(client);
 	return n;

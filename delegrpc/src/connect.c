@@ -117,6 +117,7 @@ static void init_client(struct client *c, const struct layout *l)
 	hot->header = c->region.addr;
 	hot->line = (struct delegrpc_line *)(void *)(base + l->lines) + c->id;
 	hot->responses = base + l->responses + c->id * l->resp_pitch;
+	hot->idle_left = DELEGRPC_IDLE_POLLS;
 	hot->req_size = c->attr.req_size;
 	hot->req_stride = l->req_stride;
 	hot->resp_depth = c->attr.resp_depth;
