@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/idle.h"
 #include "base/shm.h"
 #include "burst.h"
 #include "wait.h"
@@ -10,6 +11,9 @@
 #define CONNECT_NS NSEC_PER_SEC /* to wait for a clean place */
 #define ASK_NS (20 * NSEC_PER_MSEC) /* between askings for one */
 #define LOOK_NS (10 * NSEC_PER_MSEC) /* between looks whether the server lives */
+#define TELL 3 /* turns of SHMIPC_IDLE_POLLS, 1 and again so many: about 1 us */
+
+static_assert(SHMIPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothing of base");
 
 struct client {
 	struct shmipc_client hot;
@@ -21,6 +25,7 @@ struct client {
 	uint32_t given_up; /* calls of call_wait whose response is not wanted any more */
 	int err; /* the connection is over: why */
 	uint64_t looked; /* whether the server lives, when last */
+	uint64_t idle_ns; /* at the clock, between empty polls, when last */
 	struct shmipc_client_stats stats;
 };
 
@@ -338,14 +343,12 @@ COLD int shmipc_client_idle(struct shmipc_client *hot)
 
 	if (c->err)
 		return client_end(c, c->err);
-	hot->idle_left = SHMIPC_IDLE_POLLS;
-	if (shmipc_client_pending(hot) && !hot->waiting) {
-		hot->waiting = 1;
+	now = clock_ns();
+	hot->idle_left = idle_polls(&c->idle_ns, now);
+	if (shmipc_client_pending(hot) && hot->idle < TELL && ++hot->idle == TELL)
 		shmipc_state_set(&c->place->client_state, SLEEP_WAITING);
-	}
 	gone = server_has_closed(c);
-	now = gone ? c->looked : clock_ns();
-	if (now - c->looked >= LOOK_NS) {
+	if (!gone && now - c->looked >= LOOK_NS) {
 		c->looked = now;
 		gone = server_is_dead(c);
 	}
@@ -357,8 +360,9 @@ COLD int shmipc_client_idle(struct shmipc_client *hot)
 /* Responses came: waiting is over. */
 COLD void shmipc_client_resume(struct shmipc_client *hot)
 {
-	hot->waiting = 0;
-	shmipc_state_set(&client_of(hot)->place->client_state, SLEEP_RUNNING);
+	if (hot->idle == TELL)
+		shmipc_state_set(&client_of(hot)->place->client_state, SLEEP_RUNNING);
+	hot->idle = 0;
 }
 
 void shmipc_client_wake_test(struct shmipc_client *hot)
@@ -393,7 +397,7 @@ static int client_sleep(struct client *c, uint64_t left_ns)
 	uint32_t *state = &c->place->client_state;
 	int r;
 
-	c->hot.waiting = 1;
+	c->hot.idle = TELL;
 	sleep_prepare(state);
 	r = client_look(c, true);
 	if (!r) {
