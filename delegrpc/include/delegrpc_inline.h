@@ -4,7 +4,7 @@
  * user. The functions are documented there. What is not hot is in the library, behind
  * delegrpc_priv_*.
  *
- * The region, layout version 3, all fields little-endian:
+ * The region, layout version 4, all fields little-endian:
  *
  *	   0	struct delegrpc_header		128 B
  *	 128	struct delegrpc_control		128 B
@@ -37,7 +37,7 @@
 #include <string.h>
 
 #define DELEGRPC_MAGIC 0x444C475250435631ull /* "DLGRPCV1" as a number */
-#define DELEGRPC_VERSION 3u
+#define DELEGRPC_VERSION 4u
 
 #define DELEGRPC_REQ_HEADER 16 /* lap 4 B, client 2 B, burst 2 B, id 4 B, len 4 B */
 #define DELEGRPC_RESP_HEADER 8 /* stamp, id: 4 B each */
@@ -151,13 +151,15 @@ enum delegrpc_state {
 struct delegrpc_line {
 	uint64_t claim;
 	uint32_t generation; /* 1 .. 65535; of the present or last holder of the id */
-	uint8_t pad0[52];
+	uint32_t taken; /* not 0: somebody has the id, or died with it; a hint, its lock decides */
+	uint8_t pad0[48];
 	uint32_t state; /* enum delegrpc_state; a futex */
 	uint8_t pad1[60];
 };
 
 DELEGRPC_AT(delegrpc_line, claim, 0);
 DELEGRPC_AT(delegrpc_line, generation, 8);
+DELEGRPC_AT(delegrpc_line, taken, 12);
 DELEGRPC_AT(delegrpc_line, state, 64);
 DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
 

@@ -115,17 +115,33 @@ static void place_take(struct client *c, uint32_t index)
 	server_notify(c);
 }
 
-/* 0, or -EAGAIN, and whether some place may become clean: nobody holds it. */
-static int place_find(struct client *c, bool *hope_p)
+/*
+ * Is there a place that nobody holds, so that the server may clean it? Begins with the one
+ * that was found the last time: a look at a lock takes as long as there are clients.
+ */
+static bool place_is_abandoned(struct client *c, uint32_t *at)
 {
-	bool hope = false;
+	uint32_t n = c->layout.attr.max_clients;
 
-	for (uint32_t i = 0; i < c->layout.attr.max_clients; i++) {
-		if (!place_is_clean(c, i)) {
-			hope = hope || shm_locked(&c->region, SHMIPC_CLIENT_LOCK(i)) == 0;
-			continue;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t index = (*at + i) % n;
+
+		if (shm_locked(&c->region, SHMIPC_CLIENT_LOCK(index)) == 0) {
+			*at = index;
+			return true;
 		}
-		hope = true; /* at worst somebody else is just taking it */
+	}
+	return false;
+}
+
+/* 0, or -EAGAIN, and whether somebody else was just taking the place that was clean. */
+static int place_find(struct client *c, bool *raced_p)
+{
+	*raced_p = false;
+	for (uint32_t i = 0; i < c->layout.attr.max_clients; i++) {
+		if (!place_is_clean(c, i))
+			continue;
+		*raced_p = true;
 		if (shm_lock(&c->region, SHMIPC_CLIENT_LOCK(i)) != 0)
 			continue;
 		if (place_is_clean(c, i)) {
@@ -134,7 +150,6 @@ static int place_find(struct client *c, bool *hope_p)
 		}
 		shm_unlock(&c->region, SHMIPC_CLIENT_LOCK(i));
 	}
-	*hope_p = hope;
 	return -EAGAIN;
 }
 
@@ -144,10 +159,13 @@ static int place_wait(struct client *c)
 	struct shmipc_deadline all = shmipc_deadline(CONNECT_NS), ask = shmipc_deadline(0);
 	const struct timespec nap = {.tv_nsec = (long)NSEC_PER_MSEC};
 	struct wait w = WAIT_INIT;
-	bool hope;
+	uint32_t at = 0;
+	bool raced;
 
-	while (place_find(c, &hope) != 0) {
-		if (!hope || !shmipc_deadline_left(&all))
+	while (place_find(c, &raced) != 0) {
+		if (!raced && !place_is_abandoned(c, &at))
+			return -EAGAIN;
+		if (!shmipc_deadline_left(&all))
 			return -EAGAIN;
 		if (server_has_closed(c) || server_is_dead(c))
 			return -ECONNREFUSED;
