@@ -59,9 +59,9 @@ static int refuse(struct job *j, int err)
 	return err;
 }
 
-static int fence(struct job *j, bool collect)
+static int fence(struct job *j)
 {
-	int err = launch_fence(j->l, collect, j->o->timeout_ns);
+	int err = launch_fence(j->l, j->o->timeout_ns);
 
 	if (err)
 		launch_explain(j->l, err, j->o->timeout_ns, j->why, sizeof(j->why));
@@ -77,7 +77,7 @@ static int fence_after_run(struct job *j, uint32_t run)
 {
 	uint64_t ours = j->runs[run].elapsed_ns;
 	uint64_t timeout = 2 * j->o->timeout_ns + (j->o->ops ? SLOWEST : 1) * ours;
-	int err = launch_fence(j->l, false, timeout);
+	int err = launch_fence(j->l, timeout);
 
 	if (err)
 		launch_explain(j->l, err, timeout, j->why, sizeof(j->why));
@@ -171,7 +171,7 @@ static int meet(struct job *j)
 		return judge(j, &mine, &mine, 0);
 	err = launch_put(j->l, KEY_HELLO, &mine, sizeof(mine));
 	if (!err)
-		err = fence(j, true);
+		err = fence(j);
 	for (uint32_t i = 0; !err && i < launch_size(j->l); i++)
 		err = hear(j, &mine, i);
 	return err;
@@ -211,7 +211,7 @@ static int run_all(struct job *j)
 	int err = 0;
 
 	for (uint32_t run = 0; !err && run < j->o->runs; run++) {
-		err = run ? fence_after_run(j, run - 1) : fence(j, false);
+		err = run ? fence_after_run(j, run - 1) : fence(j);
 		if (!err)
 			err = node_run(&j->node);
 		if (err && !j->why[0])
@@ -353,7 +353,7 @@ static int conclude(struct job *j)
 	if (!err && j->node.rank)
 		err = tell_result(j, j->o->runs, &daemons);
 	if (!err)
-		err = fence(j, true);
+		err = fence(j);
 	if (err || j->node.rank)
 		return err;
 	err = gather(j, &daemons);
@@ -397,7 +397,7 @@ static void end_together(struct job *j, int err)
 {
 	if (!launch_rank(j->l))
 		give_up(j, err);
-	j->aborted = !launch_fence(j->l, false, PATIENCE_NS);
+	j->aborted = !launch_fence(j->l, PATIENCE_NS);
 	if (!j->aborted)
 		give_up(j, err);
 }

@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 
+import slurm as private_slurm
+
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
 GUARD = 100  # seconds until a job counts as hung
 BUSY_NS = 5_000_000  # of each client in a run: some thousand operations
@@ -25,6 +27,10 @@ FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remo
 
 
 class Failed(Exception):
+    pass
+
+
+class Skipped(Exception):
     pass
 
 
@@ -356,6 +362,20 @@ def case_faults():
         verified(r, np)
 
 
+def case_slurm():
+    """Ranks on several nodes: where a fence is a matter of the nodes, too."""
+    missing = private_slurm.missing()
+    if missing:
+        raise Skipped(f"not installed: {missing}; scripts/deps test installs it")
+    with tempfile.TemporaryDirectory() as tmp, private_slurm.Slurm(tmp, 4) as slurm:
+        if not slurm.has_pmix():
+            raise Skipped("Slurm has no PMIx plugin; scripts/deps test installs it")
+        for nodes, ranks in (1, 2), (2, 2), (4, 4), (2, 3), (4, 8):
+            argv = slurm.srun(nodes, ranks) + [BENCHKV, "delegation", "--ops", "4000",
+                                               "--daemons", "2", "--runs", "2", "--json", "-"]
+            verified(run(argv, slurm.env()), ranks)
+
+
 def private_shm():
     """An empty /dev/shm that only this process and its children see."""
     if "BENCHKV_TEST_PRIVATE" in os.environ or not shutil.which("unshare"):
@@ -409,6 +429,9 @@ def main():
         except Failed as e:
             print(f"failed: {e}", file=sys.stderr)
             return 1
+        except Skipped as e:
+            print(f"skipped: {e}", file=sys.stderr)
+            return 77
     return 0
 
 
