@@ -197,6 +197,21 @@ static void empty_remains_are_replaced(void)
 	check_gone();
 }
 
+/* A file removed by hand: its name may be another server's by the time it is closed. */
+static void name_of_another_is_left(void)
+{
+	struct shm_region old, s, c;
+
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &old), 0);
+	CHECK_EQ(unlink(file), 0);
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+	shm_close(&old);
+	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), 0);
+	shm_close(&c);
+	shm_close(&s);
+	check_gone();
+}
+
 static void link_is_not_followed(void)
 {
 	struct shm_region r;
@@ -356,6 +371,7 @@ int main(int argc, char **argv)
 		TEST(bytes_exclude),
 		TEST(stale_is_replaced),
 		TEST(empty_remains_are_replaced),
+		TEST(name_of_another_is_left),
 		TEST(link_is_not_followed),
 		TEST(readable_by_others_is_refused),
 		TEST(other_user),
