@@ -193,10 +193,25 @@ def case_trace():
         check(0 < max(x["outstanding"] for x in rows) <= 16, "outstanding beyond the depth")
         check(all(x["waiting"] <= x["outstanding"] for x in rows), "waiting")
     refused_trace("/nonexistent/x", "/nonexistent/x.0")
+    for rank in 0, 1:
+        full_trace(path, rank)
     os.mkdir(f"{path}.1")  # what rank 0 would not notice by itself
     refused_trace(path, f"{path}.1")
     os.rmdir(f"{path}.1")
     os.unlink(f"{path}.0")
+
+
+def full_trace(path, rank):
+    """The disk is full at the end: the result is there, and one line says which file is not."""
+    os.symlink("/dev/full", f"{path}.{rank}")
+    r = run(job(2, "--duration", 0.3, "--trace", path, "--json", "-"))
+    lines = r.own_lines()
+    check(r.status == 1 and len(lines) == 1, r)
+    check(f"--trace '{path}.{rank}': No space left" in lines[0], r)
+    j = json.loads(r.out)
+    check(0 < j["ops"] == j["verified"] and len(j["ranks"]) == 2, r)
+    for i in 0, 1:
+        os.unlink(f"{path}.{i}")
 
 
 def refused_trace(path, culprit):
@@ -242,6 +257,25 @@ def case_bad():
                       "--clients", "3"])
     lines = r.own_lines()
     check(r.status == 2 and len(lines) == 1 and "rank 1 has other options" in lines[0], r)
+
+
+def case_closed():
+    """Without a standard stream nothing is written to the wrong file, and what should be
+    written and cannot be is an error."""
+    path = os.path.join(os.environ["TMPDIR"], "out.json")
+    for np in 0, 2:
+        for stream, status in ("<&-", 0), ("2>&-", 0), (">&-", 1), ("<&- >&- 2>&-", 1):
+            shell = ["sh", "-c", f'exec "$0" "$@" {stream}', BENCHKV, "delegation", "--ops", "2000",
+                     "--trace", path, "--json", path]
+            r = run((MPIRUN + ["-np", str(np)] if np else []) + shell)
+            check(r.status == status and ("verified" in r.out) == (status == 0), r)
+            check(status == 0 or "2>" in stream or "standard output" in r.err, r)
+            lines = open(path).read().splitlines()
+            check(len(lines) == 1 and json.loads(lines[0])["verified"] == 2000, lines)
+            os.unlink(path)
+            for rank in range(np):
+                check(open(f"{path}.{rank}").readline().startswith("time_us,"), "the trace")
+                os.unlink(f"{path}.{rank}")
 
 
 def case_absent():
