@@ -194,6 +194,7 @@ static int plan(struct job *j, const char *device, const char *no_device)
 			(unsigned long long)clients, KV_MAX_WRITERS);
 		return refuse(j, -EINVAL);
 	}
+	n->nap_ns = node_nap_ns(j->sharers * (j->o->daemons + j->o->clients), topo_units(n->topo));
 	n->o = j->o;
 	n->launch = j->l;
 	n->rank = launch_rank(j->l);

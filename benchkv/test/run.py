@@ -396,6 +396,13 @@ def case_faults():
         verified(r, np)
 
 
+def case_crowd():
+    """Hundreds of threads on few cores come to an end."""
+    for args in ["--clients", 256], ["--daemons", 64, "--clients", 64]:
+        r = run(job(2, "--ops", 2000, *args, "--json", "-"))
+        check(r.status == 0 and json.loads(r.out)["verified"] == 2000, r)
+
+
 def case_slurm():
     """Ranks on several nodes: where a fence is a matter of the nodes, too."""
     missing = private_slurm.missing()
