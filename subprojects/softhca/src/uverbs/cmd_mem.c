@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "hca/copy.h"
 #include "shim/sys.h"
 #include "uverbs/cmd.h"
 
@@ -228,5 +229,6 @@ int cmd_dereg_mr(struct cmd *c)
 		return -EINVAL;
 	arena()->pds[mr->pd].obj.refs--;
 	obj_free(OBJ_MR, req.mr_handle);
+	copy_drain(); /* no message begins with the key any more, and none goes on */
 	return 0;
 }
