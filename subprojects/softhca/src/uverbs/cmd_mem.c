@@ -213,6 +213,7 @@ int cmd_rereg_mr(struct cmd *c)
 	mr->start = to.start;
 	mr->length = to.length;
 	mr->hca_va = to.hca_va;
+	copy_drain(); /* no message goes on by what the region was */
 	resp = (struct ib_uverbs_rereg_mr_resp){.lkey = mr->key, .rkey = mr->key};
 	cmd_put(c->out, &resp, sizeof(resp));
 	return 0;
