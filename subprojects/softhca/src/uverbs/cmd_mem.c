@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "hca/copy.h"
 #include "shim/sys.h"
 #include "uverbs/cmd.h"
 
@@ -168,12 +169,12 @@ int cmd_reg_mr(struct cmd *c)
 }
 
 /* What the region is to be: what @flags name, and the rest as it is. */
-static struct ib_uverbs_reg_mr rereg_target(const struct mr *mr,
-	const struct ib_uverbs_rereg_mr *req)
+static void rereg_target(const struct mr *mr, const struct ib_uverbs_rereg_mr *req,
+	struct ib_uverbs_reg_mr *to_p)
 {
 	bool moves = req->flags & REREG_TRANS;
 
-	return (struct ib_uverbs_reg_mr){
+	*to_p = (struct ib_uverbs_reg_mr){
 		.start = moves ? req->start : mr->start,
 		.length = moves ? req->length : mr->length,
 		.hca_va = moves ? req->hca_va : mr->hca_va,
@@ -198,7 +199,7 @@ int cmd_rereg_mr(struct cmd *c)
 		return -EINVAL;
 	if ((req.flags & REREG_TRANS) && (!req.start || !req.length))
 		return -EINVAL;
-	to = rereg_target(mr, &req);
+	rereg_target(mr, &req, &to);
 	pd = obj_of_ctx(OBJ_PD, to.pd_handle, c->u->ctx);
 	if (!pd)
 		return -EINVAL;
@@ -212,6 +213,7 @@ int cmd_rereg_mr(struct cmd *c)
 	mr->start = to.start;
 	mr->length = to.length;
 	mr->hca_va = to.hca_va;
+	copy_drain(); /* no message goes on by what the region was */
 	resp = (struct ib_uverbs_rereg_mr_resp){.lkey = mr->key, .rkey = mr->key};
 	cmd_put(c->out, &resp, sizeof(resp));
 	return 0;
@@ -228,5 +230,6 @@ int cmd_dereg_mr(struct cmd *c)
 		return -EINVAL;
 	arena()->pds[mr->pd].obj.refs--;
 	obj_free(OBJ_MR, req.mr_handle);
+	copy_drain(); /* no message begins with the key any more, and none goes on */
 	return 0;
 }

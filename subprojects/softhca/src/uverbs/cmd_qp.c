@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "hca/copy.h"
 #include "hca/event.h"
 #include "hca/qp.h"
 #include "hca/strict.h"
@@ -230,6 +231,9 @@ int cmd_destroy_qp(struct cmd *c)
 	if (!qp)
 		return -EINVAL;
 	strict_destroyed(qp);
+	qp_stop(qp);
+	if (!copy_wait(qp, false))
+		return -EINVAL;
 	resp.events_reported = async_withdraw(qp->obj.ctx, qp->user_handle, qp->async_events);
 	a->pds[qp->pd].obj.refs--;
 	cq_at(qp->send_cq)->obj.refs--;

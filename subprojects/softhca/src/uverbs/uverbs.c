@@ -12,6 +12,7 @@
 
 #include "shim/sys.h"
 #include "trap/trap.h"
+#include "hca/copy.h"
 #include "hca/event.h"
 #include "uverbs/cmd.h"
 
@@ -144,6 +145,12 @@ int uverbs_duplicated(int from, int to)
 	return r;
 }
 
+static void close_ctx(uint32_t ctx)
+{
+	copy_stop(ctx);
+	objects_free_ctx(ctx);
+}
+
 void uverbs_closing(int fd)
 {
 	uint64_t e = fd_entry(fd);
@@ -159,7 +166,7 @@ void uverbs_closing(int fd)
 		u = &uctxs[e >> 2];
 		trap_drop(u);
 		if (u->ctx != NO_INDEX)
-			objects_free_ctx(u->ctx);
+			close_ctx(u->ctx);
 		u->ctx = NO_INDEX;
 		u->ino = 0;
 	}

@@ -2,6 +2,7 @@
 /* Unreliable datagrams: each finds its own way, and any trouble but the sender's own
  * loses it silently. */
 #include <endian.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
 
@@ -148,31 +149,34 @@ static bool qkey_matches(const struct qp *qp, const struct qp *dest, const struc
 	return dest->attr.qkey == (qkey & 0x80000000u ? qp->attr.qkey : qkey);
 }
 
-static void deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct qp_attr *path)
+/* Returns false if the receives have to be waited for. */
+static bool deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct qp_attr *path)
 {
 	uint8_t grh[GRH_BYTES];
 	struct dma_seg src[WQE_MAX_UNITS + 1];
 	bool at_dest;
 	struct recv rx;
 	uint32_t flags;
+	int r = recv_peek(dest, &rx);
 
-	if (recv_peek(dest, &rx))
-		return;
+	if (r)
+		return r != -EBUSY;
 	if (!recv_decode(dest, &rx)) {
 		complete_recv_error(dest, &rx, SYN_LOCAL_PROT);
 		qp_to_error(dest);
-		return;
+		return true;
 	}
 	if (rx.capacity < w->length + GRH_BYTES) {
 		complete_recv_error(dest, &rx, SYN_LOCAL_LENGTH);
 		qp_to_error(dest);
-		return;
+		return true;
 	}
 	flags = make_grh(grh, qp, path, w->length);
 	src[0] = (struct dma_seg){fabric_self.slot, (uintptr_t)grh, sizeof(grh)};
 	memcpy(src + 1, w->segs, w->nsegs * sizeof(w->segs[0]));
-	if (!dma_copy(rx.segs, rx.nsegs, src, w->nsegs + 1, &at_dest))
+	if (!dma_copy(NULL, rx.segs, rx.nsegs, src, w->nsegs + 1, &at_dest))
 		complete_datagram(dest, &rx, qp, w, flags);
+	return true;
 }
 
 struct answer respond_datagram(struct qp *qp, struct wqe *w)
@@ -184,7 +188,7 @@ struct answer respond_datagram(struct qp *qp, struct wqe *w)
 		return (struct answer){.verdict = V_ERROR, .syndrome = SYN_LOCAL_LENGTH};
 	if (dest && dest->type == QPT_UD && qp_receives(dest) &&
 		path_leads_to(&path, qp_rail(qp), dest) && qkey_matches(qp, dest, w->av) &&
-		fabric_reachable(dest->obj.owner))
-		deliver(dest, qp, w, &path);
+		fabric_reachable(dest->obj.owner) && !deliver(dest, qp, w, &path))
+		return (struct answer){.verdict = V_BUSY};
 	return (struct answer){.verdict = V_DONE};
 }
