@@ -54,7 +54,8 @@ def without_packages(tmp, layers):
 def alone(tmp, layer):
     """With tests and benches, which may ask for more than the layer itself."""
     out = pathlib.Path(os.path.realpath(tmp)) / layer
-    run("meson", "setup", out, source, f"-Dlayers={layer}", "-Drdma=enabled", "-Dpmix=enabled")
+    run("meson", "setup", out, source, f"-Dlayers={layer}", "-Drdma=enabled", "-Dpmix=enabled",
+        "-Dpeers=disabled", "-Ducx=disabled")
     got = built(out)
     if below(layer) - got:
         errors.append(f"-Dlayers={layer} lacks {sorted(below(layer) - got)}")

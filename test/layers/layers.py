@@ -4,6 +4,7 @@
 # layer: (prefix of its exported symbols, directories it may include from,
 #         libraries it may need besides libc, pkg-config names it requires)
 LAYERS = {
+    "latrec": ("latrec_", {"base"}, set()),
     "mlx5dv-lite": ("mlx5dvl_", {"base"}, {"libibverbs.so.1", "libmlx5.so.1"}),
     "copyrpc": ("copyrpc_", {"base", "mlx5dv-lite"}, {"libmlx5dv-lite.so.0"}),
     "delegrpc": ("delegrpc_", {"base"}, set()),
@@ -27,10 +28,11 @@ PROGRAMS = {
 DRIVER_HEADERS = {"mlx5dv-lite": {"mlx5dv.h", "mlx5_api.h", "verbs.h"}}
 
 # Directories that are not called as what is in them.
-HOME = {}
+HOME = {"latrec": "rdmabench/latrec"}
 
 # Public headers, as installed.
 HEADERS = {
+    "latrec": ["latrec.h"],
     "mlx5dv-lite": ["mlx5dvl.h"],
     "copyrpc": ["copyrpc.h"],
     "delegrpc": ["delegrpc.h"],
