@@ -4,6 +4,7 @@
 # layer: (prefix of its exported symbols, directories it may include from,
 #         libraries it may need besides libc, pkg-config names it requires)
 LAYERS = {
+    "latrec": ("latrec_", {"base"}, set()),
     "mlx5dv-lite": ("mlx5dvl_", {"base"}, {"libibverbs.so.1", "libmlx5.so.1"}),
     "copyrpc": ("copyrpc_", {"base", "mlx5dv-lite"}, {"libmlx5dv-lite.so.0"}),
     "delegrpc": ("delegrpc_", {"base"}, set()),
@@ -17,9 +18,9 @@ LIBC = {"libc.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0"}
 # Programs: (file, directories they may include from, libraries they need besides libc).
 PROGRAMS = {
     "benchkv": ("benchkv/benchkv",
-                {"base", "mlx5dv-lite", "copyrpc", "delegrpc", "shmipc", "flux"},
-                {"libcopyrpc.so.0", "libdelegrpc.so.0", "libshmipc.so.0", "libflux.so.0",
-                 "libibverbs.so.1", "libmlx5.so.1", "libpmix.so.2", "libhwloc.so.15",
+                {"base", "latrec", "mlx5dv-lite", "copyrpc", "delegrpc", "shmipc", "flux"},
+                {"liblatrec.so.0", "libcopyrpc.so.0", "libdelegrpc.so.0", "libshmipc.so.0",
+                 "libflux.so.0", "libibverbs.so.1", "libmlx5.so.1", "libpmix.so.2", "libhwloc.so.15",
                  "libjansson.so.4", "libm.so.6"}),
 }
 
@@ -27,10 +28,11 @@ PROGRAMS = {
 DRIVER_HEADERS = {"mlx5dv-lite": {"mlx5dv.h", "mlx5_api.h", "verbs.h"}}
 
 # Directories that are not called as what is in them.
-HOME = {}
+HOME = {"latrec": "rdmabench/latrec"}
 
 # Public headers, as installed.
 HEADERS = {
+    "latrec": ["latrec.h"],
     "mlx5dv-lite": ["mlx5dvl.h"],
     "copyrpc": ["copyrpc.h"],
     "delegrpc": ["delegrpc.h"],
