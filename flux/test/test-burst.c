@@ -77,9 +77,7 @@ static void when_sleepers_are_looked_for(void)
 
 static uint32_t held(const struct flux_node *n)
 {
-	const struct flux_burst *b = &n->burst;
-
-	return b->to ? (uint32_t)(b->next - n->stage) / b->stride : 0;
+	return cellring_burst_held(&n->burst.ring);
 }
 
 /* Calls, so many that the last ones are held back; then what is said publishes them. */
@@ -92,7 +90,7 @@ static void burst_is_published(const char *how)
 	uint64_t value;
 	uint32_t n = 0, from;
 
-	while (held(a) < 3 || a->burst.next + a->burst.stride != a->burst.full)
+	while (held(a) < 3 || held(a) + 1 != a->burst.ring.limit)
 		CHECK_EQ(call(a, 1, n++, 0), 0);
 	CHECK(serve(b) < n);
 	if (!strcmp(how, "poll"))
@@ -197,7 +195,7 @@ static void all_sizes(void)
 static void forged(uint64_t *words, const struct flux_cursor *c, uint32_t i)
 {
 	for (uint32_t k = 0; k < FORGED_WORDS; k++)
-		words[k] = FLUX_HEAD(c->lap + (i + k) % 2, 1u, 1u) | (i & 7);
+		words[k] = CELLRING_HEAD(c->at.lap + (i + k) % 2, 1, 1) | (i & 7);
 }
 
 struct forging {

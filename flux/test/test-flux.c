@@ -366,15 +366,16 @@ static void lap_wraps(void)
 {
 	struct flux *f = make(2, 4, 3);
 	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
-	struct flux_cursor *ends[] = {&a->out[1].req, &a->out[1].resp, &b->in[0].req,
-		&b->in[0].resp};
+	struct cellring_cursor *ends[] = {&a->out[1].req.at, &a->out[1].resp.at, &b->in[0].req.at,
+		&b->in[0].resp.at};
 	struct seen s = {0};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
 		ends[i]->lap = UINT32_MAX - 1;
 		for (unsigned char *cell = ends[i]->begin; cell != ends[i]->end;
 			cell += ends[i]->cell)
-			((struct flux_slot *)cell)->head = FLUX_HEAD(UINT32_MAX - 2, 1u, 1u);
+			((struct cellring_message *)cell)->head =
+				CELLRING_HEAD(UINT32_MAX - 2, 1, 1);
 	}
 	for (uint64_t i = 0; i < 64; i++) {
 		CHECK_EQ(call(a, 1, i, i), 0);
