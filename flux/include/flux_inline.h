@@ -457,7 +457,7 @@ FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint
 	const struct flux_slot *slot;
 	uint32_t id;
 
-	if (FLUX_UNLIKELY(len > node->payload_size))
+	if (FLUX_UNLIKELY(node->payload_size < len))
 		return -EINVAL;
 	if (in->req.slot == in->req.ready) {
 		in = flux_in_next(node);

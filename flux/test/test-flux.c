@@ -547,44 +547,6 @@ static void counters(void)
 	flux_destroy(f);
 }
 
-static void burst(struct flux *f)
-{
-	CHECK_EQ(call(flux_node(f, 0), 1, 0, 0), 0);
-	flux_flush(flux_node(f, 0));
-	CHECK_EQ(serve(flux_node(f, 1)), 1);
-	CHECK_EQ(flux_poll(flux_node(f, 0), on_response, &(struct seen){0}), 1);
-}
-
-/*
- * A node that is busy all the time gives its core to a peer that yielded, later if it has
- * just done so.
- */
-static void busy_node_yields(void)
-{
-	struct flux *f = make(2, 0, 0);
-	struct flux_shared *b = flux_node(f, 1)->self;
-	uint64_t start = clock_ns();
-	struct flux_stats s;
-
-	for (uint32_t i = 0; i < 64; i++)
-		burst(f);
-	flux_node_stats(flux_node(f, 0), &s);
-	CHECK_EQ(s.yields, 0);
-	for (uint64_t want = 1; want < 5; want++) {
-		b->state = SLEEP_WAITING;
-		burst(f);
-		b->state = SLEEP_RUNNING;
-		do {
-			burst(f);
-			flux_node_stats(flux_node(f, 0), &s);
-		} while (s.yields < want);
-		CHECK_EQ(s.yields, want);
-		/* The first is due at once. */
-		CHECK(clock_ns() - start >= (want - 1) * 200 * NSEC_PER_USEC);
-	}
-	flux_destroy(f);
-}
-
 static pid_t sleeper_tid; /* stored by the sleeper, release; loaded by its waker, acquire */
 
 /* A server that sleeps between any two calls. */
@@ -685,7 +647,6 @@ int main(int argc, char **argv)
 		TEST(answered_before_leaving),
 		TEST(wait_times_out),
 		TEST(counters),
-		TEST(busy_node_yields),
 		TEST(sleep_and_wake),
 		TEST(leave_wakes),
 	};

@@ -119,7 +119,7 @@ struct shmipc_peer { /* a client, as the server sees it */
 	const uint32_t *state; /* not 0: the client yields or sleeps; in the region */
 	uint32_t handle; /* UINT32_MAX: nobody */
 	uint32_t received, replied;
-	uint32_t together; /* answers that its last burst wants to travel together */
+	uint32_t together; /* answers that its last burst wants to travel together, unchecked */
 	uint32_t index;
 	uint32_t unflushed; /* is in the list of that name */
 };
@@ -526,7 +526,6 @@ static inline uint32_t shmipc_server_look(struct shmipc_server *server, struct s
 	if (__builtin_expect(count - 1 >= peer->req.most, 0))
 		count = 1;
 	shmipc_cursor_arrived(&peer->req, count);
-	together = together < SHMIPC_BURST ? together : SHMIPC_BURST;
 	if (__builtin_expect(peer->together != together, 0)) {
 		peer->together = together;
 		if (server->burst.to == &peer->resp)
