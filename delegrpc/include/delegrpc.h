@@ -215,8 +215,8 @@ static inline int delegrpc_server_reply(struct delegrpc_server *server, uint32_t
 static inline void delegrpc_server_flush(struct delegrpc_server *server);
 
 /*
- * Waits for a request. 1 when there is one, 0 after timeout_ns nanoseconds or a signal, or
- * -EPROTO as above.
+ * Waits for a request. 1 when there is one; 0 after timeout_ns nanoseconds, or when a signal
+ * came while it slept; -EPROTO as above.
  */
 int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns);
 
@@ -294,8 +294,8 @@ static inline uint32_t delegrpc_client_pending(const struct delegrpc_client *cli
 
 /*
  * Publishes, and waits for a response, having woken the server unless one is there. 1 when
- * there is one to poll, 0 after timeout_ns nanoseconds, a signal, or if nothing is pending;
- * -EPIPE as above.
+ * there is one to poll; 0 after timeout_ns nanoseconds, when nothing is pending, or when a
+ * signal came while it slept; -EPIPE as above.
  */
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/sleep.h"
+#include "base/interrupt.h"
 #include "common.h"
 
 static void create_checks_attr(void)
@@ -598,6 +599,20 @@ static void sleep_and_wake(void)
 	flux_destroy(f);
 }
 
+static int wait_for_ever(void *node)
+{
+	return flux_wait(node, UINT64_MAX);
+}
+
+/* The caller looks what the signal was for, and waits again. */
+static void signal_ends_a_wait(void)
+{
+	struct flux *f = make(2, 0, 0);
+
+	CHECK_EQ(interrupt_wait(wait_for_ever, flux_node(f, 0)), 0);
+	flux_destroy(f);
+}
+
 /* Sleeps on a call that is never answered. */
 static void *stranded(void *arg)
 {
@@ -648,6 +663,7 @@ int main(int argc, char **argv)
 		TEST(wait_times_out),
 		TEST(counters),
 		TEST(sleep_and_wake),
+		TEST(signal_ends_a_wait),
 		TEST(leave_wakes),
 	};
 

@@ -162,8 +162,8 @@ static inline void shmipc_server_flush(struct shmipc_server *server);
 
 /*
  * Polls until a request is there or timeout_ns have passed: spins for about 1 us, yields
- * for about 100 us, then sleeps. What poll returned, 0 after the time, or -EINTR when a
- * signal came while it slept.
+ * for about 100 us, then sleeps. What poll returned; 0 after the time, or when a signal came
+ * while it slept.
  */
 int shmipc_server_wait(struct shmipc_server *server, uint64_t timeout_ns);
 
@@ -241,8 +241,8 @@ static inline uint32_t shmipc_client_pending(const struct shmipc_client *client)
 
 /*
  * Until a response is there or timeout_ns have passed: spins for about 1 us, yields for
- * about 100 us, then sleeps. 1: poll will find it; 0 after the time, or when nothing is
- * pending; -EINTR when a signal came while it slept; -EPIPE, -EPROTO as poll.
+ * about 100 us, then sleeps. 1: poll will find it; 0 after the time, when nothing is
+ * pending, or when a signal came while it slept; -EPIPE, -EPROTO as poll.
  */
 int shmipc_client_wait(struct shmipc_client *client, uint64_t timeout_ns);
 
