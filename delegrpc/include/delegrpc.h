@@ -101,8 +101,9 @@ struct delegrpc_attr {
 	uint32_t max_clients; /* connected at a time; 64 */
 	/*
 	 * Places in the request ring, rounded up to a power of two. The default, the next
-	 * power of two from max_clients * resp_depth and from 256, can never be full. A
-	 * smaller one makes clients watch the server's progress, and must exceed
+	 * power of two from max_clients * resp_depth and from 256, can never be full, unless
+	 * that is over DELEGRPC_MAX_RING_DEPTH, which is the default then. A ring that can be
+	 * full makes clients watch the server's progress, and must exceed
 	 * max_clients * DELEGRPC_BATCH: each client may hold one batch between its look
 	 * at the ring and its reservation.
 	 */
@@ -145,7 +146,7 @@ struct delegrpc_server_stats {
 /*
  * Makes the region /dev/shm/delegrpc.<name> and serves it. What a dead server left under
  * the name is replaced. attr may be NULL (all defaults). 0, or
- *	-EINVAL		the name is empty, contains '/' or is too long (about 190 bytes), or
+ *	-EINVAL		the name is empty, contains '/' or is over 192 bytes, or
  *			an attribute is out of range, or ring_depth is too small
  *	-EADDRINUSE	a living server has the name: choose another
  *	-EACCES, -ELOOP	another user has the name

@@ -11,16 +11,22 @@ static void attributes(void)
 		{.req_size = DELEGRPC_MAX_SIZE + 1},
 		{.resp_size = DELEGRPC_MAX_SIZE + 1},
 		{.max_clients = 4, .resp_depth = 64, .ring_depth = 4 * DELEGRPC_BATCH},
-		{.max_clients = 4096, .resp_depth = 1 << 15},
 	};
 	struct delegrpc_attr attr = {.max_clients = 3, .resp_depth = 33, .ring_depth = 65};
 	struct delegrpc_server *s = NULL;
+	char longest[194];
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		CHECK_EQ(delegrpc_server_create(name, &bad[i], &s), -EINVAL);
 	CHECK_EQ(delegrpc_server_create("a/b", NULL, &s), -EINVAL);
 	CHECK_EQ(delegrpc_server_create("", NULL, &s), -EINVAL);
+	memset(longest, 'a', sizeof(longest));
+	longest[193] = '\0';
+	CHECK_EQ(delegrpc_server_create(longest, NULL, &s), -EINVAL);
 	CHECK(!s);
+	longest[192] = '\0';
+	CHECK_EQ(delegrpc_server_create(longest, &attr, &s), 0);
+	delegrpc_server_destroy(s);
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
 	delegrpc_server_attr(s, &attr);
 	CHECK_EQ(attr.max_clients, 3);

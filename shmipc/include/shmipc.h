@@ -95,7 +95,7 @@ struct shmipc_client_stats {
 /* ---- server ---- */
 
 /*
- * Makes the region name (no '/' in it, at most 193 bytes) with sizes attr (NULL: all
+ * Makes the region name (no '/' in it, at most 194 bytes) with sizes attr (NULL: all
  * defaults) and serves it until destroy. What a dead server left under that name is
  * replaced; its clients get -EPIPE and may connect anew. Memory per client: two rings, each
  * of about depth times the lines that a burst takes (eight messages with a depth of 32 or
