@@ -52,7 +52,9 @@
  * Death: who is killed, at whatever instruction, takes nobody along. What a dead client
  * had published is served, what it had only reserved is skipped, its place is free for
  * the next client. A server that is killed or destroyed gives clients -EPIPE within a
- * second; a new server of the same name replaces what the dead one left. A client that
+ * second, if they wait or poll twenty times in it; a client that polls evenly gets it at its
+ * first poll after a tenth of a second, however seldom it polls. A new server of the same
+ * name replaces what the dead one left. A client that
  * is stopped (SIGSTOP, a debugger) in the few instructions between reserving and
  * filling its places holds up the others until it goes on or dies.
  *

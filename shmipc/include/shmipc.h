@@ -30,7 +30,9 @@
  * call or a reply calls flush first. No sleep lasts longer than 100 ms, woken or not.
  *
  * Exactly once: a call ends in one callback, unless the server dies or closes; then poll
- * says -EPIPE, within a second, and shmipc_client_abort() hands the open tokens back.
+ * says -EPIPE, and shmipc_client_abort() hands the open tokens back. It comes within a
+ * second to a client that waits or polls twenty times in it, and to one that polls evenly,
+ * however seldom, at its first or second poll.
  *
  * Trust: the region is mode 0600; another user cannot open it. Whoever can map it can
  * spoil what is in it (requests, responses and extra buffers of every client), can keep
