@@ -153,7 +153,9 @@ static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc
  * for the client. 0, or, with nothing sent,
  *	-EPIPE		that client is gone: forget the request
  *	-EMSGSIZE	len is over resp_size: answer with less
- *	-EINVAL		this client has no unanswered request: a reply too many
+ *	-EINVAL		this client has no unanswered request: a reply too many. With others
+ *			unanswered it is not noticed here, and may end the client's
+ *			connection with -EPROTO
  */
 static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t client, uint32_t id,
 	const void *resp, uint32_t len);
