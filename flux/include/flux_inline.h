@@ -333,7 +333,7 @@ FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint
 	const unsigned char *slot;
 	uint32_t id;
 
-	if (FLUX_UNLIKELY(len > node->payload_size))
+	if (FLUX_UNLIKELY(node->payload_size < len))
 		return -EINVAL;
 	if (in->req.at.slot == in->req.at.ready) {
 		in = flux_in_next(node);

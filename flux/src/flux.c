@@ -568,29 +568,31 @@ static void state_set(struct flux_node *node, uint32_t state)
 	__atomic_store_n(&node->self->state, state, __ATOMIC_RELAXED);
 }
 
-static void wait_sleep(struct flux_node *node, uint64_t timeout_ns)
+/* False: a signal came. */
+static bool wait_sleep(struct flux_node *node, uint64_t timeout_ns)
 {
 	/* Pairs with sleep_fence() in flux_flush_published() and flux_leave(). */
 	sleep_prepare(&node->self->state);
 	if (node_ready(node)) {
 		sleep_cancel(&node->self->state);
-		return;
+		return true;
 	}
 	node->sleeps++;
-	sleep_enter(&node->self->state, timeout_ns);
+	return sleep_enter(&node->self->state, timeout_ns) != -EINTR;
 }
 
 /* Waits with the core given away; the clock is looked at once per yield. */
 static int wait_long(struct flux_node *node, struct wait *w, uint64_t timeout_ns)
 {
 	uint64_t start = clock_ns(), spent = 0;
+	bool go_on = true;
 	int r;
 
 	/* The core is given away until something comes: a busy peer may be on it. */
 	state_set(node, SLEEP_WAITING);
-	while (!(r = node_ready(node)) && spent < timeout_ns) {
+	while (!(r = node_ready(node)) && spent < timeout_ns && go_on) {
 		if (wait_step(w))
-			wait_sleep(node, timeout_ns - spent);
+			go_on = wait_sleep(node, timeout_ns - spent);
 		spent = clock_ns() - start;
 	}
 	state_set(node, SLEEP_RUNNING);

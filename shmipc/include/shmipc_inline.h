@@ -65,7 +65,7 @@ struct shmipc_peer { /* a client, as the server sees it */
 	const uint32_t *state; /* not 0: the client yields or sleeps; in the region */
 	uint32_t handle; /* UINT32_MAX: nobody */
 	uint32_t received, replied;
-	uint32_t together; /* answers that its last burst wants to travel together */
+	uint32_t together; /* answers that its last burst wants to travel together, unchecked */
 	uint32_t index;
 	uint32_t unflushed; /* is in the list of that name */
 };
@@ -338,7 +338,6 @@ static inline uint32_t shmipc_server_look(struct shmipc_server *server, struct s
 	count = cellring_arrive(&peer->req, head);
 	if (__builtin_expect(!count, 0)) /* it cannot be: take one */
 		count = cellring_arrive(&peer->req, CELLRING_HEAD(0, 1, 1));
-	together = together < CELLRING_BURST ? together : CELLRING_BURST;
 	if (__builtin_expect(peer->together != together, 0)) {
 		peer->together = together;
 		if (server->burst.to == &peer->resp)

@@ -434,6 +434,8 @@ static int client_wait_long(struct client *c, struct wait *w, uint64_t timeout_n
 
 	do {
 		r = wait_step(w) ? client_sleep(c, left) : 0;
+		if (r == -EINTR) /* the caller looks what the signal was for */
+			return client_look(c, false);
 		if (!r)
 			r = client_look(c, false);
 		left = shmipc_deadline_left(&d);
@@ -493,7 +495,7 @@ static int answer_wait(struct shmipc_client *hot, struct answer *a, uint64_t tim
 		if (r < 0)
 			return r;
 		r = shmipc_client_wait(hot, shmipc_deadline_left(&d));
-		if (r < 0 && r != -EINTR)
+		if (r < 0)
 			return r;
 		if (r != 1 && !shmipc_deadline_left(&d))
 			return -ETIMEDOUT;

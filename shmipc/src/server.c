@@ -283,6 +283,8 @@ static int server_wait_long(struct server *s, struct wait *w, uint64_t timeout_n
 
 	do {
 		n = wait_step(w) ? server_sleep(s, left) : 0;
+		if (n == -EINTR) /* the caller looks what the signal was for */
+			return shmipc_server_poll(&s->hot);
 		if (!n)
 			n = shmipc_server_poll(&s->hot);
 		left = shmipc_deadline_left(&d);

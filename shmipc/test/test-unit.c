@@ -25,6 +25,59 @@ static void round_trip(void)
 	shmipc_server_destroy(s);
 }
 
+static void count_one(void *arg, uint64_t token, const void *resp)
+{
+	++*(uint32_t *)arg;
+}
+
+/* Empty polls of a client until it looks for a sleeping server; at most 100. */
+static uint32_t polls_until_fence(struct shmipc_client *c)
+{
+	uint32_t n = 0, got = 0;
+
+	while (c->unfenced && n < 100) {
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
+		n++;
+	}
+	return n;
+}
+
+/* The numbers that the manual names. */
+static void documented_numbers(void)
+{
+	struct shmipc_server *s = test_serve("numbers", &msg_attr);
+	struct shmipc_client *c = test_join("numbers");
+	uint32_t n = 0, got = 0, most = 0;
+	struct shmipc_req r;
+	struct msg m;
+
+	for (uint64_t tag = 0; tag < 20; tag++)
+		CHECK_EQ(call_tag(c, tag), 0);
+	CHECK_EQ(polls_until_fence(c), 8);
+	CHECK_EQ(shmipc_server_poll(s), 1);
+	for (; shmipc_server_recv(s, &r, &m, sizeof(m)) > 0; n++)
+		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
+	CHECK_EQ(n, 8);
+	while (shmipc_server_poll(s))
+		while (shmipc_server_recv(s, &r, &m, sizeof(m)) > 0)
+			CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
+	shmipc_server_flush(s);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 8);
+	while (shmipc_client_poll(c, count_one, &got))
+		;
+	/* Each poll finds a response, after a burst: a fence for 64 of both. */
+	shmipc_client_flush(c);
+	for (uint32_t i = 0; i < 100; i++) {
+		CHECK_EQ(call_tag(c, i), 0);
+		CHECK_EQ(serve_once(s), 1);
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
+		most = c->unfenced > most ? c->unfenced : most;
+	}
+	CHECK(most == 62 || most == 63);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
 static void depth_bounds_what_is_in_flight(void)
 {
 	static uint8_t seen[64];
@@ -441,11 +494,6 @@ static uint32_t answer_and_hold(struct shmipc_server *s, struct shmipc_client *c
 	return answered;
 }
 
-static void count_one(void *arg, uint64_t token, const void *resp)
-{
-	++*(uint32_t *)arg;
-}
-
 static void look_in_vain(struct shmipc_client *c, uint32_t looks)
 {
 	uint32_t before = c->unfenced, got = 0;
@@ -793,6 +841,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(round_trip),
+		TEST(documented_numbers),
 		TEST(depth_bounds_what_is_in_flight),
 		TEST(callback_may_call_at_full_depth),
 		TEST(replies_in_any_order),
