@@ -18,9 +18,9 @@ LIBC = {"libc.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0"}
 # Programs: (file, directories they may include from, libraries they need besides libc).
 PROGRAMS = {
     "benchkv": ("benchkv/benchkv",
-                {"base", "mlx5dv-lite", "copyrpc", "delegrpc", "shmipc", "flux"},
-                {"libcopyrpc.so.0", "libdelegrpc.so.0", "libshmipc.so.0", "libflux.so.0",
-                 "libibverbs.so.1", "libmlx5.so.1", "libpmix.so.2", "libhwloc.so.15",
+                {"base", "latrec", "mlx5dv-lite", "copyrpc", "delegrpc", "shmipc", "flux"},
+                {"liblatrec.so.0", "libcopyrpc.so.0", "libdelegrpc.so.0", "libshmipc.so.0",
+                 "libflux.so.0", "libibverbs.so.1", "libmlx5.so.1", "libpmix.so.2", "libhwloc.so.15",
                  "libjansson.so.4", "libm.so.6"}),
 }
 
