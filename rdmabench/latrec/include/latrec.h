@@ -71,7 +71,8 @@ struct latrec_ep;
 
 /*
  * A histogram of 64-bit values, which may stand in a struct of the caller's. All zero is empty.
- * Read it by the functions below; the fields are public so that it can be embedded.
+ * `count` may be read; for the rest use the functions below. The fields are public so that a
+ * histogram can be embedded.
  */
 struct latrec_hist {
 	uint64_t count;
@@ -192,7 +193,7 @@ static inline int latrec_record(struct latrec *r, uint64_t due_ns, uint64_t post
 const struct latrec_hist *latrec_service(const struct latrec *r);
 /* The response times; NULL without attr.intended. */
 const struct latrec_hist *latrec_response(const struct latrec *r);
-void latrec_get_stats(const struct latrec *r, struct latrec_stats *stats_p);
+void latrec_stats(const struct latrec *r, struct latrec_stats *stats_p);
 
 /* 0; -ENODATA: nothing has been recorded yet. The window that is not over yet counts as well. */
 int latrec_worst_window(const struct latrec *r, struct latrec_window *window_p);

@@ -48,7 +48,7 @@ const struct latrec_hist *latrec_response(const struct latrec *r)
 	return r->intended ? &r->response : NULL;
 }
 
-void latrec_get_stats(const struct latrec *r, struct latrec_stats *stats_p)
+void latrec_stats(const struct latrec *r, struct latrec_stats *stats_p)
 {
 	*stats_p = r->stats;
 }

@@ -28,7 +28,7 @@ static struct latrec_stats stats(const struct latrec *r)
 {
 	struct latrec_stats s;
 
-	latrec_get_stats(r, &s);
+	latrec_stats(r, &s);
 	return s;
 }
 
@@ -52,7 +52,7 @@ static void stamps_come_back_in_order(void)
 	struct latrec_ep *ep = endpoint(r, 8);
 	uint64_t rng = test_seed(), posted = 0, done = 0, now = 1000, at[8];
 
-	while (done < 20000) {
+	while (done < 2000) {
 		now += 1 + test_rand(&rng) % 100;
 		if (test_rand(&rng) & 1) {
 			CHECK_EQ(latrec_ep_post(ep, now, now), posted - done == 8 ? -EAGAIN : 0);
