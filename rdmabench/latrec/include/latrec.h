@@ -34,8 +34,8 @@
  * width, and a bucket is reported by the largest value in it. So what is reported is at most
  * 1/128 (0.79 %) above the sample and never below it, over the whole range of 64 bits. Count,
  * mean, smallest and largest value are exact. A histogram has 59,432 bytes, whatever is recorded;
- * a recorder has three of them, of which a closed loop uses two. Nothing is allocated after
- * latrec_create() and latrec_ep_create().
+ * a recorder has three of them, of which a closed loop uses two. Only latrec_create() and
+ * latrec_ep_create() allocate memory, and latrec_hist_import() for as long as it runs.
  *
  * Percentiles are nearest-rank: the value of rank ceil(q * count) of the sorted samples; nothing
  * is interpolated.

@@ -3,10 +3,10 @@
  * The paths of latrec.h that every sample takes. Include latrec.h, not this; what is not described
  * there is private to the library.
  *
- * A sample is one pass without a branch that is usually taken. One comparison finds all that
- * is rare: with `value - min > span` in unsigned arithmetic a value is the new smallest or
- * largest one; a latency that is negative is above 2^63 and so larger than the largest; and an
- * empty place of a FIFO holds a stamp from which every latency is above 2^63.
+ * The rare cases share one comparison, `value - min > span` in unsigned arithmetic: it is true for
+ * a new smallest or largest value; for a negative latency, which wraps to more than 2^63 and so is
+ * larger than the largest; and for a completion without a post, because a free place of a FIFO
+ * holds a stamp from which every latency is above 2^63.
  */
 #ifndef LATREC_INLINE_H
 #define LATREC_INLINE_H
