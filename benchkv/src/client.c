@@ -90,7 +90,7 @@ static void on_reply(void *arg, uint64_t token, const void *payload)
 	uint64_t start_ns;
 
 	if (check_reply(&c->check, token, &resp, &start_ns))
-		hist_add(&c->latency, c->now_ns - start_ns);
+		latrec_hist_record(&c->latency, c->now_ns - start_ns);
 }
 
 static int send_op(struct client *c, const struct op *op, const struct kv_req *req)
@@ -217,7 +217,7 @@ static void run_once(struct client *c, uint32_t run)
 	const struct options *o = c->node->o;
 	uint64_t start = clock_ns(), n = 0;
 
-	hist_init(&c->latency);
+	latrec_hist_clear(&c->latency);
 	check_restart(&c->check, run);
 	c->now_ns = start;
 	c->error = work(c, o->ops ? client_ops(c) : UINT64_MAX,

@@ -70,8 +70,8 @@ static void print_rows(const char *what, const struct result *rows, uint32_t n, 
 			" %10.1f %10.1f\n",
 			i, rows[i].counts.ops, rate(&rows[i]), rows[i].counts.remote,
 			rows[i].counts.verified, result_errors(&rows[i]),
-			(double)hist_quantile(&rows[i].latency, 0.5) / 1e3,
-			(double)hist_quantile(&rows[i].latency, 0.99) / 1e3);
+			(double)latrec_hist_quantile(&rows[i].latency, 0.5) / 1e3,
+			(double)latrec_hist_quantile(&rows[i].latency, 0.99) / 1e3);
 }
 
 void report_print(const struct report *r, FILE *out)
@@ -96,9 +96,11 @@ void report_print(const struct report *r, FILE *out)
 		t->audit.verified, t->audit.ops, seconds(t->audit_ns));
 	print_errors(t, out);
 	fprintf(out, "latency us    mean %.1f  p50 %.1f  p99 %.1f  p99.9 %.1f  max %.1f\n",
-		hist_mean(&t->latency) / 1e3, (double)hist_quantile(&t->latency, 0.5) / 1e3,
-		(double)hist_quantile(&t->latency, 0.99) / 1e3,
-		(double)hist_quantile(&t->latency, 0.999) / 1e3, (double)t->latency.max / 1e3);
+		latrec_hist_mean(&t->latency) / 1e3,
+		(double)latrec_hist_quantile(&t->latency, 0.5) / 1e3,
+		(double)latrec_hist_quantile(&t->latency, 0.99) / 1e3,
+		(double)latrec_hist_quantile(&t->latency, 0.999) / 1e3,
+		(double)latrec_hist_max(&t->latency) / 1e3);
 	if (r->node->ranks > 1)
 		print_net(t, out);
 	fprintf(out, "digest        %016" PRIx64 "\n", t->digest);
@@ -139,11 +141,12 @@ static json_t *json_u64(uint64_t n)
 	return json_integer((json_int_t)n);
 }
 
-static json_t *json_latency(const struct hist *h)
+static json_t *json_latency(const struct latrec_hist *h)
 {
-	return json_pack("{s:f, s:o, s:o, s:o, s:o}", "mean", hist_mean(h), "p50",
-		json_u64(hist_quantile(h, 0.5)), "p99", json_u64(hist_quantile(h, 0.99)), "p999",
-		json_u64(hist_quantile(h, 0.999)), "max", json_u64(h->max));
+	return json_pack("{s:f, s:o, s:o, s:o, s:o}", "mean", latrec_hist_mean(h), "p50",
+		json_u64(latrec_hist_quantile(h, 0.5)), "p99",
+		json_u64(latrec_hist_quantile(h, 0.99)), "p999",
+		json_u64(latrec_hist_quantile(h, 0.999)), "max", json_u64(latrec_hist_max(h)));
 }
 
 /* What every row has: of the whole, of a run, of a rank. */

@@ -13,19 +13,9 @@
 #define FIXED offsetof(struct result, latency)
 
 /*
- * On the wire: magic, the fixed part, then the histogram without its empty buckets. All
- * ranks run the same program, so a struct of 64-bit counters is its own encoding.
+ * On the wire: magic, the fixed part, then the histogram as latrec exports it. All ranks run
+ * the same program, so a struct of 64-bit counters is its own encoding.
  */
-struct wire_head {
-	uint64_t magic;
-	uint64_t n_buckets;
-	uint64_t count, sum, min, max;
-};
-
-struct wire_bucket {
-	uint64_t index, count;
-};
-
 static_assert(FIXED % sizeof(uint64_t) == 0, "64-bit counters only");
 
 static void add_words(void *to, const void *from, size_t bytes)
@@ -50,13 +40,12 @@ static void add_client(struct result *r, const struct client *c)
 		r->elapsed_ns = c->elapsed_ns;
 	if (!r->first_errno)
 		r->first_errno = (uint64_t)c->check.first_errno;
-	hist_merge(&r->latency, &c->latency);
+	latrec_hist_merge(&r->latency, &c->latency);
 }
 
 void result_init(struct result *r)
 {
-	memset(r, 0, FIXED);
-	hist_init(&r->latency);
+	memset(r, 0, sizeof(*r));
 }
 
 void result_of_clients(const struct node *n, struct result *r)
@@ -99,7 +88,7 @@ void result_add(struct result *to, const struct result *from)
 	to->elapsed_ns = elapsed;
 	to->audit_ns = audit;
 	to->first_errno = error;
-	hist_merge(&to->latency, &from->latency);
+	latrec_hist_merge(&to->latency, &from->latency);
 }
 
 void result_sequel(struct result *to, const struct result *from)
@@ -176,56 +165,40 @@ void result_explain(const struct result *r, char *text, size_t size)
 
 int result_encode(const struct result *r, void **data_p, size_t *len_p)
 {
-	const struct hist *h = &r->latency;
-	struct wire_head head = {.magic = RESULT_MAGIC,
-		.count = h->count,
-		.sum = h->sum,
-		.min = h->min,
-		.max = h->max};
-	struct wire_bucket *b;
-	char *data;
+	const uint64_t magic = RESULT_MAGIC;
+	char *data = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&data, &len);
+	int err;
 
-	for (uint32_t i = 0; i < HIST_BUCKETS; i++)
-		head.n_buckets += h->bucket[i] != 0;
-	*len_p = sizeof(head) + FIXED + head.n_buckets * sizeof(*b);
-	data = malloc(*len_p);
-	if (!data)
+	if (!out)
 		return -ENOMEM;
-	memcpy(data, &head, sizeof(head));
-	memcpy(data + sizeof(head), r, FIXED);
-	b = (struct wire_bucket *)(data + sizeof(head) + FIXED);
-	for (uint32_t i = 0; i < HIST_BUCKETS; i++) {
-		if (h->bucket[i])
-			*b++ = (struct wire_bucket){i, h->bucket[i]};
+	fwrite(&magic, sizeof(magic), 1, out);
+	fwrite(r, FIXED, 1, out);
+	err = latrec_hist_export(&r->latency, out);
+	if (fclose(out) || err) {
+		free(data);
+		return -ENOMEM;
 	}
 	*data_p = data;
+	*len_p = len;
 	return 0;
 }
 
 int result_decode(const void *data, size_t len, struct result *r)
 {
-	struct wire_head head;
-	struct wire_bucket b;
-	const char *at = data;
+	FILE *in = fmemopen((void *)(uintptr_t)data, len, "r");
+	uint64_t magic;
+	int err;
 
-	if (len < sizeof(head) + FIXED)
-		return -EBADMSG;
-	memcpy(&head, at, sizeof(head));
-	if (head.magic != RESULT_MAGIC || head.n_buckets > HIST_BUCKETS ||
-		len != sizeof(head) + FIXED + head.n_buckets * sizeof(b))
-		return -EBADMSG;
-	memcpy(r, at + sizeof(head), FIXED);
-	hist_init(&r->latency);
-	r->latency.count = head.count;
-	r->latency.sum = head.sum;
-	r->latency.min = head.min;
-	r->latency.max = head.max;
-	at += sizeof(head) + FIXED;
-	for (uint64_t i = 0; i < head.n_buckets; i++, at += sizeof(b)) {
-		memcpy(&b, at, sizeof(b));
-		if (b.index >= HIST_BUCKETS)
-			return -EBADMSG;
-		r->latency.bucket[b.index] = b.count;
-	}
-	return 0;
+	if (!in)
+		return len ? -ENOMEM : -EBADMSG;
+	if (fread(&magic, sizeof(magic), 1, in) != 1 || magic != RESULT_MAGIC ||
+		fread(r, FIXED, 1, in) != 1 || latrec_hist_import(in, &r->latency) ||
+		getc(in) != EOF)
+		err = -EBADMSG;
+	else
+		err = 0;
+	fclose(in);
+	return err;
 }

@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/hist.h"
 #include "check.h"
 #include "copyrpc.h"
 #include "daemon.h"
+#include "latrec.h"
 #include "node.h"
 
 struct result {
@@ -22,7 +22,7 @@ struct result {
 	uint64_t elapsed_ns; /* of the slowest client */
 	uint64_t audit_ns;
 	uint64_t first_errno;
-	struct hist latency;
+	struct latrec_hist latency;
 };
 
 /*

@@ -170,14 +170,17 @@ static void results_travel(void)
 	a.elapsed_ns = 17;
 	a.digest = test_rand(&rng);
 	for (uint32_t i = 0; i < 1000; i++)
-		hist_add(&a.latency, test_rand(&rng) >> (i % 64));
+		latrec_hist_record(&a.latency, test_rand(&rng) >> (i % 64));
 	CHECK_EQ(result_encode(&a, (void **)&data, &len), 0);
 	CHECK_EQ(result_decode(data, len, &b), 0);
 	CHECK(!memcmp(&a, &b, sizeof(a)));
 	CHECK_EQ(result_decode(data, len - 1, &b), -EBADMSG);
 	CHECK_EQ(result_decode(data, 3, &b), -EBADMSG);
-	memset(data + len - 16, 0xff, 8); /* a bucket that there is not */
+	CHECK_EQ(result_decode(data, 0, &b), -EBADMSG);
+	data[len - 2] ^= 1; /* the check sum of the histogram */
 	CHECK_EQ(result_decode(data, len, &b), -EBADMSG);
+	data[len - 2] ^= 1;
+	CHECK_EQ(result_decode(data, len, &b), 0);
 	data[0] ^= 1;
 	CHECK_EQ(result_decode(data, len, &b), -EBADMSG);
 	free(data);

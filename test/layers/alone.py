@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Each layer can be asked for alone: what it is built over comes with it. The layers that need
-libc only are built with no RDMA, PMIx, hwloc or JSON header in sight."""
+libc only are built with no RDMA, PMIx, hwloc or JSON header in sight.
+
+    alone.py [--all] SOURCE LAYER...
+
+Without --all, of the layers that are built over nothing only the first is asked for alone.
+"""
 import concurrent.futures
 import json
 import os
@@ -11,7 +16,8 @@ import tempfile
 
 from layers import LAYERS, PROGRAMS, fail, home
 
-source, names = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:]
+args = [a for a in sys.argv[1:] if a != "--all"]
+source, names = pathlib.Path(args[0]).resolve(), args[1:]
 everything = {**LAYERS, **PROGRAMS}
 
 
@@ -54,7 +60,8 @@ def without_packages(tmp, layers):
 def alone(tmp, layer):
     """With tests and benches, which may ask for more than the layer itself."""
     out = pathlib.Path(os.path.realpath(tmp)) / layer
-    run("meson", "setup", out, source, f"-Dlayers={layer}", "-Drdma=enabled", "-Dpmix=enabled")
+    run("meson", "setup", out, source, f"-Dlayers={layer}", "-Drdma=enabled", "-Dpmix=enabled",
+        "-Dpeers=disabled", "-Ducx=disabled")
     got = built(out)
     if below(layer) - got:
         errors.append(f"-Dlayers={layer} lacks {sorted(below(layer) - got)}")
@@ -63,7 +70,8 @@ def alone(tmp, layer):
 
 errors = []
 with tempfile.TemporaryDirectory() as tmp, concurrent.futures.ThreadPoolExecutor(2) as pool:
-    jobs = [pool.submit(alone, tmp, layer) for layer in names]
+    asked = names if "--all" in sys.argv else names[:1] + [n for n in names[1:] if below(n) != {n}]
+    jobs = [pool.submit(alone, tmp, layer) for layer in asked]
     jobs.append(pool.submit(without_packages, tmp,
                             [n for n in names if n in LAYERS and not LAYERS[n][2]]))
     for job in jobs:
