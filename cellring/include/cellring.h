@@ -374,11 +374,13 @@ static inline void cellring_burst_close(struct cellring_burst *b)
 static inline int cellring_burst_open(struct cellring_burst *b, struct cellring_cursor *to,
 	uint32_t limit)
 {
-	cellring_burst_close(b);
-	limit = limit < to->most ? limit : to->most;
-	if (limit <= 1)
-		return 0;
+	b->next = b->stage;
 	b->to = to;
+	limit = limit < to->most ? limit : to->most;
+	if (limit <= 1) {
+		b->to = NULL;
+		return 0;
+	}
 	b->full = b->stage + (size_t)limit * to->stride;
 	b->head = CELLRING_HEAD(to->lap, limit, limit);
 	b->stride = to->stride;

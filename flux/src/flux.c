@@ -246,26 +246,9 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 
 /* ---- bursts ---- */
 
-/* Begins a burst to this ring and this peer: so many of the next messages, at least two. */
-static void burst_open(struct flux_node *node, struct flux_cursor *c,
-	const struct flux_shared *peer, uint32_t limit)
-{
-	node->burst.peer = peer;
-	cellring_burst_open(&node->burst.ring, &c->at, limit);
-}
-
-/* So many calls to this peer travel together. */
-static uint32_t out_limit(const struct flux_out *o)
-{
-	uint32_t limit = cellring_limit(flux_inflight(o) + 1);
-
-	return limit < o->req.at.most ? limit : o->req.at.most;
-}
-
 int flux_call_begin(struct flux_node *node, uint32_t to)
 {
 	struct flux_out *o;
-	uint32_t limit;
 	int r;
 
 	if (unlikely(to >= node->nodes))
@@ -282,25 +265,18 @@ int flux_call_begin(struct flux_node *node, uint32_t to)
 		flux_burst_end(node);
 	if (unlikely(!o->next))
 		out_link(node, o);
-	limit = out_limit(o);
-	if (limit == 1)
+	if (!cellring_burst_open(&node->burst.ring, &o->req.at,
+		    cellring_limit(flux_inflight(o) + 1)))
 		return 1;
 	flux_dirty(node, to);
 	node->burst.call_to = to;
-	burst_open(node, &o->req, o->peer, limit);
+	node->burst.peer = o->peer;
 	return 0;
-}
-
-/* So many answers to this peer travel together. */
-static uint32_t in_limit(const struct flux_in *in)
-{
-	return in->together < in->resp.at.most ? in->together : in->resp.at.most;
 }
 
 int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 {
 	struct flux_in *in;
-	uint32_t limit;
 
 	if (unlikely(from >= node->nodes || !node->in[from].held[id]))
 		return -EINVAL;
@@ -311,12 +287,11 @@ int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 	}
 	if (node->burst.ring.to)
 		flux_burst_end(node);
-	limit = in_limit(in);
-	if (limit == 1)
+	if (!cellring_burst_open(&node->burst.ring, &in->resp.at, in->together))
 		return 1;
 	flux_dirty(node, from);
 	node->burst.reply_to = from;
-	burst_open(node, &in->resp, in->peer, limit);
+	node->burst.peer = in->peer;
 	return 0;
 }
 
@@ -327,26 +302,37 @@ ALWAYS_INLINE void burst_count(struct flux_node *node, uint32_t count)
 	flux_published(node);
 }
 
-/* As many messages as before are to travel together. */
-static bool burst_is_right(const struct flux_node *node)
+/* So many messages are to travel together now. */
+static uint32_t burst_wish(const struct flux_node *node)
 {
 	const struct flux_burst *b = &node->burst;
 
+	return b->call_to == FLUX_NOBODY ?
+		       node->in[b->reply_to].together :
+		       cellring_limit(flux_inflight(&node->out[b->call_to]) + 1);
+}
+
+/* As many as before? */
+static bool burst_is_right(const struct flux_node *node)
+{
+	const struct flux_burst *b = &node->burst;
+	uint32_t wish, most = b->ring.to->most;
+
 	if (unlikely(cellring_burst_stale(&b->ring) || has_left(b->peer)))
 		return false;
-	return b->call_to == FLUX_NOBODY || out_limit(&node->out[b->call_to]) == b->ring.limit;
+	if (b->call_to == FLUX_NOBODY)
+		return true;
+	wish = burst_wish(node);
+	return (wish < most ? wish : most) == b->ring.limit;
 }
 
 /* For the next burst to the same ring. */
 static void burst_renew(struct flux_node *node)
 {
 	struct flux_burst *b = &node->burst;
-	uint32_t limit = 1;
 
-	if (likely(!has_left(b->peer)))
-		limit = b->call_to == FLUX_NOBODY ? in_limit(&node->in[b->reply_to]) :
-						    out_limit(&node->out[b->call_to]);
-	if (!cellring_burst_open(&b->ring, b->ring.to, limit))
+	if (unlikely(has_left(b->peer)) ||
+		!cellring_burst_open(&b->ring, b->ring.to, burst_wish(node)))
 		burst_close(b);
 }
 

@@ -111,6 +111,7 @@ int shmipc_client_spoilt(struct shmipc_client *client);
 int shmipc_client_stray(struct shmipc_client *client);
 int shmipc_client_idle(struct shmipc_client *client);
 void shmipc_client_resume(struct shmipc_client *client);
+uint32_t shmipc_server_forged(struct shmipc_peer *peer);
 void shmipc_server_rescan(struct shmipc_server *server);
 void shmipc_server_rest(struct shmipc_server *server);
 
@@ -336,8 +337,8 @@ static inline uint32_t shmipc_server_look(struct shmipc_server *server, struct s
 	if (!head)
 		return 0;
 	count = cellring_arrive(&peer->req, head);
-	if (__builtin_expect(!count, 0)) /* it cannot be: take one */
-		count = cellring_arrive(&peer->req, CELLRING_HEAD(0, 1, 1));
+	if (__builtin_expect(!count, 0))
+		count = shmipc_server_forged(peer);
 	if (__builtin_expect(peer->together != together, 0)) {
 		peer->together = together;
 		if (server->burst.to == &peer->resp)
