@@ -36,6 +36,8 @@
 
 #include <string.h>
 
+#include <cellring.h>
+
 #define DELEGRPC_MAGIC 0x444C475250435631ull /* "DLGRPCV1" as a number */
 #define DELEGRPC_VERSION 4u
 
@@ -63,32 +65,6 @@ DELEGRPC_ASSERT(DELEGRPC_MAX_CLIENTS <= 1 << 16); /* a request has 16 bits for i
  * nothing, or so many publications (of a server: polls) have gone by.
  */
 #define DELEGRPC_UNFENCED 16
-
-/*
- * Scalar words on purpose: a message is often written word by word just before, and a wider
- * load would wait until these stores have left the core, behind all that wait for a line.
- */
-static inline __attribute__((always_inline)) void delegrpc_priv_copy(void *to, const void *from,
-	uint32_t len)
-{
-	uint32_t i = 0;
-
-	if (!__builtin_constant_p(len) || len > 64) {
-		if (len) /* from may be NULL otherwise */
-			memcpy(to, from, len);
-		return;
-	}
-#pragma GCC unroll 8
-	for (; i + 8 <= len; i += 8) {
-		uint64_t word;
-
-		memcpy(&word, (const char *)from + i, 8);
-		__asm__("" : "+r"(word)); /* or the compiler makes wide loads of them */
-		memcpy((char *)to + i, &word, 8);
-	}
-	if (i < len)
-		memcpy((char *)to + i, (const char *)from + i, len - i);
-}
 
 /*
  * Written at creation, except: connects (by who connects), server_alive (by the server
@@ -242,7 +218,7 @@ static inline int delegrpc_client_call(struct delegrpc_client *client, const voi
 	id |= client->generation << 16;
 	memcpy(rec + 8, &id, sizeof(id));
 	memcpy(rec + 12, &len, sizeof(len));
-	delegrpc_priv_copy(rec + DELEGRPC_REQ_HEADER, req, len);
+	cellring_copy(rec + DELEGRPC_REQ_HEADER, req, len);
 	id &= 0xffff;
 	client->free_id = client->calls[id].next;
 	client->calls[id].next = DELEGRPC_ID_BUSY;
@@ -506,7 +482,7 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 	unsigned char *slot = delegrpc_priv_reply_slot(server, client);
 	uint32_t stamp = delegrpc_priv_stamp(peer->next, server->resp_shift, peer->generation);
 
-	delegrpc_priv_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
+	cellring_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
 	/* The payload is there: pairs with the acquire load in client_poll(). */
 	__atomic_store_n((uint64_t *)(void *)slot, (uint64_t)index << 32 | stamp, __ATOMIC_RELEASE);
 	delegrpc_priv_replied(server, client, 1);
@@ -532,7 +508,7 @@ static inline void delegrpc_priv_collect(struct delegrpc_server *server, uint32_
 
 	burst->next += server->resp_stride;
 	*(uint64_t *)(void *)slot = (uint64_t)index << 32 | burst->stamp;
-	delegrpc_priv_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
+	cellring_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
 	if (--burst->room == 0)
 		delegrpc_priv_publish_replies(server);
 }

@@ -76,16 +76,6 @@ static unsigned char *request_slot(const struct client *c, uint64_t pos)
 	return c->requests + (pos & (c->attr.ring_depth - 1)) * (size_t)c->hot.req_stride;
 }
 
-/* Fetches a line to write to. On x86-64 not what __builtin_prefetch() emits by default. */
-static inline void prefetch_write(const void *p)
-{
-#if defined(__x86_64__)
-	__asm__ volatile("prefetchw %0" ::"m"(*(const char *)p));
-#else
-	__builtin_prefetch(p, 1);
-#endif
-}
-
 /* Alone in the ring we get the positions behind our last ones. */
 static inline void prefetch_slots(const struct client *c, uint32_t n)
 {
@@ -93,16 +83,10 @@ static inline void prefetch_slots(const struct client *c, uint32_t n)
 
 	for (uint32_t i = 0; i < n; i++) {
 		slot = request_slot(c, c->last + i);
-		prefetch_write(slot);
+		cellring_own(slot, 1);
 	}
 	/* A slot may end in another line; those before do so where the next one begins. */
-	prefetch_write(slot + c->hot.req_stride - 1);
-}
-
-/* How many answers should travel together: a quarter of what is in flight. */
-static uint64_t burst_wanted(uint32_t pending)
-{
-	return pending >= 4 * DELEGRPC_BATCH ? DELEGRPC_BATCH : pending < 8 ? 1 : pending / 4;
+	cellring_own(slot + c->hot.req_stride - 1, 1);
 }
 
 /* Header but for the first word, and payload, in words; whole records are ours. */
@@ -124,7 +108,7 @@ static inline void fill_slot(uint64_t *slot, const uint64_t *rec)
  */
 static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 {
-	uint64_t head = burst_wanted(c->hot.pending) << 48 | (uint64_t)c->id << 32;
+	uint64_t head = (uint64_t)cellring_limit(c->hot.pending) << 48 | (uint64_t)c->id << 32;
 	/* In registers: the stores might change them, for all that the compiler knows. */
 	uint64_t mask = c->attr.ring_depth - 1, shift = c->ring_shift;
 	size_t stride = c->hot.req_stride;

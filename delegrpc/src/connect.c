@@ -28,8 +28,8 @@ static int check_header(struct client *c, const struct delegrpc_attr *want)
 	have = (struct delegrpc_attr){h->max_clients, h->ring_depth, h->resp_depth, h->req_size,
 		h->resp_size};
 	c->attr = have;
-	if (!have.max_clients || attr_complete(&c->attr) ||
-		memcmp(&c->attr, &have, sizeof(have)) != 0)
+	/* What is complete and in range does not change. */
+	if (attr_complete(&c->attr) || memcmp(&c->attr, &have, sizeof(have)) != 0)
 		return -EPROTO;
 	layout_of(&have, &l);
 	if (l.size != c->region.size)

@@ -2,7 +2,6 @@
 /* The server's side of delegrpc, but for the hot path. */
 #include <stdlib.h>
 
-#include "base/burst.h"
 #include "server.h"
 
 #define YIELD_NS (150 * NSEC_PER_USEC) /* between two yields of a busy server */
@@ -176,7 +175,7 @@ void delegrpc_priv_publish_replies(struct delegrpc_server *server)
 	struct delegrpc_burst *burst = &server->burst;
 
 	/* Pairs with the acquire load in client_poll(). */
-	burst_copy(delegrpc_priv_reply_slot(server, burst->client), server->stage,
+	cellring_publish(delegrpc_priv_reply_slot(server, burst->client), server->stage,
 		(size_t)(burst->next - server->stage));
 	delegrpc_priv_replied(server, burst->client, burst->limit - burst->room);
 	burst->client = DELEGRPC_ID_NONE;

@@ -5,7 +5,7 @@
 
 #include "base/idle.h"
 #include "base/shm.h"
-#include "burst.h"
+#include "layout.h"
 #include "wait.h"
 
 #define CONNECT_NS NSEC_PER_SEC /* to wait for a clean place */
@@ -219,7 +219,7 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 		return err;
 	hot->req = shmipc_req_start(&c->layout, c->place);
 	hot->resp = shmipc_resp_start(&c->layout, c->place);
-	burst_close(&hot->burst);
+	cellring_burst_close(&hot->burst);
 	return 0;
 }
 
@@ -297,7 +297,7 @@ COLD int shmipc_client_spoilt(struct shmipc_client *hot)
 /* The response to a call that was given up: taken out, 0. Or to none: -EPROTO. */
 COLD int shmipc_client_stray(struct shmipc_client *hot)
 {
-	uint32_t id = shmipc_slot_id(hot->resp.slot);
+	uint32_t id = cellring_id(hot->resp.slot);
 	struct client *c = client_of(hot);
 
 	/* It was not an open call's when poll read it; if it is now, somebody changed it. */
@@ -306,9 +306,7 @@ COLD int shmipc_client_stray(struct shmipc_client *hot)
 	hot->calls[id].state = SHMIPC_CALL_FREE;
 	hot->calls[(hot->depth + hot->answered++) & hot->calls_mask].free = id;
 	c->given_up--;
-	hot->resp.slot += hot->resp.stride;
-	if (hot->resp.slot == hot->resp.ready)
-		shmipc_cursor_step(&hot->resp, hot->resp.next);
+	cellring_next(&hot->resp);
 	return 0;
 }
 
@@ -317,35 +315,36 @@ COLD int shmipc_client_stray(struct shmipc_client *hot)
 /* For the call that has just been counted. */
 int shmipc_client_begin(struct shmipc_client *hot)
 {
-	return burst_open(&hot->burst, &hot->req, shmipc_burst_limit(shmipc_client_pending(hot)));
+	return cellring_burst_open(&hot->burst, &hot->req,
+		cellring_limit(shmipc_client_pending(hot)));
 }
 
 void shmipc_client_full(struct shmipc_client *hot)
 {
-	struct shmipc_burst *b = &hot->burst;
-	uint32_t limit = shmipc_burst_limit(shmipc_client_pending(hot) + 1);
+	struct cellring_burst *b = &hot->burst;
+	uint32_t limit = cellring_limit(shmipc_client_pending(hot) + 1);
 
-	burst_write_full(b);
+	cellring_burst_write_full(b);
 	shmipc_client_published(hot);
 	limit = limit < hot->req.most ? limit : hot->req.most;
-	if (unlikely(limit != b->limit || b->to->lap != b->lap))
-		burst_open(b, b->to, limit);
+	if (unlikely(limit != b->limit || cellring_burst_stale(b)))
+		cellring_burst_open(b, b->to, limit);
 }
 
 void shmipc_client_part(struct shmipc_client *hot)
 {
-	struct shmipc_burst *b = &hot->burst;
+	struct cellring_burst *b = &hot->burst;
 
-	burst_write_part(b);
+	cellring_burst_write_part(b);
 	shmipc_client_published(hot);
-	if (b->to->lap != b->lap)
-		burst_open(b, b->to, b->limit);
+	if (cellring_burst_stale(b))
+		cellring_burst_open(b, b->to, b->limit);
 }
 
 void shmipc_client_end_burst(struct shmipc_client *hot)
 {
 	shmipc_client_publish(hot);
-	burst_close(&hot->burst);
+	cellring_burst_close(&hot->burst);
 }
 
 /*
@@ -370,7 +369,7 @@ COLD int shmipc_client_idle(struct shmipc_client *hot)
 		c->looked = now;
 		gone = server_is_dead(c);
 	}
-	if (!gone || shmipc_cursor_ready(&hot->resp))
+	if (!gone || cellring_ready(&hot->resp))
 		return 0;
 	return client_end(c, -EPIPE);
 }
@@ -401,7 +400,7 @@ static int client_look(struct client *c, bool slept)
 {
 	struct shmipc_client *hot = &c->hot;
 
-	if (shmipc_cursor_ready(&hot->resp))
+	if (cellring_ready(&hot->resp))
 		return 1;
 	if (slept)
 		hot->idle_left = 1;
@@ -435,6 +434,8 @@ static int client_wait_long(struct client *c, struct wait *w, uint64_t timeout_n
 
 	do {
 		r = wait_step(w) ? client_sleep(c, left) : 0;
+		if (r == -EINTR) /* the caller looks what the signal was for */
+			return client_look(c, false);
 		if (!r)
 			r = client_look(c, false);
 		left = shmipc_deadline_left(&d);
@@ -494,7 +495,7 @@ static int answer_wait(struct shmipc_client *hot, struct answer *a, uint64_t tim
 		if (r < 0)
 			return r;
 		r = shmipc_client_wait(hot, shmipc_deadline_left(&d));
-		if (r < 0 && r != -EINTR)
+		if (r < 0)
 			return r;
 		if (r != 1 && !shmipc_deadline_left(&d))
 			return -ETIMEDOUT;

@@ -141,12 +141,32 @@ static void busy_server_yields(void)
 	shmipc_server_destroy(s);
 }
 
+/* A place that its client left and that the server does not clean: a second, then no more. */
+static void connect_waits_a_second(void)
+{
+	struct shmipc_attr one = {.max_clients = 1};
+	struct shmipc_server *s = test_serve("time", &one);
+	struct shmipc_client *c = test_join("time");
+	uint64_t start = fake.ns;
+
+	shmipc_client_disconnect(c);
+	fake.step_ns = 5 * NSEC_PER_MSEC;
+	CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EAGAIN);
+	fake.step_ns = 0;
+	CHECK(fake.ns - start >= NSEC_PER_SEC && fake.ns - start < NSEC_PER_SEC * 11 / 10);
+	CHECK_EQ(shmipc_server_poll(s), 0);
+	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(death_is_seen_in_time),
 		TEST(hot_polls_look_seldom_at_the_clock),
 		TEST(busy_server_yields),
+		TEST(connect_waits_a_second),
 	};
 
 	fake.ns = NSEC_PER_SEC;

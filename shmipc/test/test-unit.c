@@ -25,6 +25,59 @@ static void round_trip(void)
 	shmipc_server_destroy(s);
 }
 
+static void count_one(void *arg, uint64_t token, const void *resp)
+{
+	++*(uint32_t *)arg;
+}
+
+/* Empty polls of a client until it looks for a sleeping server; at most 100. */
+static uint32_t polls_until_fence(struct shmipc_client *c)
+{
+	uint32_t n = 0, got = 0;
+
+	while (c->unfenced && n < 100) {
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
+		n++;
+	}
+	return n;
+}
+
+/* The numbers that the manual names. */
+static void documented_numbers(void)
+{
+	struct shmipc_server *s = test_serve("numbers", &msg_attr);
+	struct shmipc_client *c = test_join("numbers");
+	uint32_t n = 0, got = 0, most = 0;
+	struct shmipc_req r;
+	struct msg m;
+
+	for (uint64_t tag = 0; tag < 20; tag++)
+		CHECK_EQ(call_tag(c, tag), 0);
+	CHECK_EQ(polls_until_fence(c), 8);
+	CHECK_EQ(shmipc_server_poll(s), 1);
+	for (; shmipc_server_recv(s, &r, &m, sizeof(m)) > 0; n++)
+		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
+	CHECK_EQ(n, 8);
+	while (shmipc_server_poll(s))
+		while (shmipc_server_recv(s, &r, &m, sizeof(m)) > 0)
+			CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
+	shmipc_server_flush(s);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 8);
+	while (shmipc_client_poll(c, count_one, &got))
+		;
+	/* Each poll finds a response, after a burst: a fence for 64 of both. */
+	shmipc_client_flush(c);
+	for (uint32_t i = 0; i < 100; i++) {
+		CHECK_EQ(call_tag(c, i), 0);
+		CHECK_EQ(serve_once(s), 1);
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
+		most = c->unfenced > most ? c->unfenced : most;
+	}
+	CHECK(most == 62 || most == 63);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
 static void depth_bounds_what_is_in_flight(void)
 {
 	static uint8_t seen[64];
@@ -185,14 +238,12 @@ static void visits_are_capped_and_rotate(void)
 
 			/* Takes it without a check. */
 			while (one->resp.slot != one->resp.ready || shmipc_client_look(one) == 1) {
-				uint32_t id = shmipc_slot_id(one->resp.slot);
+				uint32_t id = cellring_id(one->resp.slot);
 
 				one->calls[id].state = SHMIPC_CALL_FREE;
 				one->calls[(one->depth + one->answered++) & one->calls_mask].free =
 					id;
-				one->resp.slot += one->resp.stride;
-				if (one->resp.slot == one->resp.ready)
-					shmipc_cursor_step(&one->resp, one->resp.next);
+				cellring_next(&one->resp);
 			}
 		}
 	}
@@ -329,17 +380,17 @@ static void waits_end_at_once_or_in_time(void)
 
 static void forged_responses_end_the_connection(void)
 {
-	static const uint32_t ids[] = {0, 1, 31, 32, 4095, (1u << SHMIPC_ID_BITS) - 1};
+	static const uint32_t ids[] = {0, 1, 31, 32, 4095, CELLRING_ID_MASK};
 	uint8_t seen[2] = {0};
 	struct tally t = {.size = 2, .seen = seen};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
 		struct shmipc_server *s = test_serve("forge", &msg_attr);
 		struct shmipc_client *c = test_join("forge");
-		struct shmipc_slot *slot = (struct shmipc_slot *)c->resp.slot;
+		struct cellring_message *slot = (struct cellring_message *)c->resp.slot;
 
 		/* None of them is in flight. */
-		slot->head = SHMIPC_HEAD(1, 1, 1) | (uint64_t)ids[i] << 32;
+		slot->head = CELLRING_HEAD(1, 1, 1) | ids[i];
 		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), -EPROTO);
 		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), -EPROTO);
 		CHECK_EQ(call_tag(c, 0), -EPROTO);
@@ -356,11 +407,11 @@ static void flood_is_bounded_by_depth(void)
 	struct shmipc_client *c = test_join("flood");
 	struct shmipc_req r[256];
 	struct msg m = msg_of(1);
-	uint32_t n = 0, cells = (uint32_t)(c->req.end - c->req.base) / c->req.cell;
+	uint32_t n = 0, cells = (uint32_t)(c->req.end - c->req.begin) / c->req.cell;
 
 	CHECK(cells > msg_attr.depth);
 	for (uint32_t i = 0; i < cells; i++) /* the whole ring */
-		shmipc_cursor_put(&c->req, (1u << SHMIPC_ID_BITS) - 1, &m, sizeof(m));
+		cellring_put(&c->req, CELLRING_ID_MASK, &m, sizeof(m));
 	while (shmipc_server_poll(s))
 		while (shmipc_server_recv(s, &r[n], &m, sizeof(m)) > 0)
 			n++;
@@ -384,12 +435,12 @@ static uint32_t on_offer(struct shmipc_server *s)
 }
 
 /* Messages in a burst, and how many more until it is published. */
-static uint32_t held(const struct shmipc_burst *b)
+static uint32_t held(const struct cellring_burst *b)
 {
-	return b->to ? (uint32_t)(b->next - b->stage) / b->to->stride : 0;
+	return cellring_burst_held(b);
 }
 
-static uint32_t room(const struct shmipc_burst *b)
+static uint32_t room(const struct cellring_burst *b)
 {
 	return b->to ? (uint32_t)(b->full - b->next) / b->to->stride : 0;
 }
@@ -441,11 +492,6 @@ static uint32_t answer_and_hold(struct shmipc_server *s, struct shmipc_client *c
 	CHECK_EQ(n, msg_attr.depth);
 	CHECK(held(&s->burst) && room(&s->burst) > 1);
 	return answered;
-}
-
-static void count_one(void *arg, uint64_t token, const void *resp)
-{
-	++*(uint32_t *)arg;
 }
 
 static void look_in_vain(struct shmipc_client *c, uint32_t looks)
@@ -599,27 +645,27 @@ static void held_replies_go_with_their_client(void)
 static void forged_burst(struct shmipc_server *s, struct shmipc_client *c, uint32_t together,
 	uint32_t count)
 {
-	struct shmipc_cursor *req = &s->peers[0].req;
+	struct cellring_cursor *req = &s->peers[0].req;
 	uint32_t n = 0, honest = count && count <= req->most ? count : 1;
-	uint64_t forged = SHMIPC_HEAD(c->req.lap, together, count) | (uint64_t)0xabcdef << 32;
-	char *cell = c->req.slot;
+	uint64_t forged = CELLRING_HEAD(c->req.lap, count, together) | 0xabcdef;
+	unsigned char *cell = c->req.slot;
 	struct msg m = msg_of(1);
 	struct shmipc_req r;
 
-	shmipc_cursor_put(&c->req, 0, &m, sizeof(m)); /* steps on */
+	cellring_put(&c->req, 0, &m, sizeof(m)); /* steps on */
 	for (uint32_t i = 1; i < req->most; i++)
-		((struct shmipc_slot *)(cell + i * req->stride))->head = UINT64_MAX;
-	((struct shmipc_slot *)cell)->head = forged;
+		((struct cellring_message *)(cell + i * req->stride))->head = UINT64_MAX;
+	((struct cellring_message *)cell)->head = forged;
 	CHECK_EQ(shmipc_server_poll(s), 1);
 	while (shmipc_server_recv(s, &r, &m, sizeof(m)) == 1) {
-		CHECK_EQ(r.id, n ? (1u << SHMIPC_ID_BITS) - 1 : 0xabcdefu);
+		CHECK_EQ(r.id, n ? CELLRING_ID_MASK : 0xabcdefu);
 		CHECK(req->slot < req->end && req->ready <= req->end);
 		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
-		CHECK(held(&s->burst) + room(&s->burst) <= SHMIPC_BURST);
+		CHECK(held(&s->burst) + room(&s->burst) <= CELLRING_BURST);
 		n++;
 	}
 	CHECK_EQ(n, honest);
-	CHECK(req->slot - req->base == c->req.slot - c->req.base); /* in the next cell */
+	CHECK(req->slot - req->begin == c->req.slot - c->req.begin); /* in the next cell */
 	CHECK_EQ(held(&s->burst), 0);
 }
 
@@ -666,14 +712,14 @@ static void hostile_counts_end_the_connection(void)
 	for (uint32_t count = 0; count < 16; count++) {
 		struct shmipc_server *s = test_serve("counts", &msg_attr);
 		struct shmipc_client *c = test_join("counts");
-		struct shmipc_slot *slot;
+		struct cellring_message *slot;
 		uint32_t got = 0;
-		int r = count == 0 || count > SHMIPC_BURST ? -EPROTO : 1;
+		int r = count == 0 || count > CELLRING_BURST ? -EPROTO : 1;
 
 		CHECK_EQ(call_tag(c, 0), 0);
 		CHECK_EQ(serve_once(s), 1);
-		slot = (struct shmipc_slot *)c->resp.slot;
-		slot->head = (slot->head << 4 >> 4) | (uint64_t)count << 60;
+		slot = (struct cellring_message *)c->resp.slot;
+		slot->head = CELLRING_HEAD(slot->head >> 32, count, 1) | CELLRING_ID(slot->head);
 		CHECK_EQ(shmipc_client_poll(c, count_one, &got), r);
 		CHECK_EQ(got, r == 1);
 		/* The second message of a burst would be the response to no call. */
@@ -687,10 +733,10 @@ static void hostile_counts_end_the_connection(void)
 #define WORDS 4
 
 /* The head that a reader will wait for in this or in the next lap, wherever it looks. */
-static void forge_words(uint64_t *words, const struct shmipc_cursor *at, uint32_t i)
+static void forge_words(uint64_t *words, const struct cellring_cursor *at, uint32_t i)
 {
 	for (uint32_t k = 0; k < WORDS; k++)
-		words[k] = SHMIPC_HEAD(at->lap + (i + k) % 2, 1, 1) | (uint64_t)(i & 7) << 32;
+		words[k] = CELLRING_HEAD(at->lap + (i + k) % 2, 1, 1) | (i & 7);
 }
 
 static void take_in_order(void *arg, uint64_t token, const void *resp)
@@ -720,7 +766,7 @@ static void payload_is_no_head(void)
 		shmipc_client_flush(c);
 		while (shmipc_server_poll(s))
 			while (shmipc_server_recv(s, &r, words, sizeof(words)) == 1) {
-				CHECK_EQ(SHMIPC_ID(words[0]), (sent - n + got++) & 7);
+				CHECK_EQ(CELLRING_ID(words[0]), (sent - n + got++) & 7);
 				forge_words(words, &s->peers[0].resp, got);
 				CHECK_EQ(shmipc_server_reply(s, r.client, r.id, words,
 						 sizeof(words)),
@@ -795,6 +841,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(round_trip),
+		TEST(documented_numbers),
 		TEST(depth_bounds_what_is_in_flight),
 		TEST(callback_may_call_at_full_depth),
 		TEST(replies_in_any_order),

@@ -14,10 +14,11 @@ import subprocess
 import sys
 import tempfile
 
-from layers import LAYERS, PROGRAMS, fail, home
+from layers import HEADER_ONLY, LAYERS, PROGRAMS, fail, home
 
 args = [a for a in sys.argv[1:] if a != "--all"]
-source, names = pathlib.Path(args[0]).resolve(), args[1:]
+source = pathlib.Path(args[0]).resolve()
+names = [n for n in args[1:] if n not in HEADER_ONLY]  # which have no target of their own
 everything = {**LAYERS, **PROGRAMS}
 
 
