@@ -33,6 +33,16 @@ static const struct published depth1[] = {
 	{8, 1, "none", false, 8.2, 0, 0, 0},
 	{16, 1, "none", false, 14.7, 0, 0, 0},
 	{32, 1, "none", false, 27.1, 0, 0, 0},
+	{2, 1, "hold:10", false, 14.7, 0, 0, 0},
+	{4, 1, "hold:10", false, 21.4, 0, 0, 0},
+	{8, 1, "hold:10", false, 10.6, 0, 0, 0},
+	{16, 1, "hold:10", false, 20.2, 0, 0, 0},
+	{32, 1, "hold:10", false, 31.3, 0, 0, 0},
+	{2, 1, "adaptive-hold", false, 14.7, 0, 0, 0},
+	{4, 1, "adaptive-hold", false, 20.9, 0, 0, 0},
+	{8, 1, "adaptive-hold", false, 11.1, 0, 0, 0},
+	{16, 1, "adaptive-hold", false, 19.5, 0, 0, 0},
+	{32, 1, "adaptive-hold", false, 38.9, 0, 0, 0},
 };
 
 static const struct block blocks[] = {
@@ -75,7 +85,7 @@ static int table_row(const struct sim_options *o, const struct published *p, FIL
 	err = output_job(&c, json, &r);
 	if (err || json == stdout)
 		return err;
-	printf("%4u %-10s %-4s", p->ranks, p->control, p->collapsed ? "low" : "high");
+	printf("%4u %-13s %-4s", p->ranks, p->control, p->collapsed ? "low" : "high");
 	print_pair(p->mops * 1e6, r.ops_per_s, 1e6, 2);
 	print_pair(p->outstanding, r.outstanding, 1, 0);
 	print_pair(p->cqe_batch, r.cqe_batch, 1, 2);
@@ -92,7 +102,7 @@ int output_table(const struct sim_options *o, FILE *json)
 		print_machine(&o->config.machine);
 	for (size_t b = 0; !err && b < ARRAY_SIZE(blocks); b++) {
 		if (json != stdout)
-			printf("\n%s\n%4s %-10s %-4s %25s %25s %25s %25s\n", blocks[b].conditions,
+			printf("\n%s\n%4s %-13s %-4s %25s %25s %25s %25s\n", blocks[b].conditions,
 				"NP", "control", "from", "M op/s: publ., sim., ratio",
 				"outstanding", "responses per loop", "M loops/s");
 		for (size_t i = 0; !err && i < blocks[b].n; i++)

@@ -82,15 +82,18 @@ static uint32_t take_gathered(struct endpoint *e, uint32_t most)
 	uint32_t n = e->tail - e->posted;
 
 	if (n <= most) {
+		e->pending += e->calls;
 		e->calls = e->replies = 0;
 		e->posted = e->tail;
 		return n;
 	}
 	for (uint32_t i = 0; i < most; i++) {
-		if (e->msgs[e->posted++ & (e->size - 1)] & WIRE_RESPONSE)
+		if (e->msgs[e->posted++ & (e->size - 1)] & WIRE_RESPONSE) {
 			e->replies--;
-		else
+		} else {
 			e->calls--;
+			e->pending++;
+		}
 	}
 	return most;
 }

@@ -25,6 +25,7 @@ struct endpoint {
 	uint32_t writes; /* posted, ever */
 	uint32_t received; /* WRITEs of the peer that this side has worked on */
 	uint32_t consumed; /* this side's WRITEs that the peer is known to have worked on */
+	uint32_t pending; /* calls posted and not answered */
 	bool dirty;
 };
 
