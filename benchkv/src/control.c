@@ -56,6 +56,12 @@ int control_parse(const char *text, struct control_spec *spec_p)
 	} else if (!strcmp(text, "adaptive-budget")) {
 		spec.kind = CONTROL_ADAPTIVE;
 		s = "";
+	} else if (!strncmp(text, "hold:", 5)) {
+		spec.kind = CONTROL_HOLD;
+		s = parse_number(text + 5, &spec.hold_us);
+	} else if (!strcmp(text, "adaptive-hold")) {
+		spec.kind = CONTROL_ADAPTIVE_HOLD;
+		s = "";
 	} else if (!strcmp(text, "auto")) {
 		s = "";
 	} else if (!strncmp(text, "auto:", 5)) {
@@ -82,6 +88,12 @@ void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX])
 	case CONTROL_ADAPTIVE:
 		snprintf(name, CONTROL_NAME_MAX, "adaptive-budget");
 		break;
+	case CONTROL_HOLD:
+		snprintf(name, CONTROL_NAME_MAX, "hold:%u", spec->hold_us);
+		break;
+	case CONTROL_ADAPTIVE_HOLD:
+		snprintf(name, CONTROL_NAME_MAX, "adaptive-hold");
+		break;
 	case CONTROL_AUTO:
 		snprintf(name, CONTROL_NAME_MAX, "auto:%u,%u", spec->window, spec->full);
 		break;
@@ -96,6 +108,7 @@ int control_init(struct control *c, const struct control_spec *spec, uint32_t en
 	if (!c->spec.full)
 		c->spec.full = FULL;
 	adaptive_init(&c->adaptive);
+	hold_init(&c->hold, spec->hold_us * 1e3, spec->kind == CONTROL_ADAPTIVE_HOLD, endpoints);
 	c->ep = calloc(endpoints ? endpoints : 1, sizeof(*c->ep));
 	return c->ep ? 0 : -ENOMEM;
 }

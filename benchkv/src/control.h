@@ -9,6 +9,8 @@
  *	threshold:T,N	up to N polls in a row, until one brings T messages or more
  *	adaptive-budget	up to u + 1 polls in a row, until one brings a message; u follows
  *			the load, see adaptive.h
+ *	hold:US		replies to local clients wait for each other, at most that long, see hold.h
+ *	adaptive-hold	the same; the time follows the arrivals
  *	auto[:K,B]	at most K WRITEs with calls in them that the peers have not consumed
  *			yet, over all endpoints: when the NIC is behind, calls are kept and
  *			leave together. An endpoint with B or more calls goes regardless,
@@ -28,6 +30,7 @@
 #include <stdint.h>
 
 #include "adaptive.h"
+#include "hold.h"
 
 #define CONTROL_NAME_MAX 40
 
@@ -37,12 +40,15 @@ enum control_kind {
 	CONTROL_BUDGET,
 	CONTROL_THRESHOLD,
 	CONTROL_ADAPTIVE,
+	CONTROL_HOLD,
+	CONTROL_ADAPTIVE_HOLD,
 };
 
 struct control_spec {
 	enum control_kind kind;
 	uint32_t n; /* most polls of budget and threshold */
 	uint32_t threshold; /* T */
+	uint32_t hold_us;
 	uint32_t window, full; /* K and B of auto; 0: the defaults */
 };
 
@@ -64,6 +70,7 @@ struct control {
 	uint32_t unconsumed; /* WRITEs with calls that the peers have not consumed */
 	uint64_t waits; /* selections in which an endpoint had to wait */
 	struct adaptive adaptive;
+	struct hold hold;
 };
 
 /* An endpoint that has something to send. */
@@ -111,6 +118,12 @@ static inline bool control_observes(const struct control *c)
 static inline void control_loop_end(struct control *c, const struct adaptive_loop *seen)
 {
 	adaptive_step(&c->adaptive, seen);
+}
+
+/* Are replies to local clients held? Then hold_arrived() and hold_release() decide. */
+static inline bool control_holds(const struct control *c)
+{
+	return c->spec.kind == CONTROL_HOLD || c->spec.kind == CONTROL_ADAPTIVE_HOLD;
 }
 
 /* Does control_select() ever leave an endpoint out? */
