@@ -152,6 +152,27 @@ static void bad_replies_of_a_burst(void)
 	flux_destroy(f);
 }
 
+/* Two peers have more calls than fit into a turn: the first gets 32, in whole bursts. */
+static void turn_has_32_calls(void)
+{
+	struct flux *f = make(3, 0, 0);
+	struct flux_node *b = flux_node(f, 0);
+	uint64_t token, value = 0;
+	uint32_t first, from, n = 1;
+
+	for (uint32_t p = 1; p < 3; p++) {
+		for (uint64_t i = 0; i < 100; i++)
+			CHECK_EQ(call(flux_node(f, p), 0, i, i), 0);
+		flux_flush(flux_node(f, p));
+	}
+	CHECK_EQ(recv_one(b, &first, &token, &value), 1);
+	for (from = first; from == first; n++)
+		CHECK_EQ(recv_one(b, &from, &token, &value), 1);
+	n--; /* the last was the other's */
+	CHECK(n > 24 && n <= 32);
+	flux_destroy(f);
+}
+
 /* The numbers that the manual names. */
 static void documented_numbers(void)
 {
@@ -691,6 +712,7 @@ int main(int argc, char **argv)
 		TEST(call_and_reply),
 		TEST(bad_arguments),
 		TEST(bad_replies_of_a_burst),
+		TEST(turn_has_32_calls),
 		TEST(documented_numbers),
 		TEST(full_is_eagain),
 		TEST(held_beyond_capacity),

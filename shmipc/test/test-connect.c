@@ -150,6 +150,21 @@ static void bits_admit_nobody(void)
 	shmipc_server_destroy(s);
 }
 
+/* Also one with a clean place. */
+static void closed_region_is_refused(void)
+{
+	struct shmipc_server *s = test_serve("closed", &msg_attr);
+	struct shmipc_client *c = test_join("closed"), *late;
+	struct shmipc_header *h =
+		container_of((uint32_t *)c->server_state, struct shmipc_header, server_state);
+
+	h->closed = 1;
+	CHECK_EQ(shmipc_client_connect(test_name("closed"), NULL, &late), -ECONNREFUSED);
+	h->closed = 0;
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
 /* What the first client in a place left behind does not reach the second one. */
 static void places_are_reused_clean(void)
 {
@@ -316,6 +331,7 @@ int main(int argc, char **argv)
 		TEST(defaults_and_both_views_of_the_sizes),
 		TEST(connect_says_why_not),
 		TEST(bits_admit_nobody),
+		TEST(closed_region_is_refused),
 		TEST(places_are_reused_clean),
 		TEST(every_place_can_be_taken),
 		TEST(extra_buffers_are_shared_and_apart),
