@@ -78,10 +78,12 @@ void chan_new_batch(struct chan *ch, uint32_t wrap)
 {
 	uint64_t p = ch->cr.p;
 
-	if (ch->cr.edge)
-		close_batch(ch, (struct batch){ch->open.start, p, ch->open.count, ch->open.calls});
+	if (ch->cr.edge) {
+		ch->open.end = p;
+		close_batch(ch, ch->open);
+	}
 	if (wrap)
-		close_batch(ch, (struct batch){p, p + wrap, WIRE_WRAP, 0});
+		close_batch(ch, (struct batch){.start = p, .end = p + wrap, .count = WIRE_WRAP});
 	ch->open = (struct batch){.start = p + wrap};
 	credit_open(&ch->cr, wrap);
 	set_call_end(ch);
@@ -138,10 +140,11 @@ COLD int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
 
 uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 {
-	struct batch b = *chan_front(ch);
+	struct batch b = ch->open;
 	uint32_t blocks, credit;
 
-	if (ch->nclosed) {
+	if (unlikely(ch->nclosed)) {
+		b = ch->closed[0];
 		ch->nclosed--;
 		ch->closed[0] = ch->closed[1];
 	} else {
@@ -164,7 +167,9 @@ uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 		ch->stats.replies += b.count - b.calls;
 	}
 	*pos_p = b.start;
-	*len_p = b.count == WIRE_WRAP ? WIRE_BLOCK : blocks * WIRE_BLOCK;
+	*len_p = blocks * WIRE_BLOCK - wire_padding(b.last_len);
+	if (b.count == WIRE_WRAP || !b.count)
+		*len_p = WIRE_BLOCK;
 	ch->stats.bytes += *len_p;
 	return blocks;
 }

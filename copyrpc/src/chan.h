@@ -55,6 +55,7 @@ struct batch {
 	uint64_t end; /* of a closed one */
 	uint32_t count; /* messages, or WIRE_WRAP */
 	uint32_t calls; /* of them requests */
+	uint32_t last_len; /* payload of the last message, behind which nothing is sent */
 };
 
 struct chan {
@@ -146,15 +147,15 @@ static inline uint64_t chan_consumer(const struct chan *ch)
 }
 
 /* Is there something to seal? */
+static inline bool chan_waits(const struct chan *ch)
+{
+	return ch->nclosed || ch->cr.edge;
+}
+
+/* What is sealed next, or NULL. */
 static inline const struct batch *chan_front(const struct chan *ch)
 {
 	return ch->nclosed ? &ch->closed[0] : ch->cr.edge ? &ch->open : NULL;
-}
-
-/* Does what waits to be sent carry messages? */
-static inline bool chan_has_messages(const struct chan *ch)
-{
-	return ch->nclosed || (ch->cr.edge && ch->open.count);
 }
 
 /* The peer's position is worth a READ, and there is something that it can be news of. */
@@ -166,7 +167,7 @@ static inline bool chan_read_due(const struct chan *ch)
 /* Opens a batch without messages when the credit is worth it. */
 static inline bool chan_credit_batch(struct chan *ch)
 {
-	if (chan_front(ch) || !credit_batch_due(&ch->cr))
+	if (chan_waits(ch) || !credit_batch_due(&ch->cr))
 		return false;
 	chan_new_batch(ch, 0);
 	return true;
@@ -182,6 +183,7 @@ static inline void chan_append(struct chan *ch, uint32_t size, uint32_t id, uint
 	assert(!ch->status);
 	ch->cr.p += size;
 	ch->open.count++;
+	ch->open.last_len = len;
 	at = wire_put_header(at, id, limit, len);
 	if (likely(len))
 		memcpy(at, data, len);

@@ -44,6 +44,7 @@ struct credit {
 	uint32_t c; /* blocks of the ring, a power of two; both directions have as many */
 	uint32_t r; /* credit granted to the peer and not yet answered by a reply */
 	uint32_t k; /* credit that the peer granted us */
+	uint32_t rmax, t; /* credit_rmax() and credit_threshold() of c */
 	uint64_t edge; /* the ring's end that the open batch, up to p, may reach; 0: none open */
 };
 
@@ -83,7 +84,13 @@ static inline uint32_t credit_reserve(uint32_t c)
 /* Both ends start with all the credit there is; `at` is 0 but in tests. */
 static inline void credit_init(struct credit *cr, uint32_t c, uint64_t at)
 {
-	*cr = (struct credit){.p = at, .rc = at, .c = c, .r = credit_rmax(c), .k = credit_rmax(c)};
+	*cr = (struct credit){.p = at,
+		.rc = at,
+		.c = c,
+		.r = credit_rmax(c),
+		.k = credit_rmax(c),
+		.rmax = credit_rmax(c),
+		.t = credit_threshold(c)};
 }
 
 static inline bool credit_holds(const struct credit *cr)
@@ -141,7 +148,7 @@ static inline void credit_open(struct credit *cr, uint32_t wrap)
 static inline uint32_t credit_grantable(const struct credit *cr, uint64_t p)
 {
 	int64_t room = ((int64_t)cr->c - (int64_t)(p - cr->rc)) / 2 - cr->r;
-	int64_t policy = (int64_t)credit_rmax(cr->c) - cr->r;
+	int64_t policy = (int64_t)cr->rmax - cr->r;
 	int64_t least = room < policy ? room : policy;
 
 	return least > 0 ? (uint32_t)least : 0;
@@ -169,9 +176,7 @@ static inline void credit_replied(struct credit *cr, uint32_t a)
  * batch that carries messages. */
 static inline bool credit_due(const struct credit *cr, uint64_t p)
 {
-	uint32_t t = credit_threshold(cr->c);
-
-	return cr->r + t <= credit_rmax(cr->c) && credit_grantable(cr, p) >= t;
+	return cr->r + cr->t <= cr->rmax && credit_grantable(cr, p) >= cr->t;
 }
 
 /* A batch without a message is worth sending; nothing else waits to be sent. It takes
@@ -186,7 +191,7 @@ static inline bool credit_read_due(const struct credit *cr, bool stalled)
 {
 	if (cr->rc == cr->p)
 		return false;
-	return stalled || cr->r + credit_threshold(cr->c) <= credit_rmax(cr->c);
+	return stalled || cr->r + cr->t <= cr->rmax;
 }
 
 /* The peer says that it has consumed up to pos; it cannot have more than was sent.
@@ -203,7 +208,7 @@ static inline bool credit_consumed(struct credit *cr, uint64_t pos, uint64_t sen
 /* The peer grants n; never more than RMAX is out at a time. */
 static inline bool credit_granted(struct credit *cr, uint64_t n)
 {
-	if (n > credit_rmax(cr->c) - cr->k)
+	if (n > cr->rmax - cr->k)
 		return false;
 	cr->k += (uint32_t)n;
 	return true;

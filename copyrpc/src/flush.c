@@ -13,16 +13,15 @@ static void publish_consumer(struct copyrpc_ep *ep)
 static int post_batches(struct copyrpc_ep *ep)
 {
 	struct chan *ch = &ep->ch;
-	uint32_t room = mlx5dvl_sq_room(ep->qp);
 	int n = 0;
 
-	while (chan_front(ch) || chan_credit_batch(ch)) {
+	while (chan_waits(ch) || chan_credit_batch(ch)) {
 		uint64_t pos;
 		uint32_t len, imm;
 		size_t off;
 		int rc;
 
-		if (unlikely(!room--)) {
+		if (unlikely(mlx5dvl_sq_full(ep->qp))) {
 			ch->stats.sq_stalls++;
 			break;
 		}
@@ -100,10 +99,11 @@ void ep_word_read(struct copyrpc_ep *ep)
 }
 
 /* Is it for `go` to say whether what waits is sent? Credit that is due waits for nobody: the
- * peer may need it for the very thing that `go` waits for. */
+ * peer may need it for the very thing that `go` waits for. (A batch without messages is only
+ * opened when credit is due, and stays due.) */
 static bool may_wait(const struct copyrpc_ep *ep)
 {
-	return chan_has_messages(&ep->ch) && !credit_due(&ep->ch.cr, ep->ch.cr.p);
+	return chan_waits(&ep->ch) && !credit_due(&ep->ch.cr, ep->ch.cr.p);
 }
 
 /* Messages stay where they are if `hold`; the number of batches sent. */
@@ -118,7 +118,7 @@ static int flush_ep(struct copyrpc_ep *ep, bool hold)
 		ep_watch(ep, NOT_SEEN);
 	if (!hold)
 		batches = post_batches(ep);
-	if (chan_front(&ep->ch))
+	if (chan_waits(&ep->ch))
 		ep_dirty(ep);
 	reads = post_read(ep);
 	if (batches + reads) {

@@ -7,7 +7,8 @@
  *	metadata = consumer position 8 | credit 8 | message count 4 | zero 12
  *	message  = call id 4 | limit 4 | length 4 | payload, padded to a block
  *
- * A batch is one RDMA WRITE; its immediate is its length in blocks. A marker is a batch
+ * A batch is one RDMA WRITE; its immediate is its length in blocks, of which the padding of
+ * the last message is not sent. A marker is a batch
  * of metadata alone, with count WIRE_WRAP; its immediate counts the rest of the ring,
  * of which only the metadata is written. No batch crosses the ring's end; one that ends
  * exactly there is followed by no marker.
@@ -46,6 +47,12 @@ static_assert(sizeof(struct wire_header) == 12, "the payload follows at 12");
 static inline uint32_t wire_blocks(uint32_t len)
 {
 	return (len + (uint32_t)sizeof(struct wire_header) + WIRE_BLOCK - 1) >> WIRE_BLOCK_SHIFT;
+}
+
+/* Bytes behind a payload up to the end of its message's last block. */
+static inline uint32_t wire_padding(uint32_t len)
+{
+	return -(len + (uint32_t)sizeof(struct wire_header)) % WIRE_BLOCK;
 }
 
 /* The largest payload that a message of that many blocks, at least one, can have. */

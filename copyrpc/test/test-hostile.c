@@ -299,7 +299,11 @@ static void sends_are_refused(void)
 	for (uint32_t len = 0; len <= 64; len += 8) {
 		struct copyrpc_ep *ep = attack(&a, n.ctx);
 
-		mlx5dvl_post_send(a.qp, a.buf, a.mr.lkey, len, 0, 0);
+		/* The ring is zero, which is a batch without messages for who asks no more. */
+		if (len)
+			mlx5dvl_post_send(a.qp, a.buf, a.mr.lkey, len, 0, 0);
+		else
+			mlx5dvl_post_send_imm(a.qp, NULL, 0, 0, 1, 0, 0);
 		mlx5dvl_ring(a.qp);
 		while (!copyrpc_ep_status(ep))
 			work(&n, &seed);

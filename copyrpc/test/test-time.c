@@ -144,6 +144,31 @@ static void reads_back_off(void)
 	pair_close(&p);
 }
 
+static bool never(void *arg, struct copyrpc_ep *ep)
+{
+	return false;
+}
+
+/* A READ does not wait for messages that are held. */
+static void reads_while_messages_are_held(void)
+{
+	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
+	static const char payload[400];
+	struct pair p;
+
+	open_timed(&p, &attr);
+	while (!copyrpc_call(p.ep[0], payload, sizeof(payload), 0, 0))
+		;
+	copyrpc_flush(p.ctx[0]);
+	CHECK_EQ(copyrpc_call(p.ep[0], payload, 0, 0, 0), 0);
+	CHECK_EQ(copyrpc_call(p.ep[0], payload, sizeof(payload), 0, 0), -EAGAIN);
+	CHECK_EQ(copyrpc_flush_if(p.ctx[0], never, NULL), 0);
+	now += 5 * NSEC_PER_USEC;
+	CHECK_EQ(copyrpc_flush_if(p.ctx[0], never, NULL), 0);
+	CHECK_EQ(reads(&p), 1);
+	pair_close(&p);
+}
+
 /* Ten milliseconds are enough for the counter of the CPU to make the clock be read. */
 static void ticks_follow_the_clock(void)
 {
@@ -181,6 +206,7 @@ int main(int argc, char **argv)
 		TEST(a_dead_peer_is_noticed),
 		TEST(no_probe_without_need),
 		TEST(reads_back_off),
+		TEST(reads_while_messages_are_held),
 		TEST(ticks_follow_the_clock),
 		TEST(a_poll_after_a_pause_looks),
 	};

@@ -73,6 +73,8 @@ static struct credit load(const struct dir *d)
 		.c = C,
 		.r = d->r,
 		.k = d->k,
+		.rmax = credit_rmax(C),
+		.t = credit_threshold(C),
 		.edge = d->open ? (d->p + C - 1) / C * C : 0};
 }
 
