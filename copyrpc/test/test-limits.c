@@ -167,14 +167,17 @@ static void raw_ends_of_an_endpoint_that_is_gone(void)
 		struct copyrpc_ep *ep = i % 2 ? p.ep[0] : q.ep[0];
 
 		/* The other end has a PD of its own, so that this ends with an error. */
-		CHECK(copyrpc_read(ep, &mem[0], mr.lkey, (uintptr_t)&mem[1], mr.rkey, 8, i) != -1);
+		CHECK_EQ(copyrpc_read(ep, &mem[0], mr.lkey, (uintptr_t)&mem[1], mr.rkey, 8, i), 0);
 	}
 	while (!copyrpc_ep_status(p.ep[0]) || !copyrpc_ep_status(q.ep[0]))
 		copyrpc_poll(p.ctx[0], hear, &h);
 	copyrpc_poll(p.ctx[0], hear, &h);
 	copyrpc_ep_destroy(q.ep[0]);
-	while (copyrpc_raw_recv(p.ctx[0], &done))
-		CHECK(done.ep == p.ep[0] && done.token % 2 && done.status);
+	for (uint32_t i = 1; i < 6; i += 2) {
+		CHECK_EQ(copyrpc_raw_recv(p.ctx[0], &done), 1);
+		CHECK(done.ep == p.ep[0] && done.token == i && done.status);
+	}
+	CHECK_EQ(copyrpc_raw_recv(p.ctx[0], &done), 0);
 	CHECK_EQ(copyrpc_raw_pending(p.ep[0]), 0);
 	copyrpc_mr_dereg(&mr);
 	pair_close(&p);
