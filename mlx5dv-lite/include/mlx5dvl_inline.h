@@ -182,6 +182,7 @@ struct mlx5dvl_srq {
 	uint32_t shift; /* log2 of the bytes from one WQE to the next */
 	uint32_t depth; /* receives, all of them */
 	uint32_t posted; /* receives that the device has */
+	uint32_t enough; /* two thirds of depth: as long as so many are posted none are added */
 	uint16_t count; /* posted ever, runs freely */
 	uint16_t tail; /* the last of the list that the device walks */
 	uint8_t *buf; /* of receive 0; NULL: receives without memory */
@@ -348,7 +349,7 @@ MLX5DVL_INLINE_ int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_se
 /* Less than two thirds: one record for many receives, and never short of them. */
 MLX5DVL_INLINE_ uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq)
 {
-	if (MLX5DVL_LIKELY_(srq->posted * 3 >= srq->depth * 2))
+	if (MLX5DVL_LIKELY_(srq->posted >= srq->enough))
 		return 0;
 	return mlx5dvl_srq_post_(srq);
 }
@@ -376,6 +377,11 @@ MLX5DVL_INLINE_ uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp)
 	uint32_t used = qp->pi - qp->ci;
 
 	return qp->limit > used + 3 ? (qp->limit - used - 3) / 4 : 0;
+}
+
+MLX5DVL_INLINE_ bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp)
+{
+	return qp->pi - qp->ci + 7 > qp->limit;
 }
 
 MLX5DVL_INLINE_ uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp)
