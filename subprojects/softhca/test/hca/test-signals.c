@@ -250,46 +250,16 @@ static void inherited(void)
 	exit(OK);
 }
 
-/* Runs @fn in a child; its exit status, or 128 and the signal that ended it. */
-static int in_child(void (*fn)(void), const char *says)
-{
-	char text[512] = "";
-	int status, fd[2];
-	ssize_t n;
-	pid_t pid;
-
-	CHECK(!pipe(fd));
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		CHECK_EQ(dup2(fd[1], 2), 2);
-		close(fd[0]);
-		close(fd[1]);
-		alarm(60);
-		fn();
-		exit(1);
-	}
-	close(fd[1]);
-	for (size_t have = 0; (n = read(fd[0], text + have, sizeof(text) - 1 - have)) > 0;)
-		have += (size_t)n;
-	close(fd[0]);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	fputs(text, stderr);
-	if (says)
-		CHECK(strstr(text, says) && strchr(text, '\n') == strrchr(text, '\n'));
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 int main(void)
 {
 	rig_fabric("signals");
-	CHECK_EQ(in_child(overflow_before, NULL), OK);
-	CHECK_EQ(in_child(overflow_after, NULL), OK);
-	CHECK_EQ(in_child(reset_hand, NULL), 128 + SIGSEGV);
-	CHECK_EQ(in_child(masks, NULL), OK);
-	CHECK_EQ(in_child(blocked_thread, NULL), OK);
-	CHECK_EQ(in_child(blocked_from_the_start, NULL), OK);
-	CHECK_EQ(in_child(ignored, NULL), 128 + SIGSEGV);
-	CHECK_EQ(in_child(inherited, "opened by its parent"), OK);
+	CHECK_EQ(rig_child(overflow_before, NULL), OK);
+	CHECK_EQ(rig_child(overflow_after, NULL), OK);
+	CHECK_EQ(rig_child(reset_hand, NULL), 128 + SIGSEGV);
+	CHECK_EQ(rig_child(masks, NULL), OK);
+	CHECK_EQ(rig_child(blocked_thread, NULL), OK);
+	CHECK_EQ(rig_child(blocked_from_the_start, NULL), OK);
+	CHECK_EQ(rig_child(ignored, NULL), 128 + SIGSEGV);
+	CHECK_EQ(rig_child(inherited, "opened by its parent"), OK);
 	return 0;
 }
