@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "dma/forbidden.h"
 #include "fabric/fabric.h"
 #include "shim/sys.h"
 
@@ -97,8 +98,12 @@ static int vm_transfer(bool write, int32_t pid, const struct iovec *local, size_
 
 	if (r == (long)len)
 		return 0;
-	if (r == -ESRCH || r == -EPERM)
+	if (r == -ESRCH)
 		return -ESRCH;
+	if (r == -EPERM || r == -ENOSYS) {
+		dma_say_forbidden(pid);
+		return -EPERM;
+	}
 	return -EFAULT;
 }
 

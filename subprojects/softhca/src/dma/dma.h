@@ -4,7 +4,8 @@
  * survive a bad address, another one by process_vm_readv and process_vm_writev.
  *
  * Return 0 or: -EFAULT, an address is not mapped (the source's or the destination's;
- * only dma_copy tells them apart), -ESRCH, the process is gone.
+ * only dma_copy tells them apart), -ESRCH, the process is gone, -EPERM, it is out of reach,
+ * which a line on standard error has said.
  */
 #ifndef SOFTHCA_DMA_DMA_H
 #define SOFTHCA_DMA_DMA_H

@@ -39,6 +39,8 @@
 #define FIRST_QP_INDEX 64 /* 0 and 1 are the management QPs of a real port */
 #define FIRST_MR_INDEX 16 /* key 0x100 is the provider's "no segment" */
 
+#define ARENA_BLOCK 16384u /* what is allocated at once; see reserve.h */
+#define ARENA_BLOCKS 4096u
 #define NO_INDEX UINT32_MAX
 #define JOURNAL_STORES 8
 #define JOURNAL_CQES 2
@@ -48,6 +50,8 @@ struct proc {
 	uint32_t used;
 	int32_t pid; /* 0 once it is known to be dead: the number may be another's */
 	uint32_t life; /* counts the owners of the slot */
+	uint32_t bell; /* its thread sleeps on it; see sched.h */
+	uint32_t failed; /* QPs of it are to be flushed by itself */
 	uint32_t reserved;
 	struct softhca_counters counters;
 };
@@ -278,6 +282,8 @@ struct arena {
 	uint32_t version;
 	uint32_t size;
 	pthread_mutex_t lock __attribute__((aligned(64)));
+	uint64_t pid_ns, user_ns; /* of all members: inodes of /proc/self/ns/ */
+	uint64_t blocks[ARENA_BLOCKS / 64]; /* that are allocated, a bit each */
 	uint64_t next_fifo;
 	uint64_t virtual_ns; /* the clock of the link model in virtual time */
 	uint32_t link_mode; /* enum link_mode */

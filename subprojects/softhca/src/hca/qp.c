@@ -242,3 +242,29 @@ void qp_recover(void)
 			qp_to_error(qp);
 	}
 }
+
+void qp_fail_remotely(struct qp *qp)
+{
+	uint32_t slot = qp->obj.owner;
+
+	qp->flushing = 1;
+	atomic_signal_fence(memory_order_seq_cst);
+	qp->state = QPS_ERR;
+	arena()->procs[slot].failed = 1;
+	sched_ring(slot);
+}
+
+void qp_serve_failed(void)
+{
+	uint32_t *failed = &arena()->procs[fabric_self.slot].failed;
+
+	if (!*failed)
+		return;
+	*failed = 0;
+	for (uint32_t i = FIRST_QP_INDEX; i < arena()->high[OBJ_QP]; i++) {
+		struct qp *qp = &arena()->qps[i];
+
+		if (qp->obj.used && qp->obj.owner == fabric_self.slot && qp->flushing)
+			qp_to_error(qp);
+	}
+}

@@ -25,6 +25,15 @@ void qp_stop(struct qp *qp);
  */
 void qp_to_error(struct qp *qp);
 
+/*
+ * The same for a QP of another process whose memory cannot be reached: that process is
+ * woken and flushes it.
+ */
+void qp_fail_remotely(struct qp *qp);
+
+/* Flushes the own QPs that others have marked so. */
+void qp_serve_failed(void);
+
 /* Goes on with the moves to ERR that a dead process left half done. */
 void qp_recover(void);
 

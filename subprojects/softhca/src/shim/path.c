@@ -22,7 +22,7 @@ static bool attached(void)
 
 	errno = saved;
 	if (r && !atomic_flag_test_and_set(&told))
-		fprintf(stderr, "softhca: cannot join the fabric: %s\n", strerror(-r));
+		fprintf(stderr, "softhca: %s\n", fabric_why());
 	return !r;
 }
 

@@ -37,6 +37,7 @@ int cmd_dealloc_pd(struct cmd *c);
 int cmd_create_ah(struct cmd *c);
 int cmd_destroy_ah(struct cmd *c);
 int cmd_reg_mr(struct cmd *c);
+int check_reg_mr(struct cmd *c); /* before it, without the mutex */
 int cmd_rereg_mr(struct cmd *c);
 int cmd_dereg_mr(struct cmd *c);
 int cmd_create_comp_channel(struct cmd *c);

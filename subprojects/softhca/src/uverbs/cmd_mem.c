@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "hca/copy.h"
-#include "shim/sys.h"
+#include "sys/maps.h"
 #include "uverbs/cmd.h"
 
 /* Of REREG_MR; no header for programs has them. */
@@ -16,7 +16,6 @@
 #define REREG_ALL 7u
 
 #define PAGE 4096u
-#define PROBE_PAGES 4096u
 
 int cmd_alloc_pd(struct cmd *c)
 {
@@ -89,23 +88,43 @@ int cmd_destroy_ah(struct cmd *c)
 	return 0;
 }
 
-/* The kernel pins the pages, so a range with a hole cannot be registered. */
-static int probe_mapped(uint64_t start, uint64_t len)
+/* What is still to be found among the mappings, and how they must be protected. */
+struct range {
+	uint64_t at, end;
+	int prot;
+};
+
+/* Returns 1 when all is found. */
+static int look_for(const struct mapping *m, void *arg)
 {
-	unsigned char present[PROBE_PAGES];
-	uint64_t addr = start & ~(uint64_t)(PAGE - 1);
-	uint64_t end = start + len;
+	struct range *r = arg;
 
-	while (addr < end) {
-		uint64_t n = end - addr;
+	if (m->end <= r->at)
+		return 0;
+	if (m->start > r->at || (m->prot & r->prot) != r->prot)
+		return -EFAULT;
+	r->at = m->end;
+	return r->at >= r->end;
+}
 
-		if (n > PROBE_PAGES * PAGE)
-			n = PROBE_PAGES * PAGE;
-		if (SYS(SYS_mincore, addr, n, present))
-			return -EFAULT;
-		addr += n;
-	}
-	return 0;
+/*
+ * The kernel pins the pages, for writing if the adapter may write: a range with a hole, or
+ * with pages that the program itself may not access so, cannot be registered.
+ */
+static int check_mapped(const struct ib_uverbs_reg_mr *req)
+{
+	bool writes = req->access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE;
+	struct range range = {
+		.at = req->start,
+		.end = req->start + req->length,
+		.prot = writes ? PROT_WRITE : PROT_READ,
+	};
+	int r;
+
+	if (!req->length)
+		return 0;
+	r = maps_each(look_for, &range);
+	return r == 1 ? 0 : r ? r : -EFAULT;
 }
 
 static int check_access(uint32_t access)
@@ -132,7 +151,15 @@ static int check_region(const struct ib_uverbs_reg_mr *req)
 		return -EINVAL;
 	if (req->start + req->length < req->start || req->hca_va + req->length < req->hca_va)
 		return -EINVAL;
-	return probe_mapped(req->start, req->length);
+	return check_mapped(req);
+}
+
+int check_reg_mr(struct cmd *c)
+{
+	struct ib_uverbs_reg_mr req;
+
+	cmd_get(c->in, &req, sizeof(req));
+	return check_region(&req);
 }
 
 int cmd_reg_mr(struct cmd *c)
@@ -142,15 +169,11 @@ int cmd_reg_mr(struct cmd *c)
 	struct pd *pd;
 	struct mr *mr;
 	uint32_t i;
-	int r;
 
 	cmd_get(c->in, &req, sizeof(req));
 	pd = obj_of_ctx(OBJ_PD, req.pd_handle, c->u->ctx);
 	if (!pd)
 		return -EINVAL;
-	r = check_region(&req);
-	if (r)
-		return r;
 	i = obj_alloc(OBJ_MR, c->u->ctx);
 	if (i == NO_INDEX)
 		return -ENOMEM;

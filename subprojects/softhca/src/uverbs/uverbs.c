@@ -200,33 +200,39 @@ void cmd_put(struct span to, const void *from, size_t len)
 	memset((char *)to.p + n, 0, to.len - n);
 }
 
+/* For objects whose doorbells are stored to: the page may be mapped since the last time. */
+static int find_doorbells(struct cmd *c)
+{
+	return trap_scan(c->u);
+}
+
 static const struct command {
 	int (*run)(struct cmd *c);
 	uint16_t min_in;
-	bool maps; /* objects whose doorbells are stored to: look for new mappings first */
+	int (*before)(struct cmd *c); /* without the fabric's mutex */
 } commands[] = {
-	[IB_USER_VERBS_CMD_GET_CONTEXT] = {cmd_get_context, 8, false},
-	[IB_USER_VERBS_CMD_QUERY_DEVICE] = {cmd_query_device, 8, false},
-	[IB_USER_VERBS_CMD_QUERY_PORT] = {cmd_query_port, 16, false},
-	[IB_USER_VERBS_CMD_ALLOC_PD] = {cmd_alloc_pd, 8, false},
-	[IB_USER_VERBS_CMD_DEALLOC_PD] = {cmd_dealloc_pd, 4, false},
-	[IB_USER_VERBS_CMD_CREATE_AH] = {cmd_create_ah, 56, false},
-	[IB_USER_VERBS_CMD_DESTROY_AH] = {cmd_destroy_ah, 4, false},
-	[IB_USER_VERBS_CMD_REG_MR] = {cmd_reg_mr, 40, false},
-	[IB_USER_VERBS_CMD_REREG_MR] = {cmd_rereg_mr, 48, false},
-	[IB_USER_VERBS_CMD_DEREG_MR] = {cmd_dereg_mr, 4, false},
-	[IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL] = {cmd_create_comp_channel, 8, false},
-	[IB_USER_VERBS_CMD_CREATE_CQ] = {cmd_create_cq, 32, true},
-	[IB_USER_VERBS_CMD_RESIZE_CQ] = {cmd_resize_cq, 16, false},
-	[IB_USER_VERBS_CMD_DESTROY_CQ] = {cmd_destroy_cq, 16, false},
-	[IB_USER_VERBS_CMD_CREATE_QP] = {cmd_create_qp, 56, true},
-	[IB_USER_VERBS_CMD_QUERY_QP] = {cmd_query_qp, 16, false},
-	[IB_USER_VERBS_CMD_MODIFY_QP] = {cmd_modify_qp, 112, true},
-	[IB_USER_VERBS_CMD_DESTROY_QP] = {cmd_destroy_qp, 16, false},
-	[IB_USER_VERBS_CMD_CREATE_SRQ] = {cmd_create_srq, 32, false},
-	[IB_USER_VERBS_CMD_MODIFY_SRQ] = {cmd_modify_srq, 16, false},
-	[IB_USER_VERBS_CMD_QUERY_SRQ] = {cmd_query_srq, 16, false},
-	[IB_USER_VERBS_CMD_DESTROY_SRQ] = {cmd_destroy_srq, 16, false},
+	[IB_USER_VERBS_CMD_GET_CONTEXT] = {cmd_get_context, 8, NULL},
+	[IB_USER_VERBS_CMD_QUERY_DEVICE] = {cmd_query_device, 8, NULL},
+	[IB_USER_VERBS_CMD_QUERY_PORT] = {cmd_query_port, 16, NULL},
+	[IB_USER_VERBS_CMD_ALLOC_PD] = {cmd_alloc_pd, 8, NULL},
+	[IB_USER_VERBS_CMD_DEALLOC_PD] = {cmd_dealloc_pd, 4, NULL},
+	[IB_USER_VERBS_CMD_CREATE_AH] = {cmd_create_ah, 56, NULL},
+	[IB_USER_VERBS_CMD_DESTROY_AH] = {cmd_destroy_ah, 4, NULL},
+	[IB_USER_VERBS_CMD_REG_MR] = {cmd_reg_mr, 40, check_reg_mr},
+	[IB_USER_VERBS_CMD_REREG_MR] = {cmd_rereg_mr, 48, NULL},
+	[IB_USER_VERBS_CMD_DEREG_MR] = {cmd_dereg_mr, 4, NULL},
+	[IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL] = {cmd_create_comp_channel, 8, NULL},
+	[IB_USER_VERBS_CMD_CREATE_CQ] = {cmd_create_cq, 32, find_doorbells},
+	[IB_USER_VERBS_CMD_RESIZE_CQ] = {cmd_resize_cq, 16, NULL},
+	[IB_USER_VERBS_CMD_DESTROY_CQ] = {cmd_destroy_cq, 16, NULL},
+	[IB_USER_VERBS_CMD_CREATE_QP] = {cmd_create_qp, 56, find_doorbells},
+	[IB_USER_VERBS_CMD_QUERY_QP] = {cmd_query_qp, 16, NULL},
+	[IB_USER_VERBS_CMD_MODIFY_QP] = {cmd_modify_qp, 112, find_doorbells},
+	[IB_USER_VERBS_CMD_DESTROY_QP] = {cmd_destroy_qp, 16, NULL},
+	[IB_USER_VERBS_CMD_CREATE_SRQ] = {cmd_create_srq, 32, NULL},
+	[IB_USER_VERBS_CMD_MODIFY_SRQ] = {cmd_modify_srq, 16, NULL},
+	[IB_USER_VERBS_CMD_QUERY_SRQ] = {cmd_query_srq, 16, NULL},
+	[IB_USER_VERBS_CMD_DESTROY_SRQ] = {cmd_destroy_srq, 16, NULL},
 };
 
 static int run_command(struct cmd *c, uint64_t number)
@@ -245,8 +251,9 @@ static int run_command(struct cmd *c, uint64_t number)
 		return -ENOSPC;
 	if (c->u->ctx == NO_INDEX && n != IB_USER_VERBS_CMD_GET_CONTEXT)
 		return -EINVAL;
-	if (k->maps)
-		trap_scan(c->u);
+	r = k->before ? k->before(c) : 0;
+	if (r)
+		return r;
 	fabric_enter(&saved);
 	r = k->run(c);
 	fabric_leave(&saved);

@@ -164,6 +164,9 @@ static enum turn step(struct qp *qp)
 	case V_RNR:
 		back_off_rnr(qp, &w, a.rnr_timer);
 		break;
+	case V_FORBIDDEN:
+		fail(qp, &w, SYN_RETRY_EXC);
+		break;
 	case V_NO_ANSWER:
 		back_off_timeout(qp, &w);
 		break;

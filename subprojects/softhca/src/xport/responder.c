@@ -53,6 +53,16 @@ static struct answer nak(struct qp *dest, enum syndrome s)
 	return refuse(s);
 }
 
+/* The receiver would wait for ever for what cannot come: its QP fails, too. */
+__attribute__((cold)) static struct answer forbidden(struct qp *dest)
+{
+	if (dest->type != QPT_UD) {
+		async_qp(dest, EV_QP_FATAL);
+		qp_fail_remotely(dest);
+	}
+	return answer(V_FORBIDDEN);
+}
+
 /* A copy between the two sides failed. */
 __attribute__((cold)) static struct answer copy_failed(int r, bool at_responder, struct qp *dest)
 {
@@ -62,6 +72,8 @@ __attribute__((cold)) static struct answer copy_failed(int r, bool at_responder,
 		return answer(V_NO_ANSWER);
 	if (r == -ESRCH)
 		return answer(V_DEAD);
+	if (r == -EPERM)
+		return forbidden(dest);
 	if (!at_responder)
 		return refuse(SYN_LOCAL_PROT);
 	async_qp(dest, EV_QP_FATAL);
