@@ -153,8 +153,8 @@ static void serve_remote(struct daemon *d, struct copyrpc_req *req)
 	uint32_t shard = place_shard(&d->node->place, q.key);
 	struct kv_resp resp;
 
-	d->stats.remote++;
 	if (shard == 0) { /* or no request at all: the store says so */
+		d->stats.remote++;
 		resp = store_serve(d->store, &q);
 		reply_remote(d, req, &resp);
 		return;

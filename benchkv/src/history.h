@@ -90,6 +90,14 @@ struct history_attr {
 int history_init(struct history *h, const struct history_attr *attr);
 void history_fini(struct history *h);
 
+#define HISTORY_AHEAD 8 /* operations: about what a cache miss takes */
+
+/* Operation i is made now: loads what those soon after it need, which lies anywhere. */
+static inline void history_prefetch(const struct history *h, uint64_t i)
+{
+	__builtin_prefetch(&h->keys[h->id[(i + HISTORY_AHEAD) & (STREAM_PERIOD - 1)]], 1);
+}
+
 /* Operation i, a put, is on its way. */
 static inline void history_put(struct history *h, uint64_t i)
 {

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 
-#define MAX_DAEMONS 64
 #define MAX_CLIENTS 1024
 #define MAX_DEPTH 4096
 #define RING_MIN 4096u
@@ -219,7 +218,7 @@ static int parse_size_option(int opt, const struct parse *p, struct options *o)
 {
 	switch (opt) {
 	case OPT_DAEMONS:
-		return parse_u32(p, 1, MAX_DAEMONS, &o->daemons);
+		return parse_u32(p, 1, OPTIONS_MAX_DAEMONS, &o->daemons);
 	case OPT_CLIENTS:
 		return parse_u32(p, 1, MAX_CLIENTS, &o->clients);
 	case OPT_QUEUE_DEPTH:

@@ -99,7 +99,11 @@ def verified(result, np):
     check(audit["verified"] == audit["keys"] and audit["errors"] == 0, lines[0])
     check((audit["keys"] > 0) == (j["read_ratio"] < 1), lines[0])
     remote = j["remote_ops"] + audit["remote_keys"]
-    check(d["local"] + d["remote"] >= j["ops"] + audit["keys"], lines[0])
+    served = [s for r in j["ranks"] for s in r["served"]]
+    check(len(served) == j["np"] * j["daemons"], lines[0])
+    check(sum(served) == d["local"] + d["remote"] == j["ops"] + audit["keys"], lines[0])
+    check(d["remote"] == d["calls"], lines[0])
+    check(d["forwarded"] <= d["remote"], lines[0])
     check(d["calls"] == d["responses"] == remote, lines[0])
     check(c["calls"] == c["replies"] == remote, lines[0])
     return j
@@ -178,6 +182,42 @@ def case_variants():
 
 def j_preload(args):
     return args[args.index("--preload") + 1] if "--preload" in args else "yes"
+
+
+def case_paths():
+    """Requests take the way that their key says, and every shard gets its share."""
+    for np, daemons in (2, 4), (4, 2), (1, 3):
+        r = run(job(np, "--daemons", daemons, "--ops", 40000, "--json", "-"))
+        j = verified(r, np)
+        d, n = j["daemon"], j["ops"] + j["audit"]["keys"]
+        check(d["local"] + d["calls"] == n, r)
+        near(d["calls"], n, 1 - 1 / np, r)
+        near(d["forwarded"], d["calls"], 1 - 1 / daemons, r)
+        for rank in j["ranks"]:
+            for served in rank["served"]:
+                near(served, n, 1 / np / daemons, r)
+
+
+def near(count, n, p, r):
+    """n tosses with probability p, within six standard deviations; each key that was put is
+    counted twice, as its put and in the audit, which at most doubles the variance."""
+    check(abs(count - n * p) <= 6 * (2 * n * p * (1 - p)) ** 0.5, f"{count} of {n}, not {p}: {r}")
+
+
+def case_tiny():
+    """Both sides always have more to send than the rings hold: nobody waits for ever."""
+    r = run(job(2, "--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--daemons", 2,
+                "--ops", MANY, "--json", "-"))
+    j = verified(r, 2)
+    check(j["ops"] == MANY and j["daemon"]["stalled"] > MANY / 100, f"no backlog: {r}")
+    check(j["copyrpc"]["ring_stalls"] + j["copyrpc"]["credit_stalls"] > MANY / 100, r)
+
+
+def case_crowd():
+    """46 clients with 256 requests each; what the rings could not take at once is counted."""
+    j = verified(run(job(2, "--clients", 46, "--queue-depth", 256, "--ops", MANY // 4,
+                         "--timeout", 90, "--json", "-")), 2)
+    check(j["put_off"] == sum(row["put_off"] for row in j["ranks"]), j)
 
 
 def case_trace():
@@ -454,6 +494,7 @@ def main():
 
 
 BENCHKV, FAULTY = sys.argv[2:4]
+MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # fewer under a sanitizer
 # BENCHKV finds the runner by itself; FAULTY, which is nowhere installed, in the PATH.
 os.environ["PATH"] += ":" + os.path.dirname(sys.argv[4])
 sys.exit(main())
