@@ -172,7 +172,9 @@ static void foreign_puts(void)
 
 	world_init(&w, true);
 	s = script(&w);
-	CHECK_EQ(read_at(&w, s.get, value_of(s.key, WRITERS, 0, s.a)), READ_INVENTED);
+	CHECK_EQ(read_at(&w, s.get,
+			 value_of(s.key, WRITERS, 0, find_op(&w, WRITERS, s.key, true, 0))),
+		READ_INVENTED);
 	CHECK_EQ(read_at(&w, s.get, value_of(s.key, 2, 0, s.a + 1)), READ_INVENTED);
 	CHECK_EQ(read_at(&w, s.get, value_of(s.key, 2, 0, find_op(&w, 2, s.key, false, 0))),
 		READ_INVENTED); /* a get */
