@@ -30,7 +30,7 @@ static int exchange(struct node *n, const uint64_t *own, char *why, int size)
 	int err = launch_put(n->launch, KEY_MADE, own, n->o->clients * sizeof(*own));
 
 	if (!err)
-		err = launch_fence(n->launch, true, n->o->timeout_ns);
+		err = launch_fence(n->launch, n->o->timeout_ns);
 	if (err)
 		launch_explain(n->launch, err, n->o->timeout_ns, why, size);
 	for (uint32_t i = 0; !err && i < n->ranks; i++) {

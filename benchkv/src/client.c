@@ -10,8 +10,7 @@
 #include "base/wait.h"
 #include "stop.h"
 
-#define NAP_NS (50 * NSEC_PER_USEC) /* with replies to come on several ways */
-#define SLEEP_NS (10 * NSEC_PER_MSEC) /* with one: until the next look at the clock */
+#define SLEEP_NS (10 * NSEC_PER_MSEC) /* with one way to wait on: until a look at the clock */
 #define CONNECT_PAUSE_NS NSEC_PER_MSEC
 
 int client_init(struct client *c, struct node *node, uint32_t index)
@@ -145,7 +144,7 @@ static int take_replies(struct client *c)
 /* Sleeps for a moment, on the connection itself if only one has something to bring. */
 static void rest(struct client *c)
 {
-	struct timespec nap = {.tv_nsec = NAP_NS};
+	struct timespec nap = {.tv_nsec = (long)c->node->nap_ns};
 	struct shmipc_client *only = NULL;
 	uint32_t ways = 0;
 

@@ -17,11 +17,17 @@
 
 #define HELLO_MAGIC 0x62656e63686b7603ull
 #define KEY_HELLO "benchkv.hello"
+#define KEY_TRACE "benchkv.trace"
 #define KEY_MAX 48
 #define WHY_MAX 320
 #define SLOWEST 4
 #define PATIENCE_NS (2 * NSEC_PER_SEC) /* of ranks that leave a complaint to rank 0 */
-#define UNVERIFIED 1 /* all went well, but for an operation */
+
+/* How a rank can end besides 0 and -errno: the results are there. */
+enum {
+	UNVERIFIED = 1, /* all went well, but for an operation */
+	UNTRACED, /* a trace could not be written; said in why */
+};
 
 /* What ranks tell each other first. */
 struct hello {
@@ -40,6 +46,7 @@ struct job {
 	struct result *ranks; /* rank 0 only: of all runs */
 	FILE *json; /* rank 0 only */
 	FILE *trace;
+	int32_t trace_err; /* 0 or -errno: what became of it */
 	int status; /* to end with after an error */
 	char why[WHY_MAX];
 	bool said; /* why */
@@ -60,9 +67,9 @@ static int refuse(struct job *j, int err)
 	return err;
 }
 
-static int fence(struct job *j, bool collect)
+static int fence(struct job *j)
 {
-	int err = launch_fence(j->l, collect, j->o->timeout_ns);
+	int err = launch_fence(j->l, j->o->timeout_ns);
 
 	if (err)
 		launch_explain(j->l, err, j->o->timeout_ns, j->why, sizeof(j->why));
@@ -78,7 +85,7 @@ static int fence_after_run(struct job *j, uint32_t run)
 {
 	uint64_t ours = j->runs[run].elapsed_ns;
 	uint64_t timeout = 2 * j->o->timeout_ns + (j->o->ops ? SLOWEST : 1) * ours;
-	int err = launch_fence(j->l, false, timeout);
+	int err = launch_fence(j->l, timeout);
 
 	if (err)
 		launch_explain(j->l, err, timeout, j->why, sizeof(j->why));
@@ -172,7 +179,7 @@ static int meet(struct job *j)
 		return judge(j, &mine, &mine, 0);
 	err = launch_put(j->l, KEY_HELLO, &mine, sizeof(mine));
 	if (!err)
-		err = fence(j, true);
+		err = fence(j);
 	for (uint32_t i = 0; !err && i < launch_size(j->l); i++)
 		err = hear(j, &mine, i);
 	return err;
@@ -194,6 +201,7 @@ static int plan(struct job *j, const char *device, const char *no_device)
 			(unsigned long long)j->o->ops, KV_MAX_OPS);
 		return refuse(j, -EINVAL);
 	}
+	n->nap_ns = node_nap_ns(j->sharers * (j->o->daemons + j->o->clients), topo_units(n->topo));
 	n->o = j->o;
 	n->launch = j->l;
 	n->rank = launch_rank(j->l);
@@ -218,7 +226,7 @@ static int run_all(struct job *j)
 	int err = 0;
 
 	for (uint32_t run = 0; !err && run < j->o->runs; run++) {
-		err = run ? fence_after_run(j, run - 1) : fence(j, false);
+		err = run ? fence_after_run(j, run - 1) : fence(j);
 		if (!err)
 			err = node_run(&j->node);
 		if (err && !j->why[0])
@@ -352,31 +360,58 @@ static int report(struct job *j, struct result *daemons)
 	return UNVERIFIED;
 }
 
+/*
+ * Before the ranks meet again, because a full disk may not cost the results, and a rank
+ * that ends with an error would end those that have not reported yet: rank 0 is told.
+ */
 static int write_trace(struct job *j)
 {
 	FILE *out = j->trace;
-	int err;
 
 	j->trace = NULL;
-	err = trace_write(&j->node.daemons[0].net.trace, out);
-	return err ? cannot_trace(j, j->node.rank, err) : 0;
+	j->trace_err = trace_write(&j->node.daemons[0].net.trace, out);
+	return launch_put(j->l, KEY_TRACE, &j->trace_err, sizeof(j->trace_err));
 }
 
-/* Rank 0 gets everybody's results and reports. 0, UNVERIFIED or -errno. */
+/* Rank 0, last of all. 0, or UNTRACED, and why says whose trace it is. */
+static int judge_traces(struct job *j)
+{
+	int32_t err = j->trace_err;
+	uint32_t rank = 0;
+
+	while (!err && ++rank < j->node.ranks) {
+		if (get_struct(j, rank, KEY_TRACE, &err, sizeof(err)))
+			err = -EPROTO;
+	}
+	if (!err)
+		return 0;
+	cannot_trace(j, rank, err);
+	return UNTRACED;
+}
+
+static int tell_results(struct job *j, const struct result *daemons)
+{
+	int err = 0;
+
+	for (uint32_t run = 0; !err && run < j->o->runs; run++)
+		err = tell_result(j, run, &j->runs[run]);
+	return err ? err : tell_result(j, j->o->runs, daemons);
+}
+
+/* Rank 0 gets everybody's results and reports. 0, UNVERIFIED, UNTRACED or -errno. */
 static int conclude(struct job *j)
 {
+	bool traced = j->trace;
 	struct result daemons;
 	int err = 0;
 
 	result_of_all(&j->node, &daemons);
-	if (j->trace)
+	if (traced)
 		err = write_trace(j);
-	for (uint32_t run = 0; !err && j->node.rank && run < j->o->runs; run++)
-		err = tell_result(j, run, &j->runs[run]);
 	if (!err && j->node.rank)
-		err = tell_result(j, j->o->runs, &daemons);
+		err = tell_results(j, &daemons);
 	if (!err)
-		err = fence(j, true);
+		err = fence(j);
 	if (err || j->node.rank)
 		return err;
 	err = gather(j, &daemons);
@@ -384,7 +419,8 @@ static int conclude(struct job *j)
 		snprintf(j->why, sizeof(j->why), "a rank's results: %s", strerror(-err));
 		return err;
 	}
-	return report(j, &daemons);
+	err = report(j, &daemons);
+	return err || !traced ? err : judge_traces(j);
 }
 
 /* ---- all of it ---- */
@@ -420,7 +456,7 @@ static void end_together(struct job *j, int err)
 {
 	if (!launch_rank(j->l))
 		give_up(j, err);
-	j->aborted = !launch_fence(j->l, false, PATIENCE_NS);
+	j->aborted = !launch_fence(j->l, PATIENCE_NS);
 	if (!j->aborted)
 		give_up(j, err);
 }
@@ -484,6 +520,8 @@ int job_run(const struct options *o, struct launch *l, const char *device, const
 		give_up(&j, err);
 	if (err == UNVERIFIED)
 		fprintf(stderr, "benchkv: not every operation was verified: %s\n", j.why);
+	if (err == UNTRACED)
+		fprintf(stderr, "benchkv: %s\n", j.why);
 	close_file(&j.json);
 	close_file(&j.trace);
 	topo_close(j.node.topo);

@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 
+import slurm as private_slurm
+
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
 GUARD = 100  # seconds until a job counts as hung
 BUSY_NS = 5_000_000  # of each client in a run: some thousand operations
@@ -29,6 +31,10 @@ STORE_FAULTS = {"lose-all": ["forgotten"], "lose": ["forgotten"], "replay": ["st
 
 
 class Failed(Exception):
+    pass
+
+
+class Skipped(Exception):
     pass
 
 
@@ -214,7 +220,7 @@ def case_tiny():
     check(j["copyrpc"]["ring_stalls"] + j["copyrpc"]["credit_stalls"] > MANY / 100, r)
 
 
-def case_crowd():
+def case_deep():
     """46 clients with 256 requests each; what the rings could not take at once is counted."""
     j = verified(run(job(2, "--clients", 46, "--queue-depth", 256, "--ops", MANY // 4,
                          "--timeout", 90, "--json", "-")), 2)
@@ -235,10 +241,25 @@ def case_trace():
         check(0 < max(x["outstanding"] for x in rows) <= 16, "outstanding beyond the depth")
         check(all(x["waiting"] <= x["outstanding"] for x in rows), "waiting")
     refused_trace("/nonexistent/x", "/nonexistent/x.0")
+    for rank in 0, 1:
+        full_trace(path, rank)
     os.mkdir(f"{path}.1")  # what rank 0 would not notice by itself
     refused_trace(path, f"{path}.1")
     os.rmdir(f"{path}.1")
     os.unlink(f"{path}.0")
+
+
+def full_trace(path, rank):
+    """The disk is full at the end: the result is there, and one line says which file is not."""
+    os.symlink("/dev/full", f"{path}.{rank}")
+    r = run(job(2, "--duration", 0.3, "--trace", path, "--json", "-"))
+    lines = r.own_lines()
+    check(r.status == 1 and len(lines) == 1, r)
+    check(f"--trace '{path}.{rank}': No space left" in lines[0], r)
+    j = json.loads(r.out)
+    check(0 < j["ops"] == j["verified"] and len(j["ranks"]) == 2, r)
+    for i in 0, 1:
+        os.unlink(f"{path}.{i}")
 
 
 def refused_trace(path, culprit):
@@ -284,6 +305,25 @@ def case_bad():
                       "--clients", "3"])
     lines = r.own_lines()
     check(r.status == 2 and len(lines) == 1 and "rank 1 has other options" in lines[0], r)
+
+
+def case_closed():
+    """Without a standard stream nothing is written to the wrong file, and what should be
+    written and cannot be is an error."""
+    path = os.path.join(os.environ["TMPDIR"], "out.json")
+    for np in 0, 2:
+        for stream, status in ("<&-", 0), ("2>&-", 0), (">&-", 1), ("<&- >&- 2>&-", 1):
+            shell = ["sh", "-c", f'exec "$0" "$@" {stream}', BENCHKV, "delegation", "--ops", "2000",
+                     "--trace", path, "--json", path]
+            r = run((MPIRUN + ["-np", str(np)] if np else []) + shell)
+            check(r.status == status and ("verified" in r.out) == (status == 0), r)
+            check(status == 0 or "2>" in stream or "standard output" in r.err, r)
+            lines = open(path).read().splitlines()
+            check(len(lines) == 1 and json.loads(lines[0])["verified"] == 2000, lines)
+            os.unlink(path)
+            for rank in range(np):
+                check(open(f"{path}.{rank}").readline().startswith("time_us,"), "the trace")
+                os.unlink(f"{path}.{rank}")
 
 
 def case_absent():
@@ -403,6 +443,27 @@ def case_faults():
         verified(r, np)
 
 
+def case_crowd():
+    """Hundreds of threads on few cores come to an end."""
+    for args in ["--clients", 256], ["--daemons", 64, "--clients", 64]:
+        r = run(job(2, "--ops", 2000, *args, "--json", "-"))
+        check(r.status == 0 and json.loads(r.out)["verified"] == 2000, r)
+
+
+def case_slurm():
+    """Ranks on several nodes: where a fence is a matter of the nodes, too."""
+    missing = private_slurm.missing()
+    if missing:
+        raise Skipped(f"not installed: {missing}; scripts/deps test installs it")
+    with tempfile.TemporaryDirectory() as tmp, private_slurm.Slurm(tmp, 4) as slurm:
+        if not slurm.has_pmix():
+            raise Skipped("Slurm has no PMIx plugin; scripts/deps test installs it")
+        for nodes, ranks in (1, 2), (2, 2), (4, 4), (2, 3), (4, 8):
+            argv = slurm.srun(nodes, ranks) + [BENCHKV, "delegation", "--ops", "4000",
+                                               "--daemons", "2", "--runs", "2", "--json", "-"]
+            verified(run(argv, slurm.env()), ranks)
+
+
 def unverified(r, kinds):
     """The run failed, and one line says why. Returns the object."""
     check(r.status == 1, f"not noticed: {r}")
@@ -491,6 +552,9 @@ def main():
         except Failed as e:
             print(f"failed: {e}", file=sys.stderr)
             return 1
+        except Skipped as e:
+            print(f"skipped: {e}", file=sys.stderr)
+            return 77
     return 0
 
 

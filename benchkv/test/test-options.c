@@ -126,6 +126,16 @@ static void ring_holds_what_is_in_flight(void)
 	CHECK_EQ(node_ring_size(&o), 16384);
 }
 
+static void naps_are_longer_in_a_crowd(void)
+{
+	CHECK_EQ(node_nap_ns(3, 16), 50000);
+	CHECK_EQ(node_nap_ns(12, 2), 50000);
+	CHECK_EQ(node_nap_ns(256, 2), 1024000);
+	CHECK_EQ(node_nap_ns(514, 2), 2056000);
+	CHECK_EQ(node_nap_ns(1u << 20, 1), 5000000);
+	CHECK_EQ(node_nap_ns(7, 0), 56000);
+}
+
 static void digest_tells_lines_apart(void)
 {
 	static const char *const lines[] = {"delegation", "delegation --daemons 2",
@@ -185,6 +195,7 @@ int main(int argc, char **argv)
 		TEST(refuses_nonsense),
 		TEST(understands),
 		TEST(ring_holds_what_is_in_flight),
+		TEST(naps_are_longer_in_a_crowd),
 		TEST(digest_tells_lines_apart),
 		TEST(results_travel),
 	};
