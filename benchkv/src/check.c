@@ -75,7 +75,6 @@ const struct op *check_open(struct checker *c, uint64_t i, uint64_t now_ns, stru
 	struct check_slot *slot;
 
 	assert(id != SLAB_NONE);
-	history_prefetch(&c->history, at);
 	slot = &c->slots[id];
 	slot->seq += c->slot_mask + 1; /* the next generation of this slot's names */
 	slot->op = i;

@@ -220,6 +220,20 @@ def case_tiny():
     check(j["copyrpc"]["ring_stalls"] + j["copyrpc"]["credit_stalls"] > MANY / 100, r)
 
 
+def case_held():
+    """More requests for a worker than it has room for: they keep their order, too."""
+    path = os.path.join(os.environ["TMPDIR"], "trace")
+    verified(run(job(2, "--queue-depth", 2000, "--clients", 4, "--daemons", 2, "--key-range", 300,
+                     "--ops", MANY // 2, "--trace", path, "--json", "-")), 2)
+    held = 0
+    for rank in 0, 1:
+        lines = open(f"{path}.{rank}").read().splitlines()
+        os.unlink(f"{path}.{rank}")
+        column = lines[0].split(",").index("held")
+        held = max(held, *(int(l.split(",")[column]) for l in lines[1:]))
+    check(held > 0, "no worker was short of room")
+
+
 def case_deep():
     """46 clients with 256 requests each; what the rings could not take at once is counted."""
     j = verified(run(job(2, "--clients", 46, "--queue-depth", 256, "--ops", MANY // 4,

@@ -155,6 +155,7 @@ static void own_puts(void)
 	early = get_at(&w, s.get);
 	history_put(&w.h, s.put2);
 	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, SELF, 0, s.put)), READ_STALE);
+	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, SELF, 0, s.get)), READ_INVENTED);
 	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, SELF, 0, s.put2)), READ_RIGHT);
 	/* The get that was made before the second put sees the first one. */
 	CHECK_EQ(history_found(&w.h, &early, value_of(s.key, SELF, 0, s.put)), READ_RIGHT);
