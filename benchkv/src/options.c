@@ -24,7 +24,8 @@ static const char usage[] =
 	"Usage: benchkv delegation [OPTION]...\n"
 	"A distributed key-value store and its load, one rank per process of the job:\n"
 	"  mpirun -np 2 benchkv delegation --daemons 2 --clients 4 --queue-depth 32\n"
-	"Every reply is checked. Without a PMIx launcher it is a single rank.\n"
+	"Every reply is checked, and every key that was put is read back at the end. Without a\n"
+	"PMIx launcher it is a single rank.\n"
 	"\n"
 	"Size\n"
 	"  --daemons N          daemon threads, one shard each, per rank (1 to 64; 1)\n"
@@ -53,7 +54,7 @@ static const char usage[] =
 	"  --dry-run            print what would run where, and stop\n"
 	"  --help, --version\n"
 	"\n"
-	"Status: 0 all replies verified, 1 an error, 2 a bad command line.\n";
+	"Status: 0 all replies and keys verified, 1 an error, 2 a bad command line.\n";
 
 enum {
 	OPT_DAEMONS = 256,
