@@ -480,7 +480,7 @@ def case_slurm():
 
 def unverified(r, kinds):
     """The run failed, and one line says why. Returns the object."""
-    check(r.status == 1, f"not noticed: {r}")
+    check(r.status == 1 and r.out, f"not noticed: {r}")
     j = json.loads(r.out)
     found = [k for k in kinds if j["error_kinds"][k]]
     check(found and j["errors"] > 0, f"none of {kinds}: {r}")
