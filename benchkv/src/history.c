@@ -7,6 +7,8 @@
 
 #include "base/compiler.h"
 
+#define AHEAD 8 /* operations: about what a cache miss takes */
+
 static_assert(STREAM_PERIOD == 1u << 16, "keys and operations of a stream have 16-bit names");
 
 /* Open addressing over twice as many places as there can be keys; 0 is empty, else 1 + id. */
@@ -62,6 +64,37 @@ void history_fini(struct history *h)
 	free(h->first);
 	free(h->highest);
 	*h = (struct history){.n_keys = 0};
+}
+
+/* Operation i is made now: loads what is needed soon after it, which lies anywhere. */
+static void prefetch(const struct history *h, uint64_t i)
+{
+	__builtin_prefetch(&h->keys[h->id[(i + AHEAD) & (STREAM_PERIOD - 1)]], 1);
+}
+
+void history_put(struct history *h, uint64_t i)
+{
+	struct history_key *k = &h->keys[h->id[i & (STREAM_PERIOD - 1)]];
+	uint64_t stamp = kv_stamp(h->run, i);
+
+	prefetch(h, i);
+	k->last = kv_name(h->stream->client, stamp);
+	k->last_at = k->changed_at = k->put_at = stamp + 1;
+}
+
+void history_get(const struct history *h, uint64_t i, uint64_t stamp, struct history_get *get_p)
+{
+	uint16_t id = h->id[i & (STREAM_PERIOD - 1)];
+	const struct history_key *k = &h->keys[id];
+
+	prefetch(h, i);
+	*get_p = (struct history_get){
+		.at = stamp + 1,
+		.changed_at = k->changed_at,
+		.put_at = k->put_at,
+		.key = stream_at(h->stream, i)->key,
+		.id = id,
+	};
 }
 
 /* How many operations the client makes in a run, as far as that is known. */

@@ -91,30 +91,10 @@ int history_init(struct history *h, const struct history_attr *attr);
 void history_fini(struct history *h);
 
 /* Operation i, a put, is on its way. */
-static inline void history_put(struct history *h, uint64_t i)
-{
-	struct history_key *k = &h->keys[h->id[i & (STREAM_PERIOD - 1)]];
-	uint64_t stamp = kv_stamp(h->run, i);
-
-	k->last = kv_name(h->stream->client, stamp);
-	k->last_at = k->changed_at = k->put_at = stamp + 1;
-}
+void history_put(struct history *h, uint64_t i);
 
 /* A get of the key of operation i of the stream, made at the time of stamp. */
-static inline void history_get(const struct history *h, uint64_t i, uint64_t stamp,
-	struct history_get *get_p)
-{
-	uint16_t id = h->id[i & (STREAM_PERIOD - 1)];
-	const struct history_key *k = &h->keys[id];
-
-	*get_p = (struct history_get){
-		.at = stamp + 1,
-		.changed_at = k->changed_at,
-		.put_at = k->put_at,
-		.key = stream_at(h->stream, i)->key,
-		.id = id,
-	};
-}
+void history_get(const struct history *h, uint64_t i, uint64_t stamp, struct history_get *get_p);
 
 /* It has found this value, or nothing. */
 enum verdict history_found(struct history *h, const struct history_get *get, uint64_t value);

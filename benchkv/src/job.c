@@ -296,6 +296,7 @@ static int gather(struct job *j, struct result *daemons)
 
 	for (uint32_t run = 0; run < j->o->runs; run++)
 		result_sequel(&j->ranks[0], &j->runs[run]);
+	memcpy(j->ranks[0].served, daemons->served, sizeof(daemons->served));
 	for (uint32_t rank = 1; rank < j->node.ranks; rank++) {
 		for (uint32_t run = 0; run <= j->o->runs; run++) {
 			int err = hear_result(j, rank, run, &r);
@@ -306,6 +307,7 @@ static int gather(struct job *j, struct result *daemons)
 			if (run < j->o->runs)
 				result_sequel(&j->ranks[rank], &r);
 		}
+		memcpy(j->ranks[rank].served, r.served, sizeof(r.served));
 	}
 	return 0;
 }

@@ -152,11 +152,11 @@ static json_t *json_latency(const struct latrec_hist *h)
 /* What every row has: of the whole, of a run, of a rank. */
 static json_t *json_row(const struct result *r)
 {
-	return json_pack("{s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o}", "duration_s",
+	return json_pack("{s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "duration_s",
 		seconds(r->elapsed_ns), "ops", json_u64(r->counts.ops), "ops_per_s", rate(r),
 		"remote_ops", json_u64(r->counts.remote), "verified", json_u64(r->counts.verified),
-		"not_found", json_u64(r->counts.not_found), "errors", json_u64(result_errors(r)),
-		"latency_ns", json_latency(&r->latency));
+		"not_found", json_u64(r->counts.not_found), "put_off", json_u64(r->counts.put_off),
+		"errors", json_u64(result_errors(r)), "latency_ns", json_latency(&r->latency));
 }
 
 static json_t *json_rows(const struct result *rows, uint32_t n)
@@ -178,6 +178,21 @@ static json_t *json_error_kinds(const struct result *t)
 		json_object_set_new(all, kinds[i].name,
 			json_u64(kinds[i].in_runs + kinds[i].in_audit));
 	return all;
+}
+
+/* The rows of the ranks, with what each of their daemons has served. */
+static json_t *json_ranks(const struct report *r)
+{
+	json_t *rows = json_rows(r->ranks, r->node->ranks);
+
+	for (uint32_t i = 0; i < r->node->ranks; i++) {
+		json_t *served = json_array();
+
+		for (uint32_t d = 0; d < r->node->o->daemons; d++)
+			json_array_append_new(served, json_u64(r->ranks[i].served[d]));
+		json_object_set_new(json_array_get(rows, i), "served", served);
+	}
+	return rows;
 }
 
 /* Keys that were put, read when all was over. */
@@ -241,7 +256,7 @@ static json_t *json_report(const struct report *r)
 	json_object_set_new(root, "error_kinds", json_error_kinds(t));
 	json_object_set_new(root, "audit", json_audit(t));
 	json_object_set_new(root, "runs", json_rows(r->runs, r->node->o->runs));
-	json_object_set_new(root, "ranks", json_rows(r->ranks, r->node->ranks));
+	json_object_set_new(root, "ranks", json_ranks(r));
 	json_object_set_new(root, "daemon", json_daemons(&t->daemons));
 	json_object_set_new(root, "copyrpc", json_net(&t->net));
 	return root;

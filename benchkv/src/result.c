@@ -72,8 +72,12 @@ void result_of_all(const struct node *n, struct result *r)
 	result_init(r);
 	for (uint32_t i = 0; i < n->o->clients; i++)
 		add_audit(r, &n->clients[i]);
-	for (uint32_t i = 0; i < n->o->daemons; i++)
-		add_words(&r->daemons, &n->daemons[i].stats, sizeof(r->daemons));
+	for (uint32_t i = 0; i < n->o->daemons; i++) {
+		const struct daemon_stats *s = &n->daemons[i].stats;
+
+		add_words(&r->daemons, s, sizeof(r->daemons));
+		r->served[i] = s->local + s->remote;
+	}
 	if (n->ctx)
 		copyrpc_ctx_stats(n->ctx, &r->net);
 }

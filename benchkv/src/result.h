@@ -16,6 +16,7 @@ struct result {
 	struct check_counts counts;
 	struct check_counts audit;
 	struct daemon_stats daemons;
+	uint64_t served[OPTIONS_MAX_DAEMONS]; /* requests, by daemon of the rank */
 	struct copyrpc_stats net;
 	uint64_t bad_digests; /* clients with --ops that did not do what they should */
 	uint64_t digest; /* of the operation streams, see result_of_node() */

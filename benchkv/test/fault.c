@@ -47,15 +47,16 @@ struct memory {
 	bool ready;
 };
 
-/* What each daemon remembers of its store. */
+/* What each daemon remembers of its store, until the program ends. */
 static struct memory *memory_of(const struct store *s)
 {
-	static _Thread_local struct memory m;
+	static struct memory all[OPTIONS_MAX_DAEMONS];
+	struct memory *m = &all[s->shard];
 
-	if (!m.ready && store_init(&m.older, &s->place, s->rank, s->shard, MEMORY))
+	if (!m->ready && store_init(&m->older, &s->place, s->rank, s->shard, MEMORY))
 		abort();
-	m.ready = true;
-	return &m;
+	m->ready = true;
+	return m;
 }
 
 static bool is_due(void)

@@ -324,6 +324,46 @@ static void audits(void)
 	world_fini(&w);
 }
 
+/* The value of the n-th put of the key by client 3. */
+static uint64_t foreign(const struct world *w, uint64_t key, uint32_t n)
+{
+	for (uint64_t i = 0;; i++) {
+		bool put;
+
+		if (source_op(&w->source, 3, i, &put) == key && put && !n--)
+			return kv_value(key, kv_name(3, i));
+	}
+}
+
+/* What was read in the runs counts: the audit comes after all of it. */
+static void audit_knows_the_runs(void)
+{
+	const uint64_t made[4] = {STREAM_PERIOD, STREAM_PERIOD, 0, STREAM_PERIOD};
+	struct kv_req put, req;
+	struct world w;
+
+	world_init(&w, true);
+	put = open_type(&w, KV_PUT);
+	CHECK(reply(&w, put.seq, serve(&w, &put)));
+	do {
+		req = open_type(&w, KV_GET);
+		CHECK(reply(&w, req.seq,
+			req.key == put.key ? kv_reply(&req, KV_GET_OK, foreign(&w, req.key, 1)) :
+					     serve(&w, &req)));
+	} while (req.key != put.key);
+	CHECK_EQ(check_errors(&w.check.n), 0);
+	check_audit(&w.check, 1, made);
+	for (w.next = 0; w.next < w.check.n_due;) {
+		req = open_next(&w);
+		CHECK(reply(&w, req.seq,
+			req.key == put.key ? kv_reply(&req, KV_GET_OK, foreign(&w, req.key, 0)) :
+					     serve(&w, &req)));
+	}
+	CHECK_EQ(w.check.n.stale, 1);
+	CHECK_EQ(check_errors(&w.check.n), 1);
+	world_fini(&w);
+}
+
 static void audit_counts_what_it_cannot_read(void)
 {
 	uint64_t made[4] = {0, 100, 0, 0};
@@ -398,6 +438,7 @@ int main(int argc, char **argv)
 		TEST(sees_wrong_gets),
 		TEST(sees_lost_puts),
 		TEST(audits),
+		TEST(audit_knows_the_runs),
 		TEST(audit_counts_what_it_cannot_read),
 		TEST(cancelled_puts_are_none),
 		TEST(counts_refusals),

@@ -155,6 +155,7 @@ static void own_puts(void)
 	early = get_at(&w, s.get);
 	history_put(&w.h, s.put2);
 	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, SELF, 0, s.put)), READ_STALE);
+	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, SELF, 0, s.get)), READ_INVENTED);
 	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, SELF, 0, s.put2)), READ_RIGHT);
 	/* The get that was made before the second put sees the first one. */
 	CHECK_EQ(history_found(&w.h, &early, value_of(s.key, SELF, 0, s.put)), READ_RIGHT);
@@ -172,7 +173,9 @@ static void foreign_puts(void)
 
 	world_init(&w, true);
 	s = script(&w);
-	CHECK_EQ(read_at(&w, s.get, value_of(s.key, WRITERS, 0, s.a)), READ_INVENTED);
+	CHECK_EQ(read_at(&w, s.get,
+			 value_of(s.key, WRITERS, 0, find_op(&w, WRITERS, s.key, true, 0))),
+		READ_INVENTED);
 	CHECK_EQ(read_at(&w, s.get, value_of(s.key, 2, 0, s.a + 1)), READ_INVENTED);
 	CHECK_EQ(read_at(&w, s.get, value_of(s.key, 2, 0, find_op(&w, 2, s.key, false, 0))),
 		READ_INVENTED); /* a get */
