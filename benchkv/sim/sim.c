@@ -35,7 +35,6 @@ struct daemon {
 	enum { AT_LOOP, AT_POLL, AT_DRAIN } at; /* what the next step begins with */
 	uint64_t loop_began;
 	struct control_polls polls;
-	uint32_t cqes;
 	uint64_t rtt_sum;
 	struct counts counts;
 };
@@ -209,7 +208,7 @@ static void take_write(struct daemon *d, const struct arrival *a)
 	struct endpoint *theirs = &peer->eps[d->rank->index];
 
 	d->now += (uint64_t)s->m.cqe_ns;
-	d->cqes++;
+	d->polls.cqes++;
 	d->eps[a->from].received++;
 	d->eps[a->from].consumed = a->consumed;
 	for (uint32_t i = 0; i < a->messages; i++)
@@ -294,8 +293,12 @@ static uint64_t consumed_by(void *arg, uint32_t peer)
 {
 	const struct endpoint *e = &((struct daemon *)arg)->eps[peer];
 
-	/* As benchkv's: with no call under way there is nothing to wait for. */
-	return e->pending ? e->consumed : e->writes;
+	return control_consumed(e->pending, e->writes, e->consumed);
+}
+
+static uint64_t now_of(void *arg)
+{
+	return ((struct daemon *)arg)->now;
 }
 
 static void flush(struct daemon *d)
@@ -309,7 +312,7 @@ static void flush(struct daemon *d)
 			.calls = e->calls,
 			.replies = e->replies};
 	}
-	go = control_select(&d->control, d->loads, n, consumed_by, d);
+	go = control_select(&d->control, d->loads, n, consumed_by, now_of, d);
 	for (size_t i = 0; i < go; i++) {
 		struct control_load *load = &d->loads[i];
 
@@ -338,7 +341,7 @@ static void trace(struct daemon *d)
 	for (uint32_t i = 0; i < d->n_dirty; i++)
 		gathered += d->eps[d->dirty[i]].calls + d->eps[d->dirty[i]].replies;
 	fprintf(s->c->trace, "%.3f,%u,%u,%u,%u,%u,%.3f,%u\n", (double)d->loop_began / 1e3,
-		d->rank->inflight, gathered, d->cqes, d->polls.messages, d->polls.responses,
+		d->rank->inflight, gathered, d->polls.cqes, d->polls.messages, d->polls.responses,
 		(double)(d->now - d->loop_began) / 1e3, d->control.unconsumed);
 }
 
@@ -349,7 +352,7 @@ static void end_loop(struct daemon *d)
 
 	d->now += (uint64_t)(s->m.loop_ns * (1 + jitter));
 	if (control_observes(&d->control)) {
-		struct adaptive_loop seen = {.cqes = d->cqes,
+		struct adaptive_loop seen = {.cqes = d->polls.cqes,
 			.loop_us = (double)(d->now - d->loop_began) / 1e3};
 
 		if (d->polls.responses)
@@ -394,7 +397,6 @@ static void begin_loop(struct daemon *d)
 {
 	d->loop_began = d->now;
 	d->polls = (struct control_polls){.polls = 0};
-	d->cqes = 0;
 	d->rtt_sum = 0;
 }
 

@@ -23,8 +23,8 @@
  *
  * The acknowledgement of `auto` is the peer's consumer position, which every batch of
  * copyrpc carries: it says that the peer's daemon has worked on the calls, wherever in
- * between they had queued. It cannot dead-lock: replies never wait, and each WRITE with
- * calls brings replies, which acknowledge it.
+ * between they had queued. It cannot dead-lock: replies never wait, each WRITE with calls
+ * brings replies, and an endpoint whose calls are all answered counts as caught up.
  */
 #ifndef BENCHKV_CONTROL_H
 #define BENCHKV_CONTROL_H
@@ -83,7 +83,17 @@ struct control_load {
 	uint32_t calls, replies; /* gathered */
 };
 
-/* How far the peer of an endpoint has consumed what was posted. */
+/*
+ * How far the peer is taken to have consumed what was posted. With no call under way it has
+ * consumed all calls, even if nothing has come back that says so: a batch of replies
+ * behind them is acknowledged only when the peer has something to send.
+ */
+static inline uint64_t control_consumed(uint32_t under_way, uint64_t posted, uint64_t consumed)
+{
+	return under_way ? consumed : posted;
+}
+
+/* How far the peer of an endpoint has consumed what was posted, see control_consumed(). */
 typedef uint64_t control_consumed_fn(void *arg, uint32_t ep);
 /* What time it is, in ns since any moment. Asked at most once in a selection. */
 typedef uint64_t control_now_fn(void *arg);

@@ -10,7 +10,8 @@
  *	A local		requests of this rank's clients for shard 0
  *	B ring		which requests for other ranks there are; answers of the workers
  *	C network	what has arrived: responses go to their clients, requests to their
- *			shards; once, or as often as the control says
+ *			shards; once, or as often as the control says; which may hold
+ *			the responses back for a moment
  *	D calls		requests for other ranks are gathered at their endpoints
  *	E retry		so are those for which there was no room or credit
  *	F flush		endpoints send what they have gathered, as the control says
@@ -53,6 +54,12 @@ struct errand {
 	uint64_t start_ns; /* when it was first gathered, if the control wants to know */
 };
 
+/* A reply that waits for others, see hold.h. */
+struct kept_reply {
+	uint32_t errand;
+	struct kv_resp resp;
+};
+
 /* Another rank. */
 struct remote {
 	struct copyrpc_ep *ep; /* NULL: this rank itself */
@@ -70,6 +77,9 @@ struct network {
 	uint32_t *stalled; /* ranks with waiting errands */
 	uint32_t n_stalled;
 	struct control control;
+	struct kept_reply *kept;
+	uint32_t n_kept;
+	uint64_t kept_since_ns;
 	struct control_load *loads; /* gathered by phase F */
 	size_t n_loads;
 	struct copyrpc_req **held; /* requests for workers, FORWARD_MAX for each */

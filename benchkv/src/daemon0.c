@@ -18,11 +18,12 @@ int network_init(struct network *net, const struct node *node)
 	net->remotes = calloc(node->ranks, sizeof(*net->remotes));
 	net->errands = calloc(inflight, sizeof(*net->errands));
 	net->stalled = calloc(node->ranks, sizeof(*net->stalled));
+	net->kept = calloc(inflight, sizeof(*net->kept));
 	net->loads = calloc(node->ranks, sizeof(*net->loads));
 	net->held = calloc((size_t)workers * FORWARD_MAX, sizeof(struct copyrpc_req *));
 	net->n_held = calloc(workers, sizeof(*net->n_held));
-	if (!net->remotes || !net->errands || !net->stalled || !net->loads || !net->held ||
-		!net->n_held || slab_init(&net->free, inflight) ||
+	if (!net->remotes || !net->errands || !net->stalled || !net->kept || !net->loads ||
+		!net->held || !net->n_held || slab_init(&net->free, inflight) ||
 		control_init(&net->control, &node->o->control, node->ranks))
 		return -ENOMEM;
 	if (node->o->trace && trace_init(&net->trace))
@@ -42,6 +43,7 @@ void network_fini(struct network *net)
 	free(net->n_held);
 	free((void *)net->held);
 	free(net->loads);
+	free(net->kept);
 	free(net->stalled);
 	free(net->errands);
 	free(net->remotes);
@@ -98,6 +100,20 @@ static void end_errand(struct daemon *d, uint32_t index, const struct kv_resp *r
 	slab_put(&d->net.free, index);
 }
 
+/* Ends it now, or when the control lets the replies go that it holds. */
+static void keep_errand(struct daemon *d, uint32_t index, const struct kv_resp *resp)
+{
+	struct network *net = &d->net;
+
+	if (!control_holds(&net->control)) {
+		end_errand(d, index, resp);
+		return;
+	}
+	if (!net->n_kept)
+		net->kept_since_ns = clock_ns();
+	net->kept[net->n_kept++] = (struct kept_reply){index, *resp};
+}
+
 static void fail_errand(struct daemon *d, uint32_t index, int error)
 {
 	struct kv_resp resp =
@@ -130,7 +146,24 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 		return;
 	}
 	memcpy(&resp, data, sizeof(resp)); /* the peer may still write there */
-	end_errand(d, (uint32_t)token, &resp);
+	keep_errand(d, (uint32_t)token, &resp);
+}
+
+/* Gives the clients the replies that were held, if it is time. */
+static void release_kept(struct daemon *d)
+{
+	struct network *net = &d->net;
+	struct hold *hold = &net->control.hold;
+	uint64_t now = clock_ns();
+
+	if (net->polls.responses)
+		hold_arrived(hold, net->polls.responses, now);
+	if (!net->n_kept || !hold_release(hold, net->n_kept, net->kept_since_ns, now,
+				    net->free.used - net->n_kept))
+		return;
+	for (uint32_t i = 0; i < net->n_kept; i++)
+		end_errand(d, net->kept[i].errand, &net->kept[i].resp);
+	net->n_kept = 0;
 }
 
 /* Passes a request to the daemon of its shard. -EAGAIN: not now. */
@@ -335,7 +368,7 @@ static uint64_t consumed_by(void *arg, uint32_t rank)
 	struct copyrpc_ep_load load;
 
 	copyrpc_ep_load(net->remotes[rank].ep, &load);
-	return load.consumed;
+	return control_consumed(load.pending - load.open_calls, load.posted, load.consumed);
 }
 
 static uint64_t now_ns(void *arg)
@@ -444,13 +477,16 @@ static uint32_t serve_network(struct daemon *d)
 	if (d->flux)
 		answers = flux_poll(d->flux, on_worker_answer, d);
 	n += phase_network(d); /* C */
+	if (control_holds(&d->net.control))
+		release_kept(d);
 	n += phase_calls(d); /* D */
 	phase_retry(d); /* E */
 	phase_flush(d); /* F */
 	phase_forward(d); /* G */
 	if (control_observes(&d->net.control))
 		observe(&d->net);
-	return n + (uint32_t)answers;
+	/* What is held is not idle: nothing would wake this daemon when its time has come. */
+	return n + (uint32_t)answers + d->net.n_kept;
 }
 
 void *daemon0_main(void *arg)

@@ -17,8 +17,9 @@
 #define RING_MIN 4096u
 #define RING_MAX (1u << 30)
 
-#define CONTROLS                                                                                   \
-	"none, budget:N, threshold:T,N, adaptive-budget, auto or auto:K,B (numbers 1 to 65536)"
+#define CONTROLS                                                                                    \
+	"none, budget:N, threshold:T,N, adaptive-budget, hold:US, adaptive-hold, auto or auto:K,B " \
+	"(numbers 1 to 65536)"
 
 static const char usage[] =
 	"Usage: benchkv delegation [OPTION]...\n"
@@ -45,7 +46,7 @@ static const char usage[] =
 	"  --ring-size BYTES    of each endpoint: a power of two from 4096 to 2^30; auto: eight\n"
 	"                       times what can be in flight to one rank (auto)\n"
 	"  --control C          of batching: none, budget:N, threshold:T,N, adaptive-budget,\n"
-	"                       auto, auto:K,B (auto)\n"
+	"                       hold:US, adaptive-hold, auto, auto:K,B (auto)\n"
 	"Other\n"
 	"  --pin yes|no         a core per thread, when there are enough (yes)\n"
 	"  --timeout S          how long to wait for other ranks and for a reply (1 to 86400; 30)\n"

@@ -167,6 +167,8 @@ def case_variants():
         ["--control", "budget:8"],
         ["--control", "threshold:4,8"],
         ["--control", "adaptive-budget", "--queue-depth", 32],
+        ["--control", "hold:20", "--queue-depth", 1],
+        ["--control", "adaptive-hold", "--daemons", 2],
         ["--control", "auto:1,1000", "--queue-depth", 32],
         ["--distribution", "zipf:0.99", "--read-ratio", 0.95],
         ["--preload", "no", "--key-range", 1000, "--daemons", 3],

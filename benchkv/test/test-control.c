@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Control of batching: scripted observations, exact decisions. */
 #include <errno.h>
+#include <math.h>
 
 #include "base/test.h"
 #include "control.h"
@@ -20,10 +21,12 @@ static void parses(void)
 	static const char *const bad[] = {"", "non", "none:1", "budget", "budget:", "budget:0",
 		"budget:16x", "budget:-1", "budget:65537", "budget: 3", "auto:", "auto:1",
 		"auto:1,", "auto:0,1", "auto:1,2,3", "adaptive", "adaptive-budget:3", "threshold",
-		"threshold:4", "threshold:4,", "threshold:0,4", "threshold:4,4,4"};
+		"threshold:4", "threshold:4,", "threshold:0,4", "threshold:4,4,4", "hold", "hold:0",
+		"hold:1,2", "adaptive-hold:1"};
 	static const char *const good[][2] = {{"none", "none"}, {"budget:16", "budget:16"},
-		{"threshold:8,16", "threshold:8,16"}, {"adaptive-budget", "adaptive-budget"},
-		{"auto", "auto:12,12"}, {"auto:3,70", "auto:3,70"}};
+		{"threshold:8,16", "threshold:8,16"}, {"hold:10", "hold:10"},
+		{"adaptive-hold", "adaptive-hold"}, {"adaptive-budget", "adaptive-budget"},
+		{"auto", "auto:10,9"}, {"auto:3,70", "auto:3,70"}};
 	struct control_spec spec;
 	char name[CONTROL_NAME_MAX];
 
@@ -260,9 +263,63 @@ static void auto_starves_nobody(void)
 	control_fini(&c);
 }
 
+/* ---- held replies ---- */
+
+static void hold_releases_when_it_should(void)
+{
+	struct control c = make("hold:10", 4);
+	const struct hold *h = &c.hold;
+
+	CHECK(control_holds(&c));
+	CHECK(!hold_release(h, 3, 1000, 10999, 5));
+	CHECK(hold_release(h, 3, 1000, 11000, 5)); /* 10 us are over */
+	CHECK(hold_release(h, 4, 1000, 1000, 5)); /* as many as endpoints, so ranks */
+	CHECK(hold_release(h, 1, 1000, 1000, 0)); /* nothing more will come */
+	hold_arrived(&c.hold, 9, 1000);
+	CHECK(!hold_release(h, 3, 1000, 1001, 5)); /* only the adaptive one looks at that */
+	CHECK_EQ(h->ns, 10000);
+	control_fini(&c);
+}
+
+/* The time in which as many as there are ranks arrive: rate's weight 1/8, 0.5 to 100 us. */
+static void adaptive_hold_follows_the_arrivals(void)
+{
+	struct control c = make("adaptive-hold", 8);
+	struct hold *h = &c.hold;
+
+	hold_arrived(h, 1, 1000);
+	CHECK_EQ(h->ns, 0);
+	hold_arrived(h, 2, 2000); /* 2 in 1,000 ns */
+	CHECK(fabs(h->ns - 4000) < 1e-6);
+	hold_arrived(h, 4, 3000); /* .002 x 7/8 + .004 / 8 = .00225 */
+	CHECK(fabs(h->ns - 8 / 0.00225) < 1e-6);
+	CHECK(!hold_release(h, 1, 0, 3000, 1));
+	CHECK(hold_release(h, 1, 0, 3600, 1));
+	hold_arrived(h, 8, 4000); /* a batch that was full by itself */
+	CHECK(hold_release(h, 1, 4000, 4000, 1));
+	hold_arrived(h, 7, 5000);
+	CHECK(!hold_release(h, 1, 5000, 5000, 1));
+	for (uint64_t t = 5001; t < 5101; t++)
+		hold_arrived(h, 7, t);
+	CHECK_EQ(h->ns, 500);
+	for (uint64_t t = 1; t < 200; t++)
+		hold_arrived(h, 1, t * 1000000000);
+	CHECK_EQ(h->ns, 100000);
+	control_fini(&c);
+}
+
+static void answered_calls_count_as_consumed(void)
+{
+	CHECK_EQ(control_consumed(0, 70, 30), 70);
+	CHECK_EQ(control_consumed(1, 70, 30), 30);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
+		TEST(hold_releases_when_it_should),
+		TEST(adaptive_hold_follows_the_arrivals),
+		TEST(answered_calls_count_as_consumed),
 		TEST(parses),
 		TEST(budget_polls),
 		TEST(threshold_polls),

@@ -67,7 +67,7 @@ static void refuses_nonsense(void)
 		"delegation --ring-size 5000",
 		"delegation --ring-size 2147483648",
 		"delegation --ring-size big",
-		"delegation --control hold:10",
+		"delegation --control hold:0",
 		"delegation --control budget:0",
 		"delegation --device \"\"",
 		"delegation --json \"\"",

@@ -225,6 +225,16 @@ static void one_equilibrium_with_auto(void)
 	}
 }
 
+/* A narrow window from the collapsed state: peers that owe nothing acknowledge nothing. */
+static void auto_does_not_stall(void)
+{
+	struct sim_config c = job(16, 1, "auto:6,12");
+	struct sim_result high = run(&c);
+
+	c.collapsed = true;
+	CHECK(near(run(&c).ops_per_s, high.ops_per_s, 0.05));
+}
+
 /* What was published, M operations/s; the cell that is not reproduced is not in it. */
 static void published_throughput(void)
 {
@@ -243,6 +253,16 @@ static void published_throughput(void)
 		{8, 1, "none", false, 8.2},
 		{16, 1, "none", false, 14.7},
 		{32, 1, "none", false, 27.1},
+		{2, 1, "hold:10", false, 14.7},
+		{4, 1, "hold:10", false, 21.4},
+		{8, 1, "hold:10", false, 10.6},
+		{16, 1, "hold:10", false, 20.2},
+		{32, 1, "hold:10", false, 31.3},
+		{2, 1, "adaptive-hold", false, 14.7},
+		{4, 1, "adaptive-hold", false, 20.9},
+		{8, 1, "adaptive-hold", false, 11.1},
+		{16, 1, "adaptive-hold", false, 19.5},
+		{32, 1, "adaptive-hold", false, 38.9},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cells); i++) {
@@ -314,6 +334,7 @@ int main(int argc, char **argv)
 		TEST(collapse_is_bound_by_writes),
 		TEST(two_equilibria_without_control),
 		TEST(one_equilibrium_with_auto),
+		TEST(auto_does_not_stall),
 		TEST(published_throughput),
 		TEST(obeys_little),
 		TEST(several_daemons_share_the_endpoints),
