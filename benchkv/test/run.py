@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """benchkv as it is used: started by mpirun and without it, on the software HCA.
 
-    run.py CASE BENCHKV FAULTY SOFTHCA-RUN
+    run.py CASE BENCHKV SOFTHCA-RUN FAULTY KILLED
 
 Every case runs with a /dev/shm and a temporary directory of its own, which must be
 empty at the end, and must leave no process.
@@ -303,6 +303,39 @@ def case_stopped():
         check(r.status == 1 or (r.status == -signal.SIGSEGV and "libpmix" in r.err), r)
 
 
+def killed_start(argv, rank, at, env=None, fabric=False):
+    """A job whose rank is killed at that point of its start. False: it has no such point.
+    A name that it left is of the one region that it was making, and gone with the next
+    start. fabric: the launcher kills whoever would remove the software HCA's, too."""
+    r = run(argv, dict(env or {}, BENCHKV_KILL_AT=str(at), BENCHKV_KILL_RANK=str(rank)))
+    if r.status == 0:
+        return False
+    nothing_left(processes_left)
+    left = [f for f in left_in_shm() if not (fabric and f.startswith("softhca-"))]
+    check(len(left) <= 1 and all(re.match(rf"(shmipc|delegrpc)\.benchkv\..*\.{rank}(\.|$)", f)
+                                 for f in left), f"point {at}: left {left}: {r}")
+    if left_in_shm():
+        print(f"point {at}: {left_in_shm()} until the next start")
+        run(job(2 if fabric else 0, "--ops", 10))
+        check(not left_in_shm(), f"point {at}: {left_in_shm()} survived the next start")
+    return True
+
+
+def killed_starts(argv, rank, env=None):
+    at = 1
+    while killed_start(argv, rank, at, env):
+        at += 1
+    print(f"{at - 1} points: {' '.join(argv)}")
+    check(at > 10, "hardly a point to be killed at")
+
+
+def case_start():
+    """A rank that is killed while it starts, at every call that leaves a trace."""
+    for np in 0, 2:
+        argv = job(np, "--ops", 100, "--daemons", 2 - np // 2, "--clients", 1, prog=KILLED)
+        killed_starts(argv, max(np - 1, 0))
+
+
 def ranks_of(pid):
     """The processes below pid whose program is benchkv."""
     found = []
@@ -411,10 +444,15 @@ def case_slurm():
     with tempfile.TemporaryDirectory() as tmp, private_slurm.Slurm(tmp, 4) as slurm:
         if not slurm.has_pmix():
             raise Skipped("Slurm has no PMIx plugin; scripts/deps test installs it")
+        # Slurm kills the other ranks, and has none of them take anything down.
+        argv = slurm.srun(2, 2) + ["--kill-on-bad-exit", KILLED, "delegation", "--ops", "100"]
+        for at in range(1, 7):
+            check(killed_start(argv, 1, at, slurm.env(), fabric=True), f"no point {at}")
         for nodes, ranks in (1, 2), (2, 2), (4, 4), (2, 3), (4, 8):
             argv = slurm.srun(nodes, ranks) + [BENCHKV, "delegation", "--ops", "4000",
                                                "--daemons", "2", "--runs", "2", "--json", "-"]
             verified(run(argv, slurm.env()), ranks)
+    nothing_left(lambda: processes_left(tmp))
 
 
 def private_shm():
@@ -436,9 +474,9 @@ def left_in_shm():
     return [f for f in os.listdir("/dev/shm") if "benchkv" in f]
 
 
-def processes_left():
+def processes_left(tmp=None):
     """Whatever has our temporary directory in its environment, wherever it hangs now."""
-    mark, found = f"TMPDIR={os.environ['TMPDIR']}".encode(), []
+    mark, found = f"TMPDIR={tmp or os.environ['TMPDIR']}".encode(), []
     for p in filter(str.isdigit, os.listdir("/proc")):
         try:
             environ = open(f"/proc/{p}/environ", "rb").read().split(b"\0")
@@ -449,10 +487,10 @@ def processes_left():
     return found
 
 
-def nothing_left():
+def nothing_left(*kinds):
     """What a killed job leaves is taken down by a process that outlives it, in its time."""
     end = time.monotonic() + GUARD
-    while left_in_shm() or processes_left():
+    while any(left() for left in kinds or (left_in_shm, processes_left)):
         check(time.monotonic() < end, f"left in /dev/shm: {left_in_shm()}, "
               f"processes: {processes_left()}")
         time.sleep(0.1)
@@ -476,7 +514,7 @@ def main():
     return 0
 
 
-BENCHKV, FAULTY = sys.argv[2:4]
-# BENCHKV finds the runner by itself; FAULTY, which is nowhere installed, in the PATH.
-os.environ["PATH"] += ":" + os.path.dirname(sys.argv[4])
+BENCHKV, SOFTHCA_RUN, FAULTY, KILLED = sys.argv[2:6]
+# BENCHKV finds the runner by itself; the others, which are nowhere installed, in the PATH.
+os.environ["PATH"] += ":" + os.path.dirname(SOFTHCA_RUN)
 sys.exit(main())
