@@ -76,14 +76,14 @@ static int fence(struct job *j)
 }
 
 /*
- * All ranks have as much to do as this one, and as long: with a number of operations
- * even a slow one is through after SLOWEST times our time. Its clients may have waited
- * in vain for a reply, as ours may have.
+ * All ranks have as much to do as this one: with a number of operations even a slow one is
+ * through after SLOWEST times our time. Its clients may have waited in vain for a reply,
+ * as ours may have.
  */
 static int fence_after_run(struct job *j, uint32_t run)
 {
 	uint64_t ours = j->runs[run].elapsed_ns;
-	uint64_t timeout = 2 * j->o->timeout_ns + (j->o->ops ? SLOWEST : 1) * ours;
+	uint64_t timeout = 2 * j->o->timeout_ns + (j->o->ops ? SLOWEST * ours : 0);
 	int err = launch_fence(j->l, timeout);
 
 	if (err)
@@ -205,7 +205,7 @@ static int plan(struct job *j, const char *device, const char *no_device)
 	}
 	if (n->ranks > 1 && !device) {
 		snprintf(j->why, sizeof(j->why), "%s", no_device);
-		return -ENODEV;
+		return refuse(j, -ENODEV);
 	}
 	if (j->o->pin)
 		topo_plan(n->topo, n->device, j->index, j->sharers, j->o->daemons + j->o->clients);

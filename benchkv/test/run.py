@@ -282,7 +282,7 @@ def case_absent():
     """A rank that never comes, and one that is another program and ends."""
     argv = job(1, "--timeout", 1) + [":", "-np", "1", "sleep", "60"]
     r = run(argv)
-    check(r.status == 1 and "not all 2 ranks came within 1 s" in r.err, r)
+    check(r.status == 1 and "rank 1 did not come within 1 s" in r.err, r)
     argv = job(1, "--timeout", 1) + [":", "-np", "1", "true"]
     r = run(argv)
     check(r.status != 0, r)
@@ -295,9 +295,11 @@ def case_stopped():
         argv = job(2, "--timeout", 2, "--clients", 4, "--json", "-", *end)
         proc = start(argv)
         pids = wait_running(proc, 2, 4)
+        rank = rank_of(pids[-1])
         os.kill(pids[-1], signal.SIGSTOP)
         r = finish(proc, argv)
-        check(r.out == "" and "not all 2 ranks came" in r.err, r)
+        said = [l for l in r.own_lines() if f"no answer from rank {rank} for" in l]
+        check(r.out == "" and len(said) == 1, r)
         # Told to abort a job with a stopped member, Open MPI 4.1's mpirun has been seen to
         # die of a fault in its own PMIx server, after benchkv's word; of nothing else.
         check(r.status == 1 or (r.status == -signal.SIGSEGV and "libpmix" in r.err), r)
@@ -347,6 +349,11 @@ def ranks_of(pid):
         if exe == os.path.realpath(BENCHKV) and descends(int(p), pid):
             found.append(int(p))
     return found
+
+
+def rank_of(pid):
+    environ = open(f"/proc/{pid}/environ").read().split("\0")
+    return next(e.removeprefix("PMIX_RANK=") for e in environ if e.startswith("PMIX_RANK="))
 
 
 def descends(p, ancestor):
@@ -403,6 +410,47 @@ def case_signals():
     for sig in signal.SIGINT, signal.SIGTERM:
         interrupted(0, sig, False)
         interrupted(2, sig, False)
+
+
+def case_launcher():
+    """mpirun is killed: the ranks notice, and end; one says so into a file, the other one into
+    the pipe that mpirun read."""
+    tmp = os.environ["TMPDIR"]
+    shell = (f'[ $PMIX_RANK = 1 ] || exec 2>{tmp}/err; "$0" "$@"; echo $? >{tmp}/part.$PMIX_RANK; '
+             f'mv {tmp}/part.$PMIX_RANK {tmp}/status.$PMIX_RANK')
+    argv = MPIRUN + ["-np", "2", "sh", "-c", shell, BENCHKV, "delegation", "--clients", "2",
+                     "--duration", "86400"]
+    proc = start(argv)
+    wait_running(proc, 2, 2)
+    proc.kill()
+    finish(proc, argv)
+    nothing_left()
+    err = open(f"{tmp}/err").read()
+    check(err.count("benchkv: rank 0: the launcher has ended\n") == 1, err)
+    os.unlink(f"{tmp}/err")
+    for rank in 0, 1:
+        status = open(f"{tmp}/status.{rank}").read()
+        check(status == "129\n", f"rank {rank}: status {status}")
+        os.unlink(f"{tmp}/status.{rank}")
+
+
+def case_small():
+    """Too small a /dev/shm is said, in one line, and not found out by a bus error."""
+    if "BENCHKV_TEST_PRIVATE" not in os.environ:
+        raise Skipped("no /dev/shm of its own: run it as root")
+    for np, size in (0, "16k"), (2, "256k"):
+        subprocess.run(["mount", "-o", f"remount,size={size}", "/dev/shm"], check=True)
+        r = run(job(np, "--duration", 86400))
+        said = [l for l in r.err.splitlines() if "/dev/shm" in l or "No space left" in l]
+        check(r.status == (2 if np else 1) and r.out == "" and len(said) == 1, r)
+
+
+def case_runner():
+    """No device and no software HCA: one line, status 2."""
+    path = [d for d in os.environ["PATH"].split(":") if d != os.path.dirname(SOFTHCA_RUN)]
+    r = run(job(2, "--duration", 86400, prog=FAULTY), {"PATH": ":".join(path)})
+    said = [l for l in r.err.splitlines() if "neither beside this program nor in PATH" in l]
+    check(r.status == 2 and r.out == "" and len(said) == 1, r)
 
 
 def case_killed():
