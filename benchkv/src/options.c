@@ -301,6 +301,16 @@ static int check_together(struct options *o, bool have_duration, char *why, int 
 	return 0;
 }
 
+/* Of argv, whose order stays as it is: getopt_long() sorts what it gets. */
+static char **copy_line(int argc, char **argv)
+{
+	char **copy = calloc((size_t)argc + 1, sizeof(char *));
+
+	if (copy)
+		memcpy((void *)copy, (void *)argv, (size_t)argc * sizeof(char *));
+	return copy;
+}
+
 static int say_unknown(int opt, char **argv, char *why, int size)
 {
 	snprintf(why, (size_t)size,
@@ -310,7 +320,7 @@ static int say_unknown(int opt, char **argv, char *why, int size)
 	return -EINVAL;
 }
 
-int options_parse(int argc, char **argv, struct options *o_p, char *why, int size)
+static int parse_line(int argc, char **argv, struct options *o_p, char *why, int size)
 {
 	struct options o = {.daemons = 1,
 		.clients = 2,
@@ -346,6 +356,22 @@ int options_parse(int argc, char **argv, struct options *o_p, char *why, int siz
 		err = check_together(&o, have_duration, why, size);
 	if (!err)
 		*o_p = o;
+	return err;
+}
+
+int options_parse(int argc, char **argv, struct options *o_p, char *why, int size)
+{
+	char **copy = copy_line(argc, argv);
+	int err;
+
+	if (!copy) {
+		snprintf(why, (size_t)size, "no memory: give a shorter command line");
+		return -EINVAL;
+	}
+	err = parse_line(argc, copy, o_p, why, size);
+	if (!err)
+		o_p->command = argv;
+	free((void *)copy);
 	return err;
 }
 

@@ -147,6 +147,14 @@ static json_t *json_u64(uint64_t n)
 	return json_integer((json_int_t)n);
 }
 
+/* JSON is UTF-8; what is not is named so, for one such word may not cost the report. */
+static json_t *json_text(const char *text)
+{
+	json_t *string = json_string(text);
+
+	return string ? string : json_string("(not UTF-8)");
+}
+
 static json_t *json_latency(const struct hist *h)
 {
 	return json_pack("{s:f, s:o, s:o, s:o, s:o}", "mean", hist_mean(h), "p50",
@@ -223,11 +231,43 @@ static json_t *json_parameters(const struct report *r)
 		(int)(r->node->device && r->software_hca), "control", control);
 }
 
+static json_t *json_ranks(const struct report *r)
+{
+	json_t *list = json_rows(r->ranks, r->node->ranks);
+
+	for (uint32_t i = 0; i < r->node->ranks; i++)
+		json_object_set_new(json_array_get(list, i), "host", json_text(r->hosts[i]));
+	return list;
+}
+
+/* What was run, where and when. */
+static void add_occasion(json_t *root, const struct report *r)
+{
+	const struct options *o = r->node->o;
+	json_t *command = json_array();
+	struct tm utc;
+	char time[32] = "";
+
+	for (char *const *arg = o->command; *arg; arg++)
+		json_array_append_new(command, json_text(*arg));
+	if (gmtime_r(&r->time, &utc))
+		strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &utc);
+	json_object_set_new(root, "version", json_string(BENCHKV_VERSION));
+	json_object_set_new(root, "time", json_string(time));
+	json_object_set_new(root, "host", json_text(r->hosts[0]));
+	json_object_set_new(root, "command", command);
+	json_object_set_new(root, "requested",
+		o->ops ? json_pack("{s:o}", "ops", json_u64(o->ops)) :
+			 json_pack("{s:f}", "duration_s", seconds(o->duration_ns)));
+}
+
 static json_t *json_report(const struct report *r)
 {
 	const struct result *t = &r->total;
 	json_t *root = json_parameters(r), *row = json_row(t);
 	char digest[20];
+
+	add_occasion(root, r);
 
 	snprintf(digest, sizeof(digest), "%016" PRIx64, t->digest);
 	json_object_update(root, row);
@@ -235,7 +275,7 @@ static json_t *json_report(const struct report *r)
 	json_object_set_new(root, "digest", json_string(digest));
 	json_object_set_new(root, "error_kinds", json_error_kinds(t));
 	json_object_set_new(root, "runs", json_rows(r->runs, r->node->o->runs));
-	json_object_set_new(root, "ranks", json_rows(r->ranks, r->node->ranks));
+	json_object_set_new(root, "ranks", json_ranks(r));
 	json_object_set_new(root, "daemon", json_daemons(&t->daemons));
 	json_object_set_new(root, "copyrpc", json_net(&t->net));
 	return root;

@@ -7,6 +7,7 @@
 Every case runs with a /dev/shm and a temporary directory of its own, which must be
 empty at the end, and must leave no process.
 """
+import calendar
 import json
 import os
 import re
@@ -23,7 +24,8 @@ MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
 GUARD = 100  # seconds until a job counts as hung
 BUSY_NS = 5_000_000  # of each client in a run: some thousand operations
 FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
-    verified errors latency_ns device control digest runs ranks""".split()
+    verified errors latency_ns device control digest runs ranks version time host command
+    requested""".split()
 
 
 class Failed(Exception):
@@ -97,6 +99,7 @@ def verified(result, np):
         for f in "ops", "verified", "remote_ops", "errors":
             check(sum(r[f] for r in j[rows]) == j[f], f"{rows}: {f} does not add up: {lines[0]}")
     check(len(j["ranks"]) == j["np"], lines[0])
+    check(result.argv[-len(j["command"]) + 1:] == j["command"][1:], f"{result.argv}: {lines[0]}")
     d, c = j["daemon"], j["copyrpc"]
     check(d["local"] + d["remote"] >= j["ops"], lines[0])
     check(d["calls"] == d["responses"] == j["remote_ops"], lines[0])
@@ -105,14 +108,21 @@ def verified(result, np):
 
 
 def case_alone():
+    start_s = time.time()
     j = verified(run(job(0, "--daemons", 2, "--clients", 2, "--duration", 1, "--json", "-")), 0)
-    check(0.9 < j["duration_s"], j)
+    check(0.9 < j["duration_s"] and j["requested"] == {"duration_s": 1}, j)
+    check(j["host"] == j["ranks"][0]["host"] == os.uname().nodename, j)
+    check(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", j["time"]), j)
+    at = calendar.timegm(time.strptime(j["time"], "%Y-%m-%dT%H:%M:%SZ"))
+    check(int(start_s) <= at <= time.time(), j)
+    check(run([BENCHKV, "--version"]).out == f"benchkv {j['version']}\n", j)
     r = run(job(0, "--duration", 0.2))
     check(r.status == 0 and "single rank" in r.err and "verified" in r.out, r)
     path = os.path.join(os.environ["TMPDIR"], "out.json")
     r = run(job(0, "--ops", 1000, "--json", path))
     check(r.status == 0 and "verified" in r.out, r)
-    check(json.load(open(path))["verified"] == 1000, r)
+    j = json.load(open(path))
+    check(j["verified"] == 1000 and j["requested"] == {"ops": 1000}, r)
     os.unlink(path)
 
 
@@ -499,7 +509,10 @@ def case_slurm():
         for nodes, ranks in (1, 2), (2, 2), (4, 4), (2, 3), (4, 8):
             argv = slurm.srun(nodes, ranks) + [BENCHKV, "delegation", "--ops", "4000",
                                                "--daemons", "2", "--runs", "2", "--json", "-"]
-            verified(run(argv, slurm.env()), ranks)
+            j = verified(run(argv, slurm.env()), ranks)
+            hosts = [r["host"] for r in j["ranks"]]
+            check(j["host"] == hosts[0] and len(set(hosts)) == nodes, j)
+            check(set(hosts) <= {"n0", "n1", "n2", "n3"}, j)
     nothing_left(lambda: processes_left(tmp))
 
 
