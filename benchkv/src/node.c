@@ -275,6 +275,15 @@ static int open_regions(struct node *n, char *why, int size)
 
 /* ---- threads ---- */
 
+/* As top(1) and others show it; a client's in a run has the run in it, see show_run(). */
+static void name_thread(pthread_t thread, const char *what, uint32_t index)
+{
+	char name[16]; /* what the kernel keeps */
+
+	snprintf(name, sizeof(name), "%s%u", what, index);
+	pthread_setname_np(thread, name);
+}
+
 static int start_threads(struct node *n)
 {
 	while (n->daemons_started < n->o->daemons) {
@@ -284,6 +293,7 @@ static int start_threads(struct node *n)
 
 		if (err)
 			return -err;
+		name_thread(d->thread, "daemon", d->index);
 		n->daemons_started++;
 	}
 	while (n->clients_started < n->o->clients) {
@@ -292,6 +302,7 @@ static int start_threads(struct node *n)
 
 		if (err)
 			return -err;
+		name_thread(c->thread, "client", c->index);
 		n->clients_started++;
 	}
 	return 0;

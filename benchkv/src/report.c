@@ -127,6 +127,8 @@ void report_plan(const struct node *n, FILE *out)
 		n->ranks, o->daemons, o->clients, o->queue_depth, control);
 	fprintf(out, "  device %s, endpoints %u, ring size %u bytes\n",
 		n->device ? n->device : "none", n->ranks - 1, n->ring_size);
+	fprintf(out, "  threads %u: main, %u daemons, %u clients\n", 1 + o->daemons + o->clients,
+		o->daemons, o->clients);
 	fprintf(out, "  threads on processing units:");
 	for (uint32_t i = 0; i < o->daemons + o->clients; i++) {
 		unit = topo_unit(n->topo, i);

@@ -14,6 +14,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* BENCHKV_HOLD_FENCE=N: that rank stops itself instead of its N-th fence, until SIGCONT. */
+static void hold(void)
+{
+	static int fences;
+	const char *at = getenv("BENCHKV_HOLD_FENCE"), *victim = getenv("BENCHKV_KILL_RANK");
+	const char *rank = getenv("PMIX_RANK");
+
+	if (at && rank && victim && !strcmp(rank, victim) && ++fences == atoi(at))
+		raise(SIGSTOP);
+}
+
 static void point(void)
 {
 	static atomic_int calls;
@@ -70,5 +81,6 @@ pmix_status_t PMIx_Fence_nb(const pmix_proc_t procs[], size_t n, const pmix_info
 		pmix_op_cbfunc_t, void *) = (pmix_status_t(*)(const pmix_proc_t[], size_t,
 		const pmix_info_t[], size_t, pmix_op_cbfunc_t, void *))next("PMIx_Fence_nb");
 
+	hold();
 	return real(procs, n, info, n_info, fn, arg);
 }

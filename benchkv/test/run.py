@@ -23,6 +23,27 @@ import slurm as private_slurm
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
 GUARD = 100  # seconds until a job counts as hung
 BUSY_NS = 5_000_000  # of each client in a run: some thousand operations
+# Two packages of four cores, and mlx5_0 at the second one.
+MACHINE = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE topology SYSTEM "hwloc2.dtd">
+<topology version="2.0">
+<object type="Machine" os_index="0" cpuset="0xff" complete_cpuset="0xff" allowed_cpuset="0xff"
+ nodeset="0x3" complete_nodeset="0x3" allowed_nodeset="0x3" gp_index="1">
+""" + "".join(f"""<object type="Package" os_index="{p}" cpuset="{15 << 4 * p:#x}"
+ complete_cpuset="{15 << 4 * p:#x}" nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}"
+ gp_index="{2 + p}">
+<object type="NUMANode" os_index="{p}" cpuset="{15 << 4 * p:#x}" complete_cpuset="{15 << 4 * p:#x}"
+ nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}" gp_index="{4 + p}" local_memory="4096"/>
+""" + "".join(f"""<object type="Core" os_index="{c}" cpuset="{1 << c:#x}" complete_cpuset="{1 << c:#x}"
+ nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}" gp_index="{10 + c}">
+<object type="PU" os_index="{c}" cpuset="{1 << c:#x}" complete_cpuset="{1 << c:#x}"
+ nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}" gp_index="{20 + c}"/></object>
+""" for c in range(4 * p, 4 * p + 4)) + ("""<object type="Bridge" gp_index="40" bridge_type="0-1" depth="0"
+ bridge_pci="0000:[00-01]">
+<object type="PCIDev" gp_index="41" pci_busid="0000:01:00.0"
+ pci_type="0207 [15b3:101b] [15b3:0001] 00" pci_link_speed="0.000000">
+<object type="OSDev" gp_index="42" name="mlx5_0" osdev_type="3"/></object></object>
+""" if p else "") + "</object>\n" for p in range(2)) + "</object>\n</topology>\n"
 FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
     verified errors latency_ns device control digest runs ranks version time host command
     requested""".split()
@@ -233,11 +254,120 @@ def refused_trace(path, culprit):
 
 
 def case_jobs():
-    """Two jobs, and two programs without a launcher, do not see each other."""
-    argvs = [job(n, "--daemons", 2, "--duration", 2, "--json", "-") for n in (2, 2, 0, 0)]
+    """Two jobs, and two programs without a launcher, do not see each other. Each job has a
+    fabric of the software HCA, and takes it down."""
+    argvs = [job(n, "--daemons", 2, "--duration", 4, "--json", "-") for n in (2, 2, 0, 0)]
     procs = [start(a) for a in argvs]
+    while fabrics() != 2:
+        check(all(p.poll() is None for p in procs), f"a job has ended, with {fabrics()} fabrics")
     for p, a, n in zip(procs, argvs, (2, 2, 0, 0)):
         verified(finish(p, a), n)
+    check(fabrics() == 0, "a fabric is left")
+
+
+def fabrics():
+    ctl = os.path.join(os.path.dirname(SOFTHCA_RUN), "softhcactl")
+    return len(run([ctl, "list"]).out.splitlines())
+
+
+def plan(np, *args, env=None):
+    """What --dry-run says, by rank."""
+    head = [a for k, v in (env or {}).items() for a in ("-x", f"{k}={v}")] if np else []
+    argv = job(np, "--dry-run", *args)
+    if np:
+        argv = MPIRUN + head + argv[len(MPIRUN):]
+    r = run(argv, None if np else env)
+    check(r.status == 0, r)
+    return re.split("(?m)^(?=rank )", r.out)[1:]
+
+
+def units(text):
+    return dict(re.findall(r"([dc]\d+)=(\d+)", text))
+
+
+def case_plan():
+    """The cores: those near the NIC first, dealt out among the ranks, daemons before clients,
+    first hardware threads before second ones."""
+    env = {"HWLOC_SYNTHETIC": "pack:1 core:4 pu:2"}
+    size = ["--daemons", 2, "--clients", 3]
+    check(units(plan(0, *size, env=env)[0]) ==
+          {"d0": "0", "d1": "2", "c0": "4", "c1": "6", "c2": "1"}, plan(0, *size, env=env))
+    text = plan(0, *size, env={"HWLOC_SYNTHETIC": "pack:1 core:2 pu:2"})[0]
+    check(not units(text) and "not pinned, 4 units for all" in text, text)
+    path = os.path.join(os.environ["TMPDIR"], "machine.xml")
+    with open(path, "w") as f:
+        f.write(MACHINE)
+    ranks = sorted(plan(2, "--clients", 2, env={"HWLOC_XMLFILE": path}))
+    os.unlink(path)
+    check([units(r) for r in ranks] == [{"d0": "4", "c0": "6", "c1": "0"},
+                                        {"d0": "5", "c0": "7", "c1": "1"}], ranks)
+
+
+def case_ring():
+    """Of itself the ring of an endpoint has room for all that can be in flight to a rank."""
+    for clients, depth in (1, 1), (2, 8), (46, 256), (100, 33):
+        args = ["--clients", clients, "--queue-depth", depth]
+        for text in plan(2, *args):
+            size = int(re.search(r"ring size (\d+) bytes", text).group(1))
+            check(size >= 4 * clients * depth * 64 and size & (size - 1) == 0, text)
+    r = run(job(2, "--clients", 46, "--queue-depth", 256, "--ops", 100000, "--json", "-"))
+    net = verified(r, 2)["copyrpc"]
+    check(net["credit_stalls"] == 0 and net["ring_stalls"] == 0, r)
+
+
+def threads(pid):
+    """The names of a process's threads."""
+    return [open(f"/proc/{pid}/task/{t}/comm").read().strip() for t in os.listdir(f"/proc/{pid}/task")]
+
+
+def case_threads():
+    """A thread for each daemon and each client, as the plan says, and main. Besides, PMIx has one,
+    and the software HCA, for its timers."""
+    of_tsan = b"__tsan_init" in open(BENCHKV, "rb").read()
+    for np, of_others in (0, 0), (2, 2):
+        size = ["--daemons", 3, "--clients", 5]
+        check(all("  threads 9: main, 3 daemons, 5 clients\n" in r for r in plan(np, *size)), "plan")
+        argv = job(np, *size, "--duration", 86400)
+        proc = start(argv)
+        for pid in wait_running(proc, np, 5):
+            names = threads(pid)
+            for what, n in ("daemon", 3), ("client", 5):
+                check(sum(x.startswith(what) for x in names) == n, names)
+            check(len(names) == 9 + of_others + of_tsan, names)
+        proc.send_signal(signal.SIGTERM)
+        finish(proc, argv)
+
+
+def asleep(pid):
+    """How often each thread but the daemons has gone to sleep by itself, if all sleep now."""
+    found = {}
+    for t in os.listdir(f"/proc/{pid}/task"):
+        status = open(f"/proc/{pid}/task/{t}/status").read()
+        if not status.startswith("Name:\tdaemon"):
+            if "\nState:\tS" not in status:
+                return {}
+            found[t] = int(re.search(r"\nvoluntary_ctxt_switches:\t(\d+)", status).group(1))
+    return found
+
+
+def case_barrier():
+    """No client begins before every rank has come to the beginning: one rank is held back there,
+    the other one looks ten times and more whether it comes."""
+    argv = job(2, "--clients", 3, "--ops", 3000, "--json", "-", prog=KILLED)
+    proc = start(argv, {"BENCHKV_KILL_RANK": "1", "BENCHKV_HOLD_FENCE": "3"})
+    first, end = {}, time.monotonic() + GUARD
+    while True:
+        check(time.monotonic() < end and proc.poll() is None, "the job does not wait")
+        pids = {rank_of(p): p for p in ranks_of(proc.pid, KILLED)}
+        if "0" not in pids or sum(x.startswith("client") for x in threads(pids["0"])) < 3:
+            continue
+        check(not clients_in_run(pids["0"]), "a client has begun")
+        now = asleep(pids["0"])
+        first = first or now
+        if now and now.get(str(pids["0"]), 0) >= first[str(pids["0"])] + 10:
+            break
+    os.kill(pids["1"], signal.SIGCONT)
+    verified(finish(proc, argv), 2)
 
 
 def case_bad():
@@ -348,7 +478,7 @@ def case_start():
         killed_starts(argv, max(np - 1, 0))
 
 
-def ranks_of(pid):
+def ranks_of(pid, prog=None):
     """The processes below pid whose program is benchkv."""
     found = []
     for p in filter(str.isdigit, os.listdir("/proc")):
@@ -356,7 +486,7 @@ def ranks_of(pid):
             exe = os.readlink(f"/proc/{p}/exe")
         except OSError:
             continue
-        if exe == os.path.realpath(BENCHKV) and descends(int(p), pid):
+        if exe == os.path.realpath(prog or BENCHKV) and descends(int(p), pid):
             found.append(int(p))
     return found
 

@@ -103,6 +103,7 @@ static void understands(void)
 		       "--runs 3",
 			 &o, why, sizeof(why)),
 		0);
+	CHECK(!strcmp(o.command[1], "delegation") && !strcmp(o.command[2], "--daemons"));
 	CHECK(o.daemons == 2 && o.clients == 46 && o.queue_depth == 32 && o.runs == 3);
 	CHECK(o.ops == 256 && o.duration_ns == 0);
 	CHECK_EQ(parse("--distribution zipf:0.99 --device mlx5_3 --ring-size 8192 --json - "
