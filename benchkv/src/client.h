@@ -23,7 +23,8 @@ struct client {
 	struct checker check;
 	struct hist latency; /* of one run */
 	uint64_t now_ns; /* when this turn's replies were taken */
-	uint64_t elapsed_ns; /* of the last run */
+	uint64_t elapsed_ns; /* of the last run, or of the audit */
+	uint64_t made; /* operations of the run with the most */
 	int error; /* -errno: cannot go on */
 };
 

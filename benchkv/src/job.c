@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "audit.h"
 #include "base/clock.h"
 #include "daemon.h"
 #include "hca.h"
@@ -14,7 +15,7 @@
 #include "result.h"
 #include "stop.h"
 
-#define HELLO_MAGIC 0x62656e63686b7602ull
+#define HELLO_MAGIC 0x62656e63686b7603ull
 #define KEY_HELLO "benchkv.hello"
 #define KEY_TRACE "benchkv.trace"
 #define KEY_MAX 48
@@ -203,6 +204,12 @@ static int plan(struct job *j, const char *device, const char *no_device)
 			(unsigned long long)clients, KV_MAX_WRITERS);
 		return refuse(j, -EINVAL);
 	}
+	if (workload_share(j->o->ops, 0, (uint32_t)clients) > KV_MAX_OPS) {
+		snprintf(j->why, sizeof(j->why),
+			"--ops %llu is more than %llu for each client: give less, or more clients",
+			(unsigned long long)j->o->ops, KV_MAX_OPS);
+		return refuse(j, -EINVAL);
+	}
 	n->nap_ns = node_nap_ns(j->sharers * (j->o->daemons + j->o->clients), topo_units(n->topo));
 	n->o = j->o;
 	n->launch = j->l;
@@ -238,6 +245,19 @@ static int run_all(struct job *j)
 		if (!err)
 			result_of_clients(&j->node, &j->runs[run]);
 	}
+	return err ? err : fence_after_run(j, j->o->runs - 1);
+}
+
+/* Every key that was put is read, when no rank puts any more; afterwards all ranks meet. */
+static int audit(struct job *j)
+{
+	int err = audit_prepare(&j->node, j->why, sizeof(j->why));
+
+	if (!err)
+		err = node_run(&j->node);
+	if (err && !j->why[0])
+		snprintf(j->why, sizeof(j->why), "a client cannot go on in the audit: %s",
+			strerror(-err));
 	return err ? err : fence_after_run(j, j->o->runs - 1);
 }
 
@@ -344,9 +364,10 @@ static int report(struct job *j, struct result *daemons)
 	err = print_report(j, &r);
 	if (err)
 		return err;
-	return result_errors(&r.total) || r.total.counts.verified != r.total.counts.ops ?
-		       UNVERIFIED :
-		       0;
+	if (result_verified(&r.total))
+		return 0;
+	result_explain(&r.total, j->why, sizeof(j->why));
+	return UNVERIFIED;
 }
 
 /*
@@ -394,7 +415,7 @@ static int conclude(struct job *j)
 	struct result daemons;
 	int err = 0;
 
-	result_of_daemons(&j->node, &daemons);
+	result_of_all(&j->node, &daemons);
 	if (traced)
 		err = write_trace(j);
 	if (!err && j->node.rank)
@@ -456,7 +477,7 @@ static int run_node(struct job *j)
 
 	if (err) {
 		give_up(j, err);
-	} else if ((err = run_all(j))) {
+	} else if ((err = run_all(j)) || (err = audit(j))) {
 		give_up(j, err);
 		/*
 		 * Now, for a rank that hangs may have what the end of our threads, or of the
@@ -508,7 +529,7 @@ int job_run(const struct options *o, struct launch *l, const char *device, const
 	else if (err < 0)
 		give_up(&j, err);
 	if (err == UNVERIFIED)
-		fprintf(stderr, "benchkv: not every operation was verified\n");
+		fprintf(stderr, "benchkv: not every operation was verified: %s\n", j.why);
 	if (err == UNTRACED)
 		fprintf(stderr, "benchkv: %s\n", j.why);
 	close_file(&j.json);

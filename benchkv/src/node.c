@@ -314,6 +314,7 @@ int node_start(struct node *n, char *why, int size)
 
 	gate_init(&n->gate);
 	n->place = (struct placement){.ranks = n->ranks, .shards = n->o->daemons};
+	source_init(&n->source, &n->o->load);
 	err = make_stores(n, why, size);
 	if (!err)
 		err = make_flux(n, why, size);
@@ -372,6 +373,7 @@ void node_free(struct node *n)
 		client_fini(&n->clients[i]);
 	free_servers(n);
 	free(n->clients);
+	free(n->made);
 	free(n->daemons);
 	gate_fini(&n->gate);
 }

@@ -49,6 +49,7 @@ struct node {
 	struct launch *launch;
 	struct topo *topo;
 	struct placement place;
+	struct source source; /* of the clients' operations */
 	uint32_t rank, ranks;
 	uint32_t ring_size; /* of the endpoints; 0: there are none */
 	const char *device; /* NULL: no device is needed */
@@ -60,6 +61,7 @@ struct node {
 	struct copyrpc_ctx *ctx; /* NULL when there is no other rank */
 	struct daemon *daemons;
 	struct client *clients;
+	uint64_t *made; /* by client of the job: its operations; for the audit */
 	uint32_t daemons_started, clients_started;
 	struct gate gate;
 	atomic_bool stop_daemons;
@@ -88,7 +90,7 @@ void node_ring_name(const struct node *n, char name[NODE_NAME_MAX]);
 int node_start(struct node *n, char *why, int size);
 
 /*
- * A run: 0 when all clients are through. -EINTR when the program was told to stop;
+ * A run, or after the last one the audit: 0 when all clients are through. -EINTR when the program was told to stop;
  * otherwise the -errno of a client that could not go on.
  */
 int node_run(struct node *n);

@@ -2,12 +2,14 @@
 #include "result.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client.h"
 
-#define RESULT_MAGIC 0x62656e63686b7631ull
+#define RESULT_MAGIC 0x62656e63686b7632ull
 #define FIXED offsetof(struct result, latency)
 
 /*
@@ -64,9 +66,23 @@ void result_of_clients(const struct node *n, struct result *r)
 		add_client(r, &n->clients[i]);
 }
 
-void result_of_daemons(const struct node *n, struct result *r)
+/* Clients never had to be audited if the job failed before that. */
+static void add_audit(struct result *r, const struct client *c)
+{
+	if (!c->check.auditing)
+		return;
+	add_words(&r->audit, &c->check.n, sizeof(r->audit));
+	if (c->elapsed_ns > r->audit_ns)
+		r->audit_ns = c->elapsed_ns;
+	if (!r->first_errno)
+		r->first_errno = (uint64_t)c->check.first_errno;
+}
+
+void result_of_all(const struct node *n, struct result *r)
 {
 	result_init(r);
+	for (uint32_t i = 0; i < n->o->clients; i++)
+		add_audit(r, &n->clients[i]);
 	for (uint32_t i = 0; i < n->o->daemons; i++)
 		add_words(&r->daemons, &n->daemons[i].stats, sizeof(r->daemons));
 	if (n->ctx)
@@ -76,10 +92,12 @@ void result_of_daemons(const struct node *n, struct result *r)
 void result_add(struct result *to, const struct result *from)
 {
 	uint64_t elapsed = to->elapsed_ns > from->elapsed_ns ? to->elapsed_ns : from->elapsed_ns;
+	uint64_t audit = to->audit_ns > from->audit_ns ? to->audit_ns : from->audit_ns;
 	uint64_t error = to->first_errno ? to->first_errno : from->first_errno;
 
 	add_words(to, from, FIXED);
 	to->elapsed_ns = elapsed;
+	to->audit_ns = audit;
 	to->first_errno = error;
 	hist_merge(&to->latency, &from->latency);
 }
@@ -94,7 +112,66 @@ void result_sequel(struct result *to, const struct result *from)
 
 uint64_t result_errors(const struct result *r)
 {
-	return check_errors(&r->counts) + r->daemons.bad_replies + r->bad_digests;
+	return check_errors(&r->counts) + check_errors(&r->audit) + r->daemons.bad_replies +
+	       r->bad_digests;
+}
+
+bool result_verified(const struct result *r)
+{
+	return !result_errors(r) && r->counts.verified == r->counts.ops &&
+	       r->audit.verified == r->audit.ops;
+}
+
+void result_kinds(const struct result *r, struct result_kind kinds[RESULT_KINDS])
+{
+	const struct check_counts *n = &r->counts, *a = &r->audit;
+	const struct result_kind all[RESULT_KINDS] = {
+		{"refused", "refused", n->refused, a->refused},
+		{"wrong_value", "wrong value", n->wrong_value, a->wrong_value},
+		{"forgotten", "forgotten", n->forgotten, a->forgotten},
+		{"stale", "stale", n->stale, a->stale},
+		{"invented", "invented", n->invented, a->invented},
+		{"misdelivered", "misdelivered", n->misdelivered, a->misdelivered},
+		{"lost", "lost", n->lost, a->lost},
+		{"duplicated", "duplicated", n->duplicated, a->duplicated},
+		{"undeliverable", "undeliverable", r->daemons.bad_replies, 0},
+		{"wrong_digest", "clients with a wrong digest", r->bad_digests, 0},
+	};
+
+	memcpy(kinds, all, sizeof(all));
+}
+
+/* "3 stale, 2 lost", or nothing; true if there was something. */
+static bool list_kinds(FILE *out, const struct result_kind *kinds, bool audit)
+{
+	const char *comma = "";
+
+	for (size_t i = 0; i < RESULT_KINDS; i++) {
+		uint64_t n = audit ? kinds[i].in_audit : kinds[i].in_runs;
+
+		if (n) {
+			fprintf(out, "%s%" PRIu64 " %s", comma, n, kinds[i].text);
+			comma = ", ";
+		}
+	}
+	return *comma;
+}
+
+void result_explain(const struct result *r, char *text, size_t size)
+{
+	struct result_kind kinds[RESULT_KINDS];
+	FILE *out = fmemopen(text, size, "w");
+
+	if (!out)
+		return;
+	result_kinds(r, kinds);
+	if (list_kinds(out, kinds, false) && check_errors(&r->audit))
+		fputs("; ", out);
+	if (check_errors(&r->audit)) {
+		fprintf(out, "of %" PRIu64 " keys read at the end ", r->audit.ops);
+		list_kinds(out, kinds, true);
+	}
+	fclose(out);
 }
 
 int result_encode(const struct result *r, void **data_p, size_t *len_p)

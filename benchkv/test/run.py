@@ -45,8 +45,12 @@ MACHINE = """<?xml version="1.0" encoding="UTF-8"?>
 <object type="OSDev" gp_index="42" name="mlx5_0" osdev_type="3"/></object></object>
 """ if p else "") + "</object>\n" for p in range(2)) + "</object>\n</topology>\n"
 FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
-    verified errors latency_ns device control digest runs ranks version time host command
-    requested""".split()
+    verified errors latency_ns device control digest runs ranks audit
+    version time host command requested""".split()
+# Faults of the store, and what each of them counts as, at least one of the kinds.
+STORE_FAULTS = {"lose-all": ["forgotten"], "lose": ["forgotten"], "replay": ["stale"],
+                "age": ["forgotten", "stale"], "invent": ["invented"], "forget": ["forgotten"],
+                "vanish": ["forgotten"], "wrong-key": ["invented"]}
 
 
 class Failed(Exception):
@@ -121,10 +125,13 @@ def verified(result, np):
             check(sum(r[f] for r in j[rows]) == j[f], f"{rows}: {f} does not add up: {lines[0]}")
     check(len(j["ranks"]) == j["np"], lines[0])
     check(result.argv[-len(j["command"]) + 1:] == j["command"][1:], f"{result.argv}: {lines[0]}")
-    d, c = j["daemon"], j["copyrpc"]
-    check(d["local"] + d["remote"] >= j["ops"], lines[0])
-    check(d["calls"] == d["responses"] == j["remote_ops"], lines[0])
-    check(c["calls"] == c["replies"] == j["remote_ops"], lines[0])
+    d, c, audit = j["daemon"], j["copyrpc"], j["audit"]
+    check(audit["verified"] == audit["keys"] and audit["errors"] == 0, lines[0])
+    check((audit["keys"] > 0) == (j["read_ratio"] < 1), lines[0])
+    remote = j["remote_ops"] + audit["remote_keys"]
+    check(d["local"] + d["remote"] >= j["ops"] + audit["keys"], lines[0])
+    check(d["calls"] == d["responses"] == remote, lines[0])
+    check(c["calls"] == c["replies"] == remote, lines[0])
     return j
 
 
@@ -603,14 +610,13 @@ def case_faults():
     for np in 0, 2:
         for fault, kinds in (("drop", ["lost"]), ("swap", ["misdelivered"]),
                              ("duplicate", ["duplicated", "undeliverable"]),
-                             ("spoil", ["wrong_value"])):
+                             ("spoil", ["wrong_value"]), ("spoil", ["invented"])):
             argv = job(np, "--ops", 2000, "--timeout", 4, "--daemons", 2, "--json", "-",
                        prog=FAULTY)
             r = run(argv, {"BENCHKV_FAULT": fault})
             check(r.status == 1, r)
             if r.out:
-                j = json.loads(r.out)
-                check(j["errors"] > 0 and sum(j["error_kinds"][k] for k in kinds) > 0, r)
+                unverified(r, kinds)
             else:  # the shared-memory layer itself refused to go on
                 check(fault == "duplicate" and "cannot go on" in r.err, r)
         r = run(job(np, "--ops", 2000, "--json", "-", prog=FAULTY))
@@ -644,6 +650,41 @@ def case_slurm():
             check(j["host"] == hosts[0] and len(set(hosts)) == nodes, j)
             check(set(hosts) <= {"n0", "n1", "n2", "n3"}, j)
     nothing_left(lambda: processes_left(tmp))
+
+
+def unverified(r, kinds):
+    """The run failed, and one line says why. Returns the object."""
+    check(r.status == 1, f"not noticed: {r}")
+    j = json.loads(r.out)
+    found = [k for k in kinds if j["error_kinds"][k]]
+    check(found and j["errors"] > 0, f"none of {kinds}: {r}")
+    lines = r.own_lines()
+    check(len(lines) == 1 and "not every operation was verified: " in lines[0], r)
+    check(any(k.replace("_", " ") in lines[0] for k in found), r)
+    return j
+
+
+def store_faults(np):
+    """A store that loses, replays, ages, invents, forgets or misplaces values; and one that
+    does not."""
+    argv = job(np, "--ops", 60000, "--json", "-", prog=FAULTY)
+    for fault, kinds in STORE_FAULTS.items():
+        j = unverified(run(argv, {"BENCHKV_FAULT": fault}), kinds)
+        check(j["audit"]["keys"] > 0, j)
+        check(fault != "lose-all" or j["audit"]["verified"] == 0, j)
+    verified(run(argv), np)
+
+
+def case_store_1():
+    store_faults(1)
+
+
+def case_store_2():
+    store_faults(2)
+
+
+def case_store_4():
+    store_faults(4)
 
 
 def private_shm():

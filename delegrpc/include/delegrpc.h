@@ -83,6 +83,10 @@ extern "C" {
 #define DELEGRPC_BATCH 8 /* calls or replies per publication, responses per client poll */
 #define DELEGRPC_BURST 32 /* most requests that one server poll makes available */
 
+/* Most that one server poll, or one turn of a wait, does in search of holes. */
+#define DELEGRPC_POLL_LOOKS 64 /* looks at clients' locks, a system call each */
+#define DELEGRPC_POLL_SKIPS 1024 /* places skipped */
+
 #define DELEGRPC_MAX_CLIENTS 4096
 #define DELEGRPC_MAX_RING_DEPTH (1u << 24)
 #define DELEGRPC_MAX_RESP_DEPTH (1u << 15)
@@ -132,6 +136,7 @@ struct delegrpc_server_stats {
 	uint64_t stale_replies; /* not written: the client had gone (-EPIPE, or dropped) */
 	uint64_t bad_requests; /* dropped: impossible client, id or length */
 	uint64_t holes; /* places that a dead client had reserved, skipped */
+	uint64_t looks; /* at clients' locks, in search of such places */
 	uint64_t sleeps; /* of this server */
 	uint64_t wakes; /* of sleeping clients */
 	uint64_t yields; /* of a busy server, for clients on its core */
@@ -166,8 +171,9 @@ void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_
  * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_BURST, in
  * the order of their reservation. Publishes replies, and wakes clients (see Waking).
  * Every few hundred empty polls it looks whether a dead client blocks the ring, and
- * skips what that one reserved. A busy server gives its core away every 150 us if
- * clients wait. 0 is "nothing yet"; or
+ * skips what that one reserved, giving it back: within DELEGRPC_POLL_LOOKS and
+ * DELEGRPC_POLL_SKIPS, the rest at the next polls. A busy server gives its core away
+ * every 150 us if clients wait. 0 is "nothing yet"; or
  *	-EPROTO		a client has overwritten the ring's indices and no order can be
  *			restored: clients get -EPIPE, destroy the server
  */
@@ -182,9 +188,10 @@ static inline int delegrpc_server_recv(struct delegrpc_server *server, struct de
 
 /*
  * Gives the places of all requests handed out back to the clients. To be called after each
- * batch: when the ring is smaller than all that can be in flight, clients get -EAGAIN until
- * then, and a client that reconnects gets it in any case until its predecessor's requests
- * are given back.
+ * batch, before the next wait: when the ring is smaller than all that can be in flight,
+ * clients get -EAGAIN until then, and a client that reconnects gets it in any case until its
+ * predecessor's requests are given back. Not needed when nothing was handed out: places that
+ * were skipped, or whose request was dropped, are given back without it.
  */
 static inline void delegrpc_server_advance_tail(struct delegrpc_server *server);
 

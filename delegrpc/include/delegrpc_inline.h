@@ -4,7 +4,7 @@
  * user. The functions are documented there. What is not hot is in the library, behind
  * delegrpc_priv_*.
  *
- * The region, layout version 3, all fields little-endian:
+ * The region, layout version 4, all fields little-endian:
  *
  *	   0	struct delegrpc_header		128 B
  *	 128	struct delegrpc_control		128 B
@@ -37,7 +37,7 @@
 #include <string.h>
 
 #define DELEGRPC_MAGIC 0x444C475250435631ull /* "DLGRPCV1" as a number */
-#define DELEGRPC_VERSION 3u
+#define DELEGRPC_VERSION 4u
 
 #define DELEGRPC_REQ_HEADER 16 /* lap 4 B, client 2 B, burst 2 B, id 4 B, len 4 B */
 #define DELEGRPC_RESP_HEADER 8 /* stamp, id: 4 B each */
@@ -151,13 +151,15 @@ enum delegrpc_state {
 struct delegrpc_line {
 	uint64_t claim;
 	uint32_t generation; /* 1 .. 65535; of the present or last holder of the id */
-	uint8_t pad0[52];
+	uint32_t taken; /* not 0: somebody has the id, or died with it; a hint, its lock decides */
+	uint8_t pad0[48];
 	uint32_t state; /* enum delegrpc_state; a futex */
 	uint8_t pad1[60];
 };
 
 DELEGRPC_AT(delegrpc_line, claim, 0);
 DELEGRPC_AT(delegrpc_line, generation, 8);
+DELEGRPC_AT(delegrpc_line, taken, 12);
 DELEGRPC_AT(delegrpc_line, state, 64);
 DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
 
@@ -166,7 +168,7 @@ DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
 #define DELEGRPC_ID_NONE UINT32_MAX
 #define DELEGRPC_ID_BUSY (UINT32_MAX - 1)
 #define DELEGRPC_ID_LATE (UINT32_MAX - 2) /* a blocking call that timed out */
-#define DELEGRPC_SPINS 40 /* empty polls until a client counts as waiting */
+#define DELEGRPC_IDLE_POLLS 16 /* empty polls in a row until the slow path */
 
 struct delegrpc_call {
 	uint64_t token;
@@ -183,7 +185,8 @@ struct delegrpc_client {
 	uint32_t free_id; /* top of the stack of free ids */
 	uint32_t staged;
 	uint32_t pending;
-	uint32_t empty; /* empty polls in a row */
+	int32_t idle_left; /* empty polls until the slow path */
+	uint32_t idle; /* times that this wait took it, up to when the server is told */
 	uint32_t unfenced; /* publications since the server's sleep was last looked at */
 	uint32_t generation;
 	uint32_t req_size, req_stride;
@@ -277,7 +280,7 @@ static inline int delegrpc_priv_client_looked(struct delegrpc_client *client)
 {
 	if (client->unfenced)
 		delegrpc_priv_wake_server(client);
-	return ++client->empty < DELEGRPC_SPINS ? 0 : delegrpc_priv_client_idle(client);
+	return --client->idle_left > 0 ? 0 : delegrpc_priv_client_idle(client);
 }
 
 static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
@@ -310,9 +313,9 @@ static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_
 	}
 	if (DELEGRPC_UNLIKELY(!seen))
 		return delegrpc_priv_client_looked(client);
-	if (DELEGRPC_UNLIKELY(client->empty >= DELEGRPC_SPINS))
+	if (DELEGRPC_UNLIKELY(client->idle))
 		delegrpc_priv_client_busy(client);
-	client->empty = 0;
+	client->idle_left = DELEGRPC_IDLE_POLLS;
 	if (client->staged)
 		delegrpc_priv_publish(client);
 	return n;
@@ -371,6 +374,7 @@ bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client);
 void delegrpc_priv_publish_replies(struct delegrpc_server *server);
 void delegrpc_priv_server_busy(struct delegrpc_server *server);
 void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint32_t generation);
+void delegrpc_priv_drop(struct delegrpc_server *server);
 int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint32_t id,
 	uint32_t len);
 
@@ -442,14 +446,14 @@ static inline int delegrpc_server_recv(struct delegrpc_server *server, struct de
 		index = id & 0xffff;
 		if (DELEGRPC_UNLIKELY(client >= server->max_clients || !generation ||
 				      index >= server->resp_depth || len > server->req_size)) {
-			server->bad++;
+			delegrpc_priv_drop(server);
 			continue;
 		}
 		if (DELEGRPC_UNLIKELY(server->peers[client].generation != generation))
 			delegrpc_priv_new_peer(server, client, generation);
 		index += client * server->resp_depth;
 		if (DELEGRPC_UNLIKELY(server->open[index])) {
-			server->bad++;
+			delegrpc_priv_drop(server);
 			continue;
 		}
 		server->peers[client].burst = (uint16_t)(head >> 48);

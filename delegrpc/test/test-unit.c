@@ -49,7 +49,7 @@ static void layout(void)
 	raw_open(name, &raw);
 	CHECK(memcmp(raw.region.addr, magic, sizeof(magic)) == 0);
 	memcpy(word, (char *)raw.region.addr + 8, sizeof(word));
-	CHECK_EQ(word[0], 3);
+	CHECK_EQ(word[0], 4);
 	CHECK_EQ(word[1], 2);
 	CHECK_EQ(word[2], 256);
 	CHECK_EQ(word[3], 16);

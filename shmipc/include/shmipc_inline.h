@@ -34,7 +34,7 @@
 #include <string.h>
 
 #define SHMIPC_VISIT_MAX 8 /* requests that one client gets per server poll */
-#define SHMIPC_IDLE_POLLS 32 /* empty client polls in a row until the slow path, about 1 us */
+#define SHMIPC_IDLE_POLLS 16 /* empty client polls in a row until the slow path */
 #define SHMIPC_BURST 8 /* messages published together */
 #define SHMIPC_STAGED 128 /* bytes in a message; longer ones are written in place, one by one */
 #define SHMIPC_FEW 8 /* with fewer calls in flight each message travels alone */
@@ -110,7 +110,7 @@ struct shmipc_client {
 	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
 	uint32_t vain; /* looks in vain since the last burst */
 	int32_t idle_left; /* empty polls until the slow path */
-	uint32_t waiting; /* the server was told that this client waits */
+	uint32_t idle; /* times that this wait took it, up to when the server is told */
 	struct shmipc_burst burst;
 };
 
@@ -429,7 +429,7 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 		return shmipc_client_idle(client);
 	}
 	client->idle_left = SHMIPC_IDLE_POLLS;
-	if (__builtin_expect(client->waiting, 0))
+	if (__builtin_expect(client->idle, 0))
 		shmipc_client_resume(client);
 	return n;
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/idle.h"
 #include "base/shm.h"
 #include "burst.h"
 #include "wait.h"
@@ -10,6 +11,9 @@
 #define CONNECT_NS NSEC_PER_SEC /* to wait for a clean place */
 #define ASK_NS (20 * NSEC_PER_MSEC) /* between askings for one */
 #define LOOK_NS (10 * NSEC_PER_MSEC) /* between looks whether the server lives */
+#define TELL 3 /* turns of SHMIPC_IDLE_POLLS, 1 and again so many: about 1 us */
+
+static_assert(SHMIPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothing of base");
 
 struct client {
 	struct shmipc_client hot;
@@ -21,6 +25,7 @@ struct client {
 	uint32_t given_up; /* calls of call_wait whose response is not wanted any more */
 	int err; /* the connection is over: why */
 	uint64_t looked; /* whether the server lives, when last */
+	uint64_t idle_ns; /* at the clock, between empty polls, when last */
 	struct shmipc_client_stats stats;
 };
 
@@ -110,17 +115,33 @@ static void place_take(struct client *c, uint32_t index)
 	server_notify(c);
 }
 
-/* 0, or -EAGAIN, and whether some place may become clean: nobody holds it. */
-static int place_find(struct client *c, bool *hope_p)
+/*
+ * Is there a place that nobody holds, so that the server may clean it? Begins with the one
+ * that was found the last time: a look at a lock takes as long as there are clients.
+ */
+static bool place_is_abandoned(struct client *c, uint32_t *at)
 {
-	bool hope = false;
+	uint32_t n = c->layout.attr.max_clients;
 
-	for (uint32_t i = 0; i < c->layout.attr.max_clients; i++) {
-		if (!place_is_clean(c, i)) {
-			hope = hope || shm_locked(&c->region, SHMIPC_CLIENT_LOCK(i)) == 0;
-			continue;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t index = (*at + i) % n;
+
+		if (shm_locked(&c->region, SHMIPC_CLIENT_LOCK(index)) == 0) {
+			*at = index;
+			return true;
 		}
-		hope = true; /* at worst somebody else is just taking it */
+	}
+	return false;
+}
+
+/* 0, or -EAGAIN, and whether somebody else was just taking the place that was clean. */
+static int place_find(struct client *c, bool *raced_p)
+{
+	*raced_p = false;
+	for (uint32_t i = 0; i < c->layout.attr.max_clients; i++) {
+		if (!place_is_clean(c, i))
+			continue;
+		*raced_p = true;
 		if (shm_lock(&c->region, SHMIPC_CLIENT_LOCK(i)) != 0)
 			continue;
 		if (place_is_clean(c, i)) {
@@ -129,7 +150,6 @@ static int place_find(struct client *c, bool *hope_p)
 		}
 		shm_unlock(&c->region, SHMIPC_CLIENT_LOCK(i));
 	}
-	*hope_p = hope;
 	return -EAGAIN;
 }
 
@@ -139,10 +159,13 @@ static int place_wait(struct client *c)
 	struct shmipc_deadline all = shmipc_deadline(CONNECT_NS), ask = shmipc_deadline(0);
 	const struct timespec nap = {.tv_nsec = (long)NSEC_PER_MSEC};
 	struct wait w = WAIT_INIT;
-	bool hope;
+	uint32_t at = 0;
+	bool raced;
 
-	while (place_find(c, &hope) != 0) {
-		if (!hope || !shmipc_deadline_left(&all))
+	while (place_find(c, &raced) != 0) {
+		if (!raced && !place_is_abandoned(c, &at))
+			return -EAGAIN;
+		if (!shmipc_deadline_left(&all))
 			return -EAGAIN;
 		if (server_has_closed(c) || server_is_dead(c))
 			return -ECONNREFUSED;
@@ -338,14 +361,12 @@ COLD int shmipc_client_idle(struct shmipc_client *hot)
 
 	if (c->err)
 		return client_end(c, c->err);
-	hot->idle_left = SHMIPC_IDLE_POLLS;
-	if (shmipc_client_pending(hot) && !hot->waiting) {
-		hot->waiting = 1;
+	now = clock_ns();
+	hot->idle_left = idle_polls(&c->idle_ns, now);
+	if (shmipc_client_pending(hot) && hot->idle < TELL && ++hot->idle == TELL)
 		shmipc_state_set(&c->place->client_state, SLEEP_WAITING);
-	}
 	gone = server_has_closed(c);
-	now = gone ? c->looked : clock_ns();
-	if (now - c->looked >= LOOK_NS) {
+	if (!gone && now - c->looked >= LOOK_NS) {
 		c->looked = now;
 		gone = server_is_dead(c);
 	}
@@ -357,8 +378,9 @@ COLD int shmipc_client_idle(struct shmipc_client *hot)
 /* Responses came: waiting is over. */
 COLD void shmipc_client_resume(struct shmipc_client *hot)
 {
-	hot->waiting = 0;
-	shmipc_state_set(&client_of(hot)->place->client_state, SLEEP_RUNNING);
+	if (hot->idle == TELL)
+		shmipc_state_set(&client_of(hot)->place->client_state, SLEEP_RUNNING);
+	hot->idle = 0;
 }
 
 void shmipc_client_wake_test(struct shmipc_client *hot)
@@ -393,7 +415,7 @@ static int client_sleep(struct client *c, uint64_t left_ns)
 	uint32_t *state = &c->place->client_state;
 	int r;
 
-	c->hot.waiting = 1;
+	c->hot.idle = TELL;
 	sleep_prepare(state);
 	r = client_look(c, true);
 	if (!r) {
@@ -491,6 +513,11 @@ int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t
 		return -EMSGSIZE;
 	if (shmipc_client_pending(hot) != c->given_up)
 		return -EBUSY;
+	if (c->given_up) { /* late responses give their places back */
+		err = shmipc_client_poll(hot, answer_take, &a);
+		if (err < 0)
+			return err;
+	}
 	err = shmipc_client_call(hot, req, len, 0);
 	if (err)
 		return err;

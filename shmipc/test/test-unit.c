@@ -280,6 +280,27 @@ static void blocking_call_gives_up_and_recovers(void)
 	shmipc_server_destroy(s);
 }
 
+/* Places of calls that timed out come back without a poll by the caller. */
+static void blocking_calls_alone_recover(void)
+{
+	struct shmipc_server *s = test_serve("alone", &msg_attr);
+	struct shmipc_client *c = test_join("alone");
+	struct msg q = msg_of(5), a;
+
+	for (uint32_t round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < msg_attr.depth; i++)
+			CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0),
+				-ETIMEDOUT);
+		CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0), -EAGAIN);
+		while (serve_once(s))
+			;
+	}
+	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0), -ETIMEDOUT);
+	CHECK_EQ(shmipc_client_pending(c), 1);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
 static void waits_end_at_once_or_in_time(void)
 {
 	struct shmipc_server *s = test_serve("wait", &msg_attr);
@@ -782,6 +803,7 @@ int main(int argc, char **argv)
 		TEST(skipped_clients_keep_their_requests),
 		TEST(laps_may_wrap),
 		TEST(blocking_call_gives_up_and_recovers),
+		TEST(blocking_calls_alone_recover),
 		TEST(waits_end_at_once_or_in_time),
 		TEST(forged_responses_end_the_connection),
 		TEST(flood_is_bounded_by_depth),

@@ -8,7 +8,7 @@ from layers import DRIVER_HEADERS, LAYERS, PROGRAMS, fail
 
 build, source = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
 allowed = {name: row[1] for name, row in LAYERS.items()}
-allowed.update(PROGRAMS)
+allowed.update((name, row[1]) for name, row in PROGRAMS.items())
 deps = subprocess.run(
     ["ninja", "-C", str(build), "-t", "deps"], check=True, capture_output=True, text=True
 ).stdout

@@ -14,13 +14,20 @@ LAYERS = {
 # What any library may need: libc, and what the compiler and the sanitizers add.
 LIBC = {"libc.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0"}
 
-# Programs: directories they may include from.
+# Programs: (file, directories they may include from, libraries they need besides libc).
 PROGRAMS = {
-    "benchkv": {"base", "mlx5dv-lite", "copyrpc", "delegrpc", "shmipc", "flux", "rdmabench"},
+    "benchkv": ("benchkv/benchkv",
+                {"base", "mlx5dv-lite", "copyrpc", "delegrpc", "shmipc", "flux"},
+                {"libcopyrpc.so.0", "libdelegrpc.so.0", "libshmipc.so.0", "libflux.so.0",
+                 "libibverbs.so.1", "libmlx5.so.1", "libpmix.so.2", "libhwloc.so.15",
+                 "libjansson.so.4", "libm.so.6"}),
 }
 
 # No layer may see rdma-core's driver headers but the one that is over them.
 DRIVER_HEADERS = {"mlx5dv-lite": {"mlx5dv.h", "mlx5_api.h", "verbs.h"}}
+
+# Directories that are not called as what is in them.
+HOME = {}
 
 # Public headers, as installed.
 HEADERS = {
@@ -30,6 +37,11 @@ HEADERS = {
     "shmipc": ["shmipc.h"],
     "flux": ["flux.h"],
 }
+
+
+def home(name):
+    """The directory of a layer or program, below the root."""
+    return HOME.get(name, name)
 
 
 def fail(msgs):

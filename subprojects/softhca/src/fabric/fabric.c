@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "fabric/journal.h"
 #include "fabric/tree.h"
 #include "hca/config.h"
+#include "hca/copy.h"
 #include "hca/cq.h"
 #include "hca/objects.h"
 #include "hca/qp.h"
@@ -50,21 +52,36 @@ static int byte_lock(int fd, int cmd, short type, off_t start, off_t len)
  */
 static bool checked_lately(uint32_t slot)
 {
-	static uint64_t checked[MAX_PROCS]; /* under the fabric's mutex */
+	static _Atomic uint64_t checked[MAX_PROCS]; /* each a hint on its own: all relaxed */
 	struct timespec ts;
 	uint64_t now;
 
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
 	now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-	if (checked[slot] == now)
+	if (atomic_load_explicit(&checked[slot], memory_order_relaxed) == now)
 		return true;
-	checked[slot] = now;
+	atomic_store_explicit(&checked[slot], now, memory_order_relaxed);
 	return false;
 }
 
 bool fabric_reachable(uint32_t slot)
 {
 	return slot == fabric_self.slot || checked_lately(slot) || fabric_alive(slot);
+}
+
+struct dma_peer fabric_peer(uint32_t slot)
+{
+	const struct proc *p = &arena()->procs[slot];
+
+	return (struct dma_peer){.slot = slot, .life = p->life, .pid = p->pid};
+}
+
+bool fabric_is_peer(const struct dma_peer *peer)
+{
+	/* A plain counter that others raise under the mutex: any old value will do. */
+	uint32_t life = __atomic_load_n(&arena()->procs[peer->slot].life, __ATOMIC_RELAXED);
+
+	return life == peer->life && fabric_reachable(peer->slot);
 }
 
 bool fabric_alive(uint32_t slot)
@@ -245,6 +262,7 @@ static int create_fabric(const char *dir, struct arena **out)
 	a->version = ARENA_VERSION;
 	a->size = sizeof(*a);
 	a->next_fifo = 1;
+	a->next_copy = 1;
 	r = load_topology(&a->topo);
 	if (!r)
 		r = load_faults(a->faults);
@@ -279,30 +297,56 @@ static int join_fabric(const char *dir, struct arena **out)
 	return -EPROTO;
 }
 
-/* A slot is free when its byte can be locked; what its last owner left is reaped. */
-static int claim_slot(int fd)
+/*
+ * A slot is free when its byte can be locked. The dead are reaped before, under the same
+ * mutex, so nothing in the arena takes this process for a former owner of the slot.
+ */
+static int claim_slot(void)
 {
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
-		if (byte_lock(fd, F_OFD_SETLK, F_WRLCK, 1 + slot, 1))
+		struct proc *p = &arena()->procs[slot];
+		uint32_t life = p->life;
+
+		if (p->used || byte_lock(fabric_self.lock_fd, F_OFD_SETLK, F_WRLCK, 1 + slot, 1))
 			continue;
 		fabric_self.slot = slot;
+		memset(p, 0, sizeof(*p));
+		p->pid = fabric_self.pid;
+		__atomic_store_n(&p->life, life + 1, __ATOMIC_RELAXED); /* see fabric_is_peer() */
+		p->used = 1;
 		return 0;
 	}
 	return -EMFILE;
 }
 
-static void enter_arena(void)
+static int enter_arena(void)
 {
-	struct arena *a = fabric_self.arena;
 	sigset_t saved;
+	int r;
 
 	fabric_enter(&saved);
-	objects_reap(fabric_self.slot);
 	fabric_reap();
-	memset(&a->procs[fabric_self.slot], 0, sizeof(struct proc));
-	a->procs[fabric_self.slot].pid = fabric_self.pid;
-	a->procs[fabric_self.slot].used = 1;
+	r = claim_slot();
 	fabric_leave(&saved);
+	return r;
+}
+
+static int enter(const char *dir, int fd, struct arena *a)
+{
+	int r;
+
+	fabric_self.lock_fd = fd;
+	fabric_self.pid = getpid();
+	fabric_self.slot = NO_SLOT;
+	strcpy(fabric_self.dir, dir);
+	fabric_self.arena = a;
+	r = enter_arena();
+	if (!r)
+		return 0;
+	munmap(a, sizeof(*a));
+	fabric_self.arena = NULL;
+	fabric_self.lock_fd = -1;
+	return r;
 }
 
 static int attach(void)
@@ -319,22 +363,15 @@ static int attach(void)
 		return fd;
 	r = anyone_else_alive(fd) ? join_fabric(dir, &a) : create_fabric(dir, &a);
 	if (!r)
-		r = claim_slot(fd);
+		r = enter(dir, fd, a);
 	if (r) {
 		if (!anyone_else_alive(fd))
 			tree_remove(dir);
-		if (a)
-			munmap(a, sizeof(*a));
 		sys_close(fd);
 		return r;
 	}
 	/* Peers reach this process's memory: Yama's default would forbid it. */
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-	fabric_self.lock_fd = fd;
-	fabric_self.pid = getpid();
-	strcpy(fabric_self.dir, dir);
-	fabric_self.arena = a;
-	enter_arena();
 	byte_lock(fd, F_OFD_SETLK, F_UNLCK, 0, 1);
 	return 0;
 }
@@ -356,6 +393,11 @@ void fabric_detach(void)
 	if (!fabric_self.arena)
 		return;
 	fabric_enter(&saved);
+	if (copy_executing()) {
+		/* A thread copies on until this process has ended, and has not left before. */
+		fabric_leave(&saved);
+		return;
+	}
 	objects_reap(fabric_self.slot);
 	arena()->procs[fabric_self.slot].used = 0;
 	fabric_leave(&saved);
@@ -402,12 +444,24 @@ static int lock_robust(pthread_mutex_t *m)
 	}
 }
 
+/* No memory is touched any more by the pid of a dead process, which may be another's. */
+static void bury_dead(void)
+{
+	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
+		struct proc *p = &arena()->procs[slot];
+
+		if (p->used && p->pid && !fabric_alive(slot))
+			p->pid = 0;
+	}
+}
+
 void fabric_lock(void)
 {
 	int r = lock_robust(&arena()->lock);
 
 	if (r == EOWNERDEAD) {
 		arena()->recoveries++;
+		bury_dead();
 		journal_replay();
 		pthread_mutex_consistent(&arena()->lock);
 		qp_recover();
@@ -450,8 +504,9 @@ void fabric_reap(void)
 {
 	struct arena *a = arena();
 
+	bury_dead();
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
-		if (!a->procs[slot].used || fabric_alive(slot))
+		if (!a->procs[slot].used || a->procs[slot].pid)
 			continue;
 		objects_reap(slot);
 		a->procs[slot].used = 0;

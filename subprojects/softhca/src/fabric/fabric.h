@@ -6,6 +6,8 @@
  * and `fifo/`. Byte 0 of `lock` serialises creation and removal; byte 1 + slot is held
  * by the process of that slot. These are open-file-description locks, so the kernel
  * drops them with the process however it ends, and no pid is trusted to say who lives.
+ * A slot is taken under the arena's mutex: while that is held and the byte is locked, the
+ * slot's pid is that of the process which holds the lock.
  */
 #ifndef SOFTHCA_FABRIC_FABRIC_H
 #define SOFTHCA_FABRIC_FABRIC_H
@@ -14,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "dma/dma.h"
 #include "fabric/arena.h"
 
 struct fabric_self {
@@ -67,6 +70,12 @@ bool fabric_alive(uint32_t slot);
  * process that died meanwhile answers -ESRCH to the touch.
  */
 bool fabric_reachable(uint32_t slot);
+
+/* The process of @slot, to be looked at without the mutex. The mutex is held. */
+struct dma_peer fabric_peer(uint32_t slot);
+
+/* Whether that process is there still, as fabric_reachable() knows it. */
+bool fabric_is_peer(const struct dma_peer *peer);
 
 /* Destroys what dead processes left. The mutex is held. */
 void fabric_reap(void);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "hca/copy.h"
 #include "hca/event.h"
 #include "hca/trace.h"
 
@@ -60,6 +61,7 @@ void obj_free(enum obj_kind kind, uint32_t index)
 	struct arena *a = arena();
 
 	if (kind == OBJ_QP) {
+		copy_abandon(&a->qps[index]);
 		a->qp_gen[index]++;
 		trace_free(a->qps[index].trace);
 	}

@@ -11,12 +11,18 @@
 struct ib_uverbs_modify_qp;
 
 /*
- * Applies a modify command: 0; -EINVAL when the transition does not exist, an
+ * Releases the mutex for a while if a copy involves the QP. Applies a modify command: 0; -EINVAL when the transition does not exist, an
  * attribute that it needs is missing, or a value is out of range.
  */
 int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m);
 
-/* Moves the QP to ERR and flushes both its queues. Idempotent. */
+/* The first half of a reset: it neither sends nor receives, nor is it flushed. */
+void qp_stop(struct qp *qp);
+
+/*
+ * Moves the QP to ERR and flushes both its queues, as soon as no copy
+ * involves it. Idempotent.
+ */
 void qp_to_error(struct qp *qp);
 
 /* Goes on with the moves to ERR that a dead process left half done. */

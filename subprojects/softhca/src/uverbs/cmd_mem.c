@@ -5,8 +5,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "hca/copy.h"
 #include "shim/sys.h"
 #include "uverbs/cmd.h"
+
+/* Of REREG_MR; no header for programs has them. */
+#define REREG_TRANS 1u
+#define REREG_PD 2u
+#define REREG_ACCESS 4u
+#define REREG_ALL 7u
 
 #define PAGE 4096u
 #define PROBE_PAGES 4096u
@@ -161,6 +168,57 @@ int cmd_reg_mr(struct cmd *c)
 	return 0;
 }
 
+/* What the region is to be: what @flags name, and the rest as it is. */
+static void rereg_target(const struct mr *mr, const struct ib_uverbs_rereg_mr *req,
+	struct ib_uverbs_reg_mr *to_p)
+{
+	bool moves = req->flags & REREG_TRANS;
+
+	*to_p = (struct ib_uverbs_reg_mr){
+		.start = moves ? req->start : mr->start,
+		.length = moves ? req->length : mr->length,
+		.hca_va = moves ? req->hca_va : mr->hca_va,
+		.pd_handle = req->flags & REREG_PD ? req->pd_handle : mr->pd,
+		.access_flags = req->flags & REREG_ACCESS ? req->access_flags : mr->access,
+	};
+}
+
+/* The keys stay: programs read them anew, and an old one shows what it may reach. */
+int cmd_rereg_mr(struct cmd *c)
+{
+	struct ib_uverbs_rereg_mr_resp resp;
+	struct ib_uverbs_rereg_mr req;
+	struct ib_uverbs_reg_mr to;
+	struct pd *pd;
+	struct mr *mr;
+	int r;
+
+	cmd_get(c->in, &req, sizeof(req));
+	mr = obj_of_ctx(OBJ_MR, req.mr_handle, c->u->ctx);
+	if (!mr || !req.flags || (req.flags & ~(uint32_t)REREG_ALL))
+		return -EINVAL;
+	if ((req.flags & REREG_TRANS) && (!req.start || !req.length))
+		return -EINVAL;
+	rereg_target(mr, &req, &to);
+	pd = obj_of_ctx(OBJ_PD, to.pd_handle, c->u->ctx);
+	if (!pd)
+		return -EINVAL;
+	r = check_region(&to);
+	if (r)
+		return r;
+	arena()->pds[mr->pd].obj.refs--;
+	pd->obj.refs++;
+	mr->pd = to.pd_handle;
+	mr->access = to.access_flags;
+	mr->start = to.start;
+	mr->length = to.length;
+	mr->hca_va = to.hca_va;
+	copy_drain(); /* no message goes on by what the region was */
+	resp = (struct ib_uverbs_rereg_mr_resp){.lkey = mr->key, .rkey = mr->key};
+	cmd_put(c->out, &resp, sizeof(resp));
+	return 0;
+}
+
 int cmd_dereg_mr(struct cmd *c)
 {
 	struct ib_uverbs_dereg_mr req;
@@ -172,5 +230,6 @@ int cmd_dereg_mr(struct cmd *c)
 		return -EINVAL;
 	arena()->pds[mr->pd].obj.refs--;
 	obj_free(OBJ_MR, req.mr_handle);
+	copy_drain(); /* no message begins with the key any more, and none goes on */
 	return 0;
 }

@@ -146,6 +146,35 @@ static void cases(void)
 	verdict(before, true);
 }
 
+/* Writes 16 bytes at @at of the BlueFlame buffer in one store. */
+static void store_16(const uint8_t *wqe, unsigned at)
+{
+	__asm__ volatile("movups (%0), %%xmm0\n\tmovups %%xmm0, (%1)"
+			 :
+			 : "r"(wqe + at), "r"((char *)dv.bf.reg + at)
+			 : "xmm0", "memory");
+}
+
+/* A copy by vectors of 16 bytes that writes its start twice: @apart, at its end once more. */
+static void overlapping_copy(bool apart)
+{
+	uint64_t before = violations();
+	uint8_t *w;
+
+	open_pair();
+	w = nop(0, true);
+	record(1);
+	store_16(w, 0);
+	if (!apart)
+		store_16(w, 0);
+	for (unsigned at = 16; at < 64; at += 16)
+		store_16(w, at);
+	if (apart)
+		store_16(w, 0);
+	rig_wait_ok(a.scq);
+	verdict(before, apart);
+}
+
 static void blueflame_cases(void)
 {
 	uint64_t before = violations();
@@ -165,6 +194,9 @@ static void blueflame_cases(void)
 	blueflame(w, 37);
 	rig_wait_ok(a.scq);
 	verdict(before, true);
+
+	overlapping_copy(false); /* write-combining: one copy */
+	overlapping_copy(true); /* two copies of one entry */
 }
 
 /* A string instruction is not decoded but executed, one step at a time. */
