@@ -15,7 +15,7 @@
 
 #define LOOK_NS (20 * NSEC_PER_MSEC) /* between looks at the stop flag */
 #define JOB_MAX 128
-#define KEY_MAX 40
+#define KEY_MAX 64
 #define ABSENT_NAMED 4 /* ranks that have not come: more are not looked for */
 #define ABSENT_NS (100 * NSEC_PER_MSEC) /* for the launcher to say that one has */
 
@@ -37,6 +37,7 @@ struct request {
 	pthread_cond_t changed;
 	bool done, abandoned;
 	pmix_status_t status;
+	char key[KEY_MAX]; /* PMIx reads it as long as the request lasts */
 	void *data;
 	size_t len;
 };
@@ -380,7 +381,8 @@ int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeou
 	if (!r)
 		return -ENOMEM;
 	PMIX_PROC_LOAD(&who, l->me.nspace, rank);
-	if (l->alone || PMIx_Get_nb(&who, key, NULL, 0, on_value, r) != PMIX_SUCCESS) {
+	snprintf(r->key, sizeof(r->key), "%s", key);
+	if (l->alone || PMIx_Get_nb(&who, r->key, NULL, 0, on_value, r) != PMIX_SUCCESS) {
 		request_free(r);
 		return -EPROTO;
 	}
