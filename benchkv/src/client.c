@@ -11,7 +11,6 @@
 #include "stop.h"
 
 #define SLEEP_NS (10 * NSEC_PER_MSEC) /* with one way to wait on: until a look at the clock */
-#define CONNECT_PAUSE_NS NSEC_PER_MSEC
 
 int client_init(struct client *c, struct node *node, uint32_t index)
 {
@@ -30,8 +29,16 @@ int client_init(struct client *c, struct node *node, uint32_t index)
 	return check_init(&c->check, &attr, node->rank, o->queue_depth);
 }
 
+static void disconnect_all(struct client *c)
+{
+	for (uint32_t i = 0; c->ipc && i < c->node->o->daemons; i++)
+		shmipc_client_disconnect(c->ipc[i]);
+	delegrpc_client_disconnect(c->ring);
+}
+
 void client_fini(struct client *c)
 {
+	disconnect_all(c);
 	check_fini(&c->check);
 	stream_fini(&c->stream);
 	free((void *)c->ipc);
@@ -45,40 +52,20 @@ uint64_t client_ops(const struct client *c)
 
 /* ---- connections ---- */
 
-static int connect_ring(struct client *c)
+int client_connect_ring(struct client *c, const char *name)
 {
 	const struct delegrpc_attr attr = {.req_size = sizeof(struct kv_req),
 		.resp_size = sizeof(struct kv_resp)};
-	char name[NODE_NAME_MAX];
 
-	if (!c->node->ring)
-		return 0;
-	node_ring_name(c->node, name);
 	return delegrpc_client_connect(name, &attr, &c->ring);
 }
 
-static int connect_all(struct client *c)
+int client_connect(struct client *c, uint32_t daemon, const char *name)
 {
 	const struct shmipc_attr attr = {.req_size = sizeof(struct kv_req),
 		.resp_size = sizeof(struct kv_resp)};
-	char name[NODE_NAME_MAX];
 
-	for (uint32_t i = 0; i < c->node->o->daemons; i++) {
-		int err;
-
-		node_ipc_name(c->node, i, name);
-		err = shmipc_client_connect(name, &attr, &c->ipc[i]);
-		if (err)
-			return err;
-	}
-	return connect_ring(c);
-}
-
-static void disconnect_all(struct client *c)
-{
-	for (uint32_t i = 0; i < c->node->o->daemons; i++)
-		shmipc_client_disconnect(c->ipc[i]);
-	delegrpc_client_disconnect(c->ring);
+	return shmipc_client_connect(name, &attr, &c->ipc[daemon]);
 }
 
 /* ---- one turn of the loop ---- */
@@ -245,7 +232,6 @@ void *client_main(void *arg)
 	struct client *c = arg;
 
 	topo_pin_self(c->node->topo, c->node->o->daemons + c->index);
-	c->error = connect_all(c);
 	for (uint32_t run = 0; gate_pass(&c->node->gate, run, c->error); run++) {
 		show_run(c, run);
 		if (run < c->node->o->runs)
@@ -253,6 +239,5 @@ void *client_main(void *arg)
 		else
 			audit(c);
 	}
-	disconnect_all(c);
 	return NULL;
 }

@@ -32,6 +32,13 @@ struct client {
 int client_init(struct client *c, struct node *node, uint32_t index);
 void client_fini(struct client *c);
 
+/*
+ * Before the thread starts: connects to that daemon, or to the delegation ring, by the
+ * name of its region. 0 or -errno.
+ */
+int client_connect(struct client *c, uint32_t daemon, const char *name);
+int client_connect_ring(struct client *c, const char *name);
+
 /* The body of the thread; arg is the client. */
 void *client_main(void *arg);
 

@@ -88,6 +88,5 @@ int endpoints_connect(struct node *n, char *why, int size)
 			err = connect_endpoint(n, &d->net.remotes[i], why, size);
 	}
 	d->ctx = n->ctx;
-	d->ring = n->ring;
 	return err;
 }

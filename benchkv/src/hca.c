@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define SELF_MAX 4096
 #define RUNNER "softhca-run"
+#define SHM_LEAST (1u << 20) /* bytes: a fabric and the regions of two small ranks */
 #define MARK "BENCHKV_UNDER_SOFTHCA" /* set for the second execution */
 
 bool hca_is_software(void)
@@ -73,6 +75,22 @@ static void find_runner(const char *self, char *path, size_t size)
 	snprintf(path, size, "%s", RUNNER); /* in PATH, perhaps */
 }
 
+/*
+ * The software HCA's memory is taken page by page as it is used: where there is none left, that
+ * is a bus error.
+ */
+static int check_room(char *why, int size)
+{
+	struct statvfs fs;
+
+	if (statvfs("/dev/shm", &fs) || (uint64_t)fs.f_bavail * fs.f_frsize >= SHM_LEAST)
+		return 0;
+	snprintf(why, (size_t)size,
+		"the software HCA needs 1 MiB of /dev/shm: remove files there, or give it a "
+		"larger size");
+	return -ENOSPC;
+}
+
 int hca_reexec(char **argv, char *why, int size)
 {
 	char self[SELF_MAX], runner[2 * SELF_MAX];
@@ -88,6 +106,8 @@ int hca_reexec(char **argv, char *why, int size)
 		snprintf(why, (size_t)size, "the software HCA shows no device");
 		return -ENODEV;
 	}
+	if (check_room(why, size))
+		return -ENOSPC;
 	find_runner(self, runner, sizeof(runner));
 	while (argv[argc])
 		argc++;

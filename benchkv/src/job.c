@@ -35,6 +35,7 @@ struct hello {
 	uint64_t options; /* options_digest() */
 	uint64_t cores; /* topo_cores_id() */
 	uint64_t json_errno, trace_errno; /* 0: it can write the file, or need not */
+	char host[HOST_NAME_SIZE]; /* launch_host() */
 };
 
 struct job {
@@ -44,6 +45,8 @@ struct job {
 	uint32_t index, sharers; /* among the ranks with the same cores */
 	struct result *runs; /* of this rank; then, at rank 0, of all */
 	struct result *ranks; /* rank 0 only: of all runs */
+	char (*hosts)[HOST_NAME_SIZE]; /* of all ranks */
+	time_t time; /* when the first run began */
 	FILE *json; /* rank 0 only */
 	FILE *trace;
 	int32_t trace_err; /* 0 or -errno: what became of it */
@@ -77,14 +80,14 @@ static int fence(struct job *j)
 }
 
 /*
- * All ranks have as much to do as this one, and as long: with a number of operations
- * even a slow one is through after SLOWEST times our time. Its clients may have waited
- * in vain for a reply, as ours may have.
+ * All ranks have as much to do as this one: with a number of operations even a slow one is
+ * through after SLOWEST times our time. Its clients may have waited in vain for a reply,
+ * as ours may have.
  */
 static int fence_after_run(struct job *j, uint32_t run)
 {
 	uint64_t ours = j->runs[run].elapsed_ns;
-	uint64_t timeout = 2 * j->o->timeout_ns + (j->o->ops ? SLOWEST : 1) * ours;
+	uint64_t timeout = 2 * j->o->timeout_ns + (j->o->ops ? SLOWEST * ours : 0);
 	int err = launch_fence(j->l, timeout);
 
 	if (err)
@@ -149,6 +152,7 @@ static int hear(struct job *j, const struct hello *mine, uint32_t rank)
 		snprintf(j->why, sizeof(j->why), "rank %u is not this benchkv", rank);
 		return err;
 	}
+	memcpy(j->hosts[rank], theirs.host, HOST_NAME_SIZE - 1);
 	return judge(j, mine, &theirs, rank);
 }
 
@@ -175,6 +179,11 @@ static int meet(struct job *j)
 	int err;
 
 	open_files(j, &mine);
+	snprintf(mine.host, sizeof(mine.host), "%s", launch_host(j->l));
+	j->hosts = calloc(launch_size(j->l), sizeof(*j->hosts));
+	if (!j->hosts)
+		return -ENOMEM;
+	memcpy(j->hosts[launch_rank(j->l)], mine.host, sizeof(mine.host));
 	if (launch_alone(j->l))
 		return judge(j, &mine, &mine, 0);
 	err = launch_put(j->l, KEY_HELLO, &mine, sizeof(mine));
@@ -212,7 +221,7 @@ static int plan(struct job *j, const char *device, const char *no_device)
 	}
 	if (n->ranks > 1 && !device) {
 		snprintf(j->why, sizeof(j->why), "%s", no_device);
-		return -ENODEV;
+		return refuse(j, -ENODEV);
 	}
 	if (j->o->pin)
 		topo_plan(n->topo, n->device, j->index, j->sharers, j->o->daemons + j->o->clients);
@@ -225,6 +234,7 @@ static int run_all(struct job *j)
 {
 	int err = 0;
 
+	j->time = time(NULL);
 	for (uint32_t run = 0; !err && run < j->o->runs; run++) {
 		err = run ? fence_after_run(j, run - 1) : fence(j);
 		if (!err)
@@ -342,6 +352,8 @@ static int report(struct job *j, struct result *daemons)
 {
 	struct report r = {.node = &j->node,
 		.software_hca = hca_is_software(),
+		.time = j->time,
+		.hosts = (const char(*)[HOST_NAME_SIZE])j->hosts,
 		.runs = j->runs,
 		.ranks = j->ranks};
 	int err;
@@ -527,6 +539,7 @@ int job_run(const struct options *o, struct launch *l, const char *device, const
 	topo_close(j.node.topo);
 	free(j.ranks);
 	free(j.runs);
+	free((void *)j.hosts);
 	if (!err)
 		return JOB_OK;
 	if (stop_requested())

@@ -15,12 +15,17 @@
 
 #define LOOK_NS (20 * NSEC_PER_MSEC) /* between looks at the stop flag */
 #define JOB_MAX 128
+#define KEY_MAX 64
+#define ABSENT_NAMED 4 /* ranks that have not come: more are not looked for */
+#define ABSENT_NS (100 * NSEC_PER_MSEC) /* for the launcher to say that one has */
 
 struct launch {
 	pmix_proc_t me;
 	uint32_t rank, size;
 	bool alone;
-	char job[JOB_MAX];
+	char job[JOB_MAX], host[JOB_MAX];
+	uint32_t fences; /* begun */
+	uint64_t met_ns; /* when the last one ended; 0: none has */
 };
 
 /*
@@ -32,6 +37,7 @@ struct request {
 	pthread_cond_t changed;
 	bool done, abandoned;
 	pmix_status_t status;
+	char key[KEY_MAX]; /* PMIx reads it as long as the request lasts */
 	void *data;
 	size_t len;
 };
@@ -95,6 +101,11 @@ static void on_value(pmix_status_t status, pmix_value_t *value, void *arg)
 	request_end(arg, status, data, len);
 }
 
+static double seconds(uint64_t ns)
+{
+	return (double)ns / (double)NSEC_PER_SEC;
+}
+
 static struct timespec timespec_of(uint64_t ns)
 {
 	return (struct timespec){.tv_sec = (time_t)(ns / NSEC_PER_SEC),
@@ -148,6 +159,37 @@ static void name_job(struct launch *l)
 	}
 }
 
+static void name_host(struct launch *l)
+{
+	pmix_value_t *value = NULL;
+
+	if (!l->alone && PMIx_Get(&l->me, PMIX_HOSTNAME, NULL, 0, &value) == PMIX_SUCCESS &&
+		value->type == PMIX_STRING)
+		snprintf(l->host, sizeof(l->host), "%s", value->data.string);
+	else
+		gethostname(l->host, sizeof(l->host) - 1);
+	if (value)
+		PMIX_VALUE_RELEASE(value);
+}
+
+/* On the thread of PMIx. */
+static void on_lost(size_t id, pmix_status_t status, const pmix_proc_t *source, pmix_info_t info[],
+	size_t n, pmix_info_t results[], size_t n_results, pmix_event_notification_cbfunc_fn_t done,
+	void *arg)
+{
+	fprintf(stderr, "benchkv: rank %s: the launcher has ended\n", getenv("PMIX_RANK"));
+	stop_raise(SIGHUP);
+	if (done)
+		done(PMIX_EVENT_ACTION_COMPLETE, NULL, 0, NULL, NULL, arg);
+}
+
+static void watch_launcher(void)
+{
+	pmix_status_t lost = PMIX_ERR_LOST_CONNECTION;
+
+	PMIx_Register_event_handler(&lost, 1, NULL, 0, on_lost, NULL, NULL);
+}
+
 static int get_job_size(struct launch *l)
 {
 	pmix_proc_t all;
@@ -176,6 +218,7 @@ int launch_init(struct launch **l_p)
 		return -EPROTO;
 	} else {
 		l->rank = l->me.rank;
+		watch_launcher();
 		err = get_job_size(l);
 	}
 	if (err) {
@@ -184,6 +227,7 @@ int launch_init(struct launch **l_p)
 		return err;
 	}
 	name_job(l);
+	name_host(l);
 	*l_p = l;
 	return 0;
 }
@@ -216,6 +260,11 @@ const char *launch_job(const struct launch *l)
 	return l->job;
 }
 
+const char *launch_host(const struct launch *l)
+{
+	return l->host;
+}
+
 int launch_put(struct launch *l, const char *key, const void *data, size_t len)
 {
 	pmix_value_t value = {.type = PMIX_BYTE_OBJECT};
@@ -227,6 +276,21 @@ int launch_put(struct launch *l, const char *key, const void *data, size_t len)
 	return PMIx_Put(PMIX_GLOBAL, key, &value) == PMIX_SUCCESS ? 0 : -EPROTO;
 }
 
+/* What a rank says before it waits in a fence, so that others can tell who is missing. */
+static void arrival_key(const struct launch *l, char key[KEY_MAX])
+{
+	snprintf(key, KEY_MAX, "benchkv.fence.%u", l->fences);
+}
+
+static int tell_arrival(struct launch *l)
+{
+	char key[KEY_MAX];
+
+	l->fences++;
+	arrival_key(l, key);
+	return launch_put(l, key, "", 1);
+}
+
 int launch_fence(struct launch *l, uint64_t timeout_ns)
 {
 	const bool collect = true;
@@ -236,7 +300,7 @@ int launch_fence(struct launch *l, uint64_t timeout_ns)
 
 	if (l->alone)
 		return stop_requested() ? -EINTR : 0;
-	if (PMIx_Commit() != PMIX_SUCCESS)
+	if (tell_arrival(l) || PMIx_Commit() != PMIX_SUCCESS)
 		return -EPROTO;
 	r = request_new();
 	if (!r)
@@ -248,18 +312,59 @@ int launch_fence(struct launch *l, uint64_t timeout_ns)
 	}
 	err = request_wait(r, timeout_ns);
 	PMIX_INFO_DESTRUCT(&info);
-	if (!err)
-		request_free(r);
-	return err;
+	if (err)
+		return err;
+	request_free(r);
+	l->met_ns = clock_ns();
+	return 0;
 }
 
-void launch_explain(const struct launch *l, int err, uint64_t timeout_ns, char *why, int size)
+/* The ranks that have not come to the last fence, as text: a few of them. */
+static void list_absent(struct launch *l, char *list, size_t size)
+{
+	uint32_t absent[ABSENT_NAMED], n = 0;
+	char key[KEY_MAX];
+	size_t at = 0, len;
+	void *data;
+
+	arrival_key(l, key);
+	for (uint32_t rank = 0; rank < l->size && n < ABSENT_NAMED && !stop_requested(); rank++) {
+		if (rank != l->rank && launch_get(l, rank, key, ABSENT_NS, &data, &len))
+			absent[n++] = rank;
+		else if (rank != l->rank)
+			free(data);
+	}
+	if (!n)
+		snprintf(list, size, "a rank");
+	for (uint32_t i = 0; i < n && at < size; i++)
+		at += (size_t)snprintf(list + at, size - at, "%s%u",
+			i     ? ", " :
+			n > 1 ? "ranks " :
+				"rank ",
+			absent[i]);
+	if (n == ABSENT_NAMED && at < size)
+		snprintf(list + at, size - at, " and perhaps others");
+}
+
+static void explain_absence(struct launch *l, uint64_t timeout_ns, char *why, int size)
+{
+	char list[100];
+
+	list_absent(l, list, sizeof(list));
+	if (l->met_ns)
+		snprintf(why, (size_t)size, "no answer from %s for %.0f s: --timeout waits longer",
+			list, seconds(clock_ns() - l->met_ns));
+	else
+		snprintf(why, (size_t)size,
+			"%s did not come within %g s: is every process of the job benchkv? "
+			"--timeout waits longer",
+			list, seconds(timeout_ns));
+}
+
+void launch_explain(struct launch *l, int err, uint64_t timeout_ns, char *why, int size)
 {
 	if (err == -ETIMEDOUT)
-		snprintf(why, (size_t)size,
-			"not all %u ranks came within %g s: is every process of the job benchkv? "
-			"--timeout waits longer",
-			l->size, (double)timeout_ns / (double)NSEC_PER_SEC);
+		explain_absence(l, timeout_ns, why, size);
 	else if (err == -EINTR)
 		snprintf(why, (size_t)size, "told to stop");
 	else
@@ -276,7 +381,8 @@ int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeou
 	if (!r)
 		return -ENOMEM;
 	PMIX_PROC_LOAD(&who, l->me.nspace, rank);
-	if (l->alone || PMIx_Get_nb(&who, key, NULL, 0, on_value, r) != PMIX_SUCCESS) {
+	snprintf(r->key, sizeof(r->key), "%s", key);
+	if (l->alone || PMIx_Get_nb(&who, r->key, NULL, 0, on_value, r) != PMIX_SUCCESS) {
 		request_free(r);
 		return -EPROTO;
 	}

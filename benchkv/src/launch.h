@@ -12,7 +12,8 @@
  *
  * One thread uses it. Functions return 0 or -errno: -ETIMEDOUT when a rank has not come
  * in time, -EINTR when the program was told to stop, -EPROTO when the launcher failed.
- * Time-outs are kept on this side; a launcher need not know them.
+ * Time-outs are kept on this side; a launcher need not know them. When the launcher ends,
+ * the program is told to stop, as by SIGHUP, and says so.
  */
 #ifndef BENCHKV_LAUNCH_H
 #define BENCHKV_LAUNCH_H
@@ -36,6 +37,9 @@ bool launch_alone(const struct launch *l); /* no launcher */
 /* A name that no other job on this machine has; letters, digits, '.', '_' and '-'. */
 const char *launch_job(const struct launch *l);
 
+/* What the launcher calls this node, which need not be what the node calls itself. */
+const char *launch_host(const struct launch *l);
+
 /* Says something under a key, once. Others can get it after the next fence. */
 int launch_put(struct launch *l, const char *key, const void *data, size_t len);
 
@@ -45,8 +49,8 @@ int launch_put(struct launch *l, const char *key, const void *data, size_t len);
  */
 int launch_fence(struct launch *l, uint64_t timeout_ns);
 
-/* Why a fence failed, in one line. */
-void launch_explain(const struct launch *l, int err, uint64_t timeout_ns, char *why, int size);
+/* Why the last fence failed, in one line; who has not come is asked of the launcher. */
+void launch_explain(struct launch *l, int err, uint64_t timeout_ns, char *why, int size);
 
 /* What that rank has put; *data_p is the caller's, to be freed. */
 int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns, void **data_p,

@@ -12,6 +12,7 @@
 #include "client.h"
 #include "daemon.h"
 #include "endpoints.h"
+#include "remains.h"
 #include "stop.h"
 
 #define RING_MIN 4096u
@@ -163,51 +164,17 @@ static int make_stores(struct node *n, char *why, int size)
 	return 0;
 }
 
-static int make_ipc(struct node *n, char *why, int size)
+/* What the daemons need for the sake of other ranks, but for the ring. */
+static int make_flux(struct node *n, char *why, int size)
 {
-	const struct shmipc_attr attr = {.max_clients = n->o->clients,
-		.depth = n->o->queue_depth,
-		.req_size = sizeof(struct kv_req),
-		.resp_size = sizeof(struct kv_resp)};
-	char name[NODE_NAME_MAX];
-
-	n->ipc = calloc(n->o->daemons, sizeof(struct shmipc_server *));
-	if (!n->ipc)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < n->o->daemons; i++) {
-		int err;
-
-		node_ipc_name(n, i, name);
-		err = shmipc_server_create(name, &attr, &n->ipc[i]);
-		if (err)
-			return fail(why, size, err, "shared memory '%s' cannot be made", name);
-	}
-	return 0;
-}
-
-/* What is there for the sake of other ranks. */
-static int make_remote(struct node *n, char *why, int size)
-{
-	const struct delegrpc_attr ring = {.max_clients = n->o->clients,
-		.resp_depth = n->o->queue_depth,
-		.req_size = sizeof(struct kv_req),
-		.resp_size = sizeof(struct kv_resp)};
 	const struct flux_attr flux = {.nodes = n->o->daemons,
 		.payload_size = sizeof(struct kv_req)};
-	char name[NODE_NAME_MAX];
 	int err;
 
-	if (n->ranks == 1)
+	if (n->ranks == 1 || n->o->daemons == 1)
 		return 0;
-	node_ring_name(n, name);
-	err = delegrpc_server_create(name, &ring, &n->ring);
-	if (err)
-		return fail(why, size, err, "shared memory '%s' cannot be made", name);
-	if (n->o->daemons > 1)
-		err = flux_create(&flux, &n->flux);
-	if (err)
-		return fail(why, size, err, "the channels between the daemons");
-	return 0;
+	err = flux_create(&flux, &n->flux);
+	return err ? fail(why, size, err, "the channels between the daemons") : 0;
 }
 
 static int make_threads_state(struct node *n)
@@ -221,7 +188,6 @@ static int make_threads_state(struct node *n)
 			.node = n,
 			.index = i,
 			.store = &n->stores[i],
-			.ipc = n->ipc[i],
 			.flux = n->flux ? flux_node(n->flux, i) : NULL,
 		};
 	}
@@ -234,6 +200,90 @@ static int make_threads_state(struct node *n)
 	return n->ranks > 1 ? network_init(&n->daemons[0].net, n) : 0;
 }
 
+/* ---- regions ---- */
+
+static int cannot_make(char *why, int size, int err, const char *name)
+{
+	return fail(why, size, err, "shared memory '%s' cannot be made", name);
+}
+
+static int cannot_connect(char *why, int size, int err)
+{
+	return fail(why, size, err, "a client cannot connect to its daemons");
+}
+
+static int open_ipc(struct node *n, uint32_t daemon, char *why, int size)
+{
+	const struct shmipc_attr attr = {.max_clients = n->o->clients,
+		.depth = n->o->queue_depth,
+		.req_size = sizeof(struct kv_req),
+		.resp_size = sizeof(struct kv_resp)};
+	char name[NODE_NAME_MAX];
+	int err;
+
+	node_ipc_name(n, daemon, name);
+	err = shmipc_server_create(name, &attr, &n->ipc[daemon]);
+	if (err)
+		return cannot_make(why, size, err, name);
+	for (uint32_t i = 0; !err && i < n->o->clients; i++)
+		err = client_connect(&n->clients[i], daemon, name);
+	shmipc_server_unlink(n->ipc[daemon]);
+	n->daemons[daemon].ipc = n->ipc[daemon];
+	return err ? cannot_connect(why, size, err) : 0;
+}
+
+static int open_ring(struct node *n, char *why, int size)
+{
+	const struct delegrpc_attr attr = {.max_clients = n->o->clients,
+		.resp_depth = n->o->queue_depth,
+		.req_size = sizeof(struct kv_req),
+		.resp_size = sizeof(struct kv_resp)};
+	char name[NODE_NAME_MAX];
+	int err;
+
+	node_ring_name(n, name);
+	err = delegrpc_server_create(name, &attr, &n->ring);
+	if (err)
+		return cannot_make(why, size, err, name);
+	for (uint32_t i = 0; !err && i < n->o->clients; i++)
+		err = client_connect_ring(&n->clients[i], name);
+	delegrpc_server_unlink(n->ring);
+	n->daemons[0].ring = n->ring;
+	return err ? cannot_connect(why, size, err) : 0;
+}
+
+/*
+ * A process that is killed leaves the names that it has. So nothing is waited for while
+ * there is one: the other ranks are connected before the first region is made, and each
+ * loses its name before the next one is made. What was left all the same, by any job
+ * of this user, is removed first.
+ */
+static int open_regions(struct node *n, char *why, int size)
+{
+	int err = 0;
+
+	remains_remove();
+	n->ipc = calloc(n->o->daemons, sizeof(struct shmipc_server *));
+	if (!n->ipc)
+		return -ENOMEM;
+	for (uint32_t i = 0; !err && i < n->o->daemons; i++)
+		err = open_ipc(n, i, why, size);
+	if (!err && n->ranks > 1)
+		err = open_ring(n, why, size);
+	return err;
+}
+
+/* ---- threads ---- */
+
+/* As top(1) and others show it; a client's in a run has the run in it, see show_run(). */
+static void name_thread(pthread_t thread, const char *what, uint32_t index)
+{
+	char name[16]; /* what the kernel keeps */
+
+	snprintf(name, sizeof(name), "%s%u", what, index);
+	pthread_setname_np(thread, name);
+}
+
 static int start_threads(struct node *n)
 {
 	while (n->daemons_started < n->o->daemons) {
@@ -243,6 +293,7 @@ static int start_threads(struct node *n)
 
 		if (err)
 			return -err;
+		name_thread(d->thread, "daemon", d->index);
 		n->daemons_started++;
 	}
 	while (n->clients_started < n->o->clients) {
@@ -251,18 +302,10 @@ static int start_threads(struct node *n)
 
 		if (err)
 			return -err;
+		name_thread(c->thread, "client", c->index);
 		n->clients_started++;
 	}
 	return 0;
-}
-
-/* Everybody is attached: from here on a crash leaves nothing behind. */
-static void remove_names(struct node *n)
-{
-	for (uint32_t i = 0; i < n->o->daemons; i++)
-		shmipc_server_unlink(n->ipc[i]);
-	if (n->ring)
-		delegrpc_server_unlink(n->ring);
 }
 
 int node_start(struct node *n, char *why, int size)
@@ -274,21 +317,20 @@ int node_start(struct node *n, char *why, int size)
 	source_init(&n->source, &n->o->load);
 	err = make_stores(n, why, size);
 	if (!err)
-		err = make_ipc(n, why, size);
-	if (!err)
-		err = make_remote(n, why, size);
+		err = make_flux(n, why, size);
 	if (!err)
 		err = make_threads_state(n);
 	if (!err && n->ranks > 1)
 		err = endpoints_connect(n, why, size);
+	if (!err)
+		err = open_regions(n, why, size);
 	if (err)
 		return why[0] ? err : fail(why, size, err, "the rank cannot start");
 	err = start_threads(n);
 	if (err)
 		return fail(why, size, err, "a thread cannot start");
 	err = gate_wait(&n->gate, n->clients_started);
-	remove_names(n);
-	return err ? fail(why, size, err, "a client cannot connect to its daemons") : 0;
+	return err ? fail(why, size, err, "a client cannot start") : 0;
 }
 
 int node_run(struct node *n)

@@ -81,9 +81,9 @@ void node_ipc_name(const struct node *n, uint32_t daemon, char name[NODE_NAME_MA
 void node_ring_name(const struct node *n, char name[NODE_NAME_MAX]);
 
 /*
- * Makes the stores, the servers, the endpoints, connects them to those of the other
- * ranks, and starts the threads; returns when every client has connected to its daemons
- * and the regions have no names any more. n has its first four fields, rank, ranks,
+ * Makes the stores and the endpoints, connects them to those of the other ranks, makes
+ * the servers, connects the clients, and starts the threads. No region has a name any
+ * more when it returns, and none of them had one while a rank was waited for. n has its first four fields, rank, ranks,
  * device and nap_ns set. 0, or -errno, and why[] says what failed; node_stop() and
  * node_free() in any case.
  */

@@ -49,7 +49,8 @@ static const char usage[] =
 	"                       hold:US, adaptive-hold, auto, auto:K,B (auto)\n"
 	"Other\n"
 	"  --pin yes|no         a core per thread, when there are enough (yes)\n"
-	"  --timeout S          how long to wait for other ranks and for a reply (1 to 86400; 30)\n"
+	"  --timeout S          how long to wait for a reply, and for ranks that start; for their\n"
+	"                       end of a run twice that (1 to 86400; 30)\n"
 	"  --trace FILE         what daemon 0 of each rank does, every millisecond: FILE.RANK\n"
 	"  --json FILE          one JSON object, from rank 0; - is standard output\n"
 	"  --dry-run            print what would run where, and stop\n"
@@ -301,6 +302,16 @@ static int check_together(struct options *o, bool have_duration, char *why, int 
 	return 0;
 }
 
+/* Of argv, whose order stays as it is: getopt_long() sorts what it gets. */
+static char **copy_line(int argc, char **argv)
+{
+	char **copy = calloc((size_t)argc + 1, sizeof(char *));
+
+	if (copy)
+		memcpy((void *)copy, (void *)argv, (size_t)argc * sizeof(char *));
+	return copy;
+}
+
 static int say_unknown(int opt, char **argv, char *why, int size)
 {
 	snprintf(why, (size_t)size,
@@ -310,7 +321,7 @@ static int say_unknown(int opt, char **argv, char *why, int size)
 	return -EINVAL;
 }
 
-int options_parse(int argc, char **argv, struct options *o_p, char *why, int size)
+static int parse_line(int argc, char **argv, struct options *o_p, char *why, int size)
 {
 	struct options o = {.daemons = 1,
 		.clients = 2,
@@ -346,6 +357,22 @@ int options_parse(int argc, char **argv, struct options *o_p, char *why, int siz
 		err = check_together(&o, have_duration, why, size);
 	if (!err)
 		*o_p = o;
+	return err;
+}
+
+int options_parse(int argc, char **argv, struct options *o_p, char *why, int size)
+{
+	char **copy = copy_line(argc, argv);
+	int err;
+
+	if (!copy) {
+		snprintf(why, (size_t)size, "no memory: give a shorter command line");
+		return -EINVAL;
+	}
+	err = parse_line(argc, copy, o_p, why, size);
+	if (!err)
+		o_p->command = argv;
+	free((void *)copy);
 	return err;
 }
 

@@ -28,6 +28,7 @@ struct options {
 	uint64_t timeout_ns;
 	bool pin;
 	bool dry_run;
+	char *const *command; /* the command line as it was given, up to a NULL */
 };
 
 /*

@@ -121,6 +121,8 @@ void report_plan(const struct node *n, FILE *out)
 		n->ranks, o->daemons, o->clients, o->queue_depth, control);
 	fprintf(out, "  device %s, endpoints %u, ring size %u bytes\n",
 		n->device ? n->device : "none", n->ranks - 1, n->ring_size);
+	fprintf(out, "  threads %u: main, %u daemons, %u clients\n", 1 + o->daemons + o->clients,
+		o->daemons, o->clients);
 	fprintf(out, "  threads on processing units:");
 	for (uint32_t i = 0; i < o->daemons + o->clients; i++) {
 		unit = topo_unit(n->topo, i);
@@ -139,6 +141,14 @@ void report_plan(const struct node *n, FILE *out)
 static json_t *json_u64(uint64_t n)
 {
 	return json_integer((json_int_t)n);
+}
+
+/* JSON is UTF-8; what is not is named so, for one such word may not cost the report. */
+static json_t *json_text(const char *text)
+{
+	json_t *string = json_string(text);
+
+	return string ? string : json_string("(not UTF-8)");
 }
 
 static json_t *json_latency(const struct latrec_hist *h)
@@ -180,7 +190,7 @@ static json_t *json_error_kinds(const struct result *t)
 	return all;
 }
 
-/* The rows of the ranks, with what each of their daemons has served. */
+/* The rows of the ranks, with where they ran and what each of their daemons has served. */
 static json_t *json_ranks(const struct report *r)
 {
 	json_t *rows = json_rows(r->ranks, r->node->ranks);
@@ -190,6 +200,7 @@ static json_t *json_ranks(const struct report *r)
 
 		for (uint32_t d = 0; d < r->node->o->daemons; d++)
 			json_array_append_new(served, json_u64(r->ranks[i].served[d]));
+		json_object_set_new(json_array_get(rows, i), "host", json_text(r->hosts[i]));
 		json_object_set_new(json_array_get(rows, i), "served", served);
 	}
 	return rows;
@@ -243,12 +254,34 @@ static json_t *json_parameters(const struct report *r)
 		(int)(r->node->device && r->software_hca), "control", control);
 }
 
+/* What was run, where and when. */
+static void add_occasion(json_t *root, const struct report *r)
+{
+	const struct options *o = r->node->o;
+	json_t *command = json_array();
+	struct tm utc;
+	char time[32] = "";
+
+	for (char *const *arg = o->command; *arg; arg++)
+		json_array_append_new(command, json_text(*arg));
+	if (gmtime_r(&r->time, &utc))
+		strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &utc);
+	json_object_set_new(root, "version", json_string(BENCHKV_VERSION));
+	json_object_set_new(root, "time", json_string(time));
+	json_object_set_new(root, "host", json_text(r->hosts[0]));
+	json_object_set_new(root, "command", command);
+	json_object_set_new(root, "requested",
+		o->ops ? json_pack("{s:o}", "ops", json_u64(o->ops)) :
+			 json_pack("{s:f}", "duration_s", seconds(o->duration_ns)));
+}
+
 static json_t *json_report(const struct report *r)
 {
 	const struct result *t = &r->total;
 	json_t *root = json_parameters(r), *row = json_row(t);
 	char digest[20];
 
+	add_occasion(root, r);
 	snprintf(digest, sizeof(digest), "%016" PRIx64, t->digest);
 	json_object_update(root, row);
 	json_decref(row);

@@ -4,13 +4,18 @@
 #define BENCHKV_REPORT_H
 
 #include <stdio.h>
+#include <time.h>
 
 #include "node.h"
 #include "result.h"
 
+#define HOST_NAME_SIZE 64
+
 struct report {
 	const struct node *node;
 	bool software_hca;
+	time_t time; /* when the first run began */
+	const char (*hosts)[HOST_NAME_SIZE]; /* of each rank */
 	const struct result *runs; /* of all ranks together, one per run */
 	const struct result *ranks; /* of all runs together, one per rank */
 	struct result total;

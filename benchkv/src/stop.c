@@ -7,15 +7,28 @@
 
 atomic_int stop_signal;
 
-static void on_signal(int sig)
+/* False: it was raised already. */
+static bool raise_flag(int sig)
 {
 	int none = 0;
 
 	/* Relaxed, pairs with stop_requested(). */
 	if (!atomic_compare_exchange_strong_explicit(&stop_signal, &none, sig, memory_order_relaxed,
 		    memory_order_relaxed))
-		_exit(128 + sig);
+		return false;
 	alarm(TEARDOWN_MAX_S);
+	return true;
+}
+
+static void on_signal(int sig)
+{
+	if (!raise_flag(sig))
+		_exit(128 + sig);
+}
+
+void stop_raise(int sig)
+{
+	raise_flag(sig);
 }
 
 static int guard_status;
@@ -41,4 +54,5 @@ void stop_catch_signals(void)
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		sigaction(signals[i], &sa, NULL);
+	signal(SIGPIPE, SIG_IGN);
 }

@@ -13,8 +13,14 @@
 
 extern atomic_int stop_signal;
 
-/* SIGINT, SIGTERM and SIGHUP raise the flag; a second one ends the program at once. */
+/*
+ * SIGINT, SIGTERM and SIGHUP raise the flag; a second one ends the program at once. SIGPIPE is
+ * ignored: who reads what we write may end before us.
+ */
 void stop_catch_signals(void);
+
+/* Raises the flag as that signal does, from any thread; nothing if it is raised already. */
+void stop_raise(int sig);
 
 /* From now on the program may take some seconds to end; then it ends with this status. */
 void stop_guard(int status);

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT
 """benchkv as it is used: started by mpirun and without it, on the software HCA.
 
-    run.py CASE BENCHKV FAULTY SOFTHCA-RUN
+    run.py CASE BENCHKV SOFTHCA-RUN FAULTY KILLED
 
 Every case runs with a /dev/shm and a temporary directory of its own, which must be
 empty at the end, and must leave no process.
 """
+import calendar
 import json
 import os
 import re
@@ -22,8 +23,30 @@ import slurm as private_slurm
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
 GUARD = 100  # seconds until a job counts as hung
 BUSY_NS = 5_000_000  # of each client in a run: some thousand operations
+# Two packages of four cores, and mlx5_0 at the second one.
+MACHINE = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE topology SYSTEM "hwloc2.dtd">
+<topology version="2.0">
+<object type="Machine" os_index="0" cpuset="0xff" complete_cpuset="0xff" allowed_cpuset="0xff"
+ nodeset="0x3" complete_nodeset="0x3" allowed_nodeset="0x3" gp_index="1">
+""" + "".join(f"""<object type="Package" os_index="{p}" cpuset="{15 << 4 * p:#x}"
+ complete_cpuset="{15 << 4 * p:#x}" nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}"
+ gp_index="{2 + p}">
+<object type="NUMANode" os_index="{p}" cpuset="{15 << 4 * p:#x}" complete_cpuset="{15 << 4 * p:#x}"
+ nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}" gp_index="{4 + p}" local_memory="4096"/>
+""" + "".join(f"""<object type="Core" os_index="{c}" cpuset="{1 << c:#x}" complete_cpuset="{1 << c:#x}"
+ nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}" gp_index="{10 + c}">
+<object type="PU" os_index="{c}" cpuset="{1 << c:#x}" complete_cpuset="{1 << c:#x}"
+ nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}" gp_index="{20 + c}"/></object>
+""" for c in range(4 * p, 4 * p + 4)) + ("""<object type="Bridge" gp_index="40" bridge_type="0-1" depth="0"
+ bridge_pci="0000:[00-01]">
+<object type="PCIDev" gp_index="41" pci_busid="0000:01:00.0"
+ pci_type="0207 [15b3:101b] [15b3:0001] 00" pci_link_speed="0.000000">
+<object type="OSDev" gp_index="42" name="mlx5_0" osdev_type="3"/></object></object>
+""" if p else "") + "</object>\n" for p in range(2)) + "</object>\n</topology>\n"
 FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
-    verified errors latency_ns device control digest runs ranks audit""".split()
+    verified errors latency_ns device control digest runs ranks audit
+    version time host command requested""".split()
 # Faults of the store, and what each of them counts as, at least one of the kinds.
 STORE_FAULTS = {"lose-all": ["forgotten"], "lose": ["forgotten"], "replay": ["stale"],
                 "age": ["forgotten", "stale"], "invent": ["invented"], "forget": ["forgotten"],
@@ -101,6 +124,7 @@ def verified(result, np):
         for f in "ops", "verified", "remote_ops", "errors":
             check(sum(r[f] for r in j[rows]) == j[f], f"{rows}: {f} does not add up: {lines[0]}")
     check(len(j["ranks"]) == j["np"], lines[0])
+    check(result.argv[-len(j["command"]) + 1:] == j["command"][1:], f"{result.argv}: {lines[0]}")
     d, c, audit = j["daemon"], j["copyrpc"], j["audit"]
     check(audit["verified"] == audit["keys"] and audit["errors"] == 0, lines[0])
     check((audit["keys"] > 0) == (j["read_ratio"] < 1), lines[0])
@@ -116,14 +140,21 @@ def verified(result, np):
 
 
 def case_alone():
+    start_s = time.time()
     j = verified(run(job(0, "--daemons", 2, "--clients", 2, "--duration", 1, "--json", "-")), 0)
-    check(0.9 < j["duration_s"], j)
+    check(0.9 < j["duration_s"] and j["requested"] == {"duration_s": 1}, j)
+    check(j["host"] == j["ranks"][0]["host"] == os.uname().nodename, j)
+    check(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", j["time"]), j)
+    at = calendar.timegm(time.strptime(j["time"], "%Y-%m-%dT%H:%M:%SZ"))
+    check(int(start_s) <= at <= time.time(), j)
+    check(run([BENCHKV, "--version"]).out == f"benchkv {j['version']}\n", j)
     r = run(job(0, "--duration", 0.2))
     check(r.status == 0 and "single rank" in r.err and "verified" in r.out, r)
     path = os.path.join(os.environ["TMPDIR"], "out.json")
     r = run(job(0, "--ops", 1000, "--json", path))
     check(r.status == 0 and "verified" in r.out, r)
-    check(json.load(open(path))["verified"] == 1000, r)
+    j = json.load(open(path))
+    check(j["verified"] == 1000 and j["requested"] == {"ops": 1000}, r)
     os.unlink(path)
 
 
@@ -287,11 +318,120 @@ def refused_trace(path, culprit):
 
 
 def case_jobs():
-    """Two jobs, and two programs without a launcher, do not see each other."""
-    argvs = [job(n, "--daemons", 2, "--duration", 2, "--json", "-") for n in (2, 2, 0, 0)]
+    """Two jobs, and two programs without a launcher, do not see each other. Each job has a
+    fabric of the software HCA, and takes it down."""
+    argvs = [job(n, "--daemons", 2, "--duration", 4, "--json", "-") for n in (2, 2, 0, 0)]
     procs = [start(a) for a in argvs]
+    while fabrics() != 2:
+        check(all(p.poll() is None for p in procs), f"a job has ended, with {fabrics()} fabrics")
     for p, a, n in zip(procs, argvs, (2, 2, 0, 0)):
         verified(finish(p, a), n)
+    check(fabrics() == 0, "a fabric is left")
+
+
+def fabrics():
+    ctl = os.path.join(os.path.dirname(SOFTHCA_RUN), "softhcactl")
+    return len(run([ctl, "list"]).out.splitlines())
+
+
+def plan(np, *args, env=None):
+    """What --dry-run says, by rank."""
+    head = [a for k, v in (env or {}).items() for a in ("-x", f"{k}={v}")] if np else []
+    argv = job(np, "--dry-run", *args)
+    if np:
+        argv = MPIRUN + head + argv[len(MPIRUN):]
+    r = run(argv, None if np else env)
+    check(r.status == 0, r)
+    return re.split("(?m)^(?=rank )", r.out)[1:]
+
+
+def units(text):
+    return dict(re.findall(r"([dc]\d+)=(\d+)", text))
+
+
+def case_plan():
+    """The cores: those near the NIC first, dealt out among the ranks, daemons before clients,
+    first hardware threads before second ones."""
+    env = {"HWLOC_SYNTHETIC": "pack:1 core:4 pu:2"}
+    size = ["--daemons", 2, "--clients", 3]
+    check(units(plan(0, *size, env=env)[0]) ==
+          {"d0": "0", "d1": "2", "c0": "4", "c1": "6", "c2": "1"}, plan(0, *size, env=env))
+    text = plan(0, *size, env={"HWLOC_SYNTHETIC": "pack:1 core:2 pu:2"})[0]
+    check(not units(text) and "not pinned, 4 units for all" in text, text)
+    path = os.path.join(os.environ["TMPDIR"], "machine.xml")
+    with open(path, "w") as f:
+        f.write(MACHINE)
+    ranks = sorted(plan(2, "--clients", 2, env={"HWLOC_XMLFILE": path}))
+    os.unlink(path)
+    check([units(r) for r in ranks] == [{"d0": "4", "c0": "6", "c1": "0"},
+                                        {"d0": "5", "c0": "7", "c1": "1"}], ranks)
+
+
+def case_ring():
+    """Of itself the ring of an endpoint has room for all that can be in flight to a rank."""
+    for clients, depth in (1, 1), (2, 8), (46, 256), (100, 33):
+        args = ["--clients", clients, "--queue-depth", depth]
+        for text in plan(2, *args):
+            size = int(re.search(r"ring size (\d+) bytes", text).group(1))
+            check(size >= 4 * clients * depth * 64 and size & (size - 1) == 0, text)
+    r = run(job(2, "--clients", 46, "--queue-depth", 256, "--ops", 100000, "--json", "-"))
+    net = verified(r, 2)["copyrpc"]
+    check(net["credit_stalls"] == 0 and net["ring_stalls"] == 0, r)
+
+
+def threads(pid):
+    """The names of a process's threads."""
+    return [open(f"/proc/{pid}/task/{t}/comm").read().strip() for t in os.listdir(f"/proc/{pid}/task")]
+
+
+def case_threads():
+    """A thread for each daemon and each client, as the plan says, and main. Besides, PMIx has one,
+    and the software HCA, for its timers."""
+    of_tsan = b"__tsan_init" in open(BENCHKV, "rb").read()
+    for np, of_others in (0, 0), (2, 2):
+        size = ["--daemons", 3, "--clients", 5]
+        check(all("  threads 9: main, 3 daemons, 5 clients\n" in r for r in plan(np, *size)), "plan")
+        argv = job(np, *size, "--duration", 86400)
+        proc = start(argv)
+        for pid in wait_running(proc, np, 5):
+            names = threads(pid)
+            for what, n in ("daemon", 3), ("client", 5):
+                check(sum(x.startswith(what) for x in names) == n, names)
+            check(len(names) == 9 + of_others + of_tsan, names)
+        proc.send_signal(signal.SIGTERM)
+        finish(proc, argv)
+
+
+def asleep(pid):
+    """How often each thread but the daemons has gone to sleep by itself, if all sleep now."""
+    found = {}
+    for t in os.listdir(f"/proc/{pid}/task"):
+        status = open(f"/proc/{pid}/task/{t}/status").read()
+        if not status.startswith("Name:\tdaemon"):
+            if "\nState:\tS" not in status:
+                return {}
+            found[t] = int(re.search(r"\nvoluntary_ctxt_switches:\t(\d+)", status).group(1))
+    return found
+
+
+def case_barrier():
+    """No client begins before every rank has come to the beginning: one rank is held back there,
+    the other one looks ten times and more whether it comes."""
+    argv = job(2, "--clients", 3, "--ops", 3000, "--json", "-", prog=KILLED)
+    proc = start(argv, {"BENCHKV_KILL_RANK": "1", "BENCHKV_HOLD_FENCE": "3"})
+    first, end = {}, time.monotonic() + GUARD
+    while True:
+        check(time.monotonic() < end and proc.poll() is None, "the job does not wait")
+        pids = {rank_of(p): p for p in ranks_of(proc.pid, KILLED)}
+        if "0" not in pids or sum(x.startswith("client") for x in threads(pids["0"])) < 3:
+            continue
+        check(not clients_in_run(pids["0"]), "a client has begun")
+        now = asleep(pids["0"])
+        first = first or now
+        if now and now.get(str(pids["0"]), 0) >= first[str(pids["0"])] + 10:
+            break
+    os.kill(pids["1"], signal.SIGCONT)
+    verified(finish(proc, argv), 2)
 
 
 def case_bad():
@@ -346,7 +486,7 @@ def case_absent():
     """A rank that never comes, and one that is another program and ends."""
     argv = job(1, "--timeout", 1) + [":", "-np", "1", "sleep", "60"]
     r = run(argv)
-    check(r.status == 1 and "not all 2 ranks came within 1 s" in r.err, r)
+    check(r.status == 1 and "rank 1 did not come within 1 s" in r.err, r)
     argv = job(1, "--timeout", 1) + [":", "-np", "1", "true"]
     r = run(argv)
     check(r.status != 0, r)
@@ -359,15 +499,50 @@ def case_stopped():
         argv = job(2, "--timeout", 2, "--clients", 4, "--json", "-", *end)
         proc = start(argv)
         pids = wait_running(proc, 2, 4)
+        rank = rank_of(pids[-1])
         os.kill(pids[-1], signal.SIGSTOP)
         r = finish(proc, argv)
-        check(r.out == "" and "not all 2 ranks came" in r.err, r)
+        said = [l for l in r.own_lines() if f"no answer from rank {rank} for" in l]
+        check(r.out == "" and len(said) == 1, r)
         # Told to abort a job with a stopped member, Open MPI 4.1's mpirun has been seen to
         # die of a fault in its own PMIx server, after benchkv's word; of nothing else.
         check(r.status == 1 or (r.status == -signal.SIGSEGV and "libpmix" in r.err), r)
 
 
-def ranks_of(pid):
+def killed_start(argv, rank, at, env=None, fabric=False):
+    """A job whose rank is killed at that point of its start. False: it has no such point.
+    A name that it left is of the one region that it was making, and gone with the next
+    start. fabric: the launcher kills whoever would remove the software HCA's, too."""
+    r = run(argv, dict(env or {}, BENCHKV_KILL_AT=str(at), BENCHKV_KILL_RANK=str(rank)))
+    if r.status == 0:
+        return False
+    nothing_left(processes_left)
+    left = [f for f in left_in_shm() if not (fabric and f.startswith("softhca-"))]
+    check(len(left) <= 1 and all(re.match(rf"(shmipc|delegrpc)\.benchkv\..*\.{rank}(\.|$)", f)
+                                 for f in left), f"point {at}: left {left}: {r}")
+    if left_in_shm():
+        print(f"point {at}: {left_in_shm()} until the next start")
+        run(job(2 if fabric else 0, "--ops", 10))
+        check(not left_in_shm(), f"point {at}: {left_in_shm()} survived the next start")
+    return True
+
+
+def killed_starts(argv, rank, env=None):
+    at = 1
+    while killed_start(argv, rank, at, env):
+        at += 1
+    print(f"{at - 1} points: {' '.join(argv)}")
+    check(at > 10, "hardly a point to be killed at")
+
+
+def case_start():
+    """A rank that is killed while it starts, at every call that leaves a trace."""
+    for np in 0, 2:
+        argv = job(np, "--ops", 100, "--daemons", 2 - np // 2, "--clients", 1, prog=KILLED)
+        killed_starts(argv, max(np - 1, 0))
+
+
+def ranks_of(pid, prog=None):
     """The processes below pid whose program is benchkv."""
     found = []
     for p in filter(str.isdigit, os.listdir("/proc")):
@@ -375,9 +550,14 @@ def ranks_of(pid):
             exe = os.readlink(f"/proc/{p}/exe")
         except OSError:
             continue
-        if exe == os.path.realpath(BENCHKV) and descends(int(p), pid):
+        if exe == os.path.realpath(prog or BENCHKV) and descends(int(p), pid):
             found.append(int(p))
     return found
+
+
+def rank_of(pid):
+    environ = open(f"/proc/{pid}/environ").read().split("\0")
+    return next(e.removeprefix("PMIX_RANK=") for e in environ if e.startswith("PMIX_RANK="))
 
 
 def descends(p, ancestor):
@@ -436,6 +616,47 @@ def case_signals():
         interrupted(2, sig, False)
 
 
+def case_launcher():
+    """mpirun is killed: the ranks notice, and end; one says so into a file, the other one into
+    the pipe that mpirun read."""
+    tmp = os.environ["TMPDIR"]
+    shell = (f'[ $PMIX_RANK = 1 ] || exec 2>{tmp}/err; "$0" "$@"; echo $? >{tmp}/part.$PMIX_RANK; '
+             f'mv {tmp}/part.$PMIX_RANK {tmp}/status.$PMIX_RANK')
+    argv = MPIRUN + ["-np", "2", "sh", "-c", shell, BENCHKV, "delegation", "--clients", "2",
+                     "--duration", "86400"]
+    proc = start(argv)
+    wait_running(proc, 2, 2)
+    proc.kill()
+    finish(proc, argv)
+    nothing_left()
+    err = open(f"{tmp}/err").read()
+    check(err.count("benchkv: rank 0: the launcher has ended\n") == 1, err)
+    os.unlink(f"{tmp}/err")
+    for rank in 0, 1:
+        status = open(f"{tmp}/status.{rank}").read()
+        check(status == "129\n", f"rank {rank}: status {status}")
+        os.unlink(f"{tmp}/status.{rank}")
+
+
+def case_small():
+    """Too small a /dev/shm is said, in one line, and not found out by a bus error."""
+    if "BENCHKV_TEST_PRIVATE" not in os.environ:
+        raise Skipped("no /dev/shm of its own: run it as root")
+    for np, size in (0, "16k"), (2, "256k"):
+        subprocess.run(["mount", "-o", f"remount,size={size}", "/dev/shm"], check=True)
+        r = run(job(np, "--duration", 86400))
+        said = [l for l in r.err.splitlines() if "/dev/shm" in l or "No space left" in l]
+        check(r.status == (2 if np else 1) and r.out == "" and len(said) == 1, r)
+
+
+def case_runner():
+    """No device and no software HCA: one line, status 2."""
+    path = [d for d in os.environ["PATH"].split(":") if d != os.path.dirname(SOFTHCA_RUN)]
+    r = run(job(2, "--duration", 86400, prog=FAULTY), {"PATH": ":".join(path)})
+    said = [l for l in r.err.splitlines() if "neither beside this program nor in PATH" in l]
+    check(r.status == 2 and r.out == "" and len(said) == 1, r)
+
+
 def case_killed():
     interrupted(0, signal.SIGKILL, False)
     interrupted(2, signal.SIGKILL, True)
@@ -474,10 +695,18 @@ def case_slurm():
     with tempfile.TemporaryDirectory() as tmp, private_slurm.Slurm(tmp, 4) as slurm:
         if not slurm.has_pmix():
             raise Skipped("Slurm has no PMIx plugin; scripts/deps test installs it")
+        # Slurm kills the other ranks, and has none of them take anything down.
+        argv = slurm.srun(2, 2) + ["--kill-on-bad-exit", KILLED, "delegation", "--ops", "100"]
+        for at in range(1, 7):
+            check(killed_start(argv, 1, at, slurm.env(), fabric=True), f"no point {at}")
         for nodes, ranks in (1, 2), (2, 2), (4, 4), (2, 3), (4, 8):
             argv = slurm.srun(nodes, ranks) + [BENCHKV, "delegation", "--ops", "4000",
                                                "--daemons", "2", "--runs", "2", "--json", "-"]
-            verified(run(argv, slurm.env()), ranks)
+            j = verified(run(argv, slurm.env()), ranks)
+            hosts = [r["host"] for r in j["ranks"]]
+            check(j["host"] == hosts[0] and len(set(hosts)) == nodes, j)
+            check(set(hosts) <= {"n0", "n1", "n2", "n3"}, j)
+    nothing_left(lambda: processes_left(tmp))
 
 
 def unverified(r, kinds):
@@ -534,9 +763,9 @@ def left_in_shm():
     return [f for f in os.listdir("/dev/shm") if "benchkv" in f]
 
 
-def processes_left():
+def processes_left(tmp=None):
     """Whatever has our temporary directory in its environment, wherever it hangs now."""
-    mark, found = f"TMPDIR={os.environ['TMPDIR']}".encode(), []
+    mark, found = f"TMPDIR={tmp or os.environ['TMPDIR']}".encode(), []
     for p in filter(str.isdigit, os.listdir("/proc")):
         try:
             environ = open(f"/proc/{p}/environ", "rb").read().split(b"\0")
@@ -547,10 +776,10 @@ def processes_left():
     return found
 
 
-def nothing_left():
+def nothing_left(*kinds):
     """What a killed job leaves is taken down by a process that outlives it, in its time."""
     end = time.monotonic() + GUARD
-    while left_in_shm() or processes_left():
+    while any(left() for left in kinds or (left_in_shm, processes_left)):
         check(time.monotonic() < end, f"left in /dev/shm: {left_in_shm()}, "
               f"processes: {processes_left()}")
         time.sleep(0.1)
@@ -574,8 +803,8 @@ def main():
     return 0
 
 
-BENCHKV, FAULTY = sys.argv[2:4]
+BENCHKV, SOFTHCA_RUN, FAULTY, KILLED = sys.argv[2:6]
 MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # fewer under a sanitizer
-# BENCHKV finds the runner by itself; FAULTY, which is nowhere installed, in the PATH.
-os.environ["PATH"] += ":" + os.path.dirname(sys.argv[4])
+# BENCHKV finds the runner by itself; the others, which are nowhere installed, in the PATH.
+os.environ["PATH"] += ":" + os.path.dirname(SOFTHCA_RUN)
 sys.exit(main())

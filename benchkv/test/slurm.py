@@ -4,6 +4,7 @@
     with Slurm(directory, nodes=4) as slurm:
         subprocess.run(slurm.srun(2, 4) + ["program"], env=slurm.env())
 
+TMPDIR tells its own processes, which have the directory there, from those of the jobs.
 Its keys, sockets, ports, pid files and logs are in the directory; nothing outside of it is
 read or written. What it starts is ended by the pids that it was started with.
 """
@@ -97,7 +98,8 @@ class Slurm:
         """In the foreground, so that the pid is ours to know, in a session of its own."""
         log = open(f"{self.dir}/{name}.out", "a")
         proc = subprocess.Popen([name, *args], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                env=dict(os.environ, **self.env()), start_new_session=True)
+                                env=dict(os.environ, **self.env(), TMPDIR=self.dir),
+                                start_new_session=True)
         log.close()
         self.daemons.append(proc)
 

@@ -11,10 +11,12 @@
 /* Splits a line at blanks; "" stands for an empty argument. */
 static int parse(const char *line, struct options *o, char *why, int size)
 {
-	static char copy[400];
-	char *argv[MAX_ARGS + 2] = {(char *)"benchkv"}, *save = NULL;
+	static char copy[400], *argv[MAX_ARGS + 2]; /* o->command refers to them */
+	char *save = NULL;
 	int argc = 1;
 
+	memset((void *)argv, 0, sizeof(argv));
+	argv[0] = (char *)"benchkv";
 	snprintf(copy, sizeof(copy), "%s", line);
 	for (char *a = strtok_r(copy, " ", &save); a && argc <= MAX_ARGS;
 		a = strtok_r(NULL, " ", &save))
@@ -101,12 +103,15 @@ static void understands(void)
 		       "--runs 3",
 			 &o, why, sizeof(why)),
 		0);
+	CHECK(!strcmp(o.command[1], "delegation") && !strcmp(o.command[2], "--daemons"));
 	CHECK(o.daemons == 2 && o.clients == 46 && o.queue_depth == 32 && o.runs == 3);
 	CHECK(o.ops == 256 && o.duration_ns == 0);
 	CHECK_EQ(parse("--distribution zipf:0.99 --device mlx5_3 --ring-size 8192 --json - "
 		       "--dry-run delegation",
 			 &o, why, sizeof(why)),
 		0);
+	CHECK(!strcmp(o.command[1], "--distribution") && !strcmp(o.command[10], "delegation"));
+	CHECK(!strcmp(o.command[0], "benchkv") && !o.command[11]);
 	CHECK(o.load.zipf_theta > 0.98 && !strcmp(o.device, "mlx5_3") && o.ring_size == 8192);
 	CHECK(!strcmp(o.json, "-") && o.dry_run);
 }
