@@ -16,6 +16,7 @@ LIBC = {"libc.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0"}
 
 # Programs: directories they may include from.
 PROGRAMS = {
+    "tent": {"base"},
     "benchkv": {"base", "mlx5dv-lite", "copyrpc", "delegrpc", "shmipc", "flux", "rdmabench"},
 }
 
