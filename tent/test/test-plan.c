@@ -23,6 +23,8 @@ static uint64_t cut_all(uint64_t length, uint64_t block, const uint64_t *cuts, u
 		CHECK(len < block + PLAN_TAIL);
 		for (uint32_t i = 0; i < n_cuts; i++)
 			CHECK(cuts[i] <= at || cuts[i] >= at + len);
+		if (!n_cuts)
+			CHECK(len >= PLAN_TAIL || len == length);
 		at += len;
 		n++;
 	}
@@ -43,6 +45,7 @@ static void blocks_of_the_early_modes(void)
 		{64 * KIB, 32, 64 * KIB, 1},
 		{64 * KIB + 1, 32, 128 * KIB, 1}, /* the tail lengthens the only slice */
 		{80 * KIB - 1, 32, 128 * KIB, 1},
+		{128 * KIB + 1, 32, 128 * KIB, 1},
 		{80 * KIB, 32, 64 * KIB, 2}, /* a quarter of a granule is a slice */
 		{MIB, 32, 64 * KIB, 16},
 		{2 * MIB, 32, 64 * KIB, 32},
