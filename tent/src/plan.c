@@ -6,7 +6,7 @@
 #include "base/compiler.h"
 
 #define PULL_SLICES_PER_RAIL 4
-#define PULL_BLOCK_MAX (1u << 18)
+#define PULL_BLOCK_MAX (256u << 10)
 
 int plan_init(struct plan *p, uint64_t length, const uint64_t *cuts, uint32_t n_cuts)
 {

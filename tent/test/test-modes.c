@@ -252,6 +252,32 @@ static void pull_looks_again_when_the_fast_prove_slow(void)
 	fake_fini(&f);
 }
 
+static void pull_tries_a_slow_rail_again(void)
+{
+	struct fake f;
+
+	fake_init(&f, TENT_PULL);
+	f.config.strict_numa = true;
+	fake_start(&f);
+	CHECK_EQ(fake_submit(&f, 8 * MIB), 0);
+	while (!f.done) { /* rail 1 takes ten times as long */
+		if (fake_oldest(&f, 1) < FAKE_POSTS)
+			fake_end(&f, fake_oldest(&f, 1), 0, 0);
+		for (int i = 0; i < 10 && fake_oldest(&f, 0) < FAKE_POSTS; i++)
+			fake_end(&f, fake_oldest(&f, 0), 4 * SLICE_NS, 0);
+	}
+	f.n_posts = 0;
+	CHECK_EQ(fake_submit(&f, 8 * SLICE), 0);
+	CHECK_EQ(fake_posted_on(&f, 1), 0);
+	fake_drain(&f);
+	f.now += 1000000000;
+	f.n_posts = 0;
+	CHECK_EQ(fake_submit(&f, 8 * SLICE), 0);
+	CHECK(fake_posted_on(&f, 1) > 0);
+	fake_drain(&f);
+	fake_fini(&f);
+}
+
 static void pull_prefers_local_rails(void)
 {
 	struct fake f;
@@ -359,6 +385,7 @@ int main(int argc, char **argv)
 		TEST(pull_keeps_slices_until_a_window_has_room),
 		TEST(pull_leaves_the_tail_to_the_fast),
 		TEST(pull_looks_again_when_the_fast_prove_slow),
+		TEST(pull_tries_a_slow_rail_again),
 		TEST(pull_prefers_local_rails),
 		TEST(pull_counts_with_shared_links),
 		TEST(pull_serves_short_requests_first),
