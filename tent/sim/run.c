@@ -7,37 +7,18 @@
 #include <string.h>
 
 #include "base/rand.h"
+#include "event.h"
 #include "plan.h"
 #include "sched.h"
 
 #define CONTROL_NS 20000.0 /* a message to the peer and its answer */
 #define PORT_EVENT_NS 10000.0
 #define GAP_NS 20000.0 /* between single requests */
-#define MAX_EVENTS 16384
 #define LAST_NS 20e9 /* a run that takes longer has failed */
 
 #define BIN_NS 5e4
 #define WINDOW_BINS 10 /* throughput is looked at over 0.5 ms */
 #define ADAPTED .95
-
-enum event_kind {
-	EV_RATE,
-	EV_FAULT,
-	EV_RETURN,
-	EV_PORT_DOWN,
-	EV_PORT_UP,
-	EV_FENCED,
-	EV_PROBED,
-	EV_SUBMIT,
-};
-
-struct event {
-	double at;
-	enum event_kind kind;
-	uint32_t rail;
-	uint32_t number; /* an epoch, or which outage */
-	double rate;
-};
 
 struct sim {
 	const struct sim_case *c;
@@ -48,8 +29,7 @@ struct sim {
 	struct sched *sched;
 	struct run_result *r;
 	uint64_t random;
-	struct event events[MAX_EVENTS]; /* a heap by time */
-	uint32_t n_events;
+	struct events events;
 	uint64_t to_submit, submitted, requests, open; /* bytes, and requests */
 	double *bins; /* bytes sent */
 	size_t n_bins;
@@ -87,45 +67,10 @@ static uint64_t now_ns(const struct sim *m)
 	return (uint64_t)m->net.now;
 }
 
-static void event_swap(struct sim *m, uint32_t i, uint32_t j)
-{
-	struct event e = m->events[i];
-
-	m->events[i] = m->events[j];
-	m->events[j] = e;
-}
-
 static void event_add(struct sim *m, struct event e)
 {
-	uint32_t i = m->n_events;
-
-	if (i == MAX_EVENTS) {
+	if (!events_add(&m->events, e))
 		m->err = -ENOMEM;
-		return;
-	}
-	m->events[m->n_events++] = e;
-	for (; i && m->events[(i - 1) / 2].at > m->events[i].at; i = (i - 1) / 2)
-		event_swap(m, i, (i - 1) / 2);
-}
-
-static struct event event_take(struct sim *m)
-{
-	struct event first = m->events[0];
-	uint32_t i = 0;
-
-	m->events[0] = m->events[--m->n_events];
-	for (;;) {
-		uint32_t least = i;
-
-		for (uint32_t child = 2 * i + 1; child <= 2 * i + 2; child++) {
-			if (child < m->n_events && m->events[child].at < m->events[least].at)
-				least = child;
-		}
-		if (least == i)
-			return first;
-		event_swap(m, i, least);
-		i = least;
-	}
 }
 
 /* The ops of the scheduler. */
@@ -489,15 +434,14 @@ static void loop(struct sim *m)
 		double at = fmin(net_next(&m->net), m->wake);
 		uint64_t wake;
 
-		if (m->n_events)
-			at = fmin(at, m->events[0].at);
+		at = fmin(at, events_next(&m->events));
 		if (!(at < LAST_NS)) {
 			m->err = -ETIME;
 			return;
 		}
 		net_advance(&m->net, fmax(at, m->net.now));
-		while (m->n_events && m->events[0].at <= m->net.now) {
-			struct event e = event_take(m);
+		while (events_next(&m->events) <= m->net.now) {
+			struct event e = events_take(&m->events);
 
 			handle(m, &e);
 		}

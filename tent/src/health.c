@@ -110,7 +110,7 @@ static double patience(const struct sched *s, uint32_t rail)
 {
 	const struct rail *r = &s->rails[rail];
 	double head = (double)s->slices[s->posted[rail].head].length;
-	double ns = STALL_TIMES * (r->latency + head / (r->sum_bytes / r->sum_busy));
+	double ns = STALL_TIMES * (r->latency + head / r->rate);
 
 	if (ns < STALL_MIN_NS)
 		return STALL_MIN_NS;

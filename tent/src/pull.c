@@ -18,10 +18,10 @@
 
 /* The rails as they are during one call. */
 struct view {
+	uint64_t now;
 	double rate[SCHED_MAX_RAILS]; /* 0: not in use */
-	double free_at[SCHED_MAX_RAILS];
 	double cost[SCHED_MAX_RAILS]; /* of the location's memory; negative: not usable */
-	double fastest;
+	double fastest, all; /* rates */
 };
 
 static double head_rate(const struct sched *s, uint32_t rail, uint64_t now)
@@ -50,15 +50,14 @@ static void share_links(const struct sched *s, struct view *v)
 
 static void look(const struct sched *s, uint64_t now, struct view *v)
 {
-	v->fastest = 0;
+	v->now = now;
+	v->fastest = v->all = 0;
 	for (uint32_t r = 0; r < s->n_rails; r++)
 		v->rate[r] = rail_in_use(&s->rails[r]) ? head_rate(s, r, now) : 0;
 	if (s->n_groups)
 		share_links(s, v);
 	for (uint32_t r = 0; r < s->n_rails; r++) {
-		if (v->rate[r] <= 0)
-			continue;
-		v->free_at[r] = rail_free_at(&s->rails[r], now, v->rate[r]);
+		v->all += v->rate[r];
 		if (v->rate[r] > v->fastest)
 			v->fastest = v->rate[r];
 	}
@@ -82,17 +81,17 @@ static uint64_t block_for(const struct view *v, uint32_t rail, uint64_t block)
 	return granules > 1 ? granules * PLAN_GRANULE : PLAN_GRANULE;
 }
 
+/* The window, two slices and some latencies of bytes, has room for one of this length. */
 static bool has_room(const struct sched *s, const struct view *v, uint32_t rail, uint64_t length)
 {
 	const struct rail *r = &s->rails[rail];
-	double window;
+	double latencies = v->rate[rail] * r->latency * WINDOW_LATENCIES;
 
 	if (r->full || r->posted >= r->depth)
 		return false;
 	if (!r->posted)
 		return true;
-	window = v->rate[rail] * r->latency * WINDOW_LATENCIES + 2 * (double)length;
-	return r->state == RAIL_UP && (double)(r->posted_bytes + length) <= window;
+	return r->state == RAIL_UP && (double)r->posted_bytes <= latencies + (double)length;
 }
 
 static uint32_t take_again(struct sched *s, uint32_t location)
@@ -144,9 +143,10 @@ static uint64_t length_for(const struct sched *s, const struct view *v, const st
 	return plan_peek(&s->requests[h->request].plan, block_for(v, rail, h->block));
 }
 
-static double finish(const struct view *v, uint32_t rail, uint64_t length)
+/* When the rail could begin to complete another slice. */
+static double free_at(const struct sched *s, const struct view *v, uint32_t rail)
 {
-	return v->free_at[rail] + v->cost[rail] + (double)length / v->rate[rail];
+	return rail_free_at(&s->rails[rail], v->now, v->rate[rail]) + v->cost[rail];
 }
 
 /* The rail with room that would finish first. */
@@ -159,12 +159,13 @@ static uint32_t first_to_finish(const struct sched *s, const struct view *v, con
 		uint64_t length;
 		double at;
 
-		if (v->cost[r] < 0)
+		/* The first question, about the longest slice, spares most rails the others. */
+		if (v->cost[r] < 0 || !has_room(s, v, r, h->block + PLAN_TAIL))
 			continue;
 		length = length_for(s, v, h, r);
 		if (!has_room(s, v, r, length))
 			continue;
-		at = finish(v, r, length);
+		at = free_at(s, v, r) + (double)length / v->rate[r];
 		if (best == NO_RAIL || at < *at_p) {
 			best = r;
 			*at_p = at;
@@ -181,13 +182,15 @@ static bool others_sooner(const struct sched *s, const struct view *v, const str
 
 	for (uint32_t l = 0; l < s->n_locations; l++)
 		waiting += (double)s->queues[l].bytes;
+	if (waiting > (at - (double)v->now) * v->all)
+		return false; /* not even if they were all free */
 	for (uint32_t r = 0; r < s->n_rails && waiting > 0; r++) {
 		double length, slices;
 
 		if (r == rail || v->cost[r] < 0 || s->rails[r].state != RAIL_UP)
 			continue;
 		length = (double)block_for(v, r, h->block);
-		slices = (at - SOONER_NS - v->free_at[r] - v->cost[r]) * v->rate[r] / length;
+		slices = (at - SOONER_NS - free_at(s, v, r)) * v->rate[r] / length;
 		if (slices >= 1)
 			waiting -= (double)(uint64_t)slices * length;
 	}
@@ -267,7 +270,6 @@ static void run_location(struct sched *s, uint64_t now, uint32_t location, struc
 			look(s, now, v);
 			look_from(s, location, v);
 		}
-		v->free_at[rail] = rail_free_at(&s->rails[rail], now, v->rate[rail]);
 	}
 }
 

@@ -24,13 +24,14 @@ void rail_init(struct rail *r, const struct sched_rail_attr *attr)
 		.ewma = attr->rate,
 		.sum_bytes = attr->rate * RAIL_AVERAGE_NS,
 		.sum_busy = RAIL_AVERAGE_NS,
+		.rate = attr->rate,
 		.state = RAIL_UP,
 	};
 }
 
 double rail_rate(const struct rail *r, uint64_t now)
 {
-	double rate = r->sum_bytes / r->sum_busy, idle;
+	double rate = r->rate, idle;
 
 	if (r->posted || rate >= r->link_rate)
 		return rate;
@@ -73,17 +74,16 @@ void rail_posted(struct rail *r, uint64_t now, uint64_t length)
 	double rate = rail_rate(r, now);
 
 	if (!r->posted) {
-		if (rate > r->sum_bytes / r->sum_busy) {
+		if (rate > r->rate) {
 			r->sum_busy = RAIL_AVERAGE_NS;
 			r->sum_bytes = rate * RAIL_AVERAGE_NS;
+			r->rate = rate;
 		}
 		r->busy_at = now;
 		r->progress_at = now;
 	}
 	r->posted++;
 	r->posted_bytes += length;
-	r->last_post_at = now;
-	r->last_post_length = length;
 }
 
 void rail_unposted(struct rail *r, uint64_t length)
@@ -100,7 +100,7 @@ void rail_unposted(struct rail *r, uint64_t length)
 static void learn_latency(struct rail *r, double round_trip, const struct rail_sample *sample)
 {
 	double most = round_trip - (double)sample->length / r->link_rate;
-	double seen = round_trip - (double)sample->length * r->sum_busy / r->sum_bytes;
+	double seen = round_trip - (double)sample->length / r->rate;
 
 	if (sample->alone && seen > r->latency)
 		r->latency += (seen - r->latency) * RAIL_LATENCY_GAIN;
@@ -120,6 +120,7 @@ double rail_learn(struct rail *r, uint64_t now, const struct rail_sample *sample
 	keep = RAIL_AVERAGE_NS / (RAIL_AVERAGE_NS + busy);
 	r->sum_bytes = r->sum_bytes * keep + (double)sample->length;
 	r->sum_busy = r->sum_busy * keep + busy;
+	r->rate = r->sum_bytes / r->sum_busy;
 	learn_latency(r, (double)now - posted_at, sample);
 	r->last_at = now;
 	r->progress_at = now;

@@ -34,11 +34,11 @@ struct rail {
 
 	/* Measured: decaying sums of bytes and of busy time; smart's moving average. */
 	double sum_bytes, sum_busy;
+	double rate; /* their quotient */
 	double ewma;
 	double latency;
 	uint64_t last_at; /* the last completion */
 	uint64_t busy_at; /* since when something is posted */
-	uint64_t last_post_at, last_post_length;
 
 	/* Health. */
 	enum sched_rail_state state;

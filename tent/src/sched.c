@@ -415,7 +415,7 @@ void sched_rail_stats(const struct sched *s, uint32_t rail, struct sched_rail_st
 		.bytes = r->bytes,
 		.slices = r->slices,
 		.exclusions = r->exclusions,
-		.rate = s->config.mode == TENT_PULL ? r->sum_bytes / r->sum_busy : r->ewma,
+		.rate = s->config.mode == TENT_PULL ? r->rate : r->ewma,
 	};
 }
 

@@ -14,6 +14,9 @@
  *		wait until a completion or until wake;
  *	}
  *
+ * Completions that are there are reported before sched_run() is called: otherwise a caller
+ * that was late looks like a rail that has stalled.
+ *
  * A slice is written exactly once as far as its memory can tell: the slices that a failed
  * rail has not completed go to other rails only after the peer has confirmed, through
  * sched_fenced(), that nothing more can arrive on that rail.
