@@ -43,7 +43,9 @@ const struct sim_case sim_cases[] = {
 	{"step-8m", "one local rail falls to 10 % and is back after 10 ms", STREAM(8 * MIB), EIGHT,
 		.change = CHANGE_STEP},
 	{"step-1m", "the same with 1 MiB", STREAM(MIB), EIGHT, .change = CHANGE_STEP},
-	{"ramp-8m", "the same in ten steps each way", STREAM(8 * MIB), EIGHT,
+	{"trough-8m", "one local rail falls to 1 % and is back after 10 ms", STREAM(8 * MIB), EIGHT,
+		.change = CHANGE_TROUGH},
+	{"ramp-8m", "falls to 10 % and returns, in ten steps each way", STREAM(8 * MIB), EIGHT,
 		.change = CHANGE_RAMP},
 	{"background-8m", "other traffic comes and goes on every rail", STREAM(8 * MIB), EIGHT,
 		.change = CHANGE_BACKGROUND},
@@ -60,6 +62,8 @@ const struct sim_case sim_cases[] = {
 		EIGHT, .fault = FAULT_SILENT},
 	{"returns", "a local rail stalls and is back after 8 ms", STREAM(8 * MIB), EIGHT,
 		.fault = FAULT_SILENT, .outage_ns = 8e6},
+	{"hiccup", "a local rail stalls until it has just been given up", STREAM(8 * MIB), EIGHT,
+		.fault = FAULT_SILENT, .outage_ns = 2.002e6},
 	{"flap", "a local port goes down three times, for 2 ms", STREAM(8 * MIB), EIGHT,
 		.fault = FAULT_FLAP, .outage_ns = 2e6},
 };
@@ -84,7 +88,7 @@ static void add_step(struct scene *sc, uint32_t rail, double at, double rate)
 static void add_change(struct scene *sc, const struct sim_case *c, double when)
 {
 	uint32_t v = sc->victim, n = c->change == CHANGE_RAMP ? RAMP_STEPS : 1;
-	double low = .1;
+	double low = c->change == CHANGE_TROUGH ? .01 : .1;
 
 	for (uint32_t i = 1; i <= n; i++)
 		add_step(sc, v, when + FALL_AT + (i - 1) * RAMP_STEP_NS,

@@ -19,7 +19,8 @@
 enum case_change {
 	CHANGE_NONE,
 	CHANGE_STEP, /* a rail falls to a tenth, and is back 10 ms later */
-	CHANGE_RAMP, /* the same in ten steps each way */
+	CHANGE_TROUGH, /* the same to a hundredth */
+	CHANGE_RAMP, /* as a step, but in ten steps each way */
 	CHANGE_BACKGROUND, /* other traffic comes and goes on every rail */
 };
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "rail.h"
 
+#include <math.h>
+
 static double max(double a, double b)
 {
 	return a > b ? a : b;
@@ -9,6 +11,14 @@ static double max(double a, double b)
 static double min(double a, double b)
 {
 	return a < b ? a : b;
+}
+
+/* As if it had been measured for a while. */
+static void set_rate(struct rail *r, double rate)
+{
+	r->rate = rate;
+	r->sum_busy = RAIL_AVERAGE_NS;
+	r->sum_bytes = rate * RAIL_AVERAGE_NS;
 }
 
 void rail_init(struct rail *r, const struct sched_rail_attr *attr)
@@ -22,24 +32,20 @@ void rail_init(struct rail *r, const struct sched_rail_attr *attr)
 		.depth = attr->depth ? attr->depth : 256,
 		.group = attr->group,
 		.ewma = attr->rate,
-		.sum_bytes = attr->rate * RAIL_AVERAGE_NS,
-		.sum_busy = RAIL_AVERAGE_NS,
-		.rate = attr->rate,
 		.state = RAIL_UP,
 	};
+	set_rate(r, attr->rate);
 }
 
 double rail_rate(const struct rail *r, uint64_t now)
 {
-	double rate = r->rate, idle;
+	double doublings, rate;
 
-	if (r->posted || rate >= r->link_rate)
-		return rate;
-	idle = (double)(now - r->last_at);
-	if (idle <= RAIL_STALE_NS)
-		return rate;
-	rate *= idle / RAIL_STALE_NS;
-	return rate < r->link_rate ? rate : r->link_rate;
+	if (r->posted || r->rate >= r->link_rate)
+		return r->rate;
+	doublings = floor((double)(now - r->last_at) / RAIL_STALE_NS);
+	rate = r->rate * exp2(min(doublings, 64));
+	return min(rate, r->link_rate);
 }
 
 /* Since when the rail has worked on the slice that is at the head. */
@@ -74,11 +80,8 @@ void rail_posted(struct rail *r, uint64_t now, uint64_t length)
 	double rate = rail_rate(r, now);
 
 	if (!r->posted) {
-		if (rate > r->rate) {
-			r->sum_busy = RAIL_AVERAGE_NS;
-			r->sum_bytes = rate * RAIL_AVERAGE_NS;
-			r->rate = rate;
-		}
+		if (rate > r->rate)
+			set_rate(r, rate);
 		r->busy_at = now;
 		r->progress_at = now;
 	}
@@ -131,6 +134,8 @@ double rail_learn(struct rail *r, uint64_t now, const struct rail_sample *sample
 
 void rail_reset(struct rail *r, uint64_t now)
 {
+	set_rate(r, r->link_rate);
+	r->ewma = r->link_rate;
 	r->latency = r->base_latency;
 	r->last_at = now;
 	r->progress_at = now;

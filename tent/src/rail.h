@@ -16,7 +16,7 @@
 #include "sched.h"
 
 #define RAIL_AVERAGE_NS 50e3 /* busy time after which a sample's weight has halved */
-#define RAIL_STALE_NS 10e6 /* idle time after which the estimate drifts to the link rate */
+#define RAIL_STALE_NS 1e6 /* idle time in which the estimate doubles */
 #define RAIL_LATENCY_NS 5000
 #define RAIL_LATENCY_MAX 4 /* times the latency of the attribute, or its quarter */
 #define RAIL_LATENCY_GAIN .125 /* weight of a new sample */
@@ -54,7 +54,7 @@ struct rail {
 
 void rail_init(struct rail *r, const struct sched_rail_attr *attr);
 
-/* Estimated rate. An idle rail's estimate drifts to the link rate, so that it is tried again. */
+/* Estimated rate. An idle rail's estimate rises to the link rate, so that it is tried again. */
 double rail_rate(const struct rail *r, uint64_t now);
 
 /* The rate that fits what is seen: lower if the head of its queue is overdue. */
@@ -75,7 +75,7 @@ struct rail_sample {
 
 /* Returns the busy time that it took. */
 double rail_learn(struct rail *r, uint64_t now, const struct rail_sample *sample);
-/* Forgets what was posted and what was learned of latency, after a failure. */
+/* Forgets what was measured, after a failure. */
 void rail_reset(struct rail *r, uint64_t now);
 
 #endif

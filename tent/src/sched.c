@@ -54,7 +54,7 @@ void ledger_release(struct sched *s, uint32_t id)
 	sl->charged = 0;
 }
 
-/* Nothing is left of it: done() is called from sched_run(). */
+/* Nothing is left of it: rail_ops.done is called from sched_run(). */
 static void request_end(struct sched *s, uint32_t id)
 {
 	s->requests[id].next = SLAB_NONE;
@@ -391,7 +391,7 @@ uint64_t sched_run(struct sched *s, uint64_t now)
 			pull_run(s, now);
 		else
 			early_run(s, now);
-	} while (call_done(s)); /* done() may have submitted */
+	} while (call_done(s)); /* rail_ops.done may have submitted */
 	return next < s->wake_at ? next : s->wake_at;
 }
 

@@ -10,7 +10,7 @@
  *	for (;;) {
  *		while (a completion)
  *			sched_completed(s, now, token, status);
- *		wake = sched_run(s, now);       // posts slices, calls done()
+ *		wake = sched_run(s, now);       // posts slices, ends requests
  *		wait until a completion or until wake;
  *	}
  *
@@ -99,7 +99,7 @@ struct sched_attr {
 struct sched_request {
 	uint64_t length;
 	uint64_t user;
-	const uint64_t *cuts; /* see plan.h; valid until done() */
+	const uint64_t *cuts; /* see plan.h; valid until rail_ops.done */
 	uint32_t n_cuts;
 	uint32_t location;
 	bool write;
@@ -134,9 +134,9 @@ int sched_create(const struct sched_attr *attr, struct sched **s_p);
 void sched_destroy(struct sched *s);
 
 /*
- * 0: done() will be called once, from sched_run(). -EINVAL: length 0 or over
+ * 0: rail_ops.done will be called once, from sched_run(). -EINVAL: length 0 or over
  * PLAN_LENGTH_MAX, cuts out of order, no such location; -EMSGSIZE: more slices than
- * max_slices; -EAGAIN: too many requests or slices, try again after a done();
+ * max_slices; -EAGAIN: too many requests or slices, try again when one has ended;
  * -ENETUNREACH: no rail is up that this request may use.
  */
 int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req);

@@ -71,7 +71,7 @@ struct sched {
 	struct slice *slices;
 	struct request *requests;
 	struct slab slice_ids, request_ids;
-	uint32_t ended_head, ended_tail; /* requests that done() has not been called for */
+	uint32_t ended_head, ended_tail; /* requests that rail_ops.done has not been called for */
 	uint32_t next_location; /* whose turn it is */
 	uint32_t round_robin; /* baseline's and the probes' next rail */
 	uint64_t calls; /* of smart's allocation, single ones included */

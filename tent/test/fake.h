@@ -30,7 +30,7 @@ struct fake {
 	uint64_t now;
 	struct fake_post posts[FAKE_POSTS];
 	uint32_t n_posts;
-	int post_error[FAKE_RAILS]; /* what post() says */
+	int post_error[FAKE_RAILS]; /* what rail_ops.post says */
 	uint32_t fences[FAKE_RAILS], fence_epoch[FAKE_RAILS];
 	uint32_t probes[FAKE_RAILS], probe_epoch[FAKE_RAILS];
 	uint32_t done, failed;

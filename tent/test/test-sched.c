@@ -354,6 +354,24 @@ static void a_rail_returns_by_one_slice(void)
 	}
 }
 
+/* A slice that ends after a long stall is no measure of the rail that comes back. */
+static void an_outage_is_forgotten(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct fake f;
+
+		fake_init(&f, modes[i]);
+		fake_start(&f);
+		CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
+		sched_rail_down(f.s, f.now, 0);
+		fake_end(&f, fake_oldest(&f, 0), 1900000, 0); /* before the fence: it counts */
+		CHECK(fake_rail(&f, 0).rate < RATE / 5);
+		fake_fenced(&f, 0, 100);
+		CHECK(fake_rail(&f, 0).rate == RATE);
+		fake_fini(&f);
+	}
+}
+
 static void probes_back_off_and_time_out(void)
 {
 	struct fake f;
@@ -613,6 +631,7 @@ int main(int argc, char **argv)
 		TEST(nothing_is_sent_again_before_the_fence),
 		TEST(one_outage_is_one_exclusion),
 		TEST(a_rail_returns_by_one_slice),
+		TEST(an_outage_is_forgotten),
 		TEST(probes_back_off_and_time_out),
 		TEST(a_port_that_comes_back_is_probed_at_once),
 		TEST(silent_stalls_are_found_by_their_rate),
