@@ -2,7 +2,6 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "base/hist.h"
 #include "base/slab.h"
 #include "base/test.h"
 #include "base/wait.h"
@@ -50,45 +49,6 @@ static void slab_gives_each_id_once(void)
 }
 
 /* Every value lies in a bucket whose bound is at most 1/64 above it, and the bounds rise. */
-static void hist_error_is_bounded(void)
-{
-	uint64_t seed = test_seed();
-
-	for (uint32_t i = 1; i < HIST_BUCKETS; i++)
-		CHECK(hist_upper(i) > hist_upper(i - 1));
-	CHECK(hist_upper(HIST_BUCKETS - 1) == UINT64_MAX);
-	for (int i = 0; i < 100000; i++) {
-		uint64_t v = test_rand(&seed) >> (test_rand(&seed) % 64);
-		uint32_t b = hist_index(v);
-
-		CHECK(b < HIST_BUCKETS);
-		CHECK(v <= hist_upper(b) && (!b || v > hist_upper(b - 1)));
-		CHECK(hist_upper(b) - v <= v / HIST_HALF);
-	}
-}
-
-static void hist_quantiles_are_nearest_rank(void)
-{
-	struct hist a, b;
-
-	hist_init(&a);
-	hist_init(&b);
-	CHECK_EQ(hist_quantile(&a, 0.5), 0);
-	for (uint64_t v = 1; v <= 50; v++) {
-		hist_add(&a, v);
-		hist_add(&b, v + 50);
-	}
-	hist_merge(&a, &b);
-	CHECK_EQ(a.count, 100);
-	CHECK_EQ(a.min, 1);
-	CHECK_EQ(a.max, 100);
-	CHECK_EQ(hist_quantile(&a, 0.50), 50);
-	CHECK_EQ(hist_quantile(&a, 0.99), 99);
-	CHECK_EQ(hist_quantile(&a, 1.0), 100);
-	CHECK_EQ(hist_quantile(&a, 0.0), 1);
-	CHECK(hist_mean(&a) == 50.5);
-}
-
 /* Steps until the caller should sleep. */
 static uint32_t steps_to_sleep(struct wait *w)
 {
@@ -150,8 +110,6 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(pow2_and_align),
 		TEST(slab_gives_each_id_once),
-		TEST(hist_error_is_bounded),
-		TEST(hist_quantiles_are_nearest_rank),
 		TEST(wait_spins_then_yields_then_sleeps),
 		TEST(wait_beside_one_that_never_waits),
 	};

@@ -2,6 +2,7 @@
 /* base/shm.h: names, permissions, liveness across fork, exec, kill and races. */
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "base/shm.h"
@@ -123,6 +124,45 @@ static void bad_names(void)
 	longest[SHM_NAME_MAX - strlen(PREFIX)] = '\0'; /* prefix, dot, rest: the limit */
 	CHECK_EQ(shm_create(PREFIX, longest, SIZE, &r), 0);
 	shm_close(&r);
+}
+
+/* Leaves so many descriptors to open; what the limit was. */
+static struct rlimit leave_descriptors(int n)
+{
+	struct rlimit was, now;
+	int next = dup(0);
+
+	CHECK(next >= 0);
+	close(next);
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &was), 0);
+	now = was;
+	now.rlim_cur = (rlim_t)(next + n);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &now), 0);
+	return was;
+}
+
+/* A region takes two descriptors for a moment. Without the second one nothing is left. */
+static void too_few_descriptors(void)
+{
+	struct shm_region s, c;
+	struct rlimit was;
+
+	for (int n = 0; n < 2; n++) {
+		was = leave_descriptors(n);
+		CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), -EMFILE);
+		CHECK_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
+		check_gone();
+	}
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+	for (int n = 0; n < 2; n++) {
+		was = leave_descriptors(n);
+		CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), -EMFILE);
+		CHECK_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
+	}
+	was = leave_descriptors(0); /* it takes none to remove the name */
+	shm_close(&s);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
+	check_gone();
 }
 
 static void bytes_exclude(void)
@@ -368,6 +408,7 @@ int main(int argc, char **argv)
 		TEST(create_attach_close),
 		TEST(one_mapping),
 		TEST(bad_names),
+		TEST(too_few_descriptors),
 		TEST(bytes_exclude),
 		TEST(stale_is_replaced),
 		TEST(empty_remains_are_replaced),

@@ -49,9 +49,9 @@ void adaptive_init(struct adaptive *a)
 
 void adaptive_identify(struct adaptive *a)
 {
-	double gain = (a->b1 - a->b0) / ADAPTIVE_PROBE;
-
-	a->step_up = clamp_round(2.0 / (gain > GAIN_MIN ? gain : GAIN_MIN), 1, STEP_MOST);
+	a->db_du = (a->b1 - a->b0) / ADAPTIVE_PROBE;
+	a->de_du = (a->e1 - a->e0) / ADAPTIVE_PROBE;
+	a->step_up = clamp_round(2.0 / (a->db_du > GAIN_MIN ? a->db_du : GAIN_MIN), 1, STEP_MOST);
 	a->step_down = a->step_up * 2 > 2 ? a->step_up * 2 : 2;
 	a->u_max = clamp_round(2.5 * a->r0, U_MAX_LEAST, U_MAX_MOST);
 }
@@ -87,8 +87,8 @@ static void filter(struct adaptive *a, const struct adaptive_loop *seen)
 	a->e_ema = ewma(a->e_ema, seen->cqes ? 0.0 : 1.0, ALPHA);
 	a->loop_ema_us = ewma(a->loop_ema_us, seen->loop_us, ALPHA);
 	if (seen->rtt_us > 0)
-		a->rtt_ema_us = a->rtt_ema_us > 0 ? ewma(a->rtt_ema_us, seen->rtt_us, ALPHA_RTT) :
-						    seen->rtt_us;
+		a->rtt_us = seen->rtt_us;
+	a->rtt_ema_us = ewma(a->rtt_ema_us, a->rtt_us, ALPHA_RTT);
 }
 
 static void change(struct adaptive *a, uint32_t u)

@@ -21,9 +21,9 @@
 
 /* What a daemon saw in one loop. */
 struct adaptive_loop {
-	uint32_t cqes; /* completions, the b of this loop; it was empty if there were none */
+	uint32_t cqes; /* completions, not messages: the b of this loop; 0: it was empty */
 	double loop_us;
-	double rtt_us; /* mean of the calls that ended in it; 0: there were none */
+	double rtt_us; /* mean of the calls that ended in it; 0: none did, the last one stands */
 };
 
 struct adaptive {
@@ -31,6 +31,7 @@ struct adaptive {
 	uint32_t u_max, step_up, step_down;
 	/* Filtered: completions, empty loops, loop time, round trip. */
 	double b_ema, e_ema, loop_ema_us, rtt_ema_us;
+	double rtt_us; /* the last one that was measured */
 	uint32_t low_count, high_count, hold_count;
 	/* Identification. */
 	uint32_t phase_loops; /* that are left of this half, or until the next time */
@@ -38,6 +39,7 @@ struct adaptive {
 	uint32_t u_before;
 	uint64_t sum_cqes, sum_empty; /* of this half */
 	double b0, e0, r0, b1, e1; /* means of the halves; r0 in us */
+	double db_du, de_du; /* what follows: completions, and empty loops, per poll */
 };
 
 void adaptive_init(struct adaptive *a);
@@ -48,7 +50,7 @@ static inline bool adaptive_poll_again(const struct adaptive *a, uint32_t polls,
 	return !cqes && polls <= a->u;
 }
 
-/* The steps and the largest u that follow from b0, b1 and r0. */
+/* The gains, steps and the largest u that follow from the means of the halves. */
 void adaptive_identify(struct adaptive *a);
 
 /* The end of a loop: changes u, perhaps. */

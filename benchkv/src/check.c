@@ -5,24 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-int check_init(struct checker *c, const struct stream *stream, uint32_t writers, uint32_t rank,
-	uint32_t depth, uint64_t key_range, bool preloaded)
+int check_init(struct checker *c, const struct history_attr *attr, uint32_t rank, uint32_t depth)
 {
 	uint32_t slots = (uint32_t)pow2_ceil(depth);
 
 	*c = (struct checker){
-		.stream = stream,
-		.origin = stream->client,
-		.writers = writers,
+		.stream = attr->stream,
+		.origin = attr->stream->client,
 		.rank = rank,
 		.slot_mask = slots - 1,
 	};
 	if (slab_init(&c->free, depth))
 		return -ENOMEM;
 	c->slots = calloc(slots, sizeof(*c->slots));
-	if (!preloaded)
-		c->written = calloc(key_range / 64 + 1, sizeof(*c->written));
-	if (!c->slots || (!preloaded && !c->written)) {
+	c->due = calloc(STREAM_PERIOD, sizeof(*c->due));
+	if (!c->slots || !c->due || history_init(&c->history, attr)) {
 		check_fini(c);
 		return -ENOMEM;
 	}
@@ -33,28 +30,47 @@ int check_init(struct checker *c, const struct stream *stream, uint32_t writers,
 
 void check_fini(struct checker *c)
 {
+	history_fini(&c->history);
 	slab_fini(&c->free);
 	free(c->slots);
-	free(c->written);
+	free(c->due);
 	c->slots = NULL;
-	c->written = NULL;
+	c->due = NULL;
 }
 
-void check_restart(struct checker *c)
+static void count_from_zero(struct checker *c)
 {
 	memset(&c->n, 0, sizeof(c->n));
 	c->digest = 0;
 	c->first_errno = 0;
 }
 
-static bool was_written(const struct checker *c, uint64_t key)
+void check_restart(struct checker *c, uint32_t run)
 {
-	return !c->written || (c->written[key / 64] >> key % 64 & 1);
+	count_from_zero(c);
+	c->history.run = run;
 }
 
-void check_open(struct checker *c, uint64_t i, uint64_t now_ns, struct kv_req *req)
+void check_audit(struct checker *c, uint32_t runs, const uint64_t *made)
 {
-	const struct op *op = stream_at(c->stream, i);
+	count_from_zero(c);
+	c->auditing = true;
+	c->n_due = history_written(&c->history, c->due);
+	c->history.run = runs - 1;
+	c->n.invented = history_end(&c->history, made);
+}
+
+/* Which operation of the stream has the key, and is it carried out as it stands there? */
+static uint64_t in_stream(const struct checker *c, uint64_t i)
+{
+	return c->auditing ? c->due[i] : i;
+}
+
+const struct op *check_open(struct checker *c, uint64_t i, uint64_t now_ns, struct kv_req *req)
+{
+	uint64_t at = in_stream(c, i);
+	const struct op *op = stream_at(c->stream, at);
+	uint64_t stamp = kv_stamp(c->history.run + c->auditing, i);
 	uint32_t id = slab_get(&c->free);
 	struct check_slot *slot;
 
@@ -63,69 +79,69 @@ void check_open(struct checker *c, uint64_t i, uint64_t now_ns, struct kv_req *r
 	slot->seq += c->slot_mask + 1; /* the next generation of this slot's names */
 	slot->op = i;
 	slot->start_ns = now_ns;
-	slot->must_exist = !op->put && was_written(c, op->key);
+	slot->put = op->put && !c->auditing;
+	slot->value = slot->put ? kv_value(op->key, kv_name(c->origin, stamp)) : 0;
+	if (!slot->put)
+		history_get(&c->history, at, stamp, &slot->get);
 	c->n.ops++;
 	c->n.remote += op->rank != c->rank;
 	*req = (struct kv_req){
-		.type = op->put ? KV_PUT : KV_GET,
+		.type = slot->put ? KV_PUT : KV_GET,
 		.origin = (uint16_t)c->origin,
 		.seq = slot->seq,
 		.rank = op->rank,
 		.key = op->key,
-		.value = op->put ? kv_value(op->key, c->origin, i) : 0,
+		.value = slot->value,
 	};
+	return op;
 }
 
 void check_cancel(struct checker *c, const struct kv_req *req)
 {
+	c->n.put_off++;
 	c->n.ops--;
 	c->n.remote -= req->rank != c->rank;
 	slab_put(&c->free, req->seq & c->slot_mask);
 }
 
-static bool is_own_put(const struct checker *c, uint32_t op, uint64_t key)
+static void count_verified(struct checker *c, const struct check_slot *slot, bool found)
 {
-	const struct op *o = stream_at(c->stream, op); /* the period divides 2^24 */
-
-	return o->put && o->key == key;
+	c->n.verified++;
+	c->n.not_found += !found;
+	if (!c->auditing)
+		c->digest += stream_term(c->stream, slot->op);
 }
 
-static_assert((KV_OP_MASK + 1) % STREAM_PERIOD == 0, "an operation's name finds it");
-
-static bool value_is_right(const struct checker *c, const struct check_slot *slot,
-	const struct kv_resp *resp)
+static void count_read(struct checker *c, const struct check_slot *slot, enum verdict v, bool found)
 {
-	const struct op *op = stream_at(c->stream, slot->op);
-	uint32_t writer = kv_value_writer(resp->value);
-
-	switch (resp->type) {
-	case KV_PUT_OK:
-		return op->put && resp->value == kv_value(op->key, c->origin, slot->op);
-	case KV_NOT_FOUND:
-		return !op->put && resp->value == op->key && !slot->must_exist;
-	case KV_GET_OK:
-		if (op->put || !kv_value_is_of(resp->value, op->key))
-			return false;
-		if (writer == c->origin)
-			return is_own_put(c, kv_value_op(resp->value), op->key);
-		if (writer == KV_PRELOADER)
-			return !c->written && kv_value_op(resp->value) == 0;
-		return writer < c->writers;
-	default:
-		return false;
+	switch (v) {
+	case READ_RIGHT:
+		count_verified(c, slot, found);
+		break;
+	case READ_FORGOTTEN:
+		c->n.forgotten++;
+		break;
+	case READ_STALE:
+		c->n.stale++;
+		break;
+	case READ_INVENTED:
+		c->n.invented++;
+		break;
 	}
 }
 
-static void count_verified(struct checker *c, const struct check_slot *slot,
+/* An answer that came to the right place. */
+static void check_answer(struct checker *c, const struct check_slot *slot,
 	const struct kv_resp *resp)
 {
-	const struct op *op = stream_at(c->stream, slot->op);
-
-	c->n.verified++;
-	c->n.not_found += resp->type == KV_NOT_FOUND;
-	c->digest += stream_term(c->stream, slot->op);
-	if (op->put && c->written)
-		c->written[op->key / 64] |= 1ull << op->key % 64;
+	if (slot->put && resp->type == KV_PUT_OK && resp->value == slot->value)
+		count_verified(c, slot, true);
+	else if (!slot->put && resp->type == KV_GET_OK)
+		count_read(c, slot, history_found(&c->history, &slot->get, resp->value), true);
+	else if (!slot->put && resp->type == KV_NOT_FOUND && resp->value == slot->get.key)
+		count_read(c, slot, history_absent(&c->history, &slot->get), false);
+	else
+		c->n.wrong_value++;
 }
 
 bool check_reply(struct checker *c, uint64_t token, const struct kv_resp *resp,
@@ -145,10 +161,8 @@ bool check_reply(struct checker *c, uint64_t token, const struct kv_resp *resp,
 		c->n.refused++;
 		if (!c->first_errno)
 			c->first_errno = (int)(resp->value & 0xffff);
-	} else if (!value_is_right(c, slot, resp)) {
-		c->n.wrong_value++;
 	} else {
-		count_verified(c, slot, resp);
+		check_answer(c, slot, resp);
 	}
 	*start_ns_p = slot->start_ns;
 	slab_put(&c->free, id);
@@ -158,6 +172,10 @@ bool check_reply(struct checker *c, uint64_t token, const struct kv_resp *resp,
 void check_finish(struct checker *c)
 {
 	c->n.lost += check_open_count(c);
+	if (c->auditing && c->n.ops < c->n_due) { /* it was given up: these were not read */
+		c->n.lost += c->n_due - c->n.ops;
+		c->n.ops = c->n_due;
+	}
 	for (uint32_t id = 0; id < c->free.capacity; id++) {
 		if (slab_in_use(&c->free, id))
 			slab_put(&c->free, id);

@@ -10,21 +10,24 @@
 #include "base/wait.h"
 #include "stop.h"
 
-#define NAP_NS (50 * NSEC_PER_USEC) /* with replies to come on several ways */
-#define SLEEP_NS (10 * NSEC_PER_MSEC) /* with one: until the next look at the clock */
+#define SLEEP_NS (10 * NSEC_PER_MSEC) /* with one way to wait on: until a look at the clock */
 #define CONNECT_PAUSE_NS NSEC_PER_MSEC
 
 int client_init(struct client *c, struct node *node, uint32_t index)
 {
 	const struct options *o = node->o;
 	uint32_t id = node->rank * o->clients + index;
+	const struct history_attr attr = {.source = &node->source,
+		.stream = &c->stream,
+		.writers = node->ranks * o->clients,
+		.ops = o->ops,
+		.preloaded = o->preload};
 
 	*c = (struct client){.node = node, .index = index};
 	c->ipc = calloc(o->daemons, sizeof(struct shmipc_client *));
-	if (!c->ipc || stream_init(&c->stream, &o->load, &node->place, id))
+	if (!c->ipc || stream_init(&c->stream, &node->source, &node->place, id))
 		return -ENOMEM;
-	return check_init(&c->check, &c->stream, node->ranks * o->clients, node->rank,
-		o->queue_depth, o->load.key_range, o->preload);
+	return check_init(&c->check, &attr, node->rank, o->queue_depth);
 }
 
 void client_fini(struct client *c)
@@ -87,7 +90,7 @@ static void on_reply(void *arg, uint64_t token, const void *payload)
 	uint64_t start_ns;
 
 	if (check_reply(&c->check, token, &resp, &start_ns))
-		hist_add(&c->latency, c->now_ns - start_ns);
+		latrec_hist_record(&c->latency, c->now_ns - start_ns);
 }
 
 static int send_op(struct client *c, const struct op *op, const struct kv_req *req)
@@ -104,15 +107,14 @@ static int refill(struct client *c, uint64_t *next, uint64_t last)
 
 	while (*next < last && check_open_count(&c->check) < depth) {
 		struct kv_req req;
-		int err;
+		const struct op *op = check_open(&c->check, *next, c->now_ns, &req);
+		int err = send_op(c, op, &req);
 
-		check_open(&c->check, *next, c->now_ns, &req);
-		err = send_op(c, stream_at(&c->stream, *next), &req);
 		if (err) {
 			check_cancel(&c->check, &req);
 			return err == -EAGAIN ? 0 : err;
 		}
-		++*next;
+		check_sent(&c->check, (*next)++, &req);
 	}
 	return 0;
 }
@@ -142,7 +144,7 @@ static int take_replies(struct client *c)
 /* Sleeps for a moment, on the connection itself if only one has something to bring. */
 static void rest(struct client *c)
 {
-	struct timespec nap = {.tv_nsec = NAP_NS};
+	struct timespec nap = {.tv_nsec = (long)c->node->nap_ns};
 	struct shmipc_client *only = NULL;
 	uint32_t ways = 0;
 
@@ -166,12 +168,12 @@ static void rest(struct client *c)
 
 /*
  * The loop, until the last operation or the end of the time, and every reply, or the
- * time-out of one. 0 or -errno.
+ * time-out of one. 0 or -errno; *next_p: how many operations were made.
  */
-static int work(struct client *c, uint64_t last, uint64_t end_ns)
+static int work(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next_p)
 {
 	struct wait w = WAIT_INIT;
-	uint64_t next = 0, seen_ns = c->now_ns;
+	uint64_t seen_ns = c->now_ns;
 
 	while (!stop_requested()) {
 		int err, n;
@@ -179,11 +181,11 @@ static int work(struct client *c, uint64_t last, uint64_t end_ns)
 		c->now_ns = clock_ns(); /* of the replies and of the requests of this turn */
 		n = take_replies(c);
 		if (c->now_ns >= end_ns)
-			last = next;
-		err = n < 0 ? n : refill(c, &next, last);
+			last = *next_p;
+		err = n < 0 ? n : refill(c, next_p, last);
 		if (err)
 			return err;
-		if (!check_open_count(&c->check) && next >= last)
+		if (!check_open_count(&c->check) && *next_p >= last)
 			return 0;
 		if (n) {
 			seen_ns = c->now_ns;
@@ -200,22 +202,40 @@ static int work(struct client *c, uint64_t last, uint64_t end_ns)
 /* In the thread's name, where top(1) and others see it: who it is, and which run it is in. */
 static void show_run(const struct client *c, uint32_t run)
 {
-	char name[16]; /* what the kernel keeps */
+	char name[24]; /* the kernel keeps 15 characters */
 
-	snprintf(name, sizeof(name), "client%u/%u", c->index, run);
+	if (run < c->node->o->runs)
+		snprintf(name, sizeof(name), "client%u/%u", c->index, run);
+	else
+		snprintf(name, sizeof(name), "client%u/audit", c->index);
+	name[15] = 0;
 	pthread_setname_np(pthread_self(), name);
 }
 
-static void run_once(struct client *c)
+static void run_once(struct client *c, uint32_t run)
 {
 	const struct options *o = c->node->o;
-	uint64_t start = clock_ns();
+	uint64_t start = clock_ns(), n = 0;
 
-	hist_init(&c->latency);
-	check_restart(&c->check);
+	latrec_hist_clear(&c->latency);
+	check_restart(&c->check, run);
 	c->now_ns = start;
 	c->error = work(c, o->ops ? client_ops(c) : UINT64_MAX,
-		o->ops ? UINT64_MAX : start + o->duration_ns);
+		o->ops ? UINT64_MAX : start + o->duration_ns, &n);
+	check_finish(&c->check);
+	c->elapsed_ns = clock_ns() - start;
+	if (n > c->made)
+		c->made = n;
+}
+
+/* After the last run, when no client of any rank makes puts any more. */
+static void audit(struct client *c)
+{
+	uint64_t start = clock_ns(), n = 0;
+
+	check_audit(&c->check, c->node->o->runs, c->node->made);
+	c->now_ns = start;
+	c->error = work(c, c->check.n_due, UINT64_MAX, &n);
 	check_finish(&c->check);
 	c->elapsed_ns = clock_ns() - start;
 }
@@ -228,7 +248,10 @@ void *client_main(void *arg)
 	c->error = connect_all(c);
 	for (uint32_t run = 0; gate_pass(&c->node->gate, run, c->error); run++) {
 		show_run(c, run);
-		run_once(c);
+		if (run < c->node->o->runs)
+			run_once(c, run);
+		else
+			audit(c);
 	}
 	disconnect_all(c);
 	return NULL;

@@ -9,8 +9,8 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "base/hist.h"
 #include "check.h"
+#include "latrec.h"
 #include "node.h"
 
 struct client {
@@ -21,9 +21,10 @@ struct client {
 	struct delegrpc_client *ring; /* NULL: no other rank */
 	struct stream stream;
 	struct checker check;
-	struct hist latency; /* of one run */
+	struct latrec_hist latency; /* of one run */
 	uint64_t now_ns; /* when this turn's replies were taken */
-	uint64_t elapsed_ns; /* of the last run */
+	uint64_t elapsed_ns; /* of the last run, or of the audit */
+	uint64_t made; /* operations of the run with the most */
 	int error; /* -errno: cannot go on */
 };
 

@@ -15,6 +15,8 @@
  */
 #define WINDOW 12
 #define FULL 12
+#define AGE_UNIT_NS 20000ull /* of waiting: weighs as much as a call */
+#define SPACING_NS 2000ull /* between WRITEs beyond the window */
 #define MAX_NUMBER 65536
 
 /* One number from 1 to MAX_NUMBER; where it ends, or NULL. */
@@ -56,6 +58,12 @@ int control_parse(const char *text, struct control_spec *spec_p)
 	} else if (!strcmp(text, "adaptive-budget")) {
 		spec.kind = CONTROL_ADAPTIVE;
 		s = "";
+	} else if (!strncmp(text, "hold:", 5)) {
+		spec.kind = CONTROL_HOLD;
+		s = parse_number(text + 5, &spec.hold_us);
+	} else if (!strcmp(text, "adaptive-hold")) {
+		spec.kind = CONTROL_ADAPTIVE_HOLD;
+		s = "";
 	} else if (!strcmp(text, "auto")) {
 		s = "";
 	} else if (!strncmp(text, "auto:", 5)) {
@@ -82,6 +90,12 @@ void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX])
 	case CONTROL_ADAPTIVE:
 		snprintf(name, CONTROL_NAME_MAX, "adaptive-budget");
 		break;
+	case CONTROL_HOLD:
+		snprintf(name, CONTROL_NAME_MAX, "hold:%u", spec->hold_us);
+		break;
+	case CONTROL_ADAPTIVE_HOLD:
+		snprintf(name, CONTROL_NAME_MAX, "adaptive-hold");
+		break;
 	case CONTROL_AUTO:
 		snprintf(name, CONTROL_NAME_MAX, "auto:%u,%u", spec->window, spec->full);
 		break;
@@ -96,6 +110,7 @@ int control_init(struct control *c, const struct control_spec *spec, uint32_t en
 	if (!c->spec.full)
 		c->spec.full = FULL;
 	adaptive_init(&c->adaptive);
+	hold_init(&c->hold, spec->hold_us * 1e3, spec->kind == CONTROL_ADAPTIVE_HOLD, endpoints);
 	c->ep = calloc(endpoints ? endpoints : 1, sizeof(*c->ep));
 	return c->ep ? 0 : -ENOMEM;
 }
@@ -117,17 +132,40 @@ static void forget_consumed(struct control *c, uint32_t ep, uint64_t consumed)
 	}
 }
 
-/* The one to go next: most calls, then longest wait. */
-static size_t fullest(const struct control *c, const struct control_load *loads, size_t from,
-	size_t n)
+void control_refresh(struct control *c, control_consumed_fn *consumed, void *arg)
 {
+	for (uint32_t ep = 0; ep < c->endpoints; ep++) {
+		if (c->ep[ep].count)
+			forget_consumed(c, ep, consumed(arg, ep));
+	}
+}
+
+static uint64_t age_ns(const struct control *c, const struct control_load *load, uint64_t now_ns)
+{
+	uint64_t since = c->ep[load->ep].since_ns;
+
+	return since ? now_ns - since : 0;
+}
+
+static bool is_overdue(const struct control *c, const struct control_load *load, uint64_t now_ns)
+{
+	return age_ns(c, load, now_ns) >= c->spec.full * AGE_UNIT_NS + c->endpoints * SPACING_NS;
+}
+
+/* The one to go next: calls and age. */
+static size_t most_urgent(const struct control *c, const struct control_load *loads, size_t from,
+	size_t n, uint64_t now_ns)
+{
+	uint64_t most = 0;
 	size_t best = from;
 
-	for (size_t i = from + 1; i < n; i++) {
-		if (loads[i].calls > loads[best].calls ||
-			(loads[i].calls == loads[best].calls &&
-				c->ep[loads[i].ep].loops > c->ep[loads[best].ep].loops))
+	for (size_t i = from; i < n; i++) {
+		uint64_t urgency = loads[i].calls * AGE_UNIT_NS + age_ns(c, &loads[i], now_ns);
+
+		if (urgency > most) {
+			most = urgency;
 			best = i;
+		}
 	}
 	return best;
 }
@@ -140,36 +178,48 @@ static void take(struct control_load *loads, size_t to, size_t from)
 	loads[from] = l;
 }
 
-size_t control_select(struct control *c, struct control_load *loads, size_t n,
-	control_consumed_fn *consumed, void *arg)
+/* Those that need not wait; *taken_p: how many of them have calls. */
+static size_t take_free(const struct control *c, struct control_load *loads, size_t n,
+	uint32_t *taken_p)
 {
 	size_t go = 0;
-	uint32_t taken = 0; /* WRITEs with calls among those that go */
 
-	if (c->spec.kind != CONTROL_AUTO)
-		return n;
 	for (size_t i = 0; i < n; i++) {
 		if (loads[i].replies || loads[i].calls >= c->spec.full) {
-			taken += loads[i].calls != 0;
+			*taken_p += loads[i].calls != 0;
 			take(loads, go++, i);
 		}
 	}
-	if (go == n)
+	return go;
+}
+
+size_t control_select(struct control *c, struct control_load *loads, size_t n,
+	control_consumed_fn *consumed, control_now_fn *now, void *arg)
+{
+	uint32_t taken = 0; /* WRITEs with calls among those that go */
+	uint64_t now_ns;
+	size_t go;
+
+	if (c->spec.kind != CONTROL_AUTO)
 		return n;
-	if (c->unconsumed + taken + (n - go) > c->spec.window) {
-		for (uint32_t ep = 0; ep < c->endpoints; ep++) {
-			if (c->ep[ep].count)
-				forget_consumed(c, ep, consumed(arg, ep));
+	go = take_free(c, loads, n, &taken);
+	if (go == n || c->unconsumed + taken + (n - go) <= c->spec.window)
+		return n;
+	control_refresh(c, consumed, arg);
+	now_ns = now(arg);
+	for (size_t i = go; i < n; i++) {
+		if (is_overdue(c, &loads[i], now_ns)) {
+			take(loads, go++, i);
+			taken++;
 		}
 	}
-	while (go < n && c->unconsumed + taken < c->spec.window) {
-		take(loads, go, fullest(c, loads, go, n));
-		go++;
-		taken++;
-	}
+	for (; go < n && c->unconsumed + taken < c->spec.window; taken++, go++)
+		take(loads, go, most_urgent(c, loads, go, n, now_ns));
 	c->waits += go < n;
-	for (size_t i = go; i < n; i++)
-		c->ep[loads[i].ep].loops++;
+	for (size_t i = go; i < n; i++) {
+		if (!c->ep[loads[i].ep].since_ns)
+			c->ep[loads[i].ep].since_ns = now_ns;
+	}
 	return go;
 }
 
@@ -177,7 +227,7 @@ void control_sent(struct control *c, const struct control_load *load, uint64_t e
 {
 	struct control_posted *p = &c->ep[load->ep];
 
-	p->loops = 0;
+	p->since_ns = 0;
 	if (c->spec.kind != CONTROL_AUTO || !load->calls)
 		return;
 	if (p->count == ARRAY_SIZE(p->end)) { /* all of them by way of FULL: count the last */

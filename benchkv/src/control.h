@@ -9,11 +9,17 @@
  *	threshold:T,N	up to N polls in a row, until one brings T messages or more
  *	adaptive-budget	up to u + 1 polls in a row, until one brings a message; u follows
  *			the load, see adaptive.h
+ *	hold:US		replies to local clients wait for each other, at most that long, see hold.h
+ *	adaptive-hold	the same; the time follows the arrivals
  *	auto[:K,B]	at most K WRITEs with calls in them that the peers have not consumed
  *			yet, over all endpoints: when the NIC is behind, calls are kept and
  *			leave together. An endpoint with B or more calls goes regardless,
- *			one with replies at once, its calls with it. Of those that wait the
- *			fullest goes first, the one that has waited longest among equals.
+ *			one with replies at once, its calls with it. Of those that wait that
+ *			one goes first whose number of calls and age in units of 20 us have
+ *			the largest sum. Full endpoints may fill the window for as long as
+ *			they like, so one that has waited for B units, and 2 us for each
+ *			endpoint, goes regardless, too: the window is then exceeded by
+ *			at most one WRITE every 2 us, less than a NIC sends.
  *
  * The acknowledgement of `auto` is the peer's consumer position, which every batch of
  * copyrpc carries: it says that the peer's daemon has worked on the calls, wherever in
@@ -28,6 +34,7 @@
 #include <stdint.h>
 
 #include "adaptive.h"
+#include "hold.h"
 
 #define CONTROL_NAME_MAX 40
 
@@ -37,12 +44,15 @@ enum control_kind {
 	CONTROL_BUDGET,
 	CONTROL_THRESHOLD,
 	CONTROL_ADAPTIVE,
+	CONTROL_HOLD,
+	CONTROL_ADAPTIVE_HOLD,
 };
 
 struct control_spec {
 	enum control_kind kind;
 	uint32_t n; /* most polls of budget and threshold */
 	uint32_t threshold; /* T */
+	uint32_t hold_us;
 	uint32_t window, full; /* K and B of auto; 0: the defaults */
 };
 
@@ -54,7 +64,7 @@ void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX]);
 struct control_posted {
 	uint64_t end[64]; /* positions after the WRITEs with calls, oldest first */
 	uint32_t head, count;
-	uint32_t loops; /* for how many selections calls have waited here */
+	uint64_t since_ns; /* when calls had to wait here first; 0: none waits */
 };
 
 struct control {
@@ -64,6 +74,7 @@ struct control {
 	uint32_t unconsumed; /* WRITEs with calls that the peers have not consumed */
 	uint64_t waits; /* selections in which an endpoint had to wait */
 	struct adaptive adaptive;
+	struct hold hold;
 };
 
 /* An endpoint that has something to send. */
@@ -74,6 +85,8 @@ struct control_load {
 
 /* How far the peer of an endpoint has consumed what was posted. */
 typedef uint64_t control_consumed_fn(void *arg, uint32_t ep);
+/* What time it is, in ns since any moment. Asked at most once in a selection. */
+typedef uint64_t control_now_fn(void *arg);
 
 int control_init(struct control *c, const struct control_spec *spec, uint32_t endpoints);
 void control_fini(struct control *c);
@@ -83,6 +96,7 @@ struct control_polls {
 	uint32_t polls;
 	uint32_t responses; /* of all of them */
 	uint32_t messages; /* responses and requests, of all of them */
+	uint32_t cqes; /* completions of all of them; for those that observe only */
 	uint32_t last; /* messages of the last one */
 };
 
@@ -95,13 +109,13 @@ static inline bool control_poll_again(const struct control *c, const struct cont
 	case CONTROL_THRESHOLD:
 		return p->polls < c->spec.n && p->last < c->spec.threshold;
 	case CONTROL_ADAPTIVE:
-		return adaptive_poll_again(&c->adaptive, p->polls, p->messages);
+		return adaptive_poll_again(&c->adaptive, p->polls, p->cqes);
 	default:
 		return false;
 	}
 }
 
-/* Does it want to know how long loops and round trips take? */
+/* Does it want to know of completions, and how long loops and round trips take? */
 static inline bool control_observes(const struct control *c)
 {
 	return c->spec.kind == CONTROL_ADAPTIVE;
@@ -111,6 +125,12 @@ static inline bool control_observes(const struct control *c)
 static inline void control_loop_end(struct control *c, const struct adaptive_loop *seen)
 {
 	adaptive_step(&c->adaptive, seen);
+}
+
+/* Are replies to local clients held? Then hold_arrived() and hold_release() decide. */
+static inline bool control_holds(const struct control *c)
+{
+	return c->spec.kind == CONTROL_HOLD || c->spec.kind == CONTROL_ADAPTIVE_HOLD;
 }
 
 /* Does control_select() ever leave an endpoint out? */
@@ -124,7 +144,10 @@ static inline bool control_selects(const struct control *c)
  * their number.
  */
 size_t control_select(struct control *c, struct control_load *loads, size_t n,
-	control_consumed_fn *consumed, void *arg);
+	control_consumed_fn *consumed, control_now_fn *now, void *arg);
+
+/* Brings c->unconsumed up to date; control_select() does so only when it matters to it. */
+void control_refresh(struct control *c, control_consumed_fn *consumed, void *arg);
 
 /* What control_select() let go was posted, and ends at this position. */
 void control_sent(struct control *c, const struct control_load *load, uint64_t end);

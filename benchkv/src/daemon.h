@@ -34,8 +34,8 @@
 struct daemon_stats {
 	uint64_t loops, idle_loops, sleeps;
 	uint64_t local; /* requests served for clients of this rank */
-	uint64_t remote; /* requests served or forwarded for other ranks */
-	uint64_t forwarded; /* of these, to a worker */
+	uint64_t remote; /* requests served for other ranks; by the daemon that has the shard */
+	uint64_t forwarded; /* requests of other ranks that daemon 0 has passed to a worker */
 	uint64_t calls, responses; /* for clients, to other ranks */
 	uint64_t stalled; /* calls that had to wait for room or credit */
 	uint64_t polls; /* of the network */

@@ -153,8 +153,8 @@ static void serve_remote(struct daemon *d, struct copyrpc_req *req)
 	uint32_t shard = place_shard(&d->node->place, q.key);
 	struct kv_resp resp;
 
-	d->stats.remote++;
 	if (shard == 0) { /* or no request at all: the store says so */
+		d->stats.remote++;
 		resp = store_serve(d->store, &q);
 		reply_remote(d, req, &resp);
 		return;
@@ -178,15 +178,28 @@ static uint32_t batch_size(uint32_t messages)
 	return messages < 2 ? messages : messages <= 10 ? 2 : messages <= 100 ? 3 : 4;
 }
 
+/* Completions so far: each batch that has arrived is one. */
+static uint64_t completions(const struct daemon *d)
+{
+	struct copyrpc_stats s;
+
+	copyrpc_ctx_stats(d->ctx, &s);
+	return s.batches_received;
+}
+
 static uint32_t phase_network(struct daemon *d)
 {
 	struct copyrpc_req *req;
 	struct control_polls *p = &d->net.polls;
+	bool observes = control_observes(&d->net.control);
+	uint64_t before = observes ? completions(d) : 0;
 	uint32_t n = 0;
 
 	*p = (struct control_polls){.polls = 0};
 	do {
 		p->last = (uint32_t)copyrpc_poll_recv(d->ctx, on_response, d);
+		if (observes)
+			p->cqes = (uint32_t)(completions(d) - before);
 		p->messages += p->last;
 		p->polls++;
 	} while (control_poll_again(&d->net.control, p));
@@ -325,6 +338,11 @@ static uint64_t consumed_by(void *arg, uint32_t rank)
 	return load.consumed;
 }
 
+static uint64_t now_ns(void *arg)
+{
+	return clock_ns();
+}
+
 static void phase_flush(struct daemon *d)
 {
 	struct network *net = &d->net;
@@ -338,7 +356,7 @@ static void phase_flush(struct daemon *d)
 	copyrpc_flush_if(d->ctx, gather_load, net);
 	if (!net->n_loads)
 		return;
-	go = control_select(&net->control, net->loads, net->n_loads, consumed_by, net);
+	go = control_select(&net->control, net->loads, net->n_loads, consumed_by, now_ns, net);
 	for (size_t i = 0; i < go; i++)
 		net->remotes[net->loads[i].ep].go = true;
 	copyrpc_flush_if(d->ctx, may_go, net);
@@ -371,21 +389,18 @@ static void phase_forward(struct daemon *d)
 	}
 }
 
-/* Tells the control what the loop before this one was like. */
+/* Tells the control what this loop was like; what it rests afterwards does not count. */
 static void observe(struct network *net)
 {
-	uint64_t now = clock_ns();
 	struct adaptive_loop seen = {
-		.cqes = net->polls.messages,
-		.loop_us = (double)(now - net->loop_ns) / (double)NSEC_PER_USEC,
+		.cqes = net->polls.cqes,
+		.loop_us = (double)(clock_ns() - net->loop_ns) / (double)NSEC_PER_USEC,
 	};
 
 	if (net->polls.responses)
 		seen.rtt_us =
 			(double)net->rtt_sum_ns / (double)NSEC_PER_USEC / net->polls.responses;
-	if (net->loop_ns)
-		control_loop_end(&net->control, &seen);
-	net->loop_ns = now;
+	control_loop_end(&net->control, &seen);
 	net->rtt_sum_ns = 0;
 }
 
@@ -394,7 +409,14 @@ static void take_sample(struct daemon *d)
 	struct network *net = &d->net;
 	struct trace *t = &net->trace;
 	uint64_t now = clock_ns();
-	struct trace_sample s = {
+	struct trace_sample s;
+
+	if (!trace_due(t, now)) {
+		t->loop_ns = now;
+		return;
+	}
+	control_refresh(&net->control, consumed_by, net);
+	s = (struct trace_sample){
 		.outstanding = net->free.used,
 		.waiting = net->n_waiting,
 		.messages = net->polls.messages,
@@ -406,8 +428,7 @@ static void take_sample(struct daemon *d)
 
 	for (uint32_t i = 1; i < d->node->o->daemons; i++)
 		s.held += net->n_held[i];
-	if (trace_due(t, now))
-		trace_add(t, now, s);
+	trace_add(t, now, s);
 	t->loop_ns = now;
 }
 
@@ -416,8 +437,6 @@ static uint32_t serve_network(struct daemon *d)
 	uint32_t n = 0;
 	int answers = 0;
 
-	if (control_observes(&d->net.control))
-		observe(&d->net);
 	if (d->net.trace.samples)
 		take_sample(d);
 
@@ -429,6 +448,8 @@ static uint32_t serve_network(struct daemon *d)
 	phase_retry(d); /* E */
 	phase_flush(d); /* F */
 	phase_forward(d); /* G */
+	if (control_observes(&d->net.control))
+		observe(&d->net);
 	return n + (uint32_t)answers;
 }
 
@@ -440,8 +461,11 @@ void *daemon0_main(void *arg)
 	topo_pin_self(d->node->topo, 0);
 	/* Relaxed: the flag carries nothing; what follows it is ordered by the join. */
 	while (!atomic_load_explicit(&d->node->stop_daemons, memory_order_relaxed)) {
-		uint32_t n = daemon_serve_local(d); /* A */
+		uint32_t n;
 
+		if (control_observes(&d->net.control))
+			d->net.loop_ns = clock_ns();
+		n = daemon_serve_local(d); /* A */
 		if (d->ctx)
 			n += serve_network(d);
 		daemon_rest(d, n, &w);

@@ -80,8 +80,7 @@ int endpoints_connect(struct node *n, char *why, int size)
 	}
 	if (err)
 		return err;
-	/* Not collected: of n * n addresses everybody needs n. */
-	err = launch_fence(n->launch, false, n->o->timeout_ns);
+	err = launch_fence(n->launch, n->o->timeout_ns);
 	if (err)
 		launch_explain(n->launch, err, n->o->timeout_ns, why, size);
 	for (uint32_t i = 0; !err && i < n->ranks; i++) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "audit.h"
 #include "base/clock.h"
 #include "daemon.h"
 #include "hca.h"
@@ -14,13 +15,19 @@
 #include "result.h"
 #include "stop.h"
 
-#define HELLO_MAGIC 0x62656e63686b7602ull
+#define HELLO_MAGIC 0x62656e63686b7603ull
 #define KEY_HELLO "benchkv.hello"
+#define KEY_TRACE "benchkv.trace"
 #define KEY_MAX 48
 #define WHY_MAX 320
 #define SLOWEST 4
 #define PATIENCE_NS (2 * NSEC_PER_SEC) /* of ranks that leave a complaint to rank 0 */
-#define UNVERIFIED 1 /* all went well, but for an operation */
+
+/* How a rank can end besides 0 and -errno: the results are there. */
+enum {
+	UNVERIFIED = 1, /* all went well, but for an operation */
+	UNTRACED, /* a trace could not be written; said in why */
+};
 
 /* What ranks tell each other first. */
 struct hello {
@@ -39,6 +46,7 @@ struct job {
 	struct result *ranks; /* rank 0 only: of all runs */
 	FILE *json; /* rank 0 only */
 	FILE *trace;
+	int32_t trace_err; /* 0 or -errno: what became of it */
 	int status; /* to end with after an error */
 	char why[WHY_MAX];
 	bool said; /* why */
@@ -59,9 +67,9 @@ static int refuse(struct job *j, int err)
 	return err;
 }
 
-static int fence(struct job *j, bool collect)
+static int fence(struct job *j)
 {
-	int err = launch_fence(j->l, collect, j->o->timeout_ns);
+	int err = launch_fence(j->l, j->o->timeout_ns);
 
 	if (err)
 		launch_explain(j->l, err, j->o->timeout_ns, j->why, sizeof(j->why));
@@ -77,7 +85,7 @@ static int fence_after_run(struct job *j, uint32_t run)
 {
 	uint64_t ours = j->runs[run].elapsed_ns;
 	uint64_t timeout = 2 * j->o->timeout_ns + (j->o->ops ? SLOWEST : 1) * ours;
-	int err = launch_fence(j->l, false, timeout);
+	int err = launch_fence(j->l, timeout);
 
 	if (err)
 		launch_explain(j->l, err, timeout, j->why, sizeof(j->why));
@@ -171,7 +179,7 @@ static int meet(struct job *j)
 		return judge(j, &mine, &mine, 0);
 	err = launch_put(j->l, KEY_HELLO, &mine, sizeof(mine));
 	if (!err)
-		err = fence(j, true);
+		err = fence(j);
 	for (uint32_t i = 0; !err && i < launch_size(j->l); i++)
 		err = hear(j, &mine, i);
 	return err;
@@ -187,6 +195,13 @@ static int plan(struct job *j, const char *device, const char *no_device)
 			(unsigned long long)clients, KV_MAX_WRITERS);
 		return refuse(j, -EINVAL);
 	}
+	if (workload_share(j->o->ops, 0, (uint32_t)clients) > KV_MAX_OPS) {
+		snprintf(j->why, sizeof(j->why),
+			"--ops %llu is more than %llu for each client: give less, or more clients",
+			(unsigned long long)j->o->ops, KV_MAX_OPS);
+		return refuse(j, -EINVAL);
+	}
+	n->nap_ns = node_nap_ns(j->sharers * (j->o->daemons + j->o->clients), topo_units(n->topo));
 	n->o = j->o;
 	n->launch = j->l;
 	n->rank = launch_rank(j->l);
@@ -211,7 +226,7 @@ static int run_all(struct job *j)
 	int err = 0;
 
 	for (uint32_t run = 0; !err && run < j->o->runs; run++) {
-		err = run ? fence_after_run(j, run - 1) : fence(j, false);
+		err = run ? fence_after_run(j, run - 1) : fence(j);
 		if (!err)
 			err = node_run(&j->node);
 		if (err && !j->why[0])
@@ -220,6 +235,19 @@ static int run_all(struct job *j)
 		if (!err)
 			result_of_clients(&j->node, &j->runs[run]);
 	}
+	return err ? err : fence_after_run(j, j->o->runs - 1);
+}
+
+/* Every key that was put is read, when no rank puts any more; afterwards all ranks meet. */
+static int audit(struct job *j)
+{
+	int err = audit_prepare(&j->node, j->why, sizeof(j->why));
+
+	if (!err)
+		err = node_run(&j->node);
+	if (err && !j->why[0])
+		snprintf(j->why, sizeof(j->why), "a client cannot go on in the audit: %s",
+			strerror(-err));
 	return err ? err : fence_after_run(j, j->o->runs - 1);
 }
 
@@ -268,6 +296,7 @@ static int gather(struct job *j, struct result *daemons)
 
 	for (uint32_t run = 0; run < j->o->runs; run++)
 		result_sequel(&j->ranks[0], &j->runs[run]);
+	memcpy(j->ranks[0].served, daemons->served, sizeof(daemons->served));
 	for (uint32_t rank = 1; rank < j->node.ranks; rank++) {
 		for (uint32_t run = 0; run <= j->o->runs; run++) {
 			int err = hear_result(j, rank, run, &r);
@@ -278,6 +307,7 @@ static int gather(struct job *j, struct result *daemons)
 			if (run < j->o->runs)
 				result_sequel(&j->ranks[rank], &r);
 		}
+		memcpy(j->ranks[rank].served, r.served, sizeof(r.served));
 	}
 	return 0;
 }
@@ -324,36 +354,64 @@ static int report(struct job *j, struct result *daemons)
 	err = print_report(j, &r);
 	if (err)
 		return err;
-	return result_errors(&r.total) || r.total.counts.verified != r.total.counts.ops ?
-		       UNVERIFIED :
-		       0;
+	if (result_verified(&r.total))
+		return 0;
+	result_explain(&r.total, j->why, sizeof(j->why));
+	return UNVERIFIED;
 }
 
+/*
+ * Before the ranks meet again, because a full disk may not cost the results, and a rank
+ * that ends with an error would end those that have not reported yet: rank 0 is told.
+ */
 static int write_trace(struct job *j)
 {
 	FILE *out = j->trace;
-	int err;
 
 	j->trace = NULL;
-	err = trace_write(&j->node.daemons[0].net.trace, out);
-	return err ? cannot_trace(j, j->node.rank, err) : 0;
+	j->trace_err = trace_write(&j->node.daemons[0].net.trace, out);
+	return launch_put(j->l, KEY_TRACE, &j->trace_err, sizeof(j->trace_err));
 }
 
-/* Rank 0 gets everybody's results and reports. 0, UNVERIFIED or -errno. */
+/* Rank 0, last of all. 0, or UNTRACED, and why says whose trace it is. */
+static int judge_traces(struct job *j)
+{
+	int32_t err = j->trace_err;
+	uint32_t rank = 0;
+
+	while (!err && ++rank < j->node.ranks) {
+		if (get_struct(j, rank, KEY_TRACE, &err, sizeof(err)))
+			err = -EPROTO;
+	}
+	if (!err)
+		return 0;
+	cannot_trace(j, rank, err);
+	return UNTRACED;
+}
+
+static int tell_results(struct job *j, const struct result *daemons)
+{
+	int err = 0;
+
+	for (uint32_t run = 0; !err && run < j->o->runs; run++)
+		err = tell_result(j, run, &j->runs[run]);
+	return err ? err : tell_result(j, j->o->runs, daemons);
+}
+
+/* Rank 0 gets everybody's results and reports. 0, UNVERIFIED, UNTRACED or -errno. */
 static int conclude(struct job *j)
 {
+	bool traced = j->trace;
 	struct result daemons;
 	int err = 0;
 
-	result_of_daemons(&j->node, &daemons);
-	if (j->trace)
+	result_of_all(&j->node, &daemons);
+	if (traced)
 		err = write_trace(j);
-	for (uint32_t run = 0; !err && j->node.rank && run < j->o->runs; run++)
-		err = tell_result(j, run, &j->runs[run]);
 	if (!err && j->node.rank)
-		err = tell_result(j, j->o->runs, &daemons);
+		err = tell_results(j, &daemons);
 	if (!err)
-		err = fence(j, true);
+		err = fence(j);
 	if (err || j->node.rank)
 		return err;
 	err = gather(j, &daemons);
@@ -361,7 +419,8 @@ static int conclude(struct job *j)
 		snprintf(j->why, sizeof(j->why), "a rank's results: %s", strerror(-err));
 		return err;
 	}
-	return report(j, &daemons);
+	err = report(j, &daemons);
+	return err || !traced ? err : judge_traces(j);
 }
 
 /* ---- all of it ---- */
@@ -397,7 +456,7 @@ static void end_together(struct job *j, int err)
 {
 	if (!launch_rank(j->l))
 		give_up(j, err);
-	j->aborted = !launch_fence(j->l, false, PATIENCE_NS);
+	j->aborted = !launch_fence(j->l, PATIENCE_NS);
 	if (!j->aborted)
 		give_up(j, err);
 }
@@ -408,7 +467,7 @@ static int run_node(struct job *j)
 
 	if (err) {
 		give_up(j, err);
-	} else if ((err = run_all(j))) {
+	} else if ((err = run_all(j)) || (err = audit(j))) {
 		give_up(j, err);
 		/*
 		 * Now, for a rank that hangs may have what the end of our threads, or of the
@@ -460,7 +519,9 @@ int job_run(const struct options *o, struct launch *l, const char *device, const
 	else if (err < 0)
 		give_up(&j, err);
 	if (err == UNVERIFIED)
-		fprintf(stderr, "benchkv: not every operation was verified\n");
+		fprintf(stderr, "benchkv: not every operation was verified: %s\n", j.why);
+	if (err == UNTRACED)
+		fprintf(stderr, "benchkv: %s\n", j.why);
 	close_file(&j.json);
 	close_file(&j.trace);
 	topo_close(j.node.topo);

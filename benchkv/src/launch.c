@@ -227,8 +227,9 @@ int launch_put(struct launch *l, const char *key, const void *data, size_t len)
 	return PMIx_Put(PMIX_GLOBAL, key, &value) == PMIX_SUCCESS ? 0 : -EPROTO;
 }
 
-int launch_fence(struct launch *l, bool collect, uint64_t timeout_ns)
+int launch_fence(struct launch *l, uint64_t timeout_ns)
 {
+	const bool collect = true;
 	struct request *r;
 	pmix_info_t info;
 	int err;

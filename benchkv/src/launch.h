@@ -6,7 +6,7 @@
  *
  *	launch_init(&l);
  *	launch_put(l, "address", mine, len);
- *	launch_fence(l, true, timeout_ns);		everybody has put
+ *	launch_fence(l, timeout_ns);			everybody has put
  *	launch_get(l, 3, "address", timeout_ns, &theirs, &len);
  *	launch_fini(l);
  *
@@ -39,8 +39,11 @@ const char *launch_job(const struct launch *l);
 /* Says something under a key, once. Others can get it after the next fence. */
 int launch_put(struct launch *l, const char *key, const void *data, size_t len);
 
-/* All ranks meet. collect: what was put goes to everybody at once, else on demand. */
-int launch_fence(struct launch *l, bool collect, uint64_t timeout_ns);
+/*
+ * All ranks meet, and what was put before is everybody's. Not even a meeting for its own
+ * sake is without the exchange of data: Slurm takes that for one within each node.
+ */
+int launch_fence(struct launch *l, uint64_t timeout_ns);
 
 /* Why a fence failed, in one line. */
 void launch_explain(const struct launch *l, int err, uint64_t timeout_ns, char *why, int size);

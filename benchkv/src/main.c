@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -10,6 +11,22 @@
 
 #define WHY_MAX 400
 #define PATIENCE_S 2 /* of ranks that leave a complaint to rank 0 */
+
+/*
+ * A standard stream that is closed would be the first file that is opened. It gets a
+ * descriptor that cannot do what the stream is for, so that a report that goes nowhere is
+ * an error. The lowest free descriptor is the one that is closed.
+ */
+static int fill_standard_streams(void)
+{
+	static const int modes[] = {O_WRONLY, O_RDONLY, O_RDONLY};
+
+	for (int fd = 0; fd < 3; fd++) {
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", modes[fd]) != fd)
+			return -1;
+	}
+	return 0;
+}
 
 /*
  * All ranks have the same command line, and one complaint is enough: rank 0 makes it,
@@ -44,8 +61,11 @@ int main(int argc, char **argv)
 	char why[WHY_MAX] = "", device[HCA_NAME_MAX];
 	struct options o;
 	struct launch *l;
-	int err = options_parse(argc, argv, &o, why, sizeof(why)), status;
+	int err, status;
 
+	if (fill_standard_streams())
+		return JOB_ERROR;
+	err = options_parse(argc, argv, &o, why, sizeof(why));
 	if (err < 0)
 		return complain(why);
 	if (err) {

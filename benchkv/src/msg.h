@@ -10,11 +10,15 @@
  *	any					KV_ERROR	errno
  *
  * A reply carries origin (the client among all clients of the job) and seq (the client's
- * name for the request) of the request that it answers. A stored value says which key it
- * belongs to, who wrote it and which operation of the writer it was:
+ * name for the request) of the request that it answers.
  *
- *	63      40 39      24 23       0
- *	hash of key | writer | operation
+ * A stored value names the put that stored it:
+ *
+ *	63      48 47  38 37                0
+ *	writer    | run  | operation of the writer in this run
+ *
+ * It is stored as a bijection of this name and the key's hash (kv_value()), so that a value
+ * of another key, or one with a bit changed, decodes to a name that no put has.
  */
 #ifndef BENCHKV_MSG_H
 #define BENCHKV_MSG_H
@@ -61,7 +65,9 @@ static_assert(offsetof(struct kv_resp, value) == 8, "layout");
 
 #define KV_MAX_WRITERS 0xffffu /* clients of a job: 0 .. KV_MAX_WRITERS - 1 */
 #define KV_PRELOADER 0xffffu /* wrote what was there before the first operation */
-#define KV_OP_MASK 0xffffffu /* operations are counted modulo 2^24 */
+#define KV_OP_BITS 38
+#define KV_MAX_OPS (1ull << KV_OP_BITS) /* of a client in a run */
+#define KV_MAX_RUNS (1u << 10)
 
 /* A bijection of 64 bits that spreads neighbours (finaliser of splitmix64, S. Vigna). */
 static inline uint64_t mix64(uint64_t z)
@@ -71,27 +77,60 @@ static inline uint64_t mix64(uint64_t z)
 	return z ^ (z >> 31);
 }
 
-static inline uint64_t kv_value(uint64_t key, uint32_t writer, uint64_t op)
+/* Its inverse: the multipliers are the inverses modulo 2^64. */
+static inline uint64_t unmix64(uint64_t z)
 {
-	uint64_t tag = mix64(key + 0x9e3779b97f4a7c15ull) >> 40;
-
-	return tag << 40 | (uint64_t)(writer & 0xffff) << 24 | (op & KV_OP_MASK);
+	z = (z ^ (z >> 31) ^ (z >> 62)) * 0x319642b2d24d8ec3ull;
+	z = (z ^ (z >> 27) ^ (z >> 54)) * 0x96de1b173f119089ull;
+	return z ^ (z >> 30) ^ (z >> 60);
 }
 
-static inline bool kv_value_is_of(uint64_t value, uint64_t key)
+/* When a client did something, in its own order: run and operation. */
+static inline uint64_t kv_stamp(uint32_t run, uint64_t op)
 {
-	return (value ^ kv_value(key, 0, 0)) >> 40 == 0;
+	return (uint64_t)run << KV_OP_BITS | (op & (KV_MAX_OPS - 1));
 }
 
-static inline uint32_t kv_value_writer(uint64_t value)
+static inline uint32_t kv_stamp_run(uint64_t stamp)
 {
-	return (uint32_t)(value >> 24) & 0xffff;
+	return (uint32_t)(stamp >> KV_OP_BITS);
 }
 
-static inline uint32_t kv_value_op(uint64_t value)
+static inline uint64_t kv_stamp_op(uint64_t stamp)
 {
-	return (uint32_t)value & KV_OP_MASK;
+	return stamp & (KV_MAX_OPS - 1);
 }
+
+/* The name of a put, its parts, and the value that stands for it under a key. */
+static inline uint64_t kv_name(uint32_t writer, uint64_t stamp)
+{
+	return (uint64_t)writer << 48 | stamp;
+}
+
+static inline uint32_t kv_name_writer(uint64_t name)
+{
+	return (uint32_t)(name >> 48);
+}
+
+static inline uint64_t kv_name_stamp(uint64_t name)
+{
+	return name & ((1ull << 48) - 1);
+}
+
+static inline uint64_t kv_value(uint64_t key, uint64_t name)
+{
+	return mix64(name ^ mix64(key + 0x9e3779b97f4a7c15ull));
+}
+
+static inline uint64_t kv_value_name(uint64_t key, uint64_t value)
+{
+	return unmix64(value) ^ mix64(key + 0x9e3779b97f4a7c15ull);
+}
+
+/* What is stored under every key before the first operation, if anything. */
+#define KV_PRELOADED ((uint64_t)KV_PRELOADER << 48)
+
+static_assert(KV_OP_BITS + 10 == 48, "writer, run and operation fill 64 bits");
 
 static inline struct kv_resp kv_reply(const struct kv_req *req, enum kv_type type, uint64_t value)
 {

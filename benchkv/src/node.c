@@ -22,6 +22,14 @@
  * lap before its end is lost: with eight times the calls in flight few have to wait.
  */
 #define SLACK 8
+/*
+ * A look after a nap takes a thread about 4 us: with NAP_LOOK_NS for each thread per unit
+ * idle threads take half of the time at most, however many there are. Below NAP_MIN_NS
+ * the kernel's timers are too coarse.
+ */
+#define NAP_LOOK_NS (8 * NSEC_PER_USEC)
+#define NAP_MIN_NS (50 * NSEC_PER_USEC)
+#define NAP_MAX_NS (5 * NSEC_PER_MSEC) /* to look at the stop flags */
 #define LOOK_NS (20 * NSEC_PER_MSEC) /* between looks at the stop flag */
 #define STORE_START 65536 /* keys that a store has room for before it must grow */
 
@@ -34,6 +42,13 @@ uint32_t node_ring_size(const struct options *o)
 	if (o->ring_size)
 		return o->ring_size;
 	return want < RING_MIN ? RING_MIN : want > RING_MAX ? RING_MAX : (uint32_t)want;
+}
+
+uint64_t node_nap_ns(uint32_t threads, uint32_t units)
+{
+	uint64_t ns = NAP_LOOK_NS * threads / (units ? units : 1);
+
+	return ns < NAP_MIN_NS ? NAP_MIN_NS : ns > NAP_MAX_NS ? NAP_MAX_NS : ns;
 }
 
 void node_ipc_name(const struct node *n, uint32_t daemon, char name[NODE_NAME_MAX])
@@ -256,6 +271,7 @@ int node_start(struct node *n, char *why, int size)
 
 	gate_init(&n->gate);
 	n->place = (struct placement){.ranks = n->ranks, .shards = n->o->daemons};
+	source_init(&n->source, &n->o->load);
 	err = make_stores(n, why, size);
 	if (!err)
 		err = make_ipc(n, why, size);
@@ -315,6 +331,7 @@ void node_free(struct node *n)
 		client_fini(&n->clients[i]);
 	free_servers(n);
 	free(n->clients);
+	free(n->made);
 	free(n->daemons);
 	gate_fini(&n->gate);
 }

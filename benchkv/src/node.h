@@ -49,9 +49,11 @@ struct node {
 	struct launch *launch;
 	struct topo *topo;
 	struct placement place;
+	struct source source; /* of the clients' operations */
 	uint32_t rank, ranks;
 	uint32_t ring_size; /* of the endpoints; 0: there are none */
 	const char *device; /* NULL: no device is needed */
+	uint64_t nap_ns; /* of a thread with several things to wait for, and nothing to do */
 	struct store *stores; /* by shard */
 	struct shmipc_server **ipc; /* by shard */
 	struct delegrpc_server *ring; /* NULL when there is no other rank */
@@ -59,6 +61,7 @@ struct node {
 	struct copyrpc_ctx *ctx; /* NULL when there is no other rank */
 	struct daemon *daemons;
 	struct client *clients;
+	uint64_t *made; /* by client of the job: its operations; for the audit */
 	uint32_t daemons_started, clients_started;
 	struct gate gate;
 	atomic_bool stop_daemons;
@@ -67,6 +70,12 @@ struct node {
 /* The bytes of a ring that holds what can be in flight to one rank. */
 uint32_t node_ring_size(const struct options *o);
 
+/*
+ * How long a thread that nothing wakes sleeps between two looks, when `threads` threads
+ * have `units` processing units.
+ */
+uint64_t node_nap_ns(uint32_t threads, uint32_t units);
+
 /* The names of the shared-memory regions, of a daemon and of the delegation ring. */
 void node_ipc_name(const struct node *n, uint32_t daemon, char name[NODE_NAME_MAX]);
 void node_ring_name(const struct node *n, char name[NODE_NAME_MAX]);
@@ -74,14 +83,14 @@ void node_ring_name(const struct node *n, char name[NODE_NAME_MAX]);
 /*
  * Makes the stores, the servers, the endpoints, connects them to those of the other
  * ranks, and starts the threads; returns when every client has connected to its daemons
- * and the regions have no names any more. n has its first four fields, rank, ranks and
- * device set. 0, or -errno, and why[] says what failed; node_stop() and
+ * and the regions have no names any more. n has its first four fields, rank, ranks,
+ * device and nap_ns set. 0, or -errno, and why[] says what failed; node_stop() and
  * node_free() in any case.
  */
 int node_start(struct node *n, char *why, int size);
 
 /*
- * A run: 0 when all clients are through. -EINTR when the program was told to stop;
+ * A run, or after the last one the audit: 0 when all clients are through. -EINTR when the program was told to stop;
  * otherwise the -errno of a client that could not go on.
  */
 int node_run(struct node *n);

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 
-#define MAX_DAEMONS 64
 #define MAX_CLIENTS 1024
 #define MAX_DEPTH 4096
 #define RING_MIN 4096u
@@ -25,7 +24,8 @@ static const char usage[] =
 	"Usage: benchkv delegation [OPTION]...\n"
 	"A distributed key-value store and its load, one rank per process of the job:\n"
 	"  mpirun -np 2 benchkv delegation --daemons 2 --clients 4 --queue-depth 32\n"
-	"Every reply is checked. Without a PMIx launcher it is a single rank.\n"
+	"Every reply is checked, and every key that was put is read back at the end. Without a\n"
+	"PMIx launcher it is a single rank.\n"
 	"\n"
 	"Size\n"
 	"  --daemons N          daemon threads, one shard each, per rank (1 to 64; 1)\n"
@@ -54,7 +54,7 @@ static const char usage[] =
 	"  --dry-run            print what would run where, and stop\n"
 	"  --help, --version\n"
 	"\n"
-	"Status: 0 all replies verified, 1 an error, 2 a bad command line.\n";
+	"Status: 0 all replies and keys verified, 1 an error, 2 a bad command line.\n";
 
 enum {
 	OPT_DAEMONS = 256,
@@ -219,7 +219,7 @@ static int parse_size_option(int opt, const struct parse *p, struct options *o)
 {
 	switch (opt) {
 	case OPT_DAEMONS:
-		return parse_u32(p, 1, MAX_DAEMONS, &o->daemons);
+		return parse_u32(p, 1, OPTIONS_MAX_DAEMONS, &o->daemons);
 	case OPT_CLIENTS:
 		return parse_u32(p, 1, MAX_CLIENTS, &o->clients);
 	case OPT_QUEUE_DEPTH:

@@ -9,6 +9,7 @@
 #include "control.h"
 #include "workload.h"
 
+#define OPTIONS_MAX_DAEMONS 64
 #define OPTIONS_USAGE 2 /* exit status of a bad command line */
 
 struct options {

@@ -34,24 +34,14 @@ static void device_name(const struct report *r, char name[96])
 
 static void print_errors(const struct result *t, FILE *out)
 {
-	const struct check_counts *n = &t->counts;
-	const struct {
-		const char *name;
-		uint64_t count;
-	} kinds[] = {
-		{"refused", n->refused},
-		{"wrong value", n->wrong_value},
-		{"misdelivered", n->misdelivered},
-		{"lost", n->lost},
-		{"duplicated", n->duplicated},
-		{"undeliverable", t->daemons.bad_replies},
-		{"clients with a wrong digest", t->bad_digests},
-	};
+	struct result_kind kinds[RESULT_KINDS];
 
+	result_kinds(t, kinds);
 	fprintf(out, "errors        %" PRIu64, result_errors(t));
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-		if (kinds[i].count)
-			fprintf(out, "  %s %" PRIu64, kinds[i].name, kinds[i].count);
+		if (kinds[i].in_runs + kinds[i].in_audit)
+			fprintf(out, "  %s %" PRIu64, kinds[i].text,
+				kinds[i].in_runs + kinds[i].in_audit);
 	}
 	if (t->first_errno)
 		fprintf(out, "  (first: %s)", strerror((int)t->first_errno));
@@ -80,8 +70,8 @@ static void print_rows(const char *what, const struct result *rows, uint32_t n, 
 			" %10.1f %10.1f\n",
 			i, rows[i].counts.ops, rate(&rows[i]), rows[i].counts.remote,
 			rows[i].counts.verified, result_errors(&rows[i]),
-			(double)hist_quantile(&rows[i].latency, 0.5) / 1e3,
-			(double)hist_quantile(&rows[i].latency, 0.99) / 1e3);
+			(double)latrec_hist_quantile(&rows[i].latency, 0.5) / 1e3,
+			(double)latrec_hist_quantile(&rows[i].latency, 0.99) / 1e3);
 }
 
 void report_print(const struct report *r, FILE *out)
@@ -102,11 +92,15 @@ void report_print(const struct report *r, FILE *out)
 		t->counts.ops, seconds(t->elapsed_ns), rate(t),
 		100 * ratio(t->counts.remote, t->counts.ops));
 	fprintf(out, "verified      %" PRIu64 "\n", t->counts.verified);
+	fprintf(out, "audit         %" PRIu64 " of %" PRIu64 " keys verified in %.3f s\n",
+		t->audit.verified, t->audit.ops, seconds(t->audit_ns));
 	print_errors(t, out);
 	fprintf(out, "latency us    mean %.1f  p50 %.1f  p99 %.1f  p99.9 %.1f  max %.1f\n",
-		hist_mean(&t->latency) / 1e3, (double)hist_quantile(&t->latency, 0.5) / 1e3,
-		(double)hist_quantile(&t->latency, 0.99) / 1e3,
-		(double)hist_quantile(&t->latency, 0.999) / 1e3, (double)t->latency.max / 1e3);
+		latrec_hist_mean(&t->latency) / 1e3,
+		(double)latrec_hist_quantile(&t->latency, 0.5) / 1e3,
+		(double)latrec_hist_quantile(&t->latency, 0.99) / 1e3,
+		(double)latrec_hist_quantile(&t->latency, 0.999) / 1e3,
+		(double)latrec_hist_max(&t->latency) / 1e3);
 	if (r->node->ranks > 1)
 		print_net(t, out);
 	fprintf(out, "digest        %016" PRIx64 "\n", t->digest);
@@ -147,21 +141,22 @@ static json_t *json_u64(uint64_t n)
 	return json_integer((json_int_t)n);
 }
 
-static json_t *json_latency(const struct hist *h)
+static json_t *json_latency(const struct latrec_hist *h)
 {
-	return json_pack("{s:f, s:o, s:o, s:o, s:o}", "mean", hist_mean(h), "p50",
-		json_u64(hist_quantile(h, 0.5)), "p99", json_u64(hist_quantile(h, 0.99)), "p999",
-		json_u64(hist_quantile(h, 0.999)), "max", json_u64(h->max));
+	return json_pack("{s:f, s:o, s:o, s:o, s:o}", "mean", latrec_hist_mean(h), "p50",
+		json_u64(latrec_hist_quantile(h, 0.5)), "p99",
+		json_u64(latrec_hist_quantile(h, 0.99)), "p999",
+		json_u64(latrec_hist_quantile(h, 0.999)), "max", json_u64(latrec_hist_max(h)));
 }
 
 /* What every row has: of the whole, of a run, of a rank. */
 static json_t *json_row(const struct result *r)
 {
-	return json_pack("{s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o}", "duration_s",
+	return json_pack("{s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "duration_s",
 		seconds(r->elapsed_ns), "ops", json_u64(r->counts.ops), "ops_per_s", rate(r),
 		"remote_ops", json_u64(r->counts.remote), "verified", json_u64(r->counts.verified),
-		"not_found", json_u64(r->counts.not_found), "errors", json_u64(result_errors(r)),
-		"latency_ns", json_latency(&r->latency));
+		"not_found", json_u64(r->counts.not_found), "put_off", json_u64(r->counts.put_off),
+		"errors", json_u64(result_errors(r)), "latency_ns", json_latency(&r->latency));
 }
 
 static json_t *json_rows(const struct result *rows, uint32_t n)
@@ -175,12 +170,37 @@ static json_t *json_rows(const struct result *rows, uint32_t n)
 
 static json_t *json_error_kinds(const struct result *t)
 {
-	const struct check_counts *n = &t->counts;
+	struct result_kind kinds[RESULT_KINDS];
+	json_t *all = json_object();
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "refused", json_u64(n->refused),
-		"wrong_value", json_u64(n->wrong_value), "misdelivered", json_u64(n->misdelivered),
-		"lost", json_u64(n->lost), "duplicated", json_u64(n->duplicated), "undeliverable",
-		json_u64(t->daemons.bad_replies), "wrong_digest", json_u64(t->bad_digests));
+	result_kinds(t, kinds);
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		json_object_set_new(all, kinds[i].name,
+			json_u64(kinds[i].in_runs + kinds[i].in_audit));
+	return all;
+}
+
+/* The rows of the ranks, with what each of their daemons has served. */
+static json_t *json_ranks(const struct report *r)
+{
+	json_t *rows = json_rows(r->ranks, r->node->ranks);
+
+	for (uint32_t i = 0; i < r->node->ranks; i++) {
+		json_t *served = json_array();
+
+		for (uint32_t d = 0; d < r->node->o->daemons; d++)
+			json_array_append_new(served, json_u64(r->ranks[i].served[d]));
+		json_object_set_new(json_array_get(rows, i), "served", served);
+	}
+	return rows;
+}
+
+/* Keys that were put, read when all was over. */
+static json_t *json_audit(const struct result *t)
+{
+	return json_pack("{s:o, s:o, s:o, s:o, s:f}", "keys", json_u64(t->audit.ops), "remote_keys",
+		json_u64(t->audit.remote), "verified", json_u64(t->audit.verified), "errors",
+		json_u64(check_errors(&t->audit)), "duration_s", seconds(t->audit_ns));
 }
 
 static json_t *json_daemons(const struct daemon_stats *d)
@@ -234,8 +254,9 @@ static json_t *json_report(const struct report *r)
 	json_decref(row);
 	json_object_set_new(root, "digest", json_string(digest));
 	json_object_set_new(root, "error_kinds", json_error_kinds(t));
+	json_object_set_new(root, "audit", json_audit(t));
 	json_object_set_new(root, "runs", json_rows(r->runs, r->node->o->runs));
-	json_object_set_new(root, "ranks", json_rows(r->ranks, r->node->ranks));
+	json_object_set_new(root, "ranks", json_ranks(r));
 	json_object_set_new(root, "daemon", json_daemons(&t->daemons));
 	json_object_set_new(root, "copyrpc", json_net(&t->net));
 	return root;

@@ -2,28 +2,20 @@
 #include "result.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client.h"
 
-#define RESULT_MAGIC 0x62656e63686b7631ull
+#define RESULT_MAGIC 0x62656e63686b7632ull
 #define FIXED offsetof(struct result, latency)
 
 /*
- * On the wire: magic, the fixed part, then the histogram without its empty buckets. All
- * ranks run the same program, so a struct of 64-bit counters is its own encoding.
+ * On the wire: magic, the fixed part, then the histogram as latrec exports it. All ranks run
+ * the same program, so a struct of 64-bit counters is its own encoding.
  */
-struct wire_head {
-	uint64_t magic;
-	uint64_t n_buckets;
-	uint64_t count, sum, min, max;
-};
-
-struct wire_bucket {
-	uint64_t index, count;
-};
-
 static_assert(FIXED % sizeof(uint64_t) == 0, "64-bit counters only");
 
 static void add_words(void *to, const void *from, size_t bytes)
@@ -48,13 +40,12 @@ static void add_client(struct result *r, const struct client *c)
 		r->elapsed_ns = c->elapsed_ns;
 	if (!r->first_errno)
 		r->first_errno = (uint64_t)c->check.first_errno;
-	hist_merge(&r->latency, &c->latency);
+	latrec_hist_merge(&r->latency, &c->latency);
 }
 
 void result_init(struct result *r)
 {
-	memset(r, 0, FIXED);
-	hist_init(&r->latency);
+	memset(r, 0, sizeof(*r));
 }
 
 void result_of_clients(const struct node *n, struct result *r)
@@ -64,11 +55,29 @@ void result_of_clients(const struct node *n, struct result *r)
 		add_client(r, &n->clients[i]);
 }
 
-void result_of_daemons(const struct node *n, struct result *r)
+/* Clients never had to be audited if the job failed before that. */
+static void add_audit(struct result *r, const struct client *c)
+{
+	if (!c->check.auditing)
+		return;
+	add_words(&r->audit, &c->check.n, sizeof(r->audit));
+	if (c->elapsed_ns > r->audit_ns)
+		r->audit_ns = c->elapsed_ns;
+	if (!r->first_errno)
+		r->first_errno = (uint64_t)c->check.first_errno;
+}
+
+void result_of_all(const struct node *n, struct result *r)
 {
 	result_init(r);
-	for (uint32_t i = 0; i < n->o->daemons; i++)
-		add_words(&r->daemons, &n->daemons[i].stats, sizeof(r->daemons));
+	for (uint32_t i = 0; i < n->o->clients; i++)
+		add_audit(r, &n->clients[i]);
+	for (uint32_t i = 0; i < n->o->daemons; i++) {
+		const struct daemon_stats *s = &n->daemons[i].stats;
+
+		add_words(&r->daemons, s, sizeof(r->daemons));
+		r->served[i] = s->local + s->remote;
+	}
 	if (n->ctx)
 		copyrpc_ctx_stats(n->ctx, &r->net);
 }
@@ -76,12 +85,14 @@ void result_of_daemons(const struct node *n, struct result *r)
 void result_add(struct result *to, const struct result *from)
 {
 	uint64_t elapsed = to->elapsed_ns > from->elapsed_ns ? to->elapsed_ns : from->elapsed_ns;
+	uint64_t audit = to->audit_ns > from->audit_ns ? to->audit_ns : from->audit_ns;
 	uint64_t error = to->first_errno ? to->first_errno : from->first_errno;
 
 	add_words(to, from, FIXED);
 	to->elapsed_ns = elapsed;
+	to->audit_ns = audit;
 	to->first_errno = error;
-	hist_merge(&to->latency, &from->latency);
+	latrec_hist_merge(&to->latency, &from->latency);
 }
 
 void result_sequel(struct result *to, const struct result *from)
@@ -94,61 +105,104 @@ void result_sequel(struct result *to, const struct result *from)
 
 uint64_t result_errors(const struct result *r)
 {
-	return check_errors(&r->counts) + r->daemons.bad_replies + r->bad_digests;
+	return check_errors(&r->counts) + check_errors(&r->audit) + r->daemons.bad_replies +
+	       r->bad_digests;
+}
+
+bool result_verified(const struct result *r)
+{
+	return !result_errors(r) && r->counts.verified == r->counts.ops &&
+	       r->audit.verified == r->audit.ops;
+}
+
+void result_kinds(const struct result *r, struct result_kind kinds[RESULT_KINDS])
+{
+	const struct check_counts *n = &r->counts, *a = &r->audit;
+	const struct result_kind all[RESULT_KINDS] = {
+		{"refused", "refused", n->refused, a->refused},
+		{"wrong_value", "wrong value", n->wrong_value, a->wrong_value},
+		{"forgotten", "forgotten", n->forgotten, a->forgotten},
+		{"stale", "stale", n->stale, a->stale},
+		{"invented", "invented", n->invented, a->invented},
+		{"misdelivered", "misdelivered", n->misdelivered, a->misdelivered},
+		{"lost", "lost", n->lost, a->lost},
+		{"duplicated", "duplicated", n->duplicated, a->duplicated},
+		{"undeliverable", "undeliverable", r->daemons.bad_replies, 0},
+		{"wrong_digest", "clients with a wrong digest", r->bad_digests, 0},
+	};
+
+	memcpy(kinds, all, sizeof(all));
+}
+
+/* "3 stale, 2 lost", or nothing; true if there was something. */
+static bool list_kinds(FILE *out, const struct result_kind *kinds, bool audit)
+{
+	const char *comma = "";
+
+	for (size_t i = 0; i < RESULT_KINDS; i++) {
+		uint64_t n = audit ? kinds[i].in_audit : kinds[i].in_runs;
+
+		if (n) {
+			fprintf(out, "%s%" PRIu64 " %s", comma, n, kinds[i].text);
+			comma = ", ";
+		}
+	}
+	return *comma;
+}
+
+void result_explain(const struct result *r, char *text, size_t size)
+{
+	struct result_kind kinds[RESULT_KINDS];
+	FILE *out = fmemopen(text, size, "w");
+
+	if (!out)
+		return;
+	result_kinds(r, kinds);
+	if (list_kinds(out, kinds, false) && check_errors(&r->audit))
+		fputs("; ", out);
+	if (check_errors(&r->audit)) {
+		fprintf(out, "of %" PRIu64 " keys read at the end ", r->audit.ops);
+		list_kinds(out, kinds, true);
+	}
+	fclose(out);
 }
 
 int result_encode(const struct result *r, void **data_p, size_t *len_p)
 {
-	const struct hist *h = &r->latency;
-	struct wire_head head = {.magic = RESULT_MAGIC,
-		.count = h->count,
-		.sum = h->sum,
-		.min = h->min,
-		.max = h->max};
-	struct wire_bucket *b;
-	char *data;
+	const uint64_t magic = RESULT_MAGIC;
+	char *data = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&data, &len);
+	int err;
 
-	for (uint32_t i = 0; i < HIST_BUCKETS; i++)
-		head.n_buckets += h->bucket[i] != 0;
-	*len_p = sizeof(head) + FIXED + head.n_buckets * sizeof(*b);
-	data = malloc(*len_p);
-	if (!data)
+	if (!out)
 		return -ENOMEM;
-	memcpy(data, &head, sizeof(head));
-	memcpy(data + sizeof(head), r, FIXED);
-	b = (struct wire_bucket *)(data + sizeof(head) + FIXED);
-	for (uint32_t i = 0; i < HIST_BUCKETS; i++) {
-		if (h->bucket[i])
-			*b++ = (struct wire_bucket){i, h->bucket[i]};
+	fwrite(&magic, sizeof(magic), 1, out);
+	fwrite(r, FIXED, 1, out);
+	err = latrec_hist_export(&r->latency, out);
+	if (fclose(out) || err) {
+		free(data);
+		return -ENOMEM;
 	}
 	*data_p = data;
+	*len_p = len;
 	return 0;
 }
 
 int result_decode(const void *data, size_t len, struct result *r)
 {
-	struct wire_head head;
-	struct wire_bucket b;
-	const char *at = data;
+	FILE *in = fmemopen((void *)(uintptr_t)data, len, "r");
+	uint64_t magic;
+	int err;
 
-	if (len < sizeof(head) + FIXED)
-		return -EBADMSG;
-	memcpy(&head, at, sizeof(head));
-	if (head.magic != RESULT_MAGIC || head.n_buckets > HIST_BUCKETS ||
-		len != sizeof(head) + FIXED + head.n_buckets * sizeof(b))
-		return -EBADMSG;
-	memcpy(r, at + sizeof(head), FIXED);
-	hist_init(&r->latency);
-	r->latency.count = head.count;
-	r->latency.sum = head.sum;
-	r->latency.min = head.min;
-	r->latency.max = head.max;
-	at += sizeof(head) + FIXED;
-	for (uint64_t i = 0; i < head.n_buckets; i++, at += sizeof(b)) {
-		memcpy(&b, at, sizeof(b));
-		if (b.index >= HIST_BUCKETS)
-			return -EBADMSG;
-		r->latency.bucket[b.index] = b.count;
-	}
-	return 0;
+	if (!in)
+		return len ? -ENOMEM : -EBADMSG;
+	if (fread(&magic, sizeof(magic), 1, in) != 1 || magic != RESULT_MAGIC ||
+		fread(r, FIXED, 1, in) != 1 || latrec_hist_import(in, &r->latency) ||
+		getc(in) != EOF)
+		err = -EBADMSG;
+	else
+		err = 0;
+	fclose(in);
+	return err;
 }

@@ -6,21 +6,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/hist.h"
 #include "check.h"
 #include "copyrpc.h"
 #include "daemon.h"
+#include "latrec.h"
 #include "node.h"
 
 struct result {
 	struct check_counts counts;
+	struct check_counts audit;
 	struct daemon_stats daemons;
+	uint64_t served[OPTIONS_MAX_DAEMONS]; /* requests, by daemon of the rank */
 	struct copyrpc_stats net;
 	uint64_t bad_digests; /* clients with --ops that did not do what they should */
 	uint64_t digest; /* of the operation streams, see result_of_node() */
 	uint64_t elapsed_ns; /* of the slowest client */
+	uint64_t audit_ns;
 	uint64_t first_errno;
-	struct hist latency;
+	struct latrec_hist latency;
 };
 
 /*
@@ -29,8 +32,8 @@ struct result {
  */
 void result_of_clients(const struct node *n, struct result *r);
 
-/* What its daemons did since the start; they have ended. */
-void result_of_daemons(const struct node *n, struct result *r);
+/* What its daemons did since the start, and its clients in the audit; they have ended. */
+void result_of_all(const struct node *n, struct result *r);
 
 void result_init(struct result *r);
 
@@ -41,6 +44,22 @@ void result_add(struct result *to, const struct result *from);
 void result_sequel(struct result *to, const struct result *from);
 
 uint64_t result_errors(const struct result *r);
+
+/* Nothing was wrong, and every operation, and every key in the audit, was verified. */
+bool result_verified(const struct result *r);
+
+/* The kinds of errors that there are: name and how many of them. */
+struct result_kind {
+	const char *name; /* in the JSON object */
+	const char *text;
+	uint64_t in_runs, in_audit;
+};
+
+#define RESULT_KINDS 10
+void result_kinds(const struct result *r, struct result_kind kinds[RESULT_KINDS]);
+
+/* What was wrong, in one line. */
+void result_explain(const struct result *r, char *text, size_t size);
 
 /* As bytes: *data_p is the caller's, to be freed. 0 or -ENOMEM. */
 int result_encode(const struct result *r, void **data_p, size_t *len_p);

@@ -99,7 +99,7 @@ int store_preload(struct store *s, uint64_t key_range)
 		if (place_rank(&s->place, key) != s->rank ||
 			place_shard(&s->place, key) != s->shard)
 			continue;
-		err = store_put(s, key, kv_value(key, KV_PRELOADER, 0));
+		err = store_put(s, key, kv_value(key, KV_PRELOADED));
 		if (err)
 			return err;
 	}

@@ -49,17 +49,18 @@ int trace_open(const char *file, uint32_t rank, FILE **out_p)
 
 int trace_write(const struct trace *t, FILE *out)
 {
-	int err;
+	int err = 0;
 
+	errno = 0;
 	fprintf(out, "time_us,outstanding,waiting,held,messages,polls,loop_us,u,unconsumed\n");
-	for (uint32_t i = 0; i < t->n; i++) {
+	for (uint32_t i = 0; i < t->n && !err; i++) {
 		const struct trace_sample *s = &t->samples[i];
 
-		fprintf(out, "%" PRIu64 ",%u,%u,%u,%u,%u,%.3f,%u,%u\n", s->time_ns / 1000,
-			s->outstanding, s->waiting, s->held, s->messages, s->polls,
-			(double)s->loop_ns / 1e3, s->u, s->unconsumed);
+		if (fprintf(out, "%" PRIu64 ",%u,%u,%u,%u,%u,%.3f,%u,%u\n", s->time_ns / 1000,
+			    s->outstanding, s->waiting, s->held, s->messages, s->polls,
+			    (double)s->loop_ns / 1e3, s->u, s->unconsumed) < 0)
+			err = errno ? -errno : -EIO;
 	}
-	err = ferror(out) ? -EIO : 0;
 	if (fclose(out) && !err)
 		err = -errno;
 	return err;

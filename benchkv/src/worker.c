@@ -6,7 +6,6 @@
 #include "base/wait.h"
 #include "daemon.h"
 
-#define NAP_NS (50 * NSEC_PER_USEC) /* of a daemon with several things to wait for */
 #define SLEEP_NS (10 * NSEC_PER_MSEC) /* until the next look at the stop flag */
 
 uint32_t daemon_serve_local(struct daemon *d)
@@ -45,7 +44,7 @@ static uint32_t serve_forwarded(struct daemon *d)
 
 void daemon_rest(struct daemon *d, uint32_t n, struct wait *w)
 {
-	struct timespec nap = {.tv_nsec = NAP_NS};
+	struct timespec nap = {.tv_nsec = (long)d->node->nap_ns};
 
 	d->stats.loops++;
 	if (n) {

@@ -92,29 +92,47 @@ static uint64_t scatter_factor(uint64_t n)
 	return f;
 }
 
-int stream_init(struct stream *s, const struct workload *w, const struct placement *p,
+void source_init(struct source *src, const struct workload *w)
+{
+	*src = (struct source){.load = *w, .factor = scatter_factor(w->key_range)};
+	if (w->zipf_theta > 0)
+		zipf_init(&src->zipf, w->key_range, w->zipf_theta);
+}
+
+/* Each operation has random numbers of its own, so that any can be made by itself. */
+static uint64_t op_rng(const struct source *src, uint32_t client, uint64_t i)
+{
+	return mix64(mix64(src->load.seed) + client + 1) +
+	       (i & (STREAM_PERIOD - 1)) * 0xd1342543de82ef95ull;
+}
+
+uint64_t source_op(const struct source *src, uint32_t client, uint64_t i, bool *put_p)
+{
+	const struct workload *w = &src->load;
+	uint64_t rng = op_rng(src, client, i);
+	uint64_t k =
+		w->zipf_theta > 0 ? zipf_next(&src->zipf, &rng) - 1 : rng_below(&rng, w->key_range);
+
+	*put_p = rng_unit(&rng) >= w->read_ratio;
+	return (uint64_t)((unsigned __int128)k * src->factor % w->key_range);
+}
+
+int stream_init(struct stream *s, const struct source *src, const struct placement *p,
 	uint32_t client)
 {
-	uint64_t rng = mix64(w->seed) + mix64(client + 1ull);
-	uint64_t factor = scatter_factor(w->key_range);
-	struct zipf z;
-
 	s->client = client;
 	s->ops = calloc(STREAM_PERIOD, sizeof(*s->ops));
 	if (!s->ops)
 		return -ENOMEM;
-	if (w->zipf_theta > 0)
-		zipf_init(&z, w->key_range, w->zipf_theta);
 	for (uint32_t i = 0; i < STREAM_PERIOD; i++) {
-		uint64_t k =
-			w->zipf_theta > 0 ? zipf_next(&z, &rng) - 1 : rng_below(&rng, w->key_range);
-		uint64_t key = (uint64_t)((unsigned __int128)k * factor % w->key_range);
+		bool put;
+		uint64_t key = source_op(src, client, i, &put);
 
 		s->ops[i] = (struct op){
 			.key = (uint32_t)key,
 			.rank = (uint16_t)place_rank(p, key),
 			.shard = (uint8_t)place_shard(p, key),
-			.put = rng_unit(&rng) >= w->read_ratio,
+			.put = put,
 		};
 	}
 	return 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a client does: an endless stream of operations, made before the run and the same
- * for the same seed, client and parameters, whatever the machine is and does.
+ * for the same seed, client and parameters, whatever the machine is and does. Each operation
+ * can also be made by itself, by anybody: that is how a client checks what another one wrote.
  *
  * The stream repeats after STREAM_PERIOD operations. Keys are uniform, or Zipf: the k-th
  * most popular of n keys is asked for with probability proportional to k^-theta, and
@@ -25,6 +26,28 @@ struct workload {
 	uint64_t seed;
 };
 
+/* Zipf over 1 .. n by rejection-inversion; constant time for every n and theta > 0. */
+struct zipf {
+	double n, theta;
+	double low, high; /* range of the integral that is inverted */
+	double accept; /* distance below which a sample needs no test */
+};
+
+void zipf_init(struct zipf *z, uint64_t n, double theta);
+uint64_t zipf_next(const struct zipf *z, uint64_t *rng);
+
+/* What makes the operations of every client. */
+struct source {
+	struct workload load;
+	uint64_t factor; /* scatters popularity over the key range */
+	struct zipf zipf;
+};
+
+void source_init(struct source *src, const struct workload *w);
+
+/* The key of the client's i-th operation, and whether it is a put. */
+uint64_t source_op(const struct source *src, uint32_t client, uint64_t i, bool *put_p);
+
 struct op {
 	uint32_t key;
 	uint16_t rank;
@@ -37,8 +60,8 @@ struct stream {
 	uint32_t client; /* among all clients of the job */
 };
 
-/* 0 or -ENOMEM. */
-int stream_init(struct stream *s, const struct workload *w, const struct placement *p,
+/* A period of the client's operations, made at once: 0 or -ENOMEM. */
+int stream_init(struct stream *s, const struct source *src, const struct placement *p,
 	uint32_t client);
 void stream_fini(struct stream *s);
 
@@ -67,15 +90,5 @@ static inline uint64_t workload_share(uint64_t total, uint32_t client, uint32_t 
 {
 	return total / n + (client < total % n);
 }
-
-/* Zipf over 1 .. n by rejection-inversion; constant time for every n and theta > 0. */
-struct zipf {
-	double n, theta;
-	double low, high; /* range of the integral that is inverted */
-	double accept; /* distance below which a sample needs no test */
-};
-
-void zipf_init(struct zipf *z, uint64_t n, double theta);
-uint64_t zipf_next(const struct zipf *z, uint64_t *rng);
 
 #endif

@@ -1,8 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * benchkv with a fault: linked in the place of the two functions that hand a reply to a
- * client (ld --wrap). BENCHKV_FAULT says what goes wrong with every PERIOD-th reply of a
- * daemon. Whether the program then notices is the test.
+ * benchkv with a fault: linked in the place of the store's entry, and of the two functions
+ * that hand a reply to a client (ld --wrap). BENCHKV_FAULT says what goes wrong, with every
+ * PERIOD-th request or reply that it can happen to, of each daemon. Whether the program then
+ * notices is the test. Faults of the store:
+ *
+ *	lose-all	every put is acknowledged, none is stored
+ *	lose		so is this one
+ *	replay		after this put an older one, which was replaced, is carried out again
+ *	age		this get returns what was there before the newest put
+ *	invent		this get returns a value with a name that may exist, but nobody's put
+ *	forget		after this put the key is as at the start
+ *	vanish		this get finds nothing
+ *	wrong-key	this put is stored under the key of the last one
+ *
+ * and of replies: drop, swap (two of them), duplicate, spoil (a bit of the value).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +22,113 @@
 #include "daemon.h"
 
 #define PERIOD 200
+#define MEMORY 65536 /* keys of which the older value is kept at first */
 
+typedef struct kv_resp serve_fn(struct store *s, const struct kv_req *req);
 typedef void answer_fn(struct daemon *d, uint32_t client, uint32_t id, const struct kv_resp *resp);
 
+serve_fn __real_store_serve, __wrap_store_serve;
 answer_fn __real_answer_local, __real_answer_delegated;
 answer_fn __wrap_answer_local, __wrap_answer_delegated;
+
+static bool faulty(const char *kind)
+{
+	const char *fault = getenv("BENCHKV_FAULT");
+
+	return fault && !strcmp(fault, kind);
+}
+
+/* ---- the store ---- */
+
+struct memory {
+	struct store older; /* of the keys that were put: what the newest put has replaced */
+	struct kv_req replaced; /* the last put that was replaced by another one */
+	struct kv_req last;
+	bool ready;
+};
+
+/* What each daemon remembers of its store, until the program ends. */
+static struct memory *memory_of(const struct store *s)
+{
+	static struct memory all[OPTIONS_MAX_DAEMONS];
+	struct memory *m = &all[s->shard];
+
+	if (!m->ready && store_init(&m->older, &s->place, s->rank, s->shard, MEMORY))
+		abort();
+	m->ready = true;
+	return m;
+}
+
+static bool is_due(void)
+{
+	static _Thread_local uint32_t count;
+
+	return !(++count % PERIOD);
+}
+
+static struct kv_resp done(const struct kv_req *put)
+{
+	return kv_reply(put, KV_PUT_OK, put->value);
+}
+
+static struct kv_resp faulty_put(struct store *s, const struct kv_req *req, struct memory *m)
+{
+	struct kv_req other = m->last;
+	struct kv_resp resp;
+
+	if (faulty("lose-all") || (faulty("lose") && is_due()))
+		return done(req);
+	m->last = *req;
+	if (faulty("wrong-key") && other.type && other.key != req->key && is_due()) {
+		store_put(s, other.key, req->value);
+		return done(req);
+	}
+	resp = __real_store_serve(s, req);
+	if (faulty("forget") && is_due())
+		store_put(s, req->key, kv_value(req->key, KV_PRELOADED));
+	if (faulty("replay") && m->replaced.type && is_due())
+		__real_store_serve(s, &m->replaced);
+	return resp;
+}
+
+static void remember(const struct store *s, const struct kv_req *put, struct memory *m)
+{
+	uint64_t old;
+
+	if (store_get(s, put->key, &old))
+		return;
+	store_put(&m->older, put->key, old);
+	if (kv_value_name(put->key, old) != KV_PRELOADED) {
+		m->replaced = *put;
+		m->replaced.value = old;
+	}
+}
+
+static struct kv_resp faulty_get(struct store *s, const struct kv_req *req, struct memory *m)
+{
+	struct kv_resp resp = __real_store_serve(s, req);
+	uint64_t value;
+
+	if (faulty("age") && !store_get(&m->older, req->key, &value) && is_due())
+		resp.value = value;
+	if (faulty("vanish") && is_due())
+		return kv_reply(req, KV_NOT_FOUND, req->key);
+	if (faulty("invent") && is_due())
+		resp.value = kv_value(req->key, kv_name(req->origin ^ 1u, kv_stamp(0, req->seq)));
+	return resp;
+}
+
+struct kv_resp __wrap_store_serve(struct store *s, const struct kv_req *req)
+{
+	struct memory *m = memory_of(s);
+
+	if (req->type != KV_PUT)
+		return faulty_get(s, req, m);
+	remember(s, req, m);
+	return faulty_put(s, req, m);
+}
+
+/* ---- replies ---- */
 
 struct held {
 	uint32_t client, id;
@@ -31,40 +145,38 @@ static void swap(answer_fn *answer, struct daemon *d, uint32_t client, uint32_t 
 	answer(d, client, id, &held->resp);
 }
 
-static void faulty(answer_fn *answer, struct daemon *d, uint32_t client, uint32_t id,
+static void faulty_answer(answer_fn *answer, struct daemon *d, uint32_t client, uint32_t id,
 	const struct kv_resp *resp)
 {
 	static _Thread_local uint32_t count;
 	static _Thread_local struct held held;
-	const char *fault = getenv("BENCHKV_FAULT");
 	struct kv_resp spoilt = *resp;
 
 	if (held.full) {
 		swap(answer, d, client, id, resp, &held);
 		return;
 	}
-	if (!fault || ++count % PERIOD) {
-		answer(d, client, id, resp);
+	if (++count % PERIOD || faulty("drop")) {
+		if (count % PERIOD)
+			answer(d, client, id, resp);
 		return;
 	}
-	if (!strcmp(fault, "swap")) {
+	spoilt.value ^= 1ull << 40;
+	if (faulty("swap"))
 		held = (struct held){client, id, *resp, true};
-	} else if (!strcmp(fault, "duplicate")) {
+	else
+		answer(d, client, id, faulty("spoil") ? &spoilt : resp);
+	if (faulty("duplicate"))
 		answer(d, client, id, resp);
-		answer(d, client, id, resp);
-	} else if (!strcmp(fault, "spoil")) {
-		spoilt.value ^= 1ull << 40;
-		answer(d, client, id, &spoilt);
-	} /* else "drop" */
 }
 
 void __wrap_answer_local(struct daemon *d, uint32_t client, uint32_t id, const struct kv_resp *resp)
 {
-	faulty(__real_answer_local, d, client, id, resp);
+	faulty_answer(__real_answer_local, d, client, id, resp);
 }
 
 void __wrap_answer_delegated(struct daemon *d, uint32_t client, uint32_t id,
 	const struct kv_resp *resp)
 {
-	faulty(__real_answer_delegated, d, client, id, resp);
+	faulty_answer(__real_answer_delegated, d, client, id, resp);
 }

@@ -17,14 +17,24 @@ import sys
 import tempfile
 import time
 
+import slurm as private_slurm
+
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
 GUARD = 100  # seconds until a job counts as hung
 BUSY_NS = 5_000_000  # of each client in a run: some thousand operations
 FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
-    verified errors latency_ns device control digest runs ranks""".split()
+    verified errors latency_ns device control digest runs ranks audit""".split()
+# Faults of the store, and what each of them counts as, at least one of the kinds.
+STORE_FAULTS = {"lose-all": ["forgotten"], "lose": ["forgotten"], "replay": ["stale"],
+                "age": ["forgotten", "stale"], "invent": ["invented"], "forget": ["forgotten"],
+                "vanish": ["forgotten"], "wrong-key": ["invented"]}
 
 
 class Failed(Exception):
+    pass
+
+
+class Skipped(Exception):
     pass
 
 
@@ -91,10 +101,17 @@ def verified(result, np):
         for f in "ops", "verified", "remote_ops", "errors":
             check(sum(r[f] for r in j[rows]) == j[f], f"{rows}: {f} does not add up: {lines[0]}")
     check(len(j["ranks"]) == j["np"], lines[0])
-    d, c = j["daemon"], j["copyrpc"]
-    check(d["local"] + d["remote"] >= j["ops"], lines[0])
-    check(d["calls"] == d["responses"] == j["remote_ops"], lines[0])
-    check(c["calls"] == c["replies"] == j["remote_ops"], lines[0])
+    d, c, audit = j["daemon"], j["copyrpc"], j["audit"]
+    check(audit["verified"] == audit["keys"] and audit["errors"] == 0, lines[0])
+    check((audit["keys"] > 0) == (j["read_ratio"] < 1), lines[0])
+    remote = j["remote_ops"] + audit["remote_keys"]
+    served = [s for r in j["ranks"] for s in r["served"]]
+    check(len(served) == j["np"] * j["daemons"], lines[0])
+    check(sum(served) == d["local"] + d["remote"] == j["ops"] + audit["keys"], lines[0])
+    check(d["remote"] == d["calls"], lines[0])
+    check(d["forwarded"] <= d["remote"], lines[0])
+    check(d["calls"] == d["responses"] == remote, lines[0])
+    check(c["calls"] == c["replies"] == remote, lines[0])
     return j
 
 
@@ -173,6 +190,57 @@ def j_preload(args):
     return args[args.index("--preload") + 1] if "--preload" in args else "yes"
 
 
+def case_paths():
+    """Requests take the way that their key says, and every shard gets its share."""
+    for np, daemons in (2, 4), (4, 2), (1, 3):
+        r = run(job(np, "--daemons", daemons, "--ops", 40000, "--json", "-"))
+        j = verified(r, np)
+        d, n = j["daemon"], j["ops"] + j["audit"]["keys"]
+        check(d["local"] + d["calls"] == n, r)
+        near(d["calls"], n, 1 - 1 / np, r)
+        near(d["forwarded"], d["calls"], 1 - 1 / daemons, r)
+        for rank in j["ranks"]:
+            for served in rank["served"]:
+                near(served, n, 1 / np / daemons, r)
+
+
+def near(count, n, p, r):
+    """n tosses with probability p, within six standard deviations; each key that was put is
+    counted twice, as its put and in the audit, which at most doubles the variance."""
+    check(abs(count - n * p) <= 6 * (2 * n * p * (1 - p)) ** 0.5, f"{count} of {n}, not {p}: {r}")
+
+
+def case_tiny():
+    """Both sides always have more to send than the rings hold: nobody waits for ever, and no
+    request overtakes an earlier one for the same key, of which there are few."""
+    r = run(job(2, "--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--daemons", 2,
+                "--key-range", 300, "--ops", MANY, "--json", "-"))
+    j = verified(r, 2)
+    check(j["ops"] == MANY and j["daemon"]["stalled"] > MANY / 100, f"no backlog: {r}")
+    check(j["copyrpc"]["ring_stalls"] + j["copyrpc"]["credit_stalls"] > MANY / 100, r)
+
+
+def case_held():
+    """More requests for a worker than it has room for: they keep their order, too."""
+    path = os.path.join(os.environ["TMPDIR"], "trace")
+    verified(run(job(2, "--queue-depth", 2000, "--clients", 4, "--daemons", 2, "--key-range", 300,
+                     "--ops", MANY // 2, "--trace", path, "--json", "-")), 2)
+    held = 0
+    for rank in 0, 1:
+        lines = open(f"{path}.{rank}").read().splitlines()
+        os.unlink(f"{path}.{rank}")
+        column = lines[0].split(",").index("held")
+        held = max(held, *(int(l.split(",")[column]) for l in lines[1:]))
+    check(held > 0, "no worker was short of room")
+
+
+def case_deep():
+    """46 clients with 256 requests each; what the rings could not take at once is counted."""
+    j = verified(run(job(2, "--clients", 46, "--queue-depth", 256, "--ops", MANY // 4,
+                         "--timeout", 90, "--json", "-")), 2)
+    check(j["put_off"] == sum(row["put_off"] for row in j["ranks"]), j)
+
+
 def case_trace():
     path = os.path.join(os.environ["TMPDIR"], "trace")
     r = run(job(2, "--duration", 1, "--trace", path, "--json", "-"))
@@ -187,10 +255,25 @@ def case_trace():
         check(0 < max(x["outstanding"] for x in rows) <= 16, "outstanding beyond the depth")
         check(all(x["waiting"] <= x["outstanding"] for x in rows), "waiting")
     refused_trace("/nonexistent/x", "/nonexistent/x.0")
+    for rank in 0, 1:
+        full_trace(path, rank)
     os.mkdir(f"{path}.1")  # what rank 0 would not notice by itself
     refused_trace(path, f"{path}.1")
     os.rmdir(f"{path}.1")
     os.unlink(f"{path}.0")
+
+
+def full_trace(path, rank):
+    """The disk is full at the end: the result is there, and one line says which file is not."""
+    os.symlink("/dev/full", f"{path}.{rank}")
+    r = run(job(2, "--duration", 0.3, "--trace", path, "--json", "-"))
+    lines = r.own_lines()
+    check(r.status == 1 and len(lines) == 1, r)
+    check(f"--trace '{path}.{rank}': No space left" in lines[0], r)
+    j = json.loads(r.out)
+    check(0 < j["ops"] == j["verified"] and len(j["ranks"]) == 2, r)
+    for i in 0, 1:
+        os.unlink(f"{path}.{i}")
 
 
 def refused_trace(path, culprit):
@@ -236,6 +319,25 @@ def case_bad():
                       "--clients", "3"])
     lines = r.own_lines()
     check(r.status == 2 and len(lines) == 1 and "rank 1 has other options" in lines[0], r)
+
+
+def case_closed():
+    """Without a standard stream nothing is written to the wrong file, and what should be
+    written and cannot be is an error."""
+    path = os.path.join(os.environ["TMPDIR"], "out.json")
+    for np in 0, 2:
+        for stream, status in ("<&-", 0), ("2>&-", 0), (">&-", 1), ("<&- >&- 2>&-", 1):
+            shell = ["sh", "-c", f'exec "$0" "$@" {stream}', BENCHKV, "delegation", "--ops", "2000",
+                     "--trace", path, "--json", path]
+            r = run((MPIRUN + ["-np", str(np)] if np else []) + shell)
+            check(r.status == status and ("verified" in r.out) == (status == 0), r)
+            check(status == 0 or "2>" in stream or "standard output" in r.err, r)
+            lines = open(path).read().splitlines()
+            check(len(lines) == 1 and json.loads(lines[0])["verified"] == 2000, lines)
+            os.unlink(path)
+            for rank in range(np):
+                check(open(f"{path}.{rank}").readline().startswith("time_us,"), "the trace")
+                os.unlink(f"{path}.{rank}")
 
 
 def case_absent():
@@ -342,18 +444,73 @@ def case_faults():
     for np in 0, 2:
         for fault, kinds in (("drop", ["lost"]), ("swap", ["misdelivered"]),
                              ("duplicate", ["duplicated", "undeliverable"]),
-                             ("spoil", ["wrong_value"])):
+                             ("spoil", ["wrong_value"]), ("spoil", ["invented"])):
             argv = job(np, "--ops", 2000, "--timeout", 4, "--daemons", 2, "--json", "-",
                        prog=FAULTY)
             r = run(argv, {"BENCHKV_FAULT": fault})
             check(r.status == 1, r)
             if r.out:
-                j = json.loads(r.out)
-                check(j["errors"] > 0 and sum(j["error_kinds"][k] for k in kinds) > 0, r)
+                unverified(r, kinds)
             else:  # the shared-memory layer itself refused to go on
                 check(fault == "duplicate" and "cannot go on" in r.err, r)
         r = run(job(np, "--ops", 2000, "--json", "-", prog=FAULTY))
         verified(r, np)
+
+
+def case_crowd():
+    """Hundreds of threads on few cores come to an end."""
+    for args in ["--clients", 256], ["--daemons", 64, "--clients", 64]:
+        r = run(job(2, "--ops", 2000, *args, "--json", "-"))
+        check(r.status == 0 and json.loads(r.out)["verified"] == 2000, r)
+
+
+def case_slurm():
+    """Ranks on several nodes: where a fence is a matter of the nodes, too."""
+    missing = private_slurm.missing()
+    if missing:
+        raise Skipped(f"not installed: {missing}; scripts/deps test installs it")
+    with tempfile.TemporaryDirectory() as tmp, private_slurm.Slurm(tmp, 4) as slurm:
+        if not slurm.has_pmix():
+            raise Skipped("Slurm has no PMIx plugin; scripts/deps test installs it")
+        for nodes, ranks in (1, 2), (2, 2), (4, 4), (2, 3), (4, 8):
+            argv = slurm.srun(nodes, ranks) + [BENCHKV, "delegation", "--ops", "4000",
+                                               "--daemons", "2", "--runs", "2", "--json", "-"]
+            verified(run(argv, slurm.env()), ranks)
+
+
+def unverified(r, kinds):
+    """The run failed, and one line says why. Returns the object."""
+    check(r.status == 1 and r.out, f"not noticed: {r}")
+    j = json.loads(r.out)
+    found = [k for k in kinds if j["error_kinds"][k]]
+    check(found and j["errors"] > 0, f"none of {kinds}: {r}")
+    lines = r.own_lines()
+    check(len(lines) == 1 and "not every operation was verified: " in lines[0], r)
+    check(any(k.replace("_", " ") in lines[0] for k in found), r)
+    return j
+
+
+def store_faults(np):
+    """A store that loses, replays, ages, invents, forgets or misplaces values; and one that
+    does not."""
+    argv = job(np, "--ops", 60000, "--json", "-", prog=FAULTY)
+    for fault, kinds in STORE_FAULTS.items():
+        j = unverified(run(argv, {"BENCHKV_FAULT": fault}), kinds)
+        check(j["audit"]["keys"] > 0, j)
+        check(fault != "lose-all" or j["audit"]["verified"] == 0, j)
+    verified(run(argv), np)
+
+
+def case_store_1():
+    store_faults(1)
+
+
+def case_store_2():
+    store_faults(2)
+
+
+def case_store_4():
+    store_faults(4)
 
 
 def private_shm():
@@ -409,10 +566,14 @@ def main():
         except Failed as e:
             print(f"failed: {e}", file=sys.stderr)
             return 1
+        except Skipped as e:
+            print(f"skipped: {e}", file=sys.stderr)
+            return 77
     return 0
 
 
 BENCHKV, FAULTY = sys.argv[2:4]
+MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # fewer under a sanitizer
 # BENCHKV finds the runner by itself; FAULTY, which is nowhere installed, in the PATH.
 os.environ["PATH"] += ":" + os.path.dirname(sys.argv[4])
 sys.exit(main())

@@ -29,7 +29,7 @@ static void filters_bit_for_bit(void)
 {
 	static const uint32_t cqes[] = {3, 0, 0, 17, 1, 0, 5};
 	struct adaptive a = identified(1, 8);
-	double b = 0, e = 0, loop = 0, rtt = 0;
+	double b = 0, e = 0, loop = 0, rtt = 0, last = 0;
 
 	for (uint32_t i = 0; i < 7 * 100; i++) {
 		struct adaptive_loop seen = {cqes[i % 7], 0.7 + i % 5, i % 3 ? 6.0 + i % 4 : 0};
@@ -38,8 +38,9 @@ static void filters_bit_for_bit(void)
 		b = (1.0 - 0.05) * b + 0.05 * seen.cqes;
 		e = (1.0 - 0.05) * e + 0.05 * (seen.cqes ? 0.0 : 1.0);
 		loop = (1.0 - 0.05) * loop + 0.05 * seen.loop_us;
-		if (seen.rtt_us > 0) /* without a sample the old estimate stays */
-			rtt = rtt > 0 ? (1.0 - 0.02) * rtt + 0.02 * seen.rtt_us : seen.rtt_us;
+		if (seen.rtt_us > 0) /* without a sample the last one stands */
+			last = seen.rtt_us;
+		rtt = (1.0 - 0.02) * rtt + 0.02 * last;
 		CHECK(a.b_ema == b && a.e_ema == e && a.loop_ema_us == loop && a.rtt_ema_us == rtt);
 	}
 }
@@ -76,19 +77,30 @@ static void warms_up(void)
 {
 	const struct adaptive_loop two = {2, 1.0, 6.0};
 	struct adaptive a;
+	double rtt = 0;
 
 	adaptive_init(&a);
-	CHECK_EQ(a.u, 0);
-	steps(&a, &two, ADAPTIVE_WARMUP / 4);
-	steps(&a, &empty, ADAPTIVE_WARMUP / 4 * 3);
-	CHECK_EQ(a.u, ADAPTIVE_PROBE);
-	CHECK(a.b0 == 0.5 && a.e0 == 0.75 && a.r0 == 6.0);
-	steps(&a, &two, ADAPTIVE_WARMUP - 1);
+	CHECK(a.u == 0 && a.u_max == 8 && a.step_up == 1 && a.step_down == 2);
+	steps(&a, &two, 1024);
+	steps(&a, &empty, 3071);
+	CHECK(a.half == 0 && a.u == 0);
+	adaptive_step(&a, &empty);
+	CHECK(a.half == 1 && a.u == 8);
+	for (uint32_t i = 0; i < 4096; i++) /* from nothing: the first sample is not the mean */
+		rtt = (1.0 - 0.02) * rtt + 0.02 * 6.0;
+	CHECK(a.b0 == 0.5 && a.e0 == 0.75 && a.r0 == rtt);
+	steps(&a, &two, 4095);
 	CHECK_EQ(a.half, 1);
 	adaptive_step(&a, &two);
 	CHECK(a.half == 2 && a.b1 == 2.0 && a.e1 == 0.0 && a.u == 0);
-	CHECK_EQ(a.step_up, 8); /* 2 / (1.5 / 8) = 10.7, at most 8 */
+	CHECK(a.db_du == 0.1875 && a.de_du == -0.09375); /* 1.5 / 8, -.75 / 8 */
+	CHECK_EQ(a.step_up, 8); /* 2 / .1875 = 10.7, at most 8 */
+	CHECK_EQ(a.step_down, 16);
 	CHECK_EQ(a.u_max, 15);
+	steps(&a, &two, (1u << 20) - 1);
+	CHECK_EQ(a.half, 2);
+	adaptive_step(&a, &two); /* once more */
+	CHECK(a.half == 0 && a.u == 0);
 }
 
 static void identifies_again(void)
@@ -96,7 +108,7 @@ static void identifies_again(void)
 	const struct adaptive_loop fine = {2, 6.0, 6.0};
 	struct adaptive a = identified(2, 40);
 
-	steps(&a, &fine, 200); /* until the filters say that all is well */
+	steps(&a, &fine, 4096); /* until the filters say that all is well */
 	a.u = 30;
 	a.low_count = a.high_count = a.hold_count = 0;
 	a.phase_loops = 1000;
@@ -104,9 +116,9 @@ static void identifies_again(void)
 	CHECK(a.half == 2 && a.u == 30);
 	adaptive_step(&a, &fine);
 	CHECK(a.half == 0 && a.u == 0);
-	steps(&a, &fine, ADAPTIVE_WARMUP);
-	CHECK_EQ(a.u, ADAPTIVE_PROBE);
-	steps(&a, &fine, ADAPTIVE_WARMUP);
+	steps(&a, &fine, 4096);
+	CHECK_EQ(a.u, 8);
+	steps(&a, &fine, 4096);
 	CHECK_EQ(a.half, 2);
 	CHECK_EQ(a.u_max, 15);
 	CHECK_EQ(a.u, 15); /* what it had, cut to what is now the most */
@@ -163,8 +175,48 @@ static void many_empty_loops_count_as_low(void)
 	CHECK_EQ(a.u, 1);
 	a = identified(1, 10);
 	CHECK_EQ(until_change(&a, 4, 0.5, 12, 6), 1000); /* neither */
-	a = identified(1, 10);
-	CHECK_EQ(until_change(&a, 4, 0.5, 0.45, 0.2), 1000); /* 0.45 / 0.5, not / 0.2 */
+}
+
+/*
+ * What is decided in the next loop, when after it the filters hold exactly this: -1 a step
+ * down, 1 a step up, 2 the way out of a collapse, 0 nothing.
+ */
+static int decision(double b, double e, double loop, double rtt)
+{
+	struct adaptive a = identified(1, 20);
+	struct adaptive_loop seen = {b >= 1 ? 1 : 0, loop, rtt};
+	int change;
+
+	settle(&a, (b - 0.05 * seen.cqes) / 0.95, (e - 0.05 * !seen.cqes) / 0.95, loop, rtt);
+	a.u = 10;
+	a.low_count = 63;
+	a.high_count = 127;
+	adaptive_step(&a, &seen);
+	change = (int)a.u - 10;
+	return change < -1 ? -1 : change > 2 ? 2 : change;
+}
+
+static void thresholds(void)
+{
+	/* rho below .8 is low, above 1.2 high. */
+	CHECK_EQ(decision(4, 0.3, 7.99, 10), 1);
+	CHECK_EQ(decision(4, 0.3, 8.01, 10), 0);
+	CHECK_EQ(decision(4, 0.3, 11.99, 10), 0);
+	CHECK_EQ(decision(4, 0.3, 12.01, 10), -1);
+	/* With more than .75 of empty loops it is low whatever rho is. */
+	CHECK_EQ(decision(4, 0.749, 20, 10), 0);
+	CHECK_EQ(decision(4, 0.751, 20, 10), 1);
+	/* It is high with fewer than .4 only. */
+	CHECK_EQ(decision(4, 0.401, 20, 10), 0);
+	CHECK_EQ(decision(4, 0.399, 20, 10), -1);
+	/* A round trip counts as half a microsecond at least: .45 / .5, .39 / .5, .61 / .5. */
+	CHECK_EQ(decision(4, 0.3, 0.45, 0.2), 0);
+	CHECK_EQ(decision(4, 0.3, 0.39, 0.2), 1);
+	CHECK_EQ(decision(4, 0.3, 0.61, 0.2), -1);
+	/* Collapsed: fewer than one completion, more than .9 of empty loops. */
+	CHECK_EQ(decision(0.99, 0.901, 10, 10), 2);
+	CHECK_EQ(decision(0.99, 0.899, 10, 10), 1);
+	CHECK_EQ(decision(1.01, 0.901, 10, 10), 1);
 }
 
 static void counts_in_a_row_only(void)
@@ -211,6 +263,7 @@ int main(int argc, char **argv)
 		TEST(identifies_again),
 		TEST(rises_and_falls),
 		TEST(many_empty_loops_count_as_low),
+		TEST(thresholds),
 		TEST(counts_in_a_row_only),
 		TEST(recovers_from_collapse),
 	};

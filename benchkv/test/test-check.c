@@ -14,6 +14,7 @@ static const struct placement place = {.ranks = 2, .shards = 2};
 
 /* A client, and servers that answer it, each with its own store. */
 struct world {
+	struct source source;
 	struct stream stream;
 	struct checker check;
 	struct store stores[2][2];
@@ -22,9 +23,15 @@ struct world {
 
 static void world_init(struct world *w, bool preloaded)
 {
+	const struct history_attr attr = {.source = &w->source,
+		.stream = &w->stream,
+		.writers = 4,
+		.preloaded = preloaded};
+
 	w->next = 0;
-	CHECK_EQ(stream_init(&w->stream, &load, &place, 1), 0);
-	CHECK_EQ(check_init(&w->check, &w->stream, 4, 0, DEPTH, KEYS, preloaded), 0);
+	source_init(&w->source, &load);
+	CHECK_EQ(stream_init(&w->stream, &w->source, &place, 1), 0);
+	CHECK_EQ(check_init(&w->check, &attr, 0, DEPTH), 0);
 	for (uint32_t r = 0; r < 2; r++) {
 		for (uint32_t s = 0; s < 2; s++) {
 			CHECK_EQ(store_init(&w->stores[r][s], &place, r, s, 16), 0);
@@ -46,7 +53,8 @@ static struct kv_req open_next(struct world *w)
 {
 	struct kv_req req;
 
-	check_open(&w->check, w->next++, 1000, &req);
+	check_open(&w->check, w->next, 1000, &req);
+	check_sent(&w->check, w->next++, &req);
 	return req;
 }
 
@@ -80,14 +88,17 @@ static void all_right(bool preloaded)
 {
 	struct world w;
 	struct kv_req req[DEPTH];
+	struct kv_resp resp[DEPTH];
 
 	world_init(&w, preloaded);
 	for (uint32_t round = 0; round < 10000; round++) {
 		for (uint32_t i = 0; i < DEPTH; i++)
 			req[i] = open_next(&w);
 		CHECK_EQ(check_open_count(&w.check), DEPTH);
+		for (uint32_t i = 0; i < DEPTH; i++)
+			resp[i] = serve(&w, &req[i]);
 		for (uint32_t i = DEPTH; i-- > 0;) /* in another order */
-			CHECK(reply(&w, req[i].seq, serve(&w, &req[i])));
+			CHECK(reply(&w, req[i].seq, resp[i]));
 	}
 	check_finish(&w.check);
 	CHECK_EQ(w.check.n.ops, 10000 * DEPTH);
@@ -197,101 +208,202 @@ static void sees_wrong_puts(void)
 	world_fini(&w);
 }
 
-/* An operation of the stream that is, or is not, a put of this key. */
-static uint64_t find_op(const struct stream *s, uint64_t key, bool put_of_key)
-{
-	for (uint64_t i = 0; i < STREAM_PERIOD; i++) {
-		const struct op *op = stream_at(s, i);
-
-		if ((op->put && op->key == key) == put_of_key)
-			return i;
-	}
-	return UINT64_MAX;
-}
-
-static void get_with(struct world *w, uint64_t (*make)(struct world *, uint64_t key), bool right)
+/* The reply to the next get, and what it counts as. */
+static void get_with(struct world *w, enum kv_type type, uint64_t (*make)(uint64_t key),
+	const uint64_t *count)
 {
 	struct kv_req get = open_type(w, KV_GET);
-	struct kv_resp resp = kv_reply(&get, KV_GET_OK, make(w, get.key));
-	uint64_t wrong = w->check.n.wrong_value;
+	uint64_t before = *count;
 
-	CHECK(reply(w, get.seq, resp));
-	CHECK_EQ(w->check.n.wrong_value - wrong, !right);
+	CHECK(reply(w, get.seq, kv_reply(&get, type, make(get.key))));
+	CHECK_EQ(*count, before + 1);
 }
 
-static uint64_t of_other_key(struct world *w, uint64_t key)
+static uint64_t itself(uint64_t key)
 {
-	return kv_value(key + 1, KV_PRELOADER, 0);
+	return key;
 }
 
-static uint64_t of_no_writer(struct world *w, uint64_t key)
+static uint64_t another(uint64_t key)
 {
-	return kv_value(key, 4, 0);
+	return key + 1;
 }
 
-static uint64_t of_other_writer(struct world *w, uint64_t key)
+static uint64_t of_other_key(uint64_t key)
 {
-	return kv_value(key, 3, 12345);
+	return kv_value(key + 1, KV_PRELOADED);
 }
 
-static uint64_t own_put(struct world *w, uint64_t key)
+static uint64_t preloaded(uint64_t key)
 {
-	return kv_value(key, 1, find_op(&w->stream, key, true));
-}
-
-static uint64_t not_own_put(struct world *w, uint64_t key)
-{
-	return kv_value(key, 1, find_op(&w->stream, key, false));
-}
-
-static uint64_t preloaded(struct world *w, uint64_t key)
-{
-	return kv_value(key, KV_PRELOADER, 0);
+	return kv_value(key, KV_PRELOADED);
 }
 
 static void sees_wrong_gets(void)
 {
 	struct world w;
+	const struct check_counts *n = &w.check.n;
 
 	world_init(&w, true);
-	get_with(&w, of_other_key, false);
-	get_with(&w, of_no_writer, false);
-	get_with(&w, of_other_writer, true);
-	get_with(&w, own_put, true);
-	get_with(&w, not_own_put, false);
-	get_with(&w, preloaded, true);
+	get_with(&w, KV_GET_OK, of_other_key, &n->invented);
+	get_with(&w, KV_GET_OK, preloaded, &n->verified);
+	get_with(&w, KV_NOT_FOUND, itself, &n->forgotten);
+	get_with(&w, KV_NOT_FOUND, another, &n->wrong_value);
+	get_with(&w, KV_PUT_OK, preloaded, &n->wrong_value);
+	CHECK_EQ(check_errors(n), 4);
 	world_fini(&w);
 	world_init(&w, false);
-	get_with(&w, preloaded, false);
+	get_with(&w, KV_GET_OK, preloaded, &n->invented);
+	get_with(&w, KV_NOT_FOUND, itself, &n->not_found);
+	CHECK_EQ(check_errors(n), 1);
 	world_fini(&w);
 }
 
-static void sees_what_vanished(void)
+/* A store that acknowledges every put, and stores none. */
+static void sees_lost_puts(void)
 {
 	struct world w;
-	struct kv_req get;
+	uint64_t puts = 0;
 
 	world_init(&w, true);
-	get = open_type(&w, KV_GET);
-	CHECK(reply(&w, get.seq, kv_reply(&get, KV_NOT_FOUND, get.key)));
-	CHECK_EQ(w.check.n.wrong_value, 1);
-	world_fini(&w);
-
-	/* Not preloaded: right until an own put of the key has ended. */
-	world_init(&w, false);
-	for (uint32_t i = 0; i < 3 * STREAM_PERIOD; i++) {
+	for (uint32_t i = 0; i < 30000; i++) {
 		struct kv_req req = open_next(&w);
-		bool written = w.check.written[req.key / 64] >> req.key % 64 & 1;
-		uint64_t wrong = w.check.n.wrong_value;
 
-		if (req.type == KV_PUT) {
-			CHECK(reply(&w, req.seq, serve(&w, &req)));
-			continue;
-		}
-		CHECK(reply(&w, req.seq, kv_reply(&req, KV_NOT_FOUND, req.key)));
-		CHECK_EQ(w.check.n.wrong_value - wrong, written);
+		puts += req.type == KV_PUT;
+		CHECK(reply(&w, req.seq,
+			req.type == KV_PUT ? kv_reply(&req, KV_PUT_OK, req.value) :
+					     serve(&w, &req)));
 	}
-	CHECK(w.check.n.wrong_value > 0 && w.check.n.not_found > 0);
+	/* Of 4096 keys, most are put before they are read again. */
+	CHECK(w.check.n.forgotten > 5000);
+	CHECK_EQ(w.check.n.forgotten, check_errors(&w.check.n));
+	CHECK(puts > 10000);
+	world_fini(&w);
+}
+
+/* Two runs, then every key that was put is read; the store has lost one put. */
+static void audits(void)
+{
+	uint64_t made[4] = {0, 1000, 0, 0};
+	uint32_t lost_key = UINT32_MAX;
+	struct world w;
+
+	world_init(&w, true);
+	for (uint32_t run = 0; run < 2; run++) {
+		check_restart(&w.check, run);
+		w.next = 0;
+		for (uint32_t i = 0; i < 1000; i++) {
+			struct kv_req req = open_next(&w);
+			struct kv_resp resp = kv_reply(&req, KV_PUT_OK, req.value);
+
+			if (run == 1 && req.type == KV_PUT && i > 990)
+				lost_key = (uint32_t)req.key;
+			else
+				resp = serve(&w, &req);
+			CHECK(reply(&w, req.seq, resp));
+		}
+		check_finish(&w.check);
+		CHECK_EQ(w.check.n.verified, 1000);
+		CHECK_EQ(w.check.digest, stream_digest(&w.stream, 1000));
+	}
+	CHECK(lost_key != UINT32_MAX);
+	check_audit(&w.check, 2, made);
+	w.next = 0;
+	while (w.next < w.check.n_due) {
+		struct kv_req req = open_next(&w);
+		uint64_t wrong = w.check.n.stale;
+
+		CHECK_EQ(req.type, KV_GET);
+		CHECK(reply(&w, req.seq, serve(&w, &req)));
+		if (req.key == lost_key)
+			CHECK_EQ(w.check.n.stale, wrong + 1);
+	}
+	check_finish(&w.check);
+	CHECK(w.check.n.ops == w.check.n_due && w.check.n_due > 400 && w.check.n_due < 500);
+	CHECK_EQ(w.check.n.verified + w.check.n.stale, w.check.n.ops);
+	world_fini(&w);
+}
+
+/* The value of the n-th put of the key by client 3. */
+static uint64_t foreign(const struct world *w, uint64_t key, uint32_t n)
+{
+	for (uint64_t i = 0;; i++) {
+		bool put;
+
+		if (source_op(&w->source, 3, i, &put) == key && put && !n--)
+			return kv_value(key, kv_name(3, i));
+	}
+}
+
+/* What was read in the runs counts: the audit comes after all of it. */
+static void audit_knows_the_runs(void)
+{
+	const uint64_t made[4] = {STREAM_PERIOD, STREAM_PERIOD, 0, STREAM_PERIOD};
+	struct kv_req put, req;
+	struct world w;
+
+	world_init(&w, true);
+	put = open_type(&w, KV_PUT);
+	CHECK(reply(&w, put.seq, serve(&w, &put)));
+	do {
+		req = open_type(&w, KV_GET);
+		CHECK(reply(&w, req.seq,
+			req.key == put.key ? kv_reply(&req, KV_GET_OK, foreign(&w, req.key, 1)) :
+					     serve(&w, &req)));
+	} while (req.key != put.key);
+	CHECK_EQ(check_errors(&w.check.n), 0);
+	check_audit(&w.check, 1, made);
+	for (w.next = 0; w.next < w.check.n_due;) {
+		req = open_next(&w);
+		CHECK(reply(&w, req.seq,
+			req.key == put.key ? kv_reply(&req, KV_GET_OK, foreign(&w, req.key, 0)) :
+					     serve(&w, &req)));
+	}
+	CHECK_EQ(w.check.n.stale, 1);
+	CHECK_EQ(check_errors(&w.check.n), 1);
+	world_fini(&w);
+}
+
+static void audit_counts_what_it_cannot_read(void)
+{
+	uint64_t made[4] = {0, 100, 0, 0};
+	struct world w;
+
+	world_init(&w, true);
+	for (uint32_t i = 0; i < 100; i++) {
+		struct kv_req req = open_next(&w);
+
+		CHECK(reply(&w, req.seq, serve(&w, &req)));
+	}
+	check_audit(&w.check, 1, made);
+	CHECK(w.check.n_due > 10);
+	w.next = 0;
+	open_next(&w);
+	check_finish(&w.check);
+	CHECK_EQ(w.check.n.lost, w.check.n_due);
+	CHECK_EQ(w.check.n.ops, w.check.n_due);
+	world_fini(&w);
+}
+
+/* An operation that could not be sent is none: its value may not be found. */
+static void cancelled_puts_are_none(void)
+{
+	struct world w;
+	struct kv_req req = {.type = 0};
+
+	world_init(&w, true);
+	while (req.type != KV_PUT) {
+		check_open(&w.check, w.next, 1000, &req);
+		if (req.type == KV_PUT)
+			check_cancel(&w.check, &req);
+		else
+			check_sent(&w.check, w.next, &req);
+		w.next += req.type != KV_PUT;
+	}
+	CHECK_EQ(w.check.n.put_off, 1);
+	check_finish(&w.check);
+	check_audit(&w.check, 1, (const uint64_t[4]){0});
+	CHECK_EQ(w.check.n_due, 0);
 	world_fini(&w);
 }
 
@@ -309,6 +421,7 @@ static void counts_refusals(void)
 	req = open_next(&w);
 	check_cancel(&w.check, &req);
 	CHECK_EQ(w.check.n.ops, 1);
+	CHECK_EQ(w.check.n.put_off, 1);
 	CHECK_EQ(check_open_count(&w.check), 0);
 	world_fini(&w);
 }
@@ -323,7 +436,11 @@ int main(int argc, char **argv)
 		TEST(sees_misdelivery),
 		TEST(sees_wrong_puts),
 		TEST(sees_wrong_gets),
-		TEST(sees_what_vanished),
+		TEST(sees_lost_puts),
+		TEST(audits),
+		TEST(audit_knows_the_runs),
+		TEST(audit_counts_what_it_cannot_read),
+		TEST(cancelled_puts_are_none),
 		TEST(counts_refusals),
 	};
 

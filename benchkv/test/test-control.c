@@ -44,7 +44,8 @@ static uint32_t polls(const struct control *c, const uint32_t *arrivals)
 	do {
 		p.last = arrivals[p.polls++];
 		p.responses += p.last;
-		p.messages += p.last;
+		p.messages += 3 * p.last; /* what a completion brings */
+		p.cqes += p.last;
 	} while (control_poll_again(c, &p));
 	return p.polls;
 }
@@ -97,11 +98,18 @@ static uint64_t from_array(void *arg, uint32_t ep)
 	return ((const uint64_t *)arg)[ep];
 }
 
+static uint64_t time_ns; /* what the clock says */
+
+static uint64_t clock_of_test(void *arg)
+{
+	return time_ns;
+}
+
 /* Selects among the given loads and posts what may go, each WRITE 64 bytes further. */
 static size_t step(struct control *c, struct control_load *loads, size_t n, uint64_t *posted,
 	uint64_t *consumed)
 {
-	size_t go = control_select(c, loads, n, from_array, consumed);
+	size_t go = control_select(c, loads, n, from_array, clock_of_test, consumed);
 
 	for (size_t i = 0; i < go; i++) {
 		posted[loads[i].ep] += 64;
@@ -124,6 +132,7 @@ static void auto_keeps_a_window(void)
 	CHECK_EQ(c.unconsumed, 2);
 	CHECK_EQ(c.waits, 1);
 	/* None while nothing is consumed; then one, and among equals who has waited. */
+	time_ns += 1000;
 	CHECK_EQ(step(&c, b, 2, posted, consumed), 0);
 	consumed[1] = 63;
 	CHECK_EQ(step(&c, b, 2, posted, consumed), 0);
@@ -171,6 +180,62 @@ static void auto_survives_overflow(void)
 	control_fini(&c);
 }
 
+/*
+ * Endpoint 0 has one call, the others are refilled to `calls` in every microsecond and fill
+ * the window. For how many microseconds does it wait?
+ */
+static uint32_t quiet_waits(const char *text, uint32_t calls)
+{
+	struct control c = make(text, 4);
+	uint64_t posted[4] = {0}, consumed[4] = {0};
+	uint32_t us = 0;
+	bool gone = false;
+
+	while (!gone && us < 10000) {
+		struct control_load loads[] = {{1, calls, 0}, {2, calls, 0}, {3, calls, 0},
+			{0, 1, 0}};
+		size_t go;
+
+		time_ns += 1000;
+		memcpy(consumed, posted, sizeof(consumed));
+		go = step(&c, loads, 4, posted, consumed);
+		for (size_t i = 0; i < go; i++)
+			gone |= loads[i].ep == 0;
+		us += !gone;
+	}
+	control_fini(&c);
+	return us;
+}
+
+static void auto_lets_nobody_wait_long(void)
+{
+	time_ns = 5000;
+	/* Fuller ones go first until its age makes up for it: 5 calls and no age, 1 and 81 us. */
+	CHECK_EQ(quiet_waits("auto:2,10", 5), 81);
+	CHECK_EQ(quiet_waits("auto:2,10", 2), 21);
+	/* Full ones need no window, and leave none: 10 times 20 us, and 4 times 2. */
+	CHECK_EQ(quiet_waits("auto:2,10", 10), 208);
+	CHECK_EQ(quiet_waits("auto:3,5", 7), 108);
+}
+
+/* What the trace shows is brought up to date, also when it does not matter to a decision. */
+static void auto_refreshes(void)
+{
+	struct control c = make("auto:12,12", 2);
+	uint64_t posted[2] = {0}, consumed[2] = {0};
+	struct control_load loads[] = {{0, 1, 0}, {1, 1, 0}};
+
+	CHECK_EQ(step(&c, loads, 2, posted, consumed), 2);
+	CHECK_EQ(c.unconsumed, 2);
+	consumed[0] = 64;
+	control_refresh(&c, from_array, consumed);
+	CHECK_EQ(c.unconsumed, 1);
+	consumed[1] = 64;
+	control_refresh(&c, from_array, consumed);
+	CHECK_EQ(c.unconsumed, 0);
+	control_fini(&c);
+}
+
 /* Nobody waits for ever: with peers that consume in the end, all endpoints get their turn. */
 static void auto_starves_nobody(void)
 {
@@ -205,6 +270,8 @@ int main(int argc, char **argv)
 		TEST(auto_keeps_a_window),
 		TEST(auto_never_holds_replies),
 		TEST(auto_survives_overflow),
+		TEST(auto_lets_nobody_wait_long),
+		TEST(auto_refreshes),
 		TEST(auto_starves_nobody),
 	};
 

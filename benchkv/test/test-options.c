@@ -126,6 +126,16 @@ static void ring_holds_what_is_in_flight(void)
 	CHECK_EQ(node_ring_size(&o), 16384);
 }
 
+static void naps_are_longer_in_a_crowd(void)
+{
+	CHECK_EQ(node_nap_ns(3, 16), 50000);
+	CHECK_EQ(node_nap_ns(12, 2), 50000);
+	CHECK_EQ(node_nap_ns(256, 2), 1024000);
+	CHECK_EQ(node_nap_ns(514, 2), 2056000);
+	CHECK_EQ(node_nap_ns(1u << 20, 1), 5000000);
+	CHECK_EQ(node_nap_ns(7, 0), 56000);
+}
+
 static void digest_tells_lines_apart(void)
 {
 	static const char *const lines[] = {"delegation", "delegation --daemons 2",
@@ -160,14 +170,17 @@ static void results_travel(void)
 	a.elapsed_ns = 17;
 	a.digest = test_rand(&rng);
 	for (uint32_t i = 0; i < 1000; i++)
-		hist_add(&a.latency, test_rand(&rng) >> (i % 64));
+		latrec_hist_record(&a.latency, test_rand(&rng) >> (i % 64));
 	CHECK_EQ(result_encode(&a, (void **)&data, &len), 0);
 	CHECK_EQ(result_decode(data, len, &b), 0);
 	CHECK(!memcmp(&a, &b, sizeof(a)));
 	CHECK_EQ(result_decode(data, len - 1, &b), -EBADMSG);
 	CHECK_EQ(result_decode(data, 3, &b), -EBADMSG);
-	memset(data + len - 16, 0xff, 8); /* a bucket that there is not */
+	CHECK_EQ(result_decode(data, 0, &b), -EBADMSG);
+	data[len - 2] ^= 1; /* the check sum of the histogram */
 	CHECK_EQ(result_decode(data, len, &b), -EBADMSG);
+	data[len - 2] ^= 1;
+	CHECK_EQ(result_decode(data, len, &b), 0);
 	data[0] ^= 1;
 	CHECK_EQ(result_decode(data, len, &b), -EBADMSG);
 	free(data);
@@ -185,6 +198,7 @@ int main(int argc, char **argv)
 		TEST(refuses_nonsense),
 		TEST(understands),
 		TEST(ring_holds_what_is_in_flight),
+		TEST(naps_are_longer_in_a_crowd),
 		TEST(digest_tells_lines_apart),
 		TEST(results_travel),
 	};

@@ -72,7 +72,7 @@ static void preloads_its_own(void)
 				    place_shard(&place, key) == i % 4;
 
 			CHECK_EQ(store_get(&s, key, &value), mine ? 0 : -ENOENT);
-			CHECK(!mine || value == kv_value(key, KV_PRELOADER, 0));
+			CHECK(!mine || value == kv_value(key, KV_PRELOADED));
 		}
 		store_fini(&s);
 	}
@@ -125,14 +125,26 @@ static void serves_only_its_own(void)
 	store_fini(&s);
 }
 
-static void values_say_whose_they_are(void)
+static void values_name_a_put(void)
 {
-	uint64_t v = kv_value(1234567, 300, 0x1abcdef);
+	uint64_t rng = test_seed();
 
-	CHECK(kv_value_is_of(v, 1234567));
-	CHECK(!kv_value_is_of(v, 1234568));
-	CHECK_EQ(kv_value_writer(v), 300);
-	CHECK_EQ(kv_value_op(v), 0xabcdef);
+	for (uint32_t i = 0; i < 10000; i++) {
+		uint64_t key = test_rand(&rng) >> 32, op = test_rand(&rng) % KV_MAX_OPS;
+		uint32_t writer = (uint32_t)test_rand(&rng) & 0xffff;
+		uint32_t run = (uint32_t)test_rand(&rng) % KV_MAX_RUNS;
+		uint64_t name = kv_name(writer, kv_stamp(run, op));
+		uint64_t value = kv_value(key, name);
+
+		CHECK(unmix64(mix64(name)) == name);
+		CHECK(kv_value_name(key, value) == name);
+		CHECK_EQ(kv_name_writer(name), writer);
+		CHECK_EQ(kv_stamp_run(kv_name_stamp(name)), run);
+		CHECK_EQ(kv_stamp_op(kv_name_stamp(name)), op);
+		/* Under another key, or with a bit changed, it is something else altogether. */
+		CHECK(__builtin_popcountll(kv_value_name(key + 1, value) ^ name) > 4);
+		CHECK(__builtin_popcountll(kv_value_name(key, value ^ 1ull << i % 64) ^ name) > 4);
+	}
 }
 
 int main(int argc, char **argv)
@@ -142,7 +154,7 @@ int main(int argc, char **argv)
 		TEST(places_evenly),
 		TEST(preloads_its_own),
 		TEST(serves_only_its_own),
-		TEST(values_say_whose_they_are),
+		TEST(values_name_a_put),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

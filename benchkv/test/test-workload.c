@@ -7,12 +7,21 @@
 
 static const struct placement place = {.ranks = 4, .shards = 2};
 
+static void make(struct stream *s, const struct workload *w, const struct placement *p,
+	uint32_t client)
+{
+	struct source src;
+
+	source_init(&src, w);
+	CHECK_EQ(stream_init(s, &src, p, client), 0);
+}
+
 static uint64_t digest_of(const struct workload *w, uint32_t client)
 {
 	struct stream s;
 	uint64_t d;
 
-	CHECK_EQ(stream_init(&s, w, &place, client), 0);
+	make(&s, w, &place, client);
 	d = stream_digest(&s, STREAM_PERIOD);
 	stream_fini(&s);
 	return d;
@@ -38,11 +47,34 @@ static void placement_changes_no_key(void)
 	struct placement other = {.ranks = 1, .shards = 1};
 	struct stream a, b;
 
-	CHECK_EQ(stream_init(&a, &w, &place, 0), 0);
-	CHECK_EQ(stream_init(&b, &w, &other, 0), 0);
+	make(&a, &w, &place, 0);
+	make(&b, &w, &other, 0);
 	CHECK(stream_digest(&a, 5000) == stream_digest(&b, 5000));
 	stream_fini(&a);
 	stream_fini(&b);
+}
+
+/* What others regenerate is what the client does, period after period. */
+static void operations_by_themselves(void)
+{
+	for (int zipf = 0; zipf < 2; zipf++) {
+		struct workload w = {.key_range = 1000,
+			.read_ratio = 0.3,
+			.zipf_theta = zipf,
+			.seed = 9};
+		struct source src;
+		struct stream s;
+
+		source_init(&src, &w);
+		make(&s, &w, &place, 6);
+		for (uint64_t i = 2 * STREAM_PERIOD; i-- > 0;) {
+			bool put;
+
+			CHECK_EQ(source_op(&src, 6, i, &put), stream_at(&s, i)->key);
+			CHECK_EQ(put, stream_at(&s, i)->put);
+		}
+		stream_fini(&s);
+	}
 }
 
 static void digest_tells_sets_apart(void)
@@ -51,7 +83,7 @@ static void digest_tells_sets_apart(void)
 	struct stream s;
 	uint64_t forth = 0, back = 0;
 
-	CHECK_EQ(stream_init(&s, &w, &place, 0), 0);
+	make(&s, &w, &place, 0);
 	for (uint64_t i = 0; i < 100; i++) {
 		forth += stream_term(&s, i);
 		back += stream_term(&s, 99 - i);
@@ -83,7 +115,7 @@ static void reads_as_often_as_told(void)
 		struct stream s;
 		uint64_t puts = 0;
 
-		CHECK_EQ(stream_init(&s, &w, &place, 0), 0);
+		make(&s, &w, &place, 0);
 		for (uint32_t i = 0; i < STREAM_PERIOD; i++) {
 			puts += stream_at(&s, i)->put;
 			CHECK(stream_at(&s, i)->key < 1000);
@@ -151,7 +183,7 @@ static void hot_keys_are_scattered(void)
 	uint64_t rank[4] = {0}, low = 0;
 	struct stream s;
 
-	CHECK_EQ(stream_init(&s, &w, &place, 0), 0);
+	make(&s, &w, &place, 0);
 	for (uint32_t i = 0; i < STREAM_PERIOD; i++) {
 		rank[stream_at(&s, i)->rank]++;
 		low += stream_at(&s, i)->key < 50000;
@@ -167,6 +199,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(same_seed_same_stream),
 		TEST(placement_changes_no_key),
+		TEST(operations_by_themselves),
 		TEST(digest_tells_sets_apart),
 		TEST(shares_add_up),
 		TEST(reads_as_often_as_told),

@@ -9,9 +9,9 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
-#include "base/hist.h"
 #include "base/wait.h"
 #include "bench.h"
+#include "latrec.h"
 
 _Noreturn void fail(const char *what, int err)
 {
@@ -150,14 +150,14 @@ struct client {
 	uint32_t *spare; /* slots that are not under way */
 	uint32_t nspare, slots, depth;
 	uint64_t ended;
-	struct hist hist;
+	struct latrec_hist hist;
 };
 
 void slot_ended(struct client *c, uint32_t slot)
 {
 	if (slot >= c->slots || c->nspare == c->slots)
 		fail("response", EPROTO);
-	hist_add(&c->hist, clock_ns() - c->started[slot]);
+	latrec_hist_record(&c->hist, clock_ns() - c->started[slot]);
 	c->spare[c->nspare++] = slot;
 	c->ended++;
 }
@@ -217,14 +217,14 @@ static struct result measure(const struct options *o, struct client *c, const st
 		c->spare[i] = i;
 	run_until(c, clock_ns() + duration / 10);
 	before = both_counts(c, fd);
-	hist_init(&c->hist);
+	latrec_hist_clear(&c->hist);
 	warm = c->ended;
 	start = clock_ns();
 	run_until(c, start + duration);
 	r.ns = clock_ns() - start;
 	r.calls = c->ended - warm;
-	r.p50 = hist_quantile(&c->hist, 0.5);
-	r.p99 = hist_quantile(&c->hist, 0.99);
+	r.p50 = latrec_hist_quantile(&c->hist, 0.5);
+	r.p99 = latrec_hist_quantile(&c->hist, 0.99);
 	after = both_counts(c, fd);
 	r.counts = (struct counts){after.wqes - before.wqes, after.doorbells - before.doorbells,
 		after.batches - before.batches, after.messages - before.messages};

@@ -2,16 +2,17 @@
 /*
  * For cost.py, which counts instructions:
  *
- *	cost ENDPOINTS ROUNDS	rounds of 32 calls and their replies over one endpoint,
- *				while the others are idle; "step" or "poll" by SOFTHCA_MODE
+ *	cost ENDPOINTS DEPTH ROUNDS
+ *
+ * Rounds of DEPTH calls and their replies over one endpoint, while the others are idle;
+ * "step" or "poll" by SOFTHCA_MODE.
  */
 #include <dlfcn.h>
 
 #include "base/test.h"
 #include "copyrpc.h"
 
-#define DEPTH 32
-
+static uint32_t depth;
 static int (*step)(void);
 
 static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
@@ -19,7 +20,7 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 {
 	uint64_t *ended = arg;
 
-	CHECK(!status && len == 16 && token < DEPTH);
+	CHECK(!status && len == 16 && token < depth);
 	++*ended;
 }
 
@@ -49,14 +50,14 @@ static void run(struct copyrpc_ctx *ctx[2], struct copyrpc_ep *ep, uint64_t roun
 	char buf[32] = "thirty-two bytes of request";
 
 	for (uint64_t r = 1; r <= rounds; r++) {
-		for (uint32_t i = 0; i < DEPTH; i++)
+		for (uint32_t i = 0; i < depth; i++)
 			CHECK_EQ(copyrpc_call(ep, buf, sizeof(buf), 16, i), 0);
 		copyrpc_flush(ctx[0]);
 		execute();
-		while (served < r * DEPTH)
+		while (served < r * depth)
 			serve(ctx[1], &served);
 		execute();
-		while (ended < r * DEPTH)
+		while (ended < r * depth)
 			copyrpc_poll_recv(ctx[0], on_response, &ended);
 	}
 }
@@ -67,7 +68,8 @@ int main(int argc, char **argv)
 	struct copyrpc_ctx *ctx[2];
 	struct copyrpc_ep *first = NULL;
 
-	CHECK_EQ(argc, 3);
+	CHECK_EQ(argc, 4);
+	depth = (uint32_t)atoi(argv[2]);
 	attr.max_endpoints = (uint32_t)atoi(argv[1]);
 	*(void **)&step = dlsym(RTLD_DEFAULT, "softhca_step");
 	if (!getenv("SOFTHCA_MODE") || strcmp(getenv("SOFTHCA_MODE"), "step"))
@@ -87,7 +89,7 @@ int main(int argc, char **argv)
 		if (!first)
 			first = ep[0];
 	}
-	run(ctx, first, strtoull(argv[2], NULL, 10));
+	run(ctx, first, strtoull(argv[3], NULL, 10));
 	for (int i = 0; i < 2; i++)
 		copyrpc_ctx_destroy(ctx[i]);
 	return 0;

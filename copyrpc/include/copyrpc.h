@@ -28,12 +28,17 @@
  * that want to work at the same time create a context each; contexts share nothing.
  *
  * Progress is made only inside of copyrpc_poll() (or copyrpc_poll_recv() and a flush):
- * no thread runs behind the caller's back. Every function but create, connect and
- * destroy is free of system calls as long as nothing fails; none of them ever waits.
+ * no thread runs behind the caller's back. None of the functions ever waits. As long as
+ * nothing fails they are free of system calls, but for those that create, connect, destroy,
+ * register or deregister; copyrpc_req_detach(), and the first raw operation of an endpoint,
+ * allocate memory. The clock is read now and then, through the vDSO.
  *
- * A peer that dies is noticed while something is under way: what is sent to it, and calls
- * that stay unanswered (every tenth of a second, when nothing else came, its memory is
- * looked at), end with -ECONNRESET when the HCA has used up its retries, some seconds.
+ * A peer that dies is noticed while something is under way. What is sent to it meets no
+ * answer, and the HCA gives up after COPYRPC_ANSWER_NS. When calls stay unanswered and
+ * nothing else comes, its memory is read within two tenths of a second, or with the second
+ * poll after a tenth if polls are rarer than that, and that READ ends in the same way. All
+ * pending calls then end with -ECONNRESET: less than a second after the death, on an HCA that
+ * waits no longer than it is told, if the caller polls often.
  *
  * Nothing that a peer writes is trusted: a batch that breaks the protocol fails the
  * endpoint it came from and nothing else. What a peer can do is change the payload of a
@@ -75,6 +80,16 @@ struct copyrpc_req;
 
 /* The same where the context has `nested`. */
 #define COPYRPC_NESTED_PAYLOAD_MAX(ring_size) ((ring_size) / 16 - 12)
+
+/*
+ * How long the HCA waits for an answer before it repeats a message, as an exponent, how
+ * often it does, and what follows: a message that meets no answer for COPYRPC_ANSWER_NS,
+ * 0.47 s, may end its endpoint. It is not repeated more often, but an HCA may wait longer,
+ * up to four times.
+ */
+#define COPYRPC_TIMEOUT 14 /* 4.096 us * 2^14 = 67 ms */
+#define COPYRPC_RETRIES 7
+#define COPYRPC_ANSWER_NS ((4096ull << COPYRPC_TIMEOUT) * COPYRPC_RETRIES)
 
 /* ------------------------------------------------------------------ contexts */
 
@@ -125,7 +140,7 @@ struct copyrpc_ep_attr {
  * Memory: 2 x ring_size, and about a third of ring_size for requests and calls.
  *
  * -EINVAL: ring size. -EMFILE: max_endpoints exist (a destroyed one counts until the next
- * poll). -ENOMEM, or what the verbs calls said.
+ * poll, also when requests of it are held longer). -ENOMEM, or what the verbs calls said.
  */
 int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 	struct copyrpc_ep **ep_p);
@@ -134,7 +149,8 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
  * Ends the endpoint. What was not flushed is lost. Its pending calls end with -ECANCELED
  * at the next poll (the ep that the callback gets is valid there, and no longer after).
  * Requests not yet taken by copyrpc_recv() are dropped; requests that the caller holds
- * stay readable until copyrpc_reply(), which releases them and returns the status.
+ * stay readable until copyrpc_reply(), which releases them and returns the status; the
+ * memory of the endpoint is freed in the first poll after the last of them.
  * Raw operations that are not finished, or not handed out, are dropped. The peer finds out
  * when it sends something, or from a probe when it has calls pending. NULL is allowed;
  * allowed inside of a callback.
@@ -142,16 +158,31 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 void copyrpc_ep_destroy(struct copyrpc_ep *ep);
 
 /*
- * Writes the COPYRPC_INFO_SIZE bytes that the peer's copyrpc_ep_connect() needs: plain
- * bytes in little-endian order with a version, to be carried by any channel (they hold a
- * key that lets the holder write into the ring: keep them among the job).
+ * Writes the COPYRPC_INFO_SIZE bytes that the peer's copyrpc_ep_connect() needs, to be
+ * carried by any channel (they hold a key that lets the holder write into the ring: keep
+ * them among the job). Offsets and lengths in bytes, all numbers little-endian:
+ *
+ *	 0  8  "CPRPCINF"               40 16  GID; all zero: addressed by LID
+ *	 8  2  version: 2               56  8  address of the receive ring
+ *	10  2  length: 96               64  8  address of the consumer word
+ *	12  4  QP number                72  4  key to write the ring
+ *	16  4  first PSN                76  4  key to read the word
+ *	20  2  LID; 0 on RoCE           80  4  bytes of the ring
+ *	22  1  MTU: 1 (256) to 5 (4096) 84  4  credit to begin with, bytes: a quarter of it
+ *	23  1  READs served at once     88  8  zero
+ *	24  1  1: `nested`, else 0
+ *	25 15  zero
+ *
+ * The version changes with anything in the blob or on the wire.
  */
 void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
 
 /*
  * Connects to the endpoint that wrote the blob, which may be one of this process. Both
- * sides may call at once when both have connected; the first call needs no handshake: a
- * message that arrives before the peer has connected is repeated by the HCA.
+ * sides may call at once when both have connected. The first call needs no handshake if
+ * the peer connects soon: a message that arrives before is repeated by the HCA, but a peer
+ * that is later than COPYRPC_ANSWER_NS after the first flush costs the endpoint
+ * (-ECONNRESET). Where that can be, have the peer say that it has connected.
  *
  * -EINVAL: not a blob, or len differs. -EPROTONOSUPPORT: another version. -EMSGSIZE: the
  * ring sizes, or `nested`, differ. -EISCONN: already connected, or failed before (destroy and create
@@ -162,8 +193,9 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
 
 /*
  * 0: connected. -ENOTCONN: not yet. Otherwise why it failed: -ECONNRESET (the peer or the
- * way to it is gone), -EPROTO (the peer broke the protocol), -EACCES (it refused access to
- * its memory), -EIO (an error of our own side), -ECANCELED (destroyed). A failed endpoint
+ * way to it is gone), -EPROTO (the peer broke the protocol, or sent something that is no
+ * batch), -EACCES (it refused access to its memory), -EIO (an error of our own side),
+ * -ECANCELED (destroyed). A failed endpoint
  * stays failed: destroy it, create and connect a new one.
  */
 int copyrpc_ep_status(const struct copyrpc_ep *ep);
@@ -234,9 +266,11 @@ int copyrpc_flush(struct copyrpc_ctx *ctx);
 
 /*
  * copyrpc_flush() of those endpoints for which `go` says so. Asked are only endpoints
- * that have messages to send (copyrpc_ep_load() tells how many); the others' flow control
- * goes out regardless. An endpoint that is not flushed is asked again the next time. In
- * `go`, look only: nothing but copyrpc_ep_load(), _status() and _user().
+ * that have messages to send (copyrpc_ep_load() tells how many). Flow control goes out
+ * regardless: an endpoint that owes its peer a sixteenth of the ring in credit is not asked
+ * but flushed, its messages too, as the peer may need the credit to do what `go` waits for.
+ * An endpoint that is not flushed is asked again the next time. In `go`, look only: nothing
+ * but copyrpc_ep_load(), _status() and _user().
  */
 typedef bool copyrpc_flush_fn(void *arg, struct copyrpc_ep *ep);
 int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
@@ -267,8 +301,8 @@ void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p
 int copyrpc_recv(struct copyrpc_ctx *ctx, struct copyrpc_req **req_p);
 
 /* The payload, in place, until copyrpc_reply() or copyrpc_req_detach(); its length; the
- * largest reply that fits (what the caller gave as resp_max, rounded up to the block);
- * the endpoint it came from. */
+ * bytes that the reply may have, exactly what the caller gave as resp_max; the endpoint it
+ * came from. */
 const void *copyrpc_req_data(const struct copyrpc_req *req);
 uint32_t copyrpc_req_len(const struct copyrpc_req *req);
 uint32_t copyrpc_req_allowance(const struct copyrpc_req *req);
@@ -341,13 +375,19 @@ uint32_t copyrpc_raw_pending(const struct copyrpc_ep *ep);
 
 /* ------------------------------------------------------------- introspection */
 
-/* Counters since creation. A context's are the sums over its endpoints, the destroyed too. */
+/*
+ * Counters since creation. A context's are the sums over its endpoints, the destroyed too.
+ * A batch that meets no receive, because more than srq_depth arrived between two polls, is
+ * repeated by the sender's HCA; that is seen only in the counters of the receiver's, as
+ * out_of_buffer in /sys/class/infiniband/DEVICE/ports/PORT/hw_counters.
+ */
 struct copyrpc_stats {
 	uint64_t calls, replies; /* accepted by copyrpc_call() and copyrpc_reply() */
 	uint64_t requests, responses; /* received */
 	uint64_t failed_calls; /* ended with an error */
 	uint64_t batches, bytes; /* WRITEs that carried messages; bytes of all WRITEs */
-	uint64_t wqes, doorbells; /* of all kinds, raw operations included */
+	uint64_t wqes, doorbells; /* of all kinds: also raw operations, and NOPs that fill the
+				     end of a send queue */
 	uint64_t wraps; /* markers at the ring's end */
 	uint64_t credit_only; /* batches without a message, to give credit back */
 	uint64_t reads; /* of the peer's consumer position */

@@ -44,7 +44,7 @@ uint32_t copyrpc_req_len(const struct copyrpc_req *req)
 
 uint32_t copyrpc_req_allowance(const struct copyrpc_req *req)
 {
-	return wire_payload(req->allowance - 1);
+	return req->resp_max;
 }
 
 struct copyrpc_ep *copyrpc_req_ep(const struct copyrpc_req *req)
@@ -89,7 +89,7 @@ void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p
 
 void copyrpc_ep_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p)
 {
-	*stats_p = chan_stats(&ep->ch);
+	*stats_p = ep_stats(ep);
 }
 
 void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p)

@@ -15,7 +15,6 @@ int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t 
 		.send_ring = send_ring,
 		.recv_ring = recv_ring,
 		.payload_max = wire_payload(message),
-		.allowance_max = message + 1,
 		.reserve = nested ? credit_reserve(blocks) : 0,
 		.unasked = credit_rmax(blocks),
 		.mask = blocks - 1,
@@ -37,7 +36,7 @@ int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t 
 	/* The last freed is the next used, so that those in use are few and warm. */
 	ch->max_calls = max_calls;
 	for (uint32_t i = 0; i < max_calls; i++)
-		ch->calls[i].token = i + 1 < max_calls ? i + 1 : CALL_NONE;
+		ch->calls[i] = (struct call){i + 1 < max_calls ? i + 1 : CALL_NONE, CALL_FREE};
 	ch->req_free = ch->reqs;
 	for (uint32_t i = 0; i < most; i++) {
 		ch->reqs[i].ch = ch;
@@ -67,16 +66,27 @@ static void close_batch(struct chan *ch, struct batch b)
 	ch->closed[ch->nclosed++] = b;
 }
 
+/* It may be too low, as the peer's position moves on; chan_call_odd() finds that out. */
+static void set_call_end(struct chan *ch)
+{
+	uint64_t end = credit_call_end(&ch->cr);
+
+	ch->call_end = end < ch->cr.edge ? end : ch->cr.edge;
+}
+
 void chan_new_batch(struct chan *ch, uint32_t wrap)
 {
 	uint64_t p = ch->cr.p;
 
-	if (ch->cr.edge)
-		close_batch(ch, (struct batch){ch->open.start, p, ch->open.count, ch->open.calls});
+	if (ch->cr.edge) {
+		ch->open.end = p;
+		close_batch(ch, ch->open);
+	}
 	if (wrap)
-		close_batch(ch, (struct batch){p, p + wrap, WIRE_WRAP, 0});
+		close_batch(ch, (struct batch){.start = p, .end = p + wrap, .count = WIRE_WRAP});
 	ch->open = (struct batch){.start = p + wrap};
 	credit_open(&ch->cr, wrap);
+	set_call_end(ch);
 }
 
 /* In the order in which the manual lists the reasons; nothing is changed by a refusal. */
@@ -89,7 +99,7 @@ COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t
 		return ch->status;
 	if (len > ch->payload_max || resp_max > ch->payload_max)
 		return -EMSGSIZE;
-	if (ch->cr.k < wire_blocks(resp_max) + 1 + reserve) {
+	if (ch->cr.k < credit_allowance(wire_blocks(resp_max)) + reserve) {
 		ch->stats.credit_stalls++;
 		return -ENOBUFS;
 	}
@@ -101,7 +111,10 @@ COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t
 		ch->stalled = true;
 		return -EAGAIN;
 	}
-	chan_new_batch(ch, to.wrap);
+	if (to.joins)
+		set_call_end(ch);
+	else
+		chan_new_batch(ch, to.wrap);
 	return chan_call(ch, data, len, resp_max, token, reserve);
 }
 
@@ -114,12 +127,12 @@ COLD int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
 		chan_drop_req(req);
 		return ch->status;
 	}
-	if (len > wire_payload(req->allowance - 1))
+	if (len > req->resp_max)
 		return -EMSGSIZE;
 	to = credit_plan(&ch->cr, wire_blocks(len));
 	if (!to.joins)
 		chan_new_batch(ch, to.wrap);
-	chan_append(ch, wire_blocks(len), req->id | WIRE_RESPONSE, req->allowance, data, len);
+	chan_append(ch, wire_blocks(len), req->id | WIRE_RESPONSE, req->resp_max, data, len);
 	credit_replied(&ch->cr, req->allowance);
 	chan_drop_req(req);
 	return 0;
@@ -127,15 +140,16 @@ COLD int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
 
 uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 {
-	struct batch b = *chan_front(ch);
+	struct batch b = ch->open;
 	uint32_t blocks, credit;
 
-	if (ch->nclosed) {
+	if (unlikely(ch->nclosed)) {
+		b = ch->closed[0];
 		ch->nclosed--;
 		ch->closed[0] = ch->closed[1];
 	} else {
 		b.end = ch->cr.p;
-		ch->cr.edge = 0;
+		ch->cr.edge = ch->call_end = 0;
 	}
 	blocks = (uint32_t)(b.end - b.start);
 	credit = credit_grant(&ch->cr);
@@ -153,7 +167,9 @@ uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 		ch->stats.replies += b.count - b.calls;
 	}
 	*pos_p = b.start;
-	*len_p = b.count == WIRE_WRAP ? WIRE_BLOCK : blocks * WIRE_BLOCK;
+	*len_p = blocks * WIRE_BLOCK - wire_padding(b.last_len);
+	if (b.count == WIRE_WRAP || !b.count)
+		*len_p = WIRE_BLOCK;
 	ch->stats.bytes += *len_p;
 	return blocks;
 }
@@ -193,18 +209,21 @@ static int take_request(struct chan *ch, const struct wire_header *h, const void
 	uint64_t pos)
 {
 	struct copyrpc_req *req = ch->req_free;
+	uint32_t allowance = credit_allowance(wire_blocks(h->limit));
 
+	if (unlikely(h->len > ch->payload_max || h->limit > ch->payload_max))
+		return -EPROTO;
 	/* As every request costs two blocks or more of R, there are enough of reqs. */
-	if (unlikely(h->len > ch->payload_max || h->allowance < 2 ||
-		     h->allowance > ch->allowance_max || h->allowance > ch->unasked))
+	if (unlikely(allowance > ch->unasked))
 		return -EPROTO;
 	ch->req_free = req->queued;
-	ch->unasked -= h->allowance;
+	ch->unasked -= allowance;
 	req->data = payload;
 	req->pos = pos;
 	req->len = h->len;
 	req->id = h->id;
-	req->allowance = h->allowance;
+	req->resp_max = h->limit;
+	req->allowance = allowance;
 	req->next = &ch->live;
 	req->prev = ch->live.prev;
 	req->prev->next = req;
@@ -226,8 +245,8 @@ static int take_response(struct chan *ch, const struct wire_header *h, const voi
 	if (unlikely(id >= ch->max_calls))
 		return -EPROTO;
 	call = &ch->calls[id];
-	/* The allowance of a call that is not pending is 0. */
-	if (unlikely(h->allowance != call->allowance || !h->allowance || h->len > call->resp_max))
+	/* No limit is that of a call that is not pending. */
+	if (unlikely(h->limit != call->resp_max || h->len > h->limit))
 		return -EPROTO;
 	token = call->token;
 	chan_put_call(ch, call);
@@ -290,6 +309,14 @@ int chan_receive(struct chan *ch, uint32_t n, copyrpc_response_fn *fn, void *arg
 
 /* -------------------------------------------------------------------- ending */
 
+void chan_stop(struct chan *ch, int status)
+{
+	ch->stats = chan_stats(ch);
+	ch->nclosed = 0;
+	ch->cr.edge = ch->call_end = 0;
+	ch->status = status;
+}
+
 int chan_end_calls(struct chan *ch, copyrpc_response_fn *fn, void *arg)
 {
 	int ended = 0;
@@ -298,7 +325,7 @@ int chan_end_calls(struct chan *ch, copyrpc_response_fn *fn, void *arg)
 		struct call *call = &ch->calls[id];
 		uint64_t token = call->token;
 
-		if (!call->allowance)
+		if (call->resp_max == CALL_FREE)
 			continue;
 		chan_put_call(ch, call);
 		ch->stats.failed_calls++;

@@ -31,7 +31,8 @@ struct copyrpc_req {
 	uint64_t pos; /* where its header is */
 	uint32_t len;
 	uint32_t id;
-	uint32_t allowance; /* blocks, metadata included */
+	uint32_t resp_max; /* bytes that the reply may have: the caller's number */
+	uint32_t allowance; /* blocks that it may cost */
 	bool detached; /* data is allocated, the ring has its bytes back */
 };
 
@@ -43,28 +44,30 @@ struct req_queue {
 
 struct call {
 	uint64_t token; /* of a free one: the id of the next */
-	uint32_t resp_max; /* bytes */
-	uint32_t allowance; /* blocks; 0: this one is free */
+	uint64_t resp_max; /* bytes; CALL_FREE: not pending */
 };
 
 #define CALL_NONE UINT32_MAX
+#define CALL_FREE UINT64_MAX /* no limit in a header is as large */
 
 struct batch {
 	uint64_t start;
 	uint64_t end; /* of a closed one */
 	uint32_t count; /* messages, or WIRE_WRAP */
 	uint32_t calls; /* of them requests */
+	uint32_t last_len; /* payload of the last message, behind which nothing is sent */
 };
 
 struct chan {
 	struct credit cr;
-	int status; /* 0; no messages go in either direction while it is not */
+	int status; /* 0; else no messages go in either direction, and no batch is open */
 	bool stalled; /* a call found no room since the peer's position last moved */
 	uint8_t nclosed;
 	uint8_t *send_ring;
 	uint32_t payload_max;
 	uint32_t reserve; /* credit that only nested calls may use */
 	uint32_t mask; /* blocks - 1 */
+	uint64_t call_end; /* a call that joins the open batch and ends before has room */
 	struct batch open; /* while cr.edge; it ends at cr.p */
 	/* Closed by the ring's end and not yet sent. As a window of one ring holds one ring
 	 * end at most, there are never more than the batch before it and the marker. */
@@ -75,7 +78,6 @@ struct chan {
 	uint64_t parsed; /* all before has been taken in */
 	uint64_t told; /* consumer position that the peer's last batch told */
 	uint32_t unasked; /* of cr.r, what no request received has asked for */
-	uint32_t allowance_max;
 	struct copyrpc_req *reqs, *req_free;
 	struct copyrpc_req live; /* the list's head: prev and next only */
 	struct req_queue *queue;
@@ -112,6 +114,9 @@ int chan_read_done(struct chan *ch, uint64_t consumer);
  * write, from *pos_p on. Returns the immediate. */
 uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p);
 
+/* Gives it a status other than 0: what was not sent is lost. */
+void chan_stop(struct chan *ch, int status);
+
 /* Ends up to all pending calls with ch->status; returns how many. */
 int chan_end_calls(struct chan *ch, copyrpc_response_fn *fn, void *arg);
 
@@ -142,15 +147,27 @@ static inline uint64_t chan_consumer(const struct chan *ch)
 }
 
 /* Is there something to seal? */
+static inline bool chan_waits(const struct chan *ch)
+{
+	return ch->nclosed || ch->cr.edge;
+}
+
+/* What is sealed next, or NULL. */
 static inline const struct batch *chan_front(const struct chan *ch)
 {
 	return ch->nclosed ? &ch->closed[0] : ch->cr.edge ? &ch->open : NULL;
 }
 
+/* The peer's position is worth a READ, and there is something that it can be news of. */
+static inline bool chan_read_due(const struct chan *ch)
+{
+	return ch->cr.rc != ch->sent && credit_read_due(&ch->cr, ch->stalled);
+}
+
 /* Opens a batch without messages when the credit is worth it. */
 static inline bool chan_credit_batch(struct chan *ch)
 {
-	if (chan_front(ch) || !credit_batch_due(&ch->cr))
+	if (chan_waits(ch) || !credit_batch_due(&ch->cr))
 		return false;
 	chan_new_batch(ch, 0);
 	return true;
@@ -158,14 +175,16 @@ static inline bool chan_credit_batch(struct chan *ch)
 
 /* Appends a message to the open batch, which has room. The copying comes last, so that
  * nothing has to be kept across it. */
-static inline void chan_append(struct chan *ch, uint32_t size, uint32_t id, uint32_t allowance,
+static inline void chan_append(struct chan *ch, uint32_t size, uint32_t id, uint32_t limit,
 	const void *data, uint32_t len)
 {
 	void *at = chan_at(ch->send_ring, ch, ch->cr.p);
 
+	assert(!ch->status);
 	ch->cr.p += size;
 	ch->open.count++;
-	at = wire_put_header(at, id, allowance, len);
+	ch->open.last_len = len;
+	at = wire_put_header(at, id, limit, len);
 	if (likely(len))
 		memcpy(at, data, len);
 }
@@ -174,28 +193,29 @@ static inline void chan_append(struct chan *ch, uint32_t size, uint32_t id, uint
 static inline int chan_call(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint32_t reserve)
 {
-	uint32_t size = wire_blocks(len), allowance = wire_blocks(resp_max) + 1;
+	uint32_t size = wire_blocks(len), allowance = credit_allowance(wire_blocks(resp_max));
 	uint32_t id = ch->call_free;
 	struct call *call;
 
-	if (unlikely(ch->status || len > ch->payload_max || resp_max > ch->payload_max ||
+	/* No batch is open, and call_end is 0, while the status is not 0. */
+	if (unlikely(len > ch->payload_max || resp_max > ch->payload_max ||
 		     ch->cr.k < allowance + reserve || id == CALL_NONE ||
-		     !credit_joins(&ch->cr, size) || !credit_call_fits(&ch->cr, ch->cr.p + size)))
+		     ch->cr.p + size > ch->call_end))
 		return chan_call_odd(ch, data, len, resp_max, token, reserve);
 	call = &ch->calls[id];
 	ch->call_free = (uint32_t)call->token;
 	ch->ncalls++;
-	*call = (struct call){token, resp_max, allowance};
+	*call = (struct call){token, resp_max};
 	ch->cr.k -= allowance;
 	ch->open.calls++;
-	chan_append(ch, size, id, allowance, data, len);
+	chan_append(ch, size, id, resp_max, data, len);
 	assert(credit_holds(&ch->cr));
 	return 0;
 }
 
 static inline void chan_put_call(struct chan *ch, struct call *call)
 {
-	call->allowance = 0;
+	call->resp_max = CALL_FREE;
 	call->token = ch->call_free;
 	ch->call_free = (uint32_t)(call - ch->calls);
 	ch->ncalls--;
@@ -228,16 +248,16 @@ struct copyrpc_stats chan_stats(const struct chan *ch);
 static inline int chan_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 {
 	struct chan *ch = req->ch;
-	uint32_t size = wire_blocks(len), allowance = req->allowance;
+	uint32_t size = wire_blocks(len);
 
-	if (unlikely(ch->status || req->detached || len > ch->payload_max || size >= allowance ||
-		     !credit_joins(&ch->cr, size)))
+	/* No batch is open while the status is not 0. */
+	if (unlikely(req->detached || len > req->resp_max || !credit_joins(&ch->cr, size)))
 		return chan_reply_odd(req, data, len);
 	/* The bytes that data may point to stay until the next flush tells the peer. */
 	chan_release(req);
 	chan_put_req(ch, req);
-	ch->cr.r -= allowance;
-	chan_append(ch, size, req->id | WIRE_RESPONSE, allowance, data, len);
+	ch->cr.r -= req->allowance;
+	chan_append(ch, size, req->id | WIRE_RESPONSE, req->resp_max, data, len);
 	assert(credit_holds(&ch->cr));
 	return 0;
 }

@@ -44,11 +44,11 @@ struct credit {
 	uint32_t c; /* blocks of the ring, a power of two; both directions have as many */
 	uint32_t r; /* credit granted to the peer and not yet answered by a reply */
 	uint32_t k; /* credit that the peer granted us */
+	uint32_t rmax, t; /* credit_rmax() and credit_threshold() of c */
 	uint64_t edge; /* the ring's end that the open batch, up to p, may reach; 0: none open */
 };
 
-/* Largest message (and where handlers call), largest R, the least that is worth a batch.
- * The largest allowance is one more than the largest message. */
+/* Largest message (and where handlers call), largest R, the least that is worth a batch. */
 static inline uint32_t credit_message_max(uint32_t c)
 {
 	return c / 8;
@@ -69,16 +69,28 @@ static inline uint32_t credit_threshold(uint32_t c)
 	return c >= 16 ? c / 16 : 1;
 }
 
+/* What a response of so many blocks may cost: itself and the metadata of a batch. */
+static inline uint32_t credit_allowance(uint32_t blocks)
+{
+	return blocks + 1;
+}
+
 /* What calls from outside of handlers leave, where handlers call. */
 static inline uint32_t credit_reserve(uint32_t c)
 {
-	return credit_nested_message_max(c) + 1 + credit_threshold(c) - 1;
+	return credit_allowance(credit_nested_message_max(c)) + credit_threshold(c) - 1;
 }
 
 /* Both ends start with all the credit there is; `at` is 0 but in tests. */
 static inline void credit_init(struct credit *cr, uint32_t c, uint64_t at)
 {
-	*cr = (struct credit){.p = at, .rc = at, .c = c, .r = credit_rmax(c), .k = credit_rmax(c)};
+	*cr = (struct credit){.p = at,
+		.rc = at,
+		.c = c,
+		.r = credit_rmax(c),
+		.k = credit_rmax(c),
+		.rmax = credit_rmax(c),
+		.t = credit_threshold(c)};
 }
 
 static inline bool credit_holds(const struct credit *cr)
@@ -112,10 +124,15 @@ static inline struct placement credit_plan(const struct credit *cr, uint32_t siz
 	return (struct placement){cr->p + left + 1 + size, left, false};
 }
 
-/* May a call be placed there? With 2 RMAX, which is half of the ring, left behind it. */
+/* Where a call may end: with 2 RMAX, which is half of the ring, left behind it. */
+static inline uint64_t credit_call_end(const struct credit *cr)
+{
+	return cr->rc + cr->c / 2;
+}
+
 static inline bool credit_call_fits(const struct credit *cr, uint64_t end)
 {
-	return end - cr->rc <= cr->c / 2;
+	return end <= credit_call_end(cr);
 }
 
 /* A batch begins behind the marker, if there is one: its metadata is placed. */
@@ -131,7 +148,7 @@ static inline void credit_open(struct credit *cr, uint32_t wrap)
 static inline uint32_t credit_grantable(const struct credit *cr, uint64_t p)
 {
 	int64_t room = ((int64_t)cr->c - (int64_t)(p - cr->rc)) / 2 - cr->r;
-	int64_t policy = (int64_t)credit_rmax(cr->c) - cr->r;
+	int64_t policy = (int64_t)cr->rmax - cr->r;
 	int64_t least = room < policy ? room : policy;
 
 	return least > 0 ? (uint32_t)least : 0;
@@ -155,13 +172,18 @@ static inline void credit_replied(struct credit *cr, uint32_t a)
 	assert(credit_holds(cr));
 }
 
+/* Enough credit is owed, when everything up to p counts as placed, not to wait for a
+ * batch that carries messages. */
+static inline bool credit_due(const struct credit *cr, uint64_t p)
+{
+	return cr->r + cr->t <= cr->rmax && credit_grantable(cr, p) >= cr->t;
+}
+
 /* A batch without a message is worth sending; nothing else waits to be sent. It takes
  * one block, which fits before the ring's end anywhere. */
 static inline bool credit_batch_due(const struct credit *cr)
 {
-	uint32_t t = credit_threshold(cr->c);
-
-	return cr->r + t <= credit_rmax(cr->c) && credit_grantable(cr, cr->p + 1) >= t;
+	return credit_due(cr, cr->p + 1);
 }
 
 /* The peer's position is worth a READ: a call found no room, or credit is withheld. */
@@ -169,7 +191,7 @@ static inline bool credit_read_due(const struct credit *cr, bool stalled)
 {
 	if (cr->rc == cr->p)
 		return false;
-	return stalled || cr->r + credit_threshold(cr->c) <= credit_rmax(cr->c);
+	return stalled || cr->r + cr->t <= cr->rmax;
 }
 
 /* The peer says that it has consumed up to pos; it cannot have more than was sent.
@@ -186,7 +208,7 @@ static inline bool credit_consumed(struct credit *cr, uint64_t pos, uint64_t sen
 /* The peer grants n; never more than RMAX is out at a time. */
 static inline bool credit_granted(struct credit *cr, uint64_t n)
 {
-	if (n > credit_rmax(cr->c) - cr->k)
+	if (n > cr->rmax - cr->k)
 		return false;
 	cr->k += (uint32_t)n;
 	return true;

@@ -2,13 +2,15 @@
 /* Contexts. */
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "internal.h"
 
-/* What ends an endpoint, in the words of copyrpc_ep_status(). */
-static int status_of(int err)
+/* What ends an endpoint, in the words of copyrpc_ep_status(). Receives have no memory, so
+ * that one can only fail because the peer has sent something there. */
+static int status_of(const struct mlx5dvl_error *error)
 {
-	switch (err) {
+	if (error->is_recv && error->err != -ECANCELED)
+		return -EPROTO;
+	switch (error->err) {
 	case -EACCES:
 		return -EACCES;
 	case -ETIMEDOUT: /* retries used up: no answer, */
@@ -26,7 +28,7 @@ static void on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_erro
 	struct copyrpc_ep *ep = mlx5dvl_qp_user(qp);
 	bool raw = error->opcode == MLX5DVL_WRITE || error->opcode == MLX5DVL_READ;
 
-	ep_fail(ep, status_of(error->err));
+	ep_fail(ep, status_of(error));
 	if (!error->is_recv && raw && error->token != TOKEN_WORD)
 		raw_done(ep, error->token, ep->ch.status);
 }
@@ -85,8 +87,11 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 	ctx->queue.tail_p = &ctx->queue.head;
 	ctx->dirty.tail_p = &ctx->dirty.head;
 	ctx->ended.tail_p = &ctx->ended.head;
+	ctx->watched.tail_p = &ctx->watched.head;
 	ctx->raw_tail_p = &ctx->raw_head;
-	ctx->probed = clock_ns();
+	ctx->clock = clock_ns;
+	ctx->look_ticks = TICKS_LOOK;
+	ctx->probed = ctx->clock();
 	rc = fill_attr(&ctx->attr);
 	if (rc)
 		goto fail;
@@ -132,6 +137,8 @@ void ctx_end_endpoints(struct copyrpc_ctx *ctx)
 		if (!ep->ended_next)
 			ctx->ended.tail_p = &ctx->ended.head;
 		ep->ended = false;
+		if (!ep->qp)
+			ep_uncount(ep);
 		ctx->handled += chan_end_calls(&ep->ch, ctx->fn, ctx->arg);
 		/* Destroyed, and nothing of it is held: nobody can name it any more. */
 		if (!ep->qp && !chan_requests(&ep->ch) && !ep->ended)

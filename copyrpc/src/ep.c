@@ -55,6 +55,8 @@ static int create_qp(struct copyrpc_ep *ep)
 		.recv_cq = ctx->recv_cq,
 		.user = ep,
 		.sq_depth = ctx->attr.sq_depth,
+		.timeout = COPYRPC_TIMEOUT,
+		.retry_cnt = COPYRPC_RETRIES,
 	};
 
 	return mlx5dvl_qp_create(ctx->dev, &qp, &ep->qp);
@@ -69,7 +71,7 @@ static struct copyrpc_ep *ep_alloc(struct copyrpc_ctx *ctx, void *user)
 	memset(ep, 0, sizeof(*ep));
 	ep->ctx = ctx;
 	ep->user = user;
-	ep->wait = ep->backoff = READ_WAIT;
+	ep->counted = true;
 	ep->next = ctx->eps;
 	ep->link_p = &ctx->eps;
 	if (ep->next)
@@ -211,7 +213,7 @@ void ep_fail(struct copyrpc_ep *ep, int status)
 {
 	if (ep->ch.status)
 		return;
-	ep->ch.status = status;
+	chan_stop(&ep->ch, status);
 	if (!mlx5dvl_qp_status(ep->qp))
 		mlx5dvl_qp_to_error(ep->qp);
 	ep_end(ep);
@@ -222,7 +224,8 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep)
 	if (!ep || !ep->qp)
 		return;
 	if (!ep->ch.status || ep->ch.status == -ENOTCONN)
-		ep->ch.status = -ECANCELED;
+		chan_stop(&ep->ch, -ECANCELED);
+	ep->ch.stats.wqes += mlx5dvl_sq_fillers(ep->qp);
 	mlx5dvl_qp_destroy(ep->qp);
 	ep->qp = NULL;
 	chan_drop_queued(&ep->ch);
@@ -252,6 +255,7 @@ void ep_free(struct copyrpc_ep *ep)
 	mlx5dvl_qp_destroy(ep->qp);
 	list_remove(&ctx->dirty, ep, offsetof(struct copyrpc_ep, dirty_next));
 	list_remove(&ctx->ended, ep, offsetof(struct copyrpc_ep, ended_next));
+	list_remove(&ctx->watched, ep, offsetof(struct copyrpc_ep, watched_next));
 	if (ep->raw)
 		raw_drop(ep);
 	mlx5dvl_mr_dereg(&ep->mr_peer);
@@ -265,6 +269,12 @@ void ep_free(struct copyrpc_ep *ep)
 	*ep->link_p = ep->next;
 	if (ep->next)
 		ep->next->link_p = ep->link_p;
-	ctx->n_eps--;
+	ep_uncount(ep);
 	free(ep);
+}
+
+void ep_uncount(struct copyrpc_ep *ep)
+{
+	ep->ctx->n_eps -= ep->counted;
+	ep->counted = false;
 }

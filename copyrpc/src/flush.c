@@ -13,16 +13,15 @@ static void publish_consumer(struct copyrpc_ep *ep)
 static int post_batches(struct copyrpc_ep *ep)
 {
 	struct chan *ch = &ep->ch;
-	uint32_t room = mlx5dvl_sq_room(ep->qp);
 	int n = 0;
 
-	while (chan_front(ch) || chan_credit_batch(ch)) {
+	while (chan_waits(ch) || chan_credit_batch(ch)) {
 		uint64_t pos;
 		uint32_t len, imm;
 		size_t off;
 		int rc;
 
-		if (unlikely(!room--)) {
+		if (unlikely(mlx5dvl_sq_full(ep->qp))) {
 			ch->stats.sq_stalls++;
 			break;
 		}
@@ -39,19 +38,28 @@ static int post_batches(struct copyrpc_ep *ep)
 	return n;
 }
 
+/* Has the time of the READ come? It is set when the READ is first wanted. */
+static bool read_in_time(struct copyrpc_ep *ep)
+{
+	uint64_t now = ep->ctx->clock();
+
+	if (!ep->read_at) {
+		ep->backoff = READ_WAIT_NS;
+		ep->read_at = now + READ_WAIT_NS;
+	}
+	return now >= ep->read_at;
+}
+
 /* Posts the READ when its time has come: 1, else 0. */
 static int post_read(struct copyrpc_ep *ep)
 {
-	bool due = credit_read_due(&ep->ch.cr, ep->ch.stalled);
-
 	if (ep->reading)
 		return 0;
-	if (likely(!due && !ep->probe)) {
-		ep->wait = ep->backoff = READ_WAIT;
+	if (likely(!chan_read_due(&ep->ch) && !ep->probe)) {
+		ep->read_at = 0;
 		return 0;
 	}
-	if (!ep->probe && ep->wait) {
-		ep->wait--;
+	if (!ep->probe && !read_in_time(ep)) {
 		ep_dirty(ep);
 		return 0;
 	}
@@ -80,28 +88,39 @@ void ep_word_read(struct copyrpc_ep *ep)
 		ep_fail(ep, -EPROTO);
 		return;
 	}
-	if (ep->ch.cr.rc != before)
-		ep->backoff = READ_WAIT;
-	else if (ep->backoff < READ_WAIT_MAX)
-		ep->backoff *= 2;
-	ep->wait = ep->backoff;
+	if (ep->ch.cr.rc != before) {
+		ep->read_at = 0;
+	} else if (ep->read_at) {
+		ep->backoff =
+			2 * ep->backoff < READ_WAIT_MAX_NS ? 2 * ep->backoff : READ_WAIT_MAX_NS;
+		ep->read_at = ep->ctx->clock() + ep->backoff;
+	}
 	ep_dirty(ep);
+}
+
+/* Is it for `go` to say whether what waits is sent? Credit that is due waits for nobody: the
+ * peer may need it for the very thing that `go` waits for. (A batch without messages is only
+ * opened when credit is due, and stays due.) */
+static bool may_wait(const struct copyrpc_ep *ep)
+{
+	return chan_waits(&ep->ch) && !credit_due(&ep->ch.cr, ep->ch.cr.p);
 }
 
 /* Messages stay where they are if `hold`; the number of batches sent. */
 static int flush_ep(struct copyrpc_ep *ep, bool hold)
 {
-	int batches = 0, reads = 0;
+	int batches = 0, reads;
 
 	if (unlikely(ep->ch.status))
 		return 0;
 	publish_consumer(ep);
+	if (unlikely(!ep->watched && ep->ch.ncalls))
+		ep_watch(ep, NOT_SEEN);
 	if (!hold)
 		batches = post_batches(ep);
-	if (chan_front(&ep->ch))
+	if (chan_waits(&ep->ch))
 		ep_dirty(ep);
-	if (!chan_front(&ep->ch) || ep->ch.stalled || ep->probe)
-		reads = post_read(ep);
+	reads = post_read(ep);
 	if (batches + reads) {
 		ep->ch.stats.wqes += (uint64_t)(batches + reads);
 		ep->ch.stats.doorbells++;
@@ -121,7 +140,7 @@ int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
 		struct copyrpc_ep *next = ep->dirty_next;
 
 		ep->dirty = false;
-		n += flush_ep(ep, go && chan_front(&ep->ch) && !go(arg, ep));
+		n += flush_ep(ep, go && may_wait(ep) && !go(arg, ep));
 		ep = next;
 	}
 	return n;

@@ -3,21 +3,23 @@
 #ifndef COPYRPC_INTERNAL_H
 #define COPYRPC_INTERNAL_H
 
+#include "base/clock.h"
 #include "base/slab.h"
 #include "chan.h"
 #include "mlx5dvl.h"
+#include "ticks.h"
 
-/* READ of the peer's consumer position: flushes to wait before the first, in which the
- * position may well come by itself, and at most between two that bring nothing new. */
-#define READ_WAIT 8u
-#define READ_WAIT_MAX 4096u
+/* READ of the peer's consumer position: how long to wait before the first, as the position
+ * may well come by itself, and at most between two that bring nothing new. */
+#define READ_WAIT_NS (5 * NSEC_PER_USEC)
+#define READ_WAIT_MAX_NS NSEC_PER_MSEC
 
 /* The token of such a READ; raw operations have the index of their entry. */
 #define TOKEN_WORD UINT64_MAX
 
-/* Unanswered calls: polls between two looks at the clock, and time between two probes. */
-#define PROBE_POLLS 256u
-#define PROBE_NS (100 * 1000 * 1000ull)
+/* Unanswered calls: time between two probes. */
+#define PROBE_NS (100 * NSEC_PER_MSEC)
+#define NOT_SEEN UINT64_MAX
 
 struct raw_op {
 	struct raw_op *next; /* of those that have ended */
@@ -43,11 +45,13 @@ struct copyrpc_ep {
 
 	struct copyrpc_ep *dirty_next; /* of those that flush has to look at */
 	struct copyrpc_ep *ended_next; /* of those whose calls are to be ended */
-	bool dirty, ended;
+	struct copyrpc_ep *watched_next; /* of those with unanswered calls */
+	bool dirty, ended, watched;
 	bool reading; /* a READ of the peer's position is under way */
 	bool probe; /* ... is wanted to see whether the peer lives */
-	uint32_t wait, backoff; /* flushes until the next READ; what it is set to */
-	uint64_t seen; /* batches received when the last probe looked */
+	bool counted; /* in n_eps of the context */
+	uint64_t read_at, backoff; /* time of the next READ, 0: not set; from the last one to it */
+	uint64_t seen; /* batches received at the last look at the clock */
 
 	struct slab raw_ids;
 	struct raw_op *raw; /* NULL: never used */
@@ -70,15 +74,17 @@ struct copyrpc_ctx {
 	copyrpc_response_fn *fn; /* of the poll that is running */
 	void *arg;
 	int handled;
-	uint32_t polls;
+	uint64_t looked; /* ticks() when the clock was read last */
+	uint64_t look_ticks; /* after how many more it is read again */
 	struct req_queue queue;
-	struct ep_list dirty, ended;
+	struct ep_list dirty, ended, watched;
 	struct raw_op *raw_head, **raw_tail_p;
-	uint64_t probed; /* when, in ns */
+	uint64_t (*clock)(void); /* ns; tests have their own */
+	uint64_t probed; /* when */
 
 	struct mlx5dvl_ctx *dev;
 	struct copyrpc_ep *eps; /* all of them */
-	uint32_t n_eps;
+	uint32_t n_eps; /* whose completions may be in the send CQ */
 	struct copyrpc_ctx_attr attr; /* with the defaults filled in */
 	struct copyrpc_stats gone; /* of the endpoints that were freed */
 	uint64_t refills;
@@ -101,6 +107,18 @@ static inline void ep_dirty(struct copyrpc_ep *ep)
 	ctx->dirty.tail_p = &ep->dirty_next;
 }
 
+/* Calls have left: that their answers come is watched until there are none. */
+static inline void ep_watch(struct copyrpc_ep *ep, uint64_t seen)
+{
+	struct copyrpc_ctx *ctx = ep->ctx;
+
+	ep->watched = true;
+	ep->seen = seen;
+	ep->watched_next = NULL;
+	*ctx->watched.tail_p = ep;
+	ctx->watched.tail_p = &ep->watched_next;
+}
+
 static inline bool ring_size_ok(uint32_t size)
 {
 	return is_pow2(size) && size >= COPYRPC_RING_MIN && size <= COPYRPC_RING_MAX;
@@ -108,9 +126,18 @@ static inline bool ring_size_ok(uint32_t size)
 
 static_assert(sizeof(struct copyrpc_stats) % sizeof(uint64_t) == 0, "counters only");
 
-static inline void add_ep_stats(struct copyrpc_stats *sum, const struct copyrpc_ep *ep)
+static inline struct copyrpc_stats ep_stats(const struct copyrpc_ep *ep)
 {
 	struct copyrpc_stats s = chan_stats(&ep->ch);
+
+	if (ep->qp)
+		s.wqes += mlx5dvl_sq_fillers(ep->qp);
+	return s;
+}
+
+static inline void add_ep_stats(struct copyrpc_stats *sum, const struct copyrpc_ep *ep)
+{
+	struct copyrpc_stats s = ep_stats(ep);
 	uint64_t *to = (uint64_t *)sum;
 	const uint64_t *from = (const uint64_t *)&s;
 
@@ -124,10 +151,12 @@ void ep_fail(struct copyrpc_ep *ep, int status);
 /* Puts it on the list of those that poll ends, and frees if they are destroyed. */
 void ep_end(struct copyrpc_ep *ep);
 void ep_free(struct copyrpc_ep *ep);
+/* It is destroyed, and the send CQ has been emptied since: another one may be created. */
+void ep_uncount(struct copyrpc_ep *ep);
 /* Ends what is on that list; inside of a poll. */
 void ctx_end_endpoints(struct copyrpc_ctx *ctx);
-/* Asks the HCA whether the peers of unanswered calls still live. */
-void ctx_probe(struct copyrpc_ctx *ctx);
+/* Does what is due by the clock: asks the HCA whether the peers of unanswered calls live. */
+void ctx_look(struct copyrpc_ctx *ctx);
 
 void raw_done(struct copyrpc_ep *ep, uint64_t token, int status);
 void raw_drop(struct copyrpc_ep *ep);

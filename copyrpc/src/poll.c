@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* What arrives: batches, completions, the ends of calls. */
-#include "base/clock.h"
 #include "internal.h"
 
 /* Completions taken at once; between two of these receives are posted again. */
@@ -52,19 +51,36 @@ static void poll_batches(struct copyrpc_ctx *ctx)
 	} while (unlikely(n == POLL_BATCH) && taken < ctx->attr.srq_depth);
 }
 
-void ctx_probe(struct copyrpc_ctx *ctx)
+/* Nothing has come since the last look, for a time between one and two of PROBE_NS. */
+static void look_at(struct copyrpc_ep *ep)
 {
-	uint64_t now = clock_ns();
+	uint64_t received = ep->ch.stats.batches_received;
 
+	ep->watched = false;
+	if (ep->ch.status || !ep->ch.ncalls)
+		return;
+	if (ep->seen == received) {
+		ep->probe = true;
+		ep_dirty(ep);
+	}
+	ep_watch(ep, received);
+}
+
+COLD void ctx_look(struct copyrpc_ctx *ctx)
+{
+	struct copyrpc_ep *ep = ctx->watched.head;
+	uint64_t now = ctx->clock();
+
+	ctx->looked = ticks();
 	if (now - ctx->probed < PROBE_NS)
 		return;
 	ctx->probed = now;
-	for (struct copyrpc_ep *ep = ctx->eps; ep; ep = ep->next) {
-		if (!ep->ch.status && ep->ch.ncalls && ep->seen == ep->ch.stats.batches_received) {
-			ep->probe = true;
-			ep_dirty(ep);
-		}
-		ep->seen = ep->ch.stats.batches_received;
+	ctx->watched = (struct ep_list){NULL, &ctx->watched.head};
+	while (ep) {
+		struct copyrpc_ep *next = ep->watched_next;
+
+		look_at(ep);
+		ep = next;
 	}
 }
 
@@ -76,8 +92,9 @@ int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *ar
 	poll_batches(ctx);
 	while (unlikely(mlx5dvl_send_poll(ctx->send_cq, POLL_BATCH, on_sent, ctx) == POLL_BATCH))
 		;
-	if (unlikely(++ctx->polls % PROBE_POLLS == 0))
-		ctx_probe(ctx);
+	/* In every poll, as the next one may be long in coming. */
+	if (unlikely(ticks() - ctx->looked >= ctx->look_ticks))
+		ctx_look(ctx);
 	if (unlikely(ctx->ended.head))
 		ctx_end_endpoints(ctx);
 	return ctx->handled;

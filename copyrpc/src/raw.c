@@ -59,7 +59,7 @@ static int raw_get(struct copyrpc_ep *ep, uint32_t len, uint64_t token, uint32_t
 			return -ENOMEM;
 		}
 	}
-	if (!mlx5dvl_sq_room(ep->qp))
+	if (mlx5dvl_sq_full(ep->qp))
 		return -EAGAIN;
 	id = slab_get(&ep->raw_ids);
 	if (id == SLAB_NONE)

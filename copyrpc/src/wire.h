@@ -5,11 +5,13 @@
  *
  *	batch    = metadata, message, message, ...
  *	metadata = consumer position 8 | credit 8 | message count 4 | zero 12
- *	message  = call id 4 | allowance 4 | length 4 | payload, padded to a block
+ *	message  = call id 4 | limit 4 | length 4 | payload, padded to a block
  *
- * A batch is one RDMA WRITE; its immediate is its length in blocks. A marker is a batch
+ * A batch is one RDMA WRITE; its immediate is its length in blocks, of which the padding of
+ * the last message is not sent. A marker is a batch
  * of metadata alone, with count WIRE_WRAP; its immediate counts the rest of the ring,
- * of which only the metadata is written.
+ * of which only the metadata is written. No batch crosses the ring's end; one that ends
+ * exactly there is followed by no marker.
  */
 #ifndef COPYRPC_WIRE_H
 #define COPYRPC_WIRE_H
@@ -36,7 +38,7 @@ static_assert(offsetof(struct wire_meta, count) == 16, "");
 
 struct wire_header {
 	uint32_t id;
-	uint32_t allowance; /* blocks that the response may cost, its metadata included */
+	uint32_t limit; /* bytes that the response may have; a response repeats it */
 	uint32_t len;
 };
 static_assert(sizeof(struct wire_header) == 12, "the payload follows at 12");
@@ -45,6 +47,12 @@ static_assert(sizeof(struct wire_header) == 12, "the payload follows at 12");
 static inline uint32_t wire_blocks(uint32_t len)
 {
 	return (len + (uint32_t)sizeof(struct wire_header) + WIRE_BLOCK - 1) >> WIRE_BLOCK_SHIFT;
+}
+
+/* Bytes behind a payload up to the end of its message's last block. */
+static inline uint32_t wire_padding(uint32_t len)
+{
+	return -(len + (uint32_t)sizeof(struct wire_header)) % WIRE_BLOCK;
 }
 
 /* The largest payload that a message of that many blocks, at least one, can have. */
@@ -60,11 +68,11 @@ static inline void wire_put_meta(void *at, uint64_t consumer, uint64_t credit, u
 	*m = (struct wire_meta){htole64(consumer), htole64(credit), htole32(count), {0}};
 }
 
-static inline void *wire_put_header(void *at, uint32_t id, uint32_t allowance, uint32_t len)
+static inline void *wire_put_header(void *at, uint32_t id, uint32_t limit, uint32_t len)
 {
 	struct wire_header *h = at;
 
-	*h = (struct wire_header){htole32(id), htole32(allowance), htole32(len)};
+	*h = (struct wire_header){htole32(id), htole32(limit), htole32(len)};
 	return h + 1;
 }
 
@@ -90,7 +98,7 @@ static inline struct wire_header wire_get_header(const void *at)
 	const struct wire_header *h = at;
 	struct wire_header copy = {
 		.id = le32toh(__atomic_load_n(&h->id, __ATOMIC_RELAXED)),
-		.allowance = le32toh(__atomic_load_n(&h->allowance, __ATOMIC_RELAXED)),
+		.limit = le32toh(__atomic_load_n(&h->limit, __ATOMIC_RELAXED)),
 		.len = le32toh(__atomic_load_n(&h->len, __ATOMIC_RELAXED)),
 	};
 

@@ -193,13 +193,14 @@ static inline void sim_reply(struct side *s, uint32_t i, uint64_t *seed)
 	static uint8_t buf[1 << 16];
 	struct copyrpc_req *req = s->held[i];
 	uint64_t token = s->peer->ch.calls[req->id].token;
-	uint32_t room = s->peer->ch.calls[req->id].resp_max;
-	uint32_t len = sim_pick(seed, room);
+	uint32_t len = sim_pick(seed, req->resp_max);
 
-	CHECK(s->peer->ch.calls[req->id].allowance == req->allowance);
+	CHECK_EQ(req->resp_max, s->peer->ch.calls[req->id].resp_max);
+	if (test_rand(seed) % 4 == 0)
+		len = req->resp_max;
 	sim_check(req->data, req->len, token, false);
 	sim_fill(buf, len, token, true);
-	CHECK_EQ(chan_reply(req, buf, wire_payload(req->allowance - 1) + 1), -EMSGSIZE);
+	CHECK_EQ(chan_reply(req, buf, req->resp_max + 1), -EMSGSIZE);
 	CHECK_EQ(chan_reply(req, buf, len), 0);
 	CHECK(credit_holds(&s->ch.cr));
 	s->held[i] = s->held[--s->nheld];

@@ -149,13 +149,13 @@ static void work(struct neighbours *n, uint64_t *seed)
 
 	copyrpc_poll(n->ctx, on_response, &n->good);
 	while (copyrpc_recv(n->ctx, &req)) {
-		uint32_t sum = 0;
+		uint32_t sum = 0, most = copyrpc_req_allowance(req) < 4 ? 0 : 4;
 
 		for (uint32_t i = 0; i < copyrpc_req_len(req); i++)
 			sum += ((const uint8_t *)copyrpc_req_data(req))[i];
 		if (test_rand(seed) % 4 == 0)
 			CHECK_EQ(copyrpc_req_detach(req), 0);
-		copyrpc_reply(req, "good", copyrpc_req_ep(req) == n->ep[1] || sum % 2 ? 4 : 0);
+		copyrpc_reply(req, "good", copyrpc_req_ep(req) == n->ep[1] || sum % 2 ? most : 0);
 	}
 }
 
@@ -182,7 +182,7 @@ static uint32_t honest(struct attacker *a, const struct copyrpc_ep *ep, uint64_t
 		return ep->ch.cr.c - off;
 	}
 	wire_put_meta(a->buf + off * WIRE_BLOCK, ep->ch.sent * WIRE_BLOCK, 0, 1);
-	wire_put_header(a->buf + (off + 1) * WIRE_BLOCK, (uint32_t)test_rand(seed) % 64, 2, len);
+	wire_put_header(a->buf + (off + 1) * WIRE_BLOCK, (uint32_t)test_rand(seed) % 64, 4, len);
 	return n;
 }
 
@@ -287,6 +287,72 @@ static void lies_about_the_position(void)
 	attacker_close(&a);
 }
 
+/* Batches are WRITEs; what comes as a SEND, with or without payload, is the peer's fault. */
+static void sends_are_refused(void)
+{
+	uint64_t seed = test_seed();
+	static struct attacker a;
+	struct neighbours n;
+
+	attacker_open(&a);
+	neighbours_open(&n);
+	for (uint32_t len = 0; len <= 64; len += 8) {
+		struct copyrpc_ep *ep = attack(&a, n.ctx);
+
+		/* The ring is zero, which is a batch without messages for who asks no more. */
+		if (len)
+			mlx5dvl_post_send(a.qp, a.buf, a.mr.lkey, len, 0, 0);
+		else
+			mlx5dvl_post_send_imm(a.qp, NULL, 0, 0, 1, 0, 0);
+		mlx5dvl_ring(a.qp);
+		while (!copyrpc_ep_status(ep))
+			work(&n, &seed);
+		CHECK_EQ(copyrpc_ep_status(ep), -EPROTO);
+		check_neighbours(&n, &seed);
+		copyrpc_ep_destroy(ep);
+		work(&n, &seed);
+	}
+	copyrpc_ctx_destroy(n.ctx);
+	attacker_close(&a);
+}
+
+/* An answer that was given comes once more, long after: only that endpoint is lost. */
+static void a_stale_response(void)
+{
+	uint64_t seed = test_seed();
+	static struct attacker a;
+	struct neighbours n;
+
+	attacker_open(&a);
+	neighbours_open(&n);
+	for (int i = 0; i < 8; i++) {
+		struct copyrpc_ep *ep = attack(&a, n.ctx);
+
+		CHECK_EQ(copyrpc_call(ep, "x", 1, 64, 1), 0);
+		copyrpc_flush(n.ctx);
+		for (int k = 0; k < 2; k++) {
+			uint32_t off = (uint32_t)ep->ch.parsed & ep->ch.mask;
+
+			CHECK_EQ(copyrpc_ep_status(ep), 0);
+			wire_put_meta(a.buf + off * WIRE_BLOCK, 0, 0, 1);
+			wire_put_header(a.buf + (off + 1) * WIRE_BLOCK, WIRE_RESPONSE, 64, 4);
+			write_to(&a, 0, RING, (uintptr_t)ep->mr_recv.addr, ep->mr_recv.rkey);
+			announce(&a, 2);
+			for (int late = 0; late < i; late++)
+				check_neighbours(&n, &seed);
+			while (ep->ch.stats.batches_received < (uint64_t)k + 1)
+				work(&n, &seed);
+		}
+		CHECK_EQ(ep->ch.ncalls, 0);
+		CHECK_EQ(copyrpc_ep_status(ep), -EPROTO);
+		check_neighbours(&n, &seed);
+		copyrpc_ep_destroy(ep);
+		work(&n, &seed);
+	}
+	copyrpc_ctx_destroy(n.ctx);
+	attacker_close(&a);
+}
+
 /* ------------------------------------------------------- while it is being read */
 
 struct race {
@@ -366,6 +432,8 @@ int main(int argc, char **argv)
 		TEST(random_bytes_and_immediates),
 		TEST(other_memory_is_out_of_reach),
 		TEST(lies_about_the_position),
+		TEST(sends_are_refused),
+		TEST(a_stale_response),
 		TEST(writes_while_it_is_read),
 	};
 

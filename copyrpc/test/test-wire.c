@@ -34,7 +34,7 @@ static void bytes_of_a_batch(void)
 		2, 0, 0, 0, /* messages */
 		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* zero */
 		0, 0, 0, 0, /* call id: the first one */
-		3, 0, 0, 0, /* allowance: metadata and 2 blocks for 21 bytes */
+		21, 0, 0, 0, /* limit of the response */
 		2, 0, 0, 0, 'h', 'i', /* length, payload */
 	};
 	static uint8_t in[4096], out[4096];
@@ -46,16 +46,16 @@ static void bytes_of_a_batch(void)
 	CHECK_EQ(chan_init(&ch, out, in, 128, 0, false, &queue, 0), 0);
 	ch.status = 0;
 	wire_put_meta(in, 0, 0, 1);
-	memcpy(wire_put_header(in + 32, 77, 2, 30), "012345678901234567890123456789", 30);
+	memcpy(wire_put_header(in + 32, 77, 3, 30), "012345678901234567890123456789", 30);
 	CHECK_EQ(chan_receive(&ch, 3, NULL, NULL), 1);
 	CHECK_EQ(chan_call(&ch, "hi", 2, 21, 5, 0), 0);
 	CHECK_EQ(chan_reply(queue.head, "yes", 3), 0);
 	CHECK_EQ(chan_front(&ch)->count, 2);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
 	CHECK_EQ(pos, 0);
-	CHECK_EQ(len, 96);
+	CHECK_EQ(len, 32 + 32 + 12 + 3); /* without what pads the last message */
 	CHECK(memcmp(out, want, sizeof(want)) == 0);
-	CHECK(memcmp(out + 64, "\x4d\0\0\x80\2\0\0\0\3\0\0\0yes", 15) == 0);
+	CHECK(memcmp(out + 64, "\x4d\0\0\x80\3\0\0\0\3\0\0\0yes", 15) == 0);
 	CHECK(chan_front(&ch) == NULL);
 	chan_fini(&ch);
 }
@@ -76,9 +76,16 @@ static void wrap_and_exact_fit(void)
 	CHECK_EQ(chan_call(&ch, "", 0, 0, 2, 0), 0); /* block 15: ends at the end */
 	CHECK_EQ(ch.cr.p, 16);
 	CHECK_EQ(ch.nclosed, 0);
+	ch.cr.k = 4; /* as if the first had been answered */
+	chan_put_call(&ch, &ch.calls[0]);
+	CHECK_EQ(chan_call(&ch, "", 0, 0, 3, 0), 0); /* the next batch: at the ring's start */
+	CHECK_EQ(ch.nclosed, 1);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
-	CHECK_EQ(len, 96);
-	ch.cr.rc = 16;
+	CHECK_EQ(pos, 13);
+	CHECK_EQ(len, 64 + 12);
+	CHECK_EQ(chan_seal(&ch, &pos, &len), 2);
+	CHECK_EQ(pos, 16);
+	CHECK_EQ(ch.stats.wraps, 0);
 	chan_fini(&ch);
 
 	CHECK_EQ(chan_init(&ch, out, in, 16, 0, false, &queue, 13), 0);

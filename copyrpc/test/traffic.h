@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Random traffic over real endpoints: a node is one context with some endpoints, each of
- * which makes calls and serves the same number. A payload's first 8 bytes say which call
- * it belongs to, the others follow from these; all are compared.
+ * which makes calls and serves the same number. A payload's first 8 bytes are the call's
+ * token: its number, its endpoint, and how long the response may be. The other bytes
+ * follow from these; all are compared.
  */
 #ifndef COPYRPC_TEST_TRAFFIC_H
 #define COPYRPC_TEST_TRAFFIC_H
@@ -31,6 +32,9 @@ struct node {
 	uint8_t ended[NODE_EPS][NODE_CALLS]; /* cleared as far as it is used */
 };
 
+#define TOKEN(resp, ep, seq) ((uint64_t)(resp) << 40 | (uint64_t)(ep) << 32 | (seq))
+#define TOKEN_RESP(token) ((uint32_t)((token) >> 40))
+#define TOKEN_EP(token) ((int)((token) >> 32 & 0xff))
 #define REPLY_TO(token) ((token) ^ 0x5555555555555555ull)
 
 static inline uint32_t traffic_fill(uint8_t *buf, uint32_t len, uint64_t token)
@@ -81,7 +85,7 @@ static inline void node_response(void *arg, struct copyrpc_ep *ep, uint64_t toke
 	uint32_t seq = (uint32_t)token;
 
 	CHECK_EQ(status, 0);
-	CHECK(ep == n->ep[i] && token >> 32 == (uint64_t)i);
+	CHECK(ep == n->ep[i] && TOKEN_EP(token) == i && len <= TOKEN_RESP(token));
 	CHECK(seq < n->sent[i] && !n->ended[i][seq]);
 	n->ended[i][seq] = 1;
 	n->got[i]++;
@@ -91,8 +95,8 @@ static inline void node_response(void *arg, struct copyrpc_ep *ep, uint64_t toke
 static inline void node_call(struct node *n, int i)
 {
 	static __thread uint8_t buf[PAYLOAD_MAX];
-	uint64_t token = (uint64_t)i << 32 | n->sent[i];
 	uint32_t len = 8 + traffic_below(n, n->max - 7), resp = 8 + traffic_below(n, n->max - 7);
+	uint64_t token = TOKEN(resp, i, n->sent[i]);
 	int rc = copyrpc_call(n->ep[i], buf, traffic_fill(buf, len, token), resp, token);
 
 	CHECK(rc == 0 || rc == -EAGAIN || rc == -ENOBUFS);
@@ -100,22 +104,22 @@ static inline void node_call(struct node *n, int i)
 		n->sent[i]++;
 }
 
-/* Answers the i-th of those held; one byte too many is refused. */
+/* Answers the i-th of those held with as many bytes as its caller allows, or fewer; one
+ * byte too many is refused. */
 static inline void node_serve(struct node *n, uint32_t i)
 {
 	static __thread uint8_t buf[PAYLOAD_MAX];
 	struct copyrpc_req *req = n->held[i];
 	uint32_t max = copyrpc_req_allowance(req);
-	uint32_t len = 8;
+	uint32_t len;
 	uint64_t token;
 
 	memcpy(&token, copyrpc_req_data(req), 8);
 	traffic_check(copyrpc_req_data(req), copyrpc_req_len(req), token);
 	n->served[(intptr_t)copyrpc_ep_user(copyrpc_req_ep(req))]++;
+	CHECK_EQ(max, TOKEN_RESP(token));
 	CHECK_EQ(copyrpc_reply(req, buf, max + 1), -EMSGSIZE);
-	/* The allowance is rounded up to a block: what was asked for is at least 32 less. */
-	if (max > 40)
-		len += traffic_below(n, max - 39);
+	len = traffic_below(n, 4) ? 8 + traffic_below(n, max - 7) : max;
 	CHECK_EQ(copyrpc_reply(req, buf, traffic_fill(buf, len, REPLY_TO(token))), 0);
 	n->held[i] = n->held[--n->nheld];
 }

@@ -52,7 +52,9 @@
  * Death: who is killed, at whatever instruction, takes nobody along. What a dead client
  * had published is served, what it had only reserved is skipped, its place is free for
  * the next client. A server that is killed or destroyed gives clients -EPIPE within a
- * second; a new server of the same name replaces what the dead one left. A client that
+ * second, if they wait or poll twenty times in it; a client that polls evenly gets it at its
+ * first poll after a tenth of a second, however seldom it polls. A new server of the same
+ * name replaces what the dead one left. A client that
  * is stopped (SIGSTOP, a debugger) in the few instructions between reserving and
  * filling its places holds up the others until it goes on or dies.
  *
@@ -83,6 +85,10 @@ extern "C" {
 #define DELEGRPC_BATCH 8 /* calls or replies per publication, responses per client poll */
 #define DELEGRPC_BURST 32 /* most requests that one server poll makes available */
 
+/* Most that one server poll, or one turn of a wait, does in search of holes. */
+#define DELEGRPC_POLL_LOOKS 64 /* looks at clients' locks, a system call each */
+#define DELEGRPC_POLL_SKIPS 1024 /* places skipped */
+
 #define DELEGRPC_MAX_CLIENTS 4096
 #define DELEGRPC_MAX_RING_DEPTH (1u << 24)
 #define DELEGRPC_MAX_RESP_DEPTH (1u << 15)
@@ -97,8 +103,9 @@ struct delegrpc_attr {
 	uint32_t max_clients; /* connected at a time; 64 */
 	/*
 	 * Places in the request ring, rounded up to a power of two. The default, the next
-	 * power of two from max_clients * resp_depth and from 256, can never be full. A
-	 * smaller one makes clients watch the server's progress, and must exceed
+	 * power of two from max_clients * resp_depth and from 256, can never be full, unless
+	 * that is over DELEGRPC_MAX_RING_DEPTH, which is the default then. A ring that can be
+	 * full makes clients watch the server's progress, and must exceed
 	 * max_clients * DELEGRPC_BATCH: each client may hold one batch between its look
 	 * at the ring and its reservation.
 	 */
@@ -132,6 +139,7 @@ struct delegrpc_server_stats {
 	uint64_t stale_replies; /* not written: the client had gone (-EPIPE, or dropped) */
 	uint64_t bad_requests; /* dropped: impossible client, id or length */
 	uint64_t holes; /* places that a dead client had reserved, skipped */
+	uint64_t looks; /* at clients' locks, in search of such places */
 	uint64_t sleeps; /* of this server */
 	uint64_t wakes; /* of sleeping clients */
 	uint64_t yields; /* of a busy server, for clients on its core */
@@ -140,7 +148,7 @@ struct delegrpc_server_stats {
 /*
  * Makes the region /dev/shm/delegrpc.<name> and serves it. What a dead server left under
  * the name is replaced. attr may be NULL (all defaults). 0, or
- *	-EINVAL		the name is empty, contains '/' or is too long (about 190 bytes), or
+ *	-EINVAL		the name is empty, contains '/' or is over 192 bytes, or
  *			an attribute is out of range, or ring_depth is too small
  *	-EADDRINUSE	a living server has the name: choose another
  *	-EACCES, -ELOOP	another user has the name
@@ -166,8 +174,9 @@ void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_
  * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_BURST, in
  * the order of their reservation. Publishes replies, and wakes clients (see Waking).
  * Every few hundred empty polls it looks whether a dead client blocks the ring, and
- * skips what that one reserved. A busy server gives its core away every 150 us if
- * clients wait. 0 is "nothing yet"; or
+ * skips what that one reserved, giving it back: within DELEGRPC_POLL_LOOKS and
+ * DELEGRPC_POLL_SKIPS, the rest at the next polls. A busy server gives its core away
+ * every 150 us if clients wait. 0 is "nothing yet"; or
  *	-EPROTO		a client has overwritten the ring's indices and no order can be
  *			restored: clients get -EPIPE, destroy the server
  */
@@ -182,9 +191,10 @@ static inline int delegrpc_server_recv(struct delegrpc_server *server, struct de
 
 /*
  * Gives the places of all requests handed out back to the clients. To be called after each
- * batch: when the ring is smaller than all that can be in flight, clients get -EAGAIN until
- * then, and a client that reconnects gets it in any case until its predecessor's requests
- * are given back.
+ * batch, before the next wait: when the ring is smaller than all that can be in flight,
+ * clients get -EAGAIN until then, and a client that reconnects gets it in any case until its
+ * predecessor's requests are given back. Not needed when nothing was handed out: places that
+ * were skipped, or whose request was dropped, are given back without it.
  */
 static inline void delegrpc_server_advance_tail(struct delegrpc_server *server);
 
@@ -208,8 +218,8 @@ static inline int delegrpc_server_reply(struct delegrpc_server *server, uint32_t
 static inline void delegrpc_server_flush(struct delegrpc_server *server);
 
 /*
- * Waits for a request. 1 when there is one, 0 after timeout_ns nanoseconds or a signal, or
- * -EPROTO as above.
+ * Waits for a request. 1 when there is one; 0 after timeout_ns nanoseconds, or when a signal
+ * came while it slept; -EPROTO as above.
  */
 int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns);
 
@@ -287,8 +297,8 @@ static inline uint32_t delegrpc_client_pending(const struct delegrpc_client *cli
 
 /*
  * Publishes, and waits for a response, having woken the server unless one is there. 1 when
- * there is one to poll, 0 after timeout_ns nanoseconds, a signal, or if nothing is pending;
- * -EPIPE as above.
+ * there is one to poll; 0 after timeout_ns nanoseconds, when nothing is pending, or when a
+ * signal came while it slept; -EPIPE as above.
  */
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 

@@ -4,7 +4,7 @@
  * user. The functions are documented there. What is not hot is in the library, behind
  * delegrpc_priv_*.
  *
- * The region, layout version 3, all fields little-endian:
+ * The region, layout version 4, all fields little-endian:
  *
  *	   0	struct delegrpc_header		128 B
  *	 128	struct delegrpc_control		128 B
@@ -36,8 +36,10 @@
 
 #include <string.h>
 
+#include <cellring.h>
+
 #define DELEGRPC_MAGIC 0x444C475250435631ull /* "DLGRPCV1" as a number */
-#define DELEGRPC_VERSION 3u
+#define DELEGRPC_VERSION 4u
 
 #define DELEGRPC_REQ_HEADER 16 /* lap 4 B, client 2 B, burst 2 B, id 4 B, len 4 B */
 #define DELEGRPC_RESP_HEADER 8 /* stamp, id: 4 B each */
@@ -63,32 +65,6 @@ DELEGRPC_ASSERT(DELEGRPC_MAX_CLIENTS <= 1 << 16); /* a request has 16 bits for i
  * nothing, or so many publications (of a server: polls) have gone by.
  */
 #define DELEGRPC_UNFENCED 16
-
-/*
- * Scalar words on purpose: a message is often written word by word just before, and a wider
- * load would wait until these stores have left the core, behind all that wait for a line.
- */
-static inline __attribute__((always_inline)) void delegrpc_priv_copy(void *to, const void *from,
-	uint32_t len)
-{
-	uint32_t i = 0;
-
-	if (!__builtin_constant_p(len) || len > 64) {
-		if (len) /* from may be NULL otherwise */
-			memcpy(to, from, len);
-		return;
-	}
-#pragma GCC unroll 8
-	for (; i + 8 <= len; i += 8) {
-		uint64_t word;
-
-		memcpy(&word, (const char *)from + i, 8);
-		__asm__("" : "+r"(word)); /* or the compiler makes wide loads of them */
-		memcpy((char *)to + i, &word, 8);
-	}
-	if (i < len)
-		memcpy((char *)to + i, (const char *)from + i, len - i);
-}
 
 /*
  * Written at creation, except: connects (by who connects), server_alive (by the server
@@ -151,13 +127,15 @@ enum delegrpc_state {
 struct delegrpc_line {
 	uint64_t claim;
 	uint32_t generation; /* 1 .. 65535; of the present or last holder of the id */
-	uint8_t pad0[52];
+	uint32_t taken; /* not 0: somebody has the id, or died with it; a hint, its lock decides */
+	uint8_t pad0[48];
 	uint32_t state; /* enum delegrpc_state; a futex */
 	uint8_t pad1[60];
 };
 
 DELEGRPC_AT(delegrpc_line, claim, 0);
 DELEGRPC_AT(delegrpc_line, generation, 8);
+DELEGRPC_AT(delegrpc_line, taken, 12);
 DELEGRPC_AT(delegrpc_line, state, 64);
 DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
 
@@ -166,7 +144,7 @@ DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
 #define DELEGRPC_ID_NONE UINT32_MAX
 #define DELEGRPC_ID_BUSY (UINT32_MAX - 1)
 #define DELEGRPC_ID_LATE (UINT32_MAX - 2) /* a blocking call that timed out */
-#define DELEGRPC_SPINS 40 /* empty polls until a client counts as waiting */
+#define DELEGRPC_IDLE_POLLS 16 /* empty polls in a row until the slow path */
 
 struct delegrpc_call {
 	uint64_t token;
@@ -183,7 +161,8 @@ struct delegrpc_client {
 	uint32_t free_id; /* top of the stack of free ids */
 	uint32_t staged;
 	uint32_t pending;
-	uint32_t empty; /* empty polls in a row */
+	int32_t idle_left; /* empty polls until the slow path */
+	uint32_t idle; /* times that this wait took it, up to when the server is told */
 	uint32_t unfenced; /* publications since the server's sleep was last looked at */
 	uint32_t generation;
 	uint32_t req_size, req_stride;
@@ -239,7 +218,7 @@ static inline int delegrpc_client_call(struct delegrpc_client *client, const voi
 	id |= client->generation << 16;
 	memcpy(rec + 8, &id, sizeof(id));
 	memcpy(rec + 12, &len, sizeof(len));
-	delegrpc_priv_copy(rec + DELEGRPC_REQ_HEADER, req, len);
+	cellring_copy(rec + DELEGRPC_REQ_HEADER, req, len);
 	id &= 0xffff;
 	client->free_id = client->calls[id].next;
 	client->calls[id].next = DELEGRPC_ID_BUSY;
@@ -277,7 +256,7 @@ static inline int delegrpc_priv_client_looked(struct delegrpc_client *client)
 {
 	if (client->unfenced)
 		delegrpc_priv_wake_server(client);
-	return ++client->empty < DELEGRPC_SPINS ? 0 : delegrpc_priv_client_idle(client);
+	return --client->idle_left > 0 ? 0 : delegrpc_priv_client_idle(client);
 }
 
 static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
@@ -310,9 +289,9 @@ static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_
 	}
 	if (DELEGRPC_UNLIKELY(!seen))
 		return delegrpc_priv_client_looked(client);
-	if (DELEGRPC_UNLIKELY(client->empty >= DELEGRPC_SPINS))
+	if (DELEGRPC_UNLIKELY(client->idle))
 		delegrpc_priv_client_busy(client);
-	client->empty = 0;
+	client->idle_left = DELEGRPC_IDLE_POLLS;
 	if (client->staged)
 		delegrpc_priv_publish(client);
 	return n;
@@ -371,6 +350,7 @@ bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client);
 void delegrpc_priv_publish_replies(struct delegrpc_server *server);
 void delegrpc_priv_server_busy(struct delegrpc_server *server);
 void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint32_t generation);
+void delegrpc_priv_drop(struct delegrpc_server *server);
 int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint32_t id,
 	uint32_t len);
 
@@ -442,14 +422,14 @@ static inline int delegrpc_server_recv(struct delegrpc_server *server, struct de
 		index = id & 0xffff;
 		if (DELEGRPC_UNLIKELY(client >= server->max_clients || !generation ||
 				      index >= server->resp_depth || len > server->req_size)) {
-			server->bad++;
+			delegrpc_priv_drop(server);
 			continue;
 		}
 		if (DELEGRPC_UNLIKELY(server->peers[client].generation != generation))
 			delegrpc_priv_new_peer(server, client, generation);
 		index += client * server->resp_depth;
 		if (DELEGRPC_UNLIKELY(server->open[index])) {
-			server->bad++;
+			delegrpc_priv_drop(server);
 			continue;
 		}
 		server->peers[client].burst = (uint16_t)(head >> 48);
@@ -502,7 +482,7 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 	unsigned char *slot = delegrpc_priv_reply_slot(server, client);
 	uint32_t stamp = delegrpc_priv_stamp(peer->next, server->resp_shift, peer->generation);
 
-	delegrpc_priv_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
+	cellring_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
 	/* The payload is there: pairs with the acquire load in client_poll(). */
 	__atomic_store_n((uint64_t *)(void *)slot, (uint64_t)index << 32 | stamp, __ATOMIC_RELEASE);
 	delegrpc_priv_replied(server, client, 1);
@@ -528,7 +508,7 @@ static inline void delegrpc_priv_collect(struct delegrpc_server *server, uint32_
 
 	burst->next += server->resp_stride;
 	*(uint64_t *)(void *)slot = (uint64_t)index << 32 | burst->stamp;
-	delegrpc_priv_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
+	cellring_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
 	if (--burst->room == 0)
 		delegrpc_priv_publish_replies(server);
 }

@@ -5,12 +5,15 @@
  * that comes waits until all that was reserved before it has been given back.
  *
  * Each client keeps up to DEPTH / CLIENTS calls in flight; the server answers what it has
- * taken ; one client may be killed between any two steps, and has a successor.
+ * taken; one client may be killed between any two steps, and has a successor. The server's
+ * user gives places back only after it has received something, and otherwise waits.
  *
- * Shown: a slot is never reserved again before the server has taken what was in it.
+ * Shown: a slot is never reserved again before the server has taken what was in it, and every
+ * successor begins.
  *
- * Wrong variant, which must fail:
+ * Wrong variants, which must fail:
  *	NO_WAIT		the successor starts at once
+ *	SKIP_KEEPS_TAIL	what is skipped is given back by the user only
  */
 #define CLIENTS 2
 #define EACH 2 /* calls in flight: resp_depth */
@@ -75,6 +78,8 @@ proctype killer(byte who)
 
 proctype server()
 {
+	bool received, gives;
+
 	do
 	:: cursor < head && FILLED ->
 		atomic {
@@ -83,10 +88,18 @@ proctype server()
 			:: PRESENT -> answers[ASKER % CLIENTS]++
 			:: else
 			fi;
-			FILLED = false; ASKER = 0; cursor++
+			FILLED = false; ASKER = 0; cursor++; received = true
 		}
-	:: cursor < head && !FILLED && !PRESENT -> atomic { ASKER = 0; cursor++ } /* a hole */
-	:: tail != cursor -> tail = cursor
+	:: cursor < head && !FILLED && !PRESENT -> /* a hole */
+		atomic {
+#ifndef SKIP_KEEPS_TAIL
+			gives = tail == cursor;
+#endif
+			ASKER = 0; cursor++;
+			tail = (gives -> cursor : tail);
+			gives = false
+		}
+	:: received -> atomic { tail = cursor; received = false }
 	:: ended[0] && ended[1] && cursor == head && tail == cursor -> break
 	od
 }

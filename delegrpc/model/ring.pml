@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * delegrpc's request ring: reservation with a margin, claims, commit by lap, hole search;
- * at most one client is killed, between any two of its steps.
+ * delegrpc's request ring: reservation with a margin, claims, commit by lap, hole search,
+ * places given back; at most one client is killed, between any two of its steps.
  *
- * A batch is copied to its places first, and then gets its laps, in order.
+ * A batch is copied to its places first, and then gets its laps, in order. The server's
+ * sweep looks at one client at a time, and takes requests and skips holes in between. Its user
+ * gives places back only after it has received something.
  *
  * Each shared access is one step, interleaved freely (sequential consistency; what the
  * release and acquire orders add to that on weaker machines is the variant LATE_FILL).
@@ -12,7 +14,8 @@
  *
  * Shown: no more than DEPTH positions are in use; what is handed out is what its owner
  * filled; only positions of the dead are skipped, and nothing of theirs is handed out
- * behind what was skipped; nothing stays behind, so nobody's death stops the others.
+ * behind what was skipped; what the user holds is not written to; nothing stays behind, so
+ * nobody's death stops the others.
  *
  * Wrong variants, each of which must fail:
  *	SMALL_MARGIN	the margin leaves no batch for one of the clients
@@ -20,6 +23,9 @@
  *	NO_RECHECK	the slot is not looked at again after the claims
  *	LATE_FILL	a slot's last store is seen after the next claim (no release)
  *	FIRST_LAP_LAST	the laps of a batch are stored from its last place to its first
+ *	LATE_HEAD	a sweep is about what is below head at its end, not at its beginning
+ *	SKIP_KEEPS_TAIL	what is skipped is given back by the user only
+ *	SKIP_GIVES_HELD	what is skipped is given back although the user holds what is before it
  */
 #define CLIENTS 2
 #define BATCH 2
@@ -50,12 +56,13 @@ byte owner[DEPTH];
 byte copied[DEPTH]; /* for which position, plus 1 */
 bool filled[DEPTH];
 bool gap[CLIENTS]; /* something of its was skipped */
+bool held[DEPTH]; /* by the server's user */
 
 inline copy(p)
 {
 	atomic {
 		/* The slot's last user has been given back: at most DEPTH are in use. */
-		assert(p < tail + DEPTH);
+		assert(p < tail + DEPTH && !held[(p) % DEPTH]);
 		copied[(p) % DEPTH] = (p) + 1
 	}
 }
@@ -145,10 +152,18 @@ proctype killer()
 #define FILLED(p) (lap[(p) % DEPTH] == LAP(p))
 #define OVER(i) (done[i] || dead[i])
 
+#ifdef SKIP_KEEPS_TAIL
+#define GIVES_SKIPPED false
+#elif defined(SKIP_GIVES_HELD)
+#define GIVES_SKIPPED true
+#else
+#define GIVES_SKIPPED (tail == cursor)
+#endif
+
 proctype server()
 {
-	byte i;
-	bool may;
+	byte i, limit, sweep_next, void_end;
+	bool sweeping, gives, received;
 
 	do
 	:: FILLED(cursor) ->
@@ -156,40 +171,53 @@ proctype server()
 			assert(filled[cursor % DEPTH] && copied[cursor % DEPTH] == cursor + 1);
 			assert(!gap[owner[cursor % DEPTH]]);
 			filled[cursor % DEPTH] = false; owner[cursor % DEPTH] = 0;
-			copied[cursor % DEPTH] = 0;
-			cursor++
+			copied[cursor % DEPTH] = 0; held[cursor % DEPTH] = true;
+			received = true;
+			cursor++;
+			void_end = (void_end > cursor -> void_end : 0)
 		}
-	:: tail != cursor -> tail = cursor /* advance_tail() */
-	:: !FILLED(cursor) && head != cursor -> /* unstick(); an idle server need not be modelled */
-		do
-		:: i < CLIENTS ->
-			atomic { /* the claim is one word, read once; the lock comes after */
-				if
-				:: claim[i] == INTENT -> may = may || !dead[i]
-				:: claim[i] == AT && cursor >= claim_pos[i] &&
-				   cursor < claim_pos[i] + BATCH -> may = may || !dead[i]
-				:: else
-				fi
-			};
-			i++
-		:: else -> break
-		od;
-		if
-		:: may
-#ifdef NO_RECHECK
-		:: !may ->
-#else
-		:: !may && FILLED(cursor)
-		:: !may && !FILLED(cursor) ->
+	:: received -> /* the user has received something: advance_tail() */
+		atomic {
+			tail = cursor; received = false;
+			for (i : 0 .. DEPTH - 1) { held[i] = false };
+			i = 0
+		}
+	:: !FILLED(cursor) && head != cursor && !void_end && !sweeping -> atomic { sweeping = true; limit = head; sweep_next = 0 }
+	:: sweeping && sweep_next < CLIENTS ->
+		atomic { /* the claim is one word, read once; the lock comes after */
+			if
+			:: claim[sweep_next] == INTENT && !dead[sweep_next] -> limit = cursor
+			:: claim[sweep_next] == AT && !dead[sweep_next] &&
+			   claim_pos[sweep_next] + BATCH > cursor &&
+			   claim_pos[sweep_next] < limit ->
+				limit = (claim_pos[sweep_next] > cursor -> claim_pos[sweep_next] : cursor)
+			:: else
+			fi;
+			sweep_next = (limit > cursor -> sweep_next + 1 : CLIENTS)
+		}
+	:: sweeping && sweep_next == CLIENTS ->
+		atomic {
+#ifdef LATE_HEAD
+			limit = (limit > cursor -> head : limit);
 #endif
-			atomic {
-				assert(dead[owner[cursor % DEPTH]] && !filled[cursor % DEPTH]);
-				gap[owner[cursor % DEPTH]] = true;
-				owner[cursor % DEPTH] = 0; copied[cursor % DEPTH] = 0;
-				cursor++
-			}
-		fi;
-		may = false; i = 0
+			void_end = (limit > cursor -> limit : 0);
+			sweeping = false; sweep_next = 0; limit = 0
+		}
+#ifdef NO_RECHECK
+	:: cursor < void_end ->
+#else
+	:: cursor < void_end && !FILLED(cursor) ->
+#endif
+		atomic {
+			assert(dead[owner[cursor % DEPTH]] && !filled[cursor % DEPTH]);
+			gap[owner[cursor % DEPTH]] = true;
+			owner[cursor % DEPTH] = 0; copied[cursor % DEPTH] = 0;
+			gives = GIVES_SKIPPED;
+			cursor++;
+			tail = (gives -> cursor : tail);
+			gives = false;
+			void_end = (void_end > cursor -> void_end : 0)
+		}
 	:: OVER(0) && OVER(1) && cursor == head && tail == cursor -> break
 	od
 }

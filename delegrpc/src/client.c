@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* The client's side of delegrpc, but for the hot path: publishing, and waiting. */
+#include <assert.h>
+
+#include "base/idle.h"
 #include "client.h"
 
-#define ALIVE_POLLS 256 /* idle polls between two looks at the clock */
+#define TELL 3 /* turns of DELEGRPC_IDLE_POLLS, 1 and again so many: about 1 us */
 #define ALIVE_NS (100 * NSEC_PER_MSEC) /* between two looks at the server's lock */
 #define ROOM_SLICE_NS NSEC_PER_MSEC /* nobody wakes who waits for room in the ring */
+
+static_assert(DELEGRPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothing of base");
 
 void delegrpc_client_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p)
 {
@@ -71,16 +76,6 @@ static unsigned char *request_slot(const struct client *c, uint64_t pos)
 	return c->requests + (pos & (c->attr.ring_depth - 1)) * (size_t)c->hot.req_stride;
 }
 
-/* Fetches a line to write to. On x86-64 not what __builtin_prefetch() emits by default. */
-static inline void prefetch_write(const void *p)
-{
-#if defined(__x86_64__)
-	__asm__ volatile("prefetchw %0" ::"m"(*(const char *)p));
-#else
-	__builtin_prefetch(p, 1);
-#endif
-}
-
 /* Alone in the ring we get the positions behind our last ones. */
 static inline void prefetch_slots(const struct client *c, uint32_t n)
 {
@@ -88,16 +83,10 @@ static inline void prefetch_slots(const struct client *c, uint32_t n)
 
 	for (uint32_t i = 0; i < n; i++) {
 		slot = request_slot(c, c->last + i);
-		prefetch_write(slot);
+		cellring_own(slot, 1);
 	}
 	/* A slot may end in another line; those before do so where the next one begins. */
-	prefetch_write(slot + c->hot.req_stride - 1);
-}
-
-/* How many answers should travel together: a quarter of what is in flight. */
-static uint64_t burst_wanted(uint32_t pending)
-{
-	return pending >= 4 * DELEGRPC_BATCH ? DELEGRPC_BATCH : pending < 8 ? 1 : pending / 4;
+	cellring_own(slot + c->hot.req_stride - 1, 1);
 }
 
 /* Header but for the first word, and payload, in words; whole records are ours. */
@@ -119,7 +108,7 @@ static inline void fill_slot(uint64_t *slot, const uint64_t *rec)
  */
 static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 {
-	uint64_t head = burst_wanted(c->hot.pending) << 48 | (uint64_t)c->id << 32;
+	uint64_t head = (uint64_t)cellring_limit(c->hot.pending) << 48 | (uint64_t)c->id << 32;
 	/* In registers: the stores might change them, for all that the compiler knows. */
 	uint64_t mask = c->attr.ring_depth - 1, shift = c->ring_shift;
 	size_t stride = c->hot.req_stride;
@@ -235,25 +224,24 @@ static int end_of_server(const struct delegrpc_client *client)
 	return response_ready(client) ? 0 : -EPIPE;
 }
 
-/* At each empty poll of a client that has been waiting for a while. */
+/* A client has been waiting for a while: at every so many of its empty polls. */
 int delegrpc_priv_client_idle(struct delegrpc_client *client)
 {
 	struct client *c = full(client);
+	uint64_t now = clock_ns();
 
-	if (client->empty == DELEGRPC_SPINS)
+	client->idle_left = idle_polls(&c->idle_ns, now);
+	if (client->idle < TELL && ++client->idle == TELL)
 		/* Relaxed: a hint for the server's yields. */
 		__atomic_store_n(&client->line->state, DELEGRPC_WAITING, __ATOMIC_RELAXED);
-	if (client->empty == UINT32_MAX)
-		client->empty = DELEGRPC_SPINS;
-	if (client->empty % ALIVE_POLLS ? delegrpc_priv_alive(client->header) :
-					  server_lives(c, clock_ns()))
-		return 0;
-	return end_of_server(client);
+	return server_lives(c, now) ? 0 : end_of_server(client);
 }
 
 void delegrpc_priv_client_busy(struct delegrpc_client *client)
 {
-	__atomic_store_n(&client->line->state, DELEGRPC_RUNNING, __ATOMIC_RELAXED);
+	if (client->idle == TELL)
+		__atomic_store_n(&client->line->state, DELEGRPC_RUNNING, __ATOMIC_RELAXED);
+	client->idle = 0;
 }
 
 /* ---- waiting ---- */
@@ -291,8 +279,10 @@ int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns)
 			delegrpc_priv_wake_server(client);
 		if (w.empty < WAIT_SPINS)
 			continue;
-		if (w.empty == WAIT_SPINS)
+		if (w.empty == WAIT_SPINS) {
+			client->idle = TELL;
 			__atomic_store_n(&client->line->state, DELEGRPC_WAITING, __ATOMIC_RELAXED);
+		}
 		now = clock_ns();
 		if (!server_lives(c, now) && end_of_server(client))
 			return -EPIPE;

@@ -20,6 +20,7 @@ struct client {
 	uint64_t tail; /* as last seen */
 	uint64_t last; /* behind our last reservation */
 	uint64_t looked_ns; /* at the server's lock */
+	uint64_t idle_ns; /* at the clock, between empty polls */
 	uint64_t late, bad, flushes, full, sleeps, wakes;
 };
 

@@ -28,8 +28,8 @@ static int check_header(struct client *c, const struct delegrpc_attr *want)
 	have = (struct delegrpc_attr){h->max_clients, h->ring_depth, h->resp_depth, h->req_size,
 		h->resp_size};
 	c->attr = have;
-	if (!have.max_clients || attr_complete(&c->attr) ||
-		memcmp(&c->attr, &have, sizeof(have)) != 0)
+	/* What is complete and in range does not change. */
+	if (attr_complete(&c->attr) || memcmp(&c->attr, &have, sizeof(have)) != 0)
 		return -EPROTO;
 	layout_of(&have, &l);
 	if (l.size != c->region.size)
@@ -49,20 +49,33 @@ static int check_header(struct client *c, const struct delegrpc_attr *want)
 	return delegrpc_priv_alive(h) ? 0 : -ECONNREFUSED;
 }
 
-/* An id is its lock byte: a dead client's is free at once, whatever it was doing. */
-static int take_id(struct client *c)
+/*
+ * An id is its lock byte: a dead client's is free at once, whatever it was doing. Looks at
+ * all ids, or at those only that nobody has marked: a look takes as long as there are clients.
+ */
+static int take_id_of(struct client *c, const struct delegrpc_line *lines, bool all)
 {
 	for (uint32_t i = 0; i < c->attr.max_clients; i++) {
-		int err = shm_lock(&c->region, CLIENT_BYTE(i));
+		int err;
 
-		if (!err) {
-			c->id = i;
-			return 0;
-		}
-		if (err != -EAGAIN)
-			return err;
+		/* Relaxed: a hint. Pairs with the stores in take_over() and give_id_back(). */
+		if (!all && __atomic_load_n(&lines[i].taken, __ATOMIC_RELAXED))
+			continue;
+		err = shm_lock(&c->region, CLIENT_BYTE(i));
+		if (err == -EAGAIN)
+			continue;
+		c->id = i;
+		return err;
 	}
 	return -EUSERS;
+}
+
+static int take_id(struct client *c, const struct layout *l)
+{
+	const void *lines = (char *)c->region.addr + l->lines;
+	int err = take_id_of(c, lines, false);
+
+	return err == -EUSERS ? take_id_of(c, lines, true) : err;
 }
 
 static int alloc_tables(struct client *c, const struct layout *l)
@@ -100,6 +113,7 @@ static void take_over(struct client *c)
 		__atomic_store_n((uint64_t *)slot, 0, __ATOMIC_RELAXED);
 	}
 	__atomic_store_n(&line->generation, hot->generation, __ATOMIC_RELAXED);
+	__atomic_store_n(&line->taken, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&line->state, DELEGRPC_RUNNING, __ATOMIC_RELAXED);
 	/* Release: pairs with may_fill(), as in delegrpc_priv_publish(). */
 	__atomic_store_n(&line->claim, DELEGRPC_CLAIM_NONE, __ATOMIC_RELEASE);
@@ -117,6 +131,7 @@ static void init_client(struct client *c, const struct layout *l)
 	hot->header = c->region.addr;
 	hot->line = (struct delegrpc_line *)(void *)(base + l->lines) + c->id;
 	hot->responses = base + l->responses + c->id * l->resp_pitch;
+	hot->idle_left = DELEGRPC_IDLE_POLLS;
 	hot->req_size = c->attr.req_size;
 	hot->req_stride = l->req_stride;
 	hot->resp_depth = c->attr.resp_depth;
@@ -156,7 +171,7 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 	layout_of(&c->attr, &l);
 	err = alloc_tables(c, &l);
 	if (!err)
-		err = take_id(c);
+		err = take_id(c, &l);
 	if (err)
 		goto fail_close;
 	init_client(c, &l);
@@ -170,10 +185,18 @@ fail:
 	return err;
 }
 
+/* Before the lock goes: the mark is of who has it. */
+static void give_id_back(struct client *c)
+{
+	__atomic_store_n(&c->hot.line->taken, 0, __ATOMIC_RELAXED);
+}
+
 void delegrpc_client_disconnect(struct delegrpc_client *client)
 {
 	if (!client)
 		return;
+	if (full(client)->region.fd >= 0) /* not in a forked child: the parent keeps the id */
+		give_id_back(full(client));
 	shm_close(&full(client)->region);
 	free_client(full(client));
 }

@@ -23,6 +23,8 @@ int attr_complete(struct delegrpc_attr *attr)
 		ring = (uint64_t)attr->max_clients * attr->resp_depth;
 		if (ring < 256) /* a shorter ring costs speed: more of it is in transit */
 			ring = 256;
+		if (ring > DELEGRPC_MAX_RING_DEPTH)
+			ring = DELEGRPC_MAX_RING_DEPTH;
 	}
 	if (ring > DELEGRPC_MAX_RING_DEPTH)
 		return -EINVAL;

@@ -2,29 +2,11 @@
 /* The server's side of delegrpc, but for the hot path. */
 #include <stdlib.h>
 
-#include "base/burst.h"
-#include "internal.h"
+#include "server.h"
 
 #define YIELD_NS (150 * NSEC_PER_USEC) /* between two yields of a busy server */
 #define MAX_BUSY (1u << 16) /* polls between two looks at the clock */
 #define STAGED 256 /* largest response slot that is collected: copying it twice costs more */
-
-struct server {
-	struct delegrpc_server hot; /* first */
-	struct shm_region region;
-	struct delegrpc_attr attr;
-	struct delegrpc_header *header;
-	struct delegrpc_line *lines;
-	uint32_t met; /* clients below have been seen */
-	uint32_t busy_polls; /* value that hot.busy starts from */
-	uint64_t looked_ns, yielded_ns;
-	uint64_t stale, holes, sleeps, wakes, yields;
-};
-
-static struct server *full(struct delegrpc_server *server)
-{
-	return container_of(server, struct server, hot);
-}
 
 /* ---- life ---- */
 
@@ -119,8 +101,7 @@ int delegrpc_server_unlink(struct delegrpc_server *server)
 	return shm_remove_name(&full(server)->region);
 }
 
-/* No client has a server any more; the sleeping ones are to hear of it at once. */
-static void announce_end(struct server *s)
+void announce_end(struct server *s)
 {
 	delegrpc_priv_server_publish(&s->hot);
 	/* Pairs with delegrpc_priv_alive(); what was replied is there before it. */
@@ -159,6 +140,7 @@ void delegrpc_server_stats(const struct delegrpc_server *server,
 		.stale_replies = s->stale,
 		.bad_requests = server->bad,
 		.holes = s->holes,
+		.looks = s->looks,
 		.sleeps = s->sleeps,
 		.wakes = s->wakes,
 		.yields = s->yields,
@@ -193,7 +175,7 @@ void delegrpc_priv_publish_replies(struct delegrpc_server *server)
 	struct delegrpc_burst *burst = &server->burst;
 
 	/* Pairs with the acquire load in client_poll(). */
-	burst_copy(delegrpc_priv_reply_slot(server, burst->client), server->stage,
+	cellring_publish(delegrpc_priv_reply_slot(server, burst->client), server->stage,
 		(size_t)(burst->next - server->stage));
 	delegrpc_priv_replied(server, burst->client, burst->limit - burst->room);
 	burst->client = DELEGRPC_ID_NONE;
@@ -229,6 +211,14 @@ void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uin
 	peer->next = 0;
 	if (client >= s->met)
 		s->met = client + 1;
+}
+
+/* The request just taken is nobody's: its place is given back with those before it. */
+void delegrpc_priv_drop(struct delegrpc_server *server)
+{
+	server->bad++;
+	if (server->tail == server->cursor - 1)
+		delegrpc_server_advance_tail(server);
 }
 
 /* Why a reply was not written. */
@@ -294,74 +284,6 @@ void delegrpc_priv_server_busy(struct delegrpc_server *server)
 	}
 }
 
-/* ---- holes ---- */
-
-/*
- * May client i, alive, still fill position pos? It publishes INTENT before it reserves
- * and AT, with where, after; a claim that is left standing covers what it has filled.
- */
-static bool may_fill(const struct server *s, uint32_t i, uint64_t pos)
-{
-	/*
-	 * Acquire: pairs with the release stores in delegrpc_priv_publish(). When the
-	 * claim is no longer one on pos, the caller's next look at the slot sees it filled.
-	 */
-	uint64_t claim = __atomic_load_n(&s->lines[i].claim, __ATOMIC_ACQUIRE);
-	uint64_t first = claim >> 8, n = claim >> 2 & 0x3f;
-
-	if (claim == DELEGRPC_CLAIM_NONE)
-		return false;
-	if (claim != DELEGRPC_CLAIM_INTENT && pos - first >= n)
-		return false;
-	return shm_locked(&s->region, CLIENT_BYTE(i)) != 0;
-}
-
-/*
- * Position pos is reserved (below head) and not filled. Will it ever be? Its owner's
- * intent was visible before its reservation was, so it is among those that may fill it;
- * if none of those lives, and it is still not filled, nobody will.
- */
-static bool is_hole(struct server *s, uint64_t pos)
-{
-	for (uint32_t i = 0; i < s->attr.max_clients; i++) {
-		if (may_fill(s, i, pos))
-			return false;
-	}
-	return !delegrpc_priv_filled(&s->hot, pos);
-}
-
-/* Returns -EPROTO, as every poll from now on will. */
-static int give_up(struct server *s)
-{
-	if (!s->hot.broken) {
-		s->hot.broken = -EPROTO;
-		announce_end(s);
-	}
-	return -EPROTO;
-}
-
-/*
- * Nothing came for long (cursor == found): is the ring empty, or is a dead client's
- * reservation in the way? Returns what poll returns.
- */
-int delegrpc_priv_unstick(struct delegrpc_server *server)
-{
-	struct server *s = full(server);
-	/* Acquire: pairs with the reservation in publish(); its intent is visible then. */
-	uint64_t head = __atomic_load_n(&server->control->head, __ATOMIC_ACQUIRE);
-
-	/* More than fits cannot be reserved by the rules: somebody broke them. */
-	if (server->broken || head - server->cursor > server->ring_depth)
-		return give_up(s);
-	while (server->cursor != head && !delegrpc_priv_filled(server, server->cursor) &&
-		is_hole(s, server->cursor)) {
-		s->holes++;
-		server->cursor++;
-		server->found = server->cursor;
-	}
-	return 0;
-}
-
 /* ---- waiting ---- */
 
 /* Sleeps until a request comes, at most ns. 1, 0 or -errno of futex_wait(). */
@@ -400,9 +322,11 @@ int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns)
 			return 0;
 		if (!asleep)
 			continue;
-		n = delegrpc_priv_unstick(server);
+		n = skip_holes(s);
 		if (n < 0)
 			return n;
+		if (n) /* the next poll goes on with it */
+			continue;
 		slice = deadline - now < SLEEP_SLICE_NS ? deadline - now : SLEEP_SLICE_NS;
 		if (sleep_for_request(s, slice) == -EINTR)
 			return delegrpc_server_poll(server) > 0;

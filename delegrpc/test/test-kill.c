@@ -6,8 +6,8 @@
  *	test-delegrpc-kill [KILLS]	(1000; a fifth of them of servers)
  *
  * A killed client: what it had filled is served, once and in order; a second client,
- * busy all the time, loses nothing; the id and every place in the ring come back. A
- * killed server: its client gets only true responses, and then -EPIPE; the next server
+ * busy all the time, loses nothing; the id and every place in the ring come back, also from
+ * a server that does nothing but wait. A killed server: its client gets only true responses, and then -EPIPE; the next server
  * replaces the region.
  */
 #include <sched.h>
@@ -249,6 +249,91 @@ static void clients_in_a_tight_ring(void)
 	kill_clients(32, kills * 2 / 5);
 }
 
+/* ---- a server that only waits, and clients that replace each other ---- */
+
+/* What it does, for the tester. */
+static struct waiting_server {
+	uint32_t ready;
+	uint64_t holes;
+} * waiting;
+
+/* Gives places back only when it has received something. */
+static void wait_for_ever(void)
+{
+	struct delegrpc_attr attr = {.max_clients = 2, .resp_depth = 32, .resp_size = 8};
+	struct delegrpc_server_stats st;
+	struct delegrpc_req r;
+
+	alarm(300);
+	if (delegrpc_server_create(name, &attr, &server))
+		_exit(96);
+	for (;;) {
+		uint32_t n = 0;
+
+		__atomic_store_n(&waiting->ready, 1, __ATOMIC_RELEASE);
+		if (delegrpc_server_wait(server, UINT64_MAX) < 0)
+			_exit(97);
+		for (; delegrpc_server_recv(server, &r); n++)
+			delegrpc_server_reply(server, r.client, r.id, r.payload, 8);
+		delegrpc_server_stats(server, &st);
+		__atomic_store_n(&waiting->holes, st.holes, __ATOMIC_RELEASE);
+		if (n)
+			delegrpc_server_advance_tail(server);
+	}
+}
+
+static void replaced_connect(void)
+{
+	if (delegrpc_client_connect(name, NULL, &victim.c))
+		_exit(98);
+}
+
+static void nothing(void)
+{
+}
+
+static void nothing_between(uint32_t piece)
+{
+}
+
+static step_piece_fn *const replaced_pieces[] = {replaced_connect, c_batch};
+
+/* A successor is served, wherever its predecessor died. */
+static void clients_of_a_waiting_server(void)
+{
+	struct step_plan plan = {replaced_pieces, ARRAY_SIZE(replaced_pieces), nothing_between,
+		nothing};
+	uint32_t length = 0, n = kills / 10;
+	struct delegrpc_client *c;
+	pid_t pid;
+
+	waiting = mmap(NULL, sizeof(*waiting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		-1, 0);
+	CHECK(waiting != MAP_FAILED);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid)
+		wait_for_ever();
+	while (!__atomic_load_n(&waiting->ready, __ATOMIC_ACQUIRE))
+		sched_yield();
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t steps = step_run(&plan, 1, pick_limit(length, false));
+		uint64_t word = i, answer = 0;
+
+		length = steps > length ? steps : length;
+		CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
+		/* Far more than the server sleeps. */
+		CHECK_EQ(delegrpc_client_call_wait(c, &word, 8, &answer, 60 * NSEC_PER_SEC), 0);
+		CHECK(answer == word);
+		delegrpc_client_disconnect(c);
+	}
+	printf("  %u kills, %u holes\n", n,
+		(unsigned)__atomic_load_n(&waiting->holes, __ATOMIC_ACQUIRE));
+	CHECK(n < 100 || __atomic_load_n(&waiting->holes, __ATOMIC_ACQUIRE));
+	step_kill(pid);
+	munmap(waiting, sizeof(*waiting));
+}
+
 /* ---- the victim, a server ---- */
 
 static struct delegrpc_req held[64];
@@ -395,6 +480,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(clients_in_an_ample_ring),
 		TEST(clients_in_a_tight_ring),
+		TEST(clients_of_a_waiting_server),
 		TEST(servers),
 	};
 	cpu_set_t here;

@@ -91,6 +91,162 @@ static void nameless_holes_are_skipped(void)
 	delegrpc_server_destroy(s);
 }
 
+/*
+ * The place of one who died with holes: its successor can call although the server, which
+ * gives back only what it has received, has received nothing.
+ */
+static void skipped_places_are_given_back(void)
+{
+	struct delegrpc_server *s = server_new(4, 0, 16);
+	struct delegrpc_client *c;
+	struct delegrpc_req held;
+	struct raw raw;
+
+	raw_open(name, &raw);
+	raw_reserve(&raw, 0, 3);
+	raw_close(&raw); /* dies */
+	c = client_new();
+	call(c, 100);
+	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN);
+	for (uint32_t i = 0; i < 1000 && s->tail != 3; i++)
+		CHECK_EQ(delegrpc_server_wait(s, NSEC_PER_MSEC), 0);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	CHECK_EQ(delegrpc_server_wait(s, UINT64_MAX), 1);
+	held = take(s, 100);
+	delegrpc_client_disconnect(c);
+	raw_open(name, &raw);
+	raw_reserve(&raw, 0, 3);
+	raw_close(&raw);
+	c = client_new();
+	call(c, 101);
+	/* What is held is not given back with holes behind it. */
+	CHECK_EQ(poll_stuck(s), 0);
+	CHECK_EQ(s->cursor, 7);
+	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN);
+	CHECK_EQ(value_of(&held), 100);
+	delegrpc_server_advance_tail(s);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* Likewise when all that was found is dropped. */
+static void dropped_places_are_given_back(void)
+{
+	struct delegrpc_server *s = server_new(4, 0, 16);
+	struct delegrpc_client *c;
+	struct delegrpc_req r;
+	struct raw raw;
+	uint64_t pos;
+
+	raw_open(name, &raw);
+	pos = raw_reserve(&raw, 0, 3);
+	raw_fill(&raw, pos, 9, 1u << 16, 7);
+	raw_fill(&raw, pos + 1, 0, 1u << 16, 7);
+	raw_fill(&raw, pos + 2, 0, 1u << 16, 8); /* the same id */
+	raw_close(&raw);
+	CHECK_EQ(delegrpc_server_poll(s), 3);
+	take(s, 7);
+	CHECK_EQ(s->tail, 1);
+	delegrpc_server_advance_tail(s);
+	CHECK_EQ(delegrpc_server_recv(s, &r), 0);
+	CHECK_EQ(s->tail, 3);
+	c = client_new();
+	call(c, 100);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+static uint64_t looks_of(const struct delegrpc_server *s)
+{
+	struct delegrpc_server_stats st;
+
+	delegrpc_server_stats(s, &st);
+	return st.looks;
+}
+
+/*
+ * The whole ring is reserved, by nobody, and every line says that its client may have done
+ * it. One poll does a bounded part of the search; all of it looks at each lock once.
+ */
+static void search_is_bounded(void)
+{
+	struct delegrpc_server *s = server_new(1024, 0, 64);
+	struct delegrpc_server_stats st;
+	struct delegrpc_client *c = client_new();
+	struct raw raw;
+	uint64_t looks = 0, cursor = 0;
+	uint32_t polls = 0;
+
+	raw_open(name, &raw);
+	for (uint32_t i = 1; i < 1024; i++)
+		raw.lines[i].claim = i % 2 ? DELEGRPC_CLAIM_INTENT : DELEGRPC_CLAIM_AT(i, 63);
+	__atomic_fetch_add(&raw.control->head, 1024 * 64, __ATOMIC_ACQ_REL);
+	while (s->cursor != 1024 * 64) {
+		CHECK_EQ(delegrpc_server_poll(s), 0);
+		CHECK(looks_of(s) - looks <= 64); /* DELEGRPC_POLL_LOOKS */
+		CHECK(s->cursor - cursor <= 1024); /* DELEGRPC_POLL_SKIPS */
+		looks = looks_of(s);
+		cursor = s->cursor;
+		CHECK(++polls < 1000);
+	}
+	CHECK_EQ(looks, 1023);
+	delegrpc_server_stats(s, &st);
+	CHECK_EQ(st.holes, 1024 * 64);
+	call(c, 100);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	CHECK_EQ(serve(s), 1);
+	raw_close(&raw);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+/* In a wait as well, which comes to its end. */
+static void search_of_a_wait_ends(void)
+{
+	struct delegrpc_server *s = server_new(256, 0, 64);
+	struct raw raw;
+
+	raw_open(name, &raw);
+	for (uint32_t i = 0; i < 256; i++)
+		raw.lines[i].claim = DELEGRPC_CLAIM_INTENT;
+	__atomic_fetch_add(&raw.control->head, 256 * 64, __ATOMIC_ACQ_REL);
+	while (s->tail != 256 * 64)
+		CHECK_EQ(delegrpc_server_wait(s, NSEC_PER_MSEC), 0);
+	CHECK_EQ(looks_of(s), 256);
+	raw_close(&raw);
+	delegrpc_server_destroy(s);
+}
+
+/* One who lives and has said where: holes before that are skipped, what is behind is not. */
+static void claims_of_the_living_count(void)
+{
+	struct delegrpc_server *s = server_new(8, 0, 16);
+	struct raw dead, alive;
+	uint64_t pos;
+
+	raw_open(name, &dead);
+	raw_open(name, &alive);
+	raw_reserve(&dead, 1, 3);
+	pos = raw_reserve(&alive, 2, 2);
+	raw_reserve(&dead, 1, 3);
+	raw_close(&dead);
+	CHECK_EQ(poll_stuck(s), 0);
+	CHECK_EQ(s->cursor, pos);
+	CHECK_EQ(poll_stuck(s), 0);
+	CHECK_EQ(s->cursor, pos);
+	raw_fill(&alive, pos, 2, 1u << 16, 7);
+	raw_fill(&alive, pos + 1, 2, 1u << 16 | 1, 8);
+	CHECK_EQ(delegrpc_server_poll(s), 2);
+	take(s, 7);
+	take(s, 8);
+	CHECK_EQ(poll_stuck(s), 0);
+	CHECK_EQ(s->cursor, 8);
+	raw_close(&alive);
+	delegrpc_server_destroy(s);
+}
+
 /* The next one with the id does not get its predecessor's responses, nor too early a place. */
 static void id_is_reused(void)
 {
@@ -247,6 +403,11 @@ int main(int argc, char **argv)
 		TEST(hole_is_waited_for),
 		TEST(hole_of_the_dead_is_skipped),
 		TEST(nameless_holes_are_skipped),
+		TEST(skipped_places_are_given_back),
+		TEST(dropped_places_are_given_back),
+		TEST(search_is_bounded),
+		TEST(search_of_a_wait_ends),
+		TEST(claims_of_the_living_count),
 		TEST(id_is_reused),
 		TEST(counters_wrap),
 		TEST(bad_requests),

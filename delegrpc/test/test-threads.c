@@ -8,6 +8,7 @@
  */
 #include <pthread.h>
 
+#include "base/interrupt.h"
 #include "base/test.h"
 #include "delegrpc.h"
 
@@ -220,6 +221,32 @@ static void sleeping(void)
 	run(&(struct shape){3, 32, 32, 6000 * times, 2, true});
 }
 
+static int server_waits(void *s)
+{
+	return delegrpc_server_wait(s, UINT64_MAX);
+}
+
+static int client_waits(void *c)
+{
+	return delegrpc_client_wait(c, UINT64_MAX);
+}
+
+/* The caller looks what the signal was for, and waits again. */
+static void signal_ends_a_wait(void)
+{
+	struct delegrpc_server *s;
+	struct delegrpc_client *c;
+	uint64_t word = 1;
+
+	CHECK_EQ(delegrpc_server_create(name, NULL, &s), 0);
+	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
+	CHECK_EQ(interrupt_wait(server_waits, s), 0);
+	CHECK_EQ(delegrpc_client_call(c, &word, sizeof(word), 1), 0);
+	CHECK_EQ(interrupt_wait(client_waits, c), 0);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -228,6 +255,7 @@ int main(int argc, char **argv)
 		TEST(one_call_in_flight),
 		TEST(clients_come_and_go),
 		TEST(sleeping),
+		TEST(signal_ends_a_wait),
 	};
 
 	if (argc > 1)

@@ -11,16 +11,22 @@ static void attributes(void)
 		{.req_size = DELEGRPC_MAX_SIZE + 1},
 		{.resp_size = DELEGRPC_MAX_SIZE + 1},
 		{.max_clients = 4, .resp_depth = 64, .ring_depth = 4 * DELEGRPC_BATCH},
-		{.max_clients = 4096, .resp_depth = 1 << 15},
 	};
 	struct delegrpc_attr attr = {.max_clients = 3, .resp_depth = 33, .ring_depth = 65};
 	struct delegrpc_server *s = NULL;
+	char longest[194];
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		CHECK_EQ(delegrpc_server_create(name, &bad[i], &s), -EINVAL);
 	CHECK_EQ(delegrpc_server_create("a/b", NULL, &s), -EINVAL);
 	CHECK_EQ(delegrpc_server_create("", NULL, &s), -EINVAL);
+	memset(longest, 'a', sizeof(longest));
+	longest[193] = '\0';
+	CHECK_EQ(delegrpc_server_create(longest, NULL, &s), -EINVAL);
 	CHECK(!s);
+	longest[192] = '\0';
+	CHECK_EQ(delegrpc_server_create(longest, &attr, &s), 0);
+	delegrpc_server_destroy(s);
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
 	delegrpc_server_attr(s, &attr);
 	CHECK_EQ(attr.max_clients, 3);
@@ -38,6 +44,43 @@ static void attributes(void)
 	delegrpc_client_disconnect(NULL);
 }
 
+/* The numbers that the manual names. */
+static void documented_numbers(void)
+{
+	struct delegrpc_server *s = server_new(2, 0, 64);
+	struct delegrpc_client *c = client_new();
+	struct seen seen = {0};
+	struct delegrpc_attr attr;
+	struct raw raw;
+	uint64_t pos;
+
+	raw_open(name, &raw);
+	for (uint32_t i = 0; i < 7; i++)
+		call(c, i);
+	CHECK_EQ(raw.control->head, 0);
+	call(c, 7);
+	CHECK_EQ(raw.control->head, 8);
+	for (uint32_t i = 8; i < 40; i++)
+		call(c, i);
+	CHECK_EQ(delegrpc_server_poll(s), 32);
+	CHECK_EQ(serve(s), 40);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 8);
+	pos = raw_reserve(&raw, 1, 1); /* and dies */
+	raw_close(&raw);
+	s->empty = 0;
+	for (uint32_t i = 0; i < 255; i++)
+		CHECK_EQ(delegrpc_server_poll(s), 0);
+	CHECK_EQ(s->cursor, pos);
+	CHECK_EQ(delegrpc_server_poll(s), 0);
+	CHECK_EQ(s->cursor, pos + 1);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+	s = server_new(1, 0, 1);
+	delegrpc_server_attr(s, &attr);
+	CHECK_EQ(attr.ring_depth, 256);
+	delegrpc_server_destroy(s);
+}
+
 static void layout(void)
 {
 	static const unsigned char magic[] = {0x31, 0x56, 0x43, 0x50, 0x52, 0x47, 0x4c, 0x44};
@@ -49,7 +92,7 @@ static void layout(void)
 	raw_open(name, &raw);
 	CHECK(memcmp(raw.region.addr, magic, sizeof(magic)) == 0);
 	memcpy(word, (char *)raw.region.addr + 8, sizeof(word));
-	CHECK_EQ(word[0], 3);
+	CHECK_EQ(word[0], 4);
 	CHECK_EQ(word[1], 2);
 	CHECK_EQ(word[2], 256);
 	CHECK_EQ(word[3], 16);
@@ -309,6 +352,28 @@ static struct {
 	unsigned char *order;
 } again;
 
+/* Each of the others may be about to reserve a batch: 24 of the 64 places are kept for them. */
+static void small_ring_has_a_margin(void)
+{
+	struct delegrpc_server *s = server_new(4, 64, 64);
+	struct delegrpc_client *c = client_new();
+	struct raw raw;
+	uint32_t v = 0;
+
+	raw_open(name, &raw);
+	for (uint32_t i = 0; i < 48; i++) /* the last eight are staged */
+		call(c, i);
+	CHECK_EQ(raw.control->head, 40);
+	CHECK_EQ(delegrpc_client_call(c, &v, 4, 0), -EAGAIN);
+	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN);
+	CHECK_EQ(serve(s), 40);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	CHECK_EQ(raw.control->head, 48);
+	raw_close(&raw);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
 static void call_again(void *arg, uint64_t token, const void *resp)
 {
 	uint32_t v;
@@ -524,6 +589,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(attributes),
+		TEST(documented_numbers),
 		TEST(layout),
 		TEST(layout_is_packed),
 		TEST(round_trips),
@@ -532,6 +598,7 @@ int main(int argc, char **argv)
 		TEST(replies_out_of_order),
 		TEST(refused_replies),
 		TEST(small_ring_is_full),
+		TEST(small_ring_has_a_margin),
 		TEST(calls_from_a_response),
 		TEST(blocking_call),
 		TEST(waits_time_out),

@@ -170,8 +170,8 @@ static inline void flux_flush(struct flux_node *node);
 /*
  * Waits until flux_poll() or flux_try_recv_raw() has something to do, at most timeout_ns
  * nanoseconds (UINT64_MAX: for ever): spins about a microsecond, yields the core about a
- * hundred, then sleeps. 1: there is something; 0: time is up. With timeout_ns 0 it only
- * looks.
+ * hundred, then sleeps. 1: there is something; 0: time is up, or a signal came while it
+ * slept. With timeout_ns 0 it only looks.
  */
 int flux_wait(struct flux_node *node, uint64_t timeout_ns);
 

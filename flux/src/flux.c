@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/burst.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/sleep.h"
@@ -25,10 +24,9 @@
 /* Slots for each call in flight, and in all. More do not stay in the nearest cache. */
 #define TIMES 4u
 #define LEAST 64u
-#define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct flux_slot)))
+#define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct cellring_message)))
 
-static_assert(FLUX_MAX_CAPACITY <= 1u << FLUX_ID_BITS, "an id has FLUX_ID_BITS");
-static_assert(FLUX_BURST < 16 && FLUX_ID_BITS + 8 == 32, "the rest says how many a burst has");
+static_assert(FLUX_MAX_CAPACITY <= 1u << CELLRING_ID_BITS, "an id is a message's");
 
 /* One mapping: this struct, a block of pages per node, the rings. */
 struct flux {
@@ -38,28 +36,20 @@ struct flux {
 	struct flux_shared *shared[FLUX_MAX_NODES]; /* of the nodes */
 };
 
-/* What the rings of one direction are made of. */
-struct ring {
-	uint32_t stride; /* bytes in a message */
-	uint32_t most; /* messages in a cell */
-	uint32_t cell; /* bytes */
-	uint32_t cells;
-};
-
 /* Where things are in the mapping; everything of a node stands in pages of its own. */
 struct layout {
 	/* Offsets in a node's block; shared is at 0. */
 	size_t node, out, in, tokens, ids, ended, held;
 	size_t block; /* bytes */
 	size_t blocks, rings; /* offsets in the mapping */
-	struct ring req, resp;
+	struct cellring_plan req, resp;
 	size_t pitch; /* from one ring to the next */
 	size_t bytes;
 };
 
 static void burst_close(struct flux_burst *b)
 {
-	b->to = NULL;
+	cellring_burst_close(&b->ring);
 	b->call_to = b->reply_to = FLUX_NOBODY;
 }
 
@@ -83,36 +73,6 @@ static int attr_resolve(struct flux_attr *a)
 	return 0;
 }
 
-/* Messages that travel together when so many are in flight. */
-static uint32_t burst_limit(uint32_t inflight)
-{
-	return inflight >= 4 * FLUX_BURST ? FLUX_BURST : inflight < FLUX_FEW ? 1 : inflight / 4;
-}
-
-/*
- * Messages are packed: what is published together shares lines. There is room for as many as
- * were asked for, in bursts, and for all that are in flight, each alone.
- */
-static struct ring ring_plan(const struct flux_attr *a, uint32_t payload_size)
-{
-	uint32_t stride =
-		(uint32_t)align_up(sizeof(struct flux_slot) + payload_size, sizeof(uint64_t));
-	uint32_t most = stride > FLUX_STAGED ? 1 : burst_limit(a->max_inflight);
-	uint32_t cells = a->capacity / most;
-
-	return (struct ring){
-		.stride = stride,
-		.most = most,
-		.cell = (uint32_t)align_up(most * stride, CACHE_LINE),
-		.cells = cells > a->max_inflight ? cells : a->max_inflight + 1,
-	};
-}
-
-static size_t ring_bytes(const struct ring *r)
-{
-	return (size_t)r->cells * r->cell;
-}
-
 static int layout_plan(const struct flux_attr *a, struct layout *l)
 {
 	size_t ids = (size_t)a->nodes * a->max_inflight, rings;
@@ -128,10 +88,10 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	l->block = align_up(l->held + ids, PAGE);
 	l->blocks = align_up(sizeof(struct flux), PAGE);
 	l->rings = l->blocks + a->nodes * l->block;
-	l->req = ring_plan(a, a->payload_size);
-	l->resp = ring_plan(a, a->reply_size);
-	longest = ring_bytes(&l->req) > ring_bytes(&l->resp) ? ring_bytes(&l->req) :
-							       ring_bytes(&l->resp);
+	l->req = cellring_plan(a->payload_size, a->max_inflight, a->capacity);
+	l->resp = cellring_plan(a->reply_size, a->max_inflight, a->capacity);
+	longest = cellring_bytes(&l->req) > cellring_bytes(&l->resp) ? cellring_bytes(&l->req) :
+								       cellring_bytes(&l->resp);
 	/*
 	 * Half a page and a line more: the slots that a node writes and reads at the same
 	 * time would otherwise have the same low address bits, and a load waits for an
@@ -149,19 +109,10 @@ static struct flux_cursor cursor_at(char *map, const struct layout *l, const str
 	uint32_t from, uint32_t to, uint32_t which)
 {
 	size_t ring = 2 * ((size_t)from * a->nodes + to) + which;
-	const struct ring *r = which ? &l->resp : &l->req;
-	unsigned char *begin = (unsigned char *)map + l->rings + ring * l->pitch;
+	struct flux_cursor c = {.count = 0};
 
-	return (struct flux_cursor){
-		.slot = begin,
-		.ready = begin,
-		.begin = begin,
-		.end = begin + ring_bytes(r),
-		.lap = 1,
-		.stride = r->stride,
-		.cell = r->cell,
-		.most = r->most,
-	};
+	cellring_cursor_init(&c.at, map + l->rings + ring * l->pitch, which ? &l->resp : &l->req);
+	return c;
 }
 
 static void pair_init(char *map, const struct layout *l, const struct flux_attr *a,
@@ -209,7 +160,6 @@ static void node_init(struct flux *f, const struct layout *l, uint32_t i)
 		.self = (struct flux_shared *)block,
 		.flux = f,
 	};
-	node->burst.next = node->stage;
 	burst_close(&node->burst);
 	for (uint32_t p = 0; p < a->nodes; p++)
 		pair_init(map, l, a, node, p);
@@ -296,33 +246,9 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 
 /* ---- bursts ---- */
 
-/* Begins a burst to this ring and this peer: so many of the next messages, at least two. */
-static void burst_open(struct flux_node *node, struct flux_cursor *c,
-	const struct flux_shared *peer, uint32_t limit)
-{
-	struct flux_burst *b = &node->burst;
-
-	b->to = c;
-	b->peer = peer;
-	b->limit = limit;
-	b->lap = c->lap;
-	b->stride = c->stride;
-	b->full = b->next + (size_t)limit * c->stride;
-	b->head = FLUX_HEAD(c->lap, limit, limit);
-}
-
-/* So many calls to this peer travel together. */
-static uint32_t out_limit(const struct flux_out *o)
-{
-	uint32_t limit = burst_limit(flux_inflight(o) + 1);
-
-	return limit < o->req.most ? limit : o->req.most;
-}
-
 int flux_call_begin(struct flux_node *node, uint32_t to)
 {
 	struct flux_out *o;
-	uint32_t limit;
 	int r;
 
 	if (unlikely(to >= node->nodes))
@@ -335,29 +261,22 @@ int flux_call_begin(struct flux_node *node, uint32_t to)
 		if (r < 0)
 			return r;
 	}
-	if (node->burst.to)
+	if (node->burst.ring.to)
 		flux_burst_end(node);
 	if (unlikely(!o->next))
 		out_link(node, o);
-	limit = out_limit(o);
-	if (limit == 1)
+	if (!cellring_burst_open(&node->burst.ring, &o->req.at,
+		    cellring_limit(flux_inflight(o) + 1)))
 		return 1;
 	flux_dirty(node, to);
 	node->burst.call_to = to;
-	burst_open(node, &o->req, o->peer, limit);
+	node->burst.peer = o->peer;
 	return 0;
-}
-
-/* So many answers to this peer travel together. */
-static uint32_t in_limit(const struct flux_in *in)
-{
-	return in->together < in->resp.most ? in->together : in->resp.most;
 }
 
 int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 {
 	struct flux_in *in;
-	uint32_t limit;
 
 	if (unlikely(from >= node->nodes || !node->in[from].held[id]))
 		return -EINVAL;
@@ -366,75 +285,72 @@ int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 		in->held[id] = 0;
 		return -EPIPE;
 	}
-	if (node->burst.to)
+	if (node->burst.ring.to)
 		flux_burst_end(node);
-	limit = in_limit(in);
-	if (limit == 1)
+	if (!cellring_burst_open(&node->burst.ring, &in->resp.at, in->together))
 		return 1;
 	flux_dirty(node, from);
 	node->burst.reply_to = from;
-	burst_open(node, &in->resp, in->peer, limit);
+	node->burst.peer = in->peer;
 	return 0;
 }
 
-/* Copies what is collected to the ring. */
-ALWAYS_INLINE void burst_copy_out(struct flux_node *node, uint64_t head, size_t bytes,
-	uint32_t count)
+/* The burst is about to be published: so many messages. */
+ALWAYS_INLINE void burst_count(struct flux_node *node, uint32_t count)
 {
-	struct flux_burst *b = &node->burst;
-	struct flux_slot *first = (struct flux_slot *)node->stage;
-
-	first->head |= head;
-	/* Pairs with the acquire in flux_cursor_look(). */
-	burst_copy(b->to->slot, first, bytes);
-	flux_cursor_step(b->to, flux_cell_after(b->to, b->to->slot));
-	b->to->count += count;
-	b->next = node->stage;
+	container_of(node->burst.ring.to, struct flux_cursor, at)->count += count;
 	flux_published(node);
 }
 
-/* As many messages as before are to travel together. */
-static bool burst_is_right(const struct flux_node *node)
+/* So many messages are to travel together now. */
+static uint32_t burst_wish(const struct flux_node *node)
 {
 	const struct flux_burst *b = &node->burst;
 
-	if (unlikely(b->to->lap != b->lap || has_left(b->peer)))
+	return b->call_to == FLUX_NOBODY ?
+		       node->in[b->reply_to].together :
+		       cellring_limit(flux_inflight(&node->out[b->call_to]) + 1);
+}
+
+/* As many as before? */
+static bool burst_is_right(const struct flux_node *node)
+{
+	const struct flux_burst *b = &node->burst;
+	uint32_t wish, most = b->ring.to->most;
+
+	if (unlikely(cellring_burst_stale(&b->ring) || has_left(b->peer)))
 		return false;
-	return b->call_to == FLUX_NOBODY || out_limit(&node->out[b->call_to]) == b->limit;
+	if (b->call_to == FLUX_NOBODY)
+		return true;
+	wish = burst_wish(node);
+	return (wish < most ? wish : most) == b->ring.limit;
 }
 
 /* For the next burst to the same ring. */
 static void burst_renew(struct flux_node *node)
 {
 	struct flux_burst *b = &node->burst;
-	uint32_t limit = 1;
 
-	if (likely(!has_left(b->peer)))
-		limit = b->call_to == FLUX_NOBODY ? in_limit(&node->in[b->reply_to]) :
-						    out_limit(&node->out[b->call_to]);
-	if (limit == 1)
+	if (unlikely(has_left(b->peer)) ||
+		!cellring_burst_open(&b->ring, b->ring.to, burst_wish(node)))
 		burst_close(b);
-	else
-		burst_open(node, b->to, b->peer, limit);
 }
 
 void flux_burst_publish(struct flux_node *node)
 {
-	struct flux_burst *b = &node->burst;
-
-	burst_copy_out(node, b->head, (size_t)(b->full - node->stage), b->limit);
+	burst_count(node, node->burst.ring.limit);
+	cellring_burst_write_full(&node->burst.ring);
 	if (unlikely(!burst_is_right(node)))
 		burst_renew(node);
 }
 
 void flux_burst_flush(struct flux_node *node)
 {
-	struct flux_burst *b = &node->burst;
-	size_t bytes = (size_t)(b->next - node->stage);
-	uint32_t count = (uint32_t)bytes / b->stride;
+	struct cellring_burst *b = &node->burst.ring;
 
-	burst_copy_out(node, FLUX_HEAD(b->to->lap, count, b->limit), bytes, count);
-	if (b->to->lap != b->lap)
+	burst_count(node, cellring_burst_held(b));
+	cellring_burst_write_part(b);
+	if (cellring_burst_stale(b))
 		burst_renew(node);
 }
 
@@ -450,7 +366,7 @@ COLD int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_respons
 	uint32_t max = o->ids_max;
 	int n = 0;
 
-	if (node->burst.to == &o->req)
+	if (node->burst.ring.to == &o->req.at)
 		flux_burst_end(node);
 	if (!flux_inflight(o))
 		return 0;
@@ -494,7 +410,7 @@ static void senders_drop(struct flux_node *node, const struct flux_in *in)
 	/* Pairs with the release in flux_leave(): all its calls are visible now. */
 	if (likely(!__atomic_load_n(&in->peer->left, __ATOMIC_ACQUIRE)))
 		return;
-	if (!flux_cursor_ready(&in->req))
+	if (!cellring_ready(&in->req.at))
 		/* Pairs with flux_out_open() of other peers, whose bits must stay. */
 		__atomic_fetch_and(&node->self->senders[in->from / 64], ~(1ull << (in->from % 64)),
 			__ATOMIC_RELAXED);
@@ -516,7 +432,7 @@ static struct flux_in *in_search(struct flux_node *node)
 				return NULL;
 		}
 		in = &node->in[i];
-		if (flux_cursor_ready(&in->req))
+		if (cellring_ready(&in->req.at))
 			return in;
 		senders_drop(node, in);
 		bits[i / 64] &= ~(1ull << (i % 64));
@@ -527,10 +443,9 @@ static struct flux_in *in_search(struct flux_node *node)
 /* The answers to this burst of calls travel like it. */
 static void in_arrived(struct flux_node *node, struct flux_in *in, uint64_t head)
 {
-	uint32_t together = FLUX_TOGETHER(head);
+	uint32_t together = CELLRING_TOGETHER(head);
 
-	flux_cursor_arrived(&in->req, head);
-	node->rx_budget -= FLUX_COUNT(head);
+	node->rx_budget -= flux_cursor_arrived(&in->req, head);
 	if (likely(in->together == together))
 		return;
 	in->together = together;
@@ -541,9 +456,9 @@ static void in_arrived(struct flux_node *node, struct flux_in *in, uint64_t head
 struct flux_in *flux_in_next(struct flux_node *node)
 {
 	struct flux_in *in = node->rx;
-	uint64_t head = flux_cursor_look(&in->req);
+	uint64_t head = cellring_look(&in->req.at);
 
-	if (!head || FLUX_COUNT(head) > node->rx_budget) {
+	if (!head || CELLRING_COUNT(head) > node->rx_budget) {
 		flux_publish(node);
 		in = in_search(node);
 		flux_looked(node, in != NULL);
@@ -551,7 +466,7 @@ struct flux_in *flux_in_next(struct flux_node *node)
 			return NULL;
 		node->rx = in;
 		node->rx_budget = FLUX_TURN;
-		head = flux_cursor_look(&in->req);
+		head = cellring_look(&in->req.at);
 	}
 	in_arrived(node, in, head);
 	return in;
@@ -591,7 +506,7 @@ void flux_flush_published(struct flux_node *node)
 		node->hungry |= __atomic_load_n(state, __ATOMIC_RELAXED) == SLEEP_WAITING;
 	}
 	memset(node->dirty, 0, sizeof(node->dirty));
-	if (node->burst.to) /* is for later; one of the two is FLUX_NOBODY */
+	if (node->burst.ring.to) /* is for later; one of the two is FLUX_NOBODY */
 		flux_dirty(node, (uint32_t)(node->burst.call_to & node->burst.reply_to));
 	node->unfenced = 0;
 	node->flushes++;
@@ -608,7 +523,7 @@ static bool responses_ready(const struct flux_node *node)
 		return false;
 	do {
 		/* Pairs with the store in flux_leave(). */
-		if (flux_inflight(o) && (flux_cursor_ready(&o->resp) ||
+		if (flux_inflight(o) && (cellring_ready(&o->resp.at) ||
 						__atomic_load_n(&o->peer->left, __ATOMIC_RELAXED)))
 			return true;
 		o = o->next;
@@ -623,7 +538,7 @@ static bool requests_ready(const struct flux_node *node)
 
 	senders_load(node, bits);
 	for (uint32_t i = 0; (i = bits_next(bits, node->words, i)) != NO_BIT; i++)
-		if (flux_cursor_ready(&node->in[i].req))
+		if (cellring_ready(&node->in[i].req.at))
 			return true;
 	return false;
 }
@@ -639,29 +554,31 @@ static void state_set(struct flux_node *node, uint32_t state)
 	__atomic_store_n(&node->self->state, state, __ATOMIC_RELAXED);
 }
 
-static void wait_sleep(struct flux_node *node, uint64_t timeout_ns)
+/* False: a signal came. */
+static bool wait_sleep(struct flux_node *node, uint64_t timeout_ns)
 {
 	/* Pairs with sleep_fence() in flux_flush_published() and flux_leave(). */
 	sleep_prepare(&node->self->state);
 	if (node_ready(node)) {
 		sleep_cancel(&node->self->state);
-		return;
+		return true;
 	}
 	node->sleeps++;
-	sleep_enter(&node->self->state, timeout_ns);
+	return sleep_enter(&node->self->state, timeout_ns) != -EINTR;
 }
 
 /* Waits with the core given away; the clock is looked at once per yield. */
 static int wait_long(struct flux_node *node, struct wait *w, uint64_t timeout_ns)
 {
 	uint64_t start = clock_ns(), spent = 0;
+	bool go_on = true;
 	int r;
 
 	/* The core is given away until something comes: a busy peer may be on it. */
 	state_set(node, SLEEP_WAITING);
-	while (!(r = node_ready(node)) && spent < timeout_ns) {
+	while (!(r = node_ready(node)) && spent < timeout_ns && go_on) {
 		if (wait_step(w))
-			wait_sleep(node, timeout_ns - spent);
+			go_on = wait_sleep(node, timeout_ns - spent);
 		spent = clock_ns() - start;
 	}
 	state_set(node, SLEEP_RUNNING);
@@ -713,15 +630,15 @@ void flux_leave(struct flux_node *node)
 /* Messages that have gone through the writer's end of a ring, or will with the burst. */
 static uint64_t sent_count(const struct flux_node *node, const struct flux_cursor *c)
 {
-	const struct flux_burst *b = &node->burst;
+	const struct cellring_burst *b = &node->burst.ring;
 
-	return c->count + (b->to == c ? (size_t)(b->next - node->stage) / c->stride : 0);
+	return c->count + (b->to == &c->at ? cellring_burst_held(b) : 0);
 }
 
 /* Messages that were taken at the reader's end. */
 static uint64_t taken_count(const struct flux_cursor *c)
 {
-	return c->count - (size_t)(c->ready - c->slot) / c->stride;
+	return c->count - cellring_left(&c->at);
 }
 
 void flux_node_stats(const struct flux_node *node, struct flux_stats *stats_p)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/sleep.h"
+#include "base/interrupt.h"
 #include "common.h"
 
 static void create_checks_attr(void)
@@ -18,7 +19,7 @@ static void create_checks_attr(void)
 		{.nodes = 2, .capacity = 64, .max_inflight = 64},
 		{.nodes = 2, .max_inflight = FLUX_MAX_CAPACITY},
 		{.nodes = 2, .max_inflight = UINT32_MAX},
-		{.nodes = 2, .payload_size = FLUX_MAX_PAYLOAD + 1},
+		{.nodes = 2, .payload_size = FLUX_MAX_PAYLOAD + 1, .reply_size = 8},
 		{.nodes = 2, .reply_size = FLUX_MAX_PAYLOAD + 1},
 	};
 	struct flux_attr huge = {.nodes = FLUX_MAX_NODES,
@@ -127,6 +128,70 @@ static void bad_arguments(void)
 	CHECK_EQ(flux_reply(b, flux_token, &value, 8), -EINVAL); /* answered already */
 	poll_all(a, &s);
 	CHECK_EQ(s.n, 1);
+	flux_destroy(f);
+}
+
+/* In a burst of answers, too, each call is answered once. */
+static void bad_replies_of_a_burst(void)
+{
+	struct flux *f = make(2, 64, 32);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	uint64_t tokens[32], value = 0;
+	uint32_t from;
+
+	for (uint64_t i = 0; i < 32; i++)
+		CHECK_EQ(call(a, 1, i, i), 0);
+	flux_flush(a);
+	for (uint32_t i = 0; i < 32; i++)
+		CHECK_EQ(recv_one(b, &from, &tokens[i], &value), 1);
+	CHECK_EQ(flux_reply(b, tokens[5], &value, 8), 0);
+	CHECK_EQ(flux_reply(b, tokens[5], &value, 8), -EINVAL);
+	CHECK_EQ(flux_reply(b, tokens[6] | UINT32_MAX, &value, 8), -EINVAL);
+	CHECK_EQ(flux_reply(b, tokens[6] | 32, &value, 8), -EINVAL);
+	CHECK_EQ(flux_reply(b, tokens[6], &value, 8), 0);
+	flux_destroy(f);
+}
+
+/* Two peers have more calls than fit into a turn: the first gets 32, in whole bursts. */
+static void turn_has_32_calls(void)
+{
+	struct flux *f = make(3, 0, 0);
+	struct flux_node *b = flux_node(f, 0);
+	uint64_t token, value = 0;
+	uint32_t first, from, n = 1;
+
+	for (uint32_t p = 1; p < 3; p++) {
+		for (uint64_t i = 0; i < 100; i++)
+			CHECK_EQ(call(flux_node(f, p), 0, i, i), 0);
+		flux_flush(flux_node(f, p));
+	}
+	CHECK_EQ(recv_one(b, &first, &token, &value), 1);
+	for (from = first; from == first; n++)
+		CHECK_EQ(recv_one(b, &from, &token, &value), 1);
+	n--; /* the last was the other's */
+	CHECK(n > 24 && n <= 32);
+	flux_destroy(f);
+}
+
+/* The numbers that the manual names. */
+static void documented_numbers(void)
+{
+	struct flux *f = make(2, 0, 0);
+	struct flux_node *a = flux_node(f, 0);
+	struct seen s = {0};
+
+	for (uint64_t i = 0; i < 8; i++)
+		CHECK_EQ(call(a, 1, i, i), 0);
+	CHECK_EQ(serve(flux_node(f, 1)), 7); /* the eighth is collected */
+	flux_flush(a);
+	CHECK_EQ(serve(flux_node(f, 1)), 1);
+	CHECK_EQ(flux_poll(a, on_response, &s), 8);
+	for (uint64_t i = 0; i < 20; i++)
+		CHECK_EQ(call(a, 1, i, i), 0);
+	flux_flush(a);
+	CHECK_EQ(serve(flux_node(f, 1)), 20);
+	flux_flush(flux_node(f, 1));
+	CHECK_EQ(flux_poll(a, on_response, &s), 8);
 	flux_destroy(f);
 }
 
@@ -257,7 +322,7 @@ static void recv_is_fair(void)
 		CHECK_EQ(value, got[from]); /* in order */
 		got[from]++;
 		for (uint32_t p = 1; p < 4; p++)
-			CHECK(got[p] <= got[p % 3 + 1] + 2 * FLUX_TURN);
+			CHECK(got[p] <= got[p % 3 + 1] + 2 * 32); /* FLUX_TURN */
 	}
 	CHECK_EQ(got[1] + got[2] + got[3], 3 * 512);
 	flux_destroy(f);
@@ -366,15 +431,16 @@ static void lap_wraps(void)
 {
 	struct flux *f = make(2, 4, 3);
 	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
-	struct flux_cursor *ends[] = {&a->out[1].req, &a->out[1].resp, &b->in[0].req,
-		&b->in[0].resp};
+	struct cellring_cursor *ends[] = {&a->out[1].req.at, &a->out[1].resp.at, &b->in[0].req.at,
+		&b->in[0].resp.at};
 	struct seen s = {0};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
 		ends[i]->lap = UINT32_MAX - 1;
 		for (unsigned char *cell = ends[i]->begin; cell != ends[i]->end;
 			cell += ends[i]->cell)
-			((struct flux_slot *)cell)->head = FLUX_HEAD(UINT32_MAX - 2, 1u, 1u);
+			((struct cellring_message *)cell)->head =
+				CELLRING_HEAD(UINT32_MAX - 2, 1, 1);
 	}
 	for (uint64_t i = 0; i < 64; i++) {
 		CHECK_EQ(call(a, 1, i, i), 0);
@@ -547,44 +613,6 @@ static void counters(void)
 	flux_destroy(f);
 }
 
-static void burst(struct flux *f)
-{
-	CHECK_EQ(call(flux_node(f, 0), 1, 0, 0), 0);
-	flux_flush(flux_node(f, 0));
-	CHECK_EQ(serve(flux_node(f, 1)), 1);
-	CHECK_EQ(flux_poll(flux_node(f, 0), on_response, &(struct seen){0}), 1);
-}
-
-/*
- * A node that is busy all the time gives its core to a peer that yielded, later if it has
- * just done so.
- */
-static void busy_node_yields(void)
-{
-	struct flux *f = make(2, 0, 0);
-	struct flux_shared *b = flux_node(f, 1)->self;
-	uint64_t start = clock_ns();
-	struct flux_stats s;
-
-	for (uint32_t i = 0; i < 64; i++)
-		burst(f);
-	flux_node_stats(flux_node(f, 0), &s);
-	CHECK_EQ(s.yields, 0);
-	for (uint64_t want = 1; want < 5; want++) {
-		b->state = SLEEP_WAITING;
-		burst(f);
-		b->state = SLEEP_RUNNING;
-		do {
-			burst(f);
-			flux_node_stats(flux_node(f, 0), &s);
-		} while (s.yields < want);
-		CHECK_EQ(s.yields, want);
-		/* The first is due at once. */
-		CHECK(clock_ns() - start >= (want - 1) * 200 * NSEC_PER_USEC);
-	}
-	flux_destroy(f);
-}
-
 static pid_t sleeper_tid; /* stored by the sleeper, release; loaded by its waker, acquire */
 
 /* A server that sleeps between any two calls. */
@@ -636,6 +664,20 @@ static void sleep_and_wake(void)
 	flux_destroy(f);
 }
 
+static int wait_for_ever(void *node)
+{
+	return flux_wait(node, UINT64_MAX);
+}
+
+/* The caller looks what the signal was for, and waits again. */
+static void signal_ends_a_wait(void)
+{
+	struct flux *f = make(2, 0, 0);
+
+	CHECK_EQ(interrupt_wait(wait_for_ever, flux_node(f, 0)), 0);
+	flux_destroy(f);
+}
+
 /* Sleeps on a call that is never answered. */
 static void *stranded(void *arg)
 {
@@ -669,6 +711,9 @@ int main(int argc, char **argv)
 		TEST(defaults),
 		TEST(call_and_reply),
 		TEST(bad_arguments),
+		TEST(bad_replies_of_a_burst),
+		TEST(turn_has_32_calls),
+		TEST(documented_numbers),
 		TEST(full_is_eagain),
 		TEST(held_beyond_capacity),
 		TEST(reply_in_reverse),
@@ -685,8 +730,8 @@ int main(int argc, char **argv)
 		TEST(answered_before_leaving),
 		TEST(wait_times_out),
 		TEST(counters),
-		TEST(busy_node_yields),
 		TEST(sleep_and_wake),
+		TEST(signal_ends_a_wait),
 		TEST(leave_wakes),
 	};
 

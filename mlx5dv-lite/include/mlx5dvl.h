@@ -363,6 +363,12 @@ static inline int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr, 
 /* Requests, of any size, that can be posted now without -EAGAIN. */
 static inline uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp);
 
+/* hot. True when mlx5dvl_sq_room() is 0; cheaper. */
+static inline bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp);
+
+/* NOPs posted since creation because a request did not fit before the ring's end. */
+static inline uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp);
+
 /*
  * Hands all requests posted since the last ring to the device: one doorbell. A single
  * request goes along with it (BlueFlame) where the device can; otherwise the device

@@ -159,6 +159,7 @@ struct mlx5dvl_qp {
 	uint32_t quiet; /* blocks posted since the last signaled request */
 	uint32_t interval; /* ... at which one is signaled without being asked */
 	uint64_t doorbell; /* first 8 bytes of the newest request, as in memory */
+	uint64_t fillers; /* NOPs that filled the end of the ring */
 	uint32_t *record; /* doorbell record of the send queue */
 	struct mlx5dvl_bf *bf;
 	uint32_t qpn;
@@ -166,9 +167,10 @@ struct mlx5dvl_qp {
 	void *user;
 };
 
-/* QPN to QP in two loads: leaves are never NULL, empty slots share one empty leaf. */
+/* QPN to QP in two loads: leaves are never NULL, where there is no QP they share an empty one. */
 struct mlx5dvl_qp_leaf {
 	struct mlx5dvl_qp *qp[MLX5DVL_QPN_LEAF_];
+	uint32_t used; /* of qp */
 };
 struct mlx5dvl_qp_table {
 	struct mlx5dvl_qp_leaf *leaf[(1 << 24) / MLX5DVL_QPN_LEAF_];
@@ -180,6 +182,7 @@ struct mlx5dvl_srq {
 	uint32_t shift; /* log2 of the bytes from one WQE to the next */
 	uint32_t depth; /* receives, all of them */
 	uint32_t posted; /* receives that the device has */
+	uint32_t enough; /* two thirds of depth: as long as so many are posted none are added */
 	uint16_t count; /* posted ever, runs freely */
 	uint16_t tail; /* the last of the list that the device walks */
 	uint8_t *buf; /* of receive 0; NULL: receives without memory */
@@ -346,7 +349,7 @@ MLX5DVL_INLINE_ int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_se
 /* Less than two thirds: one record for many receives, and never short of them. */
 MLX5DVL_INLINE_ uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq)
 {
-	if (MLX5DVL_LIKELY_(srq->posted * 3 >= srq->depth * 2))
+	if (MLX5DVL_LIKELY_(srq->posted >= srq->enough))
 		return 0;
 	return mlx5dvl_srq_post_(srq);
 }
@@ -374,6 +377,16 @@ MLX5DVL_INLINE_ uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp)
 	uint32_t used = qp->pi - qp->ci;
 
 	return qp->limit > used + 3 ? (qp->limit - used - 3) / 4 : 0;
+}
+
+MLX5DVL_INLINE_ bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp)
+{
+	return qp->pi - qp->ci + 7 > qp->limit;
+}
+
+MLX5DVL_INLINE_ uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp)
+{
+	return qp->fillers;
 }
 
 /* What all posts of one kind have in common. */

@@ -29,6 +29,8 @@ int core_add_qp(struct core *core, struct mlx5dvl_qp *qp)
 {
 	struct mlx5dvl_qp_leaf **leaf = &core->table.leaf[qp->qpn / MLX5DVL_QPN_LEAF_];
 
+	if ((*leaf)->qp[qp->qpn % MLX5DVL_QPN_LEAF_])
+		return -EEXIST;
 	if (*leaf == &core->empty) {
 		struct mlx5dvl_qp_leaf *fresh = calloc(1, sizeof(*fresh));
 
@@ -36,16 +38,31 @@ int core_add_qp(struct core *core, struct mlx5dvl_qp *qp)
 			return -ENOMEM;
 		*leaf = fresh;
 	}
-	if ((*leaf)->qp[qp->qpn % MLX5DVL_QPN_LEAF_])
-		return -EEXIST;
 	(*leaf)->qp[qp->qpn % MLX5DVL_QPN_LEAF_] = qp;
+	(*leaf)->used++;
 	return 0;
 }
 
-/* Leaves stay until the context closes: a number that was used comes back. */
+/* Devices hand out numbers from all over their range, so that leaves without a QP would
+ * add up. */
 void core_remove_qp(struct core *core, const struct mlx5dvl_qp *qp)
 {
-	core->table.leaf[qp->qpn / MLX5DVL_QPN_LEAF_]->qp[qp->qpn % MLX5DVL_QPN_LEAF_] = NULL;
+	struct mlx5dvl_qp_leaf **leaf = &core->table.leaf[qp->qpn / MLX5DVL_QPN_LEAF_];
+
+	(*leaf)->qp[qp->qpn % MLX5DVL_QPN_LEAF_] = NULL;
+	if (--(*leaf)->used)
+		return;
+	free(*leaf);
+	*leaf = &core->empty;
+}
+
+uint32_t core_leaves(const struct core *core)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(core->table.leaf); i++)
+		n += core->table.leaf[i] != &core->empty;
+	return n;
 }
 
 int core_get_bf(struct core *core, void *reg, uint32_t size, struct mlx5dvl_bf **bf_p)

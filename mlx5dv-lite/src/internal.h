@@ -36,6 +36,8 @@ void core_fini(struct core *core);
 /* 0; -ENOMEM; -EEXIST another QP has this number. */
 int core_add_qp(struct core *core, struct mlx5dvl_qp *qp);
 void core_remove_qp(struct core *core, const struct mlx5dvl_qp *qp);
+/* Leaves of the table that are allocated. Slow. */
+uint32_t core_leaves(const struct core *core);
 /* The state of the BlueFlame register at @reg, made at the first call for it. */
 int core_get_bf(struct core *core, void *reg, uint32_t size, struct mlx5dvl_bf **bf_p);
 

@@ -16,6 +16,7 @@ int sq_init(struct mlx5dvl_qp *qp, void *buf, uint32_t depth, uint32_t *record,
 	qp->depth = depth;
 	qp->limit = 0;
 	qp->pi = qp->ci = qp->rung = qp->last = qp->quiet = 0;
+	qp->fillers = 0;
 	/* In blocks, not in requests: four-block requests fill the ring four times as
 	   fast. At a quarter, what is unsignaled can never fill it. */
 	qp->interval = depth / 4 < SQ_SIGNAL_INTERVAL ? depth / 4 : SQ_SIGNAL_INTERVAL;
@@ -59,6 +60,7 @@ COLD int mlx5dvl_sq_wrap_(struct mlx5dvl_qp *qp, uint32_t blocks)
 		return -ENOTCONN;
 	if (qp->pi + fill + blocks - qp->ci > qp->limit)
 		return -EAGAIN;
+	qp->fillers += fill;
 	while (fill--)
 		mlx5dvl_sq_commit_(qp, 1, MLX5DVL_NOP, 0, 0, 0);
 	return 0;

@@ -32,6 +32,7 @@ void srq_init(struct mlx5dvl_srq *srq, void *wqes, uint32_t shift, uint32_t dept
 	srq->shift = shift;
 	srq->depth = depth;
 	srq->posted = 0;
+	srq->enough = (depth * 2 + 2) / 3;
 	srq->count = 0;
 	srq->tail = (uint16_t)depth;
 	srq->buf = attr->buf_size ? attr->buf : NULL;

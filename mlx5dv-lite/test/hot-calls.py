@@ -5,6 +5,7 @@
     hot-calls.py INCLUDE_DIR HOT_C COMPILER...
 """
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,8 @@ COLD = {
 
 include, source, *compilers = sys.argv[1:]
 errors, seen = [], 0
+missing = [tool for tool in [*compilers, "objdump"] if not shutil.which(tool)]
+compilers = [cc for cc in compilers if not {cc, "objdump"} & set(missing)]
 for cc in compilers:
     with tempfile.NamedTemporaryFile(suffix=".o") as obj:
         subprocess.run([cc, "-std=gnu11", "-O2", f"-I{include}", "-c", source, "-o", obj.name],
@@ -36,4 +39,6 @@ for cc in compilers:
 if seen < len(COLD) * len(compilers):
     errors.append(f"only {seen} functions seen")
 print(f"{seen} functions of {len(compilers)} compilers")
-sys.exit("\n".join(errors) or 0)
+if missing:
+    print("not installed:", *missing)
+sys.exit("\n".join(errors) or (77 if missing else 0))

@@ -181,6 +181,7 @@ static void ring_end_is_filled_with_nops(void)
 		CHECK_EQ(q.qp.slots[i].blocks, 1);
 	}
 	CHECK_EQ(q.qp.last, 16);
+	CHECK_EQ(mlx5dvl_sq_fillers(&q.qp), 3);
 	compare(q.sq, want, expect(want, MLX5DVL_WRITE_IMM, 16, 220, 0, true), 0);
 	plain_qp_fini(&q, &core);
 	core_fini(&core);
@@ -430,6 +431,38 @@ static void without_blueflame_every_doorbell_is_8_bytes(void)
 	core_fini(&core);
 }
 
+/* Numbers from all over the range, as devices give them: what was made for a QP goes with it. */
+static void tables_of_qps_that_are_gone(void)
+{
+	enum { LIVE = 3, LEAVES = (1 << 24) / MLX5DVL_QPN_LEAF_ };
+	struct mlx5dvl_qp qp[LIVE] = {0}, same;
+	uint64_t seed = test_seed();
+
+	setup();
+	CHECK_EQ(core_leaves(&core), 0);
+	for (uint32_t i = 0; i < 4 * LEAVES; i++) {
+		struct mlx5dvl_qp *q = &qp[i % LIVE];
+
+		if (i >= LIVE)
+			core_remove_qp(&core, q);
+		q->qpn = (i % LEAVES) * MLX5DVL_QPN_LEAF_ +
+			 (uint32_t)(test_rand(&seed) % MLX5DVL_QPN_LEAF_);
+		CHECK_EQ(core_add_qp(&core, q), 0);
+		same.qpn = q->qpn;
+		CHECK_EQ(core_add_qp(&core, &same), -EEXIST);
+		CHECK_EQ(core_leaves(&core), i < LIVE ? i + 1 : LIVE);
+	}
+	same.qpn = qp[0].qpn ^ 1; /* a second one of the same leaf */
+	CHECK_EQ(core_add_qp(&core, &same), 0);
+	CHECK_EQ(core_leaves(&core), LIVE);
+	for (int i = 0; i < LIVE; i++)
+		core_remove_qp(&core, &qp[i]);
+	CHECK_EQ(core_leaves(&core), 1);
+	core_remove_qp(&core, &same);
+	CHECK_EQ(core_leaves(&core), 0);
+	core_fini(&core);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -443,6 +476,7 @@ int main(int argc, char **argv)
 		TEST(blueflame_of_a_single_request),
 		TEST(qps_share_the_turn_of_a_register),
 		TEST(without_blueflame_every_doorbell_is_8_bytes),
+		TEST(tables_of_qps_that_are_gone),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

@@ -30,7 +30,9 @@
  * call or a reply calls flush first. No sleep lasts longer than 100 ms, woken or not.
  *
  * Exactly once: a call ends in one callback, unless the server dies or closes; then poll
- * says -EPIPE, within a second, and shmipc_client_abort() hands the open tokens back.
+ * says -EPIPE, and shmipc_client_abort() hands the open tokens back. It comes within a
+ * second to a client that waits or polls twenty times in it, and to one that polls evenly,
+ * however seldom, at its first or second poll.
  *
  * Trust: the region is mode 0600; another user cannot open it. Whoever can map it can
  * spoil what is in it (requests, responses and extra buffers of every client), can keep
@@ -95,7 +97,7 @@ struct shmipc_client_stats {
 /* ---- server ---- */
 
 /*
- * Makes the region name (no '/' in it, at most 193 bytes) with sizes attr (NULL: all
+ * Makes the region name (no '/' in it, at most 194 bytes) with sizes attr (NULL: all
  * defaults) and serves it until destroy. What a dead server left under that name is
  * replaced; its clients get -EPIPE and may connect anew. Memory per client: two rings, each
  * of about depth times the lines that a burst takes (eight messages with a depth of 32 or
@@ -151,7 +153,9 @@ static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc
  * for the client. 0, or, with nothing sent,
  *	-EPIPE		that client is gone: forget the request
  *	-EMSGSIZE	len is over resp_size: answer with less
- *	-EINVAL		this client has no unanswered request: a reply too many
+ *	-EINVAL		this client has no unanswered request: a reply too many. With others
+ *			unanswered it is not noticed here, and may end the client's
+ *			connection with -EPROTO
  */
 static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t client, uint32_t id,
 	const void *resp, uint32_t len);
@@ -162,8 +166,8 @@ static inline void shmipc_server_flush(struct shmipc_server *server);
 
 /*
  * Polls until a request is there or timeout_ns have passed: spins for about 1 us, yields
- * for about 100 us, then sleeps. What poll returned, 0 after the time, or -EINTR when a
- * signal came while it slept.
+ * for about 100 us, then sleeps. What poll returned; 0 after the time, or when a signal came
+ * while it slept.
  */
 int shmipc_server_wait(struct shmipc_server *server, uint64_t timeout_ns);
 
@@ -241,8 +245,8 @@ static inline uint32_t shmipc_client_pending(const struct shmipc_client *client)
 
 /*
  * Until a response is there or timeout_ns have passed: spins for about 1 us, yields for
- * about 100 us, then sleeps. 1: poll will find it; 0 after the time, or when nothing is
- * pending; -EINTR when a signal came while it slept; -EPIPE, -EPROTO as poll.
+ * about 100 us, then sleeps. 1: poll will find it; 0 after the time, when nothing is
+ * pending, or when a signal came while it slept; -EPIPE, -EPROTO as poll.
  */
 int shmipc_client_wait(struct shmipc_client *client, uint64_t timeout_ns);
 

@@ -3,24 +3,11 @@
  * The hot path of shmipc.h, inlined into its users; included by it, not by them. The
  * fields of these structs are the library's: no user reads or writes them.
  *
- * A message is {head, payload}, a multiple of 8 bytes. Messages are published in bursts of one
- * to SHMIPC_BURST, which stand side by side. A ring is an array of cells, whole cache lines
- * each, and each burst has a cell of its own: who reads one burst does not hold a line that
- * the next one is written to. The producer fills the messages in and stores the head of the
- * first, with the lap number and how many they are, last, with release. The consumer, whose
- * own cursor says which lap it expects where, loads that head with acquire, and never
- * writes; no payload ever stands where it looks for a lap. A cell is free for the next lap by
- * count alone: at most depth calls are in flight, a ring has more cells than that, and a
- * response that has arrived proves that its request, and the responses depth calls before
- * it, have been read. Laps are compared for equality only; 1 follows on the last. A clean
- * ring is all zero, the first lap is 1.
- *
- * With eight or more calls in flight a quarter of them, at most eight, are collected in
- * private memory and copied to the ring in one go, the head of the first one last. A core
- * has so many stores that wait for lines, and the private ones between two messages count
- * as well; written together, the lines of a burst travel together, and the consumer, which
- * looks at the first head only, takes none away half written. The
- * head of a request's burst says how many answers are best collected.
+ * The rings are those of cellring.h, which says why a reader is right. Its rule of space
+ * holds here: at most depth calls are in flight, a ring has more cells than that, and a
+ * response that has arrived proves that its request, and the responses depth calls before it,
+ * have been read. What a head says is the other side's word: its count is checked by
+ * cellring_arrive(), its id by the client; the server hands the id back as it is.
  *
  * Sleep and wake: a sleeper sets its word, fences, looks once more, and sleeps; a
  * publisher, when it looks in vain or now and then, fences and then reads the word. One of
@@ -33,53 +20,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include <cellring.h>
+
 #define SHMIPC_VISIT_MAX 8 /* requests that one client gets per server poll */
-#define SHMIPC_IDLE_POLLS 32 /* empty client polls in a row until the slow path, about 1 us */
-#define SHMIPC_BURST 8 /* messages published together */
-#define SHMIPC_STAGED 128 /* bytes in a message; longer ones are written in place, one by one */
-#define SHMIPC_FEW 8 /* with fewer calls in flight each message travels alone */
-#define SHMIPC_LONG 192 /* bytes in a burst whose lines are fetched when it arrives */
+#define SHMIPC_IDLE_POLLS 16 /* empty client polls in a row until the slow path */
 #define SHMIPC_UNFENCED 64 /* bursts and polls, until sleepers are woken, ... */
 #define SHMIPC_VAIN 8 /* or looks in vain after the last burst */
-
-/* What precedes the payload. Lap, together and count are 0 but in the first of a burst. */
-struct shmipc_slot {
-	uint64_t head; /* lap, 32 bits; id, 24; together, 4; count, 4 */
-	/* payload, aligned to 8 */
-};
-
-#define SHMIPC_ID_BITS 24
-#define SHMIPC_ID(head) ((uint32_t)((head) >> 32) & ((1u << SHMIPC_ID_BITS) - 1))
-#define SHMIPC_TOGETHER(head) ((uint32_t)((head) >> 56) & 15)
-#define SHMIPC_COUNT(head) ((uint32_t)((head) >> 60))
-#define SHMIPC_HEAD(lap, together, count)                                                          \
-	((uint64_t)(count) << 60 | (uint64_t)(together) << 56 | (lap))
-
-struct shmipc_cursor {
-	char *slot; /* the next message: producer: begins a cell */
-	char *ready; /* consumer: what stands before this has arrived */
-	char *next; /* consumer: where the cell after these begins */
-	char *base, *end;
-	uint32_t stride; /* bytes in a message */
-	uint32_t cell; /* bytes in a cell */
-	uint32_t lap; /* of the cell, when it is filled in */
-	uint32_t most; /* messages in a cell */
-};
-
-/*
- * Messages that are made and published together, all to one ring. It stays with this ring
- * until something else is to be sent, or few calls are in flight.
- */
-struct shmipc_burst {
-	struct shmipc_cursor *to; /* NULL: no ring */
-	char *next; /* in the stage; at its start: there are none */
-	char *full; /* where next is when the burst is published */
-	uint64_t head; /* of the first of a full burst, without its id */
-	uint32_t stride;
-	uint32_t limit; /* messages that are to travel together */
-	uint32_t lap; /* of the ring, when head was made */
-	__attribute__((aligned(64))) char stage[SHMIPC_BURST * SHMIPC_STAGED];
-};
 
 enum shmipc_call_state {
 	SHMIPC_CALL_FREE,
@@ -99,7 +45,7 @@ struct shmipc_call {
  * for the store of the other.
  */
 struct shmipc_client {
-	struct shmipc_cursor req, resp;
+	struct cellring_cursor req, resp;
 	struct shmipc_call *calls; /* by id; a power of two of them */
 	uint32_t calls_mask;
 	uint32_t depth;
@@ -110,23 +56,23 @@ struct shmipc_client {
 	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
 	uint32_t vain; /* looks in vain since the last burst */
 	int32_t idle_left; /* empty polls until the slow path */
-	uint32_t waiting; /* the server was told that this client waits */
-	struct shmipc_burst burst;
+	uint32_t idle; /* times that this wait took it, up to when the server is told */
+	struct cellring_burst burst;
 };
 
 struct shmipc_peer { /* a client, as the server sees it */
-	struct shmipc_cursor req, resp;
+	struct cellring_cursor req, resp;
 	const uint32_t *state; /* not 0: the client yields or sleeps; in the region */
 	uint32_t handle; /* UINT32_MAX: nobody */
 	uint32_t received, replied;
-	uint32_t together; /* answers that its last burst wants to travel together */
+	uint32_t together; /* answers that its last burst wants to travel together, unchecked */
 	uint32_t index;
 	uint32_t unflushed; /* is in the list of that name */
 };
 
 struct shmipc_visit {
 	struct shmipc_peer *peer;
-	char *until; /* what stands before this is taken */
+	unsigned char *until; /* what stands before this is taken */
 	uint32_t left; /* requests that it may still give, beyond those */
 };
 
@@ -143,7 +89,7 @@ struct shmipc_server {
 	int32_t budget; /* work until the next look at the clock */
 	uint32_t max_clients, depth, req_size, resp_size;
 	struct shmipc_peer *burst_peer; /* whom the burst is for */
-	struct shmipc_burst burst;
+	struct cellring_burst burst;
 };
 
 /* Out of line, for the functions below only. */
@@ -165,140 +111,9 @@ int shmipc_client_spoilt(struct shmipc_client *client);
 int shmipc_client_stray(struct shmipc_client *client);
 int shmipc_client_idle(struct shmipc_client *client);
 void shmipc_client_resume(struct shmipc_client *client);
+uint32_t shmipc_server_forged(struct shmipc_peer *peer);
 void shmipc_server_rescan(struct shmipc_server *server);
 void shmipc_server_rest(struct shmipc_server *server);
-
-/*
- * memcpy() to and from a ring. In scalar words on purpose where the length is known: a
- * message is often written word by word just before, and a wider load would wait until
- * these stores have left the core, behind all that wait for a line. GCC leaves copies that
- * it expands out of ThreadSanitizer's sight; a call it intercepts.
- */
-#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
-__attribute__((noipa, unused)) static void shmipc_copy(void *to, const void *from, uint32_t len)
-{
-	memcpy(to, from, len);
-}
-#else
-static inline __attribute__((always_inline)) void shmipc_copy(void *to, const void *from,
-	uint32_t len)
-{
-	uint32_t i = 0;
-
-	if (!__builtin_constant_p(len) || len > 64) {
-		memcpy(to, from, len);
-		return;
-	}
-#pragma GCC unroll 8
-	for (; i + 8 <= len; i += 8) {
-		uint64_t word;
-
-		memcpy(&word, (const char *)from + i, 8);
-		__asm__("" : "+r"(word)); /* or the compiler makes wide loads of them */
-		memcpy((char *)to + i, &word, 8);
-	}
-	memcpy((char *)to + i, (const char *)from + i, len - i);
-}
-#endif
-
-static inline char *shmipc_cell_after(const struct shmipc_cursor *at, char *cell)
-{
-	return cell + at->cell == at->end ? at->base : cell + at->cell;
-}
-
-/* To the next cell. */
-static inline void shmipc_cursor_step(struct shmipc_cursor *at, char *next)
-{
-	at->slot = at->ready = next;
-	if (__builtin_expect(next == at->base, 0) && !++at->lap)
-		at->lap = 1;
-}
-
-/*
- * The first head of the next burst, or 0: it is not there. Read once: the peer can change it
- * at any time. Acquire: pairs with the release in shmipc_cursor_put() and burst_copy(); behind
- * the first head of a burst, all of it.
- */
-static inline uint64_t shmipc_cursor_look(const struct shmipc_cursor *at)
-{
-	uint64_t head;
-
-	head = __atomic_load_n(&((const struct shmipc_slot *)at->slot)->head, __ATOMIC_ACQUIRE);
-	return (uint32_t)head == at->lap ? head : 0;
-}
-
-static inline int shmipc_cursor_ready(const struct shmipc_cursor *at)
-{
-	return at->slot != at->ready || shmipc_cursor_look(at);
-}
-
-/*
- * So many messages have arrived, at most what a cell holds. The next burst may have arrived
- * as well, so its first line is fetched; and all lines of a long one, which come together
- * then. The lines of a short one are touched at once anyway.
- */
-static inline void shmipc_cursor_arrived(struct shmipc_cursor *at, uint32_t count)
-{
-	at->ready = at->slot + count * at->stride;
-	at->next = shmipc_cell_after(at, at->slot);
-	__builtin_prefetch(at->next);
-	if (at->ready - at->slot >= SHMIPC_LONG)
-		for (const char *line = at->slot + 64; line < at->ready; line += 64)
-			__builtin_prefetch(line);
-}
-
-/* Another one may change it at any time. Relaxed: the look was an acquire. */
-static inline uint32_t shmipc_slot_id(const char *slot)
-{
-	return SHMIPC_ID(
-		__atomic_load_n(&((const struct shmipc_slot *)slot)->head, __ATOMIC_RELAXED));
-}
-
-/*
- * Fills one message in and publishes it. The cursor moves first: a compiler cannot know that
- * the payload is not the cursor, and would read all of it again.
- */
-static inline void shmipc_cursor_put(struct shmipc_cursor *at, uint32_t id, const void *data,
-	uint32_t len)
-{
-	struct shmipc_slot *slot = (struct shmipc_slot *)at->slot;
-	uint64_t head = SHMIPC_HEAD(at->lap, 1, 1) | (uint64_t)id << 32;
-
-	shmipc_cursor_step(at, shmipc_cell_after(at, at->slot));
-	shmipc_copy(slot + 1, data, len);
-	/* Release: pairs with the acquire in shmipc_cursor_look(). */
-	__atomic_store_n(&slot->head, head, __ATOMIC_RELEASE);
-}
-
-/*
- * The lines that the burst will be copied to, when its first message is made: earlier, the
- * consumer would take the first of them back, as long as it waits for it.
- */
-static inline void shmipc_burst_own(const struct shmipc_burst *burst)
-{
-	for (ptrdiff_t i = 0; i < burst->full - burst->stage; i += 64) {
-#ifdef __x86_64__
-		/* The builtin asks for a shared line where the compiler may not use this. */
-		__asm__ volatile("prefetchw %0" : : "m"(burst->to->slot[i]));
-#else
-		__builtin_prefetch(burst->to->slot + i, 1);
-#endif
-	}
-}
-
-/* One more message; says whether the burst is full. */
-static inline int shmipc_burst_add(struct shmipc_burst *burst, uint32_t id, const void *data,
-	uint32_t len)
-{
-	struct shmipc_slot *slot = (struct shmipc_slot *)burst->next;
-
-	if ((char *)slot == burst->stage)
-		shmipc_burst_own(burst);
-	burst->next += burst->stride;
-	slot->head = (uint64_t)id << 32;
-	shmipc_copy(slot + 1, data, len);
-	return burst->next == burst->full;
-}
 
 static inline void shmipc_client_published(struct shmipc_client *client)
 {
@@ -326,11 +141,11 @@ static inline int shmipc_client_call(struct shmipc_client *client, const void *r
 	client->called = n + 1;
 	client->calls[id].state = SHMIPC_CALL_BUSY;
 	client->calls[id].token = token;
-	if (client->burst.to || (open + 1 >= SHMIPC_FEW && shmipc_client_begin(client))) {
-		if (shmipc_burst_add(&client->burst, id, req, len))
+	if (client->burst.to || (open + 1 >= CELLRING_FEW && shmipc_client_begin(client))) {
+		if (cellring_burst_add(&client->burst, id, req, len))
 			shmipc_client_full(client);
 	} else {
-		shmipc_cursor_put(&client->req, id, req, len);
+		cellring_put(&client->req, id, req, len);
 		shmipc_client_published(client);
 	}
 	return 0;
@@ -358,13 +173,12 @@ static inline void shmipc_client_polled(struct shmipc_client *client, int found)
 /* Is the next burst there? 0, 1, or -EPROTO: it cannot be one. */
 static inline int shmipc_client_look(struct shmipc_client *client)
 {
-	uint64_t head = shmipc_cursor_look(&client->resp);
+	uint64_t head = cellring_look(&client->resp);
 
 	if (!head)
 		return 0;
-	if (__builtin_expect(SHMIPC_COUNT(head) - 1 >= client->resp.most, 0))
+	if (__builtin_expect(!cellring_arrive(&client->resp, head), 0))
 		return shmipc_client_spoilt(client);
-	shmipc_cursor_arrived(&client->resp, SHMIPC_COUNT(head));
 	return 1;
 }
 
@@ -372,13 +186,13 @@ static inline int shmipc_client_look(struct shmipc_client *client)
 static inline int shmipc_client_take(struct shmipc_client *client, shmipc_response_fn *fn,
 	void *arg, int max)
 {
-	char *slot = client->resp.slot, *ready = client->resp.ready;
+	unsigned char *slot = client->resp.slot, *ready = client->resp.ready;
 	uint64_t answered = client->answered;
 	int n = 0;
 
 	while (n < max && slot != ready) {
-		const char *payload = slot + sizeof(struct shmipc_slot);
-		uint32_t id = shmipc_slot_id(slot);
+		const void *payload = cellring_payload(slot);
+		uint32_t id = cellring_id(slot);
 
 		if (__builtin_expect(id >= client->depth ||
 					     client->calls[id].state != SHMIPC_CALL_BUSY,
@@ -393,7 +207,7 @@ static inline int shmipc_client_take(struct shmipc_client *client, shmipc_respon
 	}
 	client->resp.slot = slot;
 	if (slot == ready)
-		shmipc_cursor_step(&client->resp, client->resp.next);
+		cellring_step(&client->resp, client->resp.next);
 	return n;
 }
 
@@ -419,7 +233,7 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 				return n ? n : r;
 		}
 	} while (n < SHMIPC_POLL_MAX);
-	if (client->burst.to && (uint32_t)(client->called - client->answered) < SHMIPC_FEW)
+	if (client->burst.to && (uint32_t)(client->called - client->answered) < CELLRING_FEW)
 		shmipc_client_end_burst(client);
 	shmipc_client_publish(client);
 	shmipc_client_polled(client, n);
@@ -429,7 +243,7 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 		return shmipc_client_idle(client);
 	}
 	client->idle_left = SHMIPC_IDLE_POLLS;
-	if (__builtin_expect(client->waiting, 0))
+	if (__builtin_expect(client->idle, 0))
 		shmipc_client_resume(client);
 	return n;
 }
@@ -497,7 +311,7 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 			continue;
 		server->visits[n].peer = peer;
 		server->visits[n].left = shmipc_peer_quota(peer, server->depth);
-		if (!server->visits[n].left || !shmipc_cursor_ready(&peer->req))
+		if (!server->visits[n].left || !cellring_ready(&peer->req))
 			continue;
 		/* What there is is looked at when it is its turn: the first reply shall not
 		 * wait for the last request. */
@@ -517,16 +331,14 @@ static inline int shmipc_server_poll(struct shmipc_server *server)
 /* The next burst of this client, if it has arrived: how many requests, or 0. */
 static inline uint32_t shmipc_server_look(struct shmipc_server *server, struct shmipc_peer *peer)
 {
-	uint64_t head = shmipc_cursor_look(&peer->req);
-	uint32_t count = SHMIPC_COUNT(head), together = SHMIPC_TOGETHER(head);
+	uint64_t head = cellring_look(&peer->req);
+	uint32_t together = CELLRING_TOGETHER(head), count;
 
 	if (!head)
 		return 0;
-	/* A client's words. */
-	if (__builtin_expect(count - 1 >= peer->req.most, 0))
-		count = 1;
-	shmipc_cursor_arrived(&peer->req, count);
-	together = together < SHMIPC_BURST ? together : SHMIPC_BURST;
+	count = cellring_arrive(&peer->req, head);
+	if (__builtin_expect(!count, 0))
+		count = shmipc_server_forged(peer);
 	if (__builtin_expect(peer->together != together, 0)) {
 		peer->together = together;
 		if (server->burst.to == &peer->resp)
@@ -538,7 +350,7 @@ static inline uint32_t shmipc_server_look(struct shmipc_server *server, struct s
 /* What this visit may take of what has arrived; a burst may be for two of them. */
 static inline int shmipc_server_visit(struct shmipc_server *server, struct shmipc_visit *visit)
 {
-	struct shmipc_cursor *at = &visit->peer->req;
+	struct cellring_cursor *at = &visit->peer->req;
 	uint32_t n;
 
 	if (!visit->left)
@@ -546,7 +358,7 @@ static inline int shmipc_server_visit(struct shmipc_server *server, struct shmip
 	if (at->slot == at->ready)
 		n = shmipc_server_look(server, visit->peer);
 	else
-		n = (uint32_t)(at->ready - at->slot) / at->stride;
+		n = cellring_left(at);
 	if (!n)
 		return 0;
 	n = n < visit->left ? n : visit->left;
@@ -564,21 +376,21 @@ static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 	for (; server->visit < server->n_visits; server->visit++) {
 		struct shmipc_visit *visit = &server->visits[server->visit];
 		struct shmipc_peer *peer = visit->peer;
-		char *slot = peer->req.slot;
+		unsigned char *slot = peer->req.slot;
 
 		if (slot == visit->until) {
 			if (!shmipc_server_visit(server, visit))
 				continue;
 		}
 		req->client = peer->handle;
-		req->id = shmipc_slot_id(slot);
+		req->id = cellring_id(slot);
 		peer->req.slot = slot + peer->req.stride;
 		if (peer->req.slot == peer->req.ready) {
-			shmipc_cursor_step(&peer->req, peer->req.next);
+			cellring_step(&peer->req, peer->req.next);
 			visit->until = peer->req.slot;
 		}
 		peer->received++;
-		shmipc_copy(buf, slot + sizeof(struct shmipc_slot), len);
+		cellring_copy(buf, cellring_payload(slot), len);
 		return 1;
 	}
 	shmipc_server_publish(server);
@@ -601,13 +413,13 @@ static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t cli
 	if (__builtin_expect(len > server->resp_size, 0))
 		return -EMSGSIZE;
 	peer->replied++;
-	id &= (1u << SHMIPC_ID_BITS) - 1;
+	id &= CELLRING_ID_MASK;
 	if (server->burst.to == &peer->resp ||
 		((server->burst.to || peer->together > 1) && shmipc_server_begin(server, peer))) {
-		if (shmipc_burst_add(&server->burst, id, resp, len))
+		if (cellring_burst_add(&server->burst, id, resp, len))
 			shmipc_server_full(server);
 	} else {
-		shmipc_cursor_put(&peer->resp, id, resp, len);
+		cellring_put(&peer->resp, id, resp, len);
 		shmipc_server_published(server, peer);
 	}
 	return 0;

@@ -3,13 +3,17 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/idle.h"
 #include "base/shm.h"
-#include "burst.h"
+#include "layout.h"
 #include "wait.h"
 
 #define CONNECT_NS NSEC_PER_SEC /* to wait for a clean place */
 #define ASK_NS (20 * NSEC_PER_MSEC) /* between askings for one */
 #define LOOK_NS (10 * NSEC_PER_MSEC) /* between looks whether the server lives */
+#define TELL 3 /* turns of SHMIPC_IDLE_POLLS, 1 and again so many: about 1 us */
+
+static_assert(SHMIPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothing of base");
 
 struct client {
 	struct shmipc_client hot;
@@ -21,6 +25,7 @@ struct client {
 	uint32_t given_up; /* calls of call_wait whose response is not wanted any more */
 	int err; /* the connection is over: why */
 	uint64_t looked; /* whether the server lives, when last */
+	uint64_t idle_ns; /* at the clock, between empty polls, when last */
 	struct shmipc_client_stats stats;
 };
 
@@ -110,17 +115,33 @@ static void place_take(struct client *c, uint32_t index)
 	server_notify(c);
 }
 
-/* 0, or -EAGAIN, and whether some place may become clean: nobody holds it. */
-static int place_find(struct client *c, bool *hope_p)
+/*
+ * Is there a place that nobody holds, so that the server may clean it? Begins with the one
+ * that was found the last time: a look at a lock takes as long as there are clients.
+ */
+static bool place_is_abandoned(struct client *c, uint32_t *at)
 {
-	bool hope = false;
+	uint32_t n = c->layout.attr.max_clients;
 
-	for (uint32_t i = 0; i < c->layout.attr.max_clients; i++) {
-		if (!place_is_clean(c, i)) {
-			hope = hope || shm_locked(&c->region, SHMIPC_CLIENT_LOCK(i)) == 0;
-			continue;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t index = (*at + i) % n;
+
+		if (shm_locked(&c->region, SHMIPC_CLIENT_LOCK(index)) == 0) {
+			*at = index;
+			return true;
 		}
-		hope = true; /* at worst somebody else is just taking it */
+	}
+	return false;
+}
+
+/* 0, or -EAGAIN, and whether somebody else was just taking the place that was clean. */
+static int place_find(struct client *c, bool *raced_p)
+{
+	*raced_p = false;
+	for (uint32_t i = 0; i < c->layout.attr.max_clients; i++) {
+		if (!place_is_clean(c, i))
+			continue;
+		*raced_p = true;
 		if (shm_lock(&c->region, SHMIPC_CLIENT_LOCK(i)) != 0)
 			continue;
 		if (place_is_clean(c, i)) {
@@ -129,7 +150,6 @@ static int place_find(struct client *c, bool *hope_p)
 		}
 		shm_unlock(&c->region, SHMIPC_CLIENT_LOCK(i));
 	}
-	*hope_p = hope;
 	return -EAGAIN;
 }
 
@@ -139,10 +159,13 @@ static int place_wait(struct client *c)
 	struct shmipc_deadline all = shmipc_deadline(CONNECT_NS), ask = shmipc_deadline(0);
 	const struct timespec nap = {.tv_nsec = (long)NSEC_PER_MSEC};
 	struct wait w = WAIT_INIT;
-	bool hope;
+	uint32_t at = 0;
+	bool raced;
 
-	while (place_find(c, &hope) != 0) {
-		if (!hope || !shmipc_deadline_left(&all))
+	while (place_find(c, &raced) != 0) {
+		if (!raced && !place_is_abandoned(c, &at))
+			return -EAGAIN;
+		if (!shmipc_deadline_left(&all))
 			return -EAGAIN;
 		if (server_has_closed(c) || server_is_dead(c))
 			return -ECONNREFUSED;
@@ -196,7 +219,7 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 		return err;
 	hot->req = shmipc_req_start(&c->layout, c->place);
 	hot->resp = shmipc_resp_start(&c->layout, c->place);
-	burst_close(&hot->burst);
+	cellring_burst_close(&hot->burst);
 	return 0;
 }
 
@@ -274,7 +297,7 @@ COLD int shmipc_client_spoilt(struct shmipc_client *hot)
 /* The response to a call that was given up: taken out, 0. Or to none: -EPROTO. */
 COLD int shmipc_client_stray(struct shmipc_client *hot)
 {
-	uint32_t id = shmipc_slot_id(hot->resp.slot);
+	uint32_t id = cellring_id(hot->resp.slot);
 	struct client *c = client_of(hot);
 
 	/* It was not an open call's when poll read it; if it is now, somebody changed it. */
@@ -283,9 +306,7 @@ COLD int shmipc_client_stray(struct shmipc_client *hot)
 	hot->calls[id].state = SHMIPC_CALL_FREE;
 	hot->calls[(hot->depth + hot->answered++) & hot->calls_mask].free = id;
 	c->given_up--;
-	hot->resp.slot += hot->resp.stride;
-	if (hot->resp.slot == hot->resp.ready)
-		shmipc_cursor_step(&hot->resp, hot->resp.next);
+	cellring_next(&hot->resp);
 	return 0;
 }
 
@@ -294,35 +315,36 @@ COLD int shmipc_client_stray(struct shmipc_client *hot)
 /* For the call that has just been counted. */
 int shmipc_client_begin(struct shmipc_client *hot)
 {
-	return burst_open(&hot->burst, &hot->req, shmipc_burst_limit(shmipc_client_pending(hot)));
+	return cellring_burst_open(&hot->burst, &hot->req,
+		cellring_limit(shmipc_client_pending(hot)));
 }
 
 void shmipc_client_full(struct shmipc_client *hot)
 {
-	struct shmipc_burst *b = &hot->burst;
-	uint32_t limit = shmipc_burst_limit(shmipc_client_pending(hot) + 1);
+	struct cellring_burst *b = &hot->burst;
+	uint32_t limit = cellring_limit(shmipc_client_pending(hot) + 1);
 
-	burst_write_full(b);
+	cellring_burst_write_full(b);
 	shmipc_client_published(hot);
 	limit = limit < hot->req.most ? limit : hot->req.most;
-	if (unlikely(limit != b->limit || b->to->lap != b->lap))
-		burst_open(b, b->to, limit);
+	if (unlikely(limit != b->limit || cellring_burst_stale(b)))
+		cellring_burst_open(b, b->to, limit);
 }
 
 void shmipc_client_part(struct shmipc_client *hot)
 {
-	struct shmipc_burst *b = &hot->burst;
+	struct cellring_burst *b = &hot->burst;
 
-	burst_write_part(b);
+	cellring_burst_write_part(b);
 	shmipc_client_published(hot);
-	if (b->to->lap != b->lap)
-		burst_open(b, b->to, b->limit);
+	if (cellring_burst_stale(b))
+		cellring_burst_open(b, b->to, b->limit);
 }
 
 void shmipc_client_end_burst(struct shmipc_client *hot)
 {
 	shmipc_client_publish(hot);
-	burst_close(&hot->burst);
+	cellring_burst_close(&hot->burst);
 }
 
 /*
@@ -338,18 +360,16 @@ COLD int shmipc_client_idle(struct shmipc_client *hot)
 
 	if (c->err)
 		return client_end(c, c->err);
-	hot->idle_left = SHMIPC_IDLE_POLLS;
-	if (shmipc_client_pending(hot) && !hot->waiting) {
-		hot->waiting = 1;
+	now = clock_ns();
+	hot->idle_left = idle_polls(&c->idle_ns, now);
+	if (shmipc_client_pending(hot) && hot->idle < TELL && ++hot->idle == TELL)
 		shmipc_state_set(&c->place->client_state, SLEEP_WAITING);
-	}
 	gone = server_has_closed(c);
-	now = gone ? c->looked : clock_ns();
-	if (now - c->looked >= LOOK_NS) {
+	if (!gone && now - c->looked >= LOOK_NS) {
 		c->looked = now;
 		gone = server_is_dead(c);
 	}
-	if (!gone || shmipc_cursor_ready(&hot->resp))
+	if (!gone || cellring_ready(&hot->resp))
 		return 0;
 	return client_end(c, -EPIPE);
 }
@@ -357,8 +377,9 @@ COLD int shmipc_client_idle(struct shmipc_client *hot)
 /* Responses came: waiting is over. */
 COLD void shmipc_client_resume(struct shmipc_client *hot)
 {
-	hot->waiting = 0;
-	shmipc_state_set(&client_of(hot)->place->client_state, SLEEP_RUNNING);
+	if (hot->idle == TELL)
+		shmipc_state_set(&client_of(hot)->place->client_state, SLEEP_RUNNING);
+	hot->idle = 0;
 }
 
 void shmipc_client_wake_test(struct shmipc_client *hot)
@@ -379,7 +400,7 @@ static int client_look(struct client *c, bool slept)
 {
 	struct shmipc_client *hot = &c->hot;
 
-	if (shmipc_cursor_ready(&hot->resp))
+	if (cellring_ready(&hot->resp))
 		return 1;
 	if (slept)
 		hot->idle_left = 1;
@@ -393,7 +414,7 @@ static int client_sleep(struct client *c, uint64_t left_ns)
 	uint32_t *state = &c->place->client_state;
 	int r;
 
-	c->hot.waiting = 1;
+	c->hot.idle = TELL;
 	sleep_prepare(state);
 	r = client_look(c, true);
 	if (!r) {
@@ -413,6 +434,8 @@ static int client_wait_long(struct client *c, struct wait *w, uint64_t timeout_n
 
 	do {
 		r = wait_step(w) ? client_sleep(c, left) : 0;
+		if (r == -EINTR) /* the caller looks what the signal was for */
+			return client_look(c, false);
 		if (!r)
 			r = client_look(c, false);
 		left = shmipc_deadline_left(&d);
@@ -472,7 +495,7 @@ static int answer_wait(struct shmipc_client *hot, struct answer *a, uint64_t tim
 		if (r < 0)
 			return r;
 		r = shmipc_client_wait(hot, shmipc_deadline_left(&d));
-		if (r < 0 && r != -EINTR)
+		if (r < 0)
 			return r;
 		if (r != 1 && !shmipc_deadline_left(&d))
 			return -ETIMEDOUT;
@@ -491,6 +514,11 @@ int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t
 		return -EMSGSIZE;
 	if (shmipc_client_pending(hot) != c->given_up)
 		return -EBUSY;
+	if (c->given_up) { /* late responses give their places back */
+		err = shmipc_client_poll(hot, answer_take, &a);
+		if (err < 0)
+			return err;
+	}
 	err = shmipc_client_call(hot, req, len, 0);
 	if (err)
 		return err;

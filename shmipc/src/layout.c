@@ -12,31 +12,18 @@ static uint32_t or_default(uint32_t value, uint32_t def)
 }
 
 /*
- * Messages are packed: what is published together shares lines. There are more cells than
- * depth, since all may travel alone, and a response counts as read before its callback has
- * run. Where messages travel in bursts there is room for four times as many, which then
- * need not wait for those before; more would only leave the nearest cache.
+ * A response counts as read before its callback has run, so there are more cells than depth.
+ * Where messages travel in bursts there is room for four times as many, which then need not
+ * wait for those before; more would only leave the nearest cache.
  */
-static struct shmipc_ring ring_plan(uint32_t depth, uint32_t payload)
+static struct cellring_plan ring_plan(uint32_t depth, uint32_t payload)
 {
-	uint32_t stride =
-		(uint32_t)align_up(sizeof(struct shmipc_slot) + payload, sizeof(uint64_t));
-	bool staged = stride <= SHMIPC_STAGED;
-	uint32_t most = staged ? shmipc_burst_limit(depth) : 1;
-	uint32_t messages = 4 * depth > SHMIPC_LEAST ? 4 * depth : SHMIPC_LEAST;
-	uint32_t cells = staged && messages / most > depth ? messages / most : depth + 1;
+	struct cellring_plan p =
+		cellring_plan(payload, depth, 4 * depth > SHMIPC_LEAST ? 4 * depth : SHMIPC_LEAST);
 
-	return (struct shmipc_ring){
-		.stride = stride,
-		.most = most,
-		.cell = (uint32_t)align_up(most * stride, CACHE_LINE),
-		.cells = cells,
-	};
-}
-
-static uint64_t ring_bytes(const struct shmipc_ring *r)
-{
-	return (uint64_t)r->cells * r->cell;
+	if (p.stride > CELLRING_STAGED) /* long ones travel alone */
+		p.cells = depth + 1;
+	return p;
 }
 
 int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p)
@@ -57,8 +44,8 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 	 * Half a page on: a side writes one ring and reads the other at about the same
 	 * index, and a load waits for an earlier store whose low 12 address bits are equal.
 	 */
-	l.resp_ring = sizeof(struct shmipc_place) + ring_bytes(&l.req) + 2048;
-	l.extra = l.resp_ring + ring_bytes(&l.resp);
+	l.resp_ring = sizeof(struct shmipc_place) + cellring_bytes(&l.req) + 2048;
+	l.extra = l.resp_ring + cellring_bytes(&l.resp);
 	l.area = align_up(l.extra + l.attr.extra_size, CACHE_LINE);
 	/* At most 2^12 areas of 2 * 2^18 cells of little over 2^20: no overflow. */
 	l.size = sizeof(struct shmipc_header) + l.attr.max_clients * l.area;
@@ -66,30 +53,20 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 	return 0;
 }
 
-static struct shmipc_cursor ring_start(const struct shmipc_ring *r, void *ring)
+struct cellring_cursor shmipc_req_start(const struct shmipc_layout *l, struct shmipc_place *place)
 {
-	char *base = ring;
+	struct cellring_cursor c;
 
-	return (struct shmipc_cursor){
-		.slot = base,
-		.ready = base,
-		.base = base,
-		.end = base + ring_bytes(r),
-		.stride = r->stride,
-		.cell = r->cell,
-		.most = r->most,
-		.lap = 1,
-	};
+	cellring_cursor_init(&c, place + 1, &l->req);
+	return c;
 }
 
-struct shmipc_cursor shmipc_req_start(const struct shmipc_layout *l, struct shmipc_place *place)
+struct cellring_cursor shmipc_resp_start(const struct shmipc_layout *l, struct shmipc_place *place)
 {
-	return ring_start(&l->req, place + 1);
-}
+	struct cellring_cursor c;
 
-struct shmipc_cursor shmipc_resp_start(const struct shmipc_layout *l, struct shmipc_place *place)
-{
-	return ring_start(&l->resp, (char *)place + l->resp_ring);
+	cellring_cursor_init(&c, (char *)place + l->resp_ring, &l->resp);
+	return c;
 }
 
 void *shmipc_alloc(size_t n, size_t size)

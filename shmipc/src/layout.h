@@ -22,7 +22,7 @@
 
 #define SHMIPC_PREFIX "shmipc" /* of the file's name */
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
-#define SHMIPC_VERSION 3u
+#define SHMIPC_VERSION 4u
 #define SHMIPC_WORDS 64u /* of the bitmap */
 #define SHMIPC_LEAST 64u /* messages that fit into a ring of full bursts */
 #define SHMIPC_CLIENT_LOCK(index) (1u + (index)) /* byte of the file; 0 is the server's */
@@ -59,8 +59,7 @@ static_assert(offsetof(struct shmipc_header, reclaim) == 132, "layout");
 static_assert(offsetof(struct shmipc_header, active) == 192, "layout");
 static_assert(sizeof(struct shmipc_header) == 704, "layout");
 static_assert(SHMIPC_WORDS * 64 > SHMIPC_MAX_CLIENTS, "layout");
-static_assert(SHMIPC_MAX_DEPTH <= 1u << SHMIPC_ID_BITS, "an id has SHMIPC_ID_BITS");
-static_assert(SHMIPC_BURST < 16 && SHMIPC_ID_BITS + 8 == 32, "the rest says how many a burst has");
+static_assert(SHMIPC_MAX_DEPTH <= 1u << CELLRING_ID_BITS, "an id is a message's");
 
 /*
  * A place is clean, and may be taken by who gets its lock, when its bit is clear and the
@@ -80,28 +79,11 @@ static_assert(offsetof(struct shmipc_place, client_epoch) == 0, "layout");
 static_assert(offsetof(struct shmipc_place, client_state) == 4, "layout");
 static_assert(offsetof(struct shmipc_place, server_epoch) == 64, "layout");
 static_assert(sizeof(struct shmipc_place) == 128, "layout");
-static_assert(offsetof(struct shmipc_slot, head) == 0, "layout");
-static_assert(sizeof(struct shmipc_slot) == 8, "layout");
-
-/* How many messages travel together when so many are in flight. */
-static inline uint32_t shmipc_burst_limit(uint32_t in_flight)
-{
-	return in_flight >= 4 * SHMIPC_BURST ? SHMIPC_BURST :
-	       in_flight < SHMIPC_FEW        ? 1 :
-					       in_flight / 4;
-}
-
-/* What a client's ring is made of. */
-struct shmipc_ring {
-	uint32_t stride; /* bytes in a message */
-	uint32_t most; /* messages in a cell */
-	uint32_t cell; /* bytes */
-	uint32_t cells;
-};
+static_assert(CELLRING_ABI == 1, "the rings' layout belongs to the version of the region");
 
 struct shmipc_layout {
 	struct shmipc_attr attr;
-	struct shmipc_ring req, resp;
+	struct cellring_plan req, resp;
 	uint64_t resp_ring, extra; /* offsets in a client's area; the request ring is at 128 */
 	uint64_t area; /* bytes of an area */
 	uint64_t size; /* of the region */
@@ -125,7 +107,7 @@ static inline void *shmipc_place_extra(const struct shmipc_layout *l, struct shm
 /* calloc() in lines of its own: a server and its clients may be threads of one process. */
 void *shmipc_alloc(size_t n, size_t size);
 
-struct shmipc_cursor shmipc_req_start(const struct shmipc_layout *l, struct shmipc_place *place);
-struct shmipc_cursor shmipc_resp_start(const struct shmipc_layout *l, struct shmipc_place *place);
+struct cellring_cursor shmipc_req_start(const struct shmipc_layout *l, struct shmipc_place *place);
+struct cellring_cursor shmipc_resp_start(const struct shmipc_layout *l, struct shmipc_place *place);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/shm.h"
-#include "burst.h"
+#include "layout.h"
 #include "wait.h"
 
 #define NOBODY UINT32_MAX /* no handle: its index would be SHMIPC_MAX_CLIENTS */
@@ -56,11 +56,11 @@ static bool place_has_bit(const struct server *s, uint32_t index)
 	return __atomic_load_n(&s->header->active[index / 64], __ATOMIC_ACQUIRE) >> index % 64 & 1;
 }
 
-static void ring_clean(struct shmipc_cursor ring)
+static void ring_clean(struct cellring_cursor ring)
 {
-	for (char *cell = ring.base; cell != ring.end; cell += ring.cell)
+	for (unsigned char *cell = ring.begin; cell != ring.end; cell += ring.cell)
 		/* Relaxed: published by the release of server_epoch. */
-		__atomic_store_n(&((struct shmipc_slot *)cell)->head, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&((struct cellring_message *)cell)->head, 0, __ATOMIC_RELAXED);
 }
 
 /* Makes the place ready for the next client, whatever its last one left there. */
@@ -224,37 +224,43 @@ void shmipc_server_wake_test(struct shmipc_server *hot)
 
 /* ---- bursts ---- */
 
+/* A burst that cannot be, from a client that gains nothing by it: one request is taken. */
+COLD uint32_t shmipc_server_forged(struct shmipc_peer *peer)
+{
+	return cellring_arrive(&peer->req, CELLRING_HEAD(0, 1, 1));
+}
+
 int shmipc_server_begin(struct shmipc_server *hot, struct shmipc_peer *peer)
 {
 	shmipc_server_end_burst(hot);
 	hot->burst_peer = peer;
-	return burst_open(&hot->burst, &peer->resp, peer->together);
+	return cellring_burst_open(&hot->burst, &peer->resp, peer->together);
 }
 
 void shmipc_server_full(struct shmipc_server *hot)
 {
-	struct shmipc_burst *b = &hot->burst;
+	struct cellring_burst *b = &hot->burst;
 
-	burst_write_full(b);
+	cellring_burst_write_full(b);
 	shmipc_server_published(hot, hot->burst_peer);
-	if (unlikely(b->to->lap != b->lap))
-		burst_open(b, b->to, b->limit);
+	if (unlikely(cellring_burst_stale(b)))
+		cellring_burst_open(b, b->to, b->limit);
 }
 
 void shmipc_server_part(struct shmipc_server *hot)
 {
-	struct shmipc_burst *b = &hot->burst;
+	struct cellring_burst *b = &hot->burst;
 
-	burst_write_part(b);
+	cellring_burst_write_part(b);
 	shmipc_server_published(hot, hot->burst_peer);
-	if (b->to->lap != b->lap)
-		burst_open(b, b->to, b->limit);
+	if (cellring_burst_stale(b))
+		cellring_burst_open(b, b->to, b->limit);
 }
 
 void shmipc_server_end_burst(struct shmipc_server *hot)
 {
 	shmipc_server_publish(hot);
-	burst_close(&hot->burst);
+	cellring_burst_close(&hot->burst);
 }
 
 /* ---- wait ---- */
@@ -283,6 +289,8 @@ static int server_wait_long(struct server *s, struct wait *w, uint64_t timeout_n
 
 	do {
 		n = wait_step(w) ? server_sleep(s, left) : 0;
+		if (n == -EINTR) /* the caller looks what the signal was for */
+			return shmipc_server_poll(&s->hot);
 		if (!n)
 			n = shmipc_server_poll(&s->hot);
 		left = shmipc_deadline_left(&d);
@@ -357,7 +365,7 @@ static struct server *server_alloc(const struct shmipc_layout *l)
 	s->hot.depth = l->attr.depth;
 	s->hot.req_size = l->attr.req_size;
 	s->hot.resp_size = l->attr.resp_size;
-	burst_close(&s->hot.burst);
+	cellring_burst_close(&s->hot.burst);
 	s->epochs = shmipc_alloc(n, sizeof(*s->epochs));
 	s->hot.peers = shmipc_alloc(n, sizeof(*s->hot.peers));
 	s->hot.active = shmipc_alloc(n, sizeof(*s->hot.active));

@@ -71,12 +71,19 @@ static void sizes_are_checked(void)
 		{.resp_size = SHMIPC_MAX_PAYLOAD + 1},
 	};
 	struct shmipc_server *s = NULL;
+	char longest[196];
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		CHECK_EQ(shmipc_server_create(test_name("bad"), &bad[i], &s), -EINVAL);
 	CHECK_EQ(shmipc_server_create("a/b", NULL, &s), -EINVAL);
 	CHECK_EQ(shmipc_server_create("", NULL, &s), -EINVAL);
+	memset(longest, 'a', sizeof(longest));
+	longest[195] = '\0';
+	CHECK_EQ(shmipc_server_create(longest, &msg_attr, &s), -EINVAL);
 	CHECK(!s);
+	longest[194] = '\0';
+	CHECK_EQ(shmipc_server_create(longest, &msg_attr, &s), 0);
+	shmipc_server_destroy(s);
 	shmipc_server_destroy(NULL);
 	shmipc_client_disconnect(NULL);
 }
@@ -122,6 +129,40 @@ static void connect_says_why_not(void)
 	CHECK_EQ(shmipc_client_connect(test_name("why"), NULL, &c), -ENOENT);
 	shmipc_server_destroy(s);
 	CHECK(!c && !other);
+}
+
+/* A client is who has taken the place, not who says so. */
+static void bits_admit_nobody(void)
+{
+	struct shmipc_server *s = test_serve("bits", &msg_attr);
+	struct shmipc_client *c = test_join("bits");
+	struct shmipc_header *h =
+		container_of((uint32_t *)c->server_state, struct shmipc_header, server_state);
+	struct shmipc_server_stats st;
+
+	h->active[0] |= UINT64_MAX;
+	h->active[1] |= UINT64_MAX;
+	h->changes++;
+	CHECK_EQ(shmipc_server_poll(s), 0);
+	shmipc_server_get_stats(s, &st);
+	CHECK_EQ(st.clients, 1);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+/* Also one with a clean place. */
+static void closed_region_is_refused(void)
+{
+	struct shmipc_server *s = test_serve("closed", &msg_attr);
+	struct shmipc_client *c = test_join("closed"), *late;
+	struct shmipc_header *h =
+		container_of((uint32_t *)c->server_state, struct shmipc_header, server_state);
+
+	h->closed = 1;
+	CHECK_EQ(shmipc_client_connect(test_name("closed"), NULL, &late), -ECONNREFUSED);
+	h->closed = 0;
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
 }
 
 /* What the first client in a place left behind does not reach the second one. */
@@ -271,7 +312,7 @@ static void header_is_as_documented(void)
 	CHECK_EQ(fread(head, 1, sizeof(head), f), sizeof(head));
 	fclose(f);
 	CHECK_EQ(memcmp(head, magic, 8), 0);
-	CHECK_EQ(head[8], 3); /* version */
+	CHECK_EQ(head[8], 4); /* version */
 	CHECK_EQ(head[12], 8); /* max_clients */
 	CHECK_EQ(head[16], 32); /* depth */
 	CHECK_EQ(head[20], 32); /* req_size */
@@ -289,6 +330,8 @@ int main(int argc, char **argv)
 		TEST(sizes_are_checked),
 		TEST(defaults_and_both_views_of_the_sizes),
 		TEST(connect_says_why_not),
+		TEST(bits_admit_nobody),
+		TEST(closed_region_is_refused),
 		TEST(places_are_reused_clean),
 		TEST(every_place_can_be_taken),
 		TEST(extra_buffers_are_shared_and_apart),

@@ -4,8 +4,9 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "common.h"
+#include "base/interrupt.h"
 #include "base/sleep.h"
+#include "common.h"
 #include "layout.h"
 
 #ifdef __SANITIZE_THREAD__
@@ -279,6 +280,30 @@ static void close_wakes_sleepers(void)
 	shmipc_client_disconnect(nap.c);
 }
 
+static int server_waits(void *server)
+{
+	return shmipc_server_wait(server, SHMIPC_FOREVER);
+}
+
+static int client_waits(void *client)
+{
+	return shmipc_client_wait(client, SHMIPC_FOREVER);
+}
+
+/* The caller looks what the signal was for, and waits again; a blocking call goes on. */
+static void signal_ends_a_wait(void)
+{
+	struct shmipc_server *s = test_serve("signal", &msg_attr);
+	struct shmipc_client *c = test_join("signal");
+
+	CHECK_EQ(interrupt_wait(server_waits, s), 0);
+	CHECK_EQ(call_tag(c, 1), 0);
+	CHECK_EQ(interrupt_wait(client_waits, c), 0);
+	CHECK_EQ(serve_once(s), 1);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -287,6 +312,7 @@ int main(int argc, char **argv)
 		TEST(more_clients_than_places),
 		TEST(every_sleeper_is_woken),
 		TEST(close_wakes_sleepers),
+		TEST(signal_ends_a_wait),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

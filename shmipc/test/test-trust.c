@@ -134,7 +134,7 @@ static void foreign_files_are_refused(void)
 		.req_size = 8,
 		.resp_size = 8};
 	struct shmipc_attr a = {.max_clients = 2, .depth = 4, .req_size = 8, .resp_size = 8};
-	struct shmipc_layout l;
+	struct shmipc_layout l, zero;
 	struct shmipc_client *c = NULL;
 	struct shmipc_header bad[7];
 	const char *name = test_name("file");
@@ -156,6 +156,21 @@ static void foreign_files_are_refused(void)
 		CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EPROTO);
 		CHECK_EQ(unlink(path), 0);
 	}
+	for (size_t i = 0; i < 4; i++) { /* as long as with the default */
+		bad[0] = good;
+		(&bad[0].max_clients)[i] = 0;
+		a = (struct shmipc_attr){bad[0].max_clients, bad[0].depth, bad[0].req_size,
+			bad[0].resp_size, 0};
+		CHECK_EQ(shmipc_layout_plan(&a, &zero), 0);
+		write_file(path, &bad[0], sizeof(bad[0]), (off_t)zero.size);
+		CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EPROTO);
+		CHECK_EQ(unlink(path), 0);
+	}
+	bad[0] = good;
+	bad[0].closed = 1;
+	write_file(path, &bad[0], sizeof(bad[0]), (off_t)l.size);
+	CHECK_EQ(shmipc_client_connect(name, NULL, &c), -ECONNREFUSED);
+	CHECK_EQ(unlink(path), 0);
 	write_file(path, &good, sizeof(good), (off_t)l.size - 64);
 	CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EPROTO);
 	CHECK_EQ(unlink(path), 0);

@@ -1,26 +1,81 @@
 # SPDX-License-Identifier: MIT
-"""Each shared-memory layer builds alone, with no RDMA, PMIx, hwloc or JSON header in sight."""
+"""Each layer can be asked for alone: what it is built over comes with it. The layers that need
+libc only are built with no RDMA, PMIx, hwloc or JSON header in sight.
+
+    alone.py [--all] SOURCE LAYER...
+
+Without --all, of the layers that are built over nothing only the first is asked for alone.
+"""
+import concurrent.futures
+import json
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-source = pathlib.Path(sys.argv[1]).resolve()
-with tempfile.TemporaryDirectory() as tmp:
-    for layer in sys.argv[2:]:
-        out = pathlib.Path(tmp) / layer
-        # An empty search path for pkg-config is a machine without those packages.
-        for cmd in (
-            ["meson", "setup", out, source, f"-Dlayers={layer}", "-Dtests=disabled",
-             "--pkg-config-path=", "-Dpeers=disabled"],
-            ["ninja", "-C", out],
-        ):
-            env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin", "PKG_CONFIG_LIBDIR": tmp,
-                   "HOME": tmp}
-            r = subprocess.run([str(c) for c in cmd], capture_output=True, text=True, env=env)
-            if r.returncode:
-                print(r.stdout + r.stderr)
-                raise SystemExit(f"failed: {' '.join(map(str, cmd))}")
-        if not (out / layer / f"lib{layer}.so").exists():
-            raise SystemExit(f"{layer} alone did not build lib{layer}.so")
-        print(f"{layer} alone: built")
+from layers import HEADER_ONLY, LAYERS, PROGRAMS, fail, home
+
+args = [a for a in sys.argv[1:] if a != "--all"]
+source = pathlib.Path(args[0]).resolve()
+names = [n for n in args[1:] if n not in HEADER_ONLY]  # which have no target of their own
+everything = {**LAYERS, **PROGRAMS}
+
+
+def run(*cmd, env=None):
+    r = subprocess.run([str(c) for c in cmd], capture_output=True, text=True, env=env)
+    if r.returncode:
+        print(r.stdout + r.stderr)
+        raise SystemExit(f"failed: {' '.join(map(str, cmd))}")
+    return r.stdout
+
+
+def below(layer):
+    """A layer and all that it may be made of, but base, which is no layer."""
+    found = {layer}
+    for other in everything[layer][1] & set(everything):
+        found |= below(other)
+    return found
+
+
+def built(out):
+    """The layers whose library or program is a target of this build directory."""
+    targets = json.loads(run("meson", "introspect", "--targets", out))
+    files = {f for t in targets for f in t["filename"]}
+    programs = {n for n in PROGRAMS if str(out / PROGRAMS[n][0]) in files}
+    return programs | {n for n in LAYERS for name in (f"lib{n}.so", f"lib{n}.so.0.1.0")
+                       if str(out / home(n) / name) in files}
+
+
+def without_packages(tmp, layers):
+    """An empty search path for pkg-config is a machine without those packages."""
+    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin", "PKG_CONFIG_LIBDIR": tmp, "HOME": tmp}
+    out = pathlib.Path(tmp) / "bare"
+    run("meson", "setup", out, source, "-Dlayers=" + ",".join(layers), "-Dtests=disabled", env=env)
+    run("ninja", "-C", out, env=env)
+    for layer in layers:
+        if not (out / home(layer) / f"lib{layer}.so").exists():
+            errors.append(f"{layer} was not built where there is only libc")
+    print(f"with libc only: {' '.join(layers)}")
+
+
+def alone(tmp, layer):
+    """With tests and benches, which may ask for more than the layer itself."""
+    out = pathlib.Path(os.path.realpath(tmp)) / layer
+    run("meson", "setup", out, source, f"-Dlayers={layer}", "-Drdma=enabled", "-Dpmix=enabled",
+        "-Dpeers=disabled", "-Ducx=disabled")
+    got = built(out)
+    if below(layer) - got:
+        errors.append(f"-Dlayers={layer} lacks {sorted(below(layer) - got)}")
+    print(f"-Dlayers={layer}: {' '.join(sorted(got))}")
+
+
+errors = []
+with tempfile.TemporaryDirectory() as tmp, concurrent.futures.ThreadPoolExecutor(2) as pool:
+    asked = names if "--all" in sys.argv else names[:1] + [n for n in names[1:] if below(n) != {n}]
+    jobs = [pool.submit(alone, tmp, layer) for layer in asked]
+    jobs.append(pool.submit(without_packages, tmp,
+                            [n for n in names if n in LAYERS and not LAYERS[n][2]]))
+    for job in jobs:
+        job.result()
+fail(errors)

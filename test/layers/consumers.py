@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from layers import fail
+from layers import HEADER_ONLY, fail
 
 build, here = pathlib.Path(sys.argv[1]), pathlib.Path(__file__).parent
 errors = []
@@ -36,6 +36,8 @@ with tempfile.TemporaryDirectory() as tmp:
         exe = pathlib.Path(tmp) / f"use-{layer}"
         run("gcc", src, "-o", exe, *cflags, *libs, env=env)
         run(exe, env=env)
+        if layer in HEADER_ONLY:
+            continue
         archive = libdir / f"lib{layer}.a"
         pos = static.index(f"-l{layer}")
         run("gcc", src, "-o", f"{exe}-static", *cflags, *static[:pos], archive, *static[pos + 1 :])

@@ -4,7 +4,7 @@ import pathlib
 import subprocess
 import sys
 
-from layers import HEADERS, fail
+from layers import HEADERS, fail, includes
 
 source = pathlib.Path(sys.argv[1])
 errors = []
@@ -15,7 +15,7 @@ for layer in sys.argv[2:]:
             ["g++", "-x", "c++", "-std=c++17"],
         ):
             cmd = lang + ["-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
-            cmd += [f"-I{source / layer / 'include'}", "-"]
+            cmd += [f"-I{source / path}" for path in includes(layer)] + ["-"]
             text = f"#include <{header}>\n#include <{header}>\n"
             r = subprocess.run(cmd, input=text, capture_output=True, text=True)
             if r.returncode:

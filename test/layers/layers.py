@@ -4,33 +4,57 @@
 # layer: (prefix of its exported symbols, directories it may include from,
 #         libraries it may need besides libc, pkg-config names it requires)
 LAYERS = {
+    "latrec": ("latrec_", {"base"}, set()),
     "mlx5dv-lite": ("mlx5dvl_", {"base"}, {"libibverbs.so.1", "libmlx5.so.1"}),
     "copyrpc": ("copyrpc_", {"base", "mlx5dv-lite"}, {"libmlx5dv-lite.so.0"}),
-    "delegrpc": ("delegrpc_", {"base"}, set()),
-    "shmipc": ("shmipc_", {"base"}, set()),
-    "flux": ("flux_", {"base"}, set()),
+    "delegrpc": ("delegrpc_", {"base", "cellring"}, set()),
+    "shmipc": ("shmipc_", {"base", "cellring"}, set()),
+    "flux": ("flux_", {"base", "cellring"}, set()),
 }
+
+# Layers without a library: all of them is in their headers, which include nothing of ours.
+HEADER_ONLY = {"cellring"}
 
 # What any library may need: libc, and what the compiler and the sanitizers add.
 LIBC = {"libc.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0"}
 
-# Programs: directories they may include from.
+# Programs: (file, directories they may include from, libraries they need besides libc).
 PROGRAMS = {
-    "tent": {"base"},
-    "benchkv": {"base", "mlx5dv-lite", "copyrpc", "delegrpc", "shmipc", "flux", "rdmabench"},
+    "tent": ("tent/sim/tentbench", {"base"}, {"libjansson.so.4", "libm.so.6"}),
+    "benchkv": ("benchkv/benchkv",
+                {"base", "latrec", "mlx5dv-lite", "copyrpc", "cellring", "delegrpc", "shmipc", "flux"},
+                {"liblatrec.so.0", "libcopyrpc.so.0", "libdelegrpc.so.0", "libshmipc.so.0",
+                 "libflux.so.0", "libibverbs.so.1", "libmlx5.so.1", "libpmix.so.2", "libhwloc.so.15",
+                 "libjansson.so.4", "libm.so.6"}),
 }
 
 # No layer may see rdma-core's driver headers but the one that is over them.
 DRIVER_HEADERS = {"mlx5dv-lite": {"mlx5dv.h", "mlx5_api.h", "verbs.h"}}
 
+# Directories that are not called as what is in them.
+HOME = {"latrec": "rdmabench/latrec"}
+
 # Public headers, as installed.
 HEADERS = {
+    "latrec": ["latrec.h"],
     "mlx5dv-lite": ["mlx5dvl.h"],
     "copyrpc": ["copyrpc.h"],
+    "cellring": ["cellring.h"],
     "delegrpc": ["delegrpc.h"],
     "shmipc": ["shmipc.h"],
     "flux": ["flux.h"],
 }
+
+
+def home(name):
+    """The directory of a layer or program, below the root."""
+    return HOME.get(name, name)
+
+
+def includes(layer):
+    """What a user of a layer's headers has to give: its own directory, and those below."""
+    below = [n for n in sorted(LAYERS.get(layer, ("", set()))[1]) if n in HEADER_ONLY]
+    return [home(n) + "/include" for n in [layer] + below]
 
 
 def fail(msgs):

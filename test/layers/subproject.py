@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Another meson project takes the workspace as a subproject, each layer through
-dependency(..., fallback: ...), and builds and runs a user of each."""
+dependency(..., fallback: ...), builds and runs a user of each, and installs: the kind of
+library is the one that it asks for, and of ours only what it asks for is installed."""
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -9,25 +11,82 @@ import tempfile
 source, here = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(__file__).parent
 names = sys.argv[2:]
 
-with tempfile.TemporaryDirectory() as tmp:
-    outer = pathlib.Path(tmp)
-    (outer / "subprojects").mkdir()
+
+def run(cwd, *cmd):
+    r = subprocess.run([str(c) for c in cmd], cwd=cwd, capture_output=True, text=True)
+    if r.returncode:
+        print(r.stdout + r.stderr)
+        raise SystemExit(f"failed: {' '.join(map(str, cmd))}")
+    return r.stdout
+
+
+def outer_project(outer, layers):
+    (outer / "subprojects").mkdir(parents=True)
     # A link, not a copy: what is taken is what is here.
     (outer / "subprojects" / "workspace").symlink_to(source)
     lines = ["project('outer', 'c', default_options: ['c_std=gnu11'])"]
-    for i, layer in enumerate(names):
+    for i, layer in enumerate(layers):
         (outer / f"{layer}.c").write_text((here / "consumer" / f"{layer}.c").read_text())
         lines.append(f"dep{i} = dependency('{layer}', fallback: 'workspace')")
-        lines.append(f"test('{layer}', executable('use-{layer}', '{layer}.c', dependencies: dep{i}))")
+        lines.append(f"test('{layer}', executable('use-{layer}', '{layer}.c', dependencies: dep{i},")
+        lines.append("  install: true))")
     (outer / "meson.build").write_text("\n".join(lines) + "\n")
-    for cmd in (
-        ["meson", "setup", "b", ".", "--force-fallback-for=" + ",".join(names),
-         "-Dworkspace:layers=" + ",".join(names)],
-        ["ninja", "-C", "b"],
-        ["meson", "test", "-C", "b", *(f"{n}" for n in names)],
-    ):
-        r = subprocess.run(cmd, cwd=outer, capture_output=True, text=True)
-        if r.returncode:
-            print(r.stdout + r.stderr)
-            raise SystemExit(f"failed: {' '.join(cmd)}")
+
+
+def setup(outer, layers, *options):
+    run(outer, "meson", "setup", "b", ".", "--force-fallback-for=" + ",".join(layers),
+        "-Dworkspace:layers=" + ",".join(layers), *options)
+
+
+def build_and_test(outer, layers):
+    run(outer, "ninja", "-C", "b")
+    run(outer, "meson", "test", "-C", "b", *layers)
+
+
+def install(outer, to):
+    """The files that `meson install` puts below the prefix, without the directories of the host."""
+    run(outer, "meson", "install", "-C", "b", "--no-rebuild", "--destdir", outer / to)
+    return {p.name for p in (outer / to).rglob("*") if not p.is_dir()}
+
+
+def needed(program):
+    return set(re.findall(r"\(NEEDED\).*\[(.*)\]", run(None, "readelf", "-d", program)))
+
+
+def same(what, found, wanted):
+    if found != wanted:
+        raise SystemExit(f"{what}: {sorted(found)}, not {sorted(wanted)}")
+
+
+def take_all_static(outer):
+    outer_project(outer, names)
+    setup(outer, names, "-Ddefault_library=static")
+    build_and_test(outer, names)
+    for layer in names:
+        ours = {lib for lib in needed(outer / "b" / f"use-{layer}") if lib[3:].startswith(tuple(names))}
+        same(f"default_library=static, use-{layer} needs", ours, set())
+    same("default_library=static builds", {p.name for p in outer.glob("b/**/*.so*")}, set())
+    same("default_library=static installs", install(outer, "static"), {f"use-{n}" for n in names})
+
+
+def take_one_shared(outer, layer):
+    outer_project(outer, [layer])
+    setup(outer, [layer], "-Ddefault_library=shared")
+    build_and_test(outer, [layer])
+    if f"lib{layer}.so.0" not in needed(outer / "b" / f"use-{layer}"):
+        raise SystemExit(f"default_library=shared: use-{layer} does not need lib{layer}.so.0")
+    same("an install that asks for nothing of ours holds", install(outer, "bare"), {f"use-{layer}"})
+    run(outer, "meson", "configure", "b", "-Dworkspace:install=enabled")
+    run(outer, "ninja", "-C", "b")
+    got = install(outer, "full")
+    for file in (f"lib{layer}.so.0", f"{layer}.h", f"{layer}.pc", f"{layer}.7"):
+        if file not in got:
+            raise SystemExit(f"install=enabled: {file} is missing among {sorted(got)}")
+    if f"lib{layer}.a" in got:
+        raise SystemExit("install=enabled, default_library=shared: the archive is installed as well")
+
+
+with tempfile.TemporaryDirectory() as tmp:
+    take_all_static(pathlib.Path(tmp) / "static")
+    take_one_shared(pathlib.Path(tmp) / "shared", names[-1])
     print(f"{len(names)} layers taken as a subproject")

@@ -1,27 +1,35 @@
 # SPDX-License-Identifier: MIT
-"""Each shared library exports its own prefix only, and needs only what its layer may use."""
+"""Each shared library exports its own prefix only, and needs only what its layer may use;
+each program needs the libraries that the table lists."""
 import pathlib
 import re
 import subprocess
 import sys
 
-from layers import LAYERS, LIBC, fail
+from layers import LAYERS, LIBC, PROGRAMS, fail, home
 
 
 def run(*cmd):
     return subprocess.run(cmd, check=True, capture_output=True, text=True).stdout
 
 
+def check_needed(file, needed):
+    found = set(re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", str(file))))
+    if found - needed - LIBC:
+        errors.append(f"{file.name} needs {sorted(found - needed - LIBC)}")
+    if needed - found:
+        errors.append(f"{file.name} does not use {sorted(needed - found)}, which it is over")
+    return sorted(found)
+
+
 build = pathlib.Path(sys.argv[1])
 errors = []
-for layer in sys.argv[2:]:
+for name in set(sys.argv[2:]) & set(PROGRAMS):
+    print(f"{name}: needs {check_needed(build / PROGRAMS[name][0], PROGRAMS[name][2])}")
+for layer in (name for name in sys.argv[2:] if name in LAYERS):
     prefix, _, needed = LAYERS[layer]
-    lib = build / layer / f"lib{layer}.so"
-    found = set(re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", str(lib))))
-    if found - needed - LIBC:
-        errors.append(f"{lib.name} needs {sorted(found - needed - LIBC)}")
-    if needed - found:
-        errors.append(f"{lib.name} does not use {sorted(needed - found)}, which it is over")
+    lib = build / home(layer) / f"lib{layer}.so"
+    found = check_needed(lib, needed)
     exported = [line.split()[-1] for line in run("nm", "-D", "--defined-only", str(lib)).splitlines()]
     names = [s.split("@")[0] for s in exported]
     if not names:
@@ -34,5 +42,5 @@ for layer in sys.argv[2:]:
     undefined = run("nm", "-D", "-u", str(lib))
     if layer != "mlx5dv-lite" and re.search(r"\b(ibv|mlx5dv)_\w+", undefined):
         errors.append(f"{lib.name} calls verbs: {re.findall(r'(?:ibv|mlx5dv)_[a-z_0-9]+', undefined)}")
-    print(f"{lib.name}: {len(names)} symbols, needs {sorted(found)}")
+    print(f"{lib.name}: {len(names)} symbols, needs {found}")
 fail(errors)

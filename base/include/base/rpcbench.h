@@ -61,8 +61,8 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "base/hist.h"
 #include "base/wait.h"
+#include "latrec.h"
 
 #define RPCBENCH_CLIENTS 64
 #define RPCBENCH_WORDS 7 /* 56 bytes: a message is one cache line with its header */
@@ -133,7 +133,7 @@ struct rpcbench_run {
 	uint32_t active; /* clients in this window */
 	uint64_t window_ns;
 	uint32_t wakes; /* calls of a RPCBENCH_WAKE window */
-	struct hist wake; /* their latencies, ns */
+	struct latrec_hist wake; /* their latencies, ns */
 	CACHE_ALIGNED uint32_t ready; /* threads that stand at the start */
 	CACHE_ALIGNED uint32_t finished; /* clients that have drained */
 	CACHE_ALIGNED uint64_t ping;
@@ -294,7 +294,7 @@ ALWAYS_INLINE void rpcbench_wake(struct rpcbench_client *c, uint32_t size,
 		rpcbench_fill(c, 1, size, call, flush);
 		while (!poll(c))
 			idle(c, NSEC_PER_SEC);
-		hist_add(&c->run->wake, clock_ns() - start);
+		latrec_hist_record(&c->run->wake, clock_ns() - start);
 	}
 }
 

@@ -269,7 +269,7 @@ static inline void rpcbench_sleepers(struct rpcbench_bench *b)
 	server = (double)b->server_cpu_ns / (double)RPCBENCH_REST_NS;
 	rpcbench_window(b, RPCBENCH_HOLD, 0, 1, RPCBENCH_REST_NS);
 	client = (double)b->client_cpu_ns / (double)RPCBENCH_REST_NS;
-	hist_init(&b->run.wake);
+	latrec_hist_clear(&b->run.wake);
 	b->run.wakes = b->opt.wakes;
 	rpcbench_window(b, RPCBENCH_WAKE, 0, 1, RPCBENCH_GAP_NS);
 	rpcbench_print_wake(b->impl[0]->name, &b->run.wake, server, client, b->opt.json);

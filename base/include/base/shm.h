@@ -211,19 +211,21 @@ static inline int shm_check_owner(int fd, struct stat *st_p)
 	return 0;
 }
 
-/* Does the name still mean the file of this descriptor? */
-static inline bool shm_is_current(const struct shm_region *r)
+/*
+ * 1 when the name still means the file of this descriptor, 0 when not, -errno. Takes no
+ * descriptor: a process that has none left can still remove its names.
+ */
+static inline int shm_is_current(const struct shm_region *r)
 {
+	char path[sizeof("/dev/shm") + sizeof(r->path)];
 	struct stat mine, named;
-	int fd = shm_open(r->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
-	bool same;
 
-	if (fd < 0)
-		return false;
-	same = fstat(fd, &named) == 0 && fstat(r->fd, &mine) == 0 && named.st_dev == mine.st_dev &&
-	       named.st_ino == mine.st_ino;
-	close(fd);
-	return same;
+	snprintf(path, sizeof(path), "/dev/shm%s", r->path);
+	if (lstat(path, &named) != 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (fstat(r->fd, &mine) != 0)
+		return -errno;
+	return named.st_dev == mine.st_dev && named.st_ino == mine.st_ino;
 }
 
 /*
@@ -270,14 +272,18 @@ static inline int shm_map(struct shm_region *r, const struct stat *locked, size_
 static inline int shm_remove_stale(struct shm_region *r)
 {
 	struct stat st;
-	int err = shm_open_locked(r, 0), alive;
+	int err = shm_open_locked(r, 0), alive, current = 0;
 
 	if (err)
 		return err == -ENOENT ? -EAGAIN : err;
 	err = shm_check_owner(r->fd, &st);
 	if (!err)
 		err = shm_lock(r, SHM_NAMING);
-	if (!err && shm_is_current(r)) {
+	if (!err)
+		current = shm_is_current(r);
+	if (current < 0)
+		err = current;
+	if (current > 0) {
 		alive = shm_locked(r, SHM_SERVER);
 		if (alive)
 			err = alive < 0 ? alive : -EADDRINUSE;
@@ -291,7 +297,7 @@ static inline int shm_remove_stale(struct shm_region *r)
 /* One try to make the file and to hold its server byte. -EAGAIN: lost a race. */
 static inline int shm_create_file(struct shm_region *r)
 {
-	int err = shm_open_locked(r, O_CREAT | O_EXCL);
+	int err = shm_open_locked(r, O_CREAT | O_EXCL), current = 0;
 
 	if (err == -EEXIST)
 		return shm_remove_stale(r);
@@ -299,10 +305,14 @@ static inline int shm_create_file(struct shm_region *r)
 		return err;
 	/* Until the server byte is held another server may take the new file for remains. */
 	err = shm_lock(r, SHM_NAMING);
-	if (!err && !shm_is_current(r))
-		err = -EAGAIN;
+	if (!err)
+		current = shm_is_current(r);
+	if (!err && current <= 0)
+		err = current ? current : -EAGAIN;
 	if (!err)
 		err = shm_lock(r, SHM_SERVER);
+	if (err && current > 0)
+		shm_unlink(r->path);
 	shm_unlock(r, SHM_NAMING);
 	if (err)
 		shm_close_locked(r);
@@ -394,7 +404,11 @@ static inline int shm_attach(const char *prefix, const char *name, size_t min_si
  */
 static inline int shm_remove_name(struct shm_region *r)
 {
-	if (r->named && shm_is_current(r) && shm_unlink(r->path) != 0 && errno != ENOENT)
+	int current = r->named ? shm_is_current(r) : 0;
+
+	if (current < 0)
+		return current;
+	if (current && shm_unlink(r->path) != 0 && errno != ENOENT)
 		return -errno;
 	r->named = false;
 	return 0;

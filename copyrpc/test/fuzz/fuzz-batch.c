@@ -73,7 +73,7 @@ static void write_ring(struct input *in, uint8_t *ring)
 static int nearly_right(struct chan *ch, struct input *in, uint8_t *ring)
 {
 	uint32_t off = (uint32_t)ch->parsed & ch->mask, kind = (uint32_t)take(in, 1) % 3;
-	uint32_t len = (uint32_t)take(in, 1), n = 1 + wire_blocks(len), id = 0, allowance = 2;
+	uint32_t len = (uint32_t)take(in, 1), n = 1 + wire_blocks(len), id = 0, limit = 0;
 	uint8_t *at = ring + off * WIRE_BLOCK;
 	uint32_t hit = (uint32_t)take(in, 1) % (2 * WIRE_BLOCK);
 	unsigned sum = 0;
@@ -83,15 +83,15 @@ static int nearly_right(struct chan *ch, struct input *in, uint8_t *ring)
 		n = ch->cr.c - off;
 	}
 	if (kind == 1) {
-		while (id + 1 < ch->max_calls && !ch->calls[id].allowance)
+		while (id + 1 < ch->max_calls && ch->calls[id].resp_max == CALL_FREE)
 			id++;
-		allowance = ch->calls[id].allowance;
+		limit = (uint32_t)ch->calls[id].resp_max;
 		id |= WIRE_RESPONSE;
 	}
 	wire_put_meta(at, ch->sent * WIRE_BLOCK, (32 - ch->cr.k) * WIRE_BLOCK,
 		kind == 2 ? WIRE_WRAP : 1);
 	if (n > 1)
-		wire_put_header(at + WIRE_BLOCK, id, allowance, len);
+		wire_put_header(at + WIRE_BLOCK, id, limit, len);
 	if (hit < n * WIRE_BLOCK)
 		at[hit] ^= (uint8_t)take(in, 1);
 	return chan_receive(ch, n, on_response, &sum);
@@ -157,7 +157,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (rc >= 0 && (!credit_holds(&ch.cr) || ch.unasked > ch.cr.r || ch.cr.k > 32))
 			abort();
 	}
-	ch.status = -EPROTO;
+	chan_stop(&ch, -EPROTO);
 	if (size % 2)
 		serve(&queue, true);
 	if (ch.ncalls > chan_stats(&ch).calls || chan_requests(&ch) > 16)

@@ -73,6 +73,8 @@ static struct credit load(const struct dir *d)
 		.c = C,
 		.r = d->r,
 		.k = d->k,
+		.rmax = credit_rmax(C),
+		.t = credit_threshold(C),
 		.edge = d->open ? (d->p + C - 1) / C * C : 0};
 }
 
@@ -135,12 +137,12 @@ static bool can_call(const struct model *m, int s, unsigned size, unsigned resp)
 	struct credit cr = load(&m->d[s]);
 	struct placement to = plan(&cr, size);
 
-	return m->calls[s] && cr.k >= resp + 1 + RESERVE && call_fits(&cr, &to);
+	return m->calls[s] && cr.k >= credit_allowance(resp) + RESERVE && call_fits(&cr, &to);
 }
 
 static bool would_stall(const struct model *m, int s, unsigned size, unsigned resp)
 {
-	return m->calls[s] && !m->d[s].stalled && m->d[s].k >= resp + 1 + RESERVE &&
+	return m->calls[s] && !m->d[s].stalled && m->d[s].k >= credit_allowance(resp) + RESERVE &&
 	       !can_call(m, s, size, resp);
 }
 
@@ -165,10 +167,10 @@ static void place(struct model *m, int s, unsigned char kind, unsigned size, uns
 
 static void do_call(struct model *m, int s, unsigned size, unsigned resp)
 {
-	m->d[s].k -= (unsigned char)(resp + 1);
+	m->d[s].k -= (unsigned char)credit_allowance(resp);
 	m->calls[s]--;
 	m->pending[s]++;
-	place(m, s, REQUEST, size, resp + 1);
+	place(m, s, REQUEST, size, credit_allowance(resp));
 }
 
 /* The consumer position that the receiver of a direction tells. */
@@ -342,7 +344,7 @@ static bool can_reply(const struct model *m, int s, int i, unsigned size)
 {
 	int k = held(&m->d[s], AT_ONCE, i);
 
-	return k >= 0 && size + 1 <= m->d[s].item[k].allowance;
+	return k >= 0 && credit_allowance(size) <= m->d[s].item[k].allowance;
 }
 
 static void answer(struct model *m, int from, unsigned char kind, unsigned size, unsigned allowance)
@@ -402,7 +404,7 @@ static bool can_nest(const struct model *m, int s, unsigned size, bool stall)
 
 	for (int a = 0; a < LARGE + 2; a++)
 		if (m->d[!s].to_call[a])
-			return cr.k >= size + 1 && call_fits(&cr, &to) != stall &&
+			return cr.k >= credit_allowance(size) && call_fits(&cr, &to) != stall &&
 			       !(stall && m->d[s].stalled);
 #endif
 	return false;
@@ -417,8 +419,8 @@ static void do_nest(struct model *m, int s, unsigned size)
 		a++;
 	m->d[!s].to_call[a]--;
 	m->d[!s].calling[a]++;
-	m->d[s].k -= (unsigned char)(size + 1);
-	place(m, s, NESTED_REQUEST, size, size + 1);
+	m->d[s].k -= (unsigned char)credit_allowance(size);
+	place(m, s, NESTED_REQUEST, size, credit_allowance(size));
 #endif
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "dma/forbidden.h"
 #include "fabric/fabric.h"
 #include "shim/sys.h"
 
@@ -88,18 +89,27 @@ static void *ptr(uint64_t addr)
 	return (void *)(uintptr_t)addr;
 }
 
-/* All of @len or an error. A dead process's slot may be taken over by a new pid. */
-static int vm_transfer(bool write, uint32_t slot, const struct iovec *local, size_t nlocal,
+/* All of @len or an error. */
+static int vm_transfer(bool write, int32_t pid, const struct iovec *local, size_t nlocal,
 	const struct iovec *remote, size_t nremote, size_t len)
 {
 	long nr = write ? SYS_process_vm_writev : SYS_process_vm_readv;
-	long r = SYS(nr, arena()->procs[slot].pid, local, nlocal, remote, nremote, 0);
+	long r = SYS(nr, pid, local, nlocal, remote, nremote, 0);
 
 	if (r == (long)len)
 		return 0;
-	if (r == -ESRCH || r == -EPERM)
+	if (r == -ESRCH)
 		return -ESRCH;
+	if (r == -EPERM || r == -ENOSYS) {
+		dma_say_forbidden(pid);
+		return -EPERM;
+	}
 	return -EFAULT;
+}
+
+static int32_t pid_of(uint32_t slot)
+{
+	return arena()->procs[slot].pid;
 }
 
 int dma_read(uint32_t slot, uint64_t addr, void *buf, size_t len)
@@ -108,7 +118,7 @@ int dma_read(uint32_t slot, uint64_t addr, void *buf, size_t len)
 
 	if (slot == fabric_self.slot)
 		return softhca_copy(buf, ptr(addr), len) ? -EFAULT : 0;
-	return vm_transfer(false, slot, &local, 1, &remote, 1, len);
+	return vm_transfer(false, pid_of(slot), &local, 1, &remote, 1, len);
 }
 
 int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len)
@@ -117,7 +127,7 @@ int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len)
 
 	if (slot == fabric_self.slot)
 		return softhca_copy(ptr(addr), buf, len) ? -EFAULT : 0;
-	return vm_transfer(true, slot, &local, 1, &remote, 1, len);
+	return vm_transfer(true, pid_of(slot), &local, 1, &remote, 1, len);
 }
 
 /*
@@ -140,7 +150,7 @@ int dma_read_counted(uint32_t slot, uint64_t addr, uint32_t *value, uint64_t at,
 		return len && softhca_copy(buf, ptr(at), len) ? -EFAULT : 0;
 	}
 	do
-		r = vm_transfer(false, slot, local, 2, remote, 3, sizeof(v) + len);
+		r = vm_transfer(false, pid_of(slot), local, 2, remote, 3, sizeof(v) + len);
 	while (!r && v[0] != v[1]);
 	if (!r)
 		*value = be32toh(v[0]);
@@ -168,7 +178,7 @@ int dma_write_cqe(uint32_t slot, uint64_t addr, const void *bytes)
 	struct iovec remote[2] = {{ptr(addr), 63}, {ptr(addr + 63), 1}};
 
 	if (slot != fabric_self.slot)
-		return vm_transfer(true, slot, local, 2, remote, 2, 64);
+		return vm_transfer(true, pid_of(slot), local, 2, remote, 2, 64);
 	/* Stores are seen in order on x86, string stores before the store that follows. */
 	if (softhca_copy(ptr(addr), b, 63) || softhca_store8(ptr(addr + 63), b[63]))
 		return -EFAULT;
@@ -180,25 +190,39 @@ static uint64_t min64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* One piece. @peer: NULL while the mutex is held, which keeps the slot's owner the same. */
+static int copy_piece(const struct dma_peer *peer, uint32_t dst_slot, uint64_t d, uint32_t src_slot,
+	uint64_t s, uint64_t n, bool *fault_dst)
+{
+	bool here = dst_slot == fabric_self.slot, alone = here && src_slot == dst_slot;
+	struct iovec local = {ptr(here ? d : s), n}, remote = {ptr(here ? s : d), n};
+	int r;
+
+	if (alone) {
+		r = softhca_copy(ptr(d), ptr(s), n) ? -EFAULT : 0;
+		*fault_dst = last_fault - d < n;
+		return r;
+	}
+	*fault_dst = !here;
+	if (!peer)
+		return vm_transfer(!here, pid_of(here ? src_slot : dst_slot), &local, 1, &remote, 1,
+			n);
+	if (!fabric_is_peer(peer))
+		return -ESRCH;
+	return vm_transfer(!here, peer->pid, &local, 1, &remote, 1, n);
+}
+
 /* Walks two lists at once; every step is a piece that both hold in one go. */
-int dma_copy(const struct dma_seg *dst, size_t ndst, const struct dma_seg *src, size_t nsrc,
-	bool *fault_dst)
+int dma_copy(const struct dma_peer *peer, const struct dma_seg *dst, size_t ndst,
+	const struct dma_seg *src, size_t nsrc, bool *fault_dst)
 {
 	uint64_t d_off = 0, s_off = 0;
 
 	while (ndst && nsrc) {
 		uint64_t n = min64(dst->len - d_off, src->len - s_off);
-		uint64_t d = dst->addr + d_off, s = src->addr + s_off;
-		bool here = dst->slot == fabric_self.slot;
-		int r;
+		int r = copy_piece(peer, dst->slot, dst->addr + d_off, src->slot, src->addr + s_off,
+			n, fault_dst);
 
-		if (here) {
-			r = dma_read(src->slot, s, ptr(d), n);
-			*fault_dst = src->slot == dst->slot && last_fault - d < n;
-		} else {
-			r = dma_write(dst->slot, d, ptr(s), n);
-			*fault_dst = true;
-		}
 		if (r)
 			return r;
 		d_off += n;

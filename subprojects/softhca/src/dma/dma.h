@@ -4,7 +4,8 @@
  * survive a bad address, another one by process_vm_readv and process_vm_writev.
  *
  * Return 0 or: -EFAULT, an address is not mapped (the source's or the destination's;
- * only dma_copy tells them apart), -ESRCH, the process is gone.
+ * only dma_copy tells them apart), -ESRCH, the process is gone, -EPERM, it is out of reach,
+ * which a line on standard error has said.
  */
 #ifndef SOFTHCA_DMA_DMA_H
 #define SOFTHCA_DMA_DMA_H
@@ -45,12 +46,22 @@ struct dma_seg {
 	uint64_t len;
 };
 
+/* A process as it was when it was looked up: the slot may be taken over by another one. */
+struct dma_peer {
+	uint32_t slot;
+	uint32_t life;
+	int32_t pid;
+};
+
 /*
- * Copies @src to @dst; their lengths add up to the same, and at least one side is in
- * this process altogether. @fault_dst: which side it was that gave -EFAULT or -ESRCH.
+ * Copies @src to @dst; their lengths add up to the same, at least one side is in this
+ * process altogether, and what is not belongs to one other process. @peer: that process,
+ * which is looked at again before each access; NULL when the fabric's mutex is held and
+ * the caller has seen that it lives. @fault_dst: which side it was that gave -EFAULT or
+ * -ESRCH.
  */
-int dma_copy(const struct dma_seg *dst, size_t ndst, const struct dma_seg *src, size_t nsrc,
-	bool *fault_dst);
+int dma_copy(const struct dma_peer *peer, const struct dma_seg *dst, size_t ndst,
+	const struct dma_seg *src, size_t nsrc, bool *fault_dst);
 
 /*
  * For the fault handler: if @uc stands in one of the copies, moves it to where the

@@ -23,9 +23,10 @@
 #include "topo/topo.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 1
+#define ARENA_VERSION 2
 
 #define MAX_PROCS 512
+#define NO_SLOT MAX_PROCS /* of a process that has not joined yet */
 #define MAX_CTXS 4096
 #define MAX_PDS 4096
 #define MAX_AHS 16384
@@ -38,6 +39,8 @@
 #define FIRST_QP_INDEX 64 /* 0 and 1 are the management QPs of a real port */
 #define FIRST_MR_INDEX 16 /* key 0x100 is the provider's "no segment" */
 
+#define ARENA_BLOCK 16384u /* what is allocated at once; see reserve.h */
+#define ARENA_BLOCKS 4096u
 #define NO_INDEX UINT32_MAX
 #define JOURNAL_STORES 8
 #define JOURNAL_CQES 2
@@ -45,7 +48,11 @@
 /* One attached process. Alive as long as it holds the byte lock of its slot. */
 struct proc {
 	uint32_t used;
-	int32_t pid;
+	int32_t pid; /* 0 once it is known to be dead: the number may be another's */
+	uint32_t life; /* counts the owners of the slot */
+	uint32_t bell; /* its thread sleeps on it; see sched.h */
+	uint32_t failed; /* QPs of it are to be flushed by itself */
+	uint32_t reserved;
 	struct softhca_counters counters;
 };
 
@@ -132,7 +139,7 @@ struct srq {
 	uint32_t async_events;
 	uint32_t max_wr;
 	uint32_t max_sge;
-	uint32_t reserved;
+	uint32_t copy_from; /* 1 + the QP whose message is copied into the next entry, 0: none */
 };
 
 /* The attributes of a QP that modify sets and query returns. */
@@ -195,8 +202,14 @@ struct qp {
 	uint32_t async_events;
 	uint32_t trace; /* 1 + ring, 0 without one */
 	uint32_t flushing; /* in ERR, and its queues may hold entries not yet flushed */
-	uint32_t held; /* sq_done + 1 of the entry that a delay held back */
-	uint32_t reserved;
+	uint32_t held; /* sq_done + 1 of the entry that is not asked for faults again */
+	uint32_t placed; /* sq_done + 1 of the entry whose payload is at its place */
+	/* Copies without the mutex; see hca/copy.h. */
+	uint32_t copy_to; /* 1 + the QP that it sends to, 0: none goes on */
+	uint32_t copy_from; /* 1 + the QP that it receives from, 0: none goes on */
+	uint32_t copy_srq; /* with copy_to: 1 + the SRQ of the receiver, 0: no matter */
+	uint32_t copy_peer; /* with copy_to: slot of the receiver */
+	uint64_t copy_ticket; /* of its last copy: they count up in the fabric */
 	uint64_t wait_until; /* CLOCK_MONOTONIC ns, 0: not waiting */
 	uint64_t user_handle;
 	struct qp_attr attr;
@@ -269,6 +282,8 @@ struct arena {
 	uint32_t version;
 	uint32_t size;
 	pthread_mutex_t lock __attribute__((aligned(64)));
+	uint64_t pid_ns, user_ns; /* of all members: inodes of /proc/self/ns/ */
+	uint64_t blocks[ARENA_BLOCKS / 64]; /* that are allocated, a bit each */
 	uint64_t next_fifo;
 	uint64_t virtual_ns; /* the clock of the link model in virtual time */
 	uint32_t link_mode; /* enum link_mode */
@@ -280,7 +295,9 @@ struct arena {
 	struct fault_rule faults[FAULT_RULES];
 	struct journal journal __attribute__((aligned(64)));
 	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a run, 0: none */
-	struct proc procs[MAX_PROCS];
+	uint64_t next_copy;
+	uint64_t copying[MAX_QPS / 64]; /* QPs with copy_to, a bit each */
+	struct proc procs[MAX_PROCS + 1]; /* the last is nobody's */
 	struct ctx ctxs[MAX_CTXS];
 	struct pd pds[MAX_PDS];
 	struct ah ahs[MAX_AHS];

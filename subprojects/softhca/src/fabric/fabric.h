@@ -6,6 +6,10 @@
  * and `fifo/`. Byte 0 of `lock` serialises creation and removal; byte 1 + slot is held
  * by the process of that slot. These are open-file-description locks, so the kernel
  * drops them with the process however it ends, and no pid is trusted to say who lives.
+ * Who waits for the end of a member asks for a read lock of its byte, and who asks whether
+ * it lives looks for a write lock, so that the two do not mistake each other for a member.
+ * A slot is taken under the arena's mutex: while that is held and the byte is locked, the
+ * slot's pid is that of the process which holds the lock.
  */
 #ifndef SOFTHCA_FABRIC_FABRIC_H
 #define SOFTHCA_FABRIC_FABRIC_H
@@ -14,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "dma/dma.h"
 #include "fabric/arena.h"
 
 struct fabric_self {
@@ -39,11 +44,15 @@ bool fabric_name_ok(const char *name);
 
 /*
  * Joins (or creates) the fabric that the environment names. Idempotent, any thread.
- * Returns 0 or -errno; -EINVAL: the environment asks for what is not there, which a line
- * on standard error has said; -EACCES: the directory belongs to another uid; -EMFILE: all
- * slots taken; -EPROTO: another version of this library created it.
+ * Returns 0 or -errno; -EINVAL: the environment asks for what is not there; -EACCES: the
+ * directory belongs to another uid; -EMFILE: all slots taken; -EPROTO: another version of
+ * this library created it; -EXDEV: its members are in other namespaces; -ENOSPC: /dev/shm
+ * has no room; -ENOENT: there is no /proc.
  */
 int fabric_attach(void);
+
+/* What to tell the user after it failed: one line without its end. */
+const char *fabric_why(void);
 
 /* Leaves it; the last process out removes the directory. At exit only. */
 void fabric_detach(void);
@@ -67,6 +76,12 @@ bool fabric_alive(uint32_t slot);
  * process that died meanwhile answers -ESRCH to the touch.
  */
 bool fabric_reachable(uint32_t slot);
+
+/* The process of @slot, to be looked at without the mutex. The mutex is held. */
+struct dma_peer fabric_peer(uint32_t slot);
+
+/* Whether that process is there still, as fabric_reachable() knows it. */
+bool fabric_is_peer(const struct dma_peer *peer);
 
 /* Destroys what dead processes left. The mutex is held. */
 void fabric_reap(void);

@@ -11,21 +11,21 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fabric/attach.h"
 #include "fabric/fabric.h"
 #include "fabric/tree.h"
 #include "shim/sys.h"
 
-/* Whether the lock could be had at once, or (F_OFD_GETLK) whether nobody has it. */
-static bool lock_free(int fd, int cmd, off_t start, off_t len)
+static bool no_members(int fd)
 {
-	struct flock fl = {
-		.l_type = F_WRLCK,
-		.l_whence = SEEK_SET,
-		.l_start = start,
-		.l_len = len,
-	};
+	return fabric_byte_lock(fd, F_OFD_GETLK, F_RDLCK, 1, MAX_PROCS) == 0;
+}
 
-	return !sys_fcntl(fd, cmd, &fl) && (cmd != F_OFD_GETLK || fl.l_type == F_UNLCK);
+static bool still_named(int fd)
+{
+	struct stat st;
+
+	return !sys_fstat(fd, &st) && st.st_nlink;
 }
 
 /*
@@ -36,7 +36,7 @@ static bool lock_soon(int fd, int tries)
 {
 	const struct timespec pause = {.tv_nsec = 5000000};
 
-	while (!lock_free(fd, F_OFD_SETLK, 0, 1)) {
+	while (fabric_byte_lock(fd, F_OFD_SETLK, F_WRLCK, 0, 1)) {
 		if (!--tries)
 			return false;
 		nanosleep(&pause, NULL);
@@ -45,20 +45,31 @@ static bool lock_soon(int fd, int tries)
 }
 
 /* Byte 0 keeps those out who would join; see fabric.h. */
+static void remove_unused(const char *dir, int fd, int tries)
+{
+	if (lock_soon(fd, tries) && no_members(fd) && still_named(fd))
+		tree_remove(dir);
+	fabric_byte_lock(fd, F_OFD_SETLK, F_UNLCK, 0, 1);
+}
+
+static int open_lock(const char *dir)
+{
+	char path[320];
+
+	snprintf(path, sizeof(path), "%s/lock", dir);
+	return sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+}
+
 static int sweep_one(const char *name, void *arg)
 {
-	char dir[300], path[320];
-	struct stat st;
+	char dir[300];
 	int fd;
 
 	snprintf(dir, sizeof(dir), "/dev/shm/softhca-%u-%s", (unsigned)geteuid(), name);
-	snprintf(path, sizeof(path), "%s/lock", dir);
-	fd = sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+	fd = open_lock(dir);
 	if (fd < 0)
 		return 0;
-	if (lock_soon(fd, 20) && lock_free(fd, F_OFD_GETLK, 1, MAX_PROCS) && !sys_fstat(fd, &st) &&
-		st.st_nlink)
-		tree_remove(dir);
+	remove_unused(dir, fd, 20);
 	sys_close(fd);
 	return 0;
 }
@@ -81,26 +92,38 @@ int fabric_each(int (*each)(const char *name, void *arg), void *arg)
 	return r;
 }
 
-static void unlock(int fd, off_t start)
-{
-	struct flock fl = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = start};
-
-	sys_fcntl(fd, F_OFD_SETLK, &fl);
-}
-
 /* A forked process shares the locks, so closing the file would not give them up. */
 void fabric_let_go(void)
 {
 	int fd = fabric_self.lock_fd;
-	struct stat st;
 
-	unlock(fd, 1);
-	if (lock_soon(fd, 400) && lock_free(fd, F_OFD_GETLK, 1, MAX_PROCS) && !sys_fstat(fd, &st) &&
-		st.st_nlink)
-		tree_remove(fabric_self.dir);
-	unlock(fd, 0);
+	fabric_byte_lock(fd, F_OFD_SETLK, F_UNLCK, 1, MAX_PROCS);
+	remove_unused(fabric_self.dir, fd, 400);
 	sys_close(fd);
 	fabric_self.lock_fd = -1;
+}
+
+/* The kernel gives the lock when the member ends; a slot that is free gives it at once. */
+static void await_members(int fd)
+{
+	for (off_t byte = 1; byte <= MAX_PROCS; byte++) {
+		if (fabric_byte_lock(fd, F_OFD_SETLKW, F_RDLCK, byte, 1))
+			return;
+		fabric_byte_lock(fd, F_OFD_SETLK, F_UNLCK, byte, 1);
+	}
+}
+
+void fabric_outlast(void)
+{
+	int fd = open_lock(fabric_self.dir);
+
+	if (fd < 0)
+		return;
+	while (still_named(fd)) {
+		await_members(fd);
+		remove_unused(fabric_self.dir, fd, 20);
+	}
+	sys_close(fd);
 }
 
 void fabric_sweep(void)

@@ -19,4 +19,10 @@ void fabric_let_go(void);
  */
 int fabric_each(int (*each)(const char *name, void *arg), void *arg);
 
+/*
+ * Waits, for as long as it takes, until the fabric that was let go has no members, and
+ * removes it: those who are killed cannot.
+ */
+void fabric_outlast(void);
+
 #endif

@@ -47,7 +47,7 @@ static bool due(struct fault_rule *r)
  * Places the first bytes of a WRITE or READ, and nothing of others: half a SEND would
  * have to take a receive, which RC gives back to nobody.
  */
-static void place_part(struct qp *qp, const struct wqe *w, uint64_t bytes)
+static struct answer place_part(struct qp *qp, const struct wqe *w, uint64_t bytes)
 {
 	struct wqe part = *w;
 	uint64_t left = bytes < w->length ? bytes : w->length;
@@ -55,7 +55,7 @@ static void place_part(struct qp *qp, const struct wqe *w, uint64_t bytes)
 	if (w->opcode == OP_WRITE_IMM)
 		part.opcode = OP_WRITE; /* without the completion at its end */
 	if ((part.opcode != OP_WRITE && part.opcode != OP_READ) || !left || qp->type == QPT_UD)
-		return;
+		return (struct answer){.verdict = V_DONE};
 	part.length = left;
 	for (part.nsegs = 0; left; part.nsegs++) {
 		struct dma_seg *seg = &part.segs[part.nsegs];
@@ -64,12 +64,15 @@ static void place_part(struct qp *qp, const struct wqe *w, uint64_t bytes)
 			seg->len = left;
 		left -= seg->len;
 	}
-	respond(qp, &part);
+	return respond(qp, &part);
 }
 
 static void kill_slot(uint32_t slot)
 {
-	kill(arena()->procs[slot].pid, SIGKILL);
+	int32_t pid = arena()->procs[slot].pid;
+
+	if (pid > 0 && fabric_alive(slot))
+		kill(pid, SIGKILL);
 }
 
 static void kill_peer(const struct qp *qp)
@@ -90,12 +93,17 @@ static uint32_t rnr_timer(const struct qp *qp)
 /* Returns whether the message is done with. */
 static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w, struct answer *a)
 {
+	enum syndrome s = r->syndrome;
+
 	switch (r->action) {
 	case FAULT_PARTIAL:
-		place_part(qp, w, r->bytes);
-		/* fall through */
+		*a = place_part(qp, w, r->bytes);
+		if (a->verdict == V_STOPPED)
+			return true;
+		*a = (struct answer){.verdict = V_ERROR, .syndrome = s};
+		return true;
 	case FAULT_ERROR:
-		*a = (struct answer){.verdict = V_ERROR, .syndrome = r->syndrome};
+		*a = (struct answer){.verdict = V_ERROR, .syndrome = s};
 		return true;
 	case FAULT_RNR:
 		*a = (struct answer){.verdict = V_RNR, .rnr_timer = rnr_timer(qp)};

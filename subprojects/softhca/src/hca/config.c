@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "fabric/fabric.h"
 
 static struct config config;
+static atomic_bool have_config;
 
 bool config_flag(const char *name)
 {
@@ -74,12 +76,16 @@ static void read_config(void)
 	config.mode = mode < 0 ? ENGINE_TRAP : (enum engine_mode)mode;
 	config.strict = config_flag("SOFTHCA_STRICT");
 	config.blueflame = config_flag("SOFTHCA_BF");
+	/* Pairs with the acquire in config_get: the fields are set. */
+	atomic_store_explicit(&have_config, true, memory_order_release);
 }
 
 const struct config *config_get(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, read_config);
+	/* Pairs with the release in read_config. Asked several times for each message. */
+	if (!atomic_load_explicit(&have_config, memory_order_acquire))
+		pthread_once(&once, read_config);
 	return &config;
 }

@@ -12,7 +12,7 @@
 #include "shim/sys.h"
 
 #define FIFO_PATH_MAX 192
-#define DROP_EVENTS 512 /* more unread events than this stay in the FIFO */
+#define DROP_EVENTS 8192 /* a FIFO holds no more of the smallest */
 
 int fifo_create(uint64_t *id)
 {
@@ -56,7 +56,9 @@ void fifo_post(uint64_t id, const void *event, uint32_t len)
 
 uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len)
 {
-	char path[FIFO_PATH_MAX], kept[DROP_EVENTS][sizeof(struct ib_uverbs_async_event_desc)];
+	/* Static: too large for a stack, and the fabric's lock is held. */
+	static char kept[DROP_EVENTS][sizeof(struct ib_uverbs_async_event_desc)];
+	char path[FIFO_PATH_MAX];
 	uint32_t dropped = 0, n = 0;
 	int fd;
 

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fabric/reserve.h"
+#include "hca/copy.h"
 #include "hca/event.h"
 #include "hca/trace.h"
 
@@ -30,6 +32,21 @@ static struct obj *obj_at(enum obj_kind kind, uint32_t index)
 	return (struct obj *)((char *)arena() + t->offset + t->stride * index);
 }
 
+/* Room for an entry that was never used, and for what other tables have of it. */
+static int reserve_entry(enum obj_kind kind, uint32_t i)
+{
+	struct arena *a = arena();
+	int r = reserve(obj_at(kind, i), tables[kind].stride);
+
+	if (!r && kind == OBJ_QP)
+		r = reserve(&a->qp_gen[i], sizeof(a->qp_gen[i]));
+	if (!r && kind == OBJ_MR)
+		r = reserve(&a->mr_gen[i], sizeof(a->mr_gen[i]));
+	if (!r && kind == OBJ_CQ)
+		r = reserve(&a->comp_runs[i], sizeof(a->comp_runs[i]));
+	return r;
+}
+
 uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx)
 {
 	const struct table *t = &tables[kind];
@@ -40,6 +57,8 @@ uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx)
 
 		if (i < *high && o->used)
 			continue;
+		if (i >= *high && reserve_entry(kind, i))
+			return NO_INDEX;
 		memset(o, 0, t->stride);
 		o->owner = fabric_self.slot;
 		o->ctx = ctx;
@@ -60,6 +79,7 @@ void obj_free(enum obj_kind kind, uint32_t index)
 	struct arena *a = arena();
 
 	if (kind == OBJ_QP) {
+		copy_abandon(&a->qps[index]);
 		a->qp_gen[index]++;
 		trace_free(a->qps[index].trace);
 	}

@@ -7,8 +7,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "hca/copy.h"
 #include "hca/event.h"
 #include "hca/objects.h"
+#include "sched/sched.h"
 #include "xport/link.h"
 #include "xport/xport.h"
 
@@ -34,6 +36,8 @@ enum attr_mask {
 	A_PATH_MIG = 1 << 18,
 	A_DEST_QPN = 1 << 20,
 };
+
+#define WATCH_NS 10000000u /* how often the end of a copy is looked for that may never come */
 
 /* What each transition between working states needs, by type of QP. */
 static const struct transition {
@@ -137,17 +141,59 @@ static void set_values(struct qp_attr *a, const struct ib_uverbs_modify_qp *m)
 		set_path(a, &m->dest);
 }
 
-/* The provider zeroes the doorbell records and its own indexes itself. */
-static void reset(struct qp *qp)
+void qp_stop(struct qp *qp)
 {
-	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->state = QPS_RESET;
-	qp->rq_taken = qp->sq_done = 0;
+	qp->flushing = 0;
+}
+
+/* The provider zeroes the doorbell records and its own indexes itself. */
+static int reset(struct qp *qp)
+{
+	qp_stop(qp);
+	if (!copy_wait(qp, false))
+		return -EINVAL;
+	memset(&qp->attr, 0, sizeof(qp->attr));
+	qp->rq_taken = qp->sq_done = qp->placed = qp->held = 0;
 	qp->strict_first = qp->strict_last = qp->strict_free = 0;
 	link_clear(qp);
 	qp->retries = qp->rnr_retries = 0;
 	qp->wait_until = 0;
 	qp->last_wqe_reported = 0;
+	return 0;
+}
+
+/* What is being sent is finished first. */
+static int drain(struct qp *qp, bool notify)
+{
+	bool drained = qp->state == QPS_RTS;
+
+	qp->state = QPS_SQD;
+	if (!copy_wait(qp, true))
+		return -EINVAL;
+	if (drained && notify)
+		async_qp(qp, EV_SQ_DRAINED);
+	return 0;
+}
+
+static int go_to(struct qp *qp, uint8_t to, bool notify)
+{
+	bool resumed = to == QPS_RTS && qp->state != QPS_RTS;
+
+	switch (to) {
+	case QPS_RESET:
+		return reset(qp);
+	case QPS_ERR:
+		qp_to_error(qp);
+		return copy_wait(qp, false) ? 0 : -EINVAL;
+	case QPS_SQD:
+		return drain(qp, notify);
+	default:
+		qp->state = to;
+		if (resumed)
+			xport_send(qp);
+		return 0;
+	}
 }
 
 int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m)
@@ -160,29 +206,24 @@ int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m)
 	if (r)
 		return r;
 	set_values(&qp->attr, m);
-	if (to == QPS_RESET) {
-		reset(qp);
-	} else if (to == QPS_ERR) {
-		qp_to_error(qp);
-	} else {
-		bool drained = to == QPS_SQD && qp->state == QPS_RTS;
-		bool resumed = to == QPS_RTS && qp->state != QPS_RTS;
-
-		qp->state = to;
-		if (drained && (m->attr_mask & A_SQD_NOTIFY) && m->en_sqd_async_notify)
-			async_qp(qp, EV_SQ_DRAINED);
-		if (resumed)
-			xport_send(qp);
-	}
-	return 0;
+	return go_to(qp, to, (m->attr_mask & A_SQD_NOTIFY) && m->en_sqd_async_notify);
 }
 
-/* What is marked before it is done is finished by whoever takes over from a dead process. */
+/*
+ * What is marked before it is done is finished by whoever takes over from a dead process.
+ * The end of a copy finishes it, too; should nobody notice that its process was killed,
+ * the timer of this one does.
+ */
 void qp_to_error(struct qp *qp)
 {
 	qp->flushing = 1;
 	atomic_signal_fence(memory_order_seq_cst);
 	qp->state = QPS_ERR;
+	if (copy_holds(qp)) {
+		if (qp->obj.owner == fabric_self.slot)
+			sched_wait(qp, sched_now() + WATCH_NS);
+		return;
+	}
 	qp->wait_until = 0;
 	xport_flush(qp);
 	if (qp->srq != NO_INDEX && !qp->last_wqe_reported) {
@@ -198,6 +239,32 @@ void qp_recover(void)
 		struct qp *qp = &arena()->qps[i];
 
 		if (qp->obj.used && qp->flushing)
+			qp_to_error(qp);
+	}
+}
+
+void qp_fail_remotely(struct qp *qp)
+{
+	uint32_t slot = qp->obj.owner;
+
+	qp->flushing = 1;
+	atomic_signal_fence(memory_order_seq_cst);
+	qp->state = QPS_ERR;
+	arena()->procs[slot].failed = 1;
+	sched_ring(slot);
+}
+
+void qp_serve_failed(void)
+{
+	uint32_t *failed = &arena()->procs[fabric_self.slot].failed;
+
+	if (!*failed)
+		return;
+	*failed = 0;
+	for (uint32_t i = FIRST_QP_INDEX; i < arena()->high[OBJ_QP]; i++) {
+		struct qp *qp = &arena()->qps[i];
+
+		if (qp->obj.used && qp->obj.owner == fabric_self.slot && qp->flushing)
 			qp_to_error(qp);
 	}
 }

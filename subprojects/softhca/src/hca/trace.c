@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <errno.h>
 
+#include "fabric/reserve.h"
 #include "hca/config.h"
 #include "hca/objects.h"
 
@@ -16,6 +17,8 @@ uint32_t trace_alloc(void)
 	for (uint32_t i = 0; i < SOFTHCA_TRACE_RINGS; i++) {
 		struct trace_ring *t = &arena()->traces[i];
 
+		if (reserve(t, sizeof(*t)))
+			return 0;
 		if (t->used)
 			continue;
 		t->used = 1;

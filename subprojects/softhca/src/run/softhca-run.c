@@ -10,9 +10,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "dma/forbidden.h"
 #include "fabric/fabric.h"
 #include "fault/fault.h"
 #include "hca/config.h"
+#include "run/inspect.h"
 #include "run/preload.h"
 #include "run/supervise.h"
 #include "sysfs/sysfs.h"
@@ -227,7 +229,7 @@ static void join(const struct softhca_topology *wanted, bool explicit)
 	if (rc == -EACCES)
 		bad("fabric", "", "it belongs to another user; give --fabric another name");
 	if (rc) {
-		fprintf(stderr, "softhca-run: cannot join the fabric: %s\n", strerror(-rc));
+		fprintf(stderr, "softhca-run: %s\n", fabric_why());
 		exit(125);
 	}
 	if (explicit && memcmp(&fabric_self.arena->topo, wanted, sizeof(*wanted))) {
@@ -257,6 +259,10 @@ int main(int argc, char **argv)
 	if (!nested)
 		fprintf(stderr, "softhca-run: emulated adapters: all figures describe software, "
 				"not a network\n");
+	if (!nested && dma_filtered())
+		fputs("softhca-run: messages between processes will fail: " DMA_FILTERED "\n",
+			stderr);
+	inspect_program(argv[optind]);
 	setenv("SOFTHCA_RUN", "1", 1);
 	return supervise(argv + optind);
 }

@@ -98,7 +98,7 @@ static void join(void)
 		quit(1, "no fabric '%s': give --fabric a name of 'softhcactl list'", name);
 	rc = fabric_attach();
 	if (rc)
-		quit(1, "cannot join the fabric '%s': %s", name, strerror(-rc));
+		quit(1, "%s: %s", name, fabric_why());
 }
 
 /* A process is a member of one fabric, so each is looked at by a child. */

@@ -2,9 +2,12 @@
 /*
  * Three processes: this one, the program, and a guardian in a session of its own.
  * The guardian holds one end of a socket pair. It reads the program's pid from it and then
- * waits: a last byte says that all is cleaned up, end of file that this process died.
+ * waits: a last byte says that all is cleaned up, end of file that this process died. Then
+ * it stays, without any of the program's descriptors, until the fabric has no members: what
+ * the program left in the background may be killed, or all of its process group at once.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -57,19 +60,31 @@ static void end_orphan(pid_t pid)
 	close(fd);
 }
 
+/* Nobody is to wait for the end of a file that only this process has open. */
+static void leave_terminal(void)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int i = 0; i < 3 && fd >= 0; i++)
+		dup2(fd, i);
+}
+
 _Noreturn static void guard(int fd)
 {
 	char done;
 	pid_t pid;
 
 	setsid(); /* the terminal's signals are for the program */
+	leave_terminal();
 	if (!read_all(fd, &pid, sizeof(pid)))
 		pid = 0;
-	if (pid && read_all(fd, &done, 1))
-		_exit(0);
-	if (pid)
-		end_orphan(pid);
-	clean_up();
+	if (!pid || !read_all(fd, &done, 1)) {
+		if (pid)
+			end_orphan(pid);
+		clean_up();
+	}
+	close(fd); /* softhca-run need not wait any longer */
+	fabric_outlast();
 	_exit(0);
 }
 
@@ -164,6 +179,7 @@ int supervise(char **argv)
 	sigset_t signals, mask;
 	pid_t guardian;
 	int fd, status;
+	char end;
 
 	block(&signals, &mask);
 	guardian = start_guardian(&fd);
@@ -174,8 +190,8 @@ int supervise(char **argv)
 	status = run(argv, fd, &signals, &mask);
 	clean_up();
 	tell(fd, "", 1);
+	read_all(fd, &end, 1); /* it stays for the others, or has ended */
 	close(fd);
-	while (waitpid(guardian, NULL, 0) < 0 && errno == EINTR)
-		;
+	waitpid(guardian, NULL, WNOHANG);
 	return status;
 }

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -13,6 +12,7 @@
 #include "fabric/fabric.h"
 #include "hca/config.h"
 #include "hca/objects.h"
+#include "hca/qp.h"
 #include "sched/engine.h"
 #include "shim/sys.h"
 #include "xport/xport.h"
@@ -20,9 +20,19 @@
 /* QPs with a timer, a bit each; under the fabric's mutex. */
 static uint64_t waiting[MAX_QPS / 64];
 
-/* Counts sched_wait() calls; the thread sleeps on it, so a new timer wakes it. */
-static _Atomic uint32_t bell;
 static bool running;
+
+/* The thread sleeps on it. It counts reasons to look: new timers, calls of others. */
+static uint32_t *bell_of(uint32_t slot)
+{
+	return &arena()->procs[slot].bell;
+}
+
+static uint32_t bell_count(void)
+{
+	/* Pairs with the release in sched_ring. */
+	return __atomic_load_n(bell_of(fabric_self.slot), __ATOMIC_ACQUIRE);
+}
 
 uint64_t sched_now(void)
 {
@@ -38,9 +48,14 @@ void sched_wait(struct qp *qp, uint64_t when)
 
 	qp->wait_until = when;
 	waiting[i / 64] |= 1ull << (i % 64);
-	/* Pairs with the acquire in wait_for_bell; the rest is under the mutex. */
-	atomic_fetch_add_explicit(&bell, 1, memory_order_release);
-	SYS(SYS_futex, &bell, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	sched_ring(fabric_self.slot);
+}
+
+void sched_ring(uint32_t slot)
+{
+	/* Pairs with the acquire in bell_count; the rest is under the mutex. */
+	__atomic_fetch_add(bell_of(slot), 1, __ATOMIC_RELEASE);
+	SYS(SYS_futex, bell_of(slot), FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 /* Serves a timer that is due; returns when it is, 0 if there is none any more. */
@@ -65,6 +80,7 @@ static uint64_t serve_all(void)
 {
 	uint64_t now = sched_now(), next = 0;
 
+	qp_serve_failed();
 	for (uint32_t w = 0; w < MAX_QPS / 64; w++) {
 		for (uint64_t bits = waiting[w]; bits; bits &= bits - 1) {
 			uint64_t t = serve(w * 64 + (uint32_t)__builtin_ctzll(bits), now);
@@ -81,10 +97,9 @@ static void wait_for_bell(uint32_t seen, uint64_t until)
 	uint64_t now = sched_now(), left = until > now ? until - now : 0;
 	struct timespec ts = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
 
-	/* Pairs with the release in sched_wait. */
-	if (atomic_load_explicit(&bell, memory_order_acquire) != seen || (until && !left))
+	if (bell_count() != seen || (until && !left))
 		return;
-	SYS(SYS_futex, &bell, FUTEX_WAIT_PRIVATE, seen, until ? &ts : NULL, NULL, 0);
+	SYS(SYS_futex, bell_of(fabric_self.slot), FUTEX_WAIT, seen, until ? &ts : NULL, NULL, 0);
 }
 
 void sched_serve(void)
@@ -113,8 +128,7 @@ static void *poller(void *arg)
 	uint64_t next = 0;
 
 	for (;;) {
-		/* Pairs with the release in sched_wait. */
-		rung = atomic_load_explicit(&bell, memory_order_acquire);
+		rung = bell_count();
 		if (rung != seen || (next && next <= sched_now())) {
 			seen = rung;
 			fabric_lock();
@@ -134,8 +148,7 @@ static void *helper(void *arg)
 
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
 	for (;;) {
-		/* Pairs with the release in sched_wait. */
-		seen = atomic_load_explicit(&bell, memory_order_acquire);
+		seen = bell_count();
 		fabric_lock();
 		next = serve_all();
 		fabric_unlock();

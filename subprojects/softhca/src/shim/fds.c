@@ -4,15 +4,14 @@
 #undef _FILE_OFFSET_BITS
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "shim/path.h"
 #include "shim/real.h"
 #include "uverbs/uverbs.h"
 
@@ -54,16 +53,57 @@ EXPORT int close(int fd)
 	return REAL(close)(fd);
 }
 
-#define DEFINE_FSTAT(name, type)                                                                   \
-	EXPORT int name(int fd, struct type *st)                                                   \
+/* @fd is @from's duplicate, or -1: what the function that made it returns. */
+static int duplicated(int from, int fd)
+{
+	int r = fd < 0 ? 0 : uverbs_duplicated(from, fd);
+
+	if (!r)
+		return fd;
+	REAL(close)(fd);
+	errno = -r;
+	return -1;
+}
+
+/* @to, if it is open, is closed by the same call. */
+static int replaced(int from, int to, int fd)
+{
+	if (fd < 0)
+		return fd;
+	if (from != to)
+		uverbs_closing(to);
+	return duplicated(from, fd);
+}
+
+EXPORT int dup(int fd)
+{
+	return duplicated(fd, REAL(dup)(fd));
+}
+
+EXPORT int dup2(int fd, int to)
+{
+	return replaced(fd, to, REAL(dup2)(fd, to));
+}
+
+EXPORT int dup3(int fd, int to, int flags)
+{
+	return replaced(fd, to, REAL(dup3)(fd, to, flags));
+}
+
+/* Every argument there is fits a pointer's place. */
+#define DEFINE_FCNTL(name)                                                                         \
+	EXPORT int name(int fd, int cmd, ...)                                                      \
 	{                                                                                          \
-		struct uctx *u = uverbs_of_fd(fd);                                                 \
+		va_list ap;                                                                        \
+		void *arg;                                                                         \
+		int r;                                                                             \
                                                                                                    \
-		if (!u)                                                                            \
-			return REAL(name)(fd, st);                                                 \
-		path_device_stat((int)u->rail, (struct stat *)st);                                 \
-		return 0;                                                                          \
+		va_start(ap, cmd);                                                                 \
+		arg = va_arg(ap, void *);                                                          \
+		va_end(ap);                                                                        \
+		r = REAL(name)(fd, cmd, arg);                                                      \
+		return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? duplicated(fd, r) : r;           \
 	}
 
-DEFINE_FSTAT(fstat, stat)
-DEFINE_FSTAT(fstat64, stat64)
+DEFINE_FCNTL(fcntl)
+DEFINE_FCNTL(fcntl64)

@@ -2,7 +2,7 @@
 /*
  * libc's functions that take a path, in front of libc. Only what belongs to the
  * emulated adapters is answered here; all else goes on untouched. libc's calls to
- * itself do not come by, which is why fopen and opendir stand here too.
+ * itself do not come by, which is why fopen, opendir and scandir stand here too.
  */
 /* The 64-bit names below are functions of their own, not other names of the short ones. */
 #undef _FILE_OFFSET_BITS
@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "shim/path.h"
@@ -22,6 +23,8 @@
 /* glibc calls these for fortified and large-file programs; no header declares them. */
 int __open_2(const char *path, int flags);
 int __open64_2(const char *path, int flags);
+int __openat_2(int dir, const char *path, int flags);
+int __openat64_2(int dir, const char *path, int flags);
 char *__realpath_chk(const char *path, char *resolved, size_t size);
 ssize_t __readlink_chk(const char *path, char *buf, size_t len, size_t size);
 
@@ -96,31 +99,47 @@ static bool open_device(const char *path, int flags, int *fd)
 		return REAL(name)(path_map(path, buf), mode);                                      \
 	}
 
-#define DEFINE_STAT(name, type)                                                                    \
-	EXPORT int name(const char *path, struct type *st)                                         \
+#define DEFINE_OPENAT_2(name)                                                                      \
+	EXPORT int name(int dir, const char *path, int flags)                                      \
 	{                                                                                          \
 		char buf[PATH_MAX];                                                                \
-		int n = path_device(path);                                                         \
+		int fd;                                                                            \
                                                                                                    \
-		if (n < 0)                                                                         \
-			return REAL(name)(path_map(path, buf), st);                                \
-		path_device_stat(n, (struct stat *)st);                                            \
-		return 0;                                                                          \
+		if (open_device(path, flags, &fd))                                                 \
+			return fd;                                                                 \
+		return REAL(name)(dir, path_map(path, buf), flags);                                \
 	}
 
-#define DEFINE_FSTATAT(name, type)                                                                 \
-	EXPORT int name(int dir, const char *path, struct type *st, int flags)                     \
+#define DEFINE_SCANDIR(name, type)                                                                 \
+	EXPORT int name(const char *path, struct type ***list, int (*wanted)(const struct type *), \
+		int (*order)(const struct type **, const struct type **))                          \
 	{                                                                                          \
 		char buf[PATH_MAX];                                                                \
-		int n = path_device(path);                                                         \
                                                                                                    \
-		if (n < 0)                                                                         \
-			return REAL(name)(dir, path_map(path, buf), st, flags);                    \
-		path_device_stat(n, (struct stat *)st);                                            \
-		return 0;                                                                          \
+		return REAL(name)(path_map(path, buf), list, wanted, order);                       \
 	}
 
-_Static_assert(sizeof(struct stat) == sizeof(struct stat64), "one layout on 64-bit machines");
+/* "ls -l" asks for attributes by name. A device has none. */
+#define DEFINE_GETXATTR(name)                                                                      \
+	EXPORT ssize_t name(const char *path, const char *attr, void *value, size_t size)          \
+	{                                                                                          \
+		char buf[PATH_MAX];                                                                \
+                                                                                                   \
+		if (path_device(path) < 0)                                                         \
+			return REAL(name)(path_map(path, buf), attr, value, size);                 \
+		errno = ENODATA;                                                                   \
+		return -1;                                                                         \
+	}
+
+#define DEFINE_LISTXATTR(name)                                                                     \
+	EXPORT ssize_t name(const char *path, char *list, size_t size)                             \
+	{                                                                                          \
+		char buf[PATH_MAX];                                                                \
+                                                                                                   \
+		if (path_device(path) < 0)                                                         \
+			return REAL(name)(path_map(path, buf), list, size);                        \
+		return 0;                                                                          \
+	}
 
 DEFINE_OPEN(open)
 DEFINE_OPEN(open64)
@@ -128,14 +147,16 @@ DEFINE_OPENAT(openat)
 DEFINE_OPENAT(openat64)
 DEFINE_OPEN_2(__open_2)
 DEFINE_OPEN_2(__open64_2)
+DEFINE_OPENAT_2(__openat_2)
+DEFINE_OPENAT_2(__openat64_2)
 DEFINE_FOPEN(fopen)
 DEFINE_FOPEN(fopen64)
-DEFINE_STAT(stat, stat)
-DEFINE_STAT(stat64, stat64)
-DEFINE_STAT(lstat, stat)
-DEFINE_STAT(lstat64, stat64)
-DEFINE_FSTATAT(fstatat, stat)
-DEFINE_FSTATAT(fstatat64, stat64)
+DEFINE_SCANDIR(scandir, dirent)
+DEFINE_SCANDIR(scandir64, dirent64)
+DEFINE_GETXATTR(getxattr)
+DEFINE_GETXATTR(lgetxattr)
+DEFINE_LISTXATTR(listxattr)
+DEFINE_LISTXATTR(llistxattr)
 
 EXPORT DIR *opendir(const char *path)
 {
@@ -153,11 +174,49 @@ EXPORT int access(const char *path, int mode)
 	return REAL(access)(path_map(path, buf), mode);
 }
 
+EXPORT int faccessat(int dir, const char *path, int mode, int flags)
+{
+	char buf[PATH_MAX];
+
+	if (path_device(path) >= 0)
+		return 0;
+	return REAL(faccessat)(dir, path_map(path, buf), mode, flags);
+}
+
+EXPORT int euidaccess(const char *path, int mode)
+{
+	char buf[PATH_MAX];
+
+	if (path_device(path) >= 0)
+		return 0;
+	return REAL(euidaccess)(path_map(path, buf), mode);
+}
+
+EXPORT int eaccess(const char *path, int mode)
+{
+	return euidaccess(path, mode);
+}
+
+/* From there on, relative names are the fabric's, too. */
+EXPORT int chdir(const char *path)
+{
+	char buf[PATH_MAX];
+
+	return REAL(chdir)(path_map(path, buf));
+}
+
 EXPORT ssize_t readlink(const char *path, char *out, size_t len)
 {
 	char buf[PATH_MAX];
 
 	return REAL(readlink)(path_map(path, buf), out, len);
+}
+
+EXPORT ssize_t readlinkat(int dir, const char *path, char *out, size_t len)
+{
+	char buf[PATH_MAX];
+
+	return REAL(readlinkat)(dir, path_map(path, buf), out, len);
 }
 
 EXPORT ssize_t __readlink_chk(const char *path, char *out, size_t len, size_t size)

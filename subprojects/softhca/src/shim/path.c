@@ -22,7 +22,7 @@ static bool attached(void)
 
 	errno = saved;
 	if (r && !atomic_flag_test_and_set(&told))
-		fprintf(stderr, "softhca: cannot join the fabric: %s\n", strerror(-r));
+		fprintf(stderr, "softhca: %s\n", fabric_why());
 	return !r;
 }
 
@@ -58,4 +58,19 @@ void path_device_stat(int n, struct stat *st)
 	st->st_uid = geteuid();
 	st->st_gid = getegid();
 	st->st_rdev = makedev(SOFTHCA_UVERBS_MAJOR, SOFTHCA_UVERBS_MINOR + n);
+}
+
+void path_device_statx(int n, struct statx *stx)
+{
+	struct stat st;
+
+	path_device_stat(n, &st);
+	memset(stx, 0, sizeof(*stx));
+	stx->stx_mask = STATX_BASIC_STATS;
+	stx->stx_mode = (uint16_t)st.st_mode;
+	stx->stx_nlink = (uint32_t)st.st_nlink;
+	stx->stx_uid = st.st_uid;
+	stx->stx_gid = st.st_gid;
+	stx->stx_rdev_major = major(st.st_rdev);
+	stx->stx_rdev_minor = minor(st.st_rdev);
 }

@@ -16,7 +16,8 @@ const char *path_map(const char *path, char *buf);
 /* N of /dev/infiniband/uverbsN if such a device is emulated, else -1. */
 int path_device(const char *path);
 
-/* What stat() says of device @n. */
+/* What stat() and statx() say of device @n. */
 void path_device_stat(int n, struct stat *st);
+void path_device_statx(int n, struct statx *stx);
 
 #endif

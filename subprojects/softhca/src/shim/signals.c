@@ -61,3 +61,15 @@ EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *rest
 	keep_deliverable(&copy);
 	return REAL(pthread_sigmask)(how, &copy, old);
 }
+
+/* The mask of a thread that is to be made. */
+EXPORT int pthread_attr_setsigmask_np(pthread_attr_t *attr, const sigset_t *set)
+{
+	sigset_t copy;
+
+	if (!set)
+		return REAL(pthread_attr_setsigmask_np)(attr, set);
+	copy = *set;
+	keep_deliverable(&copy);
+	return REAL(pthread_attr_setsigmask_np)(attr, &copy);
+}

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 
 #define BUCKETS 16384u /* 16 pages for each of 1024 contexts */
 #define GONE 1u /* of a page that was dropped: the search goes on behind it */
@@ -12,6 +13,8 @@ struct bucket {
 	_Atomic uint64_t page; /* 0: never used */
 	struct uctx *_Atomic u;
 };
+
+struct uctx pages_inherited;
 
 static struct bucket buckets[BUCKETS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -68,12 +71,17 @@ void pages_drop(const struct uctx *u)
 	pthread_mutex_unlock(&lock);
 }
 
-void pages_forget(void)
+void pages_inherit(void)
 {
 	pthread_mutex_init(&lock, NULL);
-	for (uint32_t i = 0; i < BUCKETS; i++)
-		if (atomic_load_explicit(&buckets[i].page, memory_order_relaxed))
-			atomic_store_explicit(&buckets[i].page, 0, memory_order_relaxed);
+	for (uint32_t i = 0; i < BUCKETS; i++) {
+		uint64_t page = atomic_load_explicit(&buckets[i].page, memory_order_relaxed);
+
+		if (page <= GONE)
+			continue;
+		atomic_store_explicit(&buckets[i].u, PAGE_INHERITED, memory_order_relaxed);
+		mprotect((void *)(uintptr_t)page, UAR_PAGE, PROT_READ);
+	}
 }
 
 struct uctx *pages_find(uint64_t page)

@@ -9,16 +9,20 @@
 
 #define UAR_PAGE 4096u
 
+/* The owner of pages that this process has from its parent. */
+#define PAGE_INHERITED (&pages_inherited)
+extern struct uctx pages_inherited;
+
 /* Adds a page. Returns 1 if it is new, 0 if it was there, -ENOSPC. */
 int pages_add(uint64_t page, struct uctx *u);
 
 /* Removes all of @u. */
 void pages_drop(const struct uctx *u);
 
-/* In a forked child: no page is a doorbell any more. */
-void pages_forget(void);
+/* In a forked child: the pages are its parent's, and are protected in all modes. */
+void pages_inherit(void);
 
-/* Whose page this is, else NULL. Signal safe. */
+/* Whose page this is, PAGE_INHERITED, or NULL. Signal safe. */
 struct uctx *pages_find(uint64_t page);
 
 #endif

@@ -8,16 +8,20 @@
 #define SOFTHCA_TRAP_TRAP_H
 
 #include <signal.h>
+#include <stdbool.h>
 
 #include "uverbs/uverbs.h"
 
-/* Finds and protects the doorbell pages of @u that were mapped since the last call. */
-void trap_scan(struct uctx *u);
+/*
+ * Finds and protects the doorbell pages of @u that were mapped since the last call.
+ * Returns 0 or -errno: what was mapped is not known, or not taken down.
+ */
+int trap_scan(struct uctx *u);
 
 /* Forgets them: the device file is closed. */
 void trap_drop(const struct uctx *u);
 
-/* In a forked child: forgets all of them; the handlers stay. */
+/* In a forked child: none of them is to be stored to any more; the handlers stay. */
 void trap_forget(void);
 
 /* The signals that this library needs for itself. */

@@ -11,6 +11,8 @@
 #include "hca/objects.h"
 #include "uverbs/uverbs.h"
 
+#define COMP_VECTORS 4 /* of a context */
+
 struct span {
 	void *p;
 	uint32_t len;
@@ -35,9 +37,12 @@ int cmd_dealloc_pd(struct cmd *c);
 int cmd_create_ah(struct cmd *c);
 int cmd_destroy_ah(struct cmd *c);
 int cmd_reg_mr(struct cmd *c);
+int check_reg_mr(struct cmd *c); /* before it, without the mutex */
+int cmd_rereg_mr(struct cmd *c);
 int cmd_dereg_mr(struct cmd *c);
 int cmd_create_comp_channel(struct cmd *c);
 int cmd_create_cq(struct cmd *c);
+int cmd_resize_cq(struct cmd *c);
 int cmd_destroy_cq(struct cmd *c);
 int cmd_create_srq(struct cmd *c);
 int cmd_modify_srq(struct cmd *c);

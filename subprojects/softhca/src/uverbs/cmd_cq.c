@@ -4,11 +4,14 @@
 #include <string.h>
 
 #include "dma/dma.h"
+#include "hca/comp.h"
 #include "hca/config.h"
+#include "hca/cq.h"
 #include "hca/event.h"
 #include "hca/trace.h"
 #include "shim/sys.h"
 #include "uverbs/cmd.h"
+#include "xport/wire.h"
 
 #define CQE_MAX ((1u << 22) - 1)
 
@@ -70,6 +73,8 @@ int cmd_create_cq(struct cmd *c)
 	uint32_t i;
 
 	cmd_get(c->drv_in, &d, sizeof(d));
+	if (req.comp_vector >= COMP_VECTORS)
+		return -EINVAL;
 	if (!req.cqe || req.cqe > CQE_MAX || (d.cqe_size != 64 && d.cqe_size != 128))
 		return -EINVAL;
 	if (d.cqe_comp_en && d.cqe_comp_res_format != MLX5_IB_CQE_RES_FORMAT_HASH)
@@ -97,6 +102,51 @@ int cmd_create_cq(struct cmd *c)
 	drv.cqn = i;
 	cmd_put(c->out, &resp, sizeof(resp));
 	cmd_put(c->drv_out, &drv, sizeof(drv));
+	return 0;
+}
+
+/*
+ * The adapter ends the old buffer with a completion of its own kind, at which the provider
+ * stops copying what was not polled to the new one, one place further on.
+ */
+static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
+	const struct mlx5_ib_resize_cq *d)
+{
+	const struct cqe64 last = {.op_own = CQE_RESIZE << 4};
+	uint32_t waiting;
+
+	cq_read_consumer(cq);
+	waiting = cq->producer - cq->consumer;
+	if (waiting >= 1u << cq->log_size || waiting > req->cqe)
+		return -EINVAL;
+	cq_store(cq, cq->producer, last);
+	cq->producer++;
+	cq->buf = d->buf_addr;
+	cq->log_size = log2_up(req->cqe + 1);
+	return 0;
+}
+
+/* Only the owner is here: if it dies half way, its queue goes with it. */
+int cmd_resize_cq(struct cmd *c)
+{
+	struct ib_uverbs_resize_cq req;
+	struct ib_uverbs_resize_cq_resp resp = {0};
+	struct mlx5_ib_resize_cq d;
+	struct cq *cq;
+	int r;
+
+	cmd_get(c->in, &req, sizeof(req));
+	cmd_get(c->drv_in, &d, sizeof(d));
+	cq = obj_of_ctx(OBJ_CQ, req.cq_handle, c->u->ctx);
+	if (!cq || !req.cqe || req.cqe > CQE_MAX || d.cqe_size != cq->cqe_size)
+		return -EINVAL;
+	if (cq->comp_en) /* the provider copies completions one by one */
+		return -EOPNOTSUPP;
+	r = resize(cq, &req, &d);
+	if (r)
+		return r;
+	resp.cqe = req.cqe;
+	cmd_put(c->out, &resp, sizeof(resp));
 	return 0;
 }
 

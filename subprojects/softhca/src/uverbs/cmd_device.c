@@ -59,7 +59,7 @@ int cmd_get_context(struct cmd *c)
 		.log_uar_size = 12,
 		.num_uars_per_page = 1,
 	};
-	struct ib_uverbs_get_context_resp resp = {.num_comp_vectors = 4};
+	struct ib_uverbs_get_context_resp resp = {.num_comp_vectors = COMP_VECTORS};
 	int async_fd, r;
 
 	if (c->u->ctx != NO_INDEX)

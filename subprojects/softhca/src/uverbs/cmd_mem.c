@@ -5,11 +5,17 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "shim/sys.h"
+#include "hca/copy.h"
+#include "sys/maps.h"
 #include "uverbs/cmd.h"
 
+/* Of REREG_MR; no header for programs has them. */
+#define REREG_TRANS 1u
+#define REREG_PD 2u
+#define REREG_ACCESS 4u
+#define REREG_ALL 7u
+
 #define PAGE 4096u
-#define PROBE_PAGES 4096u
 
 int cmd_alloc_pd(struct cmd *c)
 {
@@ -82,23 +88,43 @@ int cmd_destroy_ah(struct cmd *c)
 	return 0;
 }
 
-/* The kernel pins the pages, so a range with a hole cannot be registered. */
-static int probe_mapped(uint64_t start, uint64_t len)
+/* What is still to be found among the mappings, and how they must be protected. */
+struct range {
+	uint64_t at, end;
+	int prot;
+};
+
+/* Returns 1 when all is found. */
+static int look_for(const struct mapping *m, void *arg)
 {
-	unsigned char present[PROBE_PAGES];
-	uint64_t addr = start & ~(uint64_t)(PAGE - 1);
-	uint64_t end = start + len;
+	struct range *r = arg;
 
-	while (addr < end) {
-		uint64_t n = end - addr;
+	if (m->end <= r->at)
+		return 0;
+	if (m->start > r->at || (m->prot & r->prot) != r->prot)
+		return -EFAULT;
+	r->at = m->end;
+	return r->at >= r->end;
+}
 
-		if (n > PROBE_PAGES * PAGE)
-			n = PROBE_PAGES * PAGE;
-		if (SYS(SYS_mincore, addr, n, present))
-			return -EFAULT;
-		addr += n;
-	}
-	return 0;
+/*
+ * The kernel pins the pages, for writing if the adapter may write: a range with a hole, or
+ * with pages that the program itself may not access so, cannot be registered.
+ */
+static int check_mapped(const struct ib_uverbs_reg_mr *req)
+{
+	bool writes = req->access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE;
+	struct range range = {
+		.at = req->start,
+		.end = req->start + req->length,
+		.prot = writes ? PROT_WRITE : PROT_READ,
+	};
+	int r;
+
+	if (!req->length)
+		return 0;
+	r = maps_each(look_for, &range);
+	return r == 1 ? 0 : r ? r : -EFAULT;
 }
 
 static int check_access(uint32_t access)
@@ -125,7 +151,15 @@ static int check_region(const struct ib_uverbs_reg_mr *req)
 		return -EINVAL;
 	if (req->start + req->length < req->start || req->hca_va + req->length < req->hca_va)
 		return -EINVAL;
-	return probe_mapped(req->start, req->length);
+	return check_mapped(req);
+}
+
+int check_reg_mr(struct cmd *c)
+{
+	struct ib_uverbs_reg_mr req;
+
+	cmd_get(c->in, &req, sizeof(req));
+	return check_region(&req);
 }
 
 int cmd_reg_mr(struct cmd *c)
@@ -135,15 +169,11 @@ int cmd_reg_mr(struct cmd *c)
 	struct pd *pd;
 	struct mr *mr;
 	uint32_t i;
-	int r;
 
 	cmd_get(c->in, &req, sizeof(req));
 	pd = obj_of_ctx(OBJ_PD, req.pd_handle, c->u->ctx);
 	if (!pd)
 		return -EINVAL;
-	r = check_region(&req);
-	if (r)
-		return r;
 	i = obj_alloc(OBJ_MR, c->u->ctx);
 	if (i == NO_INDEX)
 		return -ENOMEM;
@@ -161,6 +191,57 @@ int cmd_reg_mr(struct cmd *c)
 	return 0;
 }
 
+/* What the region is to be: what @flags name, and the rest as it is. */
+static void rereg_target(const struct mr *mr, const struct ib_uverbs_rereg_mr *req,
+	struct ib_uverbs_reg_mr *to_p)
+{
+	bool moves = req->flags & REREG_TRANS;
+
+	*to_p = (struct ib_uverbs_reg_mr){
+		.start = moves ? req->start : mr->start,
+		.length = moves ? req->length : mr->length,
+		.hca_va = moves ? req->hca_va : mr->hca_va,
+		.pd_handle = req->flags & REREG_PD ? req->pd_handle : mr->pd,
+		.access_flags = req->flags & REREG_ACCESS ? req->access_flags : mr->access,
+	};
+}
+
+/* The keys stay: programs read them anew, and an old one shows what it may reach. */
+int cmd_rereg_mr(struct cmd *c)
+{
+	struct ib_uverbs_rereg_mr_resp resp;
+	struct ib_uverbs_rereg_mr req;
+	struct ib_uverbs_reg_mr to;
+	struct pd *pd;
+	struct mr *mr;
+	int r;
+
+	cmd_get(c->in, &req, sizeof(req));
+	mr = obj_of_ctx(OBJ_MR, req.mr_handle, c->u->ctx);
+	if (!mr || !req.flags || (req.flags & ~(uint32_t)REREG_ALL))
+		return -EINVAL;
+	if ((req.flags & REREG_TRANS) && (!req.start || !req.length))
+		return -EINVAL;
+	rereg_target(mr, &req, &to);
+	pd = obj_of_ctx(OBJ_PD, to.pd_handle, c->u->ctx);
+	if (!pd)
+		return -EINVAL;
+	r = check_region(&to);
+	if (r)
+		return r;
+	arena()->pds[mr->pd].obj.refs--;
+	pd->obj.refs++;
+	mr->pd = to.pd_handle;
+	mr->access = to.access_flags;
+	mr->start = to.start;
+	mr->length = to.length;
+	mr->hca_va = to.hca_va;
+	copy_drain(); /* no message goes on by what the region was */
+	resp = (struct ib_uverbs_rereg_mr_resp){.lkey = mr->key, .rkey = mr->key};
+	cmd_put(c->out, &resp, sizeof(resp));
+	return 0;
+}
+
 int cmd_dereg_mr(struct cmd *c)
 {
 	struct ib_uverbs_dereg_mr req;
@@ -172,5 +253,6 @@ int cmd_dereg_mr(struct cmd *c)
 		return -EINVAL;
 	arena()->pds[mr->pd].obj.refs--;
 	obj_free(OBJ_MR, req.mr_handle);
+	copy_drain(); /* no message begins with the key any more, and none goes on */
 	return 0;
 }

@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "hca/copy.h"
 #include "hca/event.h"
 #include "hca/qp.h"
 #include "hca/strict.h"
 #include "hca/trace.h"
 #include "uverbs/cmd.h"
+#include "xport/wire.h"
 
 #define QP_MAX_BLOCKS 32768u
 #define BFREGS 16u /* of a context: two usable ones on each of its first pages */
@@ -101,9 +103,9 @@ static void fill_qp(struct qp *qp, const struct ib_uverbs_ex_create_qp *req,
 	qp->sq_buf = d->buf_addr + ((uint64_t)qp->rq_count << d->rq_wqe_shift);
 	qp->sq_count = d->sq_wqe_count;
 	qp->max_send_wr = req->max_send_wr;
-	qp->max_recv_wr = req->max_recv_wr;
+	qp->max_recv_wr = qp->rq_count;
 	qp->max_send_sge = req->max_send_sge;
-	qp->max_recv_sge = req->max_recv_sge;
+	qp->max_recv_sge = qp->rq_count ? (1u << qp->rq_shift) / WQE_UNIT : 0;
 	qp->max_inline = req->max_inline_data;
 	qp->user_handle = req->user_handle;
 }
@@ -139,9 +141,9 @@ int cmd_create_qp(struct cmd *c)
 	resp.base.qp_handle = i;
 	resp.base.qpn = qp->qpn;
 	resp.base.max_send_wr = req.max_send_wr;
-	resp.base.max_recv_wr = req.max_recv_wr;
+	resp.base.max_recv_wr = qp->max_recv_wr;
 	resp.base.max_send_sge = req.max_send_sge;
-	resp.base.max_recv_sge = req.max_recv_sge;
+	resp.base.max_recv_sge = qp->max_recv_sge;
 	resp.base.max_inline_data = req.max_inline_data;
 	cmd_put(c->out, &resp, sizeof(resp));
 	cmd_put(c->drv_out, &drv, sizeof(drv));
@@ -229,6 +231,9 @@ int cmd_destroy_qp(struct cmd *c)
 	if (!qp)
 		return -EINVAL;
 	strict_destroyed(qp);
+	qp_stop(qp);
+	if (!copy_wait(qp, false))
+		return -EINVAL;
 	resp.events_reported = async_withdraw(qp->obj.ctx, qp->user_handle, qp->async_events);
 	a->pds[qp->pd].obj.refs--;
 	cq_at(qp->send_cq)->obj.refs--;

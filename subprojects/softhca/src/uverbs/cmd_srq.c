@@ -40,7 +40,7 @@ int cmd_create_srq(struct cmd *c)
 	cmd_get(c->in, &req, sizeof(req));
 	cmd_get(c->drv_in, &d, sizeof(d));
 	pd = obj_of_ctx(OBJ_PD, req.pd_handle, c->u->ctx);
-	if (!pd || !req.max_wr || req.max_wr > SRQ_MAX_WR || req.max_sge > 31)
+	if (!pd || req.max_wr > SRQ_MAX_WR || req.max_sge > 31)
 		return -EINVAL;
 	i = obj_alloc(OBJ_SRQ, c->u->ctx);
 	if (i == NO_INDEX)

@@ -12,6 +12,7 @@
 
 #include "shim/sys.h"
 #include "trap/trap.h"
+#include "hca/copy.h"
 #include "hca/event.h"
 #include "uverbs/cmd.h"
 
@@ -27,6 +28,7 @@ enum fd_kind { FD_OTHER, FD_DEVICE, FD_CHANNEL };
  * into uctxs or the FIFO's number. close() looks here for every descriptor there is.
  */
 static _Atomic uint64_t fds[MAX_FDS];
+static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER; /* duplicates against closes */
 static struct uctx uctxs[MAX_OPEN];
 static pthread_mutex_t uctxs_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -84,7 +86,6 @@ static int init_uctx(int i, int fd, uint32_t rail)
 		r = sys_fstat(fd, &st);
 	if (r)
 		return r;
-	u->fd = fd;
 	u->rail = rail;
 	u->ctx = NO_INDEX;
 	u->next_bfreg = 1;
@@ -118,16 +119,45 @@ int uverbs_open(uint32_t rail, int flags)
 	return fd;
 }
 
+/* Forgets @fd, whose entry is @e. Returns whether no other descriptor stands for the same. */
+static bool forget_fd(int fd, uint64_t e)
+{
+	bool last = true;
+
+	pthread_mutex_lock(&fds_lock);
+	fd_set_entry(fd, FD_OTHER, 0);
+	for (int i = 0; i < MAX_FDS && last; i++)
+		last = fd_entry(i) != e;
+	pthread_mutex_unlock(&fds_lock);
+	return last;
+}
+
+int uverbs_duplicated(int from, int to)
+{
+	uint64_t e = fd_entry(from);
+	int r;
+
+	if (e == FD_OTHER)
+		return 0;
+	pthread_mutex_lock(&fds_lock);
+	r = fd_set_entry(to, e & 3, e >> 2);
+	pthread_mutex_unlock(&fds_lock);
+	return r;
+}
+
+static void close_ctx(uint32_t ctx)
+{
+	copy_stop(ctx);
+	objects_free_ctx(ctx);
+}
+
 void uverbs_closing(int fd)
 {
 	uint64_t e = fd_entry(fd);
 	struct uctx *u;
 	sigset_t saved;
 
-	if (e == FD_OTHER)
-		return;
-	fd_set_entry(fd, FD_OTHER, 0);
-	if (!fabric_self.arena)
+	if (e == FD_OTHER || !forget_fd(fd, e) || !fabric_self.arena)
 		return;
 	fabric_enter(&saved);
 	if ((e & 3) == FD_CHANNEL) {
@@ -136,7 +166,7 @@ void uverbs_closing(int fd)
 		u = &uctxs[e >> 2];
 		trap_drop(u);
 		if (u->ctx != NO_INDEX)
-			objects_free_ctx(u->ctx);
+			close_ctx(u->ctx);
 		u->ctx = NO_INDEX;
 		u->ino = 0;
 	}
@@ -146,6 +176,7 @@ void uverbs_closing(int fd)
 void uverbs_forget(void)
 {
 	pthread_mutex_init(&uctxs_lock, NULL);
+	pthread_mutex_init(&fds_lock, NULL);
 	for (int i = 0; i < MAX_OPEN; i++)
 		uctxs[i].ino = 0;
 	for (int i = 0; i < MAX_FDS; i++)
@@ -169,31 +200,39 @@ void cmd_put(struct span to, const void *from, size_t len)
 	memset((char *)to.p + n, 0, to.len - n);
 }
 
+/* For objects whose doorbells are stored to: the page may be mapped since the last time. */
+static int find_doorbells(struct cmd *c)
+{
+	return trap_scan(c->u);
+}
+
 static const struct command {
 	int (*run)(struct cmd *c);
 	uint16_t min_in;
-	bool maps; /* objects whose doorbells are stored to: look for new mappings first */
+	int (*before)(struct cmd *c); /* without the fabric's mutex */
 } commands[] = {
-	[IB_USER_VERBS_CMD_GET_CONTEXT] = {cmd_get_context, 8, false},
-	[IB_USER_VERBS_CMD_QUERY_DEVICE] = {cmd_query_device, 8, false},
-	[IB_USER_VERBS_CMD_QUERY_PORT] = {cmd_query_port, 16, false},
-	[IB_USER_VERBS_CMD_ALLOC_PD] = {cmd_alloc_pd, 8, false},
-	[IB_USER_VERBS_CMD_DEALLOC_PD] = {cmd_dealloc_pd, 4, false},
-	[IB_USER_VERBS_CMD_CREATE_AH] = {cmd_create_ah, 56, false},
-	[IB_USER_VERBS_CMD_DESTROY_AH] = {cmd_destroy_ah, 4, false},
-	[IB_USER_VERBS_CMD_REG_MR] = {cmd_reg_mr, 40, false},
-	[IB_USER_VERBS_CMD_DEREG_MR] = {cmd_dereg_mr, 4, false},
-	[IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL] = {cmd_create_comp_channel, 8, false},
-	[IB_USER_VERBS_CMD_CREATE_CQ] = {cmd_create_cq, 32, true},
-	[IB_USER_VERBS_CMD_DESTROY_CQ] = {cmd_destroy_cq, 16, false},
-	[IB_USER_VERBS_CMD_CREATE_QP] = {cmd_create_qp, 56, true},
-	[IB_USER_VERBS_CMD_QUERY_QP] = {cmd_query_qp, 16, false},
-	[IB_USER_VERBS_CMD_MODIFY_QP] = {cmd_modify_qp, 112, true},
-	[IB_USER_VERBS_CMD_DESTROY_QP] = {cmd_destroy_qp, 16, false},
-	[IB_USER_VERBS_CMD_CREATE_SRQ] = {cmd_create_srq, 32, false},
-	[IB_USER_VERBS_CMD_MODIFY_SRQ] = {cmd_modify_srq, 16, false},
-	[IB_USER_VERBS_CMD_QUERY_SRQ] = {cmd_query_srq, 16, false},
-	[IB_USER_VERBS_CMD_DESTROY_SRQ] = {cmd_destroy_srq, 16, false},
+	[IB_USER_VERBS_CMD_GET_CONTEXT] = {cmd_get_context, 8, NULL},
+	[IB_USER_VERBS_CMD_QUERY_DEVICE] = {cmd_query_device, 8, NULL},
+	[IB_USER_VERBS_CMD_QUERY_PORT] = {cmd_query_port, 16, NULL},
+	[IB_USER_VERBS_CMD_ALLOC_PD] = {cmd_alloc_pd, 8, NULL},
+	[IB_USER_VERBS_CMD_DEALLOC_PD] = {cmd_dealloc_pd, 4, NULL},
+	[IB_USER_VERBS_CMD_CREATE_AH] = {cmd_create_ah, 56, NULL},
+	[IB_USER_VERBS_CMD_DESTROY_AH] = {cmd_destroy_ah, 4, NULL},
+	[IB_USER_VERBS_CMD_REG_MR] = {cmd_reg_mr, 40, check_reg_mr},
+	[IB_USER_VERBS_CMD_REREG_MR] = {cmd_rereg_mr, 48, NULL},
+	[IB_USER_VERBS_CMD_DEREG_MR] = {cmd_dereg_mr, 4, NULL},
+	[IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL] = {cmd_create_comp_channel, 8, NULL},
+	[IB_USER_VERBS_CMD_CREATE_CQ] = {cmd_create_cq, 32, find_doorbells},
+	[IB_USER_VERBS_CMD_RESIZE_CQ] = {cmd_resize_cq, 16, NULL},
+	[IB_USER_VERBS_CMD_DESTROY_CQ] = {cmd_destroy_cq, 16, NULL},
+	[IB_USER_VERBS_CMD_CREATE_QP] = {cmd_create_qp, 56, find_doorbells},
+	[IB_USER_VERBS_CMD_QUERY_QP] = {cmd_query_qp, 16, NULL},
+	[IB_USER_VERBS_CMD_MODIFY_QP] = {cmd_modify_qp, 112, find_doorbells},
+	[IB_USER_VERBS_CMD_DESTROY_QP] = {cmd_destroy_qp, 16, NULL},
+	[IB_USER_VERBS_CMD_CREATE_SRQ] = {cmd_create_srq, 32, NULL},
+	[IB_USER_VERBS_CMD_MODIFY_SRQ] = {cmd_modify_srq, 16, NULL},
+	[IB_USER_VERBS_CMD_QUERY_SRQ] = {cmd_query_srq, 16, NULL},
+	[IB_USER_VERBS_CMD_DESTROY_SRQ] = {cmd_destroy_srq, 16, NULL},
 };
 
 static int run_command(struct cmd *c, uint64_t number)
@@ -212,8 +251,9 @@ static int run_command(struct cmd *c, uint64_t number)
 		return -ENOSPC;
 	if (c->u->ctx == NO_INDEX && n != IB_USER_VERBS_CMD_GET_CONTEXT)
 		return -EINVAL;
-	if (k->maps)
-		trap_scan(c->u);
+	r = k->before ? k->before(c) : 0;
+	if (r)
+		return r;
 	fabric_enter(&saved);
 	r = k->run(c);
 	fabric_leave(&saved);

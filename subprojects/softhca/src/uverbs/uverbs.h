@@ -15,11 +15,10 @@
 
 /* One open device file of this process. Never freed: the fault handler reads it. */
 struct uctx {
-	int fd; /* a memfd: doorbell pages are mapped from it */
 	uint32_t rail;
 	uint32_t ctx; /* index in the arena, NO_INDEX before GET_CONTEXT */
 	uint32_t next_bfreg;
-	dev_t dev; /* of the memfd, as /proc/self/maps shows it */
+	dev_t dev; /* of the memfd that doorbell pages are mapped from, as /proc/self/maps shows it */
 	ino_t ino;
 };
 
@@ -32,7 +31,16 @@ struct uctx *uverbs_of_fd(int fd);
 /* Answers an ioctl on it; 0 or -errno. */
 int uverbs_ioctl(struct uctx *u, unsigned long request, void *arg);
 
-/* The program closes @fd: all that was made through it goes. Also for event fds. */
+/*
+ * @to is a duplicate of @from: it stands for the same device or event channel. Returns 0,
+ * or -EMFILE if @to is too high to be kept track of.
+ */
+int uverbs_duplicated(int from, int to);
+
+/*
+ * The program closes @fd: with the last of its duplicates, all that was made through it
+ * goes. Also for event fds.
+ */
 void uverbs_closing(int fd);
 
 /* In a forked child: none of the open files is an adapter's any more. */

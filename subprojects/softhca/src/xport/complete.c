@@ -80,8 +80,8 @@ static void commit_recv(struct qp *qp, const struct recv *rx, const struct cqe64
 	recv_taken(qp);
 }
 
-void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, const struct wqe *w,
-	uint32_t bytes)
+static void complete_message(struct qp *qp, const struct recv *rx, const struct qp *from,
+	const struct wqe *w, uint32_t bytes, uint32_t flags)
 {
 	struct cqe64 cqe = recv_cqe(qp, rx);
 	uint32_t op = CQE_RESP_SEND;
@@ -93,9 +93,21 @@ void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, 
 	cqe.op_own = (uint8_t)(op << 4 | (w->solicited ? CQE_SOLICITED : 0));
 	cqe.byte_cnt = htobe32(bytes);
 	cqe.imm = w->opcode == OP_SEND ? 0 : w->imm;
-	cqe.flags_rqpn = htobe32(from->qpn);
+	cqe.flags_rqpn = htobe32(from->qpn | flags);
 	cqe.slid = htobe16(arena()->topo.rails[qp_rail(from)].lid);
 	commit_recv(qp, rx, &cqe);
+}
+
+void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, const struct wqe *w,
+	uint32_t bytes)
+{
+	complete_message(qp, rx, from, w, bytes, 0);
+}
+
+void complete_datagram(struct qp *qp, const struct recv *rx, const struct qp *from,
+	const struct wqe *w, uint32_t flags)
+{
+	complete_message(qp, rx, from, w, (uint32_t)w->length + GRH_BYTES, flags);
 }
 
 void complete_recv_error(struct qp *qp, const struct recv *rx, enum syndrome s)

@@ -16,6 +16,13 @@ void complete_send_error(struct qp *qp, const struct wqe *w, enum syndrome s);
 void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, const struct wqe *w,
 	uint32_t bytes);
 
+/*
+ * The same for a datagram, with 40 bytes before its payload. @flags: CQE_GRH if these hold a
+ * header, and the service level or the kind of the header.
+ */
+void complete_datagram(struct qp *qp, const struct recv *rx, const struct qp *from,
+	const struct wqe *w, uint32_t flags);
+
 /* A receive failed, or is flushed (@s). */
 void complete_recv_error(struct qp *qp, const struct recv *rx, enum syndrome s);
 

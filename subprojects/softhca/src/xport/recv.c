@@ -15,6 +15,11 @@ static struct srq *srq_of(const struct qp *qp)
 	return &arena()->srqs[qp->srq];
 }
 
+struct srq *recv_srq(const struct qp *qp)
+{
+	return qp->srq == NO_INDEX ? NULL : srq_of(qp);
+}
+
 /*
  * Looks ahead: one read takes the counter and a window of entries, which software mostly
  * posts in a row. What is posted does not change before it is taken.
@@ -50,6 +55,8 @@ static int peek_srq(const struct qp *qp, struct recv *rx)
 	struct srq *srq = srq_of(qp);
 	int r = 0;
 
+	if (srq->copy_from)
+		return -EBUSY;
 	if (srq->taken - srq->ahead_from >= srq->ahead_n)
 		r = srq_look(srq);
 	if (r)

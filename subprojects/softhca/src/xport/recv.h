@@ -21,10 +21,13 @@ struct recv {
 
 /*
  * Looks at the next receive of @qp without taking it.
- * Returns 0, -EAGAIN when none is posted, or -EFAULT / -ESRCH when the owner's memory
- * or the owner is gone.
+ * Returns 0, -EAGAIN when none is posted, -EBUSY while a copy fills the SRQ's next one, or
+ * -EFAULT / -ESRCH when the owner's memory or the owner is gone.
  */
 int recv_peek(const struct qp *qp, struct recv *rx);
+
+/* The SRQ of @qp, NULL without one. */
+struct srq *recv_srq(const struct qp *qp);
 
 /* Reads its segments; false: a key, its bounds or its permission are wrong. */
 bool recv_decode(const struct qp *qp, struct recv *rx);

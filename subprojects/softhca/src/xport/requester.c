@@ -4,6 +4,7 @@
 #include "fabric/fabric.h"
 #include "fault/fault.h"
 #include "hca/config.h"
+#include "hca/copy.h"
 #include "hca/objects.h"
 #include "hca/qp.h"
 #include "hca/strict.h"
@@ -127,8 +128,14 @@ static struct answer deliver(struct qp *qp, struct wqe *w)
 	return qp->type == QPT_UD ? respond_datagram(qp, w) : respond(qp, w);
 }
 
-/* Executes the entry at sq_done. Returns whether to go on with the next. */
-static bool step(struct qp *qp)
+enum turn {
+	T_NEXT, /* go on with the next entry */
+	T_END, /* nothing more now */
+	T_WAIT, /* for the end of another's copy, then look again */
+};
+
+/* Executes the entry at sq_done. */
+static enum turn step(struct qp *qp)
 {
 	enum syndrome s;
 	struct answer a;
@@ -138,24 +145,27 @@ static bool step(struct qp *qp)
 	due = link_due(qp);
 	if (due) {
 		sched_wait(qp, due);
-		return false;
+		return T_END;
 	}
 	s = wqe_fetch(qp, qp->sq_done, &w);
-	if (!s && (w.qpn != qp->qpn || !w.units || (config_get()->strict && !strict_wqe(qp, &w))))
+	if (!s && ((config_get()->strict && !strict_wqe(qp, &w)) || w.qpn != qp->qpn || !w.units))
 		s = SYN_LOCAL_QP_OP;
 	if (s)
 		a = (struct answer){.verdict = V_ERROR, .syndrome = s};
 	else
 		a = deliver(qp, &w);
-	/* Delivering to itself may have broken it. */
-	if (qp->state != QPS_RTS)
-		return false;
+	/* Delivering to itself may have broken it; what is sent when it drains is finished. */
+	if (qp->state != QPS_RTS && qp->state != QPS_SQD)
+		return T_END;
 	switch (a.verdict) {
 	case V_DONE:
 		succeed(qp, &w);
-		return true;
+		return qp->state == QPS_RTS ? T_NEXT : T_END;
 	case V_RNR:
 		back_off_rnr(qp, &w, a.rnr_timer);
+		break;
+	case V_FORBIDDEN:
+		fail(qp, &w, SYN_RETRY_EXC);
 		break;
 	case V_NO_ANSWER:
 		back_off_timeout(qp, &w);
@@ -164,30 +174,69 @@ static bool step(struct qp *qp)
 		fail(qp, &w, SYN_RETRY_EXC);
 		fabric_reap();
 		break;
+	case V_BUSY:
+		qp->held = qp->sq_done + 1;
+		return T_WAIT;
+	case V_STOPPED:
+		return T_END;
 	case V_LATER:
 		break;
 	case V_ERROR:
 		fail(qp, &w, a.syndrome);
 		break;
 	}
-	return qp->state == QPS_RTS && !qp->wait_until;
+	return qp->state == QPS_RTS && !qp->wait_until ? T_NEXT : T_END;
+}
+
+/* Flushing waits for the end of a copy, which a process that was killed never reports. */
+__attribute__((cold)) static void flush_later_posted(struct qp *qp)
+{
+	if (copy_holds(qp))
+		fabric_reap();
+	if (qp->flushing)
+		qp_to_error(qp);
+	else
+		xport_flush(qp);
+}
+
+static inline enum turn send_posted(struct qp *qp)
+{
+	enum turn t;
+	uint32_t pi;
+
+	if (qp->state == QPS_ERR) {
+		flush_later_posted(qp);
+		return T_END;
+	}
+	if (qp->copy_to)
+		return T_WAIT; /* another thread executes it */
+	if (qp->state != QPS_RTS || !qp->sq_count || !read_producer(qp, &pi))
+		return T_END;
+	if (arena()->link_mode)
+		link_schedule(qp, pi);
+	while (!qp->wait_until && (uint16_t)pi != (uint16_t)qp->sq_done) {
+		t = step(qp);
+		if (t != T_NEXT)
+			return t;
+		if (arena()->link_mode)
+			link_schedule(qp, pi);
+	}
+	return T_END;
+}
+
+__attribute__((cold)) static void send_after_copies(struct qp *qp)
+{
+	uint32_t qpn = qp->qpn, n = 0;
+
+	do
+		copy_pause(n++);
+	while (qp->obj.used && qp->qpn == qpn && send_posted(qp) == T_WAIT);
 }
 
 void xport_send(struct qp *qp)
 {
-	uint32_t pi;
-
-	if (qp->state == QPS_ERR) {
-		xport_flush(qp);
-		return;
-	}
-	if (qp->state != QPS_RTS || !qp->sq_count || !read_producer(qp, &pi))
-		return;
-	if (arena()->link_mode)
-		link_schedule(qp, pi);
-	while (!qp->wait_until && (uint16_t)pi != (uint16_t)qp->sq_done && step(qp))
-		if (arena()->link_mode)
-			link_schedule(qp, pi);
+	if (send_posted(qp) == T_WAIT)
+		send_after_copies(qp);
 }
 
 /* A failed fetch ends the queue: the owner's memory, or the owner, is gone. */

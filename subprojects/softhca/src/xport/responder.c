@@ -5,6 +5,7 @@
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <string.h>
 
+#include "hca/copy.h"
 #include "hca/event.h"
 #include "hca/objects.h"
 #include "hca/qp.h"
@@ -52,11 +53,27 @@ static struct answer nak(struct qp *dest, enum syndrome s)
 	return refuse(s);
 }
 
-/* A copy between the two sides failed. */
-static struct answer copy_failed(int r, bool at_responder, struct qp *dest)
+/* The receiver would wait for ever for what cannot come: its QP fails, too. */
+__attribute__((cold)) static struct answer forbidden(struct qp *dest)
 {
+	if (dest->type != QPT_UD) {
+		async_qp(dest, EV_QP_FATAL);
+		qp_fail_remotely(dest);
+	}
+	return answer(V_FORBIDDEN);
+}
+
+/* A copy between the two sides failed. */
+__attribute__((cold)) static struct answer copy_failed(int r, bool at_responder, struct qp *dest)
+{
+	if (r == -ECANCELED)
+		return answer(V_STOPPED);
+	if (r == -EAGAIN)
+		return answer(V_NO_ANSWER);
 	if (r == -ESRCH)
 		return answer(V_DEAD);
+	if (r == -EPERM)
+		return forbidden(dest);
 	if (!at_responder)
 		return refuse(SYN_LOCAL_PROT);
 	async_qp(dest, EV_QP_FATAL);
@@ -73,6 +90,56 @@ static bool remote_range(const struct qp *dest, const struct wqe *w, uint32_t ac
 	       mr_translate(w->rkey, dest->pd, access, w->raddr, len, seg);
 }
 
+/* recv_peek() gave no receive but @r. */
+__attribute__((cold)) static struct answer no_recv(int r, struct qp *dest)
+{
+	if (r == -EAGAIN)
+		return (struct answer){.verdict = V_RNR, .rnr_timer = dest->attr.min_rnr_timer};
+	if (r == -EBUSY)
+		return answer(V_BUSY);
+	return copy_failed(r, true, dest);
+}
+
+static int place(struct qp *dest, struct qp *qp, struct wqe *w, const struct dma_seg *seg,
+	bool *at_dest)
+{
+	struct copy c = {
+		.qp = qp,
+		.dest = dest,
+		.to = seg,
+		.nto = 1,
+		.from = w->segs,
+		.nfrom = w->nsegs,
+		.length = w->length,
+	};
+
+	return copy_payload(&c, at_dest);
+}
+
+/*
+ * The payload is placed without the mutex, so the receive is looked for again after it.
+ * Whatever keeps the message from its end then, the payload is not placed again.
+ */
+__attribute__((cold)) static struct answer write_imm_long(struct qp *dest, struct qp *qp,
+	struct wqe *w, const struct dma_seg *seg)
+{
+	bool at_dest = true;
+	struct recv rx;
+	int r;
+
+	if (qp->placed != qp->sq_done + 1) {
+		r = place(dest, qp, w, seg, &at_dest);
+		if (r)
+			return copy_failed(r, at_dest, dest);
+		qp->placed = qp->sq_done + 1;
+	}
+	r = recv_peek(dest, &rx);
+	if (r)
+		return no_recv(r, dest);
+	complete_recv(dest, &rx, qp, w, (uint32_t)w->length);
+	return answer(V_DONE);
+}
+
 static struct answer respond_write(struct qp *dest, struct qp *qp, struct wqe *w)
 {
 	bool imm = w->opcode == OP_WRITE_IMM, at_dest = true;
@@ -84,14 +151,13 @@ static struct answer respond_write(struct qp *dest, struct qp *qp, struct wqe *w
 		return nak(dest, SYN_REMOTE_ACCESS);
 	if (imm) {
 		r = recv_peek(dest, &rx);
-		if (r == -EAGAIN)
-			return (struct answer){.verdict = V_RNR,
-				.rnr_timer = dest->attr.min_rnr_timer};
 		if (r)
-			return copy_failed(r, true, dest);
+			return no_recv(r, dest);
+		if (w->length > COPY_HELD_MAX)
+			return write_imm_long(dest, qp, w, &seg);
 	}
 	if (w->length) {
-		r = dma_copy(&seg, 1, w->segs, w->nsegs, &at_dest);
+		r = place(dest, qp, w, &seg, &at_dest);
 		if (r)
 			return copy_failed(r, at_dest, dest);
 	}
@@ -113,17 +179,25 @@ static struct answer respond_send(struct qp *dest, struct qp *qp, struct wqe *w)
 {
 	bool at_dest = true;
 	struct recv rx;
+	struct copy c = {
+		.qp = qp,
+		.dest = dest,
+		.srq = recv_srq(dest),
+		.to = rx.segs,
+		.from = w->segs,
+		.nfrom = w->nsegs,
+		.length = w->length,
+	};
 	int r = recv_peek(dest, &rx);
 
-	if (r == -EAGAIN)
-		return (struct answer){.verdict = V_RNR, .rnr_timer = dest->attr.min_rnr_timer};
 	if (r)
-		return copy_failed(r, true, dest);
+		return no_recv(r, dest);
 	if (!recv_decode(dest, &rx))
 		return recv_failed(dest, &rx, SYN_LOCAL_PROT, SYN_REMOTE_OP);
 	if (rx.capacity < w->length)
 		return recv_failed(dest, &rx, SYN_LOCAL_LENGTH, SYN_REMOTE_INVAL_REQ);
-	r = dma_copy(rx.segs, rx.nsegs, w->segs, w->nsegs, &at_dest);
+	c.nto = rx.nsegs;
+	r = copy_payload(&c, &at_dest);
 	if (r == -EFAULT && at_dest)
 		return recv_failed(dest, &rx, SYN_LOCAL_PROT, SYN_REMOTE_OP);
 	if (r)
@@ -132,9 +206,18 @@ static struct answer respond_send(struct qp *dest, struct qp *qp, struct wqe *w)
 	return answer(V_DONE);
 }
 
-static struct answer respond_read(struct qp *dest, struct wqe *w)
+static struct answer respond_read(struct qp *dest, struct qp *qp, struct wqe *w)
 {
 	struct dma_seg seg;
+	struct copy c = {
+		.qp = qp,
+		.dest = dest,
+		.to = w->segs,
+		.nto = w->nsegs,
+		.from = &seg,
+		.nfrom = 1,
+		.length = w->length,
+	};
 	bool at_local = true;
 	int r;
 
@@ -144,7 +227,7 @@ static struct answer respond_read(struct qp *dest, struct wqe *w)
 		return nak(dest, SYN_REMOTE_ACCESS);
 	if (!w->length)
 		return answer(V_DONE);
-	r = dma_copy(w->segs, w->nsegs, &seg, 1, &at_local);
+	r = copy_payload(&c, &at_local);
 	return r ? copy_failed(r, !at_local, dest) : answer(V_DONE);
 }
 
@@ -167,7 +250,7 @@ static struct answer respond_atomic(struct qp *dest, struct wqe *w)
 	if (w->opcode == OP_ATOMIC_CS)
 		value = old == w->compare ? w->swap_add : old;
 	old_seg.addr = (uintptr_t)&old;
-	r = dma_copy(w->segs, w->nsegs, &old_seg, 1, &at_dest);
+	r = dma_copy(NULL, w->segs, w->nsegs, &old_seg, 1, &at_dest);
 	if (r)
 		return copy_failed(r, false, dest);
 	r = dma_write(seg.slot, seg.addr, &value, sizeof(value));
@@ -189,7 +272,7 @@ struct answer respond(struct qp *qp, struct wqe *w)
 	case OP_WRITE_IMM:
 		return respond_write(dest, qp, w);
 	case OP_READ:
-		return respond_read(dest, w);
+		return respond_read(dest, qp, w);
 	case OP_ATOMIC_CS:
 	case OP_ATOMIC_FA:
 		return respond_atomic(dest, w);

@@ -12,6 +12,9 @@ enum verdict {
 	V_NO_ANSWER, /* nobody there now: try again after the transport timeout */
 	V_DEAD, /* nobody there ever again */
 	V_LATER, /* not attempted yet: a timer is set */
+	V_FORBIDDEN, /* the system keeps the two processes apart */
+	V_BUSY, /* not attempted yet: another's copy is in the way */
+	V_STOPPED, /* the sender's QP has left RTS meanwhile, or is gone */
 	V_ERROR, /* refused: `syndrome` is the sender's */
 };
 

@@ -104,7 +104,12 @@ struct cqe64 {
 };
 
 #define CQE_SOLICITED 0x02
-#define CQE_GRH (1u << 28) /* in flags_rqpn */
+/* In flags_rqpn. RoCE has the kind of header where InfiniBand has the service level. */
+#define CQE_GRH (1u << 28)
+#define CQE_SL(sl) ((uint32_t)(sl) << 24)
+#define CQE_ROCE_IPV6 (CQE_SL(0x9) | CQE_GRH) /* 8: by UDP */
+#define CQE_ROCE_IPV4 (CQE_SL(0xa) | CQE_GRH)
+#define GRH_BYTES 40 /* of a datagram's receive, before the payload */
 
 enum cqe_opcode {
 	CQE_REQ = 0,
@@ -112,6 +117,7 @@ enum cqe_opcode {
 	CQE_RESP_SEND = 2,
 	CQE_RESP_SEND_IMM = 3,
 	CQE_RESP_SEND_INV = 4,
+	CQE_RESIZE = 5,
 	CQE_REQ_ERR = 13,
 	CQE_RESP_ERR = 14,
 };

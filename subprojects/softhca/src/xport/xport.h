@@ -13,7 +13,8 @@
 
 /*
  * Executes what the doorbell record of an own QP says is posted, unless it waits for a
- * timer.
+ * timer. The mutex is released while a long payload is copied and while such a copy is
+ * waited for, so anything may have changed when it returns.
  */
 void xport_send(struct qp *qp);
 

@@ -10,13 +10,15 @@ sizes; long: these too. GROUP all: every group.
 Each case of the group is a server and a client in processes of their own, each under
 a softhca-run of its own. A case passes when both end with 0 in time, when their
 output has the results that were asked for, when the HCA reports nothing, and when
-nothing of the fabric is left. CONFORMANCE_PRELOAD goes into LD_PRELOAD of the tools.
+nothing of the fabric is left. Ends with 77, a skip, where all that runs passes but a
+tool is not installed. CONFORMANCE_PRELOAD goes into LD_PRELOAD of the tools.
 """
 
 import itertools
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,9 @@ import time
 GUARD_S = 60  # against hanging only
 ROCE = "link=roce rate_mbps=100000\n"
 FOUR_RAILS = "numa=0\nnuma=0\nnuma=1\nnuma=1\n"
+
+
+TOOLS = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"  # not all users have these
 
 
 class Failure(Exception):
@@ -39,6 +44,10 @@ class Case:
         self.check = check
         self.topology = topology
         self.name = command + {ROCE: " (RoCE)", FOUR_RAILS: " (4 rails)"}.get(topology, "")
+
+    def tool(self):
+        """The program, behind env and what env sets."""
+        return next(w for w in self.command if w != "env" and "=" not in w)
 
 
 def listening(port):
@@ -69,7 +78,7 @@ class Tool:
     def __init__(self, runner, options, fabric, args):
         self.args = args
         self.out = tempfile.TemporaryFile("w+")
-        env = dict(os.environ)
+        env = dict(os.environ, PATH=TOOLS)
         if preload := env.pop("CONFORMANCE_PRELOAD", None):
             env["LD_PRELOAD"] = preload
         self.process = subprocess.Popen(
@@ -184,6 +193,8 @@ def perftest_done(case, output, passive):
 
 
 def ucx_done(case, output, passive):
+    if said := re.findall(r"^.*UCX +(?:WARN|ERROR).*$", output, re.M):
+        raise Failure("UCX says:\n" + "\n".join(said))
     iters = value_of(case, "-n", 0)
     if not passive and not re.search(rf"^Final: +{iters} ", output, re.M):
         raise Failure(f"no {iters} iterations in:\n{output}")
@@ -204,7 +215,18 @@ def devices_done(case, output, passive):
         raise Failure(f"no mlx5_0 in:\n{output}")
 
 
-ALONE = {"ibv_devinfo", "ibv_devices"}
+def shows(*patterns):
+    """A check: each pattern is found in the output."""
+    def check(case, output, passive):
+        for pattern in patterns:
+            if not re.search(pattern, output, re.M):
+                raise Failure(f"no '{pattern}' in:\n{output}")
+        if "No such file" in output:
+            raise Failure(f"something is not found:\n{output}")
+    return check
+
+
+ALONE = {"ibv_devinfo", "ibv_devices", "ls", "stat", "find", "ibstat", "ibstatus"}
 QUICK, FULL, LONG = range(3)
 
 
@@ -212,6 +234,27 @@ def devices():
     yield QUICK, Case("ibv_devices", devices_done)
     for topology in "", ROCE:
         yield QUICK, Case("ibv_devinfo -v", devinfo_done, topology)
+
+
+def system():
+    """What an administrator looks with."""
+    base = "/sys/class/infiniband"
+    names = [rf"^{base}/mlx5_{i}$" for i in range(4)]
+    headings = [f"^CA 'mlx5_{i}'$" for i in range(4)]
+    links = [rf"^l.* mlx5_{i} -> ../../devices/pci.*/infiniband/mlx5_{i}$" for i in range(4)]
+    yield QUICK, Case(f"ls -l {base}", shows(*links), FOUR_RAILS)
+    yield QUICK, Case(f"ls -l {base}/mlx5_0/ports/1 /dev/infiniband/uverbs0",
+                      shows("^-r.* state$", "^d.* gids$", "^c.* 231, 192 .*uverbs0$"))
+    yield QUICK, Case(f"stat {base}/mlx5_3", shows("symbolic link"), FOUR_RAILS)
+    yield QUICK, Case(f"stat -L -c %F%t:%T {base}/mlx5_3 /dev/infiniband/uverbs3",
+                      shows("^directory", "^character special filee7:c3$"), FOUR_RAILS)
+    yield QUICK, Case(f"find {base}/ -name 'mlx5_*'", shows(*names), FOUR_RAILS)
+    yield QUICK, Case("ibstat", shows(*headings, "State: Active", "Rate: 200",
+                                      "layer: InfiniBand"), FOUR_RAILS)
+    yield QUICK, Case("ibstat", shows("layer: Ethernet"), ROCE)
+    yield QUICK, Case("ibstatus", shows(*(f"device 'mlx5_{i}' port 1" for i in range(4)),
+                                        "4: ACTIVE", "InfiniBand$"), FOUR_RAILS)
+    yield QUICK, Case("ibstatus mlx5_0:1", shows("link_layer:.*Ethernet"), ROCE)
 
 
 def pingpong(tool, sizes, more=()):
@@ -298,11 +341,16 @@ def ucx():
                      "ucp_fadd -s 8", "ucp_am_bw -s 32"):
             yield FULL, Case(f"{transports} -t {args}", ucx_done)
         yield FULL, Case(f"{transports} -t tag_bw -s 1000000", ucx_done, FOUR_RAILS)
+        yield FULL, Case(f"env UCX_TLS=ud_{kind},self ucx_perftest -n 200 -w 20 -t tag_bw -s 512",
+                         ucx_done, ROCE)
     yield FULL, Case("env UCX_TLS=ud_x,self ucx_perftest -n 200 -w 20 -t tag_bw -s 512", ucx_done)
+    yield QUICK, Case("env UCX_TLS=rc_x,self ucx_perftest -n 200 -w 20 -t tag_lat -s 8", ucx_done)
+    yield QUICK, Case("env UCX_TLS=ud_x,self ucx_perftest -n 200 -w 20 -t tag_lat -s 8", ucx_done)
 
 
 GROUPS = {
     "devices": devices,
+    "system": system,
     "rc_pingpong": lambda: pingpong("ibv_rc_pingpong", (1, 64, 1000000, 4096),
                                     ("-m 256", "-r 1", "-N")),
     "srq_pingpong": lambda: pingpong("ibv_srq_pingpong", (1, 65536, 4096), ("-q 1", "-q 4 -r 16")),
@@ -332,8 +380,12 @@ def main():
                  "|".join(levels) + " [OPTION...]")
     runner, group, level, options = *sys.argv[1:4], sys.argv[4:]
     failed = count = 0
+    missing = set()
     for needs, case in groups[group]():
         if needs > levels[level]:
+            continue
+        if not shutil.which(case.tool(), path=TOOLS):
+            missing.add(case.tool())
             continue
         count += 1
         start = time.monotonic()
@@ -344,7 +396,9 @@ def main():
             failed += 1
             print("FAIL", case.name, "--", failure, flush=True)
     print(f"{count - failed} of {count} passed")
-    sys.exit(1 if failed else 0)
+    if missing:
+        print("not installed:", *sorted(missing))
+    sys.exit(1 if failed else 77 if missing else 0)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <infiniband/mlx5dv.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 void rig_fabric(const char *name)
@@ -13,6 +14,35 @@ void rig_fabric(const char *name)
 	snprintf(fabric, sizeof(fabric), "test-%s-%d", name, (int)getpid());
 	CHECK(!setenv("SOFTHCA_FABRIC", fabric, 1));
 	alarm(120); /* a hang ends as a failure */
+}
+
+int rig_child(void (*fn)(void), const char *says)
+{
+	char text[512] = "";
+	int status, fd[2];
+	ssize_t n;
+	pid_t pid;
+
+	CHECK(!pipe(fd));
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		CHECK_EQ(dup2(fd[1], 2), 2);
+		close(fd[0]);
+		close(fd[1]);
+		alarm(60);
+		fn();
+		exit(1);
+	}
+	close(fd[1]);
+	for (size_t have = 0; (n = read(fd[0], text + have, sizeof(text) - 1 - have)) > 0;)
+		have += (size_t)n;
+	close(fd[0]);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	fputs(text, stderr);
+	if (says)
+		CHECK(strstr(text, says) && strchr(text, '\n') == strrchr(text, '\n'));
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 static struct ibv_cq *make_cq(struct rig *r, const struct rig_attr *a)

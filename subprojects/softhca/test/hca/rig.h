@@ -50,6 +50,12 @@ struct rig_addr {
 /* Makes the environment of the test: a fabric of its own. Call before anything else. */
 void rig_fabric(const char *name);
 
+/*
+ * Runs @fn in a child; returns its exit status, or 128 and the signal that ended it. @says:
+ * NULL, or part of the one line that it writes to standard error.
+ */
+int rig_child(void (*fn)(void), const char *says);
+
 void rig_open(struct rig *r, const struct rig_attr *attr);
 void rig_close(struct rig *r);
 struct rig_addr rig_addr(const struct rig *r);

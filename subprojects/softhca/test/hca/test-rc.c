@@ -230,11 +230,63 @@ static void refusals(void)
 	w = write_wr(64, 0);
 	w.offset = RIG_BUF - 63;
 	refused(&w, IBV_WC_LOC_PROT_ERR, false);
+}
+
+/* A region of the same memory, but of the other end's protection domain. */
+static void other_domain(bool local)
+{
+	struct rig *at_end = local ? &a : &b, *other = local ? &b : &a;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct rig_wr w;
 
 	open_pair(&(struct rig_attr){0});
-	w = write_wr(64, 0);
-	w.lkey = b.mr->lkey; /* of another PD */
-	refused(&w, IBV_WC_LOC_PROT_ERR, false);
+	pd = ibv_alloc_pd(other->ctx);
+	CHECK(pd);
+	mr = ibv_reg_mr(pd, at_end->buf, RIG_BUF, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	CHECK(mr);
+	w = write_wr(64, IBV_SEND_SIGNALED);
+	if (local)
+		w.lkey = mr->lkey;
+	else
+		w.rkey = mr->rkey;
+	rig_post(&a, &w);
+	CHECK_EQ(rig_wait(a.scq).status, local ? IBV_WC_LOC_PROT_ERR : IBV_WC_REM_ACCESS_ERR);
+	CHECK(!ibv_dereg_mr(mr));
+	CHECK(!ibv_dealloc_pd(pd));
+	close_pair();
+}
+
+/* What the region permits the QP may forbid. */
+static void forbidden_by_qp(void)
+{
+	struct ibv_qp_attr none = {.qp_access_flags = IBV_ACCESS_REMOTE_READ};
+	struct rig_wr w;
+
+	open_pair(&(struct rig_attr){0});
+	CHECK(!ibv_modify_qp(b.qp, &none, IBV_QP_ACCESS_FLAGS));
+	w = write_wr(64, IBV_SEND_SIGNALED);
+	refused(&w, IBV_WC_REM_ACCESS_ERR, true);
+}
+
+/* A QP does not hear whom it is not connected to. */
+static void stranger(void)
+{
+	struct rig_addr to;
+	struct rig_wr w;
+	struct rig c;
+
+	open_pair(&(struct rig_attr){0});
+	rig_open(&c, &(struct rig_attr){0});
+	to = rig_addr(&b);
+	rig_connect(&c, &to, (struct rig_timers){.timeout = 8, .retry = 1, .set = true});
+	w = write_wr(64, IBV_SEND_SIGNALED);
+	w.lkey = c.mr->lkey;
+	rig_post(&c, &w);
+	CHECK_EQ(rig_wait(c.scq).status, IBV_WC_RETRY_EXC_ERR);
+	CHECK_EQ(rig_state(&b), IBV_QPS_RTS);
+	rig_close(&c);
+	close_pair();
 }
 
 static void short_receive(void)
@@ -387,6 +439,10 @@ int main(void)
 	sends(true);
 	atomics();
 	refusals();
+	other_domain(true);
+	other_domain(false);
+	forbidden_by_qp();
+	stranger();
 	short_receive();
 	receiver_not_ready();
 	gives_up();

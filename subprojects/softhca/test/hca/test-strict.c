@@ -1,15 +1,64 @@
 /* SPDX-License-Identifier: MIT */
 /* Strict mode finds each mistake of a hand-written send queue, and only mistakes. */
 #include <endian.h>
+#include <fcntl.h>
 #include <infiniband/mlx5dv.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "rig.h"
 #include "softhca.h"
 
 static struct rig a, b;
 static struct mlx5dv_qp dv;
+static struct mlx5dv_cq dv_cq;
 static uint16_t post; /* next block */
+
+/* What the HCA says goes to a file while a case runs, and to standard error if it fails. */
+static int said, standard_error;
+
+static void show_said(void)
+{
+	char text[4096];
+	ssize_t n = pread(said, text, sizeof(text), 0);
+
+	if (n > 0)
+		CHECK_EQ(write(standard_error, text, (size_t)n), n);
+}
+
+static void listen_to_hca(void)
+{
+	said = memfd_create("said", MFD_CLOEXEC);
+	standard_error = fcntl(2, F_DUPFD_CLOEXEC, 10);
+	CHECK(said >= 0 && standard_error >= 0);
+	CHECK_EQ(dup2(said, 2), 2);
+	CHECK(!atexit(show_said));
+}
+
+static void open_pair_cqe(int cqe)
+{
+	struct mlx5dv_obj obj = {.qp = {.out = &dv}, .cq = {.out = &dv_cq}};
+
+	rig_open(&a, &(struct rig_attr){.cqe = cqe});
+	rig_open(&b, &(struct rig_attr){0});
+	rig_connect_pair(&a, &b);
+	obj.qp.in = a.qp;
+	obj.cq.in = a.scq;
+	CHECK(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ));
+	post = 0;
+}
+
+static void open_pair(void)
+{
+	open_pair_cqe(2047); /* flushes find room */
+}
+
+static void close_pair(void)
+{
+	rig_close(&a);
+	rig_close(&b);
+}
 
 static uint64_t violations(void)
 {
@@ -19,22 +68,26 @@ static uint64_t violations(void)
 	return c.violations;
 }
 
-static void open_pair(void)
+/* The case is over: the HCA has said one line, with @what in it, or nothing if that is NULL. */
+static void verdict(const char *what)
 {
-	struct mlx5dv_obj obj = {.qp = {.out = &dv}};
+	static uint64_t before;
+	char text[4096] = "";
+	ssize_t n;
 
-	rig_open(&a, &(struct rig_attr){.cqe = 2047}); /* flushes find room */
-	rig_open(&b, &(struct rig_attr){0});
-	rig_connect_pair(&a, &b);
-	obj.qp.in = a.qp;
-	CHECK(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP));
-	post = 0;
-}
-
-static void close_pair(void)
-{
-	rig_close(&a);
-	rig_close(&b);
+	close_pair();
+	n = pread(said, text, sizeof(text) - 1, 0);
+	CHECK(n >= 0);
+	CHECK_EQ(violations() - before, what ? 1 : 0);
+	CHECK_EQ(n != 0, what != NULL);
+	if (what) {
+		CHECK(!strncmp(text, "softhca: strict: ", 17));
+		CHECK(strchr(text, '\n') == text + n - 1);
+		CHECK(strstr(text, what));
+	}
+	before = violations();
+	CHECK(!ftruncate(said, 0));
+	CHECK_EQ(lseek(said, 0, SEEK_SET), 0);
 }
 
 static uint8_t *block(uint16_t index)
@@ -81,74 +134,144 @@ static void blueflame(const uint8_t *wqe, unsigned wrong)
 	}
 }
 
-/* @found: what the case above should have made of it. */
-static void verdict(uint64_t before, bool found)
+static void right(void)
 {
-	CHECK_EQ(violations() - before, found);
-	close_pair();
-}
-
-static void cases(void)
-{
-	uint64_t before = violations();
 	uint8_t *w;
 
-	open_pair(); /* right: two entries, one doorbell */
+	open_pair(); /* two entries, one doorbell */
 	nop(0, false);
 	w = nop(1, true);
 	record(2);
 	ring(w);
 	rig_wait_ok(a.scq);
-	verdict(before, false);
+	verdict(NULL);
+}
 
-	before = violations();
-	open_pair(); /* the entry is not where it says */
-	w = nop(7, true);
-	memcpy(block(7), w, 64);
-	record(8);
-	ring(block(7));
-	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_LOC_QP_OP_ERR);
-	verdict(before, true);
+/* Two entries and a doorbell for both; the first one's word @n is wrong. */
+static void wrong_entry(unsigned n, uint32_t word, const char *what)
+{
+	uint8_t *first, *w;
 
-	before = violations();
-	open_pair(); /* the doorbell before its record */
-	w = nop(0, true);
+	open_pair();
+	first = nop(0, true);
+	word = htobe32(word ? word : a.qp->qp_num << 8); /* 0: this QP, without units */
+	memcpy(first + 4ul * n, &word, sizeof(word));
+	w = nop(1, true);
+	record(2);
 	ring(w);
-	CHECK_EQ(rig_state(&a), IBV_QPS_ERR);
-	verdict(before, true);
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_LOC_QP_OP_ERR);
+	verdict(what);
+}
 
-	before = violations();
-	open_pair(); /* no doorbell at all */
+/* One posted entry, or none, and a doorbell of 8 bytes that begin with @first and @second. */
+static void wrong_doorbell(bool posted, uint32_t first, uint32_t second, const char *what)
+{
+	uint32_t words[2] = {htobe32(first), htobe32(second)};
+	bool other_qp;
+
+	open_pair();
+	other_qp = second >> 8 && second >> 8 != a.qp->qp_num;
+	if (!other_qp)
+		words[1] = htobe32(a.qp->qp_num << 8 | 1);
+	nop(0, true);
+	if (posted)
+		record(1);
+	ring((const uint8_t *)words);
+	CHECK_EQ(rig_state(&a), other_qp ? IBV_QPS_RTS : IBV_QPS_ERR);
+	verdict(what);
+}
+
+static void rung_twice(void)
+{
+	uint8_t *w;
+
+	open_pair();
+	w = nop(0, true);
+	record(1);
+	ring(w);
+	ring(w);
+	rig_wait_ok(a.scq);
+	verdict("its record (1) posts nothing new");
+}
+
+static void no_doorbell(void)
+{
+	open_pair();
 	nop(0, true);
 	record(1);
-	verdict(before, false); /* found when the QP goes: */
-	CHECK_EQ(violations() - before, 1);
+	verdict("WQE 0..0 were posted, but their doorbell never rang"); /* when the QP goes */
+}
 
-	before = violations();
-	open_pair(); /* more blocks than there are */
-	for (uint32_t i = 0; i <= dv.sq.wqe_cnt; i++)
-		w = nop((uint16_t)i, false);
-	record(post);
-	ring(w);
-	CHECK_EQ(rig_state(&a), IBV_QPS_ERR);
-	verdict(before, true);
+/* @polled_first: the first entry's slot is the program's once its completion is polled. */
+static void full_ring(bool polled_first)
+{
+	uint8_t *w;
 
-	before = violations();
-	open_pair(); /* a completed slot, not polled yet, is used again */
+	open_pair();
 	w = nop(0, true);
 	record(1);
 	ring(w);
+	if (polled_first)
+		rig_wait_ok(a.scq);
 	for (uint32_t i = 0; i < dv.sq.wqe_cnt; i++)
 		w = nop((uint16_t)(1 + i), false);
 	record(post);
 	ring(w);
-	CHECK_EQ(rig_state(&a), IBV_QPS_ERR);
-	verdict(before, true);
+	CHECK_EQ(rig_state(&a), polled_first ? IBV_QPS_RTS : IBV_QPS_ERR);
+	verdict(polled_first ? NULL : "a slot is reused before its completion was polled");
+}
+
+static void completion_queue(void)
+{
+	uint8_t *w;
+
+	open_pair_cqe(3);
+	for (int i = 0; i < 5; i++)
+		w = nop((uint16_t)i, true);
+	record(post);
+	ring(w);
+	verdict("is overrun: 4 completions and no place");
+
+	open_pair();
+	w = nop(0, true);
+	record(1);
+	ring(w);
+	__atomic_store_n(&dv_cq.dbrec[0], htobe32(100), __ATOMIC_RELEASE);
+	CHECK(!ibv_resize_cq(a.scq, 15)); /* looks how far the program is */
+	rig_wait_ok(a.scq);
+	verdict("consumer index 0x64 is not between 0x0 and 0x1");
+}
+
+/* Writes 16 bytes at @at of the BlueFlame buffer in one store. */
+static void store_16(const uint8_t *wqe, unsigned at)
+{
+	__asm__ volatile("movups (%0), %%xmm0\n\tmovups %%xmm0, (%1)"
+			 :
+			 : "r"(wqe + at), "r"((char *)dv.bf.reg + at)
+			 : "xmm0", "memory");
+}
+
+/* A copy by vectors of 16 bytes that writes its start twice: @apart, at its end once more. */
+static void overlapping_copy(bool apart)
+{
+	uint8_t *w;
+
+	open_pair();
+	w = nop(0, true);
+	record(1);
+	store_16(w, 0);
+	if (!apart)
+		store_16(w, 0);
+	for (unsigned at = 16; at < 64; at += 16)
+		store_16(w, at);
+	if (apart)
+		store_16(w, 0);
+	rig_wait_ok(a.scq);
+	verdict(apart ? "posts nothing new" : NULL);
 }
 
 static void blueflame_cases(void)
 {
-	uint64_t before = violations();
 	uint8_t *w;
 
 	open_pair();
@@ -156,21 +279,34 @@ static void blueflame_cases(void)
 	record(1);
 	blueflame(w, 64);
 	rig_wait_ok(a.scq);
-	verdict(before, false);
+	verdict(NULL);
 
-	before = violations();
 	open_pair();
 	w = nop(0, true);
 	record(1);
 	blueflame(w, 37);
 	rig_wait_ok(a.scq);
-	verdict(before, true);
+	verdict("WQE 0: BlueFlame byte 32 differs from the queue");
+
+	open_pair(); /* the middle of a copy that was not begun */
+	store_16(nop(0, true), 16);
+	verdict("a store of 16 bytes at 0x");
+
+	open_pair(); /* a copy that goes on in the other buffer */
+	w = nop(0, true);
+	record(1);
+	store_16(w, 0);
+	store_16(w, 256 + 16);
+	rig_wait_ok(a.scq);
+	verdict("a store of 16 bytes at 0x");
+
+	overlapping_copy(false); /* write-combining: one copy */
+	overlapping_copy(true); /* two copies of one entry */
 }
 
 /* A string instruction is not decoded but executed, one step at a time. */
 static void string_store(void)
 {
-	uint64_t before = violations();
 	struct softhca_counters c;
 	uint8_t *w, *to;
 	size_t n = 64;
@@ -183,7 +319,7 @@ static void string_store(void)
 	rig_wait_ok(a.scq);
 	CHECK(!softhca_counters_self(&c));
 	CHECK(c.single_steps > 0);
-	verdict(before, false);
+	verdict(NULL);
 }
 
 int main(void)
@@ -195,7 +331,20 @@ int main(void)
 	/* The context that the counters need. */
 	open_pair();
 	close_pair();
-	cases();
+	listen_to_hca();
+	right();
+	wrong_entry(0, 7 << 8, "WQE 0 says that it is WQE 7");
+	wrong_entry(1, 0x654321u << 8 | 1, "WQE 0 says QP 0x654321, 1 units");
+	wrong_entry(1, 0, "0 units");
+	wrong_doorbell(false, 0, 0, "posts nothing new");
+	wrong_doorbell(true, 5 << 8, 0, "names WQE 5, which is not among the posted 0..0");
+	wrong_doorbell(true, 1, 0, "WQE 0: the doorbell's bytes differ from the queue's");
+	wrong_doorbell(false, 0, 0x654321u << 8, "doorbell of QP 0x654321, which this context");
+	rung_twice();
+	no_doorbell();
+	full_ring(false);
+	full_ring(true);
+	completion_queue();
 	blueflame_cases();
 	string_store();
 	return 0;

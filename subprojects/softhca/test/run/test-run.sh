@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# test-run.sh SOFTHCA-RUN HOLDER LOCKER: what softhca-run promises to who calls it.
+# test-run.sh SOFTHCA-RUN HOLDER LOCKER [STATIC]: what softhca-run promises to who calls it.
 set -u
 
 run=$(realpath "$1")
 holder=$(realpath "$2")
 locker=$(realpath "$3")
+fixed=${4:+$(realpath "$4")}
 me=$(id -u)
 tmp=$(mktemp -d)
 fabric=run-$$
@@ -211,6 +212,35 @@ runner_killed() {
 	until_true gone "$dir"
 }
 
+# As timeout(1) ends a job: all of its process group at once. The members die in any order.
+group_killed() {
+	mkfifo "$tmp/group.in" "$tmp/group.out"
+	setsid "$run" sh -c '"$1" <"$2" & "$1" <"$2" & wait' - "$holder" "$tmp/group.in" \
+		>"$tmp/group.out" 2>"$tmp/group.err" 8>&- 9>&- &
+	runner=$!
+	exec 8<"$tmp/group.out"
+	exec 9>"$tmp/group.in"
+	read -r line <&8 && read -r line <&8 || fail "group: $(cat "$tmp/group.err")"
+	[ -d "$dir" ] || fail "the group has no fabric"
+	kill -9 "-$runner"
+	wait "$runner" 2>/dev/null
+	cat <&8 >"$tmp/rest" # until nobody has the descriptor any more
+	until_true gone "$dir"
+	exec 8<&- 9>&-
+}
+
+# A member that outlives its softhca-run and is killed is cleaned up after all the same.
+left_behind() {
+	mkfifo "$tmp/late.in"
+	"$run" sh -c '"$1" <"$2" >"$3" 2>&1 & echo $! >"$4"
+		while ! grep -q ready "$3"; do sleep 0.05; done' - "$holder" "$tmp/late.in" \
+		"$tmp/late.out" "$tmp/late.pid" 2>"$tmp/late.err" 8>&- 9<>"$tmp/late.in" ||
+		fail "late: $(cat "$tmp/late.err")"
+	[ -d "$dir" ] || fail "a fabric in use is gone"
+	kill -9 "$(cat "$tmp/late.pid")"
+	until_true gone "$dir"
+}
+
 guardian_killed() {
 	hold unguarded
 	guardian=
@@ -282,6 +312,45 @@ other_fabric() {
 	gone "$dir" || fail "$dir is left"
 }
 
+# says PATTERN N COMMAND...: it ends with N, and softhca-run says two lines, the second so.
+says() {
+	pattern=$1
+	shift
+	status "$@"
+	[ "$(grep -c '^softhca-run: [^e]' "$tmp/err")" = 1 ] || fail "not one line: $(cat "$tmp/err")"
+	grep -q -e "does not see the adapters: $pattern" "$tmp/err" || fail "says: $(cat "$tmp/err")"
+}
+
+# Programs that cannot see the adapters: they run, and it is said.
+unseen() {
+	if [ -n "$fixed" ]; then
+		says 'it is linked statically' 0 "$run" "$fixed"
+		says 'it is linked statically' 0 env PATH="${fixed%/*}:$PATH" "$run" fixed
+		printf '#!%s -x\n' "$fixed" >"$tmp/script"
+		chmod +x "$tmp/script"
+		says 'it is linked statically' 0 "$run" "$tmp/script"
+	fi
+	cp /bin/true "$tmp/class"
+	printf '\001' | dd of="$tmp/class" bs=1 seek=4 conv=notrunc 2>/dev/null
+	"$run" "$tmp/class" 2>"$tmp/err"
+	grep -q 'adapters: it is a 32-bit program' "$tmp/err" || fail "says: $(cat "$tmp/err")"
+	cp /bin/true "$tmp/machine"
+	printf '\267' | dd of="$tmp/machine" bs=1 seek=18 conv=notrunc 2>/dev/null
+	"$run" "$tmp/machine" 2>"$tmp/err"
+	grep -q 'adapters: it is not a program for x86-64' "$tmp/err" || fail "says: $(cat "$tmp/err")"
+	status 0 "$run" /bin/true
+	grep -q 'does not see' "$tmp/err" && fail "true: $(cat "$tmp/err")"
+	[ "$me" = 0 ] || return 0
+	cp /bin/true "$tmp/suid"
+	chown 65534 "$tmp/suid"
+	chmod 4755 "$tmp/suid"
+	chmod 755 "$tmp"
+	case $(findmnt -n -o OPTIONS -T "$tmp") in
+	*nosuid*) ;;
+	*) says 'it is set-user-ID' 0 "$run" "$tmp/suid" ;;
+	esac
+}
+
 other_user() {
 	[ "$me" = 0 ] || return 0
 	mkdir "$dir"
@@ -294,8 +363,9 @@ other_user() {
 }
 
 for t in exit_statuses full_device wrong_arguments wrong_for_the_library environment hwloc \
-	arguments signals_are_passed_on program_killed runner_killed guardian_killed stubborn \
-	two_at_once mutex_held other_fabric other_user; do
+	arguments signals_are_passed_on program_killed runner_killed group_killed left_behind \
+	guardian_killed stubborn \
+	two_at_once mutex_held other_fabric unseen other_user; do
 	echo "$t"
 	$t
 done

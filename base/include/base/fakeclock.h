@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A clock that a test sets, for code of static libraries that the test is linked with:
+ *
+ *	link_args: ['-Wl,--wrap=clock_gettime', '-Wl,--wrap=sched_yield']
+ *
+ * Time passes when the test says so: fake.ns, or fake.step_ns at each look. Included by one
+ * file of a program.
+ */
+#ifndef BASE_FAKECLOCK_H
+#define BASE_FAKECLOCK_H
+
+#include <sched.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+static struct {
+	uint64_t ns; /* now */
+	uint64_t step_ns; /* passes at each look */
+	uint64_t looks, yields;
+} fake;
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
+int __wrap_sched_yield(void);
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
+{
+	fake.looks++;
+	fake.ns += fake.step_ns;
+	*ts = (struct timespec){(time_t)(fake.ns / NSEC_PER_SEC), (long)(fake.ns % NSEC_PER_SEC)};
+	return 0;
+}
+
+int __wrap_sched_yield(void)
+{
+	fake.yields++;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Counts how often code of static libraries takes or looks at a lock of a file: system calls
+ * whose time grows with the locks that the file has. Included by one file of a program:
+ *
+ *	link_args: ['-Wl,--wrap=fcntl', '-Wl,--wrap=fcntl64']
+ */
+#ifndef BASE_LOCKLOOKS_H
+#define BASE_LOCKLOOKS_H
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+static uint64_t lock_looks;
+
+int __real_fcntl(int fd, int cmd, ...);
+int __wrap_fcntl(int fd, int cmd, ...);
+int __wrap_fcntl64(int fd, int cmd, ...);
+
+int __wrap_fcntl(int fd, int cmd, ...)
+{
+	va_list args;
+	void *arg;
+
+	va_start(args, cmd);
+	arg = va_arg(args, void *);
+	va_end(args);
+	lock_looks += cmd == F_OFD_SETLK || cmd == F_OFD_GETLK;
+	return __real_fcntl(fd, cmd, arg);
+}
+
+/* What fcntl() is called with large files; the same where addresses have 64 bits. */
+int __wrap_fcntl64(int fd, int cmd, ...)
+{
+	va_list args;
+	void *arg;
+
+	va_start(args, cmd);
+	arg = va_arg(args, void *);
+	va_end(args);
+	return __wrap_fcntl(fd, cmd, arg);
+}
+
+#endif

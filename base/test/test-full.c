@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* base/shm.h in a /dev/shm that is too small: an error at once, not a SIGBUS later. */
+#include "base/shm.h"
+#include "base/smallshm.h"
+#include "base/test.h"
+
+#define ROOM ((size_t)64 * 1024)
+
+static void region_too_large(void)
+{
+	struct shm_region a, b;
+
+	CHECK_EQ(shm_create("full", "a", 2 * ROOM, &a), -ENOSPC);
+	CHECK(access("/dev/shm/full.a", F_OK) != 0);
+	CHECK_EQ(shm_create("full", "a", ROOM / 2, &a), 0);
+	CHECK_EQ(shm_create("full", "b", ROOM, &b), -ENOSPC);
+	CHECK(access("/dev/shm/full.b", F_OK) != 0);
+	memset(a.addr, 1, ROOM / 2);
+	shm_close(&a);
+	CHECK_EQ(shm_create("full", "b", ROOM, &b), 0);
+	memset(b.addr, 1, ROOM);
+	shm_close(&b);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {TEST(region_too_large)};
+	int skip = smallshm_mount(ROOM);
+
+	return skip ? skip : test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

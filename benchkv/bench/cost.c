@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Two clients and a store in one thread, for counting what their checks cost:
+ *
+ *	cost OPS [ZIPF]
+ *
+ * The same program is linked with the checks of values taken out (unchecked.c).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "store.h"
+
+#define DEPTH 8
+#define CLIENTS 2
+#define KEYS (1u << 20)
+
+static const struct placement place = {.ranks = 1, .shards = 1};
+
+struct side {
+	struct stream stream;
+	struct checker check;
+	uint64_t next;
+};
+
+/* A burst of requests, all of them served, all answered. */
+static void burst(struct side *s, struct store *store)
+{
+	struct kv_req req[DEPTH];
+	struct kv_resp resp[DEPTH];
+	uint64_t start;
+
+	for (uint32_t i = 0; i < DEPTH; i++) {
+		check_open(&s->check, s->next, 0, &req[i]);
+		check_sent(&s->check, s->next++, &req[i]);
+	}
+	for (uint32_t i = 0; i < DEPTH; i++)
+		resp[i] = store_serve(store, &req[i]);
+	for (uint32_t i = 0; i < DEPTH; i++)
+		check_reply(&s->check, req[i].seq, &resp[i], &start);
+}
+
+static int side_init(struct side *s, const struct source *source, uint32_t client)
+{
+	const struct history_attr attr = {.source = source,
+		.stream = &s->stream,
+		.writers = CLIENTS,
+		.preloaded = true};
+
+	if (stream_init(&s->stream, source, &place, client))
+		return -1;
+	return check_init(&s->check, &attr, 0, DEPTH);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t ops = argc > 1 ? strtoull(argv[1], NULL, 0) : 0, wrong = 0;
+	const struct workload load = {.key_range = KEYS,
+		.read_ratio = 0.5,
+		.zipf_theta = argc > 2 ? strtod(argv[2], NULL) : 0,
+		.seed = 1};
+	struct side sides[CLIENTS] = {{.next = 0}};
+	struct source source;
+	struct store store;
+
+	source_init(&source, &load);
+	if (store_init(&store, &place, 0, 0, KEYS) || store_preload(&store, KEYS))
+		return 1;
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		if (side_init(&sides[i], &source, i))
+			return 1;
+	}
+	for (uint64_t n = 0; n < ops; n += CLIENTS * DEPTH) {
+		for (uint32_t i = 0; i < CLIENTS; i++)
+			burst(&sides[i], &store);
+	}
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		wrong += check_errors(&sides[i].check.n);
+		check_fini(&sides[i].check);
+		stream_fini(&sides[i].stream);
+	}
+	store_fini(&store);
+	return wrong != 0;
+}

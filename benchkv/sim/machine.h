@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the simulator knows of a machine: how long an adapter and a daemon take for what.
+ * All times are in nanoseconds. A machine is one of the built-in ones, or a JSON file:
+ * an object whose keys are the names below; one that is missing keeps its default.
+ */
+#ifndef BENCHKV_SIM_MACHINE_H
+#define BENCHKV_SIM_MACHINE_H
+
+#include <stdio.h>
+
+struct machine {
+	char name[64];
+	/* The adapter. Sending and receiving are serial in each context. */
+	double send_ns; /* per WRITE */
+	double recv_ns; /* per WRITE */
+	double wire_ns; /* from the end of sending to the beginning of receiving */
+	double bytes_per_ns;
+	/* A daemon's CPU. */
+	double request_ns; /* a client's request for another rank: taken, and gathered */
+	double incoming_ns; /* another rank's request: served, and its reply gathered */
+	double response_ns; /* a response: given to its client */
+	double local_ns; /* a client's request for this rank */
+	double cqe_ns; /* per received WRITE */
+	double write_ns; /* per posted WRITE */
+	double loop_ns; /* per loop, whatever it finds */
+	double loop_jitter; /* of that, as a share: uniform in 1 +- loop_jitter */
+	double poll_ns; /* a poll more within the loop, with all that belongs to one */
+	double repoll_ns; /* a look more at the receive CQ alone */
+	/* Clients. */
+	double reply_ns; /* from the daemon's reply to the client that looks at it */
+	double reply_jitter_ns; /* on top, uniform from 0 */
+	double client_ns; /* from a reply to the next request; a client does one at a time */
+};
+
+/* One parameter: its name, where it is, and where its default comes from. */
+struct machine_key {
+	const char *name;
+	size_t offset;
+	const char *source;
+};
+extern const struct machine_key machine_keys[];
+extern const size_t machine_nkeys;
+
+/*
+ * "hdr100", "cx7", or a file. 0; -EINVAL, or -errno of the file, and why[] says in one
+ * line what is wrong.
+ */
+int machine_load(const char *name, struct machine *m_p, char *why, size_t size);
+
+/* The value of a key. */
+double machine_get(const struct machine *m, const struct machine_key *key);
+
+#endif

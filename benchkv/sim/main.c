@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* benchkv-sim: what many ranks of benchkv would do, by the control code that it runs. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+#include "output.h"
+
+static FILE *open_output(const char *name)
+{
+	FILE *f;
+
+	if (!name)
+		return NULL;
+	f = strcmp(name, "-") ? fopen(name, "w") : stdout;
+	if (!f) {
+		fprintf(stderr, "benchkv-sim: %s: %s\n", name, strerror(errno));
+		exit(2);
+	}
+	return f;
+}
+
+/* Whether everything has been written. */
+static int close_output(FILE *f, const char *name)
+{
+	if (!f || (!fflush(f) && !ferror(f) && (f == stdout || !fclose(f))))
+		return 0;
+	fprintf(stderr, "benchkv-sim: %s: %s\n", name, strerror(errno));
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	static int (*const commands[])(const struct sim_options *, FILE *) = {
+		[SIM_RUN] = output_run,
+		[SIM_TABLE] = output_table,
+		[SIM_MAP] = output_map,
+	};
+	struct sim_options o;
+	FILE *json;
+	int err;
+
+	sim_options(argc, argv, &o);
+	json = open_output(o.json);
+	o.config.trace = open_output(o.trace);
+	err = commands[o.command](&o, json);
+	if (err)
+		fprintf(stderr, "benchkv-sim: %s\n", strerror(-err));
+	err |= close_output(o.config.trace, o.trace);
+	err |= close_output(json, o.json);
+	err |= close_output(stdout, "standard output");
+	return err ? 1 : 0;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+#include "output.h"
+
+#include <errno.h>
+#include <jansson.h>
+
+#include "base/compiler.h"
+
+static json_t *job_object(const struct sim_config *c, const struct sim_result *r)
+{
+	char control[CONTROL_NAME_MAX];
+
+	control_name(&c->control, control);
+	return json_pack(
+		"{s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
+		"s:f, s:f, s:[fffff]}",
+		"np", (int)c->ranks, "qd", (int)c->depth, "clients", (int)c->clients, "daemons",
+		(int)c->daemons, "control", control, "machine", c->machine.name, "init",
+		c->collapsed ? "low" : "high", "seed", (json_int_t)c->seed, "duration_ms",
+		(double)c->duration_ns / 1e6, "mops", r->ops_per_s / 1e6, "outstanding",
+		r->outstanding, "cqe_batch", r->cqe_batch, "loops_per_s", r->loops_per_s, "loop_us",
+		r->loop_us, "messages_per_write", r->messages_per_write, "p50_us", r->p50_us,
+		"p99_us", r->p99_us, "loops_by_responses", r->bucket[0], r->bucket[1], r->bucket[2],
+		r->bucket[3], r->bucket[4]);
+}
+
+static int write_object(const struct sim_config *c, const struct sim_result *r, FILE *json)
+{
+	json_t *object = job_object(c, r);
+	int err = 0;
+
+	if (!object)
+		return -ENOMEM;
+	if (json_dumpf(object, json, JSON_COMPACT | JSON_REAL_PRECISION(9)) ||
+		putc('\n', json) == EOF)
+		err = -EIO;
+	json_decref(object);
+	return err;
+}
+
+int output_job(const struct sim_config *c, FILE *json, struct sim_result *r_p)
+{
+	int err = sim_run(c, r_p);
+
+	return err || !json ? err : write_object(c, r_p, json);
+}
+
+int output_run(const struct sim_options *o, FILE *json)
+{
+	const struct sim_config *c = &o->config;
+	char control[CONTROL_NAME_MAX];
+	struct sim_result r;
+	int err = output_job(c, json, &r);
+
+	if (err || json == stdout)
+		return err;
+	control_name(&c->control, control);
+	printf("%u ranks, %u clients x %u, %u daemons, control %s, machine %s, from %s: simulated\n",
+		c->ranks, c->clients, c->depth, c->daemons, control, c->machine.name,
+		c->collapsed ? "low" : "high");
+	printf("  operations        %10.2f M/s (%.3f M/s per rank)\n", r.ops_per_s / 1e6,
+		r.ops_per_s / 1e6 / c->ranks);
+	printf("  latency           %10.1f us p50, %.1f us p99\n", r.p50_us, r.p99_us);
+	printf("  outstanding calls %10.0f per rank\n", r.outstanding);
+	printf("  responses         %10.2f per loop\n", r.cqe_batch);
+	printf("  messages          %10.2f per WRITE, %.2f M WRITE/s per rank\n",
+		r.messages_per_write, r.writes_per_s / 1e6);
+	printf("  loop              %10.2f us, %.2f M/s per daemon\n", r.loop_us,
+		r.loops_per_s / 1e6);
+	return 0;
+}
+
+/* ---- the map ---- */
+
+static const uint32_t map_ranks[] = {2, 4, 8, 16, 32, 64};
+static const uint32_t map_depths[] = {1, 4, 32};
+
+/* Both initial states: equal within a fifth, there is one equilibrium; otherwise two. */
+static int map_cell(struct sim_config c, FILE *json)
+{
+	struct sim_result high, low;
+	int err;
+
+	c.collapsed = false;
+	err = output_job(&c, json, &high);
+	c.collapsed = true;
+	if (!err)
+		err = output_job(&c, json, &low);
+	if (err || json == stdout)
+		return err;
+	if (low.ops_per_s > high.ops_per_s / 1.2)
+		printf("  %15.2f", low.ops_per_s / 1e6);
+	else
+		printf("  %6.2f | %6.2f", low.ops_per_s / 1e6, high.ops_per_s / 1e6);
+	fflush(stdout);
+	return 0;
+}
+
+static int map_control(const struct sim_options *o, const struct control_spec *control, FILE *json)
+{
+	struct sim_config c = o->config;
+	char name[CONTROL_NAME_MAX];
+
+	c.control = *control;
+	control_name(control, name);
+	if (json != stdout) {
+		printf("%s, M operations/s (low | high: two equilibria)\n   QD", name);
+		for (size_t n = 0; n < ARRAY_SIZE(map_ranks); n++)
+			printf("  %10s %4u", "NP", map_ranks[n]);
+		putchar('\n');
+	}
+	for (size_t q = 0; q < ARRAY_SIZE(map_depths); q++) {
+		if (json != stdout)
+			printf("%5u", map_depths[q]);
+		for (size_t n = 0; n < ARRAY_SIZE(map_ranks); n++) {
+			int err;
+
+			c.ranks = map_ranks[n];
+			c.depth = map_depths[q];
+			err = map_cell(c, json);
+			if (err)
+				return err;
+		}
+		if (json != stdout)
+			putchar('\n');
+	}
+	return 0;
+}
+
+int output_map(const struct sim_options *o, FILE *json)
+{
+	static const char *const controls[] = {"none", "budget:16", "adaptive-budget", "auto"};
+	struct control_spec spec;
+	int err = 0;
+
+	if (o->control_given)
+		return map_control(o, &o->config.control, json);
+	for (size_t i = 0; !err && i < ARRAY_SIZE(controls); i++) {
+		control_parse(controls[i], &spec);
+		err = map_control(o, &spec, json);
+	}
+	return err;
+}

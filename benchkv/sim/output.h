@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* What benchkv-sim prints: a job, the comparison with published figures, the map. */
+#ifndef BENCHKV_SIM_OUTPUT_H
+#define BENCHKV_SIM_OUTPUT_H
+
+#include "options.h"
+
+/* Each runs what it prints. json is where objects go, or NULL. 0 or -errno. */
+int output_run(const struct sim_options *o, FILE *json);
+int output_table(const struct sim_options *o, FILE *json);
+int output_map(const struct sim_options *o, FILE *json);
+
+/* Runs a job and writes its object. */
+int output_job(const struct sim_config *c, FILE *json, struct sim_result *r_p);
+
+#endif

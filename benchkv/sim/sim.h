@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A discrete-event simulation of a job of benchkv with backend delegation: NP ranks, each
+ * with D daemons that share the rank's endpoints and C clients in a closed loop. The
+ * daemons decide with the control that benchkv itself runs (control.h).
+ *
+ * What is simulated of a daemon's loop, in this order: received WRITEs (polled again as
+ * the control says), clients' requests, the flush of the endpoints that the control lets
+ * go. Daemon (r + s) mod D of ranks r and s owns both sides of the connection of r and s.
+ *
+ * Loops are worked on in the order of their beginnings. What one does reaches another
+ * rank not before send_ns + wire_ns later, so nothing arrives in the past. Requests
+ * of a client of a rank with several daemons can: they are taken one loop later then.
+ */
+#ifndef BENCHKV_SIM_SIM_H
+#define BENCHKV_SIM_SIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "control.h"
+#include "machine.h"
+
+#define SIM_BUCKETS 5 /* of responses per loop: 0, 1, 2 to 10, 11 to 100, more */
+
+struct sim_config {
+	struct machine machine;
+	struct control_spec control;
+	uint32_t ranks, daemons, clients, depth;
+	bool collapsed; /* begins with collapsed_ns of one message per WRITE */
+	uint64_t collapsed_ns, warmup_ns, duration_ns;
+	uint64_t stagger_ns; /* the first requests for rank r come r times that later */
+	uint64_t seed;
+	FILE *trace; /* CSV of rank 0, or NULL */
+	uint64_t trace_ns; /* a line each */
+};
+
+/* Of the time after the warm-up. */
+struct sim_result {
+	double ops_per_s; /* of all ranks */
+	double outstanding; /* calls of a rank that wait for their response, mean over time */
+	double cqe_batch; /* responses per loop */
+	double loops_per_s; /* of a daemon */
+	double loop_us;
+	double messages_per_write;
+	double writes_per_s; /* of a rank */
+	double p50_us, p99_us; /* from a request to the client's look at the reply */
+	double bucket[SIM_BUCKETS]; /* shares of the loops */
+};
+
+/* 0, -EINVAL (a size of 0), -ENOMEM. */
+int sim_run(const struct sim_config *config, struct sim_result *result_p);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/* Published figures beside simulated ones, cell by cell. */
+#include <string.h>
+
+#include "base/compiler.h"
+#include "output.h"
+
+/* A published row; 0 where nothing was published. */
+struct published {
+	uint32_t ranks, depth;
+	const char *control;
+	bool collapsed; /* the initial state of the simulated job */
+	double mops, outstanding, cqe_batch, loops_per_s;
+};
+
+struct block {
+	const char *conditions;
+	const struct published *rows;
+	size_t n;
+};
+
+static const struct published depth32[] = {
+	{2, 32, "none", false, 15.26, 0, 4.6, 0.86e6},
+	{8, 32, "none", true, 8.79, 1343, 0.97, 1.40e6},
+	{16, 32, "none", false, 110.04, 833, 28.0, 0.23e6},
+	{8, 32, "budget:16", true, 58.4, 0, 0, 0},
+	{16, 32, "budget:16", true, 24.7, 0, 0, 0},
+};
+
+static const struct published depth1[] = {
+	{2, 1, "none", false, 13.8, 0, 0, 0},
+	{4, 1, "none", false, 21.9, 0, 0, 0},
+	{8, 1, "none", false, 8.2, 0, 0, 0},
+	{16, 1, "none", false, 14.7, 0, 0, 0},
+	{32, 1, "none", false, 27.1, 0, 0, 0},
+	{2, 1, "hold:10", false, 14.7, 0, 0, 0},
+	{4, 1, "hold:10", false, 21.4, 0, 0, 0},
+	{8, 1, "hold:10", false, 10.6, 0, 0, 0},
+	{16, 1, "hold:10", false, 20.2, 0, 0, 0},
+	{32, 1, "hold:10", false, 31.3, 0, 0, 0},
+	{2, 1, "adaptive-hold", false, 14.7, 0, 0, 0},
+	{4, 1, "adaptive-hold", false, 20.9, 0, 0, 0},
+	{8, 1, "adaptive-hold", false, 11.1, 0, 0, 0},
+	{16, 1, "adaptive-hold", false, 19.5, 0, 0, 0},
+	{32, 1, "adaptive-hold", false, 38.9, 0, 0, 0},
+};
+
+static const struct block blocks[] = {
+	{"HDR100, Xeon Gold 6530; depth 32, 46 clients, 1 daemon, ring 4 MiB, 10 s, one run;\n"
+	 "flush apart from the poll, phases interleaved, no poll budget but where named",
+		depth32, ARRAY_SIZE(depth32)},
+	{"ConnectX-7, Xeon 8468; depth 1, 46 clients, 1 daemon", depth1, ARRAY_SIZE(depth1)},
+};
+
+static void print_machine(const struct machine *m)
+{
+	printf("machine %s: parameters in ns, and how each was obtained\n", m->name);
+	for (size_t i = 0; i < machine_nkeys; i++)
+		printf("  %-16s %8g  %s\n", machine_keys[i].name, machine_get(m, &machine_keys[i]),
+			machine_keys[i].source);
+	printf("  critical batch: round trip / CPU per message = %.0f\n",
+		(2 * (m->send_ns + m->wire_ns + m->recv_ns) + m->loop_ns) /
+			(m->request_ns + m->incoming_ns + m->response_ns));
+}
+
+static void print_pair(double published, double simulated, double unit, int digits)
+{
+	if (published > 0)
+		printf(" %9.*f %9.*f %5.2f", digits, published / unit, digits, simulated / unit,
+			simulated / published);
+	else
+		printf(" %9s %9.*f %5s", "-", digits, simulated / unit, "");
+}
+
+static int table_row(const struct sim_options *o, const struct published *p, FILE *json)
+{
+	struct sim_config c = o->config;
+	struct sim_result r;
+	int err;
+
+	c.ranks = p->ranks;
+	c.depth = p->depth;
+	c.collapsed = p->collapsed;
+	control_parse(p->control, &c.control);
+	err = output_job(&c, json, &r);
+	if (err || json == stdout)
+		return err;
+	printf("%4u %-13s %-4s", p->ranks, p->control, p->collapsed ? "low" : "high");
+	print_pair(p->mops * 1e6, r.ops_per_s, 1e6, 2);
+	print_pair(p->outstanding, r.outstanding, 1, 0);
+	print_pair(p->cqe_batch, r.cqe_batch, 1, 2);
+	print_pair(p->loops_per_s, r.loops_per_s, 1e6, 2);
+	putchar('\n');
+	return 0;
+}
+
+int output_table(const struct sim_options *o, FILE *json)
+{
+	int err = 0;
+
+	if (json != stdout)
+		print_machine(&o->config.machine);
+	for (size_t b = 0; !err && b < ARRAY_SIZE(blocks); b++) {
+		if (json != stdout)
+			printf("\n%s\n%4s %-13s %-4s %25s %25s %25s %25s\n", blocks[b].conditions,
+				"NP", "control", "from", "M op/s: publ., sim., ratio",
+				"outstanding", "responses per loop", "M loops/s");
+		for (size_t i = 0; !err && i < blocks[b].n; i++)
+			err = table_row(o, &blocks[b].rows[i], json);
+	}
+	return err;
+}

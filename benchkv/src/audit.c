@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+#include "audit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+
+#define KEY_MADE "benchkv.made"
+
+/* The counts of a rank's clients. */
+static int hear(struct node *n, uint32_t rank)
+{
+	size_t size = n->o->clients * sizeof(*n->made), len;
+	void *data;
+	int err = launch_get(n->launch, rank, KEY_MADE, n->o->timeout_ns, &data, &len);
+
+	if (err)
+		return err;
+	if (len == size)
+		memcpy(&n->made[(size_t)rank * n->o->clients], data, size);
+	free(data);
+	return len == size ? 0 : -EPROTO;
+}
+
+static int exchange(struct node *n, const uint64_t *own, char *why, int size)
+{
+	int err = launch_put(n->launch, KEY_MADE, own, n->o->clients * sizeof(*own));
+
+	if (!err)
+		err = launch_fence(n->launch, n->o->timeout_ns);
+	if (err)
+		launch_explain(n->launch, err, n->o->timeout_ns, why, size);
+	for (uint32_t i = 0; !err && i < n->ranks; i++) {
+		if (i == n->rank)
+			continue;
+		err = hear(n, i);
+		if (err)
+			snprintf(why, (size_t)size, "rank %u does not say what it did: %s", i,
+				strerror(-err));
+	}
+	return err;
+}
+
+int audit_prepare(struct node *n, char *why, int size)
+{
+	uint64_t *own;
+
+	n->made = calloc((size_t)n->ranks * n->o->clients, sizeof(*n->made));
+	if (!n->made)
+		return -ENOMEM;
+	own = &n->made[(size_t)n->rank * n->o->clients];
+	for (uint32_t i = 0; i < n->o->clients; i++)
+		own[i] = n->clients[i].made;
+	return exchange(n, own, why, size);
+}

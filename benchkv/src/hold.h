@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Replies to a rank's own clients, held for a moment: clients that get their replies
+ * together make their next requests together, and these share WRITEs. Held replies
+ * leave when there are as many as ranks, when the oldest has waited for the hold time,
+ * or when no call is outstanding (nothing more would come).
+ *
+ * The time is fixed, or follows the arrivals: that in which as many replies as ranks
+ * arrive on average, from 0.5 to 100 us. After a batch that was full by itself
+ * nothing is held. After what the authors of the delegation backend published.
+ */
+#ifndef BENCHKV_HOLD_H
+#define BENCHKV_HOLD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define HOLD_MIN_NS 500.0
+#define HOLD_MAX_NS 100000.0
+#define HOLD_ALPHA 0.125 /* weight of a new arrival rate */
+
+struct hold {
+	bool adaptive;
+	double ns; /* the hold time */
+	uint32_t full; /* replies that are enough: the number of ranks */
+	double rate; /* arrivals per ns, filtered; 0: none yet */
+	uint64_t last_ns; /* when the last ones came */
+	bool healthy; /* the last batch was full by itself */
+};
+
+static inline void hold_init(struct hold *h, double ns, bool adaptive, uint32_t ranks)
+{
+	*h = (struct hold){.adaptive = adaptive, .ns = ns, .full = ranks};
+}
+
+/* n > 0 replies have come in one loop, at now_ns. */
+static inline void hold_arrived(struct hold *h, uint32_t n, uint64_t now_ns)
+{
+	double sample = now_ns > h->last_ns ? n / (double)(now_ns - h->last_ns) : 0;
+
+	h->healthy = n >= h->full;
+	if (h->adaptive && h->last_ns && sample > 0) {
+		h->rate = h->rate > 0 ? (1 - HOLD_ALPHA) * h->rate + HOLD_ALPHA * sample : sample;
+		h->ns = h->full / h->rate;
+		h->ns = h->ns < HOLD_MIN_NS ? HOLD_MIN_NS :
+			h->ns > HOLD_MAX_NS ? HOLD_MAX_NS :
+					      h->ns;
+	}
+	h->last_ns = now_ns;
+}
+
+/* Do the replies that are held, the oldest since since_ns, leave now? */
+static inline bool hold_release(const struct hold *h, uint32_t held, uint64_t since_ns,
+	uint64_t now_ns, uint32_t outstanding)
+{
+	return held >= h->full || !outstanding || (double)(now_ns - since_ns) >= h->ns ||
+	       (h->adaptive && h->healthy);
+}
+
+#endif

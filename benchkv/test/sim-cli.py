@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""benchkv-sim as its users meet it: objects, files, and what it refuses."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SIM = sys.argv[1]
+SHORT = ["--np", "2", "--clients", "4", "--qd", "2", "--warmup", "0.1", "--duration", "0.5"]
+KEYS = {"np", "qd", "clients", "control", "machine", "mops", "outstanding", "cqe_batch",
+        "loops_per_s", "p99_us"}
+
+
+def sim(*args, status=0):
+    done = subprocess.run([SIM, *args], capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, (args, done.returncode, done.stderr)
+    return done
+
+
+def refuses(word, *args):
+    done = sim(*args, status=2)
+    assert word in done.stderr and done.stderr.count("\n") == 1, (args, done.stderr)
+    assert not done.stdout
+
+
+one = json.loads(sim(*SHORT, "--json", "-").stdout)
+assert KEYS <= one.keys() and one["np"] == 2 and one["mops"] > 0, one
+assert abs(sum(one["loops_by_responses"]) - 1) < 1e-6
+assert json.loads(sim(*SHORT, "--json", "-").stdout) == one
+assert "M/s" in sim(*SHORT).stdout
+rows = [json.loads(line) for line in sim("map", *SHORT, "--control", "none", "--json", "-").stdout.splitlines()]
+assert len(rows) == 36 and {r["init"] for r in rows} == {"high", "low"}
+assert "Usage" in sim("--help").stdout
+
+with tempfile.TemporaryDirectory() as scratch:
+    trace, machine = pathlib.Path(scratch) / "t.csv", pathlib.Path(scratch) / "m.json"
+    sim(*SHORT, "--trace", str(trace), "--trace-step", "0")
+    lines = trace.read_text().splitlines()
+    assert lines[0].startswith("time_us,outstanding") and len(lines) > 100
+    assert all(len(line.split(",")) == 8 for line in lines)
+    machine.write_text('{"send_ns": 5000, "recv_ns": 5000}')
+    slow = json.loads(sim(*SHORT, "--machine", str(machine), "--json", "-").stdout)
+    assert slow["mops"] < one["mops"] / 2
+    for text in ('{"send": 1}', '{"send_ns": "fast"}', '{"send_ns": -1}', "[]", "{",
+                 '{"loop_ns": 0}', '{"send_ns": 1, "send_ns": 2}'):
+        machine.write_text(text)
+        refuses("--machine", "--machine", str(machine))
+
+refuses("--np", "--np", "0")
+refuses("--np", "--np", "4097")
+refuses("--qd", "--qd", "x")
+refuses("--control", "--control", "auto:0,1")
+refuses("--init", "--init", "middle")
+refuses("--duration", "--duration", "0")
+refuses("--duration", "--duration", "-1")
+refuses("requests in flight", "--clients", "1024", "--qd", "4096")
+refuses("command", "walk")
+refuses("argument", "run", "more")
+refuses("No such file", "--trace", "/nonexistent/x")
+full = subprocess.run(f"{SIM} {' '.join(SHORT)} --json - >/dev/full", shell=True,
+                      capture_output=True, text=True)
+assert full.returncode == 1 and "space" in full.stderr, full

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""A Slurm of its own: several nodes on this machine, for as long as a test lasts.
+
+    with Slurm(directory, nodes=4) as slurm:
+        subprocess.run(slurm.srun(2, 4) + ["program"], env=slurm.env())
+
+Its keys, sockets, ports, pid files and logs are in the directory; nothing outside of it is
+read or written. What it starts is ended by the pids that it was started with.
+"""
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+PROGRAMS = "munged", "slurmctld", "slurmd", "srun", "sinfo"
+START_S = 60  # until a Slurm whose nodes are not ready counts as broken
+CONF = """\
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={dir}/munge.socket
+StateSaveLocation={dir}/state
+SlurmdSpoolDir={dir}/spool.%n
+SlurmctldPidFile={dir}/slurmctld.pid
+SlurmdPidFile={dir}/slurmd.%n.pid
+SlurmctldLogFile={dir}/slurmctld.log
+SlurmdLogFile={dir}/slurmd.%n.log
+# A directory for each node: two of them on one machine would fight for one.
+TmpFS={dir}/tmp.%n
+# The nodes may claim more cores than the machine has.
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SwitchType=switch/none
+SelectType=select/linear
+MpiDefault=none
+ReturnToService=2
+KillWait=2
+"""
+
+
+PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
+
+
+def missing():
+    """The programs that are not installed, separated by commas; empty: all are there."""
+    return ", ".join(p for p in PROGRAMS if not shutil.which(p, path=PATH))
+
+
+def free_ports(n):
+    """Ports that nobody listens on; held together, so that they differ."""
+    held = [socket.socket() for _ in range(n)]
+    for s in held:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in held]
+    for s in held:
+        s.close()
+    return ports
+
+
+class Slurm:
+    def __init__(self, directory, nodes):
+        self.dir, self.nodes, self.daemons = directory, nodes, []
+
+    def env(self):
+        return {"SLURM_CONF": f"{self.dir}/slurm.conf",
+                "PATH": PATH}
+
+    def srun(self, nodes, ranks):
+        """The beginning of a command line: so many ranks, spread evenly over the nodes."""
+        return ["srun", "--mpi=pmix", f"-N{nodes}", f"-n{ranks}", "--overcommit",
+                f"--ntasks-per-node={-(-ranks // nodes)}"]
+
+    def configure(self):
+        ports = free_ports(self.nodes + 1)
+        os.makedirs(f"{self.dir}/state")
+        with open(f"{self.dir}/slurm.conf", "w") as f:
+            f.write(CONF.format(dir=self.dir, host=socket.gethostname().split(".")[0],
+                                port=ports[0], user=getpass.getuser()))
+            for i in range(self.nodes):
+                os.makedirs(f"{self.dir}/spool.n{i}")
+                os.makedirs(f"{self.dir}/tmp.n{i}")
+                f.write(f"NodeName=n{i} NodeAddr=127.0.0.1 Port={ports[i + 1]} CPUs=8\n")
+            f.write("PartitionName=all Nodes=ALL Default=YES State=UP\n")
+        key = os.open(f"{self.dir}/munge.key", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(key, os.urandom(128))
+        os.close(key)
+
+    def start(self, name, *args):
+        """In the foreground, so that the pid is ours to know, in a session of its own."""
+        log = open(f"{self.dir}/{name}.out", "a")
+        proc = subprocess.Popen([name, *args], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                                env=dict(os.environ, **self.env()), start_new_session=True)
+        log.close()
+        self.daemons.append(proc)
+
+    def ask(self, *argv):
+        r = subprocess.run(argv, env=dict(os.environ, **self.env()), capture_output=True,
+                           text=True, check=False)
+        return r.stdout + r.stderr
+
+    def ready(self):
+        return self.ask("sinfo", "-h", "-o", "%T %D").split() == ["idle", str(self.nodes)]
+
+    def has_pmix(self):
+        return "pmix" in self.ask("srun", "--mpi=list")
+
+    def __enter__(self):
+        try:
+            self.configure()
+            self.start("munged", "--foreground", "--force", f"--key-file={self.dir}/munge.key",
+                       f"--socket={self.dir}/munge.socket", f"--pid-file={self.dir}/munged.pid",
+                       f"--log-file={self.dir}/munged.log", f"--seed-file={self.dir}/munge.seed")
+            self.start("slurmctld", "-D")
+            for i in range(self.nodes):
+                self.start("slurmd", "-D", "-N", f"n{i}")
+            end = time.monotonic() + START_S
+            while not self.ready():
+                if time.monotonic() > end:
+                    raise RuntimeError("Slurm does not start:\n" + self.logs())
+                time.sleep(0.1)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def logs(self):
+        text = ""
+        for name in sorted(os.listdir(self.dir)):
+            if name.endswith((".log", ".out")):
+                text += f"--- {name}\n" + open(f"{self.dir}/{name}").read()[-2000:]
+        return text
+
+    def __exit__(self, *exc):
+        """The last first: a slurmd without its controller waits for it."""
+        for proc in reversed(self.daemons):
+            proc.send_signal(signal.SIGTERM)
+        for proc in reversed(self.daemons):
+            try:
+                proc.wait(20)
+            except subprocess.TimeoutExpired:
+                proc.kill()
+                proc.wait()

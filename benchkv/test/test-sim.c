@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/* The simulator: its queues against sorted lists, and its jobs against what must hold. */
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/test.h"
+#include "calendar.h"
+#include "sim.h"
+#include "wire.h"
+
+#define SLOTS 512
+
+static struct machine machine(void)
+{
+	struct machine m;
+	char why[128];
+
+	CHECK_EQ(machine_load("hdr100", &m, why, sizeof(why)), 0);
+	return m;
+}
+
+static struct sim_config job(uint32_t ranks, uint32_t depth, const char *control)
+{
+	struct sim_config c = {.machine = machine(),
+		.ranks = ranks,
+		.daemons = 1,
+		.clients = 46,
+		.depth = depth,
+		.collapsed_ns = NSEC_PER_MSEC,
+		.warmup_ns = 3 * NSEC_PER_MSEC,
+		.duration_ns = 5 * NSEC_PER_MSEC,
+		.seed = 1};
+
+	CHECK_EQ(control_parse(control, &c.control), 0);
+	return c;
+}
+
+static struct sim_result run(const struct sim_config *c)
+{
+	struct sim_result r;
+
+	CHECK_EQ(sim_run(c, &r), 0);
+	return r;
+}
+
+static bool near(double a, double b, double share)
+{
+	return fabs(a - b) <= share * fabs(b);
+}
+
+/* ---- queues ---- */
+
+/* Slots come out once each, not before their time, and in the order of their buckets. */
+static void calendar_keeps_order(void)
+{
+	uint64_t seed = test_seed(), due[SLOTS], now = 0, last = 0;
+	uint32_t next[SLOTS], left = 0, slot;
+	bool in[SLOTS] = {false};
+	struct calendar c;
+
+	CHECK_EQ(calendar_init(&c, 20000, next), 0);
+	for (int round = 0; round < 5000 || left; round++) {
+		slot = (uint32_t)(test_rand(&seed) % SLOTS);
+		if (round < 5000 && !in[slot]) {
+			due[slot] = now + test_rand(&seed) % 20000;
+			calendar_put(&c, slot, due[slot]);
+			in[slot] = true;
+			left++;
+		}
+		CHECK(calendar_next(&c, now + 100000) >= last);
+		now += test_rand(&seed) % 300;
+		last = 0;
+		while ((slot = calendar_take(&c, now)) != CALENDAR_NONE) {
+			CHECK(in[slot] && due[slot] < now);
+			CHECK(due[slot] / CALENDAR_NS >= last);
+			last = due[slot] / CALENDAR_NS;
+			in[slot] = false;
+			left--;
+		}
+		for (uint32_t i = 0; i < SLOTS; i++)
+			CHECK(!in[i] || due[i] / CALENDAR_NS >= now / CALENDAR_NS);
+	}
+	calendar_fini(&c);
+}
+
+/* Both servers take their time for each WRITE; messages arrive whole and in order. */
+static void servers_are_serial(void)
+{
+	struct machine m = machine();
+	struct nic from = {0}, to = {0};
+	struct endpoint e = {0};
+	struct arrival a;
+	uint64_t size = (uint64_t)(2 * WIRE_MESSAGE_BYTES / m.bytes_per_ns);
+	uint64_t first = 1000 + (uint64_t)(m.send_ns + m.wire_ns + m.recv_ns) + size;
+
+	for (uint32_t i = 0; i < 100; i++)
+		CHECK_EQ(endpoint_append(&e, i | (i % 3 ? 0 : WIRE_RESPONSE)), 0);
+	CHECK_EQ(e.calls, 66);
+	CHECK_EQ(e.replies, 34);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(wire_post(&m, &from, 7, &e, &to, 1, 1000), 0);
+	CHECK_EQ(e.calls + e.replies, 97);
+	CHECK_EQ(wire_next(&m, &to), first);
+	CHECK(!wire_receive(&m, &to, first - 1, &a));
+	for (uint64_t i = 0; i < 3; i++) {
+		CHECK_EQ(wire_next(&m, &to), first + i * ((uint64_t)m.send_ns + size));
+		CHECK(wire_receive(&m, &to, UINT64_MAX, &a));
+		CHECK_EQ(a.from, 7);
+		CHECK_EQ(a.messages, 1);
+		CHECK_EQ(endpoint_take(&e) & ~WIRE_RESPONSE, i);
+	}
+	CHECK_EQ(wire_next(&m, &to), UINT64_MAX);
+	free(e.msgs);
+	free(to.heap);
+}
+
+/* Arrivals of many senders are received in the order of their times. */
+static void arrivals_are_sorted(void)
+{
+	struct machine m = machine();
+	uint64_t seed = test_seed(), last = 0;
+	struct nic from[40] = {0}, to = {0};
+	struct endpoint e = {0};
+	struct arrival a;
+	uint32_t n = 0;
+
+	for (int i = 0; i < 400; i++) {
+		CHECK_EQ(endpoint_append(&e, 0), 0);
+		CHECK_EQ(wire_post(&m, &from[i % 40], (uint32_t)i % 40, &e, &to, 1,
+				 test_rand(&seed) % 100000),
+			0);
+	}
+	for (; wire_receive(&m, &to, UINT64_MAX, &a); n++) {
+		CHECK(a.ns >= last);
+		last = a.ns;
+	}
+	CHECK_EQ(n, 400);
+	free(e.msgs);
+	free(to.heap);
+}
+
+/* ---- jobs ---- */
+
+static void same_seed_same_job(void)
+{
+	struct sim_config c = job(4, 4, "auto");
+	struct sim_result a = run(&c), b = run(&c);
+
+	CHECK_EQ(memcmp(&a, &b, sizeof(a)), 0);
+	c.seed = 2;
+	b = run(&c);
+	CHECK(a.ops_per_s != b.ops_per_s);
+	CHECK(near(a.ops_per_s, b.ops_per_s, 0.05));
+}
+
+/* One rank has no network: its daemon is busy with local requests and its own loop. */
+static void one_rank_is_bound_by_its_daemon(void)
+{
+	struct sim_config c = job(1, 32, "none");
+	struct sim_result r = run(&c);
+
+	CHECK(near(r.ops_per_s, 1e9 / c.machine.local_ns, 0.02));
+	CHECK_EQ(r.writes_per_s, 0);
+	CHECK_EQ(r.outstanding, 0);
+}
+
+/* With one request in flight the latency is what its stations take. */
+static void lone_request_takes_its_stations(void)
+{
+	struct sim_config c = job(2, 1, "none");
+	const struct machine *m = &c.machine;
+	double wire = m->send_ns + m->wire_ns + m->recv_ns, remote, local;
+	struct sim_result r;
+
+	c.clients = 1;
+	r = run(&c);
+	/* A daemon sees a request, or a WRITE, half a loop late on average. */
+	remote = 2 * wire + 2 * (m->cqe_ns + m->write_ns) + m->request_ns + m->incoming_ns +
+		 m->response_ns + 3 * m->loop_ns / 2;
+	local = m->local_ns + m->loop_ns / 2;
+	CHECK(near(1e9 / (r.ops_per_s / 2),
+		(remote + local) / 2 + 1.5 * m->reply_ns + m->reply_jitter_ns / 2 + m->client_ns,
+		0.1));
+}
+
+/* Collapsed: each operation takes two WRITEs of the daemon's context, which is busy with them. */
+static void collapse_is_bound_by_writes(void)
+{
+	struct sim_config c = job(8, 32, "none");
+	struct sim_result r;
+
+	c.collapsed = true;
+	r = run(&c);
+	CHECK(r.messages_per_write < 1.2);
+	CHECK(near(r.writes_per_s, 1e9 / c.machine.send_ns, 0.03));
+}
+
+static void two_equilibria_without_control(void)
+{
+	struct sim_config c = job(8, 32, "none");
+	struct sim_result high = run(&c), low;
+
+	c.collapsed = true;
+	low = run(&c);
+	CHECK(high.ops_per_s > 3 * low.ops_per_s);
+	c.warmup_ns = 50 * NSEC_PER_MSEC; /* and they stay */
+	CHECK(near(run(&c).ops_per_s, low.ops_per_s, 0.1));
+	c.collapsed = false;
+	CHECK(near(run(&c).ops_per_s, high.ops_per_s, 0.1));
+}
+
+static void one_equilibrium_with_auto(void)
+{
+	static const uint32_t ranks[] = {2, 4, 8, 16, 32}, depths[] = {1, 4, 32};
+
+	for (size_t n = 0; n < ARRAY_SIZE(ranks); n++) {
+		for (size_t q = 0; q < ARRAY_SIZE(depths); q++) {
+			struct sim_config c = job(ranks[n], depths[q], "auto");
+			struct sim_result high = run(&c), low;
+
+			c.collapsed = true;
+			low = run(&c);
+			CHECK(near(low.ops_per_s, high.ops_per_s, 0.05));
+		}
+	}
+}
+
+/* What was published, M operations/s; the cell that is not reproduced is not in it. */
+static void published_throughput(void)
+{
+	static const struct {
+		uint32_t ranks, depth;
+		const char *control;
+		bool collapsed;
+		double mops;
+	} cells[] = {
+		{2, 32, "none", false, 15.26},
+		{8, 32, "none", true, 8.79},
+		{16, 32, "none", false, 110.04},
+		{8, 32, "budget:16", true, 58.4},
+		{2, 1, "none", false, 13.8},
+		{4, 1, "none", false, 21.9},
+		{8, 1, "none", false, 8.2},
+		{16, 1, "none", false, 14.7},
+		{32, 1, "none", false, 27.1},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cells); i++) {
+		struct sim_config c = job(cells[i].ranks, cells[i].depth, cells[i].control);
+		double ratio;
+
+		c.collapsed = cells[i].collapsed;
+		ratio = run(&c).ops_per_s / (cells[i].mops * 1e6);
+		CHECK(ratio < 1.3 && ratio > 1 / 1.3);
+	}
+}
+
+/* A closed loop: requests in flight = rate x time from one reply to the next. */
+static void obeys_little(void)
+{
+	static const char *const controls[] = {"none", "budget:4", "threshold:8,4", "auto"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(controls); i++) {
+		struct sim_config c = job(4, 8, controls[i]);
+		struct sim_result r = run(&c);
+		double inflight = (double)c.ranks * c.clients * c.depth;
+
+		CHECK(r.outstanding > 0 && r.outstanding <= c.clients * c.depth);
+		CHECK(inflight / r.ops_per_s * 1e6 > r.p50_us * 0.8);
+		CHECK(inflight / r.ops_per_s * 1e6 < r.p99_us);
+	}
+}
+
+static void several_daemons_share_the_endpoints(void)
+{
+	struct sim_config one = job(16, 1, "none"), two = one;
+
+	two.daemons = 2;
+	/* Collapsed, each context does its WRITEs: twice as many contexts, twice the rate. */
+	CHECK(near(run(&two).ops_per_s, 2 * run(&one).ops_per_s, 0.1));
+}
+
+static void stagger_delays_the_first_requests(void)
+{
+	struct sim_config c = job(4, 1, "none");
+	struct sim_result r;
+
+	c.warmup_ns = 0;
+	c.duration_ns = 100 * NSEC_PER_USEC;
+	c.stagger_ns = 1000 * NSEC_PER_USEC;
+	r = run(&c);
+	c.stagger_ns = 0;
+	CHECK(r.ops_per_s < run(&c).ops_per_s / 2);
+}
+
+static void sizes_of_zero_are_refused(void)
+{
+	struct sim_config c = job(4, 1, "none");
+	struct sim_result r;
+
+	c.depth = 0;
+	CHECK_EQ(sim_run(&c, &r), -EINVAL);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(calendar_keeps_order),
+		TEST(servers_are_serial),
+		TEST(arrivals_are_sorted),
+		TEST(same_seed_same_job),
+		TEST(one_rank_is_bound_by_its_daemon),
+		TEST(lone_request_takes_its_stations),
+		TEST(collapse_is_bound_by_writes),
+		TEST(two_equilibria_without_control),
+		TEST(one_equilibrium_with_auto),
+		TEST(published_throughput),
+		TEST(obeys_little),
+		TEST(several_daemons_share_the_endpoints),
+		TEST(stagger_delays_the_first_requests),
+		TEST(sizes_of_zero_are_refused),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

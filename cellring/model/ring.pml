@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A ring of cellring.h between a producer that calls and a consumer that answers: CELLS cells of
+ * two messages, at most DEPTH calls in flight, bursts of one and two, answers in any order.
+ *
+ * A message is counted as answered just before it is read: so it is with responses, whose
+ * callback may call while it still looks at the payload. That is what the spare cell is for.
+ *
+ * What is checked: when the consumer believes a first head, the burst is the one that comes
+ * next, whole; and no cell is written of which the consumer has not taken everything.
+ *
+ * Stores of one process become visible in their order (release), so the ring is modelled by
+ * its words in the order in which they are written.
+ *
+ * Variants with a defect, each of which must be found:
+ *	HEAD_FIRST	the first head is stored before the payload
+ *	NO_SPARE	as many cells as calls in flight
+ *	NO_LAP		the consumer believes any head but zero
+ */
+#define CALLS 7
+#define DEPTH 2
+#ifdef NO_SPARE
+#define CELLS 2
+#else
+#define CELLS 3
+#endif
+#define EMPTY 255
+
+/* Words of a cell: first head as lap and count, and a payload for each message. */
+byte lap[CELLS];
+byte count[CELLS];
+byte payload[CELLS * 2]; /* the number of the call */
+
+/* Responses: an unordered set, because answers come in any order. */
+bool answered[CALLS];
+byte untaken[CELLS]; /* messages that the consumer has not copied out */
+
+byte sent, ended; /* calls; the producer's own */
+
+inline write_payload(c, first, n)
+{
+	payload[c * 2] = first;
+	if
+	:: n == 2 -> payload[c * 2 + 1] = first + 1
+	:: else
+	fi
+}
+
+inline write_head(c, l, n)
+{
+	d_step {
+		assert(untaken[c] == 0);
+		lap[c] = l;
+		count[c] = n;
+		untaken[c] = n
+	}
+}
+
+active proctype producer()
+{
+	byte cell, now = 1, n, i;
+
+	do
+	:: sent < CALLS && sent - ended < DEPTH ->
+		/* A burst of one, or of two where there is room for them. */
+		if
+		:: n = 1
+		:: sent + 2 <= CALLS && sent + 2 - ended <= DEPTH -> n = 2
+		fi;
+		assert(untaken[cell] == 0);
+#ifdef HEAD_FIRST
+		write_head(cell, now, n);
+		write_payload(cell, sent, n);
+#else
+		write_payload(cell, sent, n);
+		write_head(cell, now, n);
+#endif
+		sent = sent + n;
+		cell = cell + 1;
+		if
+		:: cell == CELLS -> cell = 0; now = now + 1
+		:: else
+		fi
+	:: ended < sent ->
+		/* Takes an answer, any that is there. */
+		i = 0;
+		do
+		:: i < CALLS && answered[i] -> answered[i] = false; ended++; break
+		:: i < CALLS && !answered[i] -> i++
+		:: i == CALLS -> break
+		od
+	:: ended == CALLS -> break
+	od
+}
+
+active proctype consumer()
+{
+	byte cell, now = 1, n, i, taken, held = EMPTY, got;
+
+	do
+	:: taken < CALLS &&
+#ifdef NO_LAP
+		lap[cell] != 0 ->
+#else
+		lap[cell] == now ->
+#endif
+		n = count[cell];
+		i = 0;
+		do
+		:: i < n ->
+			/* Answered now, or after the next one. */
+			if
+			:: held == EMPTY -> held = taken
+			:: answered[taken] = true
+			fi;
+			got = payload[cell * 2 + i];
+			assert(got == taken);
+			untaken[cell]--;
+			taken++;
+			i++
+		:: else -> break
+		od;
+		cell = cell + 1;
+		if
+		:: cell == CELLS -> cell = 0; now = now + 1
+		:: else
+		fi
+	:: held != EMPTY -> answered[held] = true; held = EMPTY
+	:: taken == CALLS && held == EMPTY -> break
+	od
+}

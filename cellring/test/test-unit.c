@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/* cellring on one thread: plans, laps, bursts of every length, and any bytes at the consumer. */
+#include "base/test.h"
+#include "cellring.h"
+
+#define RING_MAX (1u << 16)
+
+/* A ring with both sides, in memory with a line of another value in front and behind. */
+struct rig {
+	struct cellring_plan plan;
+	struct cellring_cursor out, in;
+	struct cellring_burst burst;
+	_Alignas(64) unsigned char memory[RING_MAX + 128];
+};
+
+static struct rig rig;
+
+static void rig_init(uint32_t payload, uint32_t in_flight, uint32_t messages)
+{
+	rig.plan = cellring_plan(payload, in_flight, messages);
+	CHECK(cellring_bytes(&rig.plan) <= RING_MAX);
+	memset(rig.memory, 0xee, sizeof(rig.memory));
+	memset(rig.memory + 64, 0, cellring_bytes(&rig.plan));
+	cellring_cursor_init(&rig.out, rig.memory + 64, &rig.plan);
+	cellring_cursor_init(&rig.in, rig.memory + 64, &rig.plan);
+	cellring_burst_close(&rig.burst);
+}
+
+/* Nothing around the ring has been touched, and the consumer is inside of it. */
+static void rig_check(void)
+{
+	const unsigned char *end = rig.memory + 64 + cellring_bytes(&rig.plan);
+
+	for (int i = 0; i < 64; i++)
+		CHECK(rig.memory[i] == 0xee && end[i] == 0xee);
+	CHECK(rig.in.slot >= rig.in.begin && rig.in.slot < rig.in.end);
+	CHECK(rig.in.ready >= rig.in.slot && rig.in.ready <= rig.in.end);
+}
+
+static void fill(unsigned char *data, uint32_t len, uint32_t id)
+{
+	for (uint32_t i = 0; i < len; i++)
+		data[i] = (unsigned char)(id * 7 + i);
+}
+
+/* The next message is this one; takes it. */
+static void expect(uint32_t id, uint32_t payload)
+{
+	unsigned char data[4096];
+
+	if (rig.in.slot == rig.in.ready) {
+		uint64_t head = cellring_look(&rig.in);
+
+		CHECK(head);
+		CHECK(cellring_arrive(&rig.in, head));
+	}
+	CHECK_EQ(cellring_id(rig.in.slot), id);
+	fill(data, payload, id);
+	CHECK_EQ(memcmp(cellring_payload(rig.in.slot), data, payload), 0);
+	cellring_next(&rig.in);
+}
+
+/* ---- plans ---- */
+
+static void limits(void)
+{
+	static const struct {
+		uint32_t in_flight, limit;
+	} t[] = {{1, 1}, {7, 1}, {8, 2}, {11, 2}, {12, 3}, {31, 7}, {32, 8}, {1u << 23, 8}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++)
+		CHECK_EQ(cellring_limit(t[i].in_flight), t[i].limit);
+}
+
+static void plans_have_room(void)
+{
+	uint64_t seed = test_seed();
+
+	for (int i = 0; i < 100000; i++) {
+		uint32_t payload = (uint32_t)(test_rand(&seed) % 300);
+		uint32_t in_flight = 1 + (uint32_t)(test_rand(&seed) % 3000);
+		uint32_t messages = (uint32_t)(test_rand(&seed) % 20000);
+		struct cellring_plan p = cellring_plan(payload, in_flight, messages);
+
+		CHECK(p.stride >= 8 + payload && p.stride < 16 + payload && p.stride % 8 == 0);
+		CHECK(p.cell % 64 == 0 && p.most * p.stride <= p.cell);
+		CHECK(p.cell < p.most * p.stride + 64);
+		CHECK(p.cells > in_flight);
+		CHECK((uint64_t)p.cells * p.most + p.most > messages);
+		CHECK(p.most >= 1 && p.most <= CELLRING_BURST);
+		CHECK(p.most == 1 || p.stride <= CELLRING_STAGED);
+	}
+	CHECK_EQ(cellring_plan(120, 32, 0).most, 8); /* the longest that is collected */
+	CHECK_EQ(cellring_plan(121, 32, 0).most, 1);
+}
+
+/* ---- messages ---- */
+
+static void head_has_its_fields(void)
+{
+	uint64_t head = CELLRING_HEAD(0x89abcdef, 7, 5) | 0xfedcba;
+
+	CHECK_EQ(head, 0x89abcdef75fedcbaull);
+	CHECK_EQ(CELLRING_ID(head), 0xfedcba);
+	CHECK_EQ(CELLRING_COUNT(head), 7);
+	CHECK_EQ(CELLRING_TOGETHER(head), 5);
+}
+
+/* A ring as it lies in memory, byte by byte. */
+static void layout_is_as_documented(void)
+{
+	static const unsigned char second[] = {2, 0, 0, 0, 0, 0, 0, 0, 'b'};
+	static const unsigned char first[] = {1, 0, 0, 0x22, 1, 0, 0, 0, 'a'};
+	static const unsigned char alone[] = {3, 0, 0, 0x11, 1, 0, 0, 0, 'c'};
+
+	rig_init(8, 8, 16);
+	CHECK_EQ(rig.plan.stride, 16);
+	CHECK_EQ(rig.plan.cell, 64);
+	CHECK(cellring_burst_open(&rig.burst, &rig.out, 8)); /* a cell holds two */
+	CHECK_EQ(cellring_burst_add(&rig.burst, 1, "a", 1), 0);
+	CHECK_EQ(cellring_burst_add(&rig.burst, 2, "b", 1), 1);
+	CHECK(!cellring_ready(&rig.in));
+	cellring_burst_write_full(&rig.burst);
+	CHECK_EQ(memcmp(rig.in.begin, first, sizeof(first)), 0);
+	CHECK_EQ(memcmp(rig.in.begin + 16, second, sizeof(second)), 0);
+	cellring_put(&rig.out, 3, "c", 1);
+	CHECK_EQ(memcmp(rig.in.begin + 64, alone, sizeof(alone)), 0);
+}
+
+/*
+ * Messages alone and in bursts of all lengths, of all sizes, over several laps, never more
+ * in flight than were planned for: each comes once, in order, whole.
+ */
+static void traffic(uint64_t *seed)
+{
+	uint32_t payload = (uint32_t)(test_rand(seed) % 200);
+	uint32_t in_flight = 1 + (uint32_t)(test_rand(seed) % 40);
+	uint32_t sent = 0, taken = 0, last = 20 * in_flight;
+	unsigned char data[256];
+
+	rig_init(payload, in_flight, (uint32_t)(test_rand(seed) % 100));
+	while (taken < last) {
+		uint32_t room = in_flight - (sent - taken);
+		uint32_t n = (uint32_t)(test_rand(seed) % (room + 1));
+
+		n = n < last - sent ? n : last - sent;
+		if (n > 1 && cellring_burst_open(&rig.burst, &rig.out, n)) {
+			n = n < rig.burst.limit ? n : rig.burst.limit;
+			n -= (uint32_t)(test_rand(seed) % 2);
+			for (uint32_t i = 0; i < n; i++, sent++) {
+				fill(data, payload, sent);
+				CHECK_EQ(cellring_burst_held(&rig.burst), i);
+				CHECK_EQ(cellring_burst_add(&rig.burst, sent, data, payload),
+					i + 1 == rig.burst.limit);
+			}
+			if (n == rig.burst.limit)
+				cellring_burst_write_full(&rig.burst);
+			else
+				cellring_burst_write_part(&rig.burst);
+			CHECK_EQ(cellring_burst_held(&rig.burst), 0);
+		} else if (n) {
+			fill(data, payload, sent);
+			cellring_put(&rig.out, sent++, data, payload);
+		}
+		for (n = (uint32_t)(test_rand(seed) % (sent - taken + 1)); n; n--)
+			expect(taken++, payload);
+		CHECK_EQ(cellring_ready(&rig.in), sent != taken);
+	}
+	rig_check();
+}
+
+static void everything_comes_once_and_in_order(void)
+{
+	uint64_t seed = test_seed();
+
+	for (int i = 0; i < 2000; i++)
+		traffic(&seed);
+}
+
+/* After lap 2^32 - 1 comes 1: 0 is what a ring that was never written has. */
+static void lap_wraps(void)
+{
+	rig_init(8, 3, 0);
+	rig.out.lap = rig.in.lap = UINT32_MAX;
+	for (unsigned char *cell = rig.in.begin; cell != rig.in.end; cell += rig.in.cell)
+		((struct cellring_message *)(void *)cell)->head =
+			CELLRING_HEAD(UINT32_MAX - 1, 1, 1);
+	for (uint32_t i = 0; i < 3 * rig.plan.cells; i++) {
+		unsigned char data[8];
+
+		CHECK(!cellring_ready(&rig.in));
+		fill(data, 8, i);
+		cellring_put(&rig.out, i, data, 8);
+		expect(i, 8);
+	}
+	CHECK_EQ(rig.out.lap, 3);
+}
+
+/* An open burst knows when its ring has begun a lap, because its head was made before. */
+static void burst_grows_stale(void)
+{
+	uint32_t n = 0;
+
+	rig_init(8, 8, 0);
+	CHECK(cellring_burst_open(&rig.burst, &rig.out, 2));
+	while (!cellring_burst_stale(&rig.burst)) {
+		cellring_burst_add(&rig.burst, 0, "", 1);
+		cellring_burst_write_part(&rig.burst);
+		n++;
+	}
+	CHECK_EQ(n, rig.plan.cells);
+	CHECK(!cellring_burst_open(&rig.burst, &rig.out, 1));
+	CHECK(!rig.burst.to);
+	CHECK(!cellring_burst_open(&rig.burst, &rig.out, 0));
+}
+
+/* ---- a hostile producer ---- */
+
+static void impossible_counts_are_refused(void)
+{
+	rig_init(24, 16, 0);
+	CHECK_EQ(rig.plan.most, 4);
+	for (uint32_t count = 0; count < 16; count++) {
+		struct cellring_cursor before = rig.in, c = rig.in;
+		uint32_t got = cellring_arrive(&c, CELLRING_HEAD(1, count, 1));
+
+		CHECK_EQ(got, count >= 1 && count <= 4 ? count : 0);
+		if (!got)
+			CHECK_EQ(memcmp(&c, &before, sizeof(c)), 0);
+		else
+			CHECK_EQ(cellring_left(&c), count);
+	}
+}
+
+/* Whatever is written into the ring, and whenever: the consumer stays inside of it. */
+static void any_bytes_keep_the_cursor_inside(void)
+{
+	uint64_t seed = test_seed();
+
+	for (int i = 0; i < 300; i++) {
+		rig_init((uint32_t)(test_rand(&seed) % 200), 1 + (uint32_t)(test_rand(&seed) % 64),
+			0);
+		for (int k = 0; k < 300; k++) {
+			uint64_t head = test_rand(&seed);
+
+			if (test_rand(&seed) % 4)
+				head = (uint64_t)rig.in.lap << 32 | (uint32_t)head;
+			((struct cellring_message *)(void *)rig.in.slot)->head = head;
+			if (rig.in.slot == rig.in.ready) {
+				head = cellring_look(&rig.in);
+				if (!head || !cellring_arrive(&rig.in, head))
+					continue;
+			}
+			CHECK(cellring_id(rig.in.slot) <= CELLRING_ID_MASK);
+			CHECK((const unsigned char *)cellring_payload(rig.in.slot) +
+					rig.plan.stride - 8 <=
+				rig.in.end);
+			cellring_next(&rig.in);
+			rig_check();
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(limits),
+		TEST(plans_have_room),
+		TEST(head_has_its_fields),
+		TEST(layout_is_as_documented),
+		TEST(everything_comes_once_and_in_order),
+		TEST(lap_wraps),
+		TEST(burst_grows_stale),
+		TEST(impossible_counts_are_refused),
+		TEST(any_bytes_keep_the_cursor_inside),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/* What leaves, when, in how many work requests; and in which order it comes out. */
+#include "pair.h"
+
+#define WRITE_IMM 0x09
+#define DEPTH 32
+
+static int answer_all(struct copyrpc_ctx *ctx, const void *data, uint32_t len)
+{
+	struct copyrpc_req *req;
+	int n = 0;
+
+	for (; copyrpc_recv(ctx, &req); n++)
+		CHECK_EQ(copyrpc_reply(req, data, len), 0);
+	return n;
+}
+
+/* Counts what one flush of ctx takes, in our words and in the HCA's. */
+static void check_one_batch(struct copyrpc_ctx *ctx)
+{
+	struct softhca_counters before = hca_counters(), after;
+	struct copyrpc_stats s, t;
+
+	copyrpc_ctx_stats(ctx, &s);
+	CHECK_EQ(copyrpc_flush(ctx), 1);
+	copyrpc_ctx_stats(ctx, &t);
+	CHECK_EQ(t.batches - s.batches, 1);
+	CHECK_EQ(t.wqes - s.wqes, 1);
+	CHECK_EQ(t.doorbells - s.doorbells, 1);
+	after = hca_counters();
+	CHECK_EQ(after.doorbells - before.doorbells, 1);
+	CHECK_EQ(after.wqes[WRITE_IMM] - before.wqes[WRITE_IMM], 1);
+	CHECK_EQ(hca_wqes(&after) - hca_wqes(&before), 1);
+	CHECK_EQ(after.recvs - before.recvs, 1);
+}
+
+static void thirty_two_calls_are_one_request_and_one_doorbell(void)
+{
+	char data[32] = "request";
+	struct heard h = {0};
+	struct pair p;
+
+	pair_open(&p, NULL);
+	for (int round = 0; round < 100; round++) {
+		for (int i = 0; i < DEPTH; i++)
+			CHECK_EQ(copyrpc_call(p.ep[0], data, sizeof(data), 16, 0), 0);
+		check_one_batch(p.ctx[0]);
+		CHECK_EQ(copyrpc_poll_recv(p.ctx[1], hear, &h), DEPTH);
+		CHECK_EQ(answer_all(p.ctx[1], data, 16), DEPTH);
+		check_one_batch(p.ctx[1]);
+		CHECK_EQ(copyrpc_poll_recv(p.ctx[0], hear, &h), DEPTH);
+	}
+	CHECK_EQ(h.ok, 100 * DEPTH);
+	pair_close(&p);
+}
+
+/* Work requests of all kinds, as the HCA counts them: batches, markers, READs, raw ones, and
+ * the NOPs at the end of a short send queue. */
+static void work_requests_of_all_kinds(void)
+{
+	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN, .sq_depth = 16};
+	struct softhca_counters before, after;
+	uint64_t seed = test_seed();
+	struct copyrpc_stats s[2];
+	static char mem[512];
+	struct copyrpc_mr mr[2];
+	struct heard h = {0};
+	uint32_t made = 0;
+	struct pair p;
+
+	pair_open(&p, &attr);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(copyrpc_mr_reg(p.ctx[i], mem, sizeof(mem), COPYRPC_REMOTE_WRITE, &mr[i]),
+			0);
+	before = hca_counters();
+	while (h.ok < 3000) {
+		struct copyrpc_raw_done done;
+		uint32_t len = (uint32_t)(test_rand(&seed) % 400);
+
+		made += !copyrpc_call(p.ep[0], mem, len, len, 0);
+		if (test_rand(&seed) % 8 == 0)
+			copyrpc_write(p.ep[0], mem, mr[0].lkey, (uintptr_t)mem, mr[1].rkey, 4, 0);
+		copyrpc_poll(p.ctx[0], hear, &h);
+		copyrpc_poll(p.ctx[1], hear, &h);
+		answer_all(p.ctx[1], NULL, 0);
+		while (copyrpc_raw_recv(p.ctx[0], &done))
+			CHECK_EQ(done.status, 0);
+	}
+	after = hca_counters();
+	for (int i = 0; i < 2; i++)
+		copyrpc_ctx_stats(p.ctx[i], &s[i]);
+	CHECK(s[0].wraps > 0 && after.wqes[0] > before.wqes[0]); /* NOPs there were */
+	CHECK_EQ(s[0].wqes + s[1].wqes, hca_wqes(&after) - hca_wqes(&before));
+	CHECK_EQ(s[0].doorbells + s[1].doorbells, after.doorbells - before.doorbells);
+	/* Those of an endpoint that is gone stay counted. */
+	copyrpc_ep_destroy(p.ep[0]);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(h.ok + h.failed, made);
+	copyrpc_ctx_stats(p.ctx[0], &s[1]);
+	CHECK_EQ(s[1].wqes, s[0].wqes);
+	for (int i = 0; i < 2; i++)
+		copyrpc_mr_dereg(&mr[i]);
+	pair_close(&p);
+}
+
+/* ------------------------------------------------------------------- flush_if */
+
+static int asked;
+
+/* Says no; only endpoints with messages may be asked. */
+static bool never(void *arg, struct copyrpc_ep *ep)
+{
+	struct copyrpc_ep_load load;
+
+	copyrpc_ep_load(ep, &load);
+	CHECK(load.open_calls + load.open_replies > 0);
+	asked++;
+	return false;
+}
+
+static bool always(void *arg, struct copyrpc_ep *ep)
+{
+	asked++;
+	return true;
+}
+
+static void messages_wait_until_go(void)
+{
+	struct heard h = {0};
+	struct pair p;
+
+	pair_open(&p, NULL);
+	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
+	asked = 0;
+	for (int i = 0; i < 100; i++)
+		CHECK_EQ(copyrpc_flush_if(p.ctx[0], never, NULL), 0);
+	CHECK_EQ(asked, 100);
+	CHECK_EQ(copyrpc_poll(p.ctx[1], hear, &h), 0);
+	CHECK_EQ(copyrpc_flush_if(p.ctx[0], always, NULL), 1);
+	CHECK_EQ(asked, 101);
+	CHECK_EQ(copyrpc_flush_if(p.ctx[0], always, NULL), 0);
+	CHECK_EQ(asked, 101);
+	CHECK_EQ(copyrpc_poll(p.ctx[1], hear, &h), 1);
+	pair_close(&p);
+}
+
+/* Replies are held, and with them the credit without which no more calls can come: when a
+ * sixteenth of the ring is due they leave all the same. */
+static void credit_that_is_due_leaves(void)
+{
+	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
+	static const char reply[500];
+	struct heard h = {0};
+	struct pair p;
+
+	pair_open(&p, &attr);
+	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 0, 0), 0); /* 2 of 128 blocks: not due */
+	copyrpc_flush(p.ctx[0]);
+	for (int i = 0; i < 100; i++) {
+		copyrpc_poll_recv(p.ctx[1], hear, &h);
+		answer_all(p.ctx[1], NULL, 0);
+		copyrpc_flush_if(p.ctx[1], never, NULL);
+		copyrpc_poll(p.ctx[0], hear, &h);
+	}
+	CHECK_EQ(h.ok, 0);
+	for (uint32_t n = 0, spins = 0; h.ok < 200; spins++) {
+		CHECK(spins < 1000000);
+		n += !copyrpc_call(p.ep[0], "x", 1, sizeof(reply), 0);
+		copyrpc_poll(p.ctx[0], hear, &h);
+		copyrpc_poll_recv(p.ctx[1], hear, &h);
+		answer_all(p.ctx[1], reply, sizeof(reply) * (h.ok > 0));
+		copyrpc_flush_if(p.ctx[1], never, NULL);
+	}
+	pair_close(&p);
+}
+
+/* The server is out of room in the send queue at the moment that it owes credit. */
+struct full {
+	struct pair p;
+	struct copyrpc_req *held[3];
+	char mem[64];
+	struct copyrpc_mr mr[2];
+	struct heard h;
+};
+
+static void server_turn(struct full *f)
+{
+	copyrpc_poll_recv(f->p.ctx[1], hear, &f->h);
+	answer_all(f->p.ctx[1], NULL, 0);
+	copyrpc_flush_if(f->p.ctx[1], never, NULL);
+}
+
+/* Three calls of the server are held by the client, so that it can grant no more. */
+static void use_up_credit(struct full *f)
+{
+	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN, .sq_depth = 16};
+	static const char large[500];
+	int rc = 0;
+
+	memset(f, 0, sizeof(*f));
+	pair_open(&f->p, &attr);
+	CHECK_EQ(copyrpc_mr_reg(f->p.ctx[1], f->mem, sizeof(f->mem), 0, &f->mr[1]), 0);
+	CHECK_EQ(copyrpc_mr_reg(f->p.ctx[0], f->mem, sizeof(f->mem), COPYRPC_REMOTE_WRITE,
+			 &f->mr[0]),
+		0);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(copyrpc_call(f->p.ep[1], large, sizeof(large), 0, 0), 0);
+	copyrpc_flush(f->p.ctx[1]);
+	CHECK_EQ(copyrpc_poll(f->p.ctx[0], hear, &f->h), 3);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(copyrpc_recv(f->p.ctx[0], &f->held[i]), 1);
+	for (int i = 0; i < 10 && !rc; i++) {
+		rc = copyrpc_call(f->p.ep[0], large, 4, sizeof(large), 0);
+		for (int k = 0; k < 8; k++) {
+			copyrpc_poll(f->p.ctx[0], hear, &f->h);
+			copyrpc_poll_recv(f->p.ctx[1], hear, &f->h);
+			answer_all(f->p.ctx[1], large, sizeof(large));
+			copyrpc_flush(f->p.ctx[1]);
+		}
+	}
+	CHECK_EQ(rc, -ENOBUFS);
+}
+
+/* The client gives the space back; when the server knows, it first fills its send queue. */
+static void fill_send_queue(struct full *f)
+{
+	struct copyrpc_ep_load before, load;
+	int filled = 0;
+
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(copyrpc_req_detach(f->held[i]), 0);
+	copyrpc_ep_load(f->p.ep[1], &before);
+	do {
+		copyrpc_flush_if(f->p.ctx[1], never, NULL);
+		copyrpc_poll(f->p.ctx[0], hear, &f->h);
+		copyrpc_poll_recv(f->p.ctx[1], hear, &f->h);
+		copyrpc_ep_load(f->p.ep[1], &load);
+	} while (load.consumed == before.consumed);
+	while (!copyrpc_write(f->p.ep[1], f->mem, f->mr[1].lkey, (uintptr_t)f->mem, f->mr[0].rkey,
+		8, 0))
+		filled++;
+	CHECK(filled > 0);
+}
+
+static void credit_leaves_when_the_queue_was_full(void)
+{
+	static const char request[4];
+	struct copyrpc_raw_done done;
+	struct copyrpc_stats s;
+	struct full f;
+	int rounds = 0;
+
+	use_up_credit(&f);
+	fill_send_queue(&f);
+	copyrpc_ep_stats(f.p.ep[1], &s);
+	CHECK_EQ(copyrpc_flush_if(f.p.ctx[1], never, NULL), 0);
+	copyrpc_ep_stats(f.p.ep[1], &s);
+	CHECK(s.sq_stalls > 0);
+	while (copyrpc_call(f.p.ep[0], request, sizeof(request), 500, 0)) {
+		CHECK(rounds++ < 100000);
+		copyrpc_poll(f.p.ctx[0], hear, &f.h);
+		server_turn(&f);
+		while (copyrpc_raw_recv(f.p.ctx[1], &done))
+			CHECK_EQ(done.status, 0);
+	}
+	for (int i = 0; i < 2; i++)
+		copyrpc_mr_dereg(&f.mr[i]);
+	pair_close(&f.p);
+}
+
+/* ---------------------------------------------------------------------- order */
+
+/* Requests come out as they arrived: of two endpoints, each in the order of its calls. */
+static void requests_come_out_in_order(void)
+{
+	struct copyrpc_ep *ep[2], *more[2];
+	struct heard h = {0};
+	struct copyrpc_req *req;
+	struct pair p, second;
+
+	pair_open(&p, NULL);
+	second = p;
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(copyrpc_ep_create(p.ctx[i], NULL, &more[i]), 0);
+	second.ep[0] = more[0];
+	second.ep[1] = more[1];
+	pair_connect(&second);
+	ep[0] = p.ep[0];
+	ep[1] = second.ep[0];
+	for (uint32_t batch = 0; batch < 6; batch++) {
+		for (uint32_t i = 0; i < 10; i++) {
+			uint32_t n = batch * 10 + i;
+
+			CHECK_EQ(copyrpc_call(ep[batch % 2], &n, sizeof(n), 4, 0), 0);
+		}
+		CHECK_EQ(copyrpc_ep_flush(ep[batch % 2]), 1);
+	}
+	CHECK_EQ(copyrpc_poll(p.ctx[1], hear, &h), 60);
+	for (uint32_t n = 0; n < 60; n++) {
+		CHECK_EQ(copyrpc_recv(p.ctx[1], &req), 1);
+		CHECK(copyrpc_req_ep(req) == (n / 10 % 2 ? more[1] : p.ep[1]));
+		CHECK(memcmp(copyrpc_req_data(req), &n, sizeof(n)) == 0);
+		CHECK_EQ(copyrpc_reply(req, &n, sizeof(n)), 0);
+	}
+	CHECK_EQ(copyrpc_recv(p.ctx[1], &req), 0);
+	pair_close(&p);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(thirty_two_calls_are_one_request_and_one_doorbell),
+		TEST(work_requests_of_all_kinds),
+		TEST(messages_wait_until_go),
+		TEST(credit_that_is_due_leaves),
+		TEST(credit_leaves_when_the_queue_was_full),
+		TEST(requests_come_out_in_order),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* Limits that the manual names: of endpoints, of raw operations, of a peer that is late. */
+#include "pair.h"
+
+static int answer_all(struct copyrpc_ctx *ctx)
+{
+	struct copyrpc_req *req;
+	int n = 0;
+
+	for (; copyrpc_recv(ctx, &req); n++)
+		CHECK_EQ(copyrpc_reply(req, copyrpc_req_data(req), copyrpc_req_len(req)), 0);
+	return n;
+}
+
+/* A destroyed endpoint counts until the next poll; what is held of it stays, and does not. */
+static void held_requests_take_no_place(void)
+{
+	struct copyrpc_ctx_attr attr = {.ring_size = 4096, .max_endpoints = 1};
+	struct copyrpc_req *held[4];
+	struct heard h = {0};
+	struct pair p;
+
+	pair_open(&p, &attr);
+	for (uint32_t i = 0; i < 4; i++) {
+		CHECK_EQ(copyrpc_call(p.ep[0], &i, sizeof(i), 4, 0), 0);
+		copyrpc_flush(p.ctx[0]);
+		CHECK_EQ(copyrpc_poll(p.ctx[1], hear, &h), 1);
+		CHECK_EQ(copyrpc_recv(p.ctx[1], &held[i]), 1);
+		for (int k = 0; k < 2; k++) {
+			struct copyrpc_ep *old = p.ep[k];
+
+			copyrpc_ep_destroy(old);
+			CHECK_EQ(copyrpc_ep_create(p.ctx[k], NULL, &p.ep[k]), -EMFILE);
+			copyrpc_poll(p.ctx[k], hear, &h);
+			CHECK_EQ(copyrpc_ep_create(p.ctx[k], NULL, &p.ep[k]), 0);
+		}
+		pair_connect(&p);
+	}
+	CHECK_EQ(h.status, -ECANCELED);
+	for (uint32_t i = 0; i < 4; i++) {
+		CHECK(memcmp(copyrpc_req_data(held[i]), &i, sizeof(i)) == 0);
+		CHECK_EQ(copyrpc_reply(held[i], NULL, 0), -ECANCELED);
+		copyrpc_poll(p.ctx[1], hear, &h);
+	}
+	pair_close(&p);
+}
+
+/* The first message is repeated as often as the header says; when the peer connects in
+ * between, nothing is lost. */
+static void a_peer_that_connects_late(void)
+{
+	uint8_t blob[2][COPYRPC_INFO_SIZE];
+	struct heard h = {0};
+	struct pair p;
+
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(copyrpc_ctx_create(NULL, &p.ctx[i]), 0);
+		CHECK_EQ(copyrpc_ep_create(p.ctx[i], NULL, &p.ep[i]), 0);
+		copyrpc_ep_info(p.ep[i], blob[i]);
+	}
+	CHECK_EQ(copyrpc_ep_connect(p.ep[0], blob[1], COPYRPC_INFO_SIZE), 0);
+	CHECK_EQ(copyrpc_call(p.ep[0], "early", 5, 5, 0), 0);
+	while (hca_counters().retries < COPYRPC_RETRIES - 1)
+		copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(copyrpc_ep_status(p.ep[0]), 0);
+	CHECK_EQ(copyrpc_ep_connect(p.ep[1], blob[0], COPYRPC_INFO_SIZE), 0);
+	while (!h.ok) {
+		copyrpc_poll(p.ctx[0], hear, &h);
+		copyrpc_poll(p.ctx[1], hear, &h);
+		answer_all(p.ctx[1]);
+	}
+	CHECK_EQ(h.failed, 0);
+	pair_close(&p);
+}
+
+static void a_peer_that_never_connects(void)
+{
+	struct softhca_counters before, after;
+	uint8_t blob[COPYRPC_INFO_SIZE];
+	struct heard h = {0};
+	struct pair p;
+
+	CHECK_EQ(COPYRPC_ANSWER_NS, 469762048); /* "0.47 s" */
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(copyrpc_ctx_create(NULL, &p.ctx[i]), 0);
+		CHECK_EQ(copyrpc_ep_create(p.ctx[i], NULL, &p.ep[i]), 0);
+	}
+	copyrpc_ep_info(p.ep[1], blob);
+	before = hca_counters();
+	CHECK_EQ(copyrpc_ep_connect(p.ep[0], blob, COPYRPC_INFO_SIZE), 0);
+	CHECK_EQ(copyrpc_call(p.ep[0], "early", 5, 5, 0), 0);
+	while (!h.failed)
+		copyrpc_poll(p.ctx[0], hear, &h);
+	after = hca_counters();
+	CHECK_EQ(h.status, -ECONNRESET);
+	printf("  %d attempts\n", (int)(after.retries - before.retries));
+	CHECK(after.retries - before.retries >= COPYRPC_RETRIES);
+	CHECK(after.retries - before.retries <= COPYRPC_RETRIES + 1);
+	pair_close(&p);
+}
+
+/* Lengths, rights, and how many may be under way or not yet taken out. */
+static void raw_operations(void)
+{
+	struct copyrpc_ctx_attr attr = {.sq_depth = 32};
+	struct copyrpc_raw_done done;
+	struct copyrpc_mr mr, none;
+	static uint64_t mem[2];
+	struct heard h = {0};
+	uint32_t n = 0;
+	struct pair p;
+	int rc;
+
+	pair_open(&p, &attr);
+	for (int access = 4; access; access <<= 1)
+		CHECK_EQ(copyrpc_mr_reg(p.ctx[0], mem, sizeof(mem), access, &mr), -EINVAL);
+	CHECK_EQ(copyrpc_mr_reg(p.ctx[0], mem, sizeof(mem), 0, &mr), 0);
+	CHECK_EQ(copyrpc_mr_reg(p.ctx[1], mem, sizeof(mem), COPYRPC_REMOTE_READ, &none), 0);
+	CHECK_EQ(copyrpc_read(p.ep[0], mem, mr.lkey, (uintptr_t)mem, none.rkey, 0, 0), -EINVAL);
+	CHECK_EQ(copyrpc_read(p.ep[0], mem, mr.lkey, (uintptr_t)mem, none.rkey, (1u << 30) + 1, 0),
+		-EINVAL);
+	CHECK_EQ(copyrpc_raw_pending(p.ep[0]), 0);
+	/* All have ended, but are not taken out. */
+	do {
+		rc = copyrpc_read(p.ep[0], &mem[0], mr.lkey, (uintptr_t)&mem[1], none.rkey, 8, n);
+		n += !rc;
+		copyrpc_poll(p.ctx[0], hear, &h);
+		CHECK(n <= 32);
+	} while (!rc);
+	CHECK_EQ(rc, -EAGAIN);
+	CHECK_EQ(n, 32);
+	for (uint32_t i = 0; i < n; i++) {
+		CHECK_EQ(copyrpc_raw_pending(p.ep[0]), n - i);
+		CHECK_EQ(copyrpc_raw_recv(p.ctx[0], &done), 1);
+		CHECK(done.ep == p.ep[0] && done.token == i && !done.status);
+	}
+	CHECK_EQ(copyrpc_raw_recv(p.ctx[0], &done), 0);
+	/* What may be read may not be written. */
+	CHECK_EQ(copyrpc_write(p.ep[0], mem, mr.lkey, (uintptr_t)mem, none.rkey, 8, 7), 0);
+	while (!copyrpc_raw_recv(p.ctx[0], &done))
+		copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK(done.token == 7 && done.status == -EACCES);
+	CHECK_EQ(copyrpc_ep_status(p.ep[0]), -EACCES);
+	copyrpc_mr_dereg(&mr);
+	copyrpc_mr_dereg(&none);
+	pair_close(&p);
+}
+
+/* Endings that nobody took out go with the endpoint. */
+static void raw_ends_of_an_endpoint_that_is_gone(void)
+{
+	struct copyrpc_ep *more[2];
+	struct copyrpc_raw_done done;
+	static uint64_t mem[2];
+	struct heard h = {0};
+	struct copyrpc_mr mr;
+	struct pair p, q;
+
+	pair_open(&p, NULL);
+	q = p;
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(copyrpc_ep_create(p.ctx[i], NULL, &more[i]), 0);
+	memcpy(q.ep, more, sizeof(more));
+	pair_connect(&q);
+	CHECK_EQ(copyrpc_mr_reg(p.ctx[0], mem, sizeof(mem), COPYRPC_REMOTE_READ, &mr), 0);
+	for (uint32_t i = 0; i < 6; i++) {
+		struct copyrpc_ep *ep = i % 2 ? p.ep[0] : q.ep[0];
+
+		/* The other end has a PD of its own, so that this ends with an error. */
+		CHECK_EQ(copyrpc_read(ep, &mem[0], mr.lkey, (uintptr_t)&mem[1], mr.rkey, 8, i), 0);
+	}
+	while (!copyrpc_ep_status(p.ep[0]) || !copyrpc_ep_status(q.ep[0]))
+		copyrpc_poll(p.ctx[0], hear, &h);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	copyrpc_ep_destroy(q.ep[0]);
+	for (uint32_t i = 1; i < 6; i += 2) {
+		CHECK_EQ(copyrpc_raw_recv(p.ctx[0], &done), 1);
+		CHECK(done.ep == p.ep[0] && done.token == i && done.status);
+	}
+	CHECK_EQ(copyrpc_raw_recv(p.ctx[0], &done), 0);
+	CHECK_EQ(copyrpc_raw_pending(p.ep[0]), 0);
+	copyrpc_mr_dereg(&mr);
+	pair_close(&p);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(a_peer_that_connects_late), /* first: it counts what is repeated */
+		TEST(a_peer_that_never_connects),
+		TEST(held_requests_take_no_place),
+		TEST(raw_operations),
+		TEST(raw_ends_of_an_endpoint_that_is_gone),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * As many endpoints as a context may have, each with its send queue full, fail at once, and
+ * nobody polls until all is over: each request ends in a completion, and the queue holds them.
+ */
+#include "pair.h"
+
+#define ENDPOINTS 1024
+
+static struct copyrpc_ep *ep[ENDPOINTS];
+static uint32_t started[ENDPOINTS], ended[ENDPOINTS];
+
+static uint64_t fill(struct copyrpc_ep *e, struct copyrpc_mr *mr)
+{
+	uint64_t n = 0;
+	int rc;
+
+	do {
+		rc = copyrpc_write(e, mr->addr, mr->lkey, (uintptr_t)mr->addr, mr->rkey, 8, n);
+		n += !rc;
+	} while (!rc);
+	CHECK_EQ(rc, -EAGAIN);
+	return n;
+}
+
+/* To a peer that never connects, so that nothing is answered. */
+static uint64_t open_all(struct copyrpc_ctx *ctx, const void *blob, struct copyrpc_mr *mr)
+{
+	uint64_t total = 0;
+
+	for (intptr_t i = 0; i < ENDPOINTS; i++) {
+		struct copyrpc_ep_attr attr = {.user = (void *)i};
+
+		CHECK_EQ(copyrpc_ep_create(ctx, &attr, &ep[i]), 0);
+		CHECK_EQ(copyrpc_ep_connect(ep[i], blob, COPYRPC_INFO_SIZE), 0);
+	}
+	for (int i = 0; i < ENDPOINTS; i++) {
+		started[i] = (uint32_t)fill(ep[i], mr);
+		total += started[i];
+	}
+	return total;
+}
+
+static void all_endpoints_fail_at_once(void)
+{
+	struct copyrpc_ctx_attr attr = {.ring_size = 4096, .max_endpoints = ENDPOINTS};
+	struct softhca_counters before, now;
+	struct copyrpc_ctx *ctx, *other;
+	uint8_t blob[COPYRPC_INFO_SIZE];
+	struct copyrpc_raw_done done;
+	struct heard h = {0};
+	struct copyrpc_ep *peer;
+	struct copyrpc_mr mr;
+	static uint64_t word;
+	uint64_t total;
+
+	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);
+	CHECK_EQ(copyrpc_ctx_create(&attr, &other), 0);
+	CHECK_EQ(copyrpc_ep_create(other, NULL, &peer), 0);
+	copyrpc_ep_info(peer, blob);
+	CHECK_EQ(copyrpc_mr_reg(ctx, &word, sizeof(word), COPYRPC_REMOTE_WRITE, &mr), 0);
+	before = hca_counters();
+	total = open_all(ctx, blob, &mr);
+	do {
+		usleep(1000);
+		now = hca_counters();
+	} while (now.errors + now.flushes - before.errors - before.flushes < total);
+	CHECK_EQ(now.errors - before.errors, ENDPOINTS);
+	CHECK_EQ(now.violations, 0);
+	CHECK(total > ENDPOINTS * 200);
+
+	copyrpc_poll(ctx, hear, &h);
+	while (copyrpc_raw_recv(ctx, &done)) {
+		intptr_t i = (intptr_t)copyrpc_ep_user(done.ep);
+
+		CHECK_EQ(done.status, -ECONNRESET);
+		CHECK_EQ(done.token, ended[i]);
+		ended[i]++;
+	}
+	for (int i = 0; i < ENDPOINTS; i++) {
+		CHECK_EQ(copyrpc_ep_status(ep[i]), -ECONNRESET);
+		CHECK_EQ(ended[i], started[i]);
+	}
+	CHECK_EQ(hca_counters().violations, 0);
+	copyrpc_mr_dereg(&mr);
+	copyrpc_ctx_destroy(ctx);
+	copyrpc_ctx_destroy(other);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {TEST(all_endpoints_fail_at_once)};
+
+	CHECK(getenv("SOFTHCA_STRICT")); /* else an overrun would not be counted */
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

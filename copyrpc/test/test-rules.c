@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every rule that a peer can break: batches by hand that are right, and the same with one
+ * field that is not. Then the connection blob, byte by byte.
+ */
+#include "base/test.h"
+#include "blob.h"
+#include "chan.h"
+
+#define BLOCKS 128u
+#define RMAX (BLOCKS / 4)
+#define MAX 500u /* payload */
+#define RESP_MAX 40u /* of the call that is pending: two blocks, and one */
+
+struct message {
+	uint32_t id, limit, len;
+};
+
+#define ALL -1
+
+struct input {
+	const char *name;
+	int taken; /* ALL: it is right; else the messages before what is not */
+	uint64_t consumer, credit;
+	uint32_t blocks, count;
+	struct message msg[2];
+};
+
+struct rig {
+	uint8_t in[BLOCKS * WIRE_BLOCK], out[BLOCKS * WIRE_BLOCK];
+	struct req_queue queue;
+	struct chan ch;
+	uint32_t responses, last_len;
+};
+
+static struct rig rig;
+
+static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+	const void *data, uint32_t len)
+{
+	struct rig *r = arg;
+
+	CHECK_EQ(token, 4711);
+	CHECK_EQ(status, 0);
+	r->responses++;
+	r->last_len = len;
+}
+
+/* One call is pending; four blocks have been sent. */
+static void rig_open(struct rig *r)
+{
+	static const uint8_t payload[MAX];
+	uint64_t pos;
+	uint32_t len;
+
+	memset(r, 0, sizeof(*r));
+	r->queue.tail_p = &r->queue.head;
+	CHECK_EQ(chan_init(&r->ch, r->out, r->in, BLOCKS, 0, false, &r->queue, 0), 0);
+	r->ch.status = 0;
+	CHECK_EQ(chan_call(&r->ch, payload, 3 * WIRE_BLOCK - 12, RESP_MAX, 4711, 0), 0);
+	CHECK_EQ(chan_seal(&r->ch, &pos, &len), 4);
+}
+
+static int feed(struct rig *r, const struct input *in)
+{
+	uint32_t off = (uint32_t)r->ch.parsed & r->ch.mask;
+	uint8_t *at = r->in + (size_t)off * WIRE_BLOCK, *end = r->in + sizeof(r->in);
+
+	wire_put_meta(at, in->consumer, in->credit, in->count);
+	at += WIRE_BLOCK;
+	for (size_t i = 0; i < ARRAY_SIZE(in->msg) && at < end; i++) {
+		const struct message *m = &in->msg[i];
+
+		wire_put_header(at, m->id, m->limit, m->len);
+		at += (size_t)wire_blocks(m->len <= MAX ? m->len : 0) * WIRE_BLOCK;
+	}
+	return chan_receive(&r->ch, in->blocks, on_response, r);
+}
+
+#define RESPONSE (0 | WIRE_RESPONSE)
+#define ASKS                                                                                       \
+	{                                                                                          \
+		1, 20, 20                                                                          \
+	}
+#define ANSWERS                                                                                    \
+	{                                                                                          \
+		RESPONSE, RESP_MAX, RESP_MAX                                                       \
+	}
+
+static const struct input inputs[] = {
+	{"a request", ALL, 0, 0, 2, 1, {ASKS}},
+	{"a request without payload", ALL, 0, 0, 2, 1, {{1, 0, 0}}},
+	{"two requests", ALL, 0, 0, 3, 2, {ASKS, ASKS}},
+	{"the largest request", ALL, 0, 0, 17, 1, {{1, MAX, MAX}}},
+	{"a response", ALL, 0, 0, 3, 1, {ANSWERS}},
+	{"an empty response", ALL, 0, 0, 2, 1, {{RESPONSE, RESP_MAX, 0}}},
+	{"a request and a response", ALL, 0, 0, 4, 2, {ASKS, ANSWERS}},
+	{"no message", ALL, 0, 0, 1, 0, {{0}}},
+	{"all that was sent is consumed", ALL, 4 * WIRE_BLOCK, 0, 1, 0, {{0}}},
+	{"all the credit that was used", ALL, 0, 3 * WIRE_BLOCK, 1, 0, {{0}}},
+	{"all the credit that there is is asked for", ALL, 0, 0, 3, 2,
+		{{1, MAX, 20}, {2, 436, 20}}},
+
+	{"a request is longer than a request may be", 0, 0, 0, 18, 1, {{1, 20, MAX + 1}}},
+	{"a response is to be longer than one may be", 0, 0, 0, 2, 1, {{1, MAX + 1, 20}}},
+	{"a limit whose blocks are more than 32 bits", 0, 0, 0, 2, 1, {{1, UINT32_MAX, 20}}},
+	{"more responses than was granted", 1, 0, 0, 3, 2, {{1, MAX, 20}, {2, 437, 20}}},
+	{"a message is longer than its batch", 0, 0, 0, 2, 1, {{1, 20, 21}}},
+	{"a length beyond 32 bits of blocks", 0, 0, 0, 2, 1, {{1, 20, UINT32_MAX}}},
+	{"fewer messages than it says", 1, 0, 0, 2, 2, {ASKS}},
+	{"more messages than it says", 2, 0, 0, 3, 1, {ASKS, ASKS}},
+	{"messages where there should be none", 1, 0, 0, 2, 0, {ASKS}},
+	{"no messages where there should be one", 0, 0, 0, 1, 1, {{0}}},
+
+	{"a response longer than its call allows", 0, 0, 0, 3, 1,
+		{{RESPONSE, RESP_MAX, RESP_MAX + 1}}},
+	{"a response that says another limit", 0, 0, 0, 3, 1,
+		{{RESPONSE, RESP_MAX + 1, RESP_MAX + 1}}},
+	{"a response to a call that was never made", 0, 0, 0, 2, 1,
+		{{1 | WIRE_RESPONSE, RESP_MAX, 0}}},
+	{"the same, with every bit of the limit set", 0, 0, 0, 2, 1,
+		{{1 | WIRE_RESPONSE, UINT32_MAX, 0}}},
+	{"a response to a call that cannot be", 0, 0, 0, 2, 1,
+		{{RMAX / 2 | WIRE_RESPONSE, RESP_MAX, 0}}},
+	{"a response to a call far beyond", 0, 0, 0, 2, 1, {{UINT32_MAX, RESP_MAX, 0}}},
+	{"two responses to one call", 1, 0, 0, 3, 2,
+		{{RESPONSE, RESP_MAX, 0}, {RESPONSE, RESP_MAX, 0}}},
+
+	{"a position within a block", 0, 1, 0, 1, 0, {{0}}},
+	{"a position that was not sent", 0, 5 * WIRE_BLOCK, 0, 1, 0, {{0}}},
+	{"a part of a block of credit", 0, 0, 16, 1, 0, {{0}}},
+	{"more credit than there is", 0, 0, 4 * WIRE_BLOCK, 1, 0, {{0}}},
+	{"credit beyond 32 bits", 0, 0, (1ull << 32 | 1) * WIRE_BLOCK, 1, 0, {{0}}},
+
+	{"no block", 0, 0, 0, 0, 0, {{0}}},
+	{"more blocks than a ring", 0, 0, 0, BLOCKS + 1, 0, {{0}}},
+	{"every bit of the immediate", 0, 0, 0, UINT32_MAX, 0, {{0}}},
+	{"a marker up to the ring's end", ALL, 0, 0, BLOCKS, WIRE_WRAP, {{0}}},
+	{"a marker that ends before", 0, 0, 0, BLOCKS - 1, WIRE_WRAP, {{0}}},
+};
+
+static void one_rule_at_a_time(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(inputs); i++) {
+		int rc, messages;
+
+		printf("  %s\n", inputs[i].name);
+		fflush(stdout);
+		rig_open(&rig);
+		rc = feed(&rig, &inputs[i]);
+		messages = inputs[i].count == WIRE_WRAP ? 0 : (int)inputs[i].count;
+		CHECK_EQ(rc, inputs[i].taken == ALL ? messages : -EPROTO);
+		CHECK_EQ(rig.ch.stats.requests + rig.ch.stats.responses,
+			inputs[i].taken == ALL ? messages : inputs[i].taken);
+		chan_fini(&rig.ch);
+	}
+}
+
+static const struct input nothing = {"nothing", ALL, 0, 0, 1, 0, {{0}}};
+
+/* Positions that a peer's batches tell never go back; one that a READ brought is no news
+ * when it is older. */
+static void positions_grow(void)
+{
+	struct input in = nothing;
+
+	rig_open(&rig);
+	in.consumer = 2 * WIRE_BLOCK;
+	CHECK_EQ(feed(&rig, &in), 0);
+	CHECK_EQ(rig.ch.cr.rc, 2);
+	CHECK_EQ(feed(&rig, &in), 0);
+	CHECK_EQ(chan_read_done(&rig.ch, WIRE_BLOCK), 0);
+	CHECK_EQ(rig.ch.cr.rc, 2);
+	CHECK_EQ(chan_read_done(&rig.ch, 4 * WIRE_BLOCK), 0);
+	CHECK_EQ(rig.ch.cr.rc, 4);
+	CHECK_EQ(feed(&rig, &in), 0); /* older than what was READ, not than what was told */
+	CHECK_EQ(rig.ch.cr.rc, 4);
+	CHECK_EQ(chan_read_done(&rig.ch, 4 * WIRE_BLOCK + 1), -EPROTO);
+	CHECK_EQ(chan_read_done(&rig.ch, 5 * WIRE_BLOCK), -EPROTO);
+	CHECK_EQ(chan_read_done(&rig.ch, UINT64_MAX & ~31ull), -EPROTO);
+	in.consumer = WIRE_BLOCK;
+	CHECK_EQ(feed(&rig, &in), -EPROTO);
+	chan_fini(&rig.ch);
+}
+
+/* A response that was given comes again, in a batch of its own. */
+static void a_late_duplicate(void)
+{
+	static const struct input answer = {"", ALL, 0, 0, 3, 1, {ANSWERS}};
+
+	rig_open(&rig);
+	CHECK_EQ(feed(&rig, &answer), 1);
+	CHECK_EQ(rig.responses, 1);
+	CHECK_EQ(rig.last_len, RESP_MAX);
+	CHECK_EQ(feed(&rig, &answer), -EPROTO);
+	CHECK_EQ(rig.responses, 1);
+	chan_fini(&rig.ch);
+}
+
+/* A request that is held keeps its bytes: nothing may be announced over them. */
+static void what_is_held_is_not_overwritten(void)
+{
+	static const struct input request = {"", ALL, 0, 0, 2, 1, {ASKS}};
+	struct input in = nothing;
+
+	rig_open(&rig);
+	CHECK_EQ(feed(&rig, &request), 1);
+	while (rig.ch.parsed < BLOCKS)
+		CHECK_EQ(feed(&rig, &nothing), 0);
+	CHECK_EQ(feed(&rig, &nothing), 0); /* block 0: the metadata in front of the request */
+	CHECK_EQ(feed(&rig, &nothing), -EPROTO);
+	chan_fini(&rig.ch);
+
+	/* No batch crosses the ring's end. */
+	rig_open(&rig);
+	while (rig.ch.parsed < BLOCKS - 1)
+		CHECK_EQ(feed(&rig, &nothing), 0);
+	in.blocks = 2;
+	CHECK_EQ(feed(&rig, &in), -EPROTO);
+	CHECK_EQ(rig.ch.stats.requests, 0);
+	chan_fini(&rig.ch);
+}
+
+/* As many bytes as the caller allows, and not one more: in place, detached, without a batch. */
+static void replies_are_held_to_the_limit(void)
+{
+	static const struct input requests = {"", ALL, 0, 0, 3, 2, {{1, 65, 20}, {2, 65, 20}}};
+	static const uint8_t reply[66];
+	struct copyrpc_req *req[2];
+
+	rig_open(&rig);
+	CHECK_EQ(feed(&rig, &requests), 2);
+	req[0] = rig.queue.head;
+	req[1] = req[0]->queued;
+	CHECK(req[0]->id == 1 && req[1]->id == 2); /* in the order of the calls */
+	CHECK_EQ(copyrpc_req_allowance(req[0]), 65);
+	CHECK_EQ(chan_reply(req[0], reply, 66), -EMSGSIZE); /* opens no batch */
+	CHECK(!chan_front(&rig.ch));
+	CHECK_EQ(chan_reply(req[0], reply, 65), 0); /* opens one */
+	CHECK_EQ(chan_detach(req[1]), 0);
+	CHECK_EQ(chan_reply(req[1], reply, 66), -EMSGSIZE); /* detached */
+	CHECK_EQ(chan_reply(req[1], reply, 65), 0);
+	CHECK_EQ(rig.ch.open.count, 2);
+	CHECK_EQ(wire_get_header(rig.out + 5 * WIRE_BLOCK).limit, 65);
+	chan_fini(&rig.ch);
+}
+
+/* Every byte of the blob that is not the endpoint's own is checked. */
+static void blob_bytes(void)
+{
+	struct blob b = {.qpn = 0x123456, .ring_size = 4096, .nested = true}, out;
+	uint8_t bytes[COPYRPC_INFO_SIZE];
+
+	blob_encode(&b, bytes);
+	CHECK_EQ(blob_decode(&out, bytes, sizeof(bytes)), 0);
+	CHECK_EQ(out.nested, true);
+	CHECK_EQ(blob_decode(&out, bytes, sizeof(bytes) - 1), -EINVAL);
+	CHECK_EQ(blob_decode(&out, bytes, sizeof(bytes) + 1), -EINVAL);
+	for (int i = 0; i < COPYRPC_INFO_SIZE; i++) {
+		bool version = i == 8 || i == 9,
+		     free_field = i >= 12 && i != 24 && !(i > 24 && i < 40);
+		int want = version ? -EPROTONOSUPPORT : free_field && i < 88 ? 0 : -EINVAL;
+
+		bytes[i] ^= 0x42;
+		CHECK_EQ(blob_decode(&out, bytes, sizeof(bytes)), want);
+		bytes[i] ^= 0x42;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(one_rule_at_a_time),
+		TEST(positions_grow),
+		TEST(a_late_duplicate),
+		TEST(what_is_held_is_not_overwritten),
+		TEST(replies_are_held_to_the_limit),
+		TEST(blob_bytes),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

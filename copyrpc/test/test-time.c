@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* What the manual promises in time, by a clock that stands still until the test moves it. */
+#include "internal.h"
+#include "pair.h"
+
+static uint64_t now = 1000 * NSEC_PER_SEC;
+
+static uint64_t stopped_clock(void)
+{
+	return now;
+}
+
+static void open_timed(struct pair *p, const struct copyrpc_ctx_attr *attr)
+{
+	pair_open(p, attr);
+	for (int i = 0; i < 2; i++) {
+		p->ctx[i]->clock = stopped_clock;
+		p->ctx[i]->look_ticks = 0; /* every poll looks */
+		p->ctx[i]->probed = now;
+	}
+}
+
+static uint64_t reads(const struct pair *p)
+{
+	struct copyrpc_stats s;
+
+	copyrpc_ep_stats(p->ep[0], &s);
+	return s.reads;
+}
+
+/* A call is under way, its request was taken, and the peer has nothing more to say. */
+static struct copyrpc_req *leave_unanswered(struct pair *p, struct heard *h)
+{
+	struct copyrpc_req *req;
+
+	CHECK_EQ(copyrpc_call(p->ep[0], "x", 1, 1, 0), 0);
+	copyrpc_poll(p->ctx[0], hear, h);
+	CHECK_EQ(copyrpc_poll(p->ctx[1], hear, h), 1);
+	CHECK_EQ(copyrpc_recv(p->ctx[1], &req), 1);
+	return req;
+}
+
+/* Whoever polls often, or seldom: it asks within two tenths of a second, or two polls more. */
+static void silent_peers_are_probed(void)
+{
+	static const uint64_t between[] = {NSEC_PER_USEC, NSEC_PER_MSEC, 20 * NSEC_PER_MSEC,
+		90 * NSEC_PER_MSEC, 150 * NSEC_PER_MSEC};
+
+	for (size_t i = 0; i < ARRAY_SIZE(between); i++) {
+		struct heard h = {0};
+		struct pair p;
+		uint64_t start;
+
+		open_timed(&p, NULL);
+		leave_unanswered(&p, &h);
+		/* However often it is polled, nothing happens while no time passes. */
+		for (int k = 0; k < 10000; k++)
+			copyrpc_poll(p.ctx[0], hear, &h);
+		CHECK_EQ(reads(&p), 0);
+		start = now;
+		while (copyrpc_poll(p.ctx[0], hear, &h), !reads(&p))
+			now += between[i];
+		CHECK(now - start >= 100 * NSEC_PER_MSEC);
+		CHECK(now - start <= 200 * NSEC_PER_MSEC + 2 * between[i]);
+		pair_close(&p);
+	}
+}
+
+/* The peer's endpoint is gone; the probe finds out, and the HCA says so. */
+static void a_dead_peer_is_noticed(void)
+{
+	struct heard h = {0};
+	struct pair p;
+
+	open_timed(&p, NULL);
+	leave_unanswered(&p, &h);
+	copyrpc_ep_destroy(p.ep[1]);
+	for (int k = 0; k < 11; k++) {
+		copyrpc_poll(p.ctx[0], hear, &h);
+		now += 20 * NSEC_PER_MSEC;
+	}
+	CHECK_EQ(reads(&p), 1);
+	while (!h.failed) /* the HCA repeats, by its own clock */
+		copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(h.status, -ECONNRESET);
+	pair_close(&p);
+}
+
+/* Where answers come, and where there is nothing to answer, nobody is asked. */
+static void no_probe_without_need(void)
+{
+	struct heard h = {0};
+	struct copyrpc_req *req, *old;
+	struct pair p;
+
+	open_timed(&p, NULL);
+	old = leave_unanswered(&p, &h);
+	for (int k = 0; k < 100; k++) {
+		req = leave_unanswered(&p, &h);
+		CHECK_EQ(copyrpc_reply(req, NULL, 0), 0);
+		copyrpc_poll(p.ctx[1], hear, &h);
+		now += 50 * NSEC_PER_MSEC;
+		copyrpc_poll(p.ctx[0], hear, &h);
+	}
+	CHECK_EQ(copyrpc_reply(old, NULL, 0), 0);
+	copyrpc_poll(p.ctx[1], hear, &h);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(h.ok, 101);
+	for (int k = 0; k < 100; k++) {
+		now += NSEC_PER_SEC;
+		copyrpc_poll(p.ctx[0], hear, &h);
+	}
+	CHECK_EQ(reads(&p), 0);
+	pair_close(&p);
+}
+
+/* A caller without room reads the peer's position after 5 us, then after 10, 20, ... up to
+ * a millisecond, as long as it brings nothing new: by time, not by polls. */
+static void reads_back_off(void)
+{
+	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
+	static const char payload[400];
+	uint64_t wait = 5 * NSEC_PER_USEC, n = 0;
+	struct heard h = {0};
+	struct pair p;
+
+	open_timed(&p, &attr);
+	while (!copyrpc_call(p.ep[0], payload, sizeof(payload), 0, 0))
+		;
+	CHECK_EQ(copyrpc_call(p.ep[0], payload, sizeof(payload), 0, 0), -EAGAIN);
+	copyrpc_poll(p.ctx[0], hear, &h); /* sends, and finds that it is to read */
+	for (int i = 0; i < 12; i++) {
+		for (int k = 0; k < 1000; k++)
+			copyrpc_poll(p.ctx[0], hear, &h);
+		now += wait - 1;
+		copyrpc_poll(p.ctx[0], hear, &h);
+		CHECK_EQ(reads(&p), n);
+		now += 1;
+		copyrpc_poll(p.ctx[0], hear, &h); /* reads */
+		copyrpc_poll(p.ctx[0], hear, &h); /* sees that it brought nothing */
+		CHECK_EQ(reads(&p), ++n);
+		wait = 2 * wait < NSEC_PER_MSEC ? 2 * wait : NSEC_PER_MSEC;
+	}
+	pair_close(&p);
+}
+
+static bool never(void *arg, struct copyrpc_ep *ep)
+{
+	return false;
+}
+
+/* A READ does not wait for messages that are held. */
+static void reads_while_messages_are_held(void)
+{
+	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
+	static const char payload[400];
+	struct pair p;
+
+	open_timed(&p, &attr);
+	while (!copyrpc_call(p.ep[0], payload, sizeof(payload), 0, 0))
+		;
+	copyrpc_flush(p.ctx[0]);
+	CHECK_EQ(copyrpc_call(p.ep[0], payload, 0, 0, 0), 0);
+	CHECK_EQ(copyrpc_call(p.ep[0], payload, sizeof(payload), 0, 0), -EAGAIN);
+	CHECK_EQ(copyrpc_flush_if(p.ctx[0], never, NULL), 0);
+	now += 5 * NSEC_PER_USEC;
+	CHECK_EQ(copyrpc_flush_if(p.ctx[0], never, NULL), 0);
+	CHECK_EQ(reads(&p), 1);
+	pair_close(&p);
+}
+
+/* Ten milliseconds are enough for the counter of the CPU to make the clock be read. */
+static void ticks_follow_the_clock(void)
+{
+	uint64_t start = clock_ns(), t = ticks();
+
+	while (clock_ns() - start < 10 * NSEC_PER_MSEC)
+		;
+	CHECK(ticks() - t >= TICKS_LOOK);
+}
+
+/* The default: the clock is read by whoever polls again after that. */
+static void a_poll_after_a_pause_looks(void)
+{
+	struct heard h = {0};
+	struct pair p;
+	uint64_t t;
+
+	open_timed(&p, NULL);
+	leave_unanswered(&p, &h);
+	p.ctx[0]->look_ticks = TICKS_LOOK;
+	for (int i = 0; i < 3; i++) { /* the first one only notes what has come so far */
+		now += 100 * NSEC_PER_MSEC;
+		for (t = ticks(); ticks() - t < TICKS_LOOK;)
+			;
+		copyrpc_poll(p.ctx[0], hear, &h);
+	}
+	CHECK(reads(&p) >= 1);
+	pair_close(&p);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(silent_peers_are_probed),
+		TEST(a_dead_peer_is_noticed),
+		TEST(no_probe_without_need),
+		TEST(reads_back_off),
+		TEST(reads_while_messages_are_held),
+		TEST(ticks_follow_the_clock),
+		TEST(a_poll_after_a_pause_looks),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* A server, whole. */
+#ifndef DELEGRPC_SERVER_H
+#define DELEGRPC_SERVER_H
+
+#include "internal.h"
+
+/* The search for holes; see holes.c. */
+struct sweep {
+	uint64_t limit; /* no living client that was looked at fills positions below */
+	uint32_t next; /* client to look at */
+	bool begun;
+};
+
+struct server {
+	struct delegrpc_server hot; /* first */
+	struct shm_region region;
+	struct delegrpc_attr attr;
+	struct delegrpc_header *header;
+	struct delegrpc_line *lines;
+	struct sweep sweep;
+	uint64_t void_end; /* positions below that are not filled are holes */
+	uint32_t met; /* clients below have been seen */
+	uint32_t busy_polls; /* value that hot.busy starts from */
+	uint64_t looked_ns, yielded_ns;
+	uint64_t stale, holes, looks, sleeps, wakes, yields;
+};
+
+static inline struct server *full(struct delegrpc_server *server)
+{
+	return container_of(server, struct server, hot);
+}
+
+/* No client has a server any more; the sleeping ones are to hear of it at once. */
+void announce_end(struct server *s);
+
+/*
+ * The next position is not filled: if nobody will fill it, moves the cursor over it and
+ * gives it back. 1 when there is more to do at once, 0, or -EPROTO.
+ */
+int skip_holes(struct server *s);
+
+#endif

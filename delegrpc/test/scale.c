@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What scale.py counts the instructions of: measure() polls a client with calls in flight to
+ * which nothing has been replied, or makes round trips, eight calls at a time.
+ *
+ *	scale empty|calls RESP_DEPTH
+ */
+#include "solo.h"
+
+#define ROUNDS 2000
+#define CALLS 8
+
+NOINLINE void measure(struct delegrpc_server *s, struct delegrpc_client *c);
+
+static void take_one(void *arg, uint64_t token, const void *resp)
+{
+	uint32_t value;
+
+	memcpy(&value, resp, sizeof(value));
+	CHECK_EQ(value, token + 1000);
+}
+
+static void round_trips(struct delegrpc_server *s, struct delegrpc_client *c)
+{
+	for (uint32_t i = 0; i < CALLS; i++)
+		call(c, i);
+	CHECK_EQ(serve(s), CALLS);
+	while (delegrpc_client_pending(c))
+		CHECK(delegrpc_client_poll(c, take_one, NULL) > 0);
+}
+
+/* With a server: round trips. */
+void measure(struct delegrpc_server *s, struct delegrpc_client *c)
+{
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		if (s)
+			round_trips(s, c);
+		else
+			CHECK_EQ(delegrpc_client_poll(c, take_one, NULL), 0);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct delegrpc_server *s;
+	struct delegrpc_client *c;
+	bool empty;
+
+	CHECK_EQ(argc, 3);
+	empty = !strcmp(argv[1], "empty");
+	snprintf(name, sizeof(name), "scale.%d", (int)getpid());
+	s = server_new(4, 0, (uint32_t)strtoul(argv[2], NULL, 10));
+	c = client_new();
+	round_trips(s, c);
+	if (empty) { /* every place is in use */
+		uint32_t v = 0;
+
+		while (delegrpc_client_call(c, &v, sizeof(v), 0) == 0)
+			;
+		CHECK_EQ(delegrpc_client_poll(c, take_one, NULL), 0);
+	}
+	measure(empty ? NULL : s, c);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+	return 0;
+}

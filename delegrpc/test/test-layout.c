@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* delegrpc's attributes at their limits, where a region would be too large to be made. */
+#include "base/test.h"
+#include "internal.h"
+
+static void largest_default_ring(void)
+{
+	struct delegrpc_attr most = {.max_clients = 4096, .resp_depth = 1 << 15};
+	struct delegrpc_attr fits = {.max_clients = 512, .resp_depth = 1 << 15};
+	struct layout l;
+
+	CHECK_EQ(attr_complete(&most), 0);
+	CHECK_EQ(most.ring_depth, 1 << 24);
+	CHECK(!ring_holds_all(&most));
+	CHECK_EQ(attr_complete(&fits), 0);
+	CHECK_EQ(fits.ring_depth, 1 << 24);
+	CHECK(ring_holds_all(&fits));
+	most.req_size = most.resp_size = DELEGRPC_MAX_SIZE;
+	CHECK_EQ(attr_complete(&most), 0);
+	layout_of(&most, &l);
+	CHECK(l.responses > (1ull << 24) * DELEGRPC_MAX_SIZE);
+	CHECK(l.size - l.responses > (1ull << 27) * DELEGRPC_MAX_SIZE);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {TEST(largest_default_ring)};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/* What delegrpc's client does with a region, and with responses, that no server wrote. */
+#include "solo.h"
+
+/* A region as a server with these attributes and so many bytes more would make it. */
+static void forge_region(struct delegrpc_attr a, size_t more, struct shm_region *region)
+{
+	size_t req = (16 + a.req_size + 15) / 16 * 16, resp = (8 + a.resp_size + 7) / 8 * 8;
+	size_t size = 256 + a.max_clients * (size_t)128 + a.ring_depth * req;
+	struct delegrpc_header *h;
+
+	size = (size + 63) / 64 * 64 + a.max_clients * ((a.resp_depth * resp + 63) / 64 * 64);
+	CHECK_EQ(shm_create("delegrpc", name, size + more, region), 0);
+	h = region->addr;
+	*h = (struct delegrpc_header){.version = DELEGRPC_VERSION,
+		.max_clients = a.max_clients,
+		.ring_depth = a.ring_depth,
+		.resp_depth = a.resp_depth,
+		.req_size = a.req_size,
+		.resp_size = a.resp_size,
+		.server_alive = 1,
+		.region_size = size,
+		.magic = DELEGRPC_MAGIC};
+}
+
+static int connect_forged(struct delegrpc_attr a, size_t more)
+{
+	struct delegrpc_client *c;
+	struct shm_region region;
+	int err;
+
+	forge_region(a, more, &region);
+	err = delegrpc_client_connect(name, NULL, &c);
+	if (!err)
+		delegrpc_client_disconnect(c);
+	shm_close(&region);
+	return err;
+}
+
+/* The file is as long as the attributes say, but no server has them. */
+static void forged_regions_are_refused(void)
+{
+	static const struct delegrpc_attr bad[] = {
+		{0, 256, 16, 48, 56}, /* max_clients */
+		{2, 0, 16, 48, 56}, /* ring_depth */
+		{2, 257, 16, 48, 56},
+		{2, 8, 16, 48, 56},
+		{2, 256, 0, 48, 56}, /* resp_depth */
+		{2, 256, 15, 48, 56},
+		{2, 256, 16, 0, 56},
+		{2, 256, 16, 48, 0},
+		{DELEGRPC_MAX_CLIENTS + 1, 65536, 1, 1, 1},
+		{1, 16, 2 * DELEGRPC_MAX_RESP_DEPTH, 1, 1},
+		{1, 16, 1, DELEGRPC_MAX_SIZE + 1, 1},
+		{1, 16, 1, 1, DELEGRPC_MAX_SIZE + 1},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		CHECK_EQ(connect_forged(bad[i], 0), -EPROTO);
+	CHECK_EQ(connect_forged((struct delegrpc_attr){2, 256, 16, 48, 56}, 0), 0);
+	CHECK_EQ(connect_forged((struct delegrpc_attr){2, 256, 16, 48, 56}, 64), -EPROTO);
+}
+
+/* The response that client 0, in its first lap, reads as its n-th. */
+static void forge_response(struct raw *raw, uint32_t n, uint32_t id)
+{
+	uint64_t stamp = 1u << 16 | raw->lines[0].generation;
+
+	__atomic_store_n((uint64_t *)(void *)(raw->responses + n * 64), (uint64_t)id << 32 | stamp,
+		__ATOMIC_RELEASE);
+}
+
+/* Ids of no call, and of one that has its response, are counted and dropped. */
+static void forged_responses_are_dropped(void)
+{
+	struct delegrpc_server *s = server_new(1, 0, 16);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_client_stats st;
+	struct seen seen = {0};
+	uint32_t ids = 0, v = 9;
+	struct raw raw;
+
+	raw_open(name, &raw);
+	call(c, 7);
+	forge_response(&raw, 0, 16);
+	forge_response(&raw, 1, UINT32_MAX);
+	forge_response(&raw, 2, 5);
+	forge_response(&raw, 3, 0);
+	forge_response(&raw, 4, 0);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
+	CHECK_EQ(seen.token[0], 7);
+	CHECK_EQ(delegrpc_client_pending(c), 0);
+	/* The free ids are what they were: each call has one of its own. */
+	for (uint32_t i = 0; i < 16; i++)
+		CHECK_EQ(delegrpc_client_call(c, &v, 4, i), 0);
+	CHECK_EQ(delegrpc_client_call(c, &v, 4, 16), -EAGAIN);
+	delegrpc_client_stats(c, &st);
+	CHECK_EQ(st.bad_responses, 4);
+	CHECK_EQ(st.responses, 1);
+	for (uint32_t i = 1; i <= 16; i++) {
+		uint32_t id;
+
+		memcpy(&id, raw.requests + i * raw.req_stride + 8, 4);
+		CHECK((id & 0xffff) < 16 && !(ids >> (id & 0xffff) & 1));
+		ids |= 1u << (id & 0xffff);
+	}
+	CHECK_EQ(ids, 0xffff);
+	raw_close(&raw);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(forged_regions_are_refused),
+		TEST(forged_responses_are_dropped),
+	};
+
+	snprintf(name, sizeof(name), "trust.%d", (int)getpid());
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

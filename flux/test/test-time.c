@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* When a busy node of flux yields, with a clock that stands still unless the test moves it. */
+#include "base/fakeclock.h"
+#include "base/sleep.h"
+#include "common.h"
+
+static void burst(struct flux *f)
+{
+	CHECK_EQ(call(flux_node(f, 0), 1, 0, 0), 0);
+	flux_flush(flux_node(f, 0));
+	CHECK_EQ(serve(flux_node(f, 1)), 1);
+	CHECK_EQ(flux_poll(flux_node(f, 0), on_response, &(struct seen){0}), 1);
+	fake.ns += 100;
+}
+
+/*
+ * A node that is busy all the time gives its core to a peer that it called, and that waits,
+ * every 200 us; to nobody it gives nothing.
+ */
+static void busy_node_yields(void)
+{
+	struct flux *f = make(2, 0, 0);
+	uint64_t ns = 20 * NSEC_PER_MSEC;
+	struct flux_stats s;
+
+	for (uint32_t i = 0; i < ns / 100; i++)
+		burst(f);
+	CHECK_EQ(fake.yields, 0);
+	CHECK_EQ(fake.looks, 0);
+	for (uint32_t i = 0; i < ns / 100; i++) {
+		flux_node(f, 1)->self->state = SLEEP_WAITING;
+		burst(f);
+	}
+	CHECK(fake.yields >= 98 && fake.yields <= 101);
+	CHECK(fake.looks <= ns / 100 / 8 + 1); /* one of eight flushes */
+	flux_node_stats(flux_node(f, 0), &s);
+	CHECK_EQ(s.yields, fake.yields);
+	flux_destroy(f);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {TEST(busy_node_yields)};
+
+	fake.ns = NSEC_PER_SEC;
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

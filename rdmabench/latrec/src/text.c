@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/* Histograms as text: their own format, which is read again, and HdrHistogram's. */
+#include "internal.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VERSION 1
+#define LINE 96 /* longer than any line of the format */
+#define HASH_START 0xcbf29ce484222325ull /* FNV-1a, 64 bits */
+#define HASH_PRIME 0x100000001b3ull
+#define DECIMAL 40 /* digits of 128 bits, and a 0 */
+
+static uint64_t hash_line(uint64_t hash, const char *line)
+{
+	for (; *line; line++)
+		hash = (hash ^ (unsigned char)*line) * HASH_PRIME;
+	return hash;
+}
+
+/* ---- export ---- */
+
+struct writer {
+	FILE *out;
+	uint64_t hash;
+};
+
+static __attribute__((format(printf, 2, 3))) void emit(struct writer *w, const char *format, ...)
+{
+	char line[LINE];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	w->hash = hash_line(w->hash, line);
+	fputs(line, w->out);
+}
+
+/* printf(3) has no conversion for 128 bits. */
+static const char *decimal(u128 value, char text[DECIMAL])
+{
+	char *at = text + DECIMAL - 1;
+
+	*at = 0;
+	do {
+		*--at = (char)('0' + (int)(value % 10));
+		value /= 10;
+	} while (value);
+	return at;
+}
+
+static uint32_t used_buckets(const struct latrec_hist *h)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < LATREC_BUCKETS; i++)
+		n += h->bucket[i] != 0;
+	return n;
+}
+
+int latrec_hist_export(const struct latrec_hist *h, FILE *out)
+{
+	struct writer w = {out, HASH_START};
+	char sum[DECIMAL];
+
+	errno = 0;
+	emit(&w, "latrec-hist %d\n", VERSION);
+	emit(&w, "bits %d\n", LATREC_BITS);
+	emit(&w, "count %" PRIu64 "\n", h->count);
+	emit(&w, "sum %s\n", decimal(hist_sum(h), sum));
+	emit(&w, "min %" PRIu64 "\n", latrec_hist_min(h));
+	emit(&w, "max %" PRIu64 "\n", latrec_hist_max(h));
+	emit(&w, "buckets %" PRIu32 "\n", used_buckets(h));
+	for (uint32_t i = 0; i < LATREC_BUCKETS; i++)
+		if (h->bucket[i])
+			emit(&w, "%" PRIu64 " %" PRIu64 "\n", bucket_high(i), h->bucket[i]);
+	emit(&w, "end %016" PRIx64 "\n", w.hash);
+	return stream_status(out);
+}
+
+/* ---- import ---- */
+
+struct reader {
+	FILE *in;
+	uint64_t hash; /* of the lines so far */
+	char line[LINE];
+};
+
+/* The next line, whose end the caller checks. 0, -EBADMSG or -errno. */
+static int next_line(struct reader *r)
+{
+	errno = 0;
+	if (!fgets(r->line, sizeof(r->line), r->in))
+		return ferror(r->in) ? (errno ? -errno : -EIO) : -EBADMSG;
+	return 0;
+}
+
+/* A decimal number as export writes it; what follows it, or NULL. */
+static const char *number(const char *at, u128 *value_p)
+{
+	u128 value = 0;
+	int digits = 0;
+
+	for (; at[digits] >= '0' && at[digits] <= '9'; digits++) {
+		unsigned digit = (unsigned)(at[digits] - '0');
+
+		if (value > (~(u128)0 - digit) / 10)
+			return NULL;
+		value = value * 10 + digit;
+	}
+	if (!digits || (digits > 1 && *at == '0'))
+		return NULL;
+	*value_p = value;
+	return at + digits;
+}
+
+/* Reads a line "name value". */
+static int field(struct reader *r, const char *name, u128 limit, u128 *value_p)
+{
+	size_t len = strlen(name);
+	int err = next_line(r);
+	const char *rest;
+
+	if (err)
+		return err;
+	if (strncmp(r->line, name, len) || r->line[len] != ' ')
+		return -EBADMSG;
+	rest = number(r->line + len + 1, value_p);
+	if (!rest || strcmp(rest, "\n") || *value_p > limit)
+		return -EBADMSG;
+	r->hash = hash_line(r->hash, r->line);
+	return 0;
+}
+
+static int field64(struct reader *r, const char *name, uint64_t limit, uint64_t *value_p)
+{
+	u128 value;
+	int err = field(r, name, limit, &value);
+
+	if (!err)
+		*value_p = (uint64_t)value;
+	return err;
+}
+
+/* Reads one bucket, which lies above the *next_p - 1 before it. */
+static int read_bucket(struct reader *r, struct latrec_hist *h, uint32_t *next_p)
+{
+	int err = next_line(r);
+	u128 value, count;
+	const char *rest;
+	uint32_t i;
+
+	if (err)
+		return err;
+	rest = number(r->line, &value);
+	if (!rest || *rest != ' ')
+		return -EBADMSG;
+	rest = number(rest + 1, &count);
+	if (!rest || strcmp(rest, "\n") || !count || count > LATREC_MAX_COUNT)
+		return -EBADMSG;
+	i = (uint32_t)latrec_bucket((uint64_t)value);
+	if (bucket_high(i) != value || i < *next_p) /* the first in 128 bits */
+		return -EBADMSG;
+	h->bucket[i] = (uint64_t)count;
+	*next_p = i + 1;
+	r->hash = hash_line(r->hash, r->line);
+	return 0;
+}
+
+/* Do the figures of the head agree with the buckets? */
+static bool consistent(const struct latrec_hist *h, u128 sum, uint64_t max)
+{
+	uint32_t first = LATREC_BUCKETS, last = 0;
+	u128 count = 0, least = 0, most = 0;
+
+	for (uint32_t i = 0; i < LATREC_BUCKETS; i++) {
+		if (!h->bucket[i])
+			continue;
+		first = i < first ? i : first;
+		last = i;
+		count += h->bucket[i];
+		least += (u128)h->bucket[i] * bucket_low(i);
+		most += (u128)h->bucket[i] * bucket_high(i);
+	}
+	if (count != h->count)
+		return false;
+	if (!count)
+		return !sum && !h->min && !max;
+	return latrec_bucket(h->min) == first && latrec_bucket(max) == last && h->min <= max &&
+	       sum >= least && sum <= most;
+}
+
+static int read_head(struct reader *r, struct latrec_hist *h, u128 *sum_p, uint64_t *max_p,
+	uint64_t *buckets_p)
+{
+	uint64_t version, bits;
+	int err = field64(r, "latrec-hist", UINT64_MAX, &version);
+
+	if (err)
+		return err;
+	if (version != VERSION)
+		return -EPROTONOSUPPORT;
+	if ((err = field64(r, "bits", UINT64_MAX, &bits)) ||
+		(err = field64(r, "count", LATREC_MAX_COUNT, &h->count)) ||
+		(err = field(r, "sum", ~(u128)0, sum_p)) ||
+		(err = field64(r, "min", UINT64_MAX, &h->min)) ||
+		(err = field64(r, "max", UINT64_MAX, max_p)) ||
+		(err = field64(r, "buckets", LATREC_BUCKETS, buckets_p)))
+		return err;
+	return bits == LATREC_BITS ? 0 : -EBADMSG;
+}
+
+static int read_end(struct reader *r)
+{
+	char end[LINE];
+	int err = next_line(r);
+
+	if (err)
+		return err;
+	snprintf(end, sizeof(end), "end %016" PRIx64 "\n", r->hash);
+	return strcmp(r->line, end) ? -EBADMSG : 0;
+}
+
+static int read_hist(struct reader *r, struct latrec_hist *h)
+{
+	uint64_t max, buckets;
+	uint32_t next = 0;
+	u128 sum;
+	int err = read_head(r, h, &sum, &max, &buckets);
+
+	while (!err && buckets--)
+		err = read_bucket(r, h, &next);
+	if (!err)
+		err = read_end(r);
+	if (err)
+		return err;
+	if (!consistent(h, sum, max))
+		return -EBADMSG;
+	h->span = max - h->min;
+	h->sum_low = (uint64_t)sum;
+	h->sum_high = (uint64_t)(sum >> 64);
+	return 0;
+}
+
+int latrec_hist_import(FILE *in, struct latrec_hist *h_p)
+{
+	struct reader r = {.in = in, .hash = HASH_START};
+	int c = getc(in), err;
+	struct latrec_hist *h;
+
+	if (c == EOF && !ferror(in))
+		return -ENODATA;
+	ungetc(c, in);
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		return -ENOMEM;
+	err = read_hist(&r, h);
+	if (!err)
+		*h_p = *h;
+	free(h);
+	return err;
+}
+
+/* ---- HdrHistogram's percentile distribution ---- */
+
+#define TICKS_PER_HALF 5
+
+/* The level after this one: five steps until what is left to 100 % is halved, and so on. */
+static double next_level(double level)
+{
+	double ticks = 2 * TICKS_PER_HALF;
+
+	for (double left = 100 / (100 - level); left >= 2; left /= 2)
+		ticks *= 2;
+	return level + 100 / ticks;
+}
+
+static void print_levels(const struct latrec_hist *h, double unit_ns, FILE *out)
+{
+	uint64_t seen = 0;
+	double level = 0;
+
+	for (uint32_t i = 0; seen < h->count; i++) {
+		double value = (double)bucket_value(h, i) / unit_ns;
+
+		seen += h->bucket[i];
+		if (!h->bucket[i])
+			continue;
+		while (100 * (double)seen / (double)h->count >= level) {
+			fprintf(out, "%12.3f %2.12f %10" PRIu64 " %14.2f\n", value, level / 100,
+				seen, 1 / (1 - level / 100));
+			level = next_level(level);
+			if (seen == h->count)
+				break;
+		}
+	}
+	if (h->count)
+		fprintf(out, "%12.3f %2.12f %10" PRIu64 "\n", (double)latrec_hist_max(h) / unit_ns,
+			1.0, h->count);
+}
+
+int latrec_hist_print_hgrm(const struct latrec_hist *h, double unit_ns, FILE *out)
+{
+	if (!(unit_ns > 0))
+		return -EINVAL;
+	errno = 0;
+	fprintf(out, "%12s %14s %10s %14s\n\n", "Value", "Percentile", "TotalCount",
+		"1/(1-Percentile)");
+	print_levels(h, unit_ns, out);
+	fprintf(out, "#[Mean    = %12.3f, StdDeviation   = %12.3f]\n",
+		latrec_hist_mean(h) / unit_ns, latrec_hist_stddev(h) / unit_ns);
+	fprintf(out, "#[Max     = %12.3f, Total count    = %12" PRIu64 "]\n",
+		(double)latrec_hist_max(h) / unit_ns, h->count);
+	fprintf(out, "#[Buckets = %12d, SubBuckets     = %12d]\n", 64 - LATREC_BITS + 1,
+		1 << LATREC_BITS);
+	return stream_status(out);
+}

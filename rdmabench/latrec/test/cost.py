@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+"""What a sample costs in instructions, counted by callgrind, without the clocks and without the
+loop around it. What happens once, and the ends of windows, are in it as far as they recur.
+
+    cost.py COST-PROGRAM
+"""
+import re
+import subprocess
+import sys
+
+FEW, MANY = 200_000, 400_000
+# For a post and its completion: one latency, and two.
+LIMITS = {"histogram": 20, "record": 30, "closed": 40, "due": 64}
+
+
+def instructions(what, count):
+    cmd = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.argv[1], what, count]
+    r = subprocess.run([str(c) for c in cmd], capture_output=True, text=True, check=True)
+    return int(re.search(r"Collected : (\d+)", r.stderr).group(1))
+
+
+def per_sample(what):
+    return (instructions(what, MANY) - instructions(what, FEW)) / (MANY - FEW)
+
+
+loop = per_sample("nothing")
+failed = False
+print(f"{'loop':10} {loop:6.1f}")
+for what, limit in LIMITS.items():
+    cost = per_sample(what) - loop
+    failed |= not 5 < cost <= limit
+    print(f"{what:10} {cost:6.1f}, at most {limit}")
+sys.exit(failed)

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* Clocks: the arithmetic with made-up readings, and each source against CLOCK_MONOTONIC_RAW. */
+#include <errno.h>
+
+#include "base/test.h"
+#include "internal.h"
+
+static void the_rate_is_that_of_two_readings(void)
+{
+	/* 2.5 GHz for 20 ms; each reading took 100 ticks. */
+	const struct clock_pair from = {.ticks = 1000, .width = 100, .ns = 5000};
+	const struct clock_pair to = {.ticks = 1000 + 50000000,
+		.width = 100,
+		.ns = 5000 + 20000000};
+	struct latrec_clock c = {.mult = 0};
+
+	CHECK_EQ(clock_fit(&c, &from, &to), 0);
+	CHECK_EQ(c.base_ticks, to.ticks);
+	CHECK_EQ(c.base_ns, to.ns);
+	CHECK_EQ(latrec_ticks_ns(50000000, c.mult), 19999999); /* rounded down */
+	CHECK_EQ(latrec_ticks_ns(2500000000ull * 3600, c.mult) / 1000, 3599999999ull);
+	CHECK_EQ(c.error_ppm, 3); /* 101 ticks of 50 million, rounded up */
+}
+
+static void slow_counters_and_long_times_fit(void)
+{
+	/* 25 MHz, as on many arm64 machines: 40 ns per tick. */
+	const struct clock_pair from = {.ticks = 0, .width = 2, .ns = 0};
+	const struct clock_pair to = {.ticks = 500000, .width = 2, .ns = 20000000};
+	struct latrec_clock c = {.mult = 0};
+
+	CHECK_EQ(clock_fit(&c, &from, &to), 0);
+	CHECK(c.mult == 40ull << 32);
+	CHECK_EQ(latrec_ticks_ns(1, c.mult), 40);
+	CHECK(latrec_ticks_ns(UINT64_MAX / 40, c.mult) == UINT64_MAX / 40 * 40);
+}
+
+static void useless_readings_are_refused(void)
+{
+	const struct clock_pair from = {.ticks = 1000, .width = 10, .ns = 1000};
+	const struct clock_pair bad[] = {
+		{.ticks = 1000, .width = 10, .ns = 2000}, /* the counter stood still */
+		{.ticks = 900, .width = 10, .ns = 2000}, /* or went backwards */
+		{.ticks = 9000, .width = 10, .ns = 1000}, /* the clock */
+		{.ticks = 9000, .width = 10, .ns = 900},
+		{.ticks = 1010, .width = 1000, .ns = 2000}, /* too uncertain to say */
+		{.ticks = 1ull << 62, .width = 10, .ns = 1001}, /* faster than can be expressed */
+	};
+	struct latrec_clock c = {.mult = 77};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		CHECK_EQ(clock_fit(&c, &from, &bad[i]), -ERANGE);
+}
+
+static void sources_are_whole_words(void)
+{
+	CHECK(clock_listed("tsc hpet acpi_pm \n", "tsc"));
+	CHECK(clock_listed("kvm-clock tsc\n", "tsc"));
+	CHECK(clock_listed("hpet tsc", "tsc"));
+	CHECK(!clock_listed("hpet acpi_pm \n", "tsc"));
+	CHECK(!clock_listed("xtsc tsc-early tscx\n", "tsc"));
+	CHECK(!clock_listed("", "tsc"));
+	CHECK(!clock_listed("\n", "tsc"));
+}
+
+/* Between two readings of CLOCK_MONOTONIC_RAW, give or take the error that the clock states. */
+static void agrees_with_the_raw_clock(const struct latrec_clock *c)
+{
+	for (int i = 0; i < 1000; i++) {
+		uint64_t before = latrec_clock_raw(), now = latrec_clock_now(c);
+		uint64_t after = latrec_clock_raw();
+		/* The base is as uncertain as a reading of 20 ms at this rate. */
+		uint64_t off = (after - c->base_ns + 20000000) * c->error_ppm / 1000000;
+
+		off += c->mult ? 2 * c->step_ns : 0;
+		CHECK(now + off >= before && now <= after + off);
+	}
+}
+
+static void every_source_agrees_with_the_raw_clock(void)
+{
+	struct latrec_clock c;
+
+	for (int source = LATREC_CLOCK_AUTO; source <= LATREC_CLOCK_MONOTONIC_RAW; source++) {
+		int err = latrec_clock_init(&c, (enum latrec_clock_source)source);
+
+		/* Machines differ in whether they have a counter, but AUTO finds something. */
+		CHECK(!err || (source == LATREC_CLOCK_COUNTER && err == -ENOTSUP));
+		if (err)
+			continue;
+		printf("%d: %s\n", source, latrec_clock_name(&c));
+		CHECK(source == LATREC_CLOCK_AUTO || c.source == (enum latrec_clock_source)source);
+		CHECK((c.source == LATREC_CLOCK_COUNTER) == (c.mult != 0));
+		CHECK(strstr(latrec_clock_name(&c), "CLOCK_MONOTONIC_RAW"));
+		agrees_with_the_raw_clock(&c);
+	}
+	CHECK_EQ(latrec_clock_init(&c, (enum latrec_clock_source)3), -EINVAL);
+}
+
+static void stamps_of_one_thread_never_go_back(void)
+{
+	struct latrec_clock c;
+	uint64_t last = 0;
+
+	CHECK_EQ(latrec_clock_init(&c, LATREC_CLOCK_AUTO), 0);
+	for (int i = 0; i < 100000; i++) {
+		uint64_t now = latrec_clock_now(&c);
+
+		CHECK(now >= last);
+		last = now;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(the_rate_is_that_of_two_readings),
+		TEST(slow_counters_and_long_times_fit),
+		TEST(useless_readings_are_refused),
+		TEST(sources_are_whole_words),
+		TEST(every_source_agrees_with_the_raw_clock),
+		TEST(stamps_of_one_thread_never_go_back),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/* Histograms against sorted samples. */
+#include <errno.h>
+#include <math.h>
+
+#include "base/test.h"
+#include "internal.h"
+
+#define SAMPLES 5000
+
+static const double quantiles[] = {0, .0001, .001, .01, .07, .1, .25, .5, .75, .9, .95, .99, .999,
+	.9999, 1};
+
+static void buckets_cover_all_values(void)
+{
+	uint64_t rng = test_seed();
+
+	CHECK_EQ(bucket_low(0), 0);
+	for (uint32_t i = 0; i < LATREC_BUCKETS; i++) {
+		uint64_t low = bucket_low(i), high = bucket_high(i);
+
+		CHECK_EQ(latrec_bucket(low), i);
+		CHECK_EQ(latrec_bucket(high), i);
+		CHECK(!i || low == bucket_high(i - 1) + 1);
+		CHECK(high - low <= low / 128);
+	}
+	CHECK(bucket_high(LATREC_BUCKETS - 1) == UINT64_MAX);
+	for (uint32_t i = 0; i < 256; i++)
+		CHECK(bucket_low(i) == i && bucket_high(i) == i);
+	for (int i = 0; i < 100000; i++) {
+		uint64_t v = test_rand(&rng) >> (i % 64);
+
+		CHECK(bucket_low(latrec_bucket(v)) <= v && v <= bucket_high(latrec_bucket(v)));
+	}
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* ceil(q * n) by integers: q has at most four decimals. */
+static uint64_t nearest_rank(double q, uint64_t n)
+{
+	uint64_t ppt = (uint64_t)llround(q * 10000), rank = (ppt * n + 9999) / 10000;
+
+	return rank ? rank : 1;
+}
+
+static void compare_with_sorted(uint64_t *v, uint64_t n)
+{
+	struct latrec_hist *h = calloc(1, sizeof(*h));
+	long double sum = 0;
+
+	CHECK(h);
+	for (uint64_t i = 0; i < n; i++) {
+		latrec_hist_record(h, v[i]);
+		sum += (long double)v[i];
+	}
+	qsort(v, n, sizeof(*v), compare);
+	CHECK_EQ(h->count, n);
+	CHECK_EQ(latrec_hist_min(h), v[0]);
+	CHECK_EQ(latrec_hist_max(h), v[n - 1]);
+	CHECK(fabsl((long double)latrec_hist_mean(h) - sum / (long double)n) <=
+		1e-12L * sum / (long double)n);
+	for (size_t i = 0; i < ARRAY_SIZE(quantiles); i++) {
+		uint64_t rank = nearest_rank(quantiles[i], n), exact = v[rank - 1];
+		uint64_t got = latrec_hist_quantile(h, quantiles[i]);
+
+		CHECK(got >= exact && got - exact <= exact / 128);
+		/* Not only near: the same bucket, and no more than the largest. */
+		CHECK_EQ(latrec_bucket(got), latrec_bucket(exact));
+		if (rank == 1 || rank == n)
+			CHECK_EQ(got, exact);
+	}
+	free(h);
+}
+
+/* One of several shapes; some lie on the edges of buckets. */
+static uint64_t shaped(int shape, uint64_t i, uint64_t *rng)
+{
+	uint64_t r = test_rand(rng);
+
+	switch (shape) {
+	case 0:
+		return r % 1000; /* half exact, half not */
+	case 1:
+		return r >> (r % 64); /* each power of two as often */
+	case 2:
+		return (1ull << (i % 64)) - (r & 1); /* around powers of two */
+	case 3:
+		return bucket_high((uint32_t)(r % LATREC_BUCKETS)); /* ends of buckets */
+	case 4:
+		return bucket_low((uint32_t)(r % LATREC_BUCKETS)); /* beginnings */
+	case 5:
+		return i % 100 ? 20000 + r % 500 : 5000000 + r % 1000000; /* two humps */
+	case 6:
+		return 12345678; /* one value */
+	case 7:
+		return UINT64_MAX - r % 3;
+	default:
+		return i * i * i; /* sorted, and a long tail */
+	}
+}
+
+static void quantiles_are_those_of_sorted_samples(void)
+{
+	static const uint64_t sizes[] = {1, 2, 3, 10, 15, 20, 99, 100, 101, SAMPLES};
+	uint64_t rng = test_seed(), v[SAMPLES];
+
+	for (int shape = 0; shape < 9; shape++) {
+		for (size_t s = 0; s < ARRAY_SIZE(sizes); s++) {
+			for (uint64_t i = 0; i < sizes[s]; i++)
+				v[i] = shaped(shape, i, &rng);
+			compare_with_sorted(v, sizes[s]);
+		}
+	}
+}
+
+static void ranks_are_nearest(void)
+{
+	CHECK_EQ(hist_rank(.5, 1), 1);
+	CHECK_EQ(hist_rank(.5, 10), 5);
+	CHECK_EQ(hist_rank(.95, 10), 10);
+	CHECK_EQ(hist_rank(.95, 15), 15);
+	CHECK_EQ(hist_rank(.95, 20), 19);
+	CHECK_EQ(hist_rank(.99, 100), 99);
+	CHECK_EQ(hist_rank(.99, 101), 100);
+	CHECK_EQ(hist_rank(.07, 100), 7); /* whose product is a little above 7 */
+	CHECK_EQ(hist_rank(.29, 100), 29); /* a little below 29 */
+	CHECK_EQ(hist_rank(0, 100), 1);
+	CHECK_EQ(hist_rank(-1, 100), 1);
+	CHECK_EQ(hist_rank(NAN, 100), 1);
+	CHECK_EQ(hist_rank(1, 100), 100);
+	CHECK_EQ(hist_rank(2, 100), 100);
+	CHECK_EQ(hist_rank(1e300, 100), 100);
+	CHECK_EQ(hist_rank(.99999999999999999, LATREC_MAX_COUNT), LATREC_MAX_COUNT);
+}
+
+static void an_empty_histogram_is_all_zero(void)
+{
+	static struct latrec_hist h;
+
+	CHECK_EQ(latrec_hist_min(&h), 0);
+	CHECK_EQ(latrec_hist_max(&h), 0);
+	CHECK_EQ(latrec_hist_quantile(&h, .5), 0);
+	CHECK(latrec_hist_mean(&h) == 0 && latrec_hist_stddev(&h) == 0);
+	latrec_hist_record(&h, 0);
+	CHECK_EQ(h.count, 1);
+	CHECK_EQ(latrec_hist_max(&h), 0);
+	latrec_hist_record(&h, 300);
+	latrec_hist_clear(&h);
+	CHECK_EQ(h.count, 0);
+	latrec_hist_record(&h, UINT64_MAX);
+	CHECK(latrec_hist_min(&h) == UINT64_MAX && latrec_hist_max(&h) == UINT64_MAX);
+	latrec_hist_record(&h, 7);
+	CHECK(latrec_hist_min(&h) == 7 && latrec_hist_max(&h) == UINT64_MAX);
+}
+
+/* Merged parts are the whole, to the last field. */
+static void merging_is_addition(void)
+{
+	static struct latrec_hist whole, part[4], merged;
+	uint64_t rng = test_seed();
+
+	for (uint64_t i = 0; i < SAMPLES; i++) {
+		uint64_t v = shaped((int)(i % 9), i, &rng);
+
+		latrec_hist_record(&whole, v);
+		latrec_hist_record(&part[test_rand(&rng) % 3], v); /* the last stays empty */
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(part); i++)
+		CHECK_EQ(latrec_hist_merge(&merged, &part[i]), 0);
+	CHECK(!memcmp(&merged, &whole, sizeof(whole)));
+	CHECK_EQ(latrec_hist_merge(&merged, &part[3]), 0);
+	CHECK(!memcmp(&merged, &whole, sizeof(whole)));
+}
+
+static void recording_n_times_is_recording_n_times(void)
+{
+	static struct latrec_hist one, many;
+
+	for (int i = 0; i < 1000; i++) {
+		latrec_hist_record(&one, UINT64_MAX - 5);
+		latrec_hist_record(&one, 17);
+	}
+	CHECK_EQ(latrec_hist_record_n(&many, UINT64_MAX - 5, 1000), 0);
+	CHECK_EQ(latrec_hist_record_n(&many, 17, 1000), 0);
+	CHECK_EQ(latrec_hist_record_n(&many, 5000, 0), 0);
+	CHECK(!memcmp(&one, &many, sizeof(one)));
+}
+
+static void too_many_values_are_refused(void)
+{
+	static struct latrec_hist h, before;
+
+	CHECK_EQ(latrec_hist_record_n(&h, 500, LATREC_MAX_COUNT - 1), 0);
+	CHECK_EQ(latrec_hist_record_n(&h, UINT64_MAX, 1), 0);
+	before = h;
+	CHECK_EQ(latrec_hist_record_n(&h, 1, 1), -EOVERFLOW);
+	CHECK_EQ(latrec_hist_record_n(&h, 1, UINT64_MAX), -EOVERFLOW);
+	CHECK_EQ(latrec_hist_merge(&h, &before), -EOVERFLOW);
+	CHECK(!memcmp(&h, &before, sizeof(h)));
+	/* Recorded one by one there may be more, and then nothing can be added at once. */
+	latrec_hist_record(&h, 1);
+	CHECK(h.count == LATREC_MAX_COUNT + 1);
+	CHECK_EQ(latrec_hist_record_n(&h, 1, 1), -EOVERFLOW);
+	CHECK_EQ(latrec_hist_quantile(&h, .5), bucket_high(latrec_bucket(500)));
+}
+
+static void the_sum_has_128_bits(void)
+{
+	static struct latrec_hist h;
+
+	CHECK_EQ(latrec_hist_record_n(&h, UINT64_MAX, 1ull << 62), 0);
+	latrec_hist_record(&h, UINT64_MAX);
+	CHECK(hist_sum(&h) == (u128)UINT64_MAX * ((1ull << 62) + 1));
+	CHECK(latrec_hist_mean(&h) == (double)UINT64_MAX);
+}
+
+static void the_deviation_is_the_populations(void)
+{
+	static struct latrec_hist h;
+
+	for (uint64_t v = 1; v <= 100; v++)
+		latrec_hist_record(&h, v);
+	CHECK(latrec_hist_mean(&h) == 50.5);
+	CHECK(fabs(latrec_hist_stddev(&h) - sqrt(833.25)) < 1e-12);
+	latrec_hist_clear(&h);
+	latrec_hist_record_n(&h, 200, 5);
+	CHECK(latrec_hist_stddev(&h) == 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(buckets_cover_all_values),
+		TEST(quantiles_are_those_of_sorted_samples),
+		TEST(ranks_are_nearest),
+		TEST(an_empty_histogram_is_all_zero),
+		TEST(merging_is_addition),
+		TEST(recording_n_times_is_recording_n_times),
+		TEST(too_many_values_are_refused),
+		TEST(the_sum_has_128_bits),
+		TEST(the_deviation_is_the_populations),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT */
+/* Recorders and endpoints, through the public interface and in virtual time. */
+#include <errno.h>
+
+#include "base/test.h"
+#include "latrec.h"
+
+#define MS 1000000ull
+
+static struct latrec *recorder(bool intended, uint64_t window_ns)
+{
+	const struct latrec_attr attr = {.intended = intended, .window_ns = window_ns};
+	struct latrec *r = NULL;
+
+	CHECK_EQ(latrec_create(&attr, &r), 0);
+	return r;
+}
+
+static struct latrec_ep *endpoint(struct latrec *r, uint32_t depth)
+{
+	struct latrec_ep *ep = NULL;
+
+	CHECK_EQ(latrec_ep_create(r, depth, &ep), 0);
+	return ep;
+}
+
+static struct latrec_stats stats(const struct latrec *r)
+{
+	struct latrec_stats s;
+
+	latrec_stats(r, &s);
+	return s;
+}
+
+static void depths_are_checked(void)
+{
+	struct latrec *r = recorder(false, 0);
+	struct latrec_ep *ep = NULL;
+
+	CHECK_EQ(latrec_ep_create(r, 0, &ep), -EINVAL);
+	CHECK_EQ(latrec_ep_create(r, LATREC_MAX_DEPTH + 1, &ep), -EINVAL);
+	CHECK(!ep);
+	latrec_ep_destroy(NULL);
+	latrec_destroy(r);
+	latrec_destroy(NULL);
+}
+
+/* Each completion meets the stamp of its own post, through many laps of a small ring. */
+static void stamps_come_back_in_order(void)
+{
+	struct latrec *r = recorder(false, 0);
+	struct latrec_ep *ep = endpoint(r, 8);
+	uint64_t rng = test_seed(), posted = 0, done = 0, now = 1000, at[8];
+
+	while (done < 2000) {
+		now += 1 + test_rand(&rng) % 100;
+		if (test_rand(&rng) & 1) {
+			CHECK_EQ(latrec_ep_post(ep, now, now), posted - done == 8 ? -EAGAIN : 0);
+			if (posted - done < 8)
+				at[posted++ % 8] = now;
+		} else if (posted == done) {
+			CHECK_EQ(latrec_ep_complete(ep, now), -ENOENT);
+		} else {
+			latrec_reset(r);
+			CHECK_EQ(latrec_ep_complete(ep, now), 0);
+			CHECK_EQ(latrec_service(r)->count, 1);
+			CHECK_EQ(latrec_hist_max(latrec_service(r)), now - at[done++ % 8]);
+		}
+		CHECK_EQ(latrec_ep_pending(ep), posted - done);
+	}
+	latrec_ep_destroy(ep);
+	latrec_destroy(r);
+}
+
+static void latencies_are_done_minus_posted(void)
+{
+	struct latrec *r = recorder(false, 0);
+	struct latrec_ep *a = endpoint(r, 4), *b = endpoint(r, 4);
+
+	CHECK(!latrec_response(r));
+	CHECK_EQ(latrec_ep_post(a, 100, 100), 0);
+	CHECK_EQ(latrec_ep_post(b, 110, 110), 0);
+	CHECK_EQ(latrec_ep_post(a, 120, 120), 0);
+	CHECK_EQ(latrec_ep_complete(b, 111), 0);
+	CHECK_EQ(latrec_hist_max(latrec_service(r)), 1);
+	CHECK_EQ(latrec_ep_complete(a, 140), 0);
+	CHECK_EQ(latrec_hist_max(latrec_service(r)), 40);
+	CHECK_EQ(latrec_ep_complete(a, 200), 0);
+	CHECK_EQ(latrec_hist_max(latrec_service(r)), 80);
+	CHECK_EQ(latrec_service(r)->count, 3);
+	latrec_ep_destroy(a);
+	latrec_ep_destroy(b);
+	latrec_destroy(r);
+}
+
+/* A depth that is no power of two is rounded up; a full FIFO refuses and loses nothing. */
+static void a_full_fifo_refuses(void)
+{
+	struct latrec *r = recorder(false, 0);
+	struct latrec_ep *ep = endpoint(r, 3);
+
+	for (uint64_t lap = 0; lap < 3; lap++) {
+		for (uint64_t i = 0; i < 4; i++)
+			CHECK_EQ(latrec_ep_post(ep, i, 10 * lap + i), 0);
+		CHECK_EQ(latrec_ep_post(ep, 9, 9), -EAGAIN);
+		CHECK_EQ(latrec_ep_pending(ep), 4);
+		for (uint64_t i = 0; i < 4; i++)
+			CHECK_EQ(latrec_ep_complete(ep, 10 * lap + i + 50), 0);
+		CHECK_EQ(latrec_ep_pending(ep), 0);
+	}
+	CHECK_EQ(latrec_hist_min(latrec_service(r)), 50);
+	CHECK_EQ(latrec_hist_max(latrec_service(r)), 50);
+	CHECK_EQ(stats(r).refused, 3);
+	latrec_ep_destroy(ep);
+	latrec_destroy(r);
+}
+
+static void a_completion_of_nothing_is_counted(void)
+{
+	struct latrec *r = recorder(true, 0);
+	struct latrec_ep *ep = endpoint(r, 2);
+
+	CHECK_EQ(latrec_ep_complete(ep, 5), -ENOENT);
+	CHECK_EQ(latrec_ep_post(ep, 10, 10), 0);
+	CHECK_EQ(latrec_ep_complete(ep, 15), 0);
+	CHECK_EQ(latrec_ep_complete(ep, 20), -ENOENT);
+	CHECK_EQ(latrec_ep_post(ep, 30, 30), 0);
+	CHECK_EQ(latrec_ep_complete(ep, 37), 0);
+	CHECK_EQ(stats(r).unmatched, 2);
+	CHECK_EQ(latrec_service(r)->count, 2);
+	CHECK_EQ(latrec_hist_max(latrec_service(r)), 7);
+	CHECK_EQ(latrec_hist_max(latrec_response(r)), 7);
+	latrec_ep_destroy(ep);
+	latrec_destroy(r);
+}
+
+static void posts_can_be_taken_back_or_dropped(void)
+{
+	struct latrec *r = recorder(false, 0);
+	struct latrec_ep *ep = endpoint(r, 2);
+
+	CHECK_EQ(latrec_ep_unpost(ep), -ENOENT);
+	CHECK_EQ(latrec_ep_drop(ep), -ENOENT);
+	CHECK_EQ(latrec_ep_post(ep, 10, 10), 0);
+	CHECK_EQ(latrec_ep_post(ep, 20, 20), 0);
+	CHECK_EQ(latrec_ep_unpost(ep), 0);
+	CHECK_EQ(latrec_ep_post(ep, 21, 21), 0);
+	CHECK_EQ(latrec_ep_drop(ep), 0); /* the oldest */
+	CHECK_EQ(latrec_ep_post(ep, 22, 22), 0);
+	CHECK_EQ(latrec_ep_complete(ep, 24), 0);
+	CHECK_EQ(latrec_hist_max(latrec_service(r)), 3);
+	CHECK_EQ(latrec_ep_complete(ep, 26), 0);
+	CHECK_EQ(latrec_hist_max(latrec_service(r)), 4);
+	CHECK_EQ(stats(r).dropped, 1);
+	CHECK_EQ(latrec_service(r)->count, 2);
+	latrec_ep_destroy(ep);
+	latrec_destroy(r);
+}
+
+/* A clock that steps backwards or forwards never gives a negative or a wrapped latency. */
+static void a_stepped_clock_gives_no_sample(void)
+{
+	struct latrec *r = recorder(true, 0);
+	struct latrec_ep *ep = endpoint(r, 8);
+
+	CHECK_EQ(latrec_ep_post(ep, 1000, 1000), 0);
+	CHECK_EQ(latrec_ep_post(ep, 1001, 1001), 0);
+	CHECK_EQ(latrec_ep_complete(ep, 999), -ERANGE); /* by a nanosecond, as the first one */
+	CHECK_EQ(latrec_service(r)->count, 0);
+	CHECK_EQ(latrec_ep_complete(ep, 1001), 0); /* and the next one meets its own stamp */
+	CHECK_EQ(latrec_record(r, 7 * MS, 7 * MS, 0), -ERANGE); /* set to the epoch */
+	CHECK_EQ(latrec_record(r, 0, 0, INT64_MAX), 0);
+	CHECK_EQ(latrec_record(r, INT64_MAX, INT64_MAX, 1), -ERANGE);
+	CHECK_EQ(stats(r).backwards, 3);
+	CHECK_EQ(latrec_service(r)->count, 2);
+	CHECK_EQ(latrec_hist_min(latrec_service(r)), 0);
+	CHECK_EQ(latrec_hist_max(latrec_service(r)), INT64_MAX);
+	CHECK_EQ(latrec_response(r)->count, 2);
+	latrec_ep_destroy(ep);
+	latrec_destroy(r);
+}
+
+/*
+ * A server that takes 10 us per request, one at a time, and stands still for 100 ms; requests are
+ * due every 20 us. Those that were due while it stood still could be posted only afterwards, so
+ * the service times show one slow request in ten thousand, the response times four in five.
+ */
+static void omitted_waits_are_in_the_response(void)
+{
+	struct latrec *r = recorder(true, 0);
+	uint64_t done = 0;
+
+	for (uint64_t i = 0; i < 10000; i++) {
+		uint64_t due = i * 20000, post = due > done ? due : done;
+
+		done = post + (i == 2000 ? 100 * MS : 10000);
+		CHECK_EQ(latrec_record(r, due, post, done), 0);
+	}
+	CHECK_EQ(latrec_service(r)->count, 10000);
+	CHECK_EQ(latrec_response(r)->count, 10000);
+	CHECK(latrec_hist_quantile(latrec_service(r), .9999) < 10100);
+	CHECK_EQ(latrec_hist_max(latrec_service(r)), 100 * MS);
+	/* Request 2000 + k takes 100 ms - 10 us * k from when it was due. */
+	CHECK(latrec_hist_quantile(latrec_response(r), .5) > 20 * MS);
+	CHECK(latrec_hist_quantile(latrec_response(r), .99) > 98 * MS);
+	latrec_destroy(r);
+}
+
+/* A due time that lies in the future of the post begins with the post. */
+static void nothing_begins_after_its_post(void)
+{
+	struct latrec *r = recorder(true, 0);
+	struct latrec_ep *ep = endpoint(r, 2);
+
+	CHECK_EQ(latrec_ep_post(ep, 900, 100), 0);
+	CHECK_EQ(latrec_ep_complete(ep, 150), 0);
+	CHECK_EQ(latrec_record(r, 900, 200, 250), 0);
+	CHECK_EQ(latrec_hist_min(latrec_response(r)), 50);
+	CHECK_EQ(latrec_hist_max(latrec_response(r)), 50);
+	latrec_ep_destroy(ep);
+	latrec_destroy(r);
+}
+
+/* ---- windows ---- */
+
+static struct latrec_window worst(const struct latrec *r)
+{
+	struct latrec_window w;
+
+	CHECK_EQ(latrec_worst_window(r, &w), 0);
+	return w;
+}
+
+/* n samples of latency ns, done at times from ms on. */
+static void burst(struct latrec *r, uint64_t ms, uint64_t n, uint64_t ns)
+{
+	for (uint64_t i = 0; i < n; i++)
+		CHECK_EQ(latrec_record(r, ms * MS + i - ns, ms * MS + i - ns, ms * MS + i), 0);
+}
+
+static void the_worst_window_is_found(void)
+{
+	struct latrec *r = recorder(false, 10 * MS);
+	struct latrec_window w;
+
+	CHECK_EQ(latrec_worst_window(r, &w), -ENODATA);
+	burst(r, 1000, 100, 200); /* window of 1000 to 1010 ms */
+	CHECK(worst(r).count == 100 && worst(r).p99_ns == 200); /* the open one counts */
+	burst(r, 1010, 98, 100); /* 1010 to 1020: two of hundred are slow */
+	burst(r, 1019, 2, 250);
+	burst(r, 1020, 99, 100); /* 1020 to 1030: one of hundred */
+	burst(r, 1025, 1, 90000);
+	burst(r, 1057, 50, 150); /* two windows without any, then 1050 to 1060 */
+	burst(r, 1060, 1, 10);
+	w = worst(r);
+	CHECK_EQ(w.start_ns, 1010 * MS);
+	CHECK_EQ(w.length_ns, 10 * MS);
+	CHECK_EQ(w.count, 100);
+	CHECK_EQ(w.p99_ns, 250);
+	CHECK_EQ(w.max_ns, 250);
+	CHECK(w.mean_ns == (98 * 100 + 2 * 250) / 100.);
+	burst(r, 1099, 1, 255); /* the open window is worse */
+	CHECK_EQ(worst(r).start_ns, 1090 * MS);
+	latrec_destroy(r);
+}
+
+static void of_equal_windows_the_mean_decides(void)
+{
+	struct latrec *r = recorder(true, 10 * MS);
+
+	burst(r, 100, 50, 100);
+	burst(r, 100, 50, 200);
+	burst(r, 110, 40, 100);
+	burst(r, 110, 60, 200);
+	burst(r, 120, 50, 100);
+	burst(r, 120, 50, 200);
+	burst(r, 130, 1, 1);
+	CHECK_EQ(worst(r).start_ns, 110 * MS);
+	latrec_destroy(r);
+}
+
+static void reset_forgets_all_but_what_is_in_flight(void)
+{
+	struct latrec *r = recorder(true, 0);
+	struct latrec_ep *ep = endpoint(r, 4);
+	struct latrec_window w;
+
+	burst(r, 500, 10, 7);
+	CHECK_EQ(latrec_record(r, 9, 9, 1), -ERANGE);
+	CHECK_EQ(latrec_ep_post(ep, 600 * MS, 600 * MS), 0);
+	latrec_reset(r);
+	CHECK_EQ(latrec_worst_window(r, &w), -ENODATA);
+	CHECK_EQ(stats(r).backwards, 0);
+	CHECK_EQ(latrec_ep_complete(ep, 600 * MS + 3), 0);
+	CHECK_EQ(latrec_service(r)->count, 1);
+	CHECK_EQ(latrec_response(r)->count, 1);
+	CHECK_EQ(worst(r).start_ns, 600 * MS + 3);
+	latrec_ep_destroy(ep);
+	latrec_destroy(r);
+}
+
+static void recorders_merge(void)
+{
+	struct latrec *a = recorder(true, 10 * MS), *b = recorder(true, 10 * MS);
+	struct latrec *closed = recorder(false, 10 * MS);
+	struct latrec_ep *ep = endpoint(b, 1);
+
+	burst(a, 100, 100, 50);
+	burst(b, 200, 10, 70);
+	CHECK_EQ(latrec_ep_complete(ep, 1), -ENOENT);
+	CHECK_EQ(latrec_record(b, 2, 2, 1), -ERANGE);
+	CHECK_EQ(latrec_ep_post(ep, 1, 1), 0);
+	CHECK_EQ(latrec_ep_post(ep, 1, 1), -EAGAIN);
+	CHECK_EQ(latrec_ep_drop(ep), 0);
+	CHECK_EQ(latrec_merge(a, closed), -EINVAL);
+	CHECK_EQ(latrec_merge(a, b), 0);
+	CHECK_EQ(latrec_service(a)->count, 110);
+	CHECK_EQ(latrec_response(a)->count, 110);
+	CHECK_EQ(latrec_hist_max(latrec_response(a)), 70);
+	CHECK(worst(a).start_ns == 200 * MS && worst(a).count == 10);
+	CHECK(stats(a).unmatched == 1 && stats(a).backwards == 1 && stats(a).refused == 1 &&
+		stats(a).dropped == 1);
+	/* What was merged is no part of the window that is open here. */
+	burst(a, 100, 5, 90);
+	CHECK(worst(a).count == 105 && worst(a).p99_ns == 90);
+	latrec_ep_destroy(ep);
+	latrec_destroy(a);
+	latrec_destroy(b);
+	latrec_destroy(closed);
+}
+
+static void a_merge_that_overflows_changes_nothing(void)
+{
+	struct latrec *a = recorder(false, 10 * MS), *b = recorder(false, 10 * MS);
+
+	burst(a, 100, 1, 50);
+	burst(b, 200, 1, 70);
+	CHECK_EQ(latrec_hist_record_n((struct latrec_hist *)latrec_service(a), 50,
+			 LATREC_MAX_COUNT - 1),
+		0);
+	CHECK_EQ(latrec_merge(a, b), -EOVERFLOW);
+	CHECK_EQ(latrec_hist_max(latrec_service(a)), 50);
+	CHECK_EQ(worst(a).start_ns, 100 * MS);
+	latrec_destroy(a);
+	latrec_destroy(b);
+}
+
+/* ---- the table ---- */
+
+static void the_table_says_all(void)
+{
+	struct latrec *r = recorder(true, 0);
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+
+	for (uint64_t i = 1; i <= 200; i++)
+		CHECK_EQ(latrec_record(r, 50 * MS, 50 * MS + i, 50 * MS + 2 * i), 0);
+	CHECK_EQ(latrec_record(r, 9, 9, 1), -ERANGE);
+	CHECK_EQ(latrec_print(r, "virtual time", out), 0);
+	fclose(out);
+	CHECK(!strcmp(text,
+		"latency [us]             samples       min      mean       p50       p90       "
+		"p99     p99.9    p99.99       max\n"
+		"post to completion           200     0.001     0.101     0.100     0.180     "
+		"0.198     0.200     0.200     0.200\n"
+		"due to completion            200     0.002     0.201     0.200     0.361     "
+		"0.397     0.400     0.400     0.400\n"
+		"worst window of 100 ms, at 0.050000 s: 200 samples, mean 0.201 us, p99 0.397 us, "
+		"max 0.400 us\n"
+		"not recorded: 0 posts refused, 0 completions unmatched, 1 before their post, "
+		"0 dropped\n"
+		"percentiles: nearest rank, at most 0.79 % above the sample; clock: virtual time\n"));
+	free(text);
+	latrec_destroy(r);
+}
+
+static void a_full_disk_is_reported(void)
+{
+	struct latrec *r = recorder(false, 0);
+	FILE *out = fopen("/dev/full", "we");
+
+	CHECK(out);
+	CHECK_EQ(latrec_print(r, "none", out), -ENOSPC);
+	fclose(out);
+	latrec_destroy(r);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(depths_are_checked),
+		TEST(stamps_come_back_in_order),
+		TEST(latencies_are_done_minus_posted),
+		TEST(a_full_fifo_refuses),
+		TEST(a_completion_of_nothing_is_counted),
+		TEST(posts_can_be_taken_back_or_dropped),
+		TEST(a_stepped_clock_gives_no_sample),
+		TEST(omitted_waits_are_in_the_response),
+		TEST(nothing_begins_after_its_post),
+		TEST(the_worst_window_is_found),
+		TEST(of_equal_windows_the_mean_decides),
+		TEST(reset_forgets_all_but_what_is_in_flight),
+		TEST(recorders_merge),
+		TEST(a_merge_that_overflows_changes_nothing),
+		TEST(the_table_says_all),
+		TEST(a_full_disk_is_reported),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

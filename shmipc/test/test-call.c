@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* shmipc in one thread: blocking calls, and the numbers that its manual names. */
+#include "common.h"
+
+static void count_one(void *arg, uint64_t token, const void *resp)
+{
+	++*(uint32_t *)arg;
+}
+
+/* Empty polls of a client until it looks for a sleeping server; at most 100. */
+static uint32_t polls_until_fence(struct shmipc_client *c)
+{
+	uint32_t n = 0, got = 0;
+
+	while (c->unfenced && n < 100) {
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
+		n++;
+	}
+	return n;
+}
+
+/* The numbers that the manual names. */
+static void documented_numbers(void)
+{
+	struct shmipc_server *s = test_serve("numbers", &msg_attr);
+	struct shmipc_client *c = test_join("numbers");
+	uint32_t n = 0, got = 0, most = 0;
+	struct shmipc_req r;
+	struct msg m;
+
+	for (uint64_t tag = 0; tag < 20; tag++)
+		CHECK_EQ(call_tag(c, tag), 0);
+	CHECK_EQ(polls_until_fence(c), 8);
+	CHECK_EQ(shmipc_server_poll(s), 1);
+	for (; shmipc_server_recv(s, &r, &m, sizeof(m)) > 0; n++)
+		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
+	CHECK_EQ(n, 8);
+	while (shmipc_server_poll(s))
+		while (shmipc_server_recv(s, &r, &m, sizeof(m)) > 0)
+			CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
+	shmipc_server_flush(s);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 8);
+	while (shmipc_client_poll(c, count_one, &got))
+		;
+	/* Each poll finds a response, after a burst: a fence for 64 of both. */
+	shmipc_client_flush(c);
+	for (uint32_t i = 0; i < 100; i++) {
+		CHECK_EQ(call_tag(c, i), 0);
+		CHECK_EQ(serve_once(s), 1);
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
+		most = c->unfenced > most ? c->unfenced : most;
+	}
+	CHECK(most == 62 || most == 63);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+static void blocking_call_gives_up_and_recovers(void)
+{
+	struct shmipc_server *s = test_serve("block", &msg_attr);
+	struct shmipc_client *c = test_join("block");
+	struct msg q = msg_of(5), a;
+	uint8_t seen[1] = {0};
+	struct tally t = {.first = 8, .size = 1, .seen = seen};
+
+	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a) + 1, 0), -EMSGSIZE);
+	for (uint32_t i = 0; i < msg_attr.depth; i++)
+		CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 1000),
+			-ETIMEDOUT);
+	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0), -EAGAIN);
+	CHECK_EQ(shmipc_client_pending(c), msg_attr.depth);
+	/* Their responses come late, and are dropped. */
+	while (serve_once(s))
+		;
+	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 0);
+	CHECK_EQ(shmipc_client_pending(c), 0);
+	CHECK_EQ(call_tag(c, 8), 0);
+	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0), -EBUSY);
+	CHECK_EQ(serve_once(s), 1);
+	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+/* Places of calls that timed out come back without a poll by the caller. */
+static void blocking_calls_alone_recover(void)
+{
+	struct shmipc_server *s = test_serve("alone", &msg_attr);
+	struct shmipc_client *c = test_join("alone");
+	struct msg q = msg_of(5), a;
+
+	for (uint32_t round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < msg_attr.depth; i++)
+			CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0),
+				-ETIMEDOUT);
+		CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0), -EAGAIN);
+		while (serve_once(s))
+			;
+	}
+	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0), -ETIMEDOUT);
+	CHECK_EQ(shmipc_client_pending(c), 1);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(documented_numbers),
+		TEST(blocking_call_gives_up_and_recovers),
+		TEST(blocking_calls_alone_recover),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* How often shmipc looks at locks when clients connect. */
+#include <sys/resource.h>
+
+#include "base/locklooks.h"
+#include "common.h"
+
+#define CLIENTS 1000
+
+static struct shmipc_client *clients[CLIENTS];
+
+/* A connect takes as many looks with 999 others as with none. */
+static void connect_looks(void)
+{
+	struct shmipc_attr attr = {.max_clients = CLIENTS,
+		.depth = 1,
+		.req_size = 8,
+		.resp_size = 8};
+	struct shmipc_server *s = test_serve("looks", &attr);
+	struct shmipc_client *c;
+
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		lock_looks = 0;
+		clients[i] = test_join("looks");
+		CHECK(lock_looks <= 2);
+	}
+	/* With every place taken each is looked at, once. */
+	lock_looks = 0;
+	CHECK_EQ(shmipc_client_connect(test_name("looks"), NULL, &c), -EAGAIN);
+	CHECK(lock_looks <= CLIENTS + 1);
+	/* A place that was given back, and that the server has cleaned, is found at once. */
+	CHECK_EQ(shmipc_server_poll(s), 0);
+	shmipc_client_disconnect(clients[CLIENTS - 1]);
+	CHECK_EQ(shmipc_server_poll(s), 0);
+	lock_looks = 0;
+	clients[CLIENTS - 1] = test_join("looks");
+	CHECK(lock_looks <= 2);
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		shmipc_client_disconnect(clients[i]);
+	shmipc_server_destroy(s);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {TEST(connect_looks)};
+	struct rlimit limit = {2 * CLIENTS, 2 * CLIENTS};
+
+	setrlimit(RLIMIT_NOFILE, &limit);
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SOFTHCA_DMA_FORBIDDEN_H
+#define SOFTHCA_DMA_FORBIDDEN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Says, once, that and why the memory of @pid cannot be reached. Signal safe. */
+void dma_say_forbidden(int32_t pid);
+
+/* Whether a system call filter forbids this process to reach any other one's memory. */
+bool dma_filtered(void);
+
+#define DMA_FILTERED                                                                               \
+	"seccomp forbids process_vm_readv and process_vm_writev here; allow them, in a container " \
+	"with --cap-add SYS_PTRACE or another profile"
+
+#endif

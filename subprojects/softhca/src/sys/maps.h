@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* The mappings of this process, as /proc/self/maps shows them. */
+#ifndef SOFTHCA_SYS_MAPS_H
+#define SOFTHCA_SYS_MAPS_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct mapping {
+	uint64_t start, end;
+	int prot; /* PROT_* */
+	dev_t dev;
+	ino_t ino;
+};
+
+/*
+ * Calls @each for each mapping, in the order of addresses, until it returns other than 0.
+ * Returns what it returned last, or -errno if the mappings cannot be read. Not for signal
+ * handlers.
+ */
+int maps_each(int (*each)(const struct mapping *m, void *arg), void *arg);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+
+#include "hca/config.h"
+#include "sys/maps.h"
+#include "trap/pages.h"
+#include "trap/signals.h"
+#include "trap/trap.h"
+
+/*
+ * Protects the pages of a mapping if they are doorbells of @arg. In the other modes their
+ * stores mean nothing, but a forked child must not make any.
+ */
+static int scan_mapping(const struct mapping *m, void *arg)
+{
+	struct uctx *u = arg;
+	int r;
+
+	if (m->ino != u->ino || m->dev != u->dev || !(m->prot & PROT_WRITE))
+		return 0;
+	for (uint64_t page = m->start; page < m->end; page += UAR_PAGE) {
+		r = pages_add(page, u);
+		if (r < 0)
+			return r;
+		if (config_get()->mode == ENGINE_TRAP)
+			mprotect((void *)(uintptr_t)page, UAR_PAGE, PROT_READ);
+	}
+	return 0;
+}
+
+int trap_scan(struct uctx *u)
+{
+	signals_install();
+	return maps_each(scan_mapping, u);
+}
+
+void trap_drop(const struct uctx *u)
+{
+	pages_drop(u);
+}
+
+void trap_forget(void)
+{
+	signals_forget();
+	pages_inherit();
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a writer of 64 B pays for a neighbour that writes 4 MiB: in the neighbour's fabric
+ * and in a fabric of its own. The runs of both kinds alternate, and medians are compared;
+ * status 1 if the neighbour's fabric is more than half as slow again.
+ */
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rig.h"
+
+#define RUNS 9
+#define MESSAGES 2000u
+#define BIG (4u << 20)
+#define RATIO_MAX 1.5
+
+static void put(int fd, const void *p, size_t n)
+{
+	CHECK_EQ(write(fd, p, n), (ssize_t)n);
+}
+
+static void get(int fd, void *p, size_t n)
+{
+	CHECK_EQ(recv(fd, p, n, MSG_WAITALL), (ssize_t)n);
+}
+
+/* An end with a buffer of BIG bytes. */
+static struct ibv_mr *open_end(struct rig *r, int fd, struct rig_addr *to)
+{
+	struct rig_addr mine;
+	struct ibv_mr *mr;
+	void *p = mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	memset(p, 1, BIG);
+	rig_open(r, &(struct rig_attr){0});
+	mr = ibv_reg_mr(r->pd, p, BIG, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	CHECK(mr);
+	mine = rig_addr(r);
+	mine.addr = (uintptr_t)p;
+	mine.rkey = mr->rkey;
+	put(fd, &mine, sizeof(mine));
+	get(fd, to, sizeof(*to));
+	rig_connect(r, to, (struct rig_timers){0});
+	put(fd, "x", 1);
+	get(fd, &(char){0}, 1);
+	return mr;
+}
+
+static void target(int fd)
+{
+	struct rig_addr to;
+	struct rig r;
+
+	open_end(&r, fd, &to);
+	pause();
+}
+
+static void write_one(struct rig *r, const struct ibv_mr *mr, const struct rig_addr *to,
+	uint32_t len)
+{
+	struct ibv_sge sge = {(uintptr_t)mr->addr, len, mr->lkey};
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = {.remote_addr = to->addr, .rkey = to->rkey},
+	};
+	struct ibv_send_wr *bad;
+
+	CHECK(!ibv_post_send(r->qp, &wr, &bad));
+	rig_wait_ok(r->scq);
+}
+
+static pid_t start(const char *fabric)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
+		CHECK(!setenv("SOFTHCA_FABRIC", fabric, 1));
+	}
+	return pid;
+}
+
+/* Writes BIG bytes over and over, until killed. */
+static void big_writer(int fd, int ready)
+{
+	struct rig_addr to;
+	struct ibv_mr *mr;
+	struct rig r;
+
+	mr = open_end(&r, fd, &to);
+	write_one(&r, mr, &to, BIG);
+	put(ready, "x", 1);
+	for (;;)
+		write_one(&r, mr, &to, BIG);
+}
+
+static void small_writer(int fd, int result)
+{
+	struct timespec t[2];
+	struct rig_addr to;
+	struct ibv_mr *mr;
+	struct rig r;
+	double us;
+
+	mr = open_end(&r, fd, &to);
+	clock_gettime(CLOCK_MONOTONIC, &t[0]);
+	for (uint32_t n = 0; n < MESSAGES; n++)
+		write_one(&r, mr, &to, 64);
+	clock_gettime(CLOCK_MONOTONIC, &t[1]);
+	us = (double)(t[1].tv_sec - t[0].tv_sec) * 1e6 +
+	     (double)(t[1].tv_nsec - t[0].tv_nsec) / 1e3;
+	put(result, &(double){us / MESSAGES}, sizeof(us));
+	pause();
+}
+
+/* A writer and its target in @fabric; what the writer has to say comes through @fd. */
+static void start_pair(const char *fabric, void (*writer)(int, int), pid_t pid[2], int *fd)
+{
+	int ends[2], said[2];
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, said));
+	pid[0] = start(fabric);
+	if (!pid[0])
+		target(ends[0]);
+	pid[1] = start(fabric);
+	if (!pid[1])
+		writer(ends[1], said[1]);
+	close(ends[0]);
+	close(ends[1]);
+	close(said[1]);
+	*fd = said[0];
+}
+
+/* Microseconds of a small message. */
+static double run(bool one_fabric)
+{
+	pid_t pid[4];
+	int fd[2];
+	double us;
+	char c;
+
+	start_pair("bench-copy-1", big_writer, pid, &fd[0]);
+	get(fd[0], &c, 1);
+	start_pair(one_fabric ? "bench-copy-1" : "bench-copy-2", small_writer, pid + 2, &fd[1]);
+	get(fd[1], &us, sizeof(us));
+	for (int i = 3; i >= 0; i--) { /* each writer before its target */
+		CHECK(!kill(pid[i], SIGKILL));
+		CHECK_EQ(waitpid(pid[i], NULL, 0), pid[i]);
+	}
+	close(fd[0]);
+	close(fd[1]);
+	return us;
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+int main(void)
+{
+	double us[2][RUNS], ratio;
+
+	for (int i = 0; i < RUNS; i++)
+		for (int one = 0; one < 2; one++)
+			us[one][i] = run(one);
+	for (int one = 0; one < 2; one++)
+		qsort(us[one], RUNS, sizeof(us[one][0]), compare);
+	ratio = us[1][RUNS / 2] / us[0][RUNS / 2];
+	printf("64 B beside 4 MiB, median of %d: %.2f us in one fabric, %.2f us in two: %.2f\n",
+		RUNS, us[1][RUNS / 2], us[0][RUNS / 2], ratio);
+	return ratio > RATIO_MAX;
+}

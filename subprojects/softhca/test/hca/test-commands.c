@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+/* The commands that ask, change or refuse: what the kernel answers to each. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "rig.h"
+
+static struct rig a, b;
+
+static void open_pair(void)
+{
+	rig_open(&a, &(struct rig_attr){.cqe = 3});
+	rig_open(&b, &(struct rig_attr){0});
+	rig_connect_pair(&a, &b);
+}
+
+static void close_pair(void)
+{
+	rig_close(&a);
+	rig_close(&b);
+}
+
+static void comp_vectors(void)
+{
+	struct ibv_cq *cq;
+
+	rig_open(&a, &(struct rig_attr){0});
+	for (int v = 0; v < a.ctx->num_comp_vectors; v++) {
+		cq = ibv_create_cq(a.ctx, 4, NULL, NULL, v);
+		CHECK(cq && !ibv_destroy_cq(cq));
+	}
+	CHECK(!ibv_create_cq(a.ctx, 4, NULL, NULL, a.ctx->num_comp_vectors));
+	CHECK_EQ(errno, EINVAL);
+	CHECK(!ibv_create_cq(a.ctx, 4, NULL, NULL, -1));
+	CHECK_EQ(errno, EINVAL);
+	rig_close(&a);
+}
+
+/* A shared receive queue without room is one all the same. */
+static void empty_srq(void)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 0, .max_sge = 1}};
+	struct ibv_srq_attr attr;
+	struct ibv_srq *srq;
+
+	rig_open(&a, &(struct rig_attr){0});
+	srq = ibv_create_srq(a.pd, &init);
+	CHECK(srq);
+	CHECK(!ibv_query_srq(srq, &attr));
+	CHECK_EQ(attr.max_wr, 0);
+	CHECK(!ibv_destroy_srq(srq));
+	rig_close(&a);
+}
+
+static struct ibv_qp *make_qp(struct ibv_srq *srq)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = a.scq,
+		.recv_cq = a.rcq,
+		.srq = srq,
+		.cap = {.max_send_wr = 5, .max_recv_wr = 5, .max_send_sge = 1, .max_recv_sge = 3},
+		.qp_type = IBV_QPT_RC,
+	};
+	struct ibv_qp *qp = ibv_create_qp(a.pd, &init);
+
+	CHECK(qp);
+	return qp;
+}
+
+static struct ibv_qp_cap caps(struct ibv_qp *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	CHECK(!ibv_query_qp(qp, &attr, IBV_QP_CAP, &init));
+	return attr.cap;
+}
+
+/* As many receives can be posted as the query says, and no more. */
+static void real_depth(void)
+{
+	struct ibv_recv_wr wr = {0}, *bad;
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+	struct ibv_qp_cap cap;
+	struct ibv_qp *qp;
+
+	rig_open(&a, &(struct rig_attr){.srq = true});
+	qp = make_qp(a.srq);
+	CHECK_EQ(caps(qp).max_recv_wr, 0);
+	CHECK_EQ(caps(qp).max_recv_sge, 0);
+	CHECK(!ibv_destroy_qp(qp));
+	qp = make_qp(NULL);
+	cap = caps(qp);
+	CHECK_EQ(cap.max_recv_wr, 8);
+	CHECK_EQ(cap.max_recv_sge, 4);
+	CHECK(!ibv_modify_qp(qp, &attr,
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	for (uint32_t i = 0; i < cap.max_recv_wr; i++)
+		CHECK(!ibv_post_recv(qp, &wr, &bad));
+	CHECK_EQ(ibv_post_recv(qp, &wr, &bad), ENOMEM);
+	CHECK(!ibv_destroy_qp(qp));
+	rig_close(&a);
+}
+
+static void write_once(uint64_t id)
+{
+	struct rig_addr to = rig_addr(&b);
+
+	rig_post(&a, &(struct rig_wr){.id = id,
+			     .op = IBV_WR_RDMA_WRITE,
+			     .flags = IBV_SEND_SIGNALED,
+			     .len = 8,
+			     .raddr = to.addr,
+			     .rkey = to.rkey});
+}
+
+static void expect_ids(uint64_t from, uint64_t to)
+{
+	for (uint64_t id = from; id < to; id++)
+		CHECK_EQ(rig_wait_ok(a.scq).wr_id, id);
+	rig_idle(a.scq);
+}
+
+/* A polling adapter executes what is posted a moment later. */
+static void executed(uint32_t n)
+{
+	while (__atomic_load_n(b.buf, __ATOMIC_RELAXED) != n)
+		sched_yield();
+}
+
+/* What waits in the queue when it is resized is polled from the new buffer, in order. */
+static void resize(void)
+{
+	uint64_t id = 0;
+
+	open_pair();
+	for (int round = 0; round < 100; round++) {
+		int waiting = round % 3;
+
+		for (int i = 0; i < waiting; i++) {
+			a.buf[0] = (uint8_t)(id + 1);
+			write_once(id++);
+			executed((uint8_t)id);
+		}
+		CHECK(!ibv_resize_cq(a.scq, round % 2 ? 3 : 500));
+		CHECK(a.scq->cqe >= (round % 2 ? 3 : 500));
+		expect_ids(id - (uint64_t)waiting, id);
+		a.buf[0] = (uint8_t)(id + 1);
+		write_once(id++);
+		expect_ids(id - 1, id);
+	}
+	close_pair();
+}
+
+/* A queue does not become smaller than what waits in it. */
+static void resize_refused(void)
+{
+	open_pair();
+	CHECK(!ibv_resize_cq(a.scq, 15));
+	for (uint64_t id = 0; id < 4; id++) {
+		a.buf[0] = (uint8_t)(id + 1);
+		write_once(id);
+		executed((uint8_t)(id + 1));
+	}
+	CHECK_EQ(ibv_resize_cq(a.scq, 1), EINVAL);
+	expect_ids(0, 4);
+	CHECK(!ibv_resize_cq(a.scq, 1));
+	close_pair();
+}
+
+static enum ibv_wc_status remote_write(void)
+{
+	struct ibv_wc wc;
+
+	write_once(0);
+	wc = rig_wait(a.scq);
+	return wc.status;
+}
+
+/* Re-registered without it, memory is not written to by others. */
+static void rereg_access(void)
+{
+	open_pair();
+	CHECK_EQ(remote_write(), IBV_WC_SUCCESS);
+	CHECK(!ibv_rereg_mr(b.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+		IBV_ACCESS_LOCAL_WRITE));
+	CHECK_EQ(remote_write(), IBV_WC_REM_ACCESS_ERR);
+	CHECK(ibv_rereg_mr(b.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+		IBV_ACCESS_REMOTE_WRITE));
+	close_pair();
+}
+
+/* The domain of a region holds it, and only QPs of that domain reach it. */
+static void rereg_pd(void)
+{
+	struct ibv_pd *pd;
+
+	open_pair();
+	pd = ibv_alloc_pd(b.ctx);
+	CHECK(pd);
+	CHECK(!ibv_rereg_mr(b.mr, IBV_REREG_MR_CHANGE_PD, pd, NULL, 0, 0));
+	CHECK_EQ(ibv_dealloc_pd(pd), EBUSY);
+	CHECK_EQ(remote_write(), IBV_WC_REM_ACCESS_ERR);
+	CHECK(!ibv_rereg_mr(b.mr, IBV_REREG_MR_CHANGE_PD, b.pd, NULL, 0, 0));
+	CHECK(!ibv_dealloc_pd(pd));
+	close_pair();
+}
+
+/* The region moves to its second page: the first is out of bounds. */
+static void rereg_address(void)
+{
+	struct rig_addr to;
+
+	open_pair();
+	to = rig_addr(&b);
+	CHECK(!ibv_rereg_mr(b.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, b.buf + 4096, 4096, 0));
+	rig_fill(a.buf, 8, 3);
+	rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
+			     .flags = IBV_SEND_SIGNALED,
+			     .len = 8,
+			     .raddr = to.addr + 4096,
+			     .rkey = b.mr->rkey});
+	rig_wait_ok(a.scq);
+	CHECK(rig_same(b.buf + 4096, 8, 3));
+	CHECK_EQ(remote_write(), IBV_WC_REM_ACCESS_ERR);
+	close_pair();
+}
+
+static int duplicate(int fd, int way)
+{
+	int to = way % 2 ? fcntl(fd, F_DUPFD_CLOEXEC, 100) : 100;
+
+	switch (way) {
+	case 0:
+		return dup(fd);
+	case 1:
+	case 2:
+		return dup2(fd, to);
+	case 3:
+		return dup3(fd, to, O_CLOEXEC);
+	default:
+		return fcntl(fd, F_DUPFD, 50);
+	}
+}
+
+/* The device is open until the last of its descriptors is closed. */
+static void duplicates(void)
+{
+	struct stat was, is;
+	struct ibv_pd *pd;
+	int fd;
+
+	for (int way = 0; way < 5; way++) {
+		rig_open(&a, &(struct rig_attr){0});
+		CHECK(!fstat(a.ctx->cmd_fd, &was));
+		fd = duplicate(a.ctx->cmd_fd, way);
+		CHECK(fd >= 0);
+		CHECK(!fstat(fd, &is));
+		CHECK(S_ISCHR(is.st_mode) && is.st_rdev == was.st_rdev);
+		CHECK(!close(a.ctx->cmd_fd));
+		a.ctx->cmd_fd = fd;
+		pd = ibv_alloc_pd(a.ctx);
+		CHECK(pd && !ibv_dealloc_pd(pd));
+		rig_close(&a);
+	}
+}
+
+/* Not emulated: refused, and the library closes the descriptor that it was given. */
+static void import(void)
+{
+	int fd;
+
+	rig_open(&a, &(struct rig_attr){0});
+	fd = dup(a.ctx->cmd_fd);
+	CHECK(!ibv_import_device(fd));
+	CHECK_EQ(errno, EPROTONOSUPPORT);
+	CHECK_EQ(fcntl(fd, F_GETFD), -1);
+	rig_close(&a);
+}
+
+/* dup2() onto the device closes it. */
+static void replaced(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	struct ibv_context *ctx;
+	struct stat st;
+
+	rig_open(&a, &(struct rig_attr){0});
+	ctx = ibv_open_device(a.ctx->device);
+	CHECK(ctx && null >= 0);
+	CHECK_EQ(dup2(null, ctx->cmd_fd), ctx->cmd_fd);
+	CHECK(!fstat(ctx->cmd_fd, &st));
+	CHECK_EQ(st.st_rdev, makedev(1, 3));
+	CHECK(!ibv_alloc_pd(ctx));
+	CHECK(!ibv_close_device(ctx));
+	rig_close(&a);
+	CHECK(!close(null));
+}
+
+/* So does a completion channel deliver. */
+static void duplicate_channel(void)
+{
+	struct ibv_cq *cq;
+	void *context;
+	int fd;
+
+	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&b, &(struct rig_attr){.events = true});
+	rig_connect_pair(&a, &b);
+	fd = dup(b.channel->fd);
+	CHECK(fd >= 0 && !close(b.channel->fd));
+	b.channel->fd = fd;
+	CHECK(!ibv_req_notify_cq(b.rcq, 0));
+	rig_recv(&b, 0, 0, 64);
+	rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 8});
+	rig_wait_ok(a.scq);
+	CHECK(!ibv_get_cq_event(b.channel, &cq, &context));
+	CHECK(cq == b.rcq);
+	ibv_ack_cq_events(cq, 1);
+	close_pair();
+}
+
+int main(void)
+{
+	rig_fabric("commands");
+	comp_vectors();
+	empty_srq();
+	real_depth();
+	resize();
+	resize_refused();
+	rereg_access();
+	rereg_pd();
+	rereg_address();
+	duplicates();
+	import();
+	replaced();
+	duplicate_channel();
+	return 0;
+}

@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Long messages. A page of the memory that one is copied into is missing, and arrives
+ * (userfaultfd) when the test says so: as long as it does not, the message is in the
+ * middle of its copy. Everybody else goes on meanwhile; who has to wait for the end of
+ * the copy does so; a sender that is killed then leaves nothing that anybody waits for.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rig.h"
+#include "softhca.h"
+
+#define PAGE 4096u
+#define LONG (32 * 1024u)
+#define SKIPPED 77
+#define GUARD_SECONDS 60
+
+static int uffd;
+
+/* Memory of LONG bytes whose second half is missing. */
+struct gap {
+	uint8_t *p;
+	struct ibv_mr *mr;
+};
+
+static void gap_open(struct gap *g, struct ibv_pd *pd)
+{
+	struct uffdio_register reg = {.mode = UFFDIO_REGISTER_MODE_MISSING};
+
+	g->p = mmap(NULL, LONG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(g->p != MAP_FAILED);
+	memset(g->p, 0, LONG / 2);
+	reg.range.start = (uintptr_t)g->p + LONG / 2;
+	reg.range.len = LONG / 2;
+	CHECK(!ioctl(uffd, UFFDIO_REGISTER, &reg));
+	g->mr = ibv_reg_mr(pd, g->p, LONG, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	CHECK(g->mr);
+}
+
+/* Returns when a copy has come to the missing page. */
+static void gap_reached(void)
+{
+	struct uffd_msg m;
+
+	CHECK_EQ(read(uffd, &m, sizeof(m)), sizeof(m));
+	CHECK_EQ(m.event, UFFD_EVENT_PAGEFAULT);
+}
+
+static void gap_fill(const struct gap *g)
+{
+	struct uffdio_zeropage z = {.range = {(uintptr_t)g->p + LONG / 2, LONG / 2}};
+
+	CHECK(!ioctl(uffd, UFFDIO_ZEROPAGE, &z));
+}
+
+static void gap_close(struct gap *g)
+{
+	if (g->mr)
+		CHECK(!ibv_dereg_mr(g->mr));
+	CHECK(!munmap(g->p, LONG));
+}
+
+/* A thread that makes one call, which is not expected to return at once. */
+struct call {
+	void (*fn)(struct call *c);
+	pthread_t thread;
+	atomic_bool done;
+	struct rig *r;
+	struct ibv_mr *mr;
+	struct rig_wr wr;
+};
+
+static void *run_call(void *arg)
+{
+	struct call *c = arg;
+
+	c->fn(c);
+	atomic_store(&c->done, true); /* read by call_waits and call_join */
+	return NULL;
+}
+
+static void call_start(struct call *c)
+{
+	CHECK(!pthread_create(&c->thread, NULL, run_call, c));
+}
+
+static void call_join(struct call *c)
+{
+	CHECK(!pthread_join(c->thread, NULL));
+	CHECK(atomic_load(&c->done));
+}
+
+static void do_post(struct call *c)
+{
+	rig_post(c->r, &c->wr);
+}
+
+static void do_dereg(struct call *c)
+{
+	CHECK(!ibv_dereg_mr(c->mr));
+}
+
+static void do_destroy(struct call *c)
+{
+	CHECK(!ibv_destroy_qp(c->r->qp));
+	c->r->qp = NULL;
+}
+
+static void modify(struct rig *r, enum ibv_qp_state to)
+{
+	struct ibv_qp_attr a = {.qp_state = to};
+
+	CHECK(!ibv_modify_qp(r->qp, &a, IBV_QP_STATE));
+}
+
+static void do_reset(struct call *c)
+{
+	modify(c->r, IBV_QPS_RESET);
+}
+
+static void do_error(struct call *c)
+{
+	modify(c->r, IBV_QPS_ERR);
+}
+
+static void do_drain(struct call *c)
+{
+	modify(c->r, IBV_QPS_SQD);
+}
+
+/* Two ends of this process. */
+struct pair {
+	struct rig a, b;
+};
+
+static void pair_open(struct pair *p, bool srq)
+{
+	rig_open(&p->a, &(struct rig_attr){0});
+	rig_open(&p->b, &(struct rig_attr){.srq = srq});
+	rig_connect_pair(&p->a, &p->b);
+}
+
+static void pair_close(struct pair *p)
+{
+	rig_close(&p->a);
+	rig_close(&p->b);
+}
+
+static void small(struct pair *p, uint32_t n)
+{
+	rig_fill(p->a.buf, 64, n);
+	rig_recv(&p->b, n, 0, 64);
+	rig_post(&p->a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 64});
+	CHECK_EQ(rig_wait_ok(p->b.rcq).wr_id, n);
+	rig_wait_ok(p->a.scq);
+	CHECK(rig_same(p->b.buf, 64, n));
+}
+
+/* Starts a long message of p->a into @g, and returns in the middle of it. */
+static void start_long(struct call *c, struct pair *p, struct gap *g, enum ibv_wr_opcode op)
+{
+	gap_open(g, p->b.pd);
+	rig_fill(p->a.buf, LONG, 5);
+	*c = (struct call){
+		.fn = do_post,
+		.r = &p->a,
+		.wr = {.op = op,
+			.flags = IBV_SEND_SIGNALED,
+			.len = LONG,
+			.raddr = (uintptr_t)g->p,
+			.rkey = g->mr->rkey},
+	};
+	call_start(c);
+	gap_reached();
+}
+
+/* Waits until the thread has had every chance to return, had it not been for the copy. */
+static void still_waits(struct call *c, struct pair *other)
+{
+	for (uint32_t n = 0; n < 200; n++) {
+		small(other, n);
+		sched_yield();
+	}
+	CHECK(!atomic_load(&c->done));
+}
+
+static void others_go_on(void)
+{
+	struct pair p, other;
+	struct call c;
+	struct gap g;
+
+	pair_open(&p, false);
+	pair_open(&other, false);
+	start_long(&c, &p, &g, IBV_WR_RDMA_WRITE);
+	for (uint32_t n = 0; n < 100; n++)
+		small(&other, n);
+	rig_idle(p.a.scq);
+	gap_fill(&g);
+	call_join(&c);
+	rig_wait_ok(p.a.scq);
+	CHECK(rig_same(g.p, LONG, 5));
+	gap_close(&g);
+	pair_close(&other);
+	pair_close(&p);
+}
+
+/* Each of these is done by a thread in the middle of the copy, and returns after it. */
+static void waits(void (*fn)(struct call *), bool at_dest)
+{
+	struct pair p, other;
+	struct call c, w;
+	struct gap g;
+
+	pair_open(&p, false);
+	pair_open(&other, false);
+	start_long(&c, &p, &g, IBV_WR_RDMA_WRITE);
+	w = (struct call){.fn = fn, .r = at_dest ? &p.b : &p.a, .mr = g.mr};
+	call_start(&w);
+	still_waits(&w, &other);
+	gap_fill(&g);
+	call_join(&w);
+	CHECK(rig_same(g.p, LONG, 5)); /* it is all there, and nothing comes after it */
+	if (fn == do_drain) {
+		rig_wait_ok(p.a.scq);
+		modify(&p.a, IBV_QPS_RTS);
+	}
+	if (fn == do_dereg)
+		g.mr = NULL;
+	if (p.a.qp)
+		modify(&p.a, IBV_QPS_RESET); /* the sender, which finds nobody, gives up */
+	call_join(&c);
+	gap_close(&g);
+	pair_close(&other);
+	pair_close(&p);
+}
+
+/* A receive that is being filled is nobody else's, and the messages keep their receives. */
+static void one_srq(void)
+{
+	struct pair p;
+	struct rig third, fourth;
+	struct rig_addr at;
+	struct call c, w;
+	struct ibv_sge sge;
+	struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1}, *bad;
+	struct ibv_qp_init_attr qa;
+	struct gap g;
+
+	pair_open(&p, true);
+	rig_open(&third, &(struct rig_attr){0});
+	fourth = p.b; /* one more QP on the same SRQ and CQs */
+	qa = (struct ibv_qp_init_attr){
+		.send_cq = p.b.scq,
+		.recv_cq = p.b.rcq,
+		.srq = p.b.srq,
+		.cap = {.max_send_wr = 1, .max_send_sge = 1},
+		.qp_type = IBV_QPT_RC,
+	};
+	fourth.qp = ibv_create_qp(p.b.pd, &qa);
+	CHECK(fourth.qp);
+	CHECK(!ibv_modify_qp(fourth.qp,
+		&(struct ibv_qp_attr){.qp_state = IBV_QPS_INIT,
+			.port_num = 1,
+			.qp_access_flags = IBV_ACCESS_REMOTE_WRITE},
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	at = rig_addr(&third);
+	rig_connect(&fourth, &at, (struct rig_timers){0});
+	at = rig_addr(&fourth);
+	rig_connect(&third, &at, (struct rig_timers){0});
+	gap_open(&g, p.b.pd);
+	sge = (struct ibv_sge){(uintptr_t)g.p, LONG, g.mr->lkey};
+	CHECK(!ibv_post_srq_recv(p.b.srq, &wr, &bad));
+	rig_recv(&p.b, 2, 0, 64);
+	rig_fill(p.a.buf, LONG, 6);
+	c = (struct call){
+		.fn = do_post,
+		.r = &p.a,
+		.wr = {.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = LONG},
+	};
+	call_start(&c);
+	gap_reached();
+	rig_fill(third.buf, 64, 7);
+	w = (struct call){
+		.fn = do_post,
+		.r = &third,
+		.wr = {.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 64},
+	};
+	call_start(&w);
+	for (int i = 0; i < 1000; i++)
+		sched_yield();
+	rig_idle(p.b.rcq);
+	gap_fill(&g);
+	call_join(&c);
+	call_join(&w);
+	CHECK_EQ(rig_wait_ok(p.b.rcq).wr_id, 1);
+	CHECK_EQ(rig_wait_ok(p.b.rcq).wr_id, 2);
+	CHECK(rig_same(g.p, LONG, 6));
+	CHECK(rig_same(p.b.buf, 64, 7));
+	gap_close(&g);
+	CHECK(!ibv_destroy_qp(fourth.qp));
+	rig_close(&third);
+	pair_close(&p);
+}
+
+/* A long WRITE that meets no receive afterwards is placed once, however often it tries. */
+static void placed_once(void)
+{
+	struct pair p;
+
+	pair_open(&p, false);
+	rig_recv(&p.b, 1, 0, 0);
+	rig_fill(p.a.buf, LONG, 8);
+	for (uint32_t n = 0; n < 2; n++)
+		rig_post(&p.a, &(struct rig_wr){.id = n,
+				       .op = IBV_WR_RDMA_WRITE_WITH_IMM,
+				       .flags = IBV_SEND_SIGNALED,
+				       .imm = n,
+				       .len = LONG,
+				       .raddr = (uintptr_t)p.b.buf,
+				       .rkey = p.b.mr->rkey});
+	CHECK_EQ(rig_wait_ok(p.b.rcq).imm_data, 0);
+	CHECK_EQ(rig_wait_ok(p.a.scq).wr_id, 0);
+	rig_idle(p.a.scq);
+	rig_recv(&p.b, 2, 0, 0);
+	CHECK_EQ(rig_wait_ok(p.b.rcq).imm_data, 1);
+	CHECK_EQ(rig_wait_ok(p.a.scq).wr_id, 1);
+	CHECK(rig_same(p.b.buf, LONG, 8));
+	pair_close(&p);
+}
+
+static void put(int fd, const void *p, size_t n)
+{
+	CHECK_EQ(write(fd, p, n), (ssize_t)n);
+}
+
+static void get(int fd, void *p, size_t n)
+{
+	CHECK_EQ(recv(fd, p, n, MSG_WAITALL), (ssize_t)n);
+}
+
+/* In another process: connects, sends one long SEND or WRITE into the gap, is killed. */
+static void doomed(int fd)
+{
+	struct rig_addr to, mine;
+	enum ibv_wr_opcode op;
+	struct rig r;
+
+	get(fd, &op, sizeof(op));
+	rig_open(&r, &(struct rig_attr){0});
+	mine = rig_addr(&r);
+	put(fd, &mine, sizeof(mine));
+	get(fd, &to, sizeof(to));
+	rig_connect(&r, &to, (struct rig_timers){0});
+	rig_fill(r.buf, LONG, 9);
+	rig_post(&r, &(struct rig_wr){.op = op, .len = LONG, .raddr = to.addr, .rkey = to.rkey});
+	pause();
+}
+
+struct doomed {
+	pid_t pid;
+	int fd;
+};
+
+/* Before there are threads and a device in this process. */
+static struct doomed spare[4];
+
+static void make_doomed(void)
+{
+	int fds[2];
+
+	for (size_t i = 0; i < sizeof(spare) / sizeof(spare[0]); i++) {
+		CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds));
+		spare[i].pid = fork();
+		CHECK(spare[i].pid >= 0);
+		if (!spare[i].pid) {
+			CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
+			doomed(fds[1]);
+		}
+		close(fds[1]);
+		spare[i].fd = fds[0];
+	}
+}
+
+/* An end on an SRQ that a doomed process is in the middle of sending a long message to. */
+static void under_way(struct doomed *d, struct rig *r, struct gap *g, enum ibv_wr_opcode op,
+	bool srq)
+{
+	struct rig_addr to, mine;
+	struct ibv_recv_wr wr = {.wr_id = 1, .num_sge = 1}, *bad;
+	struct ibv_sge sge;
+
+	put(d->fd, &op, sizeof(op));
+	get(d->fd, &to, sizeof(to));
+	rig_open(r, &(struct rig_attr){.srq = srq});
+	gap_open(g, r->pd);
+	rig_connect(r, &to, (struct rig_timers){0});
+	sge = (struct ibv_sge){(uintptr_t)g->p, LONG, g->mr->lkey};
+	wr.sg_list = &sge;
+	CHECK(!(srq ? ibv_post_srq_recv(r->srq, &wr, &bad) : ibv_post_recv(r->qp, &wr, &bad)));
+	mine = rig_addr(r);
+	mine.addr = (uintptr_t)g->p;
+	mine.rkey = g->mr->rkey;
+	put(d->fd, &mine, sizeof(mine));
+	gap_reached();
+}
+
+static void doom(const struct doomed *d)
+{
+	int status;
+
+	CHECK(!kill(d->pid, SIGKILL));
+	CHECK_EQ(waitpid(d->pid, &status, 0), d->pid);
+	CHECK(WIFSIGNALED(status));
+	close(d->fd);
+}
+
+/* Memory that nobody copies into any more can be given up. */
+static void killed_dereg(struct doomed *d)
+{
+	struct gap g;
+	struct rig r;
+
+	under_way(d, &r, &g, IBV_WR_RDMA_WRITE, false);
+	doom(d);
+	CHECK(!ibv_dereg_mr(g.mr));
+	g.mr = NULL;
+	gap_close(&g);
+	rig_close(&r);
+}
+
+/* The receive that was being filled is the next one's. */
+static void killed_srq(struct doomed *d)
+{
+	struct rig r, from;
+	struct rig_addr at;
+	struct gap g;
+
+	under_way(d, &r, &g, IBV_WR_SEND, true);
+	doom(d);
+	rig_idle(r.rcq);
+	gap_fill(&g);
+	rig_open(&from, &(struct rig_attr){0});
+	modify(&r, IBV_QPS_RESET);
+	CHECK(!ibv_modify_qp(r.qp,
+		&(struct ibv_qp_attr){.qp_state = IBV_QPS_INIT,
+			.port_num = 1,
+			.qp_access_flags = IBV_ACCESS_REMOTE_WRITE},
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	at = rig_addr(&from);
+	rig_connect(&r, &at, (struct rig_timers){0});
+	at = rig_addr(&r);
+	rig_connect(&from, &at, (struct rig_timers){0});
+	rig_fill(from.buf, LONG, 10);
+	rig_post(&from, &(struct rig_wr){.op = IBV_WR_SEND, .len = LONG});
+	CHECK_EQ(rig_wait_ok(r.rcq).wr_id, 1);
+	CHECK(rig_same(g.p, LONG, 10));
+	gap_close(&g);
+	rig_close(&from);
+	rig_close(&r);
+}
+
+/*
+ * The receiver's QP fails in the middle of the copy: its receives are flushed when nobody
+ * writes to them any more, which the death of the sender sees to.
+ */
+static void killed_flush(struct doomed *d, bool kill_it)
+{
+	struct gap g;
+	struct rig r;
+
+	under_way(d, &r, &g, IBV_WR_SEND, false);
+	rig_post(&r, &(struct rig_wr){.op = IBV_WR_RDMA_READ, .len = 64, .lkey = 0x100});
+	CHECK_EQ(rig_wait(r.scq).status, IBV_WC_LOC_PROT_ERR);
+	rig_idle(r.rcq);
+	if (kill_it)
+		doom(d);
+	else
+		gap_fill(&g);
+	CHECK_EQ(rig_wait(r.rcq).status, IBV_WC_WR_FLUSH_ERR);
+	if (!kill_it)
+		doom(d);
+	gap_close(&g);
+	rig_close(&r);
+}
+
+/* SIGALRM is blocked in a thread that executes a doorbell, so a hang needs more. */
+static void guard(void)
+{
+	struct sigevent e = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
+	struct itimerspec in = {.it_value.tv_sec = GUARD_SECONDS};
+	timer_t t;
+
+	CHECK(!timer_create(CLOCK_MONOTONIC, &e, &t));
+	CHECK(!timer_settime(t, 0, &in, NULL));
+}
+
+static bool open_uffd(void)
+{
+	struct uffdio_api api = {.api = UFFD_API};
+
+	uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (uffd < 0)
+		return false;
+	CHECK(!ioctl(uffd, UFFDIO_API, &api));
+	return true;
+}
+
+/* The one thread that executes all messages of a process is in the middle of one then. */
+static bool polling(void)
+{
+	const char *mode = getenv("SOFTHCA_MODE");
+
+	return mode && !strcmp(mode, "poll");
+}
+
+static void within_a_process(void)
+{
+	others_go_on();
+	waits(do_dereg, true);
+	waits(do_destroy, true);
+	waits(do_destroy, false);
+	waits(do_reset, true);
+	waits(do_reset, false);
+	waits(do_error, true);
+	waits(do_error, false);
+	waits(do_drain, false);
+	one_srq();
+	placed_once();
+}
+
+int main(void)
+{
+	rig_fabric("copy");
+	make_doomed();
+	guard();
+	if (!open_uffd()) {
+		fprintf(stderr, "skipped: userfaultfd: %s (vm.unprivileged_userfaultfd is 0?)\n",
+			strerror(errno));
+		for (size_t i = 0; i < sizeof(spare) / sizeof(spare[0]); i++)
+			doom(&spare[i]);
+		return SKIPPED;
+	}
+	if (!polling())
+		within_a_process();
+	killed_dereg(&spare[0]);
+	killed_srq(&spare[1]);
+	killed_flush(&spare[2], true);
+	killed_flush(&spare[3], false);
+	return 0;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* A datagram's receiver learns who sent it: from the completion and from the GRH. */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/ip.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../tmpdir.h"
+#include "rig.h"
+
+#define QKEY 0x1234
+#define GRH 40
+#define PAYLOAD 21 /* not a multiple of 4: packets are padded */
+#define SL 3
+#define REPLY 4096 /* where answers go in the buffers */
+
+/* Two adapters of each kind: a datagram goes from the even one to the odd one. */
+static const char topology[] = "link=roce\nlink=roce\nlink=ib\nlink=ib\n";
+
+static void set_topology(void)
+{
+	char path[128];
+	int fd;
+
+	tmpdir_make();
+	snprintf(path, sizeof(path), "%s/topology", tmpdir);
+	fd = open(path, O_WRONLY | O_CREAT, 0600);
+	CHECK(fd >= 0 && write(fd, topology, sizeof(topology) - 1) == sizeof(topology) - 1);
+	close(fd);
+	CHECK(!setenv("SOFTHCA_TOPOLOGY", path, 1));
+}
+
+static void open_end(struct rig *r, unsigned rail)
+{
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR};
+
+	rig_open(r, &(struct rig_attr){.rail = rail, .type = IBV_QPT_UD});
+	CHECK(!ibv_modify_qp(r->qp, &a, IBV_QP_STATE));
+	a.qp_state = IBV_QPS_RTS;
+	CHECK(!ibv_modify_qp(r->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
+}
+
+static struct ibv_ah *path(struct rig *from, const struct rig *to, int gid_index, bool global)
+{
+	struct ibv_ah_attr a = {
+		.dlid = to->port.lid,
+		.port_num = 1,
+		.is_global = global,
+		.grh = {.sgid_index = (uint8_t)gid_index,
+			.hop_limit = 33,
+			.traffic_class = 0x58,
+			.flow_label = 0xabcde},
+		.sl = SL,
+	};
+	struct ibv_ah *ah;
+
+	CHECK(!ibv_query_gid(to->ctx, 1, gid_index, &a.grh.dgid));
+	ah = ibv_create_ah(from->pd, &a);
+	CHECK(ah);
+	return ah;
+}
+
+static void send_to(struct rig *from, struct ibv_ah *ah, uint32_t qpn, uint32_t offset)
+{
+	struct ibv_sge sge = {(uintptr_t)from->buf + offset, PAYLOAD, from->mr->lkey};
+	struct ibv_send_wr *bad,
+		wr = {.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = IBV_WR_SEND,
+			.send_flags = IBV_SEND_SIGNALED,
+			.wr.ud = {.ah = ah, .remote_qpn = qpn, .remote_qkey = QKEY}};
+
+	CHECK(!ibv_post_send(from->qp, &wr, &bad));
+	rig_wait_ok(from->scq);
+}
+
+/* Sends one datagram; its receive is at the start of @to's buffer. */
+static struct ibv_wc one_way(struct rig *from, struct rig *to, struct ibv_ah *ah)
+{
+	struct ibv_wc wc;
+
+	rig_fill(from->buf, PAYLOAD, 7);
+	memset(to->buf, 0xee, 2 * GRH + PAYLOAD);
+	rig_recv(to, 0, 0, GRH + PAYLOAD);
+	send_to(from, ah, to->qp->qp_num, 0);
+	wc = rig_wait_ok(to->rcq);
+	CHECK_EQ(wc.byte_len, GRH + PAYLOAD);
+	CHECK_EQ(wc.src_qp, from->qp->qp_num);
+	CHECK(rig_same(to->buf + GRH, PAYLOAD, 7));
+	return wc;
+}
+
+/* The receiver answers to where the completion and the GRH say that it came from. */
+static void answer(struct rig *to, struct rig *from, struct ibv_wc *wc)
+{
+	struct ibv_ah *ah = ibv_create_ah_from_wc(to->pd, wc, (struct ibv_grh *)to->buf, 1);
+
+	CHECK(ah);
+	rig_fill(to->buf + REPLY, PAYLOAD, 8);
+	rig_recv(from, 0, REPLY, GRH + PAYLOAD);
+	send_to(to, ah, wc->src_qp, REPLY);
+	rig_wait_ok(from->rcq);
+	CHECK(rig_same(from->buf + REPLY + GRH, PAYLOAD, 8));
+	CHECK(!ibv_destroy_ah(ah));
+}
+
+static void check_attributes(struct rig *from, struct rig *to, struct ibv_wc *wc, int gid_index)
+{
+	struct ibv_ah_attr a;
+	union ibv_gid gid;
+
+	CHECK(!ibv_init_ah_from_wc(to->ctx, 1, wc, (struct ibv_grh *)to->buf, &a));
+	CHECK(!ibv_query_gid(from->ctx, 1, gid_index, &gid));
+	CHECK(a.is_global);
+	CHECK_EQ(a.grh.sgid_index, gid_index);
+	CHECK(!memcmp(&a.grh.dgid, &gid, sizeof(gid)));
+	CHECK_EQ(a.grh.hop_limit, 33);
+	CHECK_EQ(a.grh.traffic_class, 0x58);
+}
+
+/* RFC 1071: the header with its checksum sums to all ones. */
+static void check_sum(const uint8_t *header)
+{
+	uint32_t sum = 0;
+
+	for (int i = 0; i < 20; i += 2)
+		sum += (uint32_t)header[i] << 8 | header[i + 1];
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	CHECK_EQ(sum, 0xffff);
+}
+
+/* RoCE v2 over IPv4: the last 20 of the 40 bytes are the packet's IPv4 header. */
+static void check_ipv4(const struct rig *from, const struct rig *to)
+{
+	const uint8_t *ip = to->buf + 20;
+	union ibv_gid sgid, dgid;
+
+	CHECK(!ibv_query_gid(from->ctx, 1, 1, &sgid));
+	CHECK(!ibv_query_gid(to->ctx, 1, 1, &dgid));
+	CHECK_EQ(ip[0], 0x45);
+	CHECK_EQ(ip[1], 0x58);
+	CHECK_EQ(ip[2] << 8 | ip[3], 20 + 8 + 12 + 8 + 24 + 4); /* IP, UDP, BTH, DETH, data, ICRC */
+	CHECK_EQ(ip[8], 33);
+	CHECK_EQ(ip[9], IPPROTO_UDP);
+	CHECK(!memcmp(ip + 12, sgid.raw + 12, 4));
+	CHECK(!memcmp(ip + 16, dgid.raw + 12, 4));
+	check_sum(ip);
+	CHECK(to->buf[0] >> 4 != 6);
+}
+
+/* An IPv6 header, or InfiniBand's GRH: the same fields. */
+static void check_ipv6(const struct rig *from, const struct rig *to, bool roce)
+{
+	const struct ibv_grh *g = (const struct ibv_grh *)to->buf;
+	union ibv_gid sgid, dgid;
+
+	CHECK(!ibv_query_gid(from->ctx, 1, 0, &sgid));
+	CHECK(!ibv_query_gid(to->ctx, 1, 0, &dgid));
+	CHECK_EQ(ntohl(g->version_tclass_flow), 6u << 28 | 0x58 << 20 | 0xabcde);
+	CHECK_EQ(ntohs(g->paylen), (roce ? 8 : 0) + 12 + 8 + 24 + 4);
+	CHECK_EQ(g->next_hdr, roce ? IPPROTO_UDP : 0x1b);
+	CHECK_EQ(g->hop_limit, 33);
+	CHECK(!memcmp(&g->sgid, &sgid, sizeof(sgid)));
+	CHECK(!memcmp(&g->dgid, &dgid, sizeof(dgid)));
+}
+
+static void with_grh(unsigned rail, int gid_index, bool roce)
+{
+	struct rig from, to;
+	struct ibv_ah *ah;
+	struct ibv_wc wc;
+
+	open_end(&from, rail);
+	open_end(&to, rail + 1);
+	ah = path(&from, &to, gid_index, true);
+	wc = one_way(&from, &to, ah);
+	CHECK(wc.wc_flags & IBV_WC_GRH);
+	if (gid_index)
+		check_ipv4(&from, &to);
+	else
+		check_ipv6(&from, &to, roce);
+	/* RoCE: 8 for UDP and 1 for IPv6 or 2 for IPv4. */
+	CHECK_EQ(wc.sl, !roce ? SL : gid_index ? 0xa : 0x9);
+	check_attributes(&from, &to, &wc, gid_index);
+	answer(&to, &from, &wc);
+	CHECK(!ibv_destroy_ah(ah));
+	rig_close(&from);
+	rig_close(&to);
+}
+
+/* InfiniBand inside one subnet: no GRH, and the answer goes by LID. */
+static void without_grh(void)
+{
+	struct rig from, to;
+	struct ibv_ah *ah;
+	struct ibv_wc wc;
+
+	open_end(&from, 2);
+	open_end(&to, 3);
+	ah = path(&from, &to, 0, false);
+	wc = one_way(&from, &to, ah);
+	CHECK(!(wc.wc_flags & IBV_WC_GRH));
+	CHECK_EQ(wc.slid, from.port.lid);
+	CHECK_EQ(wc.sl, SL);
+	for (int i = 0; i < GRH; i++)
+		CHECK_EQ(to.buf[i], 0);
+	answer(&to, &from, &wc);
+	CHECK(!ibv_destroy_ah(ah));
+	rig_close(&from);
+	rig_close(&to);
+}
+
+int main(void)
+{
+	rig_fabric("datagram");
+	set_topology();
+	with_grh(0, 0, true);
+	with_grh(0, 1, true);
+	with_grh(2, 0, false);
+	without_grh();
+	return 0;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* Which memory can be registered, and what becomes of a region whose memory goes. */
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "rig.h"
+
+#define PAGE 4096u
+#define READS IBV_ACCESS_REMOTE_READ
+#define WRITES (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+
+static struct rig a, b;
+
+static uint8_t *map_pages(unsigned n, int prot)
+{
+	uint8_t *p = mmap(NULL, n * PAGE, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	return p;
+}
+
+static void refused(void *p, size_t len, int access)
+{
+	errno = 0;
+	CHECK(!ibv_reg_mr(a.pd, p, len, access));
+	CHECK_EQ(errno, EFAULT);
+}
+
+static void accepted(void *p, size_t len, int access)
+{
+	struct ibv_mr *mr = ibv_reg_mr(a.pd, p, len, access);
+
+	CHECK(mr);
+	CHECK(!ibv_dereg_mr(mr));
+}
+
+/* Four pages: read and write, read, none, nothing. */
+static void protections(void)
+{
+	uint8_t *p = map_pages(4, PROT_READ | PROT_WRITE);
+
+	CHECK(!mprotect(p + PAGE, PAGE, PROT_READ));
+	CHECK(!mprotect(p + 2 * PAGE, PAGE, PROT_NONE));
+	CHECK(!munmap(p + 3 * PAGE, PAGE));
+	accepted(p, PAGE, WRITES);
+	accepted(p + 100, 1, WRITES);
+	accepted(p, 2 * PAGE, READS);
+	accepted(p + PAGE, PAGE, 0);
+	refused(p, PAGE + 1, WRITES);
+	refused(p + PAGE, PAGE, WRITES);
+	refused(p + PAGE, PAGE, IBV_ACCESS_LOCAL_WRITE);
+	refused(p + PAGE, PAGE + 1, READS);
+	refused(p + 2 * PAGE, 1, READS);
+	refused(p + 2 * PAGE, 1, 0);
+	refused(p + 3 * PAGE, 1, READS);
+	CHECK(!munmap(p, 3 * PAGE));
+}
+
+/* Mappings that touch each other are one range. */
+static void pieces(void)
+{
+	uint8_t *p = map_pages(64, PROT_READ);
+
+	for (unsigned i = 0; i < 64; i += 2)
+		CHECK(!mprotect(p + i * PAGE, PAGE, PROT_READ | PROT_WRITE));
+	accepted(p, 64 * PAGE, READS);
+	accepted(p + PAGE - 1, 62 * PAGE, READS);
+	refused(p, 64 * PAGE, WRITES);
+	CHECK(!munmap(p, 64 * PAGE));
+}
+
+/* As the manual says: the pages are not pinned. */
+static void unmapped_later(void)
+{
+	uint8_t *p = map_pages(1, PROT_READ | PROT_WRITE);
+	struct ibv_mr *mr = ibv_reg_mr(b.pd, p, PAGE, WRITES);
+
+	CHECK(mr && !munmap(p, PAGE));
+	rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
+			     .flags = IBV_SEND_SIGNALED,
+			     .len = 8,
+			     .raddr = (uintptr_t)p,
+			     .rkey = mr->rkey});
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_REM_OP_ERR);
+	CHECK(!ibv_dereg_mr(mr));
+}
+
+int main(void)
+{
+	rig_fabric("mr");
+	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&b, &(struct rig_attr){0});
+	rig_connect_pair(&a, &b);
+	protections();
+	pieces();
+	unmapped_later();
+	rig_close(&a);
+	rig_close(&b);
+	return 0;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Doorbells are SIGSEGVs that the program never sees, whatever it does with the signal
+ * itself: handlers on a stack of their own, for a stack overflow above all; one-shot
+ * handlers; masks; threads that are made with everything blocked; children that go on
+ * with what their parent opened. Each case runs in a child, whose end tells.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rig.h"
+
+#define ALT_STACK 8192u /* what a program takes: less than a message needs */
+#define PAGE 4096u
+#define OK 42
+
+static struct rig a, b;
+
+static void open_pair(void)
+{
+	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&b, &(struct rig_attr){.srq = true});
+	rig_connect_pair(&a, &b);
+}
+
+/* One message; the SRQ has it look ahead, which takes room on the stack. */
+static void message(uint32_t n)
+{
+	rig_recv(&b, n, 0, 64);
+	rig_fill(a.buf, 64, n);
+	rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 64});
+	CHECK_EQ(rig_wait_ok(b.rcq).wr_id, n);
+	rig_wait_ok(a.scq);
+	CHECK(rig_same(b.buf, 64, n));
+}
+
+static sigjmp_buf out;
+static volatile sig_atomic_t handled;
+static uint8_t *alt;
+
+/* A stack of its own, with a page below that nobody may write. */
+static void set_alt_stack(void)
+{
+	stack_t st = {.ss_size = ALT_STACK};
+
+	alt = mmap(NULL, PAGE + ALT_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		0);
+	CHECK(alt != MAP_FAILED);
+	CHECK(!mprotect(alt, PAGE, PROT_NONE));
+	st.ss_sp = alt + PAGE;
+	CHECK(!sigaltstack(&st, NULL));
+}
+
+static void set_handler(void (*fn)(int, siginfo_t *, void *), int flags, int masked)
+{
+	struct sigaction sa = {.sa_sigaction = fn, .sa_flags = SA_SIGINFO | flags};
+
+	sigemptyset(&sa.sa_mask);
+	if (masked)
+		sigaddset(&sa.sa_mask, masked);
+	CHECK(!sigaction(SIGSEGV, &sa, NULL));
+}
+
+static void jump_out(int sig, siginfo_t *si, void *uc)
+{
+	handled++;
+	siglongjmp(out, 1);
+}
+
+static volatile bool deeper = true; /* which the compiler does not know */
+static int *volatile nowhere;
+
+static uint64_t __attribute__((noinline)) recurse(uint64_t n)
+{
+	volatile uint8_t frame[PAGE];
+
+	frame[n % PAGE] = (uint8_t)n;
+	return deeper ? recurse(n + 1) + frame[n % PAGE] : n;
+}
+
+static void fault(void)
+{
+	*nowhere = 1;
+}
+
+/* The copy faults, which is a signal inside of the doorbell's. */
+static void message_from_nowhere(void)
+{
+	void *p = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_mr *mr = ibv_reg_mr(a.pd, p, PAGE, 0);
+	struct ibv_sge sge = {(uintptr_t)p, 64, 0};
+	struct ibv_send_wr wr = {.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = {(uintptr_t)b.buf, b.mr->rkey}};
+	struct ibv_send_wr *bad;
+
+	CHECK(mr && !munmap(p, PAGE));
+	sge.lkey = mr->lkey;
+	CHECK(!ibv_post_send(a.qp, &wr, &bad));
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_LOC_PROT_ERR);
+}
+
+static void overflow(bool first)
+{
+	set_alt_stack();
+	if (first)
+		set_handler(jump_out, SA_ONSTACK, 0);
+	open_pair();
+	if (!first)
+		set_handler(jump_out, SA_ONSTACK, 0);
+	for (uint32_t n = 0; n < 4; n++) {
+		message(n);
+		if (!sigsetjmp(out, 1))
+			recurse(0);
+		CHECK_EQ(handled, (int)n + 1);
+	}
+	message(9);
+	message_from_nowhere();
+	if (!sigsetjmp(out, 1))
+		recurse(0);
+	CHECK_EQ(handled, 5);
+	exit(OK);
+}
+
+static void overflow_before(void)
+{
+	overflow(true);
+}
+
+static void overflow_after(void)
+{
+	overflow(false);
+}
+
+static void once(int sig, siginfo_t *si, void *uc)
+{
+	struct sigaction sa;
+
+	handled++;
+	CHECK(!sigaction(SIGSEGV, NULL, &sa));
+	CHECK(sa.sa_handler == SIG_DFL);
+}
+
+/* The handler returns, so the instruction faults again, which ends the process. */
+static void reset_hand(void)
+{
+	open_pair();
+	set_handler(once, SA_RESETHAND, 0);
+	message(1);
+	fault();
+}
+
+static bool is_blocked(int sig)
+{
+	sigset_t set;
+
+	CHECK(!pthread_sigmask(SIG_SETMASK, NULL, &set));
+	return sigismember(&set, sig);
+}
+
+static void look_and_jump(int sig, siginfo_t *si, void *uc)
+{
+	handled = is_blocked(SIGUSR1) && !is_blocked(SIGUSR2);
+	siglongjmp(out, 1);
+}
+
+/* In the handler exactly its own mask is blocked, and what it leaves behind is no more. */
+static void masks(void)
+{
+	open_pair();
+	set_handler(look_and_jump, SA_NODEFER, SIGUSR1);
+	if (!sigsetjmp(out, 0))
+		fault();
+	CHECK(handled);
+	CHECK(!is_blocked(SIGUSR2));
+	message(1);
+	exit(OK);
+}
+
+static void *in_thread(void *arg)
+{
+	message(1);
+	return NULL;
+}
+
+static void blocked_thread(void)
+{
+	pthread_attr_t attr;
+	pthread_t t;
+	sigset_t all;
+
+	open_pair();
+	sigfillset(&all);
+	CHECK(!pthread_attr_init(&attr));
+	CHECK(!pthread_attr_setsigmask_np(&attr, &all));
+	CHECK(!pthread_create(&t, &attr, in_thread, NULL));
+	CHECK(!pthread_join(t, NULL));
+	exit(OK);
+}
+
+/* As whoever executed the program may have left it. */
+static void blocked_from_the_start(void)
+{
+	sigset_t set;
+
+	/* Not by libc's function, which the library stands in front of. */
+	sigemptyset(&set);
+	sigaddset(&set, SIGSEGV);
+	CHECK(!syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, NULL, 8));
+	open_pair();
+	message(1);
+	exit(OK);
+}
+
+static void ignored(void)
+{
+	open_pair();
+	signal(SIGSEGV, SIG_IGN);
+	CHECK(!raise(SIGSEGV));
+	message(1);
+	signal(SIGSEGV, SIG_DFL);
+	raise(SIGSEGV);
+}
+
+/* A child goes on with what its parent opened: it is told so, and ends. */
+static void inherited(void)
+{
+	int status;
+	pid_t pid;
+
+	open_pair();
+	message(1);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		message(2);
+		exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFSIGNALED(status));
+	CHECK_EQ(WTERMSIG(status), SIGABRT);
+	message(3);
+	exit(OK);
+}
+
+int main(void)
+{
+	rig_fabric("signals");
+	CHECK_EQ(rig_child(overflow_before, NULL), OK);
+	CHECK_EQ(rig_child(overflow_after, NULL), OK);
+	CHECK_EQ(rig_child(reset_hand, NULL), 128 + SIGSEGV);
+	CHECK_EQ(rig_child(masks, NULL), OK);
+	CHECK_EQ(rig_child(blocked_thread, NULL), OK);
+	CHECK_EQ(rig_child(blocked_from_the_start, NULL), OK);
+	CHECK_EQ(rig_child(ignored, NULL), 128 + SIGSEGV);
+	CHECK_EQ(rig_child(inherited, "opened by its parent"), OK);
+	return 0;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where the adapters cannot work, a program is told why in one line, and neither hangs
+ * nor crashes: no room in /dev/shm, no /proc, members in other namespaces, and system
+ * calls that are forbidden. Needs root for all but the last.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rig.h"
+
+#define OK 42
+#define SKIPPED 77
+
+static struct rig r;
+
+static void own_mounts(const char *over, const char *options)
+{
+	CHECK(!unshare(CLONE_NEWNS));
+	CHECK(!mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	CHECK(!mount("tmpfs", over, "tmpfs", 0, options));
+}
+
+static void no_devices(void)
+{
+	struct ibv_device **list;
+	int n = 0;
+
+	list = ibv_get_device_list(&n);
+	CHECK_EQ(n, 0);
+	if (list)
+		ibv_free_device_list(list);
+	exit(OK);
+}
+
+static void no_room(void)
+{
+	own_mounts("/dev/shm", "size=256k");
+	no_devices();
+}
+
+static void no_proc(void)
+{
+	own_mounts("/proc", "size=64k");
+	no_devices();
+}
+
+/* Objects end where the room does; what is there goes on. */
+static void little_room(void)
+{
+	struct ibv_qp_init_attr qa = {.cap = {.max_send_wr = 1, .max_send_sge = 1},
+		.qp_type = IBV_QPT_RC};
+	struct ibv_qp *qp = NULL;
+	struct rig_addr self;
+	unsigned n = 0;
+
+	own_mounts("/dev/shm", "size=2m");
+	rig_open(&r, &(struct rig_attr){0});
+	self = rig_addr(&r);
+	rig_connect(&r, &self, (struct rig_timers){0});
+	qa.send_cq = qa.recv_cq = r.scq;
+	do
+		qp = ibv_create_qp(r.pd, &qa);
+	while (qp && ++n < 16384);
+	CHECK(!qp);
+	CHECK_EQ(errno, ENOMEM);
+	CHECK(n > 64);
+	rig_post(&r, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
+			     .flags = IBV_SEND_SIGNALED,
+			     .len = 64,
+			     .raddr = self.addr + 4096,
+			     .rkey = self.rkey});
+	rig_wait_ok(r.scq);
+	exit(OK);
+}
+
+/* In the fabric that the parent is a member of. */
+static void other_pids(void)
+{
+	int status;
+	pid_t pid;
+
+	CHECK(!unshare(CLONE_NEWPID));
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid)
+		no_devices();
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	exit(WEXITSTATUS(status));
+}
+
+static void put_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+}
+
+static void other_users(void)
+{
+	CHECK(!unshare(CLONE_NEWUSER));
+	put_file("/proc/self/setgroups", "deny");
+	put_file("/proc/self/uid_map", "0 0 1");
+	put_file("/proc/self/gid_map", "0 0 1");
+	no_devices();
+}
+
+/* From here on this process may not touch another one's memory. */
+static void forbid(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = {sizeof(code) / sizeof(code[0]), code};
+
+	CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	CHECK(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog));
+}
+
+static int link_fd[2];
+
+static void meet(int fd, struct rig_addr *to)
+{
+	struct rig_addr mine = rig_addr(&r);
+
+	CHECK_EQ(write(fd, &mine, sizeof(mine)), sizeof(mine));
+	CHECK_EQ(recv(fd, to, sizeof(*to), MSG_WAITALL), sizeof(*to));
+	rig_connect(&r, to, (struct rig_timers){0});
+	CHECK_EQ(write(fd, "x", 1), 1);
+	CHECK_EQ(recv(fd, &(char){0}, 1, MSG_WAITALL), 1);
+}
+
+static void forbidden_sender(void)
+{
+	struct rig_addr to;
+
+	forbid();
+	rig_open(&r, &(struct rig_attr){0});
+	meet(link_fd[1], &to);
+	for (uint64_t i = 0; i < 2; i++)
+		rig_post(&r, &(struct rig_wr){.id = i,
+				     .op = IBV_WR_SEND,
+				     .flags = IBV_SEND_SIGNALED,
+				     .len = 64});
+	CHECK_EQ(rig_wait(r.scq).status, IBV_WC_RETRY_EXC_ERR);
+	CHECK_EQ(rig_wait(r.scq).status, IBV_WC_WR_FLUSH_ERR);
+	exit(OK);
+}
+
+static void receiver(void)
+{
+	struct rig_addr to;
+
+	rig_open(&r, &(struct rig_attr){0});
+	rig_recv(&r, 1, 0, 64);
+	meet(link_fd[0], &to);
+	CHECK_EQ(rig_wait(r.rcq).status, IBV_WC_WR_FLUSH_ERR);
+	CHECK_EQ(rig_state(&r), IBV_QPS_ERR);
+	exit(OK);
+}
+
+/* Both ends fail; neither waits for ever. */
+static void seccomp(void)
+{
+	int status;
+	pid_t pid;
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, link_fd));
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid)
+		receiver();
+	CHECK_EQ(rig_child(forbidden_sender, "seccomp"), OK);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(WEXITSTATUS(status), OK);
+}
+
+int main(void)
+{
+	rig_fabric("surroundings");
+	seccomp();
+	if (geteuid()) {
+		fprintf(stderr, "skipped: namespaces and mounts: not root\n");
+		return SKIPPED;
+	}
+	CHECK_EQ(rig_child(no_room, "No space left"), OK);
+	CHECK_EQ(rig_child(no_proc, "/proc"), OK);
+	CHECK_EQ(rig_child(little_room, NULL), OK);
+	rig_open(&r, &(struct rig_attr){0}); /* makes the fabric */
+	CHECK_EQ(rig_child(other_pids, "pid namespace"), OK);
+	CHECK_EQ(rig_child(other_users, "user namespace"), OK);
+	rig_close(&r);
+	return 0;
+}

@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: MIT */
+/* A program that is linked statically. */
+int main(void)
+{
+	return 0;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every function by which programs look at files finds the emulated adapters: by absolute
+ * path, relative to a directory of theirs, and by descriptor.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#define CLASS "/sys/class/infiniband"
+#define GUID CLASS "/mlx5_1/node_guid"
+#define LINK CLASS "/mlx5_0"
+#define DEVICE "/dev/infiniband/uverbs1"
+#define NO_DEVICE "/dev/infiniband/uverbs2"
+
+/* As older programs call them; no header declares these any more. */
+int __xstat(int version, const char *path, struct stat *st);
+int __xstat64(int version, const char *path, struct stat64 *st);
+int __lxstat(int version, const char *path, struct stat *st);
+int __lxstat64(int version, const char *path, struct stat64 *st);
+int __fxstat(int version, int fd, struct stat *st);
+int __fxstat64(int version, int fd, struct stat64 *st);
+int __fxstatat(int version, int dir, const char *path, struct stat *st, int flags);
+int __fxstatat64(int version, int dir, const char *path, struct stat64 *st, int flags);
+int __openat_2(int dir, const char *path, int flags);
+int __openat64_2(int dir, const char *path, int flags);
+
+static bool is_device(mode_t mode, dev_t dev)
+{
+	return S_ISCHR(mode) && dev == makedev(231, 193);
+}
+
+/* What each function of the family says of @path. */
+static void by_path(const char *path, bool device, mode_t type, mode_t link_type)
+{
+	struct stat64 st64;
+	struct statx stx;
+	struct stat st;
+
+#define SAYS(call, s, want)                                                                        \
+	do {                                                                                       \
+		CHECK_EQ(call, 0);                                                                 \
+		CHECK_EQ((s).st_mode &S_IFMT, want);                                               \
+		CHECK_EQ(is_device((s).st_mode, (s).st_rdev), device);                             \
+	} while (0)
+	SAYS(stat(path, &st), st, type);
+	SAYS(stat64(path, &st64), st64, type);
+	SAYS(lstat(path, &st), st, link_type);
+	SAYS(lstat64(path, &st64), st64, link_type);
+	SAYS(fstatat(AT_FDCWD, path, &st, 0), st, type);
+	SAYS(fstatat64(AT_FDCWD, path, &st64, AT_SYMLINK_NOFOLLOW), st64, link_type);
+	SAYS(__xstat(1, path, &st), st, type);
+	SAYS(__xstat64(1, path, &st64), st64, type);
+	SAYS(__lxstat(1, path, &st), st, link_type);
+	SAYS(__lxstat64(1, path, &st64), st64, link_type);
+	SAYS(__fxstatat(1, AT_FDCWD, path, &st, 0), st, type);
+	SAYS(__fxstatat64(1, AT_FDCWD, path, &st64, 0), st64, type);
+#undef SAYS
+	CHECK_EQ(statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &stx), 0);
+	CHECK_EQ(stx.stx_mode & S_IFMT, link_type);
+	CHECK_EQ(is_device(stx.stx_mode, makedev(stx.stx_rdev_major, stx.stx_rdev_minor)), device);
+	CHECK(!access(path, R_OK));
+	CHECK(!faccessat(AT_FDCWD, path, R_OK, 0));
+	CHECK(!euidaccess(path, R_OK));
+	CHECK(!eaccess(path, R_OK));
+}
+
+static void by_descriptor(void)
+{
+	int fd = open(DEVICE, O_RDWR | O_CLOEXEC);
+	struct stat64 st64;
+	struct statx stx;
+	struct stat st;
+
+	CHECK(fd >= 0);
+#define SAYS(call, s)                                                                              \
+	do {                                                                                       \
+		CHECK_EQ(call, 0);                                                                 \
+		CHECK(is_device((s).st_mode, (s).st_rdev));                                        \
+	} while (0)
+	SAYS(fstat(fd, &st), st);
+	SAYS(fstat64(fd, &st64), st64);
+	SAYS(fstatat(fd, "", &st, AT_EMPTY_PATH), st);
+	SAYS(__fxstat(1, fd, &st), st);
+	SAYS(__fxstat64(1, fd, &st64), st64);
+#undef SAYS
+	CHECK_EQ(statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stx), 0);
+	CHECK(is_device(stx.stx_mode, makedev(stx.stx_rdev_major, stx.stx_rdev_minor)));
+	CHECK(!close(fd));
+}
+
+/* A device that is not there, and files that are not the adapters'. */
+static void others(void)
+{
+	struct statx stx;
+	struct stat st;
+
+	CHECK(statx(AT_FDCWD, NO_DEVICE, 0, STATX_BASIC_STATS, &stx) && errno == ENOENT);
+	CHECK(stat(NO_DEVICE, &st) && errno == ENOENT);
+	CHECK(faccessat(AT_FDCWD, NO_DEVICE, R_OK, 0) && errno == ENOENT);
+	CHECK(!statx(AT_FDCWD, "/dev/null", 0, STATX_BASIC_STATS, &stx));
+	CHECK_EQ(makedev(stx.stx_rdev_major, stx.stx_rdev_minor), makedev(1, 3));
+	CHECK(!__xstat(1, "/dev/null", &st));
+	CHECK_EQ(st.st_rdev, makedev(1, 3));
+	CHECK(statx(-1, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stx) && errno == EBADF);
+}
+
+static int adapters(const struct dirent *e)
+{
+	return !strncmp(e->d_name, "mlx5_", 5);
+}
+
+static int adapters64(const struct dirent64 *e)
+{
+	return !strncmp(e->d_name, "mlx5_", 5);
+}
+
+static void directories(void)
+{
+	struct dirent64 **list64;
+	struct dirent **list;
+
+	CHECK_EQ(scandir(CLASS, &list, adapters, alphasort), 2);
+	CHECK_EQ(scandir64(CLASS, &list64, adapters64, alphasort64), 2);
+	for (int i = 0; i < 2; i++) {
+		CHECK_STR(list[i]->d_name, i ? "mlx5_1" : "mlx5_0");
+		CHECK_STR(list64[i]->d_name, i ? "mlx5_1" : "mlx5_0");
+		free(list[i]);
+		free(list64[i]);
+	}
+	free(list);
+	free(list64);
+}
+
+static void read_guid(int fd)
+{
+	char text[32] = "";
+
+	CHECK(fd >= 0);
+	CHECK(read(fd, text, sizeof(text) - 1) > 0);
+	CHECK_STR(text, "025f:48ff:fe00:0001\n");
+	CHECK(!close(fd));
+}
+
+static void links_and_contents(void)
+{
+	char direct[PATH_MAX] = "", at[PATH_MAX] = "";
+	int dir;
+
+	CHECK(readlink(LINK, direct, sizeof(direct) - 1) > 0);
+	CHECK(readlinkat(AT_FDCWD, LINK, at, sizeof(at) - 1) > 0);
+	CHECK_STR(direct, at);
+	CHECK(!strncmp(at, "../../devices/pci", 17));
+	CHECK(lgetxattr(LINK, "user.none", at, sizeof(at)) < 0 && errno != ENOENT);
+	CHECK(getxattr(GUID, "user.none", at, sizeof(at)) < 0 && errno != ENOENT);
+	CHECK(getxattr(DEVICE, "user.none", at, sizeof(at)) < 0 && errno == ENODATA);
+	CHECK(listxattr(GUID, at, sizeof(at)) >= 0 || errno == ENOTSUP);
+	CHECK_EQ(llistxattr(DEVICE, at, sizeof(at)), 0);
+	read_guid(openat(AT_FDCWD, GUID, O_RDONLY | O_CLOEXEC));
+	read_guid(__openat_2(AT_FDCWD, GUID, O_RDONLY | O_CLOEXEC));
+	read_guid(__openat64_2(AT_FDCWD, GUID, O_RDONLY | O_CLOEXEC));
+	dir = open(CLASS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	read_guid(openat(dir, "mlx5_1/node_guid", O_RDONLY | O_CLOEXEC));
+	CHECK(!close(dir));
+	CHECK(!chdir(CLASS));
+	read_guid(open("mlx5_1/node_guid", O_RDONLY | O_CLOEXEC));
+	CHECK(!chdir("/"));
+}
+
+int main(void)
+{
+	char fabric[64];
+
+	snprintf(fabric, sizeof(fabric), "test-files-%d", (int)getpid());
+	CHECK(!setenv("SOFTHCA_FABRIC", fabric, 1));
+	CHECK(!setenv("SOFTHCA_RAILS", "2", 1));
+	by_path(DEVICE, true, S_IFCHR, S_IFCHR);
+	by_path(GUID, false, S_IFREG, S_IFREG);
+	by_path(LINK, false, S_IFDIR, S_IFLNK);
+	by_path(CLASS, false, S_IFDIR, S_IFDIR);
+	by_descriptor();
+	others();
+	directories();
+	links_and_contents();
+	return 0;
+}
