@@ -42,8 +42,9 @@ def built(out):
     """The layers whose library or program is a target of this build directory."""
     targets = json.loads(run("meson", "introspect", "--targets", out))
     files = {f for t in targets for f in t["filename"]}
-    return {n for n in everything
-            for name in (f"lib{n}.so", f"lib{n}.so.0.1.0", n) if str(out / home(n) / name) in files}
+    programs = {n for n in PROGRAMS if str(out / PROGRAMS[n][0]) in files}
+    return programs | {n for n in LAYERS for name in (f"lib{n}.so", f"lib{n}.so.0.1.0")
+                       if str(out / home(n) / name) in files}
 
 
 def without_packages(tmp, layers):

@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/rand.h"
 
 struct test {
 	const char *name;
@@ -51,14 +52,9 @@ struct test {
 		}                                                                                  \
 	} while (0)
 
-/* splitmix64 (S. Vigna, public domain description): a seed gives the same run again. */
 static inline uint64_t test_rand(uint64_t *state)
 {
-	uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return z ^ (z >> 31);
+	return rand_next(state);
 }
 
 /* The seed of TEST_SEED, else a new one; printed, so that a failure can be run again. */

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+#include "bound.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define FOR_EVER 1e15 /* ns: eleven days */
+
+/* Rates of one group at one time. */
+struct load {
+	double local, remote;
+};
+
+static double rate_at(const struct bound_rail *r, double at)
+{
+	uint32_t low = 0, high = r->n_steps;
+
+	while (high - low > 1) {
+		uint32_t mid = (low + high) / 2;
+
+		if (r->steps[mid].at <= at)
+			low = mid;
+		else
+			high = mid;
+	}
+	return r->steps[low].rate;
+}
+
+/* Local rails first: of all ways to reach the most, the one with the least remote traffic. */
+static double add_load(const struct load *l, double most, double *remote_p)
+{
+	double local = fmin(l->local, most), all = fmin(l->local + l->remote, most);
+
+	*remote_p += all - local;
+	return all;
+}
+
+/* The rails that can still complete what they send at this time. */
+static double rate_of_all(const struct bound *b, double at, double until, double *remote_p)
+{
+	struct load groups[BOUND_GROUPS] = {0};
+	double sum = 0;
+
+	*remote_p = 0;
+	for (uint32_t i = 0; i < b->n_rails; i++) {
+		const struct bound_rail *r = &b->rails[i];
+		double rate = at <= until - r->latency ? rate_at(r, at) : 0;
+		struct load alone = {r->remote ? 0 : rate, r->remote ? rate : 0};
+
+		if (r->group == BOUND_NO_GROUP) {
+			sum += add_load(&alone, INFINITY, remote_p);
+		} else {
+			groups[r->group].local += alone.local;
+			groups[r->group].remote += alone.remote;
+		}
+	}
+	for (uint32_t g = 0; g < BOUND_GROUPS; g++)
+		sum += add_load(&groups[g], b->group_rates[g], remote_p);
+	return sum;
+}
+
+/* The next time after `at` at which a rate changes or a rail drops out; at most `until`. */
+static double next_change(const struct bound *b, double at, double until)
+{
+	double next = until;
+
+	for (uint32_t i = 0; i < b->n_rails; i++) {
+		const struct bound_rail *r = &b->rails[i];
+		uint32_t low = 0, high = r->n_steps;
+
+		if (until - r->latency > at)
+			next = fmin(next, until - r->latency);
+		while (low < high) {
+			uint32_t mid = (low + high) / 2;
+
+			if (r->steps[mid].at > at)
+				high = mid;
+			else
+				low = mid + 1;
+		}
+		if (low < r->n_steps)
+			next = fmin(next, r->steps[low].at);
+	}
+	return next;
+}
+
+double bound_bytes(const struct bound *b, double from, double span, double *remote_p)
+{
+	double at = from, until = from + span, bytes = 0, remote;
+
+	*remote_p = 0;
+	while (at < until) {
+		double next = next_change(b, at, until);
+		double rate = rate_of_all(b, (at + next) / 2, until, &remote);
+
+		bytes += rate * (next - at);
+		*remote_p += remote * (next - at);
+		at = next;
+	}
+	return bytes;
+}
+
+double bound_time(const struct bound *b, double from, double bytes)
+{
+	double low = 0, high = 1, remote;
+
+	while (bound_bytes(b, from, high, &remote) < bytes) {
+		low = high;
+		high *= 2;
+		if (high > FOR_EVER)
+			return INFINITY;
+	}
+	while (high - low > 1e-9 * high) {
+		double mid = (low + high) / 2;
+
+		if (bound_bytes(b, from, mid, &remote) < bytes)
+			low = mid;
+		else
+			high = mid;
+	}
+	return high;
+}
+
+double bound_remote_share(const struct bound *b, double from, double bytes)
+{
+	double remote, all = bound_bytes(b, from, bound_time(b, from, bytes), &remote);
+
+	return remote / all;
+}
+
+double bound_rate(const struct bound *b, double at, double span)
+{
+	double remote;
+
+	return rate_of_all(b, at, at + span, &remote);
+}

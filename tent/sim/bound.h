@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The clairvoyant bound: the earliest time at which a number of bytes can have been
+ * completed by rails whose capacity is known in advance, if data could be divided at will.
+ *
+ * With capacity c_r(t), latency l_r, and shared links g of rate C_g that no two of them
+ * share a rail,
+ *
+ *	R(t, T) = sum over g of min(C_g, sum over r in g of c_r(t) where t <= T - l_r)
+ *	T*(B)   = min { T : integral of R(t, T) from 0 to T >= B }
+ *
+ * Bytes and ns. It knows nothing of the scheduler.
+ */
+#ifndef TENT_BOUND_H
+#define TENT_BOUND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BOUND_RAILS 64
+#define BOUND_GROUPS 16
+#define BOUND_NO_GROUP UINT32_MAX
+
+/* From this time on the rail has this rate. */
+struct bound_step {
+	double at, rate;
+};
+
+struct bound_rail {
+	double latency;
+	uint32_t group;
+	bool remote;
+	const struct bound_step *steps; /* ascending; the first one at 0 or before */
+	uint32_t n_steps;
+};
+
+struct bound {
+	uint32_t n_rails;
+	struct bound_rail rails[BOUND_RAILS];
+	double group_rates[BOUND_GROUPS];
+};
+
+/*
+ * Bytes that can be completed between from and from + span; *remote_p: those of them that
+ * remote rails must carry.
+ */
+double bound_bytes(const struct bound *b, double from, double span, double *remote_p);
+
+/* T*: how long bytes take at least, from a time on; INFINITY: for ever. */
+double bound_time(const struct bound *b, double from, double bytes);
+
+/* The share of bytes that must be remote to reach T*. */
+double bound_remote_share(const struct bound *b, double from, double bytes);
+
+/* R at a time, of the rails whose latency is below span: the ideal throughput. */
+double bound_rate(const struct bound *b, double at, double span);
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+#include "case.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "base/rand.h"
+
+#define KIB 1024ull
+#define MIB (1024 * KIB)
+
+#define RATE 25.0 /* bytes per ns: 200 Gb/s */
+#define LATENCY 5000.0
+#define REMOTE_LATENCY 1000.0 /* on top, to the memory of the other node */
+
+#define FALL_AT 5e6
+#define BACK_AT 15e6
+#define RAMP_STEPS 10
+#define RAMP_STEP_NS 2e5
+#define TRAFFIC_NS 5e5 /* mean time between changes of the background */
+
+#define STREAM(size) .min = size, .max = size, .outstanding = 4
+#define ONE(size) .min = size, .max = size, .outstanding = 1, .isolated = 100
+#define EIGHT .local = 4, .remote = 4, .slow = 1, .remote_rate = 1
+
+const struct sim_case sim_cases[] = {
+	{"healthy-8m", "stream of 8 MiB, nothing happens", STREAM(8 * MIB), EIGHT},
+	{"healthy-1m", "stream of 1 MiB", STREAM(MIB), EIGHT},
+	{"healthy-33x64k", "stream of 33 x 64 KiB", STREAM(33 * 64 * KIB), EIGHT},
+	{"mixed", "stream of mixed sizes, 4 KiB to 32 MiB", .min = 4 * KIB, .max = 32 * MIB,
+		.outstanding = 4, EIGHT},
+	{"slow-rail-8m", "one local rail at 10 % of its link, 8 MiB", STREAM(8 * MIB), .local = 4,
+		.remote = 4, .slow = .1, .remote_rate = 1},
+	{"slow-rail-1m", "the same with 1 MiB", STREAM(MIB), .local = 4, .remote = 4, .slow = .1,
+		.remote_rate = 1},
+	{"slow-remote-8m", "remote rails at 40 %, 8 MiB", STREAM(8 * MIB), .local = 4, .remote = 4,
+		.slow = 1, .remote_rate = .4},
+	{"remote-only-8m", "no local rail, 8 MiB", STREAM(8 * MIB), .local = 0, .remote = 4,
+		.slow = 1, .remote_rate = 1},
+	{"local-only-8m", "no remote rail, 8 MiB", STREAM(8 * MIB), .local = 4, .remote = 0,
+		.slow = 1, .remote_rate = 1},
+	{"step-8m", "one local rail falls to 10 % and is back after 10 ms", STREAM(8 * MIB), EIGHT,
+		.change = CHANGE_STEP},
+	{"step-1m", "the same with 1 MiB", STREAM(MIB), EIGHT, .change = CHANGE_STEP},
+	{"trough-8m", "one local rail falls to 1 % and is back after 10 ms", STREAM(8 * MIB), EIGHT,
+		.change = CHANGE_TROUGH},
+	{"ramp-8m", "falls to 10 % and returns, in ten steps each way", STREAM(8 * MIB), EIGHT,
+		.change = CHANGE_RAMP},
+	{"background-8m", "other traffic comes and goes on every rail", STREAM(8 * MIB), EIGHT,
+		.change = CHANGE_BACKGROUND},
+	{"one-64k", "single requests of 64 KiB", ONE(64 * KIB), EIGHT},
+	{"one-1m", "single requests of 1 MiB", ONE(MIB), EIGHT},
+	{"one-33x64k", "single requests of 33 x 64 KiB", ONE(33 * 64 * KIB), EIGHT},
+	{"one-8m", "single requests of 8 MiB", ONE(8 * MIB), EIGHT},
+	{"dies-silent", "a local rail stalls without a report", STREAM(8 * MIB), EIGHT,
+		.fault = FAULT_SILENT},
+	{"dies-flush", "a local rail fails everything at once", STREAM(8 * MIB), EIGHT,
+		.fault = FAULT_FLUSH},
+	{"dies-port", "a local rail's port goes down", STREAM(8 * MIB), EIGHT, .fault = FAULT_PORT},
+	{"dies-33x64k", "a local rail stalls in a stream of 33 x 64 KiB", STREAM(33 * 64 * KIB),
+		EIGHT, .fault = FAULT_SILENT},
+	{"returns", "a local rail stalls and is back after 8 ms", STREAM(8 * MIB), EIGHT,
+		.fault = FAULT_SILENT, .outage_ns = 8e6},
+	{"hiccup", "a local rail stalls until it has just been given up", STREAM(8 * MIB), EIGHT,
+		.fault = FAULT_SILENT, .outage_ns = 2.002e6},
+	{"flap", "a local port goes down three times, for 2 ms", STREAM(8 * MIB), EIGHT,
+		.fault = FAULT_FLAP, .outage_ns = 2e6},
+};
+
+const size_t n_sim_cases = ARRAY_SIZE(sim_cases);
+
+const struct sim_case *case_find(const char *name)
+{
+	for (size_t i = 0; i < n_sim_cases; i++) {
+		if (!strcmp(sim_cases[i].name, name))
+			return &sim_cases[i];
+	}
+	return NULL;
+}
+
+static void add_step(struct scene *sc, uint32_t rail, double at, double rate)
+{
+	if (sc->n_steps[rail] < CASE_STEPS)
+		sc->steps[rail][sc->n_steps[rail]++] = (struct bound_step){at, rate};
+}
+
+static void add_change(struct scene *sc, const struct sim_case *c, double when)
+{
+	uint32_t v = sc->victim, n = c->change == CHANGE_RAMP ? RAMP_STEPS : 1;
+	double low = c->change == CHANGE_TROUGH ? .01 : .1;
+
+	for (uint32_t i = 1; i <= n; i++)
+		add_step(sc, v, when + FALL_AT + (i - 1) * RAMP_STEP_NS,
+			RATE * (1 - (1 - low) * i / n));
+	for (uint32_t i = 1; i <= n; i++)
+		add_step(sc, v, when + BACK_AT + (i - 1) * RAMP_STEP_NS,
+			RATE * (low + (1 - low) * i / n));
+	sc->changes[0] = when + FALL_AT + (n - 1) * RAMP_STEP_NS;
+	sc->changes[1] = when + BACK_AT + (n - 1) * RAMP_STEP_NS;
+}
+
+/* On each rail a part of the link between none and 80 % is taken, for exponential times. */
+static void add_background(struct scene *sc, uint64_t *random)
+{
+	for (uint32_t r = 0; r < sc->n_rails; r++) {
+		double at = 0;
+
+		while (sc->n_steps[r] < CASE_STEPS) {
+			at -= TRAFFIC_NS * log(1 - rand_unit(random));
+			add_step(sc, r, at, sc->line_rate[r] * (1 - .8 * rand_unit(random)));
+		}
+	}
+}
+
+static void add_outages(struct scene *sc, const struct sim_case *c, double when)
+{
+	uint32_t n = c->fault == FAULT_FLAP ? 3 : 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		double from = when + FALL_AT + i * 2.5 * c->outage_ns;
+		double to = c->outage_ns > 0 ? from + c->outage_ns : INFINITY;
+
+		sc->outages[i].from = from;
+		sc->outages[i].to = to;
+		add_step(sc, sc->victim, from, 0);
+		if (isfinite(to))
+			add_step(sc, sc->victim, to, sc->line_rate[sc->victim]);
+	}
+	sc->n_outages = n;
+}
+
+static void bound_of(struct scene *sc)
+{
+	sc->bound.n_rails = sc->n_rails;
+	sc->bound.group_rates[0] = CASE_LINK_RATE;
+	for (uint32_t r = 0; r < sc->n_rails; r++)
+		sc->bound.rails[r] = (struct bound_rail){
+			.latency = sc->latency[r],
+			.group = sc->remote[r] ? 0 : BOUND_NO_GROUP,
+			.remote = sc->remote[r],
+			.steps = sc->steps[r],
+			.n_steps = sc->n_steps[r],
+		};
+}
+
+void scene_init(struct scene *sc, const struct sim_case *c, const struct sim_assume *a,
+	uint64_t *random)
+{
+	double when = 1e6 * rand_unit(random);
+
+	memset(sc, 0, sizeof(*sc));
+	sc->n_rails = c->local + c->remote;
+	sc->victim = (uint32_t)(rand_next(random) % (c->local ? c->local : c->remote));
+	for (uint32_t r = 0; r < sc->n_rails; r++) {
+		double truth = LATENCY * (.8 + .4 * rand_unit(random));
+
+		sc->remote[r] = r >= c->local;
+		sc->latency[r] = truth + (sc->remote[r] ? REMOTE_LATENCY : 0);
+		sc->told_latency[r] = truth * a->told_latency;
+		sc->line_rate[r] = RATE;
+		sc->group[r] = sc->remote[r] ? 0 : NET_NO_GROUP;
+		add_step(sc, r, 0,
+			RATE * (sc->remote[r]          ? c->remote_rate :
+				       r == sc->victim ? c->slow :
+							 1));
+	}
+	if (c->change == CHANGE_BACKGROUND)
+		add_background(sc, random);
+	else if (c->change != CHANGE_NONE)
+		add_change(sc, c, when);
+	if (c->fault != FAULT_NONE)
+		add_outages(sc, c, when);
+	bound_of(sc);
+}
+
+uint64_t case_length(const struct sim_case *c, uint64_t *random)
+{
+	double low = log((double)c->min), high = log((double)c->max);
+
+	if (c->min == c->max)
+		return c->min;
+	return (uint64_t)exp(low + (high - low) * rand_unit(random));
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* What a decision costs in real time: the scheduler over rails that do nothing. */
+#ifndef TENT_DECIDE_H
+#define TENT_DECIDE_H
+
+#include "config.h"
+
+/* Nanoseconds per slice, from submit to done; 0, or the error of the scheduler. */
+int decide_measure(const struct tent_config *config, double *ns_p);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* One run: a scene, its requests, and the scheduler, until all requests have ended. */
+#ifndef TENT_RUN_H
+#define TENT_RUN_H
+
+#include "case.h"
+#include "config.h"
+
+/* Samples that grow; ns. */
+struct samples {
+	double *v;
+	size_t n, capacity;
+};
+
+struct run_result {
+	double makespan; /* ns */
+	double bound; /* the clairvoyant one; with the delay of detection after a fault */
+	double single; /* isolated requests: the worst time over the earliest-finish bound */
+	double adapt; /* ns until 95 % of the ideal, the slower of the changes; NAN: no change */
+	double remote_share, least_remote_share;
+	double recovery; /* ns from a fault to the first slice that is sent again; NAN: no fault */
+	uint64_t duplicate_bytes; /* that had reached the peer and were sent again */
+	uint64_t late; /* slices that arrived after they had been given to another rail */
+	uint64_t failed; /* requests that ended with an error */
+	uint64_t slices, exclusions;
+	struct samples slice_ns, request_ns;
+};
+
+/* 0, -ENOMEM, or -ETIME: the requests did not end. The samples are added to those there. */
+int run_case(const struct sim_case *c, const struct sim_assume *a, const struct tent_config *config,
+	uint64_t seed, struct run_result *r);
+
+int samples_add(struct samples *s, double v);
+void samples_fini(struct samples *s);
+
+#endif

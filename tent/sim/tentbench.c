@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/* tentbench: its sub-commands. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "decide.h"
+#include "options.h"
+#include "summary.h"
+
+static const char usage[] = "Usage: tentbench COMMAND [OPTION]...\n"
+			    "  sim        simulate rails and the scheduler; tentbench sim --help\n"
+			    "  --help, --version\n";
+
+static int list_cases(void)
+{
+	for (size_t i = 0; i < n_sim_cases; i++)
+		printf("%-15s %s\n", sim_cases[i].name, sim_cases[i].about);
+	return 0;
+}
+
+static int failed(const struct sim_case *c, enum tent_mode mode, int err)
+{
+	fprintf(stderr, "tentbench: %s, %s: %s\n", c->name, config_mode_name(mode), strerror(-err));
+	return 1;
+}
+
+static void progress(const struct sim_case *c, enum tent_mode mode)
+{
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\r%-15s %-8s\r", c->name, config_mode_name(mode));
+}
+
+/* One case in one mode; 0 or the exit status. */
+static int run_one(const struct sim_options *o, const struct sim_case *c,
+	const struct tent_config *config, FILE *json)
+{
+	struct summary s;
+	int err, status = 0;
+
+	progress(c, config->mode);
+	err = summary_run(&s, c, &o->assume, config, o->first_seed, o->seeds);
+	if (err) {
+		summary_fini(&s);
+		return failed(c, config->mode, err);
+	}
+	if (json)
+		summary_json(&s, json);
+	if (json != stdout)
+		summary_line(&s, stdout);
+	if (o->check && config->mode == TENT_MODE_DEFAULT && !summary_accepted(&s)) {
+		fprintf(stderr, "tentbench: %s, %s: over the limit\n", c->name,
+			config_mode_name(config->mode));
+		status = 1;
+	}
+	summary_fini(&s);
+	return status;
+}
+
+static int run_decisions(const struct sim_options *o, struct tent_config *config, FILE *json)
+{
+	double ns;
+	int err;
+
+	for (int m = 0; m < 3; m++) {
+		if (!o->modes[m])
+			continue;
+		config->mode = (enum tent_mode)m;
+		err = decide_measure(config, &ns);
+		if (err) {
+			fprintf(stderr, "tentbench: %s\n", strerror(-err));
+			return 1;
+		}
+		if (json)
+			fprintf(json, "{\"mode\": \"%s\", \"ns_per_decision\": %.1f}\n",
+				config_mode_name(config->mode), ns);
+		if (json != stdout)
+			printf("%-8s %.0f ns per decision\n", config_mode_name(config->mode), ns);
+	}
+	return 0;
+}
+
+static int run_all(const struct sim_options *o, struct tent_config *config, FILE *json)
+{
+	int status = 0;
+
+	if (json != stdout)
+		summary_header(stdout);
+	for (uint32_t i = 0; i < o->n_cases; i++) {
+		for (int m = 0; m < 3; m++) {
+			if (!o->modes[m])
+				continue;
+			config->mode = (enum tent_mode)m;
+			status |= run_one(o, o->cases[i], config, json);
+		}
+	}
+	return status;
+}
+
+static int close_json(FILE *json, const char *name)
+{
+	bool bad = ferror(json);
+
+	bad |= json == stdout ? fflush(json) != 0 : fclose(json) != 0;
+	if (bad)
+		fprintf(stderr, "tentbench: %s: cannot be written\n", name);
+	return bad;
+}
+
+static int with_output(const struct sim_options *o, struct tent_config *config)
+{
+	FILE *json = NULL;
+	int status;
+
+	if (o->json) {
+		json = strcmp(o->json, "-") ? fopen(o->json, "we") : stdout;
+		if (!json) {
+			fprintf(stderr, "tentbench: %s: %s\n", o->json, strerror(errno));
+			return 1;
+		}
+	}
+	status = o->decisions ? run_decisions(o, config, json) : run_all(o, config, json);
+	if (json)
+		status |= close_json(json, o->json);
+	return status;
+}
+
+static int with_config(const struct sim_options *o)
+{
+	struct tent_config config;
+	char why[600];
+	int status;
+
+	config_init(&config);
+	if (o->config && config_load(o->config, &config, why, sizeof(why))) {
+		fprintf(stderr, "tentbench: %s\n", why);
+		return 2;
+	}
+	status = with_output(o, &config);
+	config_fini(&config);
+	return status;
+}
+
+static int sim(int argc, char **argv)
+{
+	struct sim_options o;
+	char why[400];
+
+	if (sim_options_parse(argc, argv, &o, why, sizeof(why))) {
+		fprintf(stderr, "tentbench sim: %s\n", why);
+		return 2;
+	}
+	if (o.help)
+		return fputs(sim_usage, stdout) < 0;
+	return o.list ? list_cases() : with_config(&o);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && !strcmp(argv[1], "sim"))
+		return sim(argc - 1, argv + 1);
+	if (argc == 2 && !strcmp(argv[1], "--help"))
+		return fputs(usage, stdout) < 0;
+	if (argc == 2 && !strcmp(argv[1], "--version")) {
+		puts("tentbench " TENT_VERSION);
+		return 0;
+	}
+	fprintf(stderr, "tentbench: %s%s%s: give sim, --help or --version\n",
+		argc > 1 ? "unknown command '" : "no command", argc > 1 ? argv[1] : "",
+		argc > 1 ? "'" : "");
+	return 2;
+}

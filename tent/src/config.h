@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Configuration: a JSON object, checked key by key. It knows JSON and nothing of rails.
+ *
+ *	{ "transports": { "rdma": { "numa_penalties": [1, 5, 10] } } }
+ *
+ * The wrapper `transports.rdma` may be left out. A key that is not listed here, a value
+ * of another type and a value out of range are errors, which name the key and what is
+ * accepted.
+ */
+#ifndef TENT_CONFIG_H
+#define TENT_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define TENT_TIERS 3
+
+/* How slices are given to rails. */
+enum tent_mode {
+	TENT_BASELINE, /* round-robin in the best tier */
+	TENT_SMART, /* at submit, by scores from in-flight bytes and measured bandwidth */
+	TENT_PULL, /* late: a rail takes the next slice when its window has room */
+};
+
+#define TENT_MODE_DEFAULT TENT_PULL
+
+struct tent_config {
+	enum tent_mode mode; /* `scheduler`, else as enable_smart_scheduling says */
+	bool strict_numa; /* never a rail that is not in the best tier */
+	double numa_penalties[TENT_TIERS];
+	double bandwidth_learning_rate; /* weight of the old value, 0 to 1 */
+	double ewma_min_bandwidth_multiplier;
+	double ewma_max_bandwidth_multiplier;
+	double score_jitter_range; /* seconds */
+	double score_epsilon; /* seconds */
+	double default_bandwidth_gbps, min_bandwidth_gbps, max_bandwidth_gbps;
+	unsigned int priorities; /* classes, 1 to 3 */
+	char *rail_map, *topology; /* file names, or NULL */
+};
+
+/* The defaults; nothing to free. */
+void config_init(struct tent_config *c);
+
+/*
+ * Reads a configuration. 0; -EINVAL: one line in why says which key is wrong and what to
+ * give; -ENOMEM. c_p is written on success only, and freed with config_fini().
+ */
+int config_parse(const char *text, size_t len, struct tent_config *c_p, char *why, size_t size);
+
+/* The same from a file; also -errno of open and read. */
+int config_load(const char *path, struct tent_config *c_p, char *why, size_t size);
+
+void config_fini(struct tent_config *c);
+
+/* The bandwidth of a device that reports gbps: that, or the default if it is out of range. */
+double config_bandwidth_gbps(const struct tent_config *c, double gbps);
+
+/*
+ * After how many samples the weight of an old value has halved, as the learning rate
+ * says: 0.15 for 0.01; 0 for a rate of 0, infinite for 1.
+ */
+double config_half_life(const struct tent_config *c);
+
+const char *config_mode_name(enum tent_mode mode);
+/* 0, or -EINVAL: no mode is called so. */
+int config_mode_parse(const char *name, enum tent_mode *mode_p);
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sched_priv.h"
+
+#define MAX_REQUESTS (1u << 16)
+#define MAX_SLICES (1u << 20)
+
+static bool rails_fit(const struct sched_attr *a)
+{
+	for (uint32_t r = 0; r < a->n_rails; r++) {
+		const struct sched_rail_attr *rail = &a->rails[r];
+
+		if (!(rail->rate > 0) || !isfinite(rail->rate))
+			return false;
+		if (rail->group != SCHED_NO_GROUP && rail->group >= a->n_groups)
+			return false;
+	}
+	for (uint32_t i = 0; i < a->n_rails * a->n_locations; i++) {
+		if (a->tiers[i] >= TENT_TIERS)
+			return false;
+	}
+	for (uint32_t g = 0; g < a->n_groups; g++) {
+		if (!(a->group_rates[g] >= 0) || !isfinite(a->group_rates[g]))
+			return false;
+	}
+	return true;
+}
+
+static bool attr_fits(const struct sched_attr *a)
+{
+	if (!a->n_rails || a->n_rails > SCHED_MAX_RAILS || !a->n_locations ||
+		a->n_locations > SCHED_MAX_LOCATIONS || a->n_groups > SCHED_MAX_GROUPS ||
+		a->max_requests > MAX_REQUESTS || a->max_slices > MAX_SLICES)
+		return false;
+	return rails_fit(a);
+}
+
+static void init_lists(struct sched *s)
+{
+	const struct list empty = {NO_SLICE, NO_SLICE};
+
+	for (uint32_t r = 0; r < s->n_rails; r++)
+		s->posted[r] = s->bound[r] = empty;
+	for (uint32_t l = 0; l < s->n_locations; l++)
+		s->queues[l] = (struct queue){SLAB_NONE, empty, 0};
+	s->ended_head = s->ended_tail = SLAB_NONE;
+}
+
+static void init_tiers(struct sched *s, const uint8_t *tiers)
+{
+	memcpy(s->tiers, tiers, s->n_rails * s->n_locations);
+	for (uint32_t l = 0; l < s->n_locations; l++) {
+		s->best_tier[l] = TENT_TIERS;
+		for (uint32_t r = 0; r < s->n_rails; r++) {
+			if (sched_tier(s, l, r) < s->best_tier[l])
+				s->best_tier[l] = sched_tier(s, l, r);
+		}
+	}
+}
+
+static bool allocate(struct sched *s, const struct sched_attr *a)
+{
+	uint32_t requests = a->max_requests ? a->max_requests : 64;
+	uint32_t slices = a->max_slices ? a->max_slices : 4096;
+
+	s->tiers = malloc(a->n_rails * a->n_locations);
+	s->best_tier = malloc(a->n_locations);
+	s->rails = calloc(a->n_rails, sizeof(*s->rails));
+	s->posted = calloc(a->n_rails, sizeof(*s->posted));
+	s->bound = calloc(a->n_rails, sizeof(*s->bound));
+	s->queues = calloc(a->n_locations, sizeof(*s->queues));
+	s->slices = calloc(slices, sizeof(*s->slices));
+	s->requests = calloc(requests, sizeof(*s->requests));
+	return s->tiers && s->best_tier && s->rails && s->posted && s->bound && s->queues &&
+	       s->slices && s->requests && !slab_init(&s->slice_ids, slices) &&
+	       !slab_init(&s->request_ids, requests);
+}
+
+int sched_create(const struct sched_attr *attr, struct sched **s_p)
+{
+	struct sched *s;
+
+	if (!attr_fits(attr))
+		return -EINVAL;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->config = *attr->config;
+	s->ops = attr->ops;
+	s->arg = attr->arg;
+	s->n_rails = attr->n_rails;
+	s->n_locations = attr->n_locations;
+	s->n_groups = attr->n_groups;
+	s->random = attr->seed;
+	if (!allocate(s, attr)) {
+		sched_destroy(s);
+		return -ENOMEM;
+	}
+	if (attr->n_groups)
+		memcpy(s->group_rates, attr->group_rates, attr->n_groups * sizeof(*s->group_rates));
+	init_tiers(s, attr->tiers);
+	init_lists(s);
+	for (uint32_t r = 0; r < s->n_rails; r++) {
+		rail_init(&s->rails[r], &attr->rails[r]);
+		s->link_rates += attr->rails[r].rate;
+	}
+	*s_p = s;
+	return 0;
+}
+
+void sched_destroy(struct sched *s)
+{
+	if (!s)
+		return;
+	slab_fini(&s->slice_ids);
+	slab_fini(&s->request_ids);
+	free(s->tiers);
+	free(s->best_tier);
+	free(s->rails);
+	free(s->posted);
+	free(s->bound);
+	free(s->queues);
+	free(s->slices);
+	free(s->requests);
+	free(s);
+}

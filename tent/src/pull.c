@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Mode pull: slices wait in one queue per location of memory, and are cut when a rail has
+ * room in its window of bytes. The rail that would finish a slice first takes it, unless
+ * the others, although they have no room yet, can finish all that waits before that: so
+ * the last slices of a queue go where they end earliest, as if each slice had been placed
+ * by its earliest finish, but with what is known of the rails when it is posted.
+ *
+ * Memory on another NUMA node costs latency that is added to the finish, and the rails
+ * that share a link have no more than the link's rate together.
+ */
+#include <errno.h>
+
+#include "sched_priv.h"
+
+#define SOONER_NS 1.0 /* two rails that are as good must not wait for each other */
+#define WINDOW_LATENCIES 2.0 /* bytes of as many latencies, and two slices */
+
+/* The rails as they are during one call. */
+struct view {
+	uint64_t now;
+	double rate[SCHED_MAX_RAILS]; /* 0: not in use */
+	double cost[SCHED_MAX_RAILS]; /* of the location's memory; negative: not usable */
+	double fastest, all; /* rates */
+};
+
+static double head_rate(const struct sched *s, uint32_t rail, uint64_t now)
+{
+	uint32_t head = s->posted[rail].head;
+
+	return rail_rate_seen(&s->rails[rail], now, head == NO_SLICE ? 0 : s->slices[head].length);
+}
+
+/* Rails that share a link share its rate in proportion to their own. */
+static void share_links(const struct sched *s, struct view *v)
+{
+	double sum[SCHED_MAX_GROUPS] = {0};
+
+	for (uint32_t r = 0; r < s->n_rails; r++) {
+		if (s->rails[r].group != SCHED_NO_GROUP)
+			sum[s->rails[r].group] += v->rate[r];
+	}
+	for (uint32_t r = 0; r < s->n_rails; r++) {
+		uint32_t g = s->rails[r].group;
+
+		if (g != SCHED_NO_GROUP && s->group_rates[g] > 0 && sum[g] > s->group_rates[g])
+			v->rate[r] *= s->group_rates[g] / sum[g];
+	}
+}
+
+static void look(const struct sched *s, uint64_t now, struct view *v)
+{
+	v->now = now;
+	v->fastest = v->all = 0;
+	for (uint32_t r = 0; r < s->n_rails; r++)
+		v->rate[r] = rail_in_use(&s->rails[r]) ? head_rate(s, r, now) : 0;
+	if (s->n_groups)
+		share_links(s, v);
+	for (uint32_t r = 0; r < s->n_rails; r++) {
+		v->all += v->rate[r];
+		if (v->rate[r] > v->fastest)
+			v->fastest = v->rate[r];
+	}
+}
+
+static void look_from(const struct sched *s, uint32_t location, struct view *v)
+{
+	for (uint32_t r = 0; r < s->n_rails; r++) {
+		bool usable = sched_usable(s, location, r);
+
+		v->cost[r] = usable ? sched_numa_ns(s, location, r) : -1;
+	}
+}
+
+/* A slow rail takes smaller slices, so that it holds none up. */
+static uint64_t block_for(const struct view *v, uint32_t rail, uint64_t block)
+{
+	uint64_t granules =
+		(uint64_t)((double)block / PLAN_GRANULE * v->rate[rail] / v->fastest + 0.5);
+
+	return granules > 1 ? granules * PLAN_GRANULE : PLAN_GRANULE;
+}
+
+/* The window, two slices and some latencies of bytes, has room for one of this length. */
+static bool has_room(const struct sched *s, const struct view *v, uint32_t rail, uint64_t length)
+{
+	const struct rail *r = &s->rails[rail];
+	double latencies = v->rate[rail] * r->latency * WINDOW_LATENCIES;
+
+	if (r->full || r->posted >= r->depth)
+		return false;
+	if (!r->posted)
+		return true;
+	return r->state == RAIL_UP && (double)r->posted_bytes <= latencies + (double)length;
+}
+
+static uint32_t take_again(struct sched *s, uint32_t location)
+{
+	struct queue *q = &s->queues[location];
+	uint32_t id = q->again.head;
+
+	list_remove(s, &q->again, id);
+	q->bytes -= s->slices[id].length;
+	return id;
+}
+
+/* Slices of requests that have failed meanwhile are dropped. */
+static void drop_failed(struct sched *s, uint32_t location)
+{
+	uint32_t id;
+
+	while ((id = s->queues[location].again.head) != NO_SLICE &&
+		s->requests[s->slices[id].request].status)
+		slice_end(s, take_again(s, location));
+}
+
+/* What is to be placed next: a slice that is cut, or the next one of a request. */
+struct head {
+	uint32_t again, request;
+	uint64_t block;
+};
+
+static bool queue_head(struct sched *s, uint32_t location, struct head *h)
+{
+	const struct queue *q = &s->queues[location];
+
+	drop_failed(s, location);
+	*h = (struct head){.again = q->again.head, .request = q->head};
+	if (h->again != NO_SLICE)
+		h->block = s->slices[h->again].length;
+	else if (h->request != SLAB_NONE)
+		h->block = s->requests[h->request].block;
+	else
+		return false;
+	return true;
+}
+
+static uint64_t length_for(const struct sched *s, const struct view *v, const struct head *h,
+	uint32_t rail)
+{
+	if (h->again != NO_SLICE)
+		return h->block;
+	return plan_peek(&s->requests[h->request].plan, block_for(v, rail, h->block));
+}
+
+/* When the rail could begin to complete another slice. */
+static double free_at(const struct sched *s, const struct view *v, uint32_t rail)
+{
+	return rail_free_at(&s->rails[rail], v->now, v->rate[rail]) + v->cost[rail];
+}
+
+/* The rail with room that would finish first. */
+static uint32_t first_to_finish(const struct sched *s, const struct view *v, const struct head *h,
+	double *at_p)
+{
+	uint32_t best = NO_RAIL;
+
+	for (uint32_t r = 0; r < s->n_rails; r++) {
+		uint64_t length;
+		double at;
+
+		/* The first question, about the longest slice, spares most rails the others. */
+		if (v->cost[r] < 0 || !has_room(s, v, r, h->block + PLAN_TAIL))
+			continue;
+		length = length_for(s, v, h, r);
+		if (!has_room(s, v, r, length))
+			continue;
+		at = free_at(s, v, r) + (double)length / v->rate[r];
+		if (best == NO_RAIL || at < *at_p) {
+			best = r;
+			*at_p = at;
+		}
+	}
+	return best;
+}
+
+/* Can the other rails finish everything that waits before this one finishes its slice? */
+static bool others_sooner(const struct sched *s, const struct view *v, const struct head *h,
+	uint32_t rail, double at)
+{
+	double waiting = 0;
+
+	for (uint32_t l = 0; l < s->n_locations; l++)
+		waiting += (double)s->queues[l].bytes;
+	if (waiting > (at - (double)v->now) * v->all)
+		return false; /* not even if they were all free */
+	for (uint32_t r = 0; r < s->n_rails && waiting > 0; r++) {
+		double length, slices;
+
+		if (r == rail || v->cost[r] < 0 || s->rails[r].state != RAIL_UP)
+			continue;
+		length = (double)block_for(v, r, h->block);
+		slices = (at - SOONER_NS - free_at(s, v, r)) * v->rate[r] / length;
+		if (slices >= 1)
+			waiting -= (double)(uint64_t)slices * length;
+	}
+	return waiting <= 0;
+}
+
+static void put_again(struct sched *s, uint32_t location, uint32_t id)
+{
+	struct queue *q = &s->queues[location];
+
+	list_append(s, &q->again, id);
+	q->bytes += s->slices[id].length;
+}
+
+static uint32_t take_new(struct sched *s, uint32_t location, uint64_t block)
+{
+	struct queue *all = &s->queues[location];
+	uint32_t request = all->head;
+	struct request *q = &s->requests[request];
+	struct plan before = q->plan;
+	uint64_t offset = 0, length = plan_next(&q->plan, block, &offset);
+	uint32_t id = slice_new(s, request, offset, length);
+
+	if (id == NO_SLICE) {
+		q->plan = before;
+		return id;
+	}
+	all->bytes -= length;
+	if (!plan_left(&q->plan))
+		all->head = q->next;
+	return id;
+}
+
+/* Posts the head of the queue on the rail. 0, as rail_ops.post, or -ENOSPC: no slice is free. */
+static int place(struct sched *s, uint64_t now, uint32_t location, const struct head *h,
+	uint32_t rail, const struct view *v)
+{
+	uint32_t id = h->again != NO_SLICE ? take_again(s, location) :
+					     take_new(s, location, block_for(v, rail, h->block));
+	int err;
+
+	if (id == NO_SLICE)
+		return -ENOSPC;
+	ledger_charge(s, id, rail, s->slices[id].length);
+	err = slice_post(s, now, id, NULL);
+	if (!err)
+		return 0;
+	ledger_release(s, id);
+	put_again(s, location, id);
+	if (err != -EAGAIN)
+		rail_fail(s, now, rail);
+	return err;
+}
+
+static void run_location(struct sched *s, uint64_t now, uint32_t location, struct view *v)
+{
+	struct head h;
+	uint32_t rail;
+	double at = 0;
+	int err;
+
+	look_from(s, location, v);
+	while (queue_head(s, location, &h)) {
+		rail = first_to_finish(s, v, &h, &at);
+		if (rail == NO_RAIL)
+			return;
+		if (others_sooner(s, v, &h, rail, at)) {
+			/* They may prove slower than they look. */
+			if ((uint64_t)at < s->wake_at)
+				s->wake_at = (uint64_t)at + 1;
+			return;
+		}
+		err = place(s, now, location, &h, rail, v);
+		if (err == -ENOSPC)
+			return;
+		if (err) {
+			look(s, now, v);
+			look_from(s, location, v);
+		}
+	}
+}
+
+void pull_run(struct sched *s, uint64_t now)
+{
+	struct view v;
+	uint64_t waiting = 0;
+
+	for (uint32_t l = 0; l < s->n_locations; l++)
+		waiting += s->queues[l].bytes;
+	if (!waiting)
+		return;
+	look(s, now, &v);
+	for (uint32_t i = 0; i < s->n_locations; i++)
+		run_location(s, now, (s->next_location + i) % s->n_locations, &v);
+	s->next_location = (s->next_location + 1) % s->n_locations;
+}

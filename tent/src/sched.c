@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: MIT */
+#include "sched_priv.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DUE_TIMES 8 /* the least time that a request takes: when it is due */
+#define MOST_ERRORS 8 /* of one slice: then it is not the rails' fault */
+
+void list_append(struct sched *s, struct list *l, uint32_t id)
+{
+	struct slice *sl = &s->slices[id];
+
+	sl->next = NO_SLICE;
+	sl->prev = l->tail;
+	if (l->tail == NO_SLICE)
+		l->head = id;
+	else
+		s->slices[l->tail].next = id;
+	l->tail = id;
+}
+
+void list_remove(struct sched *s, struct list *l, uint32_t id)
+{
+	struct slice *sl = &s->slices[id];
+
+	if (sl->prev == NO_SLICE)
+		l->head = sl->next;
+	else
+		s->slices[sl->prev].next = sl->next;
+	if (sl->next == NO_SLICE)
+		l->tail = sl->prev;
+	else
+		s->slices[sl->next].prev = sl->prev;
+}
+
+void ledger_charge(struct sched *s, uint32_t id, uint32_t rail, uint64_t bytes)
+{
+	s->slices[id].rail = rail;
+	s->slices[id].charged = bytes;
+	s->rails[rail].inflight += bytes;
+}
+
+void ledger_release(struct sched *s, uint32_t id)
+{
+	struct slice *sl = &s->slices[id];
+	struct rail *r = &s->rails[sl->rail];
+
+	assert(DEFECTS || r->inflight >= sl->charged);
+	r->inflight -= DEFECTS ? sl->length : sl->charged;
+	sl->rail = NO_RAIL;
+	sl->charged = 0;
+}
+
+/* Nothing is left of it: rail_ops.done is called from sched_run(). */
+static void request_end(struct sched *s, uint32_t id)
+{
+	s->requests[id].next = SLAB_NONE;
+	if (s->ended_tail == SLAB_NONE)
+		s->ended_head = id;
+	else
+		s->requests[s->ended_tail].next = id;
+	s->ended_tail = id;
+}
+
+static bool all_cut(const struct request *q)
+{
+	return !plan_left(&q->plan);
+}
+
+uint32_t slice_new(struct sched *s, uint32_t request, uint64_t offset, uint64_t length)
+{
+	uint32_t id = slab_get(&s->slice_ids), generation;
+
+	if (id == SLAB_NONE)
+		return NO_SLICE;
+	generation = s->slices[id].generation;
+	s->slices[id] = (struct slice){
+		.offset = offset,
+		.length = length,
+		.request = request,
+		.generation = generation,
+		.rail = NO_RAIL,
+	};
+	s->requests[request].open++;
+	return id;
+}
+
+void slice_end(struct sched *s, uint32_t id)
+{
+	uint32_t request = s->slices[id].request;
+	struct request *q = &s->requests[request];
+
+	s->slices[id].generation++;
+	slab_put(&s->slice_ids, id);
+	q->open--;
+	if (!q->open && all_cut(q))
+		request_end(s, request);
+}
+
+/* Takes a request that is not cut to its end out of its queue. */
+static void queue_remove(struct sched *s, uint32_t id)
+{
+	struct request *q = &s->requests[id];
+	struct queue *all = &s->queues[q->location];
+	uint32_t *link = &all->head;
+
+	while (*link != id)
+		link = &s->requests[*link].next;
+	*link = q->next;
+	all->bytes -= plan_left(&q->plan);
+	q->plan.at = q->plan.length;
+}
+
+/* Slices of it that are under way end as they will; the rest is dropped. */
+void request_fail(struct sched *s, uint32_t request, int status)
+{
+	struct request *q = &s->requests[request];
+
+	if (!q->status)
+		q->status = status;
+	if (all_cut(q))
+		return;
+	queue_remove(s, request);
+	if (!q->open)
+		request_end(s, request);
+}
+
+bool sched_reachable(const struct sched *s, uint32_t location)
+{
+	for (uint32_t r = 0; r < s->n_rails; r++) {
+		if (sched_usable(s, location, r))
+			return true;
+	}
+	return false;
+}
+
+int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from)
+{
+	struct slice *sl = &s->slices[id];
+	uint32_t rail = sl->rail;
+	struct sched_slice post = {
+		.token = (uint64_t)sl->generation << 32 | id,
+		.user = s->requests[sl->request].user,
+		.offset = sl->offset,
+		.length = sl->length,
+	};
+	int err = s->ops->post(s->arg, rail, &post);
+
+	if (err) {
+		s->rails[rail].full = err == -EAGAIN;
+		return err;
+	}
+	if (from)
+		list_remove(s, from, id);
+	list_append(s, &s->posted[rail], id);
+	sl->alone = !s->rails[rail].posted;
+	sl->posted = true;
+	sl->posted_at = now;
+	rail_posted(&s->rails[rail], now, sl->length);
+	s->stats.slices++;
+	return 0;
+}
+
+static int submit_early(struct sched *s, uint32_t id, uint32_t max_slices)
+{
+	uint64_t n = early_count(&s->requests[id].plan, max_slices);
+
+	if (n > s->slice_ids.capacity)
+		return -EMSGSIZE;
+	if (n > s->slice_ids.capacity - s->slice_ids.used)
+		return -EAGAIN;
+	early_submit(s, id, max_slices);
+	return 0;
+}
+
+static void submit_late(struct sched *s, uint32_t id)
+{
+	struct request *q = &s->requests[id];
+	struct queue *all = &s->queues[q->location];
+	uint32_t *link = &all->head;
+
+	q->block = plan_pull_block(q->plan.length, s->n_rails);
+	q->due = q->submitted_at + (uint64_t)(DUE_TIMES * (double)q->plan.length / s->link_rates);
+	while (*link != SLAB_NONE && s->requests[*link].due <= q->due)
+		link = &s->requests[*link].next;
+	q->next = *link;
+	*link = id;
+	all->bytes += q->plan.length;
+}
+
+int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req)
+{
+	struct request q = {.user = req->user, .submitted_at = now, .next = SLAB_NONE};
+	uint32_t id;
+	int err;
+
+	if (req->location >= s->n_locations ||
+		plan_init(&q.plan, req->length, req->cuts, req->n_cuts))
+		return -EINVAL;
+	if (!sched_reachable(s, req->location))
+		return -ENETUNREACH;
+	id = slab_get(&s->request_ids);
+	if (id == SLAB_NONE)
+		return -EAGAIN;
+	q.location = req->location;
+	s->requests[id] = q;
+	if (s->config.mode == TENT_PULL) {
+		submit_late(s, id);
+	} else {
+		err = submit_early(s, id, req->write ? PLAN_WRITE_SLICES : PLAN_READ_SLICES);
+		if (err) {
+			slab_put(&s->request_ids, id);
+			return err;
+		}
+	}
+	s->stats.requests++;
+	return 0;
+}
+
+/* A slice of a failed rail, in no list and released, goes to another one. */
+static void slice_again(struct sched *s, uint32_t id)
+{
+	struct slice *sl = &s->slices[id];
+	struct request *q = &s->requests[sl->request];
+	struct queue *all = &s->queues[q->location];
+
+	sl->generation++;
+	sl->posted = false;
+	s->stats.resent++;
+	s->stats.resent_bytes += sl->length;
+	if (q->status) {
+		slice_end(s, id);
+	} else if (s->config.mode == TENT_PULL) {
+		all->bytes += sl->length;
+		list_append(s, &all->again, id);
+	} else if (!early_rebind(s, id)) {
+		request_fail(s, sl->request, -ENETUNREACH);
+		slice_end(s, id);
+	}
+}
+
+/* What the rail has not completed ends with status, or goes elsewhere if that is 0. */
+static void take_posted(struct sched *s, uint32_t rail, int status)
+{
+	uint32_t id;
+
+	while ((id = s->posted[rail].head) != NO_SLICE) {
+		list_remove(s, &s->posted[rail], id);
+		rail_unposted(&s->rails[rail], s->slices[id].length);
+		ledger_release(s, id);
+		if (status) {
+			request_fail(s, s->slices[id].request, status);
+			slice_end(s, id);
+		} else {
+			slice_again(s, id);
+		}
+	}
+}
+
+void sched_fenced(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoch, int status)
+{
+	struct rail *r = &s->rails[rail];
+
+	if (rail >= s->n_rails || r->state != RAIL_FENCING || epoch != r->epoch)
+		return;
+	r->state = RAIL_DOWN;
+	r->probe_at = r->report_up ? now : now + r->backoff;
+	take_posted(s, rail, status);
+	rail_reset(r, now);
+}
+
+static struct slice *slice_of(struct sched *s, uint64_t token)
+{
+	uint32_t id = (uint32_t)token;
+	struct slice *sl;
+
+	if (!slab_in_use(&s->slice_ids, id))
+		return NULL;
+	sl = &s->slices[id];
+	return sl->posted && sl->generation == token >> 32 ? sl : NULL;
+}
+
+static void learn(struct sched *s, uint64_t now, const struct slice *sl)
+{
+	struct rail *r = &s->rails[sl->rail];
+	const struct tent_config *c = &s->config;
+	const struct rail_sample sample = {
+		.posted_at = sl->posted_at,
+		.length = sl->length,
+		.alone = sl->alone,
+		.numa_ns = sched_numa_ns(s, s->requests[sl->request].location, sl->rail),
+	};
+	double busy = rail_learn(r, now, &sample);
+
+	if (DEFECTS)
+		busy = (double)(now - s->requests[sl->request].submitted_at);
+	if (busy < 1)
+		busy = 1;
+	r->ewma = score_ewma(r->ewma, (double)sl->length / busy, c->bandwidth_learning_rate,
+		r->link_rate, c->ewma_min_bandwidth_multiplier, c->ewma_max_bandwidth_multiplier);
+}
+
+static void slice_arrived(struct sched *s, uint64_t now, uint32_t id)
+{
+	struct slice *sl = &s->slices[id];
+	uint32_t rail = sl->rail, location = s->requests[sl->request].location;
+
+	learn(s, now, sl);
+	if (sched_tier(s, location, rail) != s->best_tier[location])
+		s->stats.remote_bytes += sl->length;
+	list_remove(s, &s->posted[rail], id);
+	rail_unposted(&s->rails[rail], sl->length);
+	s->rails[rail].full = false;
+	ledger_release(s, id);
+	rail_well(s, rail);
+	slice_end(s, id);
+}
+
+int sched_completed(struct sched *s, uint64_t now, uint64_t token, int status)
+{
+	struct slice *sl = slice_of(s, token);
+
+	if (!sl) {
+		s->stats.stale++;
+		return -ESTALE;
+	}
+	if (!status) {
+		slice_arrived(s, now, (uint32_t)token);
+		return 0;
+	}
+	if (DEFECTS)
+		learn(s, now, sl);
+	/* A request that no rail can carry out must not take down one after the other. */
+	if (++sl->errors >= MOST_ERRORS)
+		request_fail(s, sl->request, status);
+	rail_fail(s, now, sl->rail);
+	return 0;
+}
+
+static void fail_unreachable(struct sched *s)
+{
+	uint32_t id;
+
+	for (uint32_t l = 0; l < s->n_locations; l++) {
+		struct queue *q = &s->queues[l];
+
+		if ((q->head == SLAB_NONE && q->again.head == NO_SLICE) || sched_reachable(s, l))
+			continue;
+		while ((id = q->again.head) != NO_SLICE) {
+			list_remove(s, &q->again, id);
+			q->bytes -= s->slices[id].length;
+			request_fail(s, s->slices[id].request, -ENETUNREACH);
+			slice_end(s, id);
+		}
+		while (q->head != SLAB_NONE)
+			request_fail(s, q->head, -ENETUNREACH);
+	}
+}
+
+static bool call_done(struct sched *s)
+{
+	uint32_t id = s->ended_head;
+	uint64_t user;
+	int status;
+
+	if (id == SLAB_NONE)
+		return false;
+	s->ended_head = s->requests[id].next;
+	if (s->ended_head == SLAB_NONE)
+		s->ended_tail = SLAB_NONE;
+	user = s->requests[id].user;
+	status = s->requests[id].status;
+	s->stats.failed_requests += status != 0;
+	slab_put(&s->request_ids, id);
+	s->ops->done(s->arg, user, status);
+	return true;
+}
+
+uint64_t sched_run(struct sched *s, uint64_t now)
+{
+	uint64_t next;
+
+	do {
+		next = health_run(s, now);
+		fail_unreachable(s);
+		s->wake_at = SCHED_NEVER;
+		if (s->config.mode == TENT_PULL)
+			pull_run(s, now);
+		else
+			early_run(s, now);
+	} while (call_done(s)); /* rail_ops.done may have submitted */
+	return next < s->wake_at ? next : s->wake_at;
+}
+
+bool sched_idle(const struct sched *s)
+{
+	if (s->request_ids.used)
+		return false;
+	for (uint32_t r = 0; r < s->n_rails && !DEFECTS; r++)
+		assert(!s->rails[r].inflight && !s->rails[r].posted);
+	assert(!s->slice_ids.used);
+	return true;
+}
+
+void sched_rail_stats(const struct sched *s, uint32_t rail, struct sched_rail_stats *stats_p)
+{
+	const struct rail *r = &s->rails[rail];
+
+	*stats_p = (struct sched_rail_stats){
+		.state = r->state,
+		.inflight = r->inflight,
+		.bytes = r->bytes,
+		.slices = r->slices,
+		.exclusions = r->exclusions,
+		.rate = s->config.mode == TENT_PULL ? r->rate : r->ewma,
+	};
+}
+
+void sched_stats(const struct sched *s, struct sched_stats *stats_p)
+{
+	*stats_p = s->stats;
+}

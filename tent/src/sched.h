@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Scheduler core: gives the slices of requests to rails. It has no clock, no threads and
+ * no random state but its seed: time is an argument in nanoseconds that never goes back,
+ * and rails are reached through struct rail_ops. The same calls give the same decisions.
+ * It allocates in sched_create() only.
+ *
+ *	sched_create(&attr, &s);
+ *	sched_submit(s, now, &request);
+ *	for (;;) {
+ *		while (a completion)
+ *			sched_completed(s, now, token, status);
+ *		wake = sched_run(s, now);       // posts slices, ends requests
+ *		wait until a completion or until wake;
+ *	}
+ *
+ * Completions that are there are reported before sched_run() is called: otherwise a caller
+ * that was late looks like a rail that has stalled.
+ *
+ * A slice is written exactly once as far as its memory can tell: the slices that a failed
+ * rail has not completed go to other rails only after the peer has confirmed, through
+ * sched_fenced(), that nothing more can arrive on that rail.
+ *
+ * Life of a rail:
+ *
+ *	UP -> FENCING -> DOWN -> PROBING -> HALF -> UP
+ *
+ * An error, a reported loss of the rail, or no progress until a deadline that follows from
+ * the measured rate ends UP; that is one exclusion. HALF carries one slice at a time until
+ * one has arrived. What fails between FENCING and HALF belongs to the same outage.
+ *
+ * One thread at a time.
+ */
+#ifndef TENT_SCHED_H
+#define TENT_SCHED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config.h"
+
+#define SCHED_MAX_RAILS 64
+#define SCHED_MAX_LOCATIONS 64
+#define SCHED_MAX_GROUPS 16
+#define SCHED_NO_GROUP UINT32_MAX
+#define SCHED_NEVER UINT64_MAX
+#define SCHED_STALL_MAX_NS 45000000ull /* a silent stall is found within this time */
+
+struct sched;
+
+struct sched_slice {
+	uint64_t token; /* for sched_completed() */
+	uint64_t user; /* of the request */
+	uint64_t offset, length; /* within the request */
+};
+
+/* What the core needs of the rails. The calls come from within calls of the core. */
+struct rail_ops {
+	/*
+	 * Starts a slice. 0; -EAGAIN: the rail's queue is full, ask again after its next
+	 * completion; another -errno: the rail has failed, the slice was not started.
+	 */
+	int (*post)(void *arg, uint32_t rail, const struct sched_slice *slice);
+	/*
+	 * Make sure that nothing posted on the rail can arrive any more: the peer moves its
+	 * queue pair to the error state. Each call is answered by one sched_fenced() with the
+	 * same epoch, at the latest with an error when the peer is known to be lost.
+	 */
+	void (*fence)(void *arg, uint32_t rail, uint32_t epoch);
+	/* Tries an idle rail without data; answered by sched_probed() with the same epoch. */
+	void (*probe)(void *arg, uint32_t rail, uint32_t epoch);
+	/* The request has ended: nothing of it is read or written any more. */
+	void (*done)(void *arg, uint64_t user, int status);
+};
+
+struct sched_rail_attr {
+	double rate; /* bytes per ns, of the link; what is measured replaces it */
+	uint64_t latency_ns; /* of an empty message and its completion; 0: 5 us */
+	uint32_t depth; /* most slices posted at a time; 0: 256 */
+	uint32_t group; /* which rails share a link, or SCHED_NO_GROUP */
+};
+
+struct sched_attr {
+	const struct tent_config *config; /* copied */
+	const struct sched_rail_attr *rails;
+	uint32_t n_rails;
+	/* Tier of each rail for each location of memory: tiers[location * n_rails + rail]. */
+	const uint8_t *tiers;
+	uint32_t n_locations;
+	const double *group_rates; /* bytes per ns of each shared link; 0: not known */
+	uint32_t n_groups;
+	uint32_t max_requests; /* 0: 64 */
+	uint32_t max_slices; /* bound to rails at a time, all requests; 0: 4096 */
+	uint64_t seed;
+	const struct rail_ops *ops;
+	void *arg;
+};
+
+struct sched_request {
+	uint64_t length;
+	uint64_t user;
+	const uint64_t *cuts; /* see plan.h; valid until rail_ops.done */
+	uint32_t n_cuts;
+	uint32_t location;
+	bool write;
+};
+
+enum sched_rail_state {
+	RAIL_UP,
+	RAIL_FENCING,
+	RAIL_DOWN,
+	RAIL_PROBING,
+	RAIL_HALF,
+};
+
+struct sched_rail_stats {
+	enum sched_rail_state state;
+	uint64_t inflight; /* bytes charged */
+	uint64_t bytes, slices; /* completed */
+	uint64_t exclusions;
+	double rate; /* bytes per ns, estimated */
+};
+
+struct sched_stats {
+	uint64_t requests, failed_requests;
+	uint64_t slices; /* posted, resent ones included */
+	uint64_t resent, resent_bytes;
+	uint64_t stale; /* completions of slices that had gone elsewhere */
+	uint64_t remote_bytes; /* completed on rails that are not of the request's best tier */
+};
+
+/* 0, -EINVAL (an attribute out of range), -ENOMEM. */
+int sched_create(const struct sched_attr *attr, struct sched **s_p);
+void sched_destroy(struct sched *s);
+
+/*
+ * 0: rail_ops.done will be called once, from sched_run(). -EINVAL: length 0 or over
+ * PLAN_LENGTH_MAX, cuts out of order, no such location; -EMSGSIZE: more slices than
+ * max_slices; -EAGAIN: too many requests or slices, try again when one has ended;
+ * -ENETUNREACH: no rail is up that this request may use.
+ */
+int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req);
+
+/*
+ * A slice has ended, with 0 or an -errno. An error excludes the rail. -ESTALE: the token
+ * is of no slice that is under way; ignored and counted.
+ */
+int sched_completed(struct sched *s, uint64_t now, uint64_t token, int status);
+
+/* The rail's port has gone down or its device is dead. */
+void sched_rail_down(struct sched *s, uint64_t now, uint32_t rail);
+/* The port is back: the rail is probed at once. */
+void sched_rail_up(struct sched *s, uint64_t now, uint32_t rail);
+
+/*
+ * Answers to the ops. A fence that failed (status not 0) ends the requests that have
+ * slices on the rail with that status, because they can go nowhere else.
+ */
+void sched_fenced(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoch, int status);
+void sched_probed(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoch, int status);
+
+/* Does what is due; returns when to call again at the latest, or SCHED_NEVER. */
+uint64_t sched_run(struct sched *s, uint64_t now);
+
+/* No request is open. Asserts that no rail is charged with anything then. */
+bool sched_idle(const struct sched *s);
+
+void sched_rail_stats(const struct sched *s, uint32_t rail, struct sched_rail_stats *stats_p);
+void sched_stats(const struct sched *s, struct sched_stats *stats_p);
+
+#endif

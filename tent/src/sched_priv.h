@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the parts of the scheduler share. sched.c has requests, slices and the ledger;
+ * early.c binds slices at submit (baseline, smart), pull.c when a rail has room; health.c
+ * has the states of rails; rail.h what is measured of a rail.
+ */
+#ifndef TENT_SCHED_PRIV_H
+#define TENT_SCHED_PRIV_H
+
+#include "base/slab.h"
+#include "defects.h"
+#include "plan.h"
+#include "rail.h"
+#include "sched.h"
+#include "score.h"
+
+#define NUMA_NS 100.0 /* for each 1.0 of a tier's penalty above 1.0, mode pull */
+#define NO_SLICE UINT32_MAX
+#define NO_RAIL UINT32_MAX
+
+struct slice {
+	uint64_t offset, length;
+	uint64_t charged; /* what the ledger of the rail has of it */
+	uint64_t posted_at;
+	uint32_t request;
+	uint32_t generation; /* raised whenever the slice's token loses its meaning */
+	uint32_t rail; /* NO_RAIL: of a failed one, waits for another */
+	uint32_t next, prev; /* in the list that it is in */
+	uint32_t errors;
+	bool posted;
+	bool alone; /* nothing else was posted on the rail when this was */
+};
+
+struct list {
+	uint32_t head, tail; /* NO_SLICE: empty */
+};
+
+struct request {
+	struct plan plan; /* what is not cut yet, only in mode pull */
+	uint64_t user, block;
+	uint64_t submitted_at, due;
+	uint32_t location;
+	uint32_t open; /* slices that have not ended */
+	uint32_t next; /* in a queue, or of those that have ended */
+	int status; /* the first error */
+};
+
+/*
+ * The requests of one location that have something to cut, by the time at which they are
+ * due, which follows from their submission and length: a short one overtakes a long one
+ * that has not waited long. With few requests open that also keeps the rails busy: what
+ * is left when the others have ended is long.
+ */
+struct queue {
+	uint32_t head;
+	struct list again; /* slices of failed rails, cut already; served first */
+	uint64_t bytes; /* of both */
+};
+
+struct sched {
+	struct tent_config config;
+	const struct rail_ops *ops;
+	void *arg;
+	uint32_t n_rails, n_locations, n_groups;
+	uint8_t *tiers, *best_tier; /* best_tier: of each location */
+	struct rail *rails;
+	struct list *posted, *bound; /* of each rail: under way, and waiting for its queue */
+	struct queue *queues; /* of each location */
+	double group_rates[SCHED_MAX_GROUPS];
+	double link_rates; /* of all rails together */
+	struct slice *slices;
+	struct request *requests;
+	struct slab slice_ids, request_ids;
+	uint32_t ended_head, ended_tail; /* requests that rail_ops.done has not been called for */
+	uint32_t next_location; /* whose turn it is */
+	uint32_t round_robin; /* baseline's and the probes' next rail */
+	uint64_t calls; /* of smart's allocation, single ones included */
+	uint64_t random;
+	uint64_t wake_at; /* when what was left to a busy rail is looked at again */
+	struct sched_stats stats;
+};
+
+static inline uint8_t sched_tier(const struct sched *s, uint32_t location, uint32_t rail)
+{
+	return s->tiers[location * s->n_rails + rail];
+}
+
+/* What memory of another NUMA node adds to a slice's latency. */
+static inline double sched_numa_ns(const struct sched *s, uint32_t location, uint32_t rail)
+{
+	double penalty = s->config.numa_penalties[sched_tier(s, location, rail)];
+
+	return penalty > 1 ? (penalty - 1) * NUMA_NS : 0;
+}
+
+static inline bool rail_in_use(const struct rail *r)
+{
+	return r->state == RAIL_UP || r->state == RAIL_HALF;
+}
+
+/* May slices of this location be given to the rail? */
+static inline bool sched_usable(const struct sched *s, uint32_t location, uint32_t rail)
+{
+	return rail_in_use(&s->rails[rail]) &&
+	       (!s->config.strict_numa || sched_tier(s, location, rail) == s->best_tier[location]);
+}
+
+bool sched_reachable(const struct sched *s, uint32_t location);
+
+void list_append(struct sched *s, struct list *l, uint32_t id);
+void list_remove(struct sched *s, struct list *l, uint32_t id);
+
+/* A new slice of a request, in no list; NO_SLICE: too many. */
+uint32_t slice_new(struct sched *s, uint32_t request, uint64_t offset, uint64_t length);
+/* Ends a slice that is in no list, and with the last one the request. */
+void slice_end(struct sched *s, uint32_t id);
+void request_fail(struct sched *s, uint32_t request, int status);
+
+/* The ledger: what a rail has been given and has not ended. */
+void ledger_charge(struct sched *s, uint32_t id, uint32_t rail, uint64_t bytes);
+void ledger_release(struct sched *s, uint32_t id);
+
+/*
+ * Posts a slice that is charged to a rail, and takes it out of the list that it is in, if
+ * any. 0, or as rail_ops.post, and then nothing has changed.
+ */
+int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from);
+
+/* Binds all slices of a new request; the caller has checked that there are enough ids. */
+void early_submit(struct sched *s, uint32_t request, uint32_t max_slices);
+/* Binds a slice of a failed rail; false: there is no rail for it. */
+bool early_rebind(struct sched *s, uint32_t id);
+void early_run(struct sched *s, uint64_t now);
+/* Where the slice is cut at, and how many there are. */
+uint64_t early_count(const struct plan *p, uint32_t max_slices);
+
+void pull_run(struct sched *s, uint64_t now);
+
+/* Ends the use of a rail; its slices wait for the fence. */
+void rail_fail(struct sched *s, uint64_t now, uint32_t rail);
+/* A slice has arrived: the rail is well. */
+void rail_well(struct sched *s, uint32_t rail);
+/* Deadlines of all rails: those that are over are acted upon; the next one. */
+uint64_t health_run(struct sched *s, uint64_t now);
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/* Rails that a test moves by hand: what the scheduler posts is kept until it is ended. */
+#ifndef TENT_TEST_FAKE_H
+#define TENT_TEST_FAKE_H
+
+#include <errno.h>
+
+#include "base/test.h"
+#include "sched_priv.h"
+
+#define FAKE_RAILS 4
+#define FAKE_POSTS 8192
+#define RATE 25.0 /* bytes per ns */
+#define KIB 1024ull
+#define MIB (1024 * KIB)
+#define SLICE (64 * KIB)
+#define SLICE_NS 2622ull /* at RATE */
+
+struct fake_post {
+	struct sched_slice slice;
+	uint32_t rail;
+	bool ended;
+};
+
+struct fake {
+	struct sched *s;
+	struct tent_config config;
+	struct sched_rail_attr rails[FAKE_RAILS];
+	uint8_t tiers[2 * FAKE_RAILS];
+	uint64_t now;
+	struct fake_post posts[FAKE_POSTS];
+	uint32_t n_posts;
+	int post_error[FAKE_RAILS]; /* what rail_ops.post says */
+	uint32_t fences[FAKE_RAILS], fence_epoch[FAKE_RAILS];
+	uint32_t probes[FAKE_RAILS], probe_epoch[FAKE_RAILS];
+	uint32_t done, failed;
+	int last_status;
+	uint64_t last_user;
+	uint64_t wake; /* what the last run said */
+};
+
+static int fake_op_post(void *arg, uint32_t rail, const struct sched_slice *slice)
+{
+	struct fake *f = arg;
+
+	if (f->post_error[rail])
+		return f->post_error[rail];
+	CHECK(f->n_posts < FAKE_POSTS);
+	f->posts[f->n_posts++] = (struct fake_post){*slice, rail, false};
+	return 0;
+}
+
+static void fake_op_fence(void *arg, uint32_t rail, uint32_t epoch)
+{
+	struct fake *f = arg;
+
+	f->fences[rail]++;
+	f->fence_epoch[rail] = epoch;
+}
+
+static void fake_op_probe(void *arg, uint32_t rail, uint32_t epoch)
+{
+	struct fake *f = arg;
+
+	f->probes[rail]++;
+	f->probe_epoch[rail] = epoch;
+}
+
+static void fake_op_done(void *arg, uint64_t user, int status)
+{
+	struct fake *f = arg;
+
+	f->done++;
+	f->failed += status != 0;
+	f->last_status = status;
+	f->last_user = user;
+}
+
+static const struct rail_ops fake_ops = {fake_op_post, fake_op_fence, fake_op_probe, fake_op_done};
+
+/* Two local and two remote rails; location 1 sees them the other way round. */
+static inline void fake_init(struct fake *f, enum tent_mode mode)
+{
+	static const uint8_t tiers[2 * FAKE_RAILS] = {0, 0, 2, 2, 2, 2, 0, 0};
+
+	memset(f, 0, sizeof(*f));
+	config_init(&f->config);
+	f->config.mode = mode;
+	f->now = 1000000;
+	memcpy(f->tiers, tiers, sizeof(tiers));
+	for (uint32_t r = 0; r < FAKE_RAILS; r++)
+		f->rails[r] = (struct sched_rail_attr){.rate = RATE,
+			.latency_ns = 5000,
+			.group = SCHED_NO_GROUP};
+}
+
+static inline struct sched_attr fake_attr(struct fake *f)
+{
+	return (struct sched_attr){
+		.config = &f->config,
+		.rails = f->rails,
+		.n_rails = FAKE_RAILS,
+		.tiers = f->tiers,
+		.n_locations = 2,
+		.seed = 1,
+		.ops = &fake_ops,
+		.arg = f,
+	};
+}
+
+static inline void fake_start(struct fake *f)
+{
+	struct sched_attr attr = fake_attr(f);
+
+	CHECK_EQ(sched_create(&attr, &f->s), 0);
+}
+
+static inline void fake_run(struct fake *f)
+{
+	f->wake = sched_run(f->s, f->now);
+}
+
+static inline int fake_submit_at(struct fake *f, uint64_t length, uint32_t location)
+{
+	struct sched_request req = {.length = length, .user = length, .write = true};
+	int err;
+
+	req.location = location;
+	err = sched_submit(f->s, f->now, &req);
+	fake_run(f);
+	return err;
+}
+
+static inline int fake_submit(struct fake *f, uint64_t length)
+{
+	return fake_submit_at(f, length, 0);
+}
+
+/* Ends a post; time passes before. */
+static inline void fake_end(struct fake *f, uint32_t post, uint64_t after, int status)
+{
+	f->now += after;
+	f->posts[post].ended = true;
+	CHECK_EQ(sched_completed(f->s, f->now, f->posts[post].slice.token, status), 0);
+	fake_run(f);
+}
+
+/* The oldest post of a rail that has not ended, or FAKE_POSTS. */
+static inline uint32_t fake_oldest(const struct fake *f, uint32_t rail)
+{
+	for (uint32_t i = 0; i < f->n_posts; i++) {
+		if (f->posts[i].rail == rail && !f->posts[i].ended)
+			return i;
+	}
+	return FAKE_POSTS;
+}
+
+/* Completes everything that is posted and whatever follows, in turn over the rails. */
+static inline void fake_drain(struct fake *f)
+{
+	for (bool some = true; some;) {
+		some = false;
+		for (uint32_t r = 0; r < FAKE_RAILS; r++) {
+			uint32_t post = fake_oldest(f, r);
+
+			if (post == FAKE_POSTS)
+				continue;
+			fake_end(f, post, SLICE_NS / FAKE_RAILS, 0);
+			some = true;
+		}
+	}
+}
+
+static inline struct sched_rail_stats fake_rail(const struct fake *f, uint32_t rail)
+{
+	struct sched_rail_stats st;
+
+	sched_rail_stats(f->s, rail, &st);
+	return st;
+}
+
+/* Confirms the fence of a rail: what it had posted is gone. */
+static inline void fake_fenced(struct fake *f, uint32_t rail, uint64_t after)
+{
+	CHECK_EQ(fake_rail(f, rail).state, RAIL_FENCING);
+	f->now += after;
+	for (uint32_t i = 0; i < f->n_posts; i++) {
+		if (f->posts[i].rail == rail)
+			f->posts[i].ended = true;
+	}
+	sched_fenced(f->s, f->now, rail, f->fence_epoch[rail], 0);
+	fake_run(f);
+}
+
+static inline uint64_t fake_posted_on(const struct fake *f, uint32_t rail)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < f->n_posts; i++)
+		n += f->posts[i].rail == rail;
+	return n;
+}
+
+static inline void fake_fini(struct fake *f)
+{
+	sched_destroy(f->s);
+}
+
+#endif

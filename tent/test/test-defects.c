@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The published defects, put back into mode smart (TENT_DEFECTS), show in the cases that
+ * were made for them. So the limits of test-sim.c are not kept by chance.
+ */
+#include <errno.h>
+
+#include "base/test.h"
+#include "summary.h"
+
+static const struct sim_assume usual = {.told_latency = 1,
+	.told_links = true,
+	.cost_ns = 50,
+	.bytes = 4000000000ull};
+
+static double ratio(const char *name)
+{
+	const struct sim_case *c = case_find(name);
+	struct tent_config config;
+	struct summary s;
+	double mean;
+
+	config_init(&config);
+	config.mode = TENT_SMART;
+	CHECK_EQ(summary_run(&s, c, &usual, &config, 1, 5), 0);
+	CHECK(!summary_accepted(&s) || c->max == 8 << 20);
+	mean = figure_mean(&s.ratio);
+	printf("  %-16s %.2f of the bound\n", name, mean);
+	summary_fini(&s);
+	return mean;
+}
+
+/* Empty slices and a charge that is not released wear out one rail after the other. */
+static void ledger_drift(void)
+{
+	CHECK(ratio("healthy-33x64k") > 4);
+	CHECK(ratio("dies-33x64k") > 4);
+}
+
+/* Slices of equal size hide it. */
+static void healthy_large_requests(void)
+{
+	CHECK(ratio("healthy-8m") < 1.05);
+}
+
+/* Bandwidth that includes the own queue is at its floor for every rail, fast or slow. */
+static void slow_rail(void)
+{
+	CHECK(ratio("slow-rail-8m") > 1.5);
+}
+
+static void singles(void)
+{
+	CHECK(ratio("one-8m") > 1.5);
+	CHECK(ratio("one-33x64k") > 1.5);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(ledger_drift),
+		TEST(healthy_large_requests),
+		TEST(slow_rail),
+		TEST(singles),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The default mode keeps its limits in every case of the simulator, also when the
+ * simulator's assumptions are others, and is nowhere behind mode smart.
+ */
+#include <math.h>
+
+#include "base/test.h"
+#include "summary.h"
+
+static const struct sim_assume usual = {.told_latency = 1,
+	.told_links = true,
+	.cost_ns = 50,
+	.bytes = 4000000000ull};
+
+static struct summary run(const struct sim_case *c, enum tent_mode mode, const struct sim_assume *a,
+	uint32_t n_seeds)
+{
+	struct tent_config config;
+	struct summary s;
+
+	config_init(&config);
+	config.mode = mode;
+	CHECK_EQ(summary_run(&s, c, a, &config, 1, n_seeds), 0);
+	CHECK(s.slices > 0 && s.slice_ns.n > 0);
+	CHECK_EQ(s.failed, 0);
+	CHECK_EQ(s.late, 0);
+	return s;
+}
+
+/* As many runs of each case as the environment says, and at most most of them. */
+static uint32_t seeds(uint32_t most)
+{
+	const char *env = getenv("TENT_SIM_SEEDS");
+	uint32_t n = env ? (uint32_t)strtoul(env, NULL, 10) : most;
+
+	return n < 1 || n > most ? most : n;
+}
+
+enum kind {
+	STREAMS,
+	SINGLES,
+	FAULTS,
+};
+
+static enum kind kind_of(const struct sim_case *c)
+{
+	if (c->isolated)
+		return SINGLES;
+	return c->fault == FAULT_NONE ? STREAMS : FAULTS;
+}
+
+static void accept_all(enum kind kind, const struct sim_assume *a, uint32_t n_seeds)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < n_sim_cases; i++) {
+		struct summary s;
+
+		if (kind_of(&sim_cases[i]) != kind)
+			continue;
+		s = run(&sim_cases[i], TENT_MODE_DEFAULT, a, n_seeds);
+		printf("  ");
+		summary_line(&s, stdout);
+		CHECK(summary_accepted(&s));
+		summary_fini(&s);
+		n++;
+	}
+	CHECK(n >= 4);
+}
+
+static void streams(void)
+{
+	accept_all(STREAMS, &usual, seeds(5));
+}
+
+static void singles(void)
+{
+	accept_all(SINGLES, &usual, seeds(5));
+}
+
+static void faults(void)
+{
+	accept_all(FAULTS, &usual, seeds(5));
+}
+
+static void shared_links_in_order(void)
+{
+	struct sim_assume a = usual;
+
+	a.sharing = NET_FIFO;
+	accept_all(STREAMS, &a, seeds(2));
+	accept_all(SINGLES, &a, seeds(2));
+	accept_all(FAULTS, &a, seeds(2));
+}
+
+static void latencies_vary(void)
+{
+	struct sim_assume a = usual;
+
+	a.jitter = .5;
+	accept_all(STREAMS, &a, seeds(2));
+	accept_all(FAULTS, &a, seeds(2));
+}
+
+static void latencies_are_not_as_told(void)
+{
+	struct sim_assume a = usual;
+
+	a.told_latency = .5;
+	accept_all(STREAMS, &a, 1);
+	a.told_latency = 3;
+	accept_all(STREAMS, &a, 1);
+	accept_all(FAULTS, &a, 1);
+}
+
+static void untold_links(void)
+{
+	struct sim_assume a = usual;
+
+	a.told_links = false;
+	accept_all(STREAMS, &a, seeds(2));
+	accept_all(FAULTS, &a, seeds(2));
+}
+
+static void default_is_nowhere_behind(void)
+{
+	for (size_t i = 0; i < n_sim_cases; i++) {
+		struct summary ours = run(&sim_cases[i], TENT_MODE_DEFAULT, &usual, seeds(2));
+		struct summary smart = run(&sim_cases[i], TENT_SMART, &usual, seeds(2));
+		double ratio = figure_mean(&ours.makespan) / figure_mean(&smart.makespan);
+
+		printf("  %-16s %.3f of smart\n", sim_cases[i].name, ratio);
+		CHECK(ratio <= 1.005);
+		summary_fini(&ours);
+		summary_fini(&smart);
+	}
+}
+
+static void same_seed_runs_the_same(void)
+{
+	const struct sim_case *c = case_find("mixed");
+	struct sim_assume a = usual;
+	struct summary first, again;
+
+	a.bytes = 200000000;
+	first = run(c, TENT_SMART, &a, 2);
+	again = run(c, TENT_SMART, &a, 2);
+	CHECK(first.makespan.sum == again.makespan.sum);
+	CHECK(first.slices == again.slices);
+	CHECK_EQ(first.slice_ns.n, again.slice_ns.n);
+	for (size_t i = 0; i < first.slice_ns.n; i++)
+		CHECK(first.slice_ns.v[i] == again.slice_ns.v[i]);
+	summary_fini(&first);
+	summary_fini(&again);
+}
+
+static void intervals(void)
+{
+	struct figure f = {0};
+
+	CHECK(isnan(figure_mean(&f)));
+	figure_add(&f, NAN);
+	figure_add(&f, 1);
+	CHECK(figure_mean(&f) == 1 && figure_ci95(&f) == 0);
+	figure_add(&f, 2);
+	figure_add(&f, 3);
+	CHECK(figure_mean(&f) == 2 && f.worst == 3);
+	/* t(2) = 4.303, standard deviation 1 */
+	CHECK(fabs(figure_ci95(&f) - 4.303 / sqrt(3)) < 1e-9);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(streams),
+		TEST(singles),
+		TEST(faults),
+		TEST(shared_links_in_order),
+		TEST(latencies_vary),
+		TEST(latencies_are_not_as_told),
+		TEST(untold_links),
+		TEST(default_is_nowhere_behind),
+		TEST(same_seed_runs_the_same),
+		TEST(intervals),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
