@@ -19,7 +19,7 @@ struct result {
 	uint64_t served[OPTIONS_MAX_DAEMONS]; /* requests, by daemon of the rank */
 	struct copyrpc_stats net;
 	uint64_t bad_digests; /* clients with --ops that did not do what they should */
-	uint64_t digest; /* of the operation streams, see result_of_node() */
+	uint64_t digest; /* of the operation streams, see result_of_clients() */
 	uint64_t elapsed_ns; /* of the slowest client */
 	uint64_t audit_ns;
 	uint64_t first_errno;

@@ -270,7 +270,7 @@ int copyrpc_flush(struct copyrpc_ctx *ctx);
  * regardless: an endpoint that owes its peer a sixteenth of the ring in credit is not asked
  * but flushed, its messages too, as the peer may need the credit to do what `go` waits for.
  * An endpoint that is not flushed is asked again the next time. In `go`, look only: nothing
- * but copyrpc_ep_load(), _status() and _user().
+ * but copyrpc_ep_load(), copyrpc_ep_status() and copyrpc_ep_user().
  */
 typedef bool copyrpc_flush_fn(void *arg, struct copyrpc_ep *ep);
 int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);

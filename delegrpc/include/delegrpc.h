@@ -33,16 +33,16 @@
  *
  * Visibility: calls are staged in private memory and published eight at a time, with one
  * atomic addition; a call is visible to the server at the latest at the client's next
- * delegrpc_client_poll(), _flush() or _wait(). Replies to a client with eight or more calls
+ * poll, flush or wait. Replies to a client with eight or more calls
  * in flight are collected, a quarter of these, at most eight, and published together: at
  * the latest at the next reply to another client, delegrpc_server_recv() that finds nothing,
- * _poll(), _flush(), _wait() or _destroy(). With fewer calls in flight a reply is published
+ * poll, flush, wait or destroy. With fewer calls in flight a reply is published
  * at once. No function spins on another process: what cannot go on returns -EAGAIN.
  *
  * Waking: who publishes looks later whether the other side sleeps, with one memory barrier
- * for all that it has published: in _flush(), at a _poll() or in a _wait() that finds
+ * for all that it has published: in flush, at a poll or in a wait that finds
  * nothing, and otherwise after 16 publications (a client) or 16 polls (a server). So a
- * thread that has called or replied and then turns to something else calls _flush() first.
+ * thread that has called or replied and then turns to something else calls flush first.
  *
  * Threads: a server object and a client object are used by one thread at a time, and
  * different objects are independent. A process may hold any number of them, the server

@@ -176,7 +176,7 @@ int delegrpc_priv_client_idle(struct delegrpc_client *client);
 void delegrpc_priv_client_busy(struct delegrpc_client *client);
 void delegrpc_priv_client_odd(struct delegrpc_client *client, uint32_t id);
 
-/* Pairs with the release store in delegrpc_server_destroy() and in client_idle(). */
+/* Pairs with the release store in delegrpc_server_destroy() and in delegrpc_priv_client_idle(). */
 static inline bool delegrpc_priv_alive(const struct delegrpc_header *header)
 {
 	return __atomic_load_n(&header->server_alive, __ATOMIC_ACQUIRE);
@@ -243,8 +243,8 @@ static inline unsigned char *delegrpc_priv_response(const struct delegrpc_client
 }
 
 /*
- * Stamp and id of the next response slot. Pairs with the releases in server_reply() and
- * publish_replies(): behind the first of a burst all of it is visible.
+ * Stamp and id of the next response slot. Pairs with the releases in delegrpc_server_reply()
+ * and delegrpc_priv_publish_replies(): behind the first of a burst all of it is visible.
  */
 static inline uint64_t delegrpc_priv_response_word(const unsigned char *slot)
 {
@@ -483,7 +483,7 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 	uint32_t stamp = delegrpc_priv_stamp(peer->next, server->resp_shift, peer->generation);
 
 	cellring_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
-	/* The payload is there: pairs with the acquire load in client_poll(). */
+	/* The payload is there: pairs with the acquire load in delegrpc_client_poll(). */
 	__atomic_store_n((uint64_t *)(void *)slot, (uint64_t)index << 32 | stamp, __ATOMIC_RELEASE);
 	delegrpc_priv_replied(server, client, 1);
 }

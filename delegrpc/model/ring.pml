@@ -176,7 +176,7 @@ proctype server()
 			cursor++;
 			void_end = (void_end > cursor -> void_end : 0)
 		}
-	:: received -> /* the user has received something: advance_tail() */
+	:: received -> /* the user has received something: delegrpc_server_advance_tail() */
 		atomic {
 			tail = cursor; received = false;
 			for (i : 0 .. DEPTH - 1) { held[i] = false };

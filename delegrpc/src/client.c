@@ -53,7 +53,7 @@ static bool has_room(struct client *c)
 	uint64_t head;
 
 	if (!c->admitted) {
-		/* Acquire: pairs with advance_tail(); those places have been read. */
+		/* Acquire: pairs with delegrpc_server_advance_tail(); those places have been read. */
 		c->tail = __atomic_load_n(&c->control->tail, __ATOMIC_ACQUIRE);
 		if ((int64_t)(c->tail - c->start) < 0)
 			return false;
@@ -160,10 +160,10 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 		delegrpc_priv_wake_server(client);
 	__atomic_store_n(&client->line->claim, DELEGRPC_CLAIM_INTENT, __ATOMIC_RELEASE);
 	/*
-	 * Release: the intent is visible to whoever sees the reservation (unstick()).
+	 * Release: the intent is visible to whoever sees the reservation: delegrpc_priv_unstick().
 	 * Acquire: what the slots held has been read by the server, as those know whose
-	 * reservations come before this one; they heard it in responses (client_poll())
-	 * or from tail.
+	 * reservations come before this one; they heard it in responses
+	 * (delegrpc_client_poll()) or from tail.
 	 */
 	pos = __atomic_fetch_add(&c->control->head, n, __ATOMIC_ACQ_REL);
 	__atomic_store_n(&client->line->claim, DELEGRPC_CLAIM_AT(pos, n), __ATOMIC_RELEASE);

@@ -18,7 +18,7 @@ static int check_header(struct client *c, const struct delegrpc_attr *want)
 	const struct delegrpc_header *h = c->region.addr;
 	struct delegrpc_attr wanted = {0}, have;
 	struct layout l;
-	/* Pairs with the release store in server_create(). */
+	/* Pairs with the release store in delegrpc_server_create(). */
 	uint64_t magic = __atomic_load_n(&h->magic, __ATOMIC_ACQUIRE);
 
 	if (!magic)
@@ -115,7 +115,7 @@ static void take_over(struct client *c)
 	__atomic_store_n(&line->generation, hot->generation, __ATOMIC_RELAXED);
 	__atomic_store_n(&line->taken, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&line->state, DELEGRPC_RUNNING, __ATOMIC_RELAXED);
-	/* Release: pairs with may_fill(), as in delegrpc_priv_publish(). */
+	/* Release: pairs with claimed_from(), as in delegrpc_priv_publish(). */
 	__atomic_store_n(&line->claim, DELEGRPC_CLAIM_NONE, __ATOMIC_RELEASE);
 	/* Whatever the predecessor reserved, it reserved before the kernel freed its byte. */
 	c->start = __atomic_load_n(&c->control->head, __ATOMIC_ACQUIRE);

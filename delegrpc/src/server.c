@@ -174,7 +174,7 @@ void delegrpc_priv_publish_replies(struct delegrpc_server *server)
 {
 	struct delegrpc_burst *burst = &server->burst;
 
-	/* Pairs with the acquire load in client_poll(). */
+	/* Pairs with the acquire load in delegrpc_client_poll(). */
 	cellring_publish(delegrpc_priv_reply_slot(server, burst->client), server->stage,
 		(size_t)(burst->next - server->stage));
 	delegrpc_priv_replied(server, burst->client, burst->limit - burst->room);

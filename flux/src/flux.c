@@ -399,7 +399,7 @@ static uint32_t bits_next(const uint64_t *bits, uint32_t words, uint32_t i)
 
 static void senders_load(const struct flux_node *node, uint64_t *bits)
 {
-	/* Pairs with flux_out_open() and with senders_drop(). */
+	/* Pairs with out_open() and with senders_drop(). */
 	for (uint32_t w = 0; w < node->words; w++)
 		bits[w] = __atomic_load_n(&node->self->senders[w], __ATOMIC_RELAXED);
 }
@@ -411,7 +411,7 @@ static void senders_drop(struct flux_node *node, const struct flux_in *in)
 	if (likely(!__atomic_load_n(&in->peer->left, __ATOMIC_ACQUIRE)))
 		return;
 	if (!cellring_ready(&in->req.at))
-		/* Pairs with flux_out_open() of other peers, whose bits must stay. */
+		/* Pairs with out_open() of other peers, whose bits must stay. */
 		__atomic_fetch_and(&node->self->senders[in->from / 64], ~(1ull << (in->from % 64)),
 			__ATOMIC_RELAXED);
 }

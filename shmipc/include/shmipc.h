@@ -24,7 +24,7 @@
  * client, are published together: the last of them at the latest at the sender's next poll
  * (a client's when it returns), flush or wait, at a call that is refused with -EAGAIN, at a
  * reply to another client, at a recv that gives 0, and when the server is destroyed. A peer
- * that sleeps in a _wait() function is woken by flush, by a wait before it yields or returns
+ * that sleeps in a wait function is woken by flush, by a wait before it yields or returns
  * in vain, after eight polls in vain, and otherwise after sixty-four bursts and polls together,
  * so that many messages pay for one memory fence. So who turns to something else after a
  * call or a reply calls flush first. No sleep lasts longer than 100 ms, woken or not.

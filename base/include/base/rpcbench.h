@@ -182,7 +182,7 @@ ALWAYS_INLINE void rpcbench_response(void *arg, uint64_t token, const void *payl
 
 static inline uint32_t rpcbench_finished(const struct rpcbench_run *run)
 {
-	/* Pairs with the add in rpcbench_client_end(). */
+	/* Pairs with the add in rpcbench_client_body(). */
 	return __atomic_load_n(&run->finished, __ATOMIC_ACQUIRE);
 }
 

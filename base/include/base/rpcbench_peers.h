@@ -51,7 +51,7 @@ static inline bool rpcbench_peer_server_idle(struct rpcbench_server *s, uint64_t
 	return true;
 }
 
-/* Rings and their users' handles, for either library: ring_init() makes each ring. */
+/* Rings and their users' handles, for either library. */
 struct rpcbench_peer_link {
 	CACHE_ALIGNED void *req; /* the client's request ring */
 	void *resp;

@@ -13,9 +13,9 @@
  * gets the core back when it is woken, so then it sleeps after WAIT_CROWDED_NS.
  *
  *	struct wait w = WAIT_INIT;
- *	while (!poll_something())
+ *	while (!poll(queue))
  *		if (wait_step(&w))
- *			sleep_until_told();
+ *			futex_wait(word, value, timeout_ns);
  *	wait_reset(&w);
  */
 #ifndef BASE_WAIT_H

@@ -10,7 +10,7 @@
  *	struct softhca_counters before, after;
  *
  *	softhca_counters_self(&before);
- *	post_and_poll();
+ *	ibv_post_send(...);
  *	softhca_counters_self(&after);
  *	printf("%llu doorbells\n",
  *		(unsigned long long)(after.doorbells - before.doorbells));

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+"""Every function that a comment, a README or a man page calls by name, `name()`, exists."""
+import pathlib
+import re
+import subprocess
+import sys
+
+build, source = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+CALL = re.compile(r"(?<![\w.$])([A-Za-z_]\w{2,})\(\)")
+WORD = re.compile(r"[A-Za-z_]\w+")
+
+
+def ours(*patterns):
+    for pattern in patterns:
+        for path in sorted(source.rglob(pattern)):
+            if not path.relative_to(source).parts[0].startswith(("build", ".")):
+                yield path
+
+
+def words_of(text):
+    return set(WORD.findall(text))
+
+
+known = set()
+comments = {}
+for path in ours("*.c", "*.h", "*.S", "*.pml"):
+    text = path.read_text()
+    comments[path] = "\n".join(COMMENT.findall(text))
+    # Strings stay: dlsym() and the tests name functions in them.
+    known |= words_of(COMMENT.sub(" ", text))
+deps = subprocess.run(
+    ["ninja", "-C", str(build), "-t", "deps"], check=True, capture_output=True, text=True
+).stdout
+for name in {line.strip() for line in deps.splitlines() if line.startswith("    ")}:
+    path = pathlib.Path(build / name)
+    if path.is_absolute() and path.is_file() and not path.resolve().is_relative_to(source):
+        known |= words_of(path.read_text(errors="replace"))
+for path in ours("*.py", "*.sh"):
+    known |= words_of(path.read_text())
+for path in ours("*.md", "*.1", "*.7"):
+    comments[path] = re.sub(r"\\f.", "", path.read_text())
+
+bad = []
+for path, text in comments.items():
+    for name in sorted(set(CALL.findall(text)) - known):
+        bad.append(f"{path.relative_to(source)}: {name}() does not exist")
+assert len(comments) > 100
+print("\n".join(bad))
+sys.exit(1 if bad else 0)
