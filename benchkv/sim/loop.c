@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+/* A daemon's loop, and the clients that it serves. */
+#include <errno.h>
+
+#include "job.h"
+
+static double draw_unit(struct sim *s)
+{
+	return (double)(sim_draw(s) >> 11) * 0x1p-53;
+}
+
+static bool counting(const struct sim *s, uint64_t ns)
+{
+	return ns >= s->c->warmup_ns;
+}
+
+/* ---- clients ---- */
+
+/* The client of a slot makes its next request as soon as it can, seen at ns or later. */
+static void request_next(struct rank *r, uint32_t slot, uint64_t ns)
+{
+	struct sim *s = r->sim;
+	uint64_t *free_at = &r->client_free[slot / s->c->depth];
+	uint32_t dest = sim_draw_below(s, s->c->ranks);
+
+	*free_at = (*free_at > ns ? *free_at : ns) + (uint64_t)s->m.client_ns;
+	r->dest[slot] = dest;
+	r->start[slot] = *free_at;
+	calendar_put(&rank_owner(r, dest, slot)->requests, slot,
+		*free_at + (uint64_t)(s->m.reply_ns / 2));
+}
+
+/* The daemon gives a reply to the client of the slot at ns. */
+static void reply_client(struct rank *r, uint32_t slot, uint64_t ns)
+{
+	struct sim *s = r->sim;
+	uint64_t seen = ns + (uint64_t)(s->m.reply_ns + draw_unit(s) * s->m.reply_jitter_ns);
+
+	if (counting(s, seen) && seen < s->end) {
+		s->ops++;
+		latrec_hist_record(&s->latency, seen - r->start[slot]);
+	}
+	request_next(r, slot, seen);
+}
+
+/* A reply to a local client, or a place among those that are held. */
+static void reply(struct daemon *d, uint32_t slot)
+{
+	if (!control_holds(&d->control)) {
+		reply_client(d->rank, slot, d->now);
+		return;
+	}
+	if (!d->n_held)
+		d->held_since = d->now;
+	d->held[d->n_held++] = slot;
+}
+
+static void release_held(struct daemon *d)
+{
+	struct rank *r = d->rank;
+
+	if (!control_holds(&d->control))
+		return;
+	if (d->polls.responses)
+		hold_arrived(&d->control.hold, d->polls.responses, d->now);
+	if (!d->n_held ||
+		!hold_release(&d->control.hold, d->n_held, d->held_since, d->now, r->inflight))
+		return;
+	for (uint32_t i = 0; i < d->n_held; i++)
+		reply_client(r, d->held[i], d->now);
+	d->n_held = 0;
+}
+
+void rank_count_inflight(struct rank *r, uint64_t ns, int change)
+{
+	uint64_t from = r->inflight_at;
+
+	if (from < r->sim->c->warmup_ns)
+		from = r->sim->c->warmup_ns;
+	if (ns > from)
+		r->inflight_sum += (ns - from) * r->inflight;
+	if (ns > r->inflight_at)
+		r->inflight_at = ns;
+	r->inflight += (uint32_t)change;
+}
+
+/* ---- a daemon's loop ---- */
+
+static void gather(struct daemon *d, uint32_t peer, uint32_t message)
+{
+	struct endpoint *e = &d->eps[peer];
+
+	if (endpoint_append(e, message))
+		d->rank->sim->error = -ENOMEM;
+	if (!e->dirty) {
+		e->dirty = true;
+		d->dirty[d->n_dirty++] = peer;
+	}
+}
+
+static void take_message(struct daemon *d, uint32_t from, uint32_t message)
+{
+	struct sim *s = d->rank->sim;
+	uint32_t slot = message & ~WIRE_RESPONSE;
+
+	if (message & WIRE_RESPONSE) {
+		d->now += (uint64_t)s->m.response_ns;
+		d->polls.responses++;
+		d->eps[from].pending--;
+		d->rtt_sum += d->now - d->rank->called[slot];
+		rank_count_inflight(d->rank, d->now, -1);
+		reply(d, slot);
+	} else {
+		d->now += (uint64_t)s->m.incoming_ns;
+		gather(d, from, slot | WIRE_RESPONSE);
+	}
+}
+
+static void take_write(struct daemon *d, const struct arrival *a)
+{
+	struct sim *s = d->rank->sim;
+	struct daemon *peer = rank_owner(&s->ranks[a->from], d->rank->index, 0);
+	struct endpoint *theirs = &peer->eps[d->rank->index];
+
+	d->now += (uint64_t)s->m.cqe_ns;
+	d->polls.cqes++;
+	d->eps[a->from].received++;
+	d->eps[a->from].consumed = a->consumed;
+	for (uint32_t i = 0; i < a->messages; i++)
+		take_message(d, a->from, endpoint_take(theirs));
+	d->polls.last += a->messages;
+}
+
+/*
+ * A poll, until the CQ is empty: also what arrives while it is under way, as the real one.
+ * What has not been simulated yet arrives `ahead` after the beginning of this step or later,
+ * so a poll that takes longer goes on in a step of its own. True when it is through.
+ */
+static bool poll_once(struct daemon *d)
+{
+	struct sim *s = d->rank->sim;
+	uint64_t until = d->now + s->ahead;
+	struct arrival a;
+
+	while (d->now < until) {
+		if (!wire_receive(&s->m, &d->nic, d->now, &a)) {
+			d->polls.messages += d->polls.last;
+			d->polls.polls++;
+			return true;
+		}
+		take_write(d, &a);
+	}
+	return false;
+}
+
+/* The clients' requests that are visible. Their number. */
+static uint32_t take_requests(struct daemon *d)
+{
+	struct rank *r = d->rank;
+	struct sim *s = r->sim;
+	uint32_t slot, n = 0;
+
+	for (; (slot = calendar_take(&d->requests, d->loop_began)) != CALENDAR_NONE; n++) {
+		uint32_t dest = r->dest[slot];
+
+		if (dest == r->index) {
+			d->now += (uint64_t)s->m.local_ns;
+			reply_client(r, slot, d->now);
+		} else {
+			d->now += (uint64_t)s->m.request_ns;
+			rank_count_inflight(r, d->now, 1);
+			r->called[slot] = d->now;
+			gather(d, dest, slot);
+		}
+	}
+	return n;
+}
+
+static void post(struct daemon *d, uint32_t peer, uint32_t most)
+{
+	struct sim *s = d->rank->sim;
+	struct endpoint *e = &d->eps[peer];
+	struct daemon *to = rank_owner(&s->ranks[peer], d->rank->index, 0);
+	uint32_t before = e->tail - e->posted;
+
+	d->now += (uint64_t)s->m.write_ns;
+	if (wire_post(&s->m, &d->nic, d->rank->index, e, &to->nic, most, d->now))
+		s->error = -ENOMEM;
+	if (counting(s, d->now)) {
+		d->counts.writes++;
+		d->counts.messages += before - (e->tail - e->posted);
+	}
+}
+
+/* Everything gathered for a peer: in one WRITE, or, to bring about the collapse, in many. */
+static void flush_endpoint(struct daemon *d, uint32_t peer)
+{
+	const struct sim_config *c = d->rank->sim->c;
+	struct endpoint *e = &d->eps[peer];
+	bool alone = c->collapsed && d->now < c->collapsed_ns;
+
+	do
+		post(d, peer, alone ? 1 : UINT32_MAX);
+	while (e->tail != e->posted);
+}
+
+static uint64_t consumed_by(void *arg, uint32_t peer)
+{
+	const struct endpoint *e = &((struct daemon *)arg)->eps[peer];
+
+	return control_consumed(e->pending, e->writes, e->consumed);
+}
+
+static uint64_t now_of(void *arg)
+{
+	return ((struct daemon *)arg)->now;
+}
+
+static void flush(struct daemon *d)
+{
+	size_t n = d->n_dirty, go;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct endpoint *e = &d->eps[d->dirty[i]];
+
+		d->loads[i] = (struct control_load){.ep = d->dirty[i],
+			.calls = e->calls,
+			.replies = e->replies};
+	}
+	go = control_select(&d->control, d->loads, n, consumed_by, now_of, d);
+	for (size_t i = 0; i < go; i++) {
+		struct control_load *load = &d->loads[i];
+
+		flush_endpoint(d, load->ep);
+		d->eps[load->ep].dirty = false;
+		control_sent(&d->control, load, d->eps[load->ep].writes);
+	}
+	d->n_dirty = (uint32_t)(n - go);
+	for (size_t i = go; i < n; i++)
+		d->dirty[i - go] = d->loads[i].ep;
+}
+
+static uint32_t bucket_of(uint32_t n)
+{
+	return n < 2 ? n : n <= 10 ? 2 : n <= 100 ? 3 : 4;
+}
+
+static void trace(struct daemon *d)
+{
+	struct sim *s = d->rank->sim;
+	uint32_t gathered = 0;
+
+	if (!s->c->trace || d != &s->daemons[0] || d->loop_began < s->traced)
+		return;
+	s->traced = d->loop_began + s->c->trace_ns;
+	for (uint32_t i = 0; i < d->n_dirty; i++)
+		gathered += d->eps[d->dirty[i]].calls + d->eps[d->dirty[i]].replies;
+	fprintf(s->c->trace, "%.3f,%u,%u,%u,%u,%u,%.3f,%u\n", (double)d->loop_began / 1e3,
+		d->rank->inflight, gathered, d->polls.cqes, d->polls.messages, d->polls.responses,
+		(double)(d->now - d->loop_began) / 1e3, d->control.unconsumed);
+}
+
+static void end_loop(struct daemon *d)
+{
+	struct sim *s = d->rank->sim;
+	double jitter = (2 * draw_unit(s) - 1) * s->m.loop_jitter;
+
+	d->now += (uint64_t)(s->m.loop_ns * (1 + jitter));
+	if (control_observes(&d->control)) {
+		struct adaptive_loop seen = {.cqes = d->polls.cqes,
+			.loop_us = (double)(d->now - d->loop_began) / 1e3};
+
+		if (d->polls.responses)
+			seen.rtt_us = (double)d->rtt_sum / 1e3 / d->polls.responses;
+		control_loop_end(&d->control, &seen);
+	}
+	if (counting(s, d->loop_began)) {
+		d->counts.loops++;
+		d->counts.loop_ns += d->now - d->loop_began;
+		d->counts.responses += d->polls.responses;
+		d->counts.bucket[bucket_of(d->polls.responses)]++;
+	}
+	trace(d);
+}
+
+/*
+ * A loop that found nothing is repeated until there can be something. Whatever another
+ * rank does from now on arrives later than that.
+ */
+static void skip_idle_loops(struct daemon *d, bool found)
+{
+	struct sim *s = d->rank->sim;
+	uint64_t until = d->loop_began + s->ahead;
+	uint64_t next, n;
+
+	if (found || d->n_dirty || d->n_held || s->c->daemons > 1 || control_observes(&d->control))
+		return;
+	next = wire_next(&s->m, &d->nic);
+	next = calendar_next(&d->requests, next < until ? next : until);
+	if (next <= d->now)
+		return;
+	n = (next - d->now) / (uint64_t)s->m.loop_ns;
+	if (counting(s, d->now)) {
+		d->counts.loops += n;
+		d->counts.loop_ns += n * (uint64_t)s->m.loop_ns;
+		d->counts.bucket[0] += n;
+	}
+	d->now += n * (uint64_t)s->m.loop_ns;
+}
+
+static void begin_loop(struct daemon *d)
+{
+	d->loop_began = d->now;
+	d->polls = (struct control_polls){.polls = 0};
+	d->rtt_sum = 0;
+}
+
+void daemon_step(struct daemon *d)
+{
+	struct sim *s = d->rank->sim;
+	bool found;
+
+	if (d->at == AT_LOOP)
+		begin_loop(d);
+	if (d->at != AT_DRAIN)
+		d->polls.last = 0;
+	d->at = AT_DRAIN;
+	if (!poll_once(d))
+		return;
+	if (control_poll_again(&d->control, &d->polls)) {
+		d->at = AT_POLL;
+		d->now += (uint64_t)(control_observes(&d->control) ? s->m.repoll_ns : s->m.poll_ns);
+		return;
+	}
+	d->at = AT_LOOP;
+	release_held(d);
+	found = take_requests(d) || d->polls.messages;
+	if (d->n_dirty)
+		flush(d);
+	end_loop(d);
+	skip_idle_loops(d, found);
+}
