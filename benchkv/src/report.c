@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -110,7 +111,7 @@ void report_print(const struct report *r, FILE *out)
 		print_rows("run", r->runs, o->runs, out);
 }
 
-void report_plan(const struct node *n, FILE *out)
+static void print_plan(const struct node *n, FILE *out)
 {
 	const struct options *o = n->o;
 	char control[CONTROL_NAME_MAX];
@@ -134,6 +135,23 @@ void report_plan(const struct node *n, FILE *out)
 			i < o->daemons ? i : i - o->daemons, unit);
 	}
 	fputc('\n', out);
+}
+
+/* In one piece: the ranks of a job print at the same time. */
+void report_plan(const struct node *n, FILE *out)
+{
+	size_t len = 0;
+	char *text = NULL;
+	FILE *whole = open_memstream(&text, &len);
+
+	if (!whole) {
+		print_plan(n, out);
+		return;
+	}
+	print_plan(n, whole);
+	fclose(whole);
+	fwrite(text, 1, len, out);
+	free(text);
 }
 
 /* ---- for programs ---- */

@@ -339,10 +339,13 @@ def plan(np, *args, env=None):
     head = [a for k, v in (env or {}).items() for a in ("-x", f"{k}={v}")] if np else []
     argv = job(np, "--dry-run", *args)
     if np:
-        argv = MPIRUN + head + argv[len(MPIRUN):]
+        argv = MPIRUN + ["--tag-output"] + head + argv[len(MPIRUN):]
     r = run(argv, None if np else env)
     check(r.status == 0, r)
-    return re.split("(?m)^(?=rank )", r.out)[1:]
+    if not np:
+        return [r.out]
+    lines = re.findall(r"(?m)^\[\d+,(\d+)\]<stdout>:(.*)$", r.out)
+    return ["\n".join(text for rank, text in lines if int(rank) == i) for i in range(np)]
 
 
 def units(text):

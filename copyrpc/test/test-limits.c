@@ -112,8 +112,8 @@ static void raw_operations(void)
 	int rc;
 
 	pair_open(&p, &attr);
-	for (int access = 4; access; access <<= 1)
-		CHECK_EQ(copyrpc_mr_reg(p.ctx[0], mem, sizeof(mem), access, &mr), -EINVAL);
+	for (unsigned access = 4; access; access <<= 1)
+		CHECK_EQ(copyrpc_mr_reg(p.ctx[0], mem, sizeof(mem), (int)access, &mr), -EINVAL);
 	CHECK_EQ(copyrpc_mr_reg(p.ctx[0], mem, sizeof(mem), 0, &mr), 0);
 	CHECK_EQ(copyrpc_mr_reg(p.ctx[1], mem, sizeof(mem), COPYRPC_REMOTE_READ, &none), 0);
 	CHECK_EQ(copyrpc_read(p.ep[0], mem, mr.lkey, (uintptr_t)mem, none.rkey, 0, 0), -EINVAL);

@@ -73,7 +73,7 @@ static void jump_out(int sig, siginfo_t *si, void *uc)
 }
 
 static volatile bool deeper = true; /* which the compiler does not know */
-static int *volatile nowhere;
+static int *nowhere; /* a page that nobody may touch */
 
 static uint64_t __attribute__((noinline)) recurse(uint64_t n)
 {
@@ -85,7 +85,7 @@ static uint64_t __attribute__((noinline)) recurse(uint64_t n)
 
 static void fault(void)
 {
-	*nowhere = 1;
+	__atomic_store_n(nowhere, 1, __ATOMIC_RELAXED); /* not to be left out */
 }
 
 /* The copy faults, which is a signal inside of the doorbell's. */
@@ -253,6 +253,8 @@ static void inherited(void)
 int main(void)
 {
 	rig_fabric("signals");
+	nowhere = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(nowhere != MAP_FAILED);
 	CHECK_EQ(rig_child(overflow_before, NULL), OK);
 	CHECK_EQ(rig_child(overflow_after, NULL), OK);
 	CHECK_EQ(rig_child(reset_hand, NULL), 128 + SIGSEGV);
