@@ -3,7 +3,7 @@
 #include "base/test.h"
 #include "cellring.h"
 
-#define RING_MAX (1u << 16)
+#define RING_MAX (1u << 17) /* cells of 1 KiB, 65 of them */
 
 /* A ring with both sides, in memory with a line of another value in front and behind. */
 struct rig {
