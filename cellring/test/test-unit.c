@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* cellring on one thread: plans, laps, bursts of every length, and any bytes at the consumer. */
+#include <signal.h>
+#include <sys/mman.h>
+
 #include "base/test.h"
 #include "cellring.h"
 
@@ -214,6 +217,46 @@ static void burst_grows_stale(void)
 	CHECK(!cellring_burst_open(&rig.burst, &rig.out, 0));
 }
 
+/* ---- order ---- */
+
+#define PAGE 4096
+
+static unsigned char *pages; /* two, of which the second is closed at first */
+static uint64_t head_at_fault;
+
+/* The producer has come to the second page: what does a consumer see meanwhile? */
+static void second_page(int sig)
+{
+	(void)sig;
+	head_at_fault = *(uint64_t *)(void *)(pages + PAGE - CELLRING_LINE);
+	if (mprotect(pages + PAGE, PAGE, PROT_READ | PROT_WRITE))
+		_exit(2);
+}
+
+/* A burst that begins on the last line of a page: while it is written, its head is not there. */
+static void first_head_is_stored_last(void)
+{
+	struct sigaction old, now = {.sa_handler = second_page};
+	struct cellring_plan plan = cellring_plan(32, 16, 0);
+	struct cellring_cursor out;
+
+	pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(pages != MAP_FAILED);
+	CHECK_EQ(mprotect(pages + PAGE, PAGE, PROT_NONE), 0);
+	CHECK_EQ(sigaction(SIGSEGV, &now, &old), 0);
+	cellring_cursor_init(&out, pages + PAGE - CELLRING_LINE, &plan);
+	cellring_burst_close(&rig.burst);
+	CHECK(cellring_burst_open(&rig.burst, &out, 4));
+	for (uint32_t i = 0; i < 4; i++)
+		cellring_burst_add(&rig.burst, i, "payload", 8);
+	head_at_fault = 1;
+	cellring_burst_write_full(&rig.burst);
+	CHECK_EQ(head_at_fault, 0);
+	CHECK_EQ(*(uint64_t *)(void *)(pages + PAGE - CELLRING_LINE) >> 32, 1);
+	CHECK_EQ(sigaction(SIGSEGV, &old, NULL), 0);
+	CHECK_EQ(munmap(pages, 2 * PAGE), 0);
+}
+
 /* ---- a hostile producer ---- */
 
 static void impossible_counts_are_refused(void)
@@ -271,6 +314,7 @@ int main(int argc, char **argv)
 		TEST(everything_comes_once_and_in_order),
 		TEST(lap_wraps),
 		TEST(burst_grows_stale),
+		TEST(first_head_is_stored_last),
 		TEST(impossible_counts_are_refused),
 		TEST(any_bytes_keep_the_cursor_inside),
 	};
