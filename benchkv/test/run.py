@@ -19,6 +19,7 @@ import tempfile
 import time
 
 import slurm as private_slurm
+from procs import asleep, clients_in_run, rank_of, running, threads
 
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
 GUARD = 100  # seconds until a job counts as hung
@@ -382,11 +383,6 @@ def case_ring():
     check(net["credit_stalls"] == 0 and net["ring_stalls"] == 0, r)
 
 
-def threads(pid):
-    """The names of a process's threads."""
-    return [open(f"/proc/{pid}/task/{t}/comm").read().strip() for t in os.listdir(f"/proc/{pid}/task")]
-
-
 def case_threads():
     """A thread for each daemon and each client, as the plan says, and main. Besides, PMIx has one,
     and the software HCA, for its timers."""
@@ -403,18 +399,6 @@ def case_threads():
             check(len(names) == 9 + of_others + of_tsan, names)
         proc.send_signal(signal.SIGTERM)
         finish(proc, argv)
-
-
-def asleep(pid):
-    """How often each thread but the daemons has gone to sleep by itself, if all sleep now."""
-    found = {}
-    for t in os.listdir(f"/proc/{pid}/task"):
-        status = open(f"/proc/{pid}/task/{t}/status").read()
-        if not status.startswith("Name:\tdaemon"):
-            if "\nState:\tS" not in status:
-                return {}
-            found[t] = int(re.search(r"\nvoluntary_ctxt_switches:\t(\d+)", status).group(1))
-    return found
 
 
 def case_barrier():
@@ -546,44 +530,7 @@ def case_start():
 
 
 def ranks_of(pid, prog=None):
-    """The processes below pid whose program is benchkv."""
-    found = []
-    for p in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            exe = os.readlink(f"/proc/{p}/exe")
-        except OSError:
-            continue
-        if exe == os.path.realpath(prog or BENCHKV) and descends(int(p), pid):
-            found.append(int(p))
-    return found
-
-
-def rank_of(pid):
-    environ = open(f"/proc/{pid}/environ").read().split("\0")
-    return next(e.removeprefix("PMIX_RANK=") for e in environ if e.startswith("PMIX_RANK="))
-
-
-def descends(p, ancestor):
-    while p > 1:
-        if p == ancestor:
-            return True
-        try:
-            p = int(open(f"/proc/{p}/stat").read().rsplit(")", 1)[1].split()[1])
-        except (OSError, IndexError):
-            return False
-    return False
-
-
-def clients_in_run(pid):
-    """Of the clients of a rank that are in a run, as their names say: the CPU time in ns."""
-    used = {}
-    try:
-        for t in os.listdir(f"/proc/{pid}/task"):
-            if re.fullmatch(r"client\d+/\d+\n", open(f"/proc/{pid}/task/{t}/comm").read()):
-                used[t] = int(open(f"/proc/{pid}/task/{t}/schedstat").read().split()[0])
-    except OSError:
-        pass  # one that ends meanwhile
-    return used
+    return running(pid, prog or BENCHKV)
 
 
 def wait_running(proc, np, clients):

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""What /proc says of a job's processes and threads."""
+import os
+import re
+
+
+def threads(pid):
+    """The names of a process's threads."""
+    return [open(f"/proc/{pid}/task/{t}/comm").read().strip() for t in os.listdir(f"/proc/{pid}/task")]
+
+
+def asleep(pid):
+    """How often each thread but the daemons has gone to sleep by itself, if all sleep now."""
+    found = {}
+    for t in os.listdir(f"/proc/{pid}/task"):
+        status = open(f"/proc/{pid}/task/{t}/status").read()
+        if not status.startswith("Name:\tdaemon"):
+            if "\nState:\tS" not in status:
+                return {}
+            found[t] = int(re.search(r"\nvoluntary_ctxt_switches:\t(\d+)", status).group(1))
+    return found
+
+
+def descends(p, ancestor):
+    while p > 1:
+        if p == ancestor:
+            return True
+        try:
+            p = int(open(f"/proc/{p}/stat").read().rsplit(")", 1)[1].split()[1])
+        except (OSError, IndexError):
+            return False
+    return False
+
+
+def running(pid, prog):
+    """The processes below pid whose program is prog."""
+    found = []
+    for p in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            exe = os.readlink(f"/proc/{p}/exe")
+        except OSError:
+            continue
+        if exe == os.path.realpath(prog) and descends(int(p), pid):
+            found.append(int(p))
+    return found
+
+
+def rank_of(pid):
+    environ = open(f"/proc/{pid}/environ").read().split("\0")
+    return next(e.removeprefix("PMIX_RANK=") for e in environ if e.startswith("PMIX_RANK="))
+
+
+def clients_in_run(pid):
+    """Of the clients of a rank that are in a run, as their names say: the CPU time in ns."""
+    used = {}
+    try:
+        for t in os.listdir(f"/proc/{pid}/task"):
+            if re.fullmatch(r"client\d+/\d+\n", open(f"/proc/{pid}/task/{t}/comm").read()):
+                used[t] = int(open(f"/proc/{pid}/task/{t}/schedstat").read().split()[0])
+    except OSError:
+        pass  # one that ends meanwhile
+    return used
