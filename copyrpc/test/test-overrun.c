@@ -3,6 +3,8 @@
  * As many endpoints as a context may have, each with its send queue full, fail at once, and
  * nobody polls until all is over: each request ends in a completion, and the queue holds them.
  */
+#include <sched.h>
+
 #include "pair.h"
 
 #define ENDPOINTS 1024
@@ -62,7 +64,7 @@ static void all_endpoints_fail_at_once(void)
 	before = hca_counters();
 	total = open_all(ctx, blob, &mr);
 	do {
-		usleep(1000);
+		sched_yield();
 		now = hca_counters();
 	} while (now.errors + now.flushes - before.errors - before.flushes < total);
 	CHECK_EQ(now.errors - before.errors, ENDPOINTS);

@@ -36,7 +36,12 @@ static struct latrec_ep *closed_ep, *due_ep;
 static struct latrec_hist hist;
 static struct peer peer;
 static uint64_t now_ns; /* of the windows: it goes on from window to window */
-static volatile uint64_t sink;
+
+/* So that the compiler may not leave out what made it. */
+ALWAYS_INLINE void keep(uint64_t x)
+{
+	__asm__ volatile("" : : "r"(x));
+}
 
 static void peer_init(struct peer *p)
 {
@@ -80,7 +85,7 @@ static void run_loop(void)
 
 	for (uint32_t i = 0; i < SAMPLES; i++)
 		x += latency[i % LATENCIES];
-	sink = x;
+	keep(x);
 }
 
 static void run_peer(void)
@@ -125,7 +130,7 @@ ALWAYS_INLINE void run_clock(const struct latrec_clock *c)
 
 	for (uint32_t i = 0; i < SAMPLES; i++)
 		x += latrec_clock_now(c);
-	sink = x;
+	keep(x);
 }
 
 static void run_tsc(void)

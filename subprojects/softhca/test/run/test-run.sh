@@ -231,9 +231,9 @@ group_killed() {
 
 # A member that outlives its softhca-run and is killed is cleaned up after all the same.
 left_behind() {
-	mkfifo "$tmp/late.in"
+	mkfifo "$tmp/late.in" "$tmp/late.out"
 	"$run" sh -c '"$1" <"$2" >"$3" 2>&1 & echo $! >"$4"
-		while ! grep -q ready "$3"; do sleep 0.05; done' - "$holder" "$tmp/late.in" \
+		grep -q ready <"$3"' - "$holder" "$tmp/late.in" \
 		"$tmp/late.out" "$tmp/late.pid" 2>"$tmp/late.err" 8>&- 9<>"$tmp/late.in" ||
 		fail "late: $(cat "$tmp/late.err")"
 	[ -d "$dir" ] || fail "a fabric in use is gone"
