@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cellring on one thread: plans, laps, bursts of every length, and any bytes at the consumer. */
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 #include "base/test.h"
@@ -222,13 +223,18 @@ static void burst_grows_stale(void)
 #define PAGE 4096
 
 static unsigned char *pages; /* two, of which the second is closed at first */
-static uint64_t head_at_fault;
+/*
+ * Stored by the signal handler, loaded by the interrupted function: atomic, because a compiler
+ * may otherwise use the value from before the fault.
+ */
+static _Atomic uint64_t head_at_fault;
 
 /* The producer has come to the second page: what does a consumer see meanwhile? */
 static void second_page(int sig)
 {
 	(void)sig;
-	head_at_fault = *(uint64_t *)(void *)(pages + PAGE - CELLRING_LINE);
+	atomic_store_explicit(&head_at_fault, *(uint64_t *)(void *)(pages + PAGE - CELLRING_LINE),
+			      memory_order_relaxed);
 	if (mprotect(pages + PAGE, PAGE, PROT_READ | PROT_WRITE))
 		_exit(2);
 }
@@ -249,9 +255,9 @@ static void first_head_is_stored_last(void)
 	CHECK(cellring_burst_open(&rig.burst, &out, 4));
 	for (uint32_t i = 0; i < 4; i++)
 		cellring_burst_add(&rig.burst, i, "payload", 8);
-	head_at_fault = 1;
+	atomic_store_explicit(&head_at_fault, 1, memory_order_relaxed);
 	cellring_burst_write_full(&rig.burst);
-	CHECK_EQ(head_at_fault, 0);
+	CHECK_EQ(atomic_load_explicit(&head_at_fault, memory_order_relaxed), 0);
 	CHECK_EQ(*(uint64_t *)(void *)(pages + PAGE - CELLRING_LINE) >> 32, 1);
 	CHECK_EQ(sigaction(SIGSEGV, &old, NULL), 0);
 	CHECK_EQ(munmap(pages, 2 * PAGE), 0);
