@@ -4,7 +4,7 @@
 
 #include "delegrpc.h"
 
-#include "base/rpcbench.h"
+#include "rpcbench.h"
 
 struct state {
 	struct delegrpc_server *server;

@@ -2,7 +2,7 @@
 /* flux against other rings: node 0 serves, every other node is a client. */
 #include "flux.h"
 
-#include "base/rpcbench.h"
+#include "rpcbench.h"
 
 static int setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
 	struct rpcbench_client *clients, void **state_p)

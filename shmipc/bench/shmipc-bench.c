@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "base/rpcbench.h"
+#include "rpcbench.h"
 
 struct sides {
 	struct shmipc_server *server;

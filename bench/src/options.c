@@ -1,80 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* The state of a run of the bench, and its options, for rpcbench.h. */
-#ifndef BASE_RPCBENCH_OPTIONS_H
-#define BASE_RPCBENCH_OPTIONS_H
+/* What the user asks for. */
+#include "bench.h"
 
-#include <getopt.h>
-#include <pthread.h>
-#include <sched.h>
-
-#define RPCBENCH_IMPLS 4
-#define RPCBENCH_LIST 8 /* numbers that an option takes */
-
-struct rpcbench_list {
-	uint32_t value[RPCBENCH_LIST];
-	uint32_t n;
-};
-
-struct rpcbench_options {
-	struct rpcbench_list clients, depths;
-	double seconds;
-	uint32_t req_size, resp_size;
-	uint32_t peer_slots;
-	uint32_t wakes;
-	FILE *json;
-};
-
-/* An implementation that is set up. */
-struct rpcbench_side {
-	const struct rpcbench_impl *impl;
-	void *state;
-	struct rpcbench_server server;
-	struct rpcbench_client client[RPCBENCH_CLIENTS];
-};
-
-struct rpcbench_thread {
-	struct rpcbench_bench *bench;
-	uint32_t index; /* client, or the number of clients for the server */
-	pthread_t id;
-};
-
-struct rpcbench_bench {
-	struct rpcbench_run run;
-	struct rpcbench_config cfg;
-	struct rpcbench_options opt;
-	const struct rpcbench_impl *impl[RPCBENCH_IMPLS];
-	uint32_t impls;
-	struct rpcbench_side side[RPCBENCH_IMPLS];
-	uint32_t current; /* side of the window */
-	uint32_t cpus;
-	int cpu[CPU_SETSIZE];
-	double probe_ns;
-	uint64_t server_cpu_ns, client_cpu_ns; /* of the last window */
-	pthread_barrier_t begin, end;
-	struct rpcbench_thread thread[RPCBENCH_CLIENTS + 1];
-};
-
-static inline void rpcbench_die(const char *what, const char *hint)
+void rpcbench_die(const char *what, const char *hint)
 {
 	fprintf(stderr, "%s: %s; %s\n", program_invocation_short_name, what, hint);
 	exit(2);
 }
 
-static inline void rpcbench_finish_output(void)
+void rpcbench_finish_output(void)
 {
 	if (fflush(stdout) || ferror(stdout))
 		rpcbench_die("cannot write to standard output", "give one that can be written");
 }
 
 /* strtoul() and strtod() also take blanks and signs, and names of numbers. */
-static inline bool rpcbench_digit(const char *arg)
+static bool rpcbench_digit(const char *arg)
 {
 	return *arg >= '0' && *arg <= '9';
 }
 
 /* A comma-separated list of numbers from 1 to max. */
-static inline void rpcbench_list(const char *arg, uint32_t max, struct rpcbench_list *l,
-	const char *hint)
+static void rpcbench_list(const char *arg, uint32_t max, struct rpcbench_list *l, const char *hint)
 {
 	char *end;
 
@@ -91,7 +38,7 @@ static inline void rpcbench_list(const char *arg, uint32_t max, struct rpcbench_
 	} while (*end);
 }
 
-static inline uint32_t rpcbench_count(const char *arg, uint32_t max, const char *hint)
+static uint32_t rpcbench_count(const char *arg, uint32_t max, const char *hint)
 {
 	char *end;
 	unsigned long v = strtoul(arg, &end, 10);
@@ -101,7 +48,7 @@ static inline uint32_t rpcbench_count(const char *arg, uint32_t max, const char 
 	return (uint32_t)v;
 }
 
-static inline double rpcbench_seconds(const char *arg)
+static double rpcbench_seconds(const char *arg)
 {
 	char *end;
 	double v = strtod(arg, &end);
@@ -111,7 +58,7 @@ static inline double rpcbench_seconds(const char *arg)
 	return v;
 }
 
-static inline uint32_t rpcbench_size(const char *arg, uint32_t max, const char *hint)
+static uint32_t rpcbench_size(const char *arg, uint32_t max, const char *hint)
 {
 	char *end;
 	unsigned long v = strtoul(arg, &end, 10);
@@ -122,7 +69,7 @@ static inline uint32_t rpcbench_size(const char *arg, uint32_t max, const char *
 }
 
 /* "none", "all", or names separated by commas. */
-static inline void rpcbench_peers_pick(struct rpcbench_bench *b, const char *arg)
+static void rpcbench_peers_pick(struct rpcbench_bench *b, const char *arg)
 {
 	bool all = !strcmp(arg, "all");
 	uint32_t known = 0, named = 1;
@@ -130,7 +77,7 @@ static inline void rpcbench_peers_pick(struct rpcbench_bench *b, const char *arg
 	b->impls = 1;
 	for (const char *s = arg; *s; s++)
 		named += *s == ',';
-	for (const struct rpcbench_impl *p = rpcbench_peers; p->name; p++) {
+	for (const struct rpcbench_impl *const *at = rpcbench_peers, *p; (p = *at); at++) {
 		size_t len = strlen(p->name);
 
 		for (const char *s = arg; s; s = strchr(s, ','), s = s ? s + 1 : s) {
@@ -146,7 +93,7 @@ static inline void rpcbench_peers_pick(struct rpcbench_bench *b, const char *arg
 			"give all, none, or some of ck,dpdk,dpdk-burst");
 }
 
-static inline void rpcbench_usage(const char *name)
+static void rpcbench_usage(const char *name)
 {
 	printf("usage: %s-bench [OPTION]...\n"
 	       "Closed loops of small calls to one server; each response is checked.\n"
@@ -168,14 +115,14 @@ static inline void rpcbench_usage(const char *name)
 	exit(0);
 }
 
-static inline void rpcbench_json_open(struct rpcbench_bench *b, const char *path)
+static void rpcbench_json_open(struct rpcbench_bench *b, const char *path)
 {
 	b->opt.json = strcmp(path, "-") ? fopen(path, "w") : stdout;
 	if (!b->opt.json)
 		rpcbench_die("cannot write the file of --json", "give a path that can be written");
 }
 
-static inline void rpcbench_option(struct rpcbench_bench *b, int c, const char *arg)
+static void rpcbench_option(struct rpcbench_bench *b, int c, const char *arg)
 {
 	struct rpcbench_options *o = &b->opt;
 
@@ -217,7 +164,7 @@ static inline void rpcbench_option(struct rpcbench_bench *b, int c, const char *
 	}
 }
 
-static inline void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv)
+void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv)
 {
 	static const struct option longs[] = {{"clients", 1, NULL, 'c'},
 		{"queue-depth", 1, NULL, 'q'}, {"seconds", 1, NULL, 's'},
@@ -241,5 +188,3 @@ static inline void rpcbench_options(struct rpcbench_bench *b, int argc, char **a
 		rpcbench_die("the peers carry requests of 40 and responses of 24 bytes at most",
 			"give smaller sizes or --peer none");
 }
-
-#endif

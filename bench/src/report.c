@@ -1,33 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the windows gave, for rpcbench.h: medians, paired ratios, a table and JSON. */
-#ifndef BASE_RPCBENCH_REPORT_H
-#define BASE_RPCBENCH_REPORT_H
-
-#define RPCBENCH_ROUNDS 20000u
-
-/* The windows of one implementation with one number of clients; [round]. */
-struct rpcbench_cell {
-	const struct rpcbench_impl *impl;
-	uint32_t clients;
-	uint64_t rpcs;
-	double least_rate; /* of the slowest client, calls per ns over all windows */
-	double ns[RPCBENCH_ROUNDS]; /* per call, all clients together */
-	bool disturbed[RPCBENCH_ROUNDS];
-	uint32_t clean; /* windows that were not */
-};
-
-struct rpcbench_spread {
-	double p10, median, p90;
-};
-
-/* What one queue depth gave. */
-struct rpcbench_result {
-	const struct rpcbench_config *cfg;
-	uint32_t rounds;
-	double line_rtt_ns;
-	struct rpcbench_cell *cells; /* [clients][impl]; the layer is impl 0 */
-	uint32_t counts, impls;
-};
+/* What the windows gave: medians, paired ratios, a table and JSON. */
+#include "bench.h"
 
 static int rpcbench_compare(const void *a, const void *b)
 {
@@ -36,8 +9,7 @@ static int rpcbench_compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Sorts v. */
-static inline struct rpcbench_spread rpcbench_spread(double *v, uint32_t n)
+struct rpcbench_spread rpcbench_spread(double *v, uint32_t n)
 {
 	if (!n)
 		return (struct rpcbench_spread){0, 0, 0};
@@ -46,7 +18,7 @@ static inline struct rpcbench_spread rpcbench_spread(double *v, uint32_t n)
 }
 
 /* Round by round, the time of a call in cell a over that in cell b. */
-static inline struct rpcbench_spread rpcbench_ratio(const struct rpcbench_cell *a,
+static struct rpcbench_spread rpcbench_ratio(const struct rpcbench_cell *a,
 	const struct rpcbench_cell *b, uint32_t rounds)
 {
 	static double v[RPCBENCH_ROUNDS];
@@ -63,8 +35,7 @@ static inline struct rpcbench_spread rpcbench_ratio(const struct rpcbench_cell *
 }
 
 /* Of the clean windows, or of all if there is none. */
-static inline struct rpcbench_spread rpcbench_cell_ns(const struct rpcbench_cell *c,
-	uint32_t rounds)
+static struct rpcbench_spread rpcbench_cell_ns(const struct rpcbench_cell *c, uint32_t rounds)
 {
 	static double v[RPCBENCH_ROUNDS];
 	uint32_t n = 0;
@@ -75,14 +46,13 @@ static inline struct rpcbench_spread rpcbench_cell_ns(const struct rpcbench_cell
 	return rpcbench_spread(v, n);
 }
 
-static inline double rpcbench_mrps(double ns)
+static double rpcbench_mrps(double ns)
 {
 	return ns > 0 ? 1e3 / ns : 0;
 }
 
-static inline void rpcbench_print_cell(const struct rpcbench_result *r,
-	const struct rpcbench_cell *c, const struct rpcbench_cell *layer,
-	const struct rpcbench_cell *one, FILE *json)
+static void rpcbench_print_cell(const struct rpcbench_result *r, const struct rpcbench_cell *c,
+	const struct rpcbench_cell *layer, const struct rpcbench_cell *one, FILE *json)
 {
 	struct rpcbench_spread ns = rpcbench_cell_ns(c, r->rounds);
 	struct rpcbench_spread ratio = rpcbench_ratio(layer, c, r->rounds);
@@ -109,7 +79,7 @@ static inline void rpcbench_print_cell(const struct rpcbench_result *r,
 		r->line_rtt_ns, c->clean, r->rounds - c->clean, (unsigned long long)c->rpcs);
 }
 
-static inline void rpcbench_print_head(FILE *json)
+void rpcbench_print_head(FILE *json)
 {
 	if (json != stdout)
 		printf("%-10s %7s %5s %9s %9s %9s %8s %7s %12s %6s %10s %7s %7s\n", "impl",
@@ -117,7 +87,7 @@ static inline void rpcbench_print_head(FILE *json)
 			"scale", "least krps", "line ns", "windows");
 }
 
-static inline void rpcbench_print(const struct rpcbench_result *r, FILE *json)
+void rpcbench_print(const struct rpcbench_result *r, FILE *json)
 {
 	for (uint32_t k = 0; k < r->counts; k++)
 		for (uint32_t i = 0; i < r->impls; i++)
@@ -126,8 +96,8 @@ static inline void rpcbench_print(const struct rpcbench_result *r, FILE *json)
 }
 
 /* The cost of sleeping: latency of a call that finds the server asleep, and CPU at rest. */
-static inline void rpcbench_print_wake(const char *layer, const struct latrec_hist *h,
-	double server_cpu, double client_cpu, FILE *json)
+void rpcbench_print_wake(const char *layer, const struct latrec_hist *h, double server_cpu,
+	double client_cpu, FILE *json)
 {
 	if (json != stdout)
 		printf("%s asleep: call p50 %.1f us, p99 %.1f us (%llu calls); "
@@ -143,5 +113,3 @@ static inline void rpcbench_print_wake(const char *layer, const struct latrec_hi
 			(unsigned long long)latrec_hist_quantile(h, .99),
 			(unsigned long long)h->count, server_cpu, client_cpu);
 }
-
-#endif
