@@ -14,34 +14,39 @@
  * taken to be the machine's doing (somebody else had the core): it is left out, for the
  * layer and for the peers alike. How many were is printed; on a quiet machine it is none.
  *
- * A layer writes its loops once, as small functions that are inlined here:
+ * The same work is done in five loops, as people write them:
+ *
+ *	callback	the next call is made in the response's function
+ *	refill		the client polls until nothing comes, then calls up to its depth
+ *	single		the server takes one request, answers it, and polls again
+ *	many		the server takes up to 32 requests, then answers them
+ *	blocking	both sides use the blocking waits
+ *
+ * In single, many and blocking the client is that of callback; in callback and refill the server
+ * takes and answers in turns until nothing is left. Who finds nothing pauses once per turn, and
+ * waits after 64 of these. Peers have no blocking waits: their blocking is callback, and they pause for ever.
+ *
+ * A layer says how a call, a poll and so on are made; these functions are inlined here:
  *
  *	static int x_call(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
  *	{ return x_client_call(c->handle, req, len, token); }           // 0, else try later
+ *	static void x_response(void *arg, uint64_t token, const void *resp)
+ *	{ rpcbench_response(arg, token, resp); rpcbench_again(arg, x_call); }
  *	static int x_poll(struct rpcbench_client *c)                    // how many ended
- *	{ return x_client_poll(c->handle, rpcbench_response, c); }
- *	static void x_flush(struct rpcbench_client *c) ...              // after a burst of calls
- *	static bool x_idle(struct rpcbench_client *c, uint64_t ns) ...  // false: ns have gone by
+ *	{ return x_client_poll(c->handle, x_response, c); }
+ *	...
  *	static void x_client(struct rpcbench_client *c)
- *	{ rpcbench_client_run(c, x_call, x_poll, x_flush, x_idle); }
- *
- *	static int x_serve(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size)
  *	{
- *		uint64_t req[RPCBENCH_WORDS], resp[RPCBENCH_WORDS];
- *		if (x_server_recv(s->handle, &id, req, req_size) != 1)
- *			return 0;
- *		rpcbench_answer(req, req_size, resp, resp_size);
- *		x_server_reply(s->handle, id, resp, resp_size);
- *		return 1;                                       // or a burst; then return
+ *		static const struct rpcbench_client_ops ops = {x_call, x_poll, ...};
+ *		rpcbench_client_run(c, &ops);
  *	}
- *	static void x_server(struct rpcbench_server *s)
- *	{ rpcbench_server_run(s, x_serve, x_server_idle); }
+ *	static void x_server(struct rpcbench_server *s) ...             // likewise
  *
  *	int main(int argc, char **argv)
  *	{
  *		static const struct rpcbench_impl x = { "x", x_setup, x_teardown,
  *			x_client, x_server, false };
- *		return rpcbench_main(&x, argc, argv);
+ *		return rpcbench_main(&x, NULL, argc, argv);
  *	}
  *
  * setup() makes everything for cfg->clients clients with cfg->queue_depth calls each, and
@@ -51,6 +56,7 @@
 #define RPCBENCH_H
 
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -72,6 +78,8 @@
 #define RPCBENCH_STALL_NS (100 * NSEC_PER_USEC)
 #define RPCBENCH_LOST_NS (30 * NSEC_PER_SEC)
 #define RPCBENCH_LOOK 16 /* polls per look at the clock */
+#define RPCBENCH_TAKE 32 /* requests that the server of that loop takes together */
+#define RPCBENCH_SPINS 64 /* empty polls until a wait */
 
 struct rpcbench_config {
 	uint32_t clients;
@@ -90,6 +98,15 @@ enum rpcbench_kind {
 	RPCBENCH_HOLD, /* one call, answered at the end: what waiting costs a client */
 	RPCBENCH_PROBE, /* round trips of two lines */
 	RPCBENCH_QUIT,
+};
+
+enum rpcbench_loop {
+	RPCBENCH_LOOP_CALLBACK,
+	RPCBENCH_LOOP_REFILL,
+	RPCBENCH_LOOP_SINGLE,
+	RPCBENCH_LOOP_MANY,
+	RPCBENCH_LOOP_BLOCKING,
+	RPCBENCH_LOOPS,
 };
 
 struct rpcbench_run;
@@ -127,9 +144,44 @@ struct rpcbench_impl {
 	bool shared_ring; /* of a layer: all clients send into one ring */
 };
 
+/* A request that a server has taken. */
+struct rpcbench_req {
+	uint64_t id;
+	uint32_t client;
+};
+
+/* What the loops of a client are made of. */
+struct rpcbench_client_ops {
+	/* 0, or not 0 when there is no room. */
+	int (*call)(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len);
+	/* Hands responses over; how many. */
+	int (*poll)(struct rpcbench_client *c);
+	/* After a burst of calls. */
+	void (*flush)(struct rpcbench_client *c);
+	/* False: ns have gone by. NULL: there is nothing but to pause. */
+	bool (*wait)(struct rpcbench_client *c, uint64_t ns);
+};
+
+/* And of a server. */
+struct rpcbench_server_ops {
+	/* Before requests are taken. */
+	void (*poll)(struct rpcbench_server *s);
+	/* The next request, with its payload in req; 0: none. */
+	int (*recv)(struct rpcbench_server *s, struct rpcbench_req *r, uint64_t *req, uint32_t len);
+	void (*reply)(struct rpcbench_server *s, const struct rpcbench_req *r, const uint64_t *resp,
+		uint32_t len);
+	/* After requests have been answered. */
+	void (*end)(struct rpcbench_server *s);
+	/* Polls until there are requests or ns have gone by; may be NULL, as above. */
+	void (*wait)(struct rpcbench_server *s, uint64_t ns);
+	/* If not NULL: takes a burst of requests and answers it; how many. For all but single. */
+	int (*serve)(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size);
+};
+
 /* What the threads share during a window; written between windows but for the counters. */
 struct rpcbench_run {
 	enum rpcbench_kind kind;
+	enum rpcbench_loop loop;
 	uint32_t active; /* clients in this window */
 	uint64_t window_ns;
 	uint32_t wakes; /* calls of a RPCBENCH_WAKE window */
@@ -180,8 +232,12 @@ ALWAYS_INLINE void rpcbench_response(void *arg, uint64_t token, const void *payl
 	c->done_sum += token;
 }
 
-/* The bench: --help lists the options. The status of the program. */
-int rpcbench_main(const struct rpcbench_impl *layer, int argc, char **argv);
+/*
+ * The bench: --help lists the options. The layer is compared with the peers that the user picks,
+ * and before these with another layer, unless that is NULL. The status of the program.
+ */
+int rpcbench_main(const struct rpcbench_impl *layer, const struct rpcbench_impl *other, int argc,
+	char **argv);
 
 #include "rpcbench_loops.h"
 

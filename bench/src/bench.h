@@ -8,8 +8,8 @@
 
 #include "rpcbench.h"
 
-#define RPCBENCH_IMPLS 4
-#define RPCBENCH_LIST 8 /* numbers that an option takes */
+#define RPCBENCH_IMPLS 5
+#define RPCBENCH_LIST 16 /* numbers that an option takes */
 
 struct rpcbench_list {
 	uint32_t value[RPCBENCH_LIST];
@@ -18,6 +18,8 @@ struct rpcbench_list {
 
 struct rpcbench_options {
 	struct rpcbench_list clients, depths;
+	enum rpcbench_loop loop[RPCBENCH_LOOPS];
+	uint32_t loops;
 	double seconds;
 	uint32_t req_size, resp_size;
 	uint32_t peer_slots;
@@ -44,7 +46,7 @@ struct rpcbench_bench {
 	struct rpcbench_config cfg;
 	struct rpcbench_options opt;
 	const struct rpcbench_impl *impl[RPCBENCH_IMPLS];
-	uint32_t impls;
+	uint32_t impls, layers; /* the first ones are layers, the others peers */
 	struct rpcbench_side side[RPCBENCH_IMPLS];
 	uint32_t current; /* side of the window */
 	uint32_t cpus;
@@ -57,9 +59,10 @@ struct rpcbench_bench {
 
 #define RPCBENCH_ROUNDS 20000u
 
-/* The windows of one implementation with one number of clients; [round]. */
+/* The windows of one implementation in one loop with one number of clients; [round]. */
 struct rpcbench_cell {
 	const struct rpcbench_impl *impl;
+	enum rpcbench_loop loop;
 	uint32_t clients;
 	uint64_t rpcs;
 	double least_rate; /* of the slowest client, calls per ns over all windows */
@@ -77,11 +80,13 @@ struct rpcbench_result {
 	const struct rpcbench_config *cfg;
 	uint32_t rounds;
 	double line_rtt_ns;
-	struct rpcbench_cell *cells; /* [clients][impl]; the layer is impl 0 */
-	uint32_t counts, impls;
+	struct rpcbench_cell *cells; /* [clients][loop][impl]; the layer is impl 0 */
+	uint32_t counts, loops, impls;
 };
 
-/* The peers that are built in; the last one has no name. */
+extern const char *const rpcbench_loop_names[RPCBENCH_LOOPS];
+
+/* The peers that are built in, and NULL. */
 extern const struct rpcbench_impl *const rpcbench_peers[];
 
 /* Ends the program with status 2: what is wrong, and what to give. */

@@ -49,47 +49,53 @@ ALWAYS_INLINE int rpcbench_ck_poll(struct rpcbench_client *c)
 	uint32_t n = 0;
 
 	while (n < RPCBENCH_PEER_DRAIN && ck_ring_dequeue_spsc_rpcbench_resp(&r->ring, slots, &m)) {
-		rpcbench_peer_take(c, &m);
+		rpcbench_peer_take(c, &m, rpcbench_ck_call);
 		n++;
 	}
 	return (int)n;
 }
 
-static void rpcbench_ck_client(struct rpcbench_client *c)
+static int rpcbench_ck_dequeue(void *ring, struct rpcbench_peer_req *q)
 {
-	rpcbench_client_run(c, rpcbench_ck_call, rpcbench_ck_poll, rpcbench_peer_no_flush,
-		rpcbench_peer_idle);
+	struct rpcbench_ck_ring *r = (struct rpcbench_ck_ring *)ring;
+
+	return ck_ring_dequeue_spsc_rpcbench_req(&r->ring, (struct rpcbench_peer_req *)r->slots, q);
 }
 
-ALWAYS_INLINE int rpcbench_ck_serve(struct rpcbench_server *s, uint32_t req_size,
-	uint32_t resp_size)
+static bool rpcbench_ck_enqueue(void *ring, struct rpcbench_peer_resp *a)
 {
-	struct rpcbench_peer *p = (struct rpcbench_peer *)s->handle;
-	struct rpcbench_peer_req q;
-	struct rpcbench_peer_resp a;
-	uint32_t n = 0;
+	struct rpcbench_ck_ring *r = (struct rpcbench_ck_ring *)ring;
 
-	for (uint32_t i = 0; i < p->req_rings; i++) {
-		struct rpcbench_ck_ring *r = (struct rpcbench_ck_ring *)p->link[i].req, *to;
+	return ck_ring_enqueue_spsc_rpcbench_resp(&r->ring, (struct rpcbench_peer_resp *)r->slots,
+		a);
+}
 
-		for (uint32_t k = 0; k < RPCBENCH_PEER_DRAIN &&
-				     ck_ring_dequeue_spsc_rpcbench_req(&r->ring,
-					     (struct rpcbench_peer_req *)r->slots, &q);
-			k++, n++) {
-			rpcbench_peer_answer(&q, &a, req_size, resp_size);
-			to = (struct rpcbench_ck_ring *)p->link[q.tag & (RPCBENCH_CLIENTS - 1)]
-				     .resp;
-			while (!ck_ring_enqueue_spsc_rpcbench_resp(&to->ring,
-				(struct rpcbench_peer_resp *)to->slots, &a))
-				cpu_relax();
-		}
-	}
-	return (int)n;
+ALWAYS_INLINE int rpcbench_ck_recv(struct rpcbench_server *s, struct rpcbench_req *r, uint64_t *req,
+	uint32_t len)
+{
+	return rpcbench_peer_recv(s, r, req, len, rpcbench_ck_dequeue);
+}
+
+ALWAYS_INLINE void rpcbench_ck_reply(struct rpcbench_server *s, const struct rpcbench_req *r,
+	const uint64_t *resp, uint32_t len)
+{
+	rpcbench_peer_reply(s, r, resp, len, rpcbench_ck_enqueue);
+}
+
+static void rpcbench_ck_client(struct rpcbench_client *c)
+{
+	static const struct rpcbench_client_ops ops = {rpcbench_ck_call, rpcbench_ck_poll,
+		rpcbench_peer_no_flush, NULL};
+
+	rpcbench_client_run(c, &ops);
 }
 
 static void rpcbench_ck_server(struct rpcbench_server *s)
 {
-	rpcbench_server_run(s, rpcbench_ck_serve, rpcbench_peer_server_idle);
+	static const struct rpcbench_server_ops ops = {rpcbench_peer_no_poll, rpcbench_ck_recv,
+		rpcbench_ck_reply, rpcbench_peer_no_poll, NULL, NULL};
+
+	rpcbench_server_run(s, &ops);
 }
 
 const struct rpcbench_impl rpcbench_ck = {"ck", rpcbench_ck_setup, rpcbench_peer_teardown,

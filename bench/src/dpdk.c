@@ -67,25 +67,29 @@ ALWAYS_INLINE int rpcbench_rte_burst_call(struct rpcbench_client *c, uint64_t to
 	return 0;
 }
 
-ALWAYS_INLINE int rpcbench_rte_drain(struct rpcbench_client *c, uint32_t max)
+ALWAYS_INLINE int rpcbench_rte_drain(struct rpcbench_client *c, uint32_t max,
+	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
 {
 	struct rte_ring *r = (struct rte_ring *)((struct rpcbench_peer_link *)c->handle)->resp;
 	struct rpcbench_peer_resp m[RPCBENCH_PEER_DRAIN];
 	uint32_t n = rte_ring_sc_dequeue_burst_elem(r, m, sizeof(m[0]), max, NULL);
 
 	for (uint32_t i = 0; i < n; i++)
-		rpcbench_peer_take(c, &m[i]);
+		rpcbench_peer_take(c, &m[i], call);
 	return (int)n;
 }
 
 ALWAYS_INLINE int rpcbench_rte_poll(struct rpcbench_client *c)
 {
-	return rpcbench_rte_drain(c, RPCBENCH_PEER_DRAIN);
+	return rpcbench_rte_drain(c, RPCBENCH_PEER_DRAIN, rpcbench_rte_call);
 }
 
 ALWAYS_INLINE int rpcbench_rte_burst_poll(struct rpcbench_client *c)
 {
-	return rpcbench_rte_drain(c, RPCBENCH_PEER_BATCH);
+	int n = rpcbench_rte_drain(c, RPCBENCH_PEER_BATCH, rpcbench_rte_burst_call);
+
+	rpcbench_rte_burst_flush(c); /* calls that were made for responses */
+	return n;
 }
 
 /* Answers go out one at a time, or as many as stand together for one client. */
@@ -136,26 +140,59 @@ ALWAYS_INLINE int rpcbench_rte_burst_serve(struct rpcbench_server *s, uint32_t r
 	return rpcbench_rte_answer_all(s, req_size, resp_size, RPCBENCH_PEER_DRAIN);
 }
 
-static void rpcbench_rte_client(struct rpcbench_client *c)
+static int rpcbench_rte_dequeue(void *ring, struct rpcbench_peer_req *q)
 {
-	rpcbench_client_run(c, rpcbench_rte_call, rpcbench_rte_poll, rpcbench_peer_no_flush,
-		rpcbench_peer_idle);
+	return !rte_ring_sc_dequeue_elem((struct rte_ring *)ring, q, sizeof(*q));
 }
 
+static bool rpcbench_rte_enqueue_answer(void *ring, struct rpcbench_peer_resp *a)
+{
+	return !rte_ring_sp_enqueue_elem((struct rte_ring *)ring, a, sizeof(*a));
+}
+
+ALWAYS_INLINE int rpcbench_rte_recv(struct rpcbench_server *s, struct rpcbench_req *r,
+	uint64_t *req, uint32_t len)
+{
+	return rpcbench_peer_recv(s, r, req, len, rpcbench_rte_dequeue);
+}
+
+ALWAYS_INLINE void rpcbench_rte_reply_one(struct rpcbench_server *s, const struct rpcbench_req *r,
+	const uint64_t *resp, uint32_t len)
+{
+	rpcbench_peer_reply(s, r, resp, len, rpcbench_rte_enqueue_answer);
+}
+
+static void rpcbench_rte_client(struct rpcbench_client *c)
+{
+	static const struct rpcbench_client_ops ops = {rpcbench_rte_call, rpcbench_rte_poll,
+		rpcbench_peer_no_flush, NULL};
+
+	rpcbench_client_run(c, &ops);
+}
+
+/* The loop `many` is what its serve does anyway: a burst of requests, then the answers. */
 static void rpcbench_rte_server(struct rpcbench_server *s)
 {
-	rpcbench_server_run(s, rpcbench_rte_serve, rpcbench_peer_server_idle);
+	static const struct rpcbench_server_ops ops = {rpcbench_peer_no_poll, rpcbench_rte_recv,
+		rpcbench_rte_reply_one, rpcbench_peer_no_poll, NULL, rpcbench_rte_serve};
+
+	rpcbench_server_run(s, &ops);
 }
 
 static void rpcbench_rte_burst_client(struct rpcbench_client *c)
 {
-	rpcbench_client_run(c, rpcbench_rte_burst_call, rpcbench_rte_burst_poll,
-		rpcbench_rte_burst_flush, rpcbench_peer_idle);
+	static const struct rpcbench_client_ops ops = {rpcbench_rte_burst_call,
+		rpcbench_rte_burst_poll, rpcbench_rte_burst_flush, NULL};
+
+	rpcbench_client_run(c, &ops);
 }
 
 static void rpcbench_rte_burst_server(struct rpcbench_server *s)
 {
-	rpcbench_server_run(s, rpcbench_rte_burst_serve, rpcbench_peer_server_idle);
+	static const struct rpcbench_server_ops ops = {rpcbench_peer_no_poll, rpcbench_rte_recv,
+		rpcbench_rte_reply_one, rpcbench_peer_no_poll, NULL, rpcbench_rte_burst_serve};
+
+	rpcbench_server_run(s, &ops);
 }
 
 const struct rpcbench_impl rpcbench_dpdk = {"dpdk", rpcbench_rte_setup, rpcbench_peer_teardown,

@@ -32,7 +32,7 @@ static void rpcbench_list(const char *arg, uint32_t max, struct rpcbench_list *l
 		if (!rpcbench_digit(arg) || (*end && *end != ',') || !v || v > max)
 			rpcbench_die("bad list of numbers", hint);
 		if (l->n == RPCBENCH_LIST)
-			rpcbench_die("too many numbers in a list", "give up to 8");
+			rpcbench_die("too many numbers in a list", "give up to 16");
 		l->value[l->n++] = (uint32_t)v;
 		arg = end + 1;
 	} while (*end);
@@ -68,13 +68,29 @@ static uint32_t rpcbench_size(const char *arg, uint32_t max, const char *hint)
 	return (uint32_t)v;
 }
 
+const char *const rpcbench_loop_names[RPCBENCH_LOOPS] = {"callback", "refill", "single", "many",
+	"blocking"};
+
+static void rpcbench_loop_pick(struct rpcbench_options *o, const char *arg)
+{
+	bool all = !strcmp(arg, "all");
+
+	o->loops = 0;
+	for (uint32_t i = 0; i < RPCBENCH_LOOPS; i++)
+		if (all || !strcmp(arg, rpcbench_loop_names[i]))
+			o->loop[o->loops++] = (enum rpcbench_loop)i;
+	if (!o->loops)
+		rpcbench_die("--loop names no loop",
+			"give callback, refill, single, many, blocking or all");
+}
+
 /* "none", "all", or names separated by commas. */
 static void rpcbench_peers_pick(struct rpcbench_bench *b, const char *arg)
 {
 	bool all = !strcmp(arg, "all");
 	uint32_t known = 0, named = 1;
 
-	b->impls = 1;
+	b->impls = b->layers;
 	for (const char *s = arg; *s; s++)
 		named += *s == ',';
 	for (const struct rpcbench_impl *const *at = rpcbench_peers, *p; (p = *at); at++) {
@@ -99,6 +115,7 @@ static void rpcbench_usage(const char *name)
 	       "Closed loops of small calls to one server; each response is checked.\n"
 	       "  --clients LIST      client threads, 1 to 64 (1)\n"
 	       "  --queue-depth LIST  calls each client keeps outstanding, 1 to 256 (1,8,32)\n"
+	       "  --loop NAME         callback, refill, single, many, blocking; all (callback)\n"
 	       "  --seconds S         for each queue depth (3)\n"
 	       "  --req-size B        bytes, 16 to 56, a multiple of 8 (32)\n"
 	       "  --resp-size B       the same (16)\n"
@@ -106,7 +123,11 @@ static void rpcbench_usage(const char *name)
 	       "  --peer-slots N      in the peers' rings, at least (four for each call, 64)\n"
 	       "  --wake N            also measure N calls that find the server asleep (0)\n"
 	       "  --json FILE         one object per line; - is standard output\n"
+	       "loop: callback: a call is made where its predecessor's response is handled;\n"
+	       "refill: poll until nothing comes, then call; single: the server takes one and\n"
+	       "answers it; many: takes 32, then answers; blocking: both use blocking waits\n"
 	       "ratio: time per call of %s over that of this line, paired within rounds\n"
+	       "best: this time over that of the fastest of the loops of the run, paired\n"
 	       "scale: throughput against the first number of clients\n"
 	       "least krps: of the slowest client; line ns: round trip of two cache lines\n"
 	       "windows: counted / left out because no response came for 100 us\n",
@@ -132,6 +153,9 @@ static void rpcbench_option(struct rpcbench_bench *b, int c, const char *arg)
 		break;
 	case 'q':
 		rpcbench_list(arg, 256, &o->depths, "give --queue-depth 1 to 256");
+		break;
+	case 'l':
+		rpcbench_loop_pick(o, arg);
 		break;
 	case 's':
 		o->seconds = rpcbench_seconds(arg);
@@ -167,7 +191,7 @@ static void rpcbench_option(struct rpcbench_bench *b, int c, const char *arg)
 void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv)
 {
 	static const struct option longs[] = {{"clients", 1, NULL, 'c'},
-		{"queue-depth", 1, NULL, 'q'}, {"seconds", 1, NULL, 's'},
+		{"queue-depth", 1, NULL, 'q'}, {"loop", 1, NULL, 'l'}, {"seconds", 1, NULL, 's'},
 		{"req-size", 1, NULL, 'r'}, {"resp-size", 1, NULL, 'a'}, {"peer", 1, NULL, 'p'},
 		{"peer-slots", 1, NULL, 'S'}, {"wake", 1, NULL, 'w'}, {"json", 1, NULL, 'j'},
 		{"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
@@ -175,6 +199,8 @@ void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv)
 
 	b->opt = (struct rpcbench_options){.clients = {{1}, 1},
 		.depths = {{1, 8, 32}, 3},
+		.loop = {RPCBENCH_LOOP_CALLBACK},
+		.loops = 1,
 		.seconds = 3,
 		.req_size = RPCBENCH_REQ,
 		.resp_size = RPCBENCH_RESP};

@@ -38,19 +38,6 @@ static inline uint64_t rpcbench_tag(uint64_t token, uint32_t client)
 	return token << RPCBENCH_CLIENT_BITS | client;
 }
 
-/* One pause per empty poll, and no end to it. */
-static inline bool rpcbench_peer_idle(struct rpcbench_client *c, uint64_t ns)
-{
-	cpu_relax();
-	return true;
-}
-
-static inline bool rpcbench_peer_server_idle(struct rpcbench_server *s, uint64_t ns)
-{
-	cpu_relax();
-	return true;
-}
-
 /* Rings and their users' handles, for either library. */
 struct rpcbench_peer_link {
 	CACHE_ALIGNED void *req; /* the client's request ring */
@@ -64,6 +51,7 @@ struct rpcbench_peer {
 	struct rpcbench_peer_link link[RPCBENCH_CLIENTS];
 	uint32_t clients;
 	uint32_t req_rings; /* one, or one per client */
+	uint32_t turn; /* request ring that gives the next request */
 };
 
 extern const struct rpcbench_impl rpcbench_ck, rpcbench_dpdk, rpcbench_dpdk_burst;
@@ -88,13 +76,52 @@ ALWAYS_INLINE void rpcbench_peer_answer(const struct rpcbench_peer_req *q,
 	rpcbench_answer(q->word, req_size, a->word, resp_size);
 }
 
-ALWAYS_INLINE void rpcbench_peer_take(struct rpcbench_client *c, const struct rpcbench_peer_resp *a)
+/* A response, and the call that follows from it. */
+ALWAYS_INLINE void rpcbench_peer_take(struct rpcbench_client *c, const struct rpcbench_peer_resp *a,
+	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
 {
 	rpcbench_response(c, a->tag >> RPCBENCH_CLIENT_BITS, a->word);
+	rpcbench_again(c, call);
 }
 
+/* What a peer has no need of. */
 static inline void rpcbench_peer_no_flush(struct rpcbench_client *c)
 {
+}
+
+static inline void rpcbench_peer_no_poll(struct rpcbench_server *s)
+{
+}
+
+/* Request rings in turns; one is tried until it is empty. */
+ALWAYS_INLINE int rpcbench_peer_recv(struct rpcbench_server *s, struct rpcbench_req *r,
+	uint64_t *req, uint32_t len, int (*dequeue)(void *ring, struct rpcbench_peer_req *q))
+{
+	struct rpcbench_peer *p = (struct rpcbench_peer *)s->handle;
+	struct rpcbench_peer_req q;
+
+	for (uint32_t i = 0; i < p->req_rings; i++) {
+		if (dequeue(p->link[p->turn].req, &q)) {
+			r->id = q.tag;
+			r->client = (uint32_t)q.tag & (RPCBENCH_CLIENTS - 1);
+			memcpy(req, q.word, len);
+			return 1;
+		}
+		p->turn = p->turn + 1 < p->req_rings ? p->turn + 1 : 0;
+	}
+	return 0;
+}
+
+ALWAYS_INLINE void rpcbench_peer_reply(struct rpcbench_server *s, const struct rpcbench_req *r,
+	const uint64_t *resp, uint32_t len,
+	bool (*enqueue)(void *ring, struct rpcbench_peer_resp *a))
+{
+	struct rpcbench_peer *p = (struct rpcbench_peer *)s->handle;
+	struct rpcbench_peer_resp a = {.tag = r->id};
+
+	memcpy(a.word, resp, len);
+	while (!enqueue(p->link[r->client].resp, &a))
+		cpu_relax();
 }
 
 #endif

@@ -227,6 +227,7 @@ static void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_cell *ce
 	bool shared = cell->clients + 1 > b->cpus;
 	double rate = 0;
 
+	b->run.loop = cell->loop;
 	rpcbench_window(b, RPCBENCH_LOAD, side, cell->clients,
 		shared ? RPCBENCH_WINDOW_SHARED_NS : RPCBENCH_WINDOW_NS);
 	for (uint32_t k = 0; k < cell->clients; k++) {
@@ -249,7 +250,7 @@ static bool rpcbench_goes_on(const struct rpcbench_result *r, uint32_t rounds, u
 {
 	uint32_t clean = rounds;
 
-	for (uint32_t i = 0; i < r->counts * r->impls; i++)
+	for (uint32_t i = 0; i < r->counts * r->loops * r->impls; i++)
 		clean = r->cells[i].clean < clean ? r->cells[i].clean : clean;
 	return spent < ns || rounds < RPCBENCH_LEAST_ROUNDS ||
 	       (clean < RPCBENCH_LEAST_ROUNDS && spent < 5 * ns);
@@ -259,10 +260,11 @@ static bool rpcbench_goes_on(const struct rpcbench_result *r, uint32_t rounds, u
 static void rpcbench_rounds(struct rpcbench_bench *b, struct rpcbench_result *r)
 {
 	static double probe[RPCBENCH_ROUNDS];
-	double rate[RPCBENCH_LIST * RPCBENCH_IMPLS][RPCBENCH_CLIENTS] = {{0}};
+	static double rate[RPCBENCH_LIST * RPCBENCH_LOOPS * RPCBENCH_IMPLS][RPCBENCH_CLIENTS];
 	uint64_t ns = (uint64_t)(b->opt.seconds * 1e9), start = clock_ns();
-	uint32_t cells = r->counts * r->impls, n = 0;
+	uint32_t cells = r->counts * r->loops * r->impls, n = 0;
 
+	memset(rate, 0, sizeof(rate));
 	while (rpcbench_goes_on(r, n, clock_ns() - start, ns) && n < RPCBENCH_ROUNDS) {
 		if (b->cpus > 1)
 			rpcbench_window(b, RPCBENCH_PROBE, 0, 1, 0);
@@ -298,15 +300,20 @@ static void rpcbench_sleepers(struct rpcbench_bench *b)
 
 static void rpcbench_depth(struct rpcbench_bench *b, uint32_t depth, bool last)
 {
-	struct rpcbench_result r = {.cfg = &b->cfg, .counts = b->opt.clients.n, .impls = b->impls};
+	struct rpcbench_result r = {.cfg = &b->cfg,
+		.counts = b->opt.clients.n,
+		.loops = b->opt.loops,
+		.impls = b->impls};
+	uint32_t cells = r.counts * r.loops * r.impls;
 
 	b->cfg.queue_depth = depth;
-	r.cells = (struct rpcbench_cell *)calloc(r.counts * r.impls, sizeof(*r.cells));
+	r.cells = (struct rpcbench_cell *)calloc(cells, sizeof(*r.cells));
 	if (!r.cells)
 		rpcbench_die("no memory", "give fewer --clients");
-	for (uint32_t i = 0; i < r.counts * r.impls; i++) {
+	for (uint32_t i = 0; i < cells; i++) {
 		r.cells[i].impl = b->impl[i % r.impls];
-		r.cells[i].clients = b->opt.clients.value[i / r.impls];
+		r.cells[i].loop = b->opt.loop[i / r.impls % r.loops];
+		r.cells[i].clients = b->opt.clients.value[i / r.impls / r.loops];
 	}
 	for (uint32_t i = 0; i < b->impls; i++)
 		rpcbench_side_setup(b, i);
@@ -323,11 +330,14 @@ static void rpcbench_depth(struct rpcbench_bench *b, uint32_t depth, bool last)
 	free(r.cells);
 }
 
-int rpcbench_main(const struct rpcbench_impl *layer, int argc, char **argv)
+int rpcbench_main(const struct rpcbench_impl *layer, const struct rpcbench_impl *other, int argc,
+	char **argv)
 {
 	static struct rpcbench_bench b;
 
 	b.impl[0] = layer;
+	b.impl[1] = other;
+	b.layers = other ? 2 : 1;
 	rpcbench_options(&b, argc, argv);
 	b.cfg = (struct rpcbench_config){.req_size = b.opt.req_size,
 		.resp_size = b.opt.resp_size,
