@@ -18,7 +18,6 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "fault/fault.h"
 #include "softhca.h"
 #include "topo/topo.h"
 
@@ -44,6 +43,7 @@
 #define NO_INDEX UINT32_MAX
 #define JOURNAL_STORES 8
 #define JOURNAL_CQES 2
+#define FAULT_RULES 64
 
 /* One attached process. Alive as long as it holds the byte lock of its slot. */
 struct proc {
@@ -204,7 +204,7 @@ struct qp {
 	uint32_t flushing; /* in ERR, and its queues may hold entries not yet flushed */
 	uint32_t held; /* sq_done + 1 of the entry that is not asked for faults again */
 	uint32_t placed; /* sq_done + 1 of the entry whose payload is at its place */
-	/* Copies without the mutex; see hca/copy.h. */
+	/* Copies without the mutex; see xport/copy.h. */
 	uint32_t copy_to; /* 1 + the QP that it sends to, 0: none goes on */
 	uint32_t copy_from; /* 1 + the QP that it receives from, 0: none goes on */
 	uint32_t copy_srq; /* with copy_to: 1 + the SRQ of the receiver, 0: no matter */
@@ -269,6 +269,37 @@ struct trace_ring {
 		struct softhca_wqe_record wqes[SOFTHCA_TRACE_DEPTH];
 		struct softhca_cqe_record cqes[SOFTHCA_TRACE_DEPTH];
 	};
+};
+
+enum fault_action {
+	FAULT_NONE, /* the entry is free */
+	FAULT_ERROR, /* error completion with the rule's syndrome */
+	FAULT_RNR, /* as if no receive were posted */
+	FAULT_NO_ANSWER, /* as if nobody answered */
+	FAULT_DELAY, /* executed delay_ns later, what follows on the QP too */
+	FAULT_PARTIAL, /* the first bytes are placed, then an error completion */
+	FAULT_KILL, /* SIGKILL to the sender, after the first bytes are placed */
+	FAULT_KILL_PEER, /* SIGKILL to the receiver, before anything is placed */
+	FAULT_LINK_DOWN, /* the link of the sender's adapter */
+	FAULT_LINK_UP,
+};
+
+struct fault_rule {
+	uint32_t action; /* enum fault_action */
+	uint32_t syndrome; /* ERROR, PARTIAL */
+	char device[16]; /* "": any; names are as in the topology */
+	uint32_t qpn; /* the sender's; 0: any */
+	uint32_t pid; /* the sender's; 0: any */
+	uint64_t opcodes; /* a bit per opcode of a work request; 0: any */
+	uint64_t nth; /* the first match that is hit, from 1 */
+	uint64_t count; /* how many are; 0: all that follow */
+	uint32_t percent; /* of these, at random */
+	uint32_t reserved;
+	uint64_t random; /* state of the generator; "seed" sets it */
+	uint64_t bytes; /* PARTIAL, KILL */
+	uint64_t delay_ns; /* DELAY */
+	uint64_t seen; /* matches */
+	uint64_t hits;
 };
 
 struct rail_state {

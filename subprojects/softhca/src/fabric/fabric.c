@@ -7,12 +7,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "fabric/attach.h"
-#include "fabric/journal.h"
-#include "hca/cq.h"
-#include "hca/objects.h"
-#include "hca/qp.h"
-#include "shim/sys.h"
+#include "fabric/lockfile.h"
+#include "sys/sys.h"
 
 #define LOCK_SPINS 50
 #define LOCK_YIELDS 500
@@ -56,14 +52,14 @@ bool fabric_reachable(uint32_t slot)
 	return slot == fabric_self.slot || checked_lately(slot) || fabric_alive(slot);
 }
 
-struct dma_peer fabric_peer(uint32_t slot)
+struct fabric_peer fabric_peer(uint32_t slot)
 {
 	const struct proc *p = &arena()->procs[slot];
 
-	return (struct dma_peer){.slot = slot, .life = p->life, .pid = p->pid};
+	return (struct fabric_peer){.slot = slot, .life = p->life, .pid = p->pid};
 }
 
-bool fabric_is_peer(const struct dma_peer *peer)
+bool fabric_is_peer(const struct fabric_peer *peer)
 {
 	/* A plain counter that others raise under the mutex: any old value will do. */
 	uint32_t life = __atomic_load_n(&arena()->procs[peer->slot].life, __ATOMIC_RELAXED);
@@ -120,9 +116,9 @@ void fabric_lock(void)
 	if (r == EOWNERDEAD) {
 		arena()->recoveries++;
 		bury_dead();
-		journal_replay();
+		fabric_hooks.replay();
 		pthread_mutex_consistent(&arena()->lock);
-		qp_recover();
+		fabric_hooks.recover();
 		fabric_reap();
 	} else if (r) {
 		/* Nothing that any process of the fabric did can lead here but a wild store. */
@@ -135,7 +131,7 @@ void fabric_lock(void)
 
 void fabric_unlock(void)
 {
-	cq_flush_runs();
+	fabric_hooks.release();
 	pthread_mutex_unlock(&arena()->lock);
 }
 
@@ -166,7 +162,7 @@ void fabric_reap(void)
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
 		if (!a->procs[slot].used || a->procs[slot].pid)
 			continue;
-		objects_reap(slot);
+		fabric_hooks.reap(slot);
 		a->procs[slot].used = 0;
 	}
 }

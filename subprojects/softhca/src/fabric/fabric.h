@@ -18,7 +18,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "dma/dma.h"
 #include "fabric/arena.h"
 
 struct fabric_self {
@@ -43,22 +42,17 @@ static inline struct arena *arena(void)
 bool fabric_name_ok(const char *name);
 
 /*
- * Joins (or creates) the fabric that the environment names. Idempotent, any thread.
- * Returns 0 or -errno; -EINVAL: the environment asks for what is not there; -EACCES: the
- * directory belongs to another uid; -EMFILE: all slots taken; -EPROTO: another version of
- * this library created it; -EXDEV: its members are in other namespaces; -ENOSPC: /dev/shm
- * has no room; -ENOENT: there is no /proc.
+ * What the rooms above do when the mutex changes hands, so that this room need not know
+ * them. Defined once, in member/hooks.c. The mutex is held in each of them.
  */
-int fabric_attach(void);
+struct fabric_hooks {
+	void (*replay)(void); /* applies the step that a dead holder had begun */
+	void (*recover)(void); /* after that: goes on with what takes several steps */
+	void (*reap)(uint32_t slot); /* destroys the objects of a dead process */
+	void (*release)(void); /* before the mutex is released */
+};
 
-/* What to tell the user after it failed: one line without its end. */
-const char *fabric_why(void);
-
-/* Leaves it; the last process out removes the directory. At exit only. */
-void fabric_detach(void);
-
-/* In a forked child: forgets the parent's membership without touching it. */
-void fabric_forget(void);
+extern const struct fabric_hooks fabric_hooks;
 
 /* Takes and releases the fabric's mutex. All asynchronous signals must be blocked. */
 void fabric_lock(void);
@@ -77,11 +71,18 @@ bool fabric_alive(uint32_t slot);
  */
 bool fabric_reachable(uint32_t slot);
 
+/* A process as it was when it was looked up: another one may take over its slot. */
+struct fabric_peer {
+	uint32_t slot;
+	uint32_t life;
+	int32_t pid;
+};
+
 /* The process of @slot, to be looked at without the mutex. The mutex is held. */
-struct dma_peer fabric_peer(uint32_t slot);
+struct fabric_peer fabric_peer(uint32_t slot);
 
 /* Whether that process is there still, as fabric_reachable() knows it. */
-bool fabric_is_peer(const struct dma_peer *peer);
+bool fabric_is_peer(const struct fabric_peer *peer);
 
 /* Destroys what dead processes left. The mutex is held. */
 void fabric_reap(void);

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fabric/attach.h"
 #include "fabric/fabric.h"
+#include "fabric/lockfile.h"
 
 void fabric_fifo_path(uint64_t id, char *path, size_t size)
 {

@@ -11,10 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "fabric/attach.h"
 #include "fabric/fabric.h"
-#include "fabric/tree.h"
-#include "shim/sys.h"
+#include "fabric/lockfile.h"
+#include "sys/sys.h"
+#include "sys/tree.h"
 
 static bool no_members(int fd)
 {

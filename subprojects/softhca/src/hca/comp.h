@@ -9,8 +9,8 @@
 #ifndef SOFTHCA_HCA_COMP_H
 #define SOFTHCA_HCA_COMP_H
 
+#include "abi/wire.h"
 #include "fabric/arena.h"
-#include "xport/wire.h"
 
 /* Adds the completion to the CQ's run; one that does not fit ends the run before it. */
 void comp_add(struct cq *cq, uint32_t index, const struct cqe64 *cqe);

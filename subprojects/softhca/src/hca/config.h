@@ -19,7 +19,7 @@ struct config {
 	bool blueflame; /* SOFTHCA_BF=1 */
 };
 
-/* Of an environment that config_check() has passed, as fabric_attach() sees to. */
+/* Of an environment that config_check() has passed, as member_attach() sees to. */
 const struct config *config_get(void);
 
 /*

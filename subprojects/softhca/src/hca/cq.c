@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "abi/wire.h"
 #include "dma/dma.h"
 #include "hca/comp.h"
 #include "hca/config.h"
@@ -11,7 +12,6 @@
 #include "hca/objects.h"
 #include "hca/strict.h"
 #include "hca/trace.h"
-#include "xport/wire.h"
 
 #define CI_MASK 0xffffffu
 #define ARM_SOLICITED (1u << 24)

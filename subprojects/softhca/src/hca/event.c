@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "hca/objects.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
 
 #define FIFO_PATH_MAX 192
 #define DROP_EVENTS 8192 /* a FIFO holds no more of the smallest */

@@ -14,20 +14,32 @@
 
 #include "fabric/fabric.h"
 
+/* The entries of a kind: where they stand in the arena, and which indexes they have. */
+struct obj_table {
+	size_t offset;
+	size_t stride;
+	uint32_t first;
+	uint32_t max;
+};
+
+extern const struct obj_table obj_tables[OBJ_KINDS];
+
+static inline struct obj *obj_at(enum obj_kind kind, uint32_t index)
+{
+	const struct obj_table *t = &obj_tables[kind];
+
+	return (struct obj *)((char *)arena() + t->offset + t->stride * index);
+}
+
 /*
  * Takes a free entry, zeroed but for its head; it is not visible before obj_publish().
  * Returns the index or NO_INDEX.
  */
 uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx);
 void obj_publish(enum obj_kind kind, uint32_t index);
-void obj_free(enum obj_kind kind, uint32_t index);
 
 /* The entry @index if context @ctx made it, else NULL. */
 void *obj_of_ctx(enum obj_kind kind, uint32_t index, uint32_t ctx);
-
-/* Destroys all that a context, or a process, made. */
-void objects_free_ctx(uint32_t ctx);
-void objects_reap(uint32_t slot);
 
 /* The live QP with this number, else NULL. */
 struct qp *qp_by_number(uint32_t qpn);

@@ -6,7 +6,7 @@
 
 #include "fabric/fabric.h"
 #include "hca/event.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
 
 /*
  * Readers see the old text or the new one. What the port's state is says QUERY_PORT; when

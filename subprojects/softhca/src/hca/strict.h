@@ -10,20 +10,13 @@
 #include <stdint.h>
 
 #include "fabric/arena.h"
-#include "uverbs/uverbs.h"
-#include "xport/wqe.h"
+#include "hca/wqe.h"
 
 /* Says what is wrong, on standard error, and counts it. */
 void strict_violation(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/*
- * The doorbell of @qp is rung with the 8 bytes @bytes while its record says @pi. False:
- * nothing new is posted, the ring is overrun, or the bytes name no posted entry.
- */
-bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes);
-
-/* A store of @size bytes at @at of a BlueFlame buffer must repeat what the queue holds. */
-void strict_blueflame(const struct uctx *u, uint32_t offset, const uint8_t *bytes, uint32_t size);
+/* The record of @qp says @pi. False: that posts nothing new, or overruns the ring. */
+bool strict_ring(struct qp *qp, uint32_t pi);
 
 /* The entry at sq_done says that it stands where it stands. */
 bool strict_wqe(const struct qp *qp, const struct wqe *w);

@@ -4,7 +4,7 @@
 #define SOFTHCA_HCA_TRACE_H
 
 #include "fabric/arena.h"
-#include "xport/wqe.h"
+#include "hca/wqe.h"
 
 /* 1 + a ring if the environment asks for records and one is free, else 0. */
 uint32_t trace_alloc(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "xport/wqe.h"
+#include "hca/wqe.h"
 
 #include <endian.h>
 #include <rdma/ib_user_ioctl_verbs.h>

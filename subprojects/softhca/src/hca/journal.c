@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "fabric/journal.h"
+#include "hca/journal.h"
 
 #include <stdatomic.h>
 #include <string.h>

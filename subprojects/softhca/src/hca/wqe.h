@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* A send queue entry, taken out of the queue once and decoded. */
-#ifndef SOFTHCA_XPORT_WQE_H
-#define SOFTHCA_XPORT_WQE_H
+#ifndef SOFTHCA_HCA_WQE_H
+#define SOFTHCA_HCA_WQE_H
 
 #include <stdbool.h>
 
+#include "abi/wire.h"
 #include "dma/dma.h"
 #include "fabric/arena.h"
-#include "xport/wire.h"
 
 struct wqe {
 	uint8_t opcode;

@@ -5,8 +5,8 @@
  * safe in a signal handler. They return what the kernel does: a value or -errno, and
  * leave errno alone.
  */
-#ifndef SOFTHCA_SHIM_SYS_H
-#define SOFTHCA_SHIM_SYS_H
+#ifndef SOFTHCA_SYS_SYS_H
+#define SOFTHCA_SYS_SYS_H
 
 #include <errno.h>
 #include <fcntl.h>

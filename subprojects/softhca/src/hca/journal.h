@@ -9,8 +9,8 @@
  * journal once more. Values are absolute and a completion is always written to the
  * same place with the same bytes, so doing it twice changes nothing.
  */
-#ifndef SOFTHCA_FABRIC_JOURNAL_H
-#define SOFTHCA_FABRIC_JOURNAL_H
+#ifndef SOFTHCA_HCA_JOURNAL_H
+#define SOFTHCA_HCA_JOURNAL_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "fabric/tree.h"
+#include "sys/tree.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shim/sys.h"
+#include "sys/sys.h"
 
 static void empty_at(int fd, const char *keep)
 {
