@@ -17,7 +17,7 @@ const struct obj_table obj_tables[OBJ_KINDS] = {
 	[OBJ_QP] = {offsetof(struct arena, qps), sizeof(struct qp), FIRST_QP_INDEX, MAX_QPS},
 };
 
-/* Room for an entry that was never used, and for what other tables have of it. */
+/* Allocates memory for an entry that was never used, in all tables that have one for it. */
 static int reserve_entry(enum obj_kind kind, uint32_t i)
 {
 	struct arena *a = arena();

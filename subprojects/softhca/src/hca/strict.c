@@ -27,7 +27,7 @@ void strict_violation(const char *fmt, ...)
 	counters_of(fabric_self.slot)->violations++;
 }
 
-/* Forgets what the program has polled: those blocks may be written again. */
+/* Drops the completions that the program has polled: their blocks may be reused. */
 static void reap_polled(struct qp *qp)
 {
 	const struct cq *cq = cq_at(qp->send_cq);
@@ -49,7 +49,7 @@ void strict_completed(struct qp *qp, uint32_t cqe_index, uint32_t blocks_end)
 
 	if (qp->strict_last - qp->strict_first == STRICT_COMPLETIONS)
 		reap_polled(qp);
-	/* The oldest goes: the program only gets less freedom than it has. */
+	/* The list is full: drops the oldest. Its blocks are freed by the next completion. */
 	if (qp->strict_last - qp->strict_first == STRICT_COMPLETIONS)
 		qp->strict_first++;
 	i = qp->strict_last++ % STRICT_COMPLETIONS;

@@ -7,10 +7,10 @@
 
 #include "fabric/fabric.h"
 
-/* QPs with a timer, a bit each. The mutex is held. */
+/* Bitmap of the QPs that have a timer. The mutex is held. */
 extern uint64_t timer_waiting[MAX_QPS / 64];
 
-/* The word that a process's thread sleeps on. It counts new timers and calls of others. */
+/* The futex on which a process's thread sleeps. It counts timers set and calls by others. */
 static inline uint32_t *timer_bell(uint32_t slot)
 {
 	return &arena()->procs[slot].bell;
@@ -19,7 +19,7 @@ static inline uint32_t *timer_bell(uint32_t slot)
 /* CLOCK_MONOTONIC, ns. */
 uint64_t timer_now(void);
 
-/* Has xport_send() called for an own QP at @when. The mutex is held; signal safe. */
+/* Sets a timer: the thread calls xport_send() for an own QP at @when. Mutex held; signal safe. */
 void timer_wait(struct qp *qp, uint64_t when);
 
 /* Wakes the thread of the process of @slot. The mutex is held; signal safe. */
