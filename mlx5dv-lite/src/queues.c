@@ -76,7 +76,7 @@ free_srq:
 
 int mlx5dvl_srq_destroy(struct mlx5dvl_srq *queue)
 {
-	struct srq *srq = to_srq(queue);
+	struct srq *srq = srq_of(queue);
 
 	if (!queue)
 		return 0;
@@ -178,21 +178,21 @@ int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *att
 		return err;
 	}
 	if (attr->srq)
-		to_srq(attr->srq)->cqs++;
+		srq_of(attr->srq)->cqs++;
 	*cq_p = &cq->queue;
 	return 0;
 }
 
 int mlx5dvl_cq_destroy(struct mlx5dvl_cq *queue)
 {
-	struct cq *cq = to_cq(queue);
+	struct cq *cq = cq_of(queue);
 
 	if (!queue)
 		return 0;
 	if (cq->qps)
 		return -EBUSY;
 	if (queue->srq)
-		to_srq(queue->srq)->cqs--;
+		srq_of(queue->srq)->cqs--;
 	ibv_destroy_cq(cq->ibv);
 	if (cq->channel)
 		ibv_destroy_comp_channel(cq->channel);
@@ -209,7 +209,7 @@ int mlx5dvl_cq_fd(const struct mlx5dvl_cq *queue)
 
 void mlx5dvl_cq_arm(struct mlx5dvl_cq *queue)
 {
-	struct cq *cq = to_cq(queue);
+	struct cq *cq = cq_of(queue);
 	uint32_t word = (cq->arm_sn & 3) << 28 | (queue->ci & 0xffffff);
 
 	__atomic_store_n(&queue->record[1], htobe32(word), __ATOMIC_RELAXED);
@@ -222,7 +222,7 @@ void mlx5dvl_cq_arm(struct mlx5dvl_cq *queue)
 /* Read without blocking, whether or not the caller made the fd so. */
 int mlx5dvl_cq_event(struct mlx5dvl_cq *queue)
 {
-	struct cq *cq = to_cq(queue);
+	struct cq *cq = cq_of(queue);
 	struct pollfd readable = {.fd = mlx5dvl_cq_fd(queue), .events = POLLIN};
 	struct ibv_cq *which;
 	void *context;
