@@ -378,7 +378,7 @@ int shmipc_server_arm(struct shmipc_server *hot)
 		return 1;
 	}
 	/* Clients that could not be woken for lack of a descriptor. */
-	wakefd_timer(&s->wake, hot->n_unflushed ? SHMIPC_SLEEP_NS : 0);
+	wakefd_timer(&s->wake, hot->n_unfenced_peers ? SHMIPC_SLEEP_NS : 0);
 	s->stats.sleeps++;
 	hot->budget = 0; /* a look at the clock, and at who is dead, after each sleep */
 	return 0;
