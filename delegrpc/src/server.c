@@ -419,7 +419,8 @@ int delegrpc_server_arm(struct delegrpc_server *server)
 		return 1;
 	}
 	/* In search of holes, and of clients that could not be woken for lack of a descriptor. */
-	wakefd_timer(&s->wake, somebody_fills(server) || server->n_unfenced_peers ? SLEEP_SLICE_NS : 0);
+	wakefd_timer(&s->wake,
+		somebody_fills(server) || server->n_unfenced_peers ? SLEEP_SLICE_NS : 0);
 	s->sleeps++;
 	return 0;
 }
