@@ -80,7 +80,7 @@ static void refuse_remote(struct daemon *d, struct copyrpc_req *req, int error)
 	reply_remote(d, req, &resp);
 }
 
-static void on_worker_answer(void *arg, uint64_t token, const void *payload)
+static void on_worker_answer(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct copyrpc_req *req = (struct copyrpc_req *)(uintptr_t)token;
 

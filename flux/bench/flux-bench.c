@@ -35,9 +35,9 @@ ALWAYS_INLINE int call(struct rpcbench_client *c, uint64_t token, const void *re
 	return flux_call(c->handle, 0, req, len, token);
 }
 
-ALWAYS_INLINE void on_response(void *arg, uint64_t token, const void *payload)
+ALWAYS_INLINE void on_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
-	rpcbench_response(arg, token, payload);
+	rpcbench_response(arg, token, payload, len);
 	rpcbench_again(arg, call);
 }
 
@@ -64,10 +64,11 @@ static void client(struct rpcbench_client *c)
 ALWAYS_INLINE int serve(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size)
 {
 	uint64_t req[RPCBENCH_WORDS], resp[RPCBENCH_WORDS], token;
-	uint32_t from;
+	uint32_t from, len;
 	int n = 0;
 
-	while (n < FLUX_TURN && flux_try_recv_raw(s->handle, &from, &token, req, req_size) == 1) {
+	while (n < FLUX_TURN &&
+		flux_try_recv_raw(s->handle, &from, &token, req, req_size, &len) == 1) {
 		rpcbench_answer(req, req_size, resp, resp_size);
 		flux_reply(s->handle, token, resp, resp_size);
 		n++;

@@ -22,7 +22,7 @@
 
 #define SHMIPC_PREFIX "shmipc" /* of the file's name */
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
-#define SHMIPC_VERSION 4u
+#define SHMIPC_VERSION 5u
 #define SHMIPC_WORDS 64u /* of the bitmap */
 #define SHMIPC_LEAST 64u /* messages that fit into a ring of full bursts */
 #define SHMIPC_CLIENT_LOCK(index) (1u + (index)) /* byte of the file; 0 is the server's */
@@ -60,6 +60,7 @@ static_assert(offsetof(struct shmipc_header, active) == 192, "layout");
 static_assert(sizeof(struct shmipc_header) == 704, "layout");
 static_assert(SHMIPC_WORDS * 64 > SHMIPC_MAX_CLIENTS, "layout");
 static_assert(SHMIPC_MAX_DEPTH <= 1u << CELLRING_ID_BITS, "an id is a message's");
+static_assert(SHMIPC_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message's");
 
 /*
  * A place is clean, and may be taken by who gets its lock, when its bit is clear and the
@@ -79,7 +80,7 @@ static_assert(offsetof(struct shmipc_place, client_epoch) == 0, "layout");
 static_assert(offsetof(struct shmipc_place, client_state) == 4, "layout");
 static_assert(offsetof(struct shmipc_place, server_epoch) == 64, "layout");
 static_assert(sizeof(struct shmipc_place) == 128, "layout");
-static_assert(CELLRING_ABI == 1, "the rings' layout belongs to the version of the region");
+static_assert(CELLRING_ABI == 2, "the rings' layout belongs to the version of the region");
 
 struct shmipc_layout {
 	struct shmipc_attr attr;

@@ -168,13 +168,13 @@ ALWAYS_INLINE uint32_t rpcbench_inflight(const struct rpcbench_client *c)
 }
 
 /* Takes the response to a token and checks it. Of the type of the layers' callbacks. */
-ALWAYS_INLINE void rpcbench_response(void *arg, uint64_t token, const void *payload)
+ALWAYS_INLINE void rpcbench_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct rpcbench_client *c = (struct rpcbench_client *)arg;
 	const uint64_t *resp = (const uint64_t *)payload;
 	uint64_t last = ~token ^ c->index;
 
-	if (unlikely(!resp || resp[0] != token + last || resp[1] != (token ^ last)))
+	if (unlikely(len < RPCBENCH_RESP || resp[0] != token + last || resp[1] != (token ^ last)))
 		c->wrong++;
 	c->done++;
 	c->done_sum += token;

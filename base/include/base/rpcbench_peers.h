@@ -130,7 +130,7 @@ ALWAYS_INLINE void rpcbench_peer_answer(const struct rpcbench_peer_req *q,
 
 ALWAYS_INLINE void rpcbench_peer_take(struct rpcbench_client *c, const struct rpcbench_peer_resp *a)
 {
-	rpcbench_response(c, a->tag >> RPCBENCH_CLIENT_BITS, a->word);
+	rpcbench_response(c, a->tag >> RPCBENCH_CLIENT_BITS, a->word, RPCBENCH_RESP);
 }
 
 static inline void rpcbench_peer_no_flush(struct rpcbench_client *c)
