@@ -355,9 +355,13 @@ CELLRING_INLINE const void *cellring_payload(const unsigned char *slot)
 CELLRING_INLINE void cellring_take(void *to, const void *payload, uint32_t len, uint32_t capacity,
 	uint32_t room)
 {
-	if (__builtin_constant_p(capacity) && capacity <= CELLRING_LINE && capacity <= room)
+	if (__builtin_constant_p(capacity) && capacity <= CELLRING_LINE && capacity <= room) {
 		cellring_copy(to, payload, capacity);
-	else if (len < capacity)
+		return;
+	}
+	/* Or the compiler warns whoever reads a whole buffer that it may not be initialised. */
+	__asm__("" : : "r"(to) : "memory");
+	if (len < capacity)
 		cellring_copy(to, payload, len);
 	else
 		cellring_copy(to, payload, capacity);

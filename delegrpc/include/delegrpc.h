@@ -83,7 +83,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 #define DELEGRPC_BATCH 8 /* calls or replies per publication, responses per client poll */
-#define DELEGRPC_BURST 32 /* most requests that one server poll makes available */
+#define DELEGRPC_SERVER_POLL_MAX 32 /* most requests that one server poll makes available */
 
 /* Most that one server poll, or one turn of a wait, does in search of holes. */
 #define DELEGRPC_POLL_LOOKS 64 /* looks at clients' locks, a system call each */
@@ -171,7 +171,7 @@ void delegrpc_server_destroy(struct delegrpc_server *server);
 void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p);
 
 /*
- * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_BURST, in
+ * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_SERVER_POLL_MAX, in
  * the order of their reservation. Publishes replies, and wakes clients (see Waking).
  * Every few hundred empty polls it looks whether a dead client blocks the ring, and
  * skips what that one reserved, giving it back: within DELEGRPC_POLL_LOOKS and

@@ -310,7 +310,7 @@ struct delegrpc_peer {
 	uint64_t next; /* response position to write */
 	uint32_t generation;
 	uint16_t burst; /* replies that should travel together; as the client says, unchecked */
-	uint16_t dirty; /* replied to since its sleep was last looked at */
+	uint16_t unfenced; /* replied to since its sleep word was last read */
 };
 
 /*
@@ -333,13 +333,13 @@ struct delegrpc_server {
 	struct delegrpc_burst burst;
 	struct delegrpc_peer *peers; /* by client */
 	uint16_t *open; /* by client * resp_depth + id: generation of an open request, or 0 */
-	uint32_t *dirty; /* clients, ndirty of them */
+	uint32_t *unfenced_peers; /* the clients that are unfenced */
 	uint64_t cursor; /* position to hand out next */
 	uint64_t found; /* positions below are filled */
 	uint64_t tail; /* as last published */
 	uint64_t received, replied, bad;
-	uint32_t ndirty;
-	uint32_t unfenced; /* polls since they are */
+	uint32_t n_unfenced_peers;
+	uint32_t unfenced; /* polls since the first of them was replied to */
 	uint32_t empty; /* empty polls */
 	uint32_t busy; /* polls that found something, until the next look at the clock */
 	int broken; /* 0 or -EPROTO */
@@ -383,14 +383,14 @@ static inline void delegrpc_priv_server_publish(struct delegrpc_server *server)
 static inline void delegrpc_server_flush(struct delegrpc_server *server)
 {
 	delegrpc_priv_server_publish(server);
-	if (server->ndirty)
+	if (server->n_unfenced_peers)
 		delegrpc_priv_wake_clients(server);
 }
 
 /* A poll that has found nothing. */
 static inline int delegrpc_priv_server_looked(struct delegrpc_server *server)
 {
-	if (server->ndirty)
+	if (server->n_unfenced_peers)
 		delegrpc_priv_wake_clients(server);
 	return ++server->empty % DELEGRPC_STUCK_POLLS ? server->broken :
 							delegrpc_priv_unstick(server);
@@ -399,9 +399,9 @@ static inline int delegrpc_priv_server_looked(struct delegrpc_server *server)
 static inline int delegrpc_server_poll(struct delegrpc_server *server)
 {
 	delegrpc_priv_server_publish(server);
-	if (server->ndirty && ++server->unfenced >= DELEGRPC_UNFENCED)
+	if (server->n_unfenced_peers && ++server->unfenced >= DELEGRPC_UNFENCED)
 		delegrpc_priv_wake_clients(server);
-	while (server->found - server->cursor < DELEGRPC_BURST &&
+	while (server->found - server->cursor < DELEGRPC_SERVER_POLL_MAX &&
 		delegrpc_priv_filled(server, server->found))
 		server->found++;
 	if (server->found == server->cursor)
@@ -465,9 +465,9 @@ static inline void delegrpc_priv_replied(struct delegrpc_server *server, uint32_
 	struct delegrpc_peer *peer = &server->peers[client];
 
 	peer->next += n;
-	if (!peer->dirty) {
-		peer->dirty = 1;
-		server->dirty[server->ndirty++] = client;
+	if (!peer->unfenced) {
+		peer->unfenced = 1;
+		server->unfenced_peers[server->n_unfenced_peers++] = client;
 	}
 }
 

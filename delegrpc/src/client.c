@@ -131,7 +131,7 @@ void delegrpc_priv_wake_server(struct delegrpc_client *client)
 	client->unfenced = 0;
 	/* Pairs with sleep_prepare() in sleep_for_request(). */
 	sleep_fence();
-	full(client)->wakes += sleep_wake(&client->header->server_state);
+	client_of(client)->wakes += sleep_wake(&client->header->server_state);
 }
 
 /*
@@ -142,7 +142,7 @@ void delegrpc_priv_wake_server(struct delegrpc_client *client)
  */
 int delegrpc_priv_publish(struct delegrpc_client *client)
 {
-	struct client *c = full(client);
+	struct client *c = client_of(client);
 	uint32_t n = client->staged;
 	uint64_t pos;
 
@@ -181,7 +181,7 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 /* A response that nobody waits for. */
 void delegrpc_priv_client_odd(struct delegrpc_client *client, uint32_t id)
 {
-	struct client *c = full(client);
+	struct client *c = client_of(client);
 
 	if (id >= client->resp_depth || client->calls[id].next != DELEGRPC_ID_LATE) {
 		c->bad++;
@@ -227,7 +227,7 @@ static int end_of_server(const struct delegrpc_client *client)
 /* A client has been waiting for a while: at every so many of its empty polls. */
 int delegrpc_priv_client_idle(struct delegrpc_client *client)
 {
-	struct client *c = full(client);
+	struct client *c = client_of(client);
 	uint64_t now = clock_ns();
 
 	client->idle_left = idle_polls(&c->idle_ns, now);
@@ -264,7 +264,7 @@ static int sleep_for_response(struct client *c, uint64_t ns)
 
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns)
 {
-	struct client *c = full(client);
+	struct client *c = client_of(client);
 	uint64_t deadline = deadline_after(timeout_ns), now, slice;
 	struct wait w = WAIT_INIT;
 

@@ -196,8 +196,8 @@ void delegrpc_client_disconnect(struct delegrpc_client *client)
 {
 	if (!client)
 		return;
-	if (full(client)->region.fd >= 0) /* not in a forked child: the parent keeps the id */
-		give_id_back(full(client));
-	shm_close(&full(client)->region);
-	free_client(full(client));
+	if (client_of(client)->region.fd >= 0) /* not in a forked child: the parent keeps the id */
+		give_id_back(client_of(client));
+	shm_close(&client_of(client)->region);
+	free_client(client_of(client));
 }

@@ -51,7 +51,7 @@ static void free_server(struct server *s)
 {
 	free(s->hot.peers);
 	free(s->hot.open);
-	free(s->hot.dirty);
+	free(s->hot.unfenced_peers);
 	free(s->hot.stage);
 	free(s);
 }
@@ -73,11 +73,11 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 		goto fail;
 	err = -ENOMEM;
 	s->hot.peers = calloc(s->attr.max_clients, sizeof(*s->hot.peers));
-	s->hot.dirty = calloc(s->attr.max_clients, sizeof(*s->hot.dirty));
+	s->hot.unfenced_peers = calloc(s->attr.max_clients, sizeof(*s->hot.unfenced_peers));
 	s->hot.open =
 		calloc((size_t)s->attr.max_clients * s->attr.resp_depth, sizeof(*s->hot.open));
 	s->hot.stage = calloc(DELEGRPC_BATCH, STAGED);
-	if (!s->hot.peers || !s->hot.dirty || !s->hot.open || !s->hot.stage)
+	if (!s->hot.peers || !s->hot.unfenced_peers || !s->hot.open || !s->hot.stage)
 		goto fail;
 	layout_of(&s->attr, &l);
 	err = shm_create(PREFIX, name, l.size, &s->region);
@@ -98,7 +98,7 @@ fail:
 
 int delegrpc_server_unlink(struct delegrpc_server *server)
 {
-	return shm_remove_name(&full(server)->region);
+	return shm_remove_name(&server_of(server)->region);
 }
 
 void announce_end(struct server *s)
@@ -117,7 +117,7 @@ void delegrpc_server_destroy(struct delegrpc_server *server)
 
 	if (!server)
 		return;
-	s = full(server);
+	s = server_of(server);
 	if (s->region.fd >= 0) /* not in a forked child, whose parent goes on serving */
 		announce_end(s);
 	shm_close(&s->region);
@@ -200,7 +200,7 @@ static void drop_replies(struct server *s)
 /* The first request of a client that has taken this id. */
 void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint32_t generation)
 {
-	struct server *s = full(server);
+	struct server *s = server_of(server);
 	struct delegrpc_peer *peer = &server->peers[client];
 
 	if (server->burst.client == client)
@@ -230,23 +230,23 @@ int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint32
 		return -EMSGSIZE;
 	if (server->peers[client].generation == id >> 16)
 		return -EINVAL;
-	full(server)->stale++;
+	server_of(server)->stale++;
 	return -EPIPE;
 }
 
 /* One fence for all replies since the last time. Pairs with the one in sleep_for_response(). */
 void delegrpc_priv_wake_clients(struct delegrpc_server *server)
 {
-	struct server *s = full(server);
+	struct server *s = server_of(server);
 
 	sleep_fence();
-	for (uint32_t i = 0; i < server->ndirty; i++) {
-		uint32_t client = server->dirty[i];
+	for (uint32_t i = 0; i < server->n_unfenced_peers; i++) {
+		uint32_t client = server->unfenced_peers[i];
 
-		server->peers[client].dirty = 0;
+		server->peers[client].unfenced = 0;
 		s->wakes += sleep_wake(&s->lines[client].state);
 	}
-	server->ndirty = 0;
+	server->n_unfenced_peers = 0;
 	server->unfenced = 0;
 }
 
@@ -267,7 +267,7 @@ static bool anybody_waits(const struct server *s)
  */
 void delegrpc_priv_server_busy(struct delegrpc_server *server)
 {
-	struct server *s = full(server);
+	struct server *s = server_of(server);
 	uint64_t now = clock_ns(), since = now - s->looked_ns;
 
 	if (since < YIELD_NS / 2 && s->busy_polls < MAX_BUSY)
@@ -305,7 +305,7 @@ static int sleep_for_request(struct server *s, uint64_t ns)
 
 int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns)
 {
-	struct server *s = full(server);
+	struct server *s = server_of(server);
 	uint64_t deadline = deadline_after(timeout_ns), now, slice;
 	struct wait w = WAIT_INIT;
 	bool asleep;

@@ -269,7 +269,7 @@ int flux_call_begin(struct flux_node *node, uint32_t to)
 	if (!cellring_burst_open(&node->burst.ring, &o->req.at,
 		    cellring_limit(flux_inflight(o) + 1)))
 		return 1;
-	flux_dirty(node, to);
+	flux_mark_unfenced(node, to);
 	node->burst.call_to = to;
 	node->burst.peer = o->peer;
 	return 0;
@@ -290,7 +290,7 @@ int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 		flux_burst_end(node);
 	if (!cellring_burst_open(&node->burst.ring, &in->resp.at, in->together))
 		return 1;
-	flux_dirty(node, from);
+	flux_mark_unfenced(node, from);
 	node->burst.reply_to = from;
 	node->burst.peer = in->peer;
 	return 0;
@@ -499,16 +499,16 @@ void flux_flush_published(struct flux_node *node)
 	 * or the peer is seen asleep here.
 	 */
 	sleep_fence();
-	for (uint32_t i = 0; (i = bits_next(node->dirty, node->words, i)) != NO_BIT; i++) {
+	for (uint32_t i = 0; (i = bits_next(node->unfenced_peers, node->words, i)) != NO_BIT; i++) {
 		uint32_t *state = &node->flux->shared[i]->state;
 
 		node->wakes += sleep_wake(state);
 		/* Pairs with state_set(). */
 		node->hungry |= __atomic_load_n(state, __ATOMIC_RELAXED) == SLEEP_WAITING;
 	}
-	memset(node->dirty, 0, sizeof(node->dirty));
+	memset(node->unfenced_peers, 0, sizeof(node->unfenced_peers));
 	if (node->burst.ring.to) /* is for later; one of the two is FLUX_NOBODY */
-		flux_dirty(node, (uint32_t)(node->burst.call_to & node->burst.reply_to));
+		flux_mark_unfenced(node, (uint32_t)(node->burst.call_to & node->burst.reply_to));
 	node->unfenced = 0;
 	node->flushes++;
 	if (node->hungry)

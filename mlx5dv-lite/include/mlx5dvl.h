@@ -241,12 +241,17 @@ static inline int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sent
 
 /*
  * Sleeping instead of polling, for a CQ created with attr.events. The order that loses
- * nothing: arm, poll once more, and only when that found nothing wait for the fd to
- * become readable (poll(2), epoll); then mlx5dvl_cq_event() and poll the CQ.
+ * nothing: arm, look with mlx5dvl_cq_ready() (or poll once more), and only when that found
+ * nothing wait for the fd to become readable (poll(2), epoll); then mlx5dvl_cq_event() and
+ * poll the CQ. The fd does not block; an arm gives one event, for the first completion that
+ * the program had not taken when it armed.
  */
 int mlx5dvl_cq_fd(const struct mlx5dvl_cq *cq); /* -EINVAL without attr.events */
 void mlx5dvl_cq_arm(struct mlx5dvl_cq *cq);
 int mlx5dvl_cq_event(struct mlx5dvl_cq *cq); /* eats one event: 1; 0: there was none */
+
+/* hot. Is there a completion to take? */
+static inline bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq);
 
 /* ---- queue pairs --------------------------------------------------------------- */
 

@@ -204,16 +204,16 @@ static void peer_waits(struct server *s, struct shmipc_peer *peer)
 void shmipc_server_wake_test(struct shmipc_server *hot)
 {
 	struct server *s = server_of(hot);
-	uint32_t n = hot->n_unflushed;
+	uint32_t n = hot->n_unfenced_peers;
 
-	hot->n_unflushed = 0;
+	hot->n_unfenced_peers = 0;
 	hot->unfenced = 0;
 	/* After the laps, before the words: pairs with the fence of a client about to sleep. */
 	sleep_fence();
 	for (uint32_t i = 0; i < n; i++) {
-		struct shmipc_peer *peer = hot->unflushed[i];
+		struct shmipc_peer *peer = hot->unfenced_peers[i];
 
-		peer->unflushed = 0;
+		peer->unfenced = 0;
 		/* Relaxed: the fences order it; pairs with the stores in client_sleep(). */
 		if (unlikely(__atomic_load_n(peer->state, __ATOMIC_RELAXED) != SLEEP_RUNNING))
 			peer_waits(s, peer);
@@ -350,7 +350,7 @@ static void server_free(struct server *s)
 	free(s->hot.peers);
 	free(s->hot.active);
 	free(s->hot.visits);
-	free(s->hot.unflushed);
+	free(s->hot.unfenced_peers);
 	free(s->open);
 	free(s);
 }
@@ -373,10 +373,10 @@ static struct server *server_alloc(const struct shmipc_layout *l)
 	s->hot.peers = shmipc_alloc(n, sizeof(*s->hot.peers));
 	s->hot.active = shmipc_alloc(n, sizeof(*s->hot.active));
 	s->hot.visits = shmipc_alloc(n, sizeof(*s->hot.visits));
-	s->hot.unflushed = shmipc_alloc(n, sizeof(*s->hot.unflushed));
+	s->hot.unfenced_peers = shmipc_alloc(n, sizeof(*s->hot.unfenced_peers));
 	s->open = calloc(n, l->attr.depth);
-	if (!s->epochs || !s->hot.peers || !s->hot.active || !s->hot.visits || !s->hot.unflushed ||
-		!s->open) {
+	if (!s->epochs || !s->hot.peers || !s->hot.active || !s->hot.visits ||
+		!s->hot.unfenced_peers || !s->open) {
 		server_free(s);
 		return NULL;
 	}

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * System calls that bypass libc's names: this library interposes some of those
- * itself, and other tools (UCX's memory hooks, sanitizers) patch more of them. All are
- * safe in a signal handler. They return what the kernel does: a value or -errno, and
- * leave errno alone.
+ * System calls that bypass libc's functions, because this library interposes some of
+ * them, and other tools (UCX's memory hooks, sanitizers) patch more. They are safe in a
+ * signal handler, return a value or -errno as the kernel does, and do not change errno.
  */
-#ifndef SOFTHCA_SHIM_SYS_H
-#define SOFTHCA_SHIM_SYS_H
+#ifndef SOFTHCA_SYS_SYS_H
+#define SOFTHCA_SYS_SYS_H
 
 #include <errno.h>
 #include <fcntl.h>

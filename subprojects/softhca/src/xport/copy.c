@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#include "hca/copy.h"
+#include "xport/copy.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <time.h>
 
 #include "hca/objects.h"
-#include "hca/qp.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
+#include "xport/qp.h"
 
 #define PAUSE_YIELDS 20
 #define PAUSE_NS 50000
@@ -72,7 +72,7 @@ static bool still_there(const struct qp *qp, uint32_t qpn)
 /* The mutex is released in between, so the outcome is judged by what is there then. */
 int copy_released(const struct copy *c, bool *fault_to)
 {
-	struct dma_peer peer = fabric_peer(c->dest->obj.owner);
+	struct fabric_peer peer = fabric_peer(c->dest->obj.owner);
 	uint32_t qpn = c->dest->qpn;
 	uint64_t ticket = begin(c);
 	int r;

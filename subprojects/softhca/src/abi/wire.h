@@ -3,8 +3,8 @@
  * What the adapter and the provider exchange through memory: work queue entries,
  * completions, doorbell records. All multi-byte fields are big endian.
  */
-#ifndef SOFTHCA_XPORT_WIRE_H
-#define SOFTHCA_XPORT_WIRE_H
+#ifndef SOFTHCA_ABI_WIRE_H
+#define SOFTHCA_ABI_WIRE_H
 
 #include <assert.h>
 #include <stdint.h>

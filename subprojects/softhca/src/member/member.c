@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Joining and leaving a fabric; its first member makes it, its last one removes it. */
-#include "fabric/attach.h"
+#include "member/member.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -12,13 +12,15 @@
 #include <sys/prctl.h>
 
 #include "fabric/fabric.h"
+#include "fabric/lockfile.h"
 #include "fabric/reserve.h"
-#include "fabric/tree.h"
+#include "fault/fault.h"
 #include "hca/config.h"
-#include "hca/copy.h"
-#include "hca/objects.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
+#include "sys/tree.h"
 #include "sysfs/sysfs.h"
+#include "xport/copy.h"
+#include "xport/free.h"
 #include "xport/link.h"
 
 static pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -73,7 +75,7 @@ static int lock_init(pthread_mutex_t *m)
 	return -r;
 }
 
-/* Keeps @text (which may be `why` itself) as what fabric_why() says. */
+/* Keeps @text (which may be `why` itself) as what member_why() says. */
 static int because(int r, const char *fmt, ...)
 {
 	va_list ap;
@@ -84,7 +86,7 @@ static int because(int r, const char *fmt, ...)
 	return r;
 }
 
-const char *fabric_why(void)
+const char *member_why(void)
 {
 	return why;
 }
@@ -312,7 +314,7 @@ static int attach(void)
 	return 0;
 }
 
-int fabric_attach(void)
+int member_attach(void)
 {
 	int r;
 
@@ -325,7 +327,7 @@ int fabric_attach(void)
 	return r;
 }
 
-void fabric_detach(void)
+void member_detach(void)
 {
 	sigset_t saved;
 
@@ -349,7 +351,7 @@ void fabric_detach(void)
 	fabric_self.lock_fd = -1;
 }
 
-void fabric_forget(void)
+void member_forget(void)
 {
 	pthread_mutex_init(&attach_lock, NULL);
 	if (!fabric_self.arena)

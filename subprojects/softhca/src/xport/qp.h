@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The state machine of queue pairs. The fabric's mutex is held. */
-#ifndef SOFTHCA_HCA_QP_H
-#define SOFTHCA_HCA_QP_H
+#ifndef SOFTHCA_XPORT_QP_H
+#define SOFTHCA_XPORT_QP_H
 
 #include <stdbool.h>
 #include <stdint.h>

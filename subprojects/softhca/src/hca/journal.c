@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "fabric/journal.h"
+#include "hca/journal.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -38,7 +38,7 @@ void journal_cqe(uint32_t cq, const void *bytes)
 	j->ncqes++;
 }
 
-/* A death in the middle of the second half may send an event twice, never not at all. */
+/* If the process dies in the last loop, an event may be sent twice, but none is lost. */
 static void apply(const struct journal *j)
 {
 	for (uint32_t i = 0; i < j->ncqes; i++)
@@ -50,8 +50,8 @@ static void apply(const struct journal *j)
 }
 
 /*
- * The death of the holder is a process boundary: the kernel has retired its stores in
- * program order when the next holder gets the mutex, so compiler fences are enough.
+ * Compiler fences are enough: all stores that a killed holder executed are visible, in
+ * program order, when the next holder gets the mutex.
  */
 void journal_commit(void)
 {

@@ -14,8 +14,8 @@
  *
  * The fabric's mutex is held in every call.
  */
-#ifndef SOFTHCA_HCA_COPY_H
-#define SOFTHCA_HCA_COPY_H
+#ifndef SOFTHCA_XPORT_COPY_H
+#define SOFTHCA_XPORT_COPY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "xport/wqe.h"
+#include "hca/wqe.h"
 
 #include <endian.h>
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -24,7 +24,7 @@ bool mr_translate(uint32_t key, uint32_t pd, uint32_t access, uint64_t addr, uin
 	return true;
 }
 
-/* Copies @len bytes from the ring, which an entry may wrap around at any unit. */
+/* Copies @len bytes from the ring. An entry may wrap around its end after any unit. */
 static int ring_read(const struct qp *qp, uint32_t offset, void *buf, uint32_t len)
 {
 	uint32_t ring = qp->sq_count * WQE_BLOCK;
@@ -63,7 +63,7 @@ enum syndrome wqe_fetch(const struct qp *qp, uint32_t index, struct wqe *w)
 	return SYN_NONE;
 }
 
-/* The bytes stand in the entry; the next segment begins at a multiple of 16. */
+/* The payload is in the entry; the next segment begins at a multiple of 16 bytes. */
 static enum syndrome add_inline(struct wqe *w, uint32_t *pos, uint32_t len)
 {
 	struct dma_seg *s = &w->segs[w->nsegs++];
@@ -80,7 +80,7 @@ static enum syndrome add_inline(struct wqe *w, uint32_t *pos, uint32_t len)
 	return SYN_NONE;
 }
 
-/* @pos: where the data segments begin. @access: what the local memory must permit. */
+/* @pos: start of the data segments. @access: what the local memory must permit. */
 static enum syndrome decode_data(const struct qp *qp, struct wqe *w, uint32_t pos, uint32_t access)
 {
 	while (pos < w->units * WQE_UNIT) {
@@ -97,7 +97,7 @@ static enum syndrome decode_data(const struct qp *qp, struct wqe *w, uint32_t po
 			continue;
 		}
 		pos += sizeof(d);
-		/* A length of 0 means 2 GiB to the adapter, more than a message may have. */
+		/* For the adapter a length of 0 means 2 GiB, which exceeds the largest message. */
 		if (!len || w->length + len > MSG_MAX)
 			return SYN_LOCAL_LENGTH;
 		if (!mr_translate(be32toh(d.lkey), qp->pd, access, be64toh(d.addr), len,
@@ -135,7 +135,7 @@ static enum syndrome decode_atomic(struct wqe *w, uint32_t *pos)
 	return SYN_NONE;
 }
 
-/* Half of an address vector stands alone unless it says that the rest follows. */
+/* The second half of an address vector is there only if the first half says so. */
 static enum syndrome decode_av(struct wqe *w, uint32_t *pos)
 {
 	uint32_t have = w->units * WQE_UNIT;

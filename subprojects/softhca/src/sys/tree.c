@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "fabric/tree.h"
+#include "sys/tree.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shim/sys.h"
+#include "sys/sys.h"
 
 static void empty_at(int fd, const char *keep)
 {
@@ -48,7 +48,7 @@ void tree_remove(const char *dir)
 {
 	char path[192];
 
-	/* The lock goes last: who waits for it must not find a half-empty directory. */
+	/* Last: a process that waits for the lock must not find a half-empty directory. */
 	tree_empty(dir, "lock");
 	snprintf(path, sizeof(path), "%s/lock", dir);
 	unlink(path);

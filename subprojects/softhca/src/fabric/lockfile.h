@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What joining and leaving shares with the rest of the fabric. */
-#ifndef SOFTHCA_FABRIC_ATTACH_H
-#define SOFTHCA_FABRIC_ATTACH_H
+/* The fabric's directory and the locks on its lock file; see fabric.h. */
+#ifndef SOFTHCA_FABRIC_LOCKFILE_H
+#define SOFTHCA_FABRIC_LOCKFILE_H
 
 #include <stddef.h>
 #include <sys/types.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "hca/qp.h"
+#include "xport/qp.h"
 
 #include <errno.h>
 #include <rdma/ib_user_verbs.h>
@@ -7,10 +7,10 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "hca/copy.h"
 #include "hca/event.h"
 #include "hca/objects.h"
-#include "sched/sched.h"
+#include "hca/timer.h"
+#include "xport/copy.h"
 #include "xport/link.h"
 #include "xport/xport.h"
 
@@ -221,7 +221,7 @@ void qp_to_error(struct qp *qp)
 	qp->state = QPS_ERR;
 	if (copy_holds(qp)) {
 		if (qp->obj.owner == fabric_self.slot)
-			sched_wait(qp, sched_now() + WATCH_NS);
+			timer_wait(qp, timer_now() + WATCH_NS);
 		return;
 	}
 	qp->wait_until = 0;
@@ -251,7 +251,7 @@ void qp_fail_remotely(struct qp *qp)
 	atomic_signal_fence(memory_order_seq_cst);
 	qp->state = QPS_ERR;
 	arena()->procs[slot].failed = 1;
-	sched_ring(slot);
+	timer_ring(slot);
 }
 
 void qp_serve_failed(void)
