@@ -234,7 +234,7 @@ static void second_page(int sig)
 {
 	(void)sig;
 	atomic_store_explicit(&head_at_fault, *(uint64_t *)(void *)(pages + PAGE - CELLRING_LINE),
-			      memory_order_relaxed);
+		memory_order_relaxed);
 	if (mprotect(pages + PAGE, PAGE, PROT_READ | PROT_WRITE))
 		_exit(2);
 }
