@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads, windows and rounds of the bench, for rpcbench.h. */
-#ifndef BASE_RPCBENCH_RUN_H
-#define BASE_RPCBENCH_RUN_H
+/* Threads, windows and rounds. */
+#include "bench.h"
 
 #define RPCBENCH_WINDOW_NS (2 * NSEC_PER_MSEC)
 #define RPCBENCH_WINDOW_SHARED_NS (10 * NSEC_PER_MSEC) /* threads share cores: whole time slices */
@@ -11,11 +10,33 @@
 #define RPCBENCH_GAP_NS (3 * NSEC_PER_MSEC)
 #define RPCBENCH_REST_NS (500 * NSEC_PER_MSEC)
 
+/* Everybody who takes part is running: threads wake up at different times. */
+static void rpcbench_rendezvous(struct rpcbench_run *run)
+{
+	/* Pairs with the load below in the other threads. */
+	__atomic_fetch_add(&run->ready, 1, __ATOMIC_ACQ_REL);
+	while (__atomic_load_n(&run->ready, __ATOMIC_ACQUIRE) < run->active + 1)
+		sched_yield();
+}
+
+void rpcbench_lost(const struct rpcbench_client *c)
+{
+	fprintf(stderr, "client %u: %u responses did not come\n", c->index, rpcbench_inflight(c));
+	_exit(1);
+}
+
+void rpcbench_sleep(const struct rpcbench_run *run)
+{
+	struct timespec ts = {.tv_nsec = (long)run->window_ns};
+
+	nanosleep(&ts, NULL);
+}
+
 /*
  * Round trips of a word each way, both sides polling as the layers do: one pause per look.
  * The best of a few batches, because somebody else may have the core meanwhile.
  */
-static inline void rpcbench_probe(struct rpcbench_bench *b, bool server)
+static void rpcbench_probe(struct rpcbench_bench *b, bool server)
 {
 	uint64_t *mine = server ? &b->run.pong : &b->run.ping;
 	uint64_t *other = server ? &b->run.ping : &b->run.pong;
@@ -39,7 +60,7 @@ static inline void rpcbench_probe(struct rpcbench_bench *b, bool server)
 		b->probe_ns = (double)best / RPCBENCH_PROBE_BATCH;
 }
 
-static inline uint64_t rpcbench_cpu_ns(void)
+static uint64_t rpcbench_cpu_ns(void)
 {
 	struct timespec ts;
 
@@ -47,7 +68,7 @@ static inline uint64_t rpcbench_cpu_ns(void)
 	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-static inline void rpcbench_window_server(struct rpcbench_bench *b)
+static void rpcbench_window_server(struct rpcbench_bench *b)
 {
 	struct rpcbench_side *side = &b->side[b->current];
 	uint64_t cpu = rpcbench_cpu_ns();
@@ -60,7 +81,7 @@ static inline void rpcbench_window_server(struct rpcbench_bench *b)
 	b->server_cpu_ns = rpcbench_cpu_ns() - cpu;
 }
 
-static inline void rpcbench_window_client(struct rpcbench_bench *b, uint32_t i)
+static void rpcbench_window_client(struct rpcbench_bench *b, uint32_t i)
 {
 	struct rpcbench_side *side = &b->side[b->current];
 	uint64_t cpu;
@@ -94,7 +115,7 @@ static void *rpcbench_thread_main(void *arg)
 	}
 }
 
-static inline void rpcbench_window(struct rpcbench_bench *b, enum rpcbench_kind kind, uint32_t side,
+static void rpcbench_window(struct rpcbench_bench *b, enum rpcbench_kind kind, uint32_t side,
 	uint32_t clients, uint64_t ns)
 {
 	b->run.kind = kind;
@@ -111,7 +132,7 @@ static inline void rpcbench_window(struct rpcbench_bench *b, enum rpcbench_kind 
 }
 
 /* The server on the first core; clients on the others in turn, then on all. */
-static inline void rpcbench_threads_start(struct rpcbench_bench *b)
+static void rpcbench_threads_start(struct rpcbench_bench *b)
 {
 	uint32_t n = b->cfg.clients + 1;
 
@@ -131,7 +152,7 @@ static inline void rpcbench_threads_start(struct rpcbench_bench *b)
 	}
 }
 
-static inline void rpcbench_threads_stop(struct rpcbench_bench *b)
+static void rpcbench_threads_stop(struct rpcbench_bench *b)
 {
 	rpcbench_window(b, RPCBENCH_QUIT, 0, 0, 0);
 	for (uint32_t i = 0; i <= b->cfg.clients; i++)
@@ -140,7 +161,7 @@ static inline void rpcbench_threads_stop(struct rpcbench_bench *b)
 	pthread_barrier_destroy(&b->end);
 }
 
-static inline void rpcbench_cpus(struct rpcbench_bench *b)
+static void rpcbench_cpus(struct rpcbench_bench *b)
 {
 	cpu_set_t set;
 
@@ -150,7 +171,7 @@ static inline void rpcbench_cpus(struct rpcbench_bench *b)
 			b->cpu[b->cpus++] = i;
 }
 
-static inline void rpcbench_side_setup(struct rpcbench_bench *b, uint32_t i)
+static void rpcbench_side_setup(struct rpcbench_bench *b, uint32_t i)
 {
 	struct rpcbench_side *side = &b->side[i];
 	int r;
@@ -171,13 +192,13 @@ static inline void rpcbench_side_setup(struct rpcbench_bench *b, uint32_t i)
 }
 
 /* 0 + 1 + ... + n - 1, modulo 2^64. */
-static inline uint64_t rpcbench_token_sum(uint64_t n)
+static uint64_t rpcbench_token_sum(uint64_t n)
 {
 	return n % 2 ? (n - 1) / 2 * n : n / 2 * (n - 1);
 }
 
 /* Each call came back once, with what belongs to it. */
-static inline void rpcbench_side_verify(const struct rpcbench_side *side, uint32_t clients)
+static void rpcbench_side_verify(const struct rpcbench_side *side, uint32_t clients)
 {
 	for (uint32_t k = 0; k < clients; k++) {
 		const struct rpcbench_client *c = &side->client[k];
@@ -191,7 +212,7 @@ static inline void rpcbench_side_verify(const struct rpcbench_side *side, uint32
 	}
 }
 
-static inline bool rpcbench_disturbed(const struct rpcbench_side *side, uint32_t clients)
+static bool rpcbench_disturbed(const struct rpcbench_side *side, uint32_t clients)
 {
 	for (uint32_t k = 0; k < clients; k++)
 		if (side->client[k].stall_ns > RPCBENCH_STALL_NS)
@@ -200,12 +221,13 @@ static inline bool rpcbench_disturbed(const struct rpcbench_side *side, uint32_t
 }
 
 /* One window of a cell. */
-static inline void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_cell *cell,
-	uint32_t side, uint32_t round, double *rate_sum)
+static void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_cell *cell, uint32_t side,
+	uint32_t round, double *rate_sum)
 {
 	bool shared = cell->clients + 1 > b->cpus;
 	double rate = 0;
 
+	b->run.loop = cell->loop;
 	rpcbench_window(b, RPCBENCH_LOAD, side, cell->clients,
 		shared ? RPCBENCH_WINDOW_SHARED_NS : RPCBENCH_WINDOW_NS);
 	for (uint32_t k = 0; k < cell->clients; k++) {
@@ -223,25 +245,26 @@ static inline void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_c
 }
 
 /* Until the time is up; up to five times as long where somebody disturbs nearly all windows. */
-static inline bool rpcbench_goes_on(const struct rpcbench_result *r, uint32_t rounds,
-	uint64_t spent, uint64_t ns)
+static bool rpcbench_goes_on(const struct rpcbench_result *r, uint32_t rounds, uint64_t spent,
+	uint64_t ns)
 {
 	uint32_t clean = rounds;
 
-	for (uint32_t i = 0; i < r->counts * r->impls; i++)
+	for (uint32_t i = 0; i < r->counts * r->loops * r->impls; i++)
 		clean = r->cells[i].clean < clean ? r->cells[i].clean : clean;
 	return spent < ns || rounds < RPCBENCH_LEAST_ROUNDS ||
 	       (clean < RPCBENCH_LEAST_ROUNDS && spent < 5 * ns);
 }
 
 /* All rounds of one queue depth; a round is a window of each cell and a probe. */
-static inline void rpcbench_rounds(struct rpcbench_bench *b, struct rpcbench_result *r)
+static void rpcbench_rounds(struct rpcbench_bench *b, struct rpcbench_result *r)
 {
 	static double probe[RPCBENCH_ROUNDS];
-	double rate[RPCBENCH_LIST * RPCBENCH_IMPLS][RPCBENCH_CLIENTS] = {{0}};
+	static double rate[RPCBENCH_LIST * RPCBENCH_LOOPS * RPCBENCH_IMPLS][RPCBENCH_CLIENTS];
 	uint64_t ns = (uint64_t)(b->opt.seconds * 1e9), start = clock_ns();
-	uint32_t cells = r->counts * r->impls, n = 0;
+	uint32_t cells = r->counts * r->loops * r->impls, n = 0;
 
+	memset(rate, 0, sizeof(rate));
 	while (rpcbench_goes_on(r, n, clock_ns() - start, ns) && n < RPCBENCH_ROUNDS) {
 		if (b->cpus > 1)
 			rpcbench_window(b, RPCBENCH_PROBE, 0, 1, 0);
@@ -261,7 +284,7 @@ static inline void rpcbench_rounds(struct rpcbench_bench *b, struct rpcbench_res
 	}
 }
 
-static inline void rpcbench_sleepers(struct rpcbench_bench *b)
+static void rpcbench_sleepers(struct rpcbench_bench *b)
 {
 	double server, client;
 
@@ -275,17 +298,22 @@ static inline void rpcbench_sleepers(struct rpcbench_bench *b)
 	rpcbench_print_wake(b->impl[0]->name, &b->run.wake, server, client, b->opt.json);
 }
 
-static inline void rpcbench_depth(struct rpcbench_bench *b, uint32_t depth, bool last)
+static void rpcbench_depth(struct rpcbench_bench *b, uint32_t depth, bool last)
 {
-	struct rpcbench_result r = {.cfg = &b->cfg, .counts = b->opt.clients.n, .impls = b->impls};
+	struct rpcbench_result r = {.cfg = &b->cfg,
+		.counts = b->opt.clients.n,
+		.loops = b->opt.loops,
+		.impls = b->impls};
+	uint32_t cells = r.counts * r.loops * r.impls;
 
 	b->cfg.queue_depth = depth;
-	r.cells = (struct rpcbench_cell *)calloc(r.counts * r.impls, sizeof(*r.cells));
+	r.cells = (struct rpcbench_cell *)calloc(cells, sizeof(*r.cells));
 	if (!r.cells)
 		rpcbench_die("no memory", "give fewer --clients");
-	for (uint32_t i = 0; i < r.counts * r.impls; i++) {
+	for (uint32_t i = 0; i < cells; i++) {
 		r.cells[i].impl = b->impl[i % r.impls];
-		r.cells[i].clients = b->opt.clients.value[i / r.impls];
+		r.cells[i].loop = b->opt.loop[i / r.impls % r.loops];
+		r.cells[i].clients = b->opt.clients.value[i / r.impls / r.loops];
 	}
 	for (uint32_t i = 0; i < b->impls; i++)
 		rpcbench_side_setup(b, i);
@@ -302,11 +330,14 @@ static inline void rpcbench_depth(struct rpcbench_bench *b, uint32_t depth, bool
 	free(r.cells);
 }
 
-static inline int rpcbench_main(const struct rpcbench_impl *layer, int argc, char **argv)
+int rpcbench_main(const struct rpcbench_impl *layer, const struct rpcbench_impl *other, int argc,
+	char **argv)
 {
 	static struct rpcbench_bench b;
 
 	b.impl[0] = layer;
+	b.impl[1] = other;
+	b.layers = other ? 2 : 1;
 	rpcbench_options(&b, argc, argv);
 	b.cfg = (struct rpcbench_config){.req_size = b.opt.req_size,
 		.resp_size = b.opt.resp_size,
@@ -324,5 +355,3 @@ static inline int rpcbench_main(const struct rpcbench_impl *layer, int argc, cha
 	rpcbench_finish_output();
 	return 0;
 }
-
-#endif
