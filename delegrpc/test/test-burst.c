@@ -206,7 +206,8 @@ static uint32_t replies_until_seen(uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		call(c, i);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
-	CHECK_EQ(delegrpc_server_poll(s), n < DELEGRPC_BURST ? n : DELEGRPC_BURST);
+	CHECK_EQ(delegrpc_server_poll(s),
+		n < DELEGRPC_SERVER_POLL_MAX ? n : DELEGRPC_SERVER_POLL_MAX);
 	/* The last request that was taken counts. */
 	for (uint32_t i = 0; i + DELEGRPC_BATCH < n; i++)
 		take(s, i);

@@ -92,7 +92,7 @@ static void layout(void)
 	raw_open(name, &raw);
 	CHECK(memcmp(raw.region.addr, magic, sizeof(magic)) == 0);
 	memcpy(word, (char *)raw.region.addr + 8, sizeof(word));
-	CHECK_EQ(word[0], 4);
+	CHECK_EQ(word[0], 5);
 	CHECK_EQ(word[1], 2);
 	CHECK_EQ(word[2], 256);
 	CHECK_EQ(word[3], 16);
@@ -535,7 +535,7 @@ static void connect_checks_the_header(void)
 	raw_open(name, &raw);
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
 		uint32_t *word = (void *)((char *)raw.region.addr + fields[i]), was = *word;
-		static const uint32_t bad[] = {UINT32_MAX, 0x80000000u, 0, 1, 5};
+		static const uint32_t bad[] = {UINT32_MAX, 0x80000000u, 0, 1, 7};
 
 		for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
 			*word = bad[k];

@@ -106,7 +106,7 @@ struct flux_node {
 	FLUX_LINE struct flux_shared *self;
 	struct flux *flux;
 	uint8_t *ended; /* [id]: room for flux_out_abort() */
-	uint64_t dirty[FLUX_WORDS]; /* peers published to since the last flush */
+	uint64_t unfenced_peers[FLUX_WORDS]; /* peers published to since the last flush */
 	uint64_t yielded_ns;
 	uint64_t aborted, flushes, wakes, sleeps, yields;
 	uint32_t hungry; /* a peer was yielding since this node last did */
@@ -140,9 +140,9 @@ FLUX_INLINE uint32_t flux_cursor_arrived(struct flux_cursor *c, uint64_t head)
 }
 
 /* The next flush looks whether this peer sleeps. */
-FLUX_INLINE void flux_dirty(struct flux_node *node, uint32_t peer)
+FLUX_INLINE void flux_mark_unfenced(struct flux_node *node, uint32_t peer)
 {
-	node->dirty[peer / 64] |= 1ull << (peer % 64);
+	node->unfenced_peers[peer / 64] |= 1ull << (peer % 64);
 }
 
 /* One more burst that no flush has followed yet. */
@@ -158,7 +158,7 @@ FLUX_INLINE void flux_put(struct flux_node *node, struct flux_cursor *c, uint32_
 {
 	c->count++;
 	cellring_put(&c->at, id, payload, len);
-	flux_dirty(node, peer);
+	flux_mark_unfenced(node, peer);
 	flux_published(node);
 }
 

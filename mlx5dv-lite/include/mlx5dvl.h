@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mlx5dv-lite: reliable-connection RDMA on ConnectX without a library call on the hot path.
+ * mlx5dv-lite: RDMA on ConnectX without a library call on the hot path. Connections are
+ * reliable unless one asks for others (UC, UD).
  *
  * libibverbs creates the objects (protection domain, memory regions, CQs, SRQ, QPs);
  * this layer takes over their memory and writes work requests, doorbells, and reads
@@ -100,6 +101,41 @@ void mlx5dvl_ctx_close(struct mlx5dvl_ctx *ctx);
 
 /* Name of the device, valid until close. */
 const char *mlx5dvl_ctx_device(const struct mlx5dvl_ctx *ctx);
+
+#define MLX5DVL_NAME_LEN 64
+
+/*
+ * Names of the devices that mlx5 drives, in the order in which libibverbs finds them, up to
+ * @max of them; how many were written. -ENOMEM.
+ */
+int mlx5dvl_devices(uint32_t max, char (*names_p)[MLX5DVL_NAME_LEN]);
+
+struct mlx5dvl_port {
+	uint64_t max_mr_len; /* bytes of the largest memory region that the device has */
+	uint32_t mbps; /* of the link as it is now, 10^6 bits a second; 0: not known */
+	uint16_t lid; /* 0 on RoCE */
+	bool ethernet; /* RoCE */
+	bool active;
+	uint8_t gid[16]; /* that QPs are addressed by, or the port's first one */
+};
+
+/* Asks the device. 0; -EIO it does not answer. */
+int mlx5dvl_ctx_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p);
+
+enum mlx5dvl_event {
+	MLX5DVL_EVENT_NONE, /* there was none */
+	MLX5DVL_EVENT_PORT_DOWN, /* of the context's port */
+	MLX5DVL_EVENT_PORT_UP,
+	MLX5DVL_EVENT_FATAL, /* the device is lost: no completion need ever come */
+	MLX5DVL_EVENT_OTHER,
+};
+
+/*
+ * Asynchronous events: the fd is readable when there is one, and mlx5dvl_ctx_event() takes it
+ * without blocking. A program that never looks misses nothing else.
+ */
+int mlx5dvl_ctx_fd(const struct mlx5dvl_ctx *ctx);
+enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx);
 
 /* ---- memory regions ------------------------------------------------------------ */
 
@@ -241,14 +277,28 @@ static inline int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sent
 
 /*
  * Sleeping instead of polling, for a CQ created with attr.events. The order that loses
- * nothing: arm, poll once more, and only when that found nothing wait for the fd to
- * become readable (poll(2), epoll); then mlx5dvl_cq_event() and poll the CQ.
+ * nothing: arm, look with mlx5dvl_cq_ready() (or poll once more), and only when that found
+ * nothing wait for the fd to become readable (poll(2), epoll); then mlx5dvl_cq_event() and
+ * poll the CQ. The fd does not block; an arm gives one event, for the first completion that
+ * the program had not taken when it armed.
  */
 int mlx5dvl_cq_fd(const struct mlx5dvl_cq *cq); /* -EINVAL without attr.events */
 void mlx5dvl_cq_arm(struct mlx5dvl_cq *cq);
 int mlx5dvl_cq_event(struct mlx5dvl_cq *cq); /* eats one event: 1; 0: there was none */
 
+/* hot. Is there a completion to take? */
+static inline bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq);
+
 /* ---- queue pairs --------------------------------------------------------------- */
+
+enum mlx5dvl_qp_type {
+	MLX5DVL_RC, /* reliable connection: all operations */
+	MLX5DVL_UC, /* unreliable connection: WRITE and SEND; what is lost is lost silently */
+	MLX5DVL_UD, /* unreliable datagrams: SEND, by mlx5dvl_post_list() with an address */
+};
+
+/* Bytes before a datagram's payload in the receive's memory, part of mlx5dvl_recv.len. */
+#define MLX5DVL_GRH_BYTES 40
 
 struct mlx5dvl_qp_attr {
 	struct mlx5dvl_cq *send_cq; /* required */
@@ -266,10 +316,13 @@ struct mlx5dvl_qp_attr {
 	uint8_t sl; /* service level */
 	uint8_t traffic_class; /* RoCE */
 	bool no_remote; /* peers get no right to WRITE, READ or use atomics here */
+	uint8_t type; /* enum mlx5dvl_qp_type; 0: MLX5DVL_RC. What is about repetition, RNR and
+			 READs holds for RC only */
+	uint32_t qkey; /* UD: that datagrams to this QP must carry; below 2^31 */
 };
 
 /*
- * Creates a RC QP. -EINVAL attribute out of range, CQs of another context or of the wrong
+ * Creates a QP. -EINVAL attribute out of range, CQs of another context or of the wrong
  * kind; -ENOSPC the send CQ is less deep than the sum of the send queues over it (each
  * request can need a completion when a QP fails): make it deeper; -ENOMEM; else what
  * the driver said.
@@ -291,6 +344,7 @@ struct mlx5dvl_qp_info {
 	uint8_t mtu; /* 1 to 5 */
 	uint8_t rd_atomic; /* that this side serves */
 	uint8_t gid[16]; /* all zero: addressed by LID */
+	uint32_t qkey; /* of a UD QP, else 0 */
 };
 
 void mlx5dvl_qp_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p);
@@ -300,6 +354,7 @@ void mlx5dvl_qp_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p
  * range, no LID on InfiniBand, no GID on RoCE; -EISCONN connected already; else what the driver
  * said (-ETIMEDOUT, -EHOSTUNREACH: RoCE cannot resolve the GID). After an error other than
  * -EISCONN the QP can only be destroyed. A peer may send as soon as both have connected.
+ * A UD QP has no peer: @peer is NULL, which is -EINVAL for the others.
  */
 int mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer);
 
@@ -359,6 +414,48 @@ static inline int mlx5dvl_post_fetch_add(struct mlx5dvl_qp *qp, uint64_t *laddr,
 static inline int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
 	uint64_t raddr, uint32_t rkey, uint64_t compare, uint64_t swap, unsigned flags,
 	uint64_t token);
+
+/* ---- lists and datagrams ------------------------------------------------------- */
+
+struct mlx5dvl_ah;
+
+/*
+ * An address for datagrams: @peer's, with the Q_Key of its QP, reached as @qp's attributes say
+ * (service level, traffic class). -EINVAL @qp is not UD, or a field of @peer out of range (as
+ * mlx5dvl_qp_connect()), or its Q_Key is 2^31 or more; -ENOMEM; else what the driver said.
+ */
+int mlx5dvl_ah_create(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer,
+	struct mlx5dvl_ah **ah_p);
+
+/* Requests that were posted with it are not concerned. NULL is fine. */
+void mlx5dvl_ah_destroy(struct mlx5dvl_ah *ah);
+
+#define MLX5DVL_LIST_MAX 4
+
+struct mlx5dvl_sge {
+	const void *addr; /* of READ: where the result goes, all the same */
+	uint32_t lkey;
+	uint32_t len; /* 0: skipped */
+};
+
+struct mlx5dvl_list {
+	uint8_t opcode; /* MLX5DVL_WRITE, _WRITE_IMM, _READ, _SEND or _SEND_IMM; UD: the last two */
+	uint8_t nsge; /* 0 to MLX5DVL_LIST_MAX */
+	const struct mlx5dvl_sge *sge;
+	uint64_t raddr;
+	uint32_t rkey;
+	uint32_t imm;
+	const struct mlx5dvl_ah *ah; /* UD: to whom; else NULL */
+	unsigned flags; /* enum mlx5dvl_flags; nothing is ever copied (MLX5DVL_BY_REF) */
+	uint64_t token;
+};
+
+/*
+ * Posts one request whose payload lies in several places, or a datagram; a call, not inlined.
+ * Otherwise as the functions above. 0; -EAGAIN, -ENOTCONN as there; -EINVAL an opcode or a
+ * number of places that is not allowed, an address with a connected QP or none with UD.
+ */
+int mlx5dvl_post_list(struct mlx5dvl_qp *qp, const struct mlx5dvl_list *list);
 
 /* Requests, of any size, that can be posted now without -EAGAIN. */
 static inline uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp);

@@ -46,20 +46,25 @@ struct qp {
 	uint32_t psn;
 };
 
-static inline struct srq *to_srq(struct mlx5dvl_srq *srq)
+static inline struct srq *srq_of(struct mlx5dvl_srq *srq)
 {
 	return (struct srq *)srq;
 }
 
-static inline struct cq *to_cq(struct mlx5dvl_cq *cq)
+static inline struct cq *cq_of(struct mlx5dvl_cq *cq)
 {
 	return (struct cq *)cq;
 }
 
-static inline struct qp *to_qp(struct mlx5dvl_qp *qp)
+static inline struct qp *qp_of(struct mlx5dvl_qp *qp)
 {
 	return (struct qp *)qp;
 }
+
+/* 0, or -EINVAL: @peer cannot be a peer. */
+int qp_check_peer(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_info *peer);
+/* How @peer is reached from @qp. */
+void qp_address(const struct qp *qp, const struct mlx5dvl_qp_info *peer, struct ibv_ah_attr *ah_p);
 
 /* What a verbs call that returns NULL said. */
 static inline int verbs_errno(void)

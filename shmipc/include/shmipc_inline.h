@@ -67,7 +67,7 @@ struct shmipc_peer { /* a client, as the server sees it */
 	uint32_t received, replied;
 	uint32_t together; /* answers that its last burst wants to travel together, unchecked */
 	uint32_t index;
-	uint32_t unflushed; /* is in the list of that name */
+	uint32_t unfenced; /* is in the list unfenced_peers */
 };
 
 struct shmipc_visit {
@@ -80,10 +80,10 @@ struct shmipc_server {
 	struct shmipc_peer *peers; /* by index */
 	struct shmipc_peer **active; /* the connected ones */
 	struct shmipc_visit *visits; /* what the last poll found */
-	struct shmipc_peer **unflushed; /* published to since the last wake test */
+	struct shmipc_peer **unfenced_peers; /* published to since the last wake test */
 	const uint32_t *changes; /* counts connects and disconnects, in the region */
 	uint32_t seen; /* of changes */
-	uint32_t n_active, n_visits, visit, n_unflushed;
+	uint32_t n_active, n_visits, visit, n_unfenced_peers;
 	uint32_t unfenced, vain; /* as the client's */
 	uint32_t start; /* in active: who was visited first */
 	int32_t budget; /* work until the next look at the clock */
@@ -255,9 +255,9 @@ static inline uint32_t shmipc_client_pending(const struct shmipc_client *client)
 
 static inline void shmipc_server_published(struct shmipc_server *server, struct shmipc_peer *peer)
 {
-	if (!peer->unflushed) {
-		peer->unflushed = 1;
-		server->unflushed[server->n_unflushed++] = peer;
+	if (!peer->unfenced) {
+		peer->unfenced = 1;
+		server->unfenced_peers[server->n_unfenced_peers++] = peer;
 	}
 	server->unfenced++;
 	server->vain = 0;

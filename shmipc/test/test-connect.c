@@ -312,7 +312,7 @@ static void header_is_as_documented(void)
 	CHECK_EQ(fread(head, 1, sizeof(head), f), sizeof(head));
 	fclose(f);
 	CHECK_EQ(memcmp(head, magic, 8), 0);
-	CHECK_EQ(head[8], 4); /* version */
+	CHECK_EQ(head[8], 5); /* version */
 	CHECK_EQ(head[12], 8); /* max_clients */
 	CHECK_EQ(head[16], 32); /* depth */
 	CHECK_EQ(head[20], 32); /* req_size */
