@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon.h"
-
 #define KEY_MAX 48
 
 /* The key under which a rank tells another one how to reach it. */
@@ -22,13 +20,13 @@ static int say(char *why, int size, int err, const char *what, uint32_t rank)
 	return err;
 }
 
-static int open_device(struct node *n, char *why, int size)
+static int open_device(const struct node *n, struct network *net, char *why, int size)
 {
 	const struct copyrpc_ctx_attr attr = {.device = n->device,
 		.max_endpoints = n->ranks - 1,
 		.ring_size = n->ring_size,
 		.max_pending = n->o->clients * n->o->queue_depth};
-	int err = copyrpc_ctx_create(&attr, &n->ctx);
+	int err = copyrpc_ctx_create(&attr, &net->ctx);
 
 	if (err)
 		snprintf(why, (size_t)size, "device %s: %s%s", n->device, strerror(-err),
@@ -38,12 +36,12 @@ static int open_device(struct node *n, char *why, int size)
 	return err;
 }
 
-static int make_endpoint(struct node *n, struct remote *r, char *why, int size)
+static int make_endpoint(struct node *n, struct network *net, struct remote *r, char *why, int size)
 {
 	const struct copyrpc_ep_attr attr = {.user = r};
 	unsigned char blob[COPYRPC_INFO_SIZE];
 	char key[KEY_MAX];
-	int err = copyrpc_ep_create(n->ctx, &attr, &r->ep);
+	int err = copyrpc_ep_create(net->ctx, &attr, &r->ep);
 
 	if (err)
 		return say(why, size, err, "no endpoint for", r->rank);
@@ -69,14 +67,13 @@ static int connect_endpoint(struct node *n, struct remote *r, char *why, int siz
 	return err ? say(why, size, err, "no connection to", r->rank) : 0;
 }
 
-int endpoints_connect(struct node *n, char *why, int size)
+int endpoints_connect(struct node *n, struct network *net, char *why, int size)
 {
-	struct daemon *d = &n->daemons[0];
-	int err = open_device(n, why, size);
+	int err = open_device(n, net, why, size);
 
 	for (uint32_t i = 0; !err && i < n->ranks; i++) {
 		if (i != n->rank)
-			err = make_endpoint(n, &d->net.remotes[i], why, size);
+			err = make_endpoint(n, net, &net->remotes[i], why, size);
 	}
 	if (err)
 		return err;
@@ -85,8 +82,7 @@ int endpoints_connect(struct node *n, char *why, int size)
 		launch_explain(n->launch, err, n->o->timeout_ns, why, size);
 	for (uint32_t i = 0; !err && i < n->ranks; i++) {
 		if (i != n->rank)
-			err = connect_endpoint(n, &d->net.remotes[i], why, size);
+			err = connect_endpoint(n, &net->remotes[i], why, size);
 	}
-	d->ctx = n->ctx;
 	return err;
 }

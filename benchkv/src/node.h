@@ -13,16 +13,15 @@
 #ifndef BENCHKV_NODE_H
 #define BENCHKV_NODE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "copyrpc.h"
 #include "delegrpc.h"
 #include "flux.h"
 #include "shmipc.h"
 
+#include "gate.h"
 #include "launch.h"
 #include "options.h"
 #include "place.h"
@@ -30,16 +29,6 @@
 #include "topo.h"
 
 #define NODE_NAME_MAX 180
-
-/* Where clients and the main thread meet: before the first run, and around each. */
-struct gate {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	uint32_t run; /* the run that may go on; 0: none yet */
-	uint32_t arrived; /* clients that are ready for the next one */
-	bool leave; /* there is no next one */
-	int error; /* -errno of the first client that cannot go on */
-};
 
 struct client;
 struct daemon;
@@ -55,10 +44,7 @@ struct node {
 	const char *device; /* NULL: no device is needed */
 	uint64_t nap_ns; /* of a thread with several things to wait for, and nothing to do */
 	struct store *stores; /* by shard */
-	struct shmipc_server **ipc; /* by shard */
-	struct delegrpc_server *ring; /* NULL when there is no other rank */
 	struct flux *flux; /* NULL when there is no other rank, or one daemon */
-	struct copyrpc_ctx *ctx; /* NULL when there is no other rank */
 	struct daemon *daemons;
 	struct client *clients;
 	uint64_t *made; /* by client of the job: its operations; for the audit */
@@ -100,8 +86,5 @@ void node_stop(struct node *n);
 
 /* Frees everything; after node_stop(). */
 void node_free(struct node *n);
-
-/* The gate, for clients: wait for the run after `run`; false: there is none. */
-bool gate_pass(struct gate *g, uint32_t run, int error);
 
 #endif

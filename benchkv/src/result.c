@@ -69,6 +69,8 @@ static void add_audit(struct result *r, const struct client *c)
 
 void result_of_all(const struct node *n, struct result *r)
 {
+	struct copyrpc_stats net;
+
 	result_init(r);
 	for (uint32_t i = 0; i < n->o->clients; i++)
 		add_audit(r, &n->clients[i]);
@@ -77,9 +79,11 @@ void result_of_all(const struct node *n, struct result *r)
 
 		add_words(&r->daemons, s, sizeof(r->daemons));
 		r->served[i] = s->local + s->remote;
+		if (n->daemons[i].net.ctx) {
+			copyrpc_ctx_stats(n->daemons[i].net.ctx, &net);
+			add_words(&r->net, &net, sizeof(net));
+		}
 	}
-	if (n->ctx)
-		copyrpc_ctx_stats(n->ctx, &r->net);
 }
 
 void result_add(struct result *to, const struct result *from)

@@ -13,13 +13,26 @@
 #define TRACE_EVERY_NS 1000000ull
 #define TRACE_MAX (1u << 20) /* samples, 17 minutes; later ones are not kept */
 
+enum trace_phase {
+	TRACE_LOCAL,
+	TRACE_CHANNELS,
+	TRACE_NETWORK,
+	TRACE_CALLS,
+	TRACE_RETRY,
+	TRACE_FLUSH,
+	TRACE_FORWARD,
+	TRACE_PHASES,
+};
+
+/* A loop. Times are those of clock_ns(). */
 struct trace_sample {
-	uint64_t time_ns; /* since the daemon's start */
+	uint64_t time_ns; /* when it began */
+	uint64_t loop_ns; /* how long it took */
+	uint64_t phase_ns[TRACE_PHASES]; /* when each phase began */
 	uint32_t outstanding; /* requests of own clients under way to other ranks */
 	uint32_t waiting; /* of these, for room or credit */
 	uint32_t held; /* requests of other ranks for which a worker had no room */
-	uint32_t messages, polls; /* of the loop before the sample */
-	uint64_t loop_ns; /* how long it took */
+	uint32_t messages, polls; /* of this loop */
 	uint32_t u; /* of adaptive-budget */
 	uint32_t unconsumed; /* WRITEs with calls under way, of auto */
 };
@@ -27,7 +40,7 @@ struct trace_sample {
 struct trace {
 	struct trace_sample *samples; /* NULL: no trace is wanted */
 	uint32_t n;
-	uint64_t start_ns, due_ns, loop_ns; /* when the present loop began */
+	uint64_t start_ns, due_ns;
 };
 
 /* 0 or -ENOMEM. */
@@ -40,7 +53,7 @@ static inline bool trace_due(const struct trace *t, uint64_t now_ns)
 	return now_ns >= t->due_ns && t->n < TRACE_MAX;
 }
 
-void trace_add(struct trace *t, uint64_t now_ns, struct trace_sample sample);
+void trace_add(struct trace *t, const struct trace_sample *sample);
 
 #define TRACE_NAME_MAX 4096
 

@@ -28,8 +28,8 @@ typedef struct kv_resp serve_fn(struct store *s, const struct kv_req *req);
 typedef void answer_fn(struct daemon *d, uint32_t client, uint32_t id, const struct kv_resp *resp);
 
 serve_fn __real_store_serve, __wrap_store_serve;
-answer_fn __real_answer_local, __real_answer_delegated;
-answer_fn __wrap_answer_local, __wrap_answer_delegated;
+answer_fn __real_daemon_answer_local, __real_daemon_answer_delegated;
+answer_fn __wrap_daemon_answer_local, __wrap_daemon_answer_delegated;
 
 static bool faulty(const char *kind)
 {
@@ -170,13 +170,14 @@ static void faulty_answer(answer_fn *answer, struct daemon *d, uint32_t client, 
 		answer(d, client, id, resp);
 }
 
-void __wrap_answer_local(struct daemon *d, uint32_t client, uint32_t id, const struct kv_resp *resp)
-{
-	faulty_answer(__real_answer_local, d, client, id, resp);
-}
-
-void __wrap_answer_delegated(struct daemon *d, uint32_t client, uint32_t id,
+void __wrap_daemon_answer_local(struct daemon *d, uint32_t client, uint32_t id,
 	const struct kv_resp *resp)
 {
-	faulty_answer(__real_answer_delegated, d, client, id, resp);
+	faulty_answer(__real_daemon_answer_local, d, client, id, resp);
+}
+
+void __wrap_daemon_answer_delegated(struct daemon *d, uint32_t client, uint32_t id,
+	const struct kv_resp *resp)
+{
+	faulty_answer(__real_daemon_answer_delegated, d, client, id, resp);
 }

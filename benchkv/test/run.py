@@ -45,6 +45,7 @@ MACHINE = """<?xml version="1.0" encoding="UTF-8"?>
  pci_type="0207 [15b3:101b] [15b3:0001] 00" pci_link_speed="0.000000">
 <object type="OSDev" gp_index="42" name="mlx5_0" osdev_type="3"/></object></object>
 """ if p else "") + "</object>\n" for p in range(2)) + "</object>\n</topology>\n"
+PHASES = "local channels network calls retry flush forward".split()  # A to G
 FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
     verified errors latency_ns device control digest runs ranks audit
     version time host command requested""".split()
@@ -288,6 +289,9 @@ def case_trace():
         check(all(a["time_us"] < b["time_us"] for a, b in zip(rows, rows[1:])), "order")
         check(0 < max(x["outstanding"] for x in rows) <= 16, "outstanding beyond the depth")
         check(all(x["waiting"] <= x["outstanding"] for x in rows), "waiting")
+        for x in rows:
+            began = [x[p + "_us"] for p in PHASES] + [x["loop_us"]]
+            check(began == sorted(began) and began[0] >= 0, f"the phases' order: {x}")
     refused_trace("/nonexistent/x", "/nonexistent/x.0")
     for rank in 0, 1:
         full_trace(path, rank)

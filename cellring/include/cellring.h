@@ -15,22 +15,25 @@
  *	uint64_t head = cellring_look(&in);             // the consumer
  *	if (head && cellring_arrive(&in, head))
  *		while (in.slot != in.ready) {
- *			use(cellring_id(in.slot), cellring_payload(in.slot));
+ *			uint64_t word = cellring_head(in.slot); // read once
+ *			use(CELLRING_ID(word), cellring_payload(in.slot), CELLRING_LENGTH(word));
  *			cellring_next(&in);
  *		}
  *
  * Layout. A message is a 64-bit head and its payload, a multiple of 8 bytes. A ring is an array
  * of cells of whole cache lines; a cell holds one burst, one to eight messages side by side. The
- * head of the first message of a burst has the number of the producer's lap round the ring, 32
- * bits, how many messages there are, 4, how many answers are best sent together, 4, and an id, 24;
- * the heads of the others have the id alone. A ring that has never been written is all zero; the
- * first lap is 1, and 1 follows on the last.
+ * head of the first message of a burst has the number of the producer's lap round the ring, 11
+ * bits, the bytes of its payload that were sent, 21, how many messages there are, 4, how many
+ * answers are best sent together, 4, and an id, 24; the heads of the others have length and id
+ * alone. A ring that has never been written is all zero; the first lap is 1, and 1 follows on
+ * the last.
  *
  * Order. The producer fills in the burst and stores the first head last, with release. The
  * consumer's own cursor says which lap it expects in which cell; it loads the first head there
  * with acquire. When the lap is the one that it expects, all of the burst is there. Where a
- * cell begins nothing but heads ever stands, so no payload can be taken for a lap. Laps are
- * compared for equality only.
+ * cell begins nothing but heads ever stands, so no payload can be taken for a lap. Each lap
+ * writes each cell, so a cell that is not written yet has the number of the lap before, and a few
+ * bits are enough. Laps are compared for equality only.
  *
  * Space is the user's rule: a producer may write a cell when all that it held has been consumed.
  * With at most n messages in flight, each of which is consumed before it is answered, and
@@ -46,7 +49,7 @@
  *
  * Trust. The consumer may be given any bytes by a hostile producer. cellring_look() reads the head
  * once; cellring_arrive() refuses a count that a cell cannot hold; an id is any number of 24
- * bits, which the user checks. cellring_arrive() with a checked head is the only thing that moves
+ * bits, and a length any of 21, which the user checks. cellring_arrive() with a checked head is the only thing that moves
  * `ready`, so a cursor never leaves its ring.
  *
  * Threads: a cursor and a burst belong to one thread. Handing one over needs the ordering of,
@@ -63,7 +66,7 @@
 extern "C" {
 #endif
 
-#define CELLRING_ABI 1 /* of the layout and the structs; rises when one of them changes */
+#define CELLRING_ABI 2 /* of the layout and the structs; rises when one of them changes */
 
 #define CELLRING_LINE 64u
 #define CELLRING_BURST 8u /* most messages of a burst */
@@ -76,9 +79,16 @@ extern "C" {
 #define CELLRING_ID(head) ((uint32_t)(head)&CELLRING_ID_MASK)
 #define CELLRING_TOGETHER(head) ((uint32_t)(head) >> CELLRING_ID_BITS & 15)
 #define CELLRING_COUNT(head) ((uint32_t)(head) >> (CELLRING_ID_BITS + 4))
+#define CELLRING_LAP_BITS 11
+#define CELLRING_LAP_LAST ((1u << CELLRING_LAP_BITS) - 1)
+#define CELLRING_LAP(head) ((uint32_t)((head) >> 32) & CELLRING_LAP_LAST)
+#define CELLRING_LENGTH_MAX (1u << 20) /* bytes of a payload */
+#define CELLRING_LENGTH_SHIFT (32 + CELLRING_LAP_BITS)
+#define CELLRING_LENGTH(head) ((uint32_t)((head) >> CELLRING_LENGTH_SHIFT))
 #define CELLRING_HEAD(lap, count, together)                                                        \
 	((uint64_t)(lap) << 32 | (uint32_t)(count) << (CELLRING_ID_BITS + 4) |                     \
 		(uint32_t)(together) << CELLRING_ID_BITS)
+#define CELLRING_MESSAGE(id, length) ((uint64_t)(length) << CELLRING_LENGTH_SHIFT | (id))
 
 #define CELLRING_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define CELLRING_INLINE static inline __attribute__((always_inline))
@@ -133,7 +143,8 @@ static inline uint32_t cellring_limit(uint32_t in_flight)
 }
 
 /*
- * A ring for payloads of so many bytes with so many messages in flight, 1 to 2^24 - 1. There is
+ * A ring for payloads of so many bytes, at most CELLRING_LENGTH_MAX, with so many messages in
+ * flight, 1 to 2^24 - 1. There is
  * room for `messages` in full bursts, and for all that are in flight, each alone, and one more.
  */
 static inline struct cellring_plan cellring_plan(uint32_t payload, uint32_t in_flight,
@@ -267,8 +278,8 @@ CELLRING_INLINE unsigned char *cellring_cell_after(const struct cellring_cursor 
 CELLRING_INLINE void cellring_step(struct cellring_cursor *c, unsigned char *next)
 {
 	c->slot = c->ready = next;
-	if (CELLRING_UNLIKELY(next == c->begin) && !++c->lap)
-		c->lap = 1;
+	if (CELLRING_UNLIKELY(next == c->begin))
+		c->lap = c->lap == CELLRING_LAP_LAST ? 1 : c->lap + 1;
 }
 
 /* ---- the consumer ---- */
@@ -283,7 +294,7 @@ CELLRING_INLINE uint64_t cellring_look(const struct cellring_cursor *c)
 	/* Acquire: pairs with the release in cellring_put() and cellring_publish(). */
 	uint64_t head = __atomic_load_n(&m->head, __ATOMIC_ACQUIRE);
 
-	return head >> 32 == c->lap ? head : 0;
+	return CELLRING_LAP(head) == c->lap ? head : 0;
 }
 
 /* Is there a message? */
@@ -320,17 +331,40 @@ CELLRING_INLINE uint32_t cellring_left(const struct cellring_cursor *c)
 	return (uint32_t)(c->ready - c->slot) / c->stride;
 }
 
-/* Relaxed, and once: cellring_look() was the acquire, and a hostile producer may change it. */
-CELLRING_INLINE uint32_t cellring_id(const unsigned char *slot)
+/*
+ * The head of a message that has arrived, for CELLRING_ID() and CELLRING_LENGTH(). Relaxed:
+ * cellring_look() was the acquire. To be called once: a hostile producer may change it.
+ */
+CELLRING_INLINE uint64_t cellring_head(const unsigned char *slot)
 {
 	const struct cellring_message *m = (const struct cellring_message *)(const void *)slot;
 
-	return CELLRING_ID(__atomic_load_n(&m->head, __ATOMIC_RELAXED));
+	return __atomic_load_n(&m->head, __ATOMIC_RELAXED);
 }
 
 CELLRING_INLINE const void *cellring_payload(const unsigned char *slot)
 {
 	return slot + sizeof(struct cellring_message);
+}
+
+/*
+ * Copies a message of len bytes, checked, out of a slot with room for `room` to the first capacity
+ * bytes of a buffer. A small constant capacity is copied whole, inline: what stands behind len is
+ * of no account, and the line is here.
+ */
+CELLRING_INLINE void cellring_take(void *to, const void *payload, uint32_t len, uint32_t capacity,
+	uint32_t room)
+{
+	if (__builtin_constant_p(capacity) && capacity <= CELLRING_LINE && capacity <= room) {
+		cellring_copy(to, payload, capacity);
+		return;
+	}
+	/* Or the compiler warns whoever reads a whole buffer that it may not be initialised. */
+	__asm__("" : : "r"(to) : "memory");
+	if (len < capacity)
+		cellring_copy(to, payload, len);
+	else
+		cellring_copy(to, payload, capacity);
 }
 
 /* One message is taken. */
@@ -352,7 +386,7 @@ CELLRING_INLINE void cellring_put(struct cellring_cursor *c, uint32_t id, const 
 	uint32_t len)
 {
 	struct cellring_message *m = (struct cellring_message *)(void *)c->slot;
-	uint64_t head = CELLRING_HEAD(c->lap, 1, 1) | id;
+	uint64_t head = CELLRING_HEAD(c->lap, 1, 1) | CELLRING_MESSAGE(id, len);
 
 	cellring_step(c, cellring_cell_after(c, c->slot));
 	cellring_copy(m + 1, data, len);
@@ -408,7 +442,7 @@ CELLRING_INLINE int cellring_burst_add(struct cellring_burst *b, uint32_t id, co
 	if ((unsigned char *)m == b->stage)
 		cellring_own(b->to->slot, b->full - b->stage);
 	b->next += b->stride;
-	m->head = id;
+	m->head = CELLRING_MESSAGE(id, len);
 	cellring_copy(m + 1, data, len);
 	return b->next == b->full;
 }

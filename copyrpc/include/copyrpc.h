@@ -114,8 +114,9 @@ struct copyrpc_ctx_attr {
  *
  * -ENODEV: no such device, or not an mlx5 one. -ENETDOWN: the port is not active.
  * -EINVAL: cq_depth < srq_depth, sq_depth under 16, a ring size that is no power of two or
- * out of range, a depth beyond the device's limits. -ENOMEM, -EPERM (locked memory:
- * raise RLIMIT_MEMLOCK), or what the verbs calls said.
+ * out of range, a depth beyond the device's limits. -EMFILE: no descriptors left, a context
+ * takes five. -ENOMEM, -EPERM (locked memory: raise RLIMIT_MEMLOCK), or what the verbs
+ * calls said.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
 
@@ -288,6 +289,48 @@ struct copyrpc_ep_load {
 	uint64_t consumed; /* the peer has taken in and released all before here, as far as known */
 };
 void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p);
+
+/* ------------------------------------------------------------------- sleeping */
+
+/*
+ * A context has a descriptor that becomes readable when there is something to poll for,
+ * so that a program can sleep in poll(2) or epoll, beside its other descriptors. The
+ * order that loses no wake-up: take what copyrpc_recv() and copyrpc_raw_recv() have, arm,
+ * and sleep only if that returned 0.
+ *
+ *	for (;;) {
+ *		copyrpc_poll(ctx, on_response, NULL);
+ *		while (copyrpc_recv(ctx, &req))
+ *			serve(req);
+ *		if (!copyrpc_ctx_arm(ctx)) {
+ *			struct pollfd p = {.fd = copyrpc_ctx_fd(ctx), .events = POLLIN};
+ *			poll(&p, 1, copyrpc_ctx_timeout(ctx));
+ *		}
+ *	}
+ *
+ * The descriptor stays readable until the next copyrpc_poll() or copyrpc_poll_recv(),
+ * which eats its events; it is the context's: neither read nor close it. Whoever is woken
+ * may find nothing, as what woke it was taken before. Polling without sleeping needs none of
+ * this, and costs nothing more.
+ */
+int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx);
+
+/*
+ * 0: the descriptor tells of whatever comes from now on, once. 1: there is work already
+ * (something has arrived, something was not flushed, calls are to be ended): poll, then arm
+ * again. What `go` of copyrpc_flush_if() held back is no work: it is for the caller to
+ * know when it may go. An arm holds until its event was eaten, however often one polls.
+ */
+int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
+
+/*
+ * How long to sleep at most, in milliseconds, for poll(2); -1: for ever. Some things are due
+ * by the clock and without an event: the look whether the peers of unanswered calls live,
+ * every 100 ms while there are such calls, and the READ of the consumer position that a
+ * caller without room, or a server that owes credit, repeats every millisecond. Whoever
+ * sleeps for longer has this later, and nothing else.
+ */
+int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 
 /* ------------------------------------------------------------------ requests */
 

@@ -60,12 +60,12 @@ static int post_read(struct copyrpc_ep *ep)
 		return 0;
 	}
 	if (!ep->probe && !read_in_time(ep)) {
-		ep_dirty(ep);
+		ep_keep(ep);
 		return 0;
 	}
 	if (mlx5dvl_post_read(ep->qp, &ep->words->peer, ep->word_lkey, sizeof(ep->words->peer),
 		    ep->peer_word, ep->peer_word_rkey, MLX5DVL_SIGNALED, TOKEN_WORD)) {
-		ep_dirty(ep); /* no room: poll makes some */
+		ep_keep(ep); /* no room: poll makes some */
 		return 0;
 	}
 	ep->probe = false;
@@ -119,7 +119,7 @@ static int flush_ep(struct copyrpc_ep *ep, bool hold)
 	if (!hold)
 		batches = post_batches(ep);
 	if (chan_waits(&ep->ch))
-		ep_dirty(ep);
+		ep_keep(ep);
 	reads = post_read(ep);
 	if (batches + reads) {
 		ep->ch.stats.wqes += (uint64_t)(batches + reads);
@@ -136,10 +136,11 @@ int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
 
 	/* What gets dirty again meanwhile is for the next flush. */
 	ctx->dirty = (struct ep_list){NULL, &ctx->dirty.head};
+	ctx->fresh = false;
 	while (ep) {
 		struct copyrpc_ep *next = ep->dirty_next;
 
-		ep->dirty = false;
+		ep->dirty = EP_CLEAN;
 		n += flush_ep(ep, go && may_wait(ep) && !go(arg, ep));
 		ep = next;
 	}

@@ -22,7 +22,7 @@
  *	}
  *
  * Client:
- *	static void done(void *arg, uint64_t token, const void *resp) { ... }
+ *	static void done(void *arg, uint64_t token, const void *resp, uint32_t len) { ... }
  *
  *	if (delegrpc_client_connect("job7.rank0", &attr, &c) < 0) ...
  *	while (delegrpc_client_call(c, &req, sizeof(req), token) == -EAGAIN)
@@ -64,6 +64,28 @@
  * can spoil, forge or hold up the others' calls, and a process of the same user that
  * truncates the file kills everyone who touches it (as it could with a signal).
  *
+ * Descriptors: who waits for other things as well sleeps in poll(2) or epoll(7):
+ *
+ *	struct pollfd p[] = { { delegrpc_server_fd(s), POLLIN }, { pipe, POLLIN } };
+ *	for (;;) {
+ *		while (serve(s) > 0)			poll, recv, reply, advance_tail
+ *			;
+ *		poll(p, 2, delegrpc_server_arm(s) ? 0 : -1);
+ *		...
+ *	}
+ *
+ * The descriptor is for POLLIN only: nobody but the library reads, writes or closes it. An
+ * object is armed until the next call with it, which is why delegrpc_server_arm() comes last;
+ * with several, timeout 0 if any arm returned something else than 0. A woken object is polled
+ * as usual; it stays readable until it is armed again. Wake-ups without a reason are possible.
+ * Who has a descriptor and who has none wake each other all the same. It works between
+ * processes of one network namespace: connect and delegrpc_server_fd() give -ENETUNREACH
+ * where a client could not wake a server that sleeps so. An armed client with calls
+ * pending becomes readable every 100 ms, so that its poll finds a dead server; an armed
+ * server only when there may be a dead client in the way. A request of a client that dies
+ * between publishing and waking (see Waking), or whose waking somebody has spoilt who writes in
+ * the region, waits for the next client's: give poll(2) a timeout against that.
+ *
  * Waiting: a client or server that has nothing to do polls, pausing, for about 1 us, then
  * gives its core away between polls, and after about 100 us of that sleeps in the kernel.
  * delegrpc_client_wait() and delegrpc_server_wait() do that. Who polls in a loop of its
@@ -83,7 +105,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 #define DELEGRPC_BATCH 8 /* calls or replies per publication, responses per client poll */
-#define DELEGRPC_BURST 32 /* most requests that one server poll makes available */
+#define DELEGRPC_SERVER_POLL_MAX 32 /* most requests that one server poll makes available */
 
 /* Most that one server poll, or one turn of a wait, does in search of holes. */
 #define DELEGRPC_POLL_LOOKS 64 /* looks at clients' locks, a system call each */
@@ -140,7 +162,7 @@ struct delegrpc_server_stats {
 	uint64_t bad_requests; /* dropped: impossible client, id or length */
 	uint64_t holes; /* places that a dead client had reserved, skipped */
 	uint64_t looks; /* at clients' locks, in search of such places */
-	uint64_t sleeps; /* of this server */
+	uint64_t sleeps; /* of this server, or times it was armed */
 	uint64_t wakes; /* of sleeping clients */
 	uint64_t yields; /* of a busy server, for clients on its core */
 };
@@ -171,7 +193,7 @@ void delegrpc_server_destroy(struct delegrpc_server *server);
 void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p);
 
 /*
- * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_BURST, in
+ * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_SERVER_POLL_MAX, in
  * the order of their reservation. Publishes replies, and wakes clients (see Waking).
  * Every few hundred empty polls it looks whether a dead client blocks the ring, and
  * skips what that one reserved, giving it back: within DELEGRPC_POLL_LOOKS and
@@ -199,11 +221,12 @@ static inline int delegrpc_server_recv(struct delegrpc_server *server, struct de
 static inline void delegrpc_server_advance_tail(struct delegrpc_server *server);
 
 /*
- * Answers a request, with at most resp_size bytes; what the response has beyond len is
- * unspecified. Any order, any time; when the client gets it: see Visibility and Waking.
- * Best with a constant len. 0, or
- *	-EINVAL		len over resp_size, or this request is not open (never received,
- *			or replied to already): a bug of the caller
+ * Answers a request: copies len bytes of resp (which may be NULL when len is 0), and the client
+ * gets to know len. Any order, any time; when the client gets it: see Visibility and Waking.
+ * Best with a constant len. 0, or, with nothing sent,
+ *	-EINVAL		this request is not open (never received, or replied to already): a
+ *			bug of the caller
+ *	-EMSGSIZE	len is over resp_size: answer with less
  *	-EPIPE		another client has the place of the one that asked: drop it
  * A reply to a client that died and has no successor yet is written for nobody: 0. One
  * that was collected when the successor's first request is received is dropped.
@@ -223,22 +246,42 @@ static inline void delegrpc_server_flush(struct delegrpc_server *server);
  */
 int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns);
 
+/*
+ * The descriptor that becomes readable when an armed server has something to do. Made at the
+ * first call; the server's, until destroy. A client that connected before wakes it as well.
+ * Takes three descriptors; a client that wakes somebody takes one. Not negative, or
+ *	-ENETUNREACH	a client is connected from another network namespace and could not
+ *			wake this server, or /proc is not there to tell
+ *	-EBADF		in a forked child
+ *	-EMFILE, -ENFILE, -ENOMEM, ...
+ */
+int delegrpc_server_fd(struct delegrpc_server *server);
+
+/*
+ * Arms the descriptor: publishes replies, wakes clients, empties the descriptor, and looks once
+ * more. 0: sleep; 1: do not sleep, poll again; -EBADF: there is no descriptor.
+ */
+int delegrpc_server_arm(struct delegrpc_server *server);
+
 void delegrpc_server_stats(const struct delegrpc_server *server,
 	struct delegrpc_server_stats *stats_p);
 
 /* ---- client ---- */
 
-/* A response: resp_size bytes at resp, 8-byte aligned, valid until the function returns. */
-typedef void delegrpc_response_fn(void *arg, uint64_t token, const void *resp);
+/*
+ * The response to the call with that token: the len bytes that the server sent, at resp, in
+ * shared memory, 8-byte aligned, valid until the function returns.
+ */
+typedef void delegrpc_response_fn(void *arg, uint64_t token, const void *resp, uint32_t len);
 
 struct delegrpc_client_stats {
 	uint64_t calls; /* accepted */
 	uint64_t responses; /* delivered */
 	uint64_t late_responses; /* of blocking calls that had timed out, dropped */
-	uint64_t bad_responses; /* dropped: no such call */
+	uint64_t bad_responses; /* dropped: no such call, or impossible length */
 	uint64_t flushes; /* publications; calls / flushes is the batch size */
 	uint64_t full; /* publications put off: no room in the ring */
-	uint64_t sleeps;
+	uint64_t sleeps; /* or times it was armed */
 	uint64_t wakes; /* of the sleeping server */
 };
 
@@ -251,6 +294,7 @@ struct delegrpc_client_stats {
  *	-EAGAIN		the server is just starting: try again at once
  *	-EPROTO		not such a region, another version, or another attribute
  *	-EUSERS		max_clients are connected: try again later
+ *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
  *	-EACCES, -ELOOP	the region is another user's
  *	-ENOMEM, -EMFILE, ...
  */
@@ -303,7 +347,21 @@ static inline uint32_t delegrpc_client_pending(const struct delegrpc_client *cli
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 
 /*
- * A blocking call: copies resp_size bytes to resp. 0, or
+ * As delegrpc_server_fd(), for responses; or
+ *	-ENETUNREACH	the server is in another network namespace and could not wake
+ *			this client, or /proc is not there to tell
+ */
+int delegrpc_client_fd(struct delegrpc_client *client);
+
+/*
+ * As delegrpc_server_arm(): publishes calls and wakes the server first. With calls pending the
+ * descriptor is readable after 100 ms at the latest, so a dead server gives -EPIPE in time.
+ */
+int delegrpc_client_arm(struct delegrpc_client *client);
+
+/*
+ * A blocking call: copies the response to resp, at most capacity bytes; *len_p gets the bytes that
+ * the server sent, which may be more (len_p may be NULL). Signals do not end it. 0, or
  *	-EBUSY		other calls are pending: their responses would have nowhere to go
  *	-ETIMEDOUT	no response within timeout_ns; one that comes late is dropped, but
  *			the call may have been, or may yet be, carried out
@@ -311,7 +369,7 @@ int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
  *	-EMSGSIZE, -EPIPE	as above
  */
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
-	void *resp, uint64_t timeout_ns);
+	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
 
 void delegrpc_client_stats(const struct delegrpc_client *client,
 	struct delegrpc_client_stats *stats_p);

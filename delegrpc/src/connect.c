@@ -136,6 +136,7 @@ static void init_client(struct client *c, const struct layout *l)
 	hot->req_stride = l->req_stride;
 	hot->resp_depth = c->attr.resp_depth;
 	hot->resp_shift = (uint32_t)__builtin_ctz(c->attr.resp_depth);
+	hot->resp_size = c->attr.resp_size;
 	hot->resp_stride = l->resp_stride;
 	c->control = (void *)(base + l->control);
 	c->requests = base + l->requests;
@@ -143,6 +144,27 @@ static void init_client(struct client *c, const struct layout *l)
 	c->watch = true;
 	c->limit = c->attr.ring_depth - (uint64_t)c->attr.max_clients * DELEGRPC_BATCH;
 	c->looked_ns = clock_ns();
+}
+
+/*
+ * The server cannot be woken from another network namespace, if it sleeps on a descriptor. Each
+ * side stores, fences and looks: delegrpc_server_fd() sees where we are, or we see its name.
+ */
+static int check_netns(struct client *c, uint64_t netns)
+{
+	const struct delegrpc_address *server = &c->hot.header->server_address;
+
+	__atomic_store_n(&c->hot.line->address.netns, netns, __ATOMIC_RELAXED);
+	sleep_fence();
+	if (!__atomic_load_n(&server->name, __ATOMIC_RELAXED))
+		return 0;
+	return wakefd_reaches(netns, server->netns) ? 0 : -ENETUNREACH;
+}
+
+/* Before the lock goes: the mark is of who has it. */
+static void give_id_back(struct client *c)
+{
+	__atomic_store_n(&c->hot.line->taken, 0, __ATOMIC_RELAXED);
 }
 
 static void free_client(struct client *c)
@@ -162,6 +184,7 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 	if (!c)
 		return -ENOMEM;
 	memset(c, 0, sizeof(*c));
+	c->wake = WAKEFD_NONE;
 	err = shm_attach(PREFIX, name, sizeof(struct delegrpc_header), &c->region);
 	if (err)
 		goto fail;
@@ -176,8 +199,13 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 		goto fail_close;
 	init_client(c, &l);
 	take_over(c);
+	err = check_netns(c, wakefd_netns());
+	if (err)
+		goto fail_taken;
 	*client_p = &c->hot;
 	return 0;
+fail_taken:
+	give_id_back(c);
 fail_close:
 	shm_close(&c->region);
 fail:
@@ -185,18 +213,13 @@ fail:
 	return err;
 }
 
-/* Before the lock goes: the mark is of who has it. */
-static void give_id_back(struct client *c)
-{
-	__atomic_store_n(&c->hot.line->taken, 0, __ATOMIC_RELAXED);
-}
-
 void delegrpc_client_disconnect(struct delegrpc_client *client)
 {
 	if (!client)
 		return;
-	if (full(client)->region.fd >= 0) /* not in a forked child: the parent keeps the id */
-		give_id_back(full(client));
-	shm_close(&full(client)->region);
-	free_client(full(client));
+	if (client_of(client)->region.fd >= 0) /* not in a forked child: the parent keeps the id */
+		give_id_back(client_of(client));
+	wakefd_close(&client_of(client)->wake);
+	shm_close(&client_of(client)->region);
+	free_client(client_of(client));
 }

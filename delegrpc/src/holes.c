@@ -115,7 +115,7 @@ int skip_holes(struct server *s)
  */
 int delegrpc_priv_unstick(struct delegrpc_server *server)
 {
-	int more = skip_holes(full(server));
+	int more = skip_holes(server_of(server));
 
 	if (more > 0)
 		server->empty = DELEGRPC_STUCK_POLLS - 1; /* the next empty poll goes on */

@@ -206,7 +206,8 @@ static uint32_t replies_until_seen(uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		call(c, i);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
-	CHECK_EQ(delegrpc_server_poll(s), n < DELEGRPC_BURST ? n : DELEGRPC_BURST);
+	CHECK_EQ(delegrpc_server_poll(s),
+		n < DELEGRPC_SERVER_POLL_MAX ? n : DELEGRPC_SERVER_POLL_MAX);
 	/* The last request that was taken counts. */
 	for (uint32_t i = 0; i + DELEGRPC_BATCH < n; i++)
 		take(s, i);
@@ -429,7 +430,7 @@ struct sized {
 	uint32_t size, n;
 };
 
-static void on_sized(void *arg, uint64_t token, const void *resp)
+static void on_sized(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	const unsigned char *byte = resp;
 	struct sized *t = arg;
@@ -527,7 +528,7 @@ static void all_sizes(void)
 		CHECK_EQ(memcmp(got_, out_, n), 0);                                                \
 	} while (0)
 
-static void copy_out(void *arg, uint64_t token, const void *resp)
+static void copy_out(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	memcpy(arg, resp, 200);
 }

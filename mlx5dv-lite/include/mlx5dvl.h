@@ -102,6 +102,41 @@ void mlx5dvl_ctx_close(struct mlx5dvl_ctx *ctx);
 /* Name of the device, valid until close. */
 const char *mlx5dvl_ctx_device(const struct mlx5dvl_ctx *ctx);
 
+#define MLX5DVL_NAME_LEN 64
+
+/*
+ * Names of the devices that mlx5 drives, in the order in which libibverbs finds them, up to
+ * @max of them; how many were written. -ENOMEM.
+ */
+int mlx5dvl_devices(uint32_t max, char (*names_p)[MLX5DVL_NAME_LEN]);
+
+struct mlx5dvl_port {
+	uint64_t max_mr_len; /* bytes of the largest memory region that the device has */
+	uint32_t mbps; /* of the link as it is now, 10^6 bits a second; 0: not known */
+	uint16_t lid; /* 0 on RoCE */
+	bool ethernet; /* RoCE */
+	bool active;
+	uint8_t gid[16]; /* that QPs are addressed by, or the port's first one */
+};
+
+/* Asks the device. 0; -EIO it does not answer. */
+int mlx5dvl_ctx_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p);
+
+enum mlx5dvl_event {
+	MLX5DVL_EVENT_NONE, /* there was none */
+	MLX5DVL_EVENT_PORT_DOWN, /* of the context's port */
+	MLX5DVL_EVENT_PORT_UP,
+	MLX5DVL_EVENT_FATAL, /* the device is lost: no completion need ever come */
+	MLX5DVL_EVENT_OTHER,
+};
+
+/*
+ * Asynchronous events: the fd is readable when there is one, and mlx5dvl_ctx_event() takes it
+ * without blocking. A program that never looks misses nothing else.
+ */
+int mlx5dvl_ctx_fd(const struct mlx5dvl_ctx *ctx);
+enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx);
+
 /* ---- memory regions ------------------------------------------------------------ */
 
 enum mlx5dvl_access {
@@ -242,12 +277,17 @@ static inline int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sent
 
 /*
  * Sleeping instead of polling, for a CQ created with attr.events. The order that loses
- * nothing: arm, poll once more, and only when that found nothing wait for the fd to
- * become readable (poll(2), epoll); then mlx5dvl_cq_event() and poll the CQ.
+ * nothing: arm, look with mlx5dvl_cq_ready() (or poll once more), and only when that found
+ * nothing wait for the fd to become readable (poll(2), epoll); then mlx5dvl_cq_event() and
+ * poll the CQ. The fd does not block; an arm gives one event, for the first completion that
+ * the program had not taken when it armed.
  */
 int mlx5dvl_cq_fd(const struct mlx5dvl_cq *cq); /* -EINVAL without attr.events */
 void mlx5dvl_cq_arm(struct mlx5dvl_cq *cq);
 int mlx5dvl_cq_event(struct mlx5dvl_cq *cq); /* eats one event: 1; 0: there was none */
+
+/* hot. Is there a completion to take? */
+static inline bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq);
 
 /* ---- queue pairs --------------------------------------------------------------- */
 

@@ -46,17 +46,17 @@ struct qp {
 	uint32_t psn;
 };
 
-static inline struct srq *to_srq(struct mlx5dvl_srq *srq)
+static inline struct srq *srq_of(struct mlx5dvl_srq *srq)
 {
 	return (struct srq *)srq;
 }
 
-static inline struct cq *to_cq(struct mlx5dvl_cq *cq)
+static inline struct cq *cq_of(struct mlx5dvl_cq *cq)
 {
 	return (struct cq *)cq;
 }
 
-static inline struct qp *to_qp(struct mlx5dvl_qp *qp)
+static inline struct qp *qp_of(struct mlx5dvl_qp *qp)
 {
 	return (struct qp *)qp;
 }

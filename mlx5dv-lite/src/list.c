@@ -34,7 +34,7 @@ static int take_over_ah(struct mlx5dvl_ah *ah, const struct mlx5dvl_qp_info *pee
 int mlx5dvl_ah_create(struct mlx5dvl_qp *queue, const struct mlx5dvl_qp_info *peer,
 	struct mlx5dvl_ah **ah_p)
 {
-	struct qp *qp = to_qp(queue);
+	struct qp *qp = qp_of(queue);
 	struct ibv_ah_attr attr;
 	struct mlx5dvl_ah *ah;
 	int err;
@@ -109,7 +109,7 @@ int mlx5dvl_post_list(struct mlx5dvl_qp *queue, const struct mlx5dvl_list *l)
 	uint32_t ds, blocks, i = queue->pi & (queue->depth - 1);
 	int err;
 
-	if (!is_valid(to_qp(queue), l))
+	if (!is_valid(qp_of(queue), l))
 		return -EINVAL;
 	ds = 1 + (l->ah ? (uint32_t)AV_UNITS : mlx5dvl_op_remote_(l->opcode)) + places(l);
 	blocks = (ds + 3) / 4;

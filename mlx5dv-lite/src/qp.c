@@ -26,7 +26,7 @@ static uint8_t or_default(uint8_t value, uint8_t otherwise)
 /* Checks the attributes and fills in the defaults. */
 static int resolve_attr(struct mlx5dvl_qp_attr *a, const struct mlx5dvl_ctx *ctx)
 {
-	struct cq *scq = to_cq(a->send_cq), *rcq = to_cq(a->recv_cq);
+	struct cq *scq = cq_of(a->send_cq), *rcq = cq_of(a->recv_cq);
 
 	if (!scq || scq->ctx != ctx || a->send_cq->srq ||
 		(rcq && (rcq->ctx != ctx || !a->recv_cq->srq)))
@@ -53,7 +53,7 @@ static struct ibv_qp *create_ibv_qp(struct qp *qp, uint32_t requests)
 	struct ibv_qp_init_attr_ex init = {
 		.send_cq = scq,
 		.recv_cq = rcq,
-		.srq = qp->recv_cq ? to_srq(qp->recv_cq->queue.srq)->ibv : NULL,
+		.srq = qp->recv_cq ? srq_of(qp->recv_cq->queue.srq)->ibv : NULL,
 		.cap = {.max_send_wr = requests,
 			.max_send_sge = 1,
 			.max_inline_data = MLX5DVL_INLINE_MAX},
@@ -199,8 +199,8 @@ int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *att
 		return -ENOMEM;
 	qp->ctx = ctx;
 	qp->attr = resolved;
-	qp->send_cq = to_cq(resolved.send_cq);
-	qp->recv_cq = to_cq(resolved.recv_cq);
+	qp->send_cq = cq_of(resolved.send_cq);
+	qp->recv_cq = cq_of(resolved.recv_cq);
 	qp->queue.user = resolved.user;
 	err = random_psn(&qp->psn);
 	if (!err)
@@ -215,7 +215,7 @@ int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *att
 
 void mlx5dvl_qp_destroy(struct mlx5dvl_qp *queue)
 {
-	struct qp *qp = to_qp(queue);
+	struct qp *qp = qp_of(queue);
 
 	if (!queue)
 		return;
@@ -338,7 +338,7 @@ static int connect_to(struct qp *qp, const struct mlx5dvl_qp_info *peer)
 
 int mlx5dvl_qp_connect(struct mlx5dvl_qp *queue, const struct mlx5dvl_qp_info *peer)
 {
-	struct qp *qp = to_qp(queue);
+	struct qp *qp = qp_of(queue);
 	int err;
 
 	if (!peer != (qp->attr.type == MLX5DVL_UD))
@@ -360,7 +360,7 @@ int mlx5dvl_qp_connect(struct mlx5dvl_qp *queue, const struct mlx5dvl_qp_info *p
 int mlx5dvl_qp_to_error(struct mlx5dvl_qp *queue)
 {
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
-	int err = -ibv_modify_qp(to_qp(queue)->ibv, &a, IBV_QP_STATE);
+	int err = -ibv_modify_qp(qp_of(queue)->ibv, &a, IBV_QP_STATE);
 
 	if (!err)
 		sq_stop(queue, -ECANCELED);

@@ -100,8 +100,10 @@ static void owner_bit_wraps(void)
 			for (uint32_t fill = 1; fill <= DEPTH; fill++) {
 				uint64_t before = seen.n;
 
+				CHECK(!mlx5dvl_cq_ready(&cq.cq));
 				for (uint32_t i = 0; i < fill; i++)
 					recv_cqe(imm++);
+				CHECK(mlx5dvl_cq_ready(&cq.cq));
 				CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, DEPTH + 1, on_recv, &seen),
 					fill);
 				CHECK_EQ(seen.n - before, fill);

@@ -288,7 +288,7 @@ static void closed_server_ends_every_call_once(void)
 	CHECK_EQ(shmipc_client_abort(c, tally_take, &t), 0);
 	CHECK_EQ(shmipc_client_pending(c), 0);
 	CHECK_EQ(call_tag(c, 30), -EPIPE);
-	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0), -EPIPE);
+	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0, NULL), -EPIPE);
 	shmipc_client_disconnect(c);
 	c = NULL;
 	CHECK_EQ(shmipc_client_connect(test_name("close"), NULL, &c), -ENOENT);
@@ -312,7 +312,7 @@ static void header_is_as_documented(void)
 	CHECK_EQ(fread(head, 1, sizeof(head), f), sizeof(head));
 	fclose(f);
 	CHECK_EQ(memcmp(head, magic, 8), 0);
-	CHECK_EQ(head[8], 4); /* version */
+	CHECK_EQ(head[8], 5); /* version */
 	CHECK_EQ(head[12], 8); /* max_clients */
 	CHECK_EQ(head[16], 32); /* depth */
 	CHECK_EQ(head[20], 32); /* req_size */

@@ -30,6 +30,10 @@ PROGRAMS = {
                  "libjansson.so.4", "libm.so.6"}),
 }
 
+# Archives that are built once and never installed: directories they may include from. Nothing that
+# is installed may include from theirs.
+HARNESSES = {"bench": {"base", "latrec"}}
+
 # No layer may see rdma-core's driver headers but the one that is over them.
 DRIVER_HEADERS = {"mlx5dv-lite": {"mlx5dv.h", "mlx5_api.h", "verbs.h"}}
 

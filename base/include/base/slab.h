@@ -60,6 +60,11 @@ static inline uint32_t slab_get(struct slab *s)
 	return id;
 }
 
+static inline bool slab_is_full(const struct slab *s)
+{
+	return s->free == SLAB_NONE;
+}
+
 static inline bool slab_in_use(const struct slab *s, uint32_t id)
 {
 	return id < s->capacity && s->next[id] == SLAB_BUSY;

@@ -25,6 +25,7 @@
 #define SLEEP_RUNNING 0u
 #define SLEEP_WAITING 1u /* awake, with nothing to do; not used here, left to the layer */
 #define SLEEP_ASLEEP 2u
+#define SLEEP_ON_FD 3u /* asleep in poll(2); see base/wakefd.h */
 
 /* Orders what was stored before against the load in sleep_wake(); see above. */
 static inline void sleep_fence(void)
@@ -32,23 +33,40 @@ static inline void sleep_fence(void)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-/* After a fence. True if somebody was asleep. */
+/* After a fence. */
+static inline bool sleep_is_asleep(const uint32_t *word)
+{
+	/* Relaxed: the fence before it pairs with the one in sleep_prepare_as(). */
+	return __atomic_load_n(word, __ATOMIC_RELAXED) >= SLEEP_ASLEEP;
+}
+
+/* Takes a sleeper's word away: how it slept. Whoever gets that owes the wake. */
+static inline uint32_t sleep_take(uint32_t *word)
+{
+	/* Acquire: pairs with the release in sleep_prepare_as(): where to wake it is written. */
+	return __atomic_exchange_n(word, SLEEP_RUNNING, __ATOMIC_ACQUIRE);
+}
+
+/* After a fence. True if somebody was asleep on the word. */
 static inline bool sleep_wake(uint32_t *word)
 {
-	/* Relaxed: the fence before it pairs with the one in sleep_prepare(). */
-	if (__atomic_load_n(word, __ATOMIC_RELAXED) != SLEEP_ASLEEP)
-		return false;
-	if (__atomic_exchange_n(word, SLEEP_RUNNING, __ATOMIC_RELAXED) != SLEEP_ASLEEP)
+	if (!sleep_is_asleep(word) || sleep_take(word) != SLEEP_ASLEEP)
 		return false;
 	futex_wake(word, 1);
 	return true;
 }
 
-static inline void sleep_prepare(uint32_t *word)
+static inline void sleep_prepare_as(uint32_t *word, uint32_t how)
 {
-	__atomic_store_n(word, SLEEP_ASLEEP, __ATOMIC_RELAXED);
+	/* Release: pairs with the acquire in sleep_take(). */
+	__atomic_store_n(word, how, __ATOMIC_RELEASE);
 	/* Orders the store against the second look; pairs with sleep_fence(). */
 	sleep_fence();
+}
+
+static inline void sleep_prepare(uint32_t *word)
+{
+	sleep_prepare_as(word, SLEEP_ASLEEP);
 }
 
 static inline void sleep_cancel(uint32_t *word)

@@ -7,7 +7,7 @@
 
 #include "dma/forbidden.h"
 #include "fabric/fabric.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
 
 /*
  * Accesses to user memory of this process, in assembly for two reasons: each can fault
@@ -191,8 +191,8 @@ static uint64_t min64(uint64_t a, uint64_t b)
 }
 
 /* One piece. @peer: NULL while the mutex is held, which keeps the slot's owner the same. */
-static int copy_piece(const struct dma_peer *peer, uint32_t dst_slot, uint64_t d, uint32_t src_slot,
-	uint64_t s, uint64_t n, bool *fault_dst)
+static int copy_piece(const struct fabric_peer *peer, uint32_t dst_slot, uint64_t d,
+	uint32_t src_slot, uint64_t s, uint64_t n, bool *fault_dst)
 {
 	bool here = dst_slot == fabric_self.slot, alone = here && src_slot == dst_slot;
 	struct iovec local = {ptr(here ? d : s), n}, remote = {ptr(here ? s : d), n};
@@ -213,7 +213,7 @@ static int copy_piece(const struct dma_peer *peer, uint32_t dst_slot, uint64_t d
 }
 
 /* Walks two lists at once; every step is a piece that both hold in one go. */
-int dma_copy(const struct dma_peer *peer, const struct dma_seg *dst, size_t ndst,
+int dma_copy(const struct fabric_peer *peer, const struct dma_seg *dst, size_t ndst,
 	const struct dma_seg *src, size_t nsrc, bool *fault_dst)
 {
 	uint64_t d_off = 0, s_off = 0;

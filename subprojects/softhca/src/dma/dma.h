@@ -16,6 +16,8 @@
 #include <sys/uio.h>
 #include <ucontext.h>
 
+#include "fabric/fabric.h"
+
 /* Copies between @buf of this library and @addr of the process of @slot. */
 int dma_read(uint32_t slot, uint64_t addr, void *buf, size_t len);
 int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len);
@@ -46,13 +48,6 @@ struct dma_seg {
 	uint64_t len;
 };
 
-/* A process as it was when it was looked up: the slot may be taken over by another one. */
-struct dma_peer {
-	uint32_t slot;
-	uint32_t life;
-	int32_t pid;
-};
-
 /*
  * Copies @src to @dst; their lengths add up to the same, at least one side is in this
  * process altogether, and what is not belongs to one other process. @peer: that process,
@@ -60,7 +55,7 @@ struct dma_peer {
  * the caller has seen that it lives. @fault_dst: which side it was that gave -EFAULT or
  * -ESRCH.
  */
-int dma_copy(const struct dma_peer *peer, const struct dma_seg *dst, size_t ndst,
+int dma_copy(const struct fabric_peer *peer, const struct dma_seg *dst, size_t ndst,
 	const struct dma_seg *src, size_t nsrc, bool *fault_dst);
 
 /*

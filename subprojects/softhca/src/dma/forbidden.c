@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <sys/uio.h>
 
-#include "shim/sys.h"
+#include "sys/sys.h"
 
 /* A process may always reach its own memory, so only a filter can refuse that. */
 bool dma_filtered(void)

@@ -14,6 +14,7 @@
 #include "fabric/fabric.h"
 #include "fault/fault.h"
 #include "hca/config.h"
+#include "member/member.h"
 #include "run/inspect.h"
 #include "run/preload.h"
 #include "run/supervise.h"
@@ -224,16 +225,16 @@ static void export_hwloc(const struct softhca_topology *t)
 /* Joins the fabric, which must have the wanted rails if it exists already. */
 static void join(const struct softhca_topology *wanted, bool explicit)
 {
-	int rc = fabric_attach();
+	int rc = member_attach();
 
 	if (rc == -EACCES)
 		bad("fabric", "", "it belongs to another user; give --fabric another name");
 	if (rc) {
-		fprintf(stderr, "softhca-run: %s\n", fabric_why());
+		fprintf(stderr, "softhca-run: %s\n", member_why());
 		exit(125);
 	}
 	if (explicit && memcmp(&fabric_self.arena->topo, wanted, sizeof(*wanted))) {
-		fabric_detach();
+		member_detach();
 		bad("fabric", "",
 			"a running program uses it with other adapters; leave out "
 			"--rails and --topology, or give --fabric another name");

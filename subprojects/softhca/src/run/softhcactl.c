@@ -15,6 +15,7 @@
 #include "fault/fault.h"
 #include "hca/config.h"
 #include "hca/port.h"
+#include "member/member.h"
 #include "run/show.h"
 
 #define BAD_USAGE 2
@@ -46,7 +47,7 @@ _Noreturn __attribute__((format(printf, 2, 3))) static void quit(int status, con
 	va_list ap;
 
 	if (fabric_self.arena)
-		fabric_detach();
+		member_detach();
 	fputs("softhcactl: ", stderr);
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
@@ -73,7 +74,7 @@ static int same_name(const char *name, void *wanted)
 	return !*name && !*w;
 }
 
-/* The name that fabric_attach() would use. */
+/* The name that member_attach() would use. */
 static const char *chosen_name(void)
 {
 	static const char *const variables[] = {"SOFTHCA_FABRIC", "PMIX_NAMESPACE"};
@@ -96,9 +97,9 @@ static void join(void)
 	fabric_sweep();
 	if (fabric_each(same_name, (void *)name) != 1)
 		quit(1, "no fabric '%s': give --fabric a name of 'softhcactl list'", name);
-	rc = fabric_attach();
+	rc = member_attach();
 	if (rc)
-		quit(1, "%s: %s", name, fabric_why());
+		quit(1, "%s: %s", name, member_why());
 }
 
 /* A process is a member of one fabric, so each is looked at by a child. */
@@ -113,10 +114,10 @@ static int list_one(const char *name, void *arg)
 	pid = fork();
 	if (!pid) {
 		setenv("SOFTHCA_FABRIC", name, 1);
-		if (fabric_attach())
+		if (member_attach())
 			_exit(0); /* gone in between */
 		show_summary(stdout, name);
-		fabric_detach();
+		member_detach();
 		_exit(fflush(stdout) ? errno : 0);
 	}
 	if (pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status))
@@ -298,6 +299,6 @@ int main(int argc, char **argv)
 	run(argc - optind, argv + optind);
 	finish_output();
 	if (fabric_self.arena)
-		fabric_detach();
+		member_detach();
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "abi/wire.h"
 #include "dma/dma.h"
 #include "fabric/fabric.h"
 #include "hca/config.h"
@@ -12,7 +13,6 @@
 #include "hca/objects.h"
 #include "sched/sched.h"
 #include "softhca.h"
-#include "xport/wire.h"
 #include "xport/xport.h"
 
 static bool is_mine(const struct obj *o)

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "fabric/fabric.h"
+#include "member/member.h"
 #include "sched/sched.h"
 #include "trap/trap.h"
 #include "uverbs/uverbs.h"
@@ -19,7 +20,7 @@ static void in_child(void)
 	trap_forget();
 	uverbs_forget();
 	sched_forget();
-	fabric_forget();
+	member_forget();
 }
 
 __attribute__((constructor)) static void init(void)
@@ -29,5 +30,5 @@ __attribute__((constructor)) static void init(void)
 
 __attribute__((destructor)) static void fini(void)
 {
-	fabric_detach();
+	member_detach();
 }

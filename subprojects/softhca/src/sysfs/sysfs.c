@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fabric/tree.h"
+#include "sys/tree.h"
 #include "topo/topo.h"
 
 /* A tree under construction. The first error sticks and makes the rest no-ops. */

@@ -1,25 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "trap/device.h"
 
-#include <endian.h>
-#include <string.h>
-
+#include "abi/wire.h"
 #include "dma/dma.h"
 #include "hca/config.h"
 #include "hca/cq.h"
 #include "hca/objects.h"
-#include "hca/qp.h"
 #include "hca/strict.h"
-#include "xport/wire.h"
+#include "trap/strict_store.h"
+#include "xport/qp.h"
 #include "xport/xport.h"
-
-static uint32_t be32_at(const uint8_t *bytes)
-{
-	uint32_t v;
-
-	memcpy(&v, bytes, sizeof(v));
-	return be32toh(v);
-}
 
 static void store_cq(const struct uctx *u, const uint8_t *bytes)
 {

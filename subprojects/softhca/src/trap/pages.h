@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "uverbs/uverbs.h"
+#include "trap/uctx.h"
 
 #define UAR_PAGE 4096u
 

@@ -13,7 +13,7 @@
 #include "dma/dma.h"
 #include "fabric/fabric.h"
 #include "hca/objects.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
 #include "trap/decode_x86.h"
 #include "trap/device.h"
 #include "trap/pages.h"

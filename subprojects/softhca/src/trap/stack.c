@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shim/sys.h"
+#include "sys/sys.h"
 
 #define RED_ZONE 128u /* bytes below the stack pointer that leaf functions use */
 

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <ucontext.h>
 
-#include "uverbs/uverbs.h"
+#include "trap/uctx.h"
 
 /* In the handler of the fault: has the processor execute the instruction. */
 void step_begin(ucontext_t *uc, uint64_t page, struct uctx *u);

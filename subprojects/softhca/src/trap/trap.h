@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-#include "uverbs/uverbs.h"
+#include "trap/uctx.h"
 
 /*
  * Finds and protects the doorbell pages of @u that were mapped since the last call.

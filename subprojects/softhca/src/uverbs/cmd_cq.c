@@ -3,15 +3,16 @@
 #include <errno.h>
 #include <string.h>
 
+#include "abi/wire.h"
 #include "dma/dma.h"
 #include "hca/comp.h"
 #include "hca/config.h"
 #include "hca/cq.h"
 #include "hca/event.h"
 #include "hca/trace.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
 #include "uverbs/cmd.h"
-#include "xport/wire.h"
+#include "xport/free.h"
 
 #define CQE_MAX ((1u << 22) - 1)
 

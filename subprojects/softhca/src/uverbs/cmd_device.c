@@ -8,7 +8,7 @@
 #include "hca/config.h"
 #include "hca/event.h"
 #include "sched/sched.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
 #include "uverbs/cmd.h"
 
 #define BF_REG_SIZE 512

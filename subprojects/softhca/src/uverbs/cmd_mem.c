@@ -5,9 +5,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "hca/copy.h"
 #include "sys/maps.h"
 #include "uverbs/cmd.h"
+#include "xport/copy.h"
+#include "xport/free.h"
 
 /* Of REREG_MR; no header for programs has them. */
 #define REREG_TRANS 1u

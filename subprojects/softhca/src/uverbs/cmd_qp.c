@@ -3,13 +3,14 @@
 #include <errno.h>
 #include <string.h>
 
-#include "hca/copy.h"
+#include "abi/wire.h"
 #include "hca/event.h"
-#include "hca/qp.h"
 #include "hca/strict.h"
 #include "hca/trace.h"
 #include "uverbs/cmd.h"
-#include "xport/wire.h"
+#include "xport/copy.h"
+#include "xport/free.h"
+#include "xport/qp.h"
 
 #define QP_MAX_BLOCKS 32768u
 #define BFREGS 16u /* of a context: two usable ones on each of its first pages */

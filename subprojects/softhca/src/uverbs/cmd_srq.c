@@ -4,6 +4,7 @@
 
 #include "hca/event.h"
 #include "uverbs/cmd.h"
+#include "xport/free.h"
 
 #define SRQ_MAX_WR 32768u
 #define SRQ_MIN_STRIDE 32u

@@ -10,11 +10,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "shim/sys.h"
-#include "trap/trap.h"
-#include "hca/copy.h"
 #include "hca/event.h"
+#include "member/member.h"
+#include "sys/sys.h"
+#include "trap/trap.h"
 #include "uverbs/cmd.h"
+#include "xport/copy.h"
+#include "xport/free.h"
 
 #define MAX_FDS 65536
 #define MAX_OPEN 1024
@@ -100,7 +102,7 @@ int uverbs_open(uint32_t rail, int flags)
 {
 	int fd, i, r;
 
-	r = fabric_attach();
+	r = member_attach();
 	if (r)
 		return r;
 	if (rail >= arena()->topo.nrails)

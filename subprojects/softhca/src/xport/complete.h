@@ -3,8 +3,8 @@
 #ifndef SOFTHCA_XPORT_COMPLETE_H
 #define SOFTHCA_XPORT_COMPLETE_H
 
+#include "hca/wqe.h"
 #include "xport/recv.h"
-#include "xport/wqe.h"
 
 /* A send queue entry succeeded: moves the queue on, with a completion if it asks. */
 void complete_send(struct qp *qp, const struct wqe *w);

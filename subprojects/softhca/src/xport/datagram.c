@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "hca/objects.h"
-#include "hca/qp.h"
 #include "xport/complete.h"
+#include "xport/qp.h"
 #include "xport/responder.h"
 
 #define AV_HAS_GRH (1u << 30)

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "hca/objects.h"
-#include "sched/sched.h"
-#include "xport/wqe.h"
+#include "hca/timer.h"
+#include "hca/wqe.h"
 
 enum direction { OUTBOUND, INBOUND };
 
@@ -26,7 +26,7 @@ int link_mode_from_env(void)
 
 uint64_t link_clock(void)
 {
-	return arena()->link_mode == LINK_VIRTUAL ? arena()->virtual_ns : sched_now();
+	return arena()->link_mode == LINK_VIRTUAL ? arena()->virtual_ns : timer_now();
 }
 
 /* Takes the link for @w and returns when the message is through. */
@@ -63,7 +63,7 @@ uint64_t link_due(const struct qp *qp)
 
 	if (arena()->link_mode != LINK_REAL || qp->link_first == qp->link_last)
 		return 0;
-	return due > sched_now() ? due : 0;
+	return due > timer_now() ? due : 0;
 }
 
 void link_done(struct qp *qp)

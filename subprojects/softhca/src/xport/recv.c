@@ -6,9 +6,9 @@
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <string.h>
 
-#include "fabric/journal.h"
 #include "hca/event.h"
-#include "xport/wqe.h"
+#include "hca/journal.h"
+#include "hca/wqe.h"
 
 static struct srq *srq_of(const struct qp *qp)
 {

@@ -3,9 +3,9 @@
 #ifndef SOFTHCA_XPORT_RECV_H
 #define SOFTHCA_XPORT_RECV_H
 
+#include "abi/wire.h"
 #include "dma/dma.h"
 #include "hca/objects.h"
-#include "xport/wire.h"
 
 #define RECV_STRIDE_MAX 512
 #define RECV_SEGS_MAX (RECV_STRIDE_MAX / 16)

@@ -2,16 +2,16 @@
 #include "xport/xport.h"
 
 #include "fabric/fabric.h"
-#include "fault/fault.h"
 #include "hca/config.h"
-#include "hca/copy.h"
 #include "hca/objects.h"
-#include "hca/qp.h"
 #include "hca/strict.h"
+#include "hca/timer.h"
 #include "hca/trace.h"
-#include "sched/sched.h"
 #include "xport/complete.h"
+#include "xport/copy.h"
+#include "xport/fault_hit.h"
 #include "xport/link.h"
+#include "xport/qp.h"
 #include "xport/responder.h"
 
 #define RNR_FOR_EVER 7
@@ -79,7 +79,7 @@ static void back_off_rnr(struct qp *qp, const struct wqe *w, uint32_t code)
 		fail(qp, w, SYN_RNR_EXC);
 		return;
 	}
-	sched_wait(qp, sched_now() + rnr_delay[code & 31] * 10000ull);
+	timer_wait(qp, timer_now() + rnr_delay[code & 31] * 10000ull);
 }
 
 static void back_off_timeout(struct qp *qp, const struct wqe *w)
@@ -90,14 +90,14 @@ static void back_off_timeout(struct qp *qp, const struct wqe *w)
 		return;
 	}
 	if (!qp->attr.timeout) {
-		sched_wait(qp, sched_now() + IDLE_RETRY_NS);
+		timer_wait(qp, timer_now() + IDLE_RETRY_NS);
 		return;
 	}
 	if (++qp->retries > qp->attr.retry_cnt) {
 		fail(qp, w, SYN_RETRY_EXC);
 		return;
 	}
-	sched_wait(qp, sched_now() + (4096ull << qp->attr.timeout));
+	timer_wait(qp, timer_now() + (4096ull << qp->attr.timeout));
 }
 
 static void succeed(struct qp *qp, const struct wqe *w)
@@ -144,7 +144,7 @@ static enum turn step(struct qp *qp)
 
 	due = link_due(qp);
 	if (due) {
-		sched_wait(qp, due);
+		timer_wait(qp, due);
 		return T_END;
 	}
 	s = wqe_fetch(qp, qp->sq_done, &w);

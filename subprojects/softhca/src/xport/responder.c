@@ -5,11 +5,11 @@
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <string.h>
 
-#include "hca/copy.h"
 #include "hca/event.h"
 #include "hca/objects.h"
-#include "hca/qp.h"
 #include "xport/complete.h"
+#include "xport/copy.h"
+#include "xport/qp.h"
 
 static struct answer answer(enum verdict v)
 {

@@ -3,7 +3,7 @@
 #ifndef SOFTHCA_XPORT_RESPONDER_H
 #define SOFTHCA_XPORT_RESPONDER_H
 
-#include "xport/wqe.h"
+#include "hca/wqe.h"
 
 /* How an attempt to deliver a message ended. */
 enum verdict {
