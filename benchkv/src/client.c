@@ -70,12 +70,14 @@ int client_connect(struct client *c, uint32_t daemon, const char *name)
 
 /* ---- one turn of the loop ---- */
 
-static void on_reply(void *arg, uint64_t token, const void *payload)
+static void on_reply(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct client *c = arg;
-	struct kv_resp resp = *(const struct kv_resp *)payload;
+	struct kv_resp resp = {.type = 0};
 	uint64_t start_ns;
 
+	if (len == sizeof(resp))
+		memcpy(&resp, payload, sizeof(resp));
 	if (check_reply(&c->check, token, &resp, &start_ns))
 		latrec_hist_record(&c->latency, c->now_ns - start_ns);
 }

@@ -15,22 +15,25 @@
  *	uint64_t head = cellring_look(&in);             // the consumer
  *	if (head && cellring_arrive(&in, head))
  *		while (in.slot != in.ready) {
- *			use(cellring_id(in.slot), cellring_payload(in.slot));
+ *			uint64_t word = cellring_head(in.slot); // read once
+ *			use(CELLRING_ID(word), cellring_payload(in.slot), CELLRING_LENGTH(word));
  *			cellring_next(&in);
  *		}
  *
  * Layout. A message is a 64-bit head and its payload, a multiple of 8 bytes. A ring is an array
  * of cells of whole cache lines; a cell holds one burst, one to eight messages side by side. The
- * head of the first message of a burst has four fields: the number of the producer's lap round
- * the ring (32 bits), the number of messages in the burst (4), the number of replies that the
- * producer would like to get in one burst (4), and an id (24). The heads of the other messages
- * have the id only. A new ring is all zero. The first lap is 1; lap 2^32 - 1 is followed by 1.
+ * head of the first message of a burst has five fields: the number of the producer's lap round
+ * the ring (11 bits), the length of the payload that was sent (21), the number of messages in the
+ * burst (4), the number of replies that the producer would like to get in one burst (4), and an id
+ * (24). The heads of the other messages have length and id only. A new ring is all zero. The first
+ * lap is 1, and the last lap is followed by 1.
  *
  * Order. The producer writes the burst and stores its first head last, with release. The
  * consumer's cursor knows the next cell and its lap, and loads the first head of the cell with
  * acquire. If the lap is the expected one, the whole burst is visible. The first word of a cell
- * is always a head, so payload cannot be mistaken for a lap. Laps are compared for equality
- * only.
+ * is always a head, so payload cannot be mistaken for a lap. Each lap writes each cell, so a cell
+ * that is not written yet has the number of the previous lap, and a few bits are enough. Laps are
+ * compared for equality only.
  *
  * Space is the user's responsibility: a producer may write a cell only after its messages have
  * been consumed. This always holds if at most n messages are in flight, each message is consumed
@@ -45,9 +48,9 @@
  * lines, so the consumer does not wait for a line that it has just read.
  *
  * Trust. A hostile producer may write any bytes. cellring_look() reads the head once, and
- * cellring_arrive() refuses a count that exceeds a cell. An id may be any 24-bit number; the user
- * must check it. Only cellring_arrive() moves `ready`, after this check, so a cursor never leaves
- * its ring.
+ * cellring_arrive() refuses a count that exceeds a cell. An id may be any 24-bit number and a
+ * length any 21-bit number; the user must check them. Only cellring_arrive() moves `ready`, after
+ * this check, so a cursor never leaves its ring.
  *
  * Threads: a cursor and a burst belong to one thread. Handing one over needs the ordering of,
  * for example, pthread_create().
@@ -63,7 +66,7 @@
 extern "C" {
 #endif
 
-#define CELLRING_ABI 1 /* raised when the layout of the ring or a struct changes */
+#define CELLRING_ABI 2 /* raised when the layout of the ring or a struct changes */
 
 #define CELLRING_LINE 64u
 #define CELLRING_BURST 8u /* maximum number of messages in a burst */
@@ -76,9 +79,16 @@ extern "C" {
 #define CELLRING_ID(head) ((uint32_t)(head)&CELLRING_ID_MASK)
 #define CELLRING_TOGETHER(head) ((uint32_t)(head) >> CELLRING_ID_BITS & 15)
 #define CELLRING_COUNT(head) ((uint32_t)(head) >> (CELLRING_ID_BITS + 4))
+#define CELLRING_LAP_BITS 11
+#define CELLRING_LAP_LAST ((1u << CELLRING_LAP_BITS) - 1)
+#define CELLRING_LAP(head) ((uint32_t)((head) >> 32) & CELLRING_LAP_LAST)
+#define CELLRING_LENGTH_MAX (1u << 20) /* bytes of a payload */
+#define CELLRING_LENGTH_SHIFT (32 + CELLRING_LAP_BITS)
+#define CELLRING_LENGTH(head) ((uint32_t)((head) >> CELLRING_LENGTH_SHIFT))
 #define CELLRING_HEAD(lap, count, together)                                                        \
 	((uint64_t)(lap) << 32 | (uint32_t)(count) << (CELLRING_ID_BITS + 4) |                     \
 		(uint32_t)(together) << CELLRING_ID_BITS)
+#define CELLRING_MESSAGE(id, length) ((uint64_t)(length) << CELLRING_LENGTH_SHIFT | (id))
 
 #define CELLRING_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define CELLRING_INLINE static inline __attribute__((always_inline))
@@ -142,9 +152,9 @@ static inline uint32_t cellring_limit(uint32_t in_flight)
 }
 
 /*
- * Plans a ring. payload: bytes of the longest payload. in_flight: maximum number of messages in
- * flight, 1 to 2^24 - 1. messages: number of messages in full bursts for which the ring has room,
- * if that is more than it needs for in_flight messages in bursts of one.
+ * Plans a ring. payload: bytes of the longest payload, at most CELLRING_LENGTH_MAX. in_flight:
+ * maximum number of messages in flight, 1 to 2^24 - 1. messages: number of messages in full bursts
+ * for which the ring has room, if that is more than it needs for in_flight bursts of one message.
  */
 static inline struct cellring_plan cellring_plan(uint32_t payload, uint32_t in_flight,
 	uint32_t messages)
@@ -276,8 +286,8 @@ CELLRING_INLINE unsigned char *cellring_cell_after(const struct cellring_cursor 
 CELLRING_INLINE void cellring_step(struct cellring_cursor *c, unsigned char *next)
 {
 	c->slot = c->ready = next;
-	if (CELLRING_UNLIKELY(next == c->begin) && !++c->lap)
-		c->lap = 1;
+	if (CELLRING_UNLIKELY(next == c->begin))
+		c->lap = c->lap == CELLRING_LAP_LAST ? 1 : c->lap + 1;
 }
 
 /* ---- the consumer ---- */
@@ -292,7 +302,7 @@ CELLRING_INLINE uint64_t cellring_look(const struct cellring_cursor *c)
 	/* Acquire: pairs with the release in cellring_put() and cellring_publish(). */
 	uint64_t head = __atomic_load_n(&m->head, __ATOMIC_ACQUIRE);
 
-	return head >> 32 == c->lap ? head : 0;
+	return CELLRING_LAP(head) == c->lap ? head : 0;
 }
 
 /* Whether there is a message. */
@@ -329,17 +339,40 @@ CELLRING_INLINE uint32_t cellring_left(const struct cellring_cursor *c)
 	return (uint32_t)(c->ready - c->slot) / c->stride;
 }
 
-/* Read once, because a hostile producer may change it. Relaxed: cellring_look() has acquired. */
-CELLRING_INLINE uint32_t cellring_id(const unsigned char *slot)
+/*
+ * The head of a message that has arrived, for CELLRING_ID() and CELLRING_LENGTH(). Call it once,
+ * because a hostile producer may change the head. Relaxed: cellring_look() has acquired.
+ */
+CELLRING_INLINE uint64_t cellring_head(const unsigned char *slot)
 {
 	const struct cellring_message *m = (const struct cellring_message *)(const void *)slot;
 
-	return CELLRING_ID(__atomic_load_n(&m->head, __ATOMIC_RELAXED));
+	return __atomic_load_n(&m->head, __ATOMIC_RELAXED);
 }
 
 CELLRING_INLINE const void *cellring_payload(const unsigned char *slot)
 {
 	return slot + sizeof(struct cellring_message);
+}
+
+/*
+ * Copies a payload of len bytes (checked by the caller) to a buffer of capacity bytes; room: bytes
+ * that the slot has for the payload. If capacity is a small constant, it copies capacity bytes,
+ * inline: the bytes after len do not matter, and the cache line is present.
+ */
+CELLRING_INLINE void cellring_take(void *to, const void *payload, uint32_t len, uint32_t capacity,
+	uint32_t room)
+{
+	if (__builtin_constant_p(capacity) && capacity <= CELLRING_LINE && capacity <= room) {
+		cellring_copy(to, payload, capacity);
+		return;
+	}
+	/* Prevents warnings that the buffer may be uninitialised when a user reads all of it. */
+	__asm__("" : : "r"(to) : "memory");
+	if (len < capacity)
+		cellring_copy(to, payload, len);
+	else
+		cellring_copy(to, payload, capacity);
 }
 
 /* Consumes one message. */
@@ -361,7 +394,7 @@ CELLRING_INLINE void cellring_put(struct cellring_cursor *c, uint32_t id, const 
 	uint32_t len)
 {
 	struct cellring_message *m = (struct cellring_message *)(void *)c->slot;
-	uint64_t head = CELLRING_HEAD(c->lap, 1, 1) | id;
+	uint64_t head = CELLRING_HEAD(c->lap, 1, 1) | CELLRING_MESSAGE(id, len);
 
 	cellring_step(c, cellring_cell_after(c, c->slot));
 	cellring_copy(m + 1, data, len);
@@ -417,7 +450,7 @@ CELLRING_INLINE int cellring_burst_add(struct cellring_burst *b, uint32_t id, co
 	if ((unsigned char *)m == b->stage)
 		cellring_own(b->to->slot, b->full - b->stage);
 	b->next += b->stride;
-	m->head = id;
+	m->head = CELLRING_MESSAGE(id, len);
 	cellring_copy(m + 1, data, len);
 	return b->next == b->full;
 }

@@ -73,7 +73,7 @@ static uint32_t take(struct side *s, uint32_t n, uint32_t max)
 				break;
 			CHECK(cellring_arrive(&s->in, head));
 		}
-		CHECK_EQ(cellring_id(s->in.slot), (n + got) & CELLRING_ID_MASK);
+		CHECK_EQ(CELLRING_ID(cellring_head(s->in.slot)), (n + got) & CELLRING_ID_MASK);
 		cellring_copy(words, cellring_payload(s->in.slot), sizeof(words));
 		cellring_next(&s->in);
 		check(words, n + got++);

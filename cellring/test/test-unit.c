@@ -58,7 +58,8 @@ static void expect(uint32_t id, uint32_t payload)
 		CHECK(head);
 		CHECK(cellring_arrive(&rig.in, head));
 	}
-	CHECK_EQ(cellring_id(rig.in.slot), id);
+	CHECK_EQ(CELLRING_ID(cellring_head(rig.in.slot)), id);
+	CHECK_EQ(CELLRING_LENGTH(cellring_head(rig.in.slot)), payload);
 	fill(data, payload, id);
 	CHECK_EQ(memcmp(cellring_payload(rig.in.slot), data, payload), 0);
 	cellring_next(&rig.in);
@@ -102,9 +103,11 @@ static void plans_have_room(void)
 
 static void head_has_its_fields(void)
 {
-	uint64_t head = CELLRING_HEAD(0x89abcdef, 7, 5) | 0xfedcba;
+	uint64_t head = CELLRING_HEAD(0x5a5, 7, 5) | CELLRING_MESSAGE(0xfedcba, 0x123456);
 
-	CHECK_EQ(head, 0x89abcdef75fedcbaull);
+	CHECK_EQ(head, 0x91a2b5a575fedcbaull);
+	CHECK_EQ(CELLRING_LAP(head), 0x5a5);
+	CHECK_EQ(CELLRING_LENGTH(head), 0x123456);
 	CHECK_EQ(CELLRING_ID(head), 0xfedcba);
 	CHECK_EQ(CELLRING_COUNT(head), 7);
 	CHECK_EQ(CELLRING_TOGETHER(head), 5);
@@ -113,21 +116,21 @@ static void head_has_its_fields(void)
 /* Checks a ring byte by byte. */
 static void layout_is_as_documented(void)
 {
-	static const unsigned char second[] = {2, 0, 0, 0, 0, 0, 0, 0, 'b'};
-	static const unsigned char first[] = {1, 0, 0, 0x22, 1, 0, 0, 0, 'a'};
-	static const unsigned char alone[] = {3, 0, 0, 0x11, 1, 0, 0, 0, 'c'};
+	static const unsigned char second[] = {2, 0, 0, 0, 0, 8, 0, 0, 'b'};
+	static const unsigned char first[] = {1, 0, 0, 0x22, 1, 0x10, 0, 0, 'a', 'x'};
+	static const unsigned char alone[] = {3, 0, 0, 0x11, 1, 0, 0, 0};
 
 	rig_init(8, 8, 16);
 	CHECK_EQ(rig.plan.stride, 16);
 	CHECK_EQ(rig.plan.cell, 64);
 	CHECK(cellring_burst_open(&rig.burst, &rig.out, 8)); /* a cell holds two */
-	CHECK_EQ(cellring_burst_add(&rig.burst, 1, "a", 1), 0);
+	CHECK_EQ(cellring_burst_add(&rig.burst, 1, "ax", 2), 0);
 	CHECK_EQ(cellring_burst_add(&rig.burst, 2, "b", 1), 1);
 	CHECK(!cellring_ready(&rig.in));
 	cellring_burst_write_full(&rig.burst);
 	CHECK_EQ(memcmp(rig.in.begin, first, sizeof(first)), 0);
 	CHECK_EQ(memcmp(rig.in.begin + 16, second, sizeof(second)), 0);
-	cellring_put(&rig.out, 3, "c", 1);
+	cellring_put(&rig.out, 3, NULL, 0);
 	CHECK_EQ(memcmp(rig.in.begin + 64, alone, sizeof(alone)), 0);
 }
 
@@ -181,14 +184,14 @@ static void everything_comes_once_and_in_order(void)
 		traffic(&seed);
 }
 
-/* Lap 2^32 - 1 is followed by 1, because a new ring has 0. */
+/* The last lap is followed by 1, because a new ring has 0. */
 static void lap_wraps(void)
 {
 	rig_init(8, 3, 0);
-	rig.out.lap = rig.in.lap = UINT32_MAX;
+	rig.out.lap = rig.in.lap = CELLRING_LAP_LAST;
 	for (unsigned char *cell = rig.in.begin; cell != rig.in.end; cell += rig.in.cell)
 		((struct cellring_message *)(void *)cell)->head =
-			CELLRING_HEAD(UINT32_MAX - 1, 1, 1);
+			CELLRING_HEAD(CELLRING_LAP_LAST - 1, 1, 1);
 	for (uint32_t i = 0; i < 3 * rig.plan.cells; i++) {
 		unsigned char data[8];
 
@@ -258,7 +261,7 @@ static void first_head_is_stored_last(void)
 	atomic_store_explicit(&head_at_fault, 1, memory_order_relaxed);
 	cellring_burst_write_full(&rig.burst);
 	CHECK_EQ(atomic_load_explicit(&head_at_fault, memory_order_relaxed), 0);
-	CHECK_EQ(*(uint64_t *)(void *)(pages + PAGE - CELLRING_LINE) >> 32, 1);
+	CHECK_EQ(CELLRING_LAP(*(uint64_t *)(void *)(pages + PAGE - CELLRING_LINE)), 1);
 	CHECK_EQ(sigaction(SIGSEGV, &old, NULL), 0);
 	CHECK_EQ(munmap(pages, 2 * PAGE), 0);
 }
@@ -293,14 +296,15 @@ static void any_bytes_keep_the_cursor_inside(void)
 			uint64_t head = test_rand(&seed);
 
 			if (test_rand(&seed) % 4)
-				head = (uint64_t)rig.in.lap << 32 | (uint32_t)head;
+				head = (uint64_t)rig.in.lap << 32 | (uint32_t)head |
+				       CELLRING_MESSAGE(0, head >> 43);
 			((struct cellring_message *)(void *)rig.in.slot)->head = head;
 			if (rig.in.slot == rig.in.ready) {
 				head = cellring_look(&rig.in);
 				if (!head || !cellring_arrive(&rig.in, head))
 					continue;
 			}
-			CHECK(cellring_id(rig.in.slot) <= CELLRING_ID_MASK);
+			CHECK(CELLRING_ID(cellring_head(rig.in.slot)) <= CELLRING_ID_MASK);
 			CHECK((const unsigned char *)cellring_payload(rig.in.slot) +
 					rig.plan.stride - 8 <=
 				rig.in.end);

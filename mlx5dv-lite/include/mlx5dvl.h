@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mlx5dv-lite: reliable-connection RDMA on ConnectX without a library call on the hot path.
+ * mlx5dv-lite: RDMA on ConnectX without a library call on the hot path. Connections are
+ * reliable unless one asks for others (UC, UD).
  *
  * libibverbs creates the objects (protection domain, memory regions, CQs, SRQ, QPs);
  * this layer takes over their memory. It writes work requests and doorbells and reads
@@ -290,6 +291,15 @@ static inline bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq);
 
 /* ---- queue pairs --------------------------------------------------------------- */
 
+enum mlx5dvl_qp_type {
+	MLX5DVL_RC, /* reliable connection: all operations */
+	MLX5DVL_UC, /* unreliable connection: WRITE and SEND; what is lost is lost silently */
+	MLX5DVL_UD, /* unreliable datagrams: SEND, by mlx5dvl_post_list() with an address */
+};
+
+/* Bytes before a datagram's payload in the receive's memory, part of mlx5dvl_recv.len. */
+#define MLX5DVL_GRH_BYTES 40
+
 struct mlx5dvl_qp_attr {
 	struct mlx5dvl_cq *send_cq; /* required */
 	struct mlx5dvl_cq *recv_cq; /* a CQ with a SRQ; NULL: this QP receives nothing */
@@ -306,13 +316,16 @@ struct mlx5dvl_qp_attr {
 	uint8_t sl; /* service level */
 	uint8_t traffic_class; /* RoCE */
 	bool no_remote; /* peers may not WRITE, READ or use atomics on this QP */
+	uint8_t type; /* enum mlx5dvl_qp_type; 0: MLX5DVL_RC. Retries, RNR and READs are of RC
+			 only */
+	uint32_t qkey; /* UD: required from datagrams to this QP; below 2^31 */
 };
 
 /*
- * Creates a RC QP. Returns 0; -EINVAL attribute out of range, or CQs of another context or of
- * the wrong kind; -ENOSPC the send CQ is less deep than the sum of the send queues that use
- * it (each request may need a completion when a QP fails): make it deeper; -ENOMEM; or an
- * error of the driver.
+ * Creates a QP. Returns 0; -EINVAL attribute out of range, or CQs of another context or of the
+ * wrong kind; -ENOSPC the send CQ is less deep than the sum of the send queues that use it
+ * (each request may need a completion when a QP fails): make it deeper; -ENOMEM; or an error
+ * of the driver.
  */
 int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
 	struct mlx5dvl_qp **qp_p);
@@ -331,6 +344,7 @@ struct mlx5dvl_qp_info {
 	uint8_t mtu; /* 1 to 5 */
 	uint8_t rd_atomic; /* READs and atomics that this side serves at a time */
 	uint8_t gid[16]; /* all zero: addressed by LID */
+	uint32_t qkey; /* of a UD QP, else 0 */
 };
 
 void mlx5dvl_qp_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p);
@@ -341,6 +355,7 @@ void mlx5dvl_qp_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p
  * error of the driver (-ETIMEDOUT, -EHOSTUNREACH: RoCE cannot resolve the GID). After an error
  * other than -EISCONN the QP can only be destroyed. Sending is allowed once both sides have
  * connected.
+ * A UD QP has no peer: @peer must be NULL; for other QPs NULL is -EINVAL.
  */
 int mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer);
 
@@ -401,6 +416,48 @@ static inline int mlx5dvl_post_fetch_add(struct mlx5dvl_qp *qp, uint64_t *laddr,
 static inline int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
 	uint64_t raddr, uint32_t rkey, uint64_t compare, uint64_t swap, unsigned flags,
 	uint64_t token);
+
+/* ---- lists and datagrams ------------------------------------------------------- */
+
+struct mlx5dvl_ah;
+
+/*
+ * Creates the address of @peer for datagrams of @qp, with the Q_Key of @peer and the service level
+ * and traffic class of @qp. Returns 0; -EINVAL @qp is not UD, or a field of @peer is out of range
+ * (as mlx5dvl_qp_connect()), or its Q_Key is 2^31 or more; -ENOMEM; or an error of the driver.
+ */
+int mlx5dvl_ah_create(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer,
+	struct mlx5dvl_ah **ah_p);
+
+/* Requests that were posted with it are not affected. @ah may be NULL. */
+void mlx5dvl_ah_destroy(struct mlx5dvl_ah *ah);
+
+#define MLX5DVL_LIST_MAX 4
+
+struct mlx5dvl_sge {
+	const void *addr; /* of the payload; for READ, where the result goes */
+	uint32_t lkey;
+	uint32_t len; /* 0: skipped */
+};
+
+struct mlx5dvl_list {
+	uint8_t opcode; /* MLX5DVL_WRITE, _WRITE_IMM, _READ, _SEND or _SEND_IMM; UD: the last two */
+	uint8_t nsge; /* 0 to MLX5DVL_LIST_MAX */
+	const struct mlx5dvl_sge *sge;
+	uint64_t raddr;
+	uint32_t rkey;
+	uint32_t imm;
+	const struct mlx5dvl_ah *ah; /* UD: the receiver; else NULL */
+	unsigned flags; /* enum mlx5dvl_flags; payload is never copied (MLX5DVL_BY_REF) */
+	uint64_t token;
+};
+
+/*
+ * Posts one request whose payload is in several places, or a datagram. Not inlined; otherwise as
+ * the functions above. Returns 0; -EAGAIN and -ENOTCONN as these; -EINVAL an opcode or a number of
+ * places that is not allowed, an address with a connected QP, or none with UD.
+ */
+int mlx5dvl_post_list(struct mlx5dvl_qp *qp, const struct mlx5dvl_list *list);
 
 /* The number of requests, of any size, that can be posted now without -EAGAIN. */
 static inline uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp);
