@@ -104,7 +104,8 @@ static void serve_remote(struct daemon *d, struct copyrpc_req *from)
 	uint32_t shard = place_shard(&d->node->place, h.req.key);
 	struct kv_resp resp;
 
-	if (shard == d->index) { /* or no request at all: the store says so */
+	/* Or no request, or one that should have gone to another daemon: the store says so. */
+	if (shard == d->index || !d->flux) {
 		d->stats.remote++;
 		resp = store_serve(d->store, &h.req);
 		reply_remote(d, from, &resp);

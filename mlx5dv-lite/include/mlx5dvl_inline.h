@@ -224,7 +224,6 @@ struct mlx5dvl_cqe {
 enum {
 	MLX5DVL_CQE_OWNER_ = 0x01,
 	MLX5DVL_CQE_FORMAT_ = 0x0c, /* both bits: compressed */
-	MLX5DVL_CQE_INVALID_ = 0xf, /* opcode of an entry that was never written */
 	MLX5DVL_CQE_ODD_ = 0xd0, /* opcodes from here on: error of a request, of a receive,
 				    (0xe), not written yet (0xf) */
 };
@@ -281,8 +280,7 @@ MLX5DVL_INLINE_ bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq)
 	/* Nothing is read but the owner: pairs with the device, which writes op_own last. */
 	uint8_t op_own = __atomic_load_n(&mlx5dvl_cqe_at_(cq, cq->ci)->op_own, __ATOMIC_RELAXED);
 
-	return (op_own & MLX5DVL_CQE_OWNER_) == !!(cq->ci & cq->depth) &&
-	       op_own >> 4 != MLX5DVL_CQE_INVALID_;
+	return (op_own & MLX5DVL_CQE_OWNER_) == !!(cq->ci & cq->depth);
 }
 
 MLX5DVL_INLINE_ struct mlx5dvl_qp *mlx5dvl_cqe_qp_(const struct mlx5dvl_cq *cq,

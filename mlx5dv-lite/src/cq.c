@@ -11,6 +11,7 @@ enum {
 	CQE_REQUESTER = 0x0,
 	CQE_REQUESTER_ERROR = 0xd,
 	CQE_RESPONDER_ERROR = 0xe,
+	CQE_INVALID = 0xf,
 	MINI_PER_ARRAY = 8,
 };
 
@@ -34,7 +35,7 @@ void cq_init(struct mlx5dvl_cq *cq, void *buf, uint32_t depth, uint32_t size, ui
 	cq->table = &core->table;
 	/* The owner bit that is wrong for the first lap, so that a poll finds nothing. */
 	for (uint32_t i = 0; i < depth; i++)
-		mlx5dvl_cqe_at_(cq, i)->op_own = MLX5DVL_CQE_INVALID_ << 4 | MLX5DVL_CQE_OWNER_;
+		mlx5dvl_cqe_at_(cq, i)->op_own = CQE_INVALID << 4 | MLX5DVL_CQE_OWNER_;
 }
 
 static int syndrome_errno(uint8_t syndrome)
@@ -127,7 +128,7 @@ COLD struct mlx5dvl_cqe *mlx5dvl_cq_odd_(struct mlx5dvl_cq *cq, uint32_t ci,
 	struct mlx5dvl_cqe *cqe)
 {
 	switch (cqe->op_own >> 4) {
-	case MLX5DVL_CQE_INVALID_:
+	case CQE_INVALID:
 		return NULL;
 	case CQE_REQUESTER_ERROR:
 	case CQE_RESPONDER_ERROR:
@@ -152,7 +153,7 @@ void cq_forget_qp(struct mlx5dvl_cq *cq, uint32_t qpn)
 		uint8_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED);
 
 		if ((op_own & MLX5DVL_CQE_OWNER_) != !!(ci & cq->depth) ||
-			op_own >> 4 == MLX5DVL_CQE_INVALID_)
+			op_own >> 4 == CQE_INVALID)
 			return;
 		mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
 		if (is_compressed(op_own))
