@@ -316,16 +316,16 @@ struct mlx5dvl_qp_attr {
 	uint8_t sl; /* service level */
 	uint8_t traffic_class; /* RoCE */
 	bool no_remote; /* peers may not WRITE, READ or use atomics on this QP */
-	uint8_t type; /* enum mlx5dvl_qp_type; 0: MLX5DVL_RC. Retries, RNR and READs
-			 exist with RC only */
-	uint32_t qkey; /* UD: the Q_Key that datagrams to this QP must carry; below 2^31 */
+	uint8_t type; /* enum mlx5dvl_qp_type; 0: MLX5DVL_RC. Retries, RNR and READs are of RC
+			 only */
+	uint32_t qkey; /* UD: required from datagrams to this QP; below 2^31 */
 };
 
 /*
- * Creates a QP. Returns 0; -EINVAL attribute out of range, or CQs of another context or of
- * the wrong kind; -ENOSPC the send CQ is less deep than the sum of the send queues that use
- * it (each request may need a completion when a QP fails): make it deeper; -ENOMEM; or an
- * error of the driver.
+ * Creates a QP. Returns 0; -EINVAL attribute out of range, or CQs of another context or of the
+ * wrong kind; -ENOSPC the send CQ is less deep than the sum of the send queues that use it
+ * (each request may need a completion when a QP fails): make it deeper; -ENOMEM; or an error
+ * of the driver.
  */
 int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
 	struct mlx5dvl_qp **qp_p);
@@ -354,8 +354,8 @@ void mlx5dvl_qp_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p
  * range, or has no LID on InfiniBand, or no GID on RoCE; -EISCONN connected already; or an
  * error of the driver (-ETIMEDOUT, -EHOSTUNREACH: RoCE cannot resolve the GID). After an error
  * other than -EISCONN the QP can only be destroyed. Sending is allowed once both sides have
- * connected. A UD QP has no peer: @peer is
- * NULL, which is -EINVAL for the others.
+ * connected.
+ * A UD QP has no peer: @peer must be NULL; for other QPs NULL is -EINVAL.
  */
 int mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer);
 
@@ -422,20 +422,20 @@ static inline int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr, 
 struct mlx5dvl_ah;
 
 /*
- * An address for datagrams: @peer's, with the Q_Key of its QP, reached as @qp's attributes say
- * (service level, traffic class). -EINVAL @qp is not UD, or a field of @peer out of range (as
- * mlx5dvl_qp_connect()), or its Q_Key is 2^31 or more; -ENOMEM; else what the driver said.
+ * Creates the address of @peer for datagrams of @qp, with the Q_Key of @peer and the service level
+ * and traffic class of @qp. Returns 0; -EINVAL @qp is not UD, or a field of @peer is out of range
+ * (as mlx5dvl_qp_connect()), or its Q_Key is 2^31 or more; -ENOMEM; or an error of the driver.
  */
 int mlx5dvl_ah_create(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer,
 	struct mlx5dvl_ah **ah_p);
 
-/* Requests that were posted with it are not concerned. NULL is fine. */
+/* Requests that were posted with it are not affected. @ah may be NULL. */
 void mlx5dvl_ah_destroy(struct mlx5dvl_ah *ah);
 
 #define MLX5DVL_LIST_MAX 4
 
 struct mlx5dvl_sge {
-	const void *addr; /* of READ: where the result goes, all the same */
+	const void *addr; /* of the payload; for READ, where the result goes */
 	uint32_t lkey;
 	uint32_t len; /* 0: skipped */
 };
@@ -447,15 +447,15 @@ struct mlx5dvl_list {
 	uint64_t raddr;
 	uint32_t rkey;
 	uint32_t imm;
-	const struct mlx5dvl_ah *ah; /* UD: to whom; else NULL */
-	unsigned flags; /* enum mlx5dvl_flags; nothing is ever copied (MLX5DVL_BY_REF) */
+	const struct mlx5dvl_ah *ah; /* UD: the receiver; else NULL */
+	unsigned flags; /* enum mlx5dvl_flags; payload is never copied (MLX5DVL_BY_REF) */
 	uint64_t token;
 };
 
 /*
- * Posts one request whose payload lies in several places, or a datagram; a call, not inlined.
- * Otherwise as the functions above. 0; -EAGAIN, -ENOTCONN as there; -EINVAL an opcode or a
- * number of places that is not allowed, an address with a connected QP or none with UD.
+ * Posts one request whose payload is in several places, or a datagram. Not inlined; otherwise as
+ * the functions above. Returns 0; -EAGAIN and -ENOTCONN as these; -EINVAL an opcode or a number of
+ * places that is not allowed, an address with a connected QP, or none with UD.
  */
 int mlx5dvl_post_list(struct mlx5dvl_qp *qp, const struct mlx5dvl_list *list);
 

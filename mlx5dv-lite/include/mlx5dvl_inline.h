@@ -158,7 +158,8 @@ struct mlx5dvl_slot {
  *	quiet < interval	a request is signaled when quiet would reach interval
  *
  * (in the arithmetic of 32 bits). mlx5dvl_sq_commit_() moves pi, last and quiet,
- * mlx5dvl_ring() moves rung, and completions move ci. sq_check() asserts it.
+ * mlx5dvl_ring() moves rung, and completions move ci. Debug builds assert this (sq_check()) when
+ * the queue is opened, and when a request does not fit at pi.
  *
  * States: not connected (status -ENOTCONN, limit 0), open (status 0, limit == depth) and
  * stopped (status is the error, limit 0). sq_init(), sq_open() and sq_stop() are the only

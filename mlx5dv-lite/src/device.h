@@ -61,9 +61,9 @@ static inline struct qp *qp_of(struct mlx5dvl_qp *qp)
 	return (struct qp *)qp;
 }
 
-/* 0, or -EINVAL: @peer cannot be a peer. */
+/* Checks the fields of @peer. Returns 0 or -EINVAL. */
 int qp_check_peer(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_info *peer);
-/* How @peer is reached from @qp. */
+/* The address of @peer, as seen from @qp. */
 void qp_address(const struct qp *qp, const struct mlx5dvl_qp_info *peer, struct ibv_ah_attr *ah_p);
 
 /* The errno of a verbs call that has returned NULL. */

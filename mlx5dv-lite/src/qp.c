@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Queue pairs: created and connected with libibverbs, driven by the inline header. */
+/* Queue pairs: creation and connection by libibverbs. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -57,7 +57,6 @@ void sq_stop(struct mlx5dvl_qp *qp, int err)
 	qp->limit = 0;
 	if (qp->status == 0 || qp->status == -ENOTCONN)
 		qp->status = err;
-	sq_check(qp);
 }
 
 /*
