@@ -3,6 +3,8 @@
 #ifndef DELEGRPC_INTERNAL_H
 #define DELEGRPC_INTERNAL_H
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/shm.h"
@@ -11,6 +13,7 @@
 #include "delegrpc.h"
 
 #define PREFIX "delegrpc"
+static_assert(sizeof(PREFIX) - 1 + DELEGRPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
 
 /* A sleeper looks at least this often whether the other side is alive. */
 #define SLEEP_SLICE_NS (100 * NSEC_PER_MSEC)
