@@ -20,6 +20,7 @@
 /* Unanswered calls: time between two probes. */
 #define PROBE_NS (100 * NSEC_PER_MSEC)
 #define NOT_SEEN UINT64_MAX
+#define NEVER UINT64_MAX
 
 struct raw_op {
 	struct raw_op *next; /* of those that have ended */
@@ -34,6 +35,20 @@ struct words {
 	CACHE_ALIGNED uint64_t peer; /* the peer's, as the last READ brought it */
 };
 
+/* Is an endpoint on the list of those that flush looks at? */
+enum ep_dirty {
+	EP_CLEAN, /* no */
+	EP_KEPT, /* yes: flush left something, which waits for `go`, a completion or a time */
+	EP_DIRTY, /* yes: something has happened that no flush has seen */
+};
+
+/* CQs whose event is still to come. */
+enum {
+	ARMED_RECV = 1,
+	ARMED_SEND = 2,
+	ARMED_NOW = 4, /* copyrpc_ctx_arm() was called after the last look for events */
+};
+
 struct copyrpc_ep {
 	struct chan ch;
 	struct copyrpc_ctx *ctx;
@@ -46,7 +61,8 @@ struct copyrpc_ep {
 	struct copyrpc_ep *dirty_next; /* of those that flush has to look at */
 	struct copyrpc_ep *ended_next; /* of those whose calls are to be ended */
 	struct copyrpc_ep *watched_next; /* of those with unanswered calls */
-	bool dirty, ended, watched;
+	enum ep_dirty dirty;
+	bool ended, watched;
 	bool reading; /* a READ of the peer's position is under way */
 	bool probe; /* ... is wanted to see whether the peer lives */
 	bool counted; /* in n_eps of the context */
@@ -74,6 +90,8 @@ struct copyrpc_ctx {
 	copyrpc_response_fn *fn; /* of the poll that is running */
 	void *arg;
 	int handled;
+	unsigned armed;
+	bool fresh; /* an endpoint is EP_DIRTY */
 	uint64_t looked; /* ticks() when the clock was read last */
 	uint64_t look_ticks; /* after how many more it is read again */
 	struct req_queue queue;
@@ -81,6 +99,7 @@ struct copyrpc_ctx {
 	struct raw_op *raw_head, **raw_tail_p;
 	uint64_t (*clock)(void); /* ns; tests have their own */
 	uint64_t probed; /* when */
+	int fd; /* readable when a CQ has an event; -1 */
 
 	struct mlx5dvl_ctx *dev;
 	struct copyrpc_ep *eps; /* all of them */
@@ -95,16 +114,33 @@ static inline struct copyrpc_ep *ep_of(const struct chan *ch)
 	return container_of(ch, struct copyrpc_ep, ch);
 }
 
-static inline void ep_dirty(struct copyrpc_ep *ep)
+static inline void ep_list_dirty(struct copyrpc_ep *ep)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
 
-	if (ep->dirty)
-		return;
-	ep->dirty = true;
 	ep->dirty_next = NULL;
 	*ctx->dirty.tail_p = ep;
 	ctx->dirty.tail_p = &ep->dirty_next;
+}
+
+/* There is something for the next flush. */
+static inline void ep_dirty(struct copyrpc_ep *ep)
+{
+	if (ep->dirty == EP_DIRTY)
+		return;
+	if (ep->dirty == EP_CLEAN)
+		ep_list_dirty(ep);
+	ep->dirty = EP_DIRTY;
+	ep->ctx->fresh = true;
+}
+
+/* Flush was here and has left something. */
+static inline void ep_keep(struct copyrpc_ep *ep)
+{
+	if (ep->dirty != EP_CLEAN)
+		return;
+	ep_list_dirty(ep);
+	ep->dirty = EP_KEPT;
 }
 
 /* Calls have left: that their answers come is watched until there are none. */
@@ -157,6 +193,11 @@ void ep_uncount(struct copyrpc_ep *ep);
 void ctx_end_endpoints(struct copyrpc_ctx *ctx);
 /* Does what is due by the clock: asks the HCA whether the peers of unanswered calls live. */
 void ctx_look(struct copyrpc_ctx *ctx);
+
+int ctx_open_events(struct copyrpc_ctx *ctx);
+void ctx_close_events(struct copyrpc_ctx *ctx);
+/* Eats the events of armed CQs that have come. */
+void ctx_drain(struct copyrpc_ctx *ctx);
 
 void raw_done(struct copyrpc_ep *ep, uint64_t token, int status);
 void raw_drop(struct copyrpc_ep *ep);

@@ -22,7 +22,7 @@
  *	}
  *
  * Client:
- *	static void done(void *arg, uint64_t token, const void *resp) { ... }
+ *	static void done(void *arg, uint64_t token, const void *resp, uint32_t len) { ... }
  *
  *	if (delegrpc_client_connect("job7.rank0", &attr, &c) < 0) ...
  *	while (delegrpc_client_call(c, &req, sizeof(req), token) == -EAGAIN)
@@ -105,16 +105,18 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 #define DELEGRPC_BATCH 8 /* calls or replies per publication, responses per client poll */
-#define DELEGRPC_BURST 32 /* most requests that one server poll makes available */
+#define DELEGRPC_SERVER_POLL_MAX 32 /* most requests that one server poll makes available */
 
 /* Most that one server poll, or one turn of a wait, does in search of holes. */
 #define DELEGRPC_POLL_LOOKS 64 /* looks at clients' locks, a system call each */
 #define DELEGRPC_POLL_SKIPS 1024 /* places skipped */
 
+#define DELEGRPC_FOREVER UINT64_MAX /* as a timeout */
+#define DELEGRPC_MAX_NAME 192
 #define DELEGRPC_MAX_CLIENTS 4096
 #define DELEGRPC_MAX_RING_DEPTH (1u << 24)
 #define DELEGRPC_MAX_RESP_DEPTH (1u << 15)
-#define DELEGRPC_MAX_SIZE (1u << 16) /* of a request's and of a response's payload */
+#define DELEGRPC_MAX_PAYLOAD (1u << 16) /* of a request's and of a response's payload */
 
 /*
  * The shape of a region. Zero means the default. Requests have 16 B and responses 8 B of
@@ -170,7 +172,7 @@ struct delegrpc_server_stats {
 /*
  * Makes the region /dev/shm/delegrpc.<name> and serves it. What a dead server left under
  * the name is replaced. attr may be NULL (all defaults). 0, or
- *	-EINVAL		the name is empty, contains '/' or is over 192 bytes, or
+ *	-EINVAL		the name is empty, contains '/' or is over DELEGRPC_MAX_NAME bytes, or
  *			an attribute is out of range, or ring_depth is too small
  *	-EADDRINUSE	a living server has the name: choose another
  *	-EACCES, -ELOOP	another user has the name
@@ -190,10 +192,10 @@ int delegrpc_server_unlink(struct delegrpc_server *server);
 void delegrpc_server_destroy(struct delegrpc_server *server);
 
 /* The region's attributes, rounded as they hold. */
-void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p);
+void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p);
 
 /*
- * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_BURST, in
+ * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_SERVER_POLL_MAX, in
  * the order of their reservation. Publishes replies, and wakes clients (see Waking).
  * Every few hundred empty polls it looks whether a dead client blocks the ring, and
  * skips what that one reserved, giving it back: within DELEGRPC_POLL_LOOKS and
@@ -221,11 +223,12 @@ static inline int delegrpc_server_recv(struct delegrpc_server *server, struct de
 static inline void delegrpc_server_advance_tail(struct delegrpc_server *server);
 
 /*
- * Answers a request, with at most resp_size bytes; what the response has beyond len is
- * unspecified. Any order, any time; when the client gets it: see Visibility and Waking.
- * Best with a constant len. 0, or
- *	-EINVAL		len over resp_size, or this request is not open (never received,
- *			or replied to already): a bug of the caller
+ * Answers a request: copies len bytes of resp (which may be NULL when len is 0), and the client
+ * gets to know len. Any order, any time; when the client gets it: see Visibility and Waking.
+ * Best with a constant len. 0, or, with nothing sent,
+ *	-EINVAL		this request is not open (never received, or replied to already): a
+ *			bug of the caller
+ *	-EMSGSIZE	len is over resp_size: answer with less
  *	-EPIPE		another client has the place of the one that asked: drop it
  * A reply to a client that died and has no successor yet is written for nobody: 0. One
  * that was collected when the successor's first request is received is dropped.
@@ -262,19 +265,22 @@ int delegrpc_server_fd(struct delegrpc_server *server);
  */
 int delegrpc_server_arm(struct delegrpc_server *server);
 
-void delegrpc_server_stats(const struct delegrpc_server *server,
+void delegrpc_server_get_stats(const struct delegrpc_server *server,
 	struct delegrpc_server_stats *stats_p);
 
 /* ---- client ---- */
 
-/* A response: resp_size bytes at resp, 8-byte aligned, valid until the function returns. */
-typedef void delegrpc_response_fn(void *arg, uint64_t token, const void *resp);
+/*
+ * The response to the call with that token: the len bytes that the server sent, at resp, in
+ * shared memory, 8-byte aligned, valid until the function returns.
+ */
+typedef void delegrpc_response_fn(void *arg, uint64_t token, const void *resp, uint32_t len);
 
 struct delegrpc_client_stats {
 	uint64_t calls; /* accepted */
 	uint64_t responses; /* delivered */
 	uint64_t late_responses; /* of blocking calls that had timed out, dropped */
-	uint64_t bad_responses; /* dropped: no such call */
+	uint64_t bad_responses; /* dropped: no such call, or impossible length */
 	uint64_t flushes; /* publications; calls / flushes is the batch size */
 	uint64_t full; /* publications put off: no room in the ring */
 	uint64_t sleeps; /* or times it was armed */
@@ -301,8 +307,8 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 void delegrpc_client_disconnect(struct delegrpc_client *client);
 
 /* The region's attributes, and this client's id in it. */
-void delegrpc_client_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p);
-uint32_t delegrpc_client_id(const struct delegrpc_client *client);
+void delegrpc_client_get_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p);
+uint32_t delegrpc_client_index(const struct delegrpc_client *client);
 
 /*
  * Stages a request of len bytes (copied; req may be NULL when len is 0); the token comes
@@ -356,7 +362,8 @@ int delegrpc_client_fd(struct delegrpc_client *client);
 int delegrpc_client_arm(struct delegrpc_client *client);
 
 /*
- * A blocking call: copies resp_size bytes to resp. 0, or
+ * A blocking call: copies the response to resp, at most capacity bytes; *len_p gets the bytes that
+ * the server sent, which may be more (len_p may be NULL). Signals do not end it. 0, or
  *	-EBUSY		other calls are pending: their responses would have nowhere to go
  *	-ETIMEDOUT	no response within timeout_ns; one that comes late is dropped, but
  *			the call may have been, or may yet be, carried out
@@ -364,9 +371,9 @@ int delegrpc_client_arm(struct delegrpc_client *client);
  *	-EMSGSIZE, -EPIPE	as above
  */
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
-	void *resp, uint64_t timeout_ns);
+	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
 
-void delegrpc_client_stats(const struct delegrpc_client *client,
+void delegrpc_client_get_stats(const struct delegrpc_client *client,
 	struct delegrpc_client_stats *stats_p);
 
 #pragma GCC visibility pop

@@ -25,7 +25,7 @@ struct client {
 	uint64_t late, bad, flushes, full, sleeps, wakes;
 };
 
-static inline struct client *full(struct delegrpc_client *client)
+static inline struct client *client_of(struct delegrpc_client *client)
 {
 	return container_of(client, struct client, hot);
 }

@@ -136,6 +136,7 @@ static void init_client(struct client *c, const struct layout *l)
 	hot->req_stride = l->req_stride;
 	hot->resp_depth = c->attr.resp_depth;
 	hot->resp_shift = (uint32_t)__builtin_ctz(c->attr.resp_depth);
+	hot->resp_size = c->attr.resp_size;
 	hot->resp_stride = l->resp_stride;
 	c->control = (void *)(base + l->control);
 	c->requests = base + l->requests;
@@ -216,9 +217,9 @@ void delegrpc_client_disconnect(struct delegrpc_client *client)
 {
 	if (!client)
 		return;
-	if (full(client)->region.fd >= 0) /* not in a forked child: the parent keeps the id */
-		give_id_back(full(client));
-	wakefd_close(&full(client)->wake);
-	shm_close(&full(client)->region);
-	free_client(full(client));
+	if (client_of(client)->region.fd >= 0) /* not in a forked child: the parent keeps the id */
+		give_id_back(client_of(client));
+	wakefd_close(&client_of(client)->wake);
+	shm_close(&client_of(client)->region);
+	free_client(client_of(client));
 }

@@ -52,7 +52,7 @@ static void free_server(struct server *s)
 {
 	free(s->hot.peers);
 	free(s->hot.open);
-	free(s->hot.dirty);
+	free(s->hot.unfenced_peers);
 	free(s->hot.stage);
 	free(s);
 }
@@ -75,11 +75,11 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 		goto fail;
 	err = -ENOMEM;
 	s->hot.peers = calloc(s->attr.max_clients, sizeof(*s->hot.peers));
-	s->hot.dirty = calloc(s->attr.max_clients, sizeof(*s->hot.dirty));
+	s->hot.unfenced_peers = calloc(s->attr.max_clients, sizeof(*s->hot.unfenced_peers));
 	s->hot.open =
 		calloc((size_t)s->attr.max_clients * s->attr.resp_depth, sizeof(*s->hot.open));
 	s->hot.stage = calloc(DELEGRPC_BATCH, STAGED);
-	if (!s->hot.peers || !s->hot.dirty || !s->hot.open || !s->hot.stage)
+	if (!s->hot.peers || !s->hot.unfenced_peers || !s->hot.open || !s->hot.stage)
 		goto fail;
 	layout_of(&s->attr, &l);
 	err = shm_create(PREFIX, name, l.size, &s->region);
@@ -100,7 +100,7 @@ fail:
 
 int delegrpc_server_unlink(struct delegrpc_server *server)
 {
-	return shm_remove_name(&full(server)->region);
+	return shm_remove_name(&server_of(server)->region);
 }
 
 /* As wakefd_wake(). */
@@ -127,7 +127,7 @@ void delegrpc_server_destroy(struct delegrpc_server *server)
 
 	if (!server)
 		return;
-	s = full(server);
+	s = server_of(server);
 	if (s->region.fd >= 0) /* not in a forked child, whose parent goes on serving */
 		announce_end(s);
 	wakefd_close(&s->wake);
@@ -135,12 +135,12 @@ void delegrpc_server_destroy(struct delegrpc_server *server)
 	free_server(s);
 }
 
-void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p)
+void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p)
 {
 	*attr_p = container_of(server, struct server, hot)->attr;
 }
 
-void delegrpc_server_stats(const struct delegrpc_server *server,
+void delegrpc_server_get_stats(const struct delegrpc_server *server,
 	struct delegrpc_server_stats *stats_p)
 {
 	const struct server *s = container_of(server, struct server, hot);
@@ -211,7 +211,7 @@ static void drop_replies(struct server *s)
 /* The first request of a client that has taken this id. */
 void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint32_t generation)
 {
-	struct server *s = full(server);
+	struct server *s = server_of(server);
 	struct delegrpc_peer *peer = &server->peers[client];
 
 	if (server->burst.client == client)
@@ -235,12 +235,13 @@ void delegrpc_priv_drop(struct delegrpc_server *server)
 /* Why a reply was not written. */
 int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint32_t id, uint32_t len)
 {
-	if (client >= server->max_clients || (id & 0xffff) >= server->resp_depth ||
-		len > server->resp_size || !(id >> 16))
+	if (client >= server->max_clients || (id & 0xffff) >= server->resp_depth || !(id >> 16))
 		return -EINVAL;
+	if (len > server->resp_size)
+		return -EMSGSIZE;
 	if (server->peers[client].generation == id >> 16)
 		return -EINVAL;
-	full(server)->stale++;
+	server_of(server)->stale++;
 	return -EPIPE;
 }
 
@@ -250,24 +251,24 @@ COLD static void wake_sleeping(struct server *s, uint32_t client)
 
 	s->wakes += woken > 0;
 	if (woken < 0) { /* the next time */
-		s->hot.peers[client].dirty = 1;
-		s->hot.dirty[s->hot.ndirty++] = client;
+		s->hot.peers[client].unfenced = 1;
+		s->hot.unfenced_peers[s->hot.n_unfenced_peers++] = client;
 	}
 }
 
 /* One fence for all replies since the last time. Pairs with the one in sleep_for_response(). */
 void delegrpc_priv_wake_clients(struct delegrpc_server *server)
 {
-	struct server *s = full(server);
-	uint32_t n = server->ndirty;
+	struct server *s = server_of(server);
+	uint32_t n = server->n_unfenced_peers;
 
-	server->ndirty = 0;
+	server->n_unfenced_peers = 0;
 	server->unfenced = 0;
 	sleep_fence();
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t client = server->dirty[i];
+		uint32_t client = server->unfenced_peers[i];
 
-		server->peers[client].dirty = 0;
+		server->peers[client].unfenced = 0;
 		if (unlikely(sleep_is_asleep(&s->lines[client].state)))
 			wake_sleeping(s, client);
 	}
@@ -290,7 +291,7 @@ static bool anybody_waits(const struct server *s)
  */
 void delegrpc_priv_server_busy(struct delegrpc_server *server)
 {
-	struct server *s = full(server);
+	struct server *s = server_of(server);
 	uint64_t now = clock_ns(), since = now - s->looked_ns;
 
 	if (since < YIELD_NS / 2 && s->busy_polls < MAX_BUSY)
@@ -328,7 +329,7 @@ static int sleep_for_request(struct server *s, uint64_t ns)
 
 int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns)
 {
-	struct server *s = full(server);
+	struct server *s = server_of(server);
 	uint64_t deadline = deadline_after(timeout_ns), now, slice;
 	struct wait w = WAIT_INIT;
 	bool asleep;
@@ -379,7 +380,7 @@ static bool all_reach(const struct server *s)
 
 int delegrpc_server_fd(struct delegrpc_server *server)
 {
-	struct server *s = full(server);
+	struct server *s = server_of(server);
 	int err;
 
 	if (s->wake.fd >= 0)
@@ -406,7 +407,7 @@ static bool somebody_fills(const struct delegrpc_server *server)
 
 int delegrpc_server_arm(struct delegrpc_server *server)
 {
-	struct server *s = full(server);
+	struct server *s = server_of(server);
 
 	if (s->wake.fd < 0)
 		return -EBADF;
@@ -419,7 +420,8 @@ int delegrpc_server_arm(struct delegrpc_server *server)
 		return 1;
 	}
 	/* In search of holes, and of clients that could not be woken for lack of a descriptor. */
-	wakefd_timer(&s->wake, somebody_fills(server) || server->ndirty ? SLEEP_SLICE_NS : 0);
+	wakefd_timer(&s->wake,
+		somebody_fills(server) || server->n_unfenced_peers ? SLEEP_SLICE_NS : 0);
 	s->sleeps++;
 	return 0;
 }

@@ -27,7 +27,7 @@ struct server {
 	uint64_t stale, holes, looks, sleeps, wakes, yields;
 };
 
-static inline struct server *full(struct delegrpc_server *server)
+static inline struct server *server_of(struct delegrpc_server *server)
 {
 	return container_of(server, struct server, hot);
 }

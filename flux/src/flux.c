@@ -28,6 +28,7 @@
 #define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct cellring_message)))
 
 static_assert(FLUX_MAX_CAPACITY <= 1u << CELLRING_ID_BITS, "an id is a message's");
+static_assert(FLUX_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message's");
 
 /* One mapping: this struct, a block of pages per node, the rings. */
 struct flux {
@@ -196,6 +197,11 @@ int flux_create(const struct flux_attr *attr, struct flux **f_p)
 	return 0;
 }
 
+void flux_get_attr(const struct flux *f, struct flux_attr *attr_p)
+{
+	*attr_p = f->attr;
+}
+
 void flux_destroy(struct flux *f)
 {
 	if (!f)
@@ -274,7 +280,7 @@ int flux_call_begin(struct flux_node *node, uint32_t to)
 	if (!cellring_burst_open(&node->burst.ring, &o->req.at,
 		    cellring_limit(flux_inflight(o) + 1)))
 		return 1;
-	flux_dirty(node, to);
+	flux_mark_unfenced(node, to);
 	node->burst.call_to = to;
 	node->burst.peer = o->peer;
 	return 0;
@@ -295,7 +301,7 @@ int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 		flux_burst_end(node);
 	if (!cellring_burst_open(&node->burst.ring, &in->resp.at, in->together))
 		return 1;
-	flux_dirty(node, from);
+	flux_mark_unfenced(node, from);
 	node->burst.reply_to = from;
 	node->burst.peer = in->peer;
 	return 0;
@@ -387,7 +393,7 @@ COLD int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_respons
 		o->ids_max--;
 		node->aborted++;
 		n++;
-		fn(arg, o->tokens[id], NULL);
+		fn(arg, o->tokens[id], NULL, 0);
 	}
 	return n;
 }
@@ -504,16 +510,16 @@ void flux_flush_published(struct flux_node *node)
 	 * or the peer is seen asleep here.
 	 */
 	sleep_fence();
-	for (uint32_t i = 0; (i = bits_next(node->dirty, node->words, i)) != NO_BIT; i++) {
+	for (uint32_t i = 0; (i = bits_next(node->unfenced_peers, node->words, i)) != NO_BIT; i++) {
 		uint32_t *state = &node->flux->shared[i]->state;
 
 		node->wakes += wakefd_post(&node->flux->wake[i], state);
 		/* Pairs with state_set(). */
 		node->hungry |= __atomic_load_n(state, __ATOMIC_RELAXED) == SLEEP_WAITING;
 	}
-	memset(node->dirty, 0, sizeof(node->dirty));
+	memset(node->unfenced_peers, 0, sizeof(node->unfenced_peers));
 	if (node->burst.ring.to) /* is for later; one of the two is FLUX_NOBODY */
-		flux_dirty(node, (uint32_t)(node->burst.call_to & node->burst.reply_to));
+		flux_mark_unfenced(node, (uint32_t)(node->burst.call_to & node->burst.reply_to));
 	node->unfenced = 0;
 	node->flushes++;
 	if (node->hungry)
@@ -675,7 +681,7 @@ static uint64_t taken_count(const struct flux_cursor *c)
 	return c->count - cellring_left(&c->at);
 }
 
-void flux_node_stats(const struct flux_node *node, struct flux_stats *stats_p)
+void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_p)
 {
 	struct flux_stats s = {
 		.aborted = node->aborted,
