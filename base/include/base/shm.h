@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A named shared-memory region, made by one process (the server) and mapped by others
- * of the same user, in which everybody can see who is still there.
+ * of the same user, or of one group, in which everybody can see who is still there.
  *
  *	struct shm_region r;
  *	err = shm_create("layer", "job7", size, &r);	server; holds byte 0
@@ -25,8 +25,10 @@
  * A process maps a region once, however many objects of its threads have it open: the
  * tables of its pages are shared, and a thread sanitizer sees that it is the same memory.
  *
- * The file is /dev/shm/<prefix>.<name>, mode 0600. Neither function follows a symbolic
- * link, and both refuse what another user owns or what others may open.
+ * The file is /dev/shm/<prefix>.<name>, mode 0600, or 0660 for a group. Neither function
+ * follows a symbolic link, and both refuse what everybody may open, and what another user owns:
+ * unless it is for a group, and who attaches says that this is what it expects. Otherwise any
+ * member of a group that two users share could lay a region of a known name in the other's way.
  *
  * A region is one thread's at a time; different regions are independent. It must not
  * move while it is open (the fork handler knows its address).
@@ -41,6 +43,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -51,12 +54,20 @@
 #define SHM_NAMING UINT32_MAX /* but this: held while a file gets a server or loses its name */
 #define SHM_TRIES 1000 /* lost races with other creators before -EADDRINUSE */
 
+/* Whom a region is for; all zero: its user alone. */
+struct shm_access {
+	uint32_t mode; /* 0600, 0660, or 0: create makes 0600, attach takes either of its user's */
+	uint32_t gid; /* with has_gid: the group, otherwise the creator's */
+	bool has_gid;
+};
+
 struct shm_region {
 	void *addr;
 	size_t size;
 	int fd; /* the description that holds the locks; -1 in a forked child */
 	bool named; /* this process made the name and has not removed it yet */
 	char path[SHM_NAME_MAX + 3]; /* for shm_open(3) */
+	struct shm_access access; /* as the file has it */
 	dev_t dev; /* of the file that is mapped */
 	ino_t ino;
 	struct shm_region *next;
@@ -201,13 +212,57 @@ static inline int shm_locked(const struct shm_region *r, uint32_t byte)
 	return fl.l_type != F_UNLCK;
 }
 
-/* Ours and nobody else's? -EACCES otherwise. */
-static inline int shm_check_owner(int fd, struct stat *st_p)
+/* -EINVAL: another mode than those two, or a group that the mode gives nothing. */
+static inline int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, bool has_gid)
 {
+	if (mode && mode != 0600 && mode != 0660)
+		return -EINVAL;
+	if (has_gid && mode != 0660)
+		return -EINVAL;
+	*a = (struct shm_access){.mode = mode, .gid = has_gid ? gid : 0, .has_gid = has_gid};
+	return 0;
+}
+
+/* Is this process a member? Who may open everything need not be. */
+static inline bool shm_in_group(gid_t gid)
+{
+	int n = getgroups(0, NULL);
+	gid_t *groups = (gid_t *)calloc(n > 0 ? (size_t)n : 1, sizeof(*groups));
+	bool found = gid == getegid();
+
+	n = groups ? getgroups(n, groups) : 0;
+	for (int i = 0; i < n && !found; i++)
+		found = groups[i] == gid;
+	free(groups);
+	return found;
+}
+
+/* Ours, or our group's where that is expected, and for nobody else? -EACCES otherwise. */
+static inline int shm_check_owner(int fd, const struct shm_access *expected, struct stat *st_p)
+{
+	uint32_t mode;
+
 	if (fstat(fd, st_p) != 0)
 		return -errno;
-	if (!S_ISREG(st_p->st_mode) || st_p->st_uid != geteuid() || st_p->st_mode & 077)
+	mode = st_p->st_mode & 0777;
+	if (!S_ISREG(st_p->st_mode) || (mode & 077 && mode != 0660))
 		return -EACCES;
+	if (expected->mode && expected->mode != mode)
+		return -EACCES;
+	if (expected->has_gid && expected->gid != st_p->st_gid)
+		return -EACCES;
+	if (st_p->st_uid == geteuid())
+		return 0;
+	return expected->mode == 0660 && shm_in_group(st_p->st_gid) ? 0 : -EACCES;
+}
+
+/* Opens the file to a group: by its descriptor, and before anybody is told that it is ready. */
+static inline int shm_give_access(int fd, const struct shm_access *a)
+{
+	if (a->has_gid && fchown(fd, (uid_t)-1, a->gid) != 0)
+		return -errno;
+	if (a->mode && fchmod(fd, a->mode) != 0)
+		return -errno;
 	return 0;
 }
 
@@ -232,7 +287,8 @@ static inline int shm_is_current(const struct shm_region *r)
  * Maps, through a description of its own, or shares a mapping that this process has. The
  * name can have passed to another file since the lock's description was opened: -ESTALE.
  */
-static inline int shm_map(struct shm_region *r, const struct stat *locked, size_t size)
+static inline int shm_map(struct shm_region *r, const struct stat *locked, size_t size,
+	const struct shm_access *expected)
 {
 	struct shm_region *same;
 	struct stat st;
@@ -242,7 +298,7 @@ static inline int shm_map(struct shm_region *r, const struct stat *locked, size_
 
 	if (fd < 0)
 		return errno == ENOENT ? -ESTALE : -errno;
-	err = shm_check_owner(fd, &st);
+	err = shm_check_owner(fd, expected, &st);
 	if (!err && (st.st_dev != locked->st_dev || st.st_ino != locked->st_ino))
 		err = -ESTALE;
 	if (!err) {
@@ -250,6 +306,7 @@ static inline int shm_map(struct shm_region *r, const struct stat *locked, size_
 		r->dev = st.st_dev;
 		r->ino = st.st_ino;
 		r->size = size;
+		r->access = (struct shm_access){st.st_mode & 0777, st.st_gid, true};
 		same = shm_same_mapping(r);
 		addr = same ? same->addr :
 			      mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -271,12 +328,13 @@ static inline int shm_map(struct shm_region *r, const struct stat *locked, size_
  */
 static inline int shm_remove_stale(struct shm_region *r)
 {
+	const struct shm_access own = {0};
 	struct stat st;
 	int err = shm_open_locked(r, 0), alive, current = 0;
 
 	if (err)
 		return err == -ENOENT ? -EAGAIN : err;
-	err = shm_check_owner(r->fd, &st);
+	err = shm_check_owner(r->fd, &own, &st);
 	if (!err)
 		err = shm_lock(r, SHM_NAMING);
 	if (!err)
@@ -325,10 +383,11 @@ static inline int shm_create_file(struct shm_region *r)
  *	-EINVAL		the name is empty, too long, or has a '/' in it; size 0
  *	-EADDRINUSE	a living server has the name
  *	-EACCES, -ELOOP	another user has the name, or it is a symbolic link
+ *	-EPERM		the process may not give a file to this group
  *	-ENOSPC, -ENOMEM, -EMFILE, ...	as the kernel says; nothing is left behind
  */
-static inline int shm_create(const char *prefix, const char *name, size_t size,
-	struct shm_region *r)
+static inline int shm_create_for(const char *prefix, const char *name, size_t size,
+	const struct shm_access *access, struct shm_region *r)
 {
 	struct stat st;
 	int err = size ? shm_set_path(r, prefix, name) : -EINVAL;
@@ -343,6 +402,9 @@ static inline int shm_create(const char *prefix, const char *name, size_t size,
 	}
 	if (err)
 		return err == -EAGAIN ? -EADDRINUSE : err;
+	err = shm_give_access(r->fd, access);
+	if (err)
+		goto remove;
 	/* ftruncate alone would let a full /dev/shm come as a SIGBUS later. */
 	do
 		err = -posix_fallocate(r->fd, 0, (off_t)size);
@@ -350,14 +412,24 @@ static inline int shm_create(const char *prefix, const char *name, size_t size,
 	if (!err && fstat(r->fd, &st) != 0)
 		err = -errno;
 	if (!err)
-		err = shm_map(r, &st, size);
-	if (err) {
-		shm_unlink(r->path);
-		shm_close_locked(r);
-		return err;
-	}
+		err = shm_map(r, &st, size, access);
+	if (err)
+		goto remove;
 	r->named = true;
 	return 0;
+remove:
+	shm_unlink(r->path);
+	shm_close_locked(r);
+	return err;
+}
+
+/* For the user alone. */
+static inline int shm_create(const char *prefix, const char *name, size_t size,
+	struct shm_region *r)
+{
+	const struct shm_access own = {0};
+
+	return shm_create_for(prefix, name, size, &own, r);
 }
 
 /*
@@ -368,10 +440,11 @@ static inline int shm_create(const char *prefix, const char *name, size_t size,
  *	-ECONNREFUSED	its server is dead; a new one will replace it
  *	-EAGAIN		its server is still making it (smaller than min_size), or a new
  *			one is replacing it at this moment
- *	-EACCES		another user's
+ *	-EACCES		another user's, or not what is expected; or a group's region whose
+ *			server has only just begun to make it
  */
-static inline int shm_attach(const char *prefix, const char *name, size_t min_size,
-	struct shm_region *r)
+static inline int shm_attach_for(const char *prefix, const char *name, size_t min_size,
+	const struct shm_access *expected, struct shm_region *r)
 {
 	struct stat st;
 	int err = shm_set_path(r, prefix, name);
@@ -380,7 +453,7 @@ static inline int shm_attach(const char *prefix, const char *name, size_t min_si
 		err = shm_open_locked(r, 0);
 	if (err)
 		return err;
-	err = shm_check_owner(r->fd, &st);
+	err = shm_check_owner(r->fd, expected, &st);
 	if (!err) {
 		int alive = shm_locked(r, SHM_SERVER);
 
@@ -389,13 +462,22 @@ static inline int shm_attach(const char *prefix, const char *name, size_t min_si
 		else if (st.st_size <= 0 || (size_t)st.st_size < min_size)
 			err = -EAGAIN;
 		else
-			err = shm_map(r, &st, (size_t)st.st_size);
+			err = shm_map(r, &st, (size_t)st.st_size, expected);
 	}
 	if (err) {
 		shm_close_locked(r);
 		return err == -ESTALE ? -EAGAIN : err;
 	}
 	return 0;
+}
+
+/* What is the user's own. */
+static inline int shm_attach(const char *prefix, const char *name, size_t min_size,
+	struct shm_region *r)
+{
+	const struct shm_access own = {0};
+
+	return shm_attach_for(prefix, name, min_size, &own, r);
 }
 
 /*
