@@ -9,6 +9,7 @@
 #include "audit.h"
 #include "base/clock.h"
 #include "daemon.h"
+#include "gather.h"
 #include "hca.h"
 #include "node.h"
 #include "report.h"
@@ -18,7 +19,6 @@
 #define HELLO_MAGIC 0x62656e63686b7603ull
 #define KEY_HELLO "benchkv.hello"
 #define KEY_TRACE "benchkv.trace"
-#define KEY_MAX 48
 #define WHY_MAX 320
 #define SLOWEST 4
 #define PATIENCE_NS (2 * NSEC_PER_SEC) /* of ranks that leave a complaint to rank 0 */
@@ -261,66 +261,7 @@ static int audit(struct job *j)
 	return err ? err : fence_after_run(j, j->o->runs - 1);
 }
 
-/* ---- gathering ---- */
-
-static void run_key(char key[KEY_MAX], uint32_t run)
-{
-	snprintf(key, KEY_MAX, "benchkv.result.%u", run);
-}
-
-static int tell_result(struct job *j, uint32_t run, const struct result *r)
-{
-	char key[KEY_MAX];
-	void *data;
-	size_t len;
-	int err = result_encode(r, &data, &len);
-
-	if (err)
-		return err;
-	run_key(key, run);
-	err = launch_put(j->l, key, data, len);
-	free(data);
-	return err;
-}
-
-static int hear_result(struct job *j, uint32_t rank, uint32_t run, struct result *r)
-{
-	char key[KEY_MAX];
-	void *data;
-	size_t len;
-	int err;
-
-	run_key(key, run);
-	err = launch_get(j->l, rank, key, j->o->timeout_ns, &data, &len);
-	if (err)
-		return err;
-	err = result_decode(data, len, r);
-	free(data);
-	return err;
-}
-
-/* Rank 0: adds what rank 1, 2, ... say of each run, and of their daemons. */
-static int gather(struct job *j, struct result *daemons)
-{
-	struct result r;
-
-	for (uint32_t run = 0; run < j->o->runs; run++)
-		result_sequel(&j->ranks[0], &j->runs[run]);
-	memcpy(j->ranks[0].served, daemons->served, sizeof(daemons->served));
-	for (uint32_t rank = 1; rank < j->node.ranks; rank++) {
-		for (uint32_t run = 0; run <= j->o->runs; run++) {
-			int err = hear_result(j, rank, run, &r);
-
-			if (err)
-				return err;
-			result_add(run < j->o->runs ? &j->runs[run] : daemons, &r);
-			if (run < j->o->runs)
-				result_sequel(&j->ranks[rank], &r);
-		}
-		memcpy(j->ranks[rank].served, r.served, sizeof(r.served));
-	}
-	return 0;
-}
+/* ---- reporting ---- */
 
 /* Once; standard output stays open. */
 static int close_file(FILE **f)
@@ -381,7 +322,10 @@ static int write_trace(struct job *j)
 	FILE *out = j->trace;
 
 	j->trace = NULL;
-	j->trace_err = trace_write(&j->node.daemons[0].net.trace, out);
+	trace_write_names(out);
+	for (uint32_t i = 0; i < j->o->daemons; i++)
+		trace_write(&j->node.daemons[i].trace, i, out);
+	j->trace_err = trace_close(out);
 	return launch_put(j->l, KEY_TRACE, &j->trace_err, sizeof(j->trace_err));
 }
 
@@ -401,15 +345,6 @@ static int judge_traces(struct job *j)
 	return UNTRACED;
 }
 
-static int tell_results(struct job *j, const struct result *daemons)
-{
-	int err = 0;
-
-	for (uint32_t run = 0; !err && run < j->o->runs; run++)
-		err = tell_result(j, run, &j->runs[run]);
-	return err ? err : tell_result(j, j->o->runs, daemons);
-}
-
 /* Rank 0 gets everybody's results and reports. 0, UNVERIFIED, UNTRACED or -errno. */
 static int conclude(struct job *j)
 {
@@ -421,12 +356,12 @@ static int conclude(struct job *j)
 	if (traced)
 		err = write_trace(j);
 	if (!err && j->node.rank)
-		err = tell_results(j, &daemons);
+		err = gather_tell(&j->node, j->runs, &daemons);
 	if (!err)
 		err = fence(j);
 	if (err || j->node.rank)
 		return err;
-	err = gather(j, &daemons);
+	err = gather_hear(&j->node, j->runs, j->ranks, &daemons);
 	if (err) {
 		snprintf(j->why, sizeof(j->why), "a rank's results: %s", strerror(-err));
 		return err;
@@ -492,7 +427,7 @@ static int run_node(struct job *j)
 		err = conclude(j);
 	if (err < 0)
 		give_up(j, err);
-	node_free(&j->node);
+	node_free(&j->node, err >= 0);
 	return err;
 }
 

@@ -64,6 +64,28 @@
  * can spoil, forge or hold up the others' calls, and a process of the same user that
  * truncates the file kills everyone who touches it (as it could with a signal).
  *
+ * Descriptors: who waits for other things as well sleeps in poll(2) or epoll(7):
+ *
+ *	struct pollfd p[] = { { delegrpc_server_fd(s), POLLIN }, { pipe, POLLIN } };
+ *	for (;;) {
+ *		while (serve(s) > 0)			poll, recv, reply, advance_tail
+ *			;
+ *		poll(p, 2, delegrpc_server_arm(s) ? 0 : -1);
+ *		...
+ *	}
+ *
+ * The descriptor is for POLLIN only: nobody but the library reads, writes or closes it. An
+ * object is armed until the next call with it, which is why delegrpc_server_arm() comes last;
+ * with several, timeout 0 if any arm returned something else than 0. A woken object is polled
+ * as usual; it stays readable until it is armed again. Wake-ups without a reason are possible.
+ * Who has a descriptor and who has none wake each other all the same. It works between
+ * processes of one network namespace: connect and delegrpc_server_fd() give -ENETUNREACH
+ * where a client could not wake a server that sleeps so. An armed client with calls
+ * pending becomes readable every 100 ms, so that its poll finds a dead server; an armed
+ * server only when there may be a dead client in the way. A request of a client that dies
+ * between publishing and waking (see Waking), or whose waking somebody has spoilt who writes in
+ * the region, waits for the next client's: give poll(2) a timeout against that.
+ *
  * Waiting: a client or server that has nothing to do polls, pausing, for about 1 us, then
  * gives its core away between polls, and after about 100 us of that sleeps in the kernel.
  * delegrpc_client_wait() and delegrpc_server_wait() do that. Who polls in a loop of its
@@ -152,7 +174,7 @@ struct delegrpc_server_stats {
 	uint64_t bad_requests; /* dropped: impossible client, id or length */
 	uint64_t holes; /* places that a dead client had reserved, skipped */
 	uint64_t looks; /* at clients' locks, in search of such places */
-	uint64_t sleeps; /* of this server */
+	uint64_t sleeps; /* of this server, or times it was armed */
 	uint64_t wakes; /* of sleeping clients */
 	uint64_t yields; /* of a busy server, for clients on its core */
 };
@@ -237,6 +259,23 @@ static inline void delegrpc_server_flush(struct delegrpc_server *server);
  */
 int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns);
 
+/*
+ * The descriptor that becomes readable when an armed server has something to do. Made at the
+ * first call; the server's, until destroy. A client that connected before wakes it as well.
+ * Takes three descriptors; a client that wakes somebody takes one. Not negative, or
+ *	-ENETUNREACH	a client is connected from another network namespace and could not
+ *			wake this server, or /proc is not there to tell
+ *	-EBADF		in a forked child
+ *	-EMFILE, -ENFILE, -ENOMEM, ...
+ */
+int delegrpc_server_fd(struct delegrpc_server *server);
+
+/*
+ * Arms the descriptor: publishes replies, wakes clients, empties the descriptor, and looks once
+ * more. 0: sleep; 1: do not sleep, poll again; -EBADF: there is no descriptor.
+ */
+int delegrpc_server_arm(struct delegrpc_server *server);
+
 void delegrpc_server_get_stats(const struct delegrpc_server *server,
 	struct delegrpc_server_stats *stats_p);
 
@@ -255,7 +294,7 @@ struct delegrpc_client_stats {
 	uint64_t bad_responses; /* dropped: no such call, or impossible length */
 	uint64_t flushes; /* publications; calls / flushes is the batch size */
 	uint64_t full; /* publications put off: no room in the ring */
-	uint64_t sleeps;
+	uint64_t sleeps; /* or times it was armed */
 	uint64_t wakes; /* of the sleeping server */
 };
 
@@ -268,6 +307,7 @@ struct delegrpc_client_stats {
  *	-EAGAIN		the server is just starting: try again at once
  *	-EPROTO		not such a region, another version, or another attribute
  *	-EUSERS		max_clients are connected: try again later
+ *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
  *	-EACCES, -ELOOP	the region is another user's, or not what mode and gid say
  *	-ENOMEM, -EMFILE, ...
  */
@@ -318,6 +358,19 @@ static inline uint32_t delegrpc_client_pending(const struct delegrpc_client *cli
  * signal came while it slept; -EPIPE as above.
  */
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
+
+/*
+ * As delegrpc_server_fd(), for responses; or
+ *	-ENETUNREACH	the server is in another network namespace and could not wake
+ *			this client, or /proc is not there to tell
+ */
+int delegrpc_client_fd(struct delegrpc_client *client);
+
+/*
+ * As delegrpc_server_arm(): publishes calls and wakes the server first. With calls pending the
+ * descriptor is readable after 100 ms at the latest, so a dead server gives -EPIPE in time.
+ */
+int delegrpc_client_arm(struct delegrpc_client *client);
 
 /*
  * A blocking call: copies the response to resp, at most capacity bytes; *len_p gets the bytes that

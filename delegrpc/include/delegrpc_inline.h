@@ -71,9 +71,20 @@ DELEGRPC_ASSERT(DELEGRPC_MAX_PAYLOAD < 1 << (32 - DELEGRPC_RESP_ID_BITS));
 #define DELEGRPC_UNFENCED 16
 
 /*
+ * Where to wake who sleeps in poll(2): its descriptor is a socket. A waker sends the cookie to
+ * the socket with that name.
+ */
+struct delegrpc_address {
+	uint64_t name; /* 0: it has no descriptor */
+	uint64_t cookie;
+	uint64_t netns; /* network namespace, as the kernel numbers them; 0: not known */
+};
+
+/*
  * Written at creation, except: connects (by who connects), server_alive (by the server
- * at its end, and by a client that has found the server dead, to tell the others) and
- * server_state (by the server when it goes to sleep, by clients when they wake it).
+ * at its end, and by a client that has found the server dead, to tell the others),
+ * server_state (by the server when it goes to sleep, by clients when they wake it) and the
+ * server's name and cookie (by the server when it makes a descriptor).
  */
 struct delegrpc_header {
 	uint64_t magic; /* stored last */
@@ -89,7 +100,9 @@ struct delegrpc_header {
 	uint64_t region_size;
 	uint8_t pad1[16];
 	uint32_t server_state; /* enum delegrpc_state; a futex */
-	uint8_t pad2[60];
+	uint8_t pad2[4];
+	struct delegrpc_address server_address;
+	uint8_t pad3[32];
 };
 
 DELEGRPC_AT(delegrpc_header, magic, 0);
@@ -103,6 +116,7 @@ DELEGRPC_AT(delegrpc_header, req_size, 32);
 DELEGRPC_AT(delegrpc_header, resp_size, 36);
 DELEGRPC_AT(delegrpc_header, region_size, 40);
 DELEGRPC_AT(delegrpc_header, server_state, 64);
+DELEGRPC_AT(delegrpc_header, server_address, 72);
 DELEGRPC_ASSERT(sizeof(struct delegrpc_header) == 128);
 
 struct delegrpc_control {
@@ -120,6 +134,7 @@ enum delegrpc_state {
 	DELEGRPC_RUNNING,
 	DELEGRPC_WAITING, /* polls and yields: a busy server on its core gives way */
 	DELEGRPC_ASLEEP, /* in the kernel: to be woken */
+	DELEGRPC_ON_FD, /* the same, by its address */
 };
 
 /* What a client may be about to fill; see delegrpc_priv_publish(). */
@@ -134,13 +149,16 @@ struct delegrpc_line {
 	uint32_t taken; /* not 0: somebody has the id, or died with it; a hint, its lock decides */
 	uint8_t pad0[48];
 	uint32_t state; /* enum delegrpc_state; a futex */
-	uint8_t pad1[60];
+	uint8_t pad1[4];
+	struct delegrpc_address address;
+	uint8_t pad2[32];
 };
 
 DELEGRPC_AT(delegrpc_line, claim, 0);
 DELEGRPC_AT(delegrpc_line, generation, 8);
 DELEGRPC_AT(delegrpc_line, taken, 12);
 DELEGRPC_AT(delegrpc_line, state, 64);
+DELEGRPC_AT(delegrpc_line, address, 72);
 DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
 
 /* ---- client ---- */

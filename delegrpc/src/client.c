@@ -127,13 +127,23 @@ static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 	}
 }
 
+COLD static void wake_sleeping(struct client *c)
+{
+	struct delegrpc_header *h = c->hot.header;
+	int woken = wakefd_wake(&c->wake, &h->server_state, address_of(&h->server_address));
+
+	c->wakes += woken > 0;
+	c->hot.unfenced = woken < 0; /* the next time */
+}
+
 /* One fence for all calls that were published since the last time. */
 void delegrpc_priv_wake_server(struct delegrpc_client *client)
 {
 	client->unfenced = 0;
-	/* Pairs with sleep_prepare() in sleep_for_request(). */
+	/* Pairs with sleep_prepare_as(), which sleep_for_request() and delegrpc_server_arm() call. */
 	sleep_fence();
-	client_of(client)->wakes += sleep_wake(&client->header->server_state);
+	if (unlikely(sleep_is_asleep(&client->header->server_state)))
+		wake_sleeping(client_of(client));
 }
 
 /*
@@ -348,4 +358,42 @@ int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, u
 	client->calls[id].next = DELEGRPC_ID_LATE;
 	client->pending--;
 	return -ETIMEDOUT;
+}
+
+/* ---- waiting on a descriptor ---- */
+
+int delegrpc_client_fd(struct delegrpc_client *client)
+{
+	struct client *c = client_of(client);
+	int err;
+
+	if (c->wake.fd >= 0)
+		return c->wake.fd;
+	if (c->region.fd < 0) /* a forked child */
+		return -EBADF;
+	if (!wakefd_reaches(wakefd_netns(), client->header->server_address.netns))
+		return -ENETUNREACH;
+	err = wakefd_open(&c->wake, address_of(&client->line->address));
+	return err ? err : c->wake.fd;
+}
+
+int delegrpc_client_arm(struct delegrpc_client *client)
+{
+	struct client *c = client_of(client);
+	uint64_t ns = client->pending ? SLEEP_SLICE_NS : 0;
+
+	if (c->wake.fd < 0)
+		return -EBADF;
+	delegrpc_client_flush(client);
+	client->idle_left = 1; /* the next poll in vain looks whether the server lives */
+	wakefd_prepare(&c->wake, &client->line->state);
+	if (response_ready(client) || !server_lives(c, clock_ns())) {
+		sleep_cancel(&client->line->state);
+		return 1;
+	}
+	if (client->staged || client->unfenced) /* what could not be published, or nobody woken */
+		ns = ROOM_SLICE_NS;
+	wakefd_timer(&c->wake, ns);
+	c->sleeps++;
+	return 0;
 }

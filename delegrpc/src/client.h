@@ -8,6 +8,7 @@
 struct client {
 	struct delegrpc_client hot; /* first */
 	struct shm_region region;
+	struct wakefd wake;
 	struct delegrpc_attr attr;
 	struct delegrpc_control *control;
 	unsigned char *requests;

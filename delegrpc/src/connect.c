@@ -149,6 +149,27 @@ static void init_client(struct client *c, const struct layout *l)
 	c->looked_ns = clock_ns();
 }
 
+/*
+ * The server cannot be woken from another network namespace, if it sleeps on a descriptor. Each
+ * side stores, fences and looks: delegrpc_server_fd() sees where we are, or we see its name.
+ */
+static int check_netns(struct client *c, uint64_t netns)
+{
+	const struct delegrpc_address *server = &c->hot.header->server_address;
+
+	__atomic_store_n(&c->hot.line->address.netns, netns, __ATOMIC_RELAXED);
+	sleep_fence();
+	if (!__atomic_load_n(&server->name, __ATOMIC_RELAXED))
+		return 0;
+	return wakefd_reaches(netns, server->netns) ? 0 : -ENETUNREACH;
+}
+
+/* Before the lock goes: the mark is of who has it. */
+static void give_id_back(struct client *c)
+{
+	__atomic_store_n(&c->hot.line->taken, 0, __ATOMIC_RELAXED);
+}
+
 static void free_client(struct client *c)
 {
 	free(c->hot.stage);
@@ -168,6 +189,7 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 	if (!c)
 		return -ENOMEM;
 	memset(c, 0, sizeof(*c));
+	c->wake = WAKEFD_NONE;
 	err = access_of(attr ? attr : &any, &access);
 	if (!err)
 		err = shm_attach_for(PREFIX, name, sizeof(struct delegrpc_header), &access,
@@ -185,19 +207,18 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 		goto fail_close;
 	init_client(c, &l);
 	take_over(c);
+	err = check_netns(c, wakefd_netns());
+	if (err)
+		goto fail_taken;
 	*client_p = &c->hot;
 	return 0;
+fail_taken:
+	give_id_back(c);
 fail_close:
 	shm_close(&c->region);
 fail:
 	free_client(c);
 	return err;
-}
-
-/* Before the lock goes: the mark is of who has it. */
-static void give_id_back(struct client *c)
-{
-	__atomic_store_n(&c->hot.line->taken, 0, __ATOMIC_RELAXED);
 }
 
 void delegrpc_client_disconnect(struct delegrpc_client *client)
@@ -206,6 +227,7 @@ void delegrpc_client_disconnect(struct delegrpc_client *client)
 		return;
 	if (client_of(client)->region.fd >= 0) /* not in a forked child: the parent keeps the id */
 		give_id_back(client_of(client));
+	wakefd_close(&client_of(client)->wake);
 	shm_close(&client_of(client)->region);
 	free_client(client_of(client));
 }

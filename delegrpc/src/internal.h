@@ -10,6 +10,7 @@
 #include "base/shm.h"
 #include "base/sleep.h"
 #include "base/wait.h"
+#include "base/wakefd.h"
 #include "delegrpc.h"
 
 #define PREFIX "delegrpc"
@@ -45,6 +46,21 @@ void layout_of(const struct delegrpc_attr *attr, struct layout *l);
 static inline bool ring_holds_all(const struct delegrpc_attr *attr)
 {
 	return (uint64_t)attr->max_clients * attr->resp_depth <= attr->ring_depth;
+}
+
+/* The public header includes nothing of base. */
+static inline struct wakefd_addr *address_of(struct delegrpc_address *address)
+{
+	static_assert(sizeof(struct wakefd_addr) == sizeof(struct delegrpc_address) &&
+			      offsetof(struct wakefd_addr, name) ==
+				      offsetof(struct delegrpc_address, name) &&
+			      offsetof(struct wakefd_addr, cookie) ==
+				      offsetof(struct delegrpc_address, cookie) &&
+			      offsetof(struct wakefd_addr, netns) ==
+				      offsetof(struct delegrpc_address, netns),
+		"the same");
+	static_assert(DELEGRPC_ASLEEP == SLEEP_ASLEEP && DELEGRPC_ON_FD == SLEEP_ON_FD, "the same");
+	return (struct wakefd_addr *)address;
 }
 
 static inline uint64_t deadline_after(uint64_t timeout_ns)

@@ -15,6 +15,7 @@ struct sweep {
 struct server {
 	struct delegrpc_server hot; /* first */
 	struct shm_region region;
+	struct wakefd wake;
 	struct delegrpc_attr attr;
 	struct delegrpc_header *header;
 	struct delegrpc_line *lines;

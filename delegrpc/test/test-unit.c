@@ -538,7 +538,7 @@ static void connect_checks_the_header(void)
 	raw_open(name, &raw);
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
 		uint32_t *word = (void *)((char *)raw.region.addr + fields[i]), was = *word;
-		static const uint32_t bad[] = {UINT32_MAX, 0x80000000u, 0, 1, 6};
+		static const uint32_t bad[] = {UINT32_MAX, 0x80000000u, 0, 1, 7};
 
 		for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
 			*word = bad[k];

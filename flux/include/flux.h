@@ -40,6 +40,22 @@
  * together. So a thread that turns to something else after a call or a reply calls
  * flux_flush() first.
  *
+ * Descriptors: a thread that waits for other things as well sleeps in poll(2) or epoll(7):
+ *
+ *	struct pollfd p[] = { { flux_fd(b), POLLIN }, { pipe, POLLIN } };
+ *	for (;;) {
+ *		while (serve(b) > 0)			flux_try_recv_raw(), flux_reply(), flux_poll()
+ *			;
+ *		poll(p, 2, flux_arm(b) ? 0 : -1);
+ *		...
+ *	}
+ *
+ * The descriptor is for POLLIN only: nobody but the library reads, writes or closes it. A node
+ * is armed until the next call with it, which is why flux_arm() comes last; with several,
+ * timeout 0 if any arm returned something else than 0. A woken node polls and receives as
+ * usual; its descriptor stays readable until it is armed again. Wake-ups without a reason are
+ * possible. A peer that leaves wakes, too, so no timeout is needed.
+ *
  * Leaving: see flux_leave(). A call to a node that has left, or that leaves before it has
  * answered, ends exactly once: flux_call() gives -EPIPE, or the response function is called
  * with payload NULL.
@@ -94,7 +110,7 @@ struct flux_stats {
 	uint64_t aborted; /* calls that ended because the peer, or the node itself, left */
 	uint64_t flushes; /* times it looked for peers to wake, with one full memory barrier */
 	uint64_t wakes; /* sleeping peers woken */
-	uint64_t sleeps; /* times this node slept in the kernel */
+	uint64_t sleeps; /* times this node slept in the kernel, or was armed */
 	uint64_t yields; /* times this node gave its core to a waiting peer while busy */
 };
 
@@ -179,6 +195,19 @@ static inline void flux_flush(struct flux_node *node);
  * slept. With timeout_ns 0 it only looks.
  */
 int flux_wait(struct flux_node *node, uint64_t timeout_ns);
+
+/*
+ * The descriptor that becomes readable when an armed node has something to do. Made at the first
+ * call; the node's, until flux_destroy(). Not negative; -EMFILE, -ENFILE, -ENOMEM.
+ */
+int flux_fd(struct flux_node *node);
+
+/*
+ * Arms the descriptor: publishes, wakes peers, empties the descriptor, and looks once more.
+ * 0: sleep; 1: do not sleep, flux_poll() or flux_try_recv_raw() has something to do; -EBADF:
+ * there is no descriptor.
+ */
+int flux_arm(struct flux_node *node);
 
 /*
  * Takes the node out of the network, for good. From then on calls and replies to it give

@@ -34,6 +34,28 @@
  * second to a client that waits or polls twenty times in it, and to one that polls evenly,
  * however seldom, at its first or second poll.
  *
+ * Descriptors: who waits for other things as well sleeps in poll(2) or epoll(7):
+ *
+ *	struct pollfd p[] = { { shmipc_server_fd(s), POLLIN }, { pipe, POLLIN } };
+ *	for (;;) {
+ *		while (serve(s) > 0)			poll, recv, reply
+ *			;
+ *		poll(p, 2, shmipc_server_arm(s) ? 0 : -1);
+ *		...
+ *	}
+ *
+ * The descriptor is for POLLIN only: nobody but the library reads, writes or closes it. A
+ * handle is armed until the next call with it, which is why shmipc_server_arm() comes last;
+ * with several, timeout 0 if any arm returned something else than 0. A woken handle is polled
+ * as usual; it stays readable until it is armed again. Wake-ups without a reason are possible.
+ * Who has a descriptor and who has none wake each other all the same. It works between
+ * processes of one network namespace: connect and shmipc_server_fd() give -ENETUNREACH where
+ * a client could not wake a server that sleeps so. An armed client with calls pending becomes
+ * readable every 100 ms, so that its poll finds a dead server; a server has no need of that.
+ * Requests of a client that dies between publishing and waking, or whose waking somebody has
+ * spoilt who writes in the region, wait for the next wake-up: give poll(2) a timeout
+ * against that.
+ *
  * Trust: the region is mode 0600, and another user cannot open it; or 0660, and the members of
  * a group that the server names can. Whoever can map it can
  * spoil what is in it (requests, responses and extra buffers of every client), can keep
@@ -99,13 +121,13 @@ struct shmipc_server_stats {
 	uint64_t connects; /* clients seen since create */
 	uint64_t departures; /* of these, gone: disconnected */
 	uint64_t reclaimed; /* of these, gone: died without disconnecting */
-	uint64_t sleeps, wakes; /* own futex sleeps; clients woken */
+	uint64_t sleeps, wakes; /* own futex sleeps, or times it was armed; clients woken */
 	uint64_t yields; /* cores given away while busy */
 };
 
 struct shmipc_client_stats {
 	uint64_t calls, responses; /* made since connect; ended since, in whatever way */
-	uint64_t sleeps, wakes; /* own futex sleeps; times the server was woken */
+	uint64_t sleeps, wakes; /* own futex sleeps, or times it was armed; server woken */
 };
 
 /* ---- server ---- */
@@ -189,6 +211,23 @@ static inline void shmipc_server_flush(struct shmipc_server *server);
 int shmipc_server_wait(struct shmipc_server *server, uint64_t timeout_ns);
 
 /*
+ * The descriptor that becomes readable when an armed server has something to do. Made at the
+ * first call; the server's, until destroy. A client that connected before wakes it as well.
+ * Takes three descriptors; a client that wakes somebody takes one. Not negative, or
+ *	-ENETUNREACH	a client is connected from another network namespace and could not
+ *			wake this server, or /proc is not there to tell
+ *	-EBADF		in a forked child
+ *	-EMFILE, -ENFILE, -ENOMEM, ...
+ */
+int shmipc_server_fd(struct shmipc_server *server);
+
+/*
+ * Arms the descriptor: publishes replies, wakes clients, empties the descriptor, and polls once
+ * more. 0: sleep; 1: do not sleep, poll again; -EBADF: there is no descriptor.
+ */
+int shmipc_server_arm(struct shmipc_server *server);
+
+/*
  * The extra buffer shared with that client: extra_size bytes, aligned to 64, contents
  * undefined at connect, ordered by the messages (what the client wrote before a call is
  * there when the request is received). NULL when the client is gone or the size is 0.
@@ -222,6 +261,7 @@ typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uin
  *			second: try again at once
  *	-EUSERS		max_clients are connected: try again later
  *	-EPROTO		another layout version, or other sizes: not our server
+ *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
  *	-EACCES, -ELOOP	the region is another user's, or not what mode and gid say
  *	-EINVAL		the name, or mode, gid and set, as above
  *	-ENOMEM, -EMFILE, ...
@@ -268,6 +308,19 @@ static inline uint32_t shmipc_client_pending(const struct shmipc_client *client)
  * pending, or when a signal came while it slept; -EPIPE, -EPROTO as poll.
  */
 int shmipc_client_wait(struct shmipc_client *client, uint64_t timeout_ns);
+
+/*
+ * As shmipc_server_fd(), for responses; or
+ *	-ENETUNREACH	the server is in another network namespace and could not wake this
+ *			client, or /proc is not there to tell
+ */
+int shmipc_client_fd(struct shmipc_client *client);
+
+/*
+ * As shmipc_server_arm(): publishes calls and wakes the server first. With calls pending the
+ * descriptor is readable after 100 ms at the latest, so a dead server gives -EPIPE in time.
+ */
+int shmipc_client_arm(struct shmipc_client *client);
 
 /*
  * A call that waits for its response, of which at most capacity bytes are copied to resp; *len_p

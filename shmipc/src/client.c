@@ -18,6 +18,7 @@ static_assert(SHMIPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothi
 struct client {
 	struct shmipc_client hot;
 	struct shm_region region;
+	struct wakefd wake;
 	struct shmipc_layout layout;
 	struct shmipc_header *header;
 	struct shmipc_place *place;
@@ -91,12 +92,20 @@ static bool place_is_clean(const struct client *c, uint32_t index)
 	       __atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) != epoch;
 }
 
+/* As wakefd_wake(), after the fence that it asks for. */
+static int server_wake(struct client *c)
+{
+	struct shmipc_header *h = c->header;
+
+	sleep_fence(); /* pairs with the one in sleep_prepare_as() */
+	return wakefd_wake(&c->wake, &h->server_state, &h->server_addr);
+}
+
 static void server_notify(struct client *c)
 {
 	/* Release: pairs with the acquire in shmipc_server_rescan(). */
 	__atomic_fetch_add(&c->header->changes, 1, __ATOMIC_RELEASE);
-	sleep_fence(); /* pairs with the one in sleep_prepare() */
-	sleep_wake(&c->header->server_state);
+	server_wake(c);
 }
 
 /* The lock is held and the place clean. */
@@ -108,11 +117,34 @@ static void place_take(struct client *c, uint32_t index)
 	c->index = index;
 	c->place = place;
 	shmipc_state_set(&place->client_state, SLEEP_RUNNING);
+	/* Relaxed: published by the bit; pairs with the load in all_reach(). */
+	__atomic_store_n(&place->client_addr.netns, wakefd_netns(), __ATOMIC_RELAXED);
 	/* Relaxed: published by the bit; pairs with the load in peer_admit(). */
 	__atomic_store_n(&place->client_epoch, epoch, __ATOMIC_RELAXED);
 	/* Release: pairs with the acquire in place_has_bit(). */
 	__atomic_fetch_or(&c->header->active[index / 64], 1ull << index % 64, __ATOMIC_RELEASE);
 	server_notify(c);
+}
+
+static void place_leave(struct client *c)
+{
+	/* Release: pairs with the acquire in place_has_bit(). */
+	__atomic_fetch_and(&c->header->active[c->index / 64], ~(1ull << c->index % 64),
+		__ATOMIC_RELEASE);
+	server_notify(c);
+}
+
+/*
+ * After server_notify(), whose fence pairs with the one in shmipc_server_fd(). False: it sleeps
+ * on a descriptor, which cannot be reached from here.
+ */
+static bool server_reached(const struct client *c)
+{
+	const struct shmipc_header *h = c->header;
+
+	return !__atomic_load_n(&h->server_addr.name, __ATOMIC_RELAXED) ||
+	       wakefd_reaches(__atomic_load_n(&c->place->client_addr.netns, __ATOMIC_RELAXED),
+		       __atomic_load_n(&h->server_addr.netns, __ATOMIC_RELAXED));
 }
 
 /*
@@ -216,6 +248,10 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 	if (err)
 		return err;
 	err = place_wait(c);
+	if (!err && !server_reached(c)) {
+		place_leave(c);
+		err = -ENETUNREACH;
+	}
 	if (err)
 		return err;
 	hot->req = shmipc_req_start(&c->layout, c->place);
@@ -234,6 +270,7 @@ int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 
 	if (!c)
 		return -ENOMEM;
+	c->wake = WAKEFD_NONE;
 	err = shmipc_access(attr ? attr : &any, &access);
 	if (!err)
 		err = shm_attach_for(SHMIPC_PREFIX, name, sizeof(struct shmipc_header), &access,
@@ -261,12 +298,9 @@ void shmipc_client_disconnect(struct shmipc_client *hot)
 	if (!hot)
 		return;
 	c = client_of(hot);
-	if (c->region.fd >= 0) { /* not in a forked child: the parent keeps the place */
-		/* Release: pairs with the acquire in place_has_bit(). */
-		__atomic_fetch_and(&c->header->active[c->index / 64], ~(1ull << c->index % 64),
-			__ATOMIC_RELEASE);
-		server_notify(c);
-	}
+	if (c->region.fd >= 0) /* not in a forked child: the parent keeps the place */
+		place_leave(c);
+	wakefd_close(&c->wake);
 	shm_close(&c->region);
 	free(hot->calls);
 	free(c);
@@ -392,11 +426,14 @@ void shmipc_client_wake_test(struct shmipc_client *hot)
 {
 	struct client *c = client_of(hot);
 
+	int woken;
+
 	hot->unfenced = 0;
-	/* After the laps, before the word: pairs with the fence of a server about to sleep. */
-	sleep_fence();
-	if (unlikely(sleep_wake(&c->header->server_state)))
-		c->stats.wakes++;
+	woken = server_wake(c);
+	if (likely(!woken))
+		return;
+	c->stats.wakes += woken > 0;
+	hot->unfenced = woken < 0; /* the next time */
 }
 
 /* ---- wait ---- */
@@ -471,6 +508,44 @@ int shmipc_client_wait(struct shmipc_client *hot, uint64_t timeout_ns)
 	if (!timeout_ns || !shmipc_client_pending(hot))
 		return 0;
 	return client_wait_long(c, &w, timeout_ns);
+}
+
+/* ---- wait on a descriptor ---- */
+
+int shmipc_client_fd(struct shmipc_client *hot)
+{
+	struct client *c = client_of(hot);
+	int err;
+
+	if (c->wake.fd >= 0)
+		return c->wake.fd;
+	if (c->region.fd < 0) /* a forked child */
+		return -EBADF;
+	if (!wakefd_reaches(wakefd_netns(),
+		    __atomic_load_n(&c->header->server_addr.netns, __ATOMIC_RELAXED)))
+		return -ENETUNREACH;
+	err = wakefd_open(&c->wake, &c->place->client_addr);
+	return err ? err : c->wake.fd;
+}
+
+int shmipc_client_arm(struct shmipc_client *hot)
+{
+	struct client *c = client_of(hot);
+
+	if (c->wake.fd < 0)
+		return -EBADF;
+	shmipc_client_flush(hot);
+	hot->idle = TELL; /* nobody else writes the state from here on */
+	wakefd_prepare(&c->wake, &c->place->client_state);
+	if (client_look(c, true)) {
+		shmipc_state_set(&c->place->client_state, SLEEP_WAITING);
+		return 1;
+	}
+	hot->idle_left = 1; /* the next poll in vain looks whether the server lives */
+	/* Calls are pending, or the server could not be woken for lack of a descriptor. */
+	wakefd_timer(&c->wake, shmipc_client_pending(hot) || hot->unfenced ? SHMIPC_SLEEP_NS : 0);
+	c->stats.sleeps++;
+	return 0;
 }
 
 /* ---- the blocking call ---- */

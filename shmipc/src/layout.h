@@ -15,6 +15,7 @@
 
 #include "base/compiler.h"
 #include "base/shm.h"
+#include "base/wakefd.h"
 
 /* What the public header declares is what the library exports. */
 #pragma GCC visibility push(default)
@@ -39,6 +40,7 @@ struct shmipc_header {
 	/* The server's; a client that wakes it clears the state, which is of base/sleep.h. */
 	CACHE_ALIGNED uint32_t server_state;
 	uint32_t closed;
+	struct wakefd_addr server_addr;
 
 	/* Whoever connects or disconnects. */
 	CACHE_ALIGNED uint32_t changes; /* counts connects and disconnects */
@@ -56,10 +58,12 @@ static_assert(offsetof(struct shmipc_header, extra_size) == 28, "layout");
 static_assert(offsetof(struct shmipc_header, size) == 32, "layout");
 static_assert(offsetof(struct shmipc_header, server_state) == 64, "layout");
 static_assert(offsetof(struct shmipc_header, closed) == 68, "layout");
+static_assert(offsetof(struct shmipc_header, server_addr) == 72, "layout");
 static_assert(offsetof(struct shmipc_header, changes) == 128, "layout");
 static_assert(offsetof(struct shmipc_header, reclaim) == 132, "layout");
 static_assert(offsetof(struct shmipc_header, active) == 192, "layout");
 static_assert(sizeof(struct shmipc_header) == 704, "layout");
+static_assert(sizeof(struct wakefd_addr) == 24, "name, cookie and netns, 8 bytes each");
 static_assert(SHMIPC_WORDS * 64 > SHMIPC_MAX_CLIENTS, "layout");
 static_assert(SHMIPC_MAX_DEPTH <= 1u << CELLRING_ID_BITS, "an id is a message's");
 static_assert(SHMIPC_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message's");
@@ -73,6 +77,7 @@ struct shmipc_place {
 	/* The client's; the server clears state when it wakes the client. */
 	CACHE_ALIGNED uint32_t client_epoch;
 	uint32_t client_state;
+	struct wakefd_addr client_addr;
 
 	/* The server's. */
 	CACHE_ALIGNED uint32_t server_epoch;
@@ -80,6 +85,7 @@ struct shmipc_place {
 
 static_assert(offsetof(struct shmipc_place, client_epoch) == 0, "layout");
 static_assert(offsetof(struct shmipc_place, client_state) == 4, "layout");
+static_assert(offsetof(struct shmipc_place, client_addr) == 8, "layout");
 static_assert(offsetof(struct shmipc_place, server_epoch) == 64, "layout");
 static_assert(sizeof(struct shmipc_place) == 128, "layout");
 static_assert(CELLRING_ABI == 2, "the rings' layout belongs to the version of the region");

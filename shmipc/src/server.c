@@ -17,6 +17,7 @@
 struct server {
 	struct shmipc_server hot;
 	struct shm_region region;
+	struct wakefd wake;
 	struct shmipc_layout layout;
 	struct shmipc_header *header;
 	uint32_t *epochs; /* by index; what server_epoch says */
@@ -190,15 +191,23 @@ COLD void shmipc_server_rest(struct shmipc_server *hot)
 	}
 }
 
-/* A client that was replied to yields or sleeps. */
-static void peer_waits(struct server *s, struct shmipc_peer *peer)
+/* As wakefd_wake(). */
+static int peer_wake(struct server *s, const struct shmipc_peer *peer)
 {
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, peer->index);
 
-	if (sleep_wake(&place->client_state)) /* its load repeats the caller's, after the fence */
-		s->stats.wakes++;
-	else
-		s->peers_wait = true;
+	return wakefd_wake(&s->wake, &place->client_state, &place->client_addr);
+}
+
+/* A client that was replied to yields or sleeps. */
+static void peer_waits(struct server *s, struct shmipc_peer *peer)
+{
+	int woken = peer_wake(s, peer); /* its load repeats the caller's, after the fence */
+
+	s->stats.wakes += woken > 0;
+	s->peers_wait |= woken == 0;
+	if (woken < 0) /* the next time */
+		shmipc_server_published(&s->hot, peer);
 }
 
 void shmipc_server_wake_test(struct shmipc_server *hot)
@@ -320,6 +329,65 @@ int shmipc_server_wait(struct shmipc_server *hot, uint64_t timeout_ns)
 	return server_wait_long(server_of(hot), &w, timeout_ns) != 0;
 }
 
+/* ---- wait on a descriptor ---- */
+
+/* Is nobody connected who could not wake us? */
+static bool all_reach(const struct server *s)
+{
+	uint64_t netns = wakefd_netns();
+
+	for (uint32_t i = 0; i < s->hot.max_clients; i++) {
+		struct shmipc_place *place = shmipc_place(&s->layout, s->header, i);
+
+		/* Relaxed: set before the bit. */
+		if (place_has_bit(s, i) &&
+			!wakefd_reaches(netns,
+				__atomic_load_n(&place->client_addr.netns, __ATOMIC_RELAXED)) &&
+			shm_locked(&s->region, SHMIPC_CLIENT_LOCK(i)) != 0)
+			return false;
+	}
+	return wakefd_reaches(netns, s->header->server_addr.netns);
+}
+
+int shmipc_server_fd(struct shmipc_server *hot)
+{
+	struct server *s = server_of(hot);
+	int err;
+
+	if (s->wake.fd >= 0)
+		return s->wake.fd;
+	if (s->region.fd < 0) /* a forked child */
+		return -EBADF;
+	err = wakefd_open(&s->wake, &s->header->server_addr);
+	if (err)
+		return err;
+	sleep_fence(); /* pairs with the one in server_notify(): it sees the name, or we the bit */
+	if (all_reach(s))
+		return s->wake.fd;
+	__atomic_store_n(&s->header->server_addr.name, 0, __ATOMIC_RELAXED);
+	wakefd_close(&s->wake);
+	return -ENETUNREACH;
+}
+
+int shmipc_server_arm(struct shmipc_server *hot)
+{
+	struct server *s = server_of(hot);
+
+	if (s->wake.fd < 0)
+		return -EBADF;
+	shmipc_server_flush(hot);
+	wakefd_prepare(&s->wake, &s->header->server_state);
+	if (shmipc_server_poll(hot)) {
+		sleep_cancel(&s->header->server_state);
+		return 1;
+	}
+	/* Clients that could not be woken for lack of a descriptor. */
+	wakefd_timer(&s->wake, hot->n_unfenced_peers ? SHMIPC_SLEEP_NS : 0);
+	s->stats.sleeps++;
+	hot->budget = 0; /* a look at the clock, and at who is dead, after each sleep */
+	return 0;
+}
+
 void *shmipc_server_extra(struct shmipc_server *hot, uint32_t client)
 {
 	struct server *s = server_of(hot);
@@ -365,6 +433,7 @@ static struct server *server_alloc(const struct shmipc_layout *l)
 
 	if (!s)
 		return NULL;
+	s->wake = WAKEFD_NONE;
 	s->layout = *l;
 	s->hot.max_clients = l->attr.max_clients;
 	s->hot.depth = l->attr.depth;
@@ -398,6 +467,7 @@ static void server_publish(struct server *s)
 	h->resp_size = a->resp_size;
 	h->extra_size = a->extra_size;
 	h->size = s->layout.size;
+	h->server_addr.netns = wakefd_netns();
 	for (uint32_t i = 0; i < a->max_clients; i++) {
 		s->hot.peers[i].index = i;
 		s->hot.peers[i].open = s->open + (size_t)i * a->depth;
@@ -457,9 +527,9 @@ void shmipc_server_destroy(struct shmipc_server *hot)
 		__atomic_store_n(&s->header->closed, 1, __ATOMIC_RELEASE);
 		sleep_fence(); /* pairs with the one in sleep_prepare() */
 		for (uint32_t i = 0; i < hot->n_active; i++)
-			sleep_wake(&shmipc_place(&s->layout, s->header, hot->active[i]->index)
-					    ->client_state);
+			peer_wake(s, hot->active[i]);
 	}
+	wakefd_close(&s->wake);
 	shm_close(&s->region);
 	server_free(s);
 }
