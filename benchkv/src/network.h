@@ -70,6 +70,9 @@ void network_flush(struct daemon *d);
 /* Phase G: requests that a worker had no room for. */
 void network_forward(struct daemon *d);
 
+/* Completions so far: each batch that has arrived is one. Takes time for each endpoint. */
+uint64_t network_completions(const struct network *net);
+
 /* Requests that wait for a worker. */
 uint32_t network_held(const struct daemon *d);
 

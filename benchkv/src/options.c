@@ -36,6 +36,8 @@ enum {
 	OPT_DURATION,
 	OPT_OPS,
 	OPT_RUNS,
+	OPT_WARMUP,
+	OPT_RATE,
 	OPT_KEY_RANGE,
 	OPT_READ_RATIO,
 	OPT_DISTRIBUTION,
@@ -48,6 +50,7 @@ enum {
 	OPT_TIMEOUT,
 	OPT_TRACE,
 	OPT_JSON,
+	OPT_HGRM,
 	OPT_DRY_RUN,
 	OPT_HELP,
 	OPT_VERSION,
@@ -62,6 +65,8 @@ static const struct option long_options[] = {
 	{"duration", required_argument, NULL, OPT_DURATION},
 	{"ops", required_argument, NULL, OPT_OPS},
 	{"runs", required_argument, NULL, OPT_RUNS},
+	{"warmup", required_argument, NULL, OPT_WARMUP},
+	{"rate", required_argument, NULL, OPT_RATE},
 	{"key-range", required_argument, NULL, OPT_KEY_RANGE},
 	{"read-ratio", required_argument, NULL, OPT_READ_RATIO},
 	{"distribution", required_argument, NULL, OPT_DISTRIBUTION},
@@ -74,6 +79,7 @@ static const struct option long_options[] = {
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"trace", required_argument, NULL, OPT_TRACE},
 	{"json", required_argument, NULL, OPT_JSON},
+	{"hgrm", required_argument, NULL, OPT_HGRM},
 	{"dry-run", no_argument, NULL, OPT_DRY_RUN},
 	{"help", no_argument, NULL, OPT_HELP},
 	{"version", no_argument, NULL, OPT_VERSION},
@@ -207,6 +213,10 @@ static int parse_size_option(int opt, const struct parse *p, struct options *o)
 		return parse_u64(p, 1, 1ull << 48, &o->ops);
 	case OPT_RUNS:
 		return parse_u32(p, 1, 1000, &o->runs);
+	case OPT_WARMUP:
+		return parse_seconds(p, 0, 86400, &o->warmup_ns);
+	case OPT_RATE:
+		return parse_real(p, 1, 1e12, &o->rate);
 	case OPT_KEY_RANGE:
 		return parse_u64(p, 1, WORKLOAD_MAX_KEYS, &o->load.key_range);
 	case OPT_READ_RATIO:
@@ -241,6 +251,8 @@ static int parse_option(int opt, const struct parse *p, struct options *o)
 		return parse_name(p, "a file name, to which .RANK is added", &o->trace);
 	case OPT_JSON:
 		return parse_name(p, "a file, or - for standard output", &o->json);
+	case OPT_HGRM:
+		return parse_name(p, "a file name", &o->hgrm);
 	case OPT_DRY_RUN:
 		o->dry_run = true;
 		return 0;
@@ -324,6 +336,10 @@ static int check_together(struct options *o, const bool *given, char *why, int s
 {
 	if (o->ops && given[OPT_DURATION - OPT_DAEMONS]) {
 		snprintf(why, (size_t)size, "--ops and --duration exclude each other: give one");
+		return -EINVAL;
+	}
+	if (o->ops && o->warmup_ns) {
+		snprintf(why, (size_t)size, "--ops and --warmup exclude each other: give one");
 		return -EINVAL;
 	}
 	if (o->ops)
@@ -456,6 +472,8 @@ uint64_t options_digest(const struct options *o)
 		o->duration_ns,
 		o->ops,
 		o->runs,
+		o->warmup_ns,
+		real_bits(o->rate),
 		o->load.key_range,
 		real_bits(o->load.read_ratio),
 		real_bits(o->load.zipf_theta),
