@@ -95,10 +95,12 @@ void client_take(struct client *c, uint64_t token, const struct kv_resp *resp)
 		latrec_hist_record(&c->latency[RESULT_DUE], c->now_ns - m->due_ns);
 }
 
-static void on_reply(void *arg, uint64_t token, const void *payload)
+static void on_reply(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
-	struct kv_resp resp = *(const struct kv_resp *)payload;
+	struct kv_resp resp = {.type = 0};
 
+	if (len == sizeof(resp))
+		memcpy(&resp, payload, sizeof(resp));
 	client_take(arg, token, &resp);
 }
 

@@ -164,7 +164,7 @@ uint32_t errands_take(struct daemon *d)
 	return n;
 }
 
-static void on_relayed(void *arg, uint64_t token, const void *payload)
+static void on_relayed(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct daemon *d = arg;
 
@@ -181,7 +181,7 @@ uint32_t errands_exchange(struct daemon *d)
 	struct kv_req req;
 
 	while (!errands_full(&d->errands) &&
-		flux_try_recv_raw(d->relay, &from, &who.call, &req, sizeof(req)) > 0) {
+		flux_try_recv_raw(d->relay, &from, &who.call, &req, sizeof(req), NULL) > 0) {
 		errand_take(d, &who, &req);
 		n++;
 	}

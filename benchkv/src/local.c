@@ -20,6 +20,8 @@ uint32_t daemon_serve_local(struct daemon *d)
 		shmipc_server_recv(d->ipc, &from, &req, sizeof(req)) > 0) {
 		struct kv_resp resp;
 
+		if (from.len != sizeof(req))
+			req = (struct kv_req){.type = 0}; /* which is refused */
 		who.client = from.client;
 		who.id = from.id;
 		n++;
@@ -40,7 +42,7 @@ uint32_t daemon_serve_forwarded(struct daemon *d)
 	uint64_t call;
 	uint32_t from, n = 0;
 
-	while (flux_try_recv_raw(d->flux, &from, &call, &req, sizeof(req)) > 0) {
+	while (flux_try_recv_raw(d->flux, &from, &call, &req, sizeof(req), NULL) > 0) {
 		struct kv_resp resp = store_serve(d->store, &req);
 
 		if (flux_reply(d->flux, call, &resp, sizeof(resp)))

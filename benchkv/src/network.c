@@ -67,7 +67,7 @@ static void refuse_remote(struct daemon *d, struct copyrpc_req *from, const stru
 	reply_remote(d, from, &resp);
 }
 
-static void on_worker_answer(void *arg, uint64_t token, const void *payload)
+static void on_worker_answer(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct copyrpc_req *from = (struct copyrpc_req *)(uintptr_t)token;
 	struct kv_req req;

@@ -22,7 +22,7 @@
  *	}
  *
  * Client:
- *	static void done(void *arg, uint64_t token, const void *resp) { ... }
+ *	static void done(void *arg, uint64_t token, const void *resp, uint32_t len) { ... }
  *
  *	if (delegrpc_client_connect("job7.rank0", &attr, &c) < 0) ...
  *	while (delegrpc_client_call(c, &req, sizeof(req), token) == -EAGAIN)
@@ -221,11 +221,12 @@ static inline int delegrpc_server_recv(struct delegrpc_server *server, struct de
 static inline void delegrpc_server_advance_tail(struct delegrpc_server *server);
 
 /*
- * Answers a request, with at most resp_size bytes; what the response has beyond len is
- * unspecified. Any order, any time; when the client gets it: see Visibility and Waking.
- * Best with a constant len. 0, or
- *	-EINVAL		len over resp_size, or this request is not open (never received,
- *			or replied to already): a bug of the caller
+ * Answers a request: copies len bytes of resp (which may be NULL when len is 0), and the client
+ * gets to know len. Any order, any time; when the client gets it: see Visibility and Waking.
+ * Best with a constant len. 0, or, with nothing sent,
+ *	-EINVAL		this request is not open (never received, or replied to already): a
+ *			bug of the caller
+ *	-EMSGSIZE	len is over resp_size: answer with less
  *	-EPIPE		another client has the place of the one that asked: drop it
  * A reply to a client that died and has no successor yet is written for nobody: 0. One
  * that was collected when the successor's first request is received is dropped.
@@ -267,14 +268,17 @@ void delegrpc_server_stats(const struct delegrpc_server *server,
 
 /* ---- client ---- */
 
-/* A response: resp_size bytes at resp, 8-byte aligned, valid until the function returns. */
-typedef void delegrpc_response_fn(void *arg, uint64_t token, const void *resp);
+/*
+ * The response to the call with that token: the len bytes that the server sent, at resp, in
+ * shared memory, 8-byte aligned, valid until the function returns.
+ */
+typedef void delegrpc_response_fn(void *arg, uint64_t token, const void *resp, uint32_t len);
 
 struct delegrpc_client_stats {
 	uint64_t calls; /* accepted */
 	uint64_t responses; /* delivered */
 	uint64_t late_responses; /* of blocking calls that had timed out, dropped */
-	uint64_t bad_responses; /* dropped: no such call */
+	uint64_t bad_responses; /* dropped: no such call, or impossible length */
 	uint64_t flushes; /* publications; calls / flushes is the batch size */
 	uint64_t full; /* publications put off: no room in the ring */
 	uint64_t sleeps; /* or times it was armed */
@@ -356,7 +360,8 @@ int delegrpc_client_fd(struct delegrpc_client *client);
 int delegrpc_client_arm(struct delegrpc_client *client);
 
 /*
- * A blocking call: copies resp_size bytes to resp. 0, or
+ * A blocking call: copies the response to resp, at most capacity bytes; *len_p gets the bytes that
+ * the server sent, which may be more (len_p may be NULL). Signals do not end it. 0, or
  *	-EBUSY		other calls are pending: their responses would have nowhere to go
  *	-ETIMEDOUT	no response within timeout_ns; one that comes late is dropped, but
  *			the call may have been, or may yet be, carried out
@@ -364,7 +369,7 @@ int delegrpc_client_arm(struct delegrpc_client *client);
  *	-EMSGSIZE, -EPIPE	as above
  */
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
-	void *resp, uint64_t timeout_ns);
+	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
 
 void delegrpc_client_stats(const struct delegrpc_client *client,
 	struct delegrpc_client_stats *stats_p);

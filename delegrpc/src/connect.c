@@ -136,6 +136,7 @@ static void init_client(struct client *c, const struct layout *l)
 	hot->req_stride = l->req_stride;
 	hot->resp_depth = c->attr.resp_depth;
 	hot->resp_shift = (uint32_t)__builtin_ctz(c->attr.resp_depth);
+	hot->resp_size = c->attr.resp_size;
 	hot->resp_stride = l->resp_stride;
 	c->control = (void *)(base + l->control);
 	c->requests = base + l->requests;

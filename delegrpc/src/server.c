@@ -235,9 +235,10 @@ void delegrpc_priv_drop(struct delegrpc_server *server)
 /* Why a reply was not written. */
 int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint32_t id, uint32_t len)
 {
-	if (client >= server->max_clients || (id & 0xffff) >= server->resp_depth ||
-		len > server->resp_size || !(id >> 16))
+	if (client >= server->max_clients || (id & 0xffff) >= server->resp_depth || !(id >> 16))
 		return -EINVAL;
+	if (len > server->resp_size)
+		return -EMSGSIZE;
 	if (server->peers[client].generation == id >> 16)
 		return -EINVAL;
 	server_of(server)->stale++;
@@ -419,7 +420,8 @@ int delegrpc_server_arm(struct delegrpc_server *server)
 		return 1;
 	}
 	/* In search of holes, and of clients that could not be woken for lack of a descriptor. */
-	wakefd_timer(&s->wake, somebody_fills(server) || server->n_unfenced_peers ? SLEEP_SLICE_NS : 0);
+	wakefd_timer(&s->wake,
+		somebody_fills(server) || server->n_unfenced_peers ? SLEEP_SLICE_NS : 0);
 	s->sleeps++;
 	return 0;
 }

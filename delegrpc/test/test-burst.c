@@ -430,7 +430,7 @@ struct sized {
 	uint32_t size, n;
 };
 
-static void on_sized(void *arg, uint64_t token, const void *resp)
+static void on_sized(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	const unsigned char *byte = resp;
 	struct sized *t = arg;
@@ -528,7 +528,7 @@ static void all_sizes(void)
 		CHECK_EQ(memcmp(got_, out_, n), 0);                                                \
 	} while (0)
 
-static void copy_out(void *arg, uint64_t token, const void *resp)
+static void copy_out(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	memcpy(arg, resp, 200);
 }

@@ -61,7 +61,7 @@ static uint32_t life; /* number of the victim; the survivor is 0 */
 static uint32_t victim_seq; /* the victim's requests served so far */
 static uint32_t made, got; /* by the survivor */
 
-static void survivor_response(void *arg, uint64_t token, const void *resp)
+static void survivor_response(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	uint64_t word;
 
@@ -132,7 +132,7 @@ static void victim_call(void)
 		victim.made++;
 }
 
-static void victim_response(void *arg, uint64_t token, const void *resp)
+static void victim_response(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	uint64_t word;
 
@@ -323,7 +323,9 @@ static void clients_of_a_waiting_server(void)
 		length = steps > length ? steps : length;
 		CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
 		/* Far more than the server sleeps. */
-		CHECK_EQ(delegrpc_client_call_wait(c, &word, 8, &answer, 60 * NSEC_PER_SEC), 0);
+		CHECK_EQ(delegrpc_client_call_wait(c, &word, 8, &answer, 8, 60 * NSEC_PER_SEC,
+				 NULL),
+			0);
 		CHECK(answer == word);
 		delegrpc_client_disconnect(c);
 	}
@@ -391,7 +393,7 @@ static step_piece_fn *const server_pieces[] = {s_create, s_serve, s_take, s_repl
 	s_destroy};
 #define S_WAIT 5
 
-static void orphan_response(void *arg, uint64_t token, const void *resp)
+static void orphan_response(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	uint64_t word;
 

@@ -89,7 +89,7 @@ struct caller {
 	uint32_t nopen;
 };
 
-static void take(void *arg, uint64_t token, const void *resp)
+static void take(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct caller *a = arg;
 	uint64_t word[2];
@@ -256,7 +256,7 @@ static void forge(void)
 	}
 }
 
-static void ignore_response(void *arg, uint64_t token, const void *resp)
+static void ignore_response(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	char copy[56];
 

@@ -48,7 +48,7 @@ static void fill(uint64_t *words, uint64_t who, uint64_t token)
 		words[i] = (who << 32 | token) * (2 * i + 1);
 }
 
-static void check_answer(void *arg, uint64_t token, const void *resp)
+static void check_answer(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct client_thread *t = arg;
 	uint64_t want[5], got[5];

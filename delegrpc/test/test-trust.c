@@ -62,15 +62,18 @@ static void forged_regions_are_refused(void)
 }
 
 /* The response that client 0, in its first lap, reads as its n-th. */
-static void forge_response(struct raw *raw, uint32_t n, uint32_t id)
+static void forge_response(struct raw *raw, uint32_t n, uint32_t id, uint32_t len)
 {
 	uint64_t stamp = 1u << 16 | raw->lines[0].generation;
 
-	__atomic_store_n((uint64_t *)(void *)(raw->responses + n * 64), (uint64_t)id << 32 | stamp,
-		__ATOMIC_RELEASE);
+	__atomic_store_n((uint64_t *)(void *)(raw->responses + n * 64),
+		(uint64_t)(len << 15 | id) << 32 | stamp, __ATOMIC_RELEASE);
 }
 
-/* Ids of no call, and of one that has its response, are counted and dropped. */
+/*
+ * Ids of no call, and of one that has its response, and lengths over resp_size are counted and
+ * dropped.
+ */
 static void forged_responses_are_dropped(void)
 {
 	struct delegrpc_server *s = server_new(1, 0, 16);
@@ -82,11 +85,13 @@ static void forged_responses_are_dropped(void)
 
 	raw_open(name, &raw);
 	call(c, 7);
-	forge_response(&raw, 0, 16);
-	forge_response(&raw, 1, UINT32_MAX);
-	forge_response(&raw, 2, 5);
-	forge_response(&raw, 3, 0);
-	forge_response(&raw, 4, 0);
+	forge_response(&raw, 0, 16, 4);
+	forge_response(&raw, 1, (1u << 15) - 1, 4);
+	forge_response(&raw, 2, 5, 4);
+	forge_response(&raw, 3, 0, 57);
+	forge_response(&raw, 4, 0, (1u << 17) - 1);
+	forge_response(&raw, 5, 0, 56);
+	forge_response(&raw, 6, 0, 4);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
 	CHECK_EQ(seen.token[0], 7);
 	CHECK_EQ(delegrpc_client_pending(c), 0);
@@ -95,7 +100,7 @@ static void forged_responses_are_dropped(void)
 		CHECK_EQ(delegrpc_client_call(c, &v, 4, i), 0);
 	CHECK_EQ(delegrpc_client_call(c, &v, 4, 16), -EAGAIN);
 	delegrpc_client_stats(c, &st);
-	CHECK_EQ(st.bad_responses, 4);
+	CHECK_EQ(st.bad_responses, 6);
 	CHECK_EQ(st.responses, 1);
 	for (uint32_t i = 1; i <= 16; i++) {
 		uint32_t id;

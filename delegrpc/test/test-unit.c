@@ -110,6 +110,9 @@ static void layout(void)
 	CHECK_EQ(raw.control->tail, 0);
 	CHECK_EQ(serve(s), 1);
 	CHECK_EQ(raw.control->tail, 1);
+	memcpy(word, raw.responses, sizeof(word));
+	CHECK_EQ(word[0], 1u << 16 | 1); /* lap, generation */
+	CHECK_EQ(word[1], 4u << 15); /* length, id 0 */
 	raw_close(&raw);
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
@@ -298,7 +301,7 @@ static void refused_replies(void)
 	delegrpc_client_flush(c);
 	CHECK_EQ(delegrpc_server_poll(s), 1);
 	r = take(s, 1);
-	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, big, 57), -EINVAL);
+	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, big, 57), -EMSGSIZE);
 	CHECK_EQ(delegrpc_server_reply(s, r.client + 1, r.id, big, 4), -EPIPE);
 	CHECK_EQ(delegrpc_server_reply(s, 2, r.id, big, 4), -EINVAL);
 	CHECK_EQ(delegrpc_server_reply(s, UINT32_MAX, r.id, big, 4), -EINVAL);
@@ -374,7 +377,7 @@ static void small_ring_has_a_margin(void)
 	delegrpc_server_destroy(s);
 }
 
-static void call_again(void *arg, uint64_t token, const void *resp)
+static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	uint32_t v;
 
@@ -396,9 +399,9 @@ static void call_again(void *arg, uint64_t token, const void *resp)
 	CHECK_EQ(v, (uint32_t)token + 1000);
 }
 
-static void serve_in_callback(void *arg, uint64_t token, const void *resp)
+static void serve_in_callback(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
-	call_again(NULL, token, resp);
+	call_again(NULL, token, resp, len);
 	serve(arg); /* whatever was published so far is answered now */
 	CHECK_EQ(memcmp(resp, &(uint32_t){(uint32_t)token + 1000}, 4), 0);
 }
@@ -440,15 +443,15 @@ static void blocking_call(void)
 	uint32_t v = 5;
 
 	call(c, 4);
-	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, 0), -EBUSY);
+	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, sizeof(resp), 0, NULL), -EBUSY);
 	delegrpc_client_flush(c);
 	CHECK_EQ(serve(s), 1);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
 
-	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, 0), -ETIMEDOUT);
-	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, 100000), -ETIMEDOUT);
+	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, sizeof(resp), 0, NULL), -ETIMEDOUT);
+	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, sizeof(resp), 100000, NULL), -ETIMEDOUT);
 	CHECK_EQ(delegrpc_client_pending(c), 0);
-	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, 0), -EAGAIN);
+	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, sizeof(resp), 0, NULL), -EAGAIN);
 	CHECK_EQ(serve(s), 2);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
 	CHECK_EQ(seen.n, 1);
@@ -461,7 +464,7 @@ static void blocking_call(void)
 	CHECK_EQ(serve(s), 2);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 2);
 	CHECK_EQ(seen.value[2], 1007);
-	CHECK_EQ(delegrpc_client_call_wait(c, resp, 49, resp, 0), -EMSGSIZE);
+	CHECK_EQ(delegrpc_client_call_wait(c, resp, 49, resp, sizeof(resp), 0, NULL), -EMSGSIZE);
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
 }

@@ -28,6 +28,7 @@
 #define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct cellring_message)))
 
 static_assert(FLUX_MAX_CAPACITY <= 1u << CELLRING_ID_BITS, "an id is a message's");
+static_assert(FLUX_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message's");
 
 /* One mapping: this struct, a block of pages per node, the rings. */
 struct flux {
@@ -387,7 +388,7 @@ COLD int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_respons
 		o->ids_max--;
 		node->aborted++;
 		n++;
-		fn(arg, o->tokens[id], NULL);
+		fn(arg, o->tokens[id], NULL, 0);
 	}
 	return n;
 }

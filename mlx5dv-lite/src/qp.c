@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Queue pairs: created and connected with libibverbs, driven by the inline header. */
+/* Queue pairs: creation and connection by libibverbs. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static struct ibv_qp *create_ibv_qp(struct qp *qp, uint32_t requests)
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 		.pd = qp->ctx->pd,
 	};
-	/* Small payloads must go to memory, where the peer's addresses say, not into CQEs. */
+	/* Small payloads must go to the memory that the peer addresses, not into CQEs. */
 	struct mlx5dv_qp_init_attr dv = {
 		.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
 		.create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE,
@@ -71,7 +71,7 @@ static struct ibv_qp *create_ibv_qp(struct qp *qp, uint32_t requests)
 	return mlx5dv_create_qp(qp->ctx->ibv, &init, &dv);
 }
 
-/* libmlx5 with MLX5_SHUT_UP_BF maps the registers so that they do not combine stores. */
+/* With MLX5_SHUT_UP_BF, libmlx5 maps the registers without write combining. */
 static bool blueflame_is_off(void)
 {
 	const char *off = getenv("MLX5_SHUT_UP_BF");
@@ -92,9 +92,9 @@ static int take_over_qp(struct qp *qp, const struct mlx5dv_qp *dv)
 }
 
 /*
- * libmlx5 sizes the queue for its own largest request, which takes 7 blocks with this
- * much inline data in the versions seen. Should another version need less, it is asked
- * again for more, until there are as many blocks as promised.
+ * libmlx5 sizes the queue for its own largest request, which takes 7 blocks with this much
+ * inline data in the known versions. If the queue turns out smaller than promised, it is
+ * created again with more requests.
  */
 static int create_queue(struct qp *qp)
 {
@@ -129,7 +129,7 @@ static int random_psn(uint32_t *psn_p)
 	return 0;
 }
 
-/* Each block can hold a request, and each request can need a completion. */
+/* Each block may hold a request, and each request may need a completion. */
 static int reserve_cqes(struct qp *qp)
 {
 	struct cq *cq = qp->send_cq;
@@ -219,7 +219,7 @@ void mlx5dvl_qp_destroy(struct mlx5dvl_qp *queue)
 
 	if (!queue)
 		return;
-	ibv_destroy_qp(qp->ibv); /* the device writes no more completions of it */
+	ibv_destroy_qp(qp->ibv); /* after this the device writes no more CQEs for the QP */
 	cq_forget_qp(&qp->send_cq->queue, queue->qpn);
 	if (qp->recv_cq) {
 		cq_forget_qp(&qp->recv_cq->queue, queue->qpn);

@@ -99,10 +99,12 @@ struct shmipc_attr {
 struct shmipc_req {
 	uint32_t client; /* handle of the connection: index and generation */
 	uint32_t id; /* the client's; to be given back with the reply, otherwise opaque */
+	uint32_t len; /* bytes that the client sent, at most req_size */
 };
 
 struct shmipc_server_stats {
 	uint64_t requests, replies; /* of all clients since create */
+	uint64_t bad_requests; /* dropped: impossible id or length */
 	uint64_t clients; /* connected now, as of the last poll */
 	uint64_t connects; /* clients seen since create */
 	uint64_t departures; /* of these, gone: disconnected */
@@ -161,23 +163,24 @@ static inline int shmipc_server_poll(struct shmipc_server *server);
 static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip);
 
 /*
- * Takes the next request of the clients that the last poll found: fills *req in and
- * copies the first len bytes of the payload to buf. 1; 0 when it is time to poll again;
- * -EMSGSIZE when len is over req_size, nothing taken. The bytes come from another
- * process: check them.
+ * Takes the next request of the clients that the last poll found: fills *req_p in and
+ * copies the payload to buf, which has room for capacity bytes: of a longer request the first
+ * ones, so req_p->len > capacity says that the rest is lost. What buf has behind req_p->len is
+ * unspecified. capacity is best a constant: the copy is inlined. 1; 0 when it is time to poll
+ * again. The bytes come from another process: check them. Requests with an impossible id or
+ * length are counted and dropped.
  */
-static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req,
-	void *buf, uint32_t len);
+static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req_p,
+	void *buf, uint32_t capacity);
 
 /*
  * Answers the request (client, id) of shmipc_server_recv(), now or at any later time, in
- * any order; each request exactly once. resp is copied; bytes behind len are undefined
- * for the client. 0, or, with nothing sent,
+ * any order; each request exactly once. Copies len bytes of resp (which may be NULL when len is
+ * 0), and the client gets to know len. Best with a constant len. 0, or, with nothing sent,
  *	-EPIPE		that client is gone: forget the request
  *	-EMSGSIZE	len is over resp_size: answer with less
- *	-EINVAL		this client has no unanswered request: a reply too many. With others
- *			unanswered it is not noticed here, and may end the client's
- *			connection with -EPROTO
+ *	-EINVAL		no such request is unanswered (never received, or replied to already): a
+ *			bug of the caller
  */
 static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t client, uint32_t id,
 	const void *resp, uint32_t len);
@@ -227,12 +230,12 @@ void shmipc_server_get_stats(const struct shmipc_server *server,
 /* ---- client ---- */
 
 /*
- * The response to the call with that token: resp_size bytes at resp, in shared memory,
- * valid until the function returns (copy what you check). The function may call
- * shmipc_client_call(), but not poll, wait, abort or disconnect. resp is NULL when it is
- * shmipc_client_abort() that hands the token back.
+ * The response to the call with that token: the len bytes that the server sent, at resp, in
+ * shared memory, 8-byte aligned, valid until the function returns (copy what you check). The
+ * function may call shmipc_client_call(), but not poll, wait, abort or disconnect. resp is NULL
+ * when it is shmipc_client_abort() that hands the token back.
  */
-typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp);
+typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uint32_t len);
 
 /*
  * Connects to the server of that name. Sizes that are not zero in attr (NULL: none) must
@@ -254,9 +257,9 @@ int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 void shmipc_client_disconnect(struct shmipc_client *client);
 
 /*
- * Sends len bytes of req, at most req_size; what follows them is undefined for the
- * server. The token comes back with the response. len is best a constant: the copy is
- * inlined. 0, or, with nothing sent,
+ * Sends len bytes of req (copied; req may be NULL when len is 0), at most req_size; the server
+ * gets to know len. The token comes back with the response. len is best a constant: the copy
+ * is inlined. 0, or, with nothing sent,
  *	-EAGAIN		depth calls are in flight: poll, then retry
  *	-EPIPE		the server is gone, as a poll or wait has found: disconnect
  *	-EMSGSIZE	len is over req_size
@@ -304,18 +307,19 @@ int shmipc_client_fd(struct shmipc_client *client);
 int shmipc_client_arm(struct shmipc_client *client);
 
 /*
- * A call that waits for its response, of which the first resp_len bytes are copied to
- * resp. Signals do not end it. 0, or
+ * A call that waits for its response, of which at most capacity bytes are copied to resp; *len_p
+ * gets the bytes that the server sent, which may be more (len_p may be NULL). Signals do not end
+ * it. 0, or
  *	-ETIMEDOUT	no response in time: it will be dropped when it comes; until then it
  *			takes one of the depth calls
  *	-EBUSY		other calls are pending: poll until none is
  *	-EAGAIN, -EPIPE, -EMSGSIZE, -EPROTO	as call and poll
  */
 int shmipc_client_call_wait(struct shmipc_client *client, const void *req, uint32_t len, void *resp,
-	uint32_t resp_len, uint64_t timeout_ns);
+	uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
 
 /*
- * After -EPIPE or -EPROTO: ends every pending call by fn(arg, token, NULL). Their
+ * After -EPIPE or -EPROTO: ends every pending call by fn(arg, token, NULL, 0). Their
  * count, or -EBUSY while the connection is good, nothing done.
  */
 int shmipc_client_abort(struct shmipc_client *client, shmipc_response_fn *fn, void *arg);

@@ -241,6 +241,7 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 		return -ECONNREFUSED;
 	hot->depth = c->layout.attr.depth;
 	hot->req_size = c->layout.attr.req_size;
+	hot->resp_size = c->layout.attr.resp_size;
 	hot->idle_left = SHMIPC_IDLE_POLLS;
 	hot->server_state = &c->header->server_state;
 	err = calls_init(hot);
@@ -331,7 +332,7 @@ COLD int shmipc_client_spoilt(struct shmipc_client *hot)
 /* The response to a call that was given up: taken out, 0. Or to none: -EPROTO. */
 COLD int shmipc_client_stray(struct shmipc_client *hot)
 {
-	uint32_t id = cellring_id(hot->resp.slot);
+	uint32_t id = CELLRING_ID(cellring_head(hot->resp.slot));
 	struct client *c = client_of(hot);
 
 	/* It was not an open call's when poll read it; if it is now, somebody changed it. */
@@ -546,15 +547,16 @@ int shmipc_client_arm(struct shmipc_client *hot)
 
 struct answer {
 	void *resp;
-	uint32_t len;
+	uint32_t capacity, len;
 	bool done;
 };
 
-static void answer_take(void *arg, uint64_t token, const void *resp)
+static void answer_take(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct answer *a = arg;
 
-	memcpy(a->resp, resp, a->len);
+	cellring_copy(a->resp, resp, len < a->capacity ? len : a->capacity);
+	a->len = len;
 	a->done = true;
 }
 
@@ -578,15 +580,13 @@ static int answer_wait(struct shmipc_client *hot, struct answer *a, uint64_t tim
 }
 
 int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t len, void *resp,
-	uint32_t resp_len, uint64_t timeout_ns)
+	uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p)
 {
 	struct client *c = client_of(hot);
-	struct answer a = {.resp = resp, .len = resp_len};
+	struct answer a = {.resp = resp, .capacity = capacity};
 	uint32_t id;
 	int err;
 
-	if (resp_len > c->layout.attr.resp_size)
-		return -EMSGSIZE;
 	if (shmipc_client_pending(hot) != c->given_up)
 		return -EBUSY;
 	if (c->given_up) { /* late responses give their places back */
@@ -602,6 +602,8 @@ int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t
 	if (err) {
 		hot->calls[id].state = SHMIPC_CALL_GIVEN_UP;
 		c->given_up++;
+	} else if (len_p) {
+		*len_p = a.len;
 	}
 	return err;
 }
@@ -623,7 +625,7 @@ int shmipc_client_abort(struct shmipc_client *hot, shmipc_response_fn *fn, void 
 		hot->answered++;
 		if (wanted) {
 			n++;
-			fn(arg, call->token, NULL);
+			fn(arg, call->token, NULL, 0);
 		}
 	}
 	c->given_up = 0;

@@ -64,6 +64,7 @@ static_assert(sizeof(struct shmipc_header) == 704, "layout");
 static_assert(sizeof(struct wakefd_addr) == 24, "name, cookie and netns, 8 bytes each");
 static_assert(SHMIPC_WORDS * 64 > SHMIPC_MAX_CLIENTS, "layout");
 static_assert(SHMIPC_MAX_DEPTH <= 1u << CELLRING_ID_BITS, "an id is a message's");
+static_assert(SHMIPC_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message's");
 
 /*
  * A place is clean, and may be taken by who gets its lock, when its bit is clear and the
@@ -85,7 +86,7 @@ static_assert(offsetof(struct shmipc_place, client_state) == 4, "layout");
 static_assert(offsetof(struct shmipc_place, client_addr) == 8, "layout");
 static_assert(offsetof(struct shmipc_place, server_epoch) == 64, "layout");
 static_assert(sizeof(struct shmipc_place) == 128, "layout");
-static_assert(CELLRING_ABI == 1, "the rings' layout belongs to the version of the region");
+static_assert(CELLRING_ABI == 2, "the rings' layout belongs to the version of the region");
 
 struct shmipc_layout {
 	struct shmipc_attr attr;

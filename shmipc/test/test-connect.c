@@ -288,7 +288,7 @@ static void closed_server_ends_every_call_once(void)
 	CHECK_EQ(shmipc_client_abort(c, tally_take, &t), 0);
 	CHECK_EQ(shmipc_client_pending(c), 0);
 	CHECK_EQ(call_tag(c, 30), -EPIPE);
-	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0), -EPIPE);
+	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0, NULL), -EPIPE);
 	shmipc_client_disconnect(c);
 	c = NULL;
 	CHECK_EQ(shmipc_client_connect(test_name("close"), NULL, &c), -ENOENT);

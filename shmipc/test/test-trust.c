@@ -307,7 +307,7 @@ static void harm_stays_in_the_own_place(void)
 	shmipc_server_destroy(s);
 }
 
-static void ignore(void *arg, uint64_t token, const void *resp)
+static void ignore(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A named shared-memory region, made by one process (the server) and mapped by others
- * of the same user, in which everybody can see who is still there.
+ * A named shared-memory region. One process (the server) creates it, others of the same user map
+ * it, and each of them can test whether another one is still alive.
  *
  *	struct shm_region r;
  *	err = shm_create("layer", "job7", size, &r);	server; holds byte 0
@@ -13,23 +13,22 @@
  *	shm_locked(&r, SHM_SERVER)			is the server alive?
  *	shm_close(&r);
  *
- * Liveness: who is there holds a byte lock on the region's file, an open file
- * description lock, which the kernel drops when the last reference to the description
- * goes: with the process, however it ends, and not with a thread. It sees through pid
- * namespaces and does not mistake a reused pid. Three things would break it, hence:
- * a mapping holds a reference, so the description that locks is not the one that is
- * mapped; a forked child inherits the description, so the child closes it in a
- * pthread_atfork() handler (and may only shm_close() the region); exec'd programs
- * would, too: O_CLOEXEC. A child made by a bare clone(2) is not seen.
+ * Liveness: each process holds a lock on one byte of the region's file. It is an open file
+ * description lock, which the kernel drops with the last reference to the description: when
+ * the process ends in any way, and not when a thread ends. It works across pid namespaces and
+ * does not depend on pids, which may be reused. Other references to the description have to be
+ * avoided: a mapping holds one, so another description is used for the mapping; a forked child
+ * inherits it, so the child closes it in a pthread_atfork() handler (and may only shm_close()
+ * the region); and exec closes it (O_CLOEXEC). A child made by a bare clone(2) is not handled.
  *
- * A process maps a region once, however many objects of its threads have it open: the
- * tables of its pages are shared, and a thread sanitizer sees that it is the same memory.
+ * A process maps a region once, however many objects of its threads have it open. They share
+ * its page tables, and a thread sanitizer recognises it as the same memory.
  *
- * The file is /dev/shm/<prefix>.<name>, mode 0600. Neither function follows a symbolic
- * link, and both refuse what another user owns or what others may open.
+ * The file is /dev/shm/<prefix>.<name>, mode 0600. shm_create() and shm_attach() do not follow
+ * symbolic links and refuse files that another user owns or may open.
  *
- * A region is one thread's at a time; different regions are independent. It must not
- * move while it is open (the fork handler knows its address).
+ * A region belongs to one thread at a time; different regions are independent. It must not move
+ * while it is open (the fork handler knows its address).
  */
 #ifndef BASE_SHM_H
 #define BASE_SHM_H
@@ -47,24 +46,24 @@
 #include <unistd.h>
 
 #define SHM_NAME_MAX 200 /* of prefix and name together */
-#define SHM_SERVER 0 /* the byte that a server holds; the others are the layer's to give */
-#define SHM_NAMING UINT32_MAX /* but this: held while a file gets a server or loses its name */
+#define SHM_SERVER 0 /* the byte that a server holds; the layer assigns the others */
+#define SHM_NAMING UINT32_MAX /* except this: held while a file gets a server or loses its name */
 #define SHM_TRIES 1000 /* lost races with other creators before -EADDRINUSE */
 
 struct shm_region {
 	void *addr;
 	size_t size;
-	int fd; /* the description that holds the locks; -1 in a forked child */
-	bool named; /* this process made the name and has not removed it yet */
+	int fd; /* its description holds the locks; -1 in a forked child */
+	bool named; /* this process has made the name and not removed it yet */
 	char path[SHM_NAME_MAX + 3]; /* for shm_open(3) */
-	dev_t dev; /* of the file that is mapped */
+	dev_t dev; /* of the mapped file */
 	ino_t ino;
 	struct shm_region *next;
 };
 
 /*
- * Every open region that one library (or program) has in this process: for the fork
- * handler, and to find a mapping that is there. Weak: all that include this have one.
+ * The open regions of one library (or program) in this process, for the fork handler and to
+ * find an existing mapping. Weak, so that all files that include this share one.
  */
 struct shm_registry {
 	pthread_mutex_t lock;
@@ -86,7 +85,7 @@ static inline void shm_fork_parent(void)
 	pthread_mutex_unlock(&shm_regions.lock);
 }
 
-/* The child gives up every claim; the mappings stay, so that it may shm_close() them. */
+/* The child closes the descriptors. The mappings stay, so that it may shm_close() them. */
 static inline void shm_fork_child(void)
 {
 	for (struct shm_region *r = shm_regions.first; r; r = r->next) {
@@ -103,7 +102,7 @@ static inline void shm_fork_init(void)
 	pthread_atfork(shm_fork_prepare, shm_fork_parent, shm_fork_child);
 }
 
-/* Opens the lock's description, known to the fork handler from its first moment on. */
+/* Opens the description for the locks and registers it for the fork handler. */
 static inline int shm_open_locked(struct shm_region *r, int flags)
 {
 	int err = 0;
@@ -121,7 +120,7 @@ static inline int shm_open_locked(struct shm_region *r, int flags)
 	return err;
 }
 
-/* Another region of ours that maps the same; the registry is locked. */
+/* Another region of this process with the same file. The registry is locked. */
 static inline struct shm_region *shm_same_mapping(const struct shm_region *r)
 {
 	struct shm_region *q = shm_regions.first;
@@ -132,7 +131,7 @@ static inline struct shm_region *shm_same_mapping(const struct shm_region *r)
 	return q;
 }
 
-/* Drops the locks, and the mapping if nobody else has it. */
+/* Drops the locks, and unmaps the memory if no other region shares it. */
 static inline void shm_close_locked(struct shm_region *r)
 {
 	struct shm_region **p = &shm_regions.first;
@@ -151,7 +150,7 @@ static inline void shm_close_locked(struct shm_region *r)
 	pthread_mutex_unlock(&shm_regions.lock);
 }
 
-/* -EINVAL when prefix.name is no usable file name. */
+/* Returns -EINVAL if prefix.name is not a valid file name. */
 static inline int shm_set_path(struct shm_region *r, const char *prefix, const char *name)
 {
 	int n;
@@ -172,8 +171,8 @@ static inline struct flock shm_flock(short type, uint32_t byte)
 }
 
 /*
- * Takes a byte. 0; -EAGAIN when somebody else holds it; -EBADF in a forked child.
- * Taking it again is no error.
+ * Locks a byte. Returns 0, also if this region holds it already; -EAGAIN if another one holds it;
+ * -EBADF in a forked child.
  */
 static inline int shm_lock(const struct shm_region *r, uint32_t byte)
 {
@@ -191,7 +190,7 @@ static inline void shm_unlock(const struct shm_region *r, uint32_t byte)
 	fcntl(r->fd, F_OFD_SETLK, &fl);
 }
 
-/* 1 when somebody else holds the byte, 0 when nobody does, -errno. A system call. */
+/* Returns 1 if another region holds the byte, 0 if none does, -errno. Makes a system call. */
 static inline int shm_locked(const struct shm_region *r, uint32_t byte)
 {
 	struct flock fl = shm_flock(F_WRLCK, byte);
@@ -201,7 +200,7 @@ static inline int shm_locked(const struct shm_region *r, uint32_t byte)
 	return fl.l_type != F_UNLCK;
 }
 
-/* Ours and nobody else's? -EACCES otherwise. */
+/* Returns -EACCES unless this user owns the file and nobody else may open it. */
 static inline int shm_check_owner(int fd, struct stat *st_p)
 {
 	if (fstat(fd, st_p) != 0)
@@ -212,8 +211,8 @@ static inline int shm_check_owner(int fd, struct stat *st_p)
 }
 
 /*
- * 1 when the name still means the file of this descriptor, 0 when not, -errno. Takes no
- * descriptor: a process that has none left can still remove its names.
+ * Returns 1 if the name still refers to the file of this descriptor, 0 if not, -errno. Opens no
+ * descriptor, so that a process without free descriptors can still remove its names.
  */
 static inline int shm_is_current(const struct shm_region *r)
 {
@@ -229,8 +228,8 @@ static inline int shm_is_current(const struct shm_region *r)
 }
 
 /*
- * Maps, through a description of its own, or shares a mapping that this process has. The
- * name can have passed to another file since the lock's description was opened: -ESTALE.
+ * Maps the file through another description, or shares an existing mapping of this process.
+ * Returns -ESTALE if the name now refers to another file than the description for the locks.
  */
 static inline int shm_map(struct shm_region *r, const struct stat *locked, size_t size)
 {
@@ -264,10 +263,10 @@ static inline int shm_map(struct shm_region *r, const struct stat *locked, size_
 }
 
 /*
- * The name is taken: by a living server (-EADDRINUSE), or by what a dead one left, which
- * is removed. Who removes a file's name, or becomes its server, holds its naming byte; so
- * of several servers that find the same remains, one removes them, once, and none removes
- * what has just found its server. -EAGAIN: look again.
+ * Called if the name exists. Returns -EADDRINUSE if it belongs to a living server; otherwise
+ * removes it. A process holds the naming byte while it removes a file's name or becomes its
+ * server. So of several servers that find the same stale file exactly one removes it, and none
+ * removes a file that has just got a server. -EAGAIN: try again.
  */
 static inline int shm_remove_stale(struct shm_region *r)
 {
@@ -294,7 +293,7 @@ static inline int shm_remove_stale(struct shm_region *r)
 	return err ? err : -EAGAIN;
 }
 
-/* One try to make the file and to hold its server byte. -EAGAIN: lost a race. */
+/* Tries once to make the file and to lock its server byte. -EAGAIN: another one was faster. */
 static inline int shm_create_file(struct shm_region *r)
 {
 	int err = shm_open_locked(r, O_CREAT | O_EXCL), current = 0;
@@ -303,7 +302,7 @@ static inline int shm_create_file(struct shm_region *r)
 		return shm_remove_stale(r);
 	if (err)
 		return err;
-	/* Until the server byte is held another server may take the new file for remains. */
+	/* Without it, another server could take the new file for a stale one. */
 	err = shm_lock(r, SHM_NAMING);
 	if (!err)
 		current = shm_is_current(r);
@@ -320,12 +319,12 @@ static inline int shm_create_file(struct shm_region *r)
 }
 
 /*
- * Makes the region, zero-filled, with its memory allocated, and holds byte SHM_SERVER;
- * what a dead server left under that name is replaced. 0, or
- *	-EINVAL		the name is empty, too long, or has a '/' in it; size 0
+ * Makes the region, zero-filled, with its memory allocated, and locks byte SHM_SERVER. Replaces
+ * the region of a dead server with the same name. Returns 0 or
+ *	-EINVAL		the name is empty, too long, or contains '/'; size 0
  *	-EADDRINUSE	a living server has the name
  *	-EACCES, -ELOOP	another user has the name, or it is a symbolic link
- *	-ENOSPC, -ENOMEM, -EMFILE, ...	as the kernel says; nothing is left behind
+ *	-ENOSPC, -ENOMEM, -EMFILE, ...	from the kernel; nothing is left behind
  */
 static inline int shm_create(const char *prefix, const char *name, size_t size,
 	struct shm_region *r)
@@ -343,7 +342,7 @@ static inline int shm_create(const char *prefix, const char *name, size_t size,
 	}
 	if (err)
 		return err == -EAGAIN ? -EADDRINUSE : err;
-	/* ftruncate alone would let a full /dev/shm come as a SIGBUS later. */
+	/* With ftruncate() alone, a full /dev/shm would raise SIGBUS later. */
 	do
 		err = -posix_fallocate(r->fd, 0, (off_t)size);
 	while (err == -EINTR);
@@ -361,14 +360,14 @@ static inline int shm_create(const char *prefix, const char *name, size_t size,
 }
 
 /*
- * Maps an existing region, whole; holds no byte yet. The caller checks magic, version
- * and sizes. 0, or
+ * Maps an existing region as a whole, without locking a byte. The caller checks magic, version
+ * and sizes. Returns 0 or
  *	-EINVAL		as above
  *	-ENOENT		no such region: no server yet; try again later
  *	-ECONNREFUSED	its server is dead; a new one will replace it
  *	-EAGAIN		its server is still making it (smaller than min_size), or a new
- *			one is replacing it at this moment
- *	-EACCES		another user's
+ *			server is replacing it at this moment
+ *	-EACCES		it belongs to another user
  */
 static inline int shm_attach(const char *prefix, const char *name, size_t min_size,
 	struct shm_region *r)
@@ -399,8 +398,8 @@ static inline int shm_attach(const char *prefix, const char *name, size_t min_si
 }
 
 /*
- * The server takes the name away; mappings live on, nobody can attach any more, and a
- * crash of all its users leaves nothing. 0, also when there is nothing (more) to remove.
+ * The server removes the name. Mappings stay valid, no process can attach any more, and nothing
+ * is left behind if all processes crash. Returns 0, also if there is nothing to remove.
  */
 static inline int shm_remove_name(struct shm_region *r)
 {
@@ -414,7 +413,7 @@ static inline int shm_remove_name(struct shm_region *r)
 	return 0;
 }
 
-/* Unmaps, drops every byte, and removes the name if this process made it. */
+/* Unmaps the region, drops all locks, and removes the name if this process has made it. */
 static inline void shm_close(struct shm_region *r)
 {
 	shm_remove_name(r);

@@ -37,9 +37,9 @@ enum attr_mask {
 	A_DEST_QPN = 1 << 20,
 };
 
-#define WATCH_NS 10000000u /* how often the end of a copy is looked for that may never come */
+#define WATCH_NS 10000000u /* period at which an unfinished copy is checked */
 
-/* What each transition between working states needs, by type of QP. */
+/* The attributes that each transition between working states needs, by type of QP. */
 static const struct transition {
 	uint8_t from, to;
 	uint32_t rc, uc, ud;
@@ -147,7 +147,7 @@ void qp_stop(struct qp *qp)
 	qp->flushing = 0;
 }
 
-/* The provider zeroes the doorbell records and its own indexes itself. */
+/* The provider resets the doorbell records and its own indexes. */
 static int reset(struct qp *qp)
 {
 	qp_stop(qp);
@@ -163,7 +163,7 @@ static int reset(struct qp *qp)
 	return 0;
 }
 
-/* What is being sent is finished first. */
+/* The message that is being sent is finished first. */
 static int drain(struct qp *qp, bool notify)
 {
 	bool drained = qp->state == QPS_RTS;
@@ -210,9 +210,9 @@ int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m)
 }
 
 /*
- * What is marked before it is done is finished by whoever takes over from a dead process.
- * The end of a copy finishes it, too; should nobody notice that its process was killed,
- * the timer of this one does.
+ * `flushing` is set first, so that a process that takes over from a dead one finishes the
+ * transition. If a copy involves the QP, the end of the copy finishes it. The timer covers
+ * the case that the copying process was killed and nobody has noticed.
  */
 void qp_to_error(struct qp *qp)
 {
