@@ -151,6 +151,10 @@ static void rest(struct daemon *d, uint32_t n, struct wait *w)
 	if (!wait_step(w))
 		return;
 	d->stats.sleeps++;
+	if (d->sleeper.n) {
+		sleeper_sleep(&d->sleeper, d);
+		return;
+	}
 	if (!d->flux && !d->sees_ranks)
 		shmipc_server_wait(d->ipc, SLEEP_NS); /* is woken by a request */
 	else

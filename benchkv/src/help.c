@@ -62,6 +62,10 @@ static const char ring_option[] =
 	"  --ring-size BYTES    of each endpoint: a power of two from 4096 to 2^30; auto: eight\n"
 	"                       times what can be in flight on it (auto)\n";
 
+static const char wait_option[] =
+	"  --wait poll|event    idle daemons look again after a nap, or sleep on descriptors until\n"
+	"                       there is something (poll)\n";
+
 static const char daemon_options[] =
 	"  --net-daemons N      daemons that own endpoints, that of rank r being daemon r mod N\n"
 	"                       (1 to --daemons; 1 for delegation, all for meta)\n"
@@ -87,6 +91,7 @@ void help_all(FILE *out)
 	fputs(head, out);
 	fputs(size_options, out);
 	fputs(ring_option, out);
+	fputs(wait_option, out);
 	fputs(daemon_options, out);
 	fputs(other_options, out);
 }
@@ -95,8 +100,10 @@ void help_backend(enum backend b, FILE *out)
 {
 	fputs(about[b], out);
 	fputs(size_options, out);
-	if (b != BACKEND_UCX)
+	if (b != BACKEND_UCX) {
 		fputs(ring_option, out);
+		fputs(wait_option, out);
+	}
 	if (!backend_is_direct(b))
 		fputs(daemon_options, out);
 	fputs(other_options, out);

@@ -297,11 +297,12 @@ void network_flush(struct daemon *d)
 		copyrpc_flush(net->ctx);
 		return;
 	}
-	net->n_loads = 0;
+	net->n_loads = net->held_back = 0;
 	copyrpc_flush_if(net->ctx, gather_load, net);
 	if (!net->n_loads)
 		return;
 	go = control_select(&net->control, net->loads, net->n_loads, consumed_by, now_ns, net);
+	net->held_back = net->n_loads - go;
 	for (size_t i = 0; i < go; i++)
 		net->remotes[net->loads[i].ep].go = true;
 	copyrpc_flush_if(net->ctx, may_go, net);

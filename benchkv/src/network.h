@@ -38,6 +38,7 @@ struct network {
 	struct control control;
 	struct control_load *loads; /* gathered by phase F */
 	size_t n_loads;
+	size_t held_back; /* endpoints that the control has not let go in the last phase F */
 	struct held_req *held; /* FORWARD_MAX for each worker */
 	uint32_t *n_held; /* by worker */
 	struct control_polls polls; /* of this loop */

@@ -290,6 +290,10 @@ int node_start(struct node *n, char *why, int size)
 		err = open_regions(n, why, size);
 	if (err)
 		return why[0] ? err : fail(why, size, err, "the rank cannot start");
+	for (uint32_t i = 0; n->o->wait_event && !err && i < n->o->daemons; i++)
+		err = sleeper_init(&n->daemons[i].sleeper, &n->daemons[i]);
+	if (err)
+		return fail(why, size, err, "no descriptor to sleep on");
 	err = start_threads(n);
 	if (err)
 		return fail(why, size, err, "a thread cannot start");

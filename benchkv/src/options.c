@@ -47,6 +47,7 @@ enum {
 	OPT_RING_SIZE,
 	OPT_CONTROL,
 	OPT_PIN,
+	OPT_WAIT,
 	OPT_TIMEOUT,
 	OPT_TRACE,
 	OPT_JSON,
@@ -76,6 +77,7 @@ static const struct option long_options[] = {
 	{"ring-size", required_argument, NULL, OPT_RING_SIZE},
 	{"control", required_argument, NULL, OPT_CONTROL},
 	{"pin", required_argument, NULL, OPT_PIN},
+	{"wait", required_argument, NULL, OPT_WAIT},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"trace", required_argument, NULL, OPT_TRACE},
 	{"json", required_argument, NULL, OPT_JSON},
@@ -157,6 +159,16 @@ static int parse_yes_no(const struct parse *p, bool *yes_p)
 	if (!yes && strcmp(p->arg, "no"))
 		return bad(p, "yes or no");
 	*yes_p = yes;
+	return 0;
+}
+
+static int parse_wait(const struct parse *p, bool *event_p)
+{
+	bool event = !strcmp(p->arg, "event");
+
+	if (!event && strcmp(p->arg, "poll"))
+		return bad(p, "poll or event");
+	*event_p = event;
 	return 0;
 }
 
@@ -245,6 +257,8 @@ static int parse_option(int opt, const struct parse *p, struct options *o)
 		return control_parse(p->arg, &o->control) ? bad(p, CONTROLS) : 0;
 	case OPT_PIN:
 		return parse_yes_no(p, &o->pin);
+	case OPT_WAIT:
+		return parse_wait(p, &o->wait_event);
 	case OPT_TIMEOUT:
 		return parse_seconds(p, 1, 86400, &o->timeout_ns);
 	case OPT_TRACE:
@@ -317,6 +331,7 @@ static int check_direct(struct options *o, const bool *given, char *why, int siz
 		{OPT_NET_DAEMONS, "net-daemons", false},
 		{OPT_TRACE, "trace", false},
 		{OPT_RING_SIZE, "ring-size", true},
+		{OPT_WAIT, "wait", true},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(unfit); i++) {

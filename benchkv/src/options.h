@@ -39,6 +39,7 @@ struct options {
 	const char *hgrm; /* NULL: none */
 	uint64_t timeout_ns;
 	bool pin;
+	bool wait_event; /* idle daemons sleep on descriptors */
 	bool dry_run;
 	char *const *command; /* the command line as it was given, up to a NULL */
 };

@@ -393,6 +393,26 @@ def case_measured():
     check(r.status == 2 and len(r.own_lines()) == 1 and "--hgrm '/nonexistent/x'" in r.err, r)
 
 
+def case_events():
+    """Daemons that sleep on descriptors: no wake-up is lost, with one request at a time each loss
+    would cost 100 ms; and an idle daemon looks rarely."""
+    one = ["--clients", 1, "--queue-depth", 1, "--ops", 5000, "--wait", "event", "--json", "-"]
+    shared = [] if BACKEND == "direct" else [(3, "--daemons", 2, "--net-daemons", 2)]
+    for np, *args in (0,), (2,), (2, "--daemons", 3), *shared:
+        verified(run(job(np, *one, *args)), np)
+    if BACKEND == "delegation":
+        deep = ["--queue-depth", 64, "--clients", 3, "--ops", 100000, "--wait", "event", "--json", "-"]
+        for control in "auto:1,1000", "hold:50", "budget:8":
+            verified(run(job(2, *deep, "--control", control)), 2)
+    loops = {}
+    for wait in "poll", "event":
+        j = verified(run(job(2, "--rate", 20, "--duration", 2, "--wait", wait, "--daemons", 2,
+                             "--json", "-")), 2)
+        check(j["daemon"]["sleeps"] > 0, j)
+        loops[wait] = j["daemon"]["loops"] - j["audit"]["keys"]
+    check(loops["event"] < loops["poll"] / 2, loops)
+
+
 def case_progress():
     """A terminal sees how far the run is, and nothing of it afterwards; nobody else does."""
     argv = job(0, "--duration", 1.5, "--runs", 2)

@@ -83,6 +83,7 @@ static const char *const bad[] = {
 	"delegation --json \"\"",
 	"delegation --timeout 0",
 	"delegation --pin 1",
+	"delegation --wait never",
 	"delegation --dry-run=yes",
 };
 
