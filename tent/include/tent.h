@@ -228,8 +228,8 @@ int tent_batch_free(struct tent_batch *b);
 /* ---- notices ------------------------------------------------------------------- */
 
 /*
- * Takes the value of a peer's request that has ended, see tent_request.notify, in the order
- * of their ends. -EAGAIN there is none. Peers wait while 4,096 have not been taken.
+ * Takes the value of a peer's request that has ended, see tent_request.notify. Those of
+ * requests that end at about the same time come in any order. -EAGAIN there is none. Peers wait while 4,096 have not been taken.
  */
 int tent_notice(struct tent *t, uint16_t *notify_p);
 

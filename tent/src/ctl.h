@@ -6,7 +6,8 @@
  *	HELLO key, number of pairs      -> WELCOME
  *	CONNECT pair, rail, epoch, end  -> CONNECTED pair, epoch, end, status
  *	FENCE pair, epoch               -> FENCED pair, epoch: nothing can arrive on it any more
- *	IMM value (shared memory only)  -> TAKEN value
+ *	IMM value (shared memory only)
+ *	                                   TAKEN value: a request's immediates are counted
  *	                                   RAIL_DOWN rail, RAIL_UP rail
  */
 #ifndef TENT_CTL_H

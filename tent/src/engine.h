@@ -100,8 +100,9 @@ struct tent_segment {
 	} slices[MAX_SLICES];
 	uint32_t waiting_head, waiting_tail; /* tasks that the scheduler has no room for */
 	uint32_t notify_head, notify_tail; /* tasks that wait for a slot of notices */
-	uint32_t slot_task[NOTICE_SLOTS]; /* NO_TASK: free */
+	uint32_t slot_task[NOTICE_SLOTS]; /* NO_TASK: none, or it has ended */
 	uint8_t slot_lap[NOTICE_SLOTS];
+	uint16_t slots_untaken; /* a bit for each whose notice the peer has not counted */
 	uint32_t open; /* tasks that have not ended */
 };
 
@@ -225,8 +226,8 @@ void task_cancel(uint32_t id, struct tent *t);
 void tasks_start(struct tent_segment *s, uint64_t now);
 /* The scheduler has ended the task. */
 void task_moved(struct tent_segment *s, uint32_t id, int status);
-/* The peer has taken what stood for an immediate. */
-void task_taken(struct tent_segment *s, uint32_t imm);
+/* The peer has counted all immediates of a slot. */
+void notice_taken(struct tent_segment *s, uint32_t imm);
 void task_acknowledged(struct tent_segment *s, uint32_t id, uint32_t position);
 /* What was posted on the pair goes over others. */
 void tasks_renotify(struct tent_segment *s, uint32_t pair);

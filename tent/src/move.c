@@ -272,7 +272,7 @@ static int on_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_
 		}
 		return 0;
 	case CTL_TAKEN:
-		task_taken(s, msg->rail);
+		notice_taken(s, msg->rail);
 		return 0;
 	case CTL_RAIL_DOWN:
 	case CTL_RAIL_UP:

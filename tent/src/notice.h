@@ -8,9 +8,11 @@
  *
  *	bits 0-15 value, 16-19 slot, 20 lap of the slot, 21-25 position, 26-30 positions - 1
  *
- * A sender has at most NOTICE_SLOTS requests under way that notify, one per slot, and uses a
+ * A sender has at most NOTICE_SLOTS requests under way that notify, one per slot. It uses a
  * slot again when all immediates of it have been acknowledged, those that were sent twice
- * included. Pure functions.
+ * included, and the receiver has said that it has counted them: an acknowledged immediate may
+ * still lie in a queue while those of a later request are taken out of another one.
+ * Pure functions.
  */
 #ifndef TENT_NOTICE_H
 #define TENT_NOTICE_H

@@ -44,6 +44,7 @@ struct counting {
 static void count_imm(void *arg, uint32_t imm)
 {
 	struct counting *n = arg;
+	struct ctl_msg taken = {.type = CTL_TAKEN, .rail = imm};
 	const uint64_t one = 1;
 
 	if (!notice_count(&n->c->counter, imm))
@@ -51,6 +52,7 @@ static void count_imm(void *arg, uint32_t imm)
 	n->t->notices[n->t->notice_tail++ % NOTICE_RING] = notice_decode(imm).value;
 	if (write(n->t->notice_fd, &one, sizeof(one)) < 0)
 		abort(); /* a semaphore of at most NOTICE_RING */
+	ctl_send(&n->c->ctl, &taken);
 }
 
 /* What is not taken stays in the queues, and then the peers wait. */
@@ -163,11 +165,10 @@ static int on_fence(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 
 static int on_imm(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
-	struct ctl_msg reply = {.type = CTL_TAKEN, .rail = msg->rail};
 	struct counting n = {t, c};
 
 	count_imm(&n, msg->rail);
-	return ctl_send(&c->ctl, &reply);
+	return 0;
 }
 
 static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)

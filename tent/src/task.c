@@ -128,10 +128,14 @@ static void take_slot(struct tent_segment *s, uint32_t id, uint8_t slot)
 
 	k->state = TASK_NOTIFYING;
 	k->slot = slot;
-	k->positions = (uint8_t)__builtin_popcountll(k->pairs);
 	k->acknowledged = k->posted = 0;
 	s->slot_task[slot] = id;
 	s->slot_lap[slot] ^= 1;
+	s->slots_untaken |= 1u << slot;
+	/* What threads have copied is in place: one message is enough. */
+	if (!s->t->n_devs)
+		k->pairs &= -k->pairs;
+	k->positions = (uint8_t)__builtin_popcountll(k->pairs);
 	/* The i-th position is that of the i-th pair that carried something. */
 	for (uint32_t pair = 0, i = 0; pair < s->n_pairs; pair++) {
 		if (k->pairs >> pair & 1)
@@ -179,7 +183,9 @@ static int post_imm(struct tent_segment *s, uint32_t id, uint32_t position)
 		return -EAGAIN;
 	if (p->link->ops->post_imm)
 		return p->link->ops->post_imm(p->link, imm, token_make(TOKEN_IMM, position, id));
-	return ctl_send(&s->ctl, &msg);
+	if (!ctl_send(&s->ctl, &msg))
+		k->acknowledged |= 1u << position;
+	return 0;
 }
 
 /* Another pair for a position whose own is closed. */
@@ -221,29 +227,47 @@ static int notify(struct tent_segment *s, uint32_t id)
 	return 0;
 }
 
-static void free_slot(struct tent_segment *s, uint8_t slot)
+/* All immediates of it have been acknowledged. */
+static bool told(const struct task *k)
 {
+	return __builtin_popcount(k->acknowledged) == k->positions;
+}
+
+static void end_in_slot(struct tent_segment *s, uint8_t slot, int err)
+{
+	uint32_t id = s->slot_task[slot];
+
 	s->slot_task[slot] = NO_TASK;
+	task_end(s->t, id, err);
+}
+
+/* The task of a slot goes on; of a free slot the next one begins. */
+static void notify_slot(struct tent_segment *s, uint8_t slot)
+{
+	uint32_t id = s->slot_task[slot];
+	int err;
+
+	if (id == NO_TASK && !(s->slots_untaken >> slot & 1)) {
+		id = list_take(s->t, &s->notify_head);
+		if (id != NO_TASK)
+			take_slot(s, id, slot);
+	}
+	if (id == NO_TASK)
+		return;
+	err = notify(s, id);
+	if (err) {
+		/* All rails are closed, so the peer has counted what came. */
+		s->slots_untaken &= (uint16_t) ~(1u << slot);
+		end_in_slot(s, slot, s->lost ? s->lost : err);
+	} else if (told(&s->t->tasks[id])) {
+		end_in_slot(s, slot, 0);
+	}
 }
 
 void tasks_notify(struct tent_segment *s)
 {
-	for (uint8_t slot = 0; slot < NOTICE_SLOTS; slot++) {
-		uint32_t id = s->slot_task[slot];
-		int err;
-
-		if (id == NO_TASK) {
-			id = list_take(s->t, &s->notify_head);
-			if (id == NO_TASK)
-				continue;
-			take_slot(s, id, slot);
-		}
-		err = notify(s, id);
-		if (err) {
-			free_slot(s, slot);
-			task_end(s->t, id, s->lost ? s->lost : err);
-		}
-	}
+	for (uint8_t slot = 0; slot < NOTICE_SLOTS; slot++)
+		notify_slot(s, slot);
 }
 
 void task_acknowledged(struct tent_segment *s, uint32_t id, uint32_t position)
@@ -251,20 +275,16 @@ void task_acknowledged(struct tent_segment *s, uint32_t id, uint32_t position)
 	struct task *k = &s->t->tasks[id];
 
 	k->acknowledged |= 1u << position;
-	if (__builtin_popcount(k->acknowledged) < k->positions)
-		return;
-	free_slot(s, k->slot);
-	task_end(s->t, id, 0);
+	if (told(k))
+		end_in_slot(s, k->slot, 0);
 }
 
-void task_taken(struct tent_segment *s, uint32_t imm)
+void notice_taken(struct tent_segment *s, uint32_t imm)
 {
 	struct notice_imm i = notice_decode(imm);
-	uint32_t id = s->slot_task[i.slot];
 
-	if (id != NO_TASK && imm == imm_of(s, &s->t->tasks[id], i.position) &&
-		s->t->tasks[id].posted >> i.position & 1)
-		task_acknowledged(s, id, i.position);
+	if (i.lap == s->slot_lap[i.slot])
+		s->slots_untaken &= (uint16_t) ~(1u << i.slot);
 }
 
 void tasks_renotify(struct tent_segment *s, uint32_t pair)
@@ -289,10 +309,7 @@ void tasks_fail(struct tent_segment *s, int err)
 	while ((id = list_take(s->t, &s->notify_head)) != NO_TASK)
 		task_end(s->t, id, err);
 	for (uint8_t slot = 0; slot < NOTICE_SLOTS; slot++) {
-		if (s->slot_task[slot] == NO_TASK)
-			continue;
-		id = s->slot_task[slot];
-		free_slot(s, slot);
-		task_end(s->t, id, err);
+		if (s->slot_task[slot] != NO_TASK)
+			end_in_slot(s, slot, err);
 	}
 }

@@ -144,8 +144,10 @@ static inline void duo_open(struct duo *d, const struct duo_attr *a)
 	fflush(NULL);
 	d->child = fork();
 	CHECK(d->child >= 0);
-	if (!d->child)
+	if (!d->child) {
+		close(fds[0]);
 		duo_child(d, a, fds[1]);
+	}
 	close(fds[1]);
 	d->fd = fds[0];
 	duo_read(d->fd, &len, sizeof(len));
