@@ -248,7 +248,7 @@ static void what_is_used_stays(void)
 
 static void bad_requests_start_nothing(void)
 {
-	struct tent_request r[2];
+	struct tent_request r[2], *many;
 	struct tent_batch *b = NULL;
 	struct duo d;
 
@@ -275,6 +275,11 @@ static void bad_requests_start_nothing(void)
 	r[1] = r[0];
 	r[1].segment = NULL;
 	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EINVAL);
+	many = calloc(1025, sizeof(*many));
+	for (int i = 0; i < 1025; i++)
+		many[i] = r[0];
+	CHECK_EQ(tent_submit(d.t, many, 1025, &b), -EAGAIN);
+	free(many);
 	CHECK(!b);
 	test_filled(d.theirs, d.len, 0);
 	duo_close(&d);

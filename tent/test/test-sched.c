@@ -4,7 +4,7 @@
 
 #include "fake.h"
 
-static const enum tent_mode modes[] = {TENT_BASELINE, TENT_SMART, TENT_PULL};
+const enum tent_mode all[] = {TENT_BASELINE, TENT_SMART, TENT_PULL};
 
 static uint64_t allocations;
 void *__real_malloc(size_t n);
@@ -618,6 +618,37 @@ static void allocates_nothing_after_create(void)
 	}
 }
 
+/* What is posted ends; nothing more is posted, and the other request does not notice. */
+static void a_request_is_cancelled(void)
+{
+	const enum tent_mode all[] = {TENT_BASELINE, TENT_SMART, TENT_PULL};
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		struct fake f;
+		uint32_t posted;
+
+		fake_init(&f, all[i]);
+		for (uint32_t r = 0; r < FAKE_RAILS; r++)
+			f.rails[r].depth = 1;
+		fake_start(&f);
+		CHECK_EQ(fake_submit(&f, 30 * SLICE), 0);
+		CHECK_EQ(fake_submit(&f, 3 * SLICE), 0);
+		posted = f.n_posts;
+		sched_cancel(f.s, 30 * SLICE);
+		sched_cancel(f.s, 12345); /* there is none */
+		CHECK_EQ(f.done, 0);
+		fake_drain(&f);
+		CHECK_EQ(f.done, 2);
+		CHECK_EQ(f.failed, 1);
+		CHECK(f.n_posts <= posted + 3);
+		CHECK(sched_idle(f.s));
+		sched_cancel(f.s, 30 * SLICE); /* it has ended */
+		fake_run(&f);
+		CHECK_EQ(f.done, 2);
+		fake_fini(&f);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -642,6 +673,7 @@ int main(int argc, char **argv)
 		TEST(a_full_queue_is_asked_again),
 		TEST(a_rail_that_refuses_posts_has_failed),
 		TEST(allocates_nothing_after_create),
+		TEST(a_request_is_cancelled),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
