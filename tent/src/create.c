@@ -37,7 +37,7 @@ static bool attr_fits(const struct sched_attr *a)
 	if (!a->n_rails || a->n_rails > SCHED_MAX_RAILS || !a->n_locations ||
 		a->n_locations > SCHED_MAX_LOCATIONS || a->n_groups > SCHED_MAX_GROUPS ||
 		a->max_requests > MAX_REQUESTS || a->max_slices > MAX_SLICES ||
-		a->stall_min_ns > SCHED_STALL_MAX_NS)
+		(a->stall_min_ns > SCHED_STALL_MAX_NS && a->stall_min_ns != SCHED_NEVER))
 		return false;
 	return rails_fit(a);
 }

@@ -122,7 +122,7 @@ static uint64_t rail_deadline(const struct sched *s, uint32_t rail)
 
 	if (r->state == RAIL_DOWN || r->state == RAIL_PROBING)
 		return r->probe_at;
-	if (rail_in_use(r) && r->posted)
+	if (rail_in_use(r) && r->posted && s->stall_min_ns != SCHED_NEVER)
 		return r->progress_at + (uint64_t)patience(s, rail);
 	return SCHED_NEVER;
 }

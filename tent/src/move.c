@@ -428,7 +428,8 @@ int move_create(struct tent_segment *s)
 		.n_locations = topo->n_locations,
 		.max_requests = MAX_REQUESTS,
 		.max_slices = MAX_SLICES,
-		.stall_min_ns = STALL_MIN_NS,
+		/* A thread that copies ends, or reports an error, however busy the host is. */
+		.stall_min_ns = s->t->n_devs ? STALL_MIN_NS : SCHED_NEVER,
 		.probe_timeout_ns = PROBE_NS,
 		.seed = clock_ns(),
 		.ops = &ops,

@@ -91,7 +91,8 @@ struct sched_attr {
 	uint32_t n_groups;
 	uint32_t max_requests; /* 0: 64 */
 	uint32_t max_slices; /* bound to rails at a time, all requests; 0: 4096 */
-	uint64_t stall_min_ns; /* a rail may be silent for so long; 0: 2 ms, at most 45 ms */
+	uint64_t stall_min_ns; /* a rail may be silent for so long; 0: 2 ms, at most 45 ms;
+				  SCHED_NEVER: for as long as it likes */
 	uint64_t probe_timeout_ns; /* until a probe is given up; 0: 2 ms */
 	uint64_t seed;
 	const struct rail_ops *ops;
