@@ -23,7 +23,8 @@ LIBC = {"libc.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0"}
 
 # Programs: (file, directories they may include from, libraries they need besides libc).
 PROGRAMS = {
-    "tentbench": ("tent/sim/tentbench", {"base"}, {"libjansson.so.4", "libm.so.6"}),
+    "tentbench": ("tent/sim/tentbench", {"base"},
+                  {"libtent.so.0", "liblatrec.so.0", "libjansson.so.4", "libm.so.6"}),
     "benchkv": ("benchkv/benchkv",
                 {"base", "latrec", "mlx5dv-lite", "copyrpc", "cellring", "delegrpc", "shmipc", "flux"},
                 {"liblatrec.so.0", "libcopyrpc.so.0", "libdelegrpc.so.0", "libshmipc.so.0",
