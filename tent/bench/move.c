@@ -284,10 +284,10 @@ static int with_server(const struct move_options *o, const char *text)
 int move_client(const struct move_options *o)
 {
 	struct server s;
-	int status = meet(o, &s), parted;
+	int met = meet(o, &s), status, parted;
 
-	if (!status)
-		status = with_server(o, s.text);
+	status = met ? met : with_server(o, s.text);
 	parted = part(&s);
-	return status ? status : parted;
+	/* A child that has not even begun knows better why. */
+	return status && !(met && parted) ? status : parted;
 }
