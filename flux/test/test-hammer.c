@@ -53,7 +53,7 @@ static int hammer_serve(void *s)
 	uint32_t from;
 	int n = 0;
 
-	for (; flux_try_recv_raw(s, &from, &call, &v, sizeof(v)) == 1; n++) {
+	for (; flux_try_recv_raw(s, &from, &call, &v, sizeof(v), NULL) == 1; n++) {
 		CHECK_EQ(v >> 32, from);
 		v = ~v;
 		CHECK_EQ(flux_reply(s, call, &v, sizeof(v)), 0);

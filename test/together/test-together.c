@@ -46,7 +46,7 @@ static uint32_t serve_shmipc(struct shmipc_server *s)
 	uint32_t n = 0;
 
 	shmipc_server_poll(s);
-	for (; shmipc_server_recv(s, &r, &v, sizeof(v)) == 1; n++)
+	for (; shmipc_server_recv(s, &r, &v, sizeof(v), NULL) == 1; n++)
 		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &v, sizeof(v)), 0);
 	return n;
 }
@@ -56,7 +56,7 @@ static uint32_t serve_flux(struct flux_node *f)
 	uint64_t call, v;
 	uint32_t from, n = 0;
 
-	for (; flux_try_recv_raw(f, &from, &call, &v, sizeof(v)) == 1; n++)
+	for (; flux_try_recv_raw(f, &from, &call, &v, sizeof(v), NULL) == 1; n++)
 		CHECK_EQ(flux_reply(f, call, &v, sizeof(v)), 0);
 	return n;
 }
@@ -164,7 +164,7 @@ static void *shmipc_caller(void *arg)
 	return NULL;
 }
 
-static void flux_took(void *arg, uint64_t token, const void *payload)
+static void flux_took(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	CHECK_EQ(*(const uint64_t *)payload, token);
 }
