@@ -214,7 +214,7 @@ static void open_twins(enum mlx5dvl_qp_type type)
 	t.our_peer_qpn = mlx5dvl_qp_qpn(t.our_peer);
 	t.vendor_peer_qpn = mlx5dvl_qp_qpn(t.vendor_peer);
 	t.ours = connect_ours(t.our_peer);
-	CHECK_EQ(to_qp(t.ours)->ibv->qp_type, types[type]);
+	CHECK_EQ(qp_of(t.ours)->ibv->qp_type, types[type]);
 	vendor_open_as(&t.v, t.h.ctx, 64, types[type]);
 	connect_vendor();
 }

@@ -102,6 +102,20 @@ int arg_name(const struct arg *a, const char **name_p)
 	return 0;
 }
 
+json_t *text_json(const char *text)
+{
+	json_t *v = json_string(text);
+	char copy[1024];
+
+	if (v)
+		return v;
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (char *c = copy; *c; c++)
+		if (!isascii((unsigned char)*c))
+			*c = '?';
+	return json_string(copy);
+}
+
 /* The long option that a letter stands for: letters are values of long options. */
 static const struct option *option_of(const struct option *options, int val)
 {
