@@ -86,7 +86,7 @@ int arg_word(const struct arg *a, const char *const *words, unsigned *index_p)
 
 bool name_is_safe(const char *name)
 {
-	size_t len = strlen(name);
+	size_t len = strnlen(name, 64);
 
 	if (!len || len > 63 || name[0] == '.')
 		return false;
