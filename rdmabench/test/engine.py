@@ -230,6 +230,9 @@ def faults():
     o = report("--fork", "-n", 200, "-q", 2, "-s", 64, "-t", 16, status=1, env=fault)
     assert o["errors"] == 1 and "Permission denied" in o["events"][0], o
     assert 200 <= o["sent"]["messages"] < 400, o
+    o = report("--fork", "-n", 200, "-s", 64, status=1,
+               env={"SOFTHCA_FAULTS": "opcode=write nth=1 action=error syndrome=remote_access"})
+    assert o["latency_ns"]["samples"] == 0 and o["sent"]["messages"] == 0, o
     o = report("--fork", "-n", 200, "--op", "s", "-s", 64, "--check", status=1,
                env={"SOFTHCA_FAULTS": "opcode=send nth=50 action=error syndrome=retry_exceeded"})
     assert o["errors"] == 1 and o["mismatches"] == 0, o
