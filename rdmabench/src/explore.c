@@ -242,7 +242,7 @@ static void try_point(struct explorer *e)
 		note_anomaly(e, &p, kind);
 		begin_again(e);
 	} else if (e->attr->method == EXPLORE_ANNEAL) {
-		anneal(e, &p, measure_energy(&m));
+		anneal(e, &p, measure_energy(&m, &e->attr->rules));
 	}
 	json_decref(m.counters);
 }

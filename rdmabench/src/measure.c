@@ -37,11 +37,12 @@ static double part(double x)
 	return x < 0 ? 0 : x > 1 ? 1 : x;
 }
 
-double measure_energy(const struct measure *m)
+double measure_energy(const struct measure *m, const struct rules *r)
 {
 	const double *v = m->v;
 	double carried = (v[MEASURE_TX_GBPS] + v[MEASURE_RX_GBPS]) / (2 * LINK_GBPS);
 	double paused = (v[MEASURE_TX_PAUSE] + v[MEASURE_RX_PAUSE]) / (2 * US_PER_S);
+	double late = r->p99_ns > 0 ? m->latency.v[STATS_P99] / r->p99_ns : 0;
 
-	return part(1 - carried) + part(paused);
+	return part(1 - carried) + part(paused) + part(late);
 }

@@ -51,9 +51,9 @@ void rules_init(struct rules *r);
 enum anomaly measure_judge(const struct measure *m, const struct rules *r);
 
 /*
- * How bad it is, in parts of what the links carry: what is missing of 128 Gb/s per direction,
- * and pauses, both from 0 to 1. The search climbs it.
+ * How bad it is: what is missing of 128 Gb/s per direction, pauses, and, if there is a limit of
+ * the latency, p99 in parts of it; each from 0 to 1. The search climbs the sum.
  */
-double measure_energy(const struct measure *m);
+double measure_energy(const struct measure *m, const struct rules *r);
 
 #endif

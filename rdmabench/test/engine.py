@@ -278,5 +278,14 @@ def larger():
         assert low >= 16 * 1024 * 8 and high >= 64 * 8192 * 8 and high > low, (low, high)
 
 
+def delayed():
+    """A link with a latency of 50 us: no sample is shorter."""
+    with tempfile.NamedTemporaryFile("w") as f:
+        f.write("name=mlx5_0 link=ib latency_ns=50000\n")
+        f.flush()
+        o = report("--fork", "-n", 100, "-s", 64, "-t", 1, hca=["--topology", f.name, "--link", "real"])
+        assert o["latency_ns"]["min"] >= 50000 and o["latency_ns"]["samples"] == 100, o
+
+
 globals()[case]()
 print("passed")

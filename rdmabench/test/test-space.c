@@ -166,15 +166,15 @@ static void the_corner_is_graded(void)
 	rules_init(&r);
 	p.at[space_dim(0, DIM_TX_DEPTH, 0)] = 10; /* so that batches can be large */
 	CHECK_EQ(model_measure(&k, &p, &m), 0);
-	before = measure_energy(&m);
+	before = measure_energy(&m, &r);
 	for (unsigned i = 0; i < MODEL_DIMS; i++) {
 		unsigned dim = model_dim(i);
 
 		while (p.at[dim] + 1u < space_values(dim)) {
 			p.at[dim]++;
 			CHECK_EQ(model_measure(&k, &p, &m), 0);
-			CHECK(measure_energy(&m) > before);
-			before = measure_energy(&m);
+			CHECK(measure_energy(&m, &r) > before);
+			before = measure_energy(&m, &r);
 		}
 	}
 	CHECK_EQ(measure_judge(&m, &r), ANOMALY_PAUSE);
@@ -203,6 +203,25 @@ static void rules_are_as_documented(void)
 	CHECK_EQ(judge(0, 0, 2000, 0, 1001), ANOMALY_PAUSE);
 }
 
+/* What the search climbs: throughput, pauses, and latency where that has a limit. */
+static void energy_has_three_parts(void)
+{
+	struct measure m = {.v = {[MEASURE_TX_GBPS] = 128, [MEASURE_RX_GBPS] = 128}};
+	struct rules r;
+
+	rules_init(&r);
+	m.latency.v[STATS_P99] = 500;
+	CHECK(measure_energy(&m, &r) == 0);
+	m.v[MEASURE_RX_GBPS] = 0;
+	CHECK(measure_energy(&m, &r) == .5);
+	m.v[MEASURE_TX_PAUSE] = 5e5;
+	CHECK(measure_energy(&m, &r) == .75);
+	r.p99_ns = 1000;
+	CHECK(measure_energy(&m, &r) == 1.25);
+	m.latency.v[STATS_P99] = 5000;
+	CHECK(measure_energy(&m, &r) == 1.75);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -213,6 +232,7 @@ int main(int argc, char **argv)
 		TEST(landscapes_hide_their_anomaly),
 		TEST(the_corner_is_graded),
 		TEST(rules_are_as_documented),
+		TEST(energy_has_three_parts),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
