@@ -160,6 +160,33 @@ static void features_are_what_matters(void)
 			CHECK(!is_feature(&r.found[k], &r.found[i].point));
 }
 
+static int many_qps_are_slow(void *arg, const struct explore_ask *ask, struct measure *m_p)
+{
+	bool slow = ask->point->at[space_dim(0, DIM_QPS, 0)] == 3;
+
+	*m_p = (struct measure){
+		.v = {[MEASURE_TX_GBPS] = 100, [MEASURE_TX_PAUSE] = slow ? 5000 : 0}};
+	return 0;
+}
+
+/* A quarter of the space is the same anomaly, which is found once. */
+static void a_known_anomaly_is_not_tried_again(void)
+{
+	static struct explore_result r;
+
+	for (int method = EXPLORE_RANDOM; method <= EXPLORE_ANNEAL; method++) {
+		struct explore_attr a = attr_of((enum explore_method)method, 1);
+
+		a.tries = 200;
+		a.anomalies = 0;
+		a.features = true;
+		CHECK_EQ(explore(&a, many_qps_are_slow, NULL, &r), 0);
+		CHECK(r.tries == 200 && r.n == 1);
+		for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
+			CHECK_EQ(r.found[0].needed[dim], dim == space_dim(0, DIM_QPS, 0));
+	}
+}
+
 /* Every value of every parameter is tried as often as any other. */
 static uint32_t sampled[SPACE_DIMS][16];
 
@@ -215,6 +242,7 @@ int main(int argc, char **argv)
 		TEST(cold_accepts_less),
 		TEST(a_seed_gives_the_same_search),
 		TEST(features_are_what_matters),
+		TEST(a_known_anomaly_is_not_tried_again),
 		TEST(sample_covers_evenly),
 		TEST(failures_are_passed_over),
 		TEST(annealing_anneals),
