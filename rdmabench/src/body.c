@@ -119,8 +119,7 @@ int wire_get_side(struct wire_buf *b, uint32_t qps, struct wire_side *s_p)
 		return -EBADMSG;
 	for (uint32_t i = 0; i < qps; i++)
 		get_qp(b, &s_p->qp[i]);
-	if (!is_whole(b) || !memchr(s_p->run, 0, sizeof(s_p->run)) ||
-		(s_p->run[0] && !name_is_safe(s_p->run)))
+	if (!is_whole(b) || (s_p->run[0] && !name_is_safe(s_p->run)))
 		return -EBADMSG;
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "args.h"
 #include "engine.h"
 #include "stats.h"
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "args.h"
 #include "base/compiler.h"
 #include "payload.h"
 
@@ -23,7 +24,7 @@ void side_event(struct side *s, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	fprintf(stderr, "rdmabench engine: %s\n", text);
-	json_array_append_new(s->events, json_string(text));
+	json_array_append_new(s->events, text_json(text));
 }
 
 static int said(char *why, const char *what, int err)

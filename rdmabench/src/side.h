@@ -38,12 +38,11 @@ struct flow {
 	bool failed;
 	/* What it sends. */
 	struct batch *batches; /* a ring of side.t.depth */
-	uint32_t head, tail; /* of the ring; they run freely */
+	uint64_t head, tail; /* of the ring; they run freely */
 	uint64_t posted, completed; /* requests */
 	uint64_t numbered; /* requests that took a receive of the peer's */
 	uint64_t atomics[2]; /* fetch-and-adds, compare-and-swaps, that were posted */
 	uint64_t checked[2]; /* ... whose results have been compared */
-	uint64_t due_ns; /* of the next batch, with a rate */
 	uint64_t resume_ns; /* after a burst */
 	uint32_t burst; /* batches since the last pause */
 	/* What it receives. */

@@ -90,7 +90,9 @@ static void traffic_is_checked(void)
 	CHECK_EQ(WITH(rate, UINT64_MAX), -EINVAL);
 	CHECK_EQ(WITH(burst_pause_us, 2000000), -EINVAL);
 	CHECK_EQ(WITH(type, 3), -EINVAL);
-	memset(t.pattern_text, 'w', sizeof(t.pattern_text));
+	memset(t.pattern_text, '0', sizeof(t.pattern_text)); /* would be w_1_1, if it had an end */
+	memcpy(t.pattern_text, "w_1_", 4);
+	t.pattern_text[sizeof(t.pattern_text) - 1] = '1';
 	CHECK_EQ(traffic_check(&t, why, sizeof(why)), -EINVAL);
 }
 

@@ -242,6 +242,9 @@ static void sides_come_back(void)
 	}
 	b = body_of(bytes, n + 1);
 	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
+	bytes[WIRE_RUN_MAX + 8 + 4] = 3; /* as many as are there, but it says otherwise */
+	b = body_of(bytes, n);
+	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
 	snprintf(s.run, sizeof(s.run), "../x");
 	n = wire_put_side(bytes, sizeof(bytes), &s);
 	b = body_of(bytes, n);

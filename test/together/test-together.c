@@ -46,7 +46,7 @@ static uint32_t serve_shmipc(struct shmipc_server *s)
 	uint32_t n = 0;
 
 	shmipc_server_poll(s);
-	for (; shmipc_server_recv(s, &r, &v, sizeof(v), NULL) == 1; n++)
+	for (; shmipc_server_recv(s, &r, &v, sizeof(v)) == 1; n++)
 		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &v, sizeof(v)), 0);
 	return n;
 }
@@ -137,12 +137,14 @@ static void *daemon_main(void *arg)
 static void *delegrpc_caller(void *arg)
 {
 	struct delegrpc_client *c;
-	uint64_t resp[7];
+	uint64_t resp;
 
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
 	for (uint64_t i = 0; i < CALLS; i++) {
-		CHECK_EQ(delegrpc_client_call_wait(c, &i, sizeof(i), resp, UINT64_MAX), 0);
-		CHECK_EQ(resp[0], i);
+		CHECK_EQ(delegrpc_client_call_wait(c, &i, sizeof(i), &resp, sizeof(resp),
+				 UINT64_MAX, NULL),
+			0);
+		CHECK_EQ(resp, i);
 	}
 	delegrpc_client_disconnect(c);
 	return NULL;
@@ -156,7 +158,7 @@ static void *shmipc_caller(void *arg)
 	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
 	for (uint64_t i = 0; i < CALLS; i++) {
 		CHECK_EQ(shmipc_client_call_wait(c, &i, sizeof(i), &resp, sizeof(resp),
-				 SHMIPC_FOREVER),
+				 SHMIPC_FOREVER, NULL),
 			0);
 		CHECK_EQ(resp, i);
 	}
