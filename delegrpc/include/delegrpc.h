@@ -111,10 +111,12 @@ extern "C" {
 #define DELEGRPC_POLL_LOOKS 64 /* looks at clients' locks, a system call each */
 #define DELEGRPC_POLL_SKIPS 1024 /* places skipped */
 
+#define DELEGRPC_FOREVER UINT64_MAX /* as a timeout */
+#define DELEGRPC_MAX_NAME 192
 #define DELEGRPC_MAX_CLIENTS 4096
 #define DELEGRPC_MAX_RING_DEPTH (1u << 24)
 #define DELEGRPC_MAX_RESP_DEPTH (1u << 15)
-#define DELEGRPC_MAX_SIZE (1u << 16) /* of a request's and of a response's payload */
+#define DELEGRPC_MAX_PAYLOAD (1u << 16) /* of a request's and of a response's payload */
 
 /*
  * The shape of a region. Zero means the default. Requests have 16 B and responses 8 B of
@@ -170,7 +172,7 @@ struct delegrpc_server_stats {
 /*
  * Makes the region /dev/shm/delegrpc.<name> and serves it. What a dead server left under
  * the name is replaced. attr may be NULL (all defaults). 0, or
- *	-EINVAL		the name is empty, contains '/' or is over 192 bytes, or
+ *	-EINVAL		the name is empty, contains '/' or is over DELEGRPC_MAX_NAME bytes, or
  *			an attribute is out of range, or ring_depth is too small
  *	-EADDRINUSE	a living server has the name: choose another
  *	-EACCES, -ELOOP	another user has the name
@@ -190,7 +192,7 @@ int delegrpc_server_unlink(struct delegrpc_server *server);
 void delegrpc_server_destroy(struct delegrpc_server *server);
 
 /* The region's attributes, rounded as they hold. */
-void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p);
+void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p);
 
 /*
  * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_SERVER_POLL_MAX, in
@@ -263,7 +265,7 @@ int delegrpc_server_fd(struct delegrpc_server *server);
  */
 int delegrpc_server_arm(struct delegrpc_server *server);
 
-void delegrpc_server_stats(const struct delegrpc_server *server,
+void delegrpc_server_get_stats(const struct delegrpc_server *server,
 	struct delegrpc_server_stats *stats_p);
 
 /* ---- client ---- */
@@ -305,8 +307,8 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 void delegrpc_client_disconnect(struct delegrpc_client *client);
 
 /* The region's attributes, and this client's id in it. */
-void delegrpc_client_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p);
-uint32_t delegrpc_client_id(const struct delegrpc_client *client);
+void delegrpc_client_get_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p);
+uint32_t delegrpc_client_index(const struct delegrpc_client *client);
 
 /*
  * Stages a request of len bytes (copied; req may be NULL when len is 0); the token comes
@@ -371,7 +373,7 @@ int delegrpc_client_arm(struct delegrpc_client *client);
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
 	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
 
-void delegrpc_client_stats(const struct delegrpc_client *client,
+void delegrpc_client_get_stats(const struct delegrpc_client *client,
 	struct delegrpc_client_stats *stats_p);
 
 #pragma GCC visibility pop

@@ -61,7 +61,7 @@ extern "C" {
 DELEGRPC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 DELEGRPC_ASSERT(DELEGRPC_MAX_CLIENTS <= 1 << 16); /* a request has 16 bits for its client */
 DELEGRPC_ASSERT(DELEGRPC_MAX_RESP_DEPTH <= 1 << DELEGRPC_RESP_ID_BITS);
-DELEGRPC_ASSERT(DELEGRPC_MAX_SIZE < 1 << (32 - DELEGRPC_RESP_ID_BITS));
+DELEGRPC_ASSERT(DELEGRPC_MAX_PAYLOAD < 1 << (32 - DELEGRPC_RESP_ID_BITS));
 
 /*
  * Who has published owes a fence and a look at the other side's sleep. A fence right behind

@@ -14,6 +14,7 @@
 #include "delegrpc.h"
 
 #define PREFIX "delegrpc"
+static_assert(sizeof(PREFIX) - 1 + DELEGRPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
 
 /* A sleeper looks at least this often whether the other side is alive. */
 #define SLEEP_SLICE_NS (100 * NSEC_PER_MSEC)

@@ -15,8 +15,8 @@ int attr_complete(struct delegrpc_attr *attr)
 	attr->req_size = or_default(attr->req_size, CACHE_LINE - DELEGRPC_REQ_HEADER);
 	attr->resp_size = or_default(attr->resp_size, CACHE_LINE - DELEGRPC_RESP_HEADER);
 	if (attr->max_clients > DELEGRPC_MAX_CLIENTS ||
-		attr->resp_depth > DELEGRPC_MAX_RESP_DEPTH || attr->req_size > DELEGRPC_MAX_SIZE ||
-		attr->resp_size > DELEGRPC_MAX_SIZE)
+		attr->resp_depth > DELEGRPC_MAX_RESP_DEPTH ||
+		attr->req_size > DELEGRPC_MAX_PAYLOAD || attr->resp_size > DELEGRPC_MAX_PAYLOAD)
 		return -EINVAL;
 	attr->resp_depth = (uint32_t)pow2_ceil(attr->resp_depth);
 	if (!ring) {

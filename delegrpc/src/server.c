@@ -135,12 +135,12 @@ void delegrpc_server_destroy(struct delegrpc_server *server)
 	free_server(s);
 }
 
-void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p)
+void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p)
 {
 	*attr_p = container_of(server, struct server, hot)->attr;
 }
 
-void delegrpc_server_stats(const struct delegrpc_server *server,
+void delegrpc_server_get_stats(const struct delegrpc_server *server,
 	struct delegrpc_server_stats *stats_p)
 {
 	const struct server *s = container_of(server, struct server, hot);

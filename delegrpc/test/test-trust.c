@@ -51,8 +51,8 @@ static void forged_regions_are_refused(void)
 		{2, 256, 16, 48, 0},
 		{DELEGRPC_MAX_CLIENTS + 1, 65536, 1, 1, 1},
 		{1, 16, 2 * DELEGRPC_MAX_RESP_DEPTH, 1, 1},
-		{1, 16, 1, DELEGRPC_MAX_SIZE + 1, 1},
-		{1, 16, 1, 1, DELEGRPC_MAX_SIZE + 1},
+		{1, 16, 1, DELEGRPC_MAX_PAYLOAD + 1, 1},
+		{1, 16, 1, 1, DELEGRPC_MAX_PAYLOAD + 1},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
@@ -99,7 +99,7 @@ static void forged_responses_are_dropped(void)
 	for (uint32_t i = 0; i < 16; i++)
 		CHECK_EQ(delegrpc_client_call(c, &v, 4, i), 0);
 	CHECK_EQ(delegrpc_client_call(c, &v, 4, 16), -EAGAIN);
-	delegrpc_client_stats(c, &st);
+	delegrpc_client_get_stats(c, &st);
 	CHECK_EQ(st.bad_responses, 6);
 	CHECK_EQ(st.responses, 1);
 	for (uint32_t i = 1; i <= 16; i++) {

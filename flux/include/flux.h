@@ -15,7 +15,7 @@
  *	struct flux_node *a = flux_node(f, 0);          // thread A
  *	flux_call(a, 1, &question, sizeof(question), 7);
  *	while (!flux_poll(a, on_response, NULL))        // on_response(NULL, 7, &answer, len)
- *		flux_wait(a, UINT64_MAX);
+ *		flux_wait(a, FLUX_FOREVER);
  *
  *	struct flux_node *b = flux_node(f, 1);          // thread B
  *	if (flux_try_recv_raw(b, &from, &call, &question, sizeof(question), &len) == 1)
@@ -71,6 +71,7 @@
 extern "C" {
 #endif
 
+#define FLUX_FOREVER UINT64_MAX /* as a timeout */
 #define FLUX_MAX_NODES 256u
 #define FLUX_MAX_CAPACITY (1u << 20)
 #define FLUX_MAX_PAYLOAD (1u << 16)
@@ -130,6 +131,9 @@ typedef void flux_response_fn(void *arg, uint64_t token, const void *payload, ui
  */
 int flux_create(const struct flux_attr *attr, struct flux **f_p);
 
+/* The attributes in use. */
+void flux_get_attr(const struct flux *f, struct flux_attr *attr_p);
+
 /* Frees everything. Calls that are pending are forgotten. f may be NULL. */
 void flux_destroy(struct flux *f);
 
@@ -186,7 +190,7 @@ static inline void flux_flush(struct flux_node *node);
 
 /*
  * Waits until flux_poll() or flux_try_recv_raw() has something to do, at most timeout_ns
- * nanoseconds (UINT64_MAX: for ever): spins about a microsecond, yields the core about a
+ * nanoseconds (FLUX_FOREVER: no limit): spins about a microsecond, yields the core about a
  * hundred, then sleeps. 1: there is something; 0: time is up, or a signal came while it
  * slept. With timeout_ns 0 it only looks.
  */
@@ -217,7 +221,7 @@ int flux_arm(struct flux_node *node);
 void flux_leave(struct flux_node *node);
 
 /* Writes the node's counters to *stats_p. */
-void flux_node_stats(const struct flux_node *node, struct flux_stats *stats_p);
+void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_p);
 
 #include "flux_inline.h"
 

@@ -197,6 +197,11 @@ int flux_create(const struct flux_attr *attr, struct flux **f_p)
 	return 0;
 }
 
+void flux_get_attr(const struct flux *f, struct flux_attr *attr_p)
+{
+	*attr_p = f->attr;
+}
+
 void flux_destroy(struct flux *f)
 {
 	if (!f)
@@ -676,7 +681,7 @@ static uint64_t taken_count(const struct flux_cursor *c)
 	return c->count - cellring_left(&c->at);
 }
 
-void flux_node_stats(const struct flux_node *node, struct flux_stats *stats_p)
+void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_p)
 {
 	struct flux_stats s = {
 		.aborted = node->aborted,

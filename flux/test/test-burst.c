@@ -6,7 +6,7 @@ static uint64_t flushes(const struct flux_node *n)
 {
 	struct flux_stats s;
 
-	flux_node_stats(n, &s);
+	flux_node_get_stats(n, &s);
 	return s.flushes;
 }
 
@@ -110,7 +110,7 @@ static void burst_is_published(const char *how)
 			;
 	while (recv_one(b, &from, &value, &value) == 1)
 		;
-	flux_node_stats(b, &stats);
+	flux_node_get_stats(b, &stats);
 	CHECK_EQ(stats.requests, n);
 	flux_destroy(f);
 }

@@ -77,6 +77,7 @@ extern "C" {
 struct shmipc_server;
 struct shmipc_client;
 
+#define SHMIPC_MAX_NAME 194u
 #define SHMIPC_MAX_CLIENTS 4095u
 #define SHMIPC_MAX_DEPTH (1u << 16)
 #define SHMIPC_MAX_PAYLOAD (1u << 20)
@@ -121,13 +122,14 @@ struct shmipc_client_stats {
 /* ---- server ---- */
 
 /*
- * Makes the region name (no '/' in it, at most 194 bytes) with sizes attr (NULL: all
+ * Makes the region /dev/shm/shmipc.<name> with sizes attr (NULL: all
  * defaults) and serves it until destroy. What a dead server left under that name is
  * replaced; its clients get -EPIPE and may connect anew. Memory per client: two rings, each
  * of about depth times the lines that a burst takes (eight messages with a depth of 32 or
  * more), and extra_size; give the depth that you need, because short rings stay in the
  * nearest cache. 0, or
- *	-EINVAL		the name or a size is out of range: correct it
+ *	-EINVAL		the name is empty, contains '/' or is over SHMIPC_MAX_NAME bytes, or a
+ *			size is out of range
  *	-EADDRINUSE	a living server has the name: take another
  *	-EACCES, -ELOOP	the name is another user's, or a symbolic link: take another
  *	-ENOMEM, -ENOSPC, -EMFILE, ...	as the kernel says: nothing is left behind
@@ -191,8 +193,8 @@ static inline void shmipc_server_flush(struct shmipc_server *server);
 
 /*
  * Polls until a request is there or timeout_ns have passed: spins for about 1 us, yields
- * for about 100 us, then sleeps. What poll returned; 0 after the time, or when a signal came
- * while it slept.
+ * for about 100 us, then sleeps. 1 when there is one, for recv to hand out; 0 after the time, or
+ * when a signal came while it slept.
  */
 int shmipc_server_wait(struct shmipc_server *server, uint64_t timeout_ns);
 
@@ -243,8 +245,9 @@ typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uin
  * waits up to a second for the server, polling, to clean a place that a client left. 0, or
  *	-ENOENT		no such region: the server is not there yet; try again later
  *	-ECONNREFUSED	its server is dead or has closed: try again later
- *	-EAGAIN		every place is taken, or the server did not clean one within a
- *			second, or it is still starting; try again later
+ *	-EAGAIN		the server is just starting, or did not clean a free place within a
+ *			second: try again at once
+ *	-EUSERS		max_clients are connected: try again later
  *	-EPROTO		another layout version, or other sizes: not our server
  *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
  *	-EACCES, -ELOOP	another user's region

@@ -196,7 +196,7 @@ static int place_wait(struct client *c)
 
 	while (place_find(c, &raced) != 0) {
 		if (!raced && !place_is_abandoned(c, &at))
-			return -EAGAIN;
+			return -EUSERS;
 		if (!shmipc_deadline_left(&all))
 			return -EAGAIN;
 		if (server_has_closed(c) || server_is_dead(c))

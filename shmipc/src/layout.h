@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "base/compiler.h"
+#include "base/shm.h"
 #include "base/wakefd.h"
 
 /* What the public header declares is what the library exports. */
@@ -22,6 +23,7 @@
 #pragma GCC visibility pop
 
 #define SHMIPC_PREFIX "shmipc" /* of the file's name */
+static_assert(sizeof(SHMIPC_PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
 #define SHMIPC_VERSION 5u
 #define SHMIPC_WORDS 64u /* of the bitmap */

@@ -322,11 +322,11 @@ int shmipc_server_wait(struct shmipc_server *hot, uint64_t timeout_ns)
 		n = shmipc_server_poll(hot);
 	}
 	if (n)
-		return n;
+		return 1;
 	shmipc_server_flush(hot);
 	if (!timeout_ns)
 		return 0;
-	return server_wait_long(server_of(hot), &w, timeout_ns);
+	return server_wait_long(server_of(hot), &w, timeout_ns) > 0;
 }
 
 /* ---- wait on a descriptor ---- */

@@ -183,8 +183,9 @@ static void victim_main(int trace, uint64_t tag)
 
 	if (trace == 1)
 		trace_me();
-	while ((err = shmipc_client_connect(name, &attr, &c)) == -EAGAIN)
-		;
+	do
+		err = shmipc_client_connect(name, &attr, &c);
+	while (err == -EAGAIN || err == -EUSERS);
 	CHECK_EQ(err, 0);
 	if (trace == 2)
 		trace_me();
