@@ -177,13 +177,8 @@ struct copyrpc_ep_attr {
  * An endpoint, not yet connected: two rings, an RC queue pair. attr may be NULL.
  * Memory: 2 x ring_size, and about a third of ring_size for requests and calls.
  *
-<<<<<<< HEAD
- * -EINVAL: ring size. -EMFILE: max_endpoints exist (a destroyed one counts until the next
- * poll, also when requests of it are held longer). -ENOMEM, or an error of the driver.
-=======
  * -EINVAL: ring size, path. -EMFILE: max_endpoints exist (a destroyed one counts until the next
- * poll, also when requests of it are held longer). -ENOMEM, or what the verbs calls said.
->>>>>>> main
+ * poll, also when requests of it are held longer). -ENOMEM, or an error of the driver.
  */
 int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 	struct copyrpc_ep **ep_p);
@@ -227,18 +222,11 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
  * COPYRPC_ANSWER_NS after the first flush, the endpoint fails (-ECONNRESET). If this can happen,
  * let the peer report that it has connected.
  *
-<<<<<<< HEAD
- * -EINVAL: not a blob, or a wrong len. -EPROTONOSUPPORT: another version. -EMSGSIZE: the ring
- * sizes, or `nested`, differ. -EISCONN: already connected, or failed before (destroy it and create
- * a new one). Otherwise an error of the driver. -EINVAL, -EPROTONOSUPPORT and -EMSGSIZE change
- * nothing.
-=======
- * -EINVAL: not a blob, or len differs, or one side is addressed by GID and the other not
- * (where one port requires a global route header, set gid_index at the other, too). -EPROTONOSUPPORT: another version. -EMSGSIZE: the
- * ring sizes, or `nested`, differ. -EISCONN: already connected, or failed before (destroy and create
- * again). Otherwise what modifying the queue pair said. Nothing is changed on -EINVAL,
- * -EPROTONOSUPPORT, -EMSGSIZE.
->>>>>>> main
+ * -EINVAL: not a blob, or a wrong len, or one side is addressed by GID and the other is not (if
+ * one port requires a global route header, set gid_index on the other side too).
+ * -EPROTONOSUPPORT: another version. -EMSGSIZE: the ring sizes, or `nested`, differ. -EISCONN:
+ * already connected, or failed before (destroy it and create a new one). Otherwise an error of
+ * the driver. -EINVAL, -EPROTONOSUPPORT and -EMSGSIZE change nothing.
  */
 int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
 
