@@ -2,7 +2,7 @@
 /*
  * delegrpc - remote procedure calls through one shared request ring.
  *
- * Many clients (threads or processes of one user on one machine) put requests into one
+ * Many clients (threads or processes of one machine) put requests into one
  * multi-producer ring in shared memory, one server takes them out in order, and answers
  * each client through a ring of its own, in any order and at any later time. The use is
  * delegation: the server owns something that all cores need, such as a NIC.
@@ -58,8 +58,8 @@
  * is stopped (SIGSTOP, a debugger) in the few instructions between reserving and
  * filling its places holds up the others until it goes on or dies.
  *
- * Trust: the region is one user's (mode 0600, another user is refused). Whoever has
- * mapped it can write anywhere in it. The server never reads or writes outside of it
+ * Trust: the region is one user's (mode 0600, another user is refused), or that of a group
+ * that the server names (mode 0660). Whoever has mapped it can write anywhere in it. The server never reads or writes outside of it
  * and never hangs, whatever is written there; but a client that scribbles over the ring
  * can spoil, forge or hold up the others' calls, and a process of the same user that
  * truncates the file kills everyone who touches it (as it could with a signal).
@@ -112,6 +112,7 @@ extern "C" {
 #define DELEGRPC_POLL_SKIPS 1024 /* places skipped */
 
 #define DELEGRPC_FOREVER UINT64_MAX /* as a timeout */
+#define DELEGRPC_SET_GID 1u /* in attributes: gid is given, 0 being a group */
 #define DELEGRPC_MAX_NAME 192
 #define DELEGRPC_MAX_CLIENTS 4096
 #define DELEGRPC_MAX_RING_DEPTH (1u << 24)
@@ -137,6 +138,15 @@ struct delegrpc_attr {
 	uint32_t resp_depth; /* calls in flight per client, rounded likewise; 64 */
 	uint32_t req_size; /* largest request payload in bytes; 48 */
 	uint32_t resp_size; /* largest response payload in bytes; 56 */
+	/*
+	 * Who may connect: 0600 (what 0 means), the server's user; 0660, the members
+	 * of the region's group too, which is gid if set has DELEGRPC_SET_GID, otherwise that of
+	 * the server's process. At a connect: what the region must be. Another user's region is
+	 * refused unless mode is 0660 here too, and the client is a member of its group.
+	 */
+	uint32_t mode;
+	uint32_t gid;
+	uint32_t set; /* DELEGRPC_SET_* */
 };
 
 struct delegrpc_server;
@@ -176,6 +186,7 @@ struct delegrpc_server_stats {
  *			an attribute is out of range, or ring_depth is too small
  *	-EADDRINUSE	a living server has the name: choose another
  *	-EACCES, -ELOOP	another user has the name
+ *	-EPERM		the server's user is no member of gid
  *	-ENOSPC		/dev/shm is full: choose smaller attributes
  *	-ENOMEM, -EMFILE, ...
  */
@@ -290,14 +301,14 @@ struct delegrpc_client_stats {
 /*
  * Connects to a server. Fields of attr that are not zero must be the region's (after
  * rounding); attr may be NULL. 0, or
- *	-EINVAL		the name, as above
+ *	-EINVAL		the name, or mode, gid and set, as above
  *	-ENOENT		no server yet: try again later
  *	-ECONNREFUSED	the server is dead: try again later
  *	-EAGAIN		the server is just starting: try again at once
  *	-EPROTO		not such a region, another version, or another attribute
  *	-EUSERS		max_clients are connected: try again later
  *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
- *	-EACCES, -ELOOP	the region is another user's
+ *	-EACCES, -ELOOP	the region is another user's, or not what mode and gid say
  *	-ENOMEM, -EMFILE, ...
  */
 int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,

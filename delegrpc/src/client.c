@@ -13,7 +13,9 @@ static_assert(DELEGRPC_IDLE_POLLS == IDLE_POLLS, "the public header includes not
 
 void delegrpc_client_get_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p)
 {
-	*attr_p = container_of(client, struct client, hot)->attr;
+	const struct client *c = container_of(client, struct client, hot);
+
+	attr_of(&c->attr, &c->region, attr_p);
 }
 
 uint32_t delegrpc_client_index(const struct delegrpc_client *client)

@@ -34,6 +34,22 @@ int attr_complete(struct delegrpc_attr *attr)
 	return 0;
 }
 
+int access_of(const struct delegrpc_attr *attr, struct shm_access *access_p)
+{
+	if (attr->set & ~DELEGRPC_SET_GID)
+		return -EINVAL;
+	return shm_access_init(access_p, attr->mode, attr->gid, attr->set & DELEGRPC_SET_GID);
+}
+
+void attr_of(const struct delegrpc_attr *attr, const struct shm_region *region,
+	struct delegrpc_attr *attr_p)
+{
+	*attr_p = *attr;
+	attr_p->mode = region->access.mode;
+	attr_p->gid = region->access.gid;
+	attr_p->set = DELEGRPC_SET_GID;
+}
+
 void layout_of(const struct delegrpc_attr *attr, struct layout *l)
 {
 	/* Packed: what is published together shares lines. Clients share none of their rings. */

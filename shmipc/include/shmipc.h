@@ -56,7 +56,8 @@
  * spoilt who writes in the region, wait for the next wake-up: give poll(2) a timeout
  * against that.
  *
- * Trust: the region is mode 0600; another user cannot open it. Whoever can map it can
+ * Trust: the region is mode 0600, and another user cannot open it; or 0660, and the members of
+ * a group that the server names can. Whoever can map it can
  * spoil what is in it (requests, responses and extra buffers of every client), can keep
  * the server busy with connects that are none, and can shorten the file, which ends its
  * users by SIGBUS. Nothing in it makes the server access memory outside of it or wait
@@ -77,6 +78,7 @@ extern "C" {
 struct shmipc_server;
 struct shmipc_client;
 
+#define SHMIPC_SET_GID 1u /* in attributes: gid is given, 0 being a group */
 #define SHMIPC_MAX_NAME 194u
 #define SHMIPC_MAX_CLIENTS 4095u
 #define SHMIPC_MAX_DEPTH (1u << 16)
@@ -94,6 +96,15 @@ struct shmipc_attr {
 	uint32_t req_size; /* [56] bytes of a request, at most SHMIPC_MAX_PAYLOAD */
 	uint32_t resp_size; /* [56] bytes of a response, likewise */
 	uint32_t extra_size; /* [0] bytes of the buffer that a client shares with the server */
+	/*
+	 * Who may connect: 0600 (what 0 means), the server's user; 0660, the members
+	 * of the region's group too, which is gid if set has SHMIPC_SET_GID, otherwise that of
+	 * the server's process. At a connect: what the region must be. Another user's region is
+	 * refused unless mode is 0660 here too, and the client is a member of its group.
+	 */
+	uint32_t mode;
+	uint32_t gid;
+	uint32_t set; /* SHMIPC_SET_* */
 };
 
 /* A request that the server has taken out of its ring. */
@@ -132,6 +143,7 @@ struct shmipc_client_stats {
  *			size is out of range
  *	-EADDRINUSE	a living server has the name: take another
  *	-EACCES, -ELOOP	the name is another user's, or a symbolic link: take another
+ *	-EPERM		the server's user is no member of gid
  *	-ENOMEM, -ENOSPC, -EMFILE, ...	as the kernel says: nothing is left behind
  */
 int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
@@ -250,8 +262,9 @@ typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uin
  *	-EUSERS		max_clients are connected: try again later
  *	-EPROTO		another layout version, or other sizes: not our server
  *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
- *	-EACCES, -ELOOP	another user's region
- *	-EINVAL, -ENOMEM, -EMFILE, ...
+ *	-EACCES, -ELOOP	the region is another user's, or not what mode and gid say
+ *	-EINVAL		the name, or mode, gid and set, as above
+ *	-ENOMEM, -EMFILE, ...
  */
 int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_client **client_p);

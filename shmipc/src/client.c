@@ -263,13 +263,18 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_client **client_p)
 {
+	static const struct shmipc_attr any;
 	struct client *c = shmipc_alloc(1, sizeof(*c));
+	struct shm_access access;
 	int err;
 
 	if (!c)
 		return -ENOMEM;
 	c->wake = WAKEFD_NONE;
-	err = shm_attach(SHMIPC_PREFIX, name, sizeof(struct shmipc_header), &c->region);
+	err = shmipc_access(attr ? attr : &any, &access);
+	if (!err)
+		err = shm_attach_for(SHMIPC_PREFIX, name, sizeof(struct shmipc_header), &access,
+			&c->region);
 	if (err)
 		goto free_client;
 	err = client_init(c, attr);
@@ -648,7 +653,9 @@ uint32_t shmipc_client_index(const struct shmipc_client *hot)
 
 void shmipc_client_get_attr(const struct shmipc_client *hot, struct shmipc_attr *attr_p)
 {
-	*attr_p = container_of(hot, const struct client, hot)->layout.attr;
+	const struct client *c = container_of(hot, const struct client, hot);
+
+	*attr_p = shmipc_attr_of(&c->layout, &c->region);
 }
 
 void shmipc_client_get_stats(const struct shmipc_client *hot, struct shmipc_client_stats *stats_p)

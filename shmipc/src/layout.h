@@ -101,6 +101,12 @@ struct shmipc_layout {
 /* Sizes as given or, where 0, the default. -EINVAL when one is out of range. */
 int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p);
 
+/* Whom a region with these attributes is for. -EINVAL when there is no such access. */
+int shmipc_access(const struct shmipc_attr *attr, struct shm_access *access_p);
+
+/* The sizes, with who may open the region. */
+struct shmipc_attr shmipc_attr_of(const struct shmipc_layout *l, const struct shm_region *region);
+
 static inline struct shmipc_place *shmipc_place(const struct shmipc_layout *l, void *region,
 	uint32_t index)
 {

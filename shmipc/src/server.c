@@ -326,7 +326,7 @@ int shmipc_server_wait(struct shmipc_server *hot, uint64_t timeout_ns)
 	shmipc_server_flush(hot);
 	if (!timeout_ns)
 		return 0;
-	return server_wait_long(server_of(hot), &w, timeout_ns) > 0;
+	return server_wait_long(server_of(hot), &w, timeout_ns) != 0;
 }
 
 /* ---- wait on a descriptor ---- */
@@ -400,7 +400,9 @@ void *shmipc_server_extra(struct shmipc_server *hot, uint32_t client)
 
 void shmipc_server_get_attr(const struct shmipc_server *hot, struct shmipc_attr *attr_p)
 {
-	*attr_p = container_of(hot, const struct server, hot)->layout.attr;
+	const struct server *s = container_of(hot, const struct server, hot);
+
+	*attr_p = shmipc_attr_of(&s->layout, &s->region);
 }
 
 void shmipc_server_get_stats(const struct shmipc_server *hot, struct shmipc_server_stats *stats_p)
@@ -482,17 +484,21 @@ int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_server **server_p)
 {
 	static const struct shmipc_attr defaults;
+	struct shm_access access;
 	struct shmipc_layout l;
 	struct server *s;
 	int err;
 
-	err = shmipc_layout_plan(attr ? attr : &defaults, &l);
+	attr = attr ? attr : &defaults;
+	err = shmipc_layout_plan(attr, &l);
+	if (!err)
+		err = shmipc_access(attr, &access);
 	if (err)
 		return err;
 	s = server_alloc(&l);
 	if (!s)
 		return -ENOMEM;
-	err = shm_create(SHMIPC_PREFIX, name, l.size, &s->region);
+	err = shm_create_for(SHMIPC_PREFIX, name, l.size, &access, &s->region);
 	if (err) {
 		server_free(s);
 		return err;
