@@ -48,10 +48,10 @@ struct flux_cursor {
 };
 
 /*
- * A node's calls to one peer; private to the node's thread. A store that every message makes
- * takes one of the places in which the stores to the rings wait, and a counter that a
- * response lowers and a call raises again is a chain of loads that wait for stores. So there
- * are few, and each is moved by one side: what is in flight is what the free ids lack.
+ * A node's calls to one peer; private to the node's thread. Every store per message uses an entry
+ * of the store buffer, in which stores to the rings wait. Updating one counter on both call and
+ * response would make each load wait for the previous store. So there are few counters, and each
+ * is updated by either calls or responses: the calls in flight follow from the free ids.
  */
 struct flux_out {
 	struct flux_cursor resp, req;
@@ -75,11 +75,17 @@ struct flux_in {
 };
 
 /*
- * Messages that a node makes and publishes together, all to one ring: calls, or answers. It
- * stays with this ring until something else is to be sent, or few calls are in flight. Closed,
- * or open for calls, or open for answers; flux_call_begin() and flux_reply_begin() open it,
- * flux_burst_end() closes it, and a publication opens it anew where what it was opened for has
- * changed.
+ * The messages that a node collects and publishes together, all to one ring.
+ *
+ *	closed		call_to and reply_to are FLUX_NOBODY, ring.to is NULL
+ *	calls		call_to is the peer; collects calls
+ *	answers		reply_to is the peer; collects answers
+ *
+ * flux_call_begin() and flux_reply_begin() open it, and flux_burst_end() publishes what it has
+ * and closes it. It stays open for the same ring until another one is needed, or few calls are
+ * in flight. flux_burst_publish() and flux_burst_flush() publish and leave it open. If the size of
+ * a burst, or the lap of the ring, has changed, they open it again; they close it if the peer has
+ * left or messages are to be published one by one.
  */
 struct flux_burst {
 	uint64_t call_to; /* whom calls are collected for, or FLUX_NOBODY */
