@@ -114,6 +114,7 @@ struct cellring_cursor {
 struct cellring_burst {
 	struct cellring_cursor *to;
 	unsigned char *next; /* in the stage */
+	unsigned char *own; /* where next is when its lines are asked for */
 	unsigned char *full; /* where next is when the burst is published */
 	uint64_t head; /* of the first of a full burst, without its id */
 	uint32_t stride;
@@ -381,6 +382,7 @@ static inline int cellring_burst_open(struct cellring_burst *b, struct cellring_
 		b->to = NULL;
 		return 0;
 	}
+	b->own = b->stage + (size_t)(limit / 2) * to->stride;
 	b->full = b->stage + (size_t)limit * to->stride;
 	b->head = CELLRING_HEAD(to->lap, limit, limit);
 	b->stride = to->stride;
@@ -397,15 +399,15 @@ static inline uint32_t cellring_burst_held(const struct cellring_burst *b)
 
 /*
  * Collects one more message in an open burst; 1: the burst is full now. The lines that it will be
- * copied to are asked for with the first one: earlier, the consumer would take the first of
- * them back, as long as it waits for it.
+ * copied to are asked for when half of it is there: earlier, the consumer, which waits for the
+ * first of them, takes that one back before the burst is written.
  */
 CELLRING_INLINE int cellring_burst_add(struct cellring_burst *b, uint32_t id, const void *data,
 	uint32_t len)
 {
 	struct cellring_message *m = (struct cellring_message *)(void *)b->next;
 
-	if ((unsigned char *)m == b->stage)
+	if ((unsigned char *)m == b->own)
 		cellring_own(b->to->slot, b->full - b->stage);
 	b->next += b->stride;
 	m->head = id;
