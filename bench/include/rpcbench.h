@@ -30,8 +30,8 @@
  *
  *	static int x_call(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
  *	{ return x_client_call(c->handle, req, len, token); }           // 0, else try later
- *	static void x_response(void *arg, uint64_t token, const void *resp)
- *	{ rpcbench_response(arg, token, resp); rpcbench_again(arg, x_call); }
+ *	static void x_response(void *arg, uint64_t token, const void *resp, uint32_t len)
+ *	{ rpcbench_response(arg, token, resp, len); rpcbench_again(arg, x_call); }
  *	static int x_poll(struct rpcbench_client *c)                    // how many ended
  *	{ return x_client_poll(c->handle, x_response, c); }
  *	...
@@ -220,13 +220,13 @@ ALWAYS_INLINE uint32_t rpcbench_inflight(const struct rpcbench_client *c)
 }
 
 /* Takes the response to a token and checks it. Of the type of the layers' callbacks. */
-ALWAYS_INLINE void rpcbench_response(void *arg, uint64_t token, const void *payload)
+ALWAYS_INLINE void rpcbench_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct rpcbench_client *c = (struct rpcbench_client *)arg;
 	const uint64_t *resp = (const uint64_t *)payload;
 	uint64_t last = ~token ^ c->index;
 
-	if (unlikely(!resp || resp[0] != token + last || resp[1] != (token ^ last)))
+	if (unlikely(len < RPCBENCH_RESP || resp[0] != token + last || resp[1] != (token ^ last)))
 		c->wrong++;
 	c->done++;
 	c->done_sum += token;

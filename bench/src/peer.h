@@ -80,7 +80,7 @@ ALWAYS_INLINE void rpcbench_peer_answer(const struct rpcbench_peer_req *q,
 ALWAYS_INLINE void rpcbench_peer_take(struct rpcbench_client *c, const struct rpcbench_peer_resp *a,
 	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
 {
-	rpcbench_response(c, a->tag >> RPCBENCH_CLIENT_BITS, a->word);
+	rpcbench_response(c, a->tag >> RPCBENCH_CLIENT_BITS, a->word, RPCBENCH_RESP);
 	rpcbench_again(c, call);
 }
 

@@ -51,7 +51,7 @@ static void fake_reply(struct rpcbench_server *s, const struct rpcbench_req *r,
 {
 	struct rpcbench_client c = {.index = 0};
 
-	rpcbench_response(&c, r->id, resp);
+	rpcbench_response(&c, r->id, resp, len);
 	CHECK_EQ(c.wrong, 0);
 	CHECK(taken > 0);
 	taken--;
@@ -137,7 +137,7 @@ static int client_poll(struct rpcbench_client *c)
 		rpcbench_request(req, RPCBENCH_REQ, token, c->index);
 		rpcbench_answer(req, RPCBENCH_REQ, resp, RPCBENCH_RESP);
 		note('r');
-		rpcbench_response(c, token, resp);
+		rpcbench_response(c, token, resp, RPCBENCH_RESP);
 		rpcbench_again(c, client_call);
 	}
 	return n;

@@ -24,7 +24,9 @@ int client_init(struct client *c, struct node *node, uint32_t index)
 
 	*c = (struct client){.node = node, .index = index};
 	c->ipc = calloc(o->daemons, sizeof(struct shmipc_client *));
-	if (!c->ipc || stream_init(&c->stream, &node->source, &node->place, id))
+	c->rings = calloc(o->daemons, sizeof(struct delegrpc_client *));
+	if (!c->ipc || !c->rings || direct_init(&c->direct, c) ||
+		stream_init(&c->stream, &node->source, &node->place, id))
 		return -ENOMEM;
 	return check_init(&c->check, &attr, node->rank, o->queue_depth);
 }
@@ -33,7 +35,9 @@ static void disconnect_all(struct client *c)
 {
 	for (uint32_t i = 0; c->ipc && i < c->node->o->daemons; i++)
 		shmipc_client_disconnect(c->ipc[i]);
-	delegrpc_client_disconnect(c->ring);
+	for (uint32_t i = 0; c->rings && i < c->node->o->daemons; i++)
+		delegrpc_client_disconnect(c->rings[i]);
+	direct_fini(&c->direct);
 }
 
 void client_fini(struct client *c)
@@ -41,6 +45,7 @@ void client_fini(struct client *c)
 	disconnect_all(c);
 	check_fini(&c->check);
 	stream_fini(&c->stream);
+	free((void *)c->rings);
 	free((void *)c->ipc);
 }
 
@@ -52,12 +57,12 @@ uint64_t client_ops(const struct client *c)
 
 /* ---- connections ---- */
 
-int client_connect_ring(struct client *c, const char *name)
+int client_connect_ring(struct client *c, uint32_t daemon, const char *name)
 {
 	const struct delegrpc_attr attr = {.req_size = sizeof(struct kv_req),
 		.resp_size = sizeof(struct kv_resp)};
 
-	return delegrpc_client_connect(name, &attr, &c->ring);
+	return delegrpc_client_connect(name, &attr, &c->rings[daemon]);
 }
 
 int client_connect(struct client *c, uint32_t daemon, const char *name)
@@ -70,21 +75,38 @@ int client_connect(struct client *c, uint32_t daemon, const char *name)
 
 /* ---- one turn of the loop ---- */
 
-static void on_reply(void *arg, uint64_t token, const void *payload)
+void client_take(struct client *c, uint64_t token, const struct kv_resp *resp)
 {
-	struct client *c = arg;
-	struct kv_resp resp = *(const struct kv_resp *)payload;
 	uint64_t start_ns;
 
-	if (check_reply(&c->check, token, &resp, &start_ns))
+	if (check_reply(&c->check, token, resp, &start_ns))
 		latrec_hist_record(&c->latency, c->now_ns - start_ns);
+}
+
+static void on_reply(void *arg, uint64_t token, const void *payload, uint32_t len)
+{
+	struct kv_resp resp = {.type = 0};
+
+	if (len == sizeof(resp))
+		memcpy(&resp, payload, sizeof(resp));
+	client_take(arg, token, &resp);
 }
 
 static int send_op(struct client *c, const struct op *op, const struct kv_req *req)
 {
 	if (op->rank == c->node->rank)
 		return shmipc_client_call(c->ipc[op->shard], req, sizeof(*req), req->seq);
-	return delegrpc_client_call(c->ring, req, sizeof(*req), req->seq);
+	switch (c->node->o->backend) {
+	case BACKEND_META:
+		return shmipc_client_call(c->ipc[op->shard], req, sizeof(*req), req->seq);
+	case BACKEND_DIRECT:
+		return direct_call(&c->direct, op->shard, req);
+	case BACKEND_UCX:
+		return ucx_client_call(c->ucx, op->shard, req);
+	default:
+		return delegrpc_client_call(c->rings[node_owner(c->node, op->rank)], req,
+			sizeof(*req), req->seq);
+	}
 }
 
 /* Sends operations from *next on until the depth or last is reached. 0 or -errno. */
@@ -106,21 +128,44 @@ static int refill(struct client *c, uint64_t *next, uint64_t last)
 	return 0;
 }
 
-/* Takes the replies that are there. Their number or -errno. */
-static int take_replies(struct client *c)
+static bool ring_pending(const struct client *c, uint32_t daemon)
+{
+	return c->rings[daemon] && delegrpc_client_pending(c->rings[daemon]);
+}
+
+/* Of those that come through shared memory. */
+static int take_from_daemons(struct client *c)
 {
 	int n = 0, got;
 
 	for (uint32_t i = 0; i < c->node->o->daemons; i++) {
-		if (!shmipc_client_pending(c->ipc[i]))
-			continue;
-		got = shmipc_client_poll(c->ipc[i], on_reply, c);
-		if (got < 0)
-			return got;
-		n += got;
+		if (shmipc_client_pending(c->ipc[i])) {
+			got = shmipc_client_poll(c->ipc[i], on_reply, c);
+			if (got < 0)
+				return got;
+			n += got;
+		}
+		if (ring_pending(c, i)) {
+			got = delegrpc_client_poll(c->rings[i], on_reply, c);
+			if (got < 0)
+				return got;
+			n += got;
+		}
 	}
-	if (c->ring && delegrpc_client_pending(c->ring)) {
-		got = delegrpc_client_poll(c->ring, on_reply, c);
+	return n;
+}
+
+/* Takes the replies that are there. Their number or -errno. */
+static int take_replies(struct client *c)
+{
+	int n = take_from_daemons(c), got;
+
+	if (n < 0)
+		return n;
+	if (c->direct.pending)
+		n += (int)direct_poll(&c->direct);
+	if (c->ucx && ucx_client_pending(c->ucx)) {
+		got = ucx_client_poll(c->ucx);
 		if (got < 0)
 			return got;
 		n += got;
@@ -128,29 +173,42 @@ static int take_replies(struct client *c)
 	return n;
 }
 
+/* What a client waits for. */
+struct awaited {
+	uint32_t ways;
+	struct shmipc_client *ipc; /* NULL: not this way */
+	struct delegrpc_client *ring;
+};
+
+static struct awaited find_awaited(const struct client *c)
+{
+	struct awaited a = {.ways = c->direct.pending || (c->ucx && ucx_client_pending(c->ucx))};
+
+	for (uint32_t i = 0; i < c->node->o->daemons; i++) {
+		if (shmipc_client_pending(c->ipc[i])) {
+			a.ipc = c->ipc[i];
+			a.ways++;
+		}
+		if (ring_pending(c, i)) {
+			a.ring = c->rings[i];
+			a.ways++;
+		}
+	}
+	return a;
+}
+
 /* Sleeps for a moment, on the connection itself if only one has something to bring. */
 static void rest(struct client *c)
 {
 	struct timespec nap = {.tv_nsec = (long)c->node->nap_ns};
-	struct shmipc_client *only = NULL;
-	uint32_t ways = 0;
+	struct awaited a = find_awaited(c);
 
-	for (uint32_t i = 0; i < c->node->o->daemons; i++) {
-		if (shmipc_client_pending(c->ipc[i])) {
-			only = c->ipc[i];
-			ways++;
-		}
-	}
-	if (c->ring && delegrpc_client_pending(c->ring)) {
-		only = NULL;
-		ways++;
-	}
-	if (ways != 1)
-		nanosleep(&nap, NULL);
-	else if (only)
-		shmipc_client_wait(only, SLEEP_NS);
+	if (a.ways == 1 && a.ipc)
+		shmipc_client_wait(a.ipc, SLEEP_NS);
+	else if (a.ways == 1 && a.ring)
+		delegrpc_client_wait(a.ring, SLEEP_NS);
 	else
-		delegrpc_client_wait(c->ring, SLEEP_NS);
+		nanosleep(&nap, NULL);
 }
 
 /*
@@ -232,6 +290,8 @@ void *client_main(void *arg)
 	struct client *c = arg;
 
 	topo_pin_self(c->node->topo, c->node->o->daemons + c->index);
+	if (c->ucx)
+		c->error = ucx_client_greet(c->ucx);
 	for (uint32_t run = 0; gate_pass(&c->node->gate, run, c->error); run++) {
 		show_run(c, run);
 		if (run < c->node->o->runs)

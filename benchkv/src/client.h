@@ -10,15 +10,19 @@
 #include <stdint.h>
 
 #include "check.h"
+#include "direct.h"
 #include "latrec.h"
 #include "node.h"
+#include "ucx.h"
 
 struct client {
 	struct node *node;
 	uint32_t index; /* in this rank */
 	pthread_t thread;
 	struct shmipc_client **ipc; /* by daemon */
-	struct delegrpc_client *ring; /* NULL: no other rank */
+	struct delegrpc_client **rings; /* by daemon; NULL where it has none */
+	struct direct direct;
+	struct ucx_client *ucx; /* NULL: another backend */
 	struct stream stream;
 	struct checker check;
 	struct latrec_hist latency; /* of one run */
@@ -33,11 +37,14 @@ int client_init(struct client *c, struct node *node, uint32_t index);
 void client_fini(struct client *c);
 
 /*
- * Before the thread starts: connects to that daemon, or to the delegation ring, by the
- * name of its region. 0 or -errno.
+ * Before the thread starts: connects to that daemon, or to its ring, by the name of its
+ * region. 0 or -errno.
  */
 int client_connect(struct client *c, uint32_t daemon, const char *name);
-int client_connect_ring(struct client *c, const char *name);
+int client_connect_ring(struct client *c, uint32_t daemon, const char *name);
+
+/* A reply from another rank: token is that of the request. */
+void client_take(struct client *c, uint64_t token, const struct kv_resp *resp);
 
 /* The body of the thread; arg is the client. */
 void *client_main(void *arg);

@@ -322,7 +322,10 @@ static int write_trace(struct job *j)
 	FILE *out = j->trace;
 
 	j->trace = NULL;
-	j->trace_err = trace_write(&j->node.daemons[0].trace, out);
+	trace_write_names(out);
+	for (uint32_t i = 0; i < j->o->daemons; i++)
+		trace_write(&j->node.daemons[i].trace, i, out);
+	j->trace_err = trace_close(out);
 	return launch_put(j->l, KEY_TRACE, &j->trace_err, sizeof(j->trace_err));
 }
 
@@ -424,7 +427,7 @@ static int run_node(struct job *j)
 		err = conclude(j);
 	if (err < 0)
 		give_up(j, err);
-	node_free(&j->node);
+	node_free(&j->node, err >= 0);
 	return err;
 }
 

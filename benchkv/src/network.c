@@ -67,7 +67,7 @@ static void refuse_remote(struct daemon *d, struct copyrpc_req *from, const stru
 	reply_remote(d, from, &resp);
 }
 
-static void on_worker_answer(void *arg, uint64_t token, const void *payload)
+static void on_worker_answer(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct copyrpc_req *from = (struct copyrpc_req *)(uintptr_t)token;
 	struct kv_req req;
@@ -104,7 +104,8 @@ static void serve_remote(struct daemon *d, struct copyrpc_req *from)
 	uint32_t shard = place_shard(&d->node->place, h.req.key);
 	struct kv_resp resp;
 
-	if (shard == d->index) { /* or no request at all: the store says so */
+	/* Or no request, or one that should have gone to another daemon: the store says so. */
+	if (shard == d->index || !d->flux) {
 		d->stats.remote++;
 		resp = store_serve(d->store, &h.req);
 		reply_remote(d, from, &resp);

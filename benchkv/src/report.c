@@ -84,11 +84,11 @@ void report_print(const struct report *r, FILE *out)
 	device_name(r, device);
 	control_name(&o->control, control);
 	fprintf(out,
-		"benchkv delegation: %u rank%s x %u daemon%s, %u client%s, queue depth %u; "
+		"benchkv %s: %u rank%s x %u daemon%s, %u client%s, queue depth %u; "
 		"device %s; control %s\n",
-		r->node->ranks, r->node->ranks == 1 ? "" : "s", o->daemons,
-		o->daemons == 1 ? "" : "s", o->clients, o->clients == 1 ? "" : "s", o->queue_depth,
-		device, control);
+		backend_name(o->backend), r->node->ranks, r->node->ranks == 1 ? "" : "s",
+		o->daemons, o->daemons == 1 ? "" : "s", o->clients, o->clients == 1 ? "" : "s",
+		o->queue_depth, device, control);
 	fprintf(out, "operations    %" PRIu64 " in %.3f s: %.0f per second, %.1f %% remote\n",
 		t->counts.ops, seconds(t->elapsed_ns), rate(t),
 		100 * ratio(t->counts.remote, t->counts.ops));
@@ -102,13 +102,41 @@ void report_print(const struct report *r, FILE *out)
 		(double)latrec_hist_quantile(&t->latency, 0.99) / 1e3,
 		(double)latrec_hist_quantile(&t->latency, 0.999) / 1e3,
 		(double)latrec_hist_max(&t->latency) / 1e3);
-	if (r->node->ranks > 1)
+	if (r->node->ranks > 1 && o->backend != BACKEND_UCX)
 		print_net(t, out);
 	fprintf(out, "digest        %016" PRIx64 "\n", t->digest);
 	if (r->node->ranks > 1)
 		print_rows("rank", r->ranks, r->node->ranks, out);
 	if (o->runs > 1)
 		print_rows("run", r->runs, o->runs, out);
+}
+
+/* Of this rank: its daemons' and its clients'. */
+static uint32_t endpoints(const struct node *n)
+{
+	uint32_t links = n->o->clients * n->o->daemons;
+
+	switch (n->o->backend) {
+	case BACKEND_DIRECT:
+		return 2 * links * (n->ranks - 1);
+	case BACKEND_UCX:
+		return links * (n->ranks - 1);
+	default:
+		return n->ranks - 1;
+	}
+}
+
+/* Which daemon has the endpoint for which rank. */
+static void print_owners(const struct node *n, FILE *out)
+{
+	if (backend_is_direct(n->o->backend) || n->ranks == 1)
+		return;
+	fprintf(out, "  endpoints by daemon:");
+	for (uint32_t r = 0; r < n->ranks; r++) {
+		if (r != n->rank)
+			fprintf(out, " d%u=r%u", node_owner(n, r), r);
+	}
+	fputc('\n', out);
 }
 
 static void print_plan(const struct node *n, FILE *out)
@@ -118,10 +146,12 @@ static void print_plan(const struct node *n, FILE *out)
 	int unit;
 
 	control_name(&o->control, control);
-	fprintf(out, "rank %u of %u: %u daemons, %u clients, queue depth %u, control %s\n", n->rank,
-		n->ranks, o->daemons, o->clients, o->queue_depth, control);
+	fprintf(out, "%s: rank %u of %u: %u daemons, %u clients, queue depth %u, control %s\n",
+		backend_name(o->backend), n->rank, n->ranks, o->daemons, o->clients, o->queue_depth,
+		control);
 	fprintf(out, "  device %s, endpoints %u, ring size %u bytes\n",
-		n->device ? n->device : "none", n->ranks - 1, n->ring_size);
+		n->device ? n->device : "none", endpoints(n), n->ring_size);
+	print_owners(n, out);
 	fprintf(out, "  threads %u: main, %u daemons, %u clients\n", 1 + o->daemons + o->clients,
 		o->daemons, o->clients);
 	fprintf(out, "  threads on processing units:");
@@ -263,9 +293,9 @@ static json_t *json_parameters(const struct report *r)
 		snprintf(distribution, sizeof(distribution), "zipf:%g", o->load.zipf_theta);
 	return json_pack(
 		"{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:f, s:s, s:b, s:o, s:o, s:s, s:b, s:s}",
-		"backend", o->backend, "np", (int)r->node->ranks, "daemons", (int)o->daemons,
-		"clients", (int)o->clients, "queue_depth", (int)o->queue_depth, "run_count",
-		(int)o->runs, "key_range", json_u64(o->load.key_range), "read_ratio",
+		"backend", backend_name(o->backend), "np", (int)r->node->ranks, "daemons",
+		(int)o->daemons, "clients", (int)o->clients, "queue_depth", (int)o->queue_depth,
+		"run_count", (int)o->runs, "key_range", json_u64(o->load.key_range), "read_ratio",
 		o->load.read_ratio, "distribution", distribution, "preload", (int)o->preload,
 		"seed", json_u64(o->load.seed), "ring_size", json_u64(r->node->ring_size), "device",
 		r->node->device ? r->node->device : "none", "software_hca",
@@ -301,6 +331,7 @@ static json_t *json_report(const struct report *r)
 
 	add_occasion(root, r);
 	snprintf(digest, sizeof(digest), "%016" PRIx64, t->digest);
+	json_object_set_new(root, "net_daemons", json_u64(r->node->o->net_daemons));
 	json_object_update(root, row);
 	json_decref(row);
 	json_object_set_new(root, "digest", json_string(digest));
@@ -309,7 +340,8 @@ static json_t *json_report(const struct report *r)
 	json_object_set_new(root, "runs", json_rows(r->runs, r->node->o->runs));
 	json_object_set_new(root, "ranks", json_ranks(r));
 	json_object_set_new(root, "daemon", json_daemons(&t->daemons));
-	json_object_set_new(root, "copyrpc", json_net(&t->net));
+	if (r->node->o->backend != BACKEND_UCX)
+		json_object_set_new(root, "copyrpc", json_net(&t->net));
 	return root;
 }
 

@@ -67,22 +67,29 @@ static void add_audit(struct result *r, const struct client *c)
 		r->first_errno = (uint64_t)c->check.first_errno;
 }
 
+static void add_context(struct result *r, const struct copyrpc_ctx *ctx)
+{
+	struct copyrpc_stats s;
+
+	if (!ctx)
+		return;
+	copyrpc_ctx_stats(ctx, &s);
+	add_words(&r->net, &s, sizeof(s));
+}
+
 void result_of_all(const struct node *n, struct result *r)
 {
-	struct copyrpc_stats net;
-
 	result_init(r);
-	for (uint32_t i = 0; i < n->o->clients; i++)
+	for (uint32_t i = 0; i < n->o->clients; i++) {
 		add_audit(r, &n->clients[i]);
+		add_context(r, n->clients[i].direct.ctx);
+	}
 	for (uint32_t i = 0; i < n->o->daemons; i++) {
 		const struct daemon_stats *s = &n->daemons[i].stats;
 
 		add_words(&r->daemons, s, sizeof(r->daemons));
 		r->served[i] = s->local + s->remote;
-		if (n->daemons[i].net.ctx) {
-			copyrpc_ctx_stats(n->daemons[i].net.ctx, &net);
-			add_words(&r->net, &net, sizeof(net));
-		}
+		add_context(r, n->daemons[i].net.ctx);
 	}
 }
 

@@ -25,9 +25,14 @@ static int parse(const char *line, struct options *o, char *why, int size)
 }
 
 static const char *const bad[] = {
-	"",
-	"meta",
 	"Delegation",
+	"delegation meta",
+	"delegation --net-daemons 0",
+	"delegation --net-daemons 2",
+	"meta --daemons 2 --net-daemons 3",
+	"direct --control auto",
+	"direct --net-daemons 1",
+	"direct --trace x",
 	"delegation delegation",
 	"delegation --frobnicate",
 	"delegation -x",
@@ -80,13 +85,13 @@ static void refuses_nonsense(void)
 {
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct options o = {.backend = "untouched"};
+		struct options o = {.daemons = 77};
 		char why[400] = "";
 
 		CHECK_EQ(parse(bad[i], &o, why, sizeof(why)), -EINVAL);
 		CHECK(strstr(why, "give") || strstr(why, "--help"));
 		CHECK(!strchr(why, '\n') && !strstr(why, "'benchkv'"));
-		CHECK(!strcmp(o.backend, "untouched"));
+		CHECK_EQ(o.daemons, 77);
 		printf("  %-44s %s\n", bad[i], why);
 	}
 }
@@ -117,6 +122,23 @@ static void understands(void)
 	CHECK(!strcmp(o.json, "-") && o.dry_run);
 }
 
+static void backends_have_their_defaults(void)
+{
+	struct options o;
+	char why[400] = "";
+
+	CHECK_EQ(parse("--daemons 3", &o, why, sizeof(why)), 0);
+	CHECK(o.backend == BACKEND_DELEGATION && o.net_daemons == 1);
+	CHECK_EQ(parse("delegation --daemons 3 --net-daemons 3", &o, why, sizeof(why)), 0);
+	CHECK_EQ(o.net_daemons, 3);
+	CHECK_EQ(parse("meta --daemons 3", &o, why, sizeof(why)), 0);
+	CHECK(o.backend == BACKEND_META && o.net_daemons == 3);
+	CHECK_EQ(parse("meta --daemons 3 --net-daemons 2", &o, why, sizeof(why)), 0);
+	CHECK_EQ(o.net_daemons, 2);
+	CHECK_EQ(parse("direct --daemons 3 --ring-size 8192", &o, why, sizeof(why)), 0);
+	CHECK(o.backend == BACKEND_DIRECT && o.control.kind == CONTROL_NONE);
+}
+
 static void ring_holds_what_is_in_flight(void)
 {
 	struct options o;
@@ -130,6 +152,8 @@ static void ring_holds_what_is_in_flight(void)
 	CHECK_EQ(node_ring_size(&o), 1u << 30);
 	CHECK_EQ(parse("delegation --ring-size 16384", &o, why, sizeof(why)), 0);
 	CHECK_EQ(node_ring_size(&o), 16384);
+	CHECK_EQ(parse("direct --clients 46 --queue-depth 256", &o, why, sizeof(why)), 0);
+	CHECK_EQ(node_ring_size(&o), 1u << 17); /* 256 * 8 * 64: an endpoint is one client's */
 }
 
 static void naps_are_longer_in_a_crowd(void)
@@ -147,7 +171,8 @@ static void digest_tells_lines_apart(void)
 	static const char *const lines[] = {"delegation", "delegation --daemons 2",
 		"delegation --clients 3", "delegation --seed 2", "delegation --ops 7",
 		"delegation --control none", "delegation --distribution zipf:1",
-		"delegation --preload no", "delegation --ring-size 4096"};
+		"delegation --preload no", "delegation --ring-size 4096", "meta", "direct",
+		"meta --daemons 2", "meta --daemons 2 --net-daemons 1"};
 	uint64_t digest[ARRAY_SIZE(lines)];
 	struct options o;
 	char why[400];
@@ -203,6 +228,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(refuses_nonsense),
 		TEST(understands),
+		TEST(backends_have_their_defaults),
 		TEST(ring_holds_what_is_in_flight),
 		TEST(naps_are_longer_in_a_crowd),
 		TEST(digest_tells_lines_apart),

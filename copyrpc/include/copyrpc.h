@@ -93,11 +93,45 @@ struct copyrpc_req;
 
 /* ------------------------------------------------------------------ contexts */
 
+/* Fields whose 0 is a value of its own: it counts if the bit is in the struct's `set`. */
+enum {
+	COPYRPC_SET_GID_INDEX = 1, /* of copyrpc_ctx_attr */
+	COPYRPC_SET_PKEY_INDEX = 2,
+	COPYRPC_SET_TIMEOUT = 1, /* of copyrpc_path */
+	COPYRPC_SET_RETRY_CNT = 2,
+	COPYRPC_SET_RNR_RETRY = 4,
+	COPYRPC_SET_MIN_RNR_TIMER = 8,
+};
+
+/*
+ * How the packets of an endpoint travel, in InfiniBand's terms. All zero is the default; a fabric
+ * whose switches keep one class of traffic free of loss needs sl, or on RoCE traffic_class,
+ * set to that.
+ */
+struct copyrpc_path {
+	uint8_t sl; /* service level, 0 to 15; on RoCE the priority */
+	uint8_t traffic_class; /* of the global route header; RoCE v2: DSCP << 2 */
+	uint32_t flow_label; /* of the global route header, 20 bits */
+	uint8_t mtu; /* 1 (256) to 5 (4096); 0: the port's; the smaller of both ends holds */
+	uint8_t timeout; /* exponent, up to 31; 0: COPYRPC_TIMEOUT; 0 set: wait for ever */
+	uint8_t retry_cnt; /* 1 to 7; 0: COPYRPC_RETRIES; 0 set: none */
+	uint8_t rnr_retry; /* 1 to 6, when the peer's receives are used up; 0 and 7: for
+			      ever; 0 set: none */
+	uint8_t min_rnr_timer; /* 1 to 31: what a peer is told to wait when ours are;
+				  0: 12, 0.64 ms; 0 set: 655 ms */
+	unsigned set;
+};
+
 /* All zero is the default. */
 struct copyrpc_ctx_attr {
-	const char *device; /* mlx5 device by name; NULL: the first one */
-	uint8_t port; /* 0: 1 */
-	int gid_index; /* RoCE: index of the port's GID table; 0: chosen (RoCE v2 first) */
+	const char *device; /* mlx5 device by name; NULL: the first one with an active port */
+	uint8_t port; /* 0: the first active one */
+	unsigned set;
+	int gid_index; /* > 0, or set: of the port's GID table, on InfiniBand, too; 0: chosen (on
+			  RoCE a RoCE v2 one; on InfiniBand GID 0 where the port requires a
+			  global route header, else none) */
+	uint16_t pkey_index; /* > 0, or set: of the port's P_Key table; 0: the first partition
+				of which the port is a full member */
 	uint32_t srq_depth; /* batches that may arrive between two polls; 0: 1024 */
 	uint32_t cq_depth; /* receive CQ, at least srq_depth; 0: 4096 or srq_depth */
 	uint32_t max_endpoints; /* that exist at one time, it sizes the CQs; 0: 64 */
@@ -105,6 +139,7 @@ struct copyrpc_ctx_attr {
 	uint32_t ring_size; /* default of the endpoints, bytes; 0: 1 MiB */
 	uint32_t max_pending; /* calls under way per endpoint; 0: as many as credit allows */
 	bool nested; /* handlers of requests may call, see copyrpc_call_nested() */
+	struct copyrpc_path path; /* of endpoints that have no own */
 };
 
 /*
@@ -112,8 +147,10 @@ struct copyrpc_ctx_attr {
  * receive queue, a receive and a send completion queue. The caller owns *ctx_p and gives
  * it to copyrpc_ctx_destroy().
  *
- * -ENODEV: no such device, or not an mlx5 one. -ENETDOWN: the port is not active.
- * -EINVAL: cq_depth < srq_depth, sq_depth under 16, a ring size that is no power of two or
+ * -ENODEV: no such device, or not an mlx5 one. -ENETDOWN: no port that may be used is
+ * active. -EADDRNOTAVAIL: the port needs a GID and has none. -ENOKEY: the port is a full
+ * member of no partition; set pkey_index.
+ * -EINVAL: no such port, GID or P_Key index, cq_depth < srq_depth, sq_depth under 16, a ring size that is no power of two or
  * out of range, a depth beyond the device's limits. -EMFILE: no descriptors left, a context
  * takes five. -ENOMEM, -EPERM (locked memory: raise RLIMIT_MEMLOCK), or what the verbs
  * calls said.
@@ -134,13 +171,14 @@ struct copyrpc_ep_attr {
 	uint32_t ring_size; /* bytes, both directions, equal at both ends; 0: the context's */
 	uint32_t max_pending; /* 0: the context's */
 	void *user; /* see copyrpc_ep_user() */
+	const struct copyrpc_path *path; /* NULL: the context's; copied */
 };
 
 /*
  * An endpoint, not yet connected: two rings, an RC queue pair. attr may be NULL.
  * Memory: 2 x ring_size, and about a third of ring_size for requests and calls.
  *
- * -EINVAL: ring size. -EMFILE: max_endpoints exist (a destroyed one counts until the next
+ * -EINVAL: ring size, path. -EMFILE: max_endpoints exist (a destroyed one counts until the next
  * poll, also when requests of it are held longer). -ENOMEM, or what the verbs calls said.
  */
 int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
@@ -185,7 +223,8 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
  * that is later than COPYRPC_ANSWER_NS after the first flush costs the endpoint
  * (-ECONNRESET). Where that can be, have the peer say that it has connected.
  *
- * -EINVAL: not a blob, or len differs. -EPROTONOSUPPORT: another version. -EMSGSIZE: the
+ * -EINVAL: not a blob, or len differs, or one side is addressed by GID and the other not
+ * (where one port requires a global route header, set gid_index at the other, too). -EPROTONOSUPPORT: another version. -EMSGSIZE: the
  * ring sizes, or `nested`, differ. -EISCONN: already connected, or failed before (destroy and create
  * again). Otherwise what modifying the queue pair said. Nothing is changed on -EINVAL,
  * -EPROTONOSUPPORT, -EMSGSIZE.

@@ -66,14 +66,6 @@ static void close_batch(struct chan *ch, struct batch b)
 	ch->closed[ch->nclosed++] = b;
 }
 
-/* It may be too low, as the peer's position moves on; chan_call_odd() finds that out. */
-static void set_call_end(struct chan *ch)
-{
-	uint64_t end = credit_call_end(&ch->cr);
-
-	ch->call_end = end < ch->cr.edge ? end : ch->cr.edge;
-}
-
 void chan_new_batch(struct chan *ch, uint32_t wrap)
 {
 	uint64_t p = ch->cr.p;
@@ -84,13 +76,11 @@ void chan_new_batch(struct chan *ch, uint32_t wrap)
 	}
 	if (wrap)
 		close_batch(ch, (struct batch){.start = p, .end = p + wrap, .count = WIRE_WRAP});
-	ch->open = (struct batch){.start = p + wrap};
-	credit_open(&ch->cr, wrap);
-	set_call_end(ch);
+	chan_open(ch, wrap);
 }
 
 /* In the order in which the manual lists the reasons; nothing is changed by a refusal. */
-COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+static COLD int call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint32_t reserve)
 {
 	struct placement to;
@@ -112,13 +102,27 @@ COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t
 		return -EAGAIN;
 	}
 	if (to.joins)
-		set_call_end(ch);
+		chan_set_call_end(ch);
 	else
 		chan_new_batch(ch, to.wrap);
 	return chan_call(ch, data, len, resp_max, token, reserve);
 }
 
-COLD int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
+int chan_call_first(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token, uint32_t reserve)
+{
+	uint32_t size = wire_blocks(len);
+
+	if (unlikely(len > ch->payload_max || ch->call_free == CALL_NONE ||
+		     resp_max > ch->payload_max ||
+		     ch->cr.k < credit_allowance(wire_blocks(resp_max)) + reserve ||
+		     !chan_opens(ch, size) || !credit_call_fits(&ch->cr, ch->cr.p + 1 + size)))
+		return call_odd(ch, data, len, resp_max, token, reserve);
+	chan_open(ch, 0);
+	return chan_add_call(ch, data, len, resp_max, token);
+}
+
+static COLD int reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
 {
 	struct chan *ch = req->ch;
 	struct placement to;
@@ -138,12 +142,11 @@ COLD int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
 	return 0;
 }
 
-uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
+static struct batch take_front(struct chan *ch)
 {
 	struct batch b = ch->open;
-	uint32_t blocks, credit;
 
-	if (unlikely(ch->nclosed)) {
+	if (ch->nclosed) {
 		b = ch->closed[0];
 		ch->nclosed--;
 		ch->closed[0] = ch->closed[1];
@@ -151,27 +154,36 @@ uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 		b.end = ch->cr.p;
 		ch->cr.edge = ch->call_end = 0;
 	}
-	blocks = (uint32_t)(b.end - b.start);
-	credit = credit_grant(&ch->cr);
-	ch->unasked += credit;
-	wire_put_meta(chan_at(ch->send_ring, ch, b.start), chan_consumer(ch) * WIRE_BLOCK,
-		(uint64_t)credit * WIRE_BLOCK, b.count);
-	ch->sent = b.end;
-	if (b.count == WIRE_WRAP) {
+	return b;
+}
+
+int chan_reply_first(struct copyrpc_req *req, const void *data, uint32_t len)
+{
+	struct chan *ch = req->ch;
+
+	if (unlikely(req->detached || len > req->resp_max || !chan_opens(ch, wire_blocks(len))))
+		return reply_odd(req, data, len);
+	chan_open(ch, 0);
+	return chan_add_reply(req, data, len);
+}
+
+uint32_t chan_seal_odd(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
+{
+	struct batch b = take_front(ch);
+
+	chan_put_meta(ch, &b);
+	if (b.count == WIRE_WRAP)
 		ch->stats.wraps++;
-	} else if (b.count == 0) {
+	else if (b.count == 0)
 		ch->stats.credit_only++;
-	} else {
-		ch->stats.batches++;
-		ch->stats.calls += b.calls;
-		ch->stats.replies += b.count - b.calls;
-	}
+	else
+		chan_count_batch(ch, &b);
 	*pos_p = b.start;
-	*len_p = blocks * WIRE_BLOCK - wire_padding(b.last_len);
+	*len_p = chan_batch_bytes(&b);
 	if (b.count == WIRE_WRAP || !b.count)
 		*len_p = WIRE_BLOCK;
 	ch->stats.bytes += *len_p;
-	return blocks;
+	return (uint32_t)(b.end - b.start);
 }
 
 /* ----------------------------------------------------------------- receiving */

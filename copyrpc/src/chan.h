@@ -110,9 +110,8 @@ int chan_receive(struct chan *ch, uint32_t n, copyrpc_response_fn *fn, void *arg
  * -EPROTO: it cannot be true. */
 int chan_read_done(struct chan *ch, uint64_t consumer);
 
-/* Takes the batch off and writes its metadata; it is chan_front()'s. *len_p: bytes to
- * write, from *pos_p on. Returns the immediate. */
-uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p);
+/* chan_seal() of closed batches, markers and batches without messages. */
+uint32_t chan_seal_odd(struct chan *ch, uint64_t *pos_p, uint32_t *len_p);
 
 /* Gives it a status other than 0: what was not sent is lost. */
 void chan_stop(struct chan *ch, int status);
@@ -129,11 +128,11 @@ int chan_detach(struct copyrpc_req *req);
 /* Closes the open batch, has a marker written over `wrap` blocks, opens the next. */
 void chan_new_batch(struct chan *ch, uint32_t wrap);
 
-/* The unusual cases of chan_call() and chan_reply(): refused, no room in the open batch; a
- * request that is detached. */
-int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+/* chan_call() and chan_reply() of all that does not just join the open batch: first of all
+ * what opens one. */
+int chan_call_first(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint32_t reserve);
-int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len);
+int chan_reply_first(struct copyrpc_req *req, const void *data, uint32_t len);
 
 static inline void *chan_at(uint8_t *ring, const struct chan *ch, uint64_t pos)
 {
@@ -158,10 +157,51 @@ static inline const struct batch *chan_front(const struct chan *ch)
 	return ch->nclosed ? &ch->closed[0] : ch->cr.edge ? &ch->open : NULL;
 }
 
+/* Consumer position and credit of now, and what the batch has. */
+static inline void chan_put_meta(struct chan *ch, const struct batch *b)
+{
+	uint32_t credit = credit_grant(&ch->cr);
+
+	ch->unasked += credit;
+	wire_put_meta(chan_at(ch->send_ring, ch, b->start), chan_consumer(ch) * WIRE_BLOCK,
+		(uint64_t)credit * WIRE_BLOCK, b->count);
+	ch->sent = b->end;
+}
+
+static inline uint32_t chan_batch_bytes(const struct batch *b)
+{
+	return (uint32_t)(b->end - b->start) * WIRE_BLOCK - wire_padding(b->last_len);
+}
+
+static inline void chan_count_batch(struct chan *ch, const struct batch *b)
+{
+	ch->stats.batches++;
+	ch->stats.calls += b->calls;
+	ch->stats.replies += b->count - b->calls;
+}
+
+/* Takes the batch off and writes its metadata; it is chan_front()'s. *len_p: bytes to
+ * write, from *pos_p on. Returns the immediate. */
+static inline uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
+{
+	struct batch *b = &ch->open;
+
+	if (unlikely(ch->nclosed || !b->count))
+		return chan_seal_odd(ch, pos_p, len_p);
+	b->end = ch->cr.p;
+	ch->cr.edge = ch->call_end = 0;
+	chan_put_meta(ch, b);
+	chan_count_batch(ch, b);
+	*pos_p = b->start;
+	*len_p = chan_batch_bytes(b);
+	ch->stats.bytes += *len_p;
+	return (uint32_t)(b->end - b->start);
+}
+
 /* The peer's position is worth a READ, and there is something that it can be news of. */
 static inline bool chan_read_due(const struct chan *ch)
 {
-	return ch->cr.rc != ch->sent && credit_read_due(&ch->cr, ch->stalled);
+	return credit_read_due(&ch->cr, ch->stalled) && ch->cr.rc != ch->sent;
 }
 
 /* Opens a batch without messages when the credit is worth it. */
@@ -171,6 +211,28 @@ static inline bool chan_credit_batch(struct chan *ch)
 		return false;
 	chan_new_batch(ch, 0);
 	return true;
+}
+
+/* It may be too low, as the peer's position moves on; call_odd() of chan.c finds that out. */
+static inline void chan_set_call_end(struct chan *ch)
+{
+	uint64_t end = credit_call_end(&ch->cr);
+
+	ch->call_end = end < ch->cr.edge ? end : ch->cr.edge;
+}
+
+static inline void chan_open(struct chan *ch, uint32_t wrap)
+{
+	ch->open = (struct batch){.start = ch->cr.p + wrap};
+	credit_open(&ch->cr, wrap);
+	chan_set_call_end(ch);
+}
+
+/* Can a batch be opened for a message of so many blocks, with nothing before it to close or
+ * to skip? */
+static inline bool chan_opens(const struct chan *ch, uint32_t size)
+{
+	return !ch->cr.edge && !ch->status && ((uint32_t)ch->cr.p & ch->mask) + size <= ch->mask;
 }
 
 /* Appends a message to the open batch, which has room. The copying comes last, so that
@@ -189,28 +251,35 @@ static inline void chan_append(struct chan *ch, uint32_t size, uint32_t id, uint
 		memcpy(at, data, len);
 }
 
+/* A call that was found to fit the open batch and the credit. */
+static inline int chan_add_call(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token)
+{
+	uint32_t size = wire_blocks(len), id = ch->call_free;
+	struct call *call = &ch->calls[id];
+
+	ch->call_free = (uint32_t)call->token;
+	ch->ncalls++;
+	*call = (struct call){token, resp_max};
+	ch->cr.k -= credit_allowance(wire_blocks(resp_max));
+	ch->open.calls++;
+	chan_append(ch, size, id, resp_max, data, len);
+	assert(credit_holds(&ch->cr));
+	return 0;
+}
+
 /* As copyrpc_call(), when `reserve` blocks of credit have to stay. */
 static inline int chan_call(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint32_t reserve)
 {
 	uint32_t size = wire_blocks(len), allowance = credit_allowance(wire_blocks(resp_max));
-	uint32_t id = ch->call_free;
-	struct call *call;
 
 	/* No batch is open, and call_end is 0, while the status is not 0. */
 	if (unlikely(len > ch->payload_max || resp_max > ch->payload_max ||
-		     ch->cr.k < allowance + reserve || id == CALL_NONE ||
+		     ch->cr.k < allowance + reserve || ch->call_free == CALL_NONE ||
 		     ch->cr.p + size > ch->call_end))
-		return chan_call_odd(ch, data, len, resp_max, token, reserve);
-	call = &ch->calls[id];
-	ch->call_free = (uint32_t)call->token;
-	ch->ncalls++;
-	*call = (struct call){token, resp_max};
-	ch->cr.k -= allowance;
-	ch->open.calls++;
-	chan_append(ch, size, id, resp_max, data, len);
-	assert(credit_holds(&ch->cr));
-	return 0;
+		return chan_call_first(ch, data, len, resp_max, token, reserve);
+	return chan_add_call(ch, data, len, resp_max, token);
 }
 
 static inline void chan_put_call(struct chan *ch, struct call *call)
@@ -244,6 +313,20 @@ uint32_t chan_requests(const struct chan *ch);
 /* Counters, with what has not been sent. */
 struct copyrpc_stats chan_stats(const struct chan *ch);
 
+/* A reply that was found to fit the open batch and the request's limit; not detached. */
+static inline int chan_add_reply(struct copyrpc_req *req, const void *data, uint32_t len)
+{
+	struct chan *ch = req->ch;
+
+	/* The bytes that data may point to stay until the next flush tells the peer. */
+	chan_release(req);
+	chan_put_req(ch, req);
+	ch->cr.r -= req->allowance;
+	chan_append(ch, wire_blocks(len), req->id | WIRE_RESPONSE, req->resp_max, data, len);
+	assert(credit_holds(&ch->cr));
+	return 0;
+}
+
 /* As copyrpc_reply(). */
 static inline int chan_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 {
@@ -252,14 +335,8 @@ static inline int chan_reply(struct copyrpc_req *req, const void *data, uint32_t
 
 	/* No batch is open while the status is not 0. */
 	if (unlikely(req->detached || len > req->resp_max || !credit_joins(&ch->cr, size)))
-		return chan_reply_odd(req, data, len);
-	/* The bytes that data may point to stay until the next flush tells the peer. */
-	chan_release(req);
-	chan_put_req(ch, req);
-	ch->cr.r -= req->allowance;
-	chan_append(ch, size, req->id | WIRE_RESPONSE, req->resp_max, data, len);
-	assert(credit_holds(&ch->cr));
-	return 0;
+		return chan_reply_first(req, data, len);
+	return chan_add_reply(req, data, len);
 }
 
 #endif

@@ -147,11 +147,11 @@ static inline void credit_open(struct credit *cr, uint32_t wrap)
 /* What can be granted in a batch, when everything up to p counts as placed. */
 static inline uint32_t credit_grantable(const struct credit *cr, uint64_t p)
 {
-	int64_t room = ((int64_t)cr->c - (int64_t)(p - cr->rc)) / 2 - cr->r;
-	int64_t policy = (int64_t)cr->rmax - cr->r;
-	int64_t least = room < policy ? room : policy;
+	uint32_t taken = (uint32_t)(p - cr->rc) + 2 * cr->r;
+	uint32_t room = cr->c > taken ? (cr->c - taken) / 2 : 0;
+	uint32_t policy = cr->rmax - cr->r;
 
-	return least > 0 ? (uint32_t)least : 0;
+	return room < policy ? room : policy;
 }
 
 /* Only when the batch is certain to be sent: what is lost here is lost for good. */
@@ -189,9 +189,7 @@ static inline bool credit_batch_due(const struct credit *cr)
 /* The peer's position is worth a READ: a call found no room, or credit is withheld. */
 static inline bool credit_read_due(const struct credit *cr, bool stalled)
 {
-	if (cr->rc == cr->p)
-		return false;
-	return stalled || cr->r + cr->t <= cr->rmax;
+	return (stalled || cr->r + cr->t <= cr->rmax) && cr->rc != cr->p;
 }
 
 /* The peer says that it has consumed up to pos; it cannot have more than was sent.

@@ -15,7 +15,10 @@ static int post_batches(struct copyrpc_ep *ep)
 	struct chan *ch = &ep->ch;
 	int n = 0;
 
-	while (chan_waits(ch) || chan_credit_batch(ch)) {
+	/* A batch leaves no credit to grant: one without messages is due only alone. */
+	if (!chan_waits(ch) && likely(!chan_credit_batch(ch)))
+		return 0;
+	do {
 		uint64_t pos;
 		uint32_t len, imm;
 		size_t off;
@@ -34,7 +37,7 @@ static int post_batches(struct copyrpc_ep *ep)
 			break;
 		}
 		n++;
-	}
+	} while (unlikely(chan_waits(ch)));
 	return n;
 }
 
@@ -50,15 +53,9 @@ static bool read_in_time(struct copyrpc_ep *ep)
 	return now >= ep->read_at;
 }
 
-/* Posts the READ when its time has come: 1, else 0. */
-static int post_read(struct copyrpc_ep *ep)
+/* The READ when its time has come. */
+static COLD int post_due_read(struct copyrpc_ep *ep)
 {
-	if (ep->reading)
-		return 0;
-	if (likely(!chan_read_due(&ep->ch) && !ep->probe)) {
-		ep->read_at = 0;
-		return 0;
-	}
 	if (!ep->probe && !read_in_time(ep)) {
 		ep_keep(ep);
 		return 0;
@@ -72,6 +69,17 @@ static int post_read(struct copyrpc_ep *ep)
 	ep->reading = true;
 	ep->ch.stats.reads++;
 	return 1;
+}
+
+/* Posts the READ if it is wanted and its time has come: 1, else 0. */
+static inline int post_read(struct copyrpc_ep *ep)
+{
+	if (unlikely(ep->reading))
+		return 0;
+	if (unlikely(chan_read_due(&ep->ch) || ep->probe))
+		return post_due_read(ep);
+	ep->read_at = 0;
+	return 0;
 }
 
 void ep_word_read(struct copyrpc_ep *ep)
@@ -107,7 +115,7 @@ static bool may_wait(const struct copyrpc_ep *ep)
 }
 
 /* Messages stay where they are if `hold`; the number of batches sent. */
-static int flush_ep(struct copyrpc_ep *ep, bool hold)
+static inline int flush_ep(struct copyrpc_ep *ep, bool hold)
 {
 	int batches = 0, reads;
 
@@ -118,7 +126,7 @@ static int flush_ep(struct copyrpc_ep *ep, bool hold)
 		ep_watch(ep, NOT_SEEN);
 	if (!hold)
 		batches = post_batches(ep);
-	if (chan_waits(&ep->ch))
+	if (unlikely(chan_waits(&ep->ch)))
 		ep_keep(ep);
 	reads = post_read(ep);
 	if (batches + reads) {
@@ -129,7 +137,8 @@ static int flush_ep(struct copyrpc_ep *ep, bool hold)
 	return batches;
 }
 
-int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
+/* `go` is a constant where there is none. */
+static inline int flush_dirty(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
 {
 	struct copyrpc_ep *ep = ctx->dirty.head;
 	int n = 0;
@@ -147,9 +156,14 @@ int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
 	return n;
 }
 
+int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
+{
+	return go ? flush_dirty(ctx, go, arg) : flush_dirty(ctx, NULL, NULL);
+}
+
 int copyrpc_flush(struct copyrpc_ctx *ctx)
 {
-	return copyrpc_flush_if(ctx, NULL, NULL);
+	return flush_dirty(ctx, NULL, NULL);
 }
 
 /* It stays on the list of the dirty ones, where it does no harm. */

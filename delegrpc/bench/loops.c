@@ -57,9 +57,9 @@ ALWAYS_INLINE int call(struct rpcbench_client *c, uint64_t token, const void *re
 	return delegrpc_client_call(c->handle, req, len, token);
 }
 
-ALWAYS_INLINE void on_response(void *arg, uint64_t token, const void *resp)
+ALWAYS_INLINE void on_response(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
-	rpcbench_response(arg, token, resp);
+	rpcbench_response(arg, token, resp, len);
 	rpcbench_again(arg, call);
 }
 

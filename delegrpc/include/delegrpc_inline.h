@@ -23,7 +23,8 @@
  * A client's response position q lies in its slot q & (resp_depth - 1), and is filled
  * when the slot's stamp is {lap q / resp_depth + 1, generation}, 16 bits each. The
  * generation counts those who have had the client's id, so that what was meant for the
- * predecessor is not taken for an answer.
+ * predecessor is not taken for an answer. The word behind the stamp has the request's id,
+ * 15 bits, and the bytes of the payload that were sent, 17.
  *
  * Slots are packed and written in bursts, because a core has only so many stores that wait
  * for lines which are elsewhere, and the private stores between two messages count. So
@@ -42,7 +43,8 @@
 #define DELEGRPC_VERSION 5u
 
 #define DELEGRPC_REQ_HEADER 16 /* lap 4 B, client 2 B, burst 2 B, id 4 B, len 4 B */
-#define DELEGRPC_RESP_HEADER 8 /* stamp, id: 4 B each */
+#define DELEGRPC_RESP_HEADER 8 /* stamp 4 B, id 15 bits, len 17 bits */
+#define DELEGRPC_RESP_ID_BITS 15
 
 #ifdef __cplusplus
 #define DELEGRPC_ASSERT(e) static_assert(e, #e)
@@ -58,6 +60,8 @@ extern "C" {
 
 DELEGRPC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 DELEGRPC_ASSERT(DELEGRPC_MAX_CLIENTS <= 1 << 16); /* a request has 16 bits for its client */
+DELEGRPC_ASSERT(DELEGRPC_MAX_RESP_DEPTH <= 1 << DELEGRPC_RESP_ID_BITS);
+DELEGRPC_ASSERT(DELEGRPC_MAX_PAYLOAD < 1 << (32 - DELEGRPC_RESP_ID_BITS));
 
 /*
  * Who has published owes a fence and a look at the other side's sleep. A fence right behind
@@ -184,7 +188,7 @@ struct delegrpc_client {
 	uint32_t unfenced; /* publications since the server's sleep was last looked at */
 	uint32_t generation;
 	uint32_t req_size, req_stride;
-	uint32_t resp_depth, resp_shift, resp_stride;
+	uint32_t resp_depth, resp_shift, resp_size, resp_stride;
 	struct delegrpc_line *line;
 };
 
@@ -287,18 +291,19 @@ static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_
 	for (seen = 0; seen < DELEGRPC_BATCH; seen++) {
 		unsigned char *slot = delegrpc_priv_response(client);
 		uint64_t word = delegrpc_priv_response_word(slot);
-		uint32_t id = (uint32_t)(word >> 32);
+		uint32_t id = (uint32_t)(word >> 32) & ((1u << DELEGRPC_RESP_ID_BITS) - 1);
+		uint32_t len = (uint32_t)(word >> (32 + DELEGRPC_RESP_ID_BITS));
 
 		if ((uint32_t)word !=
 			delegrpc_priv_stamp(client->done, client->resp_shift, client->generation))
 			break;
-		if (DELEGRPC_LIKELY(id < client->resp_depth &&
+		if (DELEGRPC_LIKELY(id < client->resp_depth && len <= client->resp_size &&
 				    client->calls[id].next == DELEGRPC_ID_BUSY)) {
 			client->calls[id].next = client->free_id;
 			client->free_id = id;
 			client->pending--;
 			n++;
-			fn(arg, client->calls[id].token, slot + DELEGRPC_RESP_HEADER);
+			fn(arg, client->calls[id].token, slot + DELEGRPC_RESP_HEADER, len);
 		} else {
 			delegrpc_priv_client_odd(client, id);
 		}
@@ -499,6 +504,12 @@ static inline unsigned char *delegrpc_priv_reply_slot(const struct delegrpc_serv
 	return server->responses + client * server->resp_pitch + next * server->resp_stride;
 }
 
+/* The first word of a response. */
+static inline uint64_t delegrpc_priv_reply_word(uint32_t stamp, uint32_t index, uint32_t len)
+{
+	return (uint64_t)(len << DELEGRPC_RESP_ID_BITS | index) << 32 | stamp;
+}
+
 /* A reply that travels alone is written in place. */
 static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t client,
 	uint32_t index, const void *resp, uint32_t len)
@@ -509,7 +520,8 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 
 	cellring_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
 	/* The payload is there: pairs with the acquire load in delegrpc_client_poll(). */
-	__atomic_store_n((uint64_t *)(void *)slot, (uint64_t)index << 32 | stamp, __ATOMIC_RELEASE);
+	__atomic_store_n((uint64_t *)(void *)slot, delegrpc_priv_reply_word(stamp, index, len),
+		__ATOMIC_RELEASE);
 	delegrpc_priv_replied(server, client, 1);
 }
 
@@ -532,7 +544,7 @@ static inline void delegrpc_priv_collect(struct delegrpc_server *server, uint32_
 	unsigned char *slot = burst->next;
 
 	burst->next += server->resp_stride;
-	*(uint64_t *)(void *)slot = (uint64_t)index << 32 | burst->stamp;
+	*(uint64_t *)(void *)slot = delegrpc_priv_reply_word(burst->stamp, index, len);
 	cellring_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
 	if (--burst->room == 0)
 		delegrpc_priv_publish_replies(server);

@@ -11,17 +11,19 @@
 
 static_assert(DELEGRPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothing of base");
 
-void delegrpc_client_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p)
+void delegrpc_client_get_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p)
 {
-	*attr_p = container_of(client, struct client, hot)->attr;
+	const struct client *c = container_of(client, struct client, hot);
+
+	attr_of(&c->attr, &c->region, attr_p);
 }
 
-uint32_t delegrpc_client_id(const struct delegrpc_client *client)
+uint32_t delegrpc_client_index(const struct delegrpc_client *client)
 {
 	return container_of(client, struct client, hot)->id;
 }
 
-void delegrpc_client_stats(const struct delegrpc_client *client,
+void delegrpc_client_get_stats(const struct delegrpc_client *client,
 	struct delegrpc_client_stats *stats_p)
 {
 	const struct client *c = container_of(client, struct client, hot);
@@ -311,22 +313,23 @@ int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns)
 
 struct answer {
 	void *resp;
-	size_t size;
+	uint32_t capacity, len;
 	bool there;
 };
 
-static void take_answer(void *arg, uint64_t token, const void *resp)
+static void take_answer(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct answer *a = arg;
 
-	memcpy(a->resp, resp, a->size);
+	cellring_copy(a->resp, resp, len < a->capacity ? len : a->capacity);
+	a->len = len;
 	a->there = true;
 }
 
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
-	void *resp, uint64_t timeout_ns)
+	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p)
 {
-	struct answer a = {resp, client_of(client)->attr.resp_size, false};
+	struct answer a = {.resp = resp, .capacity = capacity};
 	uint64_t deadline = deadline_after(timeout_ns), now;
 	uint32_t id;
 	int err;
@@ -340,8 +343,11 @@ int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, u
 		return err;
 	for (;;) {
 		err = delegrpc_client_poll(client, take_answer, &a);
-		if (a.there)
+		if (a.there) {
+			if (len_p)
+				*len_p = a.len;
 			return 0;
+		}
 		if (err < 0)
 			return err;
 		now = clock_ns();

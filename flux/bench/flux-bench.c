@@ -35,9 +35,9 @@ ALWAYS_INLINE int call(struct rpcbench_client *c, uint64_t token, const void *re
 	return flux_call(c->handle, 0, req, len, token);
 }
 
-ALWAYS_INLINE void on_response(void *arg, uint64_t token, const void *payload)
+ALWAYS_INLINE void on_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
-	rpcbench_response(arg, token, payload);
+	rpcbench_response(arg, token, payload, len);
 	rpcbench_again(arg, call);
 }
 
@@ -64,7 +64,7 @@ static void client(struct rpcbench_client *c)
 }
 
 /* A server that calls nobody; but one that does polls like this. */
-ALWAYS_INLINE void no_response(void *arg, uint64_t token, const void *payload)
+ALWAYS_INLINE void no_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 }
 
@@ -76,7 +76,7 @@ ALWAYS_INLINE void server_poll(struct rpcbench_server *s)
 ALWAYS_INLINE int recv(struct rpcbench_server *s, struct rpcbench_req *r, uint64_t *req,
 	uint32_t len)
 {
-	return flux_try_recv_raw(s->handle, &r->client, &r->id, req, len) == 1;
+	return flux_try_recv_raw(s->handle, &r->client, &r->id, req, len, NULL) == 1;
 }
 
 ALWAYS_INLINE void reply(struct rpcbench_server *s, const struct rpcbench_req *r,

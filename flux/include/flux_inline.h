@@ -211,7 +211,7 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 	uint32_t id;
 
 	if (FLUX_UNLIKELY(len > node->payload_size))
-		return -EINVAL;
+		return -EMSGSIZE;
 	if (to != node->burst.call_to || FLUX_UNLIKELY(flux_out_full(&node->out[to]))) {
 		alone = flux_call_begin(node, to);
 		if (alone < 0)
@@ -237,14 +237,15 @@ FLUX_INLINE int flux_out_take(struct flux_out *o, flux_response_fn *fn, void *ar
 	int n = 0;
 
 	do {
-		uint32_t id = cellring_id(slot);
+		uint64_t head = cellring_head(slot);
+		uint32_t id = CELLRING_ID(head);
 		const void *payload = cellring_payload(slot);
 		uint64_t token = o->tokens[id];
 
 		slot += at->stride;
 		o->ids[tail++ & o->ids_mask] = id;
 		o->ids_tail = tail; /* fn may call */
-		fn(arg, token, payload);
+		fn(arg, token, payload, CELLRING_LENGTH(head));
 	} while (++n < max && slot != ready);
 	at->slot = slot;
 	if (slot == ready)
@@ -363,25 +364,28 @@ FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *ar
 }
 
 FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint64_t *flux_token_p,
-	void *payload, uint32_t len)
+	void *payload, uint32_t capacity, uint32_t *len_p)
 {
 	struct flux_in *in = node->rx;
 	const unsigned char *slot;
-	uint32_t id;
+	uint32_t id, len;
+	uint64_t head;
 
-	if (FLUX_UNLIKELY(node->payload_size < len))
-		return -EINVAL;
 	if (in->req.at.slot == in->req.at.ready) {
 		in = flux_in_next(node);
 		if (!in)
 			return 0;
 	}
 	slot = in->req.at.slot;
-	id = cellring_id(slot);
-	cellring_copy(payload, cellring_payload(slot), len);
+	head = cellring_head(slot);
+	id = CELLRING_ID(head);
+	len = CELLRING_LENGTH(head);
+	cellring_take(payload, cellring_payload(slot), len, capacity, node->payload_size);
 	in->held[id] = 1;
 	*from_p = in->from;
 	*flux_token_p = (uint64_t)in->from << 32 | id;
+	if (len_p)
+		*len_p = len;
 	cellring_next(&in->req.at);
 	return 1;
 }
@@ -393,7 +397,9 @@ FLUX_INLINE int flux_reply(struct flux_node *node, uint64_t flux_token, const vo
 	struct flux_in *in;
 	int alone = 0;
 
-	if (FLUX_UNLIKELY(len > node->reply_size || id >= node->max_inflight))
+	if (FLUX_UNLIKELY(len > node->reply_size))
+		return -EMSGSIZE;
+	if (FLUX_UNLIKELY(id >= node->max_inflight))
 		return -EINVAL;
 	if (from != node->burst.reply_to) {
 		alone = flux_reply_begin(node, from, id);

@@ -28,6 +28,7 @@
 #define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct cellring_message)))
 
 static_assert(FLUX_MAX_CAPACITY <= 1u << CELLRING_ID_BITS, "an id is a message's");
+static_assert(FLUX_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message's");
 
 /* One mapping: this struct, a block of pages per node, the rings. */
 struct flux {
@@ -194,6 +195,11 @@ int flux_create(const struct flux_attr *attr, struct flux **f_p)
 		node_init(f, &l, i);
 	*f_p = f;
 	return 0;
+}
+
+void flux_get_attr(const struct flux *f, struct flux_attr *attr_p)
+{
+	*attr_p = f->attr;
 }
 
 void flux_destroy(struct flux *f)
@@ -393,7 +399,7 @@ COLD int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_respons
 		o->ids_max--;
 		node->aborted++;
 		n++;
-		fn(arg, o->tokens[id], NULL);
+		fn(arg, o->tokens[id], NULL, 0);
 	}
 	return n;
 }
@@ -681,7 +687,7 @@ static uint64_t taken_count(const struct flux_cursor *c)
 	return c->count - cellring_left(&c->at);
 }
 
-void flux_node_stats(const struct flux_node *node, struct flux_stats *stats_p)
+void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_p)
 {
 	struct flux_stats s = {
 		.aborted = node->aborted,

@@ -196,7 +196,7 @@ static int place_wait(struct client *c)
 
 	while (place_find(c, &raced) != 0) {
 		if (!raced && !place_is_abandoned(c, &at))
-			return -EAGAIN;
+			return -EUSERS;
 		if (!shmipc_deadline_left(&all))
 			return -EAGAIN;
 		if (server_has_closed(c) || server_is_dead(c))
@@ -242,6 +242,7 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 	hot->depth = c->layout.attr.depth;
 	hot->req_size = c->layout.attr.req_size;
 	hot->alone = CELLRING_FEW - 1;
+	hot->resp_size = c->layout.attr.resp_size;
 	hot->idle_left = SHMIPC_IDLE_POLLS;
 	hot->server_state = &c->header->server_state;
 	err = calls_init(hot);
@@ -263,13 +264,18 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_client **client_p)
 {
+	static const struct shmipc_attr any;
 	struct client *c = shmipc_alloc(1, sizeof(*c));
+	struct shm_access access;
 	int err;
 
 	if (!c)
 		return -ENOMEM;
 	c->wake = WAKEFD_NONE;
-	err = shm_attach(SHMIPC_PREFIX, name, sizeof(struct shmipc_header), &c->region);
+	err = shmipc_access(attr ? attr : &any, &access);
+	if (!err)
+		err = shm_attach_for(SHMIPC_PREFIX, name, sizeof(struct shmipc_header), &access,
+			&c->region);
 	if (err)
 		goto free_client;
 	err = client_init(c, attr);
@@ -332,7 +338,7 @@ COLD int shmipc_client_spoilt(struct shmipc_client *hot)
 /* The response to a call that was given up: taken out, 0. Or to none: -EPROTO. */
 COLD int shmipc_client_stray(struct shmipc_client *hot)
 {
-	uint32_t id = cellring_id(hot->resp.slot);
+	uint32_t id = CELLRING_ID(cellring_head(hot->resp.slot));
 	struct client *c = client_of(hot);
 
 	/* It was not an open call's when poll read it; if it is now, somebody changed it. */
@@ -553,15 +559,16 @@ int shmipc_client_arm(struct shmipc_client *hot)
 
 struct answer {
 	void *resp;
-	uint32_t len;
+	uint32_t capacity, len;
 	bool done;
 };
 
-static void answer_take(void *arg, uint64_t token, const void *resp)
+static void answer_take(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct answer *a = arg;
 
-	memcpy(a->resp, resp, a->len);
+	cellring_copy(a->resp, resp, len < a->capacity ? len : a->capacity);
+	a->len = len;
 	a->done = true;
 }
 
@@ -585,15 +592,13 @@ static int answer_wait(struct shmipc_client *hot, struct answer *a, uint64_t tim
 }
 
 int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t len, void *resp,
-	uint32_t resp_len, uint64_t timeout_ns)
+	uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p)
 {
 	struct client *c = client_of(hot);
-	struct answer a = {.resp = resp, .len = resp_len};
+	struct answer a = {.resp = resp, .capacity = capacity};
 	uint32_t id;
 	int err;
 
-	if (resp_len > c->layout.attr.resp_size)
-		return -EMSGSIZE;
 	if (shmipc_client_pending(hot) != c->given_up)
 		return -EBUSY;
 	if (c->given_up) { /* late responses give their places back */
@@ -609,6 +614,8 @@ int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t
 	if (err) {
 		hot->calls[id].state = SHMIPC_CALL_GIVEN_UP;
 		c->given_up++;
+	} else if (len_p) {
+		*len_p = a.len;
 	}
 	return err;
 }
@@ -630,7 +637,7 @@ int shmipc_client_abort(struct shmipc_client *hot, shmipc_response_fn *fn, void 
 		hot->answered++;
 		if (wanted) {
 			n++;
-			fn(arg, call->token, NULL);
+			fn(arg, call->token, NULL, 0);
 		}
 	}
 	c->given_up = 0;
@@ -653,7 +660,9 @@ uint32_t shmipc_client_index(const struct shmipc_client *hot)
 
 void shmipc_client_get_attr(const struct shmipc_client *hot, struct shmipc_attr *attr_p)
 {
-	*attr_p = container_of(hot, const struct client, hot)->layout.attr;
+	const struct client *c = container_of(hot, const struct client, hot);
+
+	*attr_p = shmipc_attr_of(&c->layout, &c->region);
 }
 
 void shmipc_client_get_stats(const struct shmipc_client *hot, struct shmipc_client_stats *stats_p)

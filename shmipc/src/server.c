@@ -21,11 +21,12 @@ struct server {
 	struct shmipc_layout layout;
 	struct shmipc_header *header;
 	uint32_t *epochs; /* by index; what server_epoch says */
+	uint8_t *open; /* of all peers, by index * depth + id */
 	uint64_t yielded, probed, reclaimed; /* when last */
 	uint32_t probe; /* whose turn it is */
 	bool reclaim; /* somebody asked for it */
 	bool peers_wait; /* somebody waits with its core given away */
-	struct shmipc_server_stats stats; /* requests and replies: of those who left */
+	struct shmipc_server_stats stats; /* but for what the hot path counts */
 };
 
 static struct server *server_of(struct shmipc_server *hot)
@@ -46,9 +47,8 @@ static void peer_rewind(struct server *s, struct shmipc_peer *peer)
 	peer->resp = shmipc_resp_start(&s->layout, place);
 	peer->state = &place->client_state;
 	peer->handle = NOBODY;
-	peer->received = 0;
-	peer->replied = 0;
 	peer->together = 1;
+	memset(peer->open, 0, s->hot.depth);
 }
 
 /* Acquire: pairs with the releases in place_take() and shmipc_client_disconnect(). */
@@ -75,8 +75,6 @@ static void place_clean(struct server *s, uint32_t index)
 		s->stats.reclaimed++;
 	else if (is_connected(peer))
 		s->stats.departures++;
-	s->stats.requests += peer->received;
-	s->stats.replies += peer->replied;
 	peer_rewind(s, peer);
 	ring_clean(peer->req);
 	ring_clean(peer->resp);
@@ -239,6 +237,12 @@ COLD uint32_t shmipc_server_forged(struct shmipc_peer *peer)
 	return cellring_arrive(&peer->req, CELLRING_HEAD(0, 1, 1));
 }
 
+/* A request with an impossible id or length: nobody's, it gets no answer. */
+COLD void shmipc_server_drop(struct shmipc_server *hot)
+{
+	server_of(hot)->stats.bad_requests++;
+}
+
 int shmipc_server_begin(struct shmipc_server *hot, struct shmipc_peer *peer)
 {
 	shmipc_server_end_burst(hot);
@@ -318,11 +322,11 @@ int shmipc_server_wait(struct shmipc_server *hot, uint64_t timeout_ns)
 		n = shmipc_server_poll(hot);
 	}
 	if (n)
-		return n;
+		return 1;
 	shmipc_server_flush(hot);
 	if (!timeout_ns)
 		return 0;
-	return server_wait_long(server_of(hot), &w, timeout_ns);
+	return server_wait_long(server_of(hot), &w, timeout_ns) != 0;
 }
 
 /* ---- wait on a descriptor ---- */
@@ -396,17 +400,17 @@ void *shmipc_server_extra(struct shmipc_server *hot, uint32_t client)
 
 void shmipc_server_get_attr(const struct shmipc_server *hot, struct shmipc_attr *attr_p)
 {
-	*attr_p = container_of(hot, const struct server, hot)->layout.attr;
+	const struct server *s = container_of(hot, const struct server, hot);
+
+	*attr_p = shmipc_attr_of(&s->layout, &s->region);
 }
 
 void shmipc_server_get_stats(const struct shmipc_server *hot, struct shmipc_server_stats *stats_p)
 {
 	struct shmipc_server_stats stats = container_of(hot, const struct server, hot)->stats;
 
-	for (uint32_t i = 0; i < hot->n_active; i++) {
-		stats.requests += hot->active[i]->received;
-		stats.replies += hot->active[i]->replied;
-	}
+	stats.requests = hot->requests;
+	stats.replies = hot->replies;
 	*stats_p = stats;
 }
 
@@ -417,6 +421,7 @@ static void server_free(struct server *s)
 	free(s->hot.active);
 	free(s->hot.visits);
 	free(s->hot.unfenced_peers);
+	free(s->open);
 	free(s);
 }
 
@@ -440,8 +445,9 @@ static struct server *server_alloc(const struct shmipc_layout *l)
 	s->hot.active = shmipc_alloc(n, sizeof(*s->hot.active));
 	s->hot.visits = shmipc_alloc(n, sizeof(*s->hot.visits));
 	s->hot.unfenced_peers = shmipc_alloc(n, sizeof(*s->hot.unfenced_peers));
+	s->open = calloc(n, l->attr.depth);
 	if (!s->epochs || !s->hot.peers || !s->hot.active || !s->hot.visits ||
-		!s->hot.unfenced_peers) {
+		!s->hot.unfenced_peers || !s->open) {
 		server_free(s);
 		return NULL;
 	}
@@ -464,6 +470,7 @@ static void server_publish(struct server *s)
 	h->server_addr.netns = wakefd_netns();
 	for (uint32_t i = 0; i < a->max_clients; i++) {
 		s->hot.peers[i].index = i;
+		s->hot.peers[i].open = s->open + (size_t)i * a->depth;
 		peer_rewind(s, &s->hot.peers[i]);
 		s->epochs[i] = 1;
 		shmipc_place(&s->layout, h, i)->server_epoch = 1;
@@ -477,17 +484,21 @@ int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_server **server_p)
 {
 	static const struct shmipc_attr defaults;
+	struct shm_access access;
 	struct shmipc_layout l;
 	struct server *s;
 	int err;
 
-	err = shmipc_layout_plan(attr ? attr : &defaults, &l);
+	attr = attr ? attr : &defaults;
+	err = shmipc_layout_plan(attr, &l);
+	if (!err)
+		err = shmipc_access(attr, &access);
 	if (err)
 		return err;
 	s = server_alloc(&l);
 	if (!s)
 		return -ENOMEM;
-	err = shm_create(SHMIPC_PREFIX, name, l.size, &s->region);
+	err = shm_create_for(SHMIPC_PREFIX, name, l.size, &access, &s->region);
 	if (err) {
 		server_free(s);
 		return err;

@@ -20,6 +20,8 @@ LIBC = {"libc.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0"}
 
 # Programs: (file, directories they may include from, libraries they need besides libc).
 PROGRAMS = {
+    "rdmabench": ("rdmabench/rdmabench", {"base", "latrec", "mlx5dv-lite"},
+                  {"liblatrec.so.0", "libmlx5dv-lite.so.0", "libjansson.so.4"}),
     "tent": ("tent/sim/tentbench", {"base"}, {"libjansson.so.4", "libm.so.6"}),
     "benchkv": ("benchkv/benchkv",
                 {"base", "latrec", "mlx5dv-lite", "copyrpc", "cellring", "delegrpc", "shmipc", "flux"},
