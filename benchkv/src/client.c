@@ -2,6 +2,8 @@
 #include "client.h"
 
 #include <errno.h>
+#include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -25,7 +27,8 @@ int client_init(struct client *c, struct node *node, uint32_t index)
 	*c = (struct client){.node = node, .index = index};
 	c->ipc = calloc(o->daemons, sizeof(struct shmipc_client *));
 	c->rings = calloc(o->daemons, sizeof(struct delegrpc_client *));
-	if (!c->ipc || !c->rings || direct_init(&c->direct, c) ||
+	c->marks = calloc(pow2_ceil(o->queue_depth), sizeof(*c->marks));
+	if (!c->ipc || !c->rings || !c->marks || direct_init(&c->direct, c) ||
 		stream_init(&c->stream, &node->source, &node->place, id))
 		return -ENOMEM;
 	return check_init(&c->check, &attr, node->rank, o->queue_depth);
@@ -45,6 +48,7 @@ void client_fini(struct client *c)
 	disconnect_all(c);
 	check_fini(&c->check);
 	stream_fini(&c->stream);
+	free(c->marks);
 	free((void *)c->rings);
 	free((void *)c->ipc);
 }
@@ -77,10 +81,18 @@ int client_connect(struct client *c, uint32_t daemon, const char *name)
 
 void client_take(struct client *c, uint64_t token, const struct kv_resp *resp)
 {
+	const struct mark *m = &c->marks[token & c->check.slot_mask];
 	uint64_t start_ns;
 
-	if (check_reply(&c->check, token, resp, &start_ns))
-		latrec_hist_record(&c->latency, c->now_ns - start_ns);
+	if (!check_reply(&c->check, token, resp, &start_ns))
+		return;
+	if (start_ns < c->measured_ns) {
+		c->excluded++;
+		return;
+	}
+	latrec_hist_record(&c->latency[m->kind], c->now_ns - start_ns);
+	if (c->node->o->rate > 0)
+		latrec_hist_record(&c->latency[RESULT_DUE], c->now_ns - m->due_ns);
 }
 
 static void on_reply(void *arg, uint64_t token, const void *payload, uint32_t len)
@@ -109,20 +121,43 @@ static int send_op(struct client *c, const struct op *op, const struct kv_req *r
 	}
 }
 
+/*
+ * When operation i is to be made: at once in a closed loop, and in the audit; else the clients of
+ * the job take turns.
+ */
+static uint64_t due_ns(const struct client *c, uint64_t i)
+{
+	const struct options *o = c->node->o;
+	uint64_t turn;
+
+	if (!(o->rate > 0) || c->check.auditing)
+		return c->now_ns;
+	turn = i * c->node->ranks * o->clients + c->stream.client;
+	return c->start_ns + (uint64_t)((double)turn * (double)NSEC_PER_SEC / o->rate);
+}
+
 /* Sends operations from *next on until the depth or last is reached. 0 or -errno. */
 static int refill(struct client *c, uint64_t *next, uint64_t last)
 {
 	uint32_t depth = c->node->o->queue_depth;
 
 	while (*next < last && check_open_count(&c->check) < depth) {
+		uint64_t due = due_ns(c, *next);
+		const struct op *op;
 		struct kv_req req;
-		const struct op *op = check_open(&c->check, *next, c->now_ns, &req);
-		int err = send_op(c, op, &req);
+		int err;
 
+		if (due > c->now_ns)
+			return 0;
+		op = check_open(&c->check, *next, c->now_ns, &req);
+		err = send_op(c, op, &req);
 		if (err) {
 			check_cancel(&c->check, &req);
 			return err == -EAGAIN ? 0 : err;
 		}
+		c->marks[req.seq & c->check.slot_mask] = (struct mark){.due_ns = due,
+			.kind = (op->rank == c->node->rank ? 0 : RESULT_REMOTE) |
+				(req.type == KV_PUT ? RESULT_PUT : 0)};
 		check_sent(&c->check, (*next)++, &req);
 	}
 	return 0;
@@ -197,18 +232,36 @@ static struct awaited find_awaited(const struct client *c)
 	return a;
 }
 
-/* Sleeps for a moment, on the connection itself if only one has something to bring. */
-static void rest(struct client *c)
+/*
+ * Sleeps until operation `next` is due, but only for a moment, on the connection itself if only
+ * one has something to bring.
+ */
+static void rest(struct client *c, uint64_t next)
 {
 	struct timespec nap = {.tv_nsec = (long)c->node->nap_ns};
 	struct awaited a = find_awaited(c);
+	uint64_t now = clock_ns(), due = due_ns(c, next);
+	bool open = check_open_count(&c->check) < c->node->o->queue_depth && due > c->now_ns;
+	uint64_t idle = !open ? SLEEP_NS : due > now ? due - now : 0;
 
-	if (a.ways == 1 && a.ipc)
-		shmipc_client_wait(a.ipc, SLEEP_NS);
+	if (idle < 2 * c->node->nap_ns)
+		sched_yield();
+	else if (a.ways == 1 && a.ipc)
+		shmipc_client_wait(a.ipc, idle < SLEEP_NS ? idle / 2 : SLEEP_NS);
 	else if (a.ways == 1 && a.ring)
-		delegrpc_client_wait(a.ring, SLEEP_NS);
+		delegrpc_client_wait(a.ring, idle < SLEEP_NS ? idle / 2 : SLEEP_NS);
 	else
 		nanosleep(&nap, NULL);
+}
+
+/* Operations from next on that were due before the end, and will not be made. */
+static uint64_t count_missed(const struct client *c, uint64_t next, uint64_t end_ns)
+{
+	const struct options *o = c->node->o;
+	double turns = (double)(end_ns - c->start_ns) * o->rate / (double)NSEC_PER_SEC;
+	double due = ceil((turns - c->stream.client) / (c->node->ranks * o->clients));
+
+	return o->rate > 0 && due > (double)next ? (uint64_t)due - next : 0;
 }
 
 /*
@@ -225,20 +278,25 @@ static int work(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next
 
 		c->now_ns = clock_ns(); /* of the replies and of the requests of this turn */
 		n = take_replies(c);
-		if (c->now_ns >= end_ns)
+		if (c->now_ns >= end_ns && last > *next_p) {
+			c->missed = count_missed(c, *next_p, end_ns);
 			last = *next_p;
+		}
 		err = n < 0 ? n : refill(c, next_p, last);
 		if (err)
 			return err;
 		if (!check_open_count(&c->check) && *next_p >= last)
 			return 0;
-		if (n) {
+		if (n || !check_open_count(&c->check))
 			seen_ns = c->now_ns;
+		if (n) {
+			/* Relaxed: only the number counts, see node_done(). */
+			atomic_store_explicit(&c->done, c->check.n.verified, memory_order_relaxed);
 			wait_reset(&w);
 		} else if (c->now_ns - seen_ns > c->node->o->timeout_ns) {
 			return 0; /* what is open is lost */
 		} else if (wait_step(&w)) {
-			rest(c);
+			rest(c, *next_p);
 		}
 	}
 	return -EINTR;
@@ -260,15 +318,19 @@ static void show_run(const struct client *c, uint32_t run)
 static void run_once(struct client *c, uint32_t run)
 {
 	const struct options *o = c->node->o;
-	uint64_t start = clock_ns(), n = 0;
+	uint64_t n = 0, end;
 
-	latrec_hist_clear(&c->latency);
+	for (int i = 0; i < RESULT_LATENCIES; i++)
+		latrec_hist_clear(&c->latency[i]);
+	c->excluded = c->missed = 0;
 	check_restart(&c->check, run);
-	c->now_ns = start;
+	c->now_ns = c->start_ns = clock_ns();
+	c->measured_ns = c->start_ns + o->warmup_ns;
 	c->error = work(c, o->ops ? client_ops(c) : UINT64_MAX,
-		o->ops ? UINT64_MAX : start + o->duration_ns, &n);
+		o->ops ? UINT64_MAX : c->measured_ns + o->duration_ns, &n);
 	check_finish(&c->check);
-	c->elapsed_ns = clock_ns() - start;
+	end = clock_ns();
+	c->elapsed_ns = end > c->measured_ns ? end - c->measured_ns : 0;
 	if (n > c->made)
 		c->made = n;
 }
@@ -279,7 +341,7 @@ static void audit(struct client *c)
 	uint64_t start = clock_ns(), n = 0;
 
 	check_audit(&c->check, c->node->o->runs, c->node->made);
-	c->now_ns = start;
+	c->now_ns = c->measured_ns = start;
 	c->error = work(c, c->check.n_due, UINT64_MAX, &n);
 	check_finish(&c->check);
 	c->elapsed_ns = clock_ns() - start;

@@ -106,6 +106,7 @@ static uint32_t run_phases(struct daemon *d, uint64_t *at_ns)
 
 static uint32_t run_traced(struct daemon *d)
 {
+	uint64_t cqes = network_completions(&d->net);
 	struct trace_sample s = {.time_ns = clock_ns()};
 	uint32_t n = run_phases(d, s.phase_ns);
 
@@ -113,6 +114,7 @@ static uint32_t run_traced(struct daemon *d)
 	s.outstanding = d->errands.free.used;
 	s.waiting = d->errands.n_waiting;
 	s.held = network_held(d);
+	s.cqes = (uint32_t)(network_completions(&d->net) - cqes);
 	s.messages = d->net.polls.messages;
 	s.polls = d->net.polls.polls;
 	s.u = d->net.control.adaptive.u;
@@ -149,6 +151,10 @@ static void rest(struct daemon *d, uint32_t n, struct wait *w)
 	if (!wait_step(w))
 		return;
 	d->stats.sleeps++;
+	if (d->sleeper.n) {
+		sleeper_sleep(&d->sleeper, d);
+		return;
+	}
 	if (!d->flux && !d->sees_ranks)
 		shmipc_server_wait(d->ipc, SLEEP_NS); /* is woken by a request */
 	else

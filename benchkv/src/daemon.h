@@ -31,6 +31,7 @@
 #include "errand.h"
 #include "network.h"
 #include "node.h"
+#include "sleeper.h"
 #include "trace.h"
 #include "ucx.h"
 
@@ -63,6 +64,7 @@ struct daemon {
 	struct network net; /* of those that do, as what follows */
 	struct errands errands;
 	struct trace trace;
+	struct sleeper sleeper;
 	struct daemon_stats stats;
 };
 

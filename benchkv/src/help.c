@@ -44,6 +44,11 @@ static const char size_options[] =
 	"  --duration S         seconds of a run (0.001 to 86400; 3)\n"
 	"  --ops N              instead: operations of a run, over all clients\n"
 	"  --runs N             runs, one after the other (1 to 1000; 1)\n"
+	"  --warmup S           seconds before those of each run, which are checked but not\n"
+	"                       measured (0 to 86400; 0)\n"
+	"  --rate R             operations per second of all clients together, each made when it\n"
+	"                       is due, as far as the queue depth permits (1 to 10^12; as fast\n"
+	"                       as replies come)\n"
 	"Work\n"
 	"  --key-range N        keys 0 to N-1 (1 to 2^32; 1048576)\n"
 	"  --read-ratio R       share of gets (0 to 1; 0.5)\n"
@@ -57,6 +62,10 @@ static const char ring_option[] =
 	"  --ring-size BYTES    of each endpoint: a power of two from 4096 to 2^30; auto: eight\n"
 	"                       times what can be in flight on it (auto)\n";
 
+static const char wait_option[] =
+	"  --wait poll|event    idle daemons look again after a nap, or sleep on descriptors until\n"
+	"                       there is something (poll)\n";
+
 static const char daemon_options[] =
 	"  --net-daemons N      daemons that own endpoints, that of rank r being daemon r mod N\n"
 	"                       (1 to --daemons; 1 for delegation, all for meta)\n"
@@ -69,6 +78,8 @@ static const char other_options[] =
 	"  --pin yes|no         a core per thread, when there are enough (yes)\n"
 	"  --timeout S          seconds to wait for a reply, and for ranks that start; for their\n"
 	"                       end of a run twice that (1 to 86400; 30)\n"
+	"  --hgrm FILE          percentiles of the latency in microseconds, as HdrHistogram\n"
+	"                       writes them, from rank 0\n"
 	"  --json FILE          one JSON object, from rank 0; - is standard output\n"
 	"  --dry-run            print what would run where, and stop\n"
 	"  --help, --version\n"
@@ -80,6 +91,7 @@ void help_all(FILE *out)
 	fputs(head, out);
 	fputs(size_options, out);
 	fputs(ring_option, out);
+	fputs(wait_option, out);
 	fputs(daemon_options, out);
 	fputs(other_options, out);
 }
@@ -88,8 +100,10 @@ void help_backend(enum backend b, FILE *out)
 {
 	fputs(about[b], out);
 	fputs(size_options, out);
-	if (b != BACKEND_UCX)
+	if (b != BACKEND_UCX) {
 		fputs(ring_option, out);
+		fputs(wait_option, out);
+	}
 	if (!backend_is_direct(b))
 		fputs(daemon_options, out);
 	fputs(other_options, out);

@@ -290,17 +290,31 @@ int node_start(struct node *n, char *why, int size)
 		err = open_regions(n, why, size);
 	if (err)
 		return why[0] ? err : fail(why, size, err, "the rank cannot start");
+	for (uint32_t i = 0; n->o->wait_event && !err && i < n->o->daemons; i++)
+		err = sleeper_init(&n->daemons[i].sleeper, &n->daemons[i]);
+	if (err)
+		return fail(why, size, err, "no descriptor to sleep on");
 	err = start_threads(n);
 	if (err)
 		return fail(why, size, err, "a thread cannot start");
-	err = gate_wait(&n->gate, n->clients_started);
+	err = gate_wait(&n->gate, n->clients_started, NULL, NULL);
 	return err ? fail(why, size, err, "a client cannot start") : 0;
 }
 
-int node_run(struct node *n)
+int node_run(struct node *n, gate_tick_fn *tick, void *arg)
 {
 	gate_open(&n->gate, false);
-	return gate_wait(&n->gate, n->clients_started);
+	return gate_wait(&n->gate, n->clients_started, tick, arg);
+}
+
+uint64_t node_done(const struct node *n)
+{
+	uint64_t done = 0;
+
+	/* Relaxed: pairs with the store in work(); only the numbers count. */
+	for (uint32_t i = 0; i < n->clients_started; i++)
+		done += atomic_load_explicit(&n->clients[i].done, memory_order_relaxed);
+	return done;
 }
 
 /* ---- the end ---- */

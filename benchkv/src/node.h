@@ -102,7 +102,10 @@ int node_start(struct node *n, char *why, int size);
  * A run, or after the last one the audit: 0 when all clients are through. -EINTR when the program was told to stop;
  * otherwise the -errno of a client that could not go on.
  */
-int node_run(struct node *n);
+int node_run(struct node *n, gate_tick_fn *tick, void *arg);
+
+/* Operations that the clients have verified in this run so far. Any time, from any thread. */
+uint64_t node_done(const struct node *n);
 
 /* Ends the threads: what they counted can be read. */
 void node_stop(struct node *n);

@@ -36,6 +36,8 @@ enum {
 	OPT_DURATION,
 	OPT_OPS,
 	OPT_RUNS,
+	OPT_WARMUP,
+	OPT_RATE,
 	OPT_KEY_RANGE,
 	OPT_READ_RATIO,
 	OPT_DISTRIBUTION,
@@ -45,9 +47,11 @@ enum {
 	OPT_RING_SIZE,
 	OPT_CONTROL,
 	OPT_PIN,
+	OPT_WAIT,
 	OPT_TIMEOUT,
 	OPT_TRACE,
 	OPT_JSON,
+	OPT_HGRM,
 	OPT_DRY_RUN,
 	OPT_HELP,
 	OPT_VERSION,
@@ -62,6 +66,8 @@ static const struct option long_options[] = {
 	{"duration", required_argument, NULL, OPT_DURATION},
 	{"ops", required_argument, NULL, OPT_OPS},
 	{"runs", required_argument, NULL, OPT_RUNS},
+	{"warmup", required_argument, NULL, OPT_WARMUP},
+	{"rate", required_argument, NULL, OPT_RATE},
 	{"key-range", required_argument, NULL, OPT_KEY_RANGE},
 	{"read-ratio", required_argument, NULL, OPT_READ_RATIO},
 	{"distribution", required_argument, NULL, OPT_DISTRIBUTION},
@@ -71,9 +77,11 @@ static const struct option long_options[] = {
 	{"ring-size", required_argument, NULL, OPT_RING_SIZE},
 	{"control", required_argument, NULL, OPT_CONTROL},
 	{"pin", required_argument, NULL, OPT_PIN},
+	{"wait", required_argument, NULL, OPT_WAIT},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"trace", required_argument, NULL, OPT_TRACE},
 	{"json", required_argument, NULL, OPT_JSON},
+	{"hgrm", required_argument, NULL, OPT_HGRM},
 	{"dry-run", no_argument, NULL, OPT_DRY_RUN},
 	{"help", no_argument, NULL, OPT_HELP},
 	{"version", no_argument, NULL, OPT_VERSION},
@@ -154,6 +162,16 @@ static int parse_yes_no(const struct parse *p, bool *yes_p)
 	return 0;
 }
 
+static int parse_wait(const struct parse *p, bool *event_p)
+{
+	bool event = !strcmp(p->arg, "event");
+
+	if (!event && strcmp(p->arg, "poll"))
+		return bad(p, "poll or event");
+	*event_p = event;
+	return 0;
+}
+
 static int parse_distribution(const struct parse *p, double *theta_p)
 {
 	struct parse number = *p;
@@ -207,6 +225,10 @@ static int parse_size_option(int opt, const struct parse *p, struct options *o)
 		return parse_u64(p, 1, 1ull << 48, &o->ops);
 	case OPT_RUNS:
 		return parse_u32(p, 1, 1000, &o->runs);
+	case OPT_WARMUP:
+		return parse_seconds(p, 0, 86400, &o->warmup_ns);
+	case OPT_RATE:
+		return parse_real(p, 1, 1e12, &o->rate);
 	case OPT_KEY_RANGE:
 		return parse_u64(p, 1, WORKLOAD_MAX_KEYS, &o->load.key_range);
 	case OPT_READ_RATIO:
@@ -235,12 +257,16 @@ static int parse_option(int opt, const struct parse *p, struct options *o)
 		return control_parse(p->arg, &o->control) ? bad(p, CONTROLS) : 0;
 	case OPT_PIN:
 		return parse_yes_no(p, &o->pin);
+	case OPT_WAIT:
+		return parse_wait(p, &o->wait_event);
 	case OPT_TIMEOUT:
 		return parse_seconds(p, 1, 86400, &o->timeout_ns);
 	case OPT_TRACE:
 		return parse_name(p, "a file name, to which .RANK is added", &o->trace);
 	case OPT_JSON:
 		return parse_name(p, "a file, or - for standard output", &o->json);
+	case OPT_HGRM:
+		return parse_name(p, "a file name", &o->hgrm);
 	case OPT_DRY_RUN:
 		o->dry_run = true;
 		return 0;
@@ -305,6 +331,7 @@ static int check_direct(struct options *o, const bool *given, char *why, int siz
 		{OPT_NET_DAEMONS, "net-daemons", false},
 		{OPT_TRACE, "trace", false},
 		{OPT_RING_SIZE, "ring-size", true},
+		{OPT_WAIT, "wait", true},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(unfit); i++) {
@@ -324,6 +351,10 @@ static int check_together(struct options *o, const bool *given, char *why, int s
 {
 	if (o->ops && given[OPT_DURATION - OPT_DAEMONS]) {
 		snprintf(why, (size_t)size, "--ops and --duration exclude each other: give one");
+		return -EINVAL;
+	}
+	if (o->ops && o->warmup_ns) {
+		snprintf(why, (size_t)size, "--ops and --warmup exclude each other: give one");
 		return -EINVAL;
 	}
 	if (o->ops)
@@ -456,6 +487,8 @@ uint64_t options_digest(const struct options *o)
 		o->duration_ns,
 		o->ops,
 		o->runs,
+		o->warmup_ns,
+		real_bits(o->rate),
 		o->load.key_range,
 		real_bits(o->load.read_ratio),
 		real_bits(o->load.zipf_theta),

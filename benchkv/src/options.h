@@ -27,6 +27,8 @@ struct options {
 	uint64_t duration_ns; /* of a run; 0: by ops */
 	uint64_t ops; /* of a run, over all clients of the job; 0: by duration */
 	uint32_t runs;
+	uint64_t warmup_ns; /* of a run, before what is measured; only with a duration */
+	double rate; /* operations per second of all clients; 0: a closed loop */
 	struct workload load;
 	bool preload;
 	uint32_t ring_size; /* 0: auto */
@@ -34,8 +36,10 @@ struct options {
 	struct control_spec control;
 	const char *trace; /* NULL: none */
 	const char *json; /* NULL: none; "-": standard output */
+	const char *hgrm; /* NULL: none */
 	uint64_t timeout_ns;
 	bool pin;
+	bool wait_event; /* idle daemons sleep on descriptors */
 	bool dry_run;
 	char *const *command; /* the command line as it was given, up to a NULL */
 };

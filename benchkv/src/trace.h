@@ -32,7 +32,7 @@ struct trace_sample {
 	uint32_t outstanding; /* requests of own clients under way to other ranks */
 	uint32_t waiting; /* of these, for room or credit */
 	uint32_t held; /* requests of other ranks for which a worker had no room */
-	uint32_t messages, polls; /* of this loop */
+	uint32_t cqes, messages, polls; /* of this loop */
 	uint32_t u; /* of adaptive-budget */
 	uint32_t unconsumed; /* WRITEs with calls under way, of auto */
 };

@@ -319,7 +319,10 @@ def case_trace():
     for rank in 0, 1:
         lines = open(f"{path}.{rank}").read().splitlines()
         os.unlink(f"{path}.{rank}")
-        rows = [dict(zip(lines[0].split(","), map(float, l.split(",")))) for l in lines[1:]]
+        rows = [dict(zip(lines[0].split(","), l.split(","))) for l in lines[1:]]
+        check(all(x.pop("cqe_bucket") == bucket(int(x["cqes"])) for x in rows), "buckets")
+        rows = [{k: float(v) for k, v in x.items()} for x in rows]
+        check(all(x["cqes"] <= x["messages"] for x in rows), "completions without a message")
         check(100 < len(rows) < 100000, f"{len(rows)} samples")
         check(all(a["time_us"] < b["time_us"] for a, b in zip(rows, rows[1:])), "order")
         check(0 < max(x["outstanding"] for x in rows) <= 16, "outstanding beyond the depth")
@@ -334,6 +337,11 @@ def case_trace():
     refused_trace(path, f"{path}.1")
     os.rmdir(f"{path}.1")
     os.unlink(f"{path}.0")
+
+
+def bucket(n):
+    return next(name for most, name in ((0, "0"), (1, "1"), (10, "2-10"), (100, "11-100"), (n, ">100"))
+                if n <= most)
 
 
 def full_trace(path, rank):
@@ -355,6 +363,73 @@ def refused_trace(path, culprit):
     lines = r.own_lines()
     check(r.status == 2 and r.out == "", r)
     check(len(lines) == 1 and f"--trace '{culprit}'" in lines[0] and "give" in lines[0], r)
+
+
+def case_measured():
+    """Open loop, warm-up, spread, the kinds of latency, percentiles in a file."""
+    path = os.path.join(os.environ["TMPDIR"], "latency")
+    j = verified(run(job(2, "--rate", 2000, "--duration", 0.5, "--runs", 3, "--hgrm", path, "--json",
+                         "-")), 2)
+    check(len(j["runs"]) == 3 and all(r["ops"] + r["missed"] == 1000 for r in j["runs"]), j)
+    parts = j["latencies_ns"]
+    check(set(parts) == {"local_get", "local_put", "remote_get", "remote_put", "due"}, parts)
+    check(parts["due"]["mean"] > j["latency_ns"]["mean"], "waiting is not in the latency")
+    check(j["latency_ns"]["max"] == max(v["max"] for k, v in parts.items() if k != "due"), parts)
+    rates, spread = sorted(r["ops_per_s"] for r in j["runs"]), j["ops_per_s_spread"]
+    check([spread["min"], spread["median"], spread["max"]] == rates, j)
+    rows = [l.split() for l in open(path).read().splitlines() if re.match(r" *\d", l)]
+    os.unlink(path)
+    check(len(rows) > 10 and int(rows[-1][2]) == j["ops"], rows)
+    check(abs(float(rows[-1][0]) - parts["due"]["max"] / 1e3) <= 0.01 * float(rows[-1][0]) + 0.01,
+          f"{rows[-1]} {parts}")
+    r = run(job(2, "--duration", 0.2, "--warmup", 2, "--json", "-"))
+    j = verified(r, 2)
+    check(j["excluded"] > j["ops"] / 2 and 0.2 <= j["duration_s"] < 2, r)
+    check(abs(j["ops_per_s"] * j["duration_s"] - j["ops"] + j["excluded"]) < 1, r)
+    check(sum(v["p50"] > 0 for v in j["latencies_ns"].values()) == 4, r)
+    j = verified(run(job(2, "--rate", 1e12, "--duration", 0.2, "--json", "-")), 2)
+    check(j["missed"] > j["ops"], "a rate that nobody reaches")
+    r = run(job(0, "--hgrm", "/nonexistent/x", "--duration", 86400))
+    check(r.status == 2 and len(r.own_lines()) == 1 and "--hgrm '/nonexistent/x'" in r.err, r)
+
+
+def case_events():
+    """Daemons that sleep on descriptors: no wake-up is lost, with one request at a time each loss
+    would cost 100 ms; and an idle daemon looks rarely."""
+    one = ["--clients", 1, "--queue-depth", 1, "--ops", 5000, "--wait", "event", "--json", "-"]
+    shared = [] if BACKEND == "direct" else [(3, "--daemons", 2, "--net-daemons", 2)]
+    for np, *args in (0,), (2,), (2, "--daemons", 3), *shared:
+        verified(run(job(np, *one, *args)), np)
+    if BACKEND == "delegation":
+        deep = ["--queue-depth", 64, "--clients", 3, "--ops", 100000, "--wait", "event", "--json", "-"]
+        for control in "auto:1,1000", "hold:50", "budget:8":
+            verified(run(job(2, *deep, "--control", control)), 2)
+    loops = {}
+    for wait in "poll", "event":
+        j = verified(run(job(2, "--rate", 20, "--duration", 2, "--wait", wait, "--daemons", 2,
+                             "--json", "-")), 2)
+        check(j["daemon"]["sleeps"] > 0, j)
+        loops[wait] = j["daemon"]["loops"] - j["audit"]["keys"]
+    check(loops["event"] < loops["poll"] / 2, loops)
+
+
+def case_progress():
+    """A terminal sees how far the run is, and nothing of it afterwards; nobody else does."""
+    argv = job(0, "--duration", 1.5, "--runs", 2)
+    main, side = os.openpty()
+    proc = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=side, text=True)
+    os.close(side)
+    out, said = proc.communicate(timeout=GUARD)[0], b""
+    while True:
+        try:
+            said += os.read(main, 4096)
+        except OSError:
+            break
+    said = said.decode()
+    check(proc.returncode == 0 and "verified" in out and "run 2" not in out, out)
+    check(re.search(r"run 1 of 2: \d\.\d s, [1-9]\d* operations of rank 0, [1-9]\d* per", said), said)
+    check("run 2 of 2" in said and said.endswith("\r\x1b[K"), said)
+    check("run 1 of" not in run(argv).err, "progress without a terminal")
 
 
 def case_jobs():

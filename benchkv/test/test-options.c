@@ -55,6 +55,11 @@ static const char *const bad[] = {
 	"delegation --ops 1.5",
 	"delegation --ops 10 --duration 1",
 	"delegation --runs 0",
+	"delegation --warmup -1",
+	"delegation --warmup 1 --ops 10",
+	"delegation --rate 0",
+	"delegation --rate fast",
+	"delegation --hgrm \"\"",
 	"delegation --key-range 0",
 	"delegation --key-range 4294967297",
 	"delegation --read-ratio 1.01",
@@ -78,6 +83,7 @@ static const char *const bad[] = {
 	"delegation --json \"\"",
 	"delegation --timeout 0",
 	"delegation --pin 1",
+	"delegation --wait never",
 	"delegation --dry-run=yes",
 };
 
@@ -169,10 +175,11 @@ static void naps_are_longer_in_a_crowd(void)
 static void digest_tells_lines_apart(void)
 {
 	static const char *const lines[] = {"delegation", "delegation --daemons 2",
-		"delegation --clients 3", "delegation --seed 2", "delegation --ops 7",
-		"delegation --control none", "delegation --distribution zipf:1",
-		"delegation --preload no", "delegation --ring-size 4096", "meta", "direct",
-		"meta --daemons 2", "meta --daemons 2 --net-daemons 1"};
+		"delegation --clients 3", "delegation --rate 10", "delegation --warmup 1",
+		"delegation --seed 2", "delegation --ops 7", "delegation --control none",
+		"delegation --distribution zipf:1", "delegation --preload no",
+		"delegation --ring-size 4096", "meta", "direct", "meta --daemons 2",
+		"meta --daemons 2 --net-daemons 1"};
 	uint64_t digest[ARRAY_SIZE(lines)];
 	struct options o;
 	char why[400];
@@ -201,7 +208,7 @@ static void results_travel(void)
 	a.elapsed_ns = 17;
 	a.digest = test_rand(&rng);
 	for (uint32_t i = 0; i < 1000; i++)
-		latrec_hist_record(&a.latency, test_rand(&rng) >> (i % 64));
+		latrec_hist_record(&a.latency[i % RESULT_LATENCIES], test_rand(&rng) >> (i % 64));
 	CHECK_EQ(result_encode(&a, (void **)&data, &len), 0);
 	CHECK_EQ(result_decode(data, len, &b), 0);
 	CHECK(!memcmp(&a, &b, sizeof(a)));
@@ -218,7 +225,7 @@ static void results_travel(void)
 
 	b = a;
 	result_add(&b, &a);
-	CHECK(b.counts.ops == 10 && b.elapsed_ns == 17 && b.latency.count == 2000);
+	CHECK(b.counts.ops == 10 && b.elapsed_ns == 17 && b.latency[1].count == 400);
 	result_sequel(&b, &a);
 	CHECK(b.counts.ops == 15 && b.elapsed_ns == 34 && result_errors(&b) == 3);
 }

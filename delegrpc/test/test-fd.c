@@ -78,7 +78,7 @@ static void client_is_woken_by_replies(void)
 		CHECK_EQ(seen.value[i], i + 1000);
 		client_sleeps(c);
 	}
-	delegrpc_client_stats(c, &st);
+	delegrpc_client_get_stats(c, &st);
 	CHECK_EQ(st.sleeps, 20);
 	delegrpc_client_disconnect(c);
 	delegrpc_client_disconnect(other);
@@ -205,7 +205,7 @@ static void server_looks_for_holes(void)
 	CHECK(fdtest_readable_within(delegrpc_server_fd(s), FOR_EVER));
 	while (!serve(s))
 		CHECK_EQ(delegrpc_server_arm(s), 1);
-	delegrpc_server_stats(s, &st);
+	delegrpc_server_get_stats(s, &st);
 	CHECK_EQ(st.holes, 3);
 	server_sleeps(s);
 	CHECK_EQ(fdtest_timers(), 0);
@@ -354,7 +354,7 @@ static void other_namespaces_are_refused(void)
 	CHECK_EQ(delegrpc_client_fd(c), -ENETUNREACH);
 	raw.header->server_address.netns--;
 	late = client_new();
-	CHECK_EQ(delegrpc_client_id(late), 1);
+	CHECK_EQ(delegrpc_client_index(late), 1);
 	CHECK(delegrpc_client_fd(c) >= 0);
 	raw_close(&raw);
 	delegrpc_client_disconnect(late);

@@ -34,6 +34,9 @@ PROGRAMS = {
 # is installed may include from theirs.
 HARNESSES = {"bench": {"base", "latrec"}}
 
+# What a program may need besides, where it was found when the program was built.
+OPTIONAL = {"libucp.so.0"}
+
 # No layer may see rdma-core's driver headers but the one that is over them.
 DRIVER_HEADERS = {"mlx5dv-lite": {"mlx5dv.h", "mlx5_api.h", "verbs.h"}}
 
