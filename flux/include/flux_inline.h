@@ -61,6 +61,8 @@ struct flux_out {
 	uint32_t ids_tail; /* where a response puts it */
 	uint32_t ids_mask;
 	uint32_t ids_max; /* when nothing is in flight; 0: never called, or has left */
+	uint32_t window; /* calls in flight at the last poll before which there were new ones */
+	uint32_t polled_head; /* ids_head at that poll */
 	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
 	const struct flux_shared *peer; /* the own node's once that has left */
 };
@@ -91,6 +93,7 @@ struct flux_burst {
 	uint64_t call_to; /* whom calls are collected for, or FLUX_NOBODY */
 	uint64_t reply_to; /* or whom answers are */
 	const struct flux_shared *peer;
+	unsigned char *polled; /* ring.next at the last poll that left answers in it */
 	struct cellring_burst ring;
 };
 
@@ -277,6 +280,19 @@ FLUX_INLINE int flux_out_look(struct flux_out *o, int *left_p)
 	return 1;
 }
 
+/*
+ * How many calls the node keeps in flight: as many as there are when it has made its calls and
+ * polls. Between two polls there are fewer, down to none where a loop polls until nothing comes
+ * and calls then.
+ */
+FLUX_INLINE void flux_out_window(struct flux_out *o)
+{
+	if (o->ids_head == o->polled_head)
+		return;
+	o->polled_head = o->ids_head;
+	o->window = flux_inflight(o);
+}
+
 /* Handles at most max responses of one peer, and ends all its calls if it has left. */
 FLUX_INLINE int flux_out_poll(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
 	void *arg, int max)
@@ -303,6 +319,7 @@ FLUX_INLINE int flux_poll_circle(struct flux_node *node, flux_response_fn *fn, v
 	do {
 		o = prev->next;
 		if (flux_inflight(o)) {
+			flux_out_window(o);
 			n += flux_out_poll(node, o, fn, arg, FLUX_POLL_MAX - n);
 			prev = o;
 		} else {
@@ -317,19 +334,38 @@ FLUX_INLINE int flux_poll_circle(struct flux_node *node, flux_response_fn *fn, v
 	return n;
 }
 
+/*
+ * Answers that a poll may leave where they are: the node has answered since the last poll and has
+ * more to answer, so the next ones can travel along. Otherwise they go, because who polls again
+ * without an answer may be waiting for something else.
+ */
+FLUX_INLINE int flux_answers_on(struct flux_node *node)
+{
+	const struct cellring_cursor *at = &node->rx->req.at;
+	struct flux_burst *b = &node->burst;
+
+	if (b->reply_to == FLUX_NOBODY || b->polled == b->ring.next || !cellring_ready(at))
+		return 0;
+	b->polled = b->ring.next;
+	return 1;
+}
+
 FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
+	int n = 0, busy = flux_answers_on(node);
 	uint64_t to;
-	int n = 0;
 
-	flux_publish(node);
+	if (!busy)
+		flux_publish(node);
 	if (node->polled)
 		n = flux_poll_circle(node, fn, arg);
 	to = node->burst.call_to;
-	if (to != FLUX_NOBODY && flux_inflight(&node->out[to]) < CELLRING_FEW)
+	if (to != FLUX_NOBODY && node->out[to].window < CELLRING_FEW &&
+		flux_inflight(&node->out[to]) < CELLRING_FEW)
 		flux_burst_end(node);
-	flux_publish(node);
-	flux_looked(node, n);
+	if (n) /* fn may have called or answered */
+		flux_publish(node);
+	flux_looked(node, n + busy);
 	return n;
 }
 

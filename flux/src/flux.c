@@ -258,6 +258,14 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 
 /* ---- bursts ---- */
 
+/* So many calls are to travel together, the next one included. */
+static uint32_t out_wish(const struct flux_out *o)
+{
+	uint32_t now = flux_inflight(o) + 1;
+
+	return cellring_limit(now > o->window ? now : o->window);
+}
+
 int flux_call_begin(struct flux_node *node, uint32_t to)
 {
 	struct flux_out *o;
@@ -277,8 +285,7 @@ int flux_call_begin(struct flux_node *node, uint32_t to)
 		flux_burst_end(node);
 	if (unlikely(!o->next))
 		out_link(node, o);
-	if (!cellring_burst_open(&node->burst.ring, &o->req.at,
-		    cellring_limit(flux_inflight(o) + 1)))
+	if (!cellring_burst_open(&node->burst.ring, &o->req.at, out_wish(o)))
 		return 1;
 	flux_mark_unfenced(node, to);
 	node->burst.call_to = to;
@@ -319,9 +326,8 @@ static uint32_t burst_wish(const struct flux_node *node)
 {
 	const struct flux_burst *b = &node->burst;
 
-	return b->call_to == FLUX_NOBODY ?
-		       node->in[b->reply_to].together :
-		       cellring_limit(flux_inflight(&node->out[b->call_to]) + 1);
+	return b->call_to == FLUX_NOBODY ? node->in[b->reply_to].together :
+					   out_wish(&node->out[b->call_to]);
 }
 
 /* Whether the open burst still has the right size and lap, and its peer is there. */

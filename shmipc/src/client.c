@@ -241,6 +241,7 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 		return -ECONNREFUSED;
 	hot->depth = c->layout.attr.depth;
 	hot->req_size = c->layout.attr.req_size;
+	hot->alone = CELLRING_FEW - 1;
 	hot->resp_size = c->layout.attr.resp_size;
 	hot->idle_left = SHMIPC_IDLE_POLLS;
 	hot->server_state = &c->header->server_state;
@@ -353,16 +354,22 @@ COLD int shmipc_client_stray(struct shmipc_client *hot)
 /* ---- bursts ---- */
 
 /* For the call that has just been counted. */
+/* So many calls are to travel together, when this many are in flight. */
+static uint32_t burst_wish(const struct shmipc_client *hot, uint32_t open)
+{
+	return cellring_limit(open > hot->window ? open : hot->window);
+}
+
 int shmipc_client_begin(struct shmipc_client *hot)
 {
 	return cellring_burst_open(&hot->burst, &hot->req,
-		cellring_limit(shmipc_client_pending(hot)));
+		burst_wish(hot, shmipc_client_pending(hot)));
 }
 
 void shmipc_client_full(struct shmipc_client *hot)
 {
 	struct cellring_burst *b = &hot->burst;
-	uint32_t limit = cellring_limit(shmipc_client_pending(hot) + 1);
+	uint32_t limit = burst_wish(hot, shmipc_client_pending(hot) + 1);
 
 	cellring_burst_write_full(b);
 	shmipc_client_published(hot);
