@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 
-#define DRAIN_MAX 32 /* wake-ups taken at a time: one sleep has one, late ones come on top */
+#define DRAIN_MAX 32 /* wake-ups read at a time: one per sleep, and late ones of earlier sleeps */
 
 /* ---- forked children ---- */
 
@@ -70,7 +70,7 @@ static void fork_init(void)
 	pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
-/* No fork until opened_end(): it would not know of a descriptor that is just being made. */
+/* Delays forks until opened_end(): the fork handler must know of every new descriptor. */
 static void opened_begin(struct wakefd *w)
 {
 	pthread_once(&opened.once, fork_init);
@@ -110,7 +110,7 @@ uint64_t wakefd_netns(void)
 	return stat("/proc/thread-self/ns/net", &st) == 0 ? st.st_ino : 0;
 }
 
-/* Our own prefix, so that what a peer writes as a name makes us write to no other socket. */
+/* The fixed prefix limits a hostile name to sockets of this library. */
 static socklen_t sockaddr_of(uint64_t name, struct sockaddr_un *sa_p)
 {
 	memset(sa_p, 0, sizeof(*sa_p));
@@ -120,7 +120,7 @@ static socklen_t sockaddr_of(uint64_t name, struct sockaddr_un *sa_p)
 				   (unsigned long long)name));
 }
 
-/* Only a datagram that begins with the cookie is queued; a shorter one has no such words. */
+/* Only datagrams that begin with the cookie are queued; shorter ones are dropped. */
 static int filter_attach(int sock, uint64_t cookie)
 {
 	uint32_t half[2];
@@ -135,14 +135,14 @@ static int filter_attach(int sock, uint64_t cookie)
 	const struct sock_fprog program = {ARRAY_SIZE(code), code};
 
 	memcpy(half, &cookie, sizeof(half));
-	code[1].k = be32toh(half[0]); /* a load takes the bytes as a network number */
+	code[1].k = be32toh(half[0]); /* loads are in network byte order */
 	code[3].k = be32toh(half[1]);
 	if (setsockopt(sock, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) != 0)
 		return -errno;
 	return 0;
 }
 
-/* The filter first: from the moment that it has its name anybody may write to the socket. */
+/* Attaches the filter first, because once the socket has a name any process can write to it. */
 static int open_queue(struct wakefd *w, uint64_t name, uint64_t cookie)
 {
 	struct sockaddr_un sa;
@@ -188,13 +188,13 @@ int wakefd_open(struct wakefd *w, struct wakefd_addr *addr)
 
 	if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
 		return -errno;
-	secret[0] |= 1; /* 0 is none */
+	secret[0] |= 1; /* 0 means no socket */
 	opened_begin(w);
 	err = open_timed(w, secret[0], secret[1]);
 	if (err) {
 		close_all(w);
 	} else {
-		/* Relaxed, both: published by the word; pair with the loads in wake_by_fd(). */
+		/* Relaxed: published by the sleep word; pair with the loads in wake_by_fd(). */
 		__atomic_store_n(&addr->cookie, secret[1], __ATOMIC_RELAXED);
 		__atomic_store_n(&addr->name, secret[0], __ATOMIC_RELAXED);
 	}
@@ -232,12 +232,12 @@ void wakefd_timer(struct wakefd *w, uint64_t ns)
 	if (!ns && !w->timed)
 		return;
 	w->timed = ns != 0;
-	timerfd_settime(w->timer, 0, &when, NULL); /* that it has fired is forgotten, too */
+	timerfd_settime(w->timer, 0, &when, NULL); /* also clears an expiry */
 }
 
-/* ---- who wakes ---- */
+/* ---- the waker ---- */
 
-/* One more datagram, or one that is there, makes the socket readable. 0, or -errno. */
+/* Sends a datagram; if the queue is full, the socket is readable anyway. Returns 0 or -errno. */
 static int send_once(struct wakefd *w, uint64_t name, uint64_t cookie)
 {
 	struct sockaddr_un sa;
@@ -256,14 +256,14 @@ static int send_once(struct wakefd *w, uint64_t name, uint64_t cookie)
 	return 0;
 }
 
-/* False: there was no memory, or no descriptor, for it. */
+/* Returns false if there was no memory or no descriptor. */
 static bool send_wakeup(struct wakefd *w, uint64_t name, uint64_t cookie)
 {
 	int err = send_once(w, name, cookie);
 
 	/*
-	 * Either its queue is full, or what other sleepers have not taken yet fills ours:
-	 * that goes with the socket, and stays in their queues.
+	 * Either the sleeper's queue is full, or datagrams that other sleepers have not read fill
+	 * our send buffer. Closing our socket frees the buffer and keeps those datagrams.
 	 */
 	if (err == -EAGAIN) {
 		close_fd(&w->sender);
@@ -274,14 +274,14 @@ static bool send_wakeup(struct wakefd *w, uint64_t name, uint64_t cookie)
 
 static int wake_by_fd(struct wakefd *w, uint32_t *word, const struct wakefd_addr *addr)
 {
-	/* Each read once; whatever a peer writes there, it is a name of ours and a number. */
+	/* Read once each. Any value of a peer is valid: our prefix comes before the name. */
 	uint64_t name = __atomic_load_n(&addr->name, __ATOMIC_RELAXED);
 	uint64_t cookie = __atomic_load_n(&addr->cookie, __ATOMIC_RELAXED);
 	uint32_t running = SLEEP_RUNNING;
 
 	if (send_wakeup(w, name, cookie))
 		return 1;
-	/* Relaxed: what it stands for has been published, or the sleeper has gone on. */
+	/* Relaxed: what the sleeper waits for is published, or it is awake already. */
 	__atomic_compare_exchange_n(word, &running, SLEEP_ON_FD, false, __ATOMIC_RELAXED,
 		__ATOMIC_RELAXED);
 	return -EAGAIN;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sleeping on a descriptor, and being woken: base/wakefd.h. */
+/* Sleeping on a descriptor, and waking: base/wakefd.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -10,9 +10,9 @@
 #include "base/fdtest.h"
 #include "base/wakefd.h"
 
-#define FOR_EVER (-1) /* the guard of the test program ends it */
+#define FOR_EVER (-1) /* limited by the guard of the test program */
 
-/* A sleeper, and what it shares with those who wake it. */
+/* A sleeper, and what it shares with its wakers. */
 struct sleeper {
 	struct wakefd w;
 	struct wakefd_addr addr;
@@ -38,7 +38,7 @@ static void one_sleep_is_one_wakeup(void)
 
 	sleeper_open(&s);
 	CHECK_EQ(wake(&waker, &s), 0);
-	CHECK_EQ(waker.sender, -1); /* who wakes nobody needs no descriptor */
+	CHECK_EQ(waker.sender, -1); /* a waker without a sleeper opens no descriptor */
 	for (int i = 0; i < 100; i++) {
 		wakefd_prepare(&s.w, &s.word);
 		CHECK_EQ(s.word, SLEEP_ON_FD);
@@ -52,7 +52,7 @@ static void one_sleep_is_one_wakeup(void)
 	CHECK_EQ(wake(&waker, &s), 0);
 	s.word = SLEEP_ASLEEP; /* on the futex */
 	CHECK_EQ(wake(&waker, &s), 1);
-	s.word = 77; /* what no sleeper writes */
+	s.word = 77; /* an invalid value */
 	CHECK_EQ(wake(&waker, &s), 0);
 	wakefd_close(&waker);
 	wakefd_close(&s.w);
@@ -77,7 +77,7 @@ static void thread_is_woken_by_its_eventfd(void)
 	wakefd_close(&w);
 }
 
-/* A wake-up that was sent late, for an earlier sleep, and one that is on time. */
+/* A late wake-up of an earlier sleep, and one for this sleep. */
 static void several_wakeups_are_taken_together(void)
 {
 	struct wakefd waker = WAKEFD_NONE;
@@ -94,7 +94,7 @@ static void several_wakeups_are_taken_together(void)
 	wakefd_close(&s.w);
 }
 
-/* The name as /proc/net/unix shows it to everybody. */
+/* The name of the socket, which /proc/net/unix shows to every user. */
 static socklen_t public_name(const struct sleeper *s, struct sockaddr_un *sa)
 {
 	memset(sa, 0, sizeof(*sa));
@@ -120,7 +120,7 @@ static void strangers_neither_wake_nor_fill_the_queue(void)
 			CHECK(sendto(sock, wrong, n, MSG_DONTWAIT, (struct sockaddr *)&sa, len) >=
 				0);
 	}
-	/* Nobody can connect to it, either. */
+	/* Datagrams through a connected socket are dropped as well. */
 	CHECK_EQ(connect(sock, (struct sockaddr *)&sa, len), 0);
 	for (size_t n = 0; n < sizeof(s.addr.cookie); n++)
 		CHECK(send(sock, &s.addr.cookie, n, MSG_DONTWAIT) >= 0);
@@ -133,7 +133,7 @@ static void strangers_neither_wake_nor_fill_the_queue(void)
 	wakefd_close(&s.w);
 }
 
-/* Who has the region may send what he likes; each sleep is still woken. */
+/* A process that maps the region may fill the queue; each sleep still ends. */
 static void full_queue_is_readable(void)
 {
 	struct wakefd waker = WAKEFD_NONE;
@@ -160,7 +160,7 @@ static void full_queue_is_readable(void)
 	wakefd_close(&s.w);
 }
 
-/* What they have not taken counts against the waker's socket, which has little room here. */
+/* Datagrams that are not read use the send buffer of the waker's socket, which is small here. */
 static void many_sleepers_take_nothing_and_all_are_woken(void)
 {
 	enum { N = 100 };
@@ -181,7 +181,7 @@ static void many_sleepers_take_nothing_and_all_are_woken(void)
 	wakefd_close(&waker);
 }
 
-/* The sleeper has gone, or a peer has written what it likes. */
+/* The sleeper is gone, or a peer has written a wrong address. */
 static void nobody_is_woken_by_a_wrong_address(void)
 {
 	static const uint64_t names[] = {0, 1, UINT64_MAX};
@@ -211,7 +211,7 @@ static void wake_without_descriptors(void *arg)
 	wakefd_prepare(&s->w, &s->word);
 	old = fdtest_limit(0);
 	CHECK_EQ(wake(&waker, s), -EAGAIN);
-	CHECK_EQ(s->word, SLEEP_ON_FD); /* so that somebody else may */
+	CHECK_EQ(s->word, SLEEP_ON_FD); /* so that another waker can try */
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
 	CHECK_EQ(wake(&waker, s), 1);
 	CHECK(fdtest_readable(s->w.fd));
@@ -263,7 +263,7 @@ static void timer_makes_it_readable(void)
 		wakefd_timer(&s.w, 0);
 		CHECK(!fdtest_readable(s.w.fd));
 	}
-	/* One that is to fire later does not fire when it is put off. */
+	/* Setting a later time cancels the earlier one. */
 	wakefd_timer(&s.w, 3600 * NSEC_PER_SEC);
 	CHECK(!fdtest_readable(s.w.fd));
 	wakefd_close(&s.w);
@@ -292,7 +292,7 @@ static void all_is_closed_by_exec(void)
 	wakefd_close(&s.w);
 }
 
-/* A child that lives on, with a copy of all that was not closed. */
+/* A child that stays alive, with copies of all descriptors that fork() has not closed. */
 static pid_t child_that_waits(int *end_p)
 {
 	int end[2], up[2];
@@ -310,13 +310,13 @@ static pid_t child_that_waits(int *end_p)
 	}
 	close(end[0]);
 	close(up[1]);
-	CHECK_EQ(read(up[0], &c, 1), 0); /* its handlers of the fork have run */
+	CHECK_EQ(read(up[0], &c, 1), 0); /* its fork handlers have run */
 	close(up[0]);
 	*end_p = end[1];
 	return pid;
 }
 
-/* Otherwise what is readable and closed would stay in the epoll set for ever. */
+/* Otherwise a closed descriptor that was readable would stay in the epoll set for ever. */
 static void forked_child_keeps_nothing_open(void)
 {
 	int set = epoll_create1(EPOLL_CLOEXEC), end, status;
@@ -368,7 +368,7 @@ static void namespaces_are_told_apart(void)
 	CHECK(wakefd_netns());
 	CHECK(wakefd_reaches(wakefd_netns(), wakefd_netns()));
 	CHECK(!wakefd_reaches(wakefd_netns(), wakefd_netns() + 1));
-	CHECK(!wakefd_reaches(0, 0)); /* nobody knows */
+	CHECK(!wakefd_reaches(0, 0)); /* not known */
 }
 
 int main(int argc, char **argv)

@@ -11,16 +11,22 @@
 
 /* ---- answers ---- */
 
-void daemon_answer_local(struct daemon *d, uint32_t client, uint32_t id, const struct kv_resp *resp)
+void daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp)
 {
-	if (shmipc_server_reply(d->ipc, client, id, resp, sizeof(*resp)))
-		d->stats.bad_replies++;
-}
+	int err = 0;
 
-void daemon_answer_delegated(struct daemon *d, uint32_t client, uint32_t id,
-	const struct kv_resp *resp)
-{
-	if (delegrpc_server_reply(d->ring, client, id, resp, sizeof(*resp)))
+	switch (who->way) {
+	case BY_RING:
+		err = delegrpc_server_reply(d->ring, who->client, who->id, resp, sizeof(*resp));
+		break;
+	case BY_IPC:
+		err = shmipc_server_reply(d->ipc, who->client, who->id, resp, sizeof(*resp));
+		break;
+	case BY_RELAY:
+		err = flux_reply(d->relay, who->call, resp, sizeof(*resp));
+		break;
+	}
+	if (err)
 		d->stats.bad_replies++;
 }
 
@@ -28,9 +34,20 @@ void daemon_answer_delegated(struct daemon *d, uint32_t client, uint32_t id,
 
 static uint32_t phase_channels(struct daemon *d)
 {
+	uint32_t n = 0;
+
 	if (d->ring)
 		delegrpc_server_poll(d->ring);
-	return d->flux ? network_take_answers(d) + daemon_serve_forwarded(d) : 0;
+	if (d->flux)
+		n = network_take_answers(d) + daemon_serve_forwarded(d);
+	if (d->relay)
+		n += errands_exchange(d);
+	return n;
+}
+
+static uint32_t phase_network(struct daemon *d)
+{
+	return d->net.ctx ? network_poll(d) : d->ucx ? ucx_server_poll(d->ucx) : 0;
 }
 
 static uint32_t phase_retry(struct daemon *d)
@@ -41,24 +58,26 @@ static uint32_t phase_retry(struct daemon *d)
 
 static uint32_t phase_flush(struct daemon *d)
 {
-	network_flush(d);
+	if (d->net.ctx)
+		network_flush(d);
 	return 0;
 }
 
 static uint32_t phase_forward(struct daemon *d)
 {
-	network_forward(d);
+	if (d->net.ctx)
+		network_forward(d);
 	return d->errands.n_kept; /* not idle: nothing would wake us when their time has come */
 }
 
-/* In the order of the loop; the first LOCAL_PHASES need no network. */
+/* In the order of the loop; the first LOCAL_PHASES are all of a daemon without other ranks. */
 static const struct phase {
 	enum trace_phase name;
 	uint32_t (*run)(struct daemon *d); /* returns how much it has handled */
 } phases[] = {
 	{TRACE_LOCAL, daemon_serve_local},
 	{TRACE_CHANNELS, phase_channels},
-	{TRACE_NETWORK, network_poll},
+	{TRACE_NETWORK, phase_network},
 	{TRACE_CALLS, errands_take},
 	{TRACE_RETRY, phase_retry},
 	{TRACE_FLUSH, phase_flush},
@@ -70,7 +89,7 @@ static const struct phase {
 /* Goes through the phases; with at_ns, notes when each of them begins. */
 static uint32_t run_phases(struct daemon *d, uint64_t *at_ns)
 {
-	size_t n_phases = d->net.ctx ? ARRAY_SIZE(phases) : LOCAL_PHASES;
+	size_t n_phases = d->sees_ranks ? ARRAY_SIZE(phases) : LOCAL_PHASES;
 	uint32_t n = 0;
 
 	for (size_t i = 0; i < n_phases; i++) {
@@ -87,6 +106,7 @@ static uint32_t run_phases(struct daemon *d, uint64_t *at_ns)
 
 static uint32_t run_traced(struct daemon *d)
 {
+	uint64_t cqes = network_completions(&d->net);
 	struct trace_sample s = {.time_ns = clock_ns()};
 	uint32_t n = run_phases(d, s.phase_ns);
 
@@ -94,10 +114,11 @@ static uint32_t run_traced(struct daemon *d)
 	s.outstanding = d->errands.free.used;
 	s.waiting = d->errands.n_waiting;
 	s.held = network_held(d);
+	s.cqes = (uint32_t)(network_completions(&d->net) - cqes);
 	s.messages = d->net.polls.messages;
 	s.polls = d->net.polls.polls;
 	s.u = d->net.control.adaptive.u;
-	s.unconsumed = network_unconsumed(d);
+	s.unconsumed = d->net.ctx ? network_unconsumed(d) : 0;
 	trace_add(&d->trace, &s);
 	return n;
 }
@@ -130,7 +151,11 @@ static void rest(struct daemon *d, uint32_t n, struct wait *w)
 	if (!wait_step(w))
 		return;
 	d->stats.sleeps++;
-	if (!d->flux && !d->net.ctx)
+	if (d->sleeper.n) {
+		sleeper_sleep(&d->sleeper, d);
+		return;
+	}
+	if (!d->flux && !d->sees_ranks)
 		shmipc_server_wait(d->ipc, SLEEP_NS); /* is woken by a request */
 	else
 		nanosleep(&nap, NULL); /* nothing wakes for all of them */

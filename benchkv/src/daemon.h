@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A daemon thread: a shard of the store, the clients of its own rank through shmipc, and
- * requests of other ranks. Those come to daemon 0, which owns the NIC; it serves its own
- * shard and passes the rest to the other daemons, the workers, through flux.
+ * requests of other ranks. Those come to the daemons that have endpoints (one of them or
+ * several, see options.h); each serves its own shard and passes the rest to the other
+ * daemons through flux. Requests of own clients for other ranks come through a ring
+ * (delegation) or by another daemon's hand (meta); or not at all, where clients have
+ * endpoints of their own.
  *
  * The loop has phases, each of which takes what is there and goes on; none of them polls for
- * what another one needs, and what cannot go on now waits in a queue. Workers have the
- * first two.
+ * what another one needs, and what cannot go on now waits in a queue. Daemons that see
+ * no other rank have the first two.
  *
  *	A local		requests of this rank's clients for this shard
- *	B channels	which requests for other ranks there are; answers of the workers;
- *			requests that daemon 0 has passed on
+ *	B channels	which requests for other ranks there are; other daemons' answers, and
+ *			requests that they pass on
  *	C network	what has arrived: responses go to their clients, requests to their
  *			shards; once, or as often as the control says; which may hold
  *			the responses back for a moment
  *	D calls		requests for other ranks are gathered at their endpoints
  *	E retry		so are those for which there was no room or credit
  *	F flush		endpoints send what they have gathered, as the control says
- *	G forward	requests that a worker had no room for
+ *	G forward	requests that another daemon had no room for
  */
 #ifndef BENCHKV_DAEMON_H
 #define BENCHKV_DAEMON_H
@@ -28,7 +31,9 @@
 #include "errand.h"
 #include "network.h"
 #include "node.h"
+#include "sleeper.h"
 #include "trace.h"
+#include "ucx.h"
 
 /* 0, 1, 2 to 10, 11 to 100, more. */
 #define BATCH_SIZES 5
@@ -37,7 +42,7 @@ struct daemon_stats {
 	uint64_t loops, idle_loops, sleeps;
 	uint64_t local; /* requests served for clients of this rank */
 	uint64_t remote; /* requests served for other ranks; by the daemon that has the shard */
-	uint64_t forwarded; /* requests of other ranks that daemon 0 has passed to a worker */
+	uint64_t forwarded; /* requests of other ranks that were passed to another daemon */
 	uint64_t calls, responses; /* for clients, to other ranks */
 	uint64_t stalled; /* calls that had to wait for room or credit */
 	uint64_t polls; /* of the network */
@@ -51,11 +56,15 @@ struct daemon {
 	pthread_t thread;
 	struct store *store;
 	struct shmipc_server *ipc;
-	struct delegrpc_server *ring; /* daemon 0 only */
-	struct flux_node *flux; /* NULL: no flux */
-	struct network net; /* daemon 0 only, as what follows */
+	struct delegrpc_server *ring; /* NULL: no requests come that way */
+	struct flux_node *flux; /* requests of other ranks, for other shards; NULL: none */
+	struct flux_node *relay; /* requests for other ranks, to their daemons; NULL: none */
+	struct ucx_server *ucx; /* NULL: another backend */
+	bool sees_ranks; /* it takes requests to, or from, other ranks */
+	struct network net; /* of those that do, as what follows */
 	struct errands errands;
 	struct trace trace;
+	struct sleeper sleeper;
 	struct daemon_stats stats;
 };
 
@@ -65,13 +74,10 @@ void *daemon_main(void *arg);
 /* Phase A: serves requests of this rank's clients and returns their number. */
 uint32_t daemon_serve_local(struct daemon *d);
 
-/* Of phase B: serves requests that daemon 0 has passed on, and returns their number. */
+/* Of phase B: serves requests of other ranks that were passed on, and returns their number. */
 uint32_t daemon_serve_forwarded(struct daemon *d);
 
-/* Hands a reply to a local client, through shmipc or delegrpc; counts failures. */
-void daemon_answer_local(struct daemon *d, uint32_t client, uint32_t id,
-	const struct kv_resp *resp);
-void daemon_answer_delegated(struct daemon *d, uint32_t client, uint32_t id,
-	const struct kv_resp *resp);
+/* Hands a reply to who has asked, the way that the request came; counts failures. */
+void daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp);
 
 #endif

@@ -36,7 +36,7 @@ static void end_errand(struct daemon *d, uint32_t index, const struct kv_resp *r
 {
 	const struct errand *e = &d->errands.all[index];
 
-	daemon_answer_delegated(d, e->client, e->id, resp);
+	daemon_answer(d, &e->who, resp);
 	slab_put(&d->errands.free, index);
 }
 
@@ -79,10 +79,13 @@ void errands_release(struct daemon *d, uint32_t responses)
 
 /* ---- D: calls ---- */
 
-/* Makes the call. -EAGAIN: no room now; otherwise it is on its way, or has failed. */
+/* Calls or relays. -EAGAIN: no room now; otherwise it is on its way, or has failed. */
 static int try_errand(struct daemon *d, uint32_t index)
 {
-	int err = network_call(d, &d->errands.all[index].req, index);
+	const struct kv_req *req = &d->errands.all[index].req;
+	uint32_t owner = node_owner(d->node, req->rank);
+	int err = owner == d->index ? network_call(d, req, index) :
+				      flux_call(d->relay, owner, req, sizeof(*req), index);
 
 	if (err == -EAGAIN)
 		return err;
@@ -107,24 +110,34 @@ static void queue_errand(struct errands *e, uint32_t index)
 	q->last = index;
 }
 
-static void take_errand(struct daemon *d, const struct delegrpc_req *from)
+/* Can anybody of this rank carry out what d was asked for? */
+static bool has_way(const struct daemon *d, uint32_t rank)
+{
+	if (rank >= d->node->ranks || rank == d->node->rank)
+		return false;
+	return d->relay || network_reaches(d, rank);
+}
+
+bool errands_full(const struct errands *e)
+{
+	return slab_is_full(&e->free);
+}
+
+void errand_take(struct daemon *d, const struct asker *who, const struct kv_req *req)
 {
 	struct errands *all = &d->errands;
 	uint32_t index = slab_get(&all->free);
 	struct errand *e = &all->all[index];
 
 	e->start_ns = d->net.loop_ns;
-	e->client = from->client;
-	e->id = from->id;
-	memset(&e->req, 0, sizeof(e->req));
-	if (from->len == sizeof(e->req))
-		memcpy(&e->req, from->payload, sizeof(e->req));
-	if (!network_reaches(d, e->req.rank)) {
+	e->who = *who;
+	e->req = *req;
+	if (!has_way(d, req->rank)) {
 		errand_fail(d, index, EHOSTUNREACH);
 		return;
 	}
 	/* Behind those that wait for the same rank, if there are any. */
-	if (all->queues[e->req.rank].first != QUEUE_NONE || try_errand(d, index)) {
+	if (all->queues[req->rank].first != QUEUE_NONE || try_errand(d, index)) {
 		d->stats.stalled++;
 		queue_errand(all, index);
 	}
@@ -135,12 +148,43 @@ uint32_t errands_take(struct daemon *d)
 	struct delegrpc_req from;
 	uint32_t n = 0;
 
+	if (!d->ring)
+		return 0;
 	/* A client that had more in flight than agreed would only have to wait. */
-	while (!slab_is_full(&d->errands.free) && delegrpc_server_recv(d->ring, &from)) {
-		take_errand(d, &from);
+	while (!errands_full(&d->errands) && delegrpc_server_recv(d->ring, &from)) {
+		const struct asker who = {.way = BY_RING, .client = from.client, .id = from.id};
+		struct kv_req req = {.type = 0};
+
+		if (from.len == sizeof(req))
+			memcpy(&req, from.payload, sizeof(req));
+		errand_take(d, &who, &req);
 		n++;
 	}
 	delegrpc_server_advance_tail(d->ring);
+	return n;
+}
+
+static void on_relayed(void *arg, uint64_t token, const void *payload, uint32_t len)
+{
+	struct daemon *d = arg;
+
+	if (payload)
+		end_errand(d, (uint32_t)token, payload);
+	else
+		errand_fail(d, (uint32_t)token, EPIPE);
+}
+
+uint32_t errands_exchange(struct daemon *d)
+{
+	uint32_t n = (uint32_t)flux_poll(d->relay, on_relayed, d), from;
+	struct asker who = {.way = BY_RELAY};
+	struct kv_req req;
+
+	while (!errands_full(&d->errands) &&
+		flux_try_recv_raw(d->relay, &from, &who.call, &req, sizeof(req), NULL) > 0) {
+		errand_take(d, &who, &req);
+		n++;
+	}
 	return n;
 }
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Errands: requests of this rank's clients that a daemon has taken over, until their clients
- * have the replies. Those for a rank whose endpoint has no room or credit wait in a queue of
- * that rank, so that none overtakes another one. When the control holds replies, they wait
- * here, too.
+ * Errands: requests of this rank's clients for other ranks that a daemon has taken over, until
+ * it has given the replies back. It calls the rank, if it has the endpoint, or relays the
+ * request to the daemon that has. Requests for a rank for which there is no room or credit
+ * wait in a queue of that rank, so that none overtakes another one. When the control holds
+ * replies, they wait here, too.
  */
 #ifndef BENCHKV_ERRAND_H
 #define BENCHKV_ERRAND_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/slab.h"
@@ -17,10 +19,23 @@
 
 struct daemon;
 
-/* The daemon's name for it is its index, which is also copyrpc's token. */
+enum asker_way {
+	BY_RING, /* a client, through delegrpc */
+	BY_IPC, /* a client, through shmipc */
+	BY_RELAY, /* another daemon, through flux */
+};
+
+/* Whom the reply is for. */
+struct asker {
+	enum asker_way way;
+	uint32_t client, id; /* of delegrpc or shmipc */
+	uint64_t call; /* of flux */
+};
+
+/* The daemon's name for it is its index, which is also the token of the call or relay. */
 struct errand {
 	struct kv_req req;
-	uint32_t client, id; /* whom delegrpc is to give the reply */
+	struct asker who;
 	uint32_t next; /* in the queue of its rank */
 	uint64_t start_ns; /* when the loop began that took it, if the control wants to know */
 };
@@ -51,8 +66,15 @@ struct errands {
 int errands_init(struct errands *e, uint32_t inflight, uint32_t ranks);
 void errands_fini(struct errands *e);
 
-/* Phase D: takes the requests in the delegation ring, and makes the calls. Their number. */
+/* Takes a request over, and calls or relays if there is room. Not if errands_full(). */
+void errand_take(struct daemon *d, const struct asker *who, const struct kv_req *req);
+bool errands_full(const struct errands *e);
+
+/* Phase D: takes the requests in the delegation ring. Their number. */
 uint32_t errands_take(struct daemon *d);
+
+/* Of phase B: takes requests that other daemons relay, and their replies to ours. */
+uint32_t errands_exchange(struct daemon *d);
 
 /* Phase E: makes the calls for which there was no room or credit before. */
 void errands_retry(struct daemon *d);

@@ -42,7 +42,7 @@ bool gate_pass(struct gate *g, uint32_t run, int error)
 	return go;
 }
 
-int gate_wait(struct gate *g, uint32_t clients)
+int gate_wait(struct gate *g, uint32_t clients, gate_tick_fn *tick, void *arg)
 {
 	int err = 0;
 
@@ -53,6 +53,8 @@ int gate_wait(struct gate *g, uint32_t clients)
 			.tv_nsec = (long)(at % NSEC_PER_SEC)};
 
 		pthread_cond_timedwait(&g->changed, &g->lock, &look);
+		if (tick)
+			tick(arg);
 		err = stop_requested() ? -EINTR : 0;
 	}
 	if (g->error)

@@ -22,11 +22,14 @@ void gate_fini(struct gate *g);
 /* A client, with its error or 0: waits for the run after `run`; false: there is none. */
 bool gate_pass(struct gate *g, uint32_t run, int error);
 
+/* Called every 20 ms while the main thread waits; NULL: nothing. */
+typedef void gate_tick_fn(void *arg);
+
 /*
  * The main thread: waits until that many clients have arrived. 0, the error of one of them, or
  * -EINTR when the program was told to stop.
  */
-int gate_wait(struct gate *g, uint32_t clients);
+int gate_wait(struct gate *g, uint32_t clients, gate_tick_fn *tick, void *arg);
 
 /* The main thread: lets the clients go on with the next run, or, with leave, end. */
 void gate_open(struct gate *g, bool leave);

@@ -2,23 +2,37 @@
 /* What a daemon does for its own shard. */
 #include "daemon.h"
 
+/* Is it, in `meta`, for another rank? */
+static bool is_errand(const struct daemon *d, const struct kv_req *req)
+{
+	return d->node->o->backend == BACKEND_META && d->sees_ranks && req->rank != d->node->rank;
+}
+
 uint32_t daemon_serve_local(struct daemon *d)
 {
+	struct asker who = {.way = BY_IPC};
 	struct shmipc_req from;
 	struct kv_req req;
 	uint32_t n = 0;
 
 	shmipc_server_poll(d->ipc);
-	while (shmipc_server_recv(d->ipc, &from, &req, sizeof(req)) > 0) {
+	while (!errands_full(&d->errands) &&
+		shmipc_server_recv(d->ipc, &from, &req, sizeof(req)) > 0) {
 		struct kv_resp resp;
 
 		if (from.len != sizeof(req))
 			req = (struct kv_req){.type = 0}; /* which is refused */
-		resp = store_serve(d->store, &req);
-		daemon_answer_local(d, from.client, from.id, &resp);
+		who.client = from.client;
+		who.id = from.id;
 		n++;
+		if (is_errand(d, &req)) {
+			errand_take(d, &who, &req);
+			continue;
+		}
+		resp = store_serve(d->store, &req);
+		daemon_answer(d, &who, &resp);
+		d->stats.local++;
 	}
-	d->stats.local += n;
 	return n;
 }
 

@@ -104,7 +104,8 @@ static void serve_remote(struct daemon *d, struct copyrpc_req *from)
 	uint32_t shard = place_shard(&d->node->place, h.req.key);
 	struct kv_resp resp;
 
-	if (shard == d->index) { /* or no request at all: the store says so */
+	/* Or no request, or one that should have gone to another daemon: the store says so. */
+	if (shard == d->index || !d->flux) {
 		d->stats.remote++;
 		resp = store_serve(d->store, &h.req);
 		reply_remote(d, from, &resp);
@@ -206,11 +207,12 @@ static uint32_t batch_size(uint32_t messages)
 	return messages < 2 ? messages : messages <= 10 ? 2 : messages <= 100 ? 3 : 4;
 }
 
-/* Completions so far: each batch that has arrived is one. */
-static uint64_t completions(const struct network *net)
+uint64_t network_completions(const struct network *net)
 {
 	struct copyrpc_stats s;
 
+	if (!net->ctx)
+		return 0;
 	copyrpc_ctx_stats(net->ctx, &s);
 	return s.batches_received;
 }
@@ -220,13 +222,13 @@ static void poll_as_controlled(struct daemon *d)
 	struct network *net = &d->net;
 	struct control_polls *p = &net->polls;
 	bool observes = control_observes(&net->control);
-	uint64_t before = observes ? completions(net) : 0;
+	uint64_t before = observes ? network_completions(net) : 0;
 
 	*p = (struct control_polls){.polls = 0};
 	do {
 		p->last = (uint32_t)copyrpc_poll_recv(net->ctx, on_response, d);
 		if (observes)
-			p->cqes = (uint32_t)(completions(net) - before);
+			p->cqes = (uint32_t)(network_completions(net) - before);
 		p->messages += p->last;
 		p->polls++;
 	} while (control_poll_again(&net->control, p));
@@ -295,11 +297,12 @@ void network_flush(struct daemon *d)
 		copyrpc_flush(net->ctx);
 		return;
 	}
-	net->n_loads = 0;
+	net->n_loads = net->held_back = 0;
 	copyrpc_flush_if(net->ctx, gather_load, net);
 	if (!net->n_loads)
 		return;
 	go = control_select(&net->control, net->loads, net->n_loads, consumed_by, now_ns, net);
+	net->held_back = net->n_loads - go;
 	for (size_t i = 0; i < go; i++)
 		net->remotes[net->loads[i].ep].go = true;
 	copyrpc_flush_if(net->ctx, may_go, net);

@@ -38,6 +38,7 @@ struct network {
 	struct control control;
 	struct control_load *loads; /* gathered by phase F */
 	size_t n_loads;
+	size_t held_back; /* endpoints that the control has not let go in the last phase F */
 	struct held_req *held; /* FORWARD_MAX for each worker */
 	uint32_t *n_held; /* by worker */
 	struct control_polls polls; /* of this loop */
@@ -69,6 +70,9 @@ void network_flush(struct daemon *d);
 
 /* Phase G: requests that a worker had no room for. */
 void network_forward(struct daemon *d);
+
+/* Completions so far: each batch that has arrived is one. Takes time for each endpoint. */
+uint64_t network_completions(const struct network *net);
 
 /* Requests that wait for a worker. */
 uint32_t network_held(const struct daemon *d);

@@ -50,26 +50,46 @@ static double us(uint64_t ns)
 	return (double)ns / (double)NSEC_PER_USEC;
 }
 
+/* As the published tables group loops by the completions that they handle. */
+static const char *cqe_bucket(uint32_t cqes)
+{
+	return cqes == 0   ? "0" :
+	       cqes == 1   ? "1" :
+	       cqes <= 10  ? "2-10" :
+	       cqes <= 100 ? "11-100" :
+			     ">100";
+}
+
 static void write_sample(const struct trace *t, const struct trace_sample *s, FILE *out)
 {
-	fprintf(out, "%.0f,%u,%u,%u,%u,%u,%.3f,%u,%u", us(s->time_ns - t->start_ns), s->outstanding,
-		s->waiting, s->held, s->messages, s->polls, us(s->loop_ns), s->u, s->unconsumed);
+	fprintf(out, ",%.0f,%u,%u,%u,%u,%s,%u,%u,%.3f,%u,%u", us(s->time_ns - t->start_ns),
+		s->outstanding, s->waiting, s->held, s->cqes, cqe_bucket(s->cqes), s->messages,
+		s->polls, us(s->loop_ns), s->u, s->unconsumed);
 	for (int i = 0; i < TRACE_PHASES; i++)
 		fprintf(out, ",%.3f", us(s->phase_ns[i] - s->time_ns));
 	fputc('\n', out);
 }
 
-int trace_write(const struct trace *t, FILE *out)
+void trace_write_names(FILE *out)
 {
-	int err = 0;
-
 	errno = 0;
-	fprintf(out, "time_us,outstanding,waiting,held,messages,polls,loop_us,u,unconsumed,"
-		     "local_us,channels_us,network_us,calls_us,retry_us,flush_us,forward_us\n");
-	for (uint32_t i = 0; i < t->n && !ferror(out); i++)
+	fprintf(out,
+		"daemon,time_us,outstanding,waiting,held,cqes,cqe_bucket,messages,polls,loop_us,u,unconsumed,"
+		"local_us,channels_us,network_us,calls_us,retry_us,flush_us,forward_us\n");
+}
+
+void trace_write(const struct trace *t, uint32_t daemon, FILE *out)
+{
+	for (uint32_t i = 0; i < t->n && !ferror(out); i++) {
+		fprintf(out, "%u", daemon);
 		write_sample(t, &t->samples[i], out);
-	if (ferror(out))
-		err = errno ? -errno : -EIO;
+	}
+}
+
+int trace_close(FILE *out)
+{
+	int err = ferror(out) ? (errno ? -errno : -EIO) : 0;
+
 	if (fclose(out) && !err)
 		err = -errno;
 	return err;

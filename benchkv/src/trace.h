@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What daemon 0 looks like from the inside, a line of CSV per TRACE_EVERY_NS: kept in memory
- * while it runs, and written when it has ended.
+ * What a daemon with endpoints looks like from the inside, a line of CSV per TRACE_EVERY_NS:
+ * kept in memory while it runs, and written when it has ended.
  */
 #ifndef BENCHKV_TRACE_H
 #define BENCHKV_TRACE_H
@@ -32,7 +32,7 @@ struct trace_sample {
 	uint32_t outstanding; /* requests of own clients under way to other ranks */
 	uint32_t waiting; /* of these, for room or credit */
 	uint32_t held; /* requests of other ranks for which a worker had no room */
-	uint32_t messages, polls; /* of this loop */
+	uint32_t cqes, messages, polls; /* of this loop */
 	uint32_t u; /* of adaptive-budget */
 	uint32_t unconsumed; /* WRITEs with calls under way, of auto */
 };
@@ -63,7 +63,9 @@ void trace_name(const char *file, uint32_t rank, char name[TRACE_NAME_MAX]);
 /* Opens that file for writing. 0 or -errno. */
 int trace_open(const char *file, uint32_t rank, FILE **out_p);
 
-/* Writes all, and closes the file. 0 or -errno. */
-int trace_write(const struct trace *t, FILE *out);
+/* The line of names, the lines of a daemon, and the end: 0 or -errno. */
+void trace_write_names(FILE *out);
+void trace_write(const struct trace *t, uint32_t daemon, FILE *out);
+int trace_close(FILE *out);
 
 #endif

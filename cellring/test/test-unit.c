@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cellring on one thread: plans, laps, bursts of every length, and any bytes at the consumer. */
+/* cellring on one thread: plans, laps, bursts of every length, and arbitrary bytes as input. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 
 #define RING_MAX (1u << 17) /* cells of 1 KiB, 65 of them */
 
-/* A ring with both sides, in memory with a line of another value in front and behind. */
+/* A ring with both sides, in memory with guard lines before and after it. */
 struct rig {
 	struct cellring_plan plan;
 	struct cellring_cursor out, in;
@@ -30,7 +30,7 @@ static void rig_init(uint32_t payload, uint32_t in_flight, uint32_t messages)
 	cellring_burst_close(&rig.burst);
 }
 
-/* Nothing around the ring has been touched, and the consumer is inside of it. */
+/* Checks that the guard lines are intact and that the consumer is within the ring. */
 static void rig_check(void)
 {
 	const unsigned char *end = rig.memory + 64 + cellring_bytes(&rig.plan);
@@ -47,7 +47,7 @@ static void fill(unsigned char *data, uint32_t len, uint32_t id)
 		data[i] = (unsigned char)(id * 7 + i);
 }
 
-/* The next message is this one; takes it. */
+/* Checks and consumes the next message. */
 static void expect(uint32_t id, uint32_t payload)
 {
 	unsigned char data[4096];
@@ -95,7 +95,7 @@ static void plans_have_room(void)
 		CHECK(p.most >= 1 && p.most <= CELLRING_BURST);
 		CHECK(p.most == 1 || p.stride <= CELLRING_STAGED);
 	}
-	CHECK_EQ(cellring_plan(120, 32, 0).most, 8); /* the longest that is collected */
+	CHECK_EQ(cellring_plan(120, 32, 0).most, 8); /* the longest message that is collected */
 	CHECK_EQ(cellring_plan(121, 32, 0).most, 1);
 }
 
@@ -113,7 +113,7 @@ static void head_has_its_fields(void)
 	CHECK_EQ(CELLRING_TOGETHER(head), 5);
 }
 
-/* A ring as it lies in memory, byte by byte. */
+/* Checks a ring byte by byte. */
 static void layout_is_as_documented(void)
 {
 	static const unsigned char second[] = {2, 0, 0, 0, 0, 8, 0, 0, 'b'};
@@ -135,8 +135,8 @@ static void layout_is_as_documented(void)
 }
 
 /*
- * Messages alone and in bursts of all lengths, of all sizes, over several laps, never more
- * in flight than were planned for: each comes once, in order, whole.
+ * Messages of all sizes, single and in bursts of all lengths, over several laps, with no more in
+ * flight than planned: each arrives once, in order, unchanged.
  */
 static void traffic(uint64_t *seed)
 {
@@ -184,7 +184,7 @@ static void everything_comes_once_and_in_order(void)
 		traffic(&seed);
 }
 
-/* After the last lap comes 1: 0 is what a ring that was never written has. */
+/* The last lap is followed by 1, because a new ring has 0. */
 static void lap_wraps(void)
 {
 	rig_init(8, 3, 0);
@@ -203,7 +203,7 @@ static void lap_wraps(void)
 	CHECK_EQ(rig.out.lap, 3);
 }
 
-/* An open burst knows when its ring has begun a lap, because its head was made before. */
+/* An open burst is stale when its ring has begun another lap: its head has the old one. */
 static void burst_grows_stale(void)
 {
 	uint32_t n = 0;
@@ -225,14 +225,14 @@ static void burst_grows_stale(void)
 
 #define PAGE 4096
 
-static unsigned char *pages; /* two, of which the second is closed at first */
+static unsigned char *pages; /* two pages, of which the second one is not accessible at first */
 /*
  * Stored by the signal handler, loaded by the interrupted function: atomic, because a compiler
  * may otherwise use the value from before the fault.
  */
 static _Atomic uint64_t head_at_fault;
 
-/* The producer has come to the second page: what does a consumer see meanwhile? */
+/* The producer has reached the second page: loads what a consumer would see now. */
 static void second_page(int sig)
 {
 	(void)sig;
@@ -242,7 +242,7 @@ static void second_page(int sig)
 		_exit(2);
 }
 
-/* A burst that begins on the last line of a page: while it is written, its head is not there. */
+/* A burst begins on the last line of a page. Its head is not stored before the second page. */
 static void first_head_is_stored_last(void)
 {
 	struct sigaction old, now = {.sa_handler = second_page};
@@ -284,7 +284,7 @@ static void impossible_counts_are_refused(void)
 	}
 }
 
-/* Whatever is written into the ring, and whenever: the consumer stays inside of it. */
+/* Whatever is written into the ring, and whenever: the consumer stays within it. */
 static void any_bytes_keep_the_cursor_inside(void)
 {
 	uint64_t seed = test_seed();

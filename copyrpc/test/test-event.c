@@ -13,7 +13,7 @@
 #define TIMES 1
 #endif
 #define ROUNDS (20000u * TIMES / SCALE)
-#define GUARD_MS 60000 /* nothing here takes as long, unless a wake-up is lost */
+#define GUARD_MS 20000 /* nothing here takes as long, unless a wake-up is lost */
 
 static int readable(struct copyrpc_ctx *ctx, int ms)
 {

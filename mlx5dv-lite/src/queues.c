@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Creates the SRQ and the CQs with libibverbs, and takes over their memory. */
+/* Creates the SRQ and the CQs by libibverbs and takes over their memory. */
 #include <endian.h>
 #include <assert.h>
 #include <errno.h>
@@ -36,7 +36,7 @@ static int take_over_srq(struct srq *srq, const struct mlx5dvl_srq_attr *attr, u
 	if (mlx5dv_init_obj(&obj, MLX5DV_OBJ_SRQ))
 		return -EIO;
 	if (dv.head != 0 || dv.tail < depth || dv.stride & (dv.stride - 1) || dv.stride < 32)
-		return -EIO; /* not the layout that this was written for */
+		return -EIO; /* an unknown layout */
 	srq_init(&srq->queue, dv.buf, (uint32_t)__builtin_ctz(dv.stride), depth, dv.dbrec, attr);
 	return 0;
 }
@@ -123,7 +123,7 @@ static int take_over_cq(struct cq *cq, struct mlx5dvl_srq *srq, uint32_t depth)
 	return 0;
 }
 
-/* Reading an event must not wait for one. */
+/* The channel is non-blocking. */
 static int create_channel(struct cq *cq)
 {
 	int flags;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For tests of descriptors that become readable, and of descriptors that are left over. */
+/* For tests of descriptors that become readable, and of leaked descriptors. */
 #ifndef BASE_FDTEST_H
 #define BASE_FDTEST_H
 
@@ -10,7 +10,7 @@
 
 #include "base/test.h"
 
-/* Is the descriptor readable now, or within timeout_ms? */
+/* Whether the descriptor is readable now or becomes so within timeout_ms. */
 static inline int fdtest_readable_within(int fd, int timeout_ms)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -28,7 +28,7 @@ static inline int fdtest_readable(int fd)
 	return fdtest_readable_within(fd, 0);
 }
 
-/* How many descriptors this process has, but for the one that counts. */
+/* The number of open descriptors, without the one that is needed to count them. */
 static inline int fdtest_open(void)
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -41,7 +41,26 @@ static inline int fdtest_open(void)
 	return n;
 }
 
-/* Opens descriptors until they are without gaps. */
+/* How many timers of this process run. */
+static inline int fdtest_timers(void)
+{
+	char path[64], line[256];
+	int n = 0;
+
+	for (int fd = 0; fd < 256; fd++) {
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+		f = fopen(path, "r");
+		while (f && fgets(line, sizeof(line), f))
+			n += !strncmp(line, "it_value:", 9) && strcmp(line, "it_value: (0, 0)\n");
+		if (f)
+			fclose(f);
+	}
+	return n;
+}
+
+/* Opens descriptors until their numbers have no gaps. */
 static inline void fdtest_fill_gaps(void)
 {
 	int fd;
@@ -52,7 +71,7 @@ static inline void fdtest_fill_gaps(void)
 	} while (fdtest_open() != fd + 1);
 }
 
-/* Lets the process open only so many more descriptors; there are no gaps. The old limit. */
+/* Limits the process to so many more descriptors; there must be no gaps. Returns the old limit. */
 static inline struct rlimit fdtest_limit(int more)
 {
 	struct rlimit old, now;
@@ -64,7 +83,7 @@ static inline struct rlimit fdtest_limit(int more)
 	return old;
 }
 
-/* Runs fn in a child, which succeeds if it returns. */
+/* Runs fn in a child process. The test fails unless fn returns. */
 static inline void fdtest_in_child(void (*fn)(void *arg), void *arg)
 {
 	pid_t pid = fork();

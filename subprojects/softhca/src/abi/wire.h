@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the adapter and the provider exchange through memory: work queue entries,
+ * The structures that adapter and provider exchange through memory: work queue entries,
  * completions, doorbell records. All multi-byte fields are big endian.
  */
 #ifndef SOFTHCA_ABI_WIRE_H
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define WQE_BLOCK 64
-#define WQE_UNIT 16 /* `ds` counts these */
+#define WQE_UNIT 16 /* unit of `ds` */
 #define WQE_MAX_UNITS 63 /* six bits */
 #define WQE_INLINE 0x80000000u /* in an inline segment's length */
 #define WQE_LKEY_END 0x100u /* ends the list of a receive entry that is not full */
@@ -21,8 +21,8 @@
 
 #define DBREC_RECV 0 /* offsets in a QP's doorbell record */
 #define DBREC_SEND 4
-#define CQ_DBREC_ARM 4 /* in a CQ's */
-#define CQ_NEVER_ARMED 0xffffffffu /* no arm word: its command field is 0 or 1 */
+#define CQ_DBREC_ARM 4 /* offset of the arm word in a CQ's doorbell record */
+#define CQ_NEVER_ARMED 0xffffffffu /* not a valid arm word: the command field is 0 or 1 */
 
 enum wqe_opcode {
 	OP_NOP = 0x00,
@@ -42,7 +42,7 @@ struct wqe_ctrl {
 	uint8_t signature;
 	uint8_t stream[2];
 	uint8_t fm_ce_se;
-	uint32_t imm; /* copied to the receiver's completion as it is */
+	uint32_t imm; /* copied to the receiver's completion unchanged */
 };
 
 struct wqe_raddr {
@@ -62,7 +62,7 @@ struct wqe_data {
 	uint64_t addr;
 };
 
-/* Address vector of a datagram; the second half is there if dqp_dct says so. */
+/* Address vector of a datagram. The second half is there if WQE_AV_EXTENDED is set. */
 struct wqe_av {
 	uint32_t qkey;
 	uint32_t reserved;
@@ -104,10 +104,10 @@ struct cqe64 {
 };
 
 #define CQE_SOLICITED 0x02
-/* In flags_rqpn. RoCE has the kind of header where InfiniBand has the service level. */
+/* Bits of flags_rqpn. RoCE has the kind of header in the place of the service level. */
 #define CQE_GRH (1u << 28)
 #define CQE_SL(sl) ((uint32_t)(sl) << 24)
-#define CQE_ROCE_IPV6 (CQE_SL(0x9) | CQE_GRH) /* 8: by UDP */
+#define CQE_ROCE_IPV6 (CQE_SL(0x9) | CQE_GRH) /* bit 3: over UDP */
 #define CQE_ROCE_IPV4 (CQE_SL(0xa) | CQE_GRH)
 #define GRH_BYTES 40 /* of a datagram's receive, before the payload */
 
@@ -122,7 +122,7 @@ enum cqe_opcode {
 	CQE_RESP_ERR = 14,
 };
 
-/* Where an error completion differs: bytes 54 and 55. */
+/* Offsets of the fields of an error completion. */
 #define CQE_VENDOR_SYNDROME 54
 #define CQE_SYNDROME 55
 

@@ -39,7 +39,7 @@ static const struct name opcodes[] = {
 	{0},
 };
 
-/* As ibv_wc_status_str() has them, in short. */
+/* Short forms of the names of ibv_wc_status_str(). */
 static const struct name syndromes[] = {
 	{"local_length", SYN_LOCAL_LENGTH},
 	{"local_qp_op", SYN_LOCAL_QP_OP},
@@ -234,7 +234,7 @@ static int parse_line(const struct kv_source *src, char *line, struct fault_rule
 	char *rule;
 	int rc = 0;
 
-	line[strcspn(line, "#")] = '\0'; /* a ';' in a comment separates nothing */
+	line[strcspn(line, "#")] = '\0'; /* first, because a comment may contain ';' */
 	while (!rc && (rule = strsep(&line, ";")))
 		rc = parse_rule(src, rule, rules);
 	return rc;
@@ -282,7 +282,7 @@ int fault_load_env(struct fault_rule rules[FAULT_RULES], char *err, size_t errle
 	return rc;
 }
 
-/* Appends to a text that has room for every key with its longest value. */
+/* Appends to the text. FAULT_TEXT is enough for every key with its longest value. */
 __attribute__((format(printf, 2, 3))) static void append(char text[FAULT_TEXT], const char *fmt,
 	...)
 {

@@ -5,10 +5,10 @@
 /*
  * fault.h - faults on demand
  *
- * A rule names messages and what happens to them; the message is looked at when its
- * work request is about to be executed, every attempt anew. Rules live in the fabric's
- * arena and are read and changed under its mutex. Nothing that RC forbids can be asked
- * for: no message arrives twice, and no QP's completions change their order.
+ * A rule selects messages and says what happens to them. The rules are applied when a work
+ * request is about to be executed, at every attempt. They are kept in the fabric's arena, and
+ * are read and changed under its mutex. A rule cannot cause what RC forbids: no message
+ * arrives twice, and the completions of a QP do not change their order.
  *
  *	# the third WRITE of any QP of mlx5_0 is refused
  *	device=mlx5_0 opcode=write nth=3 action=error syndrome=remote_access
@@ -32,8 +32,8 @@ int fault_parse(const char *text, const char *name, struct fault_rule rules[FAUL
 	size_t errlen);
 
 /*
- * Adds what the environment asks for: the file SOFTHCA_FAULT_FILE and the text
- * SOFTHCA_FAULTS. Returns 0, or -errno with one line in err.
+ * Adds the rules of the environment: the file SOFTHCA_FAULT_FILE and the text SOFTHCA_FAULTS.
+ * Returns 0, or -errno with one line in err.
  */
 int fault_load_env(struct fault_rule rules[FAULT_RULES], char *err, size_t errlen);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Joining and leaving a fabric; its first member makes it, its last one removes it. */
+/* The first member makes the fabric, the last one removes it. */
 #include "member/member.h"
 
 #include <pthread.h>
@@ -24,14 +24,14 @@
 #include "xport/link.h"
 
 static pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
-static char why[256]; /* under attach_lock; "": nothing was said */
+static char why[256]; /* under attach_lock; "": no reason yet */
 
 static bool anyone_else_alive(int fd)
 {
 	return fabric_byte_lock(fd, F_OFD_GETLK, F_RDLCK, 1, MAX_PROCS) > 0;
 }
 
-/* Opens the lock file of the directory that stands at @dir now, and locks byte 0. */
+/* Opens the lock file of @dir, which it makes if necessary, and locks byte 0. */
 static int open_locked(const char *dir)
 {
 	char path[192];
@@ -43,7 +43,7 @@ static int open_locked(const char *dir)
 		if (mkdir(dir, 0700) && errno != EEXIST)
 			return -errno;
 		if (lstat(dir, &st))
-			continue; /* the last one out removed it in between */
+			continue; /* the last member has removed it in between */
 		if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
 			return -EACCES;
 		fd = sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -75,7 +75,7 @@ static int lock_init(pthread_mutex_t *m)
 	return -r;
 }
 
-/* Keeps @text (which may be `why` itself) as what member_why() says. */
+/* Formats the reason that member_why() returns, and returns @r. */
 static int because(int r, const char *fmt, ...)
 {
 	va_list ap;
@@ -91,7 +91,7 @@ const char *member_why(void)
 	return why;
 }
 
-/* What @r means to whoever is to do something about it, if nothing was said yet. */
+/* Sets the reason for the error @r, if there is none yet. */
 static void explain(int r)
 {
 	if (*why)
@@ -120,7 +120,7 @@ static int own_namespaces(uint64_t *pid_ns, uint64_t *user_ns)
 	return r ? r : namespace_of("/proc/self/ns/user", user_ns);
 }
 
-/* A pid means another process there, and memory cannot be reached from one to the other. */
+/* In another namespace a pid is another process, and memory cannot be accessed across. */
 static int check_namespaces(const struct arena *a)
 {
 	uint64_t pid_ns, user_ns;
@@ -162,7 +162,7 @@ static int map_arena(const char *path, bool create, struct arena **out)
 	return r;
 }
 
-/* The adapters, and what is to happen to them. */
+/* Topology, fault rules and link mode. */
 static int load_environment(struct arena *a)
 {
 	int r = softhca_topology_from_env(&a->topo, why, sizeof(why));
@@ -171,6 +171,8 @@ static int load_environment(struct arena *a)
 		r = fault_load_env(a->faults, why, sizeof(why));
 	if (r)
 		return r;
+	for (uint32_t i = 0; i < a->topo.nrails; i++)
+		a->rails[i].link_down = a->topo.rails[i].down;
 	r = link_mode_from_env();
 	if (r < 0)
 		return because(r, "SOFTHCA_LINK must be off, real or virtual");
@@ -178,7 +180,7 @@ static int load_environment(struct arena *a)
 	return 0;
 }
 
-/* First in: everything anew, whatever a former fabric left. Byte 0 is held. */
+/* The first member makes everything anew. The lock on byte 0 is held. */
 static int create_fabric(const char *dir, struct arena **out)
 {
 	char path[192];
@@ -234,8 +236,8 @@ static int join_fabric(const char *dir, struct arena **out)
 }
 
 /*
- * A slot is free when its byte can be locked. The dead are reaped before, under the same
- * mutex, so nothing in the arena takes this process for a former owner of the slot.
+ * A slot is free when its byte can be locked. Dead processes have been reaped before, under
+ * the same mutex, so no object in the arena belongs to a former owner of the slot.
  */
 static int claim_slot(void)
 {
@@ -308,7 +310,7 @@ static int attach(void)
 		sys_close(fd);
 		return r;
 	}
-	/* Peers reach this process's memory: Yama's default would forbid it. */
+	/* Lets peers access this process's memory, which Yama's default forbids. */
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 	fabric_byte_lock(fd, F_OFD_SETLK, F_UNLCK, 0, 1);
 	return 0;
@@ -335,16 +337,16 @@ void member_detach(void)
 		return;
 	fabric_enter(&saved);
 	if (copy_executing()) {
-		/* A thread copies on until this process has ended, and has not left before. */
+		/* A thread still copies. Others will reap this process after its end. */
 		fabric_leave(&saved);
 		return;
 	}
 	objects_reap(fabric_self.slot);
 	arena()->procs[fabric_self.slot].used = 0;
-	fabric_self.slot = NO_SLOT; /* the thread of this process may still run for a moment */
+	fabric_self.slot = NO_SLOT; /* the helper thread may still run for a moment */
 	fabric_leave(&saved);
 	fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLKW, F_WRLCK, 0, 1);
-	/* Own locks do not show to the own description, so this asks about the others. */
+	/* F_OFD_GETLK does not report own locks, so this finds the locks of others only. */
 	if (!anyone_else_alive(fabric_self.lock_fd))
 		tree_remove(fabric_self.dir);
 	sys_close(fabric_self.lock_fd);
@@ -357,7 +359,7 @@ void member_forget(void)
 	if (!fabric_self.arena)
 		return;
 	munmap(fabric_self.arena, sizeof(struct arena));
-	/* Closing the inherited descriptor leaves the parent's locks where they are. */
+	/* Closing the inherited descriptor does not release the parent's locks. */
 	sys_close(fabric_self.lock_fd);
 	memset(&fabric_self, 0, sizeof(fabric_self));
 	fabric_self.lock_fd = -1;

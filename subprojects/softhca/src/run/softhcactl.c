@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Looks at the fabrics of this user, and makes links and messages fail at run time. */
+/* Shows the fabrics of this user, and makes links and messages fail at run time. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
@@ -62,7 +62,7 @@ static void finish_output(void)
 		quit(1, "standard output: %s", strerror(errno));
 }
 
-/* In a directory's name '_' stands for what cannot be in one. */
+/* Compares names as in paths, where '_' replaces characters that a name cannot have. */
 static int same_name(const char *name, void *wanted)
 {
 	const char *w = wanted;
@@ -88,7 +88,7 @@ static const char *chosen_name(void)
 	return "default";
 }
 
-/* Joins a fabric that is there; one without a living member is none. */
+/* Joins an existing fabric, which must have a living member. */
 static void join(void)
 {
 	const char *name = chosen_name();
@@ -102,20 +102,20 @@ static void join(void)
 		quit(1, "%s: %s", name, member_why());
 }
 
-/* A process is a member of one fabric, so each is looked at by a child. */
+/* A process can join one fabric only, so a child inspects each of them. */
 static int list_one(const char *name, void *arg)
 {
 	int status;
 	pid_t pid;
 
 	if (!fabric_name_ok(name))
-		return 0; /* nothing of ours, whatever it looks like */
+		return 0; /* not a fabric */
 	finish_output();
 	pid = fork();
 	if (!pid) {
 		setenv("SOFTHCA_FABRIC", name, 1);
 		if (member_attach())
-			_exit(0); /* gone in between */
+			_exit(0); /* the fabric has gone in between */
 		show_summary(stdout, name);
 		member_detach();
 		_exit(fflush(stdout) ? errno : 0);

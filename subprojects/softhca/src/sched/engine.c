@@ -20,7 +20,7 @@ static bool is_mine(const struct obj *o)
 	return __atomic_load_n(&o->used, __ATOMIC_RELAXED) && o->owner == fabric_self.slot;
 }
 
-/* A guess without the mutex; serve_qp() decides. */
+/* A hint, without the mutex; serve_qp() checks again. */
 static bool has_posted(const struct qp *qp)
 {
 	uint32_t pi;

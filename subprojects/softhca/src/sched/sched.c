@@ -22,11 +22,11 @@ static bool running;
 
 static uint32_t bell_count(void)
 {
-	/* Pairs with the release in timer_ring. */
+	/* Pairs with the release in timer_ring(). */
 	return __atomic_load_n(timer_bell(fabric_self.slot), __ATOMIC_ACQUIRE);
 }
 
-/* Serves a timer that is due; returns when it is, 0 if there is none any more. */
+/* Serves the timer of QP @i if it is due. Returns the time of its next one, or 0. */
 static uint64_t serve(uint32_t i, uint64_t now)
 {
 	struct qp *qp = &arena()->qps[i];
@@ -43,7 +43,7 @@ static uint64_t serve(uint32_t i, uint64_t now)
 	return qp->wait_until;
 }
 
-/* Returns when the next timer is due, 0 without one. */
+/* Serves all timers. Returns the time of the next one, or 0. */
 static uint64_t serve_all(void)
 {
 	uint64_t now = timer_now(), next = 0;
@@ -77,7 +77,7 @@ void sched_serve(void)
 	fabric_unlock();
 }
 
-/* Idle: a few looks, then the processor for others, then sleep. */
+/* Idle: spins first, then yields, then sleeps. */
 static void relax(uint32_t idle)
 {
 	static const struct timespec nap = {.tv_nsec = 50000};
@@ -125,7 +125,7 @@ static void *helper(void *arg)
 	return NULL;
 }
 
-/* The thread inherits the signal mask of its maker: all asynchronous ones blocked. */
+/* The thread inherits the caller's signal mask, in which all asynchronous signals are blocked. */
 int sched_start(void)
 {
 	pthread_attr_t attr;

@@ -7,10 +7,10 @@
 #ifndef SOFTHCA_SCHED_SCHED_H
 #define SOFTHCA_SCHED_SCHED_H
 
-/* Starts the thread if it does not run, but not in step mode. 0 or -errno. */
+/* Starts the thread if it does not run. There is none in step mode. Returns 0 or -errno. */
 int sched_start(void);
 
-/* In a forked child: there is no thread. */
+/* In a forked child: forgets the thread, which the child does not have. */
 void sched_forget(void);
 
 /* Serves the timers that are due. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a store to a doorbell page does. */
+/* Execution of stores to doorbell pages. */
 #ifndef SOFTHCA_TRAP_DEVICE_H
 #define SOFTHCA_TRAP_DEVICE_H
 
@@ -13,7 +13,7 @@
 #define UAR_BF_FIRST 0x800u
 #define UAR_BF_BUFFER 0x100u
 
-/* The words of a store, as the device reads them. */
+/* Reads a big-endian word of a store. */
 static inline uint32_t be32_at(const uint8_t *bytes)
 {
 	uint32_t v;

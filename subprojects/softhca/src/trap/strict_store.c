@@ -9,14 +9,14 @@
 #include "hca/strict.h"
 #include "trap/device.h"
 
-/* What the doorbell of each BlueFlame buffer of a page last named, for this thread. */
+/* The BlueFlame copy that this thread has begun last, and what its doorbell names. */
 static __thread struct {
 	const struct uctx *u;
 	uint32_t offset; /* of the buffer in its page */
 	uint32_t qpn;
 	uint32_t index;
-	uint32_t at; /* of the latest store in the buffer */
-	bool repeats; /* the latest store wrote the start of the copy once more */
+	uint32_t at; /* offset of the latest store in the buffer */
+	bool repeats; /* the latest store repeated the start of the copy */
 } last_rung __attribute__((tls_model("initial-exec")));
 
 bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes)
@@ -45,9 +45,9 @@ bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes)
 }
 
 /*
- * A BlueFlame buffer is write-combining memory: a copy whose stores overlap, as those of
- * memcpy() with 64-byte vectors do, reaches the adapter once. Only a store of more than 8
- * bytes is part of a copy; 8 bytes are a doorbell of their own.
+ * Begins a copy. A BlueFlame buffer is write-combining memory, so a copy whose stores overlap,
+ * such as memcpy() with 64-byte vectors, reaches the adapter once. A store of more than 8 bytes
+ * is part of a copy; a store of 8 bytes is a doorbell.
  */
 static void note_start(const struct uctx *u, uint32_t offset, const uint8_t *bytes, uint32_t size)
 {
@@ -73,7 +73,7 @@ void strict_blueflame(const struct uctx *u, uint32_t offset, const uint8_t *byte
 	last_rung.at = at;
 	qp = qp_by_number(last_rung.qpn);
 	if (!qp && at == 0)
-		return; /* reported as a doorbell */
+		return; /* device_store() reports it as a doorbell */
 	if (!qp || !qp->sq_count || last_rung.u != u || last_rung.offset != offset - at) {
 		strict_violation("a store of %u bytes at 0x%x of a doorbell page that began no "
 				 "BlueFlame copy",

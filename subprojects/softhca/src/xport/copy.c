@@ -25,8 +25,8 @@ static void set_copying(const struct qp *qp, bool on)
 }
 
 /*
- * `copy_to` is set first and cleared last: whoever takes over from a killed process finds
- * the other marks through it.
+ * `copy_to` is set first and cleared last, because the other marks of a killed process are
+ * found through it.
  */
 static uint64_t begin(const struct copy *c)
 {
@@ -45,7 +45,7 @@ static uint64_t begin(const struct copy *c)
 	return qp->copy_ticket;
 }
 
-/* The marks of others are theirs again if they still are this copy's. */
+/* Clears the marks on the other side only if they are still of this copy. */
 static void end(struct qp *qp)
 {
 	uint32_t self = 1 + qp_index(qp);
@@ -69,7 +69,7 @@ static bool still_there(const struct qp *qp, uint32_t qpn)
 	return qp->obj.used && qp->qpn == qpn;
 }
 
-/* The mutex is released in between, so the outcome is judged by what is there then. */
+/* Both QPs may have changed while the mutex was released, so they are checked again. */
 int copy_released(const struct copy *c, bool *fault_to)
 {
 	struct fabric_peer peer = fabric_peer(c->dest->obj.owner);
@@ -81,7 +81,7 @@ int copy_released(const struct copy *c, bool *fault_to)
 	r = dma_copy(&peer, c->to, c->nto, c->from, c->nfrom, fault_to);
 	fabric_lock();
 	if (!c->qp->obj.used || c->qp->copy_ticket != ticket || !c->qp->copy_to)
-		return -ECANCELED; /* reaped by others, who took this process for dead */
+		return -ECANCELED; /* another process took this one for dead and reaped it */
 	end(c->qp);
 	if (c->qp->flushing)
 		qp_to_error(c->qp);
@@ -97,7 +97,7 @@ void copy_pause(uint32_t n)
 	static const struct timespec nap = {.tv_nsec = PAUSE_NS};
 
 	fabric_unlock();
-	/* Not libc's functions, which are cancellation points. */
+	/* Not libc's functions, because they are cancellation points. */
 	if (n < PAUSE_YIELDS)
 		SYS(SYS_sched_yield);
 	else
@@ -119,7 +119,7 @@ bool copy_wait(struct qp *qp, bool sending_only)
 	return false;
 }
 
-/* Whether a copy that began before @until involves this process, or is executed by it. */
+/* Whether this process executes a copy, or (!@executing) is in one, that began before @until. */
 static bool any_before(uint64_t until, bool executing)
 {
 	for (uint32_t w = 0; w < MAX_QPS / 64; w++) {

@@ -11,7 +11,7 @@
 #include "hca/timer.h"
 #include "xport/responder.h"
 
-/* splitmix64, so that a seed gives the same run again */
+/* splitmix64: a seed repeats a run. */
 static uint64_t next_random(uint64_t *state)
 {
 	uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
@@ -31,7 +31,7 @@ static bool matches(const struct fault_rule *r, const struct qp *qp, const struc
 	       (!r->opcodes || (w->opcode < 64 && r->opcodes >> w->opcode & 1));
 }
 
-/* Counts a match; returns whether it is hit. */
+/* Counts a match. Returns whether the rule applies to it. */
 static bool due(struct fault_rule *r)
 {
 	r->seen++;
@@ -44,8 +44,8 @@ static bool due(struct fault_rule *r)
 }
 
 /*
- * Places the first bytes of a WRITE or READ, and nothing of others: half a SEND would
- * have to take a receive, which RC gives back to nobody.
+ * Places the first bytes of a WRITE or READ. Does nothing for other operations: half a SEND
+ * would have to consume a receive, which could not be given back.
  */
 static struct answer place_part(struct qp *qp, const struct wqe *w, uint64_t bytes)
 {
@@ -53,7 +53,7 @@ static struct answer place_part(struct qp *qp, const struct wqe *w, uint64_t byt
 	uint64_t left = bytes < w->length ? bytes : w->length;
 
 	if (w->opcode == OP_WRITE_IMM)
-		part.opcode = OP_WRITE; /* without the completion at its end */
+		part.opcode = OP_WRITE; /* the partial message has no completion */
 	if ((part.opcode != OP_WRITE && part.opcode != OP_READ) || !left || qp->type == QPT_UD)
 		return (struct answer){.verdict = V_DONE};
 	part.length = left;
@@ -90,7 +90,7 @@ static uint32_t rnr_timer(const struct qp *qp)
 	return dest ? dest->attr.min_rnr_timer : 0;
 }
 
-/* Returns whether the message is done with. */
+/* Returns whether the rule has decided the outcome of the message. */
 static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w, struct answer *a)
 {
 	enum syndrome s = r->syndrome;
@@ -137,7 +137,7 @@ bool fault_hit(struct qp *qp, struct wqe *w, struct answer *answer_p)
 	struct fault_rule *rules = arena()->faults;
 
 	if (qp->held == qp->sq_done + 1) {
-		qp->held = 0; /* judged before it was delayed */
+		qp->held = 0; /* the rules were applied before the delay */
 		return false;
 	}
 	for (size_t i = 0; i < FAULT_RULES; i++)

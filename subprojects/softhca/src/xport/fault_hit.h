@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Faults on demand: which messages the rules of fault.h hit, and what becomes of them. */
+/* Faults on demand: applies the rules (fault.h) to messages. */
 #ifndef SOFTHCA_XPORT_FAULT_HIT_H
 #define SOFTHCA_XPORT_FAULT_HIT_H
 
@@ -8,9 +8,9 @@
 #include "xport/responder.h"
 
 /*
- * Judges the message w of qp before it is executed. Returns true when that was it, with
- * what became of it in *answer_p; false when it is to be executed as usual. The
- * fabric's mutex is held; signal safe. FAULT_KILL does not return.
+ * Applies the rules to the message w of qp before it is executed. Returns true if a rule has
+ * decided the outcome, which is then in *answer_p; false if the message is to be executed
+ * as usual. The fabric's mutex is held; signal safe. FAULT_KILL does not return.
  */
 bool fault_hit(struct qp *qp, struct wqe *w, struct answer *answer_p);
 

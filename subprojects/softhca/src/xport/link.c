@@ -29,7 +29,7 @@ uint64_t link_clock(void)
 	return arena()->link_mode == LINK_VIRTUAL ? arena()->virtual_ns : timer_now();
 }
 
-/* Takes the link for @w and returns when the message is through. */
+/* Occupies the link for @w. Returns the completion time of the message. */
 static uint64_t transmit(uint32_t rail, const struct wqe *w)
 {
 	const struct softhca_rail *r = &arena()->topo.rails[rail];
@@ -49,7 +49,7 @@ void link_schedule(struct qp *qp, uint32_t pi)
 
 	while ((uint16_t)pi != (uint16_t)qp->link_next &&
 		qp->link_last - qp->link_first < LINK_AHEAD) {
-		/* What is wrong with the entry shows when it is executed. */
+		/* Errors are ignored here; they are reported when the WQE is executed. */
 		if (!wqe_fetch(qp, qp->link_next, &w))
 			wqe_decode(qp, &w);
 		qp->link_due[qp->link_last++ % LINK_AHEAD] = transmit(qp_rail(qp), &w);

@@ -2,6 +2,7 @@
 #include "xport/qp.h"
 
 #include <errno.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -37,9 +38,9 @@ enum attr_mask {
 	A_DEST_QPN = 1 << 20,
 };
 
-#define WATCH_NS 10000000u /* how often the end of a copy is looked for that may never come */
+#define WATCH_NS 10000000u /* period at which an unfinished copy is checked */
 
-/* What each transition between working states needs, by type of QP. */
+/* The attributes that each transition between working states needs, by type of QP. */
 static const struct transition {
 	uint8_t from, to;
 	uint32_t rc, uc, ud;
@@ -74,14 +75,18 @@ static int check_transition(const struct qp *qp, uint8_t to, uint32_t mask)
 
 static int check_values(const struct qp *qp, const struct ib_uverbs_modify_qp *m)
 {
+	const struct softhca_rail *rail = &arena()->topo.rails[qp_rail(qp)];
 	uint32_t mask = m->attr_mask;
 
 	if ((mask & A_CUR_STATE) && m->cur_qp_state != qp->state)
 		return -EINVAL;
 	if ((mask & A_PORT) && m->port_num != 1)
 		return -EINVAL;
-	if ((mask & A_PKEY) && m->pkey_index)
+	if ((mask & A_PKEY) && m->pkey_index >= rail->npkeys)
 		return -EINVAL;
+	if ((mask & A_ACCESS) && (m->qp_access_flags & IB_UVERBS_ACCESS_REMOTE_ATOMIC) &&
+		rail->no_atomics)
+		return -EOPNOTSUPP;
 	if ((mask & A_MTU) && (m->path_mtu < 1 || m->path_mtu > 5))
 		return -EINVAL;
 	if ((mask & A_MAX_RD) && m->max_rd_atomic > 16)
@@ -92,8 +97,9 @@ static int check_values(const struct qp *qp, const struct ib_uverbs_modify_qp *m
 		return -EINVAL;
 	if ((mask & (A_RETRY | A_RNR_RETRY)) && (m->retry_cnt > 7 || m->rnr_retry > 7))
 		return -EINVAL;
-	if ((mask & A_AV) && m->dest.is_global &&
-		m->dest.sgid_index >= arena()->topo.rails[qp_rail(qp)].ngids)
+	if ((mask & A_AV) && m->dest.is_global && m->dest.sgid_index >= rail->ngids)
+		return -EINVAL;
+	if ((mask & A_AV) && !m->dest.is_global && rail->grh_required)
 		return -EINVAL;
 	return 0;
 }
@@ -147,7 +153,7 @@ void qp_stop(struct qp *qp)
 	qp->flushing = 0;
 }
 
-/* The provider zeroes the doorbell records and its own indexes itself. */
+/* The provider resets the doorbell records and its own indexes. */
 static int reset(struct qp *qp)
 {
 	qp_stop(qp);
@@ -163,7 +169,7 @@ static int reset(struct qp *qp)
 	return 0;
 }
 
-/* What is being sent is finished first. */
+/* The message that is being sent is finished first. */
 static int drain(struct qp *qp, bool notify)
 {
 	bool drained = qp->state == QPS_RTS;
@@ -210,9 +216,9 @@ int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m)
 }
 
 /*
- * What is marked before it is done is finished by whoever takes over from a dead process.
- * The end of a copy finishes it, too; should nobody notice that its process was killed,
- * the timer of this one does.
+ * `flushing` is set first, so that a process that takes over from a dead one finishes the
+ * transition. If a copy involves the QP, the end of the copy finishes it. The timer covers
+ * the case that the copying process was killed and nobody has noticed.
  */
 void qp_to_error(struct qp *qp)
 {
