@@ -58,13 +58,13 @@ static int post_places(struct flow *f, const struct pattern_request *r, uint8_t 
 		.nsge = r->n,
 		.sge = places,
 		.raddr = remote,
-		.rkey = f->peer->remote.rkey,
+		.rkey = f->rkey,
 		.imm = (uint32_t)f->numbered,
 		.ah = f->ah,
 		.flags = flags};
 
 	for (uint32_t i = 0; i < r->n; i++) {
-		places[i] = (struct mlx5dvl_sge){local, f->peer->mr.lkey, r->len[i]};
+		places[i] = (struct mlx5dvl_sge){local, f->mr->lkey, r->len[i]};
 		local += r->len[i];
 	}
 	return mlx5dvl_post_list(f->qp, &l);
@@ -73,7 +73,7 @@ static int post_places(struct flow *f, const struct pattern_request *r, uint8_t 
 static int post_one_place(struct flow *f, const struct pattern_request *r, uint8_t *local,
 	uint64_t remote, unsigned flags)
 {
-	uint32_t lkey = f->peer->mr.lkey, rkey = f->peer->remote.rkey, len = r->total;
+	uint32_t lkey = f->mr->lkey, rkey = f->rkey, len = r->total;
 	uint32_t imm = (uint32_t)f->numbered;
 	uint64_t *word = (uint64_t *)(void *)local, n;
 

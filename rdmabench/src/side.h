@@ -33,6 +33,8 @@ struct flow {
 	struct peer *peer;
 	uint32_t index; /* among the peer's */
 	uint8_t *mem; /* by side.layout */
+	const struct mlx5dvl_mr *mr; /* of that memory */
+	uint32_t rkey; /* of the peer's */
 	uint64_t remote; /* address of the peer's, by the same layout */
 	uint32_t remote_qpn;
 	bool failed;
@@ -53,7 +55,7 @@ struct peer {
 	struct side *side;
 	struct wire_conn conn;
 	struct wire_side remote;
-	struct mlx5dvl_mr mr;
+	struct mlx5dvl_mr *regions; /* side.t.regions of them */
 	uint8_t *mem;
 	struct flow *flows; /* side.t.qps of them */
 	struct wire_tally theirs; /* of its DONE: what it sent */

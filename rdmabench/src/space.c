@@ -26,6 +26,8 @@ static const struct kind {
 	[DIM_TYPE] = {"qp_type", 3, MLX5DVL_RC, false},
 	[DIM_BIDIRECTIONAL] = {"bidirectional", 2, 0, false},
 	[DIM_BURST] = {"burst", 5, 0, false},
+	[DIM_BUFFERS] = {"buf_num", 4, 1, false},
+	[DIM_REGIONS] = {"mr_num", 4, 1, false},
 	[DIM_REQUESTS] = {"requests", PATTERN_REQUESTS, 1, false},
 	[DIM_TX_DEPTH] = {"tx_depth", 11, 1, true},
 	[DIM_SEND_BATCH] = {"send_batch", 7, 1, true},
@@ -127,9 +129,12 @@ void point_settle(struct point *p)
 {
 	for (unsigned traffic = 0; traffic < 2; traffic++) {
 		uint8_t *batch = &p->at[space_dim(traffic, DIM_SEND_BATCH, 0)];
+		uint8_t *regions = &p->at[space_dim(traffic, DIM_REGIONS, 0)];
 
 		while (get(p, traffic, DIM_SEND_BATCH, 0) > get(p, traffic, DIM_TX_DEPTH, 0))
 			--*batch;
+		while (get(p, traffic, DIM_REGIONS, 0) > get(p, traffic, DIM_QPS, 0))
+			--*regions;
 		for (unsigned r = 0; r < PATTERN_REQUESTS; r++)
 			settle_request(p, traffic, r);
 	}
@@ -220,6 +225,8 @@ uint32_t point_traffic(const struct point *p, unsigned traffic, struct traffic *
 	t_p->mtu = (uint8_t)get(p, traffic, DIM_MTU, 0);
 	t_p->bidirectional = get(p, traffic, DIM_BIDIRECTIONAL, 0);
 	t_p->qps = get(p, traffic, DIM_QPS, 0);
+	t_p->buffers = get(p, traffic, DIM_BUFFERS, 0);
+	t_p->regions = get(p, traffic, DIM_REGIONS, 0);
 	t_p->depth = get(p, traffic, DIM_TX_DEPTH, 0);
 	t_p->send_batch = get(p, traffic, DIM_SEND_BATCH, 0);
 	t_p->rx_depth = get(p, traffic, DIM_RX_DEPTH, 0);
@@ -246,14 +253,16 @@ static json_t *traffic_json(const struct point *p, unsigned traffic)
 {
 	bool both = get(p, traffic, DIM_BIDIRECTIONAL, 0);
 
-	return json_pack("{s:s s:s s:i s:i s:i s:s s:i s:o s:{s:i s:i} s:{s:i s:i}}",
+	return json_pack("{s:s s:s s:i s:i s:i s:s s:i s:i s:i s:o s:{s:i s:i} s:{s:i s:i}}",
 		"workload_type", both ? "bidirection" : "unidirection", "direction",
 		traffic ? direction_names[p->at[SPACE_DIRECTION]] : "forward", "process_num",
 		(int)get(p, traffic, DIM_PROCESSES, 0), "qp_num", (int)get(p, traffic, DIM_QPS, 0),
 		"mtu", 128 << get(p, traffic, DIM_MTU, 0), "qp_type",
 		traffic_type_names[get(p, traffic, DIM_TYPE, 0)], "burst",
-		(int)get(p, traffic, DIM_BURST, 0), "requests", requests_json(p, traffic), "server",
-		"rx_depth", (int)get(p, traffic, DIM_RX_DEPTH, 0), "recv_batch",
+		(int)get(p, traffic, DIM_BURST, 0), "buf_num", (int)get(p, traffic, DIM_BUFFERS, 0),
+		"mr_num", (int)get(p, traffic, DIM_REGIONS, 0), "requests",
+		requests_json(p, traffic), "server", "rx_depth",
+		(int)get(p, traffic, DIM_RX_DEPTH, 0), "recv_batch",
 		(int)get(p, traffic, DIM_RECV_BATCH, 0), "client", "tx_depth",
 		(int)get(p, traffic, DIM_TX_DEPTH, 0), "send_batch",
 		(int)get(p, traffic, DIM_SEND_BATCH, 0));
@@ -343,6 +352,8 @@ static bool read_traffic(const json_t *o, unsigned traffic, struct point *p)
 	       set_number(p, traffic, DIM_PROCESSES, 0, o) &&
 	       set_number(p, traffic, DIM_QPS, 0, o) && set(p, traffic, DIM_MTU, 0, code) &&
 	       set_number(p, traffic, DIM_BURST, 0, o) &&
+	       set_number(p, traffic, DIM_BUFFERS, 0, o) &&
+	       set_number(p, traffic, DIM_REGIONS, 0, o) &&
 	       set_number(p, traffic, DIM_TX_DEPTH, 0, client) &&
 	       set_number(p, traffic, DIM_SEND_BATCH, 0, client) &&
 	       set_number(p, traffic, DIM_RX_DEPTH, 0, server) &&

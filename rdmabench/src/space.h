@@ -21,6 +21,8 @@ enum dimension_kind {
 	DIM_TYPE, /* RC, UC, UD */
 	DIM_BIDIRECTIONAL,
 	DIM_BURST, /* 0 (never a pause), 1, 4, 16, 64 batches */
+	DIM_BUFFERS, /* of a QP, 1 to 4 */
+	DIM_REGIONS, /* memory regions, 1 to 4, at most one per QP */
 	DIM_REQUESTS, /* 1 to 8 */
 	/* Of its client and its server. */
 	DIM_TX_DEPTH, /* 1 to 1024, powers of two, as all below */
@@ -57,7 +59,7 @@ void space_name(unsigned dim, char name[SPACE_NAME]);
 /*
  * What has no effect gets the index 0 (requests that are not sent, all of a traffic that does
  * not run), and what cannot be together is made possible: a batch is no larger than the depth,
- * UC has no READ, UD has SENDs of one packet.
+ * a region has a QP, UC has no READ, UD has SENDs of one packet.
  */
 void point_settle(struct point *p);
 /* Whether the dimension has an effect. */

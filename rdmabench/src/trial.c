@@ -58,6 +58,8 @@ static void make_words(struct words *w, const struct trial_attr *a, const struct
 	add(w, "--send-batch=%u", t->send_batch);
 	add(w, "--rx-depth=%u", t->rx_depth);
 	add(w, "--recv-batch=%u", t->recv_batch);
+	add(w, "--buf-num=%u", t->buffers);
+	add(w, "--mr-num=%u", t->regions);
 	add(w, "--duration=%g", a->seconds);
 	if (t->burst)
 		add(w, "--burst=%u", t->burst);

@@ -66,16 +66,24 @@ def kinds():
     every = "w_1_5000,s_2_4096_512,r_1_3000,a_1_8,c_1_8,wi_1_7,si_4_1_2_3_4,s_1_3"
     for args in (["--request", every], ["--request", every, "-b", "-q", 3, "-l", 4],
                  ["-c", "UC", "--request", "w_2_100_3,s_2_4096_512,si_1_5", "-q", 2],
-                 ["--op", "r", "-s", 100, "-l", 7, "-t", 50], ["--op", "s", "-s", 1, "-I", 0],
+                 ["--op", "r", "-s", 100, "-l", 7, "-t", 50], ["-q", 7, "--mr-num", 3, "-b", "--request", every], ["--op", "s", "-s", 1, "-I", 0],
                  ["-c", "UD", "--request", "s_2_1000_512,si_1_77", "-b", "-r", 2000]):
         o = report("--fork", "--check", "-n", 203, *args)
         qps = o["traffic"]["qp_num"]
         assert o["sent"]["messages"] == 203 * qps and o["mismatches"] == 0 and o["errors"] == 0, o
         assert o["peers"][0]["received"]["mismatches"] == 0
+        assert o["traffic"]["mr_num"] == (3 if "--mr-num" in args else 1)
         batches = -(-203 // o["traffic"]["send_batch"])
         assert o["latency_ns"]["samples"] == batches * qps, o
         if "-b" in args:
             assert o["peers"][0]["sent"]["messages"] == 203 * qps, o
+
+
+def buffers():
+    """Requests go round the buffers of a QP, whose other regions nobody may write to."""
+    for kind, op in (("RC", "w"), ("RC", "r"), ("UC", "s")):
+        o = report("--fork", "-c", kind, "--op", op, "-n", 500, "-s", 5000, "-q", 5, "--buf-num", 7, "--mr-num", 5)
+        assert o["sent"]["messages"] == 2500 and o["traffic"]["buf_num"] == 7 and o["errors"] == 0, o
 
 
 def roce():

@@ -96,7 +96,7 @@ def resume(tmp):
     whole = tmp / "whole"
     search(whole, *args)
     lines = (whole / "journal.jsonl").read_text().splitlines(keepends=True)
-    for keep, torn in ((len(lines), ""), (1, ""), (30, lines[30][:50])):
+    for keep, torn in ((len(lines), ""), (1, ""), (len(lines) // 2, lines[len(lines) // 2][:50])):
         part = tmp / "part"
         shutil.copytree(whole, part)
         (part / "journal.jsonl").write_text("".join(lines[:keep]) + torn)

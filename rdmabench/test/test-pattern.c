@@ -81,6 +81,10 @@ static void traffic_is_checked(void)
 	CHECK_EQ(WITH(send_batch, 129), -EINVAL);
 	CHECK_EQ(WITH(recv_batch, 0), -EINVAL);
 	CHECK_EQ(WITH(rx_depth, 32768), -EINVAL);
+	CHECK_EQ(WITH(buffers, 0), -EINVAL);
+	CHECK_EQ(WITH(buffers, TRAFFIC_BUFFERS_MAX + 1), -EINVAL);
+	CHECK_EQ(WITH(regions, 0), -EINVAL);
+	CHECK_EQ(WITH(regions, 2), -EINVAL); /* of one QP */
 	CHECK_EQ(WITH(mtu, 6), -EINVAL);
 	CHECK_EQ(WITH(qp_timeout, 32), -EINVAL);
 	CHECK_EQ(WITH(inline_max, MLX5DVL_INLINE_MAX + 1), -EINVAL);

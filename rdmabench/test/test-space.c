@@ -77,6 +77,8 @@ static void the_space_is_as_described(void)
 		{DIM_MTU, 3, "0.mtu"},
 		{DIM_TYPE, 3, "0.qp_type"},
 		{DIM_BURST, 5, "0.burst"},
+		{DIM_BUFFERS, 4, "0.buf_num"},
+		{DIM_REGIONS, 4, "0.mr_num"},
 		{DIM_REQUESTS, 8, "0.requests"},
 		{DIM_TX_DEPTH, 11, "0.tx_depth"},
 		{DIM_SEND_BATCH, 7, "0.send_batch"},
@@ -100,6 +102,7 @@ static void the_space_is_as_described(void)
 	p.at[space_dim(0, DIM_TYPE, 0)] = 0;
 	CHECK_EQ(point_traffic(&p, 0, &t), 6);
 	CHECK(t.qps == 4 && t.mtu == 5 && t.depth == 1024 && t.send_batch == 64 && t.burst == 64);
+	CHECK(t.buffers == 4 && t.regions == 4);
 	CHECK(t.rx_depth == 1024 && t.recv_batch == 64 && t.bidirectional);
 	CHECK(!strncmp(t.pattern_text, "r_4_32768_32768_32768_32768,", 28));
 }
