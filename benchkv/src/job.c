@@ -2,6 +2,7 @@
 #include "job.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,17 +12,20 @@
 #include "daemon.h"
 #include "gather.h"
 #include "hca.h"
+#include "machine.h"
+#include "measure.h"
 #include "node.h"
 #include "progress.h"
 #include "report.h"
 #include "result.h"
 #include "stop.h"
 
-#define HELLO_MAGIC 0x62656e63686b7604ull
+#define HELLO_MAGIC 0x62656e63686b7605ull
 #define KEY_HELLO "benchkv.hello"
 #define KEY_TRACE "benchkv.trace"
 #define WHY_MAX 320
 #define SLOWEST 4
+#define MEASURE_NS (15 * NSEC_PER_MSEC) /* for each of three figures, at the start */
 #define PATIENCE_NS (2 * NSEC_PER_SEC) /* of ranks that leave a complaint to rank 0 */
 
 /* How a rank can end besides 0 and -errno: the results are there. */
@@ -36,6 +40,7 @@ struct hello {
 	uint64_t options; /* options_digest() */
 	uint64_t cores; /* topo_cores_id() */
 	uint64_t json_errno, hgrm_errno, trace_errno; /* 0: it can write the file, or need not */
+	uint64_t window, full; /* K and B of auto, by rank 0 */
 	char host[HOST_NAME_SIZE]; /* launch_host() */
 };
 
@@ -44,6 +49,7 @@ struct job {
 	struct launch *l;
 	struct node node;
 	struct progress progress;
+	struct measured measured; /* rank 0, when auto was derived from it */
 	uint32_t index, sharers; /* among the ranks with the same cores */
 	struct result *runs; /* of this rank; then, at rank 0, of all */
 	struct result *ranks; /* rank 0 only: of all runs */
@@ -162,6 +168,10 @@ static int hear(struct job *j, const struct hello *mine, uint32_t rank)
 		return err;
 	}
 	memcpy(j->hosts[rank], theirs.host, HOST_NAME_SIZE - 1);
+	if (!rank) {
+		j->node.control.window = (uint32_t)theirs.window;
+		j->node.control.full = (uint32_t)theirs.full;
+	}
 	return judge(j, mine, &theirs, rank);
 }
 
@@ -184,7 +194,35 @@ static void open_files(struct job *j, struct hello *mine)
 			(uint64_t)-trace_open(j->o->trace, launch_rank(j->l), &j->trace);
 }
 
-static int meet(struct job *j)
+/* K and B from the machine file, or from what rank 0 measures while the others wait for it. */
+static int derive_control(struct job *j, const char *device, struct hello *mine)
+{
+	struct control_spec *spec = &j->node.control;
+	struct measured *m = &j->measured;
+	struct machine machine;
+	int err = 0;
+
+	*spec = j->o->control;
+	if (launch_rank(j->l) || launch_alone(j->l) || launch_size(j->l) == 1 || !spec->derive ||
+		j->o->dry_run || !device) {
+		/* The control is that of the options, or rank 0's. */
+	} else if (j->o->machine) {
+		err = machine_load(j->o->machine, &machine, j->why, sizeof(j->why));
+		if (err)
+			return refuse(j, err);
+		control_derive(spec, machine_round_trip_ns(&machine),
+			fmax(machine.send_ns, machine.recv_ns), machine_message_ns(&machine));
+	} else {
+		err = measure(device, MEASURE_NS, m, j->why, sizeof(j->why));
+		if (!err)
+			control_derive(spec, m->round_trip_ns, m->write_ns, m->message_ns);
+	}
+	mine->window = spec->window;
+	mine->full = spec->full;
+	return err;
+}
+
+static int meet(struct job *j, const char *device)
 {
 	struct hello mine = {.magic = HELLO_MAGIC,
 		.options = options_digest(j->o),
@@ -192,6 +230,9 @@ static int meet(struct job *j)
 	int err;
 
 	open_files(j, &mine);
+	err = derive_control(j, device, &mine);
+	if (err)
+		return err;
 	snprintf(mine.host, sizeof(mine.host), "%s", launch_host(j->l));
 	j->hosts = calloc(launch_size(j->l), sizeof(*j->hosts));
 	if (!j->hosts)
@@ -322,6 +363,7 @@ static int print_report(struct job *j, const struct report *r)
 static int report(struct job *j, struct result *daemons)
 {
 	struct report r = {.node = &j->node,
+		.measured = j->measured.write_ns > 0 ? &j->measured : NULL,
 		.software_hca = hca_is_software(),
 		.time = j->time,
 		.hosts = (const char(*)[HOST_NAME_SIZE])j->hosts,
@@ -467,7 +509,7 @@ static int run_job(struct job *j, const char *device, const char *no_device)
 
 	if (err)
 		return err;
-	err = meet(j);
+	err = meet(j, device);
 	if (!err)
 		err = plan(j, device, no_device);
 	if (err)

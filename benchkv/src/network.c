@@ -19,7 +19,7 @@ int network_init(struct network *net, const struct node *node)
 	net->held = calloc((size_t)workers * FORWARD_MAX, sizeof(*net->held));
 	net->n_held = calloc(workers, sizeof(*net->n_held));
 	if (!net->remotes || !net->loads || !net->held || !net->n_held ||
-		control_init(&net->control, &node->o->control, node->ranks))
+		control_init(&net->control, &node->control, node->ranks))
 		return -ENOMEM;
 	for (uint32_t r = 0; r < node->ranks; r++)
 		net->remotes[r].rank = r;

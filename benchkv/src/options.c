@@ -46,6 +46,7 @@ enum {
 	OPT_DEVICE,
 	OPT_RING_SIZE,
 	OPT_CONTROL,
+	OPT_MACHINE,
 	OPT_PIN,
 	OPT_WAIT,
 	OPT_TIMEOUT,
@@ -77,6 +78,7 @@ static const struct option long_options[] = {
 	{"ring-size", required_argument, NULL, OPT_RING_SIZE},
 	{"control", required_argument, NULL, OPT_CONTROL},
 	{"pin", required_argument, NULL, OPT_PIN},
+	{"machine", required_argument, NULL, OPT_MACHINE},
 	{"wait", required_argument, NULL, OPT_WAIT},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"trace", required_argument, NULL, OPT_TRACE},
@@ -257,6 +259,8 @@ static int parse_option(int opt, const struct parse *p, struct options *o)
 		return control_parse(p->arg, &o->control) ? bad(p, CONTROLS) : 0;
 	case OPT_PIN:
 		return parse_yes_no(p, &o->pin);
+	case OPT_MACHINE:
+		return parse_name(p, "a file that benchkv measure has written", &o->machine);
 	case OPT_WAIT:
 		return parse_wait(p, &o->wait_event);
 	case OPT_TIMEOUT:
@@ -311,10 +315,34 @@ static int parse_backend(int argc, char **argv, struct options *o, char *why, in
 			argv[optind + 1]);
 		return -EINVAL;
 	}
+	if (optind < argc && !strcmp(argv[optind], "measure")) {
+		o->measure = true;
+		return 0;
+	}
 	if (optind < argc && !find_backend(argv[optind], &o->backend)) {
-		snprintf(why, (size_t)size, "unknown backend '%s': give one of: " BACKENDS,
+		snprintf(why, (size_t)size,
+			"unknown backend '%s': give one of: " BACKENDS ", or the command measure",
 			argv[optind]);
 		return -EINVAL;
+	}
+	return 0;
+}
+
+static const char *option_name(int opt)
+{
+	const struct option *o = long_options;
+
+	while (o->val != opt)
+		o++;
+	return o->name;
+}
+
+/* The first of these options that was given; 0: none. */
+static int first_given(const bool *given, const int *opts, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (given[opts[i] - OPT_DAEMONS])
+			return opts[i];
 	}
 	return 0;
 }
@@ -322,33 +350,38 @@ static int parse_backend(int argc, char **argv, struct options *o, char *why, in
 /* Of a backend whose clients go to the network by themselves. */
 static int check_direct(struct options *o, const bool *given, char *why, int size)
 {
-	static const struct {
-		int opt;
-		const char *name;
-		bool ucx_only;
-	} unfit[] = {
-		{OPT_CONTROL, "control", false},
-		{OPT_NET_DAEMONS, "net-daemons", false},
-		{OPT_TRACE, "trace", false},
-		{OPT_RING_SIZE, "ring-size", true},
-		{OPT_WAIT, "wait", true},
-	};
+	static const int unfit[] = {OPT_CONTROL, OPT_MACHINE, OPT_NET_DAEMONS, OPT_TRACE};
+	static const int unfit_ucx[] = {OPT_RING_SIZE, OPT_WAIT};
+	int found = first_given(given, unfit, ARRAY_SIZE(unfit));
 
-	for (size_t i = 0; i < ARRAY_SIZE(unfit); i++) {
-		if (given[unfit[i].opt - OPT_DAEMONS] &&
-			(!unfit[i].ucx_only || o->backend == BACKEND_UCX)) {
-			snprintf(why, (size_t)size,
-				"--%s means nothing to %s: give another backend", unfit[i].name,
-				backend_name(o->backend));
-			return -EINVAL;
-		}
+	if (!found && o->backend == BACKEND_UCX)
+		found = first_given(given, unfit_ucx, ARRAY_SIZE(unfit_ucx));
+	if (found) {
+		snprintf(why, (size_t)size, "--%s means nothing to %s: give another backend",
+			option_name(found), backend_name(o->backend));
+		return -EINVAL;
 	}
 	o->net_daemons = o->daemons;
 	return control_parse("none", &o->control);
 }
 
+static int check_measure(const bool *given, char *why, int size)
+{
+	for (int opt = OPT_DAEMONS; opt < OPT_HELP; opt++) {
+		if (given[opt - OPT_DAEMONS] && opt != OPT_DEVICE && opt != OPT_MACHINE) {
+			snprintf(why, (size_t)size,
+				"--%s means nothing to measure: give --device and --machine only",
+				option_name(opt));
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
 static int check_together(struct options *o, const bool *given, char *why, int size)
 {
+	if (o->measure)
+		return check_measure(given, why, size);
 	if (o->ops && given[OPT_DURATION - OPT_DAEMONS]) {
 		snprintf(why, (size_t)size, "--ops and --duration exclude each other: give one");
 		return -EINVAL;
@@ -396,7 +429,9 @@ static int help(const char *first)
 {
 	enum backend b;
 
-	if (find_backend(first, &b))
+	if (!strcmp(first, "measure"))
+		help_measure(stdout);
+	else if (find_backend(first, &b))
 		help_backend(b, stdout);
 	else
 		help_all(stdout);

@@ -159,13 +159,17 @@ void report_print(const struct report *r, FILE *out)
 	char device[96], control[CONTROL_NAME_MAX];
 
 	device_name(r, device);
-	control_name(&o->control, control);
+	control_name(&r->node->control, control);
 	fprintf(out,
 		"benchkv %s: %u rank%s x %u daemon%s, %u client%s, queue depth %u; "
 		"device %s; control %s\n",
 		backend_name(o->backend), r->node->ranks, r->node->ranks == 1 ? "" : "s",
 		o->daemons, o->daemons == 1 ? "" : "s", o->clients, o->clients == 1 ? "" : "s",
 		o->queue_depth, device, control);
+	if (r->measured)
+		fprintf(out,
+			"measured      round trip %.0f ns, %.0f ns per WRITE, %.0f ns per message\n",
+			r->measured->round_trip_ns, r->measured->write_ns, r->measured->message_ns);
 	fprintf(out, "operations    %" PRIu64 " in %.3f s: %.0f per second, %.1f %% remote\n",
 		t->counts.ops, seconds(t->elapsed_ns), result_rate(t),
 		100 * ratio(t->counts.remote, t->counts.ops));
@@ -218,7 +222,7 @@ static void print_plan(const struct node *n, FILE *out)
 	char control[CONTROL_NAME_MAX];
 	int unit;
 
-	control_name(&o->control, control);
+	control_name(&n->control, control);
 	fprintf(out, "%s: rank %u of %u: %u daemons, %u clients, queue depth %u, control %s\n",
 		backend_name(o->backend), n->rank, n->ranks, o->daemons, o->clients, o->queue_depth,
 		control);
@@ -387,7 +391,7 @@ static json_t *json_parameters(const struct report *r)
 	const struct options *o = r->node->o;
 	char control[CONTROL_NAME_MAX], distribution[40] = "uniform";
 
-	control_name(&o->control, control);
+	control_name(&r->node->control, control);
 	if (o->load.zipf_theta > 0)
 		snprintf(distribution, sizeof(distribution), "zipf:%g", o->load.zipf_theta);
 	return json_pack(
@@ -417,6 +421,11 @@ static void add_occasion(json_t *root, const struct report *r)
 	json_object_set_new(root, "time", json_string(time));
 	json_object_set_new(root, "host", json_text(r->hosts[0]));
 	json_object_set_new(root, "command", command);
+	if (r->measured)
+		json_object_set_new(root, "measured",
+			json_pack("{s:f, s:f, s:f}", "round_trip_ns", r->measured->round_trip_ns,
+				"write_ns", r->measured->write_ns, "message_ns",
+				r->measured->message_ns));
 	json_object_set_new(root, "warmup_s", json_real(seconds(o->warmup_ns)));
 	json_object_set_new(root, "rate", json_real(o->rate));
 	json_object_set_new(root, "ops_per_s_spread", json_spread(r));

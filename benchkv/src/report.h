@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "measure.h"
 #include "node.h"
 #include "result.h"
 
@@ -14,6 +15,7 @@
 struct report {
 	const struct node *node;
 	bool software_hca;
+	const struct measured *measured; /* K and B of auto come from it; NULL: they do not */
 	time_t time; /* when the first run began */
 	const char (*hosts)[HOST_NAME_SIZE]; /* of each rank */
 	const struct result *runs; /* of all ranks together, one per run */

@@ -413,6 +413,37 @@ def case_events():
     check(loops["event"] < loops["poll"] / 2, loops)
 
 
+def case_machine():
+    """What auto derives K and B from: measured by a command into a file that the simulator reads,
+    taken from such a file, or measured at the start. All ranks use what rank 0 says."""
+    path = os.path.join(os.environ["TMPDIR"], "machine")
+    r = run([BENCHKV, "measure", "--machine", path])
+    said = re.search(r"round trip (\d+) ns, (\d+) ns per WRITE, (\d+) ns per message; "
+                     r"control auto:(\d+),(\d+)\n", r.out)
+    check(r.status == 0 and said, r)
+    trip, write, message, window, full = map(int, said.groups())
+    check(0 < 2 * write <= trip + 1 and message > 0 and 2 <= window <= 12 and full >= 8, r)
+    machine = json.load(open(path))
+    check(abs(machine["send_ns"] - write) <= 1 and machine["recv_ns"] == machine["send_ns"], machine)
+    sim = os.path.join(os.path.dirname(BENCHKV), "sim", "benchkv-sim")
+    r = run([sim, "--machine", path, "--np", "2", "--qd", "1", "--duration", "1"])
+    check(r.status == 0, r)
+    for np, more, measured in ((2, [], True), (2, ["--machine", path], False),
+                               (2, ["--control", "auto:3,9"], False), (0, [], False)):
+        j = verified(run(job(np, "--ops", 2000, "--json", "-", *more)), np)
+        check(("measured" in j) == measured, j)
+        window, full = map(int, j["control"].removeprefix("auto:").split(","))
+        check(2 <= window <= 12 and full >= 8, j)
+        check(more != ["--control", "auto:3,9"] or (window, full) == (3, 9), j)
+    machine.update(send_ns=1200, recv_ns=1200, wire_ns=850)
+    json.dump(machine, open(path, "w"))
+    slow = verified(run(job(2, "--ops", 2000, "--machine", path, "--json", "-")), 2)["control"]
+    check(5 <= int(slow.removeprefix("auto:").split(",")[0]) <= 12, slow)
+    os.unlink(path)
+    r = run(job(2, "--machine", path, "--duration", 86400))
+    check(r.status == 2 and len(r.own_lines()) == 1 and path in r.err, r)
+
+
 def case_progress():
     """A terminal sees how far the run is, and nothing of it afterwards; nobody else does."""
     argv = job(0, "--duration", 1.5, "--runs", 2)

@@ -84,6 +84,10 @@ static const char *const bad[] = {
 	"delegation --timeout 0",
 	"delegation --pin 1",
 	"delegation --wait never",
+	"direct --machine x",
+	"measure --clients 3",
+	"measure --json -",
+	"measure now",
 	"delegation --dry-run=yes",
 };
 
