@@ -628,7 +628,7 @@ def case_closed():
             check(len(lines) == 1 and json.loads(lines[0])["verified"] == 2000, lines)
             os.unlink(path)
             for rank in range(np):
-                check(open(f"{path}.{rank}").readline().startswith("time_us,"), "the trace")
+                check(open(f"{path}.{rank}").readline().startswith("daemon,time_us,"), "the trace")
                 os.unlink(f"{path}.{rank}")
 
 
