@@ -72,6 +72,8 @@ static const char daemon_options[] =
 	"                       (1 to --daemons; 1 for delegation, all for meta)\n"
 	"  --control C          of batching: none, budget:N, threshold:T,N, adaptive-budget,\n"
 	"                       hold:US, adaptive-hold, auto, auto:K,B; US in microseconds (auto)\n"
+	"  --stagger US         microseconds by which the first calls to rank r + 1 come later than\n"
+	"                       those to rank r (0 to 1000000; 0)\n"
 	"  --machine FILE       from which auto takes K and B, instead of measuring at the start\n"
 	"                       (none)\n"
 	"  --trace FILE         what the daemons with endpoints do, every millisecond: FILE.RANK\n";

@@ -44,6 +44,7 @@ enum {
 	OPT_RING_SIZE,
 	OPT_CONTROL,
 	OPT_MACHINE,
+	OPT_STAGGER,
 	OPT_PIN,
 	OPT_WAIT,
 	OPT_TIMEOUT,
@@ -76,6 +77,7 @@ static const struct option long_options[] = {
 	{"control", required_argument, NULL, OPT_CONTROL},
 	{"pin", required_argument, NULL, OPT_PIN},
 	{"machine", required_argument, NULL, OPT_MACHINE},
+	{"stagger", required_argument, NULL, OPT_STAGGER},
 	{"wait", required_argument, NULL, OPT_WAIT},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"trace", required_argument, NULL, OPT_TRACE},
@@ -138,6 +140,8 @@ static int parse_option(int opt, const struct parse *p, struct options *o)
 		return value_yes_no(p, &o->pin);
 	case OPT_MACHINE:
 		return value_name(p, "a file that benchkv measure has written", &o->machine);
+	case OPT_STAGGER:
+		return value_microseconds(p, 0, 1e6, &o->stagger_ns);
 	case OPT_WAIT:
 		return value_wait(p, &o->wait_event);
 	case OPT_TIMEOUT:
@@ -227,7 +231,8 @@ static int first_given(const bool *given, const int *opts, size_t n)
 /* Of a backend whose clients go to the network by themselves. */
 static int check_direct(struct options *o, const bool *given, char *why, int size)
 {
-	static const int unfit[] = {OPT_CONTROL, OPT_MACHINE, OPT_NET_DAEMONS, OPT_TRACE};
+	static const int unfit[] = {OPT_CONTROL, OPT_MACHINE, OPT_NET_DAEMONS, OPT_STAGGER,
+		OPT_TRACE};
 	static const int unfit_ucx[] = {OPT_RING_SIZE, OPT_WAIT};
 	int found = first_given(given, unfit, ARRAY_SIZE(unfit));
 
@@ -401,6 +406,7 @@ uint64_t options_digest(const struct options *o)
 		o->runs,
 		o->warmup_ns,
 		real_bits(o->rate),
+		o->stagger_ns,
 		o->load.key_range,
 		real_bits(o->load.read_ratio),
 		real_bits(o->load.zipf_theta),

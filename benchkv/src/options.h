@@ -35,6 +35,7 @@ struct options {
 	uint32_t ring_size; /* 0: auto */
 	const char *device; /* NULL: auto */
 	struct control_spec control;
+	uint64_t stagger_ns; /* first calls to rank r wait r times that */
 	const char *machine; /* file of what the machine needs; NULL: none */
 	const char *trace; /* NULL: none */
 	const char *json; /* NULL: none; "-": standard output */

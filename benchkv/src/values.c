@@ -61,6 +61,16 @@ int value_real(const struct parse *p, double min, double max, double *x_p)
 	return value_bad(p, give);
 }
 
+int value_microseconds(const struct parse *p, double min, double max, uint64_t *ns_p)
+{
+	double us;
+	int err = value_real(p, min, max, &us);
+
+	if (!err)
+		*ns_p = (uint64_t)(us * (double)NSEC_PER_USEC);
+	return err;
+}
+
 int value_seconds(const struct parse *p, double min, double max, uint64_t *ns_p)
 {
 	double s;

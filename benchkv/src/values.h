@@ -23,6 +23,7 @@ int value_u64(const struct parse *p, uint64_t min, uint64_t max, uint64_t *n_p);
 int value_u32(const struct parse *p, uint32_t min, uint32_t max, uint32_t *n_p);
 int value_real(const struct parse *p, double min, double max, double *x_p);
 int value_seconds(const struct parse *p, double min, double max, uint64_t *ns_p);
+int value_microseconds(const struct parse *p, double min, double max, uint64_t *ns_p);
 int value_yes_no(const struct parse *p, bool *yes_p);
 int value_wait(const struct parse *p, bool *event_p);
 int value_distribution(const struct parse *p, double *theta_p);

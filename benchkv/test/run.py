@@ -444,6 +444,17 @@ def case_machine():
     check(r.status == 2 and len(r.own_lines()) == 1 and path in r.err, r)
 
 
+def case_stagger():
+    """The first calls to each rank come later than those to the one before, and all end."""
+    for backend in "delegation", "meta":
+        global BACKEND
+        BACKEND = backend
+        j = verified(run(job(3, "--ops", 600, "--stagger", 50000, "--wait", "event", "--json", "-")), 3)
+        slowest = [r["latencies_ns"]["remote_get"]["max"] for r in j["ranks"]]
+        check(min(slowest[:2]) >= 100e6, f"calls to rank 2 were not put off by 100 ms: {slowest}")
+        check(j["daemon"]["stalled"] > 0, j)
+
+
 def case_progress():
     """A terminal sees how far the run is, and nothing of it afterwards; nobody else does."""
     argv = job(0, "--duration", 1.5, "--runs", 2)
