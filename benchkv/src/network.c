@@ -197,6 +197,7 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	d->net.polls.responses++;
 	d->net.rtt_sum_ns += d->net.loop_ns - d->errands.all[errand].start_ns;
 	d->stats.responses++;
+	errand_arrived(d, errand);
 	if (status)
 		mark_failed(&d->net, copyrpc_ep_user(ep));
 	if (status || len != sizeof(resp)) {

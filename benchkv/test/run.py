@@ -384,6 +384,10 @@ def case_measured():
           f"{rows[-1]} {parts}")
     r = run(job(2, "--duration", 0.2, "--warmup", 2, "--json", "-"))
     j = verified(r, 2)
+    check(set(j["phases_ns"]) == set(PHASES) and min(j["phases_ns"].values()) > 0, r)
+    split = j["stages_ns"]
+    check(split["total"] > 0 and split["network"] > split["daemon"] > 0, split)
+    check(abs(split["daemon"] + split["network"] + split["shared_memory"] - split["total"]) < 1, split)
     check(j["excluded"] > j["ops"] / 2 and 0.2 <= j["duration_s"] < 2, r)
     check(abs(j["ops_per_s"] * j["duration_s"] - j["ops"] + j["excluded"]) < 1, r)
     check(sum(v["p50"] > 0 for v in j["latencies_ns"].values()) == 4, r)
@@ -451,6 +455,8 @@ def case_stagger():
         BACKEND = backend
         j = verified(run(job(3, "--ops", 600, "--stagger", 50000, "--wait", "event", "--json", "-")), 3)
         slowest = [r["latencies_ns"]["remote_get"]["max"] for r in j["ranks"]]
+        # What waits is the daemon's time: one call in sixteen is sampled.
+        check(j["stages_ns"]["daemon"] > 1e6, j["stages_ns"])
         check(min(slowest[:2]) >= 100e6, f"calls to rank 2 were not put off by 100 ms: {slowest}")
         check(j["daemon"]["stalled"] > 0, j)
 
