@@ -54,9 +54,9 @@ static uint32_t serve_shmipc(struct shmipc_server *s)
 static uint32_t serve_flux(struct flux_node *f)
 {
 	uint64_t call, v;
-	uint32_t from, n = 0;
+	uint32_t from, len, n = 0;
 
-	for (; flux_try_recv_raw(f, &from, &call, &v, sizeof(v), NULL) == 1; n++)
+	for (; flux_try_recv_raw(f, &from, &call, &v, sizeof(v), &len) == 1; n++)
 		CHECK_EQ(flux_reply(f, call, &v, sizeof(v)), 0);
 	return n;
 }
@@ -138,11 +138,12 @@ static void *delegrpc_caller(void *arg)
 {
 	struct delegrpc_client *c;
 	uint64_t resp;
+	uint32_t len;
 
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
 	for (uint64_t i = 0; i < CALLS; i++) {
 		CHECK_EQ(delegrpc_client_call_wait(c, &i, sizeof(i), &resp, sizeof(resp),
-				 UINT64_MAX, NULL),
+				 UINT64_MAX, &len),
 			0);
 		CHECK_EQ(resp, i);
 	}
@@ -154,11 +155,12 @@ static void *shmipc_caller(void *arg)
 {
 	struct shmipc_client *c;
 	uint64_t resp;
+	uint32_t len;
 
 	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
 	for (uint64_t i = 0; i < CALLS; i++) {
 		CHECK_EQ(shmipc_client_call_wait(c, &i, sizeof(i), &resp, sizeof(resp),
-				 SHMIPC_FOREVER, NULL),
+				 SHMIPC_FOREVER, &len),
 			0);
 		CHECK_EQ(resp, i);
 	}
