@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Endpoints: their memory, their connection, their end. */
+/* Endpoints: memory, connection, destruction. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "blob.h"
 #include "internal.h"
 
-/* Both rings and the words, in pages of their own: a fork() that copied them on the next
- * write would leave the HCA with the child's, so that the child does not get them. */
+/* Maps both rings and the words. The pages are not inherited by fork(): with copy-on-write, the
+ * HCA could keep the child's copy. */
 static int map_memory(struct copyrpc_ep *ep, uint32_t ring)
 {
 	ep->memory_len = 2 * (size_t)ring + sizeof(struct words);
@@ -22,7 +22,7 @@ static int map_memory(struct copyrpc_ep *ep, uint32_t ring)
 	return 0;
 }
 
-/* The peer may write the receive ring and read one word, and nothing else. */
+/* The peer may write the receive ring and read the consumer word only. */
 static int register_memory(struct copyrpc_ep *ep, uint32_t ring)
 {
 	struct mlx5dvl_ctx *dev = ep->ctx->dev;
@@ -182,7 +182,7 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 		return -EISCONN;
 	if (b.ring_size != ring_size(ep) || b.nested != ep->ctx->attr.nested)
 		return -EMSGSIZE;
-	/* Equal rings start with equal credit: what the peer holds is what it says we do. */
+	/* Rings of equal size start with equal credit, so the value must be our own. */
 	if (b.credit != credit_rmax(ep->ch.cr.c) * WIRE_BLOCK)
 		return -EINVAL;
 	qp = (struct mlx5dvl_qp_info){
