@@ -132,7 +132,8 @@ struct copyrpc_ctx_attr {
 			  global route header, else none) */
 	uint16_t pkey_index; /* > 0, or set: of the port's P_Key table; 0: the first partition
 				of which the port is a full member */
-	uint32_t srq_depth; /* batches that may arrive between two polls; 0: 1024 */
+	uint32_t srq_depth; /* batches that may arrive between two polls; 0: half of all blocks
+			       of max_endpoints send queues, from 1024 to 32,767 */
 	uint32_t cq_depth; /* receive CQ, at least srq_depth; 0: 4096 or srq_depth */
 	uint32_t max_endpoints; /* that exist at one time, it sizes the CQs; 0: 64 */
 	uint32_t sq_depth; /* send queue of each endpoint in 64-byte blocks; 0: 256 */

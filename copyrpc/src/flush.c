@@ -30,7 +30,7 @@ static int post_batches(struct copyrpc_ep *ep)
 		}
 		imm = chan_seal(ch, &pos, &len);
 		off = (size_t)(pos & ch->mask) * WIRE_BLOCK;
-		rc = mlx5dvl_post_write_imm(ep->qp, ch->send_ring + off, ep->send_lkey, len,
+		rc = mlx5dvl_post_write_imm(ep->qp, ch->send_ring + off, ep->own_lkey, len,
 			ep->peer_ring + off, ep->peer_ring_rkey, imm, 0, 0);
 		if (unlikely(rc)) { /* there was room: the queue pair has failed */
 			ep_fail(ep, -ECONNRESET);
@@ -60,7 +60,7 @@ static COLD int post_due_read(struct copyrpc_ep *ep)
 		ep_keep(ep);
 		return 0;
 	}
-	if (mlx5dvl_post_read(ep->qp, &ep->words->peer, ep->word_lkey, sizeof(ep->words->peer),
+	if (mlx5dvl_post_read(ep->qp, &ep->words->peer, ep->own_lkey, sizeof(ep->words->peer),
 		    ep->peer_word, ep->peer_word_rkey, MLX5DVL_SIGNALED, TOKEN_WORD)) {
 		ep_keep(ep); /* no room: poll makes some */
 		return 0;

@@ -31,8 +31,8 @@ struct raw_op {
 
 /* The words that two HCAs access, in cache lines of their own. */
 struct words {
-	CACHE_ALIGNED uint64_t consumer; /* little-endian; written by us, READ by the peer */
 	CACHE_ALIGNED uint64_t peer; /* the peer's, as the last READ brought it */
+	CACHE_ALIGNED uint64_t consumer; /* little-endian; written by us, READ by the peer */
 };
 
 /* Is an endpoint on the list of those that flush looks at? */
@@ -55,7 +55,7 @@ struct copyrpc_ep {
 	struct mlx5dvl_qp *qp; /* NULL: destroyed */
 	uint64_t peer_ring, peer_word;
 	uint32_t peer_ring_rkey, peer_word_rkey;
-	uint32_t send_lkey, word_lkey;
+	uint32_t own_lkey;
 	struct words *words;
 
 	struct copyrpc_ep *dirty_next; /* of those that flush has to look at */
@@ -74,9 +74,10 @@ struct copyrpc_ep {
 
 	struct copyrpc_ep *next, **link_p; /* of the context */
 	void *user;
-	void *memory; /* both rings, then the words */
+	void *memory; /* receive ring, send ring, words */
 	size_t memory_len;
-	struct mlx5dvl_mr mr_send, mr_recv, mr_word, mr_peer;
+	struct mlx5dvl_mr mr_own; /* send ring, and `peer` of the words */
+	struct mlx5dvl_mr mr_recv, mr_word;
 };
 
 struct ep_list {

@@ -185,14 +185,15 @@ struct mlx5dvl_cq_attr {
 	struct mlx5dvl_srq *srq; /* set: a receive CQ, for QPs that receive from this SRQ
 				    and no other; NULL: a send CQ */
 	uint32_t cqe_size; /* 0: 64; or 128 */
-	bool compress; /* let the device compress completions (mini-CQEs) */
+	bool compress; /* let the device compress completions (mini-CQEs): not seen on a card */
+	bool force_compress; /* of a receive CQ, too, where immediates would have to be alike */
 	bool events; /* make it armable: mlx5dvl_cq_fd(), mlx5dvl_cq_arm() */
 };
 
 /*
  * -EINVAL a receive CQ less deep than its SRQ (it could overrun), depth over 2^22, a
- * cqe_size other than 64 and 128; -EOPNOTSUPP the device does not compress: create it
- * without; -ENOMEM; else what the driver said.
+ * cqe_size other than 64 and 128; -EOPNOTSUPP the device does not compress, or a receive CQ
+ * without force_compress: create it without; -ENOMEM; else what the driver said.
  */
 int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *attr,
 	struct mlx5dvl_cq **cq_p);

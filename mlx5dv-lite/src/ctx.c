@@ -24,8 +24,6 @@ static int find_port(struct ibv_context *ibv, uint8_t wish, uint8_t *port_p)
 
 	if (ibv_query_device(ibv, &device))
 		return -EIO;
-	if (wish > device.phys_port_cnt)
-		return -EINVAL;
 	for (uint8_t i = wish ? wish : 1; i <= (wish ? wish : device.phys_port_cnt); i++) {
 		if (ibv_query_port(ibv, i, &port))
 			return -EINVAL;

@@ -183,6 +183,9 @@ int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *att
 	if (depth > CQ_MAX_DEPTH || (attr->srq && depth < attr->srq->depth) ||
 		(attr->cqe_size && attr->cqe_size != 64 && attr->cqe_size != 128))
 		return -EINVAL;
+	/* A compressed completion has no immediate of its own. */
+	if (attr->compress && attr->srq && !attr->force_compress)
+		return -EOPNOTSUPP;
 	cq = calloc(1, sizeof(*cq));
 	if (!cq)
 		return -ENOMEM;
