@@ -38,7 +38,14 @@
  * nothing else comes, its memory is read within two tenths of a second, or with the second
  * poll after a tenth if polls are rarer than that, and that READ ends in the same way. All
  * pending calls then end with -ECONNRESET: less than a second after the death, on an HCA that
- * waits no longer than it is told, if the caller polls often.
+ * waits no longer than it is told, if the caller polls often. Where the HCA itself repeats for
+ * ever (the peer is stopped, so that its receives are used up) or has ceased to answer, the
+ * look ends the calls with -ETIMEDOUT after probe_ms. A peer that is stopped before its
+ * receives are used up is not noticed: its HCA answers for it.
+ *
+ * What the device tells by itself is looked at every tenth of a second by whoever polls: when
+ * it, or one of the context's queues, has failed, all endpoints of the context fail with
+ * -EIO and no more are created; new endpoints have the port's address of now.
  *
  * Nothing that a peer writes is trusted: a batch that breaks the protocol fails the
  * endpoint it came from and nothing else. What a peer can do is change the payload of a
@@ -141,6 +148,7 @@ struct copyrpc_ctx_attr {
 	uint32_t max_pending; /* calls under way per endpoint; 0: as many as credit allows */
 	bool nested; /* handlers of requests may call, see copyrpc_call_nested() */
 	struct copyrpc_path path; /* of endpoints that have no own */
+	uint32_t probe_ms; /* how long a look whether the peer lives may go unanswered; 0: 5000 */
 };
 
 /*
@@ -180,7 +188,7 @@ struct copyrpc_ep_attr {
  * Memory: 2 x ring_size, and about a third of ring_size for requests and calls.
  *
  * -EINVAL: ring size, path. -EMFILE: max_endpoints exist (a destroyed one counts until the next
- * poll, also when requests of it are held longer). -ENOMEM, or what the verbs calls said.
+ * poll, also when requests of it are held longer). -EIO: the device has failed. -ENOMEM, or what the verbs calls said.
  */
 int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 	struct copyrpc_ep **ep_p);
@@ -235,7 +243,8 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
 /*
  * 0: connected. -ENOTCONN: not yet. Otherwise why it failed: -ECONNRESET (the peer or the
  * way to it is gone), -EPROTO (the peer broke the protocol, or sent something that is no
- * batch), -EACCES (it refused access to its memory), -EIO (an error of our own side),
+ * batch), -EACCES (it refused access to its memory), -ETIMEDOUT (nothing for probe_ms, not
+ * even from its HCA), -EIO (an error of our own side, or the device has failed),
  * -ECANCELED (destroyed). A failed endpoint
  * stays failed: destroy it, create and connect a new one.
  */
@@ -477,6 +486,7 @@ struct copyrpc_stats {
 	uint64_t ring_stalls, credit_stalls; /* -EAGAIN for room, -ENOBUFS of copyrpc_call() */
 	uint64_t sq_stalls; /* flushes put off because the send queue was full */
 	uint64_t batches_received, refills; /* refills of the receive queue: contexts only */
+	uint64_t port_downs; /* times that the port went down: contexts only */
 };
 void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p);
 void copyrpc_ep_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p);

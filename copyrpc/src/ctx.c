@@ -60,6 +60,8 @@ static int fill_attr(struct copyrpc_ctx_attr *a)
 		a->cq_depth = a->srq_depth > 4096 ? a->srq_depth : 4096;
 	if (!a->ring_size)
 		a->ring_size = 1 << 20;
+	if (!a->probe_ms)
+		a->probe_ms = 5000;
 	if (a->cq_depth < a->srq_depth || a->sq_depth < 16 || a->sq_depth > 32768 ||
 		!ring_size_ok(a->ring_size))
 		return -EINVAL;

@@ -134,6 +134,8 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 
 	if (!ring_size_ok(ring))
 		return -EINVAL;
+	if (ctx->broken)
+		return -EIO;
 	if (ctx->n_eps == ctx->attr.max_endpoints)
 		return -EMFILE;
 	ep = ep_alloc(ctx, attr ? attr->user : NULL);

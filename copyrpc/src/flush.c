@@ -90,6 +90,7 @@ void ep_word_read(struct copyrpc_ep *ep)
 	uint64_t value = __atomic_load_n(&ep->words->peer, __ATOMIC_ACQUIRE);
 
 	ep->reading = false;
+	ep->asked = 0;
 	if (ep->ch.status)
 		return;
 	if (chan_read_done(&ep->ch, le64toh(value))) {

@@ -68,6 +68,7 @@ struct copyrpc_ep {
 	bool counted; /* in n_eps of the context */
 	uint64_t read_at, backoff; /* time of the next READ, 0: not set; from the last one to it */
 	uint64_t seen; /* batches received at the last look at the clock */
+	uint64_t asked; /* time of the first probe since anything came; 0: none */
 
 	struct slab raw_ids;
 	struct raw_op *raw; /* NULL: never used */
@@ -107,7 +108,8 @@ struct copyrpc_ctx {
 	uint32_t n_eps; /* whose completions may be in the send CQ */
 	struct copyrpc_ctx_attr attr; /* with the defaults filled in */
 	struct copyrpc_stats gone; /* of the endpoints that were freed */
-	uint64_t refills;
+	uint64_t refills, port_downs;
+	bool broken; /* the device, or a queue of ours, has failed */
 };
 
 static inline struct copyrpc_ep *ep_of(const struct chan *ch)
@@ -197,7 +199,9 @@ void ctx_look(struct copyrpc_ctx *ctx);
 
 int ctx_open_events(struct copyrpc_ctx *ctx);
 void ctx_close_events(struct copyrpc_ctx *ctx);
-/* Eats the events of armed CQs that have come. */
+/* Takes in what the device has to tell. */
+void ctx_device_events(struct copyrpc_ctx *ctx);
+/* Eats the events of armed CQs, and of the device, that have come. */
 void ctx_drain(struct copyrpc_ctx *ctx);
 
 void raw_done(struct copyrpc_ep *ep, uint64_t token, int status);

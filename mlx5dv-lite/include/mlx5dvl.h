@@ -114,6 +114,31 @@ void mlx5dvl_ctx_close(struct mlx5dvl_ctx *ctx);
 /* Name of the device, valid until close. */
 const char *mlx5dvl_ctx_device(const struct mlx5dvl_ctx *ctx);
 
+/* ---- asynchronous events ------------------------------------------------------- */
+
+enum mlx5dvl_event_type {
+	MLX5DVL_EVENT_FATAL = 1, /* the device has failed: no completion need come any more;
+				    destroy everything, and open another */
+	MLX5DVL_EVENT_QUEUE, /* a CQ or the SRQ has failed: the same, for this context */
+	MLX5DVL_EVENT_QP, /* a QP was stopped from the other side; `qp` */
+	MLX5DVL_EVENT_DRAINED, /* a QP that receives from a SRQ and has stopped takes no
+				  receive any more; `qp` */
+	MLX5DVL_EVENT_PORT_DOWN, /* what is under way is repeated, as long as its time-outs say */
+	MLX5DVL_EVENT_PORT_UP, /* the addresses of new QPs are the port's of now */
+	MLX5DVL_EVENT_ADDRESS, /* LID, GID or P_Key table has changed; the same */
+	MLX5DVL_EVENT_OTHER,
+};
+
+struct mlx5dvl_event {
+	enum mlx5dvl_event_type type;
+	struct mlx5dvl_qp *qp; /* EVENT_QP, EVENT_DRAINED; may be NULL: it is gone */
+};
+
+/* Takes the next event of the device, if there is one: 1 and *event_p, else 0; never waits.
+ * Call it now and then (it is a system call), or when the fd is readable. */
+int mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx, struct mlx5dvl_event *event_p);
+int mlx5dvl_ctx_event_fd(const struct mlx5dvl_ctx *ctx);
+
 /* ---- memory regions ------------------------------------------------------------ */
 
 enum mlx5dvl_access {

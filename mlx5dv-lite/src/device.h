@@ -18,6 +18,8 @@ struct mlx5dvl_ctx {
 	bool atomics; /* the device has them */
 	int gid_index; /* -1: addressed by LID */
 	union ibv_gid gid;
+	/* What was asked for, for when the port's addresses change. */
+	struct mlx5dvl_ctx_attr attr;
 };
 
 struct srq {
@@ -62,6 +64,12 @@ static inline struct qp *to_qp(struct mlx5dvl_qp *qp)
 {
 	return (struct qp *)qp;
 }
+
+/* Asks the port for its addresses. 0, or what mlx5dvl_ctx_open() says. */
+int ctx_setup_port(struct mlx5dvl_ctx *ctx);
+
+/* Reading from @fd must not wait. 0, or -errno. */
+int fd_unblock(int fd);
 
 /* What a verbs call that returns NULL said. */
 static inline int verbs_errno(void)

@@ -3,7 +3,6 @@
 #include <endian.h>
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 
 #include "base/compiler.h"
@@ -126,17 +125,16 @@ static int take_over_cq(struct cq *cq, struct mlx5dvl_srq *srq, uint32_t depth)
 /* Reading an event must not wait for one. */
 static int create_channel(struct cq *cq)
 {
-	int flags;
+	int err;
 
 	errno = 0;
 	cq->channel = ibv_create_comp_channel(cq->ctx->ibv);
 	if (!cq->channel)
 		return verbs_errno();
-	flags = fcntl(cq->channel->fd, F_GETFL);
-	if (flags >= 0 && !fcntl(cq->channel->fd, F_SETFL, flags | O_NONBLOCK))
-		return 0;
-	ibv_destroy_comp_channel(cq->channel);
-	return -EIO;
+	err = fd_unblock(cq->channel->fd);
+	if (err)
+		ibv_destroy_comp_channel(cq->channel);
+	return err;
 }
 
 static int fill_cq(struct cq *cq, const struct mlx5dvl_cq_attr *attr, uint32_t depth)

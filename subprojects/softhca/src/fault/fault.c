@@ -5,11 +5,14 @@
 #include <string.h>
 
 #include "fabric/fabric.h"
+#include "hca/event.h"
 #include "hca/objects.h"
 #include "hca/port.h"
 #include "sched/sched.h"
 #include "xport/responder.h"
 #include "xport/wire.h"
+
+#define FOR_EVER_NS (24 * 3600 * 1000000000ull)
 
 /* splitmix64, so that a seed gives the same run again */
 static uint64_t next_random(uint64_t *state)
@@ -127,6 +130,11 @@ static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w
 	case FAULT_LINK_UP:
 		port_set_link(qp_rail(qp), r->action == FAULT_LINK_UP);
 		return false;
+	case FAULT_DEVICE_FATAL:
+		async_rail(qp_rail(qp), EV_DEVICE_FATAL, 0);
+		sched_wait(qp, sched_now() + FOR_EVER_NS);
+		*a = (struct answer){.verdict = V_LATER};
+		return true;
 	default:
 		return false;
 	}
