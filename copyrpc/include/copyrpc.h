@@ -188,7 +188,8 @@ struct copyrpc_ep_attr {
  * Memory: 2 x ring_size, and about a third of ring_size for requests and calls.
  *
  * -EINVAL: ring size, path. -EMFILE: max_endpoints exist (a destroyed one counts until the next
- * poll, also when requests of it are held longer). -EIO: the device has failed. -ENOMEM, or what the verbs calls said.
+ * poll, also when requests of it are held longer, and until the HCA has let go of it, which
+ * takes microseconds). -EIO: the device has failed. -ENOMEM, or what the verbs calls said.
  */
 int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 	struct copyrpc_ep **ep_p);

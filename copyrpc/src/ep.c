@@ -136,7 +136,7 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 		return -EINVAL;
 	if (ctx->broken)
 		return -EIO;
-	if (ctx->n_eps == ctx->attr.max_endpoints)
+	if (ctx->n_eps + mlx5dvl_ctx_retired(ctx->dev) >= ctx->attr.max_endpoints)
 		return -EMFILE;
 	ep = ep_alloc(ctx, attr ? attr->user : NULL);
 	if (!ep)

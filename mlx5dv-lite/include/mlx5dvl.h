@@ -327,7 +327,8 @@ struct mlx5dvl_qp_attr {
 /*
  * Creates a RC QP. -EINVAL attribute out of range, CQs of another context or of the wrong
  * kind; -ENOSPC the send CQ is less deep than the sum of the send queues over it (each
- * request can need a completion when a QP fails): make it deeper; -ENOMEM; else what
+ * request can need a completion when a QP fails): make it deeper, or wait until QPs that
+ * were destroyed are drained; -ENOMEM; else what
  * the driver said.
  */
 int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
@@ -336,8 +337,14 @@ int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *att
 /*
  * Ends the QP at once; requests that have not completed are not reported any more, and
  * completions of it that are still in a CQ are dropped. Allowed in handlers. NULL is fine.
+ *
+ * The device may still hold a receive of the SRQ for it, so that it is stopped first, and
+ * freed when the device says that it is drained: until then its send queue counts in the send
+ * CQ. That is found out by the calls that create or destroy a QP, and by
+ * mlx5dvl_ctx_retired(), which returns how many QPs are left to be freed.
  */
 void mlx5dvl_qp_destroy(struct mlx5dvl_qp *qp);
+uint32_t mlx5dvl_ctx_retired(struct mlx5dvl_ctx *ctx);
 
 /* What the peer needs for its connect; carry it there by any means, in any encoding. */
 struct mlx5dvl_qp_info {

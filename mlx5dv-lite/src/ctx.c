@@ -202,6 +202,7 @@ void mlx5dvl_ctx_close(struct mlx5dvl_ctx *ctx)
 {
 	if (!ctx)
 		return;
+	ctx_reap(ctx, true, NULL);
 	ibv_dealloc_pd(ctx->pd);
 	ibv_close_device(ctx->ibv);
 	core_fini(&ctx->core);

@@ -8,6 +8,8 @@
 
 #include "internal.h"
 
+#define PENDING_EVENTS 32
+
 struct mlx5dvl_ctx {
 	struct core core;
 	struct ibv_context *ibv;
@@ -20,6 +22,10 @@ struct mlx5dvl_ctx {
 	union ibv_gid gid;
 	/* What was asked for, for when the port's addresses change. */
 	struct mlx5dvl_ctx_attr attr;
+	struct qp *retired; /* destroyed by the user, and not yet drained or not yet freed */
+	uint32_t nretired;
+	struct mlx5dvl_event pending[PENDING_EVENTS]; /* read, not yet told; oldest first */
+	uint32_t npending;
 };
 
 struct srq {
@@ -48,6 +54,9 @@ struct qp {
 	struct cq *recv_cq; /* NULL: receives nothing */
 	struct mlx5dvl_qp_attr attr; /* with the defaults filled in */
 	uint32_t psn;
+	struct qp *next_retired;
+	bool retired;
+	bool drained; /* it takes no receive of the SRQ any more */
 };
 
 static inline struct srq *to_srq(struct mlx5dvl_srq *srq)
@@ -67,6 +76,14 @@ static inline struct qp *to_qp(struct mlx5dvl_qp *qp)
 
 /* Asks the port for its addresses. 0, or what mlx5dvl_ctx_open() says. */
 int ctx_setup_port(struct mlx5dvl_ctx *ctx);
+
+/* Reads the device's events, as many as there is room for, to learn which QPs are drained. */
+void ctx_read_events(struct mlx5dvl_ctx *ctx);
+/* Nobody is told of this QP any more. */
+void ctx_forget_events(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp *qp);
+/* Frees the retired QPs that are drained, and if @force those that use @cq, or if it is
+ * NULL all. */
+void ctx_reap(struct mlx5dvl_ctx *ctx, bool force, const struct cq *cq);
 
 /* Reading from @fd must not wait. 0, or -errno. */
 int fd_unblock(int fd);

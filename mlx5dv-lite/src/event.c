@@ -2,6 +2,7 @@
 /* Asynchronous events of the device. */
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 
 #include "device.h"
 
@@ -42,11 +43,15 @@ static enum mlx5dvl_event_type type_of(const struct ibv_async_event *e)
 	}
 }
 
-static struct mlx5dvl_qp *qp_of(struct mlx5dvl_ctx *ctx, const struct ibv_async_event *e)
+/* Of a retired QP nobody is told. */
+static bool translate_qp(const struct ibv_async_event *e, struct mlx5dvl_event *event)
 {
-	uint32_t qpn = e->element.qp->qp_num;
+	struct qp *qp = e->element.qp->qp_context;
 
-	return ctx->core.table.leaf[qpn / MLX5DVL_QPN_LEAF_]->qp[qpn % MLX5DVL_QPN_LEAF_];
+	if (event->type == MLX5DVL_EVENT_DRAINED)
+		qp->drained = true;
+	event->qp = &qp->queue;
+	return !qp->retired;
 }
 
 /* What concerns another port of the device is none of ours. */
@@ -59,8 +64,7 @@ static bool translate(struct mlx5dvl_ctx *ctx, const struct ibv_async_event *e,
 	switch (type) {
 	case MLX5DVL_EVENT_QP:
 	case MLX5DVL_EVENT_DRAINED:
-		event->qp = qp_of(ctx, e);
-		return true;
+		return translate_qp(e, event);
 	case MLX5DVL_EVENT_PORT_UP:
 	case MLX5DVL_EVENT_ADDRESS:
 		if (e->element.port_num != ctx->port)
@@ -74,7 +78,7 @@ static bool translate(struct mlx5dvl_ctx *ctx, const struct ibv_async_event *e,
 	}
 }
 
-int mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx, struct mlx5dvl_event *event_p)
+static int next_event(struct mlx5dvl_ctx *ctx, struct mlx5dvl_event *event)
 {
 	struct ibv_async_event e;
 	bool ours;
@@ -82,9 +86,31 @@ int mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx, struct mlx5dvl_event *event_p)
 	do {
 		if (ibv_get_async_event(ctx->ibv, &e))
 			return 0;
-		ours = translate(ctx, &e, event_p);
+		ours = translate(ctx, &e, event);
 		ibv_ack_async_event(&e);
 	} while (!ours);
+	return 1;
+}
+
+void ctx_read_events(struct mlx5dvl_ctx *ctx)
+{
+	while (ctx->npending < PENDING_EVENTS && next_event(ctx, &ctx->pending[ctx->npending]))
+		ctx->npending++;
+}
+
+void ctx_forget_events(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp *qp)
+{
+	for (uint32_t i = 0; i < ctx->npending; i++)
+		if (ctx->pending[i].qp == qp)
+			ctx->pending[i] = (struct mlx5dvl_event){.type = MLX5DVL_EVENT_OTHER};
+}
+
+int mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx, struct mlx5dvl_event *event_p)
+{
+	if (!ctx->npending)
+		return next_event(ctx, event_p);
+	*event_p = ctx->pending[0];
+	memmove(ctx->pending, ctx->pending + 1, --ctx->npending * sizeof(*ctx->pending));
 	return 1;
 }
 

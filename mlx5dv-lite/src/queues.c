@@ -205,6 +205,7 @@ int mlx5dvl_cq_destroy(struct mlx5dvl_cq *queue)
 
 	if (!queue)
 		return 0;
+	ctx_reap(cq->ctx, true, cq);
 	if (cq->qps)
 		return -EBUSY;
 	if (queue->srq)

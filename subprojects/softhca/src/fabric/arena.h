@@ -23,7 +23,7 @@
 #include "topo/topo.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 3
+#define ARENA_VERSION 4
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* of a process that has not joined yet */
@@ -202,6 +202,7 @@ struct qp {
 	uint32_t async_events;
 	uint32_t trace; /* 1 + ring, 0 without one */
 	uint32_t flushing; /* in ERR, and its queues may hold entries not yet flushed */
+	uint32_t recv_held; /* it has begun to receive a message that is not over */
 	uint32_t held; /* sq_done + 1 of the entry that is not asked for faults again */
 	uint32_t placed; /* sq_done + 1 of the entry whose payload is at its place */
 	/* Copies without the mutex; see hca/copy.h. */

@@ -34,6 +34,7 @@ enum fault_action {
 	FAULT_KILL_PEER, /* SIGKILL to the receiver, before anything is placed */
 	FAULT_LINK_DOWN, /* the link of the sender's adapter */
 	FAULT_LINK_UP,
+	FAULT_HOLD_RECEIVE, /* the first packet of a SEND has arrived, no more will */
 	FAULT_DEVICE_FATAL, /* of the sender's adapter: told, and the message never ends */
 };
 

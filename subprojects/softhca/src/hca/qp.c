@@ -12,6 +12,7 @@
 #include "hca/event.h"
 #include "hca/objects.h"
 #include "sched/sched.h"
+#include "xport/complete.h"
 #include "xport/link.h"
 #include "xport/xport.h"
 
@@ -215,6 +216,21 @@ int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m)
 	return go_to(qp, to, (m->attr_mask & A_SQD_NOTIFY) && m->en_sqd_async_notify);
 }
 
+void qp_end_receive(struct qp *qp, bool completes)
+{
+	struct recv rx;
+
+	if (!qp->recv_held)
+		return;
+	qp->recv_held = 0;
+	if (recv_peek(qp, &rx))
+		return;
+	if (completes)
+		complete_recv_error(qp, &rx, SYN_FLUSH);
+	else
+		lose_recv(qp, &rx);
+}
+
 /*
  * What is marked before it is done is finished by whoever takes over from a dead process.
  * The end of a copy finishes it, too; should nobody notice that its process was killed,
@@ -232,6 +248,7 @@ void qp_to_error(struct qp *qp)
 	}
 	qp->wait_until = 0;
 	xport_flush(qp);
+	qp_end_receive(qp, true);
 	if (qp->srq != NO_INDEX && !qp->last_wqe_reported) {
 		async_qp(qp, EV_QP_LAST_WQE_REACHED);
 		qp->last_wqe_reported = 1;

@@ -31,6 +31,12 @@ void qp_to_error(struct qp *qp);
  */
 void qp_fail_remotely(struct qp *qp);
 
+/*
+ * The QP has begun to receive a message, if anything, whose rest does not come: the receive
+ * that it holds of its SRQ is given back, flushed, or if not @completes is lost.
+ */
+void qp_end_receive(struct qp *qp, bool completes);
+
 /* Flushes the own QPs that others have marked so. */
 void qp_serve_failed(void);
 
