@@ -171,7 +171,7 @@ static size_t most_urgent(const struct control *c, const struct control_load *lo
 	return best;
 }
 
-static void take(struct control_load *loads, size_t to, size_t from)
+static void swap(struct control_load *loads, size_t to, size_t from)
 {
 	struct control_load l = loads[to];
 
@@ -188,7 +188,7 @@ static size_t take_free(const struct control *c, struct control_load *loads, siz
 	for (size_t i = 0; i < n; i++) {
 		if (loads[i].replies || loads[i].calls >= c->spec.full) {
 			*taken_p += loads[i].calls != 0;
-			take(loads, go++, i);
+			swap(loads, go++, i);
 		}
 	}
 	return go;
@@ -210,12 +210,12 @@ size_t control_select(struct control *c, struct control_load *loads, size_t n,
 	now_ns = now(arg);
 	for (size_t i = go; i < n; i++) {
 		if (is_overdue(c, &loads[i], now_ns)) {
-			take(loads, go++, i);
+			swap(loads, go++, i);
 			taken++;
 		}
 	}
 	for (; go < n && c->unconsumed + taken < c->spec.window; taken++, go++)
-		take(loads, go, most_urgent(c, loads, go, n, now_ns));
+		swap(loads, go, most_urgent(c, loads, go, n, now_ns));
 	c->waits += go < n;
 	for (size_t i = go; i < n; i++) {
 		if (!c->ep[loads[i].ep].since_ns)

@@ -9,16 +9,17 @@
 #include "audit.h"
 #include "base/clock.h"
 #include "daemon.h"
+#include "gather.h"
 #include "hca.h"
 #include "node.h"
+#include "progress.h"
 #include "report.h"
 #include "result.h"
 #include "stop.h"
 
-#define HELLO_MAGIC 0x62656e63686b7603ull
+#define HELLO_MAGIC 0x62656e63686b7604ull
 #define KEY_HELLO "benchkv.hello"
 #define KEY_TRACE "benchkv.trace"
-#define KEY_MAX 48
 #define WHY_MAX 320
 #define SLOWEST 4
 #define PATIENCE_NS (2 * NSEC_PER_SEC) /* of ranks that leave a complaint to rank 0 */
@@ -34,7 +35,7 @@ struct hello {
 	uint64_t magic; /* the program, and its version */
 	uint64_t options; /* options_digest() */
 	uint64_t cores; /* topo_cores_id() */
-	uint64_t json_errno, trace_errno; /* 0: it can write the file, or need not */
+	uint64_t json_errno, hgrm_errno, trace_errno; /* 0: it can write the file, or need not */
 	char host[HOST_NAME_SIZE]; /* launch_host() */
 };
 
@@ -42,12 +43,13 @@ struct job {
 	const struct options *o;
 	struct launch *l;
 	struct node node;
+	struct progress progress;
 	uint32_t index, sharers; /* among the ranks with the same cores */
 	struct result *runs; /* of this rank; then, at rank 0, of all */
 	struct result *ranks; /* rank 0 only: of all runs */
 	char (*hosts)[HOST_NAME_SIZE]; /* of all ranks */
 	time_t time; /* when the first run began */
-	FILE *json; /* rank 0 only */
+	FILE *json, *hgrm; /* rank 0 only */
 	FILE *trace;
 	int32_t trace_err; /* 0 or -errno: what became of it */
 	int status; /* to end with after an error */
@@ -117,6 +119,11 @@ static int cannot_json(struct job *j, int err)
 	return cannot_write(j, "--json", j->o->json ? j->o->json : "of rank 0", err);
 }
 
+static int cannot_hgrm(struct job *j, int err)
+{
+	return cannot_write(j, "--hgrm", j->o->hgrm ? j->o->hgrm : "of rank 0", err);
+}
+
 static int cannot_trace(struct job *j, uint32_t rank, int err)
 {
 	char name[TRACE_NAME_MAX];
@@ -134,6 +141,8 @@ static int judge(struct job *j, const struct hello *mine, const struct hello *th
 	}
 	if (theirs->json_errno)
 		return refuse(j, cannot_json(j, -(int)theirs->json_errno));
+	if (theirs->hgrm_errno)
+		return refuse(j, cannot_hgrm(j, -(int)theirs->hgrm_errno));
 	if (theirs->trace_errno)
 		return refuse(j, cannot_trace(j, rank, -(int)theirs->trace_errno));
 	j->sharers += theirs->cores == mine->cores;
@@ -165,6 +174,10 @@ static void open_files(struct job *j, struct hello *mine)
 	if (j->o->json && !j->o->dry_run && !launch_rank(j->l)) {
 		j->json = strcmp(j->o->json, "-") ? fopen(j->o->json, "w") : stdout;
 		mine->json_errno = j->json ? 0 : (uint64_t)errno;
+	}
+	if (j->o->hgrm && !j->o->dry_run && !launch_rank(j->l)) {
+		j->hgrm = fopen(j->o->hgrm, "w");
+		mine->hgrm_errno = j->hgrm ? 0 : (uint64_t)errno;
 	}
 	if (j->o->trace && !j->o->dry_run && launch_size(j->l) > 1)
 		mine->trace_errno =
@@ -230,15 +243,26 @@ static int plan(struct job *j, const char *device, const char *no_device)
 
 /* ---- running ---- */
 
+static int run_clients(struct job *j, uint32_t run)
+{
+	int err;
+
+	progress_begin(&j->progress, run);
+	err = node_run(&j->node, progress_tick, &j->progress);
+	progress_end(&j->progress);
+	return err;
+}
+
 static int run_all(struct job *j)
 {
 	int err = 0;
 
 	j->time = time(NULL);
+	progress_init(&j->progress, &j->node);
 	for (uint32_t run = 0; !err && run < j->o->runs; run++) {
 		err = run ? fence_after_run(j, run - 1) : fence(j);
 		if (!err)
-			err = node_run(&j->node);
+			err = run_clients(j, run);
 		if (err && !j->why[0])
 			snprintf(j->why, sizeof(j->why), "a client cannot go on: %s",
 				strerror(-err));
@@ -254,73 +278,14 @@ static int audit(struct job *j)
 	int err = audit_prepare(&j->node, j->why, sizeof(j->why));
 
 	if (!err)
-		err = node_run(&j->node);
+		err = run_clients(j, j->o->runs);
 	if (err && !j->why[0])
 		snprintf(j->why, sizeof(j->why), "a client cannot go on in the audit: %s",
 			strerror(-err));
 	return err ? err : fence_after_run(j, j->o->runs - 1);
 }
 
-/* ---- gathering ---- */
-
-static void run_key(char key[KEY_MAX], uint32_t run)
-{
-	snprintf(key, KEY_MAX, "benchkv.result.%u", run);
-}
-
-static int tell_result(struct job *j, uint32_t run, const struct result *r)
-{
-	char key[KEY_MAX];
-	void *data;
-	size_t len;
-	int err = result_encode(r, &data, &len);
-
-	if (err)
-		return err;
-	run_key(key, run);
-	err = launch_put(j->l, key, data, len);
-	free(data);
-	return err;
-}
-
-static int hear_result(struct job *j, uint32_t rank, uint32_t run, struct result *r)
-{
-	char key[KEY_MAX];
-	void *data;
-	size_t len;
-	int err;
-
-	run_key(key, run);
-	err = launch_get(j->l, rank, key, j->o->timeout_ns, &data, &len);
-	if (err)
-		return err;
-	err = result_decode(data, len, r);
-	free(data);
-	return err;
-}
-
-/* Rank 0: adds what rank 1, 2, ... say of each run, and of their daemons. */
-static int gather(struct job *j, struct result *daemons)
-{
-	struct result r;
-
-	for (uint32_t run = 0; run < j->o->runs; run++)
-		result_sequel(&j->ranks[0], &j->runs[run]);
-	memcpy(j->ranks[0].served, daemons->served, sizeof(daemons->served));
-	for (uint32_t rank = 1; rank < j->node.ranks; rank++) {
-		for (uint32_t run = 0; run <= j->o->runs; run++) {
-			int err = hear_result(j, rank, run, &r);
-
-			if (err)
-				return err;
-			result_add(run < j->o->runs ? &j->runs[run] : daemons, &r);
-			if (run < j->o->runs)
-				result_sequel(&j->ranks[rank], &r);
-		}
-		memcpy(j->ranks[rank].served, r.served, sizeof(r.served));
-	}
-	return 0;
-}
+/* ---- reporting ---- */
 
 /* Once; standard output stays open. */
 static int close_file(FILE **f)
@@ -345,6 +310,12 @@ static int print_report(struct job *j, const struct report *r)
 		err = -errno;
 	if (err)
 		return cannot_json(j, err);
+	if (j->hgrm)
+		err = report_hgrm(r, j->hgrm);
+	if (close_file(&j->hgrm) && !err)
+		err = -errno;
+	if (err)
+		return cannot_hgrm(j, err);
 	return table_err ? cannot_write(j, "writing to", "standard output", table_err) : 0;
 }
 
@@ -381,7 +352,10 @@ static int write_trace(struct job *j)
 	FILE *out = j->trace;
 
 	j->trace = NULL;
-	j->trace_err = trace_write(&j->node.daemons[0].net.trace, out);
+	trace_write_names(out);
+	for (uint32_t i = 0; i < j->o->daemons; i++)
+		trace_write(&j->node.daemons[i].trace, i, out);
+	j->trace_err = trace_close(out);
 	return launch_put(j->l, KEY_TRACE, &j->trace_err, sizeof(j->trace_err));
 }
 
@@ -401,15 +375,6 @@ static int judge_traces(struct job *j)
 	return UNTRACED;
 }
 
-static int tell_results(struct job *j, const struct result *daemons)
-{
-	int err = 0;
-
-	for (uint32_t run = 0; !err && run < j->o->runs; run++)
-		err = tell_result(j, run, &j->runs[run]);
-	return err ? err : tell_result(j, j->o->runs, daemons);
-}
-
 /* Rank 0 gets everybody's results and reports. 0, UNVERIFIED, UNTRACED or -errno. */
 static int conclude(struct job *j)
 {
@@ -421,12 +386,12 @@ static int conclude(struct job *j)
 	if (traced)
 		err = write_trace(j);
 	if (!err && j->node.rank)
-		err = tell_results(j, &daemons);
+		err = gather_tell(&j->node, j->runs, &daemons);
 	if (!err)
 		err = fence(j);
 	if (err || j->node.rank)
 		return err;
-	err = gather(j, &daemons);
+	err = gather_hear(&j->node, j->runs, j->ranks, &daemons);
 	if (err) {
 		snprintf(j->why, sizeof(j->why), "a rank's results: %s", strerror(-err));
 		return err;
@@ -492,7 +457,7 @@ static int run_node(struct job *j)
 		err = conclude(j);
 	if (err < 0)
 		give_up(j, err);
-	node_free(&j->node);
+	node_free(&j->node, err >= 0);
 	return err;
 }
 
@@ -535,6 +500,7 @@ int job_run(const struct options *o, struct launch *l, const char *device, const
 	if (err == UNTRACED)
 		fprintf(stderr, "benchkv: %s\n", j.why);
 	close_file(&j.json);
+	close_file(&j.hgrm);
 	close_file(&j.trace);
 	topo_close(j.node.topo);
 	free(j.ranks);

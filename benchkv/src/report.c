@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +14,6 @@
 static double seconds(uint64_t ns)
 {
 	return (double)ns / (double)NSEC_PER_SEC;
-}
-
-static double rate(const struct result *r)
-{
-	return r->elapsed_ns ? (double)r->counts.ops / seconds(r->elapsed_ns) : 0;
 }
 
 static double ratio(uint64_t a, uint64_t b)
@@ -49,6 +45,83 @@ static void print_errors(const struct result *t, FILE *out)
 	fputc('\n', out);
 }
 
+static void print_latency(const char *what, const struct latrec_hist *h, FILE *out)
+{
+	fprintf(out, "%-13s mean %.1f  p50 %.1f  p99 %.1f  p99.9 %.1f  max %.1f\n", what,
+		latrec_hist_mean(h) / 1e3, (double)latrec_hist_quantile(h, 0.5) / 1e3,
+		(double)latrec_hist_quantile(h, 0.99) / 1e3,
+		(double)latrec_hist_quantile(h, 0.999) / 1e3, (double)latrec_hist_max(h) / 1e3);
+}
+
+static const char *const latency_names[RESULT_LATENCIES] = {
+	[0] = "local_get",
+	[RESULT_PUT] = "local_put",
+	[RESULT_REMOTE] = "remote_get",
+	[RESULT_REMOTE | RESULT_PUT] = "remote_put",
+	[RESULT_DUE] = "due",
+};
+
+static void print_latencies(const struct report *r, FILE *out)
+{
+	static struct latrec_hist all;
+
+	result_latency(&r->total, &all);
+	print_latency("latency us", &all, out);
+	for (int i = 0; i < RESULT_LATENCIES; i++) {
+		if (r->total.latency[i].count)
+			print_latency(latency_names[i], &r->total.latency[i], out);
+	}
+	if (r->total.missed)
+		fprintf(out,
+			"missed        %" PRIu64 " operations were due and not made: the rate is "
+			"too high\n",
+			r->total.missed);
+}
+
+/* Of the runs' operations per second. */
+struct spread {
+	double min, median, max, stddev;
+};
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static struct spread spread_of(const struct report *r)
+{
+	uint32_t n = r->node->o->runs;
+	double *rates = calloc(n, sizeof(*rates)), sum = 0, squares = 0;
+	struct spread s = {.min = 0};
+
+	if (!rates)
+		return s;
+	for (uint32_t i = 0; i < n; i++) {
+		rates[i] = result_rate(&r->runs[i]);
+		sum += rates[i];
+	}
+	for (uint32_t i = 0; i < n; i++)
+		squares += (rates[i] - sum / n) * (rates[i] - sum / n);
+	qsort(rates, n, sizeof(*rates), compare);
+	s = (struct spread){.min = rates[0],
+		.median = (rates[(n - 1) / 2] + rates[n / 2]) / 2,
+		.max = rates[n - 1],
+		.stddev = n > 1 ? sqrt(squares / (n - 1)) : 0};
+	free(rates);
+	return s;
+}
+
+static void print_spread(const struct report *r, FILE *out)
+{
+	struct spread s = spread_of(r);
+
+	if (r->node->o->runs > 1)
+		fprintf(out, "runs          ops/s min %.0f  median %.0f  max %.0f  stddev %.0f\n",
+			s.min, s.median, s.max, s.stddev);
+}
+
 static void print_net(const struct result *t, FILE *out)
 {
 	const struct copyrpc_stats *s = &t->net;
@@ -65,14 +138,18 @@ static void print_rows(const char *what, const struct result *rows, uint32_t n, 
 {
 	fprintf(out, "\n%-5s %14s %14s %14s %14s %8s %10s %10s\n", what, "ops", "ops/s", "remote",
 		"verified", "errors", "p50 us", "p99 us");
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
+		static struct latrec_hist all;
+
+		result_latency(&rows[i], &all);
 		fprintf(out,
 			"%-5u %14" PRIu64 " %14.0f %14" PRIu64 " %14" PRIu64 " %8" PRIu64
 			" %10.1f %10.1f\n",
-			i, rows[i].counts.ops, rate(&rows[i]), rows[i].counts.remote,
+			i, rows[i].counts.ops, result_rate(&rows[i]), rows[i].counts.remote,
 			rows[i].counts.verified, result_errors(&rows[i]),
-			(double)latrec_hist_quantile(&rows[i].latency, 0.5) / 1e3,
-			(double)latrec_hist_quantile(&rows[i].latency, 0.99) / 1e3);
+			(double)latrec_hist_quantile(&all, 0.5) / 1e3,
+			(double)latrec_hist_quantile(&all, 0.99) / 1e3);
+	}
 }
 
 void report_print(const struct report *r, FILE *out)
@@ -84,31 +161,55 @@ void report_print(const struct report *r, FILE *out)
 	device_name(r, device);
 	control_name(&o->control, control);
 	fprintf(out,
-		"benchkv delegation: %u rank%s x %u daemon%s, %u client%s, queue depth %u; "
+		"benchkv %s: %u rank%s x %u daemon%s, %u client%s, queue depth %u; "
 		"device %s; control %s\n",
-		r->node->ranks, r->node->ranks == 1 ? "" : "s", o->daemons,
-		o->daemons == 1 ? "" : "s", o->clients, o->clients == 1 ? "" : "s", o->queue_depth,
-		device, control);
+		backend_name(o->backend), r->node->ranks, r->node->ranks == 1 ? "" : "s",
+		o->daemons, o->daemons == 1 ? "" : "s", o->clients, o->clients == 1 ? "" : "s",
+		o->queue_depth, device, control);
 	fprintf(out, "operations    %" PRIu64 " in %.3f s: %.0f per second, %.1f %% remote\n",
-		t->counts.ops, seconds(t->elapsed_ns), rate(t),
+		t->counts.ops, seconds(t->elapsed_ns), result_rate(t),
 		100 * ratio(t->counts.remote, t->counts.ops));
 	fprintf(out, "verified      %" PRIu64 "\n", t->counts.verified);
 	fprintf(out, "audit         %" PRIu64 " of %" PRIu64 " keys verified in %.3f s\n",
 		t->audit.verified, t->audit.ops, seconds(t->audit_ns));
 	print_errors(t, out);
-	fprintf(out, "latency us    mean %.1f  p50 %.1f  p99 %.1f  p99.9 %.1f  max %.1f\n",
-		latrec_hist_mean(&t->latency) / 1e3,
-		(double)latrec_hist_quantile(&t->latency, 0.5) / 1e3,
-		(double)latrec_hist_quantile(&t->latency, 0.99) / 1e3,
-		(double)latrec_hist_quantile(&t->latency, 0.999) / 1e3,
-		(double)latrec_hist_max(&t->latency) / 1e3);
-	if (r->node->ranks > 1)
+	print_latencies(r, out);
+	print_spread(r, out);
+	if (r->node->ranks > 1 && o->backend != BACKEND_UCX)
 		print_net(t, out);
 	fprintf(out, "digest        %016" PRIx64 "\n", t->digest);
 	if (r->node->ranks > 1)
 		print_rows("rank", r->ranks, r->node->ranks, out);
 	if (o->runs > 1)
 		print_rows("run", r->runs, o->runs, out);
+}
+
+/* Of this rank: its daemons' and its clients'. */
+static uint32_t endpoints(const struct node *n)
+{
+	uint32_t links = n->o->clients * n->o->daemons;
+
+	switch (n->o->backend) {
+	case BACKEND_DIRECT:
+		return 2 * links * (n->ranks - 1);
+	case BACKEND_UCX:
+		return links * (n->ranks - 1);
+	default:
+		return n->ranks - 1;
+	}
+}
+
+/* Which daemon has the endpoint for which rank. */
+static void print_owners(const struct node *n, FILE *out)
+{
+	if (backend_is_direct(n->o->backend) || n->ranks == 1)
+		return;
+	fprintf(out, "  endpoints by daemon:");
+	for (uint32_t r = 0; r < n->ranks; r++) {
+		if (r != n->rank)
+			fprintf(out, " d%u=r%u", node_owner(n, r), r);
+	}
+	fputc('\n', out);
 }
 
 static void print_plan(const struct node *n, FILE *out)
@@ -118,10 +219,12 @@ static void print_plan(const struct node *n, FILE *out)
 	int unit;
 
 	control_name(&o->control, control);
-	fprintf(out, "rank %u of %u: %u daemons, %u clients, queue depth %u, control %s\n", n->rank,
-		n->ranks, o->daemons, o->clients, o->queue_depth, control);
+	fprintf(out, "%s: rank %u of %u: %u daemons, %u clients, queue depth %u, control %s\n",
+		backend_name(o->backend), n->rank, n->ranks, o->daemons, o->clients, o->queue_depth,
+		control);
 	fprintf(out, "  device %s, endpoints %u, ring size %u bytes\n",
-		n->device ? n->device : "none", n->ranks - 1, n->ring_size);
+		n->device ? n->device : "none", endpoints(n), n->ring_size);
+	print_owners(n, out);
 	fprintf(out, "  threads %u: main, %u daemons, %u clients\n", 1 + o->daemons + o->clients,
 		o->daemons, o->clients);
 	fprintf(out, "  threads on processing units:");
@@ -177,14 +280,40 @@ static json_t *json_latency(const struct latrec_hist *h)
 		json_u64(latrec_hist_quantile(h, 0.999)), "max", json_u64(latrec_hist_max(h)));
 }
 
+/* Those that there are: local and remote, get and put apart; and from the due time. */
+static json_t *json_latencies(const struct result *r)
+{
+	json_t *all = json_object();
+
+	for (int i = 0; i < RESULT_LATENCIES; i++) {
+		if (r->latency[i].count)
+			json_object_set_new(all, latency_names[i], json_latency(&r->latency[i]));
+	}
+	return all;
+}
+
 /* What every row has: of the whole, of a run, of a rank. */
 static json_t *json_row(const struct result *r)
 {
-	return json_pack("{s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "duration_s",
-		seconds(r->elapsed_ns), "ops", json_u64(r->counts.ops), "ops_per_s", rate(r),
+	static struct latrec_hist all;
+
+	result_latency(r, &all);
+	return json_pack("{s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"duration_s", seconds(r->elapsed_ns), "ops", json_u64(r->counts.ops), "ops_per_s",
+		result_rate(r), "excluded", json_u64(r->excluded), "missed", json_u64(r->missed),
 		"remote_ops", json_u64(r->counts.remote), "verified", json_u64(r->counts.verified),
 		"not_found", json_u64(r->counts.not_found), "put_off", json_u64(r->counts.put_off),
-		"errors", json_u64(result_errors(r)), "latency_ns", json_latency(&r->latency));
+		"errors", json_u64(result_errors(r)), "latency_ns", json_latency(&all),
+		"latencies_ns", json_latencies(r));
+}
+
+/* Of the operations per second of the runs. */
+static json_t *json_spread(const struct report *r)
+{
+	struct spread s = spread_of(r);
+
+	return json_pack("{s:f, s:f, s:f, s:f}", "min", s.min, "median", s.median, "max", s.max,
+		"stddev", s.stddev);
 }
 
 static json_t *json_rows(const struct result *rows, uint32_t n)
@@ -263,9 +392,9 @@ static json_t *json_parameters(const struct report *r)
 		snprintf(distribution, sizeof(distribution), "zipf:%g", o->load.zipf_theta);
 	return json_pack(
 		"{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:f, s:s, s:b, s:o, s:o, s:s, s:b, s:s}",
-		"backend", o->backend, "np", (int)r->node->ranks, "daemons", (int)o->daemons,
-		"clients", (int)o->clients, "queue_depth", (int)o->queue_depth, "run_count",
-		(int)o->runs, "key_range", json_u64(o->load.key_range), "read_ratio",
+		"backend", backend_name(o->backend), "np", (int)r->node->ranks, "daemons",
+		(int)o->daemons, "clients", (int)o->clients, "queue_depth", (int)o->queue_depth,
+		"run_count", (int)o->runs, "key_range", json_u64(o->load.key_range), "read_ratio",
 		o->load.read_ratio, "distribution", distribution, "preload", (int)o->preload,
 		"seed", json_u64(o->load.seed), "ring_size", json_u64(r->node->ring_size), "device",
 		r->node->device ? r->node->device : "none", "software_hca",
@@ -288,6 +417,9 @@ static void add_occasion(json_t *root, const struct report *r)
 	json_object_set_new(root, "time", json_string(time));
 	json_object_set_new(root, "host", json_text(r->hosts[0]));
 	json_object_set_new(root, "command", command);
+	json_object_set_new(root, "warmup_s", json_real(seconds(o->warmup_ns)));
+	json_object_set_new(root, "rate", json_real(o->rate));
+	json_object_set_new(root, "ops_per_s_spread", json_spread(r));
 	json_object_set_new(root, "requested",
 		o->ops ? json_pack("{s:o}", "ops", json_u64(o->ops)) :
 			 json_pack("{s:f}", "duration_s", seconds(o->duration_ns)));
@@ -301,6 +433,7 @@ static json_t *json_report(const struct report *r)
 
 	add_occasion(root, r);
 	snprintf(digest, sizeof(digest), "%016" PRIx64, t->digest);
+	json_object_set_new(root, "net_daemons", json_u64(r->node->o->net_daemons));
 	json_object_update(root, row);
 	json_decref(row);
 	json_object_set_new(root, "digest", json_string(digest));
@@ -309,8 +442,20 @@ static json_t *json_report(const struct report *r)
 	json_object_set_new(root, "runs", json_rows(r->runs, r->node->o->runs));
 	json_object_set_new(root, "ranks", json_ranks(r));
 	json_object_set_new(root, "daemon", json_daemons(&t->daemons));
-	json_object_set_new(root, "copyrpc", json_net(&t->net));
+	if (r->node->o->backend != BACKEND_UCX)
+		json_object_set_new(root, "copyrpc", json_net(&t->net));
 	return root;
+}
+
+int report_hgrm(const struct report *r, FILE *out)
+{
+	static struct latrec_hist all;
+
+	result_latency(&r->total, &all);
+	return latrec_hist_print_hgrm(r->total.latency[RESULT_DUE].count ?
+					      &r->total.latency[RESULT_DUE] :
+					      &all,
+		1e3, out);
 }
 
 int report_json(const struct report *r, FILE *out)

@@ -27,6 +27,12 @@ void report_print(const struct report *r, FILE *out);
 /* One JSON object on a line of its own. 0 or -errno. */
 int report_json(const struct report *r, FILE *out);
 
+/*
+ * The latency's percentiles, as HdrHistogram writes them: from the due time in an open loop. 0 or
+ * -errno.
+ */
+int report_hgrm(const struct report *r, FILE *out);
+
 /* What would run where: the plan of this rank. */
 void report_plan(const struct node *n, FILE *out);
 

@@ -24,7 +24,7 @@ int ctx_open_events(struct copyrpc_ctx *ctx)
 	rc = watch(ctx->fd, mlx5dvl_cq_fd(ctx->recv_cq), ctx->recv_cq);
 	if (!rc)
 		rc = watch(ctx->fd, mlx5dvl_cq_fd(ctx->send_cq), ctx->send_cq);
-	return rc ? rc : watch(ctx->fd, mlx5dvl_ctx_event_fd(ctx->dev), NULL);
+	return rc ? rc : watch(ctx->fd, mlx5dvl_ctx_fd(ctx->dev), NULL);
 }
 
 void ctx_close_events(struct copyrpc_ctx *ctx)
@@ -68,17 +68,17 @@ static void fail_all(struct copyrpc_ctx *ctx)
 
 COLD void ctx_device_events(struct copyrpc_ctx *ctx)
 {
-	struct mlx5dvl_event event;
+	enum mlx5dvl_event event;
+	struct mlx5dvl_qp *qp;
 
-	while (mlx5dvl_ctx_event(ctx->dev, &event)) {
-		switch (event.type) {
+	while ((event = mlx5dvl_ctx_event_qp(ctx->dev, &qp)) != MLX5DVL_EVENT_NONE) {
+		switch (event) {
 		case MLX5DVL_EVENT_FATAL:
 		case MLX5DVL_EVENT_QUEUE:
 			fail_all(ctx);
 			break;
 		case MLX5DVL_EVENT_QP:
-			if (event.qp)
-				ep_fail(mlx5dvl_qp_user(event.qp), -ECONNRESET);
+			ep_fail(mlx5dvl_qp_user(qp), -ECONNRESET);
 			break;
 		case MLX5DVL_EVENT_PORT_DOWN:
 			ctx->port_downs++;

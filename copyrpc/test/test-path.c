@@ -20,7 +20,7 @@ static struct ibv_qp_attr asked(const struct copyrpc_ep *ep)
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr a;
 
-	CHECK_EQ(ibv_query_qp(to_qp(ep->qp)->ibv, &a, IBV_QP_STATE, &init), 0);
+	CHECK_EQ(ibv_query_qp(qp_of(ep->qp)->ibv, &a, IBV_QP_STATE, &init), 0);
 	return a;
 }
 

@@ -4,7 +4,7 @@
 
 #include "delegrpc.h"
 
-#include "base/rpcbench.h"
+#include "rpcbench.h"
 
 struct state {
 	struct delegrpc_server *server;
@@ -57,9 +57,15 @@ ALWAYS_INLINE int call(struct rpcbench_client *c, uint64_t token, const void *re
 	return delegrpc_client_call(c->handle, req, len, token);
 }
 
+ALWAYS_INLINE void on_response(void *arg, uint64_t token, const void *resp, uint32_t len)
+{
+	rpcbench_response(arg, token, resp, len);
+	rpcbench_again(arg, call);
+}
+
 ALWAYS_INLINE int poll(struct rpcbench_client *c)
 {
-	return delegrpc_client_poll(c->handle, rpcbench_response, c);
+	return delegrpc_client_poll(c->handle, on_response, c);
 }
 
 ALWAYS_INLINE void flush(struct rpcbench_client *c)
@@ -67,39 +73,58 @@ ALWAYS_INLINE void flush(struct rpcbench_client *c)
 	/* The poll that follows publishes. */
 }
 
-ALWAYS_INLINE bool idle(struct rpcbench_client *c, uint64_t ns)
+ALWAYS_INLINE bool client_wait(struct rpcbench_client *c, uint64_t ns)
 {
 	return delegrpc_client_wait(c->handle, ns) == 1;
 }
 
 static void client(struct rpcbench_client *c)
 {
-	rpcbench_client_run(c, call, poll, flush, idle);
+	static const struct rpcbench_client_ops ops = {call, poll, flush, client_wait};
+
+	rpcbench_client_run(c, &ops);
 }
 
-ALWAYS_INLINE int serve(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size)
+ALWAYS_INLINE void server_poll(struct rpcbench_server *s)
 {
-	uint64_t req[RPCBENCH_WORDS], resp[RPCBENCH_WORDS];
-	struct delegrpc_req r;
-	int n = delegrpc_server_poll(s->handle);
+	delegrpc_server_poll(s->handle);
+}
 
-	while (delegrpc_server_recv(s->handle, &r)) {
-		memcpy(req, r.payload, req_size);
-		rpcbench_answer(req, req_size, resp, resp_size);
-		delegrpc_server_reply(s->handle, r.client, r.id, resp, resp_size);
-	}
+ALWAYS_INLINE int recv(struct rpcbench_server *s, struct rpcbench_req *r, uint64_t *req,
+	uint32_t len)
+{
+	struct delegrpc_req q;
+
+	if (!delegrpc_server_recv(s->handle, &q))
+		return 0;
+	memcpy(req, q.payload, len);
+	r->client = q.client;
+	r->id = q.id;
+	return 1;
+}
+
+ALWAYS_INLINE void reply(struct rpcbench_server *s, const struct rpcbench_req *r,
+	const uint64_t *resp, uint32_t len)
+{
+	delegrpc_server_reply(s->handle, r->client, (uint32_t)r->id, resp, len);
+}
+
+ALWAYS_INLINE void served(struct rpcbench_server *s)
+{
 	delegrpc_server_advance_tail(s->handle);
-	return n;
 }
 
-ALWAYS_INLINE bool server_idle(struct rpcbench_server *s, uint64_t ns)
+ALWAYS_INLINE void server_wait(struct rpcbench_server *s, uint64_t ns)
 {
-	return delegrpc_server_wait(s->handle, ns) == 1;
+	delegrpc_server_wait(s->handle, ns);
 }
 
 static void server(struct rpcbench_server *s)
 {
-	rpcbench_server_run(s, serve, server_idle);
+	static const struct rpcbench_server_ops ops = {server_poll, recv, reply, served,
+		server_wait, NULL};
+
+	rpcbench_server_run(s, &ops);
 }
 
 int main(int argc, char **argv)
@@ -107,5 +132,5 @@ int main(int argc, char **argv)
 	static const struct rpcbench_impl delegrpc = {"delegrpc", setup, teardown, client, server,
 		true};
 
-	return rpcbench_main(&delegrpc, argc, argv);
+	return rpcbench_main(&delegrpc, NULL, argc, argv);
 }

@@ -34,7 +34,7 @@ static uint64_t server_wakes(const struct delegrpc_server *s)
 {
 	struct delegrpc_server_stats st;
 
-	delegrpc_server_stats(s, &st);
+	delegrpc_server_get_stats(s, &st);
 	return st.wakes;
 }
 
@@ -42,7 +42,7 @@ static uint64_t client_wakes(const struct delegrpc_client *c)
 {
 	struct delegrpc_client_stats st;
 
-	delegrpc_client_stats(c, &st);
+	delegrpc_client_get_stats(c, &st);
 	return st.wakes;
 }
 
@@ -206,7 +206,8 @@ static uint32_t replies_until_seen(uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		call(c, i);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
-	CHECK_EQ(delegrpc_server_poll(s), n < DELEGRPC_BURST ? n : DELEGRPC_BURST);
+	CHECK_EQ(delegrpc_server_poll(s),
+		n < DELEGRPC_SERVER_POLL_MAX ? n : DELEGRPC_SERVER_POLL_MAX);
 	/* The last request that was taken counts. */
 	for (uint32_t i = 0; i + DELEGRPC_BATCH < n; i++)
 		take(s, i);
@@ -380,7 +381,7 @@ static void replies_to_the_replaced_are_dropped(void)
 	CHECK_EQ(seen.token[0], 77);
 	CHECK_EQ(seen.value[0], 1077);
 	CHECK_EQ(ring_has(&raw, 1), false);
-	delegrpc_server_stats(s, &st);
+	delegrpc_server_get_stats(s, &st);
 	CHECK_EQ(st.replies, 1);
 	CHECK_EQ(st.stale_replies, 3);
 	raw_close(&raw);
@@ -416,7 +417,7 @@ static void replies_to_the_replaced_are_not_taken(void)
 	CHECK_EQ(poll_all(c, &seen), 3);
 	for (uint32_t i = 0; i < 3; i++)
 		CHECK_EQ(seen.value[i], 1100 + i);
-	delegrpc_client_stats(c, &st);
+	delegrpc_client_get_stats(c, &st);
 	CHECK_EQ(st.bad_responses, 0);
 	raw_close(&raw);
 	delegrpc_client_disconnect(c);
@@ -429,7 +430,7 @@ struct sized {
 	uint32_t size, n;
 };
 
-static void on_sized(void *arg, uint64_t token, const void *resp)
+static void on_sized(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	const unsigned char *byte = resp;
 	struct sized *t = arg;
@@ -527,7 +528,7 @@ static void all_sizes(void)
 		CHECK_EQ(memcmp(got_, out_, n), 0);                                                \
 	} while (0)
 
-static void copy_out(void *arg, uint64_t token, const void *resp)
+static void copy_out(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	memcpy(arg, resp, 200);
 }

@@ -106,7 +106,7 @@ struct flux_node {
 	FLUX_LINE struct flux_shared *self;
 	struct flux *flux;
 	uint8_t *ended; /* [id]: room for flux_out_abort() */
-	uint64_t dirty[FLUX_WORDS]; /* peers published to since the last flush */
+	uint64_t unfenced_peers[FLUX_WORDS]; /* peers published to since the last flush */
 	uint64_t yielded_ns;
 	uint64_t aborted, flushes, wakes, sleeps, yields;
 	uint32_t hungry; /* a peer was yielding since this node last did */
@@ -140,9 +140,9 @@ FLUX_INLINE uint32_t flux_cursor_arrived(struct flux_cursor *c, uint64_t head)
 }
 
 /* The next flush looks whether this peer sleeps. */
-FLUX_INLINE void flux_dirty(struct flux_node *node, uint32_t peer)
+FLUX_INLINE void flux_mark_unfenced(struct flux_node *node, uint32_t peer)
 {
-	node->dirty[peer / 64] |= 1ull << (peer % 64);
+	node->unfenced_peers[peer / 64] |= 1ull << (peer % 64);
 }
 
 /* One more burst that no flush has followed yet. */
@@ -158,7 +158,7 @@ FLUX_INLINE void flux_put(struct flux_node *node, struct flux_cursor *c, uint32_
 {
 	c->count++;
 	cellring_put(&c->at, id, payload, len);
-	flux_dirty(node, peer);
+	flux_mark_unfenced(node, peer);
 	flux_published(node);
 }
 
@@ -208,7 +208,7 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 	uint32_t id;
 
 	if (FLUX_UNLIKELY(len > node->payload_size))
-		return -EINVAL;
+		return -EMSGSIZE;
 	if (to != node->burst.call_to || FLUX_UNLIKELY(flux_out_full(&node->out[to]))) {
 		alone = flux_call_begin(node, to);
 		if (alone < 0)
@@ -234,14 +234,15 @@ FLUX_INLINE int flux_out_take(struct flux_out *o, flux_response_fn *fn, void *ar
 	int n = 0;
 
 	do {
-		uint32_t id = cellring_id(slot);
+		uint64_t head = cellring_head(slot);
+		uint32_t id = CELLRING_ID(head);
 		const void *payload = cellring_payload(slot);
 		uint64_t token = o->tokens[id];
 
 		slot += at->stride;
 		o->ids[tail++ & o->ids_mask] = id;
 		o->ids_tail = tail; /* fn may call */
-		fn(arg, token, payload);
+		fn(arg, token, payload, CELLRING_LENGTH(head));
 	} while (++n < max && slot != ready);
 	at->slot = slot;
 	if (slot == ready)
@@ -327,25 +328,28 @@ FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *ar
 }
 
 FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint64_t *flux_token_p,
-	void *payload, uint32_t len)
+	void *payload, uint32_t capacity, uint32_t *len_p)
 {
 	struct flux_in *in = node->rx;
 	const unsigned char *slot;
-	uint32_t id;
+	uint32_t id, len;
+	uint64_t head;
 
-	if (FLUX_UNLIKELY(node->payload_size < len))
-		return -EINVAL;
 	if (in->req.at.slot == in->req.at.ready) {
 		in = flux_in_next(node);
 		if (!in)
 			return 0;
 	}
 	slot = in->req.at.slot;
-	id = cellring_id(slot);
-	cellring_copy(payload, cellring_payload(slot), len);
+	head = cellring_head(slot);
+	id = CELLRING_ID(head);
+	len = CELLRING_LENGTH(head);
+	cellring_take(payload, cellring_payload(slot), len, capacity, node->payload_size);
 	in->held[id] = 1;
 	*from_p = in->from;
 	*flux_token_p = (uint64_t)in->from << 32 | id;
+	if (len_p)
+		*len_p = len;
 	cellring_next(&in->req.at);
 	return 1;
 }
@@ -357,7 +361,9 @@ FLUX_INLINE int flux_reply(struct flux_node *node, uint64_t flux_token, const vo
 	struct flux_in *in;
 	int alone = 0;
 
-	if (FLUX_UNLIKELY(len > node->reply_size || id >= node->max_inflight))
+	if (FLUX_UNLIKELY(len > node->reply_size))
+		return -EMSGSIZE;
+	if (FLUX_UNLIKELY(id >= node->max_inflight))
 		return -EINVAL;
 	if (from != node->burst.reply_to) {
 		alone = flux_reply_begin(node, from, id);

@@ -6,7 +6,7 @@ static uint64_t flushes(const struct flux_node *n)
 {
 	struct flux_stats s;
 
-	flux_node_stats(n, &s);
+	flux_node_get_stats(n, &s);
 	return s.flushes;
 }
 
@@ -110,7 +110,7 @@ static void burst_is_published(const char *how)
 			;
 	while (recv_one(b, &from, &value, &value) == 1)
 		;
-	flux_node_stats(b, &stats);
+	flux_node_get_stats(b, &stats);
 	CHECK_EQ(stats.requests, n);
 	flux_destroy(f);
 }
@@ -130,7 +130,7 @@ struct sized {
 	uint32_t size, n;
 };
 
-static void on_sized(void *arg, uint64_t token, const void *payload)
+static void on_sized(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct sized *t = arg;
 
@@ -163,7 +163,7 @@ static void size_arrives(uint32_t req, uint32_t resp)
 		}
 		flux_flush(a);
 		for (uint32_t i = 0; i < 12; i++) {
-			CHECK_EQ(flux_try_recv_raw(b, &from, &token, in, req), 1);
+			CHECK_EQ(flux_try_recv_raw(b, &from, &token, in, req, NULL), 1);
 			test_filled(in, req, round + i);
 			test_fill(out, resp, 100 + round + i);
 			CHECK_EQ(flux_reply(b, token, out, resp), 0);
@@ -202,7 +202,7 @@ struct forging {
 	uint32_t taken;
 };
 
-static void on_forged(void *arg, uint64_t token, const void *payload)
+static void on_forged(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct forging *g = arg;
 
@@ -238,7 +238,7 @@ static void payload_is_no_head(void)
 				flux_flush(a);
 		}
 		flux_flush(a);
-		while (flux_try_recv_raw(b, &from, &call, got, sizeof(got)) == 1) {
+		while (flux_try_recv_raw(b, &from, &call, got, sizeof(got), NULL) == 1) {
 			CHECK_EQ(got[0] & 7, expected++ & 7);
 			forged(words, &b->in[0].resp, expected);
 			CHECK_EQ(flux_reply(b, call, words, sizeof(words)), 0);

@@ -58,7 +58,7 @@ static int open_device(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *a
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	int err = -ENODEV;
 
-	if (!list) /* ENOSYS: the kernel knows nothing of RDMA */
+	if (!list) /* ENOSYS: the kernel has no RDMA support */
 		return errno == ENOMEM ? -ENOMEM : -ENODEV;
 	for (struct ibv_device **d = list; *d && !ctx->ibv; d++)
 		if (wanted(*d, attr->device))
@@ -81,8 +81,8 @@ static bool is_zero(const union ibv_gid *gid)
 	return !memcmp(gid, &none, sizeof(none));
 }
 
-/* The better, the greater; 0: no GID there. Its type is not known when the network
-   interface that it belongs to is in another namespace. */
+/* Preference of a GID, higher is better; 0: there is no GID. The type of a GID is not known if
+   its network interface is in another namespace. */
 static int gid_rank(struct mlx5dvl_ctx *ctx, int index)
 {
 	struct ibv_gid_entry entry;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What belongs to an object besides its queue: the parts that libibverbs made. */
+/* The objects: the public queue, and the parts that libibverbs has made. */
 #ifndef MLX5DVL_DEVICE_H
 #define MLX5DVL_DEVICE_H
 
@@ -9,6 +9,11 @@
 #include "internal.h"
 
 #define PENDING_EVENTS 32
+
+struct async_event {
+	enum mlx5dvl_event type;
+	struct mlx5dvl_qp *qp; /* NULL: of no QP */
+};
 
 struct mlx5dvl_ctx {
 	struct core core;
@@ -20,18 +25,18 @@ struct mlx5dvl_ctx {
 	bool atomics; /* the device has them */
 	int gid_index; /* -1: addressed by LID */
 	union ibv_gid gid;
-	/* What was asked for, for when the port's addresses change. */
-	struct mlx5dvl_ctx_attr attr;
+	struct mlx5dvl_ctx_attr attr; /* as given, for when the port's addresses change */
 	struct qp *retired; /* destroyed by the user, and not yet drained or not yet freed */
 	uint32_t nretired;
-	struct mlx5dvl_event pending[PENDING_EVENTS]; /* read, not yet told; oldest first */
+	struct async_event
+		pending[PENDING_EVENTS]; /* read, not yet returned to the user; oldest first */
 	uint32_t npending;
 };
 
 struct srq {
 	struct mlx5dvl_srq queue; /* first: what users point to */
 	struct ibv_srq *ibv;
-	uint32_t cqs; /* over it */
+	uint32_t cqs; /* CQs that use it */
 };
 
 struct cq {
@@ -40,9 +45,9 @@ struct cq {
 	struct ibv_comp_channel *channel; /* NULL: not armable */
 	void *uar;
 	uint32_t cqn;
-	uint32_t arm_sn; /* events taken: the device answers each number once */
-	uint32_t qps; /* that use it */
-	uint32_t blocks; /* of the send queues over it */
+	uint32_t arm_sn; /* events consumed; the device accepts each number once */
+	uint32_t qps; /* QPs that use it */
+	uint32_t blocks; /* sum of the depths of the send queues that use it */
 	struct mlx5dvl_ctx *ctx;
 };
 
@@ -56,39 +61,43 @@ struct qp {
 	uint32_t psn;
 	struct qp *next_retired;
 	bool retired;
-	bool drained; /* it takes no receive of the SRQ any more */
+	bool drained; /* it uses no receive of the SRQ any more */
 };
 
-static inline struct srq *to_srq(struct mlx5dvl_srq *srq)
+static inline struct srq *srq_of(struct mlx5dvl_srq *srq)
 {
 	return (struct srq *)srq;
 }
 
-static inline struct cq *to_cq(struct mlx5dvl_cq *cq)
+static inline struct cq *cq_of(struct mlx5dvl_cq *cq)
 {
 	return (struct cq *)cq;
 }
 
-static inline struct qp *to_qp(struct mlx5dvl_qp *qp)
+static inline struct qp *qp_of(struct mlx5dvl_qp *qp)
 {
 	return (struct qp *)qp;
 }
 
-/* Asks the port for its addresses. 0, or what mlx5dvl_ctx_open() says. */
+/* Checks the fields of @peer. Returns 0 or -EINVAL. */
+int qp_check_peer(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_info *peer);
+/* The address of @peer, as seen from @qp. */
+void qp_address(const struct qp *qp, const struct mlx5dvl_qp_info *peer, struct ibv_ah_attr *ah_p);
+
+/* Queries the port's addresses. Returns 0, or an error of mlx5dvl_ctx_open(). */
 int ctx_setup_port(struct mlx5dvl_ctx *ctx);
 
 /* Reads the device's events, as many as there is room for, to learn which QPs are drained. */
 void ctx_read_events(struct mlx5dvl_ctx *ctx);
-/* Nobody is told of this QP any more. */
+/* Drops the events of this QP that the user has not been told. */
 void ctx_forget_events(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp *qp);
-/* Frees the retired QPs that are drained, and if @force those that use @cq, or if it is
- * NULL all. */
+/* Frees the retired QPs that are drained; with @force also those that use @cq (NULL: all). */
 void ctx_reap(struct mlx5dvl_ctx *ctx, bool force, const struct cq *cq);
 
-/* Reading from @fd must not wait. 0, or -errno. */
+/* Makes reading from @fd non-blocking. Returns 0 or -errno. */
 int fd_unblock(int fd);
 
-/* What a verbs call that returns NULL said. */
+/* The errno of a verbs call that has returned NULL. */
 static inline int verbs_errno(void)
 {
 	return errno ? -errno : -EIO;

@@ -13,7 +13,7 @@ int fd_unblock(int fd)
 	return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) ? -errno : 0;
 }
 
-static enum mlx5dvl_event_type type_of(const struct ibv_async_event *e)
+static enum mlx5dvl_event type_of(const struct ibv_async_event *e)
 {
 	switch (e->event_type) {
 	case IBV_EVENT_DEVICE_FATAL:
@@ -44,7 +44,7 @@ static enum mlx5dvl_event_type type_of(const struct ibv_async_event *e)
 }
 
 /* Of a retired QP nobody is told. */
-static bool translate_qp(const struct ibv_async_event *e, struct mlx5dvl_event *event)
+static bool translate_qp(const struct ibv_async_event *e, struct async_event *event)
 {
 	struct qp *qp = e->element.qp->qp_context;
 
@@ -56,11 +56,11 @@ static bool translate_qp(const struct ibv_async_event *e, struct mlx5dvl_event *
 
 /* What concerns another port of the device is none of ours. */
 static bool translate(struct mlx5dvl_ctx *ctx, const struct ibv_async_event *e,
-	struct mlx5dvl_event *event)
+	struct async_event *event)
 {
-	enum mlx5dvl_event_type type = type_of(e);
+	enum mlx5dvl_event type = type_of(e);
 
-	*event = (struct mlx5dvl_event){.type = type};
+	*event = (struct async_event){.type = type};
 	switch (type) {
 	case MLX5DVL_EVENT_QP:
 	case MLX5DVL_EVENT_DRAINED:
@@ -78,7 +78,7 @@ static bool translate(struct mlx5dvl_ctx *ctx, const struct ibv_async_event *e,
 	}
 }
 
-static int next_event(struct mlx5dvl_ctx *ctx, struct mlx5dvl_event *event)
+static int next_event(struct mlx5dvl_ctx *ctx, struct async_event *event)
 {
 	struct ibv_async_event e;
 	bool ours;
@@ -102,19 +102,31 @@ void ctx_forget_events(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp *qp)
 {
 	for (uint32_t i = 0; i < ctx->npending; i++)
 		if (ctx->pending[i].qp == qp)
-			ctx->pending[i] = (struct mlx5dvl_event){.type = MLX5DVL_EVENT_OTHER};
+			ctx->pending[i] = (struct async_event){.type = MLX5DVL_EVENT_OTHER};
 }
 
-int mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx, struct mlx5dvl_event *event_p)
+enum mlx5dvl_event mlx5dvl_ctx_event_qp(struct mlx5dvl_ctx *ctx, struct mlx5dvl_qp **qp_p)
 {
-	if (!ctx->npending)
-		return next_event(ctx, event_p);
-	*event_p = ctx->pending[0];
-	memmove(ctx->pending, ctx->pending + 1, --ctx->npending * sizeof(*ctx->pending));
-	return 1;
+	struct async_event event;
+
+	if (ctx->npending) {
+		event = ctx->pending[0];
+		memmove(ctx->pending, ctx->pending + 1, --ctx->npending * sizeof(*ctx->pending));
+	} else if (!next_event(ctx, &event)) {
+		event = (struct async_event){.type = MLX5DVL_EVENT_NONE};
+	}
+	*qp_p = event.qp;
+	return event.type;
 }
 
-int mlx5dvl_ctx_event_fd(const struct mlx5dvl_ctx *ctx)
+enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx)
+{
+	struct mlx5dvl_qp *qp;
+
+	return mlx5dvl_ctx_event_qp(ctx, &qp);
+}
+
+int mlx5dvl_ctx_fd(const struct mlx5dvl_ctx *ctx)
 {
 	return ctx->ibv->async_fd;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Creates the SRQ and the CQs with libibverbs, and takes over their memory. */
+/* Creates the SRQ and the CQs by libibverbs and takes over their memory. */
 #include <endian.h>
 #include <assert.h>
 #include <errno.h>
@@ -35,7 +35,7 @@ static int take_over_srq(struct srq *srq, const struct mlx5dvl_srq_attr *attr, u
 	if (mlx5dv_init_obj(&obj, MLX5DV_OBJ_SRQ))
 		return -EIO;
 	if (dv.head != 0 || dv.tail < depth || dv.stride & (dv.stride - 1) || dv.stride < 32)
-		return -EIO; /* not the layout that this was written for */
+		return -EIO; /* an unknown layout */
 	srq_init(&srq->queue, dv.buf, (uint32_t)__builtin_ctz(dv.stride), depth, dv.dbrec, attr);
 	return 0;
 }
@@ -75,7 +75,7 @@ free_srq:
 
 int mlx5dvl_srq_destroy(struct mlx5dvl_srq *queue)
 {
-	struct srq *srq = to_srq(queue);
+	struct srq *srq = srq_of(queue);
 
 	if (!queue)
 		return 0;
@@ -122,7 +122,7 @@ static int take_over_cq(struct cq *cq, struct mlx5dvl_srq *srq, uint32_t depth)
 	return 0;
 }
 
-/* Reading an event must not wait for one. */
+/* The channel is non-blocking. */
 static int create_channel(struct cq *cq)
 {
 	int err;
@@ -194,14 +194,14 @@ int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *att
 		return err;
 	}
 	if (attr->srq)
-		to_srq(attr->srq)->cqs++;
+		srq_of(attr->srq)->cqs++;
 	*cq_p = &cq->queue;
 	return 0;
 }
 
 int mlx5dvl_cq_destroy(struct mlx5dvl_cq *queue)
 {
-	struct cq *cq = to_cq(queue);
+	struct cq *cq = cq_of(queue);
 
 	if (!queue)
 		return 0;
@@ -209,7 +209,7 @@ int mlx5dvl_cq_destroy(struct mlx5dvl_cq *queue)
 	if (cq->qps)
 		return -EBUSY;
 	if (queue->srq)
-		to_srq(queue->srq)->cqs--;
+		srq_of(queue->srq)->cqs--;
 	ibv_destroy_cq(cq->ibv);
 	if (cq->channel)
 		ibv_destroy_comp_channel(cq->channel);
@@ -226,7 +226,7 @@ int mlx5dvl_cq_fd(const struct mlx5dvl_cq *queue)
 
 void mlx5dvl_cq_arm(struct mlx5dvl_cq *queue)
 {
-	struct cq *cq = to_cq(queue);
+	struct cq *cq = cq_of(queue);
 	uint32_t word = (cq->arm_sn & 3) << 28 | (queue->ci & 0xffffff);
 
 	__atomic_store_n(&queue->record[1], htobe32(word), __ATOMIC_RELAXED);
@@ -238,7 +238,7 @@ void mlx5dvl_cq_arm(struct mlx5dvl_cq *queue)
 
 int mlx5dvl_cq_event(struct mlx5dvl_cq *queue)
 {
-	struct cq *cq = to_cq(queue);
+	struct cq *cq = cq_of(queue);
 	struct ibv_cq *which;
 	void *context;
 

@@ -170,6 +170,7 @@ static void error_of_an_unsignaled_request(void)
 		setup(false, 64, 0);
 		CHECK_EQ(mlx5dvl_post_nop(&qp.qp, 0, 41), 0);
 		CHECK_EQ(mlx5dvl_post_read(&qp.qp, NULL, 1, 100, 2, 3, 0, 42), 0);
+		qp.qp.rung = qp.qp.pi; /* without a register */
 		plain_cqe(&cq, &(struct plain_cqe){.opcode = 0xd,
 				       .qpn = QPN,
 				       .counter = 1,

@@ -22,11 +22,6 @@ static bool is_padding(const struct op *op, uint32_t i)
 	return (vendor_flags(op) & IBV_SEND_INLINE) && op->len && i >= start + op->len;
 }
 
-struct side {
-	uint8_t *local, *remote; /* AREA bytes each */
-	uint32_t lkey, rkey;
-};
-
 static void compare_requests(const struct op *op, struct vendor *v, const struct side *vs,
 	struct mlx5dvl_qp *qp, const struct side *os, uint32_t quiet)
 {
@@ -66,31 +61,6 @@ static void compare_requests(const struct op *op, struct vendor *v, const struct
 			op->opcode, op->len, op->flags, i, ours[i], theirs[i]);
 		exit(1);
 	}
-}
-
-static void ignore_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
-{
-	++*(uint64_t *)arg;
-}
-
-static void token_sum(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
-{
-	*(uint64_t *)arg += sent->token;
-}
-
-static uint64_t vendor_poll(struct vendor *v)
-{
-	struct ibv_wc wc[32];
-	uint64_t sum = 0;
-	int n;
-
-	while ((n = ibv_poll_cq(v->scq, 32, wc)) > 0)
-		for (int i = 0; i < n; i++) {
-			CHECK_EQ(wc[i].status, IBV_WC_SUCCESS);
-			sum += wc[i].wr_id;
-		}
-	CHECK_EQ(n, 0);
-	return sum;
 }
 
 /* The twins, and the peers that they talk to, which are both of this library. */

@@ -102,11 +102,77 @@ static void messages_on_all(void)
 	a_message_on_each("mlx5_2", 0);
 }
 
+static void devices_are_listed(void)
+{
+	char names[3][MLX5DVL_NAME_LEN];
+
+	CHECK_EQ(mlx5dvl_devices(2, names), 2);
+	CHECK_EQ(mlx5dvl_devices(3, names), 3);
+	CHECK(!strcmp(names[0], "mlx5_0") && !strcmp(names[2], "mlx5_2"));
+}
+
+static void a_port_tells_its_link(void)
+{
+	struct mlx5dvl_ctx *roce = open_one("mlx5_0", 0), *ib = open_one("mlx5_1", 0);
+	struct mlx5dvl_port port;
+
+	CHECK_EQ(mlx5dvl_ctx_port(roce, &port), 0);
+	CHECK(port.ethernet && port.active);
+	CHECK_EQ(port.lid, 0);
+	CHECK_EQ(port.mbps, 100000); /* four lanes of 25 Gb/s */
+	CHECK_EQ(port.gid[10], 0xff);
+	CHECK(port.max_mr_len > 1ull << 32);
+	CHECK_EQ(mlx5dvl_ctx_port(ib, &port), 0);
+	CHECK(!port.ethernet);
+	CHECK_EQ(port.lid, 7);
+	CHECK_EQ(port.mbps, 200000);
+	CHECK_EQ(port.gid[0], 0xfe); /* of the subnet, although it is addressed by LID */
+	mlx5dvl_ctx_close(roce);
+	mlx5dvl_ctx_close(ib);
+}
+
+static void await_event(struct mlx5dvl_ctx *ctx, enum mlx5dvl_event want)
+{
+	enum mlx5dvl_event e = MLX5DVL_EVENT_NONE;
+
+	hca_until((e = mlx5dvl_ctx_event(ctx)) != MLX5DVL_EVENT_NONE);
+	CHECK_EQ(e, want);
+}
+
+static void link_of(const char *device, const char *state)
+{
+	char command[200];
+
+	snprintf(command, sizeof(command), "%s link %s %s", getenv("SOFTHCACTL"), device, state);
+	CHECK_EQ(system(command), 0);
+}
+
+static void a_cable_is_pulled(void)
+{
+	struct mlx5dvl_ctx *ctx = open_one("mlx5_1", 0), *other = open_one("mlx5_0", 0);
+	struct mlx5dvl_port port;
+
+	CHECK(mlx5dvl_ctx_fd(ctx) >= 0);
+	CHECK_EQ(mlx5dvl_ctx_event(ctx), MLX5DVL_EVENT_NONE);
+	link_of("mlx5_1", "down");
+	await_event(ctx, MLX5DVL_EVENT_PORT_DOWN);
+	CHECK_EQ(mlx5dvl_ctx_port(ctx, &port), 0);
+	CHECK(!port.active);
+	link_of("mlx5_1", "up");
+	await_event(ctx, MLX5DVL_EVENT_PORT_UP);
+	CHECK_EQ(mlx5dvl_ctx_event(other), MLX5DVL_EVENT_NONE);
+	mlx5dvl_ctx_close(ctx);
+	mlx5dvl_ctx_close(other);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(addressing_follows_the_link),
 		TEST(messages_on_all),
+		TEST(devices_are_listed),
+		TEST(a_port_tells_its_link),
+		TEST(a_cable_is_pulled),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

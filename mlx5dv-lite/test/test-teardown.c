@@ -72,22 +72,20 @@ static void the_srq_keeps_its_depth(void)
 /* Events that were read to find out are told later, but for those of QPs that are gone. */
 static void other_events_are_kept(void)
 {
-	struct mlx5dvl_qp *qp[2], *other[2];
-	struct mlx5dvl_event event;
+	struct mlx5dvl_qp *qp[2], *other[2], *of;
 
 	hca_open(&h, &(struct hca_attr){.srq_depth = DEPTH, .recv_size = SIZE});
 	open_pair(qp);
 	open_pair(other);
-	CHECK_EQ(mlx5dvl_ctx_event(h.ctx, &event), 0);
+	CHECK_EQ(mlx5dvl_ctx_event(h.ctx), MLX5DVL_EVENT_NONE);
 	CHECK_EQ(mlx5dvl_qp_to_error(other[0]), 0); /* tells that it is drained */
 	CHECK_EQ(mlx5dvl_qp_to_error(other[1]), 0);
 	destroy_both(qp, true);
 	mlx5dvl_qp_destroy(other[1]);
-	CHECK_EQ(mlx5dvl_ctx_event(h.ctx, &event), 1);
-	CHECK_EQ(event.type, MLX5DVL_EVENT_DRAINED);
-	CHECK(event.qp == other[0]);
-	while (mlx5dvl_ctx_event(h.ctx, &event))
-		CHECK(!event.qp);
+	CHECK_EQ(mlx5dvl_ctx_event_qp(h.ctx, &of), MLX5DVL_EVENT_DRAINED);
+	CHECK(of == other[0]);
+	while (mlx5dvl_ctx_event_qp(h.ctx, &of) != MLX5DVL_EVENT_NONE)
+		CHECK(!of);
 	mlx5dvl_qp_destroy(other[0]);
 	hca_close(&h);
 }

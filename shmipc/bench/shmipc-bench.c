@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "base/rpcbench.h"
+#include "rpcbench.h"
 
 struct sides {
 	struct shmipc_server *server;
@@ -58,9 +58,9 @@ ALWAYS_INLINE int call(struct rpcbench_client *c, uint64_t token, const void *re
 	return shmipc_client_call(c->handle, req, len, token);
 }
 
-ALWAYS_INLINE void on_response(void *arg, uint64_t token, const void *resp)
+ALWAYS_INLINE void on_response(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
-	rpcbench_response(arg, token, resp);
+	rpcbench_response(arg, token, resp, len);
 	rpcbench_again(arg, call);
 }
 
@@ -74,37 +74,57 @@ ALWAYS_INLINE void flush(struct rpcbench_client *c)
 	/* The poll that follows flushes. */
 }
 
-ALWAYS_INLINE bool idle(struct rpcbench_client *c, uint64_t ns)
+ALWAYS_INLINE bool client_wait(struct rpcbench_client *c, uint64_t ns)
 {
 	return shmipc_client_wait(c->handle, ns) != 0;
 }
 
 static void client(struct rpcbench_client *c)
 {
-	rpcbench_client_run(c, call, poll, flush, idle);
+	static const struct rpcbench_client_ops ops = {call, poll, flush, client_wait};
+
+	rpcbench_client_run(c, &ops);
 }
 
-ALWAYS_INLINE int serve(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size)
+ALWAYS_INLINE void server_poll(struct rpcbench_server *s)
 {
-	uint64_t req[RPCBENCH_WORDS], resp[RPCBENCH_WORDS];
-	int n = shmipc_server_poll(s->handle);
-	struct shmipc_req r;
-
-	while (shmipc_server_recv(s->handle, &r, req, req_size) == 1) {
-		rpcbench_answer(req, req_size, resp, resp_size);
-		shmipc_server_reply(s->handle, r.client, r.id, resp, resp_size);
-	}
-	return n;
+	shmipc_server_poll(s->handle);
 }
 
-ALWAYS_INLINE bool server_idle(struct rpcbench_server *s, uint64_t ns)
+ALWAYS_INLINE int recv(struct rpcbench_server *s, struct rpcbench_req *r, uint64_t *req,
+	uint32_t len)
 {
-	return shmipc_server_wait(s->handle, ns) != 0;
+	struct shmipc_req q;
+
+	if (shmipc_server_recv(s->handle, &q, req, len) != 1)
+		return 0;
+	r->client = q.client;
+	r->id = q.id;
+	return 1;
+}
+
+ALWAYS_INLINE void reply(struct rpcbench_server *s, const struct rpcbench_req *r,
+	const uint64_t *resp, uint32_t len)
+{
+	shmipc_server_reply(s->handle, r->client, (uint32_t)r->id, resp, len);
+}
+
+ALWAYS_INLINE void served(struct rpcbench_server *s)
+{
+	/* What is collected goes with the next poll, or a receive that finds nothing. */
+}
+
+ALWAYS_INLINE void server_wait(struct rpcbench_server *s, uint64_t ns)
+{
+	shmipc_server_wait(s->handle, ns);
 }
 
 static void server(struct rpcbench_server *s)
 {
-	rpcbench_server_run(s, serve, server_idle);
+	static const struct rpcbench_server_ops ops = {server_poll, recv, reply, served,
+		server_wait, NULL};
+
+	rpcbench_server_run(s, &ops);
 }
 
 int main(int argc, char **argv)
@@ -112,5 +132,5 @@ int main(int argc, char **argv)
 	static const struct rpcbench_impl shmipc = {"shmipc", setup, teardown, client, server,
 		false};
 
-	return rpcbench_main(&shmipc, argc, argv);
+	return rpcbench_main(&shmipc, NULL, argc, argv);
 }

@@ -44,7 +44,7 @@ static pid_t fork_child(void)
 
 /* ---- the witness: a client that must not notice anything ---- */
 
-static void witness_take(void *arg, uint64_t token, const void *resp)
+static void witness_take(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	uint64_t *open = arg; /* bit: token is in flight */
 	struct msg m = *(const struct msg *)resp;
@@ -161,7 +161,7 @@ static bool trace_step(pid_t pid, bool syscalls, struct shmipc_server *s, struct
 
 /* ---- clients that die ---- */
 
-static void tag_check(void *arg, uint64_t token, const void *resp)
+static void tag_check(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct msg m = *(const struct msg *)resp;
 
@@ -183,8 +183,9 @@ static void victim_main(int trace, uint64_t tag)
 
 	if (trace == 1)
 		trace_me();
-	while ((err = shmipc_client_connect(name, &attr, &c)) == -EAGAIN)
-		;
+	do
+		err = shmipc_client_connect(name, &attr, &c);
+	while (err == -EAGAIN || err == -EUSERS);
 	CHECK_EQ(err, 0);
 	if (trace == 2)
 		trace_me();
@@ -350,14 +351,14 @@ struct books {
 	uint8_t open[4096];
 };
 
-static void books_take(void *arg, uint64_t token, const void *resp)
+static void books_take(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct books *b = arg;
 
 	CHECK(token < sizeof(b->open) && b->open[token]);
 	b->open[token] = 0;
 	if (resp) {
-		tag_check(NULL, token, resp);
+		tag_check(NULL, token, resp, len);
 		b->answered++;
 	} else {
 		b->ended++;

@@ -216,7 +216,7 @@ static int check_link(const struct kv_source *src, const struct softhca_rail *ra
 	return 0;
 }
 
-/* Among the first @n GIDs of @r. */
+/* Whether the GID is among the first @n of @r. */
 static bool has_gid(const struct softhca_rail *r, uint32_t n, const uint8_t gid[16])
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -242,7 +242,7 @@ static int check_gids(const struct kv_source *src, const struct softhca_topology
 	return 0;
 }
 
-/* After the defaults are in, because these may clash too. */
+/* After the defaults are filled in, because they may clash too. */
 static int check_unique(const struct kv_source *src, const struct softhca_topology *t,
 	const struct softhca_rail *rail)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* GET_CONTEXT, QUERY_DEVICE, QUERY_PORT: what the adapter says it is. */
+/* GET_CONTEXT, QUERY_DEVICE, QUERY_PORT: attributes of the adapter. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "hca/config.h"
 #include "hca/event.h"
 #include "sched/sched.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
 #include "uverbs/cmd.h"
 
 #define BF_REG_SIZE 512
@@ -27,7 +27,7 @@ static int make_context(struct cmd *c, int *async_fd)
 	if (i == NO_INDEX)
 		return -ENOMEM;
 	x = ctx_at(i);
-	x->obj.ctx = i; /* it goes with what was made through it */
+	x->obj.ctx = i; /* the context itself is freed with its objects */
 	x->rail = c->u->rail;
 	*async_fd = fifo_create(&x->fifo);
 	if (*async_fd < 0)
@@ -42,7 +42,7 @@ int cmd_get_context(struct cmd *c)
 	struct mlx5_ib_alloc_ucontext_req_v2 req;
 	struct mlx5_ib_alloc_ucontext_resp drv = {
 		.qp_tab_size = MAX_QPS,
-		/* Without BlueFlame every doorbell is one 8-byte store, hence one trap. */
+		/* Without BlueFlame every doorbell is one store of 8 bytes and one trap. */
 		.bf_reg_size = config_get()->blueflame ? BF_REG_SIZE : 0,
 		.cache_line_size = 64,
 		.max_sq_desc_sz = 1024,
@@ -65,7 +65,7 @@ int cmd_get_context(struct cmd *c)
 	if (c->u->ctx != NO_INDEX)
 		return -EINVAL;
 	cmd_get(c->drv_in, &req, sizeof(req));
-	/* Promising DEVX would promise its own ioctls; the library retries without. */
+	/* DEVX would need ioctls of its own. The library retries without it. */
 	if (req.flags & MLX5_IB_ALLOC_UCTX_DEVX)
 		return -EPERM;
 	r = sched_start();
@@ -141,7 +141,7 @@ int cmd_query_device(struct cmd *c)
 	return 0;
 }
 
-/* 256 is 1, 4096 is 5. */
+/* enum ibv_mtu: 1 for 256 bytes, up to 5 for 4096. */
 static uint8_t mtu_code(uint32_t bytes)
 {
 	uint8_t code = 1;
