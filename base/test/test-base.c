@@ -18,7 +18,7 @@ static void pow2_and_align(void)
 	CHECK_EQ(align_up(33, 32), 64);
 }
 
-/* An id as it comes from a peer: the compiler must not know its value. */
+/* Not inlined, because the compiler must not know the value of an id from a peer. */
 static NOINLINE bool in_use(const struct slab *s, uint32_t id)
 {
 	return slab_in_use(s, id);
@@ -49,7 +49,7 @@ static void slab_gives_each_id_once(void)
 }
 
 /* Every value lies in a bucket whose bound is at most 1/64 above it, and the bounds rise. */
-/* Steps until the caller should sleep. */
+/* The number of steps until the caller should sleep. */
 static uint32_t steps_to_sleep(struct wait *w)
 {
 	uint32_t steps = 0;
@@ -65,7 +65,7 @@ static void wait_spins_then_yields_then_sleeps(void)
 	uint64_t start = clock_ns();
 	uint32_t steps = steps_to_sleep(&w);
 
-	/* Less only if somebody else had the core. */
+	/* Fewer only if another thread had the core. */
 	CHECK(steps == WAIT_SPINS + WAIT_YIELDS ||
 		(steps > WAIT_SPINS && clock_ns() - start > WAIT_CROWDED_NS));
 	CHECK(wait_step(&w));
@@ -78,13 +78,13 @@ static void *never_waits(void *arg)
 {
 	bool *stop = arg;
 
-	/* Relaxed: nothing comes with it. Pairs with the store in the test. */
+	/* Relaxed: orders no other data. Pairs with the store in the test. */
 	while (!__atomic_load_n(stop, __ATOMIC_RELAXED))
 		;
 	return NULL;
 }
 
-/* Each yield gives away a time slice, so two hundred of them are not made. */
+/* Each yield costs a time slice, so the wait ends before two hundred of them. */
 static void wait_beside_one_that_never_waits(void)
 {
 	bool stop = false;
@@ -95,10 +95,10 @@ static void wait_beside_one_that_never_waits(void)
 	CHECK_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
 	CPU_ZERO(&one);
 	CPU_SET(sched_getcpu(), &one);
-	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0); /* the hog inherits it */
+	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0); /* inherited by the hog */
 	CHECK_EQ(pthread_create(&hog, NULL, never_waits, &stop), 0);
 	do
-		w = (struct wait)WAIT_INIT; /* the hog may not run yet */
+		w = (struct wait)WAIT_INIT; /* until the hog runs */
 	while (steps_to_sleep(&w) == WAIT_SPINS + WAIT_YIELDS);
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	CHECK_EQ(pthread_join(hog, NULL), 0);

@@ -34,7 +34,7 @@ static void kill_wait(pid_t pid)
 	CHECK_EQ(waitpid(pid, NULL, 0), pid);
 }
 
-/* A child that runs fn, says so through a pipe, and stays until it is killed. */
+/* Starts a child that runs fn, reports it through a pipe, and stays until it is killed. */
 static pid_t spawn(void (*fn)(void))
 {
 	int p[2];
@@ -83,7 +83,7 @@ static void create_attach_close(void)
 	shm_close(&s);
 }
 
-/* Shared by all that this process has open, and gone with the last. */
+/* All regions of this process share one mapping, which goes with the last of them. */
 static void one_mapping(void)
 {
 	struct shm_region s, a, b;
@@ -126,7 +126,7 @@ static void bad_names(void)
 	shm_close(&r);
 }
 
-/* Leaves so many descriptors to open; what the limit was. */
+/* Limits the process to so many more descriptors. Returns the old limit. */
 static struct rlimit leave_descriptors(int n)
 {
 	struct rlimit was, now;
@@ -141,7 +141,7 @@ static struct rlimit leave_descriptors(int n)
 	return was;
 }
 
-/* A region takes two descriptors for a moment. Without the second one nothing is left. */
+/* A region needs two descriptors for a moment. Without the second one it leaves nothing behind. */
 static void too_few_descriptors(void)
 {
 	struct shm_region s, c;
@@ -159,7 +159,7 @@ static void too_few_descriptors(void)
 		CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), -EMFILE);
 		CHECK_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
 	}
-	was = leave_descriptors(0); /* it takes none to remove the name */
+	was = leave_descriptors(0); /* removing the name needs no descriptor */
 	shm_close(&s);
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
 	check_gone();
@@ -223,7 +223,7 @@ static void stale_is_replaced(void)
 	check_gone();
 }
 
-/* What is left of a server that died before it gave the file a size. */
+/* A server died before it set the size of the file. */
 static void empty_remains_are_replaced(void)
 {
 	struct shm_region s;
@@ -237,7 +237,7 @@ static void empty_remains_are_replaced(void)
 	check_gone();
 }
 
-/* A file removed by hand: its name may be another server's by the time it is closed. */
+/* A file was removed by hand: another server may have its name when it is closed. */
 static void name_of_another_is_left(void)
 {
 	struct shm_region old, s, c;
@@ -278,7 +278,7 @@ static void readable_by_others_is_refused(void)
 	CHECK_EQ(unlink(file), 0);
 }
 
-/* As another uid in a child; and that uid's file is none of ours. Needs root. */
+/* A child with another uid is refused, and so is a file of that uid. Needs root. */
 static void other_user(void)
 {
 	struct shm_region s, c;
@@ -331,7 +331,7 @@ static void server_forks(void)
 		shm_close(&child_region); /* must not remove the name */
 		_exit(write(up[1], &c, 1) != 1 || read(hold[0], &c, 1) != 0);
 	}
-	/* Killed before the child's fork handler has run, the byte would stay a moment. */
+	/* Waits for the child's fork handler: until it has run, the child also holds the byte. */
 	if (read(up[0], &c, 1) != 1)
 		_exit(6);
 }
@@ -356,8 +356,8 @@ static void forked_child_holds_nothing(void)
 }
 
 /*
- * Eight processes want the same stale name. Exactly one gets it, and it is not lost
- * to one that comes late.
+ * Eight processes compete for the same stale name. Exactly one gets it, and keeps it when others
+ * arrive late.
  */
 static void one_creator_wins(void)
 {

@@ -2,6 +2,8 @@
 #include "client.h"
 
 #include <errno.h>
+#include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -24,7 +26,10 @@ int client_init(struct client *c, struct node *node, uint32_t index)
 
 	*c = (struct client){.node = node, .index = index};
 	c->ipc = calloc(o->daemons, sizeof(struct shmipc_client *));
-	if (!c->ipc || stream_init(&c->stream, &node->source, &node->place, id))
+	c->rings = calloc(o->daemons, sizeof(struct delegrpc_client *));
+	c->marks = calloc(pow2_ceil(o->queue_depth), sizeof(*c->marks));
+	if (!c->ipc || !c->rings || !c->marks || direct_init(&c->direct, c) ||
+		stream_init(&c->stream, &node->source, &node->place, id))
 		return -ENOMEM;
 	return check_init(&c->check, &attr, node->rank, o->queue_depth);
 }
@@ -33,7 +38,9 @@ static void disconnect_all(struct client *c)
 {
 	for (uint32_t i = 0; c->ipc && i < c->node->o->daemons; i++)
 		shmipc_client_disconnect(c->ipc[i]);
-	delegrpc_client_disconnect(c->ring);
+	for (uint32_t i = 0; c->rings && i < c->node->o->daemons; i++)
+		delegrpc_client_disconnect(c->rings[i]);
+	direct_fini(&c->direct);
 }
 
 void client_fini(struct client *c)
@@ -41,6 +48,8 @@ void client_fini(struct client *c)
 	disconnect_all(c);
 	check_fini(&c->check);
 	stream_fini(&c->stream);
+	free(c->marks);
+	free((void *)c->rings);
 	free((void *)c->ipc);
 }
 
@@ -52,12 +61,12 @@ uint64_t client_ops(const struct client *c)
 
 /* ---- connections ---- */
 
-int client_connect_ring(struct client *c, const char *name)
+int client_connect_ring(struct client *c, uint32_t daemon, const char *name)
 {
 	const struct delegrpc_attr attr = {.req_size = sizeof(struct kv_req),
 		.resp_size = sizeof(struct kv_resp)};
 
-	return delegrpc_client_connect(name, &attr, &c->ring);
+	return delegrpc_client_connect(name, &attr, &c->rings[daemon]);
 }
 
 int client_connect(struct client *c, uint32_t daemon, const char *name)
@@ -70,21 +79,61 @@ int client_connect(struct client *c, uint32_t daemon, const char *name)
 
 /* ---- one turn of the loop ---- */
 
-static void on_reply(void *arg, uint64_t token, const void *payload)
+void client_take(struct client *c, uint64_t token, const struct kv_resp *resp)
 {
-	struct client *c = arg;
-	struct kv_resp resp = *(const struct kv_resp *)payload;
+	const struct mark *m = &c->marks[token & c->check.slot_mask];
 	uint64_t start_ns;
 
-	if (check_reply(&c->check, token, &resp, &start_ns))
-		latrec_hist_record(&c->latency, c->now_ns - start_ns);
+	if (!check_reply(&c->check, token, resp, &start_ns))
+		return;
+	if (start_ns < c->measured_ns) {
+		c->excluded++;
+		return;
+	}
+	latrec_hist_record(&c->latency[m->kind], c->now_ns - start_ns);
+	if (c->node->o->rate > 0)
+		latrec_hist_record(&c->latency[RESULT_DUE], c->now_ns - m->due_ns);
+}
+
+static void on_reply(void *arg, uint64_t token, const void *payload, uint32_t len)
+{
+	struct kv_resp resp = {.type = 0};
+
+	if (len == sizeof(resp))
+		memcpy(&resp, payload, sizeof(resp));
+	client_take(arg, token, &resp);
 }
 
 static int send_op(struct client *c, const struct op *op, const struct kv_req *req)
 {
 	if (op->rank == c->node->rank)
 		return shmipc_client_call(c->ipc[op->shard], req, sizeof(*req), req->seq);
-	return delegrpc_client_call(c->ring, req, sizeof(*req), req->seq);
+	switch (c->node->o->backend) {
+	case BACKEND_META:
+		return shmipc_client_call(c->ipc[op->shard], req, sizeof(*req), req->seq);
+	case BACKEND_DIRECT:
+		return direct_call(&c->direct, op->shard, req);
+	case BACKEND_UCX:
+		return ucx_client_call(c->ucx, op->shard, req);
+	default:
+		return delegrpc_client_call(c->rings[node_owner(c->node, op->rank)], req,
+			sizeof(*req), req->seq);
+	}
+}
+
+/*
+ * When operation i is to be made: at once in a closed loop, and in the audit; else the clients of
+ * the job take turns.
+ */
+static uint64_t due_ns(const struct client *c, uint64_t i)
+{
+	const struct options *o = c->node->o;
+	uint64_t turn;
+
+	if (!(o->rate > 0) || c->check.auditing)
+		return c->now_ns;
+	turn = i * c->node->ranks * o->clients + c->stream.client;
+	return c->start_ns + (uint64_t)((double)turn * (double)NSEC_PER_SEC / o->rate);
 }
 
 /* Sends operations from *next on until the depth or last is reached. 0 or -errno. */
@@ -93,34 +142,65 @@ static int refill(struct client *c, uint64_t *next, uint64_t last)
 	uint32_t depth = c->node->o->queue_depth;
 
 	while (*next < last && check_open_count(&c->check) < depth) {
+		uint64_t due = due_ns(c, *next);
+		const struct op *op;
 		struct kv_req req;
-		const struct op *op = check_open(&c->check, *next, c->now_ns, &req);
-		int err = send_op(c, op, &req);
+		int err;
 
+		if (due > c->now_ns)
+			return 0;
+		op = check_open(&c->check, *next, c->now_ns, &req);
+		err = send_op(c, op, &req);
 		if (err) {
 			check_cancel(&c->check, &req);
 			return err == -EAGAIN ? 0 : err;
 		}
+		c->marks[req.seq & c->check.slot_mask] = (struct mark){.due_ns = due,
+			.kind = (op->rank == c->node->rank ? 0 : RESULT_REMOTE) |
+				(req.type == KV_PUT ? RESULT_PUT : 0)};
 		check_sent(&c->check, (*next)++, &req);
 	}
 	return 0;
 }
 
-/* Takes the replies that are there. Their number or -errno. */
-static int take_replies(struct client *c)
+static bool ring_pending(const struct client *c, uint32_t daemon)
+{
+	return c->rings[daemon] && delegrpc_client_pending(c->rings[daemon]);
+}
+
+/* Of those that come through shared memory. */
+static int take_from_daemons(struct client *c)
 {
 	int n = 0, got;
 
 	for (uint32_t i = 0; i < c->node->o->daemons; i++) {
-		if (!shmipc_client_pending(c->ipc[i]))
-			continue;
-		got = shmipc_client_poll(c->ipc[i], on_reply, c);
-		if (got < 0)
-			return got;
-		n += got;
+		if (shmipc_client_pending(c->ipc[i])) {
+			got = shmipc_client_poll(c->ipc[i], on_reply, c);
+			if (got < 0)
+				return got;
+			n += got;
+		}
+		if (ring_pending(c, i)) {
+			got = delegrpc_client_poll(c->rings[i], on_reply, c);
+			if (got < 0)
+				return got;
+			n += got;
+		}
 	}
-	if (c->ring && delegrpc_client_pending(c->ring)) {
-		got = delegrpc_client_poll(c->ring, on_reply, c);
+	return n;
+}
+
+/* Takes the replies that are there. Their number or -errno. */
+static int take_replies(struct client *c)
+{
+	int n = take_from_daemons(c), got;
+
+	if (n < 0)
+		return n;
+	if (c->direct.pending)
+		n += (int)direct_poll(&c->direct);
+	if (c->ucx && ucx_client_pending(c->ucx)) {
+		got = ucx_client_poll(c->ucx);
 		if (got < 0)
 			return got;
 		n += got;
@@ -128,29 +208,60 @@ static int take_replies(struct client *c)
 	return n;
 }
 
-/* Sleeps for a moment, on the connection itself if only one has something to bring. */
-static void rest(struct client *c)
+/* What a client waits for. */
+struct awaited {
+	uint32_t ways;
+	struct shmipc_client *ipc; /* NULL: not this way */
+	struct delegrpc_client *ring;
+};
+
+static struct awaited find_awaited(const struct client *c)
 {
-	struct timespec nap = {.tv_nsec = (long)c->node->nap_ns};
-	struct shmipc_client *only = NULL;
-	uint32_t ways = 0;
+	struct awaited a = {.ways = c->direct.pending || (c->ucx && ucx_client_pending(c->ucx))};
 
 	for (uint32_t i = 0; i < c->node->o->daemons; i++) {
 		if (shmipc_client_pending(c->ipc[i])) {
-			only = c->ipc[i];
-			ways++;
+			a.ipc = c->ipc[i];
+			a.ways++;
+		}
+		if (ring_pending(c, i)) {
+			a.ring = c->rings[i];
+			a.ways++;
 		}
 	}
-	if (c->ring && delegrpc_client_pending(c->ring)) {
-		only = NULL;
-		ways++;
-	}
-	if (ways != 1)
-		nanosleep(&nap, NULL);
-	else if (only)
-		shmipc_client_wait(only, SLEEP_NS);
+	return a;
+}
+
+/*
+ * Sleeps until operation `next` is due, but only for a moment, on the connection itself if only
+ * one has something to bring.
+ */
+static void rest(struct client *c, uint64_t next)
+{
+	struct timespec nap = {.tv_nsec = (long)c->node->nap_ns};
+	struct awaited a = find_awaited(c);
+	uint64_t now = clock_ns(), due = due_ns(c, next);
+	bool open = check_open_count(&c->check) < c->node->o->queue_depth && due > c->now_ns;
+	uint64_t idle = !open ? SLEEP_NS : due > now ? due - now : 0;
+
+	if (idle < 2 * c->node->nap_ns)
+		sched_yield();
+	else if (a.ways == 1 && a.ipc)
+		shmipc_client_wait(a.ipc, idle < SLEEP_NS ? idle / 2 : SLEEP_NS);
+	else if (a.ways == 1 && a.ring)
+		delegrpc_client_wait(a.ring, idle < SLEEP_NS ? idle / 2 : SLEEP_NS);
 	else
-		delegrpc_client_wait(c->ring, SLEEP_NS);
+		nanosleep(&nap, NULL);
+}
+
+/* Operations from next on that were due before the end, and will not be made. */
+static uint64_t count_missed(const struct client *c, uint64_t next, uint64_t end_ns)
+{
+	const struct options *o = c->node->o;
+	double turns = (double)(end_ns - c->start_ns) * o->rate / (double)NSEC_PER_SEC;
+	double due = ceil((turns - c->stream.client) / (c->node->ranks * o->clients));
+
+	return o->rate > 0 && due > (double)next ? (uint64_t)due - next : 0;
 }
 
 /*
@@ -167,20 +278,25 @@ static int work(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next
 
 		c->now_ns = clock_ns(); /* of the replies and of the requests of this turn */
 		n = take_replies(c);
-		if (c->now_ns >= end_ns)
+		if (c->now_ns >= end_ns && last > *next_p) {
+			c->missed = count_missed(c, *next_p, end_ns);
 			last = *next_p;
+		}
 		err = n < 0 ? n : refill(c, next_p, last);
 		if (err)
 			return err;
 		if (!check_open_count(&c->check) && *next_p >= last)
 			return 0;
-		if (n) {
+		if (n || !check_open_count(&c->check))
 			seen_ns = c->now_ns;
+		if (n) {
+			/* Relaxed: only the number counts, see node_done(). */
+			atomic_store_explicit(&c->done, c->check.n.verified, memory_order_relaxed);
 			wait_reset(&w);
 		} else if (c->now_ns - seen_ns > c->node->o->timeout_ns) {
 			return 0; /* what is open is lost */
 		} else if (wait_step(&w)) {
-			rest(c);
+			rest(c, *next_p);
 		}
 	}
 	return -EINTR;
@@ -202,15 +318,19 @@ static void show_run(const struct client *c, uint32_t run)
 static void run_once(struct client *c, uint32_t run)
 {
 	const struct options *o = c->node->o;
-	uint64_t start = clock_ns(), n = 0;
+	uint64_t n = 0, end;
 
-	latrec_hist_clear(&c->latency);
+	for (int i = 0; i < RESULT_LATENCIES; i++)
+		latrec_hist_clear(&c->latency[i]);
+	c->excluded = c->missed = 0;
 	check_restart(&c->check, run);
-	c->now_ns = start;
+	c->now_ns = c->start_ns = clock_ns();
+	c->measured_ns = c->start_ns + o->warmup_ns;
 	c->error = work(c, o->ops ? client_ops(c) : UINT64_MAX,
-		o->ops ? UINT64_MAX : start + o->duration_ns, &n);
+		o->ops ? UINT64_MAX : c->measured_ns + o->duration_ns, &n);
 	check_finish(&c->check);
-	c->elapsed_ns = clock_ns() - start;
+	end = clock_ns();
+	c->elapsed_ns = end > c->measured_ns ? end - c->measured_ns : 0;
 	if (n > c->made)
 		c->made = n;
 }
@@ -221,7 +341,7 @@ static void audit(struct client *c)
 	uint64_t start = clock_ns(), n = 0;
 
 	check_audit(&c->check, c->node->o->runs, c->node->made);
-	c->now_ns = start;
+	c->now_ns = c->measured_ns = start;
 	c->error = work(c, c->check.n_due, UINT64_MAX, &n);
 	check_finish(&c->check);
 	c->elapsed_ns = clock_ns() - start;
@@ -232,6 +352,8 @@ void *client_main(void *arg)
 	struct client *c = arg;
 
 	topo_pin_self(c->node->topo, c->node->o->daemons + c->index);
+	if (c->ucx)
+		c->error = ucx_client_greet(c->ucx);
 	for (uint32_t run = 0; gate_pass(&c->node->gate, run, c->error); run++) {
 		show_run(c, run);
 		if (run < c->node->o->runs)

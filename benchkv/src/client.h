@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A client thread: keeps queue_depth requests in flight, each sent where its key lives,
- * and checks every reply. Closed loop: an answer makes room for the next request.
+ * and checks every reply. Closed loop: an answer makes room for the next request. Open loop
+ * (--rate): a request is made when it is due, or as soon after as there is room.
  */
 #ifndef BENCHKV_CLIENT_H
 #define BENCHKV_CLIENT_H
@@ -10,20 +11,35 @@
 #include <stdint.h>
 
 #include "check.h"
+#include "direct.h"
 #include "latrec.h"
 #include "node.h"
+#include "result.h"
+#include "ucx.h"
+
+/* What is known of a request while it is in flight, besides what the check knows. */
+struct mark {
+	uint64_t due_ns; /* when it should have been made */
+	uint8_t kind; /* which latency it belongs to, see result.h */
+};
 
 struct client {
 	struct node *node;
 	uint32_t index; /* in this rank */
 	pthread_t thread;
 	struct shmipc_client **ipc; /* by daemon */
-	struct delegrpc_client *ring; /* NULL: no other rank */
+	struct delegrpc_client **rings; /* by daemon; NULL where it has none */
+	struct direct direct;
+	struct ucx_client *ucx; /* NULL: another backend */
 	struct stream stream;
 	struct checker check;
-	struct latrec_hist latency; /* of one run */
+	struct mark *marks; /* by slot of check: of requests in flight */
+	struct latrec_hist latency[RESULT_LATENCIES]; /* of one run */
+	uint64_t excluded, missed; /* operations, see result.h */
 	uint64_t now_ns; /* when this turn's replies were taken */
-	uint64_t elapsed_ns; /* of the last run, or of the audit */
+	uint64_t start_ns, measured_ns; /* of the run, and of what is measured */
+	uint64_t elapsed_ns; /* of the last run, without the warm-up, or of the audit */
+	_Atomic uint64_t done; /* verified in this run so far, for the progress line */
 	uint64_t made; /* operations of the run with the most */
 	int error; /* -errno: cannot go on */
 };
@@ -33,11 +49,14 @@ int client_init(struct client *c, struct node *node, uint32_t index);
 void client_fini(struct client *c);
 
 /*
- * Before the thread starts: connects to that daemon, or to the delegation ring, by the
- * name of its region. 0 or -errno.
+ * Before the thread starts: connects to that daemon, or to its ring, by the name of its
+ * region. 0 or -errno.
  */
 int client_connect(struct client *c, uint32_t daemon, const char *name);
-int client_connect_ring(struct client *c, const char *name);
+int client_connect_ring(struct client *c, uint32_t daemon, const char *name);
+
+/* A reply from another rank: token is that of the request. */
+void client_take(struct client *c, uint64_t token, const struct kv_resp *resp);
 
 /* The body of the thread; arg is the client. */
 void *client_main(void *arg);

@@ -2,6 +2,7 @@
 #include "control.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,7 @@ int control_parse(const char *text, struct control_spec *spec_p)
 		spec.kind = CONTROL_ADAPTIVE_HOLD;
 		s = "";
 	} else if (!strcmp(text, "auto")) {
+		spec.derive = true;
 		s = "";
 	} else if (!strncmp(text, "auto:", 5)) {
 		s = parse_pair(text + 5, &spec.window, &spec.full);
@@ -74,6 +76,17 @@ int control_parse(const char *text, struct control_spec *spec_p)
 		return -EINVAL;
 	*spec_p = spec;
 	return 0;
+}
+
+static uint32_t clamp(double x, double low, double high)
+{
+	return (uint32_t)(x < low ? low : x > high ? high : round(x));
+}
+
+void control_derive(struct control_spec *spec, double round_trip, double write, double message)
+{
+	spec->window = clamp(1.15 * round_trip / write, 2, 12);
+	spec->full = clamp(write / message, 8, MAX_NUMBER);
 }
 
 void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX])
@@ -171,7 +184,7 @@ static size_t most_urgent(const struct control *c, const struct control_load *lo
 	return best;
 }
 
-static void take(struct control_load *loads, size_t to, size_t from)
+static void swap(struct control_load *loads, size_t to, size_t from)
 {
 	struct control_load l = loads[to];
 
@@ -188,7 +201,7 @@ static size_t take_free(const struct control *c, struct control_load *loads, siz
 	for (size_t i = 0; i < n; i++) {
 		if (loads[i].replies || loads[i].calls >= c->spec.full) {
 			*taken_p += loads[i].calls != 0;
-			take(loads, go++, i);
+			swap(loads, go++, i);
 		}
 	}
 	return go;
@@ -210,12 +223,12 @@ size_t control_select(struct control *c, struct control_load *loads, size_t n,
 	now_ns = now(arg);
 	for (size_t i = go; i < n; i++) {
 		if (is_overdue(c, &loads[i], now_ns)) {
-			take(loads, go++, i);
+			swap(loads, go++, i);
 			taken++;
 		}
 	}
 	for (; go < n && c->unconsumed + taken < c->spec.window; taken++, go++)
-		take(loads, go, most_urgent(c, loads, go, n, now_ns));
+		swap(loads, go, most_urgent(c, loads, go, n, now_ns));
 	c->waits += go < n;
 	for (size_t i = go; i < n; i++) {
 		if (!c->ep[loads[i].ep].since_ns)

@@ -13,7 +13,6 @@
 #include "daemon.h"
 #include "endpoints.h"
 #include "remains.h"
-#include "stop.h"
 
 #define RING_MIN 4096u
 #define RING_MAX (1u << 30)
@@ -31,14 +30,14 @@
 #define NAP_LOOK_NS (8 * NSEC_PER_USEC)
 #define NAP_MIN_NS (50 * NSEC_PER_USEC)
 #define NAP_MAX_NS (5 * NSEC_PER_MSEC) /* to look at the stop flags */
-#define LOOK_NS (20 * NSEC_PER_MSEC) /* between looks at the stop flag */
 #define STORE_START 65536 /* keys that a store has room for before it must grow */
 
 /* ---- names and sizes ---- */
 
 uint32_t node_ring_size(const struct options *o)
 {
-	uint64_t want = pow2_ceil((uint64_t)SLACK * o->clients * o->queue_depth * CALL_BYTES);
+	uint64_t clients = backend_is_direct(o->backend) ? 1 : o->clients;
+	uint64_t want = pow2_ceil(SLACK * clients * o->queue_depth * CALL_BYTES);
 
 	if (o->ring_size)
 		return o->ring_size;
@@ -52,79 +51,18 @@ uint64_t node_nap_ns(uint32_t threads, uint32_t units)
 	return ns < NAP_MIN_NS ? NAP_MIN_NS : ns > NAP_MAX_NS ? NAP_MAX_NS : ns;
 }
 
-void node_ipc_name(const struct node *n, uint32_t daemon, char name[NODE_NAME_MAX])
+void node_region_name(const struct node *n, uint32_t daemon, char name[NODE_NAME_MAX])
 {
 	snprintf(name, NODE_NAME_MAX, "benchkv.%s.%u.%u", launch_job(n->launch), n->rank, daemon);
 }
 
-void node_ring_name(const struct node *n, char name[NODE_NAME_MAX])
+bool node_owns_endpoints(const struct node *n, uint32_t daemon)
 {
-	snprintf(name, NODE_NAME_MAX, "benchkv.%s.%u", launch_job(n->launch), n->rank);
-}
-
-/* ---- the gate ---- */
-
-static void gate_init(struct gate *g)
-{
-	pthread_condattr_t attr;
-
-	pthread_mutex_init(&g->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&g->changed, &attr);
-	pthread_condattr_destroy(&attr);
-}
-
-static void gate_fini(struct gate *g)
-{
-	pthread_cond_destroy(&g->changed);
-	pthread_mutex_destroy(&g->lock);
-}
-
-bool gate_pass(struct gate *g, uint32_t run, int error)
-{
-	bool go;
-
-	pthread_mutex_lock(&g->lock);
-	if (error && !g->error)
-		g->error = error;
-	g->arrived++;
-	pthread_cond_broadcast(&g->changed);
-	while (g->run <= run && !g->leave)
-		pthread_cond_wait(&g->changed, &g->lock);
-	go = !g->leave && !error;
-	pthread_mutex_unlock(&g->lock);
-	return go;
-}
-
-/* Until all clients have arrived: 0, the error of one of them, or -EINTR. */
-static int gate_wait(struct gate *g, uint32_t clients)
-{
-	int err = 0;
-
-	pthread_mutex_lock(&g->lock);
-	while (g->arrived < clients && !err) {
-		uint64_t at = clock_ns() + LOOK_NS;
-		struct timespec look = {.tv_sec = (time_t)(at / NSEC_PER_SEC),
-			.tv_nsec = (long)(at % NSEC_PER_SEC)};
-
-		pthread_cond_timedwait(&g->changed, &g->lock, &look);
-		err = stop_requested() ? -EINTR : 0;
+	for (uint32_t r = 0; r < n->ranks; r++) {
+		if (r != n->rank && node_owner(n, r) == daemon)
+			return true;
 	}
-	if (g->error)
-		err = g->error;
-	pthread_mutex_unlock(&g->lock);
-	return err;
-}
-
-static void gate_open(struct gate *g, bool leave)
-{
-	pthread_mutex_lock(&g->lock);
-	g->arrived = 0;
-	g->run++;
-	g->leave = leave;
-	pthread_cond_broadcast(&g->changed);
-	pthread_mutex_unlock(&g->lock);
+	return false;
 }
 
 /* ---- making ---- */
@@ -164,40 +102,70 @@ static int make_stores(struct node *n, char *why, int size)
 	return 0;
 }
 
-/* What the daemons need for the sake of other ranks, but for the ring. */
-static int make_flux(struct node *n, char *why, int size)
+static int make_flux(struct node *n, struct flux **flux_p, char *why, int size)
 {
-	const struct flux_attr flux = {.nodes = n->o->daemons,
+	const struct flux_attr attr = {.nodes = n->o->daemons,
 		.payload_size = sizeof(struct kv_req)};
-	int err;
+	int err = flux_create(&attr, flux_p);
 
-	if (n->ranks == 1 || n->o->daemons == 1)
-		return 0;
-	err = flux_create(&flux, &n->flux);
 	return err ? fail(why, size, err, "the channels between the daemons") : 0;
+}
+
+/* What the daemons need for the sake of other ranks, but for the rings. */
+static int make_channels(struct node *n, char *why, int size)
+{
+	int err = 0;
+
+	if (n->ranks == 1 || n->o->daemons == 1 || backend_is_direct(n->o->backend))
+		return 0;
+	err = make_flux(n, &n->flux, why, size);
+	return err || n->o->backend != BACKEND_META ? err : make_flux(n, &n->relay, why, size);
+}
+
+static bool sees_ranks(const struct node *n, uint32_t daemon)
+{
+	if (n->ranks == 1)
+		return false;
+	return n->o->backend != BACKEND_DELEGATION || node_owns_endpoints(n, daemon);
+}
+
+/* What a daemon that sees other ranks has besides. */
+static int make_network_state(struct node *n, struct daemon *d)
+{
+	int err = network_init(&d->net, n);
+
+	if (err || backend_is_direct(n->o->backend))
+		return err;
+	err = errands_init(&d->errands, n->o->clients * n->o->queue_depth, n->ranks);
+	return err || !n->o->trace ? err : trace_init(&d->trace);
+}
+
+static int make_daemon(struct node *n, struct daemon *d, uint32_t index)
+{
+	*d = (struct daemon){
+		.node = n,
+		.index = index,
+		.store = &n->stores[index],
+		.flux = n->flux ? flux_node(n->flux, index) : NULL,
+		.relay = n->relay ? flux_node(n->relay, index) : NULL,
+		.sees_ranks = sees_ranks(n, index),
+	};
+	return d->sees_ranks ? make_network_state(n, d) : 0;
 }
 
 static int make_threads_state(struct node *n)
 {
+	int err = 0;
+
 	n->daemons = calloc(n->o->daemons, sizeof(*n->daemons));
 	n->clients = calloc(n->o->clients, sizeof(*n->clients));
 	if (!n->daemons || !n->clients)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < n->o->daemons; i++) {
-		n->daemons[i] = (struct daemon){
-			.node = n,
-			.index = i,
-			.store = &n->stores[i],
-			.flux = n->flux ? flux_node(n->flux, i) : NULL,
-		};
-	}
-	for (uint32_t i = 0; i < n->o->clients; i++) {
-		int err = client_init(&n->clients[i], n, i);
-
-		if (err)
-			return err;
-	}
-	return n->ranks > 1 ? network_init(&n->daemons[0].net, n) : 0;
+	for (uint32_t i = 0; !err && i < n->o->daemons; i++)
+		err = make_daemon(n, &n->daemons[i], i);
+	for (uint32_t i = 0; !err && i < n->o->clients; i++)
+		err = client_init(&n->clients[i], n, i);
+	return err;
 }
 
 /* ---- regions ---- */
@@ -212,7 +180,7 @@ static int cannot_connect(char *why, int size, int err)
 	return fail(why, size, err, "a client cannot connect to its daemons");
 }
 
-static int open_ipc(struct node *n, uint32_t daemon, char *why, int size)
+static int open_ipc(struct node *n, struct daemon *d, char *why, int size)
 {
 	const struct shmipc_attr attr = {.max_clients = n->o->clients,
 		.depth = n->o->queue_depth,
@@ -221,18 +189,17 @@ static int open_ipc(struct node *n, uint32_t daemon, char *why, int size)
 	char name[NODE_NAME_MAX];
 	int err;
 
-	node_ipc_name(n, daemon, name);
-	err = shmipc_server_create(name, &attr, &n->ipc[daemon]);
+	node_region_name(n, d->index, name);
+	err = shmipc_server_create(name, &attr, &d->ipc);
 	if (err)
 		return cannot_make(why, size, err, name);
 	for (uint32_t i = 0; !err && i < n->o->clients; i++)
-		err = client_connect(&n->clients[i], daemon, name);
-	shmipc_server_unlink(n->ipc[daemon]);
-	n->daemons[daemon].ipc = n->ipc[daemon];
+		err = client_connect(&n->clients[i], d->index, name);
+	shmipc_server_unlink(d->ipc);
 	return err ? cannot_connect(why, size, err) : 0;
 }
 
-static int open_ring(struct node *n, char *why, int size)
+static int open_ring(struct node *n, struct daemon *d, char *why, int size)
 {
 	const struct delegrpc_attr attr = {.max_clients = n->o->clients,
 		.resp_depth = n->o->queue_depth,
@@ -241,14 +208,13 @@ static int open_ring(struct node *n, char *why, int size)
 	char name[NODE_NAME_MAX];
 	int err;
 
-	node_ring_name(n, name);
-	err = delegrpc_server_create(name, &attr, &n->ring);
+	node_region_name(n, d->index, name);
+	err = delegrpc_server_create(name, &attr, &d->ring);
 	if (err)
 		return cannot_make(why, size, err, name);
 	for (uint32_t i = 0; !err && i < n->o->clients; i++)
-		err = client_connect_ring(&n->clients[i], name);
-	delegrpc_server_unlink(n->ring);
-	n->daemons[0].ring = n->ring;
+		err = client_connect_ring(&n->clients[i], d->index, name);
+	delegrpc_server_unlink(d->ring);
 	return err ? cannot_connect(why, size, err) : 0;
 }
 
@@ -263,13 +229,12 @@ static int open_regions(struct node *n, char *why, int size)
 	int err = 0;
 
 	remains_remove();
-	n->ipc = calloc(n->o->daemons, sizeof(struct shmipc_server *));
-	if (!n->ipc)
-		return -ENOMEM;
 	for (uint32_t i = 0; !err && i < n->o->daemons; i++)
-		err = open_ipc(n, i, why, size);
-	if (!err && n->ranks > 1)
-		err = open_ring(n, why, size);
+		err = open_ipc(n, &n->daemons[i], why, size);
+	for (uint32_t i = 0; !err && i < n->o->daemons; i++) {
+		if (n->o->backend == BACKEND_DELEGATION && n->daemons[i].sees_ranks)
+			err = open_ring(n, &n->daemons[i], why, size);
+	}
 	return err;
 }
 
@@ -288,8 +253,7 @@ static int start_threads(struct node *n)
 {
 	while (n->daemons_started < n->o->daemons) {
 		struct daemon *d = &n->daemons[n->daemons_started];
-		int err =
-			pthread_create(&d->thread, NULL, d->index ? worker_main : daemon0_main, d);
+		int err = pthread_create(&d->thread, NULL, daemon_main, d);
 
 		if (err)
 			return -err;
@@ -317,7 +281,7 @@ int node_start(struct node *n, char *why, int size)
 	source_init(&n->source, &n->o->load);
 	err = make_stores(n, why, size);
 	if (!err)
-		err = make_flux(n, why, size);
+		err = make_channels(n, why, size);
 	if (!err)
 		err = make_threads_state(n);
 	if (!err && n->ranks > 1)
@@ -326,17 +290,31 @@ int node_start(struct node *n, char *why, int size)
 		err = open_regions(n, why, size);
 	if (err)
 		return why[0] ? err : fail(why, size, err, "the rank cannot start");
+	for (uint32_t i = 0; n->o->wait_event && !err && i < n->o->daemons; i++)
+		err = sleeper_init(&n->daemons[i].sleeper, &n->daemons[i]);
+	if (err)
+		return fail(why, size, err, "no descriptor to sleep on");
 	err = start_threads(n);
 	if (err)
 		return fail(why, size, err, "a thread cannot start");
-	err = gate_wait(&n->gate, n->clients_started);
+	err = gate_wait(&n->gate, n->clients_started, NULL, NULL);
 	return err ? fail(why, size, err, "a client cannot start") : 0;
 }
 
-int node_run(struct node *n)
+int node_run(struct node *n, gate_tick_fn *tick, void *arg)
 {
 	gate_open(&n->gate, false);
-	return gate_wait(&n->gate, n->clients_started);
+	return gate_wait(&n->gate, n->clients_started, tick, arg);
+}
+
+uint64_t node_done(const struct node *n)
+{
+	uint64_t done = 0;
+
+	/* Relaxed: pairs with the store in work(); only the numbers count. */
+	for (uint32_t i = 0; i < n->clients_started; i++)
+		done += atomic_load_explicit(&n->clients[i].done, memory_order_relaxed);
+	return done;
 }
 
 /* ---- the end ---- */
@@ -352,26 +330,27 @@ void node_stop(struct node *n)
 		pthread_join(n->daemons[i].thread, NULL);
 }
 
-static void free_servers(struct node *n)
+static void free_daemon(struct daemon *d)
 {
-	copyrpc_ctx_destroy(n->ctx);
+	trace_fini(&d->trace);
+	errands_fini(&d->errands);
+	network_fini(&d->net);
+	delegrpc_server_destroy(d->ring);
+	shmipc_server_destroy(d->ipc);
+}
+
+void node_free(struct node *n, bool in_order)
+{
+	for (uint32_t i = 0; n->clients && i < n->o->clients; i++)
+		client_fini(&n->clients[i]);
+	for (uint32_t i = 0; n->daemons && i < n->o->daemons; i++)
+		free_daemon(&n->daemons[i]);
+	ucx_net_close(n->ucx, in_order);
+	flux_destroy(n->relay);
 	flux_destroy(n->flux);
-	delegrpc_server_destroy(n->ring);
-	for (uint32_t i = 0; n->ipc && i < n->o->daemons; i++)
-		shmipc_server_destroy(n->ipc[i]);
-	free((void *)n->ipc);
 	for (uint32_t i = 0; n->stores && i < n->o->daemons; i++)
 		store_fini(&n->stores[i]);
 	free(n->stores);
-}
-
-void node_free(struct node *n)
-{
-	if (n->daemons)
-		network_fini(&n->daemons[0].net);
-	for (uint32_t i = 0; n->clients && i < n->o->clients; i++)
-		client_fini(&n->clients[i]);
-	free_servers(n);
 	free(n->clients);
 	free(n->made);
 	free(n->daemons);

@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A rank: D daemon threads that own the keys, C client threads that ask for them, and
- * what lies between:
+ * what lies between. For a key of this rank, shard d:
  *
- *	client -> shmipc -> daemon d			a key of this rank, shard d
- *	client -> delegrpc -> daemon 0 -> copyrpc	a key of another rank
- *	copyrpc -> daemon 0 [-> flux -> daemon d]	what other ranks ask for
+ *	client -> shmipc -> daemon d
+ *
+ * for a key of rank r, whose endpoint daemon e = r mod --net-daemons owns:
+ *
+ *	delegation	client -> delegrpc -> daemon e -> copyrpc
+ *	meta		client -> shmipc -> daemon d [-> flux -> daemon e] -> copyrpc
+ *	direct		client -> copyrpc
+ *	ucx		client -> UCX
+ *
+ * and what other ranks ask for, which with direct and ucx comes to daemon d at once:
+ *
+ *	copyrpc -> daemon e [-> flux -> daemon d]
  *
  * Everything is made by the main thread, then handed to the threads that use it; flags
  * and the gate below are all that passes between them besides the messages.
@@ -13,16 +22,15 @@
 #ifndef BENCHKV_NODE_H
 #define BENCHKV_NODE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "copyrpc.h"
 #include "delegrpc.h"
 #include "flux.h"
 #include "shmipc.h"
 
+#include "gate.h"
 #include "launch.h"
 #include "options.h"
 #include "place.h"
@@ -31,16 +39,6 @@
 
 #define NODE_NAME_MAX 180
 
-/* Where clients and the main thread meet: before the first run, and around each. */
-struct gate {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	uint32_t run; /* the run that may go on; 0: none yet */
-	uint32_t arrived; /* clients that are ready for the next one */
-	bool leave; /* there is no next one */
-	int error; /* -errno of the first client that cannot go on */
-};
-
 struct client;
 struct daemon;
 
@@ -48,6 +46,7 @@ struct node {
 	const struct options *o;
 	struct launch *launch;
 	struct topo *topo;
+	struct control_spec control; /* that of the options, with K and B of this machine */
 	struct placement place;
 	struct source source; /* of the clients' operations */
 	uint32_t rank, ranks;
@@ -55,10 +54,13 @@ struct node {
 	const char *device; /* NULL: no device is needed */
 	uint64_t nap_ns; /* of a thread with several things to wait for, and nothing to do */
 	struct store *stores; /* by shard */
-	struct shmipc_server **ipc; /* by shard */
-	struct delegrpc_server *ring; /* NULL when there is no other rank */
-	struct flux *flux; /* NULL when there is no other rank, or one daemon */
-	struct copyrpc_ctx *ctx; /* NULL when there is no other rank */
+	struct flux *flux; /* for requests of other ranks; NULL: none have to be passed on */
+	/*
+	 * For requests to other ranks, of meta. A network of its own: those wait for other
+	 * ranks, which may wait for what goes by flux.
+	 */
+	struct flux *relay;
+	struct ucx_net *ucx; /* NULL: another backend */
 	struct daemon *daemons;
 	struct client *clients;
 	uint64_t *made; /* by client of the job: its operations; for the audit */
@@ -67,7 +69,16 @@ struct node {
 	atomic_bool stop_daemons;
 };
 
-/* The bytes of a ring that holds what can be in flight to one rank. */
+/* The daemon that has the endpoint for a rank, in delegation and meta. */
+static inline uint32_t node_owner(const struct node *n, uint32_t rank)
+{
+	return rank % n->o->net_daemons;
+}
+
+/* Does that daemon have any? */
+bool node_owns_endpoints(const struct node *n, uint32_t daemon);
+
+/* The bytes of a ring that holds what can be in flight on an endpoint. */
 uint32_t node_ring_size(const struct options *o);
 
 /*
@@ -76,9 +87,8 @@ uint32_t node_ring_size(const struct options *o);
  */
 uint64_t node_nap_ns(uint32_t threads, uint32_t units);
 
-/* The names of the shared-memory regions, of a daemon and of the delegation ring. */
-void node_ipc_name(const struct node *n, uint32_t daemon, char name[NODE_NAME_MAX]);
-void node_ring_name(const struct node *n, char name[NODE_NAME_MAX]);
+/* The name of a daemon's shared-memory regions; the layers put their own before it. */
+void node_region_name(const struct node *n, uint32_t daemon, char name[NODE_NAME_MAX]);
 
 /*
  * Makes the stores and the endpoints, connects them to those of the other ranks, makes
@@ -93,15 +103,15 @@ int node_start(struct node *n, char *why, int size);
  * A run, or after the last one the audit: 0 when all clients are through. -EINTR when the program was told to stop;
  * otherwise the -errno of a client that could not go on.
  */
-int node_run(struct node *n);
+int node_run(struct node *n, gate_tick_fn *tick, void *arg);
+
+/* Operations that the clients have verified in this run so far. Any time, from any thread. */
+uint64_t node_done(const struct node *n);
 
 /* Ends the threads: what they counted can be read. */
 void node_stop(struct node *n);
 
-/* Frees everything; after node_stop(). */
-void node_free(struct node *n);
-
-/* The gate, for clients: wait for the run after `run`; false: there is none. */
-bool gate_pass(struct gate *g, uint32_t run, int error);
+/* Frees everything; after node_stop(). in_order: the runs and the audit are through. */
+void node_free(struct node *n, bool in_order);
 
 #endif

@@ -3,68 +3,38 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "help.h"
+#include "values.h"
 
 #define MAX_CLIENTS 1024
 #define MAX_DEPTH 4096
-#define RING_MIN 4096u
-#define RING_MAX (1u << 30)
 
 #define CONTROLS                                                                                    \
 	"none, budget:N, threshold:T,N, adaptive-budget, hold:US, adaptive-hold, auto or auto:K,B " \
 	"(numbers 1 to 65536)"
 
-static const char usage[] =
-	"Usage: benchkv delegation [OPTION]...\n"
-	"A distributed key-value store and its load, one rank per process of the job:\n"
-	"  mpirun -np 2 benchkv delegation --daemons 2 --clients 4 --queue-depth 32\n"
-	"Every reply is checked, and every key that was put is read back at the end. Without a\n"
-	"PMIx launcher it is a single rank.\n"
-	"\n"
-	"Size\n"
-	"  --daemons N          daemon threads, one shard each, per rank (1 to 64; 1)\n"
-	"  --clients N          client threads per rank (1 to 1024; 2)\n"
-	"  --queue-depth N      requests in flight per client (1 to 4096; 8)\n"
-	"  --duration S         seconds of a run (0.001 to 86400; 3)\n"
-	"  --ops N              instead: operations of a run, over all clients\n"
-	"  --runs N             runs, one after the other (1 to 1000; 1)\n"
-	"Work\n"
-	"  --key-range N        keys 0 to N-1 (1 to 2^32; 1048576)\n"
-	"  --read-ratio R       share of gets (0 to 1; 0.5)\n"
-	"  --distribution D     uniform, or zipf:THETA (above 0, at most 10; uniform)\n"
-	"  --preload yes|no     store every key before the first run (yes)\n"
-	"  --seed N             of the operation streams (1)\n"
-	"Network\n"
-	"  --device NAME        mlx5 device; auto: the first one, else a software HCA (auto)\n"
-	"  --ring-size BYTES    of each endpoint: a power of two from 4096 to 2^30; auto: eight\n"
-	"                       times what can be in flight to one rank (auto)\n"
-	"  --control C          of batching: none, budget:N, threshold:T,N, adaptive-budget,\n"
-	"                       hold:US, adaptive-hold, auto, auto:K,B (auto)\n"
-	"Other\n"
-	"  --pin yes|no         a core per thread, when there are enough (yes)\n"
-	"  --timeout S          how long to wait for a reply, and for ranks that start; for their\n"
-	"                       end of a run twice that (1 to 86400; 30)\n"
-	"  --trace FILE         what daemon 0 of each rank does, every millisecond: FILE.RANK\n"
-	"  --json FILE          one JSON object, from rank 0; - is standard output\n"
-	"  --dry-run            print what would run where, and stop\n"
-	"  --help, --version\n"
-	"\n"
-	"Status: 0 all replies and keys verified, 1 an error, 2 a bad command line.\n";
+#ifdef HAVE_UCX
+#define BACKENDS "delegation, meta, direct, ucx"
+#else
+#define BACKENDS "delegation, meta, direct (ucx is left out of this build)"
+#endif
 
 enum {
 	OPT_DAEMONS = 256,
+	OPT_NET_DAEMONS,
 	OPT_CLIENTS,
 	OPT_QUEUE_DEPTH,
 	OPT_DURATION,
 	OPT_OPS,
 	OPT_RUNS,
+	OPT_WARMUP,
+	OPT_RATE,
 	OPT_KEY_RANGE,
 	OPT_READ_RATIO,
 	OPT_DISTRIBUTION,
@@ -73,22 +43,30 @@ enum {
 	OPT_DEVICE,
 	OPT_RING_SIZE,
 	OPT_CONTROL,
+	OPT_MACHINE,
+	OPT_STAGGER,
 	OPT_PIN,
+	OPT_WAIT,
 	OPT_TIMEOUT,
 	OPT_TRACE,
 	OPT_JSON,
+	OPT_HGRM,
 	OPT_DRY_RUN,
 	OPT_HELP,
 	OPT_VERSION,
+	OPT_END,
 };
 
 static const struct option long_options[] = {
 	{"daemons", required_argument, NULL, OPT_DAEMONS},
+	{"net-daemons", required_argument, NULL, OPT_NET_DAEMONS},
 	{"clients", required_argument, NULL, OPT_CLIENTS},
 	{"queue-depth", required_argument, NULL, OPT_QUEUE_DEPTH},
 	{"duration", required_argument, NULL, OPT_DURATION},
 	{"ops", required_argument, NULL, OPT_OPS},
 	{"runs", required_argument, NULL, OPT_RUNS},
+	{"warmup", required_argument, NULL, OPT_WARMUP},
+	{"rate", required_argument, NULL, OPT_RATE},
 	{"key-range", required_argument, NULL, OPT_KEY_RANGE},
 	{"read-ratio", required_argument, NULL, OPT_READ_RATIO},
 	{"distribution", required_argument, NULL, OPT_DISTRIBUTION},
@@ -98,150 +76,50 @@ static const struct option long_options[] = {
 	{"ring-size", required_argument, NULL, OPT_RING_SIZE},
 	{"control", required_argument, NULL, OPT_CONTROL},
 	{"pin", required_argument, NULL, OPT_PIN},
+	{"machine", required_argument, NULL, OPT_MACHINE},
+	{"stagger", required_argument, NULL, OPT_STAGGER},
+	{"wait", required_argument, NULL, OPT_WAIT},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"trace", required_argument, NULL, OPT_TRACE},
 	{"json", required_argument, NULL, OPT_JSON},
+	{"hgrm", required_argument, NULL, OPT_HGRM},
 	{"dry-run", no_argument, NULL, OPT_DRY_RUN},
 	{"help", no_argument, NULL, OPT_HELP},
 	{"version", no_argument, NULL, OPT_VERSION},
 	{NULL, 0, NULL, 0},
 };
 
-/* Where parsing is: the option's name and argument, and where to say what is wrong, if so. */
-struct parse {
-	const char *name, *arg;
-	char *why;
-	int size;
-};
-
-static int bad(const struct parse *p, const char *give)
-{
-	if (p->why)
-		snprintf(p->why, (size_t)p->size, "--%s '%s' is not valid: give %s", p->name,
-			p->arg, give);
-	return -EINVAL;
-}
-
-static int parse_u64(const struct parse *p, uint64_t min, uint64_t max, uint64_t *n_p)
-{
-	unsigned long long n;
-	char *end, give[64];
-
-	errno = 0;
-	n = strtoull(p->arg, &end, 0);
-	if (p->arg[0] >= '0' && p->arg[0] <= '9' && !*end && !errno && n >= min && n <= max) {
-		*n_p = n;
-		return 0;
-	}
-	snprintf(give, sizeof(give), "a whole number from %" PRIu64 " to %" PRIu64, min, max);
-	return bad(p, give);
-}
-
-static int parse_u32(const struct parse *p, uint32_t min, uint32_t max, uint32_t *n_p)
-{
-	uint64_t n;
-	int err = parse_u64(p, min, max, &n);
-
-	if (!err)
-		*n_p = (uint32_t)n;
-	return err;
-}
-
-static int parse_real(const struct parse *p, double min, double max, double *x_p)
-{
-	bool number = (*p->arg >= '0' && *p->arg <= '9') || *p->arg == '.';
-	char *end, give[64];
-	double x = strtod(p->arg, &end);
-
-	if (number && end != p->arg && !*end && isfinite(x) && x >= min && x <= max) {
-		*x_p = x;
-		return 0;
-	}
-	snprintf(give, sizeof(give), "a number from %g to %.10g", min, max);
-	return bad(p, give);
-}
-
-static int parse_seconds(const struct parse *p, double min, double max, uint64_t *ns_p)
-{
-	double s;
-	int err = parse_real(p, min, max, &s);
-
-	if (!err)
-		*ns_p = (uint64_t)(s * (double)NSEC_PER_SEC);
-	return err;
-}
-
-static int parse_yes_no(const struct parse *p, bool *yes_p)
-{
-	bool yes = !strcmp(p->arg, "yes");
-
-	if (!yes && strcmp(p->arg, "no"))
-		return bad(p, "yes or no");
-	*yes_p = yes;
-	return 0;
-}
-
-static int parse_distribution(const struct parse *p, double *theta_p)
-{
-	struct parse number = *p;
-	double theta = 0;
-
-	if (!strncmp(p->arg, "zipf:", 5)) {
-		number = (struct parse){.name = p->name, .arg = p->arg + 5};
-		if (parse_real(&number, 1e-6, 10, &theta))
-			return bad(p, "zipf: and a number above 0, at most 10, as zipf:0.99");
-	} else if (strcmp(p->arg, "uniform")) {
-		return bad(p, "uniform, or zipf:THETA as zipf:0.99");
-	}
-	*theta_p = theta;
-	return 0;
-}
-
-static int parse_ring_size(const struct parse *p, uint32_t *size_p)
-{
-	struct parse number = {.name = p->name, .arg = p->arg};
-	uint32_t size = 0;
-
-	if (strcmp(p->arg, "auto") &&
-		(parse_u32(&number, RING_MIN, RING_MAX, &size) || !is_pow2(size)))
-		return bad(p, "auto, or a power of two from 4096 to 1073741824");
-	*size_p = size;
-	return 0;
-}
-
-static int parse_name(const struct parse *p, const char *what, const char **s_p)
-{
-	if (!p->arg[0])
-		return bad(p, what);
-	*s_p = p->arg;
-	return 0;
-}
-
 static int parse_size_option(int opt, const struct parse *p, struct options *o)
 {
 	switch (opt) {
 	case OPT_DAEMONS:
-		return parse_u32(p, 1, OPTIONS_MAX_DAEMONS, &o->daemons);
+		return value_u32(p, 1, OPTIONS_MAX_DAEMONS, &o->daemons);
+	case OPT_NET_DAEMONS:
+		return value_u32(p, 1, OPTIONS_MAX_DAEMONS, &o->net_daemons);
 	case OPT_CLIENTS:
-		return parse_u32(p, 1, MAX_CLIENTS, &o->clients);
+		return value_u32(p, 1, MAX_CLIENTS, &o->clients);
 	case OPT_QUEUE_DEPTH:
-		return parse_u32(p, 1, MAX_DEPTH, &o->queue_depth);
+		return value_u32(p, 1, MAX_DEPTH, &o->queue_depth);
 	case OPT_DURATION:
-		return parse_seconds(p, 0.001, 86400, &o->duration_ns);
+		return value_seconds(p, 0.001, 86400, &o->duration_ns);
 	case OPT_OPS:
-		return parse_u64(p, 1, 1ull << 48, &o->ops);
+		return value_u64(p, 1, 1ull << 48, &o->ops);
 	case OPT_RUNS:
-		return parse_u32(p, 1, 1000, &o->runs);
+		return value_u32(p, 1, 1000, &o->runs);
+	case OPT_WARMUP:
+		return value_seconds(p, 0, 86400, &o->warmup_ns);
+	case OPT_RATE:
+		return value_real(p, 1, 1e12, &o->rate);
 	case OPT_KEY_RANGE:
-		return parse_u64(p, 1, WORKLOAD_MAX_KEYS, &o->load.key_range);
+		return value_u64(p, 1, WORKLOAD_MAX_KEYS, &o->load.key_range);
 	case OPT_READ_RATIO:
-		return parse_real(p, 0, 1, &o->load.read_ratio);
+		return value_real(p, 0, 1, &o->load.read_ratio);
 	case OPT_DISTRIBUTION:
-		return parse_distribution(p, &o->load.zipf_theta);
+		return value_distribution(p, &o->load.zipf_theta);
 	case OPT_PRELOAD:
-		return parse_yes_no(p, &o->preload);
+		return value_yes_no(p, &o->preload);
 	default:
-		return parse_u64(p, 0, INT64_MAX, &o->load.seed);
+		return value_u64(p, 0, INT64_MAX, &o->load.seed);
 	}
 }
 
@@ -249,29 +127,66 @@ static int parse_option(int opt, const struct parse *p, struct options *o)
 {
 	switch (opt) {
 	case OPT_DEVICE:
-		if (parse_name(p, "auto or the name of a device", &o->device))
+		if (value_name(p, "auto or the name of a device", &o->device))
 			return -EINVAL;
 		if (!strcmp(o->device, "auto"))
 			o->device = NULL;
 		return 0;
 	case OPT_RING_SIZE:
-		return parse_ring_size(p, &o->ring_size);
+		return value_ring_size(p, &o->ring_size);
 	case OPT_CONTROL:
-		return control_parse(p->arg, &o->control) ? bad(p, CONTROLS) : 0;
+		return control_parse(p->arg, &o->control) ? value_bad(p, CONTROLS) : 0;
 	case OPT_PIN:
-		return parse_yes_no(p, &o->pin);
+		return value_yes_no(p, &o->pin);
+	case OPT_MACHINE:
+		return value_name(p, "a file that benchkv measure has written", &o->machine);
+	case OPT_STAGGER:
+		return value_microseconds(p, 0, 1e6, &o->stagger_ns);
+	case OPT_WAIT:
+		return value_wait(p, &o->wait_event);
 	case OPT_TIMEOUT:
-		return parse_seconds(p, 1, 86400, &o->timeout_ns);
+		return value_seconds(p, 1, 86400, &o->timeout_ns);
 	case OPT_TRACE:
-		return parse_name(p, "a file name, to which .RANK is added", &o->trace);
+		return value_name(p, "a file name, to which .RANK is added", &o->trace);
 	case OPT_JSON:
-		return parse_name(p, "a file, or - for standard output", &o->json);
+		return value_name(p, "a file, or - for standard output", &o->json);
+	case OPT_HGRM:
+		return value_name(p, "a file name", &o->hgrm);
 	case OPT_DRY_RUN:
 		o->dry_run = true;
 		return 0;
 	default:
 		return parse_size_option(opt, p, o);
 	}
+}
+
+const char *backend_name(enum backend b)
+{
+	static const char *const names[] = {
+		[BACKEND_DELEGATION] = "delegation",
+		[BACKEND_META] = "meta",
+		[BACKEND_DIRECT] = "direct",
+		[BACKEND_UCX] = "ucx",
+	};
+
+	return names[b];
+}
+
+static bool find_backend(const char *name, enum backend *backend_p)
+{
+#ifdef HAVE_UCX
+	const enum backend last = BACKEND_UCX;
+#else
+	const enum backend last = BACKEND_DIRECT;
+#endif
+
+	for (enum backend b = BACKEND_DELEGATION; b <= last; b++) {
+		if (!strcmp(name, backend_name(b))) {
+			*backend_p = b;
+			return true;
+		}
+	}
+	return false;
 }
 
 static int parse_backend(int argc, char **argv, struct options *o, char *why, int size)
@@ -281,24 +196,94 @@ static int parse_backend(int argc, char **argv, struct options *o, char *why, in
 			argv[optind + 1]);
 		return -EINVAL;
 	}
-	o->backend = optind < argc ? argv[optind] : NULL;
-	if (!o->backend || strcmp(o->backend, "delegation")) {
-		snprintf(why, (size_t)size, "%s%s%s: give one of: delegation",
-			o->backend ? "unknown backend '" : "no backend",
-			o->backend ? o->backend : "", o->backend ? "'" : "");
+	if (optind < argc && !strcmp(argv[optind], "measure")) {
+		o->measure = true;
+		return 0;
+	}
+	if (optind < argc && !find_backend(argv[optind], &o->backend)) {
+		snprintf(why, (size_t)size,
+			"unknown backend '%s': give one of: " BACKENDS ", or the command measure",
+			argv[optind]);
 		return -EINVAL;
 	}
 	return 0;
 }
 
-static int check_together(struct options *o, bool have_duration, char *why, int size)
+static const char *option_name(int opt)
 {
-	if (o->ops && have_duration) {
+	const struct option *o = long_options;
+
+	while (o->val != opt)
+		o++;
+	return o->name;
+}
+
+/* The first of these options that was given; 0: none. */
+static int first_given(const bool *given, const int *opts, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (given[opts[i] - OPT_DAEMONS])
+			return opts[i];
+	}
+	return 0;
+}
+
+/* Of a backend whose clients go to the network by themselves. */
+static int check_direct(struct options *o, const bool *given, char *why, int size)
+{
+	static const int unfit[] = {OPT_CONTROL, OPT_MACHINE, OPT_NET_DAEMONS, OPT_STAGGER,
+		OPT_TRACE};
+	static const int unfit_ucx[] = {OPT_RING_SIZE, OPT_WAIT};
+	int found = first_given(given, unfit, ARRAY_SIZE(unfit));
+
+	if (!found && o->backend == BACKEND_UCX)
+		found = first_given(given, unfit_ucx, ARRAY_SIZE(unfit_ucx));
+	if (found) {
+		snprintf(why, (size_t)size, "--%s means nothing to %s: give another backend",
+			option_name(found), backend_name(o->backend));
+		return -EINVAL;
+	}
+	o->net_daemons = o->daemons;
+	return control_parse("none", &o->control);
+}
+
+static int check_measure(const bool *given, char *why, int size)
+{
+	for (int opt = OPT_DAEMONS; opt < OPT_HELP; opt++) {
+		if (given[opt - OPT_DAEMONS] && opt != OPT_DEVICE && opt != OPT_MACHINE) {
+			snprintf(why, (size_t)size,
+				"--%s means nothing to measure: give --device and --machine only",
+				option_name(opt));
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+static int check_together(struct options *o, const bool *given, char *why, int size)
+{
+	if (o->measure)
+		return check_measure(given, why, size);
+	if (o->ops && given[OPT_DURATION - OPT_DAEMONS]) {
 		snprintf(why, (size_t)size, "--ops and --duration exclude each other: give one");
+		return -EINVAL;
+	}
+	if (o->ops && o->warmup_ns) {
+		snprintf(why, (size_t)size, "--ops and --warmup exclude each other: give one");
 		return -EINVAL;
 	}
 	if (o->ops)
 		o->duration_ns = 0;
+	if (backend_is_direct(o->backend))
+		return check_direct(o, given, why, size);
+	if (!o->net_daemons)
+		o->net_daemons = o->backend == BACKEND_META ? o->daemons : 1;
+	if (o->net_daemons > o->daemons) {
+		snprintf(why, (size_t)size,
+			"--net-daemons %u is more than there are: give %u or less", o->net_daemons,
+			o->daemons);
+		return -EINVAL;
+	}
 	return 0;
 }
 
@@ -321,6 +306,26 @@ static int say_unknown(int opt, char **argv, char *why, int size)
 	return -EINVAL;
 }
 
+/* Of the backend that the first argument names, if it does. */
+static int help(const char *first)
+{
+	enum backend b;
+
+	if (!strcmp(first, "measure"))
+		help_measure(stdout);
+	else if (find_backend(first, &b))
+		help_backend(b, stdout);
+	else
+		help_all(stdout);
+	return 1;
+}
+
+static int version(void)
+{
+	puts("benchkv " BENCHKV_VERSION);
+	return 1;
+}
+
 static int parse_line(int argc, char **argv, struct options *o_p, char *why, int size)
 {
 	struct options o = {.daemons = 1,
@@ -332,7 +337,8 @@ static int parse_line(int argc, char **argv, struct options *o_p, char *why, int
 		.preload = true,
 		.pin = true,
 		.load = {.key_range = 1u << 20, .read_ratio = 0.5, .seed = 1}};
-	bool have_duration = false;
+	bool given[OPT_END - OPT_DAEMONS] = {false};
+	const char *first = argc > 1 ? argv[1] : "";
 	int opt, at, err;
 
 	control_parse("auto", &o.control);
@@ -341,20 +347,18 @@ static int parse_line(int argc, char **argv, struct options *o_p, char *why, int
 	while ((opt = getopt_long(argc, argv, ":", long_options, &at)) != -1) {
 		struct parse p = {opt > 255 ? long_options[at].name : "", optarg, why, size};
 
-		if (opt == OPT_HELP || opt == OPT_VERSION) {
-			fputs(opt == OPT_HELP ? usage : "benchkv " BENCHKV_VERSION "\n", stdout);
-			return 1;
-		}
+		if (opt == OPT_HELP || opt == OPT_VERSION)
+			return opt == OPT_HELP ? help(first) : version();
 		if (opt == '?' || opt == ':')
 			return say_unknown(opt, argv, why, size);
-		have_duration |= opt == OPT_DURATION;
+		given[opt - OPT_DAEMONS] = true;
 		err = parse_option(opt, &p, &o);
 		if (err)
 			return err;
 	}
 	err = parse_backend(argc, argv, &o, why, size);
 	if (!err)
-		err = check_together(&o, have_duration, why, size);
+		err = check_together(&o, given, why, size);
 	if (!err)
 		*o_p = o;
 	return err;
@@ -392,12 +396,17 @@ static uint64_t real_bits(double x)
 uint64_t options_digest(const struct options *o)
 {
 	const uint64_t fields[] = {
+		o->backend,
 		o->daemons,
+		o->net_daemons,
 		o->clients,
 		o->queue_depth,
 		o->duration_ns,
 		o->ops,
 		o->runs,
+		o->warmup_ns,
+		real_bits(o->rate),
+		o->stagger_ns,
 		o->load.key_range,
 		real_bits(o->load.read_ratio),
 		real_bits(o->load.zipf_theta),

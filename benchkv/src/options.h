@@ -12,21 +12,37 @@
 #define OPTIONS_MAX_DAEMONS 64
 #define OPTIONS_USAGE 2 /* exit status of a bad command line */
 
+/* How a request gets to another rank, and its reply back. */
+enum backend {
+	BACKEND_DELEGATION, /* delegrpc to a daemon, copyrpc */
+	BACKEND_META, /* shmipc to a daemon, flux to another one, copyrpc */
+	BACKEND_DIRECT, /* copyrpc, from the client itself */
+	BACKEND_UCX, /* UCX active messages, from the client itself */
+};
+
 struct options {
-	const char *backend;
+	bool measure; /* the command `measure`, and no backend */
+	enum backend backend;
 	uint32_t daemons, clients, queue_depth;
+	uint32_t net_daemons; /* that own endpoints; the one for rank r is r mod net_daemons */
 	uint64_t duration_ns; /* of a run; 0: by ops */
 	uint64_t ops; /* of a run, over all clients of the job; 0: by duration */
 	uint32_t runs;
+	uint64_t warmup_ns; /* of a run, before what is measured; only with a duration */
+	double rate; /* operations per second of all clients; 0: a closed loop */
 	struct workload load;
 	bool preload;
 	uint32_t ring_size; /* 0: auto */
 	const char *device; /* NULL: auto */
 	struct control_spec control;
+	uint64_t stagger_ns; /* first calls to rank r wait r times that */
+	const char *machine; /* file of what the machine needs; NULL: none */
 	const char *trace; /* NULL: none */
 	const char *json; /* NULL: none; "-": standard output */
+	const char *hgrm; /* NULL: none */
 	uint64_t timeout_ns;
 	bool pin;
+	bool wait_event; /* idle daemons sleep on descriptors */
 	bool dry_run;
 	char *const *command; /* the command line as it was given, up to a NULL */
 };
@@ -36,6 +52,14 @@ struct options {
  * --version); -EINVAL: a bad argument, and why[] says in one line what to give.
  */
 int options_parse(int argc, char **argv, struct options *o_p, char *why, int size);
+
+const char *backend_name(enum backend b);
+
+/* Does every client have endpoints of its own? */
+static inline bool backend_is_direct(enum backend b)
+{
+	return b == BACKEND_DIRECT || b == BACKEND_UCX;
+}
 
 /* A number that is equal for command lines that describe the same run. */
 uint64_t options_digest(const struct options *o);

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "client.h"
 
-#define RESULT_MAGIC 0x62656e63686b7632ull
+#define RESULT_MAGIC 0x62656e63686b7634ull
 #define FIXED offsetof(struct result, latency)
 
 /*
@@ -40,7 +41,10 @@ static void add_client(struct result *r, const struct client *c)
 		r->elapsed_ns = c->elapsed_ns;
 	if (!r->first_errno)
 		r->first_errno = (uint64_t)c->check.first_errno;
-	latrec_hist_merge(&r->latency, &c->latency);
+	r->excluded += c->excluded;
+	r->missed += c->missed;
+	for (int i = 0; i < RESULT_LATENCIES; i++)
+		latrec_hist_merge(&r->latency[i], &c->latency[i]);
 }
 
 void result_init(struct result *r)
@@ -67,19 +71,30 @@ static void add_audit(struct result *r, const struct client *c)
 		r->first_errno = (uint64_t)c->check.first_errno;
 }
 
+static void add_context(struct result *r, const struct copyrpc_ctx *ctx)
+{
+	struct copyrpc_stats s;
+
+	if (!ctx)
+		return;
+	copyrpc_ctx_stats(ctx, &s);
+	add_words(&r->net, &s, sizeof(s));
+}
+
 void result_of_all(const struct node *n, struct result *r)
 {
 	result_init(r);
-	for (uint32_t i = 0; i < n->o->clients; i++)
+	for (uint32_t i = 0; i < n->o->clients; i++) {
 		add_audit(r, &n->clients[i]);
+		add_context(r, n->clients[i].direct.ctx);
+	}
 	for (uint32_t i = 0; i < n->o->daemons; i++) {
 		const struct daemon_stats *s = &n->daemons[i].stats;
 
 		add_words(&r->daemons, s, sizeof(r->daemons));
 		r->served[i] = s->local + s->remote;
+		add_context(r, n->daemons[i].net.ctx);
 	}
-	if (n->ctx)
-		copyrpc_ctx_stats(n->ctx, &r->net);
 }
 
 void result_add(struct result *to, const struct result *from)
@@ -92,7 +107,8 @@ void result_add(struct result *to, const struct result *from)
 	to->elapsed_ns = elapsed;
 	to->audit_ns = audit;
 	to->first_errno = error;
-	latrec_hist_merge(&to->latency, &from->latency);
+	for (int i = 0; i < RESULT_LATENCIES; i++)
+		latrec_hist_merge(&to->latency[i], &from->latency[i]);
 }
 
 void result_sequel(struct result *to, const struct result *from)
@@ -101,6 +117,20 @@ void result_sequel(struct result *to, const struct result *from)
 
 	result_add(to, from);
 	to->elapsed_ns = elapsed;
+}
+
+void result_latency(const struct result *r, struct latrec_hist *all_p)
+{
+	*all_p = r->latency[0];
+	for (int i = 1; i < RESULT_DUE; i++)
+		latrec_hist_merge(all_p, &r->latency[i]);
+}
+
+double result_rate(const struct result *r)
+{
+	uint64_t ops = r->counts.ops - r->excluded;
+
+	return r->elapsed_ns ? (double)ops * (double)NSEC_PER_SEC / (double)r->elapsed_ns : 0;
 }
 
 uint64_t result_errors(const struct result *r)
@@ -173,13 +203,14 @@ int result_encode(const struct result *r, void **data_p, size_t *len_p)
 	char *data = NULL;
 	size_t len = 0;
 	FILE *out = open_memstream(&data, &len);
-	int err;
+	int err = 0;
 
 	if (!out)
 		return -ENOMEM;
 	fwrite(&magic, sizeof(magic), 1, out);
 	fwrite(r, FIXED, 1, out);
-	err = latrec_hist_export(&r->latency, out);
+	for (int i = 0; !err && i < RESULT_LATENCIES; i++)
+		err = latrec_hist_export(&r->latency[i], out);
 	if (fclose(out) || err) {
 		free(data);
 		return -ENOMEM;
@@ -193,16 +224,17 @@ int result_decode(const void *data, size_t len, struct result *r)
 {
 	FILE *in = fmemopen((void *)(uintptr_t)data, len, "r");
 	uint64_t magic;
-	int err;
+	int err = 0;
 
 	if (!in)
 		return len ? -ENOMEM : -EBADMSG;
 	if (fread(&magic, sizeof(magic), 1, in) != 1 || magic != RESULT_MAGIC ||
-		fread(r, FIXED, 1, in) != 1 || latrec_hist_import(in, &r->latency) ||
-		getc(in) != EOF)
+		fread(r, FIXED, 1, in) != 1)
 		err = -EBADMSG;
-	else
-		err = 0;
+	for (int i = 0; !err && i < RESULT_LATENCIES; i++)
+		err = latrec_hist_import(in, &r->latency[i]) ? -EBADMSG : 0;
+	if (!err && getc(in) != EOF)
+		err = -EBADMSG;
 	fclose(in);
 	return err;
 }

@@ -12,6 +12,14 @@
 #include "latrec.h"
 #include "node.h"
 
+/* Latencies are kept apart: the first four are RESULT_REMOTE + RESULT_PUT or less. */
+enum {
+	RESULT_PUT = 1, /* else a get */
+	RESULT_REMOTE = 2, /* else for the own rank */
+	RESULT_DUE = 4, /* of all, but from when the operation was due; with --rate */
+	RESULT_LATENCIES,
+};
+
 struct result {
 	struct check_counts counts;
 	struct check_counts audit;
@@ -23,7 +31,9 @@ struct result {
 	uint64_t elapsed_ns; /* of the slowest client */
 	uint64_t audit_ns;
 	uint64_t first_errno;
-	struct latrec_hist latency;
+	uint64_t excluded; /* operations that were not measured: those of the warm-up */
+	uint64_t missed; /* operations that were due, but not made in time */
+	struct latrec_hist latency[RESULT_LATENCIES];
 };
 
 /*
@@ -44,6 +54,12 @@ void result_add(struct result *to, const struct result *from);
 void result_sequel(struct result *to, const struct result *from);
 
 uint64_t result_errors(const struct result *r);
+
+/* The latency of all operations. */
+void result_latency(const struct result *r, struct latrec_hist *all_p);
+
+/* Measured operations per second. */
+double result_rate(const struct result *r);
 
 /* Nothing was wrong, and every operation, and every key in the audit, was verified. */
 bool result_verified(const struct result *r);

@@ -2,8 +2,8 @@
 /*
  * Which core for which thread. The cores that this process may use are ordered by their
  * distance from the NIC, first hardware threads first; ranks of the same machine with
- * the same cores deal them out among themselves; a rank gives its own to daemon 0, the
- * other daemons, the clients. With fewer cores than threads nothing is pinned: threads
+ * the same cores deal them out among themselves; a rank gives its own to its daemons, then to
+ * the clients. With fewer cores than threads nothing is pinned: threads
  * that poll, pinned onto one core, would wait for each other's time slices.
  */
 #ifndef BENCHKV_TOPO_H

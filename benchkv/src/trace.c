@@ -2,16 +2,25 @@
 #include "trace.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
+
+const char *const trace_phase_names[TRACE_PHASES] = {
+	[TRACE_LOCAL] = "local",
+	[TRACE_CHANNELS] = "channels",
+	[TRACE_NETWORK] = "network",
+	[TRACE_CALLS] = "calls",
+	[TRACE_RETRY] = "retry",
+	[TRACE_FLUSH] = "flush",
+	[TRACE_FORWARD] = "forward",
+};
 
 int trace_init(struct trace *t)
 {
 	/* Touched only as far as it is used. */
 	t->samples = calloc(TRACE_MAX, sizeof(*t->samples));
-	t->start_ns = t->loop_ns = clock_ns();
+	t->start_ns = clock_ns();
 	t->due_ns = t->start_ns;
 	return t->samples ? 0 : -ENOMEM;
 }
@@ -22,11 +31,10 @@ void trace_fini(struct trace *t)
 	t->samples = NULL;
 }
 
-void trace_add(struct trace *t, uint64_t now_ns, struct trace_sample sample)
+void trace_add(struct trace *t, const struct trace_sample *sample)
 {
-	sample.time_ns = now_ns - t->start_ns;
-	t->samples[t->n++] = sample;
-	t->due_ns = now_ns + TRACE_EVERY_NS;
+	t->samples[t->n++] = *sample;
+	t->due_ns = sample->time_ns + TRACE_EVERY_NS;
 }
 
 void trace_name(const char *file, uint32_t rank, char name[TRACE_NAME_MAX])
@@ -47,20 +55,53 @@ int trace_open(const char *file, uint32_t rank, FILE **out_p)
 	return 0;
 }
 
-int trace_write(const struct trace *t, FILE *out)
+static double us(uint64_t ns)
 {
-	int err = 0;
+	return (double)ns / (double)NSEC_PER_USEC;
+}
 
+/* As the published tables group loops by the completions that they handle. */
+static const char *cqe_bucket(uint32_t cqes)
+{
+	return cqes == 0   ? "0" :
+	       cqes == 1   ? "1" :
+	       cqes <= 10  ? "2-10" :
+	       cqes <= 100 ? "11-100" :
+			     ">100";
+}
+
+static void write_sample(const struct trace *t, const struct trace_sample *s, FILE *out)
+{
+	fprintf(out, ",%.0f,%u,%u,%u,%u,%s,%u,%u,%.3f,%u,%u", us(s->time_ns - t->start_ns),
+		s->outstanding, s->waiting, s->held, s->cqes, cqe_bucket(s->cqes), s->messages,
+		s->polls, us(s->loop_ns), s->u, s->unconsumed);
+	for (int i = 0; i < TRACE_PHASES; i++)
+		fprintf(out, ",%.3f", us(s->phase_ns[i] - s->time_ns));
+	fputc('\n', out);
+}
+
+void trace_write_names(FILE *out)
+{
 	errno = 0;
-	fprintf(out, "time_us,outstanding,waiting,held,messages,polls,loop_us,u,unconsumed\n");
-	for (uint32_t i = 0; i < t->n && !err; i++) {
-		const struct trace_sample *s = &t->samples[i];
+	fprintf(out, "daemon,time_us,outstanding,waiting,held,cqes,cqe_bucket,messages,polls,"
+		     "loop_us,u,unconsumed");
+	for (int i = 0; i < TRACE_PHASES; i++)
+		fprintf(out, ",%s_us", trace_phase_names[i]);
+	fputc('\n', out);
+}
 
-		if (fprintf(out, "%" PRIu64 ",%u,%u,%u,%u,%u,%.3f,%u,%u\n", s->time_ns / 1000,
-			    s->outstanding, s->waiting, s->held, s->messages, s->polls,
-			    (double)s->loop_ns / 1e3, s->u, s->unconsumed) < 0)
-			err = errno ? -errno : -EIO;
+void trace_write(const struct trace *t, uint32_t daemon, FILE *out)
+{
+	for (uint32_t i = 0; i < t->n && !ferror(out); i++) {
+		fprintf(out, "%u", daemon);
+		write_sample(t, &t->samples[i], out);
 	}
+}
+
+int trace_close(FILE *out)
+{
+	int err = ferror(out) ? (errno ? -errno : -EIO) : 0;
+
 	if (fclose(out) && !err)
 		err = -errno;
 	return err;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What daemon 0 looks like from the inside, a line of CSV per TRACE_EVERY_NS: kept in memory
- * while it runs, and written when it has ended.
+ * What a daemon with endpoints looks like from the inside, a line of CSV per TRACE_EVERY_NS:
+ * kept in memory while it runs, and written when it has ended.
  */
 #ifndef BENCHKV_TRACE_H
 #define BENCHKV_TRACE_H
@@ -13,13 +13,28 @@
 #define TRACE_EVERY_NS 1000000ull
 #define TRACE_MAX (1u << 20) /* samples, 17 minutes; later ones are not kept */
 
+enum trace_phase {
+	TRACE_LOCAL,
+	TRACE_CHANNELS,
+	TRACE_NETWORK,
+	TRACE_CALLS,
+	TRACE_RETRY,
+	TRACE_FLUSH,
+	TRACE_FORWARD,
+	TRACE_PHASES,
+};
+
+extern const char *const trace_phase_names[TRACE_PHASES];
+
+/* A loop. Times are those of clock_ns(). */
 struct trace_sample {
-	uint64_t time_ns; /* since the daemon's start */
+	uint64_t time_ns; /* when it began */
+	uint64_t loop_ns; /* how long it took */
+	uint64_t phase_ns[TRACE_PHASES]; /* when each phase began */
 	uint32_t outstanding; /* requests of own clients under way to other ranks */
 	uint32_t waiting; /* of these, for room or credit */
 	uint32_t held; /* requests of other ranks for which a worker had no room */
-	uint32_t messages, polls; /* of the loop before the sample */
-	uint64_t loop_ns; /* how long it took */
+	uint32_t cqes, messages, polls; /* of this loop */
 	uint32_t u; /* of adaptive-budget */
 	uint32_t unconsumed; /* WRITEs with calls under way, of auto */
 };
@@ -27,7 +42,7 @@ struct trace_sample {
 struct trace {
 	struct trace_sample *samples; /* NULL: no trace is wanted */
 	uint32_t n;
-	uint64_t start_ns, due_ns, loop_ns; /* when the present loop began */
+	uint64_t start_ns, due_ns;
 };
 
 /* 0 or -ENOMEM. */
@@ -40,7 +55,7 @@ static inline bool trace_due(const struct trace *t, uint64_t now_ns)
 	return now_ns >= t->due_ns && t->n < TRACE_MAX;
 }
 
-void trace_add(struct trace *t, uint64_t now_ns, struct trace_sample sample);
+void trace_add(struct trace *t, const struct trace_sample *sample);
 
 #define TRACE_NAME_MAX 4096
 
@@ -50,7 +65,9 @@ void trace_name(const char *file, uint32_t rank, char name[TRACE_NAME_MAX]);
 /* Opens that file for writing. 0 or -errno. */
 int trace_open(const char *file, uint32_t rank, FILE **out_p);
 
-/* Writes all, and closes the file. 0 or -errno. */
-int trace_write(const struct trace *t, FILE *out);
+/* The line of names, the lines of a daemon, and the end: 0 or -errno. */
+void trace_write_names(FILE *out);
+void trace_write(const struct trace *t, uint32_t daemon, FILE *out);
+int trace_close(FILE *out);
 
 #endif

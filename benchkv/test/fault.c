@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * benchkv with a fault: linked in the place of the store's entry, and of the two functions
- * that hand a reply to a client (ld --wrap). BENCHKV_FAULT says what goes wrong, with every
+ * benchkv with a fault: linked in the place of the store's entry, and of the functions that
+ * hand a reply to who has asked: a daemon's, and that of a client's own endpoints (ld --wrap). BENCHKV_FAULT says what goes wrong, with every
  * PERIOD-th request or reply that it can happen to, of each daemon. Whether the program then
  * notices is the test. Faults of the store:
  *
@@ -14,22 +14,26 @@
  *	vanish		this get finds nothing
  *	wrong-key	this put is stored under the key of the last one
  *
- * and of replies: drop, swap (two of them), duplicate, spoil (a bit of the value).
+ * of replies: drop, swap (two of them), duplicate, spoil (a bit of the value); and of a client's
+ * own endpoints: misdirect (this request goes to the wrong daemon).
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "client.h"
 #include "daemon.h"
 
 #define PERIOD 200
 #define MEMORY 65536 /* keys of which the older value is kept at first */
 
 typedef struct kv_resp serve_fn(struct store *s, const struct kv_req *req);
-typedef void answer_fn(struct daemon *d, uint32_t client, uint32_t id, const struct kv_resp *resp);
+typedef void answer_fn(void *giver, const struct asker *who, const struct kv_resp *resp);
 
 serve_fn __real_store_serve, __wrap_store_serve;
-answer_fn __real_answer_local, __real_answer_delegated;
-answer_fn __wrap_answer_local, __wrap_answer_delegated;
+void __real_daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp);
+void __wrap_daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp);
+void __real_client_take(struct client *c, uint64_t token, const struct kv_resp *resp);
+void __wrap_client_take(struct client *c, uint64_t token, const struct kv_resp *resp);
 
 static bool faulty(const char *kind)
 {
@@ -131,21 +135,21 @@ struct kv_resp __wrap_store_serve(struct store *s, const struct kv_req *req)
 /* ---- replies ---- */
 
 struct held {
-	uint32_t client, id;
+	struct asker who;
 	struct kv_resp resp;
 	bool full;
 };
 
 /* Gives the reply that was held to this caller, and this reply to the one before. */
-static void swap(answer_fn *answer, struct daemon *d, uint32_t client, uint32_t id,
+static void swap(answer_fn *answer, void *giver, const struct asker *who,
 	const struct kv_resp *resp, struct held *held)
 {
 	held->full = false;
-	answer(d, held->client, held->id, resp);
-	answer(d, client, id, &held->resp);
+	answer(giver, &held->who, resp);
+	answer(giver, who, &held->resp);
 }
 
-static void faulty_answer(answer_fn *answer, struct daemon *d, uint32_t client, uint32_t id,
+static void faulty_answer(answer_fn *answer, void *giver, const struct asker *who,
 	const struct kv_resp *resp)
 {
 	static _Thread_local uint32_t count;
@@ -153,30 +157,54 @@ static void faulty_answer(answer_fn *answer, struct daemon *d, uint32_t client, 
 	struct kv_resp spoilt = *resp;
 
 	if (held.full) {
-		swap(answer, d, client, id, resp, &held);
+		swap(answer, giver, who, resp, &held);
 		return;
 	}
 	if (++count % PERIOD || faulty("drop")) {
 		if (count % PERIOD)
-			answer(d, client, id, resp);
+			answer(giver, who, resp);
 		return;
 	}
 	spoilt.value ^= 1ull << 40;
 	if (faulty("swap"))
-		held = (struct held){client, id, *resp, true};
+		held = (struct held){*who, *resp, true};
 	else
-		answer(d, client, id, faulty("spoil") ? &spoilt : resp);
+		answer(giver, who, faulty("spoil") ? &spoilt : resp);
 	if (faulty("duplicate"))
-		answer(d, client, id, resp);
+		answer(giver, who, resp);
 }
 
-void __wrap_answer_local(struct daemon *d, uint32_t client, uint32_t id, const struct kv_resp *resp)
+static void by_daemon(void *d, const struct asker *who, const struct kv_resp *resp)
 {
-	faulty_answer(__real_answer_local, d, client, id, resp);
+	__real_daemon_answer(d, who, resp);
 }
 
-void __wrap_answer_delegated(struct daemon *d, uint32_t client, uint32_t id,
-	const struct kv_resp *resp)
+void __wrap_daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp)
 {
-	faulty_answer(__real_answer_delegated, d, client, id, resp);
+	faulty_answer(by_daemon, d, who, resp);
+}
+
+/* Here the asker is the client itself. */
+static void by_network(void *c, const struct asker *who, const struct kv_resp *resp)
+{
+	__real_client_take(c, who->call, resp);
+}
+
+void __wrap_client_take(struct client *c, uint64_t token, const struct kv_resp *resp)
+{
+	const struct asker who = {.call = token};
+
+	faulty_answer(by_network, c, &who, resp);
+}
+
+int __real_direct_call(struct direct *x, uint32_t daemon, const struct kv_req *req);
+int __wrap_direct_call(struct direct *x, uint32_t daemon, const struct kv_req *req);
+
+int __wrap_direct_call(struct direct *x, uint32_t daemon, const struct kv_req *req)
+{
+	uint32_t daemons = x->client->node->o->daemons;
+
+	if (faulty("misdirect") && is_due())
+		daemon = (daemon + 1) % daemons;
+	return __real_direct_call(x, daemon, req);
 }

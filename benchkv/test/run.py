@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """benchkv as it is used: started by mpirun and without it, on the software HCA.
 
-    run.py CASE BENCHKV SOFTHCA-RUN FAULTY KILLED
+    run.py CASE[:BACKEND] BENCHKV SOFTHCA-RUN FAULTY KILLED
 
 Every case runs with a /dev/shm and a temporary directory of its own, which must be
 empty at the end, and must leave no process.
@@ -45,6 +45,7 @@ MACHINE = """<?xml version="1.0" encoding="UTF-8"?>
  pci_type="0207 [15b3:101b] [15b3:0001] 00" pci_link_speed="0.000000">
 <object type="OSDev" gp_index="42" name="mlx5_0" osdev_type="3"/></object></object>
 """ if p else "") + "</object>\n" for p in range(2)) + "</object>\n</topology>\n"
+PHASES = "local channels network calls retry flush forward".split()  # A to G
 FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
     verified errors latency_ns device control digest runs ranks audit
     version time host command requested""".split()
@@ -102,7 +103,7 @@ def run(argv, env=None):
 def job(np, *args, prog=None, env=None):
     """A command line: np ranks by mpirun, or 0: without a launcher."""
     head = MPIRUN + ["-np", str(np)] if np else []
-    return head + [prog or BENCHKV, "delegation", *map(str, args)]
+    return head + [prog or BENCHKV, BACKEND, *map(str, args)]
 
 
 def verified(result, np):
@@ -113,7 +114,7 @@ def verified(result, np):
     j = json.loads(lines[0])
     for f in FIELDS:
         check(f in j, f"no '{f}' in {lines[0]}")
-    check(j["backend"] == "delegation" and j["np"] == max(np, 1), lines[0])
+    check(j["backend"] == BACKEND and j["np"] == max(np, 1), lines[0])
     check(j["ops"] > 0 and j["verified"] == j["ops"] and j["errors"] == 0, lines[0])
     check((j["remote_ops"] > 0) == (np > 1), lines[0])
     check(j["remote_ops"] < j["ops"], lines[0])
@@ -126,17 +127,20 @@ def verified(result, np):
             check(sum(r[f] for r in j[rows]) == j[f], f"{rows}: {f} does not add up: {lines[0]}")
     check(len(j["ranks"]) == j["np"], lines[0])
     check(result.argv[-len(j["command"]) + 1:] == j["command"][1:], f"{result.argv}: {lines[0]}")
-    d, c, audit = j["daemon"], j["copyrpc"], j["audit"]
+    d, audit = j["daemon"], j["audit"]
     check(audit["verified"] == audit["keys"] and audit["errors"] == 0, lines[0])
     check((audit["keys"] > 0) == (j["read_ratio"] < 1), lines[0])
     remote = j["remote_ops"] + audit["remote_keys"]
     served = [s for r in j["ranks"] for s in r["served"]]
     check(len(served) == j["np"] * j["daemons"], lines[0])
     check(sum(served) == d["local"] + d["remote"] == j["ops"] + audit["keys"], lines[0])
-    check(d["remote"] == d["calls"], lines[0])
+    check(d["remote"] == remote, lines[0])
     check(d["forwarded"] <= d["remote"], lines[0])
-    check(d["calls"] == d["responses"] == remote, lines[0])
-    check(c["calls"] == c["replies"] == remote, lines[0])
+    by_daemons = remote if BACKEND in ("delegation", "meta") else 0
+    check(d["calls"] == d["responses"] == by_daemons, lines[0])
+    check(("copyrpc" in j) == (BACKEND != "ucx"), lines[0])
+    if "copyrpc" in j:
+        check(j["copyrpc"]["calls"] == j["copyrpc"]["replies"] == remote, lines[0])
     return j
 
 
@@ -163,7 +167,7 @@ def issue_command(np):
     args = ["--daemons", 2, "--clients", 2, "--queue-depth", 8, "--duration", 3, "--json", "-"]
     j = verified(run(job(np, *args)), np)
     check(j["duration_s"] >= 3, j)
-    check(j["copyrpc"]["credit_stalls"] == 0, j)
+    check(BACKEND == "ucx" or j["copyrpc"]["credit_stalls"] == 0, j)
 
 
 def case_one():
@@ -182,13 +186,43 @@ def case_digest():
     """The same operations each time, however they are carried out."""
     seen = {}
     for np, ops in (0, 9000), (1, 9001), (2, 9000), (3, 5001):
-        for more in [], ["--daemons", 2, "--queue-depth", 3, "--control", "none"]:
+        for more in [], ["--daemons", 2, "--queue-depth", 3, *NO_CONTROL]:
             r = run(job(np, "--ops", ops, "--json", "-", *more))
             j = verified(r, np)
             check(j["ops"] == ops, r)
             check(seen.setdefault((np, ops), j["digest"]) == j["digest"], r)
     r = run(job(0, "--ops", 9000, "--seed", 2, "--json", "-"))
     check(verified(r, 0)["digest"] != seen[0, 9000], r)
+
+
+def case_backends():
+    """The same operations, whatever their way, and by however many daemons."""
+    global BACKEND
+    seen = set()
+    for BACKEND, *more in (["delegation"], ["delegation", "--daemons", 4, "--net-daemons", 3],
+                           ["meta"], ["meta", "--daemons", 4], ["direct", "--daemons", 2],
+                           ["meta", "--daemons", 4, "--net-daemons", 2], *UCX):
+        for np in 0, 3:
+            j = verified(run(job(np, "--ops", 9000, "--json", "-", *more)), np)
+            seen.add((np, j["digest"]))
+    check(len(seen) == 2, seen)
+
+
+def case_shared():
+    """Daemons that share a rank's endpoints: each call is one of the owner's, no request overtakes
+    another one, and tiny rings and full channels stop nobody."""
+    for args in (["--daemons", 3, "--net-daemons", 2], ["--daemons", 2, "--net-daemons", 2]):
+        path = os.path.join(os.environ["TMPDIR"], "trace")
+        r = run(job(3, *args, "--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--key-range",
+                    300, "--ops", MANY // 20, "--trace", path, "--json", "-"))
+        j = verified(r, 3)
+        check(j["daemon"]["stalled"] > MANY / 2000, f"no backlog: {r}")
+        for rank in range(3):
+            lines = open(f"{path}.{rank}").read().splitlines()
+            os.unlink(f"{path}.{rank}")
+            owners = {str(peer % args[3]) for peer in range(3) if peer != rank}
+            found = {l.split(",")[0] for l in lines[1:]}
+            check(found == owners if BACKEND == "delegation" else owners <= found, found)
 
 
 def case_variants():
@@ -230,9 +264,11 @@ def case_paths():
         r = run(job(np, "--daemons", daemons, "--ops", 40000, "--json", "-"))
         j = verified(r, np)
         d, n = j["daemon"], j["ops"] + j["audit"]["keys"]
-        check(d["local"] + d["calls"] == n, r)
-        near(d["calls"], n, 1 - 1 / np, r)
-        near(d["forwarded"], d["calls"], 1 - 1 / daemons, r)
+        check(d["local"] + d["remote"] == n, r)
+        near(d["remote"], n, 1 - 1 / np, r)
+        # Clients that have endpoints of their own know the daemon of a key.
+        forwarded = BACKEND in ("delegation", "meta")
+        near(d["forwarded"], d["remote"], forwarded * (1 - 1 / daemons), r)
         for rank in j["ranks"]:
             for served in rank["served"]:
                 near(served, n, 1 / np / daemons, r)
@@ -283,11 +319,17 @@ def case_trace():
     for rank in 0, 1:
         lines = open(f"{path}.{rank}").read().splitlines()
         os.unlink(f"{path}.{rank}")
-        rows = [dict(zip(lines[0].split(","), map(float, l.split(",")))) for l in lines[1:]]
+        rows = [dict(zip(lines[0].split(","), l.split(","))) for l in lines[1:]]
+        check(all(x.pop("cqe_bucket") == bucket(int(x["cqes"])) for x in rows), "buckets")
+        rows = [{k: float(v) for k, v in x.items()} for x in rows]
+        check(all(x["cqes"] <= x["messages"] for x in rows), "completions without a message")
         check(100 < len(rows) < 100000, f"{len(rows)} samples")
         check(all(a["time_us"] < b["time_us"] for a, b in zip(rows, rows[1:])), "order")
         check(0 < max(x["outstanding"] for x in rows) <= 16, "outstanding beyond the depth")
         check(all(x["waiting"] <= x["outstanding"] for x in rows), "waiting")
+        for x in rows:
+            began = [x[p + "_us"] for p in PHASES] + [x["loop_us"]]
+            check(began == sorted(began) and began[0] >= 0, f"the phases' order: {x}")
     refused_trace("/nonexistent/x", "/nonexistent/x.0")
     for rank in 0, 1:
         full_trace(path, rank)
@@ -295,6 +337,11 @@ def case_trace():
     refused_trace(path, f"{path}.1")
     os.rmdir(f"{path}.1")
     os.unlink(f"{path}.0")
+
+
+def bucket(n):
+    return next(name for most, name in ((0, "0"), (1, "1"), (10, "2-10"), (100, "11-100"), (n, ">100"))
+                if n <= most)
 
 
 def full_trace(path, rank):
@@ -316,6 +363,121 @@ def refused_trace(path, culprit):
     lines = r.own_lines()
     check(r.status == 2 and r.out == "", r)
     check(len(lines) == 1 and f"--trace '{culprit}'" in lines[0] and "give" in lines[0], r)
+
+
+def case_measured():
+    """Open loop, warm-up, spread, the kinds of latency, percentiles in a file."""
+    path = os.path.join(os.environ["TMPDIR"], "latency")
+    j = verified(run(job(2, "--rate", 2000, "--duration", 0.5, "--runs", 3, "--hgrm", path, "--json",
+                         "-")), 2)
+    check(len(j["runs"]) == 3 and all(r["ops"] + r["missed"] == 1000 for r in j["runs"]), j)
+    parts = j["latencies_ns"]
+    check(set(parts) == {"local_get", "local_put", "remote_get", "remote_put", "due"}, parts)
+    check(parts["due"]["mean"] > j["latency_ns"]["mean"], "waiting is not in the latency")
+    check(j["latency_ns"]["max"] == max(v["max"] for k, v in parts.items() if k != "due"), parts)
+    rates, spread = sorted(r["ops_per_s"] for r in j["runs"]), j["ops_per_s_spread"]
+    check([spread["min"], spread["median"], spread["max"]] == rates, j)
+    rows = [l.split() for l in open(path).read().splitlines() if re.match(r" *\d", l)]
+    os.unlink(path)
+    check(len(rows) > 10 and int(rows[-1][2]) == j["ops"], rows)
+    check(abs(float(rows[-1][0]) - parts["due"]["max"] / 1e3) <= 0.01 * float(rows[-1][0]) + 0.01,
+          f"{rows[-1]} {parts}")
+    r = run(job(2, "--duration", 0.2, "--warmup", 2, "--json", "-"))
+    j = verified(r, 2)
+    check(set(j["phases_ns"]) == set(PHASES) and min(j["phases_ns"].values()) > 0, r)
+    split = j["stages_ns"]
+    check(split["total"] > 0 and split["network"] > split["daemon"] > 0, split)
+    check(abs(split["daemon"] + split["network"] + split["shared_memory"] - split["total"]) < 1, split)
+    check(j["excluded"] > j["ops"] / 2 and 0.2 <= j["duration_s"] < 2, r)
+    check(abs(j["ops_per_s"] * j["duration_s"] - j["ops"] + j["excluded"]) < 1, r)
+    check(sum(v["p50"] > 0 for v in j["latencies_ns"].values()) == 4, r)
+    j = verified(run(job(2, "--rate", 1e12, "--duration", 0.2, "--json", "-")), 2)
+    check(j["missed"] > j["ops"], "a rate that nobody reaches")
+    r = run(job(0, "--hgrm", "/nonexistent/x", "--duration", 86400))
+    check(r.status == 2 and len(r.own_lines()) == 1 and "--hgrm '/nonexistent/x'" in r.err, r)
+
+
+def case_events():
+    """Daemons that sleep on descriptors: no wake-up is lost, with one request at a time each loss
+    would cost 100 ms; and an idle daemon looks rarely."""
+    one = ["--clients", 1, "--queue-depth", 1, "--ops", 5000, "--wait", "event", "--json", "-"]
+    shared = [] if BACKEND == "direct" else [(3, "--daemons", 2, "--net-daemons", 2)]
+    for np, *args in (0,), (2,), (2, "--daemons", 3), *shared:
+        verified(run(job(np, *one, *args)), np)
+    if BACKEND == "delegation":
+        deep = ["--queue-depth", 64, "--clients", 3, "--ops", 100000, "--wait", "event", "--json", "-"]
+        for control in "auto:1,1000", "hold:50", "budget:8":
+            verified(run(job(2, *deep, "--control", control)), 2)
+    loops = {}
+    for wait in "poll", "event":
+        j = verified(run(job(2, "--rate", 20, "--duration", 2, "--wait", wait, "--daemons", 2,
+                             "--json", "-")), 2)
+        check(j["daemon"]["sleeps"] > 0, j)
+        loops[wait] = j["daemon"]["loops"] - j["audit"]["keys"]
+    check(loops["event"] < loops["poll"] / 2, loops)
+
+
+def case_machine():
+    """What auto derives K and B from: measured by a command into a file that the simulator reads,
+    taken from such a file, or measured at the start. All ranks use what rank 0 says."""
+    path = os.path.join(os.environ["TMPDIR"], "machine")
+    r = run([BENCHKV, "measure", "--machine", path])
+    said = re.search(r"round trip (\d+) ns, (\d+) ns per WRITE, (\d+) ns per message; "
+                     r"control auto:(\d+),(\d+)\n", r.out)
+    check(r.status == 0 and said, r)
+    trip, write, message, window, full = map(int, said.groups())
+    check(0 < 2 * write <= trip + 1 and message > 0 and 2 <= window <= 12 and full >= 8, r)
+    machine = json.load(open(path))
+    check(abs(machine["send_ns"] - write) <= 1 and machine["recv_ns"] == machine["send_ns"], machine)
+    sim = os.path.join(os.path.dirname(BENCHKV), "sim", "benchkv-sim")
+    r = run([sim, "--machine", path, "--np", "2", "--qd", "1", "--duration", "1"])
+    check(r.status == 0, r)
+    for np, more, measured in ((2, [], True), (2, ["--machine", path], False),
+                               (2, ["--control", "auto:3,9"], False), (0, [], False)):
+        j = verified(run(job(np, "--ops", 2000, "--json", "-", *more)), np)
+        check(("measured" in j) == measured, j)
+        window, full = map(int, j["control"].removeprefix("auto:").split(","))
+        check(2 <= window <= 12 and full >= 8, j)
+        check(more != ["--control", "auto:3,9"] or (window, full) == (3, 9), j)
+    machine.update(send_ns=1200, recv_ns=1200, wire_ns=850)
+    json.dump(machine, open(path, "w"))
+    slow = verified(run(job(2, "--ops", 2000, "--machine", path, "--json", "-")), 2)["control"]
+    check(5 <= int(slow.removeprefix("auto:").split(",")[0]) <= 12, slow)
+    os.unlink(path)
+    r = run(job(2, "--machine", path, "--duration", 86400))
+    check(r.status == 2 and len(r.own_lines()) == 1 and path in r.err, r)
+
+
+def case_stagger():
+    """The first calls to each rank come later than those to the one before, and all end."""
+    for backend in "delegation", "meta":
+        global BACKEND
+        BACKEND = backend
+        j = verified(run(job(3, "--ops", 600, "--stagger", 50000, "--wait", "event", "--json", "-")), 3)
+        slowest = [r["latencies_ns"]["remote_get"]["max"] for r in j["ranks"]]
+        # What waits is the daemon's time: one call in sixteen is sampled.
+        check(j["stages_ns"]["daemon"] > 1e6, j["stages_ns"])
+        check(min(slowest[:2]) >= 100e6, f"calls to rank 2 were not put off by 100 ms: {slowest}")
+        check(j["daemon"]["stalled"] > 0, j)
+
+
+def case_progress():
+    """A terminal sees how far the run is, and nothing of it afterwards; nobody else does."""
+    argv = job(0, "--duration", 1.5, "--runs", 2)
+    main, side = os.openpty()
+    proc = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=side, text=True)
+    os.close(side)
+    out, said = proc.communicate(timeout=GUARD)[0], b""
+    while True:
+        try:
+            said += os.read(main, 4096)
+        except OSError:
+            break
+    said = said.decode()
+    check(proc.returncode == 0 and "verified" in out and "run 2" not in out, out)
+    check(re.search(r"run 1 of 2: \d\.\d s, [1-9]\d* operations of rank 0, [1-9]\d* per", said), said)
+    check("run 2 of 2" in said and said.endswith("\r\x1b[K"), said)
+    check("run 1 of" not in run(argv).err, "progress without a terminal")
 
 
 def case_jobs():
@@ -371,6 +533,20 @@ def case_plan():
                                         {"d0": "5", "c0": "7", "c1": "1"}], ranks)
 
 
+def case_owners():
+    """Which daemon has the endpoint for which rank, and how many endpoints there are."""
+    global BACKEND
+    size = ["--daemons", 3, "--clients", 2]
+    for BACKEND, more, n, owners in (("delegation", [], 3, "0000"), ("meta", [], 3, "0120"),
+                                     ("delegation", ["--net-daemons", 2], 3, "0101"),
+                                     ("direct", [], 36, None)):
+        for rank, text in enumerate(sorted(plan(4, *size, *more))):
+            check(text.startswith(f"{BACKEND}: rank {rank} of 4: "), text)
+            check(f"endpoints {n}," in text, text)
+            found = re.findall(r" d(\d)=r(\d)", text)
+            check(found == [(owners[r], str(r)) for r in range(4) if owners and r != rank], text)
+
+
 def case_ring():
     """Of itself the ring of an endpoint has room for all that can be in flight to a rank."""
     for clients, depth in (1, 1), (2, 8), (46, 256), (100, 33):
@@ -423,7 +599,8 @@ def case_barrier():
 
 def case_bad():
     """One line that says what to give, status 2."""
-    for args in (["meta"], [], ["delegation", "--daemons", "0"],
+    for args in (["Meta"], ["delegation", "--net-daemons", "2"], ["direct", "--control", "none"],
+                 ["delegation", "--daemons", "0"],
                  ["delegation", "--queue-depth", "0"], ["delegation", "--frobnicate"],
                  ["delegation", "--ring-size", "5000"], ["delegation", "--device", "nix"]):
         for head in [], MPIRUN + ["-np", "2"]:
@@ -442,8 +619,11 @@ def case_bad():
         check(r.status == 1, r)
     r = run(job(0, "--seed", 2**63 - 1, "--ops", 10, "--json", "-"))
     check(json.loads(r.out)["seed"] == 2**63 - 1, r)
-    r = run([BENCHKV, "--help"])
-    check(r.status == 0 and "--queue-depth" in r.out and not r.err, r)
+    for args in [], ["delegation"], ["meta"], ["direct"], *[[u[0]] for u in UCX]:
+        r = run([BENCHKV, *args, "--help"])
+        check(r.status == 0 and "--queue-depth N " in r.out and not r.err, r)
+        check(("--control C " in r.out) == (args in ([], ["delegation"], ["meta"])), r)
+        check(all(name in r.out for name in args), r)
     r = run(MPIRUN + ["-np", "1", BENCHKV, "delegation", ":", "-np", "1", BENCHKV, "delegation",
                       "--clients", "3"])
     lines = r.own_lines()
@@ -465,7 +645,7 @@ def case_closed():
             check(len(lines) == 1 and json.loads(lines[0])["verified"] == 2000, lines)
             os.unlink(path)
             for rank in range(np):
-                check(open(f"{path}.{rank}").readline().startswith("time_us,"), "the trace")
+                check(open(f"{path}.{rank}").readline().startswith("daemon,time_us,"), "the trace")
                 os.unlink(f"{path}.{rank}")
 
 
@@ -533,11 +713,18 @@ def ranks_of(pid, prog=None):
     return running(pid, prog or BENCHKV)
 
 
-def wait_running(proc, np, clients):
+def is_program(pid, prog):
+    try:
+        return os.readlink(f"/proc/{pid}/exe") == os.path.realpath(prog)
+    except OSError:
+        return False
+
+
+def wait_running(proc, np, clients, find=None):
     """Until every client of every rank has worked in a run for a while."""
     first, end = {}, time.monotonic() + GUARD
     while time.monotonic() < end:
-        pids = ranks_of(proc.pid)
+        pids = find() if find else ranks_of(proc.pid)
         now = {(p, t): ns for p in pids for t, ns in clients_in_run(p).items()}
         for client, ns in now.items():
             first.setdefault(client, ns)
@@ -608,17 +795,19 @@ def case_runner():
 
 
 def case_killed():
-    interrupted(0, signal.SIGKILL, False)
+    if BACKEND == "delegation":
+        interrupted(0, signal.SIGKILL, False)
     interrupted(2, signal.SIGKILL, True)
 
 
 def case_faults():
     """A reply that is lost, doubled, swapped or spoilt is noticed, local and remote."""
-    for np in 0, 2:
+    for np in [0, 2] if BACKEND == "delegation" else [2]:
         for fault, kinds in (("drop", ["lost"]), ("swap", ["misdelivered"]),
                              ("duplicate", ["duplicated", "undeliverable"]),
                              ("spoil", ["wrong_value"]), ("spoil", ["invented"])):
-            argv = job(np, "--ops", 2000, "--timeout", 4, "--daemons", 2, "--json", "-",
+            argv = job(np, "--ops", 2000, "--timeout", 10 if UCX and BACKEND == "ucx" else 4,
+                       "--daemons", 2, "--json", "-",
                        prog=FAULTY)
             r = run(argv, {"BENCHKV_FAULT": fault})
             check(r.status == 1, r)
@@ -630,6 +819,12 @@ def case_faults():
         verified(r, np)
 
 
+def case_misdirected():
+    """A request that comes to the wrong daemon is refused, and nothing else happens."""
+    argv = job(2, "--ops", 20000, "--daemons", 2, "--json", "-", prog=FAULTY)
+    unverified(run(argv, {"BENCHKV_FAULT": "misdirect"}), ["refused"])
+
+
 def case_crowd():
     """Hundreds of threads on few cores come to an end."""
     for args in ["--clients", 256], ["--daemons", 64, "--clients", 64]:
@@ -637,8 +832,22 @@ def case_crowd():
         check(r.status == 0 and json.loads(r.out)["verified"] == 2000, r)
 
 
+def killed_in_slurm(slurm):
+    """One of the ranks is killed in the middle of a run: the others end, and so does srun."""
+    argv = slurm.srun(2, 2) + ["--kill-on-bad-exit", BENCHKV, BACKEND, "--daemons", "2", "--clients",
+                               "3", "--duration", "60", "--json", "-"]
+    proc = start(argv, slurm.env())
+    pids = wait_running(proc, 2, 3, lambda: [p for p in processes_left() if is_program(p, BENCHKV)])
+    os.kill(pids[-1], signal.SIGKILL)
+    r = finish(proc, argv)
+    check(r.status != 0 and r.out == "", r)
+    nothing_left(processes_left)
+    check(all(f.startswith("softhca-") for f in left_in_shm()), left_in_shm())
+
+
 def case_slurm():
     """Ranks on several nodes: where a fence is a matter of the nodes, too."""
+    global BACKEND
     missing = private_slurm.missing()
     if missing:
         raise Skipped(f"not installed: {missing}; scripts/deps test installs it")
@@ -656,6 +865,10 @@ def case_slurm():
             hosts = [r["host"] for r in j["ranks"]]
             check(j["host"] == hosts[0] and len(set(hosts)) == nodes, j)
             check(set(hosts) <= {"n0", "n1", "n2", "n3"}, j)
+        for BACKEND in "delegation", "meta", "direct", *[u[0] for u in UCX]:
+            killed_in_slurm(slurm)
+        BACKEND = "delegation"
+        verified(run(job(2, "--ops", 10, "--json", "-")), 2)  # removes what Slurm's kill has left
     nothing_left(lambda: processes_left(tmp))
 
 
@@ -676,6 +889,8 @@ def store_faults(np):
     does not."""
     argv = job(np, "--ops", 60000, "--json", "-", prog=FAULTY)
     for fault, kinds in STORE_FAULTS.items():
+        if fault not in (STORE_FAULTS if BACKEND == "delegation" else ("lose", "replay", "invent")):
+            continue
         j = unverified(run(argv, {"BENCHKV_FAULT": fault}), kinds)
         check(j["audit"]["keys"] > 0, j)
         check(fault != "lose-all" or j["audit"]["verified"] == 0, j)
@@ -740,7 +955,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="benchkv-test-") as tmp:
         os.environ["TMPDIR"] = tmp
         try:
-            globals()["case_" + sys.argv[1]]()
+            globals()["case_" + CASE]()
             nothing_left()
             left = [f for f in os.listdir(tmp) if not f.startswith(("ompi.", "prte."))]
             check(not left, f"left in the temporary directory: {left}")
@@ -753,7 +968,11 @@ def main():
     return 0
 
 
+CASE, _, BACKEND = sys.argv[1].partition(":")
+BACKEND = BACKEND or "delegation"
 BENCHKV, SOFTHCA_RUN, FAULTY, KILLED = sys.argv[2:6]
+UCX = [["ucx"]] if "HAVE_UCX" in os.environ else []
+NO_CONTROL = ["--control", "none"] if BACKEND in ("delegation", "meta") else []
 MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # fewer under a sanitizer
 # BENCHKV finds the runner by itself; the others, which are nowhere installed, in the PATH.
 os.environ["PATH"] += ":" + os.path.dirname(SOFTHCA_RUN)

@@ -25,9 +25,14 @@ static int parse(const char *line, struct options *o, char *why, int size)
 }
 
 static const char *const bad[] = {
-	"",
-	"meta",
 	"Delegation",
+	"delegation meta",
+	"delegation --net-daemons 0",
+	"delegation --net-daemons 2",
+	"meta --daemons 2 --net-daemons 3",
+	"direct --control auto",
+	"direct --net-daemons 1",
+	"direct --trace x",
 	"delegation delegation",
 	"delegation --frobnicate",
 	"delegation -x",
@@ -50,6 +55,11 @@ static const char *const bad[] = {
 	"delegation --ops 1.5",
 	"delegation --ops 10 --duration 1",
 	"delegation --runs 0",
+	"delegation --warmup -1",
+	"delegation --warmup 1 --ops 10",
+	"delegation --rate 0",
+	"delegation --rate fast",
+	"delegation --hgrm \"\"",
 	"delegation --key-range 0",
 	"delegation --key-range 4294967297",
 	"delegation --read-ratio 1.01",
@@ -73,6 +83,13 @@ static const char *const bad[] = {
 	"delegation --json \"\"",
 	"delegation --timeout 0",
 	"delegation --pin 1",
+	"delegation --wait never",
+	"delegation --stagger -1",
+	"direct --stagger 1",
+	"direct --machine x",
+	"measure --clients 3",
+	"measure --json -",
+	"measure now",
 	"delegation --dry-run=yes",
 };
 
@@ -80,13 +97,13 @@ static void refuses_nonsense(void)
 {
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct options o = {.backend = "untouched"};
+		struct options o = {.daemons = 77};
 		char why[400] = "";
 
 		CHECK_EQ(parse(bad[i], &o, why, sizeof(why)), -EINVAL);
 		CHECK(strstr(why, "give") || strstr(why, "--help"));
 		CHECK(!strchr(why, '\n') && !strstr(why, "'benchkv'"));
-		CHECK(!strcmp(o.backend, "untouched"));
+		CHECK_EQ(o.daemons, 77);
 		printf("  %-44s %s\n", bad[i], why);
 	}
 }
@@ -117,6 +134,23 @@ static void understands(void)
 	CHECK(!strcmp(o.json, "-") && o.dry_run);
 }
 
+static void backends_have_their_defaults(void)
+{
+	struct options o;
+	char why[400] = "";
+
+	CHECK_EQ(parse("--daemons 3", &o, why, sizeof(why)), 0);
+	CHECK(o.backend == BACKEND_DELEGATION && o.net_daemons == 1);
+	CHECK_EQ(parse("delegation --daemons 3 --net-daemons 3", &o, why, sizeof(why)), 0);
+	CHECK_EQ(o.net_daemons, 3);
+	CHECK_EQ(parse("meta --daemons 3", &o, why, sizeof(why)), 0);
+	CHECK(o.backend == BACKEND_META && o.net_daemons == 3);
+	CHECK_EQ(parse("meta --daemons 3 --net-daemons 2", &o, why, sizeof(why)), 0);
+	CHECK_EQ(o.net_daemons, 2);
+	CHECK_EQ(parse("direct --daemons 3 --ring-size 8192", &o, why, sizeof(why)), 0);
+	CHECK(o.backend == BACKEND_DIRECT && o.control.kind == CONTROL_NONE);
+}
+
 static void ring_holds_what_is_in_flight(void)
 {
 	struct options o;
@@ -130,6 +164,8 @@ static void ring_holds_what_is_in_flight(void)
 	CHECK_EQ(node_ring_size(&o), 1u << 30);
 	CHECK_EQ(parse("delegation --ring-size 16384", &o, why, sizeof(why)), 0);
 	CHECK_EQ(node_ring_size(&o), 16384);
+	CHECK_EQ(parse("direct --clients 46 --queue-depth 256", &o, why, sizeof(why)), 0);
+	CHECK_EQ(node_ring_size(&o), 1u << 17); /* 256 * 8 * 64: an endpoint is one client's */
 }
 
 static void naps_are_longer_in_a_crowd(void)
@@ -145,9 +181,11 @@ static void naps_are_longer_in_a_crowd(void)
 static void digest_tells_lines_apart(void)
 {
 	static const char *const lines[] = {"delegation", "delegation --daemons 2",
-		"delegation --clients 3", "delegation --seed 2", "delegation --ops 7",
-		"delegation --control none", "delegation --distribution zipf:1",
-		"delegation --preload no", "delegation --ring-size 4096"};
+		"delegation --clients 3", "delegation --rate 10", "delegation --warmup 1",
+		"delegation --seed 2", "delegation --ops 7", "delegation --control none",
+		"delegation --distribution zipf:1", "delegation --preload no",
+		"delegation --ring-size 4096", "meta", "direct", "meta --daemons 2",
+		"meta --daemons 2 --net-daemons 1"};
 	uint64_t digest[ARRAY_SIZE(lines)];
 	struct options o;
 	char why[400];
@@ -176,7 +214,7 @@ static void results_travel(void)
 	a.elapsed_ns = 17;
 	a.digest = test_rand(&rng);
 	for (uint32_t i = 0; i < 1000; i++)
-		latrec_hist_record(&a.latency, test_rand(&rng) >> (i % 64));
+		latrec_hist_record(&a.latency[i % RESULT_LATENCIES], test_rand(&rng) >> (i % 64));
 	CHECK_EQ(result_encode(&a, (void **)&data, &len), 0);
 	CHECK_EQ(result_decode(data, len, &b), 0);
 	CHECK(!memcmp(&a, &b, sizeof(a)));
@@ -193,7 +231,7 @@ static void results_travel(void)
 
 	b = a;
 	result_add(&b, &a);
-	CHECK(b.counts.ops == 10 && b.elapsed_ns == 17 && b.latency.count == 2000);
+	CHECK(b.counts.ops == 10 && b.elapsed_ns == 17 && b.latency[1].count == 400);
 	result_sequel(&b, &a);
 	CHECK(b.counts.ops == 15 && b.elapsed_ns == 34 && result_errors(&b) == 3);
 }
@@ -203,6 +241,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(refuses_nonsense),
 		TEST(understands),
+		TEST(backends_have_their_defaults),
 		TEST(ring_holds_what_is_in_flight),
 		TEST(naps_are_longer_in_a_crowd),
 		TEST(digest_tells_lines_apart),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * cellring: a ring of messages between one producer and one consumer, threads or processes,
- * in memory that both map. Messages are published in bursts; nobody writes what the other one
- * writes, and there is no index to read. It is the ring under flux and shmipc, header-only:
+ * in memory that both map. Messages are published in bursts. Only the producer writes the
+ * ring, and there are no shared indexes. flux and shmipc are built on it. It is header-only:
  * all of it is inlined into its users.
  *
  *	struct cellring_plan plan = cellring_plan(payload_bytes, in_flight, messages);
@@ -10,44 +10,47 @@
  *	cellring_cursor_init(&out, memory, &plan);      // cellring_bytes(&plan) bytes of zeros,
  *	cellring_cursor_init(&in, memory, &plan);       // aligned to a cache line
  *
- *	cellring_put(&out, id, data, len);              // the producer: a message that travels alone
+ *	cellring_put(&out, id, data, len);              // the producer: a message of its own
  *
  *	uint64_t head = cellring_look(&in);             // the consumer
  *	if (head && cellring_arrive(&in, head))
  *		while (in.slot != in.ready) {
- *			use(cellring_id(in.slot), cellring_payload(in.slot));
+ *			uint64_t word = cellring_head(in.slot); // read once
+ *			use(CELLRING_ID(word), cellring_payload(in.slot), CELLRING_LENGTH(word));
  *			cellring_next(&in);
  *		}
  *
  * Layout. A message is a 64-bit head and its payload, a multiple of 8 bytes. A ring is an array
  * of cells of whole cache lines; a cell holds one burst, one to eight messages side by side. The
- * head of the first message of a burst has the number of the producer's lap round the ring, 32
- * bits, how many messages there are, 4, how many answers are best sent together, 4, and an id, 24;
- * the heads of the others have the id alone. A ring that has never been written is all zero; the
- * first lap is 1, and 1 follows on the last.
+ * head of the first message of a burst has five fields: the number of the producer's lap round
+ * the ring (11 bits), the length of the payload that was sent (21), the number of messages in the
+ * burst (4), the number of replies that the producer would like to get in one burst (4), and an id
+ * (24). The heads of the other messages have length and id only. A new ring is all zero. The first
+ * lap is 1, and the last lap is followed by 1.
  *
- * Order. The producer fills in the burst and stores the first head last, with release. The
- * consumer's own cursor says which lap it expects in which cell; it loads the first head there
- * with acquire. When the lap is the one that it expects, all of the burst is there. Where a
- * cell begins nothing but heads ever stands, so no payload can be taken for a lap. Laps are
+ * Order. The producer writes the burst and stores its first head last, with release. The
+ * consumer's cursor knows the next cell and its lap, and loads the first head of the cell with
+ * acquire. If the lap is the expected one, the whole burst is visible. The first word of a cell
+ * is always a head, so payload cannot be mistaken for a lap. Each lap writes each cell, so a cell
+ * that is not written yet has the number of the previous lap, and a few bits are enough. Laps are
  * compared for equality only.
  *
- * Space is the user's rule: a producer may write a cell when all that it held has been consumed.
- * With at most n messages in flight, each of which is consumed before it is answered, and
- * more than n cells, that is always so, in whatever order the answers come: neither side reads
- * what the other one has consumed.
+ * Space is the user's responsibility: a producer may write a cell only after its messages have
+ * been consumed. This always holds if at most n messages are in flight, each message is consumed
+ * before it is answered, and there are more than n cells. The order of the answers does not
+ * matter, and neither side has to read how far the other one has consumed.
  *
- * Bursts. struct cellring_burst collects messages in private memory, which are then copied to their
- * cell in one go. A core can have only so many stores waiting for lines that are elsewhere, and
- * the private stores of the work between two messages count; written together, the lines of
- * a burst travel at the same time, and the consumer, which looks at the first head only, takes
- * none away half written. A burst has cache lines of its own, so that the line that the consumer
- * waits for is not the one that it has just read.
+ * Bursts. struct cellring_burst collects messages in private memory, and then copies them to
+ * their cell at once. The store buffer of a core is small, and stores to lines that another core
+ * holds fill it, together with all private stores that follow. With all stores of a burst in
+ * sequence, the transfers of its lines overlap. The consumer polls only the first head, which is
+ * stored last, so it does not take away a line that is half written. A burst has its own cache
+ * lines, so the consumer does not wait for a line that it has just read.
  *
- * Trust. The consumer may be given any bytes by a hostile producer. cellring_look() reads the head
- * once; cellring_arrive() refuses a count that a cell cannot hold; an id is any number of 24
- * bits, which the user checks. cellring_arrive() with a checked head is the only thing that moves
- * `ready`, so a cursor never leaves its ring.
+ * Trust. A hostile producer may write any bytes. cellring_look() reads the head once, and
+ * cellring_arrive() refuses a count that exceeds a cell. An id may be any 24-bit number and a
+ * length any 21-bit number; the user must check them. Only cellring_arrive() moves `ready`, after
+ * this check, so a cursor never leaves its ring.
  *
  * Threads: a cursor and a burst belong to one thread. Handing one over needs the ordering of,
  * for example, pthread_create().
@@ -63,32 +66,39 @@
 extern "C" {
 #endif
 
-#define CELLRING_ABI 1 /* of the layout and the structs; rises when one of them changes */
+#define CELLRING_ABI 2 /* raised when the layout of the ring or a struct changes */
 
 #define CELLRING_LINE 64u
-#define CELLRING_BURST 8u /* most messages of a burst */
-#define CELLRING_FEW 8u /* with fewer in flight each message travels alone */
-#define CELLRING_STAGED 128u /* bytes in a message; longer ones travel alone */
-#define CELLRING_LONG 192 /* bytes in a burst whose lines are fetched when it arrives */
+#define CELLRING_BURST 8u /* maximum number of messages in a burst */
+#define CELLRING_FEW 8u /* with fewer in flight, each message is a burst of its own */
+#define CELLRING_STAGED 128u /* bytes of the longest message that is collected */
+#define CELLRING_LONG 192 /* bytes of the shortest burst whose lines are prefetched */
 
 #define CELLRING_ID_BITS 24
 #define CELLRING_ID_MASK ((1u << CELLRING_ID_BITS) - 1)
 #define CELLRING_ID(head) ((uint32_t)(head)&CELLRING_ID_MASK)
 #define CELLRING_TOGETHER(head) ((uint32_t)(head) >> CELLRING_ID_BITS & 15)
 #define CELLRING_COUNT(head) ((uint32_t)(head) >> (CELLRING_ID_BITS + 4))
+#define CELLRING_LAP_BITS 11
+#define CELLRING_LAP_LAST ((1u << CELLRING_LAP_BITS) - 1)
+#define CELLRING_LAP(head) ((uint32_t)((head) >> 32) & CELLRING_LAP_LAST)
+#define CELLRING_LENGTH_MAX (1u << 20) /* bytes of a payload */
+#define CELLRING_LENGTH_SHIFT (32 + CELLRING_LAP_BITS)
+#define CELLRING_LENGTH(head) ((uint32_t)((head) >> CELLRING_LENGTH_SHIFT))
 #define CELLRING_HEAD(lap, count, together)                                                        \
 	((uint64_t)(lap) << 32 | (uint32_t)(count) << (CELLRING_ID_BITS + 4) |                     \
 		(uint32_t)(together) << CELLRING_ID_BITS)
+#define CELLRING_MESSAGE(id, length) ((uint64_t)(length) << CELLRING_LENGTH_SHIFT | (id))
 
 #define CELLRING_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define CELLRING_INLINE static inline __attribute__((always_inline))
 
-/* What precedes the payload. */
+/* The head of a message. Its payload follows. */
 struct cellring_message {
 	uint64_t head;
 };
 
-/* What a ring is made of. */
+/* The dimensions of a ring. */
 struct cellring_plan {
 	uint32_t stride; /* bytes in a message */
 	uint32_t most; /* messages in a cell */
@@ -96,35 +106,45 @@ struct cellring_plan {
 	uint32_t cells;
 };
 
-/* One side's place in a ring. */
+/* The position of one side in a ring. */
 struct cellring_cursor {
-	unsigned char *slot; /* the next message; of a producer: begins a cell */
-	unsigned char *ready; /* consumer: what stands before this has arrived */
-	unsigned char *next; /* consumer: where the cell after these begins */
+	unsigned char *slot; /* the next message; for a producer: start of the next cell */
+	unsigned char *ready; /* consumer: end of the messages that have arrived */
+	unsigned char *next; /* consumer: start of the next cell */
 	unsigned char *begin, *end; /* of the ring */
-	uint32_t lap; /* of the cell */
+	uint32_t lap; /* lap of the cell */
 	uint32_t stride, cell, most; /* as in the plan */
 };
 
 /*
- * Messages that are made and published together, all to one ring. Closed: `to` is NULL. Open:
- * `to` is the ring, where it stays from burst to burst until it is closed; between stage and
- * next are the messages that have been collected, fewer than limit.
+ * Collects messages to one ring, to publish them together.
+ *
+ *	closed		`to` is NULL. cellring_burst_open() opens it.
+ *	empty		open for the ring `to`; next == stage.
+ *			cellring_burst_close() closes it.
+ *	collecting	stage < next < full: messages have been collected, fewer than limit.
+ *			cellring_burst_add() adds one.
+ *	full		next == full. The caller has to publish it before it adds a message.
+ *
+ * cellring_burst_write_full() and cellring_burst_write_part() publish the messages; the burst is
+ * then empty and stays open. `head` is precomputed for a full burst and holds for one lap of the
+ * ring: after cellring_burst_stale() the burst must be opened again.
  */
 struct cellring_burst {
 	struct cellring_cursor *to;
-	unsigned char *next; /* in the stage */
-	unsigned char *full; /* where next is when the burst is published */
-	uint64_t head; /* of the first of a full burst, without its id */
+	unsigned char *next; /* end of the collected messages in the stage */
+	unsigned char *own; /* value of next when its lines are prefetched */
+	unsigned char *full; /* value of next when the burst is full */
+	uint64_t head; /* head of the first message of a full burst, without its id */
 	uint32_t stride;
-	uint32_t limit; /* messages that travel together */
-	uint32_t lap; /* of the ring, when head was made */
+	uint32_t limit; /* number of messages in a full burst */
+	uint32_t lap; /* lap for which head was computed */
 	__attribute__((aligned(64))) unsigned char stage[CELLRING_BURST * CELLRING_STAGED];
 };
 
 /* ---- plans ---- */
 
-/* How many messages travel together when so many are in flight: a quarter, at most eight. */
+/* The size of a burst with so many messages in flight: a quarter of them, at most eight. */
 static inline uint32_t cellring_limit(uint32_t in_flight)
 {
 	return in_flight >= 4 * CELLRING_BURST ? CELLRING_BURST :
@@ -133,8 +153,9 @@ static inline uint32_t cellring_limit(uint32_t in_flight)
 }
 
 /*
- * A ring for payloads of so many bytes with so many messages in flight, 1 to 2^24 - 1. There is
- * room for `messages` in full bursts, and for all that are in flight, each alone, and one more.
+ * Plans a ring. payload: bytes of the longest payload, at most CELLRING_LENGTH_MAX. in_flight:
+ * maximum number of messages in flight, 1 to 2^24 - 1. messages: number of messages in full bursts
+ * for which the ring has room, if that is more than it needs for in_flight bursts of one message.
  */
 static inline struct cellring_plan cellring_plan(uint32_t payload, uint32_t in_flight,
 	uint32_t messages)
@@ -153,7 +174,7 @@ static inline size_t cellring_bytes(const struct cellring_plan *p)
 	return (size_t)p->cells * p->cell;
 }
 
-/* A side of a ring that is all zero. */
+/* Initialises the cursor of one side of a new ring, which is all zero. */
 static inline void cellring_cursor_init(struct cellring_cursor *c, void *ring,
 	const struct cellring_plan *p)
 {
@@ -168,10 +189,10 @@ static inline void cellring_cursor_init(struct cellring_cursor *c, void *ring,
 /* ---- copies ---- */
 
 /*
- * memcpy() to and from a message. In scalar words on purpose where the length is known: a message
- * is often written word by word just before, and a wider load would wait until these stores
- * have left the core, behind all that wait for a line. GCC leaves copies that it expands out
- * of ThreadSanitizer's sight; a call it intercepts.
+ * memcpy() to and from a message. If the length is a constant, it copies in scalar words: a
+ * message is often written word by word just before, and a wider load could not be forwarded from
+ * the store buffer. ThreadSanitizer intercepts a call of memcpy(), but not a copy that GCC has
+ * expanded, so the function is not inlined there.
  */
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 __attribute__((noipa, unused)) static void cellring_copy(void *to, const void *from, uint32_t len)
@@ -194,7 +215,7 @@ CELLRING_INLINE void cellring_copy(void *to, const void *from, uint32_t len)
 		uint64_t word;
 
 		memcpy(&word, (const char *)from + i, 8);
-		__asm__("" : "+r"(word)); /* or the compiler makes wide loads of them */
+		__asm__("" : "+r"(word)); /* prevents wide loads */
 		memcpy((char *)to + i, &word, 8);
 	}
 	if (i < len)
@@ -202,11 +223,11 @@ CELLRING_INLINE void cellring_copy(void *to, const void *from, uint32_t len)
 }
 #endif
 
-/* Two words in one store: it takes one of the places in which stores wait for a line. */
+/* Stores two words at once, which takes one entry of the store buffer instead of two. */
 static inline void cellring_copy_pair(uint64_t *to, const uint64_t *from)
 {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-	/* From two loads on purpose, see cellring_copy(); the compiler would make one of them. */
+	/* Two loads, for the reason given at cellring_copy(); the compiler would combine them. */
 	__asm__ volatile("movq %2, %%xmm0\n\tmovhps %3, %%xmm0\n\tmovups %%xmm0, %0"
 			 : "=m"(*to), "=m"(to[1])
 			 : "m"(*from), "m"(from[1])
@@ -218,10 +239,9 @@ static inline void cellring_copy_pair(uint64_t *to, const uint64_t *from)
 }
 
 /*
- * Copies so many bytes, a multiple of 8, both sides aligned to 8. The first word, which the
- * reader looks at, is stored last, with release: when it is there, all is. Nothing but stores
- * to the ring stands between. Relaxed, because a reader may look at a word that it does not
- * believe yet.
+ * Copies so many bytes, a multiple of 8, both sides aligned to 8. The first word, which the reader
+ * polls, is stored last, with release, so a reader that sees it sees all of them. No other stores
+ * come in between. The stores are atomic, because a reader may load a word before it is valid.
  */
 static inline void cellring_publish(void *ring, const void *stage, size_t bytes)
 {
@@ -229,7 +249,7 @@ static inline void cellring_publish(void *ring, const void *stage, size_t bytes)
 	uint64_t *to = (uint64_t *)ring;
 	size_t n = bytes / sizeof(*to), i = 1;
 
-	if ((uintptr_t)&to[i] % 16 && i < n) { /* so that no pair lies on two lines */
+	if ((uintptr_t)&to[i] % 16 && i < n) { /* so that no pair crosses a line */
 		__atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
 		i++;
 	}
@@ -238,16 +258,16 @@ static inline void cellring_publish(void *ring, const void *stage, size_t bytes)
 		cellring_copy_pair(&to[i], &from[i]);
 	if (i < n)
 		__atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
-	/* Pairs with the acquire in cellring_look(), or in a reader of the user's own. */
+	/* Pairs with the acquire in cellring_look(), or in the user's own reader. */
 	__atomic_store_n(to, *from, __ATOMIC_RELEASE);
 }
 
-/* Asks for so many bytes of lines that are about to be written. */
+/* Prefetches the lines of so many bytes for writing. */
 CELLRING_INLINE void cellring_own(const unsigned char *at, ptrdiff_t bytes)
 {
 	for (ptrdiff_t i = 0; i < bytes; i += CELLRING_LINE) {
 #ifdef __x86_64__
-		/* The builtin asks for a shared line where the compiler may not use this. */
+		/* The builtin may prefetch for reading, depending on compiler options. */
 		__asm__ volatile("prefetchw %0" : : "m"(at[i]));
 #else
 		__builtin_prefetch(at + i, 1);
@@ -263,19 +283,19 @@ CELLRING_INLINE unsigned char *cellring_cell_after(const struct cellring_cursor 
 	return cell + c->cell == c->end ? c->begin : cell + c->cell;
 }
 
-/* To the cell that begins at next. */
+/* Moves to the cell that begins at next. */
 CELLRING_INLINE void cellring_step(struct cellring_cursor *c, unsigned char *next)
 {
 	c->slot = c->ready = next;
-	if (CELLRING_UNLIKELY(next == c->begin) && !++c->lap)
-		c->lap = 1;
+	if (CELLRING_UNLIKELY(next == c->begin))
+		c->lap = c->lap == CELLRING_LAP_LAST ? 1 : c->lap + 1;
 }
 
 /* ---- the consumer ---- */
 
 /*
- * The first head of the burst that is expected next, or 0: it has not arrived. Read once: a
- * hostile producer can change it at any time.
+ * The first head of the next burst, or 0 if it has not arrived. It is read once, because a hostile
+ * producer may change it at any time.
  */
 CELLRING_INLINE uint64_t cellring_look(const struct cellring_cursor *c)
 {
@@ -283,20 +303,20 @@ CELLRING_INLINE uint64_t cellring_look(const struct cellring_cursor *c)
 	/* Acquire: pairs with the release in cellring_put() and cellring_publish(). */
 	uint64_t head = __atomic_load_n(&m->head, __ATOMIC_ACQUIRE);
 
-	return head >> 32 == c->lap ? head : 0;
+	return CELLRING_LAP(head) == c->lap ? head : 0;
 }
 
-/* Is there a message? */
+/* Whether there is a message. */
 CELLRING_INLINE int cellring_ready(const struct cellring_cursor *c)
 {
 	return c->slot != c->ready || cellring_look(c);
 }
 
 /*
- * The burst with this head has arrived, and none of the one before is left: returns how many
- * messages it has, or 0: more than a cell holds, or none, and nothing has changed. The next
- * burst may have arrived as well, so its first line is fetched; and all lines of a long one,
- * which come together then. The lines of a short one are touched at once anyway.
+ * Accepts the burst with this head, after all messages of the previous one have been consumed.
+ * Returns the number of its messages; or 0 without any change if the count is 0 or exceeds a cell.
+ * Prefetches the first line of the next burst, which may have arrived too, and all lines of a long
+ * burst. The lines of a short burst are accessed soon anyway.
  */
 CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t head)
 {
@@ -314,18 +334,21 @@ CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t hea
 	return count;
 }
 
-/* Messages that have arrived and are not taken. */
+/* The number of messages that have arrived and are not consumed. */
 CELLRING_INLINE uint32_t cellring_left(const struct cellring_cursor *c)
 {
 	return (uint32_t)(c->ready - c->slot) / c->stride;
 }
 
-/* Relaxed, and once: cellring_look() was the acquire, and a hostile producer may change it. */
-CELLRING_INLINE uint32_t cellring_id(const unsigned char *slot)
+/*
+ * The head of a message that has arrived, for CELLRING_ID() and CELLRING_LENGTH(). Call it once,
+ * because a hostile producer may change the head. Relaxed: cellring_look() has acquired.
+ */
+CELLRING_INLINE uint64_t cellring_head(const unsigned char *slot)
 {
 	const struct cellring_message *m = (const struct cellring_message *)(const void *)slot;
 
-	return CELLRING_ID(__atomic_load_n(&m->head, __ATOMIC_RELAXED));
+	return __atomic_load_n(&m->head, __ATOMIC_RELAXED);
 }
 
 CELLRING_INLINE const void *cellring_payload(const unsigned char *slot)
@@ -333,7 +356,27 @@ CELLRING_INLINE const void *cellring_payload(const unsigned char *slot)
 	return slot + sizeof(struct cellring_message);
 }
 
-/* One message is taken. */
+/*
+ * Copies a payload of len bytes (checked by the caller) to a buffer of capacity bytes; room: bytes
+ * that the slot has for the payload. If capacity is a small constant, it copies capacity bytes,
+ * inline: the bytes after len do not matter, and the cache line is present.
+ */
+CELLRING_INLINE void cellring_take(void *to, const void *payload, uint32_t len, uint32_t capacity,
+	uint32_t room)
+{
+	if (__builtin_constant_p(capacity) && capacity <= CELLRING_LINE && capacity <= room) {
+		cellring_copy(to, payload, capacity);
+		return;
+	}
+	/* Prevents warnings that the buffer may be uninitialised when a user reads all of it. */
+	__asm__("" : : "r"(to) : "memory");
+	if (len < capacity)
+		cellring_copy(to, payload, len);
+	else
+		cellring_copy(to, payload, capacity);
+}
+
+/* Consumes one message. */
 CELLRING_INLINE void cellring_next(struct cellring_cursor *c)
 {
 	c->slot += c->stride;
@@ -344,15 +387,15 @@ CELLRING_INLINE void cellring_next(struct cellring_cursor *c)
 /* ---- the producer ---- */
 
 /*
- * Writes one message in place, which travels alone, and publishes it; len is at most the plan's
- * payload, id below 2^24. The cursor moves first: a compiler cannot know that the payload is not
- * the cursor, and would read all of it again.
+ * Writes one message in place as a burst of its own and publishes it. len is at most the plan's
+ * payload, id is below 2^24. The cursor moves first: the compiler must assume that the payload may
+ * alias the cursor, and would load its members again.
  */
 CELLRING_INLINE void cellring_put(struct cellring_cursor *c, uint32_t id, const void *data,
 	uint32_t len)
 {
 	struct cellring_message *m = (struct cellring_message *)(void *)c->slot;
-	uint64_t head = CELLRING_HEAD(c->lap, 1, 1) | id;
+	uint64_t head = CELLRING_HEAD(c->lap, 1, 1) | CELLRING_MESSAGE(id, len);
 
 	cellring_step(c, cellring_cell_after(c, c->slot));
 	cellring_copy(m + 1, data, len);
@@ -360,7 +403,7 @@ CELLRING_INLINE void cellring_put(struct cellring_cursor *c, uint32_t id, const 
 	__atomic_store_n(&m->head, head, __ATOMIC_RELEASE);
 }
 
-/* Closed; what is collected is dropped. */
+/* Closes the burst. Collected messages are dropped. */
 static inline void cellring_burst_close(struct cellring_burst *b)
 {
 	b->to = NULL;
@@ -368,8 +411,8 @@ static inline void cellring_burst_close(struct cellring_burst *b)
 }
 
 /*
- * Opens an empty burst: so many of the next messages go to this ring together. 1; or 0, and it is
- * closed: each travels alone, because limit or what a cell holds is 1 or less.
+ * Opens an empty burst of so many messages to this ring. Returns 1; or 0, with the burst closed, if
+ * limit, or the number of messages in a cell, is at most 1: use cellring_put() then.
  */
 static inline int cellring_burst_open(struct cellring_burst *b, struct cellring_cursor *to,
 	uint32_t limit)
@@ -381,6 +424,7 @@ static inline int cellring_burst_open(struct cellring_burst *b, struct cellring_
 		b->to = NULL;
 		return 0;
 	}
+	b->own = b->stage + (size_t)(limit / 2) * to->stride;
 	b->full = b->stage + (size_t)limit * to->stride;
 	b->head = CELLRING_HEAD(to->lap, limit, limit);
 	b->stride = to->stride;
@@ -389,31 +433,31 @@ static inline int cellring_burst_open(struct cellring_burst *b, struct cellring_
 	return 1;
 }
 
-/* Messages that are collected. */
+/* The number of collected messages. */
 static inline uint32_t cellring_burst_held(const struct cellring_burst *b)
 {
 	return b->to ? (uint32_t)(b->next - b->stage) / b->stride : 0;
 }
 
 /*
- * Collects one more message in an open burst; 1: the burst is full now. The lines that it will be
- * copied to are asked for with the first one: earlier, the consumer would take the first of
- * them back, as long as it waits for it.
+ * Adds a message to an open burst. Returns 1 if the burst is full now. The lines of its cell are
+ * prefetched with the message in the middle. An earlier prefetch would be useless, because the
+ * consumer polls the first line and takes it back before the burst is written.
  */
 CELLRING_INLINE int cellring_burst_add(struct cellring_burst *b, uint32_t id, const void *data,
 	uint32_t len)
 {
 	struct cellring_message *m = (struct cellring_message *)(void *)b->next;
 
-	if ((unsigned char *)m == b->stage)
+	if ((unsigned char *)m == b->own)
 		cellring_own(b->to->slot, b->full - b->stage);
 	b->next += b->stride;
-	m->head = id;
+	m->head = CELLRING_MESSAGE(id, len);
 	cellring_copy(m + 1, data, len);
 	return b->next == b->full;
 }
 
-/* Copies what is collected to its cell. */
+/* Publishes the collected messages: copies them to their cell. */
 CELLRING_INLINE void cellring_burst_write(struct cellring_burst *b, uint64_t head, size_t bytes)
 {
 	((struct cellring_message *)(void *)b->stage)->head |= head;
@@ -422,13 +466,13 @@ CELLRING_INLINE void cellring_burst_write(struct cellring_burst *b, uint64_t hea
 	b->next = b->stage;
 }
 
-/* Publishes a full burst; it stays open, and empty. */
+/* Publishes a full burst, which is then empty. */
 static inline void cellring_burst_write_full(struct cellring_burst *b)
 {
 	cellring_burst_write(b, b->head, (size_t)(b->full - b->stage));
 }
 
-/* Publishes what there is, at least one message. */
+/* Publishes a burst with at least one message, which is then empty. */
 static inline void cellring_burst_write_part(struct cellring_burst *b)
 {
 	size_t bytes = (size_t)(b->next - b->stage);
@@ -437,7 +481,7 @@ static inline void cellring_burst_write_part(struct cellring_burst *b)
 	cellring_burst_write(b, CELLRING_HEAD(b->to->lap, count, b->limit), bytes);
 }
 
-/* Has the ring begun another lap since the burst was opened? Then it must be opened again. */
+/* Whether the ring has begun another lap since the burst was opened. */
 CELLRING_INLINE int cellring_burst_stale(const struct cellring_burst *b)
 {
 	return b->to->lap != b->lap;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cellring between two threads, a ring each way: payloads that are checked, alone and in
- * bursts, with as many in flight as the rings are planned for and not one cell to spare.
+ * cellring between two threads, with a ring in each direction: checked payloads, single and in
+ * bursts, with as many messages in flight as the rings are planned for, and no spare cell.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,7 +26,7 @@ struct side {
 	uint64_t seed;
 };
 
-/* What stands where a head is looked for would be taken for one if it had this form. */
+/* Makes a payload that looks like a valid head, should the consumer ever read it as one. */
 static void make(uint64_t *words, const struct cellring_cursor *c, uint32_t n)
 {
 	words[0] = n;
@@ -59,7 +59,7 @@ static void flush(struct side *s)
 	cellring_burst_close(&s->burst);
 }
 
-/* Takes up to max messages, the next of which is number n. */
+/* Consumes up to max messages, the first of which is number n. */
 static uint32_t take(struct side *s, uint32_t n, uint32_t max)
 {
 	uint64_t words[WORDS];
@@ -73,7 +73,7 @@ static uint32_t take(struct side *s, uint32_t n, uint32_t max)
 				break;
 			CHECK(cellring_arrive(&s->in, head));
 		}
-		CHECK_EQ(cellring_id(s->in.slot), (n + got) & CELLRING_ID_MASK);
+		CHECK_EQ(CELLRING_ID(cellring_head(s->in.slot)), (n + got) & CELLRING_ID_MASK);
 		cellring_copy(words, cellring_payload(s->in.slot), sizeof(words));
 		cellring_next(&s->in);
 		check(words, n + got++);
@@ -81,7 +81,7 @@ static uint32_t take(struct side *s, uint32_t n, uint32_t max)
 	return got;
 }
 
-/* Messages numbered from n, in a burst or one by one; within one lap of the ring. */
+/* Sends messages numbered from n, in a burst or one by one, within one lap of the ring. */
 static void send_some(struct side *s, uint32_t n, uint32_t count)
 {
 	if (count > 1 && test_rand(&s->seed) % 4)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cellring on one thread: plans, laps, bursts of every length, and any bytes at the consumer. */
+/* cellring on one thread: plans, laps, bursts of every length, and arbitrary bytes as input. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 
 #define RING_MAX (1u << 17) /* cells of 1 KiB, 65 of them */
 
-/* A ring with both sides, in memory with a line of another value in front and behind. */
+/* A ring with both sides, in memory with guard lines before and after it. */
 struct rig {
 	struct cellring_plan plan;
 	struct cellring_cursor out, in;
@@ -30,7 +30,7 @@ static void rig_init(uint32_t payload, uint32_t in_flight, uint32_t messages)
 	cellring_burst_close(&rig.burst);
 }
 
-/* Nothing around the ring has been touched, and the consumer is inside of it. */
+/* Checks that the guard lines are intact and that the consumer is within the ring. */
 static void rig_check(void)
 {
 	const unsigned char *end = rig.memory + 64 + cellring_bytes(&rig.plan);
@@ -47,7 +47,7 @@ static void fill(unsigned char *data, uint32_t len, uint32_t id)
 		data[i] = (unsigned char)(id * 7 + i);
 }
 
-/* The next message is this one; takes it. */
+/* Checks and consumes the next message. */
 static void expect(uint32_t id, uint32_t payload)
 {
 	unsigned char data[4096];
@@ -58,7 +58,8 @@ static void expect(uint32_t id, uint32_t payload)
 		CHECK(head);
 		CHECK(cellring_arrive(&rig.in, head));
 	}
-	CHECK_EQ(cellring_id(rig.in.slot), id);
+	CHECK_EQ(CELLRING_ID(cellring_head(rig.in.slot)), id);
+	CHECK_EQ(CELLRING_LENGTH(cellring_head(rig.in.slot)), payload);
 	fill(data, payload, id);
 	CHECK_EQ(memcmp(cellring_payload(rig.in.slot), data, payload), 0);
 	cellring_next(&rig.in);
@@ -94,7 +95,7 @@ static void plans_have_room(void)
 		CHECK(p.most >= 1 && p.most <= CELLRING_BURST);
 		CHECK(p.most == 1 || p.stride <= CELLRING_STAGED);
 	}
-	CHECK_EQ(cellring_plan(120, 32, 0).most, 8); /* the longest that is collected */
+	CHECK_EQ(cellring_plan(120, 32, 0).most, 8); /* the longest message that is collected */
 	CHECK_EQ(cellring_plan(121, 32, 0).most, 1);
 }
 
@@ -102,38 +103,40 @@ static void plans_have_room(void)
 
 static void head_has_its_fields(void)
 {
-	uint64_t head = CELLRING_HEAD(0x89abcdef, 7, 5) | 0xfedcba;
+	uint64_t head = CELLRING_HEAD(0x5a5, 7, 5) | CELLRING_MESSAGE(0xfedcba, 0x123456);
 
-	CHECK_EQ(head, 0x89abcdef75fedcbaull);
+	CHECK_EQ(head, 0x91a2b5a575fedcbaull);
+	CHECK_EQ(CELLRING_LAP(head), 0x5a5);
+	CHECK_EQ(CELLRING_LENGTH(head), 0x123456);
 	CHECK_EQ(CELLRING_ID(head), 0xfedcba);
 	CHECK_EQ(CELLRING_COUNT(head), 7);
 	CHECK_EQ(CELLRING_TOGETHER(head), 5);
 }
 
-/* A ring as it lies in memory, byte by byte. */
+/* Checks a ring byte by byte. */
 static void layout_is_as_documented(void)
 {
-	static const unsigned char second[] = {2, 0, 0, 0, 0, 0, 0, 0, 'b'};
-	static const unsigned char first[] = {1, 0, 0, 0x22, 1, 0, 0, 0, 'a'};
-	static const unsigned char alone[] = {3, 0, 0, 0x11, 1, 0, 0, 0, 'c'};
+	static const unsigned char second[] = {2, 0, 0, 0, 0, 8, 0, 0, 'b'};
+	static const unsigned char first[] = {1, 0, 0, 0x22, 1, 0x10, 0, 0, 'a', 'x'};
+	static const unsigned char alone[] = {3, 0, 0, 0x11, 1, 0, 0, 0};
 
 	rig_init(8, 8, 16);
 	CHECK_EQ(rig.plan.stride, 16);
 	CHECK_EQ(rig.plan.cell, 64);
 	CHECK(cellring_burst_open(&rig.burst, &rig.out, 8)); /* a cell holds two */
-	CHECK_EQ(cellring_burst_add(&rig.burst, 1, "a", 1), 0);
+	CHECK_EQ(cellring_burst_add(&rig.burst, 1, "ax", 2), 0);
 	CHECK_EQ(cellring_burst_add(&rig.burst, 2, "b", 1), 1);
 	CHECK(!cellring_ready(&rig.in));
 	cellring_burst_write_full(&rig.burst);
 	CHECK_EQ(memcmp(rig.in.begin, first, sizeof(first)), 0);
 	CHECK_EQ(memcmp(rig.in.begin + 16, second, sizeof(second)), 0);
-	cellring_put(&rig.out, 3, "c", 1);
+	cellring_put(&rig.out, 3, NULL, 0);
 	CHECK_EQ(memcmp(rig.in.begin + 64, alone, sizeof(alone)), 0);
 }
 
 /*
- * Messages alone and in bursts of all lengths, of all sizes, over several laps, never more
- * in flight than were planned for: each comes once, in order, whole.
+ * Messages of all sizes, single and in bursts of all lengths, over several laps, with no more in
+ * flight than planned: each arrives once, in order, unchanged.
  */
 static void traffic(uint64_t *seed)
 {
@@ -181,14 +184,14 @@ static void everything_comes_once_and_in_order(void)
 		traffic(&seed);
 }
 
-/* After lap 2^32 - 1 comes 1: 0 is what a ring that was never written has. */
+/* The last lap is followed by 1, because a new ring has 0. */
 static void lap_wraps(void)
 {
 	rig_init(8, 3, 0);
-	rig.out.lap = rig.in.lap = UINT32_MAX;
+	rig.out.lap = rig.in.lap = CELLRING_LAP_LAST;
 	for (unsigned char *cell = rig.in.begin; cell != rig.in.end; cell += rig.in.cell)
 		((struct cellring_message *)(void *)cell)->head =
-			CELLRING_HEAD(UINT32_MAX - 1, 1, 1);
+			CELLRING_HEAD(CELLRING_LAP_LAST - 1, 1, 1);
 	for (uint32_t i = 0; i < 3 * rig.plan.cells; i++) {
 		unsigned char data[8];
 
@@ -200,7 +203,7 @@ static void lap_wraps(void)
 	CHECK_EQ(rig.out.lap, 3);
 }
 
-/* An open burst knows when its ring has begun a lap, because its head was made before. */
+/* An open burst is stale when its ring has begun another lap: its head has the old one. */
 static void burst_grows_stale(void)
 {
 	uint32_t n = 0;
@@ -222,24 +225,24 @@ static void burst_grows_stale(void)
 
 #define PAGE 4096
 
-static unsigned char *pages; /* two, of which the second is closed at first */
+static unsigned char *pages; /* two pages, of which the second one is not accessible at first */
 /*
  * Stored by the signal handler, loaded by the interrupted function: atomic, because a compiler
  * may otherwise use the value from before the fault.
  */
 static _Atomic uint64_t head_at_fault;
 
-/* The producer has come to the second page: what does a consumer see meanwhile? */
+/* The producer has reached the second page: loads what a consumer would see now. */
 static void second_page(int sig)
 {
 	(void)sig;
 	atomic_store_explicit(&head_at_fault, *(uint64_t *)(void *)(pages + PAGE - CELLRING_LINE),
-			      memory_order_relaxed);
+		memory_order_relaxed);
 	if (mprotect(pages + PAGE, PAGE, PROT_READ | PROT_WRITE))
 		_exit(2);
 }
 
-/* A burst that begins on the last line of a page: while it is written, its head is not there. */
+/* A burst begins on the last line of a page. Its head is not stored before the second page. */
 static void first_head_is_stored_last(void)
 {
 	struct sigaction old, now = {.sa_handler = second_page};
@@ -258,7 +261,7 @@ static void first_head_is_stored_last(void)
 	atomic_store_explicit(&head_at_fault, 1, memory_order_relaxed);
 	cellring_burst_write_full(&rig.burst);
 	CHECK_EQ(atomic_load_explicit(&head_at_fault, memory_order_relaxed), 0);
-	CHECK_EQ(*(uint64_t *)(void *)(pages + PAGE - CELLRING_LINE) >> 32, 1);
+	CHECK_EQ(CELLRING_LAP(*(uint64_t *)(void *)(pages + PAGE - CELLRING_LINE)), 1);
 	CHECK_EQ(sigaction(SIGSEGV, &old, NULL), 0);
 	CHECK_EQ(munmap(pages, 2 * PAGE), 0);
 }
@@ -281,7 +284,7 @@ static void impossible_counts_are_refused(void)
 	}
 }
 
-/* Whatever is written into the ring, and whenever: the consumer stays inside of it. */
+/* Whatever is written into the ring, and whenever: the consumer stays within it. */
 static void any_bytes_keep_the_cursor_inside(void)
 {
 	uint64_t seed = test_seed();
@@ -293,14 +296,15 @@ static void any_bytes_keep_the_cursor_inside(void)
 			uint64_t head = test_rand(&seed);
 
 			if (test_rand(&seed) % 4)
-				head = (uint64_t)rig.in.lap << 32 | (uint32_t)head;
+				head = (uint64_t)rig.in.lap << 32 | (uint32_t)head |
+				       CELLRING_MESSAGE(0, head >> 43);
 			((struct cellring_message *)(void *)rig.in.slot)->head = head;
 			if (rig.in.slot == rig.in.ready) {
 				head = cellring_look(&rig.in);
 				if (!head || !cellring_arrive(&rig.in, head))
 					continue;
 			}
-			CHECK(cellring_id(rig.in.slot) <= CELLRING_ID_MASK);
+			CHECK(CELLRING_ID(cellring_head(rig.in.slot)) <= CELLRING_ID_MASK);
 			CHECK((const unsigned char *)cellring_payload(rig.in.slot) +
 					rig.plan.stride - 8 <=
 				rig.in.end);

@@ -4,6 +4,8 @@
 #include <getopt.h>
 #include <stdarg.h>
 
+#include "base/clock.h"
+
 static const char usage_text[] =
 	"usage: copyrpc-bench [OPTION]...         server, for one client\n"
 	"       copyrpc-bench [OPTION]... HOST    client\n"
@@ -17,6 +19,8 @@ static const char usage_text[] =
 	"  -q, --queue-depth=N,...   calls under way per endpoint (1,32)\n"
 	"  -e, --endpoints=N         connections (1)\n"
 	"  -D, --duration=SECONDS    per queue depth (1)\n"
+	"      --events              sleep instead of polling, on both sides (copyrpc only)\n"
+	"      --rate=N              calls per second (as many as there can be)\n"
 	"  -d, --ib-dev=NAME         device (the first mlx5 one)\n"
 	"  -p, --port=PORT           TCP, to introduce the endpoints (18515)\n"
 	"  -r, --ring-size=BYTES     a power of two from 4096 to 2^30 (1048576)\n"
@@ -143,12 +147,13 @@ static bool parse_peer(void)
 
 void options_parse(struct options *o, int argc, char **argv)
 {
-	enum { FORK = 256, JSON, PEER };
+	enum { FORK = 256, JSON, PEER, EVENTS, RATE };
 	static const struct option longs[] = {{"size", 1, NULL, 's'}, {"allowance", 1, NULL, 'a'},
 		{"queue-depth", 1, NULL, 'q'}, {"endpoints", 1, NULL, 'e'},
 		{"duration", 1, NULL, 'D'}, {"ib-dev", 1, NULL, 'd'}, {"port", 1, NULL, 'p'},
 		{"ring-size", 1, NULL, 'r'}, {"fork", 0, NULL, FORK}, {"json", 1, NULL, JSON},
-		{"peer", 1, NULL, PEER}, {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
+		{"peer", 1, NULL, PEER}, {"events", 0, NULL, EVENTS}, {"rate", 1, NULL, RATE},
+		{"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
 	int c;
 
 	*o = (struct options){.port = 18515,
@@ -172,6 +177,10 @@ void options_parse(struct options *o, int argc, char **argv)
 		}
 		if (c == FORK)
 			o->both = true;
+		else if (c == EVENTS)
+			o->events = true;
+		else if (c == RATE)
+			o->rate = number("rate", optarg, 1, NSEC_PER_SEC);
 		else if (c == PEER)
 			o->ucx = parse_peer();
 		else if (c == JSON)
@@ -195,9 +204,9 @@ static FILE *table(const struct options *o)
 
 void report_begin(const struct options *o)
 {
-	fprintf(table(o), "%-8s %6s %6s %5s %5s %12s %10s %10s %10s %10s %9s\n", "impl", "size",
-		"answer", "eps", "depth", "calls/s", "p50 us", "p99 us", "doorb/call", "wqes/call",
-		"msg/batch");
+	fprintf(table(o), "%-8s %6s %6s %5s %5s %12s %10s %10s %10s %10s %9s %8s %10s\n", "impl",
+		"size", "answer", "eps", "depth", "calls/s", "p50 us", "p99 us", "doorb/call",
+		"wqes/call", "msg/batch", "srv cpu%", "sleep/call");
 }
 
 void report(const struct options *o, const struct result *r)
@@ -206,22 +215,27 @@ void report(const struct options *o, const struct result *r)
 	       rate = (double)r->calls * 1e9 / (double)r->ns;
 	double doorbells = (double)r->counts.doorbells / calls,
 	       wqes = (double)r->counts.wqes / calls;
+	double cpu = 100 * (double)r->counts.cpu_ns / (double)r->ns;
+	double sleeps = (double)r->counts.wakes / calls;
 	double batch =
 		r->counts.batches ? (double)r->counts.messages / (double)r->counts.batches : 0;
 
-	fprintf(table(o), "%-8s %6u %6u %5u %5u %12.0f %10.2f %10.2f %10.4f %10.4f %9.1f\n",
+	fprintf(table(o),
+		"%-8s %6u %6u %5u %5u %12.0f %10.2f %10.2f %10.4f %10.4f %9.1f %8.2f %10.3f\n",
 		r->impl, r->plan.size, r->plan.allowance, r->plan.endpoints, r->depth, rate,
-		(double)r->p50 / 1e3, (double)r->p99 / 1e3, doorbells, wqes, batch);
+		(double)r->p50 / 1e3, (double)r->p99 / 1e3, doorbells, wqes, batch, cpu, sleeps);
 	if (!o->json)
 		return;
 	fprintf(o->json,
 		"{\"impl\":\"%s\",\"size\":%u,\"allowance\":%u,\"queue_depth\":%u,\"endpoints\":%u,"
 		"\"ring_size\":%u,\"calls\":%llu,\"duration_s\":%.3f,\"calls_per_s\":%.0f,"
 		"\"p50_ns\":%llu,\"p99_ns\":%llu,\"doorbells_per_call\":%.5f,"
-		"\"wqes_per_call\":%.5f,\"messages_per_batch\":%.2f}\n",
+		"\"wqes_per_call\":%.5f,\"messages_per_batch\":%.2f,"
+		"\"server_cpu_percent\":%.3f,\"server_sleeps_per_call\":%.4f}\n",
 		r->impl, r->plan.size, r->plan.allowance, r->depth, r->plan.endpoints,
 		r->plan.ring_size, (unsigned long long)r->calls, (double)r->ns / 1e9, rate,
-		(unsigned long long)r->p50, (unsigned long long)r->p99, doorbells, wqes, batch);
+		(unsigned long long)r->p50, (unsigned long long)r->p99, doorbells, wqes, batch, cpu,
+		sleeps);
 	fflush(o->json);
 }
 

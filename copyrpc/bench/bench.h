@@ -20,20 +20,23 @@ struct options {
 	const char *device;
 	uint32_t port, size, allowance, endpoints, ring_size;
 	uint32_t depths[DEPTHS], ndepths, max_depth;
+	uint32_t rate; /* calls per second; 0: as fast as they end */
 	double duration; /* s */
 	bool both;
+	bool events; /* sleep instead of polling */
 	bool ucx; /* UCX active messages, too */
 	FILE *json; /* NULL: none */
 };
 
 /* What both sides have to agree on; the same machine type at both ends. */
 struct plan {
-	uint32_t size, allowance, endpoints, ring_size, max_depth;
+	uint32_t size, allowance, endpoints, ring_size, max_depth, events;
 };
 
-/* Of both sides together. */
+/* Of both sides together, but for the last two, which are the server's. */
 struct counts {
 	uint64_t wqes, doorbells, batches, messages;
+	uint64_t cpu_ns, wakes;
 };
 
 struct result {
@@ -56,6 +59,9 @@ struct impl {
 	int (*call)(void *self, uint32_t ep, uint32_t slot);
 	/* Answers are told by slot_ended(c, slot); 0: there was nothing to do. */
 	int (*poll)(void *self, struct client *c);
+	/* Sleeps until poll has something to do, fd (-1: none) is readable, or ms are over (-1:
+	 * no limit); NULL: it cannot. */
+	void (*sleep)(void *self, int fd, int ms);
 	struct counts (*counts)(void *self);
 	void (*close)(void *self);
 };

@@ -82,27 +82,42 @@ static _Noreturn void client_left(const struct options *o)
 	fail("the client left before the end, see what it says", ECONNRESET);
 }
 
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
 /* 's' on the control line asks for the counts, 'n' for the next implementation. */
 static void serve_one(const struct options *o, const struct impl *impl, const struct plan *p,
 	int fd)
 {
 	void *self = impl->open(o, p, fd, true);
+	bool sleeps = p->events && impl->sleep;
 	struct wait w = WAIT_INIT;
 	struct counts counts;
-	uint32_t polls = 0;
+	uint64_t polls = 0, wakes = 0;
 	char c = 0;
 
 	while (c != 'n') {
-		if (impl->poll(self, NULL))
+		if (impl->poll(self, NULL)) {
 			wait_reset(&w);
-		else if (wait_step(&w))
+		} else if (sleeps) {
+			impl->sleep(self, fd, -1);
+			wakes++;
+		} else if (wait_step(&w)) {
 			sched_yield();
-		if (++polls % 64)
+		}
+		if (++polls % (sleeps ? 1 : 64))
 			continue;
 		if (!recv(fd, &c, 1, MSG_DONTWAIT))
 			client_left(o);
 		if (c == 's') {
 			counts = impl->counts(self);
+			counts.cpu_ns = cpu_ns();
+			counts.wakes = wakes;
 			put(fd, &counts, sizeof(counts));
 			c = 0;
 		}
@@ -150,6 +165,8 @@ struct client {
 	uint32_t *spare; /* slots that are not under way */
 	uint32_t nspare, slots, depth;
 	uint64_t ended;
+	uint64_t gap, next; /* ns between calls, 0: none; when the next one is due */
+	bool sleeps;
 	struct latrec_hist hist;
 };
 
@@ -162,12 +179,27 @@ void slot_ended(struct client *c, uint32_t slot)
 	c->ended++;
 }
 
-/* Calls with every slot that is free, then a poll. */
+static void sleep_or_spin(struct client *c, bool more, struct wait *w)
+{
+	uint64_t now = clock_ns();
+	int ms = -1;
+
+	if (!c->sleeps) {
+		if (wait_step(w))
+			sched_yield();
+		return;
+	}
+	if (c->gap && more)
+		ms = c->next <= now ? 0 : (int)((c->next - now) / NSEC_PER_MSEC + 1);
+	c->impl->sleep(c->self, -1, ms);
+}
+
+/* Calls with every slot that is free, if they are due, then a poll. */
 static void round_of_calls(struct client *c, bool more, struct wait *w)
 {
 	uint64_t now = clock_ns();
 
-	while (more && c->nspare) {
+	while (more && c->nspare && (!c->gap || now >= c->next)) {
 		uint32_t slot = c->spare[c->nspare - 1];
 
 		c->started[slot] = now;
@@ -176,11 +208,12 @@ static void round_of_calls(struct client *c, bool more, struct wait *w)
 			c->nspare++;
 			break;
 		}
+		c->next += c->gap;
 	}
 	if (c->impl->poll(c->self, c))
 		wait_reset(w);
-	else if (wait_step(w))
-		sched_yield();
+	else
+		sleep_or_spin(c, more, w);
 }
 
 /* Of both sides; the poll goes on, as the server may want something of us. */
@@ -191,8 +224,11 @@ static struct counts both_counts(struct client *c, int fd)
 	put(fd, "s", 1);
 	get(fd, &theirs, sizeof(theirs));
 	mine = c->impl->counts(c->self);
-	return (struct counts){mine.wqes + theirs.wqes, mine.doorbells + theirs.doorbells,
-		mine.batches + theirs.batches, mine.messages + theirs.messages};
+	theirs.wqes += mine.wqes;
+	theirs.doorbells += mine.doorbells;
+	theirs.batches += mine.batches;
+	theirs.messages += mine.messages;
+	return theirs;
 }
 
 static void run_until(struct client *c, uint64_t end)
@@ -215,7 +251,8 @@ static struct result measure(const struct options *o, struct client *c, const st
 	c->nspare = c->slots = c->depth * p->endpoints;
 	for (uint32_t i = 0; i < c->slots; i++)
 		c->spare[i] = i;
-	run_until(c, clock_ns() + duration / 10);
+	c->next = clock_ns();
+	run_until(c, c->next + duration / 10);
 	before = both_counts(c, fd);
 	latrec_hist_clear(&c->hist);
 	warm = c->ended;
@@ -227,7 +264,8 @@ static struct result measure(const struct options *o, struct client *c, const st
 	r.p99 = latrec_hist_quantile(&c->hist, 0.99);
 	after = both_counts(c, fd);
 	r.counts = (struct counts){after.wqes - before.wqes, after.doorbells - before.doorbells,
-		after.batches - before.batches, after.messages - before.messages};
+		after.batches - before.batches, after.messages - before.messages,
+		after.cpu_ns - before.cpu_ns, after.wakes - before.wakes};
 	while (c->nspare < c->slots)
 		round_of_calls(c, false, &w);
 	return r;
@@ -235,8 +273,13 @@ static struct result measure(const struct options *o, struct client *c, const st
 
 static void run_impl(const struct options *o, uint32_t which, int fd)
 {
-	const struct plan p = {o->size, o->allowance, o->endpoints, o->ring_size, o->max_depth};
-	struct client c = {.impl = impls[which]};
+	const struct plan p = {o->size, o->allowance, o->endpoints, o->ring_size, o->max_depth,
+		o->events};
+	struct client c = {
+		.impl = impls[which],
+		.gap = o->rate ? NSEC_PER_SEC / o->rate : 0,
+		.sleeps = o->events && impls[which]->sleep,
+	};
 	size_t slots = (size_t)o->max_depth * o->endpoints;
 	char done;
 

@@ -7,8 +7,8 @@
 Two runs that differ in the number of rounds only: the difference is free of everything
 that is done once. The HCA is stepped by hand, as a trap does not go through valgrind.
 --check fails when a round trip takes more instructions than LIMITS says for a depth, or when
-63 or 1,023 idle endpoints make it more than 5 % more expensive. (Where a call travels alone, what
-the slow valgrind adds by the clock would count for too much: that is printed only.)
+63 or 1,023 idle endpoints make it more than 5 % more expensive. What is done by the clock, every
+millisecond or so, is printed only: under valgrind, which is slow, it would count too much.
 """
 import os
 import pathlib
@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 
-LIMITS = {32: 300, 1: None}  # instructions per round trip, by calls per flush
+LIMITS = {32: 300, 1: 1550}  # instructions per round trip, by calls per flush
+BY_CLOCK = ("ctx_look", "clock_ns", "copyrpc_poll_recv.cold")
 CALLS = 1280
 LIBRARIES = ("libcopyrpc", "libmlx5dv-lite")
 
@@ -63,13 +64,13 @@ for depth, limit in LIMITS.items():
     total = {}
     for endpoints in (1, 64, 1024):
         each = per_call(endpoints, depth)
-        total[endpoints] = sum(each.values())
+        total[endpoints] = sum(n for (library, function), n in each.items() if function not in BY_CLOCK)
         if endpoints == 1:
             for (library, function), n in sorted(each.items(), key=lambda i: -i[1]):
                 if n >= 0.5:
                     print(f"{library:16} {function:36} {n:7.1f}")
         print(f"depth {depth:2}, {endpoints:4} endpoints: {total[endpoints]:.1f} instructions per round trip")
-    if "--check" in sys.argv and limit:
+    if "--check" in sys.argv:
         if not 0 < total[1] <= limit:
             sys.exit(f"more than {limit}")
         if max(total.values()) > total[1] * 1.05:

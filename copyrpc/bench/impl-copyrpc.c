@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* copyrpc-bench: calls by copyrpc. */
 #include <errno.h>
+#include <poll.h>
 
 #include "base/compiler.h"
 #include "bench.h"
@@ -82,6 +83,17 @@ static int self_poll(void *self, struct client *c)
 	return copyrpc_poll(s->ctx, on_response, s);
 }
 
+static void self_sleep(void *self, int fd, int ms)
+{
+	struct self *s = self;
+	struct pollfd p[2] = {{.fd = copyrpc_ctx_fd(s->ctx), .events = POLLIN},
+		{.fd = fd, .events = POLLIN}};
+	int due = copyrpc_ctx_timeout(s->ctx);
+
+	if (!copyrpc_ctx_arm(s->ctx))
+		poll(p, 2, ms < 0 || (due >= 0 && due < ms) ? due : ms);
+}
+
 static struct counts self_counts(void *self)
 {
 	struct self *s = self;
@@ -89,7 +101,10 @@ static struct counts self_counts(void *self)
 	struct counts c;
 
 	copyrpc_ctx_stats(s->ctx, &st);
-	c = (struct counts){st.wqes, st.doorbells, st.batches, st.calls + st.replies};
+	c = (struct counts){.wqes = st.wqes,
+		.doorbells = st.doorbells,
+		.batches = st.batches,
+		.messages = st.calls + st.replies};
 	hca_counts(&c);
 	return c;
 }
@@ -108,6 +123,7 @@ const struct impl copyrpc_impl = {
 	self_open,
 	self_call,
 	self_poll,
+	self_sleep,
 	self_counts,
 	self_close,
 };

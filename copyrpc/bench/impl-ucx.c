@@ -178,7 +178,7 @@ static int self_poll(void *self, struct client *c)
 static struct counts self_counts(void *self)
 {
 	struct self *s = self;
-	struct counts c = {0, 0, s->messages, s->messages};
+	struct counts c = {.batches = s->messages, .messages = s->messages};
 
 	hca_counts(&c);
 	return c;
@@ -200,6 +200,7 @@ const struct impl ucx_impl = {
 	self_open,
 	self_call,
 	self_poll,
+	NULL,
 	self_counts,
 	self_close,
 };

@@ -33,10 +33,11 @@ int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t 
 		chan_fini(ch);
 		return -ENOMEM;
 	}
-	/* The last freed is the next used, so that those in use are few and warm. */
+	/* Free lists are LIFO, so that few entries are used and stay in the cache. */
 	ch->max_calls = max_calls;
 	for (uint32_t i = 0; i < max_calls; i++)
-		ch->calls[i] = (struct call){i + 1 < max_calls ? i + 1 : CALL_NONE, CALL_FREE};
+		ch->calls[i] = (struct call){.next_free = i + 1 < max_calls ? i + 1 : CALL_NONE,
+			.resp_max = CALL_FREE};
 	ch->req_free = ch->reqs;
 	for (uint32_t i = 0; i < most; i++) {
 		ch->reqs[i].ch = ch;
@@ -66,14 +67,6 @@ static void close_batch(struct chan *ch, struct batch b)
 	ch->closed[ch->nclosed++] = b;
 }
 
-/* It may be too low, as the peer's position moves on; chan_call_odd() finds that out. */
-static void set_call_end(struct chan *ch)
-{
-	uint64_t end = credit_call_end(&ch->cr);
-
-	ch->call_end = end < ch->cr.edge ? end : ch->cr.edge;
-}
-
 void chan_new_batch(struct chan *ch, uint32_t wrap)
 {
 	uint64_t p = ch->cr.p;
@@ -84,13 +77,11 @@ void chan_new_batch(struct chan *ch, uint32_t wrap)
 	}
 	if (wrap)
 		close_batch(ch, (struct batch){.start = p, .end = p + wrap, .count = WIRE_WRAP});
-	ch->open = (struct batch){.start = p + wrap};
-	credit_open(&ch->cr, wrap);
-	set_call_end(ch);
+	chan_open(ch, wrap);
 }
 
-/* In the order in which the manual lists the reasons; nothing is changed by a refusal. */
-COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+/* Checks in the order in which the manual lists the errors. An error changes nothing. */
+static COLD int call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint32_t reserve)
 {
 	struct placement to;
@@ -112,13 +103,27 @@ COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t
 		return -EAGAIN;
 	}
 	if (to.joins)
-		set_call_end(ch);
+		chan_set_call_end(ch);
 	else
 		chan_new_batch(ch, to.wrap);
 	return chan_call(ch, data, len, resp_max, token, reserve);
 }
 
-COLD int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
+int chan_call_first(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token, uint32_t reserve)
+{
+	uint32_t size = wire_blocks(len);
+
+	if (unlikely(len > ch->payload_max || ch->call_free == CALL_NONE ||
+		     resp_max > ch->payload_max ||
+		     ch->cr.k < credit_allowance(wire_blocks(resp_max)) + reserve ||
+		     !chan_opens(ch, size) || !credit_call_fits(&ch->cr, ch->cr.p + 1 + size)))
+		return call_odd(ch, data, len, resp_max, token, reserve);
+	chan_open(ch, 0);
+	return chan_add_call(ch, data, len, resp_max, token);
+}
+
+static COLD int reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
 {
 	struct chan *ch = req->ch;
 	struct placement to;
@@ -138,12 +143,11 @@ COLD int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
 	return 0;
 }
 
-uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
+static struct batch take_front(struct chan *ch)
 {
 	struct batch b = ch->open;
-	uint32_t blocks, credit;
 
-	if (unlikely(ch->nclosed)) {
+	if (ch->nclosed) {
 		b = ch->closed[0];
 		ch->nclosed--;
 		ch->closed[0] = ch->closed[1];
@@ -151,32 +155,41 @@ uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 		b.end = ch->cr.p;
 		ch->cr.edge = ch->call_end = 0;
 	}
-	blocks = (uint32_t)(b.end - b.start);
-	credit = credit_grant(&ch->cr);
-	ch->unasked += credit;
-	wire_put_meta(chan_at(ch->send_ring, ch, b.start), chan_consumer(ch) * WIRE_BLOCK,
-		(uint64_t)credit * WIRE_BLOCK, b.count);
-	ch->sent = b.end;
-	if (b.count == WIRE_WRAP) {
+	return b;
+}
+
+int chan_reply_first(struct copyrpc_req *req, const void *data, uint32_t len)
+{
+	struct chan *ch = req->ch;
+
+	if (unlikely(req->detached || len > req->resp_max || !chan_opens(ch, wire_blocks(len))))
+		return reply_odd(req, data, len);
+	chan_open(ch, 0);
+	return chan_add_reply(req, data, len);
+}
+
+uint32_t chan_seal_odd(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
+{
+	struct batch b = take_front(ch);
+
+	chan_put_meta(ch, &b);
+	if (b.count == WIRE_WRAP)
 		ch->stats.wraps++;
-	} else if (b.count == 0) {
+	else if (b.count == 0)
 		ch->stats.credit_only++;
-	} else {
-		ch->stats.batches++;
-		ch->stats.calls += b.calls;
-		ch->stats.replies += b.count - b.calls;
-	}
+	else
+		chan_count_batch(ch, &b);
 	*pos_p = b.start;
-	*len_p = blocks * WIRE_BLOCK - wire_padding(b.last_len);
+	*len_p = chan_batch_bytes(&b);
 	if (b.count == WIRE_WRAP || !b.count)
 		*len_p = WIRE_BLOCK;
 	ch->stats.bytes += *len_p;
-	return blocks;
+	return (uint32_t)(b.end - b.start);
 }
 
 /* ----------------------------------------------------------------- receiving */
 
-/* What flow control says: the position, then the credit. */
+/* Accepts the flow control data: the position, then the credit. */
 static int take_meta(struct chan *ch, const struct wire_meta *m)
 {
 	uint64_t consumer = m->consumer / WIRE_BLOCK;
@@ -213,7 +226,7 @@ static int take_request(struct chan *ch, const struct wire_header *h, const void
 
 	if (unlikely(h->len > ch->payload_max || h->limit > ch->payload_max))
 		return -EPROTO;
-	/* As every request costs two blocks or more of R, there are enough of reqs. */
+	/* This also limits the number of requests: each uses two blocks of R or more. */
 	if (unlikely(allowance > ch->unasked))
 		return -EPROTO;
 	ch->req_free = req->queued;
@@ -224,10 +237,10 @@ static int take_request(struct chan *ch, const struct wire_header *h, const void
 	req->id = h->id;
 	req->resp_max = h->limit;
 	req->allowance = allowance;
-	req->next = &ch->live;
-	req->prev = ch->live.prev;
-	req->prev->next = req;
-	ch->live.prev = req;
+	req->live.next = &ch->live;
+	req->live.prev = ch->live.prev;
+	req->live.prev->next = &req->live;
+	ch->live.prev = &req->live;
 	req->queued = NULL;
 	*ch->queue->tail_p = req;
 	ch->queue->tail_p = &req->queued;
@@ -245,7 +258,7 @@ static int take_response(struct chan *ch, const struct wire_header *h, const voi
 	if (unlikely(id >= ch->max_calls))
 		return -EPROTO;
 	call = &ch->calls[id];
-	/* No limit is that of a call that is not pending. */
+	/* This also refuses a call that is not pending, because no limit equals CALL_FREE. */
 	if (unlikely(h->limit != call->resp_max || h->len > h->limit))
 		return -EPROTO;
 	token = call->token;
@@ -255,8 +268,8 @@ static int take_response(struct chan *ch, const struct wire_header *h, const voi
 	return 0;
 }
 
-/* A batch lies in one piece, `left` blocks of it from msg on; nothing behind is looked at,
- * and `count` only when it is clear how many there are. */
+/* Handles the messages of a batch, which has `left` contiguous blocks from msg on. Nothing
+ * after these is read. `count` is compared with the number of messages at the end. */
 static int take_messages(struct chan *ch, const uint8_t *msg, uint32_t left, uint32_t count,
 	copyrpc_response_fn *fn, void *arg)
 {
@@ -292,7 +305,7 @@ int chan_receive(struct chan *ch, uint32_t n, copyrpc_response_fn *fn, void *arg
 	struct wire_meta m;
 	int rc;
 
-	/* It neither crosses the ring's end nor covers what we have not given back. */
+	/* A batch must not cross the ring's end, nor overwrite blocks that are not released. */
 	if (!n || n > ch->cr.c - off || start + n - chan_consumer(ch) > ch->cr.c)
 		return -EPROTO;
 	at = ch->recv_ring + (size_t)off * WIRE_BLOCK;

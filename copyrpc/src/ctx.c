@@ -60,8 +60,8 @@ static int create_queues(struct copyrpc_ctx *ctx)
 {
 	const struct copyrpc_ctx_attr *a = &ctx->attr;
 	struct mlx5dvl_srq_attr srq = {.depth = a->srq_depth};
-	struct mlx5dvl_cq_attr recv = {.depth = a->cq_depth};
-	struct mlx5dvl_cq_attr send = {.depth = a->sq_depth * a->max_endpoints};
+	struct mlx5dvl_cq_attr recv = {.depth = a->cq_depth, .events = true};
+	struct mlx5dvl_cq_attr send = {.depth = a->sq_depth * a->max_endpoints, .events = true};
 	int rc;
 
 	rc = mlx5dvl_srq_create(ctx->dev, &srq, &ctx->srq);
@@ -71,7 +71,8 @@ static int create_queues(struct copyrpc_ctx *ctx)
 	rc = mlx5dvl_cq_create(ctx->dev, &recv, &ctx->recv_cq);
 	if (rc)
 		return rc;
-	return mlx5dvl_cq_create(ctx->dev, &send, &ctx->send_cq);
+	rc = mlx5dvl_cq_create(ctx->dev, &send, &ctx->send_cq);
+	return rc ? rc : ctx_open_events(ctx);
 }
 
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p)
@@ -91,13 +92,16 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 	ctx->raw_tail_p = &ctx->raw_head;
 	ctx->clock = clock_ns;
 	ctx->look_ticks = TICKS_LOOK;
+	ctx->fd = -1;
 	ctx->probed = ctx->clock();
 	rc = fill_attr(&ctx->attr);
 	if (rc)
 		goto fail;
 	dev.device = ctx->attr.device;
 	dev.port = ctx->attr.port;
+	dev.set = ctx->attr.set;
 	dev.gid_index = ctx->attr.gid_index;
+	dev.pkey_index = ctx->attr.pkey_index;
 	rc = mlx5dvl_ctx_open(&dev, &ctx->dev);
 	if (rc)
 		goto fail;
@@ -120,6 +124,7 @@ void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx)
 		copyrpc_ep_destroy(ctx->eps);
 		ep_free(ctx->eps);
 	}
+	ctx_close_events(ctx);
 	mlx5dvl_cq_destroy(ctx->send_cq);
 	mlx5dvl_cq_destroy(ctx->recv_cq);
 	mlx5dvl_srq_destroy(ctx->srq);

@@ -79,7 +79,13 @@ static struct copyrpc_ep *attack(struct attacker *a, struct copyrpc_ctx *ctx)
 	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep), 0);
 	copyrpc_ep_info(ep, bytes);
 	CHECK_EQ(blob_decode(&b, bytes, sizeof(bytes)), 0);
-	qp = (struct mlx5dvl_qp_info){b.qpn, b.psn, b.lid, b.mtu, b.rd_atomic, {0}};
+	qp = (struct mlx5dvl_qp_info){
+		.qpn = b.qpn,
+		.psn = b.psn,
+		.lid = b.lid,
+		.mtu = b.mtu,
+		.rd_atomic = b.rd_atomic,
+	};
 	memcpy(qp.gid, b.gid, sizeof(b.gid));
 	CHECK_EQ(mlx5dvl_qp_connect(a->qp, &qp), 0);
 	mlx5dvl_qp_info(a->qp, &qp);

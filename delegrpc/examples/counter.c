@@ -27,7 +27,7 @@ static void die(const char *what, int err)
 }
 
 /* In a client: the sums that come back only grow. */
-static void added(void *arg, uint64_t token, const void *resp)
+static void added(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	uint64_t *last = arg, sum;
 

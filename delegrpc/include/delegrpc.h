@@ -2,7 +2,7 @@
 /*
  * delegrpc - remote procedure calls through one shared request ring.
  *
- * Many clients (threads or processes of one user on one machine) put requests into one
+ * Many clients (threads or processes of one machine) put requests into one
  * multi-producer ring in shared memory, one server takes them out in order, and answers
  * each client through a ring of its own, in any order and at any later time. The use is
  * delegation: the server owns something that all cores need, such as a NIC.
@@ -22,7 +22,7 @@
  *	}
  *
  * Client:
- *	static void done(void *arg, uint64_t token, const void *resp) { ... }
+ *	static void done(void *arg, uint64_t token, const void *resp, uint32_t len) { ... }
  *
  *	if (delegrpc_client_connect("job7.rank0", &attr, &c) < 0) ...
  *	while (delegrpc_client_call(c, &req, sizeof(req), token) == -EAGAIN)
@@ -36,8 +36,8 @@
  * poll, flush or wait. Replies to a client with eight or more calls
  * in flight are collected, a quarter of these, at most eight, and published together: at
  * the latest at the next reply to another client, delegrpc_server_recv() that finds nothing,
- * poll, flush, wait or destroy. With fewer calls in flight a reply is published
- * at once. No function spins on another process: what cannot go on returns -EAGAIN.
+ * flush, destroy, or poll or wait that finds no request or follows another one without a reply
+ * between. With fewer calls in flight a reply is published at once. No function spins on another process: what cannot go on returns -EAGAIN.
  *
  * Waking: who publishes looks later whether the other side sleeps, with one memory barrier
  * for all that it has published: in flush, at a poll or in a wait that finds
@@ -58,11 +58,33 @@
  * is stopped (SIGSTOP, a debugger) in the few instructions between reserving and
  * filling its places holds up the others until it goes on or dies.
  *
- * Trust: the region is one user's (mode 0600, another user is refused). Whoever has
- * mapped it can write anywhere in it. The server never reads or writes outside of it
+ * Trust: the region is one user's (mode 0600, another user is refused), or that of a group
+ * that the server names (mode 0660). Whoever has mapped it can write anywhere in it. The server never reads or writes outside of it
  * and never hangs, whatever is written there; but a client that scribbles over the ring
  * can spoil, forge or hold up the others' calls, and a process of the same user that
  * truncates the file kills everyone who touches it (as it could with a signal).
+ *
+ * Descriptors: who waits for other things as well sleeps in poll(2) or epoll(7):
+ *
+ *	struct pollfd p[] = { { delegrpc_server_fd(s), POLLIN }, { pipe, POLLIN } };
+ *	for (;;) {
+ *		while (serve(s) > 0)			poll, recv, reply, advance_tail
+ *			;
+ *		poll(p, 2, delegrpc_server_arm(s) ? 0 : -1);
+ *		...
+ *	}
+ *
+ * The descriptor is for POLLIN only: nobody but the library reads, writes or closes it. An
+ * object is armed until the next call with it, which is why delegrpc_server_arm() comes last;
+ * with several, timeout 0 if any arm returned something else than 0. A woken object is polled
+ * as usual; it stays readable until it is armed again. Wake-ups without a reason are possible.
+ * Who has a descriptor and who has none wake each other all the same. It works between
+ * processes of one network namespace: connect and delegrpc_server_fd() give -ENETUNREACH
+ * where a client could not wake a server that sleeps so. An armed client with calls
+ * pending becomes readable every 100 ms, so that its poll finds a dead server; an armed
+ * server only when there may be a dead client in the way. A request of a client that dies
+ * between publishing and waking (see Waking), or whose waking somebody has spoilt who writes in
+ * the region, waits for the next client's: give poll(2) a timeout against that.
  *
  * Waiting: a client or server that has nothing to do polls, pausing, for about 1 us, then
  * gives its core away between polls, and after about 100 us of that sleeps in the kernel.
@@ -83,16 +105,19 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 #define DELEGRPC_BATCH 8 /* calls or replies per publication, responses per client poll */
-#define DELEGRPC_BURST 32 /* most requests that one server poll makes available */
+#define DELEGRPC_SERVER_POLL_MAX 32 /* most requests that one server poll makes available */
 
 /* Most that one server poll, or one turn of a wait, does in search of holes. */
 #define DELEGRPC_POLL_LOOKS 64 /* looks at clients' locks, a system call each */
 #define DELEGRPC_POLL_SKIPS 1024 /* places skipped */
 
+#define DELEGRPC_FOREVER UINT64_MAX /* as a timeout */
+#define DELEGRPC_SET_GID 1u /* in attributes: gid is given, 0 being a group */
+#define DELEGRPC_MAX_NAME 192
 #define DELEGRPC_MAX_CLIENTS 4096
 #define DELEGRPC_MAX_RING_DEPTH (1u << 24)
 #define DELEGRPC_MAX_RESP_DEPTH (1u << 15)
-#define DELEGRPC_MAX_SIZE (1u << 16) /* of a request's and of a response's payload */
+#define DELEGRPC_MAX_PAYLOAD (1u << 16) /* of a request's and of a response's payload */
 
 /*
  * The shape of a region. Zero means the default. Requests have 16 B and responses 8 B of
@@ -113,6 +138,15 @@ struct delegrpc_attr {
 	uint32_t resp_depth; /* calls in flight per client, rounded likewise; 64 */
 	uint32_t req_size; /* largest request payload in bytes; 48 */
 	uint32_t resp_size; /* largest response payload in bytes; 56 */
+	/*
+	 * Who may connect: 0600 (what 0 means), the server's user; 0660, the members
+	 * of the region's group too, which is gid if set has DELEGRPC_SET_GID, otherwise that of
+	 * the server's process. At a connect: what the region must be. Another user's region is
+	 * refused unless mode is 0660 here too, and the client is a member of its group.
+	 */
+	uint32_t mode;
+	uint32_t gid;
+	uint32_t set; /* DELEGRPC_SET_* */
 };
 
 struct delegrpc_server;
@@ -140,7 +174,7 @@ struct delegrpc_server_stats {
 	uint64_t bad_requests; /* dropped: impossible client, id or length */
 	uint64_t holes; /* places that a dead client had reserved, skipped */
 	uint64_t looks; /* at clients' locks, in search of such places */
-	uint64_t sleeps; /* of this server */
+	uint64_t sleeps; /* of this server, or times it was armed */
 	uint64_t wakes; /* of sleeping clients */
 	uint64_t yields; /* of a busy server, for clients on its core */
 };
@@ -148,10 +182,11 @@ struct delegrpc_server_stats {
 /*
  * Makes the region /dev/shm/delegrpc.<name> and serves it. What a dead server left under
  * the name is replaced. attr may be NULL (all defaults). 0, or
- *	-EINVAL		the name is empty, contains '/' or is over 192 bytes, or
+ *	-EINVAL		the name is empty, contains '/' or is over DELEGRPC_MAX_NAME bytes, or
  *			an attribute is out of range, or ring_depth is too small
  *	-EADDRINUSE	a living server has the name: choose another
  *	-EACCES, -ELOOP	another user has the name
+ *	-EPERM		the server's user is no member of gid
  *	-ENOSPC		/dev/shm is full: choose smaller attributes
  *	-ENOMEM, -EMFILE, ...
  */
@@ -168,11 +203,12 @@ int delegrpc_server_unlink(struct delegrpc_server *server);
 void delegrpc_server_destroy(struct delegrpc_server *server);
 
 /* The region's attributes, rounded as they hold. */
-void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p);
+void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p);
 
 /*
- * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_BURST, in
- * the order of their reservation. Publishes replies, and wakes clients (see Waking).
+ * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_SERVER_POLL_MAX, in
+ * the order of their reservation; it looks for more when all of them have been handed out.
+ * Publishes replies (see Visibility), and wakes clients (see Waking).
  * Every few hundred empty polls it looks whether a dead client blocks the ring, and
  * skips what that one reserved, giving it back: within DELEGRPC_POLL_LOOKS and
  * DELEGRPC_POLL_SKIPS, the rest at the next polls. A busy server gives its core away
@@ -199,11 +235,12 @@ static inline int delegrpc_server_recv(struct delegrpc_server *server, struct de
 static inline void delegrpc_server_advance_tail(struct delegrpc_server *server);
 
 /*
- * Answers a request, with at most resp_size bytes; what the response has beyond len is
- * unspecified. Any order, any time; when the client gets it: see Visibility and Waking.
- * Best with a constant len. 0, or
- *	-EINVAL		len over resp_size, or this request is not open (never received,
- *			or replied to already): a bug of the caller
+ * Answers a request: copies len bytes of resp (which may be NULL when len is 0), and the client
+ * gets to know len. Any order, any time; when the client gets it: see Visibility and Waking.
+ * Best with a constant len. 0, or, with nothing sent,
+ *	-EINVAL		this request is not open (never received, or replied to already): a
+ *			bug of the caller
+ *	-EMSGSIZE	len is over resp_size: answer with less
  *	-EPIPE		another client has the place of the one that asked: drop it
  * A reply to a client that died and has no successor yet is written for nobody: 0. One
  * that was collected when the successor's first request is received is dropped.
@@ -223,35 +260,56 @@ static inline void delegrpc_server_flush(struct delegrpc_server *server);
  */
 int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns);
 
-void delegrpc_server_stats(const struct delegrpc_server *server,
+/*
+ * The descriptor that becomes readable when an armed server has something to do. Made at the
+ * first call; the server's, until destroy. A client that connected before wakes it as well.
+ * Takes three descriptors; a client that wakes somebody takes one. Not negative, or
+ *	-ENETUNREACH	a client is connected from another network namespace and could not
+ *			wake this server, or /proc is not there to tell
+ *	-EBADF		in a forked child
+ *	-EMFILE, -ENFILE, -ENOMEM, ...
+ */
+int delegrpc_server_fd(struct delegrpc_server *server);
+
+/*
+ * Arms the descriptor: publishes replies, wakes clients, empties the descriptor, and looks once
+ * more. 0: sleep; 1: do not sleep, poll again; -EBADF: there is no descriptor.
+ */
+int delegrpc_server_arm(struct delegrpc_server *server);
+
+void delegrpc_server_get_stats(const struct delegrpc_server *server,
 	struct delegrpc_server_stats *stats_p);
 
 /* ---- client ---- */
 
-/* A response: resp_size bytes at resp, 8-byte aligned, valid until the function returns. */
-typedef void delegrpc_response_fn(void *arg, uint64_t token, const void *resp);
+/*
+ * The response to the call with that token: the len bytes that the server sent, at resp, in
+ * shared memory, 8-byte aligned, valid until the function returns.
+ */
+typedef void delegrpc_response_fn(void *arg, uint64_t token, const void *resp, uint32_t len);
 
 struct delegrpc_client_stats {
 	uint64_t calls; /* accepted */
 	uint64_t responses; /* delivered */
 	uint64_t late_responses; /* of blocking calls that had timed out, dropped */
-	uint64_t bad_responses; /* dropped: no such call */
+	uint64_t bad_responses; /* dropped: no such call, or impossible length */
 	uint64_t flushes; /* publications; calls / flushes is the batch size */
 	uint64_t full; /* publications put off: no room in the ring */
-	uint64_t sleeps;
+	uint64_t sleeps; /* or times it was armed */
 	uint64_t wakes; /* of the sleeping server */
 };
 
 /*
  * Connects to a server. Fields of attr that are not zero must be the region's (after
  * rounding); attr may be NULL. 0, or
- *	-EINVAL		the name, as above
+ *	-EINVAL		the name, or mode, gid and set, as above
  *	-ENOENT		no server yet: try again later
  *	-ECONNREFUSED	the server is dead: try again later
  *	-EAGAIN		the server is just starting: try again at once
  *	-EPROTO		not such a region, another version, or another attribute
  *	-EUSERS		max_clients are connected: try again later
- *	-EACCES, -ELOOP	the region is another user's
+ *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
+ *	-EACCES, -ELOOP	the region is another user's, or not what mode and gid say
  *	-ENOMEM, -EMFILE, ...
  */
 int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
@@ -261,8 +319,8 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 void delegrpc_client_disconnect(struct delegrpc_client *client);
 
 /* The region's attributes, and this client's id in it. */
-void delegrpc_client_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p);
-uint32_t delegrpc_client_id(const struct delegrpc_client *client);
+void delegrpc_client_get_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p);
+uint32_t delegrpc_client_index(const struct delegrpc_client *client);
 
 /*
  * Stages a request of len bytes (copied; req may be NULL when len is 0); the token comes
@@ -303,7 +361,21 @@ static inline uint32_t delegrpc_client_pending(const struct delegrpc_client *cli
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 
 /*
- * A blocking call: copies resp_size bytes to resp. 0, or
+ * As delegrpc_server_fd(), for responses; or
+ *	-ENETUNREACH	the server is in another network namespace and could not wake
+ *			this client, or /proc is not there to tell
+ */
+int delegrpc_client_fd(struct delegrpc_client *client);
+
+/*
+ * As delegrpc_server_arm(): publishes calls and wakes the server first. With calls pending the
+ * descriptor is readable after 100 ms at the latest, so a dead server gives -EPIPE in time.
+ */
+int delegrpc_client_arm(struct delegrpc_client *client);
+
+/*
+ * A blocking call: copies the response to resp, at most capacity bytes; *len_p gets the bytes that
+ * the server sent, which may be more (len_p may be NULL). Signals do not end it. 0, or
  *	-EBUSY		other calls are pending: their responses would have nowhere to go
  *	-ETIMEDOUT	no response within timeout_ns; one that comes late is dropped, but
  *			the call may have been, or may yet be, carried out
@@ -311,9 +383,9 @@ int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
  *	-EMSGSIZE, -EPIPE	as above
  */
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
-	void *resp, uint64_t timeout_ns);
+	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
 
-void delegrpc_client_stats(const struct delegrpc_client *client,
+void delegrpc_client_get_stats(const struct delegrpc_client *client,
 	struct delegrpc_client_stats *stats_p);
 
 #pragma GCC visibility pop

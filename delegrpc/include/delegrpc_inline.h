@@ -4,7 +4,7 @@
  * user. The functions are documented there. What is not hot is in the library, behind
  * delegrpc_priv_*.
  *
- * The region, layout version 4, all fields little-endian:
+ * The region, layout version 5, all fields little-endian:
  *
  *	   0	struct delegrpc_header		128 B
  *	 128	struct delegrpc_control		128 B
@@ -23,7 +23,8 @@
  * A client's response position q lies in its slot q & (resp_depth - 1), and is filled
  * when the slot's stamp is {lap q / resp_depth + 1, generation}, 16 bits each. The
  * generation counts those who have had the client's id, so that what was meant for the
- * predecessor is not taken for an answer.
+ * predecessor is not taken for an answer. The word behind the stamp has the request's id,
+ * 15 bits, and the bytes of the payload that were sent, 17.
  *
  * Slots are packed and written in bursts, because a core has only so many stores that wait
  * for lines which are elsewhere, and the private stores between two messages count. So
@@ -39,10 +40,11 @@
 #include <cellring.h>
 
 #define DELEGRPC_MAGIC 0x444C475250435631ull /* "DLGRPCV1" as a number */
-#define DELEGRPC_VERSION 4u
+#define DELEGRPC_VERSION 5u
 
 #define DELEGRPC_REQ_HEADER 16 /* lap 4 B, client 2 B, burst 2 B, id 4 B, len 4 B */
-#define DELEGRPC_RESP_HEADER 8 /* stamp, id: 4 B each */
+#define DELEGRPC_RESP_HEADER 8 /* stamp 4 B, id 15 bits, len 17 bits */
+#define DELEGRPC_RESP_ID_BITS 15
 
 #ifdef __cplusplus
 #define DELEGRPC_ASSERT(e) static_assert(e, #e)
@@ -58,6 +60,8 @@ extern "C" {
 
 DELEGRPC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 DELEGRPC_ASSERT(DELEGRPC_MAX_CLIENTS <= 1 << 16); /* a request has 16 bits for its client */
+DELEGRPC_ASSERT(DELEGRPC_MAX_RESP_DEPTH <= 1 << DELEGRPC_RESP_ID_BITS);
+DELEGRPC_ASSERT(DELEGRPC_MAX_PAYLOAD < 1 << (32 - DELEGRPC_RESP_ID_BITS));
 
 /*
  * Who has published owes a fence and a look at the other side's sleep. A fence right behind
@@ -67,9 +71,20 @@ DELEGRPC_ASSERT(DELEGRPC_MAX_CLIENTS <= 1 << 16); /* a request has 16 bits for i
 #define DELEGRPC_UNFENCED 16
 
 /*
+ * Where to wake who sleeps in poll(2): its descriptor is a socket. A waker sends the cookie to
+ * the socket with that name.
+ */
+struct delegrpc_address {
+	uint64_t name; /* 0: it has no descriptor */
+	uint64_t cookie;
+	uint64_t netns; /* network namespace, as the kernel numbers them; 0: not known */
+};
+
+/*
  * Written at creation, except: connects (by who connects), server_alive (by the server
- * at its end, and by a client that has found the server dead, to tell the others) and
- * server_state (by the server when it goes to sleep, by clients when they wake it).
+ * at its end, and by a client that has found the server dead, to tell the others),
+ * server_state (by the server when it goes to sleep, by clients when they wake it) and the
+ * server's name and cookie (by the server when it makes a descriptor).
  */
 struct delegrpc_header {
 	uint64_t magic; /* stored last */
@@ -85,7 +100,9 @@ struct delegrpc_header {
 	uint64_t region_size;
 	uint8_t pad1[16];
 	uint32_t server_state; /* enum delegrpc_state; a futex */
-	uint8_t pad2[60];
+	uint8_t pad2[4];
+	struct delegrpc_address server_address;
+	uint8_t pad3[32];
 };
 
 DELEGRPC_AT(delegrpc_header, magic, 0);
@@ -99,6 +116,7 @@ DELEGRPC_AT(delegrpc_header, req_size, 32);
 DELEGRPC_AT(delegrpc_header, resp_size, 36);
 DELEGRPC_AT(delegrpc_header, region_size, 40);
 DELEGRPC_AT(delegrpc_header, server_state, 64);
+DELEGRPC_AT(delegrpc_header, server_address, 72);
 DELEGRPC_ASSERT(sizeof(struct delegrpc_header) == 128);
 
 struct delegrpc_control {
@@ -116,6 +134,7 @@ enum delegrpc_state {
 	DELEGRPC_RUNNING,
 	DELEGRPC_WAITING, /* polls and yields: a busy server on its core gives way */
 	DELEGRPC_ASLEEP, /* in the kernel: to be woken */
+	DELEGRPC_ON_FD, /* the same, by its address */
 };
 
 /* What a client may be about to fill; see delegrpc_priv_publish(). */
@@ -130,13 +149,16 @@ struct delegrpc_line {
 	uint32_t taken; /* not 0: somebody has the id, or died with it; a hint, its lock decides */
 	uint8_t pad0[48];
 	uint32_t state; /* enum delegrpc_state; a futex */
-	uint8_t pad1[60];
+	uint8_t pad1[4];
+	struct delegrpc_address address;
+	uint8_t pad2[32];
 };
 
 DELEGRPC_AT(delegrpc_line, claim, 0);
 DELEGRPC_AT(delegrpc_line, generation, 8);
 DELEGRPC_AT(delegrpc_line, taken, 12);
 DELEGRPC_AT(delegrpc_line, state, 64);
+DELEGRPC_AT(delegrpc_line, address, 72);
 DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
 
 /* ---- client ---- */
@@ -166,7 +188,7 @@ struct delegrpc_client {
 	uint32_t unfenced; /* publications since the server's sleep was last looked at */
 	uint32_t generation;
 	uint32_t req_size, req_stride;
-	uint32_t resp_depth, resp_shift, resp_stride;
+	uint32_t resp_depth, resp_shift, resp_size, resp_stride;
 	struct delegrpc_line *line;
 };
 
@@ -269,18 +291,19 @@ static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_
 	for (seen = 0; seen < DELEGRPC_BATCH; seen++) {
 		unsigned char *slot = delegrpc_priv_response(client);
 		uint64_t word = delegrpc_priv_response_word(slot);
-		uint32_t id = (uint32_t)(word >> 32);
+		uint32_t id = (uint32_t)(word >> 32) & ((1u << DELEGRPC_RESP_ID_BITS) - 1);
+		uint32_t len = (uint32_t)(word >> (32 + DELEGRPC_RESP_ID_BITS));
 
 		if ((uint32_t)word !=
 			delegrpc_priv_stamp(client->done, client->resp_shift, client->generation))
 			break;
-		if (DELEGRPC_LIKELY(id < client->resp_depth &&
+		if (DELEGRPC_LIKELY(id < client->resp_depth && len <= client->resp_size &&
 				    client->calls[id].next == DELEGRPC_ID_BUSY)) {
 			client->calls[id].next = client->free_id;
 			client->free_id = id;
 			client->pending--;
 			n++;
-			fn(arg, client->calls[id].token, slot + DELEGRPC_RESP_HEADER);
+			fn(arg, client->calls[id].token, slot + DELEGRPC_RESP_HEADER, len);
 		} else {
 			delegrpc_priv_client_odd(client, id);
 		}
@@ -305,7 +328,7 @@ struct delegrpc_peer {
 	uint64_t next; /* response position to write */
 	uint32_t generation;
 	uint16_t burst; /* replies that should travel together; as the client says, unchecked */
-	uint16_t dirty; /* replied to since its sleep was last looked at */
+	uint16_t unfenced; /* replied to since its sleep word was last read */
 };
 
 /*
@@ -314,6 +337,7 @@ struct delegrpc_peer {
  */
 struct delegrpc_burst {
 	unsigned char *next; /* in the server's stage */
+	unsigned char *polled; /* next at the last poll that left replies there */
 	uint32_t client; /* DELEGRPC_ID_NONE: there are no such replies */
 	uint32_t stamp; /* of each of them: no burst passes the end of the ring */
 	uint32_t limit; /* replies, when it is published */
@@ -328,13 +352,13 @@ struct delegrpc_server {
 	struct delegrpc_burst burst;
 	struct delegrpc_peer *peers; /* by client */
 	uint16_t *open; /* by client * resp_depth + id: generation of an open request, or 0 */
-	uint32_t *dirty; /* clients, ndirty of them */
+	uint32_t *unfenced_peers; /* the clients that are unfenced */
 	uint64_t cursor; /* position to hand out next */
 	uint64_t found; /* positions below are filled */
 	uint64_t tail; /* as last published */
 	uint64_t received, replied, bad;
-	uint32_t ndirty;
-	uint32_t unfenced; /* polls since they are */
+	uint32_t n_unfenced_peers;
+	uint32_t unfenced; /* polls since the first of them was replied to */
 	uint32_t empty; /* empty polls */
 	uint32_t busy; /* polls that found something, until the next look at the clock */
 	int broken; /* 0 or -EPROTO */
@@ -378,14 +402,15 @@ static inline void delegrpc_priv_server_publish(struct delegrpc_server *server)
 static inline void delegrpc_server_flush(struct delegrpc_server *server)
 {
 	delegrpc_priv_server_publish(server);
-	if (server->ndirty)
+	if (server->n_unfenced_peers)
 		delegrpc_priv_wake_clients(server);
 }
 
 /* A poll that has found nothing. */
 static inline int delegrpc_priv_server_looked(struct delegrpc_server *server)
 {
-	if (server->ndirty)
+	delegrpc_priv_server_publish(server);
+	if (server->n_unfenced_peers)
 		delegrpc_priv_wake_clients(server);
 	return ++server->empty % DELEGRPC_STUCK_POLLS ? server->broken :
 							delegrpc_priv_unstick(server);
@@ -393,14 +418,19 @@ static inline int delegrpc_priv_server_looked(struct delegrpc_server *server)
 
 static inline int delegrpc_server_poll(struct delegrpc_server *server)
 {
-	delegrpc_priv_server_publish(server);
-	if (server->ndirty && ++server->unfenced >= DELEGRPC_UNFENCED)
+	if (server->n_unfenced_peers && ++server->unfenced >= DELEGRPC_UNFENCED)
 		delegrpc_priv_wake_clients(server);
-	while (server->found - server->cursor < DELEGRPC_BURST &&
-		delegrpc_priv_filled(server, server->found))
-		server->found++;
-	if (server->found == server->cursor)
-		return delegrpc_priv_server_looked(server);
+	/* What is in hand comes first: a look takes the line away from the client that fills it. */
+	if (server->found == server->cursor) {
+		while (server->found - server->cursor < DELEGRPC_SERVER_POLL_MAX &&
+			delegrpc_priv_filled(server, server->found))
+			server->found++;
+		if (server->found == server->cursor)
+			return delegrpc_priv_server_looked(server);
+	}
+	if (server->burst.polled == server->burst.next)
+		delegrpc_priv_server_publish(server);
+	server->burst.polled = server->burst.next;
 	if (DELEGRPC_UNLIKELY(!--server->busy))
 		delegrpc_priv_server_busy(server);
 	return (int)(server->found - server->cursor);
@@ -460,9 +490,9 @@ static inline void delegrpc_priv_replied(struct delegrpc_server *server, uint32_
 	struct delegrpc_peer *peer = &server->peers[client];
 
 	peer->next += n;
-	if (!peer->dirty) {
-		peer->dirty = 1;
-		server->dirty[server->ndirty++] = client;
+	if (!peer->unfenced) {
+		peer->unfenced = 1;
+		server->unfenced_peers[server->n_unfenced_peers++] = client;
 	}
 }
 
@@ -472,6 +502,12 @@ static inline unsigned char *delegrpc_priv_reply_slot(const struct delegrpc_serv
 	uint64_t next = server->peers[client].next & (server->resp_depth - 1);
 
 	return server->responses + client * server->resp_pitch + next * server->resp_stride;
+}
+
+/* The first word of a response. */
+static inline uint64_t delegrpc_priv_reply_word(uint32_t stamp, uint32_t index, uint32_t len)
+{
+	return (uint64_t)(len << DELEGRPC_RESP_ID_BITS | index) << 32 | stamp;
 }
 
 /* A reply that travels alone is written in place. */
@@ -484,7 +520,8 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 
 	cellring_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
 	/* The payload is there: pairs with the acquire load in delegrpc_client_poll(). */
-	__atomic_store_n((uint64_t *)(void *)slot, (uint64_t)index << 32 | stamp, __ATOMIC_RELEASE);
+	__atomic_store_n((uint64_t *)(void *)slot, delegrpc_priv_reply_word(stamp, index, len),
+		__ATOMIC_RELEASE);
 	delegrpc_priv_replied(server, client, 1);
 }
 
@@ -507,7 +544,7 @@ static inline void delegrpc_priv_collect(struct delegrpc_server *server, uint32_
 	unsigned char *slot = burst->next;
 
 	burst->next += server->resp_stride;
-	*(uint64_t *)(void *)slot = (uint64_t)index << 32 | burst->stamp;
+	*(uint64_t *)(void *)slot = delegrpc_priv_reply_word(burst->stamp, index, len);
 	cellring_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
 	if (--burst->room == 0)
 		delegrpc_priv_publish_replies(server);

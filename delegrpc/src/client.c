@@ -11,17 +11,19 @@
 
 static_assert(DELEGRPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothing of base");
 
-void delegrpc_client_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p)
+void delegrpc_client_get_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p)
 {
-	*attr_p = container_of(client, struct client, hot)->attr;
+	const struct client *c = container_of(client, struct client, hot);
+
+	attr_of(&c->attr, &c->region, attr_p);
 }
 
-uint32_t delegrpc_client_id(const struct delegrpc_client *client)
+uint32_t delegrpc_client_index(const struct delegrpc_client *client)
 {
 	return container_of(client, struct client, hot)->id;
 }
 
-void delegrpc_client_stats(const struct delegrpc_client *client,
+void delegrpc_client_get_stats(const struct delegrpc_client *client,
 	struct delegrpc_client_stats *stats_p)
 {
 	const struct client *c = container_of(client, struct client, hot);
@@ -125,13 +127,23 @@ static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 	}
 }
 
+COLD static void wake_sleeping(struct client *c)
+{
+	struct delegrpc_header *h = c->hot.header;
+	int woken = wakefd_wake(&c->wake, &h->server_state, address_of(&h->server_address));
+
+	c->wakes += woken > 0;
+	c->hot.unfenced = woken < 0; /* the next time */
+}
+
 /* One fence for all calls that were published since the last time. */
 void delegrpc_priv_wake_server(struct delegrpc_client *client)
 {
 	client->unfenced = 0;
-	/* Pairs with sleep_prepare() in sleep_for_request(). */
+	/* Pairs with sleep_prepare_as(), which sleep_for_request() and delegrpc_server_arm() call. */
 	sleep_fence();
-	full(client)->wakes += sleep_wake(&client->header->server_state);
+	if (unlikely(sleep_is_asleep(&client->header->server_state)))
+		wake_sleeping(client_of(client));
 }
 
 /*
@@ -142,7 +154,7 @@ void delegrpc_priv_wake_server(struct delegrpc_client *client)
  */
 int delegrpc_priv_publish(struct delegrpc_client *client)
 {
-	struct client *c = full(client);
+	struct client *c = client_of(client);
 	uint32_t n = client->staged;
 	uint64_t pos;
 
@@ -181,7 +193,7 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 /* A response that nobody waits for. */
 void delegrpc_priv_client_odd(struct delegrpc_client *client, uint32_t id)
 {
-	struct client *c = full(client);
+	struct client *c = client_of(client);
 
 	if (id >= client->resp_depth || client->calls[id].next != DELEGRPC_ID_LATE) {
 		c->bad++;
@@ -227,7 +239,7 @@ static int end_of_server(const struct delegrpc_client *client)
 /* A client has been waiting for a while: at every so many of its empty polls. */
 int delegrpc_priv_client_idle(struct delegrpc_client *client)
 {
-	struct client *c = full(client);
+	struct client *c = client_of(client);
 	uint64_t now = clock_ns();
 
 	client->idle_left = idle_polls(&c->idle_ns, now);
@@ -264,7 +276,7 @@ static int sleep_for_response(struct client *c, uint64_t ns)
 
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns)
 {
-	struct client *c = full(client);
+	struct client *c = client_of(client);
 	uint64_t deadline = deadline_after(timeout_ns), now, slice;
 	struct wait w = WAIT_INIT;
 
@@ -301,22 +313,23 @@ int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns)
 
 struct answer {
 	void *resp;
-	size_t size;
+	uint32_t capacity, len;
 	bool there;
 };
 
-static void take_answer(void *arg, uint64_t token, const void *resp)
+static void take_answer(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct answer *a = arg;
 
-	memcpy(a->resp, resp, a->size);
+	cellring_copy(a->resp, resp, len < a->capacity ? len : a->capacity);
+	a->len = len;
 	a->there = true;
 }
 
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
-	void *resp, uint64_t timeout_ns)
+	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p)
 {
-	struct answer a = {resp, full(client)->attr.resp_size, false};
+	struct answer a = {.resp = resp, .capacity = capacity};
 	uint64_t deadline = deadline_after(timeout_ns), now;
 	uint32_t id;
 	int err;
@@ -330,8 +343,11 @@ int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, u
 		return err;
 	for (;;) {
 		err = delegrpc_client_poll(client, take_answer, &a);
-		if (a.there)
+		if (a.there) {
+			if (len_p)
+				*len_p = a.len;
 			return 0;
+		}
 		if (err < 0)
 			return err;
 		now = clock_ns();
@@ -342,4 +358,42 @@ int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, u
 	client->calls[id].next = DELEGRPC_ID_LATE;
 	client->pending--;
 	return -ETIMEDOUT;
+}
+
+/* ---- waiting on a descriptor ---- */
+
+int delegrpc_client_fd(struct delegrpc_client *client)
+{
+	struct client *c = client_of(client);
+	int err;
+
+	if (c->wake.fd >= 0)
+		return c->wake.fd;
+	if (c->region.fd < 0) /* a forked child */
+		return -EBADF;
+	if (!wakefd_reaches(wakefd_netns(), client->header->server_address.netns))
+		return -ENETUNREACH;
+	err = wakefd_open(&c->wake, address_of(&client->line->address));
+	return err ? err : c->wake.fd;
+}
+
+int delegrpc_client_arm(struct delegrpc_client *client)
+{
+	struct client *c = client_of(client);
+	uint64_t ns = client->pending ? SLEEP_SLICE_NS : 0;
+
+	if (c->wake.fd < 0)
+		return -EBADF;
+	delegrpc_client_flush(client);
+	client->idle_left = 1; /* the next poll in vain looks whether the server lives */
+	wakefd_prepare(&c->wake, &client->line->state);
+	if (response_ready(client) || !server_lives(c, clock_ns())) {
+		sleep_cancel(&client->line->state);
+		return 1;
+	}
+	if (client->staged || client->unfenced) /* what could not be published, or nobody woken */
+		ns = ROOM_SLICE_NS;
+	wakefd_timer(&c->wake, ns);
+	c->sleeps++;
+	return 0;
 }

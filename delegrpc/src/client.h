@@ -8,6 +8,7 @@
 struct client {
 	struct delegrpc_client hot; /* first */
 	struct shm_region region;
+	struct wakefd wake;
 	struct delegrpc_attr attr;
 	struct delegrpc_control *control;
 	unsigned char *requests;
@@ -24,7 +25,7 @@ struct client {
 	uint64_t late, bad, flushes, full, sleeps, wakes;
 };
 
-static inline struct client *full(struct delegrpc_client *client)
+static inline struct client *client_of(struct delegrpc_client *client)
 {
 	return container_of(client, struct client, hot);
 }

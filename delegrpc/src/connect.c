@@ -25,8 +25,11 @@ static int check_header(struct client *c, const struct delegrpc_attr *want)
 		return -EAGAIN;
 	if (magic != DELEGRPC_MAGIC || h->version != DELEGRPC_VERSION)
 		return -EPROTO;
-	have = (struct delegrpc_attr){h->max_clients, h->ring_depth, h->resp_depth, h->req_size,
-		h->resp_size};
+	have = (struct delegrpc_attr){.max_clients = h->max_clients,
+		.ring_depth = h->ring_depth,
+		.resp_depth = h->resp_depth,
+		.req_size = h->req_size,
+		.resp_size = h->resp_size};
 	c->attr = have;
 	/* What is complete and in range does not change. */
 	if (attr_complete(&c->attr) || memcmp(&c->attr, &have, sizeof(have)) != 0)
@@ -136,6 +139,7 @@ static void init_client(struct client *c, const struct layout *l)
 	hot->req_stride = l->req_stride;
 	hot->resp_depth = c->attr.resp_depth;
 	hot->resp_shift = (uint32_t)__builtin_ctz(c->attr.resp_depth);
+	hot->resp_size = c->attr.resp_size;
 	hot->resp_stride = l->resp_stride;
 	c->control = (void *)(base + l->control);
 	c->requests = base + l->requests;
@@ -143,6 +147,27 @@ static void init_client(struct client *c, const struct layout *l)
 	c->watch = true;
 	c->limit = c->attr.ring_depth - (uint64_t)c->attr.max_clients * DELEGRPC_BATCH;
 	c->looked_ns = clock_ns();
+}
+
+/*
+ * The server cannot be woken from another network namespace, if it sleeps on a descriptor. Each
+ * side stores, fences and looks: delegrpc_server_fd() sees where we are, or we see its name.
+ */
+static int check_netns(struct client *c, uint64_t netns)
+{
+	const struct delegrpc_address *server = &c->hot.header->server_address;
+
+	__atomic_store_n(&c->hot.line->address.netns, netns, __ATOMIC_RELAXED);
+	sleep_fence();
+	if (!__atomic_load_n(&server->name, __ATOMIC_RELAXED))
+		return 0;
+	return wakefd_reaches(netns, server->netns) ? 0 : -ENETUNREACH;
+}
+
+/* Before the lock goes: the mark is of who has it. */
+static void give_id_back(struct client *c)
+{
+	__atomic_store_n(&c->hot.line->taken, 0, __ATOMIC_RELAXED);
 }
 
 static void free_client(struct client *c)
@@ -155,6 +180,8 @@ static void free_client(struct client *c)
 int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 	struct delegrpc_client **client_p)
 {
+	static const struct delegrpc_attr any;
+	struct shm_access access;
 	struct layout l;
 	struct client *c = aligned_alloc(CACHE_LINE, align_up(sizeof(*c), CACHE_LINE));
 	int err;
@@ -162,7 +189,11 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 	if (!c)
 		return -ENOMEM;
 	memset(c, 0, sizeof(*c));
-	err = shm_attach(PREFIX, name, sizeof(struct delegrpc_header), &c->region);
+	c->wake = WAKEFD_NONE;
+	err = access_of(attr ? attr : &any, &access);
+	if (!err)
+		err = shm_attach_for(PREFIX, name, sizeof(struct delegrpc_header), &access,
+			&c->region);
 	if (err)
 		goto fail;
 	err = check_header(c, attr);
@@ -176,8 +207,13 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 		goto fail_close;
 	init_client(c, &l);
 	take_over(c);
+	err = check_netns(c, wakefd_netns());
+	if (err)
+		goto fail_taken;
 	*client_p = &c->hot;
 	return 0;
+fail_taken:
+	give_id_back(c);
 fail_close:
 	shm_close(&c->region);
 fail:
@@ -185,18 +221,13 @@ fail:
 	return err;
 }
 
-/* Before the lock goes: the mark is of who has it. */
-static void give_id_back(struct client *c)
-{
-	__atomic_store_n(&c->hot.line->taken, 0, __ATOMIC_RELAXED);
-}
-
 void delegrpc_client_disconnect(struct delegrpc_client *client)
 {
 	if (!client)
 		return;
-	if (full(client)->region.fd >= 0) /* not in a forked child: the parent keeps the id */
-		give_id_back(full(client));
-	shm_close(&full(client)->region);
-	free_client(full(client));
+	if (client_of(client)->region.fd >= 0) /* not in a forked child: the parent keeps the id */
+		give_id_back(client_of(client));
+	wakefd_close(&client_of(client)->wake);
+	shm_close(&client_of(client)->region);
+	free_client(client_of(client));
 }

@@ -89,7 +89,7 @@ static bool is_void(const struct server *s)
 int skip_holes(struct server *s)
 {
 	struct delegrpc_server *hot = &s->hot;
-	/* Acquire: pairs with the reservation in publish(); its intent is visible then. */
+	/* Acquire: pairs with the reservation in delegrpc_priv_publish(); its intent is visible then. */
 	uint64_t head = __atomic_load_n(&hot->control->head, __ATOMIC_ACQUIRE);
 
 	/* More than fits cannot be reserved by the rules: somebody broke them. */
@@ -115,7 +115,7 @@ int skip_holes(struct server *s)
  */
 int delegrpc_priv_unstick(struct delegrpc_server *server)
 {
-	int more = skip_holes(full(server));
+	int more = skip_holes(server_of(server));
 
 	if (more > 0)
 		server->empty = DELEGRPC_STUCK_POLLS - 1; /* the next empty poll goes on */

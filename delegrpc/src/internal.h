@@ -3,14 +3,18 @@
 #ifndef DELEGRPC_INTERNAL_H
 #define DELEGRPC_INTERNAL_H
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/shm.h"
 #include "base/sleep.h"
 #include "base/wait.h"
+#include "base/wakefd.h"
 #include "delegrpc.h"
 
 #define PREFIX "delegrpc"
+static_assert(sizeof(PREFIX) - 1 + DELEGRPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
 
 /* A sleeper looks at least this often whether the other side is alive. */
 #define SLEEP_SLICE_NS (100 * NSEC_PER_MSEC)
@@ -28,6 +32,13 @@ struct layout {
 /* Fills in defaults, rounds up. -EINVAL when out of range. */
 int attr_complete(struct delegrpc_attr *attr);
 
+/* Whom a region with these attributes is for. -EINVAL when there is no such access. */
+int access_of(const struct delegrpc_attr *attr, struct shm_access *access_p);
+
+/* The attributes of a region, with who may open it. */
+void attr_of(const struct delegrpc_attr *attr, const struct shm_region *region,
+	struct delegrpc_attr *attr_p);
+
 /* attr is complete. */
 void layout_of(const struct delegrpc_attr *attr, struct layout *l);
 
@@ -35,6 +46,21 @@ void layout_of(const struct delegrpc_attr *attr, struct layout *l);
 static inline bool ring_holds_all(const struct delegrpc_attr *attr)
 {
 	return (uint64_t)attr->max_clients * attr->resp_depth <= attr->ring_depth;
+}
+
+/* The public header includes nothing of base. */
+static inline struct wakefd_addr *address_of(struct delegrpc_address *address)
+{
+	static_assert(sizeof(struct wakefd_addr) == sizeof(struct delegrpc_address) &&
+			      offsetof(struct wakefd_addr, name) ==
+				      offsetof(struct delegrpc_address, name) &&
+			      offsetof(struct wakefd_addr, cookie) ==
+				      offsetof(struct delegrpc_address, cookie) &&
+			      offsetof(struct wakefd_addr, netns) ==
+				      offsetof(struct delegrpc_address, netns),
+		"the same");
+	static_assert(DELEGRPC_ASLEEP == SLEEP_ASLEEP && DELEGRPC_ON_FD == SLEEP_ON_FD, "the same");
+	return (struct wakefd_addr *)address;
 }
 
 static inline uint64_t deadline_after(uint64_t timeout_ns)

@@ -23,6 +23,7 @@ static void init_region(struct server *s, const struct layout *l)
 	h->req_size = s->attr.req_size;
 	h->resp_size = s->attr.resp_size;
 	h->region_size = l->size;
+	h->server_address.netns = wakefd_netns();
 }
 
 static void init_hot(struct server *s, const struct layout *l)
@@ -51,7 +52,7 @@ static void free_server(struct server *s)
 {
 	free(s->hot.peers);
 	free(s->hot.open);
-	free(s->hot.dirty);
+	free(s->hot.unfenced_peers);
 	free(s->hot.stage);
 	free(s);
 }
@@ -59,6 +60,7 @@ static void free_server(struct server *s)
 int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 	struct delegrpc_server **server_p)
 {
+	struct shm_access access;
 	struct layout l;
 	struct server *s = aligned_alloc(CACHE_LINE, align_up(sizeof(*s), CACHE_LINE));
 	int err;
@@ -66,21 +68,24 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 	if (!s)
 		return -ENOMEM;
 	memset(s, 0, sizeof(*s));
+	s->wake = WAKEFD_NONE;
 	if (attr)
 		s->attr = *attr;
 	err = attr_complete(&s->attr);
+	if (!err)
+		err = access_of(&s->attr, &access);
 	if (err)
 		goto fail;
 	err = -ENOMEM;
 	s->hot.peers = calloc(s->attr.max_clients, sizeof(*s->hot.peers));
-	s->hot.dirty = calloc(s->attr.max_clients, sizeof(*s->hot.dirty));
+	s->hot.unfenced_peers = calloc(s->attr.max_clients, sizeof(*s->hot.unfenced_peers));
 	s->hot.open =
 		calloc((size_t)s->attr.max_clients * s->attr.resp_depth, sizeof(*s->hot.open));
 	s->hot.stage = calloc(DELEGRPC_BATCH, STAGED);
-	if (!s->hot.peers || !s->hot.dirty || !s->hot.open || !s->hot.stage)
+	if (!s->hot.peers || !s->hot.unfenced_peers || !s->hot.open || !s->hot.stage)
 		goto fail;
 	layout_of(&s->attr, &l);
-	err = shm_create(PREFIX, name, l.size, &s->region);
+	err = shm_create_for(PREFIX, name, l.size, &access, &s->region);
 	if (err)
 		goto fail;
 	s->header = s->region.addr;
@@ -98,7 +103,15 @@ fail:
 
 int delegrpc_server_unlink(struct delegrpc_server *server)
 {
-	return shm_remove_name(&full(server)->region);
+	return shm_remove_name(&server_of(server)->region);
+}
+
+/* As wakefd_wake(). */
+static int wake_client(struct server *s, uint32_t client)
+{
+	struct delegrpc_line *line = &s->lines[client];
+
+	return wakefd_wake(&s->wake, &line->state, address_of(&line->address));
 }
 
 void announce_end(struct server *s)
@@ -108,7 +121,7 @@ void announce_end(struct server *s)
 	__atomic_store_n(&s->header->server_alive, 0, __ATOMIC_RELEASE);
 	sleep_fence();
 	for (uint32_t i = 0; i < s->attr.max_clients; i++)
-		sleep_wake(&s->lines[i].state);
+		wake_client(s, i);
 }
 
 void delegrpc_server_destroy(struct delegrpc_server *server)
@@ -117,19 +130,22 @@ void delegrpc_server_destroy(struct delegrpc_server *server)
 
 	if (!server)
 		return;
-	s = full(server);
+	s = server_of(server);
 	if (s->region.fd >= 0) /* not in a forked child, whose parent goes on serving */
 		announce_end(s);
+	wakefd_close(&s->wake);
 	shm_close(&s->region);
 	free_server(s);
 }
 
-void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p)
+void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p)
 {
-	*attr_p = container_of(server, struct server, hot)->attr;
+	const struct server *s = container_of(server, struct server, hot);
+
+	attr_of(&s->attr, &s->region, attr_p);
 }
 
-void delegrpc_server_stats(const struct delegrpc_server *server,
+void delegrpc_server_get_stats(const struct delegrpc_server *server,
 	struct delegrpc_server_stats *stats_p)
 {
 	const struct server *s = container_of(server, struct server, hot);
@@ -200,7 +216,7 @@ static void drop_replies(struct server *s)
 /* The first request of a client that has taken this id. */
 void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint32_t generation)
 {
-	struct server *s = full(server);
+	struct server *s = server_of(server);
 	struct delegrpc_peer *peer = &server->peers[client];
 
 	if (server->burst.client == client)
@@ -224,29 +240,43 @@ void delegrpc_priv_drop(struct delegrpc_server *server)
 /* Why a reply was not written. */
 int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint32_t id, uint32_t len)
 {
-	if (client >= server->max_clients || (id & 0xffff) >= server->resp_depth ||
-		len > server->resp_size || !(id >> 16))
+	if (client >= server->max_clients || (id & 0xffff) >= server->resp_depth || !(id >> 16))
 		return -EINVAL;
+	if (len > server->resp_size)
+		return -EMSGSIZE;
 	if (server->peers[client].generation == id >> 16)
 		return -EINVAL;
-	full(server)->stale++;
+	server_of(server)->stale++;
 	return -EPIPE;
+}
+
+COLD static void wake_sleeping(struct server *s, uint32_t client)
+{
+	int woken = wake_client(s, client);
+
+	s->wakes += woken > 0;
+	if (woken < 0) { /* the next time */
+		s->hot.peers[client].unfenced = 1;
+		s->hot.unfenced_peers[s->hot.n_unfenced_peers++] = client;
+	}
 }
 
 /* One fence for all replies since the last time. Pairs with the one in sleep_for_response(). */
 void delegrpc_priv_wake_clients(struct delegrpc_server *server)
 {
-	struct server *s = full(server);
+	struct server *s = server_of(server);
+	uint32_t n = server->n_unfenced_peers;
 
-	sleep_fence();
-	for (uint32_t i = 0; i < server->ndirty; i++) {
-		uint32_t client = server->dirty[i];
-
-		server->peers[client].dirty = 0;
-		s->wakes += sleep_wake(&s->lines[client].state);
-	}
-	server->ndirty = 0;
+	server->n_unfenced_peers = 0;
 	server->unfenced = 0;
+	sleep_fence();
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t client = server->unfenced_peers[i];
+
+		server->peers[client].unfenced = 0;
+		if (unlikely(sleep_is_asleep(&s->lines[client].state)))
+			wake_sleeping(s, client);
+	}
 }
 
 static bool anybody_waits(const struct server *s)
@@ -266,7 +296,7 @@ static bool anybody_waits(const struct server *s)
  */
 void delegrpc_priv_server_busy(struct delegrpc_server *server)
 {
-	struct server *s = full(server);
+	struct server *s = server_of(server);
 	uint64_t now = clock_ns(), since = now - s->looked_ns;
 
 	if (since < YIELD_NS / 2 && s->busy_polls < MAX_BUSY)
@@ -304,7 +334,7 @@ static int sleep_for_request(struct server *s, uint64_t ns)
 
 int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns)
 {
-	struct server *s = full(server);
+	struct server *s = server_of(server);
 	uint64_t deadline = deadline_after(timeout_ns), now, slice;
 	struct wait w = WAIT_INIT;
 	bool asleep;
@@ -331,4 +361,72 @@ int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns)
 		if (sleep_for_request(s, slice) == -EINTR)
 			return delegrpc_server_poll(server) > 0;
 	}
+}
+
+/* ---- waiting on a descriptor ---- */
+
+/* Is nobody connected who could not wake us? */
+static bool all_reach(const struct server *s)
+{
+	uint64_t netns = wakefd_netns();
+
+	for (uint32_t i = 0; i < s->attr.max_clients; i++) {
+		const struct delegrpc_line *line = &s->lines[i];
+
+		/* Relaxed: ordered by the fences here and in check_netns(). */
+		if (__atomic_load_n(&line->taken, __ATOMIC_RELAXED) &&
+			!wakefd_reaches(netns,
+				__atomic_load_n(&line->address.netns, __ATOMIC_RELAXED)) &&
+			shm_locked(&s->region, CLIENT_BYTE(i)) != 0)
+			return false;
+	}
+	return wakefd_reaches(netns, s->header->server_address.netns);
+}
+
+int delegrpc_server_fd(struct delegrpc_server *server)
+{
+	struct server *s = server_of(server);
+	int err;
+
+	if (s->wake.fd >= 0)
+		return s->wake.fd;
+	if (s->region.fd < 0) /* a forked child */
+		return -EBADF;
+	err = wakefd_open(&s->wake, address_of(&s->header->server_address));
+	if (err)
+		return err;
+	sleep_fence(); /* pairs with the one in check_netns() */
+	if (all_reach(s))
+		return s->wake.fd;
+	__atomic_store_n(&s->header->server_address.name, 0, __ATOMIC_RELAXED);
+	wakefd_close(&s->wake);
+	return -ENETUNREACH;
+}
+
+/* Is something reserved and not filled? If its client dies, nobody says so. */
+static bool somebody_fills(const struct delegrpc_server *server)
+{
+	/* Relaxed: who reserves later than the fence before this wakes us, or dies for itself. */
+	return __atomic_load_n(&server->control->head, __ATOMIC_RELAXED) != server->cursor;
+}
+
+int delegrpc_server_arm(struct delegrpc_server *server)
+{
+	struct server *s = server_of(server);
+
+	if (s->wake.fd < 0)
+		return -EBADF;
+	delegrpc_server_flush(server);
+	if (server->found != server->cursor || skip_holes(s))
+		return 1;
+	wakefd_prepare(&s->wake, &s->header->server_state);
+	if (delegrpc_priv_filled(server, server->found)) {
+		sleep_cancel(&s->header->server_state);
+		return 1;
+	}
+	/* In search of holes, and of clients that could not be woken for lack of a descriptor. */
+	wakefd_timer(&s->wake,
+		somebody_fills(server) || server->n_unfenced_peers ? SLEEP_SLICE_NS : 0);
+	s->sleeps++;
+	return 0;
 }

@@ -15,6 +15,7 @@ struct sweep {
 struct server {
 	struct delegrpc_server hot; /* first */
 	struct shm_region region;
+	struct wakefd wake;
 	struct delegrpc_attr attr;
 	struct delegrpc_header *header;
 	struct delegrpc_line *lines;
@@ -26,7 +27,7 @@ struct server {
 	uint64_t stale, holes, looks, sleeps, wakes, yields;
 };
 
-static inline struct server *full(struct delegrpc_server *server)
+static inline struct server *server_of(struct delegrpc_server *server)
 {
 	return container_of(server, struct server, hot);
 }

@@ -12,7 +12,7 @@
 
 NOINLINE void measure(struct delegrpc_server *s, struct delegrpc_client *c);
 
-static void take_one(void *arg, uint64_t token, const void *resp)
+static void take_one(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	uint32_t value;
 

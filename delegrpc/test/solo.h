@@ -15,7 +15,7 @@ struct seen {
 	uint32_t value[256];
 };
 
-static inline void note(void *arg, uint64_t token, const void *resp)
+static inline void note(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct seen *seen = arg;
 

@@ -61,7 +61,7 @@ static uint32_t life; /* number of the victim; the survivor is 0 */
 static uint32_t victim_seq; /* the victim's requests served so far */
 static uint32_t made, got; /* by the survivor */
 
-static void survivor_response(void *arg, uint64_t token, const void *resp)
+static void survivor_response(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	uint64_t word;
 
@@ -132,7 +132,7 @@ static void victim_call(void)
 		victim.made++;
 }
 
-static void victim_response(void *arg, uint64_t token, const void *resp)
+static void victim_response(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	uint64_t word;
 
@@ -146,7 +146,7 @@ static void victim_response(void *arg, uint64_t token, const void *resp)
 static void c_connect(void)
 {
 	if (delegrpc_client_connect(name, NULL, &victim.c) ||
-		delegrpc_client_id(victim.c) != VICTIM_ID)
+		delegrpc_client_index(victim.c) != VICTIM_ID)
 		_exit(92);
 }
 
@@ -230,7 +230,7 @@ static void kill_clients(uint32_t ring_depth, uint32_t n)
 			length[piece] = limit;
 		recover(&raw);
 	}
-	delegrpc_server_stats(server, &st);
+	delegrpc_server_get_stats(server, &st);
 	CHECK_EQ(st.bad_requests, 0);
 	printf("  ring of %u: %u kills, %u calls of the survivor, %u holes\n",
 		raw.header->ring_depth, n, made, (unsigned)st.holes);
@@ -275,7 +275,7 @@ static void wait_for_ever(void)
 			_exit(97);
 		for (; delegrpc_server_recv(server, &r); n++)
 			delegrpc_server_reply(server, r.client, r.id, r.payload, 8);
-		delegrpc_server_stats(server, &st);
+		delegrpc_server_get_stats(server, &st);
 		__atomic_store_n(&waiting->holes, st.holes, __ATOMIC_RELEASE);
 		if (n)
 			delegrpc_server_advance_tail(server);
@@ -323,7 +323,9 @@ static void clients_of_a_waiting_server(void)
 		length = steps > length ? steps : length;
 		CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
 		/* Far more than the server sleeps. */
-		CHECK_EQ(delegrpc_client_call_wait(c, &word, 8, &answer, 60 * NSEC_PER_SEC), 0);
+		CHECK_EQ(delegrpc_client_call_wait(c, &word, 8, &answer, 8, 60 * NSEC_PER_SEC,
+				 NULL),
+			0);
 		CHECK(answer == word);
 		delegrpc_client_disconnect(c);
 	}
@@ -391,7 +393,7 @@ static step_piece_fn *const server_pieces[] = {s_create, s_serve, s_take, s_repl
 	s_destroy};
 #define S_WAIT 5
 
-static void orphan_response(void *arg, uint64_t token, const void *resp)
+static void orphan_response(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	uint64_t word;
 

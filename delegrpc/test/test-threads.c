@@ -48,7 +48,7 @@ static void fill(uint64_t *words, uint64_t who, uint64_t token)
 		words[i] = (who << 32 | token) * (2 * i + 1);
 }
 
-static void check_answer(void *arg, uint64_t token, const void *resp)
+static void check_answer(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct client_thread *t = arg;
 	uint64_t want[5], got[5];
@@ -185,7 +185,7 @@ static void run(const struct shape *sh)
 	}
 	__atomic_store_n(&server.stop, 1, __ATOMIC_RELEASE);
 	CHECK_EQ(pthread_join(server.thread, NULL), 0);
-	delegrpc_server_stats(server.s, &st);
+	delegrpc_server_get_stats(server.s, &st);
 	CHECK_EQ(server.served, (uint64_t)sh->clients * sh->calls * sh->lives);
 	CHECK_EQ(st.requests, server.served);
 	CHECK_EQ(st.replies, server.served);

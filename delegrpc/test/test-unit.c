@@ -8,8 +8,8 @@ static void attributes(void)
 		{.max_clients = DELEGRPC_MAX_CLIENTS + 1},
 		{.resp_depth = DELEGRPC_MAX_RESP_DEPTH + 1},
 		{.ring_depth = DELEGRPC_MAX_RING_DEPTH + 1},
-		{.req_size = DELEGRPC_MAX_SIZE + 1},
-		{.resp_size = DELEGRPC_MAX_SIZE + 1},
+		{.req_size = DELEGRPC_MAX_PAYLOAD + 1},
+		{.resp_size = DELEGRPC_MAX_PAYLOAD + 1},
 		{.max_clients = 4, .resp_depth = 64, .ring_depth = 4 * DELEGRPC_BATCH},
 	};
 	struct delegrpc_attr attr = {.max_clients = 3, .resp_depth = 33, .ring_depth = 65};
@@ -28,7 +28,7 @@ static void attributes(void)
 	CHECK_EQ(delegrpc_server_create(longest, &attr, &s), 0);
 	delegrpc_server_destroy(s);
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
-	delegrpc_server_attr(s, &attr);
+	delegrpc_server_get_attr(s, &attr);
 	CHECK_EQ(attr.max_clients, 3);
 	CHECK_EQ(attr.resp_depth, 64);
 	CHECK_EQ(attr.ring_depth, 128);
@@ -36,7 +36,7 @@ static void attributes(void)
 	CHECK_EQ(attr.resp_size, 56);
 	delegrpc_server_destroy(s);
 	CHECK_EQ(delegrpc_server_create(name, NULL, &s), 0);
-	delegrpc_server_attr(s, &attr);
+	delegrpc_server_get_attr(s, &attr);
 	CHECK_EQ(attr.max_clients, 64);
 	CHECK_EQ(attr.ring_depth, 64 * 64);
 	delegrpc_server_destroy(s);
@@ -76,7 +76,7 @@ static void documented_numbers(void)
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
 	s = server_new(1, 0, 1);
-	delegrpc_server_attr(s, &attr);
+	delegrpc_server_get_attr(s, &attr);
 	CHECK_EQ(attr.ring_depth, 256);
 	delegrpc_server_destroy(s);
 }
@@ -92,7 +92,7 @@ static void layout(void)
 	raw_open(name, &raw);
 	CHECK(memcmp(raw.region.addr, magic, sizeof(magic)) == 0);
 	memcpy(word, (char *)raw.region.addr + 8, sizeof(word));
-	CHECK_EQ(word[0], 4);
+	CHECK_EQ(word[0], 5);
 	CHECK_EQ(word[1], 2);
 	CHECK_EQ(word[2], 256);
 	CHECK_EQ(word[3], 16);
@@ -102,7 +102,7 @@ static void layout(void)
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	memcpy(word, raw.requests, sizeof(word));
 	CHECK_EQ(word[0], 1); /* lap */
-	CHECK_EQ(word[1], 1u << 16 | delegrpc_client_id(c)); /* its answer travels alone */
+	CHECK_EQ(word[1], 1u << 16 | delegrpc_client_index(c)); /* its answer travels alone */
 	CHECK_EQ(word[3], 4); /* length */
 	memcpy(word, raw.requests + 16, 4);
 	CHECK_EQ(word[0], 77);
@@ -110,6 +110,9 @@ static void layout(void)
 	CHECK_EQ(raw.control->tail, 0);
 	CHECK_EQ(serve(s), 1);
 	CHECK_EQ(raw.control->tail, 1);
+	memcpy(word, raw.responses, sizeof(word));
+	CHECK_EQ(word[0], 1u << 16 | 1); /* lap, generation */
+	CHECK_EQ(word[1], 4u << 15); /* length, id 0 */
 	raw_close(&raw);
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
@@ -179,8 +182,8 @@ static void round_trips(void)
 		CHECK_EQ(delegrpc_client_pending(c), 0);
 		total += n;
 	}
-	delegrpc_client_stats(c, &cs);
-	delegrpc_server_stats(s, &ss);
+	delegrpc_client_get_stats(c, &cs);
+	delegrpc_server_get_stats(s, &ss);
 	CHECK_EQ(cs.calls, total);
 	CHECK_EQ(cs.responses, total);
 	CHECK_EQ(ss.requests, total);
@@ -205,8 +208,8 @@ static void calls_are_staged(void)
 	call(c, 8);
 	CHECK_EQ(delegrpc_server_poll(s), 8);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0); /* so does a poll */
-	CHECK_EQ(delegrpc_server_poll(s), 9);
-	delegrpc_client_stats(c, &st);
+	CHECK_EQ(delegrpc_server_poll(s), 8); /* what is in hand comes first */
+	delegrpc_client_get_stats(c, &st);
 	CHECK_EQ(st.flushes, 2);
 	CHECK_EQ(serve(s), 9);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 8); /* bounded */
@@ -298,7 +301,7 @@ static void refused_replies(void)
 	delegrpc_client_flush(c);
 	CHECK_EQ(delegrpc_server_poll(s), 1);
 	r = take(s, 1);
-	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, big, 57), -EINVAL);
+	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, big, 57), -EMSGSIZE);
 	CHECK_EQ(delegrpc_server_reply(s, r.client + 1, r.id, big, 4), -EPIPE);
 	CHECK_EQ(delegrpc_server_reply(s, 2, r.id, big, 4), -EINVAL);
 	CHECK_EQ(delegrpc_server_reply(s, UINT32_MAX, r.id, big, 4), -EINVAL);
@@ -336,7 +339,7 @@ static void small_ring_is_full(void)
 	delegrpc_server_advance_tail(s);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	CHECK_EQ(delegrpc_server_poll(s), 8);
-	delegrpc_client_stats(c, &st);
+	delegrpc_client_get_stats(c, &st);
 	CHECK(st.full > 0);
 	while (delegrpc_client_poll(c, note, &seen) > 0)
 		;
@@ -374,7 +377,7 @@ static void small_ring_has_a_margin(void)
 	delegrpc_server_destroy(s);
 }
 
-static void call_again(void *arg, uint64_t token, const void *resp)
+static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	uint32_t v;
 
@@ -396,9 +399,9 @@ static void call_again(void *arg, uint64_t token, const void *resp)
 	CHECK_EQ(v, (uint32_t)token + 1000);
 }
 
-static void serve_in_callback(void *arg, uint64_t token, const void *resp)
+static void serve_in_callback(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
-	call_again(NULL, token, resp);
+	call_again(NULL, token, resp, len);
 	serve(arg); /* whatever was published so far is answered now */
 	CHECK_EQ(memcmp(resp, &(uint32_t){(uint32_t)token + 1000}, 4), 0);
 }
@@ -440,19 +443,19 @@ static void blocking_call(void)
 	uint32_t v = 5;
 
 	call(c, 4);
-	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, 0), -EBUSY);
+	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, sizeof(resp), 0, NULL), -EBUSY);
 	delegrpc_client_flush(c);
 	CHECK_EQ(serve(s), 1);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
 
-	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, 0), -ETIMEDOUT);
-	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, 100000), -ETIMEDOUT);
+	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, sizeof(resp), 0, NULL), -ETIMEDOUT);
+	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, sizeof(resp), 100000, NULL), -ETIMEDOUT);
 	CHECK_EQ(delegrpc_client_pending(c), 0);
-	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, 0), -EAGAIN);
+	CHECK_EQ(delegrpc_client_call_wait(c, &v, 4, resp, sizeof(resp), 0, NULL), -EAGAIN);
 	CHECK_EQ(serve(s), 2);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
 	CHECK_EQ(seen.n, 1);
-	delegrpc_client_stats(c, &st);
+	delegrpc_client_get_stats(c, &st);
 	CHECK_EQ(st.late_responses, 2);
 	CHECK_EQ(st.responses, 1);
 	call(c, 6);
@@ -461,7 +464,7 @@ static void blocking_call(void)
 	CHECK_EQ(serve(s), 2);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 2);
 	CHECK_EQ(seen.value[2], 1007);
-	CHECK_EQ(delegrpc_client_call_wait(c, resp, 49, resp, 0), -EMSGSIZE);
+	CHECK_EQ(delegrpc_client_call_wait(c, resp, 49, resp, sizeof(resp), 0, NULL), -EMSGSIZE);
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
 }
@@ -506,13 +509,13 @@ static void connect_errors(void)
 	attr.max_clients = 2;
 	CHECK_EQ(delegrpc_client_connect(name, &attr, &c[0]), 0);
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c[1]), 0);
-	CHECK_EQ(delegrpc_client_id(c[0]), 0);
-	CHECK_EQ(delegrpc_client_id(c[1]), 1);
+	CHECK_EQ(delegrpc_client_index(c[0]), 0);
+	CHECK_EQ(delegrpc_client_index(c[1]), 1);
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c[2]), -EUSERS);
 	CHECK(!c[2]);
 	delegrpc_client_disconnect(c[0]);
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c[2]), 0);
-	CHECK_EQ(delegrpc_client_id(c[2]), 0);
+	CHECK_EQ(delegrpc_client_index(c[2]), 0);
 	CHECK_EQ(delegrpc_server_unlink(s), 0);
 	CHECK_EQ(delegrpc_server_unlink(s), 0);
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c[0]), -ENOENT);
@@ -535,7 +538,7 @@ static void connect_checks_the_header(void)
 	raw_open(name, &raw);
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
 		uint32_t *word = (void *)((char *)raw.region.addr + fields[i]), was = *word;
-		static const uint32_t bad[] = {UINT32_MAX, 0x80000000u, 0, 1, 5};
+		static const uint32_t bad[] = {UINT32_MAX, 0x80000000u, 0, 1, 7};
 
 		for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
 			*word = bad[k];
@@ -585,12 +588,33 @@ static void server_goes(void)
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -ENOENT);
 }
 
+/* A name may have as many bytes as the header says. */
+static void names_are_checked(void)
+{
+	char longest[DELEGRPC_MAX_NAME + 2];
+	struct delegrpc_server *s;
+	struct delegrpc_client *c;
+
+	memset(longest, 'n', sizeof(longest));
+	longest[DELEGRPC_MAX_NAME + 1] = '\0';
+	CHECK_EQ(delegrpc_server_create(longest, NULL, &s), -EINVAL);
+	CHECK_EQ(delegrpc_client_connect(longest, NULL, &c), -EINVAL);
+	CHECK_EQ(delegrpc_server_create("", NULL, &s), -EINVAL);
+	CHECK_EQ(delegrpc_server_create("a/b", NULL, &s), -EINVAL);
+	longest[DELEGRPC_MAX_NAME] = '\0';
+	CHECK_EQ(delegrpc_server_create(longest, NULL, &s), 0);
+	CHECK_EQ(delegrpc_client_connect(longest, NULL, &c), 0);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(attributes),
 		TEST(documented_numbers),
 		TEST(layout),
+		TEST(names_are_checked),
 		TEST(layout_is_packed),
 		TEST(round_trips),
 		TEST(calls_are_staged),

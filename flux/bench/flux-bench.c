@@ -2,7 +2,7 @@
 /* flux against other rings: node 0 serves, every other node is a client. */
 #include "flux.h"
 
-#include "base/rpcbench.h"
+#include "rpcbench.h"
 
 static int setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
 	struct rpcbench_client *clients, void **state_p)
@@ -35,9 +35,9 @@ ALWAYS_INLINE int call(struct rpcbench_client *c, uint64_t token, const void *re
 	return flux_call(c->handle, 0, req, len, token);
 }
 
-ALWAYS_INLINE void on_response(void *arg, uint64_t token, const void *payload)
+ALWAYS_INLINE void on_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
-	rpcbench_response(arg, token, payload);
+	rpcbench_response(arg, token, payload, len);
 	rpcbench_again(arg, call);
 }
 
@@ -51,43 +51,61 @@ ALWAYS_INLINE void flush(struct rpcbench_client *c)
 	/* The poll that follows flushes. */
 }
 
-ALWAYS_INLINE bool idle(struct rpcbench_client *c, uint64_t ns)
+ALWAYS_INLINE bool client_wait(struct rpcbench_client *c, uint64_t ns)
 {
 	return flux_wait(c->handle, ns);
 }
 
 static void client(struct rpcbench_client *c)
 {
-	rpcbench_client_run(c, call, poll, flush, idle);
+	static const struct rpcbench_client_ops ops = {call, poll, flush, client_wait};
+
+	rpcbench_client_run(c, &ops);
 }
 
-ALWAYS_INLINE int serve(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size)
+/* A server that calls nobody; but one that does polls like this. */
+ALWAYS_INLINE void no_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
-	uint64_t req[RPCBENCH_WORDS], resp[RPCBENCH_WORDS], token;
-	uint32_t from;
-	int n = 0;
-
-	while (n < FLUX_TURN && flux_try_recv_raw(s->handle, &from, &token, req, req_size) == 1) {
-		rpcbench_answer(req, req_size, resp, resp_size);
-		flux_reply(s->handle, token, resp, resp_size);
-		n++;
-	}
-	return n;
 }
 
-ALWAYS_INLINE bool server_idle(struct rpcbench_server *s, uint64_t ns)
+ALWAYS_INLINE void server_poll(struct rpcbench_server *s)
 {
-	return flux_wait(s->handle, ns);
+	flux_poll(s->handle, no_response, NULL);
+}
+
+ALWAYS_INLINE int recv(struct rpcbench_server *s, struct rpcbench_req *r, uint64_t *req,
+	uint32_t len)
+{
+	return flux_try_recv_raw(s->handle, &r->client, &r->id, req, len, NULL) == 1;
+}
+
+ALWAYS_INLINE void reply(struct rpcbench_server *s, const struct rpcbench_req *r,
+	const uint64_t *resp, uint32_t len)
+{
+	flux_reply(s->handle, r->id, resp, len);
+}
+
+ALWAYS_INLINE void served(struct rpcbench_server *s)
+{
+	/* What is collected goes with the next poll, or a receive that finds nothing. */
+}
+
+ALWAYS_INLINE void server_wait(struct rpcbench_server *s, uint64_t ns)
+{
+	flux_wait(s->handle, ns);
 }
 
 static void server(struct rpcbench_server *s)
 {
-	rpcbench_server_run(s, serve, server_idle);
+	static const struct rpcbench_server_ops ops = {server_poll, recv, reply, served,
+		server_wait, NULL};
+
+	rpcbench_server_run(s, &ops);
 }
 
 int main(int argc, char **argv)
 {
 	static const struct rpcbench_impl flux = {"flux", setup, teardown, client, server, false};
 
-	return rpcbench_main(&flux, argc, argv);
+	return rpcbench_main(&flux, NULL, argc, argv);
 }

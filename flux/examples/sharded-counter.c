@@ -32,7 +32,7 @@ struct worker {
 static uint32_t finished; /* threads whose words have all been counted */
 
 /* The owner has counted one of our words. */
-static void on_response(void *arg, uint64_t token, const void *payload)
+static void on_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct worker *w = arg;
 
@@ -50,7 +50,7 @@ static void serve(struct worker *w)
 	uint64_t call;
 	uint32_t from;
 
-	while (flux_try_recv_raw(w->node, &from, &call, &c, sizeof(c)) == 1) {
+	while (flux_try_recv_raw(w->node, &from, &call, &c, sizeof(c), NULL) == 1) {
 		w->total[c.name] += c.by;
 		flux_reply(w->node, call, &c, sizeof(c));
 	}

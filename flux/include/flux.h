@@ -14,11 +14,11 @@
  *
  *	struct flux_node *a = flux_node(f, 0);          // thread A
  *	flux_call(a, 1, &question, sizeof(question), 7);
- *	while (!flux_poll(a, on_response, NULL))        // on_response(NULL, 7, &answer)
- *		flux_wait(a, UINT64_MAX);
+ *	while (!flux_poll(a, on_response, NULL))        // on_response(NULL, 7, &answer, len)
+ *		flux_wait(a, FLUX_FOREVER);
  *
  *	struct flux_node *b = flux_node(f, 1);          // thread B
- *	if (flux_try_recv_raw(b, &from, &call, &question, sizeof(question)) == 1)
+ *	if (flux_try_recv_raw(b, &from, &call, &question, sizeof(question), &len) == 1)
  *		flux_reply(b, call, &answer, sizeof(answer));
  *
  * Threads: flux_create(), flux_node() and flux_destroy() may be called by any thread;
@@ -26,19 +26,37 @@
  * and may be called only by the thread that the node belongs to. Handing a node to another
  * thread needs the ordering of, for example, pthread_create() or a mutex.
  *
- * Calls have a fixed size for the whole network, answers another, and their length does not
- * travel: a sender may give fewer bytes, what follows them at the receiver is then
- * unspecified. Give a length that is a compile-time constant: the copy is inlined.
+ * Calls have a greatest size for the whole network, answers another. A sender may give fewer
+ * bytes, and the receiver gets to know how many. Give a length, and a capacity, that is a
+ * compile-time constant: the copy is inlined.
  *
- * Visibility: with fewer than eight calls in flight to a node, flux_call() and flux_reply()
- * publish at once. With more, up to eight calls to a node, or answers to one, are published
- * together: the last of them at the latest when this node's next flux_poll() returns, at its
- * next flux_wait(), flux_flush(), call or answer to another node, call that is refused with
- * -EAGAIN, or flux_try_recv_raw() that returns 0 or turns to the next peer. A peer that sleeps
+ * Visibility: who keeps fewer than eight calls in flight to a node (now, and at its last
+ * flux_poll() that followed a call) has each published at once, and each answer. With more, up
+ * to eight calls to a node, or answers to one, are published together: the last call at the
+ * latest at this node's next flux_poll(), or when that returns; the last answer at the next
+ * flux_poll() that finds no call to answer or follows another one without an answer between;
+ * both at its next flux_wait(), flux_flush(), call or answer to another node, call that is
+ * refused with -EAGAIN, or flux_try_recv_raw() that returns 0 or turns to the next peer. A peer that sleeps
  * in flux_wait() is woken by flux_flush(), by a flux_wait() before it yields or returns in vain,
  * after eight polls and receives in vain, and otherwise after sixty-four bursts and polls
  * together. So a thread that turns to something else after a call or a reply calls
  * flux_flush() first.
+ *
+ * Descriptors: a thread that waits for other things as well sleeps in poll(2) or epoll(7):
+ *
+ *	struct pollfd p[] = { { flux_fd(b), POLLIN }, { pipe, POLLIN } };
+ *	for (;;) {
+ *		while (serve(b) > 0)			flux_try_recv_raw(), flux_reply(), flux_poll()
+ *			;
+ *		poll(p, 2, flux_arm(b) ? 0 : -1);
+ *		...
+ *	}
+ *
+ * The descriptor is for POLLIN only: nobody but the library reads, writes or closes it. A node
+ * is armed until the next call with it, which is why flux_arm() comes last; with several,
+ * timeout 0 if any arm returned something else than 0. A woken node polls and receives as
+ * usual; its descriptor stays readable until it is armed again. Wake-ups without a reason are
+ * possible. A peer that leaves wakes, too, so no timeout is needed.
  *
  * Leaving: see flux_leave(). A call to a node that has left, or that leaves before it has
  * answered, ends exactly once: flux_call() gives -EPIPE, or the response function is called
@@ -55,6 +73,7 @@
 extern "C" {
 #endif
 
+#define FLUX_FOREVER UINT64_MAX /* as a timeout */
 #define FLUX_MAX_NODES 256u
 #define FLUX_MAX_CAPACITY (1u << 20)
 #define FLUX_MAX_PAYLOAD (1u << 16)
@@ -93,17 +112,17 @@ struct flux_stats {
 	uint64_t aborted; /* calls that ended because the peer, or the node itself, left */
 	uint64_t flushes; /* times it looked for peers to wake, with one full memory barrier */
 	uint64_t wakes; /* sleeping peers woken */
-	uint64_t sleeps; /* times this node slept in the kernel */
+	uint64_t sleeps; /* times this node slept in the kernel, or was armed */
 	uint64_t yields; /* times this node gave its core to a waiting peer while busy */
 };
 
 /*
- * Handles one response. payload points at reply_size bytes inside the ring, aligned to
- * 8, valid until the function returns; NULL means that the call was not answered because
+ * Handles one response. payload points at the len bytes that were sent, inside the ring, aligned
+ * to 8, valid until the function returns; NULL means that the call was not answered because
  * the peer has left (or this node has, see flux_leave()). The function may call
  * flux_call() and flux_reply() on the same node, but not flux_poll().
  */
-typedef void flux_response_fn(void *arg, uint64_t token, const void *payload);
+typedef void flux_response_fn(void *arg, uint64_t token, const void *payload, uint32_t len);
 
 /*
  * Creates a network. attr is read during the call only. *f_p belongs to the caller, who
@@ -113,6 +132,9 @@ typedef void flux_response_fn(void *arg, uint64_t token, const void *payload);
  * smaller capacity.
  */
 int flux_create(const struct flux_attr *attr, struct flux **f_p);
+
+/* The attributes in use. */
+void flux_get_attr(const struct flux *f, struct flux_attr *attr_p);
 
 /* Frees everything. Calls that are pending are forgotten. f may be NULL. */
 void flux_destroy(struct flux *f);
@@ -124,35 +146,36 @@ struct flux_node *flux_node(struct flux *f, uint32_t index);
  * Calls node `to`, which may be the node itself. Copies len bytes of payload; token comes
  * back with the response. When the peer gets it: see Visibility.
  * 0; -EAGAIN: max_inflight calls to that node are outstanding: poll and try again;
- * -EPIPE: that node, or this one, has left: do not try again; -EINVAL: no such node, or
- * len > payload_size. On an error nothing has changed and no response will come.
+ * -EPIPE: that node, or this one, has left: do not try again; -EINVAL: no such node;
+ * -EMSGSIZE: len > payload_size. On an error nothing has changed and no response will come.
  */
 static inline int flux_call(struct flux_node *node, uint32_t to, const void *payload, uint32_t len,
 	uint64_t token);
 
 /*
  * Handles up to eight responses, oldest first for each peer; goes round the peers that owe
- * responses; ends all calls to a peer that has left; publishes first. Returns how many calls
- * have ended, 0: nothing yet. Polling costs time for each peer that owes a response, not for
+ * responses; ends all calls to a peer that has left; publishes first (see Visibility). Returns
+ * how many calls have ended, 0: nothing yet. Polling costs time for each peer that owes a response, not for
  * each node. If calls follow from responses, make them in the response function: the peer
  * then works at the same time, and not in turns with this node.
  */
 static inline int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg);
 
 /*
- * Takes the next call to this node: 1, or 0 if there is none. Copies len bytes (at most
- * payload_size, else the call is left alone and the result is -EINVAL) to payload; sets
- * *from_p to the caller's index and *flux_token_p to what flux_reply() needs. Calls of one
- * peer come in the order in which they were made; peers take turns, 32 calls at most at
- * a time. The node owes the caller one flux_reply(), whenever it likes.
+ * Takes the next call to this node: 1, or 0 if there is none. Copies what was sent to payload, at
+ * most capacity bytes (what payload has behind them is unspecified); sets *from_p to the
+ * caller's index, *flux_token_p to what flux_reply() needs, and *len_p, which may be NULL, to the
+ * bytes that were sent: more than capacity when the rest is lost. Calls of one peer come in the
+ * order in which they were made; peers take turns, 32 calls at most at a time. The node owes
+ * the caller one flux_reply(), whenever it likes.
  */
 static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p,
-	uint64_t *flux_token_p, void *payload, uint32_t len);
+	uint64_t *flux_token_p, void *payload, uint32_t capacity, uint32_t *len_p);
 
 /*
  * Answers a call, in any order and at any time; there is always room. Copies len bytes.
  * 0; -EPIPE: the caller, or this node, has left: the call counts as answered;
- * -EINVAL: not a call that this node received and has not answered yet, or len >
+ * -EINVAL: not a call that this node received and has not answered yet; -EMSGSIZE: len >
  * reply_size: nothing has changed.
  */
 static inline int flux_reply(struct flux_node *node, uint64_t flux_token, const void *payload,
@@ -169,11 +192,24 @@ static inline void flux_flush(struct flux_node *node);
 
 /*
  * Waits until flux_poll() or flux_try_recv_raw() has something to do, at most timeout_ns
- * nanoseconds (UINT64_MAX: for ever): spins about a microsecond, yields the core about a
+ * nanoseconds (FLUX_FOREVER: no limit): spins about a microsecond, yields the core about a
  * hundred, then sleeps. 1: there is something; 0: time is up, or a signal came while it
  * slept. With timeout_ns 0 it only looks.
  */
 int flux_wait(struct flux_node *node, uint64_t timeout_ns);
+
+/*
+ * The descriptor that becomes readable when an armed node has something to do. Made at the first
+ * call; the node's, until flux_destroy(). Not negative; -EMFILE, -ENFILE, -ENOMEM.
+ */
+int flux_fd(struct flux_node *node);
+
+/*
+ * Arms the descriptor: publishes, wakes peers, empties the descriptor, and looks once more.
+ * 0: sleep; 1: do not sleep, flux_poll() or flux_try_recv_raw() has something to do; -EBADF:
+ * there is no descriptor.
+ */
+int flux_arm(struct flux_node *node);
 
 /*
  * Takes the node out of the network, for good. From then on calls and replies to it give
@@ -187,7 +223,7 @@ int flux_wait(struct flux_node *node, uint64_t timeout_ns);
 void flux_leave(struct flux_node *node);
 
 /* Writes the node's counters to *stats_p. */
-void flux_node_stats(const struct flux_node *node, struct flux_stats *stats_p);
+void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_p);
 
 #include "flux_inline.h"
 

@@ -48,10 +48,10 @@ struct flux_cursor {
 };
 
 /*
- * A node's calls to one peer; private to the node's thread. A store that every message makes
- * takes one of the places in which the stores to the rings wait, and a counter that a
- * response lowers and a call raises again is a chain of loads that wait for stores. So there
- * are few, and each is moved by one side: what is in flight is what the free ids lack.
+ * A node's calls to one peer; private to the node's thread. Every store per message uses an entry
+ * of the store buffer, in which stores to the rings wait. Updating one counter on both call and
+ * response would make each load wait for the previous store. So there are few counters, and each
+ * is updated by either calls or responses: the calls in flight follow from the free ids.
  */
 struct flux_out {
 	struct flux_cursor resp, req;
@@ -61,6 +61,8 @@ struct flux_out {
 	uint32_t ids_tail; /* where a response puts it */
 	uint32_t ids_mask;
 	uint32_t ids_max; /* when nothing is in flight; 0: never called, or has left */
+	uint32_t window; /* calls in flight at the last poll before which there were new ones */
+	uint32_t polled_head; /* ids_head at that poll */
 	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
 	const struct flux_shared *peer; /* the own node's once that has left */
 };
@@ -75,16 +77,23 @@ struct flux_in {
 };
 
 /*
- * Messages that a node makes and publishes together, all to one ring: calls, or answers. It
- * stays with this ring until something else is to be sent, or few calls are in flight. Closed,
- * or open for calls, or open for answers; flux_call_begin() and flux_reply_begin() open it,
- * flux_burst_end() closes it, and a publication opens it anew where what it was opened for has
- * changed.
+ * The messages that a node collects and publishes together, all to one ring.
+ *
+ *	closed		call_to and reply_to are FLUX_NOBODY, ring.to is NULL
+ *	calls		call_to is the peer; collects calls
+ *	answers		reply_to is the peer; collects answers
+ *
+ * flux_call_begin() and flux_reply_begin() open it, and flux_burst_end() publishes what it has
+ * and closes it. It stays open for the same ring until another one is needed, or few calls are
+ * in flight. flux_burst_publish() and flux_burst_flush() publish and leave it open. If the size of
+ * a burst, or the lap of the ring, has changed, they open it again; they close it if the peer has
+ * left or messages are to be published one by one.
  */
 struct flux_burst {
 	uint64_t call_to; /* whom calls are collected for, or FLUX_NOBODY */
 	uint64_t reply_to; /* or whom answers are */
 	const struct flux_shared *peer;
+	unsigned char *polled; /* ring.next at the last poll that left answers in it */
 	struct cellring_burst ring;
 };
 
@@ -106,7 +115,7 @@ struct flux_node {
 	FLUX_LINE struct flux_shared *self;
 	struct flux *flux;
 	uint8_t *ended; /* [id]: room for flux_out_abort() */
-	uint64_t dirty[FLUX_WORDS]; /* peers published to since the last flush */
+	uint64_t unfenced_peers[FLUX_WORDS]; /* peers published to since the last flush */
 	uint64_t yielded_ns;
 	uint64_t aborted, flushes, wakes, sleeps, yields;
 	uint32_t hungry; /* a peer was yielding since this node last did */
@@ -140,9 +149,9 @@ FLUX_INLINE uint32_t flux_cursor_arrived(struct flux_cursor *c, uint64_t head)
 }
 
 /* The next flush looks whether this peer sleeps. */
-FLUX_INLINE void flux_dirty(struct flux_node *node, uint32_t peer)
+FLUX_INLINE void flux_mark_unfenced(struct flux_node *node, uint32_t peer)
 {
-	node->dirty[peer / 64] |= 1ull << (peer % 64);
+	node->unfenced_peers[peer / 64] |= 1ull << (peer % 64);
 }
 
 /* One more burst that no flush has followed yet. */
@@ -158,7 +167,7 @@ FLUX_INLINE void flux_put(struct flux_node *node, struct flux_cursor *c, uint32_
 {
 	c->count++;
 	cellring_put(&c->at, id, payload, len);
-	flux_dirty(node, peer);
+	flux_mark_unfenced(node, peer);
 	flux_published(node);
 }
 
@@ -208,7 +217,7 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 	uint32_t id;
 
 	if (FLUX_UNLIKELY(len > node->payload_size))
-		return -EINVAL;
+		return -EMSGSIZE;
 	if (to != node->burst.call_to || FLUX_UNLIKELY(flux_out_full(&node->out[to]))) {
 		alone = flux_call_begin(node, to);
 		if (alone < 0)
@@ -234,14 +243,15 @@ FLUX_INLINE int flux_out_take(struct flux_out *o, flux_response_fn *fn, void *ar
 	int n = 0;
 
 	do {
-		uint32_t id = cellring_id(slot);
+		uint64_t head = cellring_head(slot);
+		uint32_t id = CELLRING_ID(head);
 		const void *payload = cellring_payload(slot);
 		uint64_t token = o->tokens[id];
 
 		slot += at->stride;
 		o->ids[tail++ & o->ids_mask] = id;
 		o->ids_tail = tail; /* fn may call */
-		fn(arg, token, payload);
+		fn(arg, token, payload, CELLRING_LENGTH(head));
 	} while (++n < max && slot != ready);
 	at->slot = slot;
 	if (slot == ready)
@@ -270,6 +280,19 @@ FLUX_INLINE int flux_out_look(struct flux_out *o, int *left_p)
 	return 1;
 }
 
+/*
+ * How many calls the node keeps in flight: as many as there are when it has made its calls and
+ * polls. Between two polls there are fewer, down to none where a loop polls until nothing comes
+ * and calls then.
+ */
+FLUX_INLINE void flux_out_window(struct flux_out *o)
+{
+	if (o->ids_head == o->polled_head)
+		return;
+	o->polled_head = o->ids_head;
+	o->window = flux_inflight(o);
+}
+
 /* Handles at most max responses of one peer, and ends all its calls if it has left. */
 FLUX_INLINE int flux_out_poll(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
 	void *arg, int max)
@@ -296,6 +319,7 @@ FLUX_INLINE int flux_poll_circle(struct flux_node *node, flux_response_fn *fn, v
 	do {
 		o = prev->next;
 		if (flux_inflight(o)) {
+			flux_out_window(o);
 			n += flux_out_poll(node, o, fn, arg, FLUX_POLL_MAX - n);
 			prev = o;
 		} else {
@@ -310,42 +334,64 @@ FLUX_INLINE int flux_poll_circle(struct flux_node *node, flux_response_fn *fn, v
 	return n;
 }
 
+/*
+ * Answers that a poll may leave where they are: the node has answered since the last poll and has
+ * more to answer, so the next ones can travel along. Otherwise they go, because who polls again
+ * without an answer may be waiting for something else.
+ */
+FLUX_INLINE int flux_answers_on(struct flux_node *node)
+{
+	const struct cellring_cursor *at = &node->rx->req.at;
+	struct flux_burst *b = &node->burst;
+
+	if (b->reply_to == FLUX_NOBODY || b->polled == b->ring.next || !cellring_ready(at))
+		return 0;
+	b->polled = b->ring.next;
+	return 1;
+}
+
 FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
+	int n = 0, busy = flux_answers_on(node);
 	uint64_t to;
-	int n = 0;
 
-	flux_publish(node);
+	if (!busy)
+		flux_publish(node);
 	if (node->polled)
 		n = flux_poll_circle(node, fn, arg);
 	to = node->burst.call_to;
-	if (to != FLUX_NOBODY && flux_inflight(&node->out[to]) < CELLRING_FEW)
+	if (to != FLUX_NOBODY && node->out[to].window < CELLRING_FEW &&
+		flux_inflight(&node->out[to]) < CELLRING_FEW)
 		flux_burst_end(node);
-	flux_publish(node);
-	flux_looked(node, n);
+	if (n) /* fn may have called or answered */
+		flux_publish(node);
+	flux_looked(node, n + busy);
 	return n;
 }
 
 FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint64_t *flux_token_p,
-	void *payload, uint32_t len)
+	void *payload, uint32_t capacity, uint32_t *len_p)
 {
 	struct flux_in *in = node->rx;
 	const unsigned char *slot;
-	uint32_t id;
+	uint32_t id, len;
+	uint64_t head;
 
-	if (FLUX_UNLIKELY(node->payload_size < len))
-		return -EINVAL;
 	if (in->req.at.slot == in->req.at.ready) {
 		in = flux_in_next(node);
 		if (!in)
 			return 0;
 	}
 	slot = in->req.at.slot;
-	id = cellring_id(slot);
-	cellring_copy(payload, cellring_payload(slot), len);
+	head = cellring_head(slot);
+	id = CELLRING_ID(head);
+	len = CELLRING_LENGTH(head);
+	cellring_take(payload, cellring_payload(slot), len, capacity, node->payload_size);
 	in->held[id] = 1;
 	*from_p = in->from;
 	*flux_token_p = (uint64_t)in->from << 32 | id;
+	if (len_p)
+		*len_p = len;
 	cellring_next(&in->req.at);
 	return 1;
 }
@@ -357,7 +403,9 @@ FLUX_INLINE int flux_reply(struct flux_node *node, uint64_t flux_token, const vo
 	struct flux_in *in;
 	int alone = 0;
 
-	if (FLUX_UNLIKELY(len > node->reply_size || id >= node->max_inflight))
+	if (FLUX_UNLIKELY(len > node->reply_size))
+		return -EMSGSIZE;
+	if (FLUX_UNLIKELY(id >= node->max_inflight))
 		return -EINVAL;
 	if (from != node->burst.reply_to) {
 		alone = flux_reply_begin(node, from, id);

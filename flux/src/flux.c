@@ -14,6 +14,7 @@
 #include "base/compiler.h"
 #include "base/sleep.h"
 #include "base/wait.h"
+#include "base/wakefd.h"
 
 #define YIELD_PERIOD_NS (200 * NSEC_PER_USEC)
 #define NO_BIT UINT32_MAX
@@ -27,6 +28,7 @@
 #define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct cellring_message)))
 
 static_assert(FLUX_MAX_CAPACITY <= 1u << CELLRING_ID_BITS, "an id is a message's");
+static_assert(FLUX_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message's");
 
 /* One mapping: this struct, a block of pages per node, the rings. */
 struct flux {
@@ -34,6 +36,7 @@ struct flux {
 	size_t bytes;
 	struct flux_node *node[FLUX_MAX_NODES];
 	struct flux_shared *shared[FLUX_MAX_NODES]; /* of the nodes */
+	struct wakefd wake[FLUX_MAX_NODES]; /* of the nodes */
 };
 
 /* Where things are in the mapping; everything of a node stands in pages of its own. */
@@ -164,6 +167,7 @@ static void node_init(struct flux *f, const struct layout *l, uint32_t i)
 	for (uint32_t p = 0; p < a->nodes; p++)
 		pair_init(map, l, a, node, p);
 	f->node[i] = node;
+	f->wake[i] = WAKEFD_NONE;
 	f->shared[i] = node->self;
 }
 
@@ -193,10 +197,18 @@ int flux_create(const struct flux_attr *attr, struct flux **f_p)
 	return 0;
 }
 
+void flux_get_attr(const struct flux *f, struct flux_attr *attr_p)
+{
+	*attr_p = f->attr;
+}
+
 void flux_destroy(struct flux *f)
 {
-	if (f)
-		munmap(f, f->bytes);
+	if (!f)
+		return;
+	for (uint32_t i = 0; i < f->attr.nodes; i++)
+		wakefd_close(&f->wake[i]);
+	munmap(f, f->bytes);
 }
 
 struct flux_node *flux_node(struct flux *f, uint32_t index)
@@ -246,6 +258,14 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 
 /* ---- bursts ---- */
 
+/* So many calls are to travel together, the next one included. */
+static uint32_t out_wish(const struct flux_out *o)
+{
+	uint32_t now = flux_inflight(o) + 1;
+
+	return cellring_limit(now > o->window ? now : o->window);
+}
+
 int flux_call_begin(struct flux_node *node, uint32_t to)
 {
 	struct flux_out *o;
@@ -265,10 +285,9 @@ int flux_call_begin(struct flux_node *node, uint32_t to)
 		flux_burst_end(node);
 	if (unlikely(!o->next))
 		out_link(node, o);
-	if (!cellring_burst_open(&node->burst.ring, &o->req.at,
-		    cellring_limit(flux_inflight(o) + 1)))
+	if (!cellring_burst_open(&node->burst.ring, &o->req.at, out_wish(o)))
 		return 1;
-	flux_dirty(node, to);
+	flux_mark_unfenced(node, to);
 	node->burst.call_to = to;
 	node->burst.peer = o->peer;
 	return 0;
@@ -289,30 +308,29 @@ int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 		flux_burst_end(node);
 	if (!cellring_burst_open(&node->burst.ring, &in->resp.at, in->together))
 		return 1;
-	flux_dirty(node, from);
+	flux_mark_unfenced(node, from);
 	node->burst.reply_to = from;
 	node->burst.peer = in->peer;
 	return 0;
 }
 
-/* The burst is about to be published: so many messages. */
+/* Counts the messages of a burst that is about to be published. */
 ALWAYS_INLINE void burst_count(struct flux_node *node, uint32_t count)
 {
 	container_of(node->burst.ring.to, struct flux_cursor, at)->count += count;
 	flux_published(node);
 }
 
-/* So many messages are to travel together now. */
+/* The present size of a burst. */
 static uint32_t burst_wish(const struct flux_node *node)
 {
 	const struct flux_burst *b = &node->burst;
 
-	return b->call_to == FLUX_NOBODY ?
-		       node->in[b->reply_to].together :
-		       cellring_limit(flux_inflight(&node->out[b->call_to]) + 1);
+	return b->call_to == FLUX_NOBODY ? node->in[b->reply_to].together :
+					   out_wish(&node->out[b->call_to]);
 }
 
-/* As many as before? */
+/* Whether the open burst still has the right size and lap, and its peer is there. */
 static bool burst_is_right(const struct flux_node *node)
 {
 	const struct flux_burst *b = &node->burst;
@@ -326,11 +344,13 @@ static bool burst_is_right(const struct flux_node *node)
 	return (wish < most ? wish : most) == b->ring.limit;
 }
 
-/* For the next burst to the same ring. */
+/* Opens the next burst to the same ring, or closes it. */
 static void burst_renew(struct flux_node *node)
 {
 	struct flux_burst *b = &node->burst;
 
+	/* Open, for calls or for answers. */
+	assert(b->ring.to && (b->call_to == FLUX_NOBODY) != (b->reply_to == FLUX_NOBODY));
 	if (unlikely(has_left(b->peer)) ||
 		!cellring_burst_open(&b->ring, b->ring.to, burst_wish(node)))
 		burst_close(b);
@@ -381,7 +401,7 @@ COLD int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_respons
 		o->ids_max--;
 		node->aborted++;
 		n++;
-		fn(arg, o->tokens[id], NULL);
+		fn(arg, o->tokens[id], NULL, 0);
 	}
 	return n;
 }
@@ -494,20 +514,20 @@ static void yield_if_due(struct flux_node *node)
 void flux_flush_published(struct flux_node *node)
 {
 	/*
-	 * Pairs with sleep_prepare() in wait_sleep(): either the peer sees what was published,
-	 * or the peer is seen asleep here.
+	 * Pairs with sleep_prepare_as() for wait_sleep() and flux_arm(): either the peer sees what
+	 * was published, or the peer is seen asleep here.
 	 */
 	sleep_fence();
-	for (uint32_t i = 0; (i = bits_next(node->dirty, node->words, i)) != NO_BIT; i++) {
+	for (uint32_t i = 0; (i = bits_next(node->unfenced_peers, node->words, i)) != NO_BIT; i++) {
 		uint32_t *state = &node->flux->shared[i]->state;
 
-		node->wakes += sleep_wake(state);
+		node->wakes += wakefd_post(&node->flux->wake[i], state);
 		/* Pairs with state_set(). */
 		node->hungry |= __atomic_load_n(state, __ATOMIC_RELAXED) == SLEEP_WAITING;
 	}
-	memset(node->dirty, 0, sizeof(node->dirty));
+	memset(node->unfenced_peers, 0, sizeof(node->unfenced_peers));
 	if (node->burst.ring.to) /* is for later; one of the two is FLUX_NOBODY */
-		flux_dirty(node, (uint32_t)(node->burst.call_to & node->burst.reply_to));
+		flux_mark_unfenced(node, (uint32_t)(node->burst.call_to & node->burst.reply_to));
 	node->unfenced = 0;
 	node->flushes++;
 	if (node->hungry)
@@ -607,6 +627,34 @@ int flux_wait(struct flux_node *node, uint64_t timeout_ns)
 	return wait_long(node, &w, timeout_ns);
 }
 
+int flux_fd(struct flux_node *node)
+{
+	struct wakefd *wake = &node->flux->wake[node->index];
+	int err;
+
+	if (wake->fd >= 0)
+		return wake->fd;
+	err = wakefd_open_event(wake);
+	return err ? err : wake->fd;
+}
+
+int flux_arm(struct flux_node *node)
+{
+	struct wakefd *wake = &node->flux->wake[node->index];
+
+	if (wake->fd < 0)
+		return -EBADF;
+	flux_flush(node);
+	/* Pairs with sleep_fence() in flux_flush_published() and flux_leave(). */
+	wakefd_prepare(wake, &node->self->state);
+	if (node_ready(node)) {
+		sleep_cancel(&node->self->state);
+		return 1;
+	}
+	node->sleeps++;
+	return 0;
+}
+
 void flux_leave(struct flux_node *node)
 {
 	struct flux *f = node->flux;
@@ -617,13 +665,13 @@ void flux_leave(struct flux_node *node)
 	flux_flush(node);
 	/* Pairs with the loads of left in flux_out_poll(), senders_drop() and node_ready(). */
 	__atomic_store_n(&node->self->left, 1, __ATOMIC_RELEASE);
-	/* Pairs with sleep_prepare() in wait_sleep(): who sleeps on an answer sees it, or wakes. */
+	/* Pairs with sleep_prepare_as(): who sleeps on an answer sees it, or wakes. */
 	sleep_fence();
 	for (uint32_t p = 0; p < node->nodes; p++) {
 		/* From now on this node finds that each peer has left. */
 		node->out[p].peer = node->self;
 		node->in[p].peer = node->self;
-		node->wakes += sleep_wake(&f->shared[p]->state);
+		node->wakes += wakefd_post(&f->wake[p], &f->shared[p]->state);
 	}
 }
 
@@ -641,7 +689,7 @@ static uint64_t taken_count(const struct flux_cursor *c)
 	return c->count - cellring_left(&c->at);
 }
 
-void flux_node_stats(const struct flux_node *node, struct flux_stats *stats_p)
+void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_p)
 {
 	struct flux_stats s = {
 		.aborted = node->aborted,

@@ -16,7 +16,7 @@ struct seen {
 	uint64_t value[MAX_TOKENS];
 };
 
-static inline void on_response(void *arg, uint64_t token, const void *payload)
+static inline void on_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct seen *s = arg;
 
@@ -48,7 +48,7 @@ static inline int call(struct flux_node *n, uint32_t to, uint64_t value, uint64_
 static inline int recv_one(struct flux_node *n, uint32_t *from, uint64_t *flux_token,
 	uint64_t *value)
 {
-	return flux_try_recv_raw(n, from, flux_token, value, sizeof(*value));
+	return flux_try_recv_raw(n, from, flux_token, value, sizeof(*value), NULL);
 }
 
 /* Answers every call that is there with its value + 1. */

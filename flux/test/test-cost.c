@@ -23,7 +23,7 @@ NOINLINE int answer(struct flux_node *n, uint64_t call, const uint64_t *resp)
 	return flux_reply(n, call, resp, 16);
 }
 
-static void on_response(void *arg, uint64_t token, const void *payload)
+static void on_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	uint64_t *next = arg;
 
@@ -41,7 +41,7 @@ static void burst(struct flux_node *a, struct flux_node *b, uint64_t *sent, uint
 		CHECK_EQ(send(a, b->index, req), 0);
 	}
 	flux_flush(a);
-	while (flux_try_recv_raw(b, &from, &call, req, 32) == 1)
+	while (flux_try_recv_raw(b, &from, &call, req, 32, NULL) == 1)
 		CHECK_EQ(answer(b, call, req), 0);
 	while (flux_poll(a, on_response, ended))
 		;

@@ -59,7 +59,7 @@ static uint64_t answer_to(const struct message *m)
 	return (m->value ^ m->serial) * 0x9e3779b97f4a7c15ull + m->to;
 }
 
-static void ended(void *arg, uint64_t token, const void *payload)
+static void ended(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct worker *w = arg;
 	uint32_t slot = (uint32_t)token % SLOTS;
@@ -115,7 +115,7 @@ static void receive(struct worker *w)
 	uint32_t from;
 
 	while (w->n_held < HELD && flux_try_recv_raw(w->node, &from, &h.flux_token, &h.request,
-					   sizeof(h.request)) == 1) {
+					   sizeof(h.request), NULL) == 1) {
 		CHECK_EQ(h.request.from, from);
 		CHECK_EQ(h.request.to, w->index);
 		CHECK_EQ(h.request.serial, w->seen[from]);
@@ -236,7 +236,7 @@ static void each_to_each(void)
 		w[i].calls = calls_per_node;
 	workers_run(w, run_to_the_end);
 	for (uint32_t i = 0; i < NODES; i++) {
-		flux_node_stats(w[i].node, &s);
+		flux_node_get_stats(w[i].node, &s);
 		CHECK_EQ(s.calls, calls_per_node);
 		CHECK_EQ(s.responses, calls_per_node);
 		sum.requests += s.requests;

@@ -167,8 +167,8 @@ static void setup(void)
 			.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
 			.send_flags = IBV_SEND_INLINE,
 			.wr.rdma = {(uintptr_t)b.h.mem, b.h.mr.rkey}};
-	learn_queue(&b.our_sends, to_cq(b.h.scq)->ibv);
-	learn_queue(&b.our_recvs, to_cq(b.h.rcq)->ibv);
+	learn_queue(&b.our_sends, cq_of(b.h.scq)->ibv);
+	learn_queue(&b.our_recvs, cq_of(b.h.rcq)->ibv);
 	learn_queue(&b.vendor_sends, b.v.scq);
 	learn_queue(&b.vendor_recvs, b.v.rcq);
 	silence(b.qp->bf->reg);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mlx5dv-lite: reliable-connection RDMA on ConnectX without a library call on the hot path.
+ * mlx5dv-lite: RDMA on ConnectX without a library call on the hot path. Connections are
+ * reliable unless one asks for others (UC, UD).
  *
  * libibverbs creates the objects (protection domain, memory regions, CQs, SRQ, QPs);
- * this layer takes over their memory and writes work requests, doorbells, and reads
- * completions itself, inline in the caller. For message-rate-bound programs: one receive
- * CQ for all QPs, one SRQ with receives that need no memory (the data comes by RDMA
- * WRITE), signaled completions only now and then, one doorbell for many requests.
+ * this layer takes over their memory. It writes work requests and doorbells and reads
+ * completions itself, inline in the caller. It is for programs that are bound by message
+ * rate: one receive CQ for all QPs, one SRQ whose receives need no memory (the data comes by
+ * RDMA WRITE), few signaled completions, one doorbell for many requests.
  *
  *	static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *r)
  *	{
@@ -29,8 +30,8 @@
  * there are no locks. Open one context per thread: each has its own ibv_context, and so
  * its own doorbell registers. Different contexts are independent.
  *
- * Trust: what the device writes is believed, what a peer says (struct mlx5dvl_qp_info)
- * is checked. Not fork-safe: do not use a context in a child of the process that opened it.
+ * Trust: the device is trusted; data from a peer (struct mlx5dvl_qp_info) is checked. Not
+ * fork-safe: do not use a context in a child of the process that opened it.
  *
  * Errors: functions return 0 or a count, or -errno; output arguments are written on
  * success only. The functions marked "hot" are inline, in mlx5dvl_inline.h.
@@ -57,11 +58,11 @@ struct mlx5dvl_error;
 /* ---- context ------------------------------------------------------------------- */
 
 /*
- * Told of every completion with error, of sends and of receives, signaled or not, from
- * within mlx5dvl_mono_poll() and mlx5dvl_send_poll(). The QP has stopped: the device has
- * moved it to its error state, and each request still in its send queue is reported
- * here, too, as flushed (-ECANCELED), in order. The callback may post to other QPs,
- * and may destroy any QP, @qp included; it must not poll.
+ * Called by mlx5dvl_mono_poll() and mlx5dvl_send_poll() for every completion with error, of
+ * requests (signaled or not) and of receives. The device has moved the QP to its error state.
+ * Each request that is still in its send queue is then reported as flushed (-ECANCELED), in
+ * order. The callback may post to other QPs and may destroy any QP, including @qp; it must
+ * not poll.
  */
 typedef void mlx5dvl_error_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error);
 
@@ -71,31 +72,44 @@ struct mlx5dvl_error {
 		    -ENOBUFS peer has no receive (RNR retries exceeded), -EACCES remote key,
 		    bounds or permission, -EFAULT local key, bounds or permission,
 		    -EMSGSIZE length, -EREMOTEIO peer refused or failed, -EIO anything else */
-	uint8_t syndrome; /* as the device gave it */
+	uint8_t syndrome; /* as reported by the device */
 	uint8_t vendor_syndrome;
 	uint8_t opcode; /* enum mlx5dvl_opcode of the request; undefined when is_recv */
 	bool is_recv;
 };
 
+/* Fields of mlx5dvl_ctx_attr whose 0 is a value: it counts if the bit is in `set`. */
+enum mlx5dvl_ctx_set {
+	MLX5DVL_SET_GID_INDEX = 1 << 0,
+	MLX5DVL_SET_PKEY_INDEX = 1 << 1,
+};
+
 struct mlx5dvl_ctx_attr {
-	const char *device; /* "mlx5_0"; NULL: the first device that mlx5 drives */
-	uint8_t port; /* 0: port 1 */
-	int gid_index; /* > 0: use this GID (on InfiniBand, too). 0 or -1: on RoCE the first
-			  RoCE v2 GID, of IPv4 if there is one; on InfiniBand address by LID */
+	const char *device; /* "mlx5_0"; NULL: the first one that mlx5 drives and that has a
+			       port which is active */
+	uint8_t port; /* 0: the first active one */
+	unsigned set; /* of enum mlx5dvl_ctx_set */
+	int gid_index; /* > 0, or set: use this GID, on InfiniBand, too. 0 or -1: on RoCE the
+			  first RoCE v2 GID, of IPv4 if there is one; on InfiniBand address
+			  by LID, or by GID 0 where the port requires a global route header
+			  (then the other end needs a GID, too) */
+	uint16_t pkey_index; /* > 0, or set: the partition; 0: the first of which the port is a
+				full member */
 	mlx5dvl_error_fn *on_error; /* NULL: errors show in mlx5dvl_qp_status() only */
 	void *error_arg; /* first argument of on_error */
 };
 
 /*
- * Opens the device: an ibv_context and a protection domain of its own.
- * -ENODEV no such device, or none that mlx5 drives; -EINVAL no such port, GID index out
- * of range; -ENETDOWN the port is not active: bring it up, or name another;
- * -EADDRNOTAVAIL a RoCE port without a GID: give its interface an address; -ENOMEM; else
- * what the driver said (-EACCES, -EPERM: permissions of /dev/infiniband).
+ * Opens the device, with an ibv_context and a protection domain of its own. Returns 0;
+ * -ENODEV no such device, or none that mlx5 drives; -EINVAL no such port, GID or P_Key
+ * index out of range; -ENETDOWN no port that may be used is active: bring it up, or name
+ * another; -EADDRNOTAVAIL a port without a GID that needs one: give a RoCE port's interface an
+ * address; -ENOKEY the port is a full member of no partition: give its index; -ENOMEM; or an
+ * error of the driver (-EACCES, -EPERM: permissions of /dev/infiniband).
  */
 int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **ctx_p);
 
-/* Everything created from @ctx must be destroyed before. NULL is fine. */
+/* All objects created from @ctx must be destroyed before. @ctx may be NULL. */
 void mlx5dvl_ctx_close(struct mlx5dvl_ctx *ctx);
 
 /* Name of the device, valid until close. */
@@ -104,34 +118,34 @@ const char *mlx5dvl_ctx_device(const struct mlx5dvl_ctx *ctx);
 #define MLX5DVL_NAME_LEN 64
 
 /*
- * Names of the devices that mlx5 drives, in the order in which libibverbs finds them, up to
- * @max of them; how many were written. -ENOMEM.
+ * Writes the names of the mlx5 devices, at most @max, in the order of libibverbs. Returns
+ * their number or -ENOMEM.
  */
 int mlx5dvl_devices(uint32_t max, char (*names_p)[MLX5DVL_NAME_LEN]);
 
 struct mlx5dvl_port {
-	uint64_t max_mr_len; /* bytes of the largest memory region that the device has */
-	uint32_t mbps; /* of the link as it is now, 10^6 bits a second; 0: not known */
+	uint64_t max_mr_len; /* bytes of the largest memory region that the device supports */
+	uint32_t mbps; /* present rate of the link in 10^6 bits a second; 0: not known */
 	uint16_t lid; /* 0 on RoCE */
 	bool ethernet; /* RoCE */
 	bool active;
-	uint8_t gid[16]; /* that QPs are addressed by, or the port's first one */
+	uint8_t gid[16]; /* the GID of its QPs, or the port's first one */
 };
 
-/* Asks the device. 0; -EIO it does not answer. */
+/* Queries the device. Returns 0, or -EIO if it does not answer. */
 int mlx5dvl_ctx_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p);
 
 enum mlx5dvl_event {
-	MLX5DVL_EVENT_NONE, /* there was none */
+	MLX5DVL_EVENT_NONE, /* no event */
 	MLX5DVL_EVENT_PORT_DOWN, /* of the context's port */
 	MLX5DVL_EVENT_PORT_UP,
-	MLX5DVL_EVENT_FATAL, /* the device is lost: no completion need ever come */
+	MLX5DVL_EVENT_FATAL, /* the device is lost: completions may never come */
 	MLX5DVL_EVENT_OTHER,
 };
 
 /*
- * Asynchronous events: the fd is readable when there is one, and mlx5dvl_ctx_event() takes it
- * without blocking. A program that never looks misses nothing else.
+ * Asynchronous events. The fd is readable when there is an event, and mlx5dvl_ctx_event()
+ * consumes it without blocking. Programs may ignore these events.
  */
 int mlx5dvl_ctx_fd(const struct mlx5dvl_ctx *ctx);
 enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx);
@@ -139,7 +153,7 @@ enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx);
 /* ---- memory regions ------------------------------------------------------------ */
 
 enum mlx5dvl_access {
-	MLX5DVL_LOCAL_WRITE = 1 << 0, /* receives, and results of READ and atomics, land here */
+	MLX5DVL_LOCAL_WRITE = 1 << 0, /* target of receives and of results of READ and atomics */
 	MLX5DVL_REMOTE_WRITE = 1 << 1, /* needs LOCAL_WRITE */
 	MLX5DVL_REMOTE_READ = 1 << 2,
 	MLX5DVL_REMOTE_ATOMIC = 1 << 3, /* needs LOCAL_WRITE */
@@ -149,50 +163,50 @@ struct mlx5dvl_mr {
 	void *addr;
 	size_t len;
 	uint32_t lkey; /* for local addresses of a request */
-	uint32_t rkey; /* what a peer names to reach this memory */
+	uint32_t rkey; /* for a peer's access to this memory */
 	void *priv;
 };
 
 /*
- * Registers [addr, addr+len) with @access (or of enum mlx5dvl_access). The memory stays
- * the caller's and must stay mapped until dereg.
- * -EINVAL access that needs LOCAL_WRITE without it, len 0; -EFAULT not mapped;
- * -ENOMEM locked-memory limit (ulimit -l) or device resources.
+ * Registers [addr, addr+len) with @access (flags of enum mlx5dvl_access). The caller owns the
+ * memory and must keep it mapped until mlx5dvl_mr_dereg(). Returns 0; -EINVAL access that
+ * needs LOCAL_WRITE without it, or len 0; -EFAULT not mapped; -ENOMEM locked-memory limit
+ * (ulimit -l) or device resources.
  */
 int mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned access,
 	struct mlx5dvl_mr *mr_p);
 
-/* No request may still use it. A zeroed struct is fine. */
+/* No request may use the region any more. A zeroed struct is allowed. */
 void mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr);
 
 /* ---- shared receive queue ------------------------------------------------------ */
 
 struct mlx5dvl_srq_attr {
 	uint32_t depth; /* receives, up to 32,767; 0: 1024 */
-	/* For SENDs that carry data; all zero: receives without memory, for WRITE_IMM and
-	   empty SENDs. Receive i lands in buf + i * buf_size. */
+	/* For SENDs with data. All zero: receives without memory, for WRITE_IMM and empty SENDs.
+	   The data of receive i goes to buf + i * buf_size. */
 	void *buf; /* at least mlx5dvl_srq_buf_len(depth, buf_size) bytes, registered */
 	uint32_t buf_size;
 	uint32_t lkey;
 };
 
-/* Bytes that a SRQ of that attr.depth needs as attr.buf. */
+/* Size in bytes of attr.buf for a SRQ with this depth. */
 size_t mlx5dvl_srq_buf_len(uint32_t depth, uint32_t buf_size);
 
 /*
- * Creates a SRQ and posts all its receives. -EINVAL buf_size without buf, depth over
- * 32,767; -ENOMEM; else what the driver said.
+ * Creates a SRQ and posts all its receives. Returns 0; -EINVAL buf_size without buf, or depth
+ * over 32,767; -ENOMEM; or an error of the driver.
  */
 int mlx5dvl_srq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_srq_attr *attr,
 	struct mlx5dvl_srq **srq_p);
 
-/* -EBUSY while a CQ was created over it. NULL is fine. */
+/* Returns 0, or -EBUSY while a CQ uses it. @srq may be NULL. */
 int mlx5dvl_srq_destroy(struct mlx5dvl_srq *srq);
 
 /*
- * hot. Posts the receives that were consumed again, all at once, when less than two
- * thirds are posted. Call it after mlx5dvl_mono_poll(): the consumer index of the CQ must
- * be out first when the CQ is no deeper than the SRQ. Returns the number posted.
+ * hot. Posts all consumed receives again when less than two thirds are posted. Call it after
+ * mlx5dvl_mono_poll(), because the CQ's consumer index must be published first if the CQ is
+ * not deeper than the SRQ. Returns the number of posted receives.
  */
 static inline uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq);
 
@@ -212,14 +226,14 @@ struct mlx5dvl_cq_attr {
 };
 
 /*
- * -EINVAL a receive CQ less deep than its SRQ (it could overrun), depth over 2^22, a
- * cqe_size other than 64 and 128; -EOPNOTSUPP the device does not compress: create it
- * without; -ENOMEM; else what the driver said.
+ * Returns 0; -EINVAL a receive CQ less deep than its SRQ (it could overrun), depth over 2^22,
+ * or a cqe_size other than 64 and 128; -EOPNOTSUPP the device cannot compress: create the CQ
+ * without; -ENOMEM; or an error of the driver.
  */
 int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *attr,
 	struct mlx5dvl_cq **cq_p);
 
-/* -EBUSY while a QP uses it. NULL is fine. */
+/* Returns 0, or -EBUSY while a QP uses it. @cq may be NULL. */
 int mlx5dvl_cq_destroy(struct mlx5dvl_cq *cq);
 
 enum mlx5dvl_recv_opcode {
@@ -236,14 +250,14 @@ struct mlx5dvl_recv {
 			    SRQ has no memory */
 };
 
-/* @qp: never NULL. May post, ring, and destroy any QP, @qp included; must not poll. */
+/* @qp: never NULL. May post, ring, and destroy any QP, including @qp; must not poll. */
 typedef void mlx5dvl_recv_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv);
 
 /*
- * hot. Takes up to @max completions off a receive CQ and calls fn(arg, qp, recv) for each
- * in the order the device gave. Errors go to on_error of the context. Inlined whole: pass
- * a function whose body the compiler sees, and no call is left. Completions of a QP
- * that was destroyed are dropped. Returns the completions taken, errors included.
+ * hot. Consumes up to @max completions of a receive CQ and calls fn(arg, qp, recv) for each, in
+ * the device's order. Errors go to on_error of the context. The function is inlined: if the
+ * compiler sees the body of @fn, no call remains. Completions of destroyed QPs are dropped.
+ * Returns the number of consumed completions, errors included.
  */
 static inline int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn, void *arg);
 
@@ -267,23 +281,45 @@ struct mlx5dvl_sent {
 typedef void mlx5dvl_sent_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent);
 
 /*
- * hot. Takes up to @max completions off a send CQ, frees the slots of the send queues,
- * and calls fn(arg, qp, sent) for each request that was posted with MLX5DVL_SIGNALED.
- * (Others complete silently: about one in 64 is signaled on the library's own account.)
- * Errors go to on_error, for unsignaled requests, too. Returns the completions taken.
+ * hot. Consumes up to @max completions of a send CQ, frees the slots of the send queues, and
+ * calls fn(arg, qp, sent) for each request that was posted with MLX5DVL_SIGNALED. Other
+ * requests complete silently; the library itself signals about one block in 64. Errors go to
+ * on_error, also for unsignaled requests. Returns the number of consumed completions.
  */
 static inline int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sent_fn *fn, void *arg);
 
 /*
- * Sleeping instead of polling, for a CQ created with attr.events. The order that loses
- * nothing: arm, poll once more, and only when that found nothing wait for the fd to
- * become readable (poll(2), epoll); then mlx5dvl_cq_event() and poll the CQ.
+ * Sleeping instead of polling, for a CQ created with attr.events. To lose no completion: arm
+ * the CQ, check it with mlx5dvl_cq_ready() (or poll once more), and only if there is nothing,
+ * wait until the fd is readable (poll(2), epoll); then call mlx5dvl_cq_event() and poll the
+ * CQ. The fd does not block. An armed CQ gives one event, for the first completion that was
+ * not consumed before it was armed.
  */
 int mlx5dvl_cq_fd(const struct mlx5dvl_cq *cq); /* -EINVAL without attr.events */
 void mlx5dvl_cq_arm(struct mlx5dvl_cq *cq);
-int mlx5dvl_cq_event(struct mlx5dvl_cq *cq); /* eats one event: 1; 0: there was none */
+int mlx5dvl_cq_event(struct mlx5dvl_cq *cq); /* consumes an event: 1; 0: there was none */
+
+/* hot. Is there a completion to take? */
+static inline bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq);
 
 /* ---- queue pairs --------------------------------------------------------------- */
+
+enum mlx5dvl_qp_type {
+	MLX5DVL_RC, /* reliable connection: all operations */
+	MLX5DVL_UC, /* unreliable connection: WRITE and SEND; what is lost is lost silently */
+	MLX5DVL_UD, /* unreliable datagrams: SEND, by mlx5dvl_post_list() with an address */
+};
+
+/* Bytes before a datagram's payload in the receive's memory, part of mlx5dvl_recv.len. */
+#define MLX5DVL_GRH_BYTES 40
+
+/* Fields of mlx5dvl_qp_attr whose 0 is a value: it counts if the bit is in `set`. */
+enum mlx5dvl_qp_set {
+	MLX5DVL_SET_TIMEOUT = 1 << 0,
+	MLX5DVL_SET_RETRY_CNT = 1 << 1,
+	MLX5DVL_SET_RNR_RETRY = 1 << 2,
+	MLX5DVL_SET_MIN_RNR_TIMER = 1 << 3,
+};
 
 struct mlx5dvl_qp_attr {
 	struct mlx5dvl_cq *send_cq; /* required */
@@ -291,60 +327,72 @@ struct mlx5dvl_qp_attr {
 	void *user; /* mlx5dvl_qp_user() */
 	uint32_t sq_depth; /* send queue in blocks of 64 bytes (a request takes 1 to 4);
 			      0: 256; rounded up to a power of two, 16 to 32,768 */
-	/* InfiniBand's values; 0 everywhere means the default that is named. */
-	uint8_t mtu; /* 1 (256) to 5 (4096); 0: of the port; the smaller of both ends */
-	uint8_t timeout; /* 4.096 us * 2^timeout until a request is repeated; 0: 14, 67 ms */
-	uint8_t retry_cnt; /* 1 to 7 repetitions; 0: 7 */
-	uint8_t rnr_retry; /* 1 to 6 when the peer has no receive; 7 and 0: for ever */
-	uint8_t min_rnr_timer; /* 1 to 31; 0: 12, 0.64 ms */
-	uint8_t rd_atomic; /* READs and atomics at once, each way, 1 to 16; 0: 4 */
-	uint8_t sl; /* service level */
-	uint8_t traffic_class; /* RoCE */
-	bool no_remote; /* peers get no right to WRITE, READ or use atomics here */
+	/* Values as in InfiniBand; 0 means the default that is given, unless its bit is in `set`. */
+	uint8_t mtu; /* 1 (256) to 5 (4096); 0: the port's. The smaller one of both ends is used */
+	uint8_t timeout; /* 4.096 us * 2^timeout, up to 31, until a request is repeated;
+			    0: 14, 67 ms; 0 set: never */
+	uint8_t retry_cnt; /* 1 to 7 repetitions; 0: 7; 0 set: none */
+	uint8_t rnr_retry; /* retries if the peer has no receive: 1 to 6; 7 and 0: for ever;
+			      0 set: none */
+	uint8_t min_rnr_timer; /* 1 to 31: how long a peer is told to wait for a receive;
+				  0: 12, 0.64 ms; 0 set: 655 ms */
+	uint8_t rd_atomic; /* outstanding READs and atomics in each direction, 1 to 16; 0: 4 */
+	uint8_t sl; /* service level, 0 to 15; on RoCE its priority */
+	uint8_t traffic_class; /* of the global route header: on RoCE v2 DSCP << 2 */
+	uint32_t flow_label; /* of the global route header, 20 bits */
+	unsigned set; /* of enum mlx5dvl_qp_set */
+	bool no_remote; /* peers may not WRITE, READ or use atomics on this QP */
+	uint8_t type; /* enum mlx5dvl_qp_type; 0: MLX5DVL_RC. Retries, RNR and READs are of RC
+			 only */
+	uint32_t qkey; /* UD: required from datagrams to this QP; below 2^31 */
 };
 
 /*
- * Creates a RC QP. -EINVAL attribute out of range, CQs of another context or of the wrong
- * kind; -ENOSPC the send CQ is less deep than the sum of the send queues over it (each
- * request can need a completion when a QP fails): make it deeper; -ENOMEM; else what
- * the driver said.
+ * Creates a QP. Returns 0; -EINVAL attribute out of range, or CQs of another context or of the
+ * wrong kind; -ENOSPC the send CQ is less deep than the sum of the send queues that use it
+ * (each request may need a completion when a QP fails): make it deeper; -ENOMEM; or an error
+ * of the driver.
  */
 int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
 	struct mlx5dvl_qp **qp_p);
 
 /*
- * Ends the QP at once; requests that have not completed are not reported any more, and
- * completions of it that are still in a CQ are dropped. Allowed in handlers. NULL is fine.
+ * Destroys the QP at once. Requests that have not completed are not reported any more, and
+ * its completions that are still in a CQ are dropped. Allowed in handlers. @qp may be NULL.
  */
 void mlx5dvl_qp_destroy(struct mlx5dvl_qp *qp);
 
-/* What the peer needs for its connect; carry it there by any means, in any encoding. */
+/* What the peer needs to connect. Send it there by any means, in any encoding. */
 struct mlx5dvl_qp_info {
 	uint32_t qpn; /* 24 bits */
 	uint32_t psn; /* 24 bits, random */
 	uint16_t lid; /* 0 on RoCE */
 	uint8_t mtu; /* 1 to 5 */
-	uint8_t rd_atomic; /* that this side serves */
-	uint8_t gid[16]; /* all zero: addressed by LID */
+	uint8_t rd_atomic; /* READs and atomics that this side serves at a time */
+	uint8_t gid[16]; /* all zero: addressed by LID; both ends alike */
+	uint32_t qkey; /* of a UD QP, else 0 */
 };
 
 void mlx5dvl_qp_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p);
 
 /*
- * Connects to the peer (INIT -> RTR -> RTS). @peer is checked: -EINVAL a field out of
- * range, no LID on InfiniBand, no GID on RoCE; -EISCONN connected already; else what the driver
- * said (-ETIMEDOUT, -EHOSTUNREACH: RoCE cannot resolve the GID). After an error other than
- * -EISCONN the QP can only be destroyed. A peer may send as soon as both have connected.
+ * Connects to the peer (INIT -> RTR -> RTS). Returns 0; -EINVAL a field of @peer is out of
+ * range, or has no LID on InfiniBand, or no GID on RoCE; -EISCONN connected already; or an
+ * error of the driver (-ETIMEDOUT, -EHOSTUNREACH: RoCE cannot resolve the GID). After an error
+ * other than -EISCONN the QP can only be destroyed. Sending is allowed once both sides have
+ * connected.
+ * A UD QP has no peer: @peer must be NULL; for other QPs NULL is -EINVAL.
  */
 int mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer);
 
 /*
  * Moves the QP to its error state: posted requests are flushed and reported to on_error,
- * posting returns -ENOTCONN, the peer's requests fail. 0, or what the driver said.
+ * posting returns -ENOTCONN, and the peer's requests fail. Returns 0 or an error of the
+ * driver.
  */
 int mlx5dvl_qp_to_error(struct mlx5dvl_qp *qp);
 
-/* 0 connected; -ENOTCONN not yet; else the error that stopped it (struct mlx5dvl_error.err). */
+/* 0: connected; -ENOTCONN: not yet; else the error that stopped it (struct mlx5dvl_error). */
 int mlx5dvl_qp_status(const struct mlx5dvl_qp *qp);
 
 static inline void *mlx5dvl_qp_user(const struct mlx5dvl_qp *qp); /* hot */
@@ -353,27 +401,27 @@ static inline uint32_t mlx5dvl_qp_qpn(const struct mlx5dvl_qp *qp); /* hot */
 /* ---- posting (all hot) --------------------------------------------------------- */
 
 enum mlx5dvl_flags {
-	MLX5DVL_SIGNALED = 1 << 0, /* tell mlx5dvl_send_poll()'s handler when it is done */
+	MLX5DVL_SIGNALED = 1 << 0, /* completion is reported to mlx5dvl_send_poll()'s handler */
 	MLX5DVL_SOLICITED = 1 << 1, /* the receiver's completion is a solicited event */
 	MLX5DVL_FENCE = 1 << 2, /* start after earlier READs and atomics have completed */
 	MLX5DVL_BY_REF = 1 << 3, /* do not copy payload into the request: the device reads it
-				    all from laddr, which stays untouched until completion */
+				    from laddr, which must not change until completion */
 };
 
 /*
- * Each writes one request into the send queue; nothing is sent before mlx5dvl_ring().
+ * Each function writes one request into the send queue. mlx5dvl_ring() sends it.
  *
  * @laddr, @lkey, @len: payload (of READ and atomics: where the result goes), at most
  * 2^30 bytes; len 0 is allowed, and laddr and lkey are then unused. Up to
- * MLX5DVL_INLINE_MAX (220) bytes are copied into the request: lkey is not used, and
- * laddr is free again at return. Above, the first 204 bytes are copied and the rest is
- * read from laddr by the device at any time until completion. A constant @len makes the
- * copy, and the layout of the request, compile-time decisions.
+ * MLX5DVL_INLINE_MAX (220) bytes are copied into the request: lkey is not used, and laddr may
+ * be reused at return. Of a longer payload the first 204 bytes are copied, and the device
+ * reads the rest from laddr at any time until completion. With a constant @len, the copy and
+ * the layout of the request are chosen at compile time.
  * @raddr, @rkey: memory of the peer. @imm: host byte order. @flags: enum mlx5dvl_flags.
- * @token: the caller's; comes back in struct mlx5dvl_sent and struct mlx5dvl_error.
+ * @token: returned in struct mlx5dvl_sent and struct mlx5dvl_error.
  *
- * 0; -EAGAIN the send queue is full: ring, mlx5dvl_send_poll(), retry; -ENOTCONN not
- * connected, or the QP has failed.
+ * Returns 0; -EAGAIN the send queue is full: call mlx5dvl_ring(), mlx5dvl_send_poll(), and
+ * retry; -ENOTCONN the QP is not connected or has failed.
  */
 static inline int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token);
@@ -385,17 +433,59 @@ static inline int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, ui
 	uint32_t len, unsigned flags, uint64_t token);
 static inline int mlx5dvl_post_send_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint32_t imm, unsigned flags, uint64_t token);
-/* Does nothing, in order: with MLX5DVL_SIGNALED it tells that all before it is done. */
+/* A request without effect. With MLX5DVL_SIGNALED, it completes after all requests before. */
 static inline int mlx5dvl_post_nop(struct mlx5dvl_qp *qp, unsigned flags, uint64_t token);
-/* 8 bytes at raddr, which is a multiple of 8; the value before goes to *laddr. Atomic
-   among requests through the same device, not against the CPU. */
+/* Operate on the 8 bytes at raddr, a multiple of 8; *laddr gets the previous value. Atomic
+   with respect to requests through the same device, not to the CPU. */
 static inline int mlx5dvl_post_fetch_add(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
 	uint64_t raddr, uint32_t rkey, uint64_t add, unsigned flags, uint64_t token);
 static inline int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
 	uint64_t raddr, uint32_t rkey, uint64_t compare, uint64_t swap, unsigned flags,
 	uint64_t token);
 
-/* Requests, of any size, that can be posted now without -EAGAIN. */
+/* ---- lists and datagrams ------------------------------------------------------- */
+
+struct mlx5dvl_ah;
+
+/*
+ * Creates the address of @peer for datagrams of @qp, with the Q_Key of @peer and the service level
+ * and traffic class of @qp. Returns 0; -EINVAL @qp is not UD, or a field of @peer is out of range
+ * (as mlx5dvl_qp_connect()), or its Q_Key is 2^31 or more; -ENOMEM; or an error of the driver.
+ */
+int mlx5dvl_ah_create(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer,
+	struct mlx5dvl_ah **ah_p);
+
+/* Requests that were posted with it are not affected. @ah may be NULL. */
+void mlx5dvl_ah_destroy(struct mlx5dvl_ah *ah);
+
+#define MLX5DVL_LIST_MAX 4
+
+struct mlx5dvl_sge {
+	const void *addr; /* of the payload; for READ, where the result goes */
+	uint32_t lkey;
+	uint32_t len; /* 0: skipped */
+};
+
+struct mlx5dvl_list {
+	uint8_t opcode; /* MLX5DVL_WRITE, _WRITE_IMM, _READ, _SEND or _SEND_IMM; UD: the last two */
+	uint8_t nsge; /* 0 to MLX5DVL_LIST_MAX */
+	const struct mlx5dvl_sge *sge;
+	uint64_t raddr;
+	uint32_t rkey;
+	uint32_t imm;
+	const struct mlx5dvl_ah *ah; /* UD: the receiver; else NULL */
+	unsigned flags; /* enum mlx5dvl_flags; payload is never copied (MLX5DVL_BY_REF) */
+	uint64_t token;
+};
+
+/*
+ * Posts one request whose payload is in several places, or a datagram. Not inlined; otherwise as
+ * the functions above. Returns 0; -EAGAIN and -ENOTCONN as these; -EINVAL an opcode or a number of
+ * places that is not allowed, an address with a connected QP, or none with UD.
+ */
+int mlx5dvl_post_list(struct mlx5dvl_qp *qp, const struct mlx5dvl_list *list);
+
+/* The number of requests, of any size, that can be posted now without -EAGAIN. */
 static inline uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp);
 
 /* hot. True when mlx5dvl_sq_room() is 0; cheaper. */
@@ -405,9 +495,9 @@ static inline bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp);
 static inline uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp);
 
 /*
- * Hands all requests posted since the last ring to the device: one doorbell. A single
- * request goes along with it (BlueFlame) where the device can; otherwise the device
- * fetches. Without new requests it does nothing.
+ * Announces all requests posted since the last call to the device, with one doorbell. A single
+ * request is written along with the doorbell (BlueFlame) if the device supports it; otherwise
+ * the device fetches the requests from memory. Does nothing without new requests.
  */
 static inline void mlx5dvl_ring(struct mlx5dvl_qp *qp);
 

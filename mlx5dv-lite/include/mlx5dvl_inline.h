@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The hot path of mlx5dv-lite. Include mlx5dvl.h, which documents what is here; all that
- * ends in an underscore, and the members of the structs, are private to the library.
+ * The hot path of mlx5dv-lite. Include mlx5dvl.h, which documents the public functions. Names
+ * that end in an underscore, and the members of all structs, are private to the library.
  */
 #ifndef MLX5DVL_INLINE_H
 #define MLX5DVL_INLINE_H
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* To and from the device's byte order; <endian.h> hides its own under strict C11. */
+/* Conversion to and from big endian. <endian.h> does not define its own under strict C11. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define MLX5DVL_BE16_(x) __builtin_bswap16(x)
 #define MLX5DVL_BE32_(x) __builtin_bswap32(x)
@@ -34,18 +34,19 @@ extern "C" {
 
 enum {
 	MLX5DVL_INLINE_MAX = 220, /* ctrl 16 + raddr 16 + header 4 + 220: four blocks */
-	MLX5DVL_INLINE_HEAD = 204, /* the same four blocks with a 16-byte pointer behind */
+	MLX5DVL_INLINE_HEAD =
+		204, /* the same four blocks, with a 16-byte data segment at the end */
 	MLX5DVL_BLOCK_ = 64,
 	MLX5DVL_QPN_LEAF_ = 1 << 12,
 };
 
-/* Queue memory is written and read in words of any type. */
+/* Words for access to queue memory, which has entries of several types. */
 typedef uint64_t __attribute__((may_alias)) mlx5dvl_word_;
 typedef uint32_t __attribute__((may_alias)) mlx5dvl_half_;
 
-/* ---- ordering towards the device, one function per use --------------------------- */
+/* ---- device barriers, one function per use --------------------------------------- */
 
-/* Queue entries before the doorbell record that announces them. */
+/* Orders stores to queue entries before the doorbell record that announces them. */
 MLX5DVL_INLINE_ void mlx5dvl_entries_before_record_(void)
 {
 #if defined(__x86_64__)
@@ -57,7 +58,7 @@ MLX5DVL_INLINE_ void mlx5dvl_entries_before_record_(void)
 #endif
 }
 
-/* The doorbell record before the doorbell, which is write-combining memory. */
+/* Orders the doorbell record before the doorbell, which is write-combining memory. */
 MLX5DVL_INLINE_ void mlx5dvl_record_before_doorbell_(void)
 {
 #if defined(__x86_64__)
@@ -67,7 +68,7 @@ MLX5DVL_INLINE_ void mlx5dvl_record_before_doorbell_(void)
 #endif
 }
 
-/* The doorbell out of the CPU's write-combining buffers, before the next one. */
+/* Flushes the doorbell from the CPU's write-combining buffers, before the next doorbell. */
 MLX5DVL_INLINE_ void mlx5dvl_doorbell_flush_(void)
 {
 #if defined(__x86_64__)
@@ -77,7 +78,7 @@ MLX5DVL_INLINE_ void mlx5dvl_doorbell_flush_(void)
 #endif
 }
 
-/* The owner bit of a CQE before the rest of it, and before the data that it announces. */
+/* Orders the load of a CQE's owner bit before loads of its other fields and of its data. */
 MLX5DVL_INLINE_ void mlx5dvl_owner_before_entry_(void)
 {
 #if defined(__x86_64__)
@@ -87,7 +88,7 @@ MLX5DVL_INLINE_ void mlx5dvl_owner_before_entry_(void)
 #endif
 }
 
-/* All reads of the CQEs before the record that lets the device write over them. */
+/* Orders all loads of CQEs before the doorbell record that lets the device reuse them. */
 MLX5DVL_INLINE_ void mlx5dvl_entries_before_release_(void)
 {
 #if defined(__x86_64__)
@@ -103,7 +104,7 @@ MLX5DVL_INLINE_ void mlx5dvl_doorbell_store_(void *reg, uint64_t word)
 	*(volatile mlx5dvl_word_ *)reg = word;
 }
 
-/* One block of 64 bytes to a BlueFlame buffer, in stores that combine to one burst. */
+/* Copies one 64-byte block to a BlueFlame buffer, in stores that combine into one write. */
 MLX5DVL_INLINE_ void mlx5dvl_blueflame_copy_(void *reg, const void *block)
 {
 #if defined(__aarch64__)
@@ -130,17 +131,17 @@ MLX5DVL_INLINE_ void mlx5dvl_blueflame_copy_(void *reg, const void *block)
 /* ---- objects --------------------------------------------------------------------- */
 
 /*
- * A BlueFlame register: two buffers that take turns, so that a write to one does not
- * combine with the write before it. QPs of a context share registers, hence the state
- * is here and not in the QP.
+ * A BlueFlame register. It has two buffers that are used alternately, so that a write does
+ * not combine with the previous one. QPs of a context share registers, so the state is here
+ * and not in the QP.
  */
 struct mlx5dvl_bf {
 	uint8_t *reg;
 	uint32_t size; /* of one buffer; 0: doorbells of 8 bytes only */
-	uint32_t offset; /* of the buffer whose turn it is: 0 or size */
+	uint32_t offset; /* of the buffer to use next: 0 or size */
 };
 
-/* What the library remembers of a request, in the slot of its first block. */
+/* What the library stores about a request, in the slot of its first block. */
 struct mlx5dvl_slot {
 	uint64_t token;
 	uint8_t blocks;
@@ -148,18 +149,34 @@ struct mlx5dvl_slot {
 	uint8_t opcode;
 };
 
+/*
+ * A send queue. Its positions count blocks and run freely. The positions are
+ *
+ *	ci <= rung <= pi	free before ci; at the device up to rung; not announced up to pi
+ *	pi - ci <= depth	the ring does not overflow
+ *	last < pi <= last + 4	the newest request, or last == pi before the first one
+ *	quiet < interval	a request is signaled when quiet would reach interval
+ *
+ * (in the arithmetic of 32 bits). mlx5dvl_sq_commit_() moves pi, last and quiet,
+ * mlx5dvl_ring() moves rung, and completions move ci. Debug builds assert this (sq_check()) when
+ * the queue is opened, and when a request does not fit at pi.
+ *
+ * States: not connected (status -ENOTCONN, limit 0), open (status 0, limit == depth) and
+ * stopped (status is the error, limit 0). sq_init(), sq_open() and sq_stop() are the only
+ * transitions; limit is 0 outside of open, so that a post needs a single comparison.
+ */
 struct mlx5dvl_qp {
 	uint8_t *sq;
 	struct mlx5dvl_slot *slots; /* one per block of sq */
 	uint32_t depth; /* in blocks, a power of two */
-	uint32_t limit; /* depth while requests are accepted, else 0 */
-	uint32_t pi, ci; /* blocks posted, blocks known to be free again; they run freely */
+	uint32_t limit; /* depth if open, else 0 */
+	uint32_t pi, ci; /* blocks posted, blocks known to have completed */
 	uint32_t rung; /* pi at the last doorbell */
-	uint32_t last; /* pi at the start of the newest request */
+	uint32_t last; /* position of the newest request */
 	uint32_t quiet; /* blocks posted since the last signaled request */
-	uint32_t interval; /* ... at which one is signaled without being asked */
-	uint64_t doorbell; /* first 8 bytes of the newest request, as in memory */
-	uint64_t fillers; /* NOPs that filled the end of the ring */
+	uint32_t interval; /* of blocks, at which a request is signaled by the library itself */
+	uint64_t doorbell; /* first 8 bytes of the newest request, in memory order */
+	uint64_t fillers; /* NOPs posted to fill the end of the ring */
 	uint32_t *record; /* doorbell record of the send queue */
 	struct mlx5dvl_bf *bf;
 	uint32_t qpn;
@@ -167,10 +184,10 @@ struct mlx5dvl_qp {
 	void *user;
 };
 
-/* QPN to QP in two loads: leaves are never NULL, where there is no QP they share an empty one. */
+/* Maps a QPN to its QP in two loads. Leaves are never NULL: all empty ones are the same. */
 struct mlx5dvl_qp_leaf {
 	struct mlx5dvl_qp *qp[MLX5DVL_QPN_LEAF_];
-	uint32_t used; /* of qp */
+	uint32_t used; /* entries of qp that are not NULL */
 };
 struct mlx5dvl_qp_table {
 	struct mlx5dvl_qp_leaf *leaf[(1 << 24) / MLX5DVL_QPN_LEAF_];
@@ -180,16 +197,16 @@ struct mlx5dvl_srq {
 	uint8_t *wqes;
 	uint32_t *record;
 	uint32_t shift; /* log2 of the bytes from one WQE to the next */
-	uint32_t depth; /* receives, all of them */
-	uint32_t posted; /* receives that the device has */
-	uint32_t enough; /* two thirds of depth: as long as so many are posted none are added */
-	uint16_t count; /* posted ever, runs freely */
-	uint16_t tail; /* the last of the list that the device walks */
+	uint32_t depth; /* number of receives */
+	uint32_t posted; /* receives posted to the device */
+	uint32_t enough; /* two thirds of depth: with fewer posted, all are posted again */
+	uint16_t count; /* receives posted since creation, runs freely */
+	uint16_t tail; /* last entry of the list that the device follows */
 	uint8_t *buf; /* of receive 0; NULL: receives without memory */
 	uint32_t buf_size;
 };
 
-/* A completion as the device writes it; of 128 bytes it is the second half. */
+/* A completion as the device writes it. In a 128-byte CQE this is the second half. */
 struct mlx5dvl_cqe {
 	uint8_t rsvd0[28];
 	uint8_t rsvd28[4];
@@ -216,12 +233,12 @@ struct mlx5dvl_cq {
 	uint32_t *record;
 	uint32_t shift; /* log2 of a CQE's size */
 	uint32_t depth; /* a power of two */
-	uint32_t ci; /* completions taken, runs freely */
+	uint32_t ci; /* completions consumed, runs freely */
 	struct mlx5dvl_srq *srq; /* NULL: a send CQ */
 	struct mlx5dvl_qp_table *table;
 };
 
-/* Cold halves, out of line. */
+/* Slow paths, out of line. */
 #pragma GCC visibility push(default)
 struct mlx5dvl_cqe *mlx5dvl_cq_odd_(struct mlx5dvl_cq *cq, uint32_t ci, struct mlx5dvl_cqe *cqe);
 int mlx5dvl_sq_wrap_(struct mlx5dvl_qp *qp, uint32_t blocks);
@@ -238,10 +255,10 @@ MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cqe_at_(const struct mlx5dvl_cq *cq,
 }
 
 /*
- * The completion at @ci if the device has written it, else NULL. What is no plain
- * completion goes through mlx5dvl_cq_odd_(), which reports errors (the QPN is 0
- * then: nothing is left to do) and unfolds compressed ones in place. @copy: of *cq, in
- * the caller's registers.
+ * The completion at @ci if the device has written it, else NULL. Error completions and
+ * compressed ones are handled by mlx5dvl_cq_odd_(). It reports an error and sets the CQE's
+ * QPN to 0, so that the caller ignores it; it expands a compressed run in place. @copy: copy
+ * of *cq in the caller's registers.
  */
 MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_next_(struct mlx5dvl_cq *cq,
 	const struct mlx5dvl_cq *copy, uint32_t ci)
@@ -258,6 +275,14 @@ MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_next_(struct mlx5dvl_cq *cq,
 	return cqe;
 }
 
+MLX5DVL_INLINE_ bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq)
+{
+	/* Nothing is read but the owner: pairs with the device, which writes op_own last. */
+	uint8_t op_own = __atomic_load_n(&mlx5dvl_cqe_at_(cq, cq->ci)->op_own, __ATOMIC_RELAXED);
+
+	return (op_own & MLX5DVL_CQE_OWNER_) == !!(cq->ci & cq->depth);
+}
+
 MLX5DVL_INLINE_ struct mlx5dvl_qp *mlx5dvl_cqe_qp_(const struct mlx5dvl_cq *cq,
 	const struct mlx5dvl_cqe *cqe)
 {
@@ -266,7 +291,7 @@ MLX5DVL_INLINE_ struct mlx5dvl_qp *mlx5dvl_cqe_qp_(const struct mlx5dvl_cq *cq,
 	return cq->table->leaf[qpn / MLX5DVL_QPN_LEAF_]->qp[qpn % MLX5DVL_QPN_LEAF_];
 }
 
-/* Lets the device write over what was taken. */
+/* Lets the device reuse the CQEs before @ci. */
 MLX5DVL_INLINE_ void mlx5dvl_cq_release_(struct mlx5dvl_cq *cq, uint32_t ci)
 {
 	cq->ci = ci;
@@ -274,7 +299,7 @@ MLX5DVL_INLINE_ void mlx5dvl_cq_release_(struct mlx5dvl_cq *cq, uint32_t ci)
 	__atomic_store_n(cq->record, MLX5DVL_BE32_(ci & 0xffffff), __ATOMIC_RELAXED);
 }
 
-/* Appends a consumed receive to the list; the device follows it once it is posted. */
+/* Appends a consumed receive to the list. The device uses it once it is posted. */
 MLX5DVL_INLINE_ void mlx5dvl_srq_put_(struct mlx5dvl_srq *srq, uint16_t i)
 {
 	uint16_t *next = (uint16_t *)(void *)(srq->wqes + ((size_t)srq->tail << srq->shift) + 2);
@@ -346,7 +371,7 @@ MLX5DVL_INLINE_ int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_se
 	return n;
 }
 
-/* Less than two thirds: one record for many receives, and never short of them. */
+/* Waits until less than two thirds are posted, so that one record posts many receives. */
 MLX5DVL_INLINE_ uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq)
 {
 	if (MLX5DVL_LIKELY_(srq->posted >= srq->enough))
@@ -371,7 +396,7 @@ MLX5DVL_INLINE_ uint32_t mlx5dvl_qp_qpn(const struct mlx5dvl_qp *qp)
 	return qp->qpn;
 }
 
-/* The largest request is four blocks; up to three are lost at the end of the ring. */
+/* The largest request has four blocks, and up to three are lost at the ring's end. */
 MLX5DVL_INLINE_ uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp)
 {
 	uint32_t used = qp->pi - qp->ci;
@@ -389,7 +414,7 @@ MLX5DVL_INLINE_ uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp)
 	return qp->fillers;
 }
 
-/* What all posts of one kind have in common. */
+/* The parameters of a request, for all opcodes. */
 struct mlx5dvl_op_ {
 	uint8_t opcode;
 	uint32_t imm;
@@ -422,8 +447,8 @@ MLX5DVL_INLINE_ uint32_t mlx5dvl_op_inline_(const struct mlx5dvl_op_ *op, unsign
 	return op->len;
 }
 
-/* Length of the request in units of 16 bytes. A pointer of length 0 is never written:
-   the device may refuse it. */
+/* Length of the request in units of 16 bytes. A data segment of length 0 is never written,
+   because the device may refuse it. */
 MLX5DVL_INLINE_ uint32_t mlx5dvl_op_ds_(const struct mlx5dvl_op_ *op, uint32_t inl)
 {
 	uint32_t ds = 1;
@@ -439,7 +464,7 @@ MLX5DVL_INLINE_ uint32_t mlx5dvl_op_ds_(const struct mlx5dvl_op_ *op, uint32_t i
 	return ds;
 }
 
-/* Writes all but the control segment, from @seg on. */
+/* Writes all segments except the control segment, from @seg on. */
 MLX5DVL_INLINE_ void mlx5dvl_op_write_(mlx5dvl_word_ *seg, const struct mlx5dvl_op_ *op,
 	uint32_t inl)
 {
@@ -463,9 +488,9 @@ MLX5DVL_INLINE_ void mlx5dvl_op_write_(mlx5dvl_word_ *seg, const struct mlx5dvl_
 }
 
 /*
- * Control segment, and the library's own record of the request, at qp->pi, where there is
- * room for it. Returns where the rest goes. (All loads come before the first store: queue
- * memory may alias anything, and each load behind it would be repeated.)
+ * Writes the control segment and the library's own record of the request at qp->pi, where
+ * there must be room. Returns the address of the next segment. All loads come before the
+ * first store: queue memory may alias anything, so the compiler would repeat later loads.
  */
 MLX5DVL_INLINE_ mlx5dvl_word_ *mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, uint32_t ds,
 	uint8_t opcode, uint32_t imm, unsigned flags, uint64_t token)
@@ -580,7 +605,7 @@ MLX5DVL_INLINE_ int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
 
-/* BlueFlame: the one request that is new, as it lies in the ring (it never wraps). */
+/* BlueFlame: copies the only new request from the ring, where it never wraps. */
 MLX5DVL_INLINE_ void mlx5dvl_blueflame_(struct mlx5dvl_qp *qp, uint8_t *reg)
 {
 	const uint8_t *wqe = qp->sq + (size_t)(qp->last & (qp->depth - 1)) * MLX5DVL_BLOCK_;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* QP numbers to QPs, and the state of the BlueFlame registers. */
+/* The table from QP numbers to QPs, and the state of the BlueFlame registers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,8 +43,8 @@ int core_add_qp(struct core *core, struct mlx5dvl_qp *qp)
 	return 0;
 }
 
-/* Devices hand out numbers from all over their range, so that leaves without a QP would
- * add up. */
+/* Frees a leaf with its last QP: devices use numbers from their whole range, so empty leaves
+ * would accumulate. */
 void core_remove_qp(struct core *core, const struct mlx5dvl_qp *qp)
 {
 	struct mlx5dvl_qp_leaf **leaf = &core->table.leaf[qp->qpn / MLX5DVL_QPN_LEAF_];

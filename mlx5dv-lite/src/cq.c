@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Completion queues: errors, compressed completions, completions of QPs that are gone. */
+/* Completion queues: errors, compressed completions, completions of destroyed QPs. */
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
@@ -15,7 +15,7 @@ enum {
 	MINI_PER_ARRAY = 8,
 };
 
-/* What differs between the completions of a compressed run. */
+/* The fields in which the completions of a compressed run differ. */
 struct mini_cqe {
 	uint16_t wqe_counter; /* requester only */
 	uint8_t wqe_opcode; /* requester only */
@@ -33,7 +33,7 @@ void cq_init(struct mlx5dvl_cq *cq, void *buf, uint32_t depth, uint32_t size, ui
 	cq->ci = 0;
 	cq->srq = srq;
 	cq->table = &core->table;
-	/* The wrong owner for the first round: an empty poll sees that at once. */
+	/* The owner bit that is wrong for the first lap, so that a poll finds nothing. */
 	for (uint32_t i = 0; i < depth; i++)
 		mlx5dvl_cqe_at_(cq, i)->op_own = CQE_INVALID << 4 | MLX5DVL_CQE_OWNER_;
 }
@@ -58,12 +58,12 @@ static int syndrome_errno(uint8_t syndrome)
 		return -ETIMEDOUT;
 	case 0x16: /* RNR retries exceeded */
 		return -ENOBUFS;
-	default: /* local QP operation, memory window, bad response, and what is to come */
+	default: /* local QP operation, memory window, bad response, and unknown syndromes */
 		return -EIO;
 	}
 }
 
-/* Of an error CQE, the bytes before the QPN are: vendor's syndrome, syndrome. */
+/* Reports an error CQE, which has the vendor syndrome and the syndrome before the QPN. */
 static void report(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe *cqe)
 {
 	const uint8_t *raw = (const uint8_t *)cqe;
@@ -76,7 +76,7 @@ static void report(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe *cqe)
 		.is_recv = cqe->op_own >> 4 == CQE_RESPONDER_ERROR,
 	};
 
-	cqe->sop_qpn = 0; /* the poll that called finds no QP, and takes no more of it */
+	cqe->sop_qpn = 0; /* the calling poll finds no QP and ignores the CQE */
 	if (!qp)
 		return;
 	if (!error.is_recv) {
@@ -93,11 +93,11 @@ static void report(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe *cqe)
 }
 
 /*
- * A compressed run of n completions has n places in the queue, but the device wrote only
- * the title (byte_cnt is n) and arrays of eight minis: the first behind the title, the
- * others each in the place of the completion that it begins with. Unfolded array by
- * array, in place, the run becomes what the device would have written without compression;
- * an array is copied out before its place is written, and no earlier place holds a later one.
+ * Expands a compressed run in place. A run of n completions has n places in the queue, but the
+ * device has written only the title (byte_cnt is n) and arrays of eight mini-CQEs. The first
+ * array is in the place after the title, each other one in the place of its first completion.
+ * The result is what the device would have written without compression. An array is copied
+ * before its place is overwritten, and no array is in a place before its completions.
  */
 static void unfold(struct mlx5dvl_cq *cq, uint32_t ci, const struct mlx5dvl_cqe *first)
 {
@@ -145,7 +145,7 @@ static bool is_compressed(uint8_t op_own)
 	return op_own < MLX5DVL_CQE_ODD_ && (op_own & MLX5DVL_CQE_FORMAT_) == MLX5DVL_CQE_FORMAT_;
 }
 
-/* Its number may be given to a new QP, which these completions do not belong to. */
+/* A new QP may get the same number and must not receive these completions. */
 void cq_forget_qp(struct mlx5dvl_cq *cq, uint32_t qpn)
 {
 	for (uint32_t ci = cq->ci; ci != cq->ci + cq->depth; ci++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What belongs to an object besides its queue: the parts that libibverbs made. */
+/* The objects: the public queue, and the parts that libibverbs has made. */
 #ifndef MLX5DVL_DEVICE_H
 #define MLX5DVL_DEVICE_H
 
@@ -14,6 +14,8 @@ struct mlx5dvl_ctx {
 	struct ibv_pd *pd;
 	struct ibv_port_attr port_attr;
 	uint8_t port;
+	uint16_t pkey_index;
+	bool atomics; /* the device has them */
 	int gid_index; /* -1: addressed by LID */
 	union ibv_gid gid;
 };
@@ -21,7 +23,7 @@ struct mlx5dvl_ctx {
 struct srq {
 	struct mlx5dvl_srq queue; /* first: what users point to */
 	struct ibv_srq *ibv;
-	uint32_t cqs; /* over it */
+	uint32_t cqs; /* CQs that use it */
 };
 
 struct cq {
@@ -30,9 +32,9 @@ struct cq {
 	struct ibv_comp_channel *channel; /* NULL: not armable */
 	void *uar;
 	uint32_t cqn;
-	uint32_t arm_sn; /* events taken: the device answers each number once */
-	uint32_t qps; /* that use it */
-	uint32_t blocks; /* of the send queues over it */
+	uint32_t arm_sn; /* events consumed; the device accepts each number once */
+	uint32_t qps; /* QPs that use it */
+	uint32_t blocks; /* sum of the depths of the send queues that use it */
 	struct mlx5dvl_ctx *ctx;
 };
 
@@ -46,22 +48,27 @@ struct qp {
 	uint32_t psn;
 };
 
-static inline struct srq *to_srq(struct mlx5dvl_srq *srq)
+static inline struct srq *srq_of(struct mlx5dvl_srq *srq)
 {
 	return (struct srq *)srq;
 }
 
-static inline struct cq *to_cq(struct mlx5dvl_cq *cq)
+static inline struct cq *cq_of(struct mlx5dvl_cq *cq)
 {
 	return (struct cq *)cq;
 }
 
-static inline struct qp *to_qp(struct mlx5dvl_qp *qp)
+static inline struct qp *qp_of(struct mlx5dvl_qp *qp)
 {
 	return (struct qp *)qp;
 }
 
-/* What a verbs call that returns NULL said. */
+/* Checks the fields of @peer. Returns 0 or -EINVAL. */
+int qp_check_peer(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_info *peer);
+/* The address of @peer, as seen from @qp. */
+void qp_address(const struct qp *qp, const struct mlx5dvl_qp_info *peer, struct ibv_ah_attr *ah_p);
+
+/* The errno of a verbs call that has returned NULL. */
 static inline int verbs_errno(void)
 {
 	return errno ? -errno : -EIO;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a device says of itself: names, its port, and asynchronous events. */
+/* Names of devices, attributes of the port, and asynchronous events. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -11,7 +11,7 @@ int mlx5dvl_devices(uint32_t max, char (*names_p)[MLX5DVL_NAME_LEN])
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	int n = 0;
 
-	if (!list) /* ENOSYS: the kernel knows nothing of RDMA */
+	if (!list) /* ENOSYS: the kernel has no RDMA support */
 		return errno == ENOMEM ? -ENOMEM : 0;
 	for (struct ibv_device **d = list; *d && (uint32_t)n < max; d++) {
 		const char *name = ibv_get_device_name(*d);
@@ -23,7 +23,7 @@ int mlx5dvl_devices(uint32_t max, char (*names_p)[MLX5DVL_NAME_LEN])
 	return n;
 }
 
-/* Gb/s of one lane, times 10, by the bit that IBTA gives the speed. */
+/* Rate of one lane in 0.1 Gb/s, for a speed bit of the IBTA specification. */
 static uint32_t lane_tenths(uint32_t speed)
 {
 	static const uint16_t tenths[] = {25, 50, 100, 100, 140, 250, 500, 1000, 2000};
@@ -35,7 +35,7 @@ static uint32_t lane_tenths(uint32_t speed)
 	return 0;
 }
 
-/* The bit that IBTA gives the width: 1X, 4X, 8X, 12X, 2X. */
+/* Number of lanes for a width bit of the IBTA specification: 1X, 4X, 8X, 12X, 2X. */
 static uint32_t lanes(uint8_t width)
 {
 	static const uint8_t n[] = {1, 4, 8, 12, 2};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* RC queue pairs: created and connected with libibverbs, driven by the inline header. */
+/* Queue pairs: creation and connection by libibverbs. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -23,44 +23,53 @@ static uint8_t or_default(uint8_t value, uint8_t otherwise)
 	return value ? value : otherwise;
 }
 
+/* Where 0 is a value, it is the default only if it was not set. */
+static uint8_t or_set(const struct mlx5dvl_qp_attr *a, unsigned bit, uint8_t value,
+	uint8_t otherwise)
+{
+	return a->set & bit ? value : or_default(value, otherwise);
+}
+
 /* Checks the attributes and fills in the defaults. */
 static int resolve_attr(struct mlx5dvl_qp_attr *a, const struct mlx5dvl_ctx *ctx)
 {
-	struct cq *scq = to_cq(a->send_cq), *rcq = to_cq(a->recv_cq);
+	struct cq *scq = cq_of(a->send_cq), *rcq = cq_of(a->recv_cq);
 
 	if (!scq || scq->ctx != ctx || a->send_cq->srq ||
 		(rcq && (rcq->ctx != ctx || !a->recv_cq->srq)))
 		return -EINVAL;
 	a->sq_depth = a->sq_depth ? (uint32_t)pow2_ceil(a->sq_depth) : 256;
 	a->mtu = or_default(a->mtu, (uint8_t)ctx->port_attr.active_mtu);
-	a->timeout = or_default(a->timeout, 14);
-	a->retry_cnt = or_default(a->retry_cnt, 7);
-	a->rnr_retry = or_default(a->rnr_retry, 7);
-	a->min_rnr_timer = or_default(a->min_rnr_timer, 12);
+	a->timeout = or_set(a, MLX5DVL_SET_TIMEOUT, a->timeout, 14);
+	a->retry_cnt = or_set(a, MLX5DVL_SET_RETRY_CNT, a->retry_cnt, 7);
+	a->rnr_retry = or_set(a, MLX5DVL_SET_RNR_RETRY, a->rnr_retry, 7);
+	a->min_rnr_timer = or_set(a, MLX5DVL_SET_MIN_RNR_TIMER, a->min_rnr_timer, 12);
 	a->rd_atomic = or_default(a->rd_atomic, 4);
 	if (a->sq_depth < SQ_MIN_DEPTH || a->sq_depth > SQ_MAX_DEPTH ||
 		a->mtu > (uint8_t)ctx->port_attr.active_mtu || a->timeout > 31 ||
 		a->retry_cnt > 7 || a->rnr_retry > 7 || a->min_rnr_timer > 31 ||
-		a->rd_atomic > 16 || a->sl > 15)
+		a->rd_atomic > 16 || a->sl > 15 || a->flow_label > 0xfffff ||
+		a->type > MLX5DVL_UD || a->qkey >> 31)
 		return -EINVAL;
 	return 0;
 }
 
 static struct ibv_qp *create_ibv_qp(struct qp *qp, uint32_t requests)
 {
+	static const enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
 	struct ibv_cq *scq = qp->send_cq->ibv, *rcq = qp->recv_cq ? qp->recv_cq->ibv : scq;
 	struct ibv_qp_init_attr_ex init = {
 		.send_cq = scq,
 		.recv_cq = rcq,
-		.srq = qp->recv_cq ? to_srq(qp->recv_cq->queue.srq)->ibv : NULL,
+		.srq = qp->recv_cq ? srq_of(qp->recv_cq->queue.srq)->ibv : NULL,
 		.cap = {.max_send_wr = requests,
 			.max_send_sge = 1,
 			.max_inline_data = MLX5DVL_INLINE_MAX},
-		.qp_type = IBV_QPT_RC,
+		.qp_type = types[qp->attr.type],
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 		.pd = qp->ctx->pd,
 	};
-	/* Small payloads must go to memory, where the peer's addresses say, not into CQEs. */
+	/* Small payloads must go to the memory that the peer addresses, not into CQEs. */
 	struct mlx5dv_qp_init_attr dv = {
 		.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
 		.create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE,
@@ -70,7 +79,7 @@ static struct ibv_qp *create_ibv_qp(struct qp *qp, uint32_t requests)
 	return mlx5dv_create_qp(qp->ctx->ibv, &init, &dv);
 }
 
-/* libmlx5 with MLX5_SHUT_UP_BF maps the registers so that they do not combine stores. */
+/* With MLX5_SHUT_UP_BF, libmlx5 maps the registers without write combining. */
 static bool blueflame_is_off(void)
 {
 	const char *off = getenv("MLX5_SHUT_UP_BF");
@@ -91,9 +100,9 @@ static int take_over_qp(struct qp *qp, const struct mlx5dv_qp *dv)
 }
 
 /*
- * libmlx5 sizes the queue for its own largest request, which takes 7 blocks with this
- * much inline data in the versions seen. Should another version need less, it is asked
- * again for more, until there are as many blocks as promised.
+ * libmlx5 sizes the queue for its own largest request, which takes 7 blocks with this much
+ * inline data in the known versions. If the queue turns out smaller than promised, it is
+ * created again with more requests.
  */
 static int create_queue(struct qp *qp)
 {
@@ -128,7 +137,7 @@ static int random_psn(uint32_t *psn_p)
 	return 0;
 }
 
-/* Each block can hold a request, and each request can need a completion. */
+/* Each block may hold a request, and each request may need a completion. */
 static int reserve_cqes(struct qp *qp)
 {
 	struct cq *cq = qp->send_cq;
@@ -142,22 +151,37 @@ static int reserve_cqes(struct qp *qp)
 	return 0;
 }
 
-static int fill_qp(struct qp *qp)
+/* Devices without atomics refuse the right to use them. */
+static unsigned peer_rights(const struct qp *qp)
 {
+	if (qp->attr.no_remote)
+		return 0;
+	return IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+	       (qp->ctx->atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0u);
+}
+
+static int to_init(struct qp *qp)
+{
+	int rights = qp->attr.type == MLX5DVL_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
 	struct ibv_qp_attr init = {
 		.qp_state = IBV_QPS_INIT,
+		.qkey = qp->attr.qkey,
 		.port_num = qp->ctx->port,
-		.qp_access_flags = qp->attr.no_remote ?
-					   0 :
-					   IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-						   IBV_ACCESS_REMOTE_ATOMIC,
+		.pkey_index = qp->ctx->pkey_index,
+		.qp_access_flags = peer_rights(qp),
 	};
+
+	return -ibv_modify_qp(qp->ibv, &init,
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | rights);
+}
+
+static int fill_qp(struct qp *qp)
+{
 	int err = create_queue(qp);
 
 	if (err)
 		return err;
-	err = -ibv_modify_qp(qp->ibv, &init,
-		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	err = to_init(qp);
 	if (err)
 		goto destroy;
 	err = core_add_qp(&qp->ctx->core, &qp->queue);
@@ -190,8 +214,8 @@ int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *att
 		return -ENOMEM;
 	qp->ctx = ctx;
 	qp->attr = resolved;
-	qp->send_cq = to_cq(resolved.send_cq);
-	qp->recv_cq = to_cq(resolved.recv_cq);
+	qp->send_cq = cq_of(resolved.send_cq);
+	qp->recv_cq = cq_of(resolved.recv_cq);
 	qp->queue.user = resolved.user;
 	err = random_psn(&qp->psn);
 	if (!err)
@@ -206,11 +230,11 @@ int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *att
 
 void mlx5dvl_qp_destroy(struct mlx5dvl_qp *queue)
 {
-	struct qp *qp = to_qp(queue);
+	struct qp *qp = qp_of(queue);
 
 	if (!queue)
 		return;
-	ibv_destroy_qp(qp->ibv); /* the device writes no more completions of it */
+	ibv_destroy_qp(qp->ibv); /* after this the device writes no more CQEs for the QP */
 	cq_forget_qp(&qp->send_cq->queue, queue->qpn);
 	if (qp->recv_cq) {
 		cq_forget_qp(&qp->recv_cq->queue, queue->qpn);
@@ -234,6 +258,7 @@ void mlx5dvl_qp_info(const struct mlx5dvl_qp *queue, struct mlx5dvl_qp_info *inf
 		.lid = ctx->port_attr.lid,
 		.mtu = qp->attr.mtu,
 		.rd_atomic = qp->attr.rd_atomic,
+		.qkey = qp->attr.type == MLX5DVL_UD ? qp->attr.qkey : 0,
 	};
 	if (ctx->gid_index >= 0)
 		memcpy(info_p->gid, &ctx->gid, sizeof(info_p->gid));
@@ -246,7 +271,7 @@ static bool has_gid(const struct mlx5dvl_qp_info *info)
 	return memcmp(info->gid, none, sizeof(none));
 }
 
-static int check_peer(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_info *peer)
+int qp_check_peer(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_info *peer)
 {
 	if (!peer->qpn || peer->qpn > 0xffffff || peer->psn > 0xffffff || peer->mtu < 1 ||
 		peer->mtu > 5 || peer->rd_atomic > 128)
@@ -258,9 +283,24 @@ static int check_peer(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_inf
 	return 0;
 }
 
-static int to_rtr(struct qp *qp, const struct mlx5dvl_qp_info *peer)
+void qp_address(const struct qp *qp, const struct mlx5dvl_qp_info *peer, struct ibv_ah_attr *ah_p)
 {
 	const struct mlx5dvl_ctx *ctx = qp->ctx;
+	struct ibv_ah_attr ah = {.dlid = peer->lid, .sl = qp->attr.sl, .port_num = ctx->port};
+
+	if (ctx->gid_index >= 0) {
+		ah.is_global = 1;
+		ah.grh.sgid_index = (uint8_t)ctx->gid_index;
+		ah.grh.hop_limit = 64;
+		ah.grh.traffic_class = qp->attr.traffic_class;
+		ah.grh.flow_label = qp->attr.flow_label;
+		memcpy(&ah.grh.dgid, peer->gid, sizeof(peer->gid));
+	}
+	*ah_p = ah;
+}
+
+static int to_rtr(struct qp *qp, const struct mlx5dvl_qp_info *peer)
+{
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = peer->mtu < qp->attr.mtu ? peer->mtu : qp->attr.mtu,
@@ -268,19 +308,13 @@ static int to_rtr(struct qp *qp, const struct mlx5dvl_qp_info *peer)
 		.rq_psn = peer->psn,
 		.max_dest_rd_atomic = qp->attr.rd_atomic,
 		.min_rnr_timer = qp->attr.min_rnr_timer,
-		.ah_attr = {.dlid = peer->lid, .sl = qp->attr.sl, .port_num = ctx->port},
 	};
+	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 
-	if (ctx->gid_index >= 0) {
-		a.ah_attr.is_global = 1;
-		a.ah_attr.grh.sgid_index = (uint8_t)ctx->gid_index;
-		a.ah_attr.grh.hop_limit = 64;
-		a.ah_attr.grh.traffic_class = qp->attr.traffic_class;
-		memcpy(&a.ah_attr.grh.dgid, peer->gid, sizeof(peer->gid));
-	}
-	return -ibv_modify_qp(qp->ibv, &a,
-		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	if (qp->attr.type == MLX5DVL_RC)
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	qp_address(qp, peer, &a.ah_attr);
+	return -ibv_modify_qp(qp->ibv, &a, mask);
 }
 
 static int to_rts(struct qp *qp, const struct mlx5dvl_qp_info *peer)
@@ -294,24 +328,43 @@ static int to_rts(struct qp *qp, const struct mlx5dvl_qp_info *peer)
 		.max_rd_atomic =
 			peer->rd_atomic < qp->attr.rd_atomic ? peer->rd_atomic : qp->attr.rd_atomic,
 	};
+	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
-	return -ibv_modify_qp(qp->ibv, &a,
-		IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-			IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+	if (qp->attr.type == MLX5DVL_RC)
+		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			IBV_QP_MAX_QP_RD_ATOMIC;
+	return -ibv_modify_qp(qp->ibv, &a, mask);
+}
+
+static int start_datagrams(struct qp *qp)
+{
+	struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR};
+	struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .sq_psn = qp->psn};
+	int err = -ibv_modify_qp(qp->ibv, &rtr, IBV_QP_STATE);
+
+	return err ? err : -ibv_modify_qp(qp->ibv, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN);
+}
+
+static int connect_to(struct qp *qp, const struct mlx5dvl_qp_info *peer)
+{
+	int err = to_rtr(qp, peer);
+
+	return err ? err : to_rts(qp, peer);
 }
 
 int mlx5dvl_qp_connect(struct mlx5dvl_qp *queue, const struct mlx5dvl_qp_info *peer)
 {
-	struct qp *qp = to_qp(queue);
-	int err = check_peer(qp->ctx, peer);
+	struct qp *qp = qp_of(queue);
+	int err;
 
+	if (!peer != (qp->attr.type == MLX5DVL_UD))
+		return -EINVAL;
+	err = peer ? qp_check_peer(qp->ctx, peer) : 0;
 	if (err)
 		return err;
 	if (queue->status != -ENOTCONN)
 		return -EISCONN;
-	err = to_rtr(qp, peer);
-	if (!err)
-		err = to_rts(qp, peer);
+	err = peer ? connect_to(qp, peer) : start_datagrams(qp);
 	if (err) {
 		sq_stop(queue, err);
 		return err;
@@ -323,7 +376,7 @@ int mlx5dvl_qp_connect(struct mlx5dvl_qp *queue, const struct mlx5dvl_qp_info *p
 int mlx5dvl_qp_to_error(struct mlx5dvl_qp *queue)
 {
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
-	int err = -ibv_modify_qp(to_qp(queue)->ibv, &a, IBV_QP_STATE);
+	int err = -ibv_modify_qp(qp_of(queue)->ibv, &a, IBV_QP_STATE);
 
 	if (!err)
 		sq_stop(queue, -ECANCELED);

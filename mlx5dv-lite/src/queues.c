@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Creates the SRQ and the CQs with libibverbs, and takes over their memory. */
+/* Creates the SRQ and the CQs by libibverbs and takes over their memory. */
 #include <endian.h>
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
+#include <fcntl.h>
 #include <stdlib.h>
 
 #include "base/compiler.h"
@@ -36,7 +36,7 @@ static int take_over_srq(struct srq *srq, const struct mlx5dvl_srq_attr *attr, u
 	if (mlx5dv_init_obj(&obj, MLX5DV_OBJ_SRQ))
 		return -EIO;
 	if (dv.head != 0 || dv.tail < depth || dv.stride & (dv.stride - 1) || dv.stride < 32)
-		return -EIO; /* not the layout that this was written for */
+		return -EIO; /* an unknown layout */
 	srq_init(&srq->queue, dv.buf, (uint32_t)__builtin_ctz(dv.stride), depth, dv.dbrec, attr);
 	return 0;
 }
@@ -76,7 +76,7 @@ free_srq:
 
 int mlx5dvl_srq_destroy(struct mlx5dvl_srq *queue)
 {
-	struct srq *srq = to_srq(queue);
+	struct srq *srq = srq_of(queue);
 
 	if (!queue)
 		return 0;
@@ -123,15 +123,30 @@ static int take_over_cq(struct cq *cq, struct mlx5dvl_srq *srq, uint32_t depth)
 	return 0;
 }
 
+/* The channel is non-blocking. */
+static int create_channel(struct cq *cq)
+{
+	int flags;
+
+	errno = 0;
+	cq->channel = ibv_create_comp_channel(cq->ctx->ibv);
+	if (!cq->channel)
+		return verbs_errno();
+	flags = fcntl(cq->channel->fd, F_GETFL);
+	if (flags >= 0 && !fcntl(cq->channel->fd, F_SETFL, flags | O_NONBLOCK))
+		return 0;
+	ibv_destroy_comp_channel(cq->channel);
+	return -EIO;
+}
+
 static int fill_cq(struct cq *cq, const struct mlx5dvl_cq_attr *attr, uint32_t depth)
 {
 	int err;
 
-	errno = 0;
 	if (attr->events) {
-		cq->channel = ibv_create_comp_channel(cq->ctx->ibv);
-		if (!cq->channel)
-			return verbs_errno();
+		err = create_channel(cq);
+		if (err)
+			return err;
 	}
 	err = create_ibv_cq(cq, attr, depth);
 	if (err)
@@ -178,21 +193,21 @@ int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *att
 		return err;
 	}
 	if (attr->srq)
-		to_srq(attr->srq)->cqs++;
+		srq_of(attr->srq)->cqs++;
 	*cq_p = &cq->queue;
 	return 0;
 }
 
 int mlx5dvl_cq_destroy(struct mlx5dvl_cq *queue)
 {
-	struct cq *cq = to_cq(queue);
+	struct cq *cq = cq_of(queue);
 
 	if (!queue)
 		return 0;
 	if (cq->qps)
 		return -EBUSY;
 	if (queue->srq)
-		to_srq(queue->srq)->cqs--;
+		srq_of(queue->srq)->cqs--;
 	ibv_destroy_cq(cq->ibv);
 	if (cq->channel)
 		ibv_destroy_comp_channel(cq->channel);
@@ -209,7 +224,7 @@ int mlx5dvl_cq_fd(const struct mlx5dvl_cq *queue)
 
 void mlx5dvl_cq_arm(struct mlx5dvl_cq *queue)
 {
-	struct cq *cq = to_cq(queue);
+	struct cq *cq = cq_of(queue);
 	uint32_t word = (cq->arm_sn & 3) << 28 | (queue->ci & 0xffffff);
 
 	__atomic_store_n(&queue->record[1], htobe32(word), __ATOMIC_RELAXED);
@@ -219,16 +234,13 @@ void mlx5dvl_cq_arm(struct mlx5dvl_cq *queue)
 	mlx5dvl_doorbell_flush_();
 }
 
-/* Read without blocking, whether or not the caller made the fd so. */
 int mlx5dvl_cq_event(struct mlx5dvl_cq *queue)
 {
-	struct cq *cq = to_cq(queue);
-	struct pollfd readable = {.fd = mlx5dvl_cq_fd(queue), .events = POLLIN};
+	struct cq *cq = cq_of(queue);
 	struct ibv_cq *which;
 	void *context;
 
-	if (readable.fd < 0 || poll(&readable, 1, 0) <= 0 ||
-		ibv_get_cq_event(cq->channel, &which, &context))
+	if (!cq->channel || ibv_get_cq_event(cq->channel, &which, &context))
 		return 0;
 	ibv_ack_cq_events(cq->ibv, 1);
 	cq->arm_sn++;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The send queue: what the inline header leaves to a call. */
+/* The send queue: the parts that are not inline. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -17,8 +18,8 @@ int sq_init(struct mlx5dvl_qp *qp, void *buf, uint32_t depth, uint32_t *record,
 	qp->limit = 0;
 	qp->pi = qp->ci = qp->rung = qp->last = qp->quiet = 0;
 	qp->fillers = 0;
-	/* In blocks, not in requests: four-block requests fill the ring four times as
-	   fast. At a quarter, what is unsignaled can never fill it. */
+	/* In blocks, not in requests, because requests of four blocks fill the ring four times
+	   as fast. With a quarter of the ring, unsignaled requests can never fill it. */
 	qp->interval = depth / 4 < SQ_SIGNAL_INTERVAL ? depth / 4 : SQ_SIGNAL_INTERVAL;
 	qp->record = record;
 	qp->bf = bf;
@@ -33,10 +34,22 @@ void sq_fini(struct mlx5dvl_qp *qp)
 	qp->slots = NULL;
 }
 
+/* The invariant of struct mlx5dvl_qp, in debug builds. */
+static void sq_check(const struct mlx5dvl_qp *qp)
+{
+	assert(qp->rung - qp->ci <= qp->pi - qp->ci);
+	assert(qp->pi - qp->ci <= qp->depth);
+	assert(qp->pi - qp->last <= 4);
+	assert(qp->quiet < qp->interval);
+	assert(qp->limit == (qp->status ? 0 : qp->depth));
+}
+
 void sq_open(struct mlx5dvl_qp *qp)
 {
+	assert(qp->status == -ENOTCONN && qp->pi == qp->ci);
 	qp->status = 0;
 	qp->limit = qp->depth;
+	sq_check(qp);
 }
 
 void sq_stop(struct mlx5dvl_qp *qp, int err)
@@ -47,15 +60,16 @@ void sq_stop(struct mlx5dvl_qp *qp, int err)
 }
 
 /*
- * For a request that does not fit behind the newest one: 0 when it fits at qp->pi now,
- * the end of the ring filled with NOPs where it was too short. A NOP per block: each is
- * the smallest there is, and completes, or is flushed, as any request.
+ * Called for a request that does not fit at qp->pi. Fills the end of the ring with NOPs if it
+ * is too short. Returns 0 if the request fits at qp->pi now, -EAGAIN or -ENOTCONN. Each NOP
+ * has one block, the smallest size, and completes or is flushed like any request.
  */
 COLD int mlx5dvl_sq_wrap_(struct mlx5dvl_qp *qp, uint32_t blocks)
 {
 	uint32_t left = qp->depth - (qp->pi & (qp->depth - 1));
 	uint32_t fill = left < blocks ? left : 0;
 
+	sq_check(qp);
 	if (!qp->limit)
 		return -ENOTCONN;
 	if (qp->pi + fill + blocks - qp->ci > qp->limit)

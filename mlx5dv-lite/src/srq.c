@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* The shared receive queue: a linked list that the device walks and software appends to. */
+/* The shared receive queue: a linked list that the device follows and software extends. */
 #include <endian.h>
 #include <errno.h>
 
 #include "base/compiler.h"
 #include "internal.h"
 
-#define INVALID_LKEY 0x100 /* ends the list of pointers of a receive */
+#define INVALID_LKEY 0x100 /* ends the list of data segments of a receive */
 
 static void write_receive(struct mlx5dvl_srq *srq, uint32_t i, uint32_t lkey)
 {
 	mlx5dvl_word_ *wqe = (mlx5dvl_word_ *)(void *)(srq->wqes + ((size_t)i << srq->shift));
 	mlx5dvl_word_ *seg = wqe + 2;
 
-	wqe[0] = htobe64((uint64_t)(uint16_t)(i + 1) << 32); /* bytes 2 and 3: the next one */
+	wqe[0] = htobe64(
+		(uint64_t)(uint16_t)(i + 1) << 32); /* bytes 2 and 3: index of the next one */
 	wqe[1] = 0;
 	if (srq->buf) {
 		seg[0] = htobe64((uint64_t)srq->buf_size << 32 | lkey);
@@ -41,14 +42,14 @@ void srq_init(struct mlx5dvl_srq *srq, void *wqes, uint32_t shift, uint32_t dept
 		write_receive(srq, i, attr->lkey);
 }
 
-/* The list is linked already and the receives never change: posting is counting. */
+/* The list is linked and the receives never change, so posting only updates the counter. */
 NOINLINE uint32_t mlx5dvl_srq_post_(struct mlx5dvl_srq *srq)
 {
 	uint32_t n = srq->depth - srq->posted;
 
 	srq->posted = srq->depth;
 	srq->count += (uint16_t)n;
-	/* Also keeps this behind the consumer record of the CQ, which must be first. */
+	/* Also orders this after the CQ's consumer record, which must be stored first. */
 	mlx5dvl_entries_before_record_();
 	__atomic_store_n(srq->record, htobe32(srq->count), __ATOMIC_RELAXED);
 	return n;

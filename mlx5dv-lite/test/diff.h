@@ -153,4 +153,34 @@ static inline uint32_t vendor_request(struct vendor *v, uint8_t *out)
 	return ds;
 }
 
+struct side {
+	uint8_t *local, *remote; /* AREA bytes each */
+	uint32_t lkey, rkey;
+};
+
+static inline void ignore_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
+{
+	++*(uint64_t *)arg;
+}
+
+static inline void token_sum(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
+{
+	*(uint64_t *)arg += sent->token;
+}
+
+static inline uint64_t vendor_poll(struct vendor *v)
+{
+	struct ibv_wc wc[32];
+	uint64_t sum = 0;
+	int n;
+
+	while ((n = ibv_poll_cq(v->scq, 32, wc)) > 0)
+		for (int i = 0; i < n; i++) {
+			CHECK_EQ(wc[i].status, IBV_WC_SUCCESS);
+			sum += wc[i].wr_id;
+		}
+	CHECK_EQ(n, 0);
+	return sum;
+}
+
 #endif

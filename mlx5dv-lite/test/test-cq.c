@@ -100,8 +100,10 @@ static void owner_bit_wraps(void)
 			for (uint32_t fill = 1; fill <= DEPTH; fill++) {
 				uint64_t before = seen.n;
 
+				CHECK(!mlx5dvl_cq_ready(&cq.cq));
 				for (uint32_t i = 0; i < fill; i++)
 					recv_cqe(imm++);
+				CHECK(mlx5dvl_cq_ready(&cq.cq));
 				CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, DEPTH + 1, on_recv, &seen),
 					fill);
 				CHECK_EQ(seen.n - before, fill);
@@ -168,6 +170,7 @@ static void error_of_an_unsignaled_request(void)
 		setup(false, 64, 0);
 		CHECK_EQ(mlx5dvl_post_nop(&qp.qp, 0, 41), 0);
 		CHECK_EQ(mlx5dvl_post_read(&qp.qp, NULL, 1, 100, 2, 3, 0, 42), 0);
+		qp.qp.rung = qp.qp.pi; /* without a register */
 		plain_cqe(&cq, &(struct plain_cqe){.opcode = 0xd,
 				       .qpn = QPN,
 				       .counter = 1,

@@ -118,7 +118,7 @@ static struct ibv_qp_attr device_says(struct mlx5dvl_qp *qp)
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr a;
 
-	CHECK_EQ(ibv_query_qp(to_qp(qp)->ibv, &a,
+	CHECK_EQ(ibv_query_qp(qp_of(qp)->ibv, &a,
 			 IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 				 IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_QP_RD_ATOMIC |
 				 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_DEST_QPN,

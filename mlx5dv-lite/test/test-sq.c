@@ -114,7 +114,7 @@ static void one(uint8_t opcode, uint32_t len, unsigned flags)
 	/* Each place in the ring, so each length of rest at its end. */
 	for (uint32_t start = 0; start < 16; start++) {
 		memset(q.sq, 0xa5, 16 * 64);
-		q.qp.pi = q.qp.ci = q.qp.rung = 0xfff0 + start;
+		q.qp.pi = q.qp.ci = q.qp.rung = q.qp.last = 0xfff0 + start;
 		q.qp.quiet = 0;
 		CHECK_EQ(post(&q.qp, opcode, len, flags, 99), 0);
 		uint32_t at = q.qp.last & 15, ds;
@@ -172,7 +172,7 @@ static void ring_end_is_filled_with_nops(void)
 	plain_qp_init(&q, &core, 16, &no_bf, QPN);
 	for (int i = 0; i < 13; i++)
 		CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), 0);
-	q.qp.ci = 13;
+	q.qp.ci = q.qp.rung = 13;
 	q.qp.quiet = 0;
 	CHECK_EQ(post(&q.qp, MLX5DVL_WRITE_IMM, 220, 0, 5), 0);
 	for (uint32_t i = 13; i < 16; i++) {
@@ -194,6 +194,7 @@ static void refuses_before_and_after_connection(void)
 	setup();
 	plain_qp_init(&q, &core, 16, &no_bf, QPN);
 	q.qp.limit = 0;
+	q.qp.status = -ENOTCONN;
 	CHECK_EQ(mlx5dvl_sq_room(&q.qp), 0);
 	CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), -ENOTCONN);
 	sq_open(&q.qp);

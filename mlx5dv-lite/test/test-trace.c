@@ -237,7 +237,7 @@ static void compressed_completions(uint32_t cqe_size)
 			     .cqe_size = cqe_size,
 			     .srq_depth = 256,
 			     .recv_size = 8});
-	struct reader recvs = {.cqn = to_cq(h.rcq)->cqn}, sends = {.cqn = to_cq(h.scq)->cqn};
+	struct reader recvs = {.cqn = cq_of(h.rcq)->cqn}, sends = {.cqn = cq_of(h.scq)->cqn};
 
 	for (int i = 0; i < 2; i++) {
 		x[i] = hca_qp(&h, (struct mlx5dvl_qp_attr){.sq_depth = 1024});

@@ -21,7 +21,10 @@ struct vendor {
 	struct mlx5dv_qp dv;
 	uint32_t pi; /* blocks posted */
 	uint32_t psn;
+	enum ibv_qp_type type;
 };
+
+#define VENDOR_QKEY 0x1234567
 
 static inline struct ibv_cq *vendor_cq(struct mlx5dvl_ctx *ctx, uint32_t depth, uint16_t cqe_size)
 {
@@ -40,8 +43,8 @@ static inline struct ibv_qp *vendor_qp(struct vendor *v)
 		.send_cq = v->scq,
 		.recv_cq = v->rcq,
 		.srq = v->srq,
-		.cap = {.max_send_wr = VENDOR_WR, .max_send_sge = 1, .max_inline_data = 220},
-		.qp_type = IBV_QPT_RC,
+		.cap = {.max_send_wr = VENDOR_WR, .max_send_sge = 4, .max_inline_data = 220},
+		.qp_type = v->type,
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 		.pd = v->ctx->pd,
 	};
@@ -51,24 +54,26 @@ static inline struct ibv_qp *vendor_qp(struct vendor *v)
 	};
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
+		.qkey = VENDOR_QKEY,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 				   IBV_ACCESS_REMOTE_ATOMIC};
+	int rights = v->type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
 	struct ibv_qp *qp = mlx5dv_create_qp(v->ctx->ibv, &init, &dv);
 
 	CHECK(qp);
-	CHECK_EQ(ibv_modify_qp(qp, &a,
-			 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
-		0);
+	CHECK_EQ(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | rights), 0);
 	return qp;
 }
 
-static inline void vendor_open(struct vendor *v, struct mlx5dvl_ctx *ctx, uint16_t cqe_size)
+static inline void vendor_open_as(struct vendor *v, struct mlx5dvl_ctx *ctx, uint16_t cqe_size,
+	enum ibv_qp_type type)
 {
 	struct ibv_srq_init_attr srq = {.attr = {.max_wr = VENDOR_SRQ_DEPTH, .max_sge = 1}};
 	struct mlx5dv_obj obj = {.qp = {.out = &v->dv}};
 
 	memset(v, 0, sizeof(*v));
 	v->ctx = ctx;
+	v->type = type;
 	v->srq = ibv_create_srq(ctx->pd, &srq);
 	CHECK(v->srq);
 	v->scq = vendor_cq(ctx, VENDOR_SCQ_DEPTH, cqe_size);
@@ -77,6 +82,11 @@ static inline void vendor_open(struct vendor *v, struct mlx5dvl_ctx *ctx, uint16
 	v->psn = 0x123;
 	obj.qp.in = v->qp;
 	CHECK_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), 0);
+}
+
+static inline void vendor_open(struct vendor *v, struct mlx5dvl_ctx *ctx, uint16_t cqe_size)
+{
+	vendor_open_as(v, ctx, cqe_size, IBV_QPT_RC);
 }
 
 static inline void vendor_close(struct vendor *v)
@@ -93,9 +103,29 @@ static inline void vendor_info(const struct vendor *v, struct mlx5dvl_qp_info *i
 		.psn = v->psn,
 		.lid = v->ctx->port_attr.lid,
 		.mtu = 5,
-		.rd_atomic = 4};
+		.rd_atomic = 4,
+		.qkey = v->type == IBV_QPT_UD ? VENDOR_QKEY : 0};
 	if (v->ctx->gid_index >= 0)
 		memcpy(info->gid, &v->ctx->gid, 16);
+}
+
+static inline void vendor_address(const struct vendor *v, const struct mlx5dvl_qp_info *peer,
+	struct ibv_ah_attr *ah)
+{
+	*ah = (struct ibv_ah_attr){.dlid = peer->lid, .port_num = 1};
+	if (v->ctx->gid_index >= 0) {
+		ah->is_global = 1;
+		ah->grh.sgid_index = (uint8_t)v->ctx->gid_index;
+		ah->grh.hop_limit = 64;
+		memcpy(&ah->grh.dgid, peer->gid, 16);
+	}
+}
+
+/* The attributes of a step, of the kind of QP. */
+static inline int vendor_mask(const struct vendor *v, int reliable, int connected)
+{
+	return IBV_QP_STATE | (v->type == IBV_QPT_RC ? reliable : 0) |
+	       (v->type != IBV_QPT_UD ? connected : 0);
 }
 
 static inline void vendor_connect(struct vendor *v, const struct mlx5dvl_qp_info *peer)
@@ -106,27 +136,23 @@ static inline void vendor_connect(struct vendor *v, const struct mlx5dvl_qp_info
 		.rq_psn = peer->psn,
 		.max_dest_rd_atomic = 4,
 		.min_rnr_timer = 12,
-		.ah_attr = {.dlid = peer->lid, .port_num = 1},
 		.sq_psn = v->psn,
 		.timeout = 14,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 		.max_rd_atomic = 4};
 
-	if (v->ctx->gid_index >= 0) {
-		a.ah_attr.is_global = 1;
-		a.ah_attr.grh.sgid_index = (uint8_t)v->ctx->gid_index;
-		a.ah_attr.grh.hop_limit = 64;
-		memcpy(&a.ah_attr.grh.dgid, peer->gid, 16);
-	}
+	vendor_address(v, peer, &a.ah_attr);
 	CHECK_EQ(ibv_modify_qp(v->qp, &a,
-			 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-				 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+			 vendor_mask(v, IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+				 IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)),
 		0);
 	a.qp_state = IBV_QPS_RTS;
 	CHECK_EQ(ibv_modify_qp(v->qp, &a,
-			 IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-				 IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC),
+			 IBV_QP_SQ_PSN | vendor_mask(v,
+						 IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+							 IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
+						 0)),
 		0);
 }
 

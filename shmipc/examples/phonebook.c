@@ -80,7 +80,7 @@ static int serve(struct shmipc_server *s)
 }
 
 /* The token of a call is the name; every entry is found as it was made. */
-static void check(void *arg, uint64_t token, const void *resp)
+static void check(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct answer a = *(const struct answer *)resp;
 	uint32_t *right = arg;

@@ -7,7 +7,7 @@
  * holds here: at most depth calls are in flight, a ring has more cells than that, and a
  * response that has arrived proves that its request, and the responses depth calls before it,
  * have been read. What a head says is the other side's word: its count is checked by
- * cellring_arrive(), its id by the client; the server hands the id back as it is.
+ * cellring_arrive(), its id and its length by who takes the message.
  *
  * Sleep and wake: a sleeper sets its word, fences, looks once more, and sleeps; a
  * publisher, when it looks in vain or now and then, fences and then reads the word. One of
@@ -50,8 +50,11 @@ struct shmipc_client {
 	uint32_t calls_mask;
 	uint32_t depth;
 	uint32_t open_max; /* calls in flight: depth, or 0 when the connection is over */
-	uint32_t req_size;
+	uint32_t req_size, resp_size;
 	uint64_t called, answered;
+	uint32_t window; /* calls in flight at the last poll before which there were new ones */
+	uint32_t alone; /* with fewer in flight a call that begins no burst travels alone */
+	uint64_t polled; /* called at that poll */
 	const uint32_t *server_state; /* not 0: the server sleeps; in the region */
 	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
 	uint32_t vain; /* looks in vain since the last burst */
@@ -63,11 +66,11 @@ struct shmipc_client {
 struct shmipc_peer { /* a client, as the server sees it */
 	struct cellring_cursor req, resp;
 	const uint32_t *state; /* not 0: the client yields or sleeps; in the region */
+	uint8_t *open; /* by id: received and not answered yet */
 	uint32_t handle; /* UINT32_MAX: nobody */
-	uint32_t received, replied;
 	uint32_t together; /* answers that its last burst wants to travel together, unchecked */
 	uint32_t index;
-	uint32_t unflushed; /* is in the list of that name */
+	uint32_t unfenced; /* is in the list unfenced_peers */
 };
 
 struct shmipc_visit {
@@ -80,15 +83,17 @@ struct shmipc_server {
 	struct shmipc_peer *peers; /* by index */
 	struct shmipc_peer **active; /* the connected ones */
 	struct shmipc_visit *visits; /* what the last poll found */
-	struct shmipc_peer **unflushed; /* published to since the last wake test */
+	struct shmipc_peer **unfenced_peers; /* published to since the last wake test */
 	const uint32_t *changes; /* counts connects and disconnects, in the region */
+	uint64_t requests, replies; /* since create */
 	uint32_t seen; /* of changes */
-	uint32_t n_active, n_visits, visit, n_unflushed;
+	uint32_t n_active, n_visits, visit, n_unfenced_peers;
 	uint32_t unfenced, vain; /* as the client's */
 	uint32_t start; /* in active: who was visited first */
 	int32_t budget; /* work until the next look at the clock */
 	uint32_t max_clients, depth, req_size, resp_size;
 	struct shmipc_peer *burst_peer; /* whom the burst is for */
+	unsigned char *polled; /* burst.next at the last poll that left replies in it */
 	struct cellring_burst burst;
 };
 
@@ -114,6 +119,7 @@ void shmipc_client_resume(struct shmipc_client *client);
 uint32_t shmipc_server_forged(struct shmipc_peer *peer);
 void shmipc_server_rescan(struct shmipc_server *server);
 void shmipc_server_rest(struct shmipc_server *server);
+void shmipc_server_drop(struct shmipc_server *server);
 
 static inline void shmipc_client_published(struct shmipc_client *client)
 {
@@ -141,7 +147,7 @@ static inline int shmipc_client_call(struct shmipc_client *client, const void *r
 	client->called = n + 1;
 	client->calls[id].state = SHMIPC_CALL_BUSY;
 	client->calls[id].token = token;
-	if (client->burst.to || (open + 1 >= CELLRING_FEW && shmipc_client_begin(client))) {
+	if (client->burst.to || (open >= client->alone && shmipc_client_begin(client))) {
 		if (cellring_burst_add(&client->burst, id, req, len))
 			shmipc_client_full(client);
 	} else {
@@ -170,6 +176,20 @@ static inline void shmipc_client_polled(struct shmipc_client *client, int found)
 		shmipc_client_wake_test(client);
 }
 
+/*
+ * How many calls the client keeps in flight: as many as there are when it has made its calls and
+ * polls. Between two polls there are fewer, down to none where a loop polls until nothing comes
+ * and calls then.
+ */
+static inline void shmipc_client_window(struct shmipc_client *client)
+{
+	if (client->polled == client->called)
+		return;
+	client->polled = client->called;
+	client->window = (uint32_t)(client->called - client->answered);
+	client->alone = client->window < CELLRING_FEW ? CELLRING_FEW - 1 : 0;
+}
+
 /* Is the next burst there? 0, 1, or -EPROTO: it cannot be one. */
 static inline int shmipc_client_look(struct shmipc_client *client)
 {
@@ -182,7 +202,7 @@ static inline int shmipc_client_look(struct shmipc_client *client)
 	return 1;
 }
 
-/* Takes what has arrived, at most max, up to a response that is not to an open call. */
+/* Takes what has arrived, at most max, up to a response that is too long or to no open call. */
 static inline int shmipc_client_take(struct shmipc_client *client, shmipc_response_fn *fn,
 	void *arg, int max)
 {
@@ -192,9 +212,10 @@ static inline int shmipc_client_take(struct shmipc_client *client, shmipc_respon
 
 	while (n < max && slot != ready) {
 		const void *payload = cellring_payload(slot);
-		uint32_t id = cellring_id(slot);
+		uint64_t head = cellring_head(slot);
+		uint32_t id = CELLRING_ID(head), len = CELLRING_LENGTH(head);
 
-		if (__builtin_expect(id >= client->depth ||
+		if (__builtin_expect(id >= client->depth || len > client->resp_size ||
 					     client->calls[id].state != SHMIPC_CALL_BUSY,
 			    0))
 			break;
@@ -203,7 +224,7 @@ static inline int shmipc_client_take(struct shmipc_client *client, shmipc_respon
 		client->answered = answered; /* fn may call */
 		slot += client->resp.stride;
 		n++;
-		fn(arg, client->calls[id].token, payload);
+		fn(arg, client->calls[id].token, payload, len);
 	}
 	client->resp.slot = slot;
 	if (slot == ready)
@@ -217,6 +238,7 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 	int n = 0, r;
 
 	shmipc_client_publish(client);
+	shmipc_client_window(client);
 	do {
 		if (client->resp.slot == client->resp.ready) {
 			r = shmipc_client_look(client);
@@ -233,7 +255,8 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 				return n ? n : r;
 		}
 	} while (n < SHMIPC_POLL_MAX);
-	if (client->burst.to && (uint32_t)(client->called - client->answered) < CELLRING_FEW)
+	if (client->burst.to && client->alone &&
+		(uint32_t)(client->called - client->answered) < CELLRING_FEW)
 		shmipc_client_end_burst(client);
 	shmipc_client_publish(client);
 	shmipc_client_polled(client, n);
@@ -255,9 +278,9 @@ static inline uint32_t shmipc_client_pending(const struct shmipc_client *client)
 
 static inline void shmipc_server_published(struct shmipc_server *server, struct shmipc_peer *peer)
 {
-	if (!peer->unflushed) {
-		peer->unflushed = 1;
-		server->unflushed[server->n_unflushed++] = peer;
+	if (!peer->unfenced) {
+		peer->unfenced = 1;
+		server->unfenced_peers[server->n_unfenced_peers++] = peer;
 	}
 	server->unfenced++;
 	server->vain = 0;
@@ -276,14 +299,6 @@ static inline void shmipc_server_flush(struct shmipc_server *server)
 		shmipc_server_wake_test(server);
 }
 
-/* An honest client has at most depth calls open; a hostile one gets no more. */
-static inline uint32_t shmipc_peer_quota(const struct shmipc_peer *peer, uint32_t depth)
-{
-	uint32_t room = depth - (peer->received - peer->replied);
-
-	return room < SHMIPC_VISIT_MAX ? room : SHMIPC_VISIT_MAX;
-}
-
 static inline void shmipc_server_polled(struct shmipc_server *server, uint32_t found)
 {
 	if (!server->unfenced) /* as the client */
@@ -296,7 +311,6 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 {
 	uint32_t n = 0, i, at;
 
-	shmipc_server_publish(server);
 	/* Acquire: pairs with the release of a client's add, after it took its place. */
 	if (__builtin_expect(__atomic_load_n(server->changes, __ATOMIC_ACQUIRE) != server->seen, 0))
 		shmipc_server_rescan(server);
@@ -309,16 +323,19 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 		at = at + 1 < server->n_active ? at + 1 : 0;
 		if (skip && skip[peer->index / 64] >> peer->index % 64 & 1)
 			continue;
-		server->visits[n].peer = peer;
-		server->visits[n].left = shmipc_peer_quota(peer, server->depth);
-		if (!server->visits[n].left || !cellring_ready(&peer->req))
+		if (!cellring_ready(&peer->req))
 			continue;
+		server->visits[n].peer = peer;
+		server->visits[n].left = SHMIPC_VISIT_MAX;
 		/* What there is is looked at when it is its turn: the first reply shall not
 		 * wait for the last request. */
 		server->visits[n++].until = peer->req.slot;
 	}
 	server->visit = 0;
 	server->n_visits = n;
+	if (!n || server->polled == server->burst.next)
+		shmipc_server_publish(server);
+	server->polled = server->burst.next;
 	shmipc_server_polled(server, n);
 	return (int)n;
 }
@@ -368,29 +385,39 @@ static inline int shmipc_server_visit(struct shmipc_server *server, struct shmip
 	return 1;
 }
 
-static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req,
-	void *buf, uint32_t len)
+static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req_p,
+	void *buf, uint32_t capacity)
 {
-	if (__builtin_expect(len > server->req_size, 0))
-		return -EMSGSIZE;
-	for (; server->visit < server->n_visits; server->visit++) {
+	while (server->visit < server->n_visits) {
 		struct shmipc_visit *visit = &server->visits[server->visit];
 		struct shmipc_peer *peer = visit->peer;
 		unsigned char *slot = peer->req.slot;
+		uint32_t id, len;
+		uint64_t head;
 
-		if (slot == visit->until) {
-			if (!shmipc_server_visit(server, visit))
-				continue;
+		if (slot == visit->until && !shmipc_server_visit(server, visit)) {
+			server->visit++;
+			continue;
 		}
-		req->client = peer->handle;
-		req->id = cellring_id(slot);
+		head = cellring_head(slot); /* read once, then checked */
+		id = CELLRING_ID(head);
+		len = CELLRING_LENGTH(head);
 		peer->req.slot = slot + peer->req.stride;
 		if (peer->req.slot == peer->req.ready) {
 			cellring_step(&peer->req, peer->req.next);
 			visit->until = peer->req.slot;
 		}
-		peer->received++;
-		cellring_copy(buf, cellring_payload(slot), len);
+		if (__builtin_expect(id >= server->depth || len > server->req_size, 0) ||
+			__builtin_expect(peer->open[id], 0)) {
+			shmipc_server_drop(server);
+			continue;
+		}
+		peer->open[id] = 1;
+		server->requests++;
+		req_p->client = peer->handle;
+		req_p->id = id;
+		req_p->len = len;
+		cellring_take(buf, cellring_payload(slot), len, capacity, server->req_size);
 		return 1;
 	}
 	shmipc_server_publish(server);
@@ -404,16 +431,16 @@ static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t cli
 	struct shmipc_peer *peer;
 
 	if (__builtin_expect(index >= server->max_clients, 0))
-		return -EPIPE;
+		return -EINVAL;
 	peer = &server->peers[index];
 	if (__builtin_expect(peer->handle != client, 0))
 		return -EPIPE;
-	if (__builtin_expect(peer->received == peer->replied, 0))
+	if (__builtin_expect(id >= server->depth || !peer->open[id], 0))
 		return -EINVAL;
 	if (__builtin_expect(len > server->resp_size, 0))
 		return -EMSGSIZE;
-	peer->replied++;
-	id &= CELLRING_ID_MASK;
+	peer->open[id] = 0;
+	server->replies++;
 	if (server->burst.to == &peer->resp ||
 		((server->burst.to || peer->together > 1) && shmipc_server_begin(server, peer))) {
 		if (cellring_burst_add(&server->burst, id, resp, len))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The client: connecting, waiting, and what happens when the server is gone. */
+/* The client: connection, waiting, and the end of the server. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -18,6 +18,7 @@ static_assert(SHMIPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothi
 struct client {
 	struct shmipc_client hot;
 	struct shm_region region;
+	struct wakefd wake;
 	struct shmipc_layout layout;
 	struct shmipc_header *header;
 	struct shmipc_place *place;
@@ -91,12 +92,20 @@ static bool place_is_clean(const struct client *c, uint32_t index)
 	       __atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) != epoch;
 }
 
+/* As wakefd_wake(), after the fence that it asks for. */
+static int server_wake(struct client *c)
+{
+	struct shmipc_header *h = c->header;
+
+	sleep_fence(); /* pairs with the one in sleep_prepare_as() */
+	return wakefd_wake(&c->wake, &h->server_state, &h->server_addr);
+}
+
 static void server_notify(struct client *c)
 {
 	/* Release: pairs with the acquire in shmipc_server_rescan(). */
 	__atomic_fetch_add(&c->header->changes, 1, __ATOMIC_RELEASE);
-	sleep_fence(); /* pairs with the one in sleep_prepare() */
-	sleep_wake(&c->header->server_state);
+	server_wake(c);
 }
 
 /* The lock is held and the place clean. */
@@ -108,6 +117,8 @@ static void place_take(struct client *c, uint32_t index)
 	c->index = index;
 	c->place = place;
 	shmipc_state_set(&place->client_state, SLEEP_RUNNING);
+	/* Relaxed: published by the bit; pairs with the load in all_reach(). */
+	__atomic_store_n(&place->client_addr.netns, wakefd_netns(), __ATOMIC_RELAXED);
 	/* Relaxed: published by the bit; pairs with the load in peer_admit(). */
 	__atomic_store_n(&place->client_epoch, epoch, __ATOMIC_RELAXED);
 	/* Release: pairs with the acquire in place_has_bit(). */
@@ -115,9 +126,30 @@ static void place_take(struct client *c, uint32_t index)
 	server_notify(c);
 }
 
+static void place_leave(struct client *c)
+{
+	/* Release: pairs with the acquire in place_has_bit(). */
+	__atomic_fetch_and(&c->header->active[c->index / 64], ~(1ull << c->index % 64),
+		__ATOMIC_RELEASE);
+	server_notify(c);
+}
+
 /*
- * Is there a place that nobody holds, so that the server may clean it? Begins with the one
- * that was found the last time: a look at a lock takes as long as there are clients.
+ * After server_notify(), whose fence pairs with the one in shmipc_server_fd(). False: it sleeps
+ * on a descriptor, which cannot be reached from here.
+ */
+static bool server_reached(const struct client *c)
+{
+	const struct shmipc_header *h = c->header;
+
+	return !__atomic_load_n(&h->server_addr.name, __ATOMIC_RELAXED) ||
+	       wakefd_reaches(__atomic_load_n(&c->place->client_addr.netns, __ATOMIC_RELAXED),
+		       __atomic_load_n(&h->server_addr.netns, __ATOMIC_RELAXED));
+}
+
+/*
+ * Whether there is a place that no client holds, which the server may clean. Begins with the one
+ * that was found last, because testing a lock takes time for each client.
  */
 static bool place_is_abandoned(struct client *c, uint32_t *at)
 {
@@ -164,7 +196,7 @@ static int place_wait(struct client *c)
 
 	while (place_find(c, &raced) != 0) {
 		if (!raced && !place_is_abandoned(c, &at))
-			return -EAGAIN;
+			return -EUSERS;
 		if (!shmipc_deadline_left(&all))
 			return -EAGAIN;
 		if (server_has_closed(c) || server_is_dead(c))
@@ -209,12 +241,18 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 		return -ECONNREFUSED;
 	hot->depth = c->layout.attr.depth;
 	hot->req_size = c->layout.attr.req_size;
+	hot->alone = CELLRING_FEW - 1;
+	hot->resp_size = c->layout.attr.resp_size;
 	hot->idle_left = SHMIPC_IDLE_POLLS;
 	hot->server_state = &c->header->server_state;
 	err = calls_init(hot);
 	if (err)
 		return err;
 	err = place_wait(c);
+	if (!err && !server_reached(c)) {
+		place_leave(c);
+		err = -ENETUNREACH;
+	}
 	if (err)
 		return err;
 	hot->req = shmipc_req_start(&c->layout, c->place);
@@ -226,12 +264,18 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_client **client_p)
 {
+	static const struct shmipc_attr any;
 	struct client *c = shmipc_alloc(1, sizeof(*c));
+	struct shm_access access;
 	int err;
 
 	if (!c)
 		return -ENOMEM;
-	err = shm_attach(SHMIPC_PREFIX, name, sizeof(struct shmipc_header), &c->region);
+	c->wake = WAKEFD_NONE;
+	err = shmipc_access(attr ? attr : &any, &access);
+	if (!err)
+		err = shm_attach_for(SHMIPC_PREFIX, name, sizeof(struct shmipc_header), &access,
+			&c->region);
 	if (err)
 		goto free_client;
 	err = client_init(c, attr);
@@ -255,12 +299,9 @@ void shmipc_client_disconnect(struct shmipc_client *hot)
 	if (!hot)
 		return;
 	c = client_of(hot);
-	if (c->region.fd >= 0) { /* not in a forked child: the parent keeps the place */
-		/* Release: pairs with the acquire in place_has_bit(). */
-		__atomic_fetch_and(&c->header->active[c->index / 64], ~(1ull << c->index % 64),
-			__ATOMIC_RELEASE);
-		server_notify(c);
-	}
+	if (c->region.fd >= 0) /* not in a forked child: the parent keeps the place */
+		place_leave(c);
+	wakefd_close(&c->wake);
 	shm_close(&c->region);
 	free(hot->calls);
 	free(c);
@@ -294,10 +335,10 @@ COLD int shmipc_client_spoilt(struct shmipc_client *hot)
 	return client_end(client_of(hot), -EPROTO);
 }
 
-/* The response to a call that was given up: taken out, 0. Or to none: -EPROTO. */
+/* Consumes a response to an abandoned call and returns 0. -EPROTO: it answers no call. */
 COLD int shmipc_client_stray(struct shmipc_client *hot)
 {
-	uint32_t id = cellring_id(hot->resp.slot);
+	uint32_t id = CELLRING_ID(cellring_head(hot->resp.slot));
 	struct client *c = client_of(hot);
 
 	/* It was not an open call's when poll read it; if it is now, somebody changed it. */
@@ -313,16 +354,22 @@ COLD int shmipc_client_stray(struct shmipc_client *hot)
 /* ---- bursts ---- */
 
 /* For the call that has just been counted. */
+/* So many calls are to travel together, when this many are in flight. */
+static uint32_t burst_wish(const struct shmipc_client *hot, uint32_t open)
+{
+	return cellring_limit(open > hot->window ? open : hot->window);
+}
+
 int shmipc_client_begin(struct shmipc_client *hot)
 {
 	return cellring_burst_open(&hot->burst, &hot->req,
-		cellring_limit(shmipc_client_pending(hot)));
+		burst_wish(hot, shmipc_client_pending(hot)));
 }
 
 void shmipc_client_full(struct shmipc_client *hot)
 {
 	struct cellring_burst *b = &hot->burst;
-	uint32_t limit = cellring_limit(shmipc_client_pending(hot) + 1);
+	uint32_t limit = burst_wish(hot, shmipc_client_pending(hot) + 1);
 
 	cellring_burst_write_full(b);
 	shmipc_client_published(hot);
@@ -374,7 +421,7 @@ COLD int shmipc_client_idle(struct shmipc_client *hot)
 	return client_end(c, -EPIPE);
 }
 
-/* Responses came: waiting is over. */
+/* A response has arrived: ends the wait. */
 COLD void shmipc_client_resume(struct shmipc_client *hot)
 {
 	if (hot->idle == TELL)
@@ -386,16 +433,19 @@ void shmipc_client_wake_test(struct shmipc_client *hot)
 {
 	struct client *c = client_of(hot);
 
+	int woken;
+
 	hot->unfenced = 0;
-	/* After the laps, before the word: pairs with the fence of a server about to sleep. */
-	sleep_fence();
-	if (unlikely(sleep_wake(&c->header->server_state)))
-		c->stats.wakes++;
+	woken = server_wake(c);
+	if (likely(!woken))
+		return;
+	c->stats.wakes += woken > 0;
+	hot->unfenced = woken < 0; /* the next time */
 }
 
 /* ---- wait ---- */
 
-/* 1: a response is there; 0; or why there will be none. */
+/* 1: a response has arrived; 0: not yet; -errno: none will. */
 static int client_look(struct client *c, bool slept)
 {
 	struct shmipc_client *hot = &c->hot;
@@ -467,19 +517,58 @@ int shmipc_client_wait(struct shmipc_client *hot, uint64_t timeout_ns)
 	return client_wait_long(c, &w, timeout_ns);
 }
 
+/* ---- wait on a descriptor ---- */
+
+int shmipc_client_fd(struct shmipc_client *hot)
+{
+	struct client *c = client_of(hot);
+	int err;
+
+	if (c->wake.fd >= 0)
+		return c->wake.fd;
+	if (c->region.fd < 0) /* a forked child */
+		return -EBADF;
+	if (!wakefd_reaches(wakefd_netns(),
+		    __atomic_load_n(&c->header->server_addr.netns, __ATOMIC_RELAXED)))
+		return -ENETUNREACH;
+	err = wakefd_open(&c->wake, &c->place->client_addr);
+	return err ? err : c->wake.fd;
+}
+
+int shmipc_client_arm(struct shmipc_client *hot)
+{
+	struct client *c = client_of(hot);
+
+	if (c->wake.fd < 0)
+		return -EBADF;
+	shmipc_client_flush(hot);
+	hot->idle = TELL; /* nobody else writes the state from here on */
+	wakefd_prepare(&c->wake, &c->place->client_state);
+	if (client_look(c, true)) {
+		shmipc_state_set(&c->place->client_state, SLEEP_WAITING);
+		return 1;
+	}
+	hot->idle_left = 1; /* the next poll in vain looks whether the server lives */
+	/* Calls are pending, or the server could not be woken for lack of a descriptor. */
+	wakefd_timer(&c->wake, shmipc_client_pending(hot) || hot->unfenced ? SHMIPC_SLEEP_NS : 0);
+	c->stats.sleeps++;
+	return 0;
+}
+
 /* ---- the blocking call ---- */
 
 struct answer {
 	void *resp;
-	uint32_t len;
+	uint32_t capacity, len;
 	bool done;
 };
 
-static void answer_take(void *arg, uint64_t token, const void *resp)
+static void answer_take(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct answer *a = arg;
 
-	memcpy(a->resp, resp, a->len);
+	cellring_copy(a->resp, resp, len < a->capacity ? len : a->capacity);
+	a->len = len;
 	a->done = true;
 }
 
@@ -503,15 +592,13 @@ static int answer_wait(struct shmipc_client *hot, struct answer *a, uint64_t tim
 }
 
 int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t len, void *resp,
-	uint32_t resp_len, uint64_t timeout_ns)
+	uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p)
 {
 	struct client *c = client_of(hot);
-	struct answer a = {.resp = resp, .len = resp_len};
+	struct answer a = {.resp = resp, .capacity = capacity};
 	uint32_t id;
 	int err;
 
-	if (resp_len > c->layout.attr.resp_size)
-		return -EMSGSIZE;
 	if (shmipc_client_pending(hot) != c->given_up)
 		return -EBUSY;
 	if (c->given_up) { /* late responses give their places back */
@@ -527,6 +614,8 @@ int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t
 	if (err) {
 		hot->calls[id].state = SHMIPC_CALL_GIVEN_UP;
 		c->given_up++;
+	} else if (len_p) {
+		*len_p = a.len;
 	}
 	return err;
 }
@@ -548,7 +637,7 @@ int shmipc_client_abort(struct shmipc_client *hot, shmipc_response_fn *fn, void 
 		hot->answered++;
 		if (wanted) {
 			n++;
-			fn(arg, call->token, NULL);
+			fn(arg, call->token, NULL, 0);
 		}
 	}
 	c->given_up = 0;
@@ -571,7 +660,9 @@ uint32_t shmipc_client_index(const struct shmipc_client *hot)
 
 void shmipc_client_get_attr(const struct shmipc_client *hot, struct shmipc_attr *attr_p)
 {
-	*attr_p = container_of(hot, const struct client, hot)->layout.attr;
+	const struct client *c = container_of(hot, const struct client, hot);
+
+	*attr_p = shmipc_attr_of(&c->layout, &c->region);
 }
 
 void shmipc_client_get_stats(const struct shmipc_client *hot, struct shmipc_client_stats *stats_p)

@@ -14,6 +14,8 @@
 #include <stdbool.h>
 
 #include "base/compiler.h"
+#include "base/shm.h"
+#include "base/wakefd.h"
 
 /* What the public header declares is what the library exports. */
 #pragma GCC visibility push(default)
@@ -21,8 +23,9 @@
 #pragma GCC visibility pop
 
 #define SHMIPC_PREFIX "shmipc" /* of the file's name */
+static_assert(sizeof(SHMIPC_PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
-#define SHMIPC_VERSION 4u
+#define SHMIPC_VERSION 5u
 #define SHMIPC_WORDS 64u /* of the bitmap */
 #define SHMIPC_LEAST 64u /* messages that fit into a ring of full bursts */
 #define SHMIPC_CLIENT_LOCK(index) (1u + (index)) /* byte of the file; 0 is the server's */
@@ -37,6 +40,7 @@ struct shmipc_header {
 	/* The server's; a client that wakes it clears the state, which is of base/sleep.h. */
 	CACHE_ALIGNED uint32_t server_state;
 	uint32_t closed;
+	struct wakefd_addr server_addr;
 
 	/* Whoever connects or disconnects. */
 	CACHE_ALIGNED uint32_t changes; /* counts connects and disconnects */
@@ -54,12 +58,15 @@ static_assert(offsetof(struct shmipc_header, extra_size) == 28, "layout");
 static_assert(offsetof(struct shmipc_header, size) == 32, "layout");
 static_assert(offsetof(struct shmipc_header, server_state) == 64, "layout");
 static_assert(offsetof(struct shmipc_header, closed) == 68, "layout");
+static_assert(offsetof(struct shmipc_header, server_addr) == 72, "layout");
 static_assert(offsetof(struct shmipc_header, changes) == 128, "layout");
 static_assert(offsetof(struct shmipc_header, reclaim) == 132, "layout");
 static_assert(offsetof(struct shmipc_header, active) == 192, "layout");
 static_assert(sizeof(struct shmipc_header) == 704, "layout");
+static_assert(sizeof(struct wakefd_addr) == 24, "name, cookie and netns, 8 bytes each");
 static_assert(SHMIPC_WORDS * 64 > SHMIPC_MAX_CLIENTS, "layout");
 static_assert(SHMIPC_MAX_DEPTH <= 1u << CELLRING_ID_BITS, "an id is a message's");
+static_assert(SHMIPC_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message's");
 
 /*
  * A place is clean, and may be taken by who gets its lock, when its bit is clear and the
@@ -70,6 +77,7 @@ struct shmipc_place {
 	/* The client's; the server clears state when it wakes the client. */
 	CACHE_ALIGNED uint32_t client_epoch;
 	uint32_t client_state;
+	struct wakefd_addr client_addr;
 
 	/* The server's. */
 	CACHE_ALIGNED uint32_t server_epoch;
@@ -77,9 +85,10 @@ struct shmipc_place {
 
 static_assert(offsetof(struct shmipc_place, client_epoch) == 0, "layout");
 static_assert(offsetof(struct shmipc_place, client_state) == 4, "layout");
+static_assert(offsetof(struct shmipc_place, client_addr) == 8, "layout");
 static_assert(offsetof(struct shmipc_place, server_epoch) == 64, "layout");
 static_assert(sizeof(struct shmipc_place) == 128, "layout");
-static_assert(CELLRING_ABI == 1, "the rings' layout belongs to the version of the region");
+static_assert(CELLRING_ABI == 2, "the rings' layout belongs to the version of the region");
 
 struct shmipc_layout {
 	struct shmipc_attr attr;
@@ -91,6 +100,12 @@ struct shmipc_layout {
 
 /* Sizes as given or, where 0, the default. -EINVAL when one is out of range. */
 int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p);
+
+/* Whom a region with these attributes is for. -EINVAL when there is no such access. */
+int shmipc_access(const struct shmipc_attr *attr, struct shm_access *access_p);
+
+/* The sizes, with who may open the region. */
+struct shmipc_attr shmipc_attr_of(const struct shmipc_layout *l, const struct shm_region *region);
 
 static inline struct shmipc_place *shmipc_place(const struct shmipc_layout *l, void *region,
 	uint32_t index)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The server: its life, who is connected, and what it does when it is not busy. */
+/* The server: creation, clients, waiting, and periodic work. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -17,14 +17,16 @@
 struct server {
 	struct shmipc_server hot;
 	struct shm_region region;
+	struct wakefd wake;
 	struct shmipc_layout layout;
 	struct shmipc_header *header;
 	uint32_t *epochs; /* by index; what server_epoch says */
+	uint8_t *open; /* of all peers, by index * depth + id */
 	uint64_t yielded, probed, reclaimed; /* when last */
 	uint32_t probe; /* whose turn it is */
 	bool reclaim; /* somebody asked for it */
 	bool peers_wait; /* somebody waits with its core given away */
-	struct shmipc_server_stats stats; /* requests and replies: of those who left */
+	struct shmipc_server_stats stats; /* but for what the hot path counts */
 };
 
 static struct server *server_of(struct shmipc_server *hot)
@@ -45,9 +47,8 @@ static void peer_rewind(struct server *s, struct shmipc_peer *peer)
 	peer->resp = shmipc_resp_start(&s->layout, place);
 	peer->state = &place->client_state;
 	peer->handle = NOBODY;
-	peer->received = 0;
-	peer->replied = 0;
 	peer->together = 1;
+	memset(peer->open, 0, s->hot.depth);
 }
 
 /* Acquire: pairs with the releases in place_take() and shmipc_client_disconnect(). */
@@ -74,8 +75,6 @@ static void place_clean(struct server *s, uint32_t index)
 		s->stats.reclaimed++;
 	else if (is_connected(peer))
 		s->stats.departures++;
-	s->stats.requests += peer->received;
-	s->stats.replies += peer->replied;
 	peer_rewind(s, peer);
 	ring_clean(peer->req);
 	ring_clean(peer->resp);
@@ -85,7 +84,7 @@ static void place_clean(struct server *s, uint32_t index)
 	__atomic_store_n(&place->server_epoch, ++s->epochs[index], __ATOMIC_RELEASE);
 }
 
-/* A bit was set: by a client that has the place, unless somebody plays tricks. */
+/* The bit of a place was set, by a client that holds it unless the client is hostile. */
 static void peer_admit(struct server *s, uint32_t index)
 {
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
@@ -109,7 +108,7 @@ static void active_rebuild(struct server *s)
 	s->stats.clients = hot->n_active;
 }
 
-/* Somebody connected, disconnected, or asked for places. */
+/* A client has connected, disconnected, or asked for places. */
 COLD void shmipc_server_rescan(struct shmipc_server *hot)
 {
 	struct server *s = server_of(hot);
@@ -134,7 +133,7 @@ COLD void shmipc_server_rescan(struct shmipc_server *hot)
 	}
 }
 
-/* Cleans the place if it is used by nobody who lives. */
+/* Cleans the place if no living client holds it. */
 static bool place_reclaim(struct server *s, uint32_t index)
 {
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
@@ -165,7 +164,7 @@ static void reclaim_all(struct server *s)
 		active_rebuild(s);
 }
 
-/* Every 2048 messages or polls: the core to those who wait for it, the dead away. */
+/* Every 2048 messages or polls: yields the core if a client waits, and reaps dead clients. */
 COLD void shmipc_server_rest(struct shmipc_server *hot)
 {
 	struct server *s = server_of(hot);
@@ -192,30 +191,38 @@ COLD void shmipc_server_rest(struct shmipc_server *hot)
 	}
 }
 
-/* A client that was replied to yields or sleeps. */
-static void peer_waits(struct server *s, struct shmipc_peer *peer)
+/* As wakefd_wake(). */
+static int peer_wake(struct server *s, const struct shmipc_peer *peer)
 {
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, peer->index);
 
-	if (sleep_wake(&place->client_state)) /* its load repeats the caller's, after the fence */
-		s->stats.wakes++;
-	else
-		s->peers_wait = true;
+	return wakefd_wake(&s->wake, &place->client_state, &place->client_addr);
+}
+
+/* A client that was replied to yields or sleeps. */
+static void peer_waits(struct server *s, struct shmipc_peer *peer)
+{
+	int woken = peer_wake(s, peer); /* its load repeats the caller's, after the fence */
+
+	s->stats.wakes += woken > 0;
+	s->peers_wait |= woken == 0;
+	if (woken < 0) /* the next time */
+		shmipc_server_published(&s->hot, peer);
 }
 
 void shmipc_server_wake_test(struct shmipc_server *hot)
 {
 	struct server *s = server_of(hot);
-	uint32_t n = hot->n_unflushed;
+	uint32_t n = hot->n_unfenced_peers;
 
-	hot->n_unflushed = 0;
+	hot->n_unfenced_peers = 0;
 	hot->unfenced = 0;
 	/* After the laps, before the words: pairs with the fence of a client about to sleep. */
 	sleep_fence();
 	for (uint32_t i = 0; i < n; i++) {
-		struct shmipc_peer *peer = hot->unflushed[i];
+		struct shmipc_peer *peer = hot->unfenced_peers[i];
 
-		peer->unflushed = 0;
+		peer->unfenced = 0;
 		/* Relaxed: the fences order it; pairs with the stores in client_sleep(). */
 		if (unlikely(__atomic_load_n(peer->state, __ATOMIC_RELAXED) != SLEEP_RUNNING))
 			peer_waits(s, peer);
@@ -224,10 +231,16 @@ void shmipc_server_wake_test(struct shmipc_server *hot)
 
 /* ---- bursts ---- */
 
-/* A burst that cannot be, from a client that gains nothing by it: one request is taken. */
+/* A burst with an impossible count, from a hostile client: treated as one request. */
 COLD uint32_t shmipc_server_forged(struct shmipc_peer *peer)
 {
 	return cellring_arrive(&peer->req, CELLRING_HEAD(0, 1, 1));
+}
+
+/* A request with an impossible id or length: dropped without a reply. */
+COLD void shmipc_server_drop(struct shmipc_server *hot)
+{
+	server_of(hot)->stats.bad_requests++;
 }
 
 int shmipc_server_begin(struct shmipc_server *hot, struct shmipc_peer *peer)
@@ -309,11 +322,70 @@ int shmipc_server_wait(struct shmipc_server *hot, uint64_t timeout_ns)
 		n = shmipc_server_poll(hot);
 	}
 	if (n)
-		return n;
+		return 1;
 	shmipc_server_flush(hot);
 	if (!timeout_ns)
 		return 0;
-	return server_wait_long(server_of(hot), &w, timeout_ns);
+	return server_wait_long(server_of(hot), &w, timeout_ns) != 0;
+}
+
+/* ---- wait on a descriptor ---- */
+
+/* Whether every connected client can wake this server. */
+static bool all_reach(const struct server *s)
+{
+	uint64_t netns = wakefd_netns();
+
+	for (uint32_t i = 0; i < s->hot.max_clients; i++) {
+		struct shmipc_place *place = shmipc_place(&s->layout, s->header, i);
+
+		/* Relaxed: set before the bit. */
+		if (place_has_bit(s, i) &&
+			!wakefd_reaches(netns,
+				__atomic_load_n(&place->client_addr.netns, __ATOMIC_RELAXED)) &&
+			shm_locked(&s->region, SHMIPC_CLIENT_LOCK(i)) != 0)
+			return false;
+	}
+	return wakefd_reaches(netns, s->header->server_addr.netns);
+}
+
+int shmipc_server_fd(struct shmipc_server *hot)
+{
+	struct server *s = server_of(hot);
+	int err;
+
+	if (s->wake.fd >= 0)
+		return s->wake.fd;
+	if (s->region.fd < 0) /* a forked child */
+		return -EBADF;
+	err = wakefd_open(&s->wake, &s->header->server_addr);
+	if (err)
+		return err;
+	sleep_fence(); /* pairs with the one in server_notify(): it sees the name, or we the bit */
+	if (all_reach(s))
+		return s->wake.fd;
+	__atomic_store_n(&s->header->server_addr.name, 0, __ATOMIC_RELAXED);
+	wakefd_close(&s->wake);
+	return -ENETUNREACH;
+}
+
+int shmipc_server_arm(struct shmipc_server *hot)
+{
+	struct server *s = server_of(hot);
+
+	if (s->wake.fd < 0)
+		return -EBADF;
+	shmipc_server_flush(hot);
+	wakefd_prepare(&s->wake, &s->header->server_state);
+	if (shmipc_server_poll(hot)) {
+		sleep_cancel(&s->header->server_state);
+		return 1;
+	}
+	/* Clients that could not be woken for lack of a descriptor. */
+	wakefd_timer(&s->wake, hot->n_unfenced_peers ? SHMIPC_SLEEP_NS : 0);
+	s->stats.sleeps++;
+	hot->budget = 0; /* a look at the clock, and at who is dead, after each sleep */
+	return 0;
 }
 
 void *shmipc_server_extra(struct shmipc_server *hot, uint32_t client)
@@ -328,17 +400,17 @@ void *shmipc_server_extra(struct shmipc_server *hot, uint32_t client)
 
 void shmipc_server_get_attr(const struct shmipc_server *hot, struct shmipc_attr *attr_p)
 {
-	*attr_p = container_of(hot, const struct server, hot)->layout.attr;
+	const struct server *s = container_of(hot, const struct server, hot);
+
+	*attr_p = shmipc_attr_of(&s->layout, &s->region);
 }
 
 void shmipc_server_get_stats(const struct shmipc_server *hot, struct shmipc_server_stats *stats_p)
 {
 	struct shmipc_server_stats stats = container_of(hot, const struct server, hot)->stats;
 
-	for (uint32_t i = 0; i < hot->n_active; i++) {
-		stats.requests += hot->active[i]->received;
-		stats.replies += hot->active[i]->replied;
-	}
+	stats.requests = hot->requests;
+	stats.replies = hot->replies;
 	*stats_p = stats;
 }
 
@@ -348,7 +420,8 @@ static void server_free(struct server *s)
 	free(s->hot.peers);
 	free(s->hot.active);
 	free(s->hot.visits);
-	free(s->hot.unflushed);
+	free(s->hot.unfenced_peers);
+	free(s->open);
 	free(s);
 }
 
@@ -360,6 +433,7 @@ static struct server *server_alloc(const struct shmipc_layout *l)
 
 	if (!s)
 		return NULL;
+	s->wake = WAKEFD_NONE;
 	s->layout = *l;
 	s->hot.max_clients = l->attr.max_clients;
 	s->hot.depth = l->attr.depth;
@@ -370,8 +444,10 @@ static struct server *server_alloc(const struct shmipc_layout *l)
 	s->hot.peers = shmipc_alloc(n, sizeof(*s->hot.peers));
 	s->hot.active = shmipc_alloc(n, sizeof(*s->hot.active));
 	s->hot.visits = shmipc_alloc(n, sizeof(*s->hot.visits));
-	s->hot.unflushed = shmipc_alloc(n, sizeof(*s->hot.unflushed));
-	if (!s->epochs || !s->hot.peers || !s->hot.active || !s->hot.visits || !s->hot.unflushed) {
+	s->hot.unfenced_peers = shmipc_alloc(n, sizeof(*s->hot.unfenced_peers));
+	s->open = calloc(n, l->attr.depth);
+	if (!s->epochs || !s->hot.peers || !s->hot.active || !s->hot.visits ||
+		!s->hot.unfenced_peers || !s->open) {
 		server_free(s);
 		return NULL;
 	}
@@ -391,8 +467,10 @@ static void server_publish(struct server *s)
 	h->resp_size = a->resp_size;
 	h->extra_size = a->extra_size;
 	h->size = s->layout.size;
+	h->server_addr.netns = wakefd_netns();
 	for (uint32_t i = 0; i < a->max_clients; i++) {
 		s->hot.peers[i].index = i;
+		s->hot.peers[i].open = s->open + (size_t)i * a->depth;
 		peer_rewind(s, &s->hot.peers[i]);
 		s->epochs[i] = 1;
 		shmipc_place(&s->layout, h, i)->server_epoch = 1;
@@ -406,17 +484,21 @@ int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_server **server_p)
 {
 	static const struct shmipc_attr defaults;
+	struct shm_access access;
 	struct shmipc_layout l;
 	struct server *s;
 	int err;
 
-	err = shmipc_layout_plan(attr ? attr : &defaults, &l);
+	attr = attr ? attr : &defaults;
+	err = shmipc_layout_plan(attr, &l);
+	if (!err)
+		err = shmipc_access(attr, &access);
 	if (err)
 		return err;
 	s = server_alloc(&l);
 	if (!s)
 		return -ENOMEM;
-	err = shm_create(SHMIPC_PREFIX, name, l.size, &s->region);
+	err = shm_create_for(SHMIPC_PREFIX, name, l.size, &access, &s->region);
 	if (err) {
 		server_free(s);
 		return err;
@@ -445,9 +527,9 @@ void shmipc_server_destroy(struct shmipc_server *hot)
 		__atomic_store_n(&s->header->closed, 1, __ATOMIC_RELEASE);
 		sleep_fence(); /* pairs with the one in sleep_prepare() */
 		for (uint32_t i = 0; i < hot->n_active; i++)
-			sleep_wake(&shmipc_place(&s->layout, s->header, hot->active[i]->index)
-					    ->client_state);
+			peer_wake(s, hot->active[i]);
 	}
+	wakefd_close(&s->wake);
 	shm_close(&s->region);
 	server_free(s);
 }

@@ -86,7 +86,7 @@ struct tally {
 	uint8_t *seen;
 };
 
-static inline void tally_take(void *arg, uint64_t token, const void *resp)
+static inline void tally_take(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct tally *t = arg;
 

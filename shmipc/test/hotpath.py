@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """call, recv and reply neither fence nor lock, nor do the functions that they call, but for
-the one that says why a call is refused; the wake tests, which have the fence, show that
+those that say why a call is refused and what is wrong with a request, and memcpy(), which is
+for long messages; the wake tests, which have the fence, show that
 one would be seen.
 
 	hotpath.py OBJDUMP ARCHIVE-OF-HOTPATH LIBSHMIPC.A
@@ -22,7 +23,7 @@ for name in "shmipc_client_wake_test", "shmipc_server_wake_test":
 bursts = {f"shmipc_{side}_{what}" for side in ("client", "server") for what in ("begin", "full", "part", "end_burst")}
 for name in {"hot_call", "hot_recv", "hot_reply"} | bursts:
     body = bodies[name]
-    called = set(relocation.findall(body)) - {"shmipc_client_refused", "shmipc_server_forged"} - bursts
+    called = set(relocation.findall(body)) - {"shmipc_client_refused", "shmipc_server_forged", "shmipc_server_drop", "memcpy"} - bursts
     count = len(re.findall(r"^ +[0-9a-f]+:\t", body, re.M))
     print(f"{name}: {count} instructions")
     if fence.search(body):

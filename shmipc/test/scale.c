@@ -9,7 +9,7 @@
 
 #define ROUNDS 2000
 
-static void take(void *arg, uint64_t token, const void *resp)
+static void take(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	*(uint64_t *)arg += token == ((const struct msg *)resp)->tag;
 }

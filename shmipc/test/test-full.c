@@ -5,7 +5,7 @@
 #include "base/smallshm.h"
 #include "common.h"
 
-static void ignore(void *arg, uint64_t token, const void *resp)
+static void ignore(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 }
 
@@ -26,7 +26,7 @@ static void region_too_large(void)
 		CHECK_EQ(serve_once(s), 1);
 		CHECK_EQ(shmipc_client_poll(c, ignore, NULL), 1);
 	}
-	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0), -ETIMEDOUT);
+	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0, NULL), -ETIMEDOUT);
 	shmipc_client_disconnect(c);
 	shmipc_server_destroy(s);
 }

@@ -33,7 +33,7 @@ static pid_t server_process(void)
 	return pid;
 }
 
-static void ignore(void *arg, uint64_t token, const void *resp)
+static void ignore(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 }
 

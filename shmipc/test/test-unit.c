@@ -25,7 +25,7 @@ static void round_trip(void)
 	shmipc_server_destroy(s);
 }
 
-static void count_one(void *arg, uint64_t token, const void *resp)
+static void count_one(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	++*(uint32_t *)arg;
 }
@@ -57,7 +57,7 @@ struct again {
 	uint64_t next, sum;
 };
 
-static void call_again(void *arg, uint64_t token, const void *resp)
+static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct again *a = arg;
 	const struct msg *m = resp;
@@ -133,13 +133,12 @@ static void wrong_replies_are_refused(void)
 	CHECK_EQ(shmipc_client_call(c, big, sizeof(big), 0), -EMSGSIZE);
 	CHECK_EQ(call_tag(c, 1), 0);
 	CHECK_EQ(shmipc_server_poll(s), 1);
-	CHECK_EQ(shmipc_server_recv(s, &r, big, sizeof(big)), -EMSGSIZE);
 	CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
 	CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 0);
 	CHECK_EQ(shmipc_server_reply(s, r.client, r.id, big, sizeof(big)), -EMSGSIZE);
 	CHECK_EQ(shmipc_server_reply(s, r.client + 1, r.id, &m, sizeof(m)), -EPIPE);
-	CHECK_EQ(shmipc_server_reply(s, 4095, r.id, &m, sizeof(m)), -EPIPE);
-	CHECK_EQ(shmipc_server_reply(s, UINT32_MAX, r.id, &m, sizeof(m)), -EPIPE);
+	CHECK_EQ(shmipc_server_reply(s, 4095, r.id, &m, sizeof(m)), -EINVAL);
+	CHECK_EQ(shmipc_server_reply(s, UINT32_MAX, r.id, &m, sizeof(m)), -EINVAL);
 	CHECK_EQ(shmipc_server_reply(s, 1, r.id, &m, sizeof(m)), -EPIPE);
 	CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
 	CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), -EINVAL);
@@ -190,7 +189,7 @@ static void visits_are_capped_and_rotate(void)
 
 			/* Takes it without a check. */
 			while (one->resp.slot != one->resp.ready || shmipc_client_look(one) == 1) {
-				uint32_t id = cellring_id(one->resp.slot);
+				uint32_t id = CELLRING_ID(cellring_head(one->resp.slot));
 
 				one->calls[id].state = SHMIPC_CALL_FREE;
 				one->calls[(one->depth + one->answered++) & one->calls_mask].free =
@@ -236,15 +235,15 @@ static void skipped_clients_keep_their_requests(void)
 	shmipc_server_destroy(s);
 }
 
-/* Both rings across the wrap of the 32-bit lap: laps are only compared for equality. */
+/* Both rings across the wrap of the lap: laps are only compared for equality. */
 static void laps_may_wrap(void)
 {
 	struct shmipc_server *s = test_serve("laps", &msg_attr);
 	struct again a = {.c = test_join("laps")};
 
 	shmipc_server_poll(s);
-	a.c->req.lap = s->peers[0].req.lap = UINT32_MAX - 1;
-	a.c->resp.lap = s->peers[0].resp.lap = UINT32_MAX - 1;
+	a.c->req.lap = s->peers[0].req.lap = CELLRING_LAP_LAST - 1;
+	a.c->resp.lap = s->peers[0].resp.lap = CELLRING_LAP_LAST - 1;
 	while (a.next < msg_attr.depth)
 		CHECK_EQ(call_tag(a.c, a.next++), 0);
 	while (a.sum < 128 * 5) {
@@ -304,7 +303,7 @@ static void forged_responses_end_the_connection(void)
 	}
 }
 
-/* A client that writes more requests than it may: the server takes depth of them. */
+/* A client that writes more requests than it may: the server takes one of each id. */
 static void flood_is_bounded_by_depth(void)
 {
 	struct shmipc_server *s = test_serve("flood", &msg_attr);
@@ -312,16 +311,26 @@ static void flood_is_bounded_by_depth(void)
 	struct shmipc_req r[256];
 	struct msg m = msg_of(1);
 	uint32_t n = 0, cells = (uint32_t)(c->req.end - c->req.begin) / c->req.cell;
+	struct shmipc_server_stats st;
 
 	CHECK(cells > msg_attr.depth);
 	for (uint32_t i = 0; i < cells; i++) /* the whole ring */
-		cellring_put(&c->req, CELLRING_ID_MASK, &m, sizeof(m));
+		cellring_put(&c->req,
+			i < msg_attr.depth ? i :
+			i + 1 < cells      ? CELLRING_ID_MASK - i :
+					     0 /* twice */,
+			&m, sizeof(m));
 	while (shmipc_server_poll(s))
 		while (shmipc_server_recv(s, &r[n], &m, sizeof(m)) > 0)
 			n++;
 	CHECK_EQ(n, msg_attr.depth);
+	shmipc_server_get_stats(s, &st);
+	CHECK_EQ(st.requests, n);
+	CHECK_EQ(st.bad_requests, cells - n);
 	CHECK_EQ(shmipc_server_reply(s, r[0].client, r[0].id, &m, sizeof(m)), 0);
+	cellring_put(&c->req, r[0].id, &m, sizeof(m));
 	CHECK_EQ(shmipc_server_poll(s), 1);
+	CHECK_EQ(shmipc_server_recv(s, &r[0], &m, sizeof(m)), 1);
 	shmipc_client_disconnect(c);
 	shmipc_server_destroy(s);
 }
@@ -506,6 +515,82 @@ static void held_replies_are_published(const char *how)
 		shmipc_server_destroy(s);
 }
 
+/*
+ * How many calls a client keeps in flight is what counts, not how many it has just then: after
+ * many, and then none, they are collected; after a poll with few in flight they are not.
+ */
+static void calls_in_flight_are_remembered(void)
+{
+	struct shmipc_server *s = test_serve("window", &msg_attr);
+	struct shmipc_client *c = test_join("window");
+	uint32_t n = 0, got = 0;
+
+	for (uint32_t round = 0; round < 3; round++) {
+		while (n < msg_attr.depth)
+			CHECK_EQ(call_tag(c, n++), 0);
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
+		while (serve_once(s))
+			;
+		while (shmipc_client_poll(c, count_one, &got))
+			;
+		CHECK_EQ(got, n);
+		n = got = 0;
+		for (uint32_t i = 1; i < 8; i++) {
+			CHECK_EQ(call_tag(c, n++), 0);
+			CHECK_EQ(held(&c->burst), i);
+		}
+		CHECK_EQ(shmipc_server_poll(s), 0);
+		CHECK_EQ(call_tag(c, n++), 0); /* a quarter of 32 */
+		CHECK_EQ(held(&c->burst), 0);
+	}
+	CHECK_EQ(serve_once(s), 8);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 8);
+	CHECK_EQ(call_tag(c, 0), 0);
+	CHECK_EQ(held(&c->burst), 1);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0); /* one in flight */
+	CHECK_EQ(serve_once(s), 1);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
+	CHECK_EQ(call_tag(c, 0), 0);
+	CHECK_EQ(held(&c->burst), 0);
+	CHECK_EQ(serve_once(s), 1);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+/* A server that answers one by one and polls: answers that the next ones can travel with wait. */
+static void replies_wait_for_the_next(void)
+{
+	struct shmipc_server *s = test_serve("single", &msg_attr);
+	struct shmipc_client *c = test_join("single");
+	struct shmipc_req r;
+	uint32_t got = 0;
+	struct msg m;
+
+	for (uint32_t round = 0; round < 2; round++) {
+		for (uint32_t i = 0; i < 32; i++)
+			CHECK_EQ(call_tag(c, i), 0);
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
+		while (!round && serve_once(s)) /* from now on all travel in eights */
+			;
+		while (shmipc_client_poll(c, count_one, &got))
+			;
+	}
+	for (uint32_t i = 0; i < 32; i++) {
+		CHECK_EQ(shmipc_server_poll(s), 1);
+		CHECK_EQ(held(&s->burst), i < 21 ? i % 8 : (i - 20) % 8);
+		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
+		if (i == 20) { /* a poll without an answer: who polls may wait for something else */
+			CHECK_EQ(shmipc_server_poll(s), 1);
+			CHECK_EQ(held(&s->burst), 0);
+		}
+		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
+	}
+	CHECK_EQ(shmipc_server_poll(s), 0);
+	CHECK_EQ(held(&s->burst), 0);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
 static void what_is_held_back_is_published(void)
 {
 	held_calls_are_published("poll");
@@ -551,18 +636,21 @@ static void forged_burst(struct shmipc_server *s, struct shmipc_client *c, uint3
 {
 	struct cellring_cursor *req = &s->peers[0].req;
 	uint32_t n = 0, honest = count && count <= req->most ? count : 1;
-	uint64_t forged = CELLRING_HEAD(c->req.lap, count, together) | 0xabcdef;
+	uint64_t forged = CELLRING_HEAD(c->req.lap, count, together) |
+			  CELLRING_MESSAGE(0, sizeof(struct msg));
+	uint64_t rest = CELLRING_HEAD(CELLRING_LAP_LAST, 15, 15);
 	unsigned char *cell = c->req.slot;
 	struct msg m = msg_of(1);
 	struct shmipc_req r;
 
 	cellring_put(&c->req, 0, &m, sizeof(m)); /* steps on */
 	for (uint32_t i = 1; i < req->most; i++)
-		((struct cellring_message *)(cell + i * req->stride))->head = UINT64_MAX;
+		((struct cellring_message *)(cell + i * req->stride))->head =
+			rest | CELLRING_MESSAGE(i, sizeof(m));
 	((struct cellring_message *)cell)->head = forged;
 	CHECK_EQ(shmipc_server_poll(s), 1);
 	while (shmipc_server_recv(s, &r, &m, sizeof(m)) == 1) {
-		CHECK_EQ(r.id, n ? CELLRING_ID_MASK : 0xabcdefu);
+		CHECK_EQ(r.id, n);
 		CHECK(req->slot < req->end && req->ready <= req->end);
 		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
 		CHECK(held(&s->burst) + room(&s->burst) <= CELLRING_BURST);
@@ -585,11 +673,12 @@ static void hostile_bursts_are_bounded(void)
 	shmipc_server_destroy(s);
 }
 
-/* More at once than a client may have open: what it may not have is not read. */
-static void hostile_depth_is_bounded(void)
+/* A client that gives calls an id that is in use: the second one is dropped. */
+static void an_id_in_use_is_refused(void)
 {
 	struct shmipc_server *s = test_serve("deep", &msg_attr);
 	struct shmipc_client *c = test_join("deep");
+	struct shmipc_server_stats st;
 	struct shmipc_req r;
 	struct msg m = msg_of(1);
 	uint32_t n = 0;
@@ -599,13 +688,12 @@ static void hostile_depth_is_bounded(void)
 	for (uint32_t i = 0; i < 2 * msg_attr.depth; i++)
 		CHECK_EQ(call_tag(c, i), 0);
 	shmipc_client_flush(c);
-	for (uint32_t i = 0; i < 4 * msg_attr.depth; i++) {
-		shmipc_server_poll(s);
+	while (shmipc_server_poll(s))
 		while (shmipc_server_recv(s, &r, &m, sizeof(m)) == 1)
 			n++;
-	}
-	CHECK_EQ(n, msg_attr.depth);
-	CHECK_EQ(shmipc_server_poll(s), 0);
+	CHECK_EQ(n, 1);
+	shmipc_server_get_stats(s, &st);
+	CHECK_EQ(st.bad_requests, 2 * msg_attr.depth - 1);
 	shmipc_client_disconnect(c);
 	shmipc_server_destroy(s);
 }
@@ -623,7 +711,8 @@ static void hostile_counts_end_the_connection(void)
 		CHECK_EQ(call_tag(c, 0), 0);
 		CHECK_EQ(serve_once(s), 1);
 		slot = (struct cellring_message *)c->resp.slot;
-		slot->head = CELLRING_HEAD(slot->head >> 32, count, 1) | CELLRING_ID(slot->head);
+		slot->head = CELLRING_HEAD(CELLRING_LAP(slot->head), count, 1) |
+			     CELLRING_MESSAGE(CELLRING_ID(slot->head), sizeof(struct msg));
 		CHECK_EQ(shmipc_client_poll(c, count_one, &got), r);
 		CHECK_EQ(got, r == 1);
 		/* The second message of a burst would be the response to no call. */
@@ -643,7 +732,7 @@ static void forge_words(uint64_t *words, const struct cellring_cursor *at, uint3
 		words[k] = CELLRING_HEAD(at->lap + (i + k) % 2, 1, 1) | (i & 7);
 }
 
-static void take_in_order(void *arg, uint64_t token, const void *resp)
+static void take_in_order(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	CHECK_EQ(token, *(uint32_t *)arg);
 	++*(uint32_t *)arg;
@@ -691,7 +780,7 @@ struct sized {
 	uint32_t size, n;
 };
 
-static void on_sized(void *arg, uint64_t token, const void *resp)
+static void on_sized(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct sized *t = arg;
 
@@ -756,10 +845,12 @@ int main(int argc, char **argv)
 		TEST(forged_responses_end_the_connection),
 		TEST(flood_is_bounded_by_depth),
 		TEST(what_is_held_back_is_published),
+		TEST(calls_in_flight_are_remembered),
+		TEST(replies_wait_for_the_next),
 		TEST(when_sleepers_are_looked_for),
 		TEST(held_replies_go_with_their_client),
 		TEST(hostile_bursts_are_bounded),
-		TEST(hostile_depth_is_bounded),
+		TEST(an_id_in_use_is_refused),
 		TEST(hostile_counts_end_the_connection),
 		TEST(payload_is_no_head),
 		TEST(all_sizes),

@@ -4,12 +4,13 @@ import pathlib
 import subprocess
 import sys
 
-from layers import DRIVER_HEADERS, HEADER_ONLY, LAYERS, PROGRAMS, fail, home
+from layers import DRIVER_HEADERS, HARNESSES, HEADER_ONLY, LAYERS, PROGRAMS, fail, home
 
 build, source = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
 allowed = {name: row[1] for name, row in LAYERS.items()}
 allowed.update((name, set()) for name in HEADER_ONLY)
 allowed.update((name, row[1]) for name, row in PROGRAMS.items())
+allowed.update(HARNESSES)
 deps = subprocess.run(
     ["ninja", "-C", str(build), "-t", "deps"], check=True, capture_output=True, text=True
 ).stdout

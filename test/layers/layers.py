@@ -23,6 +23,8 @@ LIBC = {"libc.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0"}
 
 # Programs: (file, directories they may include from, libraries they need besides libc).
 PROGRAMS = {
+    "rdmabench": ("rdmabench/rdmabench", {"base", "latrec", "mlx5dv-lite"},
+                  {"liblatrec.so.0", "libmlx5dv-lite.so.0", "libjansson.so.4", "libm.so.6"}),
     "tentbench": ("tent/sim/tentbench", {"base"},
                   {"libtent.so.0", "liblatrec.so.0", "libjansson.so.4", "libm.so.6"}),
     "benchkv": ("benchkv/benchkv",
@@ -31,6 +33,13 @@ PROGRAMS = {
                  "libflux.so.0", "libibverbs.so.1", "libmlx5.so.1", "libpmix.so.2", "libhwloc.so.15",
                  "libjansson.so.4", "libm.so.6"}),
 }
+
+# Archives that are built once and never installed: directories they may include from. Nothing that
+# is installed may include from theirs.
+HARNESSES = {"bench": {"base", "latrec"}}
+
+# What a program may need besides, where it was found when the program was built.
+OPTIONAL = {"libucp.so.0"}
 
 # No layer may see rdma-core's driver headers but the one that is over them.
 DRIVER_HEADERS = {"mlx5dv-lite": {"mlx5dv.h", "mlx5_api.h", "verbs.h"}}

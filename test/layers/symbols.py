@@ -6,17 +6,17 @@ import re
 import subprocess
 import sys
 
-from layers import LAYERS, LIBC, PROGRAMS, fail, home
+from layers import LAYERS, LIBC, OPTIONAL, PROGRAMS, fail, home
 
 
 def run(*cmd):
     return subprocess.run(cmd, check=True, capture_output=True, text=True).stdout
 
 
-def check_needed(file, needed):
+def check_needed(file, needed, optional=frozenset()):
     found = set(re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", str(file))))
-    if found - needed - LIBC:
-        errors.append(f"{file.name} needs {sorted(found - needed - LIBC)}")
+    if found - needed - LIBC - optional:
+        errors.append(f"{file.name} needs {sorted(found - needed - LIBC - optional)}")
     if needed - found:
         errors.append(f"{file.name} does not use {sorted(needed - found)}, which it is over")
     return sorted(found)
@@ -25,7 +25,7 @@ def check_needed(file, needed):
 build = pathlib.Path(sys.argv[1])
 errors = []
 for name in set(sys.argv[2:]) & set(PROGRAMS):
-    print(f"{name}: needs {check_needed(build / PROGRAMS[name][0], PROGRAMS[name][2])}")
+    print(f"{name}: needs {check_needed(build / PROGRAMS[name][0], PROGRAMS[name][2], OPTIONAL)}")
 for layer in (name for name in sys.argv[2:] if name in LAYERS):
     prefix, _, needed = LAYERS[layer]
     lib = build / home(layer) / f"lib{layer}.so"

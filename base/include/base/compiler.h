@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Small things that the compiler and the CPU give, by name. */
+/* Names for features of the compiler and the CPU. */
 #ifndef BASE_COMPILER_H
 #define BASE_COMPILER_H
 
@@ -21,7 +21,7 @@
 #define container_of(ptr, type, member)                                                            \
 	((type *)(void *)&((char *)(ptr))[-(long)offsetof(type, member)])
 
-/* One pause of a polling loop: 25-45 ns on x86-64, a hint that a sibling may run. */
+/* One pause in a polling loop: 25-45 ns on x86-64, and a hint to the sibling thread. */
 static inline void cpu_relax(void)
 {
 #if defined(__x86_64__)
@@ -38,13 +38,13 @@ static inline int is_pow2(uint64_t x)
 	return x && !(x & (x - 1));
 }
 
-/* The next power of two that is >= x; 1 for 0. x <= 2^63. */
+/* The smallest power of two that is >= x; 1 for 0. x <= 2^63. */
 static inline uint64_t pow2_ceil(uint64_t x)
 {
 	return x <= 1 ? 1 : 1ull << (64 - __builtin_clzll(x - 1));
 }
 
-/* a is a power of two. */
+/* Rounds x up to a multiple of a, which is a power of two. */
 static inline uint64_t align_up(uint64_t x, uint64_t a)
 {
 	return (x + a - 1) & ~(a - 1);

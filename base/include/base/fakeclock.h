@@ -4,8 +4,8 @@
  *
  *	link_args: ['-Wl,--wrap=clock_gettime', '-Wl,--wrap=sched_yield']
  *
- * Time passes when the test says so: fake.ns, or fake.step_ns at each look. Included by one
- * file of a program.
+ * The test sets the time (fake.ns) and by how much it advances with each reading
+ * (fake.step_ns). Included by one file of a program.
  */
 #ifndef BASE_FAKECLOCK_H
 #define BASE_FAKECLOCK_H
@@ -17,8 +17,8 @@
 #include "base/clock.h"
 
 static struct {
-	uint64_t ns; /* now */
-	uint64_t step_ns; /* passes at each look */
+	uint64_t ns; /* the present time */
+	uint64_t step_ns; /* added at each reading */
 	uint64_t looks, yields;
 } fake;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Process-shared futex: the words live in memory that several processes map. */
+/* Process-shared futexes: words in memory that several processes map. */
 #ifndef BASE_FUTEX_H
 #define BASE_FUTEX_H
 
@@ -14,8 +14,8 @@
 #include "base/clock.h"
 
 /*
- * Sleeps while *word == val, at most timeout_ns. Returns 0 when woken (perhaps
- * spuriously), -EAGAIN when the word had changed, -ETIMEDOUT, -EINTR.
+ * Sleeps while *word == val, at most timeout_ns. Returns 0 when woken (perhaps spuriously),
+ * -EAGAIN if *word != val, -ETIMEDOUT or -EINTR.
  */
 static inline int futex_wait(const uint32_t *word, uint32_t val, uint64_t timeout_ns)
 {
@@ -27,7 +27,7 @@ static inline int futex_wait(const uint32_t *word, uint32_t val, uint64_t timeou
 	return -errno;
 }
 
-/* Wakes at most n sleepers; returns how many. */
+/* Wakes at most n sleepers. Returns their number. */
 static inline int futex_wake(const uint32_t *word, int n)
 {
 	long r = syscall(SYS_futex, word, FUTEX_WAKE, n, NULL, NULL, 0);

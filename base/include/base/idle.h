@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How many polls in vain until the next look at the clock, for who has promised to see
- * something (that the other side has died) within a time.
+ * The number of empty polls until the clock is read again, in a loop that has to notice
+ * something (that the other side has died) within a certain time.
  *
- * A look at the clock takes as long as a poll in vain, so a loop that polls all the time
- * makes one every IDLE_POLLS polls. Who polls seldom looks each time.
+ * Reading the clock takes as long as an empty poll, so a loop that polls continuously reads it
+ * every IDLE_POLLS polls. A loop that polls rarely reads it at each poll.
  *
  *	if (--idle_left > 0)
  *		return;
@@ -17,7 +17,7 @@
 #include "base/clock.h"
 
 #define IDLE_POLLS 16
-#define IDLE_SELDOM_NS NSEC_PER_MSEC /* since the last look: polls are 60 us or more apart */
+#define IDLE_SELDOM_NS NSEC_PER_MSEC /* since the last reading: polls are >= 60 us apart */
 
 static inline int32_t idle_polls(uint64_t *looked_ns, uint64_t now)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For tests of waits that a signal ends. */
+/* For tests of waits that are ended by a signal. */
 #ifndef BASE_INTERRUPT_H
 #define BASE_INTERRUPT_H
 
@@ -10,7 +10,7 @@
 
 #include "base/test.h"
 
-/* A thread that waits for what never comes, and what its wait returned. */
+/* A thread in a wait that only a signal ends, and the result of the wait. */
 struct interrupted {
 	int (*wait)(void *object);
 	void *object;
@@ -32,7 +32,7 @@ static inline void *interrupt_thread(void *arg)
 	return NULL;
 }
 
-/* Calls wait(object) in another thread, sends that one signals until it returns; the result. */
+/* Calls wait(object) in another thread and sends it signals until it returns. Its result. */
 static inline int interrupt_wait(int (*wait)(void *object), void *object)
 {
 	struct interrupted t = {.wait = wait, .object = object};
@@ -41,7 +41,7 @@ static inline int interrupt_wait(int (*wait)(void *object), void *object)
 
 	CHECK_EQ(sigaction(SIGUSR1, &sa, NULL), 0);
 	CHECK_EQ(pthread_create(&thread, NULL, interrupt_thread, &t), 0);
-	/* Not one alone: it may come before the thread sleeps. */
+	/* Repeated, because a signal may arrive before the thread sleeps. */
 	while (!__atomic_load_n(&t.done, __ATOMIC_ACQUIRE)) {
 		CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
 		sched_yield();

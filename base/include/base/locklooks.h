@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Counts how often code of static libraries takes or looks at a lock of a file: system calls
- * whose time grows with the locks that the file has. Included by one file of a program:
+ * Counts how often code of static libraries takes or tests a lock on a file. The time of these
+ * system calls grows with the number of locks on the file. Included by one file of a program:
  *
  *	link_args: ['-Wl,--wrap=fcntl', '-Wl,--wrap=fcntl64']
  */
@@ -30,7 +30,7 @@ int __wrap_fcntl(int fd, int cmd, ...)
 	return __real_fcntl(fd, cmd, arg);
 }
 
-/* What fcntl() is called with large files; the same where addresses have 64 bits. */
+/* The name of fcntl() with large files; the same function on 64-bit machines. */
 int __wrap_fcntl64(int fd, int cmd, ...)
 {
 	va_list args;

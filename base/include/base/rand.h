@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* A seed in *state gives the same numbers again. */
+/* The same seed in *state gives the same sequence. */
 static inline uint64_t rand_next(uint64_t *state)
 {
 	uint64_t z = (*state += 0x9e3779b97f4a7c15ull);

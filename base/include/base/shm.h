@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A named shared-memory region, made by one process (the server) and mapped by others
- * of the same user, in which everybody can see who is still there.
+ * A named shared-memory region. One process (the server) creates it, others of the same user or of
+ * one group map it, and each of them can test whether another one is still alive.
  *
  *	struct shm_region r;
  *	err = shm_create("layer", "job7", size, &r);	server; holds byte 0
@@ -13,23 +13,25 @@
  *	shm_locked(&r, SHM_SERVER)			is the server alive?
  *	shm_close(&r);
  *
- * Liveness: who is there holds a byte lock on the region's file, an open file
- * description lock, which the kernel drops when the last reference to the description
- * goes: with the process, however it ends, and not with a thread. It sees through pid
- * namespaces and does not mistake a reused pid. Three things would break it, hence:
- * a mapping holds a reference, so the description that locks is not the one that is
- * mapped; a forked child inherits the description, so the child closes it in a
- * pthread_atfork() handler (and may only shm_close() the region); exec'd programs
- * would, too: O_CLOEXEC. A child made by a bare clone(2) is not seen.
+ * Liveness: each process holds a lock on one byte of the region's file. It is an open file
+ * description lock, which the kernel drops with the last reference to the description: when
+ * the process ends in any way, and not when a thread ends. It works across pid namespaces and
+ * does not depend on pids, which may be reused. Other references to the description have to be
+ * avoided: a mapping holds one, so another description is used for the mapping; a forked child
+ * inherits it, so the child closes it in a pthread_atfork() handler (and may only shm_close()
+ * the region); and exec closes it (O_CLOEXEC). A child made by a bare clone(2) is not handled.
  *
- * A process maps a region once, however many objects of its threads have it open: the
- * tables of its pages are shared, and a thread sanitizer sees that it is the same memory.
+ * A process maps a region once, however many objects of its threads have it open. They share
+ * its page tables, and a thread sanitizer recognises it as the same memory.
  *
- * The file is /dev/shm/<prefix>.<name>, mode 0600. Neither function follows a symbolic
- * link, and both refuse what another user owns or what others may open.
+ * The file is /dev/shm/<prefix>.<name>, mode 0600, or 0660 for a group. shm_create() and
+ * shm_attach() do not follow symbolic links, and refuse files that everybody may open or that
+ * another user owns. shm_attach_for() accepts another user's region if it is for a group, and the
+ * caller expects that. Otherwise any member of a group that two users share could create a region
+ * of a known name for the other one to attach to.
  *
- * A region is one thread's at a time; different regions are independent. It must not
- * move while it is open (the fork handler knows its address).
+ * A region belongs to one thread at a time; different regions are independent. It must not move
+ * while it is open (the fork handler knows its address).
  */
 #ifndef BASE_SHM_H
 #define BASE_SHM_H
@@ -41,30 +43,39 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define SHM_NAME_MAX 200 /* of prefix and name together */
-#define SHM_SERVER 0 /* the byte that a server holds; the others are the layer's to give */
-#define SHM_NAMING UINT32_MAX /* but this: held while a file gets a server or loses its name */
+#define SHM_SERVER 0 /* the byte that a server holds; the layer assigns the others */
+#define SHM_NAMING UINT32_MAX /* except this: held while a file gets a server or loses its name */
 #define SHM_TRIES 1000 /* lost races with other creators before -EADDRINUSE */
+
+/* Whom a region is for; all zero: its user alone. */
+struct shm_access {
+	uint32_t mode; /* 0600, 0660, or 0: create makes 0600, attach takes either of its user's */
+	uint32_t gid; /* with has_gid: the group, otherwise the creator's */
+	bool has_gid;
+};
 
 struct shm_region {
 	void *addr;
 	size_t size;
-	int fd; /* the description that holds the locks; -1 in a forked child */
-	bool named; /* this process made the name and has not removed it yet */
+	int fd; /* its description holds the locks; -1 in a forked child */
+	bool named; /* this process has made the name and not removed it yet */
 	char path[SHM_NAME_MAX + 3]; /* for shm_open(3) */
-	dev_t dev; /* of the file that is mapped */
+	struct shm_access access; /* as the file has it */
+	dev_t dev; /* of the mapped file */
 	ino_t ino;
 	struct shm_region *next;
 };
 
 /*
- * Every open region that one library (or program) has in this process: for the fork
- * handler, and to find a mapping that is there. Weak: all that include this have one.
+ * The open regions of one library (or program) in this process, for the fork handler and to
+ * find an existing mapping. Weak, so that all files that include this share one.
  */
 struct shm_registry {
 	pthread_mutex_t lock;
@@ -86,7 +97,7 @@ static inline void shm_fork_parent(void)
 	pthread_mutex_unlock(&shm_regions.lock);
 }
 
-/* The child gives up every claim; the mappings stay, so that it may shm_close() them. */
+/* The child closes the descriptors. The mappings stay, so that it may shm_close() them. */
 static inline void shm_fork_child(void)
 {
 	for (struct shm_region *r = shm_regions.first; r; r = r->next) {
@@ -103,7 +114,7 @@ static inline void shm_fork_init(void)
 	pthread_atfork(shm_fork_prepare, shm_fork_parent, shm_fork_child);
 }
 
-/* Opens the lock's description, known to the fork handler from its first moment on. */
+/* Opens the description for the locks and registers it for the fork handler. */
 static inline int shm_open_locked(struct shm_region *r, int flags)
 {
 	int err = 0;
@@ -121,7 +132,7 @@ static inline int shm_open_locked(struct shm_region *r, int flags)
 	return err;
 }
 
-/* Another region of ours that maps the same; the registry is locked. */
+/* Another region of this process with the same file. The registry is locked. */
 static inline struct shm_region *shm_same_mapping(const struct shm_region *r)
 {
 	struct shm_region *q = shm_regions.first;
@@ -132,7 +143,7 @@ static inline struct shm_region *shm_same_mapping(const struct shm_region *r)
 	return q;
 }
 
-/* Drops the locks, and the mapping if nobody else has it. */
+/* Drops the locks, and unmaps the memory if no other region shares it. */
 static inline void shm_close_locked(struct shm_region *r)
 {
 	struct shm_region **p = &shm_regions.first;
@@ -151,7 +162,7 @@ static inline void shm_close_locked(struct shm_region *r)
 	pthread_mutex_unlock(&shm_regions.lock);
 }
 
-/* -EINVAL when prefix.name is no usable file name. */
+/* Returns -EINVAL if prefix.name is not a valid file name. */
 static inline int shm_set_path(struct shm_region *r, const char *prefix, const char *name)
 {
 	int n;
@@ -172,8 +183,8 @@ static inline struct flock shm_flock(short type, uint32_t byte)
 }
 
 /*
- * Takes a byte. 0; -EAGAIN when somebody else holds it; -EBADF in a forked child.
- * Taking it again is no error.
+ * Locks a byte. Returns 0, also if this region holds it already; -EAGAIN if another one holds it;
+ * -EBADF in a forked child.
  */
 static inline int shm_lock(const struct shm_region *r, uint32_t byte)
 {
@@ -191,7 +202,7 @@ static inline void shm_unlock(const struct shm_region *r, uint32_t byte)
 	fcntl(r->fd, F_OFD_SETLK, &fl);
 }
 
-/* 1 when somebody else holds the byte, 0 when nobody does, -errno. A system call. */
+/* Returns 1 if another region holds the byte, 0 if none does, -errno. Makes a system call. */
 static inline int shm_locked(const struct shm_region *r, uint32_t byte)
 {
 	struct flock fl = shm_flock(F_WRLCK, byte);
@@ -201,19 +212,66 @@ static inline int shm_locked(const struct shm_region *r, uint32_t byte)
 	return fl.l_type != F_UNLCK;
 }
 
-/* Ours and nobody else's? -EACCES otherwise. */
-static inline int shm_check_owner(int fd, struct stat *st_p)
+/* Returns -EINVAL for another mode than these two, or for a group with mode 0600. */
+static inline int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, bool has_gid)
 {
+	if (mode && mode != 0600 && mode != 0660)
+		return -EINVAL;
+	if (has_gid && mode != 0660)
+		return -EINVAL;
+	*a = (struct shm_access){.mode = mode, .gid = has_gid ? gid : 0, .has_gid = has_gid};
+	return 0;
+}
+
+/* Is this process a member? A process that may open every file need not be one. */
+static inline bool shm_in_group(gid_t gid)
+{
+	int n = getgroups(0, NULL);
+	gid_t *groups = (gid_t *)calloc(n > 0 ? (size_t)n : 1, sizeof(*groups));
+	bool found = gid == getegid();
+
+	n = groups ? getgroups(n, groups) : 0;
+	for (int i = 0; i < n && !found; i++)
+		found = groups[i] == gid;
+	free(groups);
+	return found;
+}
+
+/*
+ * Returns -EACCES unless this user owns the file, or its group has it where that is expected, and
+ * nobody else may open it.
+ */
+static inline int shm_check_owner(int fd, const struct shm_access *expected, struct stat *st_p)
+{
+	uint32_t mode;
+
 	if (fstat(fd, st_p) != 0)
 		return -errno;
-	if (!S_ISREG(st_p->st_mode) || st_p->st_uid != geteuid() || st_p->st_mode & 077)
+	mode = st_p->st_mode & 0777;
+	if (!S_ISREG(st_p->st_mode) || (mode & 077 && mode != 0660))
 		return -EACCES;
+	if (expected->mode && expected->mode != mode)
+		return -EACCES;
+	if (expected->has_gid && expected->gid != st_p->st_gid)
+		return -EACCES;
+	if (st_p->st_uid == geteuid())
+		return 0;
+	return expected->mode == 0660 && shm_in_group(st_p->st_gid) ? 0 : -EACCES;
+}
+
+/* Opens the file to a group, by its descriptor, before it is complete. */
+static inline int shm_give_access(int fd, const struct shm_access *a)
+{
+	if (a->has_gid && fchown(fd, (uid_t)-1, a->gid) != 0)
+		return -errno;
+	if (a->mode && fchmod(fd, a->mode) != 0)
+		return -errno;
 	return 0;
 }
 
 /*
- * 1 when the name still means the file of this descriptor, 0 when not, -errno. Takes no
- * descriptor: a process that has none left can still remove its names.
+ * Returns 1 if the name still refers to the file of this descriptor, 0 if not, -errno. Opens no
+ * descriptor, so that a process without free descriptors can still remove its names.
  */
 static inline int shm_is_current(const struct shm_region *r)
 {
@@ -229,10 +287,11 @@ static inline int shm_is_current(const struct shm_region *r)
 }
 
 /*
- * Maps, through a description of its own, or shares a mapping that this process has. The
- * name can have passed to another file since the lock's description was opened: -ESTALE.
+ * Maps the file through another description, or shares an existing mapping of this process.
+ * Returns -ESTALE if the name now refers to another file than the description for the locks.
  */
-static inline int shm_map(struct shm_region *r, const struct stat *locked, size_t size)
+static inline int shm_map(struct shm_region *r, const struct stat *locked, size_t size,
+	const struct shm_access *expected)
 {
 	struct shm_region *same;
 	struct stat st;
@@ -242,7 +301,7 @@ static inline int shm_map(struct shm_region *r, const struct stat *locked, size_
 
 	if (fd < 0)
 		return errno == ENOENT ? -ESTALE : -errno;
-	err = shm_check_owner(fd, &st);
+	err = shm_check_owner(fd, expected, &st);
 	if (!err && (st.st_dev != locked->st_dev || st.st_ino != locked->st_ino))
 		err = -ESTALE;
 	if (!err) {
@@ -250,6 +309,7 @@ static inline int shm_map(struct shm_region *r, const struct stat *locked, size_
 		r->dev = st.st_dev;
 		r->ino = st.st_ino;
 		r->size = size;
+		r->access = (struct shm_access){st.st_mode & 0777, st.st_gid, true};
 		same = shm_same_mapping(r);
 		addr = same ? same->addr :
 			      mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -264,19 +324,20 @@ static inline int shm_map(struct shm_region *r, const struct stat *locked, size_
 }
 
 /*
- * The name is taken: by a living server (-EADDRINUSE), or by what a dead one left, which
- * is removed. Who removes a file's name, or becomes its server, holds its naming byte; so
- * of several servers that find the same remains, one removes them, once, and none removes
- * what has just found its server. -EAGAIN: look again.
+ * Called if the name exists. Returns -EADDRINUSE if it belongs to a living server; otherwise
+ * removes it. A process holds the naming byte while it removes a file's name or becomes its
+ * server. So of several servers that find the same stale file exactly one removes it, and none
+ * removes a file that has just got a server. -EAGAIN: try again.
  */
 static inline int shm_remove_stale(struct shm_region *r)
 {
+	const struct shm_access own = {0};
 	struct stat st;
 	int err = shm_open_locked(r, 0), alive, current = 0;
 
 	if (err)
 		return err == -ENOENT ? -EAGAIN : err;
-	err = shm_check_owner(r->fd, &st);
+	err = shm_check_owner(r->fd, &own, &st);
 	if (!err)
 		err = shm_lock(r, SHM_NAMING);
 	if (!err)
@@ -294,7 +355,7 @@ static inline int shm_remove_stale(struct shm_region *r)
 	return err ? err : -EAGAIN;
 }
 
-/* One try to make the file and to hold its server byte. -EAGAIN: lost a race. */
+/* Tries once to make the file and to lock its server byte. -EAGAIN: another one was faster. */
 static inline int shm_create_file(struct shm_region *r)
 {
 	int err = shm_open_locked(r, O_CREAT | O_EXCL), current = 0;
@@ -303,7 +364,7 @@ static inline int shm_create_file(struct shm_region *r)
 		return shm_remove_stale(r);
 	if (err)
 		return err;
-	/* Until the server byte is held another server may take the new file for remains. */
+	/* Without it, another server could take the new file for a stale one. */
 	err = shm_lock(r, SHM_NAMING);
 	if (!err)
 		current = shm_is_current(r);
@@ -320,15 +381,16 @@ static inline int shm_create_file(struct shm_region *r)
 }
 
 /*
- * Makes the region, zero-filled, with its memory allocated, and holds byte SHM_SERVER;
- * what a dead server left under that name is replaced. 0, or
- *	-EINVAL		the name is empty, too long, or has a '/' in it; size 0
+ * Makes the region, zero-filled, with its memory allocated, and locks byte SHM_SERVER. Replaces
+ * the region of a dead server with the same name. Returns 0 or
+ *	-EINVAL		the name is empty, too long, or contains '/'; size 0
  *	-EADDRINUSE	a living server has the name
  *	-EACCES, -ELOOP	another user has the name, or it is a symbolic link
- *	-ENOSPC, -ENOMEM, -EMFILE, ...	as the kernel says; nothing is left behind
+ *	-EPERM		the process may not give a file to this group
+ *	-ENOSPC, -ENOMEM, -EMFILE, ...	from the kernel; nothing is left behind
  */
-static inline int shm_create(const char *prefix, const char *name, size_t size,
-	struct shm_region *r)
+static inline int shm_create_for(const char *prefix, const char *name, size_t size,
+	const struct shm_access *access, struct shm_region *r)
 {
 	struct stat st;
 	int err = size ? shm_set_path(r, prefix, name) : -EINVAL;
@@ -343,35 +405,49 @@ static inline int shm_create(const char *prefix, const char *name, size_t size,
 	}
 	if (err)
 		return err == -EAGAIN ? -EADDRINUSE : err;
-	/* ftruncate alone would let a full /dev/shm come as a SIGBUS later. */
+	err = shm_give_access(r->fd, access);
+	if (err)
+		goto remove;
+	/* With ftruncate() alone, a full /dev/shm would raise SIGBUS later. */
 	do
 		err = -posix_fallocate(r->fd, 0, (off_t)size);
 	while (err == -EINTR);
 	if (!err && fstat(r->fd, &st) != 0)
 		err = -errno;
 	if (!err)
-		err = shm_map(r, &st, size);
-	if (err) {
-		shm_unlink(r->path);
-		shm_close_locked(r);
-		return err;
-	}
+		err = shm_map(r, &st, size, access);
+	if (err)
+		goto remove;
 	r->named = true;
 	return 0;
+remove:
+	shm_unlink(r->path);
+	shm_close_locked(r);
+	return err;
+}
+
+/* For this user alone. */
+static inline int shm_create(const char *prefix, const char *name, size_t size,
+	struct shm_region *r)
+{
+	const struct shm_access own = {0};
+
+	return shm_create_for(prefix, name, size, &own, r);
 }
 
 /*
- * Maps an existing region, whole; holds no byte yet. The caller checks magic, version
- * and sizes. 0, or
+ * Maps an existing region as a whole, without locking a byte. The caller checks magic, version
+ * and sizes. Returns 0 or
  *	-EINVAL		as above
  *	-ENOENT		no such region: no server yet; try again later
  *	-ECONNREFUSED	its server is dead; a new one will replace it
  *	-EAGAIN		its server is still making it (smaller than min_size), or a new
- *			one is replacing it at this moment
- *	-EACCES		another user's
+ *			server is replacing it at this moment
+ *	-EACCES		it belongs to another user, or is not what is expected; or it is a
+ *			group's region whose server has only just begun to make it
  */
-static inline int shm_attach(const char *prefix, const char *name, size_t min_size,
-	struct shm_region *r)
+static inline int shm_attach_for(const char *prefix, const char *name, size_t min_size,
+	const struct shm_access *expected, struct shm_region *r)
 {
 	struct stat st;
 	int err = shm_set_path(r, prefix, name);
@@ -380,7 +456,7 @@ static inline int shm_attach(const char *prefix, const char *name, size_t min_si
 		err = shm_open_locked(r, 0);
 	if (err)
 		return err;
-	err = shm_check_owner(r->fd, &st);
+	err = shm_check_owner(r->fd, expected, &st);
 	if (!err) {
 		int alive = shm_locked(r, SHM_SERVER);
 
@@ -389,7 +465,7 @@ static inline int shm_attach(const char *prefix, const char *name, size_t min_si
 		else if (st.st_size <= 0 || (size_t)st.st_size < min_size)
 			err = -EAGAIN;
 		else
-			err = shm_map(r, &st, (size_t)st.st_size);
+			err = shm_map(r, &st, (size_t)st.st_size, expected);
 	}
 	if (err) {
 		shm_close_locked(r);
@@ -398,9 +474,18 @@ static inline int shm_attach(const char *prefix, const char *name, size_t min_si
 	return 0;
 }
 
+/* For a region of this user. */
+static inline int shm_attach(const char *prefix, const char *name, size_t min_size,
+	struct shm_region *r)
+{
+	const struct shm_access own = {0};
+
+	return shm_attach_for(prefix, name, min_size, &own, r);
+}
+
 /*
- * The server takes the name away; mappings live on, nobody can attach any more, and a
- * crash of all its users leaves nothing. 0, also when there is nothing (more) to remove.
+ * The server removes the name. Mappings stay valid, no process can attach any more, and nothing
+ * is left behind if all processes crash. Returns 0, also if there is nothing to remove.
  */
 static inline int shm_remove_name(struct shm_region *r)
 {
@@ -414,7 +499,7 @@ static inline int shm_remove_name(struct shm_region *r)
 	return 0;
 }
 
-/* Unmaps, drops every byte, and removes the name if this process made it. */
+/* Unmaps the region, drops all locks, and removes the name if this process has made it. */
 static inline void shm_close(struct shm_region *r)
 {
 	shm_remove_name(r);

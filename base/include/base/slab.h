@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ids from a fixed set, last freed first out, so that the ids in use stay few and
- * warm. An id that a peer sends back is checked with slab_in_use() before it indexes
- * anything. One thread at a time.
+ * Allocates ids from a fixed set, most recently freed first, so that few ids are used and
+ * their data stays in the cache. An id that comes from a peer must be checked with
+ * slab_in_use() before it is used as an index. For one thread at a time.
  */
 #ifndef BASE_SLAB_H
 #define BASE_SLAB_H
@@ -25,7 +25,7 @@ struct slab {
 	uint32_t used;
 };
 
-/* 0, -EINVAL (capacity 0 or over 2^31), -ENOMEM. */
+/* Returns 0, -EINVAL (capacity 0 or over 2^31) or -ENOMEM. */
 static inline int slab_init(struct slab *s, uint32_t capacity)
 {
 	if (!capacity || capacity > 1u << 31)
@@ -47,7 +47,7 @@ static inline void slab_fini(struct slab *s)
 	s->next = NULL;
 }
 
-/* An id below the capacity, or SLAB_NONE when all are in use. */
+/* Returns an id below the capacity, or SLAB_NONE if all are in use. */
 static inline uint32_t slab_get(struct slab *s)
 {
 	uint32_t id = s->free;
@@ -58,6 +58,11 @@ static inline uint32_t slab_get(struct slab *s)
 	s->next[id] = SLAB_BUSY;
 	s->used++;
 	return id;
+}
+
+static inline bool slab_is_full(const struct slab *s)
+{
+	return s->free == SLAB_NONE;
 }
 
 static inline bool slab_in_use(const struct slab *s, uint32_t id)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A test program is a table of named functions; a failed CHECK says where and what,
- * and ends the program with status 1, so a leak checker sees the rest as it was.
+ * A test program is a table of named functions. A failed CHECK prints the place and the values,
+ * and ends the program with status 1.
  *
  *	static void adds(void) { CHECK_EQ(1 + 1, 2); }
  *	int main(int argc, char **argv)
@@ -10,7 +10,7 @@
  *		return test_main(tests, ARRAY_SIZE(tests), argc, argv);
  *	}
  *
- * With an argument only the tests run whose name contains it.
+ * With an argument, only tests whose names contain it are run.
  */
 #ifndef BASE_TEST_H
 #define BASE_TEST_H
@@ -57,7 +57,7 @@ static inline uint64_t test_rand(uint64_t *state)
 	return rand_next(state);
 }
 
-/* The seed of TEST_SEED, else a new one; printed, so that a failure can be run again. */
+/* The seed in TEST_SEED, else a new one. It is printed, so that a failure can be repeated. */
 static inline uint64_t test_seed(void)
 {
 	const char *env = getenv("TEST_SEED");
@@ -68,7 +68,7 @@ static inline uint64_t test_seed(void)
 	return seed;
 }
 
-/* n bytes that all are the low byte of value. */
+/* Fills n bytes with the low byte of value. */
 static inline void test_fill(void *bytes, size_t n, uint64_t value)
 {
 	memset(bytes, (int)(value & 255), n);
@@ -82,7 +82,7 @@ static inline void test_filled(const void *bytes, size_t n, uint64_t value)
 		CHECK_EQ(b[i], value & 255);
 }
 
-/* Is this thread of the process blocked in the kernel? */
+/* Whether this thread of the process is blocked in the kernel. */
 static inline int test_blocked(pid_t tid)
 {
 	char path[64], state = 0;
@@ -102,7 +102,7 @@ static inline int test_main(const struct test *tests, size_t n, int argc, char *
 {
 	size_t run = 0;
 
-	alarm(300); /* a hang ends the program; no test is expected to come near it */
+	alarm(300); /* guard against hanging */
 	for (size_t i = 0; i < n; i++) {
 		if (argc > 1 && !strstr(tests[i].name, argv[1]))
 			continue;

@@ -2,15 +2,15 @@
 /*
  * The waiting policy of every polling loop: spin briefly, then yield, then sleep.
  *
- * More threads than cores is the normal case, so a loop that finds nothing pauses
- * once per empty poll for about a microsecond, gives the core away for about a
- * hundred, and is only then allowed to sleep: a futex wake across cores costs tens
- * of microseconds, a yield to nobody well under one.
+ * Usually there are more threads than cores. A loop that finds nothing therefore pauses once per
+ * empty poll for about a microsecond, then yields the core for about a hundred, and only then
+ * may sleep: a futex wake across cores costs tens of microseconds, a yield without another
+ * runnable thread less than one.
  *
- * Yields are counted, not timed, because peers that share the core use it in between, up
- * to some 200 us each turn. But where a program that never waits shares it, each yield
- * gives away a whole time slice, and two hundred of them a second: a thread that sleeps
- * gets the core back when it is woken, so then it sleeps after WAIT_CROWDED_NS.
+ * Yields are counted, not timed, because peers on the same core may use it for some 200 us
+ * between two of them. If a program that never waits shares the core, each yield costs a whole
+ * time slice, and two hundred yields take a second. A thread that sleeps gets the core back when
+ * it is woken, so in this case it sleeps after WAIT_CROWDED_NS.
  *
  *	struct wait w = WAIT_INIT;
  *	while (!poll(queue))
@@ -29,12 +29,12 @@
 #include "base/compiler.h"
 
 #define WAIT_SPINS 40 /* pauses of 25-45 ns: 1-2 us */
-#define WAIT_YIELDS 200 /* 0.4-0.5 us each to nobody: about 100 us */
-#define WAIT_CROWDED_NS (2 * NSEC_PER_MSEC) /* a slice is 3 ms or more, a peer's turn 0.2 ms */
+#define WAIT_YIELDS 200 /* 0.4-0.5 us each on an idle core: about 100 us */
+#define WAIT_CROWDED_NS (2 * NSEC_PER_MSEC) /* time slice >= 3 ms, a peer's turn 0.2 ms */
 
 struct wait {
 	uint32_t empty; /* empty polls since the last reset */
-	uint64_t yielding_ns; /* since when */
+	uint64_t yielding_ns; /* time of the first yield */
 };
 
 #define WAIT_INIT ((struct wait){0})
@@ -44,7 +44,7 @@ static inline void wait_reset(struct wait *w)
 	w->empty = 0;
 }
 
-/* After an empty poll. True when the caller should sleep instead of polling on. */
+/* Call it after an empty poll. Returns true if the caller should sleep instead of polling. */
 static inline bool wait_step(struct wait *w)
 {
 	if (likely(w->empty < WAIT_SPINS)) {

@@ -16,7 +16,7 @@ int main(void)
 	cellring_cursor_init(&in, ring, &plan);
 	cellring_put(&out, 7, &n, sizeof(n));
 	head = cellring_look(&in);
-	if (!head || cellring_arrive(&in, head) != 1 || cellring_id(in.slot) != 7)
+	if (!head || cellring_arrive(&in, head) != 1 || CELLRING_ID(cellring_head(in.slot)) != 7)
 		return 1;
 	cellring_copy(&n, cellring_payload(in.slot), sizeof(n));
 	cellring_next(&in);

@@ -6,7 +6,7 @@
 
 #include <delegrpc.h>
 
-static void on_response(void *arg, uint64_t token, const void *resp)
+static void on_response(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	*(uint64_t *)arg = token + *(const uint64_t *)resp;
 }

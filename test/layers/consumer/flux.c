@@ -5,7 +5,7 @@
 
 #include <flux.h>
 
-static void on_response(void *arg, uint64_t token, const void *payload)
+static void on_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	if (payload)
 		*(uint64_t *)arg = token + *(const uint64_t *)payload;
@@ -24,7 +24,7 @@ int main(void)
 		return 1;
 	if (flux_call(flux_node(f, 0), 1, &n, sizeof(n), 1) < 0)
 		return 1;
-	if (flux_try_recv_raw(flux_node(f, 1), &from, &call, &n, sizeof(n)) != 1)
+	if (flux_try_recv_raw(flux_node(f, 1), &from, &call, &n, sizeof(n), NULL) != 1)
 		return 1;
 	n *= 2;
 	if (flux_reply(flux_node(f, 1), call, &n, sizeof(n)) < 0)

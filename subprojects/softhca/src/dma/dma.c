@@ -7,12 +7,12 @@
 
 #include "dma/forbidden.h"
 #include "fabric/fabric.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
 
 /*
- * Accesses to user memory of this process, in assembly for two reasons: each can fault
- * at one known instruction only, so the handler knows where to continue; and no
- * sanitizer instruments them (a device's DMA is no race of the program's threads).
+ * Accesses to user memory of this process. They are in assembly for two reasons. Each of
+ * them can fault at one known instruction only, so the handler knows where to continue. And
+ * no sanitizer instruments them: a device's DMA is not a race of the program's threads.
  *
  * Each entry of softhca_fixups is a pair {instruction that may fault, continuation}.
  */
@@ -28,7 +28,7 @@ __asm__(".text\n"
 	"softhca_copy:\n"
 	"	mov %rdx, %rcx\n"
 	"1:	rep movsb\n"
-	"2:	mov %rcx, %rax\n" /* what is left: 0 unless it faulted */
+	"2:	mov %rcx, %rax\n" /* bytes not copied: 0 unless it faulted */
 	"	ret\n"
 	".size softhca_copy, .-softhca_copy\n"
 	".hidden softhca_load32\n"
@@ -67,7 +67,7 @@ __asm__(".text\n"
 	".size softhca_fixups, .-softhca_fixups\n"
 	".previous\n");
 
-/* Where the last fault of this thread was; read after a copy that came back short. */
+/* Address of this thread's last fault; read after a copy that was cut short. */
 static __thread uint64_t last_fault __attribute__((tls_model("initial-exec")));
 
 bool dma_fixup(ucontext_t *uc, uint64_t fault_addr)
@@ -89,7 +89,7 @@ static void *ptr(uint64_t addr)
 	return (void *)(uintptr_t)addr;
 }
 
-/* All of @len or an error. */
+/* Transfers all of @len bytes or returns an error. */
 static int vm_transfer(bool write, int32_t pid, const struct iovec *local, size_t nlocal,
 	const struct iovec *remote, size_t nremote, size_t len)
 {
@@ -131,9 +131,9 @@ int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len)
 }
 
 /*
- * The kernel copies another process's bytes one by one on some machines, so a counter
- * that is being stored to may arrive torn: it is read until two copies agree. Pieces
- * are copied in their order.
+ * On some machines the kernel copies another process's memory byte by byte, so a counter
+ * that is being stored to may be read torn. It is therefore read until two reads agree. The
+ * kernel copies the pieces of the list in their order.
  */
 int dma_read_counted(uint32_t slot, uint64_t addr, uint32_t *value, uint64_t at, void *buf,
 	size_t len)
@@ -179,7 +179,7 @@ int dma_write_cqe(uint32_t slot, uint64_t addr, const void *bytes)
 
 	if (slot != fabric_self.slot)
 		return vm_transfer(true, pid_of(slot), local, 2, remote, 2, 64);
-	/* Stores are seen in order on x86, string stores before the store that follows. */
+	/* x86 keeps stores in order, string stores before later stores. */
 	if (softhca_copy(ptr(addr), b, 63) || softhca_store8(ptr(addr + 63), b[63]))
 		return -EFAULT;
 	return 0;
@@ -190,9 +190,9 @@ static uint64_t min64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* One piece. @peer: NULL while the mutex is held, which keeps the slot's owner the same. */
-static int copy_piece(const struct dma_peer *peer, uint32_t dst_slot, uint64_t d, uint32_t src_slot,
-	uint64_t s, uint64_t n, bool *fault_dst)
+/* Copies one piece. @peer may be NULL while the mutex is held: the slot keeps its owner. */
+static int copy_piece(const struct fabric_peer *peer, uint32_t dst_slot, uint64_t d,
+	uint32_t src_slot, uint64_t s, uint64_t n, bool *fault_dst)
 {
 	bool here = dst_slot == fabric_self.slot, alone = here && src_slot == dst_slot;
 	struct iovec local = {ptr(here ? d : s), n}, remote = {ptr(here ? s : d), n};
@@ -212,8 +212,8 @@ static int copy_piece(const struct dma_peer *peer, uint32_t dst_slot, uint64_t d
 	return vm_transfer(!here, peer->pid, &local, 1, &remote, 1, n);
 }
 
-/* Walks two lists at once; every step is a piece that both hold in one go. */
-int dma_copy(const struct dma_peer *peer, const struct dma_seg *dst, size_t ndst,
+/* Walks both lists; each step copies a piece that is contiguous in both. */
+int dma_copy(const struct fabric_peer *peer, const struct dma_seg *dst, size_t ndst,
 	const struct dma_seg *src, size_t nsrc, bool *fault_dst)
 {
 	uint64_t d_off = 0, s_off = 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The only code that touches memory of user programs: the own process by copies that
- * survive a bad address, another one by process_vm_readv and process_vm_writev.
+ * The only code that accesses the memory of user programs. Memory of this process is
+ * accessed by copies that survive a bad address, memory of another process by
+ * process_vm_readv() and process_vm_writev().
  *
- * Return 0 or: -EFAULT, an address is not mapped (the source's or the destination's;
- * only dma_copy tells them apart), -ESRCH, the process is gone, -EPERM, it is out of reach,
- * which a line on standard error has said.
+ * The functions return 0 or -errno. -EFAULT: an address of the source or the destination is
+ * not mapped; only dma_copy() tells which. -ESRCH: the process is gone. -EPERM: its memory
+ * cannot be reached; a line on standard error has said why.
  */
 #ifndef SOFTHCA_DMA_DMA_H
 #define SOFTHCA_DMA_DMA_H
@@ -16,6 +17,8 @@
 #include <sys/uio.h>
 #include <ucontext.h>
 
+#include "fabric/fabric.h"
+
 /* Copies between @buf of this library and @addr of the process of @slot. */
 int dma_read(uint32_t slot, uint64_t addr, void *buf, size_t len);
 int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len);
@@ -24,8 +27,8 @@ int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len);
 int dma_read_be32(uint32_t slot, uint64_t addr, uint32_t *value);
 
 /*
- * The same, and @len bytes at @at, which were written before the counter said so: the
- * counter is read first.
+ * The same, and then @len bytes at @at. The counter is read first, so that the bytes which
+ * it announces have been written.
  */
 int dma_read_counted(uint32_t slot, uint64_t addr, uint32_t *value, uint64_t at, void *buf,
 	size_t len);
@@ -34,8 +37,8 @@ int dma_read_counted(uint32_t slot, uint64_t addr, uint32_t *value, uint64_t at,
 int dma_write_be32(uint32_t slot, uint64_t addr, uint32_t value);
 
 /*
- * Writes 64 bytes at @addr of @slot: the last byte last, in one store with release
- * order, so that who sees it sees the rest.
+ * Writes 64 bytes at @addr of @slot. The last byte is stored last, with release order, so
+ * that a reader that sees it sees the other bytes too.
  */
 int dma_write_cqe(uint32_t slot, uint64_t addr, const void *bytes);
 
@@ -46,26 +49,19 @@ struct dma_seg {
 	uint64_t len;
 };
 
-/* A process as it was when it was looked up: the slot may be taken over by another one. */
-struct dma_peer {
-	uint32_t slot;
-	uint32_t life;
-	int32_t pid;
-};
-
 /*
- * Copies @src to @dst; their lengths add up to the same, at least one side is in this
- * process altogether, and what is not belongs to one other process. @peer: that process,
- * which is looked at again before each access; NULL when the fabric's mutex is held and
- * the caller has seen that it lives. @fault_dst: which side it was that gave -EFAULT or
- * -ESRCH.
+ * Copies @src to @dst, which have the same total length. One side is entirely in this
+ * process, the other side in this or in one other process. @peer: the other process, whose
+ * identity is checked before each access; NULL if the fabric's mutex is held and the
+ * caller has checked that the process lives. @fault_dst: after -EFAULT or -ESRCH, whether
+ * the destination caused it.
  */
-int dma_copy(const struct dma_peer *peer, const struct dma_seg *dst, size_t ndst,
+int dma_copy(const struct fabric_peer *peer, const struct dma_seg *dst, size_t ndst,
 	const struct dma_seg *src, size_t nsrc, bool *fault_dst);
 
 /*
- * For the fault handler: if @uc stands in one of the copies, moves it to where the
- * copy reports the fault and returns true.
+ * For the fault handler: if @uc was interrupted in one of the copies, continues it where the
+ * copy reports the fault, and returns true.
  */
 bool dma_fixup(ucontext_t *uc, uint64_t fault_addr);
 

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <sys/uio.h>
 
-#include "shim/sys.h"
+#include "sys/sys.h"
 
-/* A process may always reach its own memory, so only a filter can refuse that. */
+/* A process may always access its own memory, so only a system call filter can refuse it. */
 bool dma_filtered(void)
 {
 	char from = 0, to;
@@ -18,7 +18,7 @@ bool dma_filtered(void)
 	return r == -EPERM || r == -ENOSYS;
 }
 
-/* 0, 1, 2 or 3; 0 where there is no Yama. */
+/* Yama's ptrace_scope, 0 to 3; 0 if there is no Yama. */
 static int yama_scope(void)
 {
 	int fd = sys_open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC, 0);

@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Says, once, that and why the memory of @pid cannot be reached. Signal safe. */
+/* Prints, once, why the memory of @pid cannot be accessed. Signal safe. */
 void dma_say_forbidden(int32_t pid);
 
-/* Whether a system call filter forbids this process to reach any other one's memory. */
+/* Whether a system call filter forbids access to the memory of other processes. */
 bool dma_filtered(void);
 
 #define DMA_FILTERED                                                                               \

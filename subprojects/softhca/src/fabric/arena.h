@@ -4,13 +4,14 @@
  *
  * Every process of a fabric maps the same file, each at an address of its own, so
  * the arena holds indexes and never pointers. One robust mutex guards everything in
- * it but the event counters that say so. A holder may be killed at any instruction:
- * what has to change together changes through the journal (journal.h), and what
- * belongs to a process is found again by its owner's slot.
+ * it, except for the counters that are documented otherwise. A process may be killed at
+ * any instruction while it holds the mutex. Fields that have to change together are
+ * therefore changed through the journal (hca/journal.h), and every object names the
+ * slot of its owner, so that the objects of a dead process can be found.
  *
- * The arena is written by processes of one uid only (its directory has mode 0700),
- * and what it holds about user memory (addresses, counters in doorbell records) is
- * never used to index the arena without a check.
+ * Only processes of one uid write the arena (its directory has mode 0700). Values that
+ * come from user memory, such as addresses and the counters in doorbell records, are
+ * checked before they are used as an index.
  */
 #ifndef SOFTHCA_FABRIC_ARENA_H
 #define SOFTHCA_FABRIC_ARENA_H
@@ -18,15 +19,14 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "fault/fault.h"
 #include "softhca.h"
 #include "topo/topo.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 2
+#define ARENA_VERSION 3
 
 #define MAX_PROCS 512
-#define NO_SLOT MAX_PROCS /* of a process that has not joined yet */
+#define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
 #define MAX_CTXS 4096
 #define MAX_PDS 4096
 #define MAX_AHS 16384
@@ -39,27 +39,28 @@
 #define FIRST_QP_INDEX 64 /* 0 and 1 are the management QPs of a real port */
 #define FIRST_MR_INDEX 16 /* key 0x100 is the provider's "no segment" */
 
-#define ARENA_BLOCK 16384u /* what is allocated at once; see reserve.h */
+#define ARENA_BLOCK 16384u /* unit of allocation; see reserve.h */
 #define ARENA_BLOCKS 4096u
 #define NO_INDEX UINT32_MAX
 #define JOURNAL_STORES 8
 #define JOURNAL_CQES 2
+#define FAULT_RULES 64
 
 /* One attached process. Alive as long as it holds the byte lock of its slot. */
 struct proc {
 	uint32_t used;
-	int32_t pid; /* 0 once it is known to be dead: the number may be another's */
-	uint32_t life; /* counts the owners of the slot */
-	uint32_t bell; /* its thread sleeps on it; see sched.h */
-	uint32_t failed; /* QPs of it are to be flushed by itself */
+	int32_t pid; /* 0 once the process is known to be dead: the number may be reused */
+	uint32_t life; /* number of owners that the slot has had */
+	uint32_t bell; /* futex on which its thread sleeps; see timer.h */
+	uint32_t failed; /* not 0: it has QPs that it must flush itself */
 	uint32_t reserved;
 	struct softhca_counters counters;
 };
 
-/* What every object of the tables below begins with. */
+/* The head of every object in the tables below. */
 struct obj {
-	uint32_t used; /* stored last when it is made, first when it goes */
-	uint32_t owner; /* slot of the process */
+	uint32_t used; /* set last on creation, cleared first on destruction */
+	uint32_t owner; /* slot of the process that created it */
 	uint32_t ctx;
 	uint32_t refs; /* objects of the same context that name this one */
 };
@@ -71,7 +72,7 @@ struct ctx {
 	struct obj obj;
 	uint32_t rail;
 	uint32_t reserved;
-	uint64_t fifo; /* async events are written here */
+	uint64_t fifo; /* receives the async events */
 };
 
 struct pd {
@@ -91,7 +92,7 @@ struct mr {
 	uint32_t reserved;
 	uint64_t start; /* in the owner's address space */
 	uint64_t length;
-	uint64_t hca_va; /* what work requests name */
+	uint64_t hca_va; /* start address as work requests use it */
 };
 
 struct cq {
@@ -102,13 +103,13 @@ struct cq {
 	uint32_t cqe_size;
 	uint32_t producer; /* counts CQEs, wraps at 2^32 */
 	uint32_t consumer; /* last value seen in the doorbell record, widened */
-	uint32_t overrun; /* fatal: nothing more is written */
+	uint32_t overrun; /* fatal: no more CQEs are written */
 	uint32_t comp_en;
 	uint32_t armed; /* enum cq_armed */
-	uint32_t arm_word; /* polling: the last one seen in the doorbell record */
-	uint32_t solicited; /* producer after the last solicited or failed completion */
+	uint32_t arm_word; /* polling mode: last arm word seen in the doorbell record */
+	uint32_t solicited; /* value of producer after the last solicited or error CQE */
 	uint64_t fifo; /* completion channel, 0 without one */
-	uint64_t user_handle; /* what the event names */
+	uint64_t user_handle; /* reported in its events */
 	uint32_t comp_events; /* written to the channel since creation */
 	uint32_t async_events;
 	uint32_t trace; /* 1 + ring, 0 without one */
@@ -121,8 +122,8 @@ enum cq_armed { CQ_UNARMED, CQ_ARMED_SOLICITED, CQ_ARMED_NEXT };
 struct srq {
 	struct obj obj;
 	/*
-	 * What is known of entries that are posted and not taken: entry number
-	 * ahead_from + i is followed by the entry with index ahead[i].
+	 * Cache of the linked list behind the head: ahead[i] is the index of the entry that
+	 * follows entry number ahead_from + i. Covers entries that are posted and not taken.
 	 */
 	uint32_t ahead_from;
 	uint32_t ahead_n;
@@ -131,7 +132,7 @@ struct srq {
 	uint32_t stride;
 	uint32_t count; /* entries in the buffer, a power of two */
 	uint32_t head; /* index of the next entry that a message takes */
-	uint32_t taken; /* entries taken since creation; its low 16 bits face the doorbell record */
+	uint32_t taken; /* entries taken since creation; the doorbell record has 16 bits */
 	uint32_t limit;
 	uint64_t buf;
 	uint64_t dbrec;
@@ -139,10 +140,10 @@ struct srq {
 	uint32_t async_events;
 	uint32_t max_wr;
 	uint32_t max_sge;
-	uint32_t copy_from; /* 1 + the QP whose message is copied into the next entry, 0: none */
+	uint32_t copy_from; /* 1 + QP whose message is being copied into the next entry, or 0 */
 };
 
-/* The attributes of a QP that modify sets and query returns. */
+/* The attributes of a QP that MODIFY_QP sets and QUERY_QP returns. */
 struct qp_attr {
 	uint8_t dgid[16];
 	uint32_t flow_label;
@@ -195,30 +196,30 @@ struct qp {
 	uint32_t rq_shift;
 	uint32_t rq_taken; /* entries taken since creation */
 	uint32_t sq_count; /* 64-byte blocks */
-	uint32_t sq_done; /* blocks executed, monotone; low 16 bits are the index */
+	uint32_t sq_done; /* blocks executed; the low 16 bits are the WQE index */
 	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
 	uint32_t retries; /* transport retries of the WQE at sq_done */
-	uint32_t rnr_retries; /* RNR retries of it */
+	uint32_t rnr_retries; /* RNR retries of the same WQE */
 	uint32_t async_events;
 	uint32_t trace; /* 1 + ring, 0 without one */
-	uint32_t flushing; /* in ERR, and its queues may hold entries not yet flushed */
-	uint32_t held; /* sq_done + 1 of the entry that is not asked for faults again */
-	uint32_t placed; /* sq_done + 1 of the entry whose payload is at its place */
-	/* Copies without the mutex; see hca/copy.h. */
-	uint32_t copy_to; /* 1 + the QP that it sends to, 0: none goes on */
-	uint32_t copy_from; /* 1 + the QP that it receives from, 0: none goes on */
-	uint32_t copy_srq; /* with copy_to: 1 + the SRQ of the receiver, 0: no matter */
+	uint32_t flushing; /* in ERR, and its queues may still hold entries to flush */
+	uint32_t held; /* sq_done + 1 of the WQE whose faults have been decided already */
+	uint32_t placed; /* sq_done + 1 of the WQE whose payload has been placed already */
+	/* Copies that run without the mutex; see xport/copy.h. */
+	uint32_t copy_to; /* 1 + QP that it is copying to, or 0 */
+	uint32_t copy_from; /* 1 + QP that it is receiving a copy from, or 0 */
+	uint32_t copy_srq; /* with copy_to: 1 + SRQ whose entry the copy fills, or 0 */
 	uint32_t copy_peer; /* with copy_to: slot of the receiver */
-	uint64_t copy_ticket; /* of its last copy: they count up in the fabric */
+	uint64_t copy_ticket; /* number of its last copy, counted in the whole fabric */
 	uint64_t wait_until; /* CLOCK_MONOTONIC ns, 0: not waiting */
 	uint64_t user_handle;
 	struct qp_attr attr;
-	/* Link model: when each entry from sq_done on is through, as far as link_next. */
+	/* Link model: completion times of the WQEs from sq_done up to link_next. */
 	uint32_t link_first, link_last, link_next;
 	uint64_t link_due[LINK_AHEAD];
 	/* Strict mode: completions that the program may not have polled yet. */
 	uint32_t strict_first, strict_last;
-	uint32_t strict_free; /* blocks before this one are the program's again */
+	uint32_t strict_free; /* the program may reuse the blocks before this one */
 	uint32_t strict_cqe[STRICT_COMPLETIONS];
 	uint32_t strict_end[STRICT_COMPLETIONS];
 };
@@ -226,16 +227,16 @@ struct qp {
 enum qp_state { QPS_RESET, QPS_INIT, QPS_RTR, QPS_RTS, QPS_SQD, QPS_SQE, QPS_ERR };
 enum qp_type { QPT_RC = 2, QPT_UC = 3, QPT_UD = 4 };
 
-/* A CQE on its way: where it goes and its bytes. */
+/* A CQE to be written: its queue, its place and its bytes. */
 struct journal_cqe {
 	uint32_t cq;
-	uint32_t index; /* value of the producer that it takes */
+	uint32_t index; /* producer index of its place */
 	uint8_t bytes[64];
 };
 
 /*
- * Redo record of the one step that is being applied. All values are absolute, so
- * applying it twice is the same as once.
+ * Redo record of the step that is being applied. All values are absolute, so applying
+ * the record twice has the same effect as applying it once.
  */
 struct journal {
 	uint32_t active;
@@ -252,15 +253,15 @@ struct journal {
 #define COMP_MAX 64
 #define COMP_QUEUES 16
 
-/* A compressed run of completions that is being collected for a CQ. */
+/* Completions that are being collected for a compressed CQE. */
 struct comp_run {
 	uint32_t n;
 	uint32_t index; /* producer index of the first */
-	uint8_t title[64]; /* the first as it came */
+	uint8_t title[64]; /* the first completion, unchanged */
 	uint64_t mini[COMP_MAX];
 };
 
-/* The last entries of one QP or CQ, in one of the two forms. */
+/* The record of one QP (wqes) or one CQ (cqes): its latest entries. */
 struct trace_ring {
 	uint32_t used;
 	uint32_t reserved;
@@ -271,10 +272,41 @@ struct trace_ring {
 	};
 };
 
+enum fault_action {
+	FAULT_NONE, /* the entry is free */
+	FAULT_ERROR, /* error completion with the rule's syndrome */
+	FAULT_RNR, /* as if no receive were posted */
+	FAULT_NO_ANSWER, /* as if nobody answered */
+	FAULT_DELAY, /* executed delay_ns later, what follows on the QP too */
+	FAULT_PARTIAL, /* the first bytes are placed, then an error completion */
+	FAULT_KILL, /* SIGKILL to the sender, after the first bytes are placed */
+	FAULT_KILL_PEER, /* SIGKILL to the receiver, before anything is placed */
+	FAULT_LINK_DOWN, /* the link of the sender's adapter */
+	FAULT_LINK_UP,
+};
+
+struct fault_rule {
+	uint32_t action; /* enum fault_action */
+	uint32_t syndrome; /* ERROR, PARTIAL */
+	char device[16]; /* "": any; names are as in the topology */
+	uint32_t qpn; /* the sender's; 0: any */
+	uint32_t pid; /* the sender's; 0: any */
+	uint64_t opcodes; /* a bit per opcode of a work request; 0: any */
+	uint64_t nth; /* the first match that is hit, from 1 */
+	uint64_t count; /* how many are; 0: all that follow */
+	uint32_t percent; /* of these, at random */
+	uint32_t reserved;
+	uint64_t random; /* state of the generator; "seed" sets it */
+	uint64_t bytes; /* PARTIAL, KILL */
+	uint64_t delay_ns; /* DELAY */
+	uint64_t seen; /* matches */
+	uint64_t hits;
+};
+
 struct rail_state {
 	uint32_t link_down;
 	uint32_t reserved;
-	uint64_t link_free[2]; /* ns at which it is idle again: outbound, inbound */
+	uint64_t link_free[2]; /* time in ns at which the link is idle: outbound, inbound */
 };
 
 struct arena {
@@ -282,22 +314,22 @@ struct arena {
 	uint32_t version;
 	uint32_t size;
 	pthread_mutex_t lock __attribute__((aligned(64)));
-	uint64_t pid_ns, user_ns; /* of all members: inodes of /proc/self/ns/ */
-	uint64_t blocks[ARENA_BLOCKS / 64]; /* that are allocated, a bit each */
+	uint64_t pid_ns, user_ns; /* namespaces of all members: inodes of /proc/self/ns/ */
+	uint64_t blocks[ARENA_BLOCKS / 64]; /* bitmap of the allocated blocks */
 	uint64_t next_fifo;
 	uint64_t virtual_ns; /* the clock of the link model in virtual time */
 	uint32_t link_mode; /* enum link_mode */
-	uint32_t recoveries; /* of the mutex from a dead holder */
-	uint32_t replays; /* of these, of an active journal */
-	uint32_t high[OBJ_KINDS]; /* entries at and above were never used */
+	uint32_t recoveries; /* times that a holder of the mutex died */
+	uint32_t replays; /* of these, with an active journal */
+	uint32_t high[OBJ_KINDS]; /* entries from this index on have never been used */
 	struct softhca_topology topo;
 	struct rail_state rails[SOFTHCA_RAILS_MAX];
 	struct fault_rule faults[FAULT_RULES];
 	struct journal journal __attribute__((aligned(64)));
-	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a run, 0: none */
+	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a run; 0 ends the list */
 	uint64_t next_copy;
-	uint64_t copying[MAX_QPS / 64]; /* QPs with copy_to, a bit each */
-	struct proc procs[MAX_PROCS + 1]; /* the last is nobody's */
+	uint64_t copying[MAX_QPS / 64]; /* bitmap of the QPs whose copy_to is set */
+	struct proc procs[MAX_PROCS + 1]; /* the last one is for NO_SLOT */
 	struct ctx ctxs[MAX_CTXS];
 	struct pd pds[MAX_PDS];
 	struct ah ahs[MAX_AHS];

@@ -7,12 +7,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "fabric/attach.h"
-#include "fabric/journal.h"
-#include "hca/cq.h"
-#include "hca/objects.h"
-#include "hca/qp.h"
-#include "shim/sys.h"
+#include "fabric/lockfile.h"
+#include "sys/sys.h"
 
 #define LOCK_SPINS 50
 #define LOCK_YIELDS 500
@@ -34,12 +30,12 @@ int fabric_byte_lock(int fd, int cmd, short type, off_t start, off_t len)
 }
 
 /*
- * The kernel is asked once per coarse tick (a few ms) and slot. Within it a process may
- * die unnoticed, but its pid cannot come round to another one.
+ * The kernel is asked once per slot and coarse clock tick (a few ms). A process may die
+ * unnoticed within a tick, but its pid cannot be reused that soon.
  */
 static bool checked_lately(uint32_t slot)
 {
-	static _Atomic uint64_t checked[MAX_PROCS]; /* each a hint on its own: all relaxed */
+	static _Atomic uint64_t checked[MAX_PROCS]; /* relaxed: independent hints */
 	struct timespec ts;
 	uint64_t now;
 
@@ -56,16 +52,16 @@ bool fabric_reachable(uint32_t slot)
 	return slot == fabric_self.slot || checked_lately(slot) || fabric_alive(slot);
 }
 
-struct dma_peer fabric_peer(uint32_t slot)
+struct fabric_peer fabric_peer(uint32_t slot)
 {
 	const struct proc *p = &arena()->procs[slot];
 
-	return (struct dma_peer){.slot = slot, .life = p->life, .pid = p->pid};
+	return (struct fabric_peer){.slot = slot, .life = p->life, .pid = p->pid};
 }
 
-bool fabric_is_peer(const struct dma_peer *peer)
+bool fabric_is_peer(const struct fabric_peer *peer)
 {
-	/* A plain counter that others raise under the mutex: any old value will do. */
+	/* Relaxed: others raise it under the mutex, and an old value does no harm here. */
 	uint32_t life = __atomic_load_n(&arena()->procs[peer->slot].life, __ATOMIC_RELAXED);
 
 	return life == peer->life && fabric_reachable(peer->slot);
@@ -75,14 +71,15 @@ bool fabric_alive(uint32_t slot)
 {
 	if (slot == fabric_self.slot)
 		return true;
-	/* When the kernel cannot say, nobody is declared dead. */
+	/* An error counts as alive. */
 	return fabric_byte_lock(fabric_self.lock_fd, F_OFD_GETLK, F_RDLCK, 1 + slot, 1) != 0;
 }
 
 /*
- * Never asleep on the mutex itself, which can lose a wake-up: a waiter is woken, somebody
- * else takes the mutex first, and the woken one is killed before it can note that others
- * still wait. It is held for microseconds, unless its holder is stopped.
+ * Does not sleep in pthread_mutex_lock(), because a robust mutex can lose a wake-up: a
+ * waiter is woken, another thread takes the mutex first, and the woken waiter is killed
+ * before it has noted that others still wait. The mutex is held for microseconds, unless
+ * its holder is stopped.
  */
 static int lock_robust(pthread_mutex_t *m)
 {
@@ -102,7 +99,7 @@ static int lock_robust(pthread_mutex_t *m)
 	}
 }
 
-/* No memory is touched any more by the pid of a dead process, which may be another's. */
+/* Clears the pids of dead processes, which may be reused, so that no memory is accessed. */
 static void bury_dead(void)
 {
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
@@ -120,12 +117,12 @@ void fabric_lock(void)
 	if (r == EOWNERDEAD) {
 		arena()->recoveries++;
 		bury_dead();
-		journal_replay();
+		fabric_hooks.replay();
 		pthread_mutex_consistent(&arena()->lock);
-		qp_recover();
+		fabric_hooks.recover();
 		fabric_reap();
 	} else if (r) {
-		/* Nothing that any process of the fabric did can lead here but a wild store. */
+		/* Only a stray store into the arena leads here. */
 		static const char msg[] = "softhca: the arena's lock is destroyed\n";
 
 		sys_write(2, msg, sizeof(msg) - 1);
@@ -135,7 +132,7 @@ void fabric_lock(void)
 
 void fabric_unlock(void)
 {
-	cq_flush_runs();
+	fabric_hooks.release();
 	pthread_mutex_unlock(&arena()->lock);
 }
 
@@ -144,7 +141,7 @@ void fabric_enter(sigset_t *saved)
 	sigset_t all;
 
 	sigfillset(&all);
-	/* A fault in user memory is how a bad address shows; it must stay deliverable. */
+	/* Bad user addresses show as faults, so these must stay deliverable. */
 	sigdelset(&all, SIGSEGV);
 	sigdelset(&all, SIGBUS);
 	sigdelset(&all, SIGTRAP);
@@ -166,7 +163,7 @@ void fabric_reap(void)
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
 		if (!a->procs[slot].used || a->procs[slot].pid)
 			continue;
-		objects_reap(slot);
+		fabric_hooks.reap(slot);
 		a->procs[slot].used = 0;
 	}
 }

@@ -5,11 +5,11 @@
  * A fabric is the directory /dev/shm/softhca-<uid>-<name>/: `lock`, `arena`, `sys/`
  * and `fifo/`. Byte 0 of `lock` serialises creation and removal; byte 1 + slot is held
  * by the process of that slot. These are open-file-description locks, so the kernel
- * drops them with the process however it ends, and no pid is trusted to say who lives.
- * Who waits for the end of a member asks for a read lock of its byte, and who asks whether
- * it lives looks for a write lock, so that the two do not mistake each other for a member.
- * A slot is taken under the arena's mutex: while that is held and the byte is locked, the
- * slot's pid is that of the process which holds the lock.
+ * drops them with the process however it ends, and liveness never depends on a pid.
+ * A process that waits for the end of a member takes a read lock of its byte. A process
+ * that tests whether a member lives looks for a write lock, so it does not take a waiting
+ * process for a member. Slots are taken under the arena's mutex: while the mutex is held
+ * and the byte is locked, the slot's pid is that of the process that holds the lock.
  */
 #ifndef SOFTHCA_FABRIC_FABRIC_H
 #define SOFTHCA_FABRIC_FABRIC_H
@@ -18,7 +18,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "dma/dma.h"
 #include "fabric/arena.h"
 
 struct fabric_self {
@@ -39,26 +38,21 @@ static inline struct arena *arena(void)
 #define FABRIC_NAME_MAX 63
 #define FABRIC_NAME_GIVE "give up to 63 letters, digits, '.', '_' or '-'"
 
-/* Whether a user may call a fabric so; a launcher's name of a job is made to fit. */
+/* Whether @name is valid as given by a user. Names of jobs are converted instead. */
 bool fabric_name_ok(const char *name);
 
 /*
- * Joins (or creates) the fabric that the environment names. Idempotent, any thread.
- * Returns 0 or -errno; -EINVAL: the environment asks for what is not there; -EACCES: the
- * directory belongs to another uid; -EMFILE: all slots taken; -EPROTO: another version of
- * this library created it; -EXDEV: its members are in other namespaces; -ENOSPC: /dev/shm
- * has no room; -ENOENT: there is no /proc.
+ * What the rooms above do when the mutex changes hands, so that this room need not know
+ * them. Defined once, in member/hooks.c. The mutex is held in each of them.
  */
-int fabric_attach(void);
+struct fabric_hooks {
+	void (*replay)(void); /* applies the step that a dead holder had begun */
+	void (*recover)(void); /* after that: goes on with what takes several steps */
+	void (*reap)(uint32_t slot); /* destroys the objects of a dead process */
+	void (*release)(void); /* before the mutex is released */
+};
 
-/* What to tell the user after it failed: one line without its end. */
-const char *fabric_why(void);
-
-/* Leaves it; the last process out removes the directory. At exit only. */
-void fabric_detach(void);
-
-/* In a forked child: forgets the parent's membership without touching it. */
-void fabric_forget(void);
+extern const struct fabric_hooks fabric_hooks;
 
 /* Takes and releases the fabric's mutex. All asynchronous signals must be blocked. */
 void fabric_lock(void);
@@ -72,18 +66,25 @@ void fabric_leave(const sigset_t *saved);
 bool fabric_alive(uint32_t slot);
 
 /*
- * Whether its memory may be touched: as fabric_alive(), but asks the kernel rarely. A
- * process that died meanwhile answers -ESRCH to the touch.
+ * Whether the memory of @slot's process may be accessed. As fabric_alive(), but asks the
+ * kernel rarely; if the process has died since, the access returns -ESRCH.
  */
 bool fabric_reachable(uint32_t slot);
 
-/* The process of @slot, to be looked at without the mutex. The mutex is held. */
-struct dma_peer fabric_peer(uint32_t slot);
+/* Identifies a process even after another one has taken over its slot. */
+struct fabric_peer {
+	uint32_t slot;
+	uint32_t life;
+	int32_t pid;
+};
 
-/* Whether that process is there still, as fabric_reachable() knows it. */
-bool fabric_is_peer(const struct dma_peer *peer);
+/* The process of @slot, for use after the mutex is released. The mutex is held. */
+struct fabric_peer fabric_peer(uint32_t slot);
 
-/* Destroys what dead processes left. The mutex is held. */
+/* Whether that process still owns the slot and is reachable (fabric_reachable()). */
+bool fabric_is_peer(const struct fabric_peer *peer);
+
+/* Destroys the objects of dead processes and frees their slots. The mutex is held. */
 void fabric_reap(void);
 
 /* Builds the path of a FIFO of this fabric. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What fabrics are called and where they are. */
+/* Names and paths of fabrics. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "fabric/attach.h"
 #include "fabric/fabric.h"
+#include "fabric/lockfile.h"
 
 void fabric_fifo_path(uint64_t id, char *path, size_t size)
 {
@@ -28,7 +28,7 @@ bool fabric_name_ok(const char *name)
 	return n && n <= FABRIC_NAME_MAX && !name[n];
 }
 
-/* Of what a job is called, anything that cannot be in a name is replaced. */
+/* Characters of a job's name that a fabric's name cannot have are replaced. */
 void fabric_dir(char *dir, size_t size)
 {
 	const char *name = getenv("SOFTHCA_FABRIC");

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "fabric/fabric.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
 
 static_assert(sizeof(struct arena) <= (size_t)ARENA_BLOCKS * ARENA_BLOCK, "blocks of the arena");
 

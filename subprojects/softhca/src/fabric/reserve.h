@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Room for the arena. Its file is sparse: all of it would take 50 MB of /dev/shm, and a
- * touch of a page for which there is no room is a SIGBUS. So blocks are allocated before
- * they are touched first.
+ * Allocation of the arena's memory. Its file is sparse, because all of it would take
+ * 50 MB of /dev/shm. Access to a page for which /dev/shm has no room raises SIGBUS, so
+ * every block is allocated before its first use.
  */
 #ifndef SOFTHCA_FABRIC_RESERVE_H
 #define SOFTHCA_FABRIC_RESERVE_H
 
 #include <stddef.h>
 
-/* What is there from the beginning, of a new arena with descriptor @fd. 0 or -errno. */
+/* Allocates the fixed part of a new arena with descriptor @fd. Returns 0 or -errno. */
 int reserve_first(int fd);
 
-/* Allocates @len bytes of the arena at @p. 0 or -errno. The mutex is held. */
+/* Allocates @len bytes of the arena at @p. Returns 0 or -errno. The mutex is held. */
 int reserve(const void *p, size_t len);
 
 #endif

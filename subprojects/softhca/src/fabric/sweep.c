@@ -11,10 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "fabric/attach.h"
 #include "fabric/fabric.h"
-#include "fabric/tree.h"
-#include "shim/sys.h"
+#include "fabric/lockfile.h"
+#include "sys/sys.h"
+#include "sys/tree.h"
 
 static bool no_members(int fd)
 {
@@ -29,8 +29,8 @@ static bool still_named(int fd)
 }
 
 /*
- * Locks byte 0, which others have for a moment when they look at the fabric. Who has it
- * longer is joining: then the fabric is not left to be removed.
+ * Locks byte 0. A process that only looks at the fabric holds it for a moment; one that
+ * holds it longer is joining, and then the fabric must not be removed.
  */
 static bool lock_soon(int fd, int tries)
 {
@@ -44,7 +44,7 @@ static bool lock_soon(int fd, int tries)
 	return true;
 }
 
-/* Byte 0 keeps those out who would join; see fabric.h. */
+/* Nobody can join while byte 0 is locked; see fabric.h. */
 static void remove_unused(const char *dir, int fd, int tries)
 {
 	if (lock_soon(fd, tries) && no_members(fd) && still_named(fd))
@@ -92,7 +92,7 @@ int fabric_each(int (*each)(const char *name, void *arg), void *arg)
 	return r;
 }
 
-/* A forked process shares the locks, so closing the file would not give them up. */
+/* Unlocks explicitly: a forked process shares the locks, and closing would keep them. */
 void fabric_let_go(void)
 {
 	int fd = fabric_self.lock_fd;
@@ -103,7 +103,7 @@ void fabric_let_go(void)
 	fabric_self.lock_fd = -1;
 }
 
-/* The kernel gives the lock when the member ends; a slot that is free gives it at once. */
+/* The kernel grants the lock when the member ends, or at once if the slot is free. */
 static void await_members(int fd)
 {
 	for (off_t byte = 1; byte <= MAX_PROCS; byte++) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Removal of what killed processes left of fabrics that nobody will join again. */
+/* Removal of fabrics whose members were all killed. */
 #ifndef SOFTHCA_FABRIC_SWEEP_H
 #define SOFTHCA_FABRIC_SWEEP_H
 
-/* Removes every fabric of this user without a living member, on its best effort. */
+/* Removes every fabric of this user that has no living member. Errors are ignored. */
 void fabric_sweep(void);
 
 /*
- * Leaves the fabric without its mutex, which a process that is stopped may hold for
- * ever: for a member that owns no objects. The last one out removes the fabric.
+ * Leaves the fabric without taking its mutex, which a stopped process may hold for ever.
+ * For members that own no objects. The last one out removes the fabric.
  */
 void fabric_let_go(void);
 
@@ -20,8 +20,8 @@ void fabric_let_go(void);
 int fabric_each(int (*each)(const char *name, void *arg), void *arg);
 
 /*
- * Waits, for as long as it takes, until the fabric that was let go has no members, and
- * removes it: those who are killed cannot.
+ * After fabric_let_go(): waits without a limit until the fabric has no members and removes
+ * it, because members that are killed do not.
  */
 void fabric_outlast(void);
 

@@ -1,148 +1,320 @@
 /* SPDX-License-Identifier: MIT */
-#include "fault/fault.h"
-
-#include <signal.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "fabric/fabric.h"
-#include "hca/objects.h"
-#include "hca/port.h"
-#include "sched/sched.h"
-#include "xport/responder.h"
-#include "xport/wire.h"
+#include "abi/wire.h"
+#include "fault/fault.h"
+#include "topo/keyvalue.h"
 
-/* splitmix64, so that a seed gives the same run again */
-static uint64_t next_random(uint64_t *state)
+struct name {
+	const char *name;
+	uint32_t value;
+};
+
+static const struct name actions[] = {
+	{"error", FAULT_ERROR},
+	{"rnr", FAULT_RNR},
+	{"no_answer", FAULT_NO_ANSWER},
+	{"delay", FAULT_DELAY},
+	{"partial", FAULT_PARTIAL},
+	{"kill", FAULT_KILL},
+	{"kill_peer", FAULT_KILL_PEER},
+	{"link_down", FAULT_LINK_DOWN},
+	{"link_up", FAULT_LINK_UP},
+	{0},
+};
+
+static const struct name opcodes[] = {
+	{"send", OP_SEND},
+	{"send_imm", OP_SEND_IMM},
+	{"write", OP_WRITE},
+	{"write_imm", OP_WRITE_IMM},
+	{"read", OP_READ},
+	{"cmp_swap", OP_ATOMIC_CS},
+	{"fetch_add", OP_ATOMIC_FA},
+	{0},
+};
+
+/* Short forms of the names of ibv_wc_status_str(). */
+static const struct name syndromes[] = {
+	{"local_length", SYN_LOCAL_LENGTH},
+	{"local_qp_op", SYN_LOCAL_QP_OP},
+	{"local_protection", SYN_LOCAL_PROT},
+	{"flush", SYN_FLUSH},
+	{"remote_invalid", SYN_REMOTE_INVAL_REQ},
+	{"remote_access", SYN_REMOTE_ACCESS},
+	{"remote_op", SYN_REMOTE_OP},
+	{"retry_exceeded", SYN_RETRY_EXC},
+	{"rnr_exceeded", SYN_RNR_EXC},
+	{0},
+};
+
+static bool by_name(const struct name *names, const char *value, uint32_t *out_p)
 {
-	uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
+	for (; names->name; names++) {
+		if (strcmp(names->name, value))
+			continue;
+		*out_p = names->value;
+		return true;
+	}
+	return false;
 }
 
-static bool matches(const struct fault_rule *r, const struct qp *qp, const struct wqe *w)
+static const char *name_of(const struct name *names, uint32_t value)
 {
-	const struct arena *a = arena();
-
-	return (!r->device[0] || !strcmp(r->device, a->topo.rails[qp_rail(qp)].name)) &&
-	       (!r->qpn || r->qpn == qp->qpn) &&
-	       (!r->pid || (int32_t)r->pid == a->procs[qp->obj.owner].pid) &&
-	       (!r->opcodes || (w->opcode < 64 && r->opcodes >> w->opcode & 1));
+	while (names->name && names->value != value)
+		names++;
+	return names->name ? names->name : "?";
 }
 
-/* Counts a match; returns whether it is hit. */
-static bool due(struct fault_rule *r)
+static bool set_device(void *object, const char *value)
 {
-	r->seen++;
-	if (r->seen < r->nth || (r->count && r->hits >= r->count))
+	struct fault_rule *r = object;
+
+	if (!*value || strlen(value) >= sizeof(r->device))
 		return false;
-	if (r->percent < 100 && next_random(&r->random) % 100 >= r->percent)
-		return false;
-	r->hits++;
+	strcpy(r->device, value);
 	return true;
 }
 
-/*
- * Places the first bytes of a WRITE or READ, and nothing of others: half a SEND would
- * have to take a receive, which RC gives back to nobody.
- */
-static struct answer place_part(struct qp *qp, const struct wqe *w, uint64_t bytes)
+static bool set_opcode(void *object, const char *value)
 {
-	struct wqe part = *w;
-	uint64_t left = bytes < w->length ? bytes : w->length;
+	struct fault_rule *r = object;
+	uint32_t opcode;
 
-	if (w->opcode == OP_WRITE_IMM)
-		part.opcode = OP_WRITE; /* without the completion at its end */
-	if ((part.opcode != OP_WRITE && part.opcode != OP_READ) || !left || qp->type == QPT_UD)
-		return (struct answer){.verdict = V_DONE};
-	part.length = left;
-	for (part.nsegs = 0; left; part.nsegs++) {
-		struct dma_seg *seg = &part.segs[part.nsegs];
+	if (!by_name(opcodes, value, &opcode))
+		return false;
+	r->opcodes |= UINT64_C(1) << opcode;
+	return true;
+}
 
-		if (seg->len > left)
-			seg->len = left;
-		left -= seg->len;
+static bool set_action(void *object, const char *value)
+{
+	return by_name(actions, value, &((struct fault_rule *)object)->action);
+}
+
+static bool set_syndrome(void *object, const char *value)
+{
+	return by_name(syndromes, value, &((struct fault_rule *)object)->syndrome);
+}
+
+static bool set_u32(uint32_t *field, const char *value, uint32_t min, uint32_t max)
+{
+	unsigned long long n;
+
+	if (!kv_number(value, min, max, &n))
+		return false;
+	*field = (uint32_t)n;
+	return true;
+}
+
+static bool set_u64(uint64_t *field, const char *value, uint64_t min)
+{
+	unsigned long long n;
+
+	if (!kv_number(value, min, UINT64_MAX, &n))
+		return false;
+	*field = n;
+	return true;
+}
+
+static bool set_qpn(void *object, const char *value)
+{
+	return set_u32(&((struct fault_rule *)object)->qpn, value, 1, 0xffffff);
+}
+
+static bool set_pid(void *object, const char *value)
+{
+	return set_u32(&((struct fault_rule *)object)->pid, value, 1, INT32_MAX);
+}
+
+static bool set_nth(void *object, const char *value)
+{
+	return set_u64(&((struct fault_rule *)object)->nth, value, 1);
+}
+
+static bool set_count(void *object, const char *value)
+{
+	return set_u64(&((struct fault_rule *)object)->count, value, 0);
+}
+
+static bool set_percent(void *object, const char *value)
+{
+	return set_u32(&((struct fault_rule *)object)->percent, value, 1, 100);
+}
+
+static bool set_seed(void *object, const char *value)
+{
+	return set_u64(&((struct fault_rule *)object)->random, value, 0);
+}
+
+static bool set_bytes(void *object, const char *value)
+{
+	return set_u64(&((struct fault_rule *)object)->bytes, value, 0);
+}
+
+static bool set_delay(void *object, const char *value)
+{
+	return set_u64(&((struct fault_rule *)object)->delay_ns, value, 1);
+}
+
+static const struct kv_key keys[] = {
+	{"action", set_action, false,
+		"error, rnr, no_answer, delay, partial, kill, kill_peer, "
+		"link_down or link_up"},
+	{"device", set_device, false, "the name of an adapter"},
+	{"qpn", set_qpn, false, "a QP number, 1 to 0xffffff"},
+	{"pid", set_pid, false, "the number of a process"},
+	{"opcode", set_opcode, true,
+		"send, send_imm, write, write_imm, read, cmp_swap or "
+		"fetch_add"},
+	{"nth", set_nth, false, "the number of the first message, 1 or more"},
+	{"count", set_count, false, "a number of messages, 0 for all"},
+	{"percent", set_percent, false, "1 to 100"},
+	{"seed", set_seed, false, "a number"},
+	{"syndrome", set_syndrome, false,
+		"local_length, local_qp_op, local_protection, flush, "
+		"remote_invalid, remote_access, remote_op, retry_exceeded or rnr_exceeded"},
+	{"bytes", set_bytes, false, "a number of bytes"},
+	{"delay_ns", set_delay, false, "nanoseconds, 1 or more"},
+};
+
+static int check(const struct kv_source *src, const struct fault_rule *r)
+{
+	bool fails = r->action == FAULT_ERROR || r->action == FAULT_PARTIAL;
+	bool cuts = r->action == FAULT_PARTIAL || r->action == FAULT_KILL;
+
+	if (!r->action)
+		return kv_fail(src, "no action: give %s", keys[0].want);
+	if (r->action == FAULT_DELAY && !r->delay_ns)
+		return kv_fail(src, "action=delay: give delay_ns, too");
+	if (r->delay_ns && r->action != FAULT_DELAY)
+		return kv_fail(src, "delay_ns is for action=delay: leave it out");
+	if (r->syndrome && !fails)
+		return kv_fail(src, "syndrome is for action=error and partial: leave it out");
+	if (r->bytes && !cuts)
+		return kv_fail(src, "bytes is for action=partial and kill: leave it out");
+	return 0;
+}
+
+static int add(const struct kv_source *src, const struct fault_rule *r,
+	struct fault_rule rules[FAULT_RULES])
+{
+	for (size_t i = 0; i < FAULT_RULES; i++) {
+		if (rules[i].action)
+			continue;
+		rules[i] = *r;
+		return 0;
 	}
-	return respond(qp, &part);
+	kv_fail(src, "more than %d rules: remove one", FAULT_RULES);
+	return -ENOSPC;
 }
 
-static void kill_slot(uint32_t slot)
+static int parse_rule(const struct kv_source *src, char *text, struct fault_rule *rules)
 {
-	int32_t pid = arena()->procs[slot].pid;
+	struct fault_rule r = {.nth = 1, .count = 1, .percent = 100};
+	int rc = kv_line(src, text, keys, sizeof(keys) / sizeof(keys[0]), &r);
 
-	if (pid > 0 && fabric_alive(slot))
-		kill(pid, SIGKILL);
+	if (rc <= 0)
+		return rc;
+	rc = check(src, &r);
+	if (rc)
+		return rc;
+	if (!r.syndrome && (r.action == FAULT_ERROR || r.action == FAULT_PARTIAL))
+		r.syndrome = SYN_RETRY_EXC;
+	return add(src, &r, rules);
 }
 
-static void kill_peer(const struct qp *qp)
+static int parse_line(const struct kv_source *src, char *line, struct fault_rule *rules)
 {
-	const struct qp *dest = qp_by_number(qp->attr.dest_qpn);
+	char *rule;
+	int rc = 0;
 
-	if (dest)
-		kill_slot(dest->obj.owner);
+	line[strcspn(line, "#")] = '\0'; /* first, because a comment may contain ';' */
+	while (!rc && (rule = strsep(&line, ";")))
+		rc = parse_rule(src, rule, rules);
+	return rc;
 }
 
-static uint32_t rnr_timer(const struct qp *qp)
+int fault_parse(const char *text, const char *name, struct fault_rule rules[FAULT_RULES], char *err,
+	size_t errlen)
 {
-	const struct qp *dest = qp_by_number(qp->attr.dest_qpn);
+	struct kv_source src = {.name = name, .err = err, .errlen = errlen};
+	struct fault_rule *all = malloc(sizeof(*all) * FAULT_RULES);
+	char *copy = strdup(text), *rest = copy, *line;
+	int rc = all && copy ? 0 : -ENOMEM;
 
-	return dest ? dest->attr.min_rnr_timer : 0;
-}
-
-/* Returns whether the message is done with. */
-static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w, struct answer *a)
-{
-	enum syndrome s = r->syndrome;
-
-	switch (r->action) {
-	case FAULT_PARTIAL:
-		*a = place_part(qp, w, r->bytes);
-		if (a->verdict == V_STOPPED)
-			return true;
-		*a = (struct answer){.verdict = V_ERROR, .syndrome = s};
-		return true;
-	case FAULT_ERROR:
-		*a = (struct answer){.verdict = V_ERROR, .syndrome = s};
-		return true;
-	case FAULT_RNR:
-		*a = (struct answer){.verdict = V_RNR, .rnr_timer = rnr_timer(qp)};
-		return true;
-	case FAULT_NO_ANSWER:
-		*a = (struct answer){.verdict = V_NO_ANSWER};
-		return true;
-	case FAULT_DELAY:
-		qp->held = qp->sq_done + 1;
-		sched_wait(qp, sched_now() + r->delay_ns);
-		*a = (struct answer){.verdict = V_LATER};
-		return true;
-	case FAULT_KILL:
-		place_part(qp, w, r->bytes);
-		kill_slot(qp->obj.owner);
-		return false;
-	case FAULT_KILL_PEER:
-		kill_peer(qp);
-		return false;
-	case FAULT_LINK_DOWN:
-	case FAULT_LINK_UP:
-		port_set_link(qp_rail(qp), r->action == FAULT_LINK_UP);
-		return false;
-	default:
-		return false;
+	if (rc) {
+		snprintf(err, errlen, "%s: %s", name, strerror(ENOMEM));
+	} else {
+		memcpy(all, rules, sizeof(*all) * FAULT_RULES);
+		while (!rc && (line = strsep(&rest, "\n"))) {
+			src.line++;
+			rc = parse_line(&src, line, all);
+		}
+		if (!rc)
+			memcpy(rules, all, sizeof(*all) * FAULT_RULES);
 	}
+	free(all);
+	free(copy);
+	return rc;
 }
 
-bool fault_hit(struct qp *qp, struct wqe *w, struct answer *answer_p)
+int fault_load_env(struct fault_rule rules[FAULT_RULES], char *err, size_t errlen)
 {
-	struct fault_rule *rules = arena()->faults;
+	const char *path = getenv("SOFTHCA_FAULT_FILE"), *text = getenv("SOFTHCA_FAULTS");
+	char *file;
+	int rc = 0;
 
-	if (qp->held == qp->sq_done + 1) {
-		qp->held = 0; /* judged before it was delayed */
-		return false;
+	if (path && *path) {
+		file = kv_read_file(path, "a file of fault rules", err, errlen, &rc);
+		if (!file)
+			return rc;
+		rc = fault_parse(file, path, rules, err, errlen);
+		free(file);
 	}
-	for (size_t i = 0; i < FAULT_RULES; i++)
-		if (rules[i].action && matches(&rules[i], qp, w) && due(&rules[i]) &&
-			apply(&rules[i], qp, w, answer_p))
-			return true;
-	return false;
+	if (!rc && text)
+		rc = fault_parse(text, "SOFTHCA_FAULTS", rules, err, errlen);
+	return rc;
+}
+
+/* Appends to the text. FAULT_TEXT is enough for every key with its longest value. */
+__attribute__((format(printf, 2, 3))) static void append(char text[FAULT_TEXT], const char *fmt,
+	...)
+{
+	size_t n = strlen(text);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text + n, FAULT_TEXT - n, fmt, ap);
+	va_end(ap);
+}
+
+void fault_format(const struct fault_rule *r, char text[FAULT_TEXT])
+{
+	text[0] = '\0';
+	append(text, "action=%s", name_of(actions, r->action));
+	if (r->device[0])
+		append(text, " device=%.15s", r->device);
+	if (r->qpn)
+		append(text, " qpn=0x%x", r->qpn);
+	if (r->pid)
+		append(text, " pid=%u", r->pid);
+	for (uint32_t op = 0; op < 64; op++)
+		if (r->opcodes >> op & 1)
+			append(text, " opcode=%s", name_of(opcodes, op));
+	append(text, " nth=%llu count=%llu", (unsigned long long)r->nth,
+		(unsigned long long)r->count);
+	if (r->percent != 100)
+		append(text, " percent=%u", r->percent);
+	if (r->syndrome)
+		append(text, " syndrome=%s", name_of(syndromes, r->syndrome));
+	if (r->bytes)
+		append(text, " bytes=%llu", (unsigned long long)r->bytes);
+	if (r->delay_ns)
+		append(text, " delay_ns=%llu", (unsigned long long)r->delay_ns);
 }

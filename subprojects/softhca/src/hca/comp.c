@@ -8,7 +8,7 @@
 #include "hca/objects.h"
 
 #define FORMAT_COMPRESSED 0x0c
-#define MINIS 8u /* of an array */
+#define MINIS 8u /* mini-CQEs per array */
 
 struct mini {
 	uint16_t wqe_counter; /* requester only */
@@ -40,7 +40,7 @@ static uint64_t make_mini(const struct cqe64 *cqe)
 	return v;
 }
 
-/* Whether @cqe can be told from the title and a mini, as completion number @n. */
+/* Whether completion number @n of a run can be expressed by the title and a mini-CQE. */
 static bool fits(const struct cqe64 *title, uint32_t n, const struct cqe64 *cqe)
 {
 	struct cqe64 t = *title;
@@ -48,7 +48,7 @@ static bool fits(const struct cqe64 *title, uint32_t n, const struct cqe64 *cqe)
 	if (cqe->op_own >> 4 >= CQE_REQ_ERR)
 		return false;
 	t.byte_cnt = cqe->byte_cnt;
-	t.timestamp = cqe->timestamp; /* a run has the title's */
+	t.timestamp = cqe->timestamp; /* all completions of a run get the title's */
 	if (is_request(cqe)) {
 		t.wqe_counter = cqe->wqe_counter;
 		t.sop_drop_qpn &= htobe32(0xffffff);
@@ -59,7 +59,7 @@ static bool fits(const struct cqe64 *title, uint32_t n, const struct cqe64 *cqe)
 	return !memcmp(&t, cqe, sizeof(t));
 }
 
-/* Lists the queue for cq_flush_runs(); one for which there is no room is not kept. */
+/* Adds the queue to the list of cq_flush_runs(). If the list is full, writes the run out. */
 static void enlist(struct cq *cq)
 {
 	uint32_t *list = arena()->comp_queues;
@@ -80,7 +80,7 @@ void comp_add(struct cq *cq, uint32_t index, const struct cqe64 *cqe)
 	struct comp_run *run = run_of(cq);
 
 	if (run->n && index - run->index < run->n)
-		return; /* a replayed step: it is in the run */
+		return; /* the step is replayed: the run has it already */
 	if (run->n && (run->n == COMP_MAX || !fits((struct cqe64 *)run->title, run->n, cqe)))
 		comp_flush(cq);
 	if (!run->n) {
@@ -92,7 +92,7 @@ void comp_add(struct cq *cq, uint32_t index, const struct cqe64 *cqe)
 	enlist(cq);
 }
 
-/* The title is written last: the reader looks at the minis only after it. */
+/* The title is written last: the reader looks at the mini-CQEs after it. */
 void comp_flush(struct cq *cq)
 {
 	struct comp_run *run = run_of(cq);

@@ -20,7 +20,7 @@ bool config_flag(const char *name)
 	return s && *s && strcmp(s, "0");
 }
 
-/* -EINVAL: none of them. */
+/* Returns -EINVAL for an unknown mode. */
 static int mode_of(const char *s)
 {
 	static const char *const modes[] = {"trap", "poll", "step"};
@@ -72,11 +72,11 @@ static void read_config(void)
 {
 	int mode = mode_of(getenv("SOFTHCA_MODE"));
 
-	/* What a program has changed since it was checked counts as nothing. */
+	/* The program may have changed the variable after the check: then the default. */
 	config.mode = mode < 0 ? ENGINE_TRAP : (enum engine_mode)mode;
 	config.strict = config_flag("SOFTHCA_STRICT");
 	config.blueflame = config_flag("SOFTHCA_BF");
-	/* Pairs with the acquire in config_get: the fields are set. */
+	/* Pairs with the acquire in config_get(): the fields are set. */
 	atomic_store_explicit(&have_config, true, memory_order_release);
 }
 
@@ -84,7 +84,7 @@ const struct config *config_get(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	/* Pairs with the release in read_config. Asked several times for each message. */
+	/* Pairs with the release in read_config(). Called several times per message. */
 	if (!atomic_load_explicit(&have_config, memory_order_acquire))
 		pthread_once(&once, read_config);
 	return &config;

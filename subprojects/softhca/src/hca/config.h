@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the environment asks of the adapters of this process; read once. */
+/* Configuration of this process from the environment, read once. */
 #ifndef SOFTHCA_HCA_CONFIG_H
 #define SOFTHCA_HCA_CONFIG_H
 
@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 enum engine_mode {
-	ENGINE_TRAP, /* each doorbell's store is trapped and executed */
-	ENGINE_POLL, /* a thread looks at the doorbell records */
+	ENGINE_TRAP, /* each doorbell store traps and is executed at once */
+	ENGINE_POLL, /* a thread polls the doorbell records */
 	ENGINE_STEP, /* the program calls softhca_step() */
 };
 
@@ -19,12 +19,12 @@ struct config {
 	bool blueflame; /* SOFTHCA_BF=1 */
 };
 
-/* Of an environment that config_check() has passed, as fabric_attach() sees to. */
+/* The environment must have passed config_check(); member_attach() makes sure of that. */
 const struct config *config_get(void);
 
 /*
- * Whether the environment asks for what there is, the name of the fabric included: 0, or
- * -EINVAL with one line in err that says what to give.
+ * Checks the variables of the environment, including the name of the fabric. Returns 0, or
+ * -EINVAL with one line in err that says which values are valid.
  */
 int config_check(char *err, size_t errlen);
 

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "abi/wire.h"
 #include "dma/dma.h"
 #include "hca/comp.h"
 #include "hca/config.h"
@@ -11,13 +12,14 @@
 #include "hca/objects.h"
 #include "hca/strict.h"
 #include "hca/trace.h"
-#include "xport/wire.h"
 
 #define CI_MASK 0xffffffu
 #define ARM_SOLICITED (1u << 24)
 
-/* Widens the 24-bit consumer index; one that is not between the last and the producer is
- * the program's error, which makes no room. */
+/*
+ * Widens the 24-bit consumer index. An index that is not between the last one and the
+ * producer is an error of the program and is ignored.
+ */
 void cq_read_consumer(struct cq *cq)
 {
 	uint32_t raw, delta;
@@ -59,7 +61,7 @@ static uint64_t slot_addr(const struct cq *cq, uint32_t index)
 	return cq->buf + slot * cq->cqe_size + (cq->cqe_size - sizeof(struct cqe64));
 }
 
-/* Without its memory the owner cannot see it, alive or not: a failure changes nothing. */
+/* A failed write is ignored: the queue's memory, or its owner, is gone. */
 void cq_store(const struct cq *cq, uint32_t index, struct cqe64 cqe)
 {
 	cqe.op_own = (uint8_t)((cqe.op_own & ~1u) | ((index >> cq->log_size) & 1));
@@ -99,7 +101,7 @@ static void fire(struct cq *cq)
 		cq->comp_events++;
 		fifo_post(cq->fifo, &cq->user_handle, sizeof(cq->user_handle));
 	}
-	/* Last: whoever dies before this has its successor send the event again. */
+	/* Last: if this process dies before, the journal is replayed and sends the event. */
 	atomic_signal_fence(memory_order_seq_cst);
 	cq->armed = CQ_UNARMED;
 }
@@ -122,8 +124,9 @@ void cq_notify(struct cq *cq, const void *bytes)
 }
 
 /*
- * Completions between the consumer index of the arm and the producer were written
- * before the program asked: the event comes at once, so none is ever missed.
+ * If there are completions between the consumer index in the arm word and the producer,
+ * they were written before the program armed the queue. The event is then sent at once,
+ * so that none is missed.
  */
 void cq_arm(struct cq *cq, uint32_t word)
 {

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Completion queues: room, writing, events. The fabric's mutex is held. */
+/*
+ * Completion queues: room, writing, events. The fabric's mutex is held.
+ *
+ * An event is armed (cq_arm()) and fired once (cq_notify(), or cq_arm() itself when the
+ * completion that it is about is there already): CQ_UNARMED -> CQ_ARMED_NEXT or
+ * CQ_ARMED_SOLICITED -> CQ_UNARMED. An overrun queue stays overrun until it is destroyed.
+ */
 #ifndef SOFTHCA_HCA_CQ_H
 #define SOFTHCA_HCA_CQ_H
 
@@ -9,24 +15,24 @@
 #include "fabric/arena.h"
 
 /*
- * Whether @n more completions fit. If not, the queue is overrun: its owner gets the
- * async event, once, and nothing is ever written to it again.
+ * Whether @n more completions fit. If not, the queue is overrun: its owner gets one async
+ * event, and nothing is written to the queue any more.
  */
 bool cq_room(struct cq *cq, uint32_t n);
 
-/* Looks how far the program has polled. */
+/* Updates the consumer index from the queue's doorbell record. */
 void cq_read_consumer(struct cq *cq);
 
-/* Writes one completion at producer index @index and moves the producer behind it. */
+/* Writes one completion at producer index @index and advances the producer. */
 void cq_write(struct cq *cq, uint32_t index, const void *bytes);
 
-/* Writes out the compressed runs that are being collected: before the mutex is released. */
+/* Writes out all runs of compressed completions. Called before the mutex is released. */
 void cq_flush_runs(void);
 
-/* After a completion is written: sends the event if one was asked for. */
+/* After a completion is written: sends the event if the queue is armed for it. */
 void cq_notify(struct cq *cq, const void *bytes);
 
-/* A store to the queue's doorbell register: the two words of the store. */
+/* Arms the queue: @word is the first word of a store to its doorbell register. */
 void cq_arm(struct cq *cq, uint32_t word);
 
 #endif

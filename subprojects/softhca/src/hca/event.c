@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 
 #include "hca/objects.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
 
 #define FIFO_PATH_MAX 192
-#define DROP_EVENTS 8192 /* a FIFO holds no more of the smallest */
+#define DROP_EVENTS 8192 /* capacity of a FIFO, in the smallest events */
 
 int fifo_create(uint64_t *id)
 {
@@ -24,7 +24,7 @@ int fifo_create(uint64_t *id)
 	r = (int)SYS(SYS_mknodat, AT_FDCWD, path, S_IFIFO | 0600, 0);
 	if (r < 0)
 		return r;
-	/* Open for both: never at end of file, and a write never meets "no reader". */
+	/* Open for both: reads never see end of file, writes never miss a reader. */
 	fd = sys_open(path, O_RDWR | O_CLOEXEC, 0);
 	if (fd < 0)
 		fifo_remove(*id);
@@ -56,7 +56,7 @@ void fifo_post(uint64_t id, const void *event, uint32_t len)
 
 uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len)
 {
-	/* Static: too large for a stack, and the fabric's lock is held. */
+	/* Static: too large for a stack. The fabric's mutex is held. */
 	static char kept[DROP_EVENTS][sizeof(struct ib_uverbs_async_event_desc)];
 	char path[FIFO_PATH_MAX];
 	uint32_t dropped = 0, n = 0;
@@ -117,6 +117,6 @@ void async_port(uint32_t rail, enum async_event type)
 		struct ctx *c = ctx_at(i);
 
 		if (c->obj.used && c->rail == rail)
-			async_post(i, 1, type); /* the element of a port event is its number */
+			async_post(i, 1, type); /* a port event's element is the port number */
 	}
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Event descriptors. A completion channel's fd and a context's async fd are named
- * FIFOs of the fabric, opened for reading and writing by their owner: any process can
- * write an event into one, and read(), poll() and O_NONBLOCK work on it as the kernel
- * made them.
+ * Event descriptors. A completion channel's fd and a context's async fd are named FIFOs in
+ * the fabric's directory, opened for reading and writing by their owner. Any process of
+ * the fabric can write an event into one, and read(), poll() and O_NONBLOCK work as usual.
  */
 #ifndef SOFTHCA_HCA_EVENT_H
 #define SOFTHCA_HCA_EVENT_H
@@ -12,20 +11,20 @@
 
 #include "fabric/arena.h"
 
-/* Makes a FIFO; *id names it, the fd is returned, or -errno. */
+/* Makes a FIFO. Returns its fd, with its number in *id, or -errno. */
 int fifo_create(uint64_t *id);
 void fifo_remove(uint64_t id);
 
-/* Writes one event of @len bytes. A reader that is gone is no error. */
+/* Writes one event of @len bytes. It is no error if the reader is gone. */
 void fifo_post(uint64_t id, const void *event, uint32_t len);
 
 /*
- * Takes the unread events whose first 8 bytes are @handle out of the FIFO.
- * @len: size of an event. Returns how many there were.
+ * Removes the unread events whose first 8 bytes are @handle from the FIFO.
+ * @len: size of an event. Returns the number of removed events.
  */
 uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len);
 
-/* Async events: enum ib_event_type and the user handle of the object. */
+/* Async events. The values are those of enum ibv_event_type. */
 enum async_event {
 	EV_CQ_ERR = 0,
 	EV_QP_FATAL = 1,
@@ -45,12 +44,12 @@ void async_cq(struct cq *cq, enum async_event type);
 void async_srq(struct srq *srq, enum async_event type);
 
 /*
- * An object goes: takes back its events that nobody read. @sent: how many it had in
- * all. Returns how many the program has read.
+ * An object is destroyed: removes its unread events. @sent: number of events that were
+ * sent for it. Returns how many of them the program has read.
  */
 uint32_t async_withdraw(uint32_t ctx, uint64_t handle, uint32_t sent);
 
-/* To every context open on @rail. */
+/* Sends the event to every context that is open on @rail. */
 void async_port(uint32_t rail, enum async_event type);
 
 #endif

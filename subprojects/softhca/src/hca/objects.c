@@ -6,16 +6,8 @@
 #include <unistd.h>
 
 #include "fabric/reserve.h"
-#include "hca/copy.h"
-#include "hca/event.h"
-#include "hca/trace.h"
 
-static const struct table {
-	size_t offset;
-	size_t stride;
-	uint32_t first;
-	uint32_t max;
-} tables[OBJ_KINDS] = {
+const struct obj_table obj_tables[OBJ_KINDS] = {
 	[OBJ_CTX] = {offsetof(struct arena, ctxs), sizeof(struct ctx), 0, MAX_CTXS},
 	[OBJ_PD] = {offsetof(struct arena, pds), sizeof(struct pd), 1, MAX_PDS},
 	[OBJ_AH] = {offsetof(struct arena, ahs), sizeof(struct ah), 1, MAX_AHS},
@@ -25,18 +17,11 @@ static const struct table {
 	[OBJ_QP] = {offsetof(struct arena, qps), sizeof(struct qp), FIRST_QP_INDEX, MAX_QPS},
 };
 
-static struct obj *obj_at(enum obj_kind kind, uint32_t index)
-{
-	const struct table *t = &tables[kind];
-
-	return (struct obj *)((char *)arena() + t->offset + t->stride * index);
-}
-
-/* Room for an entry that was never used, and for what other tables have of it. */
+/* Allocates memory for an entry that was never used, in all tables that have one for it. */
 static int reserve_entry(enum obj_kind kind, uint32_t i)
 {
 	struct arena *a = arena();
-	int r = reserve(obj_at(kind, i), tables[kind].stride);
+	int r = reserve(obj_at(kind, i), obj_tables[kind].stride);
 
 	if (!r && kind == OBJ_QP)
 		r = reserve(&a->qp_gen[i], sizeof(a->qp_gen[i]));
@@ -49,7 +34,7 @@ static int reserve_entry(enum obj_kind kind, uint32_t i)
 
 uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx)
 {
-	const struct table *t = &tables[kind];
+	const struct obj_table *t = &obj_tables[kind];
 	uint32_t *high = &arena()->high[kind];
 
 	for (uint32_t i = t->first; i < t->max; i++) {
@@ -74,55 +59,14 @@ void obj_publish(enum obj_kind kind, uint32_t index)
 	obj_at(kind, index)->used = 1;
 }
 
-void obj_free(enum obj_kind kind, uint32_t index)
-{
-	struct arena *a = arena();
-
-	if (kind == OBJ_QP) {
-		copy_abandon(&a->qps[index]);
-		a->qp_gen[index]++;
-		trace_free(a->qps[index].trace);
-	}
-	if (kind == OBJ_CQ)
-		trace_free(a->cqs[index].trace);
-	if (kind == OBJ_MR)
-		a->mr_gen[index]++;
-	if (kind == OBJ_CTX)
-		fifo_remove(a->ctxs[index].fifo);
-	obj_at(kind, index)->used = 0;
-}
-
 void *obj_of_ctx(enum obj_kind kind, uint32_t index, uint32_t ctx)
 {
 	struct obj *o;
 
-	if (index < tables[kind].first || index >= arena()->high[kind])
+	if (index < obj_tables[kind].first || index >= arena()->high[kind])
 		return NULL;
 	o = obj_at(kind, index);
 	return o->used && o->owner == fabric_self.slot && o->ctx == ctx ? o : NULL;
-}
-
-/* @field: the member of struct obj to compare. QPs go first: they use the others. */
-static void free_where(size_t field, uint32_t value)
-{
-	for (int kind = OBJ_KINDS - 1; kind >= 0; kind--) {
-		for (uint32_t i = tables[kind].first; i < arena()->high[kind]; i++) {
-			struct obj *o = obj_at(kind, i);
-
-			if (o->used && *(uint32_t *)((char *)o + field) == value)
-				obj_free(kind, i);
-		}
-	}
-}
-
-void objects_free_ctx(uint32_t ctx)
-{
-	free_where(offsetof(struct obj, ctx), ctx);
-}
-
-void objects_reap(uint32_t slot)
-{
-	free_where(offsetof(struct obj, owner), slot);
 }
 
 struct qp *qp_by_number(uint32_t qpn)

@@ -2,9 +2,9 @@
 /*
  * The object tables of the arena. The fabric's mutex is held in every call.
  *
- * A handle that a program sees is the object's index. A QP number is generation and
- * index, a memory key is index and generation, so that a number that outlived its
- * object is not mistaken for the next one.
+ * A handle that a program sees is the object's index. A QP number is made of generation
+ * and index, a memory key of index and generation, so that a stale number does not name
+ * the next object with the same index.
  */
 #ifndef SOFTHCA_HCA_OBJECTS_H
 #define SOFTHCA_HCA_OBJECTS_H
@@ -14,20 +14,32 @@
 
 #include "fabric/fabric.h"
 
+/* Where the entries of a kind stand in the arena, and which indexes they may have. */
+struct obj_table {
+	size_t offset;
+	size_t stride;
+	uint32_t first;
+	uint32_t max;
+};
+
+extern const struct obj_table obj_tables[OBJ_KINDS];
+
+static inline struct obj *obj_at(enum obj_kind kind, uint32_t index)
+{
+	const struct obj_table *t = &obj_tables[kind];
+
+	return (struct obj *)((char *)arena() + t->offset + t->stride * index);
+}
+
 /*
- * Takes a free entry, zeroed but for its head; it is not visible before obj_publish().
- * Returns the index or NO_INDEX.
+ * Takes a free entry; everything in it but its head is zero. It becomes visible with
+ * obj_publish(). Returns the index or NO_INDEX.
  */
 uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx);
 void obj_publish(enum obj_kind kind, uint32_t index);
-void obj_free(enum obj_kind kind, uint32_t index);
 
-/* The entry @index if context @ctx made it, else NULL. */
+/* The entry @index if it belongs to context @ctx of this process, else NULL. */
 void *obj_of_ctx(enum obj_kind kind, uint32_t index, uint32_t ctx);
-
-/* Destroys all that a context, or a process, made. */
-void objects_free_ctx(uint32_t ctx);
-void objects_reap(uint32_t slot);
 
 /* The live QP with this number, else NULL. */
 struct qp *qp_by_number(uint32_t qpn);

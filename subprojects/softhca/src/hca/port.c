@@ -6,11 +6,11 @@
 
 #include "fabric/fabric.h"
 #include "hca/event.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
 
 /*
- * Readers see the old text or the new one. What the port's state is says QUERY_PORT; when
- * its echo cannot be written, nothing is lost but that.
+ * Replaces the file, so that readers see the old text or the new one. Errors are ignored:
+ * QUERY_PORT reports the state from the arena.
  */
 static void put_attribute(const char *device, const char *name, const char *text)
 {

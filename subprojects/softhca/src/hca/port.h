@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 /*
- * Pulls or plugs the cable: every context open on the rail gets PORT_ERR or PORT_ACTIVE,
- * QUERY_PORT and sysfs show DOWN or ACTIVE, and messages meet no answer while it is down. No
- * change, no event.
+ * Sets the link of a rail up or down. Every context open on the rail gets PORT_ERR or
+ * PORT_ACTIVE; QUERY_PORT and sysfs show DOWN or ACTIVE; messages get no answer while the
+ * link is down. Without a change there is no event.
  */
 void port_set_link(uint32_t rail, bool up);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Strict mode: what an adapter would execute all the same, or lose without a word, is
- * an error that names the QP and the work request. The fabric's mutex is held.
+ * Strict mode: mistakes that an adapter would execute, or lose silently, are errors that
+ * name the QP and the work request. The fabric's mutex is held.
  */
 #ifndef SOFTHCA_HCA_STRICT_H
 #define SOFTHCA_HCA_STRICT_H
@@ -10,28 +10,21 @@
 #include <stdint.h>
 
 #include "fabric/arena.h"
-#include "uverbs/uverbs.h"
-#include "xport/wqe.h"
+#include "hca/wqe.h"
 
-/* Says what is wrong, on standard error, and counts it. */
+/* Prints the violation on standard error and counts it. */
 void strict_violation(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/*
- * The doorbell of @qp is rung with the 8 bytes @bytes while its record says @pi. False:
- * nothing new is posted, the ring is overrun, or the bytes name no posted entry.
- */
-bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes);
+/* Whether producer index @pi of the doorbell record posts something and fits the ring. */
+bool strict_ring(struct qp *qp, uint32_t pi);
 
-/* A store of @size bytes at @at of a BlueFlame buffer must repeat what the queue holds. */
-void strict_blueflame(const struct uctx *u, uint32_t offset, const uint8_t *bytes, uint32_t size);
-
-/* The entry at sq_done says that it stands where it stands. */
+/* Whether the WQE at sq_done names its own index and its own QP. */
 bool strict_wqe(const struct qp *qp, const struct wqe *w);
 
-/* A signaled entry has completed: its blocks are the program's again once it polls. */
+/* A signaled WQE has completed: the program may reuse its blocks once it polls the CQE. */
 void strict_completed(struct qp *qp, uint32_t cqe_index, uint32_t blocks_end);
 
-/* A QP is destroyed: entries that were posted, but whose doorbell never rang. */
+/* A QP is destroyed: reports WQEs that were posted without a doorbell. */
 void strict_destroyed(const struct qp *qp);
 
 #endif

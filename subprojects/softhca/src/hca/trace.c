@@ -70,7 +70,7 @@ void trace_cqe(struct cq *cq, uint32_t index, const struct cqe64 *cqe)
 		return;
 	t = &arena()->traces[cq->trace - 1];
 	if (index != (uint32_t)t->next)
-		return; /* a replayed step: it was recorded before */
+		return; /* the step is replayed: it is recorded already */
 	t->cqes[t->next % SOFTHCA_TRACE_DEPTH] = (struct softhca_cqe_record){
 		.seq = index,
 		.qpn = sop & 0xffffff,
@@ -84,7 +84,7 @@ void trace_cqe(struct cq *cq, uint32_t index, const struct cqe64 *cqe)
 	t->next++;
 }
 
-/* Whether records from @from on can be given; *count: how many, at most @n. */
+/* How many records from @from on there are, at most @n: *count. -ENODATA: overwritten. */
 static int window(const struct trace_ring *t, uint64_t from, unsigned n, unsigned *count)
 {
 	if (from + SOFTHCA_TRACE_DEPTH < t->next)

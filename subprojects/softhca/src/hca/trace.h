@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The record of what QPs executed and CQs were given. The fabric's mutex is held. */
+/* Record of the WQEs that QPs executed and of the CQEs that CQs got. The fabric's mutex is held. */
 #ifndef SOFTHCA_HCA_TRACE_H
 #define SOFTHCA_HCA_TRACE_H
 
 #include "fabric/arena.h"
-#include "xport/wqe.h"
+#include "hca/wqe.h"
 
-/* 1 + a ring if the environment asks for records and one is free, else 0. */
+/* Takes a ring if recording is on and one is free. Returns 1 + its index, else 0. */
 uint32_t trace_alloc(void);
 void trace_free(uint32_t ring);
 

@@ -17,7 +17,7 @@
 #define SCRIPTS_MAX 4 /* interpreters that are scripts, as the kernel allows */
 #define LINE_MAX_READ 256 /* of a script's first line */
 
-/* Opens what execvp() would execute; -1: nothing. */
+/* Opens the file that execvp() would execute; -1: there is none. */
 static int find(const char *name, char path[PATH_MAX])
 {
 	const char *dirs = getenv("PATH"), *end;
@@ -37,7 +37,7 @@ static int find(const char *name, char path[PATH_MAX])
 	return -1;
 }
 
-/* Whether @fd is a script; @path becomes its interpreter's. */
+/* Returns whether @fd is a script. @path is then set to its interpreter. */
 static bool interpreter(int fd, char path[PATH_MAX])
 {
 	char line[LINE_MAX_READ + 1], *p;
@@ -61,14 +61,14 @@ static bool has_linker(int fd, const Elf64_Ehdr *h)
 		off_t at = (off_t)(h->e_phoff + (uint64_t)i * h->e_phentsize);
 
 		if (pread(fd, &p, sizeof(p), at) != sizeof(p))
-			return true; /* the kernel will say what is wrong with it */
+			return true; /* execvp() will report the error */
 		if (p.p_type == PT_INTERP)
 			return true;
 	}
 	return false;
 }
 
-/* Whether executing it raises privileges, so that the linker ignores what to preload. */
+/* Whether executing @fd raises privileges: the linker then ignores LD_PRELOAD. */
 static bool gains_privileges(int fd)
 {
 	struct statvfs fs;

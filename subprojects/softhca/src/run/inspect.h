@@ -3,9 +3,9 @@
 #define SOFTHCA_RUN_INSPECT_H
 
 /*
- * Says, in a line on standard error, why the program @name (looked for as execvp() does;
- * of a script, its interpreter) will not see the adapters, if that is so: the dynamic
- * linker is not asked, or does not preload.
+ * Prints a warning on standard error if the program @name will not see the adapters because the
+ * library cannot be preloaded into it: it is statically linked or gains privileges. @name is
+ * searched as execvp() does; for a script, its interpreter is inspected.
  */
 void inspect_program(const char *name);
 

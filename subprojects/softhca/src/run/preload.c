@@ -12,7 +12,7 @@
 #define LIBRARY "libsofthca.so.0"
 #define ROOM (PATH_MAX + 256)
 
-/* The directory of this program, resolved; false when /proc does not say. */
+/* The directory of this program, resolved; false if /proc cannot be read. */
 static bool own_directory(char dir[PATH_MAX])
 {
 	ssize_t n = readlink("/proc/self/exe", dir, PATH_MAX - 1);
@@ -59,7 +59,7 @@ int preload_softhca(char *err, size_t errlen)
 	char dir[PATH_MAX], path[ROOM], *value;
 
 	if (before && strstr(before, "libsofthca"))
-		return 0; /* inside of a softhca-run, or the user gives a library */
+		return 0; /* preloaded already, by another softhca-run or by the user */
 	if (!own_directory(dir) || (!find_installed(dir, path) && !find_built(dir, path))) {
 		snprintf(err, errlen,
 			LIBRARY " is not beside this program: install softhca, or "

@@ -3,11 +3,10 @@
 #define SOFTHCA_RUN_PRELOAD_H
 
 /*
- * Puts libsofthca.so into LD_PRELOAD, behind what is there already: a sanitizer's
- * run-time must come first. The library is looked for where this program's build
- * directory or installation has it.
- * Returns 0, or -errno with one line in err: -ENOENT when there is no library,
- * -EINVAL when its path cannot stand in LD_PRELOAD.
+ * Appends libsofthca.so to LD_PRELOAD; a sanitizer's run-time has to come first. The library
+ * is searched in the build directory or the installation that this program is in. Returns 0,
+ * or -errno with one line in err: -ENOENT if there is no library, -EINVAL if LD_PRELOAD
+ * cannot contain its path.
  */
 int preload_softhca(char *err, size_t errlen);
 

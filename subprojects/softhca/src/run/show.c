@@ -189,7 +189,7 @@ static void put_faults(FILE *f, const char *name)
 	}
 }
 
-/* A slow reader of out must not hold up the fabric. */
+/* Prints into memory under the mutex: a slow reader of out must not delay the fabric. */
 static void print(FILE *out, void (*put)(FILE *f, const char *name), const char *name)
 {
 	char *text = NULL;

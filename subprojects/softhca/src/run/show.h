@@ -3,9 +3,8 @@
 #define SOFTHCA_RUN_SHOW_H
 
 /*
- * Prints the fabric that this process is a member of; it does not count itself. What
- * is printed is of one moment: it is taken under the fabric's mutex, and written to out
- * when that is released.
+ * Print the fabric of which this process is a member, without this process itself. The output
+ * is a snapshot: it is made under the fabric's mutex and written to out afterwards.
  */
 
 #include <stdio.h>

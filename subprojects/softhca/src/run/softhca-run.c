@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs a program on the software HCA: sets the environment, cleans up behind it. */
+/* Runs a program on the software HCA: sets its environment and cleans up after it. */
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -14,6 +14,7 @@
 #include "fabric/fabric.h"
 #include "fault/fault.h"
 #include "hca/config.h"
+#include "member/member.h"
 #include "run/inspect.h"
 #include "run/preload.h"
 #include "run/supervise.h"
@@ -66,7 +67,7 @@ _Noreturn static void bad(const char *what, const char *value, const char *give)
 	exit(BAD_USAGE);
 }
 
-/* Ends the program; what is buffered may still fail to be written. */
+/* Prints @text and exits, with an error if it cannot be written. */
 _Noreturn static void print(const char *text)
 {
 	if (fputs(text, stdout) != EOF && !fflush(stdout))
@@ -86,7 +87,7 @@ static void set_rails(const char *value)
 	unsetenv("SOFTHCA_TOPOLOGY");
 }
 
-/* Absolute, because the program may look at it from another directory. */
+/* Makes the path absolute, because the program may run in another directory. */
 static void set_file(const char *option, const char *variable, const char *value, const char *give)
 {
 	char path[PATH_MAX];
@@ -115,7 +116,7 @@ static void set_fabric(const char *value)
 	setenv("SOFTHCA_FABRIC", value, 1);
 }
 
-/* An option with a value that becomes a variable. */
+/* An option that sets a variable of the environment. */
 static void set_value(int option, const char *value)
 {
 	static const char *const modes[] = {"trap", "poll", "step"};
@@ -145,7 +146,7 @@ static void set_value(int option, const char *value)
 	}
 }
 
-/* Returns whether the arguments ask for certain rails. */
+/* Returns whether the arguments specify the rails. */
 static bool parse_options(int argc, char **argv)
 {
 	bool rails = false, topology = false;
@@ -181,7 +182,7 @@ static bool parse_options(int argc, char **argv)
 	return rails || topology;
 }
 
-/* What the fabric would refuse when it is made is refused here, with status 2. */
+/* Refuses, with status 2, what would fail later when the fabric is made. */
 static void check_environment(struct softhca_topology *wanted)
 {
 	struct fault_rule *rules = calloc(FAULT_RULES, sizeof(*rules));
@@ -199,8 +200,8 @@ static void check_environment(struct softhca_topology *wanted)
 }
 
 /*
- * hwloc cannot see an emulated sysfs, so it gets the rails as XML. The file is in
- * memory and lives as long as this process.
+ * hwloc does not read an emulated sysfs, so it gets the rails as an XML file. The file is in
+ * memory and exists as long as this process.
  */
 static void export_hwloc(const struct softhca_topology *t)
 {
@@ -221,19 +222,19 @@ static void export_hwloc(const struct softhca_topology *t)
 	setenv("HWLOC_THISSYSTEM", "1", 1);
 }
 
-/* Joins the fabric, which must have the wanted rails if it exists already. */
+/* Joins the fabric. If it exists already, it must have the wanted rails. */
 static void join(const struct softhca_topology *wanted, bool explicit)
 {
-	int rc = fabric_attach();
+	int rc = member_attach();
 
 	if (rc == -EACCES)
 		bad("fabric", "", "it belongs to another user; give --fabric another name");
 	if (rc) {
-		fprintf(stderr, "softhca-run: %s\n", fabric_why());
+		fprintf(stderr, "softhca-run: %s\n", member_why());
 		exit(125);
 	}
 	if (explicit && memcmp(&fabric_self.arena->topo, wanted, sizeof(*wanted))) {
-		fabric_detach();
+		member_detach();
 		bad("fabric", "",
 			"a running program uses it with other adapters; leave out "
 			"--rails and --topology, or give --fabric another name");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Looks at the fabrics of this user, and makes links and messages fail at run time. */
+/* Shows the fabrics of this user, and makes links and messages fail at run time. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
@@ -15,6 +15,7 @@
 #include "fault/fault.h"
 #include "hca/config.h"
 #include "hca/port.h"
+#include "member/member.h"
 #include "run/show.h"
 
 #define BAD_USAGE 2
@@ -46,7 +47,7 @@ _Noreturn __attribute__((format(printf, 2, 3))) static void quit(int status, con
 	va_list ap;
 
 	if (fabric_self.arena)
-		fabric_detach();
+		member_detach();
 	fputs("softhcactl: ", stderr);
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
@@ -61,7 +62,7 @@ static void finish_output(void)
 		quit(1, "standard output: %s", strerror(errno));
 }
 
-/* In a directory's name '_' stands for what cannot be in one. */
+/* Compares names as in paths, where '_' replaces characters that a name cannot have. */
 static int same_name(const char *name, void *wanted)
 {
 	const char *w = wanted;
@@ -73,7 +74,7 @@ static int same_name(const char *name, void *wanted)
 	return !*name && !*w;
 }
 
-/* The name that fabric_attach() would use. */
+/* The name that member_attach() would use. */
 static const char *chosen_name(void)
 {
 	static const char *const variables[] = {"SOFTHCA_FABRIC", "PMIX_NAMESPACE"};
@@ -87,7 +88,7 @@ static const char *chosen_name(void)
 	return "default";
 }
 
-/* Joins a fabric that is there; one without a living member is none. */
+/* Joins an existing fabric, which must have a living member. */
 static void join(void)
 {
 	const char *name = chosen_name();
@@ -96,27 +97,27 @@ static void join(void)
 	fabric_sweep();
 	if (fabric_each(same_name, (void *)name) != 1)
 		quit(1, "no fabric '%s': give --fabric a name of 'softhcactl list'", name);
-	rc = fabric_attach();
+	rc = member_attach();
 	if (rc)
-		quit(1, "%s: %s", name, fabric_why());
+		quit(1, "%s: %s", name, member_why());
 }
 
-/* A process is a member of one fabric, so each is looked at by a child. */
+/* A process can join one fabric only, so a child inspects each of them. */
 static int list_one(const char *name, void *arg)
 {
 	int status;
 	pid_t pid;
 
 	if (!fabric_name_ok(name))
-		return 0; /* nothing of ours, whatever it looks like */
+		return 0; /* not a fabric */
 	finish_output();
 	pid = fork();
 	if (!pid) {
 		setenv("SOFTHCA_FABRIC", name, 1);
-		if (fabric_attach())
-			_exit(0); /* gone in between */
+		if (member_attach())
+			_exit(0); /* the fabric has gone in between */
 		show_summary(stdout, name);
-		fabric_detach();
+		member_detach();
 		_exit(fflush(stdout) ? errno : 0);
 	}
 	if (pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status))
@@ -298,6 +299,6 @@ int main(int argc, char **argv)
 	run(argc - optind, argv + optind);
 	finish_output();
 	if (fabric_self.arena)
-		fabric_detach();
+		member_detach();
 	return 0;
 }

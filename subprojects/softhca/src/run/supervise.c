@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Three processes: this one, the program, and a guardian in a session of its own.
- * The guardian holds one end of a socket pair. It reads the program's pid from it and then
- * waits: a last byte says that all is cleaned up, end of file that this process died. Then
- * it stays, without any of the program's descriptors, until the fabric has no members: what
- * the program left in the background may be killed, or all of its process group at once.
+ * There are three processes: this one, the program, and a guardian in a session of its own.
+ * The guardian holds one end of a socket pair. It reads the program's pid from it and waits:
+ * a last byte means that this process has cleaned up, end of file that it has died. The
+ * guardian then stays, without any of the program's descriptors, until the fabric has no
+ * members, because background processes of the program may still use it and may be killed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +45,7 @@ static bool read_all(int fd, void *buf, size_t n)
 	return got == (ssize_t)n;
 }
 
-/* Waits for a process that is no child. SIGTERM came with its parent's death. */
+/* Waits for a process that is not a child. It got SIGTERM when its parent died. */
 static void end_orphan(pid_t pid)
 {
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -60,7 +60,7 @@ static void end_orphan(pid_t pid)
 	close(fd);
 }
 
-/* Nobody is to wait for the end of a file that only this process has open. */
+/* Closes descriptors whose readers would otherwise wait for this process. */
 static void leave_terminal(void)
 {
 	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -74,7 +74,7 @@ _Noreturn static void guard(int fd)
 	char done;
 	pid_t pid;
 
-	setsid(); /* the terminal's signals are for the program */
+	setsid(); /* gets no signals from the terminal */
 	leave_terminal();
 	if (!read_all(fd, &pid, sizeof(pid)))
 		pid = 0;
@@ -83,7 +83,7 @@ _Noreturn static void guard(int fd)
 			end_orphan(pid);
 		clean_up();
 	}
-	close(fd); /* softhca-run need not wait any longer */
+	close(fd); /* lets softhca-run end */
 	fabric_outlast();
 	_exit(0);
 }
@@ -94,7 +94,7 @@ _Noreturn static void execute(char **argv, pid_t parent, const sigset_t *mask)
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
-		_exit(125); /* it died before the line above */
+		_exit(125); /* the parent died before prctl() */
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	execvp(argv[0], argv);
 	rc = errno;
@@ -116,7 +116,7 @@ static int wait_for(pid_t program, const sigset_t *signals)
 				return status;
 			continue;
 		}
-		/* What the terminal sends has reached the whole process group. */
+		/* Signals of the terminal have reached the whole process group already. */
 		if (si.si_code <= 0)
 			kill(program, si.si_signo);
 	}
@@ -128,7 +128,7 @@ static void block(sigset_t *signals, sigset_t *mask)
 	sigaddset(signals, SIGCHLD);
 	for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
 		sigaddset(signals, passed_on[i]);
-	/* An ignored SIGCHLD would be inherited, and no status be kept for waitpid(). */
+	/* If SIGCHLD is ignored, which is inherited, waitpid() gets no status. */
 	signal(SIGCHLD, SIG_DFL);
 	sigprocmask(SIG_BLOCK, signals, mask);
 }
@@ -150,7 +150,7 @@ static pid_t start_guardian(int *fd_p)
 	return pid;
 }
 
-/* A guardian that was killed guards no more; that is no reason to stop. */
+/* Errors are ignored: the guardian may have been killed. */
 static void tell(int fd, const void *buf, size_t n)
 {
 	ssize_t sent = send(fd, buf, n, MSG_NOSIGNAL);
@@ -190,7 +190,7 @@ int supervise(char **argv)
 	status = run(argv, fd, &signals, &mask);
 	clean_up();
 	tell(fd, "", 1);
-	read_all(fd, &end, 1); /* it stays for the others, or has ended */
+	read_all(fd, &end, 1); /* until the guardian closes its end */
 	close(fd);
 	waitpid(guardian, NULL, WNOHANG);
 	return status;

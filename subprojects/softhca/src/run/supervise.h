@@ -3,14 +3,13 @@
 #define SOFTHCA_RUN_SUPERVISE_H
 
 /*
- * Runs argv[0] (searched in PATH) and waits for its end, as a member of the fabric
- * that the caller has attached to. Signals that this process gets are passed on.
- * When the program has ended, however it did, this process leaves the fabric and
- * removes what dead processes of this user left. A guardian process does the same
- * when this process is killed; the program then gets SIGTERM and, if that does not
- * end it, SIGKILL.
- * Returns the status to exit with: the program's, 128 + n when signal n ended it,
- * 126 or 127 when it could not be executed or found, 125 when fork() failed.
+ * Runs argv[0] (searched in PATH) and waits for its end, as a member of the fabric that the
+ * caller has joined. Signals that this process gets are passed on. When the program has ended
+ * in any way, this process leaves the fabric and removes the fabrics whose members are all
+ * dead. If this process is killed, a guardian process does the same; the program then gets
+ * SIGTERM and, if it does not end, SIGKILL.
+ * Returns the exit status: the program's, 128 + n if signal n ended it, 126 or 127 if it
+ * could not be executed or found, 125 if fork() failed.
  */
 int supervise(char **argv);
 

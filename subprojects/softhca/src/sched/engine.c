@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "abi/wire.h"
 #include "dma/dma.h"
 #include "fabric/fabric.h"
 #include "hca/config.h"
@@ -12,7 +13,6 @@
 #include "hca/objects.h"
 #include "sched/sched.h"
 #include "softhca.h"
-#include "xport/wire.h"
 #include "xport/xport.h"
 
 static bool is_mine(const struct obj *o)
@@ -20,7 +20,7 @@ static bool is_mine(const struct obj *o)
 	return __atomic_load_n(&o->used, __ATOMIC_RELAXED) && o->owner == fabric_self.slot;
 }
 
-/* A guess without the mutex; serve_qp() decides. */
+/* A hint, without the mutex; serve_qp() checks again. */
 static bool has_posted(const struct qp *qp)
 {
 	uint32_t pi;

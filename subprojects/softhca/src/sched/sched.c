@@ -12,77 +12,45 @@
 #include "fabric/fabric.h"
 #include "hca/config.h"
 #include "hca/objects.h"
-#include "hca/qp.h"
+#include "hca/timer.h"
 #include "sched/engine.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
+#include "xport/qp.h"
 #include "xport/xport.h"
-
-/* QPs with a timer, a bit each; under the fabric's mutex. */
-static uint64_t waiting[MAX_QPS / 64];
 
 static bool running;
 
-/* The thread sleeps on it. It counts reasons to look: new timers, calls of others. */
-static uint32_t *bell_of(uint32_t slot)
-{
-	return &arena()->procs[slot].bell;
-}
-
 static uint32_t bell_count(void)
 {
-	/* Pairs with the release in sched_ring. */
-	return __atomic_load_n(bell_of(fabric_self.slot), __ATOMIC_ACQUIRE);
+	/* Pairs with the release in timer_ring(). */
+	return __atomic_load_n(timer_bell(fabric_self.slot), __ATOMIC_ACQUIRE);
 }
 
-uint64_t sched_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-void sched_wait(struct qp *qp, uint64_t when)
-{
-	uint32_t i = qp_index(qp);
-
-	qp->wait_until = when;
-	waiting[i / 64] |= 1ull << (i % 64);
-	sched_ring(fabric_self.slot);
-}
-
-void sched_ring(uint32_t slot)
-{
-	/* Pairs with the acquire in bell_count; the rest is under the mutex. */
-	__atomic_fetch_add(bell_of(slot), 1, __ATOMIC_RELEASE);
-	SYS(SYS_futex, bell_of(slot), FUTEX_WAKE, 1, NULL, NULL, 0);
-}
-
-/* Serves a timer that is due; returns when it is, 0 if there is none any more. */
+/* Serves the timer of QP @i if it is due. Returns the time of its next one, or 0. */
 static uint64_t serve(uint32_t i, uint64_t now)
 {
 	struct qp *qp = &arena()->qps[i];
 
 	if (!qp->obj.used || qp->obj.owner != fabric_self.slot || !qp->wait_until) {
-		waiting[i / 64] &= ~(1ull << (i % 64));
+		timer_waiting[i / 64] &= ~(1ull << (i % 64));
 		return 0;
 	}
 	if (qp->wait_until > now)
 		return qp->wait_until;
-	waiting[i / 64] &= ~(1ull << (i % 64));
+	timer_waiting[i / 64] &= ~(1ull << (i % 64));
 	qp->wait_until = 0;
 	xport_send(qp);
 	return qp->wait_until;
 }
 
-/* Returns when the next timer is due, 0 without one. */
+/* Serves all timers. Returns the time of the next one, or 0. */
 static uint64_t serve_all(void)
 {
-	uint64_t now = sched_now(), next = 0;
+	uint64_t now = timer_now(), next = 0;
 
 	qp_serve_failed();
 	for (uint32_t w = 0; w < MAX_QPS / 64; w++) {
-		for (uint64_t bits = waiting[w]; bits; bits &= bits - 1) {
+		for (uint64_t bits = timer_waiting[w]; bits; bits &= bits - 1) {
 			uint64_t t = serve(w * 64 + (uint32_t)__builtin_ctzll(bits), now);
 
 			if (t && (!next || t < next))
@@ -94,12 +62,12 @@ static uint64_t serve_all(void)
 
 static void wait_for_bell(uint32_t seen, uint64_t until)
 {
-	uint64_t now = sched_now(), left = until > now ? until - now : 0;
+	uint64_t now = timer_now(), left = until > now ? until - now : 0;
 	struct timespec ts = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
 
 	if (bell_count() != seen || (until && !left))
 		return;
-	SYS(SYS_futex, bell_of(fabric_self.slot), FUTEX_WAIT, seen, until ? &ts : NULL, NULL, 0);
+	SYS(SYS_futex, timer_bell(fabric_self.slot), FUTEX_WAIT, seen, until ? &ts : NULL, NULL, 0);
 }
 
 void sched_serve(void)
@@ -109,7 +77,7 @@ void sched_serve(void)
 	fabric_unlock();
 }
 
-/* Idle: a few looks, then the processor for others, then sleep. */
+/* Idle: spins first, then yields, then sleeps. */
 static void relax(uint32_t idle)
 {
 	static const struct timespec nap = {.tv_nsec = 50000};
@@ -129,7 +97,7 @@ static void *poller(void *arg)
 
 	for (;;) {
 		rung = bell_count();
-		if (rung != seen || (next && next <= sched_now())) {
+		if (rung != seen || (next && next <= timer_now())) {
 			seen = rung;
 			fabric_lock();
 			next = serve_all();
@@ -157,7 +125,7 @@ static void *helper(void *arg)
 	return NULL;
 }
 
-/* The thread inherits the signal mask of its maker: all asynchronous ones blocked. */
+/* The thread inherits the caller's signal mask, in which all asynchronous signals are blocked. */
 int sched_start(void)
 {
 	pthread_attr_t attr;
@@ -178,5 +146,5 @@ void sched_forget(void)
 {
 	running = false;
 	for (uint32_t w = 0; w < MAX_QPS / 64; w++)
-		waiting[w] = 0;
+		timer_waiting[w] = 0;
 }

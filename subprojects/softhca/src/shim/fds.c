@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* libc's functions that take a descriptor, and socket(), in front of libc. */
-/* The 64-bit names below are functions of their own, not other names of the short ones. */
+/* Interposes libc's functions that take a descriptor, and socket(). */
+/* Otherwise the compiler would take the short names below for the 64-bit ones. */
 #undef _FILE_OFFSET_BITS
 
 #include <errno.h>
@@ -16,8 +16,8 @@
 #include "uverbs/uverbs.h"
 
 /*
- * libibverbs asks the kernel for its devices by netlink first, and looks into sysfs
- * only where that is not supported.
+ * libibverbs asks the kernel for devices by netlink first and reads sysfs only if that is not
+ * supported, so the netlink socket is refused.
  */
 EXPORT int socket(int domain, int type, int protocol)
 {
@@ -53,7 +53,7 @@ EXPORT int close(int fd)
 	return REAL(close)(fd);
 }
 
-/* @fd is @from's duplicate, or -1: what the function that made it returns. */
+/* @fd: the duplicate of @from, or -1. Returns the result of the function that made it. */
 static int duplicated(int from, int fd)
 {
 	int r = fd < 0 ? 0 : uverbs_duplicated(from, fd);
@@ -65,7 +65,7 @@ static int duplicated(int from, int fd)
 	return -1;
 }
 
-/* @to, if it is open, is closed by the same call. */
+/* dup2() and dup3() close @to if it is open. */
 static int replaced(int from, int to, int fd)
 {
 	if (fd < 0)
@@ -90,7 +90,7 @@ EXPORT int dup3(int fd, int to, int flags)
 	return replaced(fd, to, REAL(dup3)(fd, to, flags));
 }
 
-/* Every argument there is fits a pointer's place. */
+/* Every kind of argument fits into a pointer. */
 #define DEFINE_FCNTL(name)                                                                         \
 	EXPORT int name(int fd, int cmd, ...)                                                      \
 	{                                                                                          \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libc's functions that take a path, in front of libc. Only what belongs to the
- * emulated adapters is answered here; all else goes on untouched. libc's calls to
- * itself do not come by, which is why fopen, opendir and scandir stand here too.
+ * Interposes libc's functions that take a path. Calls about the emulated adapters are
+ * answered here, all others are passed on. fopen(), opendir() and scandir() are interposed
+ * too, because libc's internal calls cannot be.
  */
-/* The 64-bit names below are functions of their own, not other names of the short ones. */
+/* Otherwise the compiler would take the short names below for the 64-bit ones. */
 #undef _FILE_OFFSET_BITS
 
 #include <dirent.h>
@@ -33,7 +33,7 @@ static mode_t open_mode(int flags, va_list ap)
 	return flags & (O_CREAT | __O_TMPFILE) ? va_arg(ap, mode_t) : 0;
 }
 
-/* Returns whether @path is an emulated device; *fd is then the answer of open(). */
+/* Returns whether @path is an emulated device. *fd is then the result of open(). */
 static bool open_device(const char *path, int flags, int *fd)
 {
 	int n = path_device(path);
@@ -119,7 +119,7 @@ static bool open_device(const char *path, int flags, int *fd)
 		return REAL(name)(path_map(path, buf), list, wanted, order);                       \
 	}
 
-/* "ls -l" asks for attributes by name. A device has none. */
+/* "ls -l" reads extended attributes. A device has none. */
 #define DEFINE_GETXATTR(name)                                                                      \
 	EXPORT ssize_t name(const char *path, const char *attr, void *value, size_t size)          \
 	{                                                                                          \
@@ -197,7 +197,7 @@ EXPORT int eaccess(const char *path, int mode)
 	return euidaccess(path, mode);
 }
 
-/* From there on, relative names are the fabric's, too. */
+/* Relative paths are then within the fabric's tree. */
 EXPORT int chdir(const char *path)
 {
 	char buf[PATH_MAX];

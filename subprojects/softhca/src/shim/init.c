@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* The library's life in a process: nothing happens before the first device is named. */
+/* Start, fork and end of a process. Nothing else happens before a device is named. */
 #include <pthread.h>
 
 #include "fabric/fabric.h"
+#include "member/member.h"
 #include "sched/sched.h"
 #include "trap/trap.h"
 #include "uverbs/uverbs.h"
 
 /*
- * The child of fork() has the parent's mappings and descriptors but is no member of
- * the fabric: it joins anew when it opens a device itself. What it inherited open is
- * dead to it, as verbs objects are after a fork.
+ * The child of fork() has the parent's mappings and descriptors but is not a member of the
+ * fabric. It joins when it opens a device itself. Inherited devices do not work in it, as
+ * verbs objects do not after a fork.
  */
 static void in_child(void)
 {
@@ -19,7 +20,7 @@ static void in_child(void)
 	trap_forget();
 	uverbs_forget();
 	sched_forget();
-	fabric_forget();
+	member_forget();
 }
 
 __attribute__((constructor)) static void init(void)
@@ -29,5 +30,5 @@ __attribute__((constructor)) static void init(void)
 
 __attribute__((destructor)) static void fini(void)
 {
-	fabric_detach();
+	member_detach();
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fabric/fabric.h"
+#include "member/member.h"
 #include "sysfs/sysfs.h"
 
 #define SYS_PREFIX "/sys/class/infiniband"
@@ -18,11 +19,11 @@
 static bool attached(void)
 {
 	static atomic_flag told = ATOMIC_FLAG_INIT;
-	int saved = errno, r = fabric_attach();
+	int saved = errno, r = member_attach();
 
 	errno = saved;
 	if (r && !atomic_flag_test_and_set(&told))
-		fprintf(stderr, "softhca: %s\n", fabric_why());
+		fprintf(stderr, "softhca: %s\n", member_why());
 	return !r;
 }
 

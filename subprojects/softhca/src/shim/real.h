@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The function that this library's function of the same name stands in front of. */
+/* The function that a function of this library interposes. */
 #ifndef SOFTHCA_SHIM_REAL_H
 #define SOFTHCA_SHIM_REAL_H
 
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 /*
- * Every thread finds the same address, so looking it up twice at once is harmless. A
- * libc without the symbol cannot have a program that calls it.
+ * Every thread finds the same address, so concurrent look-ups are harmless. The symbol exists:
+ * otherwise no program could call the interposed function.
  */
 #define REAL(name)                                                                                 \
 	({                                                                                         \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A store to a doorbell arrives as SIGSEGV, so the program may neither take its
- * handler away nor block it: the kernel ends a process that faults with the signal
- * blocked. The program's own handlers are kept and called for its own faults.
+ * A doorbell store raises SIGSEGV, so the program must neither replace the handler nor block
+ * the signal: the kernel ends a process that faults while the signal is blocked. The
+ * program's own handlers are kept, and called for its own faults.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -62,7 +62,7 @@ EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *rest
 	return REAL(pthread_sigmask)(how, &copy, old);
 }
 
-/* The mask of a thread that is to be made. */
+/* The signal mask of a new thread. */
 EXPORT int pthread_attr_setsigmask_np(pthread_attr_t *attr, const sigset_t *set)
 {
 	sigset_t copy;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The family of stat(), in front of libc: by path and by descriptor, the names that
- * programs had before glibc 2.33 included.
+ * Interposes the stat() family, by path and by descriptor, including the names that programs
+ * used before glibc 2.33.
  */
-/* The 64-bit names below are functions of their own, not other names of the short ones. */
+/* Otherwise the compiler would take the short names below for the 64-bit ones. */
 #undef _FILE_OFFSET_BITS
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "shim/real.h"
 #include "uverbs/uverbs.h"
 
-/* No header declares these any more. @version is that of struct stat, which has but one. */
+/* No header declares these any more. @version: of struct stat; there is only one. */
 int __xstat(int version, const char *path, struct stat *st);
 int __xstat64(int version, const char *path, struct stat64 *st);
 int __lxstat(int version, const char *path, struct stat *st);
@@ -24,7 +24,7 @@ int __fxstat64(int version, int fd, struct stat64 *st);
 int __fxstatat(int version, int dir, const char *path, struct stat *st, int flags);
 int __fxstatat64(int version, int dir, const char *path, struct stat64 *st, int flags);
 
-/* Which emulated device the arguments of an "at" function name, else -1. */
+/* The emulated device that the arguments of an "at" function name, else -1. */
 static int device_at(int dir, const char *path, int flags)
 {
 	struct uctx *u;
@@ -81,7 +81,7 @@ DEFINE_FSTAT(fstat64, stat64)
 DEFINE_FSTATAT(fstatat, stat)
 DEFINE_FSTATAT(fstatat64, stat64)
 
-/* libc keeps these for old programs and does not give their addresses to new ones. */
+/* libc keeps these for old programs, and does not link new ones with them. */
 #define DEFINE_XSTAT(name, type, now)                                                              \
 	EXPORT int name(int version, const char *path, struct type *st)                            \
 	{                                                                                          \

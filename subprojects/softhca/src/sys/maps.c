@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
 
-#include "shim/sys.h"
+#include "sys/sys.h"
 
 static int parse(const char *line, struct mapping *m)
 {

@@ -14,9 +14,9 @@ struct mapping {
 };
 
 /*
- * Calls @each for each mapping, in the order of addresses, until it returns other than 0.
- * Returns what it returned last, or -errno if the mappings cannot be read. Not for signal
- * handlers.
+ * Calls @each for each mapping in the order of addresses until it returns a value other
+ * than 0. Returns the last value, or -errno if the mappings cannot be read. Not safe in
+ * signal handlers.
  */
 int maps_each(int (*each)(const struct mapping *m, void *arg), void *arg);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * hwloc's XML: Machine > one Package per NUMA node > NUMANode, Cores, PUs and, on
- * one host bridge each, the rails of that node. Caches are left out: nothing about
- * a rail depends on them.
+ * one host bridge each, the rails of that node. Caches are omitted, because rails do not
+ * depend on them.
  */
 #include <errno.h>
 #include <sched.h>
@@ -69,7 +69,7 @@ static void put_machine(struct xml *x, const cpu_set_t *nodes)
 	fprintf(x->f, "<info name=\"Backend\" value=\"softhca\"/>\n");
 }
 
-/* The CPUs that share cpu's core, as far as they are in node. */
+/* The CPUs of node that share the core of cpu. */
 static void core_of(size_t cpu, const cpu_set_t *node, cpu_set_t *core)
 {
 	char path[96];
@@ -163,7 +163,7 @@ static void put_node(struct xml *x, uint32_t numa)
 	CPU_SET(numa, &nodes);
 	softhca_numa_cpus(x->t, (int)numa, &cpus);
 	if (!CPU_COUNT(&cpus)) {
-		/* More nodes than CPUs: memory of the machine, rails of the machine. */
+		/* More nodes than CPUs: a node without CPUs becomes part of the machine. */
 		put_memory(x, numa, &cpus, &nodes);
 		return;
 	}
@@ -176,7 +176,7 @@ static void put_node(struct xml *x, uint32_t numa)
 	fprintf(x->f, "</object>\n");
 }
 
-/* Rails whose node is unknown or has no CPU are as far from every CPU. */
+/* Rails whose node is unknown or has no CPU are equally far from every CPU. */
 static void put_remote_rails(struct xml *x)
 {
 	for (uint32_t i = 0; i < x->t->nrails; i++) {

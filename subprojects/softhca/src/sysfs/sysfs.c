@@ -12,10 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fabric/tree.h"
+#include "sys/tree.h"
 #include "topo/topo.h"
 
-/* A tree under construction. The first error sticks and makes the rest no-ops. */
+/* A tree under construction. After the first error, all further steps do nothing. */
 struct tree {
 	int fd;
 	int rc;
@@ -34,7 +34,7 @@ __attribute__((format(printf, 2, 3))) static void tree_chdir(struct tree *b, con
 		b->rc = -ENAMETOOLONG;
 }
 
-/* Makes every directory above path. */
+/* Makes all parent directories of path. */
 static void make_parents(struct tree *b, char *path)
 {
 	for (char *p = strchr(path, '/'); p && !b->rc; p = strchr(p + 1, '/')) {
@@ -187,8 +187,8 @@ static void build_port(struct tree *b, const struct softhca_rail *r)
 	char name[32];
 
 	softhca_rate_speed(r->rate_mbps, &gbps, &generation);
-	put(b, "state", "4: ACTIVE");
-	put(b, "phys_state", "5: LinkUp");
+	put(b, "state", r->down ? "1: DOWN" : "4: ACTIVE");
+	put(b, "phys_state", r->down ? "3: Disabled" : "5: LinkUp");
 	put(b, "rate", "%u Gb/sec (4X %s)", gbps, generation);
 	put(b, "link_layer", "%s", ib ? "InfiniBand" : "Ethernet");
 	put(b, "lid", "0x%x", r->lid);
@@ -196,12 +196,15 @@ static void build_port(struct tree *b, const struct softhca_rail *r)
 	put(b, "sm_lid", "0x%x", ib ? SOFTHCA_SM_LID : 0);
 	put(b, "sm_sl", "0");
 	put(b, "cap_mask", "0x%08x", SOFTHCA_PORT_CAPS(ib));
-	put(b, "pkeys/0", "0xffff");
+	for (uint32_t i = 0; i < r->npkeys; i++) {
+		snprintf(name, sizeof(name), "pkeys/%u", i);
+		put(b, name, "0x%04x", r->pkeys[i]);
+	}
 	for (uint32_t i = 0; i < r->ngids; i++) {
 		snprintf(name, sizeof(name), "gids/%u", i);
 		put_gid(b, name, r->gids[i]);
 		snprintf(name, sizeof(name), "gid_attrs/types/%u", i);
-		/* An InfiniBand GID has the type's first name, too. */
+		/* The type file of an InfiniBand GID has the same text as RoCE v1. */
 		put(b, name, "%s", ib ? "IB/RoCE v1" : "RoCE v2");
 		snprintf(name, sizeof(name), "gid_attrs/ndevs/%u", i);
 		if (!ib)
@@ -255,7 +258,7 @@ static int build_at(const char *root, const struct softhca_topology *t)
 	if (b.fd < 0)
 		return -errno;
 	put(&b, "class/infiniband_verbs/abi_version", "6");
-	/* tmpfs lists what is newest first, and so do programs: rail 0 comes last here. */
+	/* In reverse: tmpfs lists the newest entry first, and programs should see rail 0 first. */
 	for (uint32_t i = t->nrails; i-- > 0;)
 		build_rail(&b, t, i);
 	close(b.fd);
@@ -276,7 +279,7 @@ int softhca_sysfs_build(const char *root, const struct softhca_topology *t)
 	if (!mkdtemp(aside))
 		return -errno;
 	rc = build_at(aside, t);
-	/* Onto a directory with entries rename() fails: the tree that is there stays. */
+	/* rename() fails if the target is a directory with entries, which is then kept. */
 	if (!rc && rename(aside, root))
 		rc = errno == ENOTEMPTY ? -EEXIST : -errno;
 	if (rc) {

@@ -9,13 +9,13 @@
  *	<root>/class/infiniband/mlx5_N -> ../../devices/pciDDDD:BB/DDDD:BB:DD.F/infiniband/mlx5_N
  *	<root>/devices/pciDDDD:BB/DDDD:BB:DD.F/{vendor,device,numa_node,local_cpus,...}
  *
- * and the same devices as hwloc sees them (<root>/hwloc.xml), because hwloc does
- * not look into a sysfs that is not the machine's own.
+ * and the same devices for hwloc (<root>/hwloc.xml), because hwloc reads only the machine's
+ * own sysfs.
  *
  * Usage (SYSFS_PATH for libibverbs is then root):
  *	rc = softhca_sysfs_build("/dev/shm/softhca-0-x/sysfs", &topology);
  *
- * Threads: no state is kept. Two builders of one root are safe: the first wins.
+ * Threads: no state is kept. If two threads build the same root, the first one wins.
  */
 
 struct softhca_topology;
@@ -23,7 +23,7 @@ struct softhca_topology;
 #define SOFTHCA_UVERBS_MAJOR 231
 #define SOFTHCA_UVERBS_MINOR 192 /* of uverbs0; uverbsN has 192 + N */
 
-/* What sysfs and QUERY_DEVICE both say. */
+/* Attributes that both sysfs and QUERY_DEVICE report. */
 #define SOFTHCA_VENDOR_ID 0x15b3
 #define SOFTHCA_PART_ID 0x101b /* ConnectX-6 */
 #define SOFTHCA_FW_VER "20.31.1014"
@@ -32,10 +32,9 @@ struct softhca_topology;
 #define SOFTHCA_PORT_CAPS(ib) ((ib) ? 0x2651e848u : 0x00010000u)
 
 /*
- * Builds the tree beside root (root plus a suffix of its own) and renames it, so
- * that readers see all of it or nothing. Returns 0; -EEXIST when root is there
- * already (it is left as it is: use it, or remove it first); -errno of the failing
- * call otherwise, with nothing left behind.
+ * Builds the tree beside root (root plus a unique suffix) and renames it, so that readers see
+ * all of it or nothing. Returns 0; -EEXIST if root exists already, and is left unchanged; or
+ * -errno of the call that failed, with nothing left behind.
  */
 int softhca_sysfs_build(const char *root, const struct softhca_topology *t);
 

@@ -29,7 +29,7 @@ bool softhca_read_cpulist(const char *path, cpu_set_t *cpus)
 	return true;
 }
 
-/* The CPUs that are there, without those that the container keeps from its programs. */
+/* The CPUs that this process may use; a container may have fewer than the machine. */
 static void usable_cpus(cpu_set_t *cpus)
 {
 	cpu_set_t allowed;
@@ -79,7 +79,7 @@ uint32_t softhca_topology_nodes(const struct softhca_topology *t)
 	return (uint32_t)highest + 1;
 }
 
-/* The numa-th of nodes equal parts of all; the first parts get the remainder. */
+/* Part number numa when all CPUs are divided into equal parts; the first get the remainder. */
 static void deal_out(const cpu_set_t *all, uint32_t nodes, uint32_t numa, cpu_set_t *cpus)
 {
 	uint32_t count = (uint32_t)CPU_COUNT(all), part = count / nodes, more = count % nodes;

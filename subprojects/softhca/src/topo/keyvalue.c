@@ -111,7 +111,7 @@ static int read_all(int fd, char *buf, size_t size)
 	return strlen(buf) == n ? 0 : -EILSEQ;
 }
 
-/* A descriptor or -errno. A FIFO would keep who opens it, or reads it, for ever. */
+/* Returns a descriptor or -errno. Does not block on a FIFO. */
 static int open_regular(const char *path, bool *regular_p)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -3,8 +3,9 @@
 #define SOFTHCA_TOPO_KEYVALUE_H
 
 /*
- * Lines of key=value, as topologies and fault rules are written. '#' begins a comment.
- * Every error is one line, without a newline, that says what to give.
+ * Parser for lines of key=value, the format of topologies and fault rules. '#' begins a
+ * comment. Every error message is one line, without a newline, that says which values are
+ * valid.
  */
 
 #include <stdbool.h>
@@ -14,7 +15,7 @@ struct kv_key {
 	const char *name;
 	bool (*set)(void *object, const char *value); /* false: no such value */
 	bool repeats;
-	const char *want; /* what to give, for the message */
+	const char *want; /* the valid values, for the message */
 };
 
 struct kv_source {
@@ -29,19 +30,19 @@ __attribute__((format(printf, 2, 3))) int kv_fail(const struct kv_source *src, c
 	...);
 
 /*
- * Sets in object what a line says; the line is cut up. Returns the number of keys on
- * it (0: empty or a comment), or -EINVAL with src->err written.
+ * Parses a line, which is modified, and sets its keys in object. Returns the number of keys
+ * (0: empty or a comment), or -EINVAL with src->err written.
  */
 int kv_line(const struct kv_source *src, char *line, const struct kv_key *keys, size_t nkeys,
 	void *object);
 
-/* A decimal or 0x number in min .. max without a sign; false: it is none. */
+/* Parses an unsigned decimal or 0x number in min .. max; false: it is not one. */
 bool kv_number(const char *value, unsigned long long min, unsigned long long max,
 	unsigned long long *out_p);
 
 /*
- * Reads a regular text file of at most 64 KiB; free() it. NULL with err written, and *rc_p
- * -errno, when it cannot be had.
+ * Reads a regular text file of at most 64 KiB; the caller frees it. Returns NULL, with err
+ * written and *rc_p set to -errno, if it cannot be read.
  */
 char *kv_read_file(const char *path, const char *what, char *err, size_t errlen, int *rc_p);
 

@@ -8,7 +8,7 @@
 
 #include "topo/topo_rail.h"
 
-/* An EUI-64 with the "locally administered" bit, so that it is no vendor's. */
+/* An EUI-64 with the "locally administered" bit, which no vendor uses. */
 #define GUID_BASE UINT64_C(0x025f48fffe000000)
 #define BUS_FIRST 0x11
 #define BUS_STEP 0x0b
@@ -74,12 +74,14 @@ static void gid_ipv4(uint8_t gid[16], uint32_t index)
 void softhca_rail_complete(struct softhca_rail *rail, uint32_t index)
 {
 	if (rail->link == SOFTHCA_LINK_ROCE) {
-		/* libibverbs wants an interface that exists. */
+		/* libibverbs needs an existing interface. */
 		if (!rail->netdev[0])
 			strcpy(rail->netdev, "lo");
 	} else if (!rail->lid) {
 		rail->lid = (uint16_t)(LID_FIRST + index);
 	}
+	if (!rail->npkeys)
+		rail->pkeys[rail->npkeys++] = 0xffff;
 	if (rail->ngids)
 		return;
 	gid_link_local(rail->gids[rail->ngids++], rail->guid);

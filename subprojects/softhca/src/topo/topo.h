@@ -5,10 +5,10 @@
 /*
  * topo.h - the devices that the software HCA shows ("rails")
  *
- * A topology is plain data without pointers: it can be copied into shared memory
- * as it is. It is made from a number of rails or from a text file:
+ * A topology has no pointers, so it can be copied into shared memory. It is made from a
+ * number of rails or from a text file:
  *
- *	# one rail per line; what is left out has the default of its position
+ *	# one rail per line; a missing key gets the default for its position
  *	name=mlx5_0 pci=0000:17:00.0 numa=0 link=ib   rate_mbps=200000 latency_ns=600
  *	name=mlx5_1 pci=0000:b1:00.0 numa=1 link=roce gid=::ffff:10.0.0.1 mtu=1024
  *
@@ -30,6 +30,7 @@
 
 #define SOFTHCA_RAILS_MAX 16
 #define SOFTHCA_GIDS_MAX 8
+#define SOFTHCA_PKEYS_MAX 8
 #define SOFTHCA_NAME_MAX 16 /* device and netdev name, with the NUL */
 #define SOFTHCA_NUMA_MAX 64 /* NUMA nodes are 0 .. 63, or -1 */
 
@@ -57,7 +58,12 @@ struct softhca_rail {
 	uint32_t mtu; /* bytes: 256, 512, 1024, 2048 or 4096 */
 	uint64_t guid; /* node GUID = system image GUID = port GUID, host order */
 	uint16_t lid; /* IB: 1 .. 0xbfff, unique; RoCE: 0 */
-	uint16_t reserved;
+	uint8_t grh_required; /* IB: paths without a global route header are refused */
+	uint8_t no_atomics; /* the device has none */
+	uint8_t down; /* the port is down when the fabric is made */
+	uint8_t reserved[7];
+	uint32_t npkeys; /* pkey_tbl_len; 1 .. SOFTHCA_PKEYS_MAX */
+	uint16_t pkeys[SOFTHCA_PKEYS_MAX]; /* host order; bit 15: full member */
 	uint32_t ngids; /* gid_tbl_len; 1 .. SOFTHCA_GIDS_MAX */
 	uint8_t gids[SOFTHCA_GIDS_MAX][16]; /* network order; RoCE: all of type RoCE v2 */
 };
@@ -70,15 +76,14 @@ struct softhca_topology {
 
 /*
  * Fills *t with nrails InfiniBand rails mlx5_0 .. on NUMA node 0, at 200 Gb/s.
- * Returns 0, or -EINVAL when nrails is not in 1 .. SOFTHCA_RAILS_MAX: ask for
- * fewer; *t is then unchanged.
+ * Returns 0, or -EINVAL with *t unchanged if nrails is not in 1 .. SOFTHCA_RAILS_MAX.
  */
 int softhca_topology_default(struct softhca_topology *t, uint32_t nrails);
 
 /*
- * Reads a topology file. Returns 0, or with *t unchanged and one line without a
- * newline in err (errlen bytes; it says which line is wrong and what to give):
- * -EINVAL for a file that is no topology, -errno when it cannot be read.
+ * Reads a topology file. Returns 0; -EINVAL if the file is not a topology; -errno if it
+ * cannot be read. After an error *t is unchanged, and err (errlen bytes) has one line, without
+ * a newline, that says which line is wrong and which values are valid.
  */
 int softhca_topology_load(const char *path, struct softhca_topology *t, char *err, size_t errlen);
 
@@ -87,8 +92,8 @@ int softhca_topology_parse(const char *text, const char *name, struct softhca_to
 	char *err, size_t errlen);
 
 /*
- * What the environment asks for: the file SOFTHCA_TOPOLOGY, else SOFTHCA_RAILS
- * default rails, else one. Errors as softhca_topology_load().
+ * The topology of the environment: the file SOFTHCA_TOPOLOGY, else SOFTHCA_RAILS default
+ * rails, else one. Errors as softhca_topology_load().
  */
 int softhca_topology_from_env(struct softhca_topology *t, char *err, size_t errlen);
 
@@ -96,21 +101,21 @@ int softhca_topology_from_env(struct softhca_topology *t, char *err, size_t errl
  * The lane speed (IB_SPEED_* bit of QUERY_PORT's active_speed) of the slowest 4X
  * link that carries rate_mbps, as "rate" in sysfs would name it; the width is
  * always 4X (active_width 2). *gbps_p gets that link's rate and *name_p its
- * generation ("HDR"). Faster than every generation: the fastest.
+ * generation ("HDR"). If rate_mbps exceeds all generations, this is the fastest one.
  */
 uint8_t softhca_rate_speed(uint64_t rate_mbps, uint32_t *gbps_p, const char **name_p);
 
 /*
- * One more than the highest NUMA node: of the rails and, when this machine has all
- * nodes that the rails are on, of the machine. At least 1.
+ * The number of NUMA nodes: one more than the highest node of the rails and, if this machine
+ * has all nodes that the rails are on, of the machine. At least 1.
  */
 uint32_t softhca_topology_nodes(const struct softhca_topology *t);
 
 /*
- * The CPUs of NUMA node numa (-1: all that programs may use). When this machine has all
- * of the topology's nodes, they are the machine's own. Otherwise its CPUs are
- * dealt out in contiguous parts to nodes 0 .. highest; with fewer CPUs than nodes
- * the last ones get none and *cpus_p is empty.
+ * The CPUs of NUMA node numa (-1: all that programs may use). If this machine has all nodes
+ * of the topology, these are the CPUs of the machine's node. Otherwise the machine's CPUs are
+ * divided into contiguous parts for nodes 0 .. highest; with fewer CPUs than nodes the last
+ * nodes get none, and *cpus_p is empty.
  */
 void softhca_numa_cpus(const struct softhca_topology *t, int numa, cpu_set_t *cpus_p);
 

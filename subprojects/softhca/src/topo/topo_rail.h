@@ -6,10 +6,10 @@
 
 #include "topo/topo.h"
 
-/* *rail as rail number index (0 ..) is when nothing is said; InfiniBand, no GIDs yet. */
+/* Sets *rail to the defaults of rail number index (0 ..): InfiniBand, no GIDs yet. */
 void softhca_rail_init(struct softhca_rail *rail, uint32_t index);
 
-/* Fills in what depends on the link layer and was not given: lid, netdev, GIDs. */
+/* Sets the missing attributes that depend on the link layer: lid, netdev, GIDs. */
 void softhca_rail_complete(struct softhca_rail *rail, uint32_t index);
 
 #endif

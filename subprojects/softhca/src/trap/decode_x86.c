@@ -9,7 +9,7 @@
 
 #define INSN_MAX 15
 
-/* Which encoding, as a bit, so that a form can allow several. */
+/* Encodings, a bit each: a form may allow several. */
 enum { LEGACY = 1, VEX = 2, EVEX = 4, VECTOR = VEX | EVEX, ANY = LEGACY | VECTOR };
 
 /* Mandatory prefixes as VEX.pp numbers them; a form allows a set of these bits. */
@@ -75,7 +75,7 @@ static uint64_t greg(const ucontext_t *uc, unsigned int n)
 	return (uint64_t)uc->uc_mcontext.gregs[greg_of[n]];
 }
 
-/* Segment, lock and address-size prefixes are left to the processor. */
+/* Segment, lock and address-size prefixes are not decoded. */
 static bool legacy_prefixes(struct insn *in)
 {
 	bool f3 = false, f2 = false;
@@ -238,7 +238,7 @@ static uint64_t decode_sib(struct insn *in, const ucontext_t *uc, bool *base_p)
 	unsigned int index = (sib >> 3 & 7u) | in->index_hi, base = sib & 7;
 	uint64_t ea = 0;
 
-	if (index != 4) /* RSP cannot be an index: it stands for none */
+	if (index != 4) /* RSP cannot be an index: its number means none */
 		ea = greg(uc, index) << (sib >> 6);
 	*base_p = base != 5 || in->mod;
 	if (*base_p)
@@ -267,7 +267,7 @@ static uint64_t decode_address(struct insn *in, const ucontext_t *uc)
 	return ea;
 }
 
-/* Parts of the signal frame's XSAVE area (Intel SDM volume 1, chapter 13). */
+/* Offsets in the signal frame's XSAVE area (Intel SDM volume 1, chapter 13). */
 enum {
 	FRAME_XMM = 160, /* 16 bytes a register */
 	FRAME_SW = 464, /* Linux: magic, size, mask of the saved parts */
@@ -281,7 +281,7 @@ enum { XSTATE_SSE = 1, XSTATE_AVX = 2, XSTATE_ZMM_HIGH = 6, XSTATE_ZMM16_31 = 7 
 static uint32_t xstate_offset(unsigned int part)
 {
 	static _Atomic uint32_t known[8];
-	/* relaxed: every thread computes the same value, and nothing hangs on it */
+	/* Relaxed: every thread computes the same value, and it orders nothing. */
 	uint32_t offset = atomic_load_explicit(&known[part], memory_order_relaxed);
 	uint32_t eax, ecx, edx;
 
@@ -293,8 +293,8 @@ static uint32_t xstate_offset(unsigned int part)
 }
 
 /*
- * Copies n bytes of part number part, from byte at on; zeros when the part is in its
- * initial state, in which the frame need not hold it.
+ * Copies n bytes of part number part, from byte at on. The frame need not contain a part that
+ * is in its initial state; its bytes are zeros.
  */
 static bool read_part(const uint8_t *frame, unsigned int part, size_t at, size_t n, uint8_t *out)
 {

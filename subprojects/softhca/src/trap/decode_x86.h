@@ -3,11 +3,11 @@
 #define SOFTHCA_DECODE_X86_H
 
 /*
- * decode_x86.h - which bytes the faulting instruction wanted to store
+ * decode_x86.h - decodes the store instruction that has faulted
  *
- * For a SIGSEGV handler of a page that stands for device memory: finds the store's
- * length, size and bytes from the signal frame, so that the handler can execute
- * it on the device and skip the instruction.
+ * For the SIGSEGV handler of a page that represents device memory. Finds the length of the
+ * instruction, and the size and bytes of its store, from the signal frame, so that the
+ * handler can execute the store on the device and skip the instruction.
  *
  *	struct softhca_store st;
  *	if (softhca_store_decode(uc, (uintptr_t)si->si_addr, &st) == 0) {
@@ -36,8 +36,8 @@ struct softhca_store {
 };
 
 /*
- * Returns 0 with *out_p written, or -ENOTSUP when the instruction is none of the
- * above or does not store to fault_addr: then let the processor execute it.
+ * Returns 0 with *out_p written, or -ENOTSUP if the instruction is none of the above or does
+ * not store to fault_addr: let the processor execute it then.
  */
 int softhca_store_decode(const ucontext_t *uc, uint64_t fault_addr, struct softhca_store *out_p);
 

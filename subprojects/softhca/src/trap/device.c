@@ -1,25 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "trap/device.h"
 
-#include <endian.h>
-#include <string.h>
-
+#include "abi/wire.h"
 #include "dma/dma.h"
 #include "hca/config.h"
 #include "hca/cq.h"
 #include "hca/objects.h"
-#include "hca/qp.h"
 #include "hca/strict.h"
-#include "xport/wire.h"
+#include "trap/strict_store.h"
+#include "xport/qp.h"
 #include "xport/xport.h"
-
-static uint32_t be32_at(const uint8_t *bytes)
-{
-	uint32_t v;
-
-	memcpy(&v, bytes, sizeof(v));
-	return be32toh(v);
-}
 
 static void store_cq(const struct uctx *u, const uint8_t *bytes)
 {
@@ -35,12 +25,12 @@ static bool rung_right(struct qp *qp, const uint8_t *bytes)
 	uint32_t pi;
 
 	if (qp->state != QPS_RTS || qp->wait_until)
-		return true; /* the record is looked at later */
+		return true; /* the record is checked when the QP executes again */
 	return !dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, &pi) &&
 	       strict_doorbell(qp, pi, bytes);
 }
 
-/* The control segment's first half: only the QP that it names is looked at. */
+/* @bytes: the first half of a control segment. Only the QP that it names is executed. */
 static void store_sq(const struct uctx *u, const uint8_t *bytes, uint32_t size)
 {
 	struct qp *qp = qp_by_number(be32_at(bytes + 4) >> 8);
@@ -66,7 +56,7 @@ void device_store(const struct uctx *u, uint32_t offset, const uint8_t *bytes, u
 
 	fabric_lock();
 	counters_of(fabric_self.slot)->traps++;
-	/* Before it is executed: the program's memory is as the store found it. */
+	/* Before the execution, which may change the program's memory. */
 	if (config_get()->strict && offset >= UAR_BF_FIRST && at % 8 == 0)
 		strict_blueflame(u, offset, bytes, size & ~7u);
 	if (offset >= UAR_BF_FIRST && at == 0 && size >= 8)

@@ -1,15 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* What a store to a doorbell page does. */
+/* Execution of stores to doorbell pages. */
 #ifndef SOFTHCA_TRAP_DEVICE_H
 #define SOFTHCA_TRAP_DEVICE_H
 
+#include <endian.h>
 #include <stdint.h>
+#include <string.h>
 
-#include "uverbs/uverbs.h"
+#include "trap/uctx.h"
 
 #define UAR_CQ_DOORBELL 0x20u
 #define UAR_BF_FIRST 0x800u
 #define UAR_BF_BUFFER 0x100u
+
+/* Reads a big-endian word of a store. */
+static inline uint32_t be32_at(const uint8_t *bytes)
+{
+	uint32_t v;
+
+	memcpy(&v, bytes, sizeof(v));
+	return be32toh(v);
+}
 
 /*
  * Executes a store of @size bytes at @offset of a doorbell page of @u. Asynchronous

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #define BUCKETS 16384u /* 16 pages for each of 1024 contexts */
-#define GONE 1u /* of a page that was dropped: the search goes on behind it */
+#define GONE 1u /* marks a dropped page: a search continues after it */
 
 struct bucket {
 	_Atomic uint64_t page; /* 0: never used */
@@ -45,7 +45,7 @@ static int add(uint64_t page, struct uctx *u)
 	if (!free_bucket)
 		return -ENOSPC;
 	atomic_store_explicit(&free_bucket->u, u, memory_order_relaxed);
-	/* Pairs with the acquire in pages_find: the owner is set first. */
+	/* Pairs with the acquire in pages_find(): the owner is set first. */
 	atomic_store_explicit(&free_bucket->page, page, memory_order_release);
 	return 1;
 }
@@ -87,7 +87,7 @@ void pages_inherit(void)
 struct uctx *pages_find(uint64_t page)
 {
 	for (uint32_t n = 0, i = hash(page); n < BUCKETS; n++, i = (i + 1) % BUCKETS) {
-		/* Pairs with the release in add. */
+		/* Pairs with the release in add(). */
 		uint64_t p = atomic_load_explicit(&buckets[i].page, memory_order_acquire);
 
 		if (p == page)

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* The set of doorbell pages: looked up by the fault handler without a lock. */
+/* The set of doorbell pages. The fault handler looks pages up without a lock. */
 #ifndef SOFTHCA_TRAP_PAGES_H
 #define SOFTHCA_TRAP_PAGES_H
 
 #include <stdint.h>
 
-#include "uverbs/uverbs.h"
+#include "trap/uctx.h"
 
 #define UAR_PAGE 4096u
 
-/* The owner of pages that this process has from its parent. */
+/* The owner of the pages that a forked process has inherited. */
 #define PAGE_INHERITED (&pages_inherited)
 extern struct uctx pages_inherited;
 
-/* Adds a page. Returns 1 if it is new, 0 if it was there, -ENOSPC. */
+/* Adds a page. Returns 1 if it is new, 0 if it was there already, or -ENOSPC. */
 int pages_add(uint64_t page, struct uctx *u);
 
-/* Removes all of @u. */
+/* Removes all pages of @u. */
 void pages_drop(const struct uctx *u);
 
-/* In a forked child: the pages are its parent's, and are protected in all modes. */
+/* In a forked child: the pages belong to the parent, and are protected in every mode. */
 void pages_inherit(void);
 
-/* Whose page this is, PAGE_INHERITED, or NULL. Signal safe. */
+/* The owner of a page, PAGE_INHERITED, or NULL if it is no doorbell page. Signal safe. */
 struct uctx *pages_find(uint64_t page);
 
 #endif

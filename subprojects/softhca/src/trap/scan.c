@@ -12,8 +12,9 @@
 #include "trap/trap.h"
 
 /*
- * Protects the pages of a mapping if they are doorbells of @arg. In the other modes their
- * stores mean nothing, but a forked child must not make any.
+ * Registers the pages of a mapping if they are doorbells of @arg, and protects them in trap
+ * mode. In the other modes a store to them has no effect, but a forked child must not make
+ * any, so they are registered all the same.
  */
 static int scan_mapping(const struct mapping *m, void *arg)
 {

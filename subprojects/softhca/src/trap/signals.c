@@ -13,7 +13,7 @@
 #include "dma/dma.h"
 #include "fabric/fabric.h"
 #include "hca/objects.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
 #include "trap/decode_x86.h"
 #include "trap/device.h"
 #include "trap/pages.h"
@@ -26,29 +26,30 @@
 
 static const int signals[SIGNALS] = {SIGSEGV, SIGBUS, SIGTRAP};
 
-/* A handler of the program. */
+/* An action that the program has set. */
 struct action {
 	_Atomic uintptr_t handler;
 	_Atomic int flags;
 	_Atomic uint64_t mask;
-	atomic_bool spent; /* SA_RESETHAND: it was called */
+	atomic_bool spent; /* SA_RESETHAND: the handler has been called */
 };
 
 /*
- * The one in force is slots[seq % 2]; a new one is written into the other slot, then seq
- * moves. A reader that seq overtakes reads again, so neither side ever waits.
+ * The current action is slots[seq % 2]. A writer fills the other slot and then increments
+ * seq. A reader that finds seq changed reads again, so neither side waits for the other.
  */
 static struct chain {
 	_Atomic uint32_t seq;
 	struct action slots[2];
 } chains[SIGNALS];
 
-static pthread_mutex_t chain_lock = PTHREAD_MUTEX_INITIALIZER; /* of writers */
+static pthread_mutex_t chain_lock = PTHREAD_MUTEX_INITIALIZER; /* serialises writers */
 static atomic_bool installed;
 
 /*
- * libc's own: a sanitizer's, which stands in front of it, would call the handler under
- * assumptions that a store to a device does not meet. Set before the handlers are.
+ * libc's own function. A sanitizer interposes sigaction() and would call the handler under
+ * assumptions that do not hold for a store to a device. Set before the handlers are
+ * installed.
  */
 static int (*libc_sigaction)(int, const struct sigaction *, struct sigaction *);
 
@@ -64,13 +65,13 @@ static void put_action(struct chain *c, const struct sigaction *sa)
 	uint64_t mask;
 
 	memcpy(&mask, &sa->sa_mask, sizeof(mask));
-	/* Pairs with the fence in get_action: who sees a new value below sees seq moved. */
+	/* Pairs with the fence in get_action(): a reader of a new value below sees seq changed. */
 	atomic_thread_fence(memory_order_release);
 	atomic_store_explicit(&a->handler, (uintptr_t)sa->sa_handler, memory_order_relaxed);
 	atomic_store_explicit(&a->flags, sa->sa_flags, memory_order_relaxed);
 	atomic_store_explicit(&a->mask, mask, memory_order_relaxed);
 	atomic_store_explicit(&a->spent, false, memory_order_relaxed);
-	/* Pairs with the acquire in get_action: the slot is complete. */
+	/* Pairs with the acquire in get_action(): the slot is complete. */
 	atomic_store_explicit(&c->seq, seq + 1, memory_order_release);
 }
 
@@ -83,7 +84,7 @@ static struct action *get_action(struct chain *c, struct sigaction *sa)
 
 	memset(sa, 0, sizeof(*sa));
 	do {
-		/* Pairs with the release of seq in put_action. */
+		/* Pairs with the release of seq in put_action(). */
 		seq = atomic_load_explicit(&c->seq, memory_order_acquire);
 		a = &c->slots[seq % 2];
 		sa->sa_handler =
@@ -92,26 +93,26 @@ static struct action *get_action(struct chain *c, struct sigaction *sa)
 		mask = atomic_load_explicit(&a->mask, memory_order_relaxed);
 		if (atomic_load_explicit(&a->spent, memory_order_relaxed))
 			sa->sa_handler = SIG_DFL;
-		/* Pairs with the fence in put_action. */
+		/* Pairs with the fence in put_action(). */
 		atomic_thread_fence(memory_order_acquire);
 	} while (atomic_load_explicit(&c->seq, memory_order_relaxed) != seq);
 	memcpy(&sa->sa_mask, &mask, sizeof(mask));
 	return a;
 }
 
-/* The handler that is to be called for this signal: a one-shot one is called once. */
+/* The action for this signal. A handler with SA_RESETHAND is returned once only. */
 static void take_action(struct chain *c, struct sigaction *sa)
 {
 	struct action *a = get_action(c, sa);
 
 	if (!(sa->sa_flags & (int)SA_RESETHAND) || sa->sa_handler == SIG_DFL)
 		return;
-	/* Between handlers only: each wants to be the first. */
+	/* Relaxed: decides only which of several handlers is the first. */
 	if (atomic_exchange_explicit(&a->spent, true, memory_order_relaxed))
 		sa->sa_handler = SIG_DFL;
 }
 
-/* What is blocked in the program's handler: what was, and what it asked for. */
+/* Sets the signal mask for the program's handler: the interrupted mask and sa_mask. */
 static void set_handler_mask(const struct sigaction *sa, const ucontext_t *uc)
 {
 	sigset_t set;
@@ -122,11 +123,11 @@ static void set_handler_mask(const struct sigaction *sa, const ucontext_t *uc)
 	SYS(SYS_rt_sigprocmask, SIG_SETMASK, &set, NULL, KERNEL_SIGSET);
 }
 
-/* Gives the signal to the program as if this library were not there. */
+/* Passes the signal to the program as if this library were not there. */
 static void chain(int sig, siginfo_t *si, ucontext_t *uc)
 {
 	struct sigaction dfl = {.sa_handler = SIG_DFL}, a;
-	bool sent = si->si_code <= 0; /* by a process, not by an instruction */
+	bool sent = si->si_code <= 0; /* sent by a process, not caused by an instruction */
 
 	take_action(&chains[signal_index(sig)], &a);
 	if (a.sa_handler == SIG_IGN && sent)
@@ -139,7 +140,7 @@ static void chain(int sig, siginfo_t *si, ucontext_t *uc)
 			a.sa_handler(sig);
 		return;
 	}
-	/* The faulting instruction runs again and ends the process as it should. */
+	/* The faulting instruction is executed again and ends the process. */
 	libc_sigaction(sig, &dfl, NULL);
 	if (sent)
 		raise(sig);
@@ -158,7 +159,7 @@ static void execute(void *arg)
 	device_store(s->u, s->offset, s->st.bytes, s->st.size);
 }
 
-/* The objects are the parent's: in the child nobody would ever answer. */
+/* The objects belong to the parent, so a doorbell of the child would never be answered. */
 _Noreturn static void refuse_inherited(void)
 {
 	char line[160];
@@ -205,7 +206,7 @@ static void on_signal(int sig, siginfo_t *si, void *context)
 	chain(sig, si, uc);
 }
 
-/* A handler of the program that changes handlers must not meet the lock held. */
+/* Blocks all signals: a handler of the program may call this and must find the lock free. */
 static void change(int sig, const struct sigaction *act, struct sigaction *old)
 {
 	struct chain *c = &chains[signal_index(sig)];
@@ -226,7 +227,7 @@ bool trap_set_action(int sig, const struct sigaction *act, struct sigaction *old
 {
 	struct sigaction before;
 
-	/* Pairs with the release in install. */
+	/* Pairs with the release in install(). */
 	if (!atomic_load_explicit(&installed, memory_order_acquire))
 		return false;
 	change(sig, act, &before);
@@ -251,14 +252,14 @@ static void install(void)
 {
 	struct sigaction sa = {
 		.sa_sigaction = on_signal,
-		/* On the alternate stack: the program may want to handle an overflow. */
+		/* SA_ONSTACK: the program may want to handle the overflow of its stack. */
 		.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK,
 	};
 	struct sigaction old;
 
 	find_libc();
 	sigfillset(&sa.sa_mask);
-	/* A bad address met while executing a doorbell is a fault inside this handler. */
+	/* A bad address in a work request faults within this handler. */
 	for (size_t i = 0; i < SIGNALS; i++)
 		sigdelset(&sa.sa_mask, signals[i]);
 	for (size_t i = 0; i < SIGNALS; i++) {
@@ -266,7 +267,7 @@ static void install(void)
 		put_action(&chains[i], &old);
 		libc_sigaction(signals[i], &sa, NULL);
 	}
-	/* Pairs with the acquire in trap_set_action: the chains are filled. */
+	/* Pairs with the acquire in trap_set_action(): the chains are filled. */
 	atomic_store_explicit(&installed, true, memory_order_release);
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The handlers of SIGSEGV, SIGBUS and SIGTRAP; see trap.h for the program's side. */
+/* This library's handlers of SIGSEGV, SIGBUS and SIGTRAP. trap.h has the program's side. */
 #ifndef SOFTHCA_TRAP_SIGNALS_H
 #define SOFTHCA_TRAP_SIGNALS_H
 
-/* Puts them into force, once, and unblocks the signals in this thread. */
+/* Installs the handlers, once, and unblocks the signals in this thread. */
 void signals_install(void);
 
-/* In a forked child: the handlers stay, nobody changes the program's. */
+/* In a forked child: resets the lock. The handlers stay installed. */
 void signals_forget(void);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shim/sys.h"
+#include "sys/sys.h"
 
 #define RED_ZONE 128u /* bytes below the stack pointer that leaf functions use */
 
@@ -38,8 +38,8 @@ struct call {
 };
 
 /*
- * A fault in user memory is a signal inside of this: its frame would be put at the top of
- * the alternate stack, over the one of the signal that is being handled.
+ * Disables the alternate stack. A fault in user memory during the call is another signal,
+ * whose frame would otherwise overwrite the one of the signal that is being handled.
  */
 static void with_alternate_off(void *arg)
 {

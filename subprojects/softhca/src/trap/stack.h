@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which stack a message is executed on. The kernel calls the fault handler on the
- * thread's alternate signal stack if it has one, so that a program can handle the
- * overflow of its stack. That stack may be small, and executing a message takes some
- * 20 KiB, so this is done on the stack that the doorbell's store interrupted.
+ * The stack on which messages are executed. The kernel calls the fault handler on the
+ * thread's alternate signal stack if there is one, so that a program can handle the overflow
+ * of its stack. The alternate stack may be small, and the execution of a message needs some
+ * 20 KiB, so it runs on the stack that the doorbell store interrupted.
  */
 #ifndef SOFTHCA_TRAP_STACK_H
 #define SOFTHCA_TRAP_STACK_H
@@ -11,8 +11,8 @@
 #include <ucontext.h>
 
 /*
- * Calls @fn with @arg from the handler of the signal with context @uc, on the interrupted
- * stack. The alternate stack is off meanwhile; the return from the handler restores it.
+ * Calls @fn with @arg on the stack that the signal with context @uc has interrupted. The
+ * alternate stack is disabled meanwhile; the return from the handler restores it.
  */
 void stack_call(const ucontext_t *uc, void (*fn)(void *arg), void *arg);
 

@@ -12,7 +12,7 @@
 #define TRAP_FLAG 0x100 /* EFLAGS.TF */
 #define PAGE_REGISTERS (1 + (UAR_PAGE - UAR_BF_FIRST) / UAR_BF_BUFFER)
 
-/* A store that this thread lets the processor execute: its page and where it stands. */
+/* The instruction that this thread is stepping: its page and its address. page 0: none. */
 static __thread struct {
 	uint64_t page;
 	uint64_t pc;
@@ -58,7 +58,7 @@ static void execute(void *arg)
 	counters_of(fabric_self.slot)->single_steps++;
 }
 
-/* A repeated string instruction traps after each of its stores: it stays until the end. */
+/* A repeated string instruction traps after each of its stores; waits for the last one. */
 void step_end(ucontext_t *uc)
 {
 	uint64_t page = stepping.page;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stores to a doorbell page that cannot be decoded: the page becomes memory, the processor
- * executes the one instruction, and what it has changed is executed on the device.
+ * Stores to a doorbell page that cannot be decoded. The page is made writable, the processor
+ * executes the one instruction (single step), and the registers that it has changed are
+ * executed on the device.
  *
- * For that instruction the page is memory for all threads of the process: what another
- * thread stores there at the same moment is executed with it, or lost if it comes between
- * the look at the registers and the protection. String instructions and masked stores are
- * the ones that come here, and no provider rings doorbells with them.
+ *	idle -> step_begin() -> stepping -> step_end() -> idle, for each thread
+ *
+ * During the step the page is writable for all threads of the process. A store of another
+ * thread in that time is executed together with this one. It is lost if it comes before
+ * step_begin() has cleared the registers, or if a later store overwrites it. Only string
+ * instructions and masked stores are stepped, and no provider rings doorbells with them.
  */
 #ifndef SOFTHCA_TRAP_STEP_H
 #define SOFTHCA_TRAP_STEP_H
@@ -14,15 +17,15 @@
 #include <stdbool.h>
 #include <ucontext.h>
 
-#include "uverbs/uverbs.h"
+#include "trap/uctx.h"
 
-/* In the handler of the fault: has the processor execute the instruction. */
+/* Called by the handler of the fault: lets the processor execute the instruction. */
 void step_begin(ucontext_t *uc, uint64_t page, struct uctx *u);
 
-/* Whether this thread is executing one. */
+/* Whether this thread is stepping. */
 bool step_active(void);
 
-/* In the handler of the trap after it. */
+/* Called by the handler of the trap after the instruction. */
 void step_end(ucontext_t *uc);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Doorbell pages. The program maps them from the device file (a memfd) as it likes;
- * they are found in /proc/self/maps, made read-only, and each store to one faults and
- * is executed on the device before the program goes on.
+ * Doorbell pages. The program maps them from the device file (a memfd). They are found in
+ * /proc/self/maps and made read-only. A store to one faults, and is executed on the device
+ * before the program continues.
  */
 #ifndef SOFTHCA_TRAP_TRAP_H
 #define SOFTHCA_TRAP_TRAP_H
@@ -10,30 +10,30 @@
 #include <signal.h>
 #include <stdbool.h>
 
-#include "uverbs/uverbs.h"
+#include "trap/uctx.h"
 
 /*
- * Finds and protects the doorbell pages of @u that were mapped since the last call.
- * Returns 0 or -errno: what was mapped is not known, or not taken down.
+ * Finds and protects the doorbell pages of @u that were mapped since the last call. Returns
+ * 0; -errno if the mappings cannot be read; -ENOSPC if there are too many pages.
  */
 int trap_scan(struct uctx *u);
 
-/* Forgets them: the device file is closed. */
+/* The device file is closed: removes its pages from the set. */
 void trap_drop(const struct uctx *u);
 
-/* In a forked child: none of them is to be stored to any more; the handlers stay. */
+/* In a forked child: a store to any of the pages ends the process. The handlers stay. */
 void trap_forget(void);
 
-/* The signals that this library needs for itself. */
+/* The signals whose handlers belong to this library. */
 static inline int trap_owns(int sig)
 {
 	return sig == SIGSEGV || sig == SIGBUS || sig == SIGTRAP;
 }
 
 /*
- * The program's own handler for one of these signals, called for what is not a
- * doorbell. Returns false before the first device is opened: the signal is still
- * the program's.
+ * Sets the program's own action for one of these signals; it gets the signals that no
+ * doorbell has caused. Returns false before the first device is opened, when the signal
+ * still belongs to the program.
  */
 bool trap_set_action(int sig, const struct sigaction *act, struct sigaction *old);
 

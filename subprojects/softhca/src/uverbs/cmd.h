@@ -11,7 +11,7 @@
 #include "hca/objects.h"
 #include "uverbs/uverbs.h"
 
-#define COMP_VECTORS 4 /* of a context */
+#define COMP_VECTORS 4 /* completion vectors of a context */
 
 struct span {
 	void *p;
@@ -25,7 +25,7 @@ struct cmd {
 	bool extended;
 };
 
-/* Copies what both sides know of and zeroes the rest, as the kernel does. */
+/* Copy the fields that both sides know and zero the rest, as the kernel does. */
 void cmd_get(struct span from, void *to, size_t len);
 void cmd_put(struct span to, const void *from, size_t len);
 
@@ -37,7 +37,7 @@ int cmd_dealloc_pd(struct cmd *c);
 int cmd_create_ah(struct cmd *c);
 int cmd_destroy_ah(struct cmd *c);
 int cmd_reg_mr(struct cmd *c);
-int check_reg_mr(struct cmd *c); /* before it, without the mutex */
+int check_reg_mr(struct cmd *c); /* before cmd_reg_mr(), without the mutex */
 int cmd_rereg_mr(struct cmd *c);
 int cmd_dereg_mr(struct cmd *c);
 int cmd_create_comp_channel(struct cmd *c);

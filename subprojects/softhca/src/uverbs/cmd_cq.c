@@ -3,15 +3,16 @@
 #include <errno.h>
 #include <string.h>
 
+#include "abi/wire.h"
 #include "dma/dma.h"
 #include "hca/comp.h"
 #include "hca/config.h"
 #include "hca/cq.h"
 #include "hca/event.h"
 #include "hca/trace.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
 #include "uverbs/cmd.h"
-#include "xport/wire.h"
+#include "xport/free.h"
 
 #define CQE_MAX ((1u << 22) - 1)
 
@@ -44,7 +45,7 @@ static uint32_t log2_up(uint32_t n)
 	return l;
 }
 
-/* The plain and the extended command differ in where their fields stand. */
+/* Converts the plain form of the command to the extended one. */
 static struct ib_uverbs_ex_create_cq get_create_cq(struct cmd *c)
 {
 	struct ib_uverbs_ex_create_cq ex;
@@ -92,7 +93,7 @@ int cmd_create_cq(struct cmd *c)
 	cq->user_handle = req.user_handle;
 	cq->fifo = req.comp_channel >= 0 ? uverbs_channel_fifo(req.comp_channel) : 0;
 	cq->trace = trace_alloc();
-	/* The first arm may be 0, which a record that was never armed must not look like. */
+	/* The first arm word may be 0, so a record that was never armed gets another value. */
 	if (config_get()->mode != ENGINE_TRAP)
 		dma_write_be32(fabric_self.slot, cq->dbrec + CQ_DBREC_ARM, CQ_NEVER_ARMED);
 	cq->arm_word = CQ_NEVER_ARMED;
@@ -106,8 +107,8 @@ int cmd_create_cq(struct cmd *c)
 }
 
 /*
- * The adapter ends the old buffer with a completion of its own kind, at which the provider
- * stops copying what was not polled to the new one, one place further on.
+ * The adapter ends the old buffer with a CQE of type RESIZE. The provider copies the CQEs
+ * before it that were not polled to the new buffer, shifted by one place.
  */
 static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
 	const struct mlx5_ib_resize_cq *d)
@@ -126,7 +127,7 @@ static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
 	return 0;
 }
 
-/* Only the owner is here: if it dies half way, its queue goes with it. */
+/* No journal is needed: if the owner dies half way, its queue is destroyed. */
 int cmd_resize_cq(struct cmd *c)
 {
 	struct ib_uverbs_resize_cq req;
@@ -151,8 +152,8 @@ int cmd_resize_cq(struct cmd *c)
 }
 
 /*
- * The library waits until the program has acknowledged as many events as are reported
- * here, so those that nobody read are taken back.
+ * libibverbs waits until the program has acknowledged the reported number of events, so
+ * events that were not read are removed and not counted.
  */
 int cmd_destroy_cq(struct cmd *c)
 {

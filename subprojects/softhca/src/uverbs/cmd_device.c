@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* GET_CONTEXT, QUERY_DEVICE, QUERY_PORT: what the adapter says it is. */
+/* GET_CONTEXT, QUERY_DEVICE, QUERY_PORT: attributes of the adapter. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "hca/config.h"
 #include "hca/event.h"
 #include "sched/sched.h"
-#include "shim/sys.h"
+#include "sys/sys.h"
 #include "uverbs/cmd.h"
 
 #define BF_REG_SIZE 512
@@ -27,7 +27,7 @@ static int make_context(struct cmd *c, int *async_fd)
 	if (i == NO_INDEX)
 		return -ENOMEM;
 	x = ctx_at(i);
-	x->obj.ctx = i; /* it goes with what was made through it */
+	x->obj.ctx = i; /* the context itself is freed with its objects */
 	x->rail = c->u->rail;
 	*async_fd = fifo_create(&x->fifo);
 	if (*async_fd < 0)
@@ -42,7 +42,7 @@ int cmd_get_context(struct cmd *c)
 	struct mlx5_ib_alloc_ucontext_req_v2 req;
 	struct mlx5_ib_alloc_ucontext_resp drv = {
 		.qp_tab_size = MAX_QPS,
-		/* Without BlueFlame every doorbell is one 8-byte store, hence one trap. */
+		/* Without BlueFlame every doorbell is one store of 8 bytes and one trap. */
 		.bf_reg_size = config_get()->blueflame ? BF_REG_SIZE : 0,
 		.cache_line_size = 64,
 		.max_sq_desc_sz = 1024,
@@ -65,7 +65,7 @@ int cmd_get_context(struct cmd *c)
 	if (c->u->ctx != NO_INDEX)
 		return -EINVAL;
 	cmd_get(c->drv_in, &req, sizeof(req));
-	/* Promising DEVX would promise its own ioctls; the library retries without. */
+	/* DEVX would need ioctls of its own. The library retries without it. */
 	if (req.flags & MLX5_IB_ALLOC_UCTX_DEVX)
 		return -EPERM;
 	r = sched_start();
@@ -102,12 +102,12 @@ static void fill_device(const struct softhca_rail *rail, struct ib_uverbs_query_
 		.max_qp_rd_atom = MAX_RD_ATOMIC,
 		.max_res_rd_atom = MAX_RD_ATOMIC * (MAX_QPS - FIRST_QP_INDEX),
 		.max_qp_init_rd_atom = MAX_RD_ATOMIC,
-		.atomic_cap = 1, /* among adapters of the fabric only */
+		.atomic_cap = !rail->no_atomics, /* 1: among adapters of the fabric only */
 		.max_ah = MAX_AHS - 1,
 		.max_srq = MAX_SRQS - 1,
 		.max_srq_wr = MAX_WR - 1,
 		.max_srq_sge = MAX_SGE + 1,
-		.max_pkeys = 1,
+		.max_pkeys = SOFTHCA_PKEYS_MAX,
 		.local_ca_ack_delay = 16,
 		.phys_port_cnt = 1,
 	};
@@ -141,7 +141,7 @@ int cmd_query_device(struct cmd *c)
 	return 0;
 }
 
-/* 256 is 1, 4096 is 5. */
+/* enum ibv_mtu: 1 for 256 bytes, up to 5 for 4096. */
 static uint8_t mtu_code(uint32_t bytes)
 {
 	uint8_t code = 1;
@@ -161,7 +161,8 @@ int cmd_query_port(struct cmd *c)
 		.port_cap_flags = roce ? 1 << 16 : 1 << 9 | 1 << 11 | 1 << 14,
 		.max_msg_sz = MAX_MSG,
 		.gid_tbl_len = rail->ngids,
-		.pkey_tbl_len = 1,
+		.pkey_tbl_len = (uint16_t)rail->npkeys,
+		.flags = rail->grh_required ? IB_UVERBS_QPF_GRH_REQUIRED : 0,
 		.lid = rail->lid,
 		.sm_lid = roce ? 0 : 1,
 		.state = up ? 4 : 1,

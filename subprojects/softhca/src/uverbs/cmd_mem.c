@@ -5,11 +5,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "hca/copy.h"
 #include "sys/maps.h"
 #include "uverbs/cmd.h"
+#include "xport/copy.h"
+#include "xport/free.h"
 
-/* Of REREG_MR; no header for programs has them. */
+/* Flags of REREG_MR, which are in no user-space header. */
 #define REREG_TRANS 1u
 #define REREG_PD 2u
 #define REREG_ACCESS 4u
@@ -47,8 +48,8 @@ int cmd_dealloc_pd(struct cmd *c)
 }
 
 /*
- * A datagram carries its address vector in the work request, so the handle is only
- * counted. The driver's answer holds the peer's MAC: RoCE's is not looked at here.
+ * A datagram's work request contains its address vector, so the handle is only counted. The
+ * peer's MAC in the driver's reply is not used.
  */
 int cmd_create_ah(struct cmd *c)
 {
@@ -88,13 +89,13 @@ int cmd_destroy_ah(struct cmd *c)
 	return 0;
 }
 
-/* What is still to be found among the mappings, and how they must be protected. */
+/* The part of a range that was not yet found among the mappings, and its protection. */
 struct range {
 	uint64_t at, end;
 	int prot;
 };
 
-/* Returns 1 when all is found. */
+/* Returns 1 when the whole range is found. */
 static int look_for(const struct mapping *m, void *arg)
 {
 	struct range *r = arg;
@@ -108,8 +109,8 @@ static int look_for(const struct mapping *m, void *arg)
 }
 
 /*
- * The kernel pins the pages, for writing if the adapter may write: a range with a hole, or
- * with pages that the program itself may not access so, cannot be registered.
+ * The kernel pins the pages, for writing if the adapter may write. So a range cannot be
+ * registered if it has a hole, or pages that the program may not access that way.
  */
 static int check_mapped(const struct ib_uverbs_reg_mr *req)
 {
@@ -191,7 +192,7 @@ int cmd_reg_mr(struct cmd *c)
 	return 0;
 }
 
-/* What the region is to be: what @flags name, and the rest as it is. */
+/* The new attributes of the region: those named by the flags; the others are kept. */
 static void rereg_target(const struct mr *mr, const struct ib_uverbs_rereg_mr *req,
 	struct ib_uverbs_reg_mr *to_p)
 {
@@ -206,7 +207,7 @@ static void rereg_target(const struct mr *mr, const struct ib_uverbs_rereg_mr *r
 	};
 }
 
-/* The keys stay: programs read them anew, and an old one shows what it may reach. */
+/* The keys stay the same, with the new attributes. */
 int cmd_rereg_mr(struct cmd *c)
 {
 	struct ib_uverbs_rereg_mr_resp resp;
@@ -236,7 +237,7 @@ int cmd_rereg_mr(struct cmd *c)
 	mr->start = to.start;
 	mr->length = to.length;
 	mr->hca_va = to.hca_va;
-	copy_drain(); /* no message goes on by what the region was */
+	copy_drain(); /* no copy uses the old attributes any more */
 	resp = (struct ib_uverbs_rereg_mr_resp){.lkey = mr->key, .rkey = mr->key};
 	cmd_put(c->out, &resp, sizeof(resp));
 	return 0;
@@ -253,6 +254,6 @@ int cmd_dereg_mr(struct cmd *c)
 		return -EINVAL;
 	arena()->pds[mr->pd].obj.refs--;
 	obj_free(OBJ_MR, req.mr_handle);
-	copy_drain(); /* no message begins with the key any more, and none goes on */
+	copy_drain(); /* no copy uses the region any more */
 	return 0;
 }

@@ -3,16 +3,17 @@
 #include <errno.h>
 #include <string.h>
 
-#include "hca/copy.h"
+#include "abi/wire.h"
 #include "hca/event.h"
-#include "hca/qp.h"
 #include "hca/strict.h"
 #include "hca/trace.h"
 #include "uverbs/cmd.h"
-#include "xport/wire.h"
+#include "xport/copy.h"
+#include "xport/free.h"
+#include "xport/qp.h"
 
 #define QP_MAX_BLOCKS 32768u
-#define BFREGS 16u /* of a context: two usable ones on each of its first pages */
+#define BFREGS 16u /* registers of a context: two usable ones on each of its first pages */
 
 static struct ib_uverbs_ex_create_qp get_create_qp(struct cmd *c)
 {
@@ -59,7 +60,7 @@ static int check_queues(const struct mlx5_ib_create_qp *d)
 	return 0;
 }
 
-/* n-th usable register: of the four of a page the first two; 0 has no BlueFlame. */
+/* The next usable register: the first two of the four on a page; number 0 has no BlueFlame. */
 static uint32_t next_bfreg(struct uctx *u)
 {
 	uint32_t n = u->next_bfreg;
@@ -68,7 +69,7 @@ static uint32_t next_bfreg(struct uctx *u)
 	return n / 2 * 4 + n % 2;
 }
 
-/* The objects that a QP names, counted on it while it lives. */
+/* Takes references on the objects that a QP uses. */
 static int hold(struct cmd *c, const struct ib_uverbs_ex_create_qp *req)
 {
 	struct obj *pd = obj_of_ctx(OBJ_PD, req->pd_handle, c->u->ctx);

@@ -4,11 +4,12 @@
 
 #include "hca/event.h"
 #include "uverbs/cmd.h"
+#include "xport/free.h"
 
 #define SRQ_MAX_WR 32768u
 #define SRQ_MIN_STRIDE 32u
 
-/* The provider does not send the stride: it follows from the number of segments. */
+/* The provider does not send the stride. It follows from the number of segments. */
 static uint32_t srq_stride(uint32_t max_sge)
 {
 	uint32_t stride = SRQ_MIN_STRIDE;

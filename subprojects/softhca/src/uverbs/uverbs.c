@@ -10,11 +10,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "shim/sys.h"
-#include "trap/trap.h"
-#include "hca/copy.h"
 #include "hca/event.h"
+#include "member/member.h"
+#include "sys/sys.h"
+#include "trap/trap.h"
 #include "uverbs/cmd.h"
+#include "xport/copy.h"
+#include "xport/free.h"
 
 #define MAX_FDS 65536
 #define MAX_OPEN 1024
@@ -24,11 +26,11 @@
 enum fd_kind { FD_OTHER, FD_DEVICE, FD_CHANNEL };
 
 /*
- * What a descriptor of this process is: kind and, above its low two bits, the index
- * into uctxs or the FIFO's number. close() looks here for every descriptor there is.
+ * What each descriptor of this process is: the kind in the low two bits, and above them the
+ * index into uctxs or the number of the FIFO. Every close() of the program looks here.
  */
 static _Atomic uint64_t fds[MAX_FDS];
-static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER; /* duplicates against closes */
+static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER; /* serialises dup() and close() */
 static struct uctx uctxs[MAX_OPEN];
 static pthread_mutex_t uctxs_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -36,7 +38,7 @@ static uint64_t fd_entry(int fd)
 {
 	if (fd < 0 || fd >= MAX_FDS)
 		return FD_OTHER;
-	/* Pairs with the release in fd_set_entry: the entry's object is complete. */
+	/* Pairs with the release in fd_set_entry(): the entry's object is complete. */
 	return atomic_load_explicit(&fds[fd], memory_order_acquire);
 }
 
@@ -44,7 +46,7 @@ static int fd_set_entry(int fd, enum fd_kind kind, uint64_t value)
 {
 	if (fd >= MAX_FDS)
 		return -EMFILE;
-	/* Pairs with the acquire in fd_entry. */
+	/* Pairs with the acquire in fd_entry(). */
 	atomic_store_explicit(&fds[fd], value << 2 | kind, memory_order_release);
 	return 0;
 }
@@ -100,7 +102,7 @@ int uverbs_open(uint32_t rail, int flags)
 {
 	int fd, i, r;
 
-	r = fabric_attach();
+	r = member_attach();
 	if (r)
 		return r;
 	if (rail >= arena()->topo.nrails)
@@ -119,7 +121,7 @@ int uverbs_open(uint32_t rail, int flags)
 	return fd;
 }
 
-/* Forgets @fd, whose entry is @e. Returns whether no other descriptor stands for the same. */
+/* Removes @fd, whose entry is @e. Returns whether it was the last descriptor with this entry. */
 static bool forget_fd(int fd, uint64_t e)
 {
 	bool last = true;
@@ -200,7 +202,7 @@ void cmd_put(struct span to, const void *from, size_t len)
 	memset((char *)to.p + n, 0, to.len - n);
 }
 
-/* For objects whose doorbells are stored to: the page may be mapped since the last time. */
+/* Before commands on objects with a doorbell: the program may have mapped new pages. */
 static int find_doorbells(struct cmd *c)
 {
 	return trap_scan(c->u);
@@ -209,7 +211,7 @@ static int find_doorbells(struct cmd *c)
 static const struct command {
 	int (*run)(struct cmd *c);
 	uint16_t min_in;
-	int (*before)(struct cmd *c); /* without the fabric's mutex */
+	int (*before)(struct cmd *c); /* called first, without the fabric's mutex */
 } commands[] = {
 	[IB_USER_VERBS_CMD_GET_CONTEXT] = {cmd_get_context, 8, NULL},
 	[IB_USER_VERBS_CMD_QUERY_DEVICE] = {cmd_query_device, 8, NULL},
@@ -246,7 +248,7 @@ static int run_command(struct cmd *c, uint64_t number)
 	if (n >= sizeof(commands) / sizeof(commands[0]) || !commands[n].run)
 		return -EOPNOTSUPP;
 	k = &commands[n];
-	/* The library probes for this channel with an empty command; the kernel says so. */
+	/* libibverbs probes the interface with an empty command; the kernel returns ENOSPC. */
 	if (c->in.len < k->min_in)
 		return -ENOSPC;
 	if (c->u->ctx == NO_INDEX && n != IB_USER_VERBS_CMD_GET_CONTEXT)
@@ -260,7 +262,7 @@ static int run_command(struct cmd *c, uint64_t number)
 	return r;
 }
 
-/* Inputs of up to 8 bytes stand in the attribute itself; outputs never do. */
+/* Inputs of up to 8 bytes are in the attribute itself, outputs never. */
 static struct span attr_span(struct ib_uverbs_attr *a, bool output)
 {
 	struct span s = {(void *)(uintptr_t)a->data, a->len};

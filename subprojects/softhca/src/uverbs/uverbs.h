@@ -1,26 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The command channel: what the kernel's ib_uverbs answers on /dev/infiniband/uverbsN.
+ * The command channel: takes the place of the kernel's ib_uverbs behind
+ * /dev/infiniband/uverbsN.
  *
- * The provider library asks by ioctl. Every method of the newer interface but one is
- * refused with EPROTONOSUPPORT, which makes the library fall back, method by method, to
- * the older commands carried by that one (INVOKE_WRITE).
+ * The provider library sends commands by ioctl. All methods of the newer interface except
+ * INVOKE_WRITE are refused with EPROTONOSUPPORT. The library then falls back, method by
+ * method, to the older commands, which INVOKE_WRITE carries.
  */
 #ifndef SOFTHCA_UVERBS_UVERBS_H
 #define SOFTHCA_UVERBS_UVERBS_H
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
-/* One open device file of this process. Never freed: the fault handler reads it. */
-struct uctx {
-	uint32_t rail;
-	uint32_t ctx; /* index in the arena, NO_INDEX before GET_CONTEXT */
-	uint32_t next_bfreg;
-	dev_t dev; /* of the memfd that doorbell pages are mapped from, as /proc/self/maps shows it */
-	ino_t ino;
-};
+#include "trap/uctx.h"
 
 /* Opens device @rail. Returns the file descriptor or -errno. */
 int uverbs_open(uint32_t rail, int flags);
@@ -32,22 +25,24 @@ struct uctx *uverbs_of_fd(int fd);
 int uverbs_ioctl(struct uctx *u, unsigned long request, void *arg);
 
 /*
- * @to is a duplicate of @from: it stands for the same device or event channel. Returns 0,
- * or -EMFILE if @to is too high to be kept track of.
+ * @to has become a duplicate of @from, which may be a device or an event channel. Returns 0,
+ * or -EMFILE if @to is too high to be tracked.
  */
 int uverbs_duplicated(int from, int to);
 
 /*
- * The program closes @fd: with the last of its duplicates, all that was made through it
- * goes. Also for event fds.
+ * The program closes @fd, a device or an event channel. With the last duplicate of a device,
+ * all objects that were made through it are destroyed.
  */
 void uverbs_closing(int fd);
 
-/* In a forked child: none of the open files is an adapter's any more. */
+/* In a forked child: no open file is a device or an event channel any more. */
 void uverbs_forget(void);
 
 /* The FIFO behind a completion channel's fd of this process, else 0. */
 uint64_t uverbs_channel_fifo(int fd);
+
+/* Registers @fd as a completion channel. Returns 0, or -EMFILE if @fd is too high. */
 int uverbs_channel_add(int fd, uint64_t fifo);
 
 #endif

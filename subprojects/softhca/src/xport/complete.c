@@ -4,9 +4,9 @@
 #include <endian.h>
 #include <string.h>
 
-#include "fabric/journal.h"
 #include "hca/config.h"
 #include "hca/cq.h"
+#include "hca/journal.h"
 #include "hca/strict.h"
 #include "xport/link.h"
 

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT */
-/* Completions: what each kind of event puts into a CQE. */
+/* Completions: the CQE for each kind of outcome. */
 #ifndef SOFTHCA_XPORT_COMPLETE_H
 #define SOFTHCA_XPORT_COMPLETE_H
 
+#include "hca/wqe.h"
 #include "xport/recv.h"
-#include "xport/wqe.h"
 
-/* A send queue entry succeeded: moves the queue on, with a completion if it asks. */
+/* A WQE succeeded: advances the send queue, with a completion if the WQE is signaled. */
 void complete_send(struct qp *qp, const struct wqe *w);
 
-/* It failed. The queue moves on; the caller moves the QP to ERR. */
+/* A WQE failed: advances the send queue with an error CQE. The caller moves the QP to ERR. */
 void complete_send_error(struct qp *qp, const struct wqe *w, enum syndrome s);
 
-/* A message took a receive: both change in one step. */
+/* A message has arrived: consumes the receive and writes its CQE in one journal step. */
 void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, const struct wqe *w,
 	uint32_t bytes);
 
 /*
- * The same for a datagram, with 40 bytes before its payload. @flags: CQE_GRH if these hold a
- * header, and the service level or the kind of the header.
+ * The same for a datagram, whose payload follows 40 bytes. @flags: CQE_GRH if these bytes hold
+ * a header, and the service level or the kind of header.
  */
 void complete_datagram(struct qp *qp, const struct recv *rx, const struct qp *from,
 	const struct wqe *w, uint32_t flags);
 
-/* A receive failed, or is flushed (@s). */
+/* A receive failed or is flushed (@s). */
 void complete_recv_error(struct qp *qp, const struct recv *rx, enum syndrome s);
 
 #endif

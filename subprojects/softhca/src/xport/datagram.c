@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Unreliable datagrams: each finds its own way, and any trouble but the sender's own
- * loses it silently. */
+/*
+ * Unreliable datagrams: each has its own path. A datagram is dropped silently for every
+ * error except those of the sender.
+ */
 #include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
 
 #include "hca/objects.h"
-#include "hca/qp.h"
 #include "xport/complete.h"
+#include "xport/qp.h"
 #include "xport/responder.h"
 
 #define AV_HAS_GRH (1u << 30)
@@ -20,9 +22,9 @@
 #define UDP_BYTES 8u
 #define IPV4_DONT_FRAGMENT 0x4000
 #define IPV4_BYTES 20u
-#define GID_IPV4 12 /* where the address stands in an IPv4-mapped GID */
+#define GID_IPV4 12 /* offset of the address in an IPv4-mapped GID */
 
-/* What stands before the payload: a GRH, or RoCE v2's IPv6 header, which looks the same. */
+/* The header before the payload: a GRH, or RoCE v2's IPv6 header, which has the same layout. */
 struct grh {
 	uint32_t version_tclass_flow;
 	uint16_t paylen;
@@ -32,7 +34,7 @@ struct grh {
 	uint8_t dgid[16];
 };
 
-/* RoCE v2's IPv4 header, in the last of the 40 bytes; nothing is said of those before it. */
+/* RoCE v2's IPv4 header, in the last of the 40 bytes. The bytes before it are undefined. */
 struct grh_ipv4 {
 	uint8_t unused[20];
 	uint8_t version_ihl;
@@ -51,8 +53,8 @@ _Static_assert(sizeof(struct grh) == GRH_BYTES, "GRH");
 _Static_assert(sizeof(struct grh_ipv4) == GRH_BYTES, "GRH that holds an IPv4 header");
 
 /*
- * On Ethernet every packet has a GRH: the bit that says so elsewhere is reserved, and
- * the LID's place holds the UDP source port.
+ * On Ethernet every packet has a GRH: the bit for it is reserved there, and the field of the
+ * LID holds the UDP source port.
  */
 static struct qp_attr path_of(const struct qp *qp, const struct wqe_av *av)
 {
@@ -110,8 +112,8 @@ static void make_ipv4(uint8_t *out, const uint8_t *sgid, const struct qp_attr *p
 }
 
 /*
- * The 40 bytes before the payload. Without a GRH the adapter leaves them alone: zeros
- * show a program that reads them all the same. Returns what the completion says of them.
+ * Makes the 40 bytes before the payload. An adapter does not write them if there is no GRH;
+ * zeros expose a program that reads them anyway. Returns the completion's flags.
  */
 static uint32_t make_grh(uint8_t *out, const struct qp *qp, const struct qp_attr *path,
 	uint64_t len)
@@ -145,11 +147,11 @@ static bool qkey_matches(const struct qp *qp, const struct qp *dest, const struc
 {
 	uint32_t qkey = be32toh(av->qkey);
 
-	/* With the top bit set the sender's own key is meant. */
+	/* If the top bit is set, the Q_Key of the sender's QP is used. */
 	return dest->attr.qkey == (qkey & 0x80000000u ? qp->attr.qkey : qkey);
 }
 
-/* Returns false if the receives have to be waited for. */
+/* Returns false if the receives are busy and the caller has to wait. */
 static bool deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct qp_attr *path)
 {
 	uint8_t grh[GRH_BYTES];

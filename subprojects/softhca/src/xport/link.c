@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "hca/objects.h"
-#include "sched/sched.h"
-#include "xport/wqe.h"
+#include "hca/timer.h"
+#include "hca/wqe.h"
 
 enum direction { OUTBOUND, INBOUND };
 
@@ -26,10 +26,10 @@ int link_mode_from_env(void)
 
 uint64_t link_clock(void)
 {
-	return arena()->link_mode == LINK_VIRTUAL ? arena()->virtual_ns : sched_now();
+	return arena()->link_mode == LINK_VIRTUAL ? arena()->virtual_ns : timer_now();
 }
 
-/* Takes the link for @w and returns when the message is through. */
+/* Occupies the link for @w. Returns the completion time of the message. */
 static uint64_t transmit(uint32_t rail, const struct wqe *w)
 {
 	const struct softhca_rail *r = &arena()->topo.rails[rail];
@@ -49,7 +49,7 @@ void link_schedule(struct qp *qp, uint32_t pi)
 
 	while ((uint16_t)pi != (uint16_t)qp->link_next &&
 		qp->link_last - qp->link_first < LINK_AHEAD) {
-		/* What is wrong with the entry shows when it is executed. */
+		/* Errors are ignored here; they are reported when the WQE is executed. */
 		if (!wqe_fetch(qp, qp->link_next, &w))
 			wqe_decode(qp, &w);
 		qp->link_due[qp->link_last++ % LINK_AHEAD] = transmit(qp_rail(qp), &w);
@@ -63,7 +63,7 @@ uint64_t link_due(const struct qp *qp)
 
 	if (arena()->link_mode != LINK_REAL || qp->link_first == qp->link_last)
 		return 0;
-	return due > sched_now() ? due : 0;
+	return due > timer_now() ? due : 0;
 }
 
 void link_done(struct qp *qp)

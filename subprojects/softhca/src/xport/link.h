@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The link model: a message is through at max(link idle, now) + size / rate + latency,
- * with the rail's own rate and latency. In real time it is executed then; in virtual
- * time it is executed at once, and the fabric's clock moves instead. Reads take the
- * other direction of the link, and the latency twice. The fabric's mutex is held.
+ * The link model: a message completes at max(link idle, now) + size / rate + latency, with
+ * the rate and latency of the sender's rail. In real time the message is executed at that
+ * time. In virtual time it is executed at once, and the fabric's clock advances instead.
+ * Reads use the other direction of the link and twice the latency. The fabric's mutex is
+ * held.
  */
 #ifndef SOFTHCA_XPORT_LINK_H
 #define SOFTHCA_XPORT_LINK_H
@@ -15,22 +16,22 @@
 
 enum link_mode { LINK_OFF, LINK_REAL, LINK_VIRTUAL };
 
-/* What SOFTHCA_LINK (off, real, virtual) asks for, for a new fabric; -EINVAL: none of them. */
+/* The mode that SOFTHCA_LINK (off, real, virtual) gives a new fabric, or -EINVAL. */
 int link_mode_from_env(void);
 
-/* Puts what is posted up to @pi onto the link. */
+/* Computes the completion times of the WQEs that are posted, up to @pi. */
 void link_schedule(struct qp *qp, uint32_t pi);
 
-/* When the entry at sq_done is through; 0 if that is now. */
+/* Completion time of the WQE at sq_done; 0 if it is not in the future. */
 uint64_t link_due(const struct qp *qp);
 
-/* It is done with. */
+/* The WQE at sq_done has completed. */
 void link_done(struct qp *qp);
 
-/* Forgets what was on the link: the QP is reset or in error. */
+/* The QP is reset or in ERR: drops the completion times of its WQEs. */
 void link_clear(struct qp *qp);
 
-/* The fabric's time for completions: virtual, or CLOCK_MONOTONIC; ns. */
+/* The time for completions, in ns: virtual, or CLOCK_MONOTONIC. */
 uint64_t link_clock(void);
 
 #endif

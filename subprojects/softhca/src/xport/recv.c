@@ -6,9 +6,9 @@
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <string.h>
 
-#include "fabric/journal.h"
 #include "hca/event.h"
-#include "xport/wqe.h"
+#include "hca/journal.h"
+#include "hca/wqe.h"
 
 static struct srq *srq_of(const struct qp *qp)
 {
@@ -21,8 +21,8 @@ struct srq *recv_srq(const struct qp *qp)
 }
 
 /*
- * Looks ahead: one read takes the counter and a window of entries, which software mostly
- * posts in a row. What is posted does not change before it is taken.
+ * Reads the counter and a window of entries at once, because programs mostly post entries
+ * in a row. An entry that is posted does not change before it is consumed.
  */
 static int srq_look(struct srq *srq)
 {
@@ -63,7 +63,7 @@ static int peek_srq(const struct qp *qp, struct recv *rx)
 		return r;
 	rx->index = srq->head;
 	rx->addr = srq->buf + (uint64_t)srq->head * srq->stride;
-	/* Kept before the completion is seen: the program relinks the entry after it. */
+	/* Read now, because the program relinks the entry once it has seen the completion. */
 	rx->next = srq->ahead[srq->taken - srq->ahead_from];
 	return 0;
 }
@@ -137,6 +137,6 @@ void recv_taken(struct qp *qp)
 		return;
 	if ((uint16_t)(posted - srq->taken) >= srq->limit)
 		return;
-	srq->limit = 0; /* armed for one event only */
+	srq->limit = 0; /* one event per arm */
 	async_srq(srq, EV_SRQ_LIMIT_REACHED);
 }

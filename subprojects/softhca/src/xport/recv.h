@@ -3,39 +3,39 @@
 #ifndef SOFTHCA_XPORT_RECV_H
 #define SOFTHCA_XPORT_RECV_H
 
+#include "abi/wire.h"
 #include "dma/dma.h"
 #include "hca/objects.h"
-#include "xport/wire.h"
 
 #define RECV_STRIDE_MAX 512
 #define RECV_SEGS_MAX (RECV_STRIDE_MAX / 16)
 
 struct recv {
-	uint32_t index; /* what its completion is known by */
+	uint32_t index; /* reported by its completion (wqe_counter) */
 	uint32_t next; /* SRQ: the entry that follows it */
-	uint64_t addr; /* where it stands */
+	uint64_t addr; /* of the entry */
 	uint32_t nsegs;
 	uint64_t capacity;
 	struct dma_seg segs[RECV_SEGS_MAX];
 };
 
 /*
- * Looks at the next receive of @qp without taking it.
- * Returns 0, -EAGAIN when none is posted, -EBUSY while a copy fills the SRQ's next one, or
- * -EFAULT / -ESRCH when the owner's memory or the owner is gone.
+ * Reads the next receive of @qp without consuming it. Returns 0; -EAGAIN if none is posted;
+ * -EBUSY while a copy fills the SRQ's next entry; -EFAULT or -ESRCH if the owner's memory,
+ * or the owner, is gone.
  */
 int recv_peek(const struct qp *qp, struct recv *rx);
 
 /* The SRQ of @qp, NULL without one. */
 struct srq *recv_srq(const struct qp *qp);
 
-/* Reads its segments; false: a key, its bounds or its permission are wrong. */
+/* Decodes the segments. Returns false if a key, its bounds or its permission are wrong. */
 bool recv_decode(const struct qp *qp, struct recv *rx);
 
-/* Adds to the journal's step that the receive is taken. */
+/* Adds to the journal's step: the receive is consumed. */
 void recv_take(struct qp *qp, const struct recv *rx);
 
-/* After that step: sends the SRQ's limit event when it is due. */
+/* After that step: sends the SRQ's limit event if the limit is reached. */
 void recv_taken(struct qp *qp);
 
 #endif

@@ -2,20 +2,20 @@
 #include "xport/xport.h"
 
 #include "fabric/fabric.h"
-#include "fault/fault.h"
 #include "hca/config.h"
-#include "hca/copy.h"
 #include "hca/objects.h"
-#include "hca/qp.h"
 #include "hca/strict.h"
+#include "hca/timer.h"
 #include "hca/trace.h"
-#include "sched/sched.h"
 #include "xport/complete.h"
+#include "xport/copy.h"
+#include "xport/fault_hit.h"
 #include "xport/link.h"
+#include "xport/qp.h"
 #include "xport/responder.h"
 
 #define RNR_FOR_EVER 7
-#define IDLE_RETRY_NS 10000000u /* a QP with timeout 0 never gives up */
+#define IDLE_RETRY_NS 10000000u /* period of retries with timeout 0, which never ends */
 
 /* Delay codes of RNR NAKs, in units of 10 us. */
 static const uint32_t rnr_delay[32] = {
@@ -53,7 +53,7 @@ static const uint32_t rnr_delay[32] = {
 	49152,
 };
 
-/* Number of posted entries' blocks, 16 bits as the doorbell record has them. */
+/* The producer index, in blocks, with the 16 bits of the doorbell record. */
 static bool read_producer(const struct qp *qp, uint32_t *pi)
 {
 	return !dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, pi);
@@ -72,14 +72,14 @@ static void back_off_rnr(struct qp *qp, const struct wqe *w, uint32_t code)
 {
 	counters_of(qp->obj.owner)->rnr_naks++;
 	if (qp->type != QPT_RC) {
-		complete_send(qp, w); /* dropped: nobody says so to an unconnected sender */
+		complete_send(qp, w); /* dropped silently: only RC reports it */
 		return;
 	}
 	if (qp->attr.rnr_retry != RNR_FOR_EVER && ++qp->rnr_retries > qp->attr.rnr_retry) {
 		fail(qp, w, SYN_RNR_EXC);
 		return;
 	}
-	sched_wait(qp, sched_now() + rnr_delay[code & 31] * 10000ull);
+	timer_wait(qp, timer_now() + rnr_delay[code & 31] * 10000ull);
 }
 
 static void back_off_timeout(struct qp *qp, const struct wqe *w)
@@ -90,14 +90,14 @@ static void back_off_timeout(struct qp *qp, const struct wqe *w)
 		return;
 	}
 	if (!qp->attr.timeout) {
-		sched_wait(qp, sched_now() + IDLE_RETRY_NS);
+		timer_wait(qp, timer_now() + IDLE_RETRY_NS);
 		return;
 	}
 	if (++qp->retries > qp->attr.retry_cnt) {
 		fail(qp, w, SYN_RETRY_EXC);
 		return;
 	}
-	sched_wait(qp, sched_now() + (4096ull << qp->attr.timeout));
+	timer_wait(qp, timer_now() + (4096ull << qp->attr.timeout));
 }
 
 static void succeed(struct qp *qp, const struct wqe *w)
@@ -129,12 +129,12 @@ static struct answer deliver(struct qp *qp, struct wqe *w)
 }
 
 enum turn {
-	T_NEXT, /* go on with the next entry */
+	T_NEXT, /* continue with the next WQE */
 	T_END, /* nothing more now */
-	T_WAIT, /* for the end of another's copy, then look again */
+	T_WAIT, /* wait for the end of another copy, then retry */
 };
 
-/* Executes the entry at sq_done. */
+/* Executes the WQE at sq_done. */
 static enum turn step(struct qp *qp)
 {
 	enum syndrome s;
@@ -144,7 +144,7 @@ static enum turn step(struct qp *qp)
 
 	due = link_due(qp);
 	if (due) {
-		sched_wait(qp, due);
+		timer_wait(qp, due);
 		return T_END;
 	}
 	s = wqe_fetch(qp, qp->sq_done, &w);
@@ -154,7 +154,7 @@ static enum turn step(struct qp *qp)
 		a = (struct answer){.verdict = V_ERROR, .syndrome = s};
 	else
 		a = deliver(qp, &w);
-	/* Delivering to itself may have broken it; what is sent when it drains is finished. */
+	/* A message to itself may have moved the QP to ERR. In SQD the message is finished. */
 	if (qp->state != QPS_RTS && qp->state != QPS_SQD)
 		return T_END;
 	switch (a.verdict) {
@@ -188,7 +188,7 @@ static enum turn step(struct qp *qp)
 	return qp->state == QPS_RTS && !qp->wait_until ? T_NEXT : T_END;
 }
 
-/* Flushing waits for the end of a copy, which a process that was killed never reports. */
+/* The flush waits for the end of a copy. Reaps first: the copying process may be dead. */
 __attribute__((cold)) static void flush_later_posted(struct qp *qp)
 {
 	if (copy_holds(qp))
@@ -239,7 +239,7 @@ void xport_send(struct qp *qp)
 		send_after_copies(qp);
 }
 
-/* A failed fetch ends the queue: the owner's memory, or the owner, is gone. */
+/* A failed fetch ends the flush: the owner's memory, or the owner, is gone. */
 static void flush_send(struct qp *qp)
 {
 	struct wqe w;
@@ -255,7 +255,7 @@ static void flush_send(struct qp *qp)
 	}
 }
 
-/* Those of an SRQ stay posted: other QPs use them. */
+/* Receives of an SRQ stay posted, because other QPs use them. */
 static void flush_recv(struct qp *qp)
 {
 	struct recv rx;

@@ -5,11 +5,11 @@
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <string.h>
 
-#include "hca/copy.h"
 #include "hca/event.h"
 #include "hca/objects.h"
-#include "hca/qp.h"
 #include "xport/complete.h"
+#include "xport/copy.h"
+#include "xport/qp.h"
 
 static struct answer answer(enum verdict v)
 {
@@ -43,7 +43,7 @@ bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *d
 	return path->dlid == to->lid || (path->is_global && rail_has_gid(to, path->dgid));
 }
 
-/* A refused request moves the responder's QP to ERR too, and tells its owner why. */
+/* A refused request also moves the responder's QP to ERR and sends its owner an event. */
 static struct answer nak(struct qp *dest, enum syndrome s)
 {
 	if (dest->type == QPT_RC) {
@@ -53,7 +53,7 @@ static struct answer nak(struct qp *dest, enum syndrome s)
 	return refuse(s);
 }
 
-/* The receiver would wait for ever for what cannot come: its QP fails, too. */
+/* The receiver's QP fails as well, because it would otherwise wait for ever. */
 __attribute__((cold)) static struct answer forbidden(struct qp *dest)
 {
 	if (dest->type != QPT_UD) {
@@ -85,12 +85,12 @@ static bool remote_range(const struct qp *dest, const struct wqe *w, uint32_t ac
 	struct dma_seg *seg)
 {
 	if (!len)
-		return true; /* touches nothing: the key is not looked at */
+		return true; /* no memory is accessed, so the key is not checked */
 	return (dest->attr.access & access) == access &&
 	       mr_translate(w->rkey, dest->pd, access, w->raddr, len, seg);
 }
 
-/* recv_peek() gave no receive but @r. */
+/* recv_peek() returned the error @r. */
 __attribute__((cold)) static struct answer no_recv(int r, struct qp *dest)
 {
 	if (r == -EAGAIN)
@@ -117,8 +117,8 @@ static int place(struct qp *dest, struct qp *qp, struct wqe *w, const struct dma
 }
 
 /*
- * The payload is placed without the mutex, so the receive is looked for again after it.
- * Whatever keeps the message from its end then, the payload is not placed again.
+ * The payload is placed without the mutex, so the receive is looked up again afterwards. If
+ * the message cannot be completed then, a retry does not place the payload again.
  */
 __attribute__((cold)) static struct answer write_imm_long(struct qp *dest, struct qp *qp,
 	struct wqe *w, const struct dma_seg *seg)
@@ -166,7 +166,7 @@ static struct answer respond_write(struct qp *dest, struct qp *qp, struct wqe *w
 	return answer(V_DONE);
 }
 
-/* The receive fails on both sides, and takes the receiver's QP with it. */
+/* The receive fails on both sides, and the receiver's QP moves to ERR. */
 static struct answer recv_failed(struct qp *dest, const struct recv *rx, enum syndrome local,
 	enum syndrome remote)
 {
@@ -231,7 +231,7 @@ static struct answer respond_read(struct qp *dest, struct qp *qp, struct wqe *w)
 	return r ? copy_failed(r, !at_local, dest) : answer(V_DONE);
 }
 
-/* Atomic among the adapters of the fabric, whose mutex is held; not with the CPUs. */
+/* Atomic among the adapters of the fabric, by its mutex; not with respect to the CPUs. */
 static struct answer respond_atomic(struct qp *dest, struct wqe *w)
 {
 	struct dma_seg seg, old_seg = {.slot = fabric_self.slot, .len = sizeof(uint64_t)};

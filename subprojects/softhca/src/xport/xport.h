@@ -2,9 +2,9 @@
 /*
  * The transport: executes send queues. The fabric's mutex is held.
  *
- * The process that owns a QP executes its work requests, both the requester's half
- * and the responder's at the peer: a message is done, payload, completions and all,
- * or waits for a timer, when xport_send() returns.
+ * The process that owns a QP executes its work requests, the requester's half as well as the
+ * responder's. When xport_send() returns, each message is complete, including payload and
+ * completions on both sides, or waits for a timer.
  */
 #ifndef SOFTHCA_XPORT_XPORT_H
 #define SOFTHCA_XPORT_XPORT_H
@@ -12,13 +12,13 @@
 #include "fabric/arena.h"
 
 /*
- * Executes what the doorbell record of an own QP says is posted, unless it waits for a
- * timer. The mutex is released while a long payload is copied and while such a copy is
- * waited for, so anything may have changed when it returns.
+ * Executes the WQEs that are posted according to the doorbell record of an own QP, unless
+ * the QP waits for a timer. The mutex is released while a long payload is copied and while
+ * waiting for such a copy, so any object may have changed when the function returns.
  */
 void xport_send(struct qp *qp);
 
-/* Flushes both queues of a QP, anybody's, that is in ERR. */
+/* Flushes both queues of a QP of any process. The QP is in ERR. */
 void xport_flush(struct qp *qp);
 
 #endif

@@ -12,13 +12,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "abi/wire.h"
 #include "check.h"
 #include "fabric/fabric.h"
-#include "fabric/journal.h"
 #include "hca/cq.h"
 #include "hca/event.h"
+#include "hca/journal.h"
 #include "hca/objects.h"
-#include "xport/wire.h"
+#include "member/member.h"
 
 #define LOG_SIZE 4
 #define STRIDE 7 /* of the instruction counts that one run tries; the start differs */
@@ -76,8 +77,8 @@ static void victim(uint32_t n)
 	struct cqe64 cqe = completion(n);
 	sigset_t saved;
 
-	fabric_forget();
-	CHECK(!fabric_attach());
+	member_forget();
+	CHECK(!member_attach());
 	fabric_enter(&saved);
 	journal_begin();
 	journal_cqe(cq_index(queues[0].cq), &cqe);
@@ -160,8 +161,8 @@ int main(void)
 	alarm(100);
 	snprintf(name, sizeof(name), "test-journal-%d", (int)getpid());
 	CHECK(!setenv("SOFTHCA_FABRIC", name, 1));
-	CHECK(!fabric_attach());
-	atexit(fabric_detach);
+	CHECK(!member_attach());
+	atexit(member_detach);
 	make_objects();
 	for (uint32_t i = start; !ended; i += STRIDE, n++)
 		done += one(n, i, &ended);

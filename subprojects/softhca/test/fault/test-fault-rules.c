@@ -3,8 +3,8 @@
 #include <errno.h>
 
 #include "../check.h"
+#include "abi/wire.h"
 #include "fault/fault.h"
-#include "xport/wire.h"
 
 static struct fault_rule rules[FAULT_RULES];
 static char err[256];

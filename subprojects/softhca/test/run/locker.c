@@ -4,13 +4,14 @@
 #include <unistd.h>
 
 #include "fabric/fabric.h"
+#include "member/member.h"
 
 int main(void)
 {
 	sigset_t saved;
 	char c;
 
-	if (fabric_attach())
+	if (member_attach())
 		return 1;
 	fabric_enter(&saved);
 	puts("ready");
@@ -18,6 +19,6 @@ int main(void)
 	while (read(0, &c, 1) > 0)
 		;
 	fabric_leave(&saved);
-	fabric_detach();
+	member_detach();
 	return 0;
 }

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* For tests of descriptors that become readable, and of leaked descriptors. */
+#ifndef BASE_FDTEST_H
+#define BASE_FDTEST_H
+
+#include <dirent.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "base/test.h"
+
+/* Whether the descriptor is readable now or becomes so within timeout_ms. */
+static inline int fdtest_readable_within(int fd, int timeout_ms)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	int n;
+
+	do
+		n = poll(&p, 1, timeout_ms);
+	while (n < 0);
+	CHECK(!n || p.revents == POLLIN);
+	return n;
+}
+
+static inline int fdtest_readable(int fd)
+{
+	return fdtest_readable_within(fd, 0);
+}
+
+/* The number of open descriptors, without the one that is needed to count them. */
+static inline int fdtest_open(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = -1;
+
+	CHECK(d);
+	for (struct dirent *e = readdir(d); e; e = readdir(d))
+		n += e->d_name[0] != '.';
+	closedir(d);
+	return n;
+}
+
+/* The number of timers of this process that run. */
+static inline int fdtest_timers(void)
+{
+	char path[64], line[256];
+	int n = 0;
+
+	for (int fd = 0; fd < 256; fd++) {
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+		f = fopen(path, "r");
+		while (f && fgets(line, sizeof(line), f))
+			n += !strncmp(line, "it_value:", 9) && strcmp(line, "it_value: (0, 0)\n");
+		if (f)
+			fclose(f);
+	}
+	return n;
+}
+
+/* Opens descriptors until their numbers have no gaps. */
+static inline void fdtest_fill_gaps(void)
+{
+	int fd;
+
+	do {
+		fd = dup(STDERR_FILENO);
+		CHECK(fd >= 0);
+	} while (fdtest_open() != fd + 1);
+}
+
+/* Limits the process to so many more descriptors; there must be no gaps. Returns the old limit. */
+static inline struct rlimit fdtest_limit(int more)
+{
+	struct rlimit old, now;
+
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);
+	now = old;
+	now.rlim_cur = (rlim_t)(fdtest_open() + more);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &now), 0);
+	return old;
+}
+
+/* Runs fn in a child process. The test fails unless fn returns. */
+static inline void fdtest_in_child(void (*fn)(void *arg), void *arg)
+{
+	pid_t pid = fork();
+	int status;
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		fn(arg);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+}
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sleeping in poll(2) or epoll(7) instead of on a futex. The handshake is that of
+ * base/sleep.h, with SLEEP_ON_FD in the word.
+ *
+ *	sleeper					publisher
+ *	wakefd_prepare(w, word)			store what the sleeper waits for
+ *	check again; if there:			sleep_fence(), once for a burst
+ *		sleep_cancel(word)		wakefd_wake(w, word, addr)
+ *	else poll(2) on w->fd
+ *
+ * Between processes the sleeper has a datagram socket with an abstract name, and a waker sends
+ * it eight bytes. There are no connections and no descriptors are passed, so there is no state
+ * per peer, and nothing to clean up when a peer dies. The address is in the shared memory (struct
+ * wakefd_addr), so every process that maps it can wake the sleeper. A filter on the socket makes
+ * the kernel drop datagrams without the right cookie before they are queued, so another process
+ * can neither wake the sleeper nor fill its queue. If the queue is full, the descriptor is
+ * readable, so no wake-up is lost.
+ *
+ * Between threads it is an eventfd.
+ *
+ * The sleeper empties its descriptor in wakefd_prepare(), before it sets the word: the cause of a
+ * wake-up that is consumed there is visible to the second check. The waker that resets
+ * SLEEP_ON_FD has to send the wake-up, so all wakers together make one system call per sleep. A
+ * sleeper that was woken by something else need not reset the word.
+ *
+ * Abstract names belong to a network namespace. Each side publishes its own, and the layers
+ * refuse to connect if they differ: wakefd_reaches().
+ *
+ * An object belongs to one thread at a time, except that other threads call wakefd_post(). It
+ * must not move while it is open. Descriptors are closed by exec and in a forked child, because
+ * otherwise they would stay in the parent's epoll set for ever.
+ */
+#ifndef BASE_WAKEFD_H
+#define BASE_WAKEFD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/sleep.h"
+
+/* The address of a sleeper, in shared memory. */
+struct wakefd_addr {
+	uint64_t name; /* of its socket; 0: no socket */
+	uint64_t cookie; /* must be in each datagram */
+	uint64_t netns; /* wakefd_netns() of the sleeper; 0: not known */
+};
+
+struct wakefd {
+	int fd; /* for the user to poll; -1: closed, also below */
+	int queue; /* receives the wake-ups: a socket, or fd itself if that is an eventfd */
+	int timer;
+	int sender; /* the socket that wakes others */
+	bool timed; /* the timer has been set */
+	bool listed;
+	struct wakefd *next; /* in the list of open objects */
+};
+
+#define WAKEFD_NONE ((struct wakefd){.fd = -1, .queue = -1, .timer = -1, .sender = -1})
+
+/* The network namespace of the calling thread, 0 if /proc cannot be read. */
+uint64_t wakefd_netns(void);
+
+/* Whether processes in these two namespaces can wake each other. */
+static inline bool wakefd_reaches(uint64_t netns, uint64_t other)
+{
+	return netns && netns == other;
+}
+
+/* Opens w->fd, which includes a timer, and writes its address. Returns 0 or -errno. */
+int wakefd_open(struct wakefd *w, struct wakefd_addr *addr);
+
+/* Opens w->fd for wakefd_post(). Returns 0 or -errno. */
+int wakefd_open_event(struct wakefd *w);
+
+/* Closes all descriptors. The address in shared memory may stay. */
+void wakefd_close(struct wakefd *w);
+
+/* Empties w->fd, sets the word and fences. The caller then checks a second time. */
+void wakefd_prepare(struct wakefd *w, uint32_t *word);
+
+/* Makes w->fd readable after so many nanoseconds; 0: never. Replaces the previous setting. */
+void wakefd_timer(struct wakefd *w, uint64_t ns);
+
+/*
+ * Wakes the sleeper on the word, by futex or descriptor. Call sleep_fence() before. Returns 1 if
+ * somebody slept, 0 if not, or -EAGAIN without memory or descriptors: the sleeper still sleeps,
+ * try again.
+ */
+int wakefd_wake_cold(struct wakefd *w, uint32_t *word, const struct wakefd_addr *addr);
+
+static inline int wakefd_wake(struct wakefd *w, uint32_t *word, const struct wakefd_addr *addr)
+{
+	return sleep_is_asleep(word) ? wakefd_wake_cold(w, word, addr) : 0;
+}
+
+/* The same for a sleeper that is a thread of this process, whose wakefd is w. */
+bool wakefd_post_cold(const struct wakefd *w, uint32_t *word);
+
+static inline bool wakefd_post(const struct wakefd *w, uint32_t *word)
+{
+	return sleep_is_asleep(word) && wakefd_post_cold(w, word);
+}
+
+#endif

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/wakefd.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+
+#define DRAIN_MAX 32 /* wake-ups read at a time: one per sleep, and late ones of earlier sleeps */
+
+/* ---- forked children ---- */
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_once_t once;
+	struct wakefd *first;
+} opened = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_ONCE_INIT, NULL};
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void close_all(struct wakefd *w)
+{
+	if (w->queue != w->fd)
+		close_fd(&w->queue);
+	w->queue = -1;
+	close_fd(&w->fd);
+	close_fd(&w->timer);
+	close_fd(&w->sender);
+	w->timed = false;
+}
+
+static void fork_prepare(void)
+{
+	pthread_mutex_lock(&opened.lock);
+}
+
+static void fork_parent(void)
+{
+	pthread_mutex_unlock(&opened.lock);
+}
+
+static void fork_child(void)
+{
+	for (struct wakefd *w = opened.first; w; w = w->next)
+		close_all(w);
+	pthread_mutex_unlock(&opened.lock);
+}
+
+static void fork_init(void)
+{
+	pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+/* Delays forks until opened_end(): the fork handler must know of every new descriptor. */
+static void opened_begin(struct wakefd *w)
+{
+	pthread_once(&opened.once, fork_init);
+	pthread_mutex_lock(&opened.lock);
+	if (w->listed)
+		return;
+	w->listed = true;
+	w->next = opened.first;
+	opened.first = w;
+}
+
+static void opened_end(void)
+{
+	pthread_mutex_unlock(&opened.lock);
+}
+
+void wakefd_close(struct wakefd *w)
+{
+	struct wakefd **p = &opened.first;
+
+	if (!w->listed) /* nothing has ever been open */
+		return;
+	pthread_mutex_lock(&opened.lock);
+	while (*p != w)
+		p = &(*p)->next;
+	*p = w->next;
+	w->listed = false;
+	close_all(w);
+	pthread_mutex_unlock(&opened.lock);
+}
+
+/* ---- the sleeper ---- */
+
+uint64_t wakefd_netns(void)
+{
+	struct stat st;
+
+	return stat("/proc/thread-self/ns/net", &st) == 0 ? st.st_ino : 0;
+}
+
+/* The fixed prefix limits a hostile name to sockets of this library. */
+static socklen_t sockaddr_of(uint64_t name, struct sockaddr_un *sa_p)
+{
+	memset(sa_p, 0, sizeof(*sa_p));
+	sa_p->sun_family = AF_UNIX;
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+			   (size_t)sprintf(sa_p->sun_path + 1, "wakefd.%016llx",
+				   (unsigned long long)name));
+}
+
+/* Only datagrams that begin with the cookie are queued; shorter ones are dropped. */
+static int filter_attach(int sock, uint64_t cookie)
+{
+	uint32_t half[2];
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 4),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, sizeof(cookie)),
+		BPF_STMT(BPF_RET | BPF_K, 0),
+	};
+	const struct sock_fprog program = {ARRAY_SIZE(code), code};
+
+	memcpy(half, &cookie, sizeof(half));
+	code[1].k = be32toh(half[0]); /* loads are in network byte order */
+	code[3].k = be32toh(half[1]);
+	if (setsockopt(sock, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) != 0)
+		return -errno;
+	return 0;
+}
+
+/* Attaches the filter first, because once the socket has a name any process can write to it. */
+static int open_queue(struct wakefd *w, uint64_t name, uint64_t cookie)
+{
+	struct sockaddr_un sa;
+	socklen_t len = sockaddr_of(name, &sa);
+	int err;
+
+	w->queue = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (w->queue < 0)
+		return -errno;
+	err = filter_attach(w->queue, cookie);
+	if (err)
+		return err;
+	return bind(w->queue, (struct sockaddr *)&sa, len) ? -errno : 0;
+}
+
+static int watch(int set, int fd)
+{
+	struct epoll_event ev = {.events = EPOLLIN};
+
+	return epoll_ctl(set, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
+}
+
+static int open_timed(struct wakefd *w, uint64_t name, uint64_t cookie)
+{
+	int err = open_queue(w, name, cookie);
+
+	if (err)
+		return err;
+	w->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (w->timer < 0)
+		return -errno;
+	w->fd = epoll_create1(EPOLL_CLOEXEC);
+	if (w->fd < 0)
+		return -errno;
+	err = watch(w->fd, w->queue);
+	return err ? err : watch(w->fd, w->timer);
+}
+
+int wakefd_open(struct wakefd *w, struct wakefd_addr *addr)
+{
+	uint64_t secret[2];
+	int err;
+
+	if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
+		return -errno;
+	secret[0] |= 1; /* 0 means no socket */
+	opened_begin(w);
+	err = open_timed(w, secret[0], secret[1]);
+	if (err) {
+		close_all(w);
+	} else {
+		/* Relaxed: published by the sleep word; pair with the loads in wake_by_fd(). */
+		__atomic_store_n(&addr->cookie, secret[1], __ATOMIC_RELAXED);
+		__atomic_store_n(&addr->name, secret[0], __ATOMIC_RELAXED);
+	}
+	opened_end();
+	return err;
+}
+
+int wakefd_open_event(struct wakefd *w)
+{
+	int err = 0;
+
+	opened_begin(w);
+	w->fd = w->queue = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w->fd < 0)
+		err = -errno;
+	opened_end();
+	return err;
+}
+
+void wakefd_prepare(struct wakefd *w, uint32_t *word)
+{
+	uint64_t taken;
+
+	for (int i = 0; i < DRAIN_MAX; i++)
+		if (read(w->queue, &taken, sizeof(taken)) < 0 || w->queue == w->fd)
+			break;
+	sleep_prepare_as(word, SLEEP_ON_FD);
+}
+
+void wakefd_timer(struct wakefd *w, uint64_t ns)
+{
+	const struct itimerspec when = {.it_value = {.tv_sec = (time_t)(ns / NSEC_PER_SEC),
+						.tv_nsec = (long)(ns % NSEC_PER_SEC)}};
+
+	if (!ns && !w->timed)
+		return;
+	w->timed = ns != 0;
+	timerfd_settime(w->timer, 0, &when, NULL); /* also clears an expiry */
+}
+
+/* ---- the waker ---- */
+
+/* Sends a datagram; if the queue is full, the socket is readable anyway. Returns 0 or -errno. */
+static int send_once(struct wakefd *w, uint64_t name, uint64_t cookie)
+{
+	struct sockaddr_un sa;
+	socklen_t len = sockaddr_of(name, &sa);
+
+	if (w->sender < 0) {
+		opened_begin(w);
+		w->sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		opened_end();
+	}
+	if (w->sender < 0)
+		return -errno;
+	if (sendto(w->sender, &cookie, sizeof(cookie), MSG_DONTWAIT | MSG_NOSIGNAL,
+		    (struct sockaddr *)&sa, len) < 0)
+		return -errno;
+	return 0;
+}
+
+/* Returns false if there was no memory or no descriptor. */
+static bool send_wakeup(struct wakefd *w, uint64_t name, uint64_t cookie)
+{
+	int err = send_once(w, name, cookie);
+
+	/*
+	 * Either the sleeper's queue is full, or datagrams that other sleepers have not read fill
+	 * our send buffer. Closing our socket frees the buffer and keeps those datagrams.
+	 */
+	if (err == -EAGAIN) {
+		close_fd(&w->sender);
+		err = send_once(w, name, cookie);
+	}
+	return err != -EMFILE && err != -ENFILE && err != -ENOMEM && err != -ENOBUFS;
+}
+
+static int wake_by_fd(struct wakefd *w, uint32_t *word, const struct wakefd_addr *addr)
+{
+	/* Read once each. Any value of a peer is valid: our prefix comes before the name. */
+	uint64_t name = __atomic_load_n(&addr->name, __ATOMIC_RELAXED);
+	uint64_t cookie = __atomic_load_n(&addr->cookie, __ATOMIC_RELAXED);
+	uint32_t running = SLEEP_RUNNING;
+
+	if (send_wakeup(w, name, cookie))
+		return 1;
+	/* Relaxed: what the sleeper waits for is published, or it is awake already. */
+	__atomic_compare_exchange_n(word, &running, SLEEP_ON_FD, false, __ATOMIC_RELAXED,
+		__ATOMIC_RELAXED);
+	return -EAGAIN;
+}
+
+int wakefd_wake_cold(struct wakefd *w, uint32_t *word, const struct wakefd_addr *addr)
+{
+	switch (sleep_take(word)) {
+	case SLEEP_ASLEEP:
+		futex_wake(word, 1);
+		return 1;
+	case SLEEP_ON_FD:
+		return wake_by_fd(w, word, addr);
+	default:
+		return 0;
+	}
+}
+
+bool wakefd_post_cold(const struct wakefd *w, uint32_t *word)
+{
+	switch (sleep_take(word)) {
+	case SLEEP_ASLEEP:
+		futex_wake(word, 1);
+		return true;
+	case SLEEP_ON_FD:
+		return eventfd_write(w->fd, 1) == 0;
+	default:
+		return false;
+	}
+}

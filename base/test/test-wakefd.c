@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT */
+/* Sleeping on a descriptor, and waking: base/wakefd.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/fdtest.h"
+#include "base/wakefd.h"
+
+#define FOR_EVER (-1) /* limited by the guard of the test program */
+
+/* A sleeper, and what it shares with its wakers. */
+struct sleeper {
+	struct wakefd w;
+	struct wakefd_addr addr;
+	uint32_t word;
+};
+
+static void sleeper_open(struct sleeper *s)
+{
+	*s = (struct sleeper){.w = WAKEFD_NONE};
+	CHECK_EQ(wakefd_open(&s->w, &s->addr), 0);
+}
+
+static int wake(struct wakefd *waker, struct sleeper *s)
+{
+	sleep_fence();
+	return wakefd_wake(waker, &s->word, &s->addr);
+}
+
+static void one_sleep_is_one_wakeup(void)
+{
+	struct wakefd waker = WAKEFD_NONE;
+	struct sleeper s;
+
+	sleeper_open(&s);
+	CHECK_EQ(wake(&waker, &s), 0);
+	CHECK_EQ(waker.sender, -1); /* a waker without a sleeper opens no descriptor */
+	for (int i = 0; i < 100; i++) {
+		wakefd_prepare(&s.w, &s.word);
+		CHECK_EQ(s.word, SLEEP_ON_FD);
+		CHECK(!fdtest_readable(s.w.fd));
+		CHECK_EQ(wake(&waker, &s), 1);
+		CHECK_EQ(s.word, SLEEP_RUNNING);
+		CHECK_EQ(wake(&waker, &s), 0);
+		CHECK(fdtest_readable(s.w.fd));
+	}
+	sleep_cancel(&s.word);
+	CHECK_EQ(wake(&waker, &s), 0);
+	s.word = SLEEP_ASLEEP; /* on the futex */
+	CHECK_EQ(wake(&waker, &s), 1);
+	s.word = 77; /* an invalid value */
+	CHECK_EQ(wake(&waker, &s), 0);
+	wakefd_close(&waker);
+	wakefd_close(&s.w);
+}
+
+static void thread_is_woken_by_its_eventfd(void)
+{
+	struct wakefd w = WAKEFD_NONE;
+	uint32_t word = SLEEP_RUNNING;
+
+	CHECK_EQ(wakefd_open_event(&w), 0);
+	CHECK(!wakefd_post(&w, &word));
+	for (int i = 0; i < 100; i++) {
+		wakefd_prepare(&w, &word);
+		CHECK(!fdtest_readable(w.fd));
+		CHECK(wakefd_post(&w, &word));
+		CHECK(!wakefd_post(&w, &word));
+		CHECK(fdtest_readable(w.fd));
+	}
+	word = SLEEP_ASLEEP;
+	CHECK(wakefd_post(&w, &word));
+	wakefd_close(&w);
+}
+
+/* A late wake-up of an earlier sleep, and one for this sleep. */
+static void several_wakeups_are_taken_together(void)
+{
+	struct wakefd waker = WAKEFD_NONE;
+	struct sleeper s;
+
+	sleeper_open(&s);
+	for (int i = 0; i < 3; i++) {
+		s.word = SLEEP_ON_FD;
+		CHECK_EQ(wake(&waker, &s), 1);
+	}
+	wakefd_prepare(&s.w, &s.word);
+	CHECK(!fdtest_readable(s.w.fd));
+	wakefd_close(&waker);
+	wakefd_close(&s.w);
+}
+
+/* The name of the socket, which /proc/net/unix shows to every user. */
+static socklen_t public_name(const struct sleeper *s, struct sockaddr_un *sa)
+{
+	memset(sa, 0, sizeof(*sa));
+	sa->sun_family = AF_UNIX;
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+			   (size_t)sprintf(sa->sun_path + 1, "wakefd.%016" PRIx64, s->addr.name));
+}
+
+static void strangers_neither_wake_nor_fill_the_queue(void)
+{
+	struct wakefd waker = WAKEFD_NONE;
+	struct sockaddr_un sa;
+	struct sleeper s;
+	uint64_t wrong[2];
+	socklen_t len;
+	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	sleeper_open(&s);
+	len = public_name(&s, &sa);
+	for (int i = 0; i < 64; i++) {
+		wrong[0] = wrong[1] = s.addr.cookie ^ 1ull << i;
+		for (size_t n = 0; n <= sizeof(wrong); n++)
+			CHECK(sendto(sock, wrong, n, MSG_DONTWAIT, (struct sockaddr *)&sa, len) >=
+				0);
+	}
+	/* Datagrams through a connected socket are dropped as well. */
+	CHECK_EQ(connect(sock, (struct sockaddr *)&sa, len), 0);
+	for (size_t n = 0; n < sizeof(s.addr.cookie); n++)
+		CHECK(send(sock, &s.addr.cookie, n, MSG_DONTWAIT) >= 0);
+	CHECK(!fdtest_readable(s.w.fd));
+	wakefd_prepare(&s.w, &s.word);
+	CHECK_EQ(wake(&waker, &s), 1);
+	CHECK(fdtest_readable(s.w.fd));
+	close(sock);
+	wakefd_close(&waker);
+	wakefd_close(&s.w);
+}
+
+/* A process that maps the region may fill the queue; each sleep still ends. */
+static void full_queue_is_readable(void)
+{
+	struct wakefd waker = WAKEFD_NONE;
+	struct sockaddr_un sa;
+	struct sleeper s;
+	socklen_t len;
+	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	sleeper_open(&s);
+	len = public_name(&s, &sa);
+	for (int i = 0; i < 3; i++) {
+		wakefd_prepare(&s.w, &s.word);
+		while (sendto(sock, &s.addr.cookie, sizeof(s.addr.cookie), MSG_DONTWAIT,
+			       (struct sockaddr *)&sa, len) > 0)
+			;
+		CHECK_EQ(errno, EAGAIN);
+		CHECK_EQ(wake(&waker, &s), 1);
+		CHECK(fdtest_readable(s.w.fd));
+	}
+	wakefd_prepare(&s.w, &s.word);
+	CHECK(!fdtest_readable(s.w.fd));
+	close(sock);
+	wakefd_close(&waker);
+	wakefd_close(&s.w);
+}
+
+/* Datagrams that are not read use the send buffer of the waker's socket, which is small here. */
+static void many_sleepers_take_nothing_and_all_are_woken(void)
+{
+	enum { N = 100 };
+	static struct sleeper s[N];
+	struct wakefd waker = WAKEFD_NONE;
+	int none = 0;
+
+	for (int i = 0; i < N; i++) {
+		sleeper_open(&s[i]);
+		wakefd_prepare(&s[i].w, &s[i].word);
+		CHECK_EQ(wake(&waker, &s[i]), 1);
+		CHECK_EQ(setsockopt(waker.sender, SOL_SOCKET, SO_SNDBUF, &none, sizeof(none)), 0);
+	}
+	for (int i = 0; i < N; i++) {
+		CHECK(fdtest_readable(s[i].w.fd));
+		wakefd_close(&s[i].w);
+	}
+	wakefd_close(&waker);
+}
+
+/* The sleeper is gone, or a peer has written a wrong address. */
+static void nobody_is_woken_by_a_wrong_address(void)
+{
+	static const uint64_t names[] = {0, 1, UINT64_MAX};
+	struct wakefd waker = WAKEFD_NONE;
+	struct sleeper s;
+
+	sleeper_open(&s);
+	wakefd_prepare(&s.w, &s.word);
+	wakefd_close(&s.w);
+	CHECK_EQ(wake(&waker, &s), 1);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		s.addr.name = names[i];
+		s.word = SLEEP_ON_FD;
+		CHECK_EQ(wake(&waker, &s), 1);
+	}
+	wakefd_close(&waker);
+}
+
+static void wake_without_descriptors(void *arg)
+{
+	struct sleeper *s = arg;
+	struct wakefd waker = WAKEFD_NONE;
+	struct rlimit old;
+
+	fdtest_fill_gaps();
+	sleeper_open(s);
+	wakefd_prepare(&s->w, &s->word);
+	old = fdtest_limit(0);
+	CHECK_EQ(wake(&waker, s), -EAGAIN);
+	CHECK_EQ(s->word, SLEEP_ON_FD); /* so that another waker can try */
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
+	CHECK_EQ(wake(&waker, s), 1);
+	CHECK(fdtest_readable(s->w.fd));
+}
+
+static void waker_without_descriptors_tries_again(void)
+{
+	struct sleeper s;
+
+	fdtest_in_child(wake_without_descriptors, &s);
+}
+
+static void open_without_descriptors(void *arg)
+{
+	int before;
+
+	fdtest_fill_gaps();
+	before = fdtest_open();
+	for (int more = 0; more <= 3; more++) {
+		struct sleeper s = {.w = WAKEFD_NONE};
+		struct rlimit old = fdtest_limit(more);
+		int err = wakefd_open(&s.w, &s.addr);
+
+		CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
+		CHECK_EQ(err, more < 3 ? -EMFILE : 0);
+		CHECK_EQ(s.addr.name != 0, more == 3);
+		CHECK_EQ(fdtest_open(), before + (more < 3 ? 0 : 3));
+		wakefd_close(&s.w);
+	}
+	CHECK_EQ(fdtest_open(), before);
+}
+
+static void open_fails_and_leaves_nothing(void)
+{
+	fdtest_in_child(open_without_descriptors, NULL);
+}
+
+static void timer_makes_it_readable(void)
+{
+	struct sleeper s;
+
+	sleeper_open(&s);
+	for (int i = 0; i < 3; i++) {
+		wakefd_prepare(&s.w, &s.word);
+		wakefd_timer(&s.w, 1000);
+		CHECK(fdtest_readable_within(s.w.fd, FOR_EVER));
+		CHECK_EQ(s.word, SLEEP_ON_FD);
+		wakefd_prepare(&s.w, &s.word);
+		wakefd_timer(&s.w, 0);
+		CHECK(!fdtest_readable(s.w.fd));
+	}
+	/* Setting a later time cancels the earlier one. */
+	wakefd_timer(&s.w, 3600 * NSEC_PER_SEC);
+	CHECK(!fdtest_readable(s.w.fd));
+	wakefd_close(&s.w);
+}
+
+static void all_is_closed_by_exec(void)
+{
+	struct wakefd event = WAKEFD_NONE;
+	struct wakefd waker = WAKEFD_NONE;
+	struct sleeper s;
+
+	sleeper_open(&s);
+	wakefd_prepare(&s.w, &s.word);
+	CHECK_EQ(wake(&waker, &s), 1);
+	CHECK_EQ(wakefd_open_event(&event), 0);
+	for (int fd = 3; fd < 64; fd++) {
+		int flags = fcntl(fd, F_GETFD);
+
+		if (fd == s.w.fd || fd == s.w.queue || fd == s.w.timer || fd == waker.sender ||
+			fd == event.fd)
+			CHECK_EQ(flags, FD_CLOEXEC);
+	}
+	CHECK(s.w.fd < 64 && s.w.queue < 64 && s.w.timer < 64 && waker.sender < 64);
+	wakefd_close(&event);
+	wakefd_close(&waker);
+	wakefd_close(&s.w);
+}
+
+/* A child that stays alive, with copies of all descriptors that fork() has not closed. */
+static pid_t child_that_waits(int *end_p)
+{
+	int end[2], up[2];
+	pid_t pid;
+	char c;
+
+	CHECK_EQ(pipe(end), 0);
+	CHECK_EQ(pipe(up), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		close(end[1]);
+		close(up[1]);
+		_exit(read(end[0], &c, 1) != 0);
+	}
+	close(end[0]);
+	close(up[1]);
+	CHECK_EQ(read(up[0], &c, 1), 0); /* its fork handlers have run */
+	close(up[0]);
+	*end_p = end[1];
+	return pid;
+}
+
+/* Otherwise a closed descriptor that was readable would stay in the epoll set for ever. */
+static void forked_child_keeps_nothing_open(void)
+{
+	int set = epoll_create1(EPOLL_CLOEXEC), end, status;
+	struct epoll_event ev = {.events = EPOLLIN};
+	struct wakefd waker = WAKEFD_NONE, event = WAKEFD_NONE;
+	uint32_t word = SLEEP_ON_FD;
+	struct sleeper s;
+	pid_t pid;
+
+	sleeper_open(&s);
+	CHECK_EQ(wakefd_open_event(&event), 0);
+	CHECK_EQ(epoll_ctl(set, EPOLL_CTL_ADD, s.w.fd, &ev), 0);
+	CHECK_EQ(epoll_ctl(set, EPOLL_CTL_ADD, event.fd, &ev), 0);
+	wakefd_prepare(&s.w, &s.word);
+	CHECK_EQ(wake(&waker, &s), 1);
+	CHECK(wakefd_post(&event, &word));
+	pid = child_that_waits(&end);
+	CHECK(fdtest_readable(set));
+	wakefd_close(&s.w);
+	CHECK(fdtest_readable(set));
+	wakefd_close(&event);
+	wakefd_close(&waker);
+	CHECK_EQ(epoll_wait(set, &ev, 1, 0), 0);
+	close(end);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	close(set);
+}
+
+static void nothing_is_left_open(void)
+{
+	int before = fdtest_open();
+
+	for (int i = 0; i < 10000; i++) {
+		struct wakefd waker = WAKEFD_NONE;
+		struct sleeper s;
+
+		sleeper_open(&s);
+		wakefd_prepare(&s.w, &s.word);
+		CHECK_EQ(wake(&waker, &s), 1);
+		wakefd_close(i & 1 ? &waker : &s.w);
+		wakefd_close(i & 1 ? &s.w : &waker);
+	}
+	CHECK_EQ(fdtest_open(), before);
+}
+
+static void namespaces_are_told_apart(void)
+{
+	CHECK(wakefd_netns());
+	CHECK(wakefd_reaches(wakefd_netns(), wakefd_netns()));
+	CHECK(!wakefd_reaches(wakefd_netns(), wakefd_netns() + 1));
+	CHECK(!wakefd_reaches(0, 0)); /* not known */
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(one_sleep_is_one_wakeup),
+		TEST(thread_is_woken_by_its_eventfd),
+		TEST(several_wakeups_are_taken_together),
+		TEST(strangers_neither_wake_nor_fill_the_queue),
+		TEST(full_queue_is_readable),
+		TEST(many_sleepers_take_nothing_and_all_are_woken),
+		TEST(nobody_is_woken_by_a_wrong_address),
+		TEST(waker_without_descriptors_tries_again),
+		TEST(open_fails_and_leaves_nothing),
+		TEST(timer_makes_it_readable),
+		TEST(all_is_closed_by_exec),
+		TEST(forked_child_keeps_nothing_open),
+		TEST(nothing_is_left_open),
+		TEST(namespaces_are_told_apart),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The bench of the shared-memory layers: closed loops of small calls, a layer against
+ * other rings (its peers), on the same pinned threads in the same run.
+ *
+ * One server thread and up to eight client threads live through the whole run. Short
+ * windows (2 ms) of each implementation and each number of clients take turns, so that
+ * whatever the machine does hits all of them, and ratios are taken within a round. The
+ * round trip of two cache lines between the same two cores is measured in each round:
+ * that is the physical limit that figures are to be read against. Every response is
+ * checked; a wrong, lost or repeated one ends the bench with status 1.
+ *
+ * When each thread has a core of its own, a window in which no response came for 100 us is
+ * taken to be the machine's doing (somebody else had the core): it is left out, for the
+ * layer and for the peers alike. How many were is printed; on a quiet machine it is none.
+ *
+ * The same work is done in five loops, as people write them:
+ *
+ *	callback	the next call is made in the response's function
+ *	refill		the client polls until nothing comes, then calls up to its depth
+ *	single		the server takes one request, answers it, and polls again
+ *	many		the server takes up to 32 requests, then answers them
+ *	blocking	both sides use the blocking waits
+ *
+ * In single, many and blocking the client is that of callback; in callback and refill the server
+ * takes and answers in turns until nothing is left. Who finds nothing pauses once per turn, and
+ * waits after 64 of these. Peers have no blocking waits: their blocking is callback, and they pause for ever.
+ *
+ * A layer says how a call, a poll and so on are made; these functions are inlined here:
+ *
+ *	static int x_call(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
+ *	{ return x_client_call(c->handle, req, len, token); }           // 0, else try later
+ *	static void x_response(void *arg, uint64_t token, const void *resp, uint32_t len)
+ *	{ rpcbench_response(arg, token, resp, len); rpcbench_again(arg, x_call); }
+ *	static int x_poll(struct rpcbench_client *c)                    // how many ended
+ *	{ return x_client_poll(c->handle, x_response, c); }
+ *	...
+ *	static void x_client(struct rpcbench_client *c)
+ *	{
+ *		static const struct rpcbench_client_ops ops = {x_call, x_poll, ...};
+ *		rpcbench_client_run(c, &ops);
+ *	}
+ *	static void x_server(struct rpcbench_server *s) ...             // likewise
+ *
+ *	int main(int argc, char **argv)
+ *	{
+ *		static const struct rpcbench_impl x = { "x", x_setup, x_teardown,
+ *			x_client, x_server, false };
+ *		return rpcbench_main(&x, NULL, argc, argv);
+ *	}
+ *
+ * setup() makes everything for cfg->clients clients with cfg->queue_depth calls each, and
+ * fills in server->handle and client[i].handle, which the threads then use.
+ */
+#ifndef RPCBENCH_H
+#define RPCBENCH_H
+
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/wait.h"
+#include "latrec.h"
+
+#define RPCBENCH_CLIENTS 64
+#define RPCBENCH_WORDS 7 /* 56 bytes: a message is one cache line with its header */
+#define RPCBENCH_REQ 32
+#define RPCBENCH_RESP 16
+#define RPCBENCH_IDLE_NS (40 * NSEC_PER_USEC)
+#define RPCBENCH_STALL_NS (100 * NSEC_PER_USEC)
+#define RPCBENCH_LOST_NS (30 * NSEC_PER_SEC)
+#define RPCBENCH_LOOK 16 /* polls per look at the clock */
+#define RPCBENCH_TAKE 32 /* requests that the server of that loop takes together */
+#define RPCBENCH_SPINS 64 /* empty polls until a wait */
+
+struct rpcbench_config {
+	uint32_t clients;
+	uint32_t queue_depth;
+	uint32_t req_size; /* bytes, 16 to 56, a multiple of 8 */
+	uint32_t resp_size;
+	bool shared_ring; /* the peers take one request ring for all clients */
+	uint32_t peer_slots; /* in the peers' rings, at least; 0: as many as are best for them */
+};
+
+/* What a window is for. */
+enum rpcbench_kind {
+	RPCBENCH_LOAD, /* closed loop until the deadline */
+	RPCBENCH_WAKE, /* one call after each gap: what waking up costs */
+	RPCBENCH_REST, /* no calls: what waiting costs a server */
+	RPCBENCH_HOLD, /* one call, answered at the end: what waiting costs a client */
+	RPCBENCH_PROBE, /* round trips of two lines */
+	RPCBENCH_QUIT,
+};
+
+enum rpcbench_loop {
+	RPCBENCH_LOOP_CALLBACK,
+	RPCBENCH_LOOP_REFILL,
+	RPCBENCH_LOOP_SINGLE,
+	RPCBENCH_LOOP_MANY,
+	RPCBENCH_LOOP_BLOCKING,
+	RPCBENCH_LOOPS,
+};
+
+struct rpcbench_run;
+
+struct rpcbench_client {
+	CACHE_ALIGNED void *handle;
+	const struct rpcbench_config *cfg;
+	struct rpcbench_run *run;
+	uint32_t index;
+	uint32_t again; /* bytes in the call that follows a response, 0: the window is over */
+	uint64_t sent; /* calls, ever: their tokens are 0, 1, ... */
+	uint64_t wrong;
+	uint64_t done; /* of them; not beside its sum, or the compiler moves both as a vector */
+	/* What the last window gave. */
+	uint64_t window_done;
+	uint64_t window_ns;
+	uint64_t stall_ns; /* longest time without a response */
+	uint64_t done_sum; /* of the tokens that came back: each did once */
+};
+
+struct rpcbench_server {
+	CACHE_ALIGNED void *handle;
+	const struct rpcbench_config *cfg;
+	struct rpcbench_run *run;
+};
+
+struct rpcbench_impl {
+	const char *name;
+	/* 0 or -errno; *state_p is what teardown() gets. */
+	int (*setup)(const struct rpcbench_config *cfg, struct rpcbench_server *server,
+		struct rpcbench_client *clients, void **state_p);
+	void (*teardown)(void *state);
+	void (*client)(struct rpcbench_client *c);
+	void (*server)(struct rpcbench_server *s);
+	bool shared_ring; /* of a layer: all clients send into one ring */
+};
+
+/* A request that a server has taken. */
+struct rpcbench_req {
+	uint64_t id;
+	uint32_t client;
+};
+
+/* What the loops of a client are made of. */
+struct rpcbench_client_ops {
+	/* 0, or not 0 when there is no room. */
+	int (*call)(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len);
+	/* Hands responses over; how many. */
+	int (*poll)(struct rpcbench_client *c);
+	/* After a burst of calls. */
+	void (*flush)(struct rpcbench_client *c);
+	/* False: ns have gone by. NULL: there is nothing but to pause. */
+	bool (*wait)(struct rpcbench_client *c, uint64_t ns);
+};
+
+/* And of a server. */
+struct rpcbench_server_ops {
+	/* Before requests are taken. */
+	void (*poll)(struct rpcbench_server *s);
+	/* The next request, with its payload in req; 0: none. */
+	int (*recv)(struct rpcbench_server *s, struct rpcbench_req *r, uint64_t *req, uint32_t len);
+	void (*reply)(struct rpcbench_server *s, const struct rpcbench_req *r, const uint64_t *resp,
+		uint32_t len);
+	/* After requests have been answered. */
+	void (*end)(struct rpcbench_server *s);
+	/* Polls until there are requests or ns have gone by; may be NULL, as above. */
+	void (*wait)(struct rpcbench_server *s, uint64_t ns);
+	/* If not NULL: takes a burst of requests and answers it; how many. For all but single. */
+	int (*serve)(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size);
+};
+
+/* What the threads share during a window; written between windows but for the counters. */
+struct rpcbench_run {
+	enum rpcbench_kind kind;
+	enum rpcbench_loop loop;
+	uint32_t active; /* clients in this window */
+	uint64_t window_ns;
+	uint32_t wakes; /* calls of a RPCBENCH_WAKE window */
+	struct latrec_hist wake; /* their latencies, ns */
+	CACHE_ALIGNED uint32_t ready; /* threads that stand at the start */
+	CACHE_ALIGNED uint32_t finished; /* clients that have drained */
+	CACHE_ALIGNED uint64_t ping;
+	CACHE_ALIGNED uint64_t pong;
+};
+
+/* The request that belongs to a token: its last word depends on the token as well. */
+ALWAYS_INLINE void rpcbench_request(uint64_t *req, uint32_t size, uint64_t token, uint32_t client)
+{
+	uint32_t words = size / 8;
+
+	req[0] = token;
+	for (uint32_t i = 1; i + 1 < words; i++)
+		req[i] = client;
+	req[words - 1] = ~token ^ client;
+}
+
+/* What a server makes of it. */
+ALWAYS_INLINE void rpcbench_answer(const uint64_t *req, uint32_t req_size, uint64_t *resp,
+	uint32_t resp_size)
+{
+	uint64_t first = req[0], last = req[req_size / 8 - 1];
+
+	resp[0] = first + last;
+	for (uint32_t i = 1; i < resp_size / 8; i++)
+		resp[i] = first ^ last;
+}
+
+ALWAYS_INLINE uint32_t rpcbench_inflight(const struct rpcbench_client *c)
+{
+	return (uint32_t)(c->sent - c->done);
+}
+
+/* Takes the response to a token and checks it. Of the type of the layers' callbacks. */
+ALWAYS_INLINE void rpcbench_response(void *arg, uint64_t token, const void *payload, uint32_t len)
+{
+	struct rpcbench_client *c = (struct rpcbench_client *)arg;
+	const uint64_t *resp = (const uint64_t *)payload;
+	uint64_t last = ~token ^ c->index;
+
+	if (unlikely(len < RPCBENCH_RESP || resp[0] != token + last || resp[1] != (token ^ last)))
+		c->wrong++;
+	c->done++;
+	c->done_sum += token;
+}
+
+/*
+ * The bench: --help lists the options. The layer is compared with the peers that the user picks,
+ * and before these with another layer, unless that is NULL. The status of the program.
+ */
+int rpcbench_main(const struct rpcbench_impl *layer, const struct rpcbench_impl *other, int argc,
+	char **argv);
+
+#include "rpcbench_loops.h"
+
+#endif

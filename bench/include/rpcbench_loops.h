@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/* The loops of clients and servers, for rpcbench.h: inlined, each with its layer's functions. */
+#ifndef RPCBENCH_LOOPS_H
+#define RPCBENCH_LOOPS_H
+
+/* Ends the program: responses of this client did not come. */
+void rpcbench_lost(const struct rpcbench_client *c);
+/* For the length of the window. */
+void rpcbench_sleep(const struct rpcbench_run *run);
+
+static inline uint32_t rpcbench_finished(const struct rpcbench_run *run)
+{
+	/* Pairs with the add in rpcbench_client_body(). */
+	return __atomic_load_n(&run->finished, __ATOMIC_ACQUIRE);
+}
+
+/* ---- clients ---- */
+
+/* The next call: 0, or not 0 when the implementation has no room. */
+ALWAYS_INLINE int rpcbench_next(struct rpcbench_client *c, uint32_t size,
+	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
+{
+	uint64_t req[RPCBENCH_WORDS], token = c->sent;
+
+	rpcbench_request(req, size, token, c->index);
+	if (call(c, token, req, size))
+		return -EAGAIN;
+	c->sent++;
+	return 0;
+}
+
+/* Calls until the depth is reached or the implementation has no room. */
+ALWAYS_INLINE void rpcbench_fill(struct rpcbench_client *c, uint32_t depth, uint32_t size,
+	const struct rpcbench_client_ops *ops)
+{
+	if (rpcbench_inflight(c) >= depth)
+		return;
+	while (rpcbench_inflight(c) < depth && !rpcbench_next(c, size, ops->call))
+		;
+	ops->flush(c);
+}
+
+/* After rpcbench_response(): the next call, unless the loop makes its calls elsewhere. */
+ALWAYS_INLINE void rpcbench_again(struct rpcbench_client *c,
+	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
+{
+	if (likely(c->again == RPCBENCH_REQ))
+		rpcbench_next(c, RPCBENCH_REQ, call);
+	else if (c->again)
+		rpcbench_next(c, c->again, call);
+}
+
+ALWAYS_INLINE void rpcbench_drain(struct rpcbench_client *c, const struct rpcbench_client_ops *ops)
+{
+	uint64_t last = clock_ns();
+
+	while (rpcbench_inflight(c)) {
+		if (ops->poll(c))
+			last = clock_ns();
+		else if (clock_ns() - last > RPCBENCH_LOST_NS)
+			rpcbench_lost(c);
+		else
+			sched_yield();
+	}
+}
+
+/* One turn of a loop; how many responses came. */
+ALWAYS_INLINE int rpcbench_turn(struct rpcbench_client *c, enum rpcbench_loop loop,
+	const struct rpcbench_client_ops *ops)
+{
+	int n, sum;
+
+	if (loop != RPCBENCH_LOOP_REFILL)
+		return ops->poll(c);
+	for (sum = 0; (n = ops->poll(c)) > 0; sum += n)
+		;
+	return sum;
+}
+
+ALWAYS_INLINE void rpcbench_load(struct rpcbench_client *c, uint32_t size, enum rpcbench_loop loop,
+	const struct rpcbench_client_ops *ops)
+{
+	uint64_t start = clock_ns(), now = start, deadline = start + c->run->window_ns;
+	uint64_t before = c->done, seen = before, moved = start, stall = 0;
+	uint32_t depth = c->cfg->queue_depth, empty = 0;
+
+	c->again = loop == RPCBENCH_LOOP_REFILL ? 0 : size;
+	for (uint32_t i = 1; now < deadline; i++) {
+		rpcbench_fill(c, depth, size, ops);
+		if (rpcbench_turn(c, loop, ops))
+			empty = 0;
+		else if (!ops->wait || (loop != RPCBENCH_LOOP_BLOCKING && ++empty < RPCBENCH_SPINS))
+			cpu_relax();
+		else if (!ops->wait(c, RPCBENCH_IDLE_NS))
+			i = RPCBENCH_LOOK;
+		if (i % RPCBENCH_LOOK)
+			continue;
+		now = clock_ns();
+		stall = now - moved > stall ? now - moved : stall;
+		moved = c->done == seen ? moved : now;
+		seen = c->done;
+	}
+	c->again = 0;
+	c->window_done = c->done - before;
+	c->window_ns = now - start;
+	c->stall_ns = stall;
+}
+
+/* Single calls into the quiet: the server has gone to sleep before each. */
+ALWAYS_INLINE void rpcbench_wake(struct rpcbench_client *c, uint32_t size,
+	const struct rpcbench_client_ops *ops)
+{
+	struct timespec gap = {.tv_nsec = (long)c->run->window_ns};
+
+	for (uint32_t i = 0; i < c->run->wakes; i++) {
+		uint64_t start;
+
+		nanosleep(&gap, NULL);
+		start = clock_ns();
+		rpcbench_fill(c, 1, size, ops);
+		while (!ops->poll(c))
+			ops->wait(c, NSEC_PER_SEC);
+		latrec_hist_record(&c->run->wake, clock_ns() - start);
+	}
+}
+
+/* One call to a server that is away until the window ends. */
+ALWAYS_INLINE void rpcbench_hold(struct rpcbench_client *c, uint32_t size,
+	const struct rpcbench_client_ops *ops)
+{
+	rpcbench_fill(c, 1, size, ops);
+	while (!ops->poll(c))
+		ops->wait(c, NSEC_PER_SEC);
+}
+
+/* The body of a client's window; called with constant functions. */
+ALWAYS_INLINE void rpcbench_client_body(struct rpcbench_client *c, uint32_t size,
+	const struct rpcbench_client_ops *ops)
+{
+	if (c->run->kind == RPCBENCH_WAKE)
+		rpcbench_wake(c, size, ops);
+	else if (c->run->kind == RPCBENCH_HOLD)
+		rpcbench_hold(c, size, ops);
+	else if (c->run->kind == RPCBENCH_REST)
+		rpcbench_sleep(c->run);
+	else if (c->run->loop == RPCBENCH_LOOP_REFILL)
+		rpcbench_load(c, size, RPCBENCH_LOOP_REFILL, ops);
+	else if (c->run->loop == RPCBENCH_LOOP_BLOCKING)
+		rpcbench_load(c, size, RPCBENCH_LOOP_BLOCKING, ops);
+	else
+		rpcbench_load(c, size, RPCBENCH_LOOP_CALLBACK, ops);
+	rpcbench_drain(c, ops);
+	/* Pairs with rpcbench_finished(): the server may stop when all have drained. */
+	__atomic_fetch_add(&c->run->finished, 1, __ATOMIC_ACQ_REL);
+}
+
+ALWAYS_INLINE void rpcbench_client_run(struct rpcbench_client *c,
+	const struct rpcbench_client_ops *ops)
+{
+	if (c->cfg->req_size == RPCBENCH_REQ) /* the default has its copies inlined */
+		rpcbench_client_body(c, RPCBENCH_REQ, ops);
+	else
+		rpcbench_client_body(c, c->cfg->req_size, ops);
+}
+
+/* ---- the server ---- */
+
+/* Takes and answers in turns, at most so many. */
+ALWAYS_INLINE int rpcbench_serve(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size,
+	const struct rpcbench_server_ops *ops, int most)
+{
+	uint64_t req[RPCBENCH_WORDS], resp[RPCBENCH_WORDS];
+	struct rpcbench_req r;
+	int n = 0;
+
+	while (n < most && ops->recv(s, &r, req, req_size)) {
+		rpcbench_answer(req, req_size, resp, resp_size);
+		ops->reply(s, &r, resp, resp_size);
+		n++;
+	}
+	ops->end(s);
+	return n;
+}
+
+/* Takes many, then answers them. */
+ALWAYS_INLINE int rpcbench_serve_many(struct rpcbench_server *s, uint32_t req_size,
+	uint32_t resp_size, const struct rpcbench_server_ops *ops)
+{
+	uint64_t req[RPCBENCH_TAKE][RPCBENCH_WORDS], resp[RPCBENCH_WORDS];
+	struct rpcbench_req r[RPCBENCH_TAKE];
+	int n = 0;
+
+	while (n < RPCBENCH_TAKE && ops->recv(s, &r[n], req[n], req_size))
+		n++;
+	for (int i = 0; i < n; i++) {
+		rpcbench_answer(req[i], req_size, resp, resp_size);
+		ops->reply(s, &r[i], resp, resp_size);
+	}
+	ops->end(s);
+	return n;
+}
+
+ALWAYS_INLINE int rpcbench_serve_turn(struct rpcbench_server *s, enum rpcbench_loop loop,
+	uint32_t req_size, uint32_t resp_size, const struct rpcbench_server_ops *ops)
+{
+	if (ops->serve && loop != RPCBENCH_LOOP_SINGLE)
+		return ops->serve(s, req_size, resp_size);
+	ops->poll(s);
+	if (loop == RPCBENCH_LOOP_MANY)
+		return rpcbench_serve_many(s, req_size, resp_size, ops);
+	return rpcbench_serve(s, req_size, resp_size, ops,
+		loop == RPCBENCH_LOOP_SINGLE ? 1 : INT_MAX);
+}
+
+ALWAYS_INLINE void rpcbench_server_loop(struct rpcbench_server *s, enum rpcbench_loop loop,
+	uint32_t req_size, uint32_t resp_size, const struct rpcbench_server_ops *ops)
+{
+	/* Long enough to see in a window of rest what a server that sleeps costs. */
+	uint64_t idle_ns = s->run->kind == RPCBENCH_LOAD ? RPCBENCH_IDLE_NS : NSEC_PER_SEC / 10;
+	uint32_t empty = 0;
+
+	while (!rpcbench_finished(s->run)) {
+		if (loop == RPCBENCH_LOOP_BLOCKING && ops->wait) {
+			ops->wait(s, idle_ns);
+			rpcbench_serve(s, req_size, resp_size, ops, INT_MAX);
+		} else if (rpcbench_serve_turn(s, loop, req_size, resp_size, ops)) {
+			empty = 0;
+		} else if (!ops->wait || ++empty < RPCBENCH_SPINS) {
+			cpu_relax();
+		} else {
+			ops->wait(s, idle_ns);
+		}
+	}
+	/* The first client is done; the others may want this core to drain. */
+	while (rpcbench_finished(s->run) < s->run->active)
+		if (!rpcbench_serve_turn(s, loop, req_size, resp_size, ops))
+			sched_yield();
+}
+
+ALWAYS_INLINE void rpcbench_server_body(struct rpcbench_server *s, uint32_t req_size,
+	uint32_t resp_size, const struct rpcbench_server_ops *ops)
+{
+	if (s->run->kind == RPCBENCH_HOLD)
+		rpcbench_sleep(s->run);
+	if (s->run->loop == RPCBENCH_LOOP_SINGLE)
+		rpcbench_server_loop(s, RPCBENCH_LOOP_SINGLE, req_size, resp_size, ops);
+	else if (s->run->loop == RPCBENCH_LOOP_MANY)
+		rpcbench_server_loop(s, RPCBENCH_LOOP_MANY, req_size, resp_size, ops);
+	else if (s->run->loop == RPCBENCH_LOOP_BLOCKING)
+		rpcbench_server_loop(s, RPCBENCH_LOOP_BLOCKING, req_size, resp_size, ops);
+	else
+		rpcbench_server_loop(s, RPCBENCH_LOOP_CALLBACK, req_size, resp_size, ops);
+}
+
+ALWAYS_INLINE void rpcbench_server_run(struct rpcbench_server *s,
+	const struct rpcbench_server_ops *ops)
+{
+	if (s->cfg->req_size == RPCBENCH_REQ && s->cfg->resp_size == RPCBENCH_RESP)
+		rpcbench_server_body(s, RPCBENCH_REQ, RPCBENCH_RESP, ops);
+	else
+		rpcbench_server_body(s, s->cfg->req_size, s->cfg->resp_size, ops);
+}
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/* DPDK's ring as two peers. */
+#include "peer.h"
+
+#include <rte_ring.h>
+
+/* rte_ring in memory of our own: the rings need no environment abstraction layer. */
+static void *rpcbench_rte_ring_new(uint32_t slots, size_t elem, bool mp)
+{
+	ssize_t bytes = rte_ring_get_memsize_elem((unsigned int)elem, slots);
+	struct rte_ring *r = bytes < 0 ? NULL :
+					 (struct rte_ring *)aligned_alloc(CACHE_LINE,
+						 align_up((uint64_t)bytes, CACHE_LINE));
+
+	if (r && rte_ring_init(r, "rpcbench", slots,
+			 mp ? RING_F_SC_DEQ : RING_F_SP_ENQ | RING_F_SC_DEQ)) {
+		free(r);
+		return NULL;
+	}
+	return r;
+}
+
+static int rpcbench_rte_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
+	struct rpcbench_client *clients, void **state_p)
+{
+	return rpcbench_peer_setup(cfg, server, clients, state_p, rpcbench_rte_ring_new);
+}
+
+ALWAYS_INLINE uint32_t rpcbench_rte_enqueue(const struct rpcbench_peer_link *l,
+	const struct rpcbench_peer_req *m, uint32_t n)
+{
+	struct rte_ring *r = (struct rte_ring *)l->req;
+
+	if (l->shared)
+		return rte_ring_mp_enqueue_burst_elem(r, m, sizeof(*m), n, NULL);
+	return rte_ring_sp_enqueue_burst_elem(r, m, sizeof(*m), n, NULL);
+}
+
+ALWAYS_INLINE int rpcbench_rte_call(struct rpcbench_client *c, uint64_t token, const void *req,
+	uint32_t len)
+{
+	struct rpcbench_peer_link *l = (struct rpcbench_peer_link *)c->handle;
+	struct rpcbench_peer_req m;
+
+	rpcbench_peer_fill(c, &m, token, req, len);
+	return rpcbench_rte_enqueue(l, &m, 1) ? 0 : -EAGAIN;
+}
+
+static void rpcbench_rte_burst_flush(struct rpcbench_client *c)
+{
+	struct rpcbench_peer_link *l = (struct rpcbench_peer_link *)c->handle;
+	uint32_t n = 0;
+
+	while (n < l->staged)
+		n += rpcbench_rte_enqueue(l, l->stage + n, l->staged - n);
+	l->staged = 0;
+}
+
+ALWAYS_INLINE int rpcbench_rte_burst_call(struct rpcbench_client *c, uint64_t token,
+	const void *req, uint32_t len)
+{
+	struct rpcbench_peer_link *l = (struct rpcbench_peer_link *)c->handle;
+
+	rpcbench_peer_fill(c, &l->stage[l->staged++], token, req, len);
+	if (l->staged == RPCBENCH_PEER_DRAIN)
+		rpcbench_rte_burst_flush(c);
+	return 0;
+}
+
+ALWAYS_INLINE int rpcbench_rte_drain(struct rpcbench_client *c, uint32_t max,
+	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
+{
+	struct rte_ring *r = (struct rte_ring *)((struct rpcbench_peer_link *)c->handle)->resp;
+	struct rpcbench_peer_resp m[RPCBENCH_PEER_DRAIN];
+	uint32_t n = rte_ring_sc_dequeue_burst_elem(r, m, sizeof(m[0]), max, NULL);
+
+	for (uint32_t i = 0; i < n; i++)
+		rpcbench_peer_take(c, &m[i], call);
+	return (int)n;
+}
+
+ALWAYS_INLINE int rpcbench_rte_poll(struct rpcbench_client *c)
+{
+	return rpcbench_rte_drain(c, RPCBENCH_PEER_DRAIN, rpcbench_rte_call);
+}
+
+ALWAYS_INLINE int rpcbench_rte_burst_poll(struct rpcbench_client *c)
+{
+	int n = rpcbench_rte_drain(c, RPCBENCH_PEER_BATCH, rpcbench_rte_burst_call);
+
+	rpcbench_rte_burst_flush(c); /* calls that were made for responses */
+	return n;
+}
+
+/* Answers go out one at a time, or as many as stand together for one client. */
+ALWAYS_INLINE void rpcbench_rte_reply(struct rpcbench_peer *p, const struct rpcbench_peer_resp *a,
+	uint32_t n, uint32_t most)
+{
+	for (uint32_t i = 0, k; i < n; i += k) {
+		uint64_t to = a[i].tag & (RPCBENCH_CLIENTS - 1);
+
+		for (k = 1; k < most && i + k < n && (a[i + k].tag & (RPCBENCH_CLIENTS - 1)) == to;
+			k++)
+			;
+		while (!rte_ring_sp_enqueue_bulk_elem((struct rte_ring *)p->link[to].resp, a + i,
+			sizeof(*a), k, NULL))
+			cpu_relax();
+	}
+}
+
+ALWAYS_INLINE int rpcbench_rte_answer_all(struct rpcbench_server *s, uint32_t req_size,
+	uint32_t resp_size, uint32_t most)
+{
+	struct rpcbench_peer *p = (struct rpcbench_peer *)s->handle;
+	struct rpcbench_peer_req q[RPCBENCH_PEER_DRAIN];
+	struct rpcbench_peer_resp a[RPCBENCH_PEER_DRAIN];
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < p->req_rings; i++) {
+		uint32_t n = rte_ring_sc_dequeue_burst_elem((struct rte_ring *)p->link[i].req, q,
+			sizeof(q[0]), RPCBENCH_PEER_DRAIN, NULL);
+
+		for (uint32_t k = 0; k < n; k++)
+			rpcbench_peer_answer(&q[k], &a[k], req_size, resp_size);
+		rpcbench_rte_reply(p, a, n, most);
+		sum += n;
+	}
+	return (int)sum;
+}
+
+ALWAYS_INLINE int rpcbench_rte_serve(struct rpcbench_server *s, uint32_t req_size,
+	uint32_t resp_size)
+{
+	return rpcbench_rte_answer_all(s, req_size, resp_size, 1);
+}
+
+ALWAYS_INLINE int rpcbench_rte_burst_serve(struct rpcbench_server *s, uint32_t req_size,
+	uint32_t resp_size)
+{
+	return rpcbench_rte_answer_all(s, req_size, resp_size, RPCBENCH_PEER_DRAIN);
+}
+
+static int rpcbench_rte_dequeue(void *ring, struct rpcbench_peer_req *q)
+{
+	return !rte_ring_sc_dequeue_elem((struct rte_ring *)ring, q, sizeof(*q));
+}
+
+static bool rpcbench_rte_enqueue_answer(void *ring, struct rpcbench_peer_resp *a)
+{
+	return !rte_ring_sp_enqueue_elem((struct rte_ring *)ring, a, sizeof(*a));
+}
+
+ALWAYS_INLINE int rpcbench_rte_recv(struct rpcbench_server *s, struct rpcbench_req *r,
+	uint64_t *req, uint32_t len)
+{
+	return rpcbench_peer_recv(s, r, req, len, rpcbench_rte_dequeue);
+}
+
+ALWAYS_INLINE void rpcbench_rte_reply_one(struct rpcbench_server *s, const struct rpcbench_req *r,
+	const uint64_t *resp, uint32_t len)
+{
+	rpcbench_peer_reply(s, r, resp, len, rpcbench_rte_enqueue_answer);
+}
+
+static void rpcbench_rte_client(struct rpcbench_client *c)
+{
+	static const struct rpcbench_client_ops ops = {rpcbench_rte_call, rpcbench_rte_poll,
+		rpcbench_peer_no_flush, NULL};
+
+	rpcbench_client_run(c, &ops);
+}
+
+/* The loop `many` is what its serve does anyway: a burst of requests, then the answers. */
+static void rpcbench_rte_server(struct rpcbench_server *s)
+{
+	static const struct rpcbench_server_ops ops = {rpcbench_peer_no_poll, rpcbench_rte_recv,
+		rpcbench_rte_reply_one, rpcbench_peer_no_poll, NULL, rpcbench_rte_serve};
+
+	rpcbench_server_run(s, &ops);
+}
+
+static void rpcbench_rte_burst_client(struct rpcbench_client *c)
+{
+	static const struct rpcbench_client_ops ops = {rpcbench_rte_burst_call,
+		rpcbench_rte_burst_poll, rpcbench_rte_burst_flush, NULL};
+
+	rpcbench_client_run(c, &ops);
+}
+
+static void rpcbench_rte_burst_server(struct rpcbench_server *s)
+{
+	static const struct rpcbench_server_ops ops = {rpcbench_peer_no_poll, rpcbench_rte_recv,
+		rpcbench_rte_reply_one, rpcbench_peer_no_poll, NULL, rpcbench_rte_burst_serve};
+
+	rpcbench_server_run(s, &ops);
+}
+
+const struct rpcbench_impl rpcbench_dpdk = {"dpdk", rpcbench_rte_setup, rpcbench_peer_teardown,
+	rpcbench_rte_client, rpcbench_rte_server, false};
+
+const struct rpcbench_impl rpcbench_dpdk_burst = {"dpdk-burst", rpcbench_rte_setup,
+	rpcbench_peer_teardown, rpcbench_rte_burst_client, rpcbench_rte_burst_server, false};

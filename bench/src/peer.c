@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* The memory of the peers, and which of them are built in. */
+#include "bench.h"
+#include "peer.h"
+
+void rpcbench_peer_teardown(void *state)
+{
+	struct rpcbench_peer *p = (struct rpcbench_peer *)state;
+
+	for (uint32_t i = 0; i < p->clients; i++) {
+		free(p->link[i].resp);
+		if (i < p->req_rings)
+			free(p->link[i].req);
+	}
+	free(p);
+}
+
+int rpcbench_peer_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
+	struct rpcbench_client *clients, void **state_p,
+	void *(*ring_new)(uint32_t slots, size_t elem, bool mp))
+{
+	/* Room for all calls is certain, so no enqueue fails for long. */
+	uint32_t calls = cfg->clients * cfg->queue_depth;
+	uint32_t least = cfg->peer_slots ? calls + 1 : RPCBENCH_PEER_TIMES * calls;
+	uint32_t want = cfg->peer_slots ? cfg->peer_slots : RPCBENCH_PEER_SLOTS;
+	uint32_t slots = (uint32_t)pow2_ceil(least > want ? least : want);
+	struct rpcbench_peer *p =
+		(struct rpcbench_peer *)aligned_alloc(CACHE_LINE, align_up(sizeof(*p), CACHE_LINE));
+
+	if (!p)
+		return -ENOMEM;
+	memset(p, 0, sizeof(*p));
+	p->clients = cfg->clients;
+	p->req_rings = cfg->shared_ring ? 1 : cfg->clients;
+	for (uint32_t i = 0; i < cfg->clients; i++) {
+		struct rpcbench_peer_link *l = &p->link[i];
+
+		l->shared = cfg->shared_ring;
+		l->req = i < p->req_rings ?
+				 ring_new(slots, sizeof(struct rpcbench_peer_req), l->shared) :
+				 p->link[0].req;
+		l->resp = ring_new(slots, sizeof(struct rpcbench_peer_resp), false);
+		if (!l->req || !l->resp) {
+			rpcbench_peer_teardown(p);
+			return -ENOMEM;
+		}
+		clients[i].handle = l;
+	}
+	server->handle = p;
+	*state_p = p;
+	return 0;
+}
+
+const struct rpcbench_impl *const rpcbench_peers[] = {
+#ifdef RPCBENCH_CK
+	&rpcbench_ck,
+#endif
+#ifdef RPCBENCH_DPDK
+	&rpcbench_dpdk,
+	&rpcbench_dpdk_burst,
+#endif
+	NULL,
+};

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The peers of the shared-memory benches: rings that one can install.
+ *
+ *	ck          ck_ring, one entry at a time
+ *	dpdk        rte_ring, single enqueue, burst dequeue
+ *	dpdk-burst  rte_ring, bursts on both sides, at most 16 responses per poll
+ *
+ * Messages are copied into the rings with their token, 48 bytes for a request and 32 for
+ * a response, so a peer also moves whole messages and the server never reads a client's
+ * memory. With one ring per client they are single-producer rings; with a shared request
+ * ring that is a multi-producer one. An empty poll is one pause, as in our own spinning.
+ */
+#ifndef PEER_H
+#define PEER_H
+
+#include "rpcbench.h"
+
+#define RPCBENCH_PEER_TIMES 4u /* slots for each call in flight, as our rings have them ... */
+#define RPCBENCH_PEER_SLOTS 64u /* ... and at least so many: what rte_ring is fastest with */
+#define RPCBENCH_PEER_BATCH 16u
+#define RPCBENCH_PEER_DRAIN 32u
+#define RPCBENCH_CLIENT_BITS 6 /* RPCBENCH_CLIENTS */
+
+/* What travels: the token with the client's index in its low bits, and the payload. */
+struct rpcbench_peer_req {
+	uint64_t tag;
+	uint64_t word[5];
+};
+
+struct rpcbench_peer_resp {
+	uint64_t tag;
+	uint64_t word[3];
+};
+
+static inline uint64_t rpcbench_tag(uint64_t token, uint32_t client)
+{
+	return token << RPCBENCH_CLIENT_BITS | client;
+}
+
+/* Rings and their users' handles, for either library. */
+struct rpcbench_peer_link {
+	CACHE_ALIGNED void *req; /* the client's request ring */
+	void *resp;
+	bool shared;
+	uint32_t staged;
+	struct rpcbench_peer_req stage[RPCBENCH_PEER_DRAIN];
+};
+
+struct rpcbench_peer {
+	struct rpcbench_peer_link link[RPCBENCH_CLIENTS];
+	uint32_t clients;
+	uint32_t req_rings; /* one, or one per client */
+	uint32_t turn; /* request ring that gives the next request */
+};
+
+extern const struct rpcbench_impl rpcbench_ck, rpcbench_dpdk, rpcbench_dpdk_burst;
+
+/* What setup() and teardown() of a peer do, but for the rings themselves. */
+int rpcbench_peer_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
+	struct rpcbench_client *clients, void **state_p,
+	void *(*ring_new)(uint32_t slots, size_t elem, bool mp));
+void rpcbench_peer_teardown(void *state);
+
+ALWAYS_INLINE void rpcbench_peer_fill(struct rpcbench_client *c, struct rpcbench_peer_req *m,
+	uint64_t token, const void *req, uint32_t len)
+{
+	m->tag = rpcbench_tag(token, c->index);
+	memcpy(m->word, req, len);
+}
+
+ALWAYS_INLINE void rpcbench_peer_answer(const struct rpcbench_peer_req *q,
+	struct rpcbench_peer_resp *a, uint32_t req_size, uint32_t resp_size)
+{
+	a->tag = q->tag;
+	rpcbench_answer(q->word, req_size, a->word, resp_size);
+}
+
+/* A response, and the call that follows from it. */
+ALWAYS_INLINE void rpcbench_peer_take(struct rpcbench_client *c, const struct rpcbench_peer_resp *a,
+	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
+{
+	rpcbench_response(c, a->tag >> RPCBENCH_CLIENT_BITS, a->word, RPCBENCH_RESP);
+	rpcbench_again(c, call);
+}
+
+/* What a peer has no need of. */
+static inline void rpcbench_peer_no_flush(struct rpcbench_client *c)
+{
+}
+
+static inline void rpcbench_peer_no_poll(struct rpcbench_server *s)
+{
+}
+
+/* Request rings in turns; one is tried until it is empty. */
+ALWAYS_INLINE int rpcbench_peer_recv(struct rpcbench_server *s, struct rpcbench_req *r,
+	uint64_t *req, uint32_t len, int (*dequeue)(void *ring, struct rpcbench_peer_req *q))
+{
+	struct rpcbench_peer *p = (struct rpcbench_peer *)s->handle;
+	struct rpcbench_peer_req q;
+
+	for (uint32_t i = 0; i < p->req_rings; i++) {
+		if (dequeue(p->link[p->turn].req, &q)) {
+			r->id = q.tag;
+			r->client = (uint32_t)q.tag & (RPCBENCH_CLIENTS - 1);
+			memcpy(req, q.word, len);
+			return 1;
+		}
+		p->turn = p->turn + 1 < p->req_rings ? p->turn + 1 : 0;
+	}
+	return 0;
+}
+
+ALWAYS_INLINE void rpcbench_peer_reply(struct rpcbench_server *s, const struct rpcbench_req *r,
+	const uint64_t *resp, uint32_t len,
+	bool (*enqueue)(void *ring, struct rpcbench_peer_resp *a))
+{
+	struct rpcbench_peer *p = (struct rpcbench_peer *)s->handle;
+	struct rpcbench_peer_resp a = {.tag = r->id};
+
+	memcpy(a.word, resp, len);
+	while (!enqueue(p->link[r->client].resp, &a))
+		cpu_relax();
+}
+
+#endif

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT */
+/* Threads, windows and rounds. */
+#include "bench.h"
+
+#define RPCBENCH_WINDOW_NS (2 * NSEC_PER_MSEC)
+#define RPCBENCH_WINDOW_SHARED_NS (10 * NSEC_PER_MSEC) /* threads share cores: whole time slices */
+#define RPCBENCH_LEAST_ROUNDS 5
+#define RPCBENCH_PROBES 512
+#define RPCBENCH_PROBE_BATCH 64
+#define RPCBENCH_GAP_NS (3 * NSEC_PER_MSEC)
+#define RPCBENCH_REST_NS (500 * NSEC_PER_MSEC)
+
+/* Everybody who takes part is running: threads wake up at different times. */
+static void rpcbench_rendezvous(struct rpcbench_run *run)
+{
+	/* Pairs with the load below in the other threads. */
+	__atomic_fetch_add(&run->ready, 1, __ATOMIC_ACQ_REL);
+	while (__atomic_load_n(&run->ready, __ATOMIC_ACQUIRE) < run->active + 1)
+		sched_yield();
+}
+
+void rpcbench_lost(const struct rpcbench_client *c)
+{
+	fprintf(stderr, "client %u: %u responses did not come\n", c->index, rpcbench_inflight(c));
+	_exit(1);
+}
+
+void rpcbench_sleep(const struct rpcbench_run *run)
+{
+	struct timespec ts = {.tv_nsec = (long)run->window_ns};
+
+	nanosleep(&ts, NULL);
+}
+
+/*
+ * Round trips of a word each way, both sides polling as the layers do: one pause per look.
+ * The best of a few batches, because somebody else may have the core meanwhile.
+ */
+static void rpcbench_probe(struct rpcbench_bench *b, bool server)
+{
+	uint64_t *mine = server ? &b->run.pong : &b->run.ping;
+	uint64_t *other = server ? &b->run.ping : &b->run.pong;
+	uint64_t now, start = clock_ns(), best = UINT64_MAX;
+
+	for (uint64_t i = 1; i <= RPCBENCH_PROBES; i++) {
+		/* Each side's store pairs with the other side's load. */
+		if (!server)
+			__atomic_store_n(mine, i, __ATOMIC_RELEASE);
+		while (__atomic_load_n(other, __ATOMIC_ACQUIRE) != i)
+			cpu_relax();
+		if (server)
+			__atomic_store_n(mine, i, __ATOMIC_RELEASE);
+		if (i % RPCBENCH_PROBE_BATCH)
+			continue;
+		now = clock_ns();
+		best = now - start < best ? now - start : best;
+		start = now;
+	}
+	if (!server)
+		b->probe_ns = (double)best / RPCBENCH_PROBE_BATCH;
+}
+
+static uint64_t rpcbench_cpu_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+static void rpcbench_window_server(struct rpcbench_bench *b)
+{
+	struct rpcbench_side *side = &b->side[b->current];
+	uint64_t cpu = rpcbench_cpu_ns();
+
+	rpcbench_rendezvous(&b->run);
+	if (b->run.kind == RPCBENCH_PROBE)
+		rpcbench_probe(b, true);
+	else
+		side->impl->server(&side->server);
+	b->server_cpu_ns = rpcbench_cpu_ns() - cpu;
+}
+
+static void rpcbench_window_client(struct rpcbench_bench *b, uint32_t i)
+{
+	struct rpcbench_side *side = &b->side[b->current];
+	uint64_t cpu;
+
+	if (i >= b->run.active)
+		return;
+	cpu = rpcbench_cpu_ns();
+	rpcbench_rendezvous(&b->run);
+	if (b->run.kind == RPCBENCH_PROBE)
+		rpcbench_probe(b, false);
+	else
+		side->impl->client(&side->client[i]);
+	if (i == 0)
+		b->client_cpu_ns = rpcbench_cpu_ns() - cpu;
+}
+
+static void *rpcbench_thread_main(void *arg)
+{
+	struct rpcbench_thread *t = (struct rpcbench_thread *)arg;
+	struct rpcbench_bench *b = t->bench;
+
+	for (;;) {
+		pthread_barrier_wait(&b->begin);
+		if (b->run.kind == RPCBENCH_QUIT)
+			return NULL;
+		if (t->index == b->cfg.clients)
+			rpcbench_window_server(b);
+		else
+			rpcbench_window_client(b, t->index);
+		pthread_barrier_wait(&b->end);
+	}
+}
+
+static void rpcbench_window(struct rpcbench_bench *b, enum rpcbench_kind kind, uint32_t side,
+	uint32_t clients, uint64_t ns)
+{
+	b->run.kind = kind;
+	b->run.active = clients;
+	b->run.window_ns = ns;
+	b->run.ready = 0;
+	b->run.finished = 0;
+	b->run.ping = 0;
+	b->run.pong = 0;
+	b->current = side;
+	pthread_barrier_wait(&b->begin);
+	if (kind != RPCBENCH_QUIT)
+		pthread_barrier_wait(&b->end);
+}
+
+/* The server on the first core; clients on the others in turn, then on all. */
+static void rpcbench_threads_start(struct rpcbench_bench *b)
+{
+	uint32_t n = b->cfg.clients + 1;
+
+	pthread_barrier_init(&b->begin, NULL, n + 1);
+	pthread_barrier_init(&b->end, NULL, n + 1);
+	for (uint32_t i = 0; i < n; i++) {
+		struct rpcbench_thread *t = &b->thread[i];
+		uint32_t place = i == b->cfg.clients ? 0 : (i + 1) % b->cpus;
+		cpu_set_t set;
+
+		*t = (struct rpcbench_thread){.bench = b, .index = i};
+		if (pthread_create(&t->id, NULL, rpcbench_thread_main, t))
+			rpcbench_die("cannot create a thread", "give fewer --clients");
+		CPU_ZERO(&set);
+		CPU_SET(b->cpu[place], &set);
+		pthread_setaffinity_np(t->id, sizeof(set), &set);
+	}
+}
+
+static void rpcbench_threads_stop(struct rpcbench_bench *b)
+{
+	rpcbench_window(b, RPCBENCH_QUIT, 0, 0, 0);
+	for (uint32_t i = 0; i <= b->cfg.clients; i++)
+		pthread_join(b->thread[i].id, NULL);
+	pthread_barrier_destroy(&b->begin);
+	pthread_barrier_destroy(&b->end);
+}
+
+static void rpcbench_cpus(struct rpcbench_bench *b)
+{
+	cpu_set_t set;
+
+	sched_getaffinity(0, sizeof(set), &set);
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		if (CPU_ISSET(i, &set))
+			b->cpu[b->cpus++] = i;
+}
+
+static void rpcbench_side_setup(struct rpcbench_bench *b, uint32_t i)
+{
+	struct rpcbench_side *side = &b->side[i];
+	int r;
+
+	*side = (struct rpcbench_side){.impl = b->impl[i]};
+	for (uint32_t k = 0; k < b->cfg.clients; k++) {
+		side->client[k].cfg = &b->cfg;
+		side->client[k].run = &b->run;
+		side->client[k].index = k;
+	}
+	side->server.cfg = &b->cfg;
+	side->server.run = &b->run;
+	r = side->impl->setup(&b->cfg, &side->server, side->client, &side->state);
+	if (r < 0) {
+		fprintf(stderr, "%s: set-up failed: %s\n", side->impl->name, strerror(-r));
+		exit(1);
+	}
+}
+
+/* 0 + 1 + ... + n - 1, modulo 2^64. */
+static uint64_t rpcbench_token_sum(uint64_t n)
+{
+	return n % 2 ? (n - 1) / 2 * n : n / 2 * (n - 1);
+}
+
+/* Each call came back once, with what belongs to it. */
+static void rpcbench_side_verify(const struct rpcbench_side *side, uint32_t clients)
+{
+	for (uint32_t k = 0; k < clients; k++) {
+		const struct rpcbench_client *c = &side->client[k];
+
+		if (!c->wrong && c->sent == c->done && c->done_sum == rpcbench_token_sum(c->sent))
+			continue;
+		fprintf(stderr, "%s: client %u: %llu calls, %llu responses, %llu of them wrong\n",
+			side->impl->name, k, (unsigned long long)c->sent,
+			(unsigned long long)c->done, (unsigned long long)c->wrong);
+		exit(1);
+	}
+}
+
+static bool rpcbench_disturbed(const struct rpcbench_side *side, uint32_t clients)
+{
+	for (uint32_t k = 0; k < clients; k++)
+		if (side->client[k].stall_ns > RPCBENCH_STALL_NS)
+			return true;
+	return false;
+}
+
+/* One window of a cell. */
+static void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_cell *cell, uint32_t side,
+	uint32_t round, double *rate_sum)
+{
+	bool shared = cell->clients + 1 > b->cpus;
+	struct rpcbench_client *client = b->side[side].client;
+	double rate = 0;
+
+	for (uint32_t k = 0; k < cell->clients; k++)
+		cell->rpcs -= client[k].done;
+	b->run.loop = cell->loop;
+	rpcbench_window(b, RPCBENCH_LOAD, side, cell->clients,
+		shared ? RPCBENCH_WINDOW_SHARED_NS : RPCBENCH_WINDOW_NS);
+	for (uint32_t k = 0; k < cell->clients; k++) {
+		const struct rpcbench_client *c = &client[k];
+		double r = (double)c->window_done / (double)c->window_ns;
+
+		rate_sum[k] += r;
+		rate += r;
+		cell->rpcs += c->done;
+	}
+	cell->disturbed[round] = !shared && rpcbench_disturbed(&b->side[side], cell->clients);
+	cell->clean += !cell->disturbed[round];
+	/* Nothing at all within the window: at least that long for a call. */
+	cell->ns[round] = rate > 0 ? 1 / rate : (double)b->run.window_ns;
+}
+
+/* Until the time is up; up to five times as long where somebody disturbs nearly all windows. */
+static bool rpcbench_goes_on(const struct rpcbench_result *r, uint32_t rounds, uint64_t spent,
+	uint64_t ns)
+{
+	uint32_t clean = rounds;
+
+	for (uint32_t i = 0; i < r->counts * r->loops * r->impls; i++)
+		clean = r->cells[i].clean < clean ? r->cells[i].clean : clean;
+	return spent < ns || rounds < RPCBENCH_LEAST_ROUNDS ||
+	       (clean < RPCBENCH_LEAST_ROUNDS && spent < 5 * ns);
+}
+
+/* All rounds of one queue depth; a round is a window of each cell and a probe. */
+static void rpcbench_rounds(struct rpcbench_bench *b, struct rpcbench_result *r)
+{
+	static double probe[RPCBENCH_ROUNDS];
+	static double rate[RPCBENCH_LIST * RPCBENCH_LOOPS * RPCBENCH_IMPLS][RPCBENCH_CLIENTS];
+	uint64_t ns = (uint64_t)(b->opt.seconds * 1e9), start = clock_ns();
+	uint32_t cells = r->counts * r->loops * r->impls, n = 0;
+
+	memset(rate, 0, sizeof(rate));
+	while (rpcbench_goes_on(r, n, clock_ns() - start, ns) && n < RPCBENCH_ROUNDS) {
+		if (b->cpus > 1)
+			rpcbench_window(b, RPCBENCH_PROBE, 0, 1, 0);
+		probe[n] = b->probe_ns;
+		for (uint32_t i = 0; i < cells; i++)
+			rpcbench_cell_run(b, &r->cells[i], i % r->impls, n, rate[i]);
+		n++;
+	}
+	r->rounds = n;
+	r->line_rtt_ns = rpcbench_spread(probe, n).median;
+	for (uint32_t i = 0; i < cells; i++) {
+		double least = rate[i][0];
+
+		for (uint32_t k = 1; k < r->cells[i].clients; k++)
+			least = rate[i][k] < least ? rate[i][k] : least;
+		r->cells[i].least_rate = least / n;
+	}
+}
+
+static void rpcbench_sleepers(struct rpcbench_bench *b)
+{
+	double server, client;
+
+	rpcbench_window(b, RPCBENCH_REST, 0, 1, RPCBENCH_REST_NS);
+	server = (double)b->server_cpu_ns / (double)RPCBENCH_REST_NS;
+	rpcbench_window(b, RPCBENCH_HOLD, 0, 1, RPCBENCH_REST_NS);
+	client = (double)b->client_cpu_ns / (double)RPCBENCH_REST_NS;
+	latrec_hist_clear(&b->run.wake);
+	b->run.wakes = b->opt.wakes;
+	rpcbench_window(b, RPCBENCH_WAKE, 0, 1, RPCBENCH_GAP_NS);
+	rpcbench_print_wake(b->impl[0]->name, &b->run.wake, server, client, b->opt.json);
+}
+
+static void rpcbench_depth(struct rpcbench_bench *b, uint32_t depth, bool last)
+{
+	struct rpcbench_result r = {.cfg = &b->cfg,
+		.counts = b->opt.clients.n,
+		.loops = b->opt.loops,
+		.impls = b->impls};
+	uint32_t cells = r.counts * r.loops * r.impls;
+
+	b->cfg.queue_depth = depth;
+	r.cells = (struct rpcbench_cell *)calloc(cells, sizeof(*r.cells));
+	if (!r.cells)
+		rpcbench_die("no memory", "give fewer --clients");
+	for (uint32_t i = 0; i < cells; i++) {
+		r.cells[i].impl = b->impl[i % r.impls];
+		r.cells[i].loop = b->opt.loop[i / r.impls % r.loops];
+		r.cells[i].clients = b->opt.clients.value[i / r.impls / r.loops];
+	}
+	for (uint32_t i = 0; i < b->impls; i++)
+		rpcbench_side_setup(b, i);
+	rpcbench_threads_start(b);
+	rpcbench_rounds(b, &r);
+	rpcbench_print(&r, b->opt.json);
+	if (last && b->opt.wakes)
+		rpcbench_sleepers(b);
+	rpcbench_threads_stop(b);
+	for (uint32_t i = 0; i < b->impls; i++) {
+		rpcbench_side_verify(&b->side[i], b->cfg.clients);
+		b->side[i].impl->teardown(b->side[i].state);
+	}
+	free(r.cells);
+}
+
+int rpcbench_main(const struct rpcbench_impl *layer, const struct rpcbench_impl *other, int argc,
+	char **argv)
+{
+	static struct rpcbench_bench b;
+
+	b.impl[0] = layer;
+	b.impl[1] = other;
+	b.layers = other ? 2 : 1;
+	rpcbench_options(&b, argc, argv);
+	b.cfg = (struct rpcbench_config){.req_size = b.opt.req_size,
+		.resp_size = b.opt.resp_size,
+		.shared_ring = layer->shared_ring,
+		.peer_slots = b.opt.peer_slots};
+	for (uint32_t i = 0; i < b.opt.clients.n; i++)
+		if (b.opt.clients.value[i] > b.cfg.clients)
+			b.cfg.clients = b.opt.clients.value[i];
+	rpcbench_cpus(&b);
+	rpcbench_print_head(b.opt.json);
+	for (uint32_t i = 0; i < b.opt.depths.n; i++)
+		rpcbench_depth(&b, b.opt.depths.value[i], i + 1 == b.opt.depths.n);
+	if (b.opt.json && (fflush(b.opt.json) || ferror(b.opt.json)))
+		rpcbench_die("cannot write the file of --json", "give a path that can be written");
+	rpcbench_finish_output();
+	return 0;
+}

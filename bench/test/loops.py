@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+"""A bench of a shared-memory layer: each loop runs and gives rows of its own, every response of it
+checked by the program, which ends with 0 only then; a bad option is one line and status 2.
+
+    loops.py BENCH [PEERS]
+"""
+import json
+import subprocess
+import sys
+
+bench, peers = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "all"
+LOOPS = ["callback", "refill", "single", "many", "blocking"]
+
+
+def run(*args):
+    return subprocess.run([bench, *args], capture_output=True, text=True, timeout=120)
+
+
+def rows(*args):
+    done = run("--seconds", ".02", "--peer", peers, "--json", "-", *args)
+    assert done.returncode == 0, (args, done.returncode, done.stderr)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def check_all(clients, depths, *args):
+    """Every loop of every implementation moved messages, and the fastest one is known as that."""
+    found = rows("--loop", "all", "--queue-depth", depths, "--clients", clients, *args)
+    cells = {}
+    for row in found:
+        assert row["rpcs"] > 0 and row["ns_per_rpc"] > 0, row
+        cells.setdefault((row["impl"], row["queue_depth"], row["clients"]), {})[row["loop"]] = row
+    assert len(cells) % (len(depths.split(",")) * len(clients.split(","))) == 0
+    for key, loops in cells.items():
+        assert list(loops) == LOOPS, (key, list(loops))
+        fastest = min(loops.values(), key=lambda row: row["ns_per_rpc"])
+        assert fastest["best"] == 1, (key, fastest)
+    return {key[0] for key in cells}
+
+
+# Depths with and without bursts; then more threads than cores, where peers that spin would take long.
+impls = check_all("1", "1,8,33,256")
+check_all("1,3", "1,16", "--peer", "none")
+
+# One loop alone, in each size that is copied by length.
+for loop in LOOPS:
+    for sizes in (("16", "16"), ("40", "24")):
+        found = rows("--loop", loop, "--queue-depth", "9", "--req-size", sizes[0], "--resp-size", sizes[1])
+        assert {row["loop"] for row in found} == {loop}
+        assert all(row["rpcs"] > 0 and row["req_size"] == int(sizes[0]) for row in found)
+
+for bad in (["--loop", "loop"], ["--loop", ""], ["--loop", "singleton"], ["--loop", "sing"], ["--loop"],
+            ["--queue-depth", "0"], ["--clients", "1,"], ["--peer", "nobody"], ["more"]):
+    done = run(*bad)
+    assert done.returncode == 2, (bad, done.returncode)
+    assert done.stdout == "" and done.stderr.count("\n") == 1, (bad, done.stdout, done.stderr)
+assert "callback" in run("--loop", "loop").stderr
+print(f"{bench}: {len(LOOPS)} loops of {sorted(impls)}")

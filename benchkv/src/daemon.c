@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/* The loop of a daemon, phase by phase, and how it rests and answers. */
+#include "daemon.h"
+
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/wait.h"
+
+#define SLEEP_NS (10 * NSEC_PER_MSEC) /* until the next look at the stop flag */
+
+/* ---- answers ---- */
+
+void daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp)
+{
+	int err = 0;
+
+	switch (who->way) {
+	case BY_RING:
+		err = delegrpc_server_reply(d->ring, who->client, who->id, resp, sizeof(*resp));
+		break;
+	case BY_IPC:
+		err = shmipc_server_reply(d->ipc, who->client, who->id, resp, sizeof(*resp));
+		break;
+	case BY_RELAY:
+		err = flux_reply(d->relay, who->call, resp, sizeof(*resp));
+		break;
+	}
+	if (err)
+		d->stats.bad_replies++;
+}
+
+/* ---- phases ---- */
+
+static uint32_t phase_channels(struct daemon *d)
+{
+	uint32_t n = 0;
+
+	if (d->ring)
+		delegrpc_server_poll(d->ring);
+	if (d->flux)
+		n = network_take_answers(d) + daemon_serve_forwarded(d);
+	if (d->relay)
+		n += errands_exchange(d);
+	return n;
+}
+
+static uint32_t phase_network(struct daemon *d)
+{
+	return d->net.ctx ? network_poll(d) : d->ucx ? ucx_server_poll(d->ucx) : 0;
+}
+
+static uint32_t phase_retry(struct daemon *d)
+{
+	errands_retry(d);
+	return 0;
+}
+
+static uint32_t phase_flush(struct daemon *d)
+{
+	if (d->net.ctx)
+		network_flush(d);
+	return 0;
+}
+
+static uint32_t phase_forward(struct daemon *d)
+{
+	if (d->net.ctx)
+		network_forward(d);
+	return d->errands.n_kept; /* not idle: nothing would wake us when their time has come */
+}
+
+/* In the order of the loop; the first LOCAL_PHASES are all of a daemon without other ranks. */
+static const struct phase {
+	enum trace_phase name;
+	uint32_t (*run)(struct daemon *d); /* returns how much it has handled */
+} phases[] = {
+	{TRACE_LOCAL, daemon_serve_local},
+	{TRACE_CHANNELS, phase_channels},
+	{TRACE_NETWORK, phase_network},
+	{TRACE_CALLS, errands_take},
+	{TRACE_RETRY, phase_retry},
+	{TRACE_FLUSH, phase_flush},
+	{TRACE_FORWARD, phase_forward},
+};
+
+#define LOCAL_PHASES 2
+
+/* Goes through the phases; with at_ns, notes when each of them begins. */
+static uint32_t run_phases(struct daemon *d, uint64_t *at_ns)
+{
+	size_t n_phases = d->sees_ranks ? ARRAY_SIZE(phases) : LOCAL_PHASES;
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < n_phases; i++) {
+		const struct phase *p = &phases[i];
+
+		if (unlikely(at_ns))
+			at_ns[p->name] = clock_ns();
+		n += p->run(d);
+	}
+	return n;
+}
+
+/* ---- the loop ---- */
+
+static uint32_t run_traced(struct daemon *d)
+{
+	uint64_t cqes = network_completions(&d->net);
+	struct trace_sample s = {.time_ns = clock_ns()};
+	uint32_t n = run_phases(d, s.phase_ns);
+
+	s.loop_ns = clock_ns() - s.time_ns;
+	s.outstanding = d->errands.free.used;
+	s.waiting = d->errands.n_waiting;
+	s.held = network_held(d);
+	s.cqes = (uint32_t)(network_completions(&d->net) - cqes);
+	s.messages = d->net.polls.messages;
+	s.polls = d->net.polls.polls;
+	s.u = d->net.control.adaptive.u;
+	s.unconsumed = d->net.ctx ? network_unconsumed(d) : 0;
+	trace_add(&d->trace, &s);
+	return n;
+}
+
+/* A loop whose phases are timed. */
+static uint32_t run_sampled(struct daemon *d)
+{
+	uint64_t at_ns[TRACE_PHASES] = {0}, end;
+	uint32_t n = run_phases(d, at_ns);
+
+	if (!n)
+		return 0;
+	end = clock_ns();
+	d->stats.phase_loops++;
+	for (int i = TRACE_PHASES - 1; i >= 0; i--) {
+		if (at_ns[i]) { /* not every daemon has every phase */
+			d->stats.phase_ns[i] += end - at_ns[i];
+			end = at_ns[i];
+		}
+	}
+	return n;
+}
+
+static uint32_t run_loop(struct daemon *d)
+{
+	uint32_t n;
+
+	if (control_observes(&d->net.control))
+		d->net.loop_ns = clock_ns();
+	if (d->trace.samples && trace_due(&d->trace, clock_ns()))
+		n = run_traced(d);
+	else if (unlikely(d->stats.loops % PHASE_SAMPLE == 0))
+		n = run_sampled(d);
+	else
+		n = run_phases(d, NULL);
+	network_observe(&d->net);
+	return n;
+}
+
+/* The end of a loop that handled n messages: if there was nothing, rests by and by. */
+static void rest(struct daemon *d, uint32_t n, struct wait *w)
+{
+	struct timespec nap = {.tv_nsec = (long)d->node->nap_ns};
+
+	d->stats.loops++;
+	if (n) {
+		wait_reset(w);
+		return;
+	}
+	d->stats.idle_loops++;
+	if (!wait_step(w))
+		return;
+	d->stats.sleeps++;
+	if (d->sleeper.n) {
+		sleeper_sleep(&d->sleeper, d);
+		return;
+	}
+	if (!d->flux && !d->sees_ranks)
+		shmipc_server_wait(d->ipc, SLEEP_NS); /* is woken by a request */
+	else
+		nanosleep(&nap, NULL); /* nothing wakes for all of them */
+}
+
+void *daemon_main(void *arg)
+{
+	struct daemon *d = arg;
+	struct wait w = WAIT_INIT;
+
+	topo_pin_self(d->node->topo, d->index);
+	/* Relaxed: the flag carries nothing; what follows it is ordered by the join. */
+	while (!atomic_load_explicit(&d->node->stop_daemons, memory_order_relaxed))
+		rest(d, run_loop(d), &w);
+	return NULL;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Errands: requests of this rank's clients for other ranks that a daemon has taken over, until
+ * it has given the replies back. It calls the rank, if it has the endpoint, or relays the
+ * request to the daemon that has. Requests for a rank for which there is no room or credit
+ * wait in a queue of that rank, so that none overtakes another one. When the control holds
+ * replies, they wait here, too.
+ */
+#ifndef BENCHKV_ERRAND_H
+#define BENCHKV_ERRAND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/slab.h"
+#include "msg.h"
+
+#define QUEUE_NONE UINT32_MAX
+
+struct daemon;
+
+enum asker_way {
+	BY_RING, /* a client, through delegrpc */
+	BY_IPC, /* a client, through shmipc */
+	BY_RELAY, /* another daemon, through flux */
+};
+
+/* Whom the reply is for. */
+struct asker {
+	enum asker_way way;
+	uint32_t client, id; /* of delegrpc or shmipc */
+	uint64_t call; /* of flux */
+};
+
+/* The daemon's name for it is its index, which is also the token of the call or relay. */
+struct errand {
+	struct kv_req req;
+	struct asker who;
+	uint32_t next; /* in the queue of its rank */
+	uint64_t start_ns; /* when the loop began that took it, if the control wants to know */
+	uint64_t taken_ns, called_ns; /* of those that are sampled; 0: it is not */
+};
+
+struct errand_queue {
+	uint32_t first, last; /* QUEUE_NONE: empty */
+};
+
+/* A reply that waits for others, see hold.h. */
+struct kept_reply {
+	uint32_t errand;
+	struct kv_resp resp;
+};
+
+struct errands {
+	struct errand *all;
+	struct slab free; /* indices of errands */
+	struct errand_queue *queues; /* by rank */
+	uint32_t *stalled; /* ranks with waiting errands */
+	uint32_t n_stalled;
+	uint32_t n_waiting; /* errands in the queues */
+	uint32_t taken; /* errands so far, of which some are sampled */
+	struct kept_reply *kept;
+	uint32_t n_kept;
+	uint64_t kept_since_ns;
+};
+
+/* Room for that many errands at a time: 0 or -ENOMEM. */
+int errands_init(struct errands *e, uint32_t inflight, uint32_t ranks);
+void errands_fini(struct errands *e);
+
+/* Takes a request over, and calls or relays if there is room. Not if errands_full(). */
+void errand_take(struct daemon *d, const struct asker *who, const struct kv_req *req);
+bool errands_full(const struct errands *e);
+
+/* Phase D: takes the requests in the delegation ring. Their number. */
+uint32_t errands_take(struct daemon *d);
+
+/* Of phase B: takes requests that other daemons relay, and their replies to ours. */
+uint32_t errands_exchange(struct daemon *d);
+
+/* Phase E: makes the calls for which there was no room or credit before. */
+void errands_retry(struct daemon *d);
+
+/* The response to its call is there: counts how long its stages took, if it is sampled. */
+void errand_arrived(struct daemon *d, uint32_t index);
+
+/* The reply has come: it goes to its client now, or when the control lets it go. */
+void errand_reply(struct daemon *d, uint32_t index, const struct kv_resp *resp);
+
+/* There will be no reply: its client gets this errno. */
+void errand_fail(struct daemon *d, uint32_t index, int error);
+
+/* Of a control that holds replies, after `responses` more of them: lets them go if it is time. */
+void errands_release(struct daemon *d, uint32_t responses);
+
+#endif

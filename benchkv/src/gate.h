@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Where the clients of a rank and its main thread meet: before the first run, around each. */
+#ifndef BENCHKV_GATE_H
+#define BENCHKV_GATE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gate {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	uint32_t run; /* the run that may go on; 0: none yet */
+	uint32_t arrived; /* clients that are ready for the next one */
+	bool leave; /* there is no next one */
+	int error; /* -errno of the first client that cannot go on */
+};
+
+void gate_init(struct gate *g);
+void gate_fini(struct gate *g);
+
+/* A client, with its error or 0: waits for the run after `run`; false: there is none. */
+bool gate_pass(struct gate *g, uint32_t run, int error);
+
+/* Called every 20 ms while the main thread waits; NULL: nothing. */
+typedef void gate_tick_fn(void *arg);
+
+/*
+ * The main thread: waits until that many clients have arrived. 0, the error of one of them, or
+ * -EINTR when the program was told to stop.
+ */
+int gate_wait(struct gate *g, uint32_t clients, gate_tick_fn *tick, void *arg);
+
+/* The main thread: lets the clients go on with the next run, or, with leave, end. */
+void gate_open(struct gate *g, bool leave);
+
+#endif

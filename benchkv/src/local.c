@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* What a daemon does for its own shard. */
+#include "daemon.h"
+
+/* Is it, in `meta`, for another rank? */
+static bool is_errand(const struct daemon *d, const struct kv_req *req)
+{
+	return d->node->o->backend == BACKEND_META && d->sees_ranks && req->rank != d->node->rank;
+}
+
+uint32_t daemon_serve_local(struct daemon *d)
+{
+	struct asker who = {.way = BY_IPC};
+	struct shmipc_req from;
+	struct kv_req req;
+	uint32_t n = 0;
+
+	shmipc_server_poll(d->ipc);
+	while (!errands_full(&d->errands) &&
+		shmipc_server_recv(d->ipc, &from, &req, sizeof(req)) > 0) {
+		struct kv_resp resp;
+
+		if (from.len != sizeof(req))
+			req = (struct kv_req){.type = 0}; /* which is refused */
+		who.client = from.client;
+		who.id = from.id;
+		n++;
+		if (is_errand(d, &req)) {
+			errand_take(d, &who, &req);
+			continue;
+		}
+		resp = store_serve(d->store, &req);
+		daemon_answer(d, &who, &resp);
+		d->stats.local++;
+	}
+	return n;
+}
+
+uint32_t daemon_serve_forwarded(struct daemon *d)
+{
+	struct kv_req req;
+	uint64_t call;
+	uint32_t from, n = 0;
+
+	while (flux_try_recv_raw(d->flux, &from, &call, &req, sizeof(req), NULL) > 0) {
+		struct kv_resp resp = store_serve(d->store, &req);
+
+		if (flux_reply(d->flux, call, &resp, sizeof(resp)))
+			d->stats.bad_replies++;
+		n++;
+	}
+	d->stats.remote += n;
+	return n;
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT */
+#include "network.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "daemon.h"
+
+#define FORWARD_MAX 256 /* requests that wait for one worker; more wait in copyrpc */
+
+int network_init(struct network *net, const struct node *node)
+{
+	uint32_t workers = node->o->daemons;
+
+	net->remotes = calloc(node->ranks, sizeof(*net->remotes));
+	net->loads = calloc(node->ranks, sizeof(*net->loads));
+	net->held = calloc((size_t)workers * FORWARD_MAX, sizeof(*net->held));
+	net->n_held = calloc(workers, sizeof(*net->n_held));
+	if (!net->remotes || !net->loads || !net->held || !net->n_held ||
+		control_init(&net->control, &node->control, node->ranks))
+		return -ENOMEM;
+	net->staggers = node->o->stagger_ns != 0;
+	for (uint32_t r = 0; r < node->ranks; r++)
+		net->remotes[r].rank = r;
+	return 0;
+}
+
+void network_fini(struct network *net)
+{
+	copyrpc_ctx_destroy(net->ctx);
+	control_fini(&net->control);
+	free(net->n_held);
+	free(net->held);
+	free(net->loads);
+	free(net->remotes);
+}
+
+/* ---- requests of other ranks ---- */
+
+/* Ends a request of another rank. Whatever happens to its endpoint, it is ended. */
+static void reply_remote(struct daemon *d, struct copyrpc_req *from, const struct kv_resp *resp)
+{
+	int err = copyrpc_reply(from, resp, sizeof(*resp));
+
+	if (err == -EMSGSIZE) /* a caller that allows for no reply gets an empty one */
+		err = copyrpc_reply(from, NULL, 0);
+	if (err)
+		d->stats.bad_replies++;
+}
+
+/* A copy of its payload, which the peer may still write; all zero if it is no request. */
+static struct kv_req request_of(const struct copyrpc_req *from)
+{
+	struct kv_req req = {.type = 0};
+
+	if (copyrpc_req_len(from) == sizeof(req))
+		memcpy(&req, copyrpc_req_data(from), sizeof(req));
+	return req;
+}
+
+static void refuse_remote(struct daemon *d, struct copyrpc_req *from, const struct kv_req *req,
+	int error)
+{
+	struct kv_resp resp = kv_reply(req, KV_ERROR, (uint64_t)error);
+
+	reply_remote(d, from, &resp);
+}
+
+static void on_worker_answer(void *arg, uint64_t token, const void *payload, uint32_t len)
+{
+	struct copyrpc_req *from = (struct copyrpc_req *)(uintptr_t)token;
+	struct kv_req req;
+
+	if (payload) {
+		reply_remote(arg, from, payload);
+		return;
+	}
+	req = request_of(from); /* the worker has left, which had it */
+	refuse_remote(arg, from, &req, EPIPE);
+}
+
+uint32_t network_take_answers(struct daemon *d)
+{
+	return d->flux ? (uint32_t)flux_poll(d->flux, on_worker_answer, d) : 0;
+}
+
+/* Passes a request to the daemon of its shard. -EAGAIN: not now. */
+static int forward(struct daemon *d, uint32_t shard, const struct held_req *h)
+{
+	int err = flux_call(d->flux, shard, &h->req, sizeof(h->req), (uintptr_t)h->from);
+
+	if (err && err != -EAGAIN) {
+		refuse_remote(d, h->from, &h->req, -err);
+		err = 0;
+	}
+	return err;
+}
+
+static void serve_remote(struct daemon *d, struct copyrpc_req *from)
+{
+	struct network *net = &d->net;
+	struct held_req h = {from, request_of(from)};
+	uint32_t shard = place_shard(&d->node->place, h.req.key);
+	struct kv_resp resp;
+
+	/* Or no request, or one that should have gone to another daemon: the store says so. */
+	if (shard == d->index || !d->flux) {
+		d->stats.remote++;
+		resp = store_serve(d->store, &h.req);
+		reply_remote(d, from, &resp);
+		return;
+	}
+	d->stats.forwarded++;
+	if (net->n_held[shard] || forward(d, shard, &h))
+		net->held[shard * FORWARD_MAX + net->n_held[shard]++] = h;
+}
+
+void network_forward(struct daemon *d)
+{
+	struct network *net = &d->net;
+
+	for (uint32_t i = 0; i < d->node->o->daemons; i++) {
+		struct held_req *held = &net->held[i * FORWARD_MAX];
+		uint32_t done = 0;
+
+		while (done < net->n_held[i] && !forward(d, i, &held[done]))
+			done++;
+		net->n_held[i] -= done;
+		if (done)
+			memmove(held, held + done, net->n_held[i] * sizeof(*held));
+	}
+}
+
+uint32_t network_held(const struct daemon *d)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < d->node->o->daemons; i++)
+		n += d->net.n_held[i];
+	return n;
+}
+
+/* ---- calls ---- */
+
+bool network_reaches(const struct daemon *d, uint32_t rank)
+{
+	return rank < d->node->ranks && d->net.remotes[rank].ep;
+}
+
+static void mark_failed(struct network *net, struct remote *r)
+{
+	if (r->failed)
+		return;
+	r->failed = true;
+	control_failed(&net->control, r->rank);
+}
+
+/* Is it too early for a first call to that rank? */
+static bool is_early(struct daemon *d, uint32_t rank)
+{
+	struct network *net = &d->net;
+	uint64_t now = clock_ns(), each = d->node->o->stagger_ns;
+
+	if (!net->first_ns)
+		net->first_ns = now;
+	net->staggers = now < net->first_ns + d->node->ranks * each;
+	return now < net->first_ns + rank * each;
+}
+
+int network_call(struct daemon *d, const struct kv_req *req, uint32_t token)
+{
+	struct remote *r = &d->net.remotes[req->rank];
+	int err;
+
+	if (unlikely(d->net.staggers) && is_early(d, req->rank))
+		return -EAGAIN;
+	err = copyrpc_call(r->ep, req, sizeof(*req), sizeof(struct kv_resp), token);
+	if (likely(!err)) {
+		d->stats.calls++;
+		return 0;
+	}
+	if (err == -EAGAIN || err == -ENOBUFS)
+		return -EAGAIN;
+	mark_failed(&d->net, r);
+	return err;
+}
+
+static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+	const void *data, uint32_t len)
+{
+	struct daemon *d = arg;
+	uint32_t errand = (uint32_t)token;
+	struct kv_resp resp;
+
+	d->net.polls.responses++;
+	d->net.rtt_sum_ns += d->net.loop_ns - d->errands.all[errand].start_ns;
+	d->stats.responses++;
+	errand_arrived(d, errand);
+	if (status)
+		mark_failed(&d->net, copyrpc_ep_user(ep));
+	if (status || len != sizeof(resp)) {
+		errand_fail(d, errand, status ? -status : EBADMSG);
+		return;
+	}
+	memcpy(&resp, data, sizeof(resp)); /* the peer may still write there */
+	errand_reply(d, errand, &resp);
+}
+
+/* ---- C: what has arrived ---- */
+
+static bool may_forward(const struct daemon *d)
+{
+	for (uint32_t i = 0; i < d->node->o->daemons; i++) {
+		if (d->net.n_held[i] == FORWARD_MAX)
+			return false;
+	}
+	return true;
+}
+
+static uint32_t batch_size(uint32_t messages)
+{
+	return messages < 2 ? messages : messages <= 10 ? 2 : messages <= 100 ? 3 : 4;
+}
+
+uint64_t network_completions(const struct network *net)
+{
+	struct copyrpc_stats s;
+
+	if (!net->ctx)
+		return 0;
+	copyrpc_ctx_stats(net->ctx, &s);
+	return s.batches_received;
+}
+
+static void poll_as_controlled(struct daemon *d)
+{
+	struct network *net = &d->net;
+	struct control_polls *p = &net->polls;
+	bool observes = control_observes(&net->control);
+	uint64_t before = observes ? network_completions(net) : 0;
+
+	*p = (struct control_polls){.polls = 0};
+	do {
+		p->last = (uint32_t)copyrpc_poll_recv(net->ctx, on_response, d);
+		if (observes)
+			p->cqes = (uint32_t)(network_completions(net) - before);
+		p->messages += p->last;
+		p->polls++;
+	} while (control_poll_again(&net->control, p));
+	d->stats.polls += p->polls;
+	d->stats.batch[batch_size(p->messages)]++;
+}
+
+uint32_t network_poll(struct daemon *d)
+{
+	struct copyrpc_req *from;
+	uint32_t n = 0;
+
+	poll_as_controlled(d);
+	while (may_forward(d) && copyrpc_recv(d->net.ctx, &from) > 0) {
+		serve_remote(d, from);
+		n++;
+	}
+	if (control_holds(&d->net.control))
+		errands_release(d, d->net.polls.responses);
+	return n + d->net.polls.responses;
+}
+
+/* ---- F: flush ---- */
+
+/* Asked about every endpoint that has something to send; takes its load, and sends nothing. */
+static bool gather_load(void *arg, struct copyrpc_ep *ep)
+{
+	struct network *net = arg;
+	const struct remote *r = copyrpc_ep_user(ep);
+	struct copyrpc_ep_load load;
+
+	copyrpc_ep_load(ep, &load);
+	net->loads[net->n_loads++] = (struct control_load){.ep = r->rank,
+		.calls = load.open_calls,
+		.replies = load.open_replies};
+	return false;
+}
+
+static bool may_go(void *arg, struct copyrpc_ep *ep)
+{
+	const struct remote *r = copyrpc_ep_user(ep);
+
+	return r->go;
+}
+
+static uint64_t consumed_by(void *arg, uint32_t rank)
+{
+	const struct network *net = arg;
+	struct copyrpc_ep_load load;
+
+	copyrpc_ep_load(net->remotes[rank].ep, &load);
+	return control_consumed(load.pending - load.open_calls, load.posted, load.consumed);
+}
+
+static uint64_t now_ns(void *arg)
+{
+	return clock_ns();
+}
+
+void network_flush(struct daemon *d)
+{
+	struct network *net = &d->net;
+	size_t go;
+
+	if (!control_selects(&net->control)) {
+		copyrpc_flush(net->ctx);
+		return;
+	}
+	net->n_loads = net->held_back = 0;
+	copyrpc_flush_if(net->ctx, gather_load, net);
+	if (!net->n_loads)
+		return;
+	go = control_select(&net->control, net->loads, net->n_loads, consumed_by, now_ns, net);
+	net->held_back = net->n_loads - go;
+	for (size_t i = 0; i < go; i++)
+		net->remotes[net->loads[i].ep].go = true;
+	copyrpc_flush_if(net->ctx, may_go, net);
+	for (size_t i = 0; i < go; i++) {
+		struct remote *r = &net->remotes[net->loads[i].ep];
+		struct copyrpc_ep_load load;
+
+		r->go = false;
+		copyrpc_ep_load(r->ep, &load);
+		control_sent(&net->control, &net->loads[i], load.posted);
+	}
+}
+
+uint32_t network_unconsumed(struct daemon *d)
+{
+	control_refresh(&d->net.control, consumed_by, &d->net);
+	return d->net.control.unconsumed;
+}
+
+void network_observe(struct network *net)
+{
+	struct adaptive_loop seen = {
+		.cqes = net->polls.cqes,
+		.loop_us = (double)(clock_ns() - net->loop_ns) / (double)NSEC_PER_USEC,
+	};
+
+	if (!control_observes(&net->control))
+		return;
+	if (net->polls.responses)
+		seen.rtt_us =
+			(double)net->rtt_sum_ns / (double)NSEC_PER_USEC / net->polls.responses;
+	control_loop_end(&net->control, &seen);
+	net->rtt_sum_ns = 0;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+#include "sleeper.h"
+
+#include "daemon.h"
+
+#define LOOK_MS 100 /* to the next look at the stop flag */
+#define HELD_MS 1 /* while the control holds calls back: it may let them go by the clock */
+
+static int add(struct sleeper *s, int fd)
+{
+	if (fd < 0)
+		return fd;
+	s->fd[s->n++] = (struct pollfd){.fd = fd, .events = POLLIN};
+	return 0;
+}
+
+int sleeper_init(struct sleeper *s, struct daemon *d)
+{
+	int err = add(s, shmipc_server_fd(d->ipc));
+
+	if (!err && d->ring)
+		err = add(s, delegrpc_server_fd(d->ring));
+	if (!err && d->net.ctx)
+		err = add(s, copyrpc_ctx_fd(d->net.ctx));
+	if (!err && d->flux)
+		err = add(s, flux_fd(d->flux));
+	if (!err && d->relay)
+		err = add(s, flux_fd(d->relay));
+	return err;
+}
+
+/* Arms all of them: true if each says that there is nothing to poll for. */
+static bool arm(struct daemon *d)
+{
+	bool idle = !shmipc_server_arm(d->ipc);
+
+	if (d->ring)
+		idle &= !delegrpc_server_arm(d->ring);
+	if (d->net.ctx)
+		idle &= !copyrpc_ctx_arm(d->net.ctx);
+	if (d->flux)
+		idle &= !flux_arm(d->flux);
+	if (d->relay)
+		idle &= !flux_arm(d->relay);
+	return idle;
+}
+
+void sleeper_sleep(struct sleeper *s, struct daemon *d)
+{
+	int timeout = d->net.held_back || d->net.staggers ? HELD_MS : LOOK_MS;
+	int due = d->net.ctx ? copyrpc_ctx_timeout(d->net.ctx) : -1;
+
+	if (due >= 0 && due < timeout)
+		timeout = due;
+	if (arm(d))
+		poll(s->fd, s->n, timeout);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How an idle daemon sleeps with --wait event: on the descriptors of all that it polls at once,
+ * until one of them has something to bring.
+ */
+#ifndef BENCHKV_SLEEPER_H
+#define BENCHKV_SLEEPER_H
+
+#include <poll.h>
+
+#define SLEEPER_MAX 5 /* shmipc, delegrpc, copyrpc, and two of flux */
+
+struct daemon;
+
+struct sleeper {
+	struct pollfd fd[SLEEPER_MAX];
+	nfds_t n; /* 0: not with --wait event */
+};
+
+/* When the daemon has all that it polls, and before its thread starts. 0 or -errno. */
+int sleeper_init(struct sleeper *s, struct daemon *d);
+
+/* After a loop that found nothing: returns when there may be something, or after a while. */
+void sleeper_sleep(struct sleeper *s, struct daemon *d);
+
+#endif

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT */
+#include "ucx.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucp/api/ucp.h>
+
+#include "base/clock.h"
+#include "client.h"
+#include "daemon.h"
+#include "stop.h"
+
+enum { REQUEST, REPLY, GREETING };
+
+/* A reply until it is sent. */
+struct outgoing {
+	struct kv_resp resp;
+	struct ucx_server *server;
+	struct outgoing *next; /* on the free list */
+};
+
+struct ucx_server {
+	ucp_worker_h worker;
+	struct daemon *daemon;
+	struct outgoing *free;
+	uint32_t served; /* in this poll */
+	struct ucx_server *next;
+};
+
+struct ucx_client {
+	ucp_worker_h worker;
+	struct client *client;
+	ucp_ep_h *ep; /* by rank and daemon */
+	struct kv_req *sent; /* by seq: a request stays until it is sent, its reply tells */
+	uint32_t mask;
+	uint32_t pending;
+	bool greeting; /* replies are to greetings */
+	int error; /* -errno: an endpoint has failed */
+	struct ucx_client *next;
+};
+
+struct ucx_net {
+	ucp_context_h context;
+	struct ucx_server *servers;
+	struct ucx_client *clients;
+};
+
+static int to_errno(ucs_status_t status)
+{
+	switch (status) {
+	case UCS_OK:
+		return 0;
+	case UCS_ERR_NO_MEMORY:
+		return -ENOMEM;
+	case UCS_ERR_NO_DEVICE:
+	case UCS_ERR_UNREACHABLE:
+		return -ENODEV;
+	case UCS_ERR_CONNECTION_RESET:
+	case UCS_ERR_ENDPOINT_TIMEOUT:
+	case UCS_ERR_REJECTED:
+		return -ECONNRESET;
+	default:
+		return -EIO;
+	}
+}
+
+/* ---- set-up ---- */
+
+int ucx_net_open(const char *device, struct ucx_net **net_p)
+{
+	const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
+						   UCP_PARAM_FIELD_MT_WORKERS_SHARED,
+		.features = UCP_FEATURE_AM,
+		.mt_workers_shared = 1};
+	struct ucx_net *net = calloc(1, sizeof(*net));
+	char port[128];
+	int err;
+
+	if (!net)
+		return -ENOMEM;
+	/* RC by mlx5's own code. What the user says in the environment goes first. */
+	snprintf(port, sizeof(port), "%s:1", device);
+	setenv("UCX_TLS", "rc_x", 0);
+	setenv("UCX_NET_DEVICES", port, 0);
+	err = to_errno(ucp_init(&params, NULL, &net->context));
+	if (err) {
+		free(net);
+		return err;
+	}
+	*net_p = net;
+	return 0;
+}
+
+/* Has that function take messages with that id. */
+static int set_handler(ucp_worker_h worker, unsigned id, ucp_am_recv_callback_t fn, void *arg)
+{
+	const ucp_am_handler_param_t param = {
+		.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+			      UCP_AM_HANDLER_PARAM_FIELD_ARG,
+		.id = id,
+		.cb = fn,
+		.arg = arg,
+	};
+
+	return to_errno(ucp_worker_set_am_recv_handler(worker, &param));
+}
+
+static int open_worker(const struct ucx_net *net, ucp_worker_h *worker_p)
+{
+	/* Made by the main thread, then used by another one. */
+	const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+		.thread_mode = UCS_THREAD_MODE_SERIALIZED};
+
+	return to_errno(ucp_worker_create(net->context, &params, worker_p));
+}
+
+static void close_servers(struct ucx_net *net)
+{
+	while (net->servers) {
+		struct ucx_server *s = net->servers;
+
+		net->servers = s->next;
+		if (s->worker)
+			ucp_worker_destroy(s->worker);
+		while (s->free) {
+			struct outgoing *o = s->free;
+
+			s->free = o->next;
+			free(o);
+		}
+		free(s);
+	}
+}
+
+static void close_clients(struct ucx_net *net)
+{
+	while (net->clients) {
+		struct ucx_client *u = net->clients;
+
+		net->clients = u->next;
+		if (u->worker)
+			ucp_worker_destroy(u->worker);
+		free(u->sent);
+		free((void *)u->ep);
+		free(u);
+	}
+}
+
+void ucx_net_close(struct ucx_net *net, bool in_order)
+{
+	if (!net || !in_order)
+		return;
+	close_clients(net);
+	close_servers(net);
+	ucp_cleanup(net->context);
+	free(net);
+}
+
+/* ---- a daemon ---- */
+
+static void free_outgoing(struct outgoing *o)
+{
+	o->next = o->server->free;
+	o->server->free = o;
+}
+
+static void on_reply_sent(void *request, ucs_status_t status, void *arg)
+{
+	struct outgoing *o = arg;
+
+	if (status != UCS_OK)
+		o->server->daemon->stats.bad_replies++;
+	free_outgoing(o);
+	ucp_request_free(request);
+}
+
+static struct outgoing *get_outgoing(struct ucx_server *s)
+{
+	struct outgoing *o = s->free;
+
+	if (o) {
+		s->free = o->next;
+		return o;
+	}
+	o = malloc(sizeof(*o));
+	if (o)
+		o->server = s;
+	return o;
+}
+
+static void reply(struct ucx_server *s, ucp_ep_h to, const struct kv_resp *resp)
+{
+	struct outgoing *o = get_outgoing(s);
+	const ucp_request_param_t param = {
+		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+				UCP_OP_ATTR_FIELD_FLAGS,
+		.cb.send = on_reply_sent,
+		.user_data = o,
+		.flags = UCP_AM_SEND_FLAG_EAGER,
+	};
+	ucs_status_ptr_t r;
+
+	if (!o) {
+		s->daemon->stats.bad_replies++;
+		return;
+	}
+	o->resp = *resp;
+	r = ucp_am_send_nbx(to, REPLY, NULL, 0, &o->resp, sizeof(o->resp), &param);
+	if (UCS_PTR_IS_PTR(r))
+		return; /* on_reply_sent() follows */
+	if (UCS_PTR_IS_ERR(r))
+		s->daemon->stats.bad_replies++;
+	free_outgoing(o);
+}
+
+static ucs_status_t on_request(void *arg, const void *header, size_t header_len, void *data,
+	size_t len, const ucp_am_recv_param_t *param)
+{
+	struct ucx_server *s = arg;
+	struct kv_req req = {.type = 0};
+	struct kv_resp resp;
+
+	if (!(param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP)) {
+		s->daemon->stats.bad_replies++;
+		return UCS_OK;
+	}
+	if (len == sizeof(req) && !(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV))
+		memcpy(&req, data, sizeof(req));
+	resp = store_serve(s->daemon->store, &req);
+	s->daemon->stats.remote++;
+	s->served++;
+	reply(s, param->reply_ep, &resp);
+	return UCS_OK;
+}
+
+/* The first message of a client: the connection is made, and its timers have run out. */
+static ucs_status_t on_greeting(void *arg, const void *header, size_t header_len, void *data,
+	size_t len, const ucp_am_recv_param_t *param)
+{
+	const struct kv_resp resp = {.type = 0};
+
+	if (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP)
+		reply(arg, param->reply_ep, &resp);
+	return UCS_OK;
+}
+
+int ucx_server_open(struct ucx_net *net, struct daemon *d, struct ucx_server **s_p)
+{
+	struct ucx_server *s = calloc(1, sizeof(*s));
+	int err;
+
+	if (!s)
+		return -ENOMEM;
+	s->daemon = d;
+	s->next = net->servers;
+	net->servers = s;
+	*s_p = s;
+	err = open_worker(net, &s->worker);
+	if (!err)
+		err = set_handler(s->worker, REQUEST, on_request, s);
+	return err ? err : set_handler(s->worker, GREETING, on_greeting, s);
+}
+
+int ucx_server_address(struct ucx_server *s, void **data_p, size_t *len_p)
+{
+	ucp_address_t *address;
+	size_t len;
+	int err = to_errno(ucp_worker_get_address(s->worker, &address, &len));
+	void *copy;
+
+	if (err)
+		return err;
+	copy = malloc(len);
+	if (copy)
+		memcpy(copy, address, len);
+	ucp_worker_release_address(s->worker, address);
+	if (!copy)
+		return -ENOMEM;
+	*data_p = copy;
+	*len_p = len;
+	return 0;
+}
+
+uint32_t ucx_server_poll(struct ucx_server *s)
+{
+	s->served = 0;
+	ucp_worker_progress(s->worker);
+	return s->served;
+}
+
+/* ---- a client ---- */
+
+static ucs_status_t on_reply(void *arg, const void *header, size_t header_len, void *data,
+	size_t len, const ucp_am_recv_param_t *param)
+{
+	struct ucx_client *u = arg;
+	struct kv_resp resp;
+
+	if (len != sizeof(resp) || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+		u->error = -EBADMSG;
+		return UCS_OK;
+	}
+	memcpy(&resp, data, sizeof(resp));
+	u->pending -= u->pending != 0;
+	if (!u->greeting)
+		client_take(u->client, resp.seq, &resp);
+	return UCS_OK;
+}
+
+int ucx_client_open(struct ucx_net *net, struct client *c, struct ucx_client **u_p)
+{
+	const struct options *o = c->node->o;
+	struct ucx_client *u = calloc(1, sizeof(*u));
+	int err;
+
+	if (!u)
+		return -ENOMEM;
+	u->client = c;
+	u->next = net->clients;
+	net->clients = u;
+	*u_p = u;
+	u->mask = (uint32_t)pow2_ceil(o->queue_depth) - 1;
+	u->sent = calloc(u->mask + 1u, sizeof(*u->sent));
+	u->ep = calloc((size_t)c->node->ranks * o->daemons, sizeof(*u->ep));
+	if (!u->sent || !u->ep)
+		return -ENOMEM;
+	err = open_worker(net, &u->worker);
+	return err ? err : set_handler(u->worker, REPLY, on_reply, u);
+}
+
+static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+	struct ucx_client *u = arg;
+
+	u->error = to_errno(status);
+}
+
+int ucx_client_connect(struct ucx_client *u, uint32_t rank, uint32_t daemon, const void *address)
+{
+	const ucp_ep_params_t params = {
+		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER |
+			      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+		.address = address,
+		.err_mode = UCP_ERR_HANDLING_MODE_PEER,
+		.err_handler = {.cb = on_error, .arg = u},
+	};
+
+	return to_errno(ucp_ep_create(u->worker, &params,
+		&u->ep[(size_t)rank * u->client->node->o->daemons + daemon]));
+}
+
+static void on_request_sent(void *request, ucs_status_t status, void *arg)
+{
+	struct ucx_client *u = arg;
+
+	if (status != UCS_OK)
+		u->error = to_errno(status);
+	ucp_request_free(request);
+}
+
+static int send_request(struct ucx_client *u, ucp_ep_h ep, unsigned id, const struct kv_req *req)
+{
+	const ucp_request_param_t param = {
+		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+				UCP_OP_ATTR_FIELD_FLAGS,
+		.cb.send = on_request_sent,
+		.user_data = u,
+		.flags = UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY,
+	};
+	struct kv_req *sent = &u->sent[req->seq & u->mask];
+	ucs_status_ptr_t r;
+
+	*sent = *req;
+	r = ucp_am_send_nbx(ep, id, NULL, 0, sent, sizeof(*sent), &param);
+	if (UCS_PTR_IS_ERR(r))
+		return to_errno(UCS_PTR_STATUS(r));
+	u->pending++;
+	return 0;
+}
+
+int ucx_client_call(struct ucx_client *u, uint32_t daemon, const struct kv_req *req)
+{
+	uint32_t at = req->rank * u->client->node->o->daemons + daemon;
+
+	return send_request(u, u->ep[at], REQUEST, req);
+}
+
+int ucx_client_greet(struct ucx_client *u)
+{
+	const struct node *n = u->client->node;
+	const struct kv_req greeting = {.type = 0};
+	uint64_t end_ns = clock_ns() + n->o->timeout_ns;
+	int err = 0;
+
+	u->greeting = true;
+	for (uint32_t i = 0; !err && i < n->ranks * n->o->daemons; i++) {
+		if (u->ep[i])
+			err = send_request(u, u->ep[i], GREETING, &greeting);
+	}
+	while (!err && u->pending) {
+		err = ucx_client_poll(u);
+		err = err > 0 ? 0 : err;
+		if (!err && stop_requested())
+			err = -EINTR;
+		if (!err && clock_ns() > end_ns)
+			err = -ETIMEDOUT;
+		sched_yield();
+	}
+	u->greeting = false;
+	return err;
+}
+
+int ucx_client_poll(struct ucx_client *u)
+{
+	uint32_t before = u->pending;
+
+	ucp_worker_progress(u->worker);
+	return u->error ? u->error : (int)(before - u->pending);
+}
+
+uint32_t ucx_client_pending(const struct ucx_client *u)
+{
+	return u->pending;
+}

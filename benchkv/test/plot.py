@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""scripts/plot draws what benchkv writes: each curve is there, as SVG and as PNG.
+
+    plot.py PLOT
+"""
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+PLOT = sys.argv[1]
+HGRM = """       Value     Percentile TotalCount 1/(1-Percentile)
+
+       1.000 0.000000000000          1           1.00
+       7.000 0.900000000000          9          10.00
+      90.000 1.000000000000         10            inf
+#[Mean    =        8.000, StdDeviation   =        2.000]
+"""
+TRACE = "daemon,time_us,outstanding,waiting\n0,0,1,0\n0,1000,5,2\n2,10,3,0\n2,1010,4,0\n"
+
+
+def row(backend, np):
+    spread = {"min": 90.0 * np, "median": 100.0 * np, "max": 120.0 * np, "stddev": 9.0}
+    return json.dumps({"backend": backend, "np": np, "ops_per_s_spread": spread}) + "\n"
+
+
+def drawn(kind, args, titles):
+    out = pathlib.Path(tmp, kind)
+    subprocess.run([PLOT, kind, out, *args], check=True)
+    svg = out.with_suffix(".svg").read_text()
+    missing = [t for t in titles if t not in svg]
+    if missing or not out.with_suffix(".png").read_bytes().startswith(b"\x89PNG"):
+        sys.exit(f"{kind}: no {missing or 'PNG'}")
+    if svg.count("<path") < len(titles):
+        sys.exit(f"{kind}: no curves")
+
+
+if not shutil.which("gnuplot"):
+    sys.exit(77)
+with tempfile.TemporaryDirectory() as tmp:
+    files = {"a.json": row("meta", 2) + row("meta", 1), "b.json": row("direct", 2), "c.hgrm": HGRM,
+             "trace.0": TRACE}
+    for name, text in files.items():
+        pathlib.Path(tmp, name).write_text(text)
+    drawn("throughput", [f"{tmp}/a.json", f"{tmp}/b.json"], ["meta", "direct", "ranks"])
+    drawn("latency", [f"one={tmp}/c.hgrm", f"{tmp}/c.hgrm"], ["one", "c.hgrm", "percentile"])
+    drawn("outstanding", [f"{tmp}/trace.0"], ["daemon 0: outstanding", "daemon 2: waiting"])
+for bad in [], ["throughput"], ["pie", "x", "y"]:
+    if not subprocess.run([PLOT, *bad], capture_output=True).returncode:
+        sys.exit(f"accepted: {bad}")

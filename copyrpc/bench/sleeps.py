@@ -1,0 +1,23 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""A server that sleeps between calls wakes about once for each of them, and polls no more.
+
+    sleeps.py SOFTHCA-RUN COPYRPC-BENCH
+"""
+import json
+import os
+import subprocess
+import sys
+
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
+run, bench = sys.argv[1:]
+r = subprocess.run([run, "--fabric", f"copyrpc-sleeps-{os.getpid()}", bench, "--fork", "--events", "--rate", "200",
+                    "-q", "1", "-D", "0.5", "--json", "-"], capture_output=True, text=True, timeout=60)
+if r.returncode:
+    sys.exit(f"status {r.returncode}: {r.stderr}")
+row = json.loads(r.stdout)
+sleeps = row["server_sleeps_per_call"]
+print(f"{row['calls']} calls, {sleeps} sleeps a call, {row['server_cpu_percent']} % of a core")
+if not row["calls"] or not 0 < sleeps <= 3:
+    sys.exit("not about one")

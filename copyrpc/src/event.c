@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* Sleeping: a descriptor for the events of both CQs. */
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+static int watch_cq(int epoll, struct mlx5dvl_cq *cq)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = cq};
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, mlx5dvl_cq_fd(cq), &event) ? -errno : 0;
+}
+
+int ctx_open_events(struct copyrpc_ctx *ctx)
+{
+	int rc;
+
+	ctx->fd = epoll_create1(EPOLL_CLOEXEC);
+	if (ctx->fd < 0)
+		return -errno;
+	rc = watch_cq(ctx->fd, ctx->recv_cq);
+	return rc ? rc : watch_cq(ctx->fd, ctx->send_cq);
+}
+
+void ctx_close_events(struct copyrpc_ctx *ctx)
+{
+	if (ctx->fd >= 0)
+		close(ctx->fd);
+}
+
+int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx)
+{
+	return ctx->fd;
+}
+
+/* An armed CQ stays armed until its event is read. The device sends the event for the first
+ * completion after the consumer index in the arm word. */
+static void arm(struct copyrpc_ctx *ctx, struct mlx5dvl_cq *cq, unsigned which)
+{
+	if (ctx->armed & which)
+		return;
+	mlx5dvl_cq_arm(cq);
+	ctx->armed |= which;
+}
+
+int copyrpc_ctx_arm(struct copyrpc_ctx *ctx)
+{
+	if (ctx->fresh || ctx->ended.head)
+		return 1;
+	arm(ctx, ctx->recv_cq, ARMED_RECV);
+	arm(ctx, ctx->send_cq, ARMED_SEND);
+	ctx->armed |= ARMED_NOW;
+	return mlx5dvl_cq_ready(ctx->recv_cq) || mlx5dvl_cq_ready(ctx->send_cq);
+}
+
+COLD void ctx_drain(struct copyrpc_ctx *ctx)
+{
+	struct epoll_event ready[2];
+	int n = epoll_wait(ctx->fd, ready, ARRAY_SIZE(ready), 0);
+
+	ctx->armed &= ~(unsigned)ARMED_NOW;
+	for (int i = 0; i < n; i++) {
+		struct mlx5dvl_cq *cq = ready[i].data.ptr;
+
+		while (mlx5dvl_cq_event(cq))
+			ctx->armed &= ~(cq == ctx->recv_cq ? ARMED_RECV : ARMED_SEND);
+	}
+}
+
+/* The time of the earliest READ that flush has delayed. */
+static uint64_t next_read(const struct copyrpc_ctx *ctx)
+{
+	uint64_t at = NEVER;
+
+	for (const struct copyrpc_ep *ep = ctx->dirty.head; ep; ep = ep->dirty_next)
+		if (ep->read_at && !ep->reading && ep->read_at < at)
+			at = ep->read_at;
+	return at;
+}
+
+/* Endpoints without pending calls leave the list at the next check. */
+static bool has_unanswered(const struct copyrpc_ctx *ctx)
+{
+	const struct copyrpc_ep *ep = ctx->watched.head;
+
+	while (ep && !ep->ch.ncalls)
+		ep = ep->watched_next;
+	return ep;
+}
+
+int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx)
+{
+	uint64_t at = next_read(ctx), now;
+
+	if (ctx->probed + PROBE_NS < at && has_unanswered(ctx))
+		at = ctx->probed + PROBE_NS;
+	if (at == NEVER)
+		return -1;
+	now = ctx->clock();
+	return at <= now ? 0 : (int)((at - now + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);
+}

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT */
+/* Sleeping on a context's descriptor: it wakes whenever there is something, and only then. */
+#include <poll.h>
+#include <pthread.h>
+
+#include "internal.h"
+#include "pair.h"
+
+#ifndef SCALE /* sanitizers are slow */
+#define SCALE 1
+#endif
+#ifndef TIMES /* the long form */
+#define TIMES 1
+#endif
+#define ROUNDS (20000u * TIMES / SCALE)
+#define GUARD_MS 20000 /* nothing here takes as long, unless a wake-up is lost */
+
+static int readable(struct copyrpc_ctx *ctx, int ms)
+{
+	struct pollfd p = {.fd = copyrpc_ctx_fd(ctx), .events = POLLIN};
+
+	return poll(&p, 1, ms);
+}
+
+/* Something has been taken from each CQ, so that consumer indices are not 0. */
+static void open_used(struct pair *p, const struct copyrpc_ctx_attr *attr, struct heard *h)
+{
+	struct copyrpc_req *req;
+
+	pair_open(p, attr);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(copyrpc_call(p->ep[i], "x", 1, 1, 0), 0);
+		copyrpc_poll(p->ctx[i], hear, h);
+		copyrpc_poll(p->ctx[!i], hear, h);
+		CHECK_EQ(copyrpc_recv(p->ctx[!i], &req), 1);
+		CHECK_EQ(copyrpc_reply(req, "x", 1), 0);
+		copyrpc_poll(p->ctx[!i], hear, h);
+		copyrpc_poll(p->ctx[i], hear, h);
+	}
+}
+
+static void call_from_0(struct pair *p, struct heard *h)
+{
+	CHECK_EQ(copyrpc_call(p->ep[0], "x", 1, 1, 0), 0);
+	copyrpc_flush(p->ctx[0]);
+}
+
+static void an_idle_context_sleeps(void)
+{
+	struct heard h = {0};
+	struct pair p;
+
+	open_used(&p, NULL, &h);
+	for (int i = 0; i < 3; i++) {
+		CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
+		CHECK_EQ(readable(p.ctx[1], 0), 0);
+		copyrpc_poll(p.ctx[1], hear, &h);
+	}
+	pair_close(&p);
+}
+
+/* Between the arm and the sleep, or long after: it is told, and once. */
+static void a_batch_wakes(void)
+{
+	struct heard h = {0};
+	struct pair p;
+
+	open_used(&p, NULL, &h);
+	for (int i = 0; i < 10; i++) {
+		CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
+		call_from_0(&p, &h);
+		call_from_0(&p, &h);
+		CHECK_EQ(readable(p.ctx[1], GUARD_MS), 1);
+		CHECK_EQ(readable(p.ctx[1], 0), 1); /* until it is polled */
+		CHECK_EQ(copyrpc_poll(p.ctx[1], hear, &h), 2);
+		CHECK_EQ(readable(p.ctx[1], 0), 0);
+		CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
+		CHECK_EQ(readable(p.ctx[1], 0), 0);
+	}
+	pair_close(&p);
+}
+
+/* What is there when the context is armed is told by the arm itself. */
+static void work_is_not_slept_over(void)
+{
+	struct heard h = {0};
+	struct pair p;
+
+	open_used(&p, NULL, &h);
+	call_from_0(&p, &h);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 1);
+	copyrpc_poll(p.ctx[1], hear, &h);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
+	CHECK_EQ(readable(p.ctx[1], 0), 0);
+
+	CHECK_EQ(copyrpc_call(p.ep[1], "x", 1, 1, 0), 0);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 1);
+	copyrpc_flush(p.ctx[1]);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
+
+	copyrpc_ep_destroy(p.ep[1]); /* with a pending call */
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 1);
+	CHECK_EQ(copyrpc_poll(p.ctx[1], hear, &h), 1);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
+	pair_close(&p);
+}
+
+static void an_end_of_a_read_wakes(void)
+{
+	static uint64_t from = 7, to;
+	struct copyrpc_mr src, dst;
+	struct copyrpc_raw_done done;
+	struct heard h = {0};
+	struct pair p;
+
+	open_used(&p, NULL, &h);
+	CHECK_EQ(copyrpc_mr_reg(p.ctx[1], &from, 8, COPYRPC_REMOTE_READ, &src), 0);
+	CHECK_EQ(copyrpc_mr_reg(p.ctx[0], &to, 8, 0, &dst), 0);
+	for (int i = 0; i < 3; i++) {
+		CHECK_EQ(copyrpc_ctx_arm(p.ctx[0]), 0);
+		CHECK_EQ(readable(p.ctx[0], 0), 0);
+		CHECK_EQ(copyrpc_read(p.ep[0], &to, dst.lkey, (uintptr_t)&from, src.rkey, 8, 1), 0);
+		CHECK_EQ(readable(p.ctx[0], GUARD_MS), 1);
+		copyrpc_poll(p.ctx[0], hear, &h);
+		CHECK_EQ(copyrpc_raw_recv(p.ctx[0], &done), 1);
+		CHECK_EQ(readable(p.ctx[0], 0), 0);
+	}
+	copyrpc_mr_dereg(&src);
+	copyrpc_mr_dereg(&dst);
+	pair_close(&p);
+}
+
+/* A program that goes on polling for a while after it armed is told, too. */
+static void an_arm_outlasts_empty_polls(void)
+{
+	struct heard h = {0};
+	struct pair p;
+
+	open_used(&p, NULL, &h);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
+	for (int i = 0; i < 3; i++)
+		copyrpc_poll(p.ctx[1], hear, &h);
+	call_from_0(&p, &h);
+	CHECK_EQ(readable(p.ctx[1], GUARD_MS), 1);
+	copyrpc_poll(p.ctx[1], hear, &h);
+	CHECK_EQ(readable(p.ctx[1], 0), 0);
+	pair_close(&p);
+}
+
+static bool never(void *arg, struct copyrpc_ep *ep)
+{
+	return false;
+}
+
+/* Held messages are the caller's affair; a new one is for a flush to look at. */
+static void what_is_held_is_no_work(void)
+{
+	struct heard h = {0};
+	struct pair p;
+
+	open_used(&p, NULL, &h);
+	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
+	CHECK_EQ(copyrpc_flush_if(p.ctx[0], never, NULL), 0);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[0]), 0);
+	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[0]), 1);
+	CHECK_EQ(copyrpc_flush(p.ctx[0]), 1);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[0]), 0);
+	pair_close(&p);
+}
+
+/* ------------------------------------------------------------------- timeout */
+
+static uint64_t now = 1000 * NSEC_PER_SEC;
+
+static uint64_t stopped_clock(void)
+{
+	return now;
+}
+
+static void sleep_is_bounded_by_what_is_due(void)
+{
+	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
+	static const char payload[400];
+	struct heard h = {0};
+	struct pair p;
+
+	open_used(&p, &attr, &h);
+	p.ctx[0]->clock = stopped_clock;
+	p.ctx[0]->look_ticks = 0;
+	p.ctx[0]->probed = now;
+	copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), -1);
+	CHECK_EQ(copyrpc_call(p.ep[0], payload, sizeof(payload), 0, 0), 0);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), 100);
+	now += 30 * NSEC_PER_MSEC + 1;
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), 70);
+	now += NSEC_PER_SEC;
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), 0);
+	p.ctx[0]->probed = now;
+	while (!copyrpc_call(p.ep[0], payload, sizeof(payload), 0, 0))
+		;
+	copyrpc_poll(p.ctx[0], hear, &h); /* finds that it is to read in 5 us */
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), 1);
+	now += 5 * NSEC_PER_USEC;
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), 0);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[0]), 0);
+	copyrpc_flush(p.ctx[0]);
+	CHECK_EQ(readable(p.ctx[0], GUARD_MS), 1); /* the READ has ended */
+	pair_close(&p);
+}
+
+/* -------------------------------------------------------------------- hammer */
+
+/*
+ * Two threads with a context each, which call and serve each other in bursts of random
+ * length and sleep whenever arming says that they may. A wake-up that is lost leaves both
+ * asleep, as each waits for the other.
+ */
+struct side {
+	struct copyrpc_ctx *ctx;
+	struct copyrpc_ep *ep;
+	uint64_t seed, sleeps;
+	uint32_t sent, answered, served;
+	bool by_clock; /* rings so small that flow control needs the time, too */
+	pthread_t thread;
+};
+
+static void on_answer(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+	const void *data, uint32_t len)
+{
+	struct side *s = arg;
+
+	CHECK_EQ(status, 0);
+	s->answered++;
+}
+
+static void call_some(struct side *s)
+{
+	static const char payload[400];
+
+	/* All answered: a burst; else a call now and then. */
+	for (uint64_t n = test_rand(&s->seed) % (s->answered == s->sent ? 4 : 2) + 1; n; n--) {
+		uint32_t len = s->by_clock ? sizeof(payload) : 32;
+
+		if (s->sent == ROUNDS || copyrpc_call(s->ep, payload, len, 32, 0))
+			return;
+		s->sent++;
+	}
+}
+
+static void sleep_if_armed(struct side *s)
+{
+	struct pollfd p = {.fd = copyrpc_ctx_fd(s->ctx), .events = POLLIN};
+
+	for (uint64_t n = test_rand(&s->seed) % 64; n; n--)
+		__asm__ volatile("");
+	if (copyrpc_ctx_arm(s->ctx))
+		return;
+	for (uint64_t n = test_rand(&s->seed) % 64; n; n--)
+		__asm__ volatile("");
+	s->sleeps++;
+	if (s->by_clock)
+		poll(&p, 1, copyrpc_ctx_timeout(s->ctx));
+	else
+		CHECK_EQ(poll(&p, 1, GUARD_MS), 1);
+}
+
+static bool finished(const struct side *s)
+{
+	return s->answered == ROUNDS && s->served == ROUNDS;
+}
+
+static void *hammer(void *arg)
+{
+	struct side *s = arg;
+	struct copyrpc_req *req;
+
+	while (!finished(s)) {
+		if (s->answered == s->sent || test_rand(&s->seed) % 4 == 0)
+			call_some(s);
+		copyrpc_poll(s->ctx, on_answer, s);
+		while (copyrpc_recv(s->ctx, &req)) {
+			CHECK_EQ(copyrpc_reply(req, "x", 1), 0);
+			s->served++;
+		}
+		if (!finished(s) && (s->answered < s->sent || s->sent == ROUNDS))
+			sleep_if_armed(s);
+	}
+	copyrpc_poll(s->ctx, on_answer, s);
+	return NULL;
+}
+
+static void run_hammer(uint32_t ring, bool by_clock)
+{
+	struct copyrpc_ctx_attr attr = {.ring_size = ring};
+	uint64_t seed = test_seed();
+	struct side s[2] = {0};
+	struct pair p;
+
+	pair_open(&p, &attr);
+	for (int i = 0; i < 2; i++) {
+		s[i] = (struct side){.ctx = p.ctx[i],
+			.ep = p.ep[i],
+			.seed = seed + (uint64_t)i,
+			.by_clock = by_clock};
+		CHECK_EQ(pthread_create(&s[i].thread, NULL, hammer, &s[i]), 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(pthread_join(s[i].thread, NULL), 0);
+		CHECK(s[i].sleeps > 0);
+		/* Each message wakes once at most, so does the end of each signaled WRITE. */
+		if (!by_clock)
+			CHECK(s[i].sleeps <= 4 * ROUNDS);
+	}
+	printf("  %" PRIu64 " and %" PRIu64 " sleeps\n", s[0].sleeps, s[1].sleeps);
+	pair_close(&p);
+}
+
+static void no_wake_up_is_lost(void)
+{
+	run_hammer(1 << 16, false);
+}
+
+static void no_wake_up_is_lost_in_small_rings(void)
+{
+	run_hammer(COPYRPC_RING_MIN, true);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(an_idle_context_sleeps),
+		TEST(a_batch_wakes),
+		TEST(work_is_not_slept_over),
+		TEST(an_end_of_a_read_wakes),
+		TEST(an_arm_outlasts_empty_polls),
+		TEST(what_is_held_is_no_work),
+		TEST(sleep_is_bounded_by_what_is_due),
+		TEST(no_wake_up_is_lost),
+		TEST(no_wake_up_is_lost_in_small_rings),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests with up to four places of payload, on RC, UC and UD QPs: the same random requests
+ * are posted with ibv_post_send() and with mlx5dvl_post_list() on twin QPs; each must have the
+ * same bytes and the same effect. Differences that are wanted: see test-diff-wqe.c.
+ */
+#include <endian.h>
+
+#include "diff.h"
+
+enum { LISTS = 3000, MAX_PLACE = 250, SRQ_DEPTH = 256, GRH = MLX5DVL_GRH_BYTES };
+
+struct twins {
+	enum mlx5dvl_qp_type type;
+	struct hca h;
+	struct vendor v;
+	struct mlx5dvl_qp *ours, *our_peer, *vendor_peer;
+	struct mlx5dvl_ah *ah;
+	struct ibv_ah *vendor_ah;
+	uint32_t our_peer_qpn, vendor_peer_qpn;
+	struct side vs, os;
+};
+
+static struct twins t;
+
+struct request {
+	struct op op; /* opcode, imm, flags, token, remote_at */
+	uint32_t n, at[MLX5DVL_LIST_MAX], len[MLX5DVL_LIST_MAX], total;
+};
+
+static struct request random_request(uint64_t token)
+{
+	static const uint8_t opcodes[] = {MLX5DVL_SEND, MLX5DVL_SEND_IMM, MLX5DVL_WRITE,
+		MLX5DVL_WRITE_IMM, MLX5DVL_READ};
+	static const uint32_t allowed[] = {[MLX5DVL_RC] = 5, [MLX5DVL_UC] = 4, [MLX5DVL_UD] = 2};
+	struct request r = {
+		.op = {.opcode = opcodes[below(allowed[t.type])],
+			.imm = (uint32_t)test_rand(&rand_state),
+			.remote_at = below(AREA - 4 * MAX_PLACE),
+			.flags = below(8) | MLX5DVL_BY_REF,
+			.token = token},
+		.n = below(MLX5DVL_LIST_MAX + 1),
+	};
+
+	for (uint32_t i = 0; i < r.n; i++) {
+		r.at[i] = below(AREA - MAX_PLACE);
+		r.len[i] = below(4) ? 1 + below(MAX_PLACE) : 0;
+		r.total += r.len[i];
+	}
+	return r;
+}
+
+static void post_ours_list(const struct request *r)
+{
+	struct mlx5dvl_sge sge[MLX5DVL_LIST_MAX];
+	struct mlx5dvl_list l = {.opcode = r->op.opcode,
+		.nsge = (uint8_t)r->n,
+		.sge = sge,
+		.raddr = (uintptr_t)t.os.remote + r->op.remote_at,
+		.rkey = t.os.rkey,
+		.imm = r->op.imm,
+		.ah = t.ah,
+		.flags = r->op.flags,
+		.token = r->op.token};
+
+	for (uint32_t i = 0; i < r->n; i++)
+		sge[i] = (struct mlx5dvl_sge){t.os.local + r->at[i], t.os.lkey, r->len[i]};
+	CHECK_EQ(mlx5dvl_post_list(t.ours, &l), 0);
+}
+
+/* Without the places of length 0, which the vendor's library would write. */
+static void post_vendor_list(const struct request *r)
+{
+	struct ibv_sge sge[MLX5DVL_LIST_MAX];
+	struct ibv_send_wr *bad, wr = {.wr_id = r->op.token,
+					 .sg_list = sge,
+					 .opcode = vendor_opcode(r->op.opcode),
+					 .send_flags = vendor_flags(&r->op),
+					 .imm_data = htobe32(r->op.imm)};
+
+	for (uint32_t i = 0; i < r->n; i++) {
+		if (r->len[i])
+			sge[wr.num_sge++] = (struct ibv_sge){(uintptr_t)t.vs.local + r->at[i],
+				r->len[i], t.vs.lkey};
+	}
+	if (t.type == MLX5DVL_UD) {
+		wr.wr.ud.ah = t.vendor_ah;
+		wr.wr.ud.remote_qpn = t.vendor_peer_qpn;
+		wr.wr.ud.remote_qkey = VENDOR_QKEY;
+	} else {
+		wr.wr.rdma.remote_addr = (uintptr_t)t.vs.remote + r->op.remote_at;
+		wr.wr.rdma.rkey = t.vs.rkey;
+	}
+	CHECK_EQ(ibv_post_send(t.v.qp, &wr, &bad), 0);
+}
+
+static void put32(uint8_t *p, uint32_t was, uint32_t is)
+{
+	uint32_t word;
+
+	memcpy(&word, p, 4);
+	CHECK_EQ(be32toh(word), was);
+	word = htobe32(is);
+	memcpy(p, &word, 4);
+}
+
+static void put64(uint8_t *p, uint64_t was, uint64_t is)
+{
+	put32(p, (uint32_t)(was >> 32), (uint32_t)(is >> 32));
+	put32(p + 4, (uint32_t)was, (uint32_t)is);
+}
+
+/* Takes what the twins must differ in, memory and destination, from the vendor's to ours. */
+static void translate(const struct request *r, uint8_t *theirs)
+{
+	uint8_t *seg = theirs + 16;
+	bool remote = mlx5dvl_op_remote_(r->op.opcode);
+
+	if (t.type == MLX5DVL_UD) {
+		put32(seg + 8, t.vendor_peer_qpn | 0x80000000u, t.our_peer_qpn | 0x80000000u);
+		seg += 48;
+	} else if (remote) {
+		put64(seg, (uintptr_t)t.vs.remote + r->op.remote_at,
+			(uintptr_t)t.os.remote + r->op.remote_at);
+		put32(seg + 8, t.vs.rkey, t.os.rkey);
+		seg += 16;
+	}
+	for (uint32_t i = 0; i < r->n; i++) {
+		if (!r->len[i])
+			continue;
+		put32(seg + 4, t.vs.lkey, t.os.lkey);
+		put64(seg + 8, (uintptr_t)t.vs.local + r->at[i], (uintptr_t)t.os.local + r->at[i]);
+		seg += 16;
+	}
+}
+
+static void compare(const struct request *r, uint32_t quiet)
+{
+	uint8_t theirs[1024];
+	const uint8_t *ours = t.ours->sq + (size_t)(t.ours->last & (t.ours->depth - 1)) * 64;
+	uint32_t ds = vendor_request(&t.v, theirs);
+	bool own_signal = !(r->op.flags & MLX5DVL_SIGNALED) && t.ours->quiet == 0;
+
+	CHECK_EQ(ours[7] & 0x3f, ds);
+	CHECK_EQ(ours[3], theirs[3]);
+	CHECK(!own_signal || quiet + (ds + 3) / 4 >= t.ours->interval);
+	if (own_signal)
+		theirs[11] |= 8;
+	translate(r, theirs);
+	for (uint32_t i = 0; i < ds * 16; i++) {
+		/* RoCE: each address has a UDP source port of its own, drawn by the driver. */
+		bool port = t.type == MLX5DVL_UD && t.h.ctx->gid_index >= 0 && (i & ~1u) == 30;
+		bool masked = i == 1 || i == 2 || (i >= 4 && i < 7) || port;
+
+		if (masked || ours[i] == theirs[i])
+			continue;
+		fprintf(stderr, "type %d opcode %#x n %u: byte %u is %02x, the vendor's %02x\n",
+			t.type, r->op.opcode, r->n, i, ours[i], theirs[i]);
+		exit(1);
+	}
+}
+
+static struct mlx5dvl_qp *connect_ours(struct mlx5dvl_qp *peer)
+{
+	struct mlx5dvl_qp_attr a = {.type = (uint8_t)t.type, .qkey = VENDOR_QKEY};
+	struct mlx5dvl_qp *qp = hca_qp(&t.h, a);
+	struct mlx5dvl_qp_info info;
+
+	if (t.type != MLX5DVL_UD) {
+		hca_connect(qp, peer);
+		return qp;
+	}
+	mlx5dvl_qp_info(peer, &info);
+	CHECK_EQ(info.qkey, VENDOR_QKEY);
+	CHECK_EQ(mlx5dvl_qp_connect(qp, &info), -EINVAL);
+	CHECK_EQ(mlx5dvl_qp_connect(qp, NULL), 0);
+	CHECK_EQ(mlx5dvl_qp_connect(peer, NULL), 0);
+	CHECK_EQ(mlx5dvl_ah_create(qp, &info, &t.ah), 0);
+	return qp;
+}
+
+static void connect_vendor(void)
+{
+	struct mlx5dvl_qp_info vendor, peer;
+	struct ibv_ah_attr attr;
+
+	vendor_info(&t.v, &vendor);
+	mlx5dvl_qp_info(t.vendor_peer, &peer);
+	CHECK_EQ(mlx5dvl_qp_connect(t.vendor_peer, t.type == MLX5DVL_UD ? NULL : &vendor), 0);
+	vendor_connect(&t.v, &peer);
+	vendor_address(&t.v, &peer, &attr);
+	t.vendor_ah = ibv_create_ah(t.h.ctx->pd, &attr);
+	CHECK(t.vendor_ah);
+}
+
+static void open_twins(enum mlx5dvl_qp_type type)
+{
+	static const enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
+	struct mlx5dvl_qp_attr a = {.type = (uint8_t)type, .qkey = VENDOR_QKEY};
+
+	memset(&t, 0, sizeof(t));
+	t.type = type;
+	hca_open(&t.h, &(struct hca_attr){.srq_depth = SRQ_DEPTH,
+			       .recv_size = GRH + 4 * MAX_PLACE,
+			       .mem = 4 * AREA});
+	for (size_t i = 0; i < 2 * AREA; i++)
+		t.h.mem[i] = t.h.mem[2 * AREA + i] = (uint8_t)test_rand(&rand_state);
+	t.vs = (struct side){t.h.mem, t.h.mem + AREA, t.h.mr.lkey, t.h.mr.rkey};
+	t.os = t.vs;
+	t.os.local += 2 * AREA;
+	t.os.remote += 2 * AREA;
+	t.our_peer = hca_qp(&t.h, a);
+	t.vendor_peer = hca_qp(&t.h, a);
+	t.our_peer_qpn = mlx5dvl_qp_qpn(t.our_peer);
+	t.vendor_peer_qpn = mlx5dvl_qp_qpn(t.vendor_peer);
+	t.ours = connect_ours(t.our_peer);
+	CHECK_EQ(qp_of(t.ours)->ibv->qp_type, types[type]);
+	vendor_open_as(&t.v, t.h.ctx, 64, types[type]);
+	connect_vendor();
+}
+
+static void close_twins(void)
+{
+	mlx5dvl_ah_destroy(t.ah);
+	CHECK_EQ(ibv_destroy_ah(t.vendor_ah), 0);
+	vendor_close(&t.v);
+	mlx5dvl_qp_destroy(t.ours);
+	mlx5dvl_qp_destroy(t.our_peer);
+	mlx5dvl_qp_destroy(t.vendor_peer);
+	hca_close(&t.h);
+}
+
+/* What came to the peers: each receive of one has its like with the other. */
+struct arrivals {
+	uint64_t n, sum[2]; /* of ours, of the vendor's */
+};
+
+static uint64_t digest(const struct mlx5dvl_recv *r, uint32_t skip)
+{
+	const uint8_t *p = r->buf;
+	uint64_t sum = r->len + r->opcode;
+
+	if (r->opcode != MLX5DVL_RECV_SEND)
+		sum = sum * 31 + r->imm;
+	for (uint32_t i = skip; r->opcode != MLX5DVL_RECV_WRITE_IMM && i < r->len; i++)
+		sum = sum * 31 + p[i];
+	return sum;
+}
+
+static void on_arrival(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
+{
+	struct arrivals *a = arg;
+	int which = qp == t.vendor_peer;
+
+	a->n++;
+	/* In order, so the sums are of the sequence. The header is not the same on both. */
+	a->sum[which] = a->sum[which] * 1000003 + digest(recv, t.type == MLX5DVL_UD ? GRH : 0);
+}
+
+/* What both twins have been asked for, and what has come of it. */
+struct progress {
+	uint64_t tokens, our_tokens, vendor_tokens; /* sums, of signaled requests */
+	uint64_t to_receive;
+	struct arrivals arrived;
+};
+
+static bool all_is_done(struct progress *p)
+{
+	mlx5dvl_send_poll(t.h.scq, 64, token_sum, &p->our_tokens);
+	p->vendor_tokens += vendor_poll(&t.v);
+	mlx5dvl_mono_poll(t.h.rcq, 64, on_arrival, &p->arrived);
+	mlx5dvl_srq_refill(t.h.srq);
+	CHECK_EQ(t.h.nerrors, 0);
+	return p->our_tokens == p->tokens && p->vendor_tokens == p->tokens &&
+	       p->arrived.n == p->to_receive;
+}
+
+static void lists_have_the_vendors_bytes(enum mlx5dvl_qp_type type)
+{
+	uint64_t n = LISTS * (getenv("SOAK") ? 10 : 1);
+	struct progress p = {0};
+
+	rand_state = test_seed();
+	open_twins(type);
+	for (uint64_t i = 1; i <= n; i++) {
+		struct request r = random_request(i);
+		uint32_t quiet = t.ours->quiet;
+
+		r.op.flags |= i % 16 == 0 || i == n ? MLX5DVL_SIGNALED : 0;
+		post_vendor_list(&r);
+		post_ours_list(&r);
+		compare(&r, quiet);
+		mlx5dvl_ring(t.ours);
+		p.tokens += r.op.flags & MLX5DVL_SIGNALED ? i : 0;
+		p.to_receive += 2 * consumes_receive(r.op.opcode);
+		if (i % 16 && i != n)
+			continue;
+		hca_until(all_is_done(&p));
+		CHECK(p.arrived.sum[0] == p.arrived.sum[1]);
+		CHECK(!memcmp(t.h.mem, t.h.mem + 2 * AREA, 2 * AREA));
+	}
+	CHECK(p.arrived.n > n / 2);
+	close_twins();
+}
+
+static void rc_lists(void)
+{
+	lists_have_the_vendors_bytes(MLX5DVL_RC);
+}
+
+static void uc_lists(void)
+{
+	lists_have_the_vendors_bytes(MLX5DVL_UC);
+}
+
+static void ud_lists(void)
+{
+	lists_have_the_vendors_bytes(MLX5DVL_UD);
+}
+
+static int post_one(struct mlx5dvl_list l)
+{
+	return mlx5dvl_post_list(t.ours, &l);
+}
+
+static void wrong_lists_are_refused(void)
+{
+	struct mlx5dvl_sge sge[MLX5DVL_LIST_MAX + 1] = {0};
+	struct mlx5dvl_qp_info info;
+	struct mlx5dvl_ah *ah;
+	struct mlx5dvl_qp *qp;
+
+	rand_state = 1;
+	open_twins(MLX5DVL_UD);
+	CHECK_EQ(post_one((struct mlx5dvl_list){.opcode = MLX5DVL_SEND}), -EINVAL);
+	CHECK_EQ(post_one((struct mlx5dvl_list){.opcode = MLX5DVL_WRITE, .ah = t.ah}), -EINVAL);
+	CHECK_EQ(post_one((struct mlx5dvl_list){.opcode = MLX5DVL_SEND,
+			 .ah = t.ah,
+			 .nsge = MLX5DVL_LIST_MAX + 1,
+			 .sge = sge}),
+		-EINVAL);
+	mlx5dvl_qp_info(t.our_peer, &info);
+	info.qkey = 1u << 31;
+	CHECK_EQ(mlx5dvl_ah_create(t.ours, &info, &ah), -EINVAL);
+	info.qkey = 1;
+	info.qpn = 0;
+	CHECK_EQ(mlx5dvl_ah_create(t.ours, &info, &ah), -EINVAL);
+	mlx5dvl_ah_destroy(NULL);
+	CHECK_EQ(mlx5dvl_qp_create(t.h.ctx,
+			 &(struct mlx5dvl_qp_attr){.send_cq = t.h.scq, .type = MLX5DVL_UD + 1},
+			 &qp),
+		-EINVAL);
+	CHECK_EQ(mlx5dvl_qp_create(t.h.ctx,
+			 &(struct mlx5dvl_qp_attr){.send_cq = t.h.scq, .qkey = 1u << 31}, &qp),
+		-EINVAL);
+	close_twins();
+	open_twins(MLX5DVL_UC);
+	CHECK_EQ(post_one((struct mlx5dvl_list){.opcode = MLX5DVL_CMP_SWAP}), -EINVAL);
+	mlx5dvl_qp_info(t.our_peer, &info);
+	CHECK_EQ(mlx5dvl_ah_create(t.ours, &info, &ah), -EINVAL);
+	qp = hca_qp(&t.h, (struct mlx5dvl_qp_attr){0});
+	CHECK_EQ(mlx5dvl_qp_connect(qp, NULL), -EINVAL);
+	mlx5dvl_qp_destroy(qp);
+	close_twins();
+}
+
+static void full_queues_say_so(void)
+{
+	struct mlx5dvl_list l = {.opcode = MLX5DVL_WRITE};
+	uint32_t posted = 0;
+
+	rand_state = 1;
+	open_twins(MLX5DVL_UC);
+	l.raddr = (uintptr_t)t.os.remote;
+	l.rkey = t.os.rkey;
+	while (!mlx5dvl_post_list(t.ours, &l))
+		posted++;
+	CHECK_EQ(posted, t.ours->depth);
+	CHECK_EQ(mlx5dvl_post_list(t.ours, &l), -EAGAIN);
+	close_twins();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(rc_lists),
+		TEST(uc_lists),
+		TEST(ud_lists),
+		TEST(wrong_lists_are_refused),
+		TEST(full_queues_say_so),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

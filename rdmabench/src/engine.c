@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: MIT */
+/* The two roles, from the first connection to the report. */
+#include "engine.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "args.h"
+#include "base/clock.h"
+#include "tcp.h"
+
+#define SYSFS "/sys/class/infiniband"
+#define ACCEPT_MS 200 /* between two signs of life to clients that wait for others */
+
+struct engine {
+	const struct engine_options *o;
+	struct side side;
+	char run[WIRE_RUN_MAX];
+	char why[WIRE_TEXT_MAX];
+	struct counters before, after;
+	struct wire_side ours; /* too large for the stack, as the next */
+	uint8_t body[WIRE_BODY_MAX];
+};
+
+static uint64_t timeout_ns(const struct engine *e)
+{
+	return e->o->timeout_s * NSEC_PER_SEC;
+}
+
+static int say(struct engine *e, const char *who, int err)
+{
+	snprintf(e->why, sizeof(e->why), "%.80s: %s", who, wire_error(err));
+	return err;
+}
+
+static struct peer *new_peer(struct engine *e, int fd, const char *address)
+{
+	struct peer *p = calloc(1, sizeof(*p));
+
+	if (!p) {
+		close(fd);
+		return NULL;
+	}
+	p->side = &e->side;
+	wire_open(&p->conn, fd, address);
+	return p;
+}
+
+static void keep_peer(struct engine *e, struct peer *p)
+{
+	e->side.peers[e->side.n_peers++] = p;
+}
+
+static void drop_peer(struct peer *p)
+{
+	wire_close(&p->conn);
+	free(p);
+}
+
+static int send_side(struct engine *e, struct peer *p, enum wire_kind kind)
+{
+	size_t len;
+
+	side_describe(&e->side, p, kind == WIRE_WELCOME ? e->run : "", &e->ours);
+	len = wire_put_side(e->body, sizeof(e->body), &e->ours);
+	return wire_send(&p->conn, kind, e->body, len, timeout_ns(e));
+}
+
+/* The other side's QPs and memory, by WELCOME or JOIN; ours are then connected. */
+static int take_side(struct engine *e, struct peer *p, enum wire_kind kind)
+{
+	struct wire_buf b;
+	int err = wire_expect(&p->conn, kind, timeout_ns(e), &b, e->why);
+
+	if (err == -ECONNREFUSED)
+		return err; /* it said why */
+	if (!err)
+		err = wire_get_side(&b, e->side.t.qps, &p->remote);
+	return err ? say(e, p->conn.peer, err) : side_connect(p, e->why);
+}
+
+static int open_stats(struct engine *e)
+{
+	const struct engine_options *o = e->o;
+	struct statsfile_attr a = {.dir = o->stats_dir,
+		.path = o->stats_file,
+		.run = e->run,
+		.role = e->side.is_server ? "server" : "client",
+		.clock = latrec_clock_name(&e->side.clock),
+		.window = o->stats_window,
+		.compat = o->compat};
+	int err;
+
+	if (!e->side.sends || (!o->stats_dir && !o->stats_file))
+		return 0;
+	err = statsfile_open(&a, &e->side.stats);
+	if (err)
+		snprintf(e->why, sizeof(e->why), "%.100s: %s",
+			o->stats_dir ? o->stats_dir : o->stats_file, strerror(-err));
+	return err;
+}
+
+static unsigned port_of(const struct engine *e)
+{
+	return e->o->device.port ? e->o->device.port : 1;
+}
+
+static void run_traffic(struct engine *e)
+{
+	struct side *s = &e->side;
+	int err;
+
+	counters_read(SYSFS, mlx5dvl_ctx_device(s->ctx), port_of(e), &e->before);
+	side_run(s);
+	counters_read(SYSFS, mlx5dvl_ctx_device(s->ctx), port_of(e), &e->after);
+	err = statsfile_close(s->stats);
+	if (err && !s->stats_error) {
+		s->stats_error = err;
+		side_event(s, "the statistics file: %s", strerror(-err));
+	}
+}
+
+static int report(struct engine *e)
+{
+	struct engine_report r = {.o = e->o,
+		.s = &e->side,
+		.run = e->run,
+		.before = &e->before,
+		.after = &e->after};
+	int status = report_status(&e->side);
+	json_t *o;
+
+	snprintf(r.device, sizeof(r.device), "%s", mlx5dvl_ctx_device(e->side.ctx));
+	if (!e->o->json || strcmp(e->o->json, "-"))
+		report_table(&r, stdout);
+	if (!e->o->json)
+		return status;
+	o = report_json(&r);
+	status |= report_write(o, e->o->json);
+	json_decref(o);
+	return status;
+}
+
+/* What has not come so far that there is something to report. */
+static int report_failure(const struct engine *e)
+{
+	fprintf(stderr, "rdmabench engine: %s\n", e->why);
+	if (e->o->json) {
+		json_t *o = json_pack("{s:s s:s s:s s:o s:i}", "command", "engine", "version",
+			RDMABENCH_VERSION, "role", e->side.is_server ? "server" : "client", "error",
+			text_json(e->why), "status", 1);
+
+		if (o)
+			report_write(o, e->o->json);
+		json_decref(o);
+	}
+	return 1;
+}
+
+/* ---- client ---- */
+
+static int greet(struct engine *e, struct peer *p)
+{
+	size_t len = wire_put_traffic(e->body, sizeof(e->body), &e->side.t);
+	int err = wire_send(&p->conn, WIRE_HELLO, e->body, len, timeout_ns(e));
+
+	if (!err)
+		err = take_side(e, p, WIRE_WELCOME);
+	else
+		say(e, p->conn.peer, err);
+	if (err)
+		return err;
+	snprintf(e->run, sizeof(e->run), "%s", p->remote.run);
+	err = send_side(e, p, WIRE_JOIN);
+	return err ? say(e, p->conn.peer, err) : 0;
+}
+
+static int wait_for_go(struct engine *e, struct peer *p)
+{
+	struct wire_buf b;
+	int err = wire_expect(&p->conn, WIRE_GO, timeout_ns(e), &b, e->why);
+
+	return err && err != -ECONNREFUSED ? say(e, p->conn.peer, err) : err;
+}
+
+static int set_up_client(struct engine *e, const char *host, uint32_t port)
+{
+	struct side *s = &e->side;
+	struct peer *p;
+	int err, fd;
+
+	err = side_open(s, &e->o->device, 1, e->why);
+	if (err)
+		return err;
+	fd = tcp_connect(host, port, timeout_ns(e));
+	if (fd < 0) {
+		snprintf(e->why, sizeof(e->why), "%.60s, port %u: %s", host, port,
+			fd == -ENOENT ? "no such host" : strerror(-fd));
+		return fd;
+	}
+	p = new_peer(e, fd, host);
+	if (!p)
+		return -ENOMEM;
+	keep_peer(e, p);
+	err = side_add_peer(s, p, e->why);
+	if (!err)
+		err = greet(e, p);
+	if (!err)
+		err = open_stats(e);
+	return err ? err : wait_for_go(e, p);
+}
+
+static int client(struct engine *e, const char *host, uint32_t port)
+{
+	int status;
+
+	e->side.sends = true;
+	if (set_up_client(e, host, port)) {
+		status = report_failure(e);
+	} else {
+		run_traffic(e);
+		status = report(e);
+	}
+	side_close(&e->side);
+	return status;
+}
+
+/* ---- server ---- */
+
+/* What a stranger sends is no reason to stop: it is told, and the next one is waited for. */
+static bool hear_hello(struct engine *e, struct peer *p, struct traffic *t_p)
+{
+	struct wire_buf b;
+	int err = wire_expect(&p->conn, WIRE_HELLO, timeout_ns(e), &b, e->why);
+
+	if (!err)
+		err = wire_get_traffic(&b, t_p, e->why);
+	if (!err)
+		return true;
+	if (err != -EINVAL)
+		say(e, p->conn.peer, err);
+	if (err == -EPROTONOSUPPORT)
+		snprintf(e->why, sizeof(e->why), "this server speaks version %d of the protocol",
+			WIRE_VERSION);
+	fprintf(stderr, "rdmabench engine: refused %s: %s\n", p->conn.peer, e->why);
+	wire_refuse(&p->conn, e->why, timeout_ns(e));
+	return false;
+}
+
+static bool same_traffic(struct engine *e, const struct traffic *t)
+{
+	uint8_t theirs[WIRE_BODY_MAX / 8];
+	size_t n = wire_put_traffic(theirs, sizeof(theirs), t);
+
+	return n == wire_put_traffic(e->body, sizeof(e->body), &e->side.t) &&
+	       !memcmp(theirs, e->body, n);
+}
+
+/* The first client decides what is sent; @first: until now there was none. */
+static int welcome(struct engine *e, struct peer *p, const struct traffic *t, bool first)
+{
+	struct side *s = &e->side;
+	int err = 0;
+
+	if (first) {
+		s->t = *t;
+		s->sends = t->bidirectional;
+		err = side_open(s, &e->o->device, e->o->hosts, e->why);
+		if (!err)
+			err = open_stats(e);
+	} else if (!same_traffic(e, t)) {
+		snprintf(e->why, sizeof(e->why), "other options than the first client's");
+		return -EINVAL;
+	}
+	return err ? err : side_add_peer(s, p, e->why);
+}
+
+/* Clients that wait for others are told that all is well; who has left ends the run. */
+static int reassure(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->side.n_peers; i++) {
+		struct wire_conn *c = &e->side.peers[i]->conn;
+		struct wire_buf b;
+		int err = wire_alive(c, clock_ns(), timeout_ns(e));
+
+		c->heard_ns = clock_ns(); /* it has nothing to say before it joins */
+		if (!err && wire_poll(c, timeout_ns(e), &b) < 0)
+			err = -ECONNRESET;
+		if (err)
+			return say(e, c->peer, err);
+	}
+	return 0;
+}
+
+static int add_client(struct engine *e, int fd, const char *address)
+{
+	struct peer *p = new_peer(e, fd, address);
+	struct traffic t;
+	bool first = !e->side.n_peers;
+	int err;
+
+	if (!p)
+		return -ENOMEM;
+	if (!hear_hello(e, p, &t)) {
+		drop_peer(p);
+		return 0;
+	}
+	keep_peer(e, p);
+	err = welcome(e, p, &t, first);
+	if (err)
+		wire_refuse(&p->conn, e->why, timeout_ns(e));
+	return err;
+}
+
+static int accept_clients(struct engine *e, int listener)
+{
+	while (e->side.n_peers < e->o->hosts) {
+		char address[64];
+		int fd = tcp_accept(listener, ACCEPT_MS, address, sizeof(address)), err;
+
+		if (fd < 0 && fd != -EAGAIN)
+			return say(e, "the port", fd);
+		err = fd >= 0 ? add_client(e, fd, address) : 0;
+		if (!err)
+			err = reassure(e);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* All are welcomed, then all have joined, then all go. */
+static int start_clients(struct engine *e)
+{
+	struct side *s = &e->side;
+	int err = 0;
+
+	for (uint32_t i = 0; i < s->n_peers && !err; i++) {
+		s->peers[i]->conn.heard_ns = clock_ns();
+		err = send_side(e, s->peers[i], WIRE_WELCOME);
+		if (err)
+			say(e, s->peers[i]->conn.peer, err);
+	}
+	for (uint32_t i = 0; i < s->n_peers && !err; i++)
+		err = take_side(e, s->peers[i], WIRE_JOIN);
+	for (uint32_t i = 0; i < s->n_peers && !err; i++) {
+		err = wire_send(&s->peers[i]->conn, WIRE_GO, NULL, 0, timeout_ns(e));
+		if (err)
+			say(e, s->peers[i]->conn.peer, err);
+	}
+	for (uint32_t i = 0; i < s->n_peers && err; i++)
+		wire_refuse(&s->peers[i]->conn, e->why, NSEC_PER_SEC);
+	return err;
+}
+
+static int server(struct engine *e, int listener)
+{
+	int status;
+
+	e->side.is_server = true;
+	if (accept_clients(e, listener) || start_clients(e)) {
+		status = report_failure(e);
+	} else {
+		run_traffic(e);
+		status = report(e);
+	}
+	side_close(&e->side);
+	return status;
+}
+
+/* ---- both ---- */
+
+static void name_run(struct engine *e)
+{
+	time_t now = time(NULL);
+	struct tm utc;
+	char stamp[32];
+
+	gmtime_r(&now, &utc);
+	strftime(stamp, sizeof(stamp), "%Y%m%dT%H%M%SZ", &utc);
+	if (e->o->run)
+		snprintf(e->run, sizeof(e->run), "%s", e->o->run);
+	else
+		snprintf(e->run, sizeof(e->run), "%s-%d", stamp, (int)getpid());
+}
+
+static struct engine *new_engine(const struct engine_options *o)
+{
+	struct engine *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return NULL;
+	e->o = o;
+	e->side.t = o->t;
+	e->side.timeout_ns = timeout_ns(e);
+	e->side.events = json_array();
+	snprintf(e->why, sizeof(e->why), "out of memory");
+	name_run(e);
+	return e;
+}
+
+static void free_engine(struct engine *e)
+{
+	json_decref(e->side.events);
+	free(e);
+}
+
+static int with_server(const struct engine_options *o, int listener)
+{
+	struct engine *e = new_engine(o);
+	int status = e ? server(e, listener) : 1;
+
+	if (e)
+		free_engine(e);
+	close(listener);
+	return status;
+}
+
+static int with_client(const struct engine_options *o, const char *host, uint32_t port)
+{
+	struct engine *e = new_engine(o);
+	int status = e ? client(e, host, port) : 1;
+
+	if (e)
+		free_engine(e);
+	return status;
+}
+
+/* The child serves, in silence; its status is part of ours. */
+static int both(const struct engine_options *o)
+{
+	struct engine_options quiet = *o;
+	uint32_t port;
+	int listener = tcp_listen(0, 1, &port), child_status = 0, status;
+	pid_t child;
+
+	if (listener < 0) {
+		fprintf(stderr, "rdmabench engine: %s\n", strerror(-listener));
+		return 1;
+	}
+	quiet.json = NULL;
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		if (!freopen("/dev/null", "w", stdout))
+			_exit(1);
+		exit(with_server(&quiet, listener));
+	}
+	close(listener);
+	if (child < 0) {
+		fprintf(stderr, "rdmabench engine: %s\n", strerror(errno));
+		return 1;
+	}
+	status = with_client(o, "127.0.0.1", port);
+	if (status)
+		kill(child, SIGTERM); /* it may wait for a client that never comes */
+	waitpid(child, &child_status, 0);
+	return status || child_status;
+}
+
+static int serve(const struct engine_options *o)
+{
+	uint32_t port;
+	int listener = tcp_listen(o->port, 0, &port);
+
+	if (listener < 0) {
+		fprintf(stderr, "rdmabench engine: port %u: %s\n", o->port, strerror(-listener));
+		return 1;
+	}
+	fprintf(stderr, "rdmabench engine: waiting for %u client%s on port %u\n", o->hosts,
+		o->hosts > 1 ? "s" : "", port);
+	return with_server(o, listener);
+}
+
+int engine_main(int argc, char **argv)
+{
+	struct engine_options o;
+	char why[300];
+
+	if (engine_options_parse(argc, argv, &o, why, sizeof(why))) {
+		fprintf(stderr, "rdmabench engine: %s\n", why);
+		return 2;
+	}
+	if (o.help)
+		return fputs(engine_usage, stdout) < 0;
+	signal(SIGPIPE, SIG_IGN);
+	if (o.fork)
+		return both(&o);
+	return o.host ? with_client(&o, o.host, o.port) : serve(&o);
+}

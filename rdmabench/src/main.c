@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* rdmabench: its sub-commands. */
+#include <stdio.h>
+#include <string.h>
+
+#include "collect.h"
+#include "engine.h"
+#include "search.h"
+
+static const char usage[] = "Usage: rdmabench COMMAND [OPTION]...\n"
+			    "  engine     send RDMA traffic and record latencies\n"
+			    "  collect    merge the statistics of many files and machines\n"
+			    "  search     look for traffic that a device handles badly\n"
+			    "  --help, --version\n"
+			    "rdmabench COMMAND --help says more.\n";
+
+static const struct {
+	const char *name;
+	int (*main)(int argc, char **argv);
+} commands[] = {
+	{"engine", engine_main},
+	{"collect", collect_main},
+	{"search", search_main},
+};
+
+int main(int argc, char **argv)
+{
+	for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++) {
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].main(argc - 1, argv + 1);
+	}
+	if (argc == 2 && !strcmp(argv[1], "--help"))
+		return fputs(usage, stdout) < 0;
+	if (argc == 2 && !strcmp(argv[1], "--version")) {
+		puts("rdmabench " RDMABENCH_VERSION);
+		return 0;
+	}
+	fprintf(stderr, "rdmabench: %s%.60s%s: give engine, collect, search, --help or --version\n",
+		argc > 1 ? "unknown command '" : "no command", argc > 1 ? argv[1] : "",
+		argc > 1 ? "'" : "");
+	return 2;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a queue pair sends, over and over: requests separated by commas, each
+ * OP_N_LENGTH[_LENGTH]..., N lengths of 1 to 8388608 bytes, one per place of the payload:
+ *
+ *	w_1_65536,s_2_4096_512		a WRITE of 64 KiB, then a SEND of 4608 bytes in two places
+ *
+ * OP is w (WRITE), wi (WRITE with immediate), r (READ), s (SEND), si (SEND with immediate),
+ * a (fetch-and-add) or c (compare-and-swap); the last two have one place of 8 bytes.
+ */
+#ifndef RDMABENCH_PATTERN_H
+#define RDMABENCH_PATTERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PATTERN_TEXT_MAX 256 /* with the terminating 0 */
+#define PATTERN_REQUESTS 8
+#define PATTERN_PLACES 4
+#define PATTERN_LENGTH_MAX (8u << 20)
+
+struct pattern_request {
+	uint8_t opcode; /* enum mlx5dvl_opcode */
+	uint8_t n;
+	uint32_t len[PATTERN_PLACES];
+	uint32_t total;
+};
+
+struct pattern {
+	uint32_t n;
+	struct pattern_request request[PATTERN_REQUESTS];
+	uint32_t largest; /* total of a request */
+	uint32_t largest_send; /* 0: no SEND */
+	uint32_t sends; /* of the requests */
+	uint32_t receives; /* of the requests: those that take a receive from the peer */
+	bool atomics, reads, writes;
+};
+
+/* 0; -EINVAL: why says what is wrong and what to give, in one line. */
+int pattern_parse(const char *text, struct pattern *p_p, char *why, size_t size);
+
+/* op: a name as above. */
+const char *pattern_op_name(uint8_t opcode);
+
+#endif

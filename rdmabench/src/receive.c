@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* What comes from the peer, and what it leaves in memory. */
+#include <string.h>
+
+#include "payload.h"
+#include "side.h"
+
+static bool takes_receive(const struct pattern_request *r)
+{
+	return r->opcode == MLX5DVL_SEND || r->opcode == MLX5DVL_SEND_IMM ||
+	       r->opcode == MLX5DVL_WRITE_IMM;
+}
+
+uint64_t pattern_receives(const struct pattern *p, uint64_t requests)
+{
+	uint64_t n = requests / p->n * p->receives;
+
+	for (uint64_t i = 0; i < requests % p->n; i++)
+		n += takes_receive(&p->request[i]);
+	return n;
+}
+
+/* The request of the pattern that takes receive number n. */
+static const struct pattern_request *request_of(const struct pattern *p, uint64_t n)
+{
+	uint64_t nth = n % p->receives;
+
+	for (const struct pattern_request *r = p->request;; r++) {
+		if (takes_receive(r) && !nth--)
+			return r;
+	}
+}
+
+/*
+ * The number that a receive tells: in its first bytes, or its immediate, which has the low 32
+ * bits; where it tells none, the next.
+ */
+static uint64_t number_of(const struct flow *f, const struct mlx5dvl_recv *r, const uint8_t *data,
+	uint32_t len)
+{
+	uint64_t number = f->next_number;
+
+	if (r->opcode != MLX5DVL_RECV_SEND)
+		number += (uint32_t)(r->imm - (uint32_t)f->next_number);
+	else if (len >= PAYLOAD_NUMBER)
+		memcpy(&number, data, PAYLOAD_NUMBER);
+	return number;
+}
+
+static bool content_is_right(const struct flow *f, const struct mlx5dvl_recv *r,
+	const uint8_t *data, uint32_t len, uint64_t number)
+{
+	const struct pattern_request *want = request_of(&f->peer->side->t.pattern, number);
+	uint32_t skip = len >= PAYLOAD_NUMBER ? PAYLOAD_NUMBER : 0;
+	uint64_t told;
+
+	if (len != want->total ||
+		(want->opcode == MLX5DVL_WRITE_IMM) != (r->opcode == MLX5DVL_RECV_WRITE_IMM))
+		return false;
+	if (want->opcode == MLX5DVL_WRITE_IMM)
+		return true; /* the content lies in memory: flow_verify() */
+	if (skip) {
+		memcpy(&told, data, PAYLOAD_NUMBER);
+		if (told != number)
+			return false;
+	}
+	return payload_is(data + skip, len - skip,
+		payload_seed(f->remote_qpn, PAYLOAD_SEND, number));
+}
+
+static void check_receive(struct flow *f, const struct mlx5dvl_recv *r, const uint8_t *data,
+	uint32_t len)
+{
+	struct side *s = f->peer->side;
+	uint64_t number = number_of(f, r, data, len);
+	bool in_order =
+		number == f->next_number || (s->t.type != MLX5DVL_RC && number > f->next_number &&
+						    number - f->next_number < UINT32_MAX / 2);
+
+	if (!in_order || !content_is_right(f, r, data, len, number)) {
+		s->mismatches++;
+		f->peer->mismatches++;
+		f->next_number++;
+		return;
+	}
+	s->lost += number - f->next_number;
+	f->next_number = number + 1;
+}
+
+void flow_on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
+{
+	struct flow *f = mlx5dvl_qp_user(qp);
+	struct side *s = f->peer->side;
+	uint32_t skip = s->t.type == MLX5DVL_UD ? MLX5DVL_GRH_BYTES : 0;
+	uint32_t len = recv->len < skip ? 0 : recv->len - skip;
+	const uint8_t *data = recv->buf; /* NULL where no receive has memory */
+
+	f->received++;
+	s->recv_messages++;
+	s->recv_bytes += len;
+	if (s->t.check)
+		check_receive(f, recv, data ? data + skip : NULL, len);
+}
+
+/* The last write to each slot. A slot that was written to earlier holds another one's rest. */
+static uint64_t verify_writes(const struct flow *f, uint64_t requests)
+{
+	const struct side *s = f->peer->side;
+	uint64_t window = (uint64_t)s->layout.slots * s->t.pattern.n, wrong = 0;
+	uint64_t first = requests > window ? requests - window : 0;
+	bool seen[TRAFFIC_DEPTH_MAX] = {false};
+
+	for (uint64_t k = requests; k-- > first;) {
+		const struct pattern_request *r = &s->t.pattern.request[k % s->t.pattern.n];
+		uint64_t slot = k % s->layout.slots;
+		const uint8_t *at = f->mem + s->layout.write_at + slot * s->layout.stride;
+
+		if ((r->opcode != MLX5DVL_WRITE && r->opcode != MLX5DVL_WRITE_IMM) || seen[slot])
+			continue;
+		seen[slot] = true;
+		wrong += !payload_is(at, r->total, payload_seed(f->remote_qpn, PAYLOAD_WRITE, k));
+	}
+	return wrong;
+}
+
+static uint64_t count_of(const struct pattern *p, uint8_t opcode, uint64_t requests)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < p->n; i++) {
+		if (p->request[i].opcode == opcode)
+			n += requests / p->n + (i < requests % p->n);
+	}
+	return n;
+}
+
+uint64_t flow_verify(const struct flow *f, uint64_t requests)
+{
+	const struct side *s = f->peer->side;
+	uint64_t words[2], wrong;
+
+	memcpy(words, f->mem + s->layout.atomic_at, sizeof(words));
+	wrong = verify_writes(f, requests);
+	wrong += words[0] != count_of(&s->t.pattern, MLX5DVL_FETCH_ADD, requests);
+	wrong += words[1] != count_of(&s->t.pattern, MLX5DVL_CMP_SWAP, requests);
+	return wrong;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "args.h"
+#include "engine.h"
+#include "stats.h"
+
+#define MIB (1024. * 1024.)
+
+static double elapsed_s(const struct side *s)
+{
+	return s->last_ns > s->start_ns ? (double)(s->last_ns - s->start_ns) / 1e9 : 0;
+}
+
+/* Of a run that was shorter than an interval the peak is the average. */
+static double peak_bytes_per_s(const struct side *s)
+{
+	double average = elapsed_s(s) > 0 ? (double)s->bytes / elapsed_s(s) : 0;
+
+	return s->peak * 1e9 > average ? s->peak * 1e9 : average;
+}
+
+static void print_bandwidth(const struct engine_report *r, FILE *out)
+{
+	const struct side *s = r->s;
+	double unit = r->o->gbits ? 1e9 / 8 : MIB, seconds = elapsed_s(s);
+	const char *name = r->o->gbits ? "Gb/sec" : "MiB/sec";
+
+	fprintf(out, " #bytes     #iterations    BW peak[%s]    BW average[%s]   MsgRate[Mpps]\n",
+		name, name);
+	fprintf(out, " %-10" PRIu64 " %-14" PRIu64 " %-18.2f %-19.2f %.6f\n",
+		s->messages ? s->bytes / s->messages : 0, s->messages, peak_bytes_per_s(s) / unit,
+		seconds > 0 ? (double)s->bytes / seconds / unit : 0,
+		seconds > 0 ? (double)s->messages / seconds / 1e6 : 0);
+}
+
+static void print_latency(const struct side *s, const struct latrec_hist *h, const char *what,
+	FILE *out)
+{
+	fprintf(out,
+		" #bytes #samples    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    "
+		"t_stdev[usec]   99%% percentile[usec]   99.9%% percentile[usec]\n");
+	fprintf(out,
+		" %-7" PRIu64 " %-10" PRIu64 " %-14.3f %-14.3f %-15.3f %-14.3f %-15.3f %-21.3f "
+		"%-19.3f  %s\n",
+		s->messages ? s->bytes / s->messages : 0, h->count,
+		(double)latrec_hist_min(h) / 1e3, (double)latrec_hist_max(h) / 1e3,
+		(double)latrec_hist_quantile(h, .5) / 1e3, latrec_hist_mean(h) / 1e3,
+		latrec_hist_stddev(h) / 1e3, (double)latrec_hist_quantile(h, .99) / 1e3,
+		(double)latrec_hist_quantile(h, .999) / 1e3, what);
+}
+
+void report_table(const struct engine_report *r, FILE *out)
+{
+	const struct side *s = r->s;
+
+	fprintf(out, "%s %s, %u QP%s, depth %u, batches of %u: %s\n", r->device,
+		traffic_type_names[s->t.type], s->t.qps, s->t.qps > 1 ? "s" : "", s->t.depth,
+		s->t.send_batch, s->t.pattern_text);
+	if (s->sends) {
+		print_bandwidth(r, out);
+		print_latency(s, latrec_service(s->rec), "post to completion of a batch", out);
+		if (latrec_response(s->rec))
+			print_latency(s, latrec_response(s->rec), "due time to completion", out);
+		fprintf(out,
+			"percentiles: nearest rank, at most 0.79 %% above the sample; clock: %s\n",
+			latrec_clock_name(&s->clock));
+	}
+	if (s->recv_messages)
+		fprintf(out, "received %" PRIu64 " messages, %" PRIu64 " bytes\n", s->recv_messages,
+			s->recv_bytes);
+	if (s->lost)
+		fprintf(out, "lost %" PRIu64 " messages\n", s->lost);
+	if (s->t.check)
+		fprintf(out, "payloads that were not what they should be: %" PRIu64 "\n",
+			s->mismatches);
+}
+
+static json_t *hist_json(const struct latrec_hist *h)
+{
+	struct stats f;
+
+	stats_of_hist(h, &f);
+	return json_pack("{s:I s:I s:f s:I s:I s:I s:I s:I s:f}", "samples",
+		(json_int_t)f.v[STATS_SAMPLES], "min", (json_int_t)f.v[STATS_MIN], "mean",
+		latrec_hist_mean(h), "p50", (json_int_t)f.v[STATS_MEDIAN], "p95",
+		(json_int_t)f.v[STATS_P95], "p99", (json_int_t)f.v[STATS_P99], "p999",
+		(json_int_t)latrec_hist_quantile(h, .999), "max", (json_int_t)f.v[STATS_MAX],
+		"stdev", latrec_hist_stddev(h));
+}
+
+static json_t *traffic_json(const struct engine_report *r)
+{
+	const struct traffic *t = &r->s->t;
+
+	return json_pack("{s:s s:s s:i s:i s:i s:i s:i s:i s:i s:b s:b s:I s:f s:I s:i s:i}",
+		"qp_type", traffic_type_names[t->type], "request", t->pattern_text, "qp_num",
+		(int)t->qps, "depth", (int)t->depth, "send_batch", (int)t->send_batch, "recv_batch",
+		(int)t->recv_batch, "rx_depth", (int)traffic_rx_depth(t), "buf_num",
+		(int)t->buffers, "mr_num", (int)t->regions, "bidirectional", t->bidirectional,
+		"check", t->check, "iterations", (json_int_t)t->iterations, "duration_s",
+		(double)t->duration_ns / 1e9, "rate", (json_int_t)t->rate, "burst", (int)t->burst,
+		"burst_pause_us", (int)t->burst_pause_us);
+}
+
+static json_t *sent_json(const struct side *s)
+{
+	double seconds = elapsed_s(s);
+
+	return json_pack("{s:I s:I s:f s:f s:f s:f}", "messages", (json_int_t)s->messages, "bytes",
+		(json_int_t)s->bytes, "seconds", seconds, "gbps",
+		seconds > 0 ? (double)s->bytes * 8 / seconds / 1e9 : 0., "peak_gbps",
+		peak_bytes_per_s(s) * 8 / 1e9, "messages_per_s",
+		seconds > 0 ? (double)s->messages / seconds : 0.);
+}
+
+static json_t *tally_json(const struct wire_tally *t)
+{
+	return json_pack("{s:I s:I s:I s:I s:I s:i}", "messages", (json_int_t)t->messages, "bytes",
+		(json_int_t)t->bytes, "elapsed_ns", (json_int_t)t->elapsed_ns, "mismatches",
+		(json_int_t)t->mismatches, "errors", (json_int_t)t->errors, "first_error",
+		(int)t->first_error);
+}
+
+static json_t *peers_json(const struct side *s)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < s->n_peers; i++) {
+		const struct peer *p = s->peers[i];
+
+		json_array_append_new(list, json_pack("{s:s s:b s:o s:o}", "address", p->conn.peer,
+						    "lost", p->gone, "sent", tally_json(&p->theirs),
+						    "received", tally_json(&p->result)));
+	}
+	return list;
+}
+
+/* What has changed, and what the rules of the search ask for. */
+static json_t *counters_json(const struct engine_report *r)
+{
+	json_t *o = json_object();
+
+	for (uint32_t i = 0; i < r->after->n; i++) {
+		const struct counter *c = &r->after->c[i];
+		int has;
+		uint64_t before = counters_get(r->before, c->name, &has);
+		bool wanted = strstr(c->name, "vport_rdma_unicast") ||
+			      strstr(c->name, "prio3_pause_duration");
+
+		if (has && (wanted || c->value != before))
+			json_object_set_new(o, c->name,
+				json_integer((json_int_t)(c->value - before)));
+	}
+	return o;
+}
+
+json_t *report_json(const struct engine_report *r)
+{
+	const struct side *s = r->s;
+	json_t *o = json_pack("{s:s s:s s:s s:s s:s s:o s:s}", "command", "engine", "version",
+		RDMABENCH_VERSION, "role", s->is_server ? "server" : "client", "run", r->run,
+		"device", r->device, "traffic", traffic_json(r), "clock",
+		latrec_clock_name(&s->clock));
+
+	if (s->sends) {
+		json_object_set_new(o, "sent", sent_json(s));
+		json_object_set_new(o, "latency_ns", hist_json(latrec_service(s->rec)));
+		if (latrec_response(s->rec))
+			json_object_set_new(o, "response_ns", hist_json(latrec_response(s->rec)));
+	}
+	json_object_set_new(o, "received",
+		json_pack("{s:I s:I s:I}", "messages", (json_int_t)s->recv_messages, "bytes",
+			(json_int_t)s->recv_bytes, "lost", (json_int_t)s->lost));
+	json_object_set_new(o, "mismatches", json_integer((json_int_t)s->mismatches));
+	json_object_set_new(o, "errors", json_integer((json_int_t)s->errors));
+	json_object_set_new(o, "peers", peers_json(s));
+	json_object_set_new(o, "counters", counters_json(r));
+	json_object_set(o, "events", s->events);
+	json_object_set_new(o, "status", json_integer(report_status(s)));
+	return o;
+}
+
+int report_write(json_t *o, const char *path)
+{
+	FILE *out = strcmp(path, "-") ? fopen(path, "we") : stdout;
+	bool bad;
+
+	if (!out) {
+		fprintf(stderr, "rdmabench: %s: %s\n", path, strerror(errno));
+		return 1;
+	}
+	bad = json_dumpf(o, out, JSON_COMPACT) || putc('\n', out) == EOF;
+	bad |= out == stdout ? fflush(out) != 0 : fclose(out) != 0;
+	if (bad)
+		fprintf(stderr, "rdmabench: %s: cannot be written\n", path);
+	return bad;
+}
+
+int report_status(const struct side *s)
+{
+	bool bad = s->errors || s->mismatches || s->stats_error;
+
+	for (uint32_t i = 0; i < s->n_peers; i++) {
+		const struct peer *p = s->peers[i];
+
+		bad = bad || p->gone || p->theirs.errors || p->theirs.mismatches ||
+		      p->result.errors || p->result.mismatches;
+	}
+	return bad || (s->lost && s->t.type == MLX5DVL_RC);
+}

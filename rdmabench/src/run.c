@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT */
+/* The loop of both sides, and what they tell each other at the end. */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/wait.h"
+#include "side.h"
+
+#define LOOK_ROUNDS 64 /* rounds of a busy loop between two looks at the connections */
+#define SILENCE_NS (200 * NSEC_PER_MSEC) /* after which nothing more comes that can be lost */
+#define SLEEP_MS 1
+
+static uint8_t body[WIRE_BODY_MAX];
+static struct wire_tally tally; /* that is being sent: too large for the stack */
+
+static void lose_peer(struct peer *p, const char *why)
+{
+	p->gone = true;
+	side_event(p->side, "peer %s: %s", p->conn.peer, why);
+}
+
+static void send_tally(struct peer *p, enum wire_kind kind)
+{
+	size_t len = wire_put_tally(body, sizeof(body), &tally);
+	int err = wire_send(&p->conn, kind, body, len, p->side->timeout_ns);
+
+	if (err)
+		lose_peer(p, wire_error(err));
+}
+
+static void send_done(struct peer *p)
+{
+	const struct side *s = p->side;
+
+	tally = (struct wire_tally){.messages = s->messages,
+		.bytes = s->bytes,
+		.elapsed_ns = s->last_ns > s->start_ns ? s->last_ns - s->start_ns : 0,
+		.mismatches = s->mismatches,
+		.errors = s->errors,
+		.first_error = s->first_error,
+		.qps = s->t.qps};
+	for (uint32_t i = 0; i < s->t.qps; i++)
+		tally.posted[i] = p->flows[i].completed;
+	p->sent_done = true;
+	send_tally(p, WIRE_DONE);
+}
+
+/* What a failed QP had under way may or may not have come. */
+static void verify(struct peer *p)
+{
+	struct side *s = p->side;
+	bool reliable = s->t.type == MLX5DVL_RC && !p->theirs.errors && !s->errors;
+
+	for (uint32_t i = 0; i < s->t.qps; i++) {
+		struct flow *f = &p->flows[i];
+		uint64_t wanted = pattern_receives(&s->t.pattern, p->theirs.posted[i]);
+
+		s->lost += wanted > f->next_number && s->t.check ? wanted - f->next_number : 0;
+		s->lost += wanted > f->received && !s->t.check ? wanted - f->received : 0;
+		if (s->t.check && reliable)
+			p->mismatches += flow_verify(f, p->theirs.posted[i]);
+	}
+}
+
+static void send_result(struct peer *p)
+{
+	struct side *s = p->side;
+	uint64_t before = p->mismatches;
+
+	verify(p);
+	s->mismatches += p->mismatches - before;
+	tally = (struct wire_tally){.mismatches = p->mismatches,
+		.errors = s->errors,
+		.first_error = s->first_error};
+	for (uint32_t i = 0; i < s->t.qps; i++)
+		tally.messages += p->flows[i].received;
+	p->sent_result = true;
+	send_tally(p, WIRE_RESULT);
+}
+
+/* All has come that the peer's DONE told, or nothing comes any more. */
+static bool is_drained(struct peer *p, uint64_t now_ns)
+{
+	const struct side *s = p->side;
+	uint64_t received = 0, wanted = 0;
+
+	for (uint32_t i = 0; i < s->t.qps; i++) {
+		received += p->flows[i].received;
+		wanted += pattern_receives(&s->t.pattern, p->theirs.posted[i]);
+	}
+	if (received >= wanted)
+		return true;
+	if (received != p->recv_seen) {
+		p->recv_seen = received;
+		p->last_recv_ns = now_ns;
+	}
+	return now_ns - p->last_recv_ns > SILENCE_NS;
+}
+
+static void take_message(struct peer *p, int kind, struct wire_buf *b, uint64_t now_ns)
+{
+	const struct side *s = p->side;
+
+	if (kind == WIRE_DONE && !p->got_done && !wire_get_tally(b, s->t.qps, &p->theirs)) {
+		p->got_done = true;
+		p->last_recv_ns = now_ns;
+	} else if (kind == WIRE_RESULT && p->sent_done && !p->got_result &&
+		   !wire_get_tally(b, 0, &p->result)) {
+		p->got_result = true;
+	} else if (kind != WIRE_ALIVE) {
+		lose_peer(p, wire_error(-EBADMSG));
+	}
+}
+
+static bool is_over(const struct peer *p)
+{
+	return p->gone || (p->sent_done && p->got_done && p->sent_result && p->got_result);
+}
+
+/* One look at a connection. @done: all that we send has completed. */
+static void tend_peer(struct peer *p, bool done, uint64_t now_ns)
+{
+	const struct side *s = p->side;
+	struct wire_buf b;
+	int kind, err;
+
+	if (is_over(p))
+		return;
+	kind = wire_poll(&p->conn, s->timeout_ns, &b);
+	if (kind < 0) {
+		lose_peer(p, wire_error(kind));
+		return;
+	}
+	if (kind)
+		take_message(p, kind, &b, now_ns);
+	err = p->gone ? 0 : wire_alive(&p->conn, now_ns, s->timeout_ns);
+	if (err)
+		lose_peer(p, wire_error(err));
+	if (!p->gone && done && !p->sent_done)
+		send_done(p);
+	if (!p->gone && p->got_done && !p->sent_result && is_drained(p, now_ns))
+		send_result(p);
+}
+
+/* What the device tells beside completions. */
+static void tend_device(struct side *s)
+{
+	switch (mlx5dvl_ctx_event(s->ctx)) {
+	case MLX5DVL_EVENT_NONE:
+		break;
+	case MLX5DVL_EVENT_PORT_DOWN:
+		side_event(s, "the port is down");
+		break;
+	case MLX5DVL_EVENT_PORT_UP:
+		side_event(s, "the port is up");
+		break;
+	case MLX5DVL_EVENT_FATAL:
+		side_event(s, "the device is lost");
+		for (uint32_t i = 0; i < s->n_peers; i++)
+			s->peers[i]->gone = true;
+		break;
+	default:
+		side_event(s, "an asynchronous event of the device");
+		break;
+	}
+}
+
+static bool tend_peers(struct side *s, bool done)
+{
+	uint64_t now = clock_ns();
+	bool over = true;
+
+	tend_device(s);
+	for (uint32_t i = 0; i < s->n_peers; i++) {
+		tend_peer(s->peers[i], done, now);
+		over = over && is_over(s->peers[i]);
+	}
+	return over;
+}
+
+/* Nothing to send: a message on a connection wakes us, or a millisecond. */
+static void sleep_on(const struct side *s)
+{
+	struct pollfd p[SIDE_PEERS_MAX];
+
+	for (uint32_t i = 0; i < s->n_peers; i++)
+		p[i] = (struct pollfd){.fd = is_over(s->peers[i]) ? -1 : s->peers[i]->conn.fd,
+			.events = POLLIN};
+	poll(p, s->n_peers, SLEEP_MS);
+}
+
+/* @done_p: nothing more to send, and nothing outstanding. */
+static uint32_t send_all(struct side *s, bool *done_p)
+{
+	uint64_t now = latrec_clock_now(&s->clock);
+	uint32_t progress = 0;
+	bool done = true;
+
+	for (uint32_t p = 0; p < s->n_peers; p++) {
+		for (uint32_t i = 0; i < s->t.qps; i++) {
+			struct flow *f = &s->peers[p]->flows[i];
+
+			if (f->peer->gone || flow_is_done(f, now))
+				continue;
+			progress += flow_send(f, now);
+			done = false;
+		}
+	}
+	*done_p = done;
+	return progress;
+}
+
+void side_run(struct side *s)
+{
+	struct wait w = WAIT_INIT;
+	bool done = false, over = false;
+	uint32_t round = 0;
+
+	s->start_ns = s->interval_ns = s->last_ns = latrec_clock_now(&s->clock);
+	while (!over) {
+		uint32_t progress = done ? 0 : send_all(s, &done);
+
+		progress += (uint32_t)mlx5dvl_send_poll(s->scq, 64, flow_on_sent, s);
+		progress +=
+			(uint32_t)mlx5dvl_mono_poll(s->rcq, (int)s->t.recv_batch, flow_on_recv, s);
+		mlx5dvl_srq_refill(s->srq);
+		if (progress)
+			wait_reset(&w);
+		if (++round % LOOK_ROUNDS && (progress || !done))
+			continue;
+		over = tend_peers(s, done);
+		if (!progress && wait_step(&w)) {
+			if (done)
+				sleep_on(s);
+			else
+				sched_yield();
+		}
+	}
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/* Batches of requests: posted when they are due, recorded when they complete. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "payload.h"
+#include "side.h"
+
+#define PEAK_NS (10 * NSEC_PER_MSEC)
+
+static bool takes_receive(uint8_t opcode)
+{
+	return opcode == MLX5DVL_SEND || opcode == MLX5DVL_SEND_IMM || opcode == MLX5DVL_WRITE_IMM;
+}
+
+/* The payload of request k, where it is to be compared. */
+static void prepare(const struct flow *f, const struct pattern_request *r, uint64_t k,
+	uint8_t *local)
+{
+	uint32_t qpn = mlx5dvl_qp_qpn(f->qp), skip = 0;
+
+	if (r->opcode == MLX5DVL_SEND || r->opcode == MLX5DVL_SEND_IMM) {
+		if (r->total >= PAYLOAD_NUMBER) {
+			memcpy(local, &f->numbered, PAYLOAD_NUMBER);
+			skip = PAYLOAD_NUMBER;
+		}
+		payload_fill(local + skip, r->total - skip,
+			payload_seed(qpn, PAYLOAD_SEND, f->numbered));
+	} else if (r->opcode == MLX5DVL_WRITE || r->opcode == MLX5DVL_WRITE_IMM) {
+		payload_fill(local, r->total, payload_seed(qpn, PAYLOAD_WRITE, k));
+	} else {
+		memset(local, 0, r->total);
+	}
+}
+
+static uint64_t remote_address(const struct flow *f, const struct pattern_request *r, uint64_t slot)
+{
+	const struct layout *l = &f->peer->side->layout;
+
+	switch (r->opcode) {
+	case MLX5DVL_READ:
+		return f->remote + l->read_at;
+	case MLX5DVL_FETCH_ADD:
+		return f->remote + l->atomic_at;
+	case MLX5DVL_CMP_SWAP:
+		return f->remote + l->atomic_at + 8;
+	default:
+		return f->remote + l->write_at + slot * l->stride;
+	}
+}
+
+static int post_places(struct flow *f, const struct pattern_request *r, uint8_t *local,
+	uint64_t remote, unsigned flags)
+{
+	struct mlx5dvl_sge places[PATTERN_PLACES];
+	struct mlx5dvl_list l = {.opcode = r->opcode,
+		.nsge = r->n,
+		.sge = places,
+		.raddr = remote,
+		.rkey = f->rkey,
+		.imm = (uint32_t)f->numbered,
+		.ah = f->ah,
+		.flags = flags};
+
+	for (uint32_t i = 0; i < r->n; i++) {
+		places[i] = (struct mlx5dvl_sge){local, f->mr->lkey, r->len[i]};
+		local += r->len[i];
+	}
+	return mlx5dvl_post_list(f->qp, &l);
+}
+
+static int post_one_place(struct flow *f, const struct pattern_request *r, uint8_t *local,
+	uint64_t remote, unsigned flags)
+{
+	uint32_t lkey = f->mr->lkey, rkey = f->rkey, len = r->total;
+	uint32_t imm = (uint32_t)f->numbered;
+	uint64_t *word = (uint64_t *)(void *)local, n;
+
+	switch (r->opcode) {
+	case MLX5DVL_WRITE:
+		return mlx5dvl_post_write(f->qp, local, lkey, len, remote, rkey, flags, 0);
+	case MLX5DVL_WRITE_IMM:
+		return mlx5dvl_post_write_imm(f->qp, local, lkey, len, remote, rkey, imm, flags, 0);
+	case MLX5DVL_READ:
+		return mlx5dvl_post_read(f->qp, local, lkey, len, remote, rkey, flags, 0);
+	case MLX5DVL_SEND:
+		return mlx5dvl_post_send(f->qp, local, lkey, len, flags, 0);
+	case MLX5DVL_SEND_IMM:
+		return mlx5dvl_post_send_imm(f->qp, local, lkey, len, imm, flags, 0);
+	case MLX5DVL_FETCH_ADD:
+		f->atomics[0]++;
+		return mlx5dvl_post_fetch_add(f->qp, word, lkey, remote, rkey, 1, flags, 0);
+	default:
+		n = f->atomics[1]++;
+		return mlx5dvl_post_cmp_swap(f->qp, word, lkey, remote, rkey, n, n + 1, flags, 0);
+	}
+}
+
+/* The send queue has room: it is sized for the depth. */
+static int post_request(struct flow *f, uint64_t k, bool last)
+{
+	const struct side *s = f->peer->side;
+	const struct pattern_request *r = &s->t.pattern.request[k % s->t.pattern.n];
+	uint64_t slot = k % s->layout.slots;
+	uint8_t *local = f->mem + slot * s->layout.stride;
+	uint64_t remote = remote_address(f, r, slot);
+	unsigned flags =
+		(last ? MLX5DVL_SIGNALED : 0) | (r->total > s->t.inline_max ? MLX5DVL_BY_REF : 0);
+	int err;
+
+	if (s->t.check)
+		prepare(f, r, k, local);
+	if (f->ah || r->n > 1)
+		err = post_places(f, r, local, remote, flags);
+	else
+		err = post_one_place(f, r, local, remote, flags);
+	if (!err)
+		f->numbered += takes_receive(r->opcode);
+	return err;
+}
+
+static uint64_t left_to_post(const struct flow *f, uint64_t now_ns)
+{
+	const struct side *s = f->peer->side;
+
+	if (f->failed || f->peer->gone || !s->sends)
+		return 0;
+	if (s->t.iterations)
+		return s->t.iterations - f->posted;
+	return now_ns - s->start_ns < s->t.duration_ns ? UINT64_MAX : 0;
+}
+
+bool flow_is_done(const struct flow *f, uint64_t now_ns)
+{
+	return f->failed || (f->posted == f->completed && !left_to_post(f, now_ns));
+}
+
+static void post_batch(struct flow *f, uint32_t n, uint64_t due_ns)
+{
+	struct side *s = f->peer->side;
+	struct batch *b = &f->batches[f->head % s->t.depth];
+	int err = 0;
+
+	*b = (struct batch){.first = f->posted, .count = n};
+	b->posted_ns = latrec_clock_now(&s->clock);
+	b->due_ns = due_ns ? due_ns : b->posted_ns;
+	for (uint32_t i = 0; i < n && !err; i++)
+		err = post_request(f, b->first + i, i + 1 == n);
+	if (err) { /* -ENOTCONN: the QP has failed, which side_on_error() has told */
+		f->failed = true;
+		return;
+	}
+	mlx5dvl_ring(f->qp);
+	f->posted += n;
+	f->head++;
+}
+
+/* When the next batch is due; 0: at once. The flows take turns. */
+static uint64_t next_due(const struct flow *f)
+{
+	const struct side *s = f->peer->side;
+	double flows = (double)s->t.qps * s->n_peers;
+	double batches = (double)f->head * flows + f->index;
+
+	if (!s->t.rate)
+		return 0;
+	return s->start_ns + (uint64_t)(batches * s->t.send_batch * 1e9 / (double)s->t.rate);
+}
+
+static void after_batch(struct flow *f, uint64_t now_ns)
+{
+	const struct traffic *t = &f->peer->side->t;
+
+	if (t->burst && ++f->burst == t->burst) {
+		f->burst = 0;
+		f->resume_ns = now_ns + t->burst_pause_us * NSEC_PER_USEC;
+	}
+}
+
+bool flow_send(struct flow *f, uint64_t now_ns)
+{
+	const struct traffic *t = &f->peer->side->t;
+	uint64_t left = left_to_post(f, now_ns), due = next_due(f);
+	uint32_t n = left < t->send_batch ? (uint32_t)left : t->send_batch;
+
+	if (!n || f->posted - f->completed + n > t->depth || now_ns < f->resume_ns || now_ns < due)
+		return false;
+	post_batch(f, n, due);
+	after_batch(f, now_ns);
+	return !f->failed;
+}
+
+/* What a READ or an atomic has brought. */
+static bool result_is_right(struct flow *f, const struct pattern_request *r, const uint8_t *local)
+{
+	uint64_t word;
+
+	switch (r->opcode) {
+	case MLX5DVL_READ:
+		return payload_is(local, r->total, payload_seed(f->remote_qpn, PAYLOAD_READ, 0));
+	case MLX5DVL_FETCH_ADD:
+		memcpy(&word, local, sizeof(word));
+		return word == f->checked[0]++;
+	case MLX5DVL_CMP_SWAP:
+		memcpy(&word, local, sizeof(word));
+		return word == f->checked[1]++;
+	default:
+		return true;
+	}
+}
+
+static void count_batch(struct flow *f, const struct batch *b)
+{
+	struct side *s = f->peer->side;
+
+	for (uint64_t k = b->first; k < b->first + b->count; k++) {
+		const struct pattern_request *r = &s->t.pattern.request[k % s->t.pattern.n];
+		const uint8_t *local = f->mem + k % s->layout.slots * s->layout.stride;
+
+		s->bytes += r->total;
+		s->interval_bytes += r->total;
+		if (s->t.check && !result_is_right(f, r, local))
+			s->mismatches++;
+	}
+	s->messages += b->count;
+}
+
+static void note_peak(struct side *s, uint64_t now_ns)
+{
+	double rate;
+
+	if (now_ns - s->interval_ns < PEAK_NS)
+		return;
+	rate = (double)s->interval_bytes / (double)(now_ns - s->interval_ns);
+	s->peak = rate > s->peak ? rate : s->peak;
+	s->interval_ns = now_ns;
+	s->interval_bytes = 0;
+}
+
+void flow_on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
+{
+	struct flow *f = mlx5dvl_qp_user(qp);
+	struct side *s = f->peer->side;
+	const struct batch *b = &f->batches[f->tail % s->t.depth];
+	uint64_t now = latrec_clock_now(&s->clock);
+	int err;
+
+	f->tail++;
+	f->completed += b->count;
+	s->last_ns = now;
+	count_batch(f, b);
+	note_peak(s, now);
+	if (latrec_record(s->rec, b->due_ns, b->posted_ns, now) || !s->stats)
+		return;
+	err = statsfile_add(s->stats, now - b->posted_ns, now);
+	if (err && !s->stats_error) {
+		s->stats_error = err;
+		side_event(s, "%s: %s", statsfile_path(s->stats), strerror(-err));
+	}
+}
+
+void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error)
+{
+	struct flow *f = mlx5dvl_qp_user(qp);
+	struct side *s = arg;
+
+	f->failed = true;
+	if (error->err == -ECANCELED)
+		return;
+	s->errors++;
+	if (!s->first_error)
+		s->first_error = error->err;
+	if (s->errors <= 8)
+		side_event(s, "QP %#x, %s: %s (syndrome %#x, vendor %#x)", mlx5dvl_qp_qpn(qp),
+			error->is_recv ? "receive" : pattern_op_name(error->opcode),
+			strerror(-error->err), error->syndrome, error->vendor_syndrome);
+}

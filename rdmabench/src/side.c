@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+#include "side.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "args.h"
+#include "base/compiler.h"
+#include "payload.h"
+
+#define PAGE 4096
+#define ALL_RIGHTS                                                                                 \
+	(MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE | MLX5DVL_REMOTE_READ | MLX5DVL_REMOTE_ATOMIC)
+
+void side_event(struct side *s, const char *format, ...)
+{
+	char text[300];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	fprintf(stderr, "rdmabench engine: %s\n", text);
+	json_array_append_new(s->events, text_json(text));
+}
+
+static int said(char *why, const char *what, int err)
+{
+	snprintf(why, WIRE_TEXT_MAX, "%s: %s", what, strerror(-err));
+	return err;
+}
+
+static int open_device(struct side *s, const struct side_device *d, char *why)
+{
+	struct mlx5dvl_ctx_attr a = {.device = d->name,
+		.port = d->port,
+		.gid_index = d->gid_index,
+		.on_error = side_on_error,
+		.error_arg = s};
+	int err = mlx5dvl_ctx_open(&a, &s->ctx);
+
+	if (err == -ENODEV)
+		snprintf(why, WIRE_TEXT_MAX,
+			"no mlx5 device%s%.40s: give another --ib-dev, or run under softhca-run",
+			d->name ? " " : "", d->name ? d->name : "");
+	else if (err == -EINVAL)
+		snprintf(why, WIRE_TEXT_MAX,
+			"no such port or GID: give another --ib-port or "
+			"--gid-index");
+	else if (err)
+		said(why, "the device cannot be opened", err);
+	return err;
+}
+
+static int make_srq(struct side *s)
+{
+	struct mlx5dvl_srq_attr a = {.depth = traffic_rx_depth(&s->t),
+		.buf_size = traffic_recv_size(&s->t)};
+	size_t len = mlx5dvl_srq_buf_len(a.depth, a.buf_size);
+	int err;
+
+	if (len) {
+		s->recv_mem = aligned_alloc(PAGE, align_up(len, PAGE));
+		if (!s->recv_mem)
+			return -ENOMEM;
+		err = mlx5dvl_mr_reg(s->ctx, s->recv_mem, len, MLX5DVL_LOCAL_WRITE, &s->recv_mr);
+		if (err)
+			return err;
+		a.buf = s->recv_mem;
+		a.lkey = s->recv_mr.lkey;
+	}
+	return mlx5dvl_srq_create(s->ctx, &a, &s->srq);
+}
+
+static int make_queues(struct side *s, uint32_t n_peers)
+{
+	struct mlx5dvl_cq_attr send = {.depth = n_peers * s->t.qps * traffic_sq_depth(&s->t)};
+	int err = make_srq(s);
+
+	if (err)
+		return err;
+	err = mlx5dvl_cq_create(s->ctx, &(struct mlx5dvl_cq_attr){.srq = s->srq}, &s->rcq);
+	return err ? err : mlx5dvl_cq_create(s->ctx, &send, &s->scq);
+}
+
+int side_open(struct side *s, const struct side_device *d, uint32_t n_peers,
+	char why[WIRE_TEXT_MAX])
+{
+	struct latrec_attr rec = {.intended = s->t.rate > 0};
+	int err;
+
+	traffic_layout(&s->t, &s->layout);
+	err = latrec_clock_init(&s->clock, LATREC_CLOCK_AUTO);
+	if (!err)
+		err = latrec_create(&rec, &s->rec);
+	if (err)
+		return said(why, "no clock or no memory for latencies", err);
+	err = open_device(s, d, why);
+	if (err)
+		return err;
+	err = make_queues(s, n_peers);
+	return err ? said(why, "queues cannot be made", err) : 0;
+}
+
+static int add_flow(struct side *s, struct peer *p, uint32_t i)
+{
+	struct mlx5dvl_qp_attr a = {.send_cq = s->scq,
+		.recv_cq = s->rcq,
+		.user = &p->flows[i],
+		.sq_depth = traffic_sq_depth(&s->t),
+		.mtu = s->t.mtu,
+		.timeout = s->t.qp_timeout,
+		.type = s->t.type,
+		.qkey = s->t.type == MLX5DVL_UD ? SIDE_QKEY : 0};
+	struct flow *f = &p->flows[i];
+	int err;
+
+	f->peer = p;
+	f->index = i;
+	f->mem = p->mem + i * s->layout.size;
+	f->batches = calloc(s->t.depth, sizeof(*f->batches));
+	if (!f->batches)
+		return -ENOMEM;
+	err = mlx5dvl_qp_create(s->ctx, &a, &f->qp);
+	if (!err)
+		payload_fill(f->mem + s->layout.read_at, s->t.pattern.largest,
+			payload_seed(mlx5dvl_qp_qpn(f->qp), PAYLOAD_READ, 0));
+	return err;
+}
+
+/* The first of the QPs whose memory is in a region. */
+static uint32_t first_of(const struct side *s, uint32_t region)
+{
+	return (uint32_t)((uint64_t)region * s->t.qps / s->t.regions);
+}
+
+static int add_regions(struct side *s, struct peer *p)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < s->t.regions && !err; i++) {
+		uint32_t first = first_of(s, i), end = first_of(s, i + 1);
+
+		err = mlx5dvl_mr_reg(s->ctx, p->mem + first * s->layout.size,
+			(end - first) * s->layout.size, ALL_RIGHTS, &p->regions[i]);
+		while (first < end)
+			p->flows[first++].mr = &p->regions[i];
+	}
+	return err;
+}
+
+static int add_memory(struct side *s, struct peer *p)
+{
+	size_t len = align_up(s->t.qps * s->layout.size, PAGE);
+
+	p->mem = aligned_alloc(PAGE, len);
+	p->flows = calloc(s->t.qps, sizeof(*p->flows));
+	p->regions = calloc(s->t.regions, sizeof(*p->regions));
+	if (!p->mem || !p->flows || !p->regions)
+		return -ENOMEM;
+	memset(p->mem, 0, len);
+	return add_regions(s, p);
+}
+
+/* A datagram is one packet. */
+static int check_datagrams(struct side *s, struct peer *p, char *why)
+{
+	struct mlx5dvl_qp_info info;
+
+	mlx5dvl_qp_info(p->flows[0].qp, &info);
+	if (s->t.type != MLX5DVL_UD || s->t.pattern.largest_send <= 128u << info.mtu)
+		return 0;
+	snprintf(why, WIRE_TEXT_MAX, "a datagram has at most %u bytes here: give a smaller size",
+		128u << info.mtu);
+	return -EMSGSIZE;
+}
+
+int side_add_peer(struct side *s, struct peer *p, char why[WIRE_TEXT_MAX])
+{
+	int err = add_memory(s, p);
+
+	if (err)
+		return said(why, "memory cannot be registered", err);
+	for (uint32_t i = 0; i < s->t.qps; i++) {
+		err = add_flow(s, p, i);
+		if (err == -EINVAL)
+			return said(why, "the port does not have that MTU", err);
+		if (err)
+			return said(why, "a QP cannot be made", err);
+	}
+	return check_datagrams(s, p, why);
+}
+
+void side_describe(const struct side *s, const struct peer *p, const char *run,
+	struct wire_side *d_p)
+{
+	memset(d_p->run, 0, sizeof(d_p->run));
+	snprintf(d_p->run, sizeof(d_p->run), "%s", run);
+	d_p->addr = (uintptr_t)p->mem;
+	d_p->qps = s->t.qps;
+	for (uint32_t i = 0; i < s->t.qps; i++) {
+		mlx5dvl_qp_info(p->flows[i].qp, &d_p->qp[i]);
+		d_p->rkey[i] = p->flows[i].mr->rkey;
+	}
+}
+
+int side_connect(struct peer *p, char why[WIRE_TEXT_MAX])
+{
+	const struct side *s = p->side;
+	int err = 0;
+
+	for (uint32_t i = 0; i < s->t.qps && !err; i++) {
+		const struct mlx5dvl_qp_info *theirs = &p->remote.qp[i];
+		struct flow *f = &p->flows[i];
+
+		f->remote = p->remote.addr + i * s->layout.size;
+		f->rkey = p->remote.rkey[i];
+		f->remote_qpn = theirs->qpn;
+		if (s->t.type == MLX5DVL_UD) {
+			err = mlx5dvl_qp_connect(f->qp, NULL);
+			err = err ? err : mlx5dvl_ah_create(f->qp, theirs, &f->ah);
+		} else {
+			err = mlx5dvl_qp_connect(f->qp, theirs);
+		}
+	}
+	return err ? said(why, "the QPs cannot be connected", err) : 0;
+}
+
+static void close_peer(const struct side *s, struct peer *p)
+{
+	wire_close(&p->conn);
+	for (uint32_t i = 0; p->flows && i < s->t.qps; i++) {
+		mlx5dvl_ah_destroy(p->flows[i].ah);
+		mlx5dvl_qp_destroy(p->flows[i].qp);
+		free(p->flows[i].batches);
+	}
+	for (uint32_t i = 0; p->regions && i < s->t.regions; i++)
+		mlx5dvl_mr_dereg(&p->regions[i]);
+	free(p->regions);
+	free(p->flows);
+	free(p->mem);
+	free(p);
+}
+
+void side_close(struct side *s)
+{
+	for (uint32_t i = 0; i < s->n_peers; i++)
+		close_peer(s, s->peers[i]);
+	mlx5dvl_cq_destroy(s->scq);
+	mlx5dvl_cq_destroy(s->rcq);
+	mlx5dvl_srq_destroy(s->srq);
+	mlx5dvl_mr_dereg(&s->recv_mr);
+	free(s->recv_mem);
+	mlx5dvl_ctx_close(s->ctx);
+	latrec_destroy(s->rec);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/* One side of the traffic: its device objects, what it sends, what it receives. */
+#ifndef RDMABENCH_SIDE_H
+#define RDMABENCH_SIDE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "latrec.h"
+#include "mlx5dvl.h"
+#include "statsfile.h"
+#include "traffic.h"
+#include "wire.h"
+
+#define SIDE_PEERS_MAX 64
+#define SIDE_QKEY 0x11111
+
+struct side;
+struct peer;
+
+/* Requests that leave with one doorbell; the last one's completion is theirs. */
+struct batch {
+	uint64_t due_ns, posted_ns;
+	uint64_t first; /* number of its first request */
+	uint32_t count;
+};
+
+/* One queue pair. */
+struct flow {
+	struct mlx5dvl_qp *qp;
+	struct mlx5dvl_ah *ah; /* UD */
+	struct peer *peer;
+	uint32_t index; /* among the peer's */
+	uint8_t *mem; /* by side.layout */
+	const struct mlx5dvl_mr *mr; /* of that memory */
+	uint32_t rkey; /* of the peer's */
+	uint64_t remote; /* address of the peer's, by the same layout */
+	uint32_t remote_qpn;
+	bool failed;
+	/* What it sends. */
+	struct batch *batches; /* a ring of side.t.depth */
+	uint64_t head, tail; /* of the ring; they run freely */
+	uint64_t posted, completed; /* requests */
+	uint64_t numbered; /* requests that took a receive of the peer's */
+	uint64_t atomics[2]; /* fetch-and-adds, compare-and-swaps, that were posted */
+	uint64_t checked[2]; /* ... whose results have been compared */
+	uint64_t resume_ns; /* after a burst */
+	uint32_t burst; /* batches since the last pause */
+	/* What it receives. */
+	uint64_t received, next_number;
+};
+
+struct peer {
+	struct side *side;
+	struct wire_conn conn;
+	struct wire_side remote;
+	struct mlx5dvl_mr *regions; /* side.t.regions of them */
+	uint8_t *mem;
+	struct flow *flows; /* side.t.qps of them */
+	struct wire_tally theirs; /* of its DONE: what it sent */
+	struct wire_tally result; /* of its RESULT: what it received */
+	bool sent_done, got_done, sent_result, got_result;
+	bool gone;
+	uint64_t mismatches;
+	uint64_t last_recv_ns; /* when something came last, after DONE */
+	uint64_t recv_seen;
+};
+
+struct side {
+	struct traffic t;
+	struct layout layout;
+	bool sends; /* the client; both with t.bidirectional */
+	bool is_server;
+	uint64_t timeout_ns; /* of the TCP connection */
+
+	struct mlx5dvl_ctx *ctx;
+	struct mlx5dvl_srq *srq;
+	struct mlx5dvl_cq *rcq, *scq;
+	struct mlx5dvl_mr recv_mr;
+	uint8_t *recv_mem;
+	struct peer *peers[SIDE_PEERS_MAX];
+	uint32_t n_peers;
+
+	struct latrec_clock clock;
+	struct latrec *rec;
+	struct statsfile *stats; /* NULL: none */
+	int stats_error; /* the first one */
+
+	uint64_t start_ns, last_ns; /* of the traffic; of the last completion */
+	uint64_t messages, bytes; /* sent and completed */
+	uint64_t recv_messages, recv_bytes;
+	uint64_t mismatches, lost;
+	uint64_t interval_ns, interval_bytes; /* of the throughput's peak */
+	double peak; /* bytes per nanosecond */
+	uint64_t errors;
+	int first_error;
+	json_t *events; /* an array of strings: what went wrong */
+};
+
+/* How the device is found. */
+struct side_device {
+	const char *name; /* NULL: the first */
+	uint8_t port;
+	int gid_index;
+};
+
+/*
+ * Opens the device, and makes what all peers share, for n_peers of them. side->t must be
+ * checked. 0, or -errno, with a line in why.
+ */
+int side_open(struct side *s, const struct side_device *d, uint32_t n_peers,
+	char why[WIRE_TEXT_MAX]);
+/* QPs and memory for a peer, whose connection was opened. */
+int side_add_peer(struct side *s, struct peer *p, char why[WIRE_TEXT_MAX]);
+/* For the peer: what it needs to reach us. */
+void side_describe(const struct side *s, const struct peer *p, const char *run,
+	struct wire_side *d_p);
+/* From the peer, in p->remote. 0, or -errno with a line in why. */
+int side_connect(struct peer *p, char why[WIRE_TEXT_MAX]);
+/* All that was made; connections are closed, peers freed. */
+void side_close(struct side *s);
+
+/* Says it on standard error and keeps it for the report. */
+void side_event(struct side *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- sending (send.c) ---- */
+
+/* Posts a batch if the traffic allows one now. now_ns is of side.clock. */
+bool flow_send(struct flow *f, uint64_t now_ns);
+/* Nothing is outstanding, and nothing more will be posted. */
+bool flow_is_done(const struct flow *f, uint64_t now_ns);
+void flow_on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent);
+void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error);
+
+/* ---- receiving (receive.c) ---- */
+
+void flow_on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv);
+/* Of so many requests, those that take a receive. */
+uint64_t pattern_receives(const struct pattern *p, uint64_t requests);
+/* Compares what lies in memory when the peer has done so many requests; mismatches. */
+uint64_t flow_verify(const struct flow *f, uint64_t requests);
+
+/* ---- the run (run.c) ---- */
+
+/* From GO until all peers have told their results, or have gone. */
+void side_run(struct side *s);
+
+#endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+#include "stats.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const stats_names[STATS_KEYS] = {
+	"latency_samples",
+	"latency_min_ns",
+	"latency_avg_ns",
+	"latency_median_ns",
+	"latency_p95_ns",
+	"latency_p99_ns",
+	"latency_max_ns",
+};
+
+static int by_value(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+void stats_of_window(uint64_t *samples, size_t n, struct stats *s_p)
+{
+	uint64_t sum = 0;
+
+	qsort(samples, n, sizeof(*samples), by_value);
+	for (size_t i = 0; i < n; i++)
+		sum += samples[i];
+	*s_p = (struct stats){{
+		[STATS_SAMPLES] = n,
+		[STATS_MIN] = samples[0],
+		[STATS_AVG] = sum / n,
+		[STATS_MEDIAN] = samples[n / 2],
+		[STATS_P95] = samples[(size_t)((double)n * 0.95)],
+		[STATS_P99] = samples[(size_t)((double)n * 0.99)],
+		[STATS_MAX] = samples[n - 1],
+	}};
+}
+
+void stats_of_hist(const struct latrec_hist *h, struct stats *s_p)
+{
+	*s_p = (struct stats){{
+		[STATS_SAMPLES] = h->count,
+		[STATS_MIN] = latrec_hist_min(h),
+		[STATS_AVG] = (uint64_t)latrec_hist_mean(h),
+		[STATS_MEDIAN] = latrec_hist_quantile(h, .5),
+		[STATS_P95] = latrec_hist_quantile(h, .95),
+		[STATS_P99] = latrec_hist_quantile(h, .99),
+		[STATS_MAX] = latrec_hist_max(h),
+	}};
+}
+
+int stats_print(const struct stats *s, FILE *out)
+{
+	for (int k = 0; k < STATS_KEYS; k++) {
+		if (fprintf(out, "%s: %" PRIu64 "\n", stats_names[k], s->v[k]) < 0)
+			return errno ? -errno : -EIO;
+	}
+	return 0;
+}
+
+static int key_of(const char *name, size_t len)
+{
+	for (int k = 0; k < STATS_KEYS; k++) {
+		if (strlen(stats_names[k]) == len && !memcmp(stats_names[k], name, len))
+			return k;
+	}
+	return -1;
+}
+
+static void trim(const char **from, const char **to)
+{
+	while (*from < *to && isspace((unsigned char)**from))
+		++*from;
+	while (*from < *to && isspace((unsigned char)(*to)[-1]))
+		--*to;
+}
+
+/* A number and nothing else: digits first, so neither signs nor words like nan. */
+static int read_value(const char *from, const char *to, int key, struct stats_row *row)
+{
+	char copy[64], *end;
+	size_t len = (size_t)(to - from);
+
+	if (!len || len >= sizeof(copy) || !isdigit((unsigned char)*from) ||
+		strcspn(from, "xX") < len)
+		return -EBADMSG;
+	memcpy(copy, from, len);
+	copy[len] = 0;
+	errno = 0;
+	if (key == STATS_SAMPLES)
+		row->samples = strtoull(copy, &end, 10);
+	else
+		row->v[key] = strtod(copy, &end);
+	return *end || errno || !isfinite(row->v[key]) ? -EBADMSG : 0;
+}
+
+static int read_line(const char *line, const char *end, struct stats_row *row, unsigned *seen)
+{
+	const char *colon = memchr(line, ':', (size_t)(end - line)), *name_end, *value;
+	int key;
+
+	if (!colon)
+		return 0;
+	name_end = colon;
+	value = colon + 1;
+	trim(&line, &name_end);
+	trim(&value, &end);
+	key = key_of(line, (size_t)(name_end - line));
+	if (key < 0)
+		return 0;
+	*seen |= 1u << key;
+	return read_value(value, end, key, row);
+}
+
+int stats_parse(const char *text, size_t len, struct stats_row *row_p)
+{
+	char copy[STATS_TEXT_MAX + 1];
+	struct stats_row row = {0};
+	const char *line = copy, *end, *all;
+	unsigned seen = 0;
+	int err;
+
+	if (len > STATS_TEXT_MAX)
+		return -EBADMSG;
+	memcpy(copy, text, len); /* for strcspn(), which wants an end */
+	copy[len] = 0;
+	end = copy + len;
+	all = end;
+	trim(&line, &all);
+	if (line == all)
+		return -ENODATA;
+	for (line = copy; line < end; line++) {
+		const char *stop = memchr(line, '\n', (size_t)(end - line));
+
+		stop = stop ? stop : end;
+		err = read_line(line, stop, &row, &seen);
+		if (err)
+			return err;
+		line = stop;
+	}
+	if (seen != (1u << STATS_KEYS) - 1 || end[-1] != '\n')
+		return -EBADMSG;
+	*row_p = row;
+	return 0;
+}
+
+enum rule { RULE_MIN, RULE_MEAN, RULE_MAX };
+
+static double combine(enum rule rule, double so_far, double x)
+{
+	if (rule == RULE_MEAN)
+		return so_far + x;
+	return (rule == RULE_MIN) == (x < so_far) ? x : so_far;
+}
+
+static void merge_key(const struct stats_row *rows, size_t n, int key, struct stats_merged *m)
+{
+	static const enum rule rules[STATS_KEYS] = {
+		[STATS_MIN] = RULE_MIN,
+		[STATS_AVG] = RULE_MEAN,
+		[STATS_MEDIAN] = RULE_MEAN,
+		[STATS_P95] = RULE_MAX,
+		[STATS_P99] = RULE_MAX,
+		[STATS_MAX] = RULE_MAX,
+	};
+	size_t used = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		double x = rows[i].v[key];
+
+		if (!rows[i].samples || x == 0)
+			continue;
+		m->v[key] = used ? combine(rules[key], m->v[key], x) : x;
+		used++;
+	}
+	m->has[key] = used > 0;
+	if (used && rules[key] == RULE_MEAN)
+		m->v[key] /= (double)used;
+}
+
+void stats_merge(const struct stats_row *rows, size_t n, struct stats_merged *m_p)
+{
+	*m_p = (struct stats_merged){0};
+	for (size_t i = 0; i < n; i++)
+		m_p->samples += rows[i].samples;
+	m_p->has[STATS_SAMPLES] = m_p->samples > 0;
+	for (int key = STATS_MIN; key < STATS_KEYS; key++)
+		merge_key(rows, n, key, m_p);
+}
+
+/* Without an exponent where that has at most 16 digits before the point. */
+void stats_real(double x, char *text, size_t size)
+{
+	char best[32];
+	int digits, exponent;
+
+	for (digits = 0; digits < 17; digits++) {
+		snprintf(best, sizeof(best), "%.*e", digits, x);
+		if (strtod(best, NULL) == x)
+			break;
+	}
+	exponent = atoi(strchr(best, 'e') + 1);
+	if (x != 0 && (exponent < -4 || exponent >= 16))
+		snprintf(text, size, "%s", best);
+	else
+		snprintf(text, size, "%.*f", digits > exponent ? digits - exponent : 1, x);
+}

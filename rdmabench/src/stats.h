@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The seven figures of a statistics file, in their order there:
+ *
+ *	latency_samples: 15
+ *	latency_min_ns: 1234567
+ *	latency_avg_ns: 2345678
+ *	latency_median_ns: 2341234
+ *	latency_p95_ns: 3123456
+ *	latency_p99_ns: 3987654
+ *	latency_max_ns: 4123456
+ *
+ * They can be computed in two ways. From a histogram: nearest rank, at most 1/128 above the
+ * sample. In the compatible way from a window of samples: sorted, the median is
+ * number n / 2, percentile p is number (size_t)(n * p), both from 0, and the mean is
+ * truncated. The compatible way also has a rule to merge the figures of several files.
+ */
+#ifndef RDMABENCH_STATS_H
+#define RDMABENCH_STATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "latrec.h"
+
+#define STATS_COMPAT_WINDOW 10 /* samples */
+#define STATS_TEXT_MAX 4096 /* bytes of a statistics file that is read */
+
+enum stats_key {
+	STATS_SAMPLES,
+	STATS_MIN,
+	STATS_AVG,
+	STATS_MEDIAN,
+	STATS_P95,
+	STATS_P99,
+	STATS_MAX,
+	STATS_KEYS,
+};
+
+extern const char *const stats_names[STATS_KEYS];
+
+/* Nanoseconds, but for the number of samples. By enum stats_key. */
+struct stats {
+	uint64_t v[STATS_KEYS];
+};
+
+/* The compatible way; sorts the samples. n is at least 1. */
+void stats_of_window(uint64_t *samples, size_t n, struct stats *s_p);
+
+/* All 0 for an empty histogram. */
+void stats_of_hist(const struct latrec_hist *h, struct stats *s_p);
+
+/* 0 or -errno of the stream. */
+int stats_print(const struct stats *s, FILE *out);
+
+/* As read back: another program may have written fractions. */
+struct stats_row {
+	uint64_t samples;
+	double v[STATS_KEYS]; /* v[STATS_SAMPLES] is not used */
+};
+
+/*
+ * Reads lines "key: value"; keys that are not known are ignored. *row_p on success only.
+ * 0; -ENODATA nothing but white space; -EBADMSG a value is no number, or negative, or a key is
+ * missing, or the end of the last line (the file is torn, or something else).
+ */
+int stats_parse(const char *text, size_t len, struct stats_row *row_p);
+
+/* The figures of several files; has[key] is false if no file had one that is not 0. */
+struct stats_merged {
+	uint64_t samples;
+	double v[STATS_KEYS];
+	bool has[STATS_KEYS];
+};
+
+/*
+ * The compatible rule: samples are added; of the others 0 counts as absent; the smallest min,
+ * the mean of the means and of the medians, the largest p95, p99 and max. Rows without
+ * samples are left out.
+ */
+void stats_merge(const struct stats_row *rows, size_t n, struct stats_merged *m_p);
+
+/* The shortest text that reads back as x: 15642778.0, 142739395.66666666, 1e+16. */
+void stats_real(double x, char *text, size_t size);
+
+#endif

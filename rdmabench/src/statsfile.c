@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+#include "statsfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "args.h"
+#include "stats.h"
+
+struct statsfile {
+	char path[PATH_MAX], json_path[PATH_MAX];
+	const char *run, *role, *clock;
+	uint64_t window;
+	bool compat;
+	uint64_t samples[STATS_COMPAT_WINDOW];
+	size_t n; /* of samples */
+	struct stats last; /* the last compatible window */
+	struct latrec_hist hist; /* of the window, or of all */
+	uint64_t windows; /* written */
+	uint64_t written_ns, written_count; /* of a cumulative file */
+};
+
+static int stream_error(void)
+{
+	return errno ? -errno : -EIO;
+}
+
+static int write_all(int fd, const char *text, size_t len)
+{
+	while (len) {
+		ssize_t n = write(fd, text, len);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n > 0) {
+			text += n;
+			len -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+/* Replaces the file at @path as a whole. */
+static int replace(const char *path, const char *text, size_t len)
+{
+	char temporary[PATH_MAX + 32];
+	int fd, err;
+
+	snprintf(temporary, sizeof(temporary), "%s.%d.tmp", path, (int)getpid());
+	unlink(temporary); /* of a process that was killed and had this number */
+	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return -errno;
+	err = write_all(fd, text, len);
+	if (close(fd) && !err)
+		err = -errno;
+	if (!err && rename(temporary, path))
+		err = -errno;
+	if (err)
+		unlink(temporary);
+	return err;
+}
+
+/* One write(2), so that a process that is killed leaves whole lines. */
+static int append(const char *path, bool first, const char *text, size_t len)
+{
+	int fd, err;
+
+	if (first)
+		return replace(path, text, len);
+	fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	err = write_all(fd, text, len);
+	if (close(fd) && !err)
+		err = -errno;
+	return err;
+}
+
+static int write_text(const struct statsfile *f, const struct stats *s)
+{
+	char text[STATS_TEXT_MAX];
+	FILE *out = fmemopen(text, sizeof(text), "w");
+	long len;
+	int err;
+
+	if (!out)
+		return stream_error();
+	err = stats_print(s, out);
+	len = ftell(out);
+	fclose(out);
+	return err ? err : replace(f->path, text, (size_t)len);
+}
+
+static json_t *hist_json(const struct latrec_hist *h)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+	json_t *v = NULL;
+
+	if (out) {
+		int err = latrec_hist_export(h, out);
+
+		err |= fclose(out);
+		v = err ? NULL : json_stringn(text, len);
+		free(text);
+	}
+	return v;
+}
+
+static const char *method(bool compat)
+{
+	return compat ? "sorted window: n/2, (size_t)(n*p), truncated mean" :
+			"nearest rank of a histogram, at most 0.79 % above the sample";
+}
+
+static int64_t wall_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static json_t *make_json(const struct statsfile *f, const struct stats *s)
+{
+	char host[64] = "unknown";
+	json_t *o;
+
+	gethostname(host, sizeof(host) - 1);
+	o = json_pack("{s:i s:s s:s s:i s:s s:s s:s s:I s:b s:b s:I}", "version", STATSFILE_VERSION,
+		"run", f->run, "host", host, "process", (int)getpid(), "role", f->role, "clock",
+		f->clock, "method", method(f->compat), "written_ns", (json_int_t)wall_ns(),
+		"cumulative", !f->compat && !f->window, "compat", f->compat, "window",
+		(json_int_t)f->windows);
+	for (int k = 0; o && k < STATS_KEYS; k++)
+		json_object_set_new(o, stats_names[k], json_integer((json_int_t)s->v[k]));
+	if (o && !f->compat)
+		json_object_set_new(o, "histogram", hist_json(&f->hist));
+	return o;
+}
+
+static int write_json(const struct statsfile *f, const struct stats *s)
+{
+	json_t *o = make_json(f, s);
+	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+	size_t len = text ? strlen(text) : 0;
+	int err = -ENOMEM;
+
+	if (text) {
+		text[len] = '\n'; /* where the end was: the length is given */
+		err = append(f->json_path, !f->window || !f->windows, text, len + 1);
+	}
+	free(text);
+	json_decref(o);
+	return err;
+}
+
+static int write_compat(struct statsfile *f)
+{
+	stats_of_window(f->samples, f->n, &f->last);
+	f->n = 0;
+	f->windows++;
+	return write_text(f, &f->last);
+}
+
+static int write_hist(struct statsfile *f)
+{
+	struct stats s;
+	int err, json_err;
+
+	stats_of_hist(&f->hist, &s);
+	err = write_text(f, &s);
+	json_err = write_json(f, &s);
+	f->windows++;
+	f->written_count = f->hist.count;
+	if (f->window)
+		latrec_hist_clear(&f->hist);
+	return err ? err : json_err;
+}
+
+static int make_dir(const char *path)
+{
+	return mkdir(path, 0777) && errno != EEXIST ? -errno : 0;
+}
+
+static int set_paths(struct statsfile *f, const struct statsfile_attr *a)
+{
+	char host[64] = "unknown", base[PATH_MAX];
+	int n, err;
+
+	gethostname(host, sizeof(host) - 1);
+	if (a->path) {
+		n = snprintf(f->path, sizeof(f->path), "%s", a->path);
+	} else {
+		n = snprintf(base, sizeof(base), "%s/%s", a->dir, a->run);
+		if (n >= (int)sizeof(base))
+			return -ENAMETOOLONG;
+		err = make_dir(a->dir);
+		if (!err)
+			err = make_dir(base);
+		if (err)
+			return err;
+		n = snprintf(f->path, sizeof(f->path), "%s/%s-%d-%s.txt", base, host, (int)getpid(),
+			a->role);
+	}
+	if (n >= (int)sizeof(f->path) - 8)
+		return -ENAMETOOLONG;
+	n -= n > 4 && !strcmp(f->path + n - 4, ".txt") ? 4 : 0;
+	snprintf(f->json_path, sizeof(f->json_path), "%.*s.jsonl", n, f->path);
+	return 0;
+}
+
+int statsfile_open(const struct statsfile_attr *a, struct statsfile **f_p)
+{
+	struct statsfile *f;
+	int err;
+
+	if (!a->dir == !a->path || (a->window && a->compat) || !name_is_safe(a->run) ||
+		!name_is_safe(a->role))
+		return -EINVAL;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return -ENOMEM;
+	f->run = a->run;
+	f->role = a->role;
+	f->clock = a->clock;
+	f->window = a->window;
+	f->compat = a->compat;
+	err = set_paths(f, a);
+	if (err) {
+		free(f);
+		return err;
+	}
+	*f_p = f;
+	return 0;
+}
+
+int statsfile_add(struct statsfile *f, uint64_t latency_ns, uint64_t now_ns)
+{
+	if (f->compat) {
+		f->samples[f->n++] = latency_ns;
+		return f->n < STATS_COMPAT_WINDOW ? 0 : write_compat(f);
+	}
+	latrec_hist_record(&f->hist, latency_ns);
+	if (f->window)
+		return f->hist.count < f->window ? 0 : write_hist(f);
+	if (!f->written_ns)
+		f->written_ns = now_ns;
+	if (now_ns - f->written_ns < STATSFILE_INTERVAL_NS)
+		return 0;
+	f->written_ns = now_ns;
+	return write_hist(f);
+}
+
+int statsfile_close(struct statsfile *f)
+{
+	int err = 0;
+
+	if (!f)
+		return 0;
+	if (f->compat && f->windows)
+		err = write_json(f, &f->last);
+	else if (!f->compat && f->hist.count && f->hist.count != (f->window ? 0 : f->written_count))
+		err = write_hist(f);
+	free(f);
+	return err;
+}
+
+const char *statsfile_path(const struct statsfile *f)
+{
+	return f->path;
+}

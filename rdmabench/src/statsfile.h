@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Statistics files that are written while a program runs. Each time that one is written the
+ * old content is replaced as a whole (a temporary file is renamed), so that a reader sees one
+ * or the other.
+ *
+ * Beside PATH.txt stands PATH.jsonl, for readers that want to know more: one JSON object per
+ * line with the same seven figures, who wrote them, by which clock and method, and the
+ * histogram, from which the figures of several files can be computed exactly. It has
+ *	cumulative	one line, of all samples so far, replaced with the text;
+ *	windows		a line per window, which holds the samples of that window;
+ *	compatible	one line, written at the end, of the last window, without a histogram.
+ *
+ * A struct statsfile belongs to one thread. It does no I/O but in statsfile_add() when a
+ * window or a second is over, and in statsfile_close().
+ */
+#ifndef RDMABENCH_STATSFILE_H
+#define RDMABENCH_STATSFILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define STATSFILE_VERSION 1
+#define STATSFILE_INTERVAL_NS 1000000000ull /* between two writes of a cumulative file */
+
+struct statsfile;
+
+struct statsfile_attr {
+	/* A file DIR/RUN/HOST-PROCESS-ROLE.txt, directories are made; or exactly this path. */
+	const char *dir, *path;
+	const char *run, *role; /* names, as name_is_safe() wants them */
+	const char *clock; /* what the stamps were read from; for the JSON lines */
+	uint64_t window; /* samples of a window; 0: cumulative */
+	bool compat; /* windows of STATS_COMPAT_WINDOW samples, in the compatible way */
+};
+
+/*
+ * Nothing is written yet. 0; -EINVAL neither dir nor path, or both, or window with compat;
+ * -ENAMETOOLONG; -ENOMEM; -errno of mkdir(2).
+ */
+int statsfile_open(const struct statsfile_attr *attr, struct statsfile **f_p);
+
+/*
+ * Adds one latency, that was completed at now_ns of any clock that does not go back.
+ * 0; -errno: the files could not be written (-ENOSPC, ...); the sample counts all the same.
+ */
+int statsfile_add(struct statsfile *f, uint64_t latency_ns, uint64_t now_ns);
+
+/*
+ * Writes what has not been written (of compatible windows only whole ones), and frees. A
+ * program without a sample leaves no file. f may be NULL. 0 or -errno.
+ */
+int statsfile_close(struct statsfile *f);
+
+/* Of the text; valid until statsfile_close(). */
+const char *statsfile_path(const struct statsfile *f);
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+#include "traffic.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "mlx5dvl.h"
+#include "payload.h"
+
+#define BLOCKS_PER_REQUEST 4 /* the largest: 220 bytes inline */
+#define CQ_BLOCKS_MAX (1u << 22) /* what the largest send CQ can hold */
+#define RECV_MEMORY (64u << 20)
+#define RX_DEPTH_DEFAULT 1024
+#define RX_DEPTH_MIN 16
+#define SLOT_ALIGN 64
+
+const char *const traffic_type_names[] = {"RC", "UC", "UD", NULL};
+
+void traffic_init(struct traffic *t)
+{
+	*t = (struct traffic){
+		.qp_timeout = 14,
+		.qps = 1,
+		.depth = 128,
+		.send_batch = 1,
+		.recv_batch = 64,
+		.buffers = 1,
+		.regions = 1,
+		.inline_max = MLX5DVL_INLINE_MAX,
+		.burst_pause_us = 100,
+		.duration_ns = 1000000000,
+		.pattern_text = "w_1_65536",
+	};
+}
+
+static int out_of_range(const char *what, uint64_t max, char *why, size_t size)
+{
+	snprintf(why, size, "%s is out of range: give 1 to %llu", what, (unsigned long long)max);
+	return -EINVAL;
+}
+
+static int check_ranges(const struct traffic *t, char *why, size_t size)
+{
+	const struct {
+		const char *what;
+		uint64_t value, min, max;
+	} ranges[] = {
+		{"the kind of QP", t->type + 1, 1, MLX5DVL_UD + 1},
+		{"the number of QPs", t->qps, 1, TRAFFIC_QPS_MAX},
+		{"the depth", t->depth, 1, TRAFFIC_DEPTH_MAX},
+		{"the send batch", t->send_batch, 1, t->depth},
+		{"the receive batch", t->recv_batch, 1, TRAFFIC_DEPTH_MAX},
+		{"the number of buffers", t->buffers, 1, TRAFFIC_BUFFERS_MAX},
+		{"the number of memory regions (at most one per QP)", t->regions, 1, t->qps},
+		{"the receive depth", t->rx_depth, 0, 32767},
+		{"the MTU", t->mtu, 0, 5},
+		{"the timeout", t->qp_timeout, 1, 31},
+		{"the inline limit", t->inline_max, 0, MLX5DVL_INLINE_MAX},
+		{"the number of iterations or the duration", t->iterations ? 1 : t->duration_ns, 1,
+			86400000000000ull},
+		{"the number of iterations", t->iterations, 0, 1ull << 40},
+		{"the rate", t->rate, 0, 1000000000},
+		{"the pause", t->burst_pause_us, 0, 1000000},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
+		if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
+			return out_of_range(ranges[i].what, ranges[i].max, why, size);
+	}
+	return 0;
+}
+
+static int check_type(const struct traffic *t, char *why, size_t size)
+{
+	const struct pattern *p = &t->pattern;
+
+	if (t->type != MLX5DVL_RC && (p->reads || p->atomics)) {
+		snprintf(why, size, "%s has no READ and no atomics: give RC, or another pattern",
+			traffic_type_names[t->type]);
+		return -EINVAL;
+	}
+	if (t->type == MLX5DVL_UD && p->writes) {
+		snprintf(why, size, "UD has SEND only: give RC or UC, or a pattern of s and si");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* What has been lost shows by the number in a message, or in its immediate. */
+static int check_numbers(const struct traffic *t, char *why, size_t size)
+{
+	for (uint32_t i = 0; i < t->pattern.n; i++) {
+		const struct pattern_request *r = &t->pattern.request[i];
+
+		if (t->check && t->type != MLX5DVL_RC && r->opcode == MLX5DVL_SEND &&
+			r->total < PAYLOAD_NUMBER) {
+			snprintf(why, size,
+				"%s loses messages, which --check sees by a number of 8 bytes: "
+				"give larger ones, or si",
+				traffic_type_names[t->type]);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+static int check_memory(const struct traffic *t, char *why, size_t size)
+{
+	struct layout l;
+
+	traffic_layout(t, &l);
+	if (l.size > TRAFFIC_MEMORY_MAX / t->qps ||
+		(uint64_t)traffic_rx_depth(t) * traffic_recv_size(t) > TRAFFIC_MEMORY_MAX) {
+		snprintf(why, size,
+			"that is more than 2 GiB of memory: give fewer QPs, or a smaller depth or "
+			"size");
+		return -EINVAL;
+	}
+	if ((uint64_t)t->qps * traffic_sq_depth(t) > CQ_BLOCKS_MAX) {
+		snprintf(why, size,
+			"no completion queue is that deep: give fewer QPs or less "
+			"depth");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int traffic_check(struct traffic *t, char *why, size_t size)
+{
+	int err;
+
+	if (!memchr(t->pattern_text, 0, sizeof(t->pattern_text))) {
+		snprintf(why, size, "the pattern is too long: give up to %d letters",
+			PATTERN_TEXT_MAX - 1);
+		return -EINVAL;
+	}
+	err = pattern_parse(t->pattern_text, &t->pattern, why, size);
+	if (!err)
+		err = check_ranges(t, why, size);
+	if (!err)
+		err = check_type(t, why, size);
+	if (!err)
+		err = check_numbers(t, why, size);
+	return err ? err : check_memory(t, why, size);
+}
+
+uint32_t traffic_sq_depth(const struct traffic *t)
+{
+	return (uint32_t)pow2_ceil((t->depth + 2) * BLOCKS_PER_REQUEST);
+}
+
+uint32_t traffic_recv_size(const struct traffic *t)
+{
+	if (!t->pattern.largest_send)
+		return 0;
+	return t->pattern.largest_send + (t->type == MLX5DVL_UD ? MLX5DVL_GRH_BYTES : 0);
+}
+
+uint32_t traffic_rx_depth(const struct traffic *t)
+{
+	uint32_t fit = RECV_MEMORY / (traffic_recv_size(t) + 1);
+
+	if (t->rx_depth)
+		return t->rx_depth;
+	fit = fit < RX_DEPTH_DEFAULT ? fit : RX_DEPTH_DEFAULT;
+	return fit > RX_DEPTH_MIN ? fit : RX_DEPTH_MIN;
+}
+
+void traffic_layout(const struct traffic *t, struct layout *l_p)
+{
+	struct layout l = {.slots = t->check ? t->depth : t->buffers,
+		.stride = align_up(t->pattern.largest, SLOT_ALIGN)};
+
+	l.write_at = l.slots * l.stride;
+	l.read_at = l.write_at + l.slots * l.stride;
+	l.atomic_at = l.read_at + l.stride;
+	l.size = l.atomic_at + SLOT_ALIGN;
+	*l_p = l;
+}

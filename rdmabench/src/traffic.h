@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is sent between a server and a client, and how: the client chooses, the server checks
+ * and does the same.
+ */
+#ifndef RDMABENCH_TRAFFIC_H
+#define RDMABENCH_TRAFFIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pattern.h"
+
+#define TRAFFIC_QPS_MAX 1024
+#define TRAFFIC_DEPTH_MAX 4096
+#define TRAFFIC_BUFFERS_MAX 64
+#define TRAFFIC_MEMORY_MAX (2ull << 30) /* bytes that one side registers for one peer */
+
+struct traffic {
+	uint8_t type; /* enum mlx5dvl_qp_type */
+	bool bidirectional; /* the server sends the same to the client */
+	bool check; /* every payload is generated and compared */
+	uint8_t mtu; /* 1 to 5, 0: of the port */
+	uint8_t qp_timeout; /* 4.096 us * 2^n */
+	uint32_t qps;
+	uint32_t depth; /* requests outstanding per QP */
+	uint32_t send_batch; /* requests per doorbell; the last is signaled */
+	uint32_t recv_batch; /* receives taken per look */
+	uint32_t rx_depth; /* receives; 0: as many as fit into 64 MiB, at most 1024 */
+	uint32_t buffers; /* that a QP sends from, and its peer writes to, in turn */
+	uint32_t regions; /* memory regions that the QPs share out among them, at most qps */
+	uint32_t inline_max; /* up to so many bytes are copied into the request */
+	uint32_t burst; /* batches, then a pause; 0: no pauses */
+	uint32_t burst_pause_us;
+	uint64_t iterations; /* per QP; 0: by duration */
+	uint64_t duration_ns;
+	uint64_t rate; /* messages per second of a side; 0: as fast as it goes */
+	char pattern_text[PATTERN_TEXT_MAX];
+	struct pattern pattern; /* of pattern_text, by traffic_check() */
+};
+
+/* 64 KiB WRITEs on one RC QP, for one second. */
+void traffic_init(struct traffic *t);
+
+/*
+ * Checks everything and parses the pattern. 0; -EINVAL: why says what is wrong and what to
+ * give, in one line.
+ */
+int traffic_check(struct traffic *t, char *why, size_t size);
+
+/* Blocks of a send queue for t->depth requests. */
+uint32_t traffic_sq_depth(const struct traffic *t);
+/* Receives, and the bytes of one (0: none needs memory). */
+uint32_t traffic_rx_depth(const struct traffic *t);
+uint32_t traffic_recv_size(const struct traffic *t);
+
+/*
+ * The memory that a side has for each of its QPs: a part that it sends from, and READs to, and
+ * a part that its peer works on. With checks each request that can be outstanding has a slot
+ * of its own in both.
+ */
+struct layout {
+	uint32_t slots;
+	uint64_t stride; /* bytes of a slot */
+	uint64_t write_at, read_at, atomic_at; /* the peer's part; it sends from 0 */
+	uint64_t size; /* of all for one QP */
+};
+
+void traffic_layout(const struct traffic *t, struct layout *l_p);
+
+extern const char *const traffic_type_names[]; /* by type, NULL at the end */
+
+#endif

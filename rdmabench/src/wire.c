@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+#include "wire.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define ALIVE_NS NSEC_PER_SEC
+
+void wire_put(struct wire_buf *b, uint64_t value, int bytes)
+{
+	b->ok = b->ok && b->end - b->at >= bytes;
+	for (int i = 0; b->ok && i < bytes; i++)
+		*b->at++ = (uint8_t)(value >> 8 * i);
+}
+
+uint64_t wire_get(struct wire_buf *b, int bytes)
+{
+	uint64_t value = 0;
+
+	b->ok = b->ok && b->end - b->at >= bytes;
+	for (int i = 0; b->ok && i < bytes; i++)
+		value |= (uint64_t)*b->at++ << 8 * i;
+	return value;
+}
+
+void wire_put_bytes(struct wire_buf *b, const void *from, size_t n)
+{
+	b->ok = b->ok && (size_t)(b->end - b->at) >= n;
+	if (b->ok) {
+		memcpy(b->at, from, n);
+		b->at += n;
+	}
+}
+
+void wire_get_bytes(struct wire_buf *b, void *to, size_t n)
+{
+	b->ok = b->ok && (size_t)(b->end - b->at) >= n;
+	if (b->ok) {
+		memcpy(to, b->at, n);
+		b->at += n;
+	}
+}
+
+void wire_open(struct wire_conn *c, int fd, const char *peer)
+{
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+	c->fd = fd;
+	snprintf(c->peer, sizeof(c->peer), "%s", peer);
+	c->heard_ns = c->alive_ns = clock_ns();
+	c->have = 0;
+}
+
+void wire_close(struct wire_conn *c)
+{
+	if (c->fd >= 0)
+		close(c->fd);
+	c->fd = -1;
+}
+
+static int wait_for(int fd, short events, uint64_t deadline_ns)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+	uint64_t now = clock_ns();
+
+	if (now >= deadline_ns)
+		return -ETIMEDOUT;
+	if (poll(&p, 1, (int)((deadline_ns - now) / NSEC_PER_MSEC) + 1) < 0 && errno != EINTR)
+		return -errno;
+	return 0;
+}
+
+static int send_all(int fd, const uint8_t *from, size_t n, uint64_t deadline_ns)
+{
+	while (n) {
+		ssize_t sent = send(fd, from, n, MSG_NOSIGNAL);
+		int err;
+
+		if (sent > 0) {
+			from += sent;
+			n -= (size_t)sent;
+			continue;
+		}
+		if (sent < 0 && errno != EAGAIN && errno != EINTR)
+			return -errno;
+		err = wait_for(fd, POLLOUT, deadline_ns);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int wire_send(struct wire_conn *c, enum wire_kind kind, const void *body, size_t len,
+	uint64_t timeout_ns)
+{
+	uint64_t deadline = clock_ns() + timeout_ns;
+	uint8_t header[WIRE_HEADER];
+	struct wire_buf b = {header, header + sizeof(header), true};
+	int err;
+
+	wire_put(&b, WIRE_MAGIC, 4);
+	wire_put(&b, WIRE_VERSION, 2);
+	wire_put(&b, kind, 2);
+	wire_put(&b, len, 4);
+	err = send_all(c->fd, header, sizeof(header), deadline);
+	return err ? err : send_all(c->fd, body, len, deadline);
+}
+
+int wire_alive(struct wire_conn *c, uint64_t now_ns, uint64_t timeout_ns)
+{
+	if (now_ns - c->alive_ns < ALIVE_NS)
+		return 0;
+	c->alive_ns = now_ns;
+	return wire_send(c, WIRE_ALIVE, NULL, 0, timeout_ns);
+}
+
+int wire_refuse(struct wire_conn *c, const char *why, uint64_t timeout_ns)
+{
+	return wire_send(c, WIRE_REFUSE, why, strnlen(why, WIRE_TEXT_MAX - 1), timeout_ns);
+}
+
+/* The length of the message that begins in c->in; -EAGAIN if its header is not whole. */
+static int message_length(const struct wire_conn *c, int *kind_p)
+{
+	struct wire_buf b = {(uint8_t *)c->in, (uint8_t *)c->in + c->have, true};
+	uint64_t magic, version, kind, len;
+
+	if (c->have < WIRE_HEADER)
+		return -EAGAIN;
+	magic = wire_get(&b, 4);
+	version = wire_get(&b, 2);
+	kind = wire_get(&b, 2);
+	len = wire_get(&b, 4);
+	if (magic != WIRE_MAGIC)
+		return -EBADMSG;
+	if (version != WIRE_VERSION)
+		return -EPROTONOSUPPORT;
+	if (kind < WIRE_HELLO || kind > WIRE_ALIVE)
+		return -EBADMSG;
+	if (len > WIRE_BODY_MAX)
+		return -EMSGSIZE;
+	*kind_p = (int)kind;
+	return (int)len;
+}
+
+/* Reads no further than the message that begins in c->in: what follows waits in the socket. */
+static int read_some(struct wire_conn *c, size_t want)
+{
+	ssize_t n = recv(c->fd, c->in + c->have, want - c->have, 0);
+
+	if (!n)
+		return -ECONNRESET;
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? -EAGAIN : -errno;
+	c->have += (size_t)n;
+	return 0;
+}
+
+/* The kind of a whole message, -EAGAIN, or an error. */
+static int read_message(struct wire_conn *c, struct wire_buf *body_p)
+{
+	for (;;) {
+		int kind = 0, len = message_length(c, &kind), err;
+		size_t want = WIRE_HEADER + (len > 0 ? (size_t)len : 0);
+
+		if (len < 0 && len != -EAGAIN)
+			return len;
+		if (len >= 0 && c->have == want) {
+			*body_p = (struct wire_buf){c->in + WIRE_HEADER, c->in + want, true};
+			c->have = 0;
+			c->heard_ns = clock_ns();
+			return kind;
+		}
+		err = read_some(c, want);
+		if (err)
+			return err;
+	}
+}
+
+int wire_poll(struct wire_conn *c, uint64_t timeout_ns, struct wire_buf *body_p)
+{
+	int kind = read_message(c, body_p);
+
+	if (kind == -EAGAIN)
+		return clock_ns() - c->heard_ns > timeout_ns ? -ETIMEDOUT : 0;
+	return kind;
+}
+
+/* Text of a peer's, for a terminal: one line. */
+static void copy_text(struct wire_buf *b, char why[WIRE_TEXT_MAX])
+{
+	size_t n = (size_t)(b->end - b->at);
+
+	n = n < WIRE_TEXT_MAX - 1 ? n : WIRE_TEXT_MAX - 1;
+	for (size_t i = 0; i < n; i++)
+		why[i] = (char)(isprint(b->at[i]) ? b->at[i] : '?');
+	why[n] = 0;
+}
+
+int wire_expect(struct wire_conn *c, enum wire_kind kind, uint64_t timeout_ns,
+	struct wire_buf *body_p, char why[WIRE_TEXT_MAX])
+{
+	int got, err;
+
+	for (;;) {
+		got = wire_poll(c, timeout_ns, body_p);
+		if (got != 0 && (got != WIRE_ALIVE || kind == WIRE_HELLO))
+			break;
+		err = got ? 0 : wait_for(c->fd, POLLIN, c->heard_ns + timeout_ns);
+		if (err)
+			return err;
+	}
+	if (got == WIRE_REFUSE) {
+		copy_text(body_p, why);
+		return -ECONNREFUSED;
+	}
+	if (got < 0)
+		return got;
+	return got == (int)kind ? 0 : -EBADMSG;
+}
+
+const char *wire_error(int err)
+{
+	switch (err) {
+	case -ECONNRESET:
+	case -EPIPE:
+		return "it has gone";
+	case -ETIMEDOUT:
+		return "it does not answer";
+	case -EPROTONOSUPPORT:
+		return "it is of another version";
+	case -EBADMSG:
+	case -EMSGSIZE:
+		return "it does not speak rdmabench's protocol";
+	default:
+		return strerror(-err);
+	}
+}

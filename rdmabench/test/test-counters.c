@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* Port counters, read from a tree like the kernel's. */
+#include <sys/stat.h>
+
+#include "base/test.h"
+#include "counters.h"
+
+static char root[] = "/tmp/rdmabench-counters-XXXXXX";
+
+static void make_dir(const char *name)
+{
+	char path[400];
+
+	snprintf(path, sizeof(path), "%s/%s", root, name);
+	CHECK_EQ(mkdir(path, 0777), 0);
+}
+
+static void make_file(const char *name, const char *text)
+{
+	char path[400];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", root, name);
+	f = fopen(path, "we");
+	CHECK(f && fputs(text, f) >= 0 && !fclose(f));
+}
+
+static void reads_both_directories(void)
+{
+	static struct counters c;
+	int has;
+
+	counters_read(root, "mlx5_0", 1, &c);
+	CHECK_EQ(c.n, 0);
+	make_dir("mlx5_0");
+	make_dir("mlx5_0/ports");
+	make_dir("mlx5_0/ports/1");
+	make_dir("mlx5_0/ports/1/counters");
+	make_dir("mlx5_0/ports/1/hw_counters");
+	make_file("mlx5_0/ports/1/counters/port_xmit_data", "18446744073709551615\n");
+	make_file("mlx5_0/ports/1/counters/N", "N/A (no PMA)\n");
+	make_file("mlx5_0/ports/1/counters/large", "18446744073709551616\n");
+	make_file("mlx5_0/ports/1/counters/tail", "12x\n");
+	make_file("mlx5_0/ports/1/counters/empty", "");
+	make_file("mlx5_0/ports/1/hw_counters/out_of_sequence", "7\n");
+	counters_read(root, "mlx5_0", 1, &c);
+	CHECK_EQ(c.n, 2);
+	CHECK(counters_get(&c, "port_xmit_data", &has) == UINT64_MAX && has);
+	CHECK(counters_get(&c, "out_of_sequence", &has) == 7 && has);
+	CHECK(counters_get(&c, "tail", &has) == 0 && !has);
+	/* An interface that has no statistics, and one that is not there. */
+	make_dir("mlx5_0/ports/1/gid_attrs");
+	make_dir("mlx5_0/ports/1/gid_attrs/ndevs");
+	make_file("mlx5_0/ports/1/gid_attrs/ndevs/0", "lo\n");
+	counters_read(root, "mlx5_0", 1, &c);
+	CHECK_EQ(c.n, 2);
+	make_file("mlx5_0/ports/1/gid_attrs/ndevs/0", "nowhere0\n");
+	counters_read(root, "mlx5_0", 1, &c);
+	CHECK_EQ(c.n, 2);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {TEST(reads_both_directories)};
+	char *rm[] = {(char *)"rm", (char *)"-rf", root, NULL};
+	int status;
+
+	CHECK(mkdtemp(root));
+	status = test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	execvp(rm[0], rm);
+	return status;
+}

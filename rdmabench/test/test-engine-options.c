@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* The command line of rdmabench engine: bad ones, and what good ones mean. */
+#include <errno.h>
+
+#include "base/test.h"
+#include "engine.h"
+
+#define MAX_ARGS 24
+
+static char why[300];
+
+static int parse(const char *line, struct engine_options *o)
+{
+	static char copy[1000];
+	char *argv[MAX_ARGS + 2] = {(char *)"engine"}, *save = NULL;
+	int argc = 1;
+
+	snprintf(copy, sizeof(copy), "%s", line);
+	for (char *a = strtok_r(copy, " ", &save); a && argc <= MAX_ARGS;
+		a = strtok_r(NULL, " ", &save))
+		argv[argc++] = strcmp(a, "\"\"") ? a : (char *)"";
+	return engine_options_parse(argc, argv, o, why, sizeof(why));
+}
+
+static void refuses_nonsense(void)
+{
+	static const char *const bad[] = {
+		"a b",
+		"--frobnicate",
+		"-z",
+		"-s",
+		"-s 0",
+		"-s 8388609",
+		"-s 64k",
+		"-s \n",
+		"-c XRC",
+		"-c \"\"",
+		"--request \"\"",
+		"--request w_1",
+		"--request w_1_1 -s 5",
+		"--request w_1_1 --op r",
+		"--op x",
+		"--op \"\"",
+		"--op a -s 16",
+		"-c UC --op r",
+		"-c UD --op w",
+		"-q 0",
+		"-q 1025",
+		"-t 0",
+		"-t 4097",
+		"-r 0",
+		"-r 32768",
+		"-l 0",
+		"-l 129",
+		"--recv-batch 0",
+		"--buf-num 0",
+		"--buf-num 65",
+		"--mr-num 0",
+		"--mr-num 2",
+		"-n 0",
+		"-n -1",
+		"-D 0",
+		"-D nan",
+		"-D 1e9",
+		"--rate 0",
+		"--rate 1e6",
+		"--burst 0",
+		"--burst-pause 0",
+		"-I 221",
+		"-m 1500",
+		"-u 0",
+		"-u 32",
+		"-d \"\"",
+		"-i 0",
+		"-x 256",
+		"-p 0",
+		"-p 65536",
+		"--hosts 0",
+		"--hosts 65",
+		"--hosts 2 server",
+		"--timeout 0",
+		"--fork server",
+		"--fork --hosts 2",
+		"--json \"\"",
+		"--stats-dir \"\"",
+		"--stats-file \"\"",
+		"--stats-dir a --stats-file b",
+		"--stats-window 5",
+		"--compat",
+		"--compat --stats-window 5 --stats-dir a",
+		"--stats-dir a --stats-window 0",
+		"--run ../x",
+		"--run \"\"",
+		"--check=yes",
+		"-q 1024 -t 4096",
+		"--check -t 4096 -s 8388608",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct engine_options o = {.port = 77};
+		int err;
+
+		why[0] = 0;
+		err = parse(bad[i], &o);
+		printf("  %-36s %s\n", bad[i], why);
+		CHECK_EQ(err, -EINVAL);
+		CHECK(strstr(why, "give") && !strchr(why, '\n'));
+		CHECK_EQ(o.port, 77);
+	}
+}
+
+static void understands(void)
+{
+	struct engine_options o;
+
+	CHECK_EQ(parse("", &o), 0);
+	CHECK(!o.host && o.port == 18515 && o.hosts == 1 && !o.fork && o.timeout_s == 10);
+	CHECK(o.t.type == MLX5DVL_RC && o.t.qps == 1 && o.t.depth == 128 && o.t.send_batch == 1);
+	CHECK(o.t.iterations == 0 && o.t.duration_ns == NSEC_PER_SEC && o.t.qp_timeout == 14);
+	CHECK(!strcmp(o.t.pattern_text, "w_1_65536") && o.t.inline_max == 220);
+	CHECK_EQ(parse("-c UC --op si -s 100 -q 3 -t 64 -r 99 -l 8 --recv-batch 5 -b -n 1000 srv",
+			 &o),
+		0);
+	CHECK(!strcmp(o.host, "srv") && o.t.type == MLX5DVL_UC && o.t.qps == 3 && o.t.depth == 64);
+	CHECK(o.t.rx_depth == 99 && o.t.send_batch == 8 && o.t.recv_batch == 5);
+	CHECK(o.t.bidirectional && o.t.iterations == 1000 && !strcmp(o.t.pattern_text, "si_1_100"));
+	CHECK_EQ(parse("--qp-type=rc --msg-size 64 --qp-num 2 --rate 5 --burst 6 --burst-pause 7",
+			 &o),
+		0);
+	CHECK(o.t.type == MLX5DVL_RC && o.t.qps == 2 && o.t.rate == 5 && o.t.burst == 6);
+	CHECK(o.t.burst_pause_us == 7 && !strcmp(o.t.pattern_text, "w_1_64"));
+	CHECK_EQ(parse("srv -m 4096 -u 10 -I 0 -D .25 --check -d mlx5_1 -i 2 -x 3 -p 5 --op a", &o),
+		0);
+	CHECK(o.t.mtu == 5 && o.t.qp_timeout == 10 && o.t.inline_max == 0 && o.t.check);
+	CHECK(o.t.duration_ns == NSEC_PER_SEC / 4 && !strcmp(o.device.name, "mlx5_1"));
+	CHECK(o.device.port == 2 && o.device.gid_index == 3 && o.port == 5);
+	CHECK(!strcmp(o.t.pattern_text, "a_1_8") && !strcmp(o.host, "srv"));
+	CHECK_EQ(
+		parse("--fork --report_gbits --json - --stats-dir d --compat --run r.1 --timeout 3 "
+		      "--request w_1_5,r_2_6_7",
+			&o),
+		0);
+	CHECK(o.fork && o.gbits && !strcmp(o.json, "-") && !strcmp(o.stats_dir, "d") && o.compat);
+	CHECK(!strcmp(o.run, "r.1") && o.timeout_s == 3 && o.t.pattern.n == 2);
+	CHECK_EQ(parse("--stats-file f --stats-window 7 --hosts 4 -q 3 --buf-num 5 --mr-num 2", &o),
+		0);
+	CHECK(o.t.buffers == 5 && o.t.regions == 2);
+	CHECK(!strcmp(o.stats_file, "f") && o.stats_window == 7 && o.hosts == 4);
+	CHECK_EQ(parse("--help --compat", &o), 0);
+	CHECK(o.help);
+}
+
+static void help_names_the_defaults(void)
+{
+	CHECK(strstr(engine_usage, "(65536)") && strstr(engine_usage, "1 to 4096 (128)"));
+	CHECK(strstr(engine_usage, "(18515)") && strstr(engine_usage, "0 to 220 (220)"));
+	CHECK(strstr(engine_usage, "(14)") && strstr(engine_usage, "1 to 3600 (10)"));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(refuses_nonsense),
+		TEST(understands),
+		TEST(help_names_the_defaults),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

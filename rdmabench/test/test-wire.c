@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT */
+/* The TCP connection: bodies come back as they were, and no peer does harm. */
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "base/test.h"
+#include "wire.h"
+
+#define SHORT_NS (20 * NSEC_PER_MSEC)
+#define LONG_NS (30 * NSEC_PER_SEC)
+
+static struct wire_conn us;
+static int them;
+static char why[WIRE_TEXT_MAX];
+
+static void open_pair(void)
+{
+	int fd[2];
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+	wire_open(&us, fd[0], "peer");
+	them = fd[1];
+}
+
+static void close_pair(void)
+{
+	wire_close(&us);
+	wire_close(&us);
+	if (them >= 0)
+		close(them);
+}
+
+static void they_send(const void *bytes, size_t n)
+{
+	CHECK_EQ(send(them, bytes, n, 0), (ssize_t)n);
+}
+
+/* A header as it should be but for what is given. */
+static void they_send_header(uint32_t magic, uint16_t version, uint16_t kind, uint32_t len)
+{
+	uint8_t header[WIRE_HEADER];
+	struct wire_buf b = {header, header + sizeof(header), true};
+
+	wire_put(&b, magic, 4);
+	wire_put(&b, version, 2);
+	wire_put(&b, kind, 2);
+	wire_put(&b, len, 4);
+	CHECK(b.ok && b.at == b.end);
+	they_send(header, sizeof(header));
+}
+
+static int expect(enum wire_kind kind, struct wire_buf *b)
+{
+	return wire_expect(&us, kind, LONG_NS, b, why);
+}
+
+static void messages_keep_their_bounds(void)
+{
+	struct wire_conn peer;
+	struct wire_buf b;
+
+	open_pair();
+	wire_open(&peer, them, "us");
+	CHECK_EQ(wire_send(&peer, WIRE_GO, "abc", 3, LONG_NS), 0);
+	CHECK_EQ(wire_send(&peer, WIRE_ALIVE, NULL, 0, LONG_NS), 0);
+	CHECK_EQ(wire_send(&peer, WIRE_DONE, "", 0, LONG_NS), 0);
+	CHECK_EQ(wire_refuse(&peer, "no\n\033[room", LONG_NS), 0);
+	CHECK_EQ(expect(WIRE_GO, &b), 0);
+	CHECK(b.end - b.at == 3 && !memcmp(b.at, "abc", 3));
+	CHECK_EQ(expect(WIRE_DONE, &b), 0);
+	CHECK(b.end == b.at);
+	CHECK_EQ(expect(WIRE_DONE, &b), -ECONNREFUSED);
+	CHECK(!strcmp(why, "no??[room"));
+	CHECK_EQ(wire_poll(&us, LONG_NS, &b), 0);
+	close_pair();
+}
+
+static void strangers_are_refused(void)
+{
+	static const struct {
+		uint32_t magic;
+		uint16_t version, kind;
+		uint32_t len;
+		int err;
+	} cases[] = {
+		{WIRE_MAGIC + 1, WIRE_VERSION, WIRE_GO, 0, -EBADMSG},
+		{WIRE_MAGIC, WIRE_VERSION + 1, WIRE_GO, 0, -EPROTONOSUPPORT},
+		{WIRE_MAGIC, WIRE_VERSION - 1, WIRE_GO, 0, -EPROTONOSUPPORT},
+		{WIRE_MAGIC, WIRE_VERSION, 0, 0, -EBADMSG},
+		{WIRE_MAGIC, WIRE_VERSION, WIRE_ALIVE + 1, 0, -EBADMSG},
+		{WIRE_MAGIC, WIRE_VERSION, WIRE_GO, WIRE_BODY_MAX + 1, -EMSGSIZE},
+		{WIRE_MAGIC, WIRE_VERSION, WIRE_GO, UINT32_MAX, -EMSGSIZE},
+		{WIRE_MAGIC, WIRE_VERSION, WIRE_JOIN, 0, -EBADMSG},
+		{WIRE_MAGIC, WIRE_VERSION, WIRE_GO, 0, 0},
+	};
+	struct wire_buf b;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		open_pair();
+		they_send_header(cases[i].magic, cases[i].version, cases[i].kind, cases[i].len);
+		CHECK_EQ(expect(WIRE_GO, &b), cases[i].err);
+		close_pair();
+	}
+	open_pair();
+	they_send("GET / HTTP/1.0\r\n\r\n", 18);
+	CHECK_EQ(expect(WIRE_GO, &b), -EBADMSG);
+	close_pair();
+}
+
+/* Who sends a byte now and then is no better than who sends nothing. */
+static void slow_peers_are_given_up(void)
+{
+	struct wire_buf b;
+	int got;
+
+	open_pair();
+	CHECK_EQ(wire_expect(&us, WIRE_GO, SHORT_NS, &b, why), -ETIMEDOUT);
+	they_send_header(WIRE_MAGIC, WIRE_VERSION, WIRE_GO, 1000);
+	do {
+		they_send("x", 1);
+		got = wire_poll(&us, SHORT_NS, &b);
+	} while (!got);
+	CHECK_EQ(got, -ETIMEDOUT);
+	close(them);
+	them = -1;
+	close_pair();
+	open_pair();
+	close(them);
+	them = -1;
+	CHECK_EQ(expect(WIRE_GO, &b), -ECONNRESET);
+	close_pair();
+}
+
+/* Nor do we wait for ever for one who does not read. */
+static void deaf_peers_are_given_up(void)
+{
+	static uint8_t body[WIRE_BODY_MAX];
+	int err = 0;
+
+	open_pair();
+	for (int i = 0; i < 1000 && !err; i++)
+		err = wire_send(&us, WIRE_DONE, body, sizeof(body), SHORT_NS);
+	CHECK_EQ(err, -ETIMEDOUT);
+	close_pair();
+}
+
+static void alive_comes_once_a_second(void)
+{
+	struct wire_conn peer;
+	struct wire_buf b;
+	uint64_t now;
+
+	open_pair();
+	wire_open(&peer, them, "us");
+	now = peer.alive_ns;
+	CHECK_EQ(wire_alive(&peer, now + NSEC_PER_SEC - 1, LONG_NS), 0);
+	CHECK_EQ(recv(us.fd, why, sizeof(why), MSG_DONTWAIT), -1);
+	us.heard_ns = 0;
+	CHECK_EQ(wire_alive(&peer, now + NSEC_PER_SEC, LONG_NS), 0);
+	CHECK_EQ(wire_alive(&peer, now + NSEC_PER_SEC + 1, LONG_NS), 0);
+	CHECK_EQ(wire_poll(&us, LONG_NS, &b), WIRE_ALIVE);
+	CHECK(us.heard_ns > 0);
+	CHECK_EQ(wire_poll(&us, LONG_NS, &b), 0);
+	CHECK_EQ(wire_send(&peer, WIRE_ALIVE, NULL, 0, LONG_NS), 0);
+	CHECK_EQ(expect(WIRE_HELLO, &b), -EBADMSG); /* a stranger does not hold the server up */
+	close_pair();
+}
+
+static struct wire_buf body_of(uint8_t *bytes, size_t n)
+{
+	return (struct wire_buf){bytes, bytes + n, true};
+}
+
+static void traffic_comes_back(void)
+{
+	struct traffic t, back;
+	uint8_t bytes[1000];
+	struct wire_buf b;
+	size_t n;
+
+	traffic_init(&t);
+	t.type = MLX5DVL_UC;
+	t.bidirectional = true;
+	t.mtu = 3;
+	t.qps = 7;
+	t.depth = 99;
+	t.send_batch = 9;
+	t.recv_batch = 5;
+	t.rx_depth = 77;
+	t.buffers = 6;
+	t.regions = 5;
+	t.inline_max = 33;
+	t.burst = 4;
+	t.burst_pause_us = 12;
+	t.iterations = 123456789012;
+	t.rate = 4242;
+	snprintf(t.pattern_text, sizeof(t.pattern_text), "w_1_5,s_1_6");
+	CHECK_EQ(traffic_check(&t, why, sizeof(why)), 0);
+	n = wire_put_traffic(bytes, sizeof(bytes), &t);
+	CHECK(n > 0);
+	b = body_of(bytes, n);
+	memset(&back, 0, sizeof(back));
+	CHECK_EQ(wire_get_traffic(&b, &back, why), 0);
+	CHECK(!memcmp(&t.pattern, &back.pattern, sizeof(t.pattern)));
+	CHECK(back.type == t.type && back.bidirectional && !back.check && back.mtu == 3);
+	CHECK(back.qps == 7 && back.depth == 99 && back.send_batch == 9 && back.recv_batch == 5);
+	CHECK(back.buffers == 6 && back.regions == 5);
+	CHECK(back.rx_depth == 77 && back.inline_max == 33 && back.burst == 4);
+	CHECK(back.burst_pause_us == 12 && back.iterations == t.iterations && back.rate == 4242);
+	CHECK(back.duration_ns == t.duration_ns && back.qp_timeout == 14);
+	for (size_t cut = 0; cut < n; cut++) {
+		b = body_of(bytes, cut);
+		CHECK_EQ(wire_get_traffic(&b, &back, why), -EBADMSG);
+	}
+	b = body_of(bytes, n + 1);
+	CHECK_EQ(wire_get_traffic(&b, &back, why), -EBADMSG);
+	t.depth = 0;
+	n = wire_put_traffic(bytes, sizeof(bytes), &t);
+	b = body_of(bytes, n);
+	CHECK_EQ(wire_get_traffic(&b, &back, why), -EINVAL);
+	CHECK_EQ(wire_put_traffic(bytes, n - 1, &t), 0);
+}
+
+static void sides_come_back(void)
+{
+	static struct wire_side s, back;
+	static uint8_t bytes[WIRE_BODY_MAX + 1];
+	struct wire_buf b;
+	size_t n;
+
+	s = (struct wire_side){.run = "r-1",
+		.addr = 0x123456789abc,
+		.qps = 2,
+		.rkey = {0x1234, 0x5678}};
+	s.qp[1] = (struct mlx5dvl_qp_info){.qpn = 5, .psn = 6, .lid = 7, .mtu = 3, .rd_atomic = 9};
+	s.qp[1].qkey = 11;
+	s.qp[1].gid[15] = 12;
+	n = wire_put_side(bytes, sizeof(bytes), &s);
+	b = body_of(bytes, n);
+	CHECK_EQ(wire_get_side(&b, 2, &back), 0);
+	CHECK(!strcmp(back.run, "r-1") && back.addr == s.addr && back.rkey[0] == 0x1234 &&
+		back.rkey[1] == 0x5678);
+	CHECK(!memcmp(&back.qp[1], &s.qp[1], sizeof(s.qp[1])));
+	b = body_of(bytes, n);
+	CHECK_EQ(wire_get_side(&b, 1, &back), -EBADMSG);
+	for (size_t cut = 0; cut < n; cut++) {
+		b = body_of(bytes, cut);
+		CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
+	}
+	b = body_of(bytes, n + 1);
+	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
+	bytes[WIRE_RUN_MAX + 8] = 3; /* as many as are there, but it says otherwise */
+	b = body_of(bytes, n);
+	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
+	snprintf(s.run, sizeof(s.run), "../x");
+	n = wire_put_side(bytes, sizeof(bytes), &s);
+	b = body_of(bytes, n);
+	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
+	memset(s.run, 'a', sizeof(s.run));
+	n = wire_put_side(bytes, sizeof(bytes), &s);
+	b = body_of(bytes, n);
+	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
+	s.qps = TRAFFIC_QPS_MAX;
+	CHECK(wire_put_side(bytes, WIRE_BODY_MAX, &s) > 0); /* the largest fits */
+}
+
+static void tallies_come_back(void)
+{
+	static struct wire_tally t, back;
+	static uint8_t bytes[WIRE_BODY_MAX + 1];
+	struct wire_buf b;
+	size_t n;
+
+	t = (struct wire_tally){.messages = 1,
+		.bytes = 2,
+		.elapsed_ns = 3,
+		.mismatches = 4,
+		.errors = 5,
+		.first_error = -EACCES,
+		.qps = 2,
+		.posted = {7, 8}};
+	n = wire_put_tally(bytes, sizeof(bytes), &t);
+	b = body_of(bytes, n);
+	CHECK_EQ(wire_get_tally(&b, 2, &back), 0);
+	CHECK(!memcmp(&t, &back, sizeof(t)));
+	b = body_of(bytes, n);
+	CHECK_EQ(wire_get_tally(&b, 3, &back), -EBADMSG);
+	for (size_t cut = 0; cut < n; cut++) {
+		b = body_of(bytes, cut);
+		CHECK_EQ(wire_get_tally(&b, 2, &back), -EBADMSG);
+	}
+	b = body_of(bytes, n + 1);
+	CHECK_EQ(wire_get_tally(&b, 2, &back), -EBADMSG);
+	t.qps = TRAFFIC_QPS_MAX;
+	CHECK(wire_put_tally(bytes, WIRE_BODY_MAX, &t) > 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(messages_keep_their_bounds),
+		TEST(strangers_are_refused),
+		TEST(slow_peers_are_given_up),
+		TEST(deaf_peers_are_given_up),
+		TEST(alive_comes_once_a_second),
+		TEST(traffic_comes_back),
+		TEST(sides_come_back),
+		TEST(tallies_come_back),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/* Each message arrives with the length that its sender gave, and what a hostile one says. */
+#include <pthread.h>
+
+#include "common.h"
+
+#define SIZE 100
+#define CALLS 2000
+#define BEHIND 0xee /* in the senders' buffers, behind the message; in no message */
+
+static const struct shmipc_attr attr = {.max_clients = 2,
+	.depth = 32,
+	.req_size = SIZE,
+	.resp_size = SIZE};
+
+static uint32_t length_of(uint64_t n)
+{
+	return (uint32_t)(n * 2654435761u >> 7) % (SIZE + 1);
+}
+
+/* A buffer with a message in front. */
+static const unsigned char *written(unsigned char *buf, uint64_t n)
+{
+	memset(buf, BEHIND, SIZE);
+	memset(buf, (int)(n & 63), length_of(n));
+	return buf;
+}
+
+struct answers {
+	uint64_t n;
+};
+
+/* Of answer n all is there, and nothing of what its sender had behind it. */
+static void take(void *arg, uint64_t token, const void *resp, uint32_t len)
+{
+	struct answers *a = arg;
+
+	CHECK_EQ(token, a->n++);
+	CHECK_EQ(len, length_of(token + 1));
+	test_filled(resp, len, (token + 1) & 63);
+	for (uint32_t i = len; i < SIZE; i++)
+		CHECK(((const unsigned char *)resp)[i] != BEHIND);
+}
+
+/* Takes what has come, with room for so many bytes, and answers. */
+static void answer_all(struct shmipc_server *s, uint64_t *n, uint32_t room)
+{
+	unsigned char buf[SIZE];
+	struct shmipc_req r;
+
+	while (shmipc_server_poll(s))
+		for (; shmipc_server_recv(s, &r, memset(buf, BEHIND, SIZE), room) > 0; ++*n) {
+			uint32_t len = length_of(*n);
+
+			CHECK_EQ(r.len, len);
+			test_filled(buf, len < room ? len : room, *n & 63);
+			for (uint32_t i = room; i < SIZE; i++)
+				CHECK_EQ(buf[i], BEHIND);
+			CHECK_EQ(shmipc_server_reply(s, r.client, r.id, written(buf, *n + 1),
+					 length_of(*n + 1)),
+				0);
+		}
+}
+
+/* Alone and in bursts, in both directions, into buffers that are long enough and too short. */
+static void lengths_travel(void)
+{
+	struct shmipc_server *s = test_serve("length", &attr);
+	struct shmipc_client *c = test_join("length");
+	uint64_t seed = test_seed(), sent = 0, served = 0;
+	unsigned char buf[SIZE];
+	struct answers a = {0};
+
+	while (a.n < CALLS) {
+		uint32_t n = 1 + (uint32_t)(test_rand(&seed) % attr.depth);
+
+		for (uint32_t i = 0; i < n; i++, sent++)
+			CHECK_EQ(shmipc_client_call(c, written(buf, sent), length_of(sent), sent),
+				0);
+		shmipc_client_flush(c);
+		answer_all(s, &served, test_rand(&seed) % 2 ? SIZE : SIZE / 3);
+		while (shmipc_client_poll(c, take, &a) > 0)
+			;
+		CHECK_EQ(a.n, sent);
+	}
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+/* A buffer whose size the compiler knows is longer than any request. */
+static void longer_buffers_are_allowed(void)
+{
+	struct shmipc_attr small = {.max_clients = 1, .req_size = 12, .resp_size = 12};
+	struct shmipc_server *s = test_serve("short", &small);
+	struct shmipc_client *c = test_join("short");
+	unsigned char buf[64];
+	struct shmipc_req r;
+
+	memset(buf, BEHIND, sizeof(buf));
+	CHECK_EQ(shmipc_client_call(c, "hello, world", 12, 0), 0);
+	CHECK_EQ(shmipc_server_poll(s), 1);
+	CHECK_EQ(shmipc_server_recv(s, &r, buf, sizeof(buf)), 1);
+	CHECK_EQ(r.len, 12);
+	CHECK_EQ(memcmp(buf, "hello, world", 12), 0);
+	test_filled(buf + 12, sizeof(buf) - 12, BEHIND);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+struct echo {
+	struct shmipc_server *s;
+	uint32_t len;
+};
+
+static void *echo_once(void *arg)
+{
+	unsigned char buf[SIZE];
+	struct echo *e = arg;
+	struct shmipc_req r;
+
+	CHECK(shmipc_server_wait(e->s, SHMIPC_FOREVER) > 0);
+	CHECK_EQ(shmipc_server_recv(e->s, &r, buf, sizeof(buf)), 1);
+	CHECK_EQ(shmipc_server_reply(e->s, r.client, r.id, buf, e->len), 0);
+	shmipc_server_flush(e->s);
+	return NULL;
+}
+
+static void blocking_call_says_how_long(void)
+{
+	struct echo e = {.s = test_serve("block", &attr)};
+	struct shmipc_client *c = test_join("block");
+	unsigned char q[SIZE], a[SIZE];
+	pthread_t t;
+
+	memset(q, 7, sizeof(q));
+	for (e.len = 0; e.len <= SIZE; e.len += 20) {
+		uint32_t len = 1, copied = e.len < 50 ? e.len : 50;
+
+		memset(a, BEHIND, sizeof(a));
+		CHECK_EQ(pthread_create(&t, NULL, echo_once, &e), 0);
+		CHECK_EQ(shmipc_client_call_wait(c, q, SIZE, a, 50, SHMIPC_FOREVER, &len), 0);
+		CHECK_EQ(pthread_join(t, NULL), 0);
+		CHECK_EQ(len, e.len);
+		test_filled(a, copied, 7);
+		test_filled(a + copied, SIZE - copied, BEHIND);
+	}
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(e.s);
+}
+
+static uint64_t bad_requests(const struct shmipc_server *s)
+{
+	struct shmipc_server_stats st;
+
+	shmipc_server_get_stats(s, &st);
+	return st.bad_requests;
+}
+
+/* A request that says that it is longer than a request can be is dropped. */
+static void hostile_requests_are_dropped(void)
+{
+	static const uint32_t ids[] = {32, 33, 4095, CELLRING_ID_MASK};
+	static const uint32_t lengths[] = {SIZE + 1, SIZE + 4, 1u << 20, (1u << 21) - 1};
+	struct shmipc_server *s = test_serve("request", &attr);
+	struct shmipc_client *c = test_join("request");
+	unsigned char buf[SIZE] = {0};
+	struct shmipc_req r;
+
+	for (uint32_t i = 0; i < 8; i++) {
+		struct cellring_message *m = (struct cellring_message *)(void *)c->req.slot;
+		uint64_t lap = c->req.lap;
+
+		cellring_put(&c->req, 0, buf, SIZE);
+		m->head = CELLRING_HEAD(lap, 1, 1) | (i < 4 ? CELLRING_MESSAGE(0, lengths[i]) :
+							      CELLRING_MESSAGE(ids[i - 4], SIZE));
+		CHECK_EQ(shmipc_server_poll(s), 1);
+		CHECK_EQ(shmipc_server_recv(s, &r, buf, sizeof(buf)), 0);
+		CHECK_EQ(bad_requests(s), i + 1);
+	}
+	CHECK_EQ(shmipc_client_call(c, buf, SIZE, 1), 0);
+	CHECK_EQ(shmipc_server_poll(s), 1);
+	CHECK_EQ(shmipc_server_recv(s, &r, buf, sizeof(buf)), 1);
+	CHECK_EQ(bad_requests(s), 8);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+/* A response that is longer than a response can be ends the connection, and nothing is read. */
+static void hostile_responses_end_the_connection(void)
+{
+	static const uint32_t lengths[] = {SIZE + 1, SIZE + 4, 1u << 20, (1u << 21) - 1};
+
+	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+		struct shmipc_server *s = test_serve("response", &attr);
+		struct shmipc_client *c = test_join("response");
+		struct cellring_message *m = (struct cellring_message *)(void *)c->resp.slot;
+		unsigned char buf[SIZE] = {0};
+		struct answers a = {0};
+
+		CHECK_EQ(shmipc_client_call(c, buf, SIZE, 0), 0);
+		m->head = CELLRING_HEAD(1, 1, 1) | CELLRING_MESSAGE(0, lengths[i]);
+		CHECK_EQ(shmipc_client_poll(c, take, &a), -EPROTO);
+		CHECK_EQ(a.n, 0);
+		shmipc_client_disconnect(c);
+		shmipc_server_destroy(s);
+	}
+}
+
+/* Each request has one answer, also while others wait for theirs. */
+static void second_replies_are_refused(void)
+{
+	struct shmipc_server *s = test_serve("second", &attr);
+	struct shmipc_client *c = test_join("second");
+	unsigned char buf[SIZE] = {0};
+	struct shmipc_req r[3];
+
+	for (uint32_t i = 0; i < 3; i++)
+		CHECK_EQ(shmipc_client_call(c, buf, length_of(i), i), 0);
+	CHECK_EQ(shmipc_server_poll(s), 1);
+	for (uint32_t i = 0; i < 3; i++)
+		CHECK_EQ(shmipc_server_recv(s, &r[i], buf, sizeof(buf)), 1);
+	CHECK_EQ(shmipc_server_reply(s, r[1].client, r[1].id, buf, 0), 0);
+	CHECK_EQ(shmipc_server_reply(s, r[1].client, r[1].id, buf, 0), -EINVAL);
+	CHECK_EQ(shmipc_server_reply(s, r[0].client, 3, buf, 0), -EINVAL); /* never received */
+	CHECK_EQ(shmipc_server_reply(s, r[0].client, 32, buf, 0), -EINVAL); /* no such id */
+	CHECK_EQ(shmipc_server_reply(s, r[0].client, UINT32_MAX, buf, 0), -EINVAL);
+	CHECK_EQ(shmipc_server_reply(s, r[0].client, r[0].id, buf, 0), 0);
+	CHECK_EQ(shmipc_server_reply(s, r[2].client, r[2].id, buf, 0), 0);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+/* What a client left unanswered is not open for the next one in its place. */
+static void open_requests_go_with_their_client(void)
+{
+	struct shmipc_attr one = attr;
+	unsigned char buf[SIZE] = {0};
+	struct shmipc_server *s;
+	struct shmipc_client *c;
+	struct shmipc_req r;
+
+	one.max_clients = 1;
+	s = test_serve("heir", &one);
+	for (uint32_t i = 0; i < 3; i++) {
+		c = test_join("heir");
+		CHECK_EQ(shmipc_client_call(c, buf, 1, 0), 0);
+		CHECK_EQ(shmipc_server_poll(s), 1);
+		CHECK_EQ(shmipc_server_recv(s, &r, buf, sizeof(buf)), 1);
+		shmipc_client_disconnect(c);
+		CHECK_EQ(shmipc_server_poll(s), 0);
+	}
+	CHECK_EQ(bad_requests(s), 0);
+	shmipc_server_destroy(s);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(lengths_travel),
+		TEST(longer_buffers_are_allowed),
+		TEST(blocking_call_says_how_long),
+		TEST(hostile_requests_are_dropped),
+		TEST(hostile_responses_end_the_connection),
+		TEST(second_replies_are_refused),
+		TEST(open_requests_go_with_their_client),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

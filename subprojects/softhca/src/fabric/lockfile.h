@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* The fabric's directory and the locks on its lock file; see fabric.h. */
+#ifndef SOFTHCA_FABRIC_LOCKFILE_H
+#define SOFTHCA_FABRIC_LOCKFILE_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* The directory of the fabric that the environment names. */
+void fabric_dir(char *dir, size_t size);
+
+/*
+ * A lock on bytes of the lock file. Returns 0 or -errno; F_OFD_GETLK: 1 if another file
+ * description has a lock there.
+ */
+int fabric_byte_lock(int fd, int cmd, short type, off_t start, off_t len);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+#include "hca/journal.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "fabric/fabric.h"
+#include "hca/cq.h"
+
+void journal_begin(void)
+{
+	struct journal *j = &arena()->journal;
+
+	j->nstores = 0;
+	j->ncqes = 0;
+}
+
+void journal_store(uint32_t *field, uint32_t value)
+{
+	struct journal *j = &arena()->journal;
+
+	j->stores[j->nstores].offset = (uint32_t)((char *)field - (char *)arena());
+	j->stores[j->nstores].value = value;
+	j->nstores++;
+}
+
+void journal_cqe(uint32_t cq, const void *bytes)
+{
+	struct journal *j = &arena()->journal;
+	struct journal_cqe *e = &j->cqes[j->ncqes];
+
+	e->cq = cq;
+	e->index = arena()->cqs[cq].producer;
+	/* Two completions of one step may go to the same queue. */
+	for (uint32_t i = 0; i < j->ncqes; i++)
+		e->index += j->cqes[i].cq == cq;
+	memcpy(e->bytes, bytes, sizeof(e->bytes));
+	j->ncqes++;
+}
+
+/* If the process dies in the last loop, an event may be sent twice, but none is lost. */
+static void apply(const struct journal *j)
+{
+	for (uint32_t i = 0; i < j->ncqes; i++)
+		cq_write(&arena()->cqs[j->cqes[i].cq], j->cqes[i].index, j->cqes[i].bytes);
+	for (uint32_t i = 0; i < j->nstores; i++)
+		*(uint32_t *)((char *)arena() + j->stores[i].offset) = j->stores[i].value;
+	for (uint32_t i = 0; i < j->ncqes; i++)
+		cq_notify(&arena()->cqs[j->cqes[i].cq], j->cqes[i].bytes);
+}
+
+/*
+ * Compiler fences are enough: all stores that a killed holder executed are visible, in
+ * program order, when the next holder gets the mutex.
+ */
+void journal_commit(void)
+{
+	struct journal *j = &arena()->journal;
+
+	atomic_signal_fence(memory_order_seq_cst);
+	j->active = 1;
+	atomic_signal_fence(memory_order_seq_cst);
+	apply(j);
+	atomic_signal_fence(memory_order_seq_cst);
+	j->active = 0;
+}
+
+void journal_replay(void)
+{
+	struct journal *j = &arena()->journal;
+
+	if (!j->active)
+		return;
+	arena()->replays++;
+	apply(j);
+	j->active = 0;
+}

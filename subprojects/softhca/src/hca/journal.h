@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Steps that SIGKILL cannot split.
+ *
+ * The holder of the fabric's mutex may be killed between any two instructions. Each step
+ * that must be atomic (a receive is taken, its completion is written and the send queue
+ * advances) is first described in the arena's journal, then marked active, then applied.
+ * When a holder has died, the next holder of the mutex applies an active journal again.
+ * Values are absolute, and a completion is always written to the same place with the same
+ * bytes, so applying a step twice changes nothing.
+ *
+ * States of the journal: described (active is 0; the next journal_begin() discards it),
+ * active (journal_commit() has begun) and applied (active is 0 again).
+ */
+#ifndef SOFTHCA_HCA_JOURNAL_H
+#define SOFTHCA_HCA_JOURNAL_H
+
+#include <stdint.h>
+
+/* Begins the description of a step. The mutex is held for the whole step. */
+void journal_begin(void);
+
+/* Adds: the 32-bit word @field of the arena becomes @value. */
+void journal_store(uint32_t *field, uint32_t value);
+
+/* Adds: a completion for CQ index @cq. @bytes: 64 bytes; the owner bit is set later. */
+void journal_cqe(uint32_t cq, const void *bytes);
+
+/* Marks the step active and applies it. */
+void journal_commit(void);
+
+/* Applies the active step of a dead holder, if there is one. */
+void journal_replay(void);
+
+#endif

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/* The first member makes the fabric, the last one removes it. */
+#include "member/member.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include "fabric/fabric.h"
+#include "fabric/lockfile.h"
+#include "fabric/reserve.h"
+#include "fault/fault.h"
+#include "hca/config.h"
+#include "sys/sys.h"
+#include "sys/tree.h"
+#include "sysfs/sysfs.h"
+#include "xport/copy.h"
+#include "xport/free.h"
+#include "xport/link.h"
+
+static pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
+static char why[256]; /* under attach_lock; "": no reason yet */
+
+static bool anyone_else_alive(int fd)
+{
+	return fabric_byte_lock(fd, F_OFD_GETLK, F_RDLCK, 1, MAX_PROCS) > 0;
+}
+
+/* Opens the lock file of @dir, which it makes if necessary, and locks byte 0. */
+static int open_locked(const char *dir)
+{
+	char path[192];
+	struct stat st;
+	int fd, r;
+
+	snprintf(path, sizeof(path), "%s/lock", dir);
+	for (;;) {
+		if (mkdir(dir, 0700) && errno != EEXIST)
+			return -errno;
+		if (lstat(dir, &st))
+			continue; /* the last member has removed it in between */
+		if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
+			return -EACCES;
+		fd = sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		if (fd == -ENOENT)
+			continue;
+		if (fd < 0)
+			return fd;
+		r = fabric_byte_lock(fd, F_OFD_SETLKW, F_WRLCK, 0, 1);
+		if (!r)
+			r = sys_fstat(fd, &st);
+		if (!r && st.st_nlink)
+			return fd;
+		sys_close(fd);
+		if (r)
+			return r;
+	}
+}
+
+static int lock_init(pthread_mutex_t *m)
+{
+	pthread_mutexattr_t a;
+	int r;
+
+	pthread_mutexattr_init(&a);
+	pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);
+	r = pthread_mutex_init(m, &a);
+	pthread_mutexattr_destroy(&a);
+	return -r;
+}
+
+/* Formats the reason that member_why() returns, and returns @r. */
+static int because(int r, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	return r;
+}
+
+const char *member_why(void)
+{
+	return why;
+}
+
+/* Sets the reason for the error @r, if there is none yet. */
+static void explain(int r)
+{
+	if (*why)
+		return;
+	if (r == -EACCES)
+		because(r, "cannot join the fabric: it belongs to another user");
+	else if (r == -ENOSPC)
+		because(r, "cannot make the fabric: /dev/shm: %s", strerror(-r));
+	else
+		because(r, "cannot join the fabric: %s", strerror(-r));
+}
+
+static int namespace_of(const char *path, uint64_t *ino)
+{
+	struct stat st;
+	int r = (int)SYS(SYS_newfstatat, AT_FDCWD, path, &st, 0);
+
+	*ino = st.st_ino;
+	return r ? because(r, "%s: %s: the adapters need /proc", path, strerror(-r)) : 0;
+}
+
+static int own_namespaces(uint64_t *pid_ns, uint64_t *user_ns)
+{
+	int r = namespace_of("/proc/self/ns/pid", pid_ns);
+
+	return r ? r : namespace_of("/proc/self/ns/user", user_ns);
+}
+
+/* In another namespace a pid is another process, and memory cannot be accessed across. */
+static int check_namespaces(const struct arena *a)
+{
+	uint64_t pid_ns, user_ns;
+	int r = own_namespaces(&pid_ns, &user_ns);
+
+	if (r)
+		return r;
+	if (pid_ns == a->pid_ns && user_ns == a->user_ns)
+		return 0;
+	return because(-EXDEV,
+		"the programs of this fabric are in another %s namespace: give "
+		"--fabric (SOFTHCA_FABRIC) another name",
+		pid_ns == a->pid_ns ? "user" : "pid");
+}
+
+static int map_arena(const char *path, bool create, struct arena **out)
+{
+	int fd = sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_EXCL : 0),
+		0600);
+	struct stat st;
+	void *p;
+	int r;
+
+	if (fd < 0)
+		return fd;
+	r = create ? (int)SYS(SYS_ftruncate, fd, sizeof(struct arena)) : sys_fstat(fd, &st);
+	if (!r && create)
+		r = reserve_first(fd);
+	if (!r && !create && st.st_size != (off_t)sizeof(struct arena))
+		r = -EPROTO;
+	if (!r) {
+		p = mmap(NULL, sizeof(struct arena), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (p == MAP_FAILED)
+			r = -errno;
+		else
+			*out = p;
+	}
+	sys_close(fd);
+	return r;
+}
+
+/* Topology, fault rules and link mode. */
+static int load_environment(struct arena *a)
+{
+	int r = softhca_topology_from_env(&a->topo, why, sizeof(why));
+
+	if (!r)
+		r = fault_load_env(a->faults, why, sizeof(why));
+	if (r)
+		return r;
+	for (uint32_t i = 0; i < a->topo.nrails; i++)
+		a->rails[i].link_down = a->topo.rails[i].down;
+	r = link_mode_from_env();
+	if (r < 0)
+		return because(r, "SOFTHCA_LINK must be off, real or virtual");
+	a->link_mode = (uint32_t)r;
+	return 0;
+}
+
+/* The first member makes everything anew. The lock on byte 0 is held. */
+static int create_fabric(const char *dir, struct arena **out)
+{
+	char path[192];
+	struct arena *a;
+	int r;
+
+	tree_empty(dir, "lock");
+	snprintf(path, sizeof(path), "%s/fifo", dir);
+	if (mkdir(path, 0700))
+		return -errno;
+	snprintf(path, sizeof(path), "%s/arena", dir);
+	r = map_arena(path, true, &a);
+	if (r)
+		return r;
+	a->version = ARENA_VERSION;
+	a->size = sizeof(*a);
+	a->next_fifo = 1;
+	a->next_copy = 1;
+	r = own_namespaces(&a->pid_ns, &a->user_ns);
+	if (!r)
+		r = load_environment(a);
+	if (!r)
+		r = lock_init(&a->lock);
+	snprintf(path, sizeof(path), "%s/sys", dir);
+	if (!r)
+		r = softhca_sysfs_build(path, &a->topo);
+	if (r) {
+		munmap(a, sizeof(*a));
+		return r;
+	}
+	a->magic = ARENA_MAGIC;
+	*out = a;
+	return 0;
+}
+
+static int join_fabric(const char *dir, struct arena **out)
+{
+	char path[192];
+	int r;
+
+	snprintf(path, sizeof(path), "%s/arena", dir);
+	r = map_arena(path, false, out);
+	if (r)
+		return r;
+	r = -EPROTO;
+	if ((*out)->magic == ARENA_MAGIC && (*out)->version == ARENA_VERSION)
+		r = check_namespaces(*out);
+	if (!r)
+		return 0;
+	munmap(*out, sizeof(struct arena));
+	*out = NULL;
+	return r;
+}
+
+/*
+ * A slot is free when its byte can be locked. Dead processes have been reaped before, under
+ * the same mutex, so no object in the arena belongs to a former owner of the slot.
+ */
+static int claim_slot(void)
+{
+	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
+		struct proc *p = &arena()->procs[slot];
+		uint32_t life = p->life;
+
+		if (p->used ||
+			fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLK, F_WRLCK, 1 + slot, 1))
+			continue;
+		fabric_self.slot = slot;
+		memset(p, 0, sizeof(*p));
+		p->pid = fabric_self.pid;
+		__atomic_store_n(&p->life, life + 1, __ATOMIC_RELAXED); /* see fabric_is_peer() */
+		p->used = 1;
+		return 0;
+	}
+	return -EMFILE;
+}
+
+static int enter_arena(void)
+{
+	sigset_t saved;
+	int r;
+
+	fabric_enter(&saved);
+	fabric_reap();
+	r = claim_slot();
+	fabric_leave(&saved);
+	return r;
+}
+
+static int enter(const char *dir, int fd, struct arena *a)
+{
+	int r;
+
+	fabric_self.lock_fd = fd;
+	fabric_self.pid = getpid();
+	fabric_self.slot = NO_SLOT;
+	strcpy(fabric_self.dir, dir);
+	fabric_self.arena = a;
+	r = enter_arena();
+	if (!r)
+		return 0;
+	munmap(a, sizeof(*a));
+	fabric_self.arena = NULL;
+	fabric_self.lock_fd = -1;
+	return r;
+}
+
+static int attach(void)
+{
+	struct arena *a = NULL;
+	char dir[128];
+	int fd, r;
+
+	r = config_check(why, sizeof(why));
+	if (r)
+		return r;
+	fabric_dir(dir, sizeof(dir));
+	fd = open_locked(dir);
+	if (fd < 0)
+		return fd;
+	r = anyone_else_alive(fd) ? join_fabric(dir, &a) : create_fabric(dir, &a);
+	if (!r)
+		r = enter(dir, fd, a);
+	if (r) {
+		if (!anyone_else_alive(fd))
+			tree_remove(dir);
+		sys_close(fd);
+		return r;
+	}
+	/* Lets peers access this process's memory, which Yama's default forbids. */
+	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+	fabric_byte_lock(fd, F_OFD_SETLK, F_UNLCK, 0, 1);
+	return 0;
+}
+
+int member_attach(void)
+{
+	int r;
+
+	pthread_mutex_lock(&attach_lock);
+	*why = '\0';
+	r = fabric_self.arena ? 0 : attach();
+	if (r)
+		explain(r);
+	pthread_mutex_unlock(&attach_lock);
+	return r;
+}
+
+void member_detach(void)
+{
+	sigset_t saved;
+
+	if (!fabric_self.arena)
+		return;
+	fabric_enter(&saved);
+	if (copy_executing()) {
+		/* A thread still copies. Others will reap this process after its end. */
+		fabric_leave(&saved);
+		return;
+	}
+	objects_reap(fabric_self.slot);
+	arena()->procs[fabric_self.slot].used = 0;
+	fabric_self.slot = NO_SLOT; /* the helper thread may still run for a moment */
+	fabric_leave(&saved);
+	fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLKW, F_WRLCK, 0, 1);
+	/* F_OFD_GETLK does not report own locks, so this finds the locks of others only. */
+	if (!anyone_else_alive(fabric_self.lock_fd))
+		tree_remove(fabric_self.dir);
+	sys_close(fabric_self.lock_fd);
+	fabric_self.lock_fd = -1;
+}
+
+void member_forget(void)
+{
+	pthread_mutex_init(&attach_lock, NULL);
+	if (!fabric_self.arena)
+		return;
+	munmap(fabric_self.arena, sizeof(struct arena));
+	/* Closing the inherited descriptor does not release the parent's locks. */
+	sys_close(fabric_self.lock_fd);
+	memset(&fabric_self, 0, sizeof(fabric_self));
+	fabric_self.lock_fd = -1;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * System calls that bypass libc's functions, because this library interposes some of
+ * them, and other tools (UCX's memory hooks, sanitizers) patch more. They are safe in a
+ * signal handler, return a value or -errno as the kernel does, and do not change errno.
+ */
+#ifndef SOFTHCA_SYS_SYS_H
+#define SOFTHCA_SYS_SYS_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static inline long sys_result(long r, int saved)
+{
+	long e = r < 0 ? -errno : r;
+
+	errno = saved;
+	return e;
+}
+
+#define SYS(...)                                                                                   \
+	({                                                                                         \
+		int saved_errno_ = errno;                                                          \
+		sys_result(syscall(__VA_ARGS__), saved_errno_);                                    \
+	})
+
+static inline int sys_open(const char *path, int flags, mode_t mode)
+{
+	return (int)SYS(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+static inline int sys_close(int fd)
+{
+	return (int)SYS(SYS_close, fd);
+}
+
+static inline long sys_read(int fd, void *buf, size_t n)
+{
+	return SYS(SYS_read, fd, buf, n);
+}
+
+static inline long sys_write(int fd, const void *buf, size_t n)
+{
+	return SYS(SYS_write, fd, buf, n);
+}
+
+static inline int sys_fstat(int fd, struct stat *st)
+{
+	return (int)SYS(SYS_newfstatat, fd, "", st, AT_EMPTY_PATH);
+}
+
+static inline int sys_fcntl(int fd, int cmd, void *arg)
+{
+	return (int)SYS(SYS_fcntl, fd, cmd, arg);
+}
+
+#endif

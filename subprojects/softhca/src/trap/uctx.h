@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SOFTHCA_TRAP_UCTX_H
+#define SOFTHCA_TRAP_UCTX_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+/* One open device file of this process. Never freed: the fault handler reads it. */
+struct uctx {
+	uint32_t rail;
+	uint32_t ctx; /* index in the arena, NO_INDEX before GET_CONTEXT */
+	uint32_t next_bfreg;
+	dev_t dev; /* of the memfd that doorbell pages are mapped from, as /proc/self/maps shows it */
+	ino_t ino;
+};
+
+#endif

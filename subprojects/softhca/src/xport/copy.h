@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Payloads of long messages are copied without the fabric's mutex, so that they delay only
+ * the operations that depend on them.
+ *
+ * While a copy runs, `copy_to` of the sending QP and `copy_from` of the receiving one (and
+ * of the SRQ whose next entry is being filled) name the other side. During that time
+ * - no other thread executes the sending QP, and none takes an entry of that SRQ;
+ * - a QP that moves to ERR is flushed only when the copy has ended;
+ * - resetting or destroying one of the QPs, deregistering memory and closing the device
+ *   wait for the end of the copy.
+ * If the copying process is killed, the copy ends when its QPs are reaped, which clears the
+ * marks. Every thread that waits for a copy reaps dead processes from time to time.
+ *
+ * The fabric's mutex is held in every call.
+ */
+#ifndef SOFTHCA_XPORT_COPY_H
+#define SOFTHCA_XPORT_COPY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dma/dma.h"
+#include "fabric/arena.h"
+
+#define COPY_HELD_MAX 8192u /* bytes that are copied with the mutex held: this is fast */
+
+/* A copy: the payload and the QPs. */
+struct copy {
+	struct qp *qp; /* of this process; executes the message */
+	struct qp *dest;
+	struct srq *srq; /* the SRQ whose next entry is filled, or NULL */
+	const struct dma_seg *to, *from;
+	size_t nto, nfrom;
+	uint64_t length;
+};
+
+/* Implements copy_payload() for long payloads: releases the mutex. */
+int copy_released(const struct copy *c, bool *fault_to) __attribute__((cold));
+
+/*
+ * Copies a payload. Returns what dma_copy() returns. If the mutex was released, it may also
+ * return -ECANCELED: the sending QP does not send any more (it may not even exist), or
+ * -EAGAIN: the receiving QP does not receive any more. @fault_to is as in dma_copy().
+ */
+static inline int copy_payload(const struct copy *c, bool *fault_to)
+{
+	if (c->length > COPY_HELD_MAX)
+		return copy_released(c, fault_to);
+	return dma_copy(NULL, c->to, c->nto, c->from, c->nfrom, fault_to);
+}
+
+/* Whether a copy to or from the QP is running. */
+static inline bool copy_holds(const struct qp *qp)
+{
+	return qp->copy_to || qp->copy_from;
+}
+
+/*
+ * Waits until no copy involves an own QP. The state of the QP must not let a new copy begin.
+ * With @sending_only, waits only for a copy that it sends. Returns whether the QP still
+ * exists.
+ */
+bool copy_wait(struct qp *qp, bool sending_only);
+
+/* Waits for the end of all copies that involve this process and have begun before. */
+void copy_drain(void);
+
+/* Whether a thread of this process is executing a copy. */
+bool copy_executing(void);
+
+/* Releases the mutex for a moment. @n: number of times that the caller has waited before. */
+void copy_pause(uint32_t n);
+
+/* An own context is closed: stops its QPs and waits for the end of all copies. */
+void copy_stop(uint32_t ctx);
+
+/* The QP is about to be destroyed: ends the copy that its dead owner has not finished. */
+void copy_abandon(struct qp *qp);
+
+#endif

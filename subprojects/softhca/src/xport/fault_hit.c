@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+#include "xport/fault_hit.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "abi/wire.h"
+#include "fabric/fabric.h"
+#include "hca/objects.h"
+#include "hca/port.h"
+#include "hca/timer.h"
+#include "xport/responder.h"
+
+/* splitmix64: a seed repeats a run. */
+static uint64_t next_random(uint64_t *state)
+{
+	uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+static bool matches(const struct fault_rule *r, const struct qp *qp, const struct wqe *w)
+{
+	const struct arena *a = arena();
+
+	return (!r->device[0] || !strcmp(r->device, a->topo.rails[qp_rail(qp)].name)) &&
+	       (!r->qpn || r->qpn == qp->qpn) &&
+	       (!r->pid || (int32_t)r->pid == a->procs[qp->obj.owner].pid) &&
+	       (!r->opcodes || (w->opcode < 64 && r->opcodes >> w->opcode & 1));
+}
+
+/* Counts a match. Returns whether the rule applies to it. */
+static bool due(struct fault_rule *r)
+{
+	r->seen++;
+	if (r->seen < r->nth || (r->count && r->hits >= r->count))
+		return false;
+	if (r->percent < 100 && next_random(&r->random) % 100 >= r->percent)
+		return false;
+	r->hits++;
+	return true;
+}
+
+/*
+ * Places the first bytes of a WRITE or READ. Does nothing for other operations: half a SEND
+ * would have to consume a receive, which could not be given back.
+ */
+static struct answer place_part(struct qp *qp, const struct wqe *w, uint64_t bytes)
+{
+	struct wqe part = *w;
+	uint64_t left = bytes < w->length ? bytes : w->length;
+
+	if (w->opcode == OP_WRITE_IMM)
+		part.opcode = OP_WRITE; /* the partial message has no completion */
+	if ((part.opcode != OP_WRITE && part.opcode != OP_READ) || !left || qp->type == QPT_UD)
+		return (struct answer){.verdict = V_DONE};
+	part.length = left;
+	for (part.nsegs = 0; left; part.nsegs++) {
+		struct dma_seg *seg = &part.segs[part.nsegs];
+
+		if (seg->len > left)
+			seg->len = left;
+		left -= seg->len;
+	}
+	return respond(qp, &part);
+}
+
+static void kill_slot(uint32_t slot)
+{
+	int32_t pid = arena()->procs[slot].pid;
+
+	if (pid > 0 && fabric_alive(slot))
+		kill(pid, SIGKILL);
+}
+
+static void kill_peer(const struct qp *qp)
+{
+	const struct qp *dest = qp_by_number(qp->attr.dest_qpn);
+
+	if (dest)
+		kill_slot(dest->obj.owner);
+}
+
+static uint32_t rnr_timer(const struct qp *qp)
+{
+	const struct qp *dest = qp_by_number(qp->attr.dest_qpn);
+
+	return dest ? dest->attr.min_rnr_timer : 0;
+}
+
+/* Returns whether the rule has decided the outcome of the message. */
+static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w, struct answer *a)
+{
+	enum syndrome s = r->syndrome;
+
+	switch (r->action) {
+	case FAULT_PARTIAL:
+		*a = place_part(qp, w, r->bytes);
+		if (a->verdict == V_STOPPED)
+			return true;
+		*a = (struct answer){.verdict = V_ERROR, .syndrome = s};
+		return true;
+	case FAULT_ERROR:
+		*a = (struct answer){.verdict = V_ERROR, .syndrome = s};
+		return true;
+	case FAULT_RNR:
+		*a = (struct answer){.verdict = V_RNR, .rnr_timer = rnr_timer(qp)};
+		return true;
+	case FAULT_NO_ANSWER:
+		*a = (struct answer){.verdict = V_NO_ANSWER};
+		return true;
+	case FAULT_DELAY:
+		qp->held = qp->sq_done + 1;
+		timer_wait(qp, timer_now() + r->delay_ns);
+		*a = (struct answer){.verdict = V_LATER};
+		return true;
+	case FAULT_KILL:
+		place_part(qp, w, r->bytes);
+		kill_slot(qp->obj.owner);
+		return false;
+	case FAULT_KILL_PEER:
+		kill_peer(qp);
+		return false;
+	case FAULT_LINK_DOWN:
+	case FAULT_LINK_UP:
+		port_set_link(qp_rail(qp), r->action == FAULT_LINK_UP);
+		return false;
+	default:
+		return false;
+	}
+}
+
+bool fault_hit(struct qp *qp, struct wqe *w, struct answer *answer_p)
+{
+	struct fault_rule *rules = arena()->faults;
+
+	if (qp->held == qp->sq_done + 1) {
+		qp->held = 0; /* the rules were applied before the delay */
+		return false;
+	}
+	for (size_t i = 0; i < FAULT_RULES; i++)
+		if (rules[i].action && matches(&rules[i], qp, w) && due(&rules[i]) &&
+			apply(&rules[i], qp, w, answer_p))
+			return true;
+	return false;
+}

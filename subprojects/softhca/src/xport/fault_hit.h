@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* Faults on demand: applies the rules (fault.h) to messages. */
+#ifndef SOFTHCA_XPORT_FAULT_HIT_H
+#define SOFTHCA_XPORT_FAULT_HIT_H
+
+#include <stdbool.h>
+
+#include "xport/responder.h"
+
+/*
+ * Applies the rules to the message w of qp before it is executed. Returns true if a rule has
+ * decided the outcome, which is then in *answer_p; false if the message is to be executed
+ * as usual. The fabric's mutex is held; signal safe. FAULT_KILL does not return.
+ */
+bool fault_hit(struct qp *qp, struct wqe *w, struct answer *answer_p);
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+#include "xport/qp.h"
+
+#include <errno.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "hca/event.h"
+#include "hca/objects.h"
+#include "hca/timer.h"
+#include "xport/copy.h"
+#include "xport/link.h"
+#include "xport/xport.h"
+
+enum attr_mask {
+	A_STATE = 1 << 0,
+	A_CUR_STATE = 1 << 1,
+	A_SQD_NOTIFY = 1 << 2,
+	A_ACCESS = 1 << 3,
+	A_PKEY = 1 << 4,
+	A_PORT = 1 << 5,
+	A_QKEY = 1 << 6,
+	A_AV = 1 << 7,
+	A_MTU = 1 << 8,
+	A_TIMEOUT = 1 << 9,
+	A_RETRY = 1 << 10,
+	A_RNR_RETRY = 1 << 11,
+	A_RQ_PSN = 1 << 12,
+	A_MAX_RD = 1 << 13,
+	A_ALT_PATH = 1 << 14,
+	A_MIN_RNR = 1 << 15,
+	A_SQ_PSN = 1 << 16,
+	A_MAX_DEST_RD = 1 << 17,
+	A_PATH_MIG = 1 << 18,
+	A_DEST_QPN = 1 << 20,
+};
+
+#define WATCH_NS 10000000u /* period at which an unfinished copy is checked */
+
+/* The attributes that each transition between working states needs, by type of QP. */
+static const struct transition {
+	uint8_t from, to;
+	uint32_t rc, uc, ud;
+} transitions[] = {
+	{QPS_RESET, QPS_INIT, A_PKEY | A_PORT | A_ACCESS, A_PKEY | A_PORT | A_ACCESS,
+		A_PKEY | A_PORT | A_QKEY},
+	{QPS_INIT, QPS_INIT, 0, 0, 0},
+	{QPS_INIT, QPS_RTR, A_AV | A_MTU | A_DEST_QPN | A_RQ_PSN | A_MAX_DEST_RD | A_MIN_RNR,
+		A_AV | A_MTU | A_DEST_QPN | A_RQ_PSN, 0},
+	{QPS_RTR, QPS_RTS, A_SQ_PSN | A_TIMEOUT | A_RETRY | A_RNR_RETRY | A_MAX_RD, A_SQ_PSN,
+		A_SQ_PSN},
+	{QPS_RTS, QPS_RTS, 0, 0, 0},
+	{QPS_RTS, QPS_SQD, 0, 0, 0},
+	{QPS_SQD, QPS_SQD, 0, 0, 0},
+	{QPS_SQD, QPS_RTS, 0, 0, 0},
+	{QPS_SQE, QPS_RTS, 0, 0, 0},
+};
+
+static int check_transition(const struct qp *qp, uint8_t to, uint32_t mask)
+{
+	if (to == QPS_RESET || to == QPS_ERR)
+		return 0;
+	for (size_t i = 0; i < sizeof(transitions) / sizeof(transitions[0]); i++) {
+		const struct transition *t = &transitions[i];
+		uint32_t need = qp->type == QPT_RC ? t->rc : qp->type == QPT_UC ? t->uc : t->ud;
+
+		if (t->from == qp->state && t->to == to)
+			return (mask & need) == need ? 0 : -EINVAL;
+	}
+	return -EINVAL;
+}
+
+static int check_values(const struct qp *qp, const struct ib_uverbs_modify_qp *m)
+{
+	const struct softhca_rail *rail = &arena()->topo.rails[qp_rail(qp)];
+	uint32_t mask = m->attr_mask;
+
+	if ((mask & A_CUR_STATE) && m->cur_qp_state != qp->state)
+		return -EINVAL;
+	if ((mask & A_PORT) && m->port_num != 1)
+		return -EINVAL;
+	if ((mask & A_PKEY) && m->pkey_index >= rail->npkeys)
+		return -EINVAL;
+	if ((mask & A_ACCESS) && (m->qp_access_flags & IB_UVERBS_ACCESS_REMOTE_ATOMIC) &&
+		rail->no_atomics)
+		return -EOPNOTSUPP;
+	if ((mask & A_MTU) && (m->path_mtu < 1 || m->path_mtu > 5))
+		return -EINVAL;
+	if ((mask & A_MAX_RD) && m->max_rd_atomic > 16)
+		return -EINVAL;
+	if ((mask & A_MAX_DEST_RD) && m->max_dest_rd_atomic > 16)
+		return -EINVAL;
+	if ((mask & A_TIMEOUT) && m->timeout > 31)
+		return -EINVAL;
+	if ((mask & (A_RETRY | A_RNR_RETRY)) && (m->retry_cnt > 7 || m->rnr_retry > 7))
+		return -EINVAL;
+	if ((mask & A_AV) && m->dest.is_global && m->dest.sgid_index >= rail->ngids)
+		return -EINVAL;
+	if ((mask & A_AV) && !m->dest.is_global && rail->grh_required)
+		return -EINVAL;
+	return 0;
+}
+
+static void set_path(struct qp_attr *a, const struct ib_uverbs_qp_dest *d)
+{
+	memcpy(a->dgid, d->dgid, sizeof(a->dgid));
+	a->flow_label = d->flow_label;
+	a->dlid = d->dlid;
+	a->sgid_index = d->sgid_index;
+	a->hop_limit = d->hop_limit;
+	a->traffic_class = d->traffic_class;
+	a->sl = d->sl;
+	a->path_bits = d->src_path_bits;
+	a->static_rate = d->static_rate;
+	a->is_global = d->is_global;
+}
+
+#define SET(flag, field)                                                                           \
+	do {                                                                                       \
+		if (m->attr_mask & (flag))                                                         \
+			a->field = m->field;                                                       \
+	} while (0)
+
+static void set_values(struct qp_attr *a, const struct ib_uverbs_modify_qp *m)
+{
+	SET(A_QKEY, qkey);
+	SET(A_RQ_PSN, rq_psn);
+	SET(A_SQ_PSN, sq_psn);
+	SET(A_PKEY, pkey_index);
+	SET(A_PORT, port_num);
+	SET(A_MTU, path_mtu);
+	SET(A_MAX_RD, max_rd_atomic);
+	SET(A_MAX_DEST_RD, max_dest_rd_atomic);
+	SET(A_MIN_RNR, min_rnr_timer);
+	SET(A_TIMEOUT, timeout);
+	SET(A_RETRY, retry_cnt);
+	SET(A_RNR_RETRY, rnr_retry);
+	SET(A_PATH_MIG, path_mig_state);
+	if (m->attr_mask & A_ACCESS)
+		a->access = m->qp_access_flags;
+	if (m->attr_mask & A_DEST_QPN)
+		a->dest_qpn = m->dest_qp_num;
+	if (m->attr_mask & A_AV)
+		set_path(a, &m->dest);
+}
+
+void qp_stop(struct qp *qp)
+{
+	qp->state = QPS_RESET;
+	qp->flushing = 0;
+}
+
+/* The provider resets the doorbell records and its own indexes. */
+static int reset(struct qp *qp)
+{
+	qp_stop(qp);
+	if (!copy_wait(qp, false))
+		return -EINVAL;
+	memset(&qp->attr, 0, sizeof(qp->attr));
+	qp->rq_taken = qp->sq_done = qp->placed = qp->held = 0;
+	qp->strict_first = qp->strict_last = qp->strict_free = 0;
+	link_clear(qp);
+	qp->retries = qp->rnr_retries = 0;
+	qp->wait_until = 0;
+	qp->last_wqe_reported = 0;
+	return 0;
+}
+
+/* The message that is being sent is finished first. */
+static int drain(struct qp *qp, bool notify)
+{
+	bool drained = qp->state == QPS_RTS;
+
+	qp->state = QPS_SQD;
+	if (!copy_wait(qp, true))
+		return -EINVAL;
+	if (drained && notify)
+		async_qp(qp, EV_SQ_DRAINED);
+	return 0;
+}
+
+static int go_to(struct qp *qp, uint8_t to, bool notify)
+{
+	bool resumed = to == QPS_RTS && qp->state != QPS_RTS;
+
+	switch (to) {
+	case QPS_RESET:
+		return reset(qp);
+	case QPS_ERR:
+		qp_to_error(qp);
+		return copy_wait(qp, false) ? 0 : -EINVAL;
+	case QPS_SQD:
+		return drain(qp, notify);
+	default:
+		qp->state = to;
+		if (resumed)
+			xport_send(qp);
+		return 0;
+	}
+}
+
+int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m)
+{
+	uint8_t to = m->attr_mask & A_STATE ? m->qp_state : qp->state;
+	int r = check_transition(qp, to, m->attr_mask);
+
+	if (!r)
+		r = check_values(qp, m);
+	if (r)
+		return r;
+	set_values(&qp->attr, m);
+	return go_to(qp, to, (m->attr_mask & A_SQD_NOTIFY) && m->en_sqd_async_notify);
+}
+
+/*
+ * `flushing` is set first, so that a process that takes over from a dead one finishes the
+ * transition. If a copy involves the QP, the end of the copy finishes it. The timer covers
+ * the case that the copying process was killed and nobody has noticed.
+ */
+void qp_to_error(struct qp *qp)
+{
+	qp->flushing = 1;
+	atomic_signal_fence(memory_order_seq_cst);
+	qp->state = QPS_ERR;
+	if (copy_holds(qp)) {
+		if (qp->obj.owner == fabric_self.slot)
+			timer_wait(qp, timer_now() + WATCH_NS);
+		return;
+	}
+	qp->wait_until = 0;
+	xport_flush(qp);
+	if (qp->srq != NO_INDEX && !qp->last_wqe_reported) {
+		async_qp(qp, EV_QP_LAST_WQE_REACHED);
+		qp->last_wqe_reported = 1;
+	}
+	qp->flushing = 0;
+}
+
+void qp_recover(void)
+{
+	for (uint32_t i = FIRST_QP_INDEX; i < arena()->high[OBJ_QP]; i++) {
+		struct qp *qp = &arena()->qps[i];
+
+		if (qp->obj.used && qp->flushing)
+			qp_to_error(qp);
+	}
+}
+
+void qp_fail_remotely(struct qp *qp)
+{
+	uint32_t slot = qp->obj.owner;
+
+	qp->flushing = 1;
+	atomic_signal_fence(memory_order_seq_cst);
+	qp->state = QPS_ERR;
+	arena()->procs[slot].failed = 1;
+	timer_ring(slot);
+}
+
+void qp_serve_failed(void)
+{
+	uint32_t *failed = &arena()->procs[fabric_self.slot].failed;
+
+	if (!*failed)
+		return;
+	*failed = 0;
+	for (uint32_t i = FIRST_QP_INDEX; i < arena()->high[OBJ_QP]; i++) {
+		struct qp *qp = &arena()->qps[i];
+
+		if (qp->obj.used && qp->obj.owner == fabric_self.slot && qp->flushing)
+			qp_to_error(qp);
+	}
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The state machine of queue pairs. The fabric's mutex is held.
+ *
+ *	RESET -> INIT -> RTR -> RTS <-> SQD; every state -> RESET and -> ERR; SQE is not used
+ *
+ * qp_modify() makes the transitions that a program asks for, qp_to_error() those that a
+ * failure causes, qp_stop() the first half of those to RESET. No other function writes
+ * `state`, except for qp_fail_remotely(): it marks a QP whose owner has to do the flush.
+ *
+ * Within ERR, `flushing` tells whether both queues have been flushed: it is set before the
+ * state and cleared after the flush. The flush is put off while a copy involves the QP
+ * (copy.h), or until its owner wakes up, and whoever takes over from a dead process
+ * finishes it (qp_recover()).
+ *
+ * Within RTS a QP is idle, waits for a timer (`wait_until`), or copies (`copy_to`).
+ */
+#ifndef SOFTHCA_XPORT_QP_H
+#define SOFTHCA_XPORT_QP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fabric/arena.h"
+
+struct ib_uverbs_modify_qp;
+
+/*
+ * Applies a modify command. Returns 0, or -EINVAL if the transition does not exist, an
+ * attribute that it needs is missing, or a value is out of range. The mutex is released for
+ * a while if a copy involves the QP.
+ */
+int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m);
+
+/* The first half of a reset: the QP does not send, receive or flush any more. */
+void qp_stop(struct qp *qp);
+
+/*
+ * Moves the QP to ERR, and flushes both its queues as soon as no copy involves it.
+ * Idempotent.
+ */
+void qp_to_error(struct qp *qp);
+
+/*
+ * The same for a QP of another process whose memory cannot be accessed from here: that
+ * process is woken and flushes the QP.
+ */
+void qp_fail_remotely(struct qp *qp);
+
+/* Flushes the own QPs that other processes have marked by qp_fail_remotely(). */
+void qp_serve_failed(void);
+
+/* Finishes the transitions to ERR that a dead process has begun. */
+void qp_recover(void);
+
+/* Whether the QP accepts messages from its peer. */
+static inline bool qp_receives(const struct qp *qp)
+{
+	return qp->state == QPS_RTR || qp->state == QPS_RTS || qp->state == QPS_SQD;
+}
+
+#endif
