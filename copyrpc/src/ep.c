@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Endpoints: their memory, their connection, their end. */
+/* Endpoints: memory, connection, destruction. */
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,8 +9,8 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* At an address that huge pages can be put under, if it is large enough for one: the HCA
- * translates an address per page, and keeps few of them. */
+/* Aligned for huge pages if it is large enough for one: the HCA translates addresses page by
+ * page, and caches few translations. */
 static void *map_aligned(size_t len)
 {
 	size_t spare = len >= HUGE_PAGE ? HUGE_PAGE : 0;
@@ -27,13 +27,12 @@ static void *map_aligned(size_t len)
 		munmap(at, before);
 	if (before < spare)
 		munmap(at + before + len, spare - before);
-	madvise(at + before, len, MADV_HUGEPAGE); /* where the kernel has none, nothing is lost */
+	madvise(at + before, len, MADV_HUGEPAGE); /* best effort */
 	return at + before;
 }
 
-/* The receive ring, the send ring, the words, in pages of their own: a fork() that copied
- * them on the next write would leave the HCA with the child's, so that the child does not get
- * them. */
+/* Maps the receive ring, the send ring and the words. The pages are not inherited by fork(): with
+ * copy-on-write, the HCA could keep the child's copy. */
 static int map_memory(struct copyrpc_ep *ep, uint32_t ring)
 {
 	long page = sysconf(_SC_PAGESIZE);
@@ -47,8 +46,8 @@ static int map_memory(struct copyrpc_ep *ep, uint32_t ring)
 	return 0;
 }
 
-/* The peer may write the receive ring and read one word, and nothing else; what only we use
- * is one region. */
+/* The peer may write the receive ring and read the consumer word only. Memory for local use is one
+ * region. */
 static int register_memory(struct copyrpc_ep *ep, uint32_t ring)
 {
 	struct mlx5dvl_ctx *dev = ep->ctx->dev;
@@ -205,7 +204,7 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 		return -EISCONN;
 	if (b.ring_size != ring_size(ep) || b.nested != ep->ctx->attr.nested)
 		return -EMSGSIZE;
-	/* Equal rings start with equal credit: what the peer holds is what it says we do. */
+	/* Rings of equal size start with equal credit, so the value must be our own. */
 	if (b.credit != credit_rmax(ep->ch.cr.c) * WIRE_BLOCK)
 		return -EINVAL;
 	qp = (struct mlx5dvl_qp_info){

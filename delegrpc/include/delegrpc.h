@@ -36,8 +36,8 @@
  * poll, flush or wait. Replies to a client with eight or more calls
  * in flight are collected, a quarter of these, at most eight, and published together: at
  * the latest at the next reply to another client, delegrpc_server_recv() that finds nothing,
- * poll, flush, wait or destroy. With fewer calls in flight a reply is published
- * at once. No function spins on another process: what cannot go on returns -EAGAIN.
+ * flush, destroy, or poll or wait that finds no request or follows another one without a reply
+ * between. With fewer calls in flight a reply is published at once. No function spins on another process: what cannot go on returns -EAGAIN.
  *
  * Waking: who publishes looks later whether the other side sleeps, with one memory barrier
  * for all that it has published: in flush, at a poll or in a wait that finds
@@ -207,7 +207,8 @@ void delegrpc_server_get_attr(const struct delegrpc_server *server, struct deleg
 
 /*
  * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_SERVER_POLL_MAX, in
- * the order of their reservation. Publishes replies, and wakes clients (see Waking).
+ * the order of their reservation; it looks for more when all of them have been handed out.
+ * Publishes replies (see Visibility), and wakes clients (see Waking).
  * Every few hundred empty polls it looks whether a dead client blocks the ring, and
  * skips what that one reserved, giving it back: within DELEGRPC_POLL_LOOKS and
  * DELEGRPC_POLL_SKIPS, the rest at the next polls. A busy server gives its core away

@@ -153,12 +153,21 @@ static void replies_published_by(const char *how)
 	for (uint32_t i = 0; i < n; i++)
 		answer(s, &r[i], i);
 	CHECK_EQ(poll_all(c, &seen), 0);
-	if (!strcmp(how, "poll")) {
+	if (!strcmp(how, "second poll")) {
+		/* More is to be answered, so the first one leaves them where they are. */
 		CHECK_EQ(delegrpc_server_poll(s), LEFT);
+		CHECK_EQ(poll_all(c, &seen), 0);
+		CHECK_EQ(delegrpc_server_poll(s), LEFT);
+	} else if (!strcmp(how, "poll in vain")) {
+		for (uint32_t i = 0; i < LEFT; i++)
+			take(s, TAKEN + i);
+		CHECK_EQ(poll_all(c, &seen), 0);
+		CHECK_EQ(delegrpc_server_poll(s), 0);
 	} else if (!strcmp(how, "receive")) {
 		while (delegrpc_server_recv(s, &rest))
 			CHECK_EQ(poll_all(c, &seen), 0);
 	} else if (!strcmp(how, "wait")) {
+		CHECK_EQ(delegrpc_server_wait(s, 0), 1);
 		CHECK_EQ(delegrpc_server_wait(s, 0), 1);
 	} else if (!strcmp(how, "flush")) {
 		delegrpc_server_flush(s);
@@ -185,7 +194,8 @@ static void replies_published_by(const char *how)
 
 static void every_reply_is_published(void)
 {
-	replies_published_by("poll");
+	replies_published_by("second poll");
+	replies_published_by("poll in vain");
 	replies_published_by("receive");
 	replies_published_by("wait");
 	replies_published_by("flush");

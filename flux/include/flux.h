@@ -30,11 +30,13 @@
  * bytes, and the receiver gets to know how many. Give a length, and a capacity, that is a
  * compile-time constant: the copy is inlined.
  *
- * Visibility: with fewer than eight calls in flight to a node, flux_call() and flux_reply()
- * publish at once. With more, up to eight calls to a node, or answers to one, are published
- * together: the last of them at the latest when this node's next flux_poll() returns, at its
- * next flux_wait(), flux_flush(), call or answer to another node, call that is refused with
- * -EAGAIN, or flux_try_recv_raw() that returns 0 or turns to the next peer. A peer that sleeps
+ * Visibility: who keeps fewer than eight calls in flight to a node (now, and at its last
+ * flux_poll() that followed a call) has each published at once, and each answer. With more, up
+ * to eight calls to a node, or answers to one, are published together: the last call at the
+ * latest at this node's next flux_poll(), or when that returns; the last answer at the next
+ * flux_poll() that finds no call to answer or follows another one without an answer between;
+ * both at its next flux_wait(), flux_flush(), call or answer to another node, call that is
+ * refused with -EAGAIN, or flux_try_recv_raw() that returns 0 or turns to the next peer. A peer that sleeps
  * in flux_wait() is woken by flux_flush(), by a flux_wait() before it yields or returns in vain,
  * after eight polls and receives in vain, and otherwise after sixty-four bursts and polls
  * together. So a thread that turns to something else after a call or a reply calls
@@ -152,8 +154,8 @@ static inline int flux_call(struct flux_node *node, uint32_t to, const void *pay
 
 /*
  * Handles up to eight responses, oldest first for each peer; goes round the peers that owe
- * responses; ends all calls to a peer that has left; publishes first. Returns how many calls
- * have ended, 0: nothing yet. Polling costs time for each peer that owes a response, not for
+ * responses; ends all calls to a peer that has left; publishes first (see Visibility). Returns
+ * how many calls have ended, 0: nothing yet. Polling costs time for each peer that owes a response, not for
  * each node. If calls follow from responses, make them in the response function: the peer
  * then works at the same time, and not in turns with this node.
  */

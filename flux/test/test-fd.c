@@ -39,7 +39,7 @@ static void node_is_woken_by_calls_and_responses(void)
 		sleeps(a);
 	}
 	CHECK(!fdtest_readable(flux_fd(c)));
-	flux_node_stats(a, &st);
+	flux_node_get_stats(a, &st);
 	CHECK_EQ(st.sleeps, 20);
 	CHECK_EQ(st.wakes, 10);
 	flux_destroy(f);

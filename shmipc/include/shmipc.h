@@ -19,11 +19,13 @@
  * different handles, of the same server too, are independent. Handles do not survive
  * fork(2) in the child, which may only destroy or disconnect them.
  *
- * Visibility: with fewer than eight calls in flight, shmipc_client_call() and
- * shmipc_server_reply() publish at once. With more, up to eight calls, or replies to one
- * client, are published together: the last of them at the latest at the sender's next poll
- * (a client's when it returns), flush or wait, at a call that is refused with -EAGAIN, at a
- * reply to another client, at a recv that gives 0, and when the server is destroyed. A peer
+ * Visibility: who keeps fewer than eight calls in flight (now, and at its last poll that
+ * followed a call) has each published at once, and each reply. With more, up to eight calls, or
+ * replies to one client, are published together. The last call goes at the latest at the
+ * client's next poll (or when that returns), flush or wait, or at a call that is refused with
+ * -EAGAIN; the last reply at the server's next flush, reply to another client, recv that gives
+ * 0, destroy, or poll or wait that finds no request or follows another one without a reply
+ * between. A peer
  * that sleeps in a wait function is woken by flush, by a wait before it yields or returns
  * in vain, after eight polls in vain, and otherwise after sixty-four bursts and polls together,
  * so that many messages pay for one memory fence. So who turns to something else after a
@@ -162,7 +164,8 @@ void shmipc_server_destroy(struct shmipc_server *server);
 /*
  * Looks at every connected client, starting with another one each time, and returns how
  * many of them have requests; shmipc_server_recv() then hands these out, at most 8 of each
- * client until the next poll. Never fails, never blocks; publishes replies, notices new, leaving and dead clients, and, about every
+ * client until the next poll. Never fails, never blocks; publishes replies (see Visibility),
+ * notices new, leaving and dead clients, and, about every
  * 150 us while a client waits with its core given away, yields, so that clients that
  * share the server's core run. A loop that polls and finds nothing pauses once per turn,
  * or calls shmipc_server_wait().

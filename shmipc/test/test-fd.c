@@ -40,7 +40,7 @@ static void settle(struct shmipc_server *s)
 	server_sleeps(s);
 }
 
-static void ignore(void *arg, uint64_t token, const void *resp)
+static void ignore(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	CHECK(resp);
 }

@@ -93,12 +93,13 @@ int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *when, str
 	return 0;
 }
 
-static inline void fdhammer_answer(void *arg, uint64_t token, const void *resp)
+static inline void fdhammer_answer(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct fdhammer_client *t = arg;
 	uint64_t got;
 
 	CHECK(resp);
+	CHECK_EQ(len, sizeof(got));
 	memcpy(&got, resp, sizeof(got));
 	CHECK(got == ~token);
 	CHECK_EQ(token >> 32, t->index);
