@@ -144,3 +144,46 @@ int machine_load(const char *name, struct machine *m_p, char *why, size_t size)
 		*m_p = m;
 	return err;
 }
+
+/* Of a lone call: what the two daemons do for it, and a loop of each. */
+static double cpu_ns(const struct machine *m)
+{
+	return m->request_ns + m->incoming_ns + m->response_ns +
+	       2 * (m->cqe_ns + m->write_ns + m->loop_ns);
+}
+
+double machine_round_trip_ns(const struct machine *m)
+{
+	return 2 * (m->send_ns + m->wire_ns + m->recv_ns) + cpu_ns(m);
+}
+
+double machine_message_ns(const struct machine *m)
+{
+	return (m->request_ns + m->incoming_ns + m->response_ns) / 2;
+}
+
+void machine_from_measured(struct machine *m, double round_trip_ns, double write_ns,
+	double message_ns)
+{
+	double wire;
+
+	m->send_ns = m->recv_ns = write_ns;
+	m->request_ns = m->incoming_ns = m->response_ns = message_ns * 2 / 3;
+	wire = (round_trip_ns - cpu_ns(m)) / 2 - m->send_ns - m->recv_ns;
+	m->wire_ns = wire > 0 ? wire : 0;
+}
+
+int machine_save(const struct machine *m, const char *file)
+{
+	json_t *root = json_object();
+	int err = 0;
+
+	errno = 0;
+	for (size_t i = 0; i < machine_nkeys; i++)
+		json_object_set_new(root, machine_keys[i].name,
+			json_real(machine_get(m, &machine_keys[i])));
+	if (json_dump_file(root, file, JSON_INDENT(1) | JSON_REAL_PRECISION(9)))
+		err = errno ? -errno : -EIO;
+	json_decref(root);
+	return err;
+}

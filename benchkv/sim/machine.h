@@ -48,6 +48,22 @@ extern const size_t machine_nkeys;
  */
 int machine_load(const char *name, struct machine *m_p, char *why, size_t size);
 
+/* What a lone call takes there and back, with a loop of both daemons. */
+double machine_round_trip_ns(const struct machine *m);
+
+/* What serves to derive K and B of auto: of CPU, per message. */
+double machine_message_ns(const struct machine *m);
+
+/*
+ * Replaces what was measured: round trip, time per WRITE, CPU time per message. All that is left of
+ * the round trip is the wire.
+ */
+void machine_from_measured(struct machine *m, double round_trip_ns, double write_ns,
+	double message_ns);
+
+/* Writes a file that machine_load() reads. 0 or -errno. */
+int machine_save(const struct machine *m, const char *file);
+
 /* The value of a key. */
 double machine_get(const struct machine *m, const struct machine_key *key);
 

@@ -2,6 +2,7 @@
 #include "control.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,7 @@ int control_parse(const char *text, struct control_spec *spec_p)
 		spec.kind = CONTROL_ADAPTIVE_HOLD;
 		s = "";
 	} else if (!strcmp(text, "auto")) {
+		spec.derive = true;
 		s = "";
 	} else if (!strncmp(text, "auto:", 5)) {
 		s = parse_pair(text + 5, &spec.window, &spec.full);
@@ -74,6 +76,17 @@ int control_parse(const char *text, struct control_spec *spec_p)
 		return -EINVAL;
 	*spec_p = spec;
 	return 0;
+}
+
+static uint32_t clamp(double x, double low, double high)
+{
+	return (uint32_t)(x < low ? low : x > high ? high : round(x));
+}
+
+void control_derive(struct control_spec *spec, double round_trip, double write, double message)
+{
+	spec->window = clamp(1.15 * round_trip / write, 2, 12);
+	spec->full = clamp(write / message, 8, MAX_NUMBER);
 }
 
 void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX])

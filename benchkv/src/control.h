@@ -54,10 +54,18 @@ struct control_spec {
 	uint32_t threshold; /* T */
 	uint32_t hold_us;
 	uint32_t window, full; /* K and B of auto; 0: the defaults */
+	bool derive; /* auto without numbers: take them from what the machine needs, if known */
 };
 
 /* 0, or -EINVAL: not one of the above. */
 int control_parse(const char *text, struct control_spec *spec_p);
+/*
+ * K and B of auto from what a machine needs: for the round trip of a lone call, for a WRITE, and of
+ * CPU time for a message, in any unit. K = 1.15 round trips in WRITEs, 2 to 12; B = the messages
+ * of a WRITE's time, at least 8.
+ */
+void control_derive(struct control_spec *spec, double round_trip, double write, double message);
+
 /* The text with every number in it. */
 void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX]);
 

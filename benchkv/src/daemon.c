@@ -123,6 +123,25 @@ static uint32_t run_traced(struct daemon *d)
 	return n;
 }
 
+/* A loop whose phases are timed. */
+static uint32_t run_sampled(struct daemon *d)
+{
+	uint64_t at_ns[TRACE_PHASES] = {0}, end;
+	uint32_t n = run_phases(d, at_ns);
+
+	if (!n)
+		return 0;
+	end = clock_ns();
+	d->stats.phase_loops++;
+	for (int i = TRACE_PHASES - 1; i >= 0; i--) {
+		if (at_ns[i]) { /* not every daemon has every phase */
+			d->stats.phase_ns[i] += end - at_ns[i];
+			end = at_ns[i];
+		}
+	}
+	return n;
+}
+
 static uint32_t run_loop(struct daemon *d)
 {
 	uint32_t n;
@@ -131,6 +150,8 @@ static uint32_t run_loop(struct daemon *d)
 		d->net.loop_ns = clock_ns();
 	if (d->trace.samples && trace_due(&d->trace, clock_ns()))
 		n = run_traced(d);
+	else if (unlikely(d->stats.loops % PHASE_SAMPLE == 0))
+		n = run_sampled(d);
 	else
 		n = run_phases(d, NULL);
 	network_observe(&d->net);

@@ -35,6 +35,9 @@
 #include "trace.h"
 #include "ucx.h"
 
+#define PHASE_SAMPLE 64
+#define STAGE_SAMPLE 16
+
 /* 0, 1, 2 to 10, 11 to 100, more. */
 #define BATCH_SIZES 5
 
@@ -48,6 +51,10 @@ struct daemon_stats {
 	uint64_t polls; /* of the network */
 	uint64_t batch[BATCH_SIZES]; /* loops by the messages that their polls brought */
 	uint64_t bad_replies; /* replies that could not be given to whom they are for */
+	/* Of one loop in PHASE_SAMPLE, if it handled something: the time in each phase. */
+	uint64_t phase_loops, phase_ns[TRACE_PHASES];
+	/* Of one call in STAGE_SAMPLE: until it was made, then until its response was there. */
+	uint64_t stage_calls, wait_ns, network_ns;
 };
 
 struct daemon {

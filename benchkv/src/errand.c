@@ -61,6 +61,17 @@ void errand_fail(struct daemon *d, uint32_t index, int error)
 	end_errand(d, index, &resp);
 }
 
+void errand_arrived(struct daemon *d, uint32_t index)
+{
+	const struct errand *e = &d->errands.all[index];
+
+	if (likely(!e->taken_ns))
+		return;
+	d->stats.stage_calls++;
+	d->stats.wait_ns += e->called_ns - e->taken_ns;
+	d->stats.network_ns += clock_ns() - e->called_ns;
+}
+
 void errands_release(struct daemon *d, uint32_t responses)
 {
 	struct errands *e = &d->errands;
@@ -89,6 +100,8 @@ static int try_errand(struct daemon *d, uint32_t index)
 
 	if (err == -EAGAIN)
 		return err;
+	if (unlikely(d->errands.all[index].taken_ns))
+		d->errands.all[index].called_ns = clock_ns();
 	if (err)
 		errand_fail(d, index, -err);
 	return 0;
@@ -130,6 +143,7 @@ void errand_take(struct daemon *d, const struct asker *who, const struct kv_req 
 	struct errand *e = &all->all[index];
 
 	e->start_ns = d->net.loop_ns;
+	e->taken_ns = all->taken++ % STAGE_SAMPLE ? 0 : clock_ns();
 	e->who = *who;
 	e->req = *req;
 	if (!has_way(d, req->rank)) {

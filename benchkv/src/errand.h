@@ -38,6 +38,7 @@ struct errand {
 	struct asker who;
 	uint32_t next; /* in the queue of its rank */
 	uint64_t start_ns; /* when the loop began that took it, if the control wants to know */
+	uint64_t taken_ns, called_ns; /* of those that are sampled; 0: it is not */
 };
 
 struct errand_queue {
@@ -57,6 +58,7 @@ struct errands {
 	uint32_t *stalled; /* ranks with waiting errands */
 	uint32_t n_stalled;
 	uint32_t n_waiting; /* errands in the queues */
+	uint32_t taken; /* errands so far, of which some are sampled */
 	struct kept_reply *kept;
 	uint32_t n_kept;
 	uint64_t kept_since_ns;
@@ -78,6 +80,9 @@ uint32_t errands_exchange(struct daemon *d);
 
 /* Phase E: makes the calls for which there was no room or credit before. */
 void errands_retry(struct daemon *d);
+
+/* The response to its call is there: counts how long its stages took, if it is sampled. */
+void errand_arrived(struct daemon *d, uint32_t index);
 
 /* The reply has come: it goes to its client now, or when the control lets it go. */
 void errand_reply(struct daemon *d, uint32_t index, const struct kv_resp *resp);

@@ -12,7 +12,8 @@ static const char head[] =
 	"  delegation           client, delegrpc, daemon, copyrpc; the default\n"
 	"  meta                 client, shmipc, daemon, flux, the rank's daemon, copyrpc\n"
 	"  direct               client, copyrpc: each client has endpoints of its own\n"
-	"  ucx                  client, UCX active messages\n";
+	"  ucx                  client, UCX active messages\n"
+	"or a command: measure  what the machine needs (benchkv measure --help)\n";
 
 static const char *const about[] = {
 	[BACKEND_DELEGATION] =
@@ -71,6 +72,10 @@ static const char daemon_options[] =
 	"                       (1 to --daemons; 1 for delegation, all for meta)\n"
 	"  --control C          of batching: none, budget:N, threshold:T,N, adaptive-budget,\n"
 	"                       hold:US, adaptive-hold, auto, auto:K,B; US in microseconds (auto)\n"
+	"  --stagger US         microseconds by which the first calls to rank r + 1 come later than\n"
+	"                       those to rank r (0 to 1000000; 0)\n"
+	"  --machine FILE       from which auto takes K and B, instead of measuring at the start\n"
+	"                       (none)\n"
 	"  --trace FILE         what the daemons with endpoints do, every millisecond: FILE.RANK\n";
 
 static const char other_options[] =
@@ -85,6 +90,20 @@ static const char other_options[] =
 	"  --help, --version\n"
 	"\n"
 	"Status: 0 all replies and keys verified, 1 an error, 2 a bad command line.\n";
+
+static const char measure_help[] =
+	"Usage: benchkv measure [--device NAME] [--machine FILE]\n"
+	"Measures, in half a second, what the device and this machine need: the round trip of a lone\n"
+	"call, the time per WRITE, and the CPU time per message, and which K and B the control auto\n"
+	"derives from them.\n"
+	"\n"
+	"  --device NAME        mlx5 device; auto: the first one, else a software HCA (auto)\n"
+	"  --machine FILE       writes a file for --machine of benchkv and of benchkv-sim (none)\n";
+
+void help_measure(FILE *out)
+{
+	fputs(measure_help, out);
+}
 
 void help_all(FILE *out)
 {

@@ -10,6 +10,9 @@
 /* The backends, and every option. */
 void help_all(FILE *out);
 
+/* The command. */
+void help_measure(FILE *out);
+
 /* One backend: what it is, and the options that it takes. */
 void help_backend(enum backend b, FILE *out);
 

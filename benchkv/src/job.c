@@ -11,16 +11,14 @@
 #include "daemon.h"
 #include "gather.h"
 #include "hca.h"
+#include "meet.h"
 #include "node.h"
 #include "progress.h"
 #include "report.h"
 #include "result.h"
 #include "stop.h"
 
-#define HELLO_MAGIC 0x62656e63686b7604ull
-#define KEY_HELLO "benchkv.hello"
 #define KEY_TRACE "benchkv.trace"
-#define WHY_MAX 320
 #define SLOWEST 4
 #define PATIENCE_NS (2 * NSEC_PER_SEC) /* of ranks that leave a complaint to rank 0 */
 
@@ -29,57 +27,6 @@ enum {
 	UNVERIFIED = 1, /* all went well, but for an operation */
 	UNTRACED, /* a trace could not be written; said in why */
 };
-
-/* What ranks tell each other first. */
-struct hello {
-	uint64_t magic; /* the program, and its version */
-	uint64_t options; /* options_digest() */
-	uint64_t cores; /* topo_cores_id() */
-	uint64_t json_errno, hgrm_errno, trace_errno; /* 0: it can write the file, or need not */
-	char host[HOST_NAME_SIZE]; /* launch_host() */
-};
-
-struct job {
-	const struct options *o;
-	struct launch *l;
-	struct node node;
-	struct progress progress;
-	uint32_t index, sharers; /* among the ranks with the same cores */
-	struct result *runs; /* of this rank; then, at rank 0, of all */
-	struct result *ranks; /* rank 0 only: of all runs */
-	char (*hosts)[HOST_NAME_SIZE]; /* of all ranks */
-	time_t time; /* when the first run began */
-	FILE *json, *hgrm; /* rank 0 only */
-	FILE *trace;
-	int32_t trace_err; /* 0 or -errno: what became of it */
-	int status; /* to end with after an error */
-	char why[WHY_MAX];
-	bool said; /* why */
-	bool aborted; /* or need not be */
-};
-
-static int cannot_write(struct job *j, const char *what, const char *file, int err)
-{
-	snprintf(j->why, sizeof(j->why), "%s '%.200s': %s: give what can be written", what, file,
-		strerror(-err));
-	return err;
-}
-
-/* What is wrong is the command line, and every rank finds it out. */
-static int refuse(struct job *j, int err)
-{
-	j->status = JOB_USAGE;
-	return err;
-}
-
-static int fence(struct job *j)
-{
-	int err = launch_fence(j->l, j->o->timeout_ns);
-
-	if (err)
-		launch_explain(j->l, err, j->o->timeout_ns, j->why, sizeof(j->why));
-	return err;
-}
 
 /*
  * All ranks have as much to do as this one: with a number of operations even a slow one is
@@ -95,150 +42,6 @@ static int fence_after_run(struct job *j, uint32_t run)
 	if (err)
 		launch_explain(j->l, err, timeout, j->why, sizeof(j->why));
 	return err;
-}
-
-/* ---- meeting ---- */
-
-static int get_struct(struct job *j, uint32_t rank, const char *key, void *to, size_t size)
-{
-	void *data;
-	size_t len;
-	int err = launch_get(j->l, rank, key, j->o->timeout_ns, &data, &len);
-
-	if (err)
-		return err;
-	if (len == size)
-		memcpy(to, data, size);
-	free(data);
-	return len == size ? 0 : -EPROTO;
-}
-
-/* The options may differ from rank to rank in their files. */
-static int cannot_json(struct job *j, int err)
-{
-	return cannot_write(j, "--json", j->o->json ? j->o->json : "of rank 0", err);
-}
-
-static int cannot_hgrm(struct job *j, int err)
-{
-	return cannot_write(j, "--hgrm", j->o->hgrm ? j->o->hgrm : "of rank 0", err);
-}
-
-static int cannot_trace(struct job *j, uint32_t rank, int err)
-{
-	char name[TRACE_NAME_MAX];
-
-	trace_name(j->o->trace ? j->o->trace : "", rank, name);
-	return cannot_write(j, "--trace", name, err);
-}
-
-static int judge(struct job *j, const struct hello *mine, const struct hello *theirs, uint32_t rank)
-{
-	if (theirs->options != mine->options) {
-		snprintf(j->why, sizeof(j->why), "rank %u has other options: give all the same",
-			rank);
-		return refuse(j, -EINVAL);
-	}
-	if (theirs->json_errno)
-		return refuse(j, cannot_json(j, -(int)theirs->json_errno));
-	if (theirs->hgrm_errno)
-		return refuse(j, cannot_hgrm(j, -(int)theirs->hgrm_errno));
-	if (theirs->trace_errno)
-		return refuse(j, cannot_trace(j, rank, -(int)theirs->trace_errno));
-	j->sharers += theirs->cores == mine->cores;
-	j->index += theirs->cores == mine->cores && rank < launch_rank(j->l);
-	return 0;
-}
-
-static int hear(struct job *j, const struct hello *mine, uint32_t rank)
-{
-	struct hello theirs;
-	int err = get_struct(j, rank, KEY_HELLO, &theirs, sizeof(theirs));
-
-	if (!err && theirs.magic != mine->magic)
-		err = -EPROTO;
-	if (err) {
-		snprintf(j->why, sizeof(j->why), "rank %u is not this benchkv", rank);
-		return err;
-	}
-	memcpy(j->hosts[rank], theirs.host, HOST_NAME_SIZE - 1);
-	return judge(j, mine, &theirs, rank);
-}
-
-/*
- * Before anything runs: an hour's results are not to be lost by a mistyped name. And
- * before the ranks meet, so that all know it if one of them cannot.
- */
-static void open_files(struct job *j, struct hello *mine)
-{
-	if (j->o->json && !j->o->dry_run && !launch_rank(j->l)) {
-		j->json = strcmp(j->o->json, "-") ? fopen(j->o->json, "w") : stdout;
-		mine->json_errno = j->json ? 0 : (uint64_t)errno;
-	}
-	if (j->o->hgrm && !j->o->dry_run && !launch_rank(j->l)) {
-		j->hgrm = fopen(j->o->hgrm, "w");
-		mine->hgrm_errno = j->hgrm ? 0 : (uint64_t)errno;
-	}
-	if (j->o->trace && !j->o->dry_run && launch_size(j->l) > 1)
-		mine->trace_errno =
-			(uint64_t)-trace_open(j->o->trace, launch_rank(j->l), &j->trace);
-}
-
-static int meet(struct job *j)
-{
-	struct hello mine = {.magic = HELLO_MAGIC,
-		.options = options_digest(j->o),
-		.cores = topo_cores_id(j->node.topo)};
-	int err;
-
-	open_files(j, &mine);
-	snprintf(mine.host, sizeof(mine.host), "%s", launch_host(j->l));
-	j->hosts = calloc(launch_size(j->l), sizeof(*j->hosts));
-	if (!j->hosts)
-		return -ENOMEM;
-	memcpy(j->hosts[launch_rank(j->l)], mine.host, sizeof(mine.host));
-	if (launch_alone(j->l))
-		return judge(j, &mine, &mine, 0);
-	err = launch_put(j->l, KEY_HELLO, &mine, sizeof(mine));
-	if (!err)
-		err = fence(j);
-	for (uint32_t i = 0; !err && i < launch_size(j->l); i++)
-		err = hear(j, &mine, i);
-	return err;
-}
-
-static int plan(struct job *j, const char *device, const char *no_device)
-{
-	struct node *n = &j->node;
-	uint64_t clients = (uint64_t)launch_size(j->l) * j->o->clients;
-
-	if (clients > KV_MAX_WRITERS) {
-		snprintf(j->why, sizeof(j->why), "%llu clients in all: at most %u are possible",
-			(unsigned long long)clients, KV_MAX_WRITERS);
-		return refuse(j, -EINVAL);
-	}
-	if (workload_share(j->o->ops, 0, (uint32_t)clients) > KV_MAX_OPS) {
-		snprintf(j->why, sizeof(j->why),
-			"--ops %llu is more than %llu for each client: give less, or more clients",
-			(unsigned long long)j->o->ops, KV_MAX_OPS);
-		return refuse(j, -EINVAL);
-	}
-	n->nap_ns = node_nap_ns(j->sharers * (j->o->daemons + j->o->clients), topo_units(n->topo));
-	n->o = j->o;
-	n->launch = j->l;
-	n->rank = launch_rank(j->l);
-	n->ranks = launch_size(j->l);
-	if (n->ranks > 1) {
-		n->ring_size = node_ring_size(j->o);
-		n->device = device;
-	}
-	if (n->ranks > 1 && !device) {
-		snprintf(j->why, sizeof(j->why), "%s", no_device);
-		return refuse(j, -ENODEV);
-	}
-	if (j->o->pin)
-		topo_plan(n->topo, n->device, j->index, j->sharers, j->o->daemons + j->o->clients);
-	return 0;
 }
 
 /* ---- running ---- */
@@ -260,7 +63,7 @@ static int run_all(struct job *j)
 	j->time = time(NULL);
 	progress_init(&j->progress, &j->node);
 	for (uint32_t run = 0; !err && run < j->o->runs; run++) {
-		err = run ? fence_after_run(j, run - 1) : fence(j);
+		err = run ? fence_after_run(j, run - 1) : job_fence(j);
 		if (!err)
 			err = run_clients(j, run);
 		if (err && !j->why[0])
@@ -309,19 +112,20 @@ static int print_report(struct job *j, const struct report *r)
 	if (close_file(&j->json) && !err)
 		err = -errno;
 	if (err)
-		return cannot_json(j, err);
+		return job_cannot_json(j, err);
 	if (j->hgrm)
 		err = report_hgrm(r, j->hgrm);
 	if (close_file(&j->hgrm) && !err)
 		err = -errno;
 	if (err)
-		return cannot_hgrm(j, err);
-	return table_err ? cannot_write(j, "writing to", "standard output", table_err) : 0;
+		return job_cannot_hgrm(j, err);
+	return table_err ? job_cannot_write(j, "writing to", "standard output", table_err) : 0;
 }
 
 static int report(struct job *j, struct result *daemons)
 {
 	struct report r = {.node = &j->node,
+		.measured = j->measured.write_ns > 0 ? &j->measured : NULL,
 		.software_hca = hca_is_software(),
 		.time = j->time,
 		.hosts = (const char(*)[HOST_NAME_SIZE])j->hosts,
@@ -366,12 +170,12 @@ static int judge_traces(struct job *j)
 	uint32_t rank = 0;
 
 	while (!err && ++rank < j->node.ranks) {
-		if (get_struct(j, rank, KEY_TRACE, &err, sizeof(err)))
+		if (job_get_struct(j, rank, KEY_TRACE, &err, sizeof(err)))
 			err = -EPROTO;
 	}
 	if (!err)
 		return 0;
-	cannot_trace(j, rank, err);
+	job_cannot_trace(j, rank, err);
 	return UNTRACED;
 }
 
@@ -388,7 +192,7 @@ static int conclude(struct job *j)
 	if (!err && j->node.rank)
 		err = gather_tell(&j->node, j->runs, &daemons);
 	if (!err)
-		err = fence(j);
+		err = job_fence(j);
 	if (err || j->node.rank)
 		return err;
 	err = gather_hear(&j->node, j->runs, j->ranks, &daemons);
@@ -467,15 +271,16 @@ static int run_job(struct job *j, const char *device, const char *no_device)
 
 	if (err)
 		return err;
-	err = meet(j);
+	err = job_meet(j, device);
 	if (!err)
-		err = plan(j, device, no_device);
+		err = job_plan(j, device, no_device);
 	if (err)
 		return err;
 	if (j->o->dry_run) {
 		report_plan(&j->node, stdout);
-		return fflush(stdout) ? cannot_write(j, "writing to", "standard output", -errno) :
-					0;
+		return fflush(stdout) ?
+			       job_cannot_write(j, "writing to", "standard output", -errno) :
+			       0;
 	}
 	j->runs = calloc(j->o->runs, sizeof(*j->runs));
 	j->ranks = calloc(j->node.ranks, sizeof(*j->ranks));

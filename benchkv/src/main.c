@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "hca.h"
+#include "measure.h"
 #include "job.h"
 #include "launch.h"
 #include "options.h"
@@ -49,9 +50,9 @@ static int find_device(const struct options *o, char **argv, char name[HCA_NAME_
 {
 	int err = hca_find(o->device, name, why, size);
 
-	if (!err || o->device || launch_environment_rank() < 0)
+	if (!err || o->device || (!o->measure && launch_environment_rank() < 0))
 		return err;
-	if (!launch_environment_rank())
+	if (launch_environment_rank() <= 0)
 		fprintf(stderr, "benchkv: no mlx5 device: running under the software HCA\n");
 	return hca_reexec(argv, why, size);
 }
@@ -77,6 +78,8 @@ int main(int argc, char **argv)
 	err = find_device(&o, argv, device, why, sizeof(why));
 	if (err && o.device)
 		return complain(why);
+	if (o.measure)
+		return err ? complain(why) : measure_command(&o, device);
 	stop_catch_signals();
 	if (launch_init(&l)) {
 		fprintf(stderr, "benchkv: the launcher of this process does not answer\n");

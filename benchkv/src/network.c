@@ -19,8 +19,9 @@ int network_init(struct network *net, const struct node *node)
 	net->held = calloc((size_t)workers * FORWARD_MAX, sizeof(*net->held));
 	net->n_held = calloc(workers, sizeof(*net->n_held));
 	if (!net->remotes || !net->loads || !net->held || !net->n_held ||
-		control_init(&net->control, &node->o->control, node->ranks))
+		control_init(&net->control, &node->control, node->ranks))
 		return -ENOMEM;
+	net->staggers = node->o->stagger_ns != 0;
 	for (uint32_t r = 0; r < node->ranks; r++)
 		net->remotes[r].rank = r;
 	return 0;
@@ -156,11 +157,26 @@ static void mark_failed(struct network *net, struct remote *r)
 	control_failed(&net->control, r->rank);
 }
 
+/* Is it too early for a first call to that rank? */
+static bool is_early(struct daemon *d, uint32_t rank)
+{
+	struct network *net = &d->net;
+	uint64_t now = clock_ns(), each = d->node->o->stagger_ns;
+
+	if (!net->first_ns)
+		net->first_ns = now;
+	net->staggers = now < net->first_ns + d->node->ranks * each;
+	return now < net->first_ns + rank * each;
+}
+
 int network_call(struct daemon *d, const struct kv_req *req, uint32_t token)
 {
 	struct remote *r = &d->net.remotes[req->rank];
-	int err = copyrpc_call(r->ep, req, sizeof(*req), sizeof(struct kv_resp), token);
+	int err;
 
+	if (unlikely(d->net.staggers) && is_early(d, req->rank))
+		return -EAGAIN;
+	err = copyrpc_call(r->ep, req, sizeof(*req), sizeof(struct kv_resp), token);
 	if (likely(!err)) {
 		d->stats.calls++;
 		return 0;
@@ -181,6 +197,7 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	d->net.polls.responses++;
 	d->net.rtt_sum_ns += d->net.loop_ns - d->errands.all[errand].start_ns;
 	d->stats.responses++;
+	errand_arrived(d, errand);
 	if (status)
 		mark_failed(&d->net, copyrpc_ep_user(ep));
 	if (status || len != sizeof(resp)) {

@@ -44,6 +44,8 @@ struct network {
 	struct control_polls polls; /* of this loop */
 	uint64_t loop_ns; /* when it began, if the control wants to know */
 	uint64_t rtt_sum_ns; /* of the calls that have ended in it */
+	bool staggers; /* the first calls to the ranks are still being spread */
+	uint64_t first_ns; /* when the first call of all was to be made; 0: not yet */
 };
 
 /* Memory for it: 0 or -ENOMEM. */

@@ -46,6 +46,7 @@ struct node {
 	const struct options *o;
 	struct launch *launch;
 	struct topo *topo;
+	struct control_spec control; /* that of the options, with K and B of this machine */
 	struct placement place;
 	struct source source; /* of the clients' operations */
 	uint32_t rank, ranks;

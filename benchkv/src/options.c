@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +10,10 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "help.h"
+#include "values.h"
 
 #define MAX_CLIENTS 1024
 #define MAX_DEPTH 4096
-#define RING_MIN 4096u
-#define RING_MAX (1u << 30)
 
 #define CONTROLS                                                                                    \
 	"none, budget:N, threshold:T,N, adaptive-budget, hold:US, adaptive-hold, auto or auto:K,B " \
@@ -46,6 +43,8 @@ enum {
 	OPT_DEVICE,
 	OPT_RING_SIZE,
 	OPT_CONTROL,
+	OPT_MACHINE,
+	OPT_STAGGER,
 	OPT_PIN,
 	OPT_WAIT,
 	OPT_TIMEOUT,
@@ -77,6 +76,8 @@ static const struct option long_options[] = {
 	{"ring-size", required_argument, NULL, OPT_RING_SIZE},
 	{"control", required_argument, NULL, OPT_CONTROL},
 	{"pin", required_argument, NULL, OPT_PIN},
+	{"machine", required_argument, NULL, OPT_MACHINE},
+	{"stagger", required_argument, NULL, OPT_STAGGER},
 	{"wait", required_argument, NULL, OPT_WAIT},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"trace", required_argument, NULL, OPT_TRACE},
@@ -88,157 +89,37 @@ static const struct option long_options[] = {
 	{NULL, 0, NULL, 0},
 };
 
-/* Where parsing is: the option's name and argument, and where to say what is wrong, if so. */
-struct parse {
-	const char *name, *arg;
-	char *why;
-	int size;
-};
-
-static int bad(const struct parse *p, const char *give)
-{
-	if (p->why)
-		snprintf(p->why, (size_t)p->size, "--%s '%s' is not valid: give %s", p->name,
-			p->arg, give);
-	return -EINVAL;
-}
-
-static int parse_u64(const struct parse *p, uint64_t min, uint64_t max, uint64_t *n_p)
-{
-	unsigned long long n;
-	char *end, give[64];
-
-	errno = 0;
-	n = strtoull(p->arg, &end, 0);
-	if (p->arg[0] >= '0' && p->arg[0] <= '9' && !*end && !errno && n >= min && n <= max) {
-		*n_p = n;
-		return 0;
-	}
-	snprintf(give, sizeof(give), "a whole number from %" PRIu64 " to %" PRIu64, min, max);
-	return bad(p, give);
-}
-
-static int parse_u32(const struct parse *p, uint32_t min, uint32_t max, uint32_t *n_p)
-{
-	uint64_t n;
-	int err = parse_u64(p, min, max, &n);
-
-	if (!err)
-		*n_p = (uint32_t)n;
-	return err;
-}
-
-static int parse_real(const struct parse *p, double min, double max, double *x_p)
-{
-	bool number = (*p->arg >= '0' && *p->arg <= '9') || *p->arg == '.';
-	char *end, give[64];
-	double x = strtod(p->arg, &end);
-
-	if (number && end != p->arg && !*end && isfinite(x) && x >= min && x <= max) {
-		*x_p = x;
-		return 0;
-	}
-	snprintf(give, sizeof(give), "a number from %g to %.10g", min, max);
-	return bad(p, give);
-}
-
-static int parse_seconds(const struct parse *p, double min, double max, uint64_t *ns_p)
-{
-	double s;
-	int err = parse_real(p, min, max, &s);
-
-	if (!err)
-		*ns_p = (uint64_t)(s * (double)NSEC_PER_SEC);
-	return err;
-}
-
-static int parse_yes_no(const struct parse *p, bool *yes_p)
-{
-	bool yes = !strcmp(p->arg, "yes");
-
-	if (!yes && strcmp(p->arg, "no"))
-		return bad(p, "yes or no");
-	*yes_p = yes;
-	return 0;
-}
-
-static int parse_wait(const struct parse *p, bool *event_p)
-{
-	bool event = !strcmp(p->arg, "event");
-
-	if (!event && strcmp(p->arg, "poll"))
-		return bad(p, "poll or event");
-	*event_p = event;
-	return 0;
-}
-
-static int parse_distribution(const struct parse *p, double *theta_p)
-{
-	struct parse number = *p;
-	double theta = 0;
-
-	if (!strncmp(p->arg, "zipf:", 5)) {
-		number = (struct parse){.name = p->name, .arg = p->arg + 5};
-		if (parse_real(&number, 1e-6, 10, &theta))
-			return bad(p, "zipf: and a number above 0, at most 10, as zipf:0.99");
-	} else if (strcmp(p->arg, "uniform")) {
-		return bad(p, "uniform, or zipf:THETA as zipf:0.99");
-	}
-	*theta_p = theta;
-	return 0;
-}
-
-static int parse_ring_size(const struct parse *p, uint32_t *size_p)
-{
-	struct parse number = {.name = p->name, .arg = p->arg};
-	uint32_t size = 0;
-
-	if (strcmp(p->arg, "auto") &&
-		(parse_u32(&number, RING_MIN, RING_MAX, &size) || !is_pow2(size)))
-		return bad(p, "auto, or a power of two from 4096 to 1073741824");
-	*size_p = size;
-	return 0;
-}
-
-static int parse_name(const struct parse *p, const char *what, const char **s_p)
-{
-	if (!p->arg[0])
-		return bad(p, what);
-	*s_p = p->arg;
-	return 0;
-}
-
 static int parse_size_option(int opt, const struct parse *p, struct options *o)
 {
 	switch (opt) {
 	case OPT_DAEMONS:
-		return parse_u32(p, 1, OPTIONS_MAX_DAEMONS, &o->daemons);
+		return value_u32(p, 1, OPTIONS_MAX_DAEMONS, &o->daemons);
 	case OPT_NET_DAEMONS:
-		return parse_u32(p, 1, OPTIONS_MAX_DAEMONS, &o->net_daemons);
+		return value_u32(p, 1, OPTIONS_MAX_DAEMONS, &o->net_daemons);
 	case OPT_CLIENTS:
-		return parse_u32(p, 1, MAX_CLIENTS, &o->clients);
+		return value_u32(p, 1, MAX_CLIENTS, &o->clients);
 	case OPT_QUEUE_DEPTH:
-		return parse_u32(p, 1, MAX_DEPTH, &o->queue_depth);
+		return value_u32(p, 1, MAX_DEPTH, &o->queue_depth);
 	case OPT_DURATION:
-		return parse_seconds(p, 0.001, 86400, &o->duration_ns);
+		return value_seconds(p, 0.001, 86400, &o->duration_ns);
 	case OPT_OPS:
-		return parse_u64(p, 1, 1ull << 48, &o->ops);
+		return value_u64(p, 1, 1ull << 48, &o->ops);
 	case OPT_RUNS:
-		return parse_u32(p, 1, 1000, &o->runs);
+		return value_u32(p, 1, 1000, &o->runs);
 	case OPT_WARMUP:
-		return parse_seconds(p, 0, 86400, &o->warmup_ns);
+		return value_seconds(p, 0, 86400, &o->warmup_ns);
 	case OPT_RATE:
-		return parse_real(p, 1, 1e12, &o->rate);
+		return value_real(p, 1, 1e12, &o->rate);
 	case OPT_KEY_RANGE:
-		return parse_u64(p, 1, WORKLOAD_MAX_KEYS, &o->load.key_range);
+		return value_u64(p, 1, WORKLOAD_MAX_KEYS, &o->load.key_range);
 	case OPT_READ_RATIO:
-		return parse_real(p, 0, 1, &o->load.read_ratio);
+		return value_real(p, 0, 1, &o->load.read_ratio);
 	case OPT_DISTRIBUTION:
-		return parse_distribution(p, &o->load.zipf_theta);
+		return value_distribution(p, &o->load.zipf_theta);
 	case OPT_PRELOAD:
-		return parse_yes_no(p, &o->preload);
+		return value_yes_no(p, &o->preload);
 	default:
-		return parse_u64(p, 0, INT64_MAX, &o->load.seed);
+		return value_u64(p, 0, INT64_MAX, &o->load.seed);
 	}
 }
 
@@ -246,27 +127,31 @@ static int parse_option(int opt, const struct parse *p, struct options *o)
 {
 	switch (opt) {
 	case OPT_DEVICE:
-		if (parse_name(p, "auto or the name of a device", &o->device))
+		if (value_name(p, "auto or the name of a device", &o->device))
 			return -EINVAL;
 		if (!strcmp(o->device, "auto"))
 			o->device = NULL;
 		return 0;
 	case OPT_RING_SIZE:
-		return parse_ring_size(p, &o->ring_size);
+		return value_ring_size(p, &o->ring_size);
 	case OPT_CONTROL:
-		return control_parse(p->arg, &o->control) ? bad(p, CONTROLS) : 0;
+		return control_parse(p->arg, &o->control) ? value_bad(p, CONTROLS) : 0;
 	case OPT_PIN:
-		return parse_yes_no(p, &o->pin);
+		return value_yes_no(p, &o->pin);
+	case OPT_MACHINE:
+		return value_name(p, "a file that benchkv measure has written", &o->machine);
+	case OPT_STAGGER:
+		return value_microseconds(p, 0, 1e6, &o->stagger_ns);
 	case OPT_WAIT:
-		return parse_wait(p, &o->wait_event);
+		return value_wait(p, &o->wait_event);
 	case OPT_TIMEOUT:
-		return parse_seconds(p, 1, 86400, &o->timeout_ns);
+		return value_seconds(p, 1, 86400, &o->timeout_ns);
 	case OPT_TRACE:
-		return parse_name(p, "a file name, to which .RANK is added", &o->trace);
+		return value_name(p, "a file name, to which .RANK is added", &o->trace);
 	case OPT_JSON:
-		return parse_name(p, "a file, or - for standard output", &o->json);
+		return value_name(p, "a file, or - for standard output", &o->json);
 	case OPT_HGRM:
-		return parse_name(p, "a file name", &o->hgrm);
+		return value_name(p, "a file name", &o->hgrm);
 	case OPT_DRY_RUN:
 		o->dry_run = true;
 		return 0;
@@ -311,10 +196,34 @@ static int parse_backend(int argc, char **argv, struct options *o, char *why, in
 			argv[optind + 1]);
 		return -EINVAL;
 	}
+	if (optind < argc && !strcmp(argv[optind], "measure")) {
+		o->measure = true;
+		return 0;
+	}
 	if (optind < argc && !find_backend(argv[optind], &o->backend)) {
-		snprintf(why, (size_t)size, "unknown backend '%s': give one of: " BACKENDS,
+		snprintf(why, (size_t)size,
+			"unknown backend '%s': give one of: " BACKENDS ", or the command measure",
 			argv[optind]);
 		return -EINVAL;
+	}
+	return 0;
+}
+
+static const char *option_name(int opt)
+{
+	const struct option *o = long_options;
+
+	while (o->val != opt)
+		o++;
+	return o->name;
+}
+
+/* The first of these options that was given; 0: none. */
+static int first_given(const bool *given, const int *opts, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (given[opts[i] - OPT_DAEMONS])
+			return opts[i];
 	}
 	return 0;
 }
@@ -322,33 +231,39 @@ static int parse_backend(int argc, char **argv, struct options *o, char *why, in
 /* Of a backend whose clients go to the network by themselves. */
 static int check_direct(struct options *o, const bool *given, char *why, int size)
 {
-	static const struct {
-		int opt;
-		const char *name;
-		bool ucx_only;
-	} unfit[] = {
-		{OPT_CONTROL, "control", false},
-		{OPT_NET_DAEMONS, "net-daemons", false},
-		{OPT_TRACE, "trace", false},
-		{OPT_RING_SIZE, "ring-size", true},
-		{OPT_WAIT, "wait", true},
-	};
+	static const int unfit[] = {OPT_CONTROL, OPT_MACHINE, OPT_NET_DAEMONS, OPT_STAGGER,
+		OPT_TRACE};
+	static const int unfit_ucx[] = {OPT_RING_SIZE, OPT_WAIT};
+	int found = first_given(given, unfit, ARRAY_SIZE(unfit));
 
-	for (size_t i = 0; i < ARRAY_SIZE(unfit); i++) {
-		if (given[unfit[i].opt - OPT_DAEMONS] &&
-			(!unfit[i].ucx_only || o->backend == BACKEND_UCX)) {
-			snprintf(why, (size_t)size,
-				"--%s means nothing to %s: give another backend", unfit[i].name,
-				backend_name(o->backend));
-			return -EINVAL;
-		}
+	if (!found && o->backend == BACKEND_UCX)
+		found = first_given(given, unfit_ucx, ARRAY_SIZE(unfit_ucx));
+	if (found) {
+		snprintf(why, (size_t)size, "--%s means nothing to %s: give another backend",
+			option_name(found), backend_name(o->backend));
+		return -EINVAL;
 	}
 	o->net_daemons = o->daemons;
 	return control_parse("none", &o->control);
 }
 
+static int check_measure(const bool *given, char *why, int size)
+{
+	for (int opt = OPT_DAEMONS; opt < OPT_HELP; opt++) {
+		if (given[opt - OPT_DAEMONS] && opt != OPT_DEVICE && opt != OPT_MACHINE) {
+			snprintf(why, (size_t)size,
+				"--%s means nothing to measure: give --device and --machine only",
+				option_name(opt));
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
 static int check_together(struct options *o, const bool *given, char *why, int size)
 {
+	if (o->measure)
+		return check_measure(given, why, size);
 	if (o->ops && given[OPT_DURATION - OPT_DAEMONS]) {
 		snprintf(why, (size_t)size, "--ops and --duration exclude each other: give one");
 		return -EINVAL;
@@ -396,7 +311,9 @@ static int help(const char *first)
 {
 	enum backend b;
 
-	if (find_backend(first, &b))
+	if (!strcmp(first, "measure"))
+		help_measure(stdout);
+	else if (find_backend(first, &b))
 		help_backend(b, stdout);
 	else
 		help_all(stdout);
@@ -489,6 +406,7 @@ uint64_t options_digest(const struct options *o)
 		o->runs,
 		o->warmup_ns,
 		real_bits(o->rate),
+		o->stagger_ns,
 		o->load.key_range,
 		real_bits(o->load.read_ratio),
 		real_bits(o->load.zipf_theta),

@@ -21,6 +21,7 @@ enum backend {
 };
 
 struct options {
+	bool measure; /* the command `measure`, and no backend */
 	enum backend backend;
 	uint32_t daemons, clients, queue_depth;
 	uint32_t net_daemons; /* that own endpoints; the one for rank r is r mod net_daemons */
@@ -34,6 +35,8 @@ struct options {
 	uint32_t ring_size; /* 0: auto */
 	const char *device; /* NULL: auto */
 	struct control_spec control;
+	uint64_t stagger_ns; /* first calls to rank r wait r times that */
+	const char *machine; /* file of what the machine needs; NULL: none */
 	const char *trace; /* NULL: none */
 	const char *json; /* NULL: none; "-": standard output */
 	const char *hgrm; /* NULL: none */

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/clock.h"
+#include "measure.h"
 #include "node.h"
 #include "result.h"
 
@@ -14,12 +16,33 @@
 struct report {
 	const struct node *node;
 	bool software_hca;
+	const struct measured *measured; /* K and B of auto come from it; NULL: they do not */
 	time_t time; /* when the first run began */
 	const char (*hosts)[HOST_NAME_SIZE]; /* of each rank */
 	const struct result *runs; /* of all ranks together, one per run */
 	const struct result *ranks; /* of all runs together, one per rank */
 	struct result total;
 };
+
+/* As they are called in the table and in the object. */
+extern const char *const report_latency_names[RESULT_LATENCIES];
+
+static inline double report_seconds(uint64_t ns)
+{
+	return (double)ns / (double)NSEC_PER_SEC;
+}
+
+static inline double report_ratio(uint64_t a, uint64_t b)
+{
+	return b ? (double)a / (double)b : 0;
+}
+
+/* Of the runs' operations per second. */
+struct spread {
+	double min, median, max, stddev;
+};
+
+struct spread report_spread(const struct report *r);
 
 /* The table. */
 void report_print(const struct report *r, FILE *out);

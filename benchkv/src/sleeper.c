@@ -47,7 +47,7 @@ static bool arm(struct daemon *d)
 
 void sleeper_sleep(struct sleeper *s, struct daemon *d)
 {
-	int timeout = d->net.held_back ? HELD_MS : LOOK_MS;
+	int timeout = d->net.held_back || d->net.staggers ? HELD_MS : LOOK_MS;
 	int due = d->net.ctx ? copyrpc_ctx_timeout(d->net.ctx) : -1;
 
 	if (due >= 0 && due < timeout)

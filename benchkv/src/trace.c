@@ -6,6 +6,16 @@
 
 #include "base/clock.h"
 
+const char *const trace_phase_names[TRACE_PHASES] = {
+	[TRACE_LOCAL] = "local",
+	[TRACE_CHANNELS] = "channels",
+	[TRACE_NETWORK] = "network",
+	[TRACE_CALLS] = "calls",
+	[TRACE_RETRY] = "retry",
+	[TRACE_FLUSH] = "flush",
+	[TRACE_FORWARD] = "forward",
+};
+
 int trace_init(struct trace *t)
 {
 	/* Touched only as far as it is used. */
@@ -73,9 +83,11 @@ static void write_sample(const struct trace *t, const struct trace_sample *s, FI
 void trace_write_names(FILE *out)
 {
 	errno = 0;
-	fprintf(out,
-		"daemon,time_us,outstanding,waiting,held,cqes,cqe_bucket,messages,polls,loop_us,u,unconsumed,"
-		"local_us,channels_us,network_us,calls_us,retry_us,flush_us,forward_us\n");
+	fprintf(out, "daemon,time_us,outstanding,waiting,held,cqes,cqe_bucket,messages,polls,"
+		     "loop_us,u,unconsumed");
+	for (int i = 0; i < TRACE_PHASES; i++)
+		fprintf(out, ",%s_us", trace_phase_names[i]);
+	fputc('\n', out);
 }
 
 void trace_write(const struct trace *t, uint32_t daemon, FILE *out)

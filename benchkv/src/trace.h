@@ -24,6 +24,8 @@ enum trace_phase {
 	TRACE_PHASES,
 };
 
+extern const char *const trace_phase_names[TRACE_PHASES];
+
 /* A loop. Times are those of clock_ns(). */
 struct trace_sample {
 	uint64_t time_ns; /* when it began */

@@ -384,6 +384,10 @@ def case_measured():
           f"{rows[-1]} {parts}")
     r = run(job(2, "--duration", 0.2, "--warmup", 2, "--json", "-"))
     j = verified(r, 2)
+    check(set(j["phases_ns"]) == set(PHASES) and min(j["phases_ns"].values()) > 0, r)
+    split = j["stages_ns"]
+    check(split["total"] > 0 and split["network"] > split["daemon"] > 0, split)
+    check(abs(split["daemon"] + split["network"] + split["shared_memory"] - split["total"]) < 1, split)
     check(j["excluded"] > j["ops"] / 2 and 0.2 <= j["duration_s"] < 2, r)
     check(abs(j["ops_per_s"] * j["duration_s"] - j["ops"] + j["excluded"]) < 1, r)
     check(sum(v["p50"] > 0 for v in j["latencies_ns"].values()) == 4, r)
@@ -411,6 +415,50 @@ def case_events():
         check(j["daemon"]["sleeps"] > 0, j)
         loops[wait] = j["daemon"]["loops"] - j["audit"]["keys"]
     check(loops["event"] < loops["poll"] / 2, loops)
+
+
+def case_machine():
+    """What auto derives K and B from: measured by a command into a file that the simulator reads,
+    taken from such a file, or measured at the start. All ranks use what rank 0 says."""
+    path = os.path.join(os.environ["TMPDIR"], "machine")
+    r = run([BENCHKV, "measure", "--machine", path])
+    said = re.search(r"round trip (\d+) ns, (\d+) ns per WRITE, (\d+) ns per message; "
+                     r"control auto:(\d+),(\d+)\n", r.out)
+    check(r.status == 0 and said, r)
+    trip, write, message, window, full = map(int, said.groups())
+    check(0 < 2 * write <= trip + 1 and message > 0 and 2 <= window <= 12 and full >= 8, r)
+    machine = json.load(open(path))
+    check(abs(machine["send_ns"] - write) <= 1 and machine["recv_ns"] == machine["send_ns"], machine)
+    sim = os.path.join(os.path.dirname(BENCHKV), "sim", "benchkv-sim")
+    r = run([sim, "--machine", path, "--np", "2", "--qd", "1", "--duration", "1"])
+    check(r.status == 0, r)
+    for np, more, measured in ((2, [], True), (2, ["--machine", path], False),
+                               (2, ["--control", "auto:3,9"], False), (0, [], False)):
+        j = verified(run(job(np, "--ops", 2000, "--json", "-", *more)), np)
+        check(("measured" in j) == measured, j)
+        window, full = map(int, j["control"].removeprefix("auto:").split(","))
+        check(2 <= window <= 12 and full >= 8, j)
+        check(more != ["--control", "auto:3,9"] or (window, full) == (3, 9), j)
+    machine.update(send_ns=1200, recv_ns=1200, wire_ns=850)
+    json.dump(machine, open(path, "w"))
+    slow = verified(run(job(2, "--ops", 2000, "--machine", path, "--json", "-")), 2)["control"]
+    check(5 <= int(slow.removeprefix("auto:").split(",")[0]) <= 12, slow)
+    os.unlink(path)
+    r = run(job(2, "--machine", path, "--duration", 86400))
+    check(r.status == 2 and len(r.own_lines()) == 1 and path in r.err, r)
+
+
+def case_stagger():
+    """The first calls to each rank come later than those to the one before, and all end."""
+    for backend in "delegation", "meta":
+        global BACKEND
+        BACKEND = backend
+        j = verified(run(job(3, "--ops", 600, "--stagger", 50000, "--wait", "event", "--json", "-")), 3)
+        slowest = [r["latencies_ns"]["remote_get"]["max"] for r in j["ranks"]]
+        # What waits is the daemon's time: one call in sixteen is sampled.
+        check(j["stages_ns"]["daemon"] > 1e6, j["stages_ns"])
+        check(min(slowest[:2]) >= 100e6, f"calls to rank 2 were not put off by 100 ms: {slowest}")
+        check(j["daemon"]["stalled"] > 0, j)
 
 
 def case_progress():
@@ -597,7 +645,7 @@ def case_closed():
             check(len(lines) == 1 and json.loads(lines[0])["verified"] == 2000, lines)
             os.unlink(path)
             for rank in range(np):
-                check(open(f"{path}.{rank}").readline().startswith("time_us,"), "the trace")
+                check(open(f"{path}.{rank}").readline().startswith("daemon,time_us,"), "the trace")
                 os.unlink(f"{path}.{rank}")
 
 

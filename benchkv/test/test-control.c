@@ -39,6 +39,25 @@ static void parses(void)
 	}
 }
 
+/* The rule, at its bounds, and the machines for which the simulator's table has the best K and B. */
+static void derives_from_the_machine(void)
+{
+	struct control_spec spec = {.kind = CONTROL_AUTO};
+
+	control_derive(&spec, 4900, 570, 68);
+	CHECK(spec.window == 10 && spec.full == 8);
+	control_derive(&spec, 8350, 1200, 67.5);
+	CHECK(spec.window == 8 && spec.full == 18);
+	control_derive(&spec, 1, 1000, 1000);
+	CHECK(spec.window == 2 && spec.full == 8);
+	control_derive(&spec, 1e9, 1000, 1e-9);
+	CHECK(spec.window == 12 && spec.full == 65536);
+	CHECK_EQ(control_parse("auto", &spec), 0);
+	CHECK(spec.derive);
+	CHECK_EQ(control_parse("auto:10,9", &spec), 0);
+	CHECK(!spec.derive);
+}
+
 /* Polls of one loop when the i-th poll brings arrivals[i] responses. */
 static uint32_t polls(const struct control *c, const uint32_t *arrivals)
 {
@@ -321,6 +340,7 @@ int main(int argc, char **argv)
 		TEST(adaptive_hold_follows_the_arrivals),
 		TEST(answered_calls_count_as_consumed),
 		TEST(parses),
+		TEST(derives_from_the_machine),
 		TEST(budget_polls),
 		TEST(threshold_polls),
 		TEST(adaptive_polls),

@@ -84,6 +84,12 @@ static const char *const bad[] = {
 	"delegation --timeout 0",
 	"delegation --pin 1",
 	"delegation --wait never",
+	"delegation --stagger -1",
+	"direct --stagger 1",
+	"direct --machine x",
+	"measure --clients 3",
+	"measure --json -",
+	"measure now",
 	"delegation --dry-run=yes",
 };
 

@@ -227,6 +227,7 @@ static void client_that_waits_for_room_tries_again(void)
 	CHECK(made > 16);
 	while (seen.n < made) {
 		CHECK_EQ(delegrpc_client_arm(c), 0);
+		CHECK_EQ(fdtest_timers(), 1);
 		serve(s);
 		CHECK(fdtest_readable_within(delegrpc_client_fd(c), FOR_EVER));
 		CHECK(delegrpc_client_poll(c, note, &seen) >= 0);

@@ -50,10 +50,11 @@ static void hammer_disconnect(void *c)
 static int hammer_serve(void *s)
 {
 	uint64_t call, v;
-	uint32_t from;
+	uint32_t from, len;
 	int n = 0;
 
-	for (; flux_try_recv_raw(s, &from, &call, &v, sizeof(v), NULL) == 1; n++) {
+	for (; flux_try_recv_raw(s, &from, &call, &v, sizeof(v), &len) == 1; n++) {
+		CHECK_EQ(len, sizeof(v));
 		CHECK_EQ(v >> 32, from);
 		v = ~v;
 		CHECK_EQ(flux_reply(s, call, &v, sizeof(v)), 0);

@@ -40,9 +40,10 @@
  * configuration, a segment or a registration is told in one line through struct tent_why.
  *
  * Once: a request ends with status 0 only when all of its bytes are in place, and when a
- * request has ended nothing of it is written any more; the exception is a peer that does not
- * answer to the fence of a rail for a second (-ETIMEDOUT; its memory is then undefined for as
- * long as packets live). Slices that failed are written again, with the same bytes.
+ * request has ended nothing of it is written any more; the exception is a peer that cannot
+ * confirm that a rail is closed, because it does not answer for a second (-ETIMEDOUT) or the
+ * connection to it is lost (-ECONNRESET): its memory is then undefined for as long as packets
+ * live. Slices that failed are written again, with the same bytes.
  *
  * Trust: who holds an exported description may read and write the memory that it names.
  * What a peer or a file says is checked. Not fork-safe: an engine belongs to the process that

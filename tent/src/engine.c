@@ -129,8 +129,13 @@ static void *engine_thread(void *arg)
 
 	pthread_mutex_lock(&t->lock);
 	while (!t->stopping) {
-		if (engine_progress(t, clock_ns()))
+		if (engine_progress(t, clock_ns())) {
+			/* Callers want the lock as well. */
+			pthread_mutex_unlock(&t->lock);
+			sched_yield();
+			pthread_mutex_lock(&t->lock);
 			continue;
+		}
 		each_link(t, arm);
 		/* What came before the arming gives no event. */
 		if (!engine_progress(t, clock_ns()))
@@ -146,6 +151,12 @@ void engine_wake(struct tent *t, uint64_t until)
 
 	if (t->sleeps_until > until && write(t->kick, &one, sizeof(one)) < 0)
 		abort(); /* only a counter at its end is refused */
+}
+
+void engine_help(struct tent *t)
+{
+	if (engine_progress(t, clock_ns()))
+		engine_wake(t, 0);
 }
 
 void engine_watch(struct tent *t, int fd)

@@ -192,6 +192,8 @@ struct tent {
 
 /* engine.c: does all there is to do; true if it was something. */
 bool engine_progress(struct tent *t, uint64_t now);
+/* The same for a caller; the thread then arms what is under way, and learns when to look. */
+void engine_help(struct tent *t);
 /* Wakes the thread if it would sleep longer than until then. */
 void engine_wake(struct tent *t, uint64_t until);
 void engine_watch(struct tent *t, int fd);

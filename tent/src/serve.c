@@ -78,7 +78,7 @@ int tent_notice(struct tent *t, uint16_t *notify_p)
 	int err = -EAGAIN;
 
 	pthread_mutex_lock(&t->lock);
-	engine_progress(t, clock_ns());
+	engine_help(t);
 	if (t->notice_head != t->notice_tail) {
 		if (read(t->notice_fd, &count, sizeof(count)) < 0)
 			abort(); /* it counts them */
@@ -183,7 +183,8 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	case CTL_FENCE:
 		return on_fence(t, c, msg);
 	case CTL_IMM:
-		return on_imm(t, c, msg);
+		/* Over adapters immediates come as such, and these would not be bounded. */
+		return t->n_devs ? -EPROTO : on_imm(t, c, msg);
 	default:
 		return -EPROTO;
 	}

@@ -99,6 +99,7 @@ static inline void fdhammer_answer(void *arg, uint64_t token, const void *resp, 
 	uint64_t got;
 
 	CHECK(resp);
+	CHECK_EQ(len, sizeof(got));
 	memcpy(&got, resp, sizeof(got));
 	CHECK(got == ~token);
 	CHECK_EQ(token >> 32, t->index);

@@ -41,7 +41,7 @@ static inline int fdtest_open(void)
 	return n;
 }
 
-/* How many timers of this process run. */
+/* The number of timers of this process that run. */
 static inline int fdtest_timers(void)
 {
 	char path[64], line[256];

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+#include "meet.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "job.h"
+#include "machine.h"
+
+#define HELLO_MAGIC 0x62656e63686b7605ull
+#define KEY_HELLO "benchkv.hello"
+#define MEASURE_NS (15 * NSEC_PER_MSEC) /* for each of three figures, at the start */
+
+/* What ranks tell each other first. */
+struct hello {
+	uint64_t magic; /* the program, and its version */
+	uint64_t options; /* options_digest() */
+	uint64_t cores; /* topo_cores_id() */
+	uint64_t json_errno, hgrm_errno, trace_errno; /* 0: it can write the file, or need not */
+	uint64_t window, full; /* K and B of auto, by rank 0 */
+	char host[HOST_NAME_SIZE]; /* launch_host() */
+};
+
+int job_cannot_write(struct job *j, const char *what, const char *file, int err)
+{
+	snprintf(j->why, sizeof(j->why), "%s '%.200s': %s: give what can be written", what, file,
+		strerror(-err));
+	return err;
+}
+
+/* What is wrong is the command line, and every rank finds it out. */
+int job_refuse(struct job *j, int err)
+{
+	j->status = JOB_USAGE;
+	return err;
+}
+
+int job_fence(struct job *j)
+{
+	int err = launch_fence(j->l, j->o->timeout_ns);
+
+	if (err)
+		launch_explain(j->l, err, j->o->timeout_ns, j->why, sizeof(j->why));
+	return err;
+}
+
+int job_get_struct(struct job *j, uint32_t rank, const char *key, void *to, size_t size)
+{
+	void *data;
+	size_t len;
+	int err = launch_get(j->l, rank, key, j->o->timeout_ns, &data, &len);
+
+	if (err)
+		return err;
+	if (len == size)
+		memcpy(to, data, size);
+	free(data);
+	return len == size ? 0 : -EPROTO;
+}
+
+/* The options may differ from rank to rank in their files. */
+int job_cannot_json(struct job *j, int err)
+{
+	return job_cannot_write(j, "--json", j->o->json ? j->o->json : "of rank 0", err);
+}
+
+int job_cannot_hgrm(struct job *j, int err)
+{
+	return job_cannot_write(j, "--hgrm", j->o->hgrm ? j->o->hgrm : "of rank 0", err);
+}
+
+int job_cannot_trace(struct job *j, uint32_t rank, int err)
+{
+	char name[TRACE_NAME_MAX];
+
+	trace_name(j->o->trace ? j->o->trace : "", rank, name);
+	return job_cannot_write(j, "--trace", name, err);
+}
+
+static int judge(struct job *j, const struct hello *mine, const struct hello *theirs, uint32_t rank)
+{
+	if (theirs->options != mine->options) {
+		snprintf(j->why, sizeof(j->why), "rank %u has other options: give all the same",
+			rank);
+		return job_refuse(j, -EINVAL);
+	}
+	if (theirs->json_errno)
+		return job_refuse(j, job_cannot_json(j, -(int)theirs->json_errno));
+	if (theirs->hgrm_errno)
+		return job_refuse(j, job_cannot_hgrm(j, -(int)theirs->hgrm_errno));
+	if (theirs->trace_errno)
+		return job_refuse(j, job_cannot_trace(j, rank, -(int)theirs->trace_errno));
+	j->sharers += theirs->cores == mine->cores;
+	j->index += theirs->cores == mine->cores && rank < launch_rank(j->l);
+	return 0;
+}
+
+static int hear(struct job *j, const struct hello *mine, uint32_t rank)
+{
+	struct hello theirs;
+	int err = job_get_struct(j, rank, KEY_HELLO, &theirs, sizeof(theirs));
+
+	if (!err && theirs.magic != mine->magic)
+		err = -EPROTO;
+	if (err) {
+		snprintf(j->why, sizeof(j->why), "rank %u is not this benchkv", rank);
+		return err;
+	}
+	memcpy(j->hosts[rank], theirs.host, HOST_NAME_SIZE - 1);
+	if (!rank) {
+		j->node.control.window = (uint32_t)theirs.window;
+		j->node.control.full = (uint32_t)theirs.full;
+	}
+	return judge(j, mine, &theirs, rank);
+}
+
+/*
+ * Before anything runs: an hour's results are not to be lost by a mistyped name. And
+ * before the ranks meet, so that all know it if one of them cannot.
+ */
+static void open_files(struct job *j, struct hello *mine)
+{
+	if (j->o->json && !j->o->dry_run && !launch_rank(j->l)) {
+		j->json = strcmp(j->o->json, "-") ? fopen(j->o->json, "w") : stdout;
+		mine->json_errno = j->json ? 0 : (uint64_t)errno;
+	}
+	if (j->o->hgrm && !j->o->dry_run && !launch_rank(j->l)) {
+		j->hgrm = fopen(j->o->hgrm, "w");
+		mine->hgrm_errno = j->hgrm ? 0 : (uint64_t)errno;
+	}
+	if (j->o->trace && !j->o->dry_run && launch_size(j->l) > 1)
+		mine->trace_errno =
+			(uint64_t)-trace_open(j->o->trace, launch_rank(j->l), &j->trace);
+}
+
+/* K and B from the machine file, or from what rank 0 measures while the others wait for it. */
+static int derive_control(struct job *j, const char *device, struct hello *mine)
+{
+	struct control_spec *spec = &j->node.control;
+	struct measured *m = &j->measured;
+	struct machine machine;
+	int err = 0;
+
+	*spec = j->o->control;
+	if (launch_rank(j->l) || launch_alone(j->l) || launch_size(j->l) == 1 || !spec->derive ||
+		j->o->dry_run || !device) {
+		/* The control is that of the options, or rank 0's. */
+	} else if (j->o->machine) {
+		err = machine_load(j->o->machine, &machine, j->why, sizeof(j->why));
+		if (err)
+			return job_refuse(j, err);
+		control_derive(spec, machine_round_trip_ns(&machine),
+			fmax(machine.send_ns, machine.recv_ns), machine_message_ns(&machine));
+	} else {
+		err = measure(device, MEASURE_NS, m, j->why, sizeof(j->why));
+		if (!err)
+			control_derive(spec, m->round_trip_ns, m->write_ns, m->message_ns);
+	}
+	mine->window = spec->window;
+	mine->full = spec->full;
+	return err;
+}
+
+int job_meet(struct job *j, const char *device)
+{
+	struct hello mine = {.magic = HELLO_MAGIC,
+		.options = options_digest(j->o),
+		.cores = topo_cores_id(j->node.topo)};
+	int err;
+
+	open_files(j, &mine);
+	err = derive_control(j, device, &mine);
+	if (err)
+		return err;
+	snprintf(mine.host, sizeof(mine.host), "%s", launch_host(j->l));
+	j->hosts = calloc(launch_size(j->l), sizeof(*j->hosts));
+	if (!j->hosts)
+		return -ENOMEM;
+	memcpy(j->hosts[launch_rank(j->l)], mine.host, sizeof(mine.host));
+	if (launch_alone(j->l))
+		return judge(j, &mine, &mine, 0);
+	err = launch_put(j->l, KEY_HELLO, &mine, sizeof(mine));
+	if (!err)
+		err = job_fence(j);
+	for (uint32_t i = 0; !err && i < launch_size(j->l); i++)
+		err = hear(j, &mine, i);
+	return err;
+}
+
+int job_plan(struct job *j, const char *device, const char *no_device)
+{
+	struct node *n = &j->node;
+	uint64_t clients = (uint64_t)launch_size(j->l) * j->o->clients;
+
+	if (clients > KV_MAX_WRITERS) {
+		snprintf(j->why, sizeof(j->why), "%llu clients in all: at most %u are possible",
+			(unsigned long long)clients, KV_MAX_WRITERS);
+		return job_refuse(j, -EINVAL);
+	}
+	if (workload_share(j->o->ops, 0, (uint32_t)clients) > KV_MAX_OPS) {
+		snprintf(j->why, sizeof(j->why),
+			"--ops %llu is more than %llu for each client: give less, or more clients",
+			(unsigned long long)j->o->ops, KV_MAX_OPS);
+		return job_refuse(j, -EINVAL);
+	}
+	n->nap_ns = node_nap_ns(j->sharers * (j->o->daemons + j->o->clients), topo_units(n->topo));
+	n->o = j->o;
+	n->launch = j->l;
+	n->rank = launch_rank(j->l);
+	n->ranks = launch_size(j->l);
+	if (n->ranks > 1) {
+		n->ring_size = node_ring_size(j->o);
+		n->device = device;
+	}
+	if (n->ranks > 1 && !device) {
+		snprintf(j->why, sizeof(j->why), "%s", no_device);
+		return job_refuse(j, -ENODEV);
+	}
+	if (j->o->pin)
+		topo_plan(n->topo, n->device, j->index, j->sharers, j->o->daemons + j->o->clients);
+	return 0;
+}

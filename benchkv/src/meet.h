@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a job is at each rank, and how its ranks meet: before anything runs they compare what
+ * they were told to do, and rank 0 says what it knows for all.
+ */
+#ifndef BENCHKV_MEET_H
+#define BENCHKV_MEET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "measure.h"
+#include "node.h"
+#include "progress.h"
+#include "report.h"
+#include "result.h"
+
+#define WHY_MAX 320
+
+struct job {
+	const struct options *o;
+	struct launch *l;
+	struct node node;
+	struct progress progress;
+	struct measured measured; /* rank 0, when auto was derived from it */
+	uint32_t index, sharers; /* among the ranks with the same cores */
+	struct result *runs; /* of this rank; then, at rank 0, of all */
+	struct result *ranks; /* rank 0 only: of all runs */
+	char (*hosts)[HOST_NAME_SIZE]; /* of all ranks */
+	time_t time; /* when the first run began */
+	FILE *json, *hgrm; /* rank 0 only */
+	FILE *trace;
+	int32_t trace_err; /* 0 or -errno: what became of it */
+	int status; /* to end with after an error */
+	char why[WHY_MAX];
+	bool said; /* why */
+	bool aborted; /* or need not be */
+};
+
+/* These return err, and have said in j->why what is wrong. */
+int job_cannot_write(struct job *j, const char *what, const char *file, int err);
+int job_cannot_json(struct job *j, int err);
+int job_cannot_hgrm(struct job *j, int err);
+int job_cannot_trace(struct job *j, uint32_t rank, int err);
+
+/* What is wrong is the command line, and every rank finds it out. Returns err. */
+int job_refuse(struct job *j, int err);
+
+/* All ranks meet: 0 or -errno, and j->why. */
+int job_fence(struct job *j);
+
+/* What that rank has said under a key, of a known size. 0 or -errno. */
+int job_get_struct(struct job *j, uint32_t rank, const char *key, void *to, size_t size);
+
+/* Opens the files, derives the control, and compares with the other ranks. 0 or -errno. */
+int job_meet(struct job *j, const char *device);
+
+/* Fills in j->node, up to node_start(). 0 or -errno; no_device: why there is no device. */
+int job_plan(struct job *j, const char *device, const char *no_device);
+
+#endif

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/* The results for programs. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "report.h"
+
+static json_t *json_u64(uint64_t n)
+{
+	return json_integer((json_int_t)n);
+}
+
+/* JSON is UTF-8; what is not is named so, for one such word may not cost the report. */
+static json_t *json_text(const char *text)
+{
+	json_t *string = json_string(text);
+
+	return string ? string : json_string("(not UTF-8)");
+}
+
+static json_t *json_latency(const struct latrec_hist *h)
+{
+	return json_pack("{s:f, s:o, s:o, s:o, s:o}", "mean", latrec_hist_mean(h), "p50",
+		json_u64(latrec_hist_quantile(h, 0.5)), "p99",
+		json_u64(latrec_hist_quantile(h, 0.99)), "p999",
+		json_u64(latrec_hist_quantile(h, 0.999)), "max", json_u64(latrec_hist_max(h)));
+}
+
+/* Those that there are: local and remote, get and put apart; and from the due time. */
+static json_t *json_latencies(const struct result *r)
+{
+	json_t *all = json_object();
+
+	for (int i = 0; i < RESULT_LATENCIES; i++) {
+		if (r->latency[i].count)
+			json_object_set_new(all, report_latency_names[i],
+				json_latency(&r->latency[i]));
+	}
+	return all;
+}
+
+/* What every row has: of the whole, of a run, of a rank. */
+static json_t *json_row(const struct result *r)
+{
+	static struct latrec_hist all;
+
+	result_latency(r, &all);
+	return json_pack("{s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"duration_s", report_seconds(r->elapsed_ns), "ops", json_u64(r->counts.ops),
+		"ops_per_s", result_rate(r), "excluded", json_u64(r->excluded), "missed",
+		json_u64(r->missed), "remote_ops", json_u64(r->counts.remote), "verified",
+		json_u64(r->counts.verified), "not_found", json_u64(r->counts.not_found), "put_off",
+		json_u64(r->counts.put_off), "errors", json_u64(result_errors(r)), "latency_ns",
+		json_latency(&all), "latencies_ns", json_latencies(r));
+}
+
+/* Of the operations per second of the runs. */
+static json_t *json_spread(const struct report *r)
+{
+	struct spread s = report_spread(r);
+
+	return json_pack("{s:f, s:f, s:f, s:f}", "min", s.min, "median", s.median, "max", s.max,
+		"stddev", s.stddev);
+}
+
+static json_t *json_rows(const struct result *rows, uint32_t n)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < n; i++)
+		json_array_append_new(list, json_row(&rows[i]));
+	return list;
+}
+
+static json_t *json_error_kinds(const struct result *t)
+{
+	struct result_kind kinds[RESULT_KINDS];
+	json_t *all = json_object();
+
+	result_kinds(t, kinds);
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		json_object_set_new(all, kinds[i].name,
+			json_u64(kinds[i].in_runs + kinds[i].in_audit));
+	return all;
+}
+
+/* The rows of the ranks, with where they ran and what each of their daemons has served. */
+static json_t *json_ranks(const struct report *r)
+{
+	json_t *rows = json_rows(r->ranks, r->node->ranks);
+
+	for (uint32_t i = 0; i < r->node->ranks; i++) {
+		json_t *served = json_array();
+
+		for (uint32_t d = 0; d < r->node->o->daemons; d++)
+			json_array_append_new(served, json_u64(r->ranks[i].served[d]));
+		json_object_set_new(json_array_get(rows, i), "host", json_text(r->hosts[i]));
+		json_object_set_new(json_array_get(rows, i), "served", served);
+	}
+	return rows;
+}
+
+/* Keys that were put, read when all was over. */
+static json_t *json_audit(const struct result *t)
+{
+	return json_pack("{s:o, s:o, s:o, s:o, s:f}", "keys", json_u64(t->audit.ops), "remote_keys",
+		json_u64(t->audit.remote), "verified", json_u64(t->audit.verified), "errors",
+		json_u64(check_errors(&t->audit)), "duration_s", report_seconds(t->audit_ns));
+}
+
+/* The mean time in each phase of a loop that handled something. */
+static json_t *json_phases(const struct daemon_stats *d)
+{
+	json_t *all = json_object();
+
+	for (int i = 0; i < TRACE_PHASES; i++)
+		json_object_set_new(all, trace_phase_names[i],
+			json_real(report_ratio(d->phase_ns[i], d->phase_loops)));
+	return all;
+}
+
+/*
+ * Where the time of a request to another rank goes, on average: in the daemon until it is called, from
+ * there until the response is back, and in shared memory, both ways.
+ */
+static json_t *json_stages(const struct result *t)
+{
+	const struct latrec_hist *gets = &t->latency[RESULT_REMOTE];
+	const struct latrec_hist *puts = &t->latency[RESULT_REMOTE | RESULT_PUT];
+	const struct daemon_stats *d = &t->daemons;
+	double n = (double)(gets->count + puts->count);
+	double total = latrec_hist_mean(gets) * (double)gets->count +
+		       latrec_hist_mean(puts) * (double)puts->count;
+	double wait = report_ratio(d->wait_ns, d->stage_calls);
+	double network = report_ratio(d->network_ns, d->stage_calls);
+
+	total = n > 0 ? total / n : 0;
+	return json_pack("{s:f, s:f, s:f, s:f}", "total", total, "daemon", wait, "network", network,
+		"shared_memory", total - wait - network);
+}
+
+static json_t *json_daemons(const struct daemon_stats *d)
+{
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:[o, o, o, o, o]}",
+		"loops", json_u64(d->loops), "idle_loops", json_u64(d->idle_loops), "sleeps",
+		json_u64(d->sleeps), "local", json_u64(d->local), "remote", json_u64(d->remote),
+		"forwarded", json_u64(d->forwarded), "calls", json_u64(d->calls), "responses",
+		json_u64(d->responses), "stalled", json_u64(d->stalled), "polls",
+		json_u64(d->polls), "batch_loops", json_u64(d->batch[0]), json_u64(d->batch[1]),
+		json_u64(d->batch[2]), json_u64(d->batch[3]), json_u64(d->batch[4]));
+}
+
+static json_t *json_net(const struct copyrpc_stats *s)
+{
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "calls",
+		json_u64(s->calls), "replies", json_u64(s->replies), "batches",
+		json_u64(s->batches), "bytes", json_u64(s->bytes), "wqes", json_u64(s->wqes),
+		"doorbells", json_u64(s->doorbells), "credit_only", json_u64(s->credit_only),
+		"reads", json_u64(s->reads), "ring_stalls", json_u64(s->ring_stalls),
+		"credit_stalls", json_u64(s->credit_stalls), "sq_stalls", json_u64(s->sq_stalls));
+}
+
+static json_t *json_parameters(const struct report *r)
+{
+	const struct options *o = r->node->o;
+	char control[CONTROL_NAME_MAX], distribution[40] = "uniform";
+
+	control_name(&r->node->control, control);
+	if (o->load.zipf_theta > 0)
+		snprintf(distribution, sizeof(distribution), "zipf:%g", o->load.zipf_theta);
+	return json_pack(
+		"{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:f, s:s, s:b, s:o, s:o, s:s, s:b, s:s}",
+		"backend", backend_name(o->backend), "np", (int)r->node->ranks, "daemons",
+		(int)o->daemons, "clients", (int)o->clients, "queue_depth", (int)o->queue_depth,
+		"run_count", (int)o->runs, "key_range", json_u64(o->load.key_range), "read_ratio",
+		o->load.read_ratio, "distribution", distribution, "preload", (int)o->preload,
+		"seed", json_u64(o->load.seed), "ring_size", json_u64(r->node->ring_size), "device",
+		r->node->device ? r->node->device : "none", "software_hca",
+		(int)(r->node->device && r->software_hca), "control", control);
+}
+
+/* What was run, where and when. */
+static void add_occasion(json_t *root, const struct report *r)
+{
+	const struct options *o = r->node->o;
+	json_t *command = json_array();
+	struct tm utc;
+	char time[32] = "";
+
+	for (char *const *arg = o->command; *arg; arg++)
+		json_array_append_new(command, json_text(*arg));
+	if (gmtime_r(&r->time, &utc))
+		strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &utc);
+	json_object_set_new(root, "version", json_string(BENCHKV_VERSION));
+	json_object_set_new(root, "time", json_string(time));
+	json_object_set_new(root, "host", json_text(r->hosts[0]));
+	json_object_set_new(root, "command", command);
+	if (r->measured)
+		json_object_set_new(root, "measured",
+			json_pack("{s:f, s:f, s:f}", "round_trip_ns", r->measured->round_trip_ns,
+				"write_ns", r->measured->write_ns, "message_ns",
+				r->measured->message_ns));
+	json_object_set_new(root, "warmup_s", json_real(report_seconds(o->warmup_ns)));
+	json_object_set_new(root, "rate", json_real(o->rate));
+	json_object_set_new(root, "ops_per_s_spread", json_spread(r));
+	json_object_set_new(root, "requested",
+		o->ops ? json_pack("{s:o}", "ops", json_u64(o->ops)) :
+			 json_pack("{s:f}", "duration_s", report_seconds(o->duration_ns)));
+}
+
+static json_t *json_report(const struct report *r)
+{
+	const struct result *t = &r->total;
+	json_t *root = json_parameters(r), *row = json_row(t);
+	char digest[20];
+
+	add_occasion(root, r);
+	snprintf(digest, sizeof(digest), "%016" PRIx64, t->digest);
+	json_object_set_new(root, "net_daemons", json_u64(r->node->o->net_daemons));
+	json_object_update(root, row);
+	json_decref(row);
+	json_object_set_new(root, "digest", json_string(digest));
+	json_object_set_new(root, "error_kinds", json_error_kinds(t));
+	json_object_set_new(root, "audit", json_audit(t));
+	json_object_set_new(root, "runs", json_rows(r->runs, r->node->o->runs));
+	json_object_set_new(root, "ranks", json_ranks(r));
+	json_object_set_new(root, "daemon", json_daemons(&t->daemons));
+	json_object_set_new(root, "phases_ns", json_phases(&t->daemons));
+	if (t->daemons.stage_calls)
+		json_object_set_new(root, "stages_ns", json_stages(t));
+	if (r->node->o->backend != BACKEND_UCX)
+		json_object_set_new(root, "copyrpc", json_net(&t->net));
+	return root;
+}
+
+int report_hgrm(const struct report *r, FILE *out)
+{
+	static struct latrec_hist all;
+
+	result_latency(&r->total, &all);
+	return latrec_hist_print_hgrm(r->total.latency[RESULT_DUE].count ?
+					      &r->total.latency[RESULT_DUE] :
+					      &all,
+		1e3, out);
+}
+
+int report_json(const struct report *r, FILE *out)
+{
+	json_t *root = json_report(r);
+	int err = root ? 0 : -ENOMEM;
+
+	errno = 0;
+	if (root && (json_dumpf(root, out, JSON_COMPACT | JSON_REAL_PRECISION(12)) ||
+			    fputc('\n', out) == EOF || fflush(out)))
+		err = errno ? -errno : -EIO;
+	json_decref(root);
+	return err;
+}
