@@ -64,7 +64,7 @@ struct rpcbench_cell {
 	const struct rpcbench_impl *impl;
 	enum rpcbench_loop loop;
 	uint32_t clients;
-	uint64_t rpcs;
+	uint64_t rpcs; /* verified, those that ended after their window included */
 	double least_rate; /* of the slowest client, calls per ns over all windows */
 	double ns[RPCBENCH_ROUNDS]; /* per call, all clients together */
 	bool disturbed[RPCBENCH_ROUNDS];

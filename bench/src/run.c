@@ -225,18 +225,21 @@ static void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_cell *ce
 	uint32_t round, double *rate_sum)
 {
 	bool shared = cell->clients + 1 > b->cpus;
+	struct rpcbench_client *client = b->side[side].client;
 	double rate = 0;
 
+	for (uint32_t k = 0; k < cell->clients; k++)
+		cell->rpcs -= client[k].done;
 	b->run.loop = cell->loop;
 	rpcbench_window(b, RPCBENCH_LOAD, side, cell->clients,
 		shared ? RPCBENCH_WINDOW_SHARED_NS : RPCBENCH_WINDOW_NS);
 	for (uint32_t k = 0; k < cell->clients; k++) {
-		const struct rpcbench_client *c = &b->side[side].client[k];
+		const struct rpcbench_client *c = &client[k];
 		double r = (double)c->window_done / (double)c->window_ns;
 
 		rate_sum[k] += r;
 		rate += r;
-		cell->rpcs += c->window_done;
+		cell->rpcs += c->done;
 	}
 	cell->disturbed[round] = !shared && rpcbench_disturbed(&b->side[side], cell->clients);
 	cell->clean += !cell->disturbed[round];

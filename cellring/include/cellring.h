@@ -133,6 +133,7 @@ struct cellring_cursor {
 struct cellring_burst {
 	struct cellring_cursor *to;
 	unsigned char *next; /* end of the collected messages in the stage */
+	unsigned char *own; /* value of next when its lines are prefetched */
 	unsigned char *full; /* value of next when the burst is full */
 	uint64_t head; /* head of the first message of a full burst, without its id */
 	uint32_t stride;
@@ -423,6 +424,7 @@ static inline int cellring_burst_open(struct cellring_burst *b, struct cellring_
 		b->to = NULL;
 		return 0;
 	}
+	b->own = b->stage + (size_t)(limit / 2) * to->stride;
 	b->full = b->stage + (size_t)limit * to->stride;
 	b->head = CELLRING_HEAD(to->lap, limit, limit);
 	b->stride = to->stride;
@@ -439,15 +441,15 @@ static inline uint32_t cellring_burst_held(const struct cellring_burst *b)
 
 /*
  * Adds a message to an open burst. Returns 1 if the burst is full now. The lines of its cell are
- * prefetched with the first message. An earlier prefetch would be useless, because the consumer
- * polls the first line.
+ * prefetched with the message in the middle. An earlier prefetch would be useless, because the
+ * consumer polls the first line and takes it back before the burst is written.
  */
 CELLRING_INLINE int cellring_burst_add(struct cellring_burst *b, uint32_t id, const void *data,
 	uint32_t len)
 {
 	struct cellring_message *m = (struct cellring_message *)(void *)b->next;
 
-	if ((unsigned char *)m == b->stage)
+	if ((unsigned char *)m == b->own)
 		cellring_own(b->to->slot, b->full - b->stage);
 	b->next += b->stride;
 	m->head = CELLRING_MESSAGE(id, len);

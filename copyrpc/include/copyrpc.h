@@ -2,12 +2,12 @@
 /*
  * copyrpc - many small RPCs in few RDMA WRITEs
  *
- * A call or a reply is copied into a ring; a flush sends everything that an endpoint
- * has gathered since the last one as a single RDMA WRITE with immediate into the same
- * place of the peer's ring. The number of work requests, doorbells and completions so
- * follows the number of flushes, not the number of messages. Flow control travels in
- * the 32 bytes in front of each batch, and a reply always has room: its space was
- * granted before the request was sent.
+ * A call or a reply is copied into a ring. A flush sends all messages that an endpoint has
+ * collected since the last one as a single RDMA WRITE with immediate to the same position
+ * of the peer's ring. So the number of work requests, doorbells and completions depends on
+ * the number of flushes, not on the number of messages. Flow control data is in the 32 bytes
+ * before each batch. A reply always has room, because its space was granted before the
+ * request was sent.
  *
  *	struct copyrpc_ctx_attr attr = { .max_endpoints = 8 };
  *	copyrpc_ctx_create(&attr, &ctx);
@@ -23,29 +23,29 @@
  *	while (copyrpc_recv(ctx, &req) == 1)
  *		copyrpc_reply(req, copyrpc_req_data(req), copyrpc_req_len(req));
  *
- * Threads: a context and all that belongs to it (endpoints, requests) is used by one
- * thread at a time, and may be handed on from one to another; there are no locks. Threads
- * that want to work at the same time create a context each; contexts share nothing.
+ * Threads: a context and all objects that belong to it (endpoints, requests) are used by one
+ * thread at a time, and may be passed from one to another; there are no locks. Threads that
+ * work at the same time create a context each; contexts share nothing.
  *
- * Progress is made only inside of copyrpc_poll() (or copyrpc_poll_recv() and a flush):
- * no thread runs behind the caller's back. None of the functions ever waits. As long as
- * nothing fails they are free of system calls, but for those that create, connect, destroy,
- * register or deregister; copyrpc_req_detach(), and the first raw operation of an endpoint,
- * allocate memory. The clock is read now and then, through the vDSO.
+ * Progress is made only inside of copyrpc_poll() (or copyrpc_poll_recv() and a flush); there is
+ * no background thread. No function waits. Unless something fails, there are no system calls
+ * except in functions that create, connect, destroy, register or deregister.
+ * copyrpc_req_detach(), and the first raw operation of an endpoint, allocate memory. The clock is
+ * read now and then, through the vDSO.
  *
- * A peer that dies is noticed while something is under way. What is sent to it meets no
- * answer, and the HCA gives up after COPYRPC_ANSWER_NS. When calls stay unanswered and
- * nothing else comes, its memory is read within two tenths of a second, or with the second
- * poll after a tenth if polls are rarer than that, and that READ ends in the same way. All
- * pending calls then end with -ECONNRESET: less than a second after the death, on an HCA that
- * waits no longer than it is told, if the caller polls often.
+ * The death of a peer is noticed while something is pending. Messages to it get no answer, and
+ * the HCA gives up after COPYRPC_ANSWER_NS. If calls stay unanswered and nothing else arrives,
+ * the peer's memory is read within two tenths of a second (or with the second poll after a tenth,
+ * if polls are rarer), and this READ fails in the same way. All pending calls then end with
+ * -ECONNRESET: less than a second after the death, if the HCA keeps to the configured timeout and
+ * the caller polls often.
  *
- * Nothing that a peer writes is trusted: a batch that breaks the protocol fails the
- * endpoint it came from and nothing else. What a peer can do is change the payload of a
- * request or response while it is being read, because it lies in memory that the peer
- * may write; who minds copies it out first (copyrpc_req_detach() does that).
+ * Data from a peer is not trusted: a batch that breaks the protocol fails the endpoint that it
+ * came from, and nothing else. A peer can change the payload of a request or response while it is
+ * being read, because it is in memory that the peer may write. If that matters, copy it first
+ * (copyrpc_req_detach() does so).
  *
- * A fork()ed child must not use, nor destroy, its parent's contexts.
+ * A forked child must neither use nor destroy its parent's contexts.
  */
 #ifndef COPYRPC_H
 #define COPYRPC_H
@@ -78,14 +78,13 @@ struct copyrpc_req;
  */
 #define COPYRPC_PAYLOAD_MAX(ring_size) ((ring_size) / 8 - 12)
 
-/* The same where the context has `nested`. */
+/* The same if the context has `nested`. */
 #define COPYRPC_NESTED_PAYLOAD_MAX(ring_size) ((ring_size) / 16 - 12)
 
 /*
- * How long the HCA waits for an answer before it repeats a message, as an exponent, how
- * often it does, and what follows: a message that meets no answer for COPYRPC_ANSWER_NS,
- * 0.47 s, may end its endpoint. It is not repeated more often, but an HCA may wait longer,
- * up to four times.
+ * The time that the HCA waits for an answer before it repeats a message (an exponent), the number
+ * of repetitions, and the result: a message without an answer for COPYRPC_ANSWER_NS, 0.47 s, may
+ * end its endpoint. An HCA may wait up to four times longer.
  */
 #define COPYRPC_TIMEOUT 14 /* 4.096 us * 2^14 = 67 ms */
 #define COPYRPC_RETRIES 7
@@ -93,37 +92,74 @@ struct copyrpc_req;
 
 /* ------------------------------------------------------------------ contexts */
 
-/* All zero is the default. */
-struct copyrpc_ctx_attr {
-	const char *device; /* mlx5 device by name; NULL: the first one */
-	uint8_t port; /* 0: 1 */
-	int gid_index; /* RoCE: index of the port's GID table; 0: chosen (RoCE v2 first) */
-	uint32_t srq_depth; /* batches that may arrive between two polls; 0: 1024 */
-	uint32_t cq_depth; /* receive CQ, at least srq_depth; 0: 4096 or srq_depth */
-	uint32_t max_endpoints; /* that exist at one time, it sizes the CQs; 0: 64 */
-	uint32_t sq_depth; /* send queue of each endpoint in 64-byte blocks; 0: 256 */
-	uint32_t ring_size; /* default of the endpoints, bytes; 0: 1 MiB */
-	uint32_t max_pending; /* calls under way per endpoint; 0: as many as credit allows */
-	bool nested; /* handlers of requests may call, see copyrpc_call_nested() */
+/* Bits of `set`, for fields in which 0 is a valid value: with the bit, 0 means 0. */
+enum {
+	COPYRPC_SET_GID_INDEX = 1, /* struct copyrpc_ctx_attr */
+	COPYRPC_SET_PKEY_INDEX = 2,
+	COPYRPC_SET_TIMEOUT = 1, /* struct copyrpc_path */
+	COPYRPC_SET_RETRY_CNT = 2,
+	COPYRPC_SET_RNR_RETRY = 4,
+	COPYRPC_SET_MIN_RNR_TIMER = 8,
 };
 
 /*
- * Opens the device and creates what the endpoints share: a protection domain, a shared
- * receive queue, a receive and a send completion queue. The caller owns *ctx_p and gives
- * it to copyrpc_ctx_destroy().
+ * Attributes of an endpoint's path, as in InfiniBand. The default is all zero. If the switches
+ * keep only one class of traffic free of loss, set sl, or traffic_class on RoCE, to that class.
+ */
+struct copyrpc_path {
+	uint8_t sl; /* service level, 0 to 15; on RoCE the priority */
+	uint8_t traffic_class; /* of the global route header; RoCE v2: DSCP << 2 */
+	uint32_t flow_label; /* of the global route header, 20 bits */
+	uint8_t mtu; /* 1 (256) to 5 (4096); 0: the port's. The smaller one of both ends is used */
+	uint8_t timeout; /* exponent, up to 31; 0: COPYRPC_TIMEOUT; 0 set: wait for ever */
+	uint8_t retry_cnt; /* 1 to 7; 0: COPYRPC_RETRIES; 0 set: none */
+	uint8_t rnr_retry; /* 1 to 6, when the peer's receives are used up; 0 and 7: for
+			      ever; 0 set: none */
+	uint8_t min_rnr_timer; /* 1 to 31: what a peer is told to wait when ours are;
+				  0: 12, 0.64 ms; 0 set: 655 ms */
+	unsigned set;
+};
+
+/* The default is all zero. */
+struct copyrpc_ctx_attr {
+	const char *device; /* mlx5 device by name; NULL: the first one with an active port */
+	uint8_t port; /* 0: the first active one */
+	unsigned set;
+	int gid_index; /* > 0, or set: of the port's GID table, on InfiniBand, too; 0: chosen (on
+			  RoCE a RoCE v2 one; on InfiniBand GID 0 where the port requires a
+			  global route header, else none) */
+	uint16_t pkey_index; /* > 0, or set: of the port's P_Key table; 0: the first partition
+				of which the port is a full member */
+	uint32_t srq_depth; /* batches that may arrive between two polls; 0: 1024 */
+	uint32_t cq_depth; /* receive CQ, at least srq_depth; 0: 4096 or srq_depth */
+	uint32_t max_endpoints; /* largest number at a time, determines the CQ sizes; 0: 64 */
+	uint32_t sq_depth; /* send queue of each endpoint in 64-byte blocks; 0: 256 */
+	uint32_t ring_size; /* default of the endpoints, bytes; 0: 1 MiB */
+	uint32_t max_pending; /* pending calls per endpoint; 0: as many as credit allows */
+	bool nested; /* handlers of requests may call, see copyrpc_call_nested() */
+	struct copyrpc_path path; /* of endpoints that have no own */
+};
+
+/*
+ * Opens the device and creates the objects that all endpoints share: a protection domain, a
+ * shared receive queue, a receive and a send completion queue. The caller owns *ctx_p and
+ * destroys it by copyrpc_ctx_destroy().
  *
- * -ENODEV: no such device, or not an mlx5 one. -ENETDOWN: the port is not active.
- * -EINVAL: cq_depth < srq_depth, sq_depth under 16, a ring size that is no power of two or
+ * -ENODEV: no such device, or not an mlx5 one. -ENETDOWN: no port that may be used is
+ * active. -EADDRNOTAVAIL: the port needs a GID and has none. -ENOKEY: the port is a full
+ * member of no partition; set pkey_index.
+ * -EINVAL: no such port, GID or P_Key index, cq_depth < srq_depth, sq_depth under 16, a ring
+ * size that is no power of two or
  * out of range, a depth beyond the device's limits. -EMFILE: no descriptors left, a context
- * takes five. -ENOMEM, -EPERM (locked memory: raise RLIMIT_MEMLOCK), or what the verbs
- * calls said.
+ * takes five. -ENOMEM, -EPERM (locked memory: raise RLIMIT_MEMLOCK), or an error of
+ * the driver.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
 
 /*
- * Destroys the context and its endpoints; no callback runs, and requests still held are
- * gone. To hear of the pending calls, copyrpc_ep_destroy() each endpoint and poll once
- * before. NULL is allowed. Not from inside a callback.
+ * Destroys the context, its endpoints and held requests, without callbacks. To get callbacks for
+ * pending calls, copyrpc_ep_destroy() each endpoint and poll once before. NULL is allowed. Not
+ * allowed inside a callback.
  */
 void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx);
 
@@ -134,27 +170,28 @@ struct copyrpc_ep_attr {
 	uint32_t ring_size; /* bytes, both directions, equal at both ends; 0: the context's */
 	uint32_t max_pending; /* 0: the context's */
 	void *user; /* see copyrpc_ep_user() */
+	const struct copyrpc_path *path; /* NULL: the context's; copied */
 };
 
 /*
  * An endpoint, not yet connected: two rings, an RC queue pair. attr may be NULL.
  * Memory: 2 x ring_size, and about a third of ring_size for requests and calls.
  *
- * -EINVAL: ring size. -EMFILE: max_endpoints exist (a destroyed one counts until the next
- * poll, also when requests of it are held longer). -ENOMEM, or what the verbs calls said.
+ * -EINVAL: ring size, path. -EMFILE: max_endpoints exist (a destroyed one counts until the next
+ * poll, also when requests of it are held longer). -ENOMEM, or an error of the driver.
  */
 int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 	struct copyrpc_ep **ep_p);
 
 /*
- * Ends the endpoint. What was not flushed is lost. Its pending calls end with -ECANCELED
- * at the next poll (the ep that the callback gets is valid there, and no longer after).
- * Requests not yet taken by copyrpc_recv() are dropped; requests that the caller holds
- * stay readable until copyrpc_reply(), which releases them and returns the status; the
- * memory of the endpoint is freed in the first poll after the last of them.
- * Raw operations that are not finished, or not handed out, are dropped. The peer finds out
- * when it sends something, or from a probe when it has calls pending. NULL is allowed;
- * allowed inside of a callback.
+ * Destroys the endpoint. Messages that were not flushed are lost. Its pending calls end with
+ * -ECANCELED at the next poll (the ep argument of the callback is valid during the callback
+ * only). Requests that copyrpc_recv() has not returned are dropped. Requests that the caller
+ * holds stay readable until copyrpc_reply(), which releases them and returns the status; the
+ * endpoint's memory is freed in the first poll after the last of them. Raw operations that have
+ * not completed, or were not returned by copyrpc_raw_recv(), are dropped. The peer notices when it
+ * sends something, or by a probe if it has pending calls. NULL is allowed; allowed inside a
+ * callback.
  */
 void copyrpc_ep_destroy(struct copyrpc_ep *ep);
 
@@ -179,25 +216,25 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep);
 void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
 
 /*
- * Connects to the endpoint that wrote the blob, which may be one of this process. Both
- * sides may call at once when both have connected. The first call needs no handshake if
- * the peer connects soon: a message that arrives before is repeated by the HCA, but a peer
- * that is later than COPYRPC_ANSWER_NS after the first flush costs the endpoint
- * (-ECONNRESET). Where that can be, have the peer say that it has connected.
+ * Connects to the endpoint that wrote the blob, which may be in the same process. Both sides may
+ * call once both have connected. The first call needs no handshake if the peer connects soon:
+ * the HCA repeats messages that arrive before. If the peer connects later than
+ * COPYRPC_ANSWER_NS after the first flush, the endpoint fails (-ECONNRESET). If this can happen,
+ * let the peer report that it has connected.
  *
- * -EINVAL: not a blob, or len differs. -EPROTONOSUPPORT: another version. -EMSGSIZE: the
- * ring sizes, or `nested`, differ. -EISCONN: already connected, or failed before (destroy and create
- * again). Otherwise what modifying the queue pair said. Nothing is changed on -EINVAL,
- * -EPROTONOSUPPORT, -EMSGSIZE.
+ * -EINVAL: not a blob, or a wrong len, or one side is addressed by GID and the other is not (if
+ * one port requires a global route header, set gid_index on the other side too).
+ * -EPROTONOSUPPORT: another version. -EMSGSIZE: the ring sizes, or `nested`, differ. -EISCONN:
+ * already connected, or failed before (destroy it and create a new one). Otherwise an error of
+ * the driver. -EINVAL, -EPROTONOSUPPORT and -EMSGSIZE change nothing.
  */
 int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
 
 /*
- * 0: connected. -ENOTCONN: not yet. Otherwise why it failed: -ECONNRESET (the peer or the
- * way to it is gone), -EPROTO (the peer broke the protocol, or sent something that is no
- * batch), -EACCES (it refused access to its memory), -EIO (an error of our own side),
- * -ECANCELED (destroyed). A failed endpoint
- * stays failed: destroy it, create and connect a new one.
+ * 0: connected. -ENOTCONN: not yet. Otherwise the reason for its failure: -ECONNRESET (the peer or
+ * the path to it is gone), -EPROTO (the peer broke the protocol, or sent something other than a
+ * batch), -EACCES (the peer refused access to its memory), -EIO (a local error), -ECANCELED
+ * (destroyed). A failed endpoint stays failed: destroy it, create and connect a new one.
  */
 int copyrpc_ep_status(const struct copyrpc_ep *ep);
 
@@ -212,21 +249,21 @@ struct copyrpc_ctx *copyrpc_ep_ctx(const struct copyrpc_ep *ep);
  * and data/len the response, valid inside of the callback only; or status is negative
  * (copyrpc_ep_status() lists the values) and data is NULL.
  *
- * Inside, everything is allowed but copyrpc_poll*(), copyrpc_flush*() and
- * copyrpc_ctx_destroy(); call, reply, recv, detach and ep_destroy are.
+ * The callback may call everything except copyrpc_poll*(), copyrpc_flush*() and
+ * copyrpc_ctx_destroy(); call, reply, recv, detach and ep_destroy are allowed.
  */
 typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	const void *data, uint32_t len);
 
 /*
- * Copies a request of len bytes into the ring; it leaves at the next flush, in the order
- * of the calls. The response may have up to resp_max bytes. `data` may be reused at once,
- * and may be NULL if len is 0. `token` is handed to the callback.
+ * Copies a request of len bytes into the ring; the next flush sends it, in the order of the
+ * calls. The response may have up to resp_max bytes. `data` may be reused at once, and may be
+ * NULL if len is 0. `token` is passed to the callback.
  *
- * -EAGAIN: no room in the ring, or max_pending calls are under way; -ENOBUFS: the peer has
- * granted no more credit for responses (it holds many requests). Both: nothing has
- * changed; poll, then call again. Never wait for them inside of a callback: a peer that
- * does the same would wait for ever.
+ * -EAGAIN: no room in the ring, or max_pending calls are pending; -ENOBUFS: the peer has
+ * granted no more credit for responses (it holds many requests). In both cases nothing has
+ * changed; poll, then call again. Never wait for this inside a callback: if the peer does the
+ * same, both wait for ever.
  * -EMSGSIZE: len or resp_max over COPYRPC_PAYLOAD_MAX(). -ENOTCONN: not yet connected.
  * Otherwise the endpoint's status: it has failed.
  */
@@ -234,44 +271,43 @@ int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t
 	uint64_t token);
 
 /*
- * A call that is part of handling a request: the reply to the request waits for it. Only
- * with `nested` in the context of both ends, where calls made by copyrpc_call() always
- * leave the credit of one such call, so that two sides that call each other cannot use up
- * what their handlers need. The rules: a request that is not answered at once is
- * detached first; a nested call's request is answered without a further call; nobody
- * waits inside of a callback, but polls, and tries again after -EAGAIN and -ENOBUFS, which
- * then go away.
+ * A call that is part of handling a request, whose reply waits for it. It needs `nested` in the
+ * contexts of both ends. copyrpc_call() then always leaves the credit of one nested call, so that
+ * two sides that call each other cannot use up the credit that their handlers need. The rules: a
+ * request that is not answered at once is detached first; the request of a nested call is answered
+ * without a further call; do not wait inside a callback, but poll, and retry after -EAGAIN and
+ * -ENOBUFS, which are temporary then.
  *
- * As copyrpc_call(), and -EOPNOTSUPP: the context is without `nested`.
+ * As copyrpc_call(), and -EOPNOTSUPP: the context does not have `nested`.
  */
 int copyrpc_call_nested(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token);
 
 /*
- * One round: takes in what has arrived (responses go to fn, requests into the queue of
- * copyrpc_recv()), refills the receive queue, looks at send completions, ends the calls
- * of failed and destroyed endpoints, then sends what has gathered. Its cost follows the
- * endpoints that have something to do. fn may be NULL if no call was ever made.
+ * One round: handles arrived messages (responses go to fn, requests into the queue of
+ * copyrpc_recv()), refills the receive queue, handles send completions, ends the calls of failed
+ * and destroyed endpoints, and then flushes. Its cost depends on the number of endpoints that
+ * have something to do. fn may be NULL if no call was ever made.
  *
  * Returns the number of messages handled: responses, requests, and calls that ended with
  * an error. Never fails; errors belong to an endpoint.
  */
 int copyrpc_poll(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 
-/* The same without the sending. */
+/* The same without the flush. */
 int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 
-/* Sends what has gathered: at most one batch per endpoint (two, and a 32-byte marker,
- * at the ring's end). Returns the number of batches sent. Not inside of a callback. */
+/* Sends the collected messages: at most one batch per endpoint (two, and a 32-byte marker, at the
+ * ring's end). Returns the number of batches sent. Not allowed inside a callback. */
 int copyrpc_flush(struct copyrpc_ctx *ctx);
 
 /*
- * copyrpc_flush() of those endpoints for which `go` says so. Asked are only endpoints
- * that have messages to send (copyrpc_ep_load() tells how many). Flow control goes out
- * regardless: an endpoint that owes its peer a sixteenth of the ring in credit is not asked
- * but flushed, its messages too, as the peer may need the credit to do what `go` waits for.
- * An endpoint that is not flushed is asked again the next time. In `go`, look only: nothing
- * but copyrpc_ep_load(), copyrpc_ep_status() and copyrpc_ep_user().
+ * Flushes the endpoints for which `go` returns true. `go` is called only for endpoints that have
+ * messages to send (copyrpc_ep_load() returns how many). Flow control is independent of it: an
+ * endpoint that owes its peer a sixteenth of the ring in credit is flushed without a call of
+ * `go`, including its messages, because the peer may need the credit to do what `go` waits for.
+ * An endpoint that is not flushed is checked again the next time. `go` may only call
+ * copyrpc_ep_load(), copyrpc_ep_status() and copyrpc_ep_user().
  */
 typedef bool copyrpc_flush_fn(void *arg, struct copyrpc_ep *ep);
 int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
@@ -279,24 +315,23 @@ int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
 /* copyrpc_flush() of this endpoint only. */
 int copyrpc_ep_flush(struct copyrpc_ep *ep);
 
-/* What an endpoint has under way. Positions are bytes since connect, and only grow. */
+/* The load of an endpoint. Positions are bytes since connect, and only grow. */
 struct copyrpc_ep_load {
-	uint32_t open_calls; /* requests gathered, not yet sent */
-	uint32_t open_replies; /* replies gathered, not yet sent */
+	uint32_t open_calls; /* requests collected, not yet sent */
+	uint32_t open_replies; /* replies collected, not yet sent */
 	uint32_t pending; /* calls without a response */
 	uint32_t credit; /* bytes of responses that may still be asked for */
-	uint64_t posted; /* end of what was sent */
-	uint64_t consumed; /* the peer has taken in and released all before here, as far as known */
+	uint64_t posted; /* end of the sent batches */
+	uint64_t consumed; /* known end of what the peer has received and released */
 };
 void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p);
 
 /* ------------------------------------------------------------------- sleeping */
 
 /*
- * A context has a descriptor that becomes readable when there is something to poll for,
- * so that a program can sleep in poll(2) or epoll, beside its other descriptors. The
- * order that loses no wake-up: take what copyrpc_recv() and copyrpc_raw_recv() have, arm,
- * and sleep only if that returned 0.
+ * A context has a descriptor that becomes readable when there is something to poll for, so that a
+ * program can sleep in poll(2) or epoll, together with its other descriptors. To lose no wake-up:
+ * empty copyrpc_recv() and copyrpc_raw_recv(), arm, and sleep only if that returned 0.
  *
  *	for (;;) {
  *		copyrpc_poll(ctx, on_response, NULL);
@@ -308,27 +343,27 @@ void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p
  *		}
  *	}
  *
- * The descriptor stays readable until the next copyrpc_poll() or copyrpc_poll_recv(),
- * which eats its events; it is the context's: neither read nor close it. Whoever is woken
- * may find nothing, as what woke it was taken before. Polling without sleeping needs none of
- * this, and costs nothing more.
+ * The descriptor stays readable until the next copyrpc_poll() or copyrpc_poll_recv(), which reads
+ * its events. It belongs to the context: neither read nor close it. A wake-up may find nothing,
+ * if its cause was handled before. Programs that poll without sleeping do not need this, and it
+ * costs them nothing.
  */
 int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx);
 
 /*
- * 0: the descriptor tells of whatever comes from now on, once. 1: there is work already
- * (something has arrived, something was not flushed, calls are to be ended): poll, then arm
- * again. What `go` of copyrpc_flush_if() held back is no work: it is for the caller to
- * know when it may go. An arm holds until its event was eaten, however often one polls.
+ * Returns 0: the descriptor becomes readable, once, with the next event. Returns 1: there is work
+ * already (something has arrived or was not flushed, or calls are to be ended): poll, then arm
+ * again. Messages that `go` of copyrpc_flush_if() has held back do not count as work: the caller
+ * knows when to flush them. The context stays armed until its event is read, however often it is
+ * polled.
  */
 int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
 
 /*
- * How long to sleep at most, in milliseconds, for poll(2); -1: for ever. Some things are due
- * by the clock and without an event: the look whether the peers of unanswered calls live,
- * every 100 ms while there are such calls, and the READ of the consumer position that a
- * caller without room, or a server that owes credit, repeats every millisecond. Whoever
- * sleeps for longer has this later, and nothing else.
+ * The longest time to sleep, in milliseconds, for poll(2); -1: for ever. Some actions are due by
+ * time, without an event: the probe of the peers of unanswered calls, every 100 ms while there are
+ * such calls, and the READ of the consumer position, which a caller without room, or a server that
+ * owes credit, repeats every millisecond. A longer sleep only delays these actions.
  */
 int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 
@@ -336,25 +371,24 @@ int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 
 /*
  * The oldest request that has arrived, of any endpoint (per endpoint in the order of the
- * peer's calls). 1 and *req_p, or 0. The caller then holds the request and must end it
- * with copyrpc_reply(): a request without a reply costs its peer credit for ever, so an
- * error is answered too. While a request is held its bytes, and all that arrived after
- * it, occupy the ring; hold for long only what was detached.
+ * peer's calls). Returns 1 with *req_p, or 0. The caller then holds the request and must end it
+ * by copyrpc_reply(), also after an error, because a request without a reply uses its peer's
+ * credit for ever. While a request is held, its bytes and all that have arrived after it occupy
+ * the ring: detach requests that are held for long.
  */
 int copyrpc_recv(struct copyrpc_ctx *ctx, struct copyrpc_req **req_p);
 
-/* The payload, in place, until copyrpc_reply() or copyrpc_req_detach(); its length; the
- * bytes that the reply may have, exactly what the caller gave as resp_max; the endpoint it
- * came from. */
+/* The payload, in place, valid until copyrpc_reply() or copyrpc_req_detach(); its length; the
+ * limit of the reply in bytes, which is the caller's resp_max; the endpoint of the request. */
 const void *copyrpc_req_data(const struct copyrpc_req *req);
 uint32_t copyrpc_req_len(const struct copyrpc_req *req);
 uint32_t copyrpc_req_allowance(const struct copyrpc_req *req);
 struct copyrpc_ep *copyrpc_req_ep(const struct copyrpc_req *req);
 
 /*
- * Copies the reply into the ring and releases the request. Any order, at any time, also
- * inside of the response callback. It never fails for lack of room. `data` may be the
- * request's own data.
+ * Copies the reply into the ring and releases the request. Replies are allowed in any order and at
+ * any time, also inside the response callback. There is always room. `data` may be the request's
+ * own data.
  *
  * -EMSGSIZE: len over copyrpc_req_allowance(): nothing has changed, the request is still
  * held. Otherwise the endpoint's status if it has failed: the request is released, the
@@ -363,8 +397,8 @@ struct copyrpc_ep *copyrpc_req_ep(const struct copyrpc_req *req);
 int copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len);
 
 /*
- * Copies the payload into memory of its own and gives the ring's space back; the data
- * pointer changes. -ENOMEM: nothing has changed. Again: 0, nothing happens.
+ * Copies the payload into separate memory and releases the space in the ring; the data pointer
+ * changes. Returns 0, also if it is detached already, or -ENOMEM with nothing changed.
  */
 int copyrpc_req_detach(struct copyrpc_req *req);
 
@@ -375,12 +409,12 @@ struct copyrpc_mr {
 	void *addr;
 	size_t len;
 	uint32_t lkey; /* for our own operations */
-	uint32_t rkey; /* for the peer's, who gets it by a call */
+	uint32_t rkey; /* for the peer's; send it in a message */
 	void *handle;
 };
 
 enum {
-	COPYRPC_REMOTE_READ = 1, /* the peer may read it; we may always */
+	COPYRPC_REMOTE_READ = 1, /* the peer may read it; this side always may */
 	COPYRPC_REMOTE_WRITE = 2,
 };
 
@@ -390,13 +424,13 @@ int copyrpc_mr_reg(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
 void copyrpc_mr_dereg(struct copyrpc_mr *mr);
 
 /*
- * RDMA READ into, WRITE from, local memory: len bytes, 1 to 2^30. Started at once, on the
- * endpoint's queue pair: a WRITE lands before messages that are flushed after it. The end
- * of it, exactly once, comes out of copyrpc_raw_recv(). Read local memory, or reuse it,
- * only then.
+ * RDMA READ into, or WRITE from, local memory: len bytes, 1 to 2^30. It is started at once on the
+ * endpoint's queue pair, so a WRITE arrives before messages that are flushed after it.
+ * copyrpc_raw_recv() returns its completion, exactly once. Do not use the local memory before
+ * that.
  *
- * -EAGAIN: the send queue is full, or sq_depth ends have not been taken out: poll, then
- * again. -EINVAL: len. -ENOMEM: at the first one only. -ENOTCONN, or the endpoint's status.
+ * -EAGAIN: the send queue is full, or sq_depth completions have not been returned: poll, then
+ * retry. -EINVAL: len. -ENOMEM: at the first one only. -ENOTCONN, or the endpoint's status.
  * A wrong rkey or range breaks the connection (-EACCES).
  */
 int copyrpc_read(struct copyrpc_ep *ep, void *laddr, uint32_t lkey, uint64_t raddr, uint32_t rkey,
@@ -410,18 +444,18 @@ struct copyrpc_raw_done {
 	int status; /* 0, or as copyrpc_ep_status() */
 };
 
-/* The next raw operation that has ended, in the order of their ends: 1 and *done_p, or 0. */
+/* The next completed raw operation, in order of completion. Returns 1 with *done_p, or 0. */
 int copyrpc_raw_recv(struct copyrpc_ctx *ctx, struct copyrpc_raw_done *done_p);
 
-/* Raw operations started and not yet handed out by copyrpc_raw_recv(). */
+/* The number of raw operations that copyrpc_raw_recv() has not returned yet. */
 uint32_t copyrpc_raw_pending(const struct copyrpc_ep *ep);
 
 /* ------------------------------------------------------------- introspection */
 
 /*
- * Counters since creation. A context's are the sums over its endpoints, the destroyed too.
- * A batch that meets no receive, because more than srq_depth arrived between two polls, is
- * repeated by the sender's HCA; that is seen only in the counters of the receiver's, as
+ * Counters since creation. Those of a context are the sums over its endpoints, including
+ * destroyed ones. If more than srq_depth batches arrive between two polls, the sender's HCA repeats
+ * those that found no receive. This shows only in the counters of the receiver's HCA, as
  * out_of_buffer in /sys/class/infiniband/DEVICE/ports/PORT/hw_counters.
  */
 struct copyrpc_stats {

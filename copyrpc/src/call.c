@@ -5,7 +5,7 @@
 int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token)
 {
-	/* When it is refused, too: flow control may have to do something about it. */
+	/* Also after a refusal, because flow control may have to react to it. */
 	ep_dirty(ep);
 	return chan_call(&ep->ch, data, len, resp_max, token, ep->ch.reserve);
 }
@@ -57,7 +57,7 @@ int copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 	struct copyrpc_ep *ep = ep_of(req->ch);
 
 	if (unlikely(!ep->qp))
-		ep_end(ep); /* destroyed: it may be the last thing held */
+		ep_end(ep); /* destroyed: this may be its last held request */
 	else
 		ep_dirty(ep);
 	return chan_reply(req, data, len);

@@ -33,10 +33,11 @@ int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t 
 		chan_fini(ch);
 		return -ENOMEM;
 	}
-	/* The last freed is the next used, so that those in use are few and warm. */
+	/* Free lists are LIFO, so that few entries are used and stay in the cache. */
 	ch->max_calls = max_calls;
 	for (uint32_t i = 0; i < max_calls; i++)
-		ch->calls[i] = (struct call){i + 1 < max_calls ? i + 1 : CALL_NONE, CALL_FREE};
+		ch->calls[i] = (struct call){.next_free = i + 1 < max_calls ? i + 1 : CALL_NONE,
+			.resp_max = CALL_FREE};
 	ch->req_free = ch->reqs;
 	for (uint32_t i = 0; i < most; i++) {
 		ch->reqs[i].ch = ch;
@@ -79,7 +80,7 @@ void chan_new_batch(struct chan *ch, uint32_t wrap)
 	chan_open(ch, wrap);
 }
 
-/* In the order in which the manual lists the reasons; nothing is changed by a refusal. */
+/* Checks in the order in which the manual lists the errors. An error changes nothing. */
 static COLD int call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint32_t reserve)
 {
@@ -188,7 +189,7 @@ uint32_t chan_seal_odd(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 
 /* ----------------------------------------------------------------- receiving */
 
-/* What flow control says: the position, then the credit. */
+/* Accepts the flow control data: the position, then the credit. */
 static int take_meta(struct chan *ch, const struct wire_meta *m)
 {
 	uint64_t consumer = m->consumer / WIRE_BLOCK;
@@ -225,7 +226,7 @@ static int take_request(struct chan *ch, const struct wire_header *h, const void
 
 	if (unlikely(h->len > ch->payload_max || h->limit > ch->payload_max))
 		return -EPROTO;
-	/* As every request costs two blocks or more of R, there are enough of reqs. */
+	/* This also limits the number of requests: each uses two blocks of R or more. */
 	if (unlikely(allowance > ch->unasked))
 		return -EPROTO;
 	ch->req_free = req->queued;
@@ -236,10 +237,10 @@ static int take_request(struct chan *ch, const struct wire_header *h, const void
 	req->id = h->id;
 	req->resp_max = h->limit;
 	req->allowance = allowance;
-	req->next = &ch->live;
-	req->prev = ch->live.prev;
-	req->prev->next = req;
-	ch->live.prev = req;
+	req->live.next = &ch->live;
+	req->live.prev = ch->live.prev;
+	req->live.prev->next = &req->live;
+	ch->live.prev = &req->live;
 	req->queued = NULL;
 	*ch->queue->tail_p = req;
 	ch->queue->tail_p = &req->queued;
@@ -257,7 +258,7 @@ static int take_response(struct chan *ch, const struct wire_header *h, const voi
 	if (unlikely(id >= ch->max_calls))
 		return -EPROTO;
 	call = &ch->calls[id];
-	/* No limit is that of a call that is not pending. */
+	/* This also refuses a call that is not pending, because no limit equals CALL_FREE. */
 	if (unlikely(h->limit != call->resp_max || h->len > h->limit))
 		return -EPROTO;
 	token = call->token;
@@ -267,8 +268,8 @@ static int take_response(struct chan *ch, const struct wire_header *h, const voi
 	return 0;
 }
 
-/* A batch lies in one piece, `left` blocks of it from msg on; nothing behind is looked at,
- * and `count` only when it is clear how many there are. */
+/* Handles the messages of a batch, which has `left` contiguous blocks from msg on. Nothing
+ * after these is read. `count` is compared with the number of messages at the end. */
 static int take_messages(struct chan *ch, const uint8_t *msg, uint32_t left, uint32_t count,
 	copyrpc_response_fn *fn, void *arg)
 {
@@ -304,7 +305,7 @@ int chan_receive(struct chan *ch, uint32_t n, copyrpc_response_fn *fn, void *arg
 	struct wire_meta m;
 	int rc;
 
-	/* It neither crosses the ring's end nor covers what we have not given back. */
+	/* A batch must not cross the ring's end, nor overwrite blocks that are not released. */
 	if (!n || n > ch->cr.c - off || start + n - chan_consumer(ch) > ch->cr.c)
 		return -EPROTO;
 	at = ch->recv_ring + (size_t)off * WIRE_BLOCK;

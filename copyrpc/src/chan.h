@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One endpoint without its queue pair: two rings, what is placed in the one and held in
- * the other, the pending calls. It knows no device, so that tests can run two of them
- * against each other in memory; ep.c puts a queue pair under it.
+ * One endpoint without its queue pair: two rings, the batches in the send ring, the requests
+ * in the receive ring, and the pending calls. It uses no device, so that tests can connect two
+ * of them in memory; ep.c adds a queue pair.
  *
- * Sending: chan_call() and chan_reply() place messages in batches. The transport asks
- * chan_front() for the next batch to send, and when it is certain to post it, chan_seal()
- * fills in its metadata and takes it off. Receiving: chan_receive() with a completion's
- * immediate. Positions are in blocks and only grow; the block of a position is at
- * position % c.
+ * Sending: chan_call() and chan_reply() place messages in batches. The transport gets the next
+ * batch by chan_front(). When it is certain to post the batch, chan_seal() fills in the
+ * metadata and removes it. Receiving: chan_receive() with a completion's immediate. Positions
+ * are in blocks and only grow; the block of a position is at position % c.
+ *
+ * States of a batch: open (messages join it; `open`, while cr.edge is not 0), closed (in
+ * `closed`: the next message did not fit before the ring's end), sealed (handed to the
+ * transport). At most one is open. chan_call() and chan_reply() open and close batches,
+ * chan_seal() seals the oldest.
  */
 #ifndef COPYRPC_CHAN_H
 #define COPYRPC_CHAN_H
@@ -23,17 +27,22 @@
 
 struct chan;
 
+/* A circular list by age; the list itself is a link. */
+struct req_link {
+	struct req_link *prev, *next;
+};
+
 struct copyrpc_req {
-	struct copyrpc_req *prev, *next; /* of those whose bytes are in the ring, by age */
-	struct copyrpc_req *queued; /* the next one in struct req_queue, or of the free ones */
+	struct req_link live; /* in the list of the requests whose bytes are in the ring */
+	struct copyrpc_req *queued; /* the next one in struct req_queue, or in the free list */
 	struct chan *ch;
 	const void *data;
-	uint64_t pos; /* where its header is */
+	uint64_t pos; /* position of its header */
 	uint32_t len;
 	uint32_t id;
-	uint32_t resp_max; /* bytes that the reply may have: the caller's number */
-	uint32_t allowance; /* blocks that it may cost */
-	bool detached; /* data is allocated, the ring has its bytes back */
+	uint32_t resp_max; /* limit of the reply in bytes, given by the caller */
+	uint32_t allowance; /* the same in blocks of credit */
+	bool detached; /* data is allocated; its bytes in the ring have been released */
 };
 
 /* Requests that wait for copyrpc_recv(), of all endpoints of a context. */
@@ -43,93 +52,96 @@ struct req_queue {
 };
 
 struct call {
-	uint64_t token; /* of a free one: the id of the next */
-	uint64_t resp_max; /* bytes; CALL_FREE: not pending */
+	union {
+		uint64_t token; /* pending: given by the caller */
+		uint64_t next_free; /* free: id of the next free one, or CALL_NONE */
+	};
+	uint64_t resp_max; /* pending: bytes; free: CALL_FREE */
 };
 
 #define CALL_NONE UINT32_MAX
-#define CALL_FREE UINT64_MAX /* no limit in a header is as large */
+#define CALL_FREE UINT64_MAX /* larger than any limit in a header */
 
 struct batch {
 	uint64_t start;
-	uint64_t end; /* of a closed one */
+	uint64_t end; /* if closed */
 	uint32_t count; /* messages, or WIRE_WRAP */
-	uint32_t calls; /* of them requests */
-	uint32_t last_len; /* payload of the last message, behind which nothing is sent */
+	uint32_t calls; /* requests among them */
+	uint32_t last_len; /* payload of the last message, whose padding is not sent */
 };
 
 struct chan {
 	struct credit cr;
-	int status; /* 0; else no messages go in either direction, and no batch is open */
-	bool stalled; /* a call found no room since the peer's position last moved */
+	int status; /* 0: connected; else no messages are accepted, and no batch is open */
+	bool stalled; /* a call found no room since the last news of the peer's position */
 	uint8_t nclosed;
 	uint8_t *send_ring;
 	uint32_t payload_max;
 	uint32_t reserve; /* credit that only nested calls may use */
 	uint32_t mask; /* blocks - 1 */
-	uint64_t call_end; /* a call that joins the open batch and ends before has room */
-	struct batch open; /* while cr.edge; it ends at cr.p */
-	/* Closed by the ring's end and not yet sent. As a window of one ring holds one ring
-	 * end at most, there are never more than the batch before it and the marker. */
+	uint64_t call_end; /* calls that join the open batch have room up to here */
+	struct batch open; /* valid if cr.edge; it ends at cr.p */
+	/* Closed at the ring's end and not yet sent. At most one ring's end is within the window
+	 * of unsent blocks, so there are at most two: the batch before it and the marker. */
 	struct batch closed[2];
-	uint64_t sent; /* all before has been handed to the transport */
+	uint64_t sent; /* end of what was handed to the transport */
 
 	const uint8_t *recv_ring;
-	uint64_t parsed; /* all before has been taken in */
-	uint64_t told; /* consumer position that the peer's last batch told */
-	uint32_t unasked; /* of cr.r, what no request received has asked for */
+	uint64_t parsed; /* end of what was received */
+	uint64_t told; /* consumer position in the peer's last batch */
+	uint32_t unasked; /* part of cr.r that no received request uses */
 	struct copyrpc_req *reqs, *req_free;
-	struct copyrpc_req live; /* the list's head: prev and next only */
+	struct req_link live; /* requests whose bytes are in the ring; empty: links to itself */
 	struct req_queue *queue;
 
-	uint32_t ncalls, call_free; /* pending; the first free one */
+	uint32_t ncalls, call_free; /* number of pending calls; first free id, or CALL_NONE */
 	uint32_t max_calls;
 	struct call *calls;
 
-	struct copyrpc_ep *ep; /* what callbacks are told */
+	struct copyrpc_ep *ep; /* argument of callbacks */
 	struct copyrpc_stats stats;
 };
 
 /*
- * Rings of `blocks` blocks, a power of two from 8, which the caller owns; at most
- * max_calls pending ones, 0: as many as there can be. -ENOMEM. `at` is where positions
- * start: 0, but in tests.
+ * The caller owns the rings, which have `blocks` blocks, a power of two from 8. max_calls:
+ * largest number of pending calls, 0: as many as possible. `at`: first position, 0 except in
+ * tests. Returns 0 or -ENOMEM.
  */
 int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t blocks,
 	uint32_t max_calls, bool nested, struct req_queue *queue, uint64_t at);
 void chan_fini(struct chan *ch);
 
 /*
- * A batch of n blocks has arrived at the parse position. Returns the messages handled, or
- * -EPROTO: it breaks the protocol (messages before the one that does have been handled).
- * Ends early when a callback changes ch->status.
+ * Handles a batch of n blocks at the position `parsed`. Returns the number of messages, or
+ * -EPROTO if it breaks the protocol (the messages before the wrong one have been handled).
+ * Ends early if a callback changes ch->status.
  */
 int chan_receive(struct chan *ch, uint32_t n, copyrpc_response_fn *fn, void *arg);
 
-/* The consumer position that a READ of the peer's word brought, in bytes, unchecked.
- * -EPROTO: it cannot be true. */
+/* Accepts the consumer position that a READ has returned, in bytes, after a check. Returns 0
+ * or -EPROTO. */
 int chan_read_done(struct chan *ch, uint64_t consumer);
 
 /* chan_seal() of closed batches, markers and batches without messages. */
 uint32_t chan_seal_odd(struct chan *ch, uint64_t *pos_p, uint32_t *len_p);
 
-/* Gives it a status other than 0: what was not sent is lost. */
+/* Sets a status other than 0. Batches that were not sent are lost. */
 void chan_stop(struct chan *ch, int status);
 
-/* Ends up to all pending calls with ch->status; returns how many. */
+/* Ends all pending calls with ch->status. Returns their number. */
 int chan_end_calls(struct chan *ch, copyrpc_response_fn *fn, void *arg);
 
-/* Drops what copyrpc_recv() has not yet taken. */
+/* Drops the requests that copyrpc_recv() has not yet returned. */
 void chan_drop_queued(struct chan *ch);
 
-/* ENOMEM as copyrpc_req_detach(). */
+/* Implements copyrpc_req_detach(). */
 int chan_detach(struct copyrpc_req *req);
 
-/* Closes the open batch, has a marker written over `wrap` blocks, opens the next. */
+/* Closes the open batch, adds a marker over `wrap` blocks (if not 0), opens a new batch. */
 void chan_new_batch(struct chan *ch, uint32_t wrap);
 
-/* chan_call() and chan_reply() of all that does not just join the open batch: first of all
- * what opens one. */
+/* The parts of chan_call() and chan_reply() for messages that do not join the open batch;
+ * usually these open one. */
 int chan_call_first(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint32_t reserve);
 int chan_reply_first(struct copyrpc_req *req, const void *data, uint32_t len);
@@ -139,25 +151,27 @@ static inline void *chan_at(uint8_t *ring, const struct chan *ch, uint64_t pos)
 	return ring + (size_t)(pos & ch->mask) * WIRE_BLOCK;
 }
 
-/* All before has been consumed, and may be overwritten by the peer. Blocks. */
+/* The consumer position, in blocks: the peer may overwrite everything before it. */
 static inline uint64_t chan_consumer(const struct chan *ch)
 {
-	return ch->live.next == &ch->live ? ch->parsed : ch->live.next->pos;
+	return ch->live.next == &ch->live ?
+		       ch->parsed :
+		       container_of(ch->live.next, const struct copyrpc_req, live)->pos;
 }
 
-/* Is there something to seal? */
+/* Whether there is a batch to seal. */
 static inline bool chan_waits(const struct chan *ch)
 {
 	return ch->nclosed || ch->cr.edge;
 }
 
-/* What is sealed next, or NULL. */
+/* The batch that is sealed next, or NULL. */
 static inline const struct batch *chan_front(const struct chan *ch)
 {
 	return ch->nclosed ? &ch->closed[0] : ch->cr.edge ? &ch->open : NULL;
 }
 
-/* Consumer position and credit of now, and what the batch has. */
+/* Writes the metadata: the present consumer position and credit, and the count. */
 static inline void chan_put_meta(struct chan *ch, const struct batch *b)
 {
 	uint32_t credit = credit_grant(&ch->cr);
@@ -180,8 +194,8 @@ static inline void chan_count_batch(struct chan *ch, const struct batch *b)
 	ch->stats.replies += b->count - b->calls;
 }
 
-/* Takes the batch off and writes its metadata; it is chan_front()'s. *len_p: bytes to
- * write, from *pos_p on. Returns the immediate. */
+/* Removes the batch that chan_front() returns and writes its metadata. *pos_p, *len_p: the
+ * bytes to send. Returns the immediate. */
 static inline uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 {
 	struct batch *b = &ch->open;
@@ -198,13 +212,13 @@ static inline uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len
 	return (uint32_t)(b->end - b->start);
 }
 
-/* The peer's position is worth a READ, and there is something that it can be news of. */
+/* Whether a READ of the peer's position is useful and may return a new one. */
 static inline bool chan_read_due(const struct chan *ch)
 {
 	return credit_read_due(&ch->cr, ch->stalled) && ch->cr.rc != ch->sent;
 }
 
-/* Opens a batch without messages when the credit is worth it. */
+/* Opens a batch without messages if enough credit is owed. */
 static inline bool chan_credit_batch(struct chan *ch)
 {
 	if (chan_waits(ch) || !credit_batch_due(&ch->cr))
@@ -213,7 +227,7 @@ static inline bool chan_credit_batch(struct chan *ch)
 	return true;
 }
 
-/* It may be too low, as the peer's position moves on; call_odd() of chan.c finds that out. */
+/* The value may be too low later, when the peer's position has advanced; call_odd() checks. */
 static inline void chan_set_call_end(struct chan *ch)
 {
 	uint64_t end = credit_call_end(&ch->cr);
@@ -228,15 +242,15 @@ static inline void chan_open(struct chan *ch, uint32_t wrap)
 	chan_set_call_end(ch);
 }
 
-/* Can a batch be opened for a message of so many blocks, with nothing before it to close or
- * to skip? */
+/* Whether a batch can be opened for a message of so many blocks, without closing another one
+ * and without a marker. */
 static inline bool chan_opens(const struct chan *ch, uint32_t size)
 {
 	return !ch->cr.edge && !ch->status && ((uint32_t)ch->cr.p & ch->mask) + size <= ch->mask;
 }
 
-/* Appends a message to the open batch, which has room. The copying comes last, so that
- * nothing has to be kept across it. */
+/* Appends a message to the open batch, which has room. The copy comes last, so that the
+ * compiler keeps no values across it. */
 static inline void chan_append(struct chan *ch, uint32_t size, uint32_t id, uint32_t limit,
 	const void *data, uint32_t len)
 {
@@ -251,16 +265,16 @@ static inline void chan_append(struct chan *ch, uint32_t size, uint32_t id, uint
 		memcpy(at, data, len);
 }
 
-/* A call that was found to fit the open batch and the credit. */
+/* Adds a call for which the open batch and the credit have room. */
 static inline int chan_add_call(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token)
 {
 	uint32_t size = wire_blocks(len), id = ch->call_free;
 	struct call *call = &ch->calls[id];
 
-	ch->call_free = (uint32_t)call->token;
+	ch->call_free = (uint32_t)call->next_free;
 	ch->ncalls++;
-	*call = (struct call){token, resp_max};
+	*call = (struct call){.token = token, .resp_max = resp_max};
 	ch->cr.k -= credit_allowance(wire_blocks(resp_max));
 	ch->open.calls++;
 	chan_append(ch, size, id, resp_max, data, len);
@@ -268,7 +282,7 @@ static inline int chan_add_call(struct chan *ch, const void *data, uint32_t len,
 	return 0;
 }
 
-/* As copyrpc_call(), when `reserve` blocks of credit have to stay. */
+/* As copyrpc_call(), but leaves `reserve` blocks of credit. */
 static inline int chan_call(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint32_t reserve)
 {
@@ -285,40 +299,40 @@ static inline int chan_call(struct chan *ch, const void *data, uint32_t len, uin
 static inline void chan_put_call(struct chan *ch, struct call *call)
 {
 	call->resp_max = CALL_FREE;
-	call->token = ch->call_free;
+	call->next_free = ch->call_free;
 	ch->call_free = (uint32_t)(call - ch->calls);
 	ch->ncalls--;
 }
 
-/* Gives the bytes of a request back; those behind an older one wait for that. */
+/* Releases a request's bytes; the consumer position advances when all older ones are, too. */
 static inline void chan_release(struct copyrpc_req *req)
 {
-	req->prev->next = req->next;
-	req->next->prev = req->prev;
+	req->live.prev->next = req->live.next;
+	req->live.next->prev = req->live.prev;
 }
 
-/* The entry of a request whose bytes were given back is free again. */
+/* Frees the entry of a request whose bytes have been released. */
 static inline void chan_put_req(struct chan *ch, struct copyrpc_req *req)
 {
 	req->queued = ch->req_free;
 	ch->req_free = req;
 }
 
-/* Gives everything back that a request has. */
+/* Releases the bytes of a request, its detached data and its entry. */
 void chan_drop_req(struct copyrpc_req *req);
 
-/* Requests that have no reply yet. Slow: looks for the entries that are free. */
+/* The number of requests without a reply. Slow: counts the free entries. */
 uint32_t chan_requests(const struct chan *ch);
 
-/* Counters, with what has not been sent. */
+/* The counters, including messages that have not been sent. */
 struct copyrpc_stats chan_stats(const struct chan *ch);
 
-/* A reply that was found to fit the open batch and the request's limit; not detached. */
+/* Adds a reply that fits the open batch and the request's limit; the request is not detached. */
 static inline int chan_add_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 {
 	struct chan *ch = req->ch;
 
-	/* The bytes that data may point to stay until the next flush tells the peer. */
+	/* data may point to these bytes: the peer keeps them until the next flush. */
 	chan_release(req);
 	chan_put_req(ch, req);
 	ch->cr.r -= req->allowance;

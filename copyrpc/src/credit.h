@@ -1,35 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The flow control's arithmetic, of one direction of one endpoint: pure functions of a
- * few numbers, in blocks, that the model in test/model runs as they are.
+ * Flow control of one direction of one endpoint: pure functions of a few numbers, in blocks.
+ * The model in test/model runs this code unchanged.
  *
- * We write into the peer's ring. Of its C blocks, in_flight = p - rc hold what we placed
- * and the peer is not known to have consumed; R blocks of credit are the peer's to ask
- * for responses with, or are held by requests that we have not answered yet. At each
- * step
+ * This side writes into the peer's ring of C blocks. in_flight = p - rc blocks have been placed
+ * and are not known to be consumed. R blocks of credit have been granted to the peer and not been
+ * used up by replies: the peer may still ask for responses with them, or held requests have asked
+ * for them. At each step
  *
  *	in_flight + 2 R <= C
  *
- * and so a reply always fits. The factor 2 is what pays for the ring's end: a reply with
- * the allowance a = blocks + 1 wastes there at most a - 1 blocks and needs a for metadata
- * and message, 2 a - 1 in all, while 2 R falls by 2 a. This holds in whatever order
- * replies come, and however long requests are held, because rc does not pass them.
+ * so a reply always fits. The factor 2 covers the ring's end: a reply with the allowance
+ * a = blocks + 1 wastes at most a - 1 blocks there and needs a blocks for metadata and message,
+ * together 2 a - 1, while 2 R decreases by 2 a. This holds for every order of replies, and however
+ * long requests are held, because rc does not pass them.
  *
- * A call is admitted only when R could still rise to its maximum behind it, so that
- * calls cannot eat the room from which the peer's next credit comes.
+ * A call is accepted only if R could still rise to its maximum after it, so that calls cannot use
+ * the room for which the peer will need its next credit.
  *
- * Progress, provided that every request is answered at some time: when all is answered,
- * a READ of the peer's position brings in_flight to 0, and a call, which needs at most
- * 2 m + 1 + 2 RMAX <= C blocks, fits. Credit comes back in a batch without messages when
- * at least T of it are due and R <= RMAX - T; otherwise R > RMAX - T >= a - 1 for every
- * allowance a, and the peer has enough of it.
+ * Progress, if every request is answered at some time: when all are answered, a READ of the peer's
+ * position sets in_flight to 0, and a call, which needs at most 2 m + 1 + 2 RMAX <= C blocks, fits.
+ * Credit is returned in a batch without messages when at least T blocks are due and R <= RMAX - T;
+ * otherwise R > RMAX - T >= a - 1 for every allowance a, so the peer has enough credit.
  *
- * Where handlers of requests make calls themselves, both sides could use up the credit with
- * calls whose handlers then have none. So calls from outside of handlers leave a reserve,
- * one nested call's allowance and T - 1, as so much may stay due without being granted:
- * then, with S the allowances of those calls, S <= RMAX - a - (T - 1), and when no nested
- * call is under way K = R - S >= RMAX - (T - 1) - S >= a. All this fits if no message takes
- * more than a sixteenth of the ring: RMAX - (T - 1) >= 2 a + (T - 1).
+ * If handlers of requests make calls themselves, both sides could use up the credit by calls, and
+ * their handlers would have none. Calls from outside of handlers therefore leave a reserve: the
+ * allowance of one nested call, plus T - 1, because that much may be due without being granted.
+ * With S the sum of the allowances of those calls, S <= RMAX - a - (T - 1), and if no nested call
+ * is pending, K = R - S >= RMAX - (T - 1) - S >= a. This requires that a message has at most a
+ * sixteenth of the ring: RMAX - (T - 1) >= 2 a + (T - 1).
  */
 #ifndef COPYRPC_CREDIT_H
 #define COPYRPC_CREDIT_H
@@ -39,16 +38,16 @@
 #include <stdint.h>
 
 struct credit {
-	uint64_t p; /* producer: the end of all that was placed, sent or not */
+	uint64_t p; /* producer position: end of the placed messages, sent or not */
 	uint64_t rc; /* the peer's consumer position, as far as known */
 	uint32_t c; /* blocks of the ring, a power of two; both directions have as many */
 	uint32_t r; /* credit granted to the peer and not yet answered by a reply */
 	uint32_t k; /* credit that the peer granted us */
 	uint32_t rmax, t; /* credit_rmax() and credit_threshold() of c */
-	uint64_t edge; /* the ring's end that the open batch, up to p, may reach; 0: none open */
+	uint64_t edge; /* position of the ring's end after the open batch; 0: no batch is open */
 };
 
-/* Largest message (and where handlers call), largest R, the least that is worth a batch. */
+/* Largest message (without and with nested calls), largest R, least credit for a batch. */
 static inline uint32_t credit_message_max(uint32_t c)
 {
 	return c / 8;
@@ -69,19 +68,19 @@ static inline uint32_t credit_threshold(uint32_t c)
 	return c >= 16 ? c / 16 : 1;
 }
 
-/* What a response of so many blocks may cost: itself and the metadata of a batch. */
+/* The credit for a response of so many blocks: its size and the metadata of a batch. */
 static inline uint32_t credit_allowance(uint32_t blocks)
 {
 	return blocks + 1;
 }
 
-/* What calls from outside of handlers leave, where handlers call. */
+/* The credit that calls from outside of handlers leave, if nested calls are enabled. */
 static inline uint32_t credit_reserve(uint32_t c)
 {
 	return credit_allowance(credit_nested_message_max(c)) + credit_threshold(c) - 1;
 }
 
-/* Both ends start with all the credit there is; `at` is 0 but in tests. */
+/* Both ends start with the full credit. `at` is 0 except in tests. */
 static inline void credit_init(struct credit *cr, uint32_t c, uint64_t at)
 {
 	*cr = (struct credit){.p = at,
@@ -98,20 +97,20 @@ static inline bool credit_holds(const struct credit *cr)
 	return cr->p >= cr->rc && cr->p - cr->rc + 2ull * cr->r <= cr->c;
 }
 
-/* Where a message goes: it ends at `end`. */
+/* Where a message is placed. */
 struct placement {
 	uint64_t end;
 	uint32_t wrap; /* blocks up to the ring's end that a marker has to skip first */
-	bool joins; /* the open batch; else a new one begins in front of it */
+	bool joins; /* it joins the open batch; else it begins a new one */
 };
 
-/* Does a message fit behind the open batch? No batch crosses the ring's end. */
+/* Whether a message fits into the open batch. No batch crosses the ring's end. */
 static inline bool credit_joins(const struct credit *cr, uint32_t size)
 {
 	return cr->p + size <= cr->edge;
 }
 
-/* Nothing is changed. */
+/* Finds the place for a message without changing anything. */
 static inline struct placement credit_plan(const struct credit *cr, uint32_t size)
 {
 	uint32_t off = (uint32_t)cr->p & (cr->c - 1);
@@ -124,7 +123,7 @@ static inline struct placement credit_plan(const struct credit *cr, uint32_t siz
 	return (struct placement){cr->p + left + 1 + size, left, false};
 }
 
-/* Where a call may end: with 2 RMAX, which is half of the ring, left behind it. */
+/* The position up to which calls may be placed: 2 RMAX, half of the ring, must remain. */
 static inline uint64_t credit_call_end(const struct credit *cr)
 {
 	return cr->rc + cr->c / 2;
@@ -135,7 +134,7 @@ static inline bool credit_call_fits(const struct credit *cr, uint64_t end)
 	return end <= credit_call_end(cr);
 }
 
-/* A batch begins behind the marker, if there is one: its metadata is placed. */
+/* Begins a batch, after the marker if there is one: places its metadata. */
 static inline void credit_open(struct credit *cr, uint32_t wrap)
 {
 	cr->p += wrap;
@@ -144,7 +143,7 @@ static inline void credit_open(struct credit *cr, uint32_t wrap)
 	assert(cr->p - cr->rc <= cr->c);
 }
 
-/* What can be granted in a batch, when everything up to p counts as placed. */
+/* The credit that a batch can grant if everything up to p counts as placed. */
 static inline uint32_t credit_grantable(const struct credit *cr, uint64_t p)
 {
 	uint32_t taken = (uint32_t)(p - cr->rc) + 2 * cr->r;
@@ -154,7 +153,7 @@ static inline uint32_t credit_grantable(const struct credit *cr, uint64_t p)
 	return room < policy ? room : policy;
 }
 
-/* Only when the batch is certain to be sent: what is lost here is lost for good. */
+/* Grants credit. The batch must be certain to be sent: lost credit cannot be recovered. */
 static inline uint32_t credit_grant(struct credit *cr)
 {
 	uint32_t g = credit_grantable(cr, cr->p);
@@ -164,36 +163,36 @@ static inline uint32_t credit_grant(struct credit *cr)
 	return g;
 }
 
-/* A reply with the allowance a has been placed. Not earlier: a grant in between would
- * count on the same room twice. */
+/* A reply with the allowance a has been placed. Not to be called earlier, because a grant in
+ * between would use the same room twice. */
 static inline void credit_replied(struct credit *cr, uint32_t a)
 {
 	cr->r -= a;
 	assert(credit_holds(cr));
 }
 
-/* Enough credit is owed, when everything up to p counts as placed, not to wait for a
- * batch that carries messages. */
+/* Whether enough credit is owed for a batch of its own, if everything up to p counts as
+ * placed. */
 static inline bool credit_due(const struct credit *cr, uint64_t p)
 {
 	return cr->r + cr->t <= cr->rmax && credit_grantable(cr, p) >= cr->t;
 }
 
-/* A batch without a message is worth sending; nothing else waits to be sent. It takes
- * one block, which fits before the ring's end anywhere. */
+/* Whether a batch without messages should be sent; no other batch is open. It needs one
+ * block, which always fits before the ring's end. */
 static inline bool credit_batch_due(const struct credit *cr)
 {
 	return credit_due(cr, cr->p + 1);
 }
 
-/* The peer's position is worth a READ: a call found no room, or credit is withheld. */
+/* Whether a READ of the peer's position is useful: a call found no room, or credit is withheld. */
 static inline bool credit_read_due(const struct credit *cr, bool stalled)
 {
 	return (stalled || cr->r + cr->t <= cr->rmax) && cr->rc != cr->p;
 }
 
-/* The peer says that it has consumed up to pos; it cannot have more than was sent.
- * An older position than the known one is no news, and no fault. */
+/* The peer has reported its position. Returns false if that is more than was sent. An older
+ * position than the known one is valid and changes nothing. */
 static inline bool credit_consumed(struct credit *cr, uint64_t pos, uint64_t sent)
 {
 	if (pos > sent)
@@ -203,7 +202,7 @@ static inline bool credit_consumed(struct credit *cr, uint64_t pos, uint64_t sen
 	return true;
 }
 
-/* The peer grants n; never more than RMAX is out at a time. */
+/* The peer has granted n blocks. Returns false if that exceeds RMAX in total. */
 static inline bool credit_granted(struct credit *cr, uint64_t n)
 {
 	if (n > cr->rmax - cr->k)

@@ -99,7 +99,9 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 		goto fail;
 	dev.device = ctx->attr.device;
 	dev.port = ctx->attr.port;
+	dev.set = ctx->attr.set;
 	dev.gid_index = ctx->attr.gid_index;
+	dev.pkey_index = ctx->attr.pkey_index;
 	rc = mlx5dvl_ctx_open(&dev, &ctx->dev);
 	if (rc)
 		goto fail;

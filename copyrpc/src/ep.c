@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Endpoints: their memory, their connection, their end. */
+/* Endpoints: memory, connection, destruction. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "blob.h"
 #include "internal.h"
 
-/* Both rings and the words, in pages of their own: a fork() that copied them on the next
- * write would leave the HCA with the child's, so that the child does not get them. */
+/* Maps both rings and the words. The pages are not inherited by fork(): with copy-on-write, the
+ * HCA could keep the child's copy. */
 static int map_memory(struct copyrpc_ep *ep, uint32_t ring)
 {
 	ep->memory_len = 2 * (size_t)ring + sizeof(struct words);
@@ -22,7 +22,7 @@ static int map_memory(struct copyrpc_ep *ep, uint32_t ring)
 	return 0;
 }
 
-/* The peer may write the receive ring and read one word, and nothing else. */
+/* The peer may write the receive ring and read the consumer word only. */
 static int register_memory(struct copyrpc_ep *ep, uint32_t ring)
 {
 	struct mlx5dvl_ctx *dev = ep->ctx->dev;
@@ -47,7 +47,21 @@ static int register_memory(struct copyrpc_ep *ep, uint32_t ring)
 	return rc;
 }
 
-static int create_qp(struct copyrpc_ep *ep)
+static_assert((int)COPYRPC_SET_GID_INDEX == MLX5DVL_SET_GID_INDEX &&
+		      (int)COPYRPC_SET_PKEY_INDEX == MLX5DVL_SET_PKEY_INDEX &&
+		      (int)COPYRPC_SET_TIMEOUT == MLX5DVL_SET_TIMEOUT &&
+		      (int)COPYRPC_SET_RETRY_CNT == MLX5DVL_SET_RETRY_CNT &&
+		      (int)COPYRPC_SET_RNR_RETRY == MLX5DVL_SET_RNR_RETRY &&
+		      (int)COPYRPC_SET_MIN_RNR_TIMER == MLX5DVL_SET_MIN_RNR_TIMER,
+	"masks are passed on");
+
+static uint8_t or_default(const struct copyrpc_path *path, unsigned bit, uint8_t value,
+	uint8_t otherwise)
+{
+	return value || (path->set & bit) ? value : otherwise;
+}
+
+static int create_qp(struct copyrpc_ep *ep, const struct copyrpc_path *path)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
 	struct mlx5dvl_qp_attr qp = {
@@ -55,8 +69,16 @@ static int create_qp(struct copyrpc_ep *ep)
 		.recv_cq = ctx->recv_cq,
 		.user = ep,
 		.sq_depth = ctx->attr.sq_depth,
-		.timeout = COPYRPC_TIMEOUT,
-		.retry_cnt = COPYRPC_RETRIES,
+		.set = path->set,
+		.mtu = path->mtu,
+		.timeout = or_default(path, COPYRPC_SET_TIMEOUT, path->timeout, COPYRPC_TIMEOUT),
+		.retry_cnt =
+			or_default(path, COPYRPC_SET_RETRY_CNT, path->retry_cnt, COPYRPC_RETRIES),
+		.rnr_retry = path->rnr_retry,
+		.min_rnr_timer = path->min_rnr_timer,
+		.sl = path->sl,
+		.traffic_class = path->traffic_class,
+		.flow_label = path->flow_label,
 	};
 
 	return mlx5dvl_qp_create(ctx->dev, &qp, &ep->qp);
@@ -107,7 +129,7 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 	rc = register_memory(ep, ring);
 	if (rc)
 		goto fail;
-	rc = create_qp(ep);
+	rc = create_qp(ep, attr && attr->path ? attr->path : &ctx->attr.path);
 	if (rc)
 		goto fail;
 	*ep_p = ep;
@@ -160,7 +182,7 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 		return -EISCONN;
 	if (b.ring_size != ring_size(ep) || b.nested != ep->ctx->attr.nested)
 		return -EMSGSIZE;
-	/* Equal rings start with equal credit: what the peer holds is what it says we do. */
+	/* Rings of equal size start with equal credit, so the value must be our own. */
 	if (b.credit != credit_rmax(ep->ch.cr.c) * WIRE_BLOCK)
 		return -EINVAL;
 	qp = (struct mlx5dvl_qp_info){

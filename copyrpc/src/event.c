@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sleeping until there is something to poll for: a descriptor over the events of both CQs. */
+/* Sleeping: a descriptor for the events of both CQs. */
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -34,8 +34,8 @@ int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx)
 	return ctx->fd;
 }
 
-/* An armed CQ stays armed until its event was read: the device tells of the first
- * completion behind the index that the arm carried, and has not told yet. */
+/* An armed CQ stays armed until its event is read. The device sends the event for the first
+ * completion after the consumer index in the arm word. */
 static void arm(struct copyrpc_ctx *ctx, struct mlx5dvl_cq *cq, unsigned which)
 {
 	if (ctx->armed & which)
@@ -68,7 +68,7 @@ COLD void ctx_drain(struct copyrpc_ctx *ctx)
 	}
 }
 
-/* The earliest of what flush has put off until a time. */
+/* The time of the earliest READ that flush has delayed. */
 static uint64_t next_read(const struct copyrpc_ctx *ctx)
 {
 	uint64_t at = NEVER;
@@ -79,7 +79,7 @@ static uint64_t next_read(const struct copyrpc_ctx *ctx)
 	return at;
 }
 
-/* Those without pending calls leave the list at the next look, and need none. */
+/* Endpoints without pending calls leave the list at the next check. */
 static bool has_unanswered(const struct copyrpc_ctx *ctx)
 {
 	const struct copyrpc_ep *ep = ctx->watched.head;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* What leaves an endpoint: batches, credit, and READs of the peer's position. */
+/* Flushing: batches, credit, and READs of the peer's position. */
 #include "internal.h"
 
-/* What is released was read before: release, against the peer's RDMA READ. */
+/* Release: pairs with the peer's RDMA READ. Released bytes have been read before. */
 static void publish_consumer(struct copyrpc_ep *ep)
 {
 	__atomic_store_n(&ep->words->consumer, htole64(chan_consumer(&ep->ch) * WIRE_BLOCK),
 		__ATOMIC_RELEASE);
 }
 
-/* Seals and posts what waits, as far as the send queue has room; the number posted. */
+/* Seals and posts batches while the send queue has room. Returns their number. */
 static int post_batches(struct copyrpc_ep *ep)
 {
 	struct chan *ch = &ep->ch;
 	int n = 0;
 
-	/* A batch leaves no credit to grant: one without messages is due only alone. */
+	/* A batch grants all credit, so one without messages is due only if there is no other. */
 	if (!chan_waits(ch) && likely(!chan_credit_batch(ch)))
 		return 0;
 	do {
@@ -32,7 +32,7 @@ static int post_batches(struct copyrpc_ep *ep)
 		off = (size_t)(pos & ch->mask) * WIRE_BLOCK;
 		rc = mlx5dvl_post_write_imm(ep->qp, ch->send_ring + off, ep->send_lkey, len,
 			ep->peer_ring + off, ep->peer_ring_rkey, imm, 0, 0);
-		if (unlikely(rc)) { /* there was room: the queue pair has failed */
+		if (unlikely(rc)) { /* the queue had room, so the QP has failed */
 			ep_fail(ep, -ECONNRESET);
 			break;
 		}
@@ -41,7 +41,7 @@ static int post_batches(struct copyrpc_ep *ep)
 	return n;
 }
 
-/* Has the time of the READ come? It is set when the READ is first wanted. */
+/* Whether the READ is due. Its time is set when it is first needed. */
 static bool read_in_time(struct copyrpc_ep *ep)
 {
 	uint64_t now = ep->ctx->clock();
@@ -53,7 +53,7 @@ static bool read_in_time(struct copyrpc_ep *ep)
 	return now >= ep->read_at;
 }
 
-/* The READ when its time has come. */
+/* Posts the READ if it is due. */
 static COLD int post_due_read(struct copyrpc_ep *ep)
 {
 	if (!ep->probe && !read_in_time(ep)) {
@@ -62,7 +62,7 @@ static COLD int post_due_read(struct copyrpc_ep *ep)
 	}
 	if (mlx5dvl_post_read(ep->qp, &ep->words->peer, ep->word_lkey, sizeof(ep->words->peer),
 		    ep->peer_word, ep->peer_word_rkey, MLX5DVL_SIGNALED, TOKEN_WORD)) {
-		ep_keep(ep); /* no room: poll makes some */
+		ep_keep(ep); /* the send queue is full until the next poll */
 		return 0;
 	}
 	ep->probe = false;
@@ -71,7 +71,7 @@ static COLD int post_due_read(struct copyrpc_ep *ep)
 	return 1;
 }
 
-/* Posts the READ if it is wanted and its time has come: 1, else 0. */
+/* Posts the READ if it is needed and due. Returns 1 if posted, else 0. */
 static inline int post_read(struct copyrpc_ep *ep)
 {
 	if (unlikely(ep->reading))
@@ -86,7 +86,7 @@ void ep_word_read(struct copyrpc_ep *ep)
 {
 	uint64_t before = ep->ch.cr.rc;
 
-	/* Acquire: pairs with the HCA's write of the word, which the completion ordered. */
+	/* Acquire: pairs with the HCA's write of the word before the completion. */
 	uint64_t value = __atomic_load_n(&ep->words->peer, __ATOMIC_ACQUIRE);
 
 	ep->reading = false;
@@ -106,15 +106,15 @@ void ep_word_read(struct copyrpc_ep *ep)
 	ep_dirty(ep);
 }
 
-/* Is it for `go` to say whether what waits is sent? Credit that is due waits for nobody: the
- * peer may need it for the very thing that `go` waits for. (A batch without messages is only
- * opened when credit is due, and stays due.) */
+/* Whether `go` decides about the open batch. Credit that is due is sent in any case, because the
+ * peer may need it to do what `go` waits for. (A batch without messages is opened only if
+ * credit is due, and remains due.) */
 static bool may_wait(const struct copyrpc_ep *ep)
 {
 	return chan_waits(&ep->ch) && !credit_due(&ep->ch.cr, ep->ch.cr.p);
 }
 
-/* Messages stay where they are if `hold`; the number of batches sent. */
+/* Flushes an endpoint; with `hold`, messages are kept. Returns the number of batches sent. */
 static inline int flush_ep(struct copyrpc_ep *ep, bool hold)
 {
 	int batches = 0, reads;
@@ -137,13 +137,13 @@ static inline int flush_ep(struct copyrpc_ep *ep, bool hold)
 	return batches;
 }
 
-/* `go` is a constant where there is none. */
+/* Inlined with a constant `go` if there is none. */
 static inline int flush_dirty(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
 {
 	struct copyrpc_ep *ep = ctx->dirty.head;
 	int n = 0;
 
-	/* What gets dirty again meanwhile is for the next flush. */
+	/* Endpoints that become dirty meanwhile are left to the next flush. */
 	ctx->dirty = (struct ep_list){NULL, &ctx->dirty.head};
 	ctx->fresh = false;
 	while (ep) {
@@ -166,7 +166,7 @@ int copyrpc_flush(struct copyrpc_ctx *ctx)
 	return flush_dirty(ctx, NULL, NULL);
 }
 
-/* It stays on the list of the dirty ones, where it does no harm. */
+/* The endpoint stays on the dirty list, which does no harm. */
 int copyrpc_ep_flush(struct copyrpc_ep *ep)
 {
 	return flush_ep(ep, false);

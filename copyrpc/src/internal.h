@@ -9,44 +9,44 @@
 #include "mlx5dvl.h"
 #include "ticks.h"
 
-/* READ of the peer's consumer position: how long to wait before the first, as the position
- * may well come by itself, and at most between two that bring nothing new. */
+/* READ of the peer's consumer position: the delay before the first one, because a batch may bring
+ * the position, and the longest delay between two that return nothing new. */
 #define READ_WAIT_NS (5 * NSEC_PER_USEC)
 #define READ_WAIT_MAX_NS NSEC_PER_MSEC
 
 /* The token of such a READ; raw operations have the index of their entry. */
 #define TOKEN_WORD UINT64_MAX
 
-/* Unanswered calls: time between two probes. */
+/* The time between two probes of a peer that has not answered calls. */
 #define PROBE_NS (100 * NSEC_PER_MSEC)
 #define NOT_SEEN UINT64_MAX
 #define NEVER UINT64_MAX
 
 struct raw_op {
-	struct raw_op *next; /* of those that have ended */
+	struct raw_op *next; /* in the list of completed ones */
 	struct copyrpc_ep *ep;
 	uint64_t token;
 	int status;
 };
 
-/* The words that two HCAs access, in cache lines of their own. */
+/* The words that two HCAs access, each in its own cache line. */
 struct words {
 	CACHE_ALIGNED uint64_t consumer; /* little-endian; written by us, READ by the peer */
 	CACHE_ALIGNED uint64_t peer; /* the peer's, as the last READ brought it */
 };
 
-/* Is an endpoint on the list of those that flush looks at? */
+/* Whether an endpoint is on the list of the next flush. */
 enum ep_dirty {
 	EP_CLEAN, /* no */
-	EP_KEPT, /* yes: flush left something, which waits for `go`, a completion or a time */
-	EP_DIRTY, /* yes: something has happened that no flush has seen */
+	EP_KEPT, /* yes: flush has kept something that waits for `go`, a completion or a time */
+	EP_DIRTY, /* yes: something has changed since the last flush */
 };
 
-/* CQs whose event is still to come. */
+/* CQs that are armed and have given no event yet. */
 enum {
 	ARMED_RECV = 1,
 	ARMED_SEND = 2,
-	ARMED_NOW = 4, /* copyrpc_ctx_arm() was called after the last look for events */
+	ARMED_NOW = 4, /* copyrpc_ctx_arm() was called after events were last read */
 };
 
 struct copyrpc_ep {
@@ -58,21 +58,21 @@ struct copyrpc_ep {
 	uint32_t send_lkey, word_lkey;
 	struct words *words;
 
-	struct copyrpc_ep *dirty_next; /* of those that flush has to look at */
-	struct copyrpc_ep *ended_next; /* of those whose calls are to be ended */
-	struct copyrpc_ep *watched_next; /* of those with unanswered calls */
+	struct copyrpc_ep *dirty_next; /* in the list of the next flush */
+	struct copyrpc_ep *ended_next; /* in the list of endpoints whose calls are to be ended */
+	struct copyrpc_ep *watched_next; /* in the list of endpoints with unanswered calls */
 	enum ep_dirty dirty;
 	bool ended, watched;
-	bool reading; /* a READ of the peer's position is under way */
-	bool probe; /* ... is wanted to see whether the peer lives */
-	bool counted; /* in n_eps of the context */
-	uint64_t read_at, backoff; /* time of the next READ, 0: not set; from the last one to it */
-	uint64_t seen; /* batches received at the last look at the clock */
+	bool reading; /* a READ of the peer's position is pending */
+	bool probe; /* a READ is needed to test whether the peer lives */
+	bool counted; /* included in n_eps of the context */
+	uint64_t read_at, backoff; /* time of the next READ, 0: not set; its delay after the last */
+	uint64_t seen; /* batches received when the clock was last read */
 
 	struct slab raw_ids;
 	struct raw_op *raw; /* NULL: never used */
 
-	struct copyrpc_ep *next, **link_p; /* of the context */
+	struct copyrpc_ep *next, **link_p; /* in the list of the context */
 	void *user;
 	void *memory; /* both rings, then the words */
 	size_t memory_len;
@@ -87,25 +87,25 @@ struct ep_list {
 struct copyrpc_ctx {
 	struct mlx5dvl_cq *recv_cq, *send_cq;
 	struct mlx5dvl_srq *srq;
-	copyrpc_response_fn *fn; /* of the poll that is running */
+	copyrpc_response_fn *fn; /* callback of the running poll */
 	void *arg;
 	int handled;
 	unsigned armed;
 	bool fresh; /* an endpoint is EP_DIRTY */
-	uint64_t looked; /* ticks() when the clock was read last */
-	uint64_t look_ticks; /* after how many more it is read again */
+	uint64_t looked; /* ticks() when the clock was last read */
+	uint64_t look_ticks; /* ticks until it is read again */
 	struct req_queue queue;
 	struct ep_list dirty, ended, watched;
 	struct raw_op *raw_head, **raw_tail_p;
 	uint64_t (*clock)(void); /* ns; tests have their own */
-	uint64_t probed; /* when */
+	uint64_t probed; /* time of the last probe */
 	int fd; /* readable when a CQ has an event; -1 */
 
 	struct mlx5dvl_ctx *dev;
-	struct copyrpc_ep *eps; /* all of them */
-	uint32_t n_eps; /* whose completions may be in the send CQ */
+	struct copyrpc_ep *eps; /* all endpoints */
+	uint32_t n_eps; /* endpoints whose completions may be in the send CQ */
 	struct copyrpc_ctx_attr attr; /* with the defaults filled in */
-	struct copyrpc_stats gone; /* of the endpoints that were freed */
+	struct copyrpc_stats gone; /* sums of the freed endpoints */
 	uint64_t refills;
 };
 
@@ -123,7 +123,7 @@ static inline void ep_list_dirty(struct copyrpc_ep *ep)
 	ctx->dirty.tail_p = &ep->dirty_next;
 }
 
-/* There is something for the next flush. */
+/* The next flush has to visit the endpoint. */
 static inline void ep_dirty(struct copyrpc_ep *ep)
 {
 	if (ep->dirty == EP_DIRTY)
@@ -134,7 +134,7 @@ static inline void ep_dirty(struct copyrpc_ep *ep)
 	ep->ctx->fresh = true;
 }
 
-/* Flush was here and has left something. */
+/* Flush has visited the endpoint and kept something. */
 static inline void ep_keep(struct copyrpc_ep *ep)
 {
 	if (ep->dirty != EP_CLEAN)
@@ -143,7 +143,7 @@ static inline void ep_keep(struct copyrpc_ep *ep)
 	ep->dirty = EP_KEPT;
 }
 
-/* Calls have left: that their answers come is watched until there are none. */
+/* Calls have been sent: watches the endpoint until none is unanswered. */
 static inline void ep_watch(struct copyrpc_ep *ep, uint64_t seen)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
@@ -181,28 +181,28 @@ static inline void add_ep_stats(struct copyrpc_stats *sum, const struct copyrpc_
 		to[i] += from[i];
 }
 
-/* Stops the endpoint; its calls end in the next poll, or in the rest of this one. The
- * first reason stays. */
+/* Stops the endpoint. Its calls end in this poll or in the next. Only the first status is
+ * kept. */
 void ep_fail(struct copyrpc_ep *ep, int status);
-/* Puts it on the list of those that poll ends, and frees if they are destroyed. */
+/* Adds the endpoint to the list that poll ends; destroyed endpoints are then freed. */
 void ep_end(struct copyrpc_ep *ep);
 void ep_free(struct copyrpc_ep *ep);
-/* It is destroyed, and the send CQ has been emptied since: another one may be created. */
+/* The endpoint is destroyed and the send CQ has been emptied: another one may be created. */
 void ep_uncount(struct copyrpc_ep *ep);
-/* Ends what is on that list; inside of a poll. */
+/* Ends the endpoints on that list; called by poll. */
 void ctx_end_endpoints(struct copyrpc_ctx *ctx);
-/* Does what is due by the clock: asks the HCA whether the peers of unanswered calls live. */
+/* Does what is due by time: probes the peers of unanswered calls. */
 void ctx_look(struct copyrpc_ctx *ctx);
 
 int ctx_open_events(struct copyrpc_ctx *ctx);
 void ctx_close_events(struct copyrpc_ctx *ctx);
-/* Eats the events of armed CQs that have come. */
+/* Reads the events of the armed CQs. */
 void ctx_drain(struct copyrpc_ctx *ctx);
 
 void raw_done(struct copyrpc_ep *ep, uint64_t token, int status);
 void raw_drop(struct copyrpc_ep *ep);
 
-/* The READ of the peer's position has ended. */
+/* The READ of the peer's position has completed. */
 void ep_word_read(struct copyrpc_ep *ep);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What arrives: batches, completions, the ends of calls. */
+/* Polling: batches, completions, and the ends of calls. */
 #include "internal.h"
 
-/* Completions taken at once; between two of these receives are posted again. */
+/* Completions consumed at a time; receives are posted again after each round. */
 #define POLL_BATCH 64
 
-/* A constant handler: inlined into the loop over the receive CQ. */
+/* Inlined into the loop over the receive CQ. */
 static inline void on_batch(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
 {
 	struct copyrpc_ctx *ctx = arg;
@@ -37,8 +37,8 @@ static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dv
 		raw_done(ep, sent->token, 0);
 }
 
-/* At most as many as there are receives, so that a fast peer cannot keep us here. Returns
- * the completions taken. */
+/* Consumes at most as many completions as there are receives, so that a fast peer cannot keep
+ * this loop running. Returns their number. */
 static uint32_t poll_batches(struct copyrpc_ctx *ctx)
 {
 	uint32_t taken = 0;
@@ -53,7 +53,7 @@ static uint32_t poll_batches(struct copyrpc_ctx *ctx)
 	return taken;
 }
 
-/* Seldom: one WRITE in 64 is signaled. */
+/* Rarely has work: one WRITE in 64 is signaled. */
 static NOINLINE uint32_t poll_sent(struct copyrpc_ctx *ctx)
 {
 	uint32_t taken = 0;
@@ -66,7 +66,7 @@ static NOINLINE uint32_t poll_sent(struct copyrpc_ctx *ctx)
 	return taken;
 }
 
-/* Nothing has come since the last look, for a time between one and two of PROBE_NS. */
+/* No batch has arrived since the last check, for one to two times PROBE_NS. */
 static void look_at(struct copyrpc_ep *ep)
 {
 	uint64_t received = ep->ch.stats.batches_received;
@@ -109,10 +109,10 @@ int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *ar
 	taken = poll_batches(ctx);
 	if (unlikely(mlx5dvl_cq_ready(ctx->send_cq)))
 		taken += poll_sent(ctx);
-	/* An event comes with a completion, or was there before the arm. */
+	/* There is an event if there is a completion, or if it was there before the arm. */
 	if (unlikely(ctx->armed) && (taken || (ctx->armed & ARMED_NOW)))
 		ctx_drain(ctx);
-	/* In every poll, as the next one may be long in coming. */
+	/* In every poll, because the next one may come much later. */
 	if (unlikely(ticks() - ctx->looked >= ctx->look_ticks))
 		ctx_look(ctx);
 	if (unlikely(ctx->ended.head))

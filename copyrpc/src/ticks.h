@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A counter of the CPU that says, for a few instructions and without a call, whether it is
- * time to read the clock again. TICKS_LOOK of it are between some ten microseconds and a
- * few milliseconds on every machine; a counter that jumps makes the clock be read once too
- * often.
+ * A CPU counter that tells, with a few instructions and without a call, whether the clock has to
+ * be read again. TICKS_LOOK counts take between some ten microseconds and a few milliseconds on
+ * every machine. If the counter jumps, the clock is read once more than necessary.
  */
 #ifndef COPYRPC_TICKS_H
 #define COPYRPC_TICKS_H

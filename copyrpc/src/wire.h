@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What lies in a ring, and what crosses the wire. Everything is little-endian and in
- * units of one block.
+ * The layout of a ring, which is also the format on the wire. All fields are little-endian;
+ * all sizes are multiples of a block.
  *
  *	batch    = metadata, message, message, ...
  *	metadata = consumer position 8 | credit 8 | message count 4 | zero 12
  *	message  = call id 4 | limit 4 | length 4 | payload, padded to a block
  *
- * A batch is one RDMA WRITE; its immediate is its length in blocks, of which the padding of
- * the last message is not sent. A marker is a batch
- * of metadata alone, with count WIRE_WRAP; its immediate counts the rest of the ring,
- * of which only the metadata is written. No batch crosses the ring's end; one that ends
- * exactly there is followed by no marker.
+ * A batch is one RDMA WRITE. Its immediate is its length in blocks; the padding of the last
+ * message is not sent. A marker is a batch of metadata only, with the count WIRE_WRAP. Its
+ * immediate is the number of blocks up to the ring's end, of which only the metadata is
+ * written. No batch crosses the ring's end; one that ends exactly there needs no marker.
  */
 #ifndef COPYRPC_WIRE_H
 #define COPYRPC_WIRE_H
@@ -27,8 +26,8 @@
 #define WIRE_WRAP UINT32_MAX /* message count of a marker */
 
 struct wire_meta {
-	uint64_t consumer; /* bytes: all before is consumed, in the ring the peer writes to */
-	uint64_t credit; /* bytes of responses that the receiver may ask for in addition */
+	uint64_t consumer; /* consumer position of the sender in its receive ring, bytes */
+	uint64_t credit; /* additional bytes of responses that the receiver may ask for */
 	uint32_t count;
 	uint8_t zero[12];
 };
@@ -38,7 +37,7 @@ static_assert(offsetof(struct wire_meta, count) == 16, "");
 
 struct wire_header {
 	uint32_t id;
-	uint32_t limit; /* bytes that the response may have; a response repeats it */
+	uint32_t limit; /* largest payload of the response; a response repeats the value */
 	uint32_t len;
 };
 static_assert(sizeof(struct wire_header) == 12, "the payload follows at 12");
@@ -49,13 +48,13 @@ static inline uint32_t wire_blocks(uint32_t len)
 	return (len + (uint32_t)sizeof(struct wire_header) + WIRE_BLOCK - 1) >> WIRE_BLOCK_SHIFT;
 }
 
-/* Bytes behind a payload up to the end of its message's last block. */
+/* Padding after a payload, up to the end of its last block. */
 static inline uint32_t wire_padding(uint32_t len)
 {
 	return -(len + (uint32_t)sizeof(struct wire_header)) % WIRE_BLOCK;
 }
 
-/* The largest payload that a message of that many blocks, at least one, can have. */
+/* The largest payload of a message with that many blocks, at least one. */
 static inline uint32_t wire_payload(uint32_t blocks)
 {
 	return blocks * WIRE_BLOCK - (uint32_t)sizeof(struct wire_header);
@@ -77,9 +76,9 @@ static inline void *wire_put_header(void *at, uint32_t id, uint32_t limit, uint3
 }
 
 /*
- * Reading a ring: the peer can write at any time, so that each field is loaded once,
- * and only the copy is looked at. The loads are atomic to keep the compiler from
- * loading again; what they pair with is the HCA's write, ordered by the completion.
+ * Reading a ring. The peer can write at any time, so each field is loaded once, and only the
+ * copy is checked and used. The loads are atomic, so that the compiler does not repeat them.
+ * They pair with the HCA's write, which the completion orders before them.
  */
 static inline struct wire_meta wire_get_meta(const void *at)
 {

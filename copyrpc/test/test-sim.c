@@ -16,10 +16,23 @@ static struct side left, right;
 #define TIMES 1
 #endif
 
+/* What a side does next. */
+enum action {
+	ACT_CALL,
+	ACT_REPLY,
+	ACT_DETACH,
+	ACT_RECV,
+	ACT_FLUSH,
+	ACT_FLUSH_ONE, /* with room for one batch in the send queue */
+	ACT_DELIVER, /* what the peer has sent */
+	ACT_READ_DONE, /* the READ of the peer's position */
+	ACTIONS,
+};
+
 struct plan {
 	uint32_t message_max, response_max; /* payload */
 	uint32_t calls; /* per side, 0: it only serves */
-	unsigned weight[8]; /* how often each action is taken */
+	unsigned weight[ACTIONS]; /* relative frequency of each action */
 };
 
 static void act(struct side *s, const struct plan *p, uint64_t *seed)
@@ -32,30 +45,30 @@ static void act(struct side *s, const struct plan *p, uint64_t *seed)
 	for (i = 0; pick >= p->weight[i]; i++)
 		pick -= p->weight[i];
 	switch (i) {
-	case 0:
+	case ACT_CALL:
 		sim_call(s, seed, sim_pick(seed, p->message_max), sim_pick(seed, p->response_max));
 		break;
-	case 1:
+	case ACT_REPLY:
 		if (s->nheld)
 			sim_reply(s, sim_pick(seed, s->nheld - 1), seed);
 		break;
-	case 2:
+	case ACT_DETACH:
 		if (s->nheld)
 			CHECK_EQ(chan_detach(s->held[sim_pick(seed, s->nheld - 1)]), 0);
 		break;
-	case 3:
+	case ACT_RECV:
 		sim_recv(s);
 		break;
-	case 4:
+	case ACT_FLUSH:
 		sim_flush(s, 64);
 		break;
-	case 5:
-		sim_flush(s, 1); /* the send queue is nearly full */
+	case ACT_FLUSH_ONE:
+		sim_flush(s, 1);
 		break;
-	case 6:
+	case ACT_DELIVER:
 		sim_deliver(s);
 		break;
-	case 7:
+	case ACT_READ_DONE:
 		sim_read_done(s);
 		break;
 	}

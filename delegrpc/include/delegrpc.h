@@ -2,7 +2,7 @@
 /*
  * delegrpc - remote procedure calls through one shared request ring.
  *
- * Many clients (threads or processes of one user on one machine) put requests into one
+ * Many clients (threads or processes of one machine) put requests into one
  * multi-producer ring in shared memory, one server takes them out in order, and answers
  * each client through a ring of its own, in any order and at any later time. The use is
  * delegation: the server owns something that all cores need, such as a NIC.
@@ -36,8 +36,8 @@
  * poll, flush or wait. Replies to a client with eight or more calls
  * in flight are collected, a quarter of these, at most eight, and published together: at
  * the latest at the next reply to another client, delegrpc_server_recv() that finds nothing,
- * poll, flush, wait or destroy. With fewer calls in flight a reply is published
- * at once. No function spins on another process: what cannot go on returns -EAGAIN.
+ * flush, destroy, or poll or wait that finds no request or follows another one without a reply
+ * between. With fewer calls in flight a reply is published at once. No function spins on another process: what cannot go on returns -EAGAIN.
  *
  * Waking: who publishes looks later whether the other side sleeps, with one memory barrier
  * for all that it has published: in flush, at a poll or in a wait that finds
@@ -58,8 +58,8 @@
  * is stopped (SIGSTOP, a debugger) in the few instructions between reserving and
  * filling its places holds up the others until it goes on or dies.
  *
- * Trust: the region is one user's (mode 0600, another user is refused). Whoever has
- * mapped it can write anywhere in it. The server never reads or writes outside of it
+ * Trust: the region is one user's (mode 0600, another user is refused), or that of a group
+ * that the server names (mode 0660). Whoever has mapped it can write anywhere in it. The server never reads or writes outside of it
  * and never hangs, whatever is written there; but a client that scribbles over the ring
  * can spoil, forge or hold up the others' calls, and a process of the same user that
  * truncates the file kills everyone who touches it (as it could with a signal).
@@ -111,10 +111,13 @@ extern "C" {
 #define DELEGRPC_POLL_LOOKS 64 /* looks at clients' locks, a system call each */
 #define DELEGRPC_POLL_SKIPS 1024 /* places skipped */
 
+#define DELEGRPC_FOREVER UINT64_MAX /* as a timeout */
+#define DELEGRPC_SET_GID 1u /* in attributes: gid is given, 0 being a group */
+#define DELEGRPC_MAX_NAME 192
 #define DELEGRPC_MAX_CLIENTS 4096
 #define DELEGRPC_MAX_RING_DEPTH (1u << 24)
 #define DELEGRPC_MAX_RESP_DEPTH (1u << 15)
-#define DELEGRPC_MAX_SIZE (1u << 16) /* of a request's and of a response's payload */
+#define DELEGRPC_MAX_PAYLOAD (1u << 16) /* of a request's and of a response's payload */
 
 /*
  * The shape of a region. Zero means the default. Requests have 16 B and responses 8 B of
@@ -135,6 +138,15 @@ struct delegrpc_attr {
 	uint32_t resp_depth; /* calls in flight per client, rounded likewise; 64 */
 	uint32_t req_size; /* largest request payload in bytes; 48 */
 	uint32_t resp_size; /* largest response payload in bytes; 56 */
+	/*
+	 * Who may connect: 0600 (what 0 means), the server's user; 0660, the members
+	 * of the region's group too, which is gid if set has DELEGRPC_SET_GID, otherwise that of
+	 * the server's process. At a connect: what the region must be. Another user's region is
+	 * refused unless mode is 0660 here too, and the client is a member of its group.
+	 */
+	uint32_t mode;
+	uint32_t gid;
+	uint32_t set; /* DELEGRPC_SET_* */
 };
 
 struct delegrpc_server;
@@ -170,10 +182,11 @@ struct delegrpc_server_stats {
 /*
  * Makes the region /dev/shm/delegrpc.<name> and serves it. What a dead server left under
  * the name is replaced. attr may be NULL (all defaults). 0, or
- *	-EINVAL		the name is empty, contains '/' or is over 192 bytes, or
+ *	-EINVAL		the name is empty, contains '/' or is over DELEGRPC_MAX_NAME bytes, or
  *			an attribute is out of range, or ring_depth is too small
  *	-EADDRINUSE	a living server has the name: choose another
  *	-EACCES, -ELOOP	another user has the name
+ *	-EPERM		the server's user is no member of gid
  *	-ENOSPC		/dev/shm is full: choose smaller attributes
  *	-ENOMEM, -EMFILE, ...
  */
@@ -190,11 +203,12 @@ int delegrpc_server_unlink(struct delegrpc_server *server);
 void delegrpc_server_destroy(struct delegrpc_server *server);
 
 /* The region's attributes, rounded as they hold. */
-void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p);
+void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p);
 
 /*
  * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_SERVER_POLL_MAX, in
- * the order of their reservation. Publishes replies, and wakes clients (see Waking).
+ * the order of their reservation; it looks for more when all of them have been handed out.
+ * Publishes replies (see Visibility), and wakes clients (see Waking).
  * Every few hundred empty polls it looks whether a dead client blocks the ring, and
  * skips what that one reserved, giving it back: within DELEGRPC_POLL_LOOKS and
  * DELEGRPC_POLL_SKIPS, the rest at the next polls. A busy server gives its core away
@@ -263,7 +277,7 @@ int delegrpc_server_fd(struct delegrpc_server *server);
  */
 int delegrpc_server_arm(struct delegrpc_server *server);
 
-void delegrpc_server_stats(const struct delegrpc_server *server,
+void delegrpc_server_get_stats(const struct delegrpc_server *server,
 	struct delegrpc_server_stats *stats_p);
 
 /* ---- client ---- */
@@ -288,14 +302,14 @@ struct delegrpc_client_stats {
 /*
  * Connects to a server. Fields of attr that are not zero must be the region's (after
  * rounding); attr may be NULL. 0, or
- *	-EINVAL		the name, as above
+ *	-EINVAL		the name, or mode, gid and set, as above
  *	-ENOENT		no server yet: try again later
  *	-ECONNREFUSED	the server is dead: try again later
  *	-EAGAIN		the server is just starting: try again at once
  *	-EPROTO		not such a region, another version, or another attribute
  *	-EUSERS		max_clients are connected: try again later
  *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
- *	-EACCES, -ELOOP	the region is another user's
+ *	-EACCES, -ELOOP	the region is another user's, or not what mode and gid say
  *	-ENOMEM, -EMFILE, ...
  */
 int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
@@ -305,8 +319,8 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 void delegrpc_client_disconnect(struct delegrpc_client *client);
 
 /* The region's attributes, and this client's id in it. */
-void delegrpc_client_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p);
-uint32_t delegrpc_client_id(const struct delegrpc_client *client);
+void delegrpc_client_get_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p);
+uint32_t delegrpc_client_index(const struct delegrpc_client *client);
 
 /*
  * Stages a request of len bytes (copied; req may be NULL when len is 0); the token comes
@@ -371,7 +385,7 @@ int delegrpc_client_arm(struct delegrpc_client *client);
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
 	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
 
-void delegrpc_client_stats(const struct delegrpc_client *client,
+void delegrpc_client_get_stats(const struct delegrpc_client *client,
 	struct delegrpc_client_stats *stats_p);
 
 #pragma GCC visibility pop

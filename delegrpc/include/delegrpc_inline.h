@@ -61,7 +61,7 @@ extern "C" {
 DELEGRPC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 DELEGRPC_ASSERT(DELEGRPC_MAX_CLIENTS <= 1 << 16); /* a request has 16 bits for its client */
 DELEGRPC_ASSERT(DELEGRPC_MAX_RESP_DEPTH <= 1 << DELEGRPC_RESP_ID_BITS);
-DELEGRPC_ASSERT(DELEGRPC_MAX_SIZE < 1 << (32 - DELEGRPC_RESP_ID_BITS));
+DELEGRPC_ASSERT(DELEGRPC_MAX_PAYLOAD < 1 << (32 - DELEGRPC_RESP_ID_BITS));
 
 /*
  * Who has published owes a fence and a look at the other side's sleep. A fence right behind
@@ -337,6 +337,7 @@ struct delegrpc_peer {
  */
 struct delegrpc_burst {
 	unsigned char *next; /* in the server's stage */
+	unsigned char *polled; /* next at the last poll that left replies there */
 	uint32_t client; /* DELEGRPC_ID_NONE: there are no such replies */
 	uint32_t stamp; /* of each of them: no burst passes the end of the ring */
 	uint32_t limit; /* replies, when it is published */
@@ -408,6 +409,7 @@ static inline void delegrpc_server_flush(struct delegrpc_server *server)
 /* A poll that has found nothing. */
 static inline int delegrpc_priv_server_looked(struct delegrpc_server *server)
 {
+	delegrpc_priv_server_publish(server);
 	if (server->n_unfenced_peers)
 		delegrpc_priv_wake_clients(server);
 	return ++server->empty % DELEGRPC_STUCK_POLLS ? server->broken :
@@ -416,14 +418,19 @@ static inline int delegrpc_priv_server_looked(struct delegrpc_server *server)
 
 static inline int delegrpc_server_poll(struct delegrpc_server *server)
 {
-	delegrpc_priv_server_publish(server);
 	if (server->n_unfenced_peers && ++server->unfenced >= DELEGRPC_UNFENCED)
 		delegrpc_priv_wake_clients(server);
-	while (server->found - server->cursor < DELEGRPC_SERVER_POLL_MAX &&
-		delegrpc_priv_filled(server, server->found))
-		server->found++;
-	if (server->found == server->cursor)
-		return delegrpc_priv_server_looked(server);
+	/* What is in hand comes first: a look takes the line away from the client that fills it. */
+	if (server->found == server->cursor) {
+		while (server->found - server->cursor < DELEGRPC_SERVER_POLL_MAX &&
+			delegrpc_priv_filled(server, server->found))
+			server->found++;
+		if (server->found == server->cursor)
+			return delegrpc_priv_server_looked(server);
+	}
+	if (server->burst.polled == server->burst.next)
+		delegrpc_priv_server_publish(server);
+	server->burst.polled = server->burst.next;
 	if (DELEGRPC_UNLIKELY(!--server->busy))
 		delegrpc_priv_server_busy(server);
 	return (int)(server->found - server->cursor);

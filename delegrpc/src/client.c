@@ -11,17 +11,19 @@
 
 static_assert(DELEGRPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothing of base");
 
-void delegrpc_client_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p)
+void delegrpc_client_get_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p)
 {
-	*attr_p = container_of(client, struct client, hot)->attr;
+	const struct client *c = container_of(client, struct client, hot);
+
+	attr_of(&c->attr, &c->region, attr_p);
 }
 
-uint32_t delegrpc_client_id(const struct delegrpc_client *client)
+uint32_t delegrpc_client_index(const struct delegrpc_client *client)
 {
 	return container_of(client, struct client, hot)->id;
 }
 
-void delegrpc_client_stats(const struct delegrpc_client *client,
+void delegrpc_client_get_stats(const struct delegrpc_client *client,
 	struct delegrpc_client_stats *stats_p)
 {
 	const struct client *c = container_of(client, struct client, hot);

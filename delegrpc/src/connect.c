@@ -25,8 +25,11 @@ static int check_header(struct client *c, const struct delegrpc_attr *want)
 		return -EAGAIN;
 	if (magic != DELEGRPC_MAGIC || h->version != DELEGRPC_VERSION)
 		return -EPROTO;
-	have = (struct delegrpc_attr){h->max_clients, h->ring_depth, h->resp_depth, h->req_size,
-		h->resp_size};
+	have = (struct delegrpc_attr){.max_clients = h->max_clients,
+		.ring_depth = h->ring_depth,
+		.resp_depth = h->resp_depth,
+		.req_size = h->req_size,
+		.resp_size = h->resp_size};
 	c->attr = have;
 	/* What is complete and in range does not change. */
 	if (attr_complete(&c->attr) || memcmp(&c->attr, &have, sizeof(have)) != 0)
@@ -177,6 +180,8 @@ static void free_client(struct client *c)
 int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 	struct delegrpc_client **client_p)
 {
+	static const struct delegrpc_attr any;
+	struct shm_access access;
 	struct layout l;
 	struct client *c = aligned_alloc(CACHE_LINE, align_up(sizeof(*c), CACHE_LINE));
 	int err;
@@ -185,7 +190,10 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 		return -ENOMEM;
 	memset(c, 0, sizeof(*c));
 	c->wake = WAKEFD_NONE;
-	err = shm_attach(PREFIX, name, sizeof(struct delegrpc_header), &c->region);
+	err = access_of(attr ? attr : &any, &access);
+	if (!err)
+		err = shm_attach_for(PREFIX, name, sizeof(struct delegrpc_header), &access,
+			&c->region);
 	if (err)
 		goto fail;
 	err = check_header(c, attr);

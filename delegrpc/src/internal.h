@@ -14,6 +14,7 @@
 #include "delegrpc.h"
 
 #define PREFIX "delegrpc"
+static_assert(sizeof(PREFIX) - 1 + DELEGRPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
 
 /* A sleeper looks at least this often whether the other side is alive. */
 #define SLEEP_SLICE_NS (100 * NSEC_PER_MSEC)
@@ -30,6 +31,13 @@ struct layout {
 
 /* Fills in defaults, rounds up. -EINVAL when out of range. */
 int attr_complete(struct delegrpc_attr *attr);
+
+/* Whom a region with these attributes is for. -EINVAL when there is no such access. */
+int access_of(const struct delegrpc_attr *attr, struct shm_access *access_p);
+
+/* The attributes of a region, with who may open it. */
+void attr_of(const struct delegrpc_attr *attr, const struct shm_region *region,
+	struct delegrpc_attr *attr_p);
 
 /* attr is complete. */
 void layout_of(const struct delegrpc_attr *attr, struct layout *l);

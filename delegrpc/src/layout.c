@@ -15,8 +15,8 @@ int attr_complete(struct delegrpc_attr *attr)
 	attr->req_size = or_default(attr->req_size, CACHE_LINE - DELEGRPC_REQ_HEADER);
 	attr->resp_size = or_default(attr->resp_size, CACHE_LINE - DELEGRPC_RESP_HEADER);
 	if (attr->max_clients > DELEGRPC_MAX_CLIENTS ||
-		attr->resp_depth > DELEGRPC_MAX_RESP_DEPTH || attr->req_size > DELEGRPC_MAX_SIZE ||
-		attr->resp_size > DELEGRPC_MAX_SIZE)
+		attr->resp_depth > DELEGRPC_MAX_RESP_DEPTH ||
+		attr->req_size > DELEGRPC_MAX_PAYLOAD || attr->resp_size > DELEGRPC_MAX_PAYLOAD)
 		return -EINVAL;
 	attr->resp_depth = (uint32_t)pow2_ceil(attr->resp_depth);
 	if (!ring) {
@@ -32,6 +32,22 @@ int attr_complete(struct delegrpc_attr *attr)
 	if (!ring_holds_all(attr) && attr->ring_depth <= attr->max_clients * DELEGRPC_BATCH)
 		return -EINVAL;
 	return 0;
+}
+
+int access_of(const struct delegrpc_attr *attr, struct shm_access *access_p)
+{
+	if (attr->set & ~DELEGRPC_SET_GID)
+		return -EINVAL;
+	return shm_access_init(access_p, attr->mode, attr->gid, attr->set & DELEGRPC_SET_GID);
+}
+
+void attr_of(const struct delegrpc_attr *attr, const struct shm_region *region,
+	struct delegrpc_attr *attr_p)
+{
+	*attr_p = *attr;
+	attr_p->mode = region->access.mode;
+	attr_p->gid = region->access.gid;
+	attr_p->set = DELEGRPC_SET_GID;
 }
 
 void layout_of(const struct delegrpc_attr *attr, struct layout *l)

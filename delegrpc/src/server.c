@@ -60,6 +60,7 @@ static void free_server(struct server *s)
 int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 	struct delegrpc_server **server_p)
 {
+	struct shm_access access;
 	struct layout l;
 	struct server *s = aligned_alloc(CACHE_LINE, align_up(sizeof(*s), CACHE_LINE));
 	int err;
@@ -71,6 +72,8 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 	if (attr)
 		s->attr = *attr;
 	err = attr_complete(&s->attr);
+	if (!err)
+		err = access_of(&s->attr, &access);
 	if (err)
 		goto fail;
 	err = -ENOMEM;
@@ -82,7 +85,7 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 	if (!s->hot.peers || !s->hot.unfenced_peers || !s->hot.open || !s->hot.stage)
 		goto fail;
 	layout_of(&s->attr, &l);
-	err = shm_create(PREFIX, name, l.size, &s->region);
+	err = shm_create_for(PREFIX, name, l.size, &access, &s->region);
 	if (err)
 		goto fail;
 	s->header = s->region.addr;
@@ -135,12 +138,14 @@ void delegrpc_server_destroy(struct delegrpc_server *server)
 	free_server(s);
 }
 
-void delegrpc_server_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p)
+void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p)
 {
-	*attr_p = container_of(server, struct server, hot)->attr;
+	const struct server *s = container_of(server, struct server, hot);
+
+	attr_of(&s->attr, &s->region, attr_p);
 }
 
-void delegrpc_server_stats(const struct delegrpc_server *server,
+void delegrpc_server_get_stats(const struct delegrpc_server *server,
 	struct delegrpc_server_stats *stats_p)
 {
 	const struct server *s = container_of(server, struct server, hot);

@@ -34,7 +34,7 @@ static uint64_t server_wakes(const struct delegrpc_server *s)
 {
 	struct delegrpc_server_stats st;
 
-	delegrpc_server_stats(s, &st);
+	delegrpc_server_get_stats(s, &st);
 	return st.wakes;
 }
 
@@ -42,7 +42,7 @@ static uint64_t client_wakes(const struct delegrpc_client *c)
 {
 	struct delegrpc_client_stats st;
 
-	delegrpc_client_stats(c, &st);
+	delegrpc_client_get_stats(c, &st);
 	return st.wakes;
 }
 
@@ -153,12 +153,21 @@ static void replies_published_by(const char *how)
 	for (uint32_t i = 0; i < n; i++)
 		answer(s, &r[i], i);
 	CHECK_EQ(poll_all(c, &seen), 0);
-	if (!strcmp(how, "poll")) {
+	if (!strcmp(how, "second poll")) {
+		/* More is to be answered, so the first one leaves them where they are. */
 		CHECK_EQ(delegrpc_server_poll(s), LEFT);
+		CHECK_EQ(poll_all(c, &seen), 0);
+		CHECK_EQ(delegrpc_server_poll(s), LEFT);
+	} else if (!strcmp(how, "poll in vain")) {
+		for (uint32_t i = 0; i < LEFT; i++)
+			take(s, TAKEN + i);
+		CHECK_EQ(poll_all(c, &seen), 0);
+		CHECK_EQ(delegrpc_server_poll(s), 0);
 	} else if (!strcmp(how, "receive")) {
 		while (delegrpc_server_recv(s, &rest))
 			CHECK_EQ(poll_all(c, &seen), 0);
 	} else if (!strcmp(how, "wait")) {
+		CHECK_EQ(delegrpc_server_wait(s, 0), 1);
 		CHECK_EQ(delegrpc_server_wait(s, 0), 1);
 	} else if (!strcmp(how, "flush")) {
 		delegrpc_server_flush(s);
@@ -185,7 +194,8 @@ static void replies_published_by(const char *how)
 
 static void every_reply_is_published(void)
 {
-	replies_published_by("poll");
+	replies_published_by("second poll");
+	replies_published_by("poll in vain");
 	replies_published_by("receive");
 	replies_published_by("wait");
 	replies_published_by("flush");
@@ -381,7 +391,7 @@ static void replies_to_the_replaced_are_dropped(void)
 	CHECK_EQ(seen.token[0], 77);
 	CHECK_EQ(seen.value[0], 1077);
 	CHECK_EQ(ring_has(&raw, 1), false);
-	delegrpc_server_stats(s, &st);
+	delegrpc_server_get_stats(s, &st);
 	CHECK_EQ(st.replies, 1);
 	CHECK_EQ(st.stale_replies, 3);
 	raw_close(&raw);
@@ -417,7 +427,7 @@ static void replies_to_the_replaced_are_not_taken(void)
 	CHECK_EQ(poll_all(c, &seen), 3);
 	for (uint32_t i = 0; i < 3; i++)
 		CHECK_EQ(seen.value[i], 1100 + i);
-	delegrpc_client_stats(c, &st);
+	delegrpc_client_get_stats(c, &st);
 	CHECK_EQ(st.bad_responses, 0);
 	raw_close(&raw);
 	delegrpc_client_disconnect(c);

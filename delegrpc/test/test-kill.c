@@ -146,7 +146,7 @@ static void victim_response(void *arg, uint64_t token, const void *resp, uint32_
 static void c_connect(void)
 {
 	if (delegrpc_client_connect(name, NULL, &victim.c) ||
-		delegrpc_client_id(victim.c) != VICTIM_ID)
+		delegrpc_client_index(victim.c) != VICTIM_ID)
 		_exit(92);
 }
 
@@ -230,7 +230,7 @@ static void kill_clients(uint32_t ring_depth, uint32_t n)
 			length[piece] = limit;
 		recover(&raw);
 	}
-	delegrpc_server_stats(server, &st);
+	delegrpc_server_get_stats(server, &st);
 	CHECK_EQ(st.bad_requests, 0);
 	printf("  ring of %u: %u kills, %u calls of the survivor, %u holes\n",
 		raw.header->ring_depth, n, made, (unsigned)st.holes);
@@ -275,7 +275,7 @@ static void wait_for_ever(void)
 			_exit(97);
 		for (; delegrpc_server_recv(server, &r); n++)
 			delegrpc_server_reply(server, r.client, r.id, r.payload, 8);
-		delegrpc_server_stats(server, &st);
+		delegrpc_server_get_stats(server, &st);
 		__atomic_store_n(&waiting->holes, st.holes, __ATOMIC_RELEASE);
 		if (n)
 			delegrpc_server_advance_tail(server);

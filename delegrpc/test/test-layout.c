@@ -15,11 +15,11 @@ static void largest_default_ring(void)
 	CHECK_EQ(attr_complete(&fits), 0);
 	CHECK_EQ(fits.ring_depth, 1 << 24);
 	CHECK(ring_holds_all(&fits));
-	most.req_size = most.resp_size = DELEGRPC_MAX_SIZE;
+	most.req_size = most.resp_size = DELEGRPC_MAX_PAYLOAD;
 	CHECK_EQ(attr_complete(&most), 0);
 	layout_of(&most, &l);
-	CHECK(l.responses > (1ull << 24) * DELEGRPC_MAX_SIZE);
-	CHECK(l.size - l.responses > (1ull << 27) * DELEGRPC_MAX_SIZE);
+	CHECK(l.responses > (1ull << 24) * DELEGRPC_MAX_PAYLOAD);
+	CHECK(l.size - l.responses > (1ull << 27) * DELEGRPC_MAX_PAYLOAD);
 }
 
 int main(int argc, char **argv)

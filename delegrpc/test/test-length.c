@@ -102,23 +102,24 @@ static void longest(void)
 		.resp_depth = DELEGRPC_MAX_RESP_DEPTH,
 		.req_size = 8,
 		.resp_size = 8};
-	unsigned char *buf = malloc(DELEGRPC_MAX_SIZE);
+	unsigned char *buf = malloc(DELEGRPC_MAX_PAYLOAD);
 	struct delegrpc_server *s;
 	struct delegrpc_client *c;
 	struct delegrpc_req r;
 	uint32_t len = 0;
 
 	CHECK(buf);
-	test_fill(buf, DELEGRPC_MAX_SIZE, 3);
-	begin(DELEGRPC_MAX_SIZE, &s, &c);
-	CHECK_EQ(delegrpc_client_call(c, buf, DELEGRPC_MAX_SIZE, 0), 0);
+	test_fill(buf, DELEGRPC_MAX_PAYLOAD, 3);
+	begin(DELEGRPC_MAX_PAYLOAD, &s, &c);
+	CHECK_EQ(delegrpc_client_call(c, buf, DELEGRPC_MAX_PAYLOAD, 0), 0);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	CHECK_EQ(delegrpc_server_poll(s), 1);
 	CHECK_EQ(delegrpc_server_recv(s, &r), 1);
-	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, buf, DELEGRPC_MAX_SIZE + 1), -EMSGSIZE);
-	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, buf, DELEGRPC_MAX_SIZE), 0);
+	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, buf, DELEGRPC_MAX_PAYLOAD + 1),
+		-EMSGSIZE);
+	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, buf, DELEGRPC_MAX_PAYLOAD), 0);
 	CHECK_EQ(delegrpc_client_poll(c, keep_length, &len), 1);
-	CHECK_EQ(len, DELEGRPC_MAX_SIZE);
+	CHECK_EQ(len, DELEGRPC_MAX_PAYLOAD);
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
 

@@ -47,7 +47,7 @@ static void connect_looks(void)
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		raw.lines[i].taken = i * 3;
 	looks_of_connect(7);
-	CHECK_EQ(delegrpc_client_id(clients[7]), 7);
+	CHECK_EQ(delegrpc_client_index(clients[7]), 7);
 	raw_close(&raw);
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		delegrpc_client_disconnect(clients[i]);

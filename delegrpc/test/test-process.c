@@ -76,7 +76,7 @@ static void serve_for_ever(void)
 				_exit(83);
 		}
 		delegrpc_server_advance_tail(s);
-		delegrpc_server_stats(s, &st);
+		delegrpc_server_get_stats(s, &st);
 		if (st.bad_requests)
 			_exit(84);
 	}
@@ -280,7 +280,7 @@ static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t round
 	pid[1] = hostile == forge ? 0 : spawn(hostile); /* it holds two clients' bytes */
 	for (uint32_t i = 0; i < rounds; i++) {
 		struct delegrpc_req r;
-		char copy[DELEGRPC_MAX_SIZE];
+		char copy[DELEGRPC_MAX_PAYLOAD];
 
 		delegrpc_client_call(c, &i, sizeof(i), i);
 		delegrpc_client_poll(c, ignore_response, &responses);
@@ -301,7 +301,7 @@ static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t round
 	reap_killed(pid[0]);
 	if (pid[1])
 		reap_killed(pid[1]);
-	delegrpc_server_stats(s, &st);
+	delegrpc_server_get_stats(s, &st);
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
 	/* The harm ends with the region. */

@@ -41,24 +41,24 @@ static int connect_forged(struct delegrpc_attr a, size_t more)
 static void forged_regions_are_refused(void)
 {
 	static const struct delegrpc_attr bad[] = {
-		{0, 256, 16, 48, 56}, /* max_clients */
-		{2, 0, 16, 48, 56}, /* ring_depth */
-		{2, 257, 16, 48, 56},
-		{2, 8, 16, 48, 56},
-		{2, 256, 0, 48, 56}, /* resp_depth */
-		{2, 256, 15, 48, 56},
-		{2, 256, 16, 0, 56},
-		{2, 256, 16, 48, 0},
-		{DELEGRPC_MAX_CLIENTS + 1, 65536, 1, 1, 1},
-		{1, 16, 2 * DELEGRPC_MAX_RESP_DEPTH, 1, 1},
-		{1, 16, 1, DELEGRPC_MAX_SIZE + 1, 1},
-		{1, 16, 1, 1, DELEGRPC_MAX_SIZE + 1},
+		{0, 256, 16, 48, 56, 0, 0, 0}, /* max_clients */
+		{2, 0, 16, 48, 56, 0, 0, 0}, /* ring_depth */
+		{2, 257, 16, 48, 56, 0, 0, 0},
+		{2, 8, 16, 48, 56, 0, 0, 0},
+		{2, 256, 0, 48, 56, 0, 0, 0}, /* resp_depth */
+		{2, 256, 15, 48, 56, 0, 0, 0},
+		{2, 256, 16, 0, 56, 0, 0, 0},
+		{2, 256, 16, 48, 0, 0, 0, 0},
+		{DELEGRPC_MAX_CLIENTS + 1, 65536, 1, 1, 1, 0, 0, 0},
+		{1, 16, 2 * DELEGRPC_MAX_RESP_DEPTH, 1, 1, 0, 0, 0},
+		{1, 16, 1, DELEGRPC_MAX_PAYLOAD + 1, 1, 0, 0, 0},
+		{1, 16, 1, 1, DELEGRPC_MAX_PAYLOAD + 1, 0, 0, 0},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		CHECK_EQ(connect_forged(bad[i], 0), -EPROTO);
-	CHECK_EQ(connect_forged((struct delegrpc_attr){2, 256, 16, 48, 56}, 0), 0);
-	CHECK_EQ(connect_forged((struct delegrpc_attr){2, 256, 16, 48, 56}, 64), -EPROTO);
+	CHECK_EQ(connect_forged((struct delegrpc_attr){2, 256, 16, 48, 56, 0, 0, 0}, 0), 0);
+	CHECK_EQ(connect_forged((struct delegrpc_attr){2, 256, 16, 48, 56, 0, 0, 0}, 64), -EPROTO);
 }
 
 /* The response that client 0, in its first lap, reads as its n-th. */
@@ -68,6 +68,12 @@ static void forge_response(struct raw *raw, uint32_t n, uint32_t id, uint32_t le
 
 	__atomic_store_n((uint64_t *)(void *)(raw->responses + n * 64),
 		(uint64_t)(len << 15 | id) << 32 | stamp, __ATOMIC_RELEASE);
+}
+
+static void note_longest(void *arg, uint64_t token, const void *resp, uint32_t len)
+{
+	CHECK_EQ(len, 56);
+	note(arg, token, resp, len);
 }
 
 /*
@@ -92,14 +98,14 @@ static void forged_responses_are_dropped(void)
 	forge_response(&raw, 4, 0, (1u << 17) - 1);
 	forge_response(&raw, 5, 0, 56);
 	forge_response(&raw, 6, 0, 4);
-	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
+	CHECK_EQ(delegrpc_client_poll(c, note_longest, &seen), 1);
 	CHECK_EQ(seen.token[0], 7);
 	CHECK_EQ(delegrpc_client_pending(c), 0);
 	/* The free ids are what they were: each call has one of its own. */
 	for (uint32_t i = 0; i < 16; i++)
 		CHECK_EQ(delegrpc_client_call(c, &v, 4, i), 0);
 	CHECK_EQ(delegrpc_client_call(c, &v, 4, 16), -EAGAIN);
-	delegrpc_client_stats(c, &st);
+	delegrpc_client_get_stats(c, &st);
 	CHECK_EQ(st.bad_responses, 6);
 	CHECK_EQ(st.responses, 1);
 	for (uint32_t i = 1; i <= 16; i++) {

@@ -8,8 +8,8 @@ static void attributes(void)
 		{.max_clients = DELEGRPC_MAX_CLIENTS + 1},
 		{.resp_depth = DELEGRPC_MAX_RESP_DEPTH + 1},
 		{.ring_depth = DELEGRPC_MAX_RING_DEPTH + 1},
-		{.req_size = DELEGRPC_MAX_SIZE + 1},
-		{.resp_size = DELEGRPC_MAX_SIZE + 1},
+		{.req_size = DELEGRPC_MAX_PAYLOAD + 1},
+		{.resp_size = DELEGRPC_MAX_PAYLOAD + 1},
 		{.max_clients = 4, .resp_depth = 64, .ring_depth = 4 * DELEGRPC_BATCH},
 	};
 	struct delegrpc_attr attr = {.max_clients = 3, .resp_depth = 33, .ring_depth = 65};
@@ -28,7 +28,7 @@ static void attributes(void)
 	CHECK_EQ(delegrpc_server_create(longest, &attr, &s), 0);
 	delegrpc_server_destroy(s);
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
-	delegrpc_server_attr(s, &attr);
+	delegrpc_server_get_attr(s, &attr);
 	CHECK_EQ(attr.max_clients, 3);
 	CHECK_EQ(attr.resp_depth, 64);
 	CHECK_EQ(attr.ring_depth, 128);
@@ -36,7 +36,7 @@ static void attributes(void)
 	CHECK_EQ(attr.resp_size, 56);
 	delegrpc_server_destroy(s);
 	CHECK_EQ(delegrpc_server_create(name, NULL, &s), 0);
-	delegrpc_server_attr(s, &attr);
+	delegrpc_server_get_attr(s, &attr);
 	CHECK_EQ(attr.max_clients, 64);
 	CHECK_EQ(attr.ring_depth, 64 * 64);
 	delegrpc_server_destroy(s);
@@ -76,7 +76,7 @@ static void documented_numbers(void)
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
 	s = server_new(1, 0, 1);
-	delegrpc_server_attr(s, &attr);
+	delegrpc_server_get_attr(s, &attr);
 	CHECK_EQ(attr.ring_depth, 256);
 	delegrpc_server_destroy(s);
 }
@@ -102,7 +102,7 @@ static void layout(void)
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	memcpy(word, raw.requests, sizeof(word));
 	CHECK_EQ(word[0], 1); /* lap */
-	CHECK_EQ(word[1], 1u << 16 | delegrpc_client_id(c)); /* its answer travels alone */
+	CHECK_EQ(word[1], 1u << 16 | delegrpc_client_index(c)); /* its answer travels alone */
 	CHECK_EQ(word[3], 4); /* length */
 	memcpy(word, raw.requests + 16, 4);
 	CHECK_EQ(word[0], 77);
@@ -182,8 +182,8 @@ static void round_trips(void)
 		CHECK_EQ(delegrpc_client_pending(c), 0);
 		total += n;
 	}
-	delegrpc_client_stats(c, &cs);
-	delegrpc_server_stats(s, &ss);
+	delegrpc_client_get_stats(c, &cs);
+	delegrpc_server_get_stats(s, &ss);
 	CHECK_EQ(cs.calls, total);
 	CHECK_EQ(cs.responses, total);
 	CHECK_EQ(ss.requests, total);
@@ -208,8 +208,8 @@ static void calls_are_staged(void)
 	call(c, 8);
 	CHECK_EQ(delegrpc_server_poll(s), 8);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0); /* so does a poll */
-	CHECK_EQ(delegrpc_server_poll(s), 9);
-	delegrpc_client_stats(c, &st);
+	CHECK_EQ(delegrpc_server_poll(s), 8); /* what is in hand comes first */
+	delegrpc_client_get_stats(c, &st);
 	CHECK_EQ(st.flushes, 2);
 	CHECK_EQ(serve(s), 9);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 8); /* bounded */
@@ -339,7 +339,7 @@ static void small_ring_is_full(void)
 	delegrpc_server_advance_tail(s);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	CHECK_EQ(delegrpc_server_poll(s), 8);
-	delegrpc_client_stats(c, &st);
+	delegrpc_client_get_stats(c, &st);
 	CHECK(st.full > 0);
 	while (delegrpc_client_poll(c, note, &seen) > 0)
 		;
@@ -455,7 +455,7 @@ static void blocking_call(void)
 	CHECK_EQ(serve(s), 2);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
 	CHECK_EQ(seen.n, 1);
-	delegrpc_client_stats(c, &st);
+	delegrpc_client_get_stats(c, &st);
 	CHECK_EQ(st.late_responses, 2);
 	CHECK_EQ(st.responses, 1);
 	call(c, 6);
@@ -509,13 +509,13 @@ static void connect_errors(void)
 	attr.max_clients = 2;
 	CHECK_EQ(delegrpc_client_connect(name, &attr, &c[0]), 0);
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c[1]), 0);
-	CHECK_EQ(delegrpc_client_id(c[0]), 0);
-	CHECK_EQ(delegrpc_client_id(c[1]), 1);
+	CHECK_EQ(delegrpc_client_index(c[0]), 0);
+	CHECK_EQ(delegrpc_client_index(c[1]), 1);
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c[2]), -EUSERS);
 	CHECK(!c[2]);
 	delegrpc_client_disconnect(c[0]);
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c[2]), 0);
-	CHECK_EQ(delegrpc_client_id(c[2]), 0);
+	CHECK_EQ(delegrpc_client_index(c[2]), 0);
 	CHECK_EQ(delegrpc_server_unlink(s), 0);
 	CHECK_EQ(delegrpc_server_unlink(s), 0);
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c[0]), -ENOENT);
@@ -588,12 +588,33 @@ static void server_goes(void)
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -ENOENT);
 }
 
+/* A name may have as many bytes as the header says. */
+static void names_are_checked(void)
+{
+	char longest[DELEGRPC_MAX_NAME + 2];
+	struct delegrpc_server *s;
+	struct delegrpc_client *c;
+
+	memset(longest, 'n', sizeof(longest));
+	longest[DELEGRPC_MAX_NAME + 1] = '\0';
+	CHECK_EQ(delegrpc_server_create(longest, NULL, &s), -EINVAL);
+	CHECK_EQ(delegrpc_client_connect(longest, NULL, &c), -EINVAL);
+	CHECK_EQ(delegrpc_server_create("", NULL, &s), -EINVAL);
+	CHECK_EQ(delegrpc_server_create("a/b", NULL, &s), -EINVAL);
+	longest[DELEGRPC_MAX_NAME] = '\0';
+	CHECK_EQ(delegrpc_server_create(longest, NULL, &s), 0);
+	CHECK_EQ(delegrpc_client_connect(longest, NULL, &c), 0);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(attributes),
 		TEST(documented_numbers),
 		TEST(layout),
+		TEST(names_are_checked),
 		TEST(layout_is_packed),
 		TEST(round_trips),
 		TEST(calls_are_staged),

@@ -15,7 +15,7 @@
  *	struct flux_node *a = flux_node(f, 0);          // thread A
  *	flux_call(a, 1, &question, sizeof(question), 7);
  *	while (!flux_poll(a, on_response, NULL))        // on_response(NULL, 7, &answer, len)
- *		flux_wait(a, UINT64_MAX);
+ *		flux_wait(a, FLUX_FOREVER);
  *
  *	struct flux_node *b = flux_node(f, 1);          // thread B
  *	if (flux_try_recv_raw(b, &from, &call, &question, sizeof(question), &len) == 1)
@@ -30,11 +30,13 @@
  * bytes, and the receiver gets to know how many. Give a length, and a capacity, that is a
  * compile-time constant: the copy is inlined.
  *
- * Visibility: with fewer than eight calls in flight to a node, flux_call() and flux_reply()
- * publish at once. With more, up to eight calls to a node, or answers to one, are published
- * together: the last of them at the latest when this node's next flux_poll() returns, at its
- * next flux_wait(), flux_flush(), call or answer to another node, call that is refused with
- * -EAGAIN, or flux_try_recv_raw() that returns 0 or turns to the next peer. A peer that sleeps
+ * Visibility: who keeps fewer than eight calls in flight to a node (now, and at its last
+ * flux_poll() that followed a call) has each published at once, and each answer. With more, up
+ * to eight calls to a node, or answers to one, are published together: the last call at the
+ * latest at this node's next flux_poll(), or when that returns; the last answer at the next
+ * flux_poll() that finds no call to answer or follows another one without an answer between;
+ * both at its next flux_wait(), flux_flush(), call or answer to another node, call that is
+ * refused with -EAGAIN, or flux_try_recv_raw() that returns 0 or turns to the next peer. A peer that sleeps
  * in flux_wait() is woken by flux_flush(), by a flux_wait() before it yields or returns in vain,
  * after eight polls and receives in vain, and otherwise after sixty-four bursts and polls
  * together. So a thread that turns to something else after a call or a reply calls
@@ -71,6 +73,7 @@
 extern "C" {
 #endif
 
+#define FLUX_FOREVER UINT64_MAX /* as a timeout */
 #define FLUX_MAX_NODES 256u
 #define FLUX_MAX_CAPACITY (1u << 20)
 #define FLUX_MAX_PAYLOAD (1u << 16)
@@ -130,6 +133,9 @@ typedef void flux_response_fn(void *arg, uint64_t token, const void *payload, ui
  */
 int flux_create(const struct flux_attr *attr, struct flux **f_p);
 
+/* The attributes in use. */
+void flux_get_attr(const struct flux *f, struct flux_attr *attr_p);
+
 /* Frees everything. Calls that are pending are forgotten. f may be NULL. */
 void flux_destroy(struct flux *f);
 
@@ -148,8 +154,8 @@ static inline int flux_call(struct flux_node *node, uint32_t to, const void *pay
 
 /*
  * Handles up to eight responses, oldest first for each peer; goes round the peers that owe
- * responses; ends all calls to a peer that has left; publishes first. Returns how many calls
- * have ended, 0: nothing yet. Polling costs time for each peer that owes a response, not for
+ * responses; ends all calls to a peer that has left; publishes first (see Visibility). Returns
+ * how many calls have ended, 0: nothing yet. Polling costs time for each peer that owes a response, not for
  * each node. If calls follow from responses, make them in the response function: the peer
  * then works at the same time, and not in turns with this node.
  */
@@ -186,7 +192,7 @@ static inline void flux_flush(struct flux_node *node);
 
 /*
  * Waits until flux_poll() or flux_try_recv_raw() has something to do, at most timeout_ns
- * nanoseconds (UINT64_MAX: for ever): spins about a microsecond, yields the core about a
+ * nanoseconds (FLUX_FOREVER: no limit): spins about a microsecond, yields the core about a
  * hundred, then sleeps. 1: there is something; 0: time is up, or a signal came while it
  * slept. With timeout_ns 0 it only looks.
  */
@@ -217,7 +223,7 @@ int flux_arm(struct flux_node *node);
 void flux_leave(struct flux_node *node);
 
 /* Writes the node's counters to *stats_p. */
-void flux_node_stats(const struct flux_node *node, struct flux_stats *stats_p);
+void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_p);
 
 #include "flux_inline.h"
 

@@ -48,10 +48,10 @@ struct flux_cursor {
 };
 
 /*
- * A node's calls to one peer; private to the node's thread. A store that every message makes
- * takes one of the places in which the stores to the rings wait, and a counter that a
- * response lowers and a call raises again is a chain of loads that wait for stores. So there
- * are few, and each is moved by one side: what is in flight is what the free ids lack.
+ * A node's calls to one peer; private to the node's thread. Every store per message uses an entry
+ * of the store buffer, in which stores to the rings wait. Updating one counter on both call and
+ * response would make each load wait for the previous store. So there are few counters, and each
+ * is updated by either calls or responses: the calls in flight follow from the free ids.
  */
 struct flux_out {
 	struct flux_cursor resp, req;
@@ -61,6 +61,8 @@ struct flux_out {
 	uint32_t ids_tail; /* where a response puts it */
 	uint32_t ids_mask;
 	uint32_t ids_max; /* when nothing is in flight; 0: never called, or has left */
+	uint32_t window; /* calls in flight at the last poll before which there were new ones */
+	uint32_t polled_head; /* ids_head at that poll */
 	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
 	const struct flux_shared *peer; /* the own node's once that has left */
 };
@@ -75,16 +77,23 @@ struct flux_in {
 };
 
 /*
- * Messages that a node makes and publishes together, all to one ring: calls, or answers. It
- * stays with this ring until something else is to be sent, or few calls are in flight. Closed,
- * or open for calls, or open for answers; flux_call_begin() and flux_reply_begin() open it,
- * flux_burst_end() closes it, and a publication opens it anew where what it was opened for has
- * changed.
+ * The messages that a node collects and publishes together, all to one ring.
+ *
+ *	closed		call_to and reply_to are FLUX_NOBODY, ring.to is NULL
+ *	calls		call_to is the peer; collects calls
+ *	answers		reply_to is the peer; collects answers
+ *
+ * flux_call_begin() and flux_reply_begin() open it, and flux_burst_end() publishes what it has
+ * and closes it. It stays open for the same ring until another one is needed, or few calls are
+ * in flight. flux_burst_publish() and flux_burst_flush() publish and leave it open. If the size of
+ * a burst, or the lap of the ring, has changed, they open it again; they close it if the peer has
+ * left or messages are to be published one by one.
  */
 struct flux_burst {
 	uint64_t call_to; /* whom calls are collected for, or FLUX_NOBODY */
 	uint64_t reply_to; /* or whom answers are */
 	const struct flux_shared *peer;
+	unsigned char *polled; /* ring.next at the last poll that left answers in it */
 	struct cellring_burst ring;
 };
 
@@ -271,6 +280,19 @@ FLUX_INLINE int flux_out_look(struct flux_out *o, int *left_p)
 	return 1;
 }
 
+/*
+ * How many calls the node keeps in flight: as many as there are when it has made its calls and
+ * polls. Between two polls there are fewer, down to none where a loop polls until nothing comes
+ * and calls then.
+ */
+FLUX_INLINE void flux_out_window(struct flux_out *o)
+{
+	if (o->ids_head == o->polled_head)
+		return;
+	o->polled_head = o->ids_head;
+	o->window = flux_inflight(o);
+}
+
 /* Handles at most max responses of one peer, and ends all its calls if it has left. */
 FLUX_INLINE int flux_out_poll(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
 	void *arg, int max)
@@ -297,6 +319,7 @@ FLUX_INLINE int flux_poll_circle(struct flux_node *node, flux_response_fn *fn, v
 	do {
 		o = prev->next;
 		if (flux_inflight(o)) {
+			flux_out_window(o);
 			n += flux_out_poll(node, o, fn, arg, FLUX_POLL_MAX - n);
 			prev = o;
 		} else {
@@ -311,19 +334,38 @@ FLUX_INLINE int flux_poll_circle(struct flux_node *node, flux_response_fn *fn, v
 	return n;
 }
 
+/*
+ * Answers that a poll may leave where they are: the node has answered since the last poll and has
+ * more to answer, so the next ones can travel along. Otherwise they go, because who polls again
+ * without an answer may be waiting for something else.
+ */
+FLUX_INLINE int flux_answers_on(struct flux_node *node)
+{
+	const struct cellring_cursor *at = &node->rx->req.at;
+	struct flux_burst *b = &node->burst;
+
+	if (b->reply_to == FLUX_NOBODY || b->polled == b->ring.next || !cellring_ready(at))
+		return 0;
+	b->polled = b->ring.next;
+	return 1;
+}
+
 FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
+	int n = 0, busy = flux_answers_on(node);
 	uint64_t to;
-	int n = 0;
 
-	flux_publish(node);
+	if (!busy)
+		flux_publish(node);
 	if (node->polled)
 		n = flux_poll_circle(node, fn, arg);
 	to = node->burst.call_to;
-	if (to != FLUX_NOBODY && flux_inflight(&node->out[to]) < CELLRING_FEW)
+	if (to != FLUX_NOBODY && node->out[to].window < CELLRING_FEW &&
+		flux_inflight(&node->out[to]) < CELLRING_FEW)
 		flux_burst_end(node);
-	flux_publish(node);
-	flux_looked(node, n);
+	if (n) /* fn may have called or answered */
+		flux_publish(node);
+	flux_looked(node, n + busy);
 	return n;
 }
 

@@ -197,6 +197,11 @@ int flux_create(const struct flux_attr *attr, struct flux **f_p)
 	return 0;
 }
 
+void flux_get_attr(const struct flux *f, struct flux_attr *attr_p)
+{
+	*attr_p = f->attr;
+}
+
 void flux_destroy(struct flux *f)
 {
 	if (!f)
@@ -253,6 +258,14 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 
 /* ---- bursts ---- */
 
+/* So many calls are to travel together, the next one included. */
+static uint32_t out_wish(const struct flux_out *o)
+{
+	uint32_t now = flux_inflight(o) + 1;
+
+	return cellring_limit(now > o->window ? now : o->window);
+}
+
 int flux_call_begin(struct flux_node *node, uint32_t to)
 {
 	struct flux_out *o;
@@ -272,8 +285,7 @@ int flux_call_begin(struct flux_node *node, uint32_t to)
 		flux_burst_end(node);
 	if (unlikely(!o->next))
 		out_link(node, o);
-	if (!cellring_burst_open(&node->burst.ring, &o->req.at,
-		    cellring_limit(flux_inflight(o) + 1)))
+	if (!cellring_burst_open(&node->burst.ring, &o->req.at, out_wish(o)))
 		return 1;
 	flux_mark_unfenced(node, to);
 	node->burst.call_to = to;
@@ -302,24 +314,23 @@ int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 	return 0;
 }
 
-/* The burst is about to be published: so many messages. */
+/* Counts the messages of a burst that is about to be published. */
 ALWAYS_INLINE void burst_count(struct flux_node *node, uint32_t count)
 {
 	container_of(node->burst.ring.to, struct flux_cursor, at)->count += count;
 	flux_published(node);
 }
 
-/* So many messages are to travel together now. */
+/* The present size of a burst. */
 static uint32_t burst_wish(const struct flux_node *node)
 {
 	const struct flux_burst *b = &node->burst;
 
-	return b->call_to == FLUX_NOBODY ?
-		       node->in[b->reply_to].together :
-		       cellring_limit(flux_inflight(&node->out[b->call_to]) + 1);
+	return b->call_to == FLUX_NOBODY ? node->in[b->reply_to].together :
+					   out_wish(&node->out[b->call_to]);
 }
 
-/* As many as before? */
+/* Whether the open burst still has the right size and lap, and its peer is there. */
 static bool burst_is_right(const struct flux_node *node)
 {
 	const struct flux_burst *b = &node->burst;
@@ -333,11 +344,13 @@ static bool burst_is_right(const struct flux_node *node)
 	return (wish < most ? wish : most) == b->ring.limit;
 }
 
-/* For the next burst to the same ring. */
+/* Opens the next burst to the same ring, or closes it. */
 static void burst_renew(struct flux_node *node)
 {
 	struct flux_burst *b = &node->burst;
 
+	/* Open, for calls or for answers. */
+	assert(b->ring.to && (b->call_to == FLUX_NOBODY) != (b->reply_to == FLUX_NOBODY));
 	if (unlikely(has_left(b->peer)) ||
 		!cellring_burst_open(&b->ring, b->ring.to, burst_wish(node)))
 		burst_close(b);
@@ -501,8 +514,8 @@ static void yield_if_due(struct flux_node *node)
 void flux_flush_published(struct flux_node *node)
 {
 	/*
-	 * Pairs with sleep_prepare_as() for wait_sleep() and flux_arm(): either the peer sees what was published,
-	 * or the peer is seen asleep here.
+	 * Pairs with sleep_prepare_as() for wait_sleep() and flux_arm(): either the peer sees what
+	 * was published, or the peer is seen asleep here.
 	 */
 	sleep_fence();
 	for (uint32_t i = 0; (i = bits_next(node->unfenced_peers, node->words, i)) != NO_BIT; i++) {
@@ -676,7 +689,7 @@ static uint64_t taken_count(const struct flux_cursor *c)
 	return c->count - cellring_left(&c->at);
 }
 
-void flux_node_stats(const struct flux_node *node, struct flux_stats *stats_p)
+void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_p)
 {
 	struct flux_stats s = {
 		.aborted = node->aborted,

@@ -6,7 +6,7 @@ static uint64_t flushes(const struct flux_node *n)
 {
 	struct flux_stats s;
 
-	flux_node_stats(n, &s);
+	flux_node_get_stats(n, &s);
 	return s.flushes;
 }
 
@@ -110,7 +110,7 @@ static void burst_is_published(const char *how)
 			;
 	while (recv_one(b, &from, &value, &value) == 1)
 		;
-	flux_node_stats(b, &stats);
+	flux_node_get_stats(b, &stats);
 	CHECK_EQ(stats.requests, n);
 	flux_destroy(f);
 }
@@ -124,6 +124,79 @@ static void every_burst_is_published(void)
 	burst_is_published("another");
 	burst_is_published("leave");
 	burst_is_published("refusal");
+}
+
+/*
+ * How many calls a node keeps in flight is what counts, not how many it has just then: after
+ * many, and then none, they are collected; after a poll with few in flight they are not.
+ */
+static void calls_in_flight_are_remembered(void)
+{
+	struct flux *f = make(2, 64, 31);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct seen s = {0};
+
+	for (uint32_t round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < 31; i++)
+			CHECK_EQ(call(a, 1, i, 0), 0);
+		CHECK_EQ(flux_poll(a, on_response, &s), 0);
+		CHECK_EQ(serve(b), 31);
+		while (flux_poll(a, on_response, &s))
+			;
+		CHECK_EQ(flux_pending(a), 0);
+		for (uint32_t i = 1; i < 7; i++) {
+			CHECK_EQ(call(a, 1, i, 0), 0);
+			CHECK_EQ(held(a), i);
+		}
+		CHECK_EQ(serve(b), 0);
+		CHECK_EQ(call(a, 1, 0, 0), 0); /* a quarter of 31 */
+		CHECK_EQ(held(a), 0);
+		CHECK_EQ(serve(b), 7);
+		if (round < 2) { /* in flight at the next poll are many again */
+			for (uint32_t i = 7; i < 31; i++)
+				CHECK_EQ(call(a, 1, i, 0), 0);
+			flux_flush(a);
+			CHECK_EQ(serve(b), 24);
+		}
+		while (flux_poll(a, on_response, &s))
+			;
+	}
+	CHECK_EQ(call(a, 1, 0, 0), 0);
+	CHECK_EQ(held(a), 0); /* seven were in flight */
+	CHECK_EQ(serve(b), 1);
+	flux_destroy(f);
+}
+
+/* A node that answers one by one and polls: answers that the next ones can travel with wait. */
+static void answers_wait_for_the_next(void)
+{
+	struct flux *f = make(2, 64, 32);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	uint64_t token, value;
+	struct seen s = {0};
+	uint32_t from;
+
+	for (uint32_t round = 0; round < 2; round++) {
+		poll_all(a, &s);
+		for (uint32_t i = 0; i < 32; i++)
+			CHECK_EQ(call(a, 1, i, 0), 0);
+		CHECK_EQ(flux_poll(a, on_response, &s), 0);
+		if (!round) /* from now on all travel in eights */
+			CHECK_EQ(serve(b), 32);
+	}
+	for (uint32_t i = 0; i < 32; i++) {
+		CHECK_EQ(flux_poll(b, on_response, &s), 0);
+		CHECK_EQ(held(b), i < 21 ? i % 8 : (i - 20) % 8);
+		CHECK_EQ(recv_one(b, &from, &token, &value), 1);
+		if (i == 20) { /* a poll without an answer: who polls may wait for something else */
+			flux_poll(b, on_response, &s);
+			CHECK_EQ(held(b), 0);
+		}
+		CHECK_EQ(flux_reply(b, token, &value, sizeof(value)), 0);
+	}
+	CHECK_EQ(flux_poll(b, on_response, &s), 0); /* nothing more to answer */
+	CHECK_EQ(held(b), 0);
+	flux_destroy(f);
 }
 
 struct sized {
@@ -258,6 +331,8 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(when_sleepers_are_looked_for),
 		TEST(every_burst_is_published),
+		TEST(calls_in_flight_are_remembered),
+		TEST(answers_wait_for_the_next),
 		TEST(all_sizes),
 		TEST(payload_is_no_head),
 	};

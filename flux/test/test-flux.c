@@ -49,7 +49,12 @@ static void defaults(void)
 	while (!flux_call(a, 1, payload, 56, 0))
 		n++;
 	CHECK_EQ(n, 256);
-	CHECK_EQ(a->capacity, 1024);
+	flux_get_attr(f, &attr);
+	CHECK_EQ(attr.nodes, 2);
+	CHECK_EQ(attr.capacity, 1024);
+	CHECK_EQ(attr.max_inflight, 256);
+	CHECK_EQ(attr.payload_size, 56);
+	CHECK_EQ(attr.reply_size, 56);
 	flux_destroy(f);
 
 	attr = (struct flux_attr){.nodes = 2, .max_inflight = 17};
@@ -599,13 +604,13 @@ static void counters(void)
 	flux_flush(a);
 	flux_leave(b);
 	poll_all(a, &(struct seen){0});
-	flux_node_stats(a, &s);
+	flux_node_get_stats(a, &s);
 	CHECK_EQ(s.calls, 11);
 	CHECK_EQ(s.responses, 10);
 	CHECK_EQ(s.aborted, 1);
 	CHECK_EQ(s.requests, 0);
 	CHECK_EQ(s.flushes, 11);
-	flux_node_stats(b, &s);
+	flux_node_get_stats(b, &s);
 	CHECK_EQ(s.requests, 10);
 	CHECK_EQ(s.replies, 10);
 	CHECK_EQ(s.calls, 0);
@@ -628,7 +633,7 @@ static void *sleeper(void *arg)
 		served += serve(n);
 	}
 	flux_flush(n);
-	flux_node_stats(n, &s);
+	flux_node_get_stats(n, &s);
 	CHECK(s.sleeps >= 500);
 	return NULL;
 }
@@ -657,7 +662,7 @@ static void sleep_and_wake(void)
 			CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
 	}
 	pthread_join(t, NULL);
-	flux_node_stats(a, &stats);
+	flux_node_get_stats(a, &stats);
 	CHECK_EQ(s.n, 500);
 	CHECK(stats.wakes >= 500);
 	flux_destroy(f);

@@ -236,7 +236,7 @@ static void each_to_each(void)
 		w[i].calls = calls_per_node;
 	workers_run(w, run_to_the_end);
 	for (uint32_t i = 0; i < NODES; i++) {
-		flux_node_stats(w[i].node, &s);
+		flux_node_get_stats(w[i].node, &s);
 		CHECK_EQ(s.calls, calls_per_node);
 		CHECK_EQ(s.responses, calls_per_node);
 		sum.requests += s.requests;

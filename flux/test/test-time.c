@@ -33,7 +33,7 @@ static void busy_node_yields(void)
 	}
 	CHECK(fake.yields >= 98 && fake.yields <= 101);
 	CHECK(fake.looks <= ns / 100 / 8 + 1); /* one of eight flushes */
-	flux_node_stats(flux_node(f, 0), &s);
+	flux_node_get_stats(flux_node(f, 0), &s);
 	CHECK_EQ(s.yields, fake.yields);
 	flux_destroy(f);
 }

@@ -78,20 +78,33 @@ struct mlx5dvl_error {
 	bool is_recv;
 };
 
+/* Fields of mlx5dvl_ctx_attr whose 0 is a value: it counts if the bit is in `set`. */
+enum mlx5dvl_ctx_set {
+	MLX5DVL_SET_GID_INDEX = 1 << 0,
+	MLX5DVL_SET_PKEY_INDEX = 1 << 1,
+};
+
 struct mlx5dvl_ctx_attr {
-	const char *device; /* "mlx5_0"; NULL: the first device that mlx5 drives */
-	uint8_t port; /* 0: port 1 */
-	int gid_index; /* > 0: use this GID, also on InfiniBand. 0 or -1: on RoCE the first
-			  RoCE v2 GID, of IPv4 if there is one; on InfiniBand address by LID */
-	mlx5dvl_error_fn *on_error; /* NULL: only mlx5dvl_qp_status() reports errors */
+	const char *device; /* "mlx5_0"; NULL: the first one that mlx5 drives and that has a
+			       port which is active */
+	uint8_t port; /* 0: the first active one */
+	unsigned set; /* of enum mlx5dvl_ctx_set */
+	int gid_index; /* > 0, or set: use this GID, on InfiniBand, too. 0 or -1: on RoCE the
+			  first RoCE v2 GID, of IPv4 if there is one; on InfiniBand address
+			  by LID, or by GID 0 where the port requires a global route header
+			  (then the other end needs a GID, too) */
+	uint16_t pkey_index; /* > 0, or set: the partition; 0: the first of which the port is a
+				full member */
+	mlx5dvl_error_fn *on_error; /* NULL: errors show in mlx5dvl_qp_status() only */
 	void *error_arg; /* first argument of on_error */
 };
 
 /*
  * Opens the device, with an ibv_context and a protection domain of its own. Returns 0;
- * -ENODEV no such device, or no mlx5 device; -EINVAL no such port, or GID index out of
- * range; -ENETDOWN the port is not active: bring it up, or choose another;
- * -EADDRNOTAVAIL a RoCE port without a GID: give its interface an address; -ENOMEM; or an
+ * -ENODEV no such device, or none that mlx5 drives; -EINVAL no such port, GID or P_Key
+ * index out of range; -ENETDOWN no port that may be used is active: bring it up, or name
+ * another; -EADDRNOTAVAIL a port without a GID that needs one: give a RoCE port's interface an
+ * address; -ENOKEY the port is a full member of no partition: give its index; -ENOMEM; or an
  * error of the driver (-EACCES, -EPERM: permissions of /dev/infiniband).
  */
 int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **ctx_p);
@@ -300,21 +313,34 @@ enum mlx5dvl_qp_type {
 /* Bytes before a datagram's payload in the receive's memory, part of mlx5dvl_recv.len. */
 #define MLX5DVL_GRH_BYTES 40
 
+/* Fields of mlx5dvl_qp_attr whose 0 is a value: it counts if the bit is in `set`. */
+enum mlx5dvl_qp_set {
+	MLX5DVL_SET_TIMEOUT = 1 << 0,
+	MLX5DVL_SET_RETRY_CNT = 1 << 1,
+	MLX5DVL_SET_RNR_RETRY = 1 << 2,
+	MLX5DVL_SET_MIN_RNR_TIMER = 1 << 3,
+};
+
 struct mlx5dvl_qp_attr {
 	struct mlx5dvl_cq *send_cq; /* required */
 	struct mlx5dvl_cq *recv_cq; /* a CQ with a SRQ; NULL: this QP receives nothing */
 	void *user; /* mlx5dvl_qp_user() */
 	uint32_t sq_depth; /* send queue in blocks of 64 bytes (a request takes 1 to 4);
 			      0: 256; rounded up to a power of two, 16 to 32,768 */
-	/* Values as in InfiniBand; 0 means the default that is given. */
+	/* Values as in InfiniBand; 0 means the default that is given, unless its bit is in `set`. */
 	uint8_t mtu; /* 1 (256) to 5 (4096); 0: the port's. The smaller one of both ends is used */
-	uint8_t timeout; /* 4.096 us * 2^timeout until a request is repeated; 0: 14, 67 ms */
-	uint8_t retry_cnt; /* 1 to 7 repetitions; 0: 7 */
-	uint8_t rnr_retry; /* retries if the peer has no receive: 1 to 6; 7 and 0: for ever */
-	uint8_t min_rnr_timer; /* 1 to 31; 0: 12, 0.64 ms */
+	uint8_t timeout; /* 4.096 us * 2^timeout, up to 31, until a request is repeated;
+			    0: 14, 67 ms; 0 set: never */
+	uint8_t retry_cnt; /* 1 to 7 repetitions; 0: 7; 0 set: none */
+	uint8_t rnr_retry; /* retries if the peer has no receive: 1 to 6; 7 and 0: for ever;
+			      0 set: none */
+	uint8_t min_rnr_timer; /* 1 to 31: how long a peer is told to wait for a receive;
+				  0: 12, 0.64 ms; 0 set: 655 ms */
 	uint8_t rd_atomic; /* outstanding READs and atomics in each direction, 1 to 16; 0: 4 */
-	uint8_t sl; /* service level */
-	uint8_t traffic_class; /* RoCE */
+	uint8_t sl; /* service level, 0 to 15; on RoCE its priority */
+	uint8_t traffic_class; /* of the global route header: on RoCE v2 DSCP << 2 */
+	uint32_t flow_label; /* of the global route header, 20 bits */
+	unsigned set; /* of enum mlx5dvl_qp_set */
 	bool no_remote; /* peers may not WRITE, READ or use atomics on this QP */
 	uint8_t type; /* enum mlx5dvl_qp_type; 0: MLX5DVL_RC. Retries, RNR and READs are of RC
 			 only */
@@ -343,7 +369,7 @@ struct mlx5dvl_qp_info {
 	uint16_t lid; /* 0 on RoCE */
 	uint8_t mtu; /* 1 to 5 */
 	uint8_t rd_atomic; /* READs and atomics that this side serves at a time */
-	uint8_t gid[16]; /* all zero: addressed by LID */
+	uint8_t gid[16]; /* all zero: addressed by LID; both ends alike */
 	uint32_t qkey; /* of a UD QP, else 0 */
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Contexts and memory regions. */
 #include <assert.h>
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,27 +16,57 @@ static bool wanted(struct ibv_device *device, const char *name)
 	return mlx5dv_is_supported(device);
 }
 
-static int open_device(const char *name, struct ibv_context **ibv_p)
+/* The port, or if it is 0 the first that is active. */
+static int find_port(struct ibv_context *ibv, uint8_t wish, uint8_t *port_p)
 {
-	struct ibv_context *ibv = NULL;
+	struct ibv_device_attr device;
+	struct ibv_port_attr port;
+
+	if (ibv_query_device(ibv, &device))
+		return -EIO;
+	if (wish > device.phys_port_cnt)
+		return -EINVAL;
+	for (uint8_t i = wish ? wish : 1; i <= (wish ? wish : device.phys_port_cnt); i++) {
+		if (ibv_query_port(ibv, i, &port))
+			return -EINVAL;
+		if (port.state == IBV_PORT_ACTIVE) {
+			*port_p = i;
+			return 0;
+		}
+	}
+	return -ENETDOWN;
+}
+
+static int try_device(struct ibv_device *device, struct mlx5dvl_ctx *ctx, uint8_t port)
+{
+	struct ibv_context *ibv;
+	int err;
+
+	errno = 0;
+	ibv = ibv_open_device(device);
+	if (!ibv)
+		return verbs_errno();
+	err = find_port(ibv, port, &ctx->port);
+	if (err)
+		ibv_close_device(ibv);
+	else
+		ctx->ibv = ibv;
+	return err;
+}
+
+/* The first that can be used; else what the last one said. */
+static int open_device(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *attr)
+{
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	int err = -ENODEV;
 
 	if (!list) /* ENOSYS: the kernel has no RDMA support */
 		return errno == ENOMEM ? -ENOMEM : -ENODEV;
-	for (struct ibv_device **d = list; *d && !ibv; d++) {
-		if (!wanted(*d, name))
-			continue;
-		errno = 0;
-		ibv = ibv_open_device(*d);
-		if (!ibv)
-			err = verbs_errno();
-	}
+	for (struct ibv_device **d = list; *d && !ctx->ibv; d++)
+		if (wanted(*d, attr->device))
+			err = try_device(*d, ctx, attr->port);
 	ibv_free_device_list(list);
-	if (!ibv)
-		return err;
-	*ibv_p = ibv;
-	return 0;
+	return err;
 }
 
 static bool is_ipv4(const union ibv_gid *gid)
@@ -68,17 +99,12 @@ static int gid_rank(struct mlx5dvl_ctx *ctx, int index)
 	return is_ipv4(&entry.gid) ? 3 : 2;
 }
 
-static int choose_gid(struct mlx5dvl_ctx *ctx, int wish)
+/* The best of a RoCE port's; -1: there is none. */
+static int best_gid(struct mlx5dvl_ctx *ctx)
 {
-	int best = wish, rank = 0;
+	int best = -1, rank = 0;
 
-	if (wish >= ctx->port_attr.gid_tbl_len)
-		return -EINVAL;
-	if (wish <= 0 && ctx->port_attr.link_layer != IBV_LINK_LAYER_ETHERNET) {
-		ctx->gid_index = -1;
-		return 0;
-	}
-	for (int i = 0; wish <= 0 && i < ctx->port_attr.gid_tbl_len; i++) {
+	for (int i = 0; i < ctx->port_attr.gid_tbl_len; i++) {
 		int r = gid_rank(ctx, i);
 
 		if (r > rank) {
@@ -86,20 +112,57 @@ static int choose_gid(struct mlx5dvl_ctx *ctx, int wish)
 			best = i;
 		}
 	}
-	if (best < 0 || (wish <= 0 && !rank))
+	return best;
+}
+
+static int choose_gid(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *attr)
+{
+	bool wish = attr->gid_index > 0 || (attr->set & MLX5DVL_SET_GID_INDEX);
+
+	if (wish && (attr->gid_index < 0 || attr->gid_index >= ctx->port_attr.gid_tbl_len))
+		return -EINVAL;
+	ctx->gid_index = wish ? attr->gid_index : 0;
+	if (!wish && ctx->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET) {
+		ctx->gid_index = best_gid(ctx);
+	} else if (!wish && !(ctx->port_attr.flags & IBV_QPF_GRH_REQUIRED)) {
+		ctx->gid_index = -1;
+		return 0;
+	}
+	if (ctx->gid_index < 0 || ibv_query_gid(ctx->ibv, ctx->port, ctx->gid_index, &ctx->gid) ||
+		is_zero(&ctx->gid))
 		return -EADDRNOTAVAIL;
-	ctx->gid_index = best;
-	return ibv_query_gid(ctx->ibv, ctx->port, best, &ctx->gid) ? -EINVAL : 0;
+	return 0;
+}
+
+/* Full members reach everybody in the partition, others only full members. */
+static int choose_pkey(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *attr)
+{
+	const uint16_t full = 0x8000;
+	uint16_t key;
+
+	ctx->pkey_index = attr->pkey_index;
+	if (attr->pkey_index || (attr->set & MLX5DVL_SET_PKEY_INDEX))
+		return attr->pkey_index < ctx->port_attr.pkey_tbl_len ? 0 : -EINVAL;
+	for (int i = 0; i < ctx->port_attr.pkey_tbl_len; i++) {
+		if (ibv_query_pkey(ctx->ibv, ctx->port, i, &key) || !(be16toh(key) & full))
+			continue;
+		ctx->pkey_index = (uint16_t)i;
+		return 0;
+	}
+	return -ENOKEY;
 }
 
 static int setup_port(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *attr)
 {
-	ctx->port = attr->port ? attr->port : 1;
-	if (ibv_query_port(ctx->ibv, ctx->port, &ctx->port_attr))
-		return -EINVAL;
-	if (ctx->port_attr.state != IBV_PORT_ACTIVE)
-		return -ENETDOWN;
-	return choose_gid(ctx, attr->gid_index);
+	struct ibv_device_attr device;
+	int err;
+
+	if (ibv_query_device(ctx->ibv, &device) ||
+		ibv_query_port(ctx->ibv, ctx->port, &ctx->port_attr))
+		return -EIO;
+	ctx->atomics = device.atomic_cap != IBV_ATOMIC_NONE;
+	err = choose_gid(ctx, attr);
+	return err ? err : choose_pkey(ctx, attr);
 }
 
 int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **ctx_p)
@@ -110,7 +173,7 @@ int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **c
 	if (!ctx)
 		return -ENOMEM;
 	core_init(&ctx->core, attr->on_error, attr->error_arg);
-	err = open_device(attr->device, &ctx->ibv);
+	err = open_device(ctx, attr);
 	if (err)
 		goto free_ctx;
 	err = setup_port(ctx, attr);

@@ -14,6 +14,8 @@ struct mlx5dvl_ctx {
 	struct ibv_pd *pd;
 	struct ibv_port_attr port_attr;
 	uint8_t port;
+	uint16_t pkey_index;
+	bool atomics; /* the device has them */
 	int gid_index; /* -1: addressed by LID */
 	union ibv_gid gid;
 };

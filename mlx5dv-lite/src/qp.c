@@ -23,6 +23,13 @@ static uint8_t or_default(uint8_t value, uint8_t otherwise)
 	return value ? value : otherwise;
 }
 
+/* Where 0 is a value, it is the default only if it was not set. */
+static uint8_t or_set(const struct mlx5dvl_qp_attr *a, unsigned bit, uint8_t value,
+	uint8_t otherwise)
+{
+	return a->set & bit ? value : or_default(value, otherwise);
+}
+
 /* Checks the attributes and fills in the defaults. */
 static int resolve_attr(struct mlx5dvl_qp_attr *a, const struct mlx5dvl_ctx *ctx)
 {
@@ -33,15 +40,16 @@ static int resolve_attr(struct mlx5dvl_qp_attr *a, const struct mlx5dvl_ctx *ctx
 		return -EINVAL;
 	a->sq_depth = a->sq_depth ? (uint32_t)pow2_ceil(a->sq_depth) : 256;
 	a->mtu = or_default(a->mtu, (uint8_t)ctx->port_attr.active_mtu);
-	a->timeout = or_default(a->timeout, 14);
-	a->retry_cnt = or_default(a->retry_cnt, 7);
-	a->rnr_retry = or_default(a->rnr_retry, 7);
-	a->min_rnr_timer = or_default(a->min_rnr_timer, 12);
+	a->timeout = or_set(a, MLX5DVL_SET_TIMEOUT, a->timeout, 14);
+	a->retry_cnt = or_set(a, MLX5DVL_SET_RETRY_CNT, a->retry_cnt, 7);
+	a->rnr_retry = or_set(a, MLX5DVL_SET_RNR_RETRY, a->rnr_retry, 7);
+	a->min_rnr_timer = or_set(a, MLX5DVL_SET_MIN_RNR_TIMER, a->min_rnr_timer, 12);
 	a->rd_atomic = or_default(a->rd_atomic, 4);
 	if (a->sq_depth < SQ_MIN_DEPTH || a->sq_depth > SQ_MAX_DEPTH ||
 		a->mtu > (uint8_t)ctx->port_attr.active_mtu || a->timeout > 31 ||
 		a->retry_cnt > 7 || a->rnr_retry > 7 || a->min_rnr_timer > 31 ||
-		a->rd_atomic > 16 || a->sl > 15 || a->type > MLX5DVL_UD || a->qkey >> 31)
+		a->rd_atomic > 16 || a->sl > 15 || a->flow_label > 0xfffff ||
+		a->type > MLX5DVL_UD || a->qkey >> 31)
 		return -EINVAL;
 	return 0;
 }
@@ -143,6 +151,15 @@ static int reserve_cqes(struct qp *qp)
 	return 0;
 }
 
+/* Devices without atomics refuse the right to use them. */
+static unsigned peer_rights(const struct qp *qp)
+{
+	if (qp->attr.no_remote)
+		return 0;
+	return IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+	       (qp->ctx->atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0u);
+}
+
 static int to_init(struct qp *qp)
 {
 	int rights = qp->attr.type == MLX5DVL_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
@@ -150,10 +167,8 @@ static int to_init(struct qp *qp)
 		.qp_state = IBV_QPS_INIT,
 		.qkey = qp->attr.qkey,
 		.port_num = qp->ctx->port,
-		.qp_access_flags = qp->attr.no_remote ?
-					   0 :
-					   IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-						   IBV_ACCESS_REMOTE_ATOMIC,
+		.pkey_index = qp->ctx->pkey_index,
+		.qp_access_flags = peer_rights(qp),
 	};
 
 	return -ibv_modify_qp(qp->ibv, &init,
@@ -278,6 +293,7 @@ void qp_address(const struct qp *qp, const struct mlx5dvl_qp_info *peer, struct 
 		ah.grh.sgid_index = (uint8_t)ctx->gid_index;
 		ah.grh.hop_limit = 64;
 		ah.grh.traffic_class = qp->attr.traffic_class;
+		ah.grh.flow_label = qp->attr.flow_label;
 		memcpy(&ah.grh.dgid, peer->gid, sizeof(peer->gid));
 	}
 	*ah_p = ah;

@@ -11,14 +11,32 @@
 #include "diff.h"
 #include <endian.h>
 
+/* Offsets of the fields of a request. */
+enum {
+	AT_INDEX = 1, /* 2 bytes */
+	AT_OPCODE = 3,
+	AT_QPN = 4, /* 3 bytes */
+	AT_DS = 7, /* low 6 bits: length in units */
+	AT_FLAGS = 11,
+	AT_REMOTE = 16, /* remote address segment */
+	AT_COMPARE = 40, /* of an atomic; 8 bytes */
+	REMOTE_RKEY = 8, /* in a remote address segment */
+	DATA_LKEY = 4, /* in a data segment */
+	DATA_ADDR = 8,
+	INLINE_HEADER = 4, /* the length before inline data */
+	UNIT = 16,
+	CQ_UPDATE = 8, /* bit of AT_FLAGS: signaled */
+};
+
 /* Bytes that mean nothing, and that the vendor's library leaves as they were: behind inline
    data up to the next 16, and the comparand of a fetch-and-add. */
 static bool is_padding(const struct op *op, uint32_t i)
 {
-	uint32_t start = op->opcode == MLX5DVL_SEND || op->opcode == MLX5DVL_SEND_IMM ? 20 : 36;
+	bool send = op->opcode == MLX5DVL_SEND || op->opcode == MLX5DVL_SEND_IMM;
+	uint32_t start = (send ? AT_REMOTE : AT_REMOTE + UNIT) + INLINE_HEADER;
 
 	if (op->opcode == MLX5DVL_FETCH_ADD)
-		return i >= 40 && i < 48;
+		return i >= AT_COMPARE && i < AT_COMPARE + 8;
 	return (vendor_flags(op) & IBV_SEND_INLINE) && op->len && i >= start + op->len;
 }
 
@@ -27,33 +45,35 @@ static void compare_requests(const struct op *op, struct vendor *v, const struct
 {
 	uint8_t theirs[1024];
 	const uint8_t *ours = qp->sq + (size_t)(qp->last & (qp->depth - 1)) * 64;
-	uint32_t ds = vendor_request(v, theirs), at_remote = 16, at_local;
+	uint32_t ds = vendor_request(v, theirs), at_local;
 	bool own_signal = !(op->flags & MLX5DVL_SIGNALED) && qp->quiet == 0;
 
-	CHECK_EQ(ours[7] & 0x3f, ds);
-	CHECK_EQ(ours[3], theirs[3]);
+	CHECK_EQ(ours[AT_DS] & 0x3f, ds);
+	CHECK_EQ(ours[AT_OPCODE], theirs[AT_OPCODE]);
 	CHECK(!own_signal || quiet + (ds + 3) / 4 >= qp->interval);
 	if (own_signal)
-		theirs[11] |= 8;
+		theirs[AT_FLAGS] |= CQ_UPDATE;
 	/* The twins work on different memory: take the vendor's addresses and keys to ours. */
 	if (op->opcode != MLX5DVL_SEND && op->opcode != MLX5DVL_SEND_IMM) {
-		CHECK_EQ(be64toh(*(uint64_t *)(void *)(theirs + at_remote)),
+		CHECK_EQ(be64toh(*(uint64_t *)(void *)(theirs + AT_REMOTE)),
 			(uintptr_t)vs->remote + op->remote_at);
-		*(uint64_t *)(void *)(theirs + at_remote) =
+		*(uint64_t *)(void *)(theirs + AT_REMOTE) =
 			htobe64((uintptr_t)os->remote + op->remote_at);
-		CHECK_EQ(be32toh(*(uint32_t *)(void *)(theirs + at_remote + 8)), vs->rkey);
-		*(uint32_t *)(void *)(theirs + at_remote + 8) = htobe32(os->rkey);
+		CHECK_EQ(be32toh(*(uint32_t *)(void *)(theirs + AT_REMOTE + REMOTE_RKEY)),
+			vs->rkey);
+		*(uint32_t *)(void *)(theirs + AT_REMOTE + REMOTE_RKEY) = htobe32(os->rkey);
 	}
-	at_local = ds * 16 - 16;
+	at_local = (ds - 1) * UNIT;
 	if (op->len && !(vendor_flags(op) & IBV_SEND_INLINE)) {
-		CHECK_EQ(be64toh(*(uint64_t *)(void *)(theirs + at_local + 8)),
+		CHECK_EQ(be64toh(*(uint64_t *)(void *)(theirs + at_local + DATA_ADDR)),
 			(uintptr_t)vs->local + op->at);
-		*(uint64_t *)(void *)(theirs + at_local + 8) =
+		*(uint64_t *)(void *)(theirs + at_local + DATA_ADDR) =
 			htobe64((uintptr_t)os->local + op->at);
-		*(uint32_t *)(void *)(theirs + at_local + 4) = htobe32(os->lkey);
+		*(uint32_t *)(void *)(theirs + at_local + DATA_LKEY) = htobe32(os->lkey);
 	}
-	for (uint32_t i = 0; i < ds * 16; i++) {
-		bool masked = i == 1 || i == 2 || (i >= 4 && i < 7) || is_padding(op, i);
+	for (uint32_t i = 0; i < ds * UNIT; i++) {
+		bool masked = i == AT_INDEX || i == AT_INDEX + 1 ||
+			      (i >= AT_QPN && i < AT_QPN + 3) || is_padding(op, i);
 
 		if (masked || ours[i] == theirs[i])
 			continue;

@@ -86,7 +86,7 @@ int arg_word(const struct arg *a, const char *const *words, unsigned *index_p)
 
 bool name_is_safe(const char *name)
 {
-	size_t len = strlen(name);
+	size_t len = strnlen(name, 64);
 
 	if (!len || len > 63 || name[0] == '.')
 		return false;
@@ -100,6 +100,20 @@ int arg_name(const struct arg *a, const char **name_p)
 		return arg_bad(a, "1 to 63 letters, digits, '.', '_' and '-', no '.' first");
 	*name_p = a->value;
 	return 0;
+}
+
+json_t *text_json(const char *text)
+{
+	json_t *v = json_string(text);
+	char copy[1024];
+
+	if (v)
+		return v;
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (char *c = copy; *c; c++)
+		if (!isascii((unsigned char)*c))
+			*c = '?';
+	return json_string(copy);
 }
 
 /* The long option that a letter stands for: letters are values of long options. */

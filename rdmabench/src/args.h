@@ -4,6 +4,7 @@
 #define RDMABENCH_ARGS_H
 
 #include <getopt.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,6 +29,9 @@ int arg_word(const struct arg *a, const char *const *words, unsigned *index_p);
 /* A name that becomes part of a path: 1 to 63 of A-Z a-z 0-9 . _ -, not beginning with a dot. */
 int arg_name(const struct arg *a, const char **name_p);
 bool name_is_safe(const char *name);
+
+/* A new JSON string; of text that is no UTF-8 (file names, peers) what is ASCII of it. */
+json_t *text_json(const char *text);
 
 /* An option was read: its val of the struct option, and its value. 0 or -EINVAL. */
 typedef int arg_fn(void *options, int val, const struct arg *a);

@@ -33,6 +33,8 @@ size_t wire_put_traffic(uint8_t *to, size_t size, const struct traffic *t)
 	wire_put(&b, t->send_batch, 4);
 	wire_put(&b, t->recv_batch, 4);
 	wire_put(&b, t->rx_depth, 4);
+	wire_put(&b, t->buffers, 4);
+	wire_put(&b, t->regions, 4);
 	wire_put(&b, t->inline_max, 4);
 	wire_put(&b, t->burst, 4);
 	wire_put(&b, t->burst_pause_us, 4);
@@ -58,6 +60,8 @@ int wire_get_traffic(struct wire_buf *b, struct traffic *t_p, char why[WIRE_TEXT
 	t.send_batch = (uint32_t)wire_get(b, 4);
 	t.recv_batch = (uint32_t)wire_get(b, 4);
 	t.rx_depth = (uint32_t)wire_get(b, 4);
+	t.buffers = (uint32_t)wire_get(b, 4);
+	t.regions = (uint32_t)wire_get(b, 4);
 	t.inline_max = (uint32_t)wire_get(b, 4);
 	t.burst = (uint32_t)wire_get(b, 4);
 	t.burst_pause_us = (uint32_t)wire_get(b, 4);
@@ -101,10 +105,11 @@ size_t wire_put_side(uint8_t *to, size_t size, const struct wire_side *s)
 
 	wire_put_bytes(&b, s->run, sizeof(s->run));
 	wire_put(&b, s->addr, 8);
-	wire_put(&b, s->rkey, 4);
 	wire_put(&b, s->qps, 4);
-	for (uint32_t i = 0; i < s->qps; i++)
+	for (uint32_t i = 0; i < s->qps; i++) {
 		put_qp(&b, &s->qp[i]);
+		wire_put(&b, s->rkey[i], 4);
+	}
 	return length_of(&b, to);
 }
 
@@ -113,14 +118,14 @@ int wire_get_side(struct wire_buf *b, uint32_t qps, struct wire_side *s_p)
 {
 	wire_get_bytes(b, s_p->run, sizeof(s_p->run));
 	s_p->addr = wire_get(b, 8);
-	s_p->rkey = (uint32_t)wire_get(b, 4);
 	s_p->qps = (uint32_t)wire_get(b, 4);
 	if (!b->ok || s_p->qps != qps || qps > TRAFFIC_QPS_MAX)
 		return -EBADMSG;
-	for (uint32_t i = 0; i < qps; i++)
+	for (uint32_t i = 0; i < qps; i++) {
 		get_qp(b, &s_p->qp[i]);
-	if (!is_whole(b) || !memchr(s_p->run, 0, sizeof(s_p->run)) ||
-		(s_p->run[0] && !name_is_safe(s_p->run)))
+		s_p->rkey[i] = (uint32_t)wire_get(b, 4);
+	}
+	if (!is_whole(b) || (s_p->run[0] && !name_is_safe(s_p->run)))
 		return -EBADMSG;
 	return 0;
 }

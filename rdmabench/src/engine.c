@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "args.h"
 #include "base/clock.h"
 #include "tcp.h"
 
@@ -153,7 +154,7 @@ static int report_failure(const struct engine *e)
 	if (e->o->json) {
 		json_t *o = json_pack("{s:s s:s s:s s:o s:i}", "command", "engine", "version",
 			RDMABENCH_VERSION, "role", e->side.is_server ? "server" : "client", "error",
-			json_string(e->why), "status", 1);
+			text_json(e->why), "status", 1);
 
 		if (o)
 			report_write(o, e->o->json);

@@ -30,6 +30,8 @@ const char engine_usage[] =
 	"  --rate N             requests per second and side, due at fixed times (no limit)\n"
 	"  --burst N            a pause after N batches of a QP (never)\n"
 	"  --burst-pause US     of that length (100)\n"
+	"  --buf-num N          buffers of a QP, used in turn, 1 to 64 (1; --check: the depth)\n"
+	"  --mr-num N           memory regions, at most one per QP (1)\n"
 	"  -I, --inline-size N  up to N bytes travel in the request, 0 to 220 (220)\n"
 	"  -m, --mtu BYTES      256, 512, 1024, 2048 or 4096 (of the port)\n"
 	"  -u, --qp-timeout N   4.096 us * 2^N until a request is repeated (14)\n"
@@ -57,6 +59,8 @@ enum {
 	OPT_REQUEST = 256,
 	OPT_OP,
 	OPT_RECV_BATCH,
+	OPT_BUFFERS,
+	OPT_REGIONS,
 	OPT_RATE,
 	OPT_BURST,
 	OPT_BURST_PAUSE,
@@ -87,6 +91,8 @@ static const struct option long_options[] = {
 	{"rx-depth", required_argument, NULL, 'r'},
 	{"send-batch", required_argument, NULL, 'l'},
 	{"recv-batch", required_argument, NULL, OPT_RECV_BATCH},
+	{"buf-num", required_argument, NULL, OPT_BUFFERS},
+	{"mr-num", required_argument, NULL, OPT_REGIONS},
 	{"bidirectional", no_argument, NULL, 'b'},
 	{"iters", required_argument, NULL, 'n'},
 	{"duration", required_argument, NULL, 'D'},
@@ -198,6 +204,10 @@ static int parse_requests(struct partial *p, int val, const struct arg *a)
 		return arg_u32(a, 1, TRAFFIC_DEPTH_MAX, &t->send_batch);
 	case OPT_RECV_BATCH:
 		return arg_u32(a, 1, TRAFFIC_DEPTH_MAX, &t->recv_batch);
+	case OPT_BUFFERS:
+		return arg_u32(a, 1, TRAFFIC_BUFFERS_MAX, &t->buffers);
+	case OPT_REGIONS:
+		return arg_u32(a, 1, TRAFFIC_QPS_MAX, &t->regions);
 	case 'I':
 		return arg_u32(a, 0, MLX5DVL_INLINE_MAX, &t->inline_max);
 	case OPT_CHECK:
@@ -286,9 +296,7 @@ static int parse_output(struct partial *p, int val, const struct arg *a)
 
 static int parse_option(void *arg, int val, const struct arg *a)
 {
-	if (val < 256 ? !!strchr("sqtrlIb", val) :
-			val == OPT_REQUEST || val == OPT_OP || val == OPT_RECV_BATCH ||
-				val == OPT_CHECK)
+	if (val < 256 ? !!strchr("sqtrlIb", val) : val <= OPT_REGIONS || val == OPT_CHECK)
 		return parse_requests(arg, val, a);
 	if (val < 256 ? !!strchr("cnDmu", val) : val >= OPT_RATE && val <= OPT_BURST_PAUSE)
 		return parse_course(arg, val, a);

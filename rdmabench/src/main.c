@@ -3,10 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collect.h"
 #include "engine.h"
+#include "search.h"
 
 static const char usage[] = "Usage: rdmabench COMMAND [OPTION]...\n"
 			    "  engine     send RDMA traffic and record latencies\n"
+			    "  collect    merge the statistics of many files and machines\n"
+			    "  search     look for traffic that a device handles badly\n"
 			    "  --help, --version\n"
 			    "rdmabench COMMAND --help says more.\n";
 
@@ -15,6 +19,8 @@ static const struct {
 	int (*main)(int argc, char **argv);
 } commands[] = {
 	{"engine", engine_main},
+	{"collect", collect_main},
+	{"search", search_main},
 };
 
 int main(int argc, char **argv)
@@ -29,7 +35,7 @@ int main(int argc, char **argv)
 		puts("rdmabench " RDMABENCH_VERSION);
 		return 0;
 	}
-	fprintf(stderr, "rdmabench: %s%.60s%s: give engine, --help or --version\n",
+	fprintf(stderr, "rdmabench: %s%.60s%s: give engine, collect, search, --help or --version\n",
 		argc > 1 ? "unknown command '" : "no command", argc > 1 ? argv[1] : "",
 		argc > 1 ? "'" : "");
 	return 2;

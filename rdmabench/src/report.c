@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "args.h"
 #include "engine.h"
 #include "stats.h"
 
@@ -94,13 +95,14 @@ static json_t *traffic_json(const struct engine_report *r)
 {
 	const struct traffic *t = &r->s->t;
 
-	return json_pack("{s:s s:s s:i s:i s:i s:i s:i s:b s:b s:I s:f s:I s:i s:i}", "qp_type",
-		traffic_type_names[t->type], "request", t->pattern_text, "qp_num", (int)t->qps,
-		"depth", (int)t->depth, "send_batch", (int)t->send_batch, "recv_batch",
-		(int)t->recv_batch, "rx_depth", (int)traffic_rx_depth(t), "bidirectional",
-		t->bidirectional, "check", t->check, "iterations", (json_int_t)t->iterations,
-		"duration_s", (double)t->duration_ns / 1e9, "rate", (json_int_t)t->rate, "burst",
-		(int)t->burst, "burst_pause_us", (int)t->burst_pause_us);
+	return json_pack("{s:s s:s s:i s:i s:i s:i s:i s:i s:i s:b s:b s:I s:f s:I s:i s:i}",
+		"qp_type", traffic_type_names[t->type], "request", t->pattern_text, "qp_num",
+		(int)t->qps, "depth", (int)t->depth, "send_batch", (int)t->send_batch, "recv_batch",
+		(int)t->recv_batch, "rx_depth", (int)traffic_rx_depth(t), "buf_num",
+		(int)t->buffers, "mr_num", (int)t->regions, "bidirectional", t->bidirectional,
+		"check", t->check, "iterations", (json_int_t)t->iterations, "duration_s",
+		(double)t->duration_ns / 1e9, "rate", (json_int_t)t->rate, "burst", (int)t->burst,
+		"burst_pause_us", (int)t->burst_pause_us);
 }
 
 static json_t *sent_json(const struct side *s)

@@ -146,11 +146,35 @@ static void tend_peer(struct peer *p, bool done, uint64_t now_ns)
 		send_result(p);
 }
 
+/* What the device tells beside completions. */
+static void tend_device(struct side *s)
+{
+	switch (mlx5dvl_ctx_event(s->ctx)) {
+	case MLX5DVL_EVENT_NONE:
+		break;
+	case MLX5DVL_EVENT_PORT_DOWN:
+		side_event(s, "the port is down");
+		break;
+	case MLX5DVL_EVENT_PORT_UP:
+		side_event(s, "the port is up");
+		break;
+	case MLX5DVL_EVENT_FATAL:
+		side_event(s, "the device is lost");
+		for (uint32_t i = 0; i < s->n_peers; i++)
+			s->peers[i]->gone = true;
+		break;
+	default:
+		side_event(s, "an asynchronous event of the device");
+		break;
+	}
+}
+
 static bool tend_peers(struct side *s, bool done)
 {
 	uint64_t now = clock_ns();
 	bool over = true;
 
+	tend_device(s);
 	for (uint32_t i = 0; i < s->n_peers; i++) {
 		tend_peer(s->peers[i], done, now);
 		over = over && is_over(s->peers[i]);

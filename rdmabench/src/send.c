@@ -58,13 +58,13 @@ static int post_places(struct flow *f, const struct pattern_request *r, uint8_t 
 		.nsge = r->n,
 		.sge = places,
 		.raddr = remote,
-		.rkey = f->peer->remote.rkey,
+		.rkey = f->rkey,
 		.imm = (uint32_t)f->numbered,
 		.ah = f->ah,
 		.flags = flags};
 
 	for (uint32_t i = 0; i < r->n; i++) {
-		places[i] = (struct mlx5dvl_sge){local, f->peer->mr.lkey, r->len[i]};
+		places[i] = (struct mlx5dvl_sge){local, f->mr->lkey, r->len[i]};
 		local += r->len[i];
 	}
 	return mlx5dvl_post_list(f->qp, &l);
@@ -73,7 +73,7 @@ static int post_places(struct flow *f, const struct pattern_request *r, uint8_t 
 static int post_one_place(struct flow *f, const struct pattern_request *r, uint8_t *local,
 	uint64_t remote, unsigned flags)
 {
-	uint32_t lkey = f->peer->mr.lkey, rkey = f->peer->remote.rkey, len = r->total;
+	uint32_t lkey = f->mr->lkey, rkey = f->rkey, len = r->total;
 	uint32_t imm = (uint32_t)f->numbered;
 	uint64_t *word = (uint64_t *)(void *)local, n;
 
@@ -156,29 +156,22 @@ static void post_batch(struct flow *f, uint32_t n, uint64_t due_ns)
 	f->head++;
 }
 
-/* When the next batch is due; 0: at once. @ready_p: it is. */
-static uint64_t next_due(struct flow *f, uint64_t now_ns, bool *ready_p)
+/* When the next batch is due; 0: at once. The flows take turns. */
+static uint64_t next_due(const struct flow *f)
 {
 	const struct side *s = f->peer->side;
-	uint64_t flows = (uint64_t)s->t.qps * s->n_peers, interval;
+	double flows = (double)s->t.qps * s->n_peers;
+	double batches = (double)f->head * flows + f->index;
 
-	*ready_p = now_ns >= f->resume_ns;
 	if (!s->t.rate)
 		return 0;
-	interval = s->t.send_batch * NSEC_PER_SEC / s->t.rate * flows;
-	if (!f->due_ns) /* the flows take turns */
-		f->due_ns = s->start_ns + interval / flows * f->index + 1;
-	*ready_p = *ready_p && now_ns >= f->due_ns;
-	return f->due_ns;
+	return s->start_ns + (uint64_t)(batches * s->t.send_batch * 1e9 / (double)s->t.rate);
 }
 
 static void after_batch(struct flow *f, uint64_t now_ns)
 {
 	const struct traffic *t = &f->peer->side->t;
 
-	if (t->rate)
-		f->due_ns +=
-			t->send_batch * NSEC_PER_SEC / t->rate * t->qps * f->peer->side->n_peers;
 	if (t->burst && ++f->burst == t->burst) {
 		f->burst = 0;
 		f->resume_ns = now_ns + t->burst_pause_us * NSEC_PER_USEC;
@@ -188,14 +181,10 @@ static void after_batch(struct flow *f, uint64_t now_ns)
 bool flow_send(struct flow *f, uint64_t now_ns)
 {
 	const struct traffic *t = &f->peer->side->t;
-	uint64_t left = left_to_post(f, now_ns), due;
+	uint64_t left = left_to_post(f, now_ns), due = next_due(f);
 	uint32_t n = left < t->send_batch ? (uint32_t)left : t->send_batch;
-	bool ready;
 
-	if (!n || f->posted - f->completed + n > t->depth)
-		return false;
-	due = next_due(f, now_ns, &ready);
-	if (!ready)
+	if (!n || f->posted - f->completed + n > t->depth || now_ns < f->resume_ns || now_ns < due)
 		return false;
 	post_batch(f, n, due);
 	after_batch(f, now_ns);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "args.h"
 #include "base/compiler.h"
 #include "payload.h"
 
@@ -23,7 +24,7 @@ void side_event(struct side *s, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	fprintf(stderr, "rdmabench engine: %s\n", text);
-	json_array_append_new(s->events, json_string(text));
+	json_array_append_new(s->events, text_json(text));
 }
 
 static int said(char *why, const char *what, int err)
@@ -130,16 +131,38 @@ static int add_flow(struct side *s, struct peer *p, uint32_t i)
 	return err;
 }
 
+/* The first of the QPs whose memory is in a region. */
+static uint32_t first_of(const struct side *s, uint32_t region)
+{
+	return (uint32_t)((uint64_t)region * s->t.qps / s->t.regions);
+}
+
+static int add_regions(struct side *s, struct peer *p)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < s->t.regions && !err; i++) {
+		uint32_t first = first_of(s, i), end = first_of(s, i + 1);
+
+		err = mlx5dvl_mr_reg(s->ctx, p->mem + first * s->layout.size,
+			(end - first) * s->layout.size, ALL_RIGHTS, &p->regions[i]);
+		while (first < end)
+			p->flows[first++].mr = &p->regions[i];
+	}
+	return err;
+}
+
 static int add_memory(struct side *s, struct peer *p)
 {
 	size_t len = align_up(s->t.qps * s->layout.size, PAGE);
 
 	p->mem = aligned_alloc(PAGE, len);
 	p->flows = calloc(s->t.qps, sizeof(*p->flows));
-	if (!p->mem || !p->flows)
+	p->regions = calloc(s->t.regions, sizeof(*p->regions));
+	if (!p->mem || !p->flows || !p->regions)
 		return -ENOMEM;
 	memset(p->mem, 0, len);
-	return mlx5dvl_mr_reg(s->ctx, p->mem, len, ALL_RIGHTS, &p->mr);
+	return add_regions(s, p);
 }
 
 /* A datagram is one packet. */
@@ -177,10 +200,11 @@ void side_describe(const struct side *s, const struct peer *p, const char *run,
 	memset(d_p->run, 0, sizeof(d_p->run));
 	snprintf(d_p->run, sizeof(d_p->run), "%s", run);
 	d_p->addr = (uintptr_t)p->mem;
-	d_p->rkey = p->mr.rkey;
 	d_p->qps = s->t.qps;
-	for (uint32_t i = 0; i < s->t.qps; i++)
+	for (uint32_t i = 0; i < s->t.qps; i++) {
 		mlx5dvl_qp_info(p->flows[i].qp, &d_p->qp[i]);
+		d_p->rkey[i] = p->flows[i].mr->rkey;
+	}
 }
 
 int side_connect(struct peer *p, char why[WIRE_TEXT_MAX])
@@ -193,6 +217,7 @@ int side_connect(struct peer *p, char why[WIRE_TEXT_MAX])
 		struct flow *f = &p->flows[i];
 
 		f->remote = p->remote.addr + i * s->layout.size;
+		f->rkey = p->remote.rkey[i];
 		f->remote_qpn = theirs->qpn;
 		if (s->t.type == MLX5DVL_UD) {
 			err = mlx5dvl_qp_connect(f->qp, NULL);
@@ -212,7 +237,9 @@ static void close_peer(const struct side *s, struct peer *p)
 		mlx5dvl_qp_destroy(p->flows[i].qp);
 		free(p->flows[i].batches);
 	}
-	mlx5dvl_mr_dereg(&p->mr);
+	for (uint32_t i = 0; p->regions && i < s->t.regions; i++)
+		mlx5dvl_mr_dereg(&p->regions[i]);
+	free(p->regions);
 	free(p->flows);
 	free(p->mem);
 	free(p);

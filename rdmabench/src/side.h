@@ -33,17 +33,18 @@ struct flow {
 	struct peer *peer;
 	uint32_t index; /* among the peer's */
 	uint8_t *mem; /* by side.layout */
+	const struct mlx5dvl_mr *mr; /* of that memory */
+	uint32_t rkey; /* of the peer's */
 	uint64_t remote; /* address of the peer's, by the same layout */
 	uint32_t remote_qpn;
 	bool failed;
 	/* What it sends. */
 	struct batch *batches; /* a ring of side.t.depth */
-	uint32_t head, tail; /* of the ring; they run freely */
+	uint64_t head, tail; /* of the ring; they run freely */
 	uint64_t posted, completed; /* requests */
 	uint64_t numbered; /* requests that took a receive of the peer's */
 	uint64_t atomics[2]; /* fetch-and-adds, compare-and-swaps, that were posted */
 	uint64_t checked[2]; /* ... whose results have been compared */
-	uint64_t due_ns; /* of the next batch, with a rate */
 	uint64_t resume_ns; /* after a burst */
 	uint32_t burst; /* batches since the last pause */
 	/* What it receives. */
@@ -54,7 +55,7 @@ struct peer {
 	struct side *side;
 	struct wire_conn conn;
 	struct wire_side remote;
-	struct mlx5dvl_mr mr;
+	struct mlx5dvl_mr *regions; /* side.t.regions of them */
 	uint8_t *mem;
 	struct flow *flows; /* side.t.qps of them */
 	struct wire_tally theirs; /* of its DONE: what it sent */

@@ -26,6 +26,8 @@ void traffic_init(struct traffic *t)
 		.depth = 128,
 		.send_batch = 1,
 		.recv_batch = 64,
+		.buffers = 1,
+		.regions = 1,
 		.inline_max = MLX5DVL_INLINE_MAX,
 		.burst_pause_us = 100,
 		.duration_ns = 1000000000,
@@ -50,6 +52,8 @@ static int check_ranges(const struct traffic *t, char *why, size_t size)
 		{"the depth", t->depth, 1, TRAFFIC_DEPTH_MAX},
 		{"the send batch", t->send_batch, 1, t->depth},
 		{"the receive batch", t->recv_batch, 1, TRAFFIC_DEPTH_MAX},
+		{"the number of buffers", t->buffers, 1, TRAFFIC_BUFFERS_MAX},
+		{"the number of memory regions (at most one per QP)", t->regions, 1, t->qps},
 		{"the receive depth", t->rx_depth, 0, 32767},
 		{"the MTU", t->mtu, 0, 5},
 		{"the timeout", t->qp_timeout, 1, 31},
@@ -166,7 +170,7 @@ uint32_t traffic_rx_depth(const struct traffic *t)
 
 void traffic_layout(const struct traffic *t, struct layout *l_p)
 {
-	struct layout l = {.slots = t->check ? t->depth : 1,
+	struct layout l = {.slots = t->check ? t->depth : t->buffers,
 		.stride = align_up(t->pattern.largest, SLOT_ALIGN)};
 
 	l.write_at = l.slots * l.stride;

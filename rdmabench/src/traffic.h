@@ -14,6 +14,7 @@
 
 #define TRAFFIC_QPS_MAX 1024
 #define TRAFFIC_DEPTH_MAX 4096
+#define TRAFFIC_BUFFERS_MAX 64
 #define TRAFFIC_MEMORY_MAX (2ull << 30) /* bytes that one side registers for one peer */
 
 struct traffic {
@@ -27,6 +28,8 @@ struct traffic {
 	uint32_t send_batch; /* requests per doorbell; the last is signaled */
 	uint32_t recv_batch; /* receives taken per look */
 	uint32_t rx_depth; /* receives; 0: as many as fit into 64 MiB, at most 1024 */
+	uint32_t buffers; /* that a QP sends from, and its peer writes to, in turn */
+	uint32_t regions; /* memory regions that the QPs share out among them, at most qps */
 	uint32_t inline_max; /* up to so many bytes are copied into the request */
 	uint32_t burst; /* batches, then a pause; 0: no pauses */
 	uint32_t burst_pause_us;

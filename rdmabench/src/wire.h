@@ -100,9 +100,9 @@ const char *wire_error(int err);
 struct wire_side {
 	char run[WIRE_RUN_MAX]; /* of WELCOME; "" in JOIN */
 	uint64_t addr; /* of its memory: a layout per QP, one after the other */
-	uint32_t rkey;
 	uint32_t qps;
 	struct mlx5dvl_qp_info qp[TRAFFIC_QPS_MAX];
+	uint32_t rkey[TRAFFIC_QPS_MAX]; /* of a QP's part of the memory */
 };
 
 /* DONE and RESULT. */

@@ -4,11 +4,14 @@
  *	figures window N...	of samples, the compatible way
  *	figures merge FILE...	of statistics files, by the compatible rule; "-" where there is none
  *	figures real X...	as text
+ * and for collect.py:
+ *	figures file DIR RUN WINDOW N...	a statistics file of samples; WINDOW 0: cumulative
  */
 #include <inttypes.h>
 
 #include "base/test.h"
 #include "stats.h"
+#include "statsfile.h"
 
 #define MAX_SAMPLES 1000
 
@@ -56,6 +59,23 @@ static void real(int n, char **args)
 	}
 }
 
+static void file(int n, char **args)
+{
+	struct statsfile_attr a = {.dir = args[0],
+		.run = args[1],
+		.role = "client",
+		.clock = "none"};
+	struct statsfile *f;
+
+	CHECK(n > 2);
+	a.window = strtoull(args[2], NULL, 10);
+	CHECK_EQ(statsfile_open(&a, &f), 0);
+	for (int i = 3; i < n; i++)
+		CHECK_EQ(statsfile_add(f, strtoull(args[i], NULL, 10), 1), 0);
+	puts(statsfile_path(f));
+	CHECK_EQ(statsfile_close(f), 0);
+}
+
 int main(int argc, char **argv)
 {
 	CHECK(argc > 1);
@@ -63,6 +83,8 @@ int main(int argc, char **argv)
 		window(argc - 2, argv + 2);
 	else if (!strcmp(argv[1], "merge"))
 		merge(argc - 2, argv + 2);
+	else if (!strcmp(argv[1], "file"))
+		file(argc - 2, argv + 2);
 	else
 		real(argc - 2, argv + 2);
 	return 0;

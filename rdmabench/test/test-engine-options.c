@@ -53,6 +53,10 @@ static void refuses_nonsense(void)
 		"-l 0",
 		"-l 129",
 		"--recv-batch 0",
+		"--buf-num 0",
+		"--buf-num 65",
+		"--mr-num 0",
+		"--mr-num 2",
 		"-n 0",
 		"-n -1",
 		"-D 0",
@@ -138,7 +142,9 @@ static void understands(void)
 		0);
 	CHECK(o.fork && o.gbits && !strcmp(o.json, "-") && !strcmp(o.stats_dir, "d") && o.compat);
 	CHECK(!strcmp(o.run, "r.1") && o.timeout_s == 3 && o.t.pattern.n == 2);
-	CHECK_EQ(parse("--stats-file f --stats-window 7 --hosts 4", &o), 0);
+	CHECK_EQ(parse("--stats-file f --stats-window 7 --hosts 4 -q 3 --buf-num 5 --mr-num 2", &o),
+		0);
+	CHECK(o.t.buffers == 5 && o.t.regions == 2);
 	CHECK(!strcmp(o.stats_file, "f") && o.stats_window == 7 && o.hosts == 4);
 	CHECK_EQ(parse("--help --compat", &o), 0);
 	CHECK(o.help);

@@ -81,6 +81,10 @@ static void traffic_is_checked(void)
 	CHECK_EQ(WITH(send_batch, 129), -EINVAL);
 	CHECK_EQ(WITH(recv_batch, 0), -EINVAL);
 	CHECK_EQ(WITH(rx_depth, 32768), -EINVAL);
+	CHECK_EQ(WITH(buffers, 0), -EINVAL);
+	CHECK_EQ(WITH(buffers, TRAFFIC_BUFFERS_MAX + 1), -EINVAL);
+	CHECK_EQ(WITH(regions, 0), -EINVAL);
+	CHECK_EQ(WITH(regions, 2), -EINVAL); /* of one QP */
 	CHECK_EQ(WITH(mtu, 6), -EINVAL);
 	CHECK_EQ(WITH(qp_timeout, 32), -EINVAL);
 	CHECK_EQ(WITH(inline_max, MLX5DVL_INLINE_MAX + 1), -EINVAL);
@@ -90,7 +94,9 @@ static void traffic_is_checked(void)
 	CHECK_EQ(WITH(rate, UINT64_MAX), -EINVAL);
 	CHECK_EQ(WITH(burst_pause_us, 2000000), -EINVAL);
 	CHECK_EQ(WITH(type, 3), -EINVAL);
-	memset(t.pattern_text, 'w', sizeof(t.pattern_text));
+	memset(t.pattern_text, '0', sizeof(t.pattern_text)); /* would be w_1_1, if it had an end */
+	memcpy(t.pattern_text, "w_1_", 4);
+	t.pattern_text[sizeof(t.pattern_text) - 1] = '1';
 	CHECK_EQ(traffic_check(&t, why, sizeof(why)), -EINVAL);
 }
 

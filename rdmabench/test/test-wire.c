@@ -187,6 +187,8 @@ static void traffic_comes_back(void)
 	t.send_batch = 9;
 	t.recv_batch = 5;
 	t.rx_depth = 77;
+	t.buffers = 6;
+	t.regions = 5;
 	t.inline_max = 33;
 	t.burst = 4;
 	t.burst_pause_us = 12;
@@ -202,6 +204,7 @@ static void traffic_comes_back(void)
 	CHECK(!memcmp(&t.pattern, &back.pattern, sizeof(t.pattern)));
 	CHECK(back.type == t.type && back.bidirectional && !back.check && back.mtu == 3);
 	CHECK(back.qps == 7 && back.depth == 99 && back.send_batch == 9 && back.recv_batch == 5);
+	CHECK(back.buffers == 6 && back.regions == 5);
 	CHECK(back.rx_depth == 77 && back.inline_max == 33 && back.burst == 4);
 	CHECK(back.burst_pause_us == 12 && back.iterations == t.iterations && back.rate == 4242);
 	CHECK(back.duration_ns == t.duration_ns && back.qp_timeout == 14);
@@ -225,14 +228,18 @@ static void sides_come_back(void)
 	struct wire_buf b;
 	size_t n;
 
-	s = (struct wire_side){.run = "r-1", .addr = 0x123456789abc, .rkey = 0x1234, .qps = 2};
+	s = (struct wire_side){.run = "r-1",
+		.addr = 0x123456789abc,
+		.qps = 2,
+		.rkey = {0x1234, 0x5678}};
 	s.qp[1] = (struct mlx5dvl_qp_info){.qpn = 5, .psn = 6, .lid = 7, .mtu = 3, .rd_atomic = 9};
 	s.qp[1].qkey = 11;
 	s.qp[1].gid[15] = 12;
 	n = wire_put_side(bytes, sizeof(bytes), &s);
 	b = body_of(bytes, n);
 	CHECK_EQ(wire_get_side(&b, 2, &back), 0);
-	CHECK(!strcmp(back.run, "r-1") && back.addr == s.addr && back.rkey == s.rkey);
+	CHECK(!strcmp(back.run, "r-1") && back.addr == s.addr && back.rkey[0] == 0x1234 &&
+		back.rkey[1] == 0x5678);
 	CHECK(!memcmp(&back.qp[1], &s.qp[1], sizeof(s.qp[1])));
 	b = body_of(bytes, n);
 	CHECK_EQ(wire_get_side(&b, 1, &back), -EBADMSG);
@@ -241,6 +248,9 @@ static void sides_come_back(void)
 		CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
 	}
 	b = body_of(bytes, n + 1);
+	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
+	bytes[WIRE_RUN_MAX + 8] = 3; /* as many as are there, but it says otherwise */
+	b = body_of(bytes, n);
 	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
 	snprintf(s.run, sizeof(s.run), "../x");
 	n = wire_put_side(bytes, sizeof(bytes), &s);

@@ -19,11 +19,13 @@
  * different handles, of the same server too, are independent. Handles do not survive
  * fork(2) in the child, which may only destroy or disconnect them.
  *
- * Visibility: with fewer than eight calls in flight, shmipc_client_call() and
- * shmipc_server_reply() publish at once. With more, up to eight calls, or replies to one
- * client, are published together: the last of them at the latest at the sender's next poll
- * (a client's when it returns), flush or wait, at a call that is refused with -EAGAIN, at a
- * reply to another client, at a recv that gives 0, and when the server is destroyed. A peer
+ * Visibility: who keeps fewer than eight calls in flight (now, and at its last poll that
+ * followed a call) has each published at once, and each reply. With more, up to eight calls, or
+ * replies to one client, are published together. The last call goes at the latest at the
+ * client's next poll (or when that returns), flush or wait, or at a call that is refused with
+ * -EAGAIN; the last reply at the server's next flush, reply to another client, recv that gives
+ * 0, destroy, or poll or wait that finds no request or follows another one without a reply
+ * between. A peer
  * that sleeps in a wait function is woken by flush, by a wait before it yields or returns
  * in vain, after eight polls in vain, and otherwise after sixty-four bursts and polls together,
  * so that many messages pay for one memory fence. So who turns to something else after a
@@ -56,7 +58,8 @@
  * spoilt who writes in the region, wait for the next wake-up: give poll(2) a timeout
  * against that.
  *
- * Trust: the region is mode 0600; another user cannot open it. Whoever can map it can
+ * Trust: the region is mode 0600, and another user cannot open it; or 0660, and the members of
+ * a group that the server names can. Whoever can map it can
  * spoil what is in it (requests, responses and extra buffers of every client), can keep
  * the server busy with connects that are none, and can shorten the file, which ends its
  * users by SIGBUS. Nothing in it makes the server access memory outside of it or wait
@@ -77,6 +80,8 @@ extern "C" {
 struct shmipc_server;
 struct shmipc_client;
 
+#define SHMIPC_SET_GID 1u /* in attributes: gid is given, 0 being a group */
+#define SHMIPC_MAX_NAME 194u
 #define SHMIPC_MAX_CLIENTS 4095u
 #define SHMIPC_MAX_DEPTH (1u << 16)
 #define SHMIPC_MAX_PAYLOAD (1u << 20)
@@ -93,6 +98,15 @@ struct shmipc_attr {
 	uint32_t req_size; /* [56] bytes of a request, at most SHMIPC_MAX_PAYLOAD */
 	uint32_t resp_size; /* [56] bytes of a response, likewise */
 	uint32_t extra_size; /* [0] bytes of the buffer that a client shares with the server */
+	/*
+	 * Who may connect: 0600 (what 0 means), the server's user; 0660, the members
+	 * of the region's group too, which is gid if set has SHMIPC_SET_GID, otherwise that of
+	 * the server's process. At a connect: what the region must be. Another user's region is
+	 * refused unless mode is 0660 here too, and the client is a member of its group.
+	 */
+	uint32_t mode;
+	uint32_t gid;
+	uint32_t set; /* SHMIPC_SET_* */
 };
 
 /* A request that the server has taken out of its ring. */
@@ -121,15 +135,17 @@ struct shmipc_client_stats {
 /* ---- server ---- */
 
 /*
- * Makes the region name (no '/' in it, at most 194 bytes) with sizes attr (NULL: all
+ * Makes the region /dev/shm/shmipc.<name> with sizes attr (NULL: all
  * defaults) and serves it until destroy. What a dead server left under that name is
  * replaced; its clients get -EPIPE and may connect anew. Memory per client: two rings, each
  * of about depth times the lines that a burst takes (eight messages with a depth of 32 or
  * more), and extra_size; give the depth that you need, because short rings stay in the
  * nearest cache. 0, or
- *	-EINVAL		the name or a size is out of range: correct it
+ *	-EINVAL		the name is empty, contains '/' or is over SHMIPC_MAX_NAME bytes, or a
+ *			size is out of range
  *	-EADDRINUSE	a living server has the name: take another
  *	-EACCES, -ELOOP	the name is another user's, or a symbolic link: take another
+ *	-EPERM		the server's user is no member of gid
  *	-ENOMEM, -ENOSPC, -EMFILE, ...	as the kernel says: nothing is left behind
  */
 int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
@@ -148,7 +164,8 @@ void shmipc_server_destroy(struct shmipc_server *server);
 /*
  * Looks at every connected client, starting with another one each time, and returns how
  * many of them have requests; shmipc_server_recv() then hands these out, at most 8 of each
- * client until the next poll. Never fails, never blocks; publishes replies, notices new, leaving and dead clients, and, about every
+ * client until the next poll. Never fails, never blocks; publishes replies (see Visibility),
+ * notices new, leaving and dead clients, and, about every
  * 150 us while a client waits with its core given away, yields, so that clients that
  * share the server's core run. A loop that polls and finds nothing pauses once per turn,
  * or calls shmipc_server_wait().
@@ -191,8 +208,8 @@ static inline void shmipc_server_flush(struct shmipc_server *server);
 
 /*
  * Polls until a request is there or timeout_ns have passed: spins for about 1 us, yields
- * for about 100 us, then sleeps. What poll returned; 0 after the time, or when a signal came
- * while it slept.
+ * for about 100 us, then sleeps. 1 when there is one, for recv to hand out; 0 after the time, or
+ * when a signal came while it slept.
  */
 int shmipc_server_wait(struct shmipc_server *server, uint64_t timeout_ns);
 
@@ -243,12 +260,14 @@ typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uin
  * waits up to a second for the server, polling, to clean a place that a client left. 0, or
  *	-ENOENT		no such region: the server is not there yet; try again later
  *	-ECONNREFUSED	its server is dead or has closed: try again later
- *	-EAGAIN		every place is taken, or the server did not clean one within a
- *			second, or it is still starting; try again later
+ *	-EAGAIN		the server is just starting, or did not clean a free place within a
+ *			second: try again at once
+ *	-EUSERS		max_clients are connected: try again later
  *	-EPROTO		another layout version, or other sizes: not our server
  *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
- *	-EACCES, -ELOOP	another user's region
- *	-EINVAL, -ENOMEM, -EMFILE, ...
+ *	-EACCES, -ELOOP	the region is another user's, or not what mode and gid say
+ *	-EINVAL		the name, or mode, gid and set, as above
+ *	-ENOMEM, -EMFILE, ...
  */
 int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_client **client_p);

@@ -52,6 +52,9 @@ struct shmipc_client {
 	uint32_t open_max; /* calls in flight: depth, or 0 when the connection is over */
 	uint32_t req_size, resp_size;
 	uint64_t called, answered;
+	uint32_t window; /* calls in flight at the last poll before which there were new ones */
+	uint32_t alone; /* with fewer in flight a call that begins no burst travels alone */
+	uint64_t polled; /* called at that poll */
 	const uint32_t *server_state; /* not 0: the server sleeps; in the region */
 	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
 	uint32_t vain; /* looks in vain since the last burst */
@@ -90,6 +93,7 @@ struct shmipc_server {
 	int32_t budget; /* work until the next look at the clock */
 	uint32_t max_clients, depth, req_size, resp_size;
 	struct shmipc_peer *burst_peer; /* whom the burst is for */
+	unsigned char *polled; /* burst.next at the last poll that left replies in it */
 	struct cellring_burst burst;
 };
 
@@ -143,7 +147,7 @@ static inline int shmipc_client_call(struct shmipc_client *client, const void *r
 	client->called = n + 1;
 	client->calls[id].state = SHMIPC_CALL_BUSY;
 	client->calls[id].token = token;
-	if (client->burst.to || (open + 1 >= CELLRING_FEW && shmipc_client_begin(client))) {
+	if (client->burst.to || (open >= client->alone && shmipc_client_begin(client))) {
 		if (cellring_burst_add(&client->burst, id, req, len))
 			shmipc_client_full(client);
 	} else {
@@ -170,6 +174,20 @@ static inline void shmipc_client_polled(struct shmipc_client *client, int found)
 		return;
 	if (found ? ++client->unfenced >= SHMIPC_UNFENCED : ++client->vain >= SHMIPC_VAIN)
 		shmipc_client_wake_test(client);
+}
+
+/*
+ * How many calls the client keeps in flight: as many as there are when it has made its calls and
+ * polls. Between two polls there are fewer, down to none where a loop polls until nothing comes
+ * and calls then.
+ */
+static inline void shmipc_client_window(struct shmipc_client *client)
+{
+	if (client->polled == client->called)
+		return;
+	client->polled = client->called;
+	client->window = (uint32_t)(client->called - client->answered);
+	client->alone = client->window < CELLRING_FEW ? CELLRING_FEW - 1 : 0;
 }
 
 /* Is the next burst there? 0, 1, or -EPROTO: it cannot be one. */
@@ -220,6 +238,7 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 	int n = 0, r;
 
 	shmipc_client_publish(client);
+	shmipc_client_window(client);
 	do {
 		if (client->resp.slot == client->resp.ready) {
 			r = shmipc_client_look(client);
@@ -236,7 +255,8 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 				return n ? n : r;
 		}
 	} while (n < SHMIPC_POLL_MAX);
-	if (client->burst.to && (uint32_t)(client->called - client->answered) < CELLRING_FEW)
+	if (client->burst.to && client->alone &&
+		(uint32_t)(client->called - client->answered) < CELLRING_FEW)
 		shmipc_client_end_burst(client);
 	shmipc_client_publish(client);
 	shmipc_client_polled(client, n);
@@ -291,7 +311,6 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 {
 	uint32_t n = 0, i, at;
 
-	shmipc_server_publish(server);
 	/* Acquire: pairs with the release of a client's add, after it took its place. */
 	if (__builtin_expect(__atomic_load_n(server->changes, __ATOMIC_ACQUIRE) != server->seen, 0))
 		shmipc_server_rescan(server);
@@ -314,6 +333,9 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 	}
 	server->visit = 0;
 	server->n_visits = n;
+	if (!n || server->polled == server->burst.next)
+		shmipc_server_publish(server);
+	server->polled = server->burst.next;
 	shmipc_server_polled(server, n);
 	return (int)n;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The client: connecting, waiting, and what happens when the server is gone. */
+/* The client: connection, waiting, and the end of the server. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -148,8 +148,8 @@ static bool server_reached(const struct client *c)
 }
 
 /*
- * Is there a place that nobody holds, so that the server may clean it? Begins with the one
- * that was found the last time: a look at a lock takes as long as there are clients.
+ * Whether there is a place that no client holds, which the server may clean. Begins with the one
+ * that was found last, because testing a lock takes time for each client.
  */
 static bool place_is_abandoned(struct client *c, uint32_t *at)
 {
@@ -196,7 +196,7 @@ static int place_wait(struct client *c)
 
 	while (place_find(c, &raced) != 0) {
 		if (!raced && !place_is_abandoned(c, &at))
-			return -EAGAIN;
+			return -EUSERS;
 		if (!shmipc_deadline_left(&all))
 			return -EAGAIN;
 		if (server_has_closed(c) || server_is_dead(c))
@@ -241,6 +241,7 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 		return -ECONNREFUSED;
 	hot->depth = c->layout.attr.depth;
 	hot->req_size = c->layout.attr.req_size;
+	hot->alone = CELLRING_FEW - 1;
 	hot->resp_size = c->layout.attr.resp_size;
 	hot->idle_left = SHMIPC_IDLE_POLLS;
 	hot->server_state = &c->header->server_state;
@@ -263,13 +264,18 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_client **client_p)
 {
+	static const struct shmipc_attr any;
 	struct client *c = shmipc_alloc(1, sizeof(*c));
+	struct shm_access access;
 	int err;
 
 	if (!c)
 		return -ENOMEM;
 	c->wake = WAKEFD_NONE;
-	err = shm_attach(SHMIPC_PREFIX, name, sizeof(struct shmipc_header), &c->region);
+	err = shmipc_access(attr ? attr : &any, &access);
+	if (!err)
+		err = shm_attach_for(SHMIPC_PREFIX, name, sizeof(struct shmipc_header), &access,
+			&c->region);
 	if (err)
 		goto free_client;
 	err = client_init(c, attr);
@@ -329,7 +335,7 @@ COLD int shmipc_client_spoilt(struct shmipc_client *hot)
 	return client_end(client_of(hot), -EPROTO);
 }
 
-/* The response to a call that was given up: taken out, 0. Or to none: -EPROTO. */
+/* Consumes a response to an abandoned call and returns 0. -EPROTO: it answers no call. */
 COLD int shmipc_client_stray(struct shmipc_client *hot)
 {
 	uint32_t id = CELLRING_ID(cellring_head(hot->resp.slot));
@@ -348,16 +354,22 @@ COLD int shmipc_client_stray(struct shmipc_client *hot)
 /* ---- bursts ---- */
 
 /* For the call that has just been counted. */
+/* So many calls are to travel together, when this many are in flight. */
+static uint32_t burst_wish(const struct shmipc_client *hot, uint32_t open)
+{
+	return cellring_limit(open > hot->window ? open : hot->window);
+}
+
 int shmipc_client_begin(struct shmipc_client *hot)
 {
 	return cellring_burst_open(&hot->burst, &hot->req,
-		cellring_limit(shmipc_client_pending(hot)));
+		burst_wish(hot, shmipc_client_pending(hot)));
 }
 
 void shmipc_client_full(struct shmipc_client *hot)
 {
 	struct cellring_burst *b = &hot->burst;
-	uint32_t limit = cellring_limit(shmipc_client_pending(hot) + 1);
+	uint32_t limit = burst_wish(hot, shmipc_client_pending(hot) + 1);
 
 	cellring_burst_write_full(b);
 	shmipc_client_published(hot);
@@ -409,7 +421,7 @@ COLD int shmipc_client_idle(struct shmipc_client *hot)
 	return client_end(c, -EPIPE);
 }
 
-/* Responses came: waiting is over. */
+/* A response has arrived: ends the wait. */
 COLD void shmipc_client_resume(struct shmipc_client *hot)
 {
 	if (hot->idle == TELL)
@@ -433,7 +445,7 @@ void shmipc_client_wake_test(struct shmipc_client *hot)
 
 /* ---- wait ---- */
 
-/* 1: a response is there; 0; or why there will be none. */
+/* 1: a response has arrived; 0: not yet; -errno: none will. */
 static int client_look(struct client *c, bool slept)
 {
 	struct shmipc_client *hot = &c->hot;
@@ -648,7 +660,9 @@ uint32_t shmipc_client_index(const struct shmipc_client *hot)
 
 void shmipc_client_get_attr(const struct shmipc_client *hot, struct shmipc_attr *attr_p)
 {
-	*attr_p = container_of(hot, const struct client, hot)->layout.attr;
+	const struct client *c = container_of(hot, const struct client, hot);
+
+	*attr_p = shmipc_attr_of(&c->layout, &c->region);
 }
 
 void shmipc_client_get_stats(const struct shmipc_client *hot, struct shmipc_client_stats *stats_p)

@@ -53,6 +53,23 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 	return 0;
 }
 
+int shmipc_access(const struct shmipc_attr *attr, struct shm_access *access_p)
+{
+	if (attr->set & ~SHMIPC_SET_GID)
+		return -EINVAL;
+	return shm_access_init(access_p, attr->mode, attr->gid, attr->set & SHMIPC_SET_GID);
+}
+
+struct shmipc_attr shmipc_attr_of(const struct shmipc_layout *l, const struct shm_region *region)
+{
+	struct shmipc_attr a = l->attr;
+
+	a.mode = region->access.mode;
+	a.gid = region->access.gid;
+	a.set = SHMIPC_SET_GID;
+	return a;
+}
+
 struct cellring_cursor shmipc_req_start(const struct shmipc_layout *l, struct shmipc_place *place)
 {
 	struct cellring_cursor c;

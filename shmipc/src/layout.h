@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "base/compiler.h"
+#include "base/shm.h"
 #include "base/wakefd.h"
 
 /* What the public header declares is what the library exports. */
@@ -22,6 +23,7 @@
 #pragma GCC visibility pop
 
 #define SHMIPC_PREFIX "shmipc" /* of the file's name */
+static_assert(sizeof(SHMIPC_PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
 #define SHMIPC_VERSION 5u
 #define SHMIPC_WORDS 64u /* of the bitmap */
@@ -98,6 +100,12 @@ struct shmipc_layout {
 
 /* Sizes as given or, where 0, the default. -EINVAL when one is out of range. */
 int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p);
+
+/* Whom a region with these attributes is for. -EINVAL when there is no such access. */
+int shmipc_access(const struct shmipc_attr *attr, struct shm_access *access_p);
+
+/* The sizes, with who may open the region. */
+struct shmipc_attr shmipc_attr_of(const struct shmipc_layout *l, const struct shm_region *region);
 
 static inline struct shmipc_place *shmipc_place(const struct shmipc_layout *l, void *region,
 	uint32_t index)

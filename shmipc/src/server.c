@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The server: its life, who is connected, and what it does when it is not busy. */
+/* The server: creation, clients, waiting, and periodic work. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static void place_clean(struct server *s, uint32_t index)
 	__atomic_store_n(&place->server_epoch, ++s->epochs[index], __ATOMIC_RELEASE);
 }
 
-/* A bit was set: by a client that has the place, unless somebody plays tricks. */
+/* The bit of a place was set, by a client that holds it unless the client is hostile. */
 static void peer_admit(struct server *s, uint32_t index)
 {
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
@@ -108,7 +108,7 @@ static void active_rebuild(struct server *s)
 	s->stats.clients = hot->n_active;
 }
 
-/* Somebody connected, disconnected, or asked for places. */
+/* A client has connected, disconnected, or asked for places. */
 COLD void shmipc_server_rescan(struct shmipc_server *hot)
 {
 	struct server *s = server_of(hot);
@@ -133,7 +133,7 @@ COLD void shmipc_server_rescan(struct shmipc_server *hot)
 	}
 }
 
-/* Cleans the place if it is used by nobody who lives. */
+/* Cleans the place if no living client holds it. */
 static bool place_reclaim(struct server *s, uint32_t index)
 {
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
@@ -164,7 +164,7 @@ static void reclaim_all(struct server *s)
 		active_rebuild(s);
 }
 
-/* Every 2048 messages or polls: the core to those who wait for it, the dead away. */
+/* Every 2048 messages or polls: yields the core if a client waits, and reaps dead clients. */
 COLD void shmipc_server_rest(struct shmipc_server *hot)
 {
 	struct server *s = server_of(hot);
@@ -231,13 +231,13 @@ void shmipc_server_wake_test(struct shmipc_server *hot)
 
 /* ---- bursts ---- */
 
-/* A burst that cannot be, from a client that gains nothing by it: one request is taken. */
+/* A burst with an impossible count, from a hostile client: treated as one request. */
 COLD uint32_t shmipc_server_forged(struct shmipc_peer *peer)
 {
 	return cellring_arrive(&peer->req, CELLRING_HEAD(0, 1, 1));
 }
 
-/* A request with an impossible id or length: nobody's, it gets no answer. */
+/* A request with an impossible id or length: dropped without a reply. */
 COLD void shmipc_server_drop(struct shmipc_server *hot)
 {
 	server_of(hot)->stats.bad_requests++;
@@ -322,16 +322,16 @@ int shmipc_server_wait(struct shmipc_server *hot, uint64_t timeout_ns)
 		n = shmipc_server_poll(hot);
 	}
 	if (n)
-		return n;
+		return 1;
 	shmipc_server_flush(hot);
 	if (!timeout_ns)
 		return 0;
-	return server_wait_long(server_of(hot), &w, timeout_ns);
+	return server_wait_long(server_of(hot), &w, timeout_ns) != 0;
 }
 
 /* ---- wait on a descriptor ---- */
 
-/* Is nobody connected who could not wake us? */
+/* Whether every connected client can wake this server. */
 static bool all_reach(const struct server *s)
 {
 	uint64_t netns = wakefd_netns();
@@ -400,7 +400,9 @@ void *shmipc_server_extra(struct shmipc_server *hot, uint32_t client)
 
 void shmipc_server_get_attr(const struct shmipc_server *hot, struct shmipc_attr *attr_p)
 {
-	*attr_p = container_of(hot, const struct server, hot)->layout.attr;
+	const struct server *s = container_of(hot, const struct server, hot);
+
+	*attr_p = shmipc_attr_of(&s->layout, &s->region);
 }
 
 void shmipc_server_get_stats(const struct shmipc_server *hot, struct shmipc_server_stats *stats_p)
@@ -482,17 +484,21 @@ int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_server **server_p)
 {
 	static const struct shmipc_attr defaults;
+	struct shm_access access;
 	struct shmipc_layout l;
 	struct server *s;
 	int err;
 
-	err = shmipc_layout_plan(attr ? attr : &defaults, &l);
+	attr = attr ? attr : &defaults;
+	err = shmipc_layout_plan(attr, &l);
+	if (!err)
+		err = shmipc_access(attr, &access);
 	if (err)
 		return err;
 	s = server_alloc(&l);
 	if (!s)
 		return -ENOMEM;
-	err = shm_create(SHMIPC_PREFIX, name, l.size, &s->region);
+	err = shm_create_for(SHMIPC_PREFIX, name, l.size, &access, &s->region);
 	if (err) {
 		server_free(s);
 		return err;

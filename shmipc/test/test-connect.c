@@ -216,7 +216,7 @@ static void every_place_can_be_taken(void)
 		c[i] = test_join("places");
 		CHECK_EQ(shmipc_client_index(c[i]), i);
 	}
-	CHECK_EQ(shmipc_client_connect(test_name("places"), NULL, &more), -EAGAIN);
+	CHECK_EQ(shmipc_client_connect(test_name("places"), NULL, &more), -EUSERS);
 	shmipc_server_poll(s);
 	CHECK_EQ(clients_of(s), 8);
 	shmipc_client_disconnect(c[3]);
@@ -323,11 +323,32 @@ static void header_is_as_documented(void)
 	CHECK(stat(path, &st) != 0);
 }
 
+/* A name may have as many bytes as the header says. */
+static void names_are_checked(void)
+{
+	char longest[SHMIPC_MAX_NAME + 2];
+	struct shmipc_server *s;
+	struct shmipc_client *c;
+
+	memset(longest, 'n', sizeof(longest));
+	longest[SHMIPC_MAX_NAME + 1] = '\0';
+	CHECK_EQ(shmipc_server_create(longest, NULL, &s), -EINVAL);
+	CHECK_EQ(shmipc_client_connect(longest, NULL, &c), -EINVAL);
+	CHECK_EQ(shmipc_server_create("", NULL, &s), -EINVAL);
+	CHECK_EQ(shmipc_server_create("a/b", NULL, &s), -EINVAL);
+	longest[SHMIPC_MAX_NAME] = '\0';
+	CHECK_EQ(shmipc_server_create(longest, NULL, &s), 0);
+	CHECK_EQ(shmipc_client_connect(longest, NULL, &c), 0);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(layout_has_one_writer_per_line),
 		TEST(sizes_are_checked),
+		TEST(names_are_checked),
 		TEST(defaults_and_both_views_of_the_sizes),
 		TEST(connect_says_why_not),
 		TEST(bits_admit_nobody),

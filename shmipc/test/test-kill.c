@@ -12,9 +12,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
 
+#include "base/step.h"
 #include "common.h"
 
 #define WITNESS_FLIGHT 10 /* in bursts */
@@ -116,47 +115,23 @@ static void hold_turn(struct shmipc_server *s, struct holder *h)
 
 /* ---- tracing ---- */
 
-static void trace_me(void)
+/* The server, which goes on while a victim runs. */
+struct turn {
+	struct shmipc_server *s;
+	struct holder *h;
+};
+
+static void serve_turn(void *arg)
 {
-	CHECK_EQ(ptrace(PTRACE_TRACEME, 0, NULL, NULL), 0);
-	raise(SIGSTOP);
+	struct turn *t = arg;
+
+	hold_turn(t->s, t->h);
 }
 
-static void kill_and_reap(pid_t pid)
+/* The victim's next stop, after one instruction or one system call. False: it has ended. */
+static bool trace_step(pid_t pid, bool syscalls, struct turn *t)
 {
-	int status;
-
-	kill(pid, SIGKILL);
-	while (waitpid(pid, &status, __WALL) == pid && !WIFSIGNALED(status) && !WIFEXITED(status))
-		;
-}
-
-/* The victim's next stop, and the server, if any, goes on meanwhile. False: it ended. */
-static bool trace_stop(pid_t pid, struct shmipc_server *s, struct holder *h)
-{
-	int status = 0;
-	pid_t got;
-
-	do {
-		if (s)
-			hold_turn(s, h);
-		got = waitpid(pid, &status, s ? WNOHANG | __WALL : __WALL);
-		if (!got)
-			sched_yield();
-	} while (!got);
-	CHECK_EQ(got, pid);
-	if (WIFEXITED(status))
-		CHECK_EQ(WEXITSTATUS(status), 0);
-	else
-		CHECK(WIFSTOPPED(status));
-	return WIFSTOPPED(status);
-}
-
-/* One instruction, or to the next system call. */
-static bool trace_step(pid_t pid, bool syscalls, struct shmipc_server *s, struct holder *h)
-{
-	CHECK_EQ(ptrace(syscalls ? PTRACE_SYSCALL : PTRACE_SINGLESTEP, pid, NULL, NULL), 0);
-	return trace_stop(pid, s, h);
+	return step_next(pid, syscalls ? PTRACE_SYSCALL : PTRACE_SINGLESTEP, serve_turn, t) != 0;
 }
 
 /* ---- clients that die ---- */
@@ -182,12 +157,13 @@ static void victim_main(int trace, uint64_t tag)
 	int err, n;
 
 	if (trace == 1)
-		trace_me();
-	while ((err = shmipc_client_connect(name, &attr, &c)) == -EAGAIN)
-		;
+		step_trace_me();
+	do
+		err = shmipc_client_connect(name, &attr, &c);
+	while (err == -EAGAIN || err == -EUSERS);
 	CHECK_EQ(err, 0);
 	if (trace == 2)
-		trace_me();
+		step_trace_me();
 	for (int round = 0; round < (trace ? 3 : 1000000); round++) {
 		for (uint64_t i = 0; i < victim_calls(tag); i++)
 			CHECK_EQ(call_tag(c, tag + i), 0);
@@ -208,18 +184,19 @@ static void client_dies_traced(struct shmipc_server *s, struct holder *h, uint64
 	uint32_t syscalls = where == 1 ? (uint32_t)(test_rand(&seed) % 40) : 0;
 	uint32_t steps =
 		(uint32_t)(test_rand(&seed) % (where == 1 ? 100 : 300 * victim_calls(tag)));
+	struct turn turn = {s, h};
 	pid_t pid = fork_child();
 	bool alive;
 
 	if (pid == 0)
 		victim_main(where, tag);
-	alive = trace_stop(pid, s, h);
+	alive = step_wait(pid, serve_turn, &turn) != 0;
 	for (uint32_t i = 0; alive && i < syscalls; i++)
-		alive = trace_step(pid, true, s, h);
+		alive = trace_step(pid, true, &turn);
 	for (uint32_t i = 0; alive && i < steps; i++)
-		alive = trace_step(pid, false, s, h);
+		alive = trace_step(pid, false, &turn);
 	if (alive)
-		kill_and_reap(pid);
+		step_kill(pid);
 }
 
 static void client_dies_by_clock(struct shmipc_server *s, struct holder *h, uint64_t tag)
@@ -231,7 +208,7 @@ static void client_dies_by_clock(struct shmipc_server *s, struct holder *h, uint
 		victim_main(0, tag);
 	while (clock_ns() < end)
 		hold_turn(s, h);
-	kill_and_reap(pid);
+	step_kill(pid);
 }
 
 static void take_all_places(void)
@@ -406,10 +383,10 @@ static void server_dies(bool trace)
 
 	c = server_start(trace, &pid);
 	if (trace) {
-		alive = trace_stop(pid, NULL, NULL);
+		alive = step_wait(pid, NULL, NULL) != 0;
 		for (uint32_t i = 0; alive && i < steps; i++) {
 			client_turn(c, &b, flight);
-			alive = trace_step(pid, false, NULL, NULL);
+			alive = step_next(pid, PTRACE_SINGLESTEP, NULL, NULL) != 0;
 		}
 	} else {
 		end = clock_ns() + test_rand(&seed) % NSEC_PER_MSEC;
@@ -417,7 +394,7 @@ static void server_dies(bool trace)
 			client_turn(c, &b, flight);
 	}
 	CHECK(alive);
-	kill_and_reap(pid);
+	step_kill(pid);
 	server_is_gone(c, &b);
 }
 

@@ -159,8 +159,10 @@ static void foreign_files_are_refused(void)
 	for (size_t i = 0; i < 4; i++) { /* as long as with the default */
 		bad[0] = good;
 		(&bad[0].max_clients)[i] = 0;
-		a = (struct shmipc_attr){bad[0].max_clients, bad[0].depth, bad[0].req_size,
-			bad[0].resp_size, 0};
+		a = (struct shmipc_attr){.max_clients = bad[0].max_clients,
+			.depth = bad[0].depth,
+			.req_size = bad[0].req_size,
+			.resp_size = bad[0].resp_size};
 		CHECK_EQ(shmipc_layout_plan(&a, &zero), 0);
 		write_file(path, &bad[0], sizeof(bad[0]), (off_t)zero.size);
 		CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EPROTO);

@@ -515,6 +515,82 @@ static void held_replies_are_published(const char *how)
 		shmipc_server_destroy(s);
 }
 
+/*
+ * How many calls a client keeps in flight is what counts, not how many it has just then: after
+ * many, and then none, they are collected; after a poll with few in flight they are not.
+ */
+static void calls_in_flight_are_remembered(void)
+{
+	struct shmipc_server *s = test_serve("window", &msg_attr);
+	struct shmipc_client *c = test_join("window");
+	uint32_t n = 0, got = 0;
+
+	for (uint32_t round = 0; round < 3; round++) {
+		while (n < msg_attr.depth)
+			CHECK_EQ(call_tag(c, n++), 0);
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
+		while (serve_once(s))
+			;
+		while (shmipc_client_poll(c, count_one, &got))
+			;
+		CHECK_EQ(got, n);
+		n = got = 0;
+		for (uint32_t i = 1; i < 8; i++) {
+			CHECK_EQ(call_tag(c, n++), 0);
+			CHECK_EQ(held(&c->burst), i);
+		}
+		CHECK_EQ(shmipc_server_poll(s), 0);
+		CHECK_EQ(call_tag(c, n++), 0); /* a quarter of 32 */
+		CHECK_EQ(held(&c->burst), 0);
+	}
+	CHECK_EQ(serve_once(s), 8);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 8);
+	CHECK_EQ(call_tag(c, 0), 0);
+	CHECK_EQ(held(&c->burst), 1);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0); /* one in flight */
+	CHECK_EQ(serve_once(s), 1);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
+	CHECK_EQ(call_tag(c, 0), 0);
+	CHECK_EQ(held(&c->burst), 0);
+	CHECK_EQ(serve_once(s), 1);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+/* A server that answers one by one and polls: answers that the next ones can travel with wait. */
+static void replies_wait_for_the_next(void)
+{
+	struct shmipc_server *s = test_serve("single", &msg_attr);
+	struct shmipc_client *c = test_join("single");
+	struct shmipc_req r;
+	uint32_t got = 0;
+	struct msg m;
+
+	for (uint32_t round = 0; round < 2; round++) {
+		for (uint32_t i = 0; i < 32; i++)
+			CHECK_EQ(call_tag(c, i), 0);
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
+		while (!round && serve_once(s)) /* from now on all travel in eights */
+			;
+		while (shmipc_client_poll(c, count_one, &got))
+			;
+	}
+	for (uint32_t i = 0; i < 32; i++) {
+		CHECK_EQ(shmipc_server_poll(s), 1);
+		CHECK_EQ(held(&s->burst), i < 21 ? i % 8 : (i - 20) % 8);
+		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
+		if (i == 20) { /* a poll without an answer: who polls may wait for something else */
+			CHECK_EQ(shmipc_server_poll(s), 1);
+			CHECK_EQ(held(&s->burst), 0);
+		}
+		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
+	}
+	CHECK_EQ(shmipc_server_poll(s), 0);
+	CHECK_EQ(held(&s->burst), 0);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
 static void what_is_held_back_is_published(void)
 {
 	held_calls_are_published("poll");
@@ -769,6 +845,8 @@ int main(int argc, char **argv)
 		TEST(forged_responses_end_the_connection),
 		TEST(flood_is_bounded_by_depth),
 		TEST(what_is_held_back_is_published),
+		TEST(calls_in_flight_are_remembered),
+		TEST(replies_wait_for_the_next),
 		TEST(when_sleepers_are_looked_for),
 		TEST(held_replies_go_with_their_client),
 		TEST(hostile_bursts_are_bounded),

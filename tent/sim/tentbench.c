@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #include "decide.h"
+#include "move.h"
 #include "options.h"
 #include "summary.h"
 
 static const char usage[] = "Usage: tentbench COMMAND [OPTION]...\n"
+			    "  server     memory for clients; tentbench server --help\n"
+			    "  client     move memory, and say how fast; tentbench client --help\n"
 			    "  sim        simulate rails and the scheduler; tentbench sim --help\n"
 			    "  --help, --version\n";
 
@@ -156,17 +159,33 @@ static int sim(int argc, char **argv)
 	return o.list ? list_cases() : with_config(&o);
 }
 
+static int move(int argc, char **argv, bool server)
+{
+	struct move_options o;
+	char why[400];
+
+	if (move_options_parse(argc, argv, server, &o, why, sizeof(why))) {
+		fprintf(stderr, "tentbench %s: %s\n", argv[0], why);
+		return 2;
+	}
+	if (o.help)
+		return fputs(move_usage, stdout) < 0;
+	return server ? move_server(&o) : move_client(&o);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1 && !strcmp(argv[1], "sim"))
 		return sim(argc - 1, argv + 1);
+	if (argc > 1 && (!strcmp(argv[1], "server") || !strcmp(argv[1], "client")))
+		return move(argc - 1, argv + 1, argv[1][0] == 's');
 	if (argc == 2 && !strcmp(argv[1], "--help"))
 		return fputs(usage, stdout) < 0;
 	if (argc == 2 && !strcmp(argv[1], "--version")) {
 		puts("tentbench " TENT_VERSION);
 		return 0;
 	}
-	fprintf(stderr, "tentbench: %s%s%s: give sim, --help or --version\n",
+	fprintf(stderr, "tentbench: %s%s%s: give server, client, sim, --help or --version\n",
 		argc > 1 ? "unknown command '" : "no command", argc > 1 ? argv[1] : "",
 		argc > 1 ? "'" : "");
 	return 2;

@@ -8,6 +8,8 @@
 
 #define MAX_REQUESTS (1u << 16)
 #define MAX_SLICES (1u << 20)
+#define PROBE_TIMEOUT_NS 2000000ull
+#define STALL_MIN_NS 2000000ull
 
 static bool rails_fit(const struct sched_attr *a)
 {
@@ -34,7 +36,8 @@ static bool attr_fits(const struct sched_attr *a)
 {
 	if (!a->n_rails || a->n_rails > SCHED_MAX_RAILS || !a->n_locations ||
 		a->n_locations > SCHED_MAX_LOCATIONS || a->n_groups > SCHED_MAX_GROUPS ||
-		a->max_requests > MAX_REQUESTS || a->max_slices > MAX_SLICES)
+		a->max_requests > MAX_REQUESTS || a->max_slices > MAX_SLICES ||
+		(a->stall_min_ns > SCHED_STALL_MAX_NS && a->stall_min_ns != SCHED_NEVER))
 		return false;
 	return rails_fit(a);
 }
@@ -96,6 +99,8 @@ int sched_create(const struct sched_attr *attr, struct sched **s_p)
 	s->n_locations = attr->n_locations;
 	s->n_groups = attr->n_groups;
 	s->random = attr->seed;
+	s->stall_min_ns = attr->stall_min_ns ? attr->stall_min_ns : STALL_MIN_NS;
+	s->probe_timeout_ns = attr->probe_timeout_ns ? attr->probe_timeout_ns : PROBE_TIMEOUT_NS;
 	if (!allocate(s, attr)) {
 		sched_destroy(s);
 		return -ENOMEM;

@@ -6,8 +6,6 @@
 
 #define BACKOFF_MIN_NS 1000000ull
 #define BACKOFF_MAX_NS 1000000000ull
-#define PROBE_TIMEOUT_NS 2000000ull
-#define STALL_MIN_NS 2e6
 #define STALL_TIMES 16 /* the expected time of the slice at the head */
 
 /* Slices that are bound to the rail but not posted need no fence. */
@@ -78,7 +76,7 @@ static void probe(struct sched *s, uint64_t now, uint32_t rail)
 	struct rail *r = &s->rails[rail];
 
 	r->state = RAIL_PROBING;
-	r->probe_at = now + PROBE_TIMEOUT_NS;
+	r->probe_at = now + s->probe_timeout_ns;
 	r->epoch++;
 	s->ops->probe(s->arg, rail, r->epoch);
 }
@@ -112,8 +110,8 @@ static double patience(const struct sched *s, uint32_t rail)
 	double head = (double)s->slices[s->posted[rail].head].length;
 	double ns = STALL_TIMES * (r->latency + head / r->rate);
 
-	if (ns < STALL_MIN_NS)
-		return STALL_MIN_NS;
+	if (ns < (double)s->stall_min_ns)
+		return (double)s->stall_min_ns;
 	return ns < SCHED_STALL_MAX_NS ? ns : SCHED_STALL_MAX_NS;
 }
 
@@ -124,7 +122,7 @@ static uint64_t rail_deadline(const struct sched *s, uint32_t rail)
 
 	if (r->state == RAIL_DOWN || r->state == RAIL_PROBING)
 		return r->probe_at;
-	if (rail_in_use(r) && r->posted)
+	if (rail_in_use(r) && r->posted && s->stall_min_ns != SCHED_NEVER)
 		return r->progress_at + (uint64_t)patience(s, rail);
 	return SCHED_NEVER;
 }

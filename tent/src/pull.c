@@ -189,7 +189,7 @@ static bool others_sooner(const struct sched *s, const struct view *v, const str
 
 		if (r == rail || v->cost[r] < 0 || s->rails[r].state != RAIL_UP)
 			continue;
-		length = (double)block_for(v, r, h->block);
+		length = (double)length_for(s, v, h, r);
 		slices = (at - SOONER_NS - free_at(s, v, r)) * v->rate[r] / length;
 		if (slices >= 1)
 			waiting -= (double)(uint64_t)slices * length;

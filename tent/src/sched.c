@@ -220,6 +220,17 @@ int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req)
 	return 0;
 }
 
+void sched_cancel(struct sched *s, uint64_t user)
+{
+	for (uint32_t id = 0; id < s->request_ids.capacity; id++) {
+		const struct request *q = &s->requests[id];
+
+		/* What has ended, and only waits for rail_ops.done, keeps its status. */
+		if (slab_in_use(&s->request_ids, id) && q->user == user && (q->open || !all_cut(q)))
+			request_fail(s, id, -ECANCELED);
+	}
+}
+
 /* A slice of a failed rail, in no list and released, goes to another one. */
 static void slice_again(struct sched *s, uint32_t id)
 {

@@ -91,6 +91,9 @@ struct sched_attr {
 	uint32_t n_groups;
 	uint32_t max_requests; /* 0: 64 */
 	uint32_t max_slices; /* bound to rails at a time, all requests; 0: 4096 */
+	uint64_t stall_min_ns; /* a rail may be silent for so long; 0: 2 ms, at most 45 ms;
+				  SCHED_NEVER: for as long as it likes */
+	uint64_t probe_timeout_ns; /* until a probe is given up; 0: 2 ms */
 	uint64_t seed;
 	const struct rail_ops *ops;
 	void *arg;
@@ -140,6 +143,12 @@ void sched_destroy(struct sched *s);
  * -ENETUNREACH: no rail is up that this request may use.
  */
 int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req);
+
+/*
+ * Ends the open request of this user with -ECANCELED: rail_ops.done is called when what is
+ * posted has ended; nothing more is. Without effect if there is none.
+ */
+void sched_cancel(struct sched *s, uint64_t user);
 
 /*
  * A slice has ended, with 0 or an -errno. An error excludes the rail. -ESTALE: the token

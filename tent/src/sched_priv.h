@@ -76,6 +76,7 @@ struct sched {
 	uint32_t round_robin; /* baseline's and the probes' next rail */
 	uint64_t calls; /* of smart's allocation, single ones included */
 	uint64_t random;
+	uint64_t stall_min_ns, probe_timeout_ns;
 	uint64_t wake_at; /* when what was left to a busy rail is looked at again */
 	struct sched_stats stats;
 };

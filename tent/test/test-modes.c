@@ -231,6 +231,27 @@ static void pull_leaves_the_tail_to_the_fast(void)
 	fake_fini(&f);
 }
 
+/* Idle rails do not leave a slice to each other, whatever their rates and its length. */
+static void pull_leaves_nothing_to_idle_rails(void)
+{
+	uint64_t seed = test_seed();
+
+	for (int i = 0; i < 300; i++) {
+		uint64_t length = SLICE + test_rand(&seed) % (4 * SLICE);
+		struct fake f;
+
+		fake_init(&f, TENT_PULL);
+		memset(f.tiers, 0, sizeof(f.tiers));
+		for (uint32_t r = 0; r < FAKE_RAILS && i % 2; r++)
+			f.rails[r].rate = RATE * (1 + (double)(test_rand(&seed) % 64) / 8);
+		fake_start(&f);
+		CHECK_EQ(fake_submit(&f, length), 0);
+		fake_drain(&f);
+		CHECK_EQ(f.done, 1);
+		fake_fini(&f);
+	}
+}
+
 static void pull_looks_again_when_the_fast_prove_slow(void)
 {
 	struct fake f;
@@ -384,6 +405,7 @@ int main(int argc, char **argv)
 		TEST(every_hundredth_call_is_a_probe),
 		TEST(pull_keeps_slices_until_a_window_has_room),
 		TEST(pull_leaves_the_tail_to_the_fast),
+		TEST(pull_leaves_nothing_to_idle_rails),
 		TEST(pull_looks_again_when_the_fast_prove_slow),
 		TEST(pull_tries_a_slow_rail_again),
 		TEST(pull_prefers_local_rails),

@@ -618,6 +618,66 @@ static void allocates_nothing_after_create(void)
 	}
 }
 
+/* What is posted ends; nothing more is posted, and the other request does not notice. */
+static void a_request_is_cancelled(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct fake f;
+		uint32_t posted;
+
+		fake_init(&f, modes[i]);
+		for (uint32_t r = 0; r < FAKE_RAILS; r++)
+			f.rails[r].depth = 1;
+		fake_start(&f);
+		CHECK_EQ(fake_submit(&f, 30 * SLICE), 0);
+		CHECK_EQ(fake_submit(&f, 3 * SLICE), 0);
+		posted = f.n_posts;
+		sched_cancel(f.s, 30 * SLICE);
+		sched_cancel(f.s, 12345); /* there is none */
+		CHECK_EQ(f.done, 0);
+		fake_drain(&f);
+		CHECK_EQ(f.done, 2);
+		CHECK_EQ(f.failed, 1);
+		CHECK(f.n_posts <= posted + 3);
+		CHECK(sched_idle(f.s));
+		sched_cancel(f.s, 30 * SLICE); /* it has ended */
+		fake_run(&f);
+		CHECK_EQ(f.done, 2);
+		fake_fini(&f);
+	}
+}
+
+/* How long a rail may be silent can be set, and for ever. */
+static void patience_can_be_set(void)
+{
+	struct sched_attr attr;
+	struct fake f;
+
+	fake_init(&f, TENT_PULL);
+	attr = fake_attr(&f);
+	attr.stall_min_ns = SCHED_STALL_MAX_NS + 1;
+	CHECK_EQ(sched_create(&attr, &f.s), -EINVAL);
+	attr.stall_min_ns = 30000000;
+	CHECK_EQ(sched_create(&attr, &f.s), 0);
+	CHECK_EQ(fake_submit(&f, SLICE), 0);
+	f.now += 29000000;
+	fake_run(&f);
+	CHECK_EQ(f.fences[f.posts[0].rail], 0);
+	f.now += 1000001;
+	fake_run(&f);
+	CHECK_EQ(f.fences[f.posts[0].rail], 1);
+	fake_fini(&f);
+	fake_init(&f, TENT_PULL);
+	attr.stall_min_ns = SCHED_NEVER;
+	CHECK_EQ(sched_create(&attr, &f.s), 0);
+	CHECK_EQ(fake_submit(&f, SLICE), 0);
+	f.now += 1ull << 60;
+	fake_run(&f);
+	CHECK_EQ(f.fences[f.posts[0].rail], 0);
+	CHECK_EQ(f.wake, SCHED_NEVER);
+	fake_fini(&f);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -642,6 +702,8 @@ int main(int argc, char **argv)
 		TEST(a_full_queue_is_asked_again),
 		TEST(a_rail_that_refuses_posts_has_failed),
 		TEST(allocates_nothing_after_create),
+		TEST(a_request_is_cancelled),
+		TEST(patience_can_be_set),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

@@ -10,6 +10,9 @@ LAYERS = {
     "delegrpc": ("delegrpc_", {"base", "cellring"}, set()),
     "shmipc": ("shmipc_", {"base", "cellring"}, set()),
     "flux": ("flux_", {"base", "cellring"}, set()),
+    "tent": ("tent_", {"base", "latrec", "mlx5dv-lite"},
+             {"liblatrec.so.0", "libmlx5dv-lite.so.0", "libhwloc.so.15", "libjansson.so.4",
+              "libm.so.6"}),
 }
 
 # Layers without a library: all of them is in their headers, which include nothing of ours.
@@ -21,8 +24,9 @@ LIBC = {"libc.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0"}
 # Programs: (file, directories they may include from, libraries they need besides libc).
 PROGRAMS = {
     "rdmabench": ("rdmabench/rdmabench", {"base", "latrec", "mlx5dv-lite"},
-                  {"liblatrec.so.0", "libmlx5dv-lite.so.0", "libjansson.so.4"}),
-    "tent": ("tent/sim/tentbench", {"base"}, {"libjansson.so.4", "libm.so.6"}),
+                  {"liblatrec.so.0", "libmlx5dv-lite.so.0", "libjansson.so.4", "libm.so.6"}),
+    "tentbench": ("tent/sim/tentbench", {"base"},
+                  {"libtent.so.0", "liblatrec.so.0", "libjansson.so.4", "libm.so.6"}),
     "benchkv": ("benchkv/benchkv",
                 {"base", "latrec", "mlx5dv-lite", "copyrpc", "cellring", "delegrpc", "shmipc", "flux"},
                 {"liblatrec.so.0", "libcopyrpc.so.0", "libdelegrpc.so.0", "libshmipc.so.0",
@@ -52,6 +56,7 @@ HEADERS = {
     "delegrpc": ["delegrpc.h"],
     "shmipc": ["shmipc.h"],
     "flux": ["flux.h"],
+    "tent": ["tent.h"],
 }
 
 

@@ -41,6 +41,25 @@ static inline int fdtest_open(void)
 	return n;
 }
 
+/* The number of timers of this process that run. */
+static inline int fdtest_timers(void)
+{
+	char path[64], line[256];
+	int n = 0;
+
+	for (int fd = 0; fd < 256; fd++) {
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+		f = fopen(path, "r");
+		while (f && fgets(line, sizeof(line), f))
+			n += !strncmp(line, "it_value:", 9) && strcmp(line, "it_value: (0, 0)\n");
+		if (f)
+			fclose(f);
+	}
+	return n;
+}
+
 /* Opens descriptors until their numbers have no gaps. */
 static inline void fdtest_fill_gaps(void)
 {

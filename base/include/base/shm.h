@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A named shared-memory region. One process (the server) creates it, others of the same user map
- * it, and each of them can test whether another one is still alive.
+ * A named shared-memory region. One process (the server) creates it, others of the same user or of
+ * one group map it, and each of them can test whether another one is still alive.
  *
  *	struct shm_region r;
  *	err = shm_create("layer", "job7", size, &r);	server; holds byte 0
@@ -24,8 +24,11 @@
  * A process maps a region once, however many objects of its threads have it open. They share
  * its page tables, and a thread sanitizer recognises it as the same memory.
  *
- * The file is /dev/shm/<prefix>.<name>, mode 0600. shm_create() and shm_attach() do not follow
- * symbolic links and refuse files that another user owns or may open.
+ * The file is /dev/shm/<prefix>.<name>, mode 0600, or 0660 for a group. shm_create() and
+ * shm_attach() do not follow symbolic links, and refuse files that everybody may open or that
+ * another user owns. shm_attach_for() accepts another user's region if it is for a group, and the
+ * caller expects that. Otherwise any member of a group that two users share could create a region
+ * of a known name for the other one to attach to.
  *
  * A region belongs to one thread at a time; different regions are independent. It must not move
  * while it is open (the fork handler knows its address).
@@ -40,6 +43,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -50,12 +54,20 @@
 #define SHM_NAMING UINT32_MAX /* except this: held while a file gets a server or loses its name */
 #define SHM_TRIES 1000 /* lost races with other creators before -EADDRINUSE */
 
+/* Whom a region is for; all zero: its user alone. */
+struct shm_access {
+	uint32_t mode; /* 0600, 0660, or 0: create makes 0600, attach takes either of its user's */
+	uint32_t gid; /* with has_gid: the group, otherwise the creator's */
+	bool has_gid;
+};
+
 struct shm_region {
 	void *addr;
 	size_t size;
 	int fd; /* its description holds the locks; -1 in a forked child */
 	bool named; /* this process has made the name and not removed it yet */
 	char path[SHM_NAME_MAX + 3]; /* for shm_open(3) */
+	struct shm_access access; /* as the file has it */
 	dev_t dev; /* of the mapped file */
 	ino_t ino;
 	struct shm_region *next;
@@ -200,13 +212,60 @@ static inline int shm_locked(const struct shm_region *r, uint32_t byte)
 	return fl.l_type != F_UNLCK;
 }
 
-/* Returns -EACCES unless this user owns the file and nobody else may open it. */
-static inline int shm_check_owner(int fd, struct stat *st_p)
+/* Returns -EINVAL for another mode than these two, or for a group with mode 0600. */
+static inline int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, bool has_gid)
 {
+	if (mode && mode != 0600 && mode != 0660)
+		return -EINVAL;
+	if (has_gid && mode != 0660)
+		return -EINVAL;
+	*a = (struct shm_access){.mode = mode, .gid = has_gid ? gid : 0, .has_gid = has_gid};
+	return 0;
+}
+
+/* Is this process a member? A process that may open every file need not be one. */
+static inline bool shm_in_group(gid_t gid)
+{
+	int n = getgroups(0, NULL);
+	gid_t *groups = (gid_t *)calloc(n > 0 ? (size_t)n : 1, sizeof(*groups));
+	bool found = gid == getegid();
+
+	n = groups ? getgroups(n, groups) : 0;
+	for (int i = 0; i < n && !found; i++)
+		found = groups[i] == gid;
+	free(groups);
+	return found;
+}
+
+/*
+ * Returns -EACCES unless this user owns the file, or its group has it where that is expected, and
+ * nobody else may open it.
+ */
+static inline int shm_check_owner(int fd, const struct shm_access *expected, struct stat *st_p)
+{
+	uint32_t mode;
+
 	if (fstat(fd, st_p) != 0)
 		return -errno;
-	if (!S_ISREG(st_p->st_mode) || st_p->st_uid != geteuid() || st_p->st_mode & 077)
+	mode = st_p->st_mode & 0777;
+	if (!S_ISREG(st_p->st_mode) || (mode & 077 && mode != 0660))
 		return -EACCES;
+	if (expected->mode && expected->mode != mode)
+		return -EACCES;
+	if (expected->has_gid && expected->gid != st_p->st_gid)
+		return -EACCES;
+	if (st_p->st_uid == geteuid())
+		return 0;
+	return expected->mode == 0660 && shm_in_group(st_p->st_gid) ? 0 : -EACCES;
+}
+
+/* Opens the file to a group, by its descriptor, before it is complete. */
+static inline int shm_give_access(int fd, const struct shm_access *a)
+{
+	if (a->has_gid && fchown(fd, (uid_t)-1, a->gid) != 0)
+		return -errno;
+	if (a->mode && fchmod(fd, a->mode) != 0)
+		return -errno;
 	return 0;
 }
 
@@ -231,7 +290,8 @@ static inline int shm_is_current(const struct shm_region *r)
  * Maps the file through another description, or shares an existing mapping of this process.
  * Returns -ESTALE if the name now refers to another file than the description for the locks.
  */
-static inline int shm_map(struct shm_region *r, const struct stat *locked, size_t size)
+static inline int shm_map(struct shm_region *r, const struct stat *locked, size_t size,
+	const struct shm_access *expected)
 {
 	struct shm_region *same;
 	struct stat st;
@@ -241,7 +301,7 @@ static inline int shm_map(struct shm_region *r, const struct stat *locked, size_
 
 	if (fd < 0)
 		return errno == ENOENT ? -ESTALE : -errno;
-	err = shm_check_owner(fd, &st);
+	err = shm_check_owner(fd, expected, &st);
 	if (!err && (st.st_dev != locked->st_dev || st.st_ino != locked->st_ino))
 		err = -ESTALE;
 	if (!err) {
@@ -249,6 +309,7 @@ static inline int shm_map(struct shm_region *r, const struct stat *locked, size_
 		r->dev = st.st_dev;
 		r->ino = st.st_ino;
 		r->size = size;
+		r->access = (struct shm_access){st.st_mode & 0777, st.st_gid, true};
 		same = shm_same_mapping(r);
 		addr = same ? same->addr :
 			      mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -270,12 +331,13 @@ static inline int shm_map(struct shm_region *r, const struct stat *locked, size_
  */
 static inline int shm_remove_stale(struct shm_region *r)
 {
+	const struct shm_access own = {0};
 	struct stat st;
 	int err = shm_open_locked(r, 0), alive, current = 0;
 
 	if (err)
 		return err == -ENOENT ? -EAGAIN : err;
-	err = shm_check_owner(r->fd, &st);
+	err = shm_check_owner(r->fd, &own, &st);
 	if (!err)
 		err = shm_lock(r, SHM_NAMING);
 	if (!err)
@@ -324,10 +386,11 @@ static inline int shm_create_file(struct shm_region *r)
  *	-EINVAL		the name is empty, too long, or contains '/'; size 0
  *	-EADDRINUSE	a living server has the name
  *	-EACCES, -ELOOP	another user has the name, or it is a symbolic link
+ *	-EPERM		the process may not give a file to this group
  *	-ENOSPC, -ENOMEM, -EMFILE, ...	from the kernel; nothing is left behind
  */
-static inline int shm_create(const char *prefix, const char *name, size_t size,
-	struct shm_region *r)
+static inline int shm_create_for(const char *prefix, const char *name, size_t size,
+	const struct shm_access *access, struct shm_region *r)
 {
 	struct stat st;
 	int err = size ? shm_set_path(r, prefix, name) : -EINVAL;
@@ -342,6 +405,9 @@ static inline int shm_create(const char *prefix, const char *name, size_t size,
 	}
 	if (err)
 		return err == -EAGAIN ? -EADDRINUSE : err;
+	err = shm_give_access(r->fd, access);
+	if (err)
+		goto remove;
 	/* With ftruncate() alone, a full /dev/shm would raise SIGBUS later. */
 	do
 		err = -posix_fallocate(r->fd, 0, (off_t)size);
@@ -349,14 +415,24 @@ static inline int shm_create(const char *prefix, const char *name, size_t size,
 	if (!err && fstat(r->fd, &st) != 0)
 		err = -errno;
 	if (!err)
-		err = shm_map(r, &st, size);
-	if (err) {
-		shm_unlink(r->path);
-		shm_close_locked(r);
-		return err;
-	}
+		err = shm_map(r, &st, size, access);
+	if (err)
+		goto remove;
 	r->named = true;
 	return 0;
+remove:
+	shm_unlink(r->path);
+	shm_close_locked(r);
+	return err;
+}
+
+/* For this user alone. */
+static inline int shm_create(const char *prefix, const char *name, size_t size,
+	struct shm_region *r)
+{
+	const struct shm_access own = {0};
+
+	return shm_create_for(prefix, name, size, &own, r);
 }
 
 /*
@@ -367,10 +443,11 @@ static inline int shm_create(const char *prefix, const char *name, size_t size,
  *	-ECONNREFUSED	its server is dead; a new one will replace it
  *	-EAGAIN		its server is still making it (smaller than min_size), or a new
  *			server is replacing it at this moment
- *	-EACCES		it belongs to another user
+ *	-EACCES		it belongs to another user, or is not what is expected; or it is a
+ *			group's region whose server has only just begun to make it
  */
-static inline int shm_attach(const char *prefix, const char *name, size_t min_size,
-	struct shm_region *r)
+static inline int shm_attach_for(const char *prefix, const char *name, size_t min_size,
+	const struct shm_access *expected, struct shm_region *r)
 {
 	struct stat st;
 	int err = shm_set_path(r, prefix, name);
@@ -379,7 +456,7 @@ static inline int shm_attach(const char *prefix, const char *name, size_t min_si
 		err = shm_open_locked(r, 0);
 	if (err)
 		return err;
-	err = shm_check_owner(r->fd, &st);
+	err = shm_check_owner(r->fd, expected, &st);
 	if (!err) {
 		int alive = shm_locked(r, SHM_SERVER);
 
@@ -388,13 +465,22 @@ static inline int shm_attach(const char *prefix, const char *name, size_t min_si
 		else if (st.st_size <= 0 || (size_t)st.st_size < min_size)
 			err = -EAGAIN;
 		else
-			err = shm_map(r, &st, (size_t)st.st_size);
+			err = shm_map(r, &st, (size_t)st.st_size, expected);
 	}
 	if (err) {
 		shm_close_locked(r);
 		return err == -ESTALE ? -EAGAIN : err;
 	}
 	return 0;
+}
+
+/* For a region of this user. */
+static inline int shm_attach(const char *prefix, const char *name, size_t min_size,
+	struct shm_region *r)
+{
+	const struct shm_access own = {0};
+
+	return shm_attach_for(prefix, name, min_size, &own, r);
 }
 
 /*

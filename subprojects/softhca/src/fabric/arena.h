@@ -23,7 +23,7 @@
 #include "topo/topo.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 2
+#define ARENA_VERSION 3
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */

@@ -171,6 +171,8 @@ static int load_environment(struct arena *a)
 		r = fault_load_env(a->faults, why, sizeof(why));
 	if (r)
 		return r;
+	for (uint32_t i = 0; i < a->topo.nrails; i++)
+		a->rails[i].link_down = a->topo.rails[i].down;
 	r = link_mode_from_env();
 	if (r < 0)
 		return because(r, "SOFTHCA_LINK must be off, real or virtual");

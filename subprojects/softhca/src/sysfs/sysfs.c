@@ -187,8 +187,8 @@ static void build_port(struct tree *b, const struct softhca_rail *r)
 	char name[32];
 
 	softhca_rate_speed(r->rate_mbps, &gbps, &generation);
-	put(b, "state", "4: ACTIVE");
-	put(b, "phys_state", "5: LinkUp");
+	put(b, "state", r->down ? "1: DOWN" : "4: ACTIVE");
+	put(b, "phys_state", r->down ? "3: Disabled" : "5: LinkUp");
 	put(b, "rate", "%u Gb/sec (4X %s)", gbps, generation);
 	put(b, "link_layer", "%s", ib ? "InfiniBand" : "Ethernet");
 	put(b, "lid", "0x%x", r->lid);
@@ -196,7 +196,10 @@ static void build_port(struct tree *b, const struct softhca_rail *r)
 	put(b, "sm_lid", "0x%x", ib ? SOFTHCA_SM_LID : 0);
 	put(b, "sm_sl", "0");
 	put(b, "cap_mask", "0x%08x", SOFTHCA_PORT_CAPS(ib));
-	put(b, "pkeys/0", "0xffff");
+	for (uint32_t i = 0; i < r->npkeys; i++) {
+		snprintf(name, sizeof(name), "pkeys/%u", i);
+		put(b, name, "0x%04x", r->pkeys[i]);
+	}
 	for (uint32_t i = 0; i < r->ngids; i++) {
 		snprintf(name, sizeof(name), "gids/%u", i);
 		put_gid(b, name, r->gids[i]);

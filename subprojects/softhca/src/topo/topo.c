@@ -80,6 +80,8 @@ void softhca_rail_complete(struct softhca_rail *rail, uint32_t index)
 	} else if (!rail->lid) {
 		rail->lid = (uint16_t)(LID_FIRST + index);
 	}
+	if (!rail->npkeys)
+		rail->pkeys[rail->npkeys++] = 0xffff;
 	if (rail->ngids)
 		return;
 	gid_link_local(rail->gids[rail->ngids++], rail->guid);

@@ -30,6 +30,7 @@
 
 #define SOFTHCA_RAILS_MAX 16
 #define SOFTHCA_GIDS_MAX 8
+#define SOFTHCA_PKEYS_MAX 8
 #define SOFTHCA_NAME_MAX 16 /* device and netdev name, with the NUL */
 #define SOFTHCA_NUMA_MAX 64 /* NUMA nodes are 0 .. 63, or -1 */
 
@@ -57,7 +58,12 @@ struct softhca_rail {
 	uint32_t mtu; /* bytes: 256, 512, 1024, 2048 or 4096 */
 	uint64_t guid; /* node GUID = system image GUID = port GUID, host order */
 	uint16_t lid; /* IB: 1 .. 0xbfff, unique; RoCE: 0 */
-	uint16_t reserved;
+	uint8_t grh_required; /* IB: paths without a global route header are refused */
+	uint8_t no_atomics; /* the device has none */
+	uint8_t down; /* the port is down when the fabric is made */
+	uint8_t reserved[7];
+	uint32_t npkeys; /* pkey_tbl_len; 1 .. SOFTHCA_PKEYS_MAX */
+	uint16_t pkeys[SOFTHCA_PKEYS_MAX]; /* host order; bit 15: full member */
 	uint32_t ngids; /* gid_tbl_len; 1 .. SOFTHCA_GIDS_MAX */
 	uint8_t gids[SOFTHCA_GIDS_MAX][16]; /* network order; RoCE: all of type RoCE v2 */
 };

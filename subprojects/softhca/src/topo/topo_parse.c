@@ -143,6 +143,45 @@ static bool set_gid(void *object, const char *v)
 	return true;
 }
 
+static bool set_pkey(void *object, const char *v)
+{
+	struct softhca_rail *r = object;
+	unsigned long long n;
+
+	if (r->npkeys == SOFTHCA_PKEYS_MAX || !kv_number(v, 1, 0xffff, &n))
+		return false;
+	r->pkeys[r->npkeys++] = (uint16_t)n;
+	return true;
+}
+
+/* One of two words; @on is told. */
+static bool set_word(const char *v, const char *off, const char *on, uint8_t *is_on_p)
+{
+	*is_on_p = !strcmp(v, on);
+	return *is_on_p || !strcmp(v, off);
+}
+
+static bool set_grh(void *object, const char *v)
+{
+	struct softhca_rail *r = object;
+
+	return set_word(v, "optional", "required", &r->grh_required);
+}
+
+static bool set_atomics(void *object, const char *v)
+{
+	struct softhca_rail *r = object;
+
+	return set_word(v, "hca", "none", &r->no_atomics);
+}
+
+static bool set_state(void *object, const char *v)
+{
+	struct softhca_rail *r = object;
+
+	return set_word(v, "active", "down", &r->down);
+}
+
 static const struct kv_key keys[] = {
 	{"name", set_name, false, "up to 15 letters, digits, '_' or '-'"},
 	{"pci", set_pci, false, "a PCI address such as 0000:17:00.0"},
@@ -154,6 +193,10 @@ static const struct kv_key keys[] = {
 	{"lid", set_lid, false, "a unicast LID, 1 to 49151"},
 	{"netdev", set_netdev, false, "up to 15 letters, digits, '_' or '-'"},
 	{"gid", set_gid, true, "up to 8 IPv6 or IPv4 addresses"},
+	{"pkey", set_pkey, true, "up to 8 partition keys, 1 to 0xffff"},
+	{"grh", set_grh, false, "optional or required"},
+	{"atomics", set_atomics, false, "hca or none"},
+	{"state", set_state, false, "active or down"},
 };
 
 static bool same_pci(const struct softhca_pci_addr *a, const struct softhca_pci_addr *b)
@@ -166,6 +209,8 @@ static int check_link(const struct kv_source *src, const struct softhca_rail *ra
 {
 	if (rail->link == SOFTHCA_LINK_ROCE && rail->lid)
 		return kv_fail(src, "lid is for link=ib only: leave it out");
+	if (rail->link == SOFTHCA_LINK_ROCE && rail->grh_required)
+		return kv_fail(src, "grh is for link=ib only: leave it out");
 	if (rail->link == SOFTHCA_LINK_IB && rail->netdev[0])
 		return kv_fail(src, "netdev is for link=roce only: leave it out");
 	return 0;

@@ -102,12 +102,12 @@ static void fill_device(const struct softhca_rail *rail, struct ib_uverbs_query_
 		.max_qp_rd_atom = MAX_RD_ATOMIC,
 		.max_res_rd_atom = MAX_RD_ATOMIC * (MAX_QPS - FIRST_QP_INDEX),
 		.max_qp_init_rd_atom = MAX_RD_ATOMIC,
-		.atomic_cap = 1, /* among adapters of the fabric only */
+		.atomic_cap = !rail->no_atomics, /* 1: among adapters of the fabric only */
 		.max_ah = MAX_AHS - 1,
 		.max_srq = MAX_SRQS - 1,
 		.max_srq_wr = MAX_WR - 1,
 		.max_srq_sge = MAX_SGE + 1,
-		.max_pkeys = 1,
+		.max_pkeys = SOFTHCA_PKEYS_MAX,
 		.local_ca_ack_delay = 16,
 		.phys_port_cnt = 1,
 	};
@@ -161,7 +161,8 @@ int cmd_query_port(struct cmd *c)
 		.port_cap_flags = roce ? 1 << 16 : 1 << 9 | 1 << 11 | 1 << 14,
 		.max_msg_sz = MAX_MSG,
 		.gid_tbl_len = rail->ngids,
-		.pkey_tbl_len = 1,
+		.pkey_tbl_len = (uint16_t)rail->npkeys,
+		.flags = rail->grh_required ? IB_UVERBS_QPF_GRH_REQUIRED : 0,
 		.lid = rail->lid,
 		.sm_lid = roce ? 0 : 1,
 		.state = up ? 4 : 1,

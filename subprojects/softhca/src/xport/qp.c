@@ -2,6 +2,7 @@
 #include "xport/qp.h"
 
 #include <errno.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -74,14 +75,18 @@ static int check_transition(const struct qp *qp, uint8_t to, uint32_t mask)
 
 static int check_values(const struct qp *qp, const struct ib_uverbs_modify_qp *m)
 {
+	const struct softhca_rail *rail = &arena()->topo.rails[qp_rail(qp)];
 	uint32_t mask = m->attr_mask;
 
 	if ((mask & A_CUR_STATE) && m->cur_qp_state != qp->state)
 		return -EINVAL;
 	if ((mask & A_PORT) && m->port_num != 1)
 		return -EINVAL;
-	if ((mask & A_PKEY) && m->pkey_index)
+	if ((mask & A_PKEY) && m->pkey_index >= rail->npkeys)
 		return -EINVAL;
+	if ((mask & A_ACCESS) && (m->qp_access_flags & IB_UVERBS_ACCESS_REMOTE_ATOMIC) &&
+		rail->no_atomics)
+		return -EOPNOTSUPP;
 	if ((mask & A_MTU) && (m->path_mtu < 1 || m->path_mtu > 5))
 		return -EINVAL;
 	if ((mask & A_MAX_RD) && m->max_rd_atomic > 16)
@@ -92,8 +97,9 @@ static int check_values(const struct qp *qp, const struct ib_uverbs_modify_qp *m
 		return -EINVAL;
 	if ((mask & (A_RETRY | A_RNR_RETRY)) && (m->retry_cnt > 7 || m->rnr_retry > 7))
 		return -EINVAL;
-	if ((mask & A_AV) && m->dest.is_global &&
-		m->dest.sgid_index >= arena()->topo.rails[qp_rail(qp)].ngids)
+	if ((mask & A_AV) && m->dest.is_global && m->dest.sgid_index >= rail->ngids)
+		return -EINVAL;
+	if ((mask & A_AV) && !m->dest.is_global && rail->grh_required)
 		return -EINVAL;
 	return 0;
 }

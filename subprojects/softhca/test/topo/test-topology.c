@@ -47,7 +47,8 @@ static void every_key(void)
 
 	CHECK_EQ(parse("# two rails\n\n"
 		       "name=mlx5_7 pci=0001:b1:1f.7 numa=-1 link=ib rate_mbps=100000 "
-		       "latency_ns=0 mtu=256 lid=0xbfff gid=fe80::1 gid=fe80::2 # end\r\n"
+		       "latency_ns=0 mtu=256 lid=0xbfff gid=fe80::1 gid=fe80::2 "
+		       "pkey=0x7fff pkey=0x8001 grh=required atomics=none state=down # end\r\n"
 		       "\tlink=roce numa=63 netdev=eth0 gid=10.1.2.3"),
 		0);
 	CHECK_EQ(t.nrails, 2);
@@ -65,6 +66,13 @@ static void every_key(void)
 	CHECK_EQ(r[0].ngids, 2);
 	CHECK_EQ(r[0].gids[1][15], 2);
 	CHECK_STR(r[0].netdev, "");
+	CHECK_EQ(r[0].npkeys, 2);
+	CHECK_EQ(r[0].pkeys[0], 0x7fff);
+	CHECK_EQ(r[0].pkeys[1], 0x8001);
+	CHECK(r[0].grh_required && r[0].no_atomics && r[0].down);
+	CHECK_EQ(r[1].npkeys, 1);
+	CHECK_EQ(r[1].pkeys[0], 0xffff);
+	CHECK(!r[1].grh_required && !r[1].no_atomics && !r[1].down);
 	CHECK_STR(r[1].name, "mlx5_1");
 	CHECK_EQ(r[1].numa, 63);
 	CHECK_EQ(r[1].lid, 0);

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Lost wake-ups of who sleeps on a descriptor: one server and some clients, threads or
+ * processes, that sleep in epoll as often as they can, without a timeout; beside their
+ * descriptor is a pipe that somebody writes to. A wake-up that is lost ends in a hang,
+ * which the guard of the test program ends.
+ *
+ * Link the static library with --wrap of timerfd_settime, sendto and eventfd_write: no timer
+ * helps, and wake-ups come late. Included by one file of a program.
+ */
+#ifndef BASE_FDHAMMER_H
+#define BASE_FDHAMMER_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+
+#include "base/test.h"
+
+#define FDHAMMER_CLIENTS 3 /* the last one has no descriptor, and waits as it always did */
+#define FDHAMMER_BURST 12
+#define FDHAMMER_PAUSE 16 /* bursts between two pauses */
+
+/* A client's side; the layer's functions get it. */
+struct fdhammer_client {
+	void *c; /* the layer's */
+	uint32_t index, made, got;
+	uint32_t burst; /* calls that it still makes before it waits for all */
+	uint64_t rand;
+};
+
+struct fdhammer_layer {
+	/* 0 or -EAGAIN; the request is the token. */
+	int (*call)(void *c, uint64_t token);
+	/* Gives responses to fdhammer_answer(); how many. */
+	int (*poll)(void *c, struct fdhammer_client *client);
+	int (*fd)(void *c);
+	int (*arm)(void *c);
+	int (*wait)(void *c); /* without a descriptor */
+	void *(*connect)(uint32_t index);
+	void (*disconnect)(void *c);
+	/* Answers what there is with its complement; how many. */
+	int (*serve)(void *s);
+	int (*server_arm)(void *s);
+};
+
+/* One run; in a process of its own each client has a copy. */
+struct fdhammer {
+	const struct fdhammer_layer *layer;
+	uint32_t calls; /* of each client */
+	int pipe[FDHAMMER_CLIENTS + 1][2]; /* the last one is the server's */
+};
+
+struct fdhammer_thread {
+	pthread_t thread;
+	struct fdhammer *h;
+	uint32_t index;
+};
+
+int __real_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to,
+	socklen_t len);
+int __wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to,
+	socklen_t len);
+int __real_eventfd_write(int fd, eventfd_t n);
+int __wrap_eventfd_write(int fd, eventfd_t n);
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *when,
+	struct itimerspec *old);
+
+/* The word has been taken away, and the wake-up comes when others have run. */
+int __wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to,
+	socklen_t len)
+{
+	sched_yield();
+	return __real_sendto(fd, buf, n, flags, to, len);
+}
+
+int __wrap_eventfd_write(int fd, eventfd_t n)
+{
+	sched_yield();
+	return __real_eventfd_write(fd, n);
+}
+
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *when, struct itimerspec *old)
+{
+	return 0;
+}
+
+static inline void fdhammer_answer(void *arg, uint64_t token, const void *resp, uint32_t len)
+{
+	struct fdhammer_client *t = arg;
+	uint64_t got;
+
+	CHECK(resp);
+	CHECK_EQ(len, sizeof(got));
+	memcpy(&got, resp, sizeof(got));
+	CHECK(got == ~token);
+	CHECK_EQ(token >> 32, t->index);
+	t->got++;
+}
+
+/* Calls and polls; how much it has done. */
+static inline int fdhammer_work(struct fdhammer *h, struct fdhammer_client *t)
+{
+	int n = 0;
+
+	if (!t->burst && t->got == t->made)
+		t->burst = 1 + (uint32_t)(test_rand(&t->rand) % FDHAMMER_BURST);
+	for (; t->burst && t->made < h->calls; t->burst--, n++) {
+		if (h->layer->call(t->c, (uint64_t)t->index << 32 | t->made))
+			break;
+		t->made++;
+	}
+	if (t->made == h->calls)
+		t->burst = 0;
+	return n + h->layer->poll(t->c, t);
+}
+
+/* Sleeps in epoll until fd or the pipe is readable; 0 if it was at once, else 1. */
+static inline uint32_t fdhammer_sleep(int set, int pipe)
+{
+	struct epoll_event ev[2];
+	char c[64];
+	int n = epoll_wait(set, ev, 2, 0);
+	uint32_t slept = n == 0;
+
+	while (n <= 0)
+		n = epoll_wait(set, ev, 2, -1);
+	while (n--)
+		if (ev[n].data.fd == pipe)
+			CHECK(read(pipe, c, sizeof(c)) > 0);
+	return slept;
+}
+
+/* Until the pipe is readable: the server is to have nothing to do. */
+static inline void fdhammer_pause(int pipe)
+{
+	struct pollfd p = {.fd = pipe, .events = POLLIN};
+	char c[64];
+
+	while (poll(&p, 1, -1) != 1)
+		;
+	CHECK(read(pipe, c, sizeof(c)) > 0);
+}
+
+static inline int fdhammer_set(int fd, int pipe)
+{
+	struct epoll_event ev[] = {{.events = EPOLLIN, .data.fd = fd},
+		{.events = EPOLLIN, .data.fd = pipe}};
+	int set = epoll_create1(EPOLL_CLOEXEC);
+
+	CHECK_EQ(epoll_ctl(set, EPOLL_CTL_ADD, fd, &ev[0]), 0);
+	CHECK_EQ(epoll_ctl(set, EPOLL_CTL_ADD, pipe, &ev[1]), 0);
+	return set;
+}
+
+static inline void fdhammer_client(struct fdhammer *h, uint32_t index)
+{
+	const struct fdhammer_layer *l = h->layer;
+	struct fdhammer_client t = {.c = l->connect(index), .index = index, .rand = index + 1};
+	int set = -1;
+
+	if (index != FDHAMMER_CLIENTS - 1)
+		set = fdhammer_set(l->fd(t.c), h->pipe[index][0]);
+	while (t.got < h->calls) {
+		if (t.got == t.made && test_rand(&t.rand) % FDHAMMER_PAUSE == 0)
+			fdhammer_pause(h->pipe[index][0]);
+		if (fdhammer_work(h, &t))
+			continue;
+		if (set < 0)
+			CHECK(l->wait(t.c) >= 0);
+		else if (!l->arm(t.c))
+			fdhammer_sleep(set, h->pipe[index][0]);
+	}
+	if (set >= 0)
+		close(set);
+	l->disconnect(t.c);
+}
+
+static inline void fdhammer_server(struct fdhammer *h, void *s, int fd)
+{
+	uint32_t left = FDHAMMER_CLIENTS * h->calls, slept = 0;
+	int pipe = h->pipe[FDHAMMER_CLIENTS][0], set = fdhammer_set(fd, pipe), n;
+
+	while (left) {
+		n = h->layer->serve(s);
+		CHECK(n >= 0 && (uint32_t)n <= left);
+		left -= (uint32_t)n;
+		if (!n && !h->layer->server_arm(s))
+			slept += fdhammer_sleep(set, pipe);
+	}
+	printf("the server slept %" PRIu32 " times\n", slept);
+	CHECK(slept);
+	h->layer->server_arm(s); /* publishes and wakes */
+	close(set);
+}
+
+static inline void *fdhammer_thread(void *arg)
+{
+	struct fdhammer_thread *t = arg;
+
+	fdhammer_client(t->h, t->index);
+	return NULL;
+}
+
+/* A process that wakes the others by their pipes. */
+static inline pid_t fdhammer_ticker(struct fdhammer *h)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	uint64_t rand = 1;
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid)
+		return pid;
+	alarm(300); /* should the tester die */
+	for (;;) {
+		uint32_t i = (uint32_t)(test_rand(&rand) % ARRAY_SIZE(h->pipe));
+
+		if (write(h->pipe[i][1], "t", 1) != 1 && errno != EAGAIN)
+			_exit(1);
+		nanosleep(&nap, NULL);
+	}
+}
+
+static inline pid_t fdhammer_process(struct fdhammer *h, uint32_t index)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid)
+		return pid;
+	alarm(300);
+	fdhammer_client(h, index);
+	_exit(0);
+}
+
+static inline void fdhammer_threads(struct fdhammer *h, void *s, int fd)
+{
+	struct fdhammer_thread t[FDHAMMER_CLIENTS];
+
+	for (uint32_t i = 0; i < FDHAMMER_CLIENTS; i++) {
+		t[i] = (struct fdhammer_thread){.h = h, .index = i};
+		CHECK_EQ(pthread_create(&t[i].thread, NULL, fdhammer_thread, &t[i]), 0);
+	}
+	fdhammer_server(h, s, fd);
+	for (uint32_t i = 0; i < FDHAMMER_CLIENTS; i++)
+		CHECK_EQ(pthread_join(t[i].thread, NULL), 0);
+}
+
+static inline void fdhammer_processes(struct fdhammer *h, void *s, int fd)
+{
+	pid_t pid[FDHAMMER_CLIENTS];
+	int status;
+
+	for (uint32_t i = 0; i < FDHAMMER_CLIENTS; i++)
+		pid[i] = fdhammer_process(h, i);
+	fdhammer_server(h, s, fd);
+	for (uint32_t i = 0; i < FDHAMMER_CLIENTS; i++) {
+		CHECK_EQ(waitpid(pid[i], &status, 0), pid[i]);
+		CHECK_EQ(status, 0);
+	}
+}
+
+/* s sleeps on fd; its clients are threads or processes, and make so many calls each. */
+static inline void fdhammer(const struct fdhammer_layer *layer, void *s, int fd, uint32_t calls,
+	void (*run)(struct fdhammer *h, void *s, int fd))
+{
+	struct fdhammer h = {.layer = layer, .calls = calls};
+	pid_t ticker;
+
+	CHECK(fd >= 0);
+	for (size_t i = 0; i < ARRAY_SIZE(h.pipe); i++)
+		CHECK_EQ(pipe2(h.pipe[i], O_NONBLOCK | O_CLOEXEC), 0);
+	ticker = fdhammer_ticker(&h);
+	run(&h, s, fd);
+	CHECK_EQ(kill(ticker, SIGKILL), 0);
+	CHECK_EQ(waitpid(ticker, NULL, 0), ticker);
+	for (size_t i = 0; i < ARRAY_SIZE(h.pipe); i++) {
+		close(h.pipe[i][0]);
+		close(h.pipe[i][1]);
+	}
+}
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* For tests that kill a process between two chosen instructions, by ptrace(2). */
+#ifndef BASE_STEP_H
+#define BASE_STEP_H
+
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/test.h"
+
+/* Called by the victim: lets its parent trace it, and stops. */
+static inline void step_trace_me(void)
+{
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+		_exit(90);
+	raise(SIGSTOP);
+}
+
+/*
+ * Waits until the victim stops and returns the signal: SIGSTOP if it stopped itself, SIGTRAP
+ * after a step. 0: it has exited with status 0. Meanwhile calls idle(arg), unless that is NULL.
+ */
+static inline int step_wait(pid_t pid, void (*idle)(void *arg), void *arg)
+{
+	int status = 0;
+	pid_t got;
+
+	while (!(got = waitpid(pid, &status, idle ? WNOHANG | __WALL : __WALL))) {
+		idle(arg);
+		sched_yield();
+	}
+	CHECK_EQ(got, pid);
+	if (WIFEXITED(status)) {
+		CHECK_EQ(WEXITSTATUS(status), 0);
+		return 0;
+	}
+	CHECK(WIFSTOPPED(status));
+	return WSTOPSIG(status);
+}
+
+/* Lets the victim run: PTRACE_SINGLESTEP, PTRACE_SYSCALL or PTRACE_CONT. Then as step_wait(). */
+static inline int step_next(pid_t pid, int request, void (*idle)(void *arg), void *arg)
+{
+	CHECK_EQ(ptrace(request, pid, NULL, NULL), 0);
+	return step_wait(pid, idle, arg);
+}
+
+/* Kills the victim and waits for its end. False: it has exited before. */
+static inline bool step_kill(pid_t pid)
+{
+	int status;
+
+	CHECK_EQ(kill(pid, SIGKILL), 0);
+	do
+		CHECK_EQ(waitpid(pid, &status, __WALL), pid);
+	while (WIFSTOPPED(status));
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * For tests that are several users: uids and groups that nobody else has.
+ *
+ *	int main(int argc, char **argv)
+ *	{
+ *		int skip = users_begin(argv);           // 0: this process may become any user
+ *		return skip ? skip : test_main(...);
+ *	}
+ *
+ *	users_act(&owner);                              // until users_act(&users_root)
+ *	pid = users_spawn(&member, f, arg);             // f(arg) as that user, in a child
+ *	while (!users_ended(pid)) ...                   // which must end with 0
+ */
+#ifndef BASE_USERS_H
+#define BASE_USERS_H
+
+#include <errno.h>
+#include <grp.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/test.h"
+
+#define USERS_SKIP 77 /* what meson takes for a test that was skipped */
+#define USERS_PROBE "unshare --user --map-root-user --map-auto true"
+
+/* Who a child is: a uid that is its first group as well, and one more group unless 0. */
+struct users_who {
+	uid_t uid;
+	gid_t group;
+};
+
+/*
+ * 0 for root. Others go on as root of a user namespace with the subordinate ids that the system
+ * gives them (newuidmap), and where there are none the result is USERS_SKIP.
+ */
+static inline int users_begin(char **argv)
+{
+	char *args[16] = {(char *)"unshare", (char *)"--user", (char *)"--map-root-user",
+		(char *)"--map-auto"};
+	size_t n = 4;
+
+	if (geteuid() == 0 && setgroups(0, NULL) == 0)
+		return 0;
+	if (geteuid() != 0 && system(USERS_PROBE) == 0) {
+		for (; *argv && n + 1 < ARRAY_SIZE(args); argv++)
+			args[n++] = *argv;
+		execvp(args[0], args);
+	}
+	printf("skipped: neither root nor a user namespace with subordinate ids\n");
+	return USERS_SKIP;
+}
+
+static const struct users_who users_root = {0, 0};
+
+/* This process's files are that user's, and it may what that user may. */
+static inline void users_act(const struct users_who *who)
+{
+	CHECK_EQ(seteuid(0), 0);
+	CHECK_EQ(setgroups(who->group != 0, &who->group), 0);
+	CHECK_EQ(setegid(who->uid), 0);
+	CHECK_EQ(seteuid(who->uid), 0);
+}
+
+static inline pid_t users_spawn(const struct users_who *who, void (*f)(void *arg), void *arg)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid)
+		return pid;
+	alarm(60);
+	CHECK_EQ(seteuid(0), 0);
+	CHECK_EQ(setgroups(who->group != 0, &who->group), 0);
+	CHECK_EQ(setgid(who->uid), 0);
+	CHECK_EQ(setuid(who->uid), 0);
+	f(arg);
+	_exit(0);
+}
+
+static inline int users_ended(pid_t pid)
+{
+	int status;
+	pid_t done = waitpid(pid, &status, WNOHANG);
+
+	if (!done)
+		return 0;
+	CHECK_EQ(done, pid);
+	CHECK(WIFEXITED(status));
+	CHECK_EQ(WEXITSTATUS(status), 0);
+	return 1;
+}
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/* The loops are the shapes that they are called after: an implementation that notes what is asked. */
+#include "rpcbench.h"
+
+#include "base/test.h"
+
+#define DEPTH 40
+
+/* Requests that wait, requests that were taken and not answered, and a line for what was done. */
+static uint32_t waiting, taken, polls, waits;
+static char asked[4096];
+static uint32_t n_asked;
+static struct rpcbench_run run;
+
+static void note(char what)
+{
+	CHECK(n_asked + 1 < sizeof(asked));
+	asked[n_asked++] = what;
+	asked[n_asked] = 0;
+}
+
+static void begin(uint32_t requests)
+{
+	waiting = requests;
+	taken = polls = waits = n_asked = 0;
+	asked[0] = 0;
+	memset(&run, 0, sizeof(run));
+	run.active = 1;
+}
+
+static void fake_poll(struct rpcbench_server *s)
+{
+	polls++;
+	note('p');
+}
+
+static int fake_recv(struct rpcbench_server *s, struct rpcbench_req *r, uint64_t *req, uint32_t len)
+{
+	if (!waiting)
+		return 0;
+	r->id = waiting--;
+	r->client = 0;
+	rpcbench_request(req, len, r->id, 0);
+	taken++;
+	note('t');
+	return 1;
+}
+
+static void fake_reply(struct rpcbench_server *s, const struct rpcbench_req *r,
+	const uint64_t *resp, uint32_t len)
+{
+	struct rpcbench_client c = {.index = 0};
+
+	rpcbench_response(&c, r->id, resp, len);
+	CHECK_EQ(c.wrong, 0);
+	CHECK(taken > 0);
+	taken--;
+	note('a');
+}
+
+static void fake_end(struct rpcbench_server *s)
+{
+	CHECK_EQ(taken, 0);
+}
+
+static void fake_wait(struct rpcbench_server *s, uint64_t ns)
+{
+	waits++;
+	note('w');
+	run.finished = waiting == 0;
+}
+
+static const struct rpcbench_server_ops server_ops = {fake_poll, fake_recv, fake_reply, fake_end,
+	fake_wait, NULL};
+
+static int turn(enum rpcbench_loop loop)
+{
+	struct rpcbench_server s = {.run = &run};
+
+	return rpcbench_serve_turn(&s, loop, RPCBENCH_REQ, RPCBENCH_RESP, &server_ops);
+}
+
+static void servers(void)
+{
+	begin(3);
+	CHECK_EQ(turn(RPCBENCH_LOOP_CALLBACK), 3);
+	CHECK(!strcmp(asked, "ptatata"));
+	begin(2);
+	CHECK_EQ(turn(RPCBENCH_LOOP_SINGLE), 1);
+	CHECK_EQ(turn(RPCBENCH_LOOP_SINGLE), 1);
+	CHECK_EQ(turn(RPCBENCH_LOOP_SINGLE), 0);
+	CHECK(!strcmp(asked, "ptaptap"));
+	begin(3);
+	CHECK_EQ(turn(RPCBENCH_LOOP_MANY), 3);
+	CHECK(!strcmp(asked, "ptttaaa"));
+	begin(DEPTH);
+	CHECK_EQ(turn(RPCBENCH_LOOP_MANY), 32);
+	CHECK_EQ(turn(RPCBENCH_LOOP_MANY), DEPTH - 32);
+}
+
+/* Who finds nothing pauses 63 times and then waits; the loop that blocks waits at once. */
+static void servers_wait(void)
+{
+	struct rpcbench_server s = {.run = &run};
+
+	begin(0);
+	rpcbench_server_loop(&s, RPCBENCH_LOOP_CALLBACK, RPCBENCH_REQ, RPCBENCH_RESP, &server_ops);
+	CHECK_EQ(polls, 64);
+	CHECK_EQ(waits, 1);
+	begin(2);
+	rpcbench_server_loop(&s, RPCBENCH_LOOP_BLOCKING, RPCBENCH_REQ, RPCBENCH_RESP, &server_ops);
+	CHECK(!strcmp(asked, "wtataw"));
+}
+
+/* ---- clients ---- */
+
+static uint64_t queue[DEPTH];
+static uint32_t queued;
+
+static int client_call(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
+{
+	CHECK(queued < DEPTH);
+	queue[queued++] = token;
+	note('c');
+	return 0;
+}
+
+/* Two responses per poll, the last calls first. */
+static int client_poll(struct rpcbench_client *c)
+{
+	int n = 0;
+
+	note('p');
+	for (; n < 2 && queued; n++) {
+		uint64_t req[RPCBENCH_WORDS], resp[RPCBENCH_WORDS], token = queue[--queued];
+
+		rpcbench_request(req, RPCBENCH_REQ, token, c->index);
+		rpcbench_answer(req, RPCBENCH_REQ, resp, RPCBENCH_RESP);
+		note('r');
+		rpcbench_response(c, token, resp, RPCBENCH_RESP);
+		rpcbench_again(c, client_call);
+	}
+	return n;
+}
+
+static void client_flush(struct rpcbench_client *c)
+{
+	note('f');
+}
+
+static bool client_wait(struct rpcbench_client *c, uint64_t ns)
+{
+	note('w');
+	return true;
+}
+
+static void clients(void)
+{
+	static const struct rpcbench_client_ops ops = {client_call, client_poll, client_flush,
+		client_wait};
+	struct rpcbench_client c = {.run = &run};
+
+	begin(0);
+	rpcbench_fill(&c, 3, RPCBENCH_REQ, &ops);
+	c.again = RPCBENCH_REQ;
+	CHECK_EQ(rpcbench_turn(&c, RPCBENCH_LOOP_CALLBACK, &ops), 2);
+	CHECK(!strcmp(asked, "cccfprcrc"));
+	CHECK_EQ(rpcbench_inflight(&c), 3);
+	begin(0);
+	c.again = 0;
+	CHECK_EQ(rpcbench_turn(&c, RPCBENCH_LOOP_REFILL, &ops), 3);
+	CHECK(!strcmp(asked, "prrprp"));
+	CHECK_EQ(rpcbench_inflight(&c), 0);
+	CHECK_EQ(c.wrong, 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(servers),
+		TEST(servers_wait),
+		TEST(clients),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sleeping on a descriptor (base/wakefd.h) on a machine with store buffers: one sleeper, two
+ * publishers, and something else that wakes the sleeper now and then. Store buffers and the
+ * publishers' fences are those of sleep.pml; a system call drains its process's buffer.
+ *
+ * The sleeper empties its descriptor, sets its word, fences, looks again, and sleeps until the
+ * descriptor is readable. When it wakes it does not take its word back, so a publisher can
+ * take it away while it is awake. A publisher takes the word away in one step and sends in
+ * another, any time later, so a wake-up may come one sleep, or more, too late. Sending can fail
+ * for lack of a descriptor: then the publisher puts the word back and tries again.
+ *
+ * Shown: the sleeper gets every message. Nothing wakes it without end, so a lost wake-up is a
+ * deadlock, which Spin reports as an invalid end state.
+ *
+ * Wrong variants, each of which must fail:
+ *	NO_PUBLISHER_FENCE
+ *	NO_SLEEPER_FENCE
+ *	NO_SECOND_LOOK	the sleeper does not look again after it has set its word
+ *	DRAINS_LATE	it empties its descriptor after the second look
+ *	SET_FIRST	it sets its word, looks, and sets it again after it has emptied
+ *	KEEPS_WORD	who could not send does not put the word back
+ *	FORGETS		who could not send puts the word back and does not try again
+ */
+#define PUBLISHERS 2
+#define MESSAGES 1 /* of each */
+#define OTHERS 1 /* times that something else wakes the sleeper */
+#define FAILURES 1 /* to send */
+
+#define RUNNING 0
+#define ON_FD 3
+
+byte word = RUNNING;
+byte message[PUBLISHERS]; /* how many are visible */
+chan message_buffer[PUBLISHERS] = [MESSAGES] of { byte };
+chan word_buffer = [2] of { byte };
+bool readable; /* its descriptor */
+byte others = OTHERS, failures = FAILURES;
+
+proctype drain_message(byte who)
+{
+	byte v;
+end:	do
+	:: atomic { message_buffer[who]?v -> message[who] = v }
+	od
+}
+
+proctype drain_word()
+{
+	byte v;
+end:	do
+	:: atomic { word_buffer?v -> word = v }
+	od
+}
+
+proctype publisher(byte me)
+{
+	byte n, seen;
+	bool owed;
+
+	do
+	:: n == MESSAGES && !owed -> break
+	:: n < MESSAGES ->
+		n++;
+		message_buffer[me]!n;
+		owed = true
+	:: owed ->
+		owed = false;
+#ifndef NO_PUBLISHER_FENCE
+		empty(message_buffer[me]); /* sleep_fence() */
+#endif
+		seen = word; /* sleep_is_asleep() */
+		if
+		:: seen == ON_FD ->
+			atomic { empty(message_buffer[me]) -> seen = word; word = RUNNING };
+			if
+			:: seen == ON_FD -> readable = true /* the system call */
+			:: seen == ON_FD && failures > 0 ->
+				failures--;
+#ifndef KEEPS_WORD
+				atomic { word = (word == RUNNING -> ON_FD : word) };
+#endif
+#ifndef FORGETS
+				owed = true
+#endif
+			:: else
+			fi
+		:: else
+		fi;
+		seen = 0
+	od
+}
+
+#define NEWS (message[0] != got[0] || message[1] != got[1])
+
+proctype sleeper()
+{
+	byte got[PUBLISHERS];
+
+	do
+	:: got[0] == MESSAGES && got[1] == MESSAGES -> break
+	:: NEWS -> atomic { got[0] = message[0]; got[1] = message[1] }
+	:: !NEWS && !(got[0] == MESSAGES && got[1] == MESSAGES) ->
+#ifdef SET_FIRST
+		word_buffer!ON_FD;
+		empty(word_buffer);
+		if
+		:: NEWS -> goto again
+		:: !NEWS
+		fi;
+#endif
+#ifndef DRAINS_LATE
+		atomic { empty(word_buffer) -> readable = false };
+#endif
+		word_buffer!ON_FD; /* sleep_prepare_as() */
+#ifdef SET_FIRST
+		goto asleep;
+#endif
+#ifndef NO_SLEEPER_FENCE
+		empty(word_buffer);
+#endif
+#ifndef NO_SECOND_LOOK
+		if
+		:: NEWS -> word_buffer!RUNNING; goto again /* sleep_cancel() */
+		:: !NEWS
+		fi;
+#endif
+#ifdef DRAINS_LATE
+		atomic { empty(word_buffer) -> readable = false };
+#endif
+asleep:
+		if /* poll(2) */
+		:: readable
+		:: others > 0 -> others--
+		fi;
+again:		skip
+	od
+}
+
+init {
+	atomic {
+		run drain_message(0);
+		run drain_message(1);
+		run drain_word();
+		run publisher(0);
+		run publisher(1);
+		run sleeper()
+	}
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/* Nodes that sleep on descriptors: what makes them readable, and what does not. */
+#include <errno.h>
+
+#include "base/fdtest.h"
+#include "common.h"
+
+/* Armed, and asleep if it polled now. */
+static void sleeps(struct flux_node *n)
+{
+	CHECK_EQ(flux_arm(n), 0);
+	CHECK(!fdtest_readable(flux_fd(n)));
+}
+
+static void node_is_woken_by_calls_and_responses(void)
+{
+	struct flux *f = make(3, 64, 16);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1), *c = flux_node(f, 2);
+	static struct seen seen;
+	struct flux_stats st;
+
+	CHECK_EQ(flux_arm(a), -EBADF);
+	CHECK(flux_fd(a) >= 0 && flux_fd(b) >= 0 && flux_fd(c) >= 0);
+	CHECK_EQ(flux_fd(a), flux_fd(a));
+	CHECK(flux_fd(a) != flux_fd(b));
+	sleeps(c);
+	for (uint64_t i = 0; i < 10; i++) {
+		sleeps(b);
+		CHECK_EQ(call(a, 1, i, i), 0);
+		sleeps(a); /* and wakes */
+		CHECK(fdtest_readable(flux_fd(b)));
+		CHECK_EQ(flux_arm(b), 1);
+		CHECK_EQ(serve(b), 1);
+		sleeps(b);
+		CHECK(fdtest_readable(flux_fd(a)));
+		CHECK_EQ(flux_arm(a), 1);
+		CHECK_EQ(flux_poll(a, on_response, &seen), 1);
+		CHECK_EQ(seen.value[i], i + 1);
+		sleeps(a);
+	}
+	CHECK(!fdtest_readable(flux_fd(c)));
+	flux_node_get_stats(a, &st);
+	CHECK_EQ(st.sleeps, 20);
+	CHECK_EQ(st.wakes, 10);
+	flux_destroy(f);
+}
+
+/* What is held back is published, on both sides. */
+static void arming_lets_the_others_go_on(void)
+{
+	struct flux *f = make(2, 64, 16);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	uint64_t token[12], value;
+	uint32_t from;
+
+	CHECK(flux_fd(a) >= 0 && flux_fd(b) >= 0);
+	sleeps(b);
+	for (uint64_t i = 0; i < 12; i++)
+		CHECK_EQ(call(a, 1, i, i), 0);
+	sleeps(a);
+	CHECK(fdtest_readable(flux_fd(b)));
+	for (int i = 0; i < 12; i++)
+		CHECK_EQ(recv_one(b, &from, &token[i], &value), 1);
+	CHECK_EQ(flux_reply(b, token[0], &value, sizeof(value)), 0);
+	sleeps(b);
+	CHECK(fdtest_readable(flux_fd(a)));
+	flux_destroy(f);
+}
+
+static void peer_that_leaves_wakes(void)
+{
+	struct flux *f = make(2, 64, 16);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	static struct seen seen;
+
+	CHECK(flux_fd(a) >= 0);
+	CHECK_EQ(call(a, 1, 1, 1), 0);
+	sleeps(a);
+	flux_leave(b);
+	CHECK(fdtest_readable(flux_fd(a)));
+	CHECK_EQ(flux_arm(a), 1);
+	CHECK_EQ(flux_poll(a, on_response, &seen), 1);
+	CHECK_EQ(seen.aborted, 1);
+	sleeps(a);
+	flux_destroy(f);
+}
+
+/* A node that polls in poll(2) and one that waits as it always did. */
+static void wait_works_beside_it(void)
+{
+	struct flux *f = make(2, 64, 16);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	static struct seen seen;
+
+	CHECK(flux_fd(a) >= 0);
+	sleeps(a);
+	CHECK_EQ(flux_wait(a, 1000000), 0);
+	CHECK_EQ(call(a, 1, 1, 1), 0);
+	CHECK_EQ(flux_wait(b, UINT64_MAX), 1);
+	CHECK_EQ(serve(b), 1);
+	CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
+	CHECK_EQ(flux_poll(a, on_response, &seen), 1);
+	flux_destroy(f);
+}
+
+static void fail_to_make_one(void *arg)
+{
+	struct flux *f = make(1, 64, 16);
+	struct rlimit old;
+
+	fdtest_fill_gaps();
+	old = fdtest_limit(0);
+	CHECK_EQ(flux_fd(flux_node(f, 0)), -EMFILE);
+	CHECK_EQ(flux_arm(flux_node(f, 0)), -EBADF);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
+	CHECK(flux_fd(flux_node(f, 0)) >= 0);
+	flux_destroy(f);
+}
+
+static void no_descriptor_is_left_for_it(void)
+{
+	fdtest_in_child(fail_to_make_one, NULL);
+}
+
+static void use_in_child(void *arg)
+{
+	CHECK_EQ(flux_arm(flux_node(arg, 0)), -EBADF);
+	flux_destroy(arg);
+}
+
+static void child_has_no_descriptors(void)
+{
+	struct flux *f = make(2, 64, 16);
+
+	CHECK(flux_fd(flux_node(f, 0)) >= 0);
+	sleeps(flux_node(f, 0));
+	fdtest_in_child(use_in_child, f);
+	CHECK_EQ(call(flux_node(f, 1), 0, 1, 1), 0);
+	flux_flush(flux_node(f, 1));
+	CHECK(fdtest_readable(flux_fd(flux_node(f, 0))));
+	flux_destroy(f);
+}
+
+static void nothing_is_left_open(void)
+{
+	int before = fdtest_open();
+
+	for (uint64_t i = 0; i < 10000; i++) {
+		struct flux *f = make(2, 16, 8);
+		struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+
+		CHECK(flux_fd(a) >= 0);
+		sleeps(a);
+		CHECK_EQ(call(b, 0, i, i), 0);
+		flux_flush(b);
+		CHECK(fdtest_readable(flux_fd(a)));
+		flux_destroy(f);
+	}
+	CHECK_EQ(fdtest_open(), before);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(node_is_woken_by_calls_and_responses),
+		TEST(arming_lets_the_others_go_on),
+		TEST(peer_that_leaves_wakes),
+		TEST(wait_works_beside_it),
+		TEST(no_descriptor_is_left_for_it),
+		TEST(child_has_no_descriptors),
+		TEST(nothing_is_left_open),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/* How QPs are addressed, and what their attributes become: asked of the device, which has
+   the adapters of address.topology. */
+#include "device.h"
+#include "hca.h"
+
+struct side {
+	struct mlx5dvl_ctx *ctx;
+	struct mlx5dvl_cq *cq;
+	struct mlx5dvl_qp *qp;
+};
+
+static void open_side(struct side *s, const struct mlx5dvl_ctx_attr *ctx,
+	const struct mlx5dvl_qp_attr *qp)
+{
+	struct mlx5dvl_qp_attr attr = *qp;
+
+	CHECK_EQ(mlx5dvl_ctx_open(ctx, &s->ctx), 0);
+	CHECK_EQ(mlx5dvl_cq_create(s->ctx, &(struct mlx5dvl_cq_attr){0}, &s->cq), 0);
+	attr.send_cq = s->cq;
+	CHECK_EQ(mlx5dvl_qp_create(s->ctx, &attr, &s->qp), 0);
+}
+
+static void close_side(struct side *s)
+{
+	mlx5dvl_qp_destroy(s->qp);
+	CHECK_EQ(mlx5dvl_cq_destroy(s->cq), 0);
+	mlx5dvl_ctx_close(s->ctx);
+}
+
+static void open_pair(struct side s[2], const struct mlx5dvl_ctx_attr *ctx,
+	const struct mlx5dvl_qp_attr *qp)
+{
+	for (int i = 0; i < 2; i++)
+		open_side(&s[i], ctx, qp);
+	hca_connect(s[0].qp, s[1].qp);
+}
+
+static struct ibv_qp_attr asked(const struct side *s)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr a;
+
+	CHECK_EQ(ibv_query_qp(qp_of(s->qp)->ibv, &a, IBV_QP_STATE, &init), 0);
+	return a;
+}
+
+static void write_word(struct side s[2])
+{
+	uint64_t word[2] = {4711, 0}, done = 0;
+	struct mlx5dvl_mr mr;
+
+	CHECK_EQ(mlx5dvl_mr_reg(s[1].ctx, word, sizeof(word),
+			 MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE, &mr),
+		0);
+	CHECK_EQ(mlx5dvl_post_write(s[0].qp, word, 0, 8, (uintptr_t)&word[1], mr.rkey,
+			 MLX5DVL_SIGNALED, 0),
+		0);
+	mlx5dvl_ring(s[0].qp);
+	hca_until((mlx5dvl_send_poll(s[0].cq, 8, hca_count_sent, &done), done));
+	CHECK_EQ(word[1], 4711);
+	mlx5dvl_mr_dereg(&mr);
+}
+
+static void the_first_active_port_is_taken(void)
+{
+	struct mlx5dvl_ctx *ctx;
+
+	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){0}, &ctx), 0);
+	CHECK(!strcmp(mlx5dvl_ctx_device(ctx), "mlx5_1"));
+	mlx5dvl_ctx_close(ctx);
+	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){.device = "mlx5_0"}, &ctx), -ENETDOWN);
+	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){.device = "mlx5_1", .port = 2}, &ctx),
+		-EINVAL);
+}
+
+/* A port that requires a global route header, on a device without atomics. */
+static void a_virtual_function(void)
+{
+	struct ibv_qp_attr a;
+	struct side s[2];
+
+	open_pair(s, &(struct mlx5dvl_ctx_attr){0}, &(struct mlx5dvl_qp_attr){0});
+	a = asked(&s[0]);
+	CHECK_EQ(a.ah_attr.is_global, 1);
+	CHECK_EQ(a.ah_attr.grh.sgid_index, 0);
+	CHECK_EQ(a.ah_attr.grh.dgid.raw[15], 1);
+	CHECK(a.ah_attr.dlid != 0);
+	CHECK_EQ(a.pkey_index, 1);
+	CHECK_EQ(a.qp_access_flags, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	write_word(s);
+	close_side(&s[0]);
+	close_side(&s[1]);
+}
+
+static void an_ordinary_port(void)
+{
+	struct mlx5dvl_ctx_attr ctx = {.device = "mlx5_3"};
+	struct ibv_qp_attr a;
+	struct side s[2];
+
+	open_pair(s, &ctx, &(struct mlx5dvl_qp_attr){0});
+	a = asked(&s[0]);
+	CHECK_EQ(a.ah_attr.is_global, 0);
+	CHECK_EQ(a.pkey_index, 0);
+	CHECK_EQ(a.qp_access_flags,
+		IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	close_side(&s[0]);
+	close_side(&s[1]);
+	ctx.set = MLX5DVL_SET_GID_INDEX;
+	open_pair(s, &ctx, &(struct mlx5dvl_qp_attr){0});
+	CHECK_EQ(asked(&s[0]).ah_attr.is_global, 1);
+	write_word(s);
+	close_side(&s[0]);
+	close_side(&s[1]);
+}
+
+/* By default the best of the port's (index 1 on RoCE here), and whichever one names. */
+static void every_gid_can_be_named(void)
+{
+	struct mlx5dvl_ctx_attr ctx = {.device = "mlx5_4"};
+	struct mlx5dvl_ctx *none;
+	struct side s[2];
+
+	for (int i = -1; i < 2; i++) {
+		ctx.gid_index = i;
+		ctx.set = i == 0 ? MLX5DVL_SET_GID_INDEX : 0;
+		open_pair(s, &ctx, &(struct mlx5dvl_qp_attr){0});
+		CHECK_EQ(asked(&s[0]).ah_attr.grh.sgid_index, i ? 1 : 0);
+		CHECK_EQ(asked(&s[0]).ah_attr.grh.dgid.raw[15], 7);
+		CHECK_EQ(asked(&s[0]).ah_attr.grh.dgid.raw[0], i ? 0 : 0xfe);
+		write_word(s);
+		close_side(&s[0]);
+		close_side(&s[1]);
+	}
+	ctx.set = MLX5DVL_SET_GID_INDEX;
+	ctx.gid_index = -1;
+	CHECK_EQ(mlx5dvl_ctx_open(&ctx, &none), -EINVAL);
+	ctx.gid_index = 2;
+	CHECK_EQ(mlx5dvl_ctx_open(&ctx, &none), -EINVAL);
+}
+
+static void partitions(void)
+{
+	struct mlx5dvl_ctx_attr ctx = {.device = "mlx5_2"};
+	struct mlx5dvl_ctx *none;
+	struct side s[2];
+
+	CHECK_EQ(mlx5dvl_ctx_open(&ctx, &none), -ENOKEY);
+	for (uint16_t i = 0; i < 2; i++) {
+		ctx.pkey_index = i;
+		ctx.set = i ? 0 : MLX5DVL_SET_PKEY_INDEX;
+		open_pair(s, &ctx, &(struct mlx5dvl_qp_attr){0});
+		CHECK_EQ(asked(&s[0]).pkey_index, i);
+		close_side(&s[0]);
+		close_side(&s[1]);
+	}
+	ctx.pkey_index = 2;
+	CHECK_EQ(mlx5dvl_ctx_open(&ctx, &none), -EINVAL);
+}
+
+static void attributes_arrive(void)
+{
+	struct mlx5dvl_qp_attr attr = {.mtu = 2,
+		.timeout = 31,
+		.retry_cnt = 1,
+		.rnr_retry = 2,
+		.min_rnr_timer = 3,
+		.rd_atomic = 5,
+		.sl = 15,
+		.traffic_class = 104,
+		.flow_label = 0xfffff};
+	struct ibv_qp_attr a;
+	struct side s[2];
+
+	open_pair(s, &(struct mlx5dvl_ctx_attr){0}, &attr);
+	a = asked(&s[0]);
+	CHECK_EQ(a.path_mtu, 2);
+	CHECK_EQ(a.timeout, 31);
+	CHECK_EQ(a.retry_cnt, 1);
+	CHECK_EQ(a.rnr_retry, 2);
+	CHECK_EQ(a.min_rnr_timer, 3);
+	CHECK_EQ(a.max_rd_atomic, 5);
+	CHECK_EQ(a.max_dest_rd_atomic, 5);
+	CHECK_EQ(a.ah_attr.sl, 15);
+	CHECK_EQ(a.ah_attr.grh.traffic_class, 104);
+	CHECK_EQ(a.ah_attr.grh.flow_label, 0xfffff);
+	close_side(&s[0]);
+	close_side(&s[1]);
+}
+
+static void defaults_and_zeros(void)
+{
+	struct mlx5dvl_qp_attr attr = {0};
+	struct ibv_qp_attr a;
+	struct side s[2];
+
+	open_pair(s, &(struct mlx5dvl_ctx_attr){0}, &attr);
+	a = asked(&s[0]);
+	CHECK_EQ(a.path_mtu, 3);
+	CHECK_EQ(a.timeout, 14);
+	CHECK_EQ(a.retry_cnt, 7);
+	CHECK_EQ(a.rnr_retry, 7);
+	CHECK_EQ(a.min_rnr_timer, 12);
+	CHECK_EQ(a.max_rd_atomic, 4);
+	close_side(&s[0]);
+	close_side(&s[1]);
+
+	attr.set = MLX5DVL_SET_TIMEOUT | MLX5DVL_SET_RETRY_CNT | MLX5DVL_SET_RNR_RETRY |
+		   MLX5DVL_SET_MIN_RNR_TIMER;
+	open_pair(s, &(struct mlx5dvl_ctx_attr){0}, &attr);
+	a = asked(&s[0]);
+	CHECK_EQ(a.timeout, 0);
+	CHECK_EQ(a.retry_cnt, 0);
+	CHECK_EQ(a.rnr_retry, 0);
+	CHECK_EQ(a.min_rnr_timer, 0);
+	attr.flow_label = 1 << 20;
+	attr.send_cq = s[0].cq;
+	CHECK_EQ(mlx5dvl_qp_create(s[0].ctx, &attr, &(struct mlx5dvl_qp *){NULL}), -EINVAL);
+	close_side(&s[0]);
+	close_side(&s[1]);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(the_first_active_port_is_taken),
+		TEST(a_virtual_function),
+		TEST(an_ordinary_port),
+		TEST(every_gid_can_be_named),
+		TEST(partitions),
+		TEST(attributes_arrive),
+		TEST(defaults_and_zeros),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* What was measured at a point, and whether it is an anomaly. */
+#ifndef RDMABENCH_MEASURE_H
+#define RDMABENCH_MEASURE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "space.h"
+#include "stats.h"
+
+enum measure_key {
+	MEASURE_TX_GBPS, /* tx_vport_rdma_unicast_bytes, in Gb/s */
+	MEASURE_RX_GBPS,
+	MEASURE_TX_PACKETS, /* per second */
+	MEASURE_RX_PACKETS,
+	MEASURE_TX_PAUSE, /* tx_prio3_pause_duration, microseconds per second */
+	MEASURE_RX_PAUSE,
+	MEASURE_KEYS,
+};
+
+extern const char *const measure_names[MEASURE_KEYS];
+
+struct measure {
+	double v[MEASURE_KEYS];
+	bool from_port; /* read from the port's counters; else counted by the engine */
+	struct stats_merged latency;
+	json_t *counters; /* the other counters of the port, or NULL; the receiver's */
+};
+
+/* 0; -errno: it could not be measured, which is no anomaly. */
+typedef int measure_fn(void *arg, const struct point *p, struct measure *m_p);
+
+/* The limits; what is beyond is an anomaly. */
+struct rules {
+	double tx_pause, rx_pause; /* us per second, at most */
+	double gbps, packets; /* one of the two at least, in one of the directions */
+	double p99_ns; /* at most; 0: any */
+};
+
+enum anomaly {
+	ANOMALY_NONE = 0,
+	ANOMALY_PAUSE = -1,
+	ANOMALY_THROUGHPUT = -2,
+	ANOMALY_LATENCY = -3,
+};
+
+/* 1000 and 0 us/s of pauses, 90 Gb/s, 4 million packets per second, any latency. */
+void rules_init(struct rules *r);
+enum anomaly measure_judge(const struct measure *m, const struct rules *r);
+
+/*
+ * How bad it is: what is missing of 128 Gb/s per direction, pauses, and, if there is a limit of
+ * the latency, p99 in parts of it; each from 0 to 1. The search climbs the sum.
+ */
+double measure_energy(const struct measure *m, const struct rules *r);
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#include "model.h"
+
+#include <math.h>
+
+#define LINE_GBPS 100.
+#define PACKETS_PER_GBPS 1e5
+#define NEAR .34 /* in parts of a parameter's range */
+#define PAUSE_US 50000.
+#define BASE_NS 5000.
+
+const char *const model_names[] = {"corner", "interior", "deceptive", NULL};
+
+unsigned model_dim(unsigned i)
+{
+	static const enum dimension_kind matter[MODEL_DIMS] = {DIM_QPS, DIM_TX_DEPTH,
+		DIM_SEND_BATCH, DIM_RECV_BATCH, DIM_SIZE, DIM_PLACES};
+
+	return space_dim(0, matter[i], 0);
+}
+
+/* How far the parameters are from a value that is the same part of each one's range. */
+static void distances(const struct point *p, double target, double *mean_p, double *largest_p)
+{
+	double sum = 0, largest = 0;
+
+	for (unsigned i = 0; i < MODEL_DIMS; i++) {
+		unsigned dim = model_dim(i);
+		double x = (double)p->at[dim] / (space_values(dim) - 1), d = fabs(x - target);
+
+		sum += d;
+		largest = d > largest ? d : largest;
+	}
+	*mean_p = sum / MODEL_DIMS;
+	*largest_p = largest;
+}
+
+/* How bad, from 0 to 1, and whether the anomaly is there. */
+static double badness(enum model_kind kind, const struct point *p, bool *anomaly_p)
+{
+	double mean, largest, low;
+
+	distances(p, kind == MODEL_INTERIOR ? .5 : 1, &mean, &largest);
+	*anomaly_p = largest <= (kind == MODEL_INTERIOR ? NEAR / 2 : NEAR);
+	if (kind == MODEL_DECEPTIVE && !*anomaly_p) {
+		distances(p, 0, &low, &largest);
+		return .8 * (1 - low);
+	}
+	return kind == MODEL_INTERIOR ? 1 - 2 * mean : 1 - mean;
+}
+
+int model_measure(void *arg, const struct point *p, struct measure *m_p)
+{
+	bool anomaly;
+	double bad = badness(*(const enum model_kind *)arg, p, &anomaly);
+	double gbps = LINE_GBPS * (1 - .09 * bad) * (anomaly ? .3 : 1);
+
+	*m_p = (struct measure){0};
+	m_p->v[MEASURE_TX_GBPS] = m_p->v[MEASURE_RX_GBPS] = gbps;
+	m_p->v[MEASURE_TX_PACKETS] = m_p->v[MEASURE_RX_PACKETS] = gbps * PACKETS_PER_GBPS;
+	m_p->v[MEASURE_TX_PAUSE] = anomaly ? PAUSE_US : 0;
+	m_p->latency.samples = 1;
+	for (int k = STATS_MIN; k < STATS_KEYS; k++) {
+		m_p->latency.v[k] = BASE_NS * (1 + bad);
+		m_p->latency.has[k] = true;
+	}
+	return 0;
+}

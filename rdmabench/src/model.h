@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Landscapes for the search: an adapter whose throughput depends on six parameters of the
+ * first traffic, in a way that is known. Each has an anomaly (pauses) in about one point of a
+ * few hundred.
+ *
+ *	corner		worse and worse towards the largest values of all six
+ *	interior	worse and worse towards the middle of all six
+ *	deceptive	gets worse towards the smallest values, where there is no anomaly;
+ *			the anomaly is where all six are large, and is not felt from afar
+ */
+#ifndef RDMABENCH_MODEL_H
+#define RDMABENCH_MODEL_H
+
+#include "measure.h"
+
+enum model_kind { MODEL_CORNER, MODEL_INTERIOR, MODEL_DECEPTIVE };
+
+extern const char *const model_names[]; /* by kind, NULL at the end */
+
+/* A measure_fn; arg points to an enum model_kind. */
+int model_measure(void *arg, const struct point *p, struct measure *m_p);
+
+/* The parameters that matter. */
+#define MODEL_DIMS 6
+unsigned model_dim(unsigned i);
+
+#endif

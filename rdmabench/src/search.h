@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* rdmabench search: looks for traffic that a device handles badly. */
+#ifndef RDMABENCH_SEARCH_H
+#define RDMABENCH_SEARCH_H
+
+/* The sub-command: its exit status. */
+int search_main(int argc, char **argv);
+
+#endif

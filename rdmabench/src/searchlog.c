@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT */
+#include "searchlog.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "args.h"
+
+#define JOURNAL "journal.jsonl"
+
+static const char *const parts[] = {"result", "reproduce", "target", "stats"};
+
+struct searchlog {
+	char dir[PATH_MAX / 2];
+	FILE *journal;
+	bool replaying;
+	uint32_t tries; /* that were measured or replayed */
+};
+
+static int in_dir(const struct searchlog *log, const char *name, char path[PATH_MAX])
+{
+	return snprintf(path, PATH_MAX, "%s/%s", log->dir, name) < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+/* ---- opening ---- */
+
+static bool is_empty(const char *dir)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+	bool empty = true;
+
+	while (d && (e = readdir(d)))
+		empty = empty && (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."));
+	if (d)
+		closedir(d);
+	return d && empty;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+/* Only what a search makes; whatever else is there stays. */
+static void remove_parts(const struct searchlog *log)
+{
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		if (!in_dir(log, parts[i], path))
+			nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	}
+	if (!in_dir(log, JOURNAL, path))
+		unlink(path);
+}
+
+static int make_dir(const struct searchlog *log, const char *name)
+{
+	char path[PATH_MAX];
+	int err = in_dir(log, name, path);
+
+	return err || !mkdir(path, 0777) || errno == EEXIST ? err : -errno;
+}
+
+static int make_dirs(const struct searchlog *log)
+{
+	static const char *const below[] = {"result/mfs_help", "reproduce/mfs_help"};
+	int err = mkdir(log->dir, 0777) && errno != EEXIST ? -errno : 0;
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !err; i++)
+		err = make_dir(log, parts[i]);
+	for (size_t i = 0; i < sizeof(below) / sizeof(below[0]) && !err; i++)
+		err = make_dir(log, below[i]);
+	return err;
+}
+
+static int append_json(FILE *journal, json_t *o)
+{
+	if (json_dumpf(o, journal, JSON_COMPACT) || putc('\n', journal) == EOF || fflush(journal))
+		return -EIO;
+	return 0;
+}
+
+/* The next line, as JSON. NULL: there is no whole one, and the file stands at its beginning. */
+static json_t *next_line(FILE *journal)
+{
+	long start = ftell(journal);
+	char *line = NULL;
+	size_t size = 0;
+	ssize_t len = getline(&line, &size, journal);
+	json_t *o =
+		len > 0 && line[len - 1] == '\n' ? json_loadb(line, (size_t)len, 0, NULL) : NULL;
+
+	free(line);
+	if (!o)
+		fseek(journal, start, SEEK_SET);
+	return o;
+}
+
+static int fail(char *why, size_t size, const char *dir, const char *text, int err)
+{
+	snprintf(why, size, "%.120s: %s", dir, text);
+	return err;
+}
+
+static int open_new(struct searchlog *log, json_t *header)
+{
+	char path[PATH_MAX];
+	int err = make_dirs(log);
+
+	if (!err)
+		err = in_dir(log, JOURNAL, path);
+	if (err)
+		return err;
+	log->journal = fopen(path, "w+xe");
+	return log->journal ? append_json(log->journal, header) : -errno;
+}
+
+static int open_old(struct searchlog *log, json_t *header, char *why, size_t size)
+{
+	char path[PATH_MAX];
+	json_t *was;
+	bool same;
+
+	log->journal = in_dir(log, JOURNAL, path) ? NULL : fopen(path, "r+e");
+	if (!log->journal)
+		return fail(why, size, log->dir, "there is no search to resume: give no --resume",
+			-ENOENT);
+	was = next_line(log->journal);
+	same = was && json_equal(was, header);
+	json_decref(was);
+	if (!same)
+		return fail(why, size, log->dir,
+			"that search had other options: give the same, or another --log", -EINVAL);
+	log->replaying = true;
+	return make_dirs(log);
+}
+
+static int open_as(struct searchlog *log, enum searchlog_mode mode, json_t *header, char *why,
+	size_t size)
+{
+	char path[PATH_MAX];
+	int err;
+
+	if (mode == SEARCHLOG_RESUME)
+		return open_old(log, header, why, size);
+	if (mode == SEARCHLOG_FORCE && !in_dir(log, JOURNAL, path) && !access(path, F_OK))
+		remove_parts(log);
+	else if (!access(log->dir, F_OK) && !is_empty(log->dir))
+		return fail(why, size, log->dir,
+			"it is there already: give --resume, --force if it is an old search's, or "
+			"another --log",
+			-EEXIST);
+	err = open_new(log, header);
+	return err ? fail(why, size, log->dir, strerror(-err), err) : 0;
+}
+
+int searchlog_open(const char *dir, enum searchlog_mode mode, json_t *header,
+	struct searchlog **log_p, char *why, size_t size)
+{
+	struct searchlog *log = calloc(1, sizeof(*log));
+	int err;
+
+	if (!log)
+		return fail(why, size, dir, strerror(ENOMEM), -ENOMEM);
+	if (snprintf(log->dir, sizeof(log->dir), "%s", dir) >= (int)sizeof(log->dir)) {
+		free(log);
+		return fail(why, size, dir, "give a shorter --log", -ENAMETOOLONG);
+	}
+	err = open_as(log, mode, header, why, size);
+	if (err) {
+		searchlog_close(log);
+		return err;
+	}
+	*log_p = log;
+	return 0;
+}
+
+void searchlog_close(struct searchlog *log)
+{
+	if (!log)
+		return;
+	if (log->journal)
+		fclose(log->journal);
+	free(log);
+}
+
+/* ---- the journal ---- */
+
+static json_t *at_json(const struct point *p)
+{
+	json_t *list = json_array();
+
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
+		json_array_append_new(list, json_integer(p->at[dim]));
+	return list;
+}
+
+static json_t *line_json(const struct explore_ask *ask, const struct measure *m, int err)
+{
+	json_t *v = json_array(), *latency = json_array();
+
+	for (int k = 0; k < MEASURE_KEYS && !err; k++)
+		json_array_append_new(v, json_real(m->v[k]));
+	for (int k = STATS_MIN; k < STATS_KEYS && !err; k++)
+		json_array_append_new(latency,
+			m->latency.has[k] ? json_real(m->latency.v[k]) : json_null());
+	return json_pack("{s:i s:o s:i s:o s:o s:I s:b}", "purpose", (int)ask->purpose, "at",
+		at_json(ask->point), "err", err, "v", v, "latency", latency, "samples",
+		(json_int_t)(err ? 0 : m->latency.samples), "from_port", !err && m->from_port);
+}
+
+static bool read_measure(const json_t *o, struct measure *m)
+{
+	const json_t *v = json_object_get(o, "v"), *latency = json_object_get(o, "latency");
+
+	if (json_array_size(v) != MEASURE_KEYS || json_array_size(latency) != STATS_KEYS - 1)
+		return false;
+	*m = (struct measure){.from_port = json_is_true(json_object_get(o, "from_port"))};
+	for (int k = 0; k < MEASURE_KEYS; k++)
+		m->v[k] = json_real_value(json_array_get(v, (size_t)k));
+	m->latency.samples = (uint64_t)json_integer_value(json_object_get(o, "samples"));
+	for (int k = STATS_MIN; k < STATS_KEYS; k++) {
+		const json_t *x = json_array_get(latency, (size_t)k - 1);
+
+		m->latency.has[k] = json_is_real(x);
+		m->latency.v[k] = json_real_value(x);
+	}
+	return true;
+}
+
+static int read_replayed(const json_t *o, const struct explore_ask *ask, struct measure *m_p,
+	int *err_p)
+{
+	json_t *at = at_json(ask->point);
+	bool same = json_equal(at, json_object_get(o, "at"));
+	int err = (int)json_integer_value(json_object_get(o, "err"));
+
+	json_decref(at);
+	if (!same || err > 0 || (!err && !read_measure(o, m_p)))
+		return -EBADMSG;
+	*err_p = err;
+	return 1;
+}
+
+int searchlog_replay(struct searchlog *log, const struct explore_ask *ask, struct measure *m_p,
+	int *err_p)
+{
+	json_t *o = log->replaying ? next_line(log->journal) : NULL;
+	int got;
+
+	if (!o) { /* the rest of a line that was torn is written over */
+		if (log->replaying && ftruncate(fileno(log->journal), ftell(log->journal)))
+			return -errno;
+		log->replaying = false;
+		return 0;
+	}
+	got = read_replayed(o, ask, m_p, err_p);
+	json_decref(o);
+	log->tries += ask->purpose == PURPOSE_TRY;
+	return got;
+}
+
+/* ---- results ---- */
+
+static void print_real(const char *key, double x, FILE *out)
+{
+	char text[64];
+
+	stats_real(x, text, sizeof(text));
+	fprintf(out, "%s:  %s\n", key, text);
+}
+
+static void print_counters(const struct measure *m, FILE *out)
+{
+	const char *key;
+	json_t *v;
+
+	json_object_foreach(m->counters, key, v)
+		fprintf(out, "%s:  %" JSON_INTEGER_FORMAT "\n", key, json_integer_value(v));
+	fputc('\n', out);
+}
+
+static void print_bone(const struct measure *m, const struct rules *rules, FILE *out)
+{
+	for (int k = 0; k < MEASURE_KEYS; k++)
+		print_real(measure_names[k], m->v[k], out);
+	fprintf(out, "source:  %s\n", m->from_port ? "port" : "engine");
+	fprintf(out, "anomaly:  %d\n\n", measure_judge(m, rules));
+}
+
+static void print_latency(const struct stats_merged *l, FILE *out)
+{
+	if (!l->samples)
+		return;
+	fprintf(out, "%s:  %llu\n", stats_names[STATS_SAMPLES], (unsigned long long)l->samples);
+	for (int k = STATS_MIN; k < STATS_KEYS; k++) {
+		if (l->has[k])
+			print_real(stats_names[k], l->v[k], out);
+		else
+			fprintf(out, "%s:  None\n", stats_names[k]);
+	}
+	fputc('\n', out);
+}
+
+int result_print(const struct point *p, const struct measure *m, const struct rules *rules,
+	FILE *out)
+{
+	json_t *o = point_json(p);
+
+	json_dumpf(o, out, 0);
+	json_decref(o);
+	fputs("\n\n", out);
+	print_counters(m, out);
+	print_bone(m, rules, out);
+	print_latency(&m->latency, out);
+	return ferror(out) ? -EIO : 0;
+}
+
+void searchlog_name(const struct searchlog *log, const struct explore_ask *ask, char *name,
+	size_t size)
+{
+	if (ask->purpose == PURPOSE_TRY)
+		snprintf(name, size, "%u", log->tries);
+	else
+		snprintf(name, size, "mfs-%u-%u-%u", ask->anomaly, ask->dim,
+			ask->point->at[ask->dim]);
+}
+
+/* "result/12", or "result/mfs_help/0/0.qp_num-3", whose directory is made. */
+static int file_of(const struct searchlog *log, const char *part, const struct explore_ask *ask,
+	const char *end, char path[PATH_MAX])
+{
+	char name[200], dim[SPACE_NAME];
+	int err = 0;
+
+	if (ask->purpose == PURPOSE_TRY) {
+		snprintf(name, sizeof(name), "%s/%u%s", part, log->tries, end);
+	} else {
+		snprintf(name, sizeof(name), "%s/mfs_help/%u", part, ask->anomaly);
+		err = make_dir(log, name);
+		space_name(ask->dim, dim);
+		snprintf(name, sizeof(name), "%s/mfs_help/%u/%s-%u%s", part, ask->anomaly, dim,
+			ask->point->at[ask->dim], end);
+	}
+	return err ? err : in_dir(log, name, path);
+}
+
+static int write_result(const struct searchlog *log, const struct explore_ask *ask,
+	const struct measure *m, const struct rules *rules)
+{
+	char path[PATH_MAX];
+	int err = file_of(log, "result", ask, "", path);
+	FILE *out = err ? NULL : fopen(path, "we");
+
+	if (!out)
+		return err ? err : -errno;
+	err = result_print(ask->point, m, rules, out);
+	return fclose(out) ? -EIO : err;
+}
+
+static int write_script(const struct searchlog *log, const struct explore_ask *ask,
+	const char *script)
+{
+	char path[PATH_MAX];
+	int err = file_of(log, "reproduce", ask, ".sh", path);
+	FILE *out = err ? NULL : fopen(path, "we");
+
+	if (!out)
+		return err ? err : -errno;
+	fputs(script, out);
+	fchmod(fileno(out), 0755);
+	return fclose(out) ? -EIO : 0;
+}
+
+int searchlog_write(struct searchlog *log, const struct explore_ask *ask, const struct measure *m,
+	int err, const struct rules *rules, const char *script)
+{
+	json_t *line = line_json(ask, m, err);
+	int failed = write_script(log, ask, script);
+
+	if (!failed && !err)
+		failed = write_result(log, ask, m, rules);
+	if (!failed)
+		failed = append_json(log->journal, line);
+	json_decref(line);
+	log->tries += ask->purpose == PURPOSE_TRY;
+	return failed;
+}
+
+static json_t *features_json(const struct feature_set *f)
+{
+	json_t *list = json_array();
+
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
+		char name[SPACE_NAME];
+
+		space_name(dim, name);
+		if (f->needed[dim])
+			json_array_append_new(list, json_string(name));
+	}
+	return list;
+}
+
+int searchlog_target(struct searchlog *log, uint32_t anomaly, const struct feature_set *f,
+	uint32_t found_at)
+{
+	json_t *o = json_pack("{s:i s:i s:o s:o}", "try", (int)found_at - 1, "anomaly",
+		(int)f->kind, "point", point_json(&f->point), "features", features_json(f));
+	char name[40], path[PATH_MAX];
+	int err;
+
+	snprintf(name, sizeof(name), "target/%u", anomaly);
+	err = in_dir(log, name, path);
+	if (!err && json_dump_file(o, path, JSON_COMPACT))
+		err = -EIO;
+	json_decref(o);
+	return err;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The directory of a search:
+ *
+ *	journal.jsonl			a header, then a line per measurement: what a resumed
+ *					search replays
+ *	result/N			of try N, from 0
+ *	reproduce/N.sh			the commands that try N ran
+ *	result/mfs_help/A/PARAMETER-I	of a change that was tried for anomaly A's features
+ *	reproduce/mfs_help/A/PARAMETER-I.sh
+ *	target/A			anomaly A: its try, its point, its features
+ *	stats/RUN/			statistics files of the engines
+ */
+#ifndef RDMABENCH_SEARCHLOG_H
+#define RDMABENCH_SEARCHLOG_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "explore.h"
+
+struct searchlog;
+
+enum searchlog_mode { SEARCHLOG_NEW, SEARCHLOG_RESUME, SEARCHLOG_FORCE };
+
+/*
+ * Opens a directory. A new search wants one that is not there, or is empty; FORCE removes what
+ * an earlier search has left, and nothing else; RESUME wants one with the same header, which is
+ * borrowed. 0, or -errno with a line in why.
+ */
+int searchlog_open(const char *dir, enum searchlog_mode mode, json_t *header,
+	struct searchlog **log_p, char *why, size_t size);
+void searchlog_close(struct searchlog *log);
+
+/*
+ * What the journal has for the next measurement: 1, and what came of it, *err_p included; 0 it
+ * has no more; -EBADMSG it has another point.
+ */
+int searchlog_replay(struct searchlog *log, const struct explore_ask *ask, struct measure *m_p,
+	int *err_p);
+
+/* Result, script and journal line of a measurement; the script's text comes from the caller. */
+int searchlog_write(struct searchlog *log, const struct explore_ask *ask, const struct measure *m,
+	int err, const struct rules *rules, const char *script);
+
+/* Names the measurement that comes: "12", or "mfs-0-7-1". */
+void searchlog_name(const struct searchlog *log, const struct explore_ask *ask, char *name,
+	size_t size);
+
+/* Writes target/A. */
+int searchlog_target(struct searchlog *log, uint32_t anomaly, const struct feature_set *f,
+	uint32_t found_at);
+
+/* The text of a result file. 0 or -errno of the stream. */
+int result_print(const struct point *p, const struct measure *m, const struct rules *rules,
+	FILE *out);
+
+#endif

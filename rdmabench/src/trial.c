@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT */
+#include "trial.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "gather.h"
+#include "remote.h"
+
+#define ENGINES_MAX 12 /* six pairs per traffic */
+#define ARGS_MAX 40
+#define ARG_SIZE 320
+#define OUTPUT_MAX 65536
+#define GRACE_NS (30 * NSEC_PER_SEC) /* beyond the traffic */
+
+/* A command line. */
+struct words {
+	char text[ARGS_MAX][ARG_SIZE];
+	char *argv[ARGS_MAX + 1];
+	int n;
+};
+
+static void add(struct words *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void add(struct words *w, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(w->text[w->n], ARG_SIZE, format, args);
+	va_end(args);
+	w->argv[w->n] = w->text[w->n];
+	w->argv[++w->n] = NULL;
+}
+
+static void make_words(struct words *w, const struct trial_attr *a, const struct traffic *t,
+	const char *name)
+{
+	w->n = 0;
+	add(w, "%s", a->program);
+	add(w, "engine");
+	add(w, "--fork");
+	add(w, "--qp-type=%s", traffic_type_names[t->type]);
+	add(w, "--request=%s", t->pattern_text);
+	add(w, "--qp-num=%u", t->qps);
+	add(w, "--mtu=%u", 128u << t->mtu);
+	add(w, "--tx-depth=%u", t->depth);
+	add(w, "--send-batch=%u", t->send_batch);
+	add(w, "--rx-depth=%u", t->rx_depth);
+	add(w, "--recv-batch=%u", t->recv_batch);
+	add(w, "--buf-num=%u", t->buffers);
+	add(w, "--mr-num=%u", t->regions);
+	add(w, "--duration=%g", a->seconds);
+	if (t->burst)
+		add(w, "--burst=%u", t->burst);
+	if (t->bidirectional)
+		add(w, "--bidirectional");
+	if (a->device)
+		add(w, "--ib-dev=%s", a->device);
+	if (a->compat)
+		add(w, "--compat");
+	add(w, "--stats-dir=%s", a->stats_dir);
+	add(w, "--run=%s", name);
+	add(w, "--json=-");
+}
+
+bool trial_script(const struct trial_attr *a, const struct point *p, const char *name, char *script,
+	size_t size)
+{
+	struct words w;
+	struct traffic t;
+	size_t n = (size_t)snprintf(script, size, "#!/bin/sh\n");
+
+	for (unsigned i = 0; i < 2; i++) {
+		for (uint32_t k = point_traffic(p, i, &t); k; k--) {
+			make_words(&w, a, &t, name);
+			for (int j = 0; j < w.n; j++) {
+				if (!remote_quote(script, size, w.argv[j]))
+					return false;
+			}
+			n = strlen(script);
+			if (n + 16 > size)
+				return false;
+			strcat(script, " &\n");
+		}
+	}
+	strcat(script, "wait\n");
+	return true;
+}
+
+/* An engine that runs. */
+struct engine_process {
+	pid_t pid;
+	int fd;
+	bool bidirectional;
+	uint32_t mtu; /* bytes */
+	char out[OUTPUT_MAX];
+	size_t len;
+};
+
+static int start(struct engine_process *e, struct words *w)
+{
+	int out[2];
+
+	e->len = 0;
+	if (pipe2(out, O_CLOEXEC))
+		return -errno;
+	e->pid = fork();
+	if (!e->pid) {
+		setpgid(0, 0);
+		if (dup2(out[1], 1) < 0)
+			_exit(126);
+		execv(w->argv[0], w->argv);
+		_exit(127);
+	}
+	close(out[1]);
+	e->fd = out[0];
+	if (e->pid > 0)
+		return 0;
+	close(out[0]);
+	return -errno;
+}
+
+static uint32_t start_all(struct engine_process *e, const struct trial_attr *a,
+	const struct point *p, const char *name)
+{
+	uint32_t n = 0;
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct traffic t;
+		struct words w;
+
+		for (uint32_t k = point_traffic(p, i, &t); k; k--) {
+			make_words(&w, a, &t, name);
+			if (start(&e[n], &w))
+				return n;
+			e[n].bidirectional = t.bidirectional;
+			e[n].mtu = 128u << t.mtu;
+			n++;
+		}
+	}
+	return n;
+}
+
+static void read_some(struct engine_process *e)
+{
+	ssize_t n = read(e->fd, e->out + e->len, OUTPUT_MAX - e->len);
+
+	if (n > 0)
+		e->len += (size_t)n;
+	if (!n || e->len == OUTPUT_MAX) {
+		close(e->fd);
+		e->fd = -1;
+	}
+}
+
+/* Until all have closed their output, or the time is over. */
+static bool read_all(struct engine_process *e, uint32_t n, uint64_t deadline_ns)
+{
+	struct pollfd p[ENGINES_MAX];
+
+	for (;;) {
+		uint64_t now = clock_ns();
+		bool open = false;
+
+		for (uint32_t i = 0; i < n; i++) {
+			p[i] = (struct pollfd){.fd = e[i].fd, .events = POLLIN};
+			open = open || e[i].fd >= 0;
+		}
+		if (!open || now >= deadline_ns)
+			return !open;
+		if (poll(p, n, (int)((deadline_ns - now) / NSEC_PER_MSEC) + 1) <= 0)
+			continue;
+		for (uint32_t i = 0; i < n; i++) {
+			if (e[i].fd >= 0 && p[i].revents)
+				read_some(&e[i]);
+		}
+	}
+}
+
+static bool end(struct engine_process *e, bool in_time)
+{
+	int status = 0;
+
+	if (!in_time)
+		kill(-e->pid, SIGKILL);
+	if (e->fd >= 0)
+		close(e->fd);
+	waitpid(e->pid, &status, 0);
+	return in_time && !status;
+}
+
+static double number(const json_t *o, const char *key)
+{
+	return json_number_value(json_object_get(o, key));
+}
+
+/* On one port both directions go out and come in. */
+static void add_direction(struct measure *m, const struct engine_process *e, double messages,
+	double bytes, double seconds)
+{
+	double gbps = seconds > 0 ? bytes * 8 / seconds / 1e9 : 0;
+	double packets =
+		messages > 0 ? messages * (double)(uint64_t)(bytes / messages / e->mtu + 1) : 0;
+	double rate = seconds > 0 ? packets / seconds : 0;
+
+	m->v[MEASURE_TX_GBPS] += gbps;
+	m->v[MEASURE_RX_GBPS] += gbps;
+	m->v[MEASURE_TX_PACKETS] += rate;
+	m->v[MEASURE_RX_PACKETS] += rate;
+}
+
+/* The port's own counters, where it has them, are of all engines: the last report's hold. */
+static void take_counters(struct measure *m, json_t *counters, double seconds)
+{
+	static const double scale[MEASURE_KEYS] = {8 / 1e9, 8 / 1e9, 1, 1, 1, 1};
+
+	if (!json_object_get(counters, measure_names[MEASURE_TX_GBPS]) || !(seconds > 0))
+		return;
+	m->from_port = true;
+	for (int k = 0; k < MEASURE_KEYS; k++) {
+		m->v[k] = number(counters, measure_names[k]) * scale[k] / seconds;
+		json_object_del(counters, measure_names[k]);
+	}
+	json_decref(m->counters);
+	m->counters = json_incref(counters);
+}
+
+static bool add_report(struct measure *m, const struct engine_process *e)
+{
+	json_t *o = json_loadb(e->out, e->len, 0, NULL);
+	const json_t *sent = json_object_get(o, "sent");
+	const json_t *back =
+		json_object_get(json_array_get(json_object_get(o, "peers"), 0), "sent");
+
+	if (sent) {
+		add_direction(m, e, number(sent, "messages"), number(sent, "bytes"),
+			number(sent, "seconds"));
+		if (e->bidirectional)
+			add_direction(m, e, number(back, "messages"), number(back, "bytes"),
+				number(back, "elapsed_ns") / 1e9);
+		take_counters(m, json_object_get(o, "counters"), number(sent, "seconds"));
+	}
+	json_decref(o);
+	return sent;
+}
+
+static int add_latency(struct measure *m, const struct trial_attr *a, const char *name)
+{
+	struct gather_attr ga = {.compat = a->compat, .run = a->compat ? NULL : name};
+	struct gather *g = gather_create(&ga);
+	char path[PATH_MAX];
+	struct stats s;
+
+	if (!g)
+		return -ENOMEM;
+	snprintf(path, sizeof(path), "%s/%s", a->stats_dir, name);
+	if (!access(path, F_OK))
+		gather_path(g, path);
+	if (gather_merge(g) && a->compat) {
+		m->latency = *gather_merged(g);
+	} else if (!a->compat) {
+		stats_of_hist(gather_hist(g), &s);
+		m->latency.samples = s.v[STATS_SAMPLES];
+		for (int k = STATS_SAMPLES; k < STATS_KEYS; k++) {
+			m->latency.has[k] = s.v[STATS_SAMPLES] > 0;
+			m->latency.v[k] = (double)s.v[k];
+		}
+	}
+	gather_destroy(g);
+	return 0;
+}
+
+int trial_run(const struct trial_attr *a, const struct point *p, const char *name,
+	struct measure *m_p)
+{
+	struct engine_process *e = calloc(ENGINES_MAX, sizeof(*e));
+	uint64_t deadline = clock_ns() + (uint64_t)(a->seconds * 1e9) + GRACE_NS;
+	struct measure m = {0};
+	bool in_time, good = true;
+	uint32_t n;
+	int err;
+
+	if (!e)
+		return -ENOMEM;
+	n = start_all(e, a, p, name);
+	in_time = read_all(e, n, deadline);
+	for (uint32_t i = 0; i < n; i++) {
+		good &= end(&e[i], in_time);
+		good &= add_report(&m, &e[i]);
+	}
+	free(e);
+	err = !in_time ? -ETIMEDOUT : !good || !n ? -EIO : add_latency(&m, a, name);
+	if (err) {
+		fprintf(stderr, "rdmabench search: %s: %s\n", name,
+			err == -ETIMEDOUT ? "an engine did not end" : "an engine failed");
+		json_decref(m.counters);
+		return err;
+	}
+	*m_p = m;
+	return 0;
+}

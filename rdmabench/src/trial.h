@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* A point on a device: engines are run, their reports and statistics become a measurement. */
+#ifndef RDMABENCH_TRIAL_H
+#define RDMABENCH_TRIAL_H
+
+#include "measure.h"
+
+#define TRIAL_SCRIPT 32768
+
+struct trial_attr {
+	const char *program; /* the path of rdmabench */
+	const char *device; /* NULL: the first */
+	double seconds; /* of traffic */
+	bool compat; /* statistics as older tools write and merge them */
+	const char *stats_dir;
+};
+
+/*
+ * The commands that run a point, one on a line, as a script for sh. name: of the run. False:
+ * they do not fit.
+ */
+bool trial_script(const struct trial_attr *a, const struct point *p, const char *name, char *script,
+	size_t size);
+
+/*
+ * Runs them, all at the same time, and waits. 0; -EIO an engine has failed or made no sense (a
+ * line on standard error says so); -ETIMEDOUT; -ENOMEM.
+ */
+int trial_run(const struct trial_attr *a, const struct point *p, const char *name,
+	struct measure *m_p);
+
+#endif

@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""rdmabench collect: what is merged, what is skipped and named, and other machines by ssh.
+
+    collect.py RDMABENCH FIGURES
+"""
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+exe, figures = map(os.path.abspath, sys.argv[1:3])
+KEYS = ["latency_samples"] + [f"latency_{k}_ns" for k in ("min", "avg", "median", "p95", "p99", "max")]
+seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 32)))
+print(f"TEST_SEED={seed}")
+rand = random.Random(seed)
+path_env = os.environ["PATH"]
+
+
+def collect(*args, status=0):
+    """The JSON object, and standard error."""
+    r = subprocess.run([exe, "collect", "--json", "-", *map(str, args)], capture_output=True, text=True,
+                       timeout=100, env={**os.environ, "PATH": path_env})
+    assert r.returncode == status, (args, r.returncode, r.stdout, r.stderr)
+    return json.loads(r.stdout), r.stderr
+
+
+def write(directory, run, window, samples):
+    out = subprocess.run([figures, "file", *map(str, [directory, run, window, *samples])], check=True,
+                         capture_output=True, text=True).stdout
+    return pathlib.Path(out.strip()).with_suffix(".jsonl")
+
+
+def expected(samples):
+    """Nearest rank."""
+    s, n = sorted(samples), len(samples)
+    rank = [s[-(-n * p // 100) - 1] for p in (50, 95, 99)]
+    return dict(zip(KEYS, [n, s[0], sum(s) // n, *rank, s[-1]]))
+
+
+def figures_of(o):
+    return {k: o[k] for k in KEYS}
+
+
+def native(tmp):
+    """Samples below 256 are exact in a histogram, so the merged figures are, too."""
+    a, b, c = ([rand.randrange(256) for _ in range(rand.randint(1, 300))] for _ in range(3))
+    files = [write(tmp / "s", "r1", 0, a), write(tmp / "s", "r1", 0, b), write(tmp / "s", "r1", 7, c)]
+    o, err = collect(tmp / "s")
+    assert figures_of(o) == expected(a + b + c) and not err and not o["skipped"], (o, err)
+    # Each file counts once, by whatever way it comes.
+    o, _ = collect(tmp / "s", tmp / "s" / "r1", files[0], files[1])
+    assert figures_of(o) == expected(a + b + c)
+    copy = tmp / "copy.jsonl"
+    copy.write_text(files[0].read_text())
+    o, _ = collect(copy, *files)
+    assert figures_of(o) == expected(a + b + c)
+    # Of a cumulative file the latest line is the whole.
+    line = json.loads(files[0].read_text())
+    earlier = json.loads(write(tmp / "e", "r1", 0, [1, 2, 3]).read_text())
+    earlier.update(process=line["process"], written_ns=line["written_ns"] - 1)
+    copy.write_text(json.dumps(earlier) + "\n" + files[0].read_text())
+    o, _ = collect(copy)
+    assert figures_of(o) == expected(a)
+    # Another run is skipped and named.
+    other = write(tmp / "s", "r2", 0, [200])
+    o, err = collect("--run", "r1", tmp / "s")
+    assert figures_of(o) == expected(a + b + c) and str(other) in err and "another run" in err
+    # As text, and as a distribution.
+    r = subprocess.run([exe, "collect", "--cdf", tmp / "cdf", files[1]], capture_output=True, text=True)
+    assert r.stdout == "".join(f"{k}: {v}\n" for k, v in expected(b).items()), r
+    rows = [tuple(map(float, line.split())) for line in (tmp / "cdf").read_text().splitlines()[1:]]
+    assert [v for v, _ in rows] == sorted(set(b)) and rows[-1][1] == 1, rows
+    for v, fraction in rows:
+        assert abs(fraction - sum(x <= v for x in b) / len(b)) < 1e-6
+
+
+def damaged(tmp):
+    """Torn, empty, foreign, old: each is skipped and named, and the good one counts."""
+    good = write(tmp / "d", "r", 0, [5, 6])
+    text = good.read_text()
+    line = json.loads(text)
+    hist = line["histogram"]
+
+    def changed(**kw):
+        return json.dumps({**line, "process": 1, **kw}) + "\n"
+
+    cases = {
+        "empty": ("", "empty"),
+        "torn": (text[:-20], "torn"),
+        "no-end": (text[:-1], "torn"),
+        "text": ("latency_samples: 5\n", "no JSON"),
+        "other": ('{"command": "engine"}\n', "no statistics file"),
+        "array": ("[]\n", "no statistics file"),
+        "version": (changed(version=2), "another version"),
+        "count": (changed(latency_samples=3), "changed"),
+        "hist": (changed(histogram=hist.replace("5", "6")), "changed"),
+        "hist-torn": (changed(histogram=hist[:-9]), "changed"),
+        "hist-none": (changed(histogram=None), "--compat"),
+        "negative": (changed(process=-1), "no statistics file"),
+        "twice": (text.replace('{"version"', '{"version":1,"version"'), "no JSON"),
+        "old": (changed(written_ns=(int(time.time()) - 1000) * 10**9), "too old"),
+    }
+    for name, (content, _) in cases.items():
+        (tmp / "d" / f"{name}.jsonl").write_text(content)
+    (tmp / "d" / "binary.jsonl").write_bytes(bytes(range(256)))
+    cases["binary"] = ("", "torn")
+    (tmp / "d" / "unreadable.jsonl").mkdir()
+    cases["missing"] = ("", "No such file")
+    o, err = collect("--max-age", 500, tmp / "d", tmp / "d" / "missing.jsonl")
+    assert figures_of(o) == expected([5, 6]), o
+    for name, (_, why) in cases.items():
+        said = [e for e in err.splitlines() if f"/{name}.jsonl" in e]
+        assert said and why in said[0], (name, why, err)
+    assert len(o["skipped"]) >= len(cases) and len(o["sources"]) == 1, o
+    o, err = collect(tmp / "nothing", status=1)
+    assert o["latency_samples"] == 0 and "no statistics" in err
+    # A line that is torn costs itself, not those before it.
+    windows = write(tmp / "w", "r", 2, [1, 2, 3, 4])
+    windows.write_text(windows.read_text() + '{"version":1,')
+    o, err = collect(windows)
+    assert figures_of(o) == expected([1, 2, 3, 4]) and "torn" in err
+
+
+def text(values):
+    return "".join(f"{k}: {v}\n" for k, v in zip(KEYS, values))
+
+
+def compat(tmp):
+    rows = [[10, 15642778, 142000000, 142834680, 190000000, 190000000, 190000000],
+            [10, 16000000, 143000000, 142834681, 206864349, 206864349, 206864349],
+            [10, 17000000, 143218187, 142834681, 200000000, 200000000, 200000000]]
+    d = tmp / "c"
+    d.mkdir()
+    for i, row in enumerate(rows):
+        (d / f"{i}.txt").write_text(text(row))
+    r = subprocess.run([exe, "collect", "--compat", d], capture_output=True, text=True, check=True)
+    assert r.stdout == ("latency_samples:  30\nlatency_min_ns:  15642778.0\n"
+                        "latency_avg_ns:  142739395.66666666\nlatency_median_ns:  142834680.66666666\n"
+                        "latency_p95_ns:  206864349.0\nlatency_p99_ns:  206864349.0\n"
+                        "latency_max_ns:  206864349.0\n"), r.stdout
+    (d / "torn.txt").write_text(text(rows[0])[:50])
+    (d / "empty.txt").write_text("")
+    (d / "zero.txt").write_text(text([0] * 7))
+    o, err = collect("--compat", d, d / "none", d / "0.txt", d)
+    assert o["latency_samples"] == 30 and o["latency_avg_ns"] == 142739395.66666666, o
+    for name in ("torn", "empty", "zero", "none"):
+        assert f"/{name}" in err, err
+    os.utime(d / "0.txt", (1, 1))
+    o, err = collect("--compat", "--max-age", 100, d)
+    assert o["latency_samples"] == 20 and "too old" in err
+    o, _ = collect("--compat", d / "zero.txt", status=1)
+    assert o["latency_samples"] == 0 and o["latency_min_ns"] is None
+
+
+SSH = r"""#!/usr/bin/env python3
+import json, os, subprocess, sys
+with open(os.environ["SSH_LOG"], "a") as f:
+    f.write(json.dumps(sys.argv[1:]) + "\n")
+assert "--" in sys.argv and "-oBatchMode=yes" in sys.argv
+host, command = sys.argv[sys.argv.index("--") + 1:]
+if host == "dead":
+    sys.exit(255)
+if host == "deaf":
+    subprocess.run(["sleep", "1000"])
+if host == "loud":
+    os.write(2, b"noise\n")
+home = os.path.join(os.environ["SSH_HOMES"], host.split("@")[-1])
+sys.exit(subprocess.run(["sh", "-c", command], cwd=home if os.path.isdir(home) else "/").returncode)
+"""
+
+
+def remote(tmp):
+    global path_env
+    (tmp / "bin").mkdir()
+    (tmp / "bin" / "ssh").write_text(SSH)
+    (tmp / "bin" / "ssh").chmod(0o755)
+    path_env = f"{tmp / 'bin'}:{os.environ['PATH']}"
+    log = tmp / "log"
+    os.environ.update(SSH_LOG=str(log), SSH_HOMES=str(tmp / "homes"))
+    name = "it's a $(touch rdmabench-owned) dir"
+    a, b, mine = [3, 4], [90, 91, 92], [200]
+    for host, samples in (("one", a), ("loud", b)):
+        (tmp / "homes" / host).mkdir(parents=True)
+        write(tmp / "homes" / host / name, "r", 0, samples)
+    here = tmp / "homes"
+    evil = "x;touch rdmabench-evil;y"
+    os.chdir(tmp)
+    write(tmp / name, "r", 0, mine)
+    o, err = collect("--timeout", 60, "--host", "me@one", "--host", "loud", "--host", "dead",
+                     "--host", evil, "--host", "one.example", "--host", "me@one", name)
+    assert figures_of(o) == expected(a + b + mine), (o, err)
+    assert not list(tmp.rglob("rdmabench-owned")) and not (tmp / "rdmabench-evil").exists()
+    assert "dead: ssh does not reach it" in err, err
+    assert f"skipped {evil}" in err and "skipped one.example" in err, err
+    asked = [json.loads(line) for line in log.read_text().splitlines()]
+    assert len(asked) == 5 and any(evil in argv for argv in asked), asked
+    o, err = collect("--timeout", 1, "--host", "deaf", name)
+    assert figures_of(o) == expected(mine) and "deaf: it does not answer" in err, (o, err)
+    # The same files, here and through ssh to this machine: they count once.
+    o, _ = collect("--host", "one", here / "one" / name)
+    assert figures_of(o) == expected(a)
+    o, err = collect("--host", "one", "--no-local", name)
+    assert figures_of(o) == expected(a)
+    (here / "one" / "old").write_text(text([10, 1, 2, 3, 4, 5, 6]))
+    (here / "loud" / "old").write_text(text([10, 3, 4, 5, 6, 7, 8])[:-30])
+    o, err = collect("--compat", "--host", "one", "--host", "loud", "--host", "dead", "old")
+    assert o["latency_samples"] == 10 and o["latency_max_ns"] == 6.0, o
+    assert "skipped loud: it is torn" in err and "skipped dead" in err and "skipped old" in err, err
+    path_env = str(tmp / "nothing")
+    o, err = collect("--host", "one", "--no-local", name, status=1)
+    assert "no ssh" in err, err
+
+
+def bad():
+    for args in ([], ["--host", "-oProxyCommand=x", "p"], ["--host", "", "p"], ["--timeout", "0", "p"],
+                 ["--run", "../x", "p"], ["--compat", "--run", "r", "p"], ["--compat", "--cdf", "f", "p"],
+                 ["--compat", "--host", "h", "p", "q"], ["--no-local", "p"], ["--max-age", "x", "p"],
+                 ["--frobnicate", "p"], ["--json", "", "p"], ["--cdf", "", "p"]):
+        r = subprocess.run([exe, "collect", *args], capture_output=True, text=True)
+        assert r.returncode == 2 and r.stderr.count("\n") == 1 and "give" in r.stderr and not r.stdout, (args, r)
+    assert "--max-age" in subprocess.run([exe, "collect", "--help"], capture_output=True, text=True).stdout
+
+
+for test in (native, damaged, compat, remote):
+    with tempfile.TemporaryDirectory() as tmp:
+        print(test.__name__)
+        test(pathlib.Path(tmp))
+        os.chdir("/")
+bad()
+print("passed")

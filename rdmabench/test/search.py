@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""rdmabench search: what it writes, that it repeats and resumes, and that it removes nothing.
+
+    search.py RDMABENCH [SOFTHCA-RUN]	with a runner: on engines, else on the model
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+exe = os.path.abspath(sys.argv[1])
+runner = sys.argv[2] if len(sys.argv) > 2 else None
+SIX = [f"{d}_{k}" for k in ("vport_rdma_unicast_bytes", "vport_rdma_unicast_packets", "prio3_pause_duration")
+       for d in ("tx", "rx")]
+LATENCY = ["latency_samples"] + [f"latency_{k}_ns" for k in ("min", "avg", "median", "p95", "p99", "max")]
+
+
+def run(*args, status=0, prefix=(), env=None):
+    r = subprocess.run([*prefix, exe, "search", *map(str, args)], capture_output=True, text=True, timeout=280,
+                       env={**os.environ, **(env or {})})
+    assert r.returncode == status, (args, r.returncode, r.stdout, r.stderr)
+    return r
+
+
+def search(log, *args, **kw):
+    return json.loads(run("--log", log, "--json", "-", *args, **kw).stdout)
+
+
+def read_result(path):
+    """The blocks of a result file: JSON, counters, the six and what was judged, latency."""
+    first, rest = path.read_text().split("\n", 1)
+    assert set(json.loads(first)) == {"Traffics"}, first
+    assert rest.startswith("\n") and rest.endswith("\n\n"), path
+    blocks = rest[1:-1].split("\n\n") if not rest.startswith("\n\n") else ["", *rest[2:-1].split("\n\n")]
+    assert len(blocks) in (2, 3), blocks
+    parsed = []
+    for block in blocks:
+        lines = block.strip("\n").splitlines()
+        assert all(re.fullmatch(r"[^:]+:  \S+", line) for line in lines), block
+        parsed.append({line.split(":  ")[0]: line.split(":  ")[1] for line in lines})
+    assert list(parsed[1]) == [*SIX, "source", "anomaly"], parsed[1]
+    if len(parsed) > 2:
+        assert list(parsed[2]) == LATENCY, parsed[2]
+    return json.loads(first), parsed
+
+
+def same_tree(a, b):
+    names = sorted(str(p.relative_to(a)) for p in a.rglob("*") if p.is_file())
+    assert names == sorted(str(p.relative_to(b)) for p in b.rglob("*") if p.is_file())
+    for name in names:
+        if not name.endswith(".sh"):  # which name their directory
+            assert (a / name).read_bytes() == (b / name).read_bytes(), name
+
+
+def layout(tmp):
+    log = tmp / "log"
+    o = search(log, "--model", "corner", "--anomalies", 2, "--tries", 2000)
+    assert len(o["anomalies"]) == 2 and o["failures"] == 0, o
+    tries = sorted(int(p.name) for p in (log / "result").iterdir() if p.is_file())
+    assert tries == list(range(o["tries"])), tries
+    for i, found in enumerate(o["anomalies"]):
+        point, blocks = read_result(log / "result" / str(found["try"]))
+        assert point == found["point"] and blocks[1]["anomaly"] == "-1" and blocks[0] == {}
+        assert float(blocks[1]["tx_prio3_pause_duration"]) == 50000
+        target = json.loads((log / "target" / str(i)).read_text())
+        assert target["features"] == found["features"] and target["point"] == point
+        wanted = {"0.qp_num", "0.tx_depth", "0.send_batch", "0.recv_batch", "0.request0.size", "0.request0.places"}
+        assert wanted <= set(found["features"]) <= wanted | {"0.qp_type", "0.mtu"}, found
+        helps = list((log / "result" / "mfs_help" / str(i)).iterdir())
+        assert any(p.name.startswith("0.qp_num-") for p in helps), helps
+        for p in helps:
+            read_result(p)
+            assert (log / "reproduce" / "mfs_help" / str(i) / (p.name + ".sh")).exists()
+    script = log / "reproduce" / "0.sh"
+    assert os.access(script, os.X_OK) and script.read_text().startswith("#!/bin/sh\n")
+    assert subprocess.run(["sh", "-n", script]).returncode == 0
+    # The same seed, the same search; another seed, another.
+    again = tmp / "again"
+    search(again, "--model", "corner", "--anomalies", 2, "--tries", 2000)
+    same_tree(log, again)
+    other = tmp / "other"
+    search(other, "--model", "corner", "--anomalies", 2, "--tries", 2000, "--seed", 2)
+    assert (other / "journal.jsonl").read_text() != (log / "journal.jsonl").read_text()
+    for method in ("random", "sample", "anneal"):
+        search(tmp / method, "--method", method, "--model", "interior", "--tries", 20)
+        read_result(tmp / method / "result" / "19")
+
+
+def resume(tmp):
+    args = ["--model", "corner", "--tries", 20]
+    whole = tmp / "whole"
+    search(whole, *args)
+    lines = (whole / "journal.jsonl").read_text().splitlines(keepends=True)
+    for keep, torn in ((len(lines), ""), (1, ""), (len(lines) // 2, lines[len(lines) // 2][:50])):
+        part = tmp / "part"
+        shutil.copytree(whole, part)
+        (part / "journal.jsonl").write_text("".join(lines[:keep]) + torn)
+        search(part, *args, "--resume")
+        same_tree(whole, part)
+        shutil.rmtree(part)
+    r = run("--log", whole, "--model", "corner", "--tries", 21, "--resume", status=2)
+    assert "other options" in r.stderr and "give" in r.stderr
+    assert "no search to resume" in run("--log", tmp / "none", "--resume", status=2).stderr
+    assert not (tmp / "none").exists()
+    # A journal whose points are not those of the seed.
+    changed = json.loads(lines[5])
+    changed["at"][0] = (changed["at"][0] + 1) % 6
+    (whole / "journal.jsonl").write_text("".join(lines[:5]) + json.dumps(changed) + "\n")
+    assert "another search" in run("--log", whole, *args, "--resume", status=1).stderr
+
+
+def keep(tmp):
+    """What is there stays."""
+    args = ["--model", "corner", "--tries", 5]
+    log = tmp / "log"
+    log.mkdir()
+    search(log, *args)  # an empty one will do
+    (log / "mine").write_text("mine")
+    before = (log / "journal.jsonl").read_text()
+    r = run("--log", log, *args, status=2)
+    assert r.stderr.count("\n") == 1 and "--force" in r.stderr
+    assert (log / "journal.jsonl").read_text() == before and (log / "result" / "4").exists()
+    search(log, "--model", "corner", "--tries", 3, "--force")
+    assert (log / "mine").read_text() == "mine" and not (log / "result" / "4").exists()
+    outside = tmp / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("kept")
+    shutil.rmtree(log / "result")
+    (log / "result").symlink_to(outside)
+    search(log, *args, "--force")  # the link goes, not what it leads to
+    assert (outside / "kept").exists() and not (log / "result").is_symlink()
+    foreign = tmp / "foreign"
+    (foreign / "result").mkdir(parents=True)
+    (foreign / "result" / "0").write_text("theirs")
+    run("--log", foreign, *args, "--force", status=2)
+    assert (foreign / "result" / "0").read_text() == "theirs"
+    run("--log", "/nowhere/x", *args, status=2)
+
+
+def bad(_):
+    for args in ([], ["--log", ""], ["--log", "l", "extra"], ["--log", "l", "--method", "best"], ["--log", "l", "--tries", "0"],
+                 ["--log", "l", "--seed", "-1"], ["--log", "l", "--anomalies", "65"], ["--log", "l", "-D", "0"],
+                 ["--log", "l", "--model", "flat"], ["--log", "l", "--gbps", "x"], ["--log", "l", "--p99-us", "0"],
+                 ["--log", "l", "--resume", "--force"], ["--log", "l", "--frobnicate"], ["--log", "l", "--tx-pause", "nan"]):
+        r = run(*args, status=2)
+        assert r.stderr.count("\n") == 1 and "give" in r.stderr and not r.stdout, (args, r)
+    assert "--anomalies" in run("--help").stdout
+
+
+def dry_run(tmp):
+    """The commands are printed, and the engine takes them: only the device is missing."""
+    os.chdir(tmp)
+    out = run("--dry-run", "--tries", 3, "--seed", 5, "-D", ".25").stdout
+    lines = [line for line in out.splitlines() if "engine" in line]
+    assert lines and not list(tmp.iterdir())
+    for flag in ("--qp-type=", "--request=", "--qp-num=", "--send-batch=", "--recv-batch=", "--duration=0.25"):
+        assert all(flag in line for line in lines), (flag, lines[0])
+
+
+def engine(tmp):
+    """Engines, their statistics files, the result: for both kinds of statistics."""
+    prefix = [runner, "--fabric", f"rdmabench-search-{os.getpid()}"]
+    for compat in ([], ["--compat"]):
+        log = tmp / ("old" if compat else "new")
+        o = search(log, "--tries", 2, "-D", ".05", "--gbps", 0, "--packets", 0, *compat, prefix=prefix)
+        assert o["tries"] == 2 and o["failures"] == 0 and not o["anomalies"], o
+        for i in range(2):
+            _, blocks = read_result(log / "result" / str(i))
+            assert float(blocks[1]["tx_vport_rdma_unicast_bytes"]) > 0 and blocks[1]["source"] == "engine"
+            samples = int(blocks[2]["latency_samples"])
+            assert samples > 0 and (not compat or samples % 10 == 0), blocks
+            assert list((log / "stats" / str(i)).glob("*-client.jsonl"))
+        done = (log / "journal.jsonl").read_text()
+        search(log, "--tries", 2, "-D", ".05", "--gbps", 0, "--packets", 0, *compat, "--resume", prefix=prefix)
+        assert (log / "journal.jsonl").read_text() == done  # nothing was measured again
+    script = tmp / "new" / "reproduce" / "0.sh"
+    out = subprocess.run([*prefix, script], capture_output=True, text=True, timeout=200).stdout
+    point, _ = read_result(tmp / "new" / "result" / "0")
+    assert len([json.loads(line) for line in out.splitlines()]) == sum(t["process_num"] for t in point["Traffics"])
+    # What cannot be measured is no anomaly.
+    o = search(tmp / "none", "--tries", 2, "-D", ".05", "-d", "mlx5_9", prefix=prefix, status=1)
+    assert o["failures"] == 2 and not o["anomalies"], o
+
+
+for test in ([engine] if runner else [layout, resume, keep, bad, dry_run]):
+    with tempfile.TemporaryDirectory() as tmp:
+        print(test.__name__)
+        test(pathlib.Path(tmp))
+        os.chdir("/")
+print("passed")

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/* The search on landscapes whose anomaly is known. */
+#include <errno.h>
+
+#include "base/test.h"
+#include "explore.h"
+#include "model.h"
+
+#define SEEDS 30
+#define TRIES 4000
+
+static int measure_model(void *arg, const struct explore_ask *ask, struct measure *m_p)
+{
+	return model_measure(arg, ask->point, m_p);
+}
+
+static struct explore_attr attr_of(enum explore_method method, uint64_t seed)
+{
+	struct explore_attr a = {.method = method, .seed = seed, .tries = TRIES, .anomalies = 1};
+
+	rules_init(&a.rules);
+	return a;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+/* Tries until the first anomaly, over all seeds: the median. */
+static int median_tries(enum model_kind kind, enum explore_method method)
+{
+	static struct explore_result r;
+	int tries[SEEDS];
+
+	for (int i = 0; i < SEEDS; i++) {
+		struct explore_attr a = attr_of(method, (uint64_t)i + 1);
+
+		CHECK_EQ(explore(&a, measure_model, &kind, &r), 0);
+		tries[i] = r.n ? (int)r.found_at[0] : TRIES;
+	}
+	qsort(tries, SEEDS, sizeof(tries[0]), by_value);
+	return (tries[SEEDS / 2 - 1] + tries[SEEDS / 2]) / 2;
+}
+
+static void annealing_needs_half_the_tries(void)
+{
+	for (int kind = MODEL_CORNER; kind <= MODEL_DECEPTIVE; kind++) {
+		int anneal = median_tries((enum model_kind)kind, EXPLORE_ANNEAL);
+		int random = median_tries((enum model_kind)kind, EXPLORE_RANDOM);
+		int sample = median_tries((enum model_kind)kind, EXPLORE_SAMPLE);
+
+		printf("  %-10s median tries: anneal %d, random %d, sample %d\n", model_names[kind],
+			anneal, random, sample);
+		if (kind == MODEL_CORNER)
+			CHECK(2 * anneal <= random);
+		CHECK(anneal < TRIES && random < TRIES);
+	}
+}
+
+/* A worse point is accepted less often as the temperature falls; a better one always. */
+static void cold_accepts_less(void)
+{
+	static const double temperatures[] = {1, .5, .2, .1, .05, .01};
+	uint64_t rand = 5;
+	int before = 10000;
+
+	for (size_t i = 0; i < ARRAY_SIZE(temperatures); i++) {
+		int accepted = 0;
+
+		for (int k = 0; k < 10000; k++) {
+			accepted += anneal_accepts(.5, .4, temperatures[i], &rand);
+			CHECK(anneal_accepts(.4, .5, temperatures[i], &rand));
+			CHECK(anneal_accepts(.4, .4, temperatures[i], &rand));
+		}
+		printf("  temperature %.2f: %d of 10000\n", temperatures[i], accepted);
+		CHECK(accepted < before);
+		before = accepted;
+	}
+	CHECK(before < 10);
+	CHECK(!anneal_accepts(.5, .4, 0, &rand));
+}
+
+/* Every point that is asked for, and whether it was the best. */
+struct log {
+	enum model_kind kind;
+	uint32_t n, failures;
+	uint64_t digest;
+};
+
+static int log_and_measure(void *arg, const struct explore_ask *ask, struct measure *m_p)
+{
+	struct log *l = arg;
+
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
+		l->digest = l->digest * 1099511628211u + ask->point->at[dim];
+	l->n++;
+	if (l->failures && l->n % l->failures == 0)
+		return -EIO;
+	return model_measure(&l->kind, ask->point, m_p);
+}
+
+static uint64_t digest_of(enum explore_method method, uint64_t seed)
+{
+	static struct explore_result r;
+	struct explore_attr a = attr_of(method, seed);
+	struct log l = {.kind = MODEL_CORNER};
+
+	a.anomalies = 3;
+	a.features = true;
+	CHECK_EQ(explore(&a, log_and_measure, &l, &r), 0);
+	return l.digest;
+}
+
+static void a_seed_gives_the_same_search(void)
+{
+	for (int method = EXPLORE_RANDOM; method <= EXPLORE_ANNEAL; method++) {
+		enum explore_method m = (enum explore_method)method;
+
+		CHECK(digest_of(m, 1) == digest_of(m, 1));
+		CHECK(digest_of(m, 1) != digest_of(m, 2));
+	}
+}
+
+static bool is_feature(const struct feature_set *f, const struct point *p)
+{
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
+		if (f->needed[dim] && f->point.at[dim] != p->at[dim])
+			return false;
+	return true;
+}
+
+/* What matters to the model, and what a change of the kind of QP takes along. */
+static void features_are_what_matters(void)
+{
+	static struct explore_result r;
+	struct explore_attr a = attr_of(EXPLORE_ANNEAL, 3);
+	enum model_kind kind = MODEL_CORNER;
+
+	a.anomalies = 4;
+	a.features = true;
+	CHECK_EQ(explore(&a, measure_model, &kind, &r), 0);
+	CHECK_EQ(r.n, 4);
+	for (uint32_t i = 0; i < r.n; i++) {
+		bool *needed = r.found[i].needed;
+
+		CHECK_EQ(r.found[i].kind, ANOMALY_PAUSE);
+		for (unsigned k = 0; k < MODEL_DIMS; k++) {
+			CHECK(needed[model_dim(k)]);
+			needed[model_dim(k)] = false;
+		}
+		needed[space_dim(0, DIM_TYPE, 0)] = needed[space_dim(0, DIM_MTU, 0)] = false;
+		for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
+			CHECK(!needed[dim]);
+	}
+	/* Nothing is found twice. */
+	CHECK_EQ(explore(&a, measure_model, &kind, &r), 0);
+	for (uint32_t i = 0; i < r.n; i++)
+		for (uint32_t k = 0; k < i; k++)
+			CHECK(!is_feature(&r.found[k], &r.found[i].point));
+}
+
+static int many_qps_are_slow(void *arg, const struct explore_ask *ask, struct measure *m_p)
+{
+	bool slow = ask->point->at[space_dim(0, DIM_QPS, 0)] == 3;
+
+	*m_p = (struct measure){
+		.v = {[MEASURE_TX_GBPS] = 100, [MEASURE_TX_PAUSE] = slow ? 5000 : 0}};
+	return 0;
+}
+
+/* A quarter of the space is the same anomaly, which is found once. */
+static void a_known_anomaly_is_not_tried_again(void)
+{
+	static struct explore_result r;
+
+	for (int method = EXPLORE_RANDOM; method <= EXPLORE_ANNEAL; method++) {
+		struct explore_attr a = attr_of((enum explore_method)method, 1);
+
+		a.tries = 200;
+		a.anomalies = 0;
+		a.features = true;
+		CHECK_EQ(explore(&a, many_qps_are_slow, NULL, &r), 0);
+		CHECK(r.tries == 200 && r.n == 1);
+		for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
+			CHECK_EQ(r.found[0].needed[dim], dim == space_dim(0, DIM_QPS, 0));
+	}
+}
+
+/* Every value of every parameter is tried as often as any other. */
+static uint32_t sampled[SPACE_DIMS][16];
+
+static int count_values(void *arg, const struct explore_ask *ask, struct measure *m_p)
+{
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
+		sampled[dim][ask->point->at[dim]]++;
+	return -EIO;
+}
+
+static void sample_covers_evenly(void)
+{
+	static struct explore_result r;
+	struct explore_attr a = attr_of(EXPLORE_SAMPLE, 1);
+	unsigned always[] = {space_dim(0, DIM_QPS, 0), space_dim(0, DIM_TX_DEPTH, 0),
+		space_dim(0, DIM_TYPE, 0), space_dim(1, DIM_DIRECTION, 0)};
+
+	a.tries = 4 * 11 * 3;
+	CHECK_EQ(explore(&a, count_values, NULL, &r), 0);
+	CHECK(r.tries == a.tries && r.failures == a.tries && r.n == 0);
+	for (size_t i = 0; i < ARRAY_SIZE(always); i++)
+		for (unsigned v = 0; v < space_values(always[i]); v++)
+			CHECK_EQ(sampled[always[i]][v], a.tries / space_values(always[i]));
+}
+
+/* What cannot be measured is no anomaly, and does not stop the search. */
+static void failures_are_passed_over(void)
+{
+	static struct explore_result r;
+	struct explore_attr a = attr_of(EXPLORE_ANNEAL, 1);
+	struct log l = {.kind = MODEL_CORNER, .failures = 3};
+
+	CHECK_EQ(explore(&a, log_and_measure, &l, &r), 0);
+	CHECK(r.n == 1 && r.failures == l.n / 3);
+}
+
+static void annealing_anneals(void)
+{
+	static struct explore_result r;
+	struct explore_attr a = attr_of(EXPLORE_ANNEAL, 1);
+	enum model_kind kind = MODEL_DECEPTIVE;
+
+	a.tries = 500;
+	CHECK_EQ(explore(&a, measure_model, &kind, &r), 0);
+	printf("  %u worse points accepted, %u rejected\n", r.accepted_worse, r.rejected);
+	CHECK(r.accepted_worse > 0 && r.rejected > r.accepted_worse);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(annealing_needs_half_the_tries),
+		TEST(cold_accepts_less),
+		TEST(a_seed_gives_the_same_search),
+		TEST(features_are_what_matters),
+		TEST(a_known_anomaly_is_not_tried_again),
+		TEST(sample_covers_evenly),
+		TEST(failures_are_passed_over),
+		TEST(annealing_anneals),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

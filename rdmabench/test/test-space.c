@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/* Points: every one is traffic that the engine takes; and the landscapes of the model. */
+#include "base/test.h"
+#include "model.h"
+
+static char why[200];
+
+static void check_runs(const struct point *p)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct traffic t;
+		uint32_t processes = point_traffic(p, i, &t);
+
+		CHECK(processes <= 6 && (processes || i));
+		if (processes && traffic_check(&t, why, sizeof(why))) {
+			fprintf(stderr, "%s: %s\n", t.pattern_text, why);
+			exit(1);
+		}
+	}
+}
+
+static void every_point_can_run(void)
+{
+	uint64_t rand = test_seed();
+
+	for (int i = 0; i < 20000; i++) {
+		struct point p, q, back;
+		json_t *o;
+		unsigned differ = 0;
+
+		point_random(&p, &rand);
+		check_runs(&p);
+		q = p;
+		point_settle(&q);
+		CHECK(point_equal(&p, &q));
+		point_mutate(&q, &rand);
+		CHECK(!point_equal(&p, &q));
+		check_runs(&q);
+		for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
+			CHECK(q.at[dim] < space_values(dim));
+			differ += p.at[dim] != q.at[dim];
+		}
+		CHECK(differ > 0);
+		o = point_json(&q);
+		CHECK(point_from_json(o, &back) && point_equal(&q, &back));
+		json_decref(o);
+	}
+}
+
+/* Every value of every dimension is tried. */
+static void random_points_reach_everything(void)
+{
+	static bool seen[SPACE_DIMS][256];
+	uint64_t rand = 1;
+
+	for (int i = 0; i < 20000; i++) {
+		struct point p;
+
+		point_random(&p, &rand);
+		for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
+			seen[dim][p.at[dim]] = true;
+	}
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
+		for (unsigned v = 0; v < space_values(dim); v++)
+			CHECK(seen[dim][v]);
+}
+
+static void the_space_is_as_described(void)
+{
+	static const struct {
+		enum dimension_kind kind;
+		unsigned values;
+		const char *name;
+	} want[] = {
+		{DIM_PROCESSES, 6, "0.process_num"},
+		{DIM_QPS, 4, "0.qp_num"},
+		{DIM_MTU, 3, "0.mtu"},
+		{DIM_TYPE, 3, "0.qp_type"},
+		{DIM_BURST, 5, "0.burst"},
+		{DIM_BUFFERS, 4, "0.buf_num"},
+		{DIM_REGIONS, 4, "0.mr_num"},
+		{DIM_REQUESTS, 8, "0.requests"},
+		{DIM_TX_DEPTH, 11, "0.tx_depth"},
+		{DIM_SEND_BATCH, 7, "0.send_batch"},
+		{DIM_SIZE, 13, "0.request0.size"},
+		{DIM_PLACES, 4, "0.request0.places"},
+		{DIM_DIRECTION, 3, "1.direction"},
+	};
+	struct point p = {{0}};
+	struct traffic t;
+
+	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
+		unsigned dim = space_dim(0, want[i].kind, 0);
+		char name[SPACE_NAME];
+
+		space_name(dim, name);
+		CHECK_EQ(space_values(dim), want[i].values);
+		CHECK(!strcmp(name, want[i].name));
+	}
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
+		p.at[dim] = (uint8_t)(space_values(dim) - 1);
+	p.at[space_dim(0, DIM_TYPE, 0)] = 0;
+	CHECK_EQ(point_traffic(&p, 0, &t), 6);
+	CHECK(t.qps == 4 && t.mtu == 5 && t.depth == 1024 && t.send_batch == 64 && t.burst == 64);
+	CHECK(t.buffers == 4 && t.regions == 4);
+	CHECK(t.rx_depth == 1024 && t.recv_batch == 64 && t.bidirectional);
+	CHECK(!strncmp(t.pattern_text, "r_4_32768_32768_32768_32768,", 28));
+}
+
+static void other_json_is_no_point(void)
+{
+	uint64_t rand = 7;
+	struct point p, back;
+	json_t *o, *t;
+
+	point_random(&p, &rand);
+	p.at[SPACE_DIRECTION] = DIRECTION_NONE;
+	point_settle(&p);
+	CHECK(!point_from_json(NULL, &back));
+	o = point_json(&p);
+	t = json_array_get(json_object_get(o, "Traffics"), 0);
+	CHECK(point_from_json(o, &back));
+	json_object_set_new(t, "qp_num", json_integer(5));
+	CHECK(!point_from_json(o, &back));
+	json_decref(o);
+	o = point_json(&p);
+	t = json_array_get(json_object_get(o, "Traffics"), 0);
+	json_object_set_new(t, "requests", json_array());
+	CHECK(!point_from_json(o, &back));
+	json_decref(o);
+	o = json_pack("{s:[]}", "Traffics");
+	CHECK(!point_from_json(o, &back));
+	json_decref(o);
+}
+
+/* A random point hits an anomaly once in a hundred to a thousand. */
+static void landscapes_hide_their_anomaly(void)
+{
+	struct rules r;
+
+	rules_init(&r);
+	for (int kind = MODEL_CORNER; kind <= MODEL_DECEPTIVE; kind++) {
+		enum model_kind k = (enum model_kind)kind;
+		uint64_t rand = 1;
+		int hits = 0;
+
+		for (int i = 0; i < 100000; i++) {
+			struct point p;
+			struct measure m;
+
+			point_random(&p, &rand);
+			CHECK_EQ(model_measure(&k, &p, &m), 0);
+			hits += measure_judge(&m, &r) != ANOMALY_NONE;
+		}
+		printf("  %s: %d of 100000\n", model_names[kind], hits);
+		CHECK(hits > 100 && hits < 1000);
+	}
+}
+
+/* Towards the corner every step of every parameter that matters is felt. */
+static void the_corner_is_graded(void)
+{
+	enum model_kind k = MODEL_CORNER;
+	struct point p = {{0}};
+	struct measure m;
+	struct rules r;
+	double before;
+
+	rules_init(&r);
+	p.at[space_dim(0, DIM_TX_DEPTH, 0)] = 10; /* so that batches can be large */
+	CHECK_EQ(model_measure(&k, &p, &m), 0);
+	before = measure_energy(&m, &r);
+	for (unsigned i = 0; i < MODEL_DIMS; i++) {
+		unsigned dim = model_dim(i);
+
+		while (p.at[dim] + 1u < space_values(dim)) {
+			p.at[dim]++;
+			CHECK_EQ(model_measure(&k, &p, &m), 0);
+			CHECK(measure_energy(&m, &r) > before);
+			before = measure_energy(&m, &r);
+		}
+	}
+	CHECK_EQ(measure_judge(&m, &r), ANOMALY_PAUSE);
+}
+
+static enum anomaly judge(double gbps, double packets, double tx_pause, double rx_pause, double p99)
+{
+	struct measure m = {.v = {gbps, gbps, packets, packets, tx_pause, rx_pause}};
+	struct rules r;
+
+	rules_init(&r);
+	r.p99_ns = 1000;
+	m.latency.has[STATS_P99] = p99 > 0;
+	m.latency.v[STATS_P99] = p99;
+	return measure_judge(&m, &r);
+}
+
+static void rules_are_as_documented(void)
+{
+	CHECK_EQ(judge(90, 0, 1000, 0, 1000), ANOMALY_NONE);
+	CHECK_EQ(judge(0, 4e6, 0, 0, 0), ANOMALY_NONE);
+	CHECK_EQ(judge(89.9, 3.9e6, 0, 0, 0), ANOMALY_THROUGHPUT);
+	CHECK_EQ(judge(90, 4e6, 1000.1, 0, 0), ANOMALY_PAUSE);
+	CHECK_EQ(judge(90, 4e6, 0, .1, 0), ANOMALY_PAUSE);
+	CHECK_EQ(judge(90, 4e6, 0, 0, 1001), ANOMALY_LATENCY);
+	CHECK_EQ(judge(0, 0, 2000, 0, 1001), ANOMALY_PAUSE);
+}
+
+/* What the search climbs: throughput, pauses, and latency where that has a limit. */
+static void energy_has_three_parts(void)
+{
+	struct measure m = {.v = {[MEASURE_TX_GBPS] = 128, [MEASURE_RX_GBPS] = 128}};
+	struct rules r;
+
+	rules_init(&r);
+	m.latency.v[STATS_P99] = 500;
+	CHECK(measure_energy(&m, &r) == 0);
+	m.v[MEASURE_RX_GBPS] = 0;
+	CHECK(measure_energy(&m, &r) == .5);
+	m.v[MEASURE_TX_PAUSE] = 5e5;
+	CHECK(measure_energy(&m, &r) == .75);
+	r.p99_ns = 1000;
+	CHECK(measure_energy(&m, &r) == 1.25);
+	m.latency.v[STATS_P99] = 5000;
+	CHECK(measure_energy(&m, &r) == 1.75);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(every_point_can_run),
+		TEST(random_points_reach_everything),
+		TEST(the_space_is_as_described),
+		TEST(other_json_is_no_point),
+		TEST(landscapes_hide_their_anomaly),
+		TEST(the_corner_is_graded),
+		TEST(rules_are_as_documented),
+		TEST(energy_has_three_parts),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

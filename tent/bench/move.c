@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+#include "move.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "meet.h"
+#include "row.h"
+
+static int failed(const char *what, int err, const struct tent_why *why)
+{
+	fprintf(stderr, "tentbench: %s: %s\n", what,
+		why && why->text[0] ? why->text : strerror(-err));
+	return 1;
+}
+
+/* The status: what the configuration or the machine cannot give is the command line's fault. */
+static int create(const struct move_options *o, struct tent **t_p)
+{
+	const struct tent_attr attr = {.config_file = o->config,
+		.address = o->address,
+		.shm_rails = o->shm};
+	struct tent_why why = {""};
+	int err = tent_create(&attr, &why, t_p);
+
+	if (!err)
+		return 0;
+	failed("engine", err, &why);
+	return err == -EINVAL || err == -ENOENT ? 2 : 1;
+}
+
+static uint8_t *map(uint64_t len)
+{
+	void *m = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	return m == MAP_FAILED ? NULL : m;
+}
+
+/* ---- server ---- */
+
+static int register_memory(struct tent *t, uint64_t len, uint8_t **memory_p)
+{
+	struct tent_why why = {""};
+	uint8_t *m = map(len);
+	int err;
+
+	if (!m)
+		return failed("memory", -ENOMEM, NULL);
+	err = tent_register(t, m, len, NULL, &why);
+	if (err) {
+		munmap(m, len);
+		return failed("memory", err, &why);
+	}
+	*memory_p = m;
+	return 0;
+}
+
+static int serve(const struct move_options *o, const char *text)
+{
+	int listener = meet_listen(o->address, o->port), err;
+
+	if (listener < 0)
+		return failed(o->address, listener, NULL);
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "waiting for clients at %s, port %u\n", o->address, o->port);
+	do
+		err = meet_serve(listener, text);
+	while (!o->once);
+	close(listener);
+	return err ? failed("client", err, NULL) : 0;
+}
+
+int move_server(const struct move_options *o)
+{
+	uint8_t *memory;
+	struct tent *t;
+	char *text;
+	int status = create(o, &t);
+
+	if (status)
+		return status;
+	status = register_memory(t, o->memory, &memory);
+	if (!status && tent_export(t, &text))
+		status = failed("memory", -ENOMEM, NULL);
+	else if (!status) {
+		status = serve(o, text);
+		free(text);
+	}
+	tent_destroy(t);
+	return status;
+}
+
+/* ---- client ---- */
+
+static uint64_t most(const uint64_t *list, uint32_t n)
+{
+	uint64_t x = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		x = list[i] > x ? list[i] : x;
+	return x;
+}
+
+/* Of each side, and again here for what is read back. */
+static uint64_t memory_needed(const struct move_options *o)
+{
+	return most(o->sizes, o->n_sizes) * most(o->batches, o->n_batches) * o->threads;
+}
+
+struct server {
+	pid_t child; /* 0: it is no child */
+	int fd; /* -1: none */
+	char *text;
+};
+
+/* The child says what its engine exports, and ends when this end is closed. */
+static void child(const struct move_options *o, int fd)
+{
+	uint8_t *memory;
+	struct tent *t;
+	char *text, byte;
+	int status = create(o, &t);
+	FILE *out;
+
+	if (!status)
+		status = register_memory(t, memory_needed(o), &memory);
+	if (status || tent_export(t, &text))
+		exit(status ? status : 1);
+	out = fdopen(dup(fd), "w");
+	if (!out || fprintf(out, "%s\n", text) < 0 || fclose(out))
+		exit(1);
+	free(text);
+	if (read(fd, &byte, 1) > 0)
+		exit(1);
+	tent_destroy(t);
+	exit(0);
+}
+
+/* The server's own message has said what was wrong. */
+static int fork_server(const struct move_options *o, struct server *s)
+{
+	int fds[2], status = 1;
+	size_t size = 0;
+	FILE *in;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
+		return failed("server", -errno, NULL);
+	s->child = fork();
+	if (s->child < 0)
+		return failed("server", -errno, NULL);
+	if (!s->child) {
+		close(fds[0]);
+		child(o, fds[1]);
+	}
+	close(fds[1]);
+	s->fd = fds[0];
+	in = fdopen(dup(fds[0]), "r");
+	if (in && getline(&s->text, &size, in) > 0)
+		status = 0;
+	if (in)
+		fclose(in);
+	return status;
+}
+
+static int meet(const struct move_options *o, struct server *s)
+{
+	*s = (struct server){.fd = -1};
+	if (o->fork)
+		return fork_server(o, s);
+	s->fd = meet_fetch(o->host, o->port, &s->text);
+	return s->fd < 0 ? failed(o->host, s->fd, NULL) : 0;
+}
+
+static int part(struct server *s)
+{
+	int status = 0;
+
+	free(s->text);
+	if (s->fd >= 0)
+		close(s->fd);
+	if (s->child > 0 && waitpid(s->child, &status, 0) == s->child && WIFEXITED(status))
+		return WEXITSTATUS(status);
+	return status ? 1 : 0;
+}
+
+static void progress(const struct row *row, uint32_t i, uint32_t n)
+{
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\r%u of %u: size %llu, batch %llu   \r", i + 1, n,
+			(unsigned long long)row->size, (unsigned long long)row->batch);
+}
+
+static int one_row(struct tent *t, struct tent_segment *s, const struct move_options *o,
+	const struct row_memory *m, uint32_t i, FILE *json)
+{
+	struct row *row = calloc(1, sizeof(*row));
+	int err;
+
+	if (!row)
+		return failed("row", -ENOMEM, NULL);
+	row->size = o->sizes[i / o->n_batches];
+	row->batch = o->batches[i % o->n_batches];
+	progress(row, i, o->n_sizes * o->n_batches);
+	err = row_run(t, s, o, m, row);
+	if (!err && json)
+		row_json(row, o, json);
+	if (!err && json != stdout)
+		row_print(row, o, stdout);
+	fflush(stdout);
+	err = err ? err : row->err;
+	if (!err && row->wrong)
+		err = -EBADMSG;
+	free(row);
+	return err ? failed("row", err, NULL) : 0;
+}
+
+static int all_rows(struct tent *t, struct tent_segment *s, const struct move_options *o,
+	const struct row_memory *m, FILE *json)
+{
+	int status = 0;
+
+	if (json != stdout)
+		row_header(stdout);
+	for (uint32_t i = 0; i < o->n_sizes * o->n_batches && !status; i++)
+		status = one_row(t, s, o, m, i, json);
+	if (o->stats && json != stdout)
+		tent_stats_print(t, stdout);
+	return status;
+}
+
+static int with_segment(struct tent *t, struct tent_segment *s, const struct move_options *o)
+{
+	uint64_t need = memory_needed(o);
+	struct tent_remote remote = {0};
+	struct row_memory m;
+	uint8_t *memory;
+	FILE *json = NULL;
+	int status;
+
+	if (tent_remote(s, 0, &remote) || remote.len < need) {
+		fprintf(stderr,
+			"tentbench: the server has %llu bytes, %llu are needed: give it --memory %llu\n",
+			(unsigned long long)remote.len, (unsigned long long)need,
+			(unsigned long long)need);
+		return 2;
+	}
+	if (o->json)
+		json = strcmp(o->json, "-") ? fopen(o->json, "we") : stdout;
+	if (o->json && !json)
+		return failed(o->json, -errno, NULL);
+	status = register_memory(t, 2 * need, &memory);
+	if (status)
+		return status;
+	m = (struct row_memory){memory, memory + need, remote.addr};
+	status = all_rows(t, s, o, &m, json);
+	if (json && json != stdout ? fclose(json) : fflush(stdout))
+		status = failed(o->json ? o->json : "output", -EIO, NULL);
+	return status;
+}
+
+static int with_server(const struct move_options *o, const char *text)
+{
+	struct tent_segment *s = NULL;
+	struct tent_why why = {""};
+	struct tent *t;
+	int err, status = create(o, &t);
+
+	if (status)
+		return status;
+	err = tent_import(t, text, &why, &s);
+	status = err ? failed("server", err, &why) : with_segment(t, s, o);
+	tent_destroy(t);
+	return status;
+}
+
+int move_client(const struct move_options *o)
+{
+	struct server s;
+	int met = meet(o, &s), status, parted;
+
+	status = met ? met : with_server(o, s.text);
+	parted = part(&s);
+	/* A child that has not even begun knows better why. */
+	return status && !(met && parted) ? status : parted;
+}

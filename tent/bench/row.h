@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* One row of the client's table: threads that move batches for a while. */
+#ifndef TENTBENCH_ROW_H
+#define TENTBENCH_ROW_H
+
+#include "latrec.h"
+#include "move_options.h"
+#include "tent.h"
+
+/* Memory of both sides; each thread has its own part of it. */
+struct row_memory {
+	uint8_t *source, *back; /* local; back: what --check reads into */
+	uint64_t remote;
+};
+
+struct row {
+	uint64_t size, batch;
+	uint64_t requests, bytes; /* that completed; without those that --check makes */
+	uint64_t failed, wrong; /* requests, and requests with wrong bytes */
+	int err; /* the first error */
+	double seconds;
+	struct latrec_hist latency; /* ns, of a batch from submit to its end */
+};
+
+/* 0 or -errno when it could not be run at all. */
+int row_run(struct tent *t, struct tent_segment *s, const struct move_options *o,
+	const struct row_memory *m, struct row *row);
+
+void row_header(FILE *out);
+void row_print(const struct row *row, const struct move_options *o, FILE *out);
+void row_json(const struct row *row, const struct move_options *o, FILE *out);
+
+#endif

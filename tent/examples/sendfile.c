@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Moves a file between two processes: the receiver lends memory, the sender writes into it.
+ *
+ *	tent-sendfile receive FILE TICKET    makes TICKET, waits, writes FILE
+ *	tent-sendfile send FILE TICKET       on the same host or another that can read TICKET
+ *
+ * TICKET is a file that has the receiver's description. TENT_SHM=N in the environment takes
+ * shared-memory rails. The receiver gives room for 64 MiB; a longer file goes in pieces,
+ * each with a notice in which bit 0 says that it is the last. Its first 8 bytes are its length.
+ */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <tent.h>
+
+#define ROOM (64u << 20)
+#define HEAD 4096u /* the length of the piece, and whether the receiver has taken it */
+
+static int die(const char *what, const struct tent_why *why)
+{
+	fprintf(stderr, "tent-sendfile: %s: %s\n", what,
+		why && why->text[0] ? why->text : "failed");
+	return 1;
+}
+
+static struct tent *create(struct tent_why *why)
+{
+	const char *shm = getenv("TENT_SHM");
+	const struct tent_attr attr = {.shm_rails = shm ? (uint32_t)atoi(shm) : 0};
+	struct tent *t = NULL;
+
+	why->text[0] = 0;
+	return tent_create(&attr, why, &t) ? NULL : t;
+}
+
+/* The ticket appears whole or not at all. */
+static int put_ticket(const char *path, const char *text)
+{
+	char name[4096];
+	FILE *f;
+
+	snprintf(name, sizeof(name), "%s.new", path);
+	f = fopen(name, "w");
+	if (!f || fputs(text, f) < 0 || fclose(f))
+		return -1;
+	return rename(name, path);
+}
+
+static char *get_ticket(const char *path)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *f;
+
+	while (!(f = fopen(path, "r")))
+		usleep(1000);
+	if (getdelim(&text, &size, 0, f) < 0)
+		text = NULL;
+	fclose(f);
+	return text;
+}
+
+/* Pieces, until the last. */
+static int take_pieces(struct tent *t, uint8_t *memory, FILE *out)
+{
+	struct pollfd p = {.fd = tent_notice_fd(t), .events = POLLIN};
+	uint16_t notice = 0;
+	uint64_t len;
+
+	do {
+		while (tent_notice(t, &notice))
+			poll(&p, 1, -1);
+		memcpy(&len, memory, sizeof(len));
+		if (len > ROOM || fwrite(memory + HEAD, 1, len, out) != len)
+			return -1;
+		memset(memory, 0xff, sizeof(len)); /* taken: the sender reads that */
+	} while (!(notice & 1));
+	return 0;
+}
+
+static int receive(const char *path, const char *ticket)
+{
+	struct tent_why why;
+	struct tent *t = create(&why);
+	uint8_t *memory = aligned_alloc(4096, HEAD + ROOM);
+	FILE *out = fopen(path, "w");
+	char *text;
+
+	if (!t || !memory || !out)
+		return die(path, &why);
+	memset(memory, 0, HEAD);
+	if (tent_register(t, memory, HEAD + ROOM, NULL, &why) || tent_export(t, &text))
+		return die("memory", &why);
+	if (put_ticket(ticket, text))
+		return die(ticket, NULL);
+	if (take_pieces(t, memory, out) || fclose(out))
+		return die(path, NULL);
+	tent_destroy(t);
+	free(text);
+	free(memory);
+	return 0;
+}
+
+/* One request, from submit to its end. */
+static int move(struct tent *t, struct tent_request r)
+{
+	struct tent_batch *b;
+	int err = tent_submit(t, &r, 1, &b);
+
+	if (err)
+		return err;
+	err = tent_wait(b, -1);
+	tent_batch_free(b);
+	return err;
+}
+
+/* The last piece need not be taken: the receiver may have ended by then. */
+static int send_piece(struct tent *t, struct tent_segment *s, uint8_t *memory, uint64_t len,
+	bool last)
+{
+	struct tent_request r = {.op = TENT_WRITE,
+		.local = memory,
+		.segment = s,
+		.len = HEAD + len,
+		.notify = 2};
+	struct tent_remote there;
+	uint64_t taken = 0;
+	int err = tent_remote(s, 0, &there);
+
+	memcpy(memory, &len, sizeof(len));
+	r.remote = there.addr;
+	r.notify |= last;
+	if (!err)
+		err = move(t, r);
+	r.op = TENT_READ;
+	r.len = sizeof(taken);
+	r.notify = 0;
+	while (!err && !last && taken != UINT64_MAX) {
+		err = move(t, r);
+		memcpy(&taken, memory, sizeof(taken));
+	}
+	return err;
+}
+
+static int send_file(const char *path, const char *ticket)
+{
+	struct tent_why why;
+	struct tent *t = create(&why);
+	uint8_t *memory = aligned_alloc(4096, HEAD + ROOM);
+	char *text = get_ticket(ticket);
+	FILE *in = fopen(path, "r");
+	struct tent_segment *s;
+	bool last;
+
+	if (!t || !memory || !text || !in)
+		return die(path, &why);
+	if (tent_register(t, memory, HEAD + ROOM, NULL, &why) || tent_import(t, text, &why, &s))
+		return die("receiver", &why);
+	do {
+		uint64_t len = fread(memory + HEAD, 1, ROOM, in);
+
+		last = feof(in) || ferror(in);
+		if (send_piece(t, s, memory, len, last))
+			return die("receiver", NULL);
+	} while (!last);
+	tent_stats_print(t, stdout);
+	fclose(in);
+	tent_destroy(t);
+	free(text);
+	free(memory);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 4 && !strcmp(argv[1], "receive"))
+		return receive(argv[2], argv[3]);
+	if (argc == 4 && !strcmp(argv[1], "send"))
+		return send_file(argv[2], argv[3]);
+	fprintf(stderr, "tent-sendfile: give receive FILE TICKET, or send FILE TICKET\n");
+	return 2;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/* Batches: submit, status, wait, cancel. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "engine.h"
+#include "plan.h"
+
+#define MAX_BATCH 65536
+
+/* ---- submit ---- */
+
+static int check_request(struct tent *t, const struct tent_request *r)
+{
+	const struct tent_segment *s = r->segment;
+
+	if (!s || (r->op != TENT_READ && r->op != TENT_WRITE) || !r->len ||
+		r->len > PLAN_LENGTH_MAX)
+		return -EINVAL;
+	if (s->lost)
+		return s->lost;
+	if (!buffer_find(t, (uintptr_t)r->local, r->len) || !desc_find(&s->desc, r->remote, r->len))
+		return -EFAULT;
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		struct sched_rail_stats stats;
+
+		sched_rail_stats(s->sched, i, &stats);
+		if (stats.state == RAIL_UP || stats.state == RAIL_HALF)
+			return 0;
+	}
+	return -ENETUNREACH;
+}
+
+/* The next boundary of parts behind offset, of memory that begins at addr within a buffer. */
+static uint64_t next_cut(uint64_t in_buffer, uint64_t part_len, uint64_t offset)
+{
+	uint64_t at = in_buffer + offset;
+
+	return offset + (part_len - at % part_len);
+}
+
+/* Where the request crosses parts of registrations, here or there. */
+static uint32_t find_cuts(const struct task *k, uint64_t *cuts)
+{
+	const struct tent_request *r = &k->request;
+	uint64_t here = (uintptr_t)r->local - k->buffer->addr, there = r->remote - k->remote->addr;
+	uint64_t at = 0;
+	uint32_t n = 0;
+
+	for (;;) {
+		uint64_t a = next_cut(here, k->buffer->part_len, at);
+		uint64_t b = next_cut(there, k->remote->part_len, at);
+
+		at = a < b ? a : b;
+		if (at >= r->len)
+			return n;
+		if (cuts)
+			cuts[n] = at;
+		n++;
+	}
+}
+
+static int make_cuts(struct task *k)
+{
+	k->n_cuts = find_cuts(k, NULL);
+	if (!k->n_cuts)
+		return 0;
+	k->cuts = malloc(k->n_cuts * sizeof(*k->cuts));
+	if (!k->cuts)
+		return -ENOMEM;
+	find_cuts(k, k->cuts);
+	return 0;
+}
+
+static int make_task(struct tent *t, struct tent_batch *b, uint32_t index,
+	const struct tent_request *r)
+{
+	uint32_t id = slab_get(&t->task_ids);
+	struct task *k = &t->tasks[id];
+	int err;
+
+	*k = (struct task){
+		.batch = b,
+		.index = index,
+		.request = *r,
+		.buffer = buffer_find(t, (uintptr_t)r->local, r->len),
+		.remote = desc_find(&r->segment->desc, r->remote, r->len),
+		.next = NO_TASK,
+	};
+	err = make_cuts(k);
+	if (err) {
+		slab_put(&t->task_ids, id);
+		return err;
+	}
+	b->tasks[index] = id;
+	return 0;
+}
+
+static void unmake_tasks(struct tent *t, struct tent_batch *b, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		free(t->tasks[b->tasks[i]].cuts);
+		slab_put(&t->task_ids, b->tasks[i]);
+	}
+}
+
+static int fill_batch(struct tent *t, struct tent_batch *b, const struct tent_request *requests)
+{
+	for (uint32_t i = 0; i < b->n; i++) {
+		int err = make_task(t, b, i, &requests[i]);
+
+		if (err) {
+			unmake_tasks(t, b, i);
+			return err;
+		}
+	}
+	return 0;
+}
+
+static void start_batch(struct tent *t, struct tent_batch *b)
+{
+	for (uint32_t i = 0; i < b->n; i++) {
+		struct task *k = &t->tasks[b->tasks[i]];
+
+		k->buffer->uses++;
+		k->request.segment->open++;
+		task_wait(k->request.segment, b->tasks[i]);
+	}
+	b->next = t->batches;
+	t->batches = b;
+	engine_progress(t, clock_ns());
+	engine_help(t); /* what was posted may be done already */
+	if (b->open)
+		engine_wake(t, 0);
+}
+
+void batch_free(struct tent_batch *b)
+{
+	if (b->fd >= 0)
+		close(b->fd);
+	free(b->tasks);
+	free(b->status);
+	free(b);
+}
+
+static struct tent_batch *new_batch(struct tent *t, uint32_t n)
+{
+	struct tent_batch *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	b->t = t;
+	b->n = b->open = n;
+	b->fd = -1;
+	b->tasks = malloc(n * sizeof(*b->tasks));
+	b->status = calloc(n, sizeof(*b->status));
+	if (b->tasks && b->status)
+		return b;
+	batch_free(b);
+	return NULL;
+}
+
+static int submit(struct tent *t, const struct tent_request *requests, struct tent_batch *b)
+{
+	int err;
+
+	for (uint32_t i = 0; i < b->n; i++) {
+		err = check_request(t, &requests[i]);
+		if (err)
+			return err;
+	}
+	if (b->n > t->task_ids.capacity - t->task_ids.used)
+		return -EAGAIN;
+	err = fill_batch(t, b, requests);
+	if (!err)
+		start_batch(t, b);
+	return err;
+}
+
+int tent_submit(struct tent *t, const struct tent_request *requests, uint32_t n,
+	struct tent_batch **batch_p)
+{
+	struct tent_batch *b;
+	int err;
+
+	if (!n || n > MAX_BATCH)
+		return -EINVAL;
+	b = new_batch(t, n);
+	if (!b)
+		return -ENOMEM;
+	pthread_mutex_lock(&t->lock);
+	err = submit(t, requests, b);
+	pthread_mutex_unlock(&t->lock);
+	if (err)
+		batch_free(b);
+	else
+		*batch_p = b;
+	return err;
+}
+
+/* ---- status ---- */
+
+static struct tent_status status_of(const struct tent_batch *b, uint32_t i)
+{
+	const struct task *k;
+
+	if (b->tasks[i] == NO_TASK)
+		return b->status[i];
+	k = &b->t->tasks[b->tasks[i]];
+	return (struct tent_status){
+		.state = k->state == TASK_WAITING ? TENT_WAITING : TENT_PENDING,
+		.bytes = k->bytes,
+	};
+}
+
+int tent_task_status(struct tent_batch *b, uint32_t i, struct tent_status *status_p)
+{
+	if (i >= b->n)
+		return -ENOENT;
+	pthread_mutex_lock(&b->t->lock);
+	engine_help(b->t);
+	*status_p = status_of(b, i);
+	pthread_mutex_unlock(&b->t->lock);
+	return 0;
+}
+
+/* The first error, the sum of bytes; @b->open is looked at by the caller. */
+static struct tent_status sum_of(const struct tent_batch *b)
+{
+	struct tent_status sum = {.state = TENT_COMPLETED};
+
+	for (uint32_t i = 0; i < b->n; i++) {
+		struct tent_status s = status_of(b, i);
+
+		sum.bytes += s.bytes;
+		if (s.err && (!sum.err || (sum.err == -ECANCELED && s.err != -ECANCELED))) {
+			sum.err = s.err;
+			sum.state = s.state;
+		}
+	}
+	return sum;
+}
+
+void tent_batch_status(struct tent_batch *b, struct tent_status *status_p)
+{
+	pthread_mutex_lock(&b->t->lock);
+	engine_help(b->t);
+	*status_p = sum_of(b);
+	if (b->open) {
+		status_p->state = TENT_PENDING;
+		status_p->err = 0;
+	}
+	pthread_mutex_unlock(&b->t->lock);
+}
+
+static struct timespec deadline_of(int timeout_ms)
+{
+	uint64_t at = clock_ns() + (uint64_t)timeout_ms * NSEC_PER_MSEC;
+
+	return (struct timespec){(time_t)(at / NSEC_PER_SEC), (long)(at % NSEC_PER_SEC)};
+}
+
+int tent_wait(struct tent_batch *b, int timeout_ms)
+{
+	struct timespec until = deadline_of(timeout_ms < 0 ? 0 : timeout_ms);
+	struct tent *t = b->t;
+	int err = 0;
+
+	pthread_mutex_lock(&t->lock);
+	engine_help(t);
+	while (b->open && !err) {
+		if (timeout_ms < 0)
+			pthread_cond_wait(&t->ended, &t->lock);
+		else
+			err = -pthread_cond_timedwait(&t->ended, &t->lock, &until);
+	}
+	if (!b->open)
+		err = sum_of(b).err;
+	pthread_mutex_unlock(&t->lock);
+	return err;
+}
+
+int tent_batch_fd(struct tent_batch *b)
+{
+	int fd;
+
+	pthread_mutex_lock(&b->t->lock);
+	if (b->fd < 0)
+		b->fd = eventfd(b->open ? 0 : 1, EFD_CLOEXEC | EFD_NONBLOCK);
+	fd = b->fd < 0 ? -errno : b->fd;
+	pthread_mutex_unlock(&b->t->lock);
+	return fd;
+}
+
+void tent_cancel(struct tent_batch *b)
+{
+	struct tent *t = b->t;
+
+	pthread_mutex_lock(&t->lock);
+	for (uint32_t i = 0; i < b->n; i++) {
+		if (b->tasks[i] != NO_TASK)
+			task_cancel(b->tasks[i], t);
+	}
+	engine_help(t);
+	pthread_mutex_unlock(&t->lock);
+}
+
+int tent_batch_free(struct tent_batch *b)
+{
+	struct tent *t = b ? b->t : NULL;
+	struct tent_batch **link;
+
+	if (!b)
+		return 0;
+	pthread_mutex_lock(&t->lock);
+	if (b->open) {
+		pthread_mutex_unlock(&t->lock);
+		return -EBUSY;
+	}
+	for (link = &t->batches; *link != b; link = &(*link)->next)
+		;
+	*link = b->next;
+	pthread_mutex_unlock(&t->lock);
+	batch_free(b);
+	return 0;
+}

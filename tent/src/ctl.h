@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Control connections: TCP, messages of one size. The initiator, who has imported a segment,
+ * asks; the target answers, and tells of its ports.
+ *
+ *	HELLO key, number of pairs      -> WELCOME
+ *	CONNECT pair, rail, epoch, end  -> CONNECTED pair, epoch, end, status
+ *	FENCE pair, epoch               -> FENCED pair, epoch: nothing can arrive on it any more
+ *	IMM value (shared memory only)
+ *	                                   TAKEN value: a request's immediates are counted
+ *	                                   RAIL_DOWN rail, RAIL_UP rail
+ */
+#ifndef TENT_CTL_H
+#define TENT_CTL_H
+
+#include "mlx5dvl.h"
+#include "tent.h"
+
+#define CTL_MAGIC 0x31746e74u /* "tnt1": the protocol's version is in it */
+#define CTL_LEN 64
+
+enum ctl_type {
+	CTL_HELLO = 1,
+	CTL_WELCOME,
+	CTL_CONNECT,
+	CTL_CONNECTED,
+	CTL_FENCE,
+	CTL_FENCED,
+	CTL_IMM,
+	CTL_TAKEN,
+	CTL_RAIL_DOWN,
+	CTL_RAIL_UP,
+};
+
+/* Little-endian on the wire, as both processors that are supported are. */
+struct ctl_msg {
+	uint32_t magic;
+	uint16_t type;
+	uint16_t status; /* errno, 0: well */
+	uint32_t pair;
+	uint32_t rail; /* also HELLO: number of pairs; IMM, TAKEN: the value */
+	uint32_t epoch;
+	uint32_t qpn, psn;
+	uint16_t lid;
+	uint8_t mtu, rd_atomic;
+	uint8_t bytes[16]; /* GID, or HELLO's key */
+	uint8_t zero[16];
+};
+
+struct ctl {
+	int fd; /* -1: closed */
+	uint8_t buf[CTL_LEN];
+	size_t got;
+};
+
+/* Listens at host and port; the port that it is. 0 or -errno. */
+int ctl_listen(const char *host, uint16_t port, int *fd_p, uint16_t *port_p, struct tent_why *why);
+/* Connects within timeout_ms. 0 or -errno. */
+int ctl_connect(const char *host, uint16_t port, int timeout_ms, struct ctl *c_p,
+	struct tent_why *why);
+/* The next connection to fd. 0; -EAGAIN: there is none. */
+int ctl_accept(int fd, struct ctl *c_p);
+void ctl_close(struct ctl *c);
+
+/* 0, or -errno: the connection is of no use any more. */
+int ctl_send(struct ctl *c, struct ctl_msg *msg);
+/*
+ * The next message, without waiting. 0; -EAGAIN: none yet; -ECONNRESET: closed; -EPROTO: what
+ * came is no message.
+ */
+int ctl_receive(struct ctl *c, struct ctl_msg *msg_p);
+/* Waits for one. As above, and -ETIMEDOUT. */
+int ctl_await(struct ctl *c, int timeout_ms, struct ctl_msg *msg_p);
+
+void ctl_put_end(struct ctl_msg *msg, const struct mlx5dvl_qp_info *end);
+void ctl_get_end(const struct ctl_msg *msg, struct mlx5dvl_qp_info *end_p);
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+#include "desc.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "why.h"
+
+static void to_hex(const uint8_t *bytes, size_t n, char *text)
+{
+	for (size_t i = 0; i < n; i++)
+		sprintf(text + 2 * i, "%02x", bytes[i]);
+}
+
+static int nibble(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static int from_hex(const char *text, uint8_t *bytes, size_t n)
+{
+	if (strlen(text) != 2 * n)
+		return -EINVAL;
+	for (size_t i = 0; i < n; i++) {
+		int high = nibble(text[2 * i]), low = nibble(text[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return -EINVAL;
+		bytes[i] = (uint8_t)(high << 4 | low);
+	}
+	return 0;
+}
+
+/* ---- writing ---- */
+
+static json_t *write_rail(const struct rail_id *r)
+{
+	char gid[33];
+
+	to_hex(r->gid, sizeof(r->gid), gid);
+	return json_pack("{s:s, s:s, s:s}", "name", r->name, "kind", rail_kind_name(r->kind), "gid",
+		gid);
+}
+
+static json_t *write_keys(const struct desc_buffer *b, uint32_t n_rails)
+{
+	json_t *all = json_array();
+
+	for (uint32_t r = 0; r < n_rails && b->keys; r++) {
+		json_t *keys = json_array();
+
+		for (uint32_t i = 0; i < b->n_parts; i++)
+			json_array_append_new(keys, json_integer(b->keys[r * b->n_parts + i]));
+		json_array_append_new(all, keys);
+	}
+	return all;
+}
+
+static json_t *write_buffer(const struct desc_buffer *b, uint32_t n_rails)
+{
+	return json_pack("{s:I, s:I, s:I, s:s, s:o}", "addr", (json_int_t)b->addr, "length",
+		(json_int_t)b->len, "part", (json_int_t)b->part_len, "location", b->location,
+		"keys", write_keys(b, n_rails));
+}
+
+int desc_write(const struct desc *d, char **text_p)
+{
+	json_t *rails = json_array(), *buffers = json_array(), *root;
+	char key[2 * DESC_KEY_LEN + 1], *text = NULL;
+
+	to_hex(d->key, sizeof(d->key), key);
+	for (uint32_t i = 0; i < d->n_rails; i++)
+		json_array_append_new(rails, write_rail(&d->rails[i]));
+	for (uint32_t i = 0; i < d->n_buffers; i++)
+		json_array_append_new(buffers, write_buffer(&d->buffers[i], d->n_rails));
+	root = json_pack("{s:i, s:s, s:i, s:s, s:s, s:i, s:I, s:o, s:o}", "tent", DESC_VERSION,
+		"host", d->host, "port", (int)d->port, "key", key, "boot", d->boot, "pid",
+		(int)d->pid, "proof", (json_int_t)d->proof, "rails", rails, "buffers", buffers);
+	if (root)
+		text = json_dumps(root, JSON_COMPACT);
+	json_decref(root);
+	if (!text)
+		return -ENOMEM;
+	*text_p = text;
+	return 0;
+}
+
+/* ---- reading ---- */
+
+struct reader {
+	struct desc *d;
+	struct tent_why *why;
+};
+
+static int bad(const struct reader *r, const char *what)
+{
+	return why_say(r->why, -EINVAL, "segment: %s is not valid", what);
+}
+
+static int read_number(const json_t *object, const char *key, uint64_t max, uint64_t *n_p)
+{
+	const json_t *v = json_object_get(object, key);
+
+	if (!json_is_integer(v) || json_integer_value(v) < 0 ||
+		(uint64_t)json_integer_value(v) > max)
+		return -EINVAL;
+	*n_p = (uint64_t)json_integer_value(v);
+	return 0;
+}
+
+/* Printable, not empty, and with its end within size. */
+static int read_text(const json_t *object, const char *key, char *to, size_t size)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+	size_t len = text ? strlen(text) : 0;
+
+	if (!len || len >= size)
+		return -EINVAL;
+	for (size_t i = 0; i < len; i++) {
+		if (text[i] <= ' ' || text[i] > '~')
+			return -EINVAL;
+	}
+	memcpy(to, text, len + 1);
+	return 0;
+}
+
+static int read_bytes(const json_t *object, const char *key, uint8_t *bytes, size_t n)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? from_hex(text, bytes, n) : -EINVAL;
+}
+
+static int read_rails(struct reader *r, const json_t *rails)
+{
+	struct desc *d = r->d;
+
+	if (!json_array_size(rails) || json_array_size(rails) > TENT_MAX_RAILS)
+		return bad(r, "rails");
+	for (d->n_rails = 0; d->n_rails < json_array_size(rails); d->n_rails++) {
+		const json_t *v = json_array_get(rails, d->n_rails);
+		struct rail_id *rail = &d->rails[d->n_rails];
+		const char *kind = json_string_value(json_object_get(v, "kind"));
+
+		if (read_text(v, "name", rail->name, sizeof(rail->name)) || !kind ||
+			rail_kind_parse(kind, &rail->kind) ||
+			read_bytes(v, "gid", rail->gid, sizeof(rail->gid)))
+			return bad(r, "a rail");
+		for (uint32_t i = 0; i < d->n_rails; i++) {
+			if (!strcmp(d->rails[i].name, rail->name) ||
+				(d->rails[i].kind == KIND_SHM) != (rail->kind == KIND_SHM))
+				return bad(r, "a rail");
+		}
+	}
+	return 0;
+}
+
+static int read_keys(struct reader *r, const json_t *all, struct desc_buffer *b)
+{
+	uint32_t n_rails = r->d->n_rails;
+
+	if (r->d->rails[0].kind == KIND_SHM)
+		return 0;
+	b->keys = calloc((size_t)n_rails * b->n_parts, sizeof(*b->keys));
+	if (!b->keys)
+		return -ENOMEM;
+	if (json_array_size(all) != n_rails)
+		return bad(r, "keys of a buffer");
+	for (uint32_t i = 0; i < n_rails; i++) {
+		const json_t *keys = json_array_get(all, i);
+
+		if (json_array_size(keys) != b->n_parts)
+			return bad(r, "keys of a buffer");
+		for (uint32_t p = 0; p < b->n_parts; p++) {
+			const json_t *v = json_array_get(keys, p);
+
+			if (!json_is_integer(v) || json_integer_value(v) < 0 ||
+				json_integer_value(v) > UINT32_MAX)
+				return bad(r, "keys of a buffer");
+			b->keys[i * b->n_parts + p] = (uint32_t)json_integer_value(v);
+		}
+	}
+	return 0;
+}
+
+static int read_buffer(struct reader *r, const json_t *v, struct desc_buffer *b)
+{
+	uint64_t parts;
+
+	if (read_number(v, "addr", INT64_MAX, &b->addr) ||
+		read_number(v, "length", INT64_MAX - b->addr, &b->len) ||
+		read_number(v, "part", INT64_MAX, &b->part_len) || !b->len || !b->part_len ||
+		read_text(v, "location", b->location, sizeof(b->location)))
+		return bad(r, "a buffer");
+	parts = (b->len - 1) / b->part_len + 1;
+	if (parts > DESC_MAX_PARTS)
+		return bad(r, "a buffer");
+	b->n_parts = (uint32_t)parts;
+	return read_keys(r, json_object_get(v, "keys"), b);
+}
+
+static int read_buffers(struct reader *r, const json_t *buffers)
+{
+	struct desc *d = r->d;
+	size_t n = json_array_size(buffers);
+	int err;
+
+	if (!json_is_array(buffers) || n > DESC_MAX_BUFFERS)
+		return bad(r, "buffers");
+	d->buffers = calloc(n + 1, sizeof(*d->buffers));
+	if (!d->buffers)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		const struct desc_buffer *last = i ? &d->buffers[i - 1] : NULL;
+
+		d->n_buffers++;
+		err = read_buffer(r, json_array_get(buffers, i), &d->buffers[i]);
+		if (err)
+			return err;
+		if (last && d->buffers[i].addr < last->addr + last->len)
+			return bad(r, "the order of buffers, which must not overlap,");
+	}
+	return 0;
+}
+
+static int read_root(struct reader *r, const json_t *root)
+{
+	struct desc *d = r->d;
+	uint64_t version, port, pid;
+	int err;
+
+	if (!json_is_object(root) || read_number(root, "tent", INT64_MAX, &version))
+		return why_say(r->why, -EINVAL, "segment: this is no description of a segment");
+	if (version != DESC_VERSION)
+		return why_say(r->why, -EPROTONOSUPPORT,
+			"segment: it is of version %llu, this library reads version %d",
+			(unsigned long long)version, DESC_VERSION);
+	if (read_text(root, "host", d->host, sizeof(d->host)) ||
+		read_number(root, "port", UINT16_MAX, &port) || !port)
+		return bad(r, "host or port");
+	if (read_bytes(root, "key", d->key, sizeof(d->key)) ||
+		read_text(root, "boot", d->boot, sizeof(d->boot)) ||
+		read_number(root, "pid", INT32_MAX, &pid) || !pid ||
+		read_number(root, "proof", INT64_MAX, &d->proof))
+		return bad(r, "key, boot, pid or proof");
+	d->port = (uint16_t)port;
+	d->pid = (int32_t)pid;
+	err = read_rails(r, json_object_get(root, "rails"));
+	return err ? err : read_buffers(r, json_object_get(root, "buffers"));
+}
+
+int desc_read(const char *text, struct desc *d_p, struct tent_why *why)
+{
+	struct desc d = {0};
+	struct reader r = {&d, why};
+	json_error_t e;
+	json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &e);
+	int err = read_root(&r, root);
+
+	json_decref(root);
+	if (err) {
+		desc_fini(&d);
+		return err;
+	}
+	*d_p = d;
+	return 0;
+}
+
+void desc_fini(struct desc *d)
+{
+	for (uint32_t i = 0; i < d->n_buffers; i++)
+		free(d->buffers[i].keys);
+	free(d->buffers);
+	d->buffers = NULL;
+	d->n_buffers = 0;
+}
+
+const struct desc_buffer *desc_find(const struct desc *d, uint64_t addr, uint64_t len)
+{
+	uint32_t low = 0, high = d->n_buffers;
+
+	while (low < high) { /* the first one that begins behind addr */
+		uint32_t mid = low + (high - low) / 2;
+
+		if (d->buffers[mid].addr <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (!low)
+		return NULL;
+	if (addr - d->buffers[low - 1].addr >= d->buffers[low - 1].len ||
+		len > d->buffers[low - 1].len - (addr - d->buffers[low - 1].addr))
+		return NULL;
+	return &d->buffers[low - 1];
+}

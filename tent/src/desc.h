@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The description of a segment, as JSON: where the peer's engine listens, its rails, and its
+ * memory with a key per rail and part. Pure: text to struct and back, everything checked.
+ */
+#ifndef TENT_DESC_H
+#define TENT_DESC_H
+
+#include "pairing.h"
+
+#define DESC_VERSION 1
+#define DESC_KEY_LEN 16
+#define DESC_HOST_LEN 256
+#define DESC_MAX_BUFFERS 4096
+#define DESC_MAX_PARTS 65536 /* of one buffer */
+
+/* Memory of the peer; parts are of part_len bytes, the last one may be shorter. */
+struct desc_buffer {
+	uint64_t addr, len, part_len;
+	uint32_t n_parts;
+	char location[TENT_NAME_LEN];
+	uint32_t *keys; /* keys[rail * n_parts + part]; NULL of shared-memory rails */
+};
+
+struct desc {
+	char host[DESC_HOST_LEN];
+	uint16_t port;
+	uint8_t key[DESC_KEY_LEN]; /* who knows it may connect */
+	char boot[40]; /* of the host's kernel: shared-memory rails reach no other host */
+	int32_t pid;
+	uint64_t proof; /* where the key stands in the memory of that process */
+	uint32_t n_rails;
+	struct rail_id rails[TENT_MAX_RAILS];
+	uint32_t n_buffers;
+	struct desc_buffer *buffers; /* ascending, without overlap */
+};
+
+/* 0, -ENOMEM. The text is freed with free(). */
+int desc_write(const struct desc *d, char **text_p);
+
+/*
+ * 0; -EINVAL; -EPROTONOSUPPORT another version; -ENOMEM. d_p is written on success only, and
+ * freed with desc_fini().
+ */
+int desc_read(const char *text, struct desc *d_p, struct tent_why *why);
+void desc_fini(struct desc *d);
+
+/* The buffer that holds all of [addr, addr + len), or NULL. */
+const struct desc_buffer *desc_find(const struct desc *d, uint64_t addr, uint64_t len);
+
+#endif

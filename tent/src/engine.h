@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The engine's objects. One lock protects all of them; what blocks for long (connecting) is
+ * done without it, on objects that nobody else sees yet.
+ *
+ * engine.c has the engine and its thread; memory.c registrations; segment.c import and the
+ * initiator's connection; move.c the scheduler's rails; task.c requests, batches and what
+ * they notify; serve.c the target's side.
+ */
+#ifndef TENT_ENGINE_H
+#define TENT_ENGINE_H
+
+#include <pthread.h>
+
+#include "base/slab.h"
+#include "config.h"
+#include "ctl.h"
+#include "desc.h"
+#include "latrec.h"
+#include "link.h"
+#include "notice.h"
+#include "sched.h"
+#include "tent.h"
+#include "topo.h"
+
+#define MAX_SLICES 4096 /* of a segment, posted or bound to rails */
+#define MAX_CONNS 256 /* peers that have imported our segment */
+#define NOTICES 4096 /* that nobody has taken: then peers wait */
+#define NOTICE_RING (2 * NOTICES) /* with those of links that end meanwhile; a power of two */
+#define NO_TASK UINT32_MAX
+
+/* Registered memory. */
+struct buffer {
+	uint64_t addr, len, part_len;
+	uint32_t n_parts;
+	uint32_t location;
+	uint32_t uses; /* requests that have not ended */
+	struct mlx5dvl_mr *mrs; /* mrs[rail * n_parts + part]; NULL with shared-memory rails */
+};
+
+/* What a token of a link stands for; in bits 30 and 31, which the scheduler's leave free. */
+enum token_kind {
+	TOKEN_SLICE = 0,
+	TOKEN_IMM = 1,
+	TOKEN_PROBE = 2,
+};
+
+static inline uint64_t token_make(enum token_kind kind, uint32_t high, uint32_t low)
+{
+	return (uint64_t)high << 32 | (uint64_t)kind << 30 | low;
+}
+
+static inline enum token_kind token_kind(uint64_t token)
+{
+	return (enum token_kind)((uint32_t)token >> 30);
+}
+
+static inline uint32_t token_low(uint64_t token)
+{
+	return (uint32_t)token & ((1u << 30) - 1);
+}
+
+enum pair_state {
+	PAIR_OPEN,
+	PAIR_FENCING, /* the peer is asked to close its end, ours drains */
+	PAIR_CLOSED,
+	PAIR_CONNECTING, /* a new end awaits the peer's */
+	PAIR_PROBING,
+};
+
+/* A rail of the scheduler: a rail here and one of the peer. */
+struct pair {
+	struct tent_segment *segment;
+	uint32_t local, remote; /* rails */
+	struct link *link; /* NULL: destroyed */
+	enum pair_state state;
+	uint32_t epoch; /* of the fence or probe */
+	bool answered; /* the fence, by the peer; status says how */
+	int status;
+	uint64_t deadline; /* of the fence */
+	uint64_t failed_at; /* first report of the outage */
+	struct latrec_hist slice_ns; /* from post to completion */
+};
+
+struct tent_segment {
+	struct tent *t;
+	struct tent_segment *next;
+	struct desc desc;
+	struct ctl ctl;
+	int lost; /* why the peer is gone, 0: it is there */
+	uint32_t n_pairs;
+	struct pair pairs[TENT_MAX_RAILS];
+	struct sched *sched;
+	uint64_t wake; /* when sched_run() is due */
+	bool again; /* a task has ended in sched_run() */
+	/* Of each slice that is posted, by the low bits of its token. */
+	struct {
+		uint32_t task;
+		uint64_t length, posted_at;
+	} slices[MAX_SLICES];
+	uint32_t waiting_head, waiting_tail; /* tasks that the scheduler has no room for */
+	uint32_t notify_head, notify_tail; /* tasks that wait for a slot of notices */
+	uint32_t slot_task[NOTICE_SLOTS]; /* NO_TASK: none, or it has ended */
+	uint8_t slot_lap[NOTICE_SLOTS];
+	uint16_t slots_untaken; /* a bit for each whose notice the peer has not counted */
+	uint32_t open; /* tasks that have not ended */
+};
+
+enum task_state {
+	TASK_WAITING, /* for room in the scheduler */
+	TASK_MOVING,
+	TASK_QUEUED, /* for a slot of notices */
+	TASK_NOTIFYING,
+};
+
+struct task {
+	struct tent_batch *batch;
+	uint32_t index; /* in the batch */
+	struct tent_request request;
+	struct buffer *buffer;
+	const struct desc_buffer *remote;
+	uint64_t *cuts;
+	uint32_t n_cuts;
+	enum task_state state;
+	uint32_t next; /* in a list of the segment */
+	uint64_t bytes; /* that arrived */
+	uint64_t pairs; /* a bit for each that carried a slice which arrived */
+	/* TASK_NOTIFYING */
+	uint8_t slot, positions;
+	uint32_t acknowledged; /* a bit per position */
+	uint8_t carrier[TENT_MAX_RAILS]; /* the pair that a position was posted on */
+	uint32_t posted; /* a bit per position */
+};
+
+struct tent_batch {
+	struct tent *t;
+	struct tent_batch *next;
+	uint32_t n, open;
+	int fd; /* -1: not asked for */
+	uint32_t *tasks; /* NO_TASK: ended */
+	struct tent_status *status; /* of those that have ended */
+};
+
+/* A peer that uses our memory. */
+struct conn {
+	struct conn *next;
+	struct ctl ctl;
+	bool known; /* it has shown the key */
+	uint64_t hello_by;
+	uint32_t n_pairs;
+	struct link *links[TENT_MAX_RAILS];
+	uint32_t rails[TENT_MAX_RAILS]; /* of the links */
+	struct notice_counter counter;
+};
+
+struct tent {
+	pthread_mutex_t lock;
+	pthread_cond_t ended; /* a batch has */
+	pthread_t thread;
+	bool stopping;
+	int epoll, kick; /* kick: an eventfd that wakes the thread */
+	uint64_t sleeps_until; /* of the thread; 0: it is awake */
+
+	struct tent_config config;
+	struct topo topo;
+	struct rail_map *map; /* NULL: none */
+	uint32_t n_devs; /* 0: shared-memory rails */
+	struct dev *devs[TENT_MAX_RAILS];
+	struct rail_id rails[TENT_MAX_RAILS];
+	double gbps[TENT_MAX_RAILS];
+	uint64_t part_len; /* of the largest registration */
+
+	char host[DESC_HOST_LEN];
+	uint16_t port;
+	int listener;
+	uint8_t key[DESC_KEY_LEN];
+	char boot[40];
+
+	uint32_t n_buffers;
+	struct buffer *buffers[DESC_MAX_BUFFERS]; /* ascending */
+	struct tent_segment *segments;
+	struct tent_batch *batches;
+	struct conn *conns;
+	uint32_t n_conns;
+	struct slab task_ids;
+	struct task *tasks;
+
+	uint16_t notices[NOTICE_RING];
+	uint32_t notice_head, notice_tail;
+	int notice_fd;
+};
+
+/* engine.c: does all there is to do; true if it was something. */
+bool engine_progress(struct tent *t, uint64_t now);
+/* The same for a caller; the thread then arms what is under way, and learns when to look. */
+void engine_help(struct tent *t);
+/* Wakes the thread if it would sleep longer than until then. */
+void engine_wake(struct tent *t, uint64_t until);
+void engine_watch(struct tent *t, int fd);
+void engine_watch_link(struct tent *t, const struct link *l);
+
+/* memory.c */
+struct buffer *buffer_find(struct tent *t, uint64_t addr, uint64_t len);
+void buffers_free(struct tent *t);
+
+/* segment.c */
+void segment_free(struct tent_segment *s);
+
+/* move.c */
+int move_create(struct tent_segment *s);
+/* Makes a new end of the pair and tells the peer; 0 or -errno. */
+int move_open_pair(struct pair *p, uint32_t epoch);
+/* The peer has answered: connects, and sends the probe. 0 or -errno. */
+int move_connected(struct pair *p, const struct ctl_msg *msg);
+/* Takes what has ended on the pair. */
+int move_poll(struct tent_segment *s, uint32_t pair, uint64_t now);
+bool move_progress(struct tent_segment *s, uint64_t now);
+/* When move_progress() is due although nothing happens. */
+uint64_t move_due(const struct tent_segment *s);
+/* The rail's port, here or there, has gone down or come up. */
+void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up);
+
+/* task.c */
+/* Appends a new task to those that wait for room in the scheduler. */
+void task_wait(struct tent_segment *s, uint32_t id);
+void task_cancel(uint32_t id, struct tent *t);
+/* Gives waiting tasks to the scheduler. */
+void tasks_start(struct tent_segment *s, uint64_t now);
+/* The scheduler has ended the task. */
+void task_moved(struct tent_segment *s, uint32_t id, int status);
+/* The peer has counted all immediates of a slot. */
+void notice_taken(struct tent_segment *s, uint32_t imm);
+void task_acknowledged(struct tent_segment *s, uint32_t id, uint32_t position);
+/* What was posted on the pair goes over others. */
+void tasks_renotify(struct tent_segment *s, uint32_t pair);
+/* Posts immediates that no rail had room for. */
+void tasks_notify(struct tent_segment *s);
+void tasks_fail(struct tent_segment *s, int err);
+void batch_free(struct tent_batch *b);
+
+/* serve.c */
+bool serve_progress(struct tent *t, uint64_t now);
+void serve_port(struct tent *t, uint32_t rail, bool up);
+void conn_free(struct tent *t, struct conn *c);
+
+#endif

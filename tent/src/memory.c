@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/* Registered memory. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "engine.h"
+#include "memory.h"
+#include "why.h"
+
+/* The place of the first buffer that begins behind addr. */
+static uint32_t place_behind(const struct tent *t, uint64_t addr)
+{
+	uint32_t low = 0, high = t->n_buffers;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+
+		if (t->buffers[mid]->addr <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+struct buffer *buffer_find(struct tent *t, uint64_t addr, uint64_t len)
+{
+	uint32_t i = place_behind(t, addr);
+	struct buffer *b = i ? t->buffers[i - 1] : NULL;
+
+	if (!b || addr - b->addr >= b->len || len > b->len - (addr - b->addr))
+		return NULL;
+	return b;
+}
+
+int memory_why(int err, const struct rlimit *locked, uint64_t len, struct tent_why *why)
+{
+	if (err == -EFAULT)
+		return why_say(why, err, "registration: the memory is not mapped, or not writable");
+	if (err == -ENOMEM && locked->rlim_cur != RLIM_INFINITY)
+		return why_say(why, err,
+			"registration of %llu bytes: the limit of locked memory is %llu bytes: raise "
+			"it (ulimit -l, LimitMEMLOCK=, RLIMIT_MEMLOCK)",
+			(unsigned long long)len, (unsigned long long)locked->rlim_cur);
+	if (err == -ENOMEM)
+		return why_say(why, err,
+			"registration of %llu bytes: the adapter or the kernel has no room: register "
+			"less, or raise vm.max_map_count and the adapter's log_num_mtt",
+			(unsigned long long)len);
+	return why_say(why, err, "registration of %llu bytes: %s", (unsigned long long)len,
+		strerror(-err));
+}
+
+static void buffer_free(struct tent *t, struct buffer *b)
+{
+	for (uint32_t i = 0; b->mrs && i < t->n_devs * b->n_parts; i++)
+		mlx5dvl_mr_dereg(&b->mrs[i]);
+	free(b->mrs);
+	free(b);
+}
+
+void buffers_free(struct tent *t)
+{
+	for (uint32_t i = 0; i < t->n_buffers; i++)
+		buffer_free(t, t->buffers[i]);
+	t->n_buffers = 0;
+}
+
+static uint64_t part_of(const struct buffer *b, uint32_t i)
+{
+	uint64_t at = i * b->part_len;
+
+	return b->len - at < b->part_len ? b->len - at : b->part_len;
+}
+
+static int register_parts(struct tent *t, struct buffer *b)
+{
+	const unsigned access = MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE | MLX5DVL_REMOTE_READ;
+	int err = 0;
+
+	b->mrs = calloc((size_t)t->n_devs * b->n_parts, sizeof(*b->mrs));
+	if (!b->mrs)
+		return -ENOMEM;
+	for (uint32_t r = 0; r < t->n_devs; r++) {
+		for (uint32_t i = 0; i < b->n_parts && !err; i++)
+			err = mlx5dvl_mr_reg(t->devs[r]->ctx,
+				(void *)(uintptr_t)(b->addr + i * b->part_len), part_of(b, i),
+				access, &b->mrs[r * b->n_parts + i]);
+	}
+	return err;
+}
+
+/* Is the first and the last byte writable? The kernel copies a byte onto itself. */
+static int touch(uint64_t addr, uint64_t len)
+{
+	const uint64_t ends[] = {addr, addr + len - 1};
+	char byte;
+
+	for (int i = 0; i < 2; i++) {
+		struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)ends[i], 1};
+
+		if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1)
+			return errno == EFAULT ? -EFAULT : -errno;
+	}
+	return 0;
+}
+
+static int check(struct tent *t, uint64_t addr, uint64_t len, int location, struct tent_why *why)
+{
+	uint32_t at;
+
+	if (!len || addr + len < addr || addr + len > INT64_MAX)
+		return why_say(why, -EINVAL, "registration: give 1 byte or more that do not wrap");
+	if (location < 0)
+		return why_say(why, -EINVAL,
+			"registration: the topology has no such location: give \"cpu:N\" or \"*\"");
+	if ((len - 1) / t->part_len >= DESC_MAX_PARTS)
+		return why_say(why, -ENOSPC,
+			"registration: more than %d parts of %llu bytes: raise max_registration",
+			DESC_MAX_PARTS, (unsigned long long)t->part_len);
+	at = place_behind(t, addr);
+	if ((at && addr - t->buffers[at - 1]->addr < t->buffers[at - 1]->len) ||
+		(at < t->n_buffers && t->buffers[at]->addr - addr < len))
+		return why_say(why, -EEXIST, "registration: it overlaps memory that is registered");
+	if (t->n_buffers == DESC_MAX_BUFFERS)
+		return why_say(why, -ENOSPC, "registration: there are %d already",
+			DESC_MAX_BUFFERS);
+	return 0;
+}
+
+static int add(struct tent *t, uint64_t addr, uint64_t len, uint32_t location)
+{
+	struct buffer *b = calloc(1, sizeof(*b));
+	uint32_t at = place_behind(t, addr);
+	int err;
+
+	if (!b)
+		return -ENOMEM;
+	b->addr = addr;
+	b->len = len;
+	b->part_len = t->part_len;
+	b->n_parts = (uint32_t)((len - 1) / t->part_len + 1);
+	b->location = location;
+	err = t->n_devs ? register_parts(t, b) : touch(addr, len);
+	if (err) {
+		buffer_free(t, b);
+		return err;
+	}
+	memmove(&t->buffers[at + 1], &t->buffers[at], (t->n_buffers - at) * sizeof(b));
+	t->buffers[at] = b;
+	t->n_buffers++;
+	return 0;
+}
+
+int tent_register(struct tent *t, void *addr, size_t len, const char *location,
+	struct tent_why *why)
+{
+	struct rlimit locked = {RLIM_INFINITY, RLIM_INFINITY};
+	int loc, err;
+
+	pthread_mutex_lock(&t->lock);
+	loc = topo_location(&t->topo, location);
+	err = check(t, (uintptr_t)addr, len, loc, why);
+	if (!err) {
+		err = add(t, (uintptr_t)addr, len, (uint32_t)loc);
+		if (err) {
+			getrlimit(RLIMIT_MEMLOCK, &locked);
+			memory_why(err, &locked, len, why);
+		}
+	}
+	pthread_mutex_unlock(&t->lock);
+	return err;
+}
+
+int tent_unregister(struct tent *t, void *addr)
+{
+	struct buffer *b;
+	uint32_t at;
+	int err = 0;
+
+	pthread_mutex_lock(&t->lock);
+	at = place_behind(t, (uintptr_t)addr);
+	b = at ? t->buffers[at - 1] : NULL;
+	if (!b || b->addr != (uintptr_t)addr) {
+		err = -ENOENT;
+	} else if (b->uses) {
+		err = -EBUSY;
+	} else {
+		memmove(&t->buffers[at - 1], &t->buffers[at], (t->n_buffers - at) * sizeof(b));
+		t->n_buffers--;
+		buffer_free(t, b);
+	}
+	pthread_mutex_unlock(&t->lock);
+	return err;
+}
+
+static void describe_buffer(const struct tent *t, const struct buffer *b, struct desc_buffer *d)
+{
+	*d = (struct desc_buffer){.addr = b->addr,
+		.len = b->len,
+		.part_len = b->part_len,
+		.n_parts = b->n_parts};
+	strcpy(d->location, t->topo.locations[b->location]);
+	if (!b->mrs)
+		return;
+	d->keys = calloc((size_t)t->n_devs * b->n_parts, sizeof(*d->keys));
+	for (uint32_t i = 0; d->keys && i < t->n_devs * b->n_parts; i++)
+		d->keys[i] = b->mrs[i].rkey;
+}
+
+static int describe(const struct tent *t, struct desc *d)
+{
+	*d = (struct desc){
+		.port = t->port,
+		.pid = getpid(),
+		.proof = (uintptr_t)t->key,
+		.n_rails = t->topo.n_rails,
+	};
+	strcpy(d->host, t->host);
+	strcpy(d->boot, t->boot);
+	memcpy(d->key, t->key, sizeof(d->key));
+	memcpy(d->rails, t->rails, sizeof(d->rails));
+	d->buffers = calloc(t->n_buffers + 1, sizeof(*d->buffers));
+	if (!d->buffers)
+		return -ENOMEM;
+	for (; d->n_buffers < t->n_buffers; d->n_buffers++) {
+		struct desc_buffer *b = &d->buffers[d->n_buffers];
+
+		describe_buffer(t, t->buffers[d->n_buffers], b);
+		if (t->n_devs && !b->keys)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int tent_export(struct tent *t, char **text_p)
+{
+	struct desc d;
+	int err;
+
+	pthread_mutex_lock(&t->lock);
+	err = describe(t, &d);
+	pthread_mutex_unlock(&t->lock);
+	if (!err)
+		err = desc_write(&d, text_p);
+	desc_fini(&d);
+	return err;
+}

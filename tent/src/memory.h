@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* What a failed registration says. */
+#ifndef TENT_MEMORY_H
+#define TENT_MEMORY_H
+
+#include <sys/resource.h>
+
+#include "tent.h"
+
+/* Returns err. @locked: the limit of locked memory. */
+int memory_why(int err, const struct rlimit *locked, uint64_t len, struct tent_why *why);
+
+#endif

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The scheduler's rails over links. A pair's life:
+ *
+ *	OPEN --fence--> FENCING --peer has closed its end, ours has drained--> CLOSED
+ *	CLOSED --probe--> CONNECTING --peer has a new end--> PROBING --it answers--> OPEN
+ *
+ * What the scheduler asks for from within a call is noted and answered by move_progress(),
+ * because its answers must not come from within its calls.
+ */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine.h"
+
+#define FENCE_NS (1000 * NSEC_PER_MSEC) /* a peer that has not answered by then is lost */
+#define DRAIN_NS (10 * NSEC_PER_MSEC) /* a queue pair that has not flushed is destroyed */
+#define STALL_MIN_NS (20 * NSEC_PER_MSEC) /* processes may be descheduled for that long */
+#define PROBE_NS (100 * NSEC_PER_MSEC)
+#define MAX_REQUESTS 256
+
+/* ---- what the scheduler asks for ---- */
+
+static void place_slice(const struct tent_segment *s, const struct pair *p, const struct task *k,
+	const struct sched_slice *slice, struct link_move *m)
+{
+	uint64_t local = (uintptr_t)k->request.local + slice->offset;
+	const struct buffer *b = k->buffer;
+	const struct desc_buffer *r = k->remote;
+
+	*m = (struct link_move){
+		.write = k->request.op == TENT_WRITE,
+		.local = (void *)(uintptr_t)local,
+		.remote = k->request.remote + slice->offset,
+		.len = slice->length,
+		.token = slice->token,
+	};
+	if (b->mrs)
+		m->lkey = b->mrs[p->local * b->n_parts + (local - b->addr) / b->part_len].lkey;
+	if (r->keys)
+		m->rkey = r->keys[p->remote * r->n_parts + (m->remote - r->addr) / r->part_len];
+}
+
+static int op_post(void *arg, uint32_t rail, const struct sched_slice *slice)
+{
+	struct tent_segment *s = arg;
+	struct pair *p = &s->pairs[rail];
+	struct task *k = &s->t->tasks[slice->user];
+	uint32_t id = (uint32_t)slice->token;
+	struct link_move m;
+	int err;
+
+	if (p->state != PAIR_OPEN)
+		return -ENOTCONN;
+	place_slice(s, p, k, slice, &m);
+	err = p->link->ops->post(p->link, &m);
+	if (err)
+		return err;
+	s->slices[id].task = (uint32_t)slice->user;
+	s->slices[id].length = slice->length;
+	s->slices[id].posted_at = clock_ns();
+	return 0;
+}
+
+static void send_msg(struct tent_segment *s, struct ctl_msg *msg)
+{
+	int err = ctl_send(&s->ctl, msg);
+
+	if (err && !s->lost)
+		s->lost = err;
+}
+
+static void op_fence(void *arg, uint32_t rail, uint32_t epoch)
+{
+	struct tent_segment *s = arg;
+	struct pair *p = &s->pairs[rail];
+	struct ctl_msg msg = {.type = CTL_FENCE, .pair = rail, .epoch = epoch};
+
+	p->state = PAIR_FENCING;
+	p->epoch = epoch;
+	p->answered = false;
+	p->failed_at = clock_ns();
+	p->deadline = p->failed_at + FENCE_NS;
+	p->link->ops->stop(p->link);
+	send_msg(s, &msg);
+}
+
+static void drop_link(struct pair *p)
+{
+	if (p->link)
+		p->link->ops->destroy(p->link);
+	p->link = NULL;
+}
+
+/* A new end of this pair; it watches. */
+static int new_link(struct pair *p)
+{
+	struct tent_segment *s = p->segment;
+	struct tent *t = s->t;
+	int err;
+
+	drop_link(p);
+	if (!t->n_devs)
+		err = shm_link_create(s->desc.pid, s->desc.proof, s->desc.key, &p->link);
+	else if (t->devs[p->local]->fatal)
+		err = -ENODEV;
+	else
+		err = rdma_link_create(t->devs[p->local], false, &p->link);
+	if (!err)
+		engine_watch_link(t, p->link);
+	return err;
+}
+
+int move_open_pair(struct pair *p, uint32_t epoch)
+{
+	struct tent_segment *s = p->segment;
+	struct ctl_msg msg = {.type = CTL_CONNECT,
+		.pair = (uint32_t)(p - s->pairs),
+		.rail = p->remote,
+		.epoch = epoch};
+	struct mlx5dvl_qp_info mine;
+	int err = new_link(p);
+
+	p->epoch = epoch;
+	p->answered = false;
+	p->status = err;
+	if (err)
+		return err;
+	p->state = PAIR_CONNECTING;
+	p->link->ops->info(p->link, &mine);
+	ctl_put_end(&msg, &mine);
+	send_msg(s, &msg);
+	return 0;
+}
+
+static void op_probe(void *arg, uint32_t rail, uint32_t epoch)
+{
+	struct tent_segment *s = arg;
+
+	/* A failure is answered by the scheduler's own limit. */
+	if (s->lost || move_open_pair(&s->pairs[rail], epoch))
+		s->pairs[rail].state = PAIR_CLOSED;
+}
+
+static void op_done(void *arg, uint64_t user, int status)
+{
+	task_moved(arg, (uint32_t)user, status);
+}
+
+static const struct rail_ops ops = {op_post, op_fence, op_probe, op_done};
+
+/* ---- what links report ---- */
+
+struct report {
+	struct tent_segment *s;
+	uint32_t pair;
+	uint64_t now;
+};
+
+static void slice_done(const struct report *r, uint64_t token, int status)
+{
+	struct tent_segment *s = r->s;
+	uint32_t id = (uint32_t)token, task = s->slices[id].task;
+	struct pair *p = &s->pairs[r->pair];
+
+	if (sched_completed(s->sched, r->now, token, status) || status)
+		return;
+	s->t->tasks[task].pairs |= 1ull << r->pair;
+	s->t->tasks[task].bytes += s->slices[id].length;
+	latrec_hist_record(&p->slice_ns, r->now - s->slices[id].posted_at);
+}
+
+static void probe_done(const struct report *r, uint32_t epoch, int status)
+{
+	struct pair *p = &r->s->pairs[r->pair];
+
+	if (p->state != PAIR_PROBING || p->epoch != epoch)
+		return;
+	p->state = status ? PAIR_CLOSED : PAIR_OPEN;
+	p->answered = true;
+	p->status = status;
+	if (r->s->sched)
+		sched_probed(r->s->sched, r->now, r->pair, epoch, status);
+}
+
+static void link_done(void *arg, uint64_t token, int status)
+{
+	const struct report *r = arg;
+	uint32_t high = (uint32_t)(token >> 32), low = token_low(token);
+
+	switch (token_kind(token)) {
+	case TOKEN_SLICE:
+		slice_done(r, token, status);
+		break;
+	case TOKEN_IMM:
+		if (!status)
+			task_acknowledged(r->s, low, high);
+		else
+			sched_rail_down(r->s->sched, r->now, r->pair);
+		break;
+	default:
+		probe_done(r, high, status);
+		break;
+	}
+}
+
+int move_poll(struct tent_segment *s, uint32_t pair, uint64_t now)
+{
+	struct report r = {s, pair, now};
+	struct link *l = s->pairs[pair].link;
+
+	return l ? l->ops->poll(l, link_done, &r) : 0;
+}
+
+/* ---- what the peer answers ---- */
+
+int move_connected(struct pair *p, const struct ctl_msg *msg)
+{
+	struct mlx5dvl_qp_info end;
+	int err = -(int)msg->status;
+
+	ctl_get_end(msg, &end);
+	if (!err)
+		err = p->link->ops->connect(p->link, &end);
+	if (!err)
+		err = p->link->ops->post_probe(p->link, token_make(TOKEN_PROBE, p->epoch, 0));
+	if (err)
+		return err;
+	p->link->ops->flush(p->link);
+	p->state = PAIR_PROBING;
+	return 0;
+}
+
+static void on_connected(struct tent_segment *s, struct pair *p, const struct ctl_msg *msg,
+	uint64_t now)
+{
+	int err;
+
+	if (p->state != PAIR_CONNECTING || msg->epoch != p->epoch)
+		return;
+	err = move_connected(p, msg);
+	if (!err)
+		return;
+	p->state = PAIR_CLOSED;
+	sched_probed(s->sched, now, (uint32_t)(p - s->pairs), p->epoch, err);
+}
+
+static void on_rail(struct tent_segment *s, uint32_t rail, bool up, uint64_t now)
+{
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		if (s->pairs[i].remote == rail)
+			move_port(s, now, i, up);
+	}
+}
+
+static int on_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now)
+{
+	struct pair *p = &s->pairs[msg->pair];
+
+	if (msg->pair >= s->n_pairs)
+		return -EPROTO;
+	switch (msg->type) {
+	case CTL_CONNECTED:
+		on_connected(s, p, msg, now);
+		return 0;
+	case CTL_FENCED:
+		if (p->state == PAIR_FENCING && msg->epoch == p->epoch) {
+			p->answered = true;
+			p->status = 0;
+		}
+		return 0;
+	case CTL_TAKEN:
+		notice_taken(s, msg->rail);
+		return 0;
+	case CTL_RAIL_DOWN:
+	case CTL_RAIL_UP:
+		on_rail(s, msg->rail, msg->type == CTL_RAIL_UP, now);
+		return 0;
+	default:
+		return -EPROTO;
+	}
+}
+
+static bool read_messages(struct tent_segment *s, uint64_t now)
+{
+	struct ctl_msg msg;
+	bool some = false;
+	int err = -EAGAIN;
+
+	while (!s->lost && !(err = ctl_receive(&s->ctl, &msg))) {
+		err = on_message(s, &msg, now);
+		if (err)
+			break;
+		some = true;
+	}
+	if (!s->lost && err != -EAGAIN)
+		s->lost = -ECONNRESET;
+	return some;
+}
+
+void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up)
+{
+	if (up)
+		sched_rail_up(s->sched, now, pair);
+	else
+		sched_rail_down(s->sched, now, pair);
+}
+
+/* ---- fences ---- */
+
+/* Our end has no request under way any more; else it is destroyed when its time is over. */
+static bool drained(struct pair *p, uint64_t now)
+{
+	const struct tent *t = p->segment->t;
+	bool dead = t->n_devs && t->devs[p->local]->fatal;
+
+	if (p->link && p->link->posted && !dead && now < p->failed_at + DRAIN_NS)
+		return false;
+	drop_link(p);
+	return true;
+}
+
+static bool end_fence(struct tent_segment *s, uint32_t pair, uint64_t now)
+{
+	struct pair *p = &s->pairs[pair];
+	int status = p->answered ? 0 : -ETIMEDOUT;
+
+	if (s->lost) {
+		status = s->lost;
+	} else if (!p->answered && now < p->deadline) {
+		return false;
+	}
+	if (!drained(p, now))
+		return false;
+	p->state = PAIR_CLOSED;
+	sched_fenced(s->sched, now, pair, p->epoch, status);
+	tasks_renotify(s, pair);
+	return true;
+}
+
+static bool end_fences(struct tent_segment *s, uint64_t now)
+{
+	bool some = false;
+
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		if (s->pairs[i].state == PAIR_FENCING)
+			some |= end_fence(s, i, now);
+	}
+	return some;
+}
+
+/* When a fence needs a look although nothing was heard. */
+static uint64_t fence_due(const struct tent_segment *s)
+{
+	uint64_t due = SCHED_NEVER;
+
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		const struct pair *p = &s->pairs[i];
+		uint64_t at = p->answered || s->lost ? p->failed_at + DRAIN_NS : p->deadline;
+
+		if (p->state == PAIR_FENCING && at < due)
+			due = at;
+	}
+	return due;
+}
+
+/* ---- the whole ---- */
+
+static void fail_lost(struct tent_segment *s, uint64_t now)
+{
+	ctl_close(&s->ctl);
+	for (uint32_t i = 0; i < s->n_pairs; i++)
+		sched_rail_down(s->sched, now, i);
+}
+
+static void flush(struct tent_segment *s)
+{
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		struct link *l = s->pairs[i].link;
+
+		if (l && s->pairs[i].state == PAIR_OPEN)
+			l->ops->flush(l);
+	}
+}
+
+bool move_progress(struct tent_segment *s, uint64_t now)
+{
+	bool some = read_messages(s, now);
+
+	for (uint32_t i = 0; i < s->n_pairs; i++)
+		some |= move_poll(s, i, now) > 0;
+	if (s->lost)
+		fail_lost(s, now);
+	some |= end_fences(s, now);
+	do {
+		s->again = false;
+		tasks_start(s, now);
+		tasks_notify(s);
+		s->wake = sched_run(s->sched, now);
+	} while (s->again);
+	if (s->lost)
+		tasks_fail(s, s->lost);
+	flush(s);
+	return some;
+}
+
+uint64_t move_due(const struct tent_segment *s)
+{
+	uint64_t due = fence_due(s);
+
+	return s->wake < due ? s->wake : due;
+}
+
+/* ---- set-up ---- */
+
+int move_create(struct tent_segment *s)
+{
+	struct sched_rail_attr rails[TENT_MAX_RAILS];
+	uint8_t tiers[SCHED_MAX_LOCATIONS * TENT_MAX_RAILS];
+	const struct topo *topo = &s->t->topo;
+	const struct sched_attr attr = {
+		.config = &s->t->config,
+		.rails = rails,
+		.n_rails = s->n_pairs,
+		.tiers = tiers,
+		.n_locations = topo->n_locations,
+		.max_requests = MAX_REQUESTS,
+		.max_slices = MAX_SLICES,
+		/* A thread that copies ends, or reports an error, however busy the host is. */
+		.stall_min_ns = s->t->n_devs ? STALL_MIN_NS : SCHED_NEVER,
+		.probe_timeout_ns = PROBE_NS,
+		.seed = clock_ns(),
+		.ops = &ops,
+		.arg = s,
+	};
+
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		rails[i] = (struct sched_rail_attr){
+			.rate = s->t->gbps[s->pairs[i].local] / 8,
+			.depth = LINK_DEPTH,
+			.group = SCHED_NO_GROUP,
+		};
+		for (uint32_t l = 0; l < topo->n_locations; l++)
+			tiers[l * s->n_pairs + i] = topo->tiers[l][s->pairs[i].local];
+	}
+	return sched_create(&attr, &s->sched);
+}

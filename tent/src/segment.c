@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/* Import: from a text to connected pairs of rails. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine.h"
+#include "why.h"
+
+#define ANSWER_MS 3000 /* more than a queue pair needs to find that nobody answers */
+
+void segment_free(struct tent_segment *s)
+{
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		if (s->pairs[i].link)
+			s->pairs[i].link->ops->destroy(s->pairs[i].link);
+	}
+	sched_destroy(s->sched);
+	ctl_close(&s->ctl);
+	desc_fini(&s->desc);
+	free(s);
+}
+
+static int check_kind(const struct tent_segment *s, struct tent_why *why)
+{
+	bool shm = s->desc.rails[0].kind == KIND_SHM;
+
+	if (shm != !s->t->n_devs)
+		return why_say(why, -EREMOTE,
+			"segment: its rails are %s, those of this engine are %s",
+			shm ? "shared memory" : "adapters", shm ? "adapters" : "shared memory");
+	if (shm && strcmp(s->desc.boot, s->t->boot))
+		return why_say(why, -EREMOTE,
+			"segment: shared-memory rails reach this host only, and it is of another");
+	return 0;
+}
+
+static int pair(struct tent_segment *s, struct tent_why *why)
+{
+	struct rail_pair pairs[TENT_MAX_RAILS];
+	const struct tent *t = s->t;
+	int n = pair_rails(t->rails, t->topo.n_rails, s->desc.rails, s->desc.n_rails, t->map, pairs,
+		why);
+
+	if (n < 0)
+		return n;
+	s->n_pairs = (uint32_t)n;
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		s->pairs[i].segment = s;
+		s->pairs[i].local = pairs[i].local;
+		s->pairs[i].remote = pairs[i].remote;
+		s->pairs[i].state = PAIR_CLOSED;
+	}
+	return 0;
+}
+
+static int greet(struct tent_segment *s, struct tent_why *why)
+{
+	struct ctl_msg msg = {.type = CTL_HELLO, .rail = s->n_pairs};
+	int err = ctl_connect(s->desc.host, s->desc.port, ANSWER_MS, &s->ctl, why);
+
+	if (err)
+		return err;
+	memcpy(msg.bytes, s->desc.key, sizeof(msg.bytes));
+	err = ctl_send(&s->ctl, &msg);
+	if (!err)
+		err = ctl_await(&s->ctl, ANSWER_MS, &msg);
+	if (!err && msg.type != CTL_WELCOME)
+		err = -EPROTO;
+	if (!err)
+		err = -(int)msg.status;
+	if (err)
+		why_say(why, err, "peer %s, port %u: %s", s->desc.host, s->desc.port,
+			err == -EACCES ? "it does not know this segment (any more)" :
+					 strerror(-err));
+	return err;
+}
+
+static int pair_error(const struct tent_segment *s, uint32_t i, int err, struct tent_why *why)
+{
+	const struct pair *p = &s->pairs[i];
+
+	return why_say(why, -ENETUNREACH, "rail %s cannot reach rail %s of the peer: %s",
+		s->t->rails[p->local].name, s->desc.rails[p->remote].name, strerror(-err));
+}
+
+static int open_pairs(struct tent_segment *s, struct tent_why *why)
+{
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		int err;
+
+		pthread_mutex_lock(&s->t->lock);
+		err = move_open_pair(&s->pairs[i], 0);
+		pthread_mutex_unlock(&s->t->lock);
+		if (err)
+			return pair_error(s, i, err, why);
+	}
+	return 0;
+}
+
+/* Takes one message, if there is one; 0, or -errno with the pair that it concerns. */
+static int answer(struct tent_segment *s, uint32_t *pair_p)
+{
+	struct ctl_msg msg;
+	int err = ctl_receive(&s->ctl, &msg);
+
+	*pair_p = 0;
+	if (err == -EAGAIN)
+		return 0;
+	/* A port that changes meanwhile is seen by the probe. */
+	if (!err && (msg.type == CTL_RAIL_DOWN || msg.type == CTL_RAIL_UP))
+		return 0;
+	if (!err && (msg.type != CTL_CONNECTED || msg.pair >= s->n_pairs ||
+			    s->pairs[msg.pair].state != PAIR_CONNECTING))
+		err = -EPROTO;
+	if (err)
+		return err;
+	*pair_p = msg.pair;
+	return move_connected(&s->pairs[msg.pair], &msg);
+}
+
+/* How many pairs are open; -errno, and the pair. */
+static int look(struct tent_segment *s, uint32_t *pair_p)
+{
+	int n = 0, err = answer(s, pair_p);
+
+	if (err)
+		return err;
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		move_poll(s, i, clock_ns());
+		if (s->pairs[i].answered && s->pairs[i].status) {
+			*pair_p = i;
+			return s->pairs[i].status;
+		}
+		n += s->pairs[i].state == PAIR_OPEN;
+	}
+	return n;
+}
+
+static uint32_t first_closed(const struct tent_segment *s)
+{
+	uint32_t i = 0;
+
+	while (i + 1 < s->n_pairs && s->pairs[i].state == PAIR_OPEN)
+		i++;
+	return i;
+}
+
+static int await_pairs(struct tent_segment *s, struct tent_why *why)
+{
+	uint64_t end = clock_ns() + ANSWER_MS * NSEC_PER_MSEC;
+	struct pollfd p = {.fd = s->ctl.fd, .events = POLLIN};
+	uint32_t at = 0;
+	int n;
+
+	for (;;) {
+		pthread_mutex_lock(&s->t->lock);
+		n = look(s, &at);
+		pthread_mutex_unlock(&s->t->lock);
+		if (n < 0)
+			return pair_error(s, at, n, why);
+		if ((uint32_t)n == s->n_pairs)
+			return 0;
+		if (clock_ns() > end)
+			return pair_error(s, first_closed(s), -ETIMEDOUT, why);
+		poll(&p, 1, 1);
+	}
+}
+
+static int prepare(struct tent_segment *s, const char *text, struct tent_why *why)
+{
+	int err = desc_read(text, &s->desc, why);
+
+	if (!err)
+		err = check_kind(s, why);
+	if (!err)
+		err = pair(s, why);
+	if (!err && move_create(s))
+		err = why_say(why, -ENOMEM, "segment: no memory");
+	if (!err)
+		err = greet(s, why);
+	if (!err)
+		err = open_pairs(s, why);
+	return err ? err : await_pairs(s, why);
+}
+
+int tent_import(struct tent *t, const char *text, struct tent_why *why,
+	struct tent_segment **segment_p)
+{
+	struct tent_segment *s = calloc(1, sizeof(*s));
+	int err;
+
+	if (!s)
+		return -ENOMEM;
+	s->t = t;
+	s->ctl.fd = -1;
+	s->wake = SCHED_NEVER;
+	s->waiting_head = s->notify_head = NO_TASK;
+	for (uint32_t i = 0; i < NOTICE_SLOTS; i++)
+		s->slot_task[i] = NO_TASK;
+	err = prepare(s, text, why);
+	pthread_mutex_lock(&t->lock);
+	if (err) {
+		segment_free(s);
+	} else {
+		s->next = t->segments;
+		t->segments = s;
+		engine_watch(t, s->ctl.fd);
+		engine_wake(t, 0);
+		*segment_p = s;
+	}
+	pthread_mutex_unlock(&t->lock);
+	return err;
+}
+
+int tent_release(struct tent_segment *s)
+{
+	struct tent *t = s ? s->t : NULL;
+	struct tent_segment **link;
+
+	if (!s)
+		return 0;
+	pthread_mutex_lock(&t->lock);
+	if (s->open) {
+		pthread_mutex_unlock(&t->lock);
+		return -EBUSY;
+	}
+	for (link = &t->segments; *link != s; link = &(*link)->next)
+		;
+	*link = s->next;
+	segment_free(s);
+	pthread_mutex_unlock(&t->lock);
+	return 0;
+}
+
+int tent_remote(const struct tent_segment *s, uint32_t i, struct tent_remote *remote_p)
+{
+	const struct desc_buffer *b;
+
+	if (i >= s->desc.n_buffers)
+		return -ENOENT;
+	b = &s->desc.buffers[i];
+	*remote_p = (struct tent_remote){.addr = b->addr, .len = b->len};
+	strcpy(remote_p->location, b->location);
+	return 0;
+}

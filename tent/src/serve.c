@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/* The target's side: peers that have imported what this engine exported. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "engine.h"
+
+#define HELLO_NS (5000 * NSEC_PER_MSEC) /* who has not shown the key by then is sent away */
+
+static void drop_link(struct conn *c, uint32_t pair)
+{
+	if (c->links[pair])
+		c->links[pair]->ops->destroy(c->links[pair]);
+	c->links[pair] = NULL;
+}
+
+void conn_free(struct tent *t, struct conn *c)
+{
+	for (uint32_t i = 0; i < TENT_MAX_RAILS; i++)
+		drop_link(c, i);
+	ctl_close(&c->ctl);
+	t->n_conns--;
+	free(c);
+}
+
+/* ---- notices ---- */
+
+static uint32_t notices_room(const struct tent *t)
+{
+	uint32_t used = t->notice_tail - t->notice_head;
+
+	return used < NOTICES ? NOTICES - used : 0;
+}
+
+struct counting {
+	struct tent *t;
+	struct conn *c;
+};
+
+static void count_imm(void *arg, uint32_t imm)
+{
+	struct counting *n = arg;
+	struct ctl_msg taken = {.type = CTL_TAKEN, .rail = imm};
+	const uint64_t one = 1;
+
+	if (!notice_count(&n->c->counter, imm))
+		return;
+	n->t->notices[n->t->notice_tail++ % NOTICE_RING] = notice_decode(imm).value;
+	if (write(n->t->notice_fd, &one, sizeof(one)) < 0)
+		abort(); /* a semaphore of at most NOTICE_RING */
+	ctl_send(&n->c->ctl, &taken);
+}
+
+/* What is not taken stays in the queues, and then the peers wait. */
+static int poll_imms(struct tent *t, struct conn *c, uint32_t pair, uint32_t max)
+{
+	struct counting n = {t, c};
+	struct link *l = c->links[pair];
+
+	return l ? l->ops->poll_imm(l, (int)max, count_imm, &n) : 0;
+}
+
+/* Before a link goes: its immediates were acknowledged, so they are not sent again. */
+static void last_imms(struct tent *t, struct conn *c, uint32_t pair)
+{
+	if (c->links[pair])
+		c->links[pair]->ops->stop(c->links[pair]);
+	poll_imms(t, c, pair, NOTICE_RING - (t->notice_tail - t->notice_head));
+}
+
+int tent_notice(struct tent *t, uint16_t *notify_p)
+{
+	uint64_t count;
+	int err = -EAGAIN;
+
+	pthread_mutex_lock(&t->lock);
+	engine_help(t);
+	if (t->notice_head != t->notice_tail) {
+		if (read(t->notice_fd, &count, sizeof(count)) < 0)
+			abort(); /* it counts them */
+		*notify_p = t->notices[t->notice_head++ % NOTICE_RING];
+		err = 0;
+	}
+	pthread_mutex_unlock(&t->lock);
+	return err;
+}
+
+int tent_notice_fd(struct tent *t)
+{
+	return t->notice_fd;
+}
+
+/* ---- messages ---- */
+
+static int on_hello(struct tent *t, struct conn *c, const struct ctl_msg *msg)
+{
+	struct ctl_msg reply = {.type = CTL_WELCOME};
+
+	if (memcmp(msg->bytes, t->key, sizeof(t->key)) || !msg->rail || msg->rail > TENT_MAX_RAILS)
+		reply.status = EACCES;
+	else
+		c->known = true;
+	c->n_pairs = msg->rail;
+	ctl_send(&c->ctl, &reply);
+	return c->known ? 0 : -EACCES;
+}
+
+/* A new end for the pair, connected to the peer's. */
+static int make_end(struct tent *t, struct conn *c, const struct ctl_msg *msg,
+	struct mlx5dvl_qp_info *mine)
+{
+	struct dev *d = t->devs[msg->rail];
+	struct mlx5dvl_qp_info theirs;
+	struct link *l;
+	int err;
+
+	if (d->fatal)
+		return -ENODEV;
+	err = rdma_link_create(d, true, &l);
+	if (err)
+		return err;
+	ctl_get_end(msg, &theirs);
+	l->ops->info(l, mine);
+	err = l->ops->connect(l, &theirs);
+	if (err) {
+		l->ops->destroy(l);
+		return err;
+	}
+	c->links[msg->pair] = l;
+	c->rails[msg->pair] = msg->rail;
+	engine_watch_link(t, l);
+	return 0;
+}
+
+static int on_connect(struct tent *t, struct conn *c, const struct ctl_msg *msg)
+{
+	struct ctl_msg reply = {.type = CTL_CONNECTED, .pair = msg->pair, .epoch = msg->epoch};
+	struct mlx5dvl_qp_info mine = {0};
+
+	if (msg->rail >= t->topo.n_rails)
+		return -EPROTO;
+	drop_link(c, msg->pair);
+	if (t->n_devs)
+		reply.status = (uint16_t)-make_end(t, c, msg, &mine);
+	ctl_put_end(&reply, &mine);
+	return ctl_send(&c->ctl, &reply);
+}
+
+/*
+ * From here on nothing arrives on the pair: the queue pair is in its error state, and gone.
+ * The immediates that it brought before are counted first.
+ */
+static int on_fence(struct tent *t, struct conn *c, const struct ctl_msg *msg)
+{
+	struct ctl_msg reply = {.type = CTL_FENCED, .pair = msg->pair, .epoch = msg->epoch};
+
+	last_imms(t, c, msg->pair);
+	drop_link(c, msg->pair);
+	return ctl_send(&c->ctl, &reply);
+}
+
+static int on_imm(struct tent *t, struct conn *c, const struct ctl_msg *msg)
+{
+	struct counting n = {t, c};
+
+	count_imm(&n, msg->rail);
+	return 0;
+}
+
+static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
+{
+	if (!c->known)
+		return msg->type == CTL_HELLO ? on_hello(t, c, msg) : -EPROTO;
+	if (msg->pair >= c->n_pairs)
+		return -EPROTO;
+	switch (msg->type) {
+	case CTL_CONNECT:
+		return on_connect(t, c, msg);
+	case CTL_FENCE:
+		return on_fence(t, c, msg);
+	case CTL_IMM:
+		/* Over adapters immediates come as such, and these would not be bounded. */
+		return t->n_devs ? -EPROTO : on_imm(t, c, msg);
+	default:
+		return -EPROTO;
+	}
+}
+
+/* Takes what the peer says; what may be a notice only while there is room for one. */
+static int read_messages(struct tent *t, struct conn *c)
+{
+	struct ctl_msg msg;
+	int n = 0, err;
+
+	while (t->n_devs || notices_room(t)) {
+		err = ctl_receive(&c->ctl, &msg);
+		if (!err)
+			err = on_message(t, c, &msg);
+		if (err)
+			return err == -EAGAIN ? n : err;
+		n++;
+	}
+	return n;
+}
+
+static int conn_progress(struct tent *t, struct conn *c, uint64_t now)
+{
+	int n = read_messages(t, c);
+
+	if (n < 0)
+		return n;
+	if (!c->known)
+		return now < c->hello_by ? n : -ETIMEDOUT;
+	for (uint32_t i = 0; i < c->n_pairs; i++)
+		n += poll_imms(t, c, i, notices_room(t));
+	return n;
+}
+
+static bool accept_all(struct tent *t, uint64_t now)
+{
+	bool some = false;
+	struct ctl ctl;
+
+	while (!ctl_accept(t->listener, &ctl)) {
+		struct conn *c = t->n_conns < MAX_CONNS ? calloc(1, sizeof(*c)) : NULL;
+
+		if (!c) {
+			ctl_close(&ctl);
+			continue;
+		}
+		c->ctl = ctl;
+		c->hello_by = now + HELLO_NS;
+		c->next = t->conns;
+		t->conns = c;
+		t->n_conns++;
+		engine_watch(t, ctl.fd);
+		some = true;
+	}
+	return some;
+}
+
+bool serve_progress(struct tent *t, uint64_t now)
+{
+	bool some = accept_all(t, now);
+	struct conn **link = &t->conns, *c;
+
+	while ((c = *link)) {
+		int n = conn_progress(t, c, now);
+
+		some |= n != 0;
+		if (n < 0) {
+			*link = c->next;
+			for (uint32_t i = 0; i < c->n_pairs && c->known; i++)
+				last_imms(t, c, i);
+			conn_free(t, c);
+		} else {
+			link = &c->next;
+		}
+	}
+	return some;
+}
+
+void serve_port(struct tent *t, uint32_t rail, bool up)
+{
+	for (struct conn *c = t->conns; c; c = c->next) {
+		struct ctl_msg msg = {.type = up ? CTL_RAIL_UP : CTL_RAIL_DOWN, .rail = rail};
+
+		if (c->known)
+			ctl_send(&c->ctl, &msg);
+	}
+}

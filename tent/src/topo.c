@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+#include "topo.h"
+
+#include <errno.h>
+#include <hwloc.h>
+#include <hwloc/distances.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "why.h"
+
+void topo_init(struct topo *t)
+{
+	*t = (struct topo){.n_locations = 1, .locations = {"*"}};
+}
+
+int topo_location(const struct topo *t, const char *name)
+{
+	if (!name)
+		return 0;
+	for (uint32_t i = 0; i < t->n_locations; i++) {
+		if (!strcmp(name, t->locations[i]))
+			return (int)i;
+	}
+	return -1;
+}
+
+int topo_rail(const struct topo *t, const char *name)
+{
+	for (uint32_t i = 0; i < t->n_rails; i++) {
+		if (!strcmp(name, t->rails[i]))
+			return (int)i;
+	}
+	return -1;
+}
+
+static int check_name(const char *name, struct tent_why *why)
+{
+	size_t len = strlen(name), i = 0;
+
+	while (i < len && name[i] > ' ' && name[i] <= '~')
+		i++;
+	if (len && len < TENT_NAME_LEN && i == len)
+		return 0;
+	return why_say(why, -EINVAL,
+		"a name is not valid: give 1 to %d printable characters without spaces",
+		TENT_NAME_LEN - 1);
+}
+
+int topo_add_rail(struct topo *t, const char *name, struct tent_why *why)
+{
+	int err = check_name(name, why);
+
+	if (err)
+		return err;
+	if (topo_rail(t, name) >= 0)
+		return why_say(why, -EINVAL, "rail %s stands twice: give it once", name);
+	if (t->n_rails == TENT_MAX_RAILS)
+		return why_say(why, -EINVAL, "too many rails: give up to %d", TENT_MAX_RAILS);
+	for (uint32_t l = 1; l < t->n_locations; l++)
+		t->tiers[l][t->n_rails] = TENT_TIERS - 1;
+	strcpy(t->rails[t->n_rails++], name);
+	return 0;
+}
+
+int topo_add_location(struct topo *t, const char *name, struct tent_why *why)
+{
+	int err = check_name(name, why);
+
+	if (err)
+		return err;
+	if (topo_location(t, name) >= 0)
+		return why_say(why, -EINVAL, "location %s stands twice: give it once", name);
+	if (t->n_locations == SCHED_MAX_LOCATIONS)
+		return why_say(why, -EINVAL, "too many locations: give up to %d",
+			SCHED_MAX_LOCATIONS - 1);
+	memset(t->tiers[t->n_locations], TENT_TIERS - 1, sizeof(t->tiers[0]));
+	strcpy(t->locations[t->n_locations++], name);
+	return 0;
+}
+
+/* Where the rail's device hangs, or NULL. */
+static hwloc_obj_t find_device(hwloc_topology_t hw, const char *name)
+{
+	hwloc_obj_t obj = NULL;
+
+	while ((obj = hwloc_get_next_osdev(hw, obj))) {
+		if (obj->name && !strcmp(obj->name, name))
+			return hwloc_get_non_io_ancestor_obj(hw, obj);
+	}
+	return NULL;
+}
+
+static hwloc_obj_t package_of(hwloc_topology_t hw, hwloc_obj_t obj)
+{
+	while (obj && obj->type != HWLOC_OBJ_PACKAGE)
+		obj = obj->parent;
+	return obj;
+}
+
+/* hwloc's latencies between NUMA nodes, or NULL. */
+static struct hwloc_distances_s *get_distances(hwloc_topology_t hw)
+{
+	struct hwloc_distances_s *d = NULL;
+	unsigned n = 1;
+
+	if (hwloc_distances_get_by_type(hw, HWLOC_OBJ_NUMANODE, &n, &d,
+		    HWLOC_DISTANCES_KIND_MEANS_LATENCY, 0) ||
+		!n)
+		return NULL;
+	return d;
+}
+
+/* 0: not known. */
+static uint64_t distance(struct hwloc_distances_s *d, hwloc_obj_t from, hwloc_obj_t to)
+{
+	hwloc_uint64_t there = 0, back = 0;
+
+	if (!d || hwloc_distances_obj_pair_values(d, from, to, &there, &back))
+		return 0;
+	return there;
+}
+
+/* The nearest of the nodes that are not the device's own, as distances say; 0: none do. */
+static uint64_t nearest(hwloc_topology_t hw, struct hwloc_distances_s *d, hwloc_obj_t home,
+	hwloc_const_nodeset_t own)
+{
+	hwloc_obj_t node = NULL;
+	uint64_t least = 0, x;
+
+	while ((node = hwloc_get_next_obj_by_type(hw, HWLOC_OBJ_NUMANODE, node))) {
+		x = distance(d, home, node);
+		if (x && !hwloc_bitmap_isset(own, node->os_index) && (!least || x < least))
+			least = x;
+	}
+	return least;
+}
+
+static hwloc_obj_t first_node(hwloc_topology_t hw, hwloc_const_nodeset_t set)
+{
+	hwloc_obj_t node = NULL;
+
+	while ((node = hwloc_get_next_obj_by_type(hw, HWLOC_OBJ_NUMANODE, node))) {
+		if (hwloc_bitmap_isset(set, node->os_index))
+			return node;
+	}
+	return NULL;
+}
+
+static uint8_t tier_of(hwloc_topology_t hw, struct hwloc_distances_s *d, hwloc_obj_t device,
+	hwloc_obj_t node)
+{
+	hwloc_obj_t home = first_node(hw, device->nodeset);
+	uint64_t least;
+
+	if (!home || hwloc_bitmap_isset(device->nodeset, node->os_index))
+		return 0;
+	least = nearest(hw, d, home, device->nodeset);
+	if (least)
+		return distance(d, home, node) == least ? 1 : 2;
+	return package_of(hw, home) && package_of(hw, home) == package_of(hw, node) ? 1 : 2;
+}
+
+static int add_node(struct topo *t, hwloc_topology_t hw, struct hwloc_distances_s *d,
+	hwloc_obj_t node, struct tent_why *why)
+{
+	char name[TENT_NAME_LEN];
+	int err;
+
+	snprintf(name, sizeof(name), "cpu:%u", node->os_index);
+	err = topo_add_location(t, name, why);
+	for (uint32_t r = 0; r < t->n_rails && !err; r++) {
+		hwloc_obj_t device = find_device(hw, t->rails[r]);
+
+		t->tiers[t->n_locations - 1][r] = device ? tier_of(hw, d, device, node) : 0;
+	}
+	return err;
+}
+
+int topo_from_hwloc(struct topo *t, struct tent_why *why)
+{
+	struct hwloc_distances_s *d = NULL;
+	hwloc_topology_t hw;
+	hwloc_obj_t node = NULL;
+	int err = 0;
+
+	if (hwloc_topology_init(&hw))
+		return why_say(why, -ENOMEM, "hwloc: no memory");
+	hwloc_topology_set_io_types_filter(hw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+	if (hwloc_topology_load(hw)) {
+		hwloc_topology_destroy(hw);
+		return why_say(why, -ENOSYS, "hwloc cannot read the topology of this machine");
+	}
+	d = get_distances(hw);
+	while (!err && (node = hwloc_get_next_obj_by_type(hw, HWLOC_OBJ_NUMANODE, node)))
+		err = add_node(t, hw, d, node, why);
+	if (d)
+		hwloc_distances_release(hw, d);
+	hwloc_topology_destroy(hw);
+	return err;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which rails there are, and how near they are to the locations of memory: from hwloc, or
+ * from a file.
+ *
+ * Location 0 is "*", memory of which nothing is known: all rails are of tier 0 for it. The
+ * others are NUMA nodes, "cpu:N".
+ *
+ * From hwloc: a rail is of tier 0 for the node that its device hangs on; of the others, by
+ * the distances that hwloc has, the nearest are tier 1 and the rest tier 2; without distances
+ * those of the same package are tier 1. A device that hwloc does not know is of tier 0 for all.
+ *
+ * From a file, in one of two forms. Rails that a location does not list are of tier 2 for it:
+ *
+ *	{"nics": [{"name": "mlx5_0"}], "mems": [{"name": "cpu:0",
+ *	 "device_list": {"rank0": ["mlx5_0"], "rank1": [], "rank2": []}}]}
+ *	{"cpu:0": [["mlx5_0"], ["mlx5_1"]]}
+ *
+ * In the first form the rails are the `nics`, whose other members are not looked at, and lists
+ * may have positions in `nics` for names. In the second form the rails are all that are named.
+ */
+#ifndef TENT_TOPO_H
+#define TENT_TOPO_H
+
+#include "tent.h"
+#include "sched.h"
+
+struct topo {
+	uint32_t n_rails, n_locations;
+	char rails[TENT_MAX_RAILS][TENT_NAME_LEN];
+	char locations[SCHED_MAX_LOCATIONS][TENT_NAME_LEN];
+	uint8_t tiers[SCHED_MAX_LOCATIONS][TENT_MAX_RAILS];
+};
+
+/* Empty, but for the location "*". */
+void topo_init(struct topo *t);
+
+/* Appends a rail, of tier 2 for all locations but "*". -EINVAL: a bad name, twice, too many. */
+int topo_add_rail(struct topo *t, const char *name, struct tent_why *why);
+/* Appends a location. -EINVAL as above. */
+int topo_add_location(struct topo *t, const char *name, struct tent_why *why);
+
+/* Locations and tiers of the rails that are in t already. -ENOSYS: hwloc fails. */
+int topo_from_hwloc(struct topo *t, struct tent_why *why);
+
+/*
+ * Everything, from JSON text. -EINVAL: why says what; t_p is written on success only.
+ */
+int topo_parse(const char *text, size_t len, struct topo *t_p, struct tent_why *why);
+/* The same from a file; also -errno of reading it. */
+int topo_load(const char *path, struct topo *t_p, struct tent_why *why);
+
+/* The number of a location, 0 for NULL and "*"; -1: there is none of that name. */
+int topo_location(const struct topo *t, const char *name);
+/* The number of a rail; -1. */
+int topo_rail(const struct topo *t, const char *name);
+
+#endif

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Two processes: a child whose memory is used, and the test, which uses it. The child's
+ * memory is a shared mapping, so the test can look at it without moving anything.
+ *
+ * TENT_RAILS=shm:N takes shared-memory rails, else there are adapters.
+ */
+#ifndef TENT_TEST_DUO_H
+#define TENT_TEST_DUO_H
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/test.h"
+#include "tent.h"
+
+#define KIB 1024ull
+#define MIB (1024 * KIB)
+
+struct duo_attr {
+	size_t len; /* of the memory of each side */
+	uint64_t parts; /* max_registration of both, 0: none */
+	const char *config; /* of the test's side */
+	const char *target_config;
+	bool no_import; /* the test does so itself */
+	uint32_t buffers; /* of the child: its memory in so many registrations; 0: 1 */
+};
+
+struct duo {
+	struct tent *t;
+	struct tent_segment *s;
+	uint8_t *mine, *theirs;
+	size_t len;
+	char *text; /* the child's description */
+	pid_t child;
+	int fd;
+};
+
+static inline uint32_t duo_shm_rails(void)
+{
+	const char *rails = getenv("TENT_RAILS");
+
+	return rails && !strncmp(rails, "shm:", 4) ? (uint32_t)atoi(rails + 4) : 0;
+}
+
+static inline struct tent *duo_create(const char *config, uint64_t parts)
+{
+	const struct tent_attr attr = {.config = config,
+		.shm_rails = duo_shm_rails(),
+		.max_registration = parts};
+	struct tent_why why = {""};
+	struct tent *t = NULL;
+	int err = tent_create(&attr, &why, &t);
+
+	if (err)
+		fprintf(stderr, "tent_create: %s\n", why.text);
+	CHECK_EQ(err, 0);
+	return t;
+}
+
+static inline void duo_write(int fd, const void *bytes, size_t n)
+{
+	CHECK_EQ(write(fd, bytes, n), n);
+}
+
+static inline void duo_read(int fd, void *bytes, size_t n)
+{
+	for (size_t got = 0; got < n;) {
+		ssize_t m = read(fd, (char *)bytes + got, n - got);
+
+		CHECK(m > 0);
+		got += (size_t)m;
+	}
+}
+
+static inline uint16_t duo_take_notice(struct tent *t)
+{
+	struct pollfd p = {.fd = tent_notice_fd(t), .events = POLLIN};
+	uint16_t value = 0;
+
+	while (tent_notice(t, &value) == -EAGAIN)
+		CHECK(poll(&p, 1, 20000) == 1);
+	return value;
+}
+
+/* The child: 'n' takes a notice, 'e' says that there is none, 'x' ends. */
+static inline void duo_child(const struct duo *d, const struct duo_attr *a, int fd)
+{
+	struct tent *t = duo_create(a->target_config, a->parts);
+	uint32_t n = a->buffers ? a->buffers : 1;
+	uint16_t value;
+	char *text, command = 0;
+	size_t len;
+
+	for (uint32_t i = 0; i < n; i++)
+		CHECK_EQ(tent_register(t, d->theirs + i * (d->len / n), d->len / n, NULL, NULL), 0);
+	CHECK_EQ(tent_export(t, &text), 0);
+	len = strlen(text) + 1;
+	duo_write(fd, &len, sizeof(len));
+	duo_write(fd, text, len);
+	free(text);
+	while (command != 'x') {
+		duo_read(fd, &command, 1);
+		value = 0;
+		if (command == 'n')
+			value = duo_take_notice(t);
+		else if (command == 'e')
+			CHECK_EQ(tent_notice(t, &value), -EAGAIN);
+		duo_write(fd, &value, sizeof(value));
+	}
+	tent_destroy(t);
+	exit(0);
+}
+
+static inline uint16_t duo_ask(const struct duo *d, char command)
+{
+	uint16_t value;
+
+	duo_write(d->fd, &command, 1);
+	duo_read(d->fd, &value, sizeof(value));
+	return value;
+}
+
+static inline uint8_t *duo_map(size_t len)
+{
+	void *m = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(m != MAP_FAILED);
+	return m;
+}
+
+static inline void duo_open(struct duo *d, const struct duo_attr *a)
+{
+	struct tent_why why = {""};
+	int fds[2], err;
+	size_t len;
+
+	*d = (struct duo){.len = a->len, .mine = duo_map(a->len), .theirs = duo_map(a->len)};
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	fflush(NULL);
+	d->child = fork();
+	CHECK(d->child >= 0);
+	if (!d->child) {
+		close(fds[0]);
+		duo_child(d, a, fds[1]);
+	}
+	close(fds[1]);
+	d->fd = fds[0];
+	duo_read(d->fd, &len, sizeof(len));
+	d->text = malloc(len);
+	CHECK(d->text);
+	duo_read(d->fd, d->text, len);
+	d->t = duo_create(a->config, a->parts);
+	CHECK_EQ(tent_register(d->t, d->mine, d->len, NULL, NULL), 0);
+	if (a->no_import)
+		return;
+	err = tent_import(d->t, d->text, &why, &d->s);
+	if (err)
+		fprintf(stderr, "tent_import: %s\n", why.text);
+	CHECK_EQ(err, 0);
+}
+
+static inline void duo_close(struct duo *d)
+{
+	int status;
+
+	CHECK_EQ(tent_release(d->s), 0);
+	if (d->child) {
+		duo_ask(d, 'x');
+		CHECK_EQ(waitpid(d->child, &status, 0), d->child);
+		CHECK_EQ(status, 0);
+	}
+	tent_destroy(d->t);
+	close(d->fd);
+	free(d->text);
+	munmap(d->mine, d->len);
+	munmap(d->theirs, d->len);
+}
+
+static inline void duo_kill(struct duo *d)
+{
+	int status;
+
+	CHECK_EQ(kill(d->child, SIGKILL), 0);
+	CHECK_EQ(waitpid(d->child, &status, 0), d->child);
+	d->child = 0;
+}
+
+static inline void duo_random(uint64_t *seed, uint8_t *bytes, size_t n)
+{
+	for (size_t i = 0; i + 8 <= n; i += 8) {
+		uint64_t x = test_rand(seed);
+
+		memcpy(bytes + i, &x, 8);
+	}
+}
+
+static inline struct tent_request duo_request(const struct duo *d, enum tent_op op, size_t at,
+	size_t len)
+{
+	return (struct tent_request){
+		.op = op,
+		.local = d->mine + at,
+		.segment = d->s,
+		.remote = (uintptr_t)d->theirs + at,
+		.len = len,
+	};
+}
+
+/* One request, from submit to its end; its status. */
+static inline int duo_move(struct duo *d, enum tent_op op, size_t at, size_t len, uint16_t notify)
+{
+	struct tent_request r = duo_request(d, op, at, len);
+	struct tent_batch *b;
+	int err;
+
+	r.notify = notify;
+	err = tent_submit(d->t, &r, 1, &b);
+	if (err)
+		return err;
+	err = tent_wait(b, -1);
+	CHECK_EQ(tent_batch_free(b), 0);
+	return err;
+}
+
+#endif

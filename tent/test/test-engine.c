@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+/* The library between two processes: what its manual promises, on rails of each kind. */
+#include <poll.h>
+
+#include "duo.h"
+
+static uint64_t seed;
+
+/* Bytes move exactly where they should, and nowhere else. */
+static void a_write_and_a_read(void)
+{
+	const size_t len = 8 * MIB, gap = 4096;
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = len});
+	duo_random(&seed, d.mine, len);
+	CHECK_EQ(duo_move(&d, TENT_WRITE, gap, len - 2 * gap, 0), 0);
+	CHECK(!memcmp(d.mine + gap, d.theirs + gap, len - 2 * gap));
+	test_filled(d.theirs, gap, 0);
+	test_filled(d.theirs + len - gap, gap, 0);
+	duo_random(&seed, d.theirs, len);
+	CHECK_EQ(duo_move(&d, TENT_READ, 0, len, 0), 0);
+	CHECK(!memcmp(d.mine, d.theirs, len));
+	duo_close(&d);
+}
+
+static void lengths_of_all_kinds(void)
+{
+	static const size_t lengths[] = {1, 63, 64, 65, 4096, 65535, 65536, 65537, 33 * 65536,
+		33 * 65536 + 1, 65536 + 16383, 65536 + 16384, 3 * 1024 * 1024 + 7};
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = 4 * MIB});
+	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+		memset(d.theirs, 0, d.len);
+		duo_random(&seed, d.mine, d.len);
+		CHECK_EQ(duo_move(&d, TENT_WRITE, 100, lengths[i], 0), 0);
+		CHECK(!memcmp(d.mine + 100, d.theirs + 100, lengths[i]));
+		CHECK_EQ(d.theirs[99], 0);
+		CHECK_EQ(d.theirs[100 + lengths[i]], 0);
+	}
+	duo_close(&d);
+}
+
+/* Many requests in a batch, more than the scheduler takes at a time. */
+static void a_batch_of_many(void)
+{
+	const uint32_t n = 1000;
+	const size_t each = 5000;
+	struct tent_request *r = calloc(n, sizeof(*r));
+	struct tent_status status;
+	struct tent_batch *b;
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = n * each});
+	duo_random(&seed, d.mine, d.len);
+	for (uint32_t i = 0; i < n; i++)
+		r[i] = duo_request(&d, TENT_WRITE, i * each, each);
+	CHECK_EQ(tent_submit(d.t, r, n, &b), 0);
+	CHECK_EQ(tent_wait(b, -1), 0);
+	CHECK(!memcmp(d.mine, d.theirs, d.len));
+	tent_batch_status(b, &status);
+	CHECK_EQ(status.state, TENT_COMPLETED);
+	CHECK_EQ(status.bytes, n * each);
+	CHECK_EQ(tent_task_status(b, n - 1, &status), 0);
+	CHECK_EQ(status.bytes, each);
+	CHECK_EQ(tent_task_status(b, n, &status), -ENOENT);
+	CHECK_EQ(tent_batch_free(b), 0);
+	free(r);
+	duo_close(&d);
+}
+
+/* Memory in parts of different sizes on the two sides: no slice crosses one. */
+static void registrations_in_parts(void)
+{
+	struct tent_batch *b;
+	struct tent_request r[2];
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = 3 * MIB, .parts = 100 * 1024, .buffers = 3});
+	duo_random(&seed, d.mine, d.len);
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, MIB + 1, 0), -EFAULT); /* two registrations */
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 12345, MIB - 12345, 0), 0);
+	r[0] = duo_request(&d, TENT_WRITE, MIB, MIB);
+	r[1] = duo_request(&d, TENT_WRITE, 2 * MIB + 77, MIB - 77);
+	CHECK_EQ(tent_submit(d.t, r, 2, &b), 0);
+	CHECK_EQ(tent_wait(b, -1), 0);
+	CHECK_EQ(tent_batch_free(b), 0);
+	CHECK(!memcmp(d.mine + 12345, d.theirs + 12345, 2 * MIB - 12345));
+	CHECK(!memcmp(d.mine + 2 * MIB + 77, d.theirs + 2 * MIB + 77, MIB - 77));
+	duo_close(&d);
+}
+
+static void a_descriptor_tells_the_end(void)
+{
+	struct tent_request r;
+	struct tent_batch *b;
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = MIB});
+	r = duo_request(&d, TENT_WRITE, 0, MIB);
+	for (int late = 0; late < 2; late++) {
+		struct pollfd p = {.events = POLLIN};
+
+		CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
+		if (late)
+			CHECK_EQ(tent_wait(b, -1), 0);
+		p.fd = tent_batch_fd(b);
+		CHECK(p.fd >= 0);
+		CHECK_EQ(tent_batch_fd(b), p.fd);
+		CHECK_EQ(poll(&p, 1, 20000), 1);
+		CHECK_EQ(tent_wait(b, 0), 0);
+		CHECK_EQ(tent_batch_free(b), 0);
+	}
+	duo_close(&d);
+}
+
+/* The child gets each value from 1 to n once, and no other. */
+static void take_all(const struct duo *d, uint16_t n)
+{
+	bool seen[101] = {false};
+
+	for (uint16_t i = 0; i < n; i++) {
+		uint16_t value = duo_ask(d, 'n');
+
+		CHECK(value >= 1 && value <= n && !seen[value]);
+		seen[value] = true;
+	}
+	duo_ask(d, 'e');
+}
+
+static void notices_come_after_the_bytes(void)
+{
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = 4 * MIB});
+	for (uint16_t i = 1; i <= 100; i++) {
+		duo_random(&seed, d.mine, d.len);
+		CHECK_EQ(duo_move(&d, TENT_WRITE, i * 1000u, i * 20000u, i), 0);
+		CHECK_EQ(duo_ask(&d, 'n'), i);
+		CHECK(!memcmp(d.mine + i * 1000u, d.theirs + i * 1000u, i * 20000u));
+	}
+	for (uint16_t i = 1; i <= 100; i++)
+		CHECK_EQ(duo_move(&d, i % 2 ? TENT_WRITE : TENT_READ, i, i * 20000u, i), 0);
+	take_all(&d, 100);
+	duo_close(&d);
+}
+
+/* More at a time than there are slots for. */
+static void many_notices_at_once(void)
+{
+	struct tent_request r[100];
+	struct tent_batch *b;
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = 100 * 4096});
+	for (uint16_t i = 0; i < 100; i++) {
+		r[i] = duo_request(&d, TENT_WRITE, i * 4096u, 4096);
+		r[i].notify = (uint16_t)(i + 1);
+	}
+	CHECK_EQ(tent_submit(d.t, r, 100, &b), 0);
+	CHECK_EQ(tent_wait(b, -1), 0);
+	CHECK_EQ(tent_batch_free(b), 0);
+	take_all(&d, 100);
+	duo_close(&d);
+}
+
+static void cancelled_requests_end(void)
+{
+	enum { N = 300 };
+	struct tent_request r[N];
+	struct tent_status status;
+	struct tent_batch *b;
+	uint64_t bytes = 0;
+	struct duo d;
+	int err;
+
+	duo_open(&d, &(struct duo_attr){.len = MIB});
+	for (uint32_t i = 0; i < N; i++)
+		r[i] = duo_request(&d, TENT_WRITE, 0, MIB);
+	CHECK_EQ(tent_submit(d.t, r, N, &b), 0);
+	tent_cancel(b);
+	err = tent_wait(b, -1);
+	for (uint32_t i = 0; i < N; i++) {
+		CHECK_EQ(tent_task_status(b, i, &status), 0);
+		CHECK(status.state == TENT_COMPLETED || status.state == TENT_CANCELED);
+		CHECK_EQ(status.state == TENT_CANCELED, status.err == -ECANCELED);
+		bytes += status.bytes;
+	}
+	tent_batch_status(b, &status);
+	CHECK_EQ(status.bytes, bytes);
+	CHECK_EQ(status.err, err);
+	/* Adapters that take no time may have been faster than the call. */
+	CHECK(err == -ECANCELED || bytes == N * MIB);
+	CHECK_EQ(tent_batch_free(b), 0);
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, MIB, 0), 0);
+	duo_close(&d);
+}
+
+static void a_dead_peer_is_an_error(void)
+{
+	struct tent_status status;
+	struct tent_request r;
+	struct tent_batch *b;
+	struct duo d;
+	int err;
+
+	duo_open(&d, &(struct duo_attr){.len = 16 * MIB});
+	duo_kill(&d);
+	r = duo_request(&d, TENT_WRITE, 0, d.len);
+	err = tent_submit(d.t, &r, 1, &b);
+	if (!err) { /* it was submitted before the engine had seen it */
+		err = tent_wait(b, -1);
+		tent_batch_status(b, &status);
+		CHECK_EQ(status.state, TENT_FAILED);
+		CHECK_EQ(tent_batch_free(b), 0);
+	}
+	CHECK_EQ(err, -ECONNRESET);
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), -ECONNRESET);
+	duo_close(&d);
+}
+
+static void what_is_used_stays(void)
+{
+	struct tent_request r;
+	struct tent_batch *b;
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = 64 * MIB});
+	r = duo_request(&d, TENT_WRITE, 0, d.len);
+	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
+	if (tent_batch_free(b) == -EBUSY) {
+		/* Whatever ends first, nothing that is in use goes. */
+		int u = tent_unregister(d.t, d.mine);
+
+		CHECK(u == 0 || u == -EBUSY);
+		if (!u)
+			CHECK_EQ(tent_register(d.t, d.mine, d.len, NULL, NULL), 0);
+		CHECK_EQ(tent_wait(b, -1), 0);
+		CHECK_EQ(tent_batch_free(b), 0);
+	}
+	CHECK_EQ(tent_unregister(d.t, d.mine + 1), -ENOENT);
+	CHECK_EQ(tent_unregister(d.t, d.mine), 0);
+	CHECK_EQ(tent_unregister(d.t, d.mine), -ENOENT);
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, 1, 0), -EFAULT);
+	duo_close(&d);
+}
+
+static void bad_requests_start_nothing(void)
+{
+	struct tent_request r[2], *many;
+	struct tent_batch *b = NULL;
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = MIB});
+	memset(d.mine, 1, d.len);
+	r[0] = duo_request(&d, TENT_WRITE, 0, 1000);
+	r[1] = r[0];
+	CHECK_EQ(tent_submit(d.t, r, 0, &b), -EINVAL);
+	r[1].len = 0;
+	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EINVAL);
+	r[1].len = UINT64_MAX;
+	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EINVAL);
+	r[1].len = MIB + 1;
+	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EFAULT);
+	r[1] = r[0];
+	r[1].remote = (uintptr_t)d.theirs - 1;
+	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EFAULT);
+	r[1] = r[0];
+	r[1].local = d.mine + MIB - 999;
+	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EFAULT);
+	r[1] = r[0];
+	r[1].op = (enum tent_op)2;
+	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EINVAL);
+	r[1] = r[0];
+	r[1].segment = NULL;
+	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EINVAL);
+	many = calloc(1025, sizeof(*many));
+	for (int i = 0; i < 1025; i++)
+		many[i] = r[0];
+	CHECK_EQ(tent_submit(d.t, many, 1025, &b), -EAGAIN);
+	free(many);
+	CHECK(!b);
+	test_filled(d.theirs, d.len, 0);
+	duo_close(&d);
+}
+
+static void registrations_are_checked(void)
+{
+	struct tent_why why;
+	struct tent *t = duo_create(NULL, 0);
+	uint8_t *m = duo_map(8 * 4096);
+
+	CHECK_EQ(tent_register(t, m, 0, NULL, &why), -EINVAL);
+	CHECK_EQ(tent_register(t, m, SIZE_MAX, NULL, &why), -EINVAL);
+	CHECK_EQ(tent_register(t, m, 4096, "cpu:999", &why), -EINVAL);
+	CHECK(strstr(why.text, "location"));
+	CHECK_EQ(tent_register(t, m + 4096, 4096, "*", &why), 0);
+	CHECK_EQ(tent_register(t, m + 8191, 4096, NULL, &why), -EEXIST);
+	CHECK(strstr(why.text, "overlap"));
+	CHECK_EQ(tent_register(t, m, 4097, NULL, &why), -EEXIST);
+	CHECK_EQ(tent_register(t, m, 8 * 4096, NULL, &why), -EEXIST);
+	CHECK_EQ(tent_register(t, m, 4096, "cpu:0", &why), 0);
+	CHECK_EQ(tent_register(t, m + 8192, 4096, NULL, &why), 0);
+	CHECK_EQ(tent_register(t, m + 8192, 4096, NULL, NULL), -EEXIST);
+	CHECK_EQ(munmap(m + 7 * 4096, 4096), 0);
+	CHECK_EQ(tent_register(t, m + 6 * 4096, 8192, NULL, &why), -EFAULT);
+	CHECK(strstr(why.text, "not mapped"));
+	tent_destroy(t);
+	munmap(m, 7 * 4096);
+}
+
+static void a_segment_of_another_engine_is_refused(void)
+{
+	struct tent_segment *s = NULL;
+	struct tent_why why;
+	struct duo d;
+	char *port, *key;
+
+	duo_open(&d, &(struct duo_attr){.len = 4096, .no_import = true});
+	key = strstr(d.text, "\"key\":\"") + 7;
+	key[0] = key[0] == '0' ? '1' : '0';
+	CHECK_EQ(tent_import(d.t, d.text, &why, &s), -EACCES);
+	CHECK(strstr(why.text, "does not know"));
+	port = strstr(d.text, "\"tent\":1");
+	port[7] = '2';
+	CHECK_EQ(tent_import(d.t, d.text, &why, &s), -EPROTONOSUPPORT);
+	CHECK(strstr(why.text, "version 2"));
+	CHECK(!s);
+	duo_close(&d);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(a_write_and_a_read),
+		TEST(lengths_of_all_kinds),
+		TEST(a_batch_of_many),
+		TEST(registrations_in_parts),
+		TEST(a_descriptor_tells_the_end),
+		TEST(notices_come_after_the_bytes),
+		TEST(many_notices_at_once),
+		TEST(cancelled_requests_end),
+		TEST(a_dead_peer_is_an_error),
+		TEST(what_is_used_stays),
+		TEST(bad_requests_start_nothing),
+		TEST(registrations_are_checked),
+		TEST(a_segment_of_another_engine_is_refused),
+	};
+
+	seed = test_seed();
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

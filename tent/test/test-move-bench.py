@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tentbench server and client as a user runs them, on shared-memory rails and on adapters."""
+import json
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+
+exe = sys.argv[1]
+rails = ["--shm", "2"] if sys.argv[2:] == ["shm"] else []
+KEYS = ["op", "size_bytes", "batch", "threads", "requests", "bytes", "seconds", "gb_per_s",
+        "batch_mean_us", "batch_p50_us", "batch_p99_us", "checked", "failed", "wrong"]
+
+
+def run(*args, status=0):
+    r = subprocess.run([exe, *args], capture_output=True, text=True, timeout=60)
+    assert r.returncode == status, (args, r.returncode, r.stdout, r.stderr)
+    return r
+
+
+def refused(*args, words="give"):
+    r = run(*args, status=2)
+    assert r.stderr.startswith("tentbench") and r.stderr.count("\n") == 1, r.stderr
+    assert words in r.stderr, r.stderr
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
+
+
+with tempfile.TemporaryDirectory() as tmp:
+    for op in ["write", "read", "mixed"]:
+        rows = [json.loads(line) for line in run(
+            "client", "--fork", *rails, "--op", op, "--size", "1,100K", "--batch", "1,7",
+            "--threads", "2", "--count", "5", "--check", "--json", "-").stdout.splitlines()]
+        assert [(r["size_bytes"], r["batch"]) for r in rows] == [
+            (1, 1), (1, 7), (102400, 1), (102400, 7)], rows
+        for r in rows:
+            assert sorted(r) == sorted(KEYS), r
+            assert r["op"] == op and r["checked"] and not r["failed"] and not r["wrong"], r
+            assert r["requests"] == 2 * 5 * r["batch"], r
+            assert r["bytes"] == r["requests"] * r["size_bytes"], r
+
+    table = run("client", "--fork", *rails, "--size", "64K", "--seconds", "0.05", "--stats",
+                "--json", f"{tmp}/rows").stdout.splitlines()
+    assert "GB/s" in table[0] and "us" in table[0], table
+    assert "Gb/s" in table[2] and len(table) >= 4, table
+    assert json.loads(pathlib.Path(tmp, "rows").read_text())["size_bytes"] == 65536
+
+    # A server in another process, found by its port.
+    port = free_port()
+    with subprocess.Popen([exe, "server", *rails, "--once", "--memory", "1M", "--port", port]) as s:
+        for _ in range(1000):
+            r = subprocess.run([exe, "client", "127.0.0.1", *rails, "--port", port, "--size", "1M",
+                                "--count", "2", "--check"], capture_output=True, text=True)
+            if "refused" not in r.stderr:
+                break
+        assert r.returncode == 0, r.stderr
+        assert s.wait(30) == 0
+    port = free_port()
+    with subprocess.Popen([exe, "server", *rails, "--once", "--memory", "1M", "--port", port]) as s:
+        for _ in range(1000):
+            r = subprocess.run([exe, "client", "127.0.0.1", *rails, "--port", port, "--size", "2M"],
+                               capture_output=True, text=True)
+            if "refused" not in r.stderr:
+                break
+        assert r.returncode == 2 and "--memory 2097152" in r.stderr, r.stderr
+        assert s.wait(30) == 0
+
+    pathlib.Path(tmp, "config").write_text('{"scheduler": "best"}')
+    refused("client", "--fork", *rails, "--config", f"{tmp}/config", "--count", "1", words="scheduler")
+    pathlib.Path(tmp, "config").write_text('{"scheduler": "smart"}')
+    run("client", "--fork", *rails, "--config", f"{tmp}/config", "--count", "1", "--check")
+    assert "nowhere" in run("client", "--fork", *rails, "--count", "1", "--json", "/nowhere/x",
+                            status=1).stderr
+    assert "refused" in run("client", "127.0.0.1", *rails, "--port", free_port(), status=1).stderr
+
+assert "--fork" in run("client", "--help").stdout and "--memory" in run("server", "--help").stdout
+refused("client")
+refused("client", "host", "--fork")
+refused("client", "--fork", "--size", "0")
+refused("client", "--fork", "--size", "64k")
+refused("client", "--fork", "--size", "1,,2")
+refused("client", "--fork", "--size", "99999999999999999999")
+refused("client", "--fork", "--batch", "1025")
+refused("client", "--fork", "--threads", "65")
+refused("client", "--fork", "--op", "copy")
+refused("client", "--fork", "--seconds", "-1")
+refused("client", "--fork", "--shm", "33")
+refused("client", "--fork", "--nothing")
+refused("client", "--fork", "--port")
+refused("server", "--memory", "1")
+refused("server", "--port", "65536")
+refused("server", "--fork")
+refused("server", "host")
+print("passed")

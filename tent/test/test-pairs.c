@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* Which rails are connected, and what a segment says that cannot be (rails4.topology). */
+#include "duo.h"
+
+static char dir[] = "/tmp/tent-pairs-XXXXXX";
+
+/* A file of this text; its name is valid until the next call. */
+static const char *file_of(const char *text)
+{
+	static char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/file", dir);
+	f = fopen(path, "w");
+	CHECK(f);
+	fputs(text, f);
+	CHECK_EQ(fclose(f), 0);
+	return path;
+}
+
+static const char *config_of(const char *key, const char *text)
+{
+	static char config[200];
+
+	snprintf(config, sizeof(config), "{\"%s\": \"%s\"}", key, file_of(text));
+	return config;
+}
+
+static void check_pair(const struct duo *d, uint32_t i, const char *local, const char *remote)
+{
+	struct tent_rail_stats r;
+
+	CHECK_EQ(tent_rail_stats(d->s, i, &r), 0);
+	CHECK(!strcmp(r.name, local) && !strcmp(r.remote, remote));
+}
+
+static void names_pair_within_a_subnet(void)
+{
+	static const char *const names[] = {"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"};
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = MIB});
+	for (uint32_t i = 0; i < 4; i++)
+		check_pair(&d, i, names[i], names[i]);
+	duo_close(&d);
+}
+
+static void a_map_pairs_as_it_says(void)
+{
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = MIB,
+			     .config = config_of("rail_map",
+				     "{\"pairs\": [{\"local\": \"mlx5_1\", \"remote\": \"mlx5_3\"},"
+				     "{\"local\": \"mlx5_0\", \"remote\": \"mlx5_0\"}]}")});
+	check_pair(&d, 0, "mlx5_1", "mlx5_3");
+	check_pair(&d, 1, "mlx5_0", "mlx5_0");
+	memset(d.mine, 7, d.len);
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
+	test_filled(d.theirs, d.len, 7);
+	duo_close(&d);
+}
+
+/* The import fails with this error and these words, and then nothing is left of it. */
+static void refused(const struct duo_attr *a, int err, const char *words)
+{
+	struct duo_attr attr = *a;
+	struct tent_segment *s = NULL;
+	struct tent_why why = {""};
+	struct duo d;
+
+	attr.len = MIB;
+	attr.no_import = true;
+	duo_open(&d, &attr);
+	CHECK_EQ(tent_import(d.t, d.text, &why, &s), err);
+	if (!strstr(why.text, words))
+		fprintf(stderr, "%s\n", why.text);
+	CHECK(strstr(why.text, words));
+	CHECK(!s);
+	duo_close(&d);
+}
+
+static void maps_that_cannot_be(void)
+{
+	refused(&(struct duo_attr){.config = config_of("rail_map",
+					   "{\"pairs\": [{\"local\": \"mlx5_0\", \"remote\": "
+					   "\"mlx5_1\"}]}")},
+		-EINVAL, "cannot be connected");
+	refused(&(struct duo_attr){.config = config_of("rail_map",
+					   "{\"pairs\": [{\"local\": \"mlx5_9\", \"remote\": "
+					   "\"mlx5_1\"}]}")},
+		-EINVAL, "mlx5_9");
+}
+
+/* The peer has left out the only partner that mlx5_0 has. */
+static void a_rail_without_partner(void)
+{
+	refused(&(struct duo_attr){.target_config = config_of("topology",
+					   "{\"cpu:0\": [[\"mlx5_1\", \"mlx5_2\", \"mlx5_3\"]]}")},
+		-ENETUNREACH, "mlx5_0");
+}
+
+static void link_of(const char *device, const char *state)
+{
+	char command[200];
+
+	snprintf(command, sizeof(command), "%s link %s %s", getenv("SOFTHCACTL"), device, state);
+	CHECK_EQ(system(command), 0);
+}
+
+/* A pair that is connected but whose messages do not arrive. */
+static void a_pair_that_cannot_reach(void)
+{
+	struct tent_segment *s = NULL;
+	struct tent_why why;
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = MIB, .no_import = true});
+	link_of("mlx5_2", "down");
+	CHECK_EQ(tent_import(d.t, d.text, &why, &s), -ENETUNREACH);
+	CHECK(strstr(why.text, "mlx5_2 cannot reach"));
+	link_of("mlx5_2", "up");
+	CHECK_EQ(tent_import(d.t, d.text, &why, &d.s), 0);
+	duo_close(&d);
+}
+
+static void engine_refused(const char *config, int err, const char *words)
+{
+	struct tent_why why = {""};
+	struct tent *t = NULL;
+
+	CHECK_EQ(tent_create(&(struct tent_attr){.config = config}, &why, &t), err);
+	if (!strstr(why.text, words))
+		fprintf(stderr, "%s\n", why.text);
+	CHECK(strstr(why.text, words));
+	CHECK(!t);
+}
+
+static void configurations_that_leave_no_rail(void)
+{
+	engine_refused(config_of("topology", "{}"), -EINVAL, "at least one rail");
+	engine_refused(config_of("topology", "{\"cpu:0\": [[\"mlx5_7\"]]}"), -ENODEV, "mlx5_7");
+	engine_refused("{\"topology\": \"/nowhere/x\"}", -ENOENT, "/nowhere/x");
+	engine_refused("{\"rail_map\": \"/nowhere/x\"}", -ENOENT, "/nowhere/x");
+	engine_refused(config_of("rail_map", "{\"pairs\": []}"), -EINVAL, "pairs");
+	engine_refused("{\"no_such_key\": 1}", -EINVAL, "no_such_key");
+}
+
+static void shared_memory_does_not_meet_adapters(void)
+{
+	struct tent_segment *s = NULL;
+	struct tent_why why;
+	struct tent *shm;
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = MIB});
+	CHECK_EQ(tent_create(&(struct tent_attr){.shm_rails = 1}, &why, &shm), 0);
+	CHECK_EQ(tent_import(shm, d.text, &why, &s), -EREMOTE);
+	tent_destroy(shm);
+	CHECK_EQ(tent_create(&(struct tent_attr){.shm_rails = 33}, &why, &shm), -EINVAL);
+	duo_close(&d);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(names_pair_within_a_subnet),
+		TEST(a_map_pairs_as_it_says),
+		TEST(maps_that_cannot_be),
+		TEST(a_rail_without_partner),
+		TEST(a_pair_that_cannot_reach),
+		TEST(configurations_that_leave_no_rail),
+		TEST(shared_memory_does_not_meet_adapters),
+	};
+	int status;
+
+	CHECK(mkdtemp(dir));
+	status = test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	unlink(file_of(""));
+	rmdir(dir);
+	return status;
+}

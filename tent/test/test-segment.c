@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/* What needs no device: pairing, descriptions, topologies, notices, and what errors say. */
+#include <errno.h>
+
+#include "base/test.h"
+#include "desc.h"
+#include "memory.h"
+#include "notice.h"
+#include "topo.h"
+
+/* ---- pairing ---- */
+
+static struct rail_id roce(const char *name, uint8_t subnet)
+{
+	struct rail_id r = {.kind = KIND_ROCE,
+		.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [13] = 0, [14] = subnet, [15] = 1}};
+
+	strcpy(r.name, name);
+	return r;
+}
+
+static struct rail_id ib(const char *name, uint8_t prefix)
+{
+	struct rail_id r = {.kind = KIND_IB, .gid = {[0] = 0xfe, [7] = prefix, [15] = 9}};
+
+	strcpy(r.name, name);
+	return r;
+}
+
+static void partners_are_of_the_own_subnet(void)
+{
+	const struct rail_id here[] = {roce("a", 1), ib("b", 1), roce("c", 2)};
+	const struct rail_id there[] = {ib("x", 1), roce("a", 2), roce("c", 1), ib("y", 2)};
+	struct rail_pair pairs[TENT_MAX_RAILS];
+	struct tent_why why;
+
+	CHECK_EQ(pair_rails(here, 3, there, 4, NULL, pairs, &why), 3);
+	CHECK_EQ(pairs[0].remote, 2); /* not the one of its name, which is elsewhere */
+	CHECK_EQ(pairs[1].remote, 0);
+	CHECK_EQ(pairs[2].remote, 1);
+	CHECK_EQ(pair_rails(here, 3, there, 2, NULL, pairs, &why), -ENETUNREACH);
+	CHECK(strstr(why.text, "rail a"));
+}
+
+static void names_go_before_numbers_of_partners(void)
+{
+	const struct rail_id here[] = {ib("a", 1), ib("b", 1), ib("c", 1), ib("d", 1)};
+	const struct rail_id there[] = {ib("c", 1), ib("x", 1)};
+	struct rail_pair pairs[TENT_MAX_RAILS];
+
+	CHECK_EQ(pair_rails(here, 4, there, 2, NULL, pairs, NULL), 4);
+	CHECK_EQ(pairs[0].remote, 0);
+	CHECK_EQ(pairs[1].remote, 1); /* has the fewest */
+	CHECK_EQ(pairs[2].remote, 0); /* by name */
+	CHECK_EQ(pairs[3].remote, 1);
+}
+
+/* ---- descriptions ---- */
+
+static char *description(void)
+{
+	uint32_t keys[] = {1, 2, 3, 4};
+	struct desc_buffer b[] = {{0x1000, 0x1800, 0x1000, 2, "*", keys},
+		{0x3000, 8, 4096, 1, "cpu:0", keys}};
+	struct desc d =
+		{.host = "h", .port = 7, .boot = "b", .pid = 5, .n_rails = 2, .n_buffers = 2};
+	char *text;
+
+	d.buffers = b;
+	d.rails[0] = roce("a", 1);
+	d.rails[1] = ib("b", 3);
+	CHECK_EQ(desc_write(&d, &text), 0);
+	return text;
+}
+
+static void a_description_comes_back(void)
+{
+	char *text = description();
+	struct desc d;
+
+	CHECK_EQ(desc_read(text, &d, NULL), 0);
+	CHECK(!strcmp(d.host, "h") && d.port == 7 && d.pid == 5);
+	CHECK_EQ(d.n_rails, 2);
+	CHECK_EQ(d.rails[1].gid[7], 3);
+	CHECK_EQ(d.buffers[0].keys[3], 4);
+	CHECK(desc_find(&d, 0x1000, 0x1800) == &d.buffers[0]);
+	CHECK(!desc_find(&d, 0x1000, 0x1801));
+	CHECK(!desc_find(&d, 0xfff, 1));
+	CHECK(!desc_find(&d, 0x2800, 1));
+	CHECK(desc_find(&d, 0x3007, 1) == &d.buffers[1]);
+	CHECK(!desc_find(&d, 0x3007, UINT64_MAX));
+	desc_fini(&d);
+	free(text);
+}
+
+/* The description with one part of it replaced is refused. */
+static void refuse(const char *from, const char *to, int err)
+{
+	char *text = description(), *at = strstr(text, from), changed[4096];
+	struct tent_why why = {""};
+	struct desc d;
+
+	CHECK(at);
+	snprintf(changed, sizeof(changed), "%.*s%s%s", (int)(at - text), text, to,
+		at + strlen(from));
+	if (desc_read(changed, &d, &why) != err)
+		fprintf(stderr, "%s\n", changed);
+	CHECK_EQ(desc_read(changed, &d, &why), err);
+	CHECK(why.text[0]);
+	free(text);
+}
+
+static void descriptions_that_cannot_be(void)
+{
+	refuse("\"tent\":1", "\"tent\":2", -EPROTONOSUPPORT);
+	refuse("\"tent\":1", "\"tent\":\"1\"", -EINVAL);
+	refuse("{", "[", -EINVAL);
+	refuse("\"port\":7", "\"port\":0", -EINVAL);
+	refuse("\"port\":7", "\"port\":65536", -EINVAL);
+	refuse("\"pid\":5", "\"pid\":0", -EINVAL);
+	refuse("\"host\":\"h\"", "\"host\":\"a b\"", -EINVAL);
+	refuse("\"name\":\"a\"", "\"name\":\"b\"", -EINVAL); /* twice */
+	refuse("\"kind\":\"ib\"", "\"kind\":\"shm\"", -EINVAL); /* mixed */
+	refuse("\"kind\":\"ib\"", "\"kind\":\"xx\"", -EINVAL);
+	refuse("[1,2]", "[1]", -EINVAL);
+	refuse("[1,2]", "[1,4294967296]", -EINVAL);
+	refuse("[1,2]", "[1,-2]", -EINVAL);
+	refuse("\"length\":6144", "\"length\":0", -EINVAL);
+	refuse("\"length\":6144", "\"length\":8193", -EINVAL); /* three parts, and an overlap */
+	refuse("\"length\":6144", "\"length\":9223372036854775807", -EINVAL); /* wraps */
+	refuse("\"part\":4096,\"location\":\"*\"", "\"part\":0,\"location\":\"*\"", -EINVAL);
+	refuse("\"addr\":12288", "\"addr\":10239", -EINVAL); /* overlaps by a byte */
+	refuse("\"rails\":[", "\"rails\":[],\"x\":[", -EINVAL);
+	refuse("\"key\":\"00", "\"key\":\"0g", -EINVAL);
+}
+
+/* ---- topologies ---- */
+
+static int topology(const char *text, struct topo *t)
+{
+	struct tent_why why = {""};
+	int err = topo_parse(text, strlen(text), t, &why);
+
+	CHECK(!err || why.text[0]);
+	return err;
+}
+
+static void both_forms_of_topologies(void)
+{
+	struct topo t;
+
+	CHECK_EQ(
+		topology(
+			"{\"nics\": [{\"name\": \"m0\", \"pci_bus_id\": \"x\"}, {\"name\": \"m1\"}],"
+			"\"mems\": [{\"name\": \"cpu:0\", \"device_list\": {\"rank0\": [0],"
+			" \"rank1\": [\"m1\"]}}, {\"name\": \"cpu:1\", \"device_list\": {}}]}",
+			&t),
+		0);
+	CHECK_EQ(t.n_rails, 2);
+	CHECK_EQ(topo_location(&t, "cpu:1"), 2);
+	CHECK_EQ(t.tiers[1][0], 0);
+	CHECK_EQ(t.tiers[1][1], 1);
+	CHECK_EQ(t.tiers[2][0], 2);
+	CHECK_EQ(topology("{\"cpu:0\": [[\"a\"], [\"b\"]], \"*\": [[\"c\"], [\"a\"]],"
+			  "\"cpu:1\": [[\"b\"], [], [\"a\"]]}",
+			 &t),
+		0);
+	CHECK_EQ(t.n_rails, 3);
+	CHECK_EQ(topo_location(&t, "*"), 0);
+	CHECK_EQ(topo_location(&t, NULL), 0);
+	CHECK_EQ(topo_location(&t, "cpu:2"), -1);
+	CHECK_EQ(t.tiers[0][topo_rail(&t, "a")], 0);
+	CHECK_EQ(t.tiers[1][topo_rail(&t, "b")], 1);
+	CHECK_EQ(t.tiers[1][topo_rail(&t, "c")], 2); /* not listed */
+	CHECK_EQ(t.tiers[2][topo_rail(&t, "b")], 0);
+}
+
+static void topologies_that_cannot_be(void)
+{
+	static const char *const texts[] = {"", "[]", "{}", "{\"nics\": []}",
+		"{\"nics\": [{\"name\": 1}]}", "{\"nics\": [{\"name\": \"a\"}, {\"name\": \"a\"}]}",
+		"{\"nics\": [{\"name\": \"a\"}], \"mems\": [{\"name\": \"cpu:0\", \"device_list\": "
+		"{\"rank0\": [1]}}]}",
+		"{\"nics\": [{\"name\": \"a\"}], \"mems\": [{\"name\": \"cpu:0\", \"device_list\": "
+		"{\"rank0\": [\"b\"]}}]}",
+		"{\"cpu:0\": [[\"a\"], [], [], [\"b\"]]}", "{\"cpu:0\": [[\"a b\"]]}",
+		"{\"cpu:0\": [[\"\"]]}", "{\"cpu:0\": [\"a\"]}", "{\"cpu 0\": [[\"a\"]]}"};
+	struct topo t = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		CHECK_EQ(topology(texts[i], &t), -EINVAL);
+	CHECK_EQ(t.n_rails, 0);
+}
+
+static void topologies_have_limits(void)
+{
+	char name[TENT_NAME_LEN + 1], text[2 * TENT_NAME_LEN];
+	struct topo t;
+
+	topo_init(&t);
+	for (int i = 0; i < TENT_MAX_RAILS; i++) {
+		snprintf(name, sizeof(name), "m%d", i);
+		CHECK_EQ(topo_add_rail(&t, name, NULL), 0);
+	}
+	CHECK_EQ(topo_add_rail(&t, "one-more", NULL), -EINVAL);
+	for (int i = 1; i < SCHED_MAX_LOCATIONS; i++) {
+		snprintf(name, sizeof(name), "cpu:%d", i);
+		CHECK_EQ(topo_add_location(&t, name, NULL), 0);
+	}
+	CHECK_EQ(topo_add_location(&t, "one-more", NULL), -EINVAL);
+	memset(name, 'x', TENT_NAME_LEN);
+	name[TENT_NAME_LEN] = 0;
+	snprintf(text, sizeof(text), "{\"cpu:0\": [[\"%s\"]]}", name);
+	CHECK_EQ(topology(text, &t), -EINVAL);
+}
+
+/* ---- notices ---- */
+
+static uint32_t imm(uint8_t slot, uint8_t lap, uint8_t position, uint8_t positions)
+{
+	return notice_encode(&(struct notice_imm){77, slot, lap, position, positions});
+}
+
+static void an_immediate_comes_back(void)
+{
+	struct notice_imm i =
+		notice_decode(notice_encode(&(struct notice_imm){65535, 15, 1, 31, 32}));
+
+	CHECK_EQ(i.value, 65535);
+	CHECK_EQ(i.slot, 15);
+	CHECK_EQ(i.lap, 1);
+	CHECK_EQ(i.position, 31);
+	CHECK_EQ(i.positions, 32);
+}
+
+static void a_notice_is_counted_once(void)
+{
+	struct notice_counter c = {0};
+
+	CHECK(!notice_count(&c, imm(3, 1, 0, 3)));
+	CHECK(!notice_count(&c, imm(3, 1, 2, 3)));
+	CHECK(!notice_count(&c, imm(3, 1, 2, 3))); /* sent again */
+	CHECK(notice_count(&c, imm(4, 1, 0, 1))); /* another slot */
+	CHECK(notice_count(&c, imm(3, 1, 1, 3)));
+	CHECK(!notice_count(&c, imm(3, 1, 1, 3))); /* sent again, after the end */
+	CHECK(!notice_count(&c, imm(3, 0, 1, 2))); /* the next request in the slot */
+	CHECK(notice_count(&c, imm(3, 0, 0, 2)));
+	CHECK(!notice_count(&c, imm(5, 1, 4, 2))); /* from nobody of ours */
+	CHECK(!notice_count(&c, imm(6, 1, 0, 32)));
+	for (uint8_t i = 1; i < 32; i++)
+		CHECK_EQ(notice_count(&c, imm(6, 1, i, 32)), i == 31);
+}
+
+/* ---- what errors say ---- */
+
+static void a_failed_registration_names_its_limit(void)
+{
+	const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY}, some = {65536, 65536};
+	struct tent_why why;
+
+	CHECK_EQ(memory_why(-ENOMEM, &some, 1 << 20, &why), -ENOMEM);
+	CHECK(strstr(why.text, "65536") && strstr(why.text, "ulimit -l"));
+	CHECK_EQ(memory_why(-ENOMEM, &none, 1 << 20, &why), -ENOMEM);
+	CHECK(strstr(why.text, "max_map_count") && !strstr(why.text, "ulimit"));
+	CHECK_EQ(memory_why(-EFAULT, &some, 1 << 20, &why), -EFAULT);
+	CHECK(strstr(why.text, "not mapped"));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(partners_are_of_the_own_subnet),
+		TEST(names_go_before_numbers_of_partners),
+		TEST(a_description_comes_back),
+		TEST(descriptions_that_cannot_be),
+		TEST(both_forms_of_topologies),
+		TEST(topologies_that_cannot_be),
+		TEST(topologies_have_limits),
+		TEST(an_immediate_comes_back),
+		TEST(a_notice_is_counted_once),
+		TEST(a_failed_registration_names_its_limit),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

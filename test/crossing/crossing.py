@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Throughput of delegrpc over that of shmipc, over 1 where the one ring for all clients is the faster
+one, with 1 to 46 clients that call; once with so many connected, once with 46 connected.
+
+    crossing.py BENCH [--check] [OPTION OF BENCH]...
+
+Windows of both take turns, so each ratio is paired; --check runs two cells, for the tests.
+"""
+import json
+import subprocess
+import sys
+
+bench, args = sys.argv[1], sys.argv[2:]
+check = "--check" in args
+args = [a for a in args if a != "--check"]
+COUNTS = [1, 3] if check else [1, 2, 4, 8, 16, 32, 46]
+DEPTHS = "1,8" if check else "1,8,32"
+SECONDS = ".02" if check else "1"
+
+
+def run(counts):
+    """Rows of shmipc, by depth and clients; of the layer, delegrpc, itself the ratio is 1."""
+    cmd = [bench, "--peer", "none", "--queue-depth", DEPTHS, "--seconds", SECONDS, "--json", "-",
+           "--clients", ",".join(map(str, counts)), *args]
+    done = subprocess.run(cmd, check=True, capture_output=True, text=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return {(r["queue_depth"], r["clients"], r["impl"]): r for r in rows}
+
+
+alone = {}
+for count in COUNTS:
+    alone |= run([count])
+together = run(COUNTS)
+depths = sorted({key[0] for key in together})
+print(f"line round trip {together[depths[0], COUNTS[0], 'shmipc']['line_rtt_ns']:.0f} ns; "
+      "delegrpc ns, shmipc ns, throughput of delegrpc over that of shmipc")
+print(f"{'connected':12} {'depth':>5}" + "".join(f"{n:>18}" for n in COUNTS))
+for name, rows in (("as many", alone), (str(COUNTS[-1]), together)):
+    for depth in depths:
+        cells = []
+        for count in COUNTS:
+            ours, theirs = (rows[depth, count, impl] for impl in ("delegrpc", "shmipc"))
+            assert ours["rpcs"] > 0 and theirs["rpcs"] > 0, (ours, theirs)
+            cells.append(f"{ours['ns_per_rpc']:7.1f} {theirs['ns_per_rpc']:5.1f} {1 / theirs['ratio']:4.2f}")
+        print(f"{name:12} {depth:>5}" + "".join(f"{c:>18}" for c in cells))
