@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* base/shm.h: names, permissions, liveness across fork, exec, kill and races. */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
-#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/shm.h"
 #include "base/test.h"
