@@ -91,11 +91,12 @@ void wakefd_close(struct wakefd *w)
 {
 	struct wakefd **p = &opened.first;
 
+	if (!w->listed) /* nothing has ever been open */
+		return;
 	pthread_mutex_lock(&opened.lock);
-	while (*p && *p != w)
+	while (*p != w)
 		p = &(*p)->next;
-	if (*p)
-		*p = w->next;
+	*p = w->next;
 	w->listed = false;
 	close_all(w);
 	pthread_mutex_unlock(&opened.lock);

@@ -38,7 +38,13 @@
  * the peer's memory is read within two tenths of a second (or with the second poll after a tenth,
  * if polls are rarer), and this READ fails in the same way. All pending calls then end with
  * -ECONNRESET: less than a second after the death, if the HCA keeps to the configured timeout and
- * the caller polls often.
+ * the caller polls often. If the HCA itself repeats for ever (the peer is stopped, so that its
+ * receives are used up) or has ceased to answer, calls end with -ETIMEDOUT after probe_ms. A peer
+ * that is stopped before its receives are used up is not noticed: its HCA answers for it.
+ *
+ * Whoever polls also reads the device's asynchronous events, every tenth of a second. When the
+ * device or one of the context's queues has failed, all endpoints of the context fail with -EIO
+ * and no more can be created. If the port's address has changed, new endpoints have the new one.
  *
  * Data from a peer is not trusted: a batch that breaks the protocol fails the endpoint that it
  * came from, and nothing else. A peer can change the payload of a request or response while it is
@@ -130,7 +136,8 @@ struct copyrpc_ctx_attr {
 			  global route header, else none) */
 	uint16_t pkey_index; /* > 0, or set: of the port's P_Key table; 0: the first partition
 				of which the port is a full member */
-	uint32_t srq_depth; /* batches that may arrive between two polls; 0: 1024 */
+	uint32_t srq_depth; /* batches that may arrive between two polls; 0: half of all blocks
+			       of max_endpoints send queues, from 1024 to 32,767 */
 	uint32_t cq_depth; /* receive CQ, at least srq_depth; 0: 4096 or srq_depth */
 	uint32_t max_endpoints; /* largest number at a time, determines the CQ sizes; 0: 64 */
 	uint32_t sq_depth; /* send queue of each endpoint in 64-byte blocks; 0: 256 */
@@ -138,6 +145,7 @@ struct copyrpc_ctx_attr {
 	uint32_t max_pending; /* pending calls per endpoint; 0: as many as credit allows */
 	bool nested; /* handlers of requests may call, see copyrpc_call_nested() */
 	struct copyrpc_path path; /* of endpoints that have no own */
+	uint32_t probe_ms; /* how long a look whether the peer lives may go unanswered; 0: 5000 */
 };
 
 /*
@@ -178,7 +186,8 @@ struct copyrpc_ep_attr {
  * Memory: 2 x ring_size, and about a third of ring_size for requests and calls.
  *
  * -EINVAL: ring size, path. -EMFILE: max_endpoints exist (a destroyed one counts until the next
- * poll, also when requests of it are held longer). -ENOMEM, or an error of the driver.
+ * poll, also when requests of it are held longer, and until the HCA has released it, which
+ * takes microseconds). -EIO: the device has failed. -ENOMEM, or an error of the driver.
  */
 int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 	struct copyrpc_ep **ep_p);
@@ -233,7 +242,8 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
 /*
  * 0: connected. -ENOTCONN: not yet. Otherwise the reason for its failure: -ECONNRESET (the peer or
  * the path to it is gone), -EPROTO (the peer broke the protocol, or sent something other than a
- * batch), -EACCES (the peer refused access to its memory), -EIO (a local error), -ECANCELED
+ * batch), -EACCES (the peer refused access to its memory), -ETIMEDOUT (no answer for probe_ms, not
+ * even from the peer's HCA), -EIO (a local error, or the device has failed), -ECANCELED
  * (destroyed). A failed endpoint stays failed: destroy it, create and connect a new one.
  */
 int copyrpc_ep_status(const struct copyrpc_ep *ep);
@@ -471,6 +481,7 @@ struct copyrpc_stats {
 	uint64_t ring_stalls, credit_stalls; /* -EAGAIN for room, -ENOBUFS of copyrpc_call() */
 	uint64_t sq_stalls; /* flushes put off because the send queue was full */
 	uint64_t batches_received, refills; /* refills of the receive queue: contexts only */
+	uint64_t port_downs; /* times that the port went down: contexts only */
 };
 void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p);
 void copyrpc_ep_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p);

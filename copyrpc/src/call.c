@@ -99,5 +99,6 @@ void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stat
 	for (const struct copyrpc_ep *ep = ctx->eps; ep; ep = ep->next)
 		add_ep_stats(&sum, ep);
 	sum.refills = ctx->refills;
+	sum.port_downs = ctx->port_downs;
 	*stats_p = sum;
 }

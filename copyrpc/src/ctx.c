@@ -4,6 +4,10 @@
 
 #include "internal.h"
 
+/* Depths of the receive queue that is chosen; devices have 32,767 receives. */
+#define SRQ_LEAST 1024
+#define SRQ_MOST 32767
+
 /* What ends an endpoint, in the words of copyrpc_ep_status(). Receives have no memory, so
  * that one can only fail because the peer has sent something there. */
 static int status_of(const struct mlx5dvl_error *error)
@@ -33,18 +37,31 @@ static void on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_erro
 		raw_done(ep, error->token, ep->ch.status);
 }
 
+/* So many that the batches which all peers can have under way, with send queues like ours
+ * and two blocks a batch, find a receive: one that finds none is repeated after a time-out. */
+static uint32_t default_srq(const struct copyrpc_ctx_attr *a)
+{
+	uint64_t batches = (uint64_t)a->max_endpoints * a->sq_depth / 2;
+
+	if (batches > SRQ_MOST)
+		return SRQ_MOST;
+	return batches > SRQ_LEAST ? (uint32_t)batches : SRQ_LEAST;
+}
+
 static int fill_attr(struct copyrpc_ctx_attr *a)
 {
-	if (!a->srq_depth)
-		a->srq_depth = 1024;
-	if (!a->cq_depth)
-		a->cq_depth = a->srq_depth > 4096 ? a->srq_depth : 4096;
 	if (!a->max_endpoints)
 		a->max_endpoints = 64;
 	if (!a->sq_depth)
 		a->sq_depth = 256;
+	if (!a->srq_depth)
+		a->srq_depth = default_srq(a);
+	if (!a->cq_depth)
+		a->cq_depth = a->srq_depth > 4096 ? a->srq_depth : 4096;
 	if (!a->ring_size)
 		a->ring_size = 1 << 20;
+	if (!a->probe_ms)
+		a->probe_ms = 5000;
 	if (a->cq_depth < a->srq_depth || a->sq_depth < 16 || a->sq_depth > 32768 ||
 		!ring_size_ok(a->ring_size))
 		return -EINVAL;

@@ -2,49 +2,71 @@
 /* Endpoints: memory, connection, destruction. */
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "blob.h"
 #include "internal.h"
 
-/* Maps both rings and the words. The pages are not inherited by fork(): with copy-on-write, the
- * HCA could keep the child's copy. */
+#define HUGE_PAGE ((size_t)2 << 20)
+
+/* Aligned for huge pages if @len is at least one: the HCA translates addresses page by page, and
+ * caches few translations. */
+static void *map_aligned(size_t len)
+{
+	size_t spare = len >= HUGE_PAGE ? HUGE_PAGE : 0;
+	uint8_t *at =
+		mmap(NULL, len + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t before;
+
+	if (at == MAP_FAILED)
+		return NULL;
+	if (!spare)
+		return at;
+	before = -(uintptr_t)at % HUGE_PAGE;
+	if (before)
+		munmap(at, before);
+	if (before < spare)
+		munmap(at + before + len, spare - before);
+	madvise(at + before, len, MADV_HUGEPAGE); /* a hint: failure is harmless */
+	return at + before;
+}
+
+/*
+ * Maps the receive ring, the send ring and the words, in whole pages. The pages are not inherited
+ * by fork(): with copy-on-write, the HCA could keep the child's copy.
+ */
 static int map_memory(struct copyrpc_ep *ep, uint32_t ring)
 {
-	ep->memory_len = 2 * (size_t)ring + sizeof(struct words);
-	ep->memory = mmap(NULL, ep->memory_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		-1, 0);
-	if (ep->memory == MAP_FAILED) {
-		ep->memory = NULL;
+	long page = sysconf(_SC_PAGESIZE);
+
+	ep->memory_len = align_up(2 * (size_t)ring + sizeof(struct words), (size_t)page);
+	ep->memory = map_aligned(ep->memory_len);
+	if (!ep->memory)
 		return -ENOMEM;
-	}
 	madvise(ep->memory, ep->memory_len, MADV_DONTFORK);
 	ep->words = (struct words *)((uint8_t *)ep->memory + 2 * (size_t)ring);
 	return 0;
 }
 
-/* The peer may write the receive ring and read the consumer word only. */
+/* The peer may write the receive ring and read the consumer word only. Memory that only we use is
+ * one region. */
 static int register_memory(struct copyrpc_ep *ep, uint32_t ring)
 {
 	struct mlx5dvl_ctx *dev = ep->ctx->dev;
-	uint8_t *send = ep->memory;
+	uint8_t *recv = ep->memory;
 	int rc;
 
-	rc = mlx5dvl_mr_reg(dev, send, ring, 0, &ep->mr_send);
-	if (rc)
-		return rc;
-	rc = mlx5dvl_mr_reg(dev, send + ring, ring, MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE,
+	rc = mlx5dvl_mr_reg(dev, recv, ring, MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE,
 		&ep->mr_recv);
 	if (rc)
 		return rc;
-	rc = mlx5dvl_mr_reg(dev, &ep->words->consumer, sizeof(ep->words->consumer),
-		MLX5DVL_REMOTE_READ, &ep->mr_word);
+	rc = mlx5dvl_mr_reg(dev, recv + ring, ring + sizeof(ep->words->peer), MLX5DVL_LOCAL_WRITE,
+		&ep->mr_own);
 	if (rc)
 		return rc;
-	rc = mlx5dvl_mr_reg(dev, &ep->words->peer, sizeof(ep->words->peer), MLX5DVL_LOCAL_WRITE,
-		&ep->mr_peer);
-	ep->send_lkey = ep->mr_send.lkey;
-	ep->word_lkey = ep->mr_peer.lkey;
-	return rc;
+	ep->own_lkey = ep->mr_own.lkey;
+	return mlx5dvl_mr_reg(dev, &ep->words->consumer, sizeof(ep->words->consumer),
+		MLX5DVL_REMOTE_READ, &ep->mr_word);
 }
 
 static_assert((int)COPYRPC_SET_GID_INDEX == MLX5DVL_SET_GID_INDEX &&
@@ -113,7 +135,9 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 
 	if (!ring_size_ok(ring))
 		return -EINVAL;
-	if (ctx->n_eps == ctx->attr.max_endpoints)
+	if (ctx->broken)
+		return -EIO;
+	if (ctx->n_eps + mlx5dvl_ctx_retired(ctx->dev) >= ctx->attr.max_endpoints)
 		return -EMFILE;
 	ep = ep_alloc(ctx, attr ? attr->user : NULL);
 	if (!ep)
@@ -121,7 +145,7 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 	rc = map_memory(ep, ring);
 	if (rc)
 		goto fail;
-	rc = chan_init(&ep->ch, ep->memory, (uint8_t *)ep->memory + ring, ring / WIRE_BLOCK,
+	rc = chan_init(&ep->ch, (uint8_t *)ep->memory + ring, ep->memory, ring / WIRE_BLOCK,
 		pending, ctx->attr.nested, &ctx->queue, 0);
 	if (rc)
 		goto fail;
@@ -280,10 +304,9 @@ void ep_free(struct copyrpc_ep *ep)
 	list_remove(&ctx->watched, ep, offsetof(struct copyrpc_ep, watched_next));
 	if (ep->raw)
 		raw_drop(ep);
-	mlx5dvl_mr_dereg(&ep->mr_peer);
 	mlx5dvl_mr_dereg(&ep->mr_word);
+	mlx5dvl_mr_dereg(&ep->mr_own);
 	mlx5dvl_mr_dereg(&ep->mr_recv);
-	mlx5dvl_mr_dereg(&ep->mr_send);
 	chan_fini(&ep->ch);
 	if (ep->memory)
 		munmap(ep->memory, ep->memory_len);

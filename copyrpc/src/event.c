@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Sleeping: a descriptor for the events of both CQs. */
+/* Events of the device and of both CQs, and the descriptor to sleep on. */
 #include <sys/epoll.h>
 #include <unistd.h>
 
 #include "internal.h"
 
-static int watch_cq(int epoll, struct mlx5dvl_cq *cq)
+/* `cq` is NULL for the device's own events. */
+static int watch(int epoll, int fd, struct mlx5dvl_cq *cq)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = cq};
 
-	return epoll_ctl(epoll, EPOLL_CTL_ADD, mlx5dvl_cq_fd(cq), &event) ? -errno : 0;
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
 int ctx_open_events(struct copyrpc_ctx *ctx)
@@ -19,8 +20,10 @@ int ctx_open_events(struct copyrpc_ctx *ctx)
 	ctx->fd = epoll_create1(EPOLL_CLOEXEC);
 	if (ctx->fd < 0)
 		return -errno;
-	rc = watch_cq(ctx->fd, ctx->recv_cq);
-	return rc ? rc : watch_cq(ctx->fd, ctx->send_cq);
+	rc = watch(ctx->fd, mlx5dvl_cq_fd(ctx->recv_cq), ctx->recv_cq);
+	if (!rc)
+		rc = watch(ctx->fd, mlx5dvl_cq_fd(ctx->send_cq), ctx->send_cq);
+	return rc ? rc : watch(ctx->fd, mlx5dvl_ctx_fd(ctx->dev), NULL);
 }
 
 void ctx_close_events(struct copyrpc_ctx *ctx)
@@ -54,16 +57,49 @@ int copyrpc_ctx_arm(struct copyrpc_ctx *ctx)
 	return mlx5dvl_cq_ready(ctx->recv_cq) || mlx5dvl_cq_ready(ctx->send_cq);
 }
 
+/* Nothing can work any more; an endpoint that is not connected has nothing to lose. */
+static void fail_all(struct copyrpc_ctx *ctx)
+{
+	ctx->broken = true;
+	for (struct copyrpc_ep *ep = ctx->eps; ep; ep = ep->next)
+		ep_fail(ep, -EIO);
+}
+
+COLD void ctx_device_events(struct copyrpc_ctx *ctx)
+{
+	enum mlx5dvl_event event;
+	struct mlx5dvl_qp *qp;
+
+	while ((event = mlx5dvl_ctx_event_qp(ctx->dev, &qp)) != MLX5DVL_EVENT_NONE) {
+		switch (event) {
+		case MLX5DVL_EVENT_FATAL:
+		case MLX5DVL_EVENT_QUEUE:
+			fail_all(ctx);
+			break;
+		case MLX5DVL_EVENT_QP:
+			ep_fail(mlx5dvl_qp_user(qp), -ECONNRESET);
+			break;
+		case MLX5DVL_EVENT_PORT_DOWN:
+			ctx->port_downs++;
+			break;
+		default:
+			break;
+		}
+	}
+}
+
 COLD void ctx_drain(struct copyrpc_ctx *ctx)
 {
-	struct epoll_event ready[2];
+	struct epoll_event ready[3];
 	int n = epoll_wait(ctx->fd, ready, ARRAY_SIZE(ready), 0);
 
 	ctx->armed &= ~(unsigned)ARMED_NOW;
 	for (int i = 0; i < n; i++) {
 		struct mlx5dvl_cq *cq = ready[i].data.ptr;
 
-		while (mlx5dvl_cq_event(cq))
+		if (!cq)
+			ctx_device_events(ctx);
+		while (cq && mlx5dvl_cq_event(cq))
 			ctx->armed &= ~(cq == ctx->recv_cq ? ARMED_RECV : ARMED_SEND);
 	}
 }

@@ -30,7 +30,7 @@ static int post_batches(struct copyrpc_ep *ep)
 		}
 		imm = chan_seal(ch, &pos, &len);
 		off = (size_t)(pos & ch->mask) * WIRE_BLOCK;
-		rc = mlx5dvl_post_write_imm(ep->qp, ch->send_ring + off, ep->send_lkey, len,
+		rc = mlx5dvl_post_write_imm(ep->qp, ch->send_ring + off, ep->own_lkey, len,
 			ep->peer_ring + off, ep->peer_ring_rkey, imm, 0, 0);
 		if (unlikely(rc)) { /* the queue had room, so the QP has failed */
 			ep_fail(ep, -ECONNRESET);
@@ -60,7 +60,7 @@ static COLD int post_due_read(struct copyrpc_ep *ep)
 		ep_keep(ep);
 		return 0;
 	}
-	if (mlx5dvl_post_read(ep->qp, &ep->words->peer, ep->word_lkey, sizeof(ep->words->peer),
+	if (mlx5dvl_post_read(ep->qp, &ep->words->peer, ep->own_lkey, sizeof(ep->words->peer),
 		    ep->peer_word, ep->peer_word_rkey, MLX5DVL_SIGNALED, TOKEN_WORD)) {
 		ep_keep(ep); /* the send queue is full until the next poll */
 		return 0;
@@ -90,6 +90,7 @@ void ep_word_read(struct copyrpc_ep *ep)
 	uint64_t value = __atomic_load_n(&ep->words->peer, __ATOMIC_ACQUIRE);
 
 	ep->reading = false;
+	ep->asked = 0;
 	if (ep->ch.status)
 		return;
 	if (chan_read_done(&ep->ch, le64toh(value))) {

@@ -31,8 +31,8 @@ struct raw_op {
 
 /* The words that two HCAs access, each in its own cache line. */
 struct words {
-	CACHE_ALIGNED uint64_t consumer; /* little-endian; written by us, READ by the peer */
 	CACHE_ALIGNED uint64_t peer; /* the peer's, as the last READ brought it */
+	CACHE_ALIGNED uint64_t consumer; /* little-endian; written by us, READ by the peer */
 };
 
 /* Whether an endpoint is on the list of the next flush. */
@@ -55,7 +55,7 @@ struct copyrpc_ep {
 	struct mlx5dvl_qp *qp; /* NULL: destroyed */
 	uint64_t peer_ring, peer_word;
 	uint32_t peer_ring_rkey, peer_word_rkey;
-	uint32_t send_lkey, word_lkey;
+	uint32_t own_lkey;
 	struct words *words;
 
 	struct copyrpc_ep *dirty_next; /* in the list of the next flush */
@@ -68,15 +68,17 @@ struct copyrpc_ep {
 	bool counted; /* included in n_eps of the context */
 	uint64_t read_at, backoff; /* time of the next READ, 0: not set; its delay after the last */
 	uint64_t seen; /* batches received when the clock was last read */
+	uint64_t asked; /* time of the first probe since a batch arrived; 0: none */
 
 	struct slab raw_ids;
 	struct raw_op *raw; /* NULL: never used */
 
 	struct copyrpc_ep *next, **link_p; /* in the list of the context */
 	void *user;
-	void *memory; /* both rings, then the words */
+	void *memory; /* receive ring, send ring, words */
 	size_t memory_len;
-	struct mlx5dvl_mr mr_send, mr_recv, mr_word, mr_peer;
+	struct mlx5dvl_mr mr_own; /* send ring, and `peer` of the words */
+	struct mlx5dvl_mr mr_recv, mr_word;
 };
 
 struct ep_list {
@@ -106,7 +108,8 @@ struct copyrpc_ctx {
 	uint32_t n_eps; /* endpoints whose completions may be in the send CQ */
 	struct copyrpc_ctx_attr attr; /* with the defaults filled in */
 	struct copyrpc_stats gone; /* sums of the freed endpoints */
-	uint64_t refills;
+	uint64_t refills, port_downs;
+	bool broken; /* the device, or one of the context's queues, has failed */
 };
 
 static inline struct copyrpc_ep *ep_of(const struct chan *ch)
@@ -196,7 +199,9 @@ void ctx_look(struct copyrpc_ctx *ctx);
 
 int ctx_open_events(struct copyrpc_ctx *ctx);
 void ctx_close_events(struct copyrpc_ctx *ctx);
-/* Reads the events of the armed CQs. */
+/* Reads the device's asynchronous events. */
+void ctx_device_events(struct copyrpc_ctx *ctx);
+/* Reads the events of the armed CQs and of the device. */
 void ctx_drain(struct copyrpc_ctx *ctx);
 
 void raw_done(struct copyrpc_ep *ep, uint64_t token, int status);

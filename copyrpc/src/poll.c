@@ -67,34 +67,51 @@ static NOINLINE uint32_t poll_sent(struct copyrpc_ctx *ctx)
 }
 
 /* No batch has arrived since the last check, for one to two times PROBE_NS. */
-static void look_at(struct copyrpc_ep *ep)
+static void ask(struct copyrpc_ep *ep, uint64_t now)
+{
+	struct copyrpc_ctx *ctx = ep->ctx;
+
+	if (!ep->asked)
+		ep->asked = now;
+	if (now - ep->asked >= ctx->attr.probe_ms * NSEC_PER_MSEC) {
+		ep_fail(ep, -ETIMEDOUT);
+		return;
+	}
+	ep->probe = true;
+	ep_dirty(ep);
+}
+
+static void look_at(struct copyrpc_ep *ep, uint64_t now)
 {
 	uint64_t received = ep->ch.stats.batches_received;
 
 	ep->watched = false;
 	if (ep->ch.status || !ep->ch.ncalls)
 		return;
-	if (ep->seen == received) {
-		ep->probe = true;
-		ep_dirty(ep);
-	}
-	ep_watch(ep, received);
+	if (ep->seen == received)
+		ask(ep, now);
+	else
+		ep->asked = 0;
+	if (!ep->ch.status)
+		ep_watch(ep, received);
 }
 
 COLD void ctx_look(struct copyrpc_ctx *ctx)
 {
-	struct copyrpc_ep *ep = ctx->watched.head;
 	uint64_t now = ctx->clock();
+	struct copyrpc_ep *ep;
 
 	ctx->looked = ticks();
 	if (now - ctx->probed < PROBE_NS)
 		return;
 	ctx->probed = now;
+	ctx_device_events(ctx);
+	ep = ctx->watched.head;
 	ctx->watched = (struct ep_list){NULL, &ctx->watched.head};
 	while (ep) {
 		struct copyrpc_ep *next = ep->watched_next;
 
-		look_at(ep);
+		look_at(ep, now);
 		ep = next;
 	}
 }

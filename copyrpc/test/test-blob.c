@@ -224,8 +224,8 @@ static void defaults(void)
 
 	CHECK_EQ(copyrpc_ctx_create(NULL, &ctx), 0);
 	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep), 0);
-	CHECK_EQ(ctx->srq->depth, 1024);
-	CHECK_EQ(ctx->recv_cq->depth, 4096);
+	CHECK_EQ(ctx->srq->depth, 8192); /* 64 endpoints, half of 256 */
+	CHECK_EQ(ctx->recv_cq->depth, 8192);
 	CHECK_EQ(ctx->send_cq->depth, 64 * 256);
 	CHECK_EQ(ep->qp->depth, 256);
 	CHECK_EQ(ep->ch.cr.c * 32, 1 << 20);
@@ -264,6 +264,26 @@ static void count_objects(int n[7])
 	CHECK_EQ(pclose(f), 0);
 }
 
+/* Receives for what the peers can have under way, within what a device has. */
+static void receives_follow_the_endpoints(void)
+{
+	static const struct {
+		uint32_t endpoints, sq, srq, cq;
+	} cases[] = {{1, 256, 1024, 4096}, {8, 256, 1024, 4096}, {10, 256, 1280, 4096},
+		{40, 256, 5120, 8192}, {1000, 256, 32767, 32768}, {16, 2048, 16384, 16384}};
+	struct copyrpc_ctx *ctx;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct copyrpc_ctx_attr attr = {.max_endpoints = cases[i].endpoints,
+			.sq_depth = cases[i].sq};
+
+		CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);
+		CHECK_EQ(ctx->srq->depth, cases[i].srq);
+		CHECK_EQ(ctx->recv_cq->depth, cases[i].cq);
+		copyrpc_ctx_destroy(ctx);
+	}
+}
+
 /* However many endpoints there are: one PD, two CQs, one SRQ, and a QP each. */
 static void objects(void)
 {
@@ -278,7 +298,7 @@ static void objects(void)
 		CHECK_EQ(n[0], 1);
 		CHECK_EQ(n[1], 1);
 		CHECK_EQ(n[2], 0);
-		CHECK_EQ(n[3], 4 * (i + 1));
+		CHECK_EQ(n[3], 3 * (i + 1));
 		CHECK_EQ(n[4], 2);
 		CHECK_EQ(n[5], 1);
 		CHECK_EQ(n[6], i + 1);
@@ -298,6 +318,7 @@ int main(int argc, char **argv)
 		TEST(fields),
 		TEST(a_peer_that_has_only_the_blob),
 		TEST(defaults),
+		TEST(receives_follow_the_endpoints),
 		TEST(objects),
 	};
 

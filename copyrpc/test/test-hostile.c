@@ -242,16 +242,20 @@ static void other_memory_is_out_of_reach(void)
 	neighbours_open(&n);
 	for (int i = 0; i < 4; i++) {
 		struct copyrpc_ep *ep = attack(&a, n.ctx);
-		const struct mlx5dvl_mr *mr[] = {&ep->mr_send, &ep->mr_word, &ep->mr_peer,
-			&ep->mr_recv};
-		uint64_t end = i == 3 ? RING : 0; /* behind the end of what it may write */
+		const struct {
+			void *at;
+			uint32_t rkey;
+		} to[] = {{ep->ch.send_ring, ep->mr_own.rkey}, {&ep->words->peer, ep->mr_own.rkey},
+			{&ep->words->consumer, ep->mr_word.rkey},
+			/* behind the end of what it may write */
+			{(uint8_t *)ep->mr_recv.addr + RING, ep->mr_recv.rkey}};
 
 		memset(a.buf, 0xee, 64);
-		write_to(&a, 0, 8, (uintptr_t)mr[i]->addr + end, mr[i]->rkey);
+		write_to(&a, 0, 8, (uintptr_t)to[i].at, to[i].rkey);
 		while (!a.error)
 			mlx5dvl_send_poll(a.send_cq, 64, on_sent, NULL);
 		CHECK_EQ(a.error, -EACCES);
-		CHECK(*(const uint8_t *)mr[i]->addr != 0xee);
+		CHECK(*(const uint8_t *)to[i].at != 0xee);
 		check_neighbours(&n, &seed);
 		copyrpc_ep_destroy(ep);
 		work(&n, &seed);

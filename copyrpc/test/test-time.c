@@ -86,6 +86,58 @@ static void a_dead_peer_is_noticed(void)
 	pair_close(&p);
 }
 
+/*
+ * The peer is stopped and its receives are used up: its HCA asks to wait for ever, and the
+ * probe with it. The calls end after probe_ms, 5 s by default.
+ */
+static void an_endless_wait_ends(void)
+{
+	static const uint32_t ms[] = {0, 300};
+
+	for (size_t i = 0; i < ARRAY_SIZE(ms); i++) {
+		struct copyrpc_ctx_attr attr = {.srq_depth = 4, .probe_ms = ms[i]};
+		uint64_t start, deadline = (ms[i] ? ms[i] : 5000) * NSEC_PER_MSEC;
+		struct heard h = {0};
+		struct pair p;
+
+		open_timed(&p, &attr);
+		for (uint32_t k = 0; k < 5; k++) {
+			CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
+			copyrpc_poll(p.ctx[0], hear, &h);
+		}
+		for (start = now; !h.failed; now += 20 * NSEC_PER_MSEC) {
+			copyrpc_poll(p.ctx[0], hear, &h);
+			CHECK(now - start <= deadline + 400 * NSEC_PER_MSEC);
+		}
+		CHECK(now - start >= deadline);
+		CHECK_EQ(h.failed, 5);
+		CHECK_EQ(h.status, -ETIMEDOUT);
+		CHECK_EQ(copyrpc_ep_status(p.ep[0]), -ETIMEDOUT);
+		pair_close(&p);
+	}
+}
+
+/* A server that thinks for long, and one whose probes are answered, is not given up. */
+static void a_slow_server_is_waited_for(void)
+{
+	struct copyrpc_ctx_attr attr = {.probe_ms = 300};
+	struct heard h = {0};
+	struct copyrpc_req *req;
+	struct pair p;
+
+	open_timed(&p, &attr);
+	req = leave_unanswered(&p, &h);
+	for (int k = 0; k < 100; k++) {
+		copyrpc_poll(p.ctx[0], hear, &h);
+		now += 100 * NSEC_PER_MSEC;
+	}
+	CHECK_EQ(copyrpc_reply(req, NULL, 0), 0);
+	copyrpc_poll(p.ctx[1], hear, &h);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(h.ok, 1);
+	pair_close(&p);
+}
+
 /* Where answers come, and where there is nothing to answer, nobody is asked. */
 static void no_probe_without_need(void)
 {
@@ -204,6 +256,8 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(silent_peers_are_probed),
 		TEST(a_dead_peer_is_noticed),
+		TEST(an_endless_wait_ends),
+		TEST(a_slow_server_is_waited_for),
 		TEST(no_probe_without_need),
 		TEST(reads_back_off),
 		TEST(reads_while_messages_are_held),

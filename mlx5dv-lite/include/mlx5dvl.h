@@ -138,9 +138,13 @@ int mlx5dvl_ctx_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p);
 enum mlx5dvl_event {
 	MLX5DVL_EVENT_NONE, /* no event */
 	MLX5DVL_EVENT_PORT_DOWN, /* of the context's port */
-	MLX5DVL_EVENT_PORT_UP,
+	MLX5DVL_EVENT_PORT_UP, /* new QPs use the addresses that the port has now */
 	MLX5DVL_EVENT_FATAL, /* the device is lost: completions may never come */
 	MLX5DVL_EVENT_OTHER,
+	MLX5DVL_EVENT_QUEUE, /* a CQ or SRQ has failed: as FATAL, for this context */
+	MLX5DVL_EVENT_QP, /* a QP was stopped from the other side */
+	MLX5DVL_EVENT_DRAINED, /* a QP with a SRQ has stopped and uses no receive any more */
+	MLX5DVL_EVENT_ADDRESS, /* LID, GID or P_Key table has changed; as PORT_UP */
 };
 
 /*
@@ -149,6 +153,9 @@ enum mlx5dvl_event {
  */
 int mlx5dvl_ctx_fd(const struct mlx5dvl_ctx *ctx);
 enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx);
+
+/* The same; *qp_p is the QP of EVENT_QP and EVENT_DRAINED, else NULL. */
+enum mlx5dvl_event mlx5dvl_ctx_event_qp(struct mlx5dvl_ctx *ctx, struct mlx5dvl_qp **qp_p);
 
 /* ---- memory regions ------------------------------------------------------------ */
 
@@ -221,14 +228,15 @@ struct mlx5dvl_cq_attr {
 	struct mlx5dvl_srq *srq; /* set: a receive CQ, for QPs that receive from this SRQ
 				    and no other; NULL: a send CQ */
 	uint32_t cqe_size; /* 0: 64; or 128 */
-	bool compress; /* let the device compress completions (mini-CQEs) */
+	bool compress; /* let the device compress completions (mini-CQEs): not tested on a card */
+	bool force_compress; /* also on a receive CQ, where completions then share an immediate */
 	bool events; /* make it armable: mlx5dvl_cq_fd(), mlx5dvl_cq_arm() */
 };
 
 /*
  * Returns 0; -EINVAL a receive CQ less deep than its SRQ (it could overrun), depth over 2^22,
- * or a cqe_size other than 64 and 128; -EOPNOTSUPP the device cannot compress: create the CQ
- * without; -ENOMEM; or an error of the driver.
+ * or a cqe_size other than 64 and 128; -EOPNOTSUPP the device cannot compress, or a receive
+ * CQ without force_compress: create the CQ without; -ENOMEM; or an error of the driver.
  */
 int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *attr,
 	struct mlx5dvl_cq **cq_p);
@@ -350,8 +358,8 @@ struct mlx5dvl_qp_attr {
 /*
  * Creates a QP. Returns 0; -EINVAL attribute out of range, or CQs of another context or of the
  * wrong kind; -ENOSPC the send CQ is less deep than the sum of the send queues that use it
- * (each request may need a completion when a QP fails): make it deeper; -ENOMEM; or an error
- * of the driver.
+ * (each request may need a completion when a QP fails): make it deeper, or wait until
+ * destroyed QPs are freed; -ENOMEM; or an error of the driver.
  */
 int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
 	struct mlx5dvl_qp **qp_p);
@@ -359,8 +367,14 @@ int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *att
 /*
  * Destroys the QP at once. Requests that have not completed are not reported any more, and
  * its completions that are still in a CQ are dropped. Allowed in handlers. @qp may be NULL.
+ *
+ * The device may still hold a receive of the SRQ for a RC QP, so that it is stopped first, and
+ * freed when the device reports that it is drained; until then its send queue counts in the
+ * send CQ. The calls that create or destroy a QP find that out, and mlx5dvl_ctx_retired(),
+ * which returns how many destroyed QPs are left to be freed.
  */
 void mlx5dvl_qp_destroy(struct mlx5dvl_qp *qp);
+uint32_t mlx5dvl_ctx_retired(struct mlx5dvl_ctx *ctx);
 
 /* What the peer needs to connect. Send it there by any means, in any encoding. */
 struct mlx5dvl_qp_info {

@@ -24,8 +24,6 @@ static int find_port(struct ibv_context *ibv, uint8_t wish, uint8_t *port_p)
 
 	if (ibv_query_device(ibv, &device))
 		return -EIO;
-	if (wish > device.phys_port_cnt)
-		return -EINVAL;
 	for (uint8_t i = wish ? wish : 1; i <= (wish ? wish : device.phys_port_cnt); i++) {
 		if (ibv_query_port(ibv, i, &port))
 			return -EINVAL;
@@ -152,7 +150,7 @@ static int choose_pkey(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *a
 	return -ENOKEY;
 }
 
-static int setup_port(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *attr)
+int ctx_setup_port(struct mlx5dvl_ctx *ctx)
 {
 	struct ibv_device_attr device;
 	int err;
@@ -161,8 +159,8 @@ static int setup_port(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *at
 		ibv_query_port(ctx->ibv, ctx->port, &ctx->port_attr))
 		return -EIO;
 	ctx->atomics = device.atomic_cap != IBV_ATOMIC_NONE;
-	err = choose_gid(ctx, attr);
-	return err ? err : choose_pkey(ctx, attr);
+	err = choose_gid(ctx, &ctx->attr);
+	return err ? err : choose_pkey(ctx, &ctx->attr);
 }
 
 int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **ctx_p)
@@ -176,7 +174,11 @@ int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **c
 	err = open_device(ctx, attr);
 	if (err)
 		goto free_ctx;
-	err = setup_port(ctx, attr);
+	ctx->attr = *attr;
+	ctx->attr.device = NULL; /* the caller's string */
+	err = ctx_setup_port(ctx);
+	if (!err)
+		err = fd_unblock(ctx->ibv->async_fd);
 	if (err)
 		goto close_device;
 	errno = 0;
@@ -200,6 +202,7 @@ void mlx5dvl_ctx_close(struct mlx5dvl_ctx *ctx)
 {
 	if (!ctx)
 		return;
+	ctx_reap(ctx, true, NULL);
 	ibv_dealloc_pd(ctx->pd);
 	ibv_close_device(ctx->ibv);
 	core_fini(&ctx->core);

@@ -8,6 +8,13 @@
 
 #include "internal.h"
 
+#define PENDING_EVENTS 32
+
+struct async_event {
+	enum mlx5dvl_event type;
+	struct mlx5dvl_qp *qp; /* NULL: of no QP */
+};
+
 struct mlx5dvl_ctx {
 	struct core core;
 	struct ibv_context *ibv;
@@ -18,6 +25,12 @@ struct mlx5dvl_ctx {
 	bool atomics; /* the device has them */
 	int gid_index; /* -1: addressed by LID */
 	union ibv_gid gid;
+	struct mlx5dvl_ctx_attr attr; /* as given, for when the port's addresses change */
+	struct qp *retired; /* destroyed by the user, and not yet drained or not yet freed */
+	uint32_t nretired;
+	struct async_event
+		pending[PENDING_EVENTS]; /* read, not yet returned to the user; oldest first */
+	uint32_t npending;
 };
 
 struct srq {
@@ -46,6 +59,9 @@ struct qp {
 	struct cq *recv_cq; /* NULL: receives nothing */
 	struct mlx5dvl_qp_attr attr; /* with the defaults filled in */
 	uint32_t psn;
+	struct qp *next_retired;
+	bool retired;
+	bool drained; /* it uses no receive of the SRQ any more */
 };
 
 static inline struct srq *srq_of(struct mlx5dvl_srq *srq)
@@ -67,6 +83,19 @@ static inline struct qp *qp_of(struct mlx5dvl_qp *qp)
 int qp_check_peer(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_info *peer);
 /* The address of @peer, as seen from @qp. */
 void qp_address(const struct qp *qp, const struct mlx5dvl_qp_info *peer, struct ibv_ah_attr *ah_p);
+
+/* Queries the port's addresses. Returns 0, or an error of mlx5dvl_ctx_open(). */
+int ctx_setup_port(struct mlx5dvl_ctx *ctx);
+
+/* Reads the device's events, as many as there is room for, to learn which QPs are drained. */
+void ctx_read_events(struct mlx5dvl_ctx *ctx);
+/* Drops the events of this QP that the user has not been told. */
+void ctx_forget_events(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp *qp);
+/* Frees the retired QPs that are drained; with @force also those that use @cq (NULL: all). */
+void ctx_reap(struct mlx5dvl_ctx *ctx, bool force, const struct cq *cq);
+
+/* Makes reading from @fd non-blocking. Returns 0 or -errno. */
+int fd_unblock(int fd);
 
 /* The errno of a verbs call that has returned NULL. */
 static inline int verbs_errno(void)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Names of devices, attributes of the port, and asynchronous events. */
+/* Names of devices, attributes of the port. */
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 
 #include "device.h"
@@ -66,38 +65,4 @@ int mlx5dvl_ctx_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p)
 	else
 		ibv_query_gid(ctx->ibv, ctx->port, 0, (union ibv_gid *)port_p->gid);
 	return 0;
-}
-
-int mlx5dvl_ctx_fd(const struct mlx5dvl_ctx *ctx)
-{
-	return ctx->ibv->async_fd;
-}
-
-static enum mlx5dvl_event event_of(const struct mlx5dvl_ctx *ctx, const struct ibv_async_event *e)
-{
-	switch (e->event_type) {
-	case IBV_EVENT_DEVICE_FATAL:
-		return MLX5DVL_EVENT_FATAL;
-	case IBV_EVENT_PORT_ERR:
-		return e->element.port_num == ctx->port ? MLX5DVL_EVENT_PORT_DOWN :
-							  MLX5DVL_EVENT_OTHER;
-	case IBV_EVENT_PORT_ACTIVE:
-		return e->element.port_num == ctx->port ? MLX5DVL_EVENT_PORT_UP :
-							  MLX5DVL_EVENT_OTHER;
-	default:
-		return MLX5DVL_EVENT_OTHER;
-	}
-}
-
-enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx)
-{
-	struct pollfd readable = {.fd = ctx->ibv->async_fd, .events = POLLIN};
-	struct ibv_async_event e;
-	enum mlx5dvl_event event;
-
-	if (poll(&readable, 1, 0) <= 0 || ibv_get_async_event(ctx->ibv, &e))
-		return MLX5DVL_EVENT_NONE;
-	event = event_of(ctx, &e);
-	ibv_ack_async_event(&e);
-	return event;
 }

@@ -59,6 +59,7 @@ static struct ibv_qp *create_ibv_qp(struct qp *qp, uint32_t requests)
 	static const enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
 	struct ibv_cq *scq = qp->send_cq->ibv, *rcq = qp->recv_cq ? qp->recv_cq->ibv : scq;
 	struct ibv_qp_init_attr_ex init = {
+		.qp_context = qp,
 		.send_cq = scq,
 		.recv_cq = rcq,
 		.srq = qp->recv_cq ? srq_of(qp->recv_cq->queue.srq)->ibv : NULL,
@@ -209,6 +210,7 @@ int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *att
 
 	if (err)
 		return err;
+	ctx_reap(ctx, false, NULL);
 	qp = calloc(1, sizeof(*qp));
 	if (!qp)
 		return -ENOMEM;
@@ -228,23 +230,78 @@ int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *att
 	return 0;
 }
 
+static void free_qp(struct qp *qp)
+{
+	ibv_destroy_qp(qp->ibv); /* the device writes no more completions of it */
+	cq_forget_qp(&qp->send_cq->queue, qp->queue.qpn);
+	if (qp->recv_cq) {
+		cq_forget_qp(&qp->recv_cq->queue, qp->queue.qpn);
+		qp->recv_cq->qps--;
+	}
+	qp->send_cq->blocks -= qp->queue.depth;
+	qp->send_cq->qps--;
+	sq_fini(&qp->queue);
+	free(qp);
+}
+
+void ctx_reap(struct mlx5dvl_ctx *ctx, bool force, const struct cq *cq)
+{
+	struct qp **at = &ctx->retired, *qp;
+
+	if (ctx->retired)
+		ctx_read_events(ctx);
+	while ((qp = *at)) {
+		bool uses = !cq || qp->send_cq == cq || qp->recv_cq == cq;
+
+		if (!qp->drained && !(force && uses)) {
+			at = &qp->next_retired;
+			continue;
+		}
+		*at = qp->next_retired;
+		ctx->nretired--;
+		free_qp(qp);
+	}
+}
+
+/*
+ * A QP that has begun to receive a message holds a receive of the SRQ. It gives it back, in
+ * a completion, when it is stopped; destroyed at once it would take it along, and the SRQ
+ * would have one less for ever.
+ */
+static void retire(struct qp *qp)
+{
+	struct ibv_qp_attr stop = {.qp_state = IBV_QPS_ERR};
+
+	/* Where it fails there is no device left to wait for. */
+	if (ibv_modify_qp(qp->ibv, &stop, IBV_QP_STATE))
+		qp->drained = true;
+	qp->retired = true;
+	qp->next_retired = qp->ctx->retired;
+	qp->ctx->retired = qp;
+	qp->ctx->nretired++;
+}
+
 void mlx5dvl_qp_destroy(struct mlx5dvl_qp *queue)
 {
 	struct qp *qp = qp_of(queue);
+	struct mlx5dvl_ctx *ctx;
 
 	if (!queue)
 		return;
-	ibv_destroy_qp(qp->ibv); /* after this the device writes no more CQEs for the QP */
-	cq_forget_qp(&qp->send_cq->queue, queue->qpn);
-	if (qp->recv_cq) {
-		cq_forget_qp(&qp->recv_cq->queue, queue->qpn);
-		qp->recv_cq->qps--;
-	}
-	core_remove_qp(&qp->ctx->core, queue);
-	qp->send_cq->blocks -= queue->depth;
-	qp->send_cq->qps--;
-	sq_fini(queue);
-	free(qp);
+	ctx = qp->ctx;
+	ctx_forget_events(ctx, queue);
+	core_remove_qp(&ctx->core, queue);
+	if (qp->recv_cq && qp->attr.type == MLX5DVL_RC && queue->status != -ENOTCONN)
+		retire(qp);
+	else
+		free_qp(qp);
+	ctx_reap(ctx, false, NULL);
+}
+
+uint32_t mlx5dvl_ctx_retired(struct mlx5dvl_ctx *ctx)
+{
+	ctx_reap(ctx, false, NULL);
+	return ctx->nretired;
 }
 
 void mlx5dvl_qp_info(const struct mlx5dvl_qp *queue, struct mlx5dvl_qp_info *info_p)

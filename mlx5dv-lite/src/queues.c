@@ -3,7 +3,6 @@
 #include <endian.h>
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 
 #include "base/compiler.h"
@@ -126,17 +125,16 @@ static int take_over_cq(struct cq *cq, struct mlx5dvl_srq *srq, uint32_t depth)
 /* The channel is non-blocking. */
 static int create_channel(struct cq *cq)
 {
-	int flags;
+	int err;
 
 	errno = 0;
 	cq->channel = ibv_create_comp_channel(cq->ctx->ibv);
 	if (!cq->channel)
 		return verbs_errno();
-	flags = fcntl(cq->channel->fd, F_GETFL);
-	if (flags >= 0 && !fcntl(cq->channel->fd, F_SETFL, flags | O_NONBLOCK))
-		return 0;
-	ibv_destroy_comp_channel(cq->channel);
-	return -EIO;
+	err = fd_unblock(cq->channel->fd);
+	if (err)
+		ibv_destroy_comp_channel(cq->channel);
+	return err;
 }
 
 static int fill_cq(struct cq *cq, const struct mlx5dvl_cq_attr *attr, uint32_t depth)
@@ -183,6 +181,9 @@ int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *att
 	if (depth > CQ_MAX_DEPTH || (attr->srq && depth < attr->srq->depth) ||
 		(attr->cqe_size && attr->cqe_size != 64 && attr->cqe_size != 128))
 		return -EINVAL;
+	/* A compressed completion has no immediate of its own. */
+	if (attr->compress && attr->srq && !attr->force_compress)
+		return -EOPNOTSUPP;
 	cq = calloc(1, sizeof(*cq));
 	if (!cq)
 		return -ENOMEM;
@@ -204,6 +205,7 @@ int mlx5dvl_cq_destroy(struct mlx5dvl_cq *queue)
 
 	if (!queue)
 		return 0;
+	ctx_reap(cq->ctx, true, cq);
 	if (cq->qps)
 		return -EBUSY;
 	if (queue->srq)

@@ -80,6 +80,7 @@ static inline void hca_open(struct hca *h, const struct hca_attr *a)
 			 &(struct mlx5dvl_cq_attr){.srq = h->srq,
 				 .cqe_size = a->cqe_size,
 				 .compress = a->compress,
+				 .force_compress = a->compress,
 				 .events = a->events},
 			 &h->rcq),
 		0);

@@ -30,6 +30,9 @@ static void wrong_attributes(void)
 	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){.depth = 64, .srq = duo.h.srq},
 			 &cq),
 		-EINVAL);
+	CHECK_EQ(mlx5dvl_cq_create(ctx,
+			 &(struct mlx5dvl_cq_attr){.srq = duo.h.srq, .compress = true}, &cq),
+		-EOPNOTSUPP);
 	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){.cqe_size = 32}, &cq), -EINVAL);
 	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){.depth = 1 << 30}, &cq), -EINVAL);
 	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){.depth = 64}, &small), 0);

@@ -23,7 +23,7 @@
 #include "topo/topo.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 3
+#define ARENA_VERSION 4
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -203,6 +203,7 @@ struct qp {
 	uint32_t async_events;
 	uint32_t trace; /* 1 + ring, 0 without one */
 	uint32_t flushing; /* in ERR, and its queues may still hold entries to flush */
+	uint32_t recv_held; /* it has begun to receive a message that is not complete */
 	uint32_t held; /* sq_done + 1 of the WQE whose faults have been decided already */
 	uint32_t placed; /* sq_done + 1 of the WQE whose payload has been placed already */
 	/* Copies that run without the mutex; see xport/copy.h. */
@@ -283,6 +284,8 @@ enum fault_action {
 	FAULT_KILL_PEER, /* SIGKILL to the receiver, before anything is placed */
 	FAULT_LINK_DOWN, /* the link of the sender's adapter */
 	FAULT_LINK_UP,
+	FAULT_HOLD_RECEIVE, /* the first packet of a SEND has arrived, no more will */
+	FAULT_DEVICE_FATAL, /* of the sender's adapter: told, and the message never ends */
 };
 
 struct fault_rule {

@@ -25,6 +25,8 @@ static const struct name actions[] = {
 	{"kill_peer", FAULT_KILL_PEER},
 	{"link_down", FAULT_LINK_DOWN},
 	{"link_up", FAULT_LINK_UP},
+	{"hold_receive", FAULT_HOLD_RECEIVE},
+	{"device_fatal", FAULT_DEVICE_FATAL},
 	{0},
 };
 
@@ -165,7 +167,7 @@ static bool set_delay(void *object, const char *value)
 static const struct kv_key keys[] = {
 	{"action", set_action, false,
 		"error, rnr, no_answer, delay, partial, kill, kill_peer, "
-		"link_down or link_up"},
+		"link_down, link_up, hold_receive or device_fatal"},
 	{"device", set_device, false, "the name of an adapter"},
 	{"qpn", set_qpn, false, "a QP number, 1 to 0xffffff"},
 	{"pid", set_pid, false, "the number of a process"},

@@ -111,12 +111,12 @@ uint32_t async_withdraw(uint32_t ctx, uint64_t handle, uint32_t sent)
 	       fifo_drop(ctx_at(ctx)->fifo, handle, sizeof(struct ib_uverbs_async_event_desc));
 }
 
-void async_port(uint32_t rail, enum async_event type)
+void async_rail(uint32_t rail, enum async_event type, uint64_t element)
 {
 	for (uint32_t i = 0; i < arena()->high[OBJ_CTX]; i++) {
 		struct ctx *c = ctx_at(i);
 
 		if (c->obj.used && c->rail == rail)
-			async_post(i, 1, type); /* a port event's element is the port number */
+			async_post(i, element, type);
 	}
 }

@@ -32,6 +32,7 @@ enum async_event {
 	EV_QP_ACCESS_ERR = 3,
 	EV_COMM_EST = 4,
 	EV_SQ_DRAINED = 5,
+	EV_DEVICE_FATAL = 8,
 	EV_PORT_ACTIVE = 9,
 	EV_PORT_ERR = 10,
 	EV_SRQ_ERR = 14,
@@ -50,6 +51,6 @@ void async_srq(struct srq *srq, enum async_event type);
 uint32_t async_withdraw(uint32_t ctx, uint64_t handle, uint32_t sent);
 
 /* Sends the event to every context that is open on @rail. */
-void async_port(uint32_t rail, enum async_event type);
+void async_rail(uint32_t rail, enum async_event type, uint64_t element);
 
 #endif

@@ -38,5 +38,5 @@ void port_set_link(uint32_t rail, bool up)
 	s->link_down = !up;
 	put_attribute(device, "state", up ? "4: ACTIVE\n" : "1: DOWN\n");
 	put_attribute(device, "phys_state", up ? "5: LinkUp\n" : "3: Disabled\n");
-	async_port(rail, up ? EV_PORT_ACTIVE : EV_PORT_ERR);
+	async_rail(rail, up ? EV_PORT_ACTIVE : EV_PORT_ERR, 1);
 }

@@ -232,6 +232,7 @@ int cmd_destroy_qp(struct cmd *c)
 	if (!qp)
 		return -EINVAL;
 	strict_destroyed(qp);
+	qp_end_receive(qp, false);
 	qp_stop(qp);
 	if (!copy_wait(qp, false))
 		return -EINVAL;

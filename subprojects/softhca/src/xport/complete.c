@@ -110,6 +110,13 @@ void complete_datagram(struct qp *qp, const struct recv *rx, const struct qp *fr
 	complete_message(qp, rx, from, w, (uint32_t)w->length + GRH_BYTES, flags);
 }
 
+void lose_recv(struct qp *qp, const struct recv *rx)
+{
+	journal_begin();
+	recv_take(qp, rx);
+	journal_commit();
+}
+
 void complete_recv_error(struct qp *qp, const struct recv *rx, enum syndrome s)
 {
 	struct cqe64 cqe = recv_cqe(qp, rx);

@@ -23,6 +23,9 @@ void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, 
 void complete_datagram(struct qp *qp, const struct recv *rx, const struct qp *from,
 	const struct wqe *w, uint32_t flags);
 
+/* A receive is gone, and nobody is told. */
+void lose_recv(struct qp *qp, const struct recv *rx);
+
 /* A receive failed or is flushed (@s). */
 void complete_recv_error(struct qp *qp, const struct recv *rx, enum syndrome s);
 

@@ -6,10 +6,13 @@
 
 #include "abi/wire.h"
 #include "fabric/fabric.h"
+#include "hca/event.h"
 #include "hca/objects.h"
 #include "hca/port.h"
 #include "hca/timer.h"
 #include "xport/responder.h"
+
+#define FOR_EVER_NS (24 * 3600 * 1000000000ull)
 
 /* splitmix64: a seed repeats a run. */
 static uint64_t next_random(uint64_t *state)
@@ -90,6 +93,15 @@ static uint32_t rnr_timer(const struct qp *qp)
 	return dest ? dest->attr.min_rnr_timer : 0;
 }
 
+/* The receiver owns a receive of its SRQ from now on; see qp_end_receive(). */
+static void hold_receive(const struct qp *qp)
+{
+	struct qp *dest = qp_by_number(qp->attr.dest_qpn);
+
+	if (dest && dest->srq != NO_INDEX)
+		dest->recv_held = 1;
+}
+
 /* Returns whether the rule has decided the outcome of the message. */
 static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w, struct answer *a)
 {
@@ -127,6 +139,16 @@ static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w
 	case FAULT_LINK_UP:
 		port_set_link(qp_rail(qp), r->action == FAULT_LINK_UP);
 		return false;
+	case FAULT_HOLD_RECEIVE:
+		hold_receive(qp);
+		timer_wait(qp, timer_now() + FOR_EVER_NS);
+		*a = (struct answer){.verdict = V_LATER};
+		return true;
+	case FAULT_DEVICE_FATAL:
+		async_rail(qp_rail(qp), EV_DEVICE_FATAL, 0);
+		timer_wait(qp, timer_now() + FOR_EVER_NS);
+		*a = (struct answer){.verdict = V_LATER};
+		return true;
 	default:
 		return false;
 	}

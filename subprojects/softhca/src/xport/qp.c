@@ -11,6 +11,7 @@
 #include "hca/event.h"
 #include "hca/objects.h"
 #include "hca/timer.h"
+#include "xport/complete.h"
 #include "xport/copy.h"
 #include "xport/link.h"
 #include "xport/xport.h"
@@ -215,6 +216,21 @@ int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m)
 	return go_to(qp, to, (m->attr_mask & A_SQD_NOTIFY) && m->en_sqd_async_notify);
 }
 
+void qp_end_receive(struct qp *qp, bool completes)
+{
+	struct recv rx;
+
+	if (!qp->recv_held)
+		return;
+	qp->recv_held = 0;
+	if (recv_peek(qp, &rx))
+		return;
+	if (completes)
+		complete_recv_error(qp, &rx, SYN_FLUSH);
+	else
+		lose_recv(qp, &rx);
+}
+
 /*
  * `flushing` is set first, so that a process that takes over from a dead one finishes the
  * transition. If a copy involves the QP, the end of the copy finishes it. The timer covers
@@ -232,6 +248,7 @@ void qp_to_error(struct qp *qp)
 	}
 	qp->wait_until = 0;
 	xport_flush(qp);
+	qp_end_receive(qp, true);
 	if (qp->srq != NO_INDEX && !qp->last_wqe_reported) {
 		async_qp(qp, EV_QP_LAST_WQE_REACHED);
 		qp->last_wqe_reported = 1;

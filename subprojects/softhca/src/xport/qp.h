@@ -47,6 +47,12 @@ void qp_to_error(struct qp *qp);
  */
 void qp_fail_remotely(struct qp *qp);
 
+/*
+ * The rest of the message that the QP is receiving, if any, does not come: the receive that it
+ * holds of its SRQ is given back, flushed, or if not @completes is lost.
+ */
+void qp_end_receive(struct qp *qp, bool completes);
+
 /* Flushes the own QPs that other processes have marked by qp_fail_remotely(). */
 void qp_serve_failed(void);
 

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the device tells by itself. The faults are set in meson.build: the first attempt of a
+ * raw WRITE finds the link down, its second one brings it up again, and a raw READ is the end of
+ * the device.
+ */
+#include <poll.h>
+
+#include "internal.h"
+#include "pair.h"
+
+static uint64_t now = 1000 * NSEC_PER_SEC;
+static uint64_t word[2] = {4711};
+
+static uint64_t stopped_clock(void)
+{
+	return now;
+}
+
+static int readable(struct copyrpc_ctx *ctx)
+{
+	struct pollfd p = {.fd = copyrpc_ctx_fd(ctx), .events = POLLIN};
+
+	return poll(&p, 1, 0);
+}
+
+static struct copyrpc_stats stats(struct copyrpc_ctx *ctx)
+{
+	struct copyrpc_stats s;
+
+	copyrpc_ctx_stats(ctx, &s);
+	return s;
+}
+
+static void settle(struct pair *p, struct heard *h)
+{
+	for (int i = 0; i < 2; i++) {
+		p->ctx[i]->clock = stopped_clock;
+		p->ctx[i]->look_ticks = 0;
+		p->ctx[i]->probed = now;
+		copyrpc_poll(p->ctx[i], hear, h);
+	}
+}
+
+/* Told once; what was under way goes through when the port is back. */
+static void a_port_goes_down_and_up(struct pair *p, uint32_t lkey, uint32_t rkey, struct heard *h)
+{
+	struct copyrpc_raw_done done;
+
+	CHECK_EQ(copyrpc_ctx_arm(p->ctx[1]), 0);
+	CHECK_EQ(copyrpc_write(p->ep[0], &word[0], lkey, (uintptr_t)&word[1], rkey, 8, 1), 0);
+	CHECK_EQ(readable(p->ctx[1]), 1); /* a sleeper is told, whom nothing was sent to */
+	copyrpc_poll(p->ctx[1], hear, h);
+	CHECK_EQ(stats(p->ctx[1]).port_downs, 1);
+	while (!copyrpc_raw_recv(p->ctx[0], &done))
+		copyrpc_poll(p->ctx[0], hear, h);
+	CHECK_EQ(done.status, 0);
+	CHECK_EQ(word[1], 4711);
+	/* Nobody is armed here: it is found by the clock. */
+	CHECK_EQ(stats(p->ctx[0]).port_downs, 0);
+	now += 100 * NSEC_PER_MSEC;
+	copyrpc_poll(p->ctx[0], hear, h);
+	CHECK_EQ(stats(p->ctx[0]).port_downs, 1);
+	CHECK_EQ(copyrpc_ep_status(p->ep[0]), 0);
+	CHECK_EQ(copyrpc_ep_status(p->ep[1]), 0);
+}
+
+static void everything_ends_with_the_device(struct pair *p, uint32_t lkey, uint32_t rkey,
+	struct heard *h)
+{
+	struct copyrpc_ep *ep;
+
+	CHECK_EQ(copyrpc_call(p->ep[1], "x", 1, 1, 0), 0);
+	copyrpc_poll(p->ctx[1], hear, h);
+	CHECK_EQ(copyrpc_read(p->ep[0], &word[1], lkey, (uintptr_t)&word[0], rkey, 8, 1), 0);
+	CHECK_EQ(h->failed, 0);
+	now += 100 * NSEC_PER_MSEC;
+	for (int i = 0; i < 2; i++) {
+		copyrpc_poll(p->ctx[i], hear, h);
+		CHECK_EQ(copyrpc_ep_status(p->ep[i]), -EIO);
+		CHECK_EQ(copyrpc_ep_create(p->ctx[i], NULL, &ep), -EIO);
+	}
+	CHECK_EQ(h->failed, 1);
+	CHECK_EQ(h->status, -EIO);
+}
+
+static void device_events(void)
+{
+	struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
+	struct copyrpc_mr ours, theirs;
+	struct heard h = {0};
+	struct pair p;
+
+	pair_open(&p, &attr);
+	CHECK_EQ(copyrpc_mr_reg(p.ctx[0], word, sizeof(word), 0, &ours), 0);
+	CHECK_EQ(copyrpc_mr_reg(p.ctx[1], word, sizeof(word),
+			 COPYRPC_REMOTE_READ | COPYRPC_REMOTE_WRITE, &theirs),
+		0);
+	settle(&p, &h);
+	a_port_goes_down_and_up(&p, ours.lkey, theirs.rkey, &h);
+	everything_ends_with_the_device(&p, ours.lkey, theirs.rkey, &h);
+	copyrpc_mr_dereg(&ours);
+	copyrpc_mr_dereg(&theirs);
+	pair_close(&p);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {TEST(device_events)};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
