@@ -38,13 +38,14 @@
  * the peer's memory is read within two tenths of a second (or with the second poll after a tenth,
  * if polls are rarer), and this READ fails in the same way. All pending calls then end with
  * -ECONNRESET: less than a second after the death, if the HCA keeps to the configured timeout and
- * the caller polls often. If the HCA itself repeats for ever (the peer is stopped, so that its
- * receives are used up) or has ceased to answer, calls end with -ETIMEDOUT after probe_ms. A peer
- * that is stopped before its receives are used up is not noticed: its HCA answers for it.
+ * the caller polls often. If the HCA itself repeats without end (the peer is stopped and has no
+ * receive left) or does not complete anything any more, the calls end with -ETIMEDOUT after
+ * probe_ms. A peer that is stopped while it has receives left is not noticed: its HCA answers.
  *
- * Whoever polls also reads the device's asynchronous events, every tenth of a second. When the
- * device or one of the context's queues has failed, all endpoints of the context fail with -EIO
- * and no more can be created. If the port's address has changed, new endpoints have the new one.
+ * Asynchronous events of the device are read every tenth of a second by a context that polls.
+ * If the device, or a queue of the context, has failed, all endpoints of the context fail with
+ * -EIO and none can be created. After a change of the port's addresses new endpoints use the
+ * new ones.
  *
  * Data from a peer is not trusted: a batch that breaks the protocol fails the endpoint that it
  * came from, and nothing else. A peer can change the payload of a request or response while it is
@@ -186,8 +187,8 @@ struct copyrpc_ep_attr {
  * Memory: 2 x ring_size, and about a third of ring_size for requests and calls.
  *
  * -EINVAL: ring size, path. -EMFILE: max_endpoints exist (a destroyed one counts until the next
- * poll, also when requests of it are held longer, and until the HCA has released it, which
- * takes microseconds). -EIO: the device has failed. -ENOMEM, or an error of the driver.
+ * poll, also when requests of it are held longer, and until the HCA has released it, which takes
+ * microseconds). -EIO: the device has failed. -ENOMEM, or an error of the driver.
  */
 int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 	struct copyrpc_ep **ep_p);
@@ -242,8 +243,8 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
 /*
  * 0: connected. -ENOTCONN: not yet. Otherwise the reason for its failure: -ECONNRESET (the peer or
  * the path to it is gone), -EPROTO (the peer broke the protocol, or sent something other than a
- * batch), -EACCES (the peer refused access to its memory), -ETIMEDOUT (no answer for probe_ms, not
- * even from the peer's HCA), -EIO (a local error, or the device has failed), -ECANCELED
+ * batch), -EACCES (the peer refused access to its memory), -ETIMEDOUT (neither the peer nor its
+ * HCA answered for probe_ms), -EIO (a local error, or the device has failed), -ECANCELED
  * (destroyed). A failed endpoint stays failed: destroy it, create and connect a new one.
  */
 int copyrpc_ep_status(const struct copyrpc_ep *ep);

@@ -9,8 +9,8 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* Aligned for huge pages if @len is at least one: the HCA translates addresses page by page, and
- * caches few translations. */
+/* Aligned for huge pages if it is large enough for one: the HCA translates addresses page by
+ * page, and caches few translations. */
 static void *map_aligned(size_t len)
 {
 	size_t spare = len >= HUGE_PAGE ? HUGE_PAGE : 0;
@@ -27,14 +27,12 @@ static void *map_aligned(size_t len)
 		munmap(at, before);
 	if (before < spare)
 		munmap(at + before + len, spare - before);
-	madvise(at + before, len, MADV_HUGEPAGE); /* a hint: failure is harmless */
+	madvise(at + before, len, MADV_HUGEPAGE); /* best effort */
 	return at + before;
 }
 
-/*
- * Maps the receive ring, the send ring and the words, in whole pages. The pages are not inherited
- * by fork(): with copy-on-write, the HCA could keep the child's copy.
- */
+/* Maps the receive ring, the send ring and the words. The pages are not inherited by fork(): with
+ * copy-on-write, the HCA could keep the child's copy. */
 static int map_memory(struct copyrpc_ep *ep, uint32_t ring)
 {
 	long page = sysconf(_SC_PAGESIZE);
@@ -48,8 +46,8 @@ static int map_memory(struct copyrpc_ep *ep, uint32_t ring)
 	return 0;
 }
 
-/* The peer may write the receive ring and read the consumer word only. Memory that only we use is
- * one region. */
+/* The peer may write the receive ring and read the consumer word only. Memory for local use is one
+ * region. */
 static int register_memory(struct copyrpc_ep *ep, uint32_t ring)
 {
 	struct mlx5dvl_ctx *dev = ep->ctx->dev;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Events of the device and of both CQs, and the descriptor to sleep on. */
+/* Asynchronous events of the device, and a descriptor to sleep on. */
 #include <sys/epoll.h>
 #include <unistd.h>
 

@@ -68,7 +68,7 @@ struct copyrpc_ep {
 	bool counted; /* included in n_eps of the context */
 	uint64_t read_at, backoff; /* time of the next READ, 0: not set; its delay after the last */
 	uint64_t seen; /* batches received when the clock was last read */
-	uint64_t asked; /* time of the first probe since a batch arrived; 0: none */
+	uint64_t asked; /* time of the first probe since the last sign of life; 0: none */
 
 	struct slab raw_ids;
 	struct raw_op *raw; /* NULL: never used */
@@ -109,7 +109,7 @@ struct copyrpc_ctx {
 	struct copyrpc_ctx_attr attr; /* with the defaults filled in */
 	struct copyrpc_stats gone; /* sums of the freed endpoints */
 	uint64_t refills, port_downs;
-	bool broken; /* the device, or one of the context's queues, has failed */
+	bool broken; /* the device or a queue of the context has failed */
 };
 
 static inline struct copyrpc_ep *ep_of(const struct chan *ch)
@@ -199,7 +199,7 @@ void ctx_look(struct copyrpc_ctx *ctx);
 
 int ctx_open_events(struct copyrpc_ctx *ctx);
 void ctx_close_events(struct copyrpc_ctx *ctx);
-/* Reads the device's asynchronous events. */
+/* Reads the asynchronous events of the device. */
 void ctx_device_events(struct copyrpc_ctx *ctx);
 /* Reads the events of the armed CQs and of the device. */
 void ctx_drain(struct copyrpc_ctx *ctx);

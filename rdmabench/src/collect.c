@@ -28,7 +28,7 @@ static const char usage[] =
 	"  --max-age S          only files that were written in the last S seconds\n"
 	"  --compat             files and rules of older tools: means are averaged, of\n"
 	"                       percentiles the largest is taken\n"
-	"  --cdf FILE           the distribution: latency in ns, fraction; for scripts/plot-cdf\n"
+	"  --cdf FILE           the distribution: latency in ns, fraction; for scripts/plot cdf\n"
 	"  --json FILE          the result as a JSON object on a line; - is standard output\n"
 	"  --help\n"
 	"\n"

@@ -27,23 +27,34 @@ static void port_changed(struct tent *t, uint64_t now, uint32_t rail, bool up)
 	serve_port(t, rail, up);
 }
 
-static bool device_events(struct tent *t, uint64_t now)
+/* Takes what there is. Whether the port, or the device, was among it. */
+static bool take_events(struct dev *d)
 {
+	enum mlx5dvl_event e;
 	bool some = false;
 
-	for (uint32_t r = 0; r < t->n_devs; r++) {
-		enum mlx5dvl_event e;
-
-		while ((e = mlx5dvl_ctx_event(t->devs[r]->ctx)) != MLX5DVL_EVENT_NONE) {
-			t->devs[r]->fatal |= e == MLX5DVL_EVENT_FATAL;
-			if (e == MLX5DVL_EVENT_PORT_UP)
-				port_changed(t, now, r, true);
-			else if (e != MLX5DVL_EVENT_OTHER)
-				port_changed(t, now, r, false);
-			some = true;
-		}
+	while ((e = mlx5dvl_ctx_event(d->ctx)) != MLX5DVL_EVENT_NONE) {
+		d->fatal |= e == MLX5DVL_EVENT_FATAL;
+		some |= e != MLX5DVL_EVENT_OTHER;
 	}
 	return some;
+}
+
+/*
+ * An event may be old by now, and tell of an outage that is over: what counts, here and for
+ * the peers, is the state of the port.
+ */
+static void device_events(struct tent *t, uint64_t now)
+{
+	for (uint32_t r = 0; r < t->n_devs; r++) {
+		struct dev *d = t->devs[r];
+
+		if (!take_events(d))
+			continue;
+		if (mlx5dvl_ctx_port(d->ctx, &d->port))
+			d->port.active = false;
+		port_changed(t, now, r, d->port.active && !d->fatal);
+	}
 }
 
 bool engine_progress(struct tent *t, uint64_t now)

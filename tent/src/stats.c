@@ -61,6 +61,10 @@ int tent_stats_print(struct tent *t, FILE *out)
 {
 	errno = 0;
 	pthread_mutex_lock(&t->lock);
+	fprintf(out,
+		"mode %s; bandwidth_learning_rate %g halves a sample's weight in %.2f samples\n",
+		config_mode_name(t->config.mode), t->config.bandwidth_learning_rate,
+		config_half_life(&t->config));
 	fprintf(out, "%-10s %-10s %-4s %12s %10s %12s %10s %10s %10s %10s %10s\n", "rail", "peer's",
 		"", "moved, GB", "slices", "in flight, B", "outages", "link, Gb/s", "seen, Gb/s",
 		"P50, us", "P99, us");

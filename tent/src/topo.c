@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "why.h"
 
 void topo_init(struct topo *t)
@@ -177,20 +178,36 @@ static int add_node(struct topo *t, hwloc_topology_t hw, struct hwloc_distances_
 	return err;
 }
 
+/*
+ * Without the plugins that open graphics drivers or read the names of all PCI devices: where
+ * an adapter hangs is known without them.
+ */
+static int load(hwloc_topology_t *hw_p)
+{
+	static const char *const unwanted[] = {"pci", "opencl", "cuda", "nvml", "rsmi", "levelzero",
+		"gl"};
+
+	if (hwloc_topology_init(hw_p))
+		return -ENOMEM;
+	for (size_t i = 0; i < ARRAY_SIZE(unwanted); i++)
+		hwloc_topology_set_components(*hw_p, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+			unwanted[i]);
+	hwloc_topology_set_io_types_filter(*hw_p, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+	if (!hwloc_topology_load(*hw_p))
+		return 0;
+	hwloc_topology_destroy(*hw_p);
+	return -ENOSYS;
+}
+
 int topo_from_hwloc(struct topo *t, struct tent_why *why)
 {
 	struct hwloc_distances_s *d = NULL;
 	hwloc_topology_t hw;
 	hwloc_obj_t node = NULL;
-	int err = 0;
+	int err = load(&hw);
 
-	if (hwloc_topology_init(&hw))
-		return why_say(why, -ENOMEM, "hwloc: no memory");
-	hwloc_topology_set_io_types_filter(hw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-	if (hwloc_topology_load(hw)) {
-		hwloc_topology_destroy(hw);
-		return why_say(why, -ENOSYS, "hwloc cannot read the topology of this machine");
-	}
+	if (err)
+		return why_say(why, err, "hwloc cannot read the topology of this machine");
 	d = get_distances(hw);
 	while (!err && (node = hwloc_get_next_obj_by_type(hw, HWLOC_OBJ_NUMANODE, node)))
 		err = add_node(t, hw, d, node, why);

@@ -48,7 +48,8 @@ with tempfile.TemporaryDirectory() as tmp:
     table = run("client", "--fork", *rails, "--size", "64K", "--seconds", "0.05", "--stats",
                 "--json", f"{tmp}/rows").stdout.splitlines()
     assert "GB/s" in table[0] and "us" in table[0], table
-    assert "Gb/s" in table[2] and len(table) >= 4, table
+    assert "mode pull" in table[2] and "0.15 samples" in table[2], table
+    assert "Gb/s" in table[3] and len(table) >= 5, table
     assert json.loads(pathlib.Path(tmp, "rows").read_text())["size_bytes"] == 65536
 
     # A server in another process, found by its port.

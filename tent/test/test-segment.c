@@ -123,11 +123,13 @@ static void descriptions_that_cannot_be(void)
 	refuse("\"kind\":\"ib\"", "\"kind\":\"shm\"", -EINVAL); /* mixed */
 	refuse("\"kind\":\"ib\"", "\"kind\":\"xx\"", -EINVAL);
 	refuse("[1,2]", "[1]", -EINVAL);
+	refuse("[1,2]", "[1,2,3]", -EINVAL);
+	refuse("\"length\":8,\"part\":4096",
+		"\"length\":9223372036854775807,\"part\":9223372036854775807", -EINVAL); /* wraps */
 	refuse("[1,2]", "[1,4294967296]", -EINVAL);
 	refuse("[1,2]", "[1,-2]", -EINVAL);
 	refuse("\"length\":6144", "\"length\":0", -EINVAL);
 	refuse("\"length\":6144", "\"length\":8193", -EINVAL); /* three parts, and an overlap */
-	refuse("\"length\":6144", "\"length\":9223372036854775807", -EINVAL); /* wraps */
 	refuse("\"part\":4096,\"location\":\"*\"", "\"part\":0,\"location\":\"*\"", -EINVAL);
 	refuse("\"addr\":12288", "\"addr\":10239", -EINVAL); /* overlaps by a byte */
 	refuse("\"rails\":[", "\"rails\":[],\"x\":[", -EINVAL);

@@ -1,30 +1,57 @@
 /* SPDX-License-Identifier: MIT */
 #include "sys/maps.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
 
 #include "sys/sys.h"
 
+/* Reads a number and steps over the character that ends it; @end_p gets that character. */
+static uint64_t number(const char **at, unsigned base, char *end_p)
+{
+	uint64_t n = 0;
+
+	for (;; (*at)++) {
+		char c = **at;
+		unsigned digit = c >= '0' && c <= '9' ? (unsigned)(c - '0') :
+				 c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10 :
+							base;
+
+		if (digit >= base)
+			break;
+		n = n * base + digit;
+	}
+	*end_p = **at;
+	*at += **at != '\0';
+	return n;
+}
+
+/*
+ * "start-end rwxp offset major:minor inode ...". Not by sscanf(), which takes most of the time of
+ * creating an object where a process has thousands of mappings.
+ */
 static int parse(const char *line, struct mapping *m)
 {
-	unsigned long start, end, offset, ino;
-	unsigned int major, minor;
-	char perms[5];
+	unsigned major, minor;
+	const char *perms;
+	char end[6];
 
-	if (sscanf(line, "%lx-%lx %4s %lx %x:%x %lu", &start, &end, perms, &offset, &major, &minor,
-		    &ino) != 7)
+	m->start = number(&line, 16, &end[0]);
+	m->end = number(&line, 16, &end[1]);
+	perms = line;
+	if (end[0] != '-' || end[1] != ' ' || strnlen(perms, 5) < 5 || perms[4] != ' ')
 		return -1;
-	*m = (struct mapping){
-		.start = start,
-		.end = end,
-		.prot = (perms[0] == 'r' ? PROT_READ : 0) | (perms[1] == 'w' ? PROT_WRITE : 0) |
-			(perms[2] == 'x' ? PROT_EXEC : 0),
-		.dev = makedev(major, minor),
-		.ino = ino,
-	};
+	line += 5;
+	number(&line, 16, &end[2]); /* the offset */
+	major = (unsigned)number(&line, 16, &end[3]);
+	minor = (unsigned)number(&line, 16, &end[4]);
+	m->ino = number(&line, 10, &end[5]);
+	if (end[2] != ' ' || end[3] != ':' || end[4] != ' ' || (end[5] != ' ' && end[5] != '\0'))
+		return -1;
+	m->prot = (perms[0] == 'r' ? PROT_READ : 0) | (perms[1] == 'w' ? PROT_WRITE : 0) |
+		  (perms[2] == 'x' ? PROT_EXEC : 0);
+	m->dev = makedev(major, minor);
 	return 0;
 }
 
