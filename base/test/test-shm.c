@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* base/shm.h: names, permissions, liveness across fork, exec, kill and races. */
+/* base/shm.h: names, modes, liveness across fork, exec, kill and races. */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
-#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/shm.h"
 #include "base/test.h"
@@ -17,15 +21,6 @@ static char file[128];
 static void check_gone(void)
 {
 	CHECK(access(file, F_OK) != 0);
-}
-
-static void wait_exit(pid_t pid, int want)
-{
-	int status;
-
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFEXITED(status));
-	CHECK_EQ(WEXITSTATUS(status), want);
 }
 
 static void kill_wait(pid_t pid)
@@ -278,41 +273,6 @@ static void readable_by_others_is_refused(void)
 	CHECK_EQ(unlink(file), 0);
 }
 
-/* A child with another uid is refused, and so is a file of that uid. Needs root. */
-static void other_user(void)
-{
-	struct shm_region s, c;
-	pid_t pid;
-
-	if (geteuid() != 0) {
-		printf("  (not root: left out)\n");
-		return;
-	}
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		if (setgid(65534) != 0 || setuid(65534) != 0)
-			_exit(2);
-		CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), -EACCES);
-		CHECK_EQ(shm_create(PREFIX, name, SIZE, &c), -EACCES);
-		CHECK(open(file, O_RDONLY) < 0);
-		_exit(0);
-	}
-	wait_exit(pid, 0);
-	shm_close(&s);
-
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid)
-		_exit(setgid(65534) != 0 || setuid(65534) != 0 ||
-			open(file, O_CREAT | O_EXCL | O_RDWR, 0600) < 0);
-	wait_exit(pid, 0);
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), -EACCES);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), -EACCES);
-	CHECK_EQ(unlink(file), 0);
-}
-
 static int hold[2];
 
 /* The grandchild outlives the server, until the test closes its end of the pipe. */
@@ -415,7 +375,6 @@ int main(int argc, char **argv)
 		TEST(name_of_another_is_left),
 		TEST(link_is_not_followed),
 		TEST(readable_by_others_is_refused),
-		TEST(other_user),
 		TEST(forked_child_holds_nothing),
 		TEST(one_creator_wins),
 	};

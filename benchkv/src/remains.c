@@ -15,12 +15,10 @@ static const char *const layers[] = {"shmipc", "delegrpc"};
 static void remove_if_stale(const char *layer, const char *file)
 {
 	size_t n = strlen(layer);
-	struct shm_region r;
 
 	if (strncmp(file, layer, n) || file[n] != '.' || strncmp(file + n + 1, OURS, strlen(OURS)))
 		return;
-	if (!shm_set_path(&r, layer, file + n + 1))
-		shm_remove_stale(&r);
+	shm_remove_remains(layer, file + n + 1);
 }
 
 void remains_remove(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The client's side of delegrpc, but for the hot path: publishing, and waiting. */
 #include <assert.h>
+#include <errno.h>
 
 #include "base/idle.h"
 #include "client.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* How a client comes and goes. */
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client.h"
 

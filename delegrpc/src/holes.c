@@ -12,6 +12,8 @@
  * One poll looks at DELEGRPC_POLL_LOOKS locks at most, and skips DELEGRPC_POLL_SKIPS
  * positions at most, whatever clients have written.
  */
+#include <errno.h>
+
 #include "server.h"
 
 /* The first position from the cursor on that client i fills if it lives; UINT64_MAX: none. */

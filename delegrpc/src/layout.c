@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include <errno.h>
+
 #include "internal.h"
 
 static uint32_t or_default(uint32_t value, uint32_t fallback)

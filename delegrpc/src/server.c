@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The server's side of delegrpc, but for the hot path. */
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "server.h"
 

@@ -10,6 +10,7 @@
  * a server that does nothing but wait. A killed server: its client gets only true responses, and then -EPIPE; the next server
  * replaces the region.
  */
+#include <sys/mman.h>
 #include <sched.h>
 
 #include "step.h"

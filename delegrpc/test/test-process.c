@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * delegrpc between processes: clients and servers that are killed at random moments in full
- * traffic, clients that write what they like where they can, another user, fork.
+ * traffic, clients that write what they like where they can, fork.
  *
  *	test-delegrpc-process [KILLS]	(200 of clients, a twentieth as many of servers)
  */
@@ -330,39 +330,7 @@ static void hostile_with_manners(void)
 	CHECK(st.bad_requests > 100);
 }
 
-/* ---- who may, and who is who ---- */
-
-static void another_user(void)
-{
-	struct delegrpc_server *s, *other;
-	struct delegrpc_client *c;
-	struct stat st;
-	char file[128];
-	int status;
-	pid_t pid;
-
-	if (geteuid() != 0) {
-		printf("  (not root: left out)\n");
-		return;
-	}
-	CHECK_EQ(delegrpc_server_create(name, NULL, &s), 0);
-	snprintf(file, sizeof(file), "/dev/shm/delegrpc.%s", name);
-	CHECK_EQ(stat(file, &st), 0);
-	CHECK_EQ(st.st_mode & 07777, 0600);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		if (setgid(65534) || setuid(65534))
-			_exit(1);
-		CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -EACCES);
-		CHECK_EQ(delegrpc_server_create(name, NULL, &other), -EACCES);
-		CHECK(open(file, O_RDONLY) < 0);
-		_exit(0);
-	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	delegrpc_server_destroy(s);
-}
+/* ---- fork ---- */
 
 /* A child that inherits client and server, and frees them, disturbs neither. */
 static void fork_disturbs_nothing(void)
@@ -413,7 +381,6 @@ int main(int argc, char **argv)
 		TEST(hostile_everywhere),
 		TEST(hostile_behind_the_indices),
 		TEST(hostile_with_manners),
-		TEST(another_user),
 		TEST(fork_disturbs_nothing),
 	};
 	struct shm_region left;

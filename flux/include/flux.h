@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * flux: remote procedure calls between the threads of one process, each to each.
+ * flux: remote procedure calls between the threads of one process, from each to each.
  *
- * A flux is a network of N nodes; each node belongs to one thread. A node calls any
- * other, receives the calls of the others, answers them at any time and in any order,
- * and gets the responses to its own calls, each with the token that it gave. Nothing is
- * locked, and nothing is allocated after flux_create(). A call of 32 bytes and its response
- * of 16 are one cache line together, in bursts, and one each way when they travel alone.
+ * A flux is a network of N nodes; each node belongs to one thread. A node calls any other
+ * node, receives the calls of the others, answers them at any time and in any order, and gets
+ * the responses to its own calls, each with the token that it gave. No lock is taken, and no
+ * memory is allocated after flux_create(). In bursts, a call of 32 bytes and its response of 16
+ * together take one cache line; alone, they take one cache line each.
  *
  *	struct flux_attr attr = { .nodes = 2, .payload_size = 32 };
  *	struct flux *f;
@@ -21,26 +21,29 @@
  *	if (flux_try_recv_raw(b, &from, &call, &question, sizeof(question), &len) == 1)
  *		flux_reply(b, call, &answer, sizeof(answer));
  *
- * Threads: flux_create(), flux_node() and flux_destroy() may be called by any thread;
- * flux_destroy() when no thread uses a node any more. Every other function takes a node
+ * Threads: flux_create(), flux_node() and flux_destroy() may be called by any thread, and
+ * flux_destroy() only when no thread uses a node any more. Every other function takes a node
  * and may be called only by the thread that the node belongs to. Handing a node to another
  * thread needs the ordering of, for example, pthread_create() or a mutex.
  *
- * Calls have a greatest size for the whole network, answers another. A sender may give fewer
- * bytes, and the receiver gets to know how many. Give a length, and a capacity, that is a
- * compile-time constant: the copy is inlined.
+ * The network has one maximum size for calls and one for answers. A sender may give fewer bytes,
+ * and the receiver is told how many. If the length and the capacity are compile-time constants,
+ * the copy is inlined.
  *
- * Visibility: who keeps fewer than eight calls in flight to a node (now, and at its last
- * flux_poll() that followed a call) has each published at once, and each answer. With more, up
- * to eight calls to a node, or answers to one, are published together: the last call at the
- * latest at this node's next flux_poll(), or when that returns; the last answer at the next
- * flux_poll() that finds no call to answer or follows another one without an answer between;
- * both at its next flux_wait(), flux_flush(), call or answer to another node, call that is
- * refused with -EAGAIN, or flux_try_recv_raw() that returns 0 or turns to the next peer. A peer that sleeps
- * in flux_wait() is woken by flux_flush(), by a flux_wait() before it yields or returns in vain,
- * after eight polls and receives in vain, and otherwise after sixty-four bursts and polls
- * together. So a thread that turns to something else after a call or a reply calls
- * flux_flush() first.
+ * Visibility: if a node has fewer than eight calls in flight to a peer (now, and at its last
+ * flux_poll() that followed a call), each call is published at once, and so is each answer to
+ * them. With more calls in flight, up to eight calls to a peer, or answers to it, are published
+ * together. A call is published at the latest by this node's next flux_poll(), at its start or
+ * before it returns. An answer is published at the latest by the next flux_poll() that finds no
+ * call to answer, or that follows another flux_poll() without an answer in between. Both are
+ * published by this node's next flux_wait() or flux_flush(), by a call or an answer to another
+ * node, by a call that is refused with -EAGAIN, and by a flux_try_recv_raw() that returns 0 or
+ * turns to the next peer.
+ *
+ * A peer that sleeps in flux_wait() is woken by flux_flush(), by a flux_wait() before it yields
+ * or returns 0, after eight polls and receives that found nothing, and otherwise after
+ * sixty-four bursts and polls together. So a thread calls flux_flush() after a call or a reply
+ * before it turns to other work.
  *
  * Descriptors: a thread that waits for other things as well sleeps in poll(2) or epoll(7):
  *
@@ -53,13 +56,13 @@
  *	}
  *
  * The descriptor is for POLLIN only: nobody but the library reads, writes or closes it. A node
- * is armed until the next call with it, which is why flux_arm() comes last; with several,
- * timeout 0 if any arm returned something else than 0. A woken node polls and receives as
- * usual; its descriptor stays readable until it is armed again. Wake-ups without a reason are
- * possible. A peer that leaves wakes, too, so no timeout is needed.
+ * is armed until the next function call with it, so flux_arm() comes last. A thread that arms
+ * several nodes uses timeout 0 if any flux_arm() returned something other than 0. A woken node
+ * polls and receives as usual; its descriptor stays readable until it is armed again. Spurious
+ * wake-ups are possible. A peer that leaves wakes the node, too, so no timeout is needed.
  *
  * Leaving: see flux_leave(). A call to a node that has left, or that leaves before it has
- * answered, ends exactly once: flux_call() gives -EPIPE, or the response function is called
+ * answered, ends exactly once: flux_call() returns -EPIPE, or the response function is called
  * with payload NULL.
  *
  * Errors are returned as negative errno values; nothing sets errno.
@@ -87,17 +90,17 @@ struct flux_attr {
 	 * Messages in each of the two rings of an ordered pair of nodes, above max_inflight
 	 * and at most FLUX_MAX_CAPACITY. 0: four times max_inflight, at least 64, so 1024 if
 	 * that is not given either. A burst has cache lines of its own, so a ring is made longer
-	 * where max_inflight calls that travel alone would not fit. Rings take memory only as far
-	 * as they have been used.
+	 * where max_inflight calls that travel alone would not fit. A page of a ring takes memory
+	 * once it has been used.
 	 */
 	uint32_t capacity;
 	/*
 	 * Calls that a node may have outstanding to one other node. 0: 256, or capacity - 1
-	 * if that is less. Give what you need: short rings stay in the nearest cache, and a
-	 * lone call takes a fifth less time with 64 slots than with 1024.
+	 * if that is less. Give no more than you need: short rings stay in the first-level cache,
+	 * and a call that travels alone takes a fifth less time with 64 slots than with 1024.
 	 */
 	uint32_t max_inflight;
-	/* Bytes in a call, at most FLUX_MAX_PAYLOAD. 0: 56, a cache line with what precedes it. */
+	/* Bytes in a call, at most FLUX_MAX_PAYLOAD. 0: 56, a cache line with the head. */
 	uint32_t payload_size;
 	/* Bytes in an answer, at most FLUX_MAX_PAYLOAD. 0: as many as in a call. */
 	uint32_t reply_size;
@@ -106,9 +109,9 @@ struct flux_attr {
 /* What a node has done since flux_create(). */
 struct flux_stats {
 	uint64_t calls; /* made by this node */
-	uint64_t responses; /* to them, received */
+	uint64_t responses; /* received, to these calls */
 	uint64_t requests; /* received by this node */
-	uint64_t replies; /* to them, sent */
+	uint64_t replies; /* sent, to these requests */
 	uint64_t aborted; /* calls that ended because the peer, or the node itself, left */
 	uint64_t flushes; /* times it looked for peers to wake, with one full memory barrier */
 	uint64_t wakes; /* sleeping peers woken */
@@ -119,14 +122,14 @@ struct flux_stats {
 /*
  * Handles one response. payload points at the len bytes that were sent, inside the ring, aligned
  * to 8, valid until the function returns; NULL means that the call was not answered because
- * the peer has left (or this node has, see flux_leave()). The function may call
- * flux_call() and flux_reply() on the same node, but not flux_poll().
+ * the peer, or this node, has left (see flux_leave()). The function may call flux_call() and
+ * flux_reply() on the same node, but not flux_poll().
  */
 typedef void flux_response_fn(void *arg, uint64_t token, const void *payload, uint32_t len);
 
 /*
  * Creates a network. attr is read during the call only. *f_p belongs to the caller, who
- * gives it to flux_destroy().
+ * frees it with flux_destroy().
  * 0; -EINVAL: a value of attr is outside its range, or max_inflight >= capacity;
  * -ENOMEM: the rings do not fit into memory or address space: take fewer nodes or a
  * smaller capacity.
@@ -136,7 +139,7 @@ int flux_create(const struct flux_attr *attr, struct flux **f_p);
 /* The attributes in use. */
 void flux_get_attr(const struct flux *f, struct flux_attr *attr_p);
 
-/* Frees everything. Calls that are pending are forgotten. f may be NULL. */
+/* Frees everything. Pending calls end without a response. f may be NULL. */
 void flux_destroy(struct flux *f);
 
 /* The node with this index, valid until flux_destroy(); NULL if index >= nodes. */
@@ -144,7 +147,7 @@ struct flux_node *flux_node(struct flux *f, uint32_t index);
 
 /*
  * Calls node `to`, which may be the node itself. Copies len bytes of payload; token comes
- * back with the response. When the peer gets it: see Visibility.
+ * back with the response. See Visibility for when the peer receives the call.
  * 0; -EAGAIN: max_inflight calls to that node are outstanding: poll and try again;
  * -EPIPE: that node, or this one, has left: do not try again; -EINVAL: no such node;
  * -EMSGSIZE: len > payload_size. On an error nothing has changed and no response will come.
@@ -153,11 +156,11 @@ static inline int flux_call(struct flux_node *node, uint32_t to, const void *pay
 	uint64_t token);
 
 /*
- * Handles up to eight responses, oldest first for each peer; goes round the peers that owe
- * responses; ends all calls to a peer that has left; publishes first (see Visibility). Returns
- * how many calls have ended, 0: nothing yet. Polling costs time for each peer that owes a response, not for
- * each node. If calls follow from responses, make them in the response function: the peer
- * then works at the same time, and not in turns with this node.
+ * Publishes (see Visibility), then handles up to eight responses: the peers that owe responses
+ * take turns, and those of one peer are handled oldest first. Ends all calls to a peer that has
+ * left. Returns how many calls have ended, 0: nothing yet. Polling costs time for each peer that
+ * owes a response, not for each node. If a response leads to another call, make that call in the
+ * response function: the peer then works at the same time as this node, and not in turns with it.
  */
 static inline int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg);
 
@@ -165,15 +168,15 @@ static inline int flux_poll(struct flux_node *node, flux_response_fn *fn, void *
  * Takes the next call to this node: 1, or 0 if there is none. Copies what was sent to payload, at
  * most capacity bytes (what payload has behind them is unspecified); sets *from_p to the
  * caller's index, *flux_token_p to what flux_reply() needs, and *len_p, which may be NULL, to the
- * bytes that were sent: more than capacity when the rest is lost. Calls of one peer come in the
- * order in which they were made; peers take turns, 32 calls at most at a time. The node owes
- * the caller one flux_reply(), whenever it likes.
+ * bytes that were sent. If that is more than capacity, the rest is lost. Calls of one peer come in
+ * the order in which they were made; peers take turns of at most 32 calls. The node owes the
+ * caller one flux_reply(), at any time.
  */
 static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p,
 	uint64_t *flux_token_p, void *payload, uint32_t capacity, uint32_t *len_p);
 
 /*
- * Answers a call, in any order and at any time; there is always room. Copies len bytes.
+ * Answers a call, in any order and at any time. There is always room. Copies len bytes.
  * 0; -EPIPE: the caller, or this node, has left: the call counts as answered;
  * -EINVAL: not a call that this node received and has not answered yet; -EMSGSIZE: len >
  * reply_size: nothing has changed.
@@ -186,39 +189,40 @@ static inline uint32_t flux_pending(const struct flux_node *node);
 
 /*
  * Publishes, and wakes those peers that sleep and that this node has called or answered since
- * its last flush. One full memory barrier for the whole burst, nothing if there was no burst.
+ * its last flush. Takes one full memory barrier for all of them, and none if nothing was
+ * published since the last flush.
  */
 static inline void flux_flush(struct flux_node *node);
 
 /*
  * Waits until flux_poll() or flux_try_recv_raw() has something to do, at most timeout_ns
- * nanoseconds (FLUX_FOREVER: no limit): spins about a microsecond, yields the core about a
- * hundred, then sleeps. 1: there is something; 0: time is up, or a signal came while it
- * slept. With timeout_ns 0 it only looks.
+ * nanoseconds (FLUX_FOREVER: no limit). Spins for about a microsecond, yields the core for about
+ * a hundred microseconds, then sleeps. 1: there is something; 0: the time is over, or a signal
+ * interrupted the sleep. With timeout_ns 0 it only checks.
  */
 int flux_wait(struct flux_node *node, uint64_t timeout_ns);
 
 /*
- * The descriptor that becomes readable when an armed node has something to do. Made at the first
- * call; the node's, until flux_destroy(). Not negative; -EMFILE, -ENFILE, -ENOMEM.
+ * Returns the descriptor that becomes readable when an armed node has something to do. The first
+ * call opens it; it belongs to the node until flux_destroy(). Errors: -EMFILE, -ENFILE, -ENOMEM.
  */
 int flux_fd(struct flux_node *node);
 
 /*
- * Arms the descriptor: publishes, wakes peers, empties the descriptor, and looks once more.
- * 0: sleep; 1: do not sleep, flux_poll() or flux_try_recv_raw() has something to do; -EBADF:
- * there is no descriptor.
+ * Arms the descriptor: publishes, wakes peers, empties the descriptor, and checks once more.
+ * 0: the caller may sleep; 1: it must not, because flux_poll() or flux_try_recv_raw() has
+ * something to do; -EBADF: there is no descriptor.
  */
 int flux_arm(struct flux_node *node);
 
 /*
- * Takes the node out of the network, for good. From then on calls and replies to it give
- * -EPIPE; calls to it that it has not answered end at their caller's next flux_poll()s with
- * payload NULL, after the responses that it did send; calls that it has made can still
- * be received by its peers, who get -EPIPE when they answer. Its own pending calls end with
- * payload NULL, or with the response if that is already there, as its thread goes on to
- * call flux_poll(); flux_pending() says how many are left. A second flux_leave() does
- * nothing. A thread that ends without it leaves its peers waiting.
+ * Takes the node out of the network, permanently. From then on calls and replies to it return
+ * -EPIPE. Calls to it that it has not answered end with payload NULL in their caller's next
+ * flux_poll()s, after the responses that it did send. Its peers can still receive the calls that
+ * it has made, and get -EPIPE when they answer. Its own pending calls end with payload NULL, or
+ * with the response if that is already there, when its thread calls flux_poll() again;
+ * flux_pending() says how many are left. A second flux_leave() does nothing. If a thread ends
+ * without flux_leave(), its peers wait for ever.
  */
 void flux_leave(struct flux_node *node);
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The paths of flux.h that every message takes. Include flux.h, not this; what is not
- * described there is private to the library.
+ * The paths of flux.h that every message takes. Include flux.h instead of this file. Whatever
+ * flux.h does not describe is private to the library.
  *
  * Between an ordered pair of nodes there are two rings, requests and responses, each with
- * one writer and one reader: cellring.h says what a ring is, and why its reader is right. Its
- * rule of space holds here: a node has at most max_inflight calls outstanding to a peer, and
- * there are more cells than that; a call has been copied out before it is answered; a
- * response counts as outstanding until it is handled. So whoever is about to write a cell knows
- * that all that it held has been read, in whatever order the answers came.
+ * one writer and one reader. cellring.h describes a ring, and why its reader never sees a wrong
+ * message. Its rule of space holds here: a node has at most max_inflight calls outstanding to a
+ * peer, and there are more cells than that; a call is copied out before it is answered; a
+ * response counts as outstanding until it is handled. So when a writer is about to write a cell,
+ * the former contents of the cell have been read, in whatever order the answers came.
  *
- * A burst is a quarter of what is in flight, so that one is made while others travel and are
- * read.
+ * A burst has a quarter of the messages in flight, so that one burst is filled while others are
+ * on their way or are being read.
  */
 #ifndef FLUX_INLINE_H
 #define FLUX_INLINE_H
@@ -27,18 +27,18 @@
 #define FLUX_POLL_MAX 8 /* responses per poll */
 #define FLUX_TURN 32 /* calls of one peer before the next one's turn */
 #define FLUX_UNFENCED 64 /* bursts and polls, until sleeping peers are woken, ... */
-#define FLUX_VAIN 8 /* or looks in vain after the last burst */
+#define FLUX_VAIN 8 /* or looks that find nothing after the last burst */
 #define FLUX_NOBODY UINT64_MAX /* no node's index */
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
 #define FLUX_LINE __attribute__((aligned(64)))
 #define FLUX_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define FLUX_INLINE static inline __attribute__((always_inline))
 
-/* What the peers of a node read: each line has one use, and is written seldom. */
+/* What the peers of a node read. Each cache line has one use and is rarely written. */
 struct flux_shared {
 	FLUX_LINE uint32_t left; /* set once */
 	FLUX_LINE uint32_t state; /* running, yielding or asleep */
-	FLUX_LINE uint64_t senders[FLUX_WORDS]; /* who has ever called it */
+	FLUX_LINE uint64_t senders[FLUX_WORDS]; /* the nodes that have ever called it */
 };
 
 /* One side's place in a ring. */
@@ -83,15 +83,15 @@ struct flux_in {
  *	calls		call_to is the peer; collects calls
  *	answers		reply_to is the peer; collects answers
  *
- * flux_call_begin() and flux_reply_begin() open it, and flux_burst_end() publishes what it has
- * and closes it. It stays open for the same ring until another one is needed, or few calls are
- * in flight. flux_burst_publish() and flux_burst_flush() publish and leave it open. If the size of
- * a burst, or the lap of the ring, has changed, they open it again; they close it if the peer has
+ * flux_call_begin() and flux_reply_begin() open it; flux_burst_end() publishes its messages and
+ * closes it. It stays open for the same ring until another ring is needed, or few calls are in
+ * flight. flux_burst_publish() and flux_burst_flush() publish and leave it open. If the size of
+ * a burst, or the lap of the ring, has changed, they open it again. They close it if the peer has
  * left or messages are to be published one by one.
  */
 struct flux_burst {
-	uint64_t call_to; /* whom calls are collected for, or FLUX_NOBODY */
-	uint64_t reply_to; /* or whom answers are */
+	uint64_t call_to; /* the peer whose calls are collected, or FLUX_NOBODY */
+	uint64_t reply_to; /* the peer whose answers are collected, or FLUX_NOBODY */
 	const struct flux_shared *peer;
 	unsigned char *polled; /* ring.next at the last poll that left answers in it */
 	struct cellring_burst ring;
@@ -107,11 +107,11 @@ struct flux_node {
 	uint32_t max_inflight;
 	uint32_t index; /* its own */
 	uint32_t words; /* of 64 nodes */
-	FLUX_LINE struct flux_in *rx; /* whose turn it is */
+	FLUX_LINE struct flux_in *rx; /* the peer whose turn it is */
 	struct flux_out *polled; /* the last that poll has visited, or NULL */
 	uint32_t rx_budget; /* calls that rx may still give, beyond those that are ready */
 	uint32_t unfenced; /* bursts, and polls after them, since the last flush */
-	uint32_t vain; /* looks in vain since the last burst */
+	uint32_t vain; /* looks that found nothing since the last burst */
 	FLUX_LINE struct flux_shared *self;
 	struct flux *flux;
 	uint8_t *ended; /* [id]: room for flux_out_abort() */
@@ -124,19 +124,23 @@ struct flux_node {
 };
 
 /* The parts that are not inline. */
-/* What flux_call() and flux_reply() need: 1: the message travels alone; 0: in a burst; -errno. */
+/*
+ * These prepare flux_call() and flux_reply(). 1: the message is published alone; 0: in a burst;
+ * -errno.
+ */
 int flux_call_begin(struct flux_node *node, uint32_t to);
 int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id);
-void flux_burst_publish(struct flux_node *node); /* a full one */
-void flux_burst_flush(struct flux_node *node); /* what there is */
-void flux_burst_end(struct flux_node *node); /* that too; then it has no ring */
+void flux_burst_publish(struct flux_node *node); /* publishes a full burst */
+void flux_burst_flush(struct flux_node *node); /* publishes a burst that is not full */
+void flux_burst_end(struct flux_node *node); /* publishes what there is, and closes it */
 int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn, void *arg);
 struct flux_in *flux_in_next(struct flux_node *node);
 void flux_flush_published(struct flux_node *node);
 
 /*
- * The burst with this head has arrived; how many messages it has. No peer writes a count that a
- * cell cannot hold: memory has been overwritten.
+ * Takes note of the burst with this head, which has arrived, and returns how many messages it has.
+ * No peer writes a count that a cell cannot hold, so such a count means that memory has been
+ * overwritten.
  */
 FLUX_INLINE uint32_t flux_cursor_arrived(struct flux_cursor *c, uint64_t head)
 {
@@ -148,20 +152,20 @@ FLUX_INLINE uint32_t flux_cursor_arrived(struct flux_cursor *c, uint64_t head)
 	return count;
 }
 
-/* The next flush looks whether this peer sleeps. */
+/* Makes the next flush check whether this peer sleeps. */
 FLUX_INLINE void flux_mark_unfenced(struct flux_node *node, uint32_t peer)
 {
 	node->unfenced_peers[peer / 64] |= 1ull << (peer % 64);
 }
 
-/* One more burst that no flush has followed yet. */
+/* Counts a burst that no flush has followed yet. */
 FLUX_INLINE void flux_published(struct flux_node *node)
 {
 	node->unfenced++;
 	node->vain = 0;
 }
 
-/* A message that travels alone is written in place. */
+/* Publishes a message alone, written in place in the ring. */
 FLUX_INLINE void flux_put(struct flux_node *node, struct flux_cursor *c, uint32_t peer, uint32_t id,
 	const void *payload, uint32_t len)
 {
@@ -171,7 +175,7 @@ FLUX_INLINE void flux_put(struct flux_node *node, struct flux_cursor *c, uint32_
 	flux_published(node);
 }
 
-/* One more message of the burst. */
+/* Adds a message to the burst, and publishes the burst when it is full. */
 FLUX_INLINE void flux_burst_add(struct flux_node *node, uint32_t id, const void *payload,
 	uint32_t len)
 {
@@ -186,9 +190,10 @@ FLUX_INLINE void flux_publish(struct flux_node *node)
 }
 
 /*
- * After a look for messages: a poll, a receive that has turned to another peer or found
- * nothing, a step of a wait. The fence of the flush waits until the lines of the last burst
- * have come, so it stands where that was some looks ago and there is nothing else to do.
+ * Called after each look for messages: a poll, a receive that has turned to another peer or found
+ * nothing, a step of a wait. The fence of a flush waits until the core has got the cache lines of
+ * the last burst. So the flush is made some looks after the burst, when nothing else is to be
+ * done.
  */
 FLUX_INLINE void flux_looked(struct flux_node *node, int found)
 {
@@ -203,7 +208,7 @@ FLUX_INLINE uint32_t flux_inflight(const struct flux_out *o)
 	return o->ids_max - (o->ids_tail - o->ids_head);
 }
 
-/* All ids are in flight, or there are none yet. */
+/* Whether no id is free: all are in flight, or there are none yet. */
 FLUX_INLINE int flux_out_full(const struct flux_out *o)
 {
 	return o->ids_head == o->ids_tail;
@@ -259,7 +264,7 @@ FLUX_INLINE int flux_out_take(struct flux_out *o, flux_response_fn *fn, void *ar
 	return n;
 }
 
-/* Has a response arrived? If not, and the peer has left, none will. */
+/* Whether a response has arrived. Sets *left_p if the peer has left: no more will arrive then. */
 FLUX_INLINE int flux_out_look(struct flux_out *o, int *left_p)
 {
 	uint64_t head = cellring_look(&o->resp.at);
@@ -267,7 +272,7 @@ FLUX_INLINE int flux_out_look(struct flux_out *o, int *left_p)
 	if (!head) {
 		/*
 		 * Pairs with the release in flux_leave(): what the peer published before is
-		 * visible now, so only what is not there is lost.
+		 * visible now, so a response that is still not there will never come.
 		 */
 		*left_p = __atomic_load_n(&o->peer->left, __ATOMIC_ACQUIRE) != 0;
 		if (!FLUX_UNLIKELY(*left_p))
@@ -281,9 +286,9 @@ FLUX_INLINE int flux_out_look(struct flux_out *o, int *left_p)
 }
 
 /*
- * How many calls the node keeps in flight: as many as there are when it has made its calls and
- * polls. Between two polls there are fewer, down to none where a loop polls until nothing comes
- * and calls then.
+ * Records how many calls the node keeps in flight: the number at a poll that follows new calls.
+ * Between two polls there may be fewer, or none if a loop polls until it gets nothing and then
+ * makes its calls.
  */
 FLUX_INLINE void flux_out_window(struct flux_out *o)
 {
@@ -308,8 +313,8 @@ FLUX_INLINE int flux_out_poll(struct flux_node *node, struct flux_out *o, flux_r
 }
 
 /*
- * The peers that owe responses stand in a circle; one that owes none drops out when it is
- * visited. What fn puts into the circle comes after last, so it has its turn next time.
+ * The peers that owe responses form a circular list; a peer that owes none is removed when it is
+ * visited. A peer that fn adds is inserted after last, so it is visited by the next poll.
  */
 FLUX_INLINE int flux_poll_circle(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
@@ -335,9 +340,10 @@ FLUX_INLINE int flux_poll_circle(struct flux_node *node, flux_response_fn *fn, v
 }
 
 /*
- * Answers that a poll may leave where they are: the node has answered since the last poll and has
- * more to answer, so the next ones can travel along. Otherwise they go, because who polls again
- * without an answer may be waiting for something else.
+ * Whether a poll may leave the answers of the open burst unpublished. It may if the node has
+ * answered since the last poll and has more calls to answer, so that the next answers can join the
+ * burst. Otherwise they are published, because a node that polls again without answering may be
+ * waiting for something else.
  */
 FLUX_INLINE int flux_answers_on(struct flux_node *node)
 {

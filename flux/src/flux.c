@@ -22,7 +22,7 @@
 
 #define PAGE 4096u
 #define INFLIGHT 256u
-/* Slots for each call in flight, and in all. More do not stay in the nearest cache. */
+/* Slots per call in flight, and at least. More slots do not stay in the first-level cache. */
 #define TIMES 4u
 #define LEAST 64u
 #define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct cellring_message)))
@@ -39,9 +39,9 @@ struct flux {
 	struct wakefd wake[FLUX_MAX_NODES]; /* of the nodes */
 };
 
-/* Where things are in the mapping; everything of a node stands in pages of its own. */
+/* The offsets of all parts of the mapping. The data of a node has pages of its own. */
 struct layout {
-	/* Offsets in a node's block; shared is at 0. */
+	/* Offsets in a node's block; struct flux_shared is at 0. */
 	size_t node, out, in, tokens, ids, ended, held;
 	size_t block; /* bytes */
 	size_t blocks, rings; /* offsets in the mapping */
@@ -96,9 +96,9 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	longest = cellring_bytes(&l->req) > cellring_bytes(&l->resp) ? cellring_bytes(&l->req) :
 								       cellring_bytes(&l->resp);
 	/*
-	 * Half a page and a line more: the slots that a node writes and reads at the same
-	 * time would otherwise have the same low address bits, and a load waits for an
-	 * earlier store whose low 12 bits are the same.
+	 * Half a page and a cache line are added, because the slots that a node writes and reads
+	 * at the same time would otherwise have the same low address bits, and a load waits for
+	 * an earlier store whose low 12 address bits are the same.
 	 */
 	l->pitch = align_up(longest, PAGE) + PAGE / 2 + CACHE_LINE;
 	if (__builtin_mul_overflow((size_t)2 * a->nodes * a->nodes, l->pitch, &rings) ||
@@ -107,7 +107,7 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	return 0;
 }
 
-/* The requests, or with which 1 the responses, of calls from one node to another. */
+/* The ring for calls from one node to another: the requests (which 0) or the responses (1). */
 static struct flux_cursor cursor_at(char *map, const struct layout *l, const struct flux_attr *a,
 	uint32_t from, uint32_t to, uint32_t which)
 {
@@ -184,7 +184,7 @@ int flux_create(const struct flux_attr *attr, struct flux **f_p)
 	r = layout_plan(&a, &l);
 	if (r < 0)
 		return r;
-	/* Zero is "never written" for a slot, and a page comes when it is first touched. */
+	/* A slot of zeros has never been written. A page is allocated when it is first touched. */
 	f = mmap(NULL, l.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 		-1, 0);
 	if (f == MAP_FAILED)
@@ -217,8 +217,8 @@ struct flux_node *flux_node(struct flux *f, uint32_t index)
 }
 
 /*
- * Pairs with the store in flux_leave(); calls that miss it are ended by flux_poll(), and
- * nobody reads responses that miss it.
+ * Pairs with the store in flux_leave(). A call that misses the store is ended by flux_poll(); a
+ * response that misses it is read by nobody.
  */
 static bool has_left(const struct flux_shared *peer)
 {
@@ -226,15 +226,15 @@ static bool has_left(const struct flux_shared *peer)
 }
 
 /*
- * No id is free: either all are in flight, or this is the first call to the peer, which then
- * gets to know that it has to look at this node's ring.
+ * Called if no id is free: either all are in flight, or this is the first call to the peer. In the
+ * second case the peer is told to look at this node's ring.
  */
 COLD static int out_open(struct flux_node *node, struct flux_out *o)
 {
 	uint32_t n = node->max_inflight, to = (uint32_t)(o - node->out);
 
 	if (flux_inflight(o)) {
-		flux_publish(node); /* who waits for room needs the answers */
+		flux_publish(node); /* the caller waits for answers before it can call again */
 		return -EAGAIN;
 	}
 	for (uint32_t i = 0; i < n; i++)
@@ -247,7 +247,7 @@ COLD static int out_open(struct flux_node *node, struct flux_out *o)
 	return 0;
 }
 
-/* Puts a peer into the circle of those that flux_poll() visits, as the next one. */
+/* Inserts a peer into the circular list that flux_poll() visits, as the next one. */
 static void out_link(struct flux_node *node, struct flux_out *o)
 {
 	if (!node->polled)
@@ -258,7 +258,7 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 
 /* ---- bursts ---- */
 
-/* So many calls are to travel together, the next one included. */
+/* How many calls a burst should have, the next call included. */
 static uint32_t out_wish(const struct flux_out *o)
 {
 	uint32_t now = flux_inflight(o) + 1;
@@ -321,7 +321,7 @@ ALWAYS_INLINE void burst_count(struct flux_node *node, uint32_t count)
 	flux_published(node);
 }
 
-/* The present size of a burst. */
+/* How many messages the open burst should have now. */
 static uint32_t burst_wish(const struct flux_node *node)
 {
 	const struct flux_burst *b = &node->burst;
@@ -330,7 +330,7 @@ static uint32_t burst_wish(const struct flux_node *node)
 					   out_wish(&node->out[b->call_to]);
 }
 
-/* Whether the open burst still has the right size and lap, and its peer is there. */
+/* Whether the open burst still has the right size and lap, and its peer has not left. */
 static bool burst_is_right(const struct flux_node *node)
 {
 	const struct flux_burst *b = &node->burst;
@@ -349,7 +349,7 @@ static void burst_renew(struct flux_node *node)
 {
 	struct flux_burst *b = &node->burst;
 
-	/* Open, for calls or for answers. */
+	/* The burst is open, either for calls or for answers. */
 	assert(b->ring.to && (b->call_to == FLUX_NOBODY) != (b->reply_to == FLUX_NOBODY));
 	if (unlikely(has_left(b->peer)) ||
 		!cellring_burst_open(&b->ring, b->ring.to, burst_wish(node)))
@@ -424,7 +424,7 @@ static void senders_load(const struct flux_node *node, uint64_t *bits)
 		bits[w] = __atomic_load_n(&node->self->senders[w], __ATOMIC_RELAXED);
 }
 
-/* Nothing will come from a peer that has left, once its ring is empty. */
+/* Stops looking at the ring of a peer that has left, once the ring is empty. */
 static void senders_drop(struct flux_node *node, const struct flux_in *in)
 {
 	/* Pairs with the release in flux_leave(): all its calls are visible now. */
@@ -436,7 +436,7 @@ static void senders_drop(struct flux_node *node, const struct flux_in *in)
 			__ATOMIC_RELAXED);
 }
 
-/* The peer that has a call for this node, in turns from the one after rx; NULL: nobody has. */
+/* The next peer after rx, in circular order, that has a call for this node, or NULL. */
 static struct flux_in *in_search(struct flux_node *node)
 {
 	uint32_t start = node->rx->from + 1, i = start;
@@ -460,7 +460,7 @@ static struct flux_in *in_search(struct flux_node *node)
 	}
 }
 
-/* The answers to this burst of calls travel like it. */
+/* Takes note of a burst of calls. Its answers are collected into bursts of the same size. */
 static void in_arrived(struct flux_node *node, struct flux_in *in, uint64_t head)
 {
 	uint32_t together = CELLRING_TOGETHER(head);
@@ -493,8 +493,8 @@ struct flux_in *flux_in_next(struct flux_node *node)
 }
 
 /*
- * A peer that this busy node has published to was yielding, perhaps on this node's own
- * core: give it that core now and then, or it gets one burst per time slice of the kernel.
+ * Yields the core from time to time, if a peer that this node has published to was yielding. The
+ * peer may be on the same core, and would otherwise get one burst per time slice of the kernel.
  */
 static void yield_if_due(struct flux_node *node)
 {
@@ -526,7 +526,8 @@ void flux_flush_published(struct flux_node *node)
 		node->hungry |= __atomic_load_n(state, __ATOMIC_RELAXED) == SLEEP_WAITING;
 	}
 	memset(node->unfenced_peers, 0, sizeof(node->unfenced_peers));
-	if (node->burst.ring.to) /* is for later; one of the two is FLUX_NOBODY */
+	/* The open burst will be published later. One of the two fields is FLUX_NOBODY. */
+	if (node->burst.ring.to)
 		flux_mark_unfenced(node, (uint32_t)(node->burst.call_to & node->burst.reply_to));
 	node->unfenced = 0;
 	node->flushes++;
@@ -534,7 +535,7 @@ void flux_flush_published(struct flux_node *node)
 		yield_if_due(node);
 }
 
-/* Would flux_poll() find something? */
+/* Whether flux_poll() would find something. */
 static bool responses_ready(const struct flux_node *node)
 {
 	const struct flux_out *o = node->polled;
@@ -551,7 +552,7 @@ static bool responses_ready(const struct flux_node *node)
 	return false;
 }
 
-/* Would flux_try_recv_raw()? */
+/* Whether flux_try_recv_raw() would find something. */
 static bool requests_ready(const struct flux_node *node)
 {
 	uint64_t bits[FLUX_WORDS];
@@ -574,7 +575,7 @@ static void state_set(struct flux_node *node, uint32_t state)
 	__atomic_store_n(&node->self->state, state, __ATOMIC_RELAXED);
 }
 
-/* False: a signal came. */
+/* Returns false if a signal interrupted the sleep. */
 static bool wait_sleep(struct flux_node *node, uint64_t timeout_ns)
 {
 	/* Pairs with sleep_fence() in flux_flush_published() and flux_leave(). */
@@ -587,14 +588,14 @@ static bool wait_sleep(struct flux_node *node, uint64_t timeout_ns)
 	return sleep_enter(&node->self->state, timeout_ns) != -EINTR;
 }
 
-/* Waits with the core given away; the clock is looked at once per yield. */
+/* Waits by yielding the core, then sleeping. Reads the clock once per yield. */
 static int wait_long(struct flux_node *node, struct wait *w, uint64_t timeout_ns)
 {
 	uint64_t start = clock_ns(), spent = 0;
 	bool go_on = true;
 	int r;
 
-	/* The core is given away until something comes: a busy peer may be on it. */
+	/* Tells busy peers, which may be on the same core, that this node waits. */
 	state_set(node, SLEEP_WAITING);
 	while (!(r = node_ready(node)) && spent < timeout_ns && go_on) {
 		if (wait_step(w))
@@ -665,7 +666,7 @@ void flux_leave(struct flux_node *node)
 	flux_flush(node);
 	/* Pairs with the loads of left in flux_out_poll(), senders_drop() and node_ready(). */
 	__atomic_store_n(&node->self->left, 1, __ATOMIC_RELEASE);
-	/* Pairs with sleep_prepare_as(): who sleeps on an answer sees it, or wakes. */
+	/* Pairs with sleep_prepare_as(): a peer that waits for an answer sees left or is woken. */
 	sleep_fence();
 	for (uint32_t p = 0; p < node->nodes; p++) {
 		/* From now on this node finds that each peer has left. */
@@ -675,7 +676,7 @@ void flux_leave(struct flux_node *node)
 	}
 }
 
-/* Messages that have gone through the writer's end of a ring, or will with the burst. */
+/* Messages that were written into a ring, with those of the open burst. */
 static uint64_t sent_count(const struct flux_node *node, const struct flux_cursor *c)
 {
 	const struct cellring_burst *b = &node->burst.ring;
@@ -683,7 +684,7 @@ static uint64_t sent_count(const struct flux_node *node, const struct flux_curso
 	return c->count + (b->to == &c->at ? cellring_burst_held(b) : 0);
 }
 
-/* Messages that were taken at the reader's end. */
+/* Messages that the reader of a ring has taken. */
 static uint64_t taken_count(const struct flux_cursor *c)
 {
 	return c->count - cellring_left(&c->at);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LINE_PAIR (2 * CACHE_LINE) /* what an adjacent-line prefetcher takes together */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A region for a group: who may connect, and who may not. */
+/* Regions for a user or for a group: who may connect, and who may not. */
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -150,6 +150,50 @@ static void defaults(void)
 	users_act(&users_root);
 }
 
+static void as_stranger_to_owner(void *arg)
+{
+	struct shmipc_server *s = NULL;
+
+	CHECK_EQ(try(0, 0, 0), -EACCES);
+	CHECK_EQ(shmipc_server_create(name, NULL, &s), -EACCES);
+	CHECK(open(path, O_RDONLY) < 0 && errno == EACCES);
+	CHECK(unlink(path) != 0);
+}
+
+static void other_users_cannot_connect(void)
+{
+	struct shmipc_server *s = serve_for(0, 0);
+	struct stat st;
+
+	CHECK_EQ(stat(path, &st), 0);
+	CHECK_EQ(st.st_mode & 07777, 0600);
+	serve_while(s, users_spawn(&stranger, as_stranger_to_owner, NULL));
+	shmipc_server_destroy(s);
+	users_act(&users_root);
+}
+
+/* Another user was first with the name. Neither side uses the file, whatever its mode. */
+static void names_taken_by_others_are_refused(void)
+{
+	static const mode_t modes[] = {0600, 0660, 0666};
+
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct shmipc_server *s = NULL;
+		int fd;
+
+		users_act(&stranger);
+		fd = open(path, O_CREAT | O_EXCL | O_RDWR, 0600);
+		CHECK(fd >= 0);
+		CHECK_EQ(fchmod(fd, modes[i]), 0);
+		CHECK_EQ(ftruncate(fd, 1 << 20), 0);
+		close(fd);
+		users_act(&users_root);
+		CHECK_EQ(shmipc_server_create(name, NULL, &s), -EACCES);
+		CHECK_EQ(try(0, 0, 0), -EACCES);
+		CHECK_EQ(unlink(path), 0);
+	}
+}
+
 static void create_is_refused(uint32_t mode, uint32_t set, uint32_t gid, int err)
 {
 	struct shmipc_attr attr = {.mode = mode, .gid = gid, .set = set};
@@ -197,6 +241,8 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(members_connect_and_others_do_not),
 		TEST(defaults),
+		TEST(other_users_cannot_connect),
+		TEST(names_taken_by_others_are_refused),
 		TEST(other_access_is_refused),
 		TEST(remains_are_replaced),
 	};

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SHM_TRIES 1000 /* lost races with other creators before -EADDRINUSE */
+
+/*
+ * The open regions of one library (or program) in this process, for the fork handler and to
+ * find an existing mapping.
+ */
+static struct {
+	pthread_mutex_t lock;
+	pthread_once_t once;
+	struct shm_region *first;
+} shm_regions = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_ONCE_INIT, NULL};
+
+static void shm_fork_prepare(void)
+{
+	pthread_mutex_lock(&shm_regions.lock);
+}
+
+static void shm_fork_parent(void)
+{
+	pthread_mutex_unlock(&shm_regions.lock);
+}
+
+/* The child closes the descriptors. The mappings stay, so that it may shm_close() them. */
+static void shm_fork_child(void)
+{
+	for (struct shm_region *r = shm_regions.first; r; r = r->next) {
+		if (r->fd >= 0)
+			close(r->fd);
+		r->fd = -1;
+		r->named = false;
+	}
+	pthread_mutex_unlock(&shm_regions.lock);
+}
+
+static void shm_fork_init(void)
+{
+	pthread_atfork(shm_fork_prepare, shm_fork_parent, shm_fork_child);
+}
+
+/* Opens the description for the locks and registers it for the fork handler. */
+static int shm_open_locked(struct shm_region *r, int flags)
+{
+	int err = 0;
+
+	pthread_once(&shm_regions.once, shm_fork_init);
+	pthread_mutex_lock(&shm_regions.lock);
+	r->fd = shm_open(r->path, flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (r->fd < 0) {
+		err = -errno;
+	} else {
+		r->next = shm_regions.first;
+		shm_regions.first = r;
+	}
+	pthread_mutex_unlock(&shm_regions.lock);
+	return err;
+}
+
+/* Another region of this process with the same file. The registry is locked. */
+static struct shm_region *shm_same_mapping(const struct shm_region *r)
+{
+	struct shm_region *q = shm_regions.first;
+
+	while (q &&
+		(q == r || !q->addr || q->dev != r->dev || q->ino != r->ino || q->size != r->size))
+		q = q->next;
+	return q;
+}
+
+/* Drops the locks, and unmaps the memory if no other region shares it. */
+static void shm_close_locked(struct shm_region *r)
+{
+	struct shm_region **p = &shm_regions.first;
+
+	pthread_mutex_lock(&shm_regions.lock);
+	while (*p && *p != r)
+		p = &(*p)->next;
+	if (*p)
+		*p = r->next;
+	if (r->addr && !shm_same_mapping(r))
+		munmap(r->addr, r->size);
+	r->addr = NULL;
+	if (r->fd >= 0)
+		close(r->fd);
+	r->fd = -1;
+	pthread_mutex_unlock(&shm_regions.lock);
+}
+
+/* Returns -EINVAL if prefix.name is not a valid file name. */
+static int shm_set_path(struct shm_region *r, const char *prefix, const char *name)
+{
+	int n;
+
+	memset(r, 0, sizeof(*r));
+	r->fd = -1;
+	if (!name || !*name || strchr(name, '/'))
+		return -EINVAL;
+	n = snprintf(r->path, sizeof(r->path), "/%s.%s", prefix, name);
+	return n < 0 || (size_t)n >= sizeof(r->path) ? -EINVAL : 0;
+}
+
+static struct flock shm_flock(short type, uint32_t byte)
+{
+	struct flock fl = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+	return fl;
+}
+
+int shm_lock(const struct shm_region *r, uint32_t byte)
+{
+	struct flock fl = shm_flock(F_WRLCK, byte);
+
+	if (fcntl(r->fd, F_OFD_SETLK, &fl) == 0)
+		return 0;
+	return errno == EACCES ? -EAGAIN : -errno;
+}
+
+void shm_unlock(const struct shm_region *r, uint32_t byte)
+{
+	struct flock fl = shm_flock(F_UNLCK, byte);
+
+	fcntl(r->fd, F_OFD_SETLK, &fl);
+}
+
+int shm_locked(const struct shm_region *r, uint32_t byte)
+{
+	struct flock fl = shm_flock(F_WRLCK, byte);
+
+	if (fcntl(r->fd, F_OFD_GETLK, &fl) != 0)
+		return -errno;
+	return fl.l_type != F_UNLCK;
+}
+
+int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, bool has_gid)
+{
+	if (mode && mode != 0600 && mode != 0660)
+		return -EINVAL;
+	if (has_gid && mode != 0660)
+		return -EINVAL;
+	*a = (struct shm_access){.mode = mode, .gid = has_gid ? gid : 0, .has_gid = has_gid};
+	return 0;
+}
+
+/* Is this process a member? A process that may open every file need not be one. */
+static bool shm_in_group(gid_t gid)
+{
+	int n = getgroups(0, NULL);
+	gid_t *groups = (gid_t *)calloc(n > 0 ? (size_t)n : 1, sizeof(*groups));
+	bool found = gid == getegid();
+
+	n = groups ? getgroups(n, groups) : 0;
+	for (int i = 0; i < n && !found; i++)
+		found = groups[i] == gid;
+	free(groups);
+	return found;
+}
+
+/*
+ * Returns -EACCES unless this user owns the file, or its group has it where that is expected, and
+ * nobody else may open it.
+ */
+static int shm_check_owner(int fd, const struct shm_access *expected, struct stat *st_p)
+{
+	uint32_t mode;
+
+	if (fstat(fd, st_p) != 0)
+		return -errno;
+	mode = st_p->st_mode & 0777;
+	if (!S_ISREG(st_p->st_mode) || (mode & 077 && mode != 0660))
+		return -EACCES;
+	if (expected->mode && expected->mode != mode)
+		return -EACCES;
+	if (expected->has_gid && expected->gid != st_p->st_gid)
+		return -EACCES;
+	if (st_p->st_uid == geteuid())
+		return 0;
+	return expected->mode == 0660 && shm_in_group(st_p->st_gid) ? 0 : -EACCES;
+}
+
+/* Opens the file to a group, by its descriptor, before it is complete. */
+static int shm_give_access(int fd, const struct shm_access *a)
+{
+	if (a->has_gid && fchown(fd, (uid_t)-1, a->gid) != 0)
+		return -errno;
+	if (a->mode && fchmod(fd, a->mode) != 0)
+		return -errno;
+	return 0;
+}
+
+/*
+ * Returns 1 if the name still refers to the file of this descriptor, 0 if not, -errno. Opens no
+ * descriptor, so that a process without free descriptors can still remove its names.
+ */
+static int shm_is_current(const struct shm_region *r)
+{
+	char path[sizeof("/dev/shm") + sizeof(r->path)];
+	struct stat mine, named;
+
+	snprintf(path, sizeof(path), "/dev/shm%s", r->path);
+	if (lstat(path, &named) != 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (fstat(r->fd, &mine) != 0)
+		return -errno;
+	return named.st_dev == mine.st_dev && named.st_ino == mine.st_ino;
+}
+
+/*
+ * Maps the file through another description, or shares an existing mapping of this process.
+ * Returns -ESTALE if the name now refers to another file than the description for the locks.
+ */
+static int shm_map(struct shm_region *r, const struct stat *locked, size_t size,
+	const struct shm_access *expected)
+{
+	struct shm_region *same;
+	struct stat st;
+	void *addr = MAP_FAILED;
+	int fd = shm_open(r->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+	int err;
+
+	if (fd < 0)
+		return errno == ENOENT ? -ESTALE : -errno;
+	err = shm_check_owner(fd, expected, &st);
+	if (!err && (st.st_dev != locked->st_dev || st.st_ino != locked->st_ino))
+		err = -ESTALE;
+	if (!err) {
+		pthread_mutex_lock(&shm_regions.lock);
+		r->dev = st.st_dev;
+		r->ino = st.st_ino;
+		r->size = size;
+		r->access = (struct shm_access){st.st_mode & 0777, st.st_gid, true};
+		same = shm_same_mapping(r);
+		addr = same ? same->addr :
+			      mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (addr == MAP_FAILED)
+			err = -errno;
+		else
+			r->addr = addr;
+		pthread_mutex_unlock(&shm_regions.lock);
+	}
+	close(fd);
+	return err;
+}
+
+/*
+ * Called if the name exists. Returns -EADDRINUSE if it belongs to a living server; otherwise
+ * removes it. A process holds the naming byte while it removes a file's name or becomes its
+ * server. So of several servers that find the same stale file exactly one removes it, and none
+ * removes a file that has just got a server. -EAGAIN: try again.
+ */
+static int shm_remove_stale(struct shm_region *r)
+{
+	const struct shm_access own = {0};
+	struct stat st;
+	int err = shm_open_locked(r, 0), alive, current = 0;
+
+	if (err)
+		return err == -ENOENT ? -EAGAIN : err;
+	err = shm_check_owner(r->fd, &own, &st);
+	if (!err)
+		err = shm_lock(r, SHM_NAMING);
+	if (!err)
+		current = shm_is_current(r);
+	if (current < 0)
+		err = current;
+	if (current > 0) {
+		alive = shm_locked(r, SHM_SERVER);
+		if (alive)
+			err = alive < 0 ? alive : -EADDRINUSE;
+		else
+			shm_unlink(r->path);
+	}
+	shm_close_locked(r);
+	return err ? err : -EAGAIN;
+}
+
+void shm_remove_remains(const char *prefix, const char *name)
+{
+	struct shm_region r;
+
+	if (!shm_set_path(&r, prefix, name))
+		shm_remove_stale(&r);
+}
+
+/* Tries once to make the file and to lock its server byte. -EAGAIN: another one was faster. */
+static int shm_create_file(struct shm_region *r)
+{
+	int err = shm_open_locked(r, O_CREAT | O_EXCL), current = 0;
+
+	if (err == -EEXIST)
+		return shm_remove_stale(r);
+	if (err)
+		return err;
+	/* Without it, another server could take the new file for a stale one. */
+	err = shm_lock(r, SHM_NAMING);
+	if (!err)
+		current = shm_is_current(r);
+	if (!err && current <= 0)
+		err = current ? current : -EAGAIN;
+	if (!err)
+		err = shm_lock(r, SHM_SERVER);
+	if (err && current > 0)
+		shm_unlink(r->path);
+	shm_unlock(r, SHM_NAMING);
+	if (err)
+		shm_close_locked(r);
+	return err;
+}
+
+int shm_create_for(const char *prefix, const char *name, size_t size,
+	const struct shm_access *access, struct shm_region *r)
+{
+	struct stat st;
+	int err = size ? shm_set_path(r, prefix, name) : -EINVAL;
+
+	if (err)
+		return err;
+	err = -EAGAIN;
+	for (int i = 0; err == -EAGAIN && i < SHM_TRIES; i++) {
+		err = shm_create_file(r);
+		if (err == -EAGAIN)
+			sched_yield();
+	}
+	if (err)
+		return err == -EAGAIN ? -EADDRINUSE : err;
+	err = shm_give_access(r->fd, access);
+	if (err)
+		goto remove;
+	/* With ftruncate() alone, a full /dev/shm would raise SIGBUS later. */
+	do
+		err = -posix_fallocate(r->fd, 0, (off_t)size);
+	while (err == -EINTR);
+	if (!err && fstat(r->fd, &st) != 0)
+		err = -errno;
+	if (!err)
+		err = shm_map(r, &st, size, access);
+	if (err)
+		goto remove;
+	r->named = true;
+	return 0;
+remove:
+	shm_unlink(r->path);
+	shm_close_locked(r);
+	return err;
+}
+
+int shm_attach_for(const char *prefix, const char *name, size_t min_size,
+	const struct shm_access *expected, struct shm_region *r)
+{
+	struct stat st;
+	int err = shm_set_path(r, prefix, name);
+
+	if (!err)
+		err = shm_open_locked(r, 0);
+	if (err)
+		return err;
+	err = shm_check_owner(r->fd, expected, &st);
+	if (!err) {
+		int alive = shm_locked(r, SHM_SERVER);
+
+		if (alive <= 0)
+			err = alive ? alive : -ECONNREFUSED;
+		else if (st.st_size <= 0 || (size_t)st.st_size < min_size)
+			err = -EAGAIN;
+		else
+			err = shm_map(r, &st, (size_t)st.st_size, expected);
+	}
+	if (err) {
+		shm_close_locked(r);
+		return err == -ESTALE ? -EAGAIN : err;
+	}
+	return 0;
+}
+
+int shm_remove_name(struct shm_region *r)
+{
+	int current = r->named ? shm_is_current(r) : 0;
+
+	if (current < 0)
+		return current;
+	if (current && shm_unlink(r->path) != 0 && errno != ENOENT)
+		return -errno;
+	r->named = false;
+	return 0;
+}
+
+void shm_close(struct shm_region *r)
+{
+	shm_remove_name(r);
+	shm_close_locked(r);
+}
