@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Regions for a user or for a group: who may connect, and who may not. The cases of the layers
+ * whose regions have a mode and a group. Included by one file of a program, whose main() ends in
+ * grouptest_main().
+ */
+#ifndef BASE_GROUPTEST_H
+#define BASE_GROUPTEST_H
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/users.h"
+
+#define GROUPTEST_GID 54321u
+
+/* These fields of a layer's attributes; the others are enough for four clients and 8 bytes. */
+struct grouptest_attr {
+	uint32_t mode, gid, set;
+};
+
+struct grouptest_layer {
+	const char *prefix; /* of the region's file, before the name */
+	uint32_t set_gid; /* the bit of set that says that gid is given */
+	/* 0 or -errno, as the layer's own functions; without attributes if attr is NULL. */
+	int (*create)(const char *name, const struct grouptest_attr *attr, void **s_p);
+	int (*connect)(const char *name, const struct grouptest_attr *attr, void **c_p);
+	void (*server_attr)(void *s, struct grouptest_attr *attr_p);
+	void (*client_attr)(void *c, struct grouptest_attr *attr_p);
+	/* Waits for requests, a millisecond at most, and answers each with its payload. */
+	void (*serve)(void *s);
+	/* Calls with the word; returns the word of the response. */
+	uint64_t (*call)(void *c, uint64_t word);
+	void (*destroy)(void *s);
+	void (*disconnect)(void *c);
+};
+
+static const struct grouptest_layer *grouptest;
+static const struct users_who grouptest_owner = {54001, GROUPTEST_GID},
+			      grouptest_member = {54002, GROUPTEST_GID},
+			      grouptest_stranger = {54003, 0};
+static char grouptest_name[64], grouptest_path[128];
+
+/* With a group or, without one, for the server's own group. */
+static inline struct grouptest_attr grouptest_attr_of(uint32_t mode, int has_gid, uint32_t gid)
+{
+	return (struct grouptest_attr){.mode = mode,
+		.gid = has_gid ? gid : 0,
+		.set = has_gid ? grouptest->set_gid : 0};
+}
+
+static inline void *grouptest_serve(uint32_t mode, int has_gid)
+{
+	struct grouptest_attr attr = grouptest_attr_of(mode, has_gid, GROUPTEST_GID);
+	void *s = NULL;
+
+	users_act(&grouptest_owner);
+	CHECK_EQ(grouptest->create(grouptest_name, &attr, &s), 0);
+	return s;
+}
+
+/* Connects, expecting that, and makes a call if it gets so far. */
+static inline int grouptest_try(uint32_t mode, int has_gid, uint32_t gid)
+{
+	struct grouptest_attr attr = grouptest_attr_of(mode, has_gid, gid), got;
+	void *c = NULL;
+	int err = grouptest->connect(grouptest_name, &attr, &c);
+
+	if (err)
+		return err;
+	grouptest->client_attr(c, &got);
+	CHECK_EQ(got.mode, 0660);
+	CHECK_EQ(got.gid, GROUPTEST_GID);
+	CHECK_EQ(got.set, grouptest->set_gid);
+	CHECK(grouptest->call(c, 7) == 7);
+	grouptest->disconnect(c);
+	return 0;
+}
+
+static inline void grouptest_as_owner(void *arg)
+{
+	CHECK_EQ(grouptest_try(0, 0, 0), 0);
+	CHECK_EQ(grouptest_try(0660, 0, 0), 0);
+	CHECK_EQ(grouptest_try(0660, 1, GROUPTEST_GID), 0);
+	CHECK_EQ(grouptest_try(0600, 0, 0), -EACCES); /* it is not for the owner alone */
+}
+
+static inline void grouptest_as_member(void *arg)
+{
+	void *s, *c;
+
+	CHECK_EQ(grouptest_try(0660, 0, 0), 0);
+	CHECK_EQ(grouptest_try(0660, 1, GROUPTEST_GID), 0);
+	/* Another user's region is taken by who expects one. */
+	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
+	CHECK_EQ(grouptest_try(0600, 0, 0), -EACCES);
+	CHECK_EQ(grouptest_try(0660, 1, GROUPTEST_GID + 1), -EACCES);
+	CHECK_EQ(grouptest->connect(grouptest_name, NULL, &c), -EACCES);
+	CHECK_EQ(grouptest->create(grouptest_name, NULL, &s), -EACCES);
+}
+
+static inline void grouptest_as_stranger(void *arg)
+{
+	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
+	CHECK_EQ(grouptest_try(0660, 0, 0), -EACCES);
+	CHECK_EQ(grouptest_try(0660, 1, GROUPTEST_GID), -EACCES);
+}
+
+/* May open everything, but is no member. */
+static inline void grouptest_as_root(void *arg)
+{
+	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
+	CHECK_EQ(grouptest_try(0660, 0, 0), -EACCES);
+}
+
+/* Answers what comes until the child has ended. */
+static inline void grouptest_serve_while(void *s, pid_t pid)
+{
+	while (!users_ended(pid))
+		grouptest->serve(s);
+}
+
+static void members_connect_and_others_do_not(void)
+{
+	void *s = grouptest_serve(0660, 1);
+	struct stat st;
+
+	CHECK_EQ(stat(grouptest_path, &st), 0);
+	CHECK_EQ(st.st_mode & 07777, 0660);
+	CHECK_EQ(st.st_uid, grouptest_owner.uid);
+	CHECK_EQ(st.st_gid, GROUPTEST_GID);
+	grouptest_serve_while(s, users_spawn(&grouptest_owner, grouptest_as_owner, NULL));
+	grouptest_serve_while(s, users_spawn(&grouptest_member, grouptest_as_member, NULL));
+	grouptest_serve_while(s, users_spawn(&grouptest_stranger, grouptest_as_stranger, NULL));
+	grouptest_serve_while(s, users_spawn(&users_root, grouptest_as_root, NULL));
+	grouptest->destroy(s);
+	users_act(&users_root);
+}
+
+static inline void grouptest_as_member_of_none(void *arg)
+{
+	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
+	CHECK_EQ(grouptest_try(0660, 0, 0), -EACCES);
+}
+
+/* Without a gid the group is the server's own one; without a mode there is none. */
+static void defaults(void)
+{
+	for (int i = 0; i < 2; i++) {
+		mode_t mask = umask(i ? 077 : 0);
+		void *s = grouptest_serve(i ? 0660 : 0, 0);
+		struct grouptest_attr got;
+		struct stat st;
+
+		umask(mask);
+		CHECK_EQ(stat(grouptest_path, &st), 0);
+		CHECK_EQ(st.st_mode & 07777, i ? 0660 : 0600);
+		grouptest->server_attr(s, &got);
+		CHECK_EQ(got.mode, i ? 0660 : 0600);
+		CHECK_EQ(got.gid, grouptest_owner.uid);
+		grouptest_serve_while(s,
+			users_spawn(&grouptest_member, grouptest_as_member_of_none, NULL));
+		grouptest->destroy(s);
+	}
+	users_act(&users_root);
+}
+
+static inline void grouptest_as_stranger_to_owner(void *arg)
+{
+	void *s = NULL;
+
+	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
+	CHECK_EQ(grouptest->create(grouptest_name, NULL, &s), -EACCES);
+	CHECK(open(grouptest_path, O_RDONLY) < 0 && errno == EACCES);
+	CHECK(unlink(grouptest_path) != 0);
+}
+
+static void other_users_cannot_connect(void)
+{
+	void *s = grouptest_serve(0, 0);
+	struct stat st;
+
+	CHECK_EQ(stat(grouptest_path, &st), 0);
+	CHECK_EQ(st.st_mode & 07777, 0600);
+	grouptest_serve_while(s,
+		users_spawn(&grouptest_stranger, grouptest_as_stranger_to_owner, NULL));
+	grouptest->destroy(s);
+	users_act(&users_root);
+}
+
+/* Another user was first with the name. Neither side uses the file, whatever its mode. */
+static void names_taken_by_others_are_refused(void)
+{
+	static const mode_t modes[] = {0600, 0660, 0666};
+
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		void *s = NULL;
+		int fd;
+
+		users_act(&grouptest_stranger);
+		fd = open(grouptest_path, O_CREAT | O_EXCL | O_RDWR, 0600);
+		CHECK(fd >= 0);
+		CHECK_EQ(fchmod(fd, modes[i]), 0);
+		CHECK_EQ(ftruncate(fd, 1 << 20), 0);
+		close(fd);
+		users_act(&users_root);
+		CHECK_EQ(grouptest->create(grouptest_name, NULL, &s), -EACCES);
+		CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
+		CHECK_EQ(unlink(grouptest_path), 0);
+	}
+}
+
+static inline void grouptest_create_is_refused(uint32_t mode, uint32_t set, uint32_t gid, int err)
+{
+	struct grouptest_attr attr = {.mode = mode, .gid = gid, .set = set};
+	void *s = NULL, *c = NULL;
+
+	CHECK_EQ(grouptest->create(grouptest_name, &attr, &s), err);
+	CHECK(access(grouptest_path, F_OK) != 0); /* nothing is left */
+	if (err == -EINVAL)
+		CHECK_EQ(grouptest->connect(grouptest_name, &attr, &c), err);
+}
+
+static void other_access_is_refused(void)
+{
+	static const uint32_t modes[] = {1, 0400, 0606, 0620, 0640, 0644, 0661, 0666, 0700, 02660};
+
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
+		grouptest_create_is_refused(modes[i], 0, 0, -EINVAL);
+	grouptest_create_is_refused(0, grouptest->set_gid, GROUPTEST_GID, -EINVAL);
+	grouptest_create_is_refused(0600, grouptest->set_gid, GROUPTEST_GID, -EINVAL);
+	grouptest_create_is_refused(0660, 2, GROUPTEST_GID, -EINVAL);
+	users_act(&grouptest_stranger);
+	grouptest_create_is_refused(0660, grouptest->set_gid, GROUPTEST_GID, -EPERM);
+	users_act(&users_root);
+}
+
+/* What a dead server left for a group is replaced by the next one of its user. */
+static void remains_are_replaced(void)
+{
+	void *s;
+	int fd;
+
+	users_act(&grouptest_owner);
+	fd = open(grouptest_path, O_CREAT | O_EXCL | O_RDWR, 0600);
+	CHECK(fd >= 0);
+	CHECK_EQ(fchmod(fd, 0660), 0);
+	close(fd);
+	s = grouptest_serve(0, 0);
+	grouptest->destroy(s);
+	users_act(&users_root);
+}
+
+/* The cases have their plain names: they are printed. */
+static inline int grouptest_main(const struct grouptest_layer *layer, int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(members_connect_and_others_do_not),
+		TEST(defaults),
+		TEST(other_users_cannot_connect),
+		TEST(names_taken_by_others_are_refused),
+		TEST(other_access_is_refused),
+		TEST(remains_are_replaced),
+	};
+	int skip = users_begin(argv);
+
+	grouptest = layer;
+	snprintf(grouptest_name, sizeof(grouptest_name), "group.%d", (int)getpid());
+	snprintf(grouptest_path, sizeof(grouptest_path), "%s%s", layer->prefix, grouptest_name);
+	return skip ? skip : test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
+
+#endif
