@@ -111,4 +111,16 @@ static inline int call_tag(struct shmipc_client *c, uint64_t tag)
 	return shmipc_client_call(c, &m, sizeof(m), tag);
 }
 
+/* Counts responses. */
+static inline void count_one(void *arg, uint64_t token, const void *resp, uint32_t len)
+{
+	++*(uint32_t *)arg;
+}
+
+/* How many more messages until the burst is published. */
+static inline uint32_t burst_room(const struct cellring_burst *b)
+{
+	return b->to ? (uint32_t)(b->full - b->next) / b->to->stride : 0;
+}
+
 #endif

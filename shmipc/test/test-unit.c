@@ -25,11 +25,6 @@ static void round_trip(void)
 	shmipc_server_destroy(s);
 }
 
-static void count_one(void *arg, uint64_t token, const void *resp, uint32_t len)
-{
-	++*(uint32_t *)arg;
-}
-
 static void depth_bounds_what_is_in_flight(void)
 {
 	static uint8_t seen[64];
@@ -335,78 +330,6 @@ static void flood_is_bounded_by_depth(void)
 	shmipc_server_destroy(s);
 }
 
-static uint32_t on_offer(struct shmipc_server *s)
-{
-	struct shmipc_req r;
-	struct msg m;
-	uint32_t n = 0;
-
-	while (shmipc_server_poll(s))
-		while (shmipc_server_recv(s, &r, &m, sizeof(m)) > 0)
-			n++;
-	return n;
-}
-
-/* Messages in a burst, and how many more until it is published. */
-static uint32_t held(const struct cellring_burst *b)
-{
-	return cellring_burst_held(b);
-}
-
-static uint32_t room(const struct cellring_burst *b)
-{
-	return b->to ? (uint32_t)(b->full - b->next) / b->to->stride : 0;
-}
-
-/* Calls, so many that the last ones are held back; then what is said publishes them. */
-static void held_calls_are_published(const char *how)
-{
-	struct shmipc_server *s = test_serve("held", &msg_attr);
-	struct shmipc_client *c = test_join("held");
-	struct tally t = {0};
-	uint32_t n = 0, seen;
-
-	while (held(&c->burst) < 3 || room(&c->burst) != 1)
-		CHECK_EQ(call_tag(c, n++), 0);
-	seen = on_offer(s);
-	CHECK_EQ(seen, n - held(&c->burst));
-	if (!strcmp(how, "poll"))
-		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 0);
-	else if (!strcmp(how, "wait"))
-		CHECK_EQ(shmipc_client_wait(c, 0), 0);
-	else if (!strcmp(how, "flush"))
-		shmipc_client_flush(c);
-	else
-		for (; call_tag(c, n) == 0; n++)
-			;
-	CHECK_EQ(on_offer(s), n - seen);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
-}
-
-/* As many requests as ask for bursts of answers; the last of the answers are held back. */
-static uint32_t answer_and_hold(struct shmipc_server *s, struct shmipc_client *c,
-	struct shmipc_req *last)
-{
-	struct msg m = msg_of(1);
-	uint32_t n = 0, answered = 0;
-
-	for (uint32_t i = 0; i < msg_attr.depth; i++)
-		CHECK_EQ(call_tag(c, i), 0);
-	shmipc_client_flush(c);
-	while (n < msg_attr.depth && shmipc_server_poll(s))
-		while (n < msg_attr.depth && shmipc_server_recv(s, last, &m, sizeof(m)) > 0) {
-			n++;
-			if (n > msg_attr.depth / 2 && held(&s->burst) && room(&s->burst) > 1)
-				continue;
-			CHECK_EQ(shmipc_server_reply(s, last->client, last->id, &m, sizeof(m)), 0);
-			answered++;
-		}
-	CHECK_EQ(n, msg_attr.depth);
-	CHECK(held(&s->burst) && room(&s->burst) > 1);
-	return answered;
-}
-
 static void look_in_vain(struct shmipc_client *c, uint32_t looks)
 {
 	uint32_t before = c->unfenced, got = 0;
@@ -479,157 +402,6 @@ static void when_sleepers_are_looked_for(void)
 	shmipc_server_destroy(s);
 }
 
-static void held_replies_are_published(const char *how)
-{
-	struct shmipc_server *s = test_serve("held", &msg_attr);
-	struct shmipc_client *c = test_join("held"), *d = test_join("held");
-	struct shmipc_req r, other;
-	struct msg m = msg_of(1);
-	uint32_t n, got = 0;
-
-	CHECK_EQ(call_tag(d, 0), 0);
-	CHECK_EQ(shmipc_server_poll(s), 1);
-	CHECK_EQ(shmipc_server_recv(s, &other, &m, sizeof(m)), 1);
-	n = answer_and_hold(s, c, &r);
-	while (shmipc_client_poll(c, count_one, &got))
-		;
-	CHECK(got < n);
-	if (!strcmp(how, "poll"))
-		CHECK_EQ(shmipc_server_poll(s), 0);
-	else if (!strcmp(how, "wait"))
-		CHECK_EQ(shmipc_server_wait(s, 0), 0);
-	else if (!strcmp(how, "flush"))
-		shmipc_server_flush(s);
-	else if (!strcmp(how, "receive"))
-		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 0);
-	else if (!strcmp(how, "another"))
-		CHECK_EQ(shmipc_server_reply(s, other.client, other.id, &m, sizeof(m)), 0);
-	else
-		shmipc_server_destroy(s);
-	while (shmipc_client_poll(c, count_one, &got) > 0)
-		;
-	CHECK_EQ(got, n);
-	shmipc_client_disconnect(c);
-	shmipc_client_disconnect(d);
-	if (strcmp(how, "close"))
-		shmipc_server_destroy(s);
-}
-
-/*
- * How many calls a client keeps in flight is what counts, not how many it has just then: after
- * many, and then none, they are collected; after a poll with few in flight they are not.
- */
-static void calls_in_flight_are_remembered(void)
-{
-	struct shmipc_server *s = test_serve("window", &msg_attr);
-	struct shmipc_client *c = test_join("window");
-	uint32_t n = 0, got = 0;
-
-	for (uint32_t round = 0; round < 3; round++) {
-		while (n < msg_attr.depth)
-			CHECK_EQ(call_tag(c, n++), 0);
-		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
-		while (serve_once(s))
-			;
-		while (shmipc_client_poll(c, count_one, &got))
-			;
-		CHECK_EQ(got, n);
-		n = got = 0;
-		for (uint32_t i = 1; i < 8; i++) {
-			CHECK_EQ(call_tag(c, n++), 0);
-			CHECK_EQ(held(&c->burst), i);
-		}
-		CHECK_EQ(shmipc_server_poll(s), 0);
-		CHECK_EQ(call_tag(c, n++), 0); /* a quarter of 32 */
-		CHECK_EQ(held(&c->burst), 0);
-	}
-	CHECK_EQ(serve_once(s), 8);
-	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 8);
-	CHECK_EQ(call_tag(c, 0), 0);
-	CHECK_EQ(held(&c->burst), 1);
-	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0); /* one in flight */
-	CHECK_EQ(serve_once(s), 1);
-	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
-	CHECK_EQ(call_tag(c, 0), 0);
-	CHECK_EQ(held(&c->burst), 0);
-	CHECK_EQ(serve_once(s), 1);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
-}
-
-/* A server that answers one by one and polls: answers that the next ones can travel with wait. */
-static void replies_wait_for_the_next(void)
-{
-	struct shmipc_server *s = test_serve("single", &msg_attr);
-	struct shmipc_client *c = test_join("single");
-	struct shmipc_req r;
-	uint32_t got = 0;
-	struct msg m;
-
-	for (uint32_t round = 0; round < 2; round++) {
-		for (uint32_t i = 0; i < 32; i++)
-			CHECK_EQ(call_tag(c, i), 0);
-		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
-		while (!round && serve_once(s)) /* from now on all travel in eights */
-			;
-		while (shmipc_client_poll(c, count_one, &got))
-			;
-	}
-	for (uint32_t i = 0; i < 32; i++) {
-		CHECK_EQ(shmipc_server_poll(s), 1);
-		CHECK_EQ(held(&s->burst), i < 21 ? i % 8 : (i - 20) % 8);
-		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
-		if (i == 20) { /* a poll without an answer: who polls may wait for something else */
-			CHECK_EQ(shmipc_server_poll(s), 1);
-			CHECK_EQ(held(&s->burst), 0);
-		}
-		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
-	}
-	CHECK_EQ(shmipc_server_poll(s), 0);
-	CHECK_EQ(held(&s->burst), 0);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
-}
-
-static void what_is_held_back_is_published(void)
-{
-	held_calls_are_published("poll");
-	held_calls_are_published("wait");
-	held_calls_are_published("flush");
-	held_calls_are_published("refusal");
-	held_replies_are_published("poll");
-	held_replies_are_published("wait");
-	held_replies_are_published("flush");
-	held_replies_are_published("receive");
-	held_replies_are_published("another");
-	held_replies_are_published("close");
-}
-
-/* Replies held back for a client that goes do not reach the next one in its place. */
-static void held_replies_go_with_their_client(void)
-{
-	struct shmipc_attr one = msg_attr;
-	struct shmipc_client *c, *next;
-	struct shmipc_server *s;
-	struct shmipc_req r;
-	uint32_t got = 0;
-
-	one.max_clients = 1;
-	s = test_serve("gone", &one);
-	c = test_join("gone");
-	answer_and_hold(s, c, &r);
-	shmipc_client_disconnect(c);
-	CHECK_EQ(shmipc_server_poll(s), 0);
-	next = test_join("gone");
-	CHECK_EQ(call_tag(next, 0), 0);
-	CHECK_EQ(shmipc_client_poll(next, count_one, &got), 0);
-	CHECK_EQ(serve_once(s), 1);
-	CHECK_EQ(shmipc_client_poll(next, count_one, &got), 1);
-	CHECK_EQ(shmipc_client_poll(next, count_one, &got), 0);
-	shmipc_client_disconnect(next);
-	shmipc_server_destroy(s);
-}
-
 /* A request whose head says what the client likes, then nothing that anybody wrote. */
 static void forged_burst(struct shmipc_server *s, struct shmipc_client *c, uint32_t together,
 	uint32_t count)
@@ -653,12 +425,12 @@ static void forged_burst(struct shmipc_server *s, struct shmipc_client *c, uint3
 		CHECK_EQ(r.id, n);
 		CHECK(req->slot < req->end && req->ready <= req->end);
 		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
-		CHECK(held(&s->burst) + room(&s->burst) <= CELLRING_BURST);
+		CHECK(cellring_burst_held(&s->burst) + burst_room(&s->burst) <= CELLRING_BURST);
 		n++;
 	}
 	CHECK_EQ(n, honest);
 	CHECK(req->slot - req->begin == c->req.slot - c->req.begin); /* in the next cell */
-	CHECK_EQ(held(&s->burst), 0);
+	CHECK_EQ(cellring_burst_held(&s->burst), 0);
 }
 
 /* What a request says about bursts is a client's word. */
@@ -844,11 +616,7 @@ int main(int argc, char **argv)
 		TEST(waits_end_at_once_or_in_time),
 		TEST(forged_responses_end_the_connection),
 		TEST(flood_is_bounded_by_depth),
-		TEST(what_is_held_back_is_published),
-		TEST(calls_in_flight_are_remembered),
-		TEST(replies_wait_for_the_next),
 		TEST(when_sleepers_are_looked_for),
-		TEST(held_replies_go_with_their_client),
 		TEST(hostile_bursts_are_bounded),
 		TEST(an_id_in_use_is_refused),
 		TEST(hostile_counts_end_the_connection),

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/* Calls and replies that are held back in a burst: when they are published, and when they go. */
+#include "common.h"
+#include "layout.h"
+
+/* Receives all that is published; how many. */
+static uint32_t on_offer(struct shmipc_server *s)
+{
+	struct shmipc_req r;
+	struct msg m;
+	uint32_t n = 0;
+
+	while (shmipc_server_poll(s))
+		while (shmipc_server_recv(s, &r, &m, sizeof(m)) > 0)
+			n++;
+	return n;
+}
+
+/* Calls, so many that the last ones are held back; then what is said publishes them. */
+static void held_calls_are_published(const char *how)
+{
+	struct shmipc_server *s = test_serve("held", &msg_attr);
+	struct shmipc_client *c = test_join("held");
+	struct tally t = {0};
+	uint32_t n = 0, seen;
+
+	while (cellring_burst_held(&c->burst) < 3 || burst_room(&c->burst) != 1)
+		CHECK_EQ(call_tag(c, n++), 0);
+	seen = on_offer(s);
+	CHECK_EQ(seen, n - cellring_burst_held(&c->burst));
+	if (!strcmp(how, "poll"))
+		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 0);
+	else if (!strcmp(how, "wait"))
+		CHECK_EQ(shmipc_client_wait(c, 0), 0);
+	else if (!strcmp(how, "flush"))
+		shmipc_client_flush(c);
+	else
+		for (; call_tag(c, n) == 0; n++)
+			;
+	CHECK_EQ(on_offer(s), n - seen);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+/* As many requests as ask for bursts of answers; the last of the answers are held back. */
+static uint32_t answer_and_hold(struct shmipc_server *s, struct shmipc_client *c,
+	struct shmipc_req *last)
+{
+	struct msg m = msg_of(1);
+	uint32_t n = 0, answered = 0;
+
+	for (uint32_t i = 0; i < msg_attr.depth; i++)
+		CHECK_EQ(call_tag(c, i), 0);
+	shmipc_client_flush(c);
+	while (n < msg_attr.depth && shmipc_server_poll(s))
+		while (n < msg_attr.depth && shmipc_server_recv(s, last, &m, sizeof(m)) > 0) {
+			n++;
+			if (n > msg_attr.depth / 2 && cellring_burst_held(&s->burst) &&
+				burst_room(&s->burst) > 1)
+				continue;
+			CHECK_EQ(shmipc_server_reply(s, last->client, last->id, &m, sizeof(m)), 0);
+			answered++;
+		}
+	CHECK_EQ(n, msg_attr.depth);
+	CHECK(cellring_burst_held(&s->burst) && burst_room(&s->burst) > 1);
+	return answered;
+}
+
+static void held_replies_are_published(const char *how)
+{
+	struct shmipc_server *s = test_serve("held", &msg_attr);
+	struct shmipc_client *c = test_join("held"), *d = test_join("held");
+	struct shmipc_req r, other;
+	struct msg m = msg_of(1);
+	uint32_t n, got = 0;
+
+	CHECK_EQ(call_tag(d, 0), 0);
+	CHECK_EQ(shmipc_server_poll(s), 1);
+	CHECK_EQ(shmipc_server_recv(s, &other, &m, sizeof(m)), 1);
+	n = answer_and_hold(s, c, &r);
+	while (shmipc_client_poll(c, count_one, &got))
+		;
+	CHECK(got < n);
+	if (!strcmp(how, "poll"))
+		CHECK_EQ(shmipc_server_poll(s), 0);
+	else if (!strcmp(how, "wait"))
+		CHECK_EQ(shmipc_server_wait(s, 0), 0);
+	else if (!strcmp(how, "flush"))
+		shmipc_server_flush(s);
+	else if (!strcmp(how, "receive"))
+		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 0);
+	else if (!strcmp(how, "another"))
+		CHECK_EQ(shmipc_server_reply(s, other.client, other.id, &m, sizeof(m)), 0);
+	else
+		shmipc_server_destroy(s);
+	while (shmipc_client_poll(c, count_one, &got) > 0)
+		;
+	CHECK_EQ(got, n);
+	shmipc_client_disconnect(c);
+	shmipc_client_disconnect(d);
+	if (strcmp(how, "close"))
+		shmipc_server_destroy(s);
+}
+
+/*
+ * How many calls a client keeps in flight is what counts, not how many it has just then: after
+ * many, and then none, they are collected; after a poll with few in flight they are not.
+ */
+static void calls_in_flight_are_remembered(void)
+{
+	struct shmipc_server *s = test_serve("window", &msg_attr);
+	struct shmipc_client *c = test_join("window");
+	uint32_t n = 0, got = 0;
+
+	for (uint32_t round = 0; round < 3; round++) {
+		while (n < msg_attr.depth)
+			CHECK_EQ(call_tag(c, n++), 0);
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
+		while (serve_once(s))
+			;
+		while (shmipc_client_poll(c, count_one, &got))
+			;
+		CHECK_EQ(got, n);
+		n = got = 0;
+		for (uint32_t i = 1; i < 8; i++) {
+			CHECK_EQ(call_tag(c, n++), 0);
+			CHECK_EQ(cellring_burst_held(&c->burst), i);
+		}
+		CHECK_EQ(shmipc_server_poll(s), 0);
+		CHECK_EQ(call_tag(c, n++), 0); /* a quarter of 32 */
+		CHECK_EQ(cellring_burst_held(&c->burst), 0);
+	}
+	CHECK_EQ(serve_once(s), 8);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 8);
+	CHECK_EQ(call_tag(c, 0), 0);
+	CHECK_EQ(cellring_burst_held(&c->burst), 1);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0); /* one in flight */
+	CHECK_EQ(serve_once(s), 1);
+	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
+	CHECK_EQ(call_tag(c, 0), 0);
+	CHECK_EQ(cellring_burst_held(&c->burst), 0);
+	CHECK_EQ(serve_once(s), 1);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+/* A server that answers one by one and polls: answers that the next ones can travel with wait. */
+static void replies_wait_for_the_next(void)
+{
+	struct shmipc_server *s = test_serve("single", &msg_attr);
+	struct shmipc_client *c = test_join("single");
+	struct shmipc_req r;
+	uint32_t got = 0;
+	struct msg m;
+
+	for (uint32_t round = 0; round < 2; round++) {
+		for (uint32_t i = 0; i < 32; i++)
+			CHECK_EQ(call_tag(c, i), 0);
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
+		while (!round && serve_once(s)) /* from now on all travel in eights */
+			;
+		while (shmipc_client_poll(c, count_one, &got))
+			;
+	}
+	for (uint32_t i = 0; i < 32; i++) {
+		CHECK_EQ(shmipc_server_poll(s), 1);
+		CHECK_EQ(cellring_burst_held(&s->burst), i < 21 ? i % 8 : (i - 20) % 8);
+		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
+		if (i == 20) { /* a poll without an answer: who polls may wait for something else */
+			CHECK_EQ(shmipc_server_poll(s), 1);
+			CHECK_EQ(cellring_burst_held(&s->burst), 0);
+		}
+		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
+	}
+	CHECK_EQ(shmipc_server_poll(s), 0);
+	CHECK_EQ(cellring_burst_held(&s->burst), 0);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
+static void what_is_held_back_is_published(void)
+{
+	held_calls_are_published("poll");
+	held_calls_are_published("wait");
+	held_calls_are_published("flush");
+	held_calls_are_published("refusal");
+	held_replies_are_published("poll");
+	held_replies_are_published("wait");
+	held_replies_are_published("flush");
+	held_replies_are_published("receive");
+	held_replies_are_published("another");
+	held_replies_are_published("close");
+}
+
+/* Replies held back for a client that goes do not reach the next one in its place. */
+static void held_replies_go_with_their_client(void)
+{
+	struct shmipc_attr one = msg_attr;
+	struct shmipc_client *c, *next;
+	struct shmipc_server *s;
+	struct shmipc_req r;
+	uint32_t got = 0;
+
+	one.max_clients = 1;
+	s = test_serve("gone", &one);
+	c = test_join("gone");
+	answer_and_hold(s, c, &r);
+	shmipc_client_disconnect(c);
+	CHECK_EQ(shmipc_server_poll(s), 0);
+	next = test_join("gone");
+	CHECK_EQ(call_tag(next, 0), 0);
+	CHECK_EQ(shmipc_client_poll(next, count_one, &got), 0);
+	CHECK_EQ(serve_once(s), 1);
+	CHECK_EQ(shmipc_client_poll(next, count_one, &got), 1);
+	CHECK_EQ(shmipc_client_poll(next, count_one, &got), 0);
+	shmipc_client_disconnect(next);
+	shmipc_server_destroy(s);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(what_is_held_back_is_published),
+		TEST(calls_in_flight_are_remembered),
+		TEST(replies_wait_for_the_next),
+		TEST(held_replies_go_with_their_client),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
