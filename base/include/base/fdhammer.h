@@ -6,7 +6,8 @@
  * which the guard of the test program ends.
  *
  * Link the static library with --wrap of timerfd_settime, sendto and eventfd_write: no timer
- * helps, and wake-ups come late. Included by one file of a program.
+ * helps, and wake-ups come late. Included by one file of a program, whose main() ends in
+ * fdhammer_main().
  */
 #ifndef BASE_FDHAMMER_H
 #define BASE_FDHAMMER_H
@@ -38,6 +39,10 @@ struct fdhammer_client {
 };
 
 struct fdhammer_layer {
+	int threads_only; /* clients cannot be processes */
+	/* The server, by that name if it needs one, and the descriptor that it sleeps on. */
+	void *(*create)(const char *name, int *fd_p);
+	void (*destroy)(void *s);
 	/* 0 or -EAGAIN; the request is the token. */
 	int (*call)(void *c, uint64_t token);
 	/* Gives responses to fdhammer_answer(); how many. */
@@ -45,16 +50,36 @@ struct fdhammer_layer {
 	int (*fd)(void *c);
 	int (*arm)(void *c);
 	int (*wait)(void *c); /* without a descriptor */
-	void *(*connect)(uint32_t index);
+	void *(*connect)(const char *name, uint32_t index);
 	void (*disconnect)(void *c);
 	/* Answers what there is with its complement; how many. */
 	int (*serve)(void *s);
 	int (*server_arm)(void *s);
 };
 
+/* The functions of a table that are the same but for the type, over prefix_poll and so on. */
+#define FDHAMMER_CLIENT(prefix)                                                                    \
+	static int hammer_poll(void *c, struct fdhammer_client *t)                                 \
+	{                                                                                          \
+		return prefix##_poll(c, fdhammer_answer, t);                                       \
+	}                                                                                          \
+	static int hammer_fd(void *c)                                                              \
+	{                                                                                          \
+		return prefix##_fd(c);                                                             \
+	}                                                                                          \
+	static int hammer_arm(void *c)                                                             \
+	{                                                                                          \
+		return prefix##_arm(c);                                                            \
+	}                                                                                          \
+	static int hammer_wait(void *c)                                                            \
+	{                                                                                          \
+		return prefix##_wait(c, NSEC_PER_SEC);                                             \
+	}
+
 /* One run; in a process of its own each client has a copy. */
 struct fdhammer {
 	const struct fdhammer_layer *layer;
+	char name[64];
 	uint32_t calls; /* of each client */
 	int pipe[FDHAMMER_CLIENTS + 1][2]; /* the last one is the server's */
 };
@@ -164,7 +189,9 @@ static inline int fdhammer_set(int fd, int pipe)
 static inline void fdhammer_client(struct fdhammer *h, uint32_t index)
 {
 	const struct fdhammer_layer *l = h->layer;
-	struct fdhammer_client t = {.c = l->connect(index), .index = index, .rand = index + 1};
+	struct fdhammer_client t = {.c = l->connect(h->name, index),
+		.index = index,
+		.rand = index + 1};
 	int set = -1;
 
 	if (index != FDHAMMER_CLIENTS - 1)
@@ -269,12 +296,14 @@ static inline void fdhammer_processes(struct fdhammer *h, void *s, int fd)
 	}
 }
 
-/* s sleeps on fd; its clients are threads or processes, and make so many calls each. */
-static inline void fdhammer(const struct fdhammer_layer *layer, void *s, int fd, uint32_t calls,
-	void (*run)(struct fdhammer *h, void *s, int fd))
+static struct fdhammer fdhammer_args = {.calls = 10000}; /* each run begins with a copy */
+
+static inline void fdhammer(void (*run)(struct fdhammer *h, void *s, int fd))
 {
-	struct fdhammer h = {.layer = layer, .calls = calls};
+	struct fdhammer h = fdhammer_args;
 	pid_t ticker;
+	int fd;
+	void *s = h.layer->create(h.name, &fd);
 
 	CHECK(fd >= 0);
 	for (size_t i = 0; i < ARRAY_SIZE(h.pipe); i++)
@@ -287,6 +316,30 @@ static inline void fdhammer(const struct fdhammer_layer *layer, void *s, int fd,
 		close(h.pipe[i][0]);
 		close(h.pipe[i][1]);
 	}
+	h.layer->destroy(s);
+}
+
+static void threads(void)
+{
+	fdhammer(fdhammer_threads);
+}
+
+static void processes(void)
+{
+	fdhammer(fdhammer_processes);
+}
+
+/* The first argument is the number of calls that each client makes in each run. */
+static inline int fdhammer_main(const struct fdhammer_layer *layer, int argc, char **argv)
+{
+	static const struct test tests[] = {TEST(threads), TEST(processes)};
+	struct fdhammer *h = &fdhammer_args;
+
+	h->layer = layer;
+	snprintf(h->name, sizeof(h->name), "hammer.%d", (int)getpid());
+	if (argc > 1)
+		h->calls = (uint32_t)atoi(argv[1]);
+	return test_main(tests, layer->threads_only ? 1 : 2, 1, argv);
 }
 
 #endif
