@@ -2,11 +2,11 @@
 /* Each response arrives with the length that the server gave, as requests do. */
 #include <pthread.h>
 
+#include "base/lengthtest.h"
 #include "solo.h"
 
-#define SIZE 100
+#define SIZE LENGTHTEST_SIZE
 #define CALLS 2000
-#define BEHIND 0xee /* in the senders' buffers, behind the message; in no message */
 
 static void begin(uint32_t size, struct delegrpc_server **s_p, struct delegrpc_client **c_p)
 {
@@ -19,36 +19,6 @@ static void begin(uint32_t size, struct delegrpc_server **s_p, struct delegrpc_c
 	*c_p = client_new();
 }
 
-static uint32_t length_of(uint64_t n)
-{
-	return (uint32_t)(n * 2654435761u >> 7) % (SIZE + 1);
-}
-
-/* A buffer with a message in front. */
-static const unsigned char *written(unsigned char *buf, uint64_t n)
-{
-	memset(buf, BEHIND, SIZE);
-	memset(buf, (int)(n & 63), length_of(n));
-	return buf;
-}
-
-/* All of a message is there, and nothing of what its sender had behind it. */
-static void check(const void *payload, uint32_t len, uint64_t n)
-{
-	CHECK_EQ(len, length_of(n));
-	test_filled(payload, len, n & 63);
-	for (uint32_t i = len; i < SIZE; i++)
-		CHECK(((const unsigned char *)payload)[i] != BEHIND);
-}
-
-static void take_answer(void *arg, uint64_t token, const void *resp, uint32_t len)
-{
-	uint64_t *n = arg;
-
-	CHECK_EQ(token, (*n)++);
-	check(resp, len, token + 1);
-}
-
 static void answer_all(struct delegrpc_server *s, uint64_t *n)
 {
 	unsigned char buf[SIZE];
@@ -56,9 +26,10 @@ static void answer_all(struct delegrpc_server *s, uint64_t *n)
 
 	while (delegrpc_server_poll(s) > 0)
 		for (; delegrpc_server_recv(s, &r); ++*n) {
-			check(r.payload, r.len, *n);
-			CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, written(buf, *n + 1),
-					 length_of(*n + 1)),
+			lengthtest_check(r.payload, r.len, *n);
+			CHECK_EQ(delegrpc_server_reply(s, r.client, r.id,
+					 lengthtest_message(buf, *n + 1),
+					 lengthtest_length(*n + 1)),
 				0);
 		}
 	delegrpc_server_advance_tail(s);
@@ -77,11 +48,12 @@ static void lengths_travel(void)
 		uint32_t n = 1 + (uint32_t)(test_rand(&seed) % 32);
 
 		for (uint32_t i = 0; i < n; i++, sent++)
-			CHECK_EQ(delegrpc_client_call(c, written(buf, sent), length_of(sent), sent),
+			CHECK_EQ(delegrpc_client_call(c, lengthtest_message(buf, sent),
+					 lengthtest_length(sent), sent),
 				0);
 		CHECK_EQ(delegrpc_client_flush(c), 0);
 		answer_all(s, &served);
-		while (delegrpc_client_poll(c, take_answer, &ended) > 0)
+		while (delegrpc_client_poll(c, lengthtest_answer, &ended) > 0)
 			;
 		CHECK_EQ(ended, sent);
 	}
@@ -173,13 +145,13 @@ static void blocking_call_says_how_long(void)
 	for (e.len = 0; e.len <= SIZE; e.len += 20) {
 		uint32_t len = 1, copied = e.len < 50 ? e.len : 50;
 
-		memset(a, BEHIND, sizeof(a));
+		memset(a, LENGTHTEST_BEHIND, sizeof(a));
 		CHECK_EQ(pthread_create(&t, NULL, echo_once, &e), 0);
 		CHECK_EQ(delegrpc_client_call_wait(c, q, SIZE, a, 50, UINT64_MAX, &len), 0);
 		CHECK_EQ(pthread_join(t, NULL), 0);
 		CHECK_EQ(len, e.len);
 		test_filled(a, copied, 7);
-		test_filled(a + copied, SIZE - copied, BEHIND);
+		test_filled(a + copied, SIZE - copied, LENGTHTEST_BEHIND);
 	}
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(e.s);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Each call and each answer of flux arrives with the length that its sender gave. */
+#include "base/lengthtest.h"
 #include "common.h"
 
-#define SIZE 100
+#define SIZE LENGTHTEST_SIZE
 #define CALLS 2000
 #define DEPTH 32
-#define BEHIND 0xee /* in the senders' buffers, behind the message; in no message */
 
 static struct flux *network(uint32_t payload, uint32_t reply)
 {
@@ -19,31 +19,6 @@ static struct flux *network(uint32_t payload, uint32_t reply)
 	return f;
 }
 
-static uint32_t length_of(uint64_t n)
-{
-	return (uint32_t)(n * 2654435761u >> 7) % (SIZE + 1);
-}
-
-/* A buffer with a message in front. */
-static const unsigned char *written(unsigned char *buf, uint64_t n)
-{
-	memset(buf, BEHIND, SIZE);
-	memset(buf, (int)(n & 63), length_of(n));
-	return buf;
-}
-
-/* Of answer n all is there, and nothing of what its sender had behind it. */
-static void take(void *arg, uint64_t token, const void *payload, uint32_t len)
-{
-	uint64_t *n = arg;
-
-	CHECK_EQ(token, (*n)++);
-	CHECK_EQ(len, length_of(token + 1));
-	test_filled(payload, len, (token + 1) & 63);
-	for (uint32_t i = len; i < SIZE; i++)
-		CHECK(((const unsigned char *)payload)[i] != BEHIND);
-}
-
 /* Takes what has come, with room for so many bytes, and answers. */
 static void answer_all(struct flux_node *b, uint64_t *n, uint32_t room)
 {
@@ -51,15 +26,13 @@ static void answer_all(struct flux_node *b, uint64_t *n, uint32_t room)
 	uint32_t from, got;
 	uint64_t call;
 
-	for (; flux_try_recv_raw(b, &from, &call, memset(buf, BEHIND, SIZE), room, &got) == 1;
+	for (; flux_try_recv_raw(b, &from, &call, memset(buf, LENGTHTEST_BEHIND, SIZE), room,
+		       &got) == 1;
 		++*n) {
-		uint32_t len = length_of(*n);
-
-		CHECK_EQ(got, len);
-		test_filled(buf, len < room ? len : room, *n & 63);
-		for (uint32_t i = room; i < SIZE; i++)
-			CHECK_EQ(buf[i], BEHIND);
-		CHECK_EQ(flux_reply(b, call, written(buf, *n + 1), length_of(*n + 1)), 0);
+		lengthtest_copied(buf, room, got, *n);
+		CHECK_EQ(flux_reply(b, call, lengthtest_message(buf, *n + 1),
+				 lengthtest_length(*n + 1)),
+			0);
 	}
 	flux_flush(b);
 }
@@ -76,10 +49,12 @@ static void lengths_travel(void)
 		uint32_t n = 1 + (uint32_t)(test_rand(&seed) % DEPTH);
 
 		for (uint32_t i = 0; i < n; i++, sent++)
-			CHECK_EQ(flux_call(a, 1, written(buf, sent), length_of(sent), sent), 0);
+			CHECK_EQ(flux_call(a, 1, lengthtest_message(buf, sent),
+					 lengthtest_length(sent), sent),
+				0);
 		flux_flush(a);
 		answer_all(b, &served, test_rand(&seed) % 2 ? SIZE : SIZE / 3);
-		while (flux_poll(a, take, &ended))
+		while (flux_poll(a, lengthtest_answer, &ended))
 			;
 		CHECK_EQ(ended, sent);
 	}
@@ -94,12 +69,12 @@ static void longer_buffers_are_allowed(void)
 	uint32_t from, len;
 	uint64_t call;
 
-	memset(buf, BEHIND, sizeof(buf));
+	memset(buf, LENGTHTEST_BEHIND, sizeof(buf));
 	CHECK_EQ(flux_call(flux_node(f, 0), 1, "hello, world", 12, 0), 0);
 	CHECK_EQ(flux_try_recv_raw(flux_node(f, 1), &from, &call, buf, sizeof(buf), &len), 1);
 	CHECK_EQ(len, 12);
 	CHECK_EQ(memcmp(buf, "hello, world", 12), 0);
-	test_filled(buf + 12, sizeof(buf) - 12, BEHIND);
+	test_filled(buf + 12, sizeof(buf) - 12, LENGTHTEST_BEHIND);
 	flux_destroy(f);
 }
 

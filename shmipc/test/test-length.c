@@ -2,45 +2,16 @@
 /* Each message arrives with the length that its sender gave, and what a hostile one says. */
 #include <pthread.h>
 
+#include "base/lengthtest.h"
 #include "common.h"
 
-#define SIZE 100
+#define SIZE LENGTHTEST_SIZE
 #define CALLS 2000
-#define BEHIND 0xee /* in the senders' buffers, behind the message; in no message */
 
 static const struct shmipc_attr attr = {.max_clients = 2,
 	.depth = 32,
 	.req_size = SIZE,
 	.resp_size = SIZE};
-
-static uint32_t length_of(uint64_t n)
-{
-	return (uint32_t)(n * 2654435761u >> 7) % (SIZE + 1);
-}
-
-/* A buffer with a message in front. */
-static const unsigned char *written(unsigned char *buf, uint64_t n)
-{
-	memset(buf, BEHIND, SIZE);
-	memset(buf, (int)(n & 63), length_of(n));
-	return buf;
-}
-
-struct answers {
-	uint64_t n;
-};
-
-/* Of answer n all is there, and nothing of what its sender had behind it. */
-static void take(void *arg, uint64_t token, const void *resp, uint32_t len)
-{
-	struct answers *a = arg;
-
-	CHECK_EQ(token, a->n++);
-	CHECK_EQ(len, length_of(token + 1));
-	test_filled(resp, len, (token + 1) & 63);
-	for (uint32_t i = len; i < SIZE; i++)
-		CHECK(((const unsigned char *)resp)[i] != BEHIND);
-}
 
 /* Takes what has come, with room for so many bytes, and answers. */
 static void answer_all(struct shmipc_server *s, uint64_t *n, uint32_t room)
@@ -49,15 +20,12 @@ static void answer_all(struct shmipc_server *s, uint64_t *n, uint32_t room)
 	struct shmipc_req r;
 
 	while (shmipc_server_poll(s))
-		for (; shmipc_server_recv(s, &r, memset(buf, BEHIND, SIZE), room) > 0; ++*n) {
-			uint32_t len = length_of(*n);
-
-			CHECK_EQ(r.len, len);
-			test_filled(buf, len < room ? len : room, *n & 63);
-			for (uint32_t i = room; i < SIZE; i++)
-				CHECK_EQ(buf[i], BEHIND);
-			CHECK_EQ(shmipc_server_reply(s, r.client, r.id, written(buf, *n + 1),
-					 length_of(*n + 1)),
+		for (; shmipc_server_recv(s, &r, memset(buf, LENGTHTEST_BEHIND, SIZE), room) > 0;
+			++*n) {
+			lengthtest_copied(buf, room, r.len, *n);
+			CHECK_EQ(shmipc_server_reply(s, r.client, r.id,
+					 lengthtest_message(buf, *n + 1),
+					 lengthtest_length(*n + 1)),
 				0);
 		}
 }
@@ -67,21 +35,21 @@ static void lengths_travel(void)
 {
 	struct shmipc_server *s = test_serve("length", &attr);
 	struct shmipc_client *c = test_join("length");
-	uint64_t seed = test_seed(), sent = 0, served = 0;
+	uint64_t seed = test_seed(), sent = 0, served = 0, ended = 0;
 	unsigned char buf[SIZE];
-	struct answers a = {0};
 
-	while (a.n < CALLS) {
+	while (ended < CALLS) {
 		uint32_t n = 1 + (uint32_t)(test_rand(&seed) % attr.depth);
 
 		for (uint32_t i = 0; i < n; i++, sent++)
-			CHECK_EQ(shmipc_client_call(c, written(buf, sent), length_of(sent), sent),
+			CHECK_EQ(shmipc_client_call(c, lengthtest_message(buf, sent),
+					 lengthtest_length(sent), sent),
 				0);
 		shmipc_client_flush(c);
 		answer_all(s, &served, test_rand(&seed) % 2 ? SIZE : SIZE / 3);
-		while (shmipc_client_poll(c, take, &a) > 0)
+		while (shmipc_client_poll(c, lengthtest_answer, &ended) > 0)
 			;
-		CHECK_EQ(a.n, sent);
+		CHECK_EQ(ended, sent);
 	}
 	shmipc_client_disconnect(c);
 	shmipc_server_destroy(s);
@@ -96,13 +64,13 @@ static void longer_buffers_are_allowed(void)
 	unsigned char buf[64];
 	struct shmipc_req r;
 
-	memset(buf, BEHIND, sizeof(buf));
+	memset(buf, LENGTHTEST_BEHIND, sizeof(buf));
 	CHECK_EQ(shmipc_client_call(c, "hello, world", 12, 0), 0);
 	CHECK_EQ(shmipc_server_poll(s), 1);
 	CHECK_EQ(shmipc_server_recv(s, &r, buf, sizeof(buf)), 1);
 	CHECK_EQ(r.len, 12);
 	CHECK_EQ(memcmp(buf, "hello, world", 12), 0);
-	test_filled(buf + 12, sizeof(buf) - 12, BEHIND);
+	test_filled(buf + 12, sizeof(buf) - 12, LENGTHTEST_BEHIND);
 	shmipc_client_disconnect(c);
 	shmipc_server_destroy(s);
 }
@@ -136,13 +104,13 @@ static void blocking_call_says_how_long(void)
 	for (e.len = 0; e.len <= SIZE; e.len += 20) {
 		uint32_t len = 1, copied = e.len < 50 ? e.len : 50;
 
-		memset(a, BEHIND, sizeof(a));
+		memset(a, LENGTHTEST_BEHIND, sizeof(a));
 		CHECK_EQ(pthread_create(&t, NULL, echo_once, &e), 0);
 		CHECK_EQ(shmipc_client_call_wait(c, q, SIZE, a, 50, SHMIPC_FOREVER, &len), 0);
 		CHECK_EQ(pthread_join(t, NULL), 0);
 		CHECK_EQ(len, e.len);
 		test_filled(a, copied, 7);
-		test_filled(a + copied, SIZE - copied, BEHIND);
+		test_filled(a + copied, SIZE - copied, LENGTHTEST_BEHIND);
 	}
 	shmipc_client_disconnect(c);
 	shmipc_server_destroy(e.s);
@@ -195,12 +163,12 @@ static void hostile_responses_end_the_connection(void)
 		struct shmipc_client *c = test_join("response");
 		struct cellring_message *m = (struct cellring_message *)(void *)c->resp.slot;
 		unsigned char buf[SIZE] = {0};
-		struct answers a = {0};
+		uint64_t n = 0;
 
 		CHECK_EQ(shmipc_client_call(c, buf, SIZE, 0), 0);
 		m->head = CELLRING_HEAD(1, 1, 1) | CELLRING_MESSAGE(0, lengths[i]);
-		CHECK_EQ(shmipc_client_poll(c, take, &a), -EPROTO);
-		CHECK_EQ(a.n, 0);
+		CHECK_EQ(shmipc_client_poll(c, lengthtest_answer, &n), -EPROTO);
+		CHECK_EQ(n, 0);
 		shmipc_client_disconnect(c);
 		shmipc_server_destroy(s);
 	}
@@ -215,7 +183,7 @@ static void second_replies_are_refused(void)
 	struct shmipc_req r[3];
 
 	for (uint32_t i = 0; i < 3; i++)
-		CHECK_EQ(shmipc_client_call(c, buf, length_of(i), i), 0);
+		CHECK_EQ(shmipc_client_call(c, buf, lengthtest_length(i), i), 0);
 	CHECK_EQ(shmipc_server_poll(s), 1);
 	for (uint32_t i = 0; i < 3; i++)
 		CHECK_EQ(shmipc_server_recv(s, &r[i], buf, sizeof(buf)), 1);

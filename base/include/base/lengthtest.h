@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * For tests that each message arrives with the length that its sender gave: message n has a
+ * length and a content of its own, and nothing of what its sender had behind it arrives.
+ */
+#ifndef BASE_LENGTHTEST_H
+#define BASE_LENGTHTEST_H
+
+#include "base/test.h"
+
+#define LENGTHTEST_SIZE 100
+#define LENGTHTEST_BEHIND 0xee /* in the senders' buffers, behind the message; in no message */
+
+static inline uint32_t lengthtest_length(uint64_t n)
+{
+	return (uint32_t)(n * 2654435761u >> 7) % (LENGTHTEST_SIZE + 1);
+}
+
+/* A buffer with message n in front. */
+static inline const unsigned char *lengthtest_message(unsigned char *buf, uint64_t n)
+{
+	memset(buf, LENGTHTEST_BEHIND, LENGTHTEST_SIZE);
+	memset(buf, (int)(n & 63), lengthtest_length(n));
+	return buf;
+}
+
+/* All of message n is there, and nothing of what its sender had behind it. */
+static inline void lengthtest_check(const void *payload, uint32_t len, uint64_t n)
+{
+	CHECK_EQ(len, lengthtest_length(n));
+	test_filled(payload, len, n & 63);
+	for (uint32_t i = len; i < LENGTHTEST_SIZE; i++)
+		CHECK(((const unsigned char *)payload)[i] != LENGTHTEST_BEHIND);
+}
+
+/* Message n was received with room for so many bytes into a buffer full of LENGTHTEST_BEHIND. */
+static inline void lengthtest_copied(const unsigned char *buf, uint32_t room, uint32_t len,
+	uint64_t n)
+{
+	CHECK_EQ(len, lengthtest_length(n));
+	test_filled(buf, len < room ? len : room, n & 63);
+	for (uint32_t i = room; i < LENGTHTEST_SIZE; i++)
+		CHECK_EQ(buf[i], LENGTHTEST_BEHIND);
+}
+
+/* A response function; *arg counts. The answer to request n is message n + 1. */
+static inline void lengthtest_answer(void *arg, uint64_t token, const void *resp, uint32_t len)
+{
+	uint64_t *n = arg;
+
+	CHECK_EQ(token, (*n)++);
+	lengthtest_check(resp, len, token + 1);
+}
+
+#endif
