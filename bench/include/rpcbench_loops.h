@@ -85,7 +85,8 @@ ALWAYS_INLINE void rpcbench_load(struct rpcbench_client *c, uint32_t size, enum 
 	uint32_t depth = c->cfg->queue_depth, empty = 0;
 
 	c->again = loop == RPCBENCH_LOOP_REFILL ? 0 : size;
-	for (uint32_t i = 1; now < deadline; i++) {
+	/* At least one response, so that a thread without a core gives a low rate, not none. */
+	for (uint32_t i = 1; now < deadline || c->done == before; i++) {
 		rpcbench_fill(c, depth, size, ops);
 		if (rpcbench_turn(c, loop, ops))
 			empty = 0;

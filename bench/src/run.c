@@ -243,8 +243,7 @@ static void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_cell *ce
 	}
 	cell->disturbed[round] = !shared && rpcbench_disturbed(&b->side[side], cell->clients);
 	cell->clean += !cell->disturbed[round];
-	/* Nothing at all within the window: at least that long for a call. */
-	cell->ns[round] = rate > 0 ? 1 / rate : (double)b->run.window_ns;
+	cell->ns[round] = 1 / rate;
 }
 
 /* Until the time is up; up to five times as long where somebody disturbs nearly all windows. */

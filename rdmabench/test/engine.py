@@ -4,6 +4,7 @@
 
     engine.py CASE RDMABENCH SOFTHCA-RUN
 """
+import atexit
 import json
 import os
 import pathlib
@@ -52,6 +53,7 @@ class Server:
         self.port = free_port()
         self.p = subprocess.Popen(command("-p", self.port, "--json", "-", *args, hca=hca),
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        atexit.register(self.p.terminate)  # a failed test leaves nothing behind
         while "waiting" not in self.p.stderr.readline():
             assert self.p.poll() is None
 
