@@ -2,11 +2,6 @@
 /* shmipc in one thread: blocking calls, and the numbers that its manual names. */
 #include "common.h"
 
-static void count_one(void *arg, uint64_t token, const void *resp, uint32_t len)
-{
-	++*(uint32_t *)arg;
-}
-
 /* Empty polls of a client until it looks for a sleeping server; at most 100. */
 static uint32_t polls_until_fence(struct shmipc_client *c)
 {
