@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "args.h"
 
 #define JOURNAL "journal.jsonl"
 
