@@ -173,3 +173,12 @@ int args_read(int argc, char **argv, const char *letters, const struct option *o
 	}
 	return optind;
 }
+
+int args_end(int argc, char **argv, int first, char *why, size_t size)
+{
+	if (first >= argc)
+		return 0;
+	snprintf(why, size, "'%.60s' is too much: give options only", argv[first]);
+	make_line(why);
+	return -EINVAL;
+}

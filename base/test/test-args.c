@@ -183,6 +183,17 @@ static void lines_are_read(void)
 	CHECK_EQ(o.n, 4);
 }
 
+static void operands_may_be_too_many(void)
+{
+	char *argv[] = {(char *)"program", (char *)"a\nb"};
+
+	why[0] = 0;
+	CHECK_EQ(args_end(2, argv, 2, why, sizeof(why)), 0);
+	CHECK(!why[0]);
+	CHECK_EQ(args_end(2, argv, 1, why, sizeof(why)), -EINVAL);
+	CHECK(!strcmp(why, "'a?b' is too much: give options only"));
+}
+
 static void bad_lines_are_refused(void)
 {
 	static const struct {
@@ -218,6 +229,7 @@ int main(int argc, char **argv)
 		TEST(words_are_of_a_list),
 		TEST(reasons_are_one_short_line),
 		TEST(lines_are_read),
+		TEST(operands_may_be_too_many),
 		TEST(bad_lines_are_refused),
 	};
 

@@ -193,8 +193,8 @@ static int parse(int argc, char **argv, struct options *o, char *why, size_t siz
 	first = args_read(argc, argv, ":D:d:", long_options, parse_option, o, why, size);
 	if (first < 0 || o->help)
 		return first < 0 ? first : 0;
-	if (first < argc)
-		return args_fail(why, size, "there is a word too much: give options only");
+	if (args_end(argc, argv, first, why, size))
+		return -EINVAL;
 	if (!o->log && !o->dry_run)
 		return args_fail(why, size, "where to write: give --log");
 	if (o->resume && o->force)

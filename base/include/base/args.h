@@ -66,5 +66,7 @@ typedef int arg_fn(void *options, int val, const struct arg *a);
  */
 int args_read(int argc, char **argv, const char *letters, const struct option *options, arg_fn *fn,
 	void *arg, char *why, size_t size);
+/* No operand may be left at argv[first]: 0, or -EINVAL. */
+int args_end(int argc, char **argv, int first, char *why, size_t size);
 
 #endif
