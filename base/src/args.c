@@ -91,7 +91,7 @@ int arg_time(const struct arg *a, double min, double max, double unit_ns, uint64
 	int err = arg_real(a, min, max, &x);
 
 	if (!err)
-		*ns_p = (uint64_t)(x * unit_ns);
+		*ns_p = (uint64_t)(x * unit_ns + .5);
 	return err;
 }
 

@@ -80,6 +80,8 @@ static void times_have_a_unit(void)
 
 	CHECK(!arg_time(&a, 0, 2, 1000, &ns) && ns == 1500);
 	CHECK(arg_time(&a, 0, 1, 1000, &ns) == -EINVAL && ns == 1500);
+	a = arg_of("0.29"); /* times 100: a bit less than 29 */
+	CHECK(!arg_time(&a, 0, 1, 100, &ns) && ns == 29);
 }
 
 static void texts_are_not_empty(void)

@@ -44,7 +44,7 @@ int arg_u32(const struct arg *a, uint32_t min, uint32_t max, uint32_t *n_p);
 int arg_u16(const struct arg *a, uint16_t min, uint16_t max, uint16_t *n_p);
 int arg_u8(const struct arg *a, uint8_t min, uint8_t max, uint8_t *n_p);
 int arg_real(const struct arg *a, double min, double max, double *x_p);
-/* A real number of units, each of unit_ns nanoseconds; min and max are in units. */
+/* A real number of units, each of unit_ns nanoseconds, rounded; min and max are in units. */
 int arg_time(const struct arg *a, double min, double max, double unit_ns, uint64_t *ns_p);
 /* Anything but the empty string. */
 int arg_text(const struct arg *a, const char *what, const char **text_p);
