@@ -2,10 +2,10 @@
 /*
  * delegrpc - remote procedure calls through one shared request ring.
  *
- * Many clients (threads or processes of one machine) put requests into one
- * multi-producer ring in shared memory, one server takes them out in order, and answers
- * each client through a ring of its own, in any order and at any later time. The use is
- * delegation: the server owns something that all cores need, such as a NIC.
+ * Many clients (threads or processes of one machine) put requests into one multi-producer ring in
+ * shared memory. One server takes them out in order, and answers each client through a ring of
+ * the client's own, in any order and at any later time. The purpose is delegation: the server owns
+ * something that all cores need, such as a NIC.
  *
  * Server:
  *	struct delegrpc_attr attr = { .max_clients = 8, .req_size = 32, .resp_size = 16 };
@@ -32,39 +32,40 @@
  *	delegrpc_client_disconnect(c);
  *
  * Visibility: calls are staged in private memory and published eight at a time, with one
- * atomic addition; a call is visible to the server at the latest at the client's next
- * poll, flush or wait. Replies to a client with eight or more calls
- * in flight are collected, a quarter of these, at most eight, and published together: at
- * the latest at the next reply to another client, delegrpc_server_recv() that finds nothing,
- * flush, destroy, or poll or wait that finds no request or follows another one without a reply
- * between. With fewer calls in flight a reply is published at once. No function spins on another process: what cannot go on returns -EAGAIN.
+ * atomic addition. A call is visible to the server at the latest at the client's next poll, flush
+ * or wait. If a client has eight or more calls in flight, replies to it are collected (a quarter
+ * of the number in flight, at most eight) and published together. They are published at the latest
+ * by the server's next reply to another client, delegrpc_server_recv() that finds nothing, flush
+ * or destroy, or by its next poll or wait that finds no request or follows another one without a
+ * reply in between. With fewer calls in flight a reply is published at once. No function spins on
+ * another process: a function that cannot proceed returns -EAGAIN.
  *
- * Waking: who publishes looks later whether the other side sleeps, with one memory barrier
- * for all that it has published: in flush, at a poll or in a wait that finds
- * nothing, and otherwise after 16 publications (a client) or 16 polls (a server). So a
- * thread that has called or replied and then turns to something else calls flush first.
+ * Waking: after publishing, a side checks later whether the other side sleeps, with one memory
+ * barrier for everything that it has published. It does so in flush, in a poll or a wait that
+ * finds nothing, and otherwise after 16 publications (a client) or 16 polls (a server). So a thread
+ * calls flush after a call or a reply before it turns to other work.
  *
  * Threads: a server object and a client object are used by one thread at a time, and
  * different objects are independent. A process may hold any number of them, the server
  * and clients of one region included. A child made by fork() must not use the objects of
  * its parent; it may disconnect or destroy them, which then only frees memory.
  *
- * Death: who is killed, at whatever instruction, takes nobody along. What a dead client
- * had published is served, what it had only reserved is skipped, its place is free for
- * the next client. A server that is killed or destroyed gives clients -EPIPE within a
- * second, if they wait or poll twenty times in it; a client that polls evenly gets it at its
- * first poll after a tenth of a second, however seldom it polls. A new server of the same
- * name replaces what the dead one left. A client that
- * is stopped (SIGSTOP, a debugger) in the few instructions between reserving and
- * filling its places holds up the others until it goes on or dies.
+ * Death: a process that is killed, at any instruction, does not block the others. Requests that a
+ * dead client had published are served, places that it had only reserved are skipped, and its id
+ * is free for the next client. If the server is killed or destroyed, clients that wait, or poll at
+ * least twenty times a second, get -EPIPE within a second. A client that polls less often but
+ * evenly gets it at its first poll after a tenth of a second. A new server of the same name
+ * replaces the region of a dead one. If a client is stopped (SIGSTOP, a debugger) in the few
+ * instructions between reserving and filling its places, the others wait until it continues or
+ * dies.
  *
- * Trust: the region is one user's (mode 0600, another user is refused), or that of a group
- * that the server names (mode 0660). Whoever has mapped it can write anywhere in it. The server never reads or writes outside of it
- * and never hangs, whatever is written there; but a client that scribbles over the ring
- * can spoil, forge or hold up the others' calls, and a process of the same user that
- * truncates the file kills everyone who touches it (as it could with a signal).
+ * Trust: the region belongs to one user (mode 0600, another user is refused), or to a group that
+ * the server names (mode 0660). A process that has mapped it can write anywhere in it. Whatever is
+ * written there, the server never reads or writes outside of the region and never hangs. But a
+ * hostile client can spoil, forge or delay the calls of others, and a process of the same user that
+ * truncates the file kills every process that accesses it (as it could with a signal).
  *
- * Descriptors: who waits for other things as well sleeps in poll(2) or epoll(7):
+ * Descriptors: a thread that waits for other things as well sleeps in poll(2) or epoll(7):
  *
  *	struct pollfd p[] = { { delegrpc_server_fd(s), POLLIN }, { pipe, POLLIN } };
  *	for (;;) {
@@ -75,21 +76,21 @@
  *	}
  *
  * The descriptor is for POLLIN only: nobody but the library reads, writes or closes it. An
- * object is armed until the next call with it, which is why delegrpc_server_arm() comes last;
- * with several, timeout 0 if any arm returned something else than 0. A woken object is polled
- * as usual; it stays readable until it is armed again. Wake-ups without a reason are possible.
- * Who has a descriptor and who has none wake each other all the same. It works between
- * processes of one network namespace: connect and delegrpc_server_fd() give -ENETUNREACH
- * where a client could not wake a server that sleeps so. An armed client with calls
- * pending becomes readable every 100 ms, so that its poll finds a dead server; an armed
- * server only when there may be a dead client in the way. A request of a client that dies
- * between publishing and waking (see Waking), or whose waking somebody has spoilt who writes in
- * the region, waits for the next client's: give poll(2) a timeout against that.
+ * object is armed until the next function call with it, so delegrpc_server_arm() comes last. A
+ * thread that arms several objects uses timeout 0 if any arm returned something other than 0. A
+ * woken object is polled as usual; its descriptor stays readable until it is armed again. Spurious
+ * wake-ups are possible. A peer without a descriptor wakes one that has a descriptor, and the
+ * reverse. Descriptors work between processes of one network namespace: connect and
+ * delegrpc_server_fd() return -ENETUNREACH if a client could not wake a server that sleeps on a
+ * descriptor. An armed client with calls pending becomes readable every 100 ms, so that its poll
+ * finds a dead server; an armed server does so only if a dead client may block the ring. If a
+ * client dies between publishing and waking (see Waking), or if another process that writes into
+ * the region has spoilt the wake-up, the request waits for the next client's wake-up. A timeout of
+ * poll(2) limits that wait.
  *
- * Waiting: a client or server that has nothing to do polls, pausing, for about 1 us, then
- * gives its core away between polls, and after about 100 us of that sleeps in the kernel.
- * delegrpc_client_wait() and delegrpc_server_wait() do that. Who polls in a loop of its
- * own should do the same.
+ * Waiting: a client or server that has nothing to do polls, pausing, for about 1 us, then yields
+ * the core between polls for about 100 us, and then sleeps in the kernel. delegrpc_client_wait()
+ * and delegrpc_server_wait() do that. A program with a polling loop of its own should do the same.
  */
 #ifndef DELEGRPC_H
 #define DELEGRPC_H
@@ -107,7 +108,7 @@ extern "C" {
 #define DELEGRPC_BATCH 8 /* calls or replies per publication, responses per client poll */
 #define DELEGRPC_SERVER_POLL_MAX 32 /* most requests that one server poll makes available */
 
-/* Most that one server poll, or one turn of a wait, does in search of holes. */
+/* Limits on the work that one server poll, or one turn of a wait, does to find holes. */
 #define DELEGRPC_POLL_LOOKS 64 /* looks at clients' locks, a system call each */
 #define DELEGRPC_POLL_SKIPS 1024 /* places skipped */
 
@@ -120,9 +121,9 @@ extern "C" {
 #define DELEGRPC_MAX_PAYLOAD (1u << 16) /* of a request's and of a response's payload */
 
 /*
- * The shape of a region. Zero means the default. Requests have 16 B and responses 8 B of
- * header, and are packed at multiples of 16 and 8 B: with the defaults each is a cache line;
- * smaller ones share lines, and large bursts of them take less time.
+ * The sizes and the access of a region. Zero means the default. Requests have 16 B and responses
+ * 8 B of header, and are packed at multiples of 16 and 8 B. With the defaults each is a cache line.
+ * Smaller ones share cache lines, which makes large bursts faster.
  */
 struct delegrpc_attr {
 	uint32_t max_clients; /* connected at a time; 64 */
@@ -139,10 +140,11 @@ struct delegrpc_attr {
 	uint32_t req_size; /* largest request payload in bytes; 48 */
 	uint32_t resp_size; /* largest response payload in bytes; 56 */
 	/*
-	 * Who may connect: 0600 (what 0 means), the server's user; 0660, the members
-	 * of the region's group too, which is gid if set has DELEGRPC_SET_GID, otherwise that of
-	 * the server's process. At a connect: what the region must be. Another user's region is
-	 * refused unless mode is 0660 here too, and the client is a member of its group.
+	 * Who may connect. 0600 (also if 0): the server's user. 0660: the members of the
+	 * region's group as well, which is gid if set has DELEGRPC_SET_GID, otherwise the group
+	 * of the server's process. A connect gives the access that the region must have. Another
+	 * user's region is refused unless mode is 0660 here, too, and the client is a member of
+	 * its group.
 	 */
 	uint32_t mode;
 	uint32_t gid;
@@ -160,9 +162,9 @@ struct delegrpc_req {
 	uint32_t id; /* names the request among those of its client; opaque */
 	uint32_t len; /* of the payload, at most req_size */
 	/*
-	 * In the ring, 16-byte aligned: until the next delegrpc_server_recv(), or until
-	 * this request is replied to. A client can still write there, so whoever does not
-	 * trust clients copies first and checks then.
+	 * In the ring, 16-byte aligned; valid until the next delegrpc_server_recv(), or until
+	 * this request is replied to. A client can still write there, so a server that does not
+	 * trust its clients copies the payload before it checks it.
 	 */
 	const void *payload;
 };
@@ -180,8 +182,8 @@ struct delegrpc_server_stats {
 };
 
 /*
- * Makes the region /dev/shm/delegrpc.<name> and serves it. What a dead server left under
- * the name is replaced. attr may be NULL (all defaults). 0, or
+ * Makes the region /dev/shm/delegrpc.<name> and serves it. The region of a dead server with that
+ * name is replaced. attr may be NULL (all defaults). 0, or
  *	-EINVAL		the name is empty, contains '/' or is over DELEGRPC_MAX_NAME bytes, or
  *			an attribute is out of range, or ring_depth is too small
  *	-EADDRINUSE	a living server has the name: choose another
@@ -194,8 +196,9 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 	struct delegrpc_server **server_p);
 
 /*
- * Removes the name, now: nobody can connect any more, those connected go on, and a crash
- * of all leaves nothing behind. 0, also the second time, or -errno of shm_unlink(3).
+ * Removes the name at once. No client can connect any more, connected clients stay connected, and
+ * nothing is left behind if all processes crash. 0, also the second time, or -errno of
+ * shm_unlink(3).
  */
 int delegrpc_server_unlink(struct delegrpc_server *server);
 
@@ -206,74 +209,75 @@ void delegrpc_server_destroy(struct delegrpc_server *server);
 void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p);
 
 /*
- * How many requests delegrpc_server_recv() can now hand out, at most DELEGRPC_SERVER_POLL_MAX, in
- * the order of their reservation; it looks for more when all of them have been handed out.
- * Publishes replies (see Visibility), and wakes clients (see Waking).
- * Every few hundred empty polls it looks whether a dead client blocks the ring, and
- * skips what that one reserved, giving it back: within DELEGRPC_POLL_LOOKS and
- * DELEGRPC_POLL_SKIPS, the rest at the next polls. A busy server gives its core away
- * every 150 us if clients wait. 0 is "nothing yet"; or
+ * Returns how many requests delegrpc_server_recv() can now hand out, at most
+ * DELEGRPC_SERVER_POLL_MAX, in the order of their reservation. Looks for more once all of them have
+ * been handed out. Publishes replies (see Visibility), and wakes clients (see Waking).
+ * Every few hundred empty polls it checks whether a dead client blocks the ring, and skips and
+ * gives back the places that this client reserved. One poll does at most DELEGRPC_POLL_LOOKS and
+ * DELEGRPC_POLL_SKIPS of that, and the next polls do the rest. A busy server yields its core every
+ * 150 us if clients wait. 0: nothing yet; or
  *	-EPROTO		a client has overwritten the ring's indices and no order can be
  *			restored: clients get -EPIPE, destroy the server
  */
 static inline int delegrpc_server_poll(struct delegrpc_server *server);
 
 /*
- * 1 and the next request, or 0 when all that the last poll found are handed out; then
- * replies are published. Requests with an impossible client, id or length are counted and
- * dropped.
+ * Returns 1 and the next request, or 0 if all requests that the last poll found have been handed
+ * out; then replies are published. Requests with an impossible client, id or length are counted
+ * and dropped.
  */
 static inline int delegrpc_server_recv(struct delegrpc_server *server, struct delegrpc_req *req_p);
 
 /*
- * Gives the places of all requests handed out back to the clients. To be called after each
- * batch, before the next wait: when the ring is smaller than all that can be in flight,
- * clients get -EAGAIN until then, and a client that reconnects gets it in any case until its
- * predecessor's requests are given back. Not needed when nothing was handed out: places that
+ * Gives the places of all requests handed out back to the clients. Call it after each batch, before
+ * the next wait. If the ring is smaller than the number of calls that can be in flight, clients get
+ * -EAGAIN until then. A client that has taken a free id always gets -EAGAIN until the requests of
+ * its predecessor are given back. The call is not needed if nothing was handed out: places that
  * were skipped, or whose request was dropped, are given back without it.
  */
 static inline void delegrpc_server_advance_tail(struct delegrpc_server *server);
 
 /*
- * Answers a request: copies len bytes of resp (which may be NULL when len is 0), and the client
- * gets to know len. Any order, any time; when the client gets it: see Visibility and Waking.
- * Best with a constant len. 0, or, with nothing sent,
+ * Answers a request, in any order and at any time. Copies len bytes of resp (which may be NULL when
+ * len is 0), and the client is told len. See Visibility and Waking for when the client receives
+ * it. If len is a compile-time constant, the copy is inlined. 0, or, with nothing sent,
  *	-EINVAL		this request is not open (never received, or replied to already): a
  *			bug of the caller
  *	-EMSGSIZE	len is over resp_size: answer with less
- *	-EPIPE		another client has the place of the one that asked: drop it
- * A reply to a client that died and has no successor yet is written for nobody: 0. One
- * that was collected when the successor's first request is received is dropped.
+ *	-EPIPE		another client has taken the id of the one that asked: forget the request
+ * A reply to a client that died and has no successor yet returns 0, and nobody reads it. If such a
+ * reply is still collected when the successor's first request is received, it is dropped.
  */
 static inline int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
 	uint32_t id, const void *resp, uint32_t len);
 
 /*
- * Publishes all replies, and wakes the clients that sleep and were replied to since they
- * were last looked at; for a server that replies and then does something else.
+ * Publishes all replies, and wakes the clients that sleep and were replied to since they were last
+ * checked. For a server that turns to other work after it has replied.
  */
 static inline void delegrpc_server_flush(struct delegrpc_server *server);
 
 /*
- * Waits for a request. 1 when there is one; 0 after timeout_ns nanoseconds, or when a signal
- * came while it slept; -EPROTO as above.
+ * Waits for a request. 1: there is one; 0: timeout_ns nanoseconds have passed, or a signal
+ * interrupted the sleep; -EPROTO as above.
  */
 int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns);
 
 /*
- * The descriptor that becomes readable when an armed server has something to do. Made at the
- * first call; the server's, until destroy. A client that connected before wakes it as well.
- * Takes three descriptors; a client that wakes somebody takes one. Not negative, or
+ * Returns the descriptor that becomes readable when an armed server has something to do. The first
+ * call opens it; it belongs to the server until destroy. Clients that connected earlier wake it as
+ * well. It takes three descriptors of this process; a client that wakes a server takes one. Not
+ * negative, or
  *	-ENETUNREACH	a client is connected from another network namespace and could not
- *			wake this server, or /proc is not there to tell
+ *			wake this server, or there is no /proc to find that out
  *	-EBADF		in a forked child
  *	-EMFILE, -ENFILE, -ENOMEM, ...
  */
 int delegrpc_server_fd(struct delegrpc_server *server);
 
 /*
- * Arms the descriptor: publishes replies, wakes clients, empties the descriptor, and looks once
- * more. 0: sleep; 1: do not sleep, poll again; -EBADF: there is no descriptor.
+ * Arms the descriptor: publishes replies, wakes clients, empties the descriptor, and checks once
+ * more. 0: the caller may sleep; 1: it must poll again instead; -EBADF: there is no descriptor.
  */
 int delegrpc_server_arm(struct delegrpc_server *server);
 
@@ -283,8 +287,8 @@ void delegrpc_server_get_stats(const struct delegrpc_server *server,
 /* ---- client ---- */
 
 /*
- * The response to the call with that token: the len bytes that the server sent, at resp, in
- * shared memory, 8-byte aligned, valid until the function returns.
+ * Handles the response to the call with that token. resp points at the len bytes that the server
+ * sent, in shared memory, aligned to 8 and valid until the function returns.
  */
 typedef void delegrpc_response_fn(void *arg, uint64_t token, const void *resp, uint32_t len);
 
@@ -306,10 +310,10 @@ struct delegrpc_client_stats {
  *	-ENOENT		no server yet: try again later
  *	-ECONNREFUSED	the server is dead: try again later
  *	-EAGAIN		the server is just starting: try again at once
- *	-EPROTO		not such a region, another version, or another attribute
+ *	-EPROTO		no region of this library, another version, or another attribute
  *	-EUSERS		max_clients are connected: try again later
  *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
- *	-EACCES, -ELOOP	the region is another user's, or not what mode and gid say
+ *	-EACCES, -ELOOP	the region is another user's, or has another mode or gid
  *	-ENOMEM, -EMFILE, ...
  */
 int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
@@ -323,9 +327,9 @@ void delegrpc_client_get_attr(const struct delegrpc_client *client, struct deleg
 uint32_t delegrpc_client_index(const struct delegrpc_client *client);
 
 /*
- * Stages a request of len bytes (copied; req may be NULL when len is 0); the token comes
- * back with the response. Best with a constant len. A response function may call, too.
- * 0, or
+ * Stages a request of len bytes (copied; req may be NULL when len is 0). The token comes back with
+ * the response. If len is a compile-time constant, the copy is inlined. A response function may
+ * call, too. 0, or
  *	-EAGAIN		resp_depth calls are in flight, or the ring is full: poll and retry
  *	-EMSGSIZE	len over req_size
  *	-EPIPE		the server has gone: disconnect
@@ -334,15 +338,15 @@ static inline int delegrpc_client_call(struct delegrpc_client *client, const voi
 	uint32_t len, uint64_t token);
 
 /*
- * Publishes what is staged, and wakes the server if it sleeps. 0, or
+ * Publishes the staged calls, and wakes the server if it sleeps. 0, or
  *	-EAGAIN		the ring is full: poll and retry (a poll tries, too)
  *	-EPIPE		the server has gone: disconnect
  */
 static inline int delegrpc_client_flush(struct delegrpc_client *client);
 
 /*
- * Publishes what is staged and hands at most DELEGRPC_BATCH responses to fn (best a
- * constant, so that it is inlined). The number of responses, 0 for none yet, or
+ * Publishes the staged calls and hands at most DELEGRPC_BATCH responses to fn (a constant fn is
+ * inlined). Returns the number of responses, 0 for none yet, or
  *	-EPIPE		the server has gone, and every response it wrote has been handed out:
  *			the calls still pending will never be answered; disconnect
  * fn must not poll or disconnect this client.
@@ -350,13 +354,13 @@ static inline int delegrpc_client_flush(struct delegrpc_client *client);
 static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
 	void *arg);
 
-/* Calls accepted whose response has not been handed out. */
+/* Accepted calls whose response has not been handed out. */
 static inline uint32_t delegrpc_client_pending(const struct delegrpc_client *client);
 
 /*
- * Publishes, and waits for a response, having woken the server unless one is there. 1 when
- * there is one to poll; 0 after timeout_ns nanoseconds, when nothing is pending, or when a
- * signal came while it slept; -EPIPE as above.
+ * Publishes, wakes the server unless a response is there, and waits for a response. 1: there is one
+ * to poll; 0: timeout_ns nanoseconds have passed, nothing is pending, or a signal interrupted the
+ * sleep; -EPIPE as above.
  */
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 
@@ -368,14 +372,15 @@ int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 int delegrpc_client_fd(struct delegrpc_client *client);
 
 /*
- * As delegrpc_server_arm(): publishes calls and wakes the server first. With calls pending the
- * descriptor is readable after 100 ms at the latest, so a dead server gives -EPIPE in time.
+ * As delegrpc_server_arm(). Publishes calls and wakes the server first. With calls pending the
+ * descriptor is readable after 100 ms at the latest, so that a poll finds a dead server in time.
  */
 int delegrpc_client_arm(struct delegrpc_client *client);
 
 /*
- * A blocking call: copies the response to resp, at most capacity bytes; *len_p gets the bytes that
- * the server sent, which may be more (len_p may be NULL). Signals do not end it. 0, or
+ * Makes a call and waits for its response. Copies at most capacity bytes of it to resp; *len_p gets
+ * the bytes that the server sent, which may be more (len_p may be NULL). Signals do not end the
+ * wait. 0, or
  *	-EBUSY		other calls are pending: their responses would have nowhere to go
  *	-ETIMEDOUT	no response within timeout_ns; one that comes late is dropped, but
  *			the call may have been, or may yet be, carried out

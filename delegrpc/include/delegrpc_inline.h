@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The hot path of delegrpc.h, which includes this file; nothing here is to be named by a
- * user. The functions are documented there. What is not hot is in the library, behind
+ * The hot path of delegrpc.h, which includes this file and documents the functions. Users name
+ * nothing that delegrpc.h does not describe. The slow paths are in the library, behind
  * delegrpc_priv_*.
  *
  * The region, layout version 5, all fields little-endian:
@@ -26,11 +26,11 @@
  * predecessor is not taken for an answer. The word behind the stamp has the request's id,
  * 15 bits, and the bytes of the payload that were sent, 17.
  *
- * Slots are packed and written in bursts, because a core has only so many stores that wait
- * for lines which are elsewhere, and the private stores between two messages count. So
- * messages are collected in private memory and copied with nothing in between; what makes
- * them visible (the laps, or the first one's stamp) comes behind all the rest, so that the
- * reader, who looks at the first slot, does not take away a line that is half written.
+ * Slots are packed and written in bursts, because a core has a limited number of stores that wait
+ * for cache lines of other cores, and private stores between two messages count as well. So
+ * messages are collected in private memory and copied without other stores in between. The stores
+ * that make them visible (the laps, or the first stamp) come after all others, so that the reader,
+ * which looks at the first slot, does not take away a cache line that is half written.
  */
 #ifndef DELEGRPC_INLINE_H
 #define DELEGRPC_INLINE_H
@@ -64,14 +64,14 @@ DELEGRPC_ASSERT(DELEGRPC_MAX_RESP_DEPTH <= 1 << DELEGRPC_RESP_ID_BITS);
 DELEGRPC_ASSERT(DELEGRPC_MAX_PAYLOAD < 1 << (32 - DELEGRPC_RESP_ID_BITS));
 
 /*
- * Who has published owes a fence and a look at the other side's sleep. A fence right behind
- * the stores waits until all their lines have come, so it is put off: until a poll finds
- * nothing, or so many publications (of a server: polls) have gone by.
+ * After a publication, a fence and a check whether the other side sleeps are due. A fence right
+ * after the stores would wait until the core has got all their cache lines. So it is put off until
+ * a poll finds nothing, or until this many publications (of a client) or polls (of a server).
  */
 #define DELEGRPC_UNFENCED 16
 
 /*
- * Where to wake who sleeps in poll(2): its descriptor is a socket. A waker sends the cookie to
+ * The address of a sleeper in poll(2), whose descriptor is a socket. A waker sends the cookie to
  * the socket with that name.
  */
 struct delegrpc_address {
@@ -184,7 +184,7 @@ struct delegrpc_client {
 	uint32_t staged;
 	uint32_t pending;
 	int32_t idle_left; /* empty polls until the slow path */
-	uint32_t idle; /* times that this wait took it, up to when the server is told */
+	uint32_t idle; /* times that this wait took the slow path, until the server is told */
 	uint32_t unfenced; /* publications since the server's sleep was last looked at */
 	uint32_t generation;
 	uint32_t req_size, req_stride;
@@ -252,7 +252,7 @@ static inline int delegrpc_client_call(struct delegrpc_client *client, const voi
 	return 0;
 }
 
-/* What the stamp of the response at position q says when it is there. */
+/* The stamp of the response at position q once it has been written. */
 static inline uint32_t delegrpc_priv_stamp(uint64_t q, uint32_t shift, uint32_t generation)
 {
 	return (uint32_t)((q >> shift) + 1) << 16 | generation;
@@ -273,7 +273,7 @@ static inline uint64_t delegrpc_priv_response_word(const unsigned char *slot)
 	return __atomic_load_n((const uint64_t *)(const void *)slot, __ATOMIC_ACQUIRE);
 }
 
-/* A poll that has found nothing. */
+/* Called after a poll that has found nothing. */
 static inline int delegrpc_priv_client_looked(struct delegrpc_client *client)
 {
 	if (client->unfenced)
@@ -307,7 +307,7 @@ static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_
 		} else {
 			delegrpc_priv_client_odd(client, id);
 		}
-		/* Only now may a publication count on this slot's reuse. */
+		/* Only now may a publication assume that this slot can be reused. */
 		client->done++;
 	}
 	if (DELEGRPC_UNLIKELY(!seen))
@@ -332,8 +332,8 @@ struct delegrpc_peer {
 };
 
 /*
- * Replies to one client that are not in its ring yet. They belong to the peer as it is: its
- * generation, and positions from its next on; whatever changes these ends the burst before.
+ * Replies to one client that are not in its ring yet. They are for the peer's present generation
+ * and for the positions from its next on. Code that changes either one ends the burst first.
  */
 struct delegrpc_burst {
 	unsigned char *next; /* in the server's stage */
@@ -384,7 +384,7 @@ static inline unsigned char *delegrpc_priv_request(const struct delegrpc_server 
 	return server->requests + (pos & (server->ring_depth - 1)) * (size_t)server->req_stride;
 }
 
-/* Is position pos filled? Pairs with the release stores in fill_batch(). */
+/* Whether position pos is filled. Pairs with the release stores in fill_batch(). */
 static inline bool delegrpc_priv_filled(const struct delegrpc_server *server, uint64_t pos)
 {
 	const void *slot = delegrpc_priv_request(server, pos);
@@ -406,7 +406,7 @@ static inline void delegrpc_server_flush(struct delegrpc_server *server)
 		delegrpc_priv_wake_clients(server);
 }
 
-/* A poll that has found nothing. */
+/* Called after a poll that has found nothing. */
 static inline int delegrpc_priv_server_looked(struct delegrpc_server *server)
 {
 	delegrpc_priv_server_publish(server);
@@ -420,7 +420,10 @@ static inline int delegrpc_server_poll(struct delegrpc_server *server)
 {
 	if (server->n_unfenced_peers && ++server->unfenced >= DELEGRPC_UNFENCED)
 		delegrpc_priv_wake_clients(server);
-	/* What is in hand comes first: a look takes the line away from the client that fills it. */
+	/*
+	 * Requests that are found already are handed out first, because a look takes the cache line
+	 * away from the client that fills it.
+	 */
 	if (server->found == server->cursor) {
 		while (server->found - server->cursor < DELEGRPC_SERVER_POLL_MAX &&
 			delegrpc_priv_filled(server, server->found))
@@ -510,7 +513,7 @@ static inline uint64_t delegrpc_priv_reply_word(uint32_t stamp, uint32_t index, 
 	return (uint64_t)(len << DELEGRPC_RESP_ID_BITS | index) << 32 | stamp;
 }
 
-/* A reply that travels alone is written in place. */
+/* Publishes a reply alone, written in place in the ring. */
 static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t client,
 	uint32_t index, const void *resp, uint32_t len)
 {
@@ -525,18 +528,18 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 	delegrpc_priv_replied(server, client, 1);
 }
 
-/* Does the next reply to this client travel with others? If so the burst has begun. */
+/* Whether the next reply to this client belongs to a burst. If so, the burst is open. */
 static inline bool delegrpc_priv_collects(struct delegrpc_server *server, uint32_t client)
 {
 	if (server->burst.client == client)
 		return true;
-	/* With few calls in flight this is all. */
+	/* The short path with few calls in flight. */
 	if (server->burst.client == DELEGRPC_ID_NONE && server->peers[client].burst <= 1)
 		return false;
 	return delegrpc_priv_begin_burst(server, client);
 }
 
-/* One more to the client that the burst is for. */
+/* Adds a reply to the burst, and publishes the burst when it is full. */
 static inline void delegrpc_priv_collect(struct delegrpc_server *server, uint32_t index,
 	const void *resp, uint32_t len)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The client's side of delegrpc, but for the hot path: publishing, and waiting. */
+/* The client's side of delegrpc, without the hot path: publishing and waiting. */
 #include <assert.h>
 #include <errno.h>
 
 #include "base/idle.h"
 #include "client.h"
 
-#define TELL 3 /* turns of DELEGRPC_IDLE_POLLS, 1 and again so many: about 1 us */
+#define TELL 3 /* slow paths of a wait until the server is told: about 1 us */
 #define ALIVE_NS (100 * NSEC_PER_MSEC) /* between two looks at the server's lock */
-#define ROOM_SLICE_NS NSEC_PER_MSEC /* nobody wakes who waits for room in the ring */
+#define ROOM_SLICE_NS NSEC_PER_MSEC /* nobody wakes a client that waits for room in the ring */
 
 static_assert(DELEGRPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothing of base");
 
@@ -44,12 +44,12 @@ void delegrpc_client_get_stats(const struct delegrpc_client *client,
 /* ---- publication ---- */
 
 /*
- * May a batch be reserved? Never more than ring_depth positions are in use.
+ * Whether a batch may be reserved. Never more than ring_depth positions are in use.
  *
- * While a predecessor's requests may be in the ring: no. Then, if all calls in flight
- * fit into the ring: always. Otherwise the margin counts: after the last moment at which
- * `limit` or fewer were in use, each client can reserve one batch that it had looked
- * for before that moment, and none that it looked for after.
+ * It may not while a predecessor's requests may be in the ring. After that it always may if all
+ * calls in flight fit into the ring. Otherwise the margin decides: after the last moment at which
+ * `limit` or fewer were in use, each client can reserve one batch for which it had checked the
+ * room before that moment, and none for which it checked after.
  */
 static bool has_room(struct client *c)
 {
@@ -79,7 +79,7 @@ static unsigned char *request_slot(const struct client *c, uint64_t pos)
 	return c->requests + (pos & (c->attr.ring_depth - 1)) * (size_t)c->hot.req_stride;
 }
 
-/* Alone in the ring we get the positions behind our last ones. */
+/* Prefetches the slots that follow our last ones. A client alone in the ring gets these. */
 static inline void prefetch_slots(const struct client *c, uint32_t n)
 {
 	const unsigned char *slot = NULL;
@@ -105,14 +105,14 @@ static inline void fill_slot(uint64_t *slot, const uint64_t *rec)
 }
 
 /*
- * The laps come last, so that the server, which waits for the first of them, does not take
- * away lines that are half written; and in order, so that what it gets of a batch whose
- * client dies here is the beginning.
+ * The laps are stored last, so that the server, which waits for the first of them, does not take
+ * away cache lines that are half written. They are stored in order, so that the server gets the
+ * beginning of the batch if the client dies here.
  */
 static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 {
 	uint64_t head = (uint64_t)cellring_limit(c->hot.pending) << 48 | (uint64_t)c->id << 32;
-	/* In registers: the stores might change them, for all that the compiler knows. */
+	/* Local copies, because the compiler must assume that the stores change the fields. */
 	uint64_t mask = c->attr.ring_depth - 1, shift = c->ring_shift;
 	size_t stride = c->hot.req_stride;
 	unsigned char *requests = c->requests, *rec = c->hot.stage;
@@ -122,7 +122,7 @@ static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 	for (uint64_t at = pos; at != pos + n; at++) {
 		void *slot = requests + (at & mask) * stride;
 
-		/* The rest is there: pairs with the acquire load in delegrpc_priv_filled(). */
+		/* Release, after the rest: pairs with the acquire load in delegrpc_priv_filled(). */
 		__atomic_store_n((uint64_t *)slot, head | (uint32_t)((at >> shift) + 1),
 			__ATOMIC_RELEASE);
 	}
@@ -134,10 +134,10 @@ COLD static void wake_sleeping(struct client *c)
 	int woken = wakefd_wake(&c->wake, &h->server_state, address_of(&h->server_address));
 
 	c->wakes += woken > 0;
-	c->hot.unfenced = woken < 0; /* the next time */
+	c->hot.unfenced = woken < 0; /* try again next time */
 }
 
-/* One fence for all calls that were published since the last time. */
+/* Wakes the server if it sleeps. One fence serves all calls since the last one. */
 void delegrpc_priv_wake_server(struct delegrpc_client *client)
 {
 	client->unfenced = 0;
@@ -148,10 +148,10 @@ void delegrpc_priv_wake_server(struct delegrpc_client *client)
 }
 
 /*
- * Publishes all that is staged. 0, -EAGAIN or -EPIPE.
+ * Publishes all staged calls. 0, -EAGAIN or -EPIPE.
  *
- * The claim tells the server, should we die here, what to wait for no longer. Its stores
- * are releases: whoever sees the claim move on sees all that was filled under it.
+ * If this client dies here, the claim tells the server which positions will not be filled. Its
+ * stores are releases: a reader that sees the claim move on sees everything filled under it.
  */
 int delegrpc_priv_publish(struct delegrpc_client *client)
 {
@@ -161,7 +161,7 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 
 	if (unlikely(!delegrpc_priv_alive(client->header)))
 		return -EPIPE;
-	/* From within a response function, whose slot must not be written again yet. */
+	/* In a response function, whose slot must not be reused yet. */
 	if (unlikely(client->sent + n - client->done > client->resp_depth))
 		return -EAGAIN;
 	if (unlikely(c->watch) && !has_room(c)) {
@@ -169,14 +169,15 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 		return -EAGAIN;
 	}
 	prefetch_slots(c, n);
-	if (unlikely(client->unfenced >= DELEGRPC_UNFENCED)) /* the addition waits likewise */
+	if (unlikely(client->unfenced >=
+		     DELEGRPC_UNFENCED)) /* the atomic addition waits as a fence does */
 		delegrpc_priv_wake_server(client);
 	__atomic_store_n(&client->line->claim, DELEGRPC_CLAIM_INTENT, __ATOMIC_RELEASE);
 	/*
-	 * Release: the intent is visible to whoever sees the reservation: delegrpc_priv_unstick().
-	 * Acquire: what the slots held has been read by the server, as those know whose
-	 * reservations come before this one; they heard it in responses
-	 * (delegrpc_client_poll()) or from tail.
+	 * Release: skip_holes(), when it sees the reservation, sees the intent.
+	 * Acquire: the server has read the former contents of the slots. The clients with earlier
+	 * reservations know that from responses (delegrpc_client_poll()) or from tail, and their
+	 * additions pass it on.
 	 */
 	pos = __atomic_fetch_add(&c->control->head, n, __ATOMIC_ACQ_REL);
 	__atomic_store_n(&client->line->claim, DELEGRPC_CLAIM_AT(pos, n), __ATOMIC_RELEASE);
@@ -191,7 +192,7 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 
 /* ---- cold ends of the hot path ---- */
 
-/* A response that nobody waits for. */
+/* Handles a response that belongs to no open call. */
 void delegrpc_priv_client_odd(struct delegrpc_client *client, uint32_t id)
 {
 	struct client *c = client_of(client);
@@ -212,8 +213,8 @@ static bool response_ready(const struct delegrpc_client *client)
 }
 
 /*
- * Does the server live? A killed one cannot say so, but the kernel has dropped its lock;
- * who finds that out tells the others.
+ * Whether the server lives. A killed server cannot clear server_alive, but the kernel has dropped
+ * its lock. The client that finds that out clears server_alive for the others.
  */
 static bool server_lives(struct client *c, uint64_t now)
 {
@@ -231,13 +232,13 @@ static bool server_lives(struct client *c, uint64_t now)
 	return false;
 }
 
-/* What it had written before it went is to be read first. */
+/* Responses that the server wrote before it ended are read first. */
 static int end_of_server(const struct delegrpc_client *client)
 {
 	return response_ready(client) ? 0 : -EPIPE;
 }
 
-/* A client has been waiting for a while: at every so many of its empty polls. */
+/* Called after several empty polls: tells the server that a client waits, and checks it. */
 int delegrpc_priv_client_idle(struct delegrpc_client *client)
 {
 	struct client *c = client_of(client);
@@ -307,7 +308,7 @@ int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns)
 		if (asleep && sleep_for_response(c, slice) == -EINTR)
 			break;
 	}
-	if (w.empty >= WAIT_SPINS) /* not every time: the server reads that line */
+	if (w.empty >= WAIT_SPINS) /* only then, because the server reads that cache line */
 		delegrpc_priv_client_busy(client);
 	return client->pending && response_ready(client);
 }
@@ -337,7 +338,7 @@ int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, u
 
 	if (client->pending)
 		return -EBUSY;
-	delegrpc_client_poll(client, take_answer, &a); /* late ones give their ids back */
+	delegrpc_client_poll(client, take_answer, &a); /* frees the ids of late responses */
 	id = client->free_id;
 	err = delegrpc_client_call(client, req, len, 0);
 	if (err)
@@ -386,13 +387,13 @@ int delegrpc_client_arm(struct delegrpc_client *client)
 	if (c->wake.fd < 0)
 		return -EBADF;
 	delegrpc_client_flush(client);
-	client->idle_left = 1; /* the next poll in vain looks whether the server lives */
+	client->idle_left = 1; /* the next empty poll checks that the server lives */
 	wakefd_prepare(&c->wake, &client->line->state);
 	if (response_ready(client) || !server_lives(c, clock_ns())) {
 		sleep_cancel(&client->line->state);
 		return 1;
 	}
-	if (client->staged || client->unfenced) /* what could not be published, or nobody woken */
+	if (client->staged || client->unfenced) /* calls not published, or the server not woken */
 		ns = ROOM_SLICE_NS;
 	wakefd_timer(&c->wake, ns);
 	c->sleeps++;

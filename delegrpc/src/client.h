@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A client, whole. */
+/* The complete state of a client. */
 #ifndef DELEGRPC_CLIENT_H
 #define DELEGRPC_CLIENT_H
 
@@ -14,9 +14,9 @@ struct client {
 	unsigned char *requests;
 	uint32_t ring_shift;
 	uint32_t id;
-	bool watch; /* the ring can be full, or our predecessor's requests are in it */
-	bool admitted; /* our predecessor's requests are not any more */
-	uint64_t start; /* head when we came */
+	bool watch; /* the ring can be full, or our predecessor's requests may be in it */
+	bool admitted; /* our predecessor's requests have been given back */
+	uint64_t start; /* head when we connected */
 	uint64_t limit; /* positions in use up to which a batch may be reserved */
 	uint64_t tail; /* as last seen */
 	uint64_t last; /* behind our last reservation */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How a client comes and goes. */
+/* Connecting and disconnecting a client. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static int check_header(struct client *c, const struct delegrpc_attr *want)
 		.req_size = h->req_size,
 		.resp_size = h->resp_size};
 	c->attr = have;
-	/* What is complete and in range does not change. */
+	/* Attributes that are complete and in range are not changed. */
 	if (attr_complete(&c->attr) || memcmp(&c->attr, &have, sizeof(have)) != 0)
 		return -EPROTO;
 	layout_of(&have, &l);
@@ -55,8 +55,9 @@ static int check_header(struct client *c, const struct delegrpc_attr *want)
 }
 
 /*
- * An id is its lock byte: a dead client's is free at once, whatever it was doing. Looks at
- * all ids, or at those only that nobody has marked: a look takes as long as there are clients.
+ * A client owns an id by its lock byte, so a dead client's id is free at once, whatever the client
+ * was doing. Tries all ids, or only those that are not marked as taken, because a test of a lock
+ * takes time for each connected client.
  */
 static int take_id_of(struct client *c, const struct delegrpc_line *lines, bool all)
 {
@@ -99,9 +100,9 @@ static int alloc_tables(struct client *c, const struct layout *l)
 }
 
 /*
- * The place of a predecessor who may have died anywhere. Its claim is void with it. Its
- * stamps must not be taken for ours when generations come round again; what the server
- * still writes for it carries its generation, not ours.
+ * Takes over the place of a predecessor, which may have died at any instruction. Its claim is
+ * void. Its stamps must not be taken for ours when the generation numbers wrap. Responses that the
+ * server still writes for it carry its generation, not ours.
  */
 static void take_over(struct client *c)
 {
@@ -152,8 +153,8 @@ static void init_client(struct client *c, const struct layout *l)
 }
 
 /*
- * The server cannot be woken from another network namespace, if it sleeps on a descriptor. Each
- * side stores, fences and looks: delegrpc_server_fd() sees where we are, or we see its name.
+ * A server that sleeps on a descriptor cannot be woken from another network namespace. Each side
+ * stores, fences and loads, so either delegrpc_server_fd() sees our namespace, or we see its name.
  */
 static int check_netns(struct client *c, uint64_t netns)
 {
@@ -166,7 +167,7 @@ static int check_netns(struct client *c, uint64_t netns)
 	return wakefd_reaches(netns, server->netns) ? 0 : -ENETUNREACH;
 }
 
-/* Before the lock goes: the mark is of who has it. */
+/* Called before the lock is dropped, because the mark belongs to the holder of the lock. */
 static void give_id_back(struct client *c)
 {
 	__atomic_store_n(&c->hot.line->taken, 0, __ATOMIC_RELAXED);
@@ -227,7 +228,8 @@ void delegrpc_client_disconnect(struct delegrpc_client *client)
 {
 	if (!client)
 		return;
-	if (client_of(client)->region.fd >= 0) /* not in a forked child: the parent keeps the id */
+	if (client_of(client)->region.fd >=
+		0) /* in a forked child it is -1, and the parent keeps the id */
 		give_id_back(client_of(client));
 	wakefd_close(&client_of(client)->wake);
 	shm_close(&client_of(client)->region);

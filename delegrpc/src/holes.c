@@ -2,13 +2,13 @@
 /*
  * Holes: positions that a client has reserved and, because it died, never fills.
  *
- * A sweep reads head and then looks once at each client: what may it still fill, and, if
- * that matters, does it live? A position below that head was reserved before the sweep
- * began, so its owner's intent is visible. A client that takes a dead one's id later
- * reserves at or behind that head. So positions below head that no living client claimed are
- * filled by nobody after the sweep; those that a look at the slot then finds empty are holes.
+ * A sweep reads head and then checks each client once: which positions it may still fill and, if
+ * that matters, whether it lives. A position below that head was reserved before the sweep
+ * began, so its owner's intent is visible. A client that takes a dead client's id later
+ * reserves at or behind that head. So after the sweep nobody fills a position below head that no
+ * living client claimed. Those of them whose slot is then found empty are holes.
  *
- * That stays true, so a sweep, and the skipping of what it found, may take several polls.
+ * They remain holes, so a sweep, and the skipping of the holes, may take several polls.
  * One poll looks at DELEGRPC_POLL_LOOKS locks at most, and skips DELEGRPC_POLL_SKIPS
  * positions at most, whatever clients have written.
  */
@@ -21,7 +21,7 @@ static uint64_t claimed_from(const struct server *s, uint32_t i)
 {
 	/*
 	 * Acquire: pairs with the release stores in delegrpc_priv_publish() and take_over().
-	 * When a claim has moved on, what was filled under it is seen by the look at the slot.
+	 * If a claim has moved on, the look at the slot sees the positions filled under it.
 	 */
 	uint64_t claim = __atomic_load_n(&s->lines[i].claim, __ATOMIC_ACQUIRE);
 	uint64_t first = claim >> 8, n = claim >> 2 & 0x3f, cursor = s->hot.cursor;
@@ -35,13 +35,13 @@ static uint64_t claimed_from(const struct server *s, uint32_t i)
 	return first > cursor ? first : cursor;
 }
 
-/* Goes on with the sweep. True at its end. */
+/* Continues the sweep. Returns true at its end. */
 static bool sweep_clients(struct server *s)
 {
 	struct sweep *sweep = &s->sweep;
 	uint32_t looks = 0;
 
-	/* A limit at the cursor: the next position may be filled yet. */
+	/* With the limit at the cursor, the next position may still be filled. */
 	for (; sweep->next < s->attr.max_clients && sweep->limit > s->hot.cursor; sweep->next++) {
 		uint64_t from = claimed_from(s, sweep->next);
 
@@ -56,7 +56,7 @@ static bool sweep_clients(struct server *s)
 	return true;
 }
 
-/* Returns -EPROTO, as every poll from now on will. */
+/* Makes this poll and all later ones return -EPROTO. */
 static int give_up(struct server *s)
 {
 	if (!s->hot.broken) {
@@ -66,7 +66,10 @@ static int give_up(struct server *s)
 	return -EPROTO;
 }
 
-/* What is skipped is given back at once unless a request before it is not: nobody else will. */
+/*
+ * Skips holes. They are given back at once, because no later call does it, unless a request before
+ * them has not been given back.
+ */
 static void skip(struct server *s)
 {
 	struct delegrpc_server *hot = &s->hot;
@@ -94,7 +97,7 @@ int skip_holes(struct server *s)
 	/* Acquire: pairs with the reservation in delegrpc_priv_publish(); its intent is visible then. */
 	uint64_t head = __atomic_load_n(&hot->control->head, __ATOMIC_ACQUIRE);
 
-	/* More than fits cannot be reserved by the rules: somebody broke them. */
+	/* A client that keeps the rules never reserves more positions than the ring has. */
 	if (hot->broken || head - hot->cursor > hot->ring_depth)
 		return give_up(s);
 	if (hot->cursor == head || delegrpc_priv_filled(hot, hot->cursor))
@@ -112,14 +115,14 @@ int skip_holes(struct server *s)
 }
 
 /*
- * Nothing came for long (cursor == found): is the ring empty, or is a dead client's
- * reservation in the way? Returns what poll returns.
+ * Called after many empty polls (cursor == found). Checks whether a dead client's reservation
+ * blocks the ring. Returns what poll returns.
  */
 int delegrpc_priv_unstick(struct delegrpc_server *server)
 {
 	int more = skip_holes(server_of(server));
 
 	if (more > 0)
-		server->empty = DELEGRPC_STUCK_POLLS - 1; /* the next empty poll goes on */
+		server->empty = DELEGRPC_STUCK_POLLS - 1; /* the next empty poll continues */
 	return more < 0 ? more : 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the two sides of the library share and users do not see. */
+/* Definitions that the two sides of the library share and users do not see. */
 #ifndef DELEGRPC_INTERNAL_H
 #define DELEGRPC_INTERNAL_H
 
@@ -16,13 +16,13 @@
 #define PREFIX "delegrpc"
 static_assert(sizeof(PREFIX) - 1 + DELEGRPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
 
-/* A sleeper looks at least this often whether the other side is alive. */
+/* The longest sleep between two checks that the other side is alive. */
 #define SLEEP_SLICE_NS (100 * NSEC_PER_MSEC)
 
 /* Lock byte of a client id; byte 0 is SHM_SERVER. */
 #define CLIENT_BYTE(id) (1 + (id))
 
-/* Where things are in a region, in bytes from its start. */
+/* The offsets of the parts of a region, in bytes from its start. */
 struct layout {
 	size_t control, lines, requests, responses, size;
 	uint32_t req_stride, resp_stride;
@@ -32,7 +32,7 @@ struct layout {
 /* Fills in defaults, rounds up. -EINVAL when out of range. */
 int attr_complete(struct delegrpc_attr *attr);
 
-/* Whom a region with these attributes is for. -EINVAL when there is no such access. */
+/* Who may use a region with these attributes. -EINVAL if mode, gid and set are not valid. */
 int access_of(const struct delegrpc_attr *attr, struct shm_access *access_p);
 
 /* The attributes of a region, with who may open it. */
@@ -42,7 +42,7 @@ void attr_of(const struct delegrpc_attr *attr, const struct shm_region *region,
 /* attr is complete. */
 void layout_of(const struct delegrpc_attr *attr, struct layout *l);
 
-/* Can the ring never be full, because all that can be in flight fits? */
+/* Whether all calls that can be in flight fit into the ring, so that it is never full. */
 static inline bool ring_holds_all(const struct delegrpc_attr *attr)
 {
 	return (uint64_t)attr->max_clients * attr->resp_depth <= attr->ring_depth;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The server's side of delegrpc, but for the hot path. */
+/* The server's side of delegrpc, without the hot path. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #define YIELD_NS (150 * NSEC_PER_USEC) /* between two yields of a busy server */
 #define MAX_BUSY (1u << 16) /* polls between two looks at the clock */
-#define STAGED 256 /* largest response slot that is collected: copying it twice costs more */
+#define STAGED 256 /* largest response slot that is collected: a larger one is not copied twice */
 
 /* ---- life ---- */
 
@@ -119,7 +119,7 @@ static int wake_client(struct server *s, uint32_t client)
 void announce_end(struct server *s)
 {
 	delegrpc_priv_server_publish(&s->hot);
-	/* Pairs with delegrpc_priv_alive(); what was replied is there before it. */
+	/* Release, after the replies: pairs with the acquire in delegrpc_priv_alive(). */
 	__atomic_store_n(&s->header->server_alive, 0, __ATOMIC_RELEASE);
 	sleep_fence();
 	for (uint32_t i = 0; i < s->attr.max_clients; i++)
@@ -133,7 +133,7 @@ void delegrpc_server_destroy(struct delegrpc_server *server)
 	if (!server)
 		return;
 	s = server_of(server);
-	if (s->region.fd >= 0) /* not in a forked child, whose parent goes on serving */
+	if (s->region.fd >= 0) /* in a forked child it is -1, and the parent goes on serving */
 		announce_end(s);
 	wakefd_close(&s->wake);
 	shm_close(&s->region);
@@ -165,9 +165,9 @@ void delegrpc_server_get_stats(const struct delegrpc_server *server,
 	};
 }
 
-/* ---- replies that travel together ---- */
+/* ---- bursts of replies ---- */
 
-/* The next reply is to this client: begins a burst, or says that the reply travels alone. */
+/* Opens a burst for replies to this client. False: the reply is to be published alone. */
 bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client)
 {
 	const struct delegrpc_peer *peer = &server->peers[client];
@@ -187,7 +187,7 @@ bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client)
 	return true;
 }
 
-/* The client looks at the first stamp only, so all the rest is copied before. */
+/* The client checks only the first stamp of a burst, so everything else is copied before it. */
 void delegrpc_priv_publish_replies(struct delegrpc_server *server)
 {
 	struct delegrpc_burst *burst = &server->burst;
@@ -200,8 +200,8 @@ void delegrpc_priv_publish_replies(struct delegrpc_server *server)
 }
 
 /*
- * Whom they were for has gone, and its successor has called: nothing may be written into
- * that one's ring at positions, or with a stamp, that are not its own.
+ * Drops collected replies whose client has gone and whose successor has called. Nothing may be
+ * written into the successor's ring at positions, or with a stamp, that are not its own.
  */
 static void drop_replies(struct server *s)
 {
@@ -215,7 +215,7 @@ static void drop_replies(struct server *s)
 
 /* ---- cold ends of the hot path ---- */
 
-/* The first request of a client that has taken this id. */
+/* Called at the first request of a client that has taken this id. */
 void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint32_t generation)
 {
 	struct server *s = server_of(server);
@@ -231,7 +231,7 @@ void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uin
 		s->met = client + 1;
 }
 
-/* The request just taken is nobody's: its place is given back with those before it. */
+/* Drops the request just taken. Its place is given back with those before it. */
 void delegrpc_priv_drop(struct delegrpc_server *server)
 {
 	server->bad++;
@@ -239,7 +239,7 @@ void delegrpc_priv_drop(struct delegrpc_server *server)
 		delegrpc_server_advance_tail(server);
 }
 
-/* Why a reply was not written. */
+/* Returns the errno for a reply that was not written. */
 int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint32_t id, uint32_t len)
 {
 	if (client >= server->max_clients || (id & 0xffff) >= server->resp_depth || !(id >> 16))
@@ -257,13 +257,13 @@ COLD static void wake_sleeping(struct server *s, uint32_t client)
 	int woken = wake_client(s, client);
 
 	s->wakes += woken > 0;
-	if (woken < 0) { /* the next time */
+	if (woken < 0) { /* try again next time */
 		s->hot.peers[client].unfenced = 1;
 		s->hot.unfenced_peers[s->hot.n_unfenced_peers++] = client;
 	}
 }
 
-/* One fence for all replies since the last time. Pairs with the one in sleep_for_response(). */
+/* One fence serves all replies since the last one. Pairs with sleep_for_response(). */
 void delegrpc_priv_wake_clients(struct delegrpc_server *server)
 {
 	struct server *s = server_of(server);
@@ -284,7 +284,7 @@ void delegrpc_priv_wake_clients(struct delegrpc_server *server)
 static bool anybody_waits(const struct server *s)
 {
 	for (uint32_t i = 0; i < s->met; i++) {
-		/* Relaxed: a hint; seen late, it costs one more period. */
+		/* Relaxed: a hint. If it is seen late, the yield is one period late. */
 		if (__atomic_load_n(&s->lines[i].state, __ATOMIC_RELAXED) != DELEGRPC_RUNNING)
 			return true;
 	}
@@ -292,9 +292,9 @@ static bool anybody_waits(const struct server *s)
 }
 
 /*
- * A server that always finds work never gives its core away, and a client on that core
- * would get nothing but what the scheduler takes by force, every few milliseconds.
- * The clock is looked at every so many polls that looks come 75 to 300 us apart.
+ * A server that always finds work would never yield its core, and a client on that core would run
+ * only when the scheduler preempts the server, every few milliseconds. The number of polls between
+ * two looks at the clock is adapted, so that they are 75 to 300 us apart.
  */
 void delegrpc_priv_server_busy(struct delegrpc_server *server)
 {
@@ -357,7 +357,7 @@ int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns)
 		n = skip_holes(s);
 		if (n < 0)
 			return n;
-		if (n) /* the next poll goes on with it */
+		if (n) /* the next poll continues the search */
 			continue;
 		slice = deadline - now < SLEEP_SLICE_NS ? deadline - now : SLEEP_SLICE_NS;
 		if (sleep_for_request(s, slice) == -EINTR)
@@ -367,7 +367,7 @@ int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns)
 
 /* ---- waiting on a descriptor ---- */
 
-/* Is nobody connected who could not wake us? */
+/* Whether every connected client can wake this server. */
 static bool all_reach(const struct server *s)
 {
 	uint64_t netns = wakefd_netns();
@@ -405,10 +405,10 @@ int delegrpc_server_fd(struct delegrpc_server *server)
 	return -ENETUNREACH;
 }
 
-/* Is something reserved and not filled? If its client dies, nobody says so. */
+/* Whether a position is reserved and not filled. Nobody wakes us if its client dies. */
 static bool somebody_fills(const struct delegrpc_server *server)
 {
-	/* Relaxed: who reserves later than the fence before this wakes us, or dies for itself. */
+	/* Relaxed: a client that reserves after the fence before this wakes us, or dies alone. */
 	return __atomic_load_n(&server->control->head, __ATOMIC_RELAXED) != server->cursor;
 }
 
@@ -426,7 +426,7 @@ int delegrpc_server_arm(struct delegrpc_server *server)
 		sleep_cancel(&s->header->server_state);
 		return 1;
 	}
-	/* In search of holes, and of clients that could not be woken for lack of a descriptor. */
+	/* For holes, and for clients that could not be woken for lack of a descriptor. */
 	wakefd_timer(&s->wake,
 		somebody_fills(server) || server->n_unfenced_peers ? SLEEP_SLICE_NS : 0);
 	s->sleeps++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A server, whole. */
+/* The complete state of a server. */
 #ifndef DELEGRPC_SERVER_H
 #define DELEGRPC_SERVER_H
 
@@ -32,12 +32,12 @@ static inline struct server *server_of(struct delegrpc_server *server)
 	return container_of(server, struct server, hot);
 }
 
-/* No client has a server any more; the sleeping ones are to hear of it at once. */
+/* Tells the clients that the server has ended, and wakes those that sleep. */
 void announce_end(struct server *s);
 
 /*
- * The next position is not filled: if nobody will fill it, moves the cursor over it and
- * gives it back. 1 when there is more to do at once, 0, or -EPROTO.
+ * Called if the next position is not filled. If no client will fill it, moves the cursor over it
+ * and gives it back. 1: there is more to do at once; 0; or -EPROTO.
  */
 int skip_holes(struct server *s);
 

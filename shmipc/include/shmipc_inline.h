@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The hot path of shmipc.h, inlined into its users; included by it, not by them. The
- * fields of these structs are the library's: no user reads or writes them.
+ * The hot path of shmipc.h, inlined into its users. shmipc.h includes this file; users do not. The
+ * fields of these structs are private to the library: no user reads or writes them.
  *
- * The rings are those of cellring.h, which says why a reader is right. Its rule of space
- * holds here: at most depth calls are in flight, a ring has more cells than that, and a
- * response that has arrived proves that its request, and the responses depth calls before it,
- * have been read. What a head says is the other side's word: its count is checked by
- * cellring_arrive(), its id and its length by who takes the message.
+ * The rings are those of cellring.h, which explains why a reader never sees a wrong message. Its
+ * rule of space holds here: at most depth calls are in flight, a ring has more cells than that,
+ * and a response that has arrived proves that its request, and the responses depth calls before
+ * it, have been read. A head is untrusted, because the other side writes it: cellring_arrive()
+ * checks its count, and the code that takes the message checks its id and its length.
  *
- * Sleep and wake: a sleeper sets its word, fences, looks once more, and sleeps; a
- * publisher, when it looks in vain or now and then, fences and then reads the word. One of
- * the two fences is first: then either the publisher sees the word, or the sleeper sees
- * the message.
+ * Sleep and wake: a sleeper sets its word, fences, looks once more, and sleeps. A publisher
+ * fences and then reads the word, after looks that found nothing and otherwise from time to time.
+ * One of the two fences is first, so either the publisher sees the word, or the sleeper sees the
+ * message.
  */
 #ifndef SHMIPC_INLINE_H
 #define SHMIPC_INLINE_H
@@ -25,24 +25,24 @@
 #define SHMIPC_VISIT_MAX 8 /* requests that one client gets per server poll */
 #define SHMIPC_IDLE_POLLS 16 /* empty client polls in a row until the slow path */
 #define SHMIPC_UNFENCED 64 /* bursts and polls, until sleepers are woken, ... */
-#define SHMIPC_VAIN 8 /* or looks in vain after the last burst */
+#define SHMIPC_VAIN 8 /* or looks that find nothing after the last burst */
 
 enum shmipc_call_state {
 	SHMIPC_CALL_FREE,
 	SHMIPC_CALL_BUSY,
-	SHMIPC_CALL_GIVEN_UP, /* in flight, but its response is not wanted any more */
+	SHMIPC_CALL_GIVEN_UP, /* in flight, but its response is to be dropped */
 };
 
 struct shmipc_call {
 	uint64_t token;
 	uint32_t state;
-	uint32_t free; /* an entry of the queue of free ids, nothing to do with this call */
+	uint32_t free; /* an entry of the queue of free ids, unrelated to this call */
 };
 
 /*
- * Free ids stand in a queue: a call takes the one at index called, a response puts its own at
- * index depth + answered. A stack would be one counter that both move, and each would wait
- * for the store of the other.
+ * Free ids are kept in a queue: a call takes the id at index called, and a response puts its id at
+ * index depth + answered. A stack would have one counter that both update, and each load of it
+ * would wait for the store of the other.
  */
 struct shmipc_client {
 	struct cellring_cursor req, resp;
@@ -53,13 +53,13 @@ struct shmipc_client {
 	uint32_t req_size, resp_size;
 	uint64_t called, answered;
 	uint32_t window; /* calls in flight at the last poll before which there were new ones */
-	uint32_t alone; /* with fewer in flight a call that begins no burst travels alone */
+	uint32_t alone; /* with fewer in flight, a call is published alone unless a burst is open */
 	uint64_t polled; /* called at that poll */
 	const uint32_t *server_state; /* not 0: the server sleeps; in the region */
 	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
-	uint32_t vain; /* looks in vain since the last burst */
+	uint32_t vain; /* looks that found nothing since the last burst */
 	int32_t idle_left; /* empty polls until the slow path */
-	uint32_t idle; /* times that this wait took it, up to when the server is told */
+	uint32_t idle; /* times that this wait took the slow path, until the server is told */
 	struct cellring_burst burst;
 };
 
@@ -67,16 +67,16 @@ struct shmipc_peer { /* a client, as the server sees it */
 	struct cellring_cursor req, resp;
 	const uint32_t *state; /* not 0: the client yields or sleeps; in the region */
 	uint8_t *open; /* by id: received and not answered yet */
-	uint32_t handle; /* UINT32_MAX: nobody */
-	uint32_t together; /* answers that its last burst wants to travel together, unchecked */
+	uint32_t handle; /* UINT32_MAX: not connected */
+	uint32_t together; /* answers per burst that its last burst of calls asks for, unchecked */
 	uint32_t index;
 	uint32_t unfenced; /* is in the list unfenced_peers */
 };
 
 struct shmipc_visit {
 	struct shmipc_peer *peer;
-	unsigned char *until; /* what stands before this is taken */
-	uint32_t left; /* requests that it may still give, beyond those */
+	unsigned char *until; /* requests before this may be taken */
+	uint32_t left; /* requests that may be taken beyond those */
 };
 
 struct shmipc_server {
@@ -89,27 +89,28 @@ struct shmipc_server {
 	uint32_t seen; /* of changes */
 	uint32_t n_active, n_visits, visit, n_unfenced_peers;
 	uint32_t unfenced, vain; /* as the client's */
-	uint32_t start; /* in active: who was visited first */
+	uint32_t start; /* index in active of the client that was visited first */
 	int32_t budget; /* work until the next look at the clock */
 	uint32_t max_clients, depth, req_size, resp_size;
-	struct shmipc_peer *burst_peer; /* whom the burst is for */
+	struct shmipc_peer *burst_peer; /* the client that the burst goes to */
 	unsigned char *polled; /* burst.next at the last poll that left replies in it */
 	struct cellring_burst burst;
 };
 
-/* Out of line, for the functions below only. */
+/* The slow paths of the functions below. */
 int shmipc_client_refused(struct shmipc_client *client);
 void shmipc_client_wake_test(struct shmipc_client *client);
 void shmipc_server_wake_test(struct shmipc_server *server);
-/* The client's, or the server's to this peer: is the next message one of a burst? */
+/* Opens a burst for the next message. 0: the message is to be published alone. */
 int shmipc_client_begin(struct shmipc_client *client);
 int shmipc_server_begin(struct shmipc_server *server, struct shmipc_peer *peer);
-/* The burst is full. */
+/* Publishes a full burst. */
 void shmipc_client_full(struct shmipc_client *client);
 void shmipc_server_full(struct shmipc_server *server);
-/* Publishes what there is; and leaves the ring. */
+/* Publishes a burst that is not full. */
 void shmipc_client_part(struct shmipc_client *client);
 void shmipc_server_part(struct shmipc_server *server);
+/* Publishes what there is, and closes the burst. */
 void shmipc_client_end_burst(struct shmipc_client *client);
 void shmipc_server_end_burst(struct shmipc_server *server);
 int shmipc_client_spoilt(struct shmipc_client *client);
@@ -165,8 +166,8 @@ static inline void shmipc_client_flush(struct shmipc_client *client)
 }
 
 /*
- * After a poll. The fence of the wake test waits until the lines of the last burst have come,
- * so it is made when that was some looks ago and there is nothing else to do.
+ * Called after a poll. The fence of the wake test waits until the core has got the cache lines of
+ * the last burst. So the test is made some looks after the burst, when nothing else is to be done.
  */
 static inline void shmipc_client_polled(struct shmipc_client *client, int found)
 {
@@ -177,9 +178,9 @@ static inline void shmipc_client_polled(struct shmipc_client *client, int found)
 }
 
 /*
- * How many calls the client keeps in flight: as many as there are when it has made its calls and
- * polls. Between two polls there are fewer, down to none where a loop polls until nothing comes
- * and calls then.
+ * Records how many calls the client keeps in flight: the number at a poll that follows new calls.
+ * Between two polls there may be fewer, or none if a loop polls until it gets nothing and then
+ * makes its calls.
  */
 static inline void shmipc_client_window(struct shmipc_client *client)
 {
@@ -190,7 +191,7 @@ static inline void shmipc_client_window(struct shmipc_client *client)
 	client->alone = client->window < CELLRING_FEW ? CELLRING_FEW - 1 : 0;
 }
 
-/* Is the next burst there? 0, 1, or -EPROTO: it cannot be one. */
+/* Whether the next burst has arrived: 0, 1, or -EPROTO if its count is impossible. */
 static inline int shmipc_client_look(struct shmipc_client *client)
 {
 	uint64_t head = cellring_look(&client->resp);
@@ -202,7 +203,10 @@ static inline int shmipc_client_look(struct shmipc_client *client)
 	return 1;
 }
 
-/* Takes what has arrived, at most max, up to a response that is too long or to no open call. */
+/*
+ * Takes at most max of the responses that have arrived. Stops at one that is too long or that
+ * belongs to no open call.
+ */
 static inline int shmipc_client_take(struct shmipc_client *client, shmipc_response_fn *fn,
 	void *arg, int max)
 {
@@ -311,7 +315,7 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 {
 	uint32_t n = 0, i, at;
 
-	/* Acquire: pairs with the release of a client's add, after it took its place. */
+	/* Acquire: pairs with the release in server_notify(), after a client took its place. */
 	if (__builtin_expect(__atomic_load_n(server->changes, __ATOMIC_ACQUIRE) != server->seen, 0))
 		shmipc_server_rescan(server);
 	if (__builtin_expect(--server->budget <= 0, 0))
@@ -327,8 +331,8 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 			continue;
 		server->visits[n].peer = peer;
 		server->visits[n].left = SHMIPC_VISIT_MAX;
-		/* What there is is looked at when it is its turn: the first reply shall not
-		 * wait for the last request. */
+		/* Bursts are looked at when the client has its turn, so that the first reply need
+		 * not wait for the last request. */
 		server->visits[n++].until = peer->req.slot;
 	}
 	server->visit = 0;
@@ -345,7 +349,7 @@ static inline int shmipc_server_poll(struct shmipc_server *server)
 	return shmipc_server_poll_with_skip(server, NULL);
 }
 
-/* The next burst of this client, if it has arrived: how many requests, or 0. */
+/* How many requests the next burst of this client has; 0 if it has not arrived. */
 static inline uint32_t shmipc_server_look(struct shmipc_server *server, struct shmipc_peer *peer)
 {
 	uint64_t head = cellring_look(&peer->req);
@@ -364,7 +368,7 @@ static inline uint32_t shmipc_server_look(struct shmipc_server *server, struct s
 	return count;
 }
 
-/* What this visit may take of what has arrived; a burst may be for two of them. */
+/* Sets how far this visit may read. One burst may be read in two visits. */
 static inline int shmipc_server_visit(struct shmipc_server *server, struct shmipc_visit *visit)
 {
 	struct cellring_cursor *at = &visit->peer->req;

@@ -8,10 +8,10 @@
 #include "layout.h"
 #include "wait.h"
 
-#define CONNECT_NS NSEC_PER_SEC /* to wait for a clean place */
-#define ASK_NS (20 * NSEC_PER_MSEC) /* between askings for one */
-#define LOOK_NS (10 * NSEC_PER_MSEC) /* between looks whether the server lives */
-#define TELL 3 /* turns of SHMIPC_IDLE_POLLS, 1 and again so many: about 1 us */
+#define CONNECT_NS NSEC_PER_SEC /* the longest wait for a clean place */
+#define ASK_NS (20 * NSEC_PER_MSEC) /* between two requests for one */
+#define LOOK_NS (10 * NSEC_PER_MSEC) /* between two checks that the server lives */
+#define TELL 3 /* slow paths of a wait until the server is told: about 1 us */
 
 static_assert(SHMIPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothing of base");
 
@@ -23,10 +23,10 @@ struct client {
 	struct shmipc_header *header;
 	struct shmipc_place *place;
 	uint32_t index;
-	uint32_t given_up; /* calls of call_wait whose response is not wanted any more */
-	int err; /* the connection is over: why */
-	uint64_t looked; /* whether the server lives, when last */
-	uint64_t idle_ns; /* at the clock, between empty polls, when last */
+	uint32_t given_up; /* calls of shmipc_client_call_wait() whose response will be dropped */
+	int err; /* why the connection is over, or 0 */
+	uint64_t looked; /* time of the last check that the server lives */
+	uint64_t idle_ns; /* time of the last look at the clock between empty polls */
 	struct shmipc_client_stats stats;
 };
 
@@ -68,13 +68,13 @@ static int header_check(const struct shm_region *region, const struct shmipc_att
 	return 0;
 }
 
-/* Acquire: pairs with the release in shmipc_server_destroy(): its last replies are there. */
+/* Acquire: pairs with the release in shmipc_server_destroy(); its last replies are visible. */
 static bool server_has_closed(const struct client *c)
 {
 	return __atomic_load_n(&c->header->closed, __ATOMIC_ACQUIRE);
 }
 
-/* A system call. */
+/* Makes a system call. */
 static bool server_is_dead(const struct client *c)
 {
 	return shm_locked(&c->region, SHM_SERVER) == 0;
@@ -83,16 +83,16 @@ static bool server_is_dead(const struct client *c)
 static bool place_is_clean(const struct client *c, uint32_t index)
 {
 	struct shmipc_place *place = shmipc_place(&c->layout, c->header, index);
-	/* Acquire: pairs with the release in place_clean(): the bit and the rings are zero. */
+	/* Acquire: pairs with the release in place_clean(); the bit and the rings are zero. */
 	uint32_t epoch = __atomic_load_n(&place->server_epoch, __ATOMIC_ACQUIRE);
 
-	/* Relaxed, both: looked at again once the lock is held; then only we may write. */
+	/* Both relaxed: they are read again once the lock is held, when only we may write. */
 	return !(__atomic_load_n(&c->header->active[index / 64], __ATOMIC_RELAXED) >> index % 64 &
 		       1) &&
 	       __atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) != epoch;
 }
 
-/* As wakefd_wake(), after the fence that it asks for. */
+/* As wakefd_wake(), with the fence that it requires. */
 static int server_wake(struct client *c)
 {
 	struct shmipc_header *h = c->header;
@@ -108,7 +108,7 @@ static void server_notify(struct client *c)
 	server_wake(c);
 }
 
-/* The lock is held and the place clean. */
+/* Takes a place that is clean and whose lock is held. */
 static void place_take(struct client *c, uint32_t index)
 {
 	struct shmipc_place *place = shmipc_place(&c->layout, c->header, index);
@@ -135,8 +135,8 @@ static void place_leave(struct client *c)
 }
 
 /*
- * After server_notify(), whose fence pairs with the one in shmipc_server_fd(). False: it sleeps
- * on a descriptor, which cannot be reached from here.
+ * Called after server_notify(), whose fence pairs with the one in shmipc_server_fd(). False if the
+ * server sleeps on a descriptor that cannot be reached from here.
  */
 static bool server_reached(const struct client *c)
 {
@@ -148,8 +148,8 @@ static bool server_reached(const struct client *c)
 }
 
 /*
- * Whether there is a place that no client holds, which the server may clean. Begins with the one
- * that was found last, because testing a lock takes time for each client.
+ * Whether there is a place that no client holds, which the server may clean. The search begins
+ * with the place that was found last, because each test of a lock is a system call.
  */
 static bool place_is_abandoned(struct client *c, uint32_t *at)
 {
@@ -166,7 +166,7 @@ static bool place_is_abandoned(struct client *c, uint32_t *at)
 	return false;
 }
 
-/* 0, or -EAGAIN, and whether somebody else was just taking the place that was clean. */
+/* 0, or -EAGAIN, and then whether another client was just taking a clean place. */
 static int place_find(struct client *c, bool *raced_p)
 {
 	*raced_p = false;
@@ -185,7 +185,7 @@ static int place_find(struct client *c, bool *raced_p)
 	return -EAGAIN;
 }
 
-/* Asks the server to clean what dead clients left, and waits for it. */
+/* Asks the server to clean the places of dead clients, and waits until it has. */
 static int place_wait(struct client *c)
 {
 	struct shmipc_deadline all = shmipc_deadline(CONNECT_NS), ask = shmipc_deadline(0);
@@ -227,7 +227,7 @@ static int calls_init(struct shmipc_client *hot)
 	return 0;
 }
 
-/* Attached; the rest of connect. */
+/* The part of connect after the region is mapped. */
 static int client_init(struct client *c, const struct shmipc_attr *attr)
 {
 	struct shmipc_client *hot = &c->hot;
@@ -299,7 +299,7 @@ void shmipc_client_disconnect(struct shmipc_client *hot)
 	if (!hot)
 		return;
 	c = client_of(hot);
-	if (c->region.fd >= 0) /* not in a forked child: the parent keeps the place */
+	if (c->region.fd >= 0) /* a forked child leaves the place to the parent */
 		place_leave(c);
 	wakefd_close(&c->wake);
 	shm_close(&c->region);
@@ -309,19 +309,21 @@ void shmipc_client_disconnect(struct shmipc_client *hot)
 
 /* ---- slow paths of call, poll and flush ---- */
 
-/* All calls are in flight, or the connection is over. */
+/* Called if depth calls are in flight, or the connection is over. */
 COLD int shmipc_client_refused(struct shmipc_client *hot)
 {
 	int err = client_of(hot)->err;
 
 	if (err)
 		return err;
-	shmipc_client_publish(hot); /* who waits for room needs the answers */
+	shmipc_client_publish(hot); /* the caller waits for answers before it can call again */
 	return -EAGAIN;
 }
 
-/* From here on no call may be open, so call fails without a test of its own, and every
- * empty poll comes by. */
+/*
+ * Ends the connection. No call may be open from now on, so that shmipc_client_call() fails without
+ * a test of its own, and every empty poll takes the slow path.
+ */
 static int client_end(struct client *c, int err)
 {
 	c->err = err;
@@ -341,7 +343,7 @@ COLD int shmipc_client_stray(struct shmipc_client *hot)
 	uint32_t id = CELLRING_ID(cellring_head(hot->resp.slot));
 	struct client *c = client_of(hot);
 
-	/* It was not an open call's when poll read it; if it is now, somebody changed it. */
+	/* Poll read an id of no open call. If it is one now, the server has changed it. */
 	if (id >= hot->depth || hot->calls[id].state != SHMIPC_CALL_GIVEN_UP)
 		return client_end(c, -EPROTO);
 	hot->calls[id].state = SHMIPC_CALL_FREE;
@@ -353,8 +355,7 @@ COLD int shmipc_client_stray(struct shmipc_client *hot)
 
 /* ---- bursts ---- */
 
-/* For the call that has just been counted. */
-/* So many calls are to travel together, when this many are in flight. */
+/* How many calls a burst should have when this many are in flight. */
 static uint32_t burst_wish(const struct shmipc_client *hot, uint32_t open)
 {
 	return cellring_limit(open > hot->window ? open : hot->window);
@@ -395,9 +396,9 @@ void shmipc_client_end_burst(struct shmipc_client *hot)
 }
 
 /*
- * Nothing has come for a while: tell the server that somebody waits, and look whether it
- * lives. What it published before it died is there once its lock is seen to be free; the
- * ring is looked at after that, and errors wait until it is empty.
+ * Called after several empty polls. Tells the server that a client waits, and checks that the
+ * server lives. Once its lock is seen to be free, everything that it published is visible. So the
+ * ring is read after the check, and an error is returned only when the ring is empty.
  */
 COLD int shmipc_client_idle(struct shmipc_client *hot)
 {
@@ -440,7 +441,7 @@ void shmipc_client_wake_test(struct shmipc_client *hot)
 	if (likely(!woken))
 		return;
 	c->stats.wakes += woken > 0;
-	hot->unfenced = woken < 0; /* the next time */
+	hot->unfenced = woken < 0; /* try again next time */
 }
 
 /* ---- wait ---- */
@@ -475,7 +476,7 @@ static int client_sleep(struct client *c, uint64_t left_ns)
 	return r;
 }
 
-/* With the core given away; the clock is looked at once per turn. */
+/* Waits by yielding the core, then sleeping. Reads the clock once per turn. */
 static int client_wait_long(struct client *c, struct wait *w, uint64_t timeout_ns)
 {
 	struct shmipc_deadline d = shmipc_deadline(timeout_ns);
@@ -484,7 +485,7 @@ static int client_wait_long(struct client *c, struct wait *w, uint64_t timeout_n
 
 	do {
 		r = wait_step(w) ? client_sleep(c, left) : 0;
-		if (r == -EINTR) /* the caller looks what the signal was for */
+		if (r == -EINTR) /* return to the caller, who handles the signal */
 			return client_look(c, false);
 		if (!r)
 			r = client_look(c, false);
@@ -542,14 +543,14 @@ int shmipc_client_arm(struct shmipc_client *hot)
 	if (c->wake.fd < 0)
 		return -EBADF;
 	shmipc_client_flush(hot);
-	hot->idle = TELL; /* nobody else writes the state from here on */
+	hot->idle = TELL; /* so that shmipc_client_idle() does not write the state */
 	wakefd_prepare(&c->wake, &c->place->client_state);
 	if (client_look(c, true)) {
 		shmipc_state_set(&c->place->client_state, SLEEP_WAITING);
 		return 1;
 	}
-	hot->idle_left = 1; /* the next poll in vain looks whether the server lives */
-	/* Calls are pending, or the server could not be woken for lack of a descriptor. */
+	hot->idle_left = 1; /* the next empty poll checks that the server lives */
+	/* If calls are pending, or the server could not be woken for lack of a descriptor. */
 	wakefd_timer(&c->wake, shmipc_client_pending(hot) || hot->unfenced ? SHMIPC_SLEEP_NS : 0);
 	c->stats.sleeps++;
 	return 0;
@@ -601,7 +602,7 @@ int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t
 
 	if (shmipc_client_pending(hot) != c->given_up)
 		return -EBUSY;
-	if (c->given_up) { /* late responses give their places back */
+	if (c->given_up) { /* frees the ids of late responses */
 		err = shmipc_client_poll(hot, answer_take, &a);
 		if (err < 0)
 			return err;
@@ -633,7 +634,7 @@ int shmipc_client_abort(struct shmipc_client *hot, shmipc_response_fn *fn, void 
 
 		if (call->state == SHMIPC_CALL_FREE)
 			continue;
-		call->state = SHMIPC_CALL_FREE; /* but not in the queue: nothing is sent */
+		call->state = SHMIPC_CALL_FREE; /* its id stays out of the queue: no more calls */
 		hot->answered++;
 		if (wanted) {
 			n++;
@@ -644,7 +645,7 @@ int shmipc_client_abort(struct shmipc_client *hot, shmipc_response_fn *fn, void 
 	return n;
 }
 
-/* ---- what there is to know ---- */
+/* ---- attributes and statistics ---- */
 
 void *shmipc_client_extra(struct shmipc_client *hot)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINE_PAIR (2 * CACHE_LINE) /* what an adjacent-line prefetcher takes together */
+#define LINE_PAIR (2 * CACHE_LINE) /* the unit of an adjacent-line prefetcher */
 
 static uint32_t or_default(uint32_t value, uint32_t def)
 {
@@ -13,16 +13,16 @@ static uint32_t or_default(uint32_t value, uint32_t def)
 }
 
 /*
- * A response counts as read before its callback has run, so there are more cells than depth.
- * Where messages travel in bursts there is room for four times as many, which then need not
- * wait for those before; more would only leave the nearest cache.
+ * There are more cells than depth, because a response counts as read before its callback has run.
+ * If messages are published in bursts, there is room for four times as many, so that a burst does
+ * not wait for the ones before it. An even longer ring would not stay in the first-level cache.
  */
 static struct cellring_plan ring_plan(uint32_t depth, uint32_t payload)
 {
 	struct cellring_plan p =
 		cellring_plan(payload, depth, 4 * depth > SHMIPC_LEAST ? 4 * depth : SHMIPC_LEAST);
 
-	if (p.stride > CELLRING_STAGED) /* long ones travel alone */
+	if (p.stride > CELLRING_STAGED) /* long messages are published one by one */
 		p.cells = depth + 1;
 	return p;
 }
@@ -42,13 +42,13 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 	l.req = ring_plan(l.attr.depth, l.attr.req_size);
 	l.resp = ring_plan(l.attr.depth, l.attr.resp_size);
 	/*
-	 * Half a page on: a side writes one ring and reads the other at about the same
-	 * index, and a load waits for an earlier store whose low 12 address bits are equal.
+	 * Half a page is added, because a side writes one ring and reads the other at about the
+	 * same index, and a load waits for an earlier store whose low 12 address bits are equal.
 	 */
 	l.resp_ring = sizeof(struct shmipc_place) + cellring_bytes(&l.req) + 2048;
 	l.extra = l.resp_ring + cellring_bytes(&l.resp);
 	l.area = align_up(l.extra + l.attr.extra_size, CACHE_LINE);
-	/* At most 2^12 areas of 2 * 2^18 cells of little over 2^20: no overflow. */
+	/* At most 2^12 areas of 2 * 2^18 cells of little over 2^20 bytes: no overflow. */
 	l.size = sizeof(struct shmipc_header) + l.attr.max_clients * l.area;
 	*l_p = l;
 	return 0;

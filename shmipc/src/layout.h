@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is where in a region: the header, then one area per client:
+ * The layout of a region: the header, then one area per client:
  *
  *	client's line | server's line | request ring | 2 KiB | response ring | extra buffer
  *
- * One writer per cache line, but for the line and the bitmap that clients write when
+ * Each cache line has one writer, except the line and the bitmap that clients write when
  * they connect and disconnect.
  */
 #ifndef SHMIPC_LAYOUT_H
@@ -17,7 +17,7 @@
 #include "base/shm.h"
 #include "base/wakefd.h"
 
-/* What the public header declares is what the library exports. */
+/* The library exports what the public header declares. */
 #pragma GCC visibility push(default)
 #include "shmipc.h"
 #pragma GCC visibility pop
@@ -31,18 +31,18 @@ static_assert(sizeof(SHMIPC_PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the 
 #define SHMIPC_CLIENT_LOCK(index) (1u + (index)) /* byte of the file; 0 is the server's */
 
 struct shmipc_header {
-	/* Written once, by the server before anybody else is there. */
-	uint64_t magic; /* last */
+	/* Written once, by the server, before a client can use the region. */
+	uint64_t magic; /* written last */
 	uint32_t version;
 	uint32_t max_clients, depth, req_size, resp_size, extra_size;
 	uint64_t size;
 
-	/* The server's; a client that wakes it clears the state, which is of base/sleep.h. */
+	/* The server's. A client that wakes it clears the state, a word of base/sleep.h. */
 	CACHE_ALIGNED uint32_t server_state;
 	uint32_t closed;
 	struct wakefd_addr server_addr;
 
-	/* Whoever connects or disconnects. */
+	/* Written by clients that connect or disconnect. */
 	CACHE_ALIGNED uint32_t changes; /* counts connects and disconnects */
 	uint32_t reclaim; /* a client found no clean place: look for dead ones */
 	CACHE_ALIGNED uint64_t active[SHMIPC_WORDS]; /* bit: that client is connected */
@@ -69,12 +69,12 @@ static_assert(SHMIPC_MAX_DEPTH <= 1u << CELLRING_ID_BITS, "an id is a message's"
 static_assert(SHMIPC_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message's");
 
 /*
- * A place is clean, and may be taken by who gets its lock, when its bit is clear and the
- * client's epoch is not the server's. Taking it makes them equal; the server, and only
- * the server, cleans it, and counts its own epoch up with that.
+ * A place is clean if its bit is clear and the client's epoch differs from the server's. A client
+ * that gets the lock of a clean place may take it, and makes the epochs equal. Only the server
+ * cleans a place, and increments its own epoch then.
  */
 struct shmipc_place {
-	/* The client's; the server clears state when it wakes the client. */
+	/* The client's. The server clears the state when it wakes the client. */
 	CACHE_ALIGNED uint32_t client_epoch;
 	uint32_t client_state;
 	struct wakefd_addr client_addr;
@@ -98,10 +98,10 @@ struct shmipc_layout {
 	uint64_t size; /* of the region */
 };
 
-/* Sizes as given or, where 0, the default. -EINVAL when one is out of range. */
+/* Uses the given sizes, and the default for each that is 0. -EINVAL if one is out of range. */
 int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p);
 
-/* Whom a region with these attributes is for. -EINVAL when there is no such access. */
+/* Who may use a region with these attributes. -EINVAL if mode, gid and set are not valid. */
 int shmipc_access(const struct shmipc_attr *attr, struct shm_access *access_p);
 
 /* The sizes, with who may open the region. */
@@ -119,7 +119,10 @@ static inline void *shmipc_place_extra(const struct shmipc_layout *l, struct shm
 	return l->attr.extra_size ? (char *)place + l->extra : NULL;
 }
 
-/* calloc() in lines of its own: a server and its clients may be threads of one process. */
+/*
+ * As calloc(), in cache lines that hold nothing else, because a server and its clients may be
+ * threads of one process.
+ */
 void *shmipc_alloc(size_t n, size_t size);
 
 struct cellring_cursor shmipc_req_start(const struct shmipc_layout *l, struct shmipc_place *place);

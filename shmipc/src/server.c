@@ -9,11 +9,11 @@
 #include "layout.h"
 #include "wait.h"
 
-#define NOBODY UINT32_MAX /* no handle: its index would be SHMIPC_MAX_CLIENTS */
+#define NOBODY UINT32_MAX /* is no handle: its index would be SHMIPC_MAX_CLIENTS */
 #define BUDGET 2048 /* requests and polls between looks at the clock */
 #define YIELD_NS (150 * NSEC_PER_USEC)
-#define PROBE_NS (1 * NSEC_PER_MSEC) /* between looks whether one client lives */
-#define RECLAIM_NS (10 * NSEC_PER_MSEC) /* between looks at all of them */
+#define PROBE_NS (1 * NSEC_PER_MSEC) /* between checks that one client lives */
+#define RECLAIM_NS (10 * NSEC_PER_MSEC) /* between checks of all clients */
 
 struct server {
 	struct shmipc_server hot;
@@ -21,13 +21,13 @@ struct server {
 	struct wakefd wake;
 	struct shmipc_layout layout;
 	struct shmipc_header *header;
-	uint32_t *epochs; /* by index; what server_epoch says */
+	uint32_t *epochs; /* by index; private copy of server_epoch */
 	uint8_t *open; /* of all peers, by index * depth + id */
-	uint64_t yielded, probed, reclaimed; /* when last */
-	uint32_t probe; /* whose turn it is */
-	bool reclaim; /* somebody asked for it */
-	bool peers_wait; /* somebody waits with its core given away */
-	struct shmipc_server_stats stats; /* but for what the hot path counts */
+	uint64_t yielded, probed, reclaimed; /* times when it last did so */
+	uint32_t probe; /* index of the client that was checked last */
+	bool reclaim; /* a client asked for it */
+	bool peers_wait; /* a client waits and has yielded its core */
+	struct shmipc_server_stats stats; /* except those that the hot path counts */
 };
 
 static struct server *server_of(struct shmipc_server *hot)
@@ -65,13 +65,13 @@ static void ring_clean(struct cellring_cursor ring)
 		__atomic_store_n(&((struct cellring_message *)cell)->head, 0, __ATOMIC_RELAXED);
 }
 
-/* Makes the place ready for the next client, whatever its last one left there. */
+/* Makes the place ready for the next client, whatever the last one wrote there. */
 static void place_clean(struct server *s, uint32_t index)
 {
 	struct shmipc_peer *peer = &s->hot.peers[index];
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
 
-	assert(s->hot.burst.to != &peer->resp); /* it ends before a place is cleaned */
+	assert(s->hot.burst.to != &peer->resp); /* callers close the burst first */
 	if (is_connected(peer) && place_has_bit(s, index))
 		s->stats.reclaimed++;
 	else if (is_connected(peer))
@@ -79,13 +79,13 @@ static void place_clean(struct server *s, uint32_t index)
 	peer_rewind(s, peer);
 	ring_clean(peer->req);
 	ring_clean(peer->resp);
-	/* Relaxed: published by the next line; pairs with the load in place_is_clean(). */
+	/* Relaxed: published by the next store; pairs with the load in place_is_clean(). */
 	__atomic_fetch_and(&s->header->active[index / 64], ~(1ull << index % 64), __ATOMIC_RELAXED);
-	/* Release: pairs with the acquire in place_is_clean(): the rings are zero. */
+	/* Release: pairs with the acquire in place_is_clean(); the rings are zero. */
 	__atomic_store_n(&place->server_epoch, ++s->epochs[index], __ATOMIC_RELEASE);
 }
 
-/* The bit of a place was set, by a client that holds it unless the client is hostile. */
+/* Admits the client that set the bit of a place. It holds the lock, unless it is hostile. */
 static void peer_admit(struct server *s, uint32_t index)
 {
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
@@ -109,13 +109,13 @@ static void active_rebuild(struct server *s)
 	s->stats.clients = hot->n_active;
 }
 
-/* A client has connected, disconnected, or asked for places. */
+/* Called if a client has connected, disconnected, or asked for places. */
 COLD void shmipc_server_rescan(struct shmipc_server *hot)
 {
 	struct server *s = server_of(hot);
 	struct shmipc_header *h = s->header;
 
-	shmipc_server_end_burst(hot); /* what is held back shall not reach the next one */
+	shmipc_server_end_burst(hot); /* so that its replies cannot reach the next client */
 	/* Acquire: pairs with the release in server_notify(). */
 	hot->seen = __atomic_load_n(&h->changes, __ATOMIC_ACQUIRE);
 	for (uint32_t i = 0; i < hot->max_clients; i++) {
@@ -140,8 +140,8 @@ static bool place_reclaim(struct server *s, uint32_t index)
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
 	struct shmipc_peer *peer = &s->hot.peers[index];
 	/*
-	 * Relaxed: a client that lives holds its lock from before it takes the epoch until
-	 * after it has cleared its bit, so what a late look misses the next one sees.
+	 * Relaxed: a living client holds its lock from before it takes the epoch until after it
+	 * has cleared its bit. A store that this load misses is seen by a later one.
 	 */
 	bool taken = __atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) == s->epochs[index];
 
@@ -165,14 +165,14 @@ static void reclaim_all(struct server *s)
 		active_rebuild(s);
 }
 
-/* Every 2048 messages or polls: yields the core if a client waits, and reaps dead clients. */
+/* Every BUDGET messages or polls: yields the core if a client waits, and reaps dead clients. */
 COLD void shmipc_server_rest(struct shmipc_server *hot)
 {
 	struct server *s = server_of(hot);
 	uint64_t now = clock_ns();
 
 	hot->budget = BUDGET;
-	shmipc_server_end_burst(hot); /* what is held back shall not reach the next one */
+	shmipc_server_end_burst(hot); /* so that its replies cannot reach the next client */
 	if (s->peers_wait && now - s->yielded >= YIELD_NS) {
 		s->peers_wait = false;
 		sched_yield();
@@ -200,14 +200,14 @@ static int peer_wake(struct server *s, const struct shmipc_peer *peer)
 	return wakefd_wake(&s->wake, &place->client_state, &place->client_addr);
 }
 
-/* A client that was replied to yields or sleeps. */
+/* Called if a client that was replied to yields or sleeps. */
 static void peer_waits(struct server *s, struct shmipc_peer *peer)
 {
-	int woken = peer_wake(s, peer); /* its load repeats the caller's, after the fence */
+	int woken = peer_wake(s, peer); /* loads the word again, after the fence */
 
 	s->stats.wakes += woken > 0;
 	s->peers_wait |= woken == 0;
-	if (woken < 0) /* the next time */
+	if (woken < 0) /* try again next time */
 		shmipc_server_published(&s->hot, peer);
 }
 
@@ -218,7 +218,7 @@ void shmipc_server_wake_test(struct shmipc_server *hot)
 
 	hot->n_unfenced_peers = 0;
 	hot->unfenced = 0;
-	/* After the laps, before the words: pairs with the fence of a client about to sleep. */
+	/* Orders the laps before the loads of the words: pairs with sleep_prepare_as(). */
 	sleep_fence();
 	for (uint32_t i = 0; i < n; i++) {
 		struct shmipc_peer *peer = hot->unfenced_peers[i];
@@ -232,13 +232,13 @@ void shmipc_server_wake_test(struct shmipc_server *hot)
 
 /* ---- bursts ---- */
 
-/* A burst with an impossible count, from a hostile client: treated as one request. */
+/* Treats a burst with an impossible count, from a hostile client, as one request. */
 COLD uint32_t shmipc_server_forged(struct shmipc_peer *peer)
 {
 	return cellring_arrive(&peer->req, CELLRING_HEAD(0, 1, 1));
 }
 
-/* A request with an impossible id or length: dropped without a reply. */
+/* Counts a request with an impossible id or length, which is dropped without a reply. */
 COLD void shmipc_server_drop(struct shmipc_server *hot)
 {
 	server_of(hot)->stats.bad_requests++;
@@ -290,11 +290,11 @@ static int server_sleep(struct server *s, uint64_t left_ns)
 		return n;
 	}
 	s->stats.sleeps++;
-	s->hot.budget = 0; /* a look at the clock, and at who is dead, after each sleep */
+	s->hot.budget = 0; /* after a sleep, look at the clock and for dead clients */
 	return shmipc_sleep(&s->header->server_state, left_ns);
 }
 
-/* With the core given away; the clock is looked at once per turn. */
+/* Waits by yielding the core, then sleeping. Reads the clock once per turn. */
 static int server_wait_long(struct server *s, struct wait *w, uint64_t timeout_ns)
 {
 	struct shmipc_deadline d = shmipc_deadline(timeout_ns);
@@ -303,7 +303,7 @@ static int server_wait_long(struct server *s, struct wait *w, uint64_t timeout_n
 
 	do {
 		n = wait_step(w) ? server_sleep(s, left) : 0;
-		if (n == -EINTR) /* the caller looks what the signal was for */
+		if (n == -EINTR) /* return to the caller, who handles the signal */
 			return shmipc_server_poll(&s->hot);
 		if (!n)
 			n = shmipc_server_poll(&s->hot);
@@ -340,7 +340,7 @@ static bool all_reach(const struct server *s)
 	for (uint32_t i = 0; i < s->hot.max_clients; i++) {
 		struct shmipc_place *place = shmipc_place(&s->layout, s->header, i);
 
-		/* Relaxed: set before the bit. */
+		/* Relaxed: pairs with the store in place_take(), which is ordered by the bit. */
 		if (place_has_bit(s, i) &&
 			!wakefd_reaches(netns,
 				__atomic_load_n(&place->client_addr.netns, __ATOMIC_RELAXED)) &&
@@ -362,7 +362,8 @@ int shmipc_server_fd(struct shmipc_server *hot)
 	err = wakefd_open(&s->wake, &s->header->server_addr);
 	if (err)
 		return err;
-	sleep_fence(); /* pairs with the one in server_notify(): it sees the name, or we the bit */
+	/* Pairs with the fence of server_notify(): the client sees the name, or we see its bit. */
+	sleep_fence();
 	if (all_reach(s))
 		return s->wake.fd;
 	__atomic_store_n(&s->header->server_addr.name, 0, __ATOMIC_RELAXED);
@@ -382,10 +383,10 @@ int shmipc_server_arm(struct shmipc_server *hot)
 		sleep_cancel(&s->header->server_state);
 		return 1;
 	}
-	/* Clients that could not be woken for lack of a descriptor. */
+	/* If clients could not be woken for lack of a descriptor. */
 	wakefd_timer(&s->wake, hot->n_unfenced_peers ? SHMIPC_SLEEP_NS : 0);
 	s->stats.sleeps++;
-	hot->budget = 0; /* a look at the clock, and at who is dead, after each sleep */
+	hot->budget = 0; /* after a sleep, look at the clock and for dead clients */
 	return 0;
 }
 
@@ -426,7 +427,7 @@ static void server_free(struct server *s)
 	free(s);
 }
 
-/* The part without the region. NULL: no memory. */
+/* Allocates everything but the region. NULL: no memory. */
 static struct server *server_alloc(const struct shmipc_layout *l)
 {
 	struct server *s = shmipc_alloc(1, sizeof(*s));
@@ -455,7 +456,7 @@ static struct server *server_alloc(const struct shmipc_layout *l)
 	return s;
 }
 
-/* Fills the region in; the magic says that all of it is there. */
+/* Fills the region in. The magic, stored last, tells clients that it is complete. */
 static void server_publish(struct server *s)
 {
 	struct shmipc_header *h = s->header;
@@ -522,9 +523,9 @@ void shmipc_server_destroy(struct shmipc_server *hot)
 	if (!hot)
 		return;
 	s = server_of(hot);
-	if (s->region.fd >= 0) { /* not in a forked child: the parent serves on */
+	if (s->region.fd >= 0) { /* in a forked child it is -1, and the parent goes on serving */
 		shmipc_server_publish(hot);
-		/* Release: pairs with server_has_closed(); every reply is visible before it. */
+		/* Release: pairs with the acquire in server_has_closed(), after the last reply. */
 		__atomic_store_n(&s->header->closed, 1, __ATOMIC_RELEASE);
 		sleep_fence(); /* pairs with the one in sleep_prepare() */
 		for (uint32_t i = 0; i < hot->n_active; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How long both sides wait. The handshake itself is base/sleep.h's. */
+/* How long both sides wait. base/sleep.h has the handshake. */
 #ifndef SHMIPC_WAIT_H
 #define SHMIPC_WAIT_H
 
@@ -8,7 +8,7 @@
 #include "base/wait.h"
 #include "layout.h"
 
-/* No sleep is longer, so a peer that dies or that spoils the word costs no more. */
+/* The longest sleep. It limits the delay if a peer dies or overwrites the word. */
 #define SHMIPC_SLEEP_NS (100 * NSEC_PER_MSEC)
 
 struct shmipc_deadline {
@@ -27,7 +27,7 @@ static inline uint64_t shmipc_deadline_left(const struct shmipc_deadline *d)
 	return spent < d->timeout ? d->timeout - spent : 0;
 }
 
-/* Sleeps, after sleep_prepare() and a second look. 0, or -EINTR. */
+/* Sleeps. Called after sleep_prepare() and a second look. 0, or -EINTR. */
 static inline int shmipc_sleep(uint32_t *word, uint64_t left_ns)
 {
 	int err = sleep_enter(word, left_ns < SHMIPC_SLEEP_NS ? left_ns : SHMIPC_SLEEP_NS);
@@ -35,7 +35,7 @@ static inline int shmipc_sleep(uint32_t *word, uint64_t left_ns)
 	return err == -EINTR ? err : 0;
 }
 
-/* What a side's word says, set by that side; sleep.h sets the rest. */
+/* Sets a side's own word. The functions of base/sleep.h set the states of a sleep. */
 static inline void shmipc_state_set(uint32_t *word, uint32_t state)
 {
 	/* Relaxed: a hint; pairs with the loads in the two flushes. */
