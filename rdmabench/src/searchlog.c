@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-
 #define JOURNAL "journal.jsonl"
 
 static const char *const parts[] = {"result", "reproduce", "target", "stats"};
