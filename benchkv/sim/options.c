@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "options.h"
 
-#include <getopt.h>
-#include <math.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 
@@ -81,141 +81,125 @@ static const struct option longs[] = {
 	{NULL, 0, NULL, 0},
 };
 
-static _Noreturn void refuse(const char *what, const char *arg, const char *give)
-{
-	fprintf(stderr, "benchkv-sim: %s '%s': %s\n", what, arg, give);
-	exit(2);
-}
-
-static uint64_t integer(const char *option, const char *arg, uint64_t max)
-{
-	char give[64], *end;
-	unsigned long long n = strtoull(arg, &end, 10);
-
-	if (*arg < '0' || *arg > '9' || *end || n > max || (n < 1 && max != UINT64_MAX)) {
-		snprintf(give, sizeof(give), "give a number from 1 to %llu",
-			(unsigned long long)max);
-		refuse(option, arg, give);
-	}
-	return n;
-}
-
-/* A time in units of unit_ns. */
-static uint64_t duration(const char *option, const char *arg, double max, double unit_ns)
-{
-	char give[64], *end;
-	double x = strtod(arg, &end);
-
-	if (end == arg || *end || !(x >= 0 && x <= max)) {
-		snprintf(give, sizeof(give), "give a number from 0 to %g", max);
-		refuse(option, arg, give);
-	}
-	return (uint64_t)llround(x * unit_ns);
-}
-
-static void machine_option(struct sim_config *c, const char *arg)
+static int machine_option(const struct arg *a, struct machine *machine_p)
 {
 	char why[256];
+	int err = machine_load(a->value, machine_p, why, sizeof(why));
 
-	if (machine_load(arg, &c->machine, why, sizeof(why))) {
-		fprintf(stderr, "benchkv-sim: --machine %s\n", why);
-		exit(2);
-	}
+	if (err)
+		snprintf(a->why, a->size, "--machine %s", why);
+	return err;
 }
 
-static void init_option(struct sim_config *c, const char *arg)
+static int duration_option(const struct arg *a, struct sim_config *c)
 {
-	c->collapsed = !strcmp(arg, "low");
-	if (!c->collapsed && strcmp(arg, "high") != 0)
-		refuse("--init", arg, "give high or low");
+	uint64_t ns = 0;
+	int err = arg_time(a, 0, MAX_MS, (double)NSEC_PER_MSEC, &ns);
+
+	if (!err && !ns)
+		return arg_bad(a, "a number above 0");
+	if (!err)
+		c->duration_ns = ns;
+	return err;
 }
 
-static void time_option(struct sim_config *c, int opt, const char *arg)
+static int control_option(const struct arg *a, struct sim_options *o)
 {
-	switch (opt) {
-	case OPT_STAGGER:
-		c->stagger_ns = duration("--stagger", arg, 1000, NSEC_PER_USEC);
-		break;
-	case OPT_WARMUP:
-		c->warmup_ns = duration("--warmup", arg, MAX_MS, NSEC_PER_MSEC);
-		break;
-	case OPT_DURATION:
-		c->duration_ns = duration("--duration", arg, MAX_MS, NSEC_PER_MSEC);
-		if (!c->duration_ns)
-			refuse("--duration", arg, "give a number above 0");
-		break;
-	case OPT_TRACE_STEP:
-		c->trace_ns = duration("--trace-step", arg, 1e6, NSEC_PER_USEC);
-		break;
-	}
+	o->control_given = true;
+	return control_parse(a->value, &o->config.control) ? arg_bad(a, "one of benchkv(1)'s") : 0;
 }
 
-static void size_option(struct sim_config *c, int opt, const char *arg)
+static int config_option(int opt, const struct arg *a, struct sim_config *c)
 {
 	switch (opt) {
 	case OPT_NP:
-		c->ranks = (uint32_t)integer("--np", arg, MAX_RANKS);
-		break;
+		return arg_u32(a, 1, MAX_RANKS, &c->ranks);
 	case OPT_QD:
-		c->depth = (uint32_t)integer("--qd", arg, MAX_DEPTH);
-		break;
+		return arg_u32(a, 1, MAX_DEPTH, &c->depth);
 	case OPT_CLIENTS:
-		c->clients = (uint32_t)integer("--clients", arg, MAX_CLIENTS);
-		break;
+		return arg_u32(a, 1, MAX_CLIENTS, &c->clients);
 	case OPT_DAEMONS:
-		c->daemons = (uint32_t)integer("--daemons", arg, MAX_DAEMONS);
-		break;
+		return arg_u32(a, 1, MAX_DAEMONS, &c->daemons);
 	case OPT_SEED:
-		c->seed = integer("--seed", arg, UINT64_MAX);
-		break;
+		return arg_whole(a, 0, UINT64_MAX, &c->seed);
+	case OPT_MACHINE:
+		return machine_option(a, &c->machine);
+	case OPT_INIT:
+		return arg_either(a, "low", "high", &c->collapsed);
+	case OPT_STAGGER:
+		return arg_time(a, 0, 1000, (double)NSEC_PER_USEC, &c->stagger_ns);
+	case OPT_WARMUP:
+		return arg_time(a, 0, MAX_MS, (double)NSEC_PER_MSEC, &c->warmup_ns);
+	case OPT_DURATION:
+		return duration_option(a, c);
+	default:
+		return arg_time(a, 0, 1e6, (double)NSEC_PER_USEC, &c->trace_ns);
 	}
 }
 
-static void option(struct sim_options *o, int opt, const char *arg)
+static int option(void *options, int opt, const struct arg *a)
 {
+	struct sim_options *o = options;
+
 	switch (opt) {
 	case OPT_CONTROL:
-		if (control_parse(arg, &o->config.control))
-			refuse("--control", arg, "give one of benchkv(1)'s");
-		o->control_given = true;
-		break;
-	case OPT_MACHINE:
-		machine_option(&o->config, arg);
-		break;
-	case OPT_INIT:
-		init_option(&o->config, arg);
-		break;
+		return control_option(a, o);
 	case OPT_TRACE:
-		o->trace = arg;
-		break;
+		return arg_text(a, "a file name", &o->trace);
 	case OPT_JSON:
-		o->json = arg;
-		break;
+		return arg_text(a, "a file name, or -", &o->json);
 	case OPT_HELP:
 		fputs(usage, stdout);
 		exit(fflush(stdout) ? 1 : 0);
 	case OPT_VERSION:
 		puts("benchkv-sim " BENCHKV_VERSION);
 		exit(fflush(stdout) ? 1 : 0);
-	case '?':
-		exit(2); /* getopt_long() has said why */
 	default:
-		size_option(&o->config, opt, arg);
-		time_option(&o->config, opt, arg);
+		return config_option(opt, a, &o->config);
 	}
 }
 
-static enum sim_command command(const char *arg)
+static int parse_command(int argc, char **argv, int first, enum sim_command *command_p, char *why,
+	size_t size)
 {
 	static const char *const names[] = {"run", "table", "map"};
+	size_t i = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (!strcmp(arg, names[i]))
-			return (enum sim_command)i;
-	refuse("command", arg, "give run, table or map");
+	if (first == argc)
+		return 0;
+	while (i < ARRAY_SIZE(names) && strcmp(argv[first], names[i]))
+		i++;
+	if (i == ARRAY_SIZE(names)) {
+		snprintf(why, size, "command '%.60s' is not valid: give run, table or map",
+			argv[first]);
+		return -EINVAL;
+	}
+	if (argc - first > 1) {
+		snprintf(why, size, "argument '%.60s' is too much: give one command, then options",
+			argv[first + 1]);
+		return -EINVAL;
+	}
+	*command_p = (enum sim_command)i;
+	return 0;
 }
 
-static void set_defaults(struct sim_config *c)
+static int parse(int argc, char **argv, struct sim_options *o, char *why, size_t size)
+{
+	struct sim_config *c = &o->config;
+	int err, first = args_read(argc, argv, ":", longs, option, o, why, size);
+
+	if (first < 0)
+		return first;
+	err = parse_command(argc, argv, first, &o->command, why, size);
+	if (!err && (uint64_t)c->clients * c->depth > MAX_SLOTS) {
+		snprintf(why, size, "--clients x --qd: give at most %u requests in flight",
+			MAX_SLOTS);
+		return -EINVAL;
+	}
+	return err;
+}
+
+static int set_defaults(struct sim_config *c, char *why, size_t size)
 {
 	*c = (struct sim_config){
 		.ranks = 8,
@@ -229,25 +213,17 @@ static void set_defaults(struct sim_config *c)
 		.seed = 1,
 	};
 	control_parse("auto", &c->control);
-	machine_option(c, "hdr100");
+	return machine_load("hdr100", &c->machine, why, size);
 }
 
 void sim_options(int argc, char **argv, struct sim_options *o_p)
 {
-	int opt;
+	char why[300];
 
 	*o_p = (struct sim_options){.command = SIM_RUN};
-	set_defaults(&o_p->config);
-	while ((opt = getopt_long(argc, argv, "", longs, NULL)) != -1)
-		option(o_p, opt, optarg);
-	if (optind < argc)
-		o_p->command = command(argv[optind++]);
-	if (optind < argc)
-		refuse("argument", argv[optind], "there is one command at most");
-	if ((uint64_t)o_p->config.clients * o_p->config.depth > MAX_SLOTS) {
-		fprintf(stderr,
-			"benchkv-sim: --clients x --qd: give at most %u requests in flight\n",
-			MAX_SLOTS);
+	if (set_defaults(&o_p->config, why, sizeof(why)) ||
+		parse(argc, argv, o_p, why, sizeof(why))) {
+		fprintf(stderr, "benchkv-sim: %s\n", why);
 		exit(2);
 	}
 }

@@ -2,11 +2,11 @@
 #include "options.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "help.h"
@@ -89,74 +89,74 @@ static const struct option long_options[] = {
 	{NULL, 0, NULL, 0},
 };
 
-static int parse_size_option(int opt, const struct parse *p, struct options *o)
+static int parse_size_option(int opt, const struct arg *a, struct options *o)
 {
 	switch (opt) {
 	case OPT_DAEMONS:
-		return value_u32(p, 1, OPTIONS_MAX_DAEMONS, &o->daemons);
+		return arg_u32(a, 1, OPTIONS_MAX_DAEMONS, &o->daemons);
 	case OPT_NET_DAEMONS:
-		return value_u32(p, 1, OPTIONS_MAX_DAEMONS, &o->net_daemons);
+		return arg_u32(a, 1, OPTIONS_MAX_DAEMONS, &o->net_daemons);
 	case OPT_CLIENTS:
-		return value_u32(p, 1, MAX_CLIENTS, &o->clients);
+		return arg_u32(a, 1, MAX_CLIENTS, &o->clients);
 	case OPT_QUEUE_DEPTH:
-		return value_u32(p, 1, MAX_DEPTH, &o->queue_depth);
+		return arg_u32(a, 1, MAX_DEPTH, &o->queue_depth);
 	case OPT_DURATION:
-		return value_seconds(p, 0.001, 86400, &o->duration_ns);
+		return arg_time(a, 0.001, 86400, (double)NSEC_PER_SEC, &o->duration_ns);
 	case OPT_OPS:
-		return value_u64(p, 1, 1ull << 48, &o->ops);
+		return arg_whole(a, 1, 1ull << 48, &o->ops);
 	case OPT_RUNS:
-		return value_u32(p, 1, 1000, &o->runs);
+		return arg_u32(a, 1, 1000, &o->runs);
 	case OPT_WARMUP:
-		return value_seconds(p, 0, 86400, &o->warmup_ns);
+		return arg_time(a, 0, 86400, (double)NSEC_PER_SEC, &o->warmup_ns);
 	case OPT_RATE:
-		return value_real(p, 1, 1e12, &o->rate);
+		return arg_real(a, 1, 1e12, &o->rate);
 	case OPT_KEY_RANGE:
-		return value_u64(p, 1, WORKLOAD_MAX_KEYS, &o->load.key_range);
+		return arg_whole(a, 1, WORKLOAD_MAX_KEYS, &o->load.key_range);
 	case OPT_READ_RATIO:
-		return value_real(p, 0, 1, &o->load.read_ratio);
+		return arg_real(a, 0, 1, &o->load.read_ratio);
 	case OPT_DISTRIBUTION:
-		return value_distribution(p, &o->load.zipf_theta);
+		return value_distribution(a, &o->load.zipf_theta);
 	case OPT_PRELOAD:
-		return value_yes_no(p, &o->preload);
+		return arg_either(a, "yes", "no", &o->preload);
 	default:
-		return value_u64(p, 0, INT64_MAX, &o->load.seed);
+		return arg_whole(a, 0, INT64_MAX, &o->load.seed);
 	}
 }
 
-static int parse_option(int opt, const struct parse *p, struct options *o)
+static int parse_option(int opt, const struct arg *a, struct options *o)
 {
 	switch (opt) {
 	case OPT_DEVICE:
-		if (value_name(p, "auto or the name of a device", &o->device))
+		if (arg_text(a, "auto or the name of a device", &o->device))
 			return -EINVAL;
 		if (!strcmp(o->device, "auto"))
 			o->device = NULL;
 		return 0;
 	case OPT_RING_SIZE:
-		return value_ring_size(p, &o->ring_size);
+		return value_ring_size(a, &o->ring_size);
 	case OPT_CONTROL:
-		return control_parse(p->arg, &o->control) ? value_bad(p, CONTROLS) : 0;
+		return control_parse(a->value, &o->control) ? arg_bad(a, CONTROLS) : 0;
 	case OPT_PIN:
-		return value_yes_no(p, &o->pin);
+		return arg_either(a, "yes", "no", &o->pin);
 	case OPT_MACHINE:
-		return value_name(p, "a file that benchkv measure has written", &o->machine);
+		return arg_text(a, "a file that benchkv measure has written", &o->machine);
 	case OPT_STAGGER:
-		return value_microseconds(p, 0, 1e6, &o->stagger_ns);
+		return arg_time(a, 0, 1e6, (double)NSEC_PER_USEC, &o->stagger_ns);
 	case OPT_WAIT:
-		return value_wait(p, &o->wait_event);
+		return arg_either(a, "event", "poll", &o->wait_event);
 	case OPT_TIMEOUT:
-		return value_seconds(p, 1, 86400, &o->timeout_ns);
+		return arg_time(a, 1, 86400, (double)NSEC_PER_SEC, &o->timeout_ns);
 	case OPT_TRACE:
-		return value_name(p, "a file name, to which .RANK is added", &o->trace);
+		return arg_text(a, "a file name, to which .RANK is added", &o->trace);
 	case OPT_JSON:
-		return value_name(p, "a file, or - for standard output", &o->json);
+		return arg_text(a, "a file, or - for standard output", &o->json);
 	case OPT_HGRM:
-		return value_name(p, "a file name", &o->hgrm);
+		return arg_text(a, "a file name", &o->hgrm);
 	case OPT_DRY_RUN:
 		o->dry_run = true;
 		return 0;
 	default:
-		return parse_size_option(opt, p, o);
+		return parse_size_option(opt, a, o);
 	}
 }
 
@@ -189,21 +189,22 @@ static bool find_backend(const char *name, enum backend *backend_p)
 	return false;
 }
 
-static int parse_backend(int argc, char **argv, struct options *o, char *why, int size)
+static int parse_backend(int argc, char **argv, int first, struct options *o, char *why,
+	size_t size)
 {
-	if (argc - optind > 1) {
-		snprintf(why, (size_t)size, "'%s' is too much: give one backend, then options",
-			argv[optind + 1]);
+	if (argc - first > 1) {
+		snprintf(why, size, "'%s' is too much: give one backend, then options",
+			argv[first + 1]);
 		return -EINVAL;
 	}
-	if (optind < argc && !strcmp(argv[optind], "measure")) {
+	if (first < argc && !strcmp(argv[first], "measure")) {
 		o->measure = true;
 		return 0;
 	}
-	if (optind < argc && !find_backend(argv[optind], &o->backend)) {
-		snprintf(why, (size_t)size,
+	if (first < argc && !find_backend(argv[first], &o->backend)) {
+		snprintf(why, size,
 			"unknown backend '%s': give one of: " BACKENDS ", or the command measure",
-			argv[optind]);
+			argv[first]);
 		return -EINVAL;
 	}
 	return 0;
@@ -229,7 +230,7 @@ static int first_given(const bool *given, const int *opts, size_t n)
 }
 
 /* Of a backend whose clients go to the network by themselves. */
-static int check_direct(struct options *o, const bool *given, char *why, int size)
+static int check_direct(struct options *o, const bool *given, char *why, size_t size)
 {
 	static const int unfit[] = {OPT_CONTROL, OPT_MACHINE, OPT_NET_DAEMONS, OPT_STAGGER,
 		OPT_TRACE};
@@ -239,7 +240,7 @@ static int check_direct(struct options *o, const bool *given, char *why, int siz
 	if (!found && o->backend == BACKEND_UCX)
 		found = first_given(given, unfit_ucx, ARRAY_SIZE(unfit_ucx));
 	if (found) {
-		snprintf(why, (size_t)size, "--%s means nothing to %s: give another backend",
+		snprintf(why, size, "--%s means nothing to %s: give another backend",
 			option_name(found), backend_name(o->backend));
 		return -EINVAL;
 	}
@@ -247,11 +248,11 @@ static int check_direct(struct options *o, const bool *given, char *why, int siz
 	return control_parse("none", &o->control);
 }
 
-static int check_measure(const bool *given, char *why, int size)
+static int check_measure(const bool *given, char *why, size_t size)
 {
 	for (int opt = OPT_DAEMONS; opt < OPT_HELP; opt++) {
 		if (given[opt - OPT_DAEMONS] && opt != OPT_DEVICE && opt != OPT_MACHINE) {
-			snprintf(why, (size_t)size,
+			snprintf(why, size,
 				"--%s means nothing to measure: give --device and --machine only",
 				option_name(opt));
 			return -EINVAL;
@@ -260,16 +261,16 @@ static int check_measure(const bool *given, char *why, int size)
 	return 0;
 }
 
-static int check_together(struct options *o, const bool *given, char *why, int size)
+static int check_together(struct options *o, const bool *given, char *why, size_t size)
 {
 	if (o->measure)
 		return check_measure(given, why, size);
 	if (o->ops && given[OPT_DURATION - OPT_DAEMONS]) {
-		snprintf(why, (size_t)size, "--ops and --duration exclude each other: give one");
+		snprintf(why, size, "--ops and --duration exclude each other: give one");
 		return -EINVAL;
 	}
 	if (o->ops && o->warmup_ns) {
-		snprintf(why, (size_t)size, "--ops and --warmup exclude each other: give one");
+		snprintf(why, size, "--ops and --warmup exclude each other: give one");
 		return -EINVAL;
 	}
 	if (o->ops)
@@ -279,9 +280,8 @@ static int check_together(struct options *o, const bool *given, char *why, int s
 	if (!o->net_daemons)
 		o->net_daemons = o->backend == BACKEND_META ? o->daemons : 1;
 	if (o->net_daemons > o->daemons) {
-		snprintf(why, (size_t)size,
-			"--net-daemons %u is more than there are: give %u or less", o->net_daemons,
-			o->daemons);
+		snprintf(why, size, "--net-daemons %u is more than there are: give %u or less",
+			o->net_daemons, o->daemons);
 		return -EINVAL;
 	}
 	return 0;
@@ -297,17 +297,8 @@ static char **copy_line(int argc, char **argv)
 	return copy;
 }
 
-static int say_unknown(int opt, char **argv, char *why, int size)
-{
-	snprintf(why, (size_t)size,
-		opt == ':' ? "option '%s' needs a value; --help says which" :
-			     "unknown option '%s'; --help lists them",
-		argv[optind - 1]);
-	return -EINVAL;
-}
-
 /* Of the backend that the first argument names, if it does. */
-static int help(const char *first)
+static void help(const char *first)
 {
 	enum backend b;
 
@@ -317,60 +308,64 @@ static int help(const char *first)
 		help_backend(b, stdout);
 	else
 		help_all(stdout);
-	return 1;
 }
 
-static int version(void)
+/* What is known of a command line while it is read. */
+struct line {
+	struct options o;
+	bool given[OPT_END - OPT_DAEMONS];
+	const char *first; /* word */
+	bool shown; /* help or version: reading has ended there */
+};
+
+static int read_option(void *line, int opt, const struct arg *a)
 {
-	puts("benchkv " BENCHKV_VERSION);
-	return 1;
+	struct line *l = line;
+
+	l->shown = opt == OPT_HELP || opt == OPT_VERSION;
+	if (opt == OPT_HELP)
+		help(l->first);
+	if (opt == OPT_VERSION)
+		puts("benchkv " BENCHKV_VERSION);
+	if (l->shown)
+		return -ECANCELED;
+	l->given[opt - OPT_DAEMONS] = true;
+	return parse_option(opt, a, &l->o);
 }
 
-static int parse_line(int argc, char **argv, struct options *o_p, char *why, int size)
+static int parse_line(int argc, char **argv, struct options *o_p, char *why, size_t size)
 {
-	struct options o = {.daemons = 1,
-		.clients = 2,
-		.queue_depth = 8,
-		.runs = 1,
-		.duration_ns = 3 * NSEC_PER_SEC,
-		.timeout_ns = 30 * NSEC_PER_SEC,
-		.preload = true,
-		.pin = true,
-		.load = {.key_range = 1u << 20, .read_ratio = 0.5, .seed = 1}};
-	bool given[OPT_END - OPT_DAEMONS] = {false};
-	const char *first = argc > 1 ? argv[1] : "";
-	int opt, at, err;
+	struct line l = {.first = argc > 1 ? argv[1] : "",
+		.o = {.daemons = 1,
+			.clients = 2,
+			.queue_depth = 8,
+			.runs = 1,
+			.duration_ns = 3 * NSEC_PER_SEC,
+			.timeout_ns = 30 * NSEC_PER_SEC,
+			.preload = true,
+			.pin = true,
+			.load = {.key_range = 1u << 20, .read_ratio = 0.5, .seed = 1}}};
+	int first, err;
 
-	control_parse("auto", &o.control);
-	opterr = 0;
-	optind = 0; /* from the start, with no memory of an earlier call */
-	while ((opt = getopt_long(argc, argv, ":", long_options, &at)) != -1) {
-		struct parse p = {opt > 255 ? long_options[at].name : "", optarg, why, size};
-
-		if (opt == OPT_HELP || opt == OPT_VERSION)
-			return opt == OPT_HELP ? help(first) : version();
-		if (opt == '?' || opt == ':')
-			return say_unknown(opt, argv, why, size);
-		given[opt - OPT_DAEMONS] = true;
-		err = parse_option(opt, &p, &o);
-		if (err)
-			return err;
-	}
-	err = parse_backend(argc, argv, &o, why, size);
+	control_parse("auto", &l.o.control);
+	first = args_read(argc, argv, ":", long_options, read_option, &l, why, size);
+	if (first < 0)
+		return l.shown ? 1 : first;
+	err = parse_backend(argc, argv, first, &l.o, why, size);
 	if (!err)
-		err = check_together(&o, given, why, size);
+		err = check_together(&l.o, l.given, why, size);
 	if (!err)
-		*o_p = o;
+		*o_p = l.o;
 	return err;
 }
 
-int options_parse(int argc, char **argv, struct options *o_p, char *why, int size)
+int options_parse(int argc, char **argv, struct options *o_p, char *why, size_t size)
 {
 	char **copy = copy_line(argc, argv);
 	int err;
 
 	if (!copy) {
-		snprintf(why, (size_t)size, "no memory: give a shorter command line");
+		snprintf(why, size, "no memory: give a shorter command line");
 		return -EINVAL;
 	}
 	err = parse_line(argc, copy, o_p, why, size);

@@ -4,6 +4,7 @@
 #define BENCHKV_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "control.h"
@@ -51,7 +52,7 @@ struct options {
  * Fills *o_p in; the strings are argv's. 0: go on; 1: done, all was said (--help,
  * --version); -EINVAL: a bad argument, and why[] says in one line what to give.
  */
-int options_parse(int argc, char **argv, struct options *o_p, char *why, int size);
+int options_parse(int argc, char **argv, struct options *o_p, char *why, size_t size);
 
 const char *backend_name(enum backend b);
 

@@ -9,7 +9,7 @@
 #define MAX_ARGS 12
 
 /* Splits a line at blanks; "" stands for an empty argument. */
-static int parse(const char *line, struct options *o, char *why, int size)
+static int parse(const char *line, struct options *o, char *why, size_t size)
 {
 	static char copy[400], *argv[MAX_ARGS + 2]; /* o->command refers to them */
 	char *save = NULL;

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "args.h"
+#include "text.h"
 #include "wire.h"
 
 enum { FLAG_BIDIRECTIONAL = 1, FLAG_CHECK = 2 };

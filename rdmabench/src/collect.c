@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "args.h"
+#include "base/args.h"
+#include "text.h"
 #include "engine.h"
 #include "gather.h"
 #include "remote.h"
@@ -114,12 +115,6 @@ static int parse_option(void *arg, int val, const struct arg *a)
 	}
 }
 
-static int fail(char *why, size_t size, const char *text)
-{
-	snprintf(why, size, "%s", text);
-	return -EINVAL;
-}
-
 static int parse(int argc, char **argv, struct options *o, char *why, size_t size)
 {
 	int first;
@@ -131,17 +126,17 @@ static int parse(int argc, char **argv, struct options *o, char *why, size_t siz
 	o->paths = argv + first;
 	o->n_paths = argc - first;
 	if (!o->n_paths)
-		return fail(why, size, "no files: give at least one path");
+		return args_fail(why, size, "no files: give at least one path");
 	if (o->attr.compat && (o->attr.run || o->cdf))
-		return fail(why, size,
+		return args_fail(why, size,
 			"compatible files have neither run nor distribution: give "
 			"--compat without --run and --cdf");
 	if (o->attr.compat && o->n_hosts && (o->n_paths > 1 || o->attr.max_age_s))
-		return fail(why, size,
+		return args_fail(why, size,
 			"--compat reads one file per host, whose age it does not "
 			"see: give one path, and no --max-age");
 	if (o->no_local && !o->n_hosts)
-		return fail(why, size, "nothing is left to read: give --host with --no-local");
+		return args_fail(why, size, "nothing is left to read: give --host with --no-local");
 	return 0;
 }
 

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "args.h"
+#include "text.h"
 #include "base/clock.h"
 #include "tcp.h"
 
@@ -163,6 +163,21 @@ static int report_failure(const struct engine *e)
 	return 1;
 }
 
+/* After the set-up, which may have failed (err): the status of the program. */
+static int run_and_report(struct engine *e, int err)
+{
+	int status;
+
+	if (err) {
+		status = report_failure(e);
+	} else {
+		run_traffic(e);
+		status = report(e);
+	}
+	side_close(&e->side);
+	return status;
+}
+
 /* ---- client ---- */
 
 static int greet(struct engine *e, struct peer *p)
@@ -218,17 +233,8 @@ static int set_up_client(struct engine *e, const char *host, uint32_t port)
 
 static int client(struct engine *e, const char *host, uint32_t port)
 {
-	int status;
-
 	e->side.sends = true;
-	if (set_up_client(e, host, port)) {
-		status = report_failure(e);
-	} else {
-		run_traffic(e);
-		status = report(e);
-	}
-	side_close(&e->side);
-	return status;
+	return run_and_report(e, set_up_client(e, host, port));
 }
 
 /* ---- server ---- */
@@ -361,17 +367,13 @@ static int start_clients(struct engine *e)
 
 static int server(struct engine *e, int listener)
 {
-	int status;
+	int err;
 
 	e->side.is_server = true;
-	if (accept_clients(e, listener) || start_clients(e)) {
-		status = report_failure(e);
-	} else {
-		run_traffic(e);
-		status = report(e);
-	}
-	side_close(&e->side);
-	return status;
+	err = accept_clients(e, listener);
+	if (!err)
+		err = start_clients(e);
+	return run_and_report(e, err);
 }
 
 /* ---- both ---- */

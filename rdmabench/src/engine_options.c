@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "args.h"
+#include "base/args.h"
+#include "text.h"
 #include "base/clock.h"
 #include "engine.h"
 
@@ -130,54 +131,31 @@ struct partial {
 	bool has_size;
 };
 
-static int read_u8(const struct arg *a, uint32_t min, uint32_t max, uint8_t *n_p)
+static int read_word(const struct arg *a, const char *const *words, unsigned add, uint8_t *n_p)
 {
-	uint32_t n = 0;
-	int err = arg_u32(a, min, max, &n);
+	unsigned i = 0;
+	int err = arg_word(a, words, &i);
 
 	if (!err)
-		*n_p = (uint8_t)n;
+		*n_p = (uint8_t)(i + add);
 	return err;
 }
 
+/* As enum ibv_mtu has them: 1 is 256. */
 static int read_mtu(const struct arg *a, uint8_t *mtu_p)
 {
 	static const char *const sizes[] = {"256", "512", "1024", "2048", "4096", NULL};
-	unsigned i = 0;
-	int err = arg_word(a, sizes, &i);
 
-	if (!err)
-		*mtu_p = (uint8_t)(i + 1);
-	return err;
-}
-
-static int read_type(const struct arg *a, uint8_t *type_p)
-{
-	unsigned i = 0;
-	int err = arg_word(a, traffic_type_names, &i);
-
-	if (!err)
-		*type_p = (uint8_t)i;
-	return err;
-}
-
-static int read_duration(const struct arg *a, struct traffic *t)
-{
-	double s = 0;
-	int err = arg_real(a, .001, 86400, &s);
-
-	if (!err)
-		t->duration_ns = (uint64_t)(s * (double)NSEC_PER_SEC);
-	return err;
+	return read_word(a, sizes, 1, mtu_p);
 }
 
 static int read_gid(const struct arg *a, int *gid_p)
 {
-	uint32_t n = 0;
-	int err = arg_u32(a, 0, 255, &n);
+	uint8_t n = 0;
+	int err = arg_u8(a, 0, 255, &n);
 
 	if (!err)
-		*gid_p = (int)n;
+		*gid_p = n;
 	return err;
 }
 
@@ -226,11 +204,11 @@ static int parse_course(struct partial *p, int val, const struct arg *a)
 
 	switch (val) {
 	case 'c':
-		return read_type(a, &t->type);
+		return read_word(a, traffic_type_names, 0, &t->type);
 	case 'n':
 		return arg_whole(a, 1, 1ull << 40, &t->iterations);
 	case 'D':
-		return read_duration(a, t);
+		return arg_time(a, .001, 86400, (double)NSEC_PER_SEC, &t->duration_ns);
 	case OPT_RATE:
 		return arg_whole(a, 1, 1000000000, &t->rate);
 	case OPT_BURST:
@@ -240,7 +218,7 @@ static int parse_course(struct partial *p, int val, const struct arg *a)
 	case 'm':
 		return read_mtu(a, &t->mtu);
 	default:
-		return read_u8(a, 1, 31, &t->qp_timeout);
+		return arg_u8(a, 1, 31, &t->qp_timeout);
 	}
 }
 
@@ -252,7 +230,7 @@ static int parse_place(struct partial *p, int val, const struct arg *a)
 	case 'd':
 		return arg_text(a, "a device like mlx5_0", &o->device.name);
 	case 'i':
-		return read_u8(a, 1, 255, &o->device.port);
+		return arg_u8(a, 1, 255, &o->device.port);
 	case 'x':
 		return read_gid(a, &o->device.gid_index);
 	case 'p':
@@ -305,12 +283,6 @@ static int parse_option(void *arg, int val, const struct arg *a)
 	return parse_output(arg, val, a);
 }
 
-static int fail(char *why, size_t size, const char *text)
-{
-	snprintf(why, size, "%s", text);
-	return -EINVAL;
-}
-
 static int make_pattern(struct partial *p, char *why, size_t size)
 {
 	const char *op = p->op ? p->op : "w";
@@ -320,28 +292,31 @@ static int make_pattern(struct partial *p, char *why, size_t size)
 	int n;
 
 	if (p->request && (p->op || p->has_size))
-		return fail(why, size, "--request says it all: give it without --op and --size");
+		return args_fail(why, size,
+			"--request says it all: give it without --op and --size");
 	n = p->request ? snprintf(text, PATTERN_TEXT_MAX, "%s", p->request) :
 			 snprintf(text, PATTERN_TEXT_MAX, "%s_1_%u", op, bytes);
 	if (n >= PATTERN_TEXT_MAX)
-		return fail(why, size, "--request is too long: give up to 255 letters");
+		return args_fail(why, size, "--request is too long: give up to 255 letters");
 	return traffic_check(&p->o.t, why, size);
 }
 
 static int check_together(const struct engine_options *o, char *why, size_t size)
 {
 	if (o->stats_dir && o->stats_file)
-		return fail(why, size, "give either --stats-dir or --stats-file");
+		return args_fail(why, size, "give either --stats-dir or --stats-file");
 	if ((o->compat || o->stats_window) && !o->stats_dir && !o->stats_file)
-		return fail(why, size,
+		return args_fail(why, size,
 			"--compat and --stats-window: give --stats-dir or "
 			"--stats-file too");
 	if (o->compat && o->stats_window)
-		return fail(why, size, "--compat has windows of its own: give no --stats-window");
+		return args_fail(why, size,
+			"--compat has windows of its own: give no --stats-window");
 	if (o->fork && (o->host || o->hosts != 1))
-		return fail(why, size, "--fork has its own client: give no host and no --hosts");
+		return args_fail(why, size,
+			"--fork has its own client: give no host and no --hosts");
 	if (o->host && o->hosts != 1)
-		return fail(why, size, "--hosts is the server's: give it there");
+		return args_fail(why, size, "--hosts is the server's: give it there");
 	return 0;
 }
 
@@ -356,7 +331,7 @@ int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char
 	if (first < 0)
 		return first;
 	if (argc - first > 1)
-		return fail(why, size, "more than one host: give one, or none for the server");
+		return args_fail(why, size, "more than one host: give one, or none for the server");
 	p.o.host = argc > first ? argv[first] : NULL;
 	err = p.o.help ? 0 : check_together(&p.o, why, size);
 	if (!err)

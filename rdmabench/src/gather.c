@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "args.h"
+#include "text.h"
 #include "statsfile.h"
 
 #define FILE_MAX (64 << 20) /* bytes of a file of JSON lines */

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "args.h"
 #include "engine.h"
 #include "stats.h"
 

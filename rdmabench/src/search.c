@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "args.h"
+#include "base/args.h"
 #include "engine.h"
 #include "explore.h"
 #include "model.h"
@@ -182,12 +182,6 @@ static int parse_option(void *arg, int val, const struct arg *a)
 	}
 }
 
-static int fail(char *why, size_t size, const char *text)
-{
-	snprintf(why, size, "%s", text);
-	return -EINVAL;
-}
-
 static int parse(int argc, char **argv, struct options *o, char *why, size_t size)
 {
 	int first;
@@ -199,12 +193,12 @@ static int parse(int argc, char **argv, struct options *o, char *why, size_t siz
 	first = args_read(argc, argv, ":D:d:", long_options, parse_option, o, why, size);
 	if (first < 0 || o->help)
 		return first < 0 ? first : 0;
-	if (first < argc)
-		return fail(why, size, "there is a word too much: give options only");
+	if (args_end(argc, argv, first, why, size))
+		return -EINVAL;
 	if (!o->log && !o->dry_run)
-		return fail(why, size, "where to write: give --log");
+		return args_fail(why, size, "where to write: give --log");
 	if (o->resume && o->force)
-		return fail(why, size, "give either --resume or --force");
+		return args_fail(why, size, "give either --resume or --force");
 	return 0;
 }
 

@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "args.h"
-
 #define JOURNAL "journal.jsonl"
 
 static const char *const parts[] = {"result", "reproduce", "target", "stats"};

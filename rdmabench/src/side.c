@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "args.h"
+#include "text.h"
 #include "base/compiler.h"
 #include "payload.h"
 

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "args.h"
+#include "text.h"
 #include "stats.h"
 
 struct statsfile {

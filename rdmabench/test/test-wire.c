@@ -171,6 +171,37 @@ static struct wire_buf body_of(uint8_t *bytes, size_t n)
 	return (struct wire_buf){bytes, bytes + n, true};
 }
 
+/* Too short and too long bodies are refused. get() reads a body of two QPs. */
+static void only_whole_bodies(uint8_t *bytes, size_t n, int (*get)(struct wire_buf *b))
+{
+	for (size_t len = 0; len <= n + 1; len++) {
+		struct wire_buf b = body_of(bytes, len);
+
+		CHECK_EQ(get(&b), len == n ? 0 : -EBADMSG);
+	}
+}
+
+static int get_traffic(struct wire_buf *b)
+{
+	struct traffic t;
+
+	return wire_get_traffic(b, &t, why);
+}
+
+static int get_side(struct wire_buf *b)
+{
+	static struct wire_side s;
+
+	return wire_get_side(b, 2, &s);
+}
+
+static int get_tally(struct wire_buf *b)
+{
+	static struct wire_tally t;
+
+	return wire_get_tally(b, 2, &t);
+}
+
 static void traffic_comes_back(void)
 {
 	struct traffic t, back;
@@ -208,12 +239,7 @@ static void traffic_comes_back(void)
 	CHECK(back.rx_depth == 77 && back.inline_max == 33 && back.burst == 4);
 	CHECK(back.burst_pause_us == 12 && back.iterations == t.iterations && back.rate == 4242);
 	CHECK(back.duration_ns == t.duration_ns && back.qp_timeout == 14);
-	for (size_t cut = 0; cut < n; cut++) {
-		b = body_of(bytes, cut);
-		CHECK_EQ(wire_get_traffic(&b, &back, why), -EBADMSG);
-	}
-	b = body_of(bytes, n + 1);
-	CHECK_EQ(wire_get_traffic(&b, &back, why), -EBADMSG);
+	only_whole_bodies(bytes, n, get_traffic);
 	t.depth = 0;
 	n = wire_put_traffic(bytes, sizeof(bytes), &t);
 	b = body_of(bytes, n);
@@ -243,12 +269,7 @@ static void sides_come_back(void)
 	CHECK(!memcmp(&back.qp[1], &s.qp[1], sizeof(s.qp[1])));
 	b = body_of(bytes, n);
 	CHECK_EQ(wire_get_side(&b, 1, &back), -EBADMSG);
-	for (size_t cut = 0; cut < n; cut++) {
-		b = body_of(bytes, cut);
-		CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
-	}
-	b = body_of(bytes, n + 1);
-	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
+	only_whole_bodies(bytes, n, get_side);
 	bytes[WIRE_RUN_MAX + 8] = 3; /* as many as are there, but it says otherwise */
 	b = body_of(bytes, n);
 	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
@@ -285,12 +306,7 @@ static void tallies_come_back(void)
 	CHECK(!memcmp(&t, &back, sizeof(t)));
 	b = body_of(bytes, n);
 	CHECK_EQ(wire_get_tally(&b, 3, &back), -EBADMSG);
-	for (size_t cut = 0; cut < n; cut++) {
-		b = body_of(bytes, cut);
-		CHECK_EQ(wire_get_tally(&b, 2, &back), -EBADMSG);
-	}
-	b = body_of(bytes, n + 1);
-	CHECK_EQ(wire_get_tally(&b, 2, &back), -EBADMSG);
+	only_whole_bodies(bytes, n, get_tally);
 	t.qps = TRAFFIC_QPS_MAX;
 	CHECK(wire_put_tally(bytes, WIRE_BODY_MAX, &t) > 0);
 }

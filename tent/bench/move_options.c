@@ -2,13 +2,12 @@
 #include "move_options.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/compiler.h"
+#include "base/args.h"
 
 const char move_usage[] =
 	"Usage: tentbench server [OPTION]...\n"
@@ -43,23 +42,12 @@ static const char *const ops[] = {
 	[MOVE_WRITE] = "write",
 	[MOVE_READ] = "read",
 	[MOVE_MIXED] = "mixed",
+	NULL,
 };
 
 const char *move_op_name(enum move_op op)
 {
 	return ops[op];
-}
-
-struct parse {
-	const char *name, *arg;
-	char *why;
-	size_t size;
-};
-
-static int bad(const struct parse *p, const char *give)
-{
-	snprintf(p->why, p->size, "--%s '%s' is not valid: give %s", p->name, p->arg, give);
-	return -EINVAL;
 }
 
 /* A whole number, with K, M or G (2^10, 2^20, 2^30) behind it; where it ends. */
@@ -87,24 +75,24 @@ static int number(const char *text, const char **end_p, uint64_t *n_p)
 	return 0;
 }
 
-static int parse_number(const struct parse *p, uint64_t min, uint64_t max, uint64_t *n_p)
+static int parse_number(const struct arg *a, uint64_t min, uint64_t max, uint64_t *n_p)
 {
 	const char *end = "x";
 	char give[100];
 	uint64_t n = 0;
 
-	if (!number(p->arg, &end, &n) && !*end && n >= min && n <= max) {
+	if (!number(a->value, &end, &n) && !*end && n >= min && n <= max) {
 		*n_p = n;
 		return 0;
 	}
 	snprintf(give, sizeof(give),
 		"a whole number from %" PRIu64 " to %" PRIu64 ", or with K, M, G", min, max);
-	return bad(p, give);
+	return arg_bad(a, give);
 }
 
-static int parse_list(const struct parse *p, uint64_t max, uint64_t *list, uint32_t *n_p)
+static int parse_list(const struct arg *a, uint64_t max, uint64_t *list, uint32_t *n_p)
 {
-	const char *at = p->arg;
+	const char *at = a->value;
 	uint64_t x = 0;
 	char give[100];
 	uint32_t n = 0;
@@ -113,43 +101,28 @@ static int parse_list(const struct parse *p, uint64_t max, uint64_t *list, uint3
 		MOVE_LIST, max);
 	do {
 		if (n == MOVE_LIST || number(at, &at, &x) || !x || x > max)
-			return bad(p, give);
+			return arg_bad(a, give);
 		list[n++] = x;
 	} while (*at++ == ',');
 	if (at[-1])
-		return bad(p, give);
+		return arg_bad(a, give);
 	*n_p = n;
 	return 0;
 }
 
-static int parse_op(const struct parse *p, enum move_op *op_p)
+static int parse_op(const struct arg *a, enum move_op *op_p)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
-		if (!strcmp(p->arg, ops[i])) {
-			*op_p = (enum move_op)i;
-			return 0;
-		}
-	}
-	return bad(p, "write, read or mixed");
+	unsigned i = 0;
+	int err = arg_word(a, ops, &i);
+
+	if (!err)
+		*op_p = (enum move_op)i;
+	return err;
 }
 
-static int parse_seconds(const struct parse *p, double *x_p)
+static int parse_name(const struct arg *a, const char **text_p)
 {
-	char *end;
-	double x = strtod(p->arg, &end);
-
-	if (*p->arg < '0' || *p->arg > '9' || *end || !(x >= 0.01 && x <= 86400))
-		return bad(p, "a number of seconds from 0.01 to 86400");
-	*x_p = x;
-	return 0;
-}
-
-static int parse_text(const struct parse *p, const char **text_p)
-{
-	if (!*p->arg)
-		return bad(p, "a text that is not empty");
-	*text_p = p->arg;
-	return 0;
+	return arg_text(a, "a text that is not empty", text_p);
 }
 
 enum {
@@ -203,26 +176,19 @@ static const struct option client_options[] = {
 	{NULL, 0, NULL, 0},
 };
 
-static int parse_both(int opt, const struct parse *p, struct move_options *o)
+static int parse_both(int opt, const struct arg *a, struct move_options *o)
 {
-	uint64_t n = 0;
-	int err;
-
 	switch (opt) {
 	case OPT_CONFIG:
-		return parse_text(p, &o->config);
+		return parse_name(a, &o->config);
 	case OPT_ADDRESS:
-		return parse_text(p, &o->address);
+		return parse_name(a, &o->address);
 	case OPT_PORT:
-		err = parse_number(p, 1, 65535, &n);
-		o->port = (uint16_t)n;
-		return err;
+		return arg_u16(a, 1, 65535, &o->port);
 	case OPT_SHM:
-		err = parse_number(p, 1, 32, &n);
-		o->shm = (uint32_t)n;
-		return err;
+		return arg_u32(a, 1, 32, &o->shm);
 	case OPT_MEMORY:
-		return parse_number(p, 4096, 1ull << 40, &o->memory);
+		return parse_number(a, 4096, 1ull << 40, &o->memory);
 	case OPT_ONCE:
 		o->once = true;
 		return 0;
@@ -232,29 +198,26 @@ static int parse_both(int opt, const struct parse *p, struct move_options *o)
 	}
 }
 
-static int parse_client(int opt, const struct parse *p, struct move_options *o)
+static int parse_option(void *options, int opt, const struct arg *a)
 {
-	uint64_t n = 0;
-	int err;
+	struct move_options *o = options;
 
 	switch (opt) {
 	case OPT_FORK:
 		o->fork = true;
 		return 0;
 	case OPT_OP:
-		return parse_op(p, &o->op);
+		return parse_op(a, &o->op);
 	case OPT_SIZE:
-		return parse_list(p, 1ull << 36, o->sizes, &o->n_sizes);
+		return parse_list(a, 1ull << 36, o->sizes, &o->n_sizes);
 	case OPT_BATCH:
-		return parse_list(p, 1024, o->batches, &o->n_batches);
+		return parse_list(a, 1024, o->batches, &o->n_batches);
 	case OPT_THREADS:
-		err = parse_number(p, 1, MOVE_MAX_THREADS, &n);
-		o->threads = (uint32_t)n;
-		return err;
+		return arg_u32(a, 1, MOVE_MAX_THREADS, &o->threads);
 	case OPT_SECONDS:
-		return parse_seconds(p, &o->seconds);
+		return arg_real(a, 0.01, 86400, &o->seconds);
 	case OPT_COUNT:
-		return parse_number(p, 1, 1ull << 40, &o->batches_each);
+		return parse_number(a, 1, 1ull << 40, &o->batches_each);
 	case OPT_CHECK:
 		o->check = true;
 		return 0;
@@ -262,22 +225,20 @@ static int parse_client(int opt, const struct parse *p, struct move_options *o)
 		o->stats = true;
 		return 0;
 	case OPT_JSON:
-		return parse_text(p, &o->json);
+		return parse_name(a, &o->json);
 	default:
-		return parse_both(opt, p, o);
+		return parse_both(opt, a, o);
 	}
 }
 
 /* What is left of the command line: a client's server. */
-static int parse_rest(int argc, char **argv, bool server, struct move_options *o, char *why,
-	size_t size)
+static int parse_rest(int argc, char **argv, int first, bool server, struct move_options *o,
+	char *why, size_t size)
 {
-	if (!server && optind < argc)
-		o->host = argv[optind++];
-	if (optind < argc) {
-		snprintf(why, size, "'%s' is too much: give options only", argv[optind]);
+	if (!server && first < argc)
+		o->host = argv[first++];
+	if (args_end(argc, argv, first, why, size))
 		return -EINVAL;
-	}
 	if (!server && !o->help && !o->host == !o->fork) {
 		snprintf(why, size, "%s: give either the server's host or --fork",
 			o->host ? "a host and --fork" : "no server");
@@ -301,24 +262,12 @@ int move_options_parse(int argc, char **argv, bool server, struct move_options *
 		.threads = 1,
 		.seconds = 1,
 	};
-	struct parse p = {.why = why, .size = size};
-	int opt, which = 0, err;
+	int first, err;
 
-	opterr = 0;
-	optind = 0;
-	while ((opt = getopt_long(argc, argv, ":", list, &which)) != -1) {
-		if (opt == ':' || opt == '?') {
-			snprintf(why, size, "%s %s: give one of the options of --help",
-				argv[optind - 1], opt == ':' ? "needs a value" : "is not valid");
-			return -EINVAL;
-		}
-		p.name = list[which].name;
-		p.arg = optarg ? optarg : "";
-		err = parse_client(opt, &p, &o);
-		if (err)
-			return err;
-	}
-	err = parse_rest(argc, argv, server, &o, why, size);
+	first = args_read(argc, argv, ":", list, parse_option, &o, why, size);
+	if (first < 0)
+		return first;
+	err = parse_rest(argc, argv, first, server, &o, why, size);
 	if (!err)
 		*o_p = o;
 	return err;

@@ -2,12 +2,9 @@
 #include "options.h"
 
 #include <errno.h>
-#include <getopt.h>
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/args.h"
 
 const char sim_usage[] =
 	"Usage: tentbench sim [OPTION]...\n"
@@ -75,80 +72,18 @@ static const struct option long_options[] = {
 	{NULL, 0, NULL, 0},
 };
 
-/* The option that is being read, and where to say what is wrong with it. */
-struct parse {
-	const char *name, *arg;
-	char *why;
-	size_t size;
-};
-
-static int bad(const struct parse *p, const char *give)
-{
-	snprintf(p->why, p->size, "--%s '%s' is not valid: give %s", p->name, p->arg, give);
-	return -EINVAL;
-}
-
-static int parse_whole(const struct parse *p, uint64_t min, uint64_t max, uint64_t *n_p)
-{
-	char *end, give[80];
-	unsigned long long n;
-
-	errno = 0;
-	n = strtoull(p->arg, &end, 0);
-	if (*p->arg >= '0' && *p->arg <= '9' && !*end && !errno && n >= min && n <= max) {
-		*n_p = n;
-		return 0;
-	}
-	snprintf(give, sizeof(give), "a whole number from %" PRIu64 " to %" PRIu64, min, max);
-	return bad(p, give);
-}
-
-static int parse_real(const struct parse *p, double min, double max, double *x_p)
-{
-	bool number = (*p->arg >= '0' && *p->arg <= '9') || *p->arg == '.';
-	char *end, give[80];
-	double x = strtod(p->arg, &end);
-
-	if (number && end != p->arg && !*end && x >= min && x <= max) {
-		*x_p = x;
-		return 0;
-	}
-	snprintf(give, sizeof(give), "a number from %g to %g", min, max);
-	return bad(p, give);
-}
-
-/* One of two words. */
-static int parse_either(const struct parse *p, const char *yes, const char *no, bool *yes_p)
-{
-	char give[80];
-
-	*yes_p = !strcmp(p->arg, yes);
-	if (*yes_p || !strcmp(p->arg, no))
-		return 0;
-	snprintf(give, sizeof(give), "%s or %s", yes, no);
-	return bad(p, give);
-}
-
-static int parse_name(const struct parse *p, const char **name_p)
-{
-	if (!*p->arg)
-		return bad(p, "a file name");
-	*name_p = p->arg;
-	return 0;
-}
-
 typedef int word_fn(struct sim_options *o, const char *word);
 
-static int parse_words(const struct parse *p, struct sim_options *o, word_fn *fn, const char *give)
+static int parse_words(const struct arg *a, struct sim_options *o, word_fn *fn, const char *give)
 {
 	char copy[1024], *save = NULL, *word;
 
-	if (!*p->arg || strlen(p->arg) >= sizeof(copy))
-		return bad(p, give);
-	strcpy(copy, p->arg);
+	if (!*a->value || strlen(a->value) >= sizeof(copy))
+		return arg_bad(a, give);
+	strcpy(copy, a->value);
 	for (word = strtok_r(copy, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
 		if (fn(o, word))
-			return bad(p, give);
+			return arg_bad(a, give);
 	}
 	return 0;
 }
@@ -183,55 +118,51 @@ static int add_mode(struct sim_options *o, const char *word)
 	return 0;
 }
 
-static int parse_assumption(int opt, const struct parse *p, struct sim_assume *a)
+static int parse_sharing(const struct arg *a, struct sim_assume *assume)
 {
-	bool fifo;
-	int err;
-
-	switch (opt) {
-	case OPT_BYTES:
-		return parse_whole(p, 1 << 20, 1ull << 40, &a->bytes);
-	case OPT_SHARING:
-		err = parse_either(p, "fifo", "fair", &fifo);
-		if (!err)
-			a->sharing = fifo ? NET_FIFO : NET_FAIR;
-		return err;
-	case OPT_JITTER:
-		return parse_real(p, 0, 10, &a->jitter);
-	case OPT_TOLD_LATENCY:
-		return parse_real(p, .1, 10, &a->told_latency);
-	case OPT_TOLD_LINKS:
-		return parse_either(p, "yes", "no", &a->told_links);
-	default:
-		return parse_real(p, 0, 100000, &a->cost_ns);
-	}
-}
-
-static int parse_seeds(const struct parse *p, struct sim_options *o)
-{
-	uint64_t n = 0;
-	int err = parse_whole(p, 1, 1000, &n);
+	bool fifo = false;
+	int err = arg_either(a, "fifo", "fair", &fifo);
 
 	if (!err)
-		o->seeds = (uint32_t)n;
+		assume->sharing = fifo ? NET_FIFO : NET_FAIR;
 	return err;
 }
 
-static int parse_option(int opt, const struct parse *p, struct sim_options *o)
+static int parse_assumption(int opt, const struct arg *a, struct sim_assume *assume)
 {
 	switch (opt) {
+	case OPT_BYTES:
+		return arg_whole(a, 1 << 20, 1ull << 40, &assume->bytes);
+	case OPT_SHARING:
+		return parse_sharing(a, assume);
+	case OPT_JITTER:
+		return arg_real(a, 0, 10, &assume->jitter);
+	case OPT_TOLD_LATENCY:
+		return arg_real(a, .1, 10, &assume->told_latency);
+	case OPT_TOLD_LINKS:
+		return arg_either(a, "yes", "no", &assume->told_links);
+	default:
+		return arg_real(a, 0, 100000, &assume->cost_ns);
+	}
+}
+
+static int parse_option(void *options, int opt, const struct arg *a)
+{
+	struct sim_options *o = options;
+
+	switch (opt) {
 	case OPT_CASE:
-		return parse_words(p, o, add_case, "names of cases (see --list), or all");
+		return parse_words(a, o, add_case, "names of cases (see --list), or all");
 	case OPT_MODE:
-		return parse_words(p, o, add_mode, "baseline, smart, pull, or all");
+		return parse_words(a, o, add_mode, "baseline, smart, pull, or all");
 	case OPT_SEEDS:
-		return parse_seeds(p, o);
+		return arg_u32(a, 1, 1000, &o->seeds);
 	case OPT_FIRST_SEED:
-		return parse_whole(p, 0, INT64_MAX, &o->first_seed);
+		return arg_whole(a, 0, INT64_MAX, &o->first_seed);
 	case OPT_CONFIG:
-		return parse_name(p, &o->config);
+		return arg_text(a, "a file name", &o->config);
 	case OPT_JSON:
-		return parse_name(p, &o->json);
+		return arg_text(a, "a file name", &o->json);
 	case OPT_CHECK:
 		o->check = true;
 		return 0;
@@ -245,7 +176,7 @@ static int parse_option(int opt, const struct parse *p, struct sim_options *o)
 		o->help = true;
 		return 0;
 	default:
-		return parse_assumption(opt, p, &o->assume);
+		return parse_assumption(opt, a, &o->assume);
 	}
 }
 
@@ -264,28 +195,14 @@ static void set_defaults(struct sim_options *o)
 int sim_options_parse(int argc, char **argv, struct sim_options *o_p, char *why, size_t size)
 {
 	struct sim_options o;
-	struct parse p = {.why = why, .size = size};
-	int opt, which = 0, err;
+	int first;
 
 	set_defaults(&o);
-	opterr = 0;
-	optind = 0;
-	while ((opt = getopt_long(argc, argv, "+:", long_options, &which)) != -1) {
-		if (opt == ':' || opt == '?') {
-			snprintf(why, size, "%s %s: give one of the options of --help",
-				argv[optind - 1], opt == ':' ? "needs a value" : "is not valid");
-			return -EINVAL;
-		}
-		p.name = long_options[which].name;
-		p.arg = optarg ? optarg : "";
-		err = parse_option(opt, &p, &o);
-		if (err)
-			return err;
-	}
-	if (optind < argc) {
-		snprintf(why, size, "'%s' is too much: give options only", argv[optind]);
+	first = args_read(argc, argv, "+:", long_options, parse_option, &o, why, size);
+	if (first < 0)
+		return first;
+	if (args_end(argc, argv, first, why, size))
 		return -EINVAL;
-	}
 	if (!o.n_cases)
 		add_case(&o, "all");
 	if (!o.modes[0] && !o.modes[1] && !o.modes[2])

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "args.h"
+#include "base/args.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -8,12 +8,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Control characters are replaced, so that it stays one line. */
+static void make_line(char *text)
+{
+	for (; *text; text++)
+		if (iscntrl((unsigned char)*text))
+			*text = '?';
+}
+
 int arg_bad(const struct arg *a, const char *give)
 {
-	snprintf(a->why, a->size, "--%s '%.60s' is not valid: give %s", a->name, a->value, give);
-	for (char *c = a->why; *c; c++)
-		if (iscntrl((unsigned char)*c))
-			*c = '?'; /* it stays one line */
+	if (a->size) {
+		snprintf(a->why, a->size, "--%s '%.60s' is not valid: give %s", a->name, a->value,
+			give);
+		make_line(a->why);
+	}
 	return -EINVAL;
 }
 
@@ -42,6 +51,26 @@ int arg_u32(const struct arg *a, uint32_t min, uint32_t max, uint32_t *n_p)
 	return err;
 }
 
+int arg_u16(const struct arg *a, uint16_t min, uint16_t max, uint16_t *n_p)
+{
+	uint64_t n = 0;
+	int err = arg_whole(a, min, max, &n);
+
+	if (!err)
+		*n_p = (uint16_t)n;
+	return err;
+}
+
+int arg_u8(const struct arg *a, uint8_t min, uint8_t max, uint8_t *n_p)
+{
+	uint64_t n = 0;
+	int err = arg_whole(a, min, max, &n);
+
+	if (!err)
+		*n_p = (uint8_t)n;
+	return err;
+}
+
 int arg_real(const struct arg *a, double min, double max, double *x_p)
 {
 	bool number = isdigit((unsigned char)*a->value) || *a->value == '.';
@@ -52,8 +81,18 @@ int arg_real(const struct arg *a, double min, double max, double *x_p)
 		*x_p = x;
 		return 0;
 	}
-	snprintf(give, sizeof(give), "a number from %g to %g", min, max);
+	snprintf(give, sizeof(give), "a number from %g to %.10g", min, max);
 	return arg_bad(a, give);
+}
+
+int arg_time(const struct arg *a, double min, double max, double unit_ns, uint64_t *ns_p)
+{
+	double x = 0;
+	int err = arg_real(a, min, max, &x);
+
+	if (!err)
+		*ns_p = (uint64_t)(x * unit_ns + .5);
+	return err;
 }
 
 int arg_text(const struct arg *a, const char *what, const char **text_p)
@@ -84,36 +123,23 @@ int arg_word(const struct arg *a, const char *const *words, unsigned *index_p)
 	return arg_bad(a, give);
 }
 
-bool name_is_safe(const char *name)
+int arg_either(const struct arg *a, const char *yes, const char *no, bool *yes_p)
 {
-	size_t len = strnlen(name, 64);
+	bool is_yes = !strcmp(a->value, yes);
+	char give[80];
 
-	if (!len || len > 63 || name[0] == '.')
-		return false;
-	return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") ==
-	       len;
+	if (is_yes || !strcmp(a->value, no)) {
+		*yes_p = is_yes;
+		return 0;
+	}
+	snprintf(give, sizeof(give), "%s or %s", yes, no);
+	return arg_bad(a, give);
 }
 
-int arg_name(const struct arg *a, const char **name_p)
+int args_fail(char *why, size_t size, const char *text)
 {
-	if (!name_is_safe(a->value))
-		return arg_bad(a, "1 to 63 letters, digits, '.', '_' and '-', no '.' first");
-	*name_p = a->value;
-	return 0;
-}
-
-json_t *text_json(const char *text)
-{
-	json_t *v = json_string(text);
-	char copy[1024];
-
-	if (v)
-		return v;
-	snprintf(copy, sizeof(copy), "%s", text);
-	for (char *c = copy; *c; c++)
-		if (!isascii((unsigned char)*c))
-			*c = '?';
-	return json_string(copy);
+	snprintf(why, size, "%s", text);
+	return -EINVAL;
 }
 
 /* The long option that a letter stands for: letters are values of long options. */
@@ -136,6 +162,7 @@ int args_read(int argc, char **argv, const char *letters, const struct option *o
 		if (val == ':' || val == '?') {
 			snprintf(why, size, "%.60s %s: give one of the options of --help",
 				argv[optind - 1], val == ':' ? "needs a value" : "is not valid");
+			make_line(why);
 			return -EINVAL;
 		}
 		a.name = option_of(options, val)->name;
@@ -145,4 +172,13 @@ int args_read(int argc, char **argv, const char *letters, const struct option *o
 			return err;
 	}
 	return optind;
+}
+
+int args_end(int argc, char **argv, int first, char *why, size_t size)
+{
+	if (first >= argc)
+		return 0;
+	snprintf(why, size, "'%.60s' is too much: give options only", argv[first]);
+	make_line(why);
+	return -EINVAL;
 }

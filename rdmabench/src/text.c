@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+#include "text.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+bool name_is_safe(const char *name)
+{
+	size_t len = strnlen(name, 64);
+
+	if (!len || len > 63 || name[0] == '.')
+		return false;
+	return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") ==
+	       len;
+}
+
+int arg_name(const struct arg *a, const char **name_p)
+{
+	if (!name_is_safe(a->value))
+		return arg_bad(a, "1 to 63 letters, digits, '.', '_' and '-', no '.' first");
+	*name_p = a->value;
+	return 0;
+}
+
+json_t *text_json(const char *text)
+{
+	json_t *v = json_string(text);
+	char copy[1024];
+
+	if (v)
+		return v;
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (char *c = copy; *c; c++)
+		if (!isascii((unsigned char)*c))
+			*c = '?';
+	return json_string(copy);
+}

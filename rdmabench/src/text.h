@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* Texts that others give: names that become part of a path, and texts for JSON. */
+#ifndef RDMABENCH_TEXT_H
+#define RDMABENCH_TEXT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/args.h"
+
+/* A name that becomes part of a path: 1 to 63 of A-Z a-z 0-9 . _ -, not beginning with a dot. */
+bool name_is_safe(const char *name);
+/* Such a name as an option's value: 0, or -EINVAL as arg_text(). */
+int arg_name(const struct arg *a, const char **name_p);
+
+/* A new JSON string; of text that is no UTF-8 (file names, peers) what is ASCII of it. */
+json_t *text_json(const char *text);
+
+#endif
