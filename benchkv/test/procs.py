@@ -46,8 +46,9 @@ def running(pid, prog):
 
 
 def rank_of(pid):
+    """None while the process is about to begin, when its environment is not there yet."""
     environ = open(f"/proc/{pid}/environ").read().split("\0")
-    return next(e.removeprefix("PMIX_RANK=") for e in environ if e.startswith("PMIX_RANK="))
+    return next((e.removeprefix("PMIX_RANK=") for e in environ if e.startswith("PMIX_RANK=")), None)
 
 
 def clients_in_run(pid):
