@@ -17,30 +17,7 @@ static void *hammer_create(const char *name, int *fd_p)
 	return s;
 }
 
-static void hammer_destroy(void *s)
-{
-	delegrpc_server_destroy(s);
-}
-
-static int hammer_call(void *c, uint64_t token)
-{
-	return delegrpc_client_call(c, &token, sizeof(token), token);
-}
-
-FDHAMMER_CLIENT(delegrpc_client)
-
-static void *hammer_connect(const char *name, uint32_t index)
-{
-	struct delegrpc_client *c;
-
-	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
-	return c;
-}
-
-static void hammer_disconnect(void *c)
-{
-	delegrpc_client_disconnect(c);
-}
+FDHAMMER_REGION(delegrpc)
 
 static int hammer_serve(void *s)
 {
@@ -58,26 +35,9 @@ static int hammer_serve(void *s)
 	return n;
 }
 
-static int hammer_server_arm(void *s)
-{
-	return delegrpc_server_arm(s);
-}
+FDHAMMER_LAYER(0);
 
 int main(int argc, char **argv)
 {
-	static const struct fdhammer_layer layer = {
-		.create = hammer_create,
-		.destroy = hammer_destroy,
-		.call = hammer_call,
-		.poll = hammer_poll,
-		.fd = hammer_fd,
-		.arm = hammer_arm,
-		.wait = hammer_wait,
-		.connect = hammer_connect,
-		.disconnect = hammer_disconnect,
-		.serve = hammer_serve,
-		.server_arm = hammer_server_arm,
-	};
-
 	return fdhammer_main(&layer, argc, argv);
 }

@@ -66,22 +66,9 @@ static int hammer_server_arm(void *s)
 	return flux_arm(s);
 }
 
+FDHAMMER_LAYER(1);
+
 int main(int argc, char **argv)
 {
-	static const struct fdhammer_layer layer = {
-		.threads_only = 1,
-		.create = hammer_create,
-		.destroy = hammer_destroy,
-		.call = hammer_call,
-		.poll = hammer_poll,
-		.fd = hammer_fd,
-		.arm = hammer_arm,
-		.wait = hammer_wait,
-		.connect = hammer_connect,
-		.disconnect = hammer_disconnect,
-		.serve = hammer_serve,
-		.server_arm = hammer_server_arm,
-	};
-
 	return fdhammer_main(&layer, argc, argv);
 }

@@ -20,30 +20,7 @@ static void *hammer_create(const char *name, int *fd_p)
 	return s;
 }
 
-static void hammer_destroy(void *s)
-{
-	shmipc_server_destroy(s);
-}
-
-static int hammer_call(void *c, uint64_t token)
-{
-	return shmipc_client_call(c, &token, sizeof(token), token);
-}
-
-FDHAMMER_CLIENT(shmipc_client)
-
-static void *hammer_connect(const char *name, uint32_t index)
-{
-	struct shmipc_client *c;
-
-	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
-	return c;
-}
-
-static void hammer_disconnect(void *c)
-{
-	shmipc_client_disconnect(c);
-}
+FDHAMMER_REGION(shmipc)
 
 static int hammer_serve(void *s)
 {
@@ -59,26 +36,9 @@ static int hammer_serve(void *s)
 	return n;
 }
 
-static int hammer_server_arm(void *s)
-{
-	return shmipc_server_arm(s);
-}
+FDHAMMER_LAYER(0);
 
 int main(int argc, char **argv)
 {
-	static const struct fdhammer_layer layer = {
-		.create = hammer_create,
-		.destroy = hammer_destroy,
-		.call = hammer_call,
-		.poll = hammer_poll,
-		.fd = hammer_fd,
-		.arm = hammer_arm,
-		.wait = hammer_wait,
-		.connect = hammer_connect,
-		.disconnect = hammer_disconnect,
-		.serve = hammer_serve,
-		.server_arm = hammer_server_arm,
-	};
-
 	return fdhammer_main(&layer, argc, argv);
 }

@@ -35,6 +35,88 @@ struct grouptest_layer {
 	void (*disconnect)(void *c);
 };
 
+/*
+ * The table of a layer whose server and clients are P_server and P_client, and a serve() of its
+ * own: functions that are the same but for the types.
+ */
+#define GROUPTEST_LAYER(P, SET_GID)                                                                \
+	static const struct P##_attr *attr_of(const struct grouptest_attr *a,                      \
+		struct P##_attr *buf)                                                              \
+	{                                                                                          \
+		*buf = (struct P##_attr){.max_clients = 4, .req_size = 8, .resp_size = 8};         \
+		if (!a)                                                                            \
+			return NULL;                                                               \
+		buf->mode = a->mode;                                                               \
+		buf->gid = a->gid;                                                                 \
+		buf->set = a->set;                                                                 \
+		return buf;                                                                        \
+	}                                                                                          \
+	static struct grouptest_attr mode_of(const struct P##_attr *attr)                          \
+	{                                                                                          \
+		return (struct grouptest_attr){attr->mode, attr->gid, attr->set};                  \
+	}                                                                                          \
+	static int create(const char *name, const struct grouptest_attr *a, void **s_p)            \
+	{                                                                                          \
+		struct P##_attr attr;                                                              \
+		struct P##_server *s = NULL;                                                       \
+		int err = P##_server_create(name, attr_of(a, &attr), &s);                          \
+                                                                                                   \
+		*s_p = s;                                                                          \
+		return err;                                                                        \
+	}                                                                                          \
+	static int connect_to(const char *name, const struct grouptest_attr *a, void **c_p)        \
+	{                                                                                          \
+		struct P##_attr attr;                                                              \
+		struct P##_client *c = NULL;                                                       \
+		int err = P##_client_connect(name, attr_of(a, &attr), &c);                         \
+                                                                                                   \
+		*c_p = c;                                                                          \
+		return err;                                                                        \
+	}                                                                                          \
+	static void server_attr(void *s, struct grouptest_attr *got)                               \
+	{                                                                                          \
+		struct P##_attr attr;                                                              \
+                                                                                                   \
+		P##_server_get_attr(s, &attr);                                                     \
+		*got = mode_of(&attr);                                                             \
+	}                                                                                          \
+	static void client_attr(void *c, struct grouptest_attr *got)                               \
+	{                                                                                          \
+		struct P##_attr attr;                                                              \
+                                                                                                   \
+		P##_client_get_attr(c, &attr);                                                     \
+		*got = mode_of(&attr);                                                             \
+	}                                                                                          \
+	static uint64_t call(void *c, uint64_t word)                                               \
+	{                                                                                          \
+		uint64_t answer = 0;                                                               \
+		uint32_t len = 0;                                                                  \
+                                                                                                   \
+		CHECK_EQ(P##_client_call_wait(c, &word, 8, &answer, 8, UINT64_MAX, &len), 0);      \
+		CHECK_EQ(len, 8);                                                                  \
+		return answer;                                                                     \
+	}                                                                                          \
+	static void destroy(void *s)                                                               \
+	{                                                                                          \
+		P##_server_destroy(s);                                                             \
+	}                                                                                          \
+	static void disconnect(void *c)                                                            \
+	{                                                                                          \
+		P##_client_disconnect(c);                                                          \
+	}                                                                                          \
+	static const struct grouptest_layer layer = {                                              \
+		.prefix = "/dev/shm/" #P ".",                                                      \
+		.set_gid = SET_GID,                                                                \
+		.create = create,                                                                  \
+		.connect = connect_to,                                                             \
+		.server_attr = server_attr,                                                        \
+		.client_attr = client_attr,                                                        \
+		.serve = serve,                                                                    \
+		.call = call,                                                                      \
+		.destroy = destroy,                                                                \
+		.disconnect = disconnect,                                                          \
+	}
+
 static const struct grouptest_layer *grouptest;
 static const struct users_who grouptest_owner = {54001, GROUPTEST_GID},
 			      grouptest_member = {54002, GROUPTEST_GID},
