@@ -23,7 +23,7 @@
 #include "topo/topo.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 4
+#define ARENA_VERSION 5
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -286,12 +286,14 @@ enum fault_action {
 	FAULT_LINK_UP,
 	FAULT_HOLD_RECEIVE, /* the first packet of a SEND has arrived, no more will */
 	FAULT_DEVICE_FATAL, /* of the sender's adapter: told, and the message never ends */
+	FAULT_LATE, /* the WRITE arrives delay_ns later, whatever its sender does meanwhile */
 };
 
 struct fault_rule {
 	uint32_t action; /* enum fault_action */
-	uint32_t syndrome; /* ERROR, PARTIAL */
-	char device[16]; /* "": any; names are as in the topology */
+	uint32_t syndrome; /* ERROR, PARTIAL, LATE */
+	char device[16]; /* the sender's; "": any; names are as in the topology */
+	char peer[16]; /* the receiver's, likewise */
 	uint32_t qpn; /* the sender's; 0: any */
 	uint32_t pid; /* the sender's; 0: any */
 	uint64_t opcodes; /* a bit per opcode of a work request; 0: any */
@@ -301,7 +303,7 @@ struct fault_rule {
 	uint32_t reserved;
 	uint64_t random; /* state of the generator; "seed" sets it */
 	uint64_t bytes; /* PARTIAL, KILL */
-	uint64_t delay_ns; /* DELAY */
+	uint64_t delay_ns; /* DELAY, LATE */
 	uint64_t seen; /* matches */
 	uint64_t hits;
 };
