@@ -41,7 +41,7 @@
  *
  * Once: a request ends with status 0 only when all of its bytes are in place, and when a
  * request has ended nothing of it is written any more; the exception is a peer that cannot
- * confirm that a rail is closed, because it does not answer for a second (-ETIMEDOUT) or the
+ * confirm that a rail is closed, because it does not answer for 5 seconds (-ETIMEDOUT) or the
  * connection to it is lost (-ECONNRESET): its memory is then undefined for as long as packets
  * live. Slices that failed are written again, with the same bytes.
  *

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "engine.h"
 
-#define FENCE_NS (1000 * NSEC_PER_MSEC) /* a peer that has not answered by then is lost */
+#define FENCE_NS (5000 * NSEC_PER_MSEC) /* a peer that has not answered by then is lost */
 #define DRAIN_NS (10 * NSEC_PER_MSEC) /* a queue pair that has not flushed is destroyed */
 #define STALL_MIN_NS (20 * NSEC_PER_MSEC) /* processes may be descheduled for that long */
 #define PROBE_NS (100 * NSEC_PER_MSEC)

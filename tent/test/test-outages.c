@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Rails that fail under way (rails4.topology): bytes are right, and each outage counts once. */
+#include <dlfcn.h>
 #include <sched.h>
 
 #include "duo.h"
+#include "softhca.h"
 
 static uint64_t seed;
 
@@ -123,6 +125,104 @@ static void a_silent_rail(void)
 	duo_close(&d);
 }
 
+/* WRITEs that the network held back and that have come to their end. */
+static uint64_t late_writes(void)
+{
+	int (*self)(struct softhca_counters *);
+	struct softhca_counters c;
+
+	*(void **)&self = dlsym(RTLD_DEFAULT, "softhca_counters_self");
+	CHECK(self);
+	CHECK_EQ(self(&c), 0);
+	return c.late_placed + c.late_lost;
+}
+
+/*
+ * A WRITE is under way when its rail is given up. When the request has ended the peer's
+ * program has its memory for itself: nothing that comes later may change it.
+ */
+static void nothing_lands_later(const char *syndrome)
+{
+	uint64_t before = late_writes();
+	char rule[200];
+	struct duo d;
+
+	open_well(&d);
+	snprintf(rule, sizeof(rule),
+		"fault add device=mlx5_1 opcode=write nth=2 action=late delay_ns=500000000%s",
+		syndrome);
+	ctl(rule);
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 5), 0);
+	CHECK(!memcmp(d.mine, d.theirs, d.len));
+	CHECK_EQ(duo_ask(&d, 'n'), 5);
+	CHECK_EQ(rail(&d, 1).exclusions, 1);
+	memset(d.theirs, 0x5a, d.len);
+	while (late_writes() == before)
+		sched_yield();
+	for (size_t i = 0; i < d.len; i++)
+		CHECK_EQ(d.theirs[i], 0x5a);
+	ctl("fault clear");
+	await_return(&d, 1);
+	duo_close(&d);
+}
+
+static void a_write_that_comes_late(void)
+{
+	nothing_lands_later(" syndrome=retry_exceeded");
+	nothing_lands_later(""); /* nobody says that it has failed */
+}
+
+/* The peer, which is stopped, has not closed its end: the WRITE may still land. */
+static void no_end_before_the_peer_has_closed(void)
+{
+	uint64_t before = late_writes();
+	struct tent_status status;
+	struct tent_request r;
+	struct tent_batch *b;
+	struct duo d;
+	int state;
+
+	open_well(&d);
+	ctl("fault add device=mlx5_2 opcode=write nth=2 action=late delay_ns=100000000 "
+	    "syndrome=retry_exceeded");
+	CHECK_EQ(kill(d.child, SIGSTOP), 0);
+	CHECK_EQ(waitpid(d.child, &state, WUNTRACED), d.child);
+	CHECK(WIFSTOPPED(state));
+	r = duo_request(&d, TENT_WRITE, 0, d.len);
+	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
+	do {
+		tent_batch_status(b, &status);
+		CHECK_EQ(status.state, TENT_PENDING);
+		sched_yield();
+	} while (late_writes() == before);
+	CHECK_EQ(kill(d.child, SIGCONT), 0);
+	CHECK_EQ(tent_wait(b, -1), 0);
+	CHECK_EQ(tent_batch_free(b), 0);
+	CHECK(!memcmp(d.mine, d.theirs, d.len));
+	ctl("fault clear");
+	duo_close(&d);
+}
+
+/* The device is lost for good, for both sides: the others carry everything from then on. */
+static void a_device_that_dies(void)
+{
+	struct duo d;
+
+	open_well(&d);
+	ctl("fault add device=mlx5_1 opcode=write nth=2 action=device_fatal");
+	for (uint16_t i = 1; i <= 3; i++) {
+		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, i), 0);
+		CHECK(!memcmp(d.mine, d.theirs, d.len));
+		CHECK_EQ(duo_ask(&d, 'n'), i);
+		CHECK_EQ(duo_move(&d, TENT_READ, 0, d.len, 0), 0);
+		CHECK(!rail(&d, 1).up);
+		CHECK_EQ(rail(&d, 1).exclusions, 1);
+		duo_random(&seed, d.mine, d.len);
+	}
+	ctl("fault clear");
+	duo_close(&d);
+}
+
 /* The immediate fails, not a slice: it goes over another rail, and is counted once. */
 static void a_notice_that_fails(void)
 {
@@ -172,6 +272,9 @@ int main(int argc, char **argv)
 		TEST(a_slice_that_was_placed_in_part),
 		TEST(a_port_goes_down),
 		TEST(a_silent_rail),
+		TEST(a_write_that_comes_late),
+		TEST(no_end_before_the_peer_has_closed),
+		TEST(a_device_that_dies),
 		TEST(a_notice_that_fails),
 		TEST(no_rail_is_left),
 	};
