@@ -88,6 +88,8 @@ struct tent_attr {
 	uint64_t max_registration; /* bytes of the largest memory region; longer memory is
 				      registered in parts. 0: what the devices can do */
 	uint32_t max_tasks; /* requests that have not ended, 1 to 65,536; 0: 1024 */
+	int rail_wait_ms; /* when no rail is left that a request may use: how long it waits for
+			     one to come back. 0: 1000; -1: not at all */
 };
 
 /*
@@ -184,9 +186,9 @@ enum tent_state {
 
 struct tent_status {
 	enum tent_state state;
-	int err; /* TENT_FAILED, TENT_CANCELED: why. -ENETUNREACH no rail is left; -ECONNRESET
-		    the peer has gone; -ECANCELED; -EACCES the peer's memory is not there; else
-		    what the rails said last */
+	int err; /* TENT_FAILED, TENT_CANCELED: why. -ENETUNREACH no rail is left, for
+		    rail_wait_ms; -ECONNRESET the peer has gone; -ECANCELED; -EACCES the peer's
+		    memory is not there; else what the rails said last */
 	uint64_t bytes; /* in place; all of them only if the state is TENT_COMPLETED */
 };
 
@@ -194,7 +196,7 @@ struct tent_status {
  * Starts @n requests, 1 to 65,536, or none of them. Ends with tent_batch_free().
  * -EINVAL an operation or a length that is none, or a batch of 0; -EFAULT memory that is not
  * registered, here or at the peer; -EAGAIN too many requests have not ended: wait for some;
- * -ENETUNREACH no rail is left; -ECONNRESET the peer has gone; -ENOMEM.
+ * -ENETUNREACH no rail is left, for rail_wait_ms; -ECONNRESET the peer has gone; -ENOMEM.
  */
 int tent_submit(struct tent *t, const struct tent_request *requests, uint32_t n,
 	struct tent_batch **batch_p);

@@ -12,6 +12,7 @@
 #include "engine.h"
 #include "why.h"
 
+#define RAIL_WAIT_MS 1000
 #define FULL_NS (1 * NSEC_PER_MSEC) /* a look now and then, while nobody takes notices */
 
 /* ---- progress ---- */
@@ -276,6 +277,8 @@ static int check_attr(const struct tent_attr *a, struct tent_why *why)
 		return why_say(why, -EINVAL, "shm_rails: give up to %d", TENT_MAX_RAILS);
 	if (a->max_tasks > 65536)
 		return why_say(why, -EINVAL, "max_tasks: give up to 65536");
+	if (a->rail_wait_ms < -1)
+		return why_say(why, -EINVAL, "rail_wait_ms: give milliseconds, or -1");
 	if (a->max_registration && a->max_registration < 4096)
 		return why_say(why, -EINVAL, "max_registration: give 4096 bytes or more");
 	if (a->address && strlen(a->address) >= DESC_HOST_LEN)
@@ -349,6 +352,9 @@ static int init(struct tent *t, const struct tent_attr *a, struct tent_why *why)
 	int err = check_attr(a, why);
 
 	t->part_len = a->max_registration ? a->max_registration : INT64_MAX;
+	if (a->rail_wait_ms >= 0)
+		t->no_rail_ns = (a->rail_wait_ms ? (uint64_t)a->rail_wait_ms : RAIL_WAIT_MS) *
+				NSEC_PER_MSEC;
 	if (!err)
 		err = read_config(t, a, why);
 	if (!err)

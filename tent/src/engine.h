@@ -93,6 +93,8 @@ struct tent_segment {
 	struct sched *sched;
 	uint64_t wake; /* when sched_run() is due */
 	bool again; /* a task has ended in sched_run() */
+	uint64_t reported_at; /* a failure whose slices have not been sent again, 0: none */
+	struct latrec_hist resend_ns; /* from such a report to the first of them */
 	/* Of each slice that is posted, by the low bits of its token. */
 	struct {
 		uint32_t task;
@@ -169,6 +171,7 @@ struct tent {
 	struct rail_id rails[TENT_MAX_RAILS];
 	double gbps[TENT_MAX_RAILS];
 	uint64_t part_len; /* of the largest registration */
+	uint64_t no_rail_ns; /* how long requests wait when no rail is left */
 
 	char host[DESC_HOST_LEN];
 	uint16_t port;

@@ -61,6 +61,10 @@ static int op_post(void *arg, uint32_t rail, const struct sched_slice *slice)
 	s->slices[id].task = (uint32_t)slice->user;
 	s->slices[id].length = slice->length;
 	s->slices[id].posted_at = clock_ns();
+	if (slice->again && s->reported_at) {
+		latrec_hist_record(&s->resend_ns, s->slices[id].posted_at - s->reported_at);
+		s->reported_at = 0;
+	}
 	return 0;
 }
 
@@ -83,8 +87,10 @@ static void op_fence(void *arg, uint32_t rail, uint32_t epoch)
 	p->answered = false;
 	p->failed_at = clock_ns();
 	p->deadline = p->failed_at + FENCE_NS;
+	if (!s->reported_at)
+		s->reported_at = p->failed_at;
+	send_msg(s, &msg); /* first, because the slices wait for the answer */
 	p->link->ops->stop(p->link);
-	send_msg(s, &msg);
 }
 
 static void drop_link(struct pair *p)
@@ -326,6 +332,7 @@ static bool end_fence(struct tent_segment *s, uint32_t pair, uint64_t now)
 {
 	struct pair *p = &s->pairs[pair];
 	int status = p->answered ? 0 : -ETIMEDOUT;
+	struct sched_stats before, after;
 
 	if (s->lost) {
 		status = s->lost;
@@ -335,7 +342,11 @@ static bool end_fence(struct tent_segment *s, uint32_t pair, uint64_t now)
 	if (!drained(p, now))
 		return false;
 	p->state = PAIR_CLOSED;
+	sched_stats(s->sched, &before);
 	sched_fenced(s->sched, now, pair, p->epoch, status);
+	sched_stats(s->sched, &after);
+	if (after.resent == before.resent)
+		s->reported_at = 0; /* nothing was under way */
 	tasks_renotify(s, pair);
 	return true;
 }
@@ -371,6 +382,7 @@ static uint64_t fence_due(const struct tent_segment *s)
 static void fail_lost(struct tent_segment *s, uint64_t now)
 {
 	ctl_close(&s->ctl);
+	sched_give_up(s->sched);
 	for (uint32_t i = 0; i < s->n_pairs; i++)
 		sched_rail_down(s->sched, now, i);
 }
@@ -431,6 +443,7 @@ int move_create(struct tent_segment *s)
 		/* A thread that copies ends, or reports an error, however busy the host is. */
 		.stall_min_ns = s->t->n_devs ? STALL_MIN_NS : SCHED_NEVER,
 		.probe_timeout_ns = PROBE_NS,
+		.no_rail_ns = s->t->no_rail_ns,
 		.seed = clock_ns(),
 		.ops = &ops,
 		.arg = s,

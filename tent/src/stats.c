@@ -35,9 +35,9 @@ int tent_rail_stats(struct tent_segment *s, uint32_t i, struct tent_rail_stats *
 	return 0;
 }
 
-static double quantile_us(const struct pair *p, double q)
+static double quantile_us(const struct latrec_hist *h, double q)
 {
-	return (double)latrec_hist_quantile(&p->slice_ns, q) / 1e3;
+	return (double)latrec_hist_quantile(h, q) / 1e3;
 }
 
 static void print_pair(const struct tent_segment *s, uint32_t i, FILE *out)
@@ -49,7 +49,7 @@ static void print_pair(const struct tent_segment *s, uint32_t i, FILE *out)
 		r.name, r.remote, r.up ? "up" : "down", (double)r.bytes / 1e9,
 		(unsigned long long)r.slices, (unsigned long long)r.inflight,
 		(unsigned long long)r.exclusions, r.link_gbps, r.rate_gbps,
-		quantile_us(&s->pairs[i], .5), quantile_us(&s->pairs[i], .99));
+		quantile_us(&s->pairs[i].slice_ns, .5), quantile_us(&s->pairs[i].slice_ns, .99));
 }
 
 static int stream_error(FILE *out)
@@ -85,8 +85,8 @@ static json_t *pair_json(const struct tent_segment *s, uint32_t i)
 		"remote", r.remote, "up", r.up, "bytes", (json_int_t)r.bytes, "slices",
 		(json_int_t)r.slices, "inflight_bytes", (json_int_t)r.inflight, "exclusions",
 		(json_int_t)r.exclusions, "link_gbps", r.link_gbps, "rate_gbps", r.rate_gbps,
-		"slice_p50_us", quantile_us(&s->pairs[i], .5), "slice_p99_us",
-		quantile_us(&s->pairs[i], .99));
+		"slice_p50_us", quantile_us(&s->pairs[i].slice_ns, .5), "slice_p99_us",
+		quantile_us(&s->pairs[i].slice_ns, .99));
 }
 
 static json_t *segment_json(const struct tent_segment *s)
@@ -97,10 +97,12 @@ static json_t *segment_json(const struct tent_segment *s)
 	sched_stats(s->sched, &stats);
 	for (uint32_t i = 0; i < s->n_pairs; i++)
 		json_array_append_new(rails, pair_json(s, i));
-	return json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:o}", "host", s->desc.host, "port",
-		(int)s->desc.port, "requests", (json_int_t)stats.requests, "failed_requests",
-		(json_int_t)stats.failed_requests, "resent_slices", (json_int_t)stats.resent,
-		"remote_bytes", (json_int_t)stats.remote_bytes, "rails", rails);
+	return json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "host", s->desc.host,
+		"port", (int)s->desc.port, "requests", (json_int_t)stats.requests,
+		"failed_requests", (json_int_t)stats.failed_requests, "resent_slices",
+		(json_int_t)stats.resent, "remote_bytes", (json_int_t)stats.remote_bytes,
+		"resend_p50_us", quantile_us(&s->resend_ns, .5), "resend_max_us",
+		quantile_us(&s->resend_ns, 1), "rails", rails);
 }
 
 int tent_stats_json(struct tent *t, FILE *out)

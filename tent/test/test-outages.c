@@ -239,6 +239,20 @@ static void a_notice_that_fails(void)
 	duo_close(&d);
 }
 
+/* Each rail has an outage at the same time: the request waits for one of them. */
+static void all_rails_fail_and_come_back(void)
+{
+	struct duo d;
+
+	open_well(&d);
+	ctl("fault add opcode=write count=4 action=error syndrome=remote_op");
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 6), 0);
+	CHECK(!memcmp(d.mine, d.theirs, d.len));
+	CHECK_EQ(duo_ask(&d, 'n'), 6);
+	ctl("fault clear");
+	duo_close(&d);
+}
+
 static void no_rail_is_left(void)
 {
 	struct tent_status status;
@@ -247,7 +261,8 @@ static void no_rail_is_left(void)
 	struct duo d;
 	int err;
 
-	open_well(&d);
+	duo_open(&d, &(struct duo_attr){.len = 8 * MIB, .rail_wait_ms = -1});
+	duo_random(&seed, d.mine, d.len);
 	ctl("fault add opcode=write count=0 action=error syndrome=remote_op");
 	r = duo_request(&d, TENT_WRITE, 0, d.len);
 	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
@@ -276,6 +291,7 @@ int main(int argc, char **argv)
 		TEST(no_end_before_the_peer_has_closed),
 		TEST(a_device_that_dies),
 		TEST(a_notice_that_fails),
+		TEST(all_rails_fail_and_come_back),
 		TEST(no_rail_is_left),
 	};
 
