@@ -241,6 +241,20 @@ int tent_notice_fd(struct tent *t);
 
 /* ---- statistics ---------------------------------------------------------------- */
 
+/* What the last outage of a rail is traced to, within about 100 ms after it. */
+enum tent_fault {
+	TENT_FAULT_NONE, /* there was no outage */
+	TENT_FAULT_UNKNOWN, /* not known yet; or no other rails of the subnet are in use, over
+			       which the two ends could be tried, or neither reached them */
+	TENT_FAULT_OWN_PORT, /* down, its device lost, or it reaches no other rail either */
+	TENT_FAULT_PATH, /* both ends reach others: what lies between, or it was over soon */
+	TENT_FAULT_PEER_PORT, /* down, or no other rail reaches it either */
+	TENT_FAULT_REFUSED, /* the peer's adapter has refused an access: its memory is gone */
+};
+
+/* "own port" and so on, for people. */
+const char *tent_fault_name(enum tent_fault fault);
+
 struct tent_rail_stats {
 	char name[TENT_NAME_LEN]; /* of the rail here */
 	char remote[TENT_NAME_LEN]; /* and there */
@@ -248,6 +262,7 @@ struct tent_rail_stats {
 	uint64_t bytes, slices; /* that arrived */
 	uint64_t inflight; /* bytes */
 	uint64_t exclusions; /* outages */
+	enum tent_fault fault;
 	double link_gbps; /* of the link, as configured or reported; 10^9 bits a second */
 	double rate_gbps; /* measured */
 };

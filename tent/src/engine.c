@@ -22,7 +22,7 @@ static void port_changed(struct tent *t, uint64_t now, uint32_t rail, bool up)
 	for (struct tent_segment *s = t->segments; s; s = s->next) {
 		for (uint32_t i = 0; i < s->n_pairs; i++) {
 			if (s->pairs[i].local == rail)
-				move_port(s, now, i, up);
+				move_port(s, now, i, up, TENT_FAULT_OWN_PORT);
 		}
 	}
 	serve_port(t, rail, up);
@@ -75,9 +75,13 @@ static void each_link(struct tent *t, void (*fn)(struct link *l))
 			if (s->pairs[i].link)
 				fn(s->pairs[i].link);
 		}
+		for (uint32_t i = 0; i < BLAME_ENDS; i++) {
+			if (s->blame.ends[i].link)
+				fn(s->blame.ends[i].link);
+		}
 	}
 	for (struct conn *c = t->conns; c; c = c->next) {
-		for (uint32_t i = 0; i < TENT_MAX_RAILS; i++) {
+		for (uint32_t i = 0; i < CONN_LINKS; i++) {
 			if (c->links[i])
 				fn(c->links[i]);
 		}

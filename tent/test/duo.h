@@ -89,7 +89,7 @@ static inline uint16_t duo_take_notice(struct tent *t)
 	return value;
 }
 
-/* The child: 'n' takes a notice, 'e' says that there is none, 'x' ends. */
+/* The child: 'n' takes a notice, 'e' says that there is none, 'u' unregisters, 'x' ends. */
 static inline void duo_child(const struct duo *d, const struct duo_attr *a, int fd)
 {
 	struct tent *t = duo_create(a->target_config, a->parts, 0);
@@ -112,6 +112,8 @@ static inline void duo_child(const struct duo *d, const struct duo_attr *a, int 
 			value = duo_take_notice(t);
 		else if (command == 'e')
 			CHECK_EQ(tent_notice(t, &value), -EAGAIN);
+		else if (command == 'u')
+			CHECK_EQ(tent_unregister(t, d->theirs), 0);
 		duo_write(fd, &value, sizeof(value));
 	}
 	tent_destroy(t);
