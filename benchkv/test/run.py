@@ -22,7 +22,7 @@ import slurm as private_slurm
 from harness import (BENCHKV, FAULTY, GUARD, KILLED, MANY, MPIRUN, NO_CONTROL, SOFTHCA_RUN, Skipped, UCX,
                      check, finish, is_program, job, left_in_shm, main, nothing_left, processes_left,
                      ranks_of, run, start, unverified, verified, wait_running)
-from procs import asleep, clients_in_run, rank_of, threads
+from procs import asleep, clients_in_run, rank_of, resident, threads
 
 # Two packages of four cores, and mlx5_0 at the second one.
 MACHINE = """<?xml version="1.0" encoding="UTF-8"?>
@@ -483,6 +483,16 @@ def case_threads():
         finish(proc, argv)
 
 
+def case_memory():
+    """UCX's pools are for messages of this size: with its own sizes a worker takes 76 MiB."""
+    argv = job(2, "--daemons", 2, "--clients", 3, "--duration", 86400)
+    proc = start(argv)
+    for pid in wait_running(proc, 2, 3):
+        check(resident(pid) < 5 * 40 << 20, f"{resident(pid) >> 20} MiB")
+    proc.send_signal(signal.SIGTERM)
+    finish(proc, argv)
+
+
 def case_barrier():
     """No client begins before every rank has come to the beginning: one rank is held back there,
     the other one looks ten times and more whether it comes."""
@@ -743,7 +753,7 @@ def case_slurm():
             hosts = [r["host"] for r in j["ranks"]]
             check(j["host"] == hosts[0] and len(set(hosts)) == nodes, j)
             check(set(hosts) <= {"n0", "n1", "n2", "n3"}, j)
-        for harness.backend in "delegation", "meta", "direct":
+        for harness.backend in "delegation", "meta", "direct", *[u[0] for u in UCX]:
             killed_in_slurm(slurm)
         harness.backend = "delegation"
         verified(run(job(2, "--ops", 10, "--json", "-")), 2)  # removes what Slurm's kill has left
