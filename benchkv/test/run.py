@@ -142,6 +142,7 @@ def case_variants():
         ["--control", "adaptive-budget", "--queue-depth", 32],
         ["--control", "hold:20", "--queue-depth", 1],
         ["--control", "adaptive-hold", "--daemons", 2],
+        ["--control", "little", "--queue-depth", 32, "--clients", 4, "--daemons", 2, "--net-daemons", 2],
         ["--control", "auto:1,1000", "--queue-depth", 32],
         ["--distribution", "zipf:0.99", "--read-ratio", 0.95],
         ["--preload", "no", "--key-range", 1000, "--daemons", 3],
