@@ -23,7 +23,7 @@
 #include "topo/topo.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 4
+#define ARENA_VERSION 5
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -306,10 +306,18 @@ struct fault_rule {
 	uint64_t hits;
 };
 
+/* What a port has carried since the fabric was made. */
+struct port_counts {
+	uint64_t tx_bytes, rx_bytes; /* payload */
+	uint64_t tx_packets, rx_packets;
+	uint64_t tx_pause_ns, rx_pause_ns; /* that it has asked for, and was asked for */
+};
+
 struct rail_state {
 	uint32_t link_down;
 	uint32_t reserved;
 	uint64_t link_free[2]; /* time in ns at which the link is idle: outbound, inbound */
+	struct port_counts counts;
 };
 
 struct arena {
