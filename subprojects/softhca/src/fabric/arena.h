@@ -218,6 +218,8 @@ struct qp {
 	/* Link model: completion times of the WQEs from sq_done up to link_next. */
 	uint32_t link_first, link_last, link_next;
 	uint64_t link_due[LINK_AHEAD];
+	uint32_t link_announced; /* producer index of the last doorbell, 16 bits */
+	uint32_t link_batch; /* blocks that it announced */
 	/* Strict mode: completions that the program may not have polled yet. */
 	uint32_t strict_first, strict_last;
 	uint32_t strict_free; /* the program may reuse the blocks before this one */
@@ -308,10 +310,18 @@ struct fault_rule {
 	uint64_t hits;
 };
 
+/* What a port has carried since the fabric was made. */
+struct port_counts {
+	uint64_t tx_bytes, rx_bytes; /* payload */
+	uint64_t tx_packets, rx_packets;
+	uint64_t tx_pause_ns, rx_pause_ns; /* that it has asked for, and was asked for */
+};
+
 struct rail_state {
 	uint32_t link_down;
 	uint32_t reserved;
 	uint64_t link_free[2]; /* time in ns at which the link is idle: outbound, inbound */
+	struct port_counts counts;
 };
 
 struct arena {
