@@ -137,7 +137,13 @@ static int make_network_state(struct node *n, struct daemon *d)
 	if (err || backend_is_direct(n->o->backend))
 		return err;
 	err = errands_init(&d->errands, n->o->clients * n->o->queue_depth, n->ranks);
-	return err || !n->o->trace ? err : trace_init(&d->trace);
+	if (!err && n->o->trace)
+		err = trace_init(&d->trace);
+	if (!err && n->o->decisions) {
+		err = decisions_init(&d->decisions, clock_ns());
+		d->net.control.log = &d->decisions;
+	}
+	return err;
 }
 
 static int make_daemon(struct node *n, struct daemon *d, uint32_t index)
@@ -333,6 +339,7 @@ void node_stop(struct node *n)
 static void free_daemon(struct daemon *d)
 {
 	trace_fini(&d->trace);
+	decisions_fini(&d->decisions);
 	errands_fini(&d->errands);
 	network_fini(&d->net);
 	delegrpc_server_destroy(d->ring);

@@ -47,6 +47,7 @@ struct node {
 	struct launch *launch;
 	struct topo *topo;
 	struct control_spec control; /* that of the options, with K and B of this machine */
+	struct control_origin origin; /* of K and B */
 	struct placement place;
 	struct source source; /* of the clients' operations */
 	uint32_t rank, ranks;

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 
+import decisions
 import harness
 import slurm as private_slurm
 from harness import (BENCHKV, FAULTY, GUARD, KILLED, MANY, MPIRUN, NO_CONTROL, SOFTHCA_RUN, Skipped, UCX,
@@ -240,13 +241,38 @@ def case_trace():
         for x in rows:
             began = [x[p + "_us"] for p in PHASES] + [x["loop_us"]]
             check(began == sorted(began) and began[0] >= 0, f"the phases' order: {x}")
-    refused_trace("/nonexistent/x", "/nonexistent/x.0")
-    for rank in 0, 1:
-        full_trace(path, rank)
-    os.mkdir(f"{path}.1")  # what rank 0 would not notice by itself
-    refused_trace(path, f"{path}.1")
-    os.rmdir(f"{path}.1")
-    os.unlink(f"{path}.0")
+    for option in "--trace", "--decisions":
+        refused_csv(option, "/nonexistent/x", "/nonexistent/x.0")
+        for rank in 0, 1:
+            full_csv(option, path, rank)
+        os.mkdir(f"{path}.1")  # what rank 0 would not notice by itself
+        refused_csv(option, path, f"{path}.1")
+        os.rmdir(f"{path}.1")
+        os.unlink(f"{path}.0")
+
+
+def case_decisions():
+    """What the control decided follows from what it observed, and it says why."""
+    path = os.path.join(os.environ["TMPDIR"], "decisions")
+    for control, *more in (["auto"], ["auto:1,3", "--clients", 4], ["little", "--clients", 4],
+                           ["budget:4"], ["threshold:3,8"], ["adaptive-budget"], ["hold:20"],
+                           ["adaptive-hold", "--net-daemons", 2], ["none"]):
+        # A tenth of a second is some ten thousand loops.
+        r = run(job(3, "--control", control, "--daemons", 2, "--duration", 0.1, "--decisions", path,
+                    "--json", "-", *more))
+        j, reasons = verified(r, 3), set()
+        for rank in range(3):
+            found, first, why = decisions.check_file(f"{path}.{rank}", 3)
+            os.unlink(f"{path}.{rank}")
+            reasons |= why
+            check(found == j["control"], f"{found}: {r}")
+            check(("measured by rank 0" in first["reason"]) == (control == "auto"), first)
+        if control == "auto":
+            window, full = map(int, found.partition(":")[2].split(","))
+            t, s, c = (first["seen"][x] for x in ("round_trip_ns", "write_ns", "message_ns"))
+            check(window == decisions.halves_up(1.15 * t / s, 2, 12), first)
+            check(full == decisions.halves_up(s / c, 8, 65536), first)
+        check(len(reasons) >= {"none": 0}.get(control, 2), f"{control}: only {reasons}")
 
 
 def bucket(n):
@@ -254,25 +280,25 @@ def bucket(n):
                 if n <= most)
 
 
-def full_trace(path, rank):
+def full_csv(option, path, rank):
     """The disk is full at the end: the result is there, and one line says which file is not."""
     os.symlink("/dev/full", f"{path}.{rank}")
-    r = run(job(2, "--duration", 0.3, "--trace", path, "--json", "-"))
+    r = run(job(2, "--duration", 0.3, option, path, "--json", "-"))
     lines = r.own_lines()
     check(r.status == 1 and len(lines) == 1, r)
-    check(f"--trace '{path}.{rank}': No space left" in lines[0], r)
+    check(f"{option} '{path}.{rank}': No space left" in lines[0], r)
     j = json.loads(r.out)
     check(0 < j["ops"] == j["verified"] and len(j["ranks"]) == 2, r)
     for i in 0, 1:
         os.unlink(f"{path}.{i}")
 
 
-def refused_trace(path, culprit):
+def refused_csv(option, path, culprit):
     """Before the run: nobody waits for its end. Rank 0 says it, for all."""
-    r = run(job(2, "--duration", 86400, "--trace", path))
+    r = run(job(2, "--duration", 86400, option, path))
     lines = r.own_lines()
     check(r.status == 2 and r.out == "", r)
-    check(len(lines) == 1 and f"--trace '{culprit}'" in lines[0] and "give" in lines[0], r)
+    check(len(lines) == 1 and f"{option} '{culprit}'" in lines[0] and "give" in lines[0], r)
 
 
 def case_measured():
