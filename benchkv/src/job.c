@@ -13,6 +13,7 @@
 #include "hca.h"
 #include "meet.h"
 #include "node.h"
+#include "plan.h"
 #include "progress.h"
 #include "report.h"
 #include "result.h"
@@ -309,7 +310,7 @@ static int run_job(struct job *j, const char *device, const char *no_device)
 	if (err)
 		return err;
 	if (j->o->dry_run) {
-		report_plan(&j->node, stdout);
+		plan_print(&j->node, stdout);
 		return fflush(stdout) ?
 			       job_cannot_write(j, "writing to", "standard output", -errno) :
 			       0;
