@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """benchkv as it is used: started by mpirun and without it, on the software HCA.
 
-    run.py CASE[:BACKEND] BENCHKV SOFTHCA-RUN FAULTY KILLED
+    run.py CASE[:BACKEND] BENCHKV SOFTHCA-RUN FAULTY KILLED ORDERED
 
 Every case runs with a /dev/shm and a temporary directory of its own, which must be
 empty at the end, and must leave no process.
@@ -21,7 +21,7 @@ import decisions
 import harness
 import plans
 import slurm as private_slurm
-from harness import (BENCHKV, FAULTY, GUARD, KILLED, MANY, MPIRUN, NO_CONTROL, SOFTHCA_RUN, Skipped, UCX,
+from harness import (BENCHKV, FAULTY, GUARD, KILLED, MANY, MPIRUN, NO_CONTROL, ORDERED, SOFTHCA_RUN, Skipped, UCX,
                      check, finish, is_program, job, left_in_shm, main, nothing_left, processes_left,
                      ranks_of, run, start, unverified, verified, wait_running)
 from plans import plan
@@ -230,6 +230,22 @@ def case_trace():
         refused_csv(option, path, f"{path}.1")
         os.rmdir(f"{path}.1")
         os.unlink(f"{path}.0")
+
+
+def case_order():
+    """What the daemons do comes in the order of the phases, in every loop: not only their names."""
+    path = os.path.join(os.environ["TMPDIR"], "order")
+    for harness.backend, size, loops in (("delegation", [], {"ACDEFG"}),
+                                         ("delegation", ["--daemons", 2], {"ABCDEFG", "AB"}),
+                                         ("meta", ["--daemons", 2], {"ABCDEFG", "ABDE"}),
+                                         ("direct", [], {"ACDEFG"})):
+        argv = job(2, *size, "--ops", 20000, "--json", "-", prog=ORDERED)
+        verified(run(argv, {"BENCHKV_ORDER": path}), 2)
+        for rank in 0, 1:
+            lines = [l.split() for l in open(f"{path}.{rank}").read().splitlines()]
+            os.unlink(f"{path}.{rank}")
+            check({order for order, _ in lines} == loops, f"{argv}: {lines}")
+            check(all(int(n) > 100 for _, n in lines), lines)
 
 
 def case_decisions():
