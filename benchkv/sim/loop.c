@@ -271,7 +271,7 @@ static void end_loop(struct daemon *d)
 
 	d->now += (uint64_t)(s->m.loop_ns * (1 + jitter));
 	if (control_counts(&d->control))
-		little_count(&d->control.little, d->now, d->under_way, d->polls.responses);
+		control_count(&d->control, d->now, d->under_way, d->polls.responses);
 	if (control_observes(&d->control)) {
 		struct adaptive_loop seen = {.cqes = d->polls.cqes,
 			.loop_us = (double)(d->now - d->loop_began) / 1e3};
