@@ -162,6 +162,19 @@ double machine_message_ns(const struct machine *m)
 	return (m->request_ns + m->incoming_ns + m->response_ns) / 2;
 }
 
+struct machine_costs machine_costs(const struct machine *m)
+{
+	return (struct machine_costs){.request = (uint64_t)m->request_ns,
+		.incoming = (uint64_t)m->incoming_ns,
+		.response = (uint64_t)m->response_ns,
+		.local = (uint64_t)m->local_ns,
+		.cqe = (uint64_t)m->cqe_ns,
+		.write = (uint64_t)m->write_ns,
+		.poll = (uint64_t)m->poll_ns,
+		.repoll = (uint64_t)m->repoll_ns,
+		.client = (uint64_t)m->client_ns};
+}
+
 void machine_from_measured(struct machine *m, double round_trip_ns, double write_ns,
 	double message_ns)
 {

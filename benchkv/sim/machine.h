@@ -7,6 +7,7 @@
 #ifndef BENCHKV_SIM_MACHINE_H
 #define BENCHKV_SIM_MACHINE_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 struct machine {
@@ -32,6 +33,12 @@ struct machine {
 	double reply_jitter_ns; /* on top, uniform from 0 */
 	double client_ns; /* from a reply to the next request; a client does one at a time */
 };
+
+/* The CPU times of a machine in whole nanoseconds: what is added up in every loop. */
+struct machine_costs {
+	uint64_t request, incoming, response, local, cqe, write, poll, repoll, client;
+};
+struct machine_costs machine_costs(const struct machine *m);
 
 /* One parameter: its name, where it is, and where its default comes from. */
 struct machine_key {

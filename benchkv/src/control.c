@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/compiler.h"
-
 /*
  * By the simulator, which has a table. WINDOW is about 1.15 round trips of a lone call, the
  * daemons' loops included, in units of the time that a NIC context needs per WRITE (4.9 us,
@@ -125,22 +123,32 @@ int control_init(struct control *c, const struct control_spec *spec, uint32_t en
 		c->spec.full = FULL;
 	adaptive_init(&c->adaptive);
 	hold_init(&c->hold, spec->hold_us * 1e3, spec->kind == CONTROL_ADAPTIVE_HOLD, endpoints);
-	c->ep = calloc(endpoints ? endpoints : 1, sizeof(*c->ep));
-	return c->ep ? 0 : -ENOMEM;
+	endpoints += !endpoints;
+	c->ep = calloc(endpoints, sizeof(*c->ep));
+	c->ends = calloc(endpoints, sizeof(*c->ends));
+	c->open = calloc(endpoints, sizeof(*c->open));
+	c->urgency = calloc(endpoints, sizeof(*c->urgency));
+	return c->ep && c->ends && c->open && c->urgency ? 0 : -ENOMEM;
 }
 
 void control_fini(struct control *c)
 {
+	free(c->urgency);
+	free(c->open);
+	free(c->ends);
 	free(c->ep);
 	c->ep = NULL;
+	c->ends = NULL;
+	c->open = NULL;
+	c->urgency = NULL;
 }
 
 static void forget_consumed(struct control *c, uint32_t ep, uint64_t consumed)
 {
 	struct control_posted *p = &c->ep[ep];
 
-	while (p->count && p->end[p->head] <= consumed) {
-		p->head = (p->head + 1) % ARRAY_SIZE(p->end);
+	while (p->count && c->ends[ep].end[p->head] <= consumed) {
+		p->head = (p->head + 1) % CONTROL_POSTED;
 		p->count--;
 		c->unconsumed--;
 	}
@@ -148,10 +156,17 @@ static void forget_consumed(struct control *c, uint32_t ep, uint64_t consumed)
 
 void control_refresh(struct control *c, control_consumed_fn *consumed, void *arg)
 {
-	for (uint32_t ep = 0; ep < c->endpoints; ep++) {
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->n_open; i++) {
+		uint32_t ep = c->open[i];
+
 		if (c->ep[ep].count)
 			forget_consumed(c, ep, consumed(arg, ep));
+		if (c->ep[ep].count)
+			c->open[n++] = ep;
 	}
+	c->n_open = n;
 }
 
 static uint64_t age_ns(const struct control *c, const struct control_load *load, uint64_t now_ns)
@@ -161,23 +176,22 @@ static uint64_t age_ns(const struct control *c, const struct control_load *load,
 	return since ? now_ns - since : 0;
 }
 
-static bool is_overdue(const struct control *c, const struct control_load *load, uint64_t now_ns)
+/* Calls and age. */
+static uint64_t urgency_of(const struct control *c, const struct control_load *load,
+	uint64_t now_ns)
 {
-	return age_ns(c, load, now_ns) >= c->spec.full * AGE_UNIT_NS + c->endpoints * SPACING_NS;
+	return load->calls * AGE_UNIT_NS + age_ns(c, load, now_ns);
 }
 
-/* The one to go next: calls and age. */
-static size_t most_urgent(const struct control *c, const struct control_load *loads, size_t from,
-	size_t n, uint64_t now_ns)
+/* The one to go next. */
+static size_t most_urgent(const uint64_t *urgency, size_t from, size_t n)
 {
 	uint64_t most = 0;
 	size_t best = from;
 
 	for (size_t i = from; i < n; i++) {
-		uint64_t urgency = loads[i].calls * AGE_UNIT_NS + age_ns(c, &loads[i], now_ns);
-
-		if (urgency > most) {
-			most = urgency;
+		if (urgency[i] > most) {
+			most = urgency[i];
 			best = i;
 		}
 	}
@@ -207,6 +221,38 @@ static size_t take_free(const struct control *c, struct control_load *loads, siz
 	return go;
 }
 
+/* Those that have waited for too long. */
+static size_t take_overdue(const struct control *c, struct control_load *loads, size_t go, size_t n,
+	uint64_t now_ns, uint32_t *taken_p)
+{
+	uint64_t most_ns = c->spec.full * AGE_UNIT_NS + c->endpoints * SPACING_NS;
+
+	for (size_t i = go; i < n; i++) {
+		if (age_ns(c, &loads[i], now_ns) >= most_ns) {
+			swap(loads, go++, i);
+			++*taken_p;
+		}
+	}
+	return go;
+}
+
+/* As many as the window has room for. */
+static size_t take_most_urgent(struct control *c, struct control_load *loads, size_t go, size_t n,
+	uint32_t taken, uint64_t now_ns)
+{
+	if (c->unconsumed + taken >= c->spec.window)
+		return go;
+	for (size_t i = go; i < n; i++)
+		c->urgency[i] = urgency_of(c, &loads[i], now_ns);
+	for (; go < n && c->unconsumed + taken < c->spec.window; taken++, go++) {
+		size_t i = most_urgent(c->urgency, go, n);
+
+		swap(loads, go, i);
+		c->urgency[i] = c->urgency[go];
+	}
+	return go;
+}
+
 size_t control_select(struct control *c, struct control_load *loads, size_t n,
 	control_consumed_fn *consumed, control_now_fn *now, void *arg)
 {
@@ -221,14 +267,8 @@ size_t control_select(struct control *c, struct control_load *loads, size_t n,
 		return n;
 	control_refresh(c, consumed, arg);
 	now_ns = now(arg);
-	for (size_t i = go; i < n; i++) {
-		if (is_overdue(c, &loads[i], now_ns)) {
-			swap(loads, go++, i);
-			taken++;
-		}
-	}
-	for (; go < n && c->unconsumed + taken < c->spec.window; taken++, go++)
-		swap(loads, go, most_urgent(c, loads, go, n, now_ns));
+	go = take_overdue(c, loads, go, n, now_ns, &taken);
+	go = take_most_urgent(c, loads, go, n, taken, now_ns);
 	c->waits += go < n;
 	for (size_t i = go; i < n; i++) {
 		if (!c->ep[loads[i].ep].since_ns)
@@ -240,20 +280,31 @@ size_t control_select(struct control *c, struct control_load *loads, size_t n,
 void control_sent(struct control *c, const struct control_load *load, uint64_t end)
 {
 	struct control_posted *p = &c->ep[load->ep];
+	uint64_t *ends = c->ends[load->ep].end;
 
-	p->since_ns = 0;
-	if (c->spec.kind != CONTROL_AUTO || !load->calls)
+	if (c->spec.kind != CONTROL_AUTO)
 		return;
-	if (p->count == ARRAY_SIZE(p->end)) { /* all of them by way of FULL: count the last */
-		p->end[(p->head + p->count - 1) % ARRAY_SIZE(p->end)] = end;
+	p->since_ns = 0;
+	if (!load->calls)
+		return;
+	if (p->count == CONTROL_POSTED) { /* all of them by way of FULL: count the last */
+		ends[(p->head + p->count - 1) % CONTROL_POSTED] = end;
 		return;
 	}
-	p->end[(p->head + p->count++) % ARRAY_SIZE(p->end)] = end;
+	if (!p->count)
+		c->open[c->n_open++] = load->ep;
+	ends[(p->head + p->count++) % CONTROL_POSTED] = end;
 	c->unconsumed++;
 }
 
 void control_failed(struct control *c, uint32_t ep)
 {
+	uint32_t i = 0;
+
 	c->unconsumed -= c->ep[ep].count;
 	c->ep[ep].count = 0;
+	while (i < c->n_open && c->open[i] != ep)
+		i++;
+	if (i < c->n_open)
+		c->open[i] = c->open[--c->n_open];
 }
