@@ -110,9 +110,11 @@ static void take_message(struct daemon *d, uint32_t from, uint32_t message)
 		d->eps[from].pending--;
 		d->rtt_sum += d->now - d->rank->slots[slot].called;
 		rank_count_inflight(d->rank, d->now, -1);
+		d->under_way--;
 		reply(d, slot);
 	} else {
 		d->now += s->costs.incoming;
+		control_heard(&d->control, from, s->ranks[from].slots[slot].word);
 		gather(d, from, slot | WIRE_RESPONSE);
 	}
 }
@@ -170,7 +172,9 @@ static uint32_t take_requests(struct daemon *d)
 		} else {
 			d->now += s->costs.request;
 			rank_count_inflight(r, d->now, 1);
+			d->under_way++;
 			r->slots[slot].called = d->now;
+			r->slots[slot].word = control_word(&d->control, dest);
 			gather(d, dest, slot);
 		}
 	}
@@ -267,6 +271,8 @@ static void end_loop(struct daemon *d)
 	double jitter = (2 * draw_unit(s) - 1) * s->m.loop_jitter;
 
 	d->now += (uint64_t)(s->m.loop_ns * (1 + jitter));
+	if (control_counts(&d->control))
+		little_count(&d->control.little, d->now, d->under_way, d->polls.responses);
 	if (control_observes(&d->control)) {
 		struct adaptive_loop seen = {.cqes = d->polls.cqes,
 			.loop_us = (double)(d->now - d->loop_began) / 1e3};

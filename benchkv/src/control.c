@@ -64,6 +64,9 @@ int control_parse(const char *text, struct control_spec *spec_p)
 	} else if (!strcmp(text, "adaptive-hold")) {
 		spec.kind = CONTROL_ADAPTIVE_HOLD;
 		s = "";
+	} else if (!strcmp(text, "little")) {
+		spec.kind = CONTROL_LITTLE;
+		s = "";
 	} else if (!strcmp(text, "auto")) {
 		spec.derive = true;
 		s = "";
@@ -108,6 +111,9 @@ void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX])
 	case CONTROL_ADAPTIVE_HOLD:
 		snprintf(name, CONTROL_NAME_MAX, "adaptive-hold");
 		break;
+	case CONTROL_LITTLE:
+		snprintf(name, CONTROL_NAME_MAX, "little");
+		break;
 	case CONTROL_AUTO:
 		snprintf(name, CONTROL_NAME_MAX, "auto:%u,%u", spec->window, spec->full);
 		break;
@@ -128,7 +134,9 @@ int control_init(struct control *c, const struct control_spec *spec, uint32_t en
 	c->ends = calloc(endpoints, sizeof(*c->ends));
 	c->open = calloc(endpoints, sizeof(*c->open));
 	c->urgency = calloc(endpoints, sizeof(*c->urgency));
-	return c->ep && c->ends && c->open && c->urgency ? 0 : -ENOMEM;
+	if (!c->ep || !c->ends || !c->open || !c->urgency)
+		return -ENOMEM;
+	return control_counts(c) ? little_init(&c->little, c->endpoints) : 0;
 }
 
 void control_fini(struct control *c)
@@ -136,6 +144,7 @@ void control_fini(struct control *c)
 	free(c->urgency);
 	free(c->open);
 	free(c->ends);
+	little_fini(&c->little);
 	free(c->ep);
 	c->ep = NULL;
 	c->ends = NULL;
@@ -163,7 +172,8 @@ void control_refresh(struct control *c, control_consumed_fn *consumed, void *arg
 
 		if (c->ep[ep].count)
 			forget_consumed(c, ep, consumed(arg, ep));
-		if (c->ep[ep].count)
+		c->ep[ep].open = c->ep[ep].count != 0;
+		if (c->ep[ep].open)
 			c->open[n++] = ep;
 	}
 	c->n_open = n;
@@ -253,6 +263,28 @@ static size_t take_most_urgent(struct control *c, struct control_load *loads, si
 	return go;
 }
 
+/* Of little: with batching on, who has calls under way waits. */
+static size_t select_acknowledged(struct control *c, struct control_load *loads, size_t n,
+	control_consumed_fn *consumed, void *arg)
+{
+	uint32_t taken = 0;
+	size_t go;
+
+	if (!c->little.batching)
+		return n;
+	go = take_free(c, loads, n, &taken);
+	for (size_t i = go; i < n; i++) {
+		uint32_t ep = loads[i].ep;
+
+		if (c->ep[ep].count)
+			forget_consumed(c, ep, consumed(arg, ep));
+		if (!c->ep[ep].count)
+			swap(loads, go++, i);
+	}
+	c->waits += go < n;
+	return go;
+}
+
 size_t control_select(struct control *c, struct control_load *loads, size_t n,
 	control_consumed_fn *consumed, control_now_fn *now, void *arg)
 {
@@ -260,6 +292,8 @@ size_t control_select(struct control *c, struct control_load *loads, size_t n,
 	uint64_t now_ns;
 	size_t go;
 
+	if (c->spec.kind == CONTROL_LITTLE)
+		return select_acknowledged(c, loads, n, consumed, arg);
 	if (c->spec.kind != CONTROL_AUTO)
 		return n;
 	go = take_free(c, loads, n, &taken);
@@ -282,7 +316,7 @@ void control_sent(struct control *c, const struct control_load *load, uint64_t e
 	struct control_posted *p = &c->ep[load->ep];
 	uint64_t *ends = c->ends[load->ep].end;
 
-	if (c->spec.kind != CONTROL_AUTO)
+	if (!control_selects(c))
 		return;
 	p->since_ns = 0;
 	if (!load->calls)
@@ -291,20 +325,15 @@ void control_sent(struct control *c, const struct control_load *load, uint64_t e
 		ends[(p->head + p->count - 1) % CONTROL_POSTED] = end;
 		return;
 	}
-	if (!p->count)
+	if (!p->open)
 		c->open[c->n_open++] = load->ep;
+	p->open = true;
 	ends[(p->head + p->count++) % CONTROL_POSTED] = end;
 	c->unconsumed++;
 }
 
 void control_failed(struct control *c, uint32_t ep)
 {
-	uint32_t i = 0;
-
 	c->unconsumed -= c->ep[ep].count;
 	c->ep[ep].count = 0;
-	while (i < c->n_open && c->open[i] != ep)
-		i++;
-	if (i < c->n_open)
-		c->open[i] = c->open[--c->n_open];
 }
