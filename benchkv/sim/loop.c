@@ -336,6 +336,8 @@ void daemon_step(struct daemon *d)
 		return;
 	if (control_poll_again(&d->control, &d->polls)) {
 		d->at = AT_POLL;
+		if (s->m.poll_flushes > 0 && !control_observes(&d->control) && d->n_dirty)
+			flush(d);
 		d->now += control_observes(&d->control) ? s->costs.repoll : s->costs.poll;
 		return;
 	}

@@ -27,6 +27,7 @@ struct machine {
 	double loop_ns; /* per loop, whatever it finds */
 	double loop_jitter; /* of that, as a share: uniform in 1 +- loop_jitter */
 	double poll_ns; /* a poll more within the loop, with all that belongs to one */
+	double poll_flushes; /* 1: what a poll more has gathered is flushed before the next one */
 	double repoll_ns; /* a look more at the receive CQ alone */
 	/* Clients. */
 	double reply_ns; /* from the daemon's reply to the client that looks at it */

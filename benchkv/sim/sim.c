@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "job.h"
 
 /* The time that a request can lie in a calendar, or a daemon be away from it. */
@@ -201,6 +202,8 @@ int sim_run(const struct sim_config *config, struct sim_result *result_p)
 		err = next_step(&s);
 	if (err == -ETIME)
 		err = 0;
+	if (!err && config->hgrm)
+		err = latrec_hist_print_hgrm(&s.latency, (double)NSEC_PER_USEC, config->hgrm);
 	if (!err)
 		*result_p = result_of(&s);
 	sim_fini(&s);

@@ -282,7 +282,7 @@ static void auto_does_not_stall(void)
 	CHECK(near(run(&c).ops_per_s, high.ops_per_s, 0.05));
 }
 
-/* What was published, M operations/s; the cell that is not reproduced is not in it. */
+/* What was published, M operations/s. */
 static void published_throughput(void)
 {
 	static const struct {
@@ -295,6 +295,7 @@ static void published_throughput(void)
 		{8, 32, "none", true, 8.79},
 		{16, 32, "none", false, 110.04},
 		{8, 32, "budget:16", true, 58.4},
+		{16, 32, "budget:16", true, 24.7},
 		{2, 1, "none", false, 13.8},
 		{4, 1, "none", false, 21.9},
 		{8, 1, "none", false, 8.2},
@@ -317,6 +318,7 @@ static void published_throughput(void)
 		double ratio;
 
 		c.collapsed = cells[i].collapsed;
+		c.warmup_ns = (c.collapsed ? 20 : 3) * NSEC_PER_MSEC;
 		ratio = run(&c).ops_per_s / (cells[i].mops * 1e6);
 		CHECK(ratio < 1.3 && ratio > 1 / 1.3);
 	}
