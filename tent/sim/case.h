@@ -36,6 +36,8 @@ struct sim_case {
 	const char *name, *about;
 	uint64_t min, max; /* length of a request; between the two if they differ */
 	uint32_t outstanding;
+	uint64_t urgent; /* length of requests of the first class, one every 200 us beside a stream
+			    of the last class; 0: all are of one class */
 	uint32_t isolated; /* so many requests one by one instead of a stream; 0: a stream */
 	uint32_t local, remote; /* rails */
 	double slow; /* rate of one local rail, of its link's; 1: as the others */

@@ -21,7 +21,7 @@ static int check_request(struct tent *t, const struct tent_request *r)
 	const struct buffer *b;
 
 	if (!s || (r->op != TENT_READ && r->op != TENT_WRITE) || !r->len ||
-		r->len > PLAN_LENGTH_MAX)
+		r->len > PLAN_LENGTH_MAX || r->priority >= t->config.priorities)
 		return -EINVAL;
 	if (s->lost)
 		return s->lost;

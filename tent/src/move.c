@@ -19,7 +19,6 @@
 #define DRAIN_NS (10 * NSEC_PER_MSEC) /* a queue pair that has not flushed is destroyed */
 #define STALL_MIN_NS (20 * NSEC_PER_MSEC) /* processes may be descheduled for that long */
 #define PROBE_NS (100 * NSEC_PER_MSEC)
-#define MAX_REQUESTS 256
 
 /* ---- what the scheduler asks for ---- */
 
@@ -451,7 +450,7 @@ int move_create(struct tent_segment *s)
 		.n_rails = s->n_pairs,
 		.tiers = tiers,
 		.n_locations = topo->n_locations,
-		.max_requests = MAX_REQUESTS,
+		.max_requests = MAX_MOVING * s->t->config.priorities,
 		.max_slices = MAX_SLICES,
 		/* A thread that copies ends, or reports an error, however busy the host is. */
 		.stall_min_ns = s->t->n_devs ? STALL_MIN_NS : SCHED_NEVER,

@@ -199,7 +199,9 @@ int tent_import(struct tent *t, const char *text, struct tent_why *why,
 	s->ctl.fd = -1;
 	s->wake = SCHED_NEVER;
 	s->blame.pair = BLAME_NONE;
-	s->waiting_head = s->notify_head = NO_TASK;
+	s->notify_head = NO_TASK;
+	for (uint32_t p = 0; p < SCHED_PRIORITIES; p++)
+		s->waiting_head[p] = NO_TASK;
 	for (uint32_t i = 0; i < NOTICE_SLOTS; i++)
 		s->slot_task[i] = NO_TASK;
 	err = prepare(s, text, why);
@@ -207,6 +209,7 @@ int tent_import(struct tent *t, const char *text, struct tent_why *why,
 	if (err) {
 		segment_free(s);
 	} else {
+		s->number = t->n_imports++;
 		s->next = t->segments;
 		t->segments = s;
 		engine_watch(t, s->ctl.fd);
