@@ -110,7 +110,7 @@ static void bind(struct sched *s, uint32_t id, uint32_t rail, uint64_t charge)
 
 	ledger_charge(s, id, rail, charge);
 	list_append(s, sched_bound(s, rail, priority), id);
-	class_grow(s, priority, s->slices[id].length);
+	class_grow(s, priority, 1);
 }
 
 void early_unbind(struct sched *s, uint32_t id)
@@ -118,7 +118,7 @@ void early_unbind(struct sched *s, uint32_t id)
 	uint32_t priority = slice_priority(s, id);
 
 	list_remove(s, sched_bound(s, s->slices[id].rail, priority), id);
-	class_shrink(s, priority, s->slices[id].length);
+	class_shrink(s, priority, 1);
 	ledger_release(s, id);
 }
 
@@ -268,7 +268,7 @@ static int post(struct sched *s, uint64_t now, uint32_t rail, uint32_t id)
 	int err = slice_post(s, now, id, sched_bound(s, rail, priority));
 
 	if (!err)
-		class_shrink(s, priority, s->slices[id].length);
+		class_shrink(s, priority, 1);
 	return err;
 }
 

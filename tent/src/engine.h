@@ -97,6 +97,7 @@ struct tent_segment {
 	struct pair pairs[TENT_MAX_RAILS];
 	struct blame blame;
 	struct sched *sched;
+	uint32_t *tier_sets; /* of each buffer of the peer: see places.c */
 	uint64_t wake; /* when sched_run() is due */
 	bool again; /* a task has ended in sched_run() */
 	uint64_t reported_at; /* a failure whose slices have not been sent again, 0: none */
@@ -129,6 +130,7 @@ struct task {
 	struct tent_request request;
 	struct buffer *buffer;
 	const struct desc_buffer *remote;
+	uint32_t place; /* of the two together */
 	uint64_t *cuts;
 	uint32_t n_cuts;
 	enum task_state state;
@@ -216,6 +218,12 @@ void buffers_free(struct tent *t);
 
 /* segment.c */
 void segment_free(struct tent_segment *s);
+
+/* places.c: where memory is, here and at the peer, as one location of the scheduler. */
+/* The number of locations, and tiers_p[location * pairs + pair], for free(3). -ENOMEM. */
+int places_init(struct tent_segment *s, uint8_t **tiers_p);
+uint32_t place_of(const struct tent_segment *s, const struct buffer *b,
+	const struct desc_buffer *remote);
 
 /* move.c */
 int move_create(struct tent_segment *s);

@@ -61,7 +61,7 @@ struct queue {
 /* A priority class: what waits in queues, or is bound and not posted; see turns.c. */
 struct class
 {
-	uint64_t waiting; /* bytes */
+	uint64_t waiting; /* bytes in queues, and slices that are bound */
 	double served; /* bytes over its weight */
 };
 
@@ -135,9 +135,9 @@ static inline struct list *sched_bound(struct sched *s, uint32_t rail, uint32_t 
 
 bool sched_reachable(const struct sched *s, uint32_t location);
 
-/* Bytes begin to wait, or do not wait any more; bytes are posted. */
-void class_grow(struct sched *s, uint32_t priority, uint64_t bytes);
-void class_shrink(struct sched *s, uint32_t priority, uint64_t bytes);
+/* Something begins to wait, or does not wait any more; bytes are posted. */
+void class_grow(struct sched *s, uint32_t priority, uint64_t n);
+void class_shrink(struct sched *s, uint32_t priority, uint64_t n);
 void class_serve(struct sched *s, uint32_t priority, uint64_t bytes);
 /* Whose turn it is, of those that have something waiting; @without: bits; or SCHED_PRIORITIES. */
 uint32_t class_next(const struct sched *s, uint32_t without);

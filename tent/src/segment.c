@@ -18,6 +18,7 @@ void segment_free(struct tent_segment *s)
 			s->pairs[i].link->ops->destroy(s->pairs[i].link);
 	}
 	blame_fini(s);
+	free(s->tier_sets);
 	sched_destroy(s->sched);
 	ctl_close(&s->ctl);
 	desc_fini(&s->desc);

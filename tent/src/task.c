@@ -108,7 +108,7 @@ static bool start(struct tent_segment *s, uint64_t now, uint32_t id)
 		.user = id,
 		.cuts = k->cuts,
 		.n_cuts = k->n_cuts,
-		.location = k->buffer->location,
+		.location = k->place,
 		.priority = k->request.priority,
 		.write = k->request.op == TENT_WRITE,
 	};
@@ -234,8 +234,7 @@ static int notify(struct tent_segment *s, uint32_t id)
 		if (k->posted >> i & 1)
 			continue;
 		if (state != PAIR_OPEN && state != PAIR_FENCING && !choose_carrier(s, k, i))
-			return fencing(s) ? 0 :
-					    sched_check(s->sched, clock_ns(), k->buffer->location);
+			return fencing(s) ? 0 : sched_check(s->sched, clock_ns(), k->place);
 		if (!post_imm(s, id, i))
 			k->posted |= 1u << i;
 	}

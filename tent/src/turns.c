@@ -11,18 +11,18 @@
 
 static const double weights[SCHED_PRIORITIES] = {16, 4, 1};
 
-void class_grow(struct sched *s, uint32_t priority, uint64_t bytes)
+void class_grow(struct sched *s, uint32_t priority, uint64_t n)
 {
 	struct class *c = &s->classes[priority];
 
 	if (!c->waiting && c->served < s->served)
 		c->served = s->served;
-	c->waiting += bytes;
+	c->waiting += n;
 }
 
-void class_shrink(struct sched *s, uint32_t priority, uint64_t bytes)
+void class_shrink(struct sched *s, uint32_t priority, uint64_t n)
 {
-	s->classes[priority].waiting -= bytes;
+	s->classes[priority].waiting -= n;
 }
 
 void class_serve(struct sched *s, uint32_t priority, uint64_t bytes)
