@@ -275,7 +275,7 @@ static int on_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_
 	switch (msg->type) {
 	case CTL_CONNECTED:
 		if (of_blame)
-			blame_message(s, msg);
+			blame_answer(s, msg);
 		else
 			on_connected(s, p, msg, now);
 		return 0;

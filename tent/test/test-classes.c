@@ -114,6 +114,34 @@ static void the_past_does_not_count(void)
 	}
 }
 
+/* Nor is what a class has left to others while it was idle owed to it. */
+static void idleness_earns_nothing(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		uint64_t bytes[SCHED_PRIORITIES];
+		struct fake f;
+		uint32_t from;
+
+		start(&f, modes[i], 3);
+		for (int n = 0; n < 20; n++)
+			submit(&f, 0, 31 * SLICE);
+		fake_run(&f);
+		fake_drain(&f);
+		from = f.n_posts;
+		for (int n = 0; n < 3; n++) {
+			submit(&f, 2, 31 * SLICE);
+			submit(&f, 0, 31 * SLICE);
+		}
+		fake_run(&f);
+		end_posts(&f, 50);
+		count(&f, from, bytes);
+		CHECK(bytes[2] <= 6 * SLICE);
+		fake_drain(&f);
+		CHECK(!f.failed && sched_idle(f.s));
+		fake_fini(&f);
+	}
+}
+
 /* Slices of a rail that fails keep their class. */
 static void failures_keep_the_class(void)
 {
@@ -192,6 +220,7 @@ int main(int argc, char **argv)
 		TEST(shares_follow_weights),
 		TEST(nothing_is_kept_free),
 		TEST(the_past_does_not_count),
+		TEST(idleness_earns_nothing),
 		TEST(failures_keep_the_class),
 		TEST(long_slices_leave_room),
 		TEST(priorities_are_checked),

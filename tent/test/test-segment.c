@@ -284,13 +284,21 @@ static void sets_of_tiers_have_a_limit(void)
 	CHECK_EQ(sets.n, SCHED_MAX_LOCATIONS);
 }
 
-/* Nobody is accused unless a message has cleared the other end. */
+/* Nobody is accused whose message was not lost while the other's arrived. */
 static void two_messages_have_a_verdict(void)
 {
-	CHECK_EQ(blame_verdict(true, true), TENT_FAULT_PATH);
-	CHECK_EQ(blame_verdict(true, false), TENT_FAULT_PEER_PORT);
-	CHECK_EQ(blame_verdict(false, true), TENT_FAULT_OWN_PORT);
-	CHECK_EQ(blame_verdict(false, false), TENT_FAULT_UNKNOWN);
+	static const enum tent_fault verdicts[3][3] = {
+		[MESSAGE_NONE] = {TENT_FAULT_UNKNOWN, TENT_FAULT_UNKNOWN, TENT_FAULT_UNKNOWN},
+		[MESSAGE_LOST] = {TENT_FAULT_UNKNOWN, TENT_FAULT_UNKNOWN, TENT_FAULT_OWN_PORT},
+		[MESSAGE_ARRIVED] = {TENT_FAULT_UNKNOWN, TENT_FAULT_PEER_PORT, TENT_FAULT_PATH},
+	};
+
+	for (int ours = 0; ours < 3; ours++) {
+		for (int theirs = 0; theirs < 3; theirs++)
+			CHECK_EQ(blame_verdict((enum blame_message)ours,
+					 (enum blame_message)theirs),
+				verdicts[ours][theirs]);
+	}
 	CHECK(!strcmp(tent_fault_name(TENT_FAULT_REFUSED), "refused"));
 	CHECK(!strcmp(tent_fault_name((enum tent_fault)99), "?"));
 }
