@@ -13,6 +13,7 @@
 
 #include "meet.h"
 #include "row.h"
+#include "trace.h"
 
 static int failed(const char *what, int err, const struct tent_why *why)
 {
@@ -269,6 +270,19 @@ static int all_rows(struct tent *t, struct tent_segment *s, const struct move_op
 	return status || !o->prometheus ? status : write_prometheus(t, o->prometheus);
 }
 
+static int traced_rows(struct tent *t, struct tent_segment *s, const struct move_options *o,
+	const struct row_memory *m, FILE *json)
+{
+	struct trace *trace = NULL;
+	int err = o->trace ? trace_start(s, o->trace, &trace) : 0, status;
+
+	if (err)
+		return failed(o->trace, err, NULL);
+	status = all_rows(t, s, o, m, json);
+	err = trace_stop(trace);
+	return err ? failed(o->trace, err, NULL) : status;
+}
+
 static int with_segment(struct tent *t, struct tent_segment *s, const struct move_options *o)
 {
 	uint64_t need = memory_needed(o);
@@ -293,7 +307,7 @@ static int with_segment(struct tent *t, struct tent_segment *s, const struct mov
 	if (status)
 		return status;
 	m = (struct row_memory){memory, memory + need, remote.addr};
-	status = all_rows(t, s, o, &m, json);
+	status = traced_rows(t, s, o, &m, json);
 	if (json && json != stdout ? fclose(json) : fflush(stdout))
 		status = failed(o->json ? o->json : "output", -EIO, NULL);
 	return status;

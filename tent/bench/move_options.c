@@ -35,6 +35,7 @@ const char move_usage[] =
 	"  --check            compare every byte; the times then hold the comparing as well\n"
 	"  --stats            what each rail carried, at the end\n"
 	"  --prometheus FILE  the same as text for Prometheus; - is standard output\n"
+	"  --trace FILE       what each rail has carried over time, CSV, a row per rail and 10 ms\n"
 	"  --json FILE        one JSON object per row, on a line; - is standard output\n"
 	"  --help\n"
 	"\n"
@@ -160,6 +161,7 @@ enum {
 	OPT_STATS,
 	OPT_JSON,
 	OPT_PROMETHEUS,
+	OPT_TRACE,
 };
 
 #define BOTH                                                                                       \
@@ -192,6 +194,7 @@ static const struct option client_options[] = {
 	{"stats", no_argument, NULL, OPT_STATS},
 	{"json", required_argument, NULL, OPT_JSON},
 	{"prometheus", required_argument, NULL, OPT_PROMETHEUS},
+	{"trace", required_argument, NULL, OPT_TRACE},
 	{NULL, 0, NULL, 0},
 };
 
@@ -249,6 +252,8 @@ static int parse_option(void *options, int opt, const struct arg *a)
 		return parse_name(a, &o->json);
 	case OPT_PROMETHEUS:
 		return parse_name(a, &o->prometheus);
+	case OPT_TRACE:
+		return parse_name(a, &o->trace);
 	default:
 		return parse_both(opt, a, o);
 	}

@@ -20,7 +20,7 @@ enum move_op {
 struct move_options {
 	const char *host; /* of a client; NULL: none was given */
 	const char *address; /* of the engine */
-	const char *config, *json, *prometheus;
+	const char *config, *json, *prometheus, *trace;
 	uint16_t port; /* where client and server meet */
 	uint32_t shm; /* shared-memory rails; 0: adapters */
 	uint64_t memory; /* of a server */

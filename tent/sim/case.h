@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "bound.h"
 #include "net.h"
@@ -60,6 +61,7 @@ struct sim_assume {
 	bool told_links; /* is it told what shared links can carry? */
 	double cost_ns; /* per slice, on the rail */
 	uint64_t bytes; /* of a stream */
+	FILE *trace; /* what each rail has sent, over time; NULL: not */
 };
 
 /* A case with all that is drawn. */

@@ -18,6 +18,7 @@
 #define GAP_NS 20000.0 /* between single requests */
 #define LAST_NS 20e9 /* a run that takes longer has failed */
 
+#define TRACE_NS 2e5
 #define BIN_NS 5e4
 #define WINDOW_BINS 10 /* throughput is looked at over 0.5 ms */
 #define ADAPTED .95
@@ -35,6 +36,7 @@ struct sim {
 	uint64_t to_submit, submitted, requests, open; /* bytes, and requests */
 	double *bins; /* bytes sent */
 	size_t n_bins;
+	uint64_t sent[NET_RAILS], traced; /* traced: how many times all rails have been */
 	double submitted_at[2 * REQUESTS]; /* the second half: urgent ones */
 	uint64_t length[2 * REQUESTS];
 	uint64_t urgent; /* requests */
@@ -193,6 +195,17 @@ static const struct rail_ops ops = {op_post, op_fence, op_probe, op_done};
 
 /* What the rails tell. */
 
+/* A row for each rail, for each time that has passed. */
+static void trace(struct sim *m)
+{
+	for (; m->a->trace && (double)m->traced * TRACE_NS <= m->net.now; m->traced++) {
+		for (uint32_t r = 0; r < m->scene.n_rails; r++)
+			fprintf(m->a->trace, "%.0f,%s%u,%llu\n", (double)m->traced * TRACE_NS / 1e3,
+				m->scene.remote[r] ? "remote" : "local", r,
+				(unsigned long long)m->sent[r]);
+	}
+}
+
 static void on_sent(void *arg, uint32_t rail, const struct net_item *item)
 {
 	struct sim *m = arg;
@@ -211,6 +224,8 @@ static void on_sent(void *arg, uint32_t rail, const struct net_item *item)
 		m->n_bins = n;
 	}
 	m->bins[bin] += (double)item->length;
+	trace(m);
+	m->sent[rail] += item->length;
 }
 
 /* Bytes of a slice that is not completed which are at the peer all the same. */
@@ -481,6 +496,8 @@ static int run(struct sim *m)
 {
 	int err;
 
+	if (m->a->trace)
+		fputs("time_us,rail,bytes\n", m->a->trace);
 	scene_init(&m->scene, m->c, m->a, &m->random);
 	init_net(m);
 	plan_events(m);
