@@ -88,6 +88,23 @@ int softhca_fabric_info(struct softhca_fabric_info *out);
 int softhca_step(void);
 
 /*
+ * softhca_fault_add() - adds a fault rule to the fabric, for messages to come.
+ * @rule: "action=no_answer qpn=0x41 nth=100", one rule as softhca(7) describes them
+ *
+ * Return: its number, from 1; -EINVAL it is no rule; -ENOSPC there is no room for more;
+ * -ENODEV when the process has not opened a device.
+ */
+int softhca_fault_add(const char *rule);
+
+/*
+ * softhca_fault_remove() - removes a rule.
+ * @number: of softhca_fault_add(), or of softhcactl fault list
+ *
+ * Return: how many messages it has hit; -ENOENT there is no such rule; -ENODEV as above.
+ */
+long long softhca_fault_remove(int number);
+
+/*
  * The record: with SOFTHCA_TRACE=1 in the environment each QP and CQ that the process
  * creates gets a ring of its last SOFTHCA_TRACE_DEPTH entries, as long as there are
  * rings left in the fabric (SOFTHCA_TRACE_RINGS).

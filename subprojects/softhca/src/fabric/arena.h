@@ -206,6 +206,9 @@ struct qp {
 	uint32_t recv_held; /* it has begun to receive a message that is not complete */
 	uint32_t held; /* sq_done + 1 of the WQE whose faults have been decided already */
 	uint32_t placed; /* sq_done + 1 of the WQE whose payload has been placed already */
+	uint32_t tapped; /* sq_done + 1 of the WQE whose request has been captured already */
+	uint32_t psns; /* that captured messages have taken since the QP left RESET */
+	uint32_t answered; /* captured messages that its peer has executed */
 	/* Copies that run without the mutex; see xport/copy.h. */
 	uint32_t copy_to; /* 1 + QP that it is copying to, or 0 */
 	uint32_t copy_from; /* 1 + QP that it is receiving a copy from, or 0 */
@@ -218,6 +221,8 @@ struct qp {
 	/* Link model: completion times of the WQEs from sq_done up to link_next. */
 	uint32_t link_first, link_last, link_next;
 	uint64_t link_due[LINK_AHEAD];
+	uint32_t link_announced; /* producer index of the last doorbell, 16 bits */
+	uint32_t link_batch; /* blocks that it announced */
 	/* Strict mode: completions that the program may not have polled yet. */
 	uint32_t strict_first, strict_last;
 	uint32_t strict_free; /* the program may reuse the blocks before this one */
@@ -308,10 +313,38 @@ struct fault_rule {
 	uint64_t hits;
 };
 
+/* What a port has carried since the fabric was made. */
+struct port_counts {
+	uint64_t tx_bytes, rx_bytes; /* payload */
+	uint64_t tx_packets, rx_packets;
+	uint64_t tx_pause_ns, rx_pause_ns; /* that it has asked for, and was asked for */
+};
+
+#define CAPTURE_PATH 512
+
+/* A file that gets the packets that messages would be; see fabric/capture_file.h. */
+struct capture {
+	uint32_t on;
+	uint32_t owner; /* slot of the process that it ends with, or NO_SLOT: with the fabric */
+	uint32_t qpn; /* the only QP whose packets are written, on either side; 0: all */
+	int32_t error; /* -errno that has ended it, or 0 */
+	int32_t failed_pid; /* with error: the process that met it */
+	uint32_t reserved;
+	uint64_t device, inode; /* of the file */
+	uint64_t end; /* bytes of the file that are valid; this and the counts are one step */
+	uint64_t packets; /* in the file */
+	uint64_t messages, bytes; /* that were executed without an error; of their payload */
+	char path[CAPTURE_PATH];
+};
+
+/* Why a message needs a closer look before it is executed. */
+enum attention { ATTEND_FAULTS = 1, ATTEND_CAPTURE = 2 };
+
 struct rail_state {
 	uint32_t link_down;
 	uint32_t reserved;
 	uint64_t link_free[2]; /* time in ns at which the link is idle: outbound, inbound */
+	struct port_counts counts;
 };
 
 struct arena {
@@ -324,12 +357,14 @@ struct arena {
 	uint64_t next_fifo;
 	uint64_t virtual_ns; /* the clock of the link model in virtual time */
 	uint32_t link_mode; /* enum link_mode */
+	uint32_t attention; /* of enum attention; 0: a message is just executed */
 	uint32_t recoveries; /* times that a holder of the mutex died */
 	uint32_t replays; /* of these, with an active journal */
 	uint32_t high[OBJ_KINDS]; /* entries from this index on have never been used */
 	struct softhca_topology topo;
 	struct rail_state rails[SOFTHCA_RAILS_MAX];
 	struct fault_rule faults[FAULT_RULES];
+	struct capture capture;
 	struct journal journal __attribute__((aligned(64)));
 	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a run; 0 ends the list */
 	uint64_t next_copy;

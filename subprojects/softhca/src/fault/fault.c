@@ -295,6 +295,14 @@ int fault_load_env(struct fault_rule rules[FAULT_RULES], char *err, size_t errle
 	return rc;
 }
 
+void fault_changed(struct arena *a)
+{
+	a->attention &= ~(uint32_t)ATTEND_FAULTS;
+	for (size_t i = 0; i < FAULT_RULES; i++)
+		if (a->faults[i].action)
+			a->attention |= ATTEND_FAULTS;
+}
+
 /* Appends to the text. FAULT_TEXT is enough for every key with its longest value. */
 __attribute__((format(printf, 2, 3))) static void append(char text[FAULT_TEXT], const char *fmt,
 	...)

@@ -37,6 +37,9 @@ int fault_parse(const char *text, const char *name, struct fault_rule rules[FAUL
  */
 int fault_load_env(struct fault_rule rules[FAULT_RULES], char *err, size_t errlen);
 
+/* After a change of the rules in an arena: notes whether there are any. The mutex is held. */
+void fault_changed(struct arena *a);
+
 /* Writes a rule as fault_parse() reads it. */
 void fault_format(const struct fault_rule *rule, char text[FAULT_TEXT]);
 

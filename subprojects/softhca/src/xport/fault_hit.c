@@ -12,6 +12,7 @@
 #include "hca/timer.h"
 #include "xport/late.h"
 #include "xport/responder.h"
+#include "xport/tap.h"
 
 #define FOR_EVER_NS (24 * 3600 * 1000000000ull)
 
@@ -67,6 +68,7 @@ static struct answer place_part(struct qp *qp, const struct wqe *w, uint64_t byt
 		part.opcode = OP_WRITE; /* the partial message has no completion */
 	if ((part.opcode != OP_WRITE && part.opcode != OP_READ) || !left || qp->type == QPT_UD)
 		return (struct answer){.verdict = V_DONE};
+	tap_request(qp, w, left);
 	part.length = left;
 	for (part.nsegs = 0; left; part.nsegs++) {
 		struct dma_seg *seg = &part.segs[part.nsegs];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What fault rules do to messages, as a program sees it. Each case has a fabric of its own. */
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "../hca/rig.h"
 #include "softhca.h"
 
+#define FAULT_RULES 64 /* of a fabric */
 #define DST 32768
 #define DELAY_NS 2000000u
 
@@ -251,6 +253,39 @@ static void link_goes_down(void)
 	ibv_ack_async_event(&ev);
 }
 
+/* A program's own rules: numbers, what they have hit, and that they go. */
+static void by_program(void)
+{
+	char rule[96];
+	int first, second;
+
+	CHECK_EQ(softhca_fault_add("action=rnr"), -ENODEV);
+	CHECK_EQ(softhca_fault_remove(1), -ENODEV);
+	open_pair((struct rig_timers){0});
+	snprintf(rule, sizeof(rule), "action=error qpn=0x%x nth=3 syndrome=remote_op",
+		a.qp->qp_num);
+	first = softhca_fault_add(rule);
+	second = softhca_fault_add("action=rnr count=0 opcode=send");
+	CHECK_EQ(first, 1);
+	CHECK_EQ(second, 2);
+	CHECK_EQ(softhca_fault_add("action=none"), -EINVAL);
+	CHECK_EQ(softhca_fault_add(""), -EINVAL);
+	CHECK_EQ(softhca_fault_add("action=rnr; action=rnr"), -EINVAL);
+	write_ends(1, IBV_WC_SUCCESS);
+	write_ends(2, IBV_WC_SUCCESS);
+	CHECK_EQ(softhca_fault_remove(second), 0);
+	CHECK_EQ(softhca_fault_remove(second), -ENOENT);
+	CHECK_EQ(softhca_fault_remove(0), -ENOENT);
+	CHECK_EQ(softhca_fault_remove(FAULT_RULES + 1), -ENOENT);
+	rig_recv(&b, 9, 0, 64);
+	post(3, IBV_WR_SEND, 64);
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_REM_OP_ERR);
+	CHECK_EQ(softhca_fault_remove(first), 1);
+	for (int i = 0; i < FAULT_RULES; i++)
+		CHECK(softhca_fault_add("action=rnr pid=1") > 0);
+	CHECK_EQ(softhca_fault_add("action=rnr pid=1"), -ENOSPC);
+}
+
 static const struct fault_case {
 	const char *name, *rules;
 	void (*run)(void);
@@ -274,6 +309,7 @@ static const struct fault_case {
 		not_meant, 0},
 	{"random", "percent=50 count=0 seed=3 action=rnr", at_random, 0},
 	{"link", "nth=2 action=link_down device=mlx5_0", link_goes_down, 0},
+	{"by-program", "", by_program, 0},
 	{"kill", "nth=4 action=kill bytes=32", not_meant, SIGKILL},
 };
 
