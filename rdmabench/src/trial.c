@@ -63,6 +63,10 @@ static void make_words(struct words *w, const struct trial_attr *a, const struct
 	add(w, "--duration=%g", a->seconds);
 	if (t->burst)
 		add(w, "--burst=%u", t->burst);
+	if (t->control)
+		add(w, "--control=%s", control_names[t->control]);
+	if (t->event)
+		add(w, "--event=%s@%llu", event_names[t->event], (unsigned long long)t->event_at);
 	if (t->bidirectional)
 		add(w, "--bidirectional");
 	if (a->device)

@@ -146,7 +146,7 @@ def bad(_):
     for args in ([], ["--log", ""], ["--log", "l", "extra"], ["--log", "l", "--method", "best"], ["--log", "l", "--tries", "0"],
                  ["--log", "l", "--seed", "-1"], ["--log", "l", "--anomalies", "65"], ["--log", "l", "-D", "0"],
                  ["--log", "l", "--model", "flat"], ["--log", "l", "--gbps", "x"], ["--log", "l", "--p99-us", "0"],
-                 ["--log", "l", "--resume", "--force"], ["--log", "l", "--frobnicate"], ["--log", "l", "--tx-pause", "nan"]):
+                 ["--log", "l", "--resume", "--force"], ["--log", "l", "--fix", "0.qp_num=9"], ["--log", "l", "--fix", "speed=9"], ["--log", "l", "--frobnicate"], ["--log", "l", "--tx-pause", "nan"]):
         r = run(*args, status=2)
         assert r.stderr.count("\n") == 1 and "give" in r.stderr and not r.stdout, (args, r)
     assert "--anomalies" in run("--help").stdout
@@ -158,6 +158,10 @@ def dry_run(tmp):
     out = run("--dry-run", "--tries", 3, "--seed", 5, "-D", ".25").stdout
     lines = [line for line in out.splitlines() if "engine" in line]
     assert lines and not list(tmp.iterdir())
+    many = ["--dry-run", "--tries", 3, "--fix=0.process_num=6"]
+    assert not any("--event=" in run(*many, "--seed", s).stdout for s in range(5))
+    assert any("--event=" in run(*many, "--seed", s, "--events").stdout for s in range(5))
+    assert any("--control=" in run(*many, "--seed", s).stdout for s in range(5))
     for flag in ("--qp-type=", "--request=", "--qp-num=", "--send-batch=", "--recv-batch=", "--duration=0.25"):
         assert all(flag in line for line in lines), (flag, lines[0])
 
@@ -179,6 +183,13 @@ def engine(tmp):
         done = (log / "journal.jsonl").read_text()
         search(log, "--tries", 2, "-D", ".05", "--gbps", 0, "--packets", 0, *compat, "--resume", prefix=prefix)
         assert (log / "journal.jsonl").read_text() == done  # nothing was measured again
+    # Events are tried when they are asked for.
+    o = search(tmp / "events", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=0.event=delay",
+               "--fix=0.event_at=16", "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=mr", prefix=prefix)
+    assert o["failures"] == 0, o
+    assert "'--event=delay@16'" in (tmp / "events" / "reproduce" / "0.sh").read_text()
+    traffic = read_result(tmp / "events" / "result" / "0")[0]["Traffics"][0]
+    assert (traffic["control"], traffic["event"], traffic["event_at"]) == ("mr", "delay", 16), traffic
     script = tmp / "new" / "reproduce" / "0.sh"
     out = subprocess.run([*prefix, script], capture_output=True, text=True, timeout=200).stdout
     point, _ = read_result(tmp / "new" / "result" / "0")

@@ -12,6 +12,7 @@ static void check_runs(const struct point *p)
 		uint32_t processes = point_traffic(p, i, &t);
 
 		CHECK(processes <= 6 && (processes || i));
+		CHECK(p->at[space_dim(i, DIM_EVENT, 0)] || !p->at[space_dim(i, DIM_EVENT_AT, 0)]);
 		if (processes && traffic_check(&t, why, sizeof(why))) {
 			fprintf(stderr, "%s: %s\n", t.pattern_text, why);
 			exit(1);
