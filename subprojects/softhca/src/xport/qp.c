@@ -162,6 +162,7 @@ static int reset(struct qp *qp)
 		return -EINVAL;
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->rq_taken = qp->sq_done = qp->placed = qp->held = 0;
+	qp->tapped = qp->psns = qp->answered = 0;
 	qp->strict_first = qp->strict_last = qp->strict_free = 0;
 	link_clear(qp);
 	qp->retries = qp->rnr_retries = 0;

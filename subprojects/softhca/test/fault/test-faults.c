@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What fault rules do to messages, as a program sees it. Each case has a fabric of its own. */
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -136,6 +137,69 @@ static void partial_write(void)
 	rig_idle(b.rcq);
 }
 
+static struct softhca_counters await_late(void)
+{
+	struct softhca_counters c;
+
+	do {
+		sched_yield();
+		CHECK(!softhca_counters_self(&c));
+	} while (!c.late_placed && !c.late_lost);
+	return c;
+}
+
+/* The sender has been told that it failed, and goes on with its memory: it arrives all the same. */
+static void late_write(void)
+{
+	open_pair((struct rig_timers){0});
+	write_ends(1, IBV_WC_RETRY_EXC_ERR);
+	CHECK_EQ(b.buf[DST], 0);
+	rig_fill(a.buf, 4096, 2);
+	CHECK_EQ(await_late().late_placed, 1);
+	CHECK(rig_same(b.buf + DST, 64, 1));
+}
+
+static void to_error(struct rig *r)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+	CHECK(!ibv_modify_qp(r->qp, &attr, IBV_QP_STATE));
+}
+
+/* The fence: a receiver in the error state lets nothing in any more. */
+static void late_write_after_fence(void)
+{
+	open_pair((struct rig_timers){0});
+	write_ends(1, IBV_WC_RETRY_EXC_ERR);
+	to_error(&b);
+	CHECK_EQ(await_late().late_lost, 1);
+	CHECK_EQ(b.buf[DST], 0);
+}
+
+/* The sender has been told nothing, and gives up by itself. */
+static void late_write_given_up(void)
+{
+	open_pair((struct rig_timers){0});
+	post(1, IBV_WR_RDMA_WRITE, 4096);
+	to_error(&a);
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_WR_FLUSH_ERR);
+	CHECK_EQ(await_late().late_placed, 1);
+	CHECK(rig_same(b.buf + DST, 4096, 1));
+}
+
+/* Who waits long enough sees one WRITE that took its time. */
+static void late_write_waited_for(void)
+{
+	struct softhca_counters c;
+
+	open_pair((struct rig_timers){0});
+	write_ends(1, IBV_WC_SUCCESS);
+	write_ends(2, IBV_WC_SUCCESS);
+	CHECK(rig_same(b.buf + DST, 64, 1));
+	CHECK(!softhca_counters_self(&c));
+	CHECK_EQ(c.late_placed + c.late_lost, 0);
+}
+
 /* A rule of another adapter, another process, another QP does not match. */
 static void not_meant(void)
 {
@@ -232,8 +296,14 @@ static const struct fault_case {
 	{"no-answer", "action=no_answer count=0", no_answer_for_ever, 0},
 	{"delay", "nth=1 action=delay delay_ns=2000000" /* DELAY_NS */, delayed, 0},
 	{"partial", "action=partial bytes=100", partial_write, 0},
+	{"late", "peer=mlx5_0 action=late delay_ns=20000000 syndrome=retry_exceeded", late_write,
+		0},
+	{"late-fenced", "action=late delay_ns=20000000 syndrome=retry_exceeded",
+		late_write_after_fence, 0},
+	{"late-given-up", "action=late delay_ns=20000000", late_write_given_up, 0},
+	{"late-waited-for", "action=late delay_ns=2000000", late_write_waited_for, 0},
 	{"not-meant",
-		"device=mlx5_9 action=error; pid=1 action=error; qpn=0xffffff action=error;"
+		"device=mlx5_9 action=error; peer=mlx5_9 action=error; pid=1 action=error; qpn=0xffffff action=error;"
 		"opcode=read action=error; nth=11 action=error",
 		not_meant, 0},
 	{"random", "percent=50 count=0 seed=3 action=rnr", at_random, 0},
