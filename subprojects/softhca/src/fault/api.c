@@ -34,6 +34,7 @@ API int softhca_fault_add(const char *rule)
 		return -EINVAL; /* a number names one rule */
 	fabric_enter(&saved);
 	r = add_rules(rule);
+	fault_changed(arena());
 	fabric_leave(&saved);
 	return r < 0 ? r : r + 1;
 }
@@ -53,6 +54,7 @@ API long long softhca_fault_remove(int number)
 	if (r->action) {
 		hits = (long long)r->hits;
 		*r = (struct fault_rule){0};
+		fault_changed(arena());
 	}
 	fabric_leave(&saved);
 	return hits;
