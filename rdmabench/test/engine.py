@@ -8,6 +8,7 @@ import atexit
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import struct
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-case, exe, runner = sys.argv[1:4]
+case, exe, runner = sys.argv[1], *map(os.path.abspath, sys.argv[2:4])
 FABRIC = ["--fabric", f"rdmabench-{case}-{os.getpid()}"]
 VERSION = 2  # of the protocol
 HANG = 100  # seconds, after which a run counts as hanging
@@ -277,6 +278,59 @@ def incast():
         assert c.returncode == 0 and json.loads(out)["run"] == "many", out
     o, _ = server.end()
     assert o["received"]["messages"] == 400 and len(o["peers"]) == 2 and o["role"] == "server", o
+
+
+SSH = r"""#!/bin/sh
+# ssh OPTION... -- HOST COMMAND, where each host has a directory of its own
+while [ "$1" != -- ]; do shift; done
+[ -d "HOSTS/$2" ] || exit 255
+cd "HOSTS/$2" && exec sh -c "$3"
+"""
+
+
+def machines():
+    """Three machines (each a host name, a device and a file system of its own): incast, and what all have measured."""
+    if os.geteuid() and "RDMABENCH_NAMESPACE" not in os.environ:  # host names are root's
+        os.environ["RDMABENCH_NAMESPACE"] = "1"
+        if subprocess.run(["unshare", "-Ur", "true"], stderr=subprocess.DEVNULL).returncode:
+            print("skipped: this user may have no namespaces")
+            sys.exit(77)
+        os.execvp("unshare", ["unshare", "-Ur", sys.executable, *sys.argv])
+    tmp = tempfile.mkdtemp()
+    pathlib.Path(tmp, "topology").write_text("".join(f"name=mlx5_{i} link=roce netdev=lo\n" for i in range(3)))
+    pathlib.Path(tmp, "ssh").write_text(SSH.replace("HOSTS", tmp))
+    os.chmod(tmp + "/ssh", 0o755)
+    hca = ["--topology", tmp + "/topology"]
+
+    def on(host, *args):
+        os.makedirs(f"{tmp}/{host}", exist_ok=True)
+        line = command("--json", "-", "--stats-dir", "stats", *args, hca=hca)
+        return subprocess.Popen(["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host, *line],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=f"{tmp}/{host}")
+
+    port = free_port()
+    server = on("alpha", "--hosts", 2, "--run", "incast", "-d", "mlx5_0", "-p", port)
+    while "waiting" not in server.stderr.readline():
+        assert server.poll() is None
+    args = ["-b", "--check", "-n", 500, "--op", "s", "-s", 100, "-p", port, "127.0.0.1"]
+    processes = [server, *(on(host, "-d", device, *args) for host, device in (("beta", "mlx5_1"), ("gamma", "mlx5_2")))]
+    reports = []
+    for p in processes:
+        out, err = p.communicate(timeout=HANG)
+        assert p.returncode == 0, err
+        reports.append(json.loads(out))
+    assert [r["device"] for r in reports] == ["mlx5_0", "mlx5_1", "mlx5_2"] and all(r["mismatches"] == 0 for r in reports)
+    assert reports[0]["received"]["messages"] == 1000 and {r["run"] for r in reports} == {"incast"}, reports
+    # Each machine has files of its own; all are collected from one of them, the one that is off is named.
+    files = [sorted(p.name for p in pathlib.Path(tmp, h, "stats", "incast").iterdir()) for h in ("alpha", "beta", "gamma")]
+    assert all(len(f) == 2 and f[0].startswith(h + "-") for f, h in zip(files, ("alpha", "beta", "gamma"))), files
+    r = subprocess.run([exe, "collect", "--json", "-", "--run", "incast", "--host", "beta", "--host", "gamma", "--host", "delta",
+                        "stats"], capture_output=True, text=True, cwd=tmp + "/alpha", timeout=HANG,
+                       env={**os.environ, "PATH": f"{tmp}:{os.environ['PATH']}"})
+    o = json.loads(r.stdout)
+    assert o["latency_samples"] == sum(x["latency_ns"]["samples"] for x in reports) == 2000, (o, r.stderr)
+    assert "delta" in r.stderr and len(o["skipped"]) == 1, r.stderr
+    shutil.rmtree(tmp)
 
 
 def differ():
