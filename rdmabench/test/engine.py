@@ -441,14 +441,21 @@ def killed():
 
 
 def larger():
-    """A larger batch of larger messages takes longer, on a link that has a rate."""
+    """Larger messages and larger batches take longer, on a link that has a rate: never less than the link needs."""
     with tempfile.NamedTemporaryFile("w") as f:
-        f.write("name=mlx5_0 link=ib rate_mbps=1000\n")
+        f.write("name=mlx5_0 link=ib rate_mbps=100\n")
         f.flush()
         hca = ["--topology", f.name, "--link", "real"]
-        low = report("--fork", "-n", 64, "-s", 1024, "-l", 16, "-t", 16, hca=hca)["latency_ns"]["min"]
-        high = report("--fork", "-n", 256, "-s", 8192, "-l", 64, "-t", 64, hca=hca)["latency_ns"]["min"]
-        assert low >= 16 * 1024 * 8 and high >= 64 * 8192 * 8 and high > low, (low, high)
+        sizes, batches = (1024, 8192, 65536), (1, 16, 64)
+
+        def shortest(size, batch):  # of as many as make about 4 MiB, as a busy machine prolongs some
+            n = max(1, min(50, (1 << 22) // (size * batch))) * batch
+            return report("--fork", "-n", n, "-s", size, "-l", batch, "-t", batch, hca=hca)["latency_ns"]["min"]
+
+        least = {(s, b): shortest(s, b) for s in sizes for b in batches}
+        for (s, b), ns in least.items():
+            assert ns >= s * b * 80, least
+            assert all(ns < least[t, c] for t in sizes for c in batches if t >= s and c >= b and (t, c) != (s, b)), least
 
 
 def delayed():

@@ -255,6 +255,11 @@ static void traffic_comes_back(void)
 	b = body_of(bytes, n);
 	CHECK_EQ(wire_get_traffic(&b, &back, why), -EINVAL);
 	CHECK_EQ(wire_put_traffic(bytes, n - 1, &t), 0);
+	traffic_init(&t);
+	n = wire_put_traffic(bytes, sizeof(bytes), &t);
+	bytes[1] |= 0x10; /* a flag that this version does not have */
+	b = body_of(bytes, n);
+	CHECK_EQ(wire_get_traffic(&b, &back, why), -EBADMSG);
 }
 
 /* What another version might mean by it is not guessed. */
