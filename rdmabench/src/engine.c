@@ -476,6 +476,7 @@ static int both(const struct engine_options *o)
 		return 1;
 	}
 	quiet.json = NULL;
+	quiet.device.name = o->server_device ? o->server_device : o->device.name;
 	fflush(stdout);
 	child = fork();
 	if (!child) {

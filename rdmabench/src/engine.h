@@ -16,6 +16,7 @@ struct engine_options {
 	struct side_device device;
 	struct traffic t;
 	bool fork; /* both roles, on this machine */
+	const char *server_device; /* with fork; NULL: the same */
 	bool all; /* runs with one size after another */
 	uint32_t first_size, last_size;
 	bool more; /* not the first of these */

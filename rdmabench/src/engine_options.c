@@ -49,6 +49,7 @@ const char engine_usage[] =
 	"  --check              generate payloads and compare every one\n"
 	"Where\n"
 	"  -d, --ib-dev NAME    device (the first)\n"
+	"  --server-dev NAME    device of the server, with --fork (the same)\n"
 	"  -i, --ib-port N      its port (1)\n"
 	"  -x, --gid-index N    GID (RoCE: v2, IPv4 if there is one; InfiniBand: none)\n"
 	"  -p, --port N         of TCP, for the set-up (18515)\n"
@@ -80,6 +81,7 @@ enum {
 	OPT_CONTROL_EVERY,
 	OPT_EVENT,
 	OPT_CHECK,
+	OPT_SERVER_DEV,
 	OPT_HOSTS,
 	OPT_TIMEOUT,
 	OPT_HW_TS,
@@ -126,6 +128,7 @@ static const struct option long_options[] = {
 	{"qp-timeout", required_argument, NULL, 'u'},
 	{"check", no_argument, NULL, OPT_CHECK},
 	{"ib-dev", required_argument, NULL, 'd'},
+	{"server-dev", required_argument, NULL, OPT_SERVER_DEV},
 	{"ib-port", required_argument, NULL, 'i'},
 	{"gid-index", required_argument, NULL, 'x'},
 	{"port", required_argument, NULL, 'p'},
@@ -289,6 +292,8 @@ static int parse_place(struct partial *p, int val, const struct arg *a)
 		return read_gid(a, &o->device.gid_index);
 	case 'p':
 		return arg_u32(a, 1, 65535, &o->port);
+	case OPT_SERVER_DEV:
+		return arg_text(a, "a device like mlx5_1", &o->server_device);
 	case OPT_HOSTS:
 		return arg_u32(a, 1, SIDE_PEERS_MAX, &o->hosts);
 	case OPT_TIMEOUT:
@@ -335,7 +340,8 @@ static int parse_option(void *arg, int val, const struct arg *a)
 		return parse_requests(arg, val, a);
 	if (val < 256 ? !!strchr("cnDmu", val) : val >= OPT_RATE && val <= OPT_EVENT)
 		return parse_course(arg, val, a);
-	if (val < 256 || val == OPT_HOSTS || val == OPT_TIMEOUT || val == OPT_FORK)
+	if (val < 256 || val == OPT_SERVER_DEV || val == OPT_HOSTS || val == OPT_TIMEOUT ||
+		val == OPT_FORK)
 		return parse_place(arg, val, a);
 	return parse_output(arg, val, a);
 }
@@ -407,6 +413,9 @@ static int check_together(const struct engine_options *o, char *why, size_t size
 	if (o->fork && (o->host || o->hosts != 1))
 		return args_fail(why, size,
 			"--fork has its own client: give no host and no --hosts");
+	if (o->server_device && !o->fork)
+		return args_fail(why, size,
+			"--server-dev is of a server that --fork starts: give --ib-dev there");
 	if (o->host && o->hosts != 1)
 		return args_fail(why, size, "--hosts is the server's: give it there");
 	return 0;

@@ -33,6 +33,7 @@ static const char usage[] =
 	"  --no-features        do not look for minimal feature sets\n"
 	"  -D, --duration S     seconds of traffic per point, .01 to 3600 (1)\n"
 	"  -d, --ib-dev NAME    device (the first)\n"
+	"  --peer-dev NAME      device at the other end (the same)\n"
 	"  --compat             statistics as older tools write and merge them\n"
 	"  --model NAME         no device, but a known landscape: corner, interior or deceptive\n"
 	"What is an anomaly\n"
@@ -66,6 +67,7 @@ enum {
 	OPT_ANOMALIES,
 	OPT_NO_FEATURES,
 	OPT_EVENTS,
+	OPT_PEER_DEV,
 	OPT_FIX,
 	OPT_COMPAT,
 	OPT_MODEL,
@@ -88,6 +90,7 @@ static const struct option long_options[] = {
 	{"tries", required_argument, NULL, OPT_TRIES},
 	{"anomalies", required_argument, NULL, OPT_ANOMALIES},
 	{"events", no_argument, NULL, OPT_EVENTS},
+	{"peer-dev", required_argument, NULL, OPT_PEER_DEV},
 	{"fix", required_argument, NULL, OPT_FIX},
 	{"no-features", no_argument, NULL, OPT_NO_FEATURES},
 	{"duration", required_argument, NULL, 'D'},
@@ -173,6 +176,8 @@ static int parse_option(void *arg, int val, const struct arg *a)
 		return arg_real(a, .01, 3600, &o->trial.seconds);
 	case 'd':
 		return arg_text(a, "a device like mlx5_0", &o->trial.device);
+	case OPT_PEER_DEV:
+		return arg_text(a, "a device like mlx5_1", &o->trial.peer);
 	case OPT_MODEL:
 		o->has_model = true;
 		return arg_word(a, model_names, &o->model);
@@ -219,6 +224,8 @@ static int parse(int argc, char **argv, struct options *o, char *why, size_t siz
 		return args_fail(why, size, "where to write: give --log");
 	if (o->resume && o->force)
 		return args_fail(why, size, "give either --resume or --force");
+	if (o->trial.peer && !o->trial.device)
+		return args_fail(why, size, "--peer-dev has another end: give --ib-dev, too");
 	if (!o->events)
 		leave_out_events(&o->x.fixed);
 	return 0;
@@ -286,13 +293,14 @@ static json_t *header_json(const struct options *o)
 {
 	const struct rules *r = &o->x.rules;
 
-	return json_pack("{s:i s:s s:I s:i s:i s:b s:o s:s s:f s:b s:s s:[f,f,f,f,f]}", "version",
-		2, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed, "tries",
-		(int)o->x.tries, "anomalies", (int)o->x.anomalies, "features", o->x.features,
-		"fixed", fixed_json(&o->x.fixed), "model",
+	return json_pack("{s:i s:s s:I s:i s:i s:b s:o s:s s:f s:b s:s s:s s:[f,f,f,f,f]}",
+		"version", 2, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
+		"tries", (int)o->x.tries, "anomalies", (int)o->x.anomalies, "features",
+		o->x.features, "fixed", fixed_json(&o->x.fixed), "model",
 		o->has_model ? model_names[o->model] : "", "duration_s", o->trial.seconds, "compat",
-		o->trial.compat, "device", o->trial.device ? o->trial.device : "", "rules",
-		r->tx_pause, r->rx_pause, r->gbps, r->packets, r->p99_ns);
+		o->trial.compat, "device", o->trial.device ? o->trial.device : "", "peer",
+		o->trial.peer ? o->trial.peer : "", "rules", r->tx_pause, r->rx_pause, r->gbps,
+		r->packets, r->p99_ns);
 }
 
 static const char *kind_name(enum anomaly kind)

@@ -217,6 +217,18 @@ def control():
     assert o["errors"] == 0 and o["sent"]["messages"] == 4000, o
 
 
+def devices():
+    """Two devices of a machine: what one sends the other receives."""
+    hca = ["-n", "2"]
+    o = report("--fork", "-d", "mlx5_0", "--server-dev", "mlx5_1", "--check", "-n", 100, "-s", 5000, hca=hca)
+    assert o["device"] == "mlx5_0" and o["mismatches"] == 0, o
+    c = o["counters"]
+    assert c["tx_vport_rdma_unicast_bytes"] == 500000 and c["rx_vport_rdma_unicast_bytes"] == 0, c
+    o = report("--fork", "-d", "mlx5_1", "--server-dev", "mlx5_0", "--op", "r", "-n", 100, "-s", 5000, hca=hca)
+    assert o["counters"]["rx_vport_rdma_unicast_bytes"] == 500000 and o["counters"]["tx_vport_rdma_unicast_bytes"] == 0, o
+    assert "give" in run("--server-dev", "mlx5_1", status=2).stderr
+
+
 def planted():
     """An event happens at the n-th message of the first QP, and nowhere else."""
     o = report("--fork", "--check", "-n", 300, "-q", 2, "-s", 64, "-u", 10, "--event", "drop@100")

@@ -146,7 +146,7 @@ def bad(_):
     for args in ([], ["--log", ""], ["--log", "l", "extra"], ["--log", "l", "--method", "best"], ["--log", "l", "--tries", "0"],
                  ["--log", "l", "--seed", "-1"], ["--log", "l", "--anomalies", "65"], ["--log", "l", "-D", "0"],
                  ["--log", "l", "--model", "flat"], ["--log", "l", "--gbps", "x"], ["--log", "l", "--p99-us", "0"],
-                 ["--log", "l", "--resume", "--force"], ["--log", "l", "--fix", "0.qp_num=9"], ["--log", "l", "--fix", "speed=9"], ["--log", "l", "--frobnicate"], ["--log", "l", "--tx-pause", "nan"]):
+                 ["--log", "l", "--resume", "--force"], ["--log", "l", "--peer-dev", "mlx5_1"], ["--log", "l", "--fix", "0.qp_num=9"], ["--log", "l", "--fix", "speed=9"], ["--log", "l", "--frobnicate"], ["--log", "l", "--tx-pause", "nan"]):
         r = run(*args, status=2)
         assert r.stderr.count("\n") == 1 and "give" in r.stderr and not r.stdout, (args, r)
     assert "--anomalies" in run("--help").stdout
@@ -190,6 +190,19 @@ def engine(tmp):
     assert "'--event=delay@16'" in (tmp / "events" / "reproduce" / "0.sh").read_text()
     traffic = read_result(tmp / "events" / "result" / "0")[0]["Traffics"][0]
     assert (traffic["control"], traffic["event"], traffic["event_at"]) == ("mr", "delay", 16), traffic
+    # Between two devices the directions differ: what the counters of the first one say, and where clients and servers are.
+    fixed = ["--fix=0.process_num=1", "--fix=1.process_num=1", "--fix=0.bidirectional=0", "--fix=1.bidirectional=0",
+             "--fix=0.requests=1", "--fix=1.requests=1", "--fix=0.request0.op=s", "--fix=1.request0.op=s"]
+    for way, first, second in (("none", "'--ib-dev=mlx5_0' '--server-dev=mlx5_1'", None),
+                               ("reverse", "'--ib-dev=mlx5_0' '--server-dev=mlx5_1'", "'--ib-dev=mlx5_1' '--server-dev=mlx5_0'"),
+                               ("loopback", "'--ib-dev=mlx5_0' '--server-dev=mlx5_1'", "'--ib-dev=mlx5_0' '--stats-dir=")):
+        search(tmp / f"way-{way}", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "-d", "mlx5_0", "--peer-dev", "mlx5_1",
+               f"--fix=1.direction={way}", *fixed, prefix=[*prefix, "-n", "2"])
+        lines = [x for x in (tmp / f"way-{way}" / "reproduce" / "0.sh").read_text().splitlines() if "engine" in x]
+        assert first in lines[0] and (second is None or second in lines[1]) and len(lines) == 1 + bool(second), lines
+        six = read_result(tmp / f"way-{way}" / "result" / "0")[1][1]
+        assert float(six["tx_vport_rdma_unicast_bytes"]) > 0, six
+        assert (float(six["rx_vport_rdma_unicast_bytes"]) > 0) == (way != "none"), (way, six)
     script = tmp / "new" / "reproduce" / "0.sh"
     out = subprocess.run([*prefix, script], capture_output=True, text=True, timeout=200).stdout
     point, _ = read_result(tmp / "new" / "result" / "0")

@@ -96,6 +96,8 @@ static const char *const bad[] = {
 	"--hosts 2 server",
 	"--timeout 0",
 	"--fork server",
+	"--server-dev mlx5_1",
+	"--server-dev \"\" --fork",
 	"--fork --hosts 2",
 	"--json \"\"",
 	"--stats-dir \"\"",
