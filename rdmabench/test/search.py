@@ -201,7 +201,7 @@ def engine(tmp):
         lines = [x for x in (tmp / f"way-{way}" / "reproduce" / "0.sh").read_text().splitlines() if "engine" in x]
         assert first in lines[0] and (second is None or second in lines[1]) and len(lines) == 1 + bool(second), lines
         six = read_result(tmp / f"way-{way}" / "result" / "0")[1][1]
-        assert float(six["tx_vport_rdma_unicast_bytes"]) > 0, six
+        assert float(six["tx_vport_rdma_unicast_bytes"]) > 0 and six["source"] == "port", six
         assert (float(six["rx_vport_rdma_unicast_bytes"]) > 0) == (way != "none"), (way, six)
     script = tmp / "new" / "reproduce" / "0.sh"
     out = subprocess.run([*prefix, script], capture_output=True, text=True, timeout=200).stdout
