@@ -166,6 +166,23 @@ def dry_run(tmp):
         assert all(flag in line for line in lines), (flag, lines[0])
 
 
+def without_counters(tmp):
+    """A port that does not have the six counters: the engines' own counts stand for them, and there are no pauses."""
+    fabric = f"rdmabench-search-{os.getpid()}-none"
+    member = subprocess.Popen([runner, "--fabric", fabric, "sh", "-c",
+                               "exec 3< /sys/class/infiniband/mlx5_0/node_type && echo up && read wait"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # which keeps the fabric
+    assert member.stdout.readline() == b"up\n"
+    for p in pathlib.Path(f"/dev/shm/softhca-{os.getuid()}-{fabric}/sys").rglob("hw_counters"):
+        shutil.rmtree(p)
+    search(tmp / "own", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=1.direction=none",
+           prefix=[runner, "--fabric", fabric])
+    six = read_result(tmp / "own" / "result" / "0")[1][1]
+    assert six["source"] == "engine" and float(six["tx_vport_rdma_unicast_bytes"]) > 0, six
+    assert six["tx_vport_rdma_unicast_bytes"] == six["rx_vport_rdma_unicast_bytes"] and six["tx_prio3_pause_duration"] == "0.0", six
+    member.communicate(b"\n", timeout=100)
+
+
 def engine(tmp):
     """Engines, their statistics files, the result: for both kinds of statistics."""
     prefix = [runner, "--fabric", f"rdmabench-search-{os.getpid()}"]
@@ -203,6 +220,7 @@ def engine(tmp):
         six = read_result(tmp / f"way-{way}" / "result" / "0")[1][1]
         assert float(six["tx_vport_rdma_unicast_bytes"]) > 0 and six["source"] == "port", six
         assert (float(six["rx_vport_rdma_unicast_bytes"]) > 0) == (way != "none"), (way, six)
+    without_counters(tmp)
     script = tmp / "new" / "reproduce" / "0.sh"
     out = subprocess.run([*prefix, script], capture_output=True, text=True, timeout=200).stdout
     point, _ = read_result(tmp / "new" / "result" / "0")
