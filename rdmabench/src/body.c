@@ -33,6 +33,10 @@ size_t wire_put_traffic(uint8_t *to, size_t size, const struct traffic *t)
 	wire_put(&b, flags_of(t), 1);
 	wire_put(&b, t->mtu, 1);
 	wire_put(&b, t->qp_timeout, 1);
+	wire_put(&b, t->retries, 1);
+	wire_put(&b, t->reads, 1);
+	wire_put(&b, t->sl, 1);
+	wire_put(&b, t->traffic_class, 1);
 	wire_put(&b, t->qps, 4);
 	wire_put(&b, t->depth, 4);
 	wire_put(&b, t->send_batch, 4);
@@ -67,6 +71,10 @@ int wire_get_traffic(struct wire_buf *b, struct traffic *t_p, char why[WIRE_TEXT
 	t.again = flags & FLAG_AGAIN;
 	t.mtu = (uint8_t)wire_get(b, 1);
 	t.qp_timeout = (uint8_t)wire_get(b, 1);
+	t.retries = (uint8_t)wire_get(b, 1);
+	t.reads = (uint8_t)wire_get(b, 1);
+	t.sl = (uint8_t)wire_get(b, 1);
+	t.traffic_class = (uint8_t)wire_get(b, 1);
 	t.qps = (uint32_t)wire_get(b, 4);
 	t.depth = (uint32_t)wire_get(b, 4);
 	t.send_batch = (uint32_t)wire_get(b, 4);

@@ -42,6 +42,10 @@ const char engine_usage[] =
 	"  -I, --inline-size N  up to N bytes travel in the request, 0 to 220 (220)\n"
 	"  -m, --mtu BYTES      256, 512, 1024, 2048 or 4096 (of the port)\n"
 	"  -u, --qp-timeout N   4.096 us * 2^N until a request is repeated (14)\n"
+	"  --retry-count N      repetitions after which a QP fails, 0 to 7 (7)\n"
+	"  -o, --outs N         READs and atomics outstanding, 1 to 16 (4)\n"
+	"  -S, --sl N           service level, 0 to 15 (0)\n"
+	"  --tclass N           traffic class, 0 to 255 (0); on RoCE v2 DSCP * 4\n"
 	"  --control KIND       beside it, now and then: mr, qp, modify, or a request that must fail:\n"
 	"                       rkey, lkey (none)\n"
 	"  --control-every US   of that (1000)\n"
@@ -77,6 +81,8 @@ enum {
 	OPT_RATE,
 	OPT_BURST,
 	OPT_BURST_PAUSE,
+	OPT_RETRY_COUNT,
+	OPT_TCLASS,
 	OPT_CONTROL,
 	OPT_CONTROL_EVERY,
 	OPT_EVENT,
@@ -120,6 +126,11 @@ static const struct option long_options[] = {
 	{"rate", required_argument, NULL, OPT_RATE},
 	{"burst", required_argument, NULL, OPT_BURST},
 	{"burst-pause", required_argument, NULL, OPT_BURST_PAUSE},
+	{"retry-count", required_argument, NULL, OPT_RETRY_COUNT},
+	{"retry_count", required_argument, NULL, OPT_RETRY_COUNT},
+	{"outs", required_argument, NULL, 'o'},
+	{"sl", required_argument, NULL, 'S'},
+	{"tclass", required_argument, NULL, OPT_TCLASS},
 	{"control", required_argument, NULL, OPT_CONTROL},
 	{"control-every", required_argument, NULL, OPT_CONTROL_EVERY},
 	{"event", required_argument, NULL, OPT_EVENT},
@@ -266,6 +277,14 @@ static int parse_course(struct partial *p, int val, const struct arg *a)
 		return arg_u32(a, 1, 1u << 30, &t->burst);
 	case OPT_BURST_PAUSE:
 		return arg_u32(a, 1, 1000000, &t->burst_pause_us);
+	case OPT_RETRY_COUNT:
+		return arg_u8(a, 0, 7, &t->retries);
+	case 'o':
+		return arg_u8(a, 1, 16, &t->reads);
+	case 'S':
+		return arg_u8(a, 0, 15, &t->sl);
+	case OPT_TCLASS:
+		return arg_u8(a, 0, 255, &t->traffic_class);
 	case OPT_CONTROL:
 		return read_word(a, control_names, 0, &t->control);
 	case OPT_CONTROL_EVERY:
@@ -338,7 +357,7 @@ static int parse_option(void *arg, int val, const struct arg *a)
 {
 	if (val < 256 ? !!strchr("saQeqtrlIb", val) : val <= OPT_REGIONS || val == OPT_CHECK)
 		return parse_requests(arg, val, a);
-	if (val < 256 ? !!strchr("cnDmu", val) : val >= OPT_RATE && val <= OPT_EVENT)
+	if (val < 256 ? !!strchr("cnDmuoS", val) : val >= OPT_RATE && val <= OPT_EVENT)
 		return parse_course(arg, val, a);
 	if (val < 256 || val == OPT_SERVER_DEV || val == OPT_HOSTS || val == OPT_TIMEOUT ||
 		val == OPT_FORK)
@@ -427,7 +446,7 @@ int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char
 	int first, err;
 
 	traffic_init(&p.o.t);
-	first = args_read(argc, argv, ":c:s:aQ:eq:t:r:l:bn:D:I:m:u:d:i:x:p:", long_options,
+	first = args_read(argc, argv, ":c:s:aQ:eq:t:r:l:bn:D:I:m:u:o:S:d:i:x:p:", long_options,
 		parse_option, &p, why, size);
 	if (first < 0)
 		return first;

@@ -173,6 +173,11 @@ static int add_flow(struct side *s, struct peer *p, uint32_t i)
 		.sq_depth = traffic_sq_depth(&s->t),
 		.mtu = s->t.mtu,
 		.timeout = s->t.qp_timeout,
+		.retry_cnt = s->t.retries,
+		.set = MLX5DVL_SET_RETRY_CNT,
+		.rd_atomic = s->t.reads,
+		.sl = s->t.sl,
+		.traffic_class = s->t.traffic_class,
 		.type = s->t.type,
 		.qkey = s->t.type == MLX5DVL_UD ? SIDE_QKEY : 0};
 	struct flow *f = &p->flows[i];

@@ -24,6 +24,7 @@ void traffic_init(struct traffic *t)
 {
 	*t = (struct traffic){
 		.qp_timeout = 14,
+		.retries = 7,
 		.qps = 1,
 		.depth = 128,
 		.send_batch = 1,
@@ -62,6 +63,9 @@ static int check_ranges(const struct traffic *t, char *why, size_t size)
 		{"the receive depth", t->rx_depth, 0, 32767},
 		{"the MTU", t->mtu, 0, 5},
 		{"the timeout", t->qp_timeout, 1, 31},
+		{"the number of retries", t->retries, 0, 7},
+		{"the number of READs", t->reads, 0, 16},
+		{"the service level", t->sl, 0, 15},
 		{"the inline limit", t->inline_max, 0, MLX5DVL_INLINE_MAX},
 		{"the number of iterations or the duration", t->iterations ? 1 : t->duration_ns, 1,
 			86400000000000ull},

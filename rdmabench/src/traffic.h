@@ -47,6 +47,10 @@ struct traffic {
 	bool check; /* every payload is generated and compared */
 	uint8_t mtu; /* 1 to 5, 0: of the port */
 	uint8_t qp_timeout; /* 4.096 us * 2^n */
+	uint8_t retries; /* after which a QP fails */
+	uint8_t reads; /* READs and atomics outstanding; 0: as mlx5dv-lite has it */
+	uint8_t sl; /* service level */
+	uint8_t traffic_class;
 	uint32_t qps;
 	uint32_t depth; /* requests outstanding per QP */
 	uint32_t send_batch; /* requests per doorbell; the last is signaled */

@@ -178,7 +178,7 @@ def moderation():
                  ["-D", ".1", "-t", 5, "-l", 2], ["-D", ".1", "-c", "UD", "--op", "s"], ["-D", ".1", "--burst", 3]):
         o = report("--fork", "--check", "-Q", 100, "-s", 200, *args)
         t, sent = o["traffic"], o["sent"]["messages"]
-        assert sent > 0 and o["mismatches"] == 0 and o["errors"] == 0 and t["cq_mod"] == 100, o
+        assert sent > t["depth"] * t["qp_num"] and o["mismatches"] == 0 and o["errors"] == 0 and t["cq_mod"] == 100, o
         per = min(100, t["depth"] - t["depth"] % t["send_batch"])
         assert o["latency_ns"]["samples"] <= sent / (per // t["send_batch"] * t["send_batch"]) + t["qp_num"], o
         if t["iterations"]:
@@ -241,6 +241,11 @@ def planted():
     o = report("--fork", "--check", "-n", 300, "-s", 64, "-t", 1, "--event", "delay@300")
     assert o["event_hits"] == 1 and o["latency_ns"]["max"] >= 1000000, o
     assert report("--fork", "-n", 10, "--event", "drop@1000")["event_hits"] == 0
+    # Without repetitions the first one that is lost is the end of the QP.
+    o = report("--fork", "-n", 300, "-s", 64, "-u", 8, "--retry-count", 0, "--event", "drop@100", status=1)
+    assert o["errors"] == 1 and o["event_hits"] == 1 and "timed out" in o["events"][0], o
+    o = report("--fork", "--check", "-n", 300, "--op", "r", "-o", 16, "-S", 3, "--tclass", 96)
+    assert (o["traffic"]["outs"], o["traffic"]["sl"], o["traffic"]["tclass"]) == (16, 3, 96) and o["errors"] == 0, o
     for bad in ("drop", "drop@0", "drop@x", "@1", "fall@1", "none@", "a-name-that-is-too-long@1"):
         r = run("--fork", "--event", bad, status=2)
         assert r.stderr.splitlines()[-1].count("give") == 1, r.stderr

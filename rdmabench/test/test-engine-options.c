@@ -40,6 +40,11 @@ static const char *const bad[] = {
 	"-a --stats-dir d",
 	"-a --stats-file f",
 	"-a --check -t 4096",
+	"--retry-count 8",
+	"-o 0",
+	"-o 17",
+	"-S 16",
+	"--tclass 256",
 	"-Q 0",
 	"-Q 4097",
 	"-Q x",
@@ -169,6 +174,8 @@ static void understands(void)
 	CHECK_EQ(parse("-Q 50 -e --control lkey --control-every 9 --event rnr@12 --hw-ts", &o), 0);
 	CHECK(o.t.moderation == 50 && o.t.sleeps && o.hw_ts && o.t.control == CONTROL_LKEY);
 	CHECK(o.t.control_us == 9 && o.t.event == EVENT_RNR && o.t.event_at == 12);
+	CHECK_EQ(parse("--retry_count 0 -o 16 -S 15 --tclass 255", &o), 0);
+	CHECK(o.t.retries == 0 && o.t.reads == 16 && o.t.sl == 15 && o.t.traffic_class == 255);
 	CHECK_EQ(parse("-a --op r -n 5", &o), 0);
 	CHECK(o.all && o.first_size == 2 && o.last_size == PATTERN_LENGTH_MAX);
 	CHECK(!strcmp(o.t.pattern_text, "r_1_8388608"));

@@ -224,6 +224,10 @@ static void traffic_comes_back(void)
 	t.inline_max = 33;
 	t.burst = 4;
 	t.burst_pause_us = 12;
+	t.retries = 3;
+	t.reads = 9;
+	t.sl = 11;
+	t.traffic_class = 0xa8;
 	t.moderation = 17;
 	t.sleeps = t.again = true;
 	t.control = CONTROL_RKEY;
@@ -247,6 +251,7 @@ static void traffic_comes_back(void)
 	CHECK(back.burst_pause_us == 12 && back.iterations == t.iterations && back.rate == 4242);
 	CHECK(back.duration_ns == t.duration_ns && back.qp_timeout == 14);
 	CHECK(back.moderation == 17 && back.sleeps && back.again);
+	CHECK(back.retries == 3 && back.reads == 9 && back.sl == 11 && back.traffic_class == 0xa8);
 	CHECK(back.control == CONTROL_RKEY && back.control_us == 345);
 	CHECK(back.event == EVENT_RNR && back.event_at == t.event_at);
 	only_whole_bodies(bytes, n, get_traffic);
@@ -271,6 +276,9 @@ static void traffic_out_of_range_is_refused(void)
 	} cases[] = {
 		{offsetof(struct traffic, control), 1, CONTROL_KINDS},
 		{offsetof(struct traffic, event), 1, EVENT_KINDS},
+		{offsetof(struct traffic, retries), 1, 8},
+		{offsetof(struct traffic, reads), 1, 17},
+		{offsetof(struct traffic, sl), 1, 16},
 		{offsetof(struct traffic, moderation), 4, 0},
 		{offsetof(struct traffic, control_us), 4, 0},
 		{offsetof(struct traffic, event_at), 8, 0},
