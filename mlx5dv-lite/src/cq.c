@@ -23,14 +23,22 @@ struct mini_cqe {
 	uint32_t byte_cnt;
 };
 
+void cq_seek(struct mlx5dvl_cq *cq, uint32_t ci)
+{
+	cq->ci = ci;
+	cq->next = (uint8_t *)mlx5dvl_cqe_at_(cq, ci);
+	cq->owner = !!(ci & cq->depth);
+}
+
 void cq_init(struct mlx5dvl_cq *cq, void *buf, uint32_t depth, uint32_t size, uint32_t *record,
 	struct mlx5dvl_srq *srq, struct core *core)
 {
 	cq->cqes = (uint8_t *)buf + (size - sizeof(struct mlx5dvl_cqe));
 	cq->record = record;
-	cq->shift = (uint32_t)__builtin_ctz(size);
+	cq->end = cq->cqes + (size_t)depth * size;
+	cq->stride = size;
 	cq->depth = depth;
-	cq->ci = 0;
+	cq_seek(cq, 0);
 	cq->srq = srq;
 	cq->table = &core->table;
 	/* The owner bit that is wrong for the first lap, so that a poll finds nothing. */
