@@ -75,11 +75,11 @@ int copyrpc_req_detach(struct copyrpc_req *req)
 void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p)
 {
 	const struct chan *ch = &ep->ch;
-	struct copyrpc_stats now = chan_stats(ch);
+	uint32_t calls, messages = chan_unsent(ch, &calls);
 
 	*load_p = (struct copyrpc_ep_load){
-		.open_calls = (uint32_t)(now.calls - ch->stats.calls),
-		.open_replies = (uint32_t)(now.replies - ch->stats.replies),
+		.open_calls = calls,
+		.open_replies = messages - calls,
 		.pending = ch->ncalls,
 		.credit = ch->cr.k * WIRE_BLOCK,
 		.posted = ch->sent * WIRE_BLOCK,

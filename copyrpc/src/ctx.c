@@ -161,7 +161,7 @@ void ctx_end_endpoints(struct copyrpc_ctx *ctx)
 		ep->ended = false;
 		if (!ep->qp)
 			ep_uncount(ep);
-		ctx->handled += chan_end_calls(&ep->ch, ctx->fn, ctx->arg);
+		ctx->handled += chan_end_calls(&ep->ch, &ctx->to);
 		/* Destroyed, and nothing of it is held: nobody can name it any more. */
 		if (!ep->qp && !chan_requests(&ep->ch) && !ep->ended)
 			ep_free(ep);

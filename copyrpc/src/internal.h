@@ -68,7 +68,8 @@ struct copyrpc_ep {
 	bool counted; /* included in n_eps of the context */
 	uint64_t read_at, backoff; /* time of the next READ, 0: not set; its delay after the last */
 	uint64_t seen; /* batches received when the clock was last read */
-	uint64_t asked; /* time of the first probe since the last sign of life; 0: none */
+	uint64_t
+		asked; /* time of the first READ that was due since the last sign of life; 0: none */
 
 	struct slab raw_ids;
 	struct raw_op *raw; /* NULL: never used */
@@ -89,8 +90,7 @@ struct ep_list {
 struct copyrpc_ctx {
 	struct mlx5dvl_cq *recv_cq, *send_cq;
 	struct mlx5dvl_srq *srq;
-	copyrpc_response_fn *fn; /* callback of the running poll */
-	void *arg;
+	struct listener to; /* of the running poll */
 	int handled;
 	unsigned armed;
 	bool fresh; /* an endpoint is EP_DIRTY */
