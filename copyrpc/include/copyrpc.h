@@ -180,6 +180,8 @@ struct copyrpc_ep_attr {
 	uint32_t max_pending; /* 0: the context's */
 	void *user; /* see copyrpc_ep_user() */
 	const struct copyrpc_path *path; /* NULL: the context's; copied */
+	const char *name; /* of the peer, for copyrpc_ep_describe(); copied, up to 63 bytes; may be
+			     NULL */
 };
 
 /*
@@ -248,6 +250,17 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
  * (destroyed). A failed endpoint stays failed: destroy it, create and connect a new one.
  */
 int copyrpc_ep_status(const struct copyrpc_ep *ep);
+
+/*
+ * Writes one line about the endpoint for people, without a newline: device, queue pairs, address and
+ * name of the peer, and why it failed, with the syndrome of the HCA if there is one:
+ *
+ *	mlx5_0 QP 0x118 to QP 0x119 of LID 1 (rank 3): Connection reset by peer: no answer
+ *	(WRITE_IMM, syndrome 0x15, vendor 0x81)
+ *
+ * As snprintf(): at most size bytes with the final zero; returns the length of the whole text.
+ */
+int copyrpc_ep_describe(const struct copyrpc_ep *ep, char *buf, size_t size);
 
 /* The pointer of copyrpc_ep_attr, and the context. */
 void *copyrpc_ep_user(const struct copyrpc_ep *ep);

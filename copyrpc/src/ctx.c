@@ -32,6 +32,8 @@ static void on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_erro
 	struct copyrpc_ep *ep = mlx5dvl_qp_user(qp);
 	bool raw = error->opcode == MLX5DVL_WRITE || error->opcode == MLX5DVL_READ;
 
+	if (!ep->ch.status)
+		ep->error = *error;
 	ep_fail(ep, status_of(error));
 	if (!error->is_recv && raw && error->token != TOKEN_WORD)
 		raw_done(ep, error->token, ep->ch.status);

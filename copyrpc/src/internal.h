@@ -22,6 +22,8 @@
 #define NOT_SEEN UINT64_MAX
 #define NEVER UINT64_MAX
 
+#define EP_NAME_MAX 64
+
 struct raw_op {
 	struct raw_op *next; /* in the list of completed ones */
 	struct copyrpc_ep *ep;
@@ -76,6 +78,13 @@ struct copyrpc_ep {
 
 	struct copyrpc_ep *next, **link_p; /* in the list of the context */
 	void *user;
+	struct copyrpc_path path;
+	char name[EP_NAME_MAX]; /* of the peer, for messages */
+	bool named; /* by its attributes */
+	uint64_t owner, peer_owner; /* random, see copyrpc_tcp.h; 0: none */
+	uint32_t qpn;
+	struct mlx5dvl_qp_info peer;
+	struct mlx5dvl_error error; /* the completion that ended it; syndrome 0: none did */
 	void *memory; /* receive ring, send ring, words */
 	size_t memory_len;
 	struct mlx5dvl_mr mr_own; /* send ring, and `peer` of the words */

@@ -71,6 +71,40 @@ static int syndrome_errno(uint8_t syndrome)
 	}
 }
 
+const char *mlx5dvl_syndrome_text(uint8_t syndrome)
+{
+	switch (syndrome) {
+	case 0x01:
+		return "wrong length";
+	case 0x02:
+		return "wrong request";
+	case 0x04:
+		return "no access to local memory";
+	case 0x05:
+		return "flushed after another error";
+	case 0x06:
+		return "memory window";
+	case 0x10:
+		return "wrong response";
+	case 0x11:
+		return "wrong access to local memory";
+	case 0x12:
+		return "the peer refused the request";
+	case 0x13:
+		return "no access to the peer's memory";
+	case 0x14:
+		return "the peer failed";
+	case 0x15:
+		return "no answer";
+	case 0x16:
+		return "the peer has no receive";
+	case 0x22:
+		return "the peer aborted";
+	default:
+		return "unknown";
+	}
+}
+
 /* Reports an error CQE, which has the vendor syndrome and the syndrome before the QPN. */
 static void report(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe *cqe)
 {
