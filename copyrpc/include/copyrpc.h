@@ -40,7 +40,8 @@
  * -ECONNRESET: less than a second after the death, if the HCA keeps to the configured timeout and
  * the caller polls often. If the HCA itself repeats without end (the peer is stopped and has no
  * receive left) or does not complete anything any more, the calls end with -ETIMEDOUT after
- * probe_ms. A peer that is stopped while it has receives left is not noticed: its HCA answers.
+ * probe_ms. A peer that is stopped while it has receives left is not noticed, because its HCA
+ * answers: give calls a time limit (copyrpc_call_timed()).
  *
  * Asynchronous events of the device are read every tenth of a second by a context that polls.
  * If the device, or a queue of the context, has failed, all endpoints of the context fail with
@@ -308,6 +309,19 @@ int copyrpc_call_nested(struct copyrpc_ep *ep, const void *data, uint32_t len, u
 	uint64_t token);
 
 /*
+ * A call with a time limit: if no response has come timeout_ms (up to 2^32 - 1; 0: no limit) after
+ * this call, it ends with -ETIMEDOUT, within a few milliseconds if the caller polls often. This is
+ * also how to notice a peer that is stopped while its HCA answers. The endpoint stays connected. The
+ * response may still come; it is dropped. Until then the call takes its place in max_pending, and
+ * its credit, because the peer may be writing it: if many responses stay away, calls end in
+ * -EAGAIN or -ENOBUFS.
+ *
+ * As copyrpc_call(), and -ENOMEM at the endpoint's first one.
+ */
+int copyrpc_call_timed(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token, uint32_t timeout_ms);
+
+/*
  * One round: handles arrived messages (responses go to fn, requests into the queue of
  * copyrpc_recv()), refills the receive queue, handles send completions, ends the calls of failed
  * and destroyed endpoints, and then flushes. Its cost depends on the number of endpoints that
@@ -386,8 +400,8 @@ int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
 /*
  * The longest time to sleep, in milliseconds, for poll(2); -1: for ever. Some actions are due by
  * time, without an event: the probe of the peers of unanswered calls, every 100 ms while there are
- * such calls, and the READ of the consumer position, which a caller without room, or a server that
- * owes credit, repeats every millisecond. A longer sleep only delays these actions.
+ * such calls, the end of calls with a time limit, and the READ of the consumer position, which a
+ * caller without room, or a server that owes credit, repeats every millisecond. A longer sleep only delays these actions.
  */
 int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 
@@ -486,6 +500,7 @@ struct copyrpc_stats {
 	uint64_t calls, replies; /* accepted by copyrpc_call() and copyrpc_reply() */
 	uint64_t requests, responses; /* received */
 	uint64_t failed_calls; /* ended with an error */
+	uint64_t timeouts; /* of these, ended by copyrpc_call_timed() */
 	uint64_t batches, bytes; /* WRITEs that carried messages; bytes of all WRITEs */
 	uint64_t wqes, doorbells; /* of all kinds: also raw operations, and NOPs that fill the
 				     end of a send queue */

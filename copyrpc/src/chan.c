@@ -55,6 +55,7 @@ void chan_fini(struct chan *ch)
 			free((void *)(uintptr_t)ch->reqs[i].data);
 	free(ch->calls);
 	free(ch->reqs);
+	free(ch->deadlines);
 	ch->calls = NULL;
 	ch->reqs = NULL;
 }
@@ -203,6 +204,68 @@ int chan_read_done(struct chan *ch, uint64_t consumer)
 	return 0;
 }
 
+/* --------------------------------------------------------------- time limits */
+
+int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token, uint64_t deadline)
+{
+	uint32_t id = ch->call_free; /* that the call will get */
+	int rc;
+
+	if (!ch->deadlines) {
+		ch->deadlines = calloc(ch->max_calls, sizeof(*ch->deadlines));
+		if (!ch->deadlines)
+			return -ENOMEM;
+	}
+	rc = chan_call(ch, data, len, resp_max, token, ch->reserve);
+	if (rc)
+		return rc;
+	ch->calls[id].resp_max |= CALL_TIMED;
+	ch->deadlines[id] = deadline;
+	if (id >= ch->timed_end)
+		ch->timed_end = id + 1;
+	return 0;
+}
+
+/* Callbacks may make calls with limits, and may stop the endpoint. */
+int chan_expire(struct chan *ch, uint64_t now, const struct listener *to, uint64_t *next_p)
+{
+	int ended = 0;
+
+	for (uint32_t id = 0; id < ch->timed_end && !ch->status; id++) {
+		uint64_t at = ch->deadlines[id];
+
+		if (at > now && at < *next_p)
+			*next_p = at;
+		if (!at || at > now)
+			continue;
+		ch->deadlines[id] = 0;
+		ch->calls[id].resp_max ^= CALL_TIMED | CALL_LATE;
+		ch->late++;
+		ch->stats.failed_calls++;
+		ch->stats.timeouts++;
+		ended++;
+		to->fn(to->arg, ch->ep, ch->calls[id].token, -ETIMEDOUT, NULL, 0);
+	}
+	return ended;
+}
+
+COLD int chan_timed_response(struct chan *ch, const struct wire_header *h, uint32_t id)
+{
+	struct call *call = &ch->calls[id];
+
+	if (call->resp_max == CALL_FREE || (uint32_t)call->resp_max != h->limit ||
+		!(call->resp_max & (CALL_TIMED | CALL_LATE)))
+		return -EPROTO;
+	if (call->resp_max & CALL_LATE) {
+		ch->late--;
+		chan_put_call(ch, call, id);
+		return 1;
+	}
+	ch->deadlines[id] = 0;
+	return 0;
+}
+
 /* -------------------------------------------------------------------- ending */
 
 void chan_stop(struct chan *ch, int status)
@@ -218,11 +281,17 @@ int chan_end_calls(struct chan *ch, const struct listener *to)
 
 	for (uint32_t id = 0; ch->ncalls && id < ch->max_calls; id++) {
 		struct call *call = &ch->calls[id];
-		uint64_t token = call->token;
+		uint64_t token = call->token, resp_max = call->resp_max;
 
-		if (call->resp_max == CALL_FREE)
+		if (resp_max == CALL_FREE)
 			continue;
 		chan_put_call(ch, call, id);
+		if (resp_max & CALL_TIMED)
+			ch->deadlines[id] = 0;
+		if (resp_max & CALL_LATE) {
+			ch->late--;
+			continue;
+		}
 		ch->stats.failed_calls++;
 		ended++;
 		to->fn(to->arg, ch->ep, token, ch->status, NULL, 0);
@@ -253,7 +322,7 @@ struct copyrpc_stats chan_stats(const struct chan *ch)
 {
 	struct copyrpc_stats s = ch->stats;
 
-	s.calls = s.responses + s.failed_calls + ch->ncalls;
+	s.calls = s.responses + s.failed_calls + ch->ncalls - ch->late;
 	s.wqes += s.batches + s.wraps + s.credit_only + s.reads;
 	return s;
 }

@@ -56,8 +56,16 @@ struct call {
 		uint64_t token; /* pending: given by the caller */
 		uint64_t next_free; /* free: id of the next free one, or CALL_NONE */
 	};
-	uint64_t resp_max; /* pending: bytes; free: CALL_FREE */
+	uint64_t resp_max; /* pending: bytes, and maybe one of the bits; free: CALL_FREE */
 };
+
+/*
+ * A call with a time limit has a bit beside resp_max, so that its response takes the slow path. When
+ * the time is over the caller is told, but the call remains: its id, and its credit, are in use until
+ * the response arrives, which is then dropped.
+ */
+#define CALL_TIMED (1ull << 62)
+#define CALL_LATE (1ull << 63)
 
 #define CALL_NONE UINT32_MAX
 #define CALL_FREE UINT64_MAX /* larger than any limit in a header */
@@ -103,6 +111,9 @@ struct chan {
 	uint32_t ncalls, call_free; /* number of pending calls; first free id, or CALL_NONE */
 	uint32_t max_calls;
 	struct call *calls;
+	uint32_t late; /* pending calls that have ended for their caller */
+	uint32_t timed_end; /* greater than the id of every call with a time limit */
+	uint64_t *deadlines; /* by id; 0: none. NULL: there never was a time limit */
 
 	struct copyrpc_ep *ep; /* argument of callbacks */
 	struct copyrpc_stats stats;
@@ -126,6 +137,18 @@ uint32_t chan_seal_odd(struct chan *ch, uint64_t *pos_p, uint32_t *len_p);
 
 /* Sets a status other than 0. Batches that were not sent are lost. */
 void chan_stop(struct chan *ch, int status);
+
+/* As chan_call(); the call ends at the time `deadline`, which is not 0. -ENOMEM at the first one. */
+int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token, uint64_t deadline);
+
+/* Ends the calls whose time is over with -ETIMEDOUT. Returns their number; *next_p becomes the
+ * earliest deadline of the others if that is earlier. */
+int chan_expire(struct chan *ch, uint64_t now, const struct listener *to, uint64_t *next_p);
+
+/* The response of a call with a time limit, or of none. Returns 0: deliver it; 1: it is dropped;
+ * -EPROTO. */
+int chan_timed_response(struct chan *ch, const struct wire_header *h, uint32_t id);
 
 /* Ends all pending calls with ch->status. Returns their number. */
 int chan_end_calls(struct chan *ch, const struct listener *to);

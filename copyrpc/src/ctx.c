@@ -112,6 +112,7 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 	ctx->clock = clock_ns;
 	ctx->look_ticks = TICKS_LOOK;
 	ctx->fd = -1;
+	ctx->deadline = NEVER;
 	ctx->probed = ctx->clock();
 	rc = fill_attr(&ctx->attr);
 	if (rc)

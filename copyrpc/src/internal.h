@@ -110,6 +110,7 @@ struct copyrpc_ctx {
 	struct raw_op *raw_head, **raw_tail_p;
 	uint64_t (*clock)(void); /* ns; tests have their own */
 	uint64_t probed; /* time of the last probe */
+	uint64_t deadline; /* not later than that of any call; NEVER: none has one */
 	int fd; /* readable when a CQ has an event; -1 */
 
 	struct mlx5dvl_ctx *dev;

@@ -98,12 +98,22 @@ static void look_at(struct copyrpc_ep *ep, uint64_t now)
 		ep_watch(ep, received);
 }
 
+/* Ends calls whose time is over, and finds the next time. */
+static void expire(struct copyrpc_ctx *ctx, uint64_t now)
+{
+	ctx->deadline = NEVER;
+	for (struct copyrpc_ep *ep = ctx->eps; ep; ep = ep->next)
+		ctx->handled += chan_expire(&ep->ch, now, &ctx->to, &ctx->deadline);
+}
+
 COLD void ctx_look(struct copyrpc_ctx *ctx)
 {
 	uint64_t now = ctx->clock();
 	struct copyrpc_ep *ep;
 
 	ctx->looked = ticks();
+	if (now >= ctx->deadline)
+		expire(ctx, now);
 	if (now - ctx->probed < PROBE_NS)
 		return;
 	ctx->probed = now;

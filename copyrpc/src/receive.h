@@ -66,9 +66,15 @@ static inline int take_response(struct chan *ch, const struct wire_header *h, co
 	if (unlikely(id >= ch->max_calls))
 		return -EPROTO;
 	call = &ch->calls[id];
-	/* This also refuses a call that is not pending, because no limit equals CALL_FREE. */
-	if (unlikely(h->limit != call->resp_max || h->len > h->limit))
+	if (unlikely(h->len > h->limit))
 		return -EPROTO;
+	/* Also for a call that is not pending, because no limit equals CALL_FREE. */
+	if (unlikely(h->limit != call->resp_max)) {
+		int odd = chan_timed_response(ch, h, id);
+
+		if (odd)
+			return odd < 0 ? odd : 0;
+	}
 	token = call->token;
 	chan_put_call(ch, call, id);
 	ch->stats.responses++;

@@ -61,6 +61,13 @@ static void rig_open(struct rig *r)
 	CHECK_EQ(chan_seal(&r->ch, &pos, &len), 4);
 }
 
+static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
+	uint32_t len)
+{
+	CHECK_EQ(token, 4711);
+	CHECK_EQ(status, -ETIMEDOUT);
+}
+
 static int feed(struct rig *r, const struct input *in)
 {
 	uint32_t off = (uint32_t)r->ch.parsed & r->ch.mask;
@@ -138,6 +145,39 @@ static const struct input inputs[] = {
 	{"a marker up to the ring's end", ALL, 0, 0, BLOCKS, WIRE_WRAP, {{0}}},
 	{"a marker that ends before", 0, 0, 0, BLOCKS - 1, WIRE_WRAP, {{0}}},
 };
+
+static int timed_end(struct rig *r, uint64_t now)
+{
+	uint64_t next = UINT64_MAX;
+
+	return chan_expire(&r->ch, now, &(struct listener){on_end, r}, &next);
+}
+
+/* A response to a call with a time limit: in time, late, late twice, with another limit. */
+static void calls_with_a_time_limit(void)
+{
+	const struct input right = {"", 1, 0, 0, 3, 1, {{1 | WIRE_RESPONSE, RESP_MAX, RESP_MAX}}};
+	const struct input wrong = {"", 0, 0, 0, 3, 1, {{1 | WIRE_RESPONSE, RESP_MAX - 1, 20}}};
+	const struct input none = {"", 0, 0, 0, 3, 1, {{1 | WIRE_RESPONSE, UINT32_MAX, 20}}};
+
+	for (int late = 0; late < 2; late++) {
+		for (int i = 0; i < 3; i++) {
+			const struct input *in[] = {&right, &wrong, &none};
+
+			rig_open(&rig);
+			CHECK_EQ(chan_call_timed(&rig.ch, "", 0, RESP_MAX, 4711, 10), 0);
+			CHECK_EQ(timed_end(&rig, 9), 0);
+			if (late)
+				CHECK_EQ(timed_end(&rig, 10), 1);
+			CHECK_EQ(feed(&rig, in[i]), i ? -EPROTO : 1);
+			CHECK_EQ(rig.responses, !i && !late);
+			if (!i)
+				CHECK_EQ(feed(&rig, &right), -EPROTO);
+			CHECK_EQ(timed_end(&rig, 11), i && !late);
+			chan_fini(&rig.ch);
+		}
+	}
+}
 
 static void one_rule_at_a_time(void)
 {
@@ -271,6 +311,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(one_rule_at_a_time),
+		TEST(calls_with_a_time_limit),
 		TEST(positions_grow),
 		TEST(a_late_duplicate),
 		TEST(what_is_held_is_not_overwritten),
