@@ -19,6 +19,7 @@
 #include "sys/sys.h"
 #include "sys/tree.h"
 #include "sysfs/sysfs.h"
+#include "xport/chaos.h"
 #include "xport/copy.h"
 #include "xport/free.h"
 #include "xport/link.h"
@@ -162,7 +163,7 @@ static int map_arena(const char *path, bool create, struct arena **out)
 	return r;
 }
 
-/* Topology, fault rules and link mode. */
+/* Topology, fault rules, link mode and chaos mode. */
 static int load_environment(struct arena *a)
 {
 	int r = softhca_topology_from_env(&a->topo, why, sizeof(why));
@@ -177,6 +178,9 @@ static int load_environment(struct arena *a)
 	if (r < 0)
 		return because(r, "SOFTHCA_LINK must be off, real or virtual");
 	a->link_mode = (uint32_t)r;
+	if (chaos_from_env(&a->chaos_seed))
+		return because(-EINVAL, "SOFTHCA_CHAOS must be a number from 1, the seed");
+	a->chaos = a->chaos_seed != 0;
 	return 0;
 }
 
