@@ -207,6 +207,9 @@ struct qp {
 	uint32_t recv_begun; /* chaos mode: 1 + index of the receive that such a message took */
 	uint32_t held; /* sq_done + 1 of the WQE whose faults have been decided already */
 	uint32_t placed; /* sq_done + 1 of the WQE whose payload has been placed already */
+	uint32_t tapped; /* sq_done + 1 of the WQE whose request has been captured already */
+	uint32_t psns; /* that captured messages have taken since the QP left RESET */
+	uint32_t answered; /* captured messages that its peer has executed */
 	/* Copies that run without the mutex; see xport/copy.h. */
 	uint32_t copy_to; /* 1 + QP that it is copying to, or 0 */
 	uint32_t copy_from; /* 1 + QP that it is receiving a copy from, or 0 */
@@ -224,6 +227,8 @@ struct qp {
 	uint32_t piece_of; /* sq_done + 1 of the message */
 	uint32_t pieces_done;
 	uint64_t piece_seed; /* how it is cut, and the order of the pieces */
+	uint32_t link_announced; /* producer index of the last doorbell, 16 bits */
+	uint32_t link_batch; /* blocks that it announced */
 	/* Strict mode: completions that the program may not have polled yet. */
 	uint32_t strict_first, strict_last;
 	uint32_t strict_free; /* the program may reuse the blocks before this one */
@@ -234,15 +239,15 @@ struct qp {
 enum qp_state { QPS_RESET, QPS_INIT, QPS_RTR, QPS_RTS, QPS_SQD, QPS_SQE, QPS_ERR };
 enum qp_type { QPT_RC = 2, QPT_UC = 3, QPT_UD = 4 };
 
-#define LATE 8
+#define OWED 8
 
-enum late_side { LATE_SEND, LATE_RECV, LATE_SIDES };
+enum owed_side { OWED_SEND, OWED_RECV, OWED_SIDES };
 
 /* Chaos mode: completions of one work queue that are still to be written, oldest first. */
-struct late_ring {
+struct owed_ring {
 	uint32_t first, last;
-	uint32_t end[LATE]; /* send queue: block after the WQE */
-	uint8_t cqes[LATE][64];
+	uint32_t end[OWED]; /* send queue: block after the WQE */
+	uint8_t cqes[OWED][64];
 };
 
 /* A CQE to be written: its queue, its place and its bytes. */
@@ -303,12 +308,14 @@ enum fault_action {
 	FAULT_LINK_UP,
 	FAULT_HOLD_RECEIVE, /* the first packet of a SEND has arrived, no more will */
 	FAULT_DEVICE_FATAL, /* of the sender's adapter: told, and the message never ends */
+	FAULT_LATE, /* the WRITE arrives delay_ns later, whatever its sender does meanwhile */
 };
 
 struct fault_rule {
 	uint32_t action; /* enum fault_action */
-	uint32_t syndrome; /* ERROR, PARTIAL */
-	char device[16]; /* "": any; names are as in the topology */
+	uint32_t syndrome; /* ERROR, PARTIAL, LATE */
+	char device[16]; /* the sender's; "": any; names are as in the topology */
+	char peer[16]; /* the receiver's, likewise */
 	uint32_t qpn; /* the sender's; 0: any */
 	uint32_t pid; /* the sender's; 0: any */
 	uint64_t opcodes; /* a bit per opcode of a work request; 0: any */
@@ -318,15 +325,43 @@ struct fault_rule {
 	uint32_t reserved;
 	uint64_t random; /* state of the generator; "seed" sets it */
 	uint64_t bytes; /* PARTIAL, KILL */
-	uint64_t delay_ns; /* DELAY */
+	uint64_t delay_ns; /* DELAY, LATE */
 	uint64_t seen; /* matches */
 	uint64_t hits;
 };
+
+/* What a port has carried since the fabric was made. */
+struct port_counts {
+	uint64_t tx_bytes, rx_bytes; /* payload */
+	uint64_t tx_packets, rx_packets;
+	uint64_t tx_pause_ns, rx_pause_ns; /* that it has asked for, and was asked for */
+};
+
+#define CAPTURE_PATH 512
+
+/* A file that gets the packets that messages would be; see fabric/capture_file.h. */
+struct capture {
+	uint32_t on;
+	uint32_t owner; /* slot of the process that it ends with, or NO_SLOT: with the fabric */
+	uint32_t qpn; /* the only QP whose packets are written, on either side; 0: all */
+	int32_t error; /* -errno that has ended it, or 0 */
+	int32_t failed_pid; /* with error: the process that met it */
+	uint32_t reserved;
+	uint64_t device, inode; /* of the file */
+	uint64_t end; /* bytes of the file that are valid; this and the counts are one step */
+	uint64_t packets; /* in the file */
+	uint64_t messages, bytes; /* that were executed without an error; of their payload */
+	char path[CAPTURE_PATH];
+};
+
+/* Why a message needs a closer look before it is executed. */
+enum attention { ATTEND_FAULTS = 1, ATTEND_CAPTURE = 2 };
 
 struct rail_state {
 	uint32_t link_down;
 	uint32_t reserved;
 	uint64_t link_free[2]; /* time in ns at which the link is idle: outbound, inbound */
+	struct port_counts counts;
 };
 
 struct arena {
@@ -341,18 +376,19 @@ struct arena {
 	uint64_t chaos_seed;
 	uint32_t chaos; /* not 0: chaos mode */
 	uint32_t link_mode; /* enum link_mode */
+	uint32_t attention; /* of enum attention; 0: a message is just executed */
 	uint32_t recoveries; /* times that a holder of the mutex died */
 	uint32_t replays; /* of these, with an active journal */
-	uint32_t reserved;
 	uint32_t high[OBJ_KINDS]; /* entries from this index on have never been used */
 	struct softhca_topology topo;
 	struct rail_state rails[SOFTHCA_RAILS_MAX];
 	struct fault_rule faults[FAULT_RULES];
+	struct capture capture;
 	struct journal journal __attribute__((aligned(64)));
 	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a run; 0 ends the list */
 	uint64_t next_copy;
 	uint64_t copying[MAX_QPS / 64]; /* bitmap of the QPs whose copy_to is set */
-	uint64_t late_qps[MAX_QPS / 64]; /* bitmap: every QP with late completions, maybe others */
+	uint64_t owed_qps[MAX_QPS / 64]; /* bitmap: every QP with owed completions, maybe others */
 	struct proc procs[MAX_PROCS + 1]; /* the last one is for NO_SLOT */
 	struct ctx ctxs[MAX_CTXS];
 	struct pd pds[MAX_PDS];
@@ -365,7 +401,7 @@ struct arena {
 	struct qp qps[MAX_QPS];
 	struct mr mrs[MAX_MRS];
 	struct trace_ring traces[SOFTHCA_TRACE_RINGS];
-	struct late_ring late[MAX_QPS][LATE_SIDES]; /* allocated in chaos mode only */
+	struct owed_ring owed[MAX_QPS][OWED_SIDES]; /* allocated in chaos mode only */
 };
 
 #endif

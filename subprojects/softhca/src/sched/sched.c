@@ -15,6 +15,7 @@
 #include "sched/engine.h"
 #include "sys/sys.h"
 #include "xport/chaos.h"
+#include "xport/late.h"
 #include "xport/qp.h"
 #include "xport/xport.h"
 
@@ -46,7 +47,7 @@ static uint64_t serve(uint32_t i, uint64_t now)
 /* Serves all timers. Returns the time of the next one, or 0. */
 static uint64_t serve_all(void)
 {
-	uint64_t now = timer_now(), next = 0;
+	uint64_t now = timer_now(), next = 0, late;
 
 	qp_serve_failed();
 	for (uint32_t w = 0; w < MAX_QPS / 64; w++) {
@@ -57,7 +58,8 @@ static uint64_t serve_all(void)
 				next = t;
 		}
 	}
-	return next;
+	late = late_serve(now);
+	return late && (!next || late < next) ? late : next;
 }
 
 #define CHAOS_STEPS_LOG 8
@@ -168,6 +170,7 @@ void sched_forget(void)
 {
 	running = false;
 	chaos_forget();
+	late_forget();
 	for (uint32_t w = 0; w < MAX_QPS / 64; w++)
 		timer_waiting[w] = 0;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hca/late.h"
+#include "hca/owed.h"
 #include "hca/objects.h"
 #include "hca/random.h"
 #include "hca/timer.h"
@@ -85,9 +85,9 @@ static bool any_work(uint32_t i)
 
 	if (!own || !xport_ready(qp))
 		announced[i / 64] &= ~bit;
-	if (!qp->obj.used || (!late_any(qp, LATE_SEND) && !late_any(qp, LATE_RECV)))
-		arena()->late_qps[i / 64] &= ~bit;
-	return own && ((announced[i / 64] | arena()->late_qps[i / 64]) & bit);
+	if (!qp->obj.used || (!owed_any(qp, OWED_SEND) && !owed_any(qp, OWED_RECV)))
+		arena()->owed_qps[i / 64] &= ~bit;
+	return own && ((announced[i / 64] | arena()->owed_qps[i / 64]) & bit);
 }
 
 /*
@@ -97,7 +97,7 @@ static bool any_work(uint32_t i)
 static uint32_t choices_of(uint32_t i, uint32_t *skip, struct choice *c)
 {
 	struct qp *qp = &arena()->qps[i];
-	bool has[] = {chaos_announced(qp), late_any(qp, LATE_SEND), late_any(qp, LATE_RECV)};
+	bool has[] = {chaos_announced(qp), owed_any(qp, OWED_SEND), owed_any(qp, OWED_RECV)};
 	uint32_t n = 0;
 
 	for (uint32_t what = EXECUTE; what <= RELEASE_RECV; what++) {
@@ -116,7 +116,7 @@ static uint32_t look(uint32_t without, uint32_t skip, struct choice *c)
 	uint32_t words = (arena()->high[OBJ_QP] + 63) / 64, n = 0;
 
 	for (uint32_t w = 0; w < words; w++) {
-		for (uint64_t bits = announced[w] | arena()->late_qps[w]; bits; bits &= bits - 1) {
+		for (uint64_t bits = announced[w] | arena()->owed_qps[w]; bits; bits &= bits - 1) {
 			uint32_t i = w * 64 + (uint32_t)__builtin_ctzll(bits);
 
 			if (i != without && any_work(i))
@@ -156,7 +156,7 @@ uint32_t chaos_pump(uint32_t most)
 		if (c.what == EXECUTE)
 			xport_step(c.qp);
 		else
-			late_release(c.qp, c.what == RELEASE_SEND ? LATE_SEND : LATE_RECV);
+			owed_release(c.qp, c.what == RELEASE_SEND ? OWED_SEND : OWED_RECV);
 	}
 	return n;
 }

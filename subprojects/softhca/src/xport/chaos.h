@@ -2,11 +2,11 @@
 /*
  * Chaos mode: effects come later than the doorbell, in any order that the specification permits.
  *
- *	doorbell -> announced -> executed, piece by piece -> completion is late -> written
+ *	doorbell -> announced -> executed, piece by piece -> completion is owed -> written
  *
  * A doorbell only announces (chaos_announce()). Each step of chaos_pump() then picks one work
  * queue at random and either places the next piece of the message at its head, read from the
- * source at that moment, or writes its oldest late completion (hca/late.h). So
+ * source at that moment, or writes its oldest owed completion (hca/owed.h). So
  * - the messages of a QP are executed in order, those of different QPs in any order;
  * - the payload of a message is placed in pieces of random sizes in random order;
  * - the completions of a message follow all of its payload, those of a work queue are in order,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "hca/journal.h"
-#include "hca/late.h"
+#include "hca/owed.h"
 #include "xport/link.h"
 
 static struct cqe64 send_cqe(const struct qp *qp, const struct wqe *w)
@@ -34,13 +34,13 @@ void complete_send(struct qp *qp, const struct wqe *w)
 	struct cqe64 cqe;
 
 	if (w->signaled)
-		late_room(qp, LATE_SEND);
+		owed_room(qp, OWED_SEND);
 	journal_begin();
 	if (w->signaled) {
 		cqe = send_cqe(qp, w);
 		if (w->opcode >= OP_READ)
 			cqe.byte_cnt = htobe32((uint32_t)w->length);
-		late_add(qp, LATE_SEND, &cqe, end);
+		owed_add(qp, OWED_SEND, &cqe, end);
 	}
 	journal_store(&qp->sq_done, end);
 	journal_commit();
@@ -52,9 +52,9 @@ void complete_send_error(struct qp *qp, const struct wqe *w, enum syndrome s)
 	struct cqe64 cqe = send_cqe(qp, w);
 
 	set_error(&cqe, CQE_REQ_ERR, s);
-	late_room(qp, LATE_SEND);
+	owed_room(qp, OWED_SEND);
 	journal_begin();
-	late_add(qp, LATE_SEND, &cqe, end);
+	owed_add(qp, OWED_SEND, &cqe, end);
 	journal_store(&qp->sq_done, end);
 	journal_commit();
 }
@@ -73,9 +73,9 @@ static void commit_recv(struct qp *qp, const struct recv *rx, const struct cqe64
 {
 	bool begun = qp->recv_begun;
 
-	late_room(qp, LATE_RECV);
+	owed_room(qp, OWED_RECV);
 	journal_begin();
-	late_add(qp, LATE_RECV, cqe, 0);
+	owed_add(qp, OWED_RECV, cqe, 0);
 	recv_take(qp, rx);
 	journal_commit();
 	if (!begun)

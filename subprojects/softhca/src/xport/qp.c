@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "hca/event.h"
-#include "hca/late.h"
+#include "hca/owed.h"
 #include "hca/objects.h"
 #include "hca/timer.h"
 #include "xport/chaos.h"
@@ -162,10 +162,11 @@ static int reset(struct qp *qp)
 	qp_stop(qp);
 	if (!copy_wait(qp, false))
 		return -EINVAL;
-	late_release_all(qp);
+	owed_release_all(qp);
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->rq_taken = qp->sq_done = qp->placed = qp->held = 0;
 	qp->rung = qp->piece_of = qp->recv_begun = 0;
+	qp->tapped = qp->psns = qp->answered = 0;
 	qp->strict_first = qp->strict_last = qp->strict_free = 0;
 	link_clear(qp);
 	qp->retries = qp->rnr_retries = 0;
@@ -183,7 +184,7 @@ static int drain(struct qp *qp, bool notify)
 	qp->state = QPS_SQD;
 	if (!copy_wait(qp, true))
 		return -EINVAL;
-	late_release_all(qp);
+	owed_release_all(qp);
 	if (drained && notify)
 		async_qp(qp, EV_SQ_DRAINED);
 	return 0;
@@ -255,7 +256,7 @@ void qp_to_error(struct qp *qp)
 	qp->wait_until = 0;
 	xport_flush(qp);
 	qp_end_receive(qp, true);
-	late_release_all(qp); /* the event below follows them */
+	owed_release_all(qp); /* the event below follows them */
 	if (qp->srq != NO_INDEX && !qp->last_wqe_reported) {
 		async_qp(qp, EV_QP_LAST_WQE_REACHED);
 		qp->last_wqe_reported = 1;

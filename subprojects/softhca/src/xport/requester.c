@@ -10,10 +10,12 @@
 #include "xport/chaos.h"
 #include "xport/complete.h"
 #include "xport/copy.h"
+#include "xport/counts.h"
 #include "xport/fault_hit.h"
 #include "xport/link.h"
 #include "xport/qp.h"
 #include "xport/responder.h"
+#include "xport/tap.h"
 
 #define RNR_FOR_EVER 7
 #define IDLE_RETRY_NS 10000000u /* period of retries with timeout 0, which never ends */
@@ -115,15 +117,35 @@ static void succeed(struct qp *qp, const struct wqe *w)
 	c->wqes[w->opcode & (SOFTHCA_OPCODES - 1)]++;
 	c->bytes[w->opcode & (SOFTHCA_OPCODES - 1)] += w->length;
 	qp->retries = qp->rnr_retries = 0;
+	if (w->opcode != OP_NOP)
+		counts_message(qp, w);
 	trace_wqe(qp, w, SYN_NONE);
 	link_done(qp);
 	complete_send(qp, w);
 }
 
+static inline struct answer execute(struct qp *qp, struct wqe *w)
+{
+	return qp->type == QPT_UD ? respond_datagram(qp, w) : respond(qp, w);
+}
+
+/* With fault rules, or while a capture runs. */
+__attribute__((noinline)) static struct answer attend(struct qp *qp, struct wqe *w)
+{
+	struct answer a;
+	bool decided = fault_hit(qp, w, &a);
+
+	if (!decided || tap_visible(&a))
+		tap_request(qp, w, UINT64_MAX);
+	if (!decided)
+		a = execute(qp, w);
+	tap_answer(qp, w, &a);
+	return a;
+}
+
 static struct answer deliver(struct qp *qp, struct wqe *w)
 {
 	enum syndrome s = wqe_decode(qp, w);
-	struct answer a;
 
 	if (s)
 		return (struct answer){.verdict = V_ERROR, .syndrome = s};
@@ -131,9 +153,7 @@ static struct answer deliver(struct qp *qp, struct wqe *w)
 		return (struct answer){.verdict = V_DONE};
 	if (w->opcode >= OP_READ && !qp->attr.max_rd_atomic)
 		return (struct answer){.verdict = V_ERROR, .syndrome = SYN_LOCAL_QP_OP};
-	if (fault_hit(qp, w, &a))
-		return a;
-	return qp->type == QPT_UD ? respond_datagram(qp, w) : respond(qp, w);
+	return arena()->attention ? attend(qp, w) : execute(qp, w);
 }
 
 enum turn {
