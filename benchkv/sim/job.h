@@ -23,6 +23,7 @@ struct daemon {
 	struct endpoint *eps; /* by rank */
 	uint32_t *dirty; /* ranks with gathered messages */
 	uint32_t n_dirty;
+	uint32_t under_way; /* requests to other ranks */
 	uint32_t *held; /* slots whose replies wait */
 	uint32_t n_held;
 	uint64_t held_since;
@@ -46,6 +47,7 @@ struct rank {
 	uint32_t *dest;
 	uint64_t *start; /* when the client made the request */
 	uint64_t *called; /* when the daemon took it, if it is for another rank */
+	uint32_t *word; /* of the control, which goes with it then */
 	uint32_t *next;
 	uint64_t *client_free; /* by client */
 };

@@ -109,9 +109,11 @@ static void take_message(struct daemon *d, uint32_t from, uint32_t message)
 		d->eps[from].pending--;
 		d->rtt_sum += d->now - d->rank->called[slot];
 		rank_count_inflight(d->rank, d->now, -1);
+		d->under_way--;
 		reply(d, slot);
 	} else {
 		d->now += (uint64_t)s->m.incoming_ns;
+		control_heard(&d->control, from, s->ranks[from].word[slot]);
 		gather(d, from, slot | WIRE_RESPONSE);
 	}
 }
@@ -169,7 +171,9 @@ static uint32_t take_requests(struct daemon *d)
 		} else {
 			d->now += (uint64_t)s->m.request_ns;
 			rank_count_inflight(r, d->now, 1);
+			d->under_way++;
 			r->called[slot] = d->now;
+			r->word[slot] = control_word(&d->control, dest);
 			gather(d, dest, slot);
 		}
 	}
@@ -266,6 +270,8 @@ static void end_loop(struct daemon *d)
 	double jitter = (2 * draw_unit(s) - 1) * s->m.loop_jitter;
 
 	d->now += (uint64_t)(s->m.loop_ns * (1 + jitter));
+	if (control_counts(&d->control))
+		little_count(&d->control.little, d->now, d->under_way, d->polls.responses);
 	if (control_observes(&d->control)) {
 		struct adaptive_loop seen = {.cqes = d->polls.cqes,
 			.loop_us = (double)(d->now - d->loop_began) / 1e3};

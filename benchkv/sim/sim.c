@@ -61,9 +61,10 @@ static int rank_init(struct sim *s, uint32_t index)
 	r->dest = calloc(slots, sizeof(*r->dest));
 	r->start = calloc(slots, sizeof(*r->start));
 	r->called = calloc(slots, sizeof(*r->called));
+	r->word = calloc(slots, sizeof(*r->word));
 	r->next = calloc(slots, sizeof(*r->next));
 	r->client_free = calloc(s->c->clients, sizeof(*r->client_free));
-	if (!r->dest || !r->start || !r->called || !r->next || !r->client_free)
+	if (!r->dest || !r->start || !r->called || !r->word || !r->next || !r->client_free)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < s->c->daemons; i++)
 		if (daemon_init(&r->daemons[i], r))
@@ -125,6 +126,7 @@ static void sim_fini(struct sim *s)
 		free(s->ranks[i].dest);
 		free(s->ranks[i].start);
 		free(s->ranks[i].called);
+		free(s->ranks[i].word);
 		free(s->ranks[i].next);
 		free(s->ranks[i].client_free);
 	}

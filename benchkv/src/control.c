@@ -66,6 +66,9 @@ int control_parse(const char *text, struct control_spec *spec_p)
 	} else if (!strcmp(text, "adaptive-hold")) {
 		spec.kind = CONTROL_ADAPTIVE_HOLD;
 		s = "";
+	} else if (!strcmp(text, "little")) {
+		spec.kind = CONTROL_LITTLE;
+		s = "";
 	} else if (!strcmp(text, "auto")) {
 		spec.derive = true;
 		s = "";
@@ -110,6 +113,9 @@ void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX])
 	case CONTROL_ADAPTIVE_HOLD:
 		snprintf(name, CONTROL_NAME_MAX, "adaptive-hold");
 		break;
+	case CONTROL_LITTLE:
+		snprintf(name, CONTROL_NAME_MAX, "little");
+		break;
 	case CONTROL_AUTO:
 		snprintf(name, CONTROL_NAME_MAX, "auto:%u,%u", spec->window, spec->full);
 		break;
@@ -126,11 +132,14 @@ int control_init(struct control *c, const struct control_spec *spec, uint32_t en
 	adaptive_init(&c->adaptive);
 	hold_init(&c->hold, spec->hold_us * 1e3, spec->kind == CONTROL_ADAPTIVE_HOLD, endpoints);
 	c->ep = calloc(endpoints ? endpoints : 1, sizeof(*c->ep));
-	return c->ep ? 0 : -ENOMEM;
+	if (!c->ep)
+		return -ENOMEM;
+	return control_counts(c) ? little_init(&c->little, endpoints) : 0;
 }
 
 void control_fini(struct control *c)
 {
+	little_fini(&c->little);
 	free(c->ep);
 	c->ep = NULL;
 }
@@ -207,6 +216,28 @@ static size_t take_free(const struct control *c, struct control_load *loads, siz
 	return go;
 }
 
+/* Of little: with batching on, who has calls under way waits. */
+static size_t select_acknowledged(struct control *c, struct control_load *loads, size_t n,
+	control_consumed_fn *consumed, void *arg)
+{
+	uint32_t taken = 0;
+	size_t go;
+
+	if (!c->little.batching)
+		return n;
+	go = take_free(c, loads, n, &taken);
+	for (size_t i = go; i < n; i++) {
+		uint32_t ep = loads[i].ep;
+
+		if (c->ep[ep].count)
+			forget_consumed(c, ep, consumed(arg, ep));
+		if (!c->ep[ep].count)
+			swap(loads, go++, i);
+	}
+	c->waits += go < n;
+	return go;
+}
+
 size_t control_select(struct control *c, struct control_load *loads, size_t n,
 	control_consumed_fn *consumed, control_now_fn *now, void *arg)
 {
@@ -214,6 +245,8 @@ size_t control_select(struct control *c, struct control_load *loads, size_t n,
 	uint64_t now_ns;
 	size_t go;
 
+	if (c->spec.kind == CONTROL_LITTLE)
+		return select_acknowledged(c, loads, n, consumed, arg);
 	if (c->spec.kind != CONTROL_AUTO)
 		return n;
 	go = take_free(c, loads, n, &taken);
@@ -242,7 +275,7 @@ void control_sent(struct control *c, const struct control_load *load, uint64_t e
 	struct control_posted *p = &c->ep[load->ep];
 
 	p->since_ns = 0;
-	if (c->spec.kind != CONTROL_AUTO || !load->calls)
+	if (!control_selects(c) || !load->calls)
 		return;
 	if (p->count == ARRAY_SIZE(p->end)) { /* all of them by way of FULL: count the last */
 		p->end[(p->head + p->count - 1) % ARRAY_SIZE(p->end)] = end;

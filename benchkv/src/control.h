@@ -20,8 +20,11 @@
  *			they like, so one that has waited for B units, and 2 us for each
  *			endpoint, goes regardless, too: the window is then exceeded by
  *			at most one WRITE every 2 us, less than a NIC sends.
+ *	little		batching is switched on and off by the average latency, see little.h. On:
+ *			calls to a rank wait until those sent there before are consumed; B or
+ *			more go regardless, those beside replies at once
  *
- * The acknowledgement of `auto` is the peer's consumer position, which every batch of
+ * The acknowledgement of `auto` and `little` is the peer's consumer position, which every batch of
  * copyrpc carries: it says that the peer's daemon has worked on the calls, wherever in
  * between they had queued. It cannot dead-lock: replies never wait, each WRITE with calls
  * brings replies, and an endpoint whose calls are all answered counts as caught up.
@@ -35,6 +38,7 @@
 
 #include "adaptive.h"
 #include "hold.h"
+#include "little.h"
 
 #define CONTROL_NAME_MAX 40
 
@@ -46,6 +50,7 @@ enum control_kind {
 	CONTROL_ADAPTIVE,
 	CONTROL_HOLD,
 	CONTROL_ADAPTIVE_HOLD,
+	CONTROL_LITTLE,
 };
 
 struct control_spec {
@@ -53,7 +58,7 @@ struct control_spec {
 	uint32_t n; /* most polls of budget and threshold */
 	uint32_t threshold; /* T */
 	uint32_t hold_us;
-	uint32_t window, full; /* K and B of auto; 0: the defaults */
+	uint32_t window, full; /* K of auto, B of auto and little; 0: the defaults */
 	bool derive; /* auto without numbers: take them from what the machine needs, if known */
 };
 
@@ -83,6 +88,7 @@ struct control {
 	uint64_t waits; /* selections in which an endpoint had to wait */
 	struct adaptive adaptive;
 	struct hold hold;
+	struct little little;
 };
 
 /* An endpoint that has something to send. */
@@ -154,7 +160,28 @@ static inline bool control_holds(const struct control *c)
 /* Does control_select() ever leave an endpoint out? */
 static inline bool control_selects(const struct control *c)
 {
-	return c->spec.kind == CONTROL_AUTO;
+	return c->spec.kind == CONTROL_AUTO || c->spec.kind == CONTROL_LITTLE;
+}
+
+/*
+ * Does it count requests? Then it is told with little_count() after each loop, and its word travels
+ * with each request.
+ */
+static inline bool control_counts(const struct control *c)
+{
+	return c->spec.kind == CONTROL_LITTLE;
+}
+
+/* The reserved word of the next request to a rank, and that of one that says it is of this rank. */
+static inline uint32_t control_word(struct control *c, uint32_t ep)
+{
+	return control_counts(c) ? little_word(&c->little, ep) : 0;
+}
+
+static inline void control_heard(struct control *c, uint32_t ep, uint32_t word)
+{
+	if (control_counts(c) && ep < c->endpoints)
+		little_heard(&c->little, ep, word);
 }
 
 /*

@@ -154,7 +154,7 @@ static uint32_t run_loop(struct daemon *d)
 		n = run_sampled(d);
 	else
 		n = run_phases(d, NULL);
-	network_observe(&d->net);
+	network_observe(d);
 	return n;
 }
 

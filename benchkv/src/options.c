@@ -16,7 +16,7 @@
 #define MAX_DEPTH 4096
 
 #define CONTROLS                                                                                    \
-	"none, budget:N, threshold:T,N, adaptive-budget, hold:US, adaptive-hold, auto or auto:K,B " \
+	"none, budget:N, threshold:T,N, adaptive-budget, hold:US, adaptive-hold, little, auto or auto:K,B " \
 	"(numbers 1 to 65536)"
 
 #ifdef HAVE_UCX

@@ -11,19 +11,19 @@ import calendar
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
+import harness
 import slurm as private_slurm
-from procs import asleep, clients_in_run, rank_of, running, threads
+from harness import (BENCHKV, FAULTY, GUARD, KILLED, MANY, MPIRUN, NO_CONTROL, SOFTHCA_RUN, Skipped, UCX,
+                     check, finish, is_program, job, left_in_shm, main, nothing_left, processes_left,
+                     ranks_of, run, start, unverified, verified, wait_running)
+from procs import asleep, clients_in_run, rank_of, resident, threads
 
-MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
-GUARD = 100  # seconds until a job counts as hung
-BUSY_NS = 5_000_000  # of each client in a run: some thousand operations
 # Two packages of four cores, and mlx5_0 at the second one.
 MACHINE = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE topology SYSTEM "hwloc2.dtd">
@@ -46,102 +46,10 @@ MACHINE = """<?xml version="1.0" encoding="UTF-8"?>
 <object type="OSDev" gp_index="42" name="mlx5_0" osdev_type="3"/></object></object>
 """ if p else "") + "</object>\n" for p in range(2)) + "</object>\n</topology>\n"
 PHASES = "local channels network calls retry flush forward".split()  # A to G
-FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
-    verified errors latency_ns device control digest runs ranks audit
-    version time host command requested""".split()
 # Faults of the store, and what each of them counts as, at least one of the kinds.
 STORE_FAULTS = {"lose-all": ["forgotten"], "lose": ["forgotten"], "replay": ["stale"],
                 "age": ["forgotten", "stale"], "invent": ["invented"], "forget": ["forgotten"],
                 "vanish": ["forgotten"], "wrong-key": ["invented"]}
-
-
-class Failed(Exception):
-    pass
-
-
-class Skipped(Exception):
-    pass
-
-
-def check(cond, what):
-    if not cond:
-        raise Failed(what)
-
-
-class Result:
-    def __init__(self, argv, status, out, err):
-        self.argv, self.status, self.out, self.err = argv, status, out, err
-
-    def __str__(self):
-        return f"{' '.join(self.argv)}\nstatus {self.status}\n{self.out}\n{self.err}"
-
-    def own_lines(self):
-        """What benchkv itself says, without the launcher and the software HCA."""
-        return [l for l in self.err.splitlines() if l.startswith("benchkv: ")
-                and "software HCA" not in l and "no PMIx launcher" not in l]
-
-
-def start(argv, env=None):
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=dict(os.environ, **(env or {})), start_new_session=True)
-
-
-def finish(proc, argv, guard=GUARD):
-    try:
-        out, err = proc.communicate(timeout=guard)
-    except subprocess.TimeoutExpired:
-        os.killpg(proc.pid, signal.SIGKILL)
-        out, err = proc.communicate()
-        raise Failed(f"hangs: {Result(argv, None, out, err)}")
-    return Result(argv, proc.returncode, out, err)
-
-
-def run(argv, env=None):
-    return finish(start(argv, env), argv)
-
-
-def job(np, *args, prog=None, env=None):
-    """A command line: np ranks by mpirun, or 0: without a launcher."""
-    head = MPIRUN + ["-np", str(np)] if np else []
-    return head + [prog or BENCHKV, BACKEND, *map(str, args)]
-
-
-def verified(result, np):
-    """Checks a run with --json - and returns its one object."""
-    check(result.status == 0, result)
-    lines = result.out.splitlines()
-    check(len(lines) == 1, f"not one line: {result}")
-    j = json.loads(lines[0])
-    for f in FIELDS:
-        check(f in j, f"no '{f}' in {lines[0]}")
-    check(j["backend"] == BACKEND and j["np"] == max(np, 1), lines[0])
-    check(j["ops"] > 0 and j["verified"] == j["ops"] and j["errors"] == 0, lines[0])
-    check((j["remote_ops"] > 0) == (np > 1), lines[0])
-    check(j["remote_ops"] < j["ops"], lines[0])
-    check((j["device"] == "none") == (np < 2), lines[0])
-    lat = j["latency_ns"]
-    check(0 < lat["p50"] <= lat["p99"] <= lat["p999"] <= lat["max"], lines[0])
-    check(0 < lat["mean"] <= lat["max"], lines[0])
-    for rows in "runs", "ranks":
-        for f in "ops", "verified", "remote_ops", "errors":
-            check(sum(r[f] for r in j[rows]) == j[f], f"{rows}: {f} does not add up: {lines[0]}")
-    check(len(j["ranks"]) == j["np"], lines[0])
-    check(result.argv[-len(j["command"]) + 1:] == j["command"][1:], f"{result.argv}: {lines[0]}")
-    d, audit = j["daemon"], j["audit"]
-    check(audit["verified"] == audit["keys"] and audit["errors"] == 0, lines[0])
-    check((audit["keys"] > 0) == (j["read_ratio"] < 1), lines[0])
-    remote = j["remote_ops"] + audit["remote_keys"]
-    served = [s for r in j["ranks"] for s in r["served"]]
-    check(len(served) == j["np"] * j["daemons"], lines[0])
-    check(sum(served) == d["local"] + d["remote"] == j["ops"] + audit["keys"], lines[0])
-    check(d["remote"] == remote, lines[0])
-    check(d["forwarded"] <= d["remote"], lines[0])
-    by_daemons = remote if BACKEND in ("delegation", "meta") else 0
-    check(d["calls"] == d["responses"] == by_daemons, lines[0])
-    check(("copyrpc" in j) == (BACKEND != "ucx"), lines[0])
-    if "copyrpc" in j:
-        check(j["copyrpc"]["calls"] == j["copyrpc"]["replies"] == remote, lines[0])
-    return j
 
 
 def case_alone():
@@ -167,7 +75,7 @@ def issue_command(np):
     args = ["--daemons", 2, "--clients", 2, "--queue-depth", 8, "--duration", 3, "--json", "-"]
     j = verified(run(job(np, *args)), np)
     check(j["duration_s"] >= 3, j)
-    check(BACKEND == "ucx" or j["copyrpc"]["credit_stalls"] == 0, j)
+    check(harness.backend == "ucx" or j["copyrpc"]["credit_stalls"] == 0, j)
 
 
 def case_one():
@@ -197,9 +105,8 @@ def case_digest():
 
 def case_backends():
     """The same operations, whatever their way, and by however many daemons."""
-    global BACKEND
     seen = set()
-    for BACKEND, *more in (["delegation"], ["delegation", "--daemons", 4, "--net-daemons", 3],
+    for harness.backend, *more in (["delegation"], ["delegation", "--daemons", 4, "--net-daemons", 3],
                            ["meta"], ["meta", "--daemons", 4], ["direct", "--daemons", 2],
                            ["meta", "--daemons", 4, "--net-daemons", 2], *UCX):
         for np in 0, 3:
@@ -222,7 +129,7 @@ def case_shared():
             os.unlink(f"{path}.{rank}")
             owners = {str(peer % args[3]) for peer in range(3) if peer != rank}
             found = {l.split(",")[0] for l in lines[1:]}
-            check(found == owners if BACKEND == "delegation" else owners <= found, found)
+            check(found == owners if harness.backend == "delegation" else owners <= found, found)
 
 
 def case_variants():
@@ -235,6 +142,7 @@ def case_variants():
         ["--control", "adaptive-budget", "--queue-depth", 32],
         ["--control", "hold:20", "--queue-depth", 1],
         ["--control", "adaptive-hold", "--daemons", 2],
+        ["--control", "little", "--queue-depth", 32, "--clients", 4, "--daemons", 2, "--net-daemons", 2],
         ["--control", "auto:1,1000", "--queue-depth", 32],
         ["--distribution", "zipf:0.99", "--read-ratio", 0.95],
         ["--preload", "no", "--key-range", 1000, "--daemons", 3],
@@ -267,7 +175,7 @@ def case_paths():
         check(d["local"] + d["remote"] == n, r)
         near(d["remote"], n, 1 - 1 / np, r)
         # Clients that have endpoints of their own know the daemon of a key.
-        forwarded = BACKEND in ("delegation", "meta")
+        forwarded = harness.backend in ("delegation", "meta")
         near(d["forwarded"], d["remote"], forwarded * (1 - 1 / daemons), r)
         for rank in j["ranks"]:
             for served in rank["served"]:
@@ -403,10 +311,10 @@ def case_events():
     """Daemons that sleep on descriptors: no wake-up is lost, with one request at a time each loss
     would cost 100 ms; and an idle daemon looks rarely."""
     one = ["--clients", 1, "--queue-depth", 1, "--ops", 5000, "--wait", "event", "--json", "-"]
-    shared = [] if BACKEND == "direct" else [(3, "--daemons", 2, "--net-daemons", 2)]
+    shared = [] if harness.backend == "direct" else [(3, "--daemons", 2, "--net-daemons", 2)]
     for np, *args in (0,), (2,), (2, "--daemons", 3), *shared:
         verified(run(job(np, *one, *args)), np)
-    if BACKEND == "delegation":
+    if harness.backend == "delegation":
         deep = ["--queue-depth", 64, "--clients", 3, "--ops", 100000, "--wait", "event", "--json", "-"]
         for control in "auto:1,1000", "hold:50", "budget:8":
             verified(run(job(2, *deep, "--control", control)), 2)
@@ -452,9 +360,7 @@ def case_machine():
 
 def case_stagger():
     """The first calls to each rank come later than those to the one before, and all end."""
-    for backend in "delegation", "meta":
-        global BACKEND
-        BACKEND = backend
+    for harness.backend in "delegation", "meta":
         j = verified(run(job(3, "--ops", 600, "--stagger", 50000, "--wait", "event", "--json", "-")), 3)
         slowest = [r["latencies_ns"]["remote_get"]["max"] for r in j["ranks"]]
         # What waits is the daemon's time: one call in sixteen is sampled.
@@ -537,13 +443,12 @@ def case_plan():
 
 def case_owners():
     """Which daemon has the endpoint for which rank, and how many endpoints there are."""
-    global BACKEND
     size = ["--daemons", 3, "--clients", 2]
-    for BACKEND, more, n, owners in (("delegation", [], 3, "0000"), ("meta", [], 3, "0120"),
+    for harness.backend, more, n, owners in (("delegation", [], 3, "0000"), ("meta", [], 3, "0120"),
                                      ("delegation", ["--net-daemons", 2], 3, "0101"),
                                      ("direct", [], 36, None)):
         for rank, text in enumerate(sorted(plan(4, *size, *more))):
-            check(text.startswith(f"{BACKEND}: rank {rank} of 4: "), text)
+            check(text.startswith(f"{harness.backend}: rank {rank} of 4: "), text)
             check(f"endpoints {n}," in text, text)
             found = re.findall(r" d(\d)=r(\d)", text)
             check(found == [(owners[r], str(r)) for r in range(4) if owners and r != rank], text)
@@ -577,6 +482,16 @@ def case_threads():
             check(len(names) == 9 + of_others + of_tsan, names)
         proc.send_signal(signal.SIGTERM)
         finish(proc, argv)
+
+
+def case_memory():
+    """UCX's pools are for messages of this size: with its own sizes a worker takes 76 MiB."""
+    argv = job(2, "--daemons", 2, "--clients", 3, "--duration", 86400)
+    proc = start(argv)
+    for pid in wait_running(proc, 2, 3):
+        check(resident(pid) < 5 * 40 << 20, f"{resident(pid) >> 20} MiB")
+    proc.send_signal(signal.SIGTERM)
+    finish(proc, argv)
 
 
 def case_barrier():
@@ -711,34 +626,6 @@ def case_start():
         killed_starts(argv, max(np - 1, 0))
 
 
-def ranks_of(pid, prog=None):
-    return running(pid, prog or BENCHKV)
-
-
-def is_program(pid, prog):
-    try:
-        return os.readlink(f"/proc/{pid}/exe") == os.path.realpath(prog)
-    except OSError:
-        return False
-
-
-def wait_running(proc, np, clients, find=None):
-    """Until every client of every rank has worked in a run for a while."""
-    first, end = {}, time.monotonic() + GUARD
-    while time.monotonic() < end:
-        pids = find() if find else ranks_of(proc.pid)
-        now = {(p, t): ns for p in pids for t, ns in clients_in_run(p).items()}
-        for client, ns in now.items():
-            first.setdefault(client, ns)
-        busy = [c for c, ns in now.items() if ns - first[c] >= BUSY_NS]
-        if len(busy) == max(np, 1) * clients:
-            return pids
-        if proc.poll() is not None:
-            raise Failed(f"ended by itself: {finish(proc, proc.args)}")
-        time.sleep(0.01)
-    raise Failed("the job does not start")
-
-
 def interrupted(np, sig, of_rank):
     argv = job(np, "--daemons", 2, "--clients", 3, "--duration", 60, "--json", "-")
     proc = start(argv)
@@ -798,18 +685,18 @@ def case_runner():
 
 
 def case_killed():
-    if BACKEND == "delegation":
+    if harness.backend == "delegation":
         interrupted(0, signal.SIGKILL, False)
     interrupted(2, signal.SIGKILL, True)
 
 
 def case_faults():
     """A reply that is lost, doubled, swapped or spoilt is noticed, local and remote."""
-    for np in [0, 2] if BACKEND == "delegation" else [2]:
+    for np in [0, 2] if harness.backend == "delegation" else [2]:
         for fault, kinds in (("drop", ["lost"]), ("swap", ["misdelivered"]),
                              ("duplicate", ["duplicated", "undeliverable"]),
                              ("spoil", ["wrong_value"]), ("spoil", ["invented"])):
-            argv = job(np, "--ops", 2000, "--timeout", 10 if UCX and BACKEND == "ucx" else 4,
+            argv = job(np, "--ops", 2000, "--timeout", 10 if UCX and harness.backend == "ucx" else 4,
                        "--daemons", 2, "--json", "-",
                        prog=FAULTY)
             r = run(argv, {"BENCHKV_FAULT": fault})
@@ -837,8 +724,8 @@ def case_crowd():
 
 def killed_in_slurm(slurm):
     """One of the ranks is killed in the middle of a run: the others end, and so does srun."""
-    argv = slurm.srun(2, 2) + ["--kill-on-bad-exit", BENCHKV, BACKEND, "--daemons", "2", "--clients",
-                               "3", "--duration", "60", "--json", "-"]
+    argv = slurm.srun(2, 2) + ["--kill-on-bad-exit", *job(0, "--daemons", 2, "--clients", 3, "--duration",
+                                                          60, "--json", "-")]
     proc = start(argv, slurm.env())
     pids = wait_running(proc, 2, 3, lambda: [p for p in processes_left() if is_program(p, BENCHKV)])
     os.kill(pids[-1], signal.SIGKILL)
@@ -850,7 +737,6 @@ def killed_in_slurm(slurm):
 
 def case_slurm():
     """Ranks on several nodes: where a fence is a matter of the nodes, too."""
-    global BACKEND
     missing = private_slurm.missing()
     if missing:
         raise Skipped(f"not installed: {missing}; scripts/deps test installs it")
@@ -868,23 +754,11 @@ def case_slurm():
             hosts = [r["host"] for r in j["ranks"]]
             check(j["host"] == hosts[0] and len(set(hosts)) == nodes, j)
             check(set(hosts) <= {"n0", "n1", "n2", "n3"}, j)
-        for BACKEND in "delegation", "meta", "direct":
+        for harness.backend in "delegation", "meta", "direct", *[u[0] for u in UCX]:
             killed_in_slurm(slurm)
-        BACKEND = "delegation"
+        harness.backend = "delegation"
         verified(run(job(2, "--ops", 10, "--json", "-")), 2)  # removes what Slurm's kill has left
     nothing_left(lambda: processes_left(tmp))
-
-
-def unverified(r, kinds):
-    """The run failed, and one line says why. Returns the object."""
-    check(r.status == 1 and r.out, f"not noticed: {r}")
-    j = json.loads(r.out)
-    found = [k for k in kinds if j["error_kinds"][k]]
-    check(found and j["errors"] > 0, f"none of {kinds}: {r}")
-    lines = r.own_lines()
-    check(len(lines) == 1 and "not every operation was verified: " in lines[0], r)
-    check(any(k.replace("_", " ") in lines[0] for k in found), r)
-    return j
 
 
 def store_faults(np):
@@ -892,7 +766,7 @@ def store_faults(np):
     does not."""
     argv = job(np, "--ops", 60000, "--json", "-", prog=FAULTY)
     for fault, kinds in STORE_FAULTS.items():
-        if fault not in (STORE_FAULTS if BACKEND == "delegation" else ("lose", "replay", "invent")):
+        if harness.backend != "delegation" and fault not in ("lose", "replay", "invent"):
             continue
         j = unverified(run(argv, {"BENCHKV_FAULT": fault}), kinds)
         check(j["audit"]["keys"] > 0, j)
@@ -912,71 +786,5 @@ def case_store_4():
     store_faults(4)
 
 
-def private_shm():
-    """An empty /dev/shm that only this process and its children see."""
-    if "BENCHKV_TEST_PRIVATE" in os.environ or not shutil.which("unshare"):
-        return
-    probe = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs none /dev/shm"]
-    if subprocess.run(probe, stderr=subprocess.DEVNULL, check=False).returncode:
-        return
-    os.environ["BENCHKV_TEST_PRIVATE"] = "1"
-    os.execvp("unshare", ["unshare", "--mount", "sh", "-c",
-                          'mount -t tmpfs none /dev/shm && exec "$@"', "sh", sys.executable]
-              + sys.argv)
-
-
-def left_in_shm():
-    if "BENCHKV_TEST_PRIVATE" in os.environ:
-        return os.listdir("/dev/shm")
-    return [f for f in os.listdir("/dev/shm") if "benchkv" in f]
-
-
-def processes_left(tmp=None):
-    """Whatever has our temporary directory in its environment, wherever it hangs now."""
-    mark, found = f"TMPDIR={tmp or os.environ['TMPDIR']}".encode(), []
-    for p in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            environ = open(f"/proc/{p}/environ", "rb").read().split(b"\0")
-        except OSError:
-            continue
-        if mark in environ and int(p) != os.getpid():
-            found.append(int(p))
-    return found
-
-
-def nothing_left(*kinds):
-    """What a killed job leaves is taken down by a process that outlives it, in its time."""
-    end = time.monotonic() + GUARD
-    while any(left() for left in kinds or (left_in_shm, processes_left)):
-        check(time.monotonic() < end, f"left in /dev/shm: {left_in_shm()}, "
-              f"processes: {processes_left()}")
-        time.sleep(0.1)
-
-
-def main():
-    private_shm()
-    with tempfile.TemporaryDirectory(prefix="benchkv-test-") as tmp:
-        os.environ["TMPDIR"] = tmp
-        try:
-            globals()["case_" + CASE]()
-            nothing_left()
-            left = [f for f in os.listdir(tmp) if not f.startswith(("ompi.", "prte."))]
-            check(not left, f"left in the temporary directory: {left}")
-        except Failed as e:
-            print(f"failed: {e}", file=sys.stderr)
-            return 1
-        except Skipped as e:
-            print(f"skipped: {e}", file=sys.stderr)
-            return 77
-    return 0
-
-
-CASE, _, BACKEND = sys.argv[1].partition(":")
-BACKEND = BACKEND or "delegation"
-BENCHKV, SOFTHCA_RUN, FAULTY, KILLED = sys.argv[2:6]
-UCX = [["ucx"]] if "HAVE_UCX" in os.environ else []
-NO_CONTROL = ["--control", "none"] if BACKEND in ("delegation", "meta") else []
-MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # fewer under a sanitizer
-# BENCHKV finds the runner by itself; the others, which are nowhere installed, in the PATH.
-os.environ["PATH"] += ":" + os.path.dirname(SOFTHCA_RUN)
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main(globals()))

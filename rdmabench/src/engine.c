@@ -92,7 +92,7 @@ static int open_stats(struct engine *e)
 		.path = o->stats_file,
 		.run = e->run,
 		.role = e->side.is_server ? "server" : "client",
-		.clock = latrec_clock_name(&e->side.clock),
+		.clock = side_clock_name(&e->side),
 		.window = o->stats_window,
 		.compat = o->compat};
 	int err;
@@ -400,6 +400,7 @@ static struct engine *new_engine(const struct engine_options *o)
 		return NULL;
 	e->o = o;
 	e->side.t = o->t;
+	e->side.hw_ts = o->hw_ts;
 	e->side.timeout_ns = timeout_ns(e);
 	e->side.events = json_array();
 	snprintf(e->why, sizeof(e->why), "out of memory");

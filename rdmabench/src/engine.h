@@ -21,6 +21,7 @@ struct engine_options {
 	uint64_t stats_window;
 	bool compat;
 	bool gbits;
+	bool hw_ts; /* completions are timed by the device's stamps */
 	uint32_t timeout_s; /* of the TCP connection */
 	bool help;
 };

@@ -45,6 +45,7 @@ const char engine_usage[] =
 	"  --hosts N            clients that the server waits for, 1 to 64 (1)\n"
 	"  --timeout S          until a silent peer is given up, 1 to 3600 (10)\n"
 	"Output\n"
+	"  --hw-ts              completions are timed by the device's own time stamps\n"
 	"  --report-gbits       Gb/sec instead of MiB/sec\n"
 	"  --json FILE          the report as a JSON object on a line; - is standard output\n"
 	"  --stats-dir DIR      statistics: DIR/RUN/HOST-PROCESS-ROLE.txt and .jsonl\n"
@@ -68,6 +69,7 @@ enum {
 	OPT_CHECK,
 	OPT_HOSTS,
 	OPT_TIMEOUT,
+	OPT_HW_TS,
 	OPT_GBITS,
 	OPT_JSON,
 	OPT_STATS_DIR,
@@ -110,6 +112,8 @@ static const struct option long_options[] = {
 	{"port", required_argument, NULL, 'p'},
 	{"hosts", required_argument, NULL, OPT_HOSTS},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
+	{"hw-ts", no_argument, NULL, OPT_HW_TS},
+	{"hw_ts", no_argument, NULL, OPT_HW_TS},
 	{"report-gbits", no_argument, NULL, OPT_GBITS},
 	{"report_gbits", no_argument, NULL, OPT_GBITS},
 	{"json", required_argument, NULL, OPT_JSON},
@@ -250,6 +254,9 @@ static int parse_output(struct partial *p, int val, const struct arg *a)
 	struct engine_options *o = &p->o;
 
 	switch (val) {
+	case OPT_HW_TS:
+		o->hw_ts = true;
+		return 0;
 	case OPT_GBITS:
 		o->gbits = true;
 		return 0;

@@ -65,7 +65,7 @@ void report_table(const struct engine_report *r, FILE *out)
 			print_latency(s, latrec_response(s->rec), "due time to completion", out);
 		fprintf(out,
 			"percentiles: nearest rank, at most 0.79 %% above the sample; clock: %s\n",
-			latrec_clock_name(&s->clock));
+			side_clock_name(s));
 	}
 	if (s->recv_messages)
 		fprintf(out, "received %" PRIu64 " messages, %" PRIu64 " bytes\n", s->recv_messages,
@@ -137,6 +137,16 @@ static json_t *peers_json(const struct side *s)
 	return list;
 }
 
+/* How far the times were off that were converted. */
+static json_t *hw_ts_json(const struct hwclock *c)
+{
+	double mean = c->b.converted ? (double)c->b.sum_ns / (double)c->b.converted : 0;
+
+	return json_pack("{s:I s:f s:I s:I}", "error_ns", (json_int_t)c->b.worst_ns,
+		"mean_error_ns", mean, "probes", (json_int_t)c->probes, "jumps",
+		(json_int_t)c->b.jumps);
+}
+
 /* What has changed, and what the rules of the search ask for. */
 static json_t *counters_json(const struct engine_report *r)
 {
@@ -161,12 +171,13 @@ json_t *report_json(const struct engine_report *r)
 	const struct side *s = r->s;
 	json_t *o = json_pack("{s:s s:s s:s s:s s:s s:o s:s}", "command", "engine", "version",
 		RDMABENCH_VERSION, "role", s->is_server ? "server" : "client", "run", r->run,
-		"device", r->device, "traffic", traffic_json(r), "clock",
-		latrec_clock_name(&s->clock));
+		"device", r->device, "traffic", traffic_json(r), "clock", side_clock_name(s));
 
 	if (s->sends) {
 		json_object_set_new(o, "sent", sent_json(s));
 		json_object_set_new(o, "latency_ns", hist_json(latrec_service(s->rec)));
+		if (s->hw_ts)
+			json_object_set_new(o, "hw_ts", hw_ts_json(&s->hw));
 		if (latrec_response(s->rec))
 			json_object_set_new(o, "response_ns", hist_json(latrec_response(s->rec)));
 	}

@@ -169,12 +169,27 @@ static void tend_device(struct side *s)
 	}
 }
 
+/* Renews what is known of the device's clock; says once when that fails. */
+static void tend_hwclock(struct side *s)
+{
+	uint64_t jumps = s->hw.b.jumps;
+	int err = hwclock_tend(&s->hw, latrec_clock_now(&s->clock));
+
+	if (err && !s->hw_failed)
+		side_event(s, "--hw-ts: the device's clock cannot be read: %s", strerror(-err));
+	if (!jumps && s->hw.b.jumps)
+		side_event(s, "--hw-ts: the device's clock has jumped");
+	s->hw_failed = s->hw_failed || err;
+}
+
 static bool tend_peers(struct side *s, bool done)
 {
 	uint64_t now = clock_ns();
 	bool over = true;
 
 	tend_device(s);
+	if (s->hw_ts && s->sends && !s->hw_failed)
+		tend_hwclock(s);
 	for (uint32_t i = 0; i < s->n_peers; i++) {
 		tend_peer(s->peers[i], done, now);
 		over = over && is_over(s->peers[i]);

@@ -28,6 +28,7 @@ static const char usage[] =
 	"  --seed N             the same points for the same measurements (1)\n"
 	"  --tries N            points, 1 to 1000000 (100)\n"
 	"  --anomalies N        stop after so many, 1 to 64 (when the tries are made)\n"
+	"  --fix NAME=VALUE     a parameter that is not varied, e.g. 0.qp_num=4; may be given often\n"
 	"  --no-features        do not look for minimal feature sets\n"
 	"  -D, --duration S     seconds of traffic per point, .01 to 3600 (1)\n"
 	"  -d, --ib-dev NAME    device (the first)\n"
@@ -63,6 +64,7 @@ enum {
 	OPT_TRIES,
 	OPT_ANOMALIES,
 	OPT_NO_FEATURES,
+	OPT_FIX,
 	OPT_COMPAT,
 	OPT_MODEL,
 	OPT_TX_PAUSE,
@@ -83,6 +85,7 @@ static const struct option long_options[] = {
 	{"seed", required_argument, NULL, OPT_SEED},
 	{"tries", required_argument, NULL, OPT_TRIES},
 	{"anomalies", required_argument, NULL, OPT_ANOMALIES},
+	{"fix", required_argument, NULL, OPT_FIX},
 	{"no-features", no_argument, NULL, OPT_NO_FEATURES},
 	{"duration", required_argument, NULL, 'D'},
 	{"ib-dev", required_argument, NULL, 'd'},
@@ -169,6 +172,8 @@ static int parse_option(void *arg, int val, const struct arg *a)
 	case OPT_MODEL:
 		o->has_model = true;
 		return arg_word(a, model_names, &o->model);
+	case OPT_FIX:
+		return fixed_add(&o->x.fixed, a->value, a->why, a->size);
 	case OPT_JSON:
 		return arg_text(a, "a file name, or -", &o->json);
 	case OPT_TX_PAUSE:
@@ -245,16 +250,32 @@ static int measure(void *arg, const struct explore_ask *ask, struct measure *m_p
 	return measure_new(s, ask, m_p);
 }
 
+static json_t *fixed_json(const struct fixed *f)
+{
+	json_t *list = json_array();
+
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
+		char name[SPACE_NAME], value[SPACE_NAME];
+
+		space_name(dim, name);
+		space_value(dim, f->point.at[dim], value);
+		if (f->on[dim])
+			json_array_append_new(list, json_sprintf("%s=%s", name, value));
+	}
+	return list;
+}
+
 static json_t *header_json(const struct options *o)
 {
 	const struct rules *r = &o->x.rules;
 
-	return json_pack("{s:i s:s s:I s:i s:i s:b s:s s:f s:b s:s s:[f,f,f,f,f]}", "version", 1,
-		"method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed, "tries",
+	return json_pack("{s:i s:s s:I s:i s:i s:b s:o s:s s:f s:b s:s s:[f,f,f,f,f]}", "version",
+		1, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed, "tries",
 		(int)o->x.tries, "anomalies", (int)o->x.anomalies, "features", o->x.features,
-		"model", o->has_model ? model_names[o->model] : "", "duration_s", o->trial.seconds,
-		"compat", o->trial.compat, "device", o->trial.device ? o->trial.device : "",
-		"rules", r->tx_pause, r->rx_pause, r->gbps, r->packets, r->p99_ns);
+		"fixed", fixed_json(&o->x.fixed), "model",
+		o->has_model ? model_names[o->model] : "", "duration_s", o->trial.seconds, "compat",
+		o->trial.compat, "device", o->trial.device ? o->trial.device : "", "rules",
+		r->tx_pause, r->rx_pause, r->gbps, r->packets, r->p99_ns);
 }
 
 static const char *kind_name(enum anomaly kind)
@@ -328,6 +349,7 @@ static int dry_run(struct search *s)
 		struct point p;
 
 		point_random(&p, &rand);
+		fixed_apply(&s->o->x.fixed, &p);
 		if (!trial_script(&s->trial, &p, "dry", s->script, sizeof(s->script)))
 			return 1;
 		fputs(s->script, stdout);

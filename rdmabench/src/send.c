@@ -243,7 +243,7 @@ void flow_on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *s
 	struct flow *f = mlx5dvl_qp_user(qp);
 	struct side *s = f->peer->side;
 	const struct batch *b = &f->batches[f->tail % s->t.depth];
-	uint64_t now = latrec_clock_now(&s->clock);
+	uint64_t now = latrec_clock_now(&s->clock), done;
 	int err;
 
 	f->tail++;
@@ -251,9 +251,10 @@ void flow_on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *s
 	s->last_ns = now;
 	count_batch(f, b);
 	note_peak(s, now);
-	if (latrec_record(s->rec, b->due_ns, b->posted_ns, now) || !s->stats)
+	done = s->hw_ts ? hwclock_time(&s->hw, b->posted_ns, sent->stamp, now) : now;
+	if (latrec_record(s->rec, b->due_ns, b->posted_ns, done) || !s->stats)
 		return;
-	err = statsfile_add(s->stats, now - b->posted_ns, now);
+	err = statsfile_add(s->stats, done - b->posted_ns, now);
 	if (err && !s->stats_error) {
 		s->stats_error = err;
 		side_event(s, "%s: %s", statsfile_path(s->stats), strerror(-err));

@@ -86,6 +86,24 @@ static int make_queues(struct side *s, uint32_t n_peers)
 	return err ? err : mlx5dvl_cq_create(s->ctx, &send, &s->scq);
 }
 
+const char *side_clock_name(const struct side *s)
+{
+	return s->hw_ts && s->sends ? hwclock_name(&s->hw) : latrec_clock_name(&s->clock);
+}
+
+static int open_hwclock(struct side *s, char *why)
+{
+	int err = s->hw_ts && s->sends ? hwclock_open(&s->hw, s->ctx, &s->clock) : 0;
+
+	if (err == -EOPNOTSUPP || err == -ENOTSUP)
+		snprintf(why, WIRE_TEXT_MAX, "--hw-ts: the device %s: leave it out",
+			s->hw.probes ? "stamps completions by a clock that does not run as ours" :
+				       "does not offer its clock");
+	else if (err)
+		said(why, "--hw-ts: the device's clock cannot be read", err);
+	return err;
+}
+
 int side_open(struct side *s, const struct side_device *d, uint32_t n_peers,
 	char why[WIRE_TEXT_MAX])
 {
@@ -102,7 +120,7 @@ int side_open(struct side *s, const struct side_device *d, uint32_t n_peers,
 	if (err)
 		return err;
 	err = make_queues(s, n_peers);
-	return err ? said(why, "queues cannot be made", err) : 0;
+	return err ? said(why, "queues cannot be made", err) : open_hwclock(s, why);
 }
 
 static int add_flow(struct side *s, struct peer *p, uint32_t i)
@@ -249,6 +267,7 @@ void side_close(struct side *s)
 {
 	for (uint32_t i = 0; i < s->n_peers; i++)
 		close_peer(s, s->peers[i]);
+	hwclock_close(&s->hw);
 	mlx5dvl_cq_destroy(s->scq);
 	mlx5dvl_cq_destroy(s->rcq);
 	mlx5dvl_srq_destroy(s->srq);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "hwclock.h"
 #include "latrec.h"
 #include "mlx5dvl.h"
 #include "statsfile.h"
@@ -82,7 +83,10 @@ struct side {
 	struct peer *peers[SIDE_PEERS_MAX];
 	uint32_t n_peers;
 
-	struct latrec_clock clock;
+	struct latrec_clock clock; /* of posts; of completions, too, without hw_ts */
+	bool hw_ts; /* completions are timed by the device's stamps */
+	struct hwclock hw;
+	bool hw_failed; /* it could not be read during the run */
 	struct latrec *rec;
 	struct statsfile *stats; /* NULL: none */
 	int stats_error; /* the first one */
@@ -120,6 +124,9 @@ void side_describe(const struct side *s, const struct peer *p, const char *run,
 int side_connect(struct peer *p, char why[WIRE_TEXT_MAX]);
 /* All that was made; connections are closed, peers freed. */
 void side_close(struct side *s);
+
+/* What latencies are measured with. */
+const char *side_clock_name(const struct side *s);
 
 /* Says it on standard error and keeps it for the report. */
 void side_event(struct side *s, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "space.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,6 +92,88 @@ static uint32_t value_of(const struct point *p, unsigned dim)
 	if (kind_of(dim) == DIM_BURST)
 		return at ? 1u << 2 * (at - 1) : 0;
 	return k->doubled ? k->first << at : k->first + at;
+}
+
+void space_value(unsigned dim, unsigned at, char value[SPACE_NAME])
+{
+	struct point p = {{0}};
+	const char *const *words = NULL;
+
+	p.at[dim] = (uint8_t)at;
+	switch (kind_of(dim)) {
+	case DIM_TYPE:
+		words = traffic_type_names;
+		break;
+	case DIM_OP:
+		words = op_names;
+		break;
+	case DIM_DIRECTION:
+		words = direction_names;
+		break;
+	default:
+		break;
+	}
+	if (words)
+		snprintf(value, SPACE_NAME, "%s", words[at]);
+	else
+		snprintf(value, SPACE_NAME, "%u",
+			kind_of(dim) == DIM_MTU ? 128u << value_of(&p, dim) : value_of(&p, dim));
+}
+
+/* "none, reverse, loopback" */
+static void list_values(unsigned dim, char *text, size_t size)
+{
+	size_t n = 0;
+
+	for (unsigned at = 0; at < space_values(dim) && n < size; at++) {
+		char value[SPACE_NAME];
+
+		space_value(dim, at, value);
+		n += (size_t)snprintf(text + n, size - n, "%s%s", at ? ", " : "", value);
+	}
+}
+
+static bool find_value(struct fixed *f, unsigned dim, const char *value)
+{
+	for (unsigned at = 0; at < space_values(dim); at++) {
+		char text[SPACE_NAME];
+
+		space_value(dim, at, text);
+		if (strcmp(text, value))
+			continue;
+		f->on[dim] = true;
+		f->point.at[dim] = (uint8_t)at;
+		return true;
+	}
+	return false;
+}
+
+int fixed_add(struct fixed *f, const char *text, char *why, size_t size)
+{
+	size_t len = strcspn(text, "=");
+	char name[SPACE_NAME], values[160];
+
+	for (unsigned dim = 0; dim < SPACE_DIMS && text[len]; dim++) {
+		space_name(dim, name);
+		if (strlen(name) != len || memcmp(name, text, len))
+			continue;
+		if (find_value(f, dim, text + len + 1))
+			return 0;
+		list_values(dim, values, sizeof(values));
+		snprintf(why, size, "--fix: %s has no such value: give one of %s", name, values);
+		return -EINVAL;
+	}
+	snprintf(why, size, "--fix %.40s: give a parameter and its value, as 0.qp_num=4", text);
+	return -EINVAL;
+}
+
+void fixed_apply(const struct fixed *f, struct point *p)
+{
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
+		if (f->on[dim])
+			p->at[dim] = f->point.at[dim];
+	}
+	point_settle(p);
 }
 
 static uint32_t get(const struct point *p, unsigned traffic, enum dimension_kind kind,

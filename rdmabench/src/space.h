@@ -56,6 +56,27 @@ unsigned space_values(unsigned dim);
 /* "0.qp_num", "1.request3.size", "1.direction". */
 void space_name(unsigned dim, char name[SPACE_NAME]);
 
+/* The value of an index as text: "4", "RC", "reverse". */
+void space_value(unsigned dim, unsigned at, char value[SPACE_NAME]);
+
+/* Parameters that keep one value. */
+struct fixed {
+	bool on[SPACE_DIMS];
+	struct point point;
+};
+
+/*
+ * Adds "NAME=VALUE", as space_name() and space_value() write them. 0; -EINVAL: why says what is
+ * wrong and what to give, in one line.
+ */
+int fixed_add(struct fixed *f, const char *text, char *why, size_t size);
+
+/*
+ * Gives the parameters of a point their fixed values, and settles it. Of values that cannot be
+ * together, point_settle() decides.
+ */
+void fixed_apply(const struct fixed *f, struct point *p);
+
 /*
  * What has no effect gets the index 0 (requests that are not sent, all of a traffic that does
  * not run), and what cannot be together is made possible: a batch is no larger than the depth,

@@ -124,6 +124,30 @@ def open_loop():
     assert "response_ns" not in report("--fork", "-D", ".1", "-s", 64)
 
 
+def hw_ts():
+    """Completions are timed by the device's stamps; the error is stated, and a clock of another kind refused."""
+    with tempfile.TemporaryDirectory() as d, tempfile.NamedTemporaryFile("w") as f:
+        o = report("--fork", "--hw-ts", "-b", "-n", 3000, "-s", 64, "--stats-dir", d, "--run", "r")
+        assert o["clock"].startswith("completion time stamps of mlx5_0, at most "), o["clock"]
+        assert f"at most {o['hw_ts']['error_ns']} ns off" in o["clock"], o
+        assert o["hw_ts"]["jumps"] == 0 and o["hw_ts"]["probes"] >= 32, o
+        assert 0 < o["hw_ts"]["mean_error_ns"] <= o["hw_ts"]["error_ns"], o
+        assert o["latency_ns"]["samples"] == 3000, o
+        lines = [json.loads(p.read_text()) for p in pathlib.Path(d, "r").glob("*.jsonl")]
+        assert len(lines) == 2 and all("time stamps of mlx5_0" in x["clock"] for x in lines), lines
+        assert "hw_ts" not in report("--fork", "-n", 10)
+        # A message takes the link's latency at least; what comes after the stamp is not in it.
+        f.write("name=mlx5_0 latency_ns=3000000\n")
+        f.flush()
+        real = ["--topology", f.name, "--link", "real"]
+        o = report("--fork", "--hw-ts", "-n", 20, "-s", 64, "-t", 1, hca=["--fabric", FABRIC[1] + "-real", *real])
+        assert o["latency_ns"]["min"] >= 3000000 - o["hw_ts"]["error_ns"], o
+    r = run("--fork", "--hw-ts", "--json", "-", status=1, hca=["--fabric", FABRIC[1] + "-virtual", "--link", "virtual"])
+    assert "does not run as ours" in json.loads(r.stdout)["error"], r.stdout
+    assert [x for x in r.stderr.splitlines() if x.startswith("rdmabench")] == [
+        "rdmabench engine: --hw-ts: the device stamps completions by a clock that does not run as ours: leave it out"], r.stderr
+
+
 def burst():
     """After N batches nothing is posted for the length of the pause."""
     o = report("--fork", "-n", 50, "-s", 64, "--burst", 10, "--burst-pause", 20000)

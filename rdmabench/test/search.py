@@ -171,7 +171,8 @@ def engine(tmp):
         assert o["tries"] == 2 and o["failures"] == 0 and not o["anomalies"], o
         for i in range(2):
             _, blocks = read_result(log / "result" / str(i))
-            assert float(blocks[1]["tx_vport_rdma_unicast_bytes"]) > 0 and blocks[1]["source"] == "engine"
+            assert float(blocks[1]["tx_vport_rdma_unicast_bytes"]) > 0 and blocks[1]["source"] == "port"
+            assert int(blocks[0]["port_xmit_packets"]) > 0, blocks[0]
             samples = int(blocks[2]["latency_samples"])
             assert samples > 0 and (not compat or samples % 10 == 0), blocks
             assert list((log / "stats" / str(i)).glob("*-client.jsonl"))

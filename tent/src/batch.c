@@ -18,22 +18,17 @@
 static int check_request(struct tent *t, const struct tent_request *r)
 {
 	const struct tent_segment *s = r->segment;
+	const struct buffer *b;
 
 	if (!s || (r->op != TENT_READ && r->op != TENT_WRITE) || !r->len ||
 		r->len > PLAN_LENGTH_MAX)
 		return -EINVAL;
 	if (s->lost)
 		return s->lost;
-	if (!buffer_find(t, (uintptr_t)r->local, r->len) || !desc_find(&s->desc, r->remote, r->len))
+	b = buffer_find(t, (uintptr_t)r->local, r->len);
+	if (!b || !desc_find(&s->desc, r->remote, r->len))
 		return -EFAULT;
-	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		struct sched_rail_stats stats;
-
-		sched_rail_stats(s->sched, i, &stats);
-		if (stats.state == RAIL_UP || stats.state == RAIL_HALF)
-			return 0;
-	}
-	return -ENETUNREACH;
+	return sched_check(s->sched, clock_ns(), b->location);
 }
 
 /* The next boundary of parts behind offset, of memory that begins at addr within a buffer. */

@@ -49,7 +49,7 @@ static void init_lists(struct sched *s)
 	for (uint32_t r = 0; r < s->n_rails; r++)
 		s->posted[r] = s->bound[r] = empty;
 	for (uint32_t l = 0; l < s->n_locations; l++)
-		s->queues[l] = (struct queue){SLAB_NONE, empty, 0};
+		s->queues[l] = (struct queue){SLAB_NONE, empty, 0, SCHED_NEVER};
 	s->ended_head = s->ended_tail = SLAB_NONE;
 }
 
@@ -100,6 +100,7 @@ int sched_create(const struct sched_attr *attr, struct sched **s_p)
 	s->n_groups = attr->n_groups;
 	s->random = attr->seed;
 	s->stall_min_ns = attr->stall_min_ns ? attr->stall_min_ns : STALL_MIN_NS;
+	s->no_rail_ns = attr->no_rail_ns;
 	s->probe_timeout_ns = attr->probe_timeout_ns ? attr->probe_timeout_ns : PROBE_TIMEOUT_NS;
 	if (!allocate(s, attr)) {
 		sched_destroy(s);

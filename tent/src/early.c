@@ -110,15 +110,37 @@ static void bind(struct sched *s, uint32_t id, uint32_t rail, uint64_t charge)
 	list_append(s, &s->bound[rail], id);
 }
 
-bool early_rebind(struct sched *s, uint32_t id)
+void early_rebind(struct sched *s, uint32_t id)
 {
 	const struct slice *sl = &s->slices[id];
 	uint32_t rail = pick(s, s->requests[sl->request].location, sl->length);
 
 	if (rail == NO_RAIL)
-		return false;
-	bind(s, id, rail, sl->length);
-	return true;
+		slice_wait(s, id);
+	else
+		bind(s, id, rail, sl->length);
+}
+
+/* Binds what has waited until a rail came back; what has failed meanwhile is dropped. */
+static void bind_waiting(struct sched *s, uint32_t location)
+{
+	struct queue *q = &s->queues[location];
+	bool reachable = sched_reachable(s, location);
+	uint32_t id, next;
+
+	for (id = q->again.head; id != NO_SLICE; id = next) {
+		bool failed = s->requests[s->slices[id].request].status;
+
+		next = s->slices[id].next;
+		if (!failed && !reachable)
+			continue;
+		list_remove(s, &q->again, id);
+		q->bytes -= s->slices[id].length;
+		if (failed)
+			slice_end(s, id);
+		else
+			early_rebind(s, id);
+	}
 }
 
 /* The order of the slices of one request: one allocation for all of them. */
@@ -181,12 +203,17 @@ void early_submit(struct sched *s, uint32_t request, uint32_t max_slices)
 	uint64_t block = plan_block(q->plan.length, max_slices), length = q->plan.length, charge;
 	uint32_t n = (uint32_t)early_count(&q->plan, max_slices), rail, id;
 	bool bulk = s->config.mode == TENT_SMART && n >= max_slices / 2;
+	bool reachable = sched_reachable(s, q->location);
 	struct bulk b = {0};
 
-	if (bulk)
+	if (bulk && reachable)
 		bulk_init(s, q->location, block, n, &b);
 	for (uint32_t i = 0; i < n; i++) {
 		id = cut(s, request, block);
+		if (!reachable) {
+			slice_wait(s, id);
+			continue;
+		}
 		rail = bulk ? bulk_next(s, q->location, &b) :
 			      pick(s, q->location, s->slices[id].length);
 		charge = DEFECTS ? (length + n - 1) / n : s->slices[id].length;
@@ -216,6 +243,8 @@ static bool drop(struct sched *s, uint32_t rail, uint32_t id)
 
 void early_run(struct sched *s, uint64_t now)
 {
+	for (uint32_t l = 0; l < s->n_locations; l++)
+		bind_waiting(s, l);
 	for (uint32_t r = 0; r < s->n_rails; r++) {
 		while (may_post(s, r)) {
 			uint32_t id = s->bound[r].head;

@@ -4,8 +4,8 @@
  * done without it, on objects that nobody else sees yet.
  *
  * engine.c has the engine and its thread; memory.c registrations; segment.c import and the
- * initiator's connection; move.c the scheduler's rails; task.c requests, batches and what
- * they notify; serve.c the target's side.
+ * initiator's connection; move.c the scheduler's rails; blame.c whose fault an outage is;
+ * task.c requests and what they notify; batch.c batches; serve.c the target's side.
  */
 #ifndef TENT_ENGINE_H
 #define TENT_ENGINE_H
@@ -13,6 +13,7 @@
 #include <pthread.h>
 
 #include "base/slab.h"
+#include "blame.h"
 #include "config.h"
 #include "ctl.h"
 #include "desc.h"
@@ -24,6 +25,7 @@
 #include "topo.h"
 
 #define MAX_SLICES 4096 /* of a segment, posted or bound to rails */
+#define CONN_LINKS (TENT_MAX_RAILS + BLAME_ENDS)
 #define MAX_CONNS 256 /* peers that have imported our segment */
 #define NOTICES 4096 /* that nobody has taken: then peers wait */
 #define NOTICE_RING (2 * NOTICES) /* with those of links that end meanwhile; a power of two */
@@ -79,6 +81,7 @@ struct pair {
 	int status;
 	uint64_t deadline; /* of the fence */
 	uint64_t failed_at; /* first report of the outage */
+	enum tent_fault fault; /* of the last one */
 	struct latrec_hist slice_ns; /* from post to completion */
 };
 
@@ -90,9 +93,12 @@ struct tent_segment {
 	int lost; /* why the peer is gone, 0: it is there */
 	uint32_t n_pairs;
 	struct pair pairs[TENT_MAX_RAILS];
+	struct blame blame;
 	struct sched *sched;
 	uint64_t wake; /* when sched_run() is due */
 	bool again; /* a task has ended in sched_run() */
+	uint64_t reported_at; /* a failure whose slices have not been sent again, 0: none */
+	struct latrec_hist resend_ns; /* from such a report to the first of them */
 	/* Of each slice that is posted, by the low bits of its token. */
 	struct {
 		uint32_t task;
@@ -148,8 +154,7 @@ struct conn {
 	bool known; /* it has shown the key */
 	uint64_t hello_by;
 	uint32_t n_pairs;
-	struct link *links[TENT_MAX_RAILS];
-	uint32_t rails[TENT_MAX_RAILS]; /* of the links */
+	struct link *links[CONN_LINKS];
 	struct notice_counter counter;
 };
 
@@ -169,6 +174,7 @@ struct tent {
 	struct rail_id rails[TENT_MAX_RAILS];
 	double gbps[TENT_MAX_RAILS];
 	uint64_t part_len; /* of the largest registration */
+	uint64_t no_rail_ns; /* how long requests wait when no rail is left */
 
 	char host[DESC_HOST_LEN];
 	uint16_t port;
@@ -217,8 +223,11 @@ int move_poll(struct tent_segment *s, uint32_t pair, uint64_t now);
 bool move_progress(struct tent_segment *s, uint64_t now);
 /* When move_progress() is due although nothing happens. */
 uint64_t move_due(const struct tent_segment *s);
-/* The rail's port, here or there, has gone down or come up. */
-void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up);
+/* The rail's port has come up, or has gone down by the fault of one of the two ends. */
+void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up, enum tent_fault fault);
+/* A new end on a rail here; the engine watches it. */
+int move_new_link(struct tent_segment *s, uint32_t local, struct link **l_p);
+void move_send(struct tent_segment *s, struct ctl_msg *msg);
 
 /* task.c */
 /* Appends a new task to those that wait for room in the scheduler. */

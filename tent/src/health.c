@@ -18,10 +18,7 @@ static void take_bound(struct sched *s, uint32_t rail)
 	while ((id = bound.head) != NO_SLICE) {
 		list_remove(s, &bound, id);
 		ledger_release(s, id);
-		if (!early_rebind(s, id)) {
-			request_fail(s, s->slices[id].request, -ENETUNREACH);
-			slice_end(s, id);
-		}
+		early_rebind(s, id);
 	}
 }
 

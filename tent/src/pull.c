@@ -197,14 +197,6 @@ static bool others_sooner(const struct sched *s, const struct view *v, const str
 	return waiting <= 0;
 }
 
-static void put_again(struct sched *s, uint32_t location, uint32_t id)
-{
-	struct queue *q = &s->queues[location];
-
-	list_append(s, &q->again, id);
-	q->bytes += s->slices[id].length;
-}
-
 static uint32_t take_new(struct sched *s, uint32_t location, uint64_t block)
 {
 	struct queue *all = &s->queues[location];
@@ -239,7 +231,7 @@ static int place(struct sched *s, uint64_t now, uint32_t location, const struct 
 	if (!err)
 		return 0;
 	ledger_release(s, id);
-	put_again(s, location, id);
+	slice_wait(s, id);
 	if (err != -EAGAIN)
 		rail_fail(s, now, rail);
 	return err;

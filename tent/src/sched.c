@@ -146,6 +146,7 @@ int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from)
 		.user = s->requests[sl->request].user,
 		.offset = sl->offset,
 		.length = sl->length,
+		.again = sl->again,
 	};
 	int err = s->ops->post(s->arg, rail, &post);
 
@@ -191,6 +192,26 @@ static void submit_late(struct sched *s, uint32_t id)
 	all->bytes += q->plan.length;
 }
 
+/* Has there been no rail for the location for longer than requests wait? */
+static bool given_up(const struct sched *s, uint64_t now, uint32_t location)
+{
+	uint64_t since = s->queues[location].no_rail_at;
+
+	return since != SCHED_NEVER ? now - since >= s->no_rail_ns : !s->no_rail_ns;
+}
+
+int sched_check(const struct sched *s, uint64_t now, uint32_t location)
+{
+	bool bad = !sched_reachable(s, location) && given_up(s, now, location);
+
+	return bad ? -ENETUNREACH : 0;
+}
+
+void sched_give_up(struct sched *s)
+{
+	s->no_rail_ns = 0;
+}
+
 int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req)
 {
 	struct request q = {.user = req->user, .submitted_at = now, .next = SLAB_NONE};
@@ -200,7 +221,7 @@ int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req)
 	if (req->location >= s->n_locations ||
 		plan_init(&q.plan, req->length, req->cuts, req->n_cuts))
 		return -EINVAL;
-	if (!sched_reachable(s, req->location))
+	if (sched_check(s, now, req->location))
 		return -ENETUNREACH;
 	id = slab_get(&s->request_ids);
 	if (id == SLAB_NONE)
@@ -231,26 +252,30 @@ void sched_cancel(struct sched *s, uint64_t user)
 	}
 }
 
+void slice_wait(struct sched *s, uint32_t id)
+{
+	struct queue *all = &s->queues[s->requests[s->slices[id].request].location];
+
+	all->bytes += s->slices[id].length;
+	list_append(s, &all->again, id);
+}
+
 /* A slice of a failed rail, in no list and released, goes to another one. */
 static void slice_again(struct sched *s, uint32_t id)
 {
 	struct slice *sl = &s->slices[id];
-	struct request *q = &s->requests[sl->request];
-	struct queue *all = &s->queues[q->location];
 
 	sl->generation++;
 	sl->posted = false;
+	sl->again = true;
 	s->stats.resent++;
 	s->stats.resent_bytes += sl->length;
-	if (q->status) {
+	if (s->requests[sl->request].status)
 		slice_end(s, id);
-	} else if (s->config.mode == TENT_PULL) {
-		all->bytes += sl->length;
-		list_append(s, &all->again, id);
-	} else if (!early_rebind(s, id)) {
-		request_fail(s, sl->request, -ENETUNREACH);
-		slice_end(s, id);
-	}
+	else if (s->config.mode == TENT_PULL)
+		slice_wait(s, id);
+	else
+		early_rebind(s, id);
 }
 
 /* What the rail has not completed ends with status, or goes elsewhere if that is 0. */
@@ -351,24 +376,43 @@ int sched_completed(struct sched *s, uint64_t now, uint64_t token, int status)
 	return 0;
 }
 
-static void fail_unreachable(struct sched *s)
+/* Ends what waits in a queue. */
+static void fail_queue(struct sched *s, struct queue *q)
 {
 	uint32_t id;
 
+	while ((id = q->again.head) != NO_SLICE) {
+		list_remove(s, &q->again, id);
+		q->bytes -= s->slices[id].length;
+		request_fail(s, s->slices[id].request, -ENETUNREACH);
+		slice_end(s, id);
+	}
+	while (q->head != SLAB_NONE)
+		request_fail(s, q->head, -ENETUNREACH);
+}
+
+/* Ends what has waited for a rail for too long; when to look again. */
+static uint64_t fail_unreachable(struct sched *s, uint64_t now)
+{
+	uint64_t next = SCHED_NEVER;
+
 	for (uint32_t l = 0; l < s->n_locations; l++) {
 		struct queue *q = &s->queues[l];
+		uint64_t end;
 
-		if ((q->head == SLAB_NONE && q->again.head == NO_SLICE) || sched_reachable(s, l))
+		if (sched_reachable(s, l)) {
+			q->no_rail_at = SCHED_NEVER;
 			continue;
-		while ((id = q->again.head) != NO_SLICE) {
-			list_remove(s, &q->again, id);
-			q->bytes -= s->slices[id].length;
-			request_fail(s, s->slices[id].request, -ENETUNREACH);
-			slice_end(s, id);
 		}
-		while (q->head != SLAB_NONE)
-			request_fail(s, q->head, -ENETUNREACH);
+		if (q->no_rail_at == SCHED_NEVER)
+			q->no_rail_at = now;
+		end = q->no_rail_at + s->no_rail_ns;
+		if (end <= now)
+			fail_queue(s, q);
+		else if (q->bytes && end < next)
+			next = end;
 	}
+	return next;
 }
 
 static bool call_done(struct sched *s)
@@ -392,11 +436,12 @@ static bool call_done(struct sched *s)
 
 uint64_t sched_run(struct sched *s, uint64_t now)
 {
-	uint64_t next;
+	uint64_t next, end;
 
 	do {
 		next = health_run(s, now);
-		fail_unreachable(s);
+		end = fail_unreachable(s, now);
+		next = end < next ? end : next;
 		s->wake_at = SCHED_NEVER;
 		if (s->config.mode == TENT_PULL)
 			pull_run(s, now);

@@ -28,6 +28,7 @@ struct slice {
 	uint32_t next, prev; /* in the list that it is in */
 	uint32_t errors;
 	bool posted;
+	bool again; /* a rail that had it has failed */
 	bool alone; /* nothing else was posted on the rail when this was */
 };
 
@@ -55,6 +56,7 @@ struct queue {
 	uint32_t head;
 	struct list again; /* slices of failed rails, cut already; served first */
 	uint64_t bytes; /* of both */
+	uint64_t no_rail_at; /* since when there is no rail for it; SCHED_NEVER: there is */
 };
 
 struct sched {
@@ -76,7 +78,7 @@ struct sched {
 	uint32_t round_robin; /* baseline's and the probes' next rail */
 	uint64_t calls; /* of smart's allocation, single ones included */
 	uint64_t random;
-	uint64_t stall_min_ns, probe_timeout_ns;
+	uint64_t stall_min_ns, probe_timeout_ns, no_rail_ns;
 	uint64_t wake_at; /* when what was left to a busy rail is looked at again */
 	struct sched_stats stats;
 };
@@ -116,6 +118,8 @@ uint32_t slice_new(struct sched *s, uint32_t request, uint64_t offset, uint64_t 
 /* Ends a slice that is in no list, and with the last one the request. */
 void slice_end(struct sched *s, uint32_t id);
 void request_fail(struct sched *s, uint32_t request, int status);
+/* A slice that is in no list waits for a rail, before what is not cut yet. */
+void slice_wait(struct sched *s, uint32_t id);
 
 /* The ledger: what a rail has been given and has not ended. */
 void ledger_charge(struct sched *s, uint32_t id, uint32_t rail, uint64_t bytes);
@@ -129,8 +133,8 @@ int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from);
 
 /* Binds all slices of a new request; the caller has checked that there are enough ids. */
 void early_submit(struct sched *s, uint32_t request, uint32_t max_slices);
-/* Binds a slice of a failed rail; false: there is no rail for it. */
-bool early_rebind(struct sched *s, uint32_t id);
+/* Binds a slice of a failed rail; without a rail it waits. */
+void early_rebind(struct sched *s, uint32_t id);
 void early_run(struct sched *s, uint64_t now);
 /* Where the slice is cut at, and how many there are. */
 uint64_t early_count(const struct plan *p, uint32_t max_slices);

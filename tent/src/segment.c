@@ -17,6 +17,7 @@ void segment_free(struct tent_segment *s)
 		if (s->pairs[i].link)
 			s->pairs[i].link->ops->destroy(s->pairs[i].link);
 	}
+	blame_fini(s);
 	sched_destroy(s->sched);
 	ctl_close(&s->ctl);
 	desc_fini(&s->desc);
@@ -197,6 +198,7 @@ int tent_import(struct tent *t, const char *text, struct tent_why *why,
 	s->t = t;
 	s->ctl.fd = -1;
 	s->wake = SCHED_NEVER;
+	s->blame.pair = BLAME_NONE;
 	s->waiting_head = s->notify_head = NO_TASK;
 	for (uint32_t i = 0; i < NOTICE_SLOTS; i++)
 		s->slot_task[i] = NO_TASK;

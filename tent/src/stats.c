@@ -18,6 +18,7 @@ static void rail_stats(const struct tent_segment *s, uint32_t i, struct tent_rai
 		.slices = r.slices,
 		.inflight = r.inflight,
 		.exclusions = r.exclusions,
+		.fault = p->fault,
 		.link_gbps = s->t->gbps[p->local],
 		.rate_gbps = r.rate * 8, /* from bytes per ns */
 	};
@@ -35,9 +36,9 @@ int tent_rail_stats(struct tent_segment *s, uint32_t i, struct tent_rail_stats *
 	return 0;
 }
 
-static double quantile_us(const struct pair *p, double q)
+static double quantile_us(const struct latrec_hist *h, double q)
 {
-	return (double)latrec_hist_quantile(&p->slice_ns, q) / 1e3;
+	return (double)latrec_hist_quantile(h, q) / 1e3;
 }
 
 static void print_pair(const struct tent_segment *s, uint32_t i, FILE *out)
@@ -45,11 +46,13 @@ static void print_pair(const struct tent_segment *s, uint32_t i, FILE *out)
 	struct tent_rail_stats r;
 
 	rail_stats(s, i, &r);
-	fprintf(out, "%-10s %-10s %-4s %12.6f %10llu %12llu %10llu %10.1f %10.1f %10.1f %10.1f\n",
+	fprintf(out,
+		"%-10s %-10s %-4s %12.6f %10llu %12llu %8llu %-11s %10.1f %10.1f %10.1f %10.1f\n",
 		r.name, r.remote, r.up ? "up" : "down", (double)r.bytes / 1e9,
 		(unsigned long long)r.slices, (unsigned long long)r.inflight,
-		(unsigned long long)r.exclusions, r.link_gbps, r.rate_gbps,
-		quantile_us(&s->pairs[i], .5), quantile_us(&s->pairs[i], .99));
+		(unsigned long long)r.exclusions, tent_fault_name(r.fault), r.link_gbps,
+		r.rate_gbps, quantile_us(&s->pairs[i].slice_ns, .5),
+		quantile_us(&s->pairs[i].slice_ns, .99));
 }
 
 static int stream_error(FILE *out)
@@ -65,9 +68,9 @@ int tent_stats_print(struct tent *t, FILE *out)
 		"mode %s; bandwidth_learning_rate %g halves a sample's weight in %.2f samples\n",
 		config_mode_name(t->config.mode), t->config.bandwidth_learning_rate,
 		config_half_life(&t->config));
-	fprintf(out, "%-10s %-10s %-4s %12s %10s %12s %10s %10s %10s %10s %10s\n", "rail", "peer's",
-		"", "moved, GB", "slices", "in flight, B", "outages", "link, Gb/s", "seen, Gb/s",
-		"P50, us", "P99, us");
+	fprintf(out, "%-10s %-10s %-4s %12s %10s %12s %8s %-11s %10s %10s %10s %10s\n", "rail",
+		"peer's", "", "moved, GB", "slices", "in flight, B", "outages", "last fault",
+		"link, Gb/s", "seen, Gb/s", "P50, us", "P99, us");
 	for (const struct tent_segment *s = t->segments; s; s = s->next) {
 		for (uint32_t i = 0; i < s->n_pairs; i++)
 			print_pair(s, i, out);
@@ -81,12 +84,13 @@ static json_t *pair_json(const struct tent_segment *s, uint32_t i)
 	struct tent_rail_stats r;
 
 	rail_stats(s, i, &r);
-	return json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "rail", r.name,
-		"remote", r.remote, "up", r.up, "bytes", (json_int_t)r.bytes, "slices",
+	return json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f}", "rail",
+		r.name, "remote", r.remote, "up", r.up, "bytes", (json_int_t)r.bytes, "slices",
 		(json_int_t)r.slices, "inflight_bytes", (json_int_t)r.inflight, "exclusions",
-		(json_int_t)r.exclusions, "link_gbps", r.link_gbps, "rate_gbps", r.rate_gbps,
-		"slice_p50_us", quantile_us(&s->pairs[i], .5), "slice_p99_us",
-		quantile_us(&s->pairs[i], .99));
+		(json_int_t)r.exclusions, "fault", tent_fault_name(r.fault), "link_gbps",
+		r.link_gbps, "rate_gbps", r.rate_gbps, "slice_p50_us",
+		quantile_us(&s->pairs[i].slice_ns, .5), "slice_p99_us",
+		quantile_us(&s->pairs[i].slice_ns, .99));
 }
 
 static json_t *segment_json(const struct tent_segment *s)
@@ -97,10 +101,12 @@ static json_t *segment_json(const struct tent_segment *s)
 	sched_stats(s->sched, &stats);
 	for (uint32_t i = 0; i < s->n_pairs; i++)
 		json_array_append_new(rails, pair_json(s, i));
-	return json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:o}", "host", s->desc.host, "port",
-		(int)s->desc.port, "requests", (json_int_t)stats.requests, "failed_requests",
-		(json_int_t)stats.failed_requests, "resent_slices", (json_int_t)stats.resent,
-		"remote_bytes", (json_int_t)stats.remote_bytes, "rails", rails);
+	return json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "host", s->desc.host,
+		"port", (int)s->desc.port, "requests", (json_int_t)stats.requests,
+		"failed_requests", (json_int_t)stats.failed_requests, "resent_slices",
+		(json_int_t)stats.resent, "remote_bytes", (json_int_t)stats.remote_bytes,
+		"resend_p50_us", quantile_us(&s->resend_ns, .5), "resend_max_us",
+		quantile_us(&s->resend_ns, 1), "rails", rails);
 }
 
 int tent_stats_json(struct tent *t, FILE *out)

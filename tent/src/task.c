@@ -220,7 +220,8 @@ static int notify(struct tent_segment *s, uint32_t id)
 		if (k->posted >> i & 1)
 			continue;
 		if (state != PAIR_OPEN && state != PAIR_FENCING && !choose_carrier(s, k, i))
-			return fencing(s) ? 0 : -ENETUNREACH;
+			return fencing(s) ? 0 :
+					    sched_check(s->sched, clock_ns(), k->buffer->location);
 		if (!post_imm(s, id, i))
 			k->posted |= 1u << i;
 	}

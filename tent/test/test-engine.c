@@ -288,7 +288,7 @@ static void bad_requests_start_nothing(void)
 static void registrations_are_checked(void)
 {
 	struct tent_why why;
-	struct tent *t = duo_create(NULL, 0);
+	struct tent *t = duo_create(NULL, 0, 0);
 	uint8_t *m = duo_map(8 * 4096);
 
 	CHECK_EQ(tent_register(t, m, 0, NULL, &why), -EINVAL);

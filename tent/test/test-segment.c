@@ -2,6 +2,7 @@
 /* What needs no device: pairing, descriptions, topologies, notices, and what errors say. */
 #include <errno.h>
 
+#include "blame.h"
 #include "base/test.h"
 #include "desc.h"
 #include "memory.h"
@@ -255,6 +256,17 @@ static void a_notice_is_counted_once(void)
 
 /* ---- what errors say ---- */
 
+/* Nobody is accused unless a message has cleared the other end. */
+static void two_messages_have_a_verdict(void)
+{
+	CHECK_EQ(blame_verdict(true, true), TENT_FAULT_PATH);
+	CHECK_EQ(blame_verdict(true, false), TENT_FAULT_PEER_PORT);
+	CHECK_EQ(blame_verdict(false, true), TENT_FAULT_OWN_PORT);
+	CHECK_EQ(blame_verdict(false, false), TENT_FAULT_UNKNOWN);
+	CHECK(!strcmp(tent_fault_name(TENT_FAULT_REFUSED), "refused"));
+	CHECK(!strcmp(tent_fault_name((enum tent_fault)99), "?"));
+}
+
 static void a_failed_registration_names_its_limit(void)
 {
 	const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY}, some = {65536, 65536};
@@ -280,6 +292,7 @@ int main(int argc, char **argv)
 		TEST(topologies_have_limits),
 		TEST(an_immediate_comes_back),
 		TEST(a_notice_is_counted_once),
+		TEST(two_messages_have_a_verdict),
 		TEST(a_failed_registration_names_its_limit),
 	};
 

@@ -221,6 +221,8 @@ struct qp {
 	/* Link model: completion times of the WQEs from sq_done up to link_next. */
 	uint32_t link_first, link_last, link_next;
 	uint64_t link_due[LINK_AHEAD];
+	uint32_t link_announced; /* producer index of the last doorbell, 16 bits */
+	uint32_t link_batch; /* blocks that it announced */
 	/* Strict mode: completions that the program may not have polled yet. */
 	uint32_t strict_first, strict_last;
 	uint32_t strict_free; /* the program may reuse the blocks before this one */
@@ -289,12 +291,14 @@ enum fault_action {
 	FAULT_LINK_UP,
 	FAULT_HOLD_RECEIVE, /* the first packet of a SEND has arrived, no more will */
 	FAULT_DEVICE_FATAL, /* of the sender's adapter: told, and the message never ends */
+	FAULT_LATE, /* the WRITE arrives delay_ns later, whatever its sender does meanwhile */
 };
 
 struct fault_rule {
 	uint32_t action; /* enum fault_action */
-	uint32_t syndrome; /* ERROR, PARTIAL */
-	char device[16]; /* "": any; names are as in the topology */
+	uint32_t syndrome; /* ERROR, PARTIAL, LATE */
+	char device[16]; /* the sender's; "": any; names are as in the topology */
+	char peer[16]; /* the receiver's, likewise */
 	uint32_t qpn; /* the sender's; 0: any */
 	uint32_t pid; /* the sender's; 0: any */
 	uint64_t opcodes; /* a bit per opcode of a work request; 0: any */
@@ -304,7 +308,7 @@ struct fault_rule {
 	uint32_t reserved;
 	uint64_t random; /* state of the generator; "seed" sets it */
 	uint64_t bytes; /* PARTIAL, KILL */
-	uint64_t delay_ns; /* DELAY */
+	uint64_t delay_ns; /* DELAY, LATE */
 	uint64_t seen; /* matches */
 	uint64_t hits;
 };
@@ -329,10 +333,18 @@ struct capture {
 /* Why a message needs a closer look before it is executed. */
 enum attention { ATTEND_FAULTS = 1, ATTEND_CAPTURE = 2 };
 
+/* What a port has carried since the fabric was made. */
+struct port_counts {
+	uint64_t tx_bytes, rx_bytes; /* payload */
+	uint64_t tx_packets, rx_packets;
+	uint64_t tx_pause_ns, rx_pause_ns; /* that it has asked for, and was asked for */
+};
+
 struct rail_state {
 	uint32_t link_down;
 	uint32_t reserved;
 	uint64_t link_free[2]; /* time in ns at which the link is idle: outbound, inbound */
+	struct port_counts counts;
 };
 
 struct arena {

@@ -15,6 +15,7 @@
 #include "hca/timer.h"
 #include "sched/engine.h"
 #include "sys/sys.h"
+#include "xport/late.h"
 #include "xport/qp.h"
 #include "xport/xport.h"
 
@@ -46,7 +47,7 @@ static uint64_t serve(uint32_t i, uint64_t now)
 /* Serves all timers. Returns the time of the next one, or 0. */
 static uint64_t serve_all(void)
 {
-	uint64_t now = timer_now(), next = 0;
+	uint64_t now = timer_now(), next = 0, late;
 
 	qp_serve_failed();
 	for (uint32_t w = 0; w < MAX_QPS / 64; w++) {
@@ -57,7 +58,8 @@ static uint64_t serve_all(void)
 				next = t;
 		}
 	}
-	return next;
+	late = late_serve(now);
+	return late && (!next || late < next) ? late : next;
 }
 
 static void wait_for_bell(uint32_t seen, uint64_t until)
@@ -145,6 +147,7 @@ int sched_start(void)
 void sched_forget(void)
 {
 	running = false;
+	late_forget();
 	for (uint32_t w = 0; w < MAX_QPS / 64; w++)
 		timer_waiting[w] = 0;
 }

@@ -10,6 +10,7 @@
 #include "hca/objects.h"
 #include "hca/port.h"
 #include "hca/timer.h"
+#include "xport/late.h"
 #include "xport/responder.h"
 #include "xport/tap.h"
 
@@ -25,12 +26,19 @@ static uint64_t next_random(uint64_t *state)
 	return z ^ (z >> 31);
 }
 
+static bool goes_to(const struct qp *qp, const char *name)
+{
+	const struct qp *dest = qp_by_number(qp->attr.dest_qpn);
+
+	return dest && !strcmp(name, arena()->topo.rails[qp_rail(dest)].name);
+}
+
 static bool matches(const struct fault_rule *r, const struct qp *qp, const struct wqe *w)
 {
 	const struct arena *a = arena();
 
 	return (!r->device[0] || !strcmp(r->device, a->topo.rails[qp_rail(qp)].name)) &&
-	       (!r->qpn || r->qpn == qp->qpn) &&
+	       (!r->peer[0] || goes_to(qp, r->peer)) && (!r->qpn || r->qpn == qp->qpn) &&
 	       (!r->pid || (int32_t)r->pid == a->procs[qp->obj.owner].pid) &&
 	       (!r->opcodes || (w->opcode < 64 && r->opcodes >> w->opcode & 1));
 }
@@ -104,6 +112,26 @@ static void hold_receive(const struct qp *qp)
 		dest->recv_held = 1;
 }
 
+/* The message is executed at @when, after the rules have been applied. */
+static struct answer wait_until(struct qp *qp, uint64_t when)
+{
+	qp->held = qp->sq_done + 1;
+	timer_wait(qp, when);
+	return (struct answer){.verdict = V_LATER};
+}
+
+/* With a syndrome its sender is told at once that it has failed; without one it waits. */
+static struct answer send_late(const struct fault_rule *r, struct qp *qp, const struct wqe *w)
+{
+	uint64_t due = timer_now() + r->delay_ns;
+
+	late_keep(qp, w, due);
+	timer_ring(fabric_self.slot);
+	if (r->syndrome)
+		return (struct answer){.verdict = V_ERROR, .syndrome = r->syndrome};
+	return wait_until(qp, due);
+}
+
 /* Returns whether the rule has decided the outcome of the message. */
 static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w, struct answer *a)
 {
@@ -126,9 +154,10 @@ static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w
 		*a = (struct answer){.verdict = V_NO_ANSWER};
 		return true;
 	case FAULT_DELAY:
-		qp->held = qp->sq_done + 1;
-		timer_wait(qp, timer_now() + r->delay_ns);
-		*a = (struct answer){.verdict = V_LATER};
+		*a = wait_until(qp, timer_now() + r->delay_ns);
+		return true;
+	case FAULT_LATE:
+		*a = send_late(r, qp, w);
 		return true;
 	case FAULT_KILL:
 		place_part(qp, w, r->bytes);

@@ -9,6 +9,7 @@
 #include "hca/trace.h"
 #include "xport/complete.h"
 #include "xport/copy.h"
+#include "xport/counts.h"
 #include "xport/fault_hit.h"
 #include "xport/link.h"
 #include "xport/qp.h"
@@ -108,6 +109,8 @@ static void succeed(struct qp *qp, const struct wqe *w)
 	c->wqes[w->opcode & (SOFTHCA_OPCODES - 1)]++;
 	c->bytes[w->opcode & (SOFTHCA_OPCODES - 1)] += w->length;
 	qp->retries = qp->rnr_retries = 0;
+	if (w->opcode != OP_NOP)
+		counts_message(qp, w);
 	trace_wqe(qp, w, SYN_NONE);
 	link_done(qp);
 	complete_send(qp, w);
