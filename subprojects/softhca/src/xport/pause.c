@@ -5,7 +5,7 @@
 #include "xport/counts.h"
 
 #define WHOLE 1000u /* parts of a share */
-#define UPPER 660u
+#define UPPER 700u
 #define LENGTH_FIRST 5 /* log2 */
 #define LENGTH_STEPS 12
 #define PLACES_STEPS 3

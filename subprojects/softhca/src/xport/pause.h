@@ -11,7 +11,7 @@
  *	QPs with such requests	1 to 4, on the adapter
  *
  * Half of the share that the topology gives grows with the mean of the five; the other half is
- * added where all are in the upper third of their steps. The fabric's mutex is held.
+ * added where all are in the upper three tenths of their steps. The fabric's mutex is held.
  */
 #ifndef SOFTHCA_XPORT_PAUSE_H
 #define SOFTHCA_XPORT_PAUSE_H
