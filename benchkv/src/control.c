@@ -90,6 +90,14 @@ void control_derive(struct control_spec *spec, double round_trip, double write, 
 	spec->full = clamp(write / message, 8, MAX_NUMBER);
 }
 
+void control_share(struct control_spec *spec, double under_way)
+{
+	uint32_t most = clamp(1.5 * sqrt(under_way), 5, MAX_NUMBER);
+
+	if (spec->kind == CONTROL_AUTO && spec->derive && spec->window > most)
+		spec->window = most;
+}
+
 void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX])
 {
 	switch (spec->kind) {

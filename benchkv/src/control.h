@@ -71,6 +71,12 @@ int control_parse(const char *text, struct control_spec *spec_p);
  */
 void control_derive(struct control_spec *spec, double round_trip, double write, double message);
 
+/*
+ * Of auto without numbers: a context that can have few calls under way at all fills fewer WRITEs.
+ * K is at most 1.5 times the square root of their number, but not less than 5 for that.
+ */
+void control_share(struct control_spec *spec, double under_way);
+
 /* The text with every number in it. */
 void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX]);
 

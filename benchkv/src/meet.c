@@ -159,6 +159,7 @@ static int derive_control(struct job *j, const char *device, struct hello *mine)
 		if (!err)
 			control_derive(spec, m->round_trip_ns, m->write_ns, m->message_ns);
 	}
+	control_share(spec, (double)j->o->clients * j->o->queue_depth / j->o->net_daemons);
 	mine->window = spec->window;
 	mine->full = spec->full;
 	return err;
