@@ -258,6 +258,8 @@ static void poll_as_controlled(struct daemon *d)
 		p->messages += p->last;
 		p->polls++;
 	} while (control_poll_again(&net->control, p));
+	if (unlikely(net->control.log))
+		note_polls(&net->control, p);
 	d->stats.polls += p->polls;
 	d->stats.batch[batch_size(p->messages)]++;
 }
@@ -352,7 +354,7 @@ static void count_requests(struct daemon *d)
 {
 	uint64_t called = d->stats.calls - d->stats.responses;
 
-	little_count(&d->net.control.little, clock_ns(), (uint32_t)called + d->errands.n_waiting,
+	control_count(&d->net.control, clock_ns(), (uint32_t)called + d->errands.n_waiting,
 		d->net.polls.responses);
 }
 

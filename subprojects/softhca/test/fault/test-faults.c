@@ -198,6 +198,7 @@ static void late_write_waited_for(void)
 	write_ends(2, IBV_WC_SUCCESS);
 	CHECK(rig_same(b.buf + DST, 64, 1));
 	CHECK(!softhca_counters_self(&c));
+	CHECK_EQ(c.late_held, 1);
 	CHECK_EQ(c.late_placed + c.late_lost, 0);
 }
 
