@@ -32,6 +32,7 @@ struct sim_config {
 	uint64_t collapsed_ns, warmup_ns, duration_ns;
 	uint64_t stagger_ns; /* the first requests for rank r come r times that later */
 	uint64_t seed;
+	FILE *hgrm; /* percentiles of the latency, or NULL */
 	FILE *trace; /* CSV of rank 0, or NULL */
 	uint64_t trace_ns; /* a line each */
 };

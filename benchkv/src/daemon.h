@@ -71,6 +71,7 @@ struct daemon {
 	struct network net; /* of those that do, as what follows */
 	struct errands errands;
 	struct trace trace;
+	struct decisions decisions; /* of the control, if they are asked for */
 	struct sleeper sleeper;
 	struct daemon_stats stats;
 };

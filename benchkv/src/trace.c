@@ -37,24 +37,6 @@ void trace_add(struct trace *t, const struct trace_sample *sample)
 	t->due_ns = sample->time_ns + TRACE_EVERY_NS;
 }
 
-void trace_name(const char *file, uint32_t rank, char name[TRACE_NAME_MAX])
-{
-	snprintf(name, TRACE_NAME_MAX, "%.*s.%u", TRACE_NAME_MAX - 12, file, rank);
-}
-
-int trace_open(const char *file, uint32_t rank, FILE **out_p)
-{
-	char name[TRACE_NAME_MAX];
-	FILE *out;
-
-	trace_name(file, rank, name);
-	out = fopen(name, "w");
-	if (!out)
-		return -errno;
-	*out_p = out;
-	return 0;
-}
-
 static double us(uint64_t ns)
 {
 	return (double)ns / (double)NSEC_PER_USEC;
@@ -96,13 +78,4 @@ void trace_write(const struct trace *t, uint32_t daemon, FILE *out)
 		fprintf(out, "%u", daemon);
 		write_sample(t, &t->samples[i], out);
 	}
-}
-
-int trace_close(FILE *out)
-{
-	int err = ferror(out) ? (errno ? -errno : -EIO) : 0;
-
-	if (fclose(out) && !err)
-		err = -errno;
-	return err;
 }

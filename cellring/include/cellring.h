@@ -43,9 +43,10 @@
  * Bursts. struct cellring_burst collects messages in private memory, and then copies them to
  * their cell at once. The store buffer of a core is small, and stores to lines that another core
  * holds fill it, together with all private stores that follow. With all stores of a burst in
- * sequence, the transfers of its lines overlap. The consumer polls only the first head, which is
- * stored last, so it does not take away a line that is half written. A burst has its own cache
- * lines, so the consumer does not wait for a line that it has just read.
+ * sequence, the transfers of its lines overlap. The consumer polls only the first head. Its line is
+ * written after the others, and the head last, so the consumer does not take away a line that is
+ * half written. A burst has its own cache lines, so the consumer does not wait for a line that it
+ * has just read.
  *
  * Trust. A hostile producer may write any bytes. cellring_look() reads the head once, and
  * cellring_arrive() refuses a count that exceeds a cell. An id may be any 24-bit number and a
@@ -239,25 +240,41 @@ static inline void cellring_copy_pair(uint64_t *to, const uint64_t *from)
 }
 
 /*
+ * Copies the words from `at` up to `end` of a message or burst. The first of them is at an even
+ * word, so that no pair of words crosses a cache line.
+ */
+CELLRING_INLINE void cellring_copy_words(uint64_t *to, const uint64_t *from, size_t at, size_t end)
+{
+#pragma GCC unroll 1
+	for (; at + 1 < end; at += 2)
+		cellring_copy_pair(&to[at], &from[at]);
+	if (at < end)
+		__atomic_store_n(&to[at], from[at], __ATOMIC_RELAXED);
+}
+
+/*
  * Copies so many bytes, a multiple of 8, both sides aligned to 8. The first word, which the reader
  * polls, is stored last, with release, so a reader that sees it sees all of them. No other stores
- * come in between. The stores are atomic, because a reader may load a word before it is valid.
+ * come in between. The cache line of the first word is written after the others: the polling reader
+ * takes this line back as soon as it can, so all stores to it come one after the other. The stores
+ * are atomic, because a reader may load a word before it is valid.
  */
 static inline void cellring_publish(void *ring, const void *stage, size_t bytes)
 {
 	const uint64_t *from = (const uint64_t *)stage;
 	uint64_t *to = (uint64_t *)ring;
-	size_t n = bytes / sizeof(*to), i = 1;
+	size_t words = bytes / sizeof(*to), at = 1;
+	size_t line = (CELLRING_LINE - (uintptr_t)ring % CELLRING_LINE) / sizeof(*to);
 
-	if ((uintptr_t)&to[i] % 16 && i < n) { /* so that no pair crosses a line */
-		__atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
-		i++;
+	if (words > line) {
+		cellring_copy_words(to, from, line, words);
+		words = line;
 	}
-#pragma GCC unroll 1
-	for (; i + 1 < n; i += 2)
-		cellring_copy_pair(&to[i], &from[i]);
-	if (i < n)
-		__atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
+	if ((uintptr_t)&to[at] % 16 && at < words) {
+		__atomic_store_n(&to[at], from[at], __ATOMIC_RELAXED);
+		at++;
+	}
+	cellring_copy_words(to, from, at, words);
 	/* Pairs with the acquire in cellring_look(), or in the user's own reader. */
 	__atomic_store_n(to, *from, __ATOMIC_RELEASE);
 }

@@ -385,7 +385,8 @@ MLX5DVL_INLINE_ int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_se
 			continue;
 		uint16_t i = MLX5DVL_BE16_(cqe->wqe_counter);
 		const struct mlx5dvl_slot *slot = &qp->slots[i & (qp->depth - 1)];
-		struct mlx5dvl_sent sent = {slot->token, slot->opcode};
+		struct mlx5dvl_sent sent = {slot->token, slot->opcode,
+			MLX5DVL_BE64_(cqe->timestamp)};
 
 		qp->ci += (uint16_t)(i + slot->blocks - qp->ci);
 		if (slot->flags & MLX5DVL_SIGNALED)
