@@ -71,12 +71,15 @@ static const char daemon_options[] =
 	"  --net-daemons N      daemons that own endpoints, that of rank r being daemon r mod N\n"
 	"                       (1 to --daemons; 1 for delegation, all for meta)\n"
 	"  --control C          of batching: none, budget:N, threshold:T,N, adaptive-budget,\n"
-	"                       hold:US, adaptive-hold, auto, auto:K,B; US in microseconds (auto)\n"
+	"                       hold:US, adaptive-hold, little, auto, auto:K,B; US in\n"
+	"                       microseconds (auto)\n"
 	"  --stagger US         microseconds by which the first calls to rank r + 1 come later than\n"
 	"                       those to rank r (0 to 1000000; 0)\n"
 	"  --machine FILE       from which auto takes K and B, instead of measuring at the start\n"
 	"                       (none)\n"
-	"  --trace FILE         what the daemons with endpoints do, every millisecond: FILE.RANK\n";
+	"  --trace FILE         what the daemons with endpoints do, every millisecond: FILE.RANK\n"
+	"                       (none)\n"
+	"  --decisions FILE     what the control has decided, and why, as CSV: FILE.RANK (none)\n";
 
 static const char other_options[] =
 	"Other\n"

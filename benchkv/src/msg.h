@@ -42,7 +42,8 @@ struct kv_req {
 	uint16_t origin;
 	uint32_t seq;
 	uint32_t rank; /* where the key lives; the server there checks it */
-	uint32_t zero;
+	uint32_t
+		word; /* of control little: counters of the sender's daemon, see little.h; else 0 */
 	uint64_t key;
 	uint64_t value;
 };
@@ -57,6 +58,7 @@ struct kv_resp {
 static_assert(sizeof(struct kv_req) == 32, "a request is 32 bytes");
 static_assert(offsetof(struct kv_req, seq) == 4, "layout");
 static_assert(offsetof(struct kv_req, rank) == 8, "layout");
+static_assert(offsetof(struct kv_req, word) == 12, "layout");
 static_assert(offsetof(struct kv_req, key) == 16, "layout");
 static_assert(offsetof(struct kv_req, value) == 24, "layout");
 static_assert(sizeof(struct kv_resp) == 16, "a reply is 16 bytes");

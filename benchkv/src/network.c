@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bucket.h"
 #include "daemon.h"
 
 #define FORWARD_MAX 256 /* requests that wait for one worker; more wait in copyrpc */
@@ -98,6 +99,12 @@ static int forward(struct daemon *d, uint32_t shard, const struct held_req *h)
 	return err;
 }
 
+/* What the sender's control says beside the request; its rank follows from its client. */
+static void hear(struct daemon *d, const struct kv_req *req)
+{
+	control_heard(&d->net.control, req->origin / d->node->o->clients, req->word);
+}
+
 static void serve_remote(struct daemon *d, struct copyrpc_req *from)
 {
 	struct network *net = &d->net;
@@ -105,6 +112,7 @@ static void serve_remote(struct daemon *d, struct copyrpc_req *from)
 	uint32_t shard = place_shard(&d->node->place, h.req.key);
 	struct kv_resp resp;
 
+	hear(d, &h.req);
 	/* Or no request, or one that should have gone to another daemon: the store says so. */
 	if (shard == d->index || !d->flux) {
 		d->stats.remote++;
@@ -172,11 +180,13 @@ static bool is_early(struct daemon *d, uint32_t rank)
 int network_call(struct daemon *d, const struct kv_req *req, uint32_t token)
 {
 	struct remote *r = &d->net.remotes[req->rank];
+	struct kv_req sent = *req;
 	int err;
 
 	if (unlikely(d->net.staggers) && is_early(d, req->rank))
 		return -EAGAIN;
-	err = copyrpc_call(r->ep, req, sizeof(*req), sizeof(struct kv_resp), token);
+	sent.word = control_word(&d->net.control, req->rank);
+	err = copyrpc_call(r->ep, &sent, sizeof(sent), sizeof(struct kv_resp), token);
 	if (likely(!err)) {
 		d->stats.calls++;
 		return 0;
@@ -219,11 +229,6 @@ static bool may_forward(const struct daemon *d)
 	return true;
 }
 
-static uint32_t batch_size(uint32_t messages)
-{
-	return messages < 2 ? messages : messages <= 10 ? 2 : messages <= 100 ? 3 : 4;
-}
-
 uint64_t network_completions(const struct network *net)
 {
 	struct copyrpc_stats s;
@@ -249,8 +254,10 @@ static void poll_as_controlled(struct daemon *d)
 		p->messages += p->last;
 		p->polls++;
 	} while (control_poll_again(&net->control, p));
+	if (unlikely(net->control.log))
+		note_polls(&net->control, p);
 	d->stats.polls += p->polls;
-	d->stats.batch[batch_size(p->messages)]++;
+	d->stats.batch[bucket_of(p->messages)]++;
 }
 
 uint32_t network_poll(struct daemon *d)
@@ -339,15 +346,24 @@ uint32_t network_unconsumed(struct daemon *d)
 	return d->net.control.unconsumed;
 }
 
-void network_observe(struct network *net)
+static void count_requests(struct daemon *d)
 {
-	struct adaptive_loop seen = {
-		.cqes = net->polls.cqes,
-		.loop_us = (double)(clock_ns() - net->loop_ns) / (double)NSEC_PER_USEC,
-	};
+	uint64_t called = d->stats.calls - d->stats.responses;
 
+	control_count(&d->net.control, clock_ns(), (uint32_t)called + d->errands.n_waiting,
+		d->net.polls.responses);
+}
+
+void network_observe(struct daemon *d)
+{
+	struct network *net = &d->net;
+	struct adaptive_loop seen = {.cqes = net->polls.cqes};
+
+	if (control_counts(&net->control))
+		count_requests(d);
 	if (!control_observes(&net->control))
 		return;
+	seen.loop_us = (double)(clock_ns() - net->loop_ns) / (double)NSEC_PER_USEC;
 	if (net->polls.responses)
 		seen.rtt_us =
 			(double)net->rtt_sum_ns / (double)NSEC_PER_USEC / net->polls.responses;

@@ -83,6 +83,6 @@ uint32_t network_held(const struct daemon *d);
 uint32_t network_unconsumed(struct daemon *d);
 
 /* The end of a loop: tells the control what it was like, if it wants to know. */
-void network_observe(struct network *net);
+void network_observe(struct daemon *d);
 
 #endif

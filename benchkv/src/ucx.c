@@ -2,14 +2,15 @@
 #include "ucx.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <ucp/api/ucp.h>
 
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "client.h"
 #include "daemon.h"
 #include "stop.h"
@@ -70,6 +71,24 @@ static int to_errno(ucs_status_t status)
 
 /* ---- set-up ---- */
 
+/*
+ * What UCX is told if the user has not chosen a transport: RC by mlx5's own code, and buffers for
+ * messages of this size. By default a worker's pools take 76 MiB, which UCX touches while the
+ * connections are made, with the worker's lock held: on a machine whose pages are slow to come
+ * that takes longer than the time-out. UD carries the connection messages only.
+ */
+static void set_defaults(void)
+{
+	static const char *const defaults[][2] = {{"UCX_TLS", "rc_x"}, {"UCX_RC_SEG_SIZE", "1024"},
+		{"UCX_RC_TX_BUFS_GROW", "128"}, {"UCX_UD_RX_QUEUE_LEN", "1024"},
+		{"UCX_UD_TX_BUFS_GROW", "128"}};
+
+	if (getenv("UCX_TLS"))
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
+		setenv(defaults[i][0], defaults[i][1], 0);
+}
+
 int ucx_net_open(const char *device, struct ucx_net **net_p)
 {
 	const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
@@ -82,9 +101,9 @@ int ucx_net_open(const char *device, struct ucx_net **net_p)
 
 	if (!net)
 		return -ENOMEM;
-	/* RC by mlx5's own code. What the user says in the environment goes first. */
+	/* What the user says in the environment goes first. */
+	set_defaults();
 	snprintf(port, sizeof(port), "%s:1", device);
-	setenv("UCX_TLS", "rc_x", 0);
 	setenv("UCX_NET_DEVICES", port, 0);
 	err = to_errno(ucp_init(&params, NULL, &net->context));
 	if (err) {
@@ -389,11 +408,37 @@ int ucx_client_call(struct ucx_client *u, uint32_t daemon, const struct kv_req *
 	return send_request(u, u->ep[at], REQUEST, req);
 }
 
+/*
+ * Until all greetings are answered, or none was for the time-out. It naps: the threads that the
+ * answers depend on (daemons, UCX's own, those of other ranks) may need the core.
+ */
+static int await_greetings(struct ucx_client *u)
+{
+	const struct node *n = u->client->node;
+	const struct timespec nap = {.tv_nsec = (long)n->nap_ns};
+	uint64_t heard_ns = clock_ns();
+
+	while (u->pending) {
+		int got = ucx_client_poll(u);
+
+		if (got < 0)
+			return got;
+		if (stop_requested())
+			return -EINTR;
+		if (got)
+			heard_ns = clock_ns();
+		else if (clock_ns() - heard_ns > n->o->timeout_ns)
+			return -ETIMEDOUT;
+		else
+			nanosleep(&nap, NULL);
+	}
+	return 0;
+}
+
 int ucx_client_greet(struct ucx_client *u)
 {
 	const struct node *n = u->client->node;
 	const struct kv_req greeting = {.type = 0};
-	uint64_t end_ns = clock_ns() + n->o->timeout_ns;
 	int err = 0;
 
 	u->greeting = true;
@@ -401,15 +446,8 @@ int ucx_client_greet(struct ucx_client *u)
 		if (u->ep[i])
 			err = send_request(u, u->ep[i], GREETING, &greeting);
 	}
-	while (!err && u->pending) {
-		err = ucx_client_poll(u);
-		err = err > 0 ? 0 : err;
-		if (!err && stop_requested())
-			err = -EINTR;
-		if (!err && clock_ns() > end_ns)
-			err = -ETIMEDOUT;
-		sched_yield();
-	}
+	if (!err)
+		err = await_greetings(u);
 	u->greeting = false;
 	return err;
 }

@@ -9,6 +9,11 @@ def threads(pid):
     return [open(f"/proc/{pid}/task/{t}/comm").read().strip() for t in os.listdir(f"/proc/{pid}/task")]
 
 
+def resident(pid):
+    """The most memory that it has had, in bytes."""
+    return int(re.search(r"VmHWM:\s*(\d+) kB", open(f"/proc/{pid}/status").read()).group(1)) << 10
+
+
 def asleep(pid):
     """How often each thread but the daemons has gone to sleep by itself, if all sleep now."""
     found = {}

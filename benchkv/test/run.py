@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """benchkv as it is used: started by mpirun and without it, on the software HCA.
 
-    run.py CASE[:BACKEND] BENCHKV SOFTHCA-RUN FAULTY KILLED
+    run.py CASE[:BACKEND] BENCHKV SOFTHCA-RUN FAULTY KILLED ORDERED
 
 Every case runs with a /dev/shm and a temporary directory of its own, which must be
 empty at the end, and must leave no process.
@@ -11,137 +11,27 @@ import calendar
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
+import decisions
+import harness
+import plans
 import slurm as private_slurm
-from procs import asleep, clients_in_run, rank_of, running, threads
+from harness import (BENCHKV, FAULTY, GUARD, KILLED, MANY, MPIRUN, NO_CONTROL, ORDERED, SOFTHCA_RUN, Skipped, UCX,
+                     check, finish, is_program, job, left_in_shm, main, nothing_left, processes_left,
+                     ranks_of, run, start, unverified, verified, wait_running)
+from plans import plan
+from procs import asleep, clients_in_run, rank_of, resident, threads
 
-MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
-GUARD = 100  # seconds until a job counts as hung
-BUSY_NS = 5_000_000  # of each client in a run: some thousand operations
-# Two packages of four cores, and mlx5_0 at the second one.
-MACHINE = """<?xml version="1.0" encoding="UTF-8"?>
-<!DOCTYPE topology SYSTEM "hwloc2.dtd">
-<topology version="2.0">
-<object type="Machine" os_index="0" cpuset="0xff" complete_cpuset="0xff" allowed_cpuset="0xff"
- nodeset="0x3" complete_nodeset="0x3" allowed_nodeset="0x3" gp_index="1">
-""" + "".join(f"""<object type="Package" os_index="{p}" cpuset="{15 << 4 * p:#x}"
- complete_cpuset="{15 << 4 * p:#x}" nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}"
- gp_index="{2 + p}">
-<object type="NUMANode" os_index="{p}" cpuset="{15 << 4 * p:#x}" complete_cpuset="{15 << 4 * p:#x}"
- nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}" gp_index="{4 + p}" local_memory="4096"/>
-""" + "".join(f"""<object type="Core" os_index="{c}" cpuset="{1 << c:#x}" complete_cpuset="{1 << c:#x}"
- nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}" gp_index="{10 + c}">
-<object type="PU" os_index="{c}" cpuset="{1 << c:#x}" complete_cpuset="{1 << c:#x}"
- nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}" gp_index="{20 + c}"/></object>
-""" for c in range(4 * p, 4 * p + 4)) + ("""<object type="Bridge" gp_index="40" bridge_type="0-1" depth="0"
- bridge_pci="0000:[00-01]">
-<object type="PCIDev" gp_index="41" pci_busid="0000:01:00.0"
- pci_type="0207 [15b3:101b] [15b3:0001] 00" pci_link_speed="0.000000">
-<object type="OSDev" gp_index="42" name="mlx5_0" osdev_type="3"/></object></object>
-""" if p else "") + "</object>\n" for p in range(2)) + "</object>\n</topology>\n"
 PHASES = "local channels network calls retry flush forward".split()  # A to G
-FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
-    verified errors latency_ns device control digest runs ranks audit
-    version time host command requested""".split()
 # Faults of the store, and what each of them counts as, at least one of the kinds.
 STORE_FAULTS = {"lose-all": ["forgotten"], "lose": ["forgotten"], "replay": ["stale"],
                 "age": ["forgotten", "stale"], "invent": ["invented"], "forget": ["forgotten"],
                 "vanish": ["forgotten"], "wrong-key": ["invented"]}
-
-
-class Failed(Exception):
-    pass
-
-
-class Skipped(Exception):
-    pass
-
-
-def check(cond, what):
-    if not cond:
-        raise Failed(what)
-
-
-class Result:
-    def __init__(self, argv, status, out, err):
-        self.argv, self.status, self.out, self.err = argv, status, out, err
-
-    def __str__(self):
-        return f"{' '.join(self.argv)}\nstatus {self.status}\n{self.out}\n{self.err}"
-
-    def own_lines(self):
-        """What benchkv itself says, without the launcher and the software HCA."""
-        return [l for l in self.err.splitlines() if l.startswith("benchkv: ")
-                and "software HCA" not in l and "no PMIx launcher" not in l]
-
-
-def start(argv, env=None):
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=dict(os.environ, **(env or {})), start_new_session=True)
-
-
-def finish(proc, argv, guard=GUARD):
-    try:
-        out, err = proc.communicate(timeout=guard)
-    except subprocess.TimeoutExpired:
-        os.killpg(proc.pid, signal.SIGKILL)
-        out, err = proc.communicate()
-        raise Failed(f"hangs: {Result(argv, None, out, err)}")
-    return Result(argv, proc.returncode, out, err)
-
-
-def run(argv, env=None):
-    return finish(start(argv, env), argv)
-
-
-def job(np, *args, prog=None, env=None):
-    """A command line: np ranks by mpirun, or 0: without a launcher."""
-    head = MPIRUN + ["-np", str(np)] if np else []
-    return head + [prog or BENCHKV, BACKEND, *map(str, args)]
-
-
-def verified(result, np):
-    """Checks a run with --json - and returns its one object."""
-    check(result.status == 0, result)
-    lines = result.out.splitlines()
-    check(len(lines) == 1, f"not one line: {result}")
-    j = json.loads(lines[0])
-    for f in FIELDS:
-        check(f in j, f"no '{f}' in {lines[0]}")
-    check(j["backend"] == BACKEND and j["np"] == max(np, 1), lines[0])
-    check(j["ops"] > 0 and j["verified"] == j["ops"] and j["errors"] == 0, lines[0])
-    check((j["remote_ops"] > 0) == (np > 1), lines[0])
-    check(j["remote_ops"] < j["ops"], lines[0])
-    check((j["device"] == "none") == (np < 2), lines[0])
-    lat = j["latency_ns"]
-    check(0 < lat["p50"] <= lat["p99"] <= lat["p999"] <= lat["max"], lines[0])
-    check(0 < lat["mean"] <= lat["max"], lines[0])
-    for rows in "runs", "ranks":
-        for f in "ops", "verified", "remote_ops", "errors":
-            check(sum(r[f] for r in j[rows]) == j[f], f"{rows}: {f} does not add up: {lines[0]}")
-    check(len(j["ranks"]) == j["np"], lines[0])
-    check(result.argv[-len(j["command"]) + 1:] == j["command"][1:], f"{result.argv}: {lines[0]}")
-    d, audit = j["daemon"], j["audit"]
-    check(audit["verified"] == audit["keys"] and audit["errors"] == 0, lines[0])
-    check((audit["keys"] > 0) == (j["read_ratio"] < 1), lines[0])
-    remote = j["remote_ops"] + audit["remote_keys"]
-    served = [s for r in j["ranks"] for s in r["served"]]
-    check(len(served) == j["np"] * j["daemons"], lines[0])
-    check(sum(served) == d["local"] + d["remote"] == j["ops"] + audit["keys"], lines[0])
-    check(d["remote"] == remote, lines[0])
-    check(d["forwarded"] <= d["remote"], lines[0])
-    by_daemons = remote if BACKEND in ("delegation", "meta") else 0
-    check(d["calls"] == d["responses"] == by_daemons, lines[0])
-    check(("copyrpc" in j) == (BACKEND != "ucx"), lines[0])
-    if "copyrpc" in j:
-        check(j["copyrpc"]["calls"] == j["copyrpc"]["replies"] == remote, lines[0])
-    return j
 
 
 def case_alone():
@@ -167,7 +57,7 @@ def issue_command(np):
     args = ["--daemons", 2, "--clients", 2, "--queue-depth", 8, "--duration", 3, "--json", "-"]
     j = verified(run(job(np, *args)), np)
     check(j["duration_s"] >= 3, j)
-    check(BACKEND == "ucx" or j["copyrpc"]["credit_stalls"] == 0, j)
+    check(harness.backend == "ucx" or j["copyrpc"]["credit_stalls"] == 0, j)
 
 
 def case_one():
@@ -197,9 +87,8 @@ def case_digest():
 
 def case_backends():
     """The same operations, whatever their way, and by however many daemons."""
-    global BACKEND
     seen = set()
-    for BACKEND, *more in (["delegation"], ["delegation", "--daemons", 4, "--net-daemons", 3],
+    for harness.backend, *more in (["delegation"], ["delegation", "--daemons", 4, "--net-daemons", 3],
                            ["meta"], ["meta", "--daemons", 4], ["direct", "--daemons", 2],
                            ["meta", "--daemons", 4, "--net-daemons", 2], *UCX):
         for np in 0, 3:
@@ -222,7 +111,7 @@ def case_shared():
             os.unlink(f"{path}.{rank}")
             owners = {str(peer % args[3]) for peer in range(3) if peer != rank}
             found = {l.split(",")[0] for l in lines[1:]}
-            check(found == owners if BACKEND == "delegation" else owners <= found, found)
+            check(found == owners if harness.backend == "delegation" else owners <= found, found)
 
 
 def case_variants():
@@ -235,6 +124,7 @@ def case_variants():
         ["--control", "adaptive-budget", "--queue-depth", 32],
         ["--control", "hold:20", "--queue-depth", 1],
         ["--control", "adaptive-hold", "--daemons", 2],
+        ["--control", "little", "--queue-depth", 32, "--clients", 4, "--daemons", 2, "--net-daemons", 2],
         ["--control", "auto:1,1000", "--queue-depth", 32],
         ["--distribution", "zipf:0.99", "--read-ratio", 0.95],
         ["--preload", "no", "--key-range", 1000, "--daemons", 3],
@@ -267,7 +157,7 @@ def case_paths():
         check(d["local"] + d["remote"] == n, r)
         near(d["remote"], n, 1 - 1 / np, r)
         # Clients that have endpoints of their own know the daemon of a key.
-        forwarded = BACKEND in ("delegation", "meta")
+        forwarded = harness.backend in ("delegation", "meta")
         near(d["forwarded"], d["remote"], forwarded * (1 - 1 / daemons), r)
         for rank in j["ranks"]:
             for served in rank["served"]:
@@ -320,7 +210,7 @@ def case_trace():
         lines = open(f"{path}.{rank}").read().splitlines()
         os.unlink(f"{path}.{rank}")
         rows = [dict(zip(lines[0].split(","), l.split(","))) for l in lines[1:]]
-        check(all(x.pop("cqe_bucket") == bucket(int(x["cqes"])) for x in rows), "buckets")
+        check(all(x.pop("cqe_bucket") in ("0", "1", "2-10", "11-100", ">100") for x in rows), "buckets")
         rows = [{k: float(v) for k, v in x.items()} for x in rows]
         # A completion may bring credit only, or a wrap marker, and no message.
         check(all(x["cqes"] > 0 or x["messages"] == 0 for x in rows), "messages without a completion")
@@ -332,39 +222,75 @@ def case_trace():
         for x in rows:
             began = [x[p + "_us"] for p in PHASES] + [x["loop_us"]]
             check(began == sorted(began) and began[0] >= 0, f"the phases' order: {x}")
-    refused_trace("/nonexistent/x", "/nonexistent/x.0")
-    for rank in 0, 1:
-        full_trace(path, rank)
-    os.mkdir(f"{path}.1")  # what rank 0 would not notice by itself
-    refused_trace(path, f"{path}.1")
-    os.rmdir(f"{path}.1")
-    os.unlink(f"{path}.0")
+    for option in "--trace", "--decisions":
+        refused_csv(option, "/nonexistent/x", "/nonexistent/x.0")
+        for rank in 0, 1:
+            full_csv(option, path, rank)
+        os.mkdir(f"{path}.1")  # what rank 0 would not notice by itself
+        refused_csv(option, path, f"{path}.1")
+        os.rmdir(f"{path}.1")
+        os.unlink(f"{path}.0")
 
 
-def bucket(n):
-    return next(name for most, name in ((0, "0"), (1, "1"), (10, "2-10"), (100, "11-100"), (n, ">100"))
-                if n <= most)
+def case_order():
+    """What the daemons do comes in the order of the phases, in every loop: not only their names."""
+    path = os.path.join(os.environ["TMPDIR"], "order")
+    for harness.backend, size, loops in (("delegation", [], {"ACDEFG"}),
+                                         ("delegation", ["--daemons", 2], {"ABCDEFG", "AB"}),
+                                         ("meta", ["--daemons", 2], {"ABCDEFG", "ABDE"}),
+                                         ("direct", [], {"ACDEFG"})):
+        argv = job(2, *size, "--ops", 20000, "--json", "-", prog=ORDERED)
+        verified(run(argv, {"BENCHKV_ORDER": path}), 2)
+        for rank in 0, 1:
+            lines = [l.split() for l in open(f"{path}.{rank}").read().splitlines()]
+            os.unlink(f"{path}.{rank}")
+            check({order for order, _ in lines} == loops, f"{argv}: {lines}")
+            check(all(int(n) > 100 for _, n in lines), lines)
 
 
-def full_trace(path, rank):
+def case_decisions():
+    """What the control decided follows from what it observed, and it says why."""
+    path = os.path.join(os.environ["TMPDIR"], "decisions")
+    for control, *more in (["auto"], ["auto:1,3", "--clients", 4], ["little", "--clients", 4],
+                           ["budget:4"], ["threshold:3,8"], ["adaptive-budget"], ["hold:20"],
+                           ["adaptive-hold", "--net-daemons", 2], ["none"]):
+        # A tenth of a second is some ten thousand loops.
+        r = run(job(3, "--control", control, "--daemons", 2, "--duration", 0.1, "--decisions", path,
+                    "--json", "-", *more))
+        j, reasons = verified(r, 3), set()
+        for rank in range(3):
+            found, first, why = decisions.check_file(f"{path}.{rank}", 3)
+            os.unlink(f"{path}.{rank}")
+            reasons |= why
+            check(found == j["control"], f"{found}: {r}")
+            check(("measured by rank 0" in first["reason"]) == (control == "auto"), first)
+        if control == "auto":
+            window, full = map(int, found.partition(":")[2].split(","))
+            t, s, c = (first["seen"][x] for x in ("round_trip_ns", "write_ns", "message_ns"))
+            check(window == decisions.halves_up(1.15 * t / s, 2, 12), first)
+            check(full == decisions.halves_up(s / c, 8, 65536), first)
+        check(len(reasons) >= {"none": 0}.get(control, 2), f"{control}: only {reasons}")
+
+
+def full_csv(option, path, rank):
     """The disk is full at the end: the result is there, and one line says which file is not."""
     os.symlink("/dev/full", f"{path}.{rank}")
-    r = run(job(2, "--duration", 0.3, "--trace", path, "--json", "-"))
+    r = run(job(2, "--duration", 0.3, option, path, "--json", "-"))
     lines = r.own_lines()
     check(r.status == 1 and len(lines) == 1, r)
-    check(f"--trace '{path}.{rank}': No space left" in lines[0], r)
+    check(f"{option} '{path}.{rank}': No space left" in lines[0], r)
     j = json.loads(r.out)
     check(0 < j["ops"] == j["verified"] and len(j["ranks"]) == 2, r)
     for i in 0, 1:
         os.unlink(f"{path}.{i}")
 
 
-def refused_trace(path, culprit):
+def refused_csv(option, path, culprit):
     """Before the run: nobody waits for its end. Rank 0 says it, for all."""
-    r = run(job(2, "--duration", 86400, "--trace", path))
+    r = run(job(2, "--duration", 86400, option, path))
     lines = r.own_lines()
     check(r.status == 2 and r.out == "", r)
-    check(len(lines) == 1 and f"--trace '{culprit}'" in lines[0] and "give" in lines[0], r)
+    check(len(lines) == 1 and f"{option} '{culprit}'" in lines[0] and "give" in lines[0], r)
 
 
 def case_measured():
@@ -403,10 +329,10 @@ def case_events():
     """Daemons that sleep on descriptors: no wake-up is lost, with one request at a time each loss
     would cost 100 ms; and an idle daemon looks rarely."""
     one = ["--clients", 1, "--queue-depth", 1, "--ops", 5000, "--wait", "event", "--json", "-"]
-    shared = [] if BACKEND == "direct" else [(3, "--daemons", 2, "--net-daemons", 2)]
+    shared = [] if harness.backend == "direct" else [(3, "--daemons", 2, "--net-daemons", 2)]
     for np, *args in (0,), (2,), (2, "--daemons", 3), *shared:
         verified(run(job(np, *one, *args)), np)
-    if BACKEND == "delegation":
+    if harness.backend == "delegation":
         deep = ["--queue-depth", 64, "--clients", 3, "--ops", 100000, "--wait", "event", "--json", "-"]
         for control in "auto:1,1000", "hold:50", "budget:8":
             verified(run(job(2, *deep, "--control", control)), 2)
@@ -443,6 +369,11 @@ def case_machine():
         check(more != ["--control", "auto:3,9"] or (window, full) == (3, 9), j)
     machine.update(send_ns=1200, recv_ns=1200, wire_ns=850)
     json.dump(machine, open(path, "w"))
+    text = plan(2, "--machine", path)[1]
+    derived = re.search(r"control auto:(\d+),(\d+): K = 1.15 x (\d+) ns / 1200 ns = ([\d.]+) within 2 to "
+                        r"12; B = 1200 ns / \d+ ns = ([\d.]+) but at least 8; from the machine file\n", text)
+    check(derived and abs(1.15 * int(derived[3]) / 1200 - float(derived[4])) < 0.06, text)
+    check(int(derived[1]) == decisions.halves_up(1.15 * int(derived[3]) / 1200, 2, 12), text)
     slow = verified(run(job(2, "--ops", 2000, "--machine", path, "--json", "-")), 2)["control"]
     check(5 <= int(slow.removeprefix("auto:").split(",")[0]) <= 12, slow)
     os.unlink(path)
@@ -452,9 +383,7 @@ def case_machine():
 
 def case_stagger():
     """The first calls to each rank come later than those to the one before, and all end."""
-    for backend in "delegation", "meta":
-        global BACKEND
-        BACKEND = backend
+    for harness.backend in "delegation", "meta":
         j = verified(run(job(3, "--ops", 600, "--stagger", 50000, "--wait", "event", "--json", "-")), 3)
         slowest = [r["latencies_ns"]["remote_get"]["max"] for r in j["ranks"]]
         # What waits is the daemon's time: one call in sixteen is sampled.
@@ -499,56 +428,6 @@ def fabrics():
     return len(run([ctl, "list"]).out.splitlines())
 
 
-def plan(np, *args, env=None):
-    """What --dry-run says, by rank."""
-    head = [a for k, v in (env or {}).items() for a in ("-x", f"{k}={v}")] if np else []
-    argv = job(np, "--dry-run", *args)
-    if np:
-        argv = MPIRUN + ["--tag-output"] + head + argv[len(MPIRUN):]
-    r = run(argv, None if np else env)
-    check(r.status == 0, r)
-    if not np:
-        return [r.out]
-    lines = re.findall(r"(?m)^\[\d+,(\d+)\]<stdout>:(.*)$", r.out)
-    return ["\n".join(text for rank, text in lines if int(rank) == i) for i in range(np)]
-
-
-def units(text):
-    return dict(re.findall(r"([dc]\d+)=(\d+)", text))
-
-
-def case_plan():
-    """The cores: those near the NIC first, dealt out among the ranks, daemons before clients,
-    first hardware threads before second ones."""
-    env = {"HWLOC_SYNTHETIC": "pack:1 core:4 pu:2"}
-    size = ["--daemons", 2, "--clients", 3]
-    check(units(plan(0, *size, env=env)[0]) ==
-          {"d0": "0", "d1": "2", "c0": "4", "c1": "6", "c2": "1"}, plan(0, *size, env=env))
-    text = plan(0, *size, env={"HWLOC_SYNTHETIC": "pack:1 core:2 pu:2"})[0]
-    check(not units(text) and "not pinned, 4 units for all" in text, text)
-    path = os.path.join(os.environ["TMPDIR"], "machine.xml")
-    with open(path, "w") as f:
-        f.write(MACHINE)
-    ranks = sorted(plan(2, "--clients", 2, env={"HWLOC_XMLFILE": path}))
-    os.unlink(path)
-    check([units(r) for r in ranks] == [{"d0": "4", "c0": "6", "c1": "0"},
-                                        {"d0": "5", "c0": "7", "c1": "1"}], ranks)
-
-
-def case_owners():
-    """Which daemon has the endpoint for which rank, and how many endpoints there are."""
-    global BACKEND
-    size = ["--daemons", 3, "--clients", 2]
-    for BACKEND, more, n, owners in (("delegation", [], 3, "0000"), ("meta", [], 3, "0120"),
-                                     ("delegation", ["--net-daemons", 2], 3, "0101"),
-                                     ("direct", [], 36, None)):
-        for rank, text in enumerate(sorted(plan(4, *size, *more))):
-            check(text.startswith(f"{BACKEND}: rank {rank} of 4: "), text)
-            check(f"endpoints {n}," in text, text)
-            found = re.findall(r" d(\d)=r(\d)", text)
-            check(found == [(owners[r], str(r)) for r in range(4) if owners and r != rank], text)
-
-
 def case_ring():
     """Of itself the ring of an endpoint has room for all that can be in flight to a rank."""
     for clients, depth in (1, 1), (2, 8), (46, 256), (100, 33):
@@ -577,6 +456,16 @@ def case_threads():
             check(len(names) == 9 + of_others + of_tsan, names)
         proc.send_signal(signal.SIGTERM)
         finish(proc, argv)
+
+
+def case_memory():
+    """UCX's pools are for messages of this size: with its own sizes a worker takes 76 MiB."""
+    argv = job(2, "--daemons", 2, "--clients", 3, "--duration", 86400)
+    proc = start(argv)
+    for pid in wait_running(proc, 2, 3):
+        check(resident(pid) < 5 * 40 << 20, f"{resident(pid) >> 20} MiB")
+    proc.send_signal(signal.SIGTERM)
+    finish(proc, argv)
 
 
 def case_barrier():
@@ -711,34 +600,6 @@ def case_start():
         killed_starts(argv, max(np - 1, 0))
 
 
-def ranks_of(pid, prog=None):
-    return running(pid, prog or BENCHKV)
-
-
-def is_program(pid, prog):
-    try:
-        return os.readlink(f"/proc/{pid}/exe") == os.path.realpath(prog)
-    except OSError:
-        return False
-
-
-def wait_running(proc, np, clients, find=None):
-    """Until every client of every rank has worked in a run for a while."""
-    first, end = {}, time.monotonic() + GUARD
-    while time.monotonic() < end:
-        pids = find() if find else ranks_of(proc.pid)
-        now = {(p, t): ns for p in pids for t, ns in clients_in_run(p).items()}
-        for client, ns in now.items():
-            first.setdefault(client, ns)
-        busy = [c for c, ns in now.items() if ns - first[c] >= BUSY_NS]
-        if len(busy) == max(np, 1) * clients:
-            return pids
-        if proc.poll() is not None:
-            raise Failed(f"ended by itself: {finish(proc, proc.args)}")
-        time.sleep(0.01)
-    raise Failed("the job does not start")
-
-
 def interrupted(np, sig, of_rank):
     argv = job(np, "--daemons", 2, "--clients", 3, "--duration", 60, "--json", "-")
     proc = start(argv)
@@ -798,18 +659,18 @@ def case_runner():
 
 
 def case_killed():
-    if BACKEND == "delegation":
+    if harness.backend == "delegation":
         interrupted(0, signal.SIGKILL, False)
     interrupted(2, signal.SIGKILL, True)
 
 
 def case_faults():
     """A reply that is lost, doubled, swapped or spoilt is noticed, local and remote."""
-    for np in [0, 2] if BACKEND == "delegation" else [2]:
+    for np in [0, 2] if harness.backend == "delegation" else [2]:
         for fault, kinds in (("drop", ["lost"]), ("swap", ["misdelivered"]),
                              ("duplicate", ["duplicated", "undeliverable"]),
                              ("spoil", ["wrong_value"]), ("spoil", ["invented"])):
-            argv = job(np, "--ops", 2000, "--timeout", 10 if UCX and BACKEND == "ucx" else 4,
+            argv = job(np, "--ops", 2000, "--timeout", 10 if UCX and harness.backend == "ucx" else 4,
                        "--daemons", 2, "--json", "-",
                        prog=FAULTY)
             r = run(argv, {"BENCHKV_FAULT": fault})
@@ -837,8 +698,8 @@ def case_crowd():
 
 def killed_in_slurm(slurm):
     """One of the ranks is killed in the middle of a run: the others end, and so does srun."""
-    argv = slurm.srun(2, 2) + ["--kill-on-bad-exit", BENCHKV, BACKEND, "--daemons", "2", "--clients",
-                               "3", "--duration", "60", "--json", "-"]
+    argv = slurm.srun(2, 2) + ["--kill-on-bad-exit", *job(0, "--daemons", 2, "--clients", 3, "--duration",
+                                                          60, "--json", "-")]
     proc = start(argv, slurm.env())
     pids = wait_running(proc, 2, 3, lambda: [p for p in processes_left() if is_program(p, BENCHKV)])
     os.kill(pids[-1], signal.SIGKILL)
@@ -850,7 +711,6 @@ def killed_in_slurm(slurm):
 
 def case_slurm():
     """Ranks on several nodes: where a fence is a matter of the nodes, too."""
-    global BACKEND
     missing = private_slurm.missing()
     if missing:
         raise Skipped(f"not installed: {missing}; scripts/deps test installs it")
@@ -868,23 +728,11 @@ def case_slurm():
             hosts = [r["host"] for r in j["ranks"]]
             check(j["host"] == hosts[0] and len(set(hosts)) == nodes, j)
             check(set(hosts) <= {"n0", "n1", "n2", "n3"}, j)
-        for BACKEND in "delegation", "meta", "direct":
+        for harness.backend in "delegation", "meta", "direct", *[u[0] for u in UCX]:
             killed_in_slurm(slurm)
-        BACKEND = "delegation"
+        harness.backend = "delegation"
         verified(run(job(2, "--ops", 10, "--json", "-")), 2)  # removes what Slurm's kill has left
     nothing_left(lambda: processes_left(tmp))
-
-
-def unverified(r, kinds):
-    """The run failed, and one line says why. Returns the object."""
-    check(r.status == 1 and r.out, f"not noticed: {r}")
-    j = json.loads(r.out)
-    found = [k for k in kinds if j["error_kinds"][k]]
-    check(found and j["errors"] > 0, f"none of {kinds}: {r}")
-    lines = r.own_lines()
-    check(len(lines) == 1 and "not every operation was verified: " in lines[0], r)
-    check(any(k.replace("_", " ") in lines[0] for k in found), r)
-    return j
 
 
 def store_faults(np):
@@ -892,7 +740,7 @@ def store_faults(np):
     does not."""
     argv = job(np, "--ops", 60000, "--json", "-", prog=FAULTY)
     for fault, kinds in STORE_FAULTS.items():
-        if fault not in (STORE_FAULTS if BACKEND == "delegation" else ("lose", "replay", "invent")):
+        if harness.backend != "delegation" and fault not in ("lose", "replay", "invent"):
             continue
         j = unverified(run(argv, {"BENCHKV_FAULT": fault}), kinds)
         check(j["audit"]["keys"] > 0, j)
@@ -912,71 +760,5 @@ def case_store_4():
     store_faults(4)
 
 
-def private_shm():
-    """An empty /dev/shm that only this process and its children see."""
-    if "BENCHKV_TEST_PRIVATE" in os.environ or not shutil.which("unshare"):
-        return
-    probe = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs none /dev/shm"]
-    if subprocess.run(probe, stderr=subprocess.DEVNULL, check=False).returncode:
-        return
-    os.environ["BENCHKV_TEST_PRIVATE"] = "1"
-    os.execvp("unshare", ["unshare", "--mount", "sh", "-c",
-                          'mount -t tmpfs none /dev/shm && exec "$@"', "sh", sys.executable]
-              + sys.argv)
-
-
-def left_in_shm():
-    if "BENCHKV_TEST_PRIVATE" in os.environ:
-        return os.listdir("/dev/shm")
-    return [f for f in os.listdir("/dev/shm") if "benchkv" in f]
-
-
-def processes_left(tmp=None):
-    """Whatever has our temporary directory in its environment, wherever it hangs now."""
-    mark, found = f"TMPDIR={tmp or os.environ['TMPDIR']}".encode(), []
-    for p in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            environ = open(f"/proc/{p}/environ", "rb").read().split(b"\0")
-        except OSError:
-            continue
-        if mark in environ and int(p) != os.getpid():
-            found.append(int(p))
-    return found
-
-
-def nothing_left(*kinds):
-    """What a killed job leaves is taken down by a process that outlives it, in its time."""
-    end = time.monotonic() + GUARD
-    while any(left() for left in kinds or (left_in_shm, processes_left)):
-        check(time.monotonic() < end, f"left in /dev/shm: {left_in_shm()}, "
-              f"processes: {processes_left()}")
-        time.sleep(0.1)
-
-
-def main():
-    private_shm()
-    with tempfile.TemporaryDirectory(prefix="benchkv-test-") as tmp:
-        os.environ["TMPDIR"] = tmp
-        try:
-            globals()["case_" + CASE]()
-            nothing_left()
-            left = [f for f in os.listdir(tmp) if not f.startswith(("ompi.", "prte."))]
-            check(not left, f"left in the temporary directory: {left}")
-        except Failed as e:
-            print(f"failed: {e}", file=sys.stderr)
-            return 1
-        except Skipped as e:
-            print(f"skipped: {e}", file=sys.stderr)
-            return 77
-    return 0
-
-
-CASE, _, BACKEND = sys.argv[1].partition(":")
-BACKEND = BACKEND or "delegation"
-BENCHKV, SOFTHCA_RUN, FAULTY, KILLED = sys.argv[2:6]
-UCX = [["ucx"]] if "HAVE_UCX" in os.environ else []
-NO_CONTROL = ["--control", "none"] if BACKEND in ("delegation", "meta") else []
-MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # fewer under a sanitizer
-# BENCHKV finds the runner by itself; the others, which are nowhere installed, in the PATH.
-os.environ["PATH"] += ":" + os.path.dirname(SOFTHCA_RUN)
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main({**vars(plans), **globals()}))

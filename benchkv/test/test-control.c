@@ -22,11 +22,11 @@ static void parses(void)
 		"budget:16x", "budget:-1", "budget:65537", "budget: 3", "auto:", "auto:1",
 		"auto:1,", "auto:0,1", "auto:1,2,3", "adaptive", "adaptive-budget:3", "threshold",
 		"threshold:4", "threshold:4,", "threshold:0,4", "threshold:4,4,4", "hold", "hold:0",
-		"hold:1,2", "adaptive-hold:1"};
-	static const char *const good[][2] = {{"none", "none"}, {"budget:16", "budget:16"},
+		"hold:1,2", "adaptive-hold:1", "little:1"};
+	static const char *const good[][2] = {{"none", "none"}, {"budget:16", "budget:16"}, {"budget:65536", "budget:65536"},
 		{"threshold:8,16", "threshold:8,16"}, {"hold:10", "hold:10"},
 		{"adaptive-hold", "adaptive-hold"}, {"adaptive-budget", "adaptive-budget"},
-		{"auto", "auto:10,9"}, {"auto:3,70", "auto:3,70"}};
+		{"little", "little"}, {"auto", "auto:10,9"}, {"auto:3,70", "auto:3,70"}};
 	struct control_spec spec;
 	char name[CONTROL_NAME_MAX];
 
@@ -56,6 +56,29 @@ static void derives_from_the_machine(void)
 	CHECK(spec.derive);
 	CHECK_EQ(control_parse("auto:10,9", &spec), 0);
 	CHECK(!spec.derive);
+}
+
+/* K for few calls under way: 1.5 of the root, from 5 on; what was given is kept. */
+static void few_calls_narrow_the_window(void)
+{
+	static const struct {
+		double under_way;
+		uint32_t window;
+	} cases[] = {{1, 5}, {11.5, 5}, {16, 6}, {23, 7}, {46, 10}, {1472, 10}};
+	struct control_spec spec;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		CHECK_EQ(control_parse("auto", &spec), 0);
+		control_share(&spec, cases[i].under_way);
+		CHECK_EQ(spec.window, cases[i].window);
+		CHECK_EQ(control_parse("auto:10,9", &spec), 0);
+		control_share(&spec, cases[i].under_way);
+		CHECK_EQ(spec.window, 10);
+	}
+	CHECK_EQ(control_parse("auto", &spec), 0);
+	spec.window = 2;
+	control_share(&spec, 46);
+	CHECK_EQ(spec.window, 2);
 }
 
 /* Polls of one loop when the i-th poll brings arrivals[i] responses. */
@@ -282,6 +305,58 @@ static void auto_starves_nobody(void)
 	control_fini(&c);
 }
 
+/* ---- little ---- */
+
+/* Off: everything goes. On: what has nothing under way goes, or B calls, or replies. */
+static void little_switches_batching(void)
+{
+	struct control c = make("little", 4);
+	uint64_t posted[4] = {0}, consumed[4] = {0};
+	struct control_load one[] = {{0, 1, 0}};
+	struct control_load all[] = {{0, 8, 0}, {1, 9, 0}, {2, 1, 1}, {3, 1, 0}};
+
+	CHECK(control_selects(&c) && control_counts(&c) && !control_observes(&c));
+	CHECK_EQ(step(&c, one, 1, posted, consumed), 1);
+	CHECK_EQ(step(&c, all, 4, posted, consumed), 4);
+	c.little.batching = true;
+	CHECK_EQ(step(&c, one, 1, posted, consumed), 0);
+	CHECK_EQ(c.waits, 1);
+	CHECK_EQ(step(&c, all, 4, posted, consumed), 2);
+	CHECK(all[0].ep + all[1].ep == 3); /* 1 is full, 2 has a reply */
+	consumed[0] = posted[0] - 1;
+	CHECK_EQ(step(&c, one, 1, posted, consumed), 0);
+	consumed[0] = posted[0];
+	CHECK_EQ(step(&c, one, 1, posted, consumed), 1);
+	control_failed(&c, 0);
+	CHECK_EQ(step(&c, one, 1, posted, consumed), 1);
+	c.little.batching = false;
+	CHECK_EQ(step(&c, one, 1, posted, consumed), 1);
+	control_fini(&c);
+}
+
+/* The word is that of a control that counts, and nobody else looks at it. */
+static void only_little_has_a_word(void)
+{
+	struct control little = make("little", 2), off = make("auto", 2);
+
+	CHECK_EQ(control_word(&little, 1), LITTLE_VALID);
+	CHECK_EQ(control_word(&off, 1), 0);
+	for (int i = 0; i < 2; i++) {
+		control_heard(&little, 1, LITTLE_VALID | 3);
+		control_heard(&little, 1, LITTLE_VALID | LITTLE_AREA | 5);
+		control_heard(&off, 1, LITTLE_VALID | LITTLE_AREA | 5);
+	}
+	CHECK(little.little.peers[1].known && !little.little.peers[0].known);
+	CHECK(!off.little.peers);
+	little.endpoints = 1; /* a message that says it is of a rank that there is not */
+	little.little.peers[1].known = false;
+	control_heard(&little, 1, LITTLE_VALID | 3);
+	control_heard(&little, 1, LITTLE_VALID | LITTLE_AREA | 5);
+	CHECK(!little.little.peers[1].known);
+	control_fini(&little);
+	control_fini(&off);
+}
+
 /* ---- held replies ---- */
 
 static void hold_releases_when_it_should(void)
@@ -341,6 +416,7 @@ int main(int argc, char **argv)
 		TEST(answered_calls_count_as_consumed),
 		TEST(parses),
 		TEST(derives_from_the_machine),
+		TEST(few_calls_narrow_the_window),
 		TEST(budget_polls),
 		TEST(threshold_polls),
 		TEST(adaptive_polls),
@@ -350,6 +426,8 @@ int main(int argc, char **argv)
 		TEST(auto_lets_nobody_wait_long),
 		TEST(auto_refreshes),
 		TEST(auto_starves_nobody),
+		TEST(little_switches_batching),
+		TEST(only_little_has_a_word),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

@@ -66,6 +66,9 @@ struct mlx5dvl_error;
  */
 typedef void mlx5dvl_error_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error);
 
+/* What a syndrome means, in a few words. */
+const char *mlx5dvl_syndrome_text(uint8_t syndrome);
+
 struct mlx5dvl_error {
 	uint64_t token; /* of the failed request; 0 when is_recv */
 	int err; /* -ECANCELED flushed, -ETIMEDOUT peer does not answer (retries exceeded),
@@ -156,6 +159,27 @@ enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx);
 
 /* The same; *qp_p is the QP of EVENT_QP and EVENT_DRAINED, else NULL. */
 enum mlx5dvl_event mlx5dvl_ctx_event_qp(struct mlx5dvl_ctx *ctx, struct mlx5dvl_qp **qp_p);
+
+/*
+ * The device's clock, by which completions are stamped, in relation to the time of day. Nobody
+ * keeps the two together unless a PTP client does: over minutes they drift apart by parts per
+ * million. Compare stamps with a clock of the host only by stamps of that host's own requests.
+ */
+struct mlx5dvl_clock {
+	uint64_t ns, stamp; /* CLOCK_REALTIME in nanoseconds, and the stamp of that time */
+	uint64_t frac, mask;
+	uint32_t mult, shift;
+	uint64_t valid_ns; /* read it again within this time */
+};
+
+/*
+ * Reads the relation, without a system call. Returns 0; -EOPNOTSUPP the device or its driver does
+ * not offer it; -EAGAIN the driver is writing it: repeat.
+ */
+int mlx5dvl_ctx_clock(struct mlx5dvl_ctx *ctx, struct mlx5dvl_clock *clock_p);
+
+/* The time of a stamp, at most clock->valid_ns before or after clock->ns. */
+uint64_t mlx5dvl_clock_ns(const struct mlx5dvl_clock *clock, uint64_t stamp);
 
 /* ---- memory regions ------------------------------------------------------------ */
 
@@ -283,6 +307,7 @@ enum mlx5dvl_opcode {
 struct mlx5dvl_sent {
 	uint64_t token; /* of the request */
 	uint8_t opcode; /* enum mlx5dvl_opcode */
+	uint64_t stamp; /* when the device made the completion: mlx5dvl_clock_ns() */
 };
 
 /* As mlx5dvl_recv_fn: may post, ring, destroy any QP; must not poll. */

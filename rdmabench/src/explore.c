@@ -93,7 +93,7 @@ static void find_features(struct explorer *e, uint32_t anomaly)
 	for (unsigned dim = 0; dim < SPACE_DIMS && !e->over; dim++) {
 		const unsigned ends[] = {0, space_values(dim) - 1};
 
-		if (!point_uses(&f->point, dim))
+		if (!point_uses(&f->point, dim) || e->attr->fixed.on[dim])
 			continue;
 		for (int i = 0; i < 2 && !f->needed[dim]; i++) {
 			struct point p = f->point;
@@ -158,8 +158,11 @@ static void changed_point(struct explorer *e, struct point *p)
 	unsigned changes = 1 + (unsigned)(rand_unit(&e->rand) * CHANGES_MAX * heat);
 
 	*p = e->current;
-	while (changes--)
-		point_mutate(p, &e->rand);
+	for (int i = 0; i < REDRAW_MAX && point_equal(p, &e->current); i++) {
+		for (unsigned k = 0; k < changes; k++)
+			point_mutate(p, &e->rand);
+		fixed_apply(&e->attr->fixed, p);
+	}
 }
 
 static void warm_up(struct explorer *e, const struct point *p, double energy)
@@ -203,13 +206,14 @@ static void draw(struct explorer *e, struct point *p)
 		changed_point(e, p);
 	else
 		point_random(p, &e->rand);
+	fixed_apply(&e->attr->fixed, p);
 }
 
 static void next_point(struct explorer *e, struct point *p)
 {
 	if (e->attr->method == EXPLORE_SAMPLE) {
 		memcpy(p->at, e->sample + (size_t)e->r->tries * SPACE_DIMS, SPACE_DIMS);
-		point_settle(p);
+		fixed_apply(&e->attr->fixed, p);
 		return;
 	}
 	draw(e, p);

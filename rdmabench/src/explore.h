@@ -41,6 +41,7 @@ struct explore_attr {
 	uint32_t anomalies; /* stops after so many; 0: only after tries */
 	bool features; /* look for minimal feature sets */
 	struct rules rules;
+	struct fixed fixed; /* what is not varied */
 };
 
 /* Why a point is measured. */

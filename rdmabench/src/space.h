@@ -24,6 +24,9 @@ enum dimension_kind {
 	DIM_BUFFERS, /* of a QP, 1 to 4 */
 	DIM_REGIONS, /* memory regions, 1 to 4, at most one per QP */
 	DIM_REQUESTS, /* 1 to 8 */
+	DIM_CONTROL, /* what is done beside: none, mr, qp, modify, rkey, lkey */
+	DIM_EVENT, /* none, drop, rnr, delay */
+	DIM_EVENT_AT, /* of message 1, 16, 256 or 4096 */
 	/* Of its client and its server. */
 	DIM_TX_DEPTH, /* 1 to 1024, powers of two, as all below */
 	DIM_SEND_BATCH, /* 1 to 64 */
@@ -55,6 +58,27 @@ unsigned space_dim(unsigned traffic, enum dimension_kind kind, unsigned request)
 unsigned space_values(unsigned dim);
 /* "0.qp_num", "1.request3.size", "1.direction". */
 void space_name(unsigned dim, char name[SPACE_NAME]);
+
+/* The value of an index as text: "4", "RC", "reverse". */
+void space_value(unsigned dim, unsigned at, char value[SPACE_NAME]);
+
+/* Parameters that keep one value. */
+struct fixed {
+	bool on[SPACE_DIMS];
+	struct point point;
+};
+
+/*
+ * Adds "NAME=VALUE", as space_name() and space_value() write them. 0; -EINVAL: why says what is
+ * wrong and what to give, in one line.
+ */
+int fixed_add(struct fixed *f, const char *text, char *why, size_t size);
+
+/*
+ * Gives the parameters of a point their fixed values, and settles it. Of values that cannot be
+ * together, point_settle() decides.
+ */
+void fixed_apply(const struct fixed *f, struct point *p);
 
 /*
  * What has no effect gets the index 0 (requests that are not sent, all of a traffic that does

@@ -189,6 +189,33 @@ static void a_known_anomaly_is_not_tried_again(void)
 	}
 }
 
+static int fixed_and_measure(void *arg, const struct explore_ask *ask, struct measure *m_p)
+{
+	enum model_kind kind = MODEL_CORNER;
+
+	CHECK_EQ(ask->point->at[space_dim(0, DIM_QPS, 0)], 3);
+	CHECK_EQ(ask->point->at[SPACE_DIRECTION], DIRECTION_NONE);
+	return model_measure(&kind, ask->point, m_p);
+}
+
+/* No method varies a fixed parameter, and it is no feature. */
+static void what_is_fixed_stays(void)
+{
+	static struct explore_result r;
+	char why[200];
+
+	for (int method = EXPLORE_RANDOM; method <= EXPLORE_ANNEAL; method++) {
+		struct explore_attr a = attr_of((enum explore_method)method, 1);
+
+		CHECK_EQ(fixed_add(&a.fixed, "0.qp_num=4", why, sizeof(why)), 0);
+		CHECK_EQ(fixed_add(&a.fixed, "1.direction=none", why, sizeof(why)), 0);
+		a.features = true;
+		CHECK_EQ(explore(&a, fixed_and_measure, NULL, &r), 0);
+		CHECK(r.n == 1 && !r.found[0].needed[space_dim(0, DIM_QPS, 0)] &&
+			r.found[0].needed[space_dim(0, DIM_SIZE, 0)]);
+	}
+}
+
 /* Every value of every parameter is tried as often as any other. */
 static uint32_t sampled[SPACE_DIMS][16];
 
@@ -245,6 +272,7 @@ int main(int argc, char **argv)
 		TEST(a_seed_gives_the_same_search),
 		TEST(features_are_what_matters),
 		TEST(a_known_anomaly_is_not_tried_again),
+		TEST(what_is_fixed_stays),
 		TEST(sample_covers_evenly),
 		TEST(failures_are_passed_over),
 		TEST(annealing_anneals),

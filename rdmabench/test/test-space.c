@@ -12,6 +12,7 @@ static void check_runs(const struct point *p)
 		uint32_t processes = point_traffic(p, i, &t);
 
 		CHECK(processes <= 6 && (processes || i));
+		CHECK(p->at[space_dim(i, DIM_EVENT, 0)] || !p->at[space_dim(i, DIM_EVENT_AT, 0)]);
 		if (processes && traffic_check(&t, why, sizeof(why))) {
 			fprintf(stderr, "%s: %s\n", t.pattern_text, why);
 			exit(1);
@@ -44,6 +45,97 @@ static void every_point_can_run(void)
 		o = point_json(&q);
 		CHECK(point_from_json(o, &back) && point_equal(&q, &back));
 		json_decref(o);
+	}
+}
+
+static struct fixed fixed_of(const char *const *texts)
+{
+	struct fixed f = {{0}, {{0}}};
+
+	for (; *texts; texts++)
+		CHECK_EQ(fixed_add(&f, *texts, why, sizeof(why)), 0);
+	return f;
+}
+
+/* Every value of every parameter can be given, by the names that results have. */
+static void every_value_can_be_fixed(void)
+{
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
+		for (unsigned at = 0; at < space_values(dim); at++) {
+			char name[SPACE_NAME], value[SPACE_NAME], text[2 * SPACE_NAME + 1];
+			const char *texts[] = {text, NULL};
+			struct fixed f;
+
+			space_name(dim, name);
+			space_value(dim, at, value);
+			snprintf(text, sizeof(text), "%s=%s", name, value);
+			f = fixed_of(texts);
+			CHECK(f.on[dim] && f.point.at[dim] == at);
+		}
+	}
+}
+
+static void fixed_values_stay(void)
+{
+	static const char *const texts[] = {"0.process_num=2", "0.qp_type=UC", "0.mtu=2048",
+		"0.request0.op=s", "1.direction=none", "0.burst=16", NULL};
+	struct fixed f = fixed_of(texts);
+	uint64_t rand = test_seed();
+	bool varied[SPACE_DIMS] = {false};
+	struct point first;
+
+	for (int i = 0; i < 1000; i++) {
+		struct point p;
+
+		point_random(&p, &rand);
+		fixed_apply(&f, &p);
+		check_runs(&p);
+		first = i ? first : p;
+		CHECK(p.at[space_dim(0, DIM_PROCESSES, 0)] == 1 &&
+			p.at[space_dim(0, DIM_TYPE, 0)] == 1);
+		for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
+			CHECK(!f.on[dim] || p.at[dim] == f.point.at[dim]);
+			varied[dim] |= p.at[dim] != first.at[dim];
+		}
+	}
+	CHECK(varied[space_dim(0, DIM_QPS, 0)] && varied[space_dim(0, DIM_SIZE, 0)]);
+}
+
+/* Of what cannot be together the transport decides. */
+static void fixed_values_are_settled(void)
+{
+	static const char *const texts[] = {"0.qp_type=UD", "0.request0.op=w",
+		"0.request0.size=131072", NULL};
+	struct fixed f = fixed_of(texts);
+	struct point p = {{0}};
+
+	fixed_apply(&f, &p);
+	check_runs(&p);
+	CHECK_EQ(p.at[space_dim(0, DIM_TYPE, 0)], 2);
+}
+
+static void what_cannot_be_fixed_is_said(void)
+{
+	static const struct {
+		const char *text, *says;
+	} cases[] = {
+		{"0.qp_num=5", "--fix: 0.qp_num has no such value: give one of 1, 2, 3, 4"},
+		{"1.direction=up", "give one of none, reverse, loopback"},
+		{"0.mtu=3", "give one of 1024, 2048, 4096"},
+		{"0.qp_num=", "has no such value"},
+		{"qp_num=1", "give a parameter and its value"},
+		{"0.qp_num", "give a parameter and its value"},
+		{"0.direction=none", "give a parameter and its value"},
+		{"", "give a parameter and its value"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct fixed f = {{0}, {{0}}};
+
+		CHECK(fixed_add(&f, cases[i].text, why, sizeof(why)) < 0);
+		CHECK(strstr(why, cases[i].says));
+		for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
+			CHECK(!f.on[dim]);
 	}
 }
 
@@ -80,6 +172,9 @@ static void the_space_is_as_described(void)
 		{DIM_BUFFERS, 4, "0.buf_num"},
 		{DIM_REGIONS, 4, "0.mr_num"},
 		{DIM_REQUESTS, 8, "0.requests"},
+		{DIM_CONTROL, 6, "0.control"},
+		{DIM_EVENT, 4, "0.event"},
+		{DIM_EVENT_AT, 4, "0.event_at"},
 		{DIM_TX_DEPTH, 11, "0.tx_depth"},
 		{DIM_SEND_BATCH, 7, "0.send_batch"},
 		{DIM_SIZE, 13, "0.request0.size"},
@@ -103,6 +198,7 @@ static void the_space_is_as_described(void)
 	CHECK_EQ(point_traffic(&p, 0, &t), 6);
 	CHECK(t.qps == 4 && t.mtu == 5 && t.depth == 1024 && t.send_batch == 64 && t.burst == 64);
 	CHECK(t.buffers == 4 && t.regions == 4);
+	CHECK(t.control == CONTROL_LKEY && t.event == EVENT_DELAY && t.event_at == 4096);
 	CHECK(t.rx_depth == 1024 && t.recv_batch == 64 && t.bidirectional);
 	CHECK(!strncmp(t.pattern_text, "r_4_32768_32768_32768_32768,", 28));
 }
@@ -229,6 +325,10 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(every_point_can_run),
+		TEST(every_value_can_be_fixed),
+		TEST(fixed_values_stay),
+		TEST(fixed_values_are_settled),
+		TEST(what_cannot_be_fixed_is_said),
 		TEST(random_points_reach_everything),
 		TEST(the_space_is_as_described),
 		TEST(other_json_is_no_point),

@@ -41,7 +41,7 @@
  *
  * Once: a request ends with status 0 only when all of its bytes are in place, and when a
  * request has ended nothing of it is written any more; the exception is a peer that cannot
- * confirm that a rail is closed, because it does not answer for a second (-ETIMEDOUT) or the
+ * confirm that a rail is closed, because it does not answer for 5 seconds (-ETIMEDOUT) or the
  * connection to it is lost (-ECONNRESET): its memory is then undefined for as long as packets
  * live. Slices that failed are written again, with the same bytes.
  *
@@ -88,6 +88,8 @@ struct tent_attr {
 	uint64_t max_registration; /* bytes of the largest memory region; longer memory is
 				      registered in parts. 0: what the devices can do */
 	uint32_t max_tasks; /* requests that have not ended, 1 to 65,536; 0: 1024 */
+	int rail_wait_ms; /* when no rail is left that a request may use: how long it waits for
+			     one to come back. 0: 1000; -1: not at all */
 };
 
 /*
@@ -172,6 +174,8 @@ struct tent_request {
 	uint64_t len; /* 1 to 2^50 */
 	uint16_t notify; /* not 0: the peer's tent_notice() gives it when all bytes are in
 			    place (of a read: when all have been read) */
+	uint8_t priority; /* 0 goes first; below `priorities` of the configuration, which is 1
+			     unless it says otherwise. What competes shares as tent(7) says */
 };
 
 enum tent_state {
@@ -184,17 +188,17 @@ enum tent_state {
 
 struct tent_status {
 	enum tent_state state;
-	int err; /* TENT_FAILED, TENT_CANCELED: why. -ENETUNREACH no rail is left; -ECONNRESET
-		    the peer has gone; -ECANCELED; -EACCES the peer's memory is not there; else
-		    what the rails said last */
+	int err; /* TENT_FAILED, TENT_CANCELED: why. -ENETUNREACH no rail is left, for
+		    rail_wait_ms; -ECONNRESET the peer has gone; -ECANCELED; -EACCES the peer's
+		    memory is not there; else what the rails said last */
 	uint64_t bytes; /* in place; all of them only if the state is TENT_COMPLETED */
 };
 
 /*
  * Starts @n requests, 1 to 65,536, or none of them. Ends with tent_batch_free().
- * -EINVAL an operation or a length that is none, or a batch of 0; -EFAULT memory that is not
- * registered, here or at the peer; -EAGAIN too many requests have not ended: wait for some;
- * -ENETUNREACH no rail is left; -ECONNRESET the peer has gone; -ENOMEM.
+ * -EINVAL an operation, a length or a priority that is none, or a batch of 0; -EFAULT memory
+ * that is not registered, here or at the peer; -EAGAIN too many requests have not ended: wait
+ * for some; -ENETUNREACH no rail is left, for rail_wait_ms; -ECONNRESET the peer has gone; -ENOMEM.
  */
 int tent_submit(struct tent *t, const struct tent_request *requests, uint32_t n,
 	struct tent_batch **batch_p);
@@ -239,6 +243,20 @@ int tent_notice_fd(struct tent *t);
 
 /* ---- statistics ---------------------------------------------------------------- */
 
+/* What the last outage of a rail is traced to, within about 100 ms after it. */
+enum tent_fault {
+	TENT_FAULT_NONE, /* there was no outage */
+	TENT_FAULT_UNKNOWN, /* not known yet; or no other rails of the subnet are in use, over
+			       which the two ends could be tried, or neither reached them */
+	TENT_FAULT_OWN_PORT, /* down, its device lost, or it reaches no other rail either */
+	TENT_FAULT_PATH, /* both ends reach others: what lies between, or it was over soon */
+	TENT_FAULT_PEER_PORT, /* down, or no other rail reaches it either */
+	TENT_FAULT_REFUSED, /* the peer's adapter has refused an access: its memory is gone */
+};
+
+/* "own port" and so on, for people. */
+const char *tent_fault_name(enum tent_fault fault);
+
 struct tent_rail_stats {
 	char name[TENT_NAME_LEN]; /* of the rail here */
 	char remote[TENT_NAME_LEN]; /* and there */
@@ -246,6 +264,7 @@ struct tent_rail_stats {
 	uint64_t bytes, slices; /* that arrived */
 	uint64_t inflight; /* bytes */
 	uint64_t exclusions; /* outages */
+	enum tent_fault fault;
 	double link_gbps; /* of the link, as configured or reported; 10^9 bits a second */
 	double rate_gbps; /* measured */
 };
@@ -253,8 +272,11 @@ struct tent_rail_stats {
 /* The i-th pair of rails of a segment. -ENOENT there are only i. */
 int tent_rail_stats(struct tent_segment *s, uint32_t i, struct tent_rail_stats *stats_p);
 
-/* A table for people, of all segments; GB is 10^9 bytes. 0, or -errno of the stream. */
+/* A table for people, of all segments; GB is 10^9 bytes. 0, -ENOMEM, or -errno of the stream. */
 int tent_stats_print(struct tent *t, FILE *out);
+
+/* In Prometheus' text format, for a file or an HTTP answer. Errors as above. */
+int tent_stats_prometheus(struct tent *t, FILE *out);
 
 /* One JSON object, on one line. 0, -ENOMEM, or -errno of the stream. */
 int tent_stats_json(struct tent *t, FILE *out);

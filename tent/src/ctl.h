@@ -16,7 +16,7 @@
 #include "mlx5dvl.h"
 #include "tent.h"
 
-#define CTL_MAGIC 0x31746e74u /* "tnt1": the protocol's version is in it */
+#define CTL_MAGIC 0x32746e74u /* "tnt2": the protocol's version is in it */
 #define CTL_LEN 64
 
 enum ctl_type {

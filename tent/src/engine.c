@@ -12,6 +12,7 @@
 #include "engine.h"
 #include "why.h"
 
+#define RAIL_WAIT_MS 1000
 #define FULL_NS (1 * NSEC_PER_MSEC) /* a look now and then, while nobody takes notices */
 
 /* ---- progress ---- */
@@ -21,7 +22,7 @@ static void port_changed(struct tent *t, uint64_t now, uint32_t rail, bool up)
 	for (struct tent_segment *s = t->segments; s; s = s->next) {
 		for (uint32_t i = 0; i < s->n_pairs; i++) {
 			if (s->pairs[i].local == rail)
-				move_port(s, now, i, up);
+				move_port(s, now, i, up, TENT_FAULT_OWN_PORT);
 		}
 	}
 	serve_port(t, rail, up);
@@ -74,9 +75,13 @@ static void each_link(struct tent *t, void (*fn)(struct link *l))
 			if (s->pairs[i].link)
 				fn(s->pairs[i].link);
 		}
+		for (uint32_t i = 0; i < BLAME_ENDS; i++) {
+			if (s->blame.ends[i].link)
+				fn(s->blame.ends[i].link);
+		}
 	}
 	for (struct conn *c = t->conns; c; c = c->next) {
-		for (uint32_t i = 0; i < TENT_MAX_RAILS; i++) {
+		for (uint32_t i = 0; i < CONN_LINKS; i++) {
 			if (c->links[i])
 				fn(c->links[i]);
 		}
@@ -276,6 +281,8 @@ static int check_attr(const struct tent_attr *a, struct tent_why *why)
 		return why_say(why, -EINVAL, "shm_rails: give up to %d", TENT_MAX_RAILS);
 	if (a->max_tasks > 65536)
 		return why_say(why, -EINVAL, "max_tasks: give up to 65536");
+	if (a->rail_wait_ms < -1)
+		return why_say(why, -EINVAL, "rail_wait_ms: give milliseconds, or -1");
 	if (a->max_registration && a->max_registration < 4096)
 		return why_say(why, -EINVAL, "max_registration: give 4096 bytes or more");
 	if (a->address && strlen(a->address) >= DESC_HOST_LEN)
@@ -349,6 +356,9 @@ static int init(struct tent *t, const struct tent_attr *a, struct tent_why *why)
 	int err = check_attr(a, why);
 
 	t->part_len = a->max_registration ? a->max_registration : INT64_MAX;
+	if (a->rail_wait_ms >= 0)
+		t->no_rail_ns = (a->rail_wait_ms ? (uint64_t)a->rail_wait_ms : RAIL_WAIT_MS) *
+				NSEC_PER_MSEC;
 	if (!err)
 		err = read_config(t, a, why);
 	if (!err)

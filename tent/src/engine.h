@@ -4,8 +4,8 @@
  * done without it, on objects that nobody else sees yet.
  *
  * engine.c has the engine and its thread; memory.c registrations; segment.c import and the
- * initiator's connection; move.c the scheduler's rails; task.c requests, batches and what
- * they notify; serve.c the target's side.
+ * initiator's connection; move.c the scheduler's rails; blame.c whose fault an outage is;
+ * task.c requests and what they notify; batch.c batches; serve.c the target's side.
  */
 #ifndef TENT_ENGINE_H
 #define TENT_ENGINE_H
@@ -13,6 +13,7 @@
 #include <pthread.h>
 
 #include "base/slab.h"
+#include "blame.h"
 #include "config.h"
 #include "ctl.h"
 #include "desc.h"
@@ -23,7 +24,9 @@
 #include "tent.h"
 #include "topo.h"
 
+#define MAX_MOVING 256 /* requests of a segment and a priority in the scheduler */
 #define MAX_SLICES 4096 /* of a segment, posted or bound to rails */
+#define CONN_LINKS (TENT_MAX_RAILS + BLAME_ENDS)
 #define MAX_CONNS 256 /* peers that have imported our segment */
 #define NOTICES 4096 /* that nobody has taken: then peers wait */
 #define NOTICE_RING (2 * NOTICES) /* with those of links that end meanwhile; a power of two */
@@ -79,26 +82,34 @@ struct pair {
 	int status;
 	uint64_t deadline; /* of the fence */
 	uint64_t failed_at; /* first report of the outage */
+	enum tent_fault fault; /* of the last one */
 	struct latrec_hist slice_ns; /* from post to completion */
 };
 
 struct tent_segment {
 	struct tent *t;
 	struct tent_segment *next;
+	uint32_t number; /* of those of this engine */
 	struct desc desc;
 	struct ctl ctl;
 	int lost; /* why the peer is gone, 0: it is there */
 	uint32_t n_pairs;
 	struct pair pairs[TENT_MAX_RAILS];
+	struct blame blame;
 	struct sched *sched;
+	uint32_t *tier_sets; /* of each buffer of the peer: see places.c */
 	uint64_t wake; /* when sched_run() is due */
 	bool again; /* a task has ended in sched_run() */
+	uint64_t reported_at; /* a failure whose slices have not been sent again, 0: none */
+	struct latrec_hist resend_ns; /* from such a report to the first of them */
 	/* Of each slice that is posted, by the low bits of its token. */
 	struct {
 		uint32_t task;
 		uint64_t length, posted_at;
 	} slices[MAX_SLICES];
-	uint32_t waiting_head, waiting_tail; /* tasks that the scheduler has no room for */
+	/* Tasks that the scheduler has no room for, and how many it has, by priority. */
+	uint32_t waiting_head[SCHED_PRIORITIES], waiting_tail[SCHED_PRIORITIES];
+	uint32_t moving[SCHED_PRIORITIES];
 	uint32_t notify_head, notify_tail; /* tasks that wait for a slot of notices */
 	uint32_t slot_task[NOTICE_SLOTS]; /* NO_TASK: none, or it has ended */
 	uint8_t slot_lap[NOTICE_SLOTS];
@@ -119,6 +130,7 @@ struct task {
 	struct tent_request request;
 	struct buffer *buffer;
 	const struct desc_buffer *remote;
+	uint32_t place; /* of the two together */
 	uint64_t *cuts;
 	uint32_t n_cuts;
 	enum task_state state;
@@ -148,8 +160,7 @@ struct conn {
 	bool known; /* it has shown the key */
 	uint64_t hello_by;
 	uint32_t n_pairs;
-	struct link *links[TENT_MAX_RAILS];
-	uint32_t rails[TENT_MAX_RAILS]; /* of the links */
+	struct link *links[CONN_LINKS];
 	struct notice_counter counter;
 };
 
@@ -169,6 +180,7 @@ struct tent {
 	struct rail_id rails[TENT_MAX_RAILS];
 	double gbps[TENT_MAX_RAILS];
 	uint64_t part_len; /* of the largest registration */
+	uint64_t no_rail_ns; /* how long requests wait when no rail is left */
 
 	char host[DESC_HOST_LEN];
 	uint16_t port;
@@ -179,6 +191,7 @@ struct tent {
 	uint32_t n_buffers;
 	struct buffer *buffers[DESC_MAX_BUFFERS]; /* ascending */
 	struct tent_segment *segments;
+	uint32_t n_imports; /* so far */
 	struct tent_batch *batches;
 	struct conn *conns;
 	uint32_t n_conns;
@@ -206,6 +219,12 @@ void buffers_free(struct tent *t);
 /* segment.c */
 void segment_free(struct tent_segment *s);
 
+/* places.c: where memory is, here and at the peer, as one location of the scheduler. */
+/* The number of locations, and tiers_p[location * pairs + pair], for free(3). -ENOMEM. */
+int places_init(struct tent_segment *s, uint8_t **tiers_p);
+uint32_t place_of(const struct tent_segment *s, const struct buffer *b,
+	const struct desc_buffer *remote);
+
 /* move.c */
 int move_create(struct tent_segment *s);
 /* Makes a new end of the pair and tells the peer; 0 or -errno. */
@@ -217,8 +236,11 @@ int move_poll(struct tent_segment *s, uint32_t pair, uint64_t now);
 bool move_progress(struct tent_segment *s, uint64_t now);
 /* When move_progress() is due although nothing happens. */
 uint64_t move_due(const struct tent_segment *s);
-/* The rail's port, here or there, has gone down or come up. */
-void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up);
+/* The rail's port has come up, or has gone down by the fault of one of the two ends. */
+void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up, enum tent_fault fault);
+/* A new end on a rail here; the engine watches it. */
+int move_new_link(struct tent_segment *s, uint32_t local, struct link **l_p);
+void move_send(struct tent_segment *s, struct ctl_msg *msg);
 
 /* task.c */
 /* Appends a new task to those that wait for room in the scheduler. */

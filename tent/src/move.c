@@ -10,16 +10,16 @@
  */
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "engine.h"
 
-#define FENCE_NS (1000 * NSEC_PER_MSEC) /* a peer that has not answered by then is lost */
+#define FENCE_NS (5000 * NSEC_PER_MSEC) /* a peer that has not answered by then is lost */
 #define DRAIN_NS (10 * NSEC_PER_MSEC) /* a queue pair that has not flushed is destroyed */
 #define STALL_MIN_NS (20 * NSEC_PER_MSEC) /* processes may be descheduled for that long */
 #define PROBE_NS (100 * NSEC_PER_MSEC)
-#define MAX_REQUESTS 256
 
 /* ---- what the scheduler asks for ---- */
 
@@ -61,10 +61,14 @@ static int op_post(void *arg, uint32_t rail, const struct sched_slice *slice)
 	s->slices[id].task = (uint32_t)slice->user;
 	s->slices[id].length = slice->length;
 	s->slices[id].posted_at = clock_ns();
+	if (slice->again && s->reported_at) {
+		latrec_hist_record(&s->resend_ns, s->slices[id].posted_at - s->reported_at);
+		s->reported_at = 0;
+	}
 	return 0;
 }
 
-static void send_msg(struct tent_segment *s, struct ctl_msg *msg)
+void move_send(struct tent_segment *s, struct ctl_msg *msg)
 {
 	int err = ctl_send(&s->ctl, msg);
 
@@ -83,8 +87,11 @@ static void op_fence(void *arg, uint32_t rail, uint32_t epoch)
 	p->answered = false;
 	p->failed_at = clock_ns();
 	p->deadline = p->failed_at + FENCE_NS;
+	if (!s->reported_at)
+		s->reported_at = p->failed_at;
+	blame_suspect(s, rail);
+	move_send(s, &msg); /* first, because the slices wait for the answer */
 	p->link->ops->stop(p->link);
-	send_msg(s, &msg);
 }
 
 static void drop_link(struct pair *p)
@@ -94,22 +101,19 @@ static void drop_link(struct pair *p)
 	p->link = NULL;
 }
 
-/* A new end of this pair; it watches. */
-static int new_link(struct pair *p)
+int move_new_link(struct tent_segment *s, uint32_t local, struct link **l_p)
 {
-	struct tent_segment *s = p->segment;
 	struct tent *t = s->t;
 	int err;
 
-	drop_link(p);
 	if (!t->n_devs)
-		err = shm_link_create(s->desc.pid, s->desc.proof, s->desc.key, &p->link);
-	else if (t->devs[p->local]->fatal)
+		err = shm_link_create(s->desc.pid, s->desc.proof, s->desc.key, l_p);
+	else if (t->devs[local]->fatal)
 		err = -ENODEV;
 	else
-		err = rdma_link_create(t->devs[p->local], false, &p->link);
+		err = rdma_link_create(t->devs[local], false, l_p);
 	if (!err)
-		engine_watch_link(t, p->link);
+		engine_watch_link(t, *l_p);
 	return err;
 }
 
@@ -121,8 +125,10 @@ int move_open_pair(struct pair *p, uint32_t epoch)
 		.rail = p->remote,
 		.epoch = epoch};
 	struct mlx5dvl_qp_info mine;
-	int err = new_link(p);
+	int err;
 
+	drop_link(p);
+	err = move_new_link(s, p->local, &p->link);
 	p->epoch = epoch;
 	p->answered = false;
 	p->status = err;
@@ -131,7 +137,7 @@ int move_open_pair(struct pair *p, uint32_t epoch)
 	p->state = PAIR_CONNECTING;
 	p->link->ops->info(p->link, &mine);
 	ctl_put_end(&msg, &mine);
-	send_msg(s, &msg);
+	move_send(s, &msg);
 	return 0;
 }
 
@@ -165,7 +171,11 @@ static void slice_done(const struct report *r, uint64_t token, int status)
 	uint32_t id = (uint32_t)token, task = s->slices[id].task;
 	struct pair *p = &s->pairs[r->pair];
 
-	if (sched_completed(s->sched, r->now, token, status) || status)
+	if (sched_completed(s->sched, r->now, token, status))
+		return;
+	if (status == -EACCES)
+		blame_known(s, r->pair, TENT_FAULT_REFUSED);
+	if (status)
 		return;
 	s->t->tasks[task].pairs |= 1ull << r->pair;
 	s->t->tasks[task].bytes += s->slices[id].length;
@@ -251,22 +261,26 @@ static void on_rail(struct tent_segment *s, uint32_t rail, bool up, uint64_t now
 {
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
 		if (s->pairs[i].remote == rail)
-			move_port(s, now, i, up);
+			move_port(s, now, i, up, TENT_FAULT_PEER_PORT);
 	}
 }
 
 static int on_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now)
 {
-	struct pair *p = &s->pairs[msg->pair];
+	bool of_blame = msg->pair >= TENT_MAX_RAILS;
+	struct pair *p = of_blame ? NULL : &s->pairs[msg->pair];
 
-	if (msg->pair >= s->n_pairs)
+	if (of_blame ? msg->pair >= CONN_LINKS : msg->pair >= s->n_pairs)
 		return -EPROTO;
 	switch (msg->type) {
 	case CTL_CONNECTED:
-		on_connected(s, p, msg, now);
+		if (of_blame)
+			blame_answer(s, msg);
+		else
+			on_connected(s, p, msg, now);
 		return 0;
 	case CTL_FENCED:
-		if (p->state == PAIR_FENCING && msg->epoch == p->epoch) {
+		if (!of_blame && p->state == PAIR_FENCING && msg->epoch == p->epoch) {
 			p->answered = true;
 			p->status = 0;
 		}
@@ -300,12 +314,14 @@ static bool read_messages(struct tent_segment *s, uint64_t now)
 	return some;
 }
 
-void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up)
+void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up, enum tent_fault fault)
 {
-	if (up)
+	if (up) {
 		sched_rail_up(s->sched, now, pair);
-	else
+	} else {
 		sched_rail_down(s->sched, now, pair);
+		blame_known(s, pair, fault);
+	}
 }
 
 /* ---- fences ---- */
@@ -326,6 +342,7 @@ static bool end_fence(struct tent_segment *s, uint32_t pair, uint64_t now)
 {
 	struct pair *p = &s->pairs[pair];
 	int status = p->answered ? 0 : -ETIMEDOUT;
+	struct sched_stats before, after;
 
 	if (s->lost) {
 		status = s->lost;
@@ -335,7 +352,11 @@ static bool end_fence(struct tent_segment *s, uint32_t pair, uint64_t now)
 	if (!drained(p, now))
 		return false;
 	p->state = PAIR_CLOSED;
+	sched_stats(s->sched, &before);
 	sched_fenced(s->sched, now, pair, p->epoch, status);
+	sched_stats(s->sched, &after);
+	if (after.resent == before.resent)
+		s->reported_at = 0; /* nothing was under way */
 	tasks_renotify(s, pair);
 	return true;
 }
@@ -371,6 +392,7 @@ static uint64_t fence_due(const struct tent_segment *s)
 static void fail_lost(struct tent_segment *s, uint64_t now)
 {
 	ctl_close(&s->ctl);
+	sched_give_up(s->sched);
 	for (uint32_t i = 0; i < s->n_pairs; i++)
 		sched_rail_down(s->sched, now, i);
 }
@@ -400,6 +422,7 @@ bool move_progress(struct tent_segment *s, uint64_t now)
 		tasks_notify(s);
 		s->wake = sched_run(s->sched, now);
 	} while (s->again);
+	some |= blame_progress(s, now);
 	if (s->lost)
 		tasks_fail(s, s->lost);
 	flush(s);
@@ -410,40 +433,49 @@ uint64_t move_due(const struct tent_segment *s)
 {
 	uint64_t due = fence_due(s);
 
+	if (blame_due(s) < due)
+		due = blame_due(s);
 	return s->wake < due ? s->wake : due;
 }
 
 /* ---- set-up ---- */
 
-int move_create(struct tent_segment *s)
+static void describe_rails(const struct tent_segment *s, struct sched_rail_attr *rails)
 {
-	struct sched_rail_attr rails[TENT_MAX_RAILS];
-	uint8_t tiers[SCHED_MAX_LOCATIONS * TENT_MAX_RAILS];
-	const struct topo *topo = &s->t->topo;
-	const struct sched_attr attr = {
-		.config = &s->t->config,
-		.rails = rails,
-		.n_rails = s->n_pairs,
-		.tiers = tiers,
-		.n_locations = topo->n_locations,
-		.max_requests = MAX_REQUESTS,
-		.max_slices = MAX_SLICES,
-		/* A thread that copies ends, or reports an error, however busy the host is. */
-		.stall_min_ns = s->t->n_devs ? STALL_MIN_NS : SCHED_NEVER,
-		.probe_timeout_ns = PROBE_NS,
-		.seed = clock_ns(),
-		.ops = &ops,
-		.arg = s,
-	};
-
-	for (uint32_t i = 0; i < s->n_pairs; i++) {
+	for (uint32_t i = 0; i < s->n_pairs; i++)
 		rails[i] = (struct sched_rail_attr){
 			.rate = s->t->gbps[s->pairs[i].local] / 8,
 			.depth = LINK_DEPTH,
 			.group = SCHED_NO_GROUP,
 		};
-		for (uint32_t l = 0; l < topo->n_locations; l++)
-			tiers[l * s->n_pairs + i] = topo->tiers[l][s->pairs[i].local];
-	}
-	return sched_create(&attr, &s->sched);
+}
+
+int move_create(struct tent_segment *s)
+{
+	struct sched_rail_attr rails[TENT_MAX_RAILS];
+	uint8_t *tiers = NULL;
+	int n = places_init(s, &tiers), err;
+	const struct sched_attr attr = {
+		.config = &s->t->config,
+		.rails = rails,
+		.n_rails = s->n_pairs,
+		.tiers = tiers,
+		.n_locations = (uint32_t)n,
+		.max_requests = MAX_MOVING * s->t->config.priorities,
+		.max_slices = MAX_SLICES,
+		/* A thread that copies ends, or reports an error, however busy the host is. */
+		.stall_min_ns = s->t->n_devs ? STALL_MIN_NS : SCHED_NEVER,
+		.probe_timeout_ns = PROBE_NS,
+		.no_rail_ns = s->t->no_rail_ns,
+		.seed = clock_ns(),
+		.ops = &ops,
+		.arg = s,
+	};
+
+	if (n < 0)
+		return n;
+	describe_rails(s, rails);
+	err = sched_create(&attr, &s->sched);
+	free(tiers);
+	return err;
 }

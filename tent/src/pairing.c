@@ -88,7 +88,7 @@ static bool is_ipv4(const uint8_t *gid)
 	return !memcmp(gid, mapped, sizeof(mapped));
 }
 
-static bool same_subnet(const struct rail_id *a, const struct rail_id *b)
+bool rails_meet(const struct rail_id *a, const struct rail_id *b)
 {
 	if (a->kind != b->kind)
 		return false;
@@ -106,7 +106,7 @@ static int partner(const struct rail_id *rail, const struct rail_id *remote, uin
 	int best = -1;
 
 	for (uint32_t j = 0; j < n_remote; j++) {
-		if (!same_subnet(rail, &remote[j]))
+		if (!rails_meet(rail, &remote[j]))
 			continue;
 		if (!strcmp(rail->name, remote[j].name))
 			return (int)j;

@@ -46,6 +46,9 @@ const char *rail_kind_name(enum rail_kind kind);
 /* 0; -EINVAL: no kind is called so. */
 int rail_kind_parse(const char *name, enum rail_kind *kind_p);
 
+/* Are they of one subnet, so that one can send to the other? */
+bool rails_meet(const struct rail_id *a, const struct rail_id *b);
+
 /*
  * @map: NULL for none. pairs_p has room for TENT_MAX_RAILS. The number of pairs;
  * -ENETUNREACH a rail has no partner; -EINVAL the map names a rail that is not there, or

@@ -104,13 +104,14 @@ void slice_end(struct sched *s, uint32_t id)
 static void queue_remove(struct sched *s, uint32_t id)
 {
 	struct request *q = &s->requests[id];
-	struct queue *all = &s->queues[q->location];
+	struct queue *all = sched_queue(s, q->location, q->priority);
 	uint32_t *link = &all->head;
 
 	while (*link != id)
 		link = &s->requests[*link].next;
 	*link = q->next;
 	all->bytes -= plan_left(&q->plan);
+	class_shrink(s, q->priority, plan_left(&q->plan));
 	q->plan.at = q->plan.length;
 }
 
@@ -146,6 +147,7 @@ int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from)
 		.user = s->requests[sl->request].user,
 		.offset = sl->offset,
 		.length = sl->length,
+		.again = sl->again,
 	};
 	int err = s->ops->post(s->arg, rail, &post);
 
@@ -160,6 +162,7 @@ int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from)
 	sl->posted = true;
 	sl->posted_at = now;
 	rail_posted(&s->rails[rail], now, sl->length);
+	class_serve(s, slice_priority(s, id), sl->length);
 	s->stats.slices++;
 	return 0;
 }
@@ -179,7 +182,7 @@ static int submit_early(struct sched *s, uint32_t id, uint32_t max_slices)
 static void submit_late(struct sched *s, uint32_t id)
 {
 	struct request *q = &s->requests[id];
-	struct queue *all = &s->queues[q->location];
+	struct queue *all = sched_queue(s, q->location, q->priority);
 	uint32_t *link = &all->head;
 
 	q->block = plan_pull_block(q->plan.length, s->n_rails);
@@ -189,6 +192,27 @@ static void submit_late(struct sched *s, uint32_t id)
 	q->next = *link;
 	*link = id;
 	all->bytes += q->plan.length;
+	class_grow(s, q->priority, q->plan.length);
+}
+
+/* Has there been no rail for the location for longer than requests wait? */
+static bool given_up(const struct sched *s, uint64_t now, uint32_t location)
+{
+	uint64_t since = s->no_rail_at[location];
+
+	return since != SCHED_NEVER ? now - since >= s->no_rail_ns : !s->no_rail_ns;
+}
+
+int sched_check(const struct sched *s, uint64_t now, uint32_t location)
+{
+	bool bad = !sched_reachable(s, location) && given_up(s, now, location);
+
+	return bad ? -ENETUNREACH : 0;
+}
+
+void sched_give_up(struct sched *s)
+{
+	s->no_rail_ns = 0;
 }
 
 int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req)
@@ -197,15 +221,16 @@ int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req)
 	uint32_t id;
 	int err;
 
-	if (req->location >= s->n_locations ||
+	if (req->location >= s->n_locations || req->priority >= s->config.priorities ||
 		plan_init(&q.plan, req->length, req->cuts, req->n_cuts))
 		return -EINVAL;
-	if (!sched_reachable(s, req->location))
+	if (sched_check(s, now, req->location))
 		return -ENETUNREACH;
 	id = slab_get(&s->request_ids);
 	if (id == SLAB_NONE)
 		return -EAGAIN;
 	q.location = req->location;
+	q.priority = req->priority;
 	s->requests[id] = q;
 	if (s->config.mode == TENT_PULL) {
 		submit_late(s, id);
@@ -231,26 +256,47 @@ void sched_cancel(struct sched *s, uint64_t user)
 	}
 }
 
+static struct queue *queue_of(struct sched *s, uint32_t id)
+{
+	const struct request *q = &s->requests[s->slices[id].request];
+
+	return sched_queue(s, q->location, q->priority);
+}
+
+void slice_wait(struct sched *s, uint32_t id)
+{
+	struct queue *q = queue_of(s, id);
+
+	q->bytes += s->slices[id].length;
+	class_grow(s, slice_priority(s, id), s->slices[id].length);
+	list_append(s, &q->again, id);
+}
+
+void slice_unwait(struct sched *s, uint32_t id)
+{
+	struct queue *q = queue_of(s, id);
+
+	q->bytes -= s->slices[id].length;
+	class_shrink(s, slice_priority(s, id), s->slices[id].length);
+	list_remove(s, &q->again, id);
+}
+
 /* A slice of a failed rail, in no list and released, goes to another one. */
 static void slice_again(struct sched *s, uint32_t id)
 {
 	struct slice *sl = &s->slices[id];
-	struct request *q = &s->requests[sl->request];
-	struct queue *all = &s->queues[q->location];
 
 	sl->generation++;
 	sl->posted = false;
+	sl->again = true;
 	s->stats.resent++;
 	s->stats.resent_bytes += sl->length;
-	if (q->status) {
+	if (s->requests[sl->request].status)
 		slice_end(s, id);
-	} else if (s->config.mode == TENT_PULL) {
-		all->bytes += sl->length;
-		list_append(s, &all->again, id);
-	} else if (!early_rebind(s, id)) {
-		request_fail(s, sl->request, -ENETUNREACH);
-		slice_end(s, id);
-	}
+	else if (s->config.mode == TENT_PULL)
+		slice_wait(s, id);
+	else
+		early_rebind(s, id);
 }
 
 /* What the rail has not completed ends with status, or goes elsewhere if that is 0. */
@@ -351,24 +397,46 @@ int sched_completed(struct sched *s, uint64_t now, uint64_t token, int status)
 	return 0;
 }
 
-static void fail_unreachable(struct sched *s)
+/* Ends what waits in a queue. */
+static void fail_queue(struct sched *s, struct queue *q)
 {
 	uint32_t id;
 
-	for (uint32_t l = 0; l < s->n_locations; l++) {
-		struct queue *q = &s->queues[l];
-
-		if ((q->head == SLAB_NONE && q->again.head == NO_SLICE) || sched_reachable(s, l))
-			continue;
-		while ((id = q->again.head) != NO_SLICE) {
-			list_remove(s, &q->again, id);
-			q->bytes -= s->slices[id].length;
-			request_fail(s, s->slices[id].request, -ENETUNREACH);
-			slice_end(s, id);
-		}
-		while (q->head != SLAB_NONE)
-			request_fail(s, q->head, -ENETUNREACH);
+	while ((id = q->again.head) != NO_SLICE) {
+		slice_unwait(s, id);
+		request_fail(s, s->slices[id].request, -ENETUNREACH);
+		slice_end(s, id);
 	}
+	while (q->head != SLAB_NONE)
+		request_fail(s, q->head, -ENETUNREACH);
+}
+
+/* Ends what waits for a location. */
+static void fail_location(struct sched *s, uint32_t location)
+{
+	for (uint32_t p = 0; p < s->config.priorities; p++)
+		fail_queue(s, sched_queue(s, location, p));
+}
+
+/* Ends what has waited for a rail for too long; when to look again. */
+static uint64_t fail_unreachable(struct sched *s, uint64_t now)
+{
+	uint64_t next = SCHED_NEVER, end;
+
+	for (uint32_t l = 0; l < s->n_locations; l++) {
+		if (sched_reachable(s, l)) {
+			s->no_rail_at[l] = SCHED_NEVER;
+			continue;
+		}
+		if (s->no_rail_at[l] == SCHED_NEVER)
+			s->no_rail_at[l] = now;
+		end = s->no_rail_at[l] + s->no_rail_ns;
+		if (end <= now)
+			fail_location(s, l);
+		else if (end < next)
+			next = end;
+	}
+	return next;
 }
 
 static bool call_done(struct sched *s)
@@ -392,11 +460,12 @@ static bool call_done(struct sched *s)
 
 uint64_t sched_run(struct sched *s, uint64_t now)
 {
-	uint64_t next;
+	uint64_t next, end;
 
 	do {
 		next = health_run(s, now);
-		fail_unreachable(s);
+		end = fail_unreachable(s, now);
+		next = end < next ? end : next;
 		s->wake_at = SCHED_NEVER;
 		if (s->config.mode == TENT_PULL)
 			pull_run(s, now);

@@ -40,8 +40,9 @@
 #include "config.h"
 
 #define SCHED_MAX_RAILS 64
-#define SCHED_MAX_LOCATIONS 64
+#define SCHED_MAX_LOCATIONS 1024
 #define SCHED_MAX_GROUPS 16
+#define SCHED_PRIORITIES 3
 #define SCHED_NO_GROUP UINT32_MAX
 #define SCHED_NEVER UINT64_MAX
 #define SCHED_STALL_MAX_NS 45000000ull /* a silent stall is found within this time */
@@ -52,6 +53,7 @@ struct sched_slice {
 	uint64_t token; /* for sched_completed() */
 	uint64_t user; /* of the request */
 	uint64_t offset, length; /* within the request */
+	bool again; /* a rail that had it has failed */
 };
 
 /* What the core needs of the rails. The calls come from within calls of the core. */
@@ -94,6 +96,8 @@ struct sched_attr {
 	uint64_t stall_min_ns; /* a rail may be silent for so long; 0: 2 ms, at most 45 ms;
 				  SCHED_NEVER: for as long as it likes */
 	uint64_t probe_timeout_ns; /* until a probe is given up; 0: 2 ms */
+	uint64_t
+		no_rail_ns; /* how long requests wait for a rail when none is left; 0: not at all */
 	uint64_t seed;
 	const struct rail_ops *ops;
 	void *arg;
@@ -105,6 +109,7 @@ struct sched_request {
 	const uint64_t *cuts; /* see plan.h; valid until rail_ops.done */
 	uint32_t n_cuts;
 	uint32_t location;
+	uint32_t priority; /* 0 goes first; below the configuration's number of them */
 	bool write;
 };
 
@@ -138,11 +143,17 @@ void sched_destroy(struct sched *s);
 
 /*
  * 0: rail_ops.done will be called once, from sched_run(). -EINVAL: length 0 or over
- * PLAN_LENGTH_MAX, cuts out of order, no such location; -EMSGSIZE: more slices than
+ * PLAN_LENGTH_MAX, cuts out of order, no such location or priority; -EMSGSIZE: more slices than
  * max_slices; -EAGAIN: too many requests or slices, try again when one has ended;
- * -ENETUNREACH: no rail is up that this request may use.
+ * -ENETUNREACH: no rail is up that this request may use, for as long as it would wait.
  */
 int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req);
+
+/* 0, or -ENETUNREACH: as sched_submit() of a request of this location. */
+int sched_check(const struct sched *s, uint64_t now, uint32_t location);
+
+/* No rail will come back: requests do not wait for one any more. */
+void sched_give_up(struct sched *s);
 
 /*
  * Ends the open request of this user with -ECANCELED: rail_ops.done is called when what is

@@ -20,7 +20,7 @@ static void drop_link(struct conn *c, uint32_t pair)
 
 void conn_free(struct tent *t, struct conn *c)
 {
-	for (uint32_t i = 0; i < TENT_MAX_RAILS; i++)
+	for (uint32_t i = 0; i < CONN_LINKS; i++)
 		drop_link(c, i);
 	ctl_close(&c->ctl);
 	t->n_conns--;
@@ -131,7 +131,6 @@ static int make_end(struct tent *t, struct conn *c, const struct ctl_msg *msg,
 		return err;
 	}
 	c->links[msg->pair] = l;
-	c->rails[msg->pair] = msg->rail;
 	engine_watch_link(t, l);
 	return 0;
 }
@@ -175,7 +174,8 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
 	if (!c->known)
 		return msg->type == CTL_HELLO ? on_hello(t, c, msg) : -EPROTO;
-	if (msg->pair >= c->n_pairs)
+	/* The last ones are for messages that find whose fault an outage is. */
+	if (msg->pair >= c->n_pairs && (msg->pair < TENT_MAX_RAILS || msg->pair >= CONN_LINKS))
 		return -EPROTO;
 	switch (msg->type) {
 	case CTL_CONNECT:

@@ -27,6 +27,8 @@ struct duo_attr {
 	const char *config; /* of the test's side */
 	const char *target_config;
 	bool no_import; /* the test does so itself */
+	const char *target_location; /* of the child's memory */
+	int rail_wait_ms; /* of the test's side */
 	uint32_t buffers; /* of the child: its memory in so many registrations; 0: 1 */
 };
 
@@ -47,11 +49,12 @@ static inline uint32_t duo_shm_rails(void)
 	return rails && !strncmp(rails, "shm:", 4) ? (uint32_t)atoi(rails + 4) : 0;
 }
 
-static inline struct tent *duo_create(const char *config, uint64_t parts)
+static inline struct tent *duo_create(const char *config, uint64_t parts, int rail_wait_ms)
 {
 	const struct tent_attr attr = {.config = config,
 		.shm_rails = duo_shm_rails(),
-		.max_registration = parts};
+		.max_registration = parts,
+		.rail_wait_ms = rail_wait_ms};
 	struct tent_why why = {""};
 	struct tent *t = NULL;
 	int err = tent_create(&attr, &why, &t);
@@ -87,17 +90,19 @@ static inline uint16_t duo_take_notice(struct tent *t)
 	return value;
 }
 
-/* The child: 'n' takes a notice, 'e' says that there is none, 'x' ends. */
+/* The child: 'n' takes a notice, 'e' says that there is none, 'u' unregisters, 'x' ends. */
 static inline void duo_child(const struct duo *d, const struct duo_attr *a, int fd)
 {
-	struct tent *t = duo_create(a->target_config, a->parts);
+	struct tent *t = duo_create(a->target_config, a->parts, 0);
 	uint32_t n = a->buffers ? a->buffers : 1;
 	uint16_t value;
 	char *text, command = 0;
 	size_t len;
 
 	for (uint32_t i = 0; i < n; i++)
-		CHECK_EQ(tent_register(t, d->theirs + i * (d->len / n), d->len / n, NULL, NULL), 0);
+		CHECK_EQ(tent_register(t, d->theirs + i * (d->len / n), d->len / n,
+				 a->target_location, NULL),
+			0);
 	CHECK_EQ(tent_export(t, &text), 0);
 	len = strlen(text) + 1;
 	duo_write(fd, &len, sizeof(len));
@@ -110,6 +115,8 @@ static inline void duo_child(const struct duo *d, const struct duo_attr *a, int 
 			value = duo_take_notice(t);
 		else if (command == 'e')
 			CHECK_EQ(tent_notice(t, &value), -EAGAIN);
+		else if (command == 'u')
+			CHECK_EQ(tent_unregister(t, d->theirs), 0);
 		duo_write(fd, &value, sizeof(value));
 	}
 	tent_destroy(t);
@@ -154,7 +161,7 @@ static inline void duo_open(struct duo *d, const struct duo_attr *a)
 	d->text = malloc(len);
 	CHECK(d->text);
 	duo_read(d->fd, d->text, len);
-	d->t = duo_create(a->config, a->parts);
+	d->t = duo_create(a->config, a->parts, a->rail_wait_ms);
 	CHECK_EQ(tent_register(d->t, d->mine, d->len, NULL, NULL), 0);
 	if (a->no_import)
 		return;

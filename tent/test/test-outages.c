@@ -1,26 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Rails that fail under way (rails4.topology): bytes are right, and each outage counts once. */
-#include <sched.h>
+#include <dlfcn.h>
 
-#include "duo.h"
+#include "outage.h"
+#include "softhca.h"
 
 static uint64_t seed;
-
-static void ctl(const char *words)
-{
-	char command[300];
-
-	snprintf(command, sizeof(command), "%s %s", getenv("SOFTHCACTL"), words);
-	CHECK_EQ(system(command), 0);
-}
-
-static struct tent_rail_stats rail(struct duo *d, uint32_t i)
-{
-	struct tent_rail_stats r;
-
-	CHECK_EQ(tent_rail_stats(d->s, i, &r), 0);
-	return r;
-}
 
 static void open_well(struct duo *d)
 {
@@ -33,11 +18,11 @@ static void open_well(struct duo *d)
 /* The rail comes back by itself, and carries something again. */
 static void await_return(struct duo *d, uint32_t i)
 {
-	uint64_t before = rail(d, i).bytes;
+	uint64_t before = outage_rail(d, i).bytes;
 
-	while (rail(d, i).bytes == before)
+	while (outage_rail(d, i).bytes == before)
 		CHECK_EQ(duo_move(d, TENT_WRITE, 0, d->len, 0), 0);
-	CHECK(rail(d, i).up);
+	CHECK(outage_rail(d, i).up);
 	CHECK(!memcmp(d->mine, d->theirs, d->len));
 }
 
@@ -50,18 +35,18 @@ static void an_error_completion(enum tent_op op, const char *opcode)
 	open_well(&d);
 	snprintf(rule, sizeof(rule),
 		"fault add device=mlx5_1 opcode=%s nth=3 action=error syndrome=remote_op", opcode);
-	ctl(rule);
+	outage_ctl(rule);
 	if (op == TENT_READ)
 		duo_random(&seed, d.theirs, d.len);
 	CHECK_EQ(duo_move(&d, op, 0, d.len, 9), 0);
 	CHECK(!memcmp(d.mine, d.theirs, d.len));
 	CHECK_EQ(duo_ask(&d, 'n'), 9);
-	CHECK_EQ(rail(&d, 1).exclusions, 1);
+	CHECK_EQ(outage_rail(&d, 1).exclusions, 1);
 	for (uint32_t i = 0; i < 4; i++)
-		CHECK_EQ(rail(&d, i).inflight, 0);
-	ctl("fault clear");
+		CHECK_EQ(outage_rail(&d, i).inflight, 0);
+	outage_ctl("fault clear");
 	await_return(&d, 1);
-	CHECK_EQ(rail(&d, 1).exclusions, 1);
+	CHECK_EQ(outage_rail(&d, 1).exclusions, 1);
 	duo_ask(&d, 'e');
 	duo_close(&d);
 }
@@ -78,12 +63,12 @@ static void a_slice_that_was_placed_in_part(void)
 	struct duo d;
 
 	open_well(&d);
-	ctl("fault add device=mlx5_0 opcode=write nth=2 bytes=1000 action=partial "
-	    "syndrome=remote_op");
+	outage_ctl("fault add device=mlx5_0 opcode=write nth=2 bytes=1000 action=partial "
+		   "syndrome=remote_op");
 	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
 	CHECK(!memcmp(d.mine, d.theirs, d.len));
-	CHECK_EQ(rail(&d, 0).exclusions, 1);
-	ctl("fault clear");
+	CHECK_EQ(outage_rail(&d, 0).exclusions, 1);
+	outage_ctl("fault clear");
 	await_return(&d, 0);
 	duo_close(&d);
 }
@@ -93,16 +78,16 @@ static void a_port_goes_down(void)
 	struct duo d;
 
 	open_well(&d);
-	ctl("link mlx5_2 down");
-	while (rail(&d, 2).up)
+	outage_ctl("link mlx5_2 down");
+	while (outage_rail(&d, 2).up)
 		sched_yield(); /* the engine's thread takes the event */
 	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 3), 0);
 	CHECK(!memcmp(d.mine, d.theirs, d.len));
 	CHECK_EQ(duo_ask(&d, 'n'), 3);
-	CHECK_EQ(rail(&d, 2).exclusions, 1);
-	ctl("link mlx5_2 up");
+	CHECK_EQ(outage_rail(&d, 2).exclusions, 1);
+	outage_ctl("link mlx5_2 up");
 	await_return(&d, 2);
-	CHECK_EQ(rail(&d, 2).exclusions, 1);
+	CHECK_EQ(outage_rail(&d, 2).exclusions, 1);
 	duo_close(&d);
 }
 
@@ -112,14 +97,126 @@ static void a_silent_rail(void)
 	struct duo d;
 
 	open_well(&d);
-	ctl("fault add device=mlx5_3 opcode=write nth=2 action=delay delay_ns=60000000000");
+	outage_ctl("fault add device=mlx5_3 opcode=write nth=2 action=delay delay_ns=60000000000");
 	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 4), 0);
 	CHECK(!memcmp(d.mine, d.theirs, d.len));
 	CHECK_EQ(duo_ask(&d, 'n'), 4);
-	CHECK_EQ(rail(&d, 3).exclusions, 1);
-	ctl("fault clear");
+	CHECK_EQ(outage_rail(&d, 3).exclusions, 1);
+	outage_ctl("fault clear");
 	await_return(&d, 3);
-	CHECK_EQ(rail(&d, 3).exclusions, 1);
+	CHECK_EQ(outage_rail(&d, 3).exclusions, 1);
+	duo_close(&d);
+}
+
+/* What the HCA has done for this process so far. */
+static struct softhca_counters hca(void)
+{
+	int (*self)(struct softhca_counters *);
+	struct softhca_counters c;
+
+	*(void **)&self = dlsym(RTLD_DEFAULT, "softhca_counters_self");
+	CHECK(self);
+	CHECK_EQ(self(&c), 0);
+	return c;
+}
+
+/* All WRITEs that the network held back have come to their end. */
+static bool late_writes_ended(void)
+{
+	struct softhca_counters c = hca();
+
+	return c.late_placed + c.late_lost == c.late_held;
+}
+
+/*
+ * A WRITE is under way when its rail is given up. When the request has ended the peer's
+ * program has its memory for itself: nothing that comes later may change it. The rail fails
+ * several times before, so that the time to its next probe, for which the peer makes a new
+ * queue pair in any case, is longer than the WRITE is held back.
+ */
+static void nothing_lands_later(const char *syndrome)
+{
+	uint64_t before = hca().late_held;
+	char rule[200];
+	struct duo d;
+
+	open_well(&d);
+	outage_ctl("fault add device=mlx5_1 opcode=write count=9 action=error syndrome=remote_op");
+	snprintf(rule, sizeof(rule),
+		"fault add device=mlx5_1 opcode=write nth=2 action=late delay_ns=150000000%s",
+		syndrome);
+	outage_ctl(rule);
+	do {
+		duo_random(&seed, d.mine, d.len);
+		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 5), 0);
+		CHECK(!memcmp(d.mine, d.theirs, d.len));
+		CHECK_EQ(duo_ask(&d, 'n'), 5);
+	} while (hca().late_held == before);
+	memset(d.theirs, 0x5a, d.len);
+	while (!late_writes_ended())
+		sched_yield();
+	for (size_t i = 0; i < d.len; i++)
+		CHECK_EQ(d.theirs[i], 0x5a);
+	CHECK_EQ(outage_rail(&d, 1).exclusions, 1);
+	outage_ctl("fault clear");
+	await_return(&d, 1);
+	duo_close(&d);
+}
+
+static void a_write_that_comes_late(void)
+{
+	nothing_lands_later(" syndrome=retry_exceeded");
+	nothing_lands_later(""); /* nobody says that it has failed */
+}
+
+/* The peer, which is stopped, has not closed its end: the WRITE may still land. */
+static void no_end_before_the_peer_has_closed(void)
+{
+	uint64_t before = hca().late_held;
+	struct tent_status status;
+	struct tent_request r;
+	struct tent_batch *b;
+	struct duo d;
+	int state;
+
+	open_well(&d);
+	outage_ctl("fault add device=mlx5_2 opcode=write nth=2 action=late delay_ns=100000000 "
+		   "syndrome=retry_exceeded");
+	CHECK_EQ(kill(d.child, SIGSTOP), 0);
+	CHECK_EQ(waitpid(d.child, &state, WUNTRACED), d.child);
+	CHECK(WIFSTOPPED(state));
+	r = duo_request(&d, TENT_WRITE, 0, d.len);
+	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
+	do {
+		tent_batch_status(b, &status);
+		CHECK_EQ(status.state, TENT_PENDING);
+		sched_yield();
+	} while (hca().late_held == before || !late_writes_ended());
+	CHECK_EQ(kill(d.child, SIGCONT), 0);
+	CHECK_EQ(tent_wait(b, -1), 0);
+	CHECK_EQ(tent_batch_free(b), 0);
+	CHECK(!memcmp(d.mine, d.theirs, d.len));
+	outage_ctl("fault clear");
+	duo_close(&d);
+}
+
+/* The device is lost for good, for both sides: the others carry everything from then on. */
+static void a_device_that_dies(void)
+{
+	struct duo d;
+
+	open_well(&d);
+	outage_ctl("fault add device=mlx5_1 opcode=write nth=2 action=device_fatal");
+	for (uint16_t i = 1; i <= 3; i++) {
+		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, i), 0);
+		CHECK(!memcmp(d.mine, d.theirs, d.len));
+		CHECK_EQ(duo_ask(&d, 'n'), i);
+		CHECK_EQ(duo_move(&d, TENT_READ, 0, d.len, 0), 0);
+		CHECK(!outage_rail(&d, 1).up);
+		CHECK_EQ(outage_rail(&d, 1).exclusions, 1);
+		duo_random(&seed, d.mine, d.len);
+	}
+	outage_ctl("fault clear");
 	duo_close(&d);
 }
 
@@ -129,13 +226,27 @@ static void a_notice_that_fails(void)
 	struct duo d;
 
 	open_well(&d);
-	ctl("fault add opcode=write_imm nth=1 action=error syndrome=remote_op");
+	outage_ctl("fault add opcode=write_imm nth=1 action=error syndrome=remote_op");
 	for (uint16_t i = 1; i <= 5; i++) {
 		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, i), 0);
 		CHECK_EQ(duo_ask(&d, 'n'), i);
 	}
 	duo_ask(&d, 'e');
-	ctl("fault clear");
+	outage_ctl("fault clear");
+	duo_close(&d);
+}
+
+/* Each rail has an outage at the same time: the request waits for one of them. */
+static void all_rails_fail_and_come_back(void)
+{
+	struct duo d;
+
+	open_well(&d);
+	outage_ctl("fault add opcode=write count=4 action=error syndrome=remote_op");
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 6), 0);
+	CHECK(!memcmp(d.mine, d.theirs, d.len));
+	CHECK_EQ(duo_ask(&d, 'n'), 6);
+	outage_ctl("fault clear");
 	duo_close(&d);
 }
 
@@ -147,15 +258,16 @@ static void no_rail_is_left(void)
 	struct duo d;
 	int err;
 
-	open_well(&d);
-	ctl("fault add opcode=write count=0 action=error syndrome=remote_op");
+	duo_open(&d, &(struct duo_attr){.len = 8 * MIB, .rail_wait_ms = -1});
+	duo_random(&seed, d.mine, d.len);
+	outage_ctl("fault add opcode=write count=0 action=error syndrome=remote_op");
 	r = duo_request(&d, TENT_WRITE, 0, d.len);
 	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
 	CHECK_EQ(tent_wait(b, -1), -ENETUNREACH);
 	tent_batch_status(b, &status);
 	CHECK_EQ(status.state, TENT_FAILED);
 	CHECK_EQ(tent_batch_free(b), 0);
-	ctl("fault clear");
+	outage_ctl("fault clear");
 	do {
 		err = duo_move(&d, TENT_WRITE, 0, d.len, 0);
 		CHECK(!err || err == -ENETUNREACH);
@@ -172,7 +284,11 @@ int main(int argc, char **argv)
 		TEST(a_slice_that_was_placed_in_part),
 		TEST(a_port_goes_down),
 		TEST(a_silent_rail),
+		TEST(a_write_that_comes_late),
+		TEST(no_end_before_the_peer_has_closed),
+		TEST(a_device_that_dies),
 		TEST(a_notice_that_fails),
+		TEST(all_rails_fail_and_come_back),
 		TEST(no_rail_is_left),
 	};
 

@@ -51,7 +51,7 @@ HOME = {"latrec": "rdmabench/latrec"}
 HEADERS = {
     "latrec": ["latrec.h"],
     "mlx5dv-lite": ["mlx5dvl.h"],
-    "copyrpc": ["copyrpc.h"],
+    "copyrpc": ["copyrpc.h", "copyrpc_tcp.h"],
     "cellring": ["cellring.h"],
     "delegrpc": ["delegrpc.h"],
     "shmipc": ["shmipc.h"],

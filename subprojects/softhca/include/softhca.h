@@ -46,6 +46,9 @@ struct softhca_counters {
 	uint64_t errors; /* work requests that ended in error (flushes not counted) */
 	uint64_t flushes; /* work requests flushed */
 	uint64_t violations; /* of strict mode's rules */
+	uint64_t late_held; /* WRITEs that the network held back */
+	uint64_t late_placed; /* of these, that arrived after their sender had given them up */
+	uint64_t late_lost; /* the same, but their receiver did not receive any more */
 	uint64_t wqes[SOFTHCA_OPCODES];
 	uint64_t bytes[SOFTHCA_OPCODES];
 };
@@ -77,12 +80,30 @@ int softhca_fabric_info(struct softhca_fabric_info *out);
 
 /*
  * softhca_step() - with SOFTHCA_MODE=step, executes all that this process has posted and
- * serves its timers that are due. Nothing is executed otherwise.
+ * serves its timers that are due. Nothing is executed otherwise. In chaos mode it makes some steps
+ * of what is pending, at random, and at least one if there is any. sched_yield() does the same.
  *
- * Return: the number of queues that had something to do; -ENODEV without a device;
+ * Return: the number of queues, or steps, that had something to do; -ENODEV without a device;
  * -EPERM in another mode.
  */
 int softhca_step(void);
+
+/*
+ * softhca_fault_add() - adds a fault rule to the fabric, for messages to come.
+ * @rule: "action=no_answer qpn=0x41 nth=100", one rule as softhca(7) describes them
+ *
+ * Return: its number, from 1; -EINVAL it is no rule; -ENOSPC there is no room for more;
+ * -ENODEV when the process has not opened a device.
+ */
+int softhca_fault_add(const char *rule);
+
+/*
+ * softhca_fault_remove() - removes a rule.
+ * @number: of softhca_fault_add(), or of softhcactl fault list
+ *
+ * Return: how many messages it has hit; -ENOENT there is no such rule; -ENODEV as above.
+ */
+long long softhca_fault_remove(int number);
 
 /*
  * The record: with SOFTHCA_TRACE=1 in the environment each QP and CQ that the process

@@ -23,7 +23,7 @@
 #include "topo/topo.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 4
+#define ARENA_VERSION 5
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -40,7 +40,7 @@
 #define FIRST_MR_INDEX 16 /* key 0x100 is the provider's "no segment" */
 
 #define ARENA_BLOCK 16384u /* unit of allocation; see reserve.h */
-#define ARENA_BLOCKS 4096u
+#define ARENA_BLOCKS 8192u
 #define NO_INDEX UINT32_MAX
 #define JOURNAL_STORES 8
 #define JOURNAL_CQES 2
@@ -53,7 +53,7 @@ struct proc {
 	uint32_t life; /* number of owners that the slot has had */
 	uint32_t bell; /* futex on which its thread sleeps; see timer.h */
 	uint32_t failed; /* not 0: it has QPs that it must flush itself */
-	uint32_t reserved;
+	uint32_t pumping; /* chaos mode: its thread knows that work is pending */
 	struct softhca_counters counters;
 };
 
@@ -204,8 +204,12 @@ struct qp {
 	uint32_t trace; /* 1 + ring, 0 without one */
 	uint32_t flushing; /* in ERR, and its queues may still hold entries to flush */
 	uint32_t recv_held; /* it has begun to receive a message that is not complete */
+	uint32_t recv_begun; /* chaos mode: 1 + index of the receive that such a message took */
 	uint32_t held; /* sq_done + 1 of the WQE whose faults have been decided already */
 	uint32_t placed; /* sq_done + 1 of the WQE whose payload has been placed already */
+	uint32_t tapped; /* sq_done + 1 of the WQE whose request has been captured already */
+	uint32_t psns; /* that captured messages have taken since the QP left RESET */
+	uint32_t answered; /* captured messages that its peer has executed */
 	/* Copies that run without the mutex; see xport/copy.h. */
 	uint32_t copy_to; /* 1 + QP that it is copying to, or 0 */
 	uint32_t copy_from; /* 1 + QP that it is receiving a copy from, or 0 */
@@ -218,6 +222,13 @@ struct qp {
 	/* Link model: completion times of the WQEs from sq_done up to link_next. */
 	uint32_t link_first, link_last, link_next;
 	uint64_t link_due[LINK_AHEAD];
+	/* Chaos mode: what is announced, and the message of which pieces are placed already. */
+	uint32_t rung; /* producer index at the latest doorbell that was trapped */
+	uint32_t piece_of; /* sq_done + 1 of the message */
+	uint32_t pieces_done;
+	uint64_t piece_seed; /* how it is cut, and the order of the pieces */
+	uint32_t link_announced; /* producer index of the last doorbell, 16 bits */
+	uint32_t link_batch; /* blocks that it announced */
 	/* Strict mode: completions that the program may not have polled yet. */
 	uint32_t strict_first, strict_last;
 	uint32_t strict_free; /* the program may reuse the blocks before this one */
@@ -227,6 +238,17 @@ struct qp {
 
 enum qp_state { QPS_RESET, QPS_INIT, QPS_RTR, QPS_RTS, QPS_SQD, QPS_SQE, QPS_ERR };
 enum qp_type { QPT_RC = 2, QPT_UC = 3, QPT_UD = 4 };
+
+#define OWED 8
+
+enum owed_side { OWED_SEND, OWED_RECV, OWED_SIDES };
+
+/* Chaos mode: completions of one work queue that are still to be written, oldest first. */
+struct owed_ring {
+	uint32_t first, last;
+	uint32_t end[OWED]; /* send queue: block after the WQE */
+	uint8_t cqes[OWED][64];
+};
 
 /* A CQE to be written: its queue, its place and its bytes. */
 struct journal_cqe {
@@ -286,12 +308,14 @@ enum fault_action {
 	FAULT_LINK_UP,
 	FAULT_HOLD_RECEIVE, /* the first packet of a SEND has arrived, no more will */
 	FAULT_DEVICE_FATAL, /* of the sender's adapter: told, and the message never ends */
+	FAULT_LATE, /* the WRITE arrives delay_ns later, whatever its sender does meanwhile */
 };
 
 struct fault_rule {
 	uint32_t action; /* enum fault_action */
-	uint32_t syndrome; /* ERROR, PARTIAL */
-	char device[16]; /* "": any; names are as in the topology */
+	uint32_t syndrome; /* ERROR, PARTIAL, LATE */
+	char device[16]; /* the sender's; "": any; names are as in the topology */
+	char peer[16]; /* the receiver's, likewise */
 	uint32_t qpn; /* the sender's; 0: any */
 	uint32_t pid; /* the sender's; 0: any */
 	uint64_t opcodes; /* a bit per opcode of a work request; 0: any */
@@ -301,15 +325,43 @@ struct fault_rule {
 	uint32_t reserved;
 	uint64_t random; /* state of the generator; "seed" sets it */
 	uint64_t bytes; /* PARTIAL, KILL */
-	uint64_t delay_ns; /* DELAY */
+	uint64_t delay_ns; /* DELAY, LATE */
 	uint64_t seen; /* matches */
 	uint64_t hits;
 };
+
+/* What a port has carried since the fabric was made. */
+struct port_counts {
+	uint64_t tx_bytes, rx_bytes; /* payload */
+	uint64_t tx_packets, rx_packets;
+	uint64_t tx_pause_ns, rx_pause_ns; /* that it has asked for, and was asked for */
+};
+
+#define CAPTURE_PATH 512
+
+/* A file that gets the packets that messages would be; see fabric/capture_file.h. */
+struct capture {
+	uint32_t on;
+	uint32_t owner; /* slot of the process that it ends with, or NO_SLOT: with the fabric */
+	uint32_t qpn; /* the only QP whose packets are written, on either side; 0: all */
+	int32_t error; /* -errno that has ended it, or 0 */
+	int32_t failed_pid; /* with error: the process that met it */
+	uint32_t reserved;
+	uint64_t device, inode; /* of the file */
+	uint64_t end; /* bytes of the file that are valid; this and the counts are one step */
+	uint64_t packets; /* in the file */
+	uint64_t messages, bytes; /* that were executed without an error; of their payload */
+	char path[CAPTURE_PATH];
+};
+
+/* Why a message needs a closer look before it is executed. */
+enum attention { ATTEND_FAULTS = 1, ATTEND_CAPTURE = 2 };
 
 struct rail_state {
 	uint32_t link_down;
 	uint32_t reserved;
 	uint64_t link_free[2]; /* time in ns at which the link is idle: outbound, inbound */
+	struct port_counts counts;
 };
 
 struct arena {
@@ -321,17 +373,22 @@ struct arena {
 	uint64_t blocks[ARENA_BLOCKS / 64]; /* bitmap of the allocated blocks */
 	uint64_t next_fifo;
 	uint64_t virtual_ns; /* the clock of the link model in virtual time */
+	uint64_t chaos_seed;
+	uint32_t chaos; /* not 0: chaos mode */
 	uint32_t link_mode; /* enum link_mode */
+	uint32_t attention; /* of enum attention; 0: a message is just executed */
 	uint32_t recoveries; /* times that a holder of the mutex died */
 	uint32_t replays; /* of these, with an active journal */
 	uint32_t high[OBJ_KINDS]; /* entries from this index on have never been used */
 	struct softhca_topology topo;
 	struct rail_state rails[SOFTHCA_RAILS_MAX];
 	struct fault_rule faults[FAULT_RULES];
+	struct capture capture;
 	struct journal journal __attribute__((aligned(64)));
 	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a run; 0 ends the list */
 	uint64_t next_copy;
 	uint64_t copying[MAX_QPS / 64]; /* bitmap of the QPs whose copy_to is set */
+	uint64_t owed_qps[MAX_QPS / 64]; /* bitmap: every QP with owed completions, maybe others */
 	struct proc procs[MAX_PROCS + 1]; /* the last one is for NO_SLOT */
 	struct ctx ctxs[MAX_CTXS];
 	struct pd pds[MAX_PDS];
@@ -344,6 +401,7 @@ struct arena {
 	struct qp qps[MAX_QPS];
 	struct mr mrs[MAX_MRS];
 	struct trace_ring traces[SOFTHCA_TRACE_RINGS];
+	struct owed_ring owed[MAX_QPS][OWED_SIDES]; /* allocated in chaos mode only */
 };
 
 #endif

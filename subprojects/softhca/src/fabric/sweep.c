@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fabric/capture_file.h"
 #include "fabric/fabric.h"
 #include "fabric/lockfile.h"
 #include "sys/sys.h"
@@ -47,8 +48,10 @@ static bool lock_soon(int fd, int tries)
 /* Nobody can join while byte 0 is locked; see fabric.h. */
 static void remove_unused(const char *dir, int fd, int tries)
 {
-	if (lock_soon(fd, tries) && no_members(fd) && still_named(fd))
+	if (lock_soon(fd, tries) && no_members(fd) && still_named(fd)) {
+		capture_file_trim_dead(dir);
 		tree_remove(dir);
+	}
 	fabric_byte_lock(fd, F_OFD_SETLK, F_UNLCK, 0, 1);
 }
 

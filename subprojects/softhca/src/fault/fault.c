@@ -27,6 +27,7 @@ static const struct name actions[] = {
 	{"link_up", FAULT_LINK_UP},
 	{"hold_receive", FAULT_HOLD_RECEIVE},
 	{"device_fatal", FAULT_DEVICE_FATAL},
+	{"late", FAULT_LATE},
 	{0},
 };
 
@@ -73,14 +74,22 @@ static const char *name_of(const struct name *names, uint32_t value)
 	return names->name ? names->name : "?";
 }
 
+static bool set_name(char name[16], const char *value)
+{
+	if (!*value || strlen(value) >= 16)
+		return false;
+	strcpy(name, value);
+	return true;
+}
+
 static bool set_device(void *object, const char *value)
 {
-	struct fault_rule *r = object;
+	return set_name(((struct fault_rule *)object)->device, value);
+}
 
-	if (!*value || strlen(value) >= sizeof(r->device))
-		return false;
-	strcpy(r->device, value);
-	return true;
+static bool set_peer(void *object, const char *value)
+{
+	return set_name(((struct fault_rule *)object)->peer, value);
 }
 
 static bool set_opcode(void *object, const char *value)
@@ -167,8 +176,9 @@ static bool set_delay(void *object, const char *value)
 static const struct kv_key keys[] = {
 	{"action", set_action, false,
 		"error, rnr, no_answer, delay, partial, kill, kill_peer, "
-		"link_down, link_up, hold_receive or device_fatal"},
+		"link_down, link_up, hold_receive, device_fatal or late"},
 	{"device", set_device, false, "the name of an adapter"},
+	{"peer", set_peer, false, "the name of an adapter"},
 	{"qpn", set_qpn, false, "a QP number, 1 to 0xffffff"},
 	{"pid", set_pid, false, "the number of a process"},
 	{"opcode", set_opcode, true,
@@ -189,15 +199,16 @@ static int check(const struct kv_source *src, const struct fault_rule *r)
 {
 	bool fails = r->action == FAULT_ERROR || r->action == FAULT_PARTIAL;
 	bool cuts = r->action == FAULT_PARTIAL || r->action == FAULT_KILL;
+	bool waits = r->action == FAULT_DELAY || r->action == FAULT_LATE;
 
 	if (!r->action)
 		return kv_fail(src, "no action: give %s", keys[0].want);
-	if (r->action == FAULT_DELAY && !r->delay_ns)
-		return kv_fail(src, "action=delay: give delay_ns, too");
-	if (r->delay_ns && r->action != FAULT_DELAY)
-		return kv_fail(src, "delay_ns is for action=delay: leave it out");
-	if (r->syndrome && !fails)
-		return kv_fail(src, "syndrome is for action=error and partial: leave it out");
+	if (waits && !r->delay_ns)
+		return kv_fail(src, "action=%s: give delay_ns, too", name_of(actions, r->action));
+	if (r->delay_ns && !waits)
+		return kv_fail(src, "delay_ns is for action=delay and late: leave it out");
+	if (r->syndrome && !fails && r->action != FAULT_LATE)
+		return kv_fail(src, "syndrome is for action=error, partial and late: leave it out");
 	if (r->bytes && !cuts)
 		return kv_fail(src, "bytes is for action=partial and kill: leave it out");
 	return 0;
@@ -284,6 +295,14 @@ int fault_load_env(struct fault_rule rules[FAULT_RULES], char *err, size_t errle
 	return rc;
 }
 
+void fault_changed(struct arena *a)
+{
+	a->attention &= ~(uint32_t)ATTEND_FAULTS;
+	for (size_t i = 0; i < FAULT_RULES; i++)
+		if (a->faults[i].action)
+			a->attention |= ATTEND_FAULTS;
+}
+
 /* Appends to the text. FAULT_TEXT is enough for every key with its longest value. */
 __attribute__((format(printf, 2, 3))) static void append(char text[FAULT_TEXT], const char *fmt,
 	...)
@@ -302,6 +321,8 @@ void fault_format(const struct fault_rule *r, char text[FAULT_TEXT])
 	append(text, "action=%s", name_of(actions, r->action));
 	if (r->device[0])
 		append(text, " device=%.15s", r->device);
+	if (r->peer[0])
+		append(text, " peer=%.15s", r->peer);
 	if (r->qpn)
 		append(text, " qpn=0x%x", r->qpn);
 	if (r->pid)

@@ -22,7 +22,7 @@
 
 #include "fabric/arena.h"
 
-#define FAULT_TEXT 256 /* room for a rule's text */
+#define FAULT_TEXT 288 /* room for a rule's text */
 
 /*
  * Adds the rules of text (lines, or parts of a line between ';') to the free entries of
@@ -36,6 +36,9 @@ int fault_parse(const char *text, const char *name, struct fault_rule rules[FAUL
  * Returns 0, or -errno with one line in err.
  */
 int fault_load_env(struct fault_rule rules[FAULT_RULES], char *err, size_t errlen);
+
+/* After a change of the rules in an arena: notes whether there are any. The mutex is held. */
+void fault_changed(struct arena *a);
 
 /* Writes a rule as fault_parse() reads it. */
 void fault_format(const struct fault_rule *rule, char text[FAULT_TEXT]);

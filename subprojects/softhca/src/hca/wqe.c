@@ -56,6 +56,7 @@ enum syndrome wqe_fetch(const struct qp *qp, uint32_t index, struct wqe *w)
 	w->flags = c.fm_ce_se;
 	w->imm = c.imm;
 	w->raddr = w->rkey = 0;
+	w->av = NULL;
 	w->nsegs = w->inline_len = 0;
 	w->length = 0;
 	if (w->units > WQE_BLOCK / WQE_UNIT && ring_read(qp, offset, w->raw, w->units * WQE_UNIT))

@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: MIT */
+#include "capture/capture.h"
 #include "fabric/fabric.h"
 #include "hca/cq.h"
 #include "hca/journal.h"
 #include "xport/free.h"
 #include "xport/qp.h"
 
+static void reap(uint32_t slot)
+{
+	objects_reap(slot);
+	capture_leave(slot);
+}
+
 const struct fabric_hooks fabric_hooks = {
 	.replay = journal_replay,
 	.recover = qp_recover,
-	.reap = objects_reap,
+	.reap = reap,
 	.release = cq_flush_runs,
 };

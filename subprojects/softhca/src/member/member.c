@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
+#include "capture/capture.h"
 #include "fabric/fabric.h"
 #include "fabric/lockfile.h"
 #include "fabric/reserve.h"
@@ -19,8 +20,8 @@
 #include "sys/sys.h"
 #include "sys/tree.h"
 #include "sysfs/sysfs.h"
+#include "xport/chaos.h"
 #include "xport/copy.h"
-#include "xport/free.h"
 #include "xport/link.h"
 
 static pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -162,7 +163,23 @@ static int map_arena(const char *path, bool create, struct arena **out)
 	return r;
 }
 
-/* Topology, fault rules and link mode. */
+/* SOFTHCA_CAPTURE: a file that gets the packets of the whole fabric, as long as it lives. */
+static int start_capture(struct arena *a)
+{
+	const char *path = getenv("SOFTHCA_CAPTURE");
+	struct capture c;
+	int r;
+
+	if (!path || !*path)
+		return 0;
+	r = capture_create(path, &a->topo, &c);
+	if (r)
+		return because(r, "SOFTHCA_CAPTURE=%.160s: %s", path,
+			r == -ESPIPE ? "give a regular file" : strerror(-r));
+	return capture_start(a, &c, NO_SLOT, 0);
+}
+
+/* Topology, fault rules, link mode, chaos mode and capture. */
 static int load_environment(struct arena *a)
 {
 	int r = softhca_topology_from_env(&a->topo, why, sizeof(why));
@@ -171,13 +188,17 @@ static int load_environment(struct arena *a)
 		r = fault_load_env(a->faults, why, sizeof(why));
 	if (r)
 		return r;
+	fault_changed(a);
 	for (uint32_t i = 0; i < a->topo.nrails; i++)
 		a->rails[i].link_down = a->topo.rails[i].down;
 	r = link_mode_from_env();
 	if (r < 0)
 		return because(r, "SOFTHCA_LINK must be off, real or virtual");
 	a->link_mode = (uint32_t)r;
-	return 0;
+	if (chaos_from_env(&a->chaos_seed))
+		return because(-EINVAL, "SOFTHCA_CHAOS must be a number from 1, the seed");
+	a->chaos = a->chaos_seed != 0;
+	return start_capture(a);
 }
 
 /* The first member makes everything anew. The lock on byte 0 is held. */
@@ -341,7 +362,7 @@ void member_detach(void)
 		fabric_leave(&saved);
 		return;
 	}
-	objects_reap(fabric_self.slot);
+	fabric_hooks.reap(fabric_self.slot);
 	arena()->procs[fabric_self.slot].used = 0;
 	fabric_self.slot = NO_SLOT; /* the helper thread may still run for a moment */
 	fabric_leave(&saved);

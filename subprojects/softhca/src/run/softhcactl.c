@@ -16,6 +16,8 @@
 #include "hca/config.h"
 #include "hca/port.h"
 #include "member/member.h"
+#include "packet/packet.h"
+#include "run/record.h"
 #include "run/show.h"
 
 #define BAD_USAGE 2
@@ -37,6 +39,8 @@ static const char usage[] =
 	"  fault add KEY=VALUE...    a rule for messages to come; see softhca(7)\n"
 	"  fault list                the rules, with what they have seen and hit\n"
 	"  fault clear [NUMBER]      remove a rule, or all\n"
+	"  capture [--qp N] FILE     write a pcapng file of what would be on the wire, until\n"
+	"                            interrupted, or the last program ends; -: standard output\n"
 	"\n"
 	"  -f, --fabric NAME  the fabric (default: as softhca-run chooses it)\n"
 	"  -h, --help         print this text\n"
@@ -191,6 +195,7 @@ static void cmd_fault_add(char **argv)
 	free(copy);
 	fabric_enter(&saved);
 	rc = fault_parse(text, "fault", fabric_self.arena->faults, err, sizeof(err));
+	fault_changed(fabric_self.arena);
 	fabric_leave(&saved);
 	if (rc)
 		quit(1, "%s", err);
@@ -222,10 +227,37 @@ static void cmd_fault_clear(char **argv)
 	} else {
 		memset(rules, 0, FAULT_RULES * sizeof(*rules));
 	}
+	fault_changed(fabric_self.arena);
 	fabric_leave(&saved);
 	if (argv[0] && !found)
 		quit(BAD_USAGE, "fault clear %s: no such rule; see 'softhcactl fault list'",
 			argv[0]);
+}
+
+static uint32_t qp_number(const char *text)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 0);
+
+	if (*text < '0' || *text > '9' || *end || !n || n > QPN_MASK)
+		quit(BAD_USAGE, "capture --qp %s: give a QP number of 'softhcactl show'", text);
+	return (uint32_t)n;
+}
+
+static void cmd_capture(char **argv)
+{
+	uint32_t qpn = 0;
+	char err[512];
+
+	if (!strncmp(argv[0], "--qp=", 5))
+		qpn = qp_number(*argv++ + 5);
+	else if (!strcmp(argv[0], "--qp") && argv[1])
+		qpn = qp_number((argv += 2)[-1]);
+	if (!argv[0] || argv[1] || (argv[0][0] == '-' && argv[0][1]))
+		quit(BAD_USAGE, "capture: give [--qp N] and one FILE, or - for standard output");
+	join();
+	if (record(argv[0], qpn, err, sizeof(err)))
+		quit(1, "capture: %s", err);
 }
 
 static const struct command {
@@ -239,6 +271,7 @@ static const struct command {
 	{"fault", "add", 1, 32, cmd_fault_add},
 	{"fault", "list", 0, 0, cmd_fault_list},
 	{"fault", "clear", 0, 1, cmd_fault_clear},
+	{"capture", NULL, 1, 3, cmd_capture},
 };
 
 static void run(int argc, char **argv)

@@ -27,10 +27,53 @@ static bool attached(void)
 	return !r;
 }
 
+/*
+ * A program that opens a file of counters reads the values of now. The mutex keeps others from
+ * writing the same file.
+ */
+static void renew_counters(uint32_t rail)
+{
+	const struct port_counts *c = &arena()->rails[rail].counts;
+	const uint64_t values[SOFTHCA_PORT_COUNTERS] = {
+		[SOFTHCA_TX_BYTES] = c->tx_bytes,
+		[SOFTHCA_RX_BYTES] = c->rx_bytes,
+		[SOFTHCA_TX_PACKETS] = c->tx_packets,
+		[SOFTHCA_RX_PACKETS] = c->rx_packets,
+		[SOFTHCA_TX_PAUSE_NS] = c->tx_pause_ns,
+		[SOFTHCA_RX_PAUSE_NS] = c->rx_pause_ns,
+	};
+	char port[256];
+
+	snprintf(port, sizeof(port), "%s" SYS_PREFIX "/%s/ports/1", fabric_self.dir,
+		arena()->topo.rails[rail].name);
+	softhca_sysfs_count(port, values);
+}
+
+/* Whether it is below the directory of counters of a port: then they are renewed. */
+static void look_for_counters(const char *path)
+{
+	sigset_t saved;
+
+	if (!strstr(path, "counters/"))
+		return;
+	path += strlen(SYS_PREFIX);
+	for (uint32_t rail = 0; rail < arena()->topo.nrails; rail++) {
+		const char *name = arena()->topo.rails[rail].name;
+		size_t n = strlen(name);
+
+		if (path[0] != '/' || strncmp(path + 1, name, n) || path[1 + n] != '/')
+			continue;
+		fabric_enter(&saved);
+		renew_counters(rail);
+		fabric_leave(&saved);
+	}
+}
+
 const char *path_map(const char *path, char *buf)
 {
 	if (!path || strncmp(path, SYS_PREFIX, strlen(SYS_PREFIX)) || !attached())
 		return path;
+	look_for_counters(path);
 	snprintf(buf, PATH_MAX, "%s%s", fabric_self.dir, path);
 	return buf;
 }

@@ -196,6 +196,8 @@ static void build_port(struct tree *b, const struct softhca_rail *r)
 	put(b, "sm_lid", "0x%x", ib ? SOFTHCA_SM_LID : 0);
 	put(b, "sm_sl", "0");
 	put(b, "cap_mask", "0x%08x", SOFTHCA_PORT_CAPS(ib));
+	for (uint32_t i = 0; softhca_sysfs_counter(i); i++)
+		put(b, softhca_sysfs_counter(i), "0");
 	for (uint32_t i = 0; i < r->npkeys; i++) {
 		snprintf(name, sizeof(name), "pkeys/%u", i);
 		put(b, name, "0x%04x", r->pkeys[i]);

@@ -18,6 +18,8 @@
  * Threads: no state is kept. If two threads build the same root, the first one wins.
  */
 
+#include <stdint.h>
+
 struct softhca_topology;
 
 #define SOFTHCA_UVERBS_MAJOR 231
@@ -37,6 +39,26 @@ struct softhca_topology;
  * -errno of the call that failed, with nothing left behind.
  */
 int softhca_sysfs_build(const char *root, const struct softhca_topology *t);
+
+/* What a port counts, since the fabric was made. */
+enum softhca_port_counter {
+	SOFTHCA_TX_BYTES,
+	SOFTHCA_RX_BYTES,
+	SOFTHCA_TX_PACKETS,
+	SOFTHCA_RX_PACKETS,
+	SOFTHCA_TX_PAUSE_NS,
+	SOFTHCA_RX_PAUSE_NS,
+	SOFTHCA_PORT_COUNTERS,
+};
+
+/* Name of the i-th file of counters, below the port's directory; NULL: there are no more. */
+const char *softhca_sysfs_counter(unsigned int i);
+
+/*
+ * Writes the files of counters of a port, whose directory is given. One caller at a time.
+ * Errors are ignored: the files keep older values.
+ */
+void softhca_sysfs_count(const char *port, const uint64_t values[SOFTHCA_PORT_COUNTERS]);
 
 /*
  * Writes the hwloc 2 XML of this machine with t's rails in it. Load it with

@@ -32,6 +32,7 @@
 #define SOFTHCA_GIDS_MAX 8
 #define SOFTHCA_PKEYS_MAX 8
 #define SOFTHCA_NAME_MAX 16 /* device and netdev name, with the NUL */
+#define SOFTHCA_PAUSES_MAX 90
 #define SOFTHCA_NUMA_MAX 64 /* NUMA nodes are 0 .. 63, or -1 */
 
 enum softhca_link {
@@ -61,7 +62,8 @@ struct softhca_rail {
 	uint8_t grh_required; /* IB: paths without a global route header are refused */
 	uint8_t no_atomics; /* the device has none */
 	uint8_t down; /* the port is down when the fabric is made */
-	uint8_t reserved[7];
+	uint8_t pauses; /* link model: percent of the time, for the worst traffic */
+	uint8_t reserved[6];
 	uint32_t npkeys; /* pkey_tbl_len; 1 .. SOFTHCA_PKEYS_MAX */
 	uint16_t pkeys[SOFTHCA_PKEYS_MAX]; /* host order; bit 15: full member */
 	uint32_t ngids; /* gid_tbl_len; 1 .. SOFTHCA_GIDS_MAX */

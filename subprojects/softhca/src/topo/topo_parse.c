@@ -103,6 +103,17 @@ static bool set_latency(void *object, const char *v)
 	return true;
 }
 
+static bool set_pauses(void *object, const char *v)
+{
+	struct softhca_rail *r = object;
+	unsigned long long n;
+
+	if (!kv_number(v, 0, SOFTHCA_PAUSES_MAX, &n))
+		return false;
+	r->pauses = (uint8_t)n;
+	return true;
+}
+
 static bool set_mtu(void *object, const char *v)
 {
 	struct softhca_rail *r = object;
@@ -189,6 +200,7 @@ static const struct kv_key keys[] = {
 	{"link", set_link, false, "ib or roce"},
 	{"rate_mbps", set_rate, false, "megabits a second, 1 to 10000000"},
 	{"latency_ns", set_latency, false, "nanoseconds, 0 to 1000000000"},
+	{"pauses", set_pauses, false, "percent of the time, 0 to 90"},
 	{"mtu", set_mtu, false, "256, 512, 1024, 2048 or 4096"},
 	{"lid", set_lid, false, "a unicast LID, 1 to 49151"},
 	{"netdev", set_netdev, false, "up to 15 letters, digits, '_' or '-'"},

@@ -56,6 +56,7 @@ int cmd_get_context(struct cmd *c)
 		.cmds_supp_uhw =
 			MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
 		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE,
+		.clock_info_versions = 1 << MLX5_IB_CLOCK_INFO_V1,
 		.log_uar_size = 12,
 		.num_uars_per_page = 1,
 	};

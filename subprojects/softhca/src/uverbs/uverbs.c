@@ -14,6 +14,7 @@
 #include "member/member.h"
 #include "sys/sys.h"
 #include "trap/trap.h"
+#include "uverbs/clock_page.h"
 #include "uverbs/cmd.h"
 #include "xport/copy.h"
 #include "xport/free.h"
@@ -86,6 +87,8 @@ static int init_uctx(int i, int fd, uint32_t rail)
 
 	if (!r)
 		r = sys_fstat(fd, &st);
+	if (!r)
+		r = clock_page_write(fd);
 	if (r)
 		return r;
 	u->rail = rail;

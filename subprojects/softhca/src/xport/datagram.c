@@ -56,7 +56,7 @@ _Static_assert(sizeof(struct grh_ipv4) == GRH_BYTES, "GRH that holds an IPv4 hea
  * On Ethernet every packet has a GRH: the bit for it is reserved there, and the field of the
  * LID holds the UDP source port.
  */
-static struct qp_attr path_of(const struct qp *qp, const struct wqe_av *av)
+struct qp_attr datagram_path(const struct qp *qp, const struct wqe_av *av)
 {
 	bool roce = arena()->topo.rails[qp_rail(qp)].link == SOFTHCA_LINK_ROCE;
 	struct qp_attr path = {.dlid = roce ? 0 : be16toh(av->rlid), .sl = av->stat_rate_sl & 0xf};
@@ -183,7 +183,7 @@ static bool deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct 
 
 struct answer respond_datagram(struct qp *qp, struct wqe *w)
 {
-	struct qp_attr path = path_of(qp, w->av);
+	struct qp_attr path = datagram_path(qp, w->av);
 	struct qp *dest = qp_by_number(be32toh(w->av->dqp_dct) & 0xffffff);
 
 	if (w->length > arena()->topo.rails[qp_rail(qp)].mtu)

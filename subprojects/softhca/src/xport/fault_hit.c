@@ -9,19 +9,19 @@
 #include "hca/event.h"
 #include "hca/objects.h"
 #include "hca/port.h"
+#include "hca/random.h"
 #include "hca/timer.h"
+#include "xport/late.h"
 #include "xport/responder.h"
+#include "xport/tap.h"
 
 #define FOR_EVER_NS (24 * 3600 * 1000000000ull)
 
-/* splitmix64: a seed repeats a run. */
-static uint64_t next_random(uint64_t *state)
+static bool goes_to(const struct qp *qp, const char *name)
 {
-	uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+	const struct qp *dest = qp_by_number(qp->attr.dest_qpn);
 
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
+	return dest && !strcmp(name, arena()->topo.rails[qp_rail(dest)].name);
 }
 
 static bool matches(const struct fault_rule *r, const struct qp *qp, const struct wqe *w)
@@ -29,7 +29,7 @@ static bool matches(const struct fault_rule *r, const struct qp *qp, const struc
 	const struct arena *a = arena();
 
 	return (!r->device[0] || !strcmp(r->device, a->topo.rails[qp_rail(qp)].name)) &&
-	       (!r->qpn || r->qpn == qp->qpn) &&
+	       (!r->peer[0] || goes_to(qp, r->peer)) && (!r->qpn || r->qpn == qp->qpn) &&
 	       (!r->pid || (int32_t)r->pid == a->procs[qp->obj.owner].pid) &&
 	       (!r->opcodes || (w->opcode < 64 && r->opcodes >> w->opcode & 1));
 }
@@ -40,7 +40,7 @@ static bool due(struct fault_rule *r)
 	r->seen++;
 	if (r->seen < r->nth || (r->count && r->hits >= r->count))
 		return false;
-	if (r->percent < 100 && next_random(&r->random) % 100 >= r->percent)
+	if (r->percent < 100 && random_next(&r->random) % 100 >= r->percent)
 		return false;
 	r->hits++;
 	return true;
@@ -59,6 +59,7 @@ static struct answer place_part(struct qp *qp, const struct wqe *w, uint64_t byt
 		part.opcode = OP_WRITE; /* the partial message has no completion */
 	if ((part.opcode != OP_WRITE && part.opcode != OP_READ) || !left || qp->type == QPT_UD)
 		return (struct answer){.verdict = V_DONE};
+	tap_request(qp, w, left);
 	part.length = left;
 	for (part.nsegs = 0; left; part.nsegs++) {
 		struct dma_seg *seg = &part.segs[part.nsegs];
@@ -102,6 +103,26 @@ static void hold_receive(const struct qp *qp)
 		dest->recv_held = 1;
 }
 
+/* The message is executed at @when, after the rules have been applied. */
+static struct answer wait_until(struct qp *qp, uint64_t when)
+{
+	qp->held = qp->sq_done + 1;
+	timer_wait(qp, when);
+	return (struct answer){.verdict = V_LATER};
+}
+
+/* With a syndrome its sender is told at once that it has failed; without one it waits. */
+static struct answer send_late(const struct fault_rule *r, struct qp *qp, const struct wqe *w)
+{
+	uint64_t due = timer_now() + r->delay_ns;
+
+	late_keep(qp, w, due);
+	timer_ring(fabric_self.slot);
+	if (r->syndrome)
+		return (struct answer){.verdict = V_ERROR, .syndrome = r->syndrome};
+	return wait_until(qp, due);
+}
+
 /* Returns whether the rule has decided the outcome of the message. */
 static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w, struct answer *a)
 {
@@ -124,9 +145,10 @@ static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w
 		*a = (struct answer){.verdict = V_NO_ANSWER};
 		return true;
 	case FAULT_DELAY:
-		qp->held = qp->sq_done + 1;
-		timer_wait(qp, timer_now() + r->delay_ns);
-		*a = (struct answer){.verdict = V_LATER};
+		*a = wait_until(qp, timer_now() + r->delay_ns);
+		return true;
+	case FAULT_LATE:
+		*a = send_late(r, qp, w);
 		return true;
 	case FAULT_KILL:
 		place_part(qp, w, r->bytes);

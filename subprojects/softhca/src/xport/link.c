@@ -8,6 +8,7 @@
 #include "hca/objects.h"
 #include "hca/timer.h"
 #include "hca/wqe.h"
+#include "xport/pause.h"
 
 enum direction { OUTBOUND, INBOUND };
 
@@ -30,16 +31,17 @@ uint64_t link_clock(void)
 }
 
 /* Occupies the link for @w. Returns the completion time of the message. */
-static uint64_t transmit(uint32_t rail, const struct wqe *w)
+static uint64_t transmit(const struct qp *qp, const struct wqe *w)
 {
+	uint32_t rail = qp_rail(qp);
 	const struct softhca_rail *r = &arena()->topo.rails[rail];
 	bool read = w->opcode >= OP_READ;
 	uint64_t *idle = &arena()->rails[rail].link_free[read ? INBOUND : OUTBOUND];
-	uint64_t now = link_clock();
+	uint64_t now = link_clock(), busy = w->length * 8000 / r->rate_mbps;
+	uint64_t gap = *idle < now ? now - *idle : 0;
 
-	if (*idle < now)
-		*idle = now;
-	*idle += w->length * 8000 / r->rate_mbps;
+	*idle += gap;
+	*idle += busy + pause_for(qp, w, busy, gap);
 	return *idle + (read ? 2ull : 1ull) * r->latency_ns;
 }
 
@@ -47,12 +49,15 @@ void link_schedule(struct qp *qp, uint32_t pi)
 {
 	struct wqe w;
 
+	pause_announced(qp, pi);
 	while ((uint16_t)pi != (uint16_t)qp->link_next &&
 		qp->link_last - qp->link_first < LINK_AHEAD) {
 		/* Errors are ignored here; they are reported when the WQE is executed. */
-		if (!wqe_fetch(qp, qp->link_next, &w))
+		if (wqe_fetch(qp, qp->link_next, &w))
+			w = (struct wqe){.units = 1};
+		else
 			wqe_decode(qp, &w);
-		qp->link_due[qp->link_last++ % LINK_AHEAD] = transmit(qp_rail(qp), &w);
+		qp->link_due[qp->link_last++ % LINK_AHEAD] = transmit(qp, &w);
 		qp->link_next += wqe_blocks(&w);
 	}
 }
@@ -80,5 +85,5 @@ void link_done(struct qp *qp)
 void link_clear(struct qp *qp)
 {
 	qp->link_first = qp->link_last;
-	qp->link_next = qp->sq_done;
+	qp->link_next = qp->link_announced = qp->sq_done;
 }

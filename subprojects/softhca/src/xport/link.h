@@ -3,7 +3,8 @@
  * The link model: a message completes at max(link idle, now) + size / rate + latency, with
  * the rate and latency of the sender's rail. In real time the message is executed at that
  * time. In virtual time it is executed at once, and the fabric's clock advances instead.
- * Reads use the other direction of the link and twice the latency. The fabric's mutex is
+ * Reads use the other direction of the link and twice the latency. Pauses (pause.h) add
+ * to the size's part. The fabric's mutex is
  * held.
  */
 #ifndef SOFTHCA_XPORT_LINK_H

@@ -7,12 +7,15 @@
 #include "hca/strict.h"
 #include "hca/timer.h"
 #include "hca/trace.h"
+#include "xport/chaos.h"
 #include "xport/complete.h"
 #include "xport/copy.h"
+#include "xport/counts.h"
 #include "xport/fault_hit.h"
 #include "xport/link.h"
 #include "xport/qp.h"
 #include "xport/responder.h"
+#include "xport/tap.h"
 
 #define RNR_FOR_EVER 7
 #define IDLE_RETRY_NS 10000000u /* period of retries with timeout 0, which never ends */
@@ -53,9 +56,16 @@ static const uint32_t rnr_delay[32] = {
 	49152,
 };
 
-/* The producer index, in blocks, with the 16 bits of the doorbell record. */
+/*
+ * The producer index, in blocks, with the 16 bits of the doorbell record. In chaos mode a trapped
+ * doorbell announces what is posted then, and what the record says later is not looked at.
+ */
 static bool read_producer(const struct qp *qp, uint32_t *pi)
 {
+	if (arena()->chaos && config_get()->mode == ENGINE_TRAP) {
+		*pi = qp->rung;
+		return true;
+	}
 	return !dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, pi);
 }
 
@@ -107,15 +117,35 @@ static void succeed(struct qp *qp, const struct wqe *w)
 	c->wqes[w->opcode & (SOFTHCA_OPCODES - 1)]++;
 	c->bytes[w->opcode & (SOFTHCA_OPCODES - 1)] += w->length;
 	qp->retries = qp->rnr_retries = 0;
+	if (w->opcode != OP_NOP)
+		counts_message(qp, w);
 	trace_wqe(qp, w, SYN_NONE);
 	link_done(qp);
 	complete_send(qp, w);
 }
 
+static inline struct answer execute(struct qp *qp, struct wqe *w)
+{
+	return qp->type == QPT_UD ? respond_datagram(qp, w) : respond(qp, w);
+}
+
+/* With fault rules, or while a capture runs. */
+__attribute__((noinline)) static struct answer attend(struct qp *qp, struct wqe *w)
+{
+	struct answer a;
+	bool decided = fault_hit(qp, w, &a);
+
+	if (!decided || tap_visible(&a))
+		tap_request(qp, w, UINT64_MAX);
+	if (!decided)
+		a = execute(qp, w);
+	tap_answer(qp, w, &a);
+	return a;
+}
+
 static struct answer deliver(struct qp *qp, struct wqe *w)
 {
 	enum syndrome s = wqe_decode(qp, w);
-	struct answer a;
 
 	if (s)
 		return (struct answer){.verdict = V_ERROR, .syndrome = s};
@@ -123,9 +153,7 @@ static struct answer deliver(struct qp *qp, struct wqe *w)
 		return (struct answer){.verdict = V_DONE};
 	if (w->opcode >= OP_READ && !qp->attr.max_rd_atomic)
 		return (struct answer){.verdict = V_ERROR, .syndrome = SYN_LOCAL_QP_OP};
-	if (fault_hit(qp, w, &a))
-		return a;
-	return qp->type == QPT_UD ? respond_datagram(qp, w) : respond(qp, w);
+	return arena()->attention ? attend(qp, w) : execute(qp, w);
 }
 
 enum turn {
@@ -180,6 +208,8 @@ static enum turn step(struct qp *qp)
 	case V_STOPPED:
 		return T_END;
 	case V_LATER:
+		if (qp->piece_of == qp->sq_done + 1)
+			qp->held = qp->sq_done + 1;
 		break;
 	case V_ERROR:
 		fail(qp, &w, a.syndrome);
@@ -235,8 +265,29 @@ __attribute__((cold)) static void send_after_copies(struct qp *qp)
 
 void xport_send(struct qp *qp)
 {
-	if (send_posted(qp) == T_WAIT)
+	if (arena()->chaos && qp->state != QPS_ERR)
+		chaos_announce(qp);
+	else if (send_posted(qp) == T_WAIT)
 		send_after_copies(qp);
+}
+
+bool xport_ready(const struct qp *qp)
+{
+	uint32_t pi;
+
+	return qp->state == QPS_RTS && qp->sq_count && !qp->wait_until &&
+	       read_producer(qp, &pi) && (uint16_t)pi != (uint16_t)qp->sq_done;
+}
+
+void xport_step(struct qp *qp)
+{
+	uint32_t pi;
+
+	if (qp->copy_to || !read_producer(qp, &pi))
+		return;
+	if (arena()->link_mode)
+		link_schedule(qp, pi);
+	step(qp);
 }
 
 /* A failed fetch ends the flush: the owner's memory, or the owner, is gone. */

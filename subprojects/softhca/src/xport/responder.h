@@ -30,6 +30,9 @@ struct answer respond(struct qp *qp, struct wqe *w);
 /* Delivers a datagram, or drops it silently, as a network does. */
 struct answer respond_datagram(struct qp *qp, struct wqe *w);
 
+/* The path of a datagram with the address vector @av. */
+struct qp_attr datagram_path(const struct qp *qp, const struct wqe_av *av);
+
 /* Whether @path leads from @rail to @dest. */
 bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *dest);
 

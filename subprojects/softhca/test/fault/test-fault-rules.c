@@ -57,6 +57,8 @@ static void wrong_texts(void)
 		{"qpn=1", "F:1: no action: give error"},
 		{"action=duplicate", "action=duplicate: give error, rnr"},
 		{"action=error\naction=delay", "F:2: action=delay: give delay_ns, too"},
+		{"action=late", "F:1: action=late: give delay_ns, too"},
+		{"action=error peer=", "name of an adapter"},
 		{"action=rnr delay_ns=5", "leave it out"},
 		{"action=rnr syndrome=flush", "leave it out"},
 		{"action=delay delay_ns=5 bytes=1", "leave it out"},
@@ -98,11 +100,12 @@ static void full(void)
 static void written_back(void)
 {
 	static const char *const texts[] = {
-		"action=kill device=abcdefghijklmno qpn=0xffffff pid=2147483647 opcode=write "
+		"action=kill device=abcdefghijklmno peer=abcdefghijklmno qpn=0xffffff pid=2147483647 opcode=write "
 		"opcode=write_imm opcode=send opcode=send_imm opcode=read opcode=cmp_swap "
 		"opcode=fetch_add nth=1844674407370955161 count=1 percent=99 bytes=3",
 		"action=error nth=1 count=1 syndrome=local_qp_op",
 		"action=delay nth=2 count=0 delay_ns=1000",
+		"action=late peer=abcdefghijklmno nth=1 count=1 delay_ns=7 syndrome=remote_op",
 		"action=link_down device=mlx5_0 nth=1 count=1",
 	};
 	char text[FAULT_TEXT];
@@ -116,7 +119,7 @@ static void written_back(void)
 		CHECK_EQ(parse(text), 0);
 		CHECK(!memcmp(&first, &rules[0], sizeof(first)));
 	}
-	CHECK_STR(text, texts[3]);
+	CHECK_STR(text, texts[4]);
 }
 
 static void environment(void)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What fault rules do to messages, as a program sees it. Each case has a fabric of its own. */
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -9,6 +12,7 @@
 #include "../hca/rig.h"
 #include "softhca.h"
 
+#define FAULT_RULES 64 /* of a fabric */
 #define DST 32768
 #define DELAY_NS 2000000u
 
@@ -134,6 +138,70 @@ static void partial_write(void)
 	rig_idle(b.rcq);
 }
 
+static struct softhca_counters await_late(void)
+{
+	struct softhca_counters c;
+
+	do {
+		sched_yield();
+		CHECK(!softhca_counters_self(&c));
+	} while (!c.late_placed && !c.late_lost);
+	return c;
+}
+
+/* The sender has been told that it failed, and goes on with its memory: it arrives all the same. */
+static void late_write(void)
+{
+	open_pair((struct rig_timers){0});
+	write_ends(1, IBV_WC_RETRY_EXC_ERR);
+	CHECK_EQ(b.buf[DST], 0);
+	rig_fill(a.buf, 4096, 2);
+	CHECK_EQ(await_late().late_placed, 1);
+	CHECK(rig_same(b.buf + DST, 64, 1));
+}
+
+static void to_error(struct rig *r)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+	CHECK(!ibv_modify_qp(r->qp, &attr, IBV_QP_STATE));
+}
+
+/* The fence: a receiver in the error state lets nothing in any more. */
+static void late_write_after_fence(void)
+{
+	open_pair((struct rig_timers){0});
+	write_ends(1, IBV_WC_RETRY_EXC_ERR);
+	to_error(&b);
+	CHECK_EQ(await_late().late_lost, 1);
+	CHECK_EQ(b.buf[DST], 0);
+}
+
+/* The sender has been told nothing, and gives up by itself. */
+static void late_write_given_up(void)
+{
+	open_pair((struct rig_timers){0});
+	post(1, IBV_WR_RDMA_WRITE, 4096);
+	to_error(&a);
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_WR_FLUSH_ERR);
+	CHECK_EQ(await_late().late_placed, 1);
+	CHECK(rig_same(b.buf + DST, 4096, 1));
+}
+
+/* Who waits long enough sees one WRITE that took its time. */
+static void late_write_waited_for(void)
+{
+	struct softhca_counters c;
+
+	open_pair((struct rig_timers){0});
+	write_ends(1, IBV_WC_SUCCESS);
+	write_ends(2, IBV_WC_SUCCESS);
+	CHECK(rig_same(b.buf + DST, 64, 1));
+	CHECK(!softhca_counters_self(&c));
+	CHECK_EQ(c.late_held, 1);
+	CHECK_EQ(c.late_placed + c.late_lost, 0);
+}
+
 /* A rule of another adapter, another process, another QP does not match. */
 static void not_meant(void)
 {
@@ -186,6 +254,41 @@ static void link_goes_down(void)
 	ibv_ack_async_event(&ev);
 }
 
+/* A program's own rules: numbers, what they have hit, and that they go. */
+static void by_program(void)
+{
+	char rule[96];
+	int first, second;
+
+	CHECK_EQ(softhca_fault_add("action=rnr"), -ENODEV);
+	CHECK_EQ(softhca_fault_remove(1), -ENODEV);
+	open_pair((struct rig_timers){0});
+	snprintf(rule, sizeof(rule), "action=error qpn=0x%x nth=3 syndrome=remote_op",
+		a.qp->qp_num);
+	first = softhca_fault_add(rule);
+	second = softhca_fault_add("action=rnr count=0 opcode=send");
+	CHECK_EQ(first, 1);
+	CHECK_EQ(second, 2);
+	CHECK_EQ(softhca_fault_add("action=none"), -EINVAL);
+	CHECK_EQ(softhca_fault_add(""), -EINVAL);
+	CHECK_EQ(softhca_fault_add("action=rnr; action=rnr"), -EINVAL);
+	write_ends(1, IBV_WC_SUCCESS);
+	write_ends(2, IBV_WC_SUCCESS);
+	CHECK_EQ(softhca_fault_remove(second), 0);
+	CHECK_EQ(softhca_fault_remove(second), -ENOENT);
+	CHECK_EQ(softhca_fault_remove(0), -ENOENT);
+	CHECK_EQ(softhca_fault_remove(FAULT_RULES + 1), -ENOENT);
+	CHECK_EQ(softhca_fault_remove(INT_MAX), -ENOENT);
+	CHECK_EQ(softhca_fault_remove(INT_MIN), -ENOENT);
+	rig_recv(&b, 9, 0, 64);
+	post(3, IBV_WR_SEND, 64);
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_REM_OP_ERR);
+	CHECK_EQ(softhca_fault_remove(first), 1);
+	for (int i = 0; i < FAULT_RULES; i++)
+		CHECK(softhca_fault_add("action=rnr pid=1") > 0);
+	CHECK_EQ(softhca_fault_add("action=rnr pid=1"), -ENOSPC);
+}
+
 static const struct fault_case {
 	const char *name, *rules;
 	void (*run)(void);
@@ -197,12 +300,19 @@ static const struct fault_case {
 	{"no-answer", "action=no_answer count=0", no_answer_for_ever, 0},
 	{"delay", "nth=1 action=delay delay_ns=2000000" /* DELAY_NS */, delayed, 0},
 	{"partial", "action=partial bytes=100", partial_write, 0},
+	{"late", "peer=mlx5_0 action=late delay_ns=20000000 syndrome=retry_exceeded", late_write,
+		0},
+	{"late-fenced", "action=late delay_ns=20000000 syndrome=retry_exceeded",
+		late_write_after_fence, 0},
+	{"late-given-up", "action=late delay_ns=20000000", late_write_given_up, 0},
+	{"late-waited-for", "action=late delay_ns=2000000", late_write_waited_for, 0},
 	{"not-meant",
-		"device=mlx5_9 action=error; pid=1 action=error; qpn=0xffffff action=error;"
+		"device=mlx5_9 action=error; peer=mlx5_9 action=error; pid=1 action=error; qpn=0xffffff action=error;"
 		"opcode=read action=error; nth=11 action=error",
 		not_meant, 0},
 	{"random", "percent=50 count=0 seed=3 action=rnr", at_random, 0},
 	{"link", "nth=2 action=link_down device=mlx5_0", link_goes_down, 0},
+	{"by-program", "", by_program, 0},
 	{"kill", "nth=4 action=kill bytes=32", not_meant, SIGKILL},
 };
 

@@ -68,7 +68,7 @@ static void make_qp(struct rig *r, const struct rig_attr *a)
 	struct ibv_qp_init_attr qa = {
 		.send_cq = r->scq,
 		.recv_cq = r->rcq,
-		.cap = {.max_send_wr = RIG_DEPTH,
+		.cap = {.max_send_wr = a->depth ? a->depth : RIG_DEPTH,
 			.max_recv_wr = RIG_DEPTH,
 			.max_send_sge = 4,
 			.max_recv_sge = 2,

@@ -20,6 +20,7 @@ struct rig_attr {
 	bool srq;
 	bool events; /* one completion channel for both CQs */
 	int cqe; /* of each CQ; 0: 256 */
+	uint32_t depth; /* of the send queue; 0: RIG_DEPTH */
 	enum ibv_qp_type type; /* 0: RC */
 	uint32_t cqe_size; /* 64 or 128; 0: the provider's choice */
 	int access; /* of the memory region; 0: everything */

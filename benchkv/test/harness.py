@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: MIT
+"""How the cases of run.py start jobs of benchkv, read what they say, and see that nothing is left.
+
+The programs come from the command line of run.py; `backend` is what the next job runs, and a
+case may set it.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from procs import clients_in_run, running
+
+CASE, _, backend = sys.argv[1].partition(":")
+backend = backend or "delegation"
+BENCHKV, SOFTHCA_RUN, FAULTY, KILLED, ORDERED = sys.argv[2:7]
+UCX = [["ucx"]] if "HAVE_UCX" in os.environ else []
+NO_CONTROL = ["--control", "none"] if backend in ("delegation", "meta") else []
+MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # fewer under a sanitizer
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
+GUARD = 100  # seconds until a job counts as hung
+BUSY_NS = 5_000_000  # of each client in a run: some thousand operations
+FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
+    verified errors latency_ns device control digest runs ranks audit
+    version time host command requested""".split()
+# BENCHKV finds the runner by itself; the others, which are nowhere installed, in the PATH.
+os.environ["PATH"] += ":" + os.path.dirname(SOFTHCA_RUN)
+
+
+class Failed(Exception):
+    pass
+
+
+class Skipped(Exception):
+    pass
+
+
+def check(cond, what):
+    if not cond:
+        raise Failed(what)
+
+
+class Result:
+    def __init__(self, argv, status, out, err):
+        self.argv, self.status, self.out, self.err = argv, status, out, err
+
+    def __str__(self):
+        return f"{' '.join(self.argv)}\nstatus {self.status}\n{self.out}\n{self.err}"
+
+    def own_lines(self):
+        """What benchkv itself says, without the launcher and the software HCA."""
+        return [l for l in self.err.splitlines() if l.startswith("benchkv: ")
+                and "software HCA" not in l and "no PMIx launcher" not in l]
+
+
+def start(argv, env=None):
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=dict(os.environ, **(env or {})), start_new_session=True)
+
+
+def finish(proc, argv, guard=GUARD):
+    try:
+        out, err = proc.communicate(timeout=guard)
+    except subprocess.TimeoutExpired:
+        os.killpg(proc.pid, signal.SIGKILL)
+        out, err = proc.communicate()
+        raise Failed(f"hangs: {Result(argv, None, out, err)}")
+    return Result(argv, proc.returncode, out, err)
+
+
+def run(argv, env=None):
+    return finish(start(argv, env), argv)
+
+
+def job(np, *args, prog=None, env=None):
+    """A command line: np ranks by mpirun, or 0: without a launcher."""
+    head = MPIRUN + ["-np", str(np)] if np else []
+    return head + [prog or BENCHKV, backend, *map(str, args)]
+
+
+def verified(result, np):
+    """Checks a run with --json - and returns its one object."""
+    check(result.status == 0, result)
+    lines = result.out.splitlines()
+    check(len(lines) == 1, f"not one line: {result}")
+    j = json.loads(lines[0])
+    for f in FIELDS:
+        check(f in j, f"no '{f}' in {lines[0]}")
+    check(j["backend"] == backend and j["np"] == max(np, 1), lines[0])
+    check(j["ops"] > 0 and j["verified"] == j["ops"] and j["errors"] == 0, lines[0])
+    check((j["remote_ops"] > 0) == (np > 1), lines[0])
+    check(j["remote_ops"] < j["ops"], lines[0])
+    check((j["device"] == "none") == (np < 2), lines[0])
+    lat = j["latency_ns"]
+    check(0 < lat["p50"] <= lat["p99"] <= lat["p999"] <= lat["max"], lines[0])
+    check(0 < lat["mean"] <= lat["max"], lines[0])
+    for rows in "runs", "ranks":
+        for f in "ops", "verified", "remote_ops", "errors":
+            check(sum(r[f] for r in j[rows]) == j[f], f"{rows}: {f} does not add up: {lines[0]}")
+    check(len(j["ranks"]) == j["np"], lines[0])
+    check(result.argv[-len(j["command"]) + 1:] == j["command"][1:], f"{result.argv}: {lines[0]}")
+    d, audit = j["daemon"], j["audit"]
+    check(audit["verified"] == audit["keys"] and audit["errors"] == 0, lines[0])
+    check((audit["keys"] > 0) == (j["read_ratio"] < 1), lines[0])
+    remote = j["remote_ops"] + audit["remote_keys"]
+    served = [s for r in j["ranks"] for s in r["served"]]
+    check(len(served) == j["np"] * j["daemons"], lines[0])
+    check(sum(served) == d["local"] + d["remote"] == j["ops"] + audit["keys"], lines[0])
+    check(d["remote"] == remote, lines[0])
+    check(d["forwarded"] <= d["remote"], lines[0])
+    by_daemons = remote if backend in ("delegation", "meta") else 0
+    check(d["calls"] == d["responses"] == by_daemons, lines[0])
+    check(("copyrpc" in j) == (backend != "ucx"), lines[0])
+    if "copyrpc" in j:
+        check(j["copyrpc"]["calls"] == j["copyrpc"]["replies"] == remote, lines[0])
+    return j
+
+
+def unverified(r, kinds):
+    """The run failed, and one line says why. Returns the object."""
+    check(r.status == 1 and r.out, f"not noticed: {r}")
+    j = json.loads(r.out)
+    found = [k for k in kinds if j["error_kinds"][k]]
+    check(found and j["errors"] > 0, f"none of {kinds}: {r}")
+    lines = r.own_lines()
+    check(len(lines) == 1 and "not every operation was verified: " in lines[0], r)
+    check(any(k.replace("_", " ") in lines[0] for k in found), r)
+    return j
+
+
+def private_shm():
+    """An empty /dev/shm that only this process and its children see."""
+    if "BENCHKV_TEST_PRIVATE" in os.environ or not shutil.which("unshare"):
+        return
+    probe = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs none /dev/shm"]
+    if subprocess.run(probe, stderr=subprocess.DEVNULL, check=False).returncode:
+        return
+    os.environ["BENCHKV_TEST_PRIVATE"] = "1"
+    os.execvp("unshare", ["unshare", "--mount", "sh", "-c",
+                          'mount -t tmpfs none /dev/shm && exec "$@"', "sh", sys.executable]
+              + sys.argv)
+
+
+def left_in_shm():
+    if "BENCHKV_TEST_PRIVATE" in os.environ:
+        return os.listdir("/dev/shm")
+    return [f for f in os.listdir("/dev/shm") if "benchkv" in f]
+
+
+def processes_left(tmp=None):
+    """Whatever has our temporary directory in its environment, wherever it hangs now."""
+    mark, found = f"TMPDIR={tmp or os.environ['TMPDIR']}".encode(), []
+    for p in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            environ = open(f"/proc/{p}/environ", "rb").read().split(b"\0")
+        except OSError:
+            continue
+        if mark in environ and int(p) != os.getpid():
+            found.append(int(p))
+    return found
+
+
+def nothing_left(*kinds):
+    """What a killed job leaves is taken down by a process that outlives it, in its time."""
+    end = time.monotonic() + GUARD
+    while any(left() for left in kinds or (left_in_shm, processes_left)):
+        check(time.monotonic() < end, f"left in /dev/shm: {left_in_shm()}, "
+              f"processes: {processes_left()}")
+        time.sleep(0.1)
+
+
+def ranks_of(pid, prog=None):
+    return running(pid, prog or BENCHKV)
+
+
+def is_program(pid, prog):
+    try:
+        return os.readlink(f"/proc/{pid}/exe") == os.path.realpath(prog)
+    except OSError:
+        return False
+
+
+def wait_running(proc, np, clients, find=None):
+    """Until every client of every rank has worked in a run for a while."""
+    first, end = {}, time.monotonic() + GUARD
+    while time.monotonic() < end:
+        pids = find() if find else ranks_of(proc.pid)
+        now = {(p, t): ns for p in pids for t, ns in clients_in_run(p).items()}
+        for client, ns in now.items():
+            first.setdefault(client, ns)
+        busy = [c for c, ns in now.items() if ns - first[c] >= BUSY_NS]
+        if len(busy) == max(np, 1) * clients:
+            return pids
+        if proc.poll() is not None:
+            raise Failed(f"ended by itself: {finish(proc, proc.args)}")
+        time.sleep(0.01)
+    raise Failed("the job does not start")
+
+
+def main(cases):
+    """Runs the case: the exit status, 77 if it is skipped."""
+    private_shm()
+    with tempfile.TemporaryDirectory(prefix="benchkv-test-") as tmp:
+        os.environ["TMPDIR"] = tmp
+        try:
+            cases["case_" + CASE]()
+            nothing_left()
+            left = [f for f in os.listdir(tmp) if not f.startswith(("ompi.", "prte."))]
+            check(not left, f"left in the temporary directory: {left}")
+        except Failed as e:
+            print(f"failed: {e}", file=sys.stderr)
+            return 1
+        except Skipped as e:
+            print(f"skipped: {e}", file=sys.stderr)
+            return 77
+    return 0

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+#include "capture/capture.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "capture/pcapng.h"
+#include "fabric/capture_file.h"
+#include "fabric/fabric.h"
+#include "hca/journal.h"
+#include "sys/sys.h"
+
+#define BUFFER (64 * 1024)
+
+/* The group that is being written. The fabric's mutex keeps other threads out. */
+static struct {
+	int fd;
+	int error;
+	uint64_t at; /* end of the file with what is written, and not yet valid */
+	uint64_t packets;
+	size_t used; /* of the buffer */
+	uint8_t buffer[BUFFER];
+} group;
+
+static int write_all(int fd, const uint8_t *bytes, size_t len, uint64_t at)
+{
+	while (len) {
+		long n = SYS(SYS_pwrite64, fd, bytes, len, (off_t)at);
+
+		if (n == -EINTR)
+			continue;
+		if (n <= 0)
+			return n ? (int)n : -EIO;
+		bytes += n;
+		len -= (size_t)n;
+		at += (uint64_t)n;
+	}
+	return 0;
+}
+
+static int write_head(int fd, const struct softhca_topology *t, struct capture *c)
+{
+	uint8_t head[PCAPNG_HEADER_MAX];
+	int r;
+
+	c->end = pcapng_section(head, "softhca");
+	r = write_all(fd, head, c->end, 0);
+	for (uint32_t i = 0; !r && i < t->nrails; i++) {
+		size_t n = pcapng_interface(head, t->rails[i].name);
+
+		r = write_all(fd, head, n, c->end);
+		c->end += n;
+	}
+	return r;
+}
+
+/* Members have other working directories, so the path becomes absolute. */
+static int resolve(const char *path, char *absolute)
+{
+	char *real = realpath(path, NULL);
+	int r = real ? 0 : -errno;
+
+	if (real && strlen(real) >= CAPTURE_PATH)
+		r = -ENAMETOOLONG;
+	else if (real)
+		strcpy(absolute, real);
+	free(real);
+	return r;
+}
+
+int capture_create(const char *path, const struct softhca_topology *t, struct capture *c)
+{
+	int fd = sys_open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644), r;
+	struct stat st;
+
+	if (fd < 0)
+		return fd;
+	memset(c, 0, sizeof(*c));
+	r = sys_fstat(fd, &st);
+	if (!r && !S_ISREG(st.st_mode))
+		r = -ESPIPE;
+	if (!r)
+		r = resolve(path, c->path);
+	if (!r)
+		r = (int)SYS(SYS_ftruncate, fd, 0);
+	c->device = st.st_dev;
+	c->inode = st.st_ino;
+	if (!r)
+		r = write_head(fd, t, c);
+	sys_close(fd);
+	return r;
+}
+
+int capture_start(struct arena *a, const struct capture *c, uint32_t owner, uint32_t qpn)
+{
+	if (a->capture.on)
+		return -EBUSY;
+	a->capture = *c;
+	a->capture.owner = owner;
+	a->capture.qpn = qpn;
+	a->capture.on = 1;
+	a->attention |= ATTEND_CAPTURE;
+	return 0;
+}
+
+void capture_stop(struct arena *a)
+{
+	a->capture.on = 0;
+	a->attention &= ~(uint32_t)ATTEND_CAPTURE;
+	capture_file_trim(&a->capture);
+}
+
+void capture_leave(uint32_t slot)
+{
+	struct capture *c = &arena()->capture;
+
+	if (c->on && c->owner == slot)
+		capture_stop(arena());
+	else if (c->on)
+		capture_file_trim(c); /* it may have been killed while it wrote */
+}
+
+/* The capture ends for everyone, because a capture with gaps would be taken for a whole one. */
+__attribute__((cold)) static void fail(int error)
+{
+	struct capture *c = &arena()->capture;
+	char text[CAPTURE_PATH + 96];
+	int n;
+
+	c->error = error;
+	c->failed_pid = fabric_self.pid;
+	capture_stop(arena());
+	n = snprintf(text, sizeof(text), "softhca: the capture has ended: %s: %s\n", c->path,
+		strerrordesc_np(-error));
+	sys_write(2, text, (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1);
+}
+
+static void flush(void)
+{
+	if (!group.error)
+		group.error = write_all(group.fd, group.buffer, group.used, group.at);
+	group.at += group.used;
+	group.used = 0;
+}
+
+bool capture_begin(void)
+{
+	const struct capture *c = &arena()->capture;
+
+	group.fd = capture_file_open(c);
+	if (group.fd < 0) {
+		fail(group.fd);
+		return false;
+	}
+	group.error = 0;
+	group.at = c->end;
+	group.packets = 0;
+	group.used = 0;
+	return true;
+}
+
+void capture_add(uint32_t rail, uint64_t ns, const struct flow *f, uint8_t *frame, size_t len,
+	const char *comment)
+{
+	size_t n = frame_seal(f, frame, len);
+
+	if (group.used + PCAPNG_PACKET_MAX(n) > BUFFER)
+		flush();
+	group.used += pcapng_packet(group.buffer + group.used, rail, ns, frame, n, comment);
+	group.packets++;
+}
+
+void capture_cancel(void)
+{
+	sys_close(group.fd);
+}
+
+/* Both halves of a word that journals have no larger stores for. */
+static void step_add(uint64_t *word, uint64_t value)
+{
+	uint32_t halves[2];
+
+	value += *word;
+	memcpy(halves, &value, sizeof(halves));
+	journal_store((uint32_t *)word, halves[0]);
+	journal_store((uint32_t *)word + 1, halves[1]);
+}
+
+void capture_commit(uint32_t messages, uint64_t bytes)
+{
+	struct capture *c = &arena()->capture;
+
+	flush();
+	sys_close(group.fd);
+	if (group.error) {
+		fail(group.error);
+		return;
+	}
+	journal_begin();
+	step_add(&c->end, group.at - c->end);
+	step_add(&c->packets, group.packets);
+	step_add(&c->messages, messages);
+	step_add(&c->bytes, bytes);
+	journal_commit();
+}

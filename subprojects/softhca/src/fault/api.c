@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <string.h>
+
+#include "fabric/fabric.h"
+#include "fault/fault.h"
+#include "softhca.h"
+
+#define API __attribute__((visibility("default")))
+
+/* Adds the rules of @text: the entry of the first one, or -errno. */
+static int add_rules(const char *text)
+{
+	struct fault_rule *rules = arena()->faults;
+	char err[FAULT_TEXT];
+	int first = 0, r;
+
+	while (first < FAULT_RULES && rules[first].action)
+		first++;
+	r = fault_parse(text, "rule", rules, err, sizeof(err));
+	if (r)
+		return r;
+	return first < FAULT_RULES && rules[first].action ? first : -EINVAL;
+}
+
+API int softhca_fault_add(const char *rule)
+{
+	sigset_t saved;
+	int r;
+
+	if (!fabric_self.arena)
+		return -ENODEV;
+	if (strpbrk(rule, ";\n"))
+		return -EINVAL; /* a number names one rule */
+	fabric_enter(&saved);
+	r = add_rules(rule);
+	fault_changed(arena());
+	fabric_leave(&saved);
+	return r < 0 ? r : r + 1;
+}
+
+API long long softhca_fault_remove(int number)
+{
+	struct fault_rule *r;
+	long long hits = -ENOENT;
+	sigset_t saved;
+
+	if (!fabric_self.arena)
+		return -ENODEV;
+	if (number < 1 || number > FAULT_RULES)
+		return -ENOENT;
+	fabric_enter(&saved);
+	r = &arena()->faults[number - 1];
+	if (r->action) {
+		hits = (long long)r->hits;
+		*r = (struct fault_rule){0};
+		fault_changed(arena());
+	}
+	fabric_leave(&saved);
+	return hits;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+#include "packet/frame.h"
+
+#include <netinet/in.h>
+#include <string.h>
+
+#include "packet/icrc.h"
+#include "packet/packet.h"
+
+#define GID_IPV4 12 /* offset of the address in an IPv4-mapped GID */
+#define IPV4_BYTES 20u
+#define IPV6_BYTES 40u
+#define UDP_BYTES 8u
+#define BTH_RESERVED 4 /* offset of the byte that routers may change */
+#define DONT_FRAGMENT 0x40
+
+bool gid_is_ipv4(const uint8_t *gid)
+{
+	static const uint8_t prefix[GID_IPV4] = {[10] = 0xff, [11] = 0xff};
+
+	return !memcmp(gid, prefix, sizeof(prefix));
+}
+
+static bool is_ipv4(const struct flow *f)
+{
+	return gid_is_ipv4(f->src) && gid_is_ipv4(f->dst);
+}
+
+size_t frame_head_bytes(const struct flow *f)
+{
+	return (is_ipv4(f) ? IPV4_BYTES : IPV6_BYTES) + UDP_BYTES;
+}
+
+static void put16(uint8_t *at, uint32_t v)
+{
+	at[0] = (uint8_t)(v >> 8);
+	at[1] = (uint8_t)v;
+}
+
+/* The sum that IP and UDP use: of 16-bit words, with carries added, not yet complemented. */
+static uint32_t sum16(uint32_t sum, const uint8_t *bytes, size_t len)
+{
+	for (size_t i = 0; i + 1 < len; i += 2)
+		sum += (uint32_t)bytes[i] << 8 | bytes[i + 1];
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+static void put_ipv4(const struct flow *f, uint8_t *ip, size_t udp_len)
+{
+	memset(ip, 0, IPV4_BYTES);
+	ip[0] = 4 << 4 | IPV4_BYTES / 4;
+	ip[1] = f->traffic_class;
+	put16(ip + 2, (uint32_t)(IPV4_BYTES + udp_len));
+	ip[6] = DONT_FRAGMENT;
+	ip[8] = f->hop_limit;
+	ip[9] = IPPROTO_UDP;
+	memcpy(ip + 12, f->src + GID_IPV4, 4);
+	memcpy(ip + 16, f->dst + GID_IPV4, 4);
+	put16(ip + 10, ~sum16(0, ip, IPV4_BYTES));
+}
+
+static void put_ipv6(const struct flow *f, uint8_t *ip, size_t udp_len)
+{
+	ip[0] = (uint8_t)(6 << 4 | f->traffic_class >> 4);
+	ip[1] = (uint8_t)(f->traffic_class << 4 | (f->flow_label >> 16 & 0xf));
+	put16(ip + 2, f->flow_label);
+	put16(ip + 4, (uint32_t)udp_len);
+	ip[6] = IPPROTO_UDP;
+	ip[7] = f->hop_limit;
+	memcpy(ip + 8, f->src, 16);
+	memcpy(ip + 24, f->dst, 16);
+}
+
+static void put_udp(const struct flow *f, uint8_t *udp, size_t udp_len)
+{
+	put16(udp, f->src_port);
+	put16(udp + 2, ROCE_PORT);
+	put16(udp + 4, (uint32_t)udp_len);
+	put16(udp + 6, 0);
+}
+
+/* On IPv4 0 means "none". IPv6 has no such value. */
+static void put_udp_checksum(const struct flow *f, uint8_t *udp, size_t udp_len)
+{
+	uint32_t sum = sum16(sum16(0, f->src, 16), f->dst, 16) + (uint32_t)udp_len + IPPROTO_UDP;
+
+	sum = sum16(sum, udp, udp_len);
+	put16(udp + 6, sum == 0xffff ? 0xffff : ~sum);
+}
+
+/* The headers with ones in place of the fields that routers change. */
+static uint32_t masked_crc(const uint8_t *head, size_t head_len, const uint8_t *bytes, size_t len)
+{
+	uint8_t masked[8 + FRAME_HEAD_MAX + BTH_RESERVED + 1];
+	uint8_t *ip = masked + 8, *end = ip + head_len;
+
+	memset(masked, 0xff, 8);
+	memcpy(ip, head, head_len);
+	if (ip[0] >> 4 == 4) {
+		ip[1] = ip[8] = 0xff;
+		put16(ip + 10, 0xffff);
+	} else {
+		ip[0] |= 0x0f;
+		memset(ip + 1, 0xff, 3);
+		ip[7] = 0xff;
+	}
+	put16(end - 2, 0xffff); /* UDP's checksum */
+	memcpy(end, bytes, BTH_RESERVED);
+	end[BTH_RESERVED] = 0xff;
+	return crc_add(crc_add(CRC_START, masked, 8 + head_len + BTH_RESERVED + 1),
+		bytes + BTH_RESERVED + 1, len - BTH_RESERVED - 1);
+}
+
+static void put_headers(const struct flow *f, uint8_t *head, size_t len)
+{
+	size_t udp_len = UDP_BYTES + len + ICRC_BYTES;
+
+	if (is_ipv4(f))
+		put_ipv4(f, head, udp_len);
+	else
+		put_ipv6(f, head, udp_len);
+	put_udp(f, head + frame_head_bytes(f) - UDP_BYTES, udp_len);
+}
+
+size_t frame_seal(const struct flow *f, uint8_t *frame, size_t len)
+{
+	size_t head = frame_head_bytes(f);
+	uint32_t crc;
+
+	put_headers(f, frame, len);
+	crc = ~masked_crc(frame, head, frame + head, len);
+	for (size_t i = 0; i < ICRC_BYTES; i++)
+		frame[head + len + i] = (uint8_t)(crc >> 8 * i);
+	if (!is_ipv4(f))
+		put_udp_checksum(f, frame + head - UDP_BYTES, UDP_BYTES + len + ICRC_BYTES);
+	return head + len + ICRC_BYTES;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* The CRC-32 of Ethernet (IEEE 802.3), which is also the one of the ICRC. */
+#ifndef SOFTHCA_PACKET_ICRC_H
+#define SOFTHCA_PACKET_ICRC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CRC_START 0xffffffffu
+
+/* Continues @crc, at first CRC_START, over @len bytes. The CRC is the complement of the last. */
+uint32_t crc_add(uint32_t crc, const void *bytes, size_t len);
+
+#endif

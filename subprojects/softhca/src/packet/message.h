@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Messages as sequences of packets: a message of n bytes takes max(1, ceil(n / mtu)) PSNs, a NOP
+ * none.
+ */
+#ifndef SOFTHCA_PACKET_MESSAGE_H
+#define SOFTHCA_PACKET_MESSAGE_H
+
+#include "packet/packet.h"
+
+enum message_kind { MSG_SEND, MSG_WRITE, MSG_READ, MSG_COMPARE_SWAP, MSG_FETCH_ADD, MSG_NOP };
+
+struct message {
+	enum packet_transport transport;
+	enum message_kind kind;
+	bool has_imm; /* SEND, WRITE */
+	bool solicited;
+	uint32_t imm; /* in network order */
+	uint32_t length;
+	uint32_t mtu;
+	uint32_t dest_qpn;
+	uint32_t psn; /* of the first packet */
+	uint64_t raddr;
+	uint32_t rkey;
+	uint64_t swap_add, compare;
+	uint32_t qkey, src_qpn; /* datagrams */
+};
+
+/* PSNs that the message takes. */
+uint32_t message_packets(const struct message *m);
+
+/* Packets from the requester. A READ and an atomic have one, however many PSNs they take. */
+uint32_t message_requests(const struct message *m);
+
+/*
+ * Packet @i from the requester. Its payload is m's from byte i * mtu on. An acknowledgement
+ * is asked for with the last one.
+ */
+void message_request(const struct message *m, uint32_t i, struct packet *p);
+
+/*
+ * Response @i to a READ, or to an atomic (i is 0), for the responder to add MSN, original
+ * value and its own destination.
+ */
+void message_response(const struct message *m, uint32_t i, struct packet *p);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+#include "xport/counts.h"
+
+#include <endian.h>
+
+#include "hca/objects.h"
+
+static struct port_counts *counts_of(const struct qp *qp)
+{
+	return &arena()->rails[qp_rail(qp)].counts;
+}
+
+/* The QP that the message is for, or NULL. */
+static const struct qp *peer_of(const struct qp *qp, const struct wqe *w)
+{
+	if (qp->type != QPT_UD)
+		return qp_by_number(qp->attr.dest_qpn);
+	return w->av ? qp_by_number(be32toh(w->av->dqp_dct) & 0xffffff) : NULL;
+}
+
+static uint64_t packets_of(const struct qp *qp, uint64_t bytes)
+{
+	uint32_t mtu = qp->attr.path_mtu ? 128u << qp->attr.path_mtu : 4096;
+
+	return bytes ? (bytes + mtu - 1) / mtu : 1;
+}
+
+void counts_message(const struct qp *qp, const struct wqe *w)
+{
+	const struct qp *peer = peer_of(qp, w), *from = qp, *to = peer;
+	uint64_t packets = packets_of(qp, w->length);
+
+	if (w->opcode == OP_READ) {
+		from = peer;
+		to = qp;
+	}
+	if (from) {
+		counts_of(from)->tx_bytes += w->length;
+		counts_of(from)->tx_packets += packets;
+	}
+	if (to) {
+		counts_of(to)->rx_bytes += w->length;
+		counts_of(to)->rx_packets += packets;
+	}
+}
+
+void counts_pause(const struct qp *qp, const struct wqe *w, uint64_t ns)
+{
+	const struct qp *peer = peer_of(qp, w);
+
+	counts_of(qp)->rx_pause_ns += ns;
+	if (peer)
+		counts_of(peer)->tx_pause_ns += ns;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+#include "xport/late.h"
+
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <sys/mman.h>
+
+#include "abi/wire.h"
+#include "dma/dma.h"
+#include "hca/objects.h"
+#include "sys/sys.h"
+#include "xport/qp.h"
+#include "xport/responder.h"
+
+#define LATE_MAX 64
+
+static struct late {
+	uint64_t due; /* 0: free */
+	struct qp_attr path;
+	uint32_t rail, qpn; /* of the sender */
+	uint32_t rkey;
+	uint64_t raddr, length;
+	void *payload; /* NULL if the length is 0 */
+} packets[LATE_MAX];
+
+/* Of this process, because a signal handler must not allocate; NULL: no memory. */
+static void *map(uint64_t length)
+{
+	long at = SYS(SYS_mmap, NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		-1, 0);
+
+	return at < 0 && at > -4096 ? NULL : (void *)at;
+}
+
+static void drop(struct late *l)
+{
+	if (l->payload)
+		SYS(SYS_munmap, l->payload, l->length);
+	*l = (struct late){0};
+}
+
+static bool copy_out(struct late *l, const struct wqe *w)
+{
+	struct dma_seg to = {.slot = fabric_self.slot, .len = w->length};
+	bool at_dest;
+
+	if (!w->length)
+		return true;
+	l->payload = map(w->length);
+	to.addr = (uintptr_t)l->payload;
+	return l->payload && !dma_copy(NULL, &to, 1, w->segs, w->nsegs, &at_dest);
+}
+
+void late_keep(const struct qp *qp, const struct wqe *w, uint64_t due)
+{
+	struct late *l = packets;
+
+	if (w->opcode != OP_WRITE || qp->type != QPT_RC)
+		return;
+	while (l < packets + LATE_MAX && l->due)
+		l++;
+	if (l == packets + LATE_MAX)
+		return;
+	*l = (struct late){
+		.due = due,
+		.path = qp->attr,
+		.rail = qp_rail(qp),
+		.qpn = qp->qpn,
+		.rkey = w->rkey,
+		.raddr = w->raddr,
+		.length = w->length,
+	};
+	if (copy_out(l, w))
+		counters_of(fabric_self.slot)->late_held++;
+	else
+		drop(l);
+}
+
+/* The sender, who has not given up, executes the message: it arrives once. */
+static bool sender_waits(const struct late *l)
+{
+	const struct qp *qp = qp_by_number(l->qpn);
+
+	return qp && (qp->state == QPS_RTS || qp->state == QPS_SQD);
+}
+
+static bool arrives(const struct late *l, const struct qp *dest)
+{
+	return dest && dest->type == QPT_RC && path_leads_to(&l->path, l->rail, dest) &&
+	       fabric_reachable(dest->obj.owner) && qp_receives(dest) &&
+	       dest->attr.dest_qpn == l->qpn;
+}
+
+static bool place(const struct late *l)
+{
+	const uint32_t access = IB_UVERBS_ACCESS_REMOTE_WRITE;
+	const struct qp *dest = qp_by_number(l->path.dest_qpn);
+	struct dma_seg seg;
+
+	if (!arrives(l, dest))
+		return false;
+	if (!l->length)
+		return true;
+	return (dest->attr.access & access) &&
+	       mr_translate(l->rkey, dest->pd, access, l->raddr, l->length, &seg) &&
+	       !dma_write(seg.slot, seg.addr, l->payload, l->length);
+}
+
+static void deliver(struct late *l)
+{
+	struct softhca_counters *c = counters_of(fabric_self.slot);
+
+	if (!sender_waits(l)) {
+		if (place(l))
+			c->late_placed++;
+		else
+			c->late_lost++;
+	}
+	drop(l);
+}
+
+uint64_t late_serve(uint64_t now)
+{
+	uint64_t next = 0;
+
+	for (struct late *l = packets; l < packets + LATE_MAX; l++) {
+		if (!l->due)
+			continue;
+		if (l->due <= now)
+			deliver(l);
+		else if (!next || l->due < next)
+			next = l->due;
+	}
+	return next;
+}
+
+void late_forget(void)
+{
+	for (struct late *l = packets; l < packets + LATE_MAX; l++)
+		drop(l);
+}

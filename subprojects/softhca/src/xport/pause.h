@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pauses of a link, for programs that look for traffic that an adapter handles badly: the key
+ * "pauses" of the topology. The more of five properties of a message are large, the more of the
+ * link's time is lost to pauses, step by step:
+ *
+ *	its length		32 bytes to 128 KiB, a step for each doubling
+ *	places of its payload	1 to 4
+ *	requests of a doorbell	1 to 64, a step for each doubling
+ *	requests outstanding	1 to 1024, a step for each doubling
+ *	QPs with such requests	1 to 4, on the adapter
+ *
+ * Half of the share that the topology gives grows with the mean of the five; the other half is
+ * added where all are in the upper three tenths of their steps. The fabric's mutex is held.
+ */
+#ifndef SOFTHCA_XPORT_PAUSE_H
+#define SOFTHCA_XPORT_PAUSE_H
+
+#include "hca/wqe.h"
+
+/* Of the QP's requests @pi have been announced: the size of a doorbell's batch. */
+void pause_announced(struct qp *qp, uint32_t pi);
+
+/*
+ * How long the link is paused for @w, which occupies it for @busy_ns after it was idle for
+ * @idle_ns: both are time of which the pauses are a share, so that traffic that does not fill the
+ * link is slowed as much. The pause is counted at both ports.
+ */
+uint64_t pause_for(const struct qp *qp, const struct wqe *w, uint64_t busy_ns, uint64_t idle_ns);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Shows a capture the packets that a message would be on a RoCEv2 network: request and answer
+ * of each attempt. A READ's responses and acknowledgements come from the receiver. PSNs begin
+ * with the QP's own at the first message that is captured. The fabric's mutex is held.
+ */
+#ifndef SOFTHCA_XPORT_TAP_H
+#define SOFTHCA_XPORT_TAP_H
+
+#include "xport/responder.h"
+
+/*
+ * The requester sends message @w: its packets up to the one that holds byte @limit - 1. Once
+ * per attempt; further calls do nothing until the attempt has got an answer.
+ */
+void tap_request(struct qp *qp, const struct wqe *w, uint64_t limit);
+
+/* The attempt ends with @a: what the responder sends. */
+void tap_answer(struct qp *qp, const struct wqe *w, const struct answer *a);
+
+/* Whether an outcome that a fault rule has decided is one of which the peer knows. */
+bool tap_visible(const struct answer *a);
+
+#endif

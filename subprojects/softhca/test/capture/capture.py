@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: MIT
+"""capture.py SOFTHCA-RUN SOFTHCACTL TRAFFIC: captures against what the HCA has recorded.
+
+tshark and scapy read the files too: status 77 without them.
+"""
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import pcapng  # noqa: E402
+
+RUN, CTL, TRAFFIC = sys.argv[1:4]
+MTU = 1024
+COMMENT = re.compile(
+    r"process (\d+) QP 0x(\w{6}) (?:to|answers) process (\d+) QP 0x(\w{6}), entry (\d+)$"
+)
+ROCE = "name=mlx5_0 link=roce gid=10.0.0.1\nname=mlx5_1 link=roce gid=10.0.0.2\n"
+SEND, WRITE, READ = (0x0A, 0x0B), (0x08, 0x09), 0x10
+PI_COMMENT = 0x00100000  # severity of tshark's note that a packet has a comment
+
+
+def pattern(n):
+    """rig_fill(buf, n, 1)"""
+    xs = ((2654435761 ^ i * 40503) & 0xFFFFFFFF for i in range(n))
+    return bytes((x ^ x >> 13 ^ x >> 24) & 0xFF for x in xs)
+
+
+def tshark(path):
+    """tshark's view: opcode and PSN of each packet; a complaint ends the test."""
+    fields = ["infiniband.bth.opcode", "infiniband.bth.psn", "_ws.expert.severity", "_ws.malformed"]
+    command = ["tshark", "-r", path, "-T", "fields", "--disable-protocol", "rpcordma"]
+    command += ["-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]
+    for f in fields:
+        command += ["-e", f]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    seen = []
+    for line in out.splitlines():
+        opcode, psn, severity, malformed = (line.split("\t") + [""] * 3)[:4]
+        assert all(int(s) == PI_COMMENT for s in severity.split(",")), line
+        assert not malformed, line
+        seen.append((int(opcode, 0), int(psn, 0)))
+    return seen
+
+
+def read(path):
+    with open(path, "rb") as f:
+        packets = pcapng.read(f.read())
+    assert tshark(path) == [(p.opcode, p.psn) for p in packets]
+    for p in packets:
+        assert COMMENT.match(p.comment), p.comment
+    return packets
+
+
+def scapy_agrees(packets):
+    from scapy.contrib.roce import BTH
+    from scapy.layers.inet import IP
+
+    for p in packets:
+        again = IP(p.raw)
+        again[BTH].icrc = None
+        assert bytes(again) == p.raw, p
+
+
+def expected_packets(records, rnr_naks):
+    """What these messages are on a wire: the attempts that met no receive had one packet each."""
+    n = 2 * rnr_naks
+    for transport, opcode, length, _ in records:
+        parts = max(1, -(-length // MTU)) if opcode <= READ else 1
+        n += parts if transport == "uc" else parts + 1
+    return n
+
+
+def psns_follow(packets):
+    """The requests of a QP take PSNs in order, and each is acknowledged; returns the messages."""
+    following, counts, messages = defaultdict(int), Counter(), []
+    for p in packets:
+        operation, key = p.opcode & 31, COMMENT.match(p.comment).groups()
+        if p.aeth is not None and operation not in (13, 14):
+            qp = key[3]
+            if p.aeth >> 24 == 0x1F:
+                counts[qp] += 1
+                assert p.psn == (following[qp] - 1) & 0xFFFFFF
+            else:
+                following[qp] = p.psn  # it is repeated, or the last
+            assert p.aeth & 0xFFFFFF == counts[qp], (p, counts[qp])
+        elif operation not in (13, 14, 15, 16):
+            qp = key[1]
+            assert p.psn == following[qp], (p, following[qp])
+            step = max(1, -(-int.from_bytes(p.raw[-8:-4], "big") // MTU)) if operation == 12 else 1
+            following[qp] += step
+            if operation in (0, 4, 5, 6, 10, 11):
+                messages.append([operation, b""])
+            if operation < 12:
+                messages[-1][1] += p.payload
+    return messages
+
+
+def run_traffic(tmp, name, options, argument=()):
+    path = os.path.join(tmp, name + ".pcapng")
+    env = {**os.environ, "SOFTHCA_CAPTURE": path, "SOFTHCA_TRACE": "1"}
+    command = [RUN, *options, TRAFFIC, *argument]
+    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=env).stdout
+    return path, [line.split() for line in out.splitlines()]
+
+
+def check_all(tmp, name, options, ip):
+    path, lines = run_traffic(tmp, name, options)
+    records = [(t, int(o), int(n), int(s)) for k, t, _, o, n, s in (x for x in lines if len(x) == 6)]
+    (messages, size, rnr) = next(map(int, x[1:]) for x in lines if x[0] == "counts")
+    packets = read(path)
+    assert {p.ip for p in packets} == {ip}
+    assert rnr > 0
+    assert len(packets) == expected_packets(records, rnr), (len(packets), rnr)
+    good = [r for r in records if not r[3]]
+    assert messages == len(good) and size == sum(r[2] for r in good)
+    seen = psns_follow(packets)
+    sent = [r for r in records if r[1] in SEND + WRITE]
+    assert len(seen) == len(sent) + rnr
+    assert sum(len(m) for _, m in seen) == sum(r[2] for r in sent) + 5 * rnr
+    want = pattern(32768)
+    for _, payload in seen:
+        assert payload == want[: len(payload)]
+    return packets
+
+
+def check_kill(tmp, options):
+    """What has arrived is in the file, once, whenever its sender was killed."""
+    path, lines = run_traffic(tmp, "kill", options, ["kill"])
+    got = [int(x[1]) for x in lines if x[0] == "got"]
+    packets = read(path)
+    last = [p.raw[-4 - len(p.payload) - 4 :] for p in packets if p.opcode == 9]
+    imms = Counter(int.from_bytes(raw[:4], "big") for raw in last)
+    assert got == list(range(1, len(got) + 1)) and len(got) >= 1000
+    missing = [n for n in got if not imms[n]]
+    assert not missing, missing
+    assert max(imms) <= len(got) + 1 + 10
+
+
+FAULTS = {  # of a WRITE of three packets: its end, and the operations on the wire
+    "action=error syndrome=remote_access": (10, [6, 7, 8, 17]),
+    "action=partial bytes=1500 syndrome=remote_op": (11, [6, 7, 17]),
+    "action=partial bytes=3000 syndrome=retry_exceeded": (12, [6, 7, 8]),
+    "action=no_answer count=2": (0, [6, 7, 8] * 3 + [17]),
+    "action=delay delay_ns=1000000": (0, [6, 7, 8, 17]),
+    "action=error syndrome=local_protection": (4, []),
+}
+
+
+def check_faults(tmp, options):
+    for rule, (status, operations) in FAULTS.items():
+        os.environ["SOFTHCA_FAULTS"] = f"opcode=write {rule}"
+        path, lines = run_traffic(tmp, "fault", options, ["write"])
+        assert ["status", str(status)] in lines, (rule, lines)
+        with open(path, "rb") as f:
+            assert [p.opcode for p in pcapng.read(f.read())] == operations, rule
+    del os.environ["SOFTHCA_FAULTS"]
+
+
+def start(command, **more):
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **more)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("", 0))
+        return s.getsockname()[1]
+
+
+def await_capture(fabric):
+    """Until softhcactl's capture has begun: its file is there."""
+    while not os.path.exists(f"/dev/shm/softhca-{os.geteuid()}-{fabric}/capture"):
+        pass
+
+
+def check_ctl(tmp, env):
+    """softhcactl captures into a pipe while two programs run, one QP or all."""
+    path = os.path.join(tmp, "ud.pcapng")
+    fabric = env["SOFTHCA_FABRIC"]
+    holder = subprocess.Popen([RUN, "--topology", os.path.join(tmp, "roce"), "cat"], env=env,
+                              stdin=subprocess.PIPE)
+    while subprocess.run([CTL, "show"], env=env, capture_output=True, check=False).returncode:
+        pass
+    with open(path, "wb") as f:
+        ctl = start([CTL, "capture", "-"], env=env, stdout=f)
+        await_capture(fabric)
+        second = subprocess.run([CTL, "capture", path + "2"], env=env, capture_output=True, check=False)
+        assert second.returncode == 1 and b"captured already" in second.stderr, second
+        program = ["ibv_ud_pingpong", "-g", "0", "-n", "50", "-s", "1000", "-p", str(free_port())]
+        server = subprocess.Popen([RUN, *program], env=env, stdout=subprocess.DEVNULL)
+        while subprocess.run([RUN, *program, "localhost"], env=env, check=False,
+                             capture_output=True).returncode:
+            assert server.poll() is None
+        assert server.wait() == 0
+        ctl.send_signal(signal.SIGINT)
+        said = ctl.communicate()[1]
+        assert ctl.returncode == 0, said
+    packets = read(path)
+    count = list(map(int, re.findall(r"\d+", said)))
+    assert count == [len(packets), len(packets), sum(len(p.payload) for p in packets)], said
+    assert {p.opcode for p in packets} == {0x64} and {len(p.payload) for p in packets} == {1000}
+    assert len(packets) == 100
+    assert not os.path.exists(f"/dev/shm/softhca-{os.geteuid()}-{fabric}/capture")
+    one_qp(tmp, env)
+    end_of_program(tmp, env, holder)
+
+
+def one_qp(tmp, env):
+    """Only the packets of one QP; here no QP has that number."""
+    path = os.path.join(tmp, "qp.pcapng")
+    ctl = start([CTL, "capture", "--qp", "0x123456", path], env=env)
+    while not os.path.exists(path) or not os.path.getsize(path):
+        pass
+    subprocess.run([RUN, TRAFFIC, "kill"], env=env, check=True, stdout=subprocess.DEVNULL)
+    ctl.send_signal(signal.SIGTERM)
+    assert "0 packets, 0 messages, 0 bytes" in ctl.communicate()[1]
+    assert not read(path)
+
+
+def end_of_program(tmp, env, holder):
+    """The capture ends with the last program."""
+    ctl = start([CTL, "capture", "-"], env=env, stdout=subprocess.DEVNULL)
+    await_capture(env["SOFTHCA_FABRIC"])
+    holder.stdin.close()
+    assert holder.wait() == 0
+    assert ctl.wait() == 0
+
+
+def check_refusals(tmp, env):
+    def says(status, text, *arguments):
+        r = subprocess.run([CTL, "capture", *arguments], env=env, capture_output=True, text=True,
+                           check=False)
+        assert r.returncode == status and text in r.stderr and r.stderr.count("\n") == 1, r
+
+    says(2, "give a command")
+    says(2, "give a QP number", "--qp", "0", "x")
+    says(2, "give a QP number", "--qp=16777216", "x")
+    says(2, "give [--qp N] and one FILE", "--qp", "5")
+    says(2, "give [--qp N] and one FILE", "a", "b")
+    says(1, "no fabric", os.path.join(tmp, "x"))
+    for path, why in (("/nowhere/x", "No such file"), ("/dev/null", "give a regular file")):
+        r = subprocess.run([RUN, "true"], env={**env, "SOFTHCA_CAPTURE": path}, text=True,
+                           capture_output=True, check=False)
+        assert r.returncode and why in r.stderr, r
+
+
+def main():
+    if not shutil.which("tshark"):
+        print("tshark is not installed")
+        return 77
+    try:
+        import scapy.contrib.roce  # noqa: F401
+    except ImportError:
+        print("python3-scapy is not installed")
+        return 77
+    with tempfile.TemporaryDirectory() as tmp:
+        os.environ["SOFTHCA_FABRIC"] = f"capture-{os.getpid()}"
+        roce = os.path.join(tmp, "roce")
+        with open(roce, "w") as f:
+            f.write(ROCE)
+        check_refusals(tmp, dict(os.environ))
+        scapy_agrees(check_all(tmp, "roce4", ["--topology", roce], 4))
+        check_all(tmp, "ib", ["-n", "2"], 6)
+        check_faults(tmp, ["-n", "2"])
+        check_kill(tmp, ["-n", "2"])
+        check_ctl(tmp, dict(os.environ))
+    return 0
+
+
+sys.exit(main())

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sends messages of every kind between two adapters, and prints what the HCA has recorded of
+ * them: "counts MESSAGES BYTES RNR-NAKS", and for each work request "wqe TRANSPORT QPN OPCODE LENGTH
+ * SYNDROME".
+ *
+ * traffic: all of it. traffic write: one WRITE, however it ends. traffic kill: a child sends numbers to this process until it is killed,
+ * again and again; prints "got NUMBER" for each that has arrived.
+ */
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rig.h"
+#include "softhca.h"
+
+#define HALF (RIG_BUF / 2)
+#define ROUNDS 10
+#define PER_ROUND 100
+
+static struct rig a, b;
+
+static void dump(const char *transport)
+{
+	static struct softhca_wqe_record records[SOFTHCA_TRACE_DEPTH];
+	int n = softhca_trace_wqes(a.qp->qp_num, 0, records, SOFTHCA_TRACE_DEPTH);
+
+	CHECK(n > 0);
+	for (int i = 0; i < n; i++)
+		printf("wqe %s %u %u %u %u\n", transport, a.qp->qp_num, records[i].opcode,
+			records[i].length, records[i].syndrome);
+}
+
+static void post(enum ibv_wr_opcode op, uint32_t len, uint32_t rkey)
+{
+	bool atomic = op == IBV_WR_ATOMIC_FETCH_AND_ADD || op == IBV_WR_ATOMIC_CMP_AND_SWP;
+
+	rig_post(&a, &(struct rig_wr){.op = op,
+			     .offset = atomic ? RIG_BUF - 8 : 0,
+			     .flags = IBV_SEND_SIGNALED | (len & 1 ? IBV_SEND_SOLICITED : 0),
+			     .imm = len,
+			     .len = len,
+			     .raddr = (uintptr_t)b.buf + HALF,
+			     .rkey = rkey,
+			     .compare_add = len,
+			     .swap = 7});
+}
+
+static void one(enum ibv_wr_opcode op, uint32_t len)
+{
+	bool takes =
+		op == IBV_WR_SEND || op == IBV_WR_SEND_WITH_IMM || op == IBV_WR_RDMA_WRITE_WITH_IMM;
+
+	if (takes)
+		rig_recv(&b, 1, 0, HALF);
+	post(op, len, b.mr->rkey);
+	rig_wait_ok(a.scq);
+	if (takes)
+		rig_wait_ok(b.rcq);
+}
+
+static void every_length(enum ibv_wr_opcode op)
+{
+	static const uint32_t lengths[] = {0, 1, 2, 3, 4, 64, 1023, 1024, 1025, 4096, 10000, 32768};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
+		one(op, lengths[i]);
+}
+
+static void open_pair(enum ibv_qp_type type)
+{
+	rig_open(&a, &(struct rig_attr){.type = type});
+	rig_open(&b, &(struct rig_attr){.type = type, .rail = 1});
+	rig_fill(a.buf, RIG_BUF, 1);
+	rig_connect_pair(&a, &b);
+}
+
+static void close_pair(const char *transport)
+{
+	dump(transport);
+	rig_close(&a);
+	rig_close(&b);
+}
+
+static void reliable(void)
+{
+	struct ibv_wc wc;
+
+	open_pair(IBV_QPT_RC);
+	every_length(IBV_WR_SEND);
+	every_length(IBV_WR_SEND_WITH_IMM);
+	every_length(IBV_WR_RDMA_WRITE);
+	every_length(IBV_WR_RDMA_WRITE_WITH_IMM);
+	every_length(IBV_WR_RDMA_READ);
+	one(IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
+	one(IBV_WR_ATOMIC_CMP_AND_SWP, 8);
+	post(IBV_WR_SEND, 5, 0); /* meets no receive, is repeated */
+	while (ibv_poll_cq(a.scq, 1, &wc))
+		CHECK(0);
+	rig_recv(&b, 1, 0, 64);
+	rig_wait_ok(a.scq);
+	rig_wait_ok(b.rcq);
+	post(IBV_WR_RDMA_WRITE, 3000, b.mr->rkey + 1); /* refused */
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_REM_ACCESS_ERR);
+	close_pair("rc");
+}
+
+static void unreliable(void)
+{
+	open_pair(IBV_QPT_UC);
+	every_length(IBV_WR_SEND);
+	every_length(IBV_WR_RDMA_WRITE);
+	every_length(IBV_WR_RDMA_WRITE_WITH_IMM);
+	close_pair("uc");
+}
+
+static void all(void)
+{
+	struct softhca_counters c;
+	unsigned long long messages = 0, bytes = 0;
+
+	reliable();
+	unreliable();
+	CHECK(!softhca_counters_self(&c));
+	for (int i = 0; i < SOFTHCA_OPCODES; i++) {
+		messages += c.wqes[i];
+		bytes += c.bytes[i];
+	}
+	printf("counts %llu %llu %llu\n", messages, bytes, (unsigned long long)c.rnr_naks);
+}
+
+static void one_write(void)
+{
+	open_pair(IBV_QPT_RC);
+	post(IBV_WR_RDMA_WRITE, 3000, b.mr->rkey);
+	printf("status %d\n", rig_wait(a.scq).status);
+	close_pair("rc");
+}
+
+/* Sends the numbers from @first on until it is killed. */
+static void send_numbers(uint32_t first, int from_parent, int to_parent)
+{
+	struct rig_addr me, peer;
+
+	rig_open(&a, &(struct rig_attr){0});
+	me = rig_addr(&a);
+	CHECK_EQ(write(to_parent, &me, sizeof(me)), sizeof(me));
+	CHECK_EQ(read(from_parent, &peer, sizeof(peer)), sizeof(peer));
+	rig_connect(&a, &peer, (struct rig_timers){0});
+	for (uint32_t i = first;; i++) {
+		rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE_WITH_IMM,
+				     .flags = IBV_SEND_SIGNALED,
+				     .imm = htonl(i),
+				     .len = 5000,
+				     .raddr = peer.addr,
+				     .rkey = peer.rkey});
+		rig_wait_ok(a.scq);
+	}
+}
+
+static uint32_t receive_some(uint32_t first, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		CHECK_EQ(ntohl(rig_wait_ok(b.rcq).imm_data), first + i);
+		printf("got %u\n", first + i);
+		rig_recv(&b, 1, 0, 0);
+	}
+	return n;
+}
+
+/* What has arrived by the time that the sender is dead. */
+static uint32_t receive_rest(uint32_t next)
+{
+	struct ibv_wc wc;
+	uint32_t n = 0;
+
+	for (; ibv_poll_cq(b.rcq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS; n++)
+		printf("got %u\n", next + n);
+	return n;
+}
+
+static uint32_t kill_one(uint32_t first)
+{
+	int down[2], up[2], status;
+	struct rig_addr me, peer;
+	uint32_t got;
+	pid_t pid;
+
+	CHECK(!pipe(down) && !pipe(up));
+	fflush(stdout);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid)
+		send_numbers(first, down[0], up[1]);
+	rig_open(&b, &(struct rig_attr){.rail = 1});
+	me = rig_addr(&b);
+	CHECK_EQ(read(up[0], &peer, sizeof(peer)), sizeof(peer));
+	for (int i = 0; i < 32; i++)
+		rig_recv(&b, 1, 0, 0);
+	rig_connect(&b, &peer, (struct rig_timers){0});
+	CHECK_EQ(write(down[1], &me, sizeof(me)), sizeof(me));
+	got = receive_some(first, PER_ROUND);
+	CHECK(!kill(pid, SIGKILL));
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	got += receive_rest(first + got);
+	rig_close(&b);
+	close(down[0]);
+	close(down[1]);
+	close(up[0]);
+	close(up[1]);
+	return got;
+}
+
+int main(int argc, char **argv)
+{
+	uint32_t next = 1;
+
+	alarm(100);
+	if (argc < 2)
+		all();
+	else if (!strcmp(argv[1], "write"))
+		one_write();
+	else
+		for (int i = 0; i < ROUNDS; i++)
+			next += kill_one(next);
+	return 0;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/* The topology's pauses: their share of the link's time, and that it grows step by step. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "rig.h"
+#include "softhca.h"
+#include "tmpdir.h"
+
+#define RATE 8000u /* Mb/s: a byte takes one nanosecond */
+#define PAUSES 60
+#define PLACES 4
+#define QPS 4
+#define LIST 64
+#define LISTS 4
+
+static struct rig from[QPS], to[QPS];
+
+static void topology(const char *link)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/topo", tmpdir);
+	f = fopen(path, "w");
+	CHECK(f);
+	fprintf(f, "rate_mbps=%u latency_ns=%d pauses=%d\n", RATE,
+		strcmp(link, "real") ? 0 : 20000000, PAUSES);
+	CHECK(!fclose(f));
+	CHECK(!setenv("SOFTHCA_TOPOLOGY", path, 1));
+	CHECK(!setenv("SOFTHCA_LINK", link, 1));
+}
+
+/* @n messages of @len bytes in @places under one doorbell; the last is signaled. */
+static void post(unsigned i, uint32_t n, uint32_t len, int places)
+{
+	struct ibv_sge sge[PLACES];
+	struct ibv_send_wr wr[LIST], *bad;
+
+	for (int p = 0; p < places; p++)
+		sge[p] = (struct ibv_sge){(uintptr_t)from[i].buf, len / (uint32_t)places,
+			from[i].mr->lkey};
+	for (uint32_t k = 0; k < n; k++)
+		wr[k] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE,
+			.sg_list = sge,
+			.num_sge = places,
+			.next = k + 1 < n ? &wr[k + 1] : NULL,
+			.send_flags = k + 1 < n ? 0 : IBV_SEND_SIGNALED,
+			.wr.rdma = {.remote_addr = (uintptr_t)to[i].buf, .rkey = to[i].mr->rkey}};
+	CHECK(!ibv_post_send(from[i].qp, wr, &bad));
+}
+
+static uint64_t paused_us(const char *direction)
+{
+	unsigned long long value;
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path),
+		"/sys/class/infiniband/mlx5_0/ports/1/hw_counters/%s_prio3_pause_duration",
+		direction);
+	f = fopen(path, "r");
+	CHECK(f && fscanf(f, "%llu", &value) == 1);
+	fclose(f);
+	return value;
+}
+
+static void open_pairs(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		rig_open(&from[i], &(struct rig_attr){.depth = LIST * LISTS});
+		rig_open(&to[i], &(struct rig_attr){0});
+		rig_connect_pair(&from[i], &to[i]);
+	}
+}
+
+static void close_pairs(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		rig_close(&from[i]);
+		rig_close(&to[i]);
+	}
+}
+
+/* ---- virtual time: what is posted is executed at once, so that the batch is outstanding ---- */
+
+static double paused_share(uint32_t n, uint32_t len, int places)
+{
+	struct softhca_fabric_info before, after;
+	double busy = (double)n * len;
+
+	CHECK(!softhca_fabric_info(&before));
+	post(0, n, len, places);
+	rig_wait_ok(from[0].scq);
+	CHECK(!softhca_fabric_info(&after));
+	return 1 - busy / (double)(after.virtual_ns - before.virtual_ns);
+}
+
+static double expected(uint32_t n, uint32_t len, int places)
+{
+	double length = fmin(log2(len) - 5, 12) / 12, batch = fmin(floor(log2(n)), 6) / 6;
+
+	/* As the messages go, fewer are outstanding: taken as at the beginning. */
+	return PAUSES / 200. * (length + (places - 1) / 3. + batch + floor(log2(n)) / 10) / 5;
+}
+
+static void shares_are_as_documented(void)
+{
+	open_pairs(1);
+	for (uint32_t len = 32; len <= RIG_BUF; len *= 2)
+		for (int places = 1; places <= PLACES; places *= 2)
+			CHECK(fabs(paused_share(1, len, places) - expected(1, len, places)) <
+				.002 + 1. / len);
+	CHECK(fabs(paused_share(2, 8192, 1) - expected(2, 8192, 1)) < .02);
+	CHECK(fabs(paused_share(16, 8192, 1) - expected(16, 8192, 1)) < .03);
+	close_pairs(1);
+}
+
+static void shares_grow_step_by_step(void)
+{
+	double last = -1;
+
+	open_pairs(1);
+	for (uint32_t n = 1, len = 64; n <= 16; n *= 2, len *= 4) {
+		double share = paused_share(n, len, 2);
+
+		CHECK(share > last && share < PAUSES / 200.);
+		last = share;
+	}
+	close_pairs(1);
+}
+
+/* ---- in real time the latency keeps requests outstanding ---- */
+
+/* Nanoseconds of pauses per nanosecond in which the link is busy. */
+static double pauses_of(unsigned qps, uint32_t lists, uint32_t n, uint32_t len, int places)
+{
+	uint64_t before = paused_us("rx"), sent = paused_us("tx");
+
+	for (unsigned i = 0; i < qps * lists; i++)
+		post(i % qps, n, len, places);
+	for (unsigned i = 0; i < qps * lists; i++)
+		rig_wait_ok(from[i % qps].scq);
+	CHECK_EQ(paused_us("rx") - before, paused_us("tx") - sent); /* both ends are one port */
+	return (double)(paused_us("rx") - before) * 1000 / ((double)qps * lists * n * len);
+}
+
+/*
+ * All five have to be large for the second half: three of them are tried. Smaller messages or
+ * batches would leave the link idle in between, which is paused, too.
+ */
+static void the_corner_is_worst(void)
+{
+	double corner;
+
+	open_pairs(QPS);
+	corner = pauses_of(QPS, LISTS, LIST, RIG_BUF, 4);
+	CHECK(corner > pauses_of(1, LISTS, LIST, RIG_BUF, 4) * 1.3);
+	CHECK(corner > pauses_of(QPS, LISTS, LIST, RIG_BUF, 1) * 1.3);
+	CHECK(corner > pauses_of(QPS, 1, LIST, RIG_BUF, 4) * 1.3);
+	close_pairs(QPS);
+}
+
+/* Before each message the link is idle for longer than a millisecond, which is what counts. */
+static void idle_time_counts(void)
+{
+	double one_by_one, busy = expected(1, RIG_BUF, 1);
+
+	open_pairs(1);
+	pauses_of(1, 1, 1, RIG_BUF, 1);
+	one_by_one = 0;
+	for (int i = 0; i < 5; i++)
+		one_by_one += pauses_of(1, 1, 1, RIG_BUF, 1) / 5;
+	CHECK(fabs(one_by_one - busy / (1 - busy) * (RIG_BUF + 1e6) / RIG_BUF) < .1);
+	close_pairs(1);
+}
+
+int main(int argc, char **argv)
+{
+	tmpdir_make();
+	rig_fabric("pause");
+	CHECK_EQ(argc, 2);
+	topology(argv[1]);
+	if (!strcmp(argv[1], "virtual")) {
+		shares_are_as_documented();
+		shares_grow_step_by_step();
+	} else {
+		the_corner_is_worst();
+		idle_time_counts();
+	}
+	return 0;
+}

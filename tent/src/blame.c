@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+#include "blame.h"
+
+#include "base/clock.h"
+#include "engine.h"
+
+#define ARRIVE_NS (100 * NSEC_PER_MSEC)
+
+const char *tent_fault_name(enum tent_fault fault)
+{
+	static const char *const names[] = {
+		[TENT_FAULT_NONE] = "none",
+		[TENT_FAULT_UNKNOWN] = "unknown",
+		[TENT_FAULT_OWN_PORT] = "own port",
+		[TENT_FAULT_PATH] = "path",
+		[TENT_FAULT_PEER_PORT] = "peer's port",
+		[TENT_FAULT_REFUSED] = "refused",
+	};
+
+	return (size_t)fault < sizeof(names) / sizeof(names[0]) ? names[fault] : "?";
+}
+
+enum tent_fault blame_verdict(enum blame_message ours, enum blame_message theirs)
+{
+	if (ours == MESSAGE_ARRIVED && theirs == MESSAGE_ARRIVED)
+		return TENT_FAULT_PATH;
+	if (ours == MESSAGE_ARRIVED && theirs == MESSAGE_LOST)
+		return TENT_FAULT_PEER_PORT;
+	if (ours == MESSAGE_LOST && theirs == MESSAGE_ARRIVED)
+		return TENT_FAULT_OWN_PORT;
+	return TENT_FAULT_UNKNOWN;
+}
+
+void blame_suspect(struct tent_segment *s, uint32_t pair)
+{
+	s->pairs[pair].fault = TENT_FAULT_UNKNOWN;
+	if (s->t->n_devs && !s->lost)
+		s->blame.todo |= 1u << pair;
+}
+
+void blame_known(struct tent_segment *s, uint32_t pair, enum tent_fault fault)
+{
+	s->pairs[pair].fault = fault;
+	s->blame.todo &= ~(1u << pair);
+	if (s->blame.pair == pair)
+		s->blame.until = 0;
+}
+
+/* ---- the two messages ---- */
+
+static bool open_rail(const struct tent_segment *s, bool own, uint32_t rail)
+{
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		const struct pair *p = &s->pairs[i];
+
+		if (p->state == PAIR_OPEN && (own ? p->local : p->remote) == rail)
+			return true;
+	}
+	return false;
+}
+
+/* Another rail, of the peer (@own: of ours), that is in use and that the suspect reaches. */
+static bool find_partner(const struct tent_segment *s, const struct pair *p, bool own,
+	uint32_t *rail_p)
+{
+	const struct tent *t = s->t;
+	uint32_t n = own ? t->topo.n_rails : s->desc.n_rails;
+
+	for (uint32_t r = 0; r < n; r++) {
+		const struct rail_id *here = &t->rails[own ? r : p->local];
+		const struct rail_id *there = &s->desc.rails[own ? p->remote : r];
+
+		if (r != (own ? p->local : p->remote) && open_rail(s, own, r) &&
+			rails_meet(here, there)) {
+			*rail_p = r;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Asks the peer for an end that the suspect can send to. Without one the suspect stays one. */
+static void try_end(struct tent_segment *s, uint32_t i, uint32_t local, uint32_t remote)
+{
+	struct blame_end *e = &s->blame.ends[i];
+	struct ctl_msg msg = {.type = CTL_CONNECT,
+		.pair = TENT_MAX_RAILS + i,
+		.rail = remote,
+		.epoch = s->blame.epoch};
+	struct mlx5dvl_qp_info mine;
+
+	e->local = local;
+	e->remote = remote;
+	if (move_new_link(s, local, &e->link))
+		return;
+	e->message = MESSAGE_LOST; /* until it arrives */
+	e->link->ops->info(e->link, &mine);
+	ctl_put_end(&msg, &mine);
+	move_send(s, &msg);
+}
+
+static void begin(struct tent_segment *s, uint32_t pair, uint64_t now)
+{
+	const struct pair *p = &s->pairs[pair];
+	struct blame *b = &s->blame;
+	uint32_t rail = 0;
+
+	b->todo &= ~(1u << pair);
+	b->pair = pair;
+	b->epoch++;
+	b->until = now + ARRIVE_NS;
+	for (uint32_t i = 0; i < BLAME_ENDS; i++)
+		b->ends[i] = (struct blame_end){0};
+	if (find_partner(s, p, false, &rail))
+		try_end(s, 0, p->local, rail);
+	if (find_partner(s, p, true, &rail))
+		try_end(s, 1, rail, p->remote);
+}
+
+void blame_answer(struct tent_segment *s, const struct ctl_msg *msg)
+{
+	uint32_t i = msg->pair - TENT_MAX_RAILS;
+	struct blame_end *e = &s->blame.ends[i];
+	struct mlx5dvl_qp_info end;
+
+	if (s->blame.pair == BLAME_NONE || msg->epoch != s->blame.epoch || !e->link || e->connected)
+		return;
+	e->connected = true;
+	ctl_get_end(msg, &end);
+	e->answered = msg->status || e->link->ops->connect(e->link, &end) ||
+		      e->link->ops->post_probe(e->link, token_make(TOKEN_PROBE, 0, i));
+	if (!e->answered)
+		e->link->ops->flush(e->link);
+}
+
+static void on_done(void *arg, uint64_t token, int status)
+{
+	struct blame_end *e = arg;
+
+	e->answered = true;
+	if (!status)
+		e->message = MESSAGE_ARRIVED;
+}
+
+/* ---- the end ---- */
+
+static void close_end(struct tent_segment *s, uint32_t i)
+{
+	struct blame_end *e = &s->blame.ends[i];
+	struct ctl_msg msg = {.type = CTL_FENCE,
+		.pair = TENT_MAX_RAILS + i,
+		.epoch = s->blame.epoch};
+
+	if (!e->link)
+		return;
+	e->link->ops->destroy(e->link);
+	e->link = NULL;
+	if (!s->lost)
+		move_send(s, &msg);
+}
+
+static void end(struct tent_segment *s)
+{
+	struct blame *b = &s->blame;
+	struct pair *p = &s->pairs[b->pair];
+
+	if (b->until && p->fault == TENT_FAULT_UNKNOWN)
+		p->fault = blame_verdict(b->ends[0].message, b->ends[1].message);
+	for (uint32_t i = 0; i < BLAME_ENDS; i++)
+		close_end(s, i);
+	b->pair = BLAME_NONE;
+}
+
+static bool answered(const struct blame *b)
+{
+	for (uint32_t i = 0; i < BLAME_ENDS; i++) {
+		if (b->ends[i].link && !b->ends[i].answered)
+			return false;
+	}
+	return true;
+}
+
+/* The next pair that has been fenced, so that nothing is done in the time that it takes. */
+static bool begin_next(struct tent_segment *s, uint64_t now)
+{
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		if ((s->blame.todo >> i & 1) && s->pairs[i].state != PAIR_FENCING) {
+			begin(s, i, now);
+			return true;
+		}
+	}
+	return false;
+}
+
+bool blame_progress(struct tent_segment *s, uint64_t now)
+{
+	struct blame *b = &s->blame;
+	bool some = false;
+
+	if (b->pair == BLAME_NONE && !(b->todo && begin_next(s, now)))
+		return false;
+	for (uint32_t i = 0; i < BLAME_ENDS; i++) {
+		struct blame_end *e = &b->ends[i];
+
+		some |= e->link && e->link->ops->poll(e->link, on_done, e) > 0;
+	}
+	if (answered(b) || now >= b->until || s->lost) {
+		end(s);
+		some = true;
+	}
+	return some;
+}
+
+uint64_t blame_due(const struct tent_segment *s)
+{
+	return s->blame.pair == BLAME_NONE ? SCHED_NEVER : s->blame.until;
+}
+
+void blame_fini(struct tent_segment *s)
+{
+	for (uint32_t i = 0; i < BLAME_ENDS; i++) {
+		if (s->blame.ends[i].link)
+			s->blame.ends[i].link->ops->destroy(s->blame.ends[i].link);
+	}
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* Faults of the software HCA, and rails that have them. */
+#ifndef TENT_TEST_OUTAGE_H
+#define TENT_TEST_OUTAGE_H
+
+#include <sched.h>
+
+#include "duo.h"
+
+static inline void outage_ctl(const char *words)
+{
+	char command[300];
+
+	snprintf(command, sizeof(command), "%s %s", getenv("SOFTHCACTL"), words);
+	CHECK_EQ(system(command), 0);
+}
+
+static inline struct tent_rail_stats outage_rail(const struct duo *d, uint32_t i)
+{
+	struct tent_rail_stats r;
+
+	CHECK_EQ(tent_rail_stats(d->s, i, &r), 0);
+	return r;
+}
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whose fault an outage is (across.topology): mlx5_0 and mlx5_1 here, mlx5_4 and mlx5_5 at the
+ * peer, so that each end of a path can be broken alone.
+ */
+#include "outage.h"
+
+static void open_mapped(struct duo *d, const char *map)
+{
+	char near[700], far[300];
+	const char *dir = getenv("TENT_TESTS");
+
+	snprintf(near, sizeof(near), "{\"topology\": \"%s/near.json\"%s%s%s}", dir,
+		map ? ", \"rail_map\": \"" : "", map ? map : "", map ? "\"" : "");
+	snprintf(far, sizeof(far), "{\"topology\": \"%s/far.json\"}", dir);
+	duo_open(d, &(struct duo_attr){.len = MIB,
+			    .config = near,
+			    .target_config = far,
+			    .rail_wait_ms = -1});
+}
+
+static void open_far(struct duo *d)
+{
+	open_mapped(d, NULL);
+	CHECK(!strcmp(outage_rail(d, 0).remote, "mlx5_4"));
+	CHECK(!strcmp(outage_rail(d, 1).remote, "mlx5_5"));
+	CHECK_EQ(outage_rail(d, 0).fault, TENT_FAULT_NONE);
+}
+
+static enum tent_fault await_fault(struct duo *d)
+{
+	while (outage_rail(d, 0).fault == TENT_FAULT_NONE)
+		duo_move(d, TENT_WRITE, 0, d->len, 0);
+	while (outage_rail(d, 0).fault == TENT_FAULT_UNKNOWN)
+		sched_yield();
+	return outage_rail(d, 0).fault;
+}
+
+static void is_found(const char *what, enum tent_fault fault)
+{
+	struct duo d;
+
+	open_far(&d);
+	outage_ctl(what);
+	CHECK_EQ(await_fault(&d), fault);
+	CHECK_EQ(outage_rail(&d, 0).exclusions, 1);
+	CHECK(outage_rail(&d, 1).up);
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
+	outage_ctl("fault clear");
+	outage_ctl("link mlx5_0 up");
+	outage_ctl("link mlx5_4 up");
+	duo_close(&d);
+}
+
+static void own_port(void)
+{
+	is_found("fault add device=mlx5_0 count=0 action=error", TENT_FAULT_OWN_PORT);
+	is_found("link mlx5_0 down", TENT_FAULT_OWN_PORT);
+}
+
+static void path(void)
+{
+	is_found("fault add device=mlx5_0 peer=mlx5_4 count=0 action=error", TENT_FAULT_PATH);
+}
+
+static void peer_port(void)
+{
+	is_found("fault add peer=mlx5_4 count=0 action=error", TENT_FAULT_PEER_PORT);
+	is_found("link mlx5_4 down", TENT_FAULT_PEER_PORT);
+}
+
+/* The messages that look for it get no answer for longer than anybody waits. */
+static void nobody_answers(void)
+{
+	is_found("fault add device=mlx5_0 count=0 action=delay delay_ns=600000000000",
+		TENT_FAULT_OWN_PORT);
+	is_found("fault add peer=mlx5_4 count=0 action=delay delay_ns=600000000000",
+		TENT_FAULT_PEER_PORT);
+}
+
+/* Both rails here share one of the peer: there is no other that could clear our own. */
+static void a_shared_rail(void)
+{
+	char map[300];
+	struct duo d;
+	uint64_t end;
+
+	snprintf(map, sizeof(map), "%s/shared.map", getenv("TENT_TESTS"));
+	open_mapped(&d, map);
+	outage_ctl("fault add device=mlx5_0 peer=mlx5_4 count=0 action=error");
+	while (outage_rail(&d, 0).fault == TENT_FAULT_NONE)
+		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
+	end = clock_ns() + 300 * NSEC_PER_MSEC; /* more than it takes to find out */
+	while (clock_ns() < end)
+		CHECK_EQ(outage_rail(&d, 0).fault, TENT_FAULT_UNKNOWN);
+	outage_ctl("fault clear");
+	duo_close(&d);
+}
+
+static void refused(void)
+{
+	struct duo d;
+
+	open_far(&d);
+	duo_ask(&d, 'u');
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), -ENETUNREACH);
+	CHECK_EQ(await_fault(&d), TENT_FAULT_REFUSED);
+	duo_close(&d);
+}
+
+/* Nothing is left that could clear one end: nobody is accused. */
+static void unknown(void)
+{
+	struct duo d;
+
+	open_far(&d);
+	outage_ctl("fault add count=0 action=error");
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), -ENETUNREACH);
+	CHECK_EQ(outage_rail(&d, 0).fault, TENT_FAULT_UNKNOWN);
+	CHECK_EQ(outage_rail(&d, 1).fault, TENT_FAULT_UNKNOWN);
+	outage_ctl("fault clear");
+	duo_close(&d);
+}
+
+static void is_shown(void)
+{
+	char *text = NULL;
+	size_t len;
+	struct duo d;
+	FILE *f;
+
+	open_far(&d);
+	outage_ctl("fault add peer=mlx5_4 count=0 action=error");
+	CHECK_EQ(await_fault(&d), TENT_FAULT_PEER_PORT);
+	f = open_memstream(&text, &len);
+	CHECK_EQ(tent_stats_print(d.t, f), 0);
+	CHECK(strstr(text, "peer's port"));
+	CHECK_EQ(tent_stats_json(d.t, f), 0);
+	fclose(f);
+	CHECK(strstr(text, "\"fault\":\"peer's port\""));
+	CHECK(strstr(text, "\"fault\":\"none\""));
+	free(text);
+	outage_ctl("fault clear");
+	duo_close(&d);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(own_port),
+		TEST(path),
+		TEST(peer_port),
+		TEST(nobody_answers),
+		TEST(a_shared_rail),
+		TEST(refused),
+		TEST(unknown),
+		TEST(is_shown),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* From a report to the next post, and what happens while no rail is left. */
+#include "fake.h"
+
+#define WAIT_NS 1000000000ull
+
+static const enum tent_mode modes[] = {TENT_BASELINE, TENT_SMART, TENT_PULL};
+
+static void start_patient(struct fake *f, enum tent_mode mode)
+{
+	struct sched_attr attr;
+
+	fake_init(f, mode);
+	attr = fake_attr(f);
+	attr.no_rail_ns = WAIT_NS;
+	CHECK_EQ(sched_create(&attr, &f->s), 0);
+}
+
+static uint32_t posted_again(const struct fake *f)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < f->n_posts; i++)
+		n += f->posts[i].slice.again;
+	return n;
+}
+
+/*
+ * The report asks the peer, and the peer's answer posts the slices on other rails: no time
+ * passes between, and the scheduler is not called for a time that it has asked for.
+ */
+static void an_answer_lies_between_and_no_timer(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct fake f;
+		uint32_t posts;
+
+		fake_init(&f, modes[i]);
+		fake_start(&f);
+		CHECK_EQ(fake_submit(&f, 8 * SLICE), 0);
+		CHECK(fake_posted_on(&f, 0) > 0);
+		posts = f.n_posts;
+		CHECK_EQ(sched_completed(f.s, f.now, f.posts[fake_oldest(&f, 0)].slice.token, -EIO),
+			0);
+		CHECK_EQ(f.fences[0], 1); /* within the report */
+		fake_run(&f);
+		CHECK_EQ(posted_again(&f), 0);
+		for (uint32_t p = 0; p < posts; p++)
+			f.posts[p].ended = true;
+		for (uint32_t p = 0; p < posts; p++) {
+			if (f.posts[p].rail != 0)
+				CHECK_EQ(sched_completed(f.s, f.now, f.posts[p].slice.token, 0), 0);
+		}
+		fake_run(&f);
+		sched_fenced(f.s, f.now, 0, f.fence_epoch[0], 0);
+		fake_run(&f);
+		CHECK(posted_again(&f) > 0);
+		CHECK_EQ(f.fences[0] + f.fences[1] + f.fences[2] + f.fences[3], 1);
+		CHECK_EQ(f.probes[0], 0);
+		fake_drain(&f);
+		CHECK(f.done == 1 && !f.failed && sched_idle(f.s));
+		fake_fini(&f);
+	}
+}
+
+static void all_rails_go(struct fake *f)
+{
+	for (uint32_t r = 0; r < FAKE_RAILS; r++)
+		sched_rail_down(f->s, f->now, r);
+	fake_run(f);
+	for (uint32_t r = 0; r < FAKE_RAILS; r++)
+		fake_fenced(f, r, 20000);
+}
+
+static void a_rail_comes_back(struct fake *f, uint32_t rail)
+{
+	sched_rail_up(f->s, f->now, rail);
+	fake_run(f);
+	sched_probed(f->s, f->now, rail, f->probe_epoch[rail], 0);
+	fake_run(f);
+}
+
+/* Requests of before and of meanwhile go over the rail that comes back. */
+static void requests_wait_for_a_rail(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct fake f;
+
+		start_patient(&f, modes[i]);
+		CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
+		all_rails_go(&f);
+		CHECK_EQ(fake_submit(&f, 3 * SLICE), 0);
+		CHECK_EQ(fake_submit_at(&f, 40 * SLICE, 1), 0);
+		f.now += WAIT_NS - 1000000;
+		fake_run(&f);
+		CHECK_EQ(f.done, 0);
+		a_rail_comes_back(&f, 2);
+		fake_drain(&f);
+		CHECK_EQ(f.done, 3);
+		CHECK_EQ(f.failed, 0);
+		CHECK(sched_idle(f.s));
+		fake_fini(&f);
+	}
+}
+
+/* Not for ever; and once they have waited in vain others are refused, until a rail is back. */
+static void requests_wait_so_long(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct fake f;
+		uint64_t since;
+
+		start_patient(&f, modes[i]);
+		CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
+		since = f.now;
+		all_rails_go(&f);
+		f.now = since + WAIT_NS - 1;
+		fake_run(&f);
+		CHECK_EQ(f.done, 0);
+		CHECK(f.wake <= since + WAIT_NS);
+		f.now = since + WAIT_NS;
+		fake_run(&f);
+		CHECK_EQ(f.failed, 1);
+		CHECK_EQ(f.last_status, -ENETUNREACH);
+		CHECK_EQ(fake_submit(&f, SLICE), -ENETUNREACH);
+		CHECK_EQ(sched_check(f.s, f.now, 1), -ENETUNREACH);
+		a_rail_comes_back(&f, 0);
+		CHECK_EQ(sched_check(f.s, f.now, 1), 0);
+		CHECK_EQ(fake_submit(&f, SLICE), 0);
+		fake_drain(&f);
+		CHECK(f.done == 2 && f.failed == 1 && sched_idle(f.s));
+		sched_rail_down(f.s, f.now, 0); /* again: that is another time */
+		fake_fenced(&f, 0, 20000);
+		CHECK_EQ(fake_submit(&f, SLICE), 0);
+		CHECK_EQ(f.failed, 1);
+		fake_fini(&f);
+	}
+}
+
+static void waiting_ends_by_cancel_or_when_the_peer_is_gone(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct fake f;
+
+		start_patient(&f, modes[i]);
+		CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
+		CHECK_EQ(fake_submit_at(&f, 5 * SLICE, 1), 0);
+		all_rails_go(&f);
+		sched_cancel(f.s, 32 * SLICE);
+		fake_run(&f);
+		CHECK_EQ(f.done, 1);
+		CHECK_EQ(f.last_status, -ECANCELED);
+		sched_give_up(f.s);
+		fake_run(&f);
+		CHECK_EQ(f.done, 2);
+		CHECK_EQ(f.last_status, -ENETUNREACH);
+		CHECK(sched_idle(f.s));
+		fake_fini(&f);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(an_answer_lies_between_and_no_timer),
+		TEST(requests_wait_for_a_rail),
+		TEST(requests_wait_so_long),
+		TEST(waiting_ends_by_cancel_or_when_the_peer_is_gone),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
