@@ -11,7 +11,8 @@
  * the former contents of the cell have been read, in whatever order the answers came.
  *
  * A burst has a quarter of the messages in flight, so that one burst is filled while others are
- * on their way or are being read.
+ * on their way or are being read. Calls that are made in a row, without a poll in between, go
+ * together, up to eight, because none of them is answered before the last one is made.
  */
 #ifndef FLUX_INLINE_H
 #define FLUX_INLINE_H

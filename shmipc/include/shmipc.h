@@ -140,7 +140,7 @@ struct shmipc_client_stats {
  * Makes the region /dev/shm/shmipc.<name> with sizes attr (NULL: all defaults) and serves it until
  * destroy. The region of a dead server with that name is replaced; the clients of the dead server
  * get -EPIPE and may connect again. Each client takes the memory of two rings, each of about depth
- * times the cache lines of a burst (eight messages with a depth of 32 or more), and extra_size.
+ * times the cache lines of a burst (eight messages with a depth of 8 or more), and extra_size.
  * Give no more depth than you need: short rings stay in the first-level cache. 0, or
  *	-EINVAL		the name is empty, contains '/' or is over SHMIPC_MAX_NAME bytes, or a
  *			size is out of range
