@@ -613,12 +613,16 @@ static void hostile_answers(void)
 	static const uint8_t zeros[1024];
 	struct packet p = {.opcode = PO_ACK, .syndrome = AETH_ACK, .psn = 0xffffe5};
 
+	plans[0][0] = (struct plan){.kind = MSG_WRITE, .length = 10};
 	reset(&attr);
-	plans[0][0] = (struct plan){.kind = MSG_READ, .length = 3000};
 	nodes[0].posted = 1;
 	work(&nodes[0]);
 	wire_receive(&nodes[0].q, &ops, &nodes[0], now, &p, NULL); /* never sent */
 	CHECK_EQ(nodes[0].completed, 0);
+	plans[0][0] = (struct plan){.kind = MSG_READ, .length = 3000};
+	reset(&attr);
+	nodes[0].posted = 1;
+	work(&nodes[0]);
 	p.psn = 0xffffe2; /* a READ is not acknowledged without its data */
 	wire_receive(&nodes[0].q, &ops, &nodes[0], now, &p, NULL);
 	CHECK_EQ(nodes[0].completed, 0);
