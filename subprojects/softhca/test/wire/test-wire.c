@@ -498,6 +498,24 @@ static void limits(void)
 	CHECK_EQ(nodes[0].completed, 3);
 }
 
+/* A process was killed after it had sent, and before it had set the timer. */
+static void no_timer(void)
+{
+	struct wire_attr attr = attributes(1024);
+
+	plans[0][0] = (struct plan){.kind = MSG_WRITE, .length = 5};
+	reset(&attr);
+	bad.lose = 100;
+	nodes[0].posted = 1;
+	work(&nodes[0]);
+	nodes[0].q.rq.due = 0;
+	bad.lose = 0;
+	while (work(&nodes[0]), happen())
+		;
+	CHECK_EQ(nodes[0].completed, 1);
+	CHECK_EQ(nodes[0].packets, 2);
+}
+
 /* A peer that does not answer. */
 static void silence(void)
 {
@@ -641,6 +659,7 @@ int main(int argc, char **argv)
 	seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
 	failures();
 	limits();
+	no_timer();
 	silence();
 	hostile();
 	hostile_lengths();
