@@ -21,9 +21,9 @@ import decisions
 import harness
 import plans
 import slurm as private_slurm
-from harness import (BENCHKV, FAULTY, GUARD, KILLED, MANY, MPIRUN, NO_CONTROL, ORDERED, SOFTHCA_RUN, Skipped, UCX,
-                     check, finish, is_program, job, left_in_shm, main, nothing_left, processes_left,
-                     ranks_of, run, start, unverified, verified, wait_running)
+from harness import (BENCHKV, FAULTY, GUARD, KILLED, MANY, MPIRUN, NO_CONTROL, ORDERED, SOFTHCA_RUN,
+                     Skipped, UCX, check, finish, is_program, job, left_in_shm, main, nothing_left,
+                     processes_left, ranks_of, run, start, unverified, verified, wait_running)
 from plans import plan
 from procs import asleep, clients_in_run, rank_of, resident, threads
 
@@ -260,6 +260,7 @@ def case_decisions():
         j, reasons = verified(r, 3), set()
         for rank in range(3):
             found, first, why = decisions.check_file(f"{path}.{rank}", 3)
+            check(control != "little" or decisions.hears_peers(f"{path}.{rank}"), "peers unheard")
             os.unlink(f"{path}.{rank}")
             reasons |= why
             check(found == j["control"], f"{found}: {r}")
