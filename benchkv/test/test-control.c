@@ -58,6 +58,29 @@ static void derives_from_the_machine(void)
 	CHECK(!spec.derive);
 }
 
+/* K for few calls under way: 1.5 of the root, from 5 on; what was given is kept. */
+static void few_calls_narrow_the_window(void)
+{
+	static const struct {
+		double under_way;
+		uint32_t window;
+	} cases[] = {{1, 5}, {11.5, 5}, {16, 6}, {23, 7}, {46, 10}, {1472, 10}};
+	struct control_spec spec;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		CHECK_EQ(control_parse("auto", &spec), 0);
+		control_share(&spec, cases[i].under_way);
+		CHECK_EQ(spec.window, cases[i].window);
+		CHECK_EQ(control_parse("auto:10,9", &spec), 0);
+		control_share(&spec, cases[i].under_way);
+		CHECK_EQ(spec.window, 10);
+	}
+	CHECK_EQ(control_parse("auto", &spec), 0);
+	spec.window = 2;
+	control_share(&spec, 46);
+	CHECK_EQ(spec.window, 2);
+}
+
 /* Polls of one loop when the i-th poll brings arrivals[i] responses. */
 static uint32_t polls(const struct control *c, const uint32_t *arrivals)
 {
@@ -393,6 +416,7 @@ int main(int argc, char **argv)
 		TEST(answered_calls_count_as_consumed),
 		TEST(parses),
 		TEST(derives_from_the_machine),
+		TEST(few_calls_narrow_the_window),
 		TEST(budget_polls),
 		TEST(threshold_polls),
 		TEST(adaptive_polls),
