@@ -83,18 +83,35 @@ struct control_origin {
 void control_explain(const struct control_spec *spec, const struct control_origin *origin,
 	char *text, size_t size);
 
+/*
+ * Of auto without numbers: a context that can have few calls under way at all fills fewer WRITEs.
+ * K is at most 1.5 times the square root of their number, but not less than 5 for that.
+ */
+void control_share(struct control_spec *spec, double under_way);
+
 /* The text with every number in it. */
 void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX]);
 
+#define CONTROL_POSTED 64
+
+/* Positions after the WRITEs of an endpoint that have calls in them, a ring. */
+struct control_ends {
+	uint64_t end[CONTROL_POSTED];
+};
+
+/* Of each endpoint what every selection looks at: four to a cache line. */
 struct control_posted {
-	uint64_t end[64]; /* positions after the WRITEs with calls, oldest first */
-	uint32_t head, count;
+	uint16_t head, count; /* of its ends */
+	bool open; /* in the list of those with ends; stays there until it is looked at */
 	uint64_t since_ns; /* when calls had to wait here first; 0: none waits */
 };
 
 struct control {
 	struct control_spec spec;
 	struct control_posted *ep;
+	struct control_ends *ends; /* by endpoint */
+	uint32_t *open, n_open; /* endpoints that may have ends */
+	uint64_t *urgency; /* of those that wait, in the order of a selection's loads */
 	uint32_t endpoints;
 	uint32_t unconsumed; /* WRITEs with calls that the peers have not consumed */
 	uint64_t waits; /* selections in which an endpoint had to wait */

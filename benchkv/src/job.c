@@ -8,9 +8,9 @@
 
 #include "audit.h"
 #include "base/clock.h"
+#include "base/underhca.h"
 #include "daemon.h"
 #include "gather.h"
-#include "hca.h"
 #include "meet.h"
 #include "node.h"
 #include "plan.h"
@@ -127,7 +127,7 @@ static int report(struct job *j, struct result *daemons)
 {
 	struct report r = {.node = &j->node,
 		.measured = j->measured.write_ns > 0 ? &j->measured : NULL,
-		.software_hca = hca_is_software(),
+		.software_hca = underhca_is_software(),
 		.time = j->time,
 		.hosts = (const char(*)[HOST_NAME_SIZE])j->hosts,
 		.runs = j->runs,

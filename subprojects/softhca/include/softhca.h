@@ -80,9 +80,10 @@ int softhca_fabric_info(struct softhca_fabric_info *out);
 
 /*
  * softhca_step() - with SOFTHCA_MODE=step, executes all that this process has posted and
- * serves its timers that are due. Nothing is executed otherwise.
+ * serves its timers that are due. Nothing is executed otherwise. In chaos mode it makes some steps
+ * of what is pending, at random, and at least one if there is any. sched_yield() does the same.
  *
- * Return: the number of queues that had something to do; -ENODEV without a device;
+ * Return: the number of queues, or steps, that had something to do; -ENODEV without a device;
  * -EPERM in another mode.
  */
 int softhca_step(void);
