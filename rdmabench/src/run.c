@@ -275,5 +275,5 @@ void side_run(struct side *s)
 				sched_yield();
 		}
 	}
-	side_take_events(s);
+	side_take_injected(s);
 }
