@@ -129,10 +129,13 @@ static int change_qps(struct control *c)
 
 void control_tend(struct control *c, const struct latrec_clock *clock)
 {
-	uint64_t now = latrec_clock_now(clock);
+	uint64_t now;
 	int err;
 
-	if (c->kind == CONTROL_NONE || now < c->due_ns)
+	if (c->kind == CONTROL_NONE)
+		return;
+	now = latrec_clock_now(clock);
+	if (now < c->due_ns)
 		return;
 	err = c->kind == CONTROL_MR ? change_region(c) : change_qps(c);
 	c->due_ns = latrec_clock_now(clock);

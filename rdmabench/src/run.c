@@ -258,7 +258,6 @@ void side_run(struct side *s)
 
 		if (!done)
 			control_tend(&s->control, &s->clock);
-
 		progress += (uint32_t)mlx5dvl_send_poll(s->scq, 64, flow_on_sent, s);
 		progress +=
 			(uint32_t)mlx5dvl_mono_poll(s->rcq, (int)s->t.recv_batch, flow_on_recv, s);
