@@ -140,6 +140,8 @@ static const struct input inputs[] = {
 	{"credit beyond 32 bits", 0, 0, (1ull << 32 | 1) * WIRE_BLOCK, 1, 0, {{0}}},
 
 	{"no block", 0, 0, 0, 0, 0, {{0}}},
+	{"no block, and a message", 0, 0, 0, 0, 1, {ASKS}},
+	{"no block, and two messages", 0, 0, 0, 0, 2, {ASKS, ASKS}},
 	{"more blocks than a ring", 0, 0, 0, BLOCKS + 1, 0, {{0}}},
 	{"every bit of the immediate", 0, 0, 0, UINT32_MAX, 0, {{0}}},
 	{"a marker up to the ring's end", ALL, 0, 0, BLOCKS, WIRE_WRAP, {{0}}},
@@ -197,6 +199,19 @@ static void one_rule_at_a_time(void)
 }
 
 static const struct input nothing = {"nothing", ALL, 0, 0, 1, 0, {{0}}};
+
+/* The message would be beyond the ring. */
+static void no_batch_crosses_the_end(void)
+{
+	const struct input two = {"", 0, 0, 0, 2, 1, {ASKS}};
+
+	rig_open(&rig);
+	for (uint32_t i = 0; i < BLOCKS - 1; i++)
+		CHECK_EQ(feed(&rig, &nothing), 0);
+	CHECK_EQ(feed(&rig, &two), -EPROTO);
+	CHECK_EQ(rig.ch.stats.requests, 0);
+	chan_fini(&rig.ch);
+}
 
 /* Positions that a peer's batches tell never go back; one that a READ brought is no news
  * when it is older. */
@@ -312,6 +327,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(one_rule_at_a_time),
 		TEST(calls_with_a_time_limit),
+		TEST(no_batch_crosses_the_end),
 		TEST(positions_grow),
 		TEST(a_late_duplicate),
 		TEST(what_is_held_is_not_overwritten),
