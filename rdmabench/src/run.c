@@ -264,10 +264,10 @@ void side_run(struct side *s)
 		mlx5dvl_srq_refill(s->srq);
 		if (progress)
 			wait_reset(&w);
-		if (++round % LOOK_ROUNDS && (progress || !done))
+		if (++round % LOOK_ROUNDS && (progress || (!done && !s->t.sleeps)))
 			continue;
 		over = tend_peers(s, done);
-		if (!progress && wait_step(&w)) {
+		if (!progress && (s->t.sleeps || wait_step(&w))) {
 			if (done || s->t.sleeps)
 				sleep_on(s);
 			else
