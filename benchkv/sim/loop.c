@@ -245,11 +245,6 @@ static void flush(struct daemon *d)
 		d->dirty[i - go] = d->loads[i].ep;
 }
 
-static uint32_t bucket_of(uint32_t n)
-{
-	return n < 2 ? n : n <= 10 ? 2 : n <= 100 ? 3 : 4;
-}
-
 static void trace(struct daemon *d)
 {
 	struct sim *s = d->rank->sim;

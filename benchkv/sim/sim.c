@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "job.h"
 
+#define ADAPTIVE_MOST 65 /* polls of adaptive-budget in a loop */
+
 /* The time that a request can lie in a calendar, or a daemon be away from it. */
 static uint64_t calendar_span(const struct sim_config *c)
 {
@@ -16,8 +18,8 @@ static uint64_t calendar_span(const struct sim_config *c)
 		work = inflight * 4 * (m->cqe_ns + m->write_ns);
 	work += inflight * 4 *
 		(m->request_ns + m->incoming_ns + m->response_ns + m->local_ns + m->client_ns);
-	return (uint64_t)(work + 2 * m->reply_ns + m->reply_jitter_ns + 4 * m->loop_ns +
-			  2 * m->poll_ns) +
+	work += (c->control.n + 2) * m->poll_ns + ADAPTIVE_MOST * m->repoll_ns;
+	return (uint64_t)(work + 2 * m->reply_ns + m->reply_jitter_ns + 4 * m->loop_ns) +
 	       c->stagger_ns * c->ranks;
 }
 
@@ -136,7 +138,7 @@ static void add_counts(struct counts *sum, const struct counts *c)
 	sum->responses += c->responses;
 	sum->writes += c->writes;
 	sum->messages += c->messages;
-	for (int i = 0; i < SIM_BUCKETS; i++)
+	for (int i = 0; i < BUCKETS; i++)
 		sum->bucket[i] += c->bucket[i];
 }
 
@@ -168,7 +170,7 @@ static struct sim_result result_of(struct sim *s)
 		.p50_us = (double)latrec_hist_quantile(&s->latency, 0.5) / 1e3,
 		.p99_us = (double)latrec_hist_quantile(&s->latency, 0.99) / 1e3,
 	};
-	for (int i = 0; i < SIM_BUCKETS; i++)
+	for (int i = 0; i < BUCKETS; i++)
 		r.bucket[i] = ratio((double)sum.bucket[i], (double)sum.loops);
 	return r;
 }

@@ -95,17 +95,29 @@ void control_derive(struct control_spec *spec, double round_trip, double write, 
 void control_explain(const struct control_spec *spec, const struct control_origin *origin,
 	char *text, size_t size)
 {
+	double window = origin->write_ns > 0 ? 1.15 * origin->round_trip_ns / origin->write_ns : 0;
+
 	if (spec->kind != CONTROL_AUTO || !spec->derive)
 		snprintf(text, size, "as given");
 	else if (!(origin->write_ns > 0))
 		snprintf(text, size, "%s", origin->source);
 	else
 		snprintf(text, size,
-			"K = 1.15 x %.0f ns / %.0f ns = %.1f within 2 to 12; B = %.0f ns / %.0f ns = "
+			"K = 1.15 x %.0f ns / %.0f ns = %.1f within 2 to 12%s; B = %.0f ns / %.0f ns = "
 			"%.1f but at least 8; %s",
-			origin->round_trip_ns, origin->write_ns,
-			1.15 * origin->round_trip_ns / origin->write_ns, origin->write_ns,
-			origin->message_ns, origin->write_ns / origin->message_ns, origin->source);
+			origin->round_trip_ns, origin->write_ns, window,
+			spec->window < clamp(window, 2, 12) ? " and less for few calls under way" :
+							      "",
+			origin->write_ns, origin->message_ns, origin->write_ns / origin->message_ns,
+			origin->source);
+}
+
+void control_share(struct control_spec *spec, double under_way)
+{
+	uint32_t most = clamp(1.5 * sqrt(under_way), 5, MAX_NUMBER);
+
+	if (spec->kind == CONTROL_AUTO && spec->derive && spec->window > most)
+		spec->window = most;
 }
 
 void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX])

@@ -83,6 +83,12 @@ struct control_origin {
 void control_explain(const struct control_spec *spec, const struct control_origin *origin,
 	char *text, size_t size);
 
+/*
+ * Of auto without numbers: a context that can have few calls under way at all fills fewer WRITEs.
+ * K is at most 1.5 times the square root of their number, but not less than 5 for that.
+ */
+void control_share(struct control_spec *spec, double under_way);
+
 /* The text with every number in it. */
 void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX]);
 

@@ -219,6 +219,7 @@ static int derive_control(struct job *j, const char *device, struct hello *mine)
 	} else {
 		err = derive_from_device(j, mine, device);
 	}
+	control_share(spec, (double)j->o->clients * j->o->queue_depth / j->o->net_daemons);
 	mine->window = spec->window;
 	mine->full = spec->full;
 	return err;

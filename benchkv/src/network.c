@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bucket.h"
 #include "daemon.h"
 
 #define FORWARD_MAX 256 /* requests that wait for one worker; more wait in copyrpc */
@@ -228,11 +229,6 @@ static bool may_forward(const struct daemon *d)
 	return true;
 }
 
-static uint32_t batch_size(uint32_t messages)
-{
-	return messages < 2 ? messages : messages <= 10 ? 2 : messages <= 100 ? 3 : 4;
-}
-
 uint64_t network_completions(const struct network *net)
 {
 	struct copyrpc_stats s;
@@ -261,7 +257,7 @@ static void poll_as_controlled(struct daemon *d)
 	if (unlikely(net->control.log))
 		note_polls(&net->control, p);
 	d->stats.polls += p->polls;
-	d->stats.batch[batch_size(p->messages)]++;
+	d->stats.batch[bucket_of(p->messages)]++;
 }
 
 uint32_t network_poll(struct daemon *d)

@@ -3,8 +3,9 @@
 
 #include <stdlib.h>
 
+#include "base/underhca.h"
+
 #include "check.h"
-#include "hca.h"
 #include "node.h"
 
 /* Of this rank: its daemons' and its clients'. */
@@ -56,7 +57,7 @@ static const char *why_device(const struct node *n)
 		return "one rank needs none";
 	if (n->o->device)
 		return "as given";
-	return hca_is_software() ? "there is no mlx5 device: the first one of the software HCA" :
+	return underhca_is_software() ? "there is no mlx5 device: the first one of the software HCA" :
 				   "the first mlx5 device";
 }
 

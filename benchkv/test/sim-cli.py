@@ -71,6 +71,7 @@ refuses("No such file", "--trace", "/nonexistent/x")
 full = subprocess.run(f"{SIM} {' '.join(SHORT)} --json - >/dev/full", shell=True,
                       capture_output=True, text=True)
 assert full.returncode == 1 and "space" in full.stderr, full
+sim("--np", "2", "--qd", "1", "--control", "budget:500", "--init", "low") # is away for long
 short = json.loads(sim("--control", "none", "--init", "low", "--disturb", "0", "--json", "-").stdout)
 long = json.loads(sim("--control", "none", "--init", "low", "--disturb", "500", "--json", "-").stdout)
 assert short["mops"] > 3 * long["mops"], (short, long)

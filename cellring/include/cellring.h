@@ -67,7 +67,7 @@
 extern "C" {
 #endif
 
-#define CELLRING_ABI 2 /* raised when the layout of the ring or a struct changes */
+#define CELLRING_ABI 3 /* raised when the layout of the ring or a struct changes */
 
 #define CELLRING_LINE 64u
 #define CELLRING_BURST 8u /* maximum number of messages in a burst */
@@ -154,6 +154,20 @@ static inline uint32_t cellring_limit(uint32_t in_flight)
 }
 
 /*
+ * The size of a burst of calls. in_flight: as above. in_a_row: how many calls the user makes one
+ * after the other, without a poll in between. The poll that follows publishes them anyway, and none
+ * of them is answered before, so up to eight of them go together.
+ */
+static inline uint32_t cellring_call_limit(uint32_t in_flight, uint32_t in_a_row)
+{
+	uint32_t limit = cellring_limit(in_flight);
+
+	if (limit == 1 || in_a_row <= limit)
+		return limit;
+	return in_a_row < CELLRING_BURST ? in_a_row : CELLRING_BURST;
+}
+
+/*
  * Plans a ring. payload: bytes of the longest payload, at most CELLRING_LENGTH_MAX. in_flight:
  * maximum number of messages in flight, 1 to 2^24 - 1. messages: number of messages in full bursts
  * for which the ring has room, if that is more than it needs for in_flight bursts of one message.
@@ -164,7 +178,7 @@ static inline struct cellring_plan cellring_plan(uint32_t payload, uint32_t in_f
 	struct cellring_plan p;
 
 	p.stride = ((uint32_t)sizeof(struct cellring_message) + payload + 7) & ~7u;
-	p.most = p.stride > CELLRING_STAGED ? 1 : cellring_limit(in_flight);
+	p.most = p.stride > CELLRING_STAGED || in_flight < CELLRING_FEW ? 1 : CELLRING_BURST;
 	p.cell = (p.most * p.stride + CELLRING_LINE - 1) & ~(CELLRING_LINE - 1);
 	p.cells = messages / p.most > in_flight ? messages / p.most : in_flight + 1;
 	return p;
@@ -321,6 +335,18 @@ CELLRING_INLINE uint64_t cellring_look(const struct cellring_cursor *c)
 	uint64_t head = __atomic_load_n(&m->head, __ATOMIC_ACQUIRE);
 
 	return CELLRING_LAP(head) == c->lap ? head : 0;
+}
+
+/*
+ * Prefetches the other lines of the cell. A consumer that waits for this ring calls it after a look
+ * that has found nothing. The producer takes these lines away when it writes the burst, so they
+ * come back together with the line of the first head instead of one transfer later. Until then they
+ * are in the cache, so the prefetches cost little.
+ */
+CELLRING_INLINE void cellring_await(const struct cellring_cursor *c)
+{
+	for (uint32_t i = CELLRING_LINE; i < c->cell; i += CELLRING_LINE)
+		__builtin_prefetch(c->slot + i);
 }
 
 /* Whether there is a message. */

@@ -77,6 +77,17 @@ static void limits(void)
 		CHECK_EQ(cellring_limit(t[i].in_flight), t[i].limit);
 }
 
+/* Calls that are made in a row go together, unless so few are in flight that each goes alone. */
+static void call_limits(void)
+{
+	static const struct {
+		uint32_t in_flight, in_a_row, limit;
+	} t[] = {{7, 7, 1}, {8, 0, 2}, {8, 2, 2}, {8, 3, 3}, {8, 8, 8}, {16, 16, 8}, {99, 1, 8}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++)
+		CHECK_EQ(cellring_call_limit(t[i].in_flight, t[i].in_a_row), t[i].limit);
+}
+
 static void plans_have_room(void)
 {
 	uint64_t seed = test_seed();
@@ -97,6 +108,8 @@ static void plans_have_room(void)
 	}
 	CHECK_EQ(cellring_plan(120, 32, 0).most, 8); /* the longest message that is collected */
 	CHECK_EQ(cellring_plan(121, 32, 0).most, 1);
+	CHECK_EQ(cellring_plan(120, 8, 0).most, 8);
+	CHECK_EQ(cellring_plan(120, 7, 0).most, 1);
 }
 
 /* ---- messages ---- */
@@ -122,8 +135,8 @@ static void layout_is_as_documented(void)
 
 	rig_init(8, 8, 16);
 	CHECK_EQ(rig.plan.stride, 16);
-	CHECK_EQ(rig.plan.cell, 64);
-	CHECK(cellring_burst_open(&rig.burst, &rig.out, 8)); /* a cell holds two */
+	CHECK_EQ(rig.plan.cell, 128);
+	CHECK(cellring_burst_open(&rig.burst, &rig.out, 2));
 	CHECK_EQ(cellring_burst_add(&rig.burst, 1, "ax", 2), 0);
 	CHECK_EQ(cellring_burst_add(&rig.burst, 2, "b", 1), 1);
 	CHECK(!cellring_ready(&rig.in));
@@ -131,7 +144,7 @@ static void layout_is_as_documented(void)
 	CHECK_EQ(memcmp(rig.in.begin, first, sizeof(first)), 0);
 	CHECK_EQ(memcmp(rig.in.begin + 16, second, sizeof(second)), 0);
 	cellring_put(&rig.out, 3, NULL, 0);
-	CHECK_EQ(memcmp(rig.in.begin + 64, alone, sizeof(alone)), 0);
+	CHECK_EQ(memcmp(rig.in.begin + 128, alone, sizeof(alone)), 0);
 }
 
 /*
@@ -275,12 +288,12 @@ static void first_line_is_stored_last(void)
 static void impossible_counts_are_refused(void)
 {
 	rig_init(24, 16, 0);
-	CHECK_EQ(rig.plan.most, 4);
+	CHECK_EQ(rig.plan.most, 8);
 	for (uint32_t count = 0; count < 16; count++) {
 		struct cellring_cursor before = rig.in, c = rig.in;
 		uint32_t got = cellring_arrive(&c, CELLRING_HEAD(1, count, 1));
 
-		CHECK_EQ(got, count >= 1 && count <= 4 ? count : 0);
+		CHECK_EQ(got, count >= 1 && count <= 8 ? count : 0);
 		if (!got)
 			CHECK_EQ(memcmp(&c, &before, sizeof(c)), 0);
 		else
@@ -322,6 +335,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(limits),
+		TEST(call_limits),
 		TEST(plans_have_room),
 		TEST(head_has_its_fields),
 		TEST(layout_is_as_documented),

@@ -181,6 +181,8 @@ def moderation():
         assert sent > t["depth"] * t["qp_num"] and o["mismatches"] == 0 and o["errors"] == 0 and t["cq_mod"] == 100, o
         per = min(100, t["depth"] - t["depth"] % t["send_batch"])
         assert o["latency_ns"]["samples"] <= sent / (per // t["send_batch"] * t["send_batch"]) + t["qp_num"], o
+        if args == ["-D", ".1"]:  # the last ones, whose end is waited for otherwise, have no latency
+            assert o["latency_ns"]["samples"] * 100 <= sent, o
         if t["iterations"]:
             assert sent == 1000 * t["qp_num"] and o["latency_ns"]["samples"] > 0, o
 
@@ -203,18 +205,18 @@ def sleeps():
 def control():
     """Verbs of the control path, and requests that must fail, do not disturb the traffic; they are counted and timed."""
     for kind in ("mr", "qp", "modify", "rkey", "lkey"):
-        o = report("--fork", "--check", "-n", 4000, "--request", "w_1_100,s_1_200", "-b", "--control", kind, "--control-every", 200)
+        o = report("--fork", "--check", "-n", 1000, "--request", "w_1_100,s_1_200", "-b", "--control", kind, "--control-every", 200)
         c = o["control"]
         assert c["kind"] == kind and c["count"] > 0 and c["errors"] == 0 and c["max_ns"] >= c["p50_ns"] > 0, o
-        assert o["mismatches"] == 0 and o["errors"] == 0 and not o["events"] and o["sent"]["messages"] == 4000, o
+        assert o["mismatches"] == 0 and o["errors"] == 0 and not o["events"] and o["sent"]["messages"] == 1000, o
     assert "control" not in report("--fork", "-n", 10)
-    out = run("--fork", "-n", 2000, "--control", "mr", "--control-every", 100).stdout
+    out = run("--fork", "-n", 1000, "--control", "mr", "--control-every", 100).stdout
     assert "mr: " in out and "0 failed" in out, out
     # What cannot be done is an error, and said.
-    o = report("--fork", "-n", 4000, "-s", 64, "--op", "s", "--control", "rkey", "--control-every", 100, status=1,
+    o = report("--fork", "-n", 1000, "-s", 64, "--op", "s", "--control", "rkey", "--control-every", 100, status=1,
                env={"SOFTHCA_FAULTS": "opcode=write count=0 action=error syndrome=remote_op"})
     assert o["control"]["errors"] == o["control"]["count"] > 0 and o["control"]["first_error"] < 0, o
-    assert o["errors"] == 0 and o["sent"]["messages"] == 4000, o
+    assert o["errors"] == 0 and o["sent"]["messages"] == 1000, o
 
 
 def devices():

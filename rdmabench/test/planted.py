@@ -5,7 +5,7 @@
     planted.py RDMABENCH SOFTHCA-RUN
 
 The long form (SOAK) compares annealing with random search over 30 seeds; the short form looks whether annealing climbs to
-the corner where three of the five properties that matter are searched.
+the corner where two of the five properties that matter are searched: one point in 13, so that noise cannot keep it away.
 """
 import concurrent.futures
 import json
@@ -43,7 +43,7 @@ def tries_of(tmp, method, seed):
 
 
 def climbs(tmp):
-    fixed = ["0.qp_num=4", "0.tx_depth=256", "0.qp_type=RC", "0.request0.op=w", "0.bidirectional=0"]
+    fixed = ["0.qp_num=4", "0.tx_depth=256", "0.send_batch=64", "0.qp_type=RC", "0.request0.op=w", "0.bidirectional=0"]
     o = search(tmp, "anneal", 1, 100, "--anomalies", "1", "--no-features", fixed=fixed)
     assert o["failures"] == 0 and len(o["anomalies"]) == 1, o
     found = o["anomalies"][0]
@@ -51,7 +51,6 @@ def climbs(tmp):
     traffic = found["point"]["Traffics"][0]
     # Near what the HCA has planted.
     assert traffic["requests"][0]["size"] >= 4096 and traffic["requests"][0]["places"] >= 2, traffic
-    assert traffic["client"]["send_batch"] >= 8, traffic
     return f"after {found['try'] + 1} tries"
 
 

@@ -36,7 +36,7 @@ PROGRAMS = {
 
 # Archives that are built once and never installed: directories they may include from. Nothing that
 # is installed may include from theirs.
-HARNESSES = {"bench": {"base", "latrec"}}
+HARNESSES = {"bench": {"base", "cellring", "latrec"}}
 
 # What a program may need besides, where it was found when the program was built.
 OPTIONAL = {"libucp.so.0"}
