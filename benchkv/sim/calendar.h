@@ -15,8 +15,13 @@
 #define CALENDAR_NS 32u
 #define CALENDAR_NONE UINT32_MAX
 
+struct bucket {
+	uint32_t first, last; /* of an empty one: undefined */
+};
+
 struct calendar {
-	uint32_t *first, *last; /* by bucket */
+	struct bucket *buckets;
+	uint64_t *full; /* a bit for each bucket that is not empty */
 	uint32_t *next; /* by slot; shared by the calendars of a rank */
 	uint64_t from; /* bucket number: all before are empty for good */
 	uint64_t mask;
@@ -31,19 +36,30 @@ static inline int calendar_init(struct calendar *c, uint64_t span_ns, uint32_t *
 	while (n < span_ns / CALENDAR_NS + 2)
 		n *= 2;
 	*c = (struct calendar){.next = next, .mask = n - 1};
-	c->first = malloc(n * sizeof(*c->first));
-	c->last = malloc(n * sizeof(*c->last));
-	if (!c->first || !c->last)
-		return -ENOMEM;
-	for (uint64_t i = 0; i < n; i++)
-		c->first[i] = CALENDAR_NONE;
-	return 0;
+	c->buckets = malloc(n * sizeof(*c->buckets));
+	c->full = calloc(n / 64, sizeof(*c->full));
+	return c->buckets && c->full ? 0 : -ENOMEM;
 }
 
 static inline void calendar_fini(struct calendar *c)
 {
-	free(c->first);
-	free(c->last);
+	free(c->buckets);
+	free(c->full);
+}
+
+/* The first bucket from `from` on that is not empty, or end. Looks at 64 at a time. */
+static inline uint64_t calendar_seek(const struct calendar *c, uint64_t from, uint64_t end)
+{
+	while (from < end) {
+		uint64_t word = c->full[(from & c->mask) / 64] >> (from % 64);
+
+		if (word) {
+			from += (uint64_t)__builtin_ctzll(word);
+			return from < end ? from : end;
+		}
+		from += 64 - from % 64;
+	}
+	return end;
 }
 
 /* A slot is visible from the end of the bucket of ns on; not before what is taken already. */
@@ -57,45 +73,42 @@ static inline void calendar_put(struct calendar *c, uint32_t slot, uint64_t ns)
 	assert(b - c->from <= c->mask);
 	i = b & c->mask;
 	c->next[slot] = CALENDAR_NONE;
-	if (c->first[i] == CALENDAR_NONE)
-		c->first[i] = slot;
+	if (c->full[i / 64] >> (i % 64) & 1)
+		c->next[c->buckets[i].last] = slot;
 	else
-		c->next[c->last[i]] = slot;
-	c->last[i] = slot;
+		c->buckets[i].first = slot;
+	c->buckets[i].last = slot;
+	c->full[i / 64] |= 1ull << (i % 64);
 	c->waiting++;
 }
 
 /* Takes one that is visible at ns, or CALENDAR_NONE. */
 static inline uint32_t calendar_take(struct calendar *c, uint64_t ns)
 {
-	uint64_t end = ns / CALENDAR_NS;
+	uint64_t end = ns / CALENDAR_NS, i;
+	uint32_t slot;
 
-	if (!c->waiting) {
-		c->from = end > c->from ? end : c->from;
+	if (end <= c->from)
 		return CALENDAR_NONE;
-	}
-	for (; c->from < end; c->from++) {
-		uint32_t *first = &c->first[c->from & c->mask];
-		uint32_t slot = *first;
-
-		if (slot != CALENDAR_NONE) {
-			*first = c->next[slot];
-			c->waiting--;
-			return slot;
-		}
-	}
-	return CALENDAR_NONE;
+	c->from = c->waiting ? calendar_seek(c, c->from, end) : end;
+	if (c->from == end)
+		return CALENDAR_NONE;
+	i = c->from & c->mask;
+	slot = c->buckets[i].first;
+	c->buckets[i].first = c->next[slot];
+	if (c->next[slot] == CALENDAR_NONE)
+		c->full[i / 64] &= ~(1ull << (i % 64));
+	c->waiting--;
+	return slot;
 }
 
 /* When the next one becomes visible, looking no further than until_ns. */
 static inline uint64_t calendar_next(const struct calendar *c, uint64_t until_ns)
 {
 	uint64_t end = until_ns / CALENDAR_NS;
+	uint64_t b = c->waiting ? calendar_seek(c, c->from, end) : end;
 
-	for (uint64_t b = c->from; c->waiting && b < end; b++)
-		if (c->first[b & c->mask] != CALENDAR_NONE)
-			return (b + 1) * CALENDAR_NS;
-	return until_ns;
+	return b < end ? (b + 1) * CALENDAR_NS : until_ns;
 }
 
 #endif

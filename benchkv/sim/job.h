@@ -11,7 +11,7 @@
 /* What a daemon counts after the warm-up. */
 struct counts {
 	uint64_t loops, loop_ns, responses, writes, messages;
-	uint64_t bucket[SIM_BUCKETS];
+	uint64_t bucket[BUCKETS];
 };
 
 /* A daemon and its context. */
@@ -43,21 +43,26 @@ struct rank {
 	uint32_t inflight; /* calls without a response */
 	uint64_t inflight_at, inflight_sum; /* integral over time, after the warm-up */
 	struct daemon *daemons;
-	/* By slot: client * depth + i. */
-	uint32_t *dest;
-	uint64_t *start; /* when the client made the request */
-	uint64_t *called; /* when the daemon took it, if it is for another rank */
-	uint32_t *word; /* of the control, which goes with it then */
-	uint32_t *next;
+	struct slot *slots; /* client * depth + i */
+	uint32_t *next; /* of the calendars, by slot */
 	uint64_t *client_free; /* by client */
+};
+
+/* A client's place for one request. */
+struct slot {
+	uint64_t start; /* when the client made the request */
+	uint64_t called; /* when the daemon took it, if it is for another rank */
+	uint32_t dest, client;
+	uint32_t word; /* of the control, which goes with the call */
 };
 
 struct sim {
 	const struct sim_config *c;
 	struct machine m;
+	struct machine_costs costs;
 	struct rank *ranks;
 	struct daemon *daemons; /* of all ranks */
-	struct daemon **order; /* heap by daemon.now */
+	struct timeline order; /* the next step of each daemon */
 	uint32_t n_daemons;
 	uint64_t random, end, traced;
 	uint64_t ahead; /* nothing that is done now reaches another rank's CQ earlier */
@@ -86,6 +91,8 @@ static inline struct daemon *rank_owner(struct rank *r, uint32_t peer, uint32_t 
 {
 	uint32_t d = r->sim->c->daemons;
 
+	if (d == 1)
+		return r->daemons;
 	return &r->daemons[peer == r->index ? slot % d : (r->index + peer) % d];
 }
 

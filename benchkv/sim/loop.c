@@ -20,12 +20,13 @@ static bool counting(const struct sim *s, uint64_t ns)
 static void request_next(struct rank *r, uint32_t slot, uint64_t ns)
 {
 	struct sim *s = r->sim;
-	uint64_t *free_at = &r->client_free[slot / s->c->depth];
+	struct slot *request = &r->slots[slot];
+	uint64_t *free_at = &r->client_free[request->client];
 	uint32_t dest = sim_draw_below(s, s->c->ranks);
 
-	*free_at = (*free_at > ns ? *free_at : ns) + (uint64_t)s->m.client_ns;
-	r->dest[slot] = dest;
-	r->start[slot] = *free_at;
+	*free_at = (*free_at > ns ? *free_at : ns) + s->costs.client;
+	request->dest = dest;
+	request->start = *free_at;
 	calendar_put(&rank_owner(r, dest, slot)->requests, slot,
 		*free_at + (uint64_t)(s->m.reply_ns / 2));
 }
@@ -38,7 +39,7 @@ static void reply_client(struct rank *r, uint32_t slot, uint64_t ns)
 
 	if (counting(s, seen) && seen < s->end) {
 		s->ops++;
-		latrec_hist_record(&s->latency, seen - r->start[slot]);
+		latrec_hist_record(&s->latency, seen - r->slots[slot].start);
 	}
 	request_next(r, slot, seen);
 }
@@ -104,27 +105,27 @@ static void take_message(struct daemon *d, uint32_t from, uint32_t message)
 	uint32_t slot = message & ~WIRE_RESPONSE;
 
 	if (message & WIRE_RESPONSE) {
-		d->now += (uint64_t)s->m.response_ns;
+		d->now += s->costs.response;
 		d->polls.responses++;
 		d->eps[from].pending--;
-		d->rtt_sum += d->now - d->rank->called[slot];
+		d->rtt_sum += d->now - d->rank->slots[slot].called;
 		rank_count_inflight(d->rank, d->now, -1);
 		d->under_way--;
 		reply(d, slot);
 	} else {
-		d->now += (uint64_t)s->m.incoming_ns;
-		control_heard(&d->control, from, s->ranks[from].word[slot]);
+		d->now += s->costs.incoming;
+		control_heard(&d->control, from, s->ranks[from].slots[slot].word);
 		gather(d, from, slot | WIRE_RESPONSE);
 	}
 }
 
-static void take_write(struct daemon *d, const struct arrival *a)
+static void take_write(struct daemon *d, const struct event *a)
 {
 	struct sim *s = d->rank->sim;
 	struct daemon *peer = rank_owner(&s->ranks[a->from], d->rank->index, 0);
 	struct endpoint *theirs = &peer->eps[d->rank->index];
 
-	d->now += (uint64_t)s->m.cqe_ns;
+	d->now += s->costs.cqe;
 	d->polls.cqes++;
 	d->eps[a->from].received++;
 	d->eps[a->from].consumed = a->consumed;
@@ -142,7 +143,7 @@ static bool poll_once(struct daemon *d)
 {
 	struct sim *s = d->rank->sim;
 	uint64_t until = d->now + s->ahead;
-	struct arrival a;
+	struct event a;
 
 	while (d->now < until) {
 		if (!wire_receive(&s->m, &d->nic, d->now, &a)) {
@@ -163,17 +164,17 @@ static uint32_t take_requests(struct daemon *d)
 	uint32_t slot, n = 0;
 
 	for (; (slot = calendar_take(&d->requests, d->loop_began)) != CALENDAR_NONE; n++) {
-		uint32_t dest = r->dest[slot];
+		uint32_t dest = r->slots[slot].dest;
 
 		if (dest == r->index) {
-			d->now += (uint64_t)s->m.local_ns;
+			d->now += s->costs.local;
 			reply_client(r, slot, d->now);
 		} else {
-			d->now += (uint64_t)s->m.request_ns;
+			d->now += s->costs.request;
 			rank_count_inflight(r, d->now, 1);
 			d->under_way++;
-			r->called[slot] = d->now;
-			r->word[slot] = control_word(&d->control, dest);
+			r->slots[slot].called = d->now;
+			r->slots[slot].word = control_word(&d->control, dest);
 			gather(d, dest, slot);
 		}
 	}
@@ -187,7 +188,7 @@ static void post(struct daemon *d, uint32_t peer, uint32_t most)
 	struct daemon *to = rank_owner(&s->ranks[peer], d->rank->index, 0);
 	uint32_t before = e->tail - e->posted;
 
-	d->now += (uint64_t)s->m.write_ns;
+	d->now += s->costs.write;
 	if (wire_post(&s->m, &d->nic, d->rank->index, e, &to->nic, most, d->now))
 		s->error = -ENOMEM;
 	if (counting(s, d->now)) {
@@ -244,11 +245,6 @@ static void flush(struct daemon *d)
 		d->dirty[i - go] = d->loads[i].ep;
 }
 
-static uint32_t bucket_of(uint32_t n)
-{
-	return n < 2 ? n : n <= 10 ? 2 : n <= 100 ? 3 : 4;
-}
-
 static void trace(struct daemon *d)
 {
 	struct sim *s = d->rank->sim;
@@ -271,7 +267,7 @@ static void end_loop(struct daemon *d)
 
 	d->now += (uint64_t)(s->m.loop_ns * (1 + jitter));
 	if (control_counts(&d->control))
-		little_count(&d->control.little, d->now, d->under_way, d->polls.responses);
+		control_count(&d->control, d->now, d->under_way, d->polls.responses);
 	if (control_observes(&d->control)) {
 		struct adaptive_loop seen = {.cqes = d->polls.cqes,
 			.loop_us = (double)(d->now - d->loop_began) / 1e3};
@@ -335,7 +331,9 @@ void daemon_step(struct daemon *d)
 		return;
 	if (control_poll_again(&d->control, &d->polls)) {
 		d->at = AT_POLL;
-		d->now += (uint64_t)(control_observes(&d->control) ? s->m.repoll_ns : s->m.poll_ns);
+		if (s->m.poll_flushes > 0 && !control_observes(&d->control) && d->n_dirty)
+			flush(d);
+		d->now += control_observes(&d->control) ? s->costs.repoll : s->costs.poll;
 		return;
 	}
 	d->at = AT_LOOP;

@@ -27,6 +27,7 @@ static const struct machine built_in = {
 	.loop_ns = 465,
 	.loop_jitter = 0.1,
 	.poll_ns = 1000,
+	.poll_flushes = 1,
 	.repoll_ns = 60,
 	.reply_ns = 250,
 	.reply_jitter_ns = 200,
@@ -55,6 +56,7 @@ const struct machine_key machine_keys[] = {
 	KEY(loop_ns, COLLAPSED),
 	KEY(loop_jitter, "assumed"),
 	KEY(poll_ns, "published: a full poll takes about 1 us"),
+	KEY(poll_flushes, "hypothesis, see README.md"),
 	KEY(repoll_ns, "assumed: the receive CQ alone"),
 	KEY(reply_ns, LINES),
 	KEY(reply_jitter_ns, LINES),
@@ -160,6 +162,19 @@ double machine_round_trip_ns(const struct machine *m)
 double machine_message_ns(const struct machine *m)
 {
 	return (m->request_ns + m->incoming_ns + m->response_ns) / 2;
+}
+
+struct machine_costs machine_costs(const struct machine *m)
+{
+	return (struct machine_costs){.request = (uint64_t)m->request_ns,
+		.incoming = (uint64_t)m->incoming_ns,
+		.response = (uint64_t)m->response_ns,
+		.local = (uint64_t)m->local_ns,
+		.cqe = (uint64_t)m->cqe_ns,
+		.write = (uint64_t)m->write_ns,
+		.poll = (uint64_t)m->poll_ns,
+		.repoll = (uint64_t)m->repoll_ns,
+		.client = (uint64_t)m->client_ns};
 }
 
 void machine_from_measured(struct machine *m, double round_trip_ns, double write_ns,

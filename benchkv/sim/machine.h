@@ -7,6 +7,7 @@
 #ifndef BENCHKV_SIM_MACHINE_H
 #define BENCHKV_SIM_MACHINE_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 struct machine {
@@ -26,12 +27,19 @@ struct machine {
 	double loop_ns; /* per loop, whatever it finds */
 	double loop_jitter; /* of that, as a share: uniform in 1 +- loop_jitter */
 	double poll_ns; /* a poll more within the loop, with all that belongs to one */
+	double poll_flushes; /* 1: what a poll more has gathered is flushed before the next one */
 	double repoll_ns; /* a look more at the receive CQ alone */
 	/* Clients. */
 	double reply_ns; /* from the daemon's reply to the client that looks at it */
 	double reply_jitter_ns; /* on top, uniform from 0 */
 	double client_ns; /* from a reply to the next request; a client does one at a time */
 };
+
+/* The CPU times of a machine in whole nanoseconds: what is added up in every loop. */
+struct machine_costs {
+	uint64_t request, incoming, response, local, cqe, write, poll, repoll, client;
+};
+struct machine_costs machine_costs(const struct machine *m);
 
 /* One parameter: its name, where it is, and where its default comes from. */
 struct machine_key {

@@ -44,10 +44,12 @@ int main(int argc, char **argv)
 	sim_options(argc, argv, &o);
 	json = open_output(o.json);
 	o.config.trace = open_output(o.trace);
+	o.config.hgrm = open_output(o.hgrm);
 	err = commands[o.command](&o, json);
 	if (err)
 		fprintf(stderr, "benchkv-sim: %s\n", strerror(-err));
 	err |= close_output(o.config.trace, o.trace);
+	err |= close_output(o.config.hgrm, o.hgrm);
 	err |= close_output(json, o.json);
 	err |= close_output(stdout, "standard output");
 	return err ? 1 : 0;

@@ -30,13 +30,15 @@ static const char usage[] =
 	"  --daemons N          daemons that share a rank's endpoints (1 to 64; 1)\n"
 	"  --control C          of batching, as benchkv's (auto)\n"
 	"  --machine M          hdr100, cx7, or a JSON file (hdr100)\n"
-	"  --init high|low      all requests at once, or 1 ms with a WRITE per message (high)\n"
+	"  --init high|low      all requests at once, or then a WRITE per message for a while (high)\n"
+	"  --disturb US         how long that is (1000)\n"
 	"  --stagger US         first requests for rank r come r x US later (0)\n"
 	"  --warmup MS          not counted (3)\n"
 	"  --duration MS        counted (10)\n"
 	"  --seed N             (1)\n"
 	"  --trace FILE         CSV of rank 0, a line every --trace-step\n"
 	"  --trace-step US      (10; 0: every loop)\n"
+	"  --hgrm FILE          percentiles of the latency in microseconds, as HdrHistogram\n"
 	"  --json FILE          one JSON object per job; - is standard output\n"
 	"  --help, --version\n"
 	"\n"
@@ -50,12 +52,14 @@ enum {
 	OPT_CONTROL,
 	OPT_MACHINE,
 	OPT_INIT,
+	OPT_DISTURB,
 	OPT_STAGGER,
 	OPT_WARMUP,
 	OPT_DURATION,
 	OPT_SEED,
 	OPT_TRACE,
 	OPT_TRACE_STEP,
+	OPT_HGRM,
 	OPT_JSON,
 	OPT_HELP,
 	OPT_VERSION,
@@ -69,12 +73,14 @@ static const struct option longs[] = {
 	{"control", required_argument, NULL, OPT_CONTROL},
 	{"machine", required_argument, NULL, OPT_MACHINE},
 	{"init", required_argument, NULL, OPT_INIT},
+	{"disturb", required_argument, NULL, OPT_DISTURB},
 	{"stagger", required_argument, NULL, OPT_STAGGER},
 	{"warmup", required_argument, NULL, OPT_WARMUP},
 	{"duration", required_argument, NULL, OPT_DURATION},
 	{"seed", required_argument, NULL, OPT_SEED},
 	{"trace", required_argument, NULL, OPT_TRACE},
 	{"trace-step", required_argument, NULL, OPT_TRACE_STEP},
+	{"hgrm", required_argument, NULL, OPT_HGRM},
 	{"json", required_argument, NULL, OPT_JSON},
 	{"help", no_argument, NULL, OPT_HELP},
 	{"version", no_argument, NULL, OPT_VERSION},
@@ -126,6 +132,8 @@ static int config_option(int opt, const struct arg *a, struct sim_config *c)
 		return machine_option(a, &c->machine);
 	case OPT_INIT:
 		return arg_either(a, "low", "high", &c->collapsed);
+	case OPT_DISTURB:
+		return arg_time(a, 0, 1e6, (double)NSEC_PER_USEC, &c->collapsed_ns);
 	case OPT_STAGGER:
 		return arg_time(a, 0, 1000, (double)NSEC_PER_USEC, &c->stagger_ns);
 	case OPT_WARMUP:
@@ -146,6 +154,8 @@ static int option(void *options, int opt, const struct arg *a)
 		return control_option(a, o);
 	case OPT_TRACE:
 		return arg_text(a, "a file name", &o->trace);
+	case OPT_HGRM:
+		return arg_text(a, "a file name", &o->hgrm);
 	case OPT_JSON:
 		return arg_text(a, "a file name, or -", &o->json);
 	case OPT_HELP:
@@ -191,6 +201,10 @@ static int parse(int argc, char **argv, struct sim_options *o, char *why, size_t
 	if (first < 0)
 		return first;
 	err = parse_command(argc, argv, first, &o->command, why, size);
+	if (!err && o->command != SIM_RUN && (o->trace || o->hgrm)) {
+		snprintf(why, size, "--trace and --hgrm: give them with run");
+		return -EINVAL;
+	}
 	if (!err && (uint64_t)c->clients * c->depth > MAX_SLOTS) {
 		snprintf(why, size, "--clients x --qd: give at most %u requests in flight",
 			MAX_SLOTS);

@@ -13,7 +13,7 @@ struct sim_options {
 	enum sim_command command;
 	struct sim_config config;
 	bool control_given; /* the map shows this one; otherwise several */
-	const char *trace; /* file, or NULL */
+	const char *trace, *hgrm; /* files, or NULL; of run */
 	const char *json; /* file, - for standard output, or NULL */
 };
 

@@ -38,11 +38,14 @@ static int write_object(const struct sim_config *c, const struct sim_result *r, 
 	return err;
 }
 
-int output_job(const struct sim_config *c, FILE *json, struct sim_result *r_p)
+int output_job(const struct sim_config *config, FILE *json, struct sim_result *r_p)
 {
-	int err = sim_run(c, r_p);
+	struct sim_config c = *config;
+	int err;
 
-	return err || !json ? err : write_object(c, r_p, json);
+	control_share(&c.control, (double)c.clients * c.depth / c.daemons);
+	err = sim_run(&c, r_p);
+	return err || !json ? err : write_object(&c, r_p, json);
 }
 
 int output_run(const struct sim_options *o, FILE *json)

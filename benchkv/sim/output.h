@@ -10,7 +10,7 @@ int output_run(const struct sim_options *o, FILE *json);
 int output_table(const struct sim_options *o, FILE *json);
 int output_map(const struct sim_options *o, FILE *json);
 
-/* Runs a job and writes its object. */
-int output_job(const struct sim_config *c, FILE *json, struct sim_result *r_p);
+/* Runs a job and writes its object. auto without numbers gets those of that job. */
+int output_job(const struct sim_config *config, FILE *json, struct sim_result *r_p);
 
 #endif

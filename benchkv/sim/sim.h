@@ -19,10 +19,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "bucket.h"
 #include "control.h"
 #include "machine.h"
-
-#define SIM_BUCKETS 5 /* of responses per loop: 0, 1, 2 to 10, 11 to 100, more */
 
 struct sim_config {
 	struct machine machine;
@@ -32,6 +31,7 @@ struct sim_config {
 	uint64_t collapsed_ns, warmup_ns, duration_ns;
 	uint64_t stagger_ns; /* the first requests for rank r come r times that later */
 	uint64_t seed;
+	FILE *hgrm; /* percentiles of the latency, or NULL */
 	FILE *trace; /* CSV of rank 0, or NULL */
 	uint64_t trace_ns; /* a line each */
 };
@@ -46,7 +46,7 @@ struct sim_result {
 	double messages_per_write;
 	double writes_per_s; /* of a rank */
 	double p50_us, p99_us; /* from a request to the client's look at the reply */
-	double bucket[SIM_BUCKETS]; /* shares of the loops */
+	double bucket[BUCKETS]; /* shares of the loops, by responses */
 };
 
 /* 0, -EINVAL (a size of 0), -ENOMEM. */

@@ -27,6 +27,10 @@ def row(backend, np):
     return json.dumps({"backend": backend, "np": np, "ops_per_s_spread": spread}) + "\n"
 
 
+def cell(control, np, qd, init, mops):
+    return json.dumps({"control": control, "np": np, "qd": qd, "init": init, "mops": mops}) + "\n"
+
+
 def drawn(kind, args, titles):
     out = pathlib.Path(tmp, kind)
     subprocess.run([PLOT, kind, out, *args], check=True)
@@ -43,11 +47,14 @@ if not shutil.which("gnuplot"):
 with tempfile.TemporaryDirectory() as tmp:
     files = {"a.json": row("meta", 2) + row("meta", 1), "b.json": row("direct", 2), "c.hgrm": HGRM,
              "trace.0": TRACE}
+    files["map.json"] = "".join(cell(c, n, q, i, n * (1 + (i == "high"))) for c in ("none", "auto:10,9")
+                                for n in (2, 4) for q in (1, 32) for i in ("low", "high"))
     for name, text in files.items():
         pathlib.Path(tmp, name).write_text(text)
     drawn("throughput", [f"{tmp}/a.json", f"{tmp}/b.json"], ["meta", "direct", "ranks"])
     drawn("latency", [f"one={tmp}/c.hgrm", f"{tmp}/c.hgrm"], ["one", "c.hgrm", "percentile"])
     drawn("outstanding", [f"{tmp}/trace.0"], ["daemon 0: outstanding", "daemon 2: waiting"])
+    drawn("map", [f"{tmp}/map.json"], ["none, from low", "none, from high", "auto:10,9, from low", "depth 1", "depth 32"])
 for bad in [], ["throughput"], ["pie", "x", "y"]:
     if not subprocess.run([PLOT, *bad], capture_output=True).returncode:
         sys.exit(f"accepted: {bad}")

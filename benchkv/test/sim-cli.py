@@ -40,6 +40,12 @@ with tempfile.TemporaryDirectory() as scratch:
     lines = trace.read_text().splitlines()
     assert lines[0].startswith("time_us,outstanding") and len(lines) > 100
     assert all(len(line.split(",")) == 8 for line in lines)
+    hgrm = pathlib.Path(scratch) / "h"
+    job = json.loads(sim(*SHORT, "--hgrm", str(hgrm), "--json", "-").stdout)
+    rows = [line.split() for line in hgrm.read_text().splitlines() if line.strip()[:1].isdigit()]
+    median = next(float(r[0]) for r in rows if float(r[1]) >= 0.5)
+    assert abs(median - job["p50_us"]) <= 0.01 * median, (median, job)
+    assert "Mean" in hgrm.read_text()
     machine.write_text('{"send_ns": 5000, "recv_ns": 5000}')
     slow = json.loads(sim(*SHORT, "--machine", str(machine), "--json", "-").stdout)
     assert slow["mops"] < one["mops"] / 2
@@ -57,8 +63,15 @@ refuses("--duration", "--duration", "0")
 refuses("--duration", "--duration", "-1")
 refuses("requests in flight", "--clients", "1024", "--qd", "4096")
 refuses("command", "walk")
+refuses("with run", "table", "--hgrm", "x")
+refuses("with run", "map", "--trace", "x")
+refuses("--disturb", "--disturb", "-1")
 refuses("argument", "run", "more")
 refuses("No such file", "--trace", "/nonexistent/x")
 full = subprocess.run(f"{SIM} {' '.join(SHORT)} --json - >/dev/full", shell=True,
                       capture_output=True, text=True)
 assert full.returncode == 1 and "space" in full.stderr, full
+sim("--np", "2", "--qd", "1", "--control", "budget:500", "--init", "low") # is away for long
+short = json.loads(sim("--control", "none", "--init", "low", "--disturb", "0", "--json", "-").stdout)
+long = json.loads(sim("--control", "none", "--init", "low", "--disturb", "500", "--json", "-").stdout)
+assert short["mops"] > 3 * long["mops"], (short, long)

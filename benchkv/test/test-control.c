@@ -23,7 +23,7 @@ static void parses(void)
 		"auto:1,", "auto:0,1", "auto:1,2,3", "adaptive", "adaptive-budget:3", "threshold",
 		"threshold:4", "threshold:4,", "threshold:0,4", "threshold:4,4,4", "hold", "hold:0",
 		"hold:1,2", "adaptive-hold:1", "little:1"};
-	static const char *const good[][2] = {{"none", "none"}, {"budget:16", "budget:16"},
+	static const char *const good[][2] = {{"none", "none"}, {"budget:16", "budget:16"}, {"budget:65536", "budget:65536"},
 		{"threshold:8,16", "threshold:8,16"}, {"hold:10", "hold:10"},
 		{"adaptive-hold", "adaptive-hold"}, {"adaptive-budget", "adaptive-budget"},
 		{"little", "little"}, {"auto", "auto:10,9"}, {"auto:3,70", "auto:3,70"}};
@@ -56,6 +56,29 @@ static void derives_from_the_machine(void)
 	CHECK(spec.derive);
 	CHECK_EQ(control_parse("auto:10,9", &spec), 0);
 	CHECK(!spec.derive);
+}
+
+/* K for few calls under way: 1.5 of the root, from 5 on; what was given is kept. */
+static void few_calls_narrow_the_window(void)
+{
+	static const struct {
+		double under_way;
+		uint32_t window;
+	} cases[] = {{1, 5}, {11.5, 5}, {16, 6}, {23, 7}, {46, 10}, {1472, 10}};
+	struct control_spec spec;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		CHECK_EQ(control_parse("auto", &spec), 0);
+		control_share(&spec, cases[i].under_way);
+		CHECK_EQ(spec.window, cases[i].window);
+		CHECK_EQ(control_parse("auto:10,9", &spec), 0);
+		control_share(&spec, cases[i].under_way);
+		CHECK_EQ(spec.window, 10);
+	}
+	CHECK_EQ(control_parse("auto", &spec), 0);
+	spec.window = 2;
+	control_share(&spec, 46);
+	CHECK_EQ(spec.window, 2);
 }
 
 /* Polls of one loop when the i-th poll brings arrivals[i] responses. */
@@ -393,6 +416,7 @@ int main(int argc, char **argv)
 		TEST(answered_calls_count_as_consumed),
 		TEST(parses),
 		TEST(derives_from_the_machine),
+		TEST(few_calls_narrow_the_window),
 		TEST(budget_polls),
 		TEST(threshold_polls),
 		TEST(adaptive_polls),

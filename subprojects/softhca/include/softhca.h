@@ -46,7 +46,8 @@ struct softhca_counters {
 	uint64_t errors; /* work requests that ended in error (flushes not counted) */
 	uint64_t flushes; /* work requests flushed */
 	uint64_t violations; /* of strict mode's rules */
-	uint64_t late_placed; /* WRITEs that the network held back, and that arrived then */
+	uint64_t late_held; /* WRITEs that the network held back */
+	uint64_t late_placed; /* of these, that arrived after their sender had given them up */
 	uint64_t late_lost; /* the same, but their receiver did not receive any more */
 	uint64_t wqes[SOFTHCA_OPCODES];
 	uint64_t bytes[SOFTHCA_OPCODES];

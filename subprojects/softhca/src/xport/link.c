@@ -38,10 +38,10 @@ static uint64_t transmit(const struct qp *qp, const struct wqe *w)
 	bool read = w->opcode >= OP_READ;
 	uint64_t *idle = &arena()->rails[rail].link_free[read ? INBOUND : OUTBOUND];
 	uint64_t now = link_clock(), busy = w->length * 8000 / r->rate_mbps;
+	uint64_t gap = *idle < now ? now - *idle : 0;
 
-	if (*idle < now)
-		*idle = now;
-	*idle += busy + pause_for(qp, w, busy);
+	*idle += gap;
+	*idle += busy + pause_for(qp, w, busy, gap);
 	return *idle + (read ? 2ull : 1ull) * r->latency_ns;
 }
 

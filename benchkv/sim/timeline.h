@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Events in the order of their times; those of the same time in the order in which they were put.
+ * A ring of buckets, in each of which the events form a sorted list, with a bit for each that is
+ * not empty. What is too far ahead for the ring stands in its last bucket and is put again when
+ * that comes up, and is then behind others of its time. Putting and taking cost the same
+ * however many there are, if `span_ns` is about the time from the first one to the last.
+ */
+#ifndef BENCHKV_SIM_TIMELINE_H
+#define BENCHKV_SIM_TIMELINE_H
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define TIMELINE_BUCKETS 1024u /* a power of two, of at least 64 */
+#define TIMELINE_NONE UINT32_MAX
+
+/* A WRITE that arrives at the receiving server, or the next step of a daemon. */
+struct event {
+	uint64_t ns;
+	uint32_t next;
+	uint32_t from; /* the rank that sent it, or the daemon */
+	uint32_t messages;
+	uint32_t consumed; /* what its metadata says */
+};
+
+struct timeline {
+	struct event *events; /* those that are put, and a list of free ones */
+	uint32_t size, free, n;
+	uint32_t shift; /* a bucket is 1 << shift ns */
+	uint64_t from; /* bucket number: none before it has any */
+	uint64_t full[TIMELINE_BUCKETS / 64];
+	uint32_t first[TIMELINE_BUCKETS];
+};
+
+static inline void timeline_init(struct timeline *t, uint64_t span_ns)
+{
+	*t = (struct timeline){.free = TIMELINE_NONE};
+	while (span_ns >> t->shift > TIMELINE_BUCKETS)
+		t->shift++;
+}
+
+static inline void timeline_fini(struct timeline *t)
+{
+	free(t->events);
+}
+
+/* More free ones. 0 or -ENOMEM. */
+int timeline_grow(struct timeline *t);
+
+/* Puts an event that has its place in events. */
+static inline void timeline_insert(struct timeline *t, uint32_t id)
+{
+	struct event *e = &t->events[id];
+	uint64_t b = e->ns >> t->shift;
+	uint32_t i, *link;
+
+	if (b < t->from)
+		t->from = b;
+	if (b - t->from >= TIMELINE_BUCKETS)
+		b = t->from + TIMELINE_BUCKETS - 1;
+	i = (uint32_t)(b % TIMELINE_BUCKETS);
+	link = &t->first[i];
+	if (!(t->full[i / 64] >> (i % 64) & 1)) {
+		*link = TIMELINE_NONE;
+		t->full[i / 64] |= 1ull << (i % 64);
+	}
+	while (*link != TIMELINE_NONE && t->events[*link].ns <= e->ns)
+		link = &t->events[*link].next;
+	e->next = *link;
+	*link = id;
+}
+
+/* Copies an event into it. 0 or -ENOMEM. */
+static inline int timeline_put(struct timeline *t, const struct event *e)
+{
+	uint32_t id;
+
+	if (t->free == TIMELINE_NONE && timeline_grow(t))
+		return -ENOMEM;
+	if (!t->n++)
+		t->from = e->ns >> t->shift;
+	id = t->free;
+	t->free = t->events[id].next;
+	t->events[id] = *e;
+	timeline_insert(t, id);
+	return 0;
+}
+
+/* Out of its bucket, which it is the first one of. */
+static inline uint32_t timeline_remove(struct timeline *t, uint32_t i)
+{
+	uint32_t id = t->first[i];
+
+	t->first[i] = t->events[id].next;
+	if (t->first[i] == TIMELINE_NONE)
+		t->full[i / 64] &= ~(1ull << (i % 64));
+	return id;
+}
+
+/* The first event, or NULL. Its bucket is t->from then. */
+static inline const struct event *timeline_first(struct timeline *t)
+{
+	if (!t->n)
+		return NULL;
+	for (;;) {
+		uint32_t i = (uint32_t)(t->from % TIMELINE_BUCKETS);
+		uint64_t word = t->full[i / 64] >> (i % 64);
+		const struct event *e;
+
+		if (!word) {
+			t->from += 64 - i % 64;
+			continue;
+		}
+		t->from += (uint64_t)__builtin_ctzll(word);
+		i = (uint32_t)(t->from % TIMELINE_BUCKETS);
+		e = &t->events[t->first[i]];
+		if (e->ns >> t->shift == t->from)
+			return e;
+		timeline_insert(t, timeline_remove(t, i));
+	}
+}
+
+/* Takes the first one, which there is: timeline_first() has said so. */
+static inline struct event timeline_take(struct timeline *t)
+{
+	uint32_t id = timeline_remove(t, (uint32_t)(t->from % TIMELINE_BUCKETS));
+	struct event e = t->events[id];
+
+	t->events[id].next = t->free;
+	t->free = id;
+	t->n--;
+	return e;
+}
+
+#endif
