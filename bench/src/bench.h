@@ -8,7 +8,7 @@
 
 #include "rpcbench.h"
 
-#define RPCBENCH_IMPLS 5
+#define RPCBENCH_IMPLS 6 /* two layers, four peers */
 #define RPCBENCH_LIST 16 /* numbers that an option takes */
 
 struct rpcbench_list {

@@ -106,7 +106,7 @@ static void rpcbench_peers_pick(struct rpcbench_bench *b, const char *arg)
 	}
 	if (!all && strcmp(arg, "none") && known != named)
 		rpcbench_die("--peer names a peer that is not built in",
-			"give all, none, or some of ck,dpdk,dpdk-burst");
+			"give all, none, or some of bare,ck,dpdk,dpdk-burst");
 }
 
 static void rpcbench_usage(const char *name)
@@ -119,7 +119,8 @@ static void rpcbench_usage(const char *name)
 	       "  --seconds S         for each queue depth (3)\n"
 	       "  --req-size B        bytes, 16 to 56, a multiple of 8 (32)\n"
 	       "  --resp-size B       the same (16)\n"
-	       "  --peer LIST         ck, dpdk, dpdk-burst; all that are built in; none (all)\n"
+	       "  --peer LIST         bare, ck, dpdk, dpdk-burst; none; all that are built in (all)\n"
+	       "                      bare: the rings of shmipc and flux without ids and checks\n"
 	       "  --peer-slots N      in the peers' rings, at least (four for each call, 64)\n"
 	       "  --wake N            also measure N calls that find the server asleep (0)\n"
 	       "  --json FILE         one object per line; - is standard output\n"

@@ -52,6 +52,7 @@ int rpcbench_peer_setup(const struct rpcbench_config *cfg, struct rpcbench_serve
 }
 
 const struct rpcbench_impl *const rpcbench_peers[] = {
+	&rpcbench_bare,
 #ifdef RPCBENCH_CK
 	&rpcbench_ck,
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The peers of the shared-memory benches: rings that one can install.
+ * The peers of the shared-memory benches: rings that one can install, and our own ring without
+ * what a layer adds to it.
  *
+ *	bare        cellring without ids, tokens and checks: the floor of shmipc and flux
  *	ck          ck_ring, one entry at a time
  *	dpdk        rte_ring, single enqueue, burst dequeue
  *	dpdk-burst  rte_ring, bursts on both sides, at most 16 responses per poll
@@ -54,7 +56,7 @@ struct rpcbench_peer {
 	uint32_t turn; /* request ring that gives the next request */
 };
 
-extern const struct rpcbench_impl rpcbench_ck, rpcbench_dpdk, rpcbench_dpdk_burst;
+extern const struct rpcbench_impl rpcbench_bare, rpcbench_ck, rpcbench_dpdk, rpcbench_dpdk_burst;
 
 /* What setup() and teardown() of a peer do, but for the rings themselves. */
 int rpcbench_peer_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,

@@ -11,7 +11,7 @@
 /* What a daemon counts after the warm-up. */
 struct counts {
 	uint64_t loops, loop_ns, responses, writes, messages;
-	uint64_t bucket[SIM_BUCKETS];
+	uint64_t bucket[BUCKETS];
 };
 
 /* A daemon and its context. */

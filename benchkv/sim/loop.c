@@ -245,11 +245,6 @@ static void flush(struct daemon *d)
 		d->dirty[i - go] = d->loads[i].ep;
 }
 
-static uint32_t bucket_of(uint32_t n)
-{
-	return n < 2 ? n : n <= 10 ? 2 : n <= 100 ? 3 : 4;
-}
-
 static void trace(struct daemon *d)
 {
 	struct sim *s = d->rank->sim;
@@ -272,7 +267,7 @@ static void end_loop(struct daemon *d)
 
 	d->now += (uint64_t)(s->m.loop_ns * (1 + jitter));
 	if (control_counts(&d->control))
-		little_count(&d->control.little, d->now, d->under_way, d->polls.responses);
+		control_count(&d->control, d->now, d->under_way, d->polls.responses);
 	if (control_observes(&d->control)) {
 		struct adaptive_loop seen = {.cqes = d->polls.cqes,
 			.loop_us = (double)(d->now - d->loop_began) / 1e3};

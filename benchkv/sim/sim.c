@@ -138,7 +138,7 @@ static void add_counts(struct counts *sum, const struct counts *c)
 	sum->responses += c->responses;
 	sum->writes += c->writes;
 	sum->messages += c->messages;
-	for (int i = 0; i < SIM_BUCKETS; i++)
+	for (int i = 0; i < BUCKETS; i++)
 		sum->bucket[i] += c->bucket[i];
 }
 
@@ -170,7 +170,7 @@ static struct sim_result result_of(struct sim *s)
 		.p50_us = (double)latrec_hist_quantile(&s->latency, 0.5) / 1e3,
 		.p99_us = (double)latrec_hist_quantile(&s->latency, 0.99) / 1e3,
 	};
-	for (int i = 0; i < SIM_BUCKETS; i++)
+	for (int i = 0; i < BUCKETS; i++)
 		r.bucket[i] = ratio((double)sum.bucket[i], (double)sum.loops);
 	return r;
 }

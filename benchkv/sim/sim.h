@@ -19,10 +19,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "bucket.h"
 #include "control.h"
 #include "machine.h"
-
-#define SIM_BUCKETS 5 /* of responses per loop: 0, 1, 2 to 10, 11 to 100, more */
 
 struct sim_config {
 	struct machine machine;
@@ -47,7 +46,7 @@ struct sim_result {
 	double messages_per_write;
 	double writes_per_s; /* of a rank */
 	double p50_us, p99_us; /* from a request to the client's look at the reply */
-	double bucket[SIM_BUCKETS]; /* shares of the loops */
+	double bucket[BUCKETS]; /* shares of the loops, by responses */
 };
 
 /* 0, -EINVAL (a size of 0), -ENOMEM. */

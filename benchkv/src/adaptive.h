@@ -26,6 +26,18 @@ struct adaptive_loop {
 	double rtt_us; /* mean of the calls that ended in it; 0: none did, the last one stands */
 };
 
+/* Why u was set. */
+enum adaptive_why {
+	ADAPTIVE_LEFT, /* it was not */
+	ADAPTIVE_SHORT, /* loops are short */
+	ADAPTIVE_EMPTY, /* loops are empty */
+	ADAPTIVE_LONG, /* loops are long, and few are empty */
+	ADAPTIVE_COLLAPSED,
+	ADAPTIVE_FIRST, /* half of the identification begins */
+	ADAPTIVE_SECOND,
+	ADAPTIVE_IDENTIFIED,
+};
+
 struct adaptive {
 	uint32_t u; /* polls more than one */
 	uint32_t u_max, step_up, step_down;
@@ -40,6 +52,7 @@ struct adaptive {
 	uint64_t sum_cqes, sum_empty; /* of this half */
 	double b0, e0, r0, b1, e1; /* means of the halves; r0 in us */
 	double db_du, de_du; /* what follows: completions, and empty loops, per poll */
+	enum adaptive_why why; /* the last time; for whoever has reset it */
 };
 
 void adaptive_init(struct adaptive *a);

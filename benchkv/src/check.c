@@ -5,6 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+uint64_t check_bytes(uint32_t writers, uint32_t depth)
+{
+	const struct checker *c = NULL;
+
+	return pow2_ceil(depth) * sizeof(*c->slots) + STREAM_PERIOD * sizeof(*c->due) +
+	       history_bytes(writers);
+}
+
 int check_init(struct checker *c, const struct history_attr *attr, uint32_t rank, uint32_t depth)
 {
 	uint32_t slots = (uint32_t)pow2_ceil(depth);

@@ -72,6 +72,9 @@ struct checker {
 int check_init(struct checker *c, const struct history_attr *attr, uint32_t rank, uint32_t depth);
 void check_fini(struct checker *c);
 
+/* The memory of one. */
+uint64_t check_bytes(uint32_t writers, uint32_t depth);
+
 /* Counts from zero again, for this run; what was written and read stays known. */
 void check_restart(struct checker *c, uint32_t run);
 

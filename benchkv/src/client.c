@@ -232,26 +232,35 @@ static struct awaited find_awaited(const struct client *c)
 	return a;
 }
 
+/* Less than a second. */
+static void sleep_for(uint64_t ns)
+{
+	const struct timespec t = {.tv_nsec = (long)ns};
+
+	nanosleep(&t, NULL);
+}
+
 /*
- * Sleeps until operation `next` is due, but only for a moment, on the connection itself if only
- * one has something to bring.
+ * Sleeps until operation `next` is due, but not longer than until the next look at the clock, on the
+ * connection itself if only one has something to bring. With replies on several ways it
+ * naps and looks.
  */
 static void rest(struct client *c, uint64_t next)
 {
-	struct timespec nap = {.tv_nsec = (long)c->node->nap_ns};
 	struct awaited a = find_awaited(c);
 	uint64_t now = clock_ns(), due = due_ns(c, next);
 	bool open = check_open_count(&c->check) < c->node->o->queue_depth && due > c->now_ns;
 	uint64_t idle = !open ? SLEEP_NS : due > now ? due - now : 0;
+	uint64_t sleep_ns = idle < SLEEP_NS ? idle / 2 : SLEEP_NS;
 
 	if (idle < 2 * c->node->nap_ns)
 		sched_yield();
 	else if (a.ways == 1 && a.ipc)
-		shmipc_client_wait(a.ipc, idle < SLEEP_NS ? idle / 2 : SLEEP_NS);
+		shmipc_client_wait(a.ipc, sleep_ns);
 	else if (a.ways == 1 && a.ring)
-		delegrpc_client_wait(a.ring, idle < SLEEP_NS ? idle / 2 : SLEEP_NS);
+		delegrpc_client_wait(a.ring, sleep_ns);
 	else
-		nanosleep(&nap, NULL);
+		sleep_for(a.ways || !open ? c->node->nap_ns : sleep_ns);
 }
 
 /* Operations from next on that were due before the end, and will not be made. */

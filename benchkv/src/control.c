@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compiler.h"
+
 /*
  * By the simulator, which has a table. WINDOW is about 1.15 round trips of a lone call, the
  * daemons' loops included, in units of the time that a NIC context needs per WRITE (4.9 us,
@@ -88,6 +90,26 @@ void control_derive(struct control_spec *spec, double round_trip, double write, 
 {
 	spec->window = clamp(1.15 * round_trip / write, 2, 12);
 	spec->full = clamp(write / message, 8, MAX_NUMBER);
+}
+
+void control_explain(const struct control_spec *spec, const struct control_origin *origin,
+	char *text, size_t size)
+{
+	double window = origin->write_ns > 0 ? 1.15 * origin->round_trip_ns / origin->write_ns : 0;
+
+	if (spec->kind != CONTROL_AUTO || !spec->derive)
+		snprintf(text, size, "as given");
+	else if (!(origin->write_ns > 0))
+		snprintf(text, size, "%s", origin->source);
+	else
+		snprintf(text, size,
+			"K = 1.15 x %.0f ns / %.0f ns = %.1f within 2 to 12%s; B = %.0f ns / %.0f ns = "
+			"%.1f but at least 8; %s",
+			origin->round_trip_ns, origin->write_ns, window,
+			spec->window < clamp(window, 2, 12) ? " and less for few calls under way" :
+							      "",
+			origin->write_ns, origin->message_ns, origin->write_ns / origin->message_ns,
+			origin->source);
 }
 
 void control_share(struct control_spec *spec, double under_way)
@@ -224,99 +246,147 @@ static void swap(struct control_load *loads, size_t to, size_t from)
 	loads[from] = l;
 }
 
-/* Those that need not wait; *taken_p: how many of them have calls. */
-static size_t take_free(const struct control *c, struct control_load *loads, size_t n,
-	uint32_t *taken_p)
-{
-	size_t go = 0;
+/* A selection under way: [0, go) of loads may go. */
+struct selection {
+	struct control *c;
+	struct control_load *loads;
+	size_t n, go;
+	uint32_t taken; /* WRITEs with calls among those that go */
+	uint64_t now_ns; /* 0: not asked yet */
+};
 
-	for (size_t i = 0; i < n; i++) {
-		if (loads[i].replies || loads[i].calls >= c->spec.full) {
-			*taken_p += loads[i].calls != 0;
-			swap(loads, go++, i);
-		}
+/* Writes down what becomes of a load, if somebody asks. */
+static void note(const struct selection *s, const struct control_load *load, uint32_t unconsumed,
+	enum decision_reason why)
+{
+	if (unlikely(s->c->log))
+		note_flush(s->c, load, age_ns(s->c, load, s->now_ns), unconsumed, why);
+}
+
+/* The i-th load may go. */
+static void take(struct selection *s, size_t i, enum decision_reason why)
+{
+	const struct control *c = s->c;
+
+	note(s, &s->loads[i],
+		control_counts(c) ? c->ep[s->loads[i].ep].count : c->unconsumed + s->taken, why);
+	s->taken += s->loads[i].calls != 0;
+	swap(s->loads, s->go++, i);
+}
+
+/* Those that need not wait. */
+static void take_free(struct selection *s)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		const struct control_load *l = &s->loads[i];
+
+		if (l->replies || l->calls >= s->c->spec.full)
+			take(s, i, l->replies ? BECAUSE_REPLIES : BECAUSE_FULL);
 	}
-	return go;
+}
+
+/* All the others, too. */
+static size_t take_rest(struct selection *s, enum decision_reason why)
+{
+	if (unlikely(s->c->log)) {
+		for (size_t i = s->go; i < s->n; i++)
+			take(s, i, why);
+	}
+	return s->n;
 }
 
 /* Those that have waited for too long. */
-static size_t take_overdue(const struct control *c, struct control_load *loads, size_t go, size_t n,
-	uint64_t now_ns, uint32_t *taken_p)
+static void take_overdue(struct selection *s)
 {
+	const struct control *c = s->c;
 	uint64_t most_ns = c->spec.full * AGE_UNIT_NS + c->endpoints * SPACING_NS;
 
-	for (size_t i = go; i < n; i++) {
-		if (age_ns(c, &loads[i], now_ns) >= most_ns) {
-			swap(loads, go++, i);
-			++*taken_p;
-		}
+	for (size_t i = s->go; i < s->n; i++) {
+		if (age_ns(c, &s->loads[i], s->now_ns) >= most_ns)
+			take(s, i, BECAUSE_OVERDUE);
 	}
-	return go;
 }
 
 /* As many as the window has room for. */
-static size_t take_most_urgent(struct control *c, struct control_load *loads, size_t go, size_t n,
-	uint32_t taken, uint64_t now_ns)
+static void take_most_urgent(struct selection *s)
 {
-	if (c->unconsumed + taken >= c->spec.window)
-		return go;
-	for (size_t i = go; i < n; i++)
-		c->urgency[i] = urgency_of(c, &loads[i], now_ns);
-	for (; go < n && c->unconsumed + taken < c->spec.window; taken++, go++) {
-		size_t i = most_urgent(c->urgency, go, n);
+	struct control *c = s->c;
 
-		swap(loads, go, i);
-		c->urgency[i] = c->urgency[go];
+	if (c->unconsumed + s->taken >= c->spec.window)
+		return;
+	for (size_t i = s->go; i < s->n; i++)
+		c->urgency[i] = urgency_of(c, &s->loads[i], s->now_ns);
+	while (s->go < s->n && c->unconsumed + s->taken < c->spec.window) {
+		size_t from = s->go, i = most_urgent(c->urgency, from, s->n);
+
+		take(s, i, BECAUSE_URGENT);
+		c->urgency[i] = c->urgency[from];
 	}
-	return go;
 }
 
 /* Of little: with batching on, who has calls under way waits. */
-static size_t select_acknowledged(struct control *c, struct control_load *loads, size_t n,
-	control_consumed_fn *consumed, void *arg)
+static size_t select_acknowledged(struct selection *s, control_consumed_fn *consumed, void *arg)
 {
-	uint32_t taken = 0;
-	size_t go;
+	struct control *c = s->c;
 
 	if (!c->little.batching)
-		return n;
-	go = take_free(c, loads, n, &taken);
-	for (size_t i = go; i < n; i++) {
-		uint32_t ep = loads[i].ep;
+		return take_rest(s, BECAUSE_OFF);
+	take_free(s);
+	for (size_t i = s->go; i < s->n; i++) {
+		uint32_t ep = s->loads[i].ep;
 
 		if (c->ep[ep].count)
 			forget_consumed(c, ep, consumed(arg, ep));
 		if (!c->ep[ep].count)
-			swap(loads, go++, i);
+			take(s, i, BECAUSE_CONSUMED);
+		else
+			note(s, &s->loads[i], c->ep[ep].count, BECAUSE_UNCONSUMED);
 	}
-	c->waits += go < n;
-	return go;
+	c->waits += s->go < s->n;
+	return s->go;
+}
+
+/* Of auto: those that wait now, from when on. */
+static void leave_rest(const struct selection *s)
+{
+	struct control *c = s->c;
+
+	c->waits += s->go < s->n;
+	for (size_t i = s->go; i < s->n; i++) {
+		note(s, &s->loads[i], c->unconsumed + s->taken, BECAUSE_WINDOW);
+		if (!c->ep[s->loads[i].ep].since_ns)
+			c->ep[s->loads[i].ep].since_ns = s->now_ns;
+	}
+}
+
+static size_t select_in_window(struct selection *s, control_consumed_fn *consumed,
+	control_now_fn *now, void *arg)
+{
+	struct control *c = s->c;
+
+	take_free(s);
+	if (s->go == s->n || c->unconsumed + s->taken + (s->n - s->go) <= c->spec.window)
+		return take_rest(s, BECAUSE_ROOM);
+	control_refresh(c, consumed, arg);
+	if (!s->now_ns)
+		s->now_ns = now(arg);
+	take_overdue(s);
+	take_most_urgent(s);
+	leave_rest(s);
+	return s->go;
 }
 
 size_t control_select(struct control *c, struct control_load *loads, size_t n,
 	control_consumed_fn *consumed, control_now_fn *now, void *arg)
 {
-	uint32_t taken = 0; /* WRITEs with calls among those that go */
-	uint64_t now_ns;
-	size_t go;
+	struct selection s = {.c = c, .loads = loads, .n = n};
 
-	if (c->spec.kind == CONTROL_LITTLE)
-		return select_acknowledged(c, loads, n, consumed, arg);
-	if (c->spec.kind != CONTROL_AUTO)
+	if (!control_selects(c))
 		return n;
-	go = take_free(c, loads, n, &taken);
-	if (go == n || c->unconsumed + taken + (n - go) <= c->spec.window)
-		return n;
-	control_refresh(c, consumed, arg);
-	now_ns = now(arg);
-	go = take_overdue(c, loads, go, n, now_ns, &taken);
-	go = take_most_urgent(c, loads, go, n, taken, now_ns);
-	c->waits += go < n;
-	for (size_t i = go; i < n; i++) {
-		if (!c->ep[loads[i].ep].since_ns)
-			c->ep[loads[i].ep].since_ns = now_ns;
-	}
-	return go;
+	if (unlikely(c->log))
+		s.now_ns = now(arg);
+	return control_counts(c) ? select_acknowledged(&s, consumed, arg) :
+				   select_in_window(&s, consumed, now, arg);
 }
 
 void control_sent(struct control *c, const struct control_load *load, uint64_t end)

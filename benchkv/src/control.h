@@ -37,8 +37,10 @@
 #include <stdint.h>
 
 #include "adaptive.h"
+#include "base/compiler.h"
 #include "hold.h"
 #include "little.h"
+#include "note.h"
 
 #define CONTROL_NAME_MAX 40
 
@@ -70,6 +72,16 @@ int control_parse(const char *text, struct control_spec *spec_p);
  * of a WRITE's time, at least 8.
  */
 void control_derive(struct control_spec *spec, double round_trip, double write, double message);
+
+/* What K and B of auto were derived from. */
+struct control_origin {
+	const char *source; /* in words */
+	double round_trip_ns, write_ns, message_ns; /* 0: nothing was known */
+};
+
+/* Why K and B are what they are, in a line without commas. */
+void control_explain(const struct control_spec *spec, const struct control_origin *origin,
+	char *text, size_t size);
 
 /*
  * Of auto without numbers: a context that can have few calls under way at all fills fewer WRITEs.
@@ -103,6 +115,7 @@ struct control {
 	uint32_t endpoints;
 	uint32_t unconsumed; /* WRITEs with calls that the peers have not consumed */
 	uint64_t waits; /* selections in which an endpoint had to wait */
+	struct decisions *log; /* NULL: nobody asks for the reasons */
 	struct adaptive adaptive;
 	struct hold hold;
 	struct little little;
@@ -165,7 +178,12 @@ static inline bool control_observes(const struct control *c)
 /* The end of a loop, for those that do. */
 static inline void control_loop_end(struct control *c, const struct adaptive_loop *seen)
 {
+	uint32_t u = c->adaptive.u;
+
+	c->adaptive.why = ADAPTIVE_LEFT;
 	adaptive_step(&c->adaptive, seen);
+	if (unlikely(c->log) && c->adaptive.why != ADAPTIVE_LEFT)
+		note_budget(c, u);
 }
 
 /* Are replies to local clients held? Then hold_arrived() and hold_release() decide. */
@@ -181,12 +199,23 @@ static inline bool control_selects(const struct control *c)
 }
 
 /*
- * Does it count requests? Then it is told with little_count() after each loop, and its word travels
+ * Does it count requests? Then it is told with control_count() after each loop, and its word travels
  * with each request.
  */
 static inline bool control_counts(const struct control *c)
 {
 	return c->spec.kind == CONTROL_LITTLE;
+}
+
+/* After a loop: what time it is, how many requests are under way, how many have ended in it. */
+static inline void control_count(struct control *c, uint64_t now_ns, uint32_t under_way,
+	uint32_t ended)
+{
+	uint64_t epochs = c->little.n_epochs;
+
+	little_count(&c->little, now_ns, under_way, ended);
+	if (unlikely(c->log) && c->little.n_epochs != epochs)
+		note_batching(c);
 }
 
 /* The reserved word of the next request to a rank, and that of one that says it is of this rank. */

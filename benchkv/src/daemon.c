@@ -148,6 +148,8 @@ static uint32_t run_loop(struct daemon *d)
 
 	if (control_observes(&d->net.control))
 		d->net.loop_ns = clock_ns();
+	if (unlikely(d->net.control.log))
+		d->decisions.now_ns = clock_ns();
 	if (d->trace.samples && trace_due(&d->trace, clock_ns()))
 		n = run_traced(d);
 	else if (unlikely(d->stats.loops % PHASE_SAMPLE == 0))

@@ -28,6 +28,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#include "bucket.h"
 #include "errand.h"
 #include "network.h"
 #include "node.h"
@@ -38,9 +39,6 @@
 #define PHASE_SAMPLE 64
 #define STAGE_SAMPLE 16
 
-/* 0, 1, 2 to 10, 11 to 100, more. */
-#define BATCH_SIZES 5
-
 struct daemon_stats {
 	uint64_t loops, idle_loops, sleeps;
 	uint64_t local; /* requests served for clients of this rank */
@@ -49,7 +47,7 @@ struct daemon_stats {
 	uint64_t calls, responses; /* for clients, to other ranks */
 	uint64_t stalled; /* calls that had to wait for room or credit */
 	uint64_t polls; /* of the network */
-	uint64_t batch[BATCH_SIZES]; /* loops by the messages that their polls brought */
+	uint64_t batch[BUCKETS]; /* loops by the messages that their polls brought */
 	uint64_t bad_replies; /* replies that could not be given to whom they are for */
 	/* Of one loop in PHASE_SAMPLE, if it handled something: the time in each phase. */
 	uint64_t phase_loops, phase_ns[TRACE_PHASES];
@@ -71,6 +69,7 @@ struct daemon {
 	struct network net; /* of those that do, as what follows */
 	struct errands errands;
 	struct trace trace;
+	struct decisions decisions; /* of the control, if they are asked for */
 	struct sleeper sleeper;
 	struct daemon_stats stats;
 };

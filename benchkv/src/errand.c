@@ -76,12 +76,18 @@ void errands_release(struct daemon *d, uint32_t responses)
 {
 	struct errands *e = &d->errands;
 	struct hold *hold = &d->net.control.hold;
+	uint32_t under_way = e->free.used - e->n_kept;
 	uint64_t now = clock_ns();
+	bool go;
 
 	if (responses)
 		hold_arrived(hold, responses, now);
-	if (!e->n_kept ||
-		!hold_release(hold, e->n_kept, e->kept_since_ns, now, e->free.used - e->n_kept))
+	if (!e->n_kept)
+		return;
+	go = hold_release(hold, e->n_kept, e->kept_since_ns, now, under_way);
+	if (unlikely(d->net.control.log))
+		note_hold(&d->net.control, e->n_kept, now - e->kept_since_ns, under_way, go);
+	if (!go)
 		return;
 	for (uint32_t i = 0; i < e->n_kept; i++)
 		end_errand(d, e->kept[i].errand, &e->kept[i].resp);

@@ -4,24 +4,8 @@
 #include <errno.h>
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
-#include <libgen.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
-
-#define SELF_MAX 4096
-#define RUNNER "softhca-run"
-#define SHM_LEAST (1u << 20) /* bytes: a fabric and the regions of two small ranks */
-#define MARK "BENCHKV_UNDER_SOFTHCA" /* set for the second execution */
-
-bool hca_is_software(void)
-{
-	const char *preload = getenv("LD_PRELOAD");
-
-	return preload && strstr(preload, "libsofthca");
-}
 
 static void list_names(struct ibv_device **devices, char *list, size_t size)
 {
@@ -55,76 +39,5 @@ int hca_find(const char *want, char name[HCA_NAME_MAX], char *why, int size)
 			want ? want : "auto", list);
 	if (devices)
 		ibv_free_device_list(devices);
-	return err;
-}
-
-/* The runner, beside this program: where it is installed or where it is built. */
-static void find_runner(const char *self, char *path, size_t size)
-{
-	static const char *const places[] = {RUNNER, SOFTHCA_RUN_BUILT};
-	char dir[SELF_MAX];
-
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		snprintf(dir, sizeof(dir), "%s", self);
-		if (!places[i][0])
-			continue;
-		snprintf(path, size, "%s/%s", dirname(dir), places[i]);
-		if (!access(path, X_OK))
-			return;
-	}
-	snprintf(path, size, "%s", RUNNER); /* in PATH, perhaps */
-}
-
-/*
- * The software HCA's memory is taken page by page as it is used: where there is none left, that
- * is a bus error.
- */
-static int check_room(char *why, int size)
-{
-	struct statvfs fs;
-
-	if (statvfs("/dev/shm", &fs) || (uint64_t)fs.f_bavail * fs.f_frsize >= SHM_LEAST)
-		return 0;
-	snprintf(why, (size_t)size,
-		"the software HCA needs 1 MiB of /dev/shm: remove files there, or give it a "
-		"larger size");
-	return -ENOSPC;
-}
-
-int hca_reexec(char **argv, char *why, int size)
-{
-	char self[SELF_MAX], runner[2 * SELF_MAX];
-	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	size_t argc = 0;
-	char **args;
-	int err;
-
-	if (len < 0)
-		return -errno;
-	self[len] = 0;
-	if (getenv(MARK)) {
-		snprintf(why, (size_t)size, "the software HCA shows no device");
-		return -ENODEV;
-	}
-	if (check_room(why, size))
-		return -ENOSPC;
-	find_runner(self, runner, sizeof(runner));
-	while (argv[argc])
-		argc++;
-	args = calloc(argc + 2, sizeof(char *));
-	if (!args)
-		return -ENOMEM;
-	args[0] = runner;
-	args[1] = self;
-	for (size_t i = 1; i < argc; i++)
-		args[i + 1] = argv[i];
-	setenv(MARK, "1", 1);
-	execvp(runner, args);
-	err = -errno;
-	unsetenv(MARK);
-	free((void *)args);
-	snprintf(why, (size_t)size,
-		"no mlx5 device, and the software HCA (" RUNNER ") is neither beside this "
-		"program nor in PATH: build or install it, or give --device");
 	return err;
 }

@@ -77,7 +77,9 @@ static const char daemon_options[] =
 	"                       those to rank r (0 to 1000000; 0)\n"
 	"  --machine FILE       from which auto takes K and B, instead of measuring at the start\n"
 	"                       (none)\n"
-	"  --trace FILE         what the daemons with endpoints do, every millisecond: FILE.RANK\n";
+	"  --trace FILE         what the daemons with endpoints do, every millisecond: FILE.RANK\n"
+	"                       (none)\n"
+	"  --decisions FILE     what the control has decided, and why, as CSV: FILE.RANK (none)\n";
 
 static const char other_options[] =
 	"Other\n"

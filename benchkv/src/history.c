@@ -30,6 +30,14 @@ static void number_keys(struct history *h, uint32_t *table)
 	}
 }
 
+uint64_t history_bytes(uint32_t writers)
+{
+	const struct history *h = NULL;
+
+	return STREAM_PERIOD * (sizeof(*h->keys) + sizeof(*h->id) + sizeof(*h->first)) +
+	       HISTORY_PAIRS * sizeof(*h->pairs) + writers * sizeof(*h->highest);
+}
+
 int history_init(struct history *h, const struct history_attr *attr)
 {
 	uint32_t *table = calloc((size_t)2 * STREAM_PERIOD, sizeof(*table));

@@ -90,6 +90,9 @@ struct history_attr {
 int history_init(struct history *h, const struct history_attr *attr);
 void history_fini(struct history *h);
 
+/* The memory of one. */
+uint64_t history_bytes(uint32_t writers);
+
 /* Operation i, a put, is on its way. */
 void history_put(struct history *h, uint64_t i);
 

@@ -8,24 +8,25 @@
 
 #include "audit.h"
 #include "base/clock.h"
+#include "base/underhca.h"
 #include "daemon.h"
 #include "gather.h"
-#include "hca.h"
 #include "meet.h"
 #include "node.h"
+#include "plan.h"
 #include "progress.h"
 #include "report.h"
 #include "result.h"
 #include "stop.h"
 
-#define KEY_TRACE "benchkv.trace"
+#define KEY_CSV "benchkv.csv"
 #define SLOWEST 4
 #define PATIENCE_NS (2 * NSEC_PER_SEC) /* of ranks that leave a complaint to rank 0 */
 
 /* How a rank can end besides 0 and -errno: the results are there. */
 enum {
 	UNVERIFIED = 1, /* all went well, but for an operation */
-	UNTRACED, /* a trace could not be written; said in why */
+	UNWRITTEN, /* a trace or decisions could not be written; said in why */
 };
 
 /*
@@ -126,7 +127,7 @@ static int report(struct job *j, struct result *daemons)
 {
 	struct report r = {.node = &j->node,
 		.measured = j->measured.write_ns > 0 ? &j->measured : NULL,
-		.software_hca = hca_is_software(),
+		.software_hca = underhca_is_software(),
 		.time = j->time,
 		.hosts = (const char(*)[HOST_NAME_SIZE])j->hosts,
 		.runs = j->runs,
@@ -147,48 +148,80 @@ static int report(struct job *j, struct result *daemons)
 	return UNVERIFIED;
 }
 
+/* Why the control is what it is: the first of the decisions. */
+static void write_control(const struct node *n, FILE *out)
+{
+	char name[CONTROL_NAME_MAX], why[256];
+
+	control_name(&n->control, name);
+	control_explain(&n->control, &n->origin, why, sizeof(why));
+	fprintf(out,
+		",0,1,control,,round_trip_ns=%.17g write_ns=%.17g message_ns=%.17g,\"%s\",%s\n",
+		n->origin.round_trip_ns, n->origin.write_ns, n->origin.message_ns, name, why);
+}
+
+static int write_csv(struct node *n, enum csv_file f, FILE *out)
+{
+	if (f == CSV_TRACE)
+		trace_write_names(out);
+	else
+		decisions_write_names(out);
+	if (f == CSV_DECISIONS)
+		write_control(n, out);
+	for (uint32_t i = 0; i < n->o->daemons; i++) {
+		if (f == CSV_TRACE)
+			trace_write(&n->daemons[i].trace, i, out);
+		else
+			decisions_write(&n->daemons[i].decisions, i, out);
+	}
+	return csv_close(out);
+}
+
 /*
  * Before the ranks meet again, because a full disk may not cost the results, and a rank
  * that ends with an error would end those that have not reported yet: rank 0 is told.
  */
-static int write_trace(struct job *j)
+static int write_csvs(struct job *j)
 {
-	FILE *out = j->trace;
+	for (enum csv_file f = 0; f < CSV_FILES; f++) {
+		FILE *out = j->csv[f];
 
-	j->trace = NULL;
-	trace_write_names(out);
-	for (uint32_t i = 0; i < j->o->daemons; i++)
-		trace_write(&j->node.daemons[i].trace, i, out);
-	j->trace_err = trace_close(out);
-	return launch_put(j->l, KEY_TRACE, &j->trace_err, sizeof(j->trace_err));
-}
-
-/* Rank 0, last of all. 0, or UNTRACED, and why says whose trace it is. */
-static int judge_traces(struct job *j)
-{
-	int32_t err = j->trace_err;
-	uint32_t rank = 0;
-
-	while (!err && ++rank < j->node.ranks) {
-		if (job_get_struct(j, rank, KEY_TRACE, &err, sizeof(err)))
-			err = -EPROTO;
+		j->csv[f] = NULL;
+		if (out)
+			j->csv_err[f] = write_csv(&j->node, f, out);
 	}
-	if (!err)
-		return 0;
-	job_cannot_trace(j, rank, err);
-	return UNTRACED;
+	return launch_put(j->l, KEY_CSV, j->csv_err, sizeof(j->csv_err));
 }
 
-/* Rank 0 gets everybody's results and reports. 0, UNVERIFIED, UNTRACED or -errno. */
+/* Rank 0, last of all. 0, or UNWRITTEN, and why says whose file it is. */
+static int judge_csvs(struct job *j)
+{
+	int32_t err[CSV_FILES];
+
+	memcpy(err, j->csv_err, sizeof(err));
+	for (uint32_t rank = 0; rank < j->node.ranks; rank++) {
+		if (rank && job_get_struct(j, rank, KEY_CSV, err, sizeof(err)))
+			err[0] = -EPROTO;
+		for (enum csv_file f = 0; f < CSV_FILES; f++) {
+			if (!err[f])
+				continue;
+			job_cannot_csv(j, f, rank, err[f]);
+			return UNWRITTEN;
+		}
+	}
+	return 0;
+}
+
+/* Rank 0 gets everybody's results and reports. 0, UNVERIFIED, UNWRITTEN or -errno. */
 static int conclude(struct job *j)
 {
-	bool traced = j->trace;
+	bool csv = j->csv[CSV_TRACE] || j->csv[CSV_DECISIONS];
 	struct result daemons;
 	int err = 0;
 
 	result_of_all(&j->node, &daemons);
-	if (traced)
-		err = write_trace(j);
+	if (csv)
+		err = write_csvs(j);
 	if (!err && j->node.rank)
 		err = gather_tell(&j->node, j->runs, &daemons);
 	if (!err)
@@ -201,7 +234,7 @@ static int conclude(struct job *j)
 		return err;
 	}
 	err = report(j, &daemons);
-	return err || !traced ? err : judge_traces(j);
+	return err || !csv ? err : judge_csvs(j);
 }
 
 /* ---- all of it ---- */
@@ -277,7 +310,7 @@ static int run_job(struct job *j, const char *device, const char *no_device)
 	if (err)
 		return err;
 	if (j->o->dry_run) {
-		report_plan(&j->node, stdout);
+		plan_print(&j->node, stdout);
 		return fflush(stdout) ?
 			       job_cannot_write(j, "writing to", "standard output", -errno) :
 			       0;
@@ -302,11 +335,12 @@ int job_run(const struct options *o, struct launch *l, const char *device, const
 		give_up(&j, err);
 	if (err == UNVERIFIED)
 		fprintf(stderr, "benchkv: not every operation was verified: %s\n", j.why);
-	if (err == UNTRACED)
+	if (err == UNWRITTEN)
 		fprintf(stderr, "benchkv: %s\n", j.why);
 	close_file(&j.json);
 	close_file(&j.hgrm);
-	close_file(&j.trace);
+	for (enum csv_file f = 0; f < CSV_FILES; f++)
+		close_file(&j.csv[f]);
 	topo_close(j.node.topo);
 	free(j.ranks);
 	free(j.runs);

@@ -64,19 +64,18 @@ static void begin_epoch(struct little *l)
 }
 
 /* Little's law: over both ends. */
-static double average_latency_ns(const struct little *l)
+static double average_latency_ns(const struct little_epoch *e)
 {
-	uint64_t area = l->area - l->since_area + l->peers_area;
-	uint64_t ended = l->ended - l->since_ended + l->peers_ended;
-
-	return (double)area / (double)ended;
+	return (double)(e->area + e->peers_area) / (double)(e->ended + e->peers_ended);
 }
 
 static bool choose(struct little *l)
 {
 	bool other = !l->batching, was_trial = l->trying;
+	bool known = l->latency_ns[other] > 0;
 
-	l->trying = !was_trial && (!(l->latency_ns[other] > 0) || ++l->epochs >= LITTLE_AGAIN);
+	l->trying = !was_trial && (!known || ++l->epochs >= LITTLE_AGAIN);
+	l->last.why = !l->trying ? LITTLE_LOWER : known ? LITTLE_OLD : LITTLE_UNKNOWN;
 	if (!l->trying)
 		return l->latency_ns[true] < l->latency_ns[false];
 	l->epochs = 0;
@@ -85,9 +84,16 @@ static bool choose(struct little *l)
 
 static void end_epoch(struct little *l)
 {
-	double *known = &l->latency_ns[l->batching], seen = average_latency_ns(l);
+	double *known = &l->latency_ns[l->batching], seen;
 	bool next;
 
+	l->n_epochs++;
+	l->last = (struct little_epoch){.ended = l->ended - l->since_ended,
+		.area = l->area - l->since_area,
+		.peers_ended = l->peers_ended,
+		.peers_area = l->peers_area,
+		.batching = l->batching};
+	seen = average_latency_ns(&l->last);
 	*known = *known > 0 ? (1 - LITTLE_WEIGHT) * *known + LITTLE_WEIGHT * seen : seen;
 	next = choose(l);
 	l->settling = next == l->batching ? 0 : l->under_way;

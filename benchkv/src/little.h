@@ -55,6 +55,20 @@ struct little_peer {
 	uint64_t heard_ns;
 };
 
+/* Why batching is as it is. */
+enum little_why {
+	LITTLE_LOWER, /* the lower latency */
+	LITTLE_UNKNOWN, /* not known yet */
+	LITTLE_OLD, /* not measured for long */
+};
+
+/* An epoch that has ended. */
+struct little_epoch {
+	uint64_t ended, area, peers_ended, peers_area;
+	bool batching;
+	enum little_why why; /* batching is what it is in the next one */
+};
+
 struct little {
 	bool batching;
 	uint64_t now_ns; /* of the last count */
@@ -69,6 +83,8 @@ struct little {
 	double latency_ns[2]; /* 0: not known */
 	uint32_t epochs; /* since the one not in use was tried */
 	bool trying; /* this epoch is a trial */
+	uint64_t n_epochs;
+	struct little_epoch last;
 };
 
 /* For that many other ranks: 0 or -ENOMEM. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/underhca.h"
 #include "hca.h"
 #include "measure.h"
 #include "job.h"
@@ -54,7 +55,7 @@ static int find_device(const struct options *o, char **argv, char name[HCA_NAME_
 		return err;
 	if (launch_environment_rank() <= 0)
 		fprintf(stderr, "benchkv: no mlx5 device: running under the software HCA\n");
-	return hca_reexec(argv, why, size);
+	return underhca_again(argv, SOFTHCA_RUN_BUILT, why, size);
 }
 
 int main(int argc, char **argv)

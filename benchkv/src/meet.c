@@ -10,17 +10,36 @@
 #include "job.h"
 #include "machine.h"
 
-#define HELLO_MAGIC 0x62656e63686b7605ull
+#define HELLO_MAGIC 0x62656e63686b7606ull
 #define KEY_HELLO "benchkv.hello"
 #define MEASURE_NS (15 * NSEC_PER_MSEC) /* for each of three figures, at the start */
+
+/* What K and B of auto are derived from. */
+enum basis {
+	BY_DEFAULT,
+	NOT_MEASURED,
+	FROM_FILE,
+	MEASURED,
+	BASES,
+};
+
+static const char *const bases[BASES] = {
+	[BY_DEFAULT] = "the defaults; one rank sends nothing",
+	[NOT_MEASURED] = "the defaults; a dry run does not measure as a run does",
+	[FROM_FILE] = "from the machine file",
+	[MEASURED] = "measured by rank 0",
+};
 
 /* What ranks tell each other first. */
 struct hello {
 	uint64_t magic; /* the program, and its version */
 	uint64_t options; /* options_digest() */
 	uint64_t cores; /* topo_cores_id() */
-	uint64_t json_errno, hgrm_errno, trace_errno; /* 0: it can write the file, or need not */
-	uint64_t window, full; /* K and B of auto, by rank 0 */
+	uint64_t json_errno, hgrm_errno; /* 0: it can write the file, or need not */
+	uint64_t csv_errno[CSV_FILES];
+	uint64_t window, full; /* K and B of auto, by rank 0, */
+	uint64_t basis; /* and what they are derived from */
+	double round_trip_ns, write_ns, message_ns;
 	char host[HOST_NAME_SIZE]; /* launch_host() */
 };
 
@@ -72,12 +91,13 @@ int job_cannot_hgrm(struct job *j, int err)
 	return job_cannot_write(j, "--hgrm", j->o->hgrm ? j->o->hgrm : "of rank 0", err);
 }
 
-int job_cannot_trace(struct job *j, uint32_t rank, int err)
+int job_cannot_csv(struct job *j, enum csv_file f, uint32_t rank, int err)
 {
-	char name[TRACE_NAME_MAX];
+	const char *file = csv_value(j->o, f);
+	char name[CSV_NAME_MAX];
 
-	trace_name(j->o->trace ? j->o->trace : "", rank, name);
-	return job_cannot_write(j, "--trace", name, err);
+	csv_name(file ? file : "", rank, name);
+	return job_cannot_write(j, csv_option(f), name, err);
 }
 
 static int judge(struct job *j, const struct hello *mine, const struct hello *theirs, uint32_t rank)
@@ -91,8 +111,11 @@ static int judge(struct job *j, const struct hello *mine, const struct hello *th
 		return job_refuse(j, job_cannot_json(j, -(int)theirs->json_errno));
 	if (theirs->hgrm_errno)
 		return job_refuse(j, job_cannot_hgrm(j, -(int)theirs->hgrm_errno));
-	if (theirs->trace_errno)
-		return job_refuse(j, job_cannot_trace(j, rank, -(int)theirs->trace_errno));
+	for (enum csv_file f = 0; f < CSV_FILES; f++) {
+		if (theirs->csv_errno[f])
+			return job_refuse(j,
+				job_cannot_csv(j, f, rank, -(int)theirs->csv_errno[f]));
+	}
 	j->sharers += theirs->cores == mine->cores;
 	j->index += theirs->cores == mine->cores && rank < launch_rank(j->l);
 	return 0;
@@ -113,6 +136,11 @@ static int hear(struct job *j, const struct hello *mine, uint32_t rank)
 	if (!rank) {
 		j->node.control.window = (uint32_t)theirs.window;
 		j->node.control.full = (uint32_t)theirs.full;
+		j->node.origin = (struct control_origin){
+			.source = bases[theirs.basis < BASES ? theirs.basis : BY_DEFAULT],
+			.round_trip_ns = theirs.round_trip_ns,
+			.write_ns = theirs.write_ns,
+			.message_ns = theirs.message_ns};
 	}
 	return judge(j, mine, &theirs, rank);
 }
@@ -131,33 +159,65 @@ static void open_files(struct job *j, struct hello *mine)
 		j->hgrm = fopen(j->o->hgrm, "w");
 		mine->hgrm_errno = j->hgrm ? 0 : (uint64_t)errno;
 	}
-	if (j->o->trace && !j->o->dry_run && launch_size(j->l) > 1)
-		mine->trace_errno =
-			(uint64_t)-trace_open(j->o->trace, launch_rank(j->l), &j->trace);
+	for (enum csv_file f = 0; f < CSV_FILES; f++) {
+		const char *file = csv_value(j->o, f);
+
+		if (file && !j->o->dry_run && launch_size(j->l) > 1)
+			mine->csv_errno[f] =
+				(uint64_t)-csv_open(file, launch_rank(j->l), &j->csv[f]);
+	}
+}
+
+/* K and B from what is known; *mine says it to the other ranks. */
+static void derive_from(struct job *j, struct hello *mine, enum basis basis, double round_trip_ns,
+	double write_ns, double message_ns)
+{
+	control_derive(&j->node.control, round_trip_ns, write_ns, message_ns);
+	mine->basis = basis;
+	mine->round_trip_ns = round_trip_ns;
+	mine->write_ns = write_ns;
+	mine->message_ns = message_ns;
+}
+
+static int derive_from_file(struct job *j, struct hello *mine)
+{
+	struct machine m;
+	int err = machine_load(j->o->machine, &m, j->why, sizeof(j->why));
+
+	if (err)
+		return job_refuse(j, err);
+	derive_from(j, mine, FROM_FILE, machine_round_trip_ns(&m), fmax(m.send_ns, m.recv_ns),
+		machine_message_ns(&m));
+	return 0;
+}
+
+static int derive_from_device(struct job *j, struct hello *mine, const char *device)
+{
+	struct measured *m = &j->measured;
+	int err = measure(device, MEASURE_NS, m, j->why, sizeof(j->why));
+
+	if (!err)
+		derive_from(j, mine, MEASURED, m->round_trip_ns, m->write_ns, m->message_ns);
+	return err;
 }
 
 /* K and B from the machine file, or from what rank 0 measures while the others wait for it. */
 static int derive_control(struct job *j, const char *device, struct hello *mine)
 {
 	struct control_spec *spec = &j->node.control;
-	struct measured *m = &j->measured;
-	struct machine machine;
 	int err = 0;
 
 	*spec = j->o->control;
+	mine->basis = BY_DEFAULT;
 	if (launch_rank(j->l) || launch_alone(j->l) || launch_size(j->l) == 1 || !spec->derive ||
-		j->o->dry_run || !device) {
+		!device) {
 		/* The control is that of the options, or rank 0's. */
 	} else if (j->o->machine) {
-		err = machine_load(j->o->machine, &machine, j->why, sizeof(j->why));
-		if (err)
-			return job_refuse(j, err);
-		control_derive(spec, machine_round_trip_ns(&machine),
-			fmax(machine.send_ns, machine.recv_ns), machine_message_ns(&machine));
+		err = derive_from_file(j, mine);
+	} else if (j->o->dry_run) {
+		mine->basis = NOT_MEASURED;
 	} else {
-		err = measure(device, MEASURE_NS, m, j->why, sizeof(j->why));
-		if (!err)
-			control_derive(spec, m->round_trip_ns, m->write_ns, m->message_ns);
+		err = derive_from_device(j, mine, device);
 	}
 	control_share(spec, (double)j->o->clients * j->o->queue_depth / j->o->net_daemons);
 	mine->window = spec->window;
@@ -181,8 +241,10 @@ int job_meet(struct job *j, const char *device)
 	if (!j->hosts)
 		return -ENOMEM;
 	memcpy(j->hosts[launch_rank(j->l)], mine.host, sizeof(mine.host));
-	if (launch_alone(j->l))
+	if (launch_alone(j->l)) {
+		j->node.origin.source = bases[BY_DEFAULT];
 		return judge(j, &mine, &mine, 0);
+	}
 	err = launch_put(j->l, KEY_HELLO, &mine, sizeof(mine));
 	if (!err)
 		err = job_fence(j);

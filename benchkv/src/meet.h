@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "csv.h"
 #include "measure.h"
 #include "node.h"
 #include "progress.h"
@@ -31,8 +32,8 @@ struct job {
 	char (*hosts)[HOST_NAME_SIZE]; /* of all ranks */
 	time_t time; /* when the first run began */
 	FILE *json, *hgrm; /* rank 0 only */
-	FILE *trace;
-	int32_t trace_err; /* 0 or -errno: what became of it */
+	FILE *csv[CSV_FILES]; /* NULL: not asked for */
+	int32_t csv_err[CSV_FILES]; /* 0 or -errno: what became of them */
 	int status; /* to end with after an error */
 	char why[WHY_MAX];
 	bool said; /* why */
@@ -43,7 +44,7 @@ struct job {
 int job_cannot_write(struct job *j, const char *what, const char *file, int err);
 int job_cannot_json(struct job *j, int err);
 int job_cannot_hgrm(struct job *j, int err);
-int job_cannot_trace(struct job *j, uint32_t rank, int err);
+int job_cannot_csv(struct job *j, enum csv_file f, uint32_t rank, int err);
 
 /* What is wrong is the command line, and every rank finds it out. Returns err. */
 int job_refuse(struct job *j, int err);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bucket.h"
 #include "daemon.h"
 
 #define FORWARD_MAX 256 /* requests that wait for one worker; more wait in copyrpc */
@@ -228,11 +229,6 @@ static bool may_forward(const struct daemon *d)
 	return true;
 }
 
-static uint32_t batch_size(uint32_t messages)
-{
-	return messages < 2 ? messages : messages <= 10 ? 2 : messages <= 100 ? 3 : 4;
-}
-
 uint64_t network_completions(const struct network *net)
 {
 	struct copyrpc_stats s;
@@ -258,8 +254,10 @@ static void poll_as_controlled(struct daemon *d)
 		p->messages += p->last;
 		p->polls++;
 	} while (control_poll_again(&net->control, p));
+	if (unlikely(net->control.log))
+		note_polls(&net->control, p);
 	d->stats.polls += p->polls;
-	d->stats.batch[batch_size(p->messages)]++;
+	d->stats.batch[bucket_of(p->messages)]++;
 }
 
 uint32_t network_poll(struct daemon *d)
@@ -352,7 +350,7 @@ static void count_requests(struct daemon *d)
 {
 	uint64_t called = d->stats.calls - d->stats.responses;
 
-	little_count(&d->net.control.little, clock_ns(), (uint32_t)called + d->errands.n_waiting,
+	control_count(&d->net.control, clock_ns(), (uint32_t)called + d->errands.n_waiting,
 		d->net.polls.responses);
 }
 

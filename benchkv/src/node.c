@@ -34,14 +34,37 @@
 
 /* ---- names and sizes ---- */
 
+/* Whose requests share an endpoint. */
+static uint32_t clients_of_ring(const struct options *o)
+{
+	return backend_is_direct(o->backend) ? 1 : o->clients;
+}
+
 uint32_t node_ring_size(const struct options *o)
 {
-	uint64_t clients = backend_is_direct(o->backend) ? 1 : o->clients;
-	uint64_t want = pow2_ceil(SLACK * clients * o->queue_depth * CALL_BYTES);
+	uint64_t want =
+		pow2_ceil((uint64_t)SLACK * clients_of_ring(o) * o->queue_depth * CALL_BYTES);
 
 	if (o->ring_size)
 		return o->ring_size;
 	return want < RING_MIN ? RING_MIN : want > RING_MAX ? RING_MAX : (uint32_t)want;
+}
+
+void node_explain_ring(const struct options *o, char *text, size_t size)
+{
+	if (o->ring_size)
+		snprintf(text, size, "as given");
+	else
+		snprintf(text, size,
+			"%u x %u clients x %u requests x %u bytes, up to a power of two from %u to %u",
+			SLACK, clients_of_ring(o), o->queue_depth, CALL_BYTES, RING_MIN, RING_MAX);
+}
+
+uint64_t node_expected_keys(const struct node *n)
+{
+	uint64_t keys = n->o->load.key_range / ((uint64_t)n->ranks * n->o->daemons) + 1;
+
+	return !n->o->preload && keys > STORE_START ? STORE_START : keys;
 }
 
 uint64_t node_nap_ns(uint32_t threads, uint32_t units)
@@ -82,14 +105,11 @@ static int fail(char *why, int size, int err, const char *fmt, ...)
 
 static int make_stores(struct node *n, char *why, int size)
 {
-	uint64_t shards = (uint64_t)n->ranks * n->o->daemons;
-	uint64_t expect = n->o->load.key_range / shards + 1;
+	uint64_t expect = node_expected_keys(n);
 
 	n->stores = calloc(n->o->daemons, sizeof(*n->stores));
 	if (!n->stores)
 		return -ENOMEM;
-	if (!n->o->preload && expect > STORE_START)
-		expect = STORE_START;
 	for (uint32_t i = 0; i < n->o->daemons; i++) {
 		int err = store_init(&n->stores[i], &n->place, n->rank, i, expect);
 
@@ -137,7 +157,13 @@ static int make_network_state(struct node *n, struct daemon *d)
 	if (err || backend_is_direct(n->o->backend))
 		return err;
 	err = errands_init(&d->errands, n->o->clients * n->o->queue_depth, n->ranks);
-	return err || !n->o->trace ? err : trace_init(&d->trace);
+	if (!err && n->o->trace)
+		err = trace_init(&d->trace);
+	if (!err && n->o->decisions) {
+		err = decisions_init(&d->decisions, clock_ns());
+		d->net.control.log = &d->decisions;
+	}
+	return err;
 }
 
 static int make_daemon(struct node *n, struct daemon *d, uint32_t index)
@@ -333,6 +359,7 @@ void node_stop(struct node *n)
 static void free_daemon(struct daemon *d)
 {
 	trace_fini(&d->trace);
+	decisions_fini(&d->decisions);
 	errands_fini(&d->errands);
 	network_fini(&d->net);
 	delegrpc_server_destroy(d->ring);

@@ -47,6 +47,7 @@ struct node {
 	struct launch *launch;
 	struct topo *topo;
 	struct control_spec control; /* that of the options, with K and B of this machine */
+	struct control_origin origin; /* of K and B */
 	struct placement place;
 	struct source source; /* of the clients' operations */
 	uint32_t rank, ranks;
@@ -78,8 +79,12 @@ static inline uint32_t node_owner(const struct node *n, uint32_t rank)
 /* Does that daemon have any? */
 bool node_owns_endpoints(const struct node *n, uint32_t daemon);
 
-/* The bytes of a ring that holds what can be in flight on an endpoint. */
+/* The bytes of a ring that holds what can be in flight on an endpoint; and why so many. */
 uint32_t node_ring_size(const struct options *o);
+void node_explain_ring(const struct options *o, char *text, size_t size);
+
+/* The keys for which a shard has room at the start. */
+uint64_t node_expected_keys(const struct node *n);
 
 /*
  * How long a thread that nothing wakes sleeps between two looks, when `threads` threads

@@ -15,7 +15,7 @@
 #define MAX_CLIENTS 1024
 #define MAX_DEPTH 4096
 
-#define CONTROLS                                                                                    \
+#define CONTROLS                                                                                            \
 	"none, budget:N, threshold:T,N, adaptive-budget, hold:US, adaptive-hold, little, auto or auto:K,B " \
 	"(numbers 1 to 65536)"
 
@@ -49,6 +49,7 @@ enum {
 	OPT_WAIT,
 	OPT_TIMEOUT,
 	OPT_TRACE,
+	OPT_DECISIONS,
 	OPT_JSON,
 	OPT_HGRM,
 	OPT_DRY_RUN,
@@ -81,6 +82,7 @@ static const struct option long_options[] = {
 	{"wait", required_argument, NULL, OPT_WAIT},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"trace", required_argument, NULL, OPT_TRACE},
+	{"decisions", required_argument, NULL, OPT_DECISIONS},
 	{"json", required_argument, NULL, OPT_JSON},
 	{"hgrm", required_argument, NULL, OPT_HGRM},
 	{"dry-run", no_argument, NULL, OPT_DRY_RUN},
@@ -148,6 +150,8 @@ static int parse_option(int opt, const struct arg *a, struct options *o)
 		return arg_time(a, 1, 86400, (double)NSEC_PER_SEC, &o->timeout_ns);
 	case OPT_TRACE:
 		return arg_text(a, "a file name, to which .RANK is added", &o->trace);
+	case OPT_DECISIONS:
+		return arg_text(a, "a file name, to which .RANK is added", &o->decisions);
 	case OPT_JSON:
 		return arg_text(a, "a file, or - for standard output", &o->json);
 	case OPT_HGRM:
@@ -233,7 +237,7 @@ static int first_given(const bool *given, const int *opts, size_t n)
 static int check_direct(struct options *o, const bool *given, char *why, size_t size)
 {
 	static const int unfit[] = {OPT_CONTROL, OPT_MACHINE, OPT_NET_DAEMONS, OPT_STAGGER,
-		OPT_TRACE};
+		OPT_TRACE, OPT_DECISIONS};
 	static const int unfit_ucx[] = {OPT_RING_SIZE, OPT_WAIT};
 	int found = first_given(given, unfit, ARRAY_SIZE(unfit));
 
@@ -413,6 +417,7 @@ uint64_t options_digest(const struct options *o)
 		o->control.threshold,
 		o->control.window,
 		o->control.full,
+		o->control.hold_us,
 		o->dry_run,
 	};
 	uint64_t sum = 0;

@@ -38,7 +38,7 @@ struct options {
 	struct control_spec control;
 	uint64_t stagger_ns; /* first calls to rank r wait r times that */
 	const char *machine; /* file of what the machine needs; NULL: none */
-	const char *trace; /* NULL: none */
+	const char *trace, *decisions; /* files; NULL: none */
 	const char *json; /* NULL: none; "-": standard output */
 	const char *hgrm; /* NULL: none */
 	uint64_t timeout_ns;

@@ -56,7 +56,4 @@ int report_json(const struct report *r, FILE *out);
  */
 int report_hgrm(const struct report *r, FILE *out);
 
-/* What would run where: the plan of this rank. */
-void report_plan(const struct node *n, FILE *out);
-
 #endif

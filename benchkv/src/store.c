@@ -15,6 +15,11 @@ static uint64_t entries_for(uint64_t keys)
 	return want < STORE_MIN ? STORE_MIN : want;
 }
 
+uint64_t store_bytes(uint64_t expect)
+{
+	return entries_for(expect) * sizeof(struct store_entry);
+}
+
 int store_init(struct store *s, const struct placement *place, uint32_t rank, uint32_t shard,
 	uint64_t expect)
 {

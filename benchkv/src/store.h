@@ -29,6 +29,9 @@ int store_init(struct store *s, const struct placement *place, uint32_t rank, ui
 	uint64_t expect);
 void store_fini(struct store *s);
 
+/* The memory of one with room for expect keys. */
+uint64_t store_bytes(uint64_t expect);
+
 /* 0; -EINVAL for the one key that cannot be stored (UINT64_MAX); -ENOMEM. */
 int store_put(struct store *s, uint64_t key, uint64_t value);
 /* 0 or -ENOENT. */

@@ -14,6 +14,10 @@ struct topo {
 	hwloc_bitmap_t allowed;
 	int *unit; /* by thread */
 	uint32_t planned;
+	/* What the last plan was made from. */
+	char device[64]; /* empty: anywhere */
+	uint32_t near_cores; /* next to the device, that we may use; 0: hwloc does not know it */
+	uint32_t index, sharers, threads;
 };
 
 /*
@@ -173,6 +177,42 @@ static uint32_t order_units(const struct topo *t, const char *device, int *units
 	return n;
 }
 
+/* Cores next to the device with a unit for us. */
+static uint32_t count_near(const struct topo *t, const char *device)
+{
+	uint32_t all = topo_units(t), n = 0;
+	int *units = calloc(all ? all : 1, sizeof(*units));
+
+	if (units)
+		n = append_units(t, units, 0, 0, near_device(t, device), true);
+	free(units);
+	return n;
+}
+
+void topo_explain(const struct topo *t, char *text, size_t size)
+{
+	char near[160];
+
+	if (!t->planned) {
+		snprintf(text, size,
+			"there are %u for %u threads of each rank, ranks with these cores: %u; threads "
+			"that poll would wait for each other's time slices",
+			topo_units(t), t->threads, t->sharers);
+		return;
+	}
+	if (!t->device[0])
+		snprintf(near, sizeof(near), "in the order of the cores");
+	else if (!t->near_cores)
+		snprintf(near, sizeof(near), "hwloc does not know where %s is", t->device);
+	else
+		snprintf(near, sizeof(near), "the %u cores near %s first", t->near_cores,
+			t->device);
+	snprintf(text, size,
+		"%s; first hardware threads before second ones; rank %u of %u with these cores; "
+		"daemons before clients",
+		near, t->index, t->sharers);
+}
+
 bool topo_plan(struct topo *t, const char *device, uint32_t index, uint32_t sharers,
 	uint32_t threads)
 {
@@ -184,6 +224,11 @@ bool topo_plan(struct topo *t, const char *device, uint32_t index, uint32_t shar
 	free(t->unit);
 	t->unit = NULL;
 	t->planned = 0;
+	snprintf(t->device, sizeof(t->device), "%s", device ? device : "");
+	t->near_cores = count_near(t, device);
+	t->index = index;
+	t->sharers = sharers;
+	t->threads = threads;
 	if (units && mine) {
 		n = order_units(t, device, units, all);
 		enough = (n + sharers - 1 - index) / sharers >= threads;

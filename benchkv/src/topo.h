@@ -10,6 +10,7 @@
 #define BENCHKV_TOPO_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct topo;
@@ -27,6 +28,9 @@ uint64_t topo_cores_id(const struct topo *t);
  */
 bool topo_plan(struct topo *t, const char *device, uint32_t index, uint32_t sharers,
 	uint32_t threads);
+
+/* Why the last plan is as it is, in a line. */
+void topo_explain(const struct topo *t, char *text, size_t size);
 
 /* How many processing units the process may use. */
 uint32_t topo_units(const struct topo *t);

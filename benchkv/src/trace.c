@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "bucket.h"
 
 const char *const trace_phase_names[TRACE_PHASES] = {
 	[TRACE_LOCAL] = "local",
@@ -18,10 +19,12 @@ const char *const trace_phase_names[TRACE_PHASES] = {
 
 int trace_init(struct trace *t)
 {
+	uint64_t now = clock_ns();
+
 	/* Touched only as far as it is used. */
-	t->samples = calloc(TRACE_MAX, sizeof(*t->samples));
-	t->start_ns = clock_ns();
-	t->due_ns = t->start_ns;
+	*t = (struct trace){.samples = calloc(TRACE_MAX, sizeof(*t->samples)),
+		.start_ns = now,
+		.due_ns = now};
 	return t->samples ? 0 : -ENOMEM;
 }
 
@@ -37,43 +40,15 @@ void trace_add(struct trace *t, const struct trace_sample *sample)
 	t->due_ns = sample->time_ns + TRACE_EVERY_NS;
 }
 
-void trace_name(const char *file, uint32_t rank, char name[TRACE_NAME_MAX])
-{
-	snprintf(name, TRACE_NAME_MAX, "%.*s.%u", TRACE_NAME_MAX - 12, file, rank);
-}
-
-int trace_open(const char *file, uint32_t rank, FILE **out_p)
-{
-	char name[TRACE_NAME_MAX];
-	FILE *out;
-
-	trace_name(file, rank, name);
-	out = fopen(name, "w");
-	if (!out)
-		return -errno;
-	*out_p = out;
-	return 0;
-}
-
 static double us(uint64_t ns)
 {
 	return (double)ns / (double)NSEC_PER_USEC;
 }
 
-/* As the published tables group loops by the completions that they handle. */
-static const char *cqe_bucket(uint32_t cqes)
-{
-	return cqes == 0   ? "0" :
-	       cqes == 1   ? "1" :
-	       cqes <= 10  ? "2-10" :
-	       cqes <= 100 ? "11-100" :
-			     ">100";
-}
-
 static void write_sample(const struct trace *t, const struct trace_sample *s, FILE *out)
 {
 	fprintf(out, ",%.0f,%u,%u,%u,%u,%s,%u,%u,%.3f,%u,%u", us(s->time_ns - t->start_ns),
-		s->outstanding, s->waiting, s->held, s->cqes, cqe_bucket(s->cqes), s->messages,
+		s->outstanding, s->waiting, s->held, s->cqes, bucket_name(s->cqes), s->messages,
 		s->polls, us(s->loop_ns), s->u, s->unconsumed);
 	for (int i = 0; i < TRACE_PHASES; i++)
 		fprintf(out, ",%.3f", us(s->phase_ns[i] - s->time_ns));
@@ -96,13 +71,4 @@ void trace_write(const struct trace *t, uint32_t daemon, FILE *out)
 		fprintf(out, "%u", daemon);
 		write_sample(t, &t->samples[i], out);
 	}
-}
-
-int trace_close(FILE *out)
-{
-	int err = ferror(out) ? (errno ? -errno : -EIO) : 0;
-
-	if (fclose(out) && !err)
-		err = -errno;
-	return err;
 }

@@ -57,17 +57,8 @@ static inline bool trace_due(const struct trace *t, uint64_t now_ns)
 
 void trace_add(struct trace *t, const struct trace_sample *sample);
 
-#define TRACE_NAME_MAX 4096
-
-/* <file>.<rank>, cut off if it is too long. */
-void trace_name(const char *file, uint32_t rank, char name[TRACE_NAME_MAX]);
-
-/* Opens that file for writing. 0 or -errno. */
-int trace_open(const char *file, uint32_t rank, FILE **out_p);
-
-/* The line of names, the lines of a daemon, and the end: 0 or -errno. */
+/* The line of names, and the lines of a daemon. */
 void trace_write_names(FILE *out);
 void trace_write(const struct trace *t, uint32_t daemon, FILE *out);
-int trace_close(FILE *out);
 
 #endif

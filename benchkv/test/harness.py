@@ -17,7 +17,7 @@ from procs import clients_in_run, running
 
 CASE, _, backend = sys.argv[1].partition(":")
 backend = backend or "delegation"
-BENCHKV, SOFTHCA_RUN, FAULTY, KILLED = sys.argv[2:6]
+BENCHKV, SOFTHCA_RUN, FAULTY, KILLED, ORDERED = sys.argv[2:7]
 UCX = [["ucx"]] if "HAVE_UCX" in os.environ else []
 NO_CONTROL = ["--control", "none"] if backend in ("delegation", "meta") else []
 MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # fewer under a sanitizer

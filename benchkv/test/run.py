@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """benchkv as it is used: started by mpirun and without it, on the software HCA.
 
-    run.py CASE[:BACKEND] BENCHKV SOFTHCA-RUN FAULTY KILLED
+    run.py CASE[:BACKEND] BENCHKV SOFTHCA-RUN FAULTY KILLED ORDERED
 
 Every case runs with a /dev/shm and a temporary directory of its own, which must be
 empty at the end, and must leave no process.
@@ -17,34 +17,16 @@ import sys
 import tempfile
 import time
 
+import decisions
 import harness
+import plans
 import slurm as private_slurm
-from harness import (BENCHKV, FAULTY, GUARD, KILLED, MANY, MPIRUN, NO_CONTROL, SOFTHCA_RUN, Skipped, UCX,
+from harness import (BENCHKV, FAULTY, GUARD, KILLED, MANY, MPIRUN, NO_CONTROL, ORDERED, SOFTHCA_RUN, Skipped, UCX,
                      check, finish, is_program, job, left_in_shm, main, nothing_left, processes_left,
                      ranks_of, run, start, unverified, verified, wait_running)
+from plans import plan
 from procs import asleep, clients_in_run, rank_of, resident, threads
 
-# Two packages of four cores, and mlx5_0 at the second one.
-MACHINE = """<?xml version="1.0" encoding="UTF-8"?>
-<!DOCTYPE topology SYSTEM "hwloc2.dtd">
-<topology version="2.0">
-<object type="Machine" os_index="0" cpuset="0xff" complete_cpuset="0xff" allowed_cpuset="0xff"
- nodeset="0x3" complete_nodeset="0x3" allowed_nodeset="0x3" gp_index="1">
-""" + "".join(f"""<object type="Package" os_index="{p}" cpuset="{15 << 4 * p:#x}"
- complete_cpuset="{15 << 4 * p:#x}" nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}"
- gp_index="{2 + p}">
-<object type="NUMANode" os_index="{p}" cpuset="{15 << 4 * p:#x}" complete_cpuset="{15 << 4 * p:#x}"
- nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}" gp_index="{4 + p}" local_memory="4096"/>
-""" + "".join(f"""<object type="Core" os_index="{c}" cpuset="{1 << c:#x}" complete_cpuset="{1 << c:#x}"
- nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}" gp_index="{10 + c}">
-<object type="PU" os_index="{c}" cpuset="{1 << c:#x}" complete_cpuset="{1 << c:#x}"
- nodeset="{1 << p:#x}" complete_nodeset="{1 << p:#x}" gp_index="{20 + c}"/></object>
-""" for c in range(4 * p, 4 * p + 4)) + ("""<object type="Bridge" gp_index="40" bridge_type="0-1" depth="0"
- bridge_pci="0000:[00-01]">
-<object type="PCIDev" gp_index="41" pci_busid="0000:01:00.0"
- pci_type="0207 [15b3:101b] [15b3:0001] 00" pci_link_speed="0.000000">
-<object type="OSDev" gp_index="42" name="mlx5_0" osdev_type="3"/></object></object>
-""" if p else "") + "</object>\n" for p in range(2)) + "</object>\n</topology>\n"
 PHASES = "local channels network calls retry flush forward".split()  # A to G
 # Faults of the store, and what each of them counts as, at least one of the kinds.
 STORE_FAULTS = {"lose-all": ["forgotten"], "lose": ["forgotten"], "replay": ["stale"],
@@ -228,7 +210,7 @@ def case_trace():
         lines = open(f"{path}.{rank}").read().splitlines()
         os.unlink(f"{path}.{rank}")
         rows = [dict(zip(lines[0].split(","), l.split(","))) for l in lines[1:]]
-        check(all(x.pop("cqe_bucket") == bucket(int(x["cqes"])) for x in rows), "buckets")
+        check(all(x.pop("cqe_bucket") in ("0", "1", "2-10", "11-100", ">100") for x in rows), "buckets")
         rows = [{k: float(v) for k, v in x.items()} for x in rows]
         # A completion may bring credit only, or a wrap marker, and no message.
         check(all(x["cqes"] > 0 or x["messages"] == 0 for x in rows), "messages without a completion")
@@ -240,39 +222,75 @@ def case_trace():
         for x in rows:
             began = [x[p + "_us"] for p in PHASES] + [x["loop_us"]]
             check(began == sorted(began) and began[0] >= 0, f"the phases' order: {x}")
-    refused_trace("/nonexistent/x", "/nonexistent/x.0")
-    for rank in 0, 1:
-        full_trace(path, rank)
-    os.mkdir(f"{path}.1")  # what rank 0 would not notice by itself
-    refused_trace(path, f"{path}.1")
-    os.rmdir(f"{path}.1")
-    os.unlink(f"{path}.0")
+    for option in "--trace", "--decisions":
+        refused_csv(option, "/nonexistent/x", "/nonexistent/x.0")
+        for rank in 0, 1:
+            full_csv(option, path, rank)
+        os.mkdir(f"{path}.1")  # what rank 0 would not notice by itself
+        refused_csv(option, path, f"{path}.1")
+        os.rmdir(f"{path}.1")
+        os.unlink(f"{path}.0")
 
 
-def bucket(n):
-    return next(name for most, name in ((0, "0"), (1, "1"), (10, "2-10"), (100, "11-100"), (n, ">100"))
-                if n <= most)
+def case_order():
+    """What the daemons do comes in the order of the phases, in every loop: not only their names."""
+    path = os.path.join(os.environ["TMPDIR"], "order")
+    for harness.backend, size, loops in (("delegation", [], {"ACDEFG"}),
+                                         ("delegation", ["--daemons", 2], {"ABCDEFG", "AB"}),
+                                         ("meta", ["--daemons", 2], {"ABCDEFG", "ABDE"}),
+                                         ("direct", [], {"ACDEFG"})):
+        argv = job(2, *size, "--ops", 20000, "--json", "-", prog=ORDERED)
+        verified(run(argv, {"BENCHKV_ORDER": path}), 2)
+        for rank in 0, 1:
+            lines = [l.split() for l in open(f"{path}.{rank}").read().splitlines()]
+            os.unlink(f"{path}.{rank}")
+            check({order for order, _ in lines} == loops, f"{argv}: {lines}")
+            check(all(int(n) > 100 for _, n in lines), lines)
 
 
-def full_trace(path, rank):
+def case_decisions():
+    """What the control decided follows from what it observed, and it says why."""
+    path = os.path.join(os.environ["TMPDIR"], "decisions")
+    for control, *more in (["auto"], ["auto:1,3", "--clients", 4], ["little", "--clients", 4],
+                           ["budget:4"], ["threshold:3,8"], ["adaptive-budget"], ["hold:20"],
+                           ["adaptive-hold", "--net-daemons", 2], ["none"]):
+        # A tenth of a second is some ten thousand loops.
+        r = run(job(3, "--control", control, "--daemons", 2, "--duration", 0.1, "--decisions", path,
+                    "--json", "-", *more))
+        j, reasons = verified(r, 3), set()
+        for rank in range(3):
+            found, first, why = decisions.check_file(f"{path}.{rank}", 3)
+            os.unlink(f"{path}.{rank}")
+            reasons |= why
+            check(found == j["control"], f"{found}: {r}")
+            check(("measured by rank 0" in first["reason"]) == (control == "auto"), first)
+        if control == "auto":
+            window, full = map(int, found.partition(":")[2].split(","))
+            t, s, c = (first["seen"][x] for x in ("round_trip_ns", "write_ns", "message_ns"))
+            check(window == decisions.halves_up(1.15 * t / s, 2, 12), first)
+            check(full == decisions.halves_up(s / c, 8, 65536), first)
+        check(len(reasons) >= {"none": 0}.get(control, 2), f"{control}: only {reasons}")
+
+
+def full_csv(option, path, rank):
     """The disk is full at the end: the result is there, and one line says which file is not."""
     os.symlink("/dev/full", f"{path}.{rank}")
-    r = run(job(2, "--duration", 0.3, "--trace", path, "--json", "-"))
+    r = run(job(2, "--duration", 0.3, option, path, "--json", "-"))
     lines = r.own_lines()
     check(r.status == 1 and len(lines) == 1, r)
-    check(f"--trace '{path}.{rank}': No space left" in lines[0], r)
+    check(f"{option} '{path}.{rank}': No space left" in lines[0], r)
     j = json.loads(r.out)
     check(0 < j["ops"] == j["verified"] and len(j["ranks"]) == 2, r)
     for i in 0, 1:
         os.unlink(f"{path}.{i}")
 
 
-def refused_trace(path, culprit):
+def refused_csv(option, path, culprit):
     """Before the run: nobody waits for its end. Rank 0 says it, for all."""
-    r = run(job(2, "--duration", 86400, "--trace", path))
+    r = run(job(2, "--duration", 86400, option, path))
     lines = r.own_lines()
     check(r.status == 2 and r.out == "", r)
-    check(len(lines) == 1 and f"--trace '{culprit}'" in lines[0] and "give" in lines[0], r)
+    check(len(lines) == 1 and f"{option} '{culprit}'" in lines[0] and "give" in lines[0], r)
 
 
 def case_measured():
@@ -351,6 +369,11 @@ def case_machine():
         check(more != ["--control", "auto:3,9"] or (window, full) == (3, 9), j)
     machine.update(send_ns=1200, recv_ns=1200, wire_ns=850)
     json.dump(machine, open(path, "w"))
+    text = plan(2, "--machine", path)[1]
+    derived = re.search(r"control auto:(\d+),(\d+): K = 1.15 x (\d+) ns / 1200 ns = ([\d.]+) within 2 to "
+                        r"12; B = 1200 ns / \d+ ns = ([\d.]+) but at least 8; from the machine file\n", text)
+    check(derived and abs(1.15 * int(derived[3]) / 1200 - float(derived[4])) < 0.06, text)
+    check(int(derived[1]) == decisions.halves_up(1.15 * int(derived[3]) / 1200, 2, 12), text)
     slow = verified(run(job(2, "--ops", 2000, "--machine", path, "--json", "-")), 2)["control"]
     check(5 <= int(slow.removeprefix("auto:").split(",")[0]) <= 12, slow)
     os.unlink(path)
@@ -403,55 +426,6 @@ def case_jobs():
 def fabrics():
     ctl = os.path.join(os.path.dirname(SOFTHCA_RUN), "softhcactl")
     return len(run([ctl, "list"]).out.splitlines())
-
-
-def plan(np, *args, env=None):
-    """What --dry-run says, by rank."""
-    head = [a for k, v in (env or {}).items() for a in ("-x", f"{k}={v}")] if np else []
-    argv = job(np, "--dry-run", *args)
-    if np:
-        argv = MPIRUN + ["--tag-output"] + head + argv[len(MPIRUN):]
-    r = run(argv, None if np else env)
-    check(r.status == 0, r)
-    if not np:
-        return [r.out]
-    lines = re.findall(r"(?m)^\[\d+,(\d+)\]<stdout>:(.*)$", r.out)
-    return ["\n".join(text for rank, text in lines if int(rank) == i) for i in range(np)]
-
-
-def units(text):
-    return dict(re.findall(r"([dc]\d+)=(\d+)", text))
-
-
-def case_plan():
-    """The cores: those near the NIC first, dealt out among the ranks, daemons before clients,
-    first hardware threads before second ones."""
-    env = {"HWLOC_SYNTHETIC": "pack:1 core:4 pu:2"}
-    size = ["--daemons", 2, "--clients", 3]
-    check(units(plan(0, *size, env=env)[0]) ==
-          {"d0": "0", "d1": "2", "c0": "4", "c1": "6", "c2": "1"}, plan(0, *size, env=env))
-    text = plan(0, *size, env={"HWLOC_SYNTHETIC": "pack:1 core:2 pu:2"})[0]
-    check(not units(text) and "not pinned, 4 units for all" in text, text)
-    path = os.path.join(os.environ["TMPDIR"], "machine.xml")
-    with open(path, "w") as f:
-        f.write(MACHINE)
-    ranks = sorted(plan(2, "--clients", 2, env={"HWLOC_XMLFILE": path}))
-    os.unlink(path)
-    check([units(r) for r in ranks] == [{"d0": "4", "c0": "6", "c1": "0"},
-                                        {"d0": "5", "c0": "7", "c1": "1"}], ranks)
-
-
-def case_owners():
-    """Which daemon has the endpoint for which rank, and how many endpoints there are."""
-    size = ["--daemons", 3, "--clients", 2]
-    for harness.backend, more, n, owners in (("delegation", [], 3, "0000"), ("meta", [], 3, "0120"),
-                                     ("delegation", ["--net-daemons", 2], 3, "0101"),
-                                     ("direct", [], 36, None)):
-        for rank, text in enumerate(sorted(plan(4, *size, *more))):
-            check(text.startswith(f"{harness.backend}: rank {rank} of 4: "), text)
-            check(f"endpoints {n}," in text, text)
-            found = re.findall(r" d(\d)=r(\d)", text)
-            check(found == [(owners[r], str(r)) for r in range(4) if owners and r != rank], text)
 
 
 def case_ring():
@@ -787,4 +761,4 @@ def case_store_4():
 
 
 if __name__ == "__main__":
-    sys.exit(main(globals()))
+    sys.exit(main({**vars(plans), **globals()}))

@@ -43,9 +43,10 @@
  * Bursts. struct cellring_burst collects messages in private memory, and then copies them to
  * their cell at once. The store buffer of a core is small, and stores to lines that another core
  * holds fill it, together with all private stores that follow. With all stores of a burst in
- * sequence, the transfers of its lines overlap. The consumer polls only the first head, which is
- * stored last, so it does not take away a line that is half written. A burst has its own cache
- * lines, so the consumer does not wait for a line that it has just read.
+ * sequence, the transfers of its lines overlap. The consumer polls only the first head. Its line is
+ * written after the others, and the head last, so the consumer does not take away a line that is
+ * half written. A burst has its own cache lines, so the consumer does not wait for a line that it
+ * has just read.
  *
  * Trust. A hostile producer may write any bytes. cellring_look() reads the head once, and
  * cellring_arrive() refuses a count that exceeds a cell. An id may be any 24-bit number and a
@@ -66,7 +67,7 @@
 extern "C" {
 #endif
 
-#define CELLRING_ABI 2 /* raised when the layout of the ring or a struct changes */
+#define CELLRING_ABI 3 /* raised when the layout of the ring or a struct changes */
 
 #define CELLRING_LINE 64u
 #define CELLRING_BURST 8u /* maximum number of messages in a burst */
@@ -153,6 +154,20 @@ static inline uint32_t cellring_limit(uint32_t in_flight)
 }
 
 /*
+ * The size of a burst of calls. in_flight: as above. in_a_row: how many calls the user makes one
+ * after the other, without a poll in between. The poll that follows publishes them anyway, and none
+ * of them is answered before, so up to eight of them go together.
+ */
+static inline uint32_t cellring_call_limit(uint32_t in_flight, uint32_t in_a_row)
+{
+	uint32_t limit = cellring_limit(in_flight);
+
+	if (limit == 1 || in_a_row <= limit)
+		return limit;
+	return in_a_row < CELLRING_BURST ? in_a_row : CELLRING_BURST;
+}
+
+/*
  * Plans a ring. payload: bytes of the longest payload, at most CELLRING_LENGTH_MAX. in_flight:
  * maximum number of messages in flight, 1 to 2^24 - 1. messages: number of messages in full bursts
  * for which the ring has room, if that is more than it needs for in_flight bursts of one message.
@@ -163,7 +178,7 @@ static inline struct cellring_plan cellring_plan(uint32_t payload, uint32_t in_f
 	struct cellring_plan p;
 
 	p.stride = ((uint32_t)sizeof(struct cellring_message) + payload + 7) & ~7u;
-	p.most = p.stride > CELLRING_STAGED ? 1 : cellring_limit(in_flight);
+	p.most = p.stride > CELLRING_STAGED || in_flight < CELLRING_FEW ? 1 : CELLRING_BURST;
 	p.cell = (p.most * p.stride + CELLRING_LINE - 1) & ~(CELLRING_LINE - 1);
 	p.cells = messages / p.most > in_flight ? messages / p.most : in_flight + 1;
 	return p;
@@ -239,25 +254,41 @@ static inline void cellring_copy_pair(uint64_t *to, const uint64_t *from)
 }
 
 /*
+ * Copies the words from `at` up to `end` of a message or burst. The first of them is at an even
+ * word, so that no pair of words crosses a cache line.
+ */
+CELLRING_INLINE void cellring_copy_words(uint64_t *to, const uint64_t *from, size_t at, size_t end)
+{
+#pragma GCC unroll 1
+	for (; at + 1 < end; at += 2)
+		cellring_copy_pair(&to[at], &from[at]);
+	if (at < end)
+		__atomic_store_n(&to[at], from[at], __ATOMIC_RELAXED);
+}
+
+/*
  * Copies so many bytes, a multiple of 8, both sides aligned to 8. The first word, which the reader
  * polls, is stored last, with release, so a reader that sees it sees all of them. No other stores
- * come in between. The stores are atomic, because a reader may load a word before it is valid.
+ * come in between. The cache line of the first word is written after the others: the polling reader
+ * takes this line back as soon as it can, so all stores to it come one after the other. The stores
+ * are atomic, because a reader may load a word before it is valid.
  */
 static inline void cellring_publish(void *ring, const void *stage, size_t bytes)
 {
 	const uint64_t *from = (const uint64_t *)stage;
 	uint64_t *to = (uint64_t *)ring;
-	size_t n = bytes / sizeof(*to), i = 1;
+	size_t words = bytes / sizeof(*to), at = 1;
+	size_t line = (CELLRING_LINE - (uintptr_t)ring % CELLRING_LINE) / sizeof(*to);
 
-	if ((uintptr_t)&to[i] % 16 && i < n) { /* so that no pair crosses a line */
-		__atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
-		i++;
+	if (words > line) {
+		cellring_copy_words(to, from, line, words);
+		words = line;
 	}
-#pragma GCC unroll 1
-	for (; i + 1 < n; i += 2)
-		cellring_copy_pair(&to[i], &from[i]);
-	if (i < n)
-		__atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
+	if ((uintptr_t)&to[at] % 16 && at < words) {
+		__atomic_store_n(&to[at], from[at], __ATOMIC_RELAXED);
+		at++;
+	}
+	cellring_copy_words(to, from, at, words);
 	/* Pairs with the acquire in cellring_look(), or in the user's own reader. */
 	__atomic_store_n(to, *from, __ATOMIC_RELEASE);
 }
@@ -304,6 +335,18 @@ CELLRING_INLINE uint64_t cellring_look(const struct cellring_cursor *c)
 	uint64_t head = __atomic_load_n(&m->head, __ATOMIC_ACQUIRE);
 
 	return CELLRING_LAP(head) == c->lap ? head : 0;
+}
+
+/*
+ * Prefetches the other lines of the cell. A consumer that waits for this ring calls it after a look
+ * that has found nothing. The producer takes these lines away when it writes the burst, so they
+ * come back together with the line of the first head instead of one transfer later. Until then they
+ * are in the cache, so the prefetches cost little.
+ */
+CELLRING_INLINE void cellring_await(const struct cellring_cursor *c)
+{
+	for (uint32_t i = CELLRING_LINE; i < c->cell; i += CELLRING_LINE)
+		__builtin_prefetch(c->slot + i);
 }
 
 /* Whether there is a message. */

@@ -21,7 +21,7 @@ static const char usage_text[] =
 	"  -D, --duration=SECONDS    per queue depth (1)\n"
 	"      --events              sleep instead of polling, on both sides (copyrpc only)\n"
 	"      --rate=N              calls per second (as many as there can be)\n"
-	"  -d, --ib-dev=NAME         device (the first mlx5 one)\n"
+	"  -d, --ib-dev=NAME         device (the first mlx5 one, else a software HCA)\n"
 	"  -p, --port=PORT           TCP, to introduce the endpoints (18515)\n"
 	"  -r, --ring-size=BYTES     a power of two from 4096 to 2^30 (1048576)\n"
 #ifdef HAVE_UCX

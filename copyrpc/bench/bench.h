@@ -81,8 +81,9 @@ void get(int fd, void *data, size_t len);
 /* Ends the program with one line that says what to give, and status 2. */
 _Noreturn __attribute__((format(printf, 1, 2))) void refuse(const char *format, ...);
 
-/* Ends the program if there is no such mlx5 device (NULL: none at all). Opens none. */
-void hca_check(const char *device);
+/* Ends the program if there is no such mlx5 device, without opening any. If there is none at all,
+ * and none is named, executes the program again under the software HCA. */
+void hca_check(const char *device, char **argv);
 
 /* What the software HCA counted for this process: true, else leaves it. */
 bool hca_counts(struct counts *c);

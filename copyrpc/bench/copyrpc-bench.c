@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* copyrpc-bench: calls per second and their latency, see usage(). */
 #include <errno.h>
-#include <netdb.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include "base/clock.h"
 #include "base/wait.h"
 #include "bench.h"
+#include "copyrpc_tcp.h"
 #include "latrec.h"
 
 _Noreturn void fail(const char *what, int err)
@@ -21,6 +21,7 @@ _Noreturn void fail(const char *what, int err)
 
 uint8_t payload[PAYLOAD_MAX];
 
+#define CONNECT_MS 3000 /* the server may start with the client */
 #define END UINT32_MAX /* in the place of an implementation: the client has all it wants */
 
 /* ------------------------------------------------------------ the control line */
@@ -39,36 +40,21 @@ void get(int fd, void *data, size_t len)
 
 static int dial(const struct options *o)
 {
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list, *a;
-	char port[16];
-	int fd = -1, one = 1;
+	int listener, fd, rc;
 
-	if (!o->host)
-		hints.ai_flags = AI_PASSIVE;
-	snprintf(port, sizeof(port), "%u", o->port);
-	if (getaddrinfo(o->host, port, &hints, &list))
-		fail(o->host ? o->host : "port", EHOSTUNREACH);
-	for (a = list; a; a = a->ai_next) {
-		fd = socket(a->ai_family, a->ai_socktype, 0);
-		if (fd < 0)
-			continue;
-		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-		if (!(o->host ? connect : bind)(fd, a->ai_addr, a->ai_addrlen))
-			break;
-		close(fd);
-		fd = -1;
+	if (o->host) {
+		rc = copyrpc_tcp_connect(o->host, (uint16_t)o->port, CONNECT_MS, &fd);
+		if (rc)
+			fail(o->host, rc);
+		return fd;
 	}
-	freeaddrinfo(list);
-	if (fd < 0)
-		fail(o->host ? o->host : "port", errno);
-	if (!o->host) {
-		int peer;
-
-		if (listen(fd, 1) || (peer = accept(fd, NULL, NULL)) < 0)
-			fail("listen", errno);
-		close(fd);
-		fd = peer;
-	}
+	rc = copyrpc_tcp_listen(NULL, (uint16_t)o->port, &listener);
+	if (rc)
+		fail("port", rc);
+	rc = copyrpc_tcp_accept(listener, -1, &fd);
+	if (rc)
+		fail("listen", rc);
+	close(listener);
 	return fd;
 }
 
@@ -344,7 +330,7 @@ int main(int argc, char **argv)
 	int fd;
 
 	options_parse(&o, argc, argv);
-	hca_check(o.device); /* here, where there is one process to complain */
+	hca_check(o.device, argv); /* here, where there is one process to complain */
 	if (o.both)
 		return run_both(&o);
 	fd = dial(&o);

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-LIMITS = {32: 300, 1: 1550}  # instructions per round trip, by calls per flush
+LIMITS = {32: 300, 1: 1180}  # instructions per round trip, by calls per flush
 BY_CLOCK = ("ctx_look", "clock_ns", "copyrpc_poll_recv.cold")
 CALLS = 1280
 LIBRARIES = ("libcopyrpc", "libmlx5dv-lite")

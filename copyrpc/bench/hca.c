@@ -5,6 +5,7 @@
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
+#include "base/underhca.h"
 #include "bench.h"
 #include "softhca.h"
 
@@ -30,9 +31,9 @@ static bool find(const char *device, char *names, size_t size)
 	return found;
 }
 
-void hca_check(const char *device)
+void hca_check(const char *device, char **argv)
 {
-	char names[512];
+	char names[512], why[256] = "";
 
 	if (find(device, names, sizeof(names)))
 		return;
@@ -42,7 +43,8 @@ void hca_check(const char *device)
 		refuse("--ib-dev=%s: there is no mlx5 device: give a machine with one, or "
 		       "softhca-run",
 			device);
-	fail("no mlx5 device: give a machine with one, or softhca-run", ENODEV);
+	fputs("copyrpc-bench: no mlx5 device: running under the software HCA\n", stderr);
+	fail(why, underhca_again(argv, SOFTHCA_RUN_BUILT, why, sizeof(why)));
 }
 
 bool hca_counts(struct counts *c)

@@ -5,6 +5,9 @@
 
 #include "base/compiler.h"
 #include "bench.h"
+#include "copyrpc_tcp.h"
+
+#define MEET_MS 30000
 
 struct self {
 	struct copyrpc_ctx *ctx;
@@ -21,14 +24,10 @@ static void check(int rc, const char *what)
 
 static struct copyrpc_ep *open_ep(struct copyrpc_ctx *ctx, int fd)
 {
-	uint8_t mine[COPYRPC_INFO_SIZE], theirs[COPYRPC_INFO_SIZE];
 	struct copyrpc_ep *ep;
 
 	check(copyrpc_ep_create(ctx, NULL, &ep), "endpoint");
-	copyrpc_ep_info(ep, mine);
-	put(fd, mine, sizeof(mine));
-	get(fd, theirs, sizeof(theirs));
-	check(copyrpc_ep_connect(ep, theirs, sizeof(theirs)), "connect");
+	check(copyrpc_ep_meet(ep, fd, MEET_MS), "connect");
 	return ep;
 }
 

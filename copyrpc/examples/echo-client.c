@@ -3,7 +3,6 @@
  * echo-client PORT [ADDRESS]: 10,000 calls of different lengths, up to 64 at a time; checks
  * that each answer is the question.
  */
-#include <arpa/inet.h>
 #include <sched.h>
 
 #include "echo.h"
@@ -24,10 +23,13 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	const void *data, uint32_t len)
 {
 	uint64_t *done = arg;
-	char want[LONGEST];
+	char want[LONGEST], line[200];
 
-	(void)ep;
-	check(status, "call");
+	if (status) {
+		copyrpc_ep_describe(ep, line, sizeof(line));
+		fprintf(stderr, "%s\n", line);
+		exit(1);
+	}
 	if (len != fill(want, token) || memcmp(data, want, len)) {
 		fprintf(stderr, "call %llu: not an echo\n", (unsigned long long)token);
 		exit(1);
@@ -35,33 +37,22 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	++*done;
 }
 
-static int connect_to(const char *address, int port)
-{
-	struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	int sock = socket(AF_INET, SOCK_STREAM, 0);
-
-	if (sock < 0 || inet_pton(AF_INET, address, &addr.sin_addr) != 1 ||
-		connect(sock, (struct sockaddr *)&addr, sizeof(addr))) {
-		perror(address);
-		exit(1);
-	}
-	return sock;
-}
-
 int main(int argc, char **argv)
 {
 	uint64_t sent = 0, done = 0;
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_ep *ep;
-	int sock;
+	int line;
 
 	if (argc < 2) {
 		fprintf(stderr, "usage: echo-client PORT [ADDRESS]\n");
 		return 2;
 	}
-	sock = connect_to(argc > 2 ? argv[2] : "127.0.0.1", atoi(argv[1]));
-	check(copyrpc_ctx_create(NULL, &ctx), "context");
-	ep = introduce(ctx, sock);
+	ctx = open_device(argv);
+	check(copyrpc_tcp_connect(argc > 2 ? argv[2] : "127.0.0.1", (uint16_t)atoi(argv[1]),
+		      TIMEOUT_MS, &line),
+		"connect");
+	ep = introduce(ctx, line);
 	while (done < CALLS) {
 		char buf[LONGEST];
 		uint32_t len;
@@ -78,6 +69,6 @@ int main(int argc, char **argv)
 	}
 	printf("%llu echoes\n", (unsigned long long)done);
 	copyrpc_ctx_destroy(ctx);
-	close(sock);
+	close(line); /* the server ends */
 	return 0;
 }

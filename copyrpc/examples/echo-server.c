@@ -3,7 +3,6 @@
  * echo-server [PORT]: answers each request with its own bytes, the shorter ones of a round
  * first, until the client hangs up. Prints the port that it listens on.
  */
-#include <arpa/inet.h>
 #include <sched.h>
 
 #include "echo.h"
@@ -38,39 +37,24 @@ static int serve(struct copyrpc_ctx *ctx)
 	return (int)n;
 }
 
-static int listen_on(int port)
-{
-	struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	socklen_t len = sizeof(addr);
-	int sock = socket(AF_INET, SOCK_STREAM, 0);
-
-	addr.sin_addr.s_addr = htonl(INADDR_ANY);
-	if (sock < 0 || bind(sock, (struct sockaddr *)&addr, sizeof(addr)) || listen(sock, 1) ||
-		getsockname(sock, (struct sockaddr *)&addr, &len)) {
-		perror("listen");
-		exit(1);
-	}
-	printf("%d\n", ntohs(addr.sin_port));
-	fflush(stdout);
-	return sock;
-}
-
 int main(int argc, char **argv)
 {
-	int sock = listen_on(argc > 1 ? atoi(argv[1]) : 0);
-	int client = accept(sock, NULL, NULL);
-	struct copyrpc_ctx *ctx;
+	struct copyrpc_ctx *ctx = open_device(argv);
+	int listener, line;
 	char c;
 
-	if (client < 0) {
-		perror("accept");
-		return 1;
-	}
-	check(copyrpc_ctx_create(NULL, &ctx), "context");
-	introduce(ctx, client);
-	while (recv(client, &c, 1, MSG_DONTWAIT) != 0)
+	check(copyrpc_tcp_listen(NULL, (uint16_t)(argc > 1 ? atoi(argv[1]) : 0), &listener),
+		"listen");
+	printf("%d\n", copyrpc_tcp_port(listener));
+	fflush(stdout);
+	check(copyrpc_tcp_accept(listener, -1, &line), "accept");
+	introduce(ctx, line);
+	/* An endpoint that only receives is not told that its peer has left; the line is. */
+	while (recv(line, &c, 1, MSG_DONTWAIT) != 0)
 		if (!serve(ctx))
 			sched_yield();
 	copyrpc_ctx_destroy(ctx);
+	close(line);
+	close(listener);
 	return 0;
 }

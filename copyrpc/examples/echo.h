@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* What the echo server and client share: one TCP connection to introduce themselves. */
+/* What the echo server and client share. */
 #ifndef ECHO_H
 #define ECHO_H
 
-#include <copyrpc.h>
+#include <copyrpc_tcp.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#define TIMEOUT_MS 10000
 
 static inline void check(int rc, const char *what)
 {
@@ -19,20 +21,29 @@ static inline void check(int rc, const char *what)
 	}
 }
 
-/* An endpoint that is connected to the one at the other end of the socket. */
-static inline struct copyrpc_ep *introduce(struct copyrpc_ctx *ctx, int sock)
+/* Without a device, the program is executed again under the software HCA. */
+static inline struct copyrpc_ctx *open_device(char **argv)
 {
-	char mine[COPYRPC_INFO_SIZE], theirs[COPYRPC_INFO_SIZE];
+	struct copyrpc_ctx *ctx;
+	int rc = copyrpc_ctx_create(NULL, &ctx);
+
+	if (rc == -ENODEV && !getenv("ECHO_UNDER_SOFTHCA")) {
+		fprintf(stderr, "no mlx5 device: running under the software HCA (softhca-run)\n");
+		setenv("ECHO_UNDER_SOFTHCA", "1", 1);
+		execlp("softhca-run", "softhca-run", argv[0], argv[1], argv[1] ? argv[2] : NULL,
+			(char *)NULL);
+	}
+	check(rc, "context");
+	return ctx;
+}
+
+/* An endpoint that is connected to the one at the other end of the line. */
+static inline struct copyrpc_ep *introduce(struct copyrpc_ctx *ctx, int line)
+{
 	struct copyrpc_ep *ep;
 
 	check(copyrpc_ep_create(ctx, NULL, &ep), "endpoint");
-	copyrpc_ep_info(ep, mine);
-	if (send(sock, mine, sizeof(mine), MSG_NOSIGNAL) != sizeof(mine) ||
-		recv(sock, theirs, sizeof(theirs), MSG_WAITALL) != sizeof(theirs)) {
-		fprintf(stderr, "the peer hung up\n");
-		exit(1);
-	}
-	check(copyrpc_ep_connect(ep, theirs, sizeof(theirs)), "connect");
+	check(copyrpc_ep_meet(ep, line, TIMEOUT_MS), "the other side");
 	return ep;
 }
 

@@ -40,7 +40,8 @@
  * -ECONNRESET: less than a second after the death, if the HCA keeps to the configured timeout and
  * the caller polls often. If the HCA itself repeats without end (the peer is stopped and has no
  * receive left) or does not complete anything any more, the calls end with -ETIMEDOUT after
- * probe_ms. A peer that is stopped while it has receives left is not noticed: its HCA answers.
+ * probe_ms. A peer that is stopped while it has receives left is not noticed, because its HCA
+ * answers: give calls a time limit (copyrpc_call_timed()).
  *
  * Asynchronous events of the device are read every tenth of a second by a context that polls.
  * If the device, or a queue of the context, has failed, all endpoints of the context fail with
@@ -180,6 +181,8 @@ struct copyrpc_ep_attr {
 	uint32_t max_pending; /* 0: the context's */
 	void *user; /* see copyrpc_ep_user() */
 	const struct copyrpc_path *path; /* NULL: the context's; copied */
+	const char *name; /* of the peer, for copyrpc_ep_describe(); copied, up to 63 bytes; may be
+			     NULL */
 };
 
 /*
@@ -249,6 +252,17 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
  */
 int copyrpc_ep_status(const struct copyrpc_ep *ep);
 
+/*
+ * Writes one line about the endpoint for people, without a newline: device, queue pairs, address and
+ * name of the peer, and why it failed, with the syndrome of the HCA if there is one:
+ *
+ *	mlx5_0 QP 0x118 to QP 0x119 of LID 1 (rank 3): Connection reset by peer: no answer
+ *	(WRITE_IMM, syndrome 0x15, vendor 0x81)
+ *
+ * As snprintf(): at most size bytes with the final zero; returns the length of the whole text.
+ */
+int copyrpc_ep_describe(const struct copyrpc_ep *ep, char *buf, size_t size);
+
 /* The pointer of copyrpc_ep_attr, and the context. */
 void *copyrpc_ep_user(const struct copyrpc_ep *ep);
 struct copyrpc_ctx *copyrpc_ep_ctx(const struct copyrpc_ep *ep);
@@ -293,6 +307,19 @@ int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t
  */
 int copyrpc_call_nested(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token);
+
+/*
+ * A call with a time limit: if no response has come timeout_ms (up to 2^32 - 1; 0: no limit) after
+ * this call, it ends with -ETIMEDOUT, within a few milliseconds if the caller polls often. This is
+ * also how to notice a peer that is stopped while its HCA answers. The endpoint stays connected. The
+ * response may still come; it is dropped. Until then the call takes its place in max_pending, and
+ * its credit, because the peer may be writing it: if many responses stay away, calls end in
+ * -EAGAIN or -ENOBUFS.
+ *
+ * As copyrpc_call(), and -ENOMEM at the endpoint's first one.
+ */
+int copyrpc_call_timed(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token, uint32_t timeout_ms);
 
 /*
  * One round: handles arrived messages (responses go to fn, requests into the queue of
@@ -373,8 +400,8 @@ int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
 /*
  * The longest time to sleep, in milliseconds, for poll(2); -1: for ever. Some actions are due by
  * time, without an event: the probe of the peers of unanswered calls, every 100 ms while there are
- * such calls, and the READ of the consumer position, which a caller without room, or a server that
- * owes credit, repeats every millisecond. A longer sleep only delays these actions.
+ * such calls, the end of calls with a time limit, and the READ of the consumer position, which a
+ * caller without room, or a server that owes credit, repeats every millisecond. A longer sleep only delays these actions.
  */
 int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 
@@ -473,6 +500,7 @@ struct copyrpc_stats {
 	uint64_t calls, replies; /* accepted by copyrpc_call() and copyrpc_reply() */
 	uint64_t requests, responses; /* received */
 	uint64_t failed_calls; /* ended with an error */
+	uint64_t timeouts; /* of these, ended by copyrpc_call_timed() */
 	uint64_t batches, bytes; /* WRITEs that carried messages; bytes of all WRITEs */
 	uint64_t wqes, doorbells; /* of all kinds: also raw operations, and NOPs that fill the
 				     end of a send queue */

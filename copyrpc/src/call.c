@@ -19,6 +19,22 @@ int copyrpc_call_nested(struct copyrpc_ep *ep, const void *data, uint32_t len, u
 	return chan_call(&ep->ch, data, len, resp_max, token, 0);
 }
 
+int copyrpc_call_timed(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token, uint32_t timeout_ms)
+{
+	struct copyrpc_ctx *ctx = ep->ctx;
+	uint64_t deadline = ctx->clock() + timeout_ms * NSEC_PER_MSEC;
+	int rc;
+
+	if (!timeout_ms)
+		return copyrpc_call(ep, data, len, resp_max, token);
+	ep_dirty(ep);
+	rc = chan_call_timed(&ep->ch, data, len, resp_max, token, deadline);
+	if (!rc && deadline < ctx->deadline)
+		ctx->deadline = deadline;
+	return rc;
+}
+
 int copyrpc_recv(struct copyrpc_ctx *ctx, struct copyrpc_req **req_p)
 {
 	struct copyrpc_req *req = ctx->queue.head;
@@ -75,12 +91,12 @@ int copyrpc_req_detach(struct copyrpc_req *req)
 void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p)
 {
 	const struct chan *ch = &ep->ch;
-	struct copyrpc_stats now = chan_stats(ch);
+	uint32_t calls, messages = chan_unsent(ch, &calls);
 
 	*load_p = (struct copyrpc_ep_load){
-		.open_calls = (uint32_t)(now.calls - ch->stats.calls),
-		.open_replies = (uint32_t)(now.replies - ch->stats.replies),
-		.pending = ch->ncalls,
+		.open_calls = calls,
+		.open_replies = messages - calls,
+		.pending = ch->ncalls - ch->late,
 		.credit = ch->cr.k * WIRE_BLOCK,
 		.posted = ch->sent * WIRE_BLOCK,
 		.consumed = ch->cr.rc * WIRE_BLOCK,

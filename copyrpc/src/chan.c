@@ -55,6 +55,7 @@ void chan_fini(struct chan *ch)
 			free((void *)(uintptr_t)ch->reqs[i].data);
 	free(ch->calls);
 	free(ch->reqs);
+	free(ch->deadlines);
 	ch->calls = NULL;
 	ch->reqs = NULL;
 }
@@ -78,6 +79,7 @@ void chan_new_batch(struct chan *ch, uint32_t wrap)
 	if (wrap)
 		close_batch(ch, (struct batch){.start = p, .end = p + wrap, .count = WIRE_WRAP});
 	chan_open(ch, wrap);
+	chan_set_call_end(ch);
 }
 
 /* Checks in the order in which the manual lists the errors. An error changes nothing. */
@@ -120,6 +122,7 @@ int chan_call_first(struct chan *ch, const void *data, uint32_t len, uint32_t re
 		     !chan_opens(ch, size) || !credit_call_fits(&ch->cr, ch->cr.p + 1 + size)))
 		return call_odd(ch, data, len, resp_max, token, reserve);
 	chan_open(ch, 0);
+	chan_set_call_end(ch);
 	return chan_add_call(ch, data, len, resp_max, token);
 }
 
@@ -138,6 +141,7 @@ static COLD int reply_odd(struct copyrpc_req *req, const void *data, uint32_t le
 	if (!to.joins)
 		chan_new_batch(ch, to.wrap);
 	chan_append(ch, wire_blocks(len), req->id | WIRE_RESPONSE, req->resp_max, data, len);
+	ch->stats.replies++;
 	credit_replied(&ch->cr, req->allowance);
 	chan_drop_req(req);
 	return 0;
@@ -178,7 +182,7 @@ uint32_t chan_seal_odd(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 	else if (b.count == 0)
 		ch->stats.credit_only++;
 	else
-		chan_count_batch(ch, &b);
+		ch->stats.batches++;
 	*pos_p = b.start;
 	*len_p = chan_batch_bytes(&b);
 	if (b.count == WIRE_WRAP || !b.count)
@@ -188,24 +192,6 @@ uint32_t chan_seal_odd(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 }
 
 /* ----------------------------------------------------------------- receiving */
-
-/* Accepts the flow control data: the position, then the credit. */
-static int take_meta(struct chan *ch, const struct wire_meta *m)
-{
-	uint64_t consumer = m->consumer / WIRE_BLOCK;
-	uint64_t rc = ch->cr.rc;
-
-	if (m->consumer % WIRE_BLOCK || m->credit % WIRE_BLOCK)
-		return -EPROTO;
-	if (consumer < ch->told || !credit_consumed(&ch->cr, consumer, ch->sent))
-		return -EPROTO;
-	if (!credit_granted(&ch->cr, m->credit / WIRE_BLOCK))
-		return -EPROTO;
-	ch->told = consumer;
-	if (ch->cr.rc != rc)
-		ch->stalled = false;
-	return 0;
-}
 
 int chan_read_done(struct chan *ch, uint64_t consumer)
 {
@@ -218,132 +204,97 @@ int chan_read_done(struct chan *ch, uint64_t consumer)
 	return 0;
 }
 
-static int take_request(struct chan *ch, const struct wire_header *h, const void *payload,
-	uint64_t pos)
+/* --------------------------------------------------------------- time limits */
+
+int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token, uint64_t deadline)
 {
-	struct copyrpc_req *req = ch->req_free;
-	uint32_t allowance = credit_allowance(wire_blocks(h->limit));
-
-	if (unlikely(h->len > ch->payload_max || h->limit > ch->payload_max))
-		return -EPROTO;
-	/* This also limits the number of requests: each uses two blocks of R or more. */
-	if (unlikely(allowance > ch->unasked))
-		return -EPROTO;
-	ch->req_free = req->queued;
-	ch->unasked -= allowance;
-	req->data = payload;
-	req->pos = pos;
-	req->len = h->len;
-	req->id = h->id;
-	req->resp_max = h->limit;
-	req->allowance = allowance;
-	req->live.next = &ch->live;
-	req->live.prev = ch->live.prev;
-	req->live.prev->next = &req->live;
-	ch->live.prev = &req->live;
-	req->queued = NULL;
-	*ch->queue->tail_p = req;
-	ch->queue->tail_p = &req->queued;
-	ch->stats.requests++;
-	return 0;
-}
-
-static int take_response(struct chan *ch, const struct wire_header *h, const void *payload,
-	copyrpc_response_fn *fn, void *arg)
-{
-	uint32_t id = h->id & ~WIRE_RESPONSE;
-	struct call *call;
-	uint64_t token;
-
-	if (unlikely(id >= ch->max_calls))
-		return -EPROTO;
-	call = &ch->calls[id];
-	/* This also refuses a call that is not pending, because no limit equals CALL_FREE. */
-	if (unlikely(h->limit != call->resp_max || h->len > h->limit))
-		return -EPROTO;
-	token = call->token;
-	chan_put_call(ch, call);
-	ch->stats.responses++;
-	fn(arg, ch->ep, token, 0, payload, h->len);
-	return 0;
-}
-
-/* Handles the messages of a batch, which has `left` contiguous blocks from msg on. Nothing
- * after these is read. `count` is compared with the number of messages at the end. */
-static int take_messages(struct chan *ch, const uint8_t *msg, uint32_t left, uint32_t count,
-	copyrpc_response_fn *fn, void *arg)
-{
-	uint32_t i;
-
-	for (i = 0; left; i++) {
-		struct wire_header h = wire_get_header(msg);
-		uint64_t size = ((uint64_t)h.len + sizeof(h) + WIRE_BLOCK - 1) / WIRE_BLOCK;
-		int rc;
-
-		if (unlikely(size > left))
-			return -EPROTO;
-		if (h.id & WIRE_RESPONSE) {
-			rc = take_response(ch, &h, msg + sizeof(h), fn, arg);
-			if (unlikely(ch->status))
-				return (int)i + 1;
-		} else {
-			rc = take_request(ch, &h, msg + sizeof(h), ch->parsed - left);
-		}
-		if (unlikely(rc))
-			return rc;
-		left -= (uint32_t)size;
-		msg += size * WIRE_BLOCK;
-	}
-	return i == count ? (int)i : -EPROTO;
-}
-
-int chan_receive(struct chan *ch, uint32_t n, copyrpc_response_fn *fn, void *arg)
-{
-	uint64_t start = ch->parsed;
-	uint32_t off = (uint32_t)start & ch->mask;
-	const uint8_t *at;
-	struct wire_meta m;
+	uint32_t id = ch->call_free; /* that the call will get */
 	int rc;
 
-	/* A batch must not cross the ring's end, nor overwrite blocks that are not released. */
-	if (!n || n > ch->cr.c - off || start + n - chan_consumer(ch) > ch->cr.c)
-		return -EPROTO;
-	at = ch->recv_ring + (size_t)off * WIRE_BLOCK;
-	m = wire_get_meta(at);
-	rc = take_meta(ch, &m);
-	if (unlikely(rc))
+	if (!ch->deadlines) {
+		ch->deadlines = calloc(ch->max_calls, sizeof(*ch->deadlines));
+		if (!ch->deadlines)
+			return -ENOMEM;
+	}
+	rc = chan_call(ch, data, len, resp_max, token, ch->reserve);
+	if (rc)
 		return rc;
-	ch->parsed = start + n;
-	ch->stats.batches_received++;
-	if (m.count == WIRE_WRAP)
-		return off + n == ch->cr.c ? 0 : -EPROTO;
-	return take_messages(ch, at + WIRE_BLOCK, n - 1, m.count, fn, arg);
+	ch->calls[id].resp_max |= CALL_TIMED;
+	ch->deadlines[id] = deadline;
+	if (id >= ch->timed_end)
+		ch->timed_end = id + 1;
+	return 0;
+}
+
+/* Callbacks may make calls with limits, and may stop the endpoint. */
+int chan_expire(struct chan *ch, uint64_t now, const struct listener *to, uint64_t *next_p)
+{
+	int ended = 0;
+
+	for (uint32_t id = 0; id < ch->timed_end && !ch->status; id++) {
+		uint64_t at = ch->deadlines[id];
+
+		if (at > now && at < *next_p)
+			*next_p = at;
+		if (!at || at > now)
+			continue;
+		ch->deadlines[id] = 0;
+		ch->calls[id].resp_max ^= CALL_TIMED | CALL_LATE;
+		ch->late++;
+		ch->stats.failed_calls++;
+		ch->stats.timeouts++;
+		ended++;
+		to->fn(to->arg, ch->ep, ch->calls[id].token, -ETIMEDOUT, NULL, 0);
+	}
+	return ended;
+}
+
+COLD int chan_timed_response(struct chan *ch, const struct wire_header *h, uint32_t id)
+{
+	struct call *call = &ch->calls[id];
+
+	if (call->resp_max == CALL_FREE || (uint32_t)call->resp_max != h->limit ||
+		!(call->resp_max & (CALL_TIMED | CALL_LATE)))
+		return -EPROTO;
+	if (call->resp_max & CALL_LATE) {
+		ch->late--;
+		chan_put_call(ch, call, id);
+		return 1;
+	}
+	ch->deadlines[id] = 0;
+	return 0;
 }
 
 /* -------------------------------------------------------------------- ending */
 
 void chan_stop(struct chan *ch, int status)
 {
-	ch->stats = chan_stats(ch);
 	ch->nclosed = 0;
 	ch->cr.edge = ch->call_end = 0;
 	ch->status = status;
 }
 
-int chan_end_calls(struct chan *ch, copyrpc_response_fn *fn, void *arg)
+int chan_end_calls(struct chan *ch, const struct listener *to)
 {
 	int ended = 0;
 
 	for (uint32_t id = 0; ch->ncalls && id < ch->max_calls; id++) {
 		struct call *call = &ch->calls[id];
-		uint64_t token = call->token;
+		uint64_t token = call->token, resp_max = call->resp_max;
 
-		if (call->resp_max == CALL_FREE)
+		if (resp_max == CALL_FREE)
 			continue;
-		chan_put_call(ch, call);
+		chan_put_call(ch, call, id);
+		if (resp_max & CALL_TIMED)
+			ch->deadlines[id] = 0;
+		if (resp_max & CALL_LATE) {
+			ch->late--;
+			continue;
+		}
 		ch->stats.failed_calls++;
 		ended++;
-		fn(arg, ch->ep, token, ch->status, NULL, 0);
+		to->fn(to->arg, ch->ep, token, ch->status, NULL, 0);
 	}
 	return ended;
 }
@@ -371,15 +322,8 @@ struct copyrpc_stats chan_stats(const struct chan *ch)
 {
 	struct copyrpc_stats s = ch->stats;
 
-	for (uint32_t i = 0; i < ch->nclosed; i++) {
-		s.calls += ch->closed[i].calls;
-		if (ch->closed[i].count != WIRE_WRAP)
-			s.replies += ch->closed[i].count - ch->closed[i].calls;
-	}
-	if (ch->cr.edge) {
-		s.calls += ch->open.calls;
-		s.replies += ch->open.count - ch->open.calls;
-	}
+	s.calls = s.responses + s.failed_calls + ch->ncalls - ch->late;
+	s.wqes += s.batches + s.wraps + s.credit_only + s.reads;
 	return s;
 }
 

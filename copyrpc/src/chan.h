@@ -56,11 +56,25 @@ struct call {
 		uint64_t token; /* pending: given by the caller */
 		uint64_t next_free; /* free: id of the next free one, or CALL_NONE */
 	};
-	uint64_t resp_max; /* pending: bytes; free: CALL_FREE */
+	uint64_t resp_max; /* pending: bytes, and maybe one of the bits; free: CALL_FREE */
 };
+
+/*
+ * A call with a time limit has a bit beside resp_max, so that its response takes the slow path. When
+ * the time is over the caller is told, but the call remains: its id, and its credit, are in use until
+ * the response arrives, which is then dropped.
+ */
+#define CALL_TIMED (1ull << 62)
+#define CALL_LATE (1ull << 63)
 
 #define CALL_NONE UINT32_MAX
 #define CALL_FREE UINT64_MAX /* larger than any limit in a header */
+
+/* Who gets the responses. */
+struct listener {
+	copyrpc_response_fn *fn;
+	void *arg;
+};
 
 struct batch {
 	uint64_t start;
@@ -97,6 +111,9 @@ struct chan {
 	uint32_t ncalls, call_free; /* number of pending calls; first free id, or CALL_NONE */
 	uint32_t max_calls;
 	struct call *calls;
+	uint32_t late; /* pending calls that have ended for their caller */
+	uint32_t timed_end; /* greater than the id of every call with a time limit */
+	uint64_t *deadlines; /* by id; 0: none. NULL: there never was a time limit */
 
 	struct copyrpc_ep *ep; /* argument of callbacks */
 	struct copyrpc_stats stats;
@@ -111,13 +128,6 @@ int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t 
 	uint32_t max_calls, bool nested, struct req_queue *queue, uint64_t at);
 void chan_fini(struct chan *ch);
 
-/*
- * Handles a batch of n blocks at the position `parsed`. Returns the number of messages, or
- * -EPROTO if it breaks the protocol (the messages before the wrong one have been handled).
- * Ends early if a callback changes ch->status.
- */
-int chan_receive(struct chan *ch, uint32_t n, copyrpc_response_fn *fn, void *arg);
-
 /* Accepts the consumer position that a READ has returned, in bytes, after a check. Returns 0
  * or -EPROTO. */
 int chan_read_done(struct chan *ch, uint64_t consumer);
@@ -128,8 +138,20 @@ uint32_t chan_seal_odd(struct chan *ch, uint64_t *pos_p, uint32_t *len_p);
 /* Sets a status other than 0. Batches that were not sent are lost. */
 void chan_stop(struct chan *ch, int status);
 
+/* As chan_call(); the call ends at the time `deadline`, which is not 0. -ENOMEM at the first one. */
+int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+	uint64_t token, uint64_t deadline);
+
+/* Ends the calls whose time is over with -ETIMEDOUT. Returns their number; *next_p becomes the
+ * earliest deadline of the others if that is earlier. */
+int chan_expire(struct chan *ch, uint64_t now, const struct listener *to, uint64_t *next_p);
+
+/* The response of a call with a time limit, or of none. Returns 0: deliver it; 1: it is dropped;
+ * -EPROTO. */
+int chan_timed_response(struct chan *ch, const struct wire_header *h, uint32_t id);
+
 /* Ends all pending calls with ch->status. Returns their number. */
-int chan_end_calls(struct chan *ch, copyrpc_response_fn *fn, void *arg);
+int chan_end_calls(struct chan *ch, const struct listener *to);
 
 /* Drops the requests that copyrpc_recv() has not yet returned. */
 void chan_drop_queued(struct chan *ch);
@@ -187,13 +209,6 @@ static inline uint32_t chan_batch_bytes(const struct batch *b)
 	return (uint32_t)(b->end - b->start) * WIRE_BLOCK - wire_padding(b->last_len);
 }
 
-static inline void chan_count_batch(struct chan *ch, const struct batch *b)
-{
-	ch->stats.batches++;
-	ch->stats.calls += b->calls;
-	ch->stats.replies += b->count - b->calls;
-}
-
 /* Removes the batch that chan_front() returns and writes its metadata. *pos_p, *len_p: the
  * bytes to send. Returns the immediate. */
 static inline uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
@@ -205,11 +220,26 @@ static inline uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len
 	b->end = ch->cr.p;
 	ch->cr.edge = ch->call_end = 0;
 	chan_put_meta(ch, b);
-	chan_count_batch(ch, b);
+	ch->stats.batches++;
 	*pos_p = b->start;
 	*len_p = chan_batch_bytes(b);
 	ch->stats.bytes += *len_p;
 	return (uint32_t)(b->end - b->start);
+}
+
+/* The number of messages that have been placed and not sealed; *calls_p: the calls among them. */
+static inline uint32_t chan_unsent(const struct chan *ch, uint32_t *calls_p)
+{
+	uint32_t n = ch->cr.edge ? ch->open.count : 0;
+
+	*calls_p = ch->cr.edge ? ch->open.calls : 0;
+	for (uint32_t i = 0; i < ch->nclosed; i++) {
+		if (ch->closed[i].count == WIRE_WRAP)
+			continue;
+		n += ch->closed[i].count;
+		*calls_p += ch->closed[i].calls;
+	}
+	return n;
 }
 
 /* Whether a READ of the peer's position is useful and may return a new one. */
@@ -237,9 +267,9 @@ static inline void chan_set_call_end(struct chan *ch)
 
 static inline void chan_open(struct chan *ch, uint32_t wrap)
 {
-	ch->open = (struct batch){.start = ch->cr.p + wrap};
+	ch->open.start = ch->cr.p + wrap;
+	ch->open.count = ch->open.calls = 0;
 	credit_open(&ch->cr, wrap);
-	chan_set_call_end(ch);
 }
 
 /* Whether a batch can be opened for a message of so many blocks, without closing another one
@@ -288,19 +318,19 @@ static inline int chan_call(struct chan *ch, const void *data, uint32_t len, uin
 {
 	uint32_t size = wire_blocks(len), allowance = credit_allowance(wire_blocks(resp_max));
 
-	/* No batch is open, and call_end is 0, while the status is not 0. */
-	if (unlikely(len > ch->payload_max || resp_max > ch->payload_max ||
-		     ch->cr.k < allowance + reserve || ch->call_free == CALL_NONE ||
-		     ch->cr.p + size > ch->call_end))
+	/* call_end is 0 while no batch is open, as while the status is not 0. */
+	if (!ch->call_end || unlikely(len > ch->payload_max || resp_max > ch->payload_max ||
+				      ch->cr.k < allowance + reserve ||
+				      ch->call_free == CALL_NONE || ch->cr.p + size > ch->call_end))
 		return chan_call_first(ch, data, len, resp_max, token, reserve);
 	return chan_add_call(ch, data, len, resp_max, token);
 }
 
-static inline void chan_put_call(struct chan *ch, struct call *call)
+static inline void chan_put_call(struct chan *ch, struct call *call, uint32_t id)
 {
 	call->resp_max = CALL_FREE;
 	call->next_free = ch->call_free;
-	ch->call_free = (uint32_t)(call - ch->calls);
+	ch->call_free = id;
 	ch->ncalls--;
 }
 
@@ -336,6 +366,7 @@ static inline int chan_add_reply(struct copyrpc_req *req, const void *data, uint
 	chan_release(req);
 	chan_put_req(ch, req);
 	ch->cr.r -= req->allowance;
+	ch->stats.replies++;
 	chan_append(ch, wire_blocks(len), req->id | WIRE_RESPONSE, req->resp_max, data, len);
 	assert(credit_holds(&ch->cr));
 	return 0;
@@ -348,7 +379,8 @@ static inline int chan_reply(struct copyrpc_req *req, const void *data, uint32_t
 	uint32_t size = wire_blocks(len);
 
 	/* No batch is open while the status is not 0. */
-	if (unlikely(req->detached || len > req->resp_max || !credit_joins(&ch->cr, size)))
+	if (!ch->cr.edge ||
+		unlikely(req->detached || len > req->resp_max || !credit_joins(&ch->cr, size)))
 		return chan_reply_first(req, data, len);
 	return chan_add_reply(req, data, len);
 }

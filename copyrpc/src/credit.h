@@ -146,11 +146,12 @@ static inline void credit_open(struct credit *cr, uint32_t wrap)
 /* The credit that a batch can grant if everything up to p counts as placed. */
 static inline uint32_t credit_grantable(const struct credit *cr, uint64_t p)
 {
-	uint32_t taken = (uint32_t)(p - cr->rc) + 2 * cr->r;
-	uint32_t room = cr->c > taken ? (cr->c - taken) / 2 : 0;
-	uint32_t policy = cr->rmax - cr->r;
+	uint32_t in_flight = (uint32_t)(p - cr->rc), taken = in_flight + 2 * cr->r;
 
-	return room < policy ? room : policy;
+	if (in_flight + 2 * cr->rmax <= cr->c)
+		return cr->rmax - cr->r;
+	/* The room is less than twice RMAX - R. */
+	return cr->c > taken ? (cr->c - taken) / 2 : 0;
 }
 
 /* Grants credit. The batch must be certain to be sent: lost credit cannot be recovered. */

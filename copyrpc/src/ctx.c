@@ -32,6 +32,8 @@ static void on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_erro
 	struct copyrpc_ep *ep = mlx5dvl_qp_user(qp);
 	bool raw = error->opcode == MLX5DVL_WRITE || error->opcode == MLX5DVL_READ;
 
+	if (!ep->ch.status)
+		ep->error = *error;
 	ep_fail(ep, status_of(error));
 	if (!error->is_recv && raw && error->token != TOKEN_WORD)
 		raw_done(ep, error->token, ep->ch.status);
@@ -110,6 +112,7 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 	ctx->clock = clock_ns;
 	ctx->look_ticks = TICKS_LOOK;
 	ctx->fd = -1;
+	ctx->deadline = NEVER;
 	ctx->probed = ctx->clock();
 	rc = fill_attr(&ctx->attr);
 	if (rc)
@@ -161,7 +164,7 @@ void ctx_end_endpoints(struct copyrpc_ctx *ctx)
 		ep->ended = false;
 		if (!ep->qp)
 			ep_uncount(ep);
-		ctx->handled += chan_end_calls(&ep->ch, ctx->fn, ctx->arg);
+		ctx->handled += chan_end_calls(&ep->ch, &ctx->to);
 		/* Destroyed, and nothing of it is held: nobody can name it any more. */
 		if (!ep->qp && !chan_requests(&ep->ch) && !ep->ended)
 			ep_free(ep);

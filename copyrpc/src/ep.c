@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Endpoints: memory, connection, destruction. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -101,7 +102,13 @@ static int create_qp(struct copyrpc_ep *ep, const struct copyrpc_path *path)
 		.flow_label = path->flow_label,
 	};
 
-	return mlx5dvl_qp_create(ctx->dev, &qp, &ep->qp);
+	int rc = mlx5dvl_qp_create(ctx->dev, &qp, &ep->qp);
+
+	if (rc)
+		return rc;
+	ep->path = *path;
+	ep->qpn = mlx5dvl_qp_qpn(ep->qp);
+	return 0;
 }
 
 static struct copyrpc_ep *ep_alloc(struct copyrpc_ctx *ctx, void *user)
@@ -154,6 +161,10 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 	rc = create_qp(ep, attr && attr->path ? attr->path : &ctx->attr.path);
 	if (rc)
 		goto fail;
+	if (attr && attr->name) {
+		snprintf(ep->name, sizeof(ep->name), "%s", attr->name);
+		ep->named = true;
+	}
 	*ep_p = ep;
 	return 0;
 fail:
@@ -219,6 +230,7 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 	ep->peer_ring_rkey = b.ring_rkey;
 	ep->peer_word = b.word_addr;
 	ep->peer_word_rkey = b.word_rkey;
+	ep->peer = qp;
 	rc = mlx5dvl_qp_connect(ep->qp, &qp);
 	ep->ch.status = rc ? -EIO : 0;
 	return rc;

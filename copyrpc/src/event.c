@@ -131,6 +131,8 @@ int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx)
 
 	if (ctx->probed + PROBE_NS < at && has_unanswered(ctx))
 		at = ctx->probed + PROBE_NS;
+	if (ctx->deadline < at)
+		at = ctx->deadline;
 	if (at == NEVER)
 		return -1;
 	now = ctx->clock();

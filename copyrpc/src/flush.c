@@ -9,35 +9,52 @@ static void publish_consumer(struct copyrpc_ep *ep)
 		__ATOMIC_RELEASE);
 }
 
-/* Seals and posts batches while the send queue has room. Returns their number. */
+static NOINLINE int post_long(struct copyrpc_ep *ep, size_t off, uint32_t len, uint32_t imm)
+{
+	return mlx5dvl_post_write_imm(ep->qp, ep->ch.send_ring + off, ep->own_lkey, len,
+		ep->peer_ring + off, ep->peer_ring_rkey, imm, 0, 0);
+}
+
+/* Posts a batch. One that is copied into the request has a path of its own. */
+static inline int post_write(struct copyrpc_ep *ep, size_t off, uint32_t len, uint32_t imm)
+{
+	if (len < WIRE_BLOCK || len > MLX5DVL_INLINE_MAX)
+		return post_long(ep, off, len, imm);
+	return mlx5dvl_post_write_imm(ep->qp, ep->ch.send_ring + off, 0, len, ep->peer_ring + off,
+		ep->peer_ring_rkey, imm, 0, 0);
+}
+
+/* Seals and posts the next batch; the send queue has room. Returns false if the QP has failed. */
+static inline bool post_batch(struct copyrpc_ep *ep)
+{
+	struct chan *ch = &ep->ch;
+	uint64_t pos;
+	uint32_t len, imm = chan_seal(ch, &pos, &len);
+
+	if (likely(!post_write(ep, (size_t)(pos & ch->mask) * WIRE_BLOCK, len, imm)))
+		return true;
+	ch->stats.wqes--; /* it was not posted */
+	ep_fail(ep, -ECONNRESET);
+	return false;
+}
+
+/* Posts batches while the send queue has room. Returns their number. */
 static int post_batches(struct copyrpc_ep *ep)
 {
 	struct chan *ch = &ep->ch;
 	int n = 0;
 
 	/* A batch grants all credit, so one without messages is due only if there is no other. */
-	if (!chan_waits(ch) && likely(!chan_credit_batch(ch)))
-		return 0;
-	do {
-		uint64_t pos;
-		uint32_t len, imm;
-		size_t off;
-		int rc;
-
-		if (unlikely(mlx5dvl_sq_full(ep->qp))) {
+	if (!chan_waits(ch))
+		chan_credit_batch(ch);
+	for (; chan_waits(ch); n++) {
+		if (mlx5dvl_sq_full(ep->qp)) {
 			ch->stats.sq_stalls++;
 			break;
 		}
-		imm = chan_seal(ch, &pos, &len);
-		off = (size_t)(pos & ch->mask) * WIRE_BLOCK;
-		rc = mlx5dvl_post_write_imm(ep->qp, ch->send_ring + off, ep->own_lkey, len,
-			ep->peer_ring + off, ep->peer_ring_rkey, imm, 0, 0);
-		if (unlikely(rc)) { /* the queue had room, so the QP has failed */
-			ep_fail(ep, -ECONNRESET);
+		if (!post_batch(ep))
 			break;
-		}
-		n++;
-	} while (unlikely(chan_waits(ch)));
+	}
 	return n;
 }
 
@@ -60,6 +77,10 @@ static COLD int post_due_read(struct copyrpc_ep *ep)
 		ep_keep(ep);
 		return 0;
 	}
+	/* Also if there is no room: nothing that was posted completes then. The time before the
+	 * flush does not count, because a busy caller may flush much later than it polls. */
+	if (ep->probe && !ep->asked)
+		ep->asked = ep->ctx->clock();
 	if (mlx5dvl_post_read(ep->qp, &ep->words->peer, ep->own_lkey, sizeof(ep->words->peer),
 		    ep->peer_word, ep->peer_word_rkey, MLX5DVL_SIGNALED, TOKEN_WORD)) {
 		ep_keep(ep); /* the send queue is full until the next poll */
@@ -115,31 +136,51 @@ static bool may_wait(const struct copyrpc_ep *ep)
 	return chan_waits(&ep->ch) && !credit_due(&ep->ch.cr, ep->ch.cr.p);
 }
 
-/* Flushes an endpoint; with `hold`, messages are kept. Returns the number of batches sent. */
-static inline int flush_ep(struct copyrpc_ep *ep, bool hold)
+/* Announces the requests. */
+static inline void ring(struct copyrpc_ep *ep)
+{
+	ep->ch.stats.doorbells++;
+	mlx5dvl_ring(ep->qp);
+}
+
+/* Flushes an endpoint that has anything else than one batch. */
+static NOINLINE int flush_odd(struct copyrpc_ep *ep, bool hold)
 {
 	int batches = 0, reads;
 
-	if (unlikely(ep->ch.status))
+	if (ep->ch.status)
 		return 0;
-	publish_consumer(ep);
-	if (unlikely(!ep->watched && ep->ch.ncalls))
+	if (!ep->watched && ep->ch.ncalls)
 		ep_watch(ep, NOT_SEEN);
 	if (!hold)
 		batches = post_batches(ep);
-	if (unlikely(chan_waits(&ep->ch)))
+	if (!batches) /* a batch has told it */
+		publish_consumer(ep);
+	if (chan_waits(&ep->ch))
 		ep_keep(ep);
 	reads = post_read(ep);
-	if (batches + reads) {
-		ep->ch.stats.wqes += (uint64_t)(batches + reads);
-		ep->ch.stats.doorbells++;
-		mlx5dvl_ring(ep->qp);
-	}
+	if (batches + reads)
+		ring(ep);
 	return batches;
 }
 
+/* Flushes an endpoint; with `hold`, messages are kept. Returns the number of batches sent. */
+ALWAYS_INLINE int flush_ep(struct copyrpc_ep *ep, bool hold)
+{
+	/* No batch is open while the status is not 0. */
+	if (unlikely(hold || ep->ch.nclosed || !ep->ch.cr.edge || mlx5dvl_sq_full(ep->qp)))
+		return flush_odd(ep, hold);
+	if (unlikely(!ep->watched && ep->ch.ncalls))
+		ep_watch(ep, NOT_SEEN);
+	if (unlikely(!post_batch(ep)))
+		return 0;
+	post_read(ep);
+	ring(ep);
+	return 1;
+}
+
 /* Inlined with a constant `go` if there is none. */
-static inline int flush_dirty(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
+ALWAYS_INLINE int flush_dirty(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
 {
 	struct copyrpc_ep *ep = ctx->dirty.head;
 	int n = 0;
@@ -159,7 +200,7 @@ static inline int flush_dirty(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, voi
 
 int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
 {
-	return go ? flush_dirty(ctx, go, arg) : flush_dirty(ctx, NULL, NULL);
+	return go ? flush_dirty(ctx, go, arg) : copyrpc_flush(ctx);
 }
 
 int copyrpc_flush(struct copyrpc_ctx *ctx)
@@ -170,5 +211,5 @@ int copyrpc_flush(struct copyrpc_ctx *ctx)
 /* The endpoint stays on the dirty list, which does no harm. */
 int copyrpc_ep_flush(struct copyrpc_ep *ep)
 {
-	return flush_ep(ep, false);
+	return flush_odd(ep, false);
 }

@@ -22,6 +22,8 @@
 #define NOT_SEEN UINT64_MAX
 #define NEVER UINT64_MAX
 
+#define EP_NAME_MAX 64
+
 struct raw_op {
 	struct raw_op *next; /* in the list of completed ones */
 	struct copyrpc_ep *ep;
@@ -68,13 +70,21 @@ struct copyrpc_ep {
 	bool counted; /* included in n_eps of the context */
 	uint64_t read_at, backoff; /* time of the next READ, 0: not set; its delay after the last */
 	uint64_t seen; /* batches received when the clock was last read */
-	uint64_t asked; /* time of the first probe since the last sign of life; 0: none */
+	uint64_t
+		asked; /* time of the first READ that was due since the last sign of life; 0: none */
 
 	struct slab raw_ids;
 	struct raw_op *raw; /* NULL: never used */
 
 	struct copyrpc_ep *next, **link_p; /* in the list of the context */
 	void *user;
+	struct copyrpc_path path;
+	char name[EP_NAME_MAX]; /* of the peer, for messages */
+	bool named; /* by its attributes */
+	uint64_t owner, peer_owner; /* random, see copyrpc_tcp.h; 0: none */
+	uint32_t qpn;
+	struct mlx5dvl_qp_info peer;
+	struct mlx5dvl_error error; /* the completion that ended it; syndrome 0: none did */
 	void *memory; /* receive ring, send ring, words */
 	size_t memory_len;
 	struct mlx5dvl_mr mr_own; /* send ring, and `peer` of the words */
@@ -89,8 +99,7 @@ struct ep_list {
 struct copyrpc_ctx {
 	struct mlx5dvl_cq *recv_cq, *send_cq;
 	struct mlx5dvl_srq *srq;
-	copyrpc_response_fn *fn; /* callback of the running poll */
-	void *arg;
+	struct listener to; /* of the running poll */
 	int handled;
 	unsigned armed;
 	bool fresh; /* an endpoint is EP_DIRTY */
@@ -101,6 +110,7 @@ struct copyrpc_ctx {
 	struct raw_op *raw_head, **raw_tail_p;
 	uint64_t (*clock)(void); /* ns; tests have their own */
 	uint64_t probed; /* time of the last probe */
+	uint64_t deadline; /* not later than that of any call; NEVER: none has one */
 	int fd; /* readable when a CQ has an event; -1 */
 
 	struct mlx5dvl_ctx *dev;

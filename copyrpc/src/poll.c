@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Polling: batches, completions, and the ends of calls. */
 #include "internal.h"
+#include "receive.h"
 
 /* Completions consumed at a time; receives are posted again after each round. */
 #define POLL_BATCH 64
@@ -18,7 +19,7 @@ static inline void on_batch(void *arg, struct mlx5dvl_qp *qp, const struct mlx5d
 		ep_fail(ep, -EPROTO);
 		return;
 	}
-	n = chan_receive(&ep->ch, recv->imm, ctx->fn, ctx->arg);
+	n = chan_receive(&ep->ch, recv->imm, &ctx->to);
 	if (unlikely(n < 0)) {
 		ep_fail(ep, n);
 		return;
@@ -71,9 +72,10 @@ static void ask(struct copyrpc_ep *ep, uint64_t now)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
 
-	if (!ep->asked)
+	/* The READ that is pending for another reason tells as much. */
+	if (!ep->asked && ep->reading)
 		ep->asked = now;
-	if (now - ep->asked >= ctx->attr.probe_ms * NSEC_PER_MSEC) {
+	if (ep->asked && now - ep->asked >= ctx->attr.probe_ms * NSEC_PER_MSEC) {
 		ep_fail(ep, -ETIMEDOUT);
 		return;
 	}
@@ -96,12 +98,22 @@ static void look_at(struct copyrpc_ep *ep, uint64_t now)
 		ep_watch(ep, received);
 }
 
+/* Ends calls whose time is over, and finds the next time. */
+static void expire(struct copyrpc_ctx *ctx, uint64_t now)
+{
+	ctx->deadline = NEVER;
+	for (struct copyrpc_ep *ep = ctx->eps; ep; ep = ep->next)
+		ctx->handled += chan_expire(&ep->ch, now, &ctx->to, &ctx->deadline);
+}
+
 COLD void ctx_look(struct copyrpc_ctx *ctx)
 {
 	uint64_t now = ctx->clock();
 	struct copyrpc_ep *ep;
 
 	ctx->looked = ticks();
+	if (now >= ctx->deadline)
+		expire(ctx, now);
 	if (now - ctx->probed < PROBE_NS)
 		return;
 	ctx->probed = now;
@@ -120,8 +132,7 @@ int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *ar
 {
 	uint32_t taken;
 
-	ctx->fn = fn;
-	ctx->arg = arg;
+	ctx->to = (struct listener){fn, arg};
 	ctx->handled = 0;
 	taken = poll_batches(ctx);
 	if (unlikely(mlx5dvl_cq_ready(ctx->send_cq)))

@@ -9,7 +9,7 @@
 #define COPYRPC_TEST_SIM_H
 
 #include "base/test.h"
-#include "chan.h"
+#include "receive.h"
 
 #define SIM_FLIGHT 4096
 #define SIM_HELD 8192
@@ -141,7 +141,7 @@ static inline void sim_deliver(struct side *from)
 	w = &from->flight[from->head++ % SIM_FLIGHT];
 	off = (size_t)(w->pos & from->ch.mask) * WIRE_BLOCK;
 	memcpy(to->recv + off, from->send + off, w->len);
-	CHECK(chan_receive(&to->ch, w->imm, sim_response, to) >= 0);
+	CHECK(chan_receive(&to->ch, w->imm, &(struct listener){sim_response, to}) >= 0);
 }
 
 static inline void sim_read_done(struct side *s)

@@ -43,10 +43,11 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 
 static void connect_pair(struct side s[2])
 {
+	const struct copyrpc_ep_attr attr = {.name = "the peer"};
 	uint8_t blob[2][COPYRPC_INFO_SIZE];
 
 	for (int i = 0; i < 2; i++) {
-		CHECK_EQ(copyrpc_ep_create(s[i].ctx, NULL, &s[i].ep), 0);
+		CHECK_EQ(copyrpc_ep_create(s[i].ctx, &attr, &s[i].ep), 0);
 		copyrpc_ep_info(s[i].ep, blob[i]);
 	}
 	for (int i = 0; i < 2; i++)
@@ -76,6 +77,30 @@ static void run(struct side s[2], struct calls *c)
 	}
 }
 
+/* Device, queue pairs, address, name, and the HCA's syndrome if it failed. */
+static void check_words(struct copyrpc_ep *ep, int status)
+{
+	char line[256], part[20];
+	unsigned from, to, lid, syndrome;
+	int len = copyrpc_ep_describe(ep, line, sizeof(line));
+	const char *at;
+
+	printf("%s\n", line);
+	CHECK_EQ(len, strlen(line));
+	CHECK_EQ(sscanf(line, "mlx5_%*d QP 0x%x to QP 0x%x of LID %u (the peer): ", &from, &to,
+			 &lid),
+		3);
+	CHECK(strstr(line, "(the peer): ") && from && to && lid);
+	CHECK_EQ(!!strstr(line, "(the peer): connected"), !status);
+	at = strstr(line, "syndrome 0x");
+	CHECK_EQ(!!at, !!status);
+	if (at)
+		CHECK(sscanf(at, "syndrome 0x%x, vendor", &syndrome) == 1 && syndrome);
+	CHECK_EQ(copyrpc_ep_describe(ep, part, sizeof(part)), len);
+	CHECK(!memcmp(part, line, sizeof(part) - 1) && !part[sizeof(part) - 1]);
+	CHECK_EQ(copyrpc_ep_describe(ep, NULL, 0), len);
+}
+
 int main(int argc, char **argv)
 {
 	struct side s[2];
@@ -91,6 +116,7 @@ int main(int argc, char **argv)
 	printf("%u calls made, %u answered, %u failed\n", first.made, first.ok, first.failed);
 	CHECK_EQ(first.failed > 0, first.status != 0);
 	CHECK_EQ(copyrpc_ep_status(s[0].ep), first.status);
+	check_words(s[0].ep, first.status);
 	if (argc == 3) {
 		for (int i = 0; i < 2; i++) {
 			copyrpc_ep_destroy(s[i].ep);

@@ -5,7 +5,7 @@
  */
 #include "base/test.h"
 #include "blob.h"
-#include "chan.h"
+#include "receive.h"
 
 #define BLOCKS 128u
 #define RMAX (BLOCKS / 4)
@@ -61,6 +61,13 @@ static void rig_open(struct rig *r)
 	CHECK_EQ(chan_seal(&r->ch, &pos, &len), 4);
 }
 
+static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
+	uint32_t len)
+{
+	CHECK_EQ(token, 4711);
+	CHECK_EQ(status, -ETIMEDOUT);
+}
+
 static int feed(struct rig *r, const struct input *in)
 {
 	uint32_t off = (uint32_t)r->ch.parsed & r->ch.mask;
@@ -74,7 +81,7 @@ static int feed(struct rig *r, const struct input *in)
 		wire_put_header(at, m->id, m->limit, m->len);
 		at += (size_t)wire_blocks(m->len <= MAX ? m->len : 0) * WIRE_BLOCK;
 	}
-	return chan_receive(&r->ch, in->blocks, on_response, r);
+	return chan_receive(&r->ch, in->blocks, &(struct listener){on_response, r});
 }
 
 #define RESPONSE (0 | WIRE_RESPONSE)
@@ -108,8 +115,8 @@ static const struct input inputs[] = {
 	{"a message is longer than its batch", 0, 0, 0, 2, 1, {{1, 20, 21}}},
 	{"a length beyond 32 bits of blocks", 0, 0, 0, 2, 1, {{1, 20, UINT32_MAX}}},
 	{"fewer messages than it says", 1, 0, 0, 2, 2, {ASKS}},
-	{"more messages than it says", 2, 0, 0, 3, 1, {ASKS, ASKS}},
-	{"messages where there should be none", 1, 0, 0, 2, 0, {ASKS}},
+	{"more messages than it says", 1, 0, 0, 3, 1, {ASKS, ASKS}},
+	{"messages where there should be none", 0, 0, 0, 2, 0, {ASKS}},
 	{"no messages where there should be one", 0, 0, 0, 1, 1, {{0}}},
 
 	{"a response longer than its call allows", 0, 0, 0, 3, 1,
@@ -133,11 +140,46 @@ static const struct input inputs[] = {
 	{"credit beyond 32 bits", 0, 0, (1ull << 32 | 1) * WIRE_BLOCK, 1, 0, {{0}}},
 
 	{"no block", 0, 0, 0, 0, 0, {{0}}},
+	{"no block, and a message", 0, 0, 0, 0, 1, {ASKS}},
+	{"no block, and two messages", 0, 0, 0, 0, 2, {ASKS, ASKS}},
 	{"more blocks than a ring", 0, 0, 0, BLOCKS + 1, 0, {{0}}},
 	{"every bit of the immediate", 0, 0, 0, UINT32_MAX, 0, {{0}}},
 	{"a marker up to the ring's end", ALL, 0, 0, BLOCKS, WIRE_WRAP, {{0}}},
 	{"a marker that ends before", 0, 0, 0, BLOCKS - 1, WIRE_WRAP, {{0}}},
 };
+
+static int timed_end(struct rig *r, uint64_t now)
+{
+	uint64_t next = UINT64_MAX;
+
+	return chan_expire(&r->ch, now, &(struct listener){on_end, r}, &next);
+}
+
+/* A response to a call with a time limit: in time, late, late twice, with another limit. */
+static void calls_with_a_time_limit(void)
+{
+	const struct input right = {"", 1, 0, 0, 3, 1, {{1 | WIRE_RESPONSE, RESP_MAX, RESP_MAX}}};
+	const struct input wrong = {"", 0, 0, 0, 3, 1, {{1 | WIRE_RESPONSE, RESP_MAX - 1, 20}}};
+	const struct input none = {"", 0, 0, 0, 3, 1, {{1 | WIRE_RESPONSE, UINT32_MAX, 20}}};
+
+	for (int late = 0; late < 2; late++) {
+		for (int i = 0; i < 3; i++) {
+			const struct input *in[] = {&right, &wrong, &none};
+
+			rig_open(&rig);
+			CHECK_EQ(chan_call_timed(&rig.ch, "", 0, RESP_MAX, 4711, 10), 0);
+			CHECK_EQ(timed_end(&rig, 9), 0);
+			if (late)
+				CHECK_EQ(timed_end(&rig, 10), 1);
+			CHECK_EQ(feed(&rig, in[i]), i ? -EPROTO : 1);
+			CHECK_EQ(rig.responses, !i && !late);
+			if (!i)
+				CHECK_EQ(feed(&rig, &right), -EPROTO);
+			CHECK_EQ(timed_end(&rig, 11), i && !late);
+			chan_fini(&rig.ch);
+		}
+	}
+}
 
 static void one_rule_at_a_time(void)
 {
@@ -157,6 +199,19 @@ static void one_rule_at_a_time(void)
 }
 
 static const struct input nothing = {"nothing", ALL, 0, 0, 1, 0, {{0}}};
+
+/* The message would be beyond the ring. */
+static void no_batch_crosses_the_end(void)
+{
+	const struct input two = {"", 0, 0, 0, 2, 1, {ASKS}};
+
+	rig_open(&rig);
+	for (uint32_t i = 0; i < BLOCKS - 1; i++)
+		CHECK_EQ(feed(&rig, &nothing), 0);
+	CHECK_EQ(feed(&rig, &two), -EPROTO);
+	CHECK_EQ(rig.ch.stats.requests, 0);
+	chan_fini(&rig.ch);
+}
 
 /* Positions that a peer's batches tell never go back; one that a READ brought is no news
  * when it is older. */
@@ -271,6 +326,8 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(one_rule_at_a_time),
+		TEST(calls_with_a_time_limit),
+		TEST(no_batch_crosses_the_end),
 		TEST(positions_grow),
 		TEST(a_late_duplicate),
 		TEST(what_is_held_is_not_overwritten),

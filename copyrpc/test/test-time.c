@@ -138,6 +138,29 @@ static void a_slow_server_is_waited_for(void)
 	pair_close(&p);
 }
 
+/* Whoever is kept from flushing after a poll has not asked, and does not find the peer dead. */
+static void time_before_a_flush_is_no_silence(void)
+{
+	struct copyrpc_ctx_attr attr = {.probe_ms = 300};
+	struct heard h = {0};
+	struct copyrpc_req *req;
+	struct pair p;
+
+	open_timed(&p, &attr);
+	req = leave_unanswered(&p, &h);
+	for (int k = 0; k < 20; k++) {
+		copyrpc_poll_recv(p.ctx[0], hear, &h);
+		now += 5 * NSEC_PER_SEC;
+	}
+	CHECK_EQ(reads(&p), 0);
+	CHECK_EQ(copyrpc_ep_status(p.ep[0]), 0);
+	CHECK_EQ(copyrpc_reply(req, NULL, 0), 0);
+	copyrpc_poll(p.ctx[1], hear, &h);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(h.ok, 1);
+	pair_close(&p);
+}
+
 /* Where answers come, and where there is nothing to answer, nobody is asked. */
 static void no_probe_without_need(void)
 {
@@ -258,6 +281,7 @@ int main(int argc, char **argv)
 		TEST(a_dead_peer_is_noticed),
 		TEST(an_endless_wait_ends),
 		TEST(a_slow_server_is_waited_for),
+		TEST(time_before_a_flush_is_no_silence),
 		TEST(no_probe_without_need),
 		TEST(reads_back_off),
 		TEST(reads_while_messages_are_held),

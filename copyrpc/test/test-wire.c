@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The bytes of a ring, and the numbers of flow control at their edges. */
 #include "base/test.h"
-#include "chan.h"
+#include "receive.h"
 
 static void padding(void)
 {
@@ -47,7 +47,7 @@ static void bytes_of_a_batch(void)
 	ch.status = 0;
 	wire_put_meta(in, 0, 0, 1);
 	memcpy(wire_put_header(in + 32, 77, 3, 30), "012345678901234567890123456789", 30);
-	CHECK_EQ(chan_receive(&ch, 3, NULL, NULL), 1);
+	CHECK_EQ(chan_receive(&ch, 3, &(struct listener){NULL, NULL}), 1);
 	CHECK_EQ(chan_call(&ch, "hi", 2, 21, 5, 0), 0);
 	CHECK_EQ(chan_reply(queue.head, "yes", 3), 0);
 	CHECK_EQ(chan_front(&ch)->count, 2);
@@ -77,7 +77,7 @@ static void wrap_and_exact_fit(void)
 	CHECK_EQ(ch.cr.p, 16);
 	CHECK_EQ(ch.nclosed, 0);
 	ch.cr.k = 4; /* as if the first had been answered */
-	chan_put_call(&ch, &ch.calls[0]);
+	chan_put_call(&ch, &ch.calls[0], 0);
 	CHECK_EQ(chan_call(&ch, "", 0, 0, 3, 0), 0); /* the next batch: at the ring's start */
 	CHECK_EQ(ch.nclosed, 1);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);

@@ -63,6 +63,8 @@ struct flux_out {
 	uint32_t ids_max; /* when nothing is in flight; 0: never called, or has left */
 	uint32_t window; /* calls in flight at the last poll before which there were new ones */
 	uint32_t polled_head; /* ids_head at that poll */
+	uint32_t returned_head; /* ids_head when the last poll in which fn called it ended */
+	uint32_t in_a_row; /* calls made between two polls, when there were any last */
 	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
 	const struct flux_shared *peer; /* the own node's once that has left */
 };
@@ -275,8 +277,10 @@ FLUX_INLINE int flux_out_look(struct flux_out *o, int *left_p)
 		 * visible now, so a response that is still not there will never come.
 		 */
 		*left_p = __atomic_load_n(&o->peer->left, __ATOMIC_ACQUIRE) != 0;
-		if (!FLUX_UNLIKELY(*left_p))
+		if (!FLUX_UNLIKELY(*left_p)) {
+			cellring_await(&o->resp.at);
 			return 0;
+		}
 		head = cellring_look(&o->resp.at);
 		if (!head)
 			return 0;
@@ -288,13 +292,15 @@ FLUX_INLINE int flux_out_look(struct flux_out *o, int *left_p)
 /*
  * Records how many calls the node keeps in flight: the number at a poll that follows new calls.
  * Between two polls there may be fewer, or none if a loop polls until it gets nothing and then
- * makes its calls.
+ * makes its calls. Also records how many of the new calls were made in a row, not by fn.
  */
 FLUX_INLINE void flux_out_window(struct flux_out *o)
 {
 	if (o->ids_head == o->polled_head)
 		return;
 	o->polled_head = o->ids_head;
+	o->in_a_row = o->ids_head - o->returned_head;
+	o->returned_head = o->ids_head;
 	o->window = flux_inflight(o);
 }
 
@@ -356,6 +362,20 @@ FLUX_INLINE int flux_answers_on(struct flux_node *node)
 	return 1;
 }
 
+/*
+ * Publishes what the response function has collected. Its calls are not calls in a row, because
+ * responses come between them. If it has called several peers, this is noted for the last of them
+ * only: the bursts to the others have been ended by then, whatever their size.
+ */
+FLUX_INLINE void flux_poll_returns(struct flux_node *node)
+{
+	uint64_t to = node->burst.call_to;
+
+	if (to != FLUX_NOBODY)
+		node->out[to].returned_head = node->out[to].ids_head;
+	flux_publish(node);
+}
+
 FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
 	int n = 0, busy = flux_answers_on(node);
@@ -370,7 +390,7 @@ FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *ar
 		flux_inflight(&node->out[to]) < CELLRING_FEW)
 		flux_burst_end(node);
 	if (n) /* fn may have called or answered */
-		flux_publish(node);
+		flux_poll_returns(node);
 	flux_looked(node, n + busy);
 	return n;
 }

@@ -263,7 +263,7 @@ static uint32_t out_wish(const struct flux_out *o)
 {
 	uint32_t now = flux_inflight(o) + 1;
 
-	return cellring_limit(now > o->window ? now : o->window);
+	return cellring_call_limit(now > o->window ? now : o->window, o->in_a_row);
 }
 
 int flux_call_begin(struct flux_node *node, uint32_t to)
@@ -370,7 +370,7 @@ void flux_burst_flush(struct flux_node *node)
 
 	burst_count(node, cellring_burst_held(b));
 	cellring_burst_write_part(b);
-	if (cellring_burst_stale(b))
+	if (!burst_is_right(node))
 		burst_renew(node);
 }
 
@@ -482,8 +482,10 @@ struct flux_in *flux_in_next(struct flux_node *node)
 		flux_publish(node);
 		in = in_search(node);
 		flux_looked(node, in != NULL);
-		if (!in)
+		if (!in) {
+			cellring_await(&node->rx->req.at);
 			return NULL;
+		}
 		node->rx = in;
 		node->rx_budget = FLUX_TURN;
 		head = cellring_look(&in->req.at);

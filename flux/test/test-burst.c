@@ -144,26 +144,68 @@ static void calls_in_flight_are_remembered(void)
 		while (flux_poll(a, on_response, &s))
 			;
 		CHECK_EQ(flux_pending(a), 0);
-		for (uint32_t i = 1; i < 7; i++) {
+		for (uint32_t i = 1; i < 8; i++) {
 			CHECK_EQ(call(a, 1, i, 0), 0);
 			CHECK_EQ(held(a), i);
 		}
 		CHECK_EQ(serve(b), 0);
-		CHECK_EQ(call(a, 1, 0, 0), 0); /* a quarter of 31 */
+		CHECK_EQ(call(a, 1, 0, 0),
+			0); /* all that a burst holds, because 31 came in a row */
 		CHECK_EQ(held(a), 0);
-		CHECK_EQ(serve(b), 7);
+		CHECK_EQ(serve(b), 8);
 		if (round < 2) { /* in flight at the next poll are many again */
-			for (uint32_t i = 7; i < 31; i++)
+			for (uint32_t i = 8; i < 31; i++)
 				CHECK_EQ(call(a, 1, i, 0), 0);
 			flux_flush(a);
-			CHECK_EQ(serve(b), 24);
+			CHECK_EQ(serve(b), 23);
 		}
 		while (flux_poll(a, on_response, &s))
 			;
 	}
 	CHECK_EQ(call(a, 1, 0, 0), 0);
-	CHECK_EQ(held(a), 0); /* seven were in flight */
+	CHECK_EQ(held(a), 1); /* eight were in flight */
+	CHECK_EQ(flux_poll(a, on_response, &s), 0);
 	CHECK_EQ(serve(b), 1);
+	poll_all(a, &s);
+	CHECK_EQ(call(a, 1, 0, 0), 0);
+	CHECK_EQ(held(a), 0); /* one was in flight */
+	CHECK_EQ(serve(b), 1);
+	flux_destroy(f);
+}
+
+static void call_again(void *arg, uint64_t token, const void *payload, uint32_t len)
+{
+	CHECK_EQ(call(arg, 1, token, token), 0);
+}
+
+/*
+ * Calls that are made in a row go in bursts of eight, and the answers likewise; calls that the
+ * response function makes go in bursts of a quarter of the calls in flight.
+ */
+static void calls_in_a_row_go_together(void)
+{
+	struct flux *f = make(2, 0, 16);
+	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	static struct seen s;
+
+	for (uint32_t round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < 16; i++) {
+			CHECK_EQ(call(a, 1, i, i), 0);
+			if (round == 2) /* by then it is known that sixteen are made in a row */
+				CHECK_EQ(held(a), (i + 1) % 8);
+		}
+		CHECK_EQ(flux_poll(a, on_response, &s), 0);
+		CHECK_EQ(serve(b), 16);
+		if (round < 2)
+			poll_all(a, &s);
+	}
+	CHECK_EQ(b->in[0].together, 8);
+	for (uint32_t turn = 0; turn < 4; turn++) {
+		CHECK_EQ(flux_poll(a, call_again, a), 8);
+		CHECK_EQ(serve(b), 8);
+	}
+	CHECK_EQ(a->burst.ring.limit, 4);
+	CHECK_EQ(b->in[0].together, 4);
 	flux_destroy(f);
 }
 
@@ -332,6 +374,7 @@ int main(int argc, char **argv)
 		TEST(when_sleepers_are_looked_for),
 		TEST(every_burst_is_published),
 		TEST(calls_in_flight_are_remembered),
+		TEST(calls_in_a_row_go_together),
 		TEST(answers_wait_for_the_next),
 		TEST(all_sizes),
 		TEST(payload_is_no_head),

@@ -14,6 +14,8 @@
 #include <sys/mman.h>
 #include <valgrind/callgrind.h>
 
+#include "base/underhca.h"
+
 #include "vendor.h"
 
 enum {
@@ -419,6 +421,19 @@ static int usage(FILE *f, int status)
 	return status;
 }
 
+/* Without a device, the program is executed again under the software HCA. */
+static void find_device(char **argv)
+{
+	char name[1][MLX5DVL_NAME_LEN], why[256] = "";
+
+	if (mlx5dvl_devices(1, name) > 0)
+		return;
+	fputs("mlx5dvl-bench: no mlx5 device: running under the software HCA\n", stderr);
+	underhca_again(argv, SOFTHCA_RUN_BUILT, why, sizeof(why));
+	fprintf(stderr, "mlx5dvl-bench: %s\n", why);
+	exit(1);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {{"json", required_argument, NULL, 'j'},
@@ -439,6 +454,7 @@ int main(int argc, char **argv)
 	}
 	if (optind < argc)
 		return usage(stderr, 2);
+	find_device(argv);
 	setup();
 	if (RUNNING_ON_VALGRIND)
 		count_instructions();

@@ -5,7 +5,7 @@
  * channel would do, between hosts as well.
  *
  *	cc pingpong.c $(pkg-config --cflags --libs mlx5dv-lite) -o pingpong
- *	softhca-run ./pingpong            # or ./pingpong on a machine with a ConnectX
+ *	./pingpong                        # without a ConnectX: by softhca-run
  */
 #include <mlx5dvl.h>
 
@@ -146,12 +146,25 @@ static double now_us(void)
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-int main(void)
+/* Without a device, the program is executed again under the software HCA. */
+static void find_device(char **argv)
+{
+	char name[1][MLX5DVL_NAME_LEN];
+
+	if (mlx5dvl_devices(1, name) > 0 || getenv("PINGPONG_UNDER_SOFTHCA"))
+		return;
+	fprintf(stderr, "pingpong: no mlx5 device: running under the software HCA (softhca-run)\n");
+	setenv("PINGPONG_UNDER_SOFTHCA", "1", 1);
+	execlp("softhca-run", "softhca-run", argv[0], (char *)NULL);
+}
+
+int main(int argc, char **argv)
 {
 	struct end e = {0};
 	int fd[2], status = 0;
 	pid_t child;
 
+	find_device(argv);
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd))
 		return 1;
 	child = fork(); /* before either opens the device */

@@ -66,6 +66,9 @@ struct mlx5dvl_error;
  */
 typedef void mlx5dvl_error_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error);
 
+/* What a syndrome means, in a few words. */
+const char *mlx5dvl_syndrome_text(uint8_t syndrome);
+
 struct mlx5dvl_error {
 	uint64_t token; /* of the failed request; 0 when is_recv */
 	int err; /* -ECANCELED flushed, -ETIMEDOUT peer does not answer (retries exceeded),

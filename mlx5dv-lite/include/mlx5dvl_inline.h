@@ -226,14 +226,18 @@ enum {
 	MLX5DVL_CQE_FORMAT_ = 0x0c, /* both bits: compressed */
 	MLX5DVL_CQE_ODD_ = 0xd0, /* opcodes from here on: error of a request, of a receive,
 				    (0xe), not written yet (0xf) */
+	MLX5DVL_CQE_HIGH_ = 0x80, /* set in all of these */
 };
 
 struct mlx5dvl_cq {
 	uint8_t *cqes; /* the 64 bytes of CQE 0 */
 	uint32_t *record;
-	uint32_t shift; /* log2 of a CQE's size */
+	uint32_t stride; /* size of a CQE */
 	uint32_t depth; /* a power of two */
 	uint32_t ci; /* completions consumed, runs freely */
+	uint32_t owner; /* owner bit of the CQEs that are new in this lap */
+	uint8_t *next; /* the CQE of completion ci, as &cqes[ci % depth] */
+	uint8_t *end; /* of the last CQE */
 	struct mlx5dvl_srq *srq; /* NULL: a send CQ */
 	struct mlx5dvl_qp_table *table;
 };
@@ -249,38 +253,62 @@ uint32_t mlx5dvl_srq_post_(struct mlx5dvl_srq *srq);
 
 MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cqe_at_(const struct mlx5dvl_cq *cq, uint32_t ci)
 {
-	size_t at = (size_t)(ci & (cq->depth - 1)) << cq->shift;
+	size_t at = (size_t)(ci & (cq->depth - 1)) * cq->stride;
 
 	return (struct mlx5dvl_cqe *)(void *)(cq->cqes + at);
 }
 
-/*
- * The completion at @ci if the device has written it, else NULL. Error completions and
- * compressed ones are handled by mlx5dvl_cq_odd_(). It reports an error and sets the CQE's
- * QPN to 0, so that the caller ignores it; it expands a compressed run in place. @copy: copy
- * of *cq in the caller's registers.
- */
-MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_next_(struct mlx5dvl_cq *cq,
-	const struct mlx5dvl_cq *copy, uint32_t ci)
+/* A CQE that is not simply a successful completion: one that is not written yet (NULL), an error
+ * or a compressed run (see mlx5dvl_cq_odd_()), or a successful one with an uncommon opcode. */
+MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_unusual_(struct mlx5dvl_cq *cq,
+	struct mlx5dvl_cqe *cqe, uint32_t op_own)
 {
-	struct mlx5dvl_cqe *cqe = mlx5dvl_cqe_at_(copy, ci);
-	uint8_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED);
-
-	if ((op_own & MLX5DVL_CQE_OWNER_) != !!(ci & copy->depth))
+	if ((op_own ^ cq->owner) & MLX5DVL_CQE_OWNER_)
 		return NULL;
 	mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
 	if (MLX5DVL_UNLIKELY_(op_own >= MLX5DVL_CQE_ODD_ ||
 			      (op_own & MLX5DVL_CQE_FORMAT_) == MLX5DVL_CQE_FORMAT_))
-		return mlx5dvl_cq_odd_(cq, ci, cqe);
+		return mlx5dvl_cq_odd_(cq, cq->ci, cqe);
 	return cqe;
+}
+
+/*
+ * Takes the next completion. Returns false if the device has not written it yet. Error
+ * completions and compressed ones are handled by mlx5dvl_cq_odd_(). It reports an error and sets
+ * the CQE's QPN to 0, so that the caller ignores it; it expands a compressed run in place. One
+ * test finds the usual case.
+ */
+MLX5DVL_INLINE_ bool mlx5dvl_cq_take_(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe **cqe_p,
+	uint8_t *opcode_p)
+{
+	struct mlx5dvl_cqe *cqe = (struct mlx5dvl_cqe *)(void *)cq->next;
+	uint32_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED);
+
+	if ((op_own ^ cq->owner) & (MLX5DVL_CQE_OWNER_ | MLX5DVL_CQE_FORMAT_ | MLX5DVL_CQE_HIGH_)) {
+		cqe = mlx5dvl_cq_unusual_(cq, cqe, op_own);
+		if (!cqe)
+			return false;
+	}
+	mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
+	cq->ci++;
+	cq->next += cq->stride;
+	if (MLX5DVL_UNLIKELY_(cq->next == cq->end)) {
+		cq->next = cq->cqes;
+		cq->owner ^= MLX5DVL_CQE_OWNER_;
+	}
+	__builtin_prefetch(cq->next);
+	*cqe_p = cqe;
+	*opcode_p = (uint8_t)(op_own >> 4);
+	return true;
 }
 
 MLX5DVL_INLINE_ bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq)
 {
-	/* Nothing is read but the owner: pairs with the device, which writes op_own last. */
-	uint8_t op_own = __atomic_load_n(&mlx5dvl_cqe_at_(cq, cq->ci)->op_own, __ATOMIC_RELAXED);
+	const struct mlx5dvl_cqe *cqe = (const struct mlx5dvl_cqe *)(const void *)cq->next;
 
-	return (op_own & MLX5DVL_CQE_OWNER_) == !!(cq->ci & cq->depth);
+	/* Nothing is read but the owner: pairs with the device, which writes op_own last. */
+	return !(
+		(__atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED) ^ cq->owner) & MLX5DVL_CQE_OWNER_);
 }
 
 MLX5DVL_INLINE_ struct mlx5dvl_qp *mlx5dvl_cqe_qp_(const struct mlx5dvl_cq *cq,
@@ -291,70 +319,67 @@ MLX5DVL_INLINE_ struct mlx5dvl_qp *mlx5dvl_cqe_qp_(const struct mlx5dvl_cq *cq,
 	return cq->table->leaf[qpn / MLX5DVL_QPN_LEAF_]->qp[qpn % MLX5DVL_QPN_LEAF_];
 }
 
-/* Lets the device reuse the CQEs before @ci. */
-MLX5DVL_INLINE_ void mlx5dvl_cq_release_(struct mlx5dvl_cq *cq, uint32_t ci)
+/* Lets the device reuse the CQEs of the completions that were taken. */
+MLX5DVL_INLINE_ void mlx5dvl_cq_release_(struct mlx5dvl_cq *cq)
 {
-	cq->ci = ci;
 	mlx5dvl_entries_before_release_();
-	__atomic_store_n(cq->record, MLX5DVL_BE32_(ci & 0xffffff), __ATOMIC_RELAXED);
+	__atomic_store_n(cq->record, MLX5DVL_BE32_(cq->ci & 0xffffff), __ATOMIC_RELAXED);
 }
 
 /* Appends a consumed receive to the list. The device uses it once it is posted. */
-MLX5DVL_INLINE_ void mlx5dvl_srq_put_(struct mlx5dvl_srq *srq, uint16_t i)
+MLX5DVL_INLINE_ void mlx5dvl_srq_put_(struct mlx5dvl_srq *srq, uint16_t big_endian)
 {
 	uint16_t *next = (uint16_t *)(void *)(srq->wqes + ((size_t)srq->tail << srq->shift) + 2);
 
-	*next = MLX5DVL_BE16_(i);
-	srq->tail = i;
+	*next = big_endian;
+	srq->tail = MLX5DVL_BE16_(big_endian);
 	srq->posted--;
 }
 
 MLX5DVL_INLINE_ int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn,
 	void *arg)
 {
-	const struct mlx5dvl_cq copy = *cq;
-	struct mlx5dvl_srq *srq = copy.srq;
-	uint32_t ci = copy.ci;
+	struct mlx5dvl_srq *srq = cq->srq;
 	int n;
 
-	for (n = 0; n < max; n++, ci++) {
-		struct mlx5dvl_cqe *cqe = mlx5dvl_cq_next_(cq, &copy, ci);
+	for (n = 0; n < max; n++) {
+		struct mlx5dvl_cqe *cqe;
+		uint8_t opcode;
 
-		if (!cqe)
+		if (!mlx5dvl_cq_take_(cq, &cqe, &opcode))
 			break;
-		__builtin_prefetch(mlx5dvl_cqe_at_(&copy, ci + 1));
-		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(&copy, cqe);
-		uint16_t i = MLX5DVL_BE16_(cqe->wqe_counter);
+		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(cq, cqe);
+		uint16_t i = cqe->wqe_counter;
 
 		if (MLX5DVL_LIKELY_(qp != NULL)) {
 			struct mlx5dvl_recv recv = {
 				MLX5DVL_BE32_(cqe->imm),
 				MLX5DVL_BE32_(cqe->byte_cnt),
-				(uint8_t)(cqe->op_own >> 4),
-				srq->buf ? srq->buf + (size_t)i * srq->buf_size : NULL,
+				opcode,
+				srq->buf ? srq->buf + (size_t)MLX5DVL_BE16_(i) * srq->buf_size :
+					   NULL,
 			};
 			fn(arg, qp, &recv);
 		}
 		mlx5dvl_srq_put_(srq, i);
 	}
 	if (n)
-		mlx5dvl_cq_release_(cq, ci);
+		mlx5dvl_cq_release_(cq);
 	return n;
 }
 
 MLX5DVL_INLINE_ int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sent_fn *fn,
 	void *arg)
 {
-	const struct mlx5dvl_cq copy = *cq;
-	uint32_t ci = copy.ci;
 	int n;
 
-	for (n = 0; n < max; n++, ci++) {
-		struct mlx5dvl_cqe *cqe = mlx5dvl_cq_next_(cq, &copy, ci);
+	for (n = 0; n < max; n++) {
+		struct mlx5dvl_cqe *cqe;
+		uint8_t opcode;
 
-		if (!cqe)
+		if (!mlx5dvl_cq_take_(cq, &cqe, &opcode))
 			break;
-		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(&copy, cqe);
+		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(cq, cqe);
 
 		if (MLX5DVL_UNLIKELY_(!qp))
 			continue;
@@ -368,7 +393,7 @@ MLX5DVL_INLINE_ int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_se
 			fn(arg, qp, &sent);
 	}
 	if (n)
-		mlx5dvl_cq_release_(cq, ci);
+		mlx5dvl_cq_release_(cq);
 	return n;
 }
 
@@ -607,10 +632,9 @@ MLX5DVL_INLINE_ int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr
 }
 
 /* BlueFlame: copies the only new request from the ring, where it never wraps. */
-MLX5DVL_INLINE_ void mlx5dvl_blueflame_(struct mlx5dvl_qp *qp, uint8_t *reg)
+MLX5DVL_INLINE_ void mlx5dvl_blueflame_(struct mlx5dvl_qp *qp, uint8_t *reg, uint32_t bytes)
 {
 	const uint8_t *wqe = qp->sq + (size_t)(qp->last & (qp->depth - 1)) * MLX5DVL_BLOCK_;
-	uint32_t bytes = (qp->pi - qp->last) * MLX5DVL_BLOCK_;
 
 	for (uint32_t i = 0; i < bytes; i += MLX5DVL_BLOCK_)
 		mlx5dvl_blueflame_copy_(reg + i, wqe + i);
@@ -618,21 +642,24 @@ MLX5DVL_INLINE_ void mlx5dvl_blueflame_(struct mlx5dvl_qp *qp, uint8_t *reg)
 
 MLX5DVL_INLINE_ void mlx5dvl_ring(struct mlx5dvl_qp *qp)
 {
+	const uint32_t pi = qp->pi, bytes = (pi - qp->rung) * MLX5DVL_BLOCK_;
+	const bool single = qp->last == qp->rung;
 	struct mlx5dvl_bf *bf = qp->bf;
-	bool single = qp->last == qp->rung;
+	const uint32_t size = bf->size, offset = bf->offset;
+	uint8_t *reg = bf->reg + offset;
 
-	if (qp->pi == qp->rung)
+	if (!bytes)
 		return;
+	qp->rung = pi;
+	bf->offset = offset ^ size;
 	mlx5dvl_entries_before_record_();
-	__atomic_store_n(qp->record, MLX5DVL_BE32_(qp->pi & 0xffff), __ATOMIC_RELAXED);
+	__atomic_store_n(qp->record, MLX5DVL_BE32_(pi & 0xffff), __ATOMIC_RELAXED);
 	mlx5dvl_record_before_doorbell_();
-	if (single && (qp->pi - qp->last) * MLX5DVL_BLOCK_ <= bf->size)
-		mlx5dvl_blueflame_(qp, bf->reg + bf->offset);
+	if (bytes <= size && single)
+		mlx5dvl_blueflame_(qp, reg, bytes);
 	else
-		mlx5dvl_doorbell_store_(bf->reg + bf->offset, qp->doorbell);
+		mlx5dvl_doorbell_store_(reg, qp->doorbell);
 	mlx5dvl_doorbell_flush_();
-	bf->offset ^= bf->size;
-	qp->rung = qp->pi;
 }
 
 #ifdef __cplusplus

@@ -23,14 +23,22 @@ struct mini_cqe {
 	uint32_t byte_cnt;
 };
 
+void cq_seek(struct mlx5dvl_cq *cq, uint32_t ci)
+{
+	cq->ci = ci;
+	cq->next = (uint8_t *)mlx5dvl_cqe_at_(cq, ci);
+	cq->owner = !!(ci & cq->depth);
+}
+
 void cq_init(struct mlx5dvl_cq *cq, void *buf, uint32_t depth, uint32_t size, uint32_t *record,
 	struct mlx5dvl_srq *srq, struct core *core)
 {
 	cq->cqes = (uint8_t *)buf + (size - sizeof(struct mlx5dvl_cqe));
 	cq->record = record;
-	cq->shift = (uint32_t)__builtin_ctz(size);
+	cq->end = cq->cqes + (size_t)depth * size;
+	cq->stride = size;
 	cq->depth = depth;
-	cq->ci = 0;
+	cq_seek(cq, 0);
 	cq->srq = srq;
 	cq->table = &core->table;
 	/* The owner bit that is wrong for the first lap, so that a poll finds nothing. */
@@ -60,6 +68,40 @@ static int syndrome_errno(uint8_t syndrome)
 		return -ENOBUFS;
 	default: /* local QP operation, memory window, bad response, and unknown syndromes */
 		return -EIO;
+	}
+}
+
+const char *mlx5dvl_syndrome_text(uint8_t syndrome)
+{
+	switch (syndrome) {
+	case 0x01:
+		return "wrong length";
+	case 0x02:
+		return "wrong request";
+	case 0x04:
+		return "no access to local memory";
+	case 0x05:
+		return "flushed after another error";
+	case 0x06:
+		return "memory window";
+	case 0x10:
+		return "wrong response";
+	case 0x11:
+		return "wrong access to local memory";
+	case 0x12:
+		return "the peer refused the request";
+	case 0x13:
+		return "no access to the peer's memory";
+	case 0x14:
+		return "the peer failed";
+	case 0x15:
+		return "no answer";
+	case 0x16:
+		return "the peer has no receive";
+	case 0x22:
+		return "the peer aborted";
+	default:
+		return "unknown";
 	}
 }
 

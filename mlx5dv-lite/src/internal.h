@@ -58,6 +58,8 @@ void srq_init(struct mlx5dvl_srq *srq, void *wqes, uint32_t shift, uint32_t dept
 /* @buf: CQEs of @size bytes each, which the device does not write yet. */
 void cq_init(struct mlx5dvl_cq *cq, void *buf, uint32_t depth, uint32_t size, uint32_t *record,
 	struct mlx5dvl_srq *srq, struct core *core);
+/* Sets the place from which completions are taken. */
+void cq_seek(struct mlx5dvl_cq *cq, uint32_t ci);
 /* Invalidates the completions of a destroyed QP that are still in the CQ. */
 void cq_forget_qp(struct mlx5dvl_cq *cq, uint32_t qpn);
 

@@ -37,10 +37,10 @@ static inline void wait_recv(struct hca *h, struct got *g, uint32_t n)
 		if (mlx5dvl_mono_poll(h->rcq, 64, on_recv, g))
 			wait_reset(&w);
 		else if (wait_step(&w))
-			usleep(100);
+			sched_yield();
 		mlx5dvl_srq_refill(h->srq);
 	}
-	CHECK_EQ(g->n, n);
+	CHECK(g->n >= n);
 }
 
 struct duo {

@@ -18,7 +18,7 @@
 		struct wait w_ = WAIT_INIT;                                                        \
 		while (!(cond))                                                                    \
 			if (wait_step(&w_))                                                        \
-				usleep(100);                                                       \
+				sched_yield();                                                       \
 	} while (0)
 
 struct hca_attr {
@@ -148,7 +148,7 @@ static inline void hca_fence(struct hca *h, struct mlx5dvl_qp *qp)
 		if (mlx5dvl_send_poll(h->scq, 64, hca_count_sent, &done))
 			wait_reset(&w);
 		else if (wait_step(&w))
-			usleep(100);
+			sched_yield();
 		CHECK_EQ(mlx5dvl_qp_status(qp), 0);
 	}
 }
@@ -163,7 +163,7 @@ static inline void hca_wait_errors(struct hca *h, uint32_t n)
 		if (mlx5dvl_send_poll(h->scq, 64, hca_count_sent, &sent))
 			wait_reset(&w);
 		else if (wait_step(&w))
-			usleep(100);
+			sched_yield();
 	}
 }
 

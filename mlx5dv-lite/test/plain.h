@@ -74,7 +74,8 @@ static inline void plain_cq_init(struct plain_cq *c, struct core *core, struct m
 	c->depth = depth;
 	cq_init(&c->cq, c->buf, depth, size, c->record, srq, core);
 	/* As if @start completions had been written and taken before. */
-	c->pi = c->cq.ci = start;
+	c->pi = start;
+	cq_seek(&c->cq, start);
 	c->record[0] = htobe32(start & 0xffffff);
 	for (uint32_t back = 1; back <= depth && back <= start; back++)
 		c->buf[(size_t)((start - back) & (depth - 1)) * size + size - 1] =

@@ -120,7 +120,7 @@ static void stream(struct end *e)
 		if (n)
 			wait_reset(&w);
 		else if (wait_step(&w))
-			usleep(100);
+			sched_yield();
 	}
 	CHECK_EQ(e->received, e->goal);
 	CHECK_EQ(e->sent, e->goal);

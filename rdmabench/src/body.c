@@ -6,7 +6,7 @@
 #include "text.h"
 #include "wire.h"
 
-enum { FLAG_BIDIRECTIONAL = 1, FLAG_CHECK = 2 };
+enum { FLAG_BIDIRECTIONAL = 1, FLAG_CHECK = 2, FLAG_SLEEPS = 4, FLAG_AGAIN = 8, FLAGS = 15 };
 
 static size_t length_of(const struct wire_buf *b, const uint8_t *from)
 {
@@ -19,15 +19,24 @@ static bool is_whole(const struct wire_buf *b)
 	return b->ok && b->at == b->end;
 }
 
+static unsigned flags_of(const struct traffic *t)
+{
+	return (t->bidirectional ? FLAG_BIDIRECTIONAL : 0u) | (t->check ? FLAG_CHECK : 0u) |
+	       (t->sleeps ? FLAG_SLEEPS : 0u) | (t->again ? FLAG_AGAIN : 0u);
+}
+
 size_t wire_put_traffic(uint8_t *to, size_t size, const struct traffic *t)
 {
 	struct wire_buf b = {to, to + size, true};
 
 	wire_put(&b, t->type, 1);
-	wire_put(&b, (t->bidirectional ? FLAG_BIDIRECTIONAL : 0u) | (t->check ? FLAG_CHECK : 0u),
-		1);
+	wire_put(&b, flags_of(t), 1);
 	wire_put(&b, t->mtu, 1);
 	wire_put(&b, t->qp_timeout, 1);
+	wire_put(&b, t->retries, 1);
+	wire_put(&b, t->reads, 1);
+	wire_put(&b, t->sl, 1);
+	wire_put(&b, t->traffic_class, 1);
 	wire_put(&b, t->qps, 4);
 	wire_put(&b, t->depth, 4);
 	wire_put(&b, t->send_batch, 4);
@@ -38,6 +47,11 @@ size_t wire_put_traffic(uint8_t *to, size_t size, const struct traffic *t)
 	wire_put(&b, t->inline_max, 4);
 	wire_put(&b, t->burst, 4);
 	wire_put(&b, t->burst_pause_us, 4);
+	wire_put(&b, t->moderation, 4);
+	wire_put(&b, t->control, 1);
+	wire_put(&b, t->control_us, 4);
+	wire_put(&b, t->event, 1);
+	wire_put(&b, t->event_at, 8);
 	wire_put(&b, t->iterations, 8);
 	wire_put(&b, t->duration_ns, 8);
 	wire_put(&b, t->rate, 8);
@@ -53,8 +67,14 @@ int wire_get_traffic(struct wire_buf *b, struct traffic *t_p, char why[WIRE_TEXT
 
 	t.bidirectional = flags & FLAG_BIDIRECTIONAL;
 	t.check = flags & FLAG_CHECK;
+	t.sleeps = flags & FLAG_SLEEPS;
+	t.again = flags & FLAG_AGAIN;
 	t.mtu = (uint8_t)wire_get(b, 1);
 	t.qp_timeout = (uint8_t)wire_get(b, 1);
+	t.retries = (uint8_t)wire_get(b, 1);
+	t.reads = (uint8_t)wire_get(b, 1);
+	t.sl = (uint8_t)wire_get(b, 1);
+	t.traffic_class = (uint8_t)wire_get(b, 1);
 	t.qps = (uint32_t)wire_get(b, 4);
 	t.depth = (uint32_t)wire_get(b, 4);
 	t.send_batch = (uint32_t)wire_get(b, 4);
@@ -65,11 +85,16 @@ int wire_get_traffic(struct wire_buf *b, struct traffic *t_p, char why[WIRE_TEXT
 	t.inline_max = (uint32_t)wire_get(b, 4);
 	t.burst = (uint32_t)wire_get(b, 4);
 	t.burst_pause_us = (uint32_t)wire_get(b, 4);
+	t.moderation = (uint32_t)wire_get(b, 4);
+	t.control = (uint8_t)wire_get(b, 1);
+	t.control_us = (uint32_t)wire_get(b, 4);
+	t.event = (uint8_t)wire_get(b, 1);
+	t.event_at = wire_get(b, 8);
 	t.iterations = wire_get(b, 8);
 	t.duration_ns = wire_get(b, 8);
 	t.rate = wire_get(b, 8);
 	wire_get_bytes(b, t.pattern_text, sizeof(t.pattern_text));
-	if (!is_whole(b) || flags > (FLAG_BIDIRECTIONAL | FLAG_CHECK))
+	if (!is_whole(b) || flags > FLAGS)
 		return -EBADMSG;
 	err = traffic_check(&t, why, WIRE_TEXT_MAX);
 	if (!err)

@@ -274,7 +274,7 @@ static int show(struct gather *g, const struct options *o)
 		status |= write_cdf(gather_hist(g), o->cdf);
 	if (o->json) {
 		j = result_json(g, o, any);
-		status |= report_write(j, o->json);
+		status |= report_write(j, o->json, false);
 		json_decref(j);
 	}
 	return status;

@@ -23,6 +23,7 @@ struct engine {
 	struct side side;
 	char run[WIRE_RUN_MAX];
 	char why[WIRE_TEXT_MAX];
+	uint64_t deadline_ns; /* until which the next run has to begin; 0: none */
 	struct counters before, after;
 	struct wire_side ours; /* too large for the stack, as the next */
 	uint8_t body[WIRE_BODY_MAX];
@@ -142,7 +143,7 @@ static int report(struct engine *e)
 	if (!e->o->json)
 		return status;
 	o = report_json(&r);
-	status |= report_write(o, e->o->json);
+	status |= report_write(o, e->o->json, e->o->more);
 	json_decref(o);
 	return status;
 }
@@ -157,7 +158,7 @@ static int report_failure(const struct engine *e)
 			text_json(e->why), "status", 1);
 
 		if (o)
-			report_write(o, e->o->json);
+			report_write(o, e->o->json, e->o->more);
 		json_decref(o);
 	}
 	return 1;
@@ -335,6 +336,8 @@ static int accept_clients(struct engine *e, int listener)
 		err = fd >= 0 ? add_client(e, fd, address) : 0;
 		if (!err)
 			err = reassure(e);
+		if (!err && e->deadline_ns && !e->side.n_peers && clock_ns() > e->deadline_ns)
+			err = say(e, "the next run", -ETIMEDOUT);
 		if (err)
 			return err;
 	}
@@ -414,24 +417,49 @@ static void free_engine(struct engine *e)
 	free(e);
 }
 
+/* One run after another, as long as clients say that they come again. */
 static int with_server(const struct engine_options *o, int listener)
 {
-	struct engine *e = new_engine(o);
-	int status = e ? server(e, listener) : 1;
+	struct engine_options next = *o;
+	bool again = true;
+	int status = 0;
 
-	if (e)
+	while (again && !status) {
+		struct engine *e = new_engine(&next);
+
+		if (!e)
+			return 1;
+		e->deadline_ns = next.more ? clock_ns() + timeout_ns(e) : 0;
+		status = server(e, listener);
+		again = e->side.t.again;
+		next.more = true;
 		free_engine(e);
+	}
 	close(listener);
 	return status;
 }
 
-static int with_client(const struct engine_options *o, const char *host, uint32_t port)
+static int one_client(const struct engine_options *o, const char *host, uint32_t port)
 {
 	struct engine *e = new_engine(o);
 	int status = e ? client(e, host, port) : 1;
 
 	if (e)
 		free_engine(e);
+	return status;
+}
+
+static int with_client(const struct engine_options *o, const char *host, uint32_t port)
+{
+	struct engine_options one = *o;
+	int status = 0;
+
+	if (!o->all)
+		return one_client(o, host, port);
+	for (uint32_t bytes = o->first_size; bytes <= o->last_size && !status; bytes *= 2) {
+		engine_options_resize(&one, bytes);
+		status = one_client(&one, host, port);
+	}
 	return status;
 }
 
@@ -448,6 +476,7 @@ static int both(const struct engine_options *o)
 		return 1;
 	}
 	quiet.json = NULL;
+	quiet.device.name = o->server_device ? o->server_device : o->device.name;
 	fflush(stdout);
 	child = fork();
 	if (!child) {

@@ -16,6 +16,10 @@ struct engine_options {
 	struct side_device device;
 	struct traffic t;
 	bool fork; /* both roles, on this machine */
+	const char *server_device; /* with fork; NULL: the same */
+	bool all; /* runs with one size after another */
+	uint32_t first_size, last_size;
+	bool more; /* not the first of these */
 	const char *json; /* a file, - for standard output, or NULL */
 	const char *stats_dir, *stats_file, *run;
 	uint64_t stats_window;
@@ -31,6 +35,9 @@ extern const char engine_usage[];
 /* 0, or -EINVAL: why says what is wrong and what to give, in one line. */
 int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char *why, size_t size);
 
+/* Gives the options another size; the traffic was checked with the largest. */
+void engine_options_resize(struct engine_options *o, uint32_t bytes);
+
 /* The sub-command: its exit status. */
 int engine_main(int argc, char **argv);
 
@@ -44,12 +51,15 @@ struct engine_report {
 	struct counters *before, *after;
 };
 
-/* Writes the table to out. */
+/* Writes the table to out; of many sizes one row, below the heads that the first one has. */
 void report_table(const struct engine_report *r, FILE *out);
 /* A new object. */
 json_t *report_json(const struct engine_report *r);
-/* Writes one line to a file, or to standard output for "-". 0 or 1, having said why. */
-int report_write(json_t *o, const char *path);
+/*
+ * Writes one line to a file, whose content goes or, with append, stays, or to standard output
+ * for "-". 0 or 1, having said why.
+ */
+int report_write(json_t *o, const char *path, bool append);
 
 /* 0 all went well; 1 errors, mismatches, or a peer was lost. */
 int report_status(const struct side *s);

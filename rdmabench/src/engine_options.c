@@ -7,6 +7,9 @@
 #include "text.h"
 #include "base/clock.h"
 #include "engine.h"
+#include "payload.h"
+
+#define FIRST_SIZE 2 /* of all */
 
 const char engine_usage[] =
 	"Usage: rdmabench engine [OPTION]...            server: waits for clients\n"
@@ -20,10 +23,13 @@ const char engine_usage[] =
 	"                       w, wi, r, s, si, a or c, in N places (w_1_65536)\n"
 	"  --op OP              one request of that kind, of --size bytes\n"
 	"  -s, --size BYTES     (65536); also --msg-size\n"
+	"  -a, --all            one size after another, 2 bytes to 8 MiB; UD: to --mtu\n"
 	"  -q, --qp N           queue pairs, 1 to 1024 (1); also --qp-num\n"
 	"  -t, --tx-depth N     requests outstanding per QP, 1 to 4096 (128)\n"
 	"  -r, --rx-depth N     receives, up to 32767 (as many as fit into 64 MiB, at most 1024)\n"
 	"  -l, --send-batch N   requests per doorbell; the last is signaled, and timed (1)\n"
+	"  -Q, --cq-mod N       a completion for every N requests, at least one per depth (1: per batch)\n"
+	"  -e, --events         sleep on events of completions, instead of polling\n"
 	"  --recv-batch N       receives taken per look (64)\n"
 	"  -b, --bidirectional  the server sends the same to the client\n"
 	"  -n, --iters N        requests per QP, instead of a duration\n"
@@ -36,9 +42,18 @@ const char engine_usage[] =
 	"  -I, --inline-size N  up to N bytes travel in the request, 0 to 220 (220)\n"
 	"  -m, --mtu BYTES      256, 512, 1024, 2048 or 4096 (of the port)\n"
 	"  -u, --qp-timeout N   4.096 us * 2^N until a request is repeated (14)\n"
+	"  --retry-count N      repetitions after which a QP fails, 0 to 7 (7)\n"
+	"  -o, --outs N         READs and atomics outstanding, 1 to 16 (4)\n"
+	"  -S, --sl N           service level, 0 to 15 (0)\n"
+	"  --tclass N           traffic class, 0 to 255 (0); on RoCE v2 DSCP * 4\n"
+	"  --control KIND       beside it, now and then: mr, qp, modify, or a request that must fail:\n"
+	"                       rkey, lkey (none)\n"
+	"  --control-every US   of that (1000)\n"
+	"  --event KIND@N       drop, rnr or delay of message N of the first QP: software HCA only\n"
 	"  --check              generate payloads and compare every one\n"
 	"Where\n"
 	"  -d, --ib-dev NAME    device (the first)\n"
+	"  --server-dev NAME    device of the server, with --fork (the same)\n"
 	"  -i, --ib-port N      its port (1)\n"
 	"  -x, --gid-index N    GID (RoCE: v2, IPv4 if there is one; InfiniBand: none)\n"
 	"  -p, --port N         of TCP, for the set-up (18515)\n"
@@ -66,7 +81,13 @@ enum {
 	OPT_RATE,
 	OPT_BURST,
 	OPT_BURST_PAUSE,
+	OPT_RETRY_COUNT,
+	OPT_TCLASS,
+	OPT_CONTROL,
+	OPT_CONTROL_EVERY,
+	OPT_EVENT,
 	OPT_CHECK,
+	OPT_SERVER_DEV,
 	OPT_HOSTS,
 	OPT_TIMEOUT,
 	OPT_HW_TS,
@@ -86,6 +107,9 @@ static const struct option long_options[] = {
 	{"qp-type", required_argument, NULL, 'c'},
 	{"request", required_argument, NULL, OPT_REQUEST},
 	{"op", required_argument, NULL, OPT_OP},
+	{"all", no_argument, NULL, 'a'},
+	{"cq-mod", required_argument, NULL, 'Q'},
+	{"events", no_argument, NULL, 'e'},
 	{"size", required_argument, NULL, 's'},
 	{"msg-size", required_argument, NULL, 's'},
 	{"qp", required_argument, NULL, 'q'},
@@ -102,11 +126,20 @@ static const struct option long_options[] = {
 	{"rate", required_argument, NULL, OPT_RATE},
 	{"burst", required_argument, NULL, OPT_BURST},
 	{"burst-pause", required_argument, NULL, OPT_BURST_PAUSE},
+	{"retry-count", required_argument, NULL, OPT_RETRY_COUNT},
+	{"retry_count", required_argument, NULL, OPT_RETRY_COUNT},
+	{"outs", required_argument, NULL, 'o'},
+	{"sl", required_argument, NULL, 'S'},
+	{"tclass", required_argument, NULL, OPT_TCLASS},
+	{"control", required_argument, NULL, OPT_CONTROL},
+	{"control-every", required_argument, NULL, OPT_CONTROL_EVERY},
+	{"event", required_argument, NULL, OPT_EVENT},
 	{"inline-size", required_argument, NULL, 'I'},
 	{"mtu", required_argument, NULL, 'm'},
 	{"qp-timeout", required_argument, NULL, 'u'},
 	{"check", no_argument, NULL, OPT_CHECK},
 	{"ib-dev", required_argument, NULL, 'd'},
+	{"server-dev", required_argument, NULL, OPT_SERVER_DEV},
 	{"ib-port", required_argument, NULL, 'i'},
 	{"gid-index", required_argument, NULL, 'x'},
 	{"port", required_argument, NULL, 'p'},
@@ -153,6 +186,23 @@ static int read_mtu(const struct arg *a, uint8_t *mtu_p)
 	return read_word(a, sizes, 1, mtu_p);
 }
 
+/* "drop@100" */
+static int read_event(const struct arg *a, struct traffic *t)
+{
+	const char *at = strchr(a->value, '@');
+	char kind[16] = "";
+	struct arg number = *a, word = *a;
+	int err;
+
+	if (!at || (size_t)(at - a->value) >= sizeof(kind))
+		return arg_bad(a, "drop@N, rnr@N or delay@N");
+	memcpy(kind, a->value, (size_t)(at - a->value));
+	word.value = kind;
+	number.value = at + 1;
+	err = read_word(&word, event_names, 0, &t->event);
+	return err ? err : arg_whole(&number, 1, 1ull << 40, &t->event_at);
+}
+
 static int read_gid(const struct arg *a, int *gid_p)
 {
 	uint8_t n = 0;
@@ -176,6 +226,14 @@ static int parse_requests(struct partial *p, int val, const struct arg *a)
 	case 's':
 		p->has_size = true;
 		return arg_u32(a, 1, PATTERN_LENGTH_MAX, &p->size);
+	case 'a':
+		p->o.all = true;
+		return 0;
+	case 'Q':
+		return arg_u32(a, 1, TRAFFIC_DEPTH_MAX, &t->moderation);
+	case 'e':
+		t->sleeps = true;
+		return 0;
 	case 'q':
 		return arg_u32(a, 1, TRAFFIC_QPS_MAX, &t->qps);
 	case 't':
@@ -219,6 +277,20 @@ static int parse_course(struct partial *p, int val, const struct arg *a)
 		return arg_u32(a, 1, 1u << 30, &t->burst);
 	case OPT_BURST_PAUSE:
 		return arg_u32(a, 1, 1000000, &t->burst_pause_us);
+	case OPT_RETRY_COUNT:
+		return arg_u8(a, 0, 7, &t->retries);
+	case 'o':
+		return arg_u8(a, 1, 16, &t->reads);
+	case 'S':
+		return arg_u8(a, 0, 15, &t->sl);
+	case OPT_TCLASS:
+		return arg_u8(a, 0, 255, &t->traffic_class);
+	case OPT_CONTROL:
+		return read_word(a, control_names, 0, &t->control);
+	case OPT_CONTROL_EVERY:
+		return arg_u32(a, 1, 1000000, &t->control_us);
+	case OPT_EVENT:
+		return read_event(a, t);
 	case 'm':
 		return read_mtu(a, &t->mtu);
 	default:
@@ -239,6 +311,8 @@ static int parse_place(struct partial *p, int val, const struct arg *a)
 		return read_gid(a, &o->device.gid_index);
 	case 'p':
 		return arg_u32(a, 1, 65535, &o->port);
+	case OPT_SERVER_DEV:
+		return arg_text(a, "a device like mlx5_1", &o->server_device);
 	case OPT_HOSTS:
 		return arg_u32(a, 1, SIDE_PEERS_MAX, &o->hosts);
 	case OPT_TIMEOUT:
@@ -281,22 +355,58 @@ static int parse_output(struct partial *p, int val, const struct arg *a)
 
 static int parse_option(void *arg, int val, const struct arg *a)
 {
-	if (val < 256 ? !!strchr("sqtrlIb", val) : val <= OPT_REGIONS || val == OPT_CHECK)
+	if (val < 256 ? !!strchr("saQeqtrlIb", val) : val <= OPT_REGIONS || val == OPT_CHECK)
 		return parse_requests(arg, val, a);
-	if (val < 256 ? !!strchr("cnDmu", val) : val >= OPT_RATE && val <= OPT_BURST_PAUSE)
+	if (val < 256 ? !!strchr("cnDmuoS", val) : val >= OPT_RATE && val <= OPT_EVENT)
 		return parse_course(arg, val, a);
-	if (val < 256 || val == OPT_HOSTS || val == OPT_TIMEOUT || val == OPT_FORK)
+	if (val < 256 || val == OPT_SERVER_DEV || val == OPT_HOSTS || val == OPT_TIMEOUT ||
+		val == OPT_FORK)
 		return parse_place(arg, val, a);
 	return parse_output(arg, val, a);
+}
+
+/* The first and the last of all sizes. */
+static int find_sizes(struct partial *p, char *why, size_t size)
+{
+	struct traffic *t = &p->o.t;
+	bool send = p->op && p->op[0] == 's';
+
+	if (p->request || p->has_size)
+		return args_fail(why, size,
+			"--all has sizes of its own: give no --size or --request");
+	if (p->op && (!strcmp(p->op, "a") || !strcmp(p->op, "c")))
+		return args_fail(why, size, "an atomic has 8 bytes: give no --all");
+	if (p->o.stats_dir || p->o.stats_file)
+		return args_fail(why, size, "statistics are of one size: give no --all");
+	if (t->type == MLX5DVL_UD && !t->mtu)
+		return args_fail(why, size, "--all on UD ends at the MTU: give --mtu");
+	p->o.first_size = t->check && t->type != MLX5DVL_RC && send ? PAYLOAD_NUMBER : FIRST_SIZE;
+	p->o.last_size = t->type == MLX5DVL_UD ? 128u << t->mtu : PATTERN_LENGTH_MAX;
+	p->size = p->o.last_size;
+	return 0;
+}
+
+void engine_options_resize(struct engine_options *o, uint32_t bytes)
+{
+	char *length = strrchr(o->t.pattern_text, '_') + 1, why[200];
+
+	snprintf(length, (size_t)(o->t.pattern_text + PATTERN_TEXT_MAX - length), "%u", bytes);
+	o->more = bytes > o->first_size;
+	o->t.again = bytes < o->last_size;
+	traffic_check(&o->t, why, sizeof(why));
 }
 
 static int make_pattern(struct partial *p, char *why, size_t size)
 {
 	const char *op = p->op ? p->op : "w";
 	bool atomic = !strcmp(op, "a") || !strcmp(op, "c");
-	uint32_t bytes = atomic && !p->has_size ? 8 : p->size;
 	char *text = p->o.t.pattern_text;
-	int n;
+	uint32_t bytes;
+	int n = p->o.all ? find_sizes(p, why, size) : 0;
+
+	if (n)
+		return n;
+	bytes = atomic && !p->has_size ? 8 : p->size;
 
 	if (p->request && (p->op || p->has_size))
 		return args_fail(why, size,
@@ -322,6 +432,9 @@ static int check_together(const struct engine_options *o, char *why, size_t size
 	if (o->fork && (o->host || o->hosts != 1))
 		return args_fail(why, size,
 			"--fork has its own client: give no host and no --hosts");
+	if (o->server_device && !o->fork)
+		return args_fail(why, size,
+			"--server-dev is of a server that --fork starts: give --ib-dev there");
 	if (o->host && o->hosts != 1)
 		return args_fail(why, size, "--hosts is the server's: give it there");
 	return 0;
@@ -333,7 +446,7 @@ int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char
 	int first, err;
 
 	traffic_init(&p.o.t);
-	first = args_read(argc, argv, ":c:s:q:t:r:l:bn:D:I:m:u:d:i:x:p:", long_options,
+	first = args_read(argc, argv, ":c:s:aQ:eq:t:r:l:bn:D:I:m:u:o:S:d:i:x:p:", long_options,
 		parse_option, &p, why, size);
 	if (first < 0)
 		return first;

@@ -51,30 +51,83 @@ static void print_latency(const struct side *s, const struct latrec_hist *h, con
 		(double)latrec_hist_quantile(h, .999) / 1e3, what);
 }
 
-void report_table(const struct engine_report *r, FILE *out)
+/* One of many sizes: both tables' columns in a row. */
+static void print_row(const struct engine_report *r, FILE *out)
+{
+	const struct side *s = r->s;
+	const struct latrec_hist *h = latrec_service(s->rec);
+	double unit = r->o->gbits ? 1e9 / 8 : MIB, seconds = elapsed_s(s);
+	const char *name = r->o->gbits ? "Gb/sec" : "MiB/sec";
+
+	if (!r->o->more)
+		fprintf(out,
+			" #bytes     #iterations    BW peak[%s]    BW average[%s]   MsgRate[Mpps]   "
+			"t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    "
+			"t_stdev[usec]   99%% percentile[usec]   99.9%% percentile[usec]\n",
+			name, name);
+	fprintf(out,
+		" %-10" PRIu64 " %-14" PRIu64 " %-18.2f %-19.2f %-15.6f %-14.3f %-12.3f %-18.3f "
+		"%-14.3f %-15.3f %-23.3f %.3f\n",
+		s->messages ? s->bytes / s->messages : 0, s->messages, peak_bytes_per_s(s) / unit,
+		seconds > 0 ? (double)s->bytes / seconds / unit : 0,
+		seconds > 0 ? (double)s->messages / seconds / 1e6 : 0,
+		(double)latrec_hist_min(h) / 1e3, (double)latrec_hist_max(h) / 1e3,
+		(double)latrec_hist_quantile(h, .5) / 1e3, latrec_hist_mean(h) / 1e3,
+		latrec_hist_stddev(h) / 1e3, (double)latrec_hist_quantile(h, .99) / 1e3,
+		(double)latrec_hist_quantile(h, .999) / 1e3);
+	fflush(out);
+}
+
+static void print_sent(const struct engine_report *r, FILE *out)
 {
 	const struct side *s = r->s;
 
-	fprintf(out, "%s %s, %u QP%s, depth %u, batches of %u: %s\n", r->device,
-		traffic_type_names[s->t.type], s->t.qps, s->t.qps > 1 ? "s" : "", s->t.depth,
-		s->t.send_batch, s->t.pattern_text);
-	if (s->sends) {
-		print_bandwidth(r, out);
-		print_latency(s, latrec_service(s->rec), "post to completion of a batch", out);
-		if (latrec_response(s->rec))
-			print_latency(s, latrec_response(s->rec), "due time to completion", out);
-		fprintf(out,
-			"percentiles: nearest rank, at most 0.79 %% above the sample; clock: %s\n",
-			side_clock_name(s));
-	}
+	print_bandwidth(r, out);
+	print_latency(s, latrec_service(s->rec), "post to completion of a batch", out);
+	if (latrec_response(s->rec))
+		print_latency(s, latrec_response(s->rec), "due time to completion", out);
+}
+
+/* What is said only where there is something to say. */
+static void print_rest(const struct side *s, FILE *out)
+{
 	if (s->recv_messages)
 		fprintf(out, "received %" PRIu64 " messages, %" PRIu64 " bytes\n", s->recv_messages,
 			s->recv_bytes);
+	if (s->t.control)
+		fprintf(out,
+			"%s: %" PRIu64 " times, typically %.3f usec each, %" PRIu64 " failed\n",
+			control_names[s->t.control], s->control.times.count,
+			(double)latrec_hist_quantile(&s->control.times, .5) / 1e3,
+			s->control.errors);
+	if (s->t.event && s->sends)
+		fprintf(out, "%s at message %" PRIu64 ": %u\n", event_names[s->t.event],
+			s->t.event_at, s->events_hit);
 	if (s->lost)
 		fprintf(out, "lost %" PRIu64 " messages\n", s->lost);
 	if (s->t.check)
 		fprintf(out, "payloads that were not what they should be: %" PRIu64 "\n",
 			s->mismatches);
+}
+
+void report_table(const struct engine_report *r, FILE *out)
+{
+	const struct side *s = r->s;
+	bool last = !s->t.again;
+
+	if (!r->o->more)
+		fprintf(out, "%s %s, %u QP%s, depth %u, batches of %u: %s\n", r->device,
+			traffic_type_names[s->t.type], s->t.qps, s->t.qps > 1 ? "s" : "",
+			s->t.depth, s->t.send_batch, r->o->all ? "all sizes" : s->t.pattern_text);
+	if (s->sends && r->o->all)
+		print_row(r, out);
+	else if (s->sends)
+		print_sent(r, out);
+	if (s->sends && (last || !r->o->all))
+		fprintf(out,
+			"percentiles: nearest rank, at most 0.79 %% above the sample; clock: %s\n",
+			side_clock_name(s));
+	print_rest(s, out);
 }
 
 static json_t *hist_json(const struct latrec_hist *h)
@@ -94,14 +147,18 @@ static json_t *traffic_json(const struct engine_report *r)
 {
 	const struct traffic *t = &r->s->t;
 
-	return json_pack("{s:s s:s s:i s:i s:i s:i s:i s:i s:i s:b s:b s:I s:f s:I s:i s:i}",
+	return json_pack(
+		"{s:s s:s s:i s:i s:i s:i s:i s:i s:i s:b s:b s:I s:f s:I s:i s:i s:i s:b s:s s:i s:s s:I s:i s:i s:i s:i}",
 		"qp_type", traffic_type_names[t->type], "request", t->pattern_text, "qp_num",
 		(int)t->qps, "depth", (int)t->depth, "send_batch", (int)t->send_batch, "recv_batch",
 		(int)t->recv_batch, "rx_depth", (int)traffic_rx_depth(t), "buf_num",
 		(int)t->buffers, "mr_num", (int)t->regions, "bidirectional", t->bidirectional,
 		"check", t->check, "iterations", (json_int_t)t->iterations, "duration_s",
 		(double)t->duration_ns / 1e9, "rate", (json_int_t)t->rate, "burst", (int)t->burst,
-		"burst_pause_us", (int)t->burst_pause_us);
+		"burst_pause_us", (int)t->burst_pause_us, "cq_mod", (int)t->moderation, "events",
+		t->sleeps, "control", control_names[t->control], "control_us", (int)t->control_us,
+		"event", event_names[t->event], "event_at", (json_int_t)t->event_at, "retry_count",
+		t->retries, "outs", t->reads, "sl", t->sl, "tclass", t->traffic_class);
 }
 
 static json_t *sent_json(const struct side *s)
@@ -147,6 +204,14 @@ static json_t *hw_ts_json(const struct hwclock *c)
 		(json_int_t)c->b.jumps);
 }
 
+static json_t *control_json(const struct control *c)
+{
+	return json_pack("{s:s s:I s:I s:i s:I s:I}", "kind", control_names[c->kind], "count",
+		(json_int_t)c->times.count, "errors", (json_int_t)c->errors, "first_error",
+		c->first_error, "p50_ns", (json_int_t)latrec_hist_quantile(&c->times, .5), "max_ns",
+		(json_int_t)latrec_hist_max(&c->times));
+}
+
 /* What has changed, and what the rules of the search ask for. */
 static json_t *counters_json(const struct engine_report *r)
 {
@@ -181,6 +246,12 @@ json_t *report_json(const struct engine_report *r)
 		if (latrec_response(s->rec))
 			json_object_set_new(o, "response_ns", hist_json(latrec_response(s->rec)));
 	}
+	if (s->t.control)
+		json_object_set_new(o, "control", control_json(&s->control));
+	if (s->t.sleeps)
+		json_object_set_new(o, "wakeups", json_integer((json_int_t)s->wakeups));
+	if (s->t.event && s->sends)
+		json_object_set_new(o, "event_hits", json_integer(s->events_hit));
 	json_object_set_new(o, "received",
 		json_pack("{s:I s:I s:I}", "messages", (json_int_t)s->recv_messages, "bytes",
 			(json_int_t)s->recv_bytes, "lost", (json_int_t)s->lost));
@@ -193,9 +264,9 @@ json_t *report_json(const struct engine_report *r)
 	return o;
 }
 
-int report_write(json_t *o, const char *path)
+int report_write(json_t *o, const char *path, bool append)
 {
-	FILE *out = strcmp(path, "-") ? fopen(path, "we") : stdout;
+	FILE *out = strcmp(path, "-") ? fopen(path, append ? "ae" : "we") : stdout;
 	bool bad;
 
 	if (!out) {
@@ -211,7 +282,7 @@ int report_write(json_t *o, const char *path)
 
 int report_status(const struct side *s)
 {
-	bool bad = s->errors || s->mismatches || s->stats_error;
+	bool bad = s->errors || s->mismatches || s->stats_error || s->control.errors;
 
 	for (uint32_t i = 0; i < s->n_peers; i++) {
 		const struct peer *p = s->peers[i];

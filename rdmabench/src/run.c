@@ -197,15 +197,32 @@ static bool tend_peers(struct side *s, bool done)
 	return over;
 }
 
-/* Nothing to send: a message on a connection wakes us, or a millisecond. */
-static void sleep_on(const struct side *s)
+/* Whether there is nothing in the queues, which will then tell of the next completion. */
+static bool arm_queues(const struct side *s)
 {
-	struct pollfd p[SIDE_PEERS_MAX];
+	mlx5dvl_cq_arm(s->scq);
+	mlx5dvl_cq_arm(s->rcq);
+	return !mlx5dvl_cq_ready(s->scq) && !mlx5dvl_cq_ready(s->rcq);
+}
 
+/* A message on a connection wakes us, a completion if asked for, or a millisecond. */
+static void sleep_on(struct side *s)
+{
+	struct pollfd p[SIDE_PEERS_MAX + 2];
+	nfds_t n = 0;
+
+	if (s->t.sleeps && !arm_queues(s))
+		return;
 	for (uint32_t i = 0; i < s->n_peers; i++)
-		p[i] = (struct pollfd){.fd = is_over(s->peers[i]) ? -1 : s->peers[i]->conn.fd,
+		p[n++] = (struct pollfd){.fd = is_over(s->peers[i]) ? -1 : s->peers[i]->conn.fd,
 			.events = POLLIN};
-	poll(p, s->n_peers, SLEEP_MS);
+	if (s->t.sleeps) {
+		p[n++] = (struct pollfd){.fd = mlx5dvl_cq_fd(s->scq), .events = POLLIN};
+		p[n++] = (struct pollfd){.fd = mlx5dvl_cq_fd(s->rcq), .events = POLLIN};
+	}
+	poll(p, n, SLEEP_MS);
+	if (s->t.sleeps)
+		s->wakeups += (uint64_t)(mlx5dvl_cq_event(s->scq) + mlx5dvl_cq_event(s->rcq));
 }
 
 /* @done_p: nothing more to send, and nothing outstanding. */
@@ -239,6 +256,9 @@ void side_run(struct side *s)
 	while (!over) {
 		uint32_t progress = done ? 0 : send_all(s, &done);
 
+		if (!done)
+			control_tend(&s->control, &s->clock);
+
 		progress += (uint32_t)mlx5dvl_send_poll(s->scq, 64, flow_on_sent, s);
 		progress +=
 			(uint32_t)mlx5dvl_mono_poll(s->rcq, (int)s->t.recv_batch, flow_on_recv, s);
@@ -249,10 +269,11 @@ void side_run(struct side *s)
 			continue;
 		over = tend_peers(s, done);
 		if (!progress && wait_step(&w)) {
-			if (done)
+			if (done || s->t.sleeps)
 				sleep_on(s);
 			else
 				sched_yield();
 		}
 	}
+	side_take_events(s);
 }

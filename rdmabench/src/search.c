@@ -29,9 +29,11 @@ static const char usage[] =
 	"  --tries N            points, 1 to 1000000 (100)\n"
 	"  --anomalies N        stop after so many, 1 to 64 (when the tries are made)\n"
 	"  --fix NAME=VALUE     a parameter that is not varied, e.g. 0.qp_num=4; may be given often\n"
+	"  --events             also drop, rnr and delay of the n-th message: software HCA only\n"
 	"  --no-features        do not look for minimal feature sets\n"
 	"  -D, --duration S     seconds of traffic per point, .01 to 3600 (1)\n"
 	"  -d, --ib-dev NAME    device (the first)\n"
+	"  --peer-dev NAME      device at the other end (the same)\n"
 	"  --compat             statistics as older tools write and merge them\n"
 	"  --model NAME         no device, but a known landscape: corner, interior or deceptive\n"
 	"What is an anomaly\n"
@@ -52,7 +54,7 @@ struct options {
 	struct trial_attr trial;
 	const char *log, *json;
 	unsigned model; /* of model_names */
-	bool has_model, resume, force, dry_run, help;
+	bool has_model, events, resume, force, dry_run, help;
 };
 
 enum {
@@ -64,6 +66,8 @@ enum {
 	OPT_TRIES,
 	OPT_ANOMALIES,
 	OPT_NO_FEATURES,
+	OPT_EVENTS,
+	OPT_PEER_DEV,
 	OPT_FIX,
 	OPT_COMPAT,
 	OPT_MODEL,
@@ -85,6 +89,8 @@ static const struct option long_options[] = {
 	{"seed", required_argument, NULL, OPT_SEED},
 	{"tries", required_argument, NULL, OPT_TRIES},
 	{"anomalies", required_argument, NULL, OPT_ANOMALIES},
+	{"events", no_argument, NULL, OPT_EVENTS},
+	{"peer-dev", required_argument, NULL, OPT_PEER_DEV},
 	{"fix", required_argument, NULL, OPT_FIX},
 	{"no-features", no_argument, NULL, OPT_NO_FEATURES},
 	{"duration", required_argument, NULL, 'D'},
@@ -140,6 +146,7 @@ static int parse_rule(int val, const struct arg *a, struct rules *r)
 
 static int parse_flag(int val, struct options *o)
 {
+	o->events |= val == OPT_EVENTS;
 	o->resume |= val == OPT_RESUME;
 	o->force |= val == OPT_FORCE;
 	o->trial.compat |= val == OPT_COMPAT;
@@ -169,6 +176,8 @@ static int parse_option(void *arg, int val, const struct arg *a)
 		return arg_real(a, .01, 3600, &o->trial.seconds);
 	case 'd':
 		return arg_text(a, "a device like mlx5_0", &o->trial.device);
+	case OPT_PEER_DEV:
+		return arg_text(a, "a device like mlx5_1", &o->trial.peer);
 	case OPT_MODEL:
 		o->has_model = true;
 		return arg_word(a, model_names, &o->model);
@@ -184,6 +193,17 @@ static int parse_option(void *arg, int val, const struct arg *a)
 		return parse_rule(val, a, &o->x.rules);
 	default:
 		return parse_flag(val, o);
+	}
+}
+
+/* But where --fix asks for one. */
+static void leave_out_events(struct fixed *f)
+{
+	for (unsigned traffic = 0; traffic < 2; traffic++) {
+		unsigned dim = space_dim(traffic, DIM_EVENT, 0);
+
+		f->point.at[dim] = f->on[dim] ? f->point.at[dim] : EVENT_NONE;
+		f->on[dim] = true;
 	}
 }
 
@@ -204,6 +224,10 @@ static int parse(int argc, char **argv, struct options *o, char *why, size_t siz
 		return args_fail(why, size, "where to write: give --log");
 	if (o->resume && o->force)
 		return args_fail(why, size, "give either --resume or --force");
+	if (o->trial.peer && !o->trial.device)
+		return args_fail(why, size, "--peer-dev has another end: give --ib-dev, too");
+	if (!o->events)
+		leave_out_events(&o->x.fixed);
 	return 0;
 }
 
@@ -269,13 +293,14 @@ static json_t *header_json(const struct options *o)
 {
 	const struct rules *r = &o->x.rules;
 
-	return json_pack("{s:i s:s s:I s:i s:i s:b s:o s:s s:f s:b s:s s:[f,f,f,f,f]}", "version",
-		1, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed, "tries",
-		(int)o->x.tries, "anomalies", (int)o->x.anomalies, "features", o->x.features,
-		"fixed", fixed_json(&o->x.fixed), "model",
+	return json_pack("{s:i s:s s:I s:i s:i s:b s:o s:s s:f s:b s:s s:s s:[f,f,f,f,f]}",
+		"version", 2, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
+		"tries", (int)o->x.tries, "anomalies", (int)o->x.anomalies, "features",
+		o->x.features, "fixed", fixed_json(&o->x.fixed), "model",
 		o->has_model ? model_names[o->model] : "", "duration_s", o->trial.seconds, "compat",
-		o->trial.compat, "device", o->trial.device ? o->trial.device : "", "rules",
-		r->tx_pause, r->rx_pause, r->gbps, r->packets, r->p99_ns);
+		o->trial.compat, "device", o->trial.device ? o->trial.device : "", "peer",
+		o->trial.peer ? o->trial.peer : "", "rules", r->tx_pause, r->rx_pause, r->gbps,
+		r->packets, r->p99_ns);
 }
 
 static const char *kind_name(enum anomaly kind)
@@ -315,7 +340,7 @@ static int report(const struct options *o, const struct explore_result *r)
 			r->n);
 	j = json_pack("{s:s s:s s:i s:i s:o}", "command", "search", "version", RDMABENCH_VERSION,
 		"tries", (int)r->tries, "failures", (int)r->failures, "anomalies", found);
-	status = o->json ? report_write(j, o->json) : 0;
+	status = o->json ? report_write(j, o->json, false) : 0;
 	json_decref(j);
 	return status;
 }

@@ -136,24 +136,46 @@ bool flow_is_done(const struct flow *f, uint64_t now_ns)
 	return f->failed || (f->posted == f->completed && !left_to_post(f, now_ns));
 }
 
-static void post_batch(struct flow *f, uint32_t n, uint64_t due_ns)
+/* Nothing is waited for that has no completion: the last batch that fits is signaled. */
+static bool is_signaled(const struct flow *f, uint32_t n, uint64_t left)
+{
+	const struct traffic *t = &f->peer->side->t;
+
+	return f->quiet + n >= t->moderation || left == n ||
+	       f->posted - f->completed + n + t->send_batch > t->depth;
+}
+
+static void post_batch(struct flow *f, uint32_t n, uint64_t left, uint64_t due_ns)
 {
 	struct side *s = f->peer->side;
 	struct batch *b = &f->batches[f->head % s->t.depth];
 	int err = 0;
 
-	*b = (struct batch){.first = f->posted, .count = n};
+	*b = (struct batch){.first = f->posted, .count = n, .signaled = is_signaled(f, n, left)};
 	b->posted_ns = latrec_clock_now(&s->clock);
 	b->due_ns = due_ns ? due_ns : b->posted_ns;
 	for (uint32_t i = 0; i < n && !err; i++)
-		err = post_request(f, b->first + i, i + 1 == n);
+		err = post_request(f, b->first + i, b->signaled && i + 1 == n);
 	if (err) { /* -ENOTCONN: the QP has failed, which side_on_error() has told */
 		f->failed = true;
 		return;
 	}
 	mlx5dvl_ring(f->qp);
 	f->posted += n;
+	f->quiet = b->signaled ? 0 : f->quiet + n;
 	f->head++;
+}
+
+/* The time is over, and the last batches have no completion: a request without effect has. */
+static bool flush_quiet(struct flow *f)
+{
+	if (!f->quiet || f->failed)
+		return false;
+	f->quiet = 0;
+	f->failed = mlx5dvl_post_nop(f->qp, MLX5DVL_SIGNALED, 0) != 0;
+	if (!f->failed)
+		mlx5dvl_ring(f->qp);
+	return !f->failed;
 }
 
 /* When the next batch is due; 0: at once. The flows take turns. */
@@ -184,9 +206,11 @@ bool flow_send(struct flow *f, uint64_t now_ns)
 	uint64_t left = left_to_post(f, now_ns), due = next_due(f);
 	uint32_t n = left < t->send_batch ? (uint32_t)left : t->send_batch;
 
-	if (!n || f->posted - f->completed + n > t->depth || now_ns < f->resume_ns || now_ns < due)
+	if (!n)
+		return flush_quiet(f);
+	if (f->posted - f->completed + n > t->depth || now_ns < f->resume_ns || now_ns < due)
 		return false;
-	post_batch(f, n, due);
+	post_batch(f, n, left, due);
 	after_batch(f, now_ns);
 	return !f->failed;
 }
@@ -238,19 +262,31 @@ static void note_peak(struct side *s, uint64_t now_ns)
 	s->interval_bytes = 0;
 }
 
+/* All up to the next one that is signaled, or to the last: that one. */
+static const struct batch *take_batches(struct flow *f)
+{
+	const struct batch *b;
+
+	do {
+		b = &f->batches[f->tail++ % f->peer->side->t.depth];
+		f->completed += b->count;
+		count_batch(f, b);
+	} while (!b->signaled && f->tail != f->head);
+	return b;
+}
+
 void flow_on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
 {
 	struct flow *f = mlx5dvl_qp_user(qp);
 	struct side *s = f->peer->side;
-	const struct batch *b = &f->batches[f->tail % s->t.depth];
 	uint64_t now = latrec_clock_now(&s->clock), done;
+	const struct batch *b = take_batches(f);
 	int err;
 
-	f->tail++;
-	f->completed += b->count;
 	s->last_ns = now;
-	count_batch(f, b);
 	note_peak(s, now);
+	if (!b->signaled)
+		return; /* of flush_quiet(): it tells nothing of when they have completed */
 	done = s->hw_ts ? hwclock_time(&s->hw, b->posted_ns, sent->stamp, now) : now;
 	if (latrec_record(s->rec, b->due_ns, b->posted_ns, done) || !s->stats)
 		return;
@@ -266,6 +302,10 @@ void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error 
 	struct flow *f = mlx5dvl_qp_user(qp);
 	struct side *s = arg;
 
+	if (!f) { /* of no traffic: a probe of the clock shows it in its QP's status */
+		control_on_error(&s->control, error);
+		return;
+	}
 	f->failed = true;
 	if (error->err == -ECANCELED)
 		return;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "text.h"
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "payload.h"
 
@@ -77,18 +78,56 @@ static int make_srq(struct side *s)
 
 static int make_queues(struct side *s, uint32_t n_peers)
 {
-	struct mlx5dvl_cq_attr send = {.depth = n_peers * s->t.qps * traffic_sq_depth(&s->t)};
+	uint32_t depth = n_peers * s->t.qps * traffic_sq_depth(&s->t);
+	struct mlx5dvl_cq_attr send = {.depth = depth, .events = s->t.sleeps};
+	struct mlx5dvl_cq_attr recv = {.events = s->t.sleeps};
 	int err = make_srq(s);
 
 	if (err)
 		return err;
-	err = mlx5dvl_cq_create(s->ctx, &(struct mlx5dvl_cq_attr){.srq = s->srq}, &s->rcq);
+	recv.srq = s->srq;
+	err = mlx5dvl_cq_create(s->ctx, &recv, &s->rcq);
 	return err ? err : mlx5dvl_cq_create(s->ctx, &send, &s->scq);
 }
 
 const char *side_clock_name(const struct side *s)
 {
 	return s->hw_ts && s->sends ? hwclock_name(&s->hw) : latrec_clock_name(&s->clock);
+}
+
+static int open_control(struct side *s, char *why)
+{
+	int err = control_open(&s->control, s->ctx, (enum control_kind)s->t.control,
+		s->t.control_us * NSEC_PER_USEC, latrec_clock_now(&s->clock));
+
+	return err ? said(why, "--control cannot be prepared", err) : 0;
+}
+
+/* For the first QP of each peer that this side sends to. */
+static int plant_event(struct peer *p, char *why)
+{
+	const struct side *s = p->side;
+	int n;
+
+	if (!s->sends || s->t.event == EVENT_NONE)
+		return 0;
+	n = event_plant((enum event_kind)s->t.event, mlx5dvl_qp_qpn(p->flows[0].qp), s->t.event_at);
+	p->event = n > 0 ? n : 0;
+	if (n == -EOPNOTSUPP)
+		snprintf(why, WIRE_TEXT_MAX,
+			"--event: only the software HCA makes events: leave it out, or run under "
+			"softhca-run");
+	else if (n <= 0)
+		said(why, "--event cannot be prepared", n);
+	return n > 0 ? 0 : n;
+}
+
+void side_take_events(struct side *s)
+{
+	for (uint32_t i = 0; i < s->n_peers; i++) {
+		s->events_hit += event_remove(s->peers[i]->event);
+		s->peers[i]->event = 0;
+	}
 }
 
 static int open_hwclock(struct side *s, char *why)
@@ -120,7 +159,10 @@ int side_open(struct side *s, const struct side_device *d, uint32_t n_peers,
 	if (err)
 		return err;
 	err = make_queues(s, n_peers);
-	return err ? said(why, "queues cannot be made", err) : open_hwclock(s, why);
+	if (err)
+		return said(why, "queues cannot be made", err);
+	err = open_control(s, why);
+	return err ? err : open_hwclock(s, why);
 }
 
 static int add_flow(struct side *s, struct peer *p, uint32_t i)
@@ -131,6 +173,11 @@ static int add_flow(struct side *s, struct peer *p, uint32_t i)
 		.sq_depth = traffic_sq_depth(&s->t),
 		.mtu = s->t.mtu,
 		.timeout = s->t.qp_timeout,
+		.retry_cnt = s->t.retries,
+		.set = MLX5DVL_SET_RETRY_CNT,
+		.rd_atomic = s->t.reads,
+		.sl = s->t.sl,
+		.traffic_class = s->t.traffic_class,
 		.type = s->t.type,
 		.qkey = s->t.type == MLX5DVL_UD ? SIDE_QKEY : 0};
 	struct flow *f = &p->flows[i];
@@ -244,7 +291,7 @@ int side_connect(struct peer *p, char why[WIRE_TEXT_MAX])
 			err = mlx5dvl_qp_connect(f->qp, theirs);
 		}
 	}
-	return err ? said(why, "the QPs cannot be connected", err) : 0;
+	return err ? said(why, "the QPs cannot be connected", err) : plant_event(p, why);
 }
 
 static void close_peer(const struct side *s, struct peer *p)
@@ -265,9 +312,11 @@ static void close_peer(const struct side *s, struct peer *p)
 
 void side_close(struct side *s)
 {
+	side_take_events(s);
 	for (uint32_t i = 0; i < s->n_peers; i++)
 		close_peer(s, s->peers[i]);
 	hwclock_close(&s->hw);
+	control_close(&s->control);
 	mlx5dvl_cq_destroy(s->scq);
 	mlx5dvl_cq_destroy(s->rcq);
 	mlx5dvl_srq_destroy(s->srq);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "control.h"
 #include "hwclock.h"
 #include "latrec.h"
 #include "mlx5dvl.h"
@@ -25,6 +26,7 @@ struct batch {
 	uint64_t due_ns, posted_ns;
 	uint64_t first; /* number of its first request */
 	uint32_t count;
+	bool signaled; /* else it completes with a later one */
 };
 
 /* One queue pair. */
@@ -48,6 +50,7 @@ struct flow {
 	uint64_t checked[2]; /* ... whose results have been compared */
 	uint64_t resume_ns; /* after a burst */
 	uint32_t burst; /* batches since the last pause */
+	uint32_t quiet; /* requests since the last one that was signaled */
 	/* What it receives. */
 	uint64_t received, next_number;
 };
@@ -63,6 +66,7 @@ struct peer {
 	struct wire_tally result; /* of its RESULT: what it received */
 	bool sent_done, got_done, sent_result, got_result;
 	bool gone;
+	int event; /* that was planted for its first QP; 0: none */
 	uint64_t mismatches;
 	uint64_t last_recv_ns; /* when something came last, after DONE */
 	uint64_t recv_seen;
@@ -87,6 +91,9 @@ struct side {
 	bool hw_ts; /* completions are timed by the device's stamps */
 	struct hwclock hw;
 	bool hw_failed; /* it could not be read during the run */
+	struct control control;
+	uint32_t events_hit; /* that have happened */
+	uint64_t wakeups; /* by events of completion queues */
 	struct latrec *rec;
 	struct statsfile *stats; /* NULL: none */
 	int stats_error; /* the first one */
@@ -122,6 +129,8 @@ void side_describe(const struct side *s, const struct peer *p, const char *run,
 	struct wire_side *d_p);
 /* From the peer, in p->remote. 0, or -errno with a line in why. */
 int side_connect(struct peer *p, char why[WIRE_TEXT_MAX]);
+/* Takes the events back that were planted, and counts those that have happened. */
+void side_take_events(struct side *s);
 /* All that was made; connections are closed, peers freed. */
 void side_close(struct side *s);
 

@@ -17,11 +17,14 @@
 #define SLOT_ALIGN 64
 
 const char *const traffic_type_names[] = {"RC", "UC", "UD", NULL};
+const char *const control_names[] = {"none", "mr", "qp", "modify", "rkey", "lkey", NULL};
+const char *const event_names[] = {"none", "drop", "rnr", "delay", NULL};
 
 void traffic_init(struct traffic *t)
 {
 	*t = (struct traffic){
 		.qp_timeout = 14,
+		.retries = 7,
 		.qps = 1,
 		.depth = 128,
 		.send_batch = 1,
@@ -30,6 +33,9 @@ void traffic_init(struct traffic *t)
 		.regions = 1,
 		.inline_max = MLX5DVL_INLINE_MAX,
 		.burst_pause_us = 100,
+		.moderation = 1,
+		.control_us = 1000,
+		.event_at = 1,
 		.duration_ns = 1000000000,
 		.pattern_text = "w_1_65536",
 	};
@@ -57,12 +63,20 @@ static int check_ranges(const struct traffic *t, char *why, size_t size)
 		{"the receive depth", t->rx_depth, 0, 32767},
 		{"the MTU", t->mtu, 0, 5},
 		{"the timeout", t->qp_timeout, 1, 31},
+		{"the number of retries", t->retries, 0, 7},
+		{"the number of READs", t->reads, 0, 16},
+		{"the service level", t->sl, 0, 15},
 		{"the inline limit", t->inline_max, 0, MLX5DVL_INLINE_MAX},
 		{"the number of iterations or the duration", t->iterations ? 1 : t->duration_ns, 1,
 			86400000000000ull},
 		{"the number of iterations", t->iterations, 0, 1ull << 40},
 		{"the rate", t->rate, 0, 1000000000},
 		{"the pause", t->burst_pause_us, 0, 1000000},
+		{"the moderation", t->moderation, 1, TRAFFIC_DEPTH_MAX},
+		{"the kind of control", t->control, 0, CONTROL_KINDS - 1},
+		{"the time between two controls", t->control_us, 1, 1000000},
+		{"the kind of event", t->event, 0, EVENT_KINDS - 1},
+		{"the number of the message", t->event_at, 1, 1ull << 40},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {

@@ -17,12 +17,40 @@
 #define TRAFFIC_BUFFERS_MAX 64
 #define TRAFFIC_MEMORY_MAX (2ull << 30) /* bytes that one side registers for one peer */
 
+/* What is done beside the traffic, now and then, by verbs of the control path. */
+enum control_kind {
+	CONTROL_NONE,
+	CONTROL_MR, /* a memory region is registered and deregistered */
+	CONTROL_QP, /* a QP is created and destroyed */
+	CONTROL_MODIFY, /* ... and in between connected and moved to its error state */
+	CONTROL_RKEY, /* ... and a WRITE with a remote key that does not exist fails */
+	CONTROL_LKEY, /* ... and one with a local key that does not exist */
+	CONTROL_KINDS,
+};
+
+extern const char *const control_names[]; /* by kind, NULL at the end */
+
+/* What happens to one message of the first QP. */
+enum event_kind {
+	EVENT_NONE,
+	EVENT_DROP, /* nobody answers: the sender's time-out; UC and UD lose it */
+	EVENT_RNR, /* as if there were no receive */
+	EVENT_DELAY, /* by EVENT_DELAY_NS, with all that follows on the QP */
+	EVENT_KINDS,
+};
+
+extern const char *const event_names[]; /* by kind, NULL at the end */
+
 struct traffic {
 	uint8_t type; /* enum mlx5dvl_qp_type */
 	bool bidirectional; /* the server sends the same to the client */
 	bool check; /* every payload is generated and compared */
 	uint8_t mtu; /* 1 to 5, 0: of the port */
 	uint8_t qp_timeout; /* 4.096 us * 2^n */
+	uint8_t retries; /* after which a QP fails */
+	uint8_t reads; /* READs and atomics outstanding; 0: as mlx5dv-lite has it */
+	uint8_t sl; /* service level */
+	uint8_t traffic_class;
 	uint32_t qps;
 	uint32_t depth; /* requests outstanding per QP */
 	uint32_t send_batch; /* requests per doorbell; the last is signaled */
@@ -33,6 +61,13 @@ struct traffic {
 	uint32_t inline_max; /* up to so many bytes are copied into the request */
 	uint32_t burst; /* batches, then a pause; 0: no pauses */
 	uint32_t burst_pause_us;
+	uint32_t moderation; /* about so many requests per completion; 1: each batch has one */
+	bool sleeps; /* on events of completion queues, instead of polling */
+	bool again; /* another run follows on the same server */
+	uint8_t control; /* enum control_kind */
+	uint32_t control_us; /* between two */
+	uint8_t event; /* enum event_kind */
+	uint64_t event_at; /* the number of the message, from 1 */
 	uint64_t iterations; /* per QP; 0: by duration */
 	uint64_t duration_ns;
 	uint64_t rate; /* messages per second of a side; 0: as fast as it goes */

@@ -43,8 +43,22 @@ static void add(struct words *w, const char *format, ...)
 	w->argv[++w->n] = NULL;
 }
 
+/* Where a traffic begins and ends. */
+static void add_devices(struct words *w, const struct trial_attr *a, enum direction direction)
+{
+	const char *from = direction == DIRECTION_REVERSE && a->peer ? a->peer : a->device;
+	const char *to = direction == DIRECTION_LOOPBACK || !a->peer ? NULL :
+			 direction == DIRECTION_REVERSE              ? a->device :
+								       a->peer;
+
+	if (from)
+		add(w, "--ib-dev=%s", from);
+	if (to)
+		add(w, "--server-dev=%s", to);
+}
+
 static void make_words(struct words *w, const struct trial_attr *a, const struct traffic *t,
-	const char *name)
+	enum direction direction, const char *name)
 {
 	w->n = 0;
 	add(w, "%s", a->program);
@@ -63,15 +77,24 @@ static void make_words(struct words *w, const struct trial_attr *a, const struct
 	add(w, "--duration=%g", a->seconds);
 	if (t->burst)
 		add(w, "--burst=%u", t->burst);
+	if (t->control)
+		add(w, "--control=%s", control_names[t->control]);
+	if (t->event)
+		add(w, "--event=%s@%llu", event_names[t->event], (unsigned long long)t->event_at);
 	if (t->bidirectional)
 		add(w, "--bidirectional");
-	if (a->device)
-		add(w, "--ib-dev=%s", a->device);
+	add_devices(w, a, direction);
 	if (a->compat)
 		add(w, "--compat");
 	add(w, "--stats-dir=%s", a->stats_dir);
 	add(w, "--run=%s", name);
 	add(w, "--json=-");
+}
+
+/* The first traffic goes forward. */
+static enum direction direction_of(const struct point *p, unsigned traffic)
+{
+	return traffic ? (enum direction)p->at[SPACE_DIRECTION] : DIRECTION_NONE;
 }
 
 bool trial_script(const struct trial_attr *a, const struct point *p, const char *name, char *script,
@@ -83,7 +106,7 @@ bool trial_script(const struct trial_attr *a, const struct point *p, const char 
 
 	for (unsigned i = 0; i < 2; i++) {
 		for (uint32_t k = point_traffic(p, i, &t); k; k--) {
-			make_words(&w, a, &t, name);
+			make_words(&w, a, &t, direction_of(p, i), name);
 			for (int j = 0; j < w.n; j++) {
 				if (!remote_quote(script, size, w.argv[j]))
 					return false;
@@ -103,6 +126,7 @@ struct engine_process {
 	pid_t pid;
 	int fd;
 	bool bidirectional;
+	bool sends, receives; /* the device in question, where its traffic goes one way */
 	uint32_t mtu; /* bytes */
 	char out[OUTPUT_MAX];
 	size_t len;
@@ -141,10 +165,13 @@ static uint32_t start_all(struct engine_process *e, const struct trial_attr *a,
 		struct words w;
 
 		for (uint32_t k = point_traffic(p, i, &t); k; k--) {
-			make_words(&w, a, &t, name);
+			make_words(&w, a, &t, direction_of(p, i), name);
 			if (start(&e[n], &w))
 				return n;
 			e[n].bidirectional = t.bidirectional;
+			e[n].sends = !a->peer || direction_of(p, i) != DIRECTION_REVERSE;
+			e[n].receives = !a->peer || direction_of(p, i) == DIRECTION_REVERSE ||
+					direction_of(p, i) == DIRECTION_LOOPBACK;
 			e[n].mtu = 128u << t.mtu;
 			n++;
 		}
@@ -205,19 +232,20 @@ static double number(const json_t *o, const char *key)
 	return json_number_value(json_object_get(o, key));
 }
 
-/* On one port both directions go out and come in. */
-static void add_direction(struct measure *m, const struct engine_process *e, double messages,
-	double bytes, double seconds)
+/* @back: from the server to the client. On one port all goes out and comes in. */
+static void add_direction(struct measure *m, const struct engine_process *e, bool back,
+	double messages, double bytes, double seconds)
 {
+	bool out = back ? e->receives : e->sends, in = back ? e->sends : e->receives;
 	double gbps = seconds > 0 ? bytes * 8 / seconds / 1e9 : 0;
 	double packets =
 		messages > 0 ? messages * (double)(uint64_t)(bytes / messages / e->mtu + 1) : 0;
 	double rate = seconds > 0 ? packets / seconds : 0;
 
-	m->v[MEASURE_TX_GBPS] += gbps;
-	m->v[MEASURE_RX_GBPS] += gbps;
-	m->v[MEASURE_TX_PACKETS] += rate;
-	m->v[MEASURE_RX_PACKETS] += rate;
+	m->v[MEASURE_TX_GBPS] += out ? gbps : 0;
+	m->v[MEASURE_RX_GBPS] += in ? gbps : 0;
+	m->v[MEASURE_TX_PACKETS] += out ? rate : 0;
+	m->v[MEASURE_RX_PACKETS] += in ? rate : 0;
 }
 
 /* The port's own counters, where it has them, are of all engines: the last report's hold. */
@@ -244,12 +272,13 @@ static bool add_report(struct measure *m, const struct engine_process *e)
 		json_object_get(json_array_get(json_object_get(o, "peers"), 0), "sent");
 
 	if (sent) {
-		add_direction(m, e, number(sent, "messages"), number(sent, "bytes"),
+		add_direction(m, e, false, number(sent, "messages"), number(sent, "bytes"),
 			number(sent, "seconds"));
 		if (e->bidirectional)
-			add_direction(m, e, number(back, "messages"), number(back, "bytes"),
+			add_direction(m, e, true, number(back, "messages"), number(back, "bytes"),
 				number(back, "elapsed_ns") / 1e9);
-		take_counters(m, json_object_get(o, "counters"), number(sent, "seconds"));
+		if (e->sends) /* its client is at the device in question */
+			take_counters(m, json_object_get(o, "counters"), number(sent, "seconds"));
 	}
 	json_decref(o);
 	return sent;

@@ -10,6 +10,7 @@
 struct trial_attr {
 	const char *program; /* the path of rdmabench */
 	const char *device; /* NULL: the first */
+	const char *peer; /* the device at the other end; NULL: the same */
 	double seconds; /* of traffic */
 	bool compat; /* statistics as older tools write and merge them */
 	const char *stats_dir;

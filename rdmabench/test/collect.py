@@ -105,8 +105,12 @@ def damaged(tmp):
         "twice": (text.replace('{"version"', '{"version":1,"version"'), "no JSON"),
         "old": (changed(written_ns=(int(time.time()) - 1000) * 10**9), "too old"),
     }
+    for key in ("version", "run", "host", "role", "process", "window", "written_ns", "cumulative"):
+        cases[f"without-{key}"] = (changed(**{key: None}), "no statistics file")
     for name, (content, _) in cases.items():
         (tmp / "d" / f"{name}.jsonl").write_text(content)
+    os.mkfifo(tmp / "d" / "pipe.jsonl")
+    cases["pipe"] = ("", "no file")
     (tmp / "d" / "binary.jsonl").write_bytes(bytes(range(256)))
     cases["binary"] = ("", "torn")
     (tmp / "d" / "unreadable.jsonl").mkdir()

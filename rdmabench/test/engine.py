@@ -8,6 +8,7 @@ import atexit
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import struct
@@ -15,8 +16,9 @@ import subprocess
 import sys
 import tempfile
 
-case, exe, runner = sys.argv[1:4]
+case, exe, runner = sys.argv[1], *map(os.path.abspath, sys.argv[2:4])
 FABRIC = ["--fabric", f"rdmabench-{case}-{os.getpid()}"]
+VERSION = 2  # of the protocol
 HANG = 100  # seconds, after which a run counts as hanging
 
 
@@ -148,6 +150,109 @@ def hw_ts():
         "rdmabench engine: --hw-ts: the device stamps completions by a clock that does not run as ours: leave it out"], r.stderr
 
 
+def all_sizes():
+    """perftest's -a: a row and a JSON line per size, against a server, too, which ends with the last."""
+    out = run("--fork", "-a", "-n", 10).stdout.splitlines()
+    assert "#bytes" in out[1] and "BW average[MiB/sec]" in out[1] and "t_typical[usec]" in out[1], out
+    rows = [line.split() for line in out[2:-1]]
+    assert [int(r[0]) for r in rows] == [2 << i for i in range(23)] and all(r[1] == "10" and len(r) == 12 for r in rows), rows
+    assert out[-1].startswith("percentiles") and sum("#bytes" in line for line in out) == 1, out
+    with tempfile.TemporaryDirectory() as tmp:
+        server = Server()
+        run("-a", "-c", "UD", "--op", "s", "-m", 1024, "--check", "-n", 10, "--json", tmp + "/j", "-p", server.port, "127.0.0.1")
+        objects = [json.loads(line) for line in open(tmp + "/j")]
+        assert [o["traffic"]["request"] for o in objects] == [f"s_1_{8 << i}" for i in range(8)], objects
+        assert all(o["status"] == 0 and o["mismatches"] == 0 for o in objects)
+        server.p.communicate(timeout=HANG)
+        assert server.p.returncode == 0
+        # A client that does not come back is waited for as long as a silent one.
+        server = Server("--timeout", 1)
+        assert "cannot be written" in run("-a", "-n", 10, "--json", "/dev/full", "-p", server.port, "127.0.0.1", status=1).stderr
+        _, err = server.p.communicate(timeout=HANG)
+        assert server.p.returncode == 1 and "the next run" in err, err
+
+
+def moderation():
+    """perftest's -Q: a completion for many requests, and every request is done all the same."""
+    for args in (["-n", 1000], ["-D", ".1"], ["-n", 1000, "-l", 8, "-q", 3], ["-D", ".1", "-l", 8, "-b", "-q", 3],
+                 ["-D", ".1", "-t", 5, "-l", 2], ["-D", ".1", "-c", "UD", "--op", "s"], ["-D", ".1", "--burst", 3]):
+        o = report("--fork", "--check", "-Q", 100, "-s", 200, *args)
+        t, sent = o["traffic"], o["sent"]["messages"]
+        assert sent > t["depth"] * t["qp_num"] and o["mismatches"] == 0 and o["errors"] == 0 and t["cq_mod"] == 100, o
+        per = min(100, t["depth"] - t["depth"] % t["send_batch"])
+        assert o["latency_ns"]["samples"] <= sent / (per // t["send_batch"] * t["send_batch"]) + t["qp_num"], o
+        if args == ["-D", ".1"]:  # the last ones, whose end is waited for otherwise, have no latency
+            assert o["latency_ns"]["samples"] * 100 <= sent, o
+        if t["iterations"]:
+            assert sent == 1000 * t["qp_num"] and o["latency_ns"]["samples"] > 0, o
+
+
+def sleeps():
+    """perftest's -e: completions wake both sides up."""
+    with tempfile.NamedTemporaryFile("w") as f:
+        f.write("name=mlx5_0 latency_ns=2000000\n")
+        f.flush()
+        real = ["--topology", f.name, "--link", "real"]
+        server = Server(hca=real)
+        o = report("-e", "--check", "-n", 100, "--op", "s", "-s", 64, "-t", 1, "-p", server.port, "127.0.0.1", hca=real)
+        assert o["traffic"]["events"] and o["wakeups"] > 0 and o["sent"]["messages"] == 100, o
+        theirs, _ = server.end()
+        assert theirs["wakeups"] > 0 and theirs["received"]["messages"] == 100, theirs
+    o = report("--fork", "-e", "--check", "-b", "-q", 3, "-n", 500, "--request", "w_1_64,s_1_200", "--rate", 20000)
+    assert o["sent"]["messages"] == 1500 and o["mismatches"] == 0, o
+
+
+def control():
+    """Verbs of the control path, and requests that must fail, do not disturb the traffic; they are counted and timed."""
+    for kind in ("mr", "qp", "modify", "rkey", "lkey"):
+        o = report("--fork", "--check", "-n", 1000, "--request", "w_1_100,s_1_200", "-b", "--control", kind, "--control-every", 200)
+        c = o["control"]
+        assert c["kind"] == kind and c["count"] > 0 and c["errors"] == 0 and c["max_ns"] >= c["p50_ns"] > 0, o
+        assert o["mismatches"] == 0 and o["errors"] == 0 and not o["events"] and o["sent"]["messages"] == 1000, o
+    assert "control" not in report("--fork", "-n", 10)
+    out = run("--fork", "-n", 1000, "--control", "mr", "--control-every", 100).stdout
+    assert "mr: " in out and "0 failed" in out, out
+    # What cannot be done is an error, and said.
+    o = report("--fork", "-n", 1000, "-s", 64, "--op", "s", "--control", "rkey", "--control-every", 100, status=1,
+               env={"SOFTHCA_FAULTS": "opcode=write count=0 action=error syndrome=remote_op"})
+    assert o["control"]["errors"] == o["control"]["count"] > 0 and o["control"]["first_error"] < 0, o
+    assert o["errors"] == 0 and o["sent"]["messages"] == 1000, o
+
+
+def devices():
+    """Two devices of a machine: what one sends the other receives."""
+    hca = ["-n", "2"]
+    o = report("--fork", "-d", "mlx5_0", "--server-dev", "mlx5_1", "--check", "-n", 100, "-s", 5000, hca=hca)
+    assert o["device"] == "mlx5_0" and o["mismatches"] == 0, o
+    c = o["counters"]
+    assert c["tx_vport_rdma_unicast_bytes"] == 500000 and c["rx_vport_rdma_unicast_bytes"] == 0, c
+    o = report("--fork", "-d", "mlx5_1", "--server-dev", "mlx5_0", "--op", "r", "-n", 100, "-s", 5000, hca=hca)
+    assert o["counters"]["rx_vport_rdma_unicast_bytes"] == 500000 and o["counters"]["tx_vport_rdma_unicast_bytes"] == 0, o
+    assert "give" in run("--server-dev", "mlx5_1", status=2).stderr
+
+
+def planted():
+    """An event happens at the n-th message of the first QP, and nowhere else."""
+    o = report("--fork", "--check", "-n", 300, "-q", 2, "-s", 64, "-u", 10, "--event", "drop@100")
+    assert o["event_hits"] == 1 and o["mismatches"] == 0 and o["sent"]["messages"] == 600, o
+    assert o["latency_ns"]["max"] > 4096 << 10, o  # the time-out
+    o = report("--fork", "--check", "-n", 300, "-c", "UC", "--op", "s", "-s", 64, "--event", "drop@100")
+    assert o["event_hits"] == 1 and o["peers"][0]["received"]["messages"] == 299, o
+    o = report("--fork", "--check", "-n", 300, "--op", "s", "-s", 64, "--event", "rnr@7", "-b")
+    assert o["event_hits"] == 1 and o["mismatches"] == 0 and o["sent"]["messages"] == 300, o
+    o = report("--fork", "--check", "-n", 300, "-s", 64, "-t", 1, "--event", "delay@300")
+    assert o["event_hits"] == 1 and o["latency_ns"]["max"] >= 1000000, o
+    assert report("--fork", "-n", 10, "--event", "drop@1000")["event_hits"] == 0
+    # Without repetitions the first one that is lost is the end of the QP.
+    o = report("--fork", "-n", 300, "-s", 64, "-u", 8, "--retry-count", 0, "--event", "drop@100", status=1)
+    assert o["errors"] == 1 and o["event_hits"] == 1 and "timed out" in o["events"][0], o
+    o = report("--fork", "--check", "-n", 300, "--op", "r", "-o", 16, "-S", 3, "--tclass", 96)
+    assert (o["traffic"]["outs"], o["traffic"]["sl"], o["traffic"]["tclass"]) == (16, 3, 96) and o["errors"] == 0, o
+    for bad in ("drop", "drop@0", "drop@x", "@1", "fall@1", "none@", "a-name-that-is-too-long@1"):
+        r = run("--fork", "--event", bad, status=2)
+        assert r.stderr.splitlines()[-1].count("give") == 1, r.stderr
+
+
 def burst():
     """After N batches nothing is posted for the length of the pause."""
     o = report("--fork", "-n", 50, "-s", 64, "--burst", 10, "--burst-pause", 20000)
@@ -194,6 +299,59 @@ def incast():
     assert o["received"]["messages"] == 400 and len(o["peers"]) == 2 and o["role"] == "server", o
 
 
+SSH = r"""#!/bin/sh
+# ssh OPTION... -- HOST COMMAND, where each host has a directory of its own
+while [ "$1" != -- ]; do shift; done
+[ -d "HOSTS/$2" ] || exit 255
+cd "HOSTS/$2" && exec sh -c "$3"
+"""
+
+
+def machines():
+    """Three machines (each a host name, a device and a file system of its own): incast, and what all have measured."""
+    if os.geteuid() and "RDMABENCH_NAMESPACE" not in os.environ:  # host names are root's
+        os.environ["RDMABENCH_NAMESPACE"] = "1"
+        if subprocess.run(["unshare", "-Ur", "true"], stderr=subprocess.DEVNULL).returncode:
+            print("skipped: this user may have no namespaces")
+            sys.exit(77)
+        os.execvp("unshare", ["unshare", "-Ur", sys.executable, *sys.argv])
+    tmp = tempfile.mkdtemp()
+    pathlib.Path(tmp, "topology").write_text("".join(f"name=mlx5_{i} link=roce netdev=lo\n" for i in range(3)))
+    pathlib.Path(tmp, "ssh").write_text(SSH.replace("HOSTS", tmp))
+    os.chmod(tmp + "/ssh", 0o755)
+    hca = ["--topology", tmp + "/topology"]
+
+    def on(host, *args):
+        os.makedirs(f"{tmp}/{host}", exist_ok=True)
+        line = command("--json", "-", "--stats-dir", "stats", *args, hca=hca)
+        return subprocess.Popen(["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host, *line],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=f"{tmp}/{host}")
+
+    port = free_port()
+    server = on("alpha", "--hosts", 2, "--run", "incast", "-d", "mlx5_0", "-p", port)
+    while "waiting" not in server.stderr.readline():
+        assert server.poll() is None
+    args = ["-b", "--check", "-n", 500, "--op", "s", "-s", 100, "-p", port, "127.0.0.1"]
+    processes = [server, *(on(host, "-d", device, *args) for host, device in (("beta", "mlx5_1"), ("gamma", "mlx5_2")))]
+    reports = []
+    for p in processes:
+        out, err = p.communicate(timeout=HANG)
+        assert p.returncode == 0, err
+        reports.append(json.loads(out))
+    assert [r["device"] for r in reports] == ["mlx5_0", "mlx5_1", "mlx5_2"] and all(r["mismatches"] == 0 for r in reports)
+    assert reports[0]["received"]["messages"] == 1000 and {r["run"] for r in reports} == {"incast"}, reports
+    # Each machine has files of its own; all are collected from one of them, the one that is off is named.
+    files = [sorted(p.name for p in pathlib.Path(tmp, h, "stats", "incast").iterdir()) for h in ("alpha", "beta", "gamma")]
+    assert all(len(f) == 2 and f[0].startswith(h + "-") for f, h in zip(files, ("alpha", "beta", "gamma"))), files
+    r = subprocess.run([exe, "collect", "--json", "-", "--run", "incast", "--host", "beta", "--host", "gamma", "--host", "delta",
+                        "stats"], capture_output=True, text=True, cwd=tmp + "/alpha", timeout=HANG,
+                       env={**os.environ, "PATH": f"{tmp}:{os.environ['PATH']}"})
+    o = json.loads(r.stdout)
+    assert o["latency_samples"] == sum(x["latency_ns"]["samples"] for x in reports) == 2000, (o, r.stderr)
+    assert "delta" in r.stderr and len(o["skipped"]) == 1, r.stderr
+    shutil.rmtree(tmp)
+
+
 def differ():
     """Clients of one server send the same."""
     server = Server("--hosts", "2")
@@ -217,13 +375,13 @@ def strangers():
         s.sendall(data)
         return s
 
-    s = say(header.pack(0x424d4452, 2, 1, 0))  # a later version
+    s = say(header.pack(0x424d4452, VERSION + 1, 1, 0))  # a later version
     magic, version, kind, length = header.unpack(s.recv(12, socket.MSG_WAITALL))
-    assert (magic, version, kind) == (0x424d4452, 1, 7), (magic, version, kind)
-    assert b"version 1" in s.recv(length, socket.MSG_WAITALL)
-    sockets = [say(b"GET / HTTP/1.1\r\n\r\n"), say(b""), say(header.pack(0x424d4452, 1, 1, 1 << 30)),
-               say(header.pack(0x424d4452, 1, 1, 4) + b"abcd"), say(header.pack(0x424d4452, 1, 8, 0)),
-               say(header.pack(0x424d4452, 1, 1, 1000) + b"slow")]
+    assert (magic, version, kind) == (0x424d4452, VERSION, 7), (magic, version, kind)
+    assert f"version {VERSION}".encode() in s.recv(length, socket.MSG_WAITALL)
+    sockets = [say(b"GET / HTTP/1.1\r\n\r\n"), say(b""), say(header.pack(0x424d4452, VERSION, 1, 1 << 30)),
+               say(header.pack(0x424d4452, VERSION, 1, 4) + b"abcd"), say(header.pack(0x424d4452, VERSION, 8, 0)),
+               say(header.pack(0x424d4452, VERSION, 1, 1000) + b"slow")]
     run("-p", server.port, "-n", 10, "--timeout", 60, "127.0.0.1")
     _, err = server.end()
     assert err.count("refused 127.0.0.1") + err.count("refused ::") >= 7, err
@@ -302,14 +460,21 @@ def killed():
 
 
 def larger():
-    """A larger batch of larger messages takes longer, on a link that has a rate."""
+    """Larger messages and larger batches take longer, on a link that has a rate: never less than the link needs."""
     with tempfile.NamedTemporaryFile("w") as f:
-        f.write("name=mlx5_0 link=ib rate_mbps=1000\n")
+        f.write("name=mlx5_0 link=ib rate_mbps=100\n")
         f.flush()
         hca = ["--topology", f.name, "--link", "real"]
-        low = report("--fork", "-n", 64, "-s", 1024, "-l", 16, "-t", 16, hca=hca)["latency_ns"]["min"]
-        high = report("--fork", "-n", 256, "-s", 8192, "-l", 64, "-t", 64, hca=hca)["latency_ns"]["min"]
-        assert low >= 16 * 1024 * 8 and high >= 64 * 8192 * 8 and high > low, (low, high)
+        sizes, batches = (1024, 8192, 65536), (1, 16, 64)
+
+        def shortest(size, batch):  # of as many as make about 4 MiB, as a busy machine prolongs some
+            n = max(1, min(50, (1 << 22) // (size * batch))) * batch
+            return report("--fork", "-n", n, "-s", size, "-l", batch, "-t", batch, hca=hca)["latency_ns"]["min"]
+
+        least = {(s, b): shortest(s, b) for s in sizes for b in batches}
+        for (s, b), ns in least.items():
+            assert ns >= s * b * 80, least
+            assert all(ns < least[t, c] for t in sizes for c in batches if t >= s and c >= b and (t, c) != (s, b)), least
 
 
 def delayed():

@@ -5,8 +5,9 @@
     planted.py RDMABENCH SOFTHCA-RUN
 
 The long form (SOAK) compares annealing with random search over 30 seeds; the short form looks whether annealing climbs to
-the corner where three of the five properties that matter are searched.
+the corner where two of the five properties that matter are searched: one point in 13, so that noise cannot keep it away.
 """
+import concurrent.futures
 import json
 import os
 import statistics
@@ -17,7 +18,8 @@ import tempfile
 exe, runner = map(os.path.abspath, sys.argv[1:3])
 HANG = 3600  # seconds
 SEEDS = 30
-TRIES = 600  # at most, per search
+TRIES = 400  # at most, per search
+AT_ONCE = 4  # searches, each in a fabric of its own; they wait for the link most of the time
 TOPOLOGY = "name=mlx5_0 rate_mbps=4000 pauses=75\n"
 # In the corner the link is paused for 75 % of the time, elsewhere for less than half of that; in microseconds a second.
 RULES = ["--tx-pause", 500000, "--rx-pause", 500000, "--gbps", 0, "--packets", 0]
@@ -25,10 +27,10 @@ ONE = ["0.process_num=1", "0.burst=0", "0.requests=1", "1.direction=none"]
 
 
 def search(tmp, method, seed, tries, *more, fixed=()):
-    fabric = f"rdmabench-planted-{os.getpid()}"
+    fabric = f"rdmabench-planted-{os.getpid()}-{method}-{seed}"
     r = subprocess.run(
         [runner, "--fabric", fabric, "--topology", f"{tmp}/topology", "--link", "real", exe, "search", "--json", "-",
-         "--log", f"{tmp}/{method}-{seed}", "--method", method, "--seed", str(seed), "--tries", str(tries), "-D", ".1",
+         "--log", f"{tmp}/{method}-{seed}", "--method", method, "--seed", str(seed), "--tries", str(tries), "-D", ".05",
          *map(str, RULES), *more, *(f"--fix={f}" for f in (*ONE, *fixed))],
         capture_output=True, text=True, timeout=HANG)
     assert r.returncode == 0, (r.returncode, r.stdout, r.stderr)
@@ -41,22 +43,22 @@ def tries_of(tmp, method, seed):
 
 
 def climbs(tmp):
-    fixed = ["0.qp_num=3", "0.tx_depth=256", "0.qp_type=RC", "0.request0.op=w", "0.bidirectional=0"]
+    fixed = ["0.qp_num=4", "0.tx_depth=256", "0.send_batch=64", "0.qp_type=RC", "0.request0.op=w", "0.bidirectional=0"]
     o = search(tmp, "anneal", 1, 100, "--anomalies", "1", "--no-features", fixed=fixed)
     assert o["failures"] == 0 and len(o["anomalies"]) == 1, o
     found = o["anomalies"][0]
     assert found["anomaly"] == "pauses", o
     traffic = found["point"]["Traffics"][0]
-    # What the HCA has planted; a step less, for the messages of a batch that are the last ones outstanding.
+    # Near what the HCA has planted.
     assert traffic["requests"][0]["size"] >= 4096 and traffic["requests"][0]["places"] >= 2, traffic
-    assert traffic["client"]["send_batch"] >= 8, traffic
     return f"after {found['try'] + 1} tries"
 
 
 def compares(tmp):
-    tries = {m: [tries_of(tmp, m, seed) for seed in range(1, SEEDS + 1)] for m in ("anneal", "random")}
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        tries = {m: list(pool.map(lambda seed, m=m: tries_of(tmp, m, seed), range(1, SEEDS + 1))) for m in ("anneal", "random")}
     median = {m: statistics.median(t) for m, t in tries.items()}
-    print(tries)
+    print({m: sorted(t) for m, t in tries.items()})
     assert 2 * median["anneal"] <= median["random"], median
     return f"median tries: {median}"
 

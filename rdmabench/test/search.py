@@ -146,7 +146,7 @@ def bad(_):
     for args in ([], ["--log", ""], ["--log", "l", "extra"], ["--log", "l", "--method", "best"], ["--log", "l", "--tries", "0"],
                  ["--log", "l", "--seed", "-1"], ["--log", "l", "--anomalies", "65"], ["--log", "l", "-D", "0"],
                  ["--log", "l", "--model", "flat"], ["--log", "l", "--gbps", "x"], ["--log", "l", "--p99-us", "0"],
-                 ["--log", "l", "--resume", "--force"], ["--log", "l", "--frobnicate"], ["--log", "l", "--tx-pause", "nan"]):
+                 ["--log", "l", "--resume", "--force"], ["--log", "l", "--peer-dev", "mlx5_1"], ["--log", "l", "--fix", "0.qp_num=9"], ["--log", "l", "--fix", "speed=9"], ["--log", "l", "--frobnicate"], ["--log", "l", "--tx-pause", "nan"]):
         r = run(*args, status=2)
         assert r.stderr.count("\n") == 1 and "give" in r.stderr and not r.stdout, (args, r)
     assert "--anomalies" in run("--help").stdout
@@ -158,8 +158,29 @@ def dry_run(tmp):
     out = run("--dry-run", "--tries", 3, "--seed", 5, "-D", ".25").stdout
     lines = [line for line in out.splitlines() if "engine" in line]
     assert lines and not list(tmp.iterdir())
+    many = ["--dry-run", "--tries", 3, "--fix=0.process_num=6"]
+    assert not any("--event=" in run(*many, "--seed", s).stdout for s in range(5))
+    assert any("--event=" in run(*many, "--seed", s, "--events").stdout for s in range(5))
+    assert any("--control=" in run(*many, "--seed", s).stdout for s in range(5))
     for flag in ("--qp-type=", "--request=", "--qp-num=", "--send-batch=", "--recv-batch=", "--duration=0.25"):
         assert all(flag in line for line in lines), (flag, lines[0])
+
+
+def without_counters(tmp):
+    """A port that does not have the six counters: the engines' own counts stand for them, and there are no pauses."""
+    fabric = f"rdmabench-search-{os.getpid()}-none"
+    member = subprocess.Popen([runner, "--fabric", fabric, "sh", "-c",
+                               "exec 3< /sys/class/infiniband/mlx5_0/node_type && echo up && read wait"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # which keeps the fabric
+    assert member.stdout.readline() == b"up\n"
+    for p in pathlib.Path(f"/dev/shm/softhca-{os.getuid()}-{fabric}/sys").rglob("hw_counters"):
+        shutil.rmtree(p)
+    search(tmp / "own", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=1.direction=none",
+           prefix=[runner, "--fabric", fabric])
+    six = read_result(tmp / "own" / "result" / "0")[1][1]
+    assert six["source"] == "engine" and float(six["tx_vport_rdma_unicast_bytes"]) > 0, six
+    assert six["tx_vport_rdma_unicast_bytes"] == six["rx_vport_rdma_unicast_bytes"] and six["tx_prio3_pause_duration"] == "0.0", six
+    member.communicate(b"\n", timeout=100)
 
 
 def engine(tmp):
@@ -179,6 +200,27 @@ def engine(tmp):
         done = (log / "journal.jsonl").read_text()
         search(log, "--tries", 2, "-D", ".05", "--gbps", 0, "--packets", 0, *compat, "--resume", prefix=prefix)
         assert (log / "journal.jsonl").read_text() == done  # nothing was measured again
+    # Events are tried when they are asked for.
+    o = search(tmp / "events", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=0.event=delay",
+               "--fix=0.event_at=16", "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=mr", prefix=prefix)
+    assert o["failures"] == 0, o
+    assert "'--event=delay@16'" in (tmp / "events" / "reproduce" / "0.sh").read_text()
+    traffic = read_result(tmp / "events" / "result" / "0")[0]["Traffics"][0]
+    assert (traffic["control"], traffic["event"], traffic["event_at"]) == ("mr", "delay", 16), traffic
+    # Between two devices the directions differ: what the counters of the first one say, and where clients and servers are.
+    fixed = ["--fix=0.process_num=1", "--fix=1.process_num=1", "--fix=0.bidirectional=0", "--fix=1.bidirectional=0",
+             "--fix=0.requests=1", "--fix=1.requests=1", "--fix=0.request0.op=s", "--fix=1.request0.op=s"]
+    for way, first, second in (("none", "'--ib-dev=mlx5_0' '--server-dev=mlx5_1'", None),
+                               ("reverse", "'--ib-dev=mlx5_0' '--server-dev=mlx5_1'", "'--ib-dev=mlx5_1' '--server-dev=mlx5_0'"),
+                               ("loopback", "'--ib-dev=mlx5_0' '--server-dev=mlx5_1'", "'--ib-dev=mlx5_0' '--stats-dir=")):
+        search(tmp / f"way-{way}", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "-d", "mlx5_0", "--peer-dev", "mlx5_1",
+               f"--fix=1.direction={way}", *fixed, prefix=[*prefix, "-n", "2"])
+        lines = [x for x in (tmp / f"way-{way}" / "reproduce" / "0.sh").read_text().splitlines() if "engine" in x]
+        assert first in lines[0] and (second is None or second in lines[1]) and len(lines) == 1 + bool(second), lines
+        six = read_result(tmp / f"way-{way}" / "result" / "0")[1][1]
+        assert float(six["tx_vport_rdma_unicast_bytes"]) > 0 and six["source"] == "port", six
+        assert (float(six["rx_vport_rdma_unicast_bytes"]) > 0) == (way != "none"), (way, six)
+    without_counters(tmp)
     script = tmp / "new" / "reproduce" / "0.sh"
     out = subprocess.run([*prefix, script], capture_output=True, text=True, timeout=200).stdout
     point, _ = read_result(tmp / "new" / "result" / "0")

@@ -42,6 +42,9 @@ static void reads_both_directories(void)
 	make_file("mlx5_0/ports/1/counters/large", "18446744073709551616\n");
 	make_file("mlx5_0/ports/1/counters/tail", "12x\n");
 	make_file("mlx5_0/ports/1/counters/empty", "");
+	make_file("mlx5_0/ports/1/counters/blank", "\n");
+	make_file("mlx5_0/ports/1/counters/negative", "-5\n");
+	make_file("mlx5_0/ports/1/counters/space", " 5\n");
 	make_file("mlx5_0/ports/1/hw_counters/out_of_sequence", "7\n");
 	counters_read(root, "mlx5_0", 1, &c);
 	CHECK_EQ(c.n, 2);

@@ -32,6 +32,28 @@ static const char *const bad[] = {
 	"-s 8388609",
 	"-s 64k",
 	"-s \n",
+	"-a -s 64",
+	"-a --request w_1_64",
+	"-a --op c",
+	"-a -c UD --op s",
+	"-a -c UD",
+	"-a --stats-dir d",
+	"-a --stats-file f",
+	"-a --check -t 4096",
+	"--retry-count 8",
+	"-o 0",
+	"-o 17",
+	"-S 16",
+	"--tclass 256",
+	"-Q 0",
+	"-Q 4097",
+	"-Q x",
+	"--control all",
+	"--control \"\"",
+	"--control-every 0",
+	"--event drop",
+	"--event drop@0",
+	"--event melt@1",
 	"-c XRC",
 	"-c \"\"",
 	"--request \"\"",
@@ -79,6 +101,8 @@ static const char *const bad[] = {
 	"--hosts 2 server",
 	"--timeout 0",
 	"--fork server",
+	"--server-dev mlx5_1",
+	"--server-dev \"\" --fork",
 	"--fork --hosts 2",
 	"--json \"\"",
 	"--stats-dir \"\"",
@@ -147,6 +171,21 @@ static void understands(void)
 		0);
 	CHECK(o.t.buffers == 5 && o.t.regions == 2);
 	CHECK(!strcmp(o.stats_file, "f") && o.stats_window == 7 && o.hosts == 4);
+	CHECK_EQ(parse("-Q 50 -e --control lkey --control-every 9 --event rnr@12 --hw-ts", &o), 0);
+	CHECK(o.t.moderation == 50 && o.t.sleeps && o.hw_ts && o.t.control == CONTROL_LKEY);
+	CHECK(o.t.control_us == 9 && o.t.event == EVENT_RNR && o.t.event_at == 12);
+	CHECK_EQ(parse("--retry_count 0 -o 16 -S 15 --tclass 255", &o), 0);
+	CHECK(o.t.retries == 0 && o.t.reads == 16 && o.t.sl == 15 && o.t.traffic_class == 255);
+	CHECK_EQ(parse("-a --op r -n 5", &o), 0);
+	CHECK(o.all && o.first_size == 2 && o.last_size == PATTERN_LENGTH_MAX);
+	CHECK(!strcmp(o.t.pattern_text, "r_1_8388608"));
+	engine_options_resize(&o, 2);
+	CHECK(!strcmp(o.t.pattern_text, "r_1_2") && o.t.again && !o.more);
+	CHECK_EQ(o.t.pattern.largest, 2);
+	engine_options_resize(&o, PATTERN_LENGTH_MAX);
+	CHECK(!strcmp(o.t.pattern_text, "r_1_8388608") && !o.t.again && o.more);
+	CHECK_EQ(parse("-a -c UD --op s -m 2048 --check", &o), 0);
+	CHECK(o.first_size == 8 && o.last_size == 2048);
 	CHECK_EQ(parse("--help --compat", &o), 0);
 	CHECK(o.help);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The TCP connection: bodies come back as they were, and no peer does harm. */
 #include <errno.h>
+#include <stddef.h>
 #include <sys/socket.h>
 
 #include "base/test.h"
@@ -223,6 +224,16 @@ static void traffic_comes_back(void)
 	t.inline_max = 33;
 	t.burst = 4;
 	t.burst_pause_us = 12;
+	t.retries = 3;
+	t.reads = 9;
+	t.sl = 11;
+	t.traffic_class = 0xa8;
+	t.moderation = 17;
+	t.sleeps = t.again = true;
+	t.control = CONTROL_RKEY;
+	t.control_us = 345;
+	t.event = EVENT_RNR;
+	t.event_at = 98765432109;
 	t.iterations = 123456789012;
 	t.rate = 4242;
 	snprintf(t.pattern_text, sizeof(t.pattern_text), "w_1_5,s_1_6");
@@ -239,12 +250,52 @@ static void traffic_comes_back(void)
 	CHECK(back.rx_depth == 77 && back.inline_max == 33 && back.burst == 4);
 	CHECK(back.burst_pause_us == 12 && back.iterations == t.iterations && back.rate == 4242);
 	CHECK(back.duration_ns == t.duration_ns && back.qp_timeout == 14);
+	CHECK(back.moderation == 17 && back.sleeps && back.again);
+	CHECK(back.retries == 3 && back.reads == 9 && back.sl == 11 && back.traffic_class == 0xa8);
+	CHECK(back.control == CONTROL_RKEY && back.control_us == 345);
+	CHECK(back.event == EVENT_RNR && back.event_at == t.event_at);
 	only_whole_bodies(bytes, n, get_traffic);
 	t.depth = 0;
 	n = wire_put_traffic(bytes, sizeof(bytes), &t);
 	b = body_of(bytes, n);
 	CHECK_EQ(wire_get_traffic(&b, &back, why), -EINVAL);
 	CHECK_EQ(wire_put_traffic(bytes, n - 1, &t), 0);
+	traffic_init(&t);
+	n = wire_put_traffic(bytes, sizeof(bytes), &t);
+	bytes[1] |= 0x10; /* a flag that this version does not have */
+	b = body_of(bytes, n);
+	CHECK_EQ(wire_get_traffic(&b, &back, why), -EBADMSG);
+}
+
+/* What another version might mean by it is not guessed. */
+static void traffic_out_of_range_is_refused(void)
+{
+	static const struct {
+		size_t at, size; /* of the field */
+		uint8_t byte;
+	} cases[] = {
+		{offsetof(struct traffic, control), 1, CONTROL_KINDS},
+		{offsetof(struct traffic, event), 1, EVENT_KINDS},
+		{offsetof(struct traffic, retries), 1, 8},
+		{offsetof(struct traffic, reads), 1, 17},
+		{offsetof(struct traffic, sl), 1, 16},
+		{offsetof(struct traffic, moderation), 4, 0},
+		{offsetof(struct traffic, control_us), 4, 0},
+		{offsetof(struct traffic, event_at), 8, 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct traffic t, back;
+		uint8_t bytes[1000];
+		struct wire_buf b;
+
+		traffic_init(&t);
+		memset((uint8_t *)&t + cases[i].at, 0, cases[i].size);
+		*((uint8_t *)&t + cases[i].at) = cases[i].byte;
+		b = body_of(bytes, wire_put_traffic(bytes, sizeof(bytes), &t));
+		CHECK_EQ(wire_get_traffic(&b, &back, why), -EINVAL);
+		CHECK(strstr(why, "give"));
+	}
 }
 
 static void sides_come_back(void)
@@ -320,6 +371,7 @@ int main(int argc, char **argv)
 		TEST(deaf_peers_are_given_up),
 		TEST(alive_comes_once_a_second),
 		TEST(traffic_comes_back),
+		TEST(traffic_out_of_range_is_refused),
 		TEST(sides_come_back),
 		TEST(tallies_come_back),
 	};

@@ -55,6 +55,8 @@ struct shmipc_client {
 	uint32_t window; /* calls in flight at the last poll before which there were new ones */
 	uint32_t alone; /* with fewer in flight, a call is published alone unless a burst is open */
 	uint64_t polled; /* called at that poll */
+	uint64_t returned; /* called when the last poll with responses ended */
+	uint32_t in_a_row; /* calls made between two polls, when there were any last */
 	const uint32_t *server_state; /* not 0: the server sleeps; in the region */
 	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
 	uint32_t vain; /* looks that found nothing since the last burst */
@@ -180,13 +182,16 @@ static inline void shmipc_client_polled(struct shmipc_client *client, int found)
 /*
  * Records how many calls the client keeps in flight: the number at a poll that follows new calls.
  * Between two polls there may be fewer, or none if a loop polls until it gets nothing and then
- * makes its calls.
+ * makes its calls. Also records how many of the new calls were made in a row: those that the
+ * response function makes are not, because responses come between them.
  */
 static inline void shmipc_client_window(struct shmipc_client *client)
 {
 	if (client->polled == client->called)
 		return;
 	client->polled = client->called;
+	client->in_a_row = (uint32_t)(client->called - client->returned);
+	client->returned = client->called;
 	client->window = (uint32_t)(client->called - client->answered);
 	client->alone = client->window < CELLRING_FEW ? CELLRING_FEW - 1 : 0;
 }
@@ -196,8 +201,10 @@ static inline int shmipc_client_look(struct shmipc_client *client)
 {
 	uint64_t head = cellring_look(&client->resp);
 
-	if (!head)
+	if (!head) {
+		cellring_await(&client->resp);
 		return 0;
+	}
 	if (__builtin_expect(!cellring_arrive(&client->resp, head), 0))
 		return shmipc_client_spoilt(client);
 	return 1;
@@ -269,6 +276,7 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 			return 0;
 		return shmipc_client_idle(client);
 	}
+	client->returned = client->called;
 	client->idle_left = SHMIPC_IDLE_POLLS;
 	if (__builtin_expect(client->idle, 0))
 		shmipc_client_resume(client);
@@ -335,6 +343,8 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 		 * not wait for the last request. */
 		server->visits[n++].until = peer->req.slot;
 	}
+	if (!n && server->n_active)
+		cellring_await(&server->active[server->start]->req);
 	server->visit = 0;
 	server->n_visits = n;
 	if (!n || server->polled == server->burst.next)

@@ -358,7 +358,10 @@ COLD int shmipc_client_stray(struct shmipc_client *hot)
 /* How many calls a burst should have when this many are in flight. */
 static uint32_t burst_wish(const struct shmipc_client *hot, uint32_t open)
 {
-	return cellring_limit(open > hot->window ? open : hot->window);
+	uint32_t limit =
+		cellring_call_limit(open > hot->window ? open : hot->window, hot->in_a_row);
+
+	return limit < hot->req.most ? limit : hot->req.most;
 }
 
 int shmipc_client_begin(struct shmipc_client *hot)
@@ -374,7 +377,6 @@ void shmipc_client_full(struct shmipc_client *hot)
 
 	cellring_burst_write_full(b);
 	shmipc_client_published(hot);
-	limit = limit < hot->req.most ? limit : hot->req.most;
 	if (unlikely(limit != b->limit || cellring_burst_stale(b)))
 		cellring_burst_open(b, b->to, limit);
 }
@@ -382,11 +384,12 @@ void shmipc_client_full(struct shmipc_client *hot)
 void shmipc_client_part(struct shmipc_client *hot)
 {
 	struct cellring_burst *b = &hot->burst;
+	uint32_t limit = burst_wish(hot, shmipc_client_pending(hot));
 
 	cellring_burst_write_part(b);
 	shmipc_client_published(hot);
-	if (cellring_burst_stale(b))
-		cellring_burst_open(b, b->to, b->limit);
+	if (limit != b->limit || cellring_burst_stale(b))
+		cellring_burst_open(b, b->to, limit);
 }
 
 void shmipc_client_end_burst(struct shmipc_client *hot)

@@ -25,7 +25,7 @@
 #define SHMIPC_PREFIX "shmipc" /* of the file's name */
 static_assert(sizeof(SHMIPC_PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
-#define SHMIPC_VERSION 5u
+#define SHMIPC_VERSION 6u
 #define SHMIPC_WORDS 64u /* of the bitmap */
 #define SHMIPC_LEAST 64u /* messages that fit into a ring of full bursts */
 #define SHMIPC_CLIENT_LOCK(index) (1u + (index)) /* byte of the file; 0 is the server's */
@@ -88,7 +88,7 @@ static_assert(offsetof(struct shmipc_place, client_state) == 4, "layout");
 static_assert(offsetof(struct shmipc_place, client_addr) == 8, "layout");
 static_assert(offsetof(struct shmipc_place, server_epoch) == 64, "layout");
 static_assert(sizeof(struct shmipc_place) == 128, "layout");
-static_assert(CELLRING_ABI == 2, "the rings' layout belongs to the version of the region");
+static_assert(CELLRING_ABI == 3, "the rings' layout belongs to the version of the region");
 
 struct shmipc_layout {
 	struct shmipc_attr attr;

@@ -144,6 +144,49 @@ static void calls_in_flight_are_remembered(void)
 	shmipc_server_destroy(s);
 }
 
+static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len)
+{
+	CHECK_EQ(call_tag(arg, token), 0);
+}
+
+/*
+ * Calls that are made in a row go in bursts of eight, and the answers likewise; calls that the
+ * response function makes go in bursts of a quarter of the calls in flight.
+ */
+static void calls_in_a_row_go_together(void)
+{
+	struct shmipc_attr attr = msg_attr;
+	struct shmipc_server *s;
+	struct shmipc_client *c;
+	uint32_t got = 0;
+
+	attr.depth = 16;
+	s = test_serve("row", &attr);
+	c = test_join("row");
+	for (uint32_t round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < 16; i++) {
+			CHECK_EQ(call_tag(c, i), 0);
+			if (round == 2) /* by then it is known that sixteen are made in a row */
+				CHECK_EQ(cellring_burst_held(&c->burst), (i + 1) % 8);
+		}
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
+		while (serve_once(s))
+			;
+		if (round < 2)
+			while (shmipc_client_poll(c, count_one, &got))
+				;
+	}
+	CHECK_EQ(s->peers[0].together, 8);
+	for (uint32_t turn = 0; turn < 4; turn++) {
+		CHECK_EQ(shmipc_client_poll(c, call_again, c), 8);
+		CHECK_EQ(serve_once(s), 8);
+	}
+	CHECK_EQ(c->burst.limit, 4);
+	CHECK_EQ(s->peers[0].together, 4);
+	shmipc_client_disconnect(c);
+	shmipc_server_destroy(s);
+}
+
 /* A server that answers one by one and polls: answers that the next ones can travel with wait. */
 static void replies_wait_for_the_next(void)
 {
@@ -222,6 +265,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(what_is_held_back_is_published),
 		TEST(calls_in_flight_are_remembered),
+		TEST(calls_in_a_row_go_together),
 		TEST(replies_wait_for_the_next),
 		TEST(held_replies_go_with_their_client),
 	};

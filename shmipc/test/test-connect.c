@@ -36,17 +36,17 @@ static void layout_has_one_writer_per_line(void)
 	a.depth = 16;
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
 	CHECK_EQ(l.resp.stride, 32);
-	CHECK_EQ(l.resp.most, 4);
-	CHECK_EQ(l.resp.cell, 128);
+	CHECK_EQ(l.resp.most, 8);
+	CHECK_EQ(l.resp.cell, 256);
 	CHECK_EQ(l.resp.cells, 17);
 	CHECK_EQ(l.area % CACHE_LINE, 0);
 	a.resp_size = 16;
 	a.depth = 8;
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
 	CHECK_EQ(l.resp.stride, 24);
-	CHECK_EQ(l.resp.most, 2);
-	CHECK_EQ(l.resp.cell, 64);
-	CHECK_EQ(l.resp.cells, 32); /* room for 64 */
+	CHECK_EQ(l.resp.most, 8);
+	CHECK_EQ(l.resp.cell, 192);
+	CHECK_EQ(l.resp.cells, 9);
 	a.depth = 1;
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
 	CHECK_EQ(l.resp.most, 1);
@@ -312,7 +312,7 @@ static void header_is_as_documented(void)
 	CHECK_EQ(fread(head, 1, sizeof(head), f), sizeof(head));
 	fclose(f);
 	CHECK_EQ(memcmp(head, magic, 8), 0);
-	CHECK_EQ(head[8], 5); /* version */
+	CHECK_EQ(head[8], 6); /* version */
 	CHECK_EQ(head[12], 8); /* max_clients */
 	CHECK_EQ(head[16], 32); /* depth */
 	CHECK_EQ(head[20], 32); /* req_size */

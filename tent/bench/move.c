@@ -13,6 +13,7 @@
 
 #include "meet.h"
 #include "row.h"
+#include "trace.h"
 
 static int failed(const char *what, int err, const struct tent_why *why)
 {
@@ -198,28 +199,61 @@ static void progress(const struct row *row, uint32_t i, uint32_t n)
 			(unsigned long long)row->size, (unsigned long long)row->batch);
 }
 
+/* 0 or -errno. */
+static int show_row(const struct row *row, const struct move_options *o, FILE *json)
+{
+	if (row->err == -EINVAL)
+		return row->err; /* nothing was moved */
+	if (json)
+		row_json(row, o, json);
+	if (json != stdout)
+		row_print(row, o, stdout);
+	fflush(stdout);
+	return row->err || !row->wrong ? row->err : -EBADMSG;
+}
+
+static int row_failed(const struct move_options *o, int err)
+{
+	uint64_t priority = 0;
+
+	for (uint32_t p = 0; p < o->n_priorities; p++)
+		priority = o->priorities[p] > priority ? o->priorities[p] : priority;
+	if (err != -EINVAL || !priority)
+		return failed("row", err, NULL);
+	fprintf(stderr, "tentbench: --priority: give a --config whose `priorities` is %u or more\n",
+		(unsigned int)priority + 1);
+	return 2;
+}
+
+/* One size and batch, all priorities. */
 static int one_row(struct tent *t, struct tent_segment *s, const struct move_options *o,
 	const struct row_memory *m, uint32_t i, FILE *json)
 {
-	struct row *row = calloc(1, sizeof(*row));
+	struct row *rows = calloc(o->n_priorities, sizeof(*rows));
 	int err;
 
-	if (!row)
+	if (!rows)
 		return failed("row", -ENOMEM, NULL);
-	row->size = o->sizes[i / o->n_batches];
-	row->batch = o->batches[i % o->n_batches];
-	progress(row, i, o->n_sizes * o->n_batches);
-	err = row_run(t, s, o, m, row);
-	if (!err && json)
-		row_json(row, o, json);
-	if (!err && json != stdout)
-		row_print(row, o, stdout);
-	fflush(stdout);
-	err = err ? err : row->err;
-	if (!err && row->wrong)
-		err = -EBADMSG;
-	free(row);
-	return err ? failed("row", err, NULL) : 0;
+	for (uint32_t p = 0; p < o->n_priorities; p++) {
+		rows[p].size = o->sizes[i / o->n_batches];
+		rows[p].batch = o->batches[i % o->n_batches];
+	}
+	progress(rows, i, o->n_sizes * o->n_batches);
+	err = row_run(t, s, o, m, rows);
+	for (uint32_t p = 0; p < o->n_priorities && !err; p++)
+		err = show_row(&rows[p], o, json);
+	free(rows);
+	return err ? row_failed(o, err) : 0;
+}
+
+static int write_prometheus(struct tent *t, const char *path)
+{
+	FILE *f = strcmp(path, "-") ? fopen(path, "we") : stdout;
+	int err = f ? tent_stats_prometheus(t, f) : -errno;
+
+	if (f && f != stdout && fclose(f) && !err)
+		err = -errno;
+	return err ? failed(path, err, NULL) : 0;
 }
 
 static int all_rows(struct tent *t, struct tent_segment *s, const struct move_options *o,
@@ -233,7 +267,20 @@ static int all_rows(struct tent *t, struct tent_segment *s, const struct move_op
 		status = one_row(t, s, o, m, i, json);
 	if (o->stats && json != stdout)
 		tent_stats_print(t, stdout);
-	return status;
+	return status || !o->prometheus ? status : write_prometheus(t, o->prometheus);
+}
+
+static int traced_rows(struct tent *t, struct tent_segment *s, const struct move_options *o,
+	const struct row_memory *m, FILE *json)
+{
+	struct trace *trace = NULL;
+	int err = o->trace ? trace_start(s, o->trace, &trace) : 0, status;
+
+	if (err)
+		return failed(o->trace, err, NULL);
+	status = all_rows(t, s, o, m, json);
+	err = trace_stop(trace);
+	return err ? failed(o->trace, err, NULL) : status;
 }
 
 static int with_segment(struct tent *t, struct tent_segment *s, const struct move_options *o)
@@ -260,7 +307,7 @@ static int with_segment(struct tent *t, struct tent_segment *s, const struct mov
 	if (status)
 		return status;
 	m = (struct row_memory){memory, memory + need, remote.addr};
-	status = all_rows(t, s, o, &m, json);
+	status = traced_rows(t, s, o, &m, json);
 	if (json && json != stdout ? fclose(json) : fflush(stdout))
 		status = failed(o->json ? o->json : "output", -EIO, NULL);
 	return status;

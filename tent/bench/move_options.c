@@ -29,10 +29,13 @@ const char move_usage[] =
 	"  --size N,...       bytes of a request (64K,1M,8M)\n"
 	"  --batch N,...      requests of a batch (1)\n"
 	"  --threads N        each with one batch under way (1)\n"
+	"  --priority N,...   of the threads, in turn; a row for each (0)\n"
 	"  --seconds X        of each row (1)\n"
 	"  --count N          instead: batches of each thread\n"
 	"  --check            compare every byte; the times then hold the comparing as well\n"
 	"  --stats            what each rail carried, at the end\n"
+	"  --prometheus FILE  the same as text for Prometheus; - is standard output\n"
+	"  --trace FILE       what each rail has carried over time, CSV, a row per rail and 10 ms\n"
 	"  --json FILE        one JSON object per row, on a line; - is standard output\n"
 	"  --help\n"
 	"\n"
@@ -110,6 +113,19 @@ static int parse_list(const struct arg *a, uint64_t max, uint64_t *list, uint32_
 	return 0;
 }
 
+static int parse_priorities(const struct arg *a, struct move_options *o)
+{
+	const char *at = a->value;
+
+	o->n_priorities = 0;
+	do {
+		if (o->n_priorities == MOVE_PRIORITIES || *at < '0' || *at > '2')
+			return arg_bad(a, "1 to 3 of 0, 1 and 2, commas between");
+		o->priorities[o->n_priorities++] = (uint8_t)(*at++ - '0');
+	} while (*at++ == ',');
+	return at[-1] ? arg_bad(a, "1 to 3 of 0, 1 and 2, commas between") : 0;
+}
+
 static int parse_op(const struct arg *a, enum move_op *op_p)
 {
 	unsigned i = 0;
@@ -138,11 +154,14 @@ enum {
 	OPT_SIZE,
 	OPT_BATCH,
 	OPT_THREADS,
+	OPT_PRIORITY,
 	OPT_SECONDS,
 	OPT_COUNT,
 	OPT_CHECK,
 	OPT_STATS,
 	OPT_JSON,
+	OPT_PROMETHEUS,
+	OPT_TRACE,
 };
 
 #define BOTH                                                                                       \
@@ -168,11 +187,14 @@ static const struct option client_options[] = {
 	{"size", required_argument, NULL, OPT_SIZE},
 	{"batch", required_argument, NULL, OPT_BATCH},
 	{"threads", required_argument, NULL, OPT_THREADS},
+	{"priority", required_argument, NULL, OPT_PRIORITY},
 	{"seconds", required_argument, NULL, OPT_SECONDS},
 	{"count", required_argument, NULL, OPT_COUNT},
 	{"check", no_argument, NULL, OPT_CHECK},
 	{"stats", no_argument, NULL, OPT_STATS},
 	{"json", required_argument, NULL, OPT_JSON},
+	{"prometheus", required_argument, NULL, OPT_PROMETHEUS},
+	{"trace", required_argument, NULL, OPT_TRACE},
 	{NULL, 0, NULL, 0},
 };
 
@@ -214,6 +236,8 @@ static int parse_option(void *options, int opt, const struct arg *a)
 		return parse_list(a, 1024, o->batches, &o->n_batches);
 	case OPT_THREADS:
 		return arg_u32(a, 1, MOVE_MAX_THREADS, &o->threads);
+	case OPT_PRIORITY:
+		return parse_priorities(a, o);
 	case OPT_SECONDS:
 		return arg_real(a, 0.01, 86400, &o->seconds);
 	case OPT_COUNT:
@@ -226,6 +250,10 @@ static int parse_option(void *options, int opt, const struct arg *a)
 		return 0;
 	case OPT_JSON:
 		return parse_name(a, &o->json);
+	case OPT_PROMETHEUS:
+		return parse_name(a, &o->prometheus);
+	case OPT_TRACE:
+		return parse_name(a, &o->trace);
 	default:
 		return parse_both(opt, a, o);
 	}
@@ -239,6 +267,11 @@ static int parse_rest(int argc, char **argv, int first, bool server, struct move
 		o->host = argv[first++];
 	if (args_end(argc, argv, first, why, size))
 		return -EINVAL;
+	if (o->threads < o->n_priorities) {
+		snprintf(why, size, "--threads: give %u or more, one for each priority",
+			o->n_priorities);
+		return -EINVAL;
+	}
 	if (!server && !o->help && !o->host == !o->fork) {
 		snprintf(why, size, "%s: give either the server's host or --fork",
 			o->host ? "a host and --fork" : "no server");
@@ -260,6 +293,7 @@ int move_options_parse(int argc, char **argv, bool server, struct move_options *
 		.batches = {1},
 		.n_batches = 1,
 		.threads = 1,
+		.n_priorities = 1,
 		.seconds = 1,
 	};
 	int first, err;

@@ -9,6 +9,7 @@
 
 #define MOVE_LIST 16
 #define MOVE_MAX_THREADS 64
+#define MOVE_PRIORITIES 3
 
 enum move_op {
 	MOVE_WRITE,
@@ -19,13 +20,15 @@ enum move_op {
 struct move_options {
 	const char *host; /* of a client; NULL: none was given */
 	const char *address; /* of the engine */
-	const char *config, *json;
+	const char *config, *json, *prometheus, *trace;
 	uint16_t port; /* where client and server meet */
 	uint32_t shm; /* shared-memory rails; 0: adapters */
 	uint64_t memory; /* of a server */
 	uint64_t sizes[MOVE_LIST], batches[MOVE_LIST];
 	uint32_t n_sizes, n_batches;
 	uint32_t threads;
+	uint8_t priorities[MOVE_PRIORITIES]; /* of the threads, in turn */
+	uint32_t n_priorities;
 	uint64_t batches_each; /* 0: as many as fit in the time */
 	double seconds;
 	enum move_op op;

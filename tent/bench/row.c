@@ -46,6 +46,7 @@ static int move(struct worker *w, enum tent_op op, uint8_t *local)
 		r[i].segment = w->segment;
 		r[i].remote = w->remote + i * w->row.size;
 		r[i].len = w->row.size;
+		r[i].priority = w->row.priority;
 	}
 	err = tent_submit(w->t, r, (uint32_t)w->row.batch, &b);
 	free(r);
@@ -129,11 +130,26 @@ static void add(struct row *row, const struct row *w)
 	latrec_hist_merge(&row->latency, &w->latency);
 }
 
+static int start(struct worker *w, uint32_t i, const struct row_memory *m, const struct row *row)
+{
+	uint64_t share = row->size * row->batch;
+
+	w->source = m->source + i * share;
+	w->back = m->back + i * share;
+	w->remote = m->remote + i * share;
+	w->random = i + 1;
+	w->end = clock_ns() + (uint64_t)(w->o->seconds * 1e9);
+	w->row.size = row->size;
+	w->row.batch = row->batch;
+	w->row.priority = w->o->priorities[i % w->o->n_priorities];
+	return -pthread_create(&w->thread, NULL, work, w);
+}
+
 int row_run(struct tent *t, struct tent_segment *s, const struct move_options *o,
-	const struct row_memory *m, struct row *row)
+	const struct row_memory *m, struct row *rows)
 {
 	struct worker *w = calloc(o->threads, sizeof(*w));
-	uint64_t share = row->size * row->batch, from = clock_ns();
+	uint64_t from = clock_ns();
 	uint32_t n = 0;
 	int err = w ? 0 : -ENOMEM;
 
@@ -141,20 +157,18 @@ int row_run(struct tent *t, struct tent_segment *s, const struct move_options *o
 		w[n].t = t;
 		w[n].segment = s;
 		w[n].o = o;
-		w[n].source = m->source + n * share;
-		w[n].back = m->back + n * share;
-		w[n].remote = m->remote + n * share;
-		w[n].random = n + 1;
-		w[n].end = from + (uint64_t)(o->seconds * 1e9);
-		w[n].row.size = row->size;
-		w[n].row.batch = row->batch;
-		err = -pthread_create(&w[n].thread, NULL, work, &w[n]);
+		err = start(&w[n], n, m, rows);
 	}
 	for (uint32_t i = 0; i < n; i++)
 		pthread_join(w[i].thread, NULL);
-	row->seconds = (double)(clock_ns() - from) / 1e9;
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
+		struct row *row = &rows[i % o->n_priorities];
+
+		row->priority = w[i].row.priority;
+		row->seconds = (double)(clock_ns() - from) / 1e9;
+		row->threads++;
 		add(row, &w[i].row);
+	}
 	free(w);
 	return err;
 }
@@ -166,30 +180,32 @@ static double us(const struct row *row, double q)
 
 void row_header(FILE *out)
 {
-	fprintf(out, "%-6s %12s %6s %7s %10s %10s %10s %10s %10s %10s\n", "op", "size, B", "batch",
-		"threads", "requests", "GB/s", "mean, us", "P50, us", "P99, us", "wrong");
+	fprintf(out, "%-6s %5s %12s %6s %7s %10s %10s %10s %10s %10s %10s\n", "op", "class",
+		"size, B", "batch", "threads", "requests", "GB/s", "mean, us", "P50, us", "P99, us",
+		"wrong");
 }
 
 void row_print(const struct row *row, const struct move_options *o, FILE *out)
 {
 	fprintf(out,
-		"%-6s %12" PRIu64 " %6" PRIu64 " %7u %10" PRIu64
+		"%-6s %5u %12" PRIu64 " %6" PRIu64 " %7u %10" PRIu64
 		" %10.3f %10.1f %10.1f %10.1f %10" PRIu64 "\n",
-		move_op_name(o->op), row->size, row->batch, o->threads, row->requests,
-		(double)row->bytes / row->seconds / 1e9, latrec_hist_mean(&row->latency) / 1e3,
-		us(row, .5), us(row, .99), row->wrong);
+		move_op_name(o->op), row->priority, row->size, row->batch, row->threads,
+		row->requests, (double)row->bytes / row->seconds / 1e9,
+		latrec_hist_mean(&row->latency) / 1e3, us(row, .5), us(row, .99), row->wrong);
 }
 
 void row_json(const struct row *row, const struct move_options *o, FILE *out)
 {
 	fprintf(out,
-		"{\"op\": \"%s\", \"size_bytes\": %" PRIu64 ", \"batch\": %" PRIu64
-		", \"threads\": %u, \"requests\": %" PRIu64 ", \"bytes\": %" PRIu64
+		"{\"op\": \"%s\", \"priority\": %u, \"size_bytes\": %" PRIu64
+		", \"batch\": %" PRIu64 ", \"threads\": %u, \"requests\": %" PRIu64
+		", \"bytes\": %" PRIu64
 		", \"seconds\": %.6f, \"gb_per_s\": %.6f, \"batch_mean_us\": %.3f, "
 		"\"batch_p50_us\": %.3f, \"batch_p99_us\": %.3f, \"checked\": %s, "
 		"\"failed\": %" PRIu64 ", \"wrong\": %" PRIu64 "}\n",
-		move_op_name(o->op), row->size, row->batch, o->threads, row->requests, row->bytes,
-		row->seconds, (double)row->bytes / row->seconds / 1e9,
+		move_op_name(o->op), row->priority, row->size, row->batch, row->threads,
+		row->requests, row->bytes, row->seconds, (double)row->bytes / row->seconds / 1e9,
 		latrec_hist_mean(&row->latency) / 1e3, us(row, .5), us(row, .99),
 		o->check ? "true" : "false", row->failed, row->wrong);
 }

@@ -15,6 +15,8 @@ struct row_memory {
 
 struct row {
 	uint64_t size, batch;
+	uint32_t threads;
+	uint8_t priority;
 	uint64_t requests, bytes; /* that completed; without those that --check makes */
 	uint64_t failed, wrong; /* requests, and requests with wrong bytes */
 	int err; /* the first error */
@@ -22,9 +24,12 @@ struct row {
 	struct latrec_hist latency; /* ns, of a batch from submit to its end */
 };
 
-/* 0 or -errno when it could not be run at all. */
+/*
+ * Runs threads of all priorities; rows[i] is what those of the i-th have done, and has the size
+ * and the batch before. 0 or -errno when it could not be run at all.
+ */
 int row_run(struct tent *t, struct tent_segment *s, const struct move_options *o,
-	const struct row_memory *m, struct row *row);
+	const struct row_memory *m, struct row *rows);
 
 void row_header(FILE *out);
 void row_print(const struct row *row, const struct move_options *o, FILE *out);

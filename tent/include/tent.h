@@ -174,6 +174,8 @@ struct tent_request {
 	uint64_t len; /* 1 to 2^50 */
 	uint16_t notify; /* not 0: the peer's tent_notice() gives it when all bytes are in
 			    place (of a read: when all have been read) */
+	uint8_t priority; /* 0 goes first; below `priorities` of the configuration, which is 1
+			     unless it says otherwise. What competes shares as tent(7) says */
 };
 
 enum tent_state {
@@ -194,9 +196,9 @@ struct tent_status {
 
 /*
  * Starts @n requests, 1 to 65,536, or none of them. Ends with tent_batch_free().
- * -EINVAL an operation or a length that is none, or a batch of 0; -EFAULT memory that is not
- * registered, here or at the peer; -EAGAIN too many requests have not ended: wait for some;
- * -ENETUNREACH no rail is left, for rail_wait_ms; -ECONNRESET the peer has gone; -ENOMEM.
+ * -EINVAL an operation, a length or a priority that is none, or a batch of 0; -EFAULT memory
+ * that is not registered, here or at the peer; -EAGAIN too many requests have not ended: wait
+ * for some; -ENETUNREACH no rail is left, for rail_wait_ms; -ECONNRESET the peer has gone; -ENOMEM.
  */
 int tent_submit(struct tent *t, const struct tent_request *requests, uint32_t n,
 	struct tent_batch **batch_p);
@@ -270,8 +272,11 @@ struct tent_rail_stats {
 /* The i-th pair of rails of a segment. -ENOENT there are only i. */
 int tent_rail_stats(struct tent_segment *s, uint32_t i, struct tent_rail_stats *stats_p);
 
-/* A table for people, of all segments; GB is 10^9 bytes. 0, or -errno of the stream. */
+/* A table for people, of all segments; GB is 10^9 bytes. 0, -ENOMEM, or -errno of the stream. */
 int tent_stats_print(struct tent *t, FILE *out);
+
+/* In Prometheus' text format, for a file or an HTTP answer. Errors as above. */
+int tent_stats_prometheus(struct tent *t, FILE *out);
 
 /* One JSON object, on one line. 0, -ENOMEM, or -errno of the stream. */
 int tent_stats_json(struct tent *t, FILE *out);

@@ -30,6 +30,8 @@ const struct sim_case sim_cases[] = {
 	{"healthy-33x64k", "stream of 33 x 64 KiB", STREAM(33 * 64 * KIB), EIGHT},
 	{"mixed", "stream of mixed sizes, 4 KiB to 32 MiB", .min = 4 * KIB, .max = 32 * MIB,
 		.outstanding = 4, EIGHT},
+	{"urgent-1m", "1 MiB of the first class now and then, in a stream of 8 MiB of the last",
+		STREAM(8 * MIB), .urgent = MIB, EIGHT},
 	{"slow-rail-8m", "one local rail at 10 % of its link, 8 MiB", STREAM(8 * MIB), .local = 4,
 		.remote = 4, .slow = .1, .remote_rate = 1},
 	{"slow-rail-1m", "the same with 1 MiB", STREAM(MIB), .local = 4, .remote = 4, .slow = .1,

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "bound.h"
 #include "net.h"
@@ -36,6 +37,8 @@ struct sim_case {
 	const char *name, *about;
 	uint64_t min, max; /* length of a request; between the two if they differ */
 	uint32_t outstanding;
+	uint64_t urgent; /* length of requests of the first class, one every 200 us beside a stream
+			    of the last class; 0: all are of one class */
 	uint32_t isolated; /* so many requests one by one instead of a stream; 0: a stream */
 	uint32_t local, remote; /* rails */
 	double slow; /* rate of one local rail, of its link's; 1: as the others */
@@ -58,6 +61,7 @@ struct sim_assume {
 	bool told_links; /* is it told what shared links can carry? */
 	double cost_ns; /* per slice, on the rail */
 	uint64_t bytes; /* of a stream */
+	FILE *trace; /* what each rail has sent, over time; NULL: not */
 };
 
 /* A case with all that is drawn. */

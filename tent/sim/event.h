@@ -18,6 +18,7 @@ enum event_kind {
 	EV_FENCED,
 	EV_PROBED,
 	EV_SUBMIT,
+	EV_URGENT,
 };
 
 struct event {

@@ -25,6 +25,7 @@ const char sim_usage[] =
 	"  --told-links yes|no  the scheduler knows the rate of the shared link (yes)\n"
 	"  --slice-cost NS      that a slice costs its rail (0 to 100000; 50)\n"
 	"Output\n"
+	"  --trace FILE         what each rail has sent over time, CSV, of one case, mode and seed\n"
 	"  --json FILE          one JSON object per case and mode, on a line; - is standard output\n"
 	"  --check              status 1 if the default mode misses a limit\n"
 	"  --decisions          instead: nanoseconds per decision of each mode, in real time\n"
@@ -46,6 +47,7 @@ enum {
 	OPT_TOLD_LINKS,
 	OPT_SLICE_COST,
 	OPT_JSON,
+	OPT_TRACE,
 	OPT_CHECK,
 	OPT_DECISIONS,
 	OPT_LIST,
@@ -65,6 +67,7 @@ static const struct option long_options[] = {
 	{"told-links", required_argument, NULL, OPT_TOLD_LINKS},
 	{"slice-cost", required_argument, NULL, OPT_SLICE_COST},
 	{"json", required_argument, NULL, OPT_JSON},
+	{"trace", required_argument, NULL, OPT_TRACE},
 	{"check", no_argument, NULL, OPT_CHECK},
 	{"decisions", no_argument, NULL, OPT_DECISIONS},
 	{"list", no_argument, NULL, OPT_LIST},
@@ -163,6 +166,8 @@ static int parse_option(void *options, int opt, const struct arg *a)
 		return arg_text(a, "a file name", &o->config);
 	case OPT_JSON:
 		return arg_text(a, "a file name", &o->json);
+	case OPT_TRACE:
+		return arg_text(a, "a file name", &o->trace);
 	case OPT_CHECK:
 		o->check = true;
 		return 0;
@@ -207,6 +212,11 @@ int sim_options_parse(int argc, char **argv, struct sim_options *o_p, char *why,
 		add_case(&o, "all");
 	if (!o.modes[0] && !o.modes[1] && !o.modes[2])
 		add_mode(&o, "all");
+	if (o.trace &&
+		(o.n_cases != 1 || o.modes[0] + o.modes[1] + o.modes[2] != 1 || o.seeds != 1)) {
+		snprintf(why, size, "--trace: give one --case, one --mode and --seeds 1");
+		return -EINVAL;
+	}
 	*o_p = o;
 	return 0;
 }

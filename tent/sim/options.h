@@ -19,7 +19,7 @@ struct sim_options {
 	uint64_t first_seed;
 	struct sim_assume assume;
 	const char *config; /* a file, or NULL */
-	const char *json; /* a file, - for standard output, or NULL */
+	const char *json, *trace; /* a file, - for standard output, or NULL */
 	bool check, list, decisions, help;
 };
 

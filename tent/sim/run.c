@@ -13,9 +13,12 @@
 
 #define CONTROL_NS 20000.0 /* a message to the peer and its answer */
 #define PORT_EVENT_NS 10000.0
+#define REQUESTS 64 /* most that are open, of each class */
+#define URGENT_NS 200000.0
 #define GAP_NS 20000.0 /* between single requests */
 #define LAST_NS 20e9 /* a run that takes longer has failed */
 
+#define TRACE_NS 2e5
 #define BIN_NS 5e4
 #define WINDOW_BINS 10 /* throughput is looked at over 0.5 ms */
 #define ADAPTED .95
@@ -23,7 +26,7 @@
 struct sim {
 	const struct sim_case *c;
 	const struct sim_assume *a;
-	const struct tent_config *config;
+	struct tent_config config;
 	struct scene scene;
 	struct net net;
 	struct sched *sched;
@@ -33,8 +36,10 @@ struct sim {
 	uint64_t to_submit, submitted, requests, open; /* bytes, and requests */
 	double *bins; /* bytes sent */
 	size_t n_bins;
-	double submitted_at[64];
-	uint64_t length[64];
+	uint64_t sent[NET_RAILS], traced; /* traced: how many times all rails have been */
+	double submitted_at[2 * REQUESTS]; /* the second half: urgent ones */
+	uint64_t length[2 * REQUESTS];
+	uint64_t urgent; /* requests */
 	double repost_due, outage_from; /* a fence has been confirmed: the next post counts */
 	uint64_t lost; /* bytes on the rail when it failed */
 	double wake;
@@ -102,23 +107,29 @@ static void op_probe(void *arg, uint32_t rail, uint32_t epoch)
 	event_add(m, (struct event){at, EV_PROBED, rail, epoch, 0});
 }
 
-static void submit(struct sim *m)
+static void submit_one(struct sim *m, uint64_t length, uint32_t slot, uint32_t priority)
 {
-	struct sched_request req = {.length = case_length(m->c, &m->random), .write = true};
-	uint32_t slot = (uint32_t)(m->requests % 64);
-	int err;
+	const struct sched_request req = {.length = length,
+		.user = slot,
+		.priority = priority,
+		.write = true};
+	int err = sched_submit(m->sched, now_ns(m), &req);
 
-	req.user = slot;
-	m->submitted_at[slot] = m->net.now;
-	m->length[slot] = req.length;
-	err = sched_submit(m->sched, now_ns(m), &req);
 	if (err) {
 		m->err = err;
 		return;
 	}
-	m->requests++;
+	m->submitted_at[slot] = m->net.now;
+	m->length[slot] = length;
 	m->open++;
-	m->submitted += req.length;
+	m->submitted += length;
+}
+
+static void submit(struct sim *m)
+{
+	uint32_t slot = (uint32_t)(m->requests++ % REQUESTS);
+
+	submit_one(m, case_length(m->c, &m->random), slot, m->config.priorities - 1);
 }
 
 static bool more(const struct sim *m)
@@ -128,16 +139,35 @@ static bool more(const struct sim *m)
 	return m->submitted < m->to_submit;
 }
 
+static void submit_urgent(struct sim *m)
+{
+	uint32_t slot = (uint32_t)(m->urgent++ % REQUESTS);
+
+	submit_one(m, m->c->urgent, REQUESTS + slot, 0);
+	event_add(m, (struct event){m->net.now + URGENT_NS, EV_URGENT, 0, 0, 0});
+}
+
 /* T* + (n - 1) s / sum c: what earliest finish with exact rates can promise. */
 static double single_bound(const struct sim *m, uint64_t length, double best)
 {
-	uint64_t block = m->config->mode == TENT_PULL ? plan_pull_block(length, m->scene.n_rails) :
-							plan_block(length, PLAN_WRITE_SLICES);
+	uint64_t block = m->config.mode == TENT_PULL ? plan_pull_block(length, m->scene.n_rails) :
+						       plan_block(length, PLAN_WRITE_SLICES);
 	uint32_t n = 0;
 
 	for (uint32_t r = 0; r < m->scene.n_rails; r++)
 		n += m->scene.latency[r] < best;
 	return best + (double)(n - 1) * (double)block / bound_rate(&m->scene.bound, 0, best);
+}
+
+static void judge_single(struct sim *m, uint64_t user, double took)
+{
+	double best = bound_time(&m->scene.bound, 0, (double)m->length[user]);
+
+	m->r->single = fmax(m->r->single, took / single_bound(m, m->length[user], best));
+	if (!m->c->isolated)
+		return;
+	m->r->makespan += took;
+	m->r->bound += best;
 }
 
 static void op_done(void *arg, uint64_t user, int status)
@@ -149,16 +179,11 @@ static void op_done(void *arg, uint64_t user, int status)
 	m->r->failed += status != 0;
 	if (samples_add(&m->r->request_ns, took))
 		m->err = -ENOMEM;
-	if (m->c->isolated) {
-		double best = bound_time(&m->scene.bound, 0, (double)m->length[user]);
-
-		m->r->makespan += took;
-		m->r->bound += best;
-		m->r->single = fmax(m->r->single, took / single_bound(m, m->length[user], best));
-	} else {
+	if (m->c->isolated || user >= REQUESTS)
+		judge_single(m, user, took);
+	if (!m->c->isolated)
 		m->r->makespan = m->net.now;
-	}
-	if (!more(m) || m->err)
+	if (!more(m) || m->err || user >= REQUESTS)
 		return;
 	if (m->c->isolated)
 		event_add(m, (struct event){m->net.now + GAP_NS, EV_SUBMIT, 0, 0, 0});
@@ -169,6 +194,17 @@ static void op_done(void *arg, uint64_t user, int status)
 static const struct rail_ops ops = {op_post, op_fence, op_probe, op_done};
 
 /* What the rails tell. */
+
+/* A row for each rail, for each time that has passed. */
+static void trace(struct sim *m)
+{
+	for (; m->a->trace && (double)m->traced * TRACE_NS <= m->net.now; m->traced++) {
+		for (uint32_t r = 0; r < m->scene.n_rails; r++)
+			fprintf(m->a->trace, "%.0f,%s%u,%llu\n", (double)m->traced * TRACE_NS / 1e3,
+				m->scene.remote[r] ? "remote" : "local", r,
+				(unsigned long long)m->sent[r]);
+	}
+}
 
 static void on_sent(void *arg, uint32_t rail, const struct net_item *item)
 {
@@ -188,6 +224,8 @@ static void on_sent(void *arg, uint32_t rail, const struct net_item *item)
 		m->n_bins = n;
 	}
 	m->bins[bin] += (double)item->length;
+	trace(m);
+	m->sent[rail] += item->length;
 }
 
 /* Bytes of a slice that is not completed which are at the peer all the same. */
@@ -287,6 +325,10 @@ static void handle(struct sim *m, const struct event *e)
 	case EV_SUBMIT:
 		submit(m);
 		break;
+	case EV_URGENT:
+		if (more(m))
+			submit_urgent(m);
+		break;
 	}
 }
 
@@ -339,7 +381,7 @@ static int init_sched(struct sim *m)
 	uint8_t tiers[NET_RAILS];
 	double group_rate = m->a->told_links ? CASE_LINK_RATE : 0;
 	struct sched_attr attr = {
-		.config = m->config,
+		.config = &m->config,
 		.rails = rails,
 		.n_rails = sc->n_rails,
 		.tiers = tiers,
@@ -454,6 +496,8 @@ static int run(struct sim *m)
 {
 	int err;
 
+	if (m->a->trace)
+		fputs("time_us,rail,bytes\n", m->a->trace);
 	scene_init(&m->scene, m->c, m->a, &m->random);
 	init_net(m);
 	plan_events(m);
@@ -464,6 +508,8 @@ static int run(struct sim *m)
 	m->r->recovery = NAN;
 	for (uint32_t i = 0; i < m->c->outstanding && more(m); i++)
 		submit(m);
+	if (m->c->urgent)
+		event_add(m, (struct event){URGENT_NS, EV_URGENT, 0, 0, 0});
 	m->wake = 0;
 	loop(m);
 	if (!m->err && !sched_idle(m->sched))
@@ -485,7 +531,9 @@ int run_case(const struct sim_case *c, const struct sim_assume *a, const struct 
 	*r = (struct run_result){.slice_ns = slice_ns, .request_ns = request_ns};
 	m->c = c;
 	m->a = a;
-	m->config = config;
+	m->config = *config;
+	if (c->urgent)
+		m->config.priorities = SCHED_PRIORITIES;
 	m->r = r;
 	m->random = seed;
 	err = run(m);

@@ -15,7 +15,8 @@ struct samples {
 struct run_result {
 	double makespan; /* ns */
 	double bound; /* the clairvoyant one; with the delay of detection after a fault */
-	double single; /* isolated requests: the worst time over the earliest-finish bound */
+	double single; /* isolated or urgent requests: the worst time over the earliest-finish
+			  bound, which knows of no other requests */
 	double adapt; /* ns until 95 % of the ideal, the slower of the changes; NAN: no change */
 	double remote_share, least_remote_share;
 	double recovery; /* ns from a fault to the first slice that is sent again; NAN: no fault */

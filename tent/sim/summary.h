@@ -10,6 +10,7 @@
 /* What the default mode must reach; see tentbench(1). */
 #define LIMIT_STREAM 1.05 /* makespan over the bound, also after a fault */
 #define LIMIT_SINGLE 1.0 /* a single request over the earliest-finish bound */
+#define LIMIT_URGENT 3.0 /* a request of the first class over the same, among others */
 #define LIMIT_ADAPT_MS 2.0
 #define LIMIT_RECOVERY_MS 50.0 /* silent stalls */
 #define LIMIT_REPORTED_MS 1.0 /* faults that are reported */

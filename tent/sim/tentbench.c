@@ -101,35 +101,48 @@ static int run_all(const struct sim_options *o, struct tent_config *config, FILE
 	return status;
 }
 
-static int close_json(FILE *json, const char *name)
+static int close_file(FILE *f, const char *name)
 {
-	bool bad = ferror(json);
+	bool bad = ferror(f);
 
-	bad |= json == stdout ? fflush(json) != 0 : fclose(json) != 0;
+	bad |= f == stdout ? fflush(f) != 0 : fclose(f) != 0;
 	if (bad)
 		fprintf(stderr, "tentbench: %s: cannot be written\n", name);
 	return bad;
 }
 
-static int with_output(const struct sim_options *o, struct tent_config *config)
+/* NULL: none is asked for. */
+static int open_file(const char *name, FILE **f_p)
 {
-	FILE *json = NULL;
-	int status;
+	*f_p = NULL;
+	if (!name)
+		return 0;
+	*f_p = strcmp(name, "-") ? fopen(name, "we") : stdout;
+	if (*f_p)
+		return 0;
+	fprintf(stderr, "tentbench: %s: %s\n", name, strerror(errno));
+	return 1;
+}
 
-	if (o->json) {
-		json = strcmp(o->json, "-") ? fopen(o->json, "we") : stdout;
-		if (!json) {
-			fprintf(stderr, "tentbench: %s: %s\n", o->json, strerror(errno));
-			return 1;
-		}
-	}
-	status = o->decisions ? run_decisions(o, config, json) : run_all(o, config, json);
+static int with_output(struct sim_options *o, struct tent_config *config)
+{
+	FILE *json, *trace;
+	int status = open_file(o->json, &json);
+
+	if (status)
+		return status;
+	status = open_file(o->trace, &trace);
+	o->assume.trace = trace;
+	if (!status)
+		status = o->decisions ? run_decisions(o, config, json) : run_all(o, config, json);
+	if (trace)
+		status |= close_file(trace, o->trace);
 	if (json)
-		status |= close_json(json, o->json);
+		status |= close_file(json, o->json);
 	return status;
 }
 
-static int with_config(const struct sim_options *o)
+static int with_config(struct sim_options *o)
 {
 	struct tent_config config;
 	char why[600];

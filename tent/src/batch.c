@@ -18,17 +18,19 @@
 static int check_request(struct tent *t, const struct tent_request *r)
 {
 	const struct tent_segment *s = r->segment;
+	const struct desc_buffer *remote;
 	const struct buffer *b;
 
 	if (!s || (r->op != TENT_READ && r->op != TENT_WRITE) || !r->len ||
-		r->len > PLAN_LENGTH_MAX)
+		r->len > PLAN_LENGTH_MAX || r->priority >= t->config.priorities)
 		return -EINVAL;
 	if (s->lost)
 		return s->lost;
 	b = buffer_find(t, (uintptr_t)r->local, r->len);
-	if (!b || !desc_find(&s->desc, r->remote, r->len))
+	remote = desc_find(&s->desc, r->remote, r->len);
+	if (!b || !remote)
 		return -EFAULT;
-	return sched_check(s->sched, clock_ns(), b->location);
+	return sched_check(s->sched, clock_ns(), place_of(s, b, remote));
 }
 
 /* The next boundary of parts behind offset, of memory that begins at addr within a buffer. */
@@ -87,6 +89,7 @@ static int make_task(struct tent *t, struct tent_batch *b, uint32_t index,
 		.remote = desc_find(&r->segment->desc, r->remote, r->len),
 		.next = NO_TASK,
 	};
+	k->place = place_of(r->segment, k->buffer, k->remote);
 	err = make_cuts(k);
 	if (err) {
 		slab_put(&t->task_ids, id);

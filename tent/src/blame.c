@@ -20,13 +20,15 @@ const char *tent_fault_name(enum tent_fault fault)
 	return (size_t)fault < sizeof(names) / sizeof(names[0]) ? names[fault] : "?";
 }
 
-enum tent_fault blame_verdict(bool ours_arrived, bool theirs_arrived)
+enum tent_fault blame_verdict(enum blame_message ours, enum blame_message theirs)
 {
-	if (ours_arrived && theirs_arrived)
+	if (ours == MESSAGE_ARRIVED && theirs == MESSAGE_ARRIVED)
 		return TENT_FAULT_PATH;
-	if (ours_arrived)
+	if (ours == MESSAGE_ARRIVED && theirs == MESSAGE_LOST)
 		return TENT_FAULT_PEER_PORT;
-	return theirs_arrived ? TENT_FAULT_OWN_PORT : TENT_FAULT_UNKNOWN;
+	if (ours == MESSAGE_LOST && theirs == MESSAGE_ARRIVED)
+		return TENT_FAULT_OWN_PORT;
+	return TENT_FAULT_UNKNOWN;
 }
 
 void blame_suspect(struct tent_segment *s, uint32_t pair)
@@ -91,6 +93,7 @@ static void try_end(struct tent_segment *s, uint32_t i, uint32_t local, uint32_t
 	e->remote = remote;
 	if (move_new_link(s, local, &e->link))
 		return;
+	e->message = MESSAGE_LOST; /* until it arrives */
 	e->link->ops->info(e->link, &mine);
 	ctl_put_end(&msg, &mine);
 	move_send(s, &msg);
@@ -114,7 +117,7 @@ static void begin(struct tent_segment *s, uint32_t pair, uint64_t now)
 		try_end(s, 1, rail, p->remote);
 }
 
-void blame_message(struct tent_segment *s, const struct ctl_msg *msg)
+void blame_answer(struct tent_segment *s, const struct ctl_msg *msg)
 {
 	uint32_t i = msg->pair - TENT_MAX_RAILS;
 	struct blame_end *e = &s->blame.ends[i];
@@ -135,7 +138,8 @@ static void on_done(void *arg, uint64_t token, int status)
 	struct blame_end *e = arg;
 
 	e->answered = true;
-	e->arrived = !status;
+	if (!status)
+		e->message = MESSAGE_ARRIVED;
 }
 
 /* ---- the end ---- */
@@ -161,7 +165,7 @@ static void end(struct tent_segment *s)
 	struct pair *p = &s->pairs[b->pair];
 
 	if (b->until && p->fault == TENT_FAULT_UNKNOWN)
-		p->fault = blame_verdict(b->ends[0].arrived, b->ends[1].arrived);
+		p->fault = blame_verdict(b->ends[0].message, b->ends[1].message);
 	for (uint32_t i = 0; i < BLAME_ENDS; i++)
 		close_end(s, i);
 	b->pair = BLAME_NONE;

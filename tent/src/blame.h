@@ -8,8 +8,8 @@
  *	another own -> the peer's rail
  *
  * over rails of the same subnet that are in use, so that each message has one suspect. One
- * that arrives clears its suspect. The other suspect is accused only when that has happened:
- * where rails do not reach across, neither arrives, and nothing is said.
+ * that arrives clears its suspect. Who is accused has had a message lost while the other's
+ * arrived: where rails do not reach across, or there is no other, nothing is said.
  *
  * One pair is looked into at a time.
  */
@@ -24,10 +24,17 @@
 
 struct tent_segment;
 
+enum blame_message {
+	MESSAGE_NONE, /* there was no rail to send it over */
+	MESSAGE_LOST,
+	MESSAGE_ARRIVED,
+};
+
 struct blame_end {
 	struct link *link; /* NULL: not tried */
 	uint32_t local, remote;
-	bool connected, answered, arrived;
+	bool connected, answered;
+	enum blame_message message;
 };
 
 struct blame {
@@ -45,11 +52,11 @@ void blame_known(struct tent_segment *s, uint32_t pair, enum tent_fault fault);
 /* Begins, takes what has arrived, ends; true if it was something. */
 bool blame_progress(struct tent_segment *s, uint64_t now);
 /* The peer's answer; its pair is TENT_MAX_RAILS or more. */
-void blame_message(struct tent_segment *s, const struct ctl_msg *msg);
+void blame_answer(struct tent_segment *s, const struct ctl_msg *msg);
 uint64_t blame_due(const struct tent_segment *s);
 void blame_fini(struct tent_segment *s);
 
 /* What two messages say of two suspects. */
-enum tent_fault blame_verdict(bool ours_arrived, bool theirs_arrived);
+enum tent_fault blame_verdict(enum blame_message ours, enum blame_message theirs);
 
 #endif

@@ -47,9 +47,13 @@ static void init_lists(struct sched *s)
 	const struct list empty = {NO_SLICE, NO_SLICE};
 
 	for (uint32_t r = 0; r < s->n_rails; r++)
-		s->posted[r] = s->bound[r] = empty;
+		s->posted[r] = empty;
+	for (uint32_t i = 0; i < SCHED_PRIORITIES * s->n_rails; i++)
+		s->bound[i] = empty;
+	for (uint32_t i = 0; i < SCHED_PRIORITIES * s->n_locations; i++)
+		s->queues[i] = (struct queue){SLAB_NONE, empty, 0};
 	for (uint32_t l = 0; l < s->n_locations; l++)
-		s->queues[l] = (struct queue){SLAB_NONE, empty, 0, SCHED_NEVER};
+		s->no_rail_at[l] = SCHED_NEVER;
 	s->ended_head = s->ended_tail = SLAB_NONE;
 }
 
@@ -74,12 +78,13 @@ static bool allocate(struct sched *s, const struct sched_attr *a)
 	s->best_tier = malloc(a->n_locations);
 	s->rails = calloc(a->n_rails, sizeof(*s->rails));
 	s->posted = calloc(a->n_rails, sizeof(*s->posted));
-	s->bound = calloc(a->n_rails, sizeof(*s->bound));
-	s->queues = calloc(a->n_locations, sizeof(*s->queues));
+	s->bound = calloc(SCHED_PRIORITIES * a->n_rails, sizeof(*s->bound));
+	s->queues = calloc(SCHED_PRIORITIES * a->n_locations, sizeof(*s->queues));
+	s->no_rail_at = calloc(a->n_locations, sizeof(*s->no_rail_at));
 	s->slices = calloc(slices, sizeof(*s->slices));
 	s->requests = calloc(requests, sizeof(*s->requests));
 	return s->tiers && s->best_tier && s->rails && s->posted && s->bound && s->queues &&
-	       s->slices && s->requests && !slab_init(&s->slice_ids, slices) &&
+	       s->no_rail_at && s->slices && s->requests && !slab_init(&s->slice_ids, slices) &&
 	       !slab_init(&s->request_ids, requests);
 }
 
@@ -130,6 +135,7 @@ void sched_destroy(struct sched *s)
 	free(s->posted);
 	free(s->bound);
 	free(s->queues);
+	free(s->no_rail_at);
 	free(s->slices);
 	free(s->requests);
 	free(s);

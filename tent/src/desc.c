@@ -61,11 +61,20 @@ static json_t *write_keys(const struct desc_buffer *b, uint32_t n_rails)
 	return all;
 }
 
+static json_t *write_tiers(const struct desc_buffer *b, uint32_t n_rails)
+{
+	json_t *tiers = json_array();
+
+	for (uint32_t r = 0; r < n_rails; r++)
+		json_array_append_new(tiers, json_integer(b->tiers[r]));
+	return tiers;
+}
+
 static json_t *write_buffer(const struct desc_buffer *b, uint32_t n_rails)
 {
-	return json_pack("{s:I, s:I, s:I, s:s, s:o}", "addr", (json_int_t)b->addr, "length",
+	return json_pack("{s:I, s:I, s:I, s:s, s:o, s:o}", "addr", (json_int_t)b->addr, "length",
 		(json_int_t)b->len, "part", (json_int_t)b->part_len, "location", b->location,
-		"keys", write_keys(b, n_rails));
+		"tiers", write_tiers(b, n_rails), "keys", write_keys(b, n_rails));
 }
 
 int desc_write(const struct desc *d, char **text_p)
@@ -188,6 +197,21 @@ static int read_keys(struct reader *r, const json_t *all, struct desc_buffer *b)
 	return 0;
 }
 
+static int read_tiers(struct reader *r, const json_t *tiers, struct desc_buffer *b)
+{
+	if (json_array_size(tiers) != r->d->n_rails)
+		return bad(r, "tiers of a buffer");
+	for (uint32_t i = 0; i < r->d->n_rails; i++) {
+		const json_t *v = json_array_get(tiers, i);
+
+		if (!json_is_integer(v) || json_integer_value(v) < 0 ||
+			json_integer_value(v) >= TENT_TIERS)
+			return bad(r, "tiers of a buffer");
+		b->tiers[i] = (uint8_t)json_integer_value(v);
+	}
+	return 0;
+}
+
 static int read_buffer(struct reader *r, const json_t *v, struct desc_buffer *b)
 {
 	uint64_t parts;
@@ -201,6 +225,8 @@ static int read_buffer(struct reader *r, const json_t *v, struct desc_buffer *b)
 	if (parts > DESC_MAX_PARTS)
 		return bad(r, "a buffer");
 	b->n_parts = (uint32_t)parts;
+	if (read_tiers(r, json_object_get(v, "tiers"), b))
+		return -EINVAL;
 	return read_keys(r, json_object_get(v, "keys"), b);
 }
 

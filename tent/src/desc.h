@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The description of a segment, as JSON: where the peer's engine listens, its rails, and its
- * memory with a key per rail and part. Pure: text to struct and back, everything checked.
+ * memory with a tier per rail, and a key per rail and part. Pure: text to struct and back, everything checked.
  */
 #ifndef TENT_DESC_H
 #define TENT_DESC_H
 
+#include "config.h"
 #include "pairing.h"
 
-#define DESC_VERSION 1
+#define DESC_VERSION 2
 #define DESC_KEY_LEN 16
 #define DESC_HOST_LEN 256
 #define DESC_MAX_BUFFERS 4096
@@ -19,6 +20,7 @@ struct desc_buffer {
 	uint64_t addr, len, part_len;
 	uint32_t n_parts;
 	char location[TENT_NAME_LEN];
+	uint8_t tiers[TENT_MAX_RAILS]; /* of the peer's rails for this memory */
 	uint32_t *keys; /* keys[rail * n_parts + part]; NULL of shared-memory rails */
 };
 

@@ -106,8 +106,20 @@ static uint32_t pick(struct sched *s, uint32_t location, uint64_t length)
 
 static void bind(struct sched *s, uint32_t id, uint32_t rail, uint64_t charge)
 {
+	uint32_t priority = slice_priority(s, id);
+
 	ledger_charge(s, id, rail, charge);
-	list_append(s, &s->bound[rail], id);
+	list_append(s, sched_bound(s, rail, priority), id);
+	class_grow(s, priority, 1);
+}
+
+void early_unbind(struct sched *s, uint32_t id)
+{
+	uint32_t priority = slice_priority(s, id);
+
+	list_remove(s, sched_bound(s, s->slices[id].rail, priority), id);
+	class_shrink(s, priority, 1);
+	ledger_release(s, id);
 }
 
 void early_rebind(struct sched *s, uint32_t id)
@@ -122,10 +134,8 @@ void early_rebind(struct sched *s, uint32_t id)
 }
 
 /* Binds what has waited until a rail came back; what has failed meanwhile is dropped. */
-static void bind_waiting(struct sched *s, uint32_t location)
+static void bind_waiting(struct sched *s, struct queue *q, bool reachable)
 {
-	struct queue *q = &s->queues[location];
-	bool reachable = sched_reachable(s, location);
 	uint32_t id, next;
 
 	for (id = q->again.head; id != NO_SLICE; id = next) {
@@ -134,8 +144,7 @@ static void bind_waiting(struct sched *s, uint32_t location)
 		next = s->slices[id].next;
 		if (!failed && !reachable)
 			continue;
-		list_remove(s, &q->again, id);
-		q->bytes -= s->slices[id].length;
+		slice_unwait(s, id);
 		if (failed)
 			slice_end(s, id);
 		else
@@ -225,33 +234,64 @@ static bool may_post(const struct sched *s, uint32_t rail)
 {
 	const struct rail *r = &s->rails[rail];
 
-	if (r->full || r->posted >= r->depth || s->bound[rail].head == NO_SLICE)
+	if (r->full || r->posted >= r->depth)
 		return false;
 	return r->state == RAIL_UP || (r->state == RAIL_HALF && !r->posted);
 }
 
+/* The next slice of the rail, of the class whose turn it is; NO_SLICE. */
+static uint32_t next_bound(struct sched *s, uint32_t rail)
+{
+	uint32_t without = 0, p;
+
+	while ((p = class_next(s, without)) < SCHED_PRIORITIES) {
+		if (sched_bound(s, rail, p)->head != NO_SLICE)
+			return sched_bound(s, rail, p)->head;
+		without |= 1u << p;
+	}
+	return NO_SLICE;
+}
+
 /* A slice whose request has failed is not worth a post. */
-static bool drop(struct sched *s, uint32_t rail, uint32_t id)
+static bool drop(struct sched *s, uint32_t id)
 {
 	if (!s->requests[s->slices[id].request].status)
 		return false;
-	list_remove(s, &s->bound[rail], id);
-	ledger_release(s, id);
+	early_unbind(s, id);
 	slice_end(s, id);
 	return true;
 }
 
+static int post(struct sched *s, uint64_t now, uint32_t rail, uint32_t id)
+{
+	uint32_t priority = slice_priority(s, id);
+	int err = slice_post(s, now, id, sched_bound(s, rail, priority));
+
+	if (!err)
+		class_shrink(s, priority, 1);
+	return err;
+}
+
+static void run_rail(struct sched *s, uint64_t now, uint32_t rail)
+{
+	uint32_t id;
+
+	while (may_post(s, rail) && (id = next_bound(s, rail)) != NO_SLICE) {
+		int err = drop(s, id) ? 0 : post(s, now, rail, id);
+
+		if (err && err != -EAGAIN)
+			rail_fail(s, now, rail);
+	}
+}
+
 void early_run(struct sched *s, uint64_t now)
 {
-	for (uint32_t l = 0; l < s->n_locations; l++)
-		bind_waiting(s, l);
-	for (uint32_t r = 0; r < s->n_rails; r++) {
-		while (may_post(s, r)) {
-			uint32_t id = s->bound[r].head;
-			int err = drop(s, r, id) ? 0 : slice_post(s, now, id, &s->bound[r]);
+	for (uint32_t l = 0; l < s->n_locations; l++) {
+		bool reachable = sched_reachable(s, l);
 
-			if (err && err != -EAGAIN)
-				rail_fail(s, now, r);
-		}
+		for (uint32_t p = 0; p < s->config.priorities; p++)
+			bind_waiting(s, sched_queue(s, l, p), reachable);
 	}
+	for (uint32_t r = 0; r < s->n_rails; r++)
+		run_rail(s, now, r);
 }

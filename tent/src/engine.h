@@ -24,6 +24,7 @@
 #include "tent.h"
 #include "topo.h"
 
+#define MAX_MOVING 256 /* requests of a segment and a priority in the scheduler */
 #define MAX_SLICES 4096 /* of a segment, posted or bound to rails */
 #define CONN_LINKS (TENT_MAX_RAILS + BLAME_ENDS)
 #define MAX_CONNS 256 /* peers that have imported our segment */
@@ -88,6 +89,7 @@ struct pair {
 struct tent_segment {
 	struct tent *t;
 	struct tent_segment *next;
+	uint32_t number; /* of those of this engine */
 	struct desc desc;
 	struct ctl ctl;
 	int lost; /* why the peer is gone, 0: it is there */
@@ -95,6 +97,7 @@ struct tent_segment {
 	struct pair pairs[TENT_MAX_RAILS];
 	struct blame blame;
 	struct sched *sched;
+	uint32_t *tier_sets; /* of each buffer of the peer: see places.c */
 	uint64_t wake; /* when sched_run() is due */
 	bool again; /* a task has ended in sched_run() */
 	uint64_t reported_at; /* a failure whose slices have not been sent again, 0: none */
@@ -104,7 +107,9 @@ struct tent_segment {
 		uint32_t task;
 		uint64_t length, posted_at;
 	} slices[MAX_SLICES];
-	uint32_t waiting_head, waiting_tail; /* tasks that the scheduler has no room for */
+	/* Tasks that the scheduler has no room for, and how many it has, by priority. */
+	uint32_t waiting_head[SCHED_PRIORITIES], waiting_tail[SCHED_PRIORITIES];
+	uint32_t moving[SCHED_PRIORITIES];
 	uint32_t notify_head, notify_tail; /* tasks that wait for a slot of notices */
 	uint32_t slot_task[NOTICE_SLOTS]; /* NO_TASK: none, or it has ended */
 	uint8_t slot_lap[NOTICE_SLOTS];
@@ -125,6 +130,7 @@ struct task {
 	struct tent_request request;
 	struct buffer *buffer;
 	const struct desc_buffer *remote;
+	uint32_t place; /* of the two together */
 	uint64_t *cuts;
 	uint32_t n_cuts;
 	enum task_state state;
@@ -185,6 +191,7 @@ struct tent {
 	uint32_t n_buffers;
 	struct buffer *buffers[DESC_MAX_BUFFERS]; /* ascending */
 	struct tent_segment *segments;
+	uint32_t n_imports; /* so far */
 	struct tent_batch *batches;
 	struct conn *conns;
 	uint32_t n_conns;
@@ -211,6 +218,12 @@ void buffers_free(struct tent *t);
 
 /* segment.c */
 void segment_free(struct tent_segment *s);
+
+/* places.c: where memory is, here and at the peer, as one location of the scheduler. */
+/* The number of locations, and tiers_p[location * pairs + pair], for free(3). -ENOMEM. */
+int places_init(struct tent_segment *s, uint8_t **tiers_p);
+uint32_t place_of(const struct tent_segment *s, const struct buffer *b,
+	const struct desc_buffer *remote);
 
 /* move.c */
 int move_create(struct tent_segment *s);

@@ -9,15 +9,14 @@
 #define STALL_TIMES 16 /* the expected time of the slice at the head */
 
 /* Slices that are bound to the rail but not posted need no fence. */
-static void take_bound(struct sched *s, uint32_t rail)
+static void take_bound(struct sched *s, uint32_t rail, uint32_t priority)
 {
-	struct list bound = s->bound[rail];
+	struct list *bound = sched_bound(s, rail, priority);
 	uint32_t id;
 
-	s->bound[rail] = (struct list){NO_SLICE, NO_SLICE};
-	while ((id = bound.head) != NO_SLICE) {
-		list_remove(s, &bound, id);
-		ledger_release(s, id);
+	/* The rail is not in use any more: none of them comes back. */
+	while ((id = bound->head) != NO_SLICE) {
+		early_unbind(s, id);
 		early_rebind(s, id);
 	}
 }
@@ -37,7 +36,8 @@ void rail_fail(struct sched *s, uint64_t now, uint32_t rail)
 	r->state = RAIL_FENCING;
 	r->report_up = false;
 	r->epoch++;
-	take_bound(s, rail);
+	for (uint32_t p = 0; p < s->config.priorities; p++)
+		take_bound(s, rail, p);
 	s->ops->fence(s->arg, rail, r->epoch);
 }
 

@@ -205,6 +205,7 @@ static void describe_buffer(const struct tent *t, const struct buffer *b, struct
 		.part_len = b->part_len,
 		.n_parts = b->n_parts};
 	strcpy(d->location, t->topo.locations[b->location]);
+	memcpy(d->tiers, t->topo.tiers[b->location], sizeof(d->tiers));
 	if (!b->mrs)
 		return;
 	d->keys = calloc((size_t)t->n_devs * b->n_parts, sizeof(*d->keys));

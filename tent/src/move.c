@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -19,7 +20,6 @@
 #define DRAIN_NS (10 * NSEC_PER_MSEC) /* a queue pair that has not flushed is destroyed */
 #define STALL_MIN_NS (20 * NSEC_PER_MSEC) /* processes may be descheduled for that long */
 #define PROBE_NS (100 * NSEC_PER_MSEC)
-#define MAX_REQUESTS 256
 
 /* ---- what the scheduler asks for ---- */
 
@@ -275,7 +275,7 @@ static int on_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_
 	switch (msg->type) {
 	case CTL_CONNECTED:
 		if (of_blame)
-			blame_message(s, msg);
+			blame_answer(s, msg);
 		else
 			on_connected(s, p, msg, now);
 		return 0;
@@ -440,18 +440,28 @@ uint64_t move_due(const struct tent_segment *s)
 
 /* ---- set-up ---- */
 
+static void describe_rails(const struct tent_segment *s, struct sched_rail_attr *rails)
+{
+	for (uint32_t i = 0; i < s->n_pairs; i++)
+		rails[i] = (struct sched_rail_attr){
+			.rate = s->t->gbps[s->pairs[i].local] / 8,
+			.depth = LINK_DEPTH,
+			.group = SCHED_NO_GROUP,
+		};
+}
+
 int move_create(struct tent_segment *s)
 {
 	struct sched_rail_attr rails[TENT_MAX_RAILS];
-	uint8_t tiers[SCHED_MAX_LOCATIONS * TENT_MAX_RAILS];
-	const struct topo *topo = &s->t->topo;
+	uint8_t *tiers = NULL;
+	int n = places_init(s, &tiers), err;
 	const struct sched_attr attr = {
 		.config = &s->t->config,
 		.rails = rails,
 		.n_rails = s->n_pairs,
 		.tiers = tiers,
-		.n_locations = topo->n_locations,
-		.max_requests = MAX_REQUESTS,
+		.n_locations = (uint32_t)n,
+		.max_requests = MAX_MOVING * s->t->config.priorities,
 		.max_slices = MAX_SLICES,
 		/* A thread that copies ends, or reports an error, however busy the host is. */
 		.stall_min_ns = s->t->n_devs ? STALL_MIN_NS : SCHED_NEVER,
@@ -462,14 +472,10 @@ int move_create(struct tent_segment *s)
 		.arg = s,
 	};
 
-	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		rails[i] = (struct sched_rail_attr){
-			.rate = s->t->gbps[s->pairs[i].local] / 8,
-			.depth = LINK_DEPTH,
-			.group = SCHED_NO_GROUP,
-		};
-		for (uint32_t l = 0; l < topo->n_locations; l++)
-			tiers[l * s->n_pairs + i] = topo->tiers[l][s->pairs[i].local];
-	}
-	return sched_create(&attr, &s->sched);
+	if (n < 0)
+		return n;
+	describe_rails(s, rails);
+	err = sched_create(&attr, &s->sched);
+	free(tiers);
+	return err;
 }

@@ -10,6 +10,7 @@
  * that share a link have no more than the link's rate together.
  */
 #include <errno.h>
+#include <math.h>
 
 #include "sched_priv.h"
 
@@ -22,6 +23,7 @@ struct view {
 	double rate[SCHED_MAX_RAILS]; /* 0: not in use */
 	double cost[SCHED_MAX_RAILS]; /* of the location's memory; negative: not usable */
 	double fastest, all; /* rates */
+	double most; /* what a slice adds to a window at most; see leave_room() */
 };
 
 static double head_rate(const struct sched *s, uint32_t rail, uint64_t now)
@@ -81,6 +83,12 @@ static uint64_t block_for(const struct view *v, uint32_t rail, uint64_t block)
 	return granules > 1 ? granules * PLAN_GRANULE : PLAN_GRANULE;
 }
 
+/* What is to be placed next: a slice that is cut, or the next one of a request. */
+struct head {
+	uint32_t again, request, priority;
+	uint64_t block;
+};
+
 /* The window, two slices and some latencies of bytes, has room for one of this length. */
 static bool has_room(const struct sched *s, const struct view *v, uint32_t rail, uint64_t length)
 {
@@ -91,41 +99,43 @@ static bool has_room(const struct sched *s, const struct view *v, uint32_t rail,
 		return false;
 	if (!r->posted)
 		return true;
-	return r->state == RAIL_UP && (double)r->posted_bytes <= latencies + (double)length;
+	return r->state == RAIL_UP &&
+	       (double)r->posted_bytes <= latencies + fmin((double)length, v->most);
 }
 
-static uint32_t take_again(struct sched *s, uint32_t location)
+/*
+ * The slice at the head of a queue finds no room: longer ones behind it, of other locations
+ * and classes, must not find some, for then its own would never come.
+ */
+static void leave_room(struct view *v, const struct head *h)
 {
-	struct queue *q = &s->queues[location];
+	if ((double)h->block < v->most)
+		v->most = (double)h->block;
+}
+
+static uint32_t take_again(struct sched *s, const struct queue *q)
+{
 	uint32_t id = q->again.head;
 
-	list_remove(s, &q->again, id);
-	q->bytes -= s->slices[id].length;
+	slice_unwait(s, id);
 	return id;
 }
 
 /* Slices of requests that have failed meanwhile are dropped. */
-static void drop_failed(struct sched *s, uint32_t location)
+static void drop_failed(struct sched *s, const struct queue *q)
 {
 	uint32_t id;
 
-	while ((id = s->queues[location].again.head) != NO_SLICE &&
-		s->requests[s->slices[id].request].status)
-		slice_end(s, take_again(s, location));
+	while ((id = q->again.head) != NO_SLICE && s->requests[s->slices[id].request].status)
+		slice_end(s, take_again(s, q));
 }
 
-/* What is to be placed next: a slice that is cut, or the next one of a request. */
-struct head {
-	uint32_t again, request;
-	uint64_t block;
-};
-
-static bool queue_head(struct sched *s, uint32_t location, struct head *h)
+static bool queue_head(struct sched *s, uint32_t location, uint32_t priority, struct head *h)
 {
-	const struct queue *q = &s->queues[location];
+	const struct queue *q = sched_queue(s, location, priority);
 
-	drop_failed(s, location);
-	*h = (struct head){.again = q->again.head, .request = q->head};
+	drop_failed(s, q);
+	*h = (struct head){.again = q->again.head, .request = q->head, .priority = priority};
 	if (h->again != NO_SLICE)
 		h->block = s->slices[h->again].length;
 	else if (h->request != SLAB_NONE)
@@ -174,14 +184,17 @@ static uint32_t first_to_finish(const struct sched *s, const struct view *v, con
 	return best;
 }
 
-/* Can the other rails finish everything that waits before this one finishes its slice? */
+/*
+ * Can the other rails finish everything that waits, in this class and those that go before
+ * it, before this one finishes its slice?
+ */
 static bool others_sooner(const struct sched *s, const struct view *v, const struct head *h,
 	uint32_t rail, double at)
 {
 	double waiting = 0;
 
-	for (uint32_t l = 0; l < s->n_locations; l++)
-		waiting += (double)s->queues[l].bytes;
+	for (uint32_t p = 0; p <= h->priority; p++)
+		waiting += (double)s->classes[p].waiting;
 	if (waiting > (at - (double)v->now) * v->all)
 		return false; /* not even if they were all free */
 	for (uint32_t r = 0; r < s->n_rails && waiting > 0; r++) {
@@ -197,9 +210,8 @@ static bool others_sooner(const struct sched *s, const struct view *v, const str
 	return waiting <= 0;
 }
 
-static uint32_t take_new(struct sched *s, uint32_t location, uint64_t block)
+static uint32_t take_new(struct sched *s, struct queue *all, uint64_t block)
 {
-	struct queue *all = &s->queues[location];
 	uint32_t request = all->head;
 	struct request *q = &s->requests[request];
 	struct plan before = q->plan;
@@ -211,6 +223,7 @@ static uint32_t take_new(struct sched *s, uint32_t location, uint64_t block)
 		return id;
 	}
 	all->bytes -= length;
+	class_shrink(s, q->priority, length);
 	if (!plan_left(&q->plan))
 		all->head = q->next;
 	return id;
@@ -220,8 +233,9 @@ static uint32_t take_new(struct sched *s, uint32_t location, uint64_t block)
 static int place(struct sched *s, uint64_t now, uint32_t location, const struct head *h,
 	uint32_t rail, const struct view *v)
 {
-	uint32_t id = h->again != NO_SLICE ? take_again(s, location) :
-					     take_new(s, location, block_for(v, rail, h->block));
+	struct queue *q = sched_queue(s, location, h->priority);
+	uint32_t id = h->again != NO_SLICE ? take_again(s, q) :
+					     take_new(s, q, block_for(v, rail, h->block));
 	int err;
 
 	if (id == NO_SLICE)
@@ -237,7 +251,9 @@ static int place(struct sched *s, uint64_t now, uint32_t location, const struct 
 	return err;
 }
 
-static void run_location(struct sched *s, uint64_t now, uint32_t location, struct view *v)
+/* Places what waits, until no rail has room for it, or it is another class's turn: false. */
+static bool run_queue(struct sched *s, uint64_t now, uint32_t location, uint32_t priority,
+	uint32_t without, struct view *v)
 {
 	struct head h;
 	uint32_t rail;
@@ -245,37 +261,64 @@ static void run_location(struct sched *s, uint64_t now, uint32_t location, struc
 	int err;
 
 	look_from(s, location, v);
-	while (queue_head(s, location, &h)) {
+	while (queue_head(s, location, priority, &h)) {
+		if (class_next(s, without) != priority)
+			return false;
 		rail = first_to_finish(s, v, &h, &at);
-		if (rail == NO_RAIL)
-			return;
+		if (rail == NO_RAIL) {
+			leave_room(v, &h);
+			return true;
+		}
 		if (others_sooner(s, v, &h, rail, at)) {
+			leave_room(v, &h);
 			/* They may prove slower than they look. */
 			if ((uint64_t)at < s->wake_at)
 				s->wake_at = (uint64_t)at + 1;
-			return;
+			return true;
 		}
 		err = place(s, now, location, &h, rail, v);
 		if (err == -ENOSPC)
-			return;
+			return true;
 		if (err) {
 			look(s, now, v);
 			look_from(s, location, v);
 		}
 	}
+	return true;
+}
+
+/* All locations of a class, in turn; false: it is another class's turn. */
+static bool run_class(struct sched *s, uint64_t now, uint32_t priority, uint32_t without,
+	struct view *v)
+{
+	struct head h;
+
+	for (uint32_t l = 0; l < s->n_locations && s->n_locations > 1; l++) {
+		if (queue_head(s, l, priority, &h))
+			leave_room(v, &h);
+	}
+	for (uint32_t i = 0; i < s->n_locations; i++) {
+		uint32_t location = (s->next_location + i) % s->n_locations;
+
+		if (!run_queue(s, now, location, priority, without, v))
+			return false;
+	}
+	return true;
 }
 
 void pull_run(struct sched *s, uint64_t now)
 {
+	uint32_t priority = class_next(s, 0), without = 0;
 	struct view v;
-	uint64_t waiting = 0;
 
-	for (uint32_t l = 0; l < s->n_locations; l++)
-		waiting += s->queues[l].bytes;
-	if (!waiting)
+	if (priority == SCHED_PRIORITIES)
 		return;
+	v.most = INFINITY;
 	look(s, now, &v);
-	for (uint32_t i = 0; i < s->n_locations; i++)
-		run_location(s, now, (s->next_location + i) % s->n_locations, &v);
+	while ((priority = class_next(s, without)) < SCHED_PRIORITIES) {
+		/* For what a class leaves, the others are asked. */
+		if (run_class(s, now, priority, without, &v))
+			without |= 1u << priority;
+	}
 	s->next_location = (s->next_location + 1) % s->n_locations;
 }

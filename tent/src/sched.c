@@ -104,13 +104,14 @@ void slice_end(struct sched *s, uint32_t id)
 static void queue_remove(struct sched *s, uint32_t id)
 {
 	struct request *q = &s->requests[id];
-	struct queue *all = &s->queues[q->location];
+	struct queue *all = sched_queue(s, q->location, q->priority);
 	uint32_t *link = &all->head;
 
 	while (*link != id)
 		link = &s->requests[*link].next;
 	*link = q->next;
 	all->bytes -= plan_left(&q->plan);
+	class_shrink(s, q->priority, plan_left(&q->plan));
 	q->plan.at = q->plan.length;
 }
 
@@ -161,6 +162,7 @@ int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from)
 	sl->posted = true;
 	sl->posted_at = now;
 	rail_posted(&s->rails[rail], now, sl->length);
+	class_serve(s, slice_priority(s, id), sl->length);
 	s->stats.slices++;
 	return 0;
 }
@@ -180,7 +182,7 @@ static int submit_early(struct sched *s, uint32_t id, uint32_t max_slices)
 static void submit_late(struct sched *s, uint32_t id)
 {
 	struct request *q = &s->requests[id];
-	struct queue *all = &s->queues[q->location];
+	struct queue *all = sched_queue(s, q->location, q->priority);
 	uint32_t *link = &all->head;
 
 	q->block = plan_pull_block(q->plan.length, s->n_rails);
@@ -190,12 +192,13 @@ static void submit_late(struct sched *s, uint32_t id)
 	q->next = *link;
 	*link = id;
 	all->bytes += q->plan.length;
+	class_grow(s, q->priority, q->plan.length);
 }
 
 /* Has there been no rail for the location for longer than requests wait? */
 static bool given_up(const struct sched *s, uint64_t now, uint32_t location)
 {
-	uint64_t since = s->queues[location].no_rail_at;
+	uint64_t since = s->no_rail_at[location];
 
 	return since != SCHED_NEVER ? now - since >= s->no_rail_ns : !s->no_rail_ns;
 }
@@ -218,7 +221,7 @@ int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req)
 	uint32_t id;
 	int err;
 
-	if (req->location >= s->n_locations ||
+	if (req->location >= s->n_locations || req->priority >= s->config.priorities ||
 		plan_init(&q.plan, req->length, req->cuts, req->n_cuts))
 		return -EINVAL;
 	if (sched_check(s, now, req->location))
@@ -227,6 +230,7 @@ int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req)
 	if (id == SLAB_NONE)
 		return -EAGAIN;
 	q.location = req->location;
+	q.priority = req->priority;
 	s->requests[id] = q;
 	if (s->config.mode == TENT_PULL) {
 		submit_late(s, id);
@@ -252,12 +256,29 @@ void sched_cancel(struct sched *s, uint64_t user)
 	}
 }
 
+static struct queue *queue_of(struct sched *s, uint32_t id)
+{
+	const struct request *q = &s->requests[s->slices[id].request];
+
+	return sched_queue(s, q->location, q->priority);
+}
+
 void slice_wait(struct sched *s, uint32_t id)
 {
-	struct queue *all = &s->queues[s->requests[s->slices[id].request].location];
+	struct queue *q = queue_of(s, id);
 
-	all->bytes += s->slices[id].length;
-	list_append(s, &all->again, id);
+	q->bytes += s->slices[id].length;
+	class_grow(s, slice_priority(s, id), s->slices[id].length);
+	list_append(s, &q->again, id);
+}
+
+void slice_unwait(struct sched *s, uint32_t id)
+{
+	struct queue *q = queue_of(s, id);
+
+	q->bytes -= s->slices[id].length;
+	class_shrink(s, slice_priority(s, id), s->slices[id].length);
+	list_remove(s, &q->again, id);
 }
 
 /* A slice of a failed rail, in no list and released, goes to another one. */
@@ -382,8 +403,7 @@ static void fail_queue(struct sched *s, struct queue *q)
 	uint32_t id;
 
 	while ((id = q->again.head) != NO_SLICE) {
-		list_remove(s, &q->again, id);
-		q->bytes -= s->slices[id].length;
+		slice_unwait(s, id);
 		request_fail(s, s->slices[id].request, -ENETUNREACH);
 		slice_end(s, id);
 	}
@@ -391,25 +411,29 @@ static void fail_queue(struct sched *s, struct queue *q)
 		request_fail(s, q->head, -ENETUNREACH);
 }
 
+/* Ends what waits for a location. */
+static void fail_location(struct sched *s, uint32_t location)
+{
+	for (uint32_t p = 0; p < s->config.priorities; p++)
+		fail_queue(s, sched_queue(s, location, p));
+}
+
 /* Ends what has waited for a rail for too long; when to look again. */
 static uint64_t fail_unreachable(struct sched *s, uint64_t now)
 {
-	uint64_t next = SCHED_NEVER;
+	uint64_t next = SCHED_NEVER, end;
 
 	for (uint32_t l = 0; l < s->n_locations; l++) {
-		struct queue *q = &s->queues[l];
-		uint64_t end;
-
 		if (sched_reachable(s, l)) {
-			q->no_rail_at = SCHED_NEVER;
+			s->no_rail_at[l] = SCHED_NEVER;
 			continue;
 		}
-		if (q->no_rail_at == SCHED_NEVER)
-			q->no_rail_at = now;
-		end = q->no_rail_at + s->no_rail_ns;
+		if (s->no_rail_at[l] == SCHED_NEVER)
+			s->no_rail_at[l] = now;
+		end = s->no_rail_at[l] + s->no_rail_ns;
 		if (end <= now)
-			fail_queue(s, q);
-		else if (q->bytes && end < next)
+			fail_location(s, l);
+		else if (end < next)
 			next = end;
 	}
 	return next;

@@ -40,8 +40,9 @@
 #include "config.h"
 
 #define SCHED_MAX_RAILS 64
-#define SCHED_MAX_LOCATIONS 64
+#define SCHED_MAX_LOCATIONS 1024
 #define SCHED_MAX_GROUPS 16
+#define SCHED_PRIORITIES 3
 #define SCHED_NO_GROUP UINT32_MAX
 #define SCHED_NEVER UINT64_MAX
 #define SCHED_STALL_MAX_NS 45000000ull /* a silent stall is found within this time */
@@ -108,6 +109,7 @@ struct sched_request {
 	const uint64_t *cuts; /* see plan.h; valid until rail_ops.done */
 	uint32_t n_cuts;
 	uint32_t location;
+	uint32_t priority; /* 0 goes first; below the configuration's number of them */
 	bool write;
 };
 
@@ -141,7 +143,7 @@ void sched_destroy(struct sched *s);
 
 /*
  * 0: rail_ops.done will be called once, from sched_run(). -EINVAL: length 0 or over
- * PLAN_LENGTH_MAX, cuts out of order, no such location; -EMSGSIZE: more slices than
+ * PLAN_LENGTH_MAX, cuts out of order, no such location or priority; -EMSGSIZE: more slices than
  * max_slices; -EAGAIN: too many requests or slices, try again when one has ended;
  * -ENETUNREACH: no rail is up that this request may use, for as long as it would wait.
  */

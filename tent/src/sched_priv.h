@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the parts of the scheduler share. sched.c has requests, slices and the ledger;
- * early.c binds slices at submit (baseline, smart), pull.c when a rail has room; health.c
+ * turns.c has priority classes; early.c binds slices at submit (baseline, smart), pull.c when a rail has room; health.c
  * has the states of rails; rail.h what is measured of a rail.
  */
 #ifndef TENT_SCHED_PRIV_H
@@ -40,14 +40,14 @@ struct request {
 	struct plan plan; /* what is not cut yet, only in mode pull */
 	uint64_t user, block;
 	uint64_t submitted_at, due;
-	uint32_t location;
+	uint32_t location, priority;
 	uint32_t open; /* slices that have not ended */
 	uint32_t next; /* in a queue, or of those that have ended */
 	int status; /* the first error */
 };
 
 /*
- * The requests of one location that have something to cut, by the time at which they are
+ * The requests of one location and priority that have something to cut, by the time at which they are
  * due, which follows from their submission and length: a short one overtakes a long one
  * that has not waited long. With few requests open that also keeps the rails busy: what
  * is left when the others have ended is long.
@@ -56,7 +56,13 @@ struct queue {
 	uint32_t head;
 	struct list again; /* slices of failed rails, cut already; served first */
 	uint64_t bytes; /* of both */
-	uint64_t no_rail_at; /* since when there is no rail for it; SCHED_NEVER: there is */
+};
+
+/* A priority class: what waits in queues, or is bound and not posted; see turns.c. */
+struct class
+{
+	uint64_t waiting; /* bytes in queues, and slices that are bound */
+	double served; /* bytes over its weight */
 };
 
 struct sched {
@@ -66,8 +72,12 @@ struct sched {
 	uint32_t n_rails, n_locations, n_groups;
 	uint8_t *tiers, *best_tier; /* best_tier: of each location */
 	struct rail *rails;
-	struct list *posted, *bound; /* of each rail: under way, and waiting for its queue */
-	struct queue *queues; /* of each location */
+	struct list *posted; /* of each rail: under way */
+	struct list *bound; /* waiting for a rail's queue: bound[priority * n_rails + rail] */
+	struct queue *queues; /* queues[priority * n_locations + location] */
+	uint64_t *no_rail_at; /* since when a location has no rail; SCHED_NEVER: it has one */
+	struct class classes[SCHED_PRIORITIES];
+	double served; /* of the class that was served last, before that */
 	double group_rates[SCHED_MAX_GROUPS];
 	double link_rates; /* of all rails together */
 	struct slice *slices;
@@ -108,7 +118,29 @@ static inline bool sched_usable(const struct sched *s, uint32_t location, uint32
 	       (!s->config.strict_numa || sched_tier(s, location, rail) == s->best_tier[location]);
 }
 
+static inline uint32_t slice_priority(const struct sched *s, uint32_t id)
+{
+	return s->requests[s->slices[id].request].priority;
+}
+
+static inline struct queue *sched_queue(struct sched *s, uint32_t location, uint32_t priority)
+{
+	return &s->queues[priority * s->n_locations + location];
+}
+
+static inline struct list *sched_bound(struct sched *s, uint32_t rail, uint32_t priority)
+{
+	return &s->bound[priority * s->n_rails + rail];
+}
+
 bool sched_reachable(const struct sched *s, uint32_t location);
+
+/* Something begins to wait, or does not wait any more; bytes are posted. */
+void class_grow(struct sched *s, uint32_t priority, uint64_t n);
+void class_shrink(struct sched *s, uint32_t priority, uint64_t n);
+void class_serve(struct sched *s, uint32_t priority, uint64_t bytes);
+/* Whose turn it is, of those that have something waiting; @without: bits; or SCHED_PRIORITIES. */
+uint32_t class_next(const struct sched *s, uint32_t without);
 
 void list_append(struct sched *s, struct list *l, uint32_t id);
 void list_remove(struct sched *s, struct list *l, uint32_t id);
@@ -120,6 +152,8 @@ void slice_end(struct sched *s, uint32_t id);
 void request_fail(struct sched *s, uint32_t request, int status);
 /* A slice that is in no list waits for a rail, before what is not cut yet. */
 void slice_wait(struct sched *s, uint32_t id);
+/* Takes it out of there. */
+void slice_unwait(struct sched *s, uint32_t id);
 
 /* The ledger: what a rail has been given and has not ended. */
 void ledger_charge(struct sched *s, uint32_t id, uint32_t rail, uint64_t bytes);
@@ -135,6 +169,8 @@ int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from);
 void early_submit(struct sched *s, uint32_t request, uint32_t max_slices);
 /* Binds a slice of a failed rail; without a rail it waits. */
 void early_rebind(struct sched *s, uint32_t id);
+/* Takes a slice that is bound, and not posted, from its rail. */
+void early_unbind(struct sched *s, uint32_t id);
 void early_run(struct sched *s, uint64_t now);
 /* Where the slice is cut at, and how many there are. */
 uint64_t early_count(const struct plan *p, uint32_t max_slices);

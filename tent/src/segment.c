@@ -18,6 +18,7 @@ void segment_free(struct tent_segment *s)
 			s->pairs[i].link->ops->destroy(s->pairs[i].link);
 	}
 	blame_fini(s);
+	free(s->tier_sets);
 	sched_destroy(s->sched);
 	ctl_close(&s->ctl);
 	desc_fini(&s->desc);
@@ -199,7 +200,9 @@ int tent_import(struct tent *t, const char *text, struct tent_why *why,
 	s->ctl.fd = -1;
 	s->wake = SCHED_NEVER;
 	s->blame.pair = BLAME_NONE;
-	s->waiting_head = s->notify_head = NO_TASK;
+	s->notify_head = NO_TASK;
+	for (uint32_t p = 0; p < SCHED_PRIORITIES; p++)
+		s->waiting_head[p] = NO_TASK;
 	for (uint32_t i = 0; i < NOTICE_SLOTS; i++)
 		s->slot_task[i] = NO_TASK;
 	err = prepare(s, text, why);
@@ -207,6 +210,7 @@ int tent_import(struct tent *t, const char *text, struct tent_why *why,
 	if (err) {
 		segment_free(s);
 	} else {
+		s->number = t->n_imports++;
 		s->next = t->segments;
 		t->segments = s;
 		engine_watch(t, s->ctl.fd);

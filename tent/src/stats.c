@@ -2,16 +2,17 @@
 /* Statistics, per pair of rails. */
 #include <errno.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "engine.h"
+#include "stats.h"
 
-static void rail_stats(const struct tent_segment *s, uint32_t i, struct tent_rail_stats *stats_p)
+void stats_rail(const struct tent_segment *s, uint32_t pair, struct tent_rail_stats *stats_p)
 {
-	const struct pair *p = &s->pairs[i];
+	const struct pair *p = &s->pairs[pair];
 	struct sched_rail_stats r;
 
-	sched_rail_stats(s->sched, i, &r);
+	sched_rail_stats(s->sched, pair, &r);
 	*stats_p = (struct tent_rail_stats){
 		.up = r.state == RAIL_UP || r.state == RAIL_HALF,
 		.bytes = r.bytes,
@@ -31,7 +32,7 @@ int tent_rail_stats(struct tent_segment *s, uint32_t i, struct tent_rail_stats *
 	if (i >= s->n_pairs)
 		return -ENOENT;
 	pthread_mutex_lock(&s->t->lock);
-	rail_stats(s, i, stats_p);
+	stats_rail(s, i, stats_p);
 	pthread_mutex_unlock(&s->t->lock);
 	return 0;
 }
@@ -45,7 +46,7 @@ static void print_pair(const struct tent_segment *s, uint32_t i, FILE *out)
 {
 	struct tent_rail_stats r;
 
-	rail_stats(s, i, &r);
+	stats_rail(s, i, &r);
 	fprintf(out,
 		"%-10s %-10s %-4s %12.6f %10llu %12llu %8llu %-11s %10.1f %10.1f %10.1f %10.1f\n",
 		r.name, r.remote, r.up ? "up" : "down", (double)r.bytes / 1e9,
@@ -60,10 +61,30 @@ static int stream_error(FILE *out)
 	return fflush(out) || ferror(out) ? (errno ? -errno : -EIO) : 0;
 }
 
-int tent_stats_print(struct tent *t, FILE *out)
+/* The stream may block for as long as it likes: it is written to without the lock. */
+int stats_write(struct tent *t, FILE *out, void (*put)(struct tent *t, FILE *f))
 {
-	errno = 0;
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		return -ENOMEM;
 	pthread_mutex_lock(&t->lock);
+	put(t, f);
+	pthread_mutex_unlock(&t->lock);
+	if (fclose(f)) {
+		free(text);
+		return -ENOMEM;
+	}
+	errno = 0;
+	fwrite(text, 1, len, out);
+	free(text);
+	return stream_error(out);
+}
+
+static void put_table(struct tent *t, FILE *out)
+{
 	fprintf(out,
 		"mode %s; bandwidth_learning_rate %g halves a sample's weight in %.2f samples\n",
 		config_mode_name(t->config.mode), t->config.bandwidth_learning_rate,
@@ -75,15 +96,18 @@ int tent_stats_print(struct tent *t, FILE *out)
 		for (uint32_t i = 0; i < s->n_pairs; i++)
 			print_pair(s, i, out);
 	}
-	pthread_mutex_unlock(&t->lock);
-	return stream_error(out);
+}
+
+int tent_stats_print(struct tent *t, FILE *out)
+{
+	return stats_write(t, out, put_table);
 }
 
 static json_t *pair_json(const struct tent_segment *s, uint32_t i)
 {
 	struct tent_rail_stats r;
 
-	rail_stats(s, i, &r);
+	stats_rail(s, i, &r);
 	return json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f}", "rail",
 		r.name, "remote", r.remote, "up", r.up, "bytes", (json_int_t)r.bytes, "slices",
 		(json_int_t)r.slices, "inflight_bytes", (json_int_t)r.inflight, "exclusions",
@@ -114,7 +138,6 @@ int tent_stats_json(struct tent *t, FILE *out)
 	json_t *segments = json_array(), *root;
 	int err;
 
-	errno = 0;
 	pthread_mutex_lock(&t->lock);
 	for (const struct tent_segment *s = t->segments; s; s = s->next)
 		json_array_append_new(segments, segment_json(s));
@@ -123,6 +146,7 @@ int tent_stats_json(struct tent *t, FILE *out)
 		segments);
 	if (!root)
 		return -ENOMEM;
+	errno = 0;
 	err = json_dumpf(root, out, JSON_COMPACT) ? -EIO : 0;
 	json_decref(root);
 	fputc('\n', out);

@@ -66,21 +66,24 @@ static void task_end(struct tent *t, uint32_t id, int err)
 
 void task_wait(struct tent_segment *s, uint32_t id)
 {
-	list_append(s->t, &s->waiting_head, &s->waiting_tail, id);
+	uint32_t p = s->t->tasks[id].request.priority;
+
+	list_append(s->t, &s->waiting_head[p], &s->waiting_tail[p], id);
 }
 
 /* Takes it out of the list of tasks that wait for room. */
 static void stop_waiting(struct tent_segment *s, uint32_t id)
 {
-	uint32_t *link = &s->waiting_head, last = NO_TASK;
+	uint32_t p = s->t->tasks[id].request.priority;
+	uint32_t *link = &s->waiting_head[p], last = NO_TASK;
 
 	while (*link != id) {
 		last = *link;
 		link = &s->t->tasks[*link].next;
 	}
 	*link = s->t->tasks[id].next;
-	if (s->waiting_tail == id)
-		s->waiting_tail = last;
+	if (s->waiting_tail[p] == id)
+		s->waiting_tail[p] = last;
 }
 
 /* What has been moved, and only waits for its notice, is completed. */
@@ -96,29 +99,39 @@ void task_cancel(uint32_t id, struct tent *t)
 	}
 }
 
+/* False: the scheduler has no room. */
+static bool start(struct tent_segment *s, uint64_t now, uint32_t id)
+{
+	struct task *k = &s->t->tasks[id];
+	const struct sched_request r = {
+		.length = k->request.len,
+		.user = id,
+		.cuts = k->cuts,
+		.n_cuts = k->n_cuts,
+		.location = k->place,
+		.priority = k->request.priority,
+		.write = k->request.op == TENT_WRITE,
+	};
+	int err = sched_submit(s->sched, now, &r);
+
+	if (err == -EAGAIN)
+		return false;
+	list_take(s->t, &s->waiting_head[r.priority]);
+	k->state = TASK_MOVING;
+	if (err)
+		task_end(s->t, id, s->lost ? s->lost : err);
+	else
+		s->moving[r.priority]++;
+	return true;
+}
+
 void tasks_start(struct tent_segment *s, uint64_t now)
 {
-	struct tent *t = s->t;
-
-	while (s->waiting_head != NO_TASK) {
-		uint32_t id = s->waiting_head;
-		struct task *k = &t->tasks[id];
-		const struct sched_request r = {
-			.length = k->request.len,
-			.user = id,
-			.cuts = k->cuts,
-			.n_cuts = k->n_cuts,
-			.location = k->buffer->location,
-			.write = k->request.op == TENT_WRITE,
-		};
-		int err = sched_submit(s->sched, now, &r);
-
-		if (err == -EAGAIN)
-			return;
-		list_take(t, &s->waiting_head);
-		k->state = TASK_MOVING;
-		if (err)
-			task_end(t, id, s->lost ? s->lost : err);
+	for (uint32_t p = 0; p < SCHED_PRIORITIES; p++) {
+		while (s->waiting_head[p] != NO_TASK && s->moving[p] < MAX_MOVING) {
+			if (!start(s, now, s->waiting_head[p]))
+				return;
+		}
 	}
 }
 
@@ -148,6 +161,7 @@ void task_moved(struct tent_segment *s, uint32_t id, int status)
 	struct tent *t = s->t;
 	struct task *k = &t->tasks[id];
 
+	s->moving[k->request.priority]--;
 	if (status) {
 		task_end(t, id, s->lost ? s->lost : status);
 	} else if (!k->request.notify) {
@@ -220,8 +234,7 @@ static int notify(struct tent_segment *s, uint32_t id)
 		if (k->posted >> i & 1)
 			continue;
 		if (state != PAIR_OPEN && state != PAIR_FENCING && !choose_carrier(s, k, i))
-			return fencing(s) ? 0 :
-					    sched_check(s->sched, clock_ns(), k->buffer->location);
+			return fencing(s) ? 0 : sched_check(s->sched, clock_ns(), k->place);
 		if (!post_imm(s, id, i))
 			k->posted |= 1u << i;
 	}
@@ -305,8 +318,10 @@ void tasks_fail(struct tent_segment *s, int err)
 {
 	uint32_t id;
 
-	while ((id = list_take(s->t, &s->waiting_head)) != NO_TASK)
-		task_end(s->t, id, err);
+	for (uint32_t p = 0; p < SCHED_PRIORITIES; p++) {
+		while ((id = list_take(s->t, &s->waiting_head[p])) != NO_TASK)
+			task_end(s->t, id, err);
+	}
 	while ((id = list_take(s->t, &s->notify_head)) != NO_TASK)
 		task_end(s->t, id, err);
 	for (uint8_t slot = 0; slot < NOTICE_SLOTS; slot++) {

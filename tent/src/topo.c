@@ -72,9 +72,9 @@ int topo_add_location(struct topo *t, const char *name, struct tent_why *why)
 		return err;
 	if (topo_location(t, name) >= 0)
 		return why_say(why, -EINVAL, "location %s stands twice: give it once", name);
-	if (t->n_locations == SCHED_MAX_LOCATIONS)
+	if (t->n_locations == TOPO_MAX_LOCATIONS)
 		return why_say(why, -EINVAL, "too many locations: give up to %d",
-			SCHED_MAX_LOCATIONS - 1);
+			TOPO_MAX_LOCATIONS - 1);
 	memset(t->tiers[t->n_locations], TENT_TIERS - 1, sizeof(t->tiers[0]));
 	strcpy(t->locations[t->n_locations++], name);
 	return 0;

@@ -25,11 +25,13 @@
 #include "tent.h"
 #include "sched.h"
 
+#define TOPO_MAX_LOCATIONS 64
+
 struct topo {
 	uint32_t n_rails, n_locations;
 	char rails[TENT_MAX_RAILS][TENT_NAME_LEN];
-	char locations[SCHED_MAX_LOCATIONS][TENT_NAME_LEN];
-	uint8_t tiers[SCHED_MAX_LOCATIONS][TENT_MAX_RAILS];
+	char locations[TOPO_MAX_LOCATIONS][TENT_NAME_LEN];
+	uint8_t tiers[TOPO_MAX_LOCATIONS][TENT_MAX_RAILS];
 };
 
 /* Empty, but for the location "*". */

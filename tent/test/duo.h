@@ -27,6 +27,7 @@ struct duo_attr {
 	const char *config; /* of the test's side */
 	const char *target_config;
 	bool no_import; /* the test does so itself */
+	const char *target_location; /* of the child's memory */
 	int rail_wait_ms; /* of the test's side */
 	uint32_t buffers; /* of the child: its memory in so many registrations; 0: 1 */
 };
@@ -99,7 +100,9 @@ static inline void duo_child(const struct duo *d, const struct duo_attr *a, int 
 	size_t len;
 
 	for (uint32_t i = 0; i < n; i++)
-		CHECK_EQ(tent_register(t, d->theirs + i * (d->len / n), d->len / n, NULL, NULL), 0);
+		CHECK_EQ(tent_register(t, d->theirs + i * (d->len / n), d->len / n,
+				 a->target_location, NULL),
+			0);
 	CHECK_EQ(tent_export(t, &text), 0);
 	len = strlen(text) + 1;
 	duo_write(fd, &len, sizeof(len));

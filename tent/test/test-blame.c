@@ -5,17 +5,23 @@
  */
 #include "outage.h"
 
-static void open_far(struct duo *d)
+static void open_mapped(struct duo *d, const char *map)
 {
-	char near[300], far[300];
+	char near[700], far[300];
 	const char *dir = getenv("TENT_TESTS");
 
-	snprintf(near, sizeof(near), "{\"topology\": \"%s/near.json\"}", dir);
+	snprintf(near, sizeof(near), "{\"topology\": \"%s/near.json\"%s%s%s}", dir,
+		map ? ", \"rail_map\": \"" : "", map ? map : "", map ? "\"" : "");
 	snprintf(far, sizeof(far), "{\"topology\": \"%s/far.json\"}", dir);
 	duo_open(d, &(struct duo_attr){.len = MIB,
 			    .config = near,
 			    .target_config = far,
 			    .rail_wait_ms = -1});
+}
+
+static void open_far(struct duo *d)
+{
+	open_mapped(d, NULL);
 	CHECK(!strcmp(outage_rail(d, 0).remote, "mlx5_4"));
 	CHECK(!strcmp(outage_rail(d, 1).remote, "mlx5_5"));
 	CHECK_EQ(outage_rail(d, 0).fault, TENT_FAULT_NONE);
@@ -66,8 +72,29 @@ static void peer_port(void)
 /* The messages that look for it get no answer for longer than anybody waits. */
 static void nobody_answers(void)
 {
-	is_found("fault add device=mlx5_0 count=0 action=no_answer", TENT_FAULT_OWN_PORT);
-	is_found("fault add peer=mlx5_4 count=0 action=no_answer", TENT_FAULT_PEER_PORT);
+	is_found("fault add device=mlx5_0 count=0 action=delay delay_ns=600000000000",
+		TENT_FAULT_OWN_PORT);
+	is_found("fault add peer=mlx5_4 count=0 action=delay delay_ns=600000000000",
+		TENT_FAULT_PEER_PORT);
+}
+
+/* Both rails here share one of the peer: there is no other that could clear our own. */
+static void a_shared_rail(void)
+{
+	char map[300];
+	struct duo d;
+	uint64_t end;
+
+	snprintf(map, sizeof(map), "%s/shared.map", getenv("TENT_TESTS"));
+	open_mapped(&d, map);
+	outage_ctl("fault add device=mlx5_0 peer=mlx5_4 count=0 action=error");
+	while (outage_rail(&d, 0).fault == TENT_FAULT_NONE)
+		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
+	end = clock_ns() + 300 * NSEC_PER_MSEC; /* more than it takes to find out */
+	while (clock_ns() < end)
+		CHECK_EQ(outage_rail(&d, 0).fault, TENT_FAULT_UNKNOWN);
+	outage_ctl("fault clear");
+	duo_close(&d);
 }
 
 static void refused(void)
@@ -124,6 +151,7 @@ int main(int argc, char **argv)
 		TEST(path),
 		TEST(peer_port),
 		TEST(nobody_answers),
+		TEST(a_shared_rail),
 		TEST(refused),
 		TEST(unknown),
 		TEST(is_shown),

@@ -246,6 +246,34 @@ static void what_is_used_stays(void)
 	duo_close(&d);
 }
 
+/* More requests of each class than the scheduler takes at a time. */
+static void all_classes_move(void)
+{
+	const uint32_t n = 900, len = 1024;
+	struct tent_request *r = calloc(n, sizeof(*r));
+	struct tent_batch *b;
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = MIB, .config = "{\"priorities\": 3}"});
+	duo_random(&seed, d.mine, d.len);
+	for (uint32_t i = 0; i < n; i++) {
+		r[i] = duo_request(&d, TENT_WRITE, (size_t)i * len, len);
+		r[i].priority = (uint8_t)(i % 3);
+	}
+	CHECK_EQ(tent_submit(d.t, r, n, &b), 0);
+	CHECK_EQ(tent_wait(b, -1), 0);
+	CHECK_EQ(tent_batch_free(b), 0);
+	CHECK(!memcmp(d.mine, d.theirs, (size_t)n * len));
+	CHECK_EQ(tent_submit(d.t, r, n, &b), 0);
+	tent_cancel(b);
+	CHECK(tent_wait(b, -1) == -ECANCELED || tent_wait(b, -1) == 0);
+	CHECK_EQ(tent_batch_free(b), 0);
+	r[0].priority = 3;
+	CHECK_EQ(tent_submit(d.t, r, 1, &b), -EINVAL);
+	free(r);
+	duo_close(&d);
+}
+
 static void bad_requests_start_nothing(void)
 {
 	struct tent_request r[2], *many;
@@ -271,6 +299,9 @@ static void bad_requests_start_nothing(void)
 	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EFAULT);
 	r[1] = r[0];
 	r[1].op = (enum tent_op)2;
+	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EINVAL);
+	r[1] = r[0];
+	r[1].priority = 1; /* there is one class */
 	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EINVAL);
 	r[1] = r[0];
 	r[1].segment = NULL;
@@ -322,10 +353,10 @@ static void a_segment_of_another_engine_is_refused(void)
 	key[0] = key[0] == '0' ? '1' : '0';
 	CHECK_EQ(tent_import(d.t, d.text, &why, &s), -EACCES);
 	CHECK(strstr(why.text, "does not know"));
-	port = strstr(d.text, "\"tent\":1");
-	port[7] = '2';
+	port = strstr(d.text, "\"tent\":2");
+	port[7] = '1';
 	CHECK_EQ(tent_import(d.t, d.text, &why, &s), -EPROTONOSUPPORT);
-	CHECK(strstr(why.text, "version 2"));
+	CHECK(strstr(why.text, "version 1"));
 	CHECK(!s);
 	duo_close(&d);
 }
@@ -343,6 +374,7 @@ int main(int argc, char **argv)
 		TEST(cancelled_requests_end),
 		TEST(a_dead_peer_is_an_error),
 		TEST(what_is_used_stays),
+		TEST(all_classes_move),
 		TEST(bad_requests_start_nothing),
 		TEST(registrations_are_checked),
 		TEST(a_segment_of_another_engine_is_refused),

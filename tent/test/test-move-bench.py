@@ -3,6 +3,7 @@
 """tentbench server and client as a user runs them, on shared-memory rails and on adapters."""
 import json
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import tempfile
 
 exe = sys.argv[1]
 rails = ["--shm", "2"] if sys.argv[2:] == ["shm"] else []
-KEYS = ["op", "size_bytes", "batch", "threads", "requests", "bytes", "seconds", "gb_per_s",
+KEYS = ["op", "priority", "size_bytes", "batch", "threads", "requests", "bytes", "seconds", "gb_per_s",
         "batch_mean_us", "batch_p50_us", "batch_p99_us", "checked", "failed", "wrong"]
 
 
@@ -52,6 +53,37 @@ with tempfile.TemporaryDirectory() as tmp:
     assert "Gb/s" in table[3] and len(table) >= 5, table
     assert json.loads(pathlib.Path(tmp, "rows").read_text())["size_bytes"] == 65536
 
+    # What Prometheus reads: each sample belongs to a family, and none comes twice.
+    run("client", "--fork", *rails, "--count", "3", "--size", "1M", "--prometheus", f"{tmp}/prom")
+    families, samples = {}, {}
+    for line in pathlib.Path(tmp, "prom").read_text().splitlines():
+        if line.startswith("# TYPE "):
+            families[line.split()[2]] = line.split()[3]
+        elif not line.startswith("#"):
+            m = re.fullmatch(r'([a-z_]+)\{((?:[a-z]+="[^"\n]*",?)+)\} (\S+)', line)
+            assert m, line
+            assert (m[1], m[2]) not in samples, line
+            samples[m[1], m[2]] = float(m[3])
+    names = {name for name, _ in samples}
+    assert {re.sub("_(sum|count)$", "", n) if n.startswith("tent_slice_s") else n
+            for n in names} <= set(families), names
+    assert families["tent_rail_bytes_total"] == "counter", families
+    assert families["tent_slice_seconds"] == "summary", families
+    moved = sum(v for (n, _), v in samples.items() if n == "tent_rail_bytes_total")
+    assert moved == 3 << 20, moved
+    assert sum(v for (n, _), v in samples.items() if n == "tent_requests_total") == 3
+    assert sum(v for (n, _), v in samples.items() if n == "tent_rail_up") >= 2
+    assert "nowhere" in run("client", "--fork", *rails, "--count", "1", "--prometheus", "/nowhere/x",
+                            status=1).stderr
+
+    # Threads of two classes: a row for each.
+    pathlib.Path(tmp, "classes").write_text('{"priorities": 3}')
+    rows = [json.loads(line) for line in run(
+        "client", "--fork", *rails, "--config", f"{tmp}/classes", "--threads", "3", "--priority",
+        "2,0", "--count", "4", "--size", "64K", "--check", "--json", "-").stdout.splitlines()]
+    assert [(r["priority"], r["threads"], r["requests"]) for r in rows] == [(2, 2, 8), (0, 1, 4)], rows
+    refused("client", "--fork", *rails, "--count", "1", "--priority", "1", words="`priorities` is 2")
+
     # A server in another process, found by its port.
     port = free_port()
     with subprocess.Popen([exe, "server", *rails, "--once", "--memory", "1M", "--port", port]) as s:
@@ -89,6 +121,9 @@ refused("client", "--fork", "--size", "1,,2")
 refused("client", "--fork", "--size", "99999999999999999999")
 refused("client", "--fork", "--batch", "1025")
 refused("client", "--fork", "--threads", "65")
+refused("client", "--fork", "--priority", "3")
+refused("client", "--fork", "--priority", "0,")
+refused("client", "--fork", "--priority", "0,1")
 refused("client", "--fork", "--op", "copy")
 refused("client", "--fork", "--seconds", "-1")
 refused("client", "--fork", "--shm", "33")

@@ -45,6 +45,26 @@ static void names_pair_within_a_subnet(void)
 	duo_close(&d);
 }
 
+/* The near rails of the peer's memory carry its bytes, wherever the memory here is. */
+static void memory_of_the_peer_has_its_rails(void)
+{
+	const struct duo_attr a = {.len = 4 * MIB,
+		.config = "{\"strict_numa\": true}",
+		.target_location = "cpu:1"};
+	struct tent_rail_stats r[4];
+	struct duo d;
+
+	duo_open(&d, &a);
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
+	CHECK_EQ(duo_move(&d, TENT_READ, 0, d.len, 0), 0);
+	for (uint32_t i = 0; i < 4; i++)
+		CHECK_EQ(tent_rail_stats(d.s, i, &r[i]), 0);
+	CHECK(!r[0].bytes && !r[1].bytes);
+	CHECK(r[2].bytes && r[3].bytes);
+	CHECK_EQ(r[2].bytes + r[3].bytes, 2 * d.len);
+	duo_close(&d);
+}
+
 static void a_map_pairs_as_it_says(void)
 {
 	struct duo d;
@@ -165,6 +185,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(names_pair_within_a_subnet),
+		TEST(memory_of_the_peer_has_its_rails),
 		TEST(a_map_pairs_as_it_says),
 		TEST(maps_that_cannot_be),
 		TEST(a_rail_without_partner),

@@ -129,6 +129,10 @@ static void requests_wait_so_long(void)
 		CHECK_EQ(fake_submit(&f, SLICE), 0);
 		fake_drain(&f);
 		CHECK(f.done == 2 && f.failed == 1 && sched_idle(f.s));
+		sched_rail_down(f.s, f.now, 0); /* again: that is another time */
+		fake_fenced(&f, 0, 20000);
+		CHECK_EQ(fake_submit(&f, SLICE), 0);
+		CHECK_EQ(f.failed, 1);
 		fake_fini(&f);
 	}
 }

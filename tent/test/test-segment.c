@@ -2,11 +2,12 @@
 /* What needs no device: pairing, descriptions, topologies, notices, and what errors say. */
 #include <errno.h>
 
-#include "blame.h"
 #include "base/test.h"
+#include "blame.h"
 #include "desc.h"
 #include "memory.h"
 #include "notice.h"
+#include "places.h"
 #include "topo.h"
 
 /* ---- pairing ---- */
@@ -61,8 +62,8 @@ static void names_go_before_numbers_of_partners(void)
 static char *description(void)
 {
 	uint32_t keys[] = {1, 2, 3, 4};
-	struct desc_buffer b[] = {{0x1000, 0x1800, 0x1000, 2, "*", keys},
-		{0x3000, 8, 4096, 1, "cpu:0", keys}};
+	struct desc_buffer b[] = {{0x1000, 0x1800, 0x1000, 2, "*", {0, 0}, keys},
+		{0x3000, 8, 4096, 1, "cpu:0", {1, 2}, keys}};
 	struct desc d =
 		{.host = "h", .port = 7, .boot = "b", .pid = 5, .n_rails = 2, .n_buffers = 2};
 	char *text;
@@ -84,6 +85,9 @@ static void a_description_comes_back(void)
 	CHECK_EQ(d.n_rails, 2);
 	CHECK_EQ(d.rails[1].gid[7], 3);
 	CHECK_EQ(d.buffers[0].keys[3], 4);
+	CHECK_EQ(d.buffers[0].tiers[1], 0);
+	CHECK_EQ(d.buffers[1].tiers[0], 1);
+	CHECK_EQ(d.buffers[1].tiers[1], 2);
 	CHECK(desc_find(&d, 0x1000, 0x1800) == &d.buffers[0]);
 	CHECK(!desc_find(&d, 0x1000, 0x1801));
 	CHECK(!desc_find(&d, 0xfff, 1));
@@ -113,8 +117,9 @@ static void refuse(const char *from, const char *to, int err)
 
 static void descriptions_that_cannot_be(void)
 {
-	refuse("\"tent\":1", "\"tent\":2", -EPROTONOSUPPORT);
-	refuse("\"tent\":1", "\"tent\":\"1\"", -EINVAL);
+	refuse("\"tent\":2", "\"tent\":3", -EPROTONOSUPPORT);
+	refuse("\"tent\":2", "\"tent\":1", -EPROTONOSUPPORT);
+	refuse("\"tent\":2", "\"tent\":\"2\"", -EINVAL);
 	refuse("{", "[", -EINVAL);
 	refuse("\"port\":7", "\"port\":0", -EINVAL);
 	refuse("\"port\":7", "\"port\":65536", -EINVAL);
@@ -123,17 +128,21 @@ static void descriptions_that_cannot_be(void)
 	refuse("\"name\":\"a\"", "\"name\":\"b\"", -EINVAL); /* twice */
 	refuse("\"kind\":\"ib\"", "\"kind\":\"shm\"", -EINVAL); /* mixed */
 	refuse("\"kind\":\"ib\"", "\"kind\":\"xx\"", -EINVAL);
-	refuse("[1,2]", "[1]", -EINVAL);
-	refuse("[1,2]", "[1,2,3]", -EINVAL);
+	refuse("[[1,2]", "[[1]", -EINVAL);
+	refuse("[[1,2]", "[[1,2,3]", -EINVAL);
 	refuse("\"length\":8,\"part\":4096",
 		"\"length\":9223372036854775807,\"part\":9223372036854775807", -EINVAL); /* wraps */
-	refuse("[1,2]", "[1,4294967296]", -EINVAL);
-	refuse("[1,2]", "[1,-2]", -EINVAL);
+	refuse("[[1,2]", "[[1,4294967296]", -EINVAL);
+	refuse("[[1,2]", "[[1,-2]", -EINVAL);
 	refuse("\"length\":6144", "\"length\":0", -EINVAL);
 	refuse("\"length\":6144", "\"length\":8193", -EINVAL); /* three parts, and an overlap */
 	refuse("\"part\":4096,\"location\":\"*\"", "\"part\":0,\"location\":\"*\"", -EINVAL);
 	refuse("\"addr\":12288", "\"addr\":10239", -EINVAL); /* overlaps by a byte */
 	refuse("\"rails\":[", "\"rails\":[],\"x\":[", -EINVAL);
+	refuse("\"tiers\":[1,2]", "\"tiers\":[1]", -EINVAL);
+	refuse("\"tiers\":[1,2]", "\"tiers\":[1,3]", -EINVAL);
+	refuse("\"tiers\":[1,2]", "\"tiers\":[1,-1]", -EINVAL);
+	refuse("\"tiers\":[1,2]", "\"tiers\":[1,2,0]", -EINVAL);
 	refuse("\"key\":\"00", "\"key\":\"0g", -EINVAL);
 }
 
@@ -206,7 +215,7 @@ static void topologies_have_limits(void)
 		CHECK_EQ(topo_add_rail(&t, name, NULL), 0);
 	}
 	CHECK_EQ(topo_add_rail(&t, "one-more", NULL), -EINVAL);
-	for (int i = 1; i < SCHED_MAX_LOCATIONS; i++) {
+	for (int i = 1; i < TOPO_MAX_LOCATIONS; i++) {
 		snprintf(name, sizeof(name), "cpu:%d", i);
 		CHECK_EQ(topo_add_location(&t, name, NULL), 0);
 	}
@@ -256,13 +265,40 @@ static void a_notice_is_counted_once(void)
 
 /* ---- what errors say ---- */
 
-/* Nobody is accused unless a message has cleared the other end. */
+static void sets_of_tiers_have_a_limit(void)
+{
+	static uint8_t tiers[SCHED_MAX_LOCATIONS + 9][TENT_MAX_RAILS];
+	static struct place_sets sets;
+
+	for (uint32_t i = 0; i < SCHED_MAX_LOCATIONS + 9; i++) {
+		for (uint32_t bit = 0; bit < 12; bit++)
+			tiers[i][bit] = i >> bit & 1;
+	}
+	place_sets_init(&sets, SCHED_MAX_LOCATIONS);
+	CHECK_EQ(place_set(&sets, tiers[0]), 0); /* nothing is known of it */
+	for (uint32_t i = 1; i < SCHED_MAX_LOCATIONS; i++)
+		CHECK_EQ(place_set(&sets, tiers[i]), i);
+	CHECK_EQ(place_set(&sets, tiers[7]), 7);
+	for (uint32_t i = SCHED_MAX_LOCATIONS; i < SCHED_MAX_LOCATIONS + 9; i++)
+		CHECK_EQ(place_set(&sets, tiers[i]), 0);
+	CHECK_EQ(sets.n, SCHED_MAX_LOCATIONS);
+}
+
+/* Nobody is accused whose message was not lost while the other's arrived. */
 static void two_messages_have_a_verdict(void)
 {
-	CHECK_EQ(blame_verdict(true, true), TENT_FAULT_PATH);
-	CHECK_EQ(blame_verdict(true, false), TENT_FAULT_PEER_PORT);
-	CHECK_EQ(blame_verdict(false, true), TENT_FAULT_OWN_PORT);
-	CHECK_EQ(blame_verdict(false, false), TENT_FAULT_UNKNOWN);
+	static const enum tent_fault verdicts[3][3] = {
+		[MESSAGE_NONE] = {TENT_FAULT_UNKNOWN, TENT_FAULT_UNKNOWN, TENT_FAULT_UNKNOWN},
+		[MESSAGE_LOST] = {TENT_FAULT_UNKNOWN, TENT_FAULT_UNKNOWN, TENT_FAULT_OWN_PORT},
+		[MESSAGE_ARRIVED] = {TENT_FAULT_UNKNOWN, TENT_FAULT_PEER_PORT, TENT_FAULT_PATH},
+	};
+
+	for (int ours = 0; ours < 3; ours++) {
+		for (int theirs = 0; theirs < 3; theirs++)
+			CHECK_EQ(blame_verdict((enum blame_message)ours,
+					 (enum blame_message)theirs),
+				verdicts[ours][theirs]);
+	}
 	CHECK(!strcmp(tent_fault_name(TENT_FAULT_REFUSED), "refused"));
 	CHECK(!strcmp(tent_fault_name((enum tent_fault)99), "?"));
 }
@@ -292,6 +328,7 @@ int main(int argc, char **argv)
 		TEST(topologies_have_limits),
 		TEST(an_immediate_comes_back),
 		TEST(a_notice_is_counted_once),
+		TEST(sets_of_tiers_have_a_limit),
 		TEST(two_messages_have_a_verdict),
 		TEST(a_failed_registration_names_its_limit),
 	};

@@ -75,6 +75,7 @@ static void who_does_not_know_the_key(void)
 	is_not_welcome(hello(TENT_MAX_RAILS + 1));
 	is_sent_away(meet(), (struct ctl_msg){.type = CTL_CONNECT});
 	is_sent_away(meet(), (struct ctl_msg){.type = CTL_FENCE});
+	is_sent_away(meet(), (struct ctl_msg){.type = CTL_FENCE, .pair = TENT_MAX_RAILS});
 }
 
 static void who_speaks_another_language(void)

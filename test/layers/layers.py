@@ -36,7 +36,7 @@ PROGRAMS = {
 
 # Archives that are built once and never installed: directories they may include from. Nothing that
 # is installed may include from theirs.
-HARNESSES = {"bench": {"base", "latrec"}}
+HARNESSES = {"bench": {"base", "cellring", "latrec"}}
 
 # What a program may need besides, where it was found when the program was built.
 OPTIONAL = {"libucp.so.0"}
@@ -51,7 +51,7 @@ HOME = {"latrec": "rdmabench/latrec"}
 HEADERS = {
     "latrec": ["latrec.h"],
     "mlx5dv-lite": ["mlx5dvl.h"],
-    "copyrpc": ["copyrpc.h"],
+    "copyrpc": ["copyrpc.h", "copyrpc_tcp.h"],
     "cellring": ["cellring.h"],
     "delegrpc": ["delegrpc.h"],
     "shmipc": ["shmipc.h"],

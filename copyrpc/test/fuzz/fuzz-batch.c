@@ -16,7 +16,7 @@
  */
 #include <stdlib.h>
 
-#include "chan.h"
+#include "receive.h"
 
 #define RING 4096u
 
@@ -94,7 +94,7 @@ static int nearly_right(struct chan *ch, struct input *in, uint8_t *ring)
 		wire_put_header(at + WIRE_BLOCK, id, limit, len);
 	if (hit < n * WIRE_BLOCK)
 		at[hit] ^= (uint8_t)take(in, 1);
-	return chan_receive(ch, n, on_response, &sum);
+	return chan_receive(ch, n, &(struct listener){on_response, &sum});
 }
 
 static void serve(struct req_queue *q, bool detach)
@@ -120,7 +120,8 @@ static int step(struct chan *ch, struct req_queue *q, struct input *in, uint8_t 
 		write_ring(in, ring);
 		return 0;
 	case 1:
-		return chan_receive(ch, (uint32_t)take(in, 1), on_response, &sum);
+		return chan_receive(ch, (uint32_t)take(in, 1),
+			&(struct listener){on_response, &sum});
 	case 2:
 		len = (uint32_t)take(in, 1);
 		resp = (uint32_t)take(in, 1);
@@ -163,7 +164,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (ch.ncalls > chan_stats(&ch).calls || chan_requests(&ch) > 16)
 		abort();
 	chan_drop_queued(&ch);
-	chan_end_calls(&ch, on_response, &rc);
+	chan_end_calls(&ch, &(struct listener){on_response, &rc});
 	chan_fini(&ch);
 	free(send);
 	free(recv);

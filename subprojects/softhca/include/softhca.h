@@ -46,7 +46,8 @@ struct softhca_counters {
 	uint64_t errors; /* work requests that ended in error (flushes not counted) */
 	uint64_t flushes; /* work requests flushed */
 	uint64_t violations; /* of strict mode's rules */
-	uint64_t late_placed; /* WRITEs that the network held back, and that arrived then */
+	uint64_t late_held; /* WRITEs that the network held back */
+	uint64_t late_placed; /* of these, that arrived after their sender had given them up */
 	uint64_t late_lost; /* the same, but their receiver did not receive any more */
 	uint64_t wqes[SOFTHCA_OPCODES];
 	uint64_t bytes[SOFTHCA_OPCODES];
@@ -79,9 +80,10 @@ int softhca_fabric_info(struct softhca_fabric_info *out);
 
 /*
  * softhca_step() - with SOFTHCA_MODE=step, executes all that this process has posted and
- * serves its timers that are due. Nothing is executed otherwise.
+ * serves its timers that are due. Nothing is executed otherwise. In chaos mode it makes some steps
+ * of what is pending, at random, and at least one if there is any. sched_yield() does the same.
  *
- * Return: the number of queues that had something to do; -ENODEV without a device;
+ * Return: the number of queues, or steps, that had something to do; -ENODEV without a device;
  * -EPERM in another mode.
  */
 int softhca_step(void);

@@ -40,7 +40,7 @@
 #define FIRST_MR_INDEX 16 /* key 0x100 is the provider's "no segment" */
 
 #define ARENA_BLOCK 16384u /* unit of allocation; see reserve.h */
-#define ARENA_BLOCKS 4096u
+#define ARENA_BLOCKS 8192u
 #define NO_INDEX UINT32_MAX
 #define JOURNAL_STORES 8
 #define JOURNAL_CQES 2
@@ -53,7 +53,7 @@ struct proc {
 	uint32_t life; /* number of owners that the slot has had */
 	uint32_t bell; /* futex on which its thread sleeps; see timer.h */
 	uint32_t failed; /* not 0: it has QPs that it must flush itself */
-	uint32_t reserved;
+	uint32_t pumping; /* chaos mode: its thread knows that work is pending */
 	struct softhca_counters counters;
 };
 
@@ -206,6 +206,7 @@ struct qp {
 	uint32_t trace; /* 1 + ring, 0 without one */
 	uint32_t flushing; /* in ERR, and its queues may still hold entries to flush */
 	uint32_t recv_held; /* it has begun to receive a message that is not complete */
+	uint32_t recv_begun; /* chaos mode: 1 + index of the receive that such a message took */
 	uint32_t held; /* sq_done + 1 of the WQE whose faults have been decided already */
 	uint32_t placed; /* sq_done + 1 of the WQE whose payload has been placed already */
 	uint32_t tapped; /* sq_done + 1 of the WQE whose request has been captured already */
@@ -223,6 +224,11 @@ struct qp {
 	/* Link model: completion times of the WQEs from sq_done up to link_next. */
 	uint32_t link_first, link_last, link_next;
 	uint64_t link_due[LINK_AHEAD];
+	/* Chaos mode: what is announced, and the message of which pieces are placed already. */
+	uint32_t rung; /* producer index at the latest doorbell that was trapped */
+	uint32_t piece_of; /* sq_done + 1 of the message */
+	uint32_t pieces_done;
+	uint64_t piece_seed; /* how it is cut, and the order of the pieces */
 	uint32_t link_announced; /* producer index of the last doorbell, 16 bits */
 	uint32_t link_taken; /* the peer's service of the WQE at sq_done has its time */
 	uint32_t link_batch; /* blocks that it announced */
@@ -235,6 +241,17 @@ struct qp {
 
 enum qp_state { QPS_RESET, QPS_INIT, QPS_RTR, QPS_RTS, QPS_SQD, QPS_SQE, QPS_ERR };
 enum qp_type { QPT_RC = 2, QPT_UC = 3, QPT_UD = 4 };
+
+#define OWED 8
+
+enum owed_side { OWED_SEND, OWED_RECV, OWED_SIDES };
+
+/* Chaos mode: completions of one work queue that are still to be written, oldest first. */
+struct owed_ring {
+	uint32_t first, last;
+	uint32_t end[OWED]; /* send queue: block after the WQE */
+	uint8_t cqes[OWED][64];
+};
 
 /* A CQE to be written: its queue, its place and its bytes. */
 struct journal_cqe {
@@ -359,6 +376,8 @@ struct arena {
 	uint64_t blocks[ARENA_BLOCKS / 64]; /* bitmap of the allocated blocks */
 	uint64_t next_fifo;
 	uint64_t virtual_ns; /* the clock of the link model in virtual time */
+	uint64_t chaos_seed;
+	uint32_t chaos; /* not 0: chaos mode */
 	uint32_t link_mode; /* enum link_mode */
 	uint32_t attention; /* of enum attention; 0: a message is just executed */
 	uint32_t recoveries; /* times that a holder of the mutex died */
@@ -372,6 +391,7 @@ struct arena {
 	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a run; 0 ends the list */
 	uint64_t next_copy;
 	uint64_t copying[MAX_QPS / 64]; /* bitmap of the QPs whose copy_to is set */
+	uint64_t owed_qps[MAX_QPS / 64]; /* bitmap: every QP with owed completions, maybe others */
 	struct proc procs[MAX_PROCS + 1]; /* the last one is for NO_SLOT */
 	struct ctx ctxs[MAX_CTXS];
 	struct pd pds[MAX_PDS];
@@ -384,6 +404,7 @@ struct arena {
 	struct qp qps[MAX_QPS];
 	struct mr mrs[MAX_MRS];
 	struct trace_ring traces[SOFTHCA_TRACE_RINGS];
+	struct owed_ring owed[MAX_QPS][OWED_SIDES]; /* allocated in chaos mode only */
 };
 
 #endif

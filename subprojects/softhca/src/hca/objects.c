@@ -25,6 +25,8 @@ static int reserve_entry(enum obj_kind kind, uint32_t i)
 
 	if (!r && kind == OBJ_QP)
 		r = reserve(&a->qp_gen[i], sizeof(a->qp_gen[i]));
+	if (!r && kind == OBJ_QP && a->chaos)
+		r = reserve(&a->owed[i], sizeof(a->owed[i]));
 	if (!r && kind == OBJ_MR)
 		r = reserve(&a->mr_gen[i], sizeof(a->mr_gen[i]));
 	if (!r && kind == OBJ_CQ)

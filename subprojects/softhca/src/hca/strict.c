@@ -57,11 +57,17 @@ void strict_completed(struct qp *qp, uint32_t cqe_index, uint32_t blocks_end)
 	qp->strict_end[i] = blocks_end;
 }
 
+/* Without chaos mode a doorbell is executed at once. */
+uint32_t strict_rung(const struct qp *qp)
+{
+	return arena()->chaos ? qp->rung : qp->sq_done;
+}
+
 bool strict_ring(struct qp *qp, uint32_t pi)
 {
 	uint32_t posted = (uint16_t)(pi - qp->sq_done), used;
 
-	if (!posted) {
+	if ((uint16_t)pi == (uint16_t)strict_rung(qp)) {
 		strict_violation("QP 0x%06x: doorbell, but its record (%u) posts nothing new",
 			qp->qpn, pi & 0xffff);
 		return false;
@@ -102,7 +108,7 @@ void strict_destroyed(const struct qp *qp)
 		return;
 	if (dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, &pi))
 		return;
-	if ((uint16_t)pi != (uint16_t)qp->sq_done)
+	if ((uint16_t)pi != (uint16_t)strict_rung(qp))
 		strict_violation("QP 0x%06x: WQE %u..%u were posted, but their doorbell never rang",
-			qp->qpn, qp->sq_done & 0xffff, (pi - 1) & 0xffff);
+			qp->qpn, strict_rung(qp) & 0xffff, (pi - 1) & 0xffff);
 }

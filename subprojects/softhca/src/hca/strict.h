@@ -15,6 +15,9 @@
 /* Prints the violation on standard error and counts it. */
 void strict_violation(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* The producer index of the latest doorbell. */
+uint32_t strict_rung(const struct qp *qp);
+
 /* Whether producer index @pi of the doorbell record posts something and fits the ring. */
 bool strict_ring(struct qp *qp, uint32_t pi);
 

@@ -32,3 +32,13 @@ void timer_ring(uint32_t slot)
 	__atomic_fetch_add(timer_bell(slot), 1, __ATOMIC_RELEASE);
 	SYS(SYS_futex, timer_bell(slot), FUTEX_WAKE, 1, NULL, NULL, 0);
 }
+
+void timer_pump(uint32_t slot)
+{
+	struct proc *p = &arena()->procs[slot];
+
+	if (p->pumping)
+		return;
+	p->pumping = 1;
+	timer_ring(slot);
+}

@@ -25,4 +25,7 @@ void timer_wait(struct qp *qp, uint64_t when);
 /* Wakes the thread of the process of @slot. The mutex is held; signal safe. */
 void timer_ring(uint32_t slot);
 
+/* Chaos mode: wakes that thread if it does not know yet that work is pending. Likewise. */
+void timer_pump(uint32_t slot);
+
 #endif

@@ -20,6 +20,7 @@
 #include "sys/sys.h"
 #include "sys/tree.h"
 #include "sysfs/sysfs.h"
+#include "xport/chaos.h"
 #include "xport/copy.h"
 #include "xport/link.h"
 
@@ -178,7 +179,7 @@ static int start_capture(struct arena *a)
 	return capture_start(a, &c, NO_SLOT, 0);
 }
 
-/* Topology, fault rules, link mode and capture. */
+/* Topology, fault rules, link mode, chaos mode and capture. */
 static int load_environment(struct arena *a)
 {
 	int r = softhca_topology_from_env(&a->topo, why, sizeof(why));
@@ -194,6 +195,9 @@ static int load_environment(struct arena *a)
 	if (r < 0)
 		return because(r, "SOFTHCA_LINK must be off, real or virtual");
 	a->link_mode = (uint32_t)r;
+	if (chaos_from_env(&a->chaos_seed))
+		return because(-EINVAL, "SOFTHCA_CHAOS must be a number from 1, the seed");
+	a->chaos = a->chaos_seed != 0;
 	return start_capture(a);
 }
 

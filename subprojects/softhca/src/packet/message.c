@@ -33,6 +33,8 @@ static uint8_t operation(const struct message *m, uint32_t i, uint32_t n)
 
 uint32_t message_packets(const struct message *m)
 {
+	if (m->kind == MSG_NOP)
+		return 0;
 	if (m->kind > MSG_READ || !m->length)
 		return 1;
 	return (m->length - 1) / m->mtu + 1;

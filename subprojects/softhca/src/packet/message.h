@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages as sequences of packets: a message of n bytes takes max(1, ceil(n / mtu)) PSNs. */
+/*
+ * Messages as sequences of packets: a message of n bytes takes max(1, ceil(n / mtu)) PSNs, a NOP
+ * none.
+ */
 #ifndef SOFTHCA_PACKET_MESSAGE_H
 #define SOFTHCA_PACKET_MESSAGE_H
 
 #include "packet/packet.h"
 
-enum message_kind { MSG_SEND, MSG_WRITE, MSG_READ, MSG_COMPARE_SWAP, MSG_FETCH_ADD };
+enum message_kind { MSG_SEND, MSG_WRITE, MSG_READ, MSG_COMPARE_SWAP, MSG_FETCH_ADD, MSG_NOP };
 
 struct message {
 	enum packet_transport transport;

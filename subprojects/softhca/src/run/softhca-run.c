@@ -20,11 +20,12 @@
 #include "run/supervise.h"
 #include "sysfs/sysfs.h"
 #include "topo/topo.h"
+#include "xport/chaos.h"
 #include "xport/link.h"
 
 #define BAD_USAGE 2
 
-enum { OPT_BF = 256, OPT_STRICT, OPT_MODE, OPT_LINK, OPT_FAULTS, OPT_VERSION };
+enum { OPT_BF = 256, OPT_STRICT, OPT_MODE, OPT_LINK, OPT_CHAOS, OPT_FAULTS, OPT_VERSION };
 
 static const struct option long_options[] = {
 	{"rails", required_argument, NULL, 'n'},
@@ -34,6 +35,7 @@ static const struct option long_options[] = {
 	{"strict", no_argument, NULL, OPT_STRICT},
 	{"mode", required_argument, NULL, OPT_MODE},
 	{"link", required_argument, NULL, OPT_LINK},
+	{"chaos", required_argument, NULL, OPT_CHAOS},
 	{"faults", required_argument, NULL, OPT_FAULTS},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPT_VERSION},
@@ -54,6 +56,8 @@ static const char usage[] =
 	"                       looks at the doorbells; step: PROGRAM calls softhca_step()\n"
 	"      --link MODEL     off: messages take no time (default); real: the adapters' rate\n"
 	"                       and latency; virtual: the same on a clock of its own\n"
+	"      --chaos SEED     effects come late and in a random order that is legal; SEED: a\n"
+	"                       number from 1\n"
 	"      --faults FILE    the fault rules in FILE; see softhca(7)\n"
 	"  -h, --help           print this text\n"
 	"      --version        print the version\n"
@@ -139,6 +143,9 @@ static void set_value(int option, const char *value)
 	case OPT_LINK:
 		set_choice("--link", "SOFTHCA_LINK", value, links, "give off, real or virtual");
 		break;
+	case OPT_CHAOS:
+		setenv("SOFTHCA_CHAOS", value, 1);
+		break;
 	case OPT_FAULTS:
 		set_file("--faults", "SOFTHCA_FAULT_FILE", value,
 			"no such file; give a file of fault rules");
@@ -195,6 +202,8 @@ static void check_environment(struct softhca_topology *wanted)
 	if (rules && fault_load_env(rules, err, sizeof(err)))
 		bad("faults", "", err);
 	free(rules);
+	if (chaos_from_env(&(uint64_t){0}))
+		bad("--chaos", getenv("SOFTHCA_CHAOS"), "give a seed, a number from 1");
 	if (link_mode_from_env() < 0)
 		bad("SOFTHCA_LINK", getenv("SOFTHCA_LINK"), "give off, real or virtual");
 }

@@ -13,7 +13,10 @@
 #include "hca/objects.h"
 #include "sched/sched.h"
 #include "softhca.h"
+#include "xport/chaos.h"
 #include "xport/xport.h"
+
+#define CHAOS_TURN 8 /* steps of a call of softhca_step() at most */
 
 static bool is_mine(const struct obj *o)
 {
@@ -29,7 +32,7 @@ static bool has_posted(const struct qp *qp)
 		dma_read_be32(fabric_self.slot, qp->dbrec + DBREC_SEND, &pi))
 		return false;
 	return (uint16_t)pi != (uint16_t)__atomic_load_n(&qp->sq_done, __ATOMIC_RELAXED) &&
-	       !__atomic_load_n(&qp->wait_until, __ATOMIC_RELAXED);
+	       !__atomic_load_n(&qp->wait_until, __ATOMIC_RELAXED) && !chaos_announced(qp);
 }
 
 static bool has_armed(const struct cq *cq, uint32_t *word)
@@ -83,6 +86,18 @@ uint32_t engine_pass(void)
 	return n;
 }
 
+/* Chaos mode: looks what is posted, and makes a random number of steps. */
+static uint32_t chaos_turn(void)
+{
+	uint32_t n;
+
+	engine_pass();
+	fabric_lock();
+	n = chaos_pump(chaos_some(CHAOS_TURN));
+	fabric_unlock();
+	return n;
+}
+
 __attribute__((visibility("default"))) int softhca_step(void)
 {
 	sigset_t all, saved;
@@ -98,8 +113,11 @@ __attribute__((visibility("default"))) int softhca_step(void)
 	sigdelset(&all, SIGTRAP);
 	pthread_sigmask(SIG_BLOCK, &all, &saved);
 	sched_serve();
-	while ((n = engine_pass()))
-		total += n;
+	if (arena()->chaos)
+		total = chaos_turn();
+	else
+		while ((n = engine_pass()))
+			total += n;
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 	return (int)total;
 }

@@ -3,7 +3,6 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
@@ -15,6 +14,7 @@
 #include "hca/timer.h"
 #include "sched/engine.h"
 #include "sys/sys.h"
+#include "xport/chaos.h"
 #include "xport/late.h"
 #include "xport/qp.h"
 #include "xport/xport.h"
@@ -62,6 +62,28 @@ static uint64_t serve_all(void)
 	return late && (!next || late < next) ? late : next;
 }
 
+#define CHAOS_STEPS_LOG 8
+#define CHAOS_WAIT_NS 30000
+
+/*
+ * Chaos mode: makes a random number of steps. @next: time of the next timer, or 0. Returns the
+ * time at which there is more to do, or 0.
+ */
+static uint64_t pump(uint64_t next)
+{
+	uint32_t *pumping = &arena()->procs[fabric_self.slot].pumping;
+	uint64_t t;
+
+	if (!arena()->chaos || !*pumping)
+		return next;
+	if (!chaos_pump(chaos_some(1u << chaos_some(CHAOS_STEPS_LOG)))) {
+		*pumping = 0;
+		return next;
+	}
+	t = timer_now() + chaos_some(CHAOS_WAIT_NS);
+	return next && next < t ? next : t;
+}
+
 static void wait_for_bell(uint32_t seen, uint64_t until)
 {
 	uint64_t now = timer_now(), left = until > now ? until - now : 0;
@@ -87,7 +109,7 @@ static void relax(uint32_t idle)
 	if (idle < 64)
 		__builtin_ia32_pause();
 	else if (idle < 4096)
-		sched_yield();
+		SYS(SYS_sched_yield);
 	else
 		nanosleep(&nap, NULL);
 }
@@ -102,7 +124,7 @@ static void *poller(void *arg)
 		if (rung != seen || (next && next <= timer_now())) {
 			seen = rung;
 			fabric_lock();
-			next = serve_all();
+			next = pump(serve_all());
 			fabric_unlock();
 		}
 		idle = engine_pass() ? 0 : idle + 1;
@@ -120,7 +142,7 @@ static void *helper(void *arg)
 	for (;;) {
 		seen = bell_count();
 		fabric_lock();
-		next = serve_all();
+		next = pump(serve_all());
 		fabric_unlock();
 		wait_for_bell(seen, next);
 	}
@@ -147,6 +169,7 @@ int sched_start(void)
 void sched_forget(void)
 {
 	running = false;
+	chaos_forget();
 	late_forget();
 	for (uint32_t w = 0; w < MAX_QPS / 64; w++)
 		timer_waiting[w] = 0;

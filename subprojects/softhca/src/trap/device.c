@@ -44,10 +44,13 @@ static void store_sq(const struct uctx *u, const uint8_t *bytes, uint32_t size)
 				be32_at(bytes + 4) >> 8);
 		return;
 	}
-	if (config_get()->strict && !rung_right(qp, bytes))
+	if (config_get()->strict && !rung_right(qp, bytes)) {
 		qp_to_error(qp);
-	else
-		xport_send(qp);
+		return;
+	}
+	if (arena()->chaos)
+		dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, &qp->rung);
+	xport_send(qp);
 }
 
 void device_store(const struct uctx *u, uint32_t offset, const uint8_t *bytes, uint32_t size)

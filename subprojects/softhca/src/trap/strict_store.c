@@ -25,14 +25,14 @@ bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes)
 	struct wqe_ctrl c;
 	uint64_t at;
 
-	if (last_rung.repeats && (uint16_t)pi == (uint16_t)qp->sq_done)
+	if (last_rung.repeats && (uint16_t)pi == (uint16_t)strict_rung(qp))
 		return true;
 	if (!strict_ring(qp, pi))
 		return false;
-	if ((uint16_t)(index - qp->sq_done) >= (uint16_t)(pi - qp->sq_done)) {
+	if ((uint16_t)(index - strict_rung(qp)) >= (uint16_t)(pi - strict_rung(qp))) {
 		strict_violation("QP 0x%06x: doorbell names WQE %u, which is not among the posted "
 				 "%u..%u",
-			qp->qpn, index, qp->sq_done & 0xffff, (pi - 1) & 0xffff);
+			qp->qpn, index, strict_rung(qp) & 0xffff, (pi - 1) & 0xffff);
 		return false;
 	}
 	at = qp->sq_buf + (uint64_t)(index & (qp->sq_count - 1)) * WQE_BLOCK;

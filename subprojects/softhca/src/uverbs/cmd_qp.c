@@ -5,6 +5,7 @@
 
 #include "abi/wire.h"
 #include "hca/event.h"
+#include "hca/owed.h"
 #include "hca/strict.h"
 #include "hca/trace.h"
 #include "uverbs/cmd.h"
@@ -138,6 +139,7 @@ int cmd_create_qp(struct cmd *c)
 	qp->qpn = ((uint32_t)arena()->qp_gen[i] << QP_INDEX_BITS | i) & 0xffffff;
 	drv.bfreg_index = qp->bfreg = next_bfreg(c->u);
 	qp->trace = trace_alloc();
+	owed_init(qp);
 	obj_publish(OBJ_QP, i);
 	resp.base.qp_handle = i;
 	resp.base.qpn = qp->qpn;
@@ -236,6 +238,7 @@ int cmd_destroy_qp(struct cmd *c)
 	qp_stop(qp);
 	if (!copy_wait(qp, false))
 		return -EINVAL;
+	owed_release_all(qp);
 	resp.events_reported = async_withdraw(qp->obj.ctx, qp->user_handle, qp->async_events);
 	a->pds[qp->pd].obj.refs--;
 	cq_at(qp->send_cq)->obj.refs--;

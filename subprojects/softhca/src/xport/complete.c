@@ -4,10 +4,8 @@
 #include <endian.h>
 #include <string.h>
 
-#include "hca/config.h"
-#include "hca/cq.h"
 #include "hca/journal.h"
-#include "hca/strict.h"
+#include "hca/owed.h"
 #include "xport/link.h"
 
 static struct cqe64 send_cqe(const struct qp *qp, const struct wqe *w)
@@ -32,31 +30,32 @@ static void set_error(struct cqe64 *cqe, enum cqe_opcode op, enum syndrome s)
 
 void complete_send(struct qp *qp, const struct wqe *w)
 {
+	uint32_t end = qp->sq_done + wqe_blocks(w);
 	struct cqe64 cqe;
 
+	if (w->signaled)
+		owed_room(qp, OWED_SEND);
 	journal_begin();
-	if (w->signaled && cq_room(cq_at(qp->send_cq), 1)) {
+	if (w->signaled) {
 		cqe = send_cqe(qp, w);
 		if (w->opcode >= OP_READ)
 			cqe.byte_cnt = htobe32((uint32_t)w->length);
-		if (config_get()->strict)
-			strict_completed(qp, cq_at(qp->send_cq)->producer,
-				qp->sq_done + wqe_blocks(w));
-		journal_cqe(qp->send_cq, &cqe);
+		owed_add(qp, OWED_SEND, &cqe, end);
 	}
-	journal_store(&qp->sq_done, qp->sq_done + wqe_blocks(w));
+	journal_store(&qp->sq_done, end);
 	journal_commit();
 }
 
 void complete_send_error(struct qp *qp, const struct wqe *w, enum syndrome s)
 {
+	uint32_t end = qp->sq_done + wqe_blocks(w);
 	struct cqe64 cqe = send_cqe(qp, w);
 
 	set_error(&cqe, CQE_REQ_ERR, s);
+	owed_room(qp, OWED_SEND);
 	journal_begin();
-	if (cq_room(cq_at(qp->send_cq), 1))
-		journal_cqe(qp->send_cq, &cqe);
-	journal_store(&qp->sq_done, qp->sq_done + wqe_blocks(w));
+	owed_add(qp, OWED_SEND, &cqe, end);
+	journal_store(&qp->sq_done, end);
 	journal_commit();
 }
 
@@ -72,12 +71,15 @@ static struct cqe64 recv_cqe(const struct qp *qp, const struct recv *rx)
 
 static void commit_recv(struct qp *qp, const struct recv *rx, const struct cqe64 *cqe)
 {
+	bool begun = qp->recv_begun;
+
+	owed_room(qp, OWED_RECV);
 	journal_begin();
-	if (cq_room(cq_at(qp->recv_cq), 1))
-		journal_cqe(qp->recv_cq, cqe);
+	owed_add(qp, OWED_RECV, cqe, 0);
 	recv_take(qp, rx);
 	journal_commit();
-	recv_taken(qp);
+	if (!begun)
+		recv_taken(qp);
 }
 
 static void complete_message(struct qp *qp, const struct recv *rx, const struct qp *from,
@@ -108,6 +110,15 @@ void complete_datagram(struct qp *qp, const struct recv *rx, const struct qp *fr
 	const struct wqe *w, uint32_t flags)
 {
 	complete_message(qp, rx, from, w, (uint32_t)w->length + GRH_BYTES, flags);
+}
+
+void begin_recv(struct qp *qp, const struct recv *rx)
+{
+	journal_begin();
+	recv_take(qp, rx);
+	journal_store(&qp->recv_begun, 1 + rx->index);
+	journal_commit();
+	recv_taken(qp);
 }
 
 void lose_recv(struct qp *qp, const struct recv *rx)

@@ -23,6 +23,9 @@ void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, 
 void complete_datagram(struct qp *qp, const struct recv *rx, const struct qp *from,
 	const struct wqe *w, uint32_t flags);
 
+/* Chaos mode: the first piece of a SEND has arrived; the receive is taken, not completed. */
+void begin_recv(struct qp *qp, const struct recv *rx);
+
 /* A receive is gone, and nobody is told. */
 void lose_recv(struct qp *qp, const struct recv *rx);
 

@@ -33,17 +33,18 @@ struct copy {
 	const struct dma_seg *to, *from;
 	size_t nto, nfrom;
 	uint64_t length;
+	uint64_t aligned; /* address by which chaos mode cuts the payload */
 };
 
-/* Implements copy_payload() for long payloads: releases the mutex. */
+/* Implements copy_whole() for long payloads: releases the mutex. */
 int copy_released(const struct copy *c, bool *fault_to) __attribute__((cold));
 
 /*
- * Copies a payload. Returns what dma_copy() returns. If the mutex was released, it may also
+ * Copies all of a payload. Returns what dma_copy() returns. If the mutex was released, it may also
  * return -ECANCELED: the sending QP does not send any more (it may not even exist), or
  * -EAGAIN: the receiving QP does not receive any more. @fault_to is as in dma_copy().
  */
-static inline int copy_payload(const struct copy *c, bool *fault_to)
+static inline int copy_whole(const struct copy *c, bool *fault_to)
 {
 	if (c->length > COPY_HELD_MAX)
 		return copy_released(c, fault_to);

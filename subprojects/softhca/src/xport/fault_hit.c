@@ -9,22 +9,13 @@
 #include "hca/event.h"
 #include "hca/objects.h"
 #include "hca/port.h"
+#include "hca/random.h"
 #include "hca/timer.h"
 #include "xport/late.h"
 #include "xport/responder.h"
 #include "xport/tap.h"
 
 #define FOR_EVER_NS (24 * 3600 * 1000000000ull)
-
-/* splitmix64: a seed repeats a run. */
-static uint64_t next_random(uint64_t *state)
-{
-	uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
 
 static bool goes_to(const struct qp *qp, const char *name)
 {
@@ -49,7 +40,7 @@ static bool due(struct fault_rule *r)
 	r->seen++;
 	if (r->seen < r->nth || (r->count && r->hits >= r->count))
 		return false;
-	if (r->percent < 100 && next_random(&r->random) % 100 >= r->percent)
+	if (r->percent < 100 && random_next(&r->random) % 100 >= r->percent)
 		return false;
 	r->hits++;
 	return true;

@@ -69,7 +69,9 @@ void late_keep(const struct qp *qp, const struct wqe *w, uint64_t due)
 		.raddr = w->raddr,
 		.length = w->length,
 	};
-	if (!copy_out(l, w))
+	if (copy_out(l, w))
+		counters_of(fabric_self.slot)->late_held++;
+	else
 		drop(l);
 }
 

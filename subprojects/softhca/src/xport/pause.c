@@ -5,7 +5,7 @@
 #include "xport/counts.h"
 
 #define WHOLE 1000u /* parts of a share */
-#define UPPER 660u
+#define UPPER 700u
 #define LENGTH_FIRST 5 /* log2 */
 #define LENGTH_STEPS 12
 #define PLACES_STEPS 3
@@ -13,6 +13,7 @@
 #define OUTSTANDING_STEPS 10
 #define QPS_STEPS 3
 #define PROPERTIES 5
+#define IDLE_MAX_NS 1000000u /* longer ones are no part of a traffic */
 
 static uint32_t log2_of(uint64_t v)
 {
@@ -68,7 +69,7 @@ static uint64_t share_of(const struct qp *qp, const struct wqe *w, uint32_t paus
 	return (sum / PROPERTIES + (upper == PROPERTIES ? WHOLE : 0)) * pauses / 200;
 }
 
-uint64_t pause_for(const struct qp *qp, const struct wqe *w, uint64_t busy_ns)
+uint64_t pause_for(const struct qp *qp, const struct wqe *w, uint64_t busy_ns, uint64_t idle_ns)
 {
 	uint32_t pauses = arena()->topo.rails[qp_rail(qp)].pauses;
 	uint64_t share, ns;
@@ -76,7 +77,8 @@ uint64_t pause_for(const struct qp *qp, const struct wqe *w, uint64_t busy_ns)
 	if (!pauses)
 		return 0;
 	share = share_of(qp, w, pauses);
-	ns = busy_ns * share / (WHOLE - share);
+	idle_ns = idle_ns < IDLE_MAX_NS ? idle_ns : IDLE_MAX_NS;
+	ns = (busy_ns + idle_ns) * share / (WHOLE - share);
 	counts_pause(qp, w, ns);
 	return ns;
 }

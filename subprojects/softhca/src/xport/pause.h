@@ -11,7 +11,7 @@
  *	QPs with such requests	1 to 4, on the adapter
  *
  * Half of the share that the topology gives grows with the mean of the five; the other half is
- * added where all are in the upper third of their steps. The fabric's mutex is held.
+ * added where all are in the upper three tenths of their steps. The fabric's mutex is held.
  */
 #ifndef SOFTHCA_XPORT_PAUSE_H
 #define SOFTHCA_XPORT_PAUSE_H
@@ -22,9 +22,10 @@
 void pause_announced(struct qp *qp, uint32_t pi);
 
 /*
- * How long the link is paused for @w, which occupies it for @busy_ns. The time is counted at
- * both ports.
+ * How long the link is paused for @w, which occupies it for @busy_ns after it was idle for
+ * @idle_ns: both are time of which the pauses are a share, so that traffic that does not fill the
+ * link is slowed as much. The pause is counted at both ports.
  */
-uint64_t pause_for(const struct qp *qp, const struct wqe *w, uint64_t busy_ns);
+uint64_t pause_for(const struct qp *qp, const struct wqe *w, uint64_t busy_ns, uint64_t idle_ns);
 
 #endif

@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include "hca/event.h"
+#include "hca/owed.h"
 #include "hca/objects.h"
 #include "hca/timer.h"
+#include "xport/chaos.h"
 #include "xport/complete.h"
 #include "xport/copy.h"
 #include "xport/link.h"
@@ -160,8 +162,10 @@ static int reset(struct qp *qp)
 	qp_stop(qp);
 	if (!copy_wait(qp, false))
 		return -EINVAL;
+	owed_release_all(qp);
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->rq_taken = qp->sq_done = qp->placed = qp->held = 0;
+	qp->rung = qp->piece_of = qp->recv_begun = 0;
 	qp->tapped = qp->psns = qp->answered = 0;
 	qp->strict_first = qp->strict_last = qp->strict_free = 0;
 	link_clear(qp);
@@ -176,9 +180,11 @@ static int drain(struct qp *qp, bool notify)
 {
 	bool drained = qp->state == QPS_RTS;
 
+	chaos_finish(qp);
 	qp->state = QPS_SQD;
 	if (!copy_wait(qp, true))
 		return -EINVAL;
+	owed_release_all(qp);
 	if (drained && notify)
 		async_qp(qp, EV_SQ_DRAINED);
 	return 0;
@@ -221,7 +227,7 @@ void qp_end_receive(struct qp *qp, bool completes)
 {
 	struct recv rx;
 
-	if (!qp->recv_held)
+	if (!qp->recv_held && !(qp->recv_begun && qp->srq != NO_INDEX))
 		return;
 	qp->recv_held = 0;
 	if (recv_peek(qp, &rx))
@@ -250,6 +256,7 @@ void qp_to_error(struct qp *qp)
 	qp->wait_until = 0;
 	xport_flush(qp);
 	qp_end_receive(qp, true);
+	owed_release_all(qp); /* the event below follows them */
 	if (qp->srq != NO_INDEX && !qp->last_wqe_reported) {
 		async_qp(qp, EV_QP_LAST_WQE_REACHED);
 		qp->last_wqe_reported = 1;

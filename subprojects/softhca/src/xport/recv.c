@@ -85,8 +85,23 @@ static int peek_rq(const struct qp *qp, struct recv *rx)
 	return 0;
 }
 
+/* The receive that begin_recv() took. */
+static int peek_begun(const struct qp *qp, struct recv *rx)
+{
+	uint32_t i = qp->recv_begun - 1;
+
+	rx->index = i;
+	if (qp->srq == NO_INDEX)
+		rx->addr = qp->rq_buf + ((uint64_t)(i & (qp->rq_count - 1)) << qp->rq_shift);
+	else
+		rx->addr = srq_of(qp)->buf + (uint64_t)i * srq_of(qp)->stride;
+	return 0;
+}
+
 int recv_peek(const struct qp *qp, struct recv *rx)
 {
+	if (qp->recv_begun)
+		return peek_begun(qp, rx);
 	return qp->srq == NO_INDEX ? peek_rq(qp, rx) : peek_srq(qp, rx);
 }
 
@@ -116,6 +131,10 @@ bool recv_decode(const struct qp *qp, struct recv *rx)
 
 void recv_take(struct qp *qp, const struct recv *rx)
 {
+	if (qp->recv_begun) {
+		journal_store(&qp->recv_begun, 0);
+		return;
+	}
 	if (qp->srq == NO_INDEX) {
 		journal_store(&qp->rq_taken, qp->rq_taken + 1);
 		return;

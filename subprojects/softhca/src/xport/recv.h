@@ -20,7 +20,8 @@ struct recv {
 };
 
 /*
- * Reads the next receive of @qp without consuming it. Returns 0; -EAGAIN if none is posted;
+ * Reads the next receive of @qp without consuming it, or the one that the arriving message took
+ * (recv_begun). Returns 0; -EAGAIN if none is posted;
  * -EBUSY while a copy fills the SRQ's next entry; -EFAULT or -ESRCH if the owner's memory,
  * or the owner, is gone.
  */
@@ -32,7 +33,7 @@ struct srq *recv_srq(const struct qp *qp);
 /* Decodes the segments. Returns false if a key, its bounds or its permission are wrong. */
 bool recv_decode(const struct qp *qp, struct recv *rx);
 
-/* Adds to the journal's step: the receive is consumed. */
+/* Adds to the journal's step: the receive is consumed, or no longer held. */
 void recv_take(struct qp *qp, const struct recv *rx);
 
 /* After that step: sends the SRQ's limit event if the limit is reached. */

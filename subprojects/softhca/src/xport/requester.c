@@ -7,6 +7,7 @@
 #include "hca/strict.h"
 #include "hca/timer.h"
 #include "hca/trace.h"
+#include "xport/chaos.h"
 #include "xport/complete.h"
 #include "xport/copy.h"
 #include "xport/counts.h"
@@ -55,9 +56,16 @@ static const uint32_t rnr_delay[32] = {
 	49152,
 };
 
-/* The producer index, in blocks, with the 16 bits of the doorbell record. */
+/*
+ * The producer index, in blocks, with the 16 bits of the doorbell record. In chaos mode a trapped
+ * doorbell announces what is posted then, and what the record says later is not looked at.
+ */
 static bool read_producer(const struct qp *qp, uint32_t *pi)
 {
+	if (arena()->chaos && config_get()->mode == ENGINE_TRAP) {
+		*pi = qp->rung;
+		return true;
+	}
 	return !dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, pi);
 }
 
@@ -200,6 +208,8 @@ static enum turn step(struct qp *qp)
 	case V_STOPPED:
 		return T_END;
 	case V_LATER:
+		if (qp->piece_of == qp->sq_done + 1)
+			qp->held = qp->sq_done + 1;
 		break;
 	case V_ERROR:
 		fail(qp, &w, a.syndrome);
@@ -255,8 +265,29 @@ __attribute__((cold)) static void send_after_copies(struct qp *qp)
 
 void xport_send(struct qp *qp)
 {
-	if (send_posted(qp) == T_WAIT)
+	if (arena()->chaos && qp->state != QPS_ERR)
+		chaos_announce(qp);
+	else if (send_posted(qp) == T_WAIT)
 		send_after_copies(qp);
+}
+
+bool xport_ready(const struct qp *qp)
+{
+	uint32_t pi;
+
+	return qp->state == QPS_RTS && qp->sq_count && !qp->wait_until &&
+	       read_producer(qp, &pi) && (uint16_t)pi != (uint16_t)qp->sq_done;
+}
+
+void xport_step(struct qp *qp)
+{
+	uint32_t pi;
+
+	if (qp->copy_to || !read_producer(qp, &pi))
+		return;
+	if (arena()->link_mode)
+		link_schedule(qp, pi);
+	step(qp);
 }
 
 /* A failed fetch ends the flush: the owner's memory, or the owner, is gone. */

@@ -7,6 +7,7 @@
 
 #include "hca/event.h"
 #include "hca/objects.h"
+#include "xport/chaos.h"
 #include "xport/complete.h"
 #include "xport/copy.h"
 #include "xport/qp.h"
@@ -66,6 +67,8 @@ __attribute__((cold)) static struct answer forbidden(struct qp *dest)
 /* A copy between the two sides failed. */
 __attribute__((cold)) static struct answer copy_failed(int r, bool at_responder, struct qp *dest)
 {
+	if (r == -EINPROGRESS)
+		return answer(V_LATER);
 	if (r == -ECANCELED)
 		return answer(V_STOPPED);
 	if (r == -EAGAIN)
@@ -79,6 +82,12 @@ __attribute__((cold)) static struct answer copy_failed(int r, bool at_responder,
 	async_qp(dest, EV_QP_FATAL);
 	qp_to_error(dest);
 	return refuse(SYN_REMOTE_OP);
+}
+
+/* Copies the payload, or in chaos mode the next piece of it. */
+static int copy_payload(const struct copy *c, bool *fault_to)
+{
+	return arena()->chaos ? chaos_copy(c, fault_to) : copy_whole(c, fault_to);
 }
 
 static bool remote_range(const struct qp *dest, const struct wqe *w, uint32_t access, uint64_t len,
@@ -111,16 +120,18 @@ static int place(struct qp *dest, struct qp *qp, struct wqe *w, const struct dma
 		.from = w->segs,
 		.nfrom = w->nsegs,
 		.length = w->length,
+		.aligned = w->raddr,
 	};
 
 	return copy_payload(&c, at_dest);
 }
 
 /*
- * The payload is placed without the mutex, so the receive is looked up again afterwards. If
+ * The receive is looked up again after the payload is placed, which releases the mutex, and is
+ * done by several calls in chaos mode. If
  * the message cannot be completed then, a retry does not place the payload again.
  */
-__attribute__((cold)) static struct answer write_imm_long(struct qp *dest, struct qp *qp,
+__attribute__((cold)) static struct answer write_imm_slowly(struct qp *dest, struct qp *qp,
 	struct wqe *w, const struct dma_seg *seg)
 {
 	bool at_dest = true;
@@ -153,8 +164,8 @@ static struct answer respond_write(struct qp *dest, struct qp *qp, struct wqe *w
 		r = recv_peek(dest, &rx);
 		if (r)
 			return no_recv(r, dest);
-		if (w->length > COPY_HELD_MAX)
-			return write_imm_long(dest, qp, w, &seg);
+		if (w->length && (w->length > COPY_HELD_MAX || arena()->chaos))
+			return write_imm_slowly(dest, qp, w, &seg);
 	}
 	if (w->length) {
 		r = place(dest, qp, w, &seg, &at_dest);
@@ -192,6 +203,11 @@ static struct answer respond_send(struct qp *dest, struct qp *qp, struct wqe *w)
 
 	if (r)
 		return no_recv(r, dest);
+	if (arena()->chaos) {
+		if (!dest->recv_begun)
+			begin_recv(dest, &rx);
+		c.srq = NULL; /* its next entry is another one now */
+	}
 	if (!recv_decode(dest, &rx))
 		return recv_failed(dest, &rx, SYN_LOCAL_PROT, SYN_REMOTE_OP);
 	if (rx.capacity < w->length)
@@ -217,6 +233,7 @@ static struct answer respond_read(struct qp *dest, struct qp *qp, struct wqe *w)
 		.from = &seg,
 		.nfrom = 1,
 		.length = w->length,
+		.aligned = w->raddr,
 	};
 	bool at_local = true;
 	int r;

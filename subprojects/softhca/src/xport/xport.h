@@ -4,10 +4,12 @@
  *
  * The process that owns a QP executes its work requests, the requester's half as well as the
  * responder's. When xport_send() returns, each message is complete, including payload and
- * completions on both sides, or waits for a timer.
+ * completions on both sides, or waits for a timer. In chaos mode it only announces them (chaos.h).
  */
 #ifndef SOFTHCA_XPORT_XPORT_H
 #define SOFTHCA_XPORT_XPORT_H
+
+#include <stdbool.h>
 
 #include "fabric/arena.h"
 
@@ -17,6 +19,12 @@
  * waiting for such a copy, so any object may have changed when the function returns.
  */
 void xport_send(struct qp *qp);
+
+/* Chaos mode: whether the QP, an own one, can execute a WQE now. */
+bool xport_ready(const struct qp *qp);
+
+/* Chaos mode: the next step of the WQE at the head. xport_ready() holds. Else as xport_send(). */
+void xport_step(struct qp *qp);
 
 /* Flushes both queues of a QP of any process. The QP is in ERR. */
 void xport_flush(struct qp *qp);

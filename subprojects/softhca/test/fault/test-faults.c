@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What fault rules do to messages, as a program sees it. Each case has a fabric of its own. */
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -197,6 +198,7 @@ static void late_write_waited_for(void)
 	write_ends(2, IBV_WC_SUCCESS);
 	CHECK(rig_same(b.buf + DST, 64, 1));
 	CHECK(!softhca_counters_self(&c));
+	CHECK_EQ(c.late_held, 1);
 	CHECK_EQ(c.late_placed + c.late_lost, 0);
 }
 
@@ -276,6 +278,8 @@ static void by_program(void)
 	CHECK_EQ(softhca_fault_remove(second), -ENOENT);
 	CHECK_EQ(softhca_fault_remove(0), -ENOENT);
 	CHECK_EQ(softhca_fault_remove(FAULT_RULES + 1), -ENOENT);
+	CHECK_EQ(softhca_fault_remove(INT_MAX), -ENOENT);
+	CHECK_EQ(softhca_fault_remove(INT_MIN), -ENOENT);
 	rig_recv(&b, 9, 0, 64);
 	post(3, IBV_WR_SEND, 64);
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_REM_OP_ERR);

@@ -65,6 +65,8 @@ static void stamps_become_time_of_day(void)
 	ns = mlx5dv_ts_to_ns(&info, stamp);
 	CHECK_EQ(ns - info.nsec, stamp - info.last_cycles);
 	CHECK_EQ(info.nsec - mlx5dv_ts_to_ns(&info, info.last_cycles - 5), 5);
+	CHECK_EQ(mlx5dv_ts_to_ns(&info, info.last_cycles + 3600 * SECOND) - info.nsec,
+		3600 * SECOND);
 	CHECK(ns < now + SECOND);
 	CHECK(ns > now - 600 * SECOND);
 }

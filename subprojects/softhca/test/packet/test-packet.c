@@ -242,6 +242,8 @@ static void messages(void)
 	CHECK_EQ(p.payload, 0);
 	message_response(&m, 0, &p);
 	CHECK_EQ(p.opcode, PO_ATOMIC_ACK);
+	m.kind = MSG_NOP;
+	CHECK_EQ(message_packets(&m), 0);
 	m.kind = MSG_COMPARE_SWAP;
 	message_request(&m, 0, &p);
 	CHECK_EQ(p.opcode, PO_COMPARE_SWAP);

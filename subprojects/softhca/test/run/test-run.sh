@@ -11,7 +11,7 @@ me=$(id -u)
 tmp=$(mktemp -d)
 fabric=run-$$
 dir=/dev/shm/softhca-$me-$fabric
-unset LD_PRELOAD SOFTHCA_RAILS SOFTHCA_TOPOLOGY SOFTHCA_BF SOFTHCA_STRICT SOFTHCA_RUN \
+unset LD_PRELOAD SOFTHCA_RAILS SOFTHCA_TOPOLOGY SOFTHCA_BF SOFTHCA_STRICT SOFTHCA_CHAOS SOFTHCA_RUN \
 	SOFTHCA_MODE SOFTHCA_TRACE SOFTHCA_LINK SOFTHCA_FAULTS SOFTHCA_FAULT_FILE \
 	HWLOC_XMLFILE PMIX_NAMESPACE
 export SOFTHCA_FABRIC="$fabric"
@@ -107,6 +107,10 @@ wrong_arguments() {
 	refused '--fabric: give it a value' --fabric
 	refused '--mode fast: give trap' --mode fast true
 	refused '--link slow: give off' --link slow true
+	refused '--chaos 0: give a seed' --chaos 0 true
+	refused '--chaos 1x: give a seed' --chaos 1x true
+	refused '--chaos -1: give a seed' --chaos -1 true
+	refused '--chaos 99999999999999999999: give' --chaos 99999999999999999999 true
 	refused '--faults .*: no such file' --faults "$tmp/nothing" true
 	echo 'action=rnr bytes=3' >"$tmp/faults"
 	refused 'faults:1: bytes is for' --faults "$tmp/faults" true
@@ -150,10 +154,11 @@ has() {
 environment() {
 	printf 'numa=0\nlink=roce\n' >"$tmp/topo"
 	echo 'action=rnr' >"$tmp/faults"
-	status 0 "$run" -n 3 --bf --strict --mode poll --link virtual --faults "$tmp/faults" \
+	status 0 "$run" -n 3 --bf --strict --mode poll --link virtual --chaos 7 --faults "$tmp/faults" \
 		-f "$fabric" env
 	has SOFTHCA_MODE poll
 	has SOFTHCA_LINK virtual
+	has SOFTHCA_CHAOS 7
 	has SOFTHCA_FAULT_FILE "$tmp/faults"
 	has SOFTHCA_RAILS 3
 	has SOFTHCA_BF 1

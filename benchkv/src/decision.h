@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The decisions of a control: what it observed, what it decided, and why. Kept in memory while a
+ * daemon runs, and written as CSV when it has ended. A decision that repeats the one
+ * before, but for its time, is counted there; when there is no more room the others are only counted.
+ */
+#ifndef BENCHKV_DECISION_H
+#define BENCHKV_DECISION_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#define DECISIONS_MAX (1u << 18) /* rows of a daemon */
+#define DECISION_VALUES 7
+#define DECISION_NO_RANK UINT32_MAX
+
+enum decision_what {
+	DECISION_POLL, /* how often a loop has polled */
+	DECISION_FLUSH, /* whether what is gathered for a rank goes now */
+	DECISION_HOLD, /* whether held replies go now */
+	DECISION_BUDGET, /* u of adaptive-budget */
+	DECISION_IDENTIFY, /* its identification */
+	DECISION_BATCHING, /* of little */
+};
+
+enum decision_reason {
+	BECAUSE_RESPONSES,
+	BECAUSE_POLLS,
+	BECAUSE_THRESHOLD,
+	BECAUSE_COMPLETION,
+	BECAUSE_REPLIES,
+	BECAUSE_FULL,
+	BECAUSE_ROOM,
+	BECAUSE_OVERDUE,
+	BECAUSE_URGENT,
+	BECAUSE_WINDOW,
+	BECAUSE_OFF,
+	BECAUSE_CONSUMED,
+	BECAUSE_UNCONSUMED,
+	BECAUSE_RANKS,
+	BECAUSE_TIME,
+	BECAUSE_LAST,
+	BECAUSE_HEALTHY,
+	BECAUSE_MORE,
+	BECAUSE_SHORT,
+	BECAUSE_EMPTY,
+	BECAUSE_LONG,
+	BECAUSE_COLLAPSED,
+	BECAUSE_PROBE_OFF,
+	BECAUSE_PROBE_ON,
+	BECAUSE_IDENTIFIED,
+	BECAUSE_LOWER,
+	BECAUSE_UNKNOWN,
+	BECAUSE_OLD,
+	BECAUSES,
+};
+
+struct decision {
+	uint32_t what, reason;
+	uint32_t rank; /* that it is about, or DECISION_NO_RANK */
+	uint32_t decided; /* 0 or 1, or a number */
+	double seen[DECISION_VALUES]; /* as the names of `what` say */
+};
+
+struct decision_row {
+	struct decision decision;
+	uint64_t time_ns, times;
+};
+
+struct decisions {
+	struct decision_row *rows;
+	uint32_t n;
+	uint64_t left_out;
+	uint64_t start_ns, now_ns; /* now: when the loop began */
+};
+
+/* 0 or -ENOMEM. */
+int decisions_init(struct decisions *d, uint64_t now_ns);
+void decisions_fini(struct decisions *d);
+
+void decisions_add(struct decisions *d, const struct decision *x);
+
+/* The line of names; then the lines of a daemon. */
+void decisions_write_names(FILE *out);
+void decisions_write(const struct decisions *d, uint32_t daemon, FILE *out);
+
+#endif

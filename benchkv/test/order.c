@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * benchkv that notes the order in which its daemons really do their work: these functions stand
+ * before those that the phases of the loop are made of (ld --wrap), and each writes its letter. At
+ * the end the file $BENCHKV_ORDER.RANK has a line for each order of a loop that was
+ * seen, and how often. The look into the delegation ring, of phase B, is inline and leaves no letter.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon.h"
+
+#define ORDERS 16
+#define LOOP_MAX 16
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	char loop[LOOP_MAX];
+	unsigned long n;
+} orders[ORDERS];
+
+static void count(const char *loop)
+{
+	int i = 0;
+
+	pthread_mutex_lock(&lock);
+	while (i < ORDERS - 1 && orders[i].n && strcmp(orders[i].loop, loop))
+		i++;
+	snprintf(orders[i].loop, LOOP_MAX, "%s", loop);
+	orders[i].n++;
+	pthread_mutex_unlock(&lock);
+}
+
+/* A loop begins with A; what a phase does twice counts once. */
+static void seen(char phase)
+{
+	static _Thread_local char loop[LOOP_MAX];
+	size_t n = strlen(loop);
+
+	if (phase == 'A' && n) {
+		count(loop);
+		memset(loop, 0, sizeof(loop));
+		n = 0;
+	}
+	if (n < LOOP_MAX - 1 && (!n || loop[n - 1] != phase))
+		loop[n] = phase;
+}
+
+__attribute__((destructor)) static void write_orders(void)
+{
+	const char *file = getenv("BENCHKV_ORDER"), *rank = getenv("PMIX_RANK");
+	char name[4096];
+	FILE *out;
+
+	if (!file || !orders[0].n)
+		return;
+	snprintf(name, sizeof(name), "%s.%s", file, rank ? rank : "0");
+	out = fopen(name, "w");
+	if (!out)
+		return;
+	for (int i = 0; i < ORDERS && orders[i].n; i++)
+		fprintf(out, "%s %lu\n", orders[i].loop, orders[i].n);
+	fclose(out);
+}
+
+#define COUNTED(phase, fn)                                                                         \
+	uint32_t __real_##fn(struct daemon *d);                                                    \
+	uint32_t __wrap_##fn(struct daemon *d);                                                    \
+	uint32_t __wrap_##fn(struct daemon *d)                                                     \
+	{                                                                                          \
+		seen(phase);                                                                       \
+		return __real_##fn(d);                                                             \
+	}
+
+#define SILENT(phase, fn)                                                                          \
+	void __real_##fn(struct daemon *d);                                                        \
+	void __wrap_##fn(struct daemon *d);                                                        \
+	void __wrap_##fn(struct daemon *d)                                                         \
+	{                                                                                          \
+		seen(phase);                                                                       \
+		__real_##fn(d);                                                                    \
+	}
+
+COUNTED('A', daemon_serve_local)
+COUNTED('B', network_take_answers)
+COUNTED('B', daemon_serve_forwarded)
+COUNTED('B', errands_exchange)
+COUNTED('C', network_poll)
+COUNTED('D', errands_take)
+SILENT('E', errands_retry)
+SILENT('F', network_flush)
+SILENT('G', network_forward)

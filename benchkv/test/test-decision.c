@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/* The log of decisions: equal ones are counted, its room is bounded, every reason has words. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/test.h"
+#include "control.h"
+#include "decision.h"
+
+/* What is written, to be freed. */
+static char *text_of(const struct decisions *d)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+
+	CHECK(out);
+	decisions_write(d, 3, out);
+	fclose(out);
+	return text;
+}
+
+static void counts_what_repeats(void)
+{
+	struct decision x = {.what = DECISION_FLUSH,
+		.reason = BECAUSE_WINDOW,
+		.rank = 7,
+		.seen = {2, 0, 1500, 4}};
+	struct decisions d;
+	char *text;
+
+	CHECK_EQ(decisions_init(&d, 1000), 0);
+	decisions_add(&d, &x);
+	d.now_ns = 2500;
+	decisions_add(&d, &x);
+	x.decided = 1;
+	x.reason = BECAUSE_URGENT;
+	decisions_add(&d, &x);
+	x.rank = DECISION_NO_RANK;
+	x.what = DECISION_POLL;
+	x.decided = 5;
+	x.reason = BECAUSE_POLLS;
+	decisions_add(&d, &x);
+	text = text_of(&d);
+	CHECK(!strcmp(text, "3,0.000,2,flush,7,calls=2 replies=0 age_ns=1500 unconsumed=4,wait,"
+			    "the window is full\n"
+			    "3,1.500,1,flush,7,calls=2 replies=0 age_ns=1500 unconsumed=4,go,"
+			    "of those that wait it has the most calls and age\n"
+			    "3,1.500,1,poll,,polls=2 last=0 responses=1500 cqes=4 u=0,5,"
+			    "as many polls as the budget were made\n"));
+	free(text);
+	decisions_fini(&d);
+}
+
+/* 2^18 rows; then the others are counted, also those that equal the last one. */
+static void has_a_bound(void)
+{
+	struct decision x = {.what = DECISION_POLL,
+		.reason = BECAUSE_POLLS,
+		.rank = DECISION_NO_RANK};
+	struct decisions d;
+	char *text;
+
+	CHECK_EQ(decisions_init(&d, 0), 0);
+	for (uint32_t i = 0; i < (1u << 18) + 10; i++) {
+		x.decided = i;
+		decisions_add(&d, &x);
+	}
+	x.decided = (1u << 18) - 1;
+	decisions_add(&d, &x);
+	CHECK_EQ(d.n, 1u << 18);
+	CHECK_EQ(d.rows[d.n - 1].times, 1);
+	d.now_ns = 1000000;
+	text = text_of(&d);
+	CHECK(strstr(text, "\n3,1000.000,11,left out,,,,there was no room for more\n"));
+	free(text);
+	decisions_fini(&d);
+}
+
+static void every_reason_has_words(void)
+{
+	struct decisions d;
+	char *text;
+
+	CHECK_EQ(decisions_init(&d, 0), 0);
+	for (uint32_t why = 0; why < BECAUSES; why++) {
+		const struct decision x = {.what = DECISION_POLL, .reason = why};
+
+		decisions_add(&d, &x);
+	}
+	text = text_of(&d);
+	CHECK(!strstr(text, "(null)"));
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		uint32_t commas = 0;
+
+		for (const char *s = line; *s; s++)
+			commas += *s == ',';
+		CHECK_EQ(commas, 7);
+	}
+	free(text);
+	decisions_fini(&d);
+}
+
+static const char *explained(const char *control, double t, double s, double c)
+{
+	static char text[256];
+	const struct control_origin origin = {"measured by rank 0", t, s, c};
+	struct control_spec spec;
+
+	CHECK_EQ(control_parse(control, &spec), 0);
+	control_explain(&spec, &origin, text, sizeof(text));
+	return text;
+}
+
+static void explains_the_control(void)
+{
+	CHECK(!strcmp(explained("auto:3,4", 0, 0, 0), "as given"));
+	CHECK(!strcmp(explained("hold:3", 4900, 570, 68), "as given"));
+	CHECK(!strcmp(explained("auto", 0, 0, 0), "measured by rank 0"));
+	CHECK(!strcmp(explained("auto", 4900, 570, 68),
+		"K = 1.15 x 4900 ns / 570 ns = 9.9 within 2 to 12; "
+		"B = 570 ns / 68 ns = 8.4 but at least 8; measured by rank 0"));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(counts_what_repeats),
+		TEST(has_a_bound),
+		TEST(every_reason_has_words),
+		TEST(explains_the_control),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

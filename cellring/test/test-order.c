@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a consumer sees while a burst is published: a producer is stopped after each instruction.
+ * If the head is there, all of the burst is; and as long as another line of the burst is missing,
+ * the line of the head, which the consumer polls, is untouched.
+ */
+#include <sys/mman.h>
+
+#include "base/compiler.h"
+#include "base/step.h"
+#include "cellring.h"
+
+#define MESSAGES 6
+#define WORDS 4
+
+static unsigned char *ring; /* shared with the producer */
+
+static void producer(const struct cellring_plan *plan)
+{
+	static struct cellring_burst burst;
+	struct cellring_cursor out;
+
+	cellring_cursor_init(&out, ring, plan);
+	cellring_burst_close(&burst);
+	CHECK(cellring_burst_open(&burst, &out, MESSAGES + 1));
+	for (uint64_t i = 1; i <= MESSAGES; i++) {
+		uint64_t data[WORDS] = {i, i, i, i};
+
+		cellring_burst_add(&burst, (uint32_t)i, data, sizeof(data));
+	}
+	step_trace_me();
+	cellring_burst_write_part(&burst);
+	raise(SIGSTOP);
+	_exit(0);
+}
+
+/* Whether so many words are all there: no word of the burst is zero. */
+static bool all_there(const uint64_t *words, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!words[i])
+			return false;
+	return true;
+}
+
+static bool all_zero(const uint64_t *words, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (words[i])
+			return false;
+	return true;
+}
+
+/* What stands in the ring after an instruction. Returns whether the head does. */
+static bool look(const struct cellring_plan *plan)
+{
+	const uint64_t *words = (const uint64_t *)(const void *)ring;
+	size_t line = CELLRING_LINE / sizeof(*words), n = MESSAGES * plan->stride / sizeof(*words);
+
+	if (words[0])
+		CHECK(all_there(words, n));
+	if (!all_there(words + line, n - line))
+		CHECK(all_zero(words, line));
+	return words[0] != 0;
+}
+
+static void each_instruction(void)
+{
+	struct cellring_plan plan = cellring_plan(WORDS * sizeof(uint64_t), 32, 0);
+	bool head = false;
+	uint32_t steps = 0;
+	pid_t pid;
+
+	ring = mmap(NULL, cellring_bytes(&plan), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		-1, 0);
+	CHECK(ring != MAP_FAILED);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid)
+		producer(&plan);
+	CHECK_EQ(step_wait(pid, NULL, NULL), SIGSTOP);
+	while (step_next(pid, PTRACE_SINGLESTEP, NULL, NULL) == SIGTRAP && steps++ < 1000000) {
+		bool now = look(&plan);
+
+		CHECK(now || !head);
+		head = now;
+	}
+	CHECK(head);
+	CHECK(steps > MESSAGES * WORDS / 2);
+	step_kill(pid);
+	CHECK_EQ(munmap(ring, cellring_bytes(&plan)), 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {TEST(each_instruction)};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

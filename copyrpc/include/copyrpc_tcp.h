@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connecting copyrpc endpoints over TCP: both sides exchange their blobs, connect, and tell each
+ * other that they are ready, within a time limit. Part of libcopyrpc; programs that have another
+ * channel (PMIx, MPI, a file) use copyrpc_ep_info() and copyrpc_ep_connect() instead.
+ *
+ *	copyrpc_tcp_listen(NULL, 4711, &listener);                       // server
+ *	copyrpc_accept(ctx, NULL, listener, 5000, &ep);
+ *
+ *	copyrpc_connect(ctx, NULL, "server", 4711, 5000, &ep);           // client
+ *	...                                                              // copyrpc_ep_status() != 0:
+ *	copyrpc_reconnect(ep, "server", 4711, 5000, &ep);
+ *
+ * Time limits are in milliseconds and hold for the whole call; -1: none. Resolving a host's name is
+ * not limited. These functions wait in poll(2) and do not poll the context, so that its other
+ * endpoints rest meanwhile: give short limits in a server, and call copyrpc_accept() when poll(2)
+ * reports that the listener is readable.
+ *
+ * The other side is not trusted. What it says is checked, and it cannot keep a call longer than the
+ * limit. Who can reach the port can connect, though, and the blobs are not encrypted: use it where
+ * the hosts of a job trust each other.
+ *
+ * On the line, all numbers little-endian, both sides alike: a greeting, which says who may write
+ * where, and, when the endpoint is connected, the result:
+ *
+ *	 0  8  "CPRPCTCP"                        0  8  "CPRPCRES"
+ *	 8  2  version: 1                        8  4  0, or the errno that ended the attempt
+ *	10  2  length: 128                      12  4  zero
+ *	12  4  zero
+ *	16  8  number of the endpoint's owner, the same after a reconnect
+ *	24 96  the blob of copyrpc_ep_info()
+ *	120 8  zero
+ *
+ * After the result, the line is free for the program that has opened it.
+ */
+#ifndef COPYRPC_TCP_H
+#define COPYRPC_TCP_H
+
+#include "copyrpc.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#pragma GCC visibility push(default)
+
+/*
+ * A socket that listens on the address of the host (NULL: on all) and the port (0: a free one, see
+ * copyrpc_tcp_port()). The caller closes *fd_p. -EADDRNOTAVAIL: no such host. Otherwise errno of
+ * socket(2), bind(2), listen(2): -EADDRINUSE, -EACCES, -EMFILE.
+ */
+int copyrpc_tcp_listen(const char *host, uint16_t port, int *fd_p);
+
+/* The port of a socket, or -errno. */
+int copyrpc_tcp_port(int fd);
+
+/*
+ * Accepts an endpoint: takes the next TCP connection, creates an endpoint as copyrpc_ep_create()
+ * does, connects it, and closes the TCP connection. At return both sides may call. An endpoint
+ * whose attribute `name` is not set gets the address of its peer as name. If the peer had an
+ * endpoint here before (see copyrpc_reconnect()), that one fails with -ECONNRESET.
+ *
+ * -ETIMEDOUT: nobody came, or who came did not say all in time. -ECONNRESET: the line was closed,
+ * for example because the other side could not create its endpoint. -EPROTO: not a greeting of
+ * copyrpc. -EPROTONOSUPPORT: another version. -ECONNREFUSED: the other side could not connect its
+ * endpoint. Otherwise an error of copyrpc_ep_create() or
+ * copyrpc_ep_connect(). After each error the listener can be used again, and no endpoint
+ * is left (one that was connected already counts in max_endpoints until the next poll).
+ */
+int copyrpc_accept(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, int listener,
+	int timeout_ms, struct copyrpc_ep **ep_p);
+
+/*
+ * Connects an endpoint to a side that accepts. A refused connection is tried again until the time
+ * is over, because the server may not have started yet.
+ *
+ * -EADDRNOTAVAIL: no such host. -ECONNREFUSED: nobody listens there, until the time was over, or
+ * the other side refused (its copyrpc_accept() says why). -EHOSTUNREACH, -ENETUNREACH. Otherwise as
+ * copyrpc_accept().
+ */
+int copyrpc_connect(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, const char *host,
+	uint16_t port, int timeout_ms, struct copyrpc_ep **ep_p);
+
+/*
+ * Replaces an endpoint that has failed, or any other: connects a new one with the attributes of
+ * `old`, and destroys `old` (its pending calls end at the next poll). The accepting side knows the
+ * owner again and lets its old endpoint fail, too. The context needs a place for both endpoints
+ * (max_endpoints).
+ *
+ * Errors as copyrpc_connect(); `old` is left as it is then, so that the call can be repeated.
+ */
+int copyrpc_reconnect(struct copyrpc_ep *old, const char *host, uint16_t port, int timeout_ms,
+	struct copyrpc_ep **ep_p);
+
+/* ------------------------------------------------------------------ the parts */
+
+/*
+ * For programs that use the TCP connection for more than this, or connect several endpoints over
+ * one: the connection itself, accepted or made. The caller closes *fd_p. The socket is
+ * close-on-exec, without delay (TCP_NODELAY), and blocking.
+ */
+int copyrpc_tcp_accept(int listener, int timeout_ms, int *fd_p);
+int copyrpc_tcp_connect(const char *host, uint16_t port, int timeout_ms, int *fd_p);
+
+/*
+ * Connects an endpoint over a connected stream socket. The other side calls the same. Errors as
+ * copyrpc_accept(). After an error the endpoint can only be destroyed, and the line only closed.
+ */
+int copyrpc_ep_meet(struct copyrpc_ep *ep, int fd, int timeout_ms);
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

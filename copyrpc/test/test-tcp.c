@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+/* The connection helper: both sides are ready, limits hold, and nobody is believed. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "copyrpc_tcp.h"
+#include "pair.h"
+
+#define LONG_MS 30000 /* is not waited for, unless something is wrong */
+#define SHORT_MS 30
+
+/* A connecting side in a thread. */
+struct caller {
+	pthread_t thread;
+	struct copyrpc_ctx *ctx;
+	struct copyrpc_ep_attr attr;
+	struct copyrpc_ep *old; /* reconnect this one */
+	struct copyrpc_ep *ep;
+	uint16_t port;
+	int rc;
+};
+
+static void *connect_thread(void *arg)
+{
+	struct caller *c = arg;
+
+	if (c->old)
+		c->rc = copyrpc_reconnect(c->old, "127.0.0.1", c->port, LONG_MS, &c->ep);
+	else
+		c->rc = copyrpc_connect(c->ctx, &c->attr, "127.0.0.1", c->port, LONG_MS, &c->ep);
+	return NULL;
+}
+
+static void start(struct caller *c)
+{
+	CHECK_EQ(pthread_create(&c->thread, NULL, connect_thread, c), 0);
+}
+
+static int finish(struct caller *c)
+{
+	CHECK_EQ(pthread_join(c->thread, NULL), 0);
+	return c->rc;
+}
+
+struct rig {
+	struct copyrpc_ctx *ctx;
+	struct caller c;
+	int listener;
+};
+
+static void rig_open(struct rig *r, const struct copyrpc_ctx_attr *attr)
+{
+	memset(r, 0, sizeof(*r));
+	CHECK_EQ(copyrpc_ctx_create(attr, &r->ctx), 0);
+	CHECK_EQ(copyrpc_ctx_create(attr, &r->c.ctx), 0);
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &r->listener), 0);
+	r->c.port = (uint16_t)copyrpc_tcp_port(r->listener);
+}
+
+static void rig_close(struct rig *r)
+{
+	close(r->listener);
+	copyrpc_ctx_destroy(r->c.ctx);
+	copyrpc_ctx_destroy(r->ctx);
+}
+
+/* A call and its answer, at once. */
+static void echo(struct copyrpc_ctx *server, struct copyrpc_ctx *client, struct copyrpc_ep *ep)
+{
+	struct copyrpc_req *req;
+	struct heard h = {0};
+
+	CHECK_EQ(copyrpc_call(ep, "x", 1, 1, 0), 0);
+	while (!h.ok) {
+		copyrpc_poll(client, hear, &h);
+		copyrpc_poll(server, hear, &h);
+		while (copyrpc_recv(server, &req))
+			CHECK_EQ(copyrpc_reply(req, "x", 1), 0);
+		CHECK_EQ(h.failed, 0);
+	}
+}
+
+static void both_sides_are_ready(void)
+{
+	struct copyrpc_ep *ep;
+	char line[256];
+	struct rig r;
+
+	rig_open(&r, NULL);
+	r.c.attr.name = "the server";
+	start(&r.c);
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, LONG_MS, &ep), 0);
+	CHECK_EQ(finish(&r.c), 0);
+	echo(r.ctx, r.c.ctx, r.c.ep);
+	echo(r.c.ctx, r.ctx, ep);
+	copyrpc_ep_describe(r.c.ep, line, sizeof(line));
+	CHECK(strstr(line, "(the server): connected"));
+	copyrpc_ep_describe(ep, line, sizeof(line));
+	CHECK(strstr(line, "(127.0.0.1:"));
+	rig_close(&r);
+}
+
+/* The client is there first, and tries until somebody listens. */
+static void a_server_may_come_later(void)
+{
+	struct copyrpc_ep *ep;
+	struct rig r;
+
+	rig_open(&r, NULL);
+	close(r.listener);
+	CHECK_EQ(copyrpc_connect(r.c.ctx, NULL, "127.0.0.1", r.c.port, SHORT_MS, &ep),
+		-ECONNREFUSED);
+	start(&r.c);
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", r.c.port, &r.listener), 0);
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, LONG_MS, &ep), 0);
+	CHECK_EQ(finish(&r.c), 0);
+	echo(r.ctx, r.c.ctx, r.c.ep);
+	rig_close(&r);
+}
+
+static int raw_line(const struct rig *r)
+{
+	int fd;
+
+	CHECK_EQ(copyrpc_tcp_connect("127.0.0.1", r->c.port, LONG_MS, &fd), 0);
+	return fd;
+}
+
+static void nobody_is_waited_for_too_long(void)
+{
+	struct copyrpc_ep *ep;
+	struct rig r;
+	int fd;
+
+	rig_open(&r, &(struct copyrpc_ctx_attr){.max_endpoints = 1});
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, 0, &ep), -ETIMEDOUT);
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, SHORT_MS, &ep), -ETIMEDOUT);
+	fd = raw_line(&r); /* says nothing */
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, SHORT_MS, &ep), -ETIMEDOUT);
+	close(fd);
+	fd = raw_line(&r); /* says half of it */
+	CHECK_EQ(send(fd, "CPRPCTCP\1\0\200\0", 12, 0), 12);
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, SHORT_MS, &ep), -ETIMEDOUT);
+	close(fd);
+	/* The connection is in the backlog, and nobody takes it. */
+	CHECK_EQ(copyrpc_connect(r.c.ctx, NULL, "127.0.0.1", r.c.port, SHORT_MS, &ep), -ETIMEDOUT);
+	CHECK_EQ(copyrpc_connect(r.c.ctx, NULL, "no host.invalid", 1, SHORT_MS, &ep),
+		-EADDRNOTAVAIL);
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, LONG_MS, &ep), -ECONNRESET);
+	/* No endpoint was left: there is one place. The last one was connected already. */
+	copyrpc_poll(r.ctx, NULL, NULL);
+	start(&r.c);
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, LONG_MS, &ep), 0);
+	CHECK_EQ(finish(&r.c), 0);
+	echo(r.ctx, r.c.ctx, r.c.ep);
+	rig_close(&r);
+}
+
+/* A greeting that is right, for a copy of which one byte is changed. */
+static void take_greeting(struct rig *r, uint8_t greeting[128])
+{
+	struct copyrpc_ep *ep;
+	int line[2];
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, line), 0);
+	CHECK_EQ(copyrpc_ep_create(r->c.ctx, NULL, &ep), 0);
+	CHECK_EQ(copyrpc_ep_meet(ep, line[0], 0), -ETIMEDOUT);
+	CHECK_EQ(recv(line[1], greeting, 128, MSG_WAITALL), 128);
+	close(line[0]);
+	close(line[1]);
+	copyrpc_ep_destroy(ep);
+}
+
+static int greet(struct rig *r, const void *greeting, size_t len, const void *result)
+{
+	struct copyrpc_ep *ep;
+	int fd = raw_line(r), rc;
+
+	CHECK_EQ(send(fd, greeting, len, 0), len);
+	if (result)
+		CHECK_EQ(send(fd, result, 16, 0), 16);
+	shutdown(fd, SHUT_WR);
+	rc = copyrpc_accept(r->ctx, NULL, r->listener, LONG_MS, &ep);
+	close(fd);
+	copyrpc_poll(r->ctx, NULL, NULL);
+	return rc;
+}
+
+static void greetings_are_checked(void)
+{
+	static const struct {
+		int at, rc;
+	} wrong[] = {{0, -EPROTO}, {7, -EPROTO}, {8, -EPROTONOSUPPORT}, {9, -EPROTONOSUPPORT},
+		{10, -EPROTO}, {12, -EPROTO}, {15, -EPROTO}, {24, -EINVAL}, {32, -EPROTONOSUPPORT},
+		{120, -EPROTO}, {127, -EPROTO}};
+	uint8_t right[128], bytes[128], result[16] = "CPRPCRES";
+	struct rig r;
+
+	rig_open(&r, NULL);
+	take_greeting(&r, right);
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		memcpy(bytes, right, sizeof(bytes));
+		bytes[wrong[i].at] ^= 0x40;
+		printf("  byte %d\n", wrong[i].at);
+		CHECK_EQ(greet(&r, bytes, sizeof(bytes), NULL), wrong[i].rc);
+	}
+	for (size_t len = 0; len < sizeof(right); len += 9)
+		CHECK_EQ(greet(&r, right, len, NULL), -ECONNRESET);
+	CHECK_EQ(greet(&r, right, sizeof(right), NULL), -ECONNRESET);
+	result[8] = 5;
+	CHECK_EQ(greet(&r, right, sizeof(right), result), -ECONNREFUSED);
+	result[8] = 0;
+	result[12] = 1;
+	CHECK_EQ(greet(&r, right, sizeof(right), result), -EPROTO);
+	result[0] = 'X';
+	result[12] = 0;
+	CHECK_EQ(greet(&r, right, sizeof(right), result), -EPROTO);
+	rig_close(&r);
+}
+
+/* Whatever comes: an error, and the next one is served. */
+static void noise(void)
+{
+	uint64_t seed = test_seed();
+	struct rig r;
+
+	rig_open(&r, NULL);
+	for (int i = 0; i < 100; i++) {
+		uint8_t bytes[200];
+		size_t len = test_rand(&seed) % sizeof(bytes);
+
+		for (size_t k = 0; k < len; k++)
+			bytes[k] = (uint8_t)test_rand(&seed);
+		CHECK(greet(&r, bytes, len, NULL) < 0);
+	}
+	rig_close(&r);
+}
+
+/* Each side finds out for itself. */
+static void rings_that_differ(void)
+{
+	struct copyrpc_ep *ep;
+	struct rig r;
+
+	rig_open(&r, NULL);
+	r.c.attr.ring_size = 4096;
+	start(&r.c);
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, LONG_MS, &ep), -EMSGSIZE);
+	CHECK_EQ(finish(&r.c), -EMSGSIZE);
+	rig_close(&r);
+}
+
+static void reconnected(void)
+{
+	struct copyrpc_ep *served, *again;
+	struct heard h = {0};
+	struct rig r;
+
+	rig_open(&r, NULL);
+	r.c.attr = (struct copyrpc_ep_attr){.ring_size = 8192, .user = &r};
+	start(&r.c);
+	CHECK_EQ(copyrpc_accept(r.ctx, &r.c.attr, r.listener, LONG_MS, &served), 0);
+	CHECK_EQ(finish(&r.c), 0);
+	CHECK_EQ(copyrpc_call(r.c.ep, "x", 1, 1, 0), 0);
+	for (int i = 0; i < 3; i++) {
+		r.c.old = r.c.ep;
+		start(&r.c);
+		CHECK_EQ(copyrpc_accept(r.ctx, &r.c.attr, r.listener, LONG_MS, &again), 0);
+		CHECK_EQ(finish(&r.c), 0);
+		CHECK(copyrpc_ep_user(r.c.ep) == &r);
+		CHECK_EQ(copyrpc_ep_status(served), -ECONNRESET); /* it sent nothing */
+		CHECK_EQ(copyrpc_ep_status(again), 0);
+		copyrpc_ep_destroy(served);
+		served = again;
+		copyrpc_poll(r.c.ctx, hear, &h);
+		echo(r.ctx, r.c.ctx, r.c.ep);
+	}
+	CHECK_EQ(h.failed, 1);
+	CHECK_EQ(h.status, -ECANCELED);
+	/* Nobody there: what there is stays. */
+	close(r.listener);
+	CHECK_EQ(copyrpc_reconnect(r.c.ep, "127.0.0.1", r.c.port, SHORT_MS, &again), -ECONNREFUSED);
+	echo(r.ctx, r.c.ctx, r.c.ep);
+	r.listener = -1;
+	rig_close(&r);
+}
+
+static void *meet_thread(void *arg)
+{
+	struct caller *c = arg;
+	int fd;
+
+	CHECK_EQ(copyrpc_tcp_connect("127.0.0.1", c->port, LONG_MS, &fd), 0);
+	for (int i = 0; i < 3; i++) {
+		CHECK_EQ(copyrpc_ep_create(c->ctx, NULL, &c->ep), 0);
+		CHECK_EQ(copyrpc_ep_meet(c->ep, fd, LONG_MS), 0);
+		CHECK_EQ(copyrpc_ep_meet(c->ep, fd, LONG_MS), -EISCONN);
+	}
+	CHECK_EQ(send(fd, "end", 4, 0), 4);
+	close(fd);
+	return NULL;
+}
+
+/* The line remains the program's. */
+static void three_over_one_line(void)
+{
+	struct copyrpc_ep *ep;
+	char end[4];
+	struct rig r;
+	int fd;
+
+	rig_open(&r, NULL);
+	CHECK_EQ(pthread_create(&r.c.thread, NULL, meet_thread, &r.c), 0);
+	CHECK_EQ(copyrpc_tcp_accept(r.listener, LONG_MS, &fd), 0);
+	for (int i = 0; i < 3; i++) {
+		CHECK_EQ(copyrpc_ep_create(r.ctx, NULL, &ep), 0);
+		CHECK_EQ(copyrpc_ep_meet(ep, fd, LONG_MS), 0);
+	}
+	CHECK_EQ(recv(fd, end, 4, MSG_WAITALL), 4);
+	CHECK_EQ(memcmp(end, "end", 4), 0);
+	close(fd);
+	finish(&r.c);
+	echo(r.ctx, r.c.ctx, r.c.ep);
+	rig_close(&r);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(both_sides_are_ready),
+		TEST(a_server_may_come_later),
+		TEST(nobody_is_waited_for_too_long),
+		TEST(greetings_are_checked),
+		TEST(noise),
+		TEST(rings_that_differ),
+		TEST(reconnected),
+		TEST(three_over_one_line),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/* Calls with a time limit: they end in time, once, and what comes later does no harm. */
+#include <sched.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "copyrpc_tcp.h"
+#include "internal.h"
+#include "pair.h"
+
+#define LIMIT_MS 50
+#define GUARD_MS 60000
+
+static uint64_t now = 1000 * NSEC_PER_SEC;
+
+static uint64_t stopped_clock(void)
+{
+	return now;
+}
+
+static void open_timed(struct pair *p, const struct copyrpc_ctx_attr *attr)
+{
+	pair_open(p, attr);
+	for (int i = 0; i < 2; i++) {
+		p->ctx[i]->clock = stopped_clock;
+		p->ctx[i]->look_ticks = 0; /* every poll looks */
+		p->ctx[i]->probed = now;
+	}
+}
+
+/* The tokens that ended, with their statuses. */
+struct log {
+	uint32_t ok, late;
+	uint64_t last;
+};
+
+static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
+	uint32_t len)
+{
+	struct log *l = arg;
+
+	CHECK(!status || status == -ETIMEDOUT);
+	CHECK(status || (len == sizeof(token) && !memcmp(data, &token, len)));
+	l->ok += !status;
+	l->late += !!status;
+	l->last = token;
+}
+
+static struct copyrpc_req *take(struct pair *p)
+{
+	struct copyrpc_req *req;
+
+	copyrpc_poll(p->ctx[1], NULL, NULL);
+	CHECK_EQ(copyrpc_recv(p->ctx[1], &req), 1);
+	return req;
+}
+
+static void answer(struct pair *p, struct copyrpc_req *req)
+{
+	CHECK_EQ(copyrpc_reply(req, copyrpc_req_data(req), copyrpc_req_len(req)), 0);
+	copyrpc_poll(p->ctx[1], NULL, NULL);
+}
+
+static int call(struct pair *p, uint64_t token, uint32_t ms)
+{
+	return copyrpc_call_timed(p->ep[0], &token, sizeof(token), sizeof(token), token, ms);
+}
+
+static void a_call_ends_in_time(void)
+{
+	struct copyrpc_stats s;
+	struct log l = {0};
+	struct pair p;
+
+	open_timed(&p, NULL);
+	CHECK_EQ(call(&p, 1, LIMIT_MS), 0);
+	copyrpc_poll(p.ctx[0], on_end, &l);
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), LIMIT_MS);
+	now += LIMIT_MS * NSEC_PER_MSEC - 1;
+	copyrpc_poll(p.ctx[0], on_end, &l);
+	CHECK_EQ(l.late, 0);
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), 1);
+	now += 1;
+	CHECK_EQ(copyrpc_poll(p.ctx[0], on_end, &l), 1);
+	CHECK_EQ(l.late, 1);
+	CHECK_EQ(l.last, 1);
+	for (int i = 0; i < 10; i++, now += NSEC_PER_SEC)
+		copyrpc_poll(p.ctx[0], on_end, &l);
+	CHECK_EQ(l.late, 1);
+	CHECK_EQ(copyrpc_ep_status(p.ep[0]), 0);
+	copyrpc_ep_stats(p.ep[0], &s);
+	CHECK(s.calls == 1 && s.failed_calls == 1 && s.timeouts == 1 && !s.responses);
+	pair_close(&p);
+}
+
+static void an_answer_in_time_is_delivered(void)
+{
+	struct log l = {0};
+	struct pair p;
+
+	open_timed(&p, NULL);
+	for (uint64_t token = 0; token < 1000; token++) {
+		CHECK_EQ(call(&p, token, token % 3 ? LIMIT_MS : 0), 0);
+		copyrpc_poll(p.ctx[0], on_end, &l);
+		answer(&p, take(&p));
+		now += NSEC_PER_MSEC;
+		copyrpc_poll(p.ctx[0], on_end, &l);
+		CHECK_EQ(l.ok, token + 1);
+		CHECK_EQ(l.last, token);
+	}
+	now += NSEC_PER_SEC;
+	copyrpc_poll(p.ctx[0], on_end, &l);
+	CHECK_EQ(l.late, 0);
+	CHECK_EQ(p.ctx[0]->deadline, NEVER);
+	pair_close(&p);
+}
+
+/* Others are called between the end and the late answer; nobody gets that of another one, and
+ * neither ids nor credit are lost. */
+static void late_answers_are_dropped(void)
+{
+	static const struct copyrpc_ctx_attr attr = {.ring_size = 4096, .max_pending = 3};
+	struct copyrpc_ep_load load;
+	struct log l = {0};
+	struct pair p;
+
+	open_timed(&p, &attr);
+	for (uint64_t round = 0; round < 300; round++) {
+		struct copyrpc_req *req[3];
+
+		for (uint64_t i = 0; i < 2; i++) {
+			CHECK_EQ(call(&p, 10 * round + i, LIMIT_MS), 0);
+			copyrpc_poll(p.ctx[0], on_end, &l);
+			req[i] = take(&p);
+		}
+		now += LIMIT_MS * NSEC_PER_MSEC;
+		copyrpc_poll(p.ctx[0], on_end, &l);
+		CHECK_EQ(l.late, 2 * (round + 1));
+		copyrpc_ep_load(p.ep[0], &load);
+		CHECK_EQ(load.pending, 0);
+		CHECK_EQ(copyrpc_call(p.ep[0], &round, sizeof(round), sizeof(round), round), 0);
+		CHECK_EQ(call(&p, 1, 1), -EAGAIN); /* two are still to come */
+		copyrpc_poll(p.ctx[0], on_end, &l);
+		req[2] = take(&p);
+		answer(&p, req[round % 2]);
+		answer(&p, req[2]);
+		answer(&p, req[!(round % 2)]);
+		while (copyrpc_poll(p.ctx[0], on_end, &l))
+			;
+		CHECK_EQ(l.ok, round + 1);
+		CHECK_EQ(l.last, round);
+	}
+	CHECK_EQ(l.late, 600);
+	pair_close(&p);
+}
+
+/* A call that has ended does not end again with its endpoint. */
+static void an_end_is_the_end(void)
+{
+	struct log l = {0};
+	struct heard h = {0};
+	struct pair p;
+
+	open_timed(&p, NULL);
+	CHECK_EQ(call(&p, 1, LIMIT_MS), 0);
+	CHECK_EQ(call(&p, 2, 2 * LIMIT_MS), 0);
+	now += LIMIT_MS * NSEC_PER_MSEC;
+	copyrpc_poll(p.ctx[0], on_end, &l);
+	CHECK(l.late == 1 && l.last == 1);
+	copyrpc_ep_destroy(p.ep[0]);
+	now += 2 * LIMIT_MS * NSEC_PER_MSEC;
+	copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK(h.failed == 1 && h.status == -ECANCELED);
+	pair_close(&p);
+}
+
+static void serve_for_ever(int fd)
+{
+	struct copyrpc_ctx *ctx;
+	struct copyrpc_req *req;
+	struct copyrpc_ep *ep;
+
+	CHECK_EQ(copyrpc_ctx_create(NULL, &ctx), 0);
+	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep), 0);
+	CHECK_EQ(copyrpc_ep_meet(ep, fd, GUARD_MS), 0);
+	for (;;) {
+		copyrpc_poll(ctx, NULL, NULL);
+		while (copyrpc_recv(ctx, &req))
+			copyrpc_reply(req, copyrpc_req_data(req), copyrpc_req_len(req));
+		sched_yield();
+	}
+}
+
+static void until(struct copyrpc_ctx *ctx, struct log *l, const uint32_t *count, uint32_t n)
+{
+	while (*count < n) {
+		copyrpc_poll(ctx, on_end, l);
+		sched_yield();
+	}
+}
+
+/* Its HCA answers, as it has receives left; when it goes on, so does all. */
+static void a_stopped_peer_is_noticed(void)
+{
+	struct copyrpc_ctx *ctx;
+	struct copyrpc_ep *ep;
+	struct log l = {0};
+	uint64_t x = 7;
+	int fd[2], status;
+	pid_t child;
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		close(fd[0]);
+		serve_for_ever(fd[1]);
+	}
+	CHECK_EQ(copyrpc_ctx_create(NULL, &ctx), 0);
+	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep), 0);
+	CHECK_EQ(copyrpc_ep_meet(ep, fd[0], GUARD_MS), 0);
+	CHECK_EQ(copyrpc_call_timed(ep, &x, sizeof(x), sizeof(x), x, GUARD_MS), 0);
+	until(ctx, &l, &l.ok, 1);
+	CHECK_EQ(kill(child, SIGSTOP), 0);
+	CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
+	CHECK_EQ(copyrpc_call_timed(ep, &x, sizeof(x), sizeof(x), x, LIMIT_MS), 0);
+	until(ctx, &l, &l.late, 1);
+	CHECK_EQ(kill(child, SIGCONT), 0);
+	CHECK_EQ(copyrpc_call_timed(ep, &x, sizeof(x), sizeof(x), x, GUARD_MS), 0);
+	until(ctx, &l, &l.ok, 2);
+	CHECK_EQ(l.late, 1);
+	CHECK_EQ(kill(child, SIGKILL), 0);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	copyrpc_ctx_destroy(ctx);
+	close(fd[0]);
+	close(fd[1]);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		/* First, as a process is forked before the HCA is opened here. */
+		TEST(a_stopped_peer_is_noticed),
+		TEST(a_call_ends_in_time),
+		TEST(an_answer_in_time_is_delivered),
+		TEST(late_answers_are_dropped),
+		TEST(an_end_is_the_end),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+
+#include "wire/wire.h"
+
+/* A request and who answers it. */
+struct asked {
+	struct wire_qp *q;
+	const struct wire_ops *ops;
+	void *arg;
+	const struct packet *p;
+	uint32_t traits;
+};
+
+static void reply(struct asked *a, uint8_t syndrome, uint32_t psn)
+{
+	struct packet p = {.opcode = PO_ACK,
+		.pkey = 0xffff,
+		.dest_qpn = a->q->attr.dest_qpn,
+		.psn = psn & PSN_MASK,
+		.syndrome = syndrome,
+		.msn = a->q->rs.msn};
+
+	a->q->rs.ack_due = 0; /* whatever it says, it acknowledges all before its PSN */
+	a->ops->send(a->arg, &p, NULL);
+}
+
+static void refuse_at(struct asked *a, enum aeth_syndrome nak, uint32_t psn)
+{
+	a->q->rs.refused = 1;
+	reply(a, (uint8_t)nak, psn);
+	a->ops->refused(a->arg, nak);
+}
+
+static void refuse(struct asked *a, enum aeth_syndrome nak)
+{
+	refuse_at(a, nak, a->p->psn);
+}
+
+/* Asks for @p again, after a while. The packets behind it are dropped until it comes. */
+static void not_ready(struct asked *a)
+{
+	a->q->rs.nak_sent = 1;
+	reply(a, (uint8_t)(AETH_RNR | (a->q->attr.rnr_timer & 31)), a->p->psn);
+}
+
+/* @rc is from an operation on this side's memory. */
+static void refuse_for(struct asked *a, int rc)
+{
+	if (rc == -EAGAIN)
+		not_ready(a);
+	else if (rc == -EACCES)
+		refuse(a, AETH_NAK_ACCESS);
+	else if (rc == -EMSGSIZE)
+		refuse(a, AETH_NAK_INVALID);
+	else
+		refuse(a, AETH_NAK_OPERATIONAL);
+}
+
+/* The state after this packet: at its end the message is complete. */
+static struct wire_step step_past(struct asked *a, uint32_t psns, bool ends)
+{
+	struct wire_responder *r = &a->q->rs;
+	struct wire_step s = {.n = 0};
+
+	wire_add(&s, &r->expected, (r->expected + psns) & PSN_MASK);
+	if (ends) {
+		wire_add(&s, &r->msn, (r->msn + 1) & PSN_MASK);
+		wire_add(&s, &r->operation, 0);
+	}
+	return s;
+}
+
+/* Whether a packet with payload has the length and the place that it can have. */
+static bool fits(const struct asked *a, enum message_kind kind)
+{
+	const struct wire_responder *r = &a->q->rs;
+	bool first = a->traits & PK_FIRST, last = a->traits & PK_LAST;
+	uint32_t mtu = a->q->attr.mtu, before = first ? 0 : r->offset;
+
+	if (first ? r->operation != 0 : r->operation != 1 + (uint32_t)kind)
+		return false;
+	if (last ? a->p->payload > mtu || (!first && !a->p->payload) : a->p->payload != mtu)
+		return false;
+	if (kind == MSG_WRITE) {
+		uint32_t length = first ? a->p->length : r->length;
+
+		return last ? length - before == a->p->payload : length - before > a->p->payload;
+	}
+	return true;
+}
+
+static void begin_write(struct asked *a)
+{
+	struct wire_responder *r = &a->q->rs;
+
+	r->raddr = a->p->raddr;
+	r->rkey = a->p->rkey;
+	r->length = a->p->length;
+	r->offset = 0;
+}
+
+/* The message goes on, or ends and nobody is told. */
+static void go_on(struct asked *a, enum message_kind kind)
+{
+	struct wire_responder *r = &a->q->rs;
+	bool last = a->traits & PK_LAST;
+	struct wire_step s = step_past(a, 1, last);
+
+	if (!last) {
+		wire_add(&s, &r->operation, 1 + (uint32_t)kind);
+		wire_add(&s, &r->offset, r->offset + a->p->payload);
+	}
+	a->ops->commit(a->arg, &s);
+}
+
+/*
+ * The packet of a message that takes a receive, at its end. The completion and the state change
+ * together, so that a repeated packet is known as one.
+ */
+static void arrive(struct asked *a, bool write)
+{
+	struct wire_responder *r = &a->q->rs;
+	struct wire_step s = step_past(a, 1, true);
+	struct wire_arrival what = {
+		.write = write,
+		.has_imm = a->traits & PK_IMM,
+		.solicited = a->p->solicited,
+		.imm = a->p->imm,
+		.length = r->offset + a->p->payload,
+	};
+
+	a->ops->recv_complete(a->arg, &what, &s);
+}
+
+static void take_write(struct asked *a, const void *payload)
+{
+	struct wire_responder *r = &a->q->rs;
+	const struct packet *p = a->p;
+	int rc = 0;
+
+	if (!fits(a, MSG_WRITE)) {
+		refuse(a, AETH_NAK_INVALID);
+		return;
+	}
+	if (a->traits & PK_FIRST) {
+		if (p->length)
+			rc = a->ops->access(a->arg, PO_WRITE_ONLY, p->raddr, p->rkey, p->length);
+		if (!rc)
+			begin_write(a);
+	}
+	if (!rc && (a->traits & PK_IMM))
+		rc = a->ops->recv_ready(a->arg);
+	if (!rc && p->payload)
+		rc = a->ops->place(a->arg, r->raddr + r->offset, r->rkey, payload, p->payload);
+	if (rc)
+		refuse_for(a, rc);
+	else if (a->traits & PK_IMM)
+		arrive(a, true);
+	else
+		go_on(a, MSG_WRITE);
+}
+
+static void take_send(struct asked *a, const void *payload)
+{
+	struct wire_responder *r = &a->q->rs;
+	int rc = 0;
+
+	if (!fits(a, MSG_SEND)) {
+		refuse(a, AETH_NAK_INVALID);
+		return;
+	}
+	if (a->traits & PK_FIRST) {
+		rc = a->ops->recv_ready(a->arg);
+		if (!rc)
+			r->offset = 0;
+	}
+	if (!rc)
+		rc = a->ops->recv_place(a->arg, r->offset, payload, a->p->payload);
+	if (rc)
+		refuse_for(a, rc);
+	else if (a->traits & PK_LAST)
+		arrive(a, false);
+	else
+		go_on(a, MSG_SEND);
+}
+
+/* The PSNs that a READ request takes. */
+static struct message read_of(const struct asked *a)
+{
+	return (struct message){.kind = MSG_READ,
+		.length = a->p->length,
+		.mtu = a->q->attr.mtu,
+		.dest_qpn = a->q->attr.dest_qpn,
+		.psn = a->p->psn};
+}
+
+/* Sends the data: the request carries all that it takes, so it can be repeated. */
+static void respond_read(struct asked *a, const struct message *m)
+{
+	uint8_t payload[PACKET_PAYLOAD_MAX];
+	uint32_t n = message_packets(m);
+	struct packet p;
+
+	a->q->rs.ack_due = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		message_response(m, i, &p);
+		p.msn = a->q->rs.msn;
+		if (p.payload && a->ops->fetch(a->arg, a->p->raddr + (uint64_t)i * m->mtu,
+					 a->p->rkey, payload, p.payload)) {
+			refuse_at(a, AETH_NAK_OPERATIONAL, p.psn);
+			return;
+		}
+		a->ops->send(a->arg, &p, payload);
+	}
+}
+
+static bool may_read(struct asked *a, const struct message *m)
+{
+	int rc = 0;
+
+	if (!a->q->attr.max_dest_reads || a->q->rs.operation || message_packets(m) > PSN_MASK / 4)
+		rc = -EMSGSIZE;
+	else if (m->length)
+		rc = a->ops->access(a->arg, PO_READ_REQUEST, a->p->raddr, a->p->rkey, m->length);
+	if (rc)
+		refuse_for(a, rc);
+	return !rc;
+}
+
+static void take_read(struct asked *a)
+{
+	struct message m = read_of(a);
+	struct wire_step s;
+
+	if (!may_read(a, &m))
+		return;
+	s = step_past(a, message_packets(&m), true);
+	a->ops->commit(a->arg, &s);
+	respond_read(a, &m);
+}
+
+static void respond_atomic(struct asked *a, uint64_t original)
+{
+	struct message m = {.kind = MSG_FETCH_ADD, .dest_qpn = a->q->attr.dest_qpn};
+	struct packet p;
+
+	m.psn = a->p->psn;
+	message_response(&m, 0, &p);
+	p.msn = a->q->rs.msn;
+	p.original = original;
+	a->q->rs.ack_due = 0;
+	a->ops->send(a->arg, &p, NULL);
+}
+
+static void take_atomic(struct asked *a)
+{
+	struct wire_responder *r = &a->q->rs;
+	struct wire_replay *replay = &r->replays[r->atomics % WIRE_REPLAYS];
+	struct wire_step s = step_past(a, 1, true);
+	int rc;
+
+	if (!a->q->attr.max_dest_reads || r->operation || (a->p->raddr & 7)) {
+		refuse(a, AETH_NAK_INVALID);
+		return;
+	}
+	wire_add(&s, &replay->psn, 1 + a->p->psn);
+	wire_add(&s, &r->atomics, r->atomics + 1);
+	rc = a->ops->atomic(a->arg, a->p, &replay->original, &s);
+	if (rc)
+		refuse_for(a, rc);
+	else
+		respond_atomic(a, replay->original);
+}
+
+/* Has been executed. A READ may be repeated in part; an atomic has left its answer. */
+static void repeated(struct asked *a)
+{
+	struct wire_responder *r = &a->q->rs;
+	struct message m = read_of(a);
+
+	switch (PACKET_OPERATION(a->p->opcode)) {
+	case PO_READ_REQUEST:
+		/* It must not reach into what comes next. */
+		if (psn_distance(a->p->psn + message_packets(&m), r->expected) >= 0 &&
+			(!m.length || !a->ops->access(a->arg, PO_READ_REQUEST, a->p->raddr,
+					      a->p->rkey, m.length)))
+			respond_read(a, &m);
+		break;
+	case PO_COMPARE_SWAP:
+	case PO_FETCH_ADD:
+		for (uint32_t i = 0; i < WIRE_REPLAYS; i++)
+			if (r->replays[i].psn == 1 + a->p->psn)
+				respond_atomic(a, r->replays[i].original);
+		break;
+	default:
+		r->ack_due = 1;
+	}
+}
+
+static void execute(struct asked *a, const void *payload)
+{
+	uint8_t op = PACKET_OPERATION(a->p->opcode);
+
+	a->q->rs.nak_sent = 0;
+	if (op <= PO_SEND_ONLY_IMM)
+		take_send(a, payload);
+	else if (op <= PO_WRITE_ONLY_IMM)
+		take_write(a, payload);
+	else if (op == PO_READ_REQUEST)
+		take_read(a);
+	else
+		take_atomic(a);
+	if (a->p->ack_requested && op <= PO_WRITE_ONLY_IMM && !a->q->rs.nak_sent)
+		a->q->rs.ack_due = 1;
+}
+
+void wire_request(struct wire_qp *q, const struct wire_ops *ops, void *arg, const struct packet *p,
+	const void *payload)
+{
+	struct asked a = {q, ops, arg, p, packet_traits(p->opcode)};
+	int32_t ahead = psn_distance(q->rs.expected, p->psn);
+
+	if (q->rs.refused)
+		return;
+	if (!ahead) {
+		execute(&a, payload);
+	} else if (ahead < 0) {
+		repeated(&a);
+	} else if (!q->rs.nak_sent) {
+		q->rs.nak_sent = 1;
+		reply(&a, AETH_NAK_SEQUENCE, q->rs.expected);
+	}
+}
+
+void wire_acknowledge(struct wire_qp *q, const struct wire_ops *ops, void *arg)
+{
+	struct asked a = {.q = q, .ops = ops, .arg = arg};
+
+	if (q->rs.ack_due && !q->rs.refused)
+		reply(&a, AETH_ACK, q->rs.expected - 1);
+}
+
+void wire_receive(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_t now,
+	const struct packet *p, const void *payload)
+{
+	if (PACKET_TRANSPORT(p->opcode) != PT_RC)
+		return;
+	if (packet_traits(p->opcode) & PK_RESPONSE)
+		wire_response(q, ops, arg, now, p, payload);
+	else
+		wire_request(q, ops, arg, p, payload);
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Chaos mode finds each of the planted mistakes with some seed, finds none in the same programs
+ * without the mistake, and in step mode repeats a run.
+ */
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "rig.h"
+#include "softhca.h"
+
+#define SEEDS 3 /* of programs without a mistake */
+#define ROUNDS 8 /* of a program with one seed */
+#define ENOUGH 20 /* with so many seeds a mistake has to be seen */
+#define LEN 4096
+#define MESSAGES 40
+#define PAIRS 3
+#define SEEN 3 /* exit status: the data is not what the program expects */
+
+static struct rig a, b, c, d;
+static bool stepping;
+static bool planted; /* the program has its mistake */
+
+static void turn(void)
+{
+	if (stepping)
+		CHECK(softhca_step() >= 0);
+	else
+		sched_yield();
+}
+
+static struct ibv_wc wait_ok(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+
+	while (!ibv_poll_cq(cq, 1, &wc))
+		turn();
+	CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+	return wc;
+}
+
+static void open_all(void)
+{
+	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&b, &(struct rig_attr){0});
+	rig_open(&c, &(struct rig_attr){0});
+	rig_open(&d, &(struct rig_attr){.srq = true});
+	rig_connect_pair(&a, &b);
+	rig_connect_pair(&c, &d);
+	rig_fill(a.buf, LEN, 1);
+}
+
+static void post(struct rig *from, const struct rig *to, enum ibv_wr_opcode op)
+{
+	rig_post(from, &(struct rig_wr){.op = op,
+			       .flags = IBV_SEND_SIGNALED,
+			       .len = LEN,
+			       .raddr = (uintptr_t)to->buf,
+			       .rkey = to->mr->rkey});
+}
+
+/* The mistake: the source is used again before the completion. */
+static bool reuse(void)
+{
+	post(&a, &b, IBV_WR_RDMA_WRITE);
+	if (!planted)
+		wait_ok(a.scq);
+	rig_fill(a.buf, LEN, 2);
+	if (planted)
+		wait_ok(a.scq);
+	return rig_same(b.buf, LEN, 1);
+}
+
+/* The mistake: the payload is read when its last byte is there, without a completion. */
+static bool early_read(void)
+{
+	const volatile uint8_t *last = b.buf + LEN - 1;
+	uint8_t arrived = a.buf[LEN - 1];
+
+	rig_recv(&b, 0, 0, 0);
+	post(&a, &b, IBV_WR_RDMA_WRITE_WITH_IMM);
+	if (!planted)
+		wait_ok(b.rcq);
+	while (*last != arrived)
+		turn();
+	return rig_same(b.buf, LEN, 1);
+}
+
+/* The mistake: what is sent on another QP is expected to arrive later. */
+static bool two_queues(void)
+{
+	rig_recv(&d, 0, LEN, LEN);
+	post(&a, &b, IBV_WR_RDMA_WRITE);
+	if (!planted)
+		wait_ok(a.scq);
+	post(&c, &d, IBV_WR_SEND);
+	wait_ok(d.rcq);
+	return rig_same(b.buf, LEN, 1);
+}
+
+/* The mistake: the effect is expected when the doorbell returns. */
+static bool at_once(void)
+{
+	post(&a, &b, IBV_WR_RDMA_WRITE);
+	if (!planted)
+		wait_ok(a.scq);
+	return rig_same(b.buf, LEN, 1);
+}
+
+/* No mistake: an aligned word of the payload is the old one or the new one. */
+static bool words(void)
+{
+	static uint8_t n;
+	const volatile uint64_t *at = (const volatile uint64_t *)(void *)b.buf;
+	bool whole = true;
+	struct ibv_wc wc;
+
+	memset(a.buf, ++n, LEN);
+	post(&a, &b, IBV_WR_RDMA_WRITE);
+	while (!ibv_poll_cq(a.scq, 1, &wc)) {
+		turn();
+		for (size_t i = 0; i < LEN / 8; i++) {
+			uint64_t word = at[i];
+
+			whole = whole && (!word || word == n * UINT64_C(0x0101010101010101));
+		}
+	}
+	return whole && wc.status == IBV_WC_SUCCESS;
+}
+
+static bool (*program)(void);
+
+static void run_program(void)
+{
+	open_all();
+	for (int i = 0; i < ROUNDS; i++) {
+		struct ibv_wc wc;
+
+		memset(b.buf, 0, LEN);
+		rig_fill(a.buf, LEN, 1);
+		if (!program())
+			exit(SEEN);
+		for (int n = 0; n < 100; n++) /* what the program did not wait for */
+			turn();
+		while (ibv_poll_cq(a.scq, 1, &wc) || ibv_poll_cq(b.rcq, 1, &wc) ||
+			ibv_poll_cq(c.scq, 1, &wc))
+			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+	}
+	exit(0);
+}
+
+/* Whether the program's data is not what it expects, with the first seed or a later one. */
+static bool is_seen(bool (*fn)(void), bool mistake)
+{
+	int status = 0;
+
+	program = fn;
+	planted = mistake;
+	for (int seed = 1; !status && seed <= (mistake ? ENOUGH : SEEDS); seed++) {
+		char text[16];
+
+		snprintf(text, sizeof(text), "%d", seed);
+		CHECK(!setenv("SOFTHCA_CHAOS", text, 1));
+		status = rig_child(run_program, NULL);
+		CHECK(status == 0 || status == SEEN);
+	}
+	return status == SEEN;
+}
+
+static void planted_mistakes(void)
+{
+	static bool (*const programs[])(void) = {reuse, early_read, two_queues, at_once};
+
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+		CHECK(!is_seen(programs[i], false));
+		CHECK(is_seen(programs[i], true));
+	}
+	CHECK(!is_seen(words, false));
+}
+
+/* Right traffic on three pairs, with everything that a QP can carry; it hashes what it sees. */
+static struct rig from[PAIRS], to[PAIRS];
+static uint32_t next_send[PAIRS], next_recv[PAIRS];
+static uint64_t *hash; /* shared with the parent */
+static uint64_t *first_sent, *first_received; /* messages whose first completion is that one */
+
+static void note(uint64_t v)
+{
+	*hash = (*hash ^ v) * 1099511628211u;
+}
+
+static void send_one(uint32_t pair, uint32_t n)
+{
+	static const enum ibv_wr_opcode ops[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE_WITH_IMM,
+		IBV_WR_RDMA_READ, IBV_WR_SEND_WITH_IMM, IBV_WR_ATOMIC_FETCH_AND_ADD};
+	enum ibv_wr_opcode op = ops[n % 5];
+	uint32_t len = op == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : 1 + n * 37 % 2000;
+
+	rig_fill(from[pair].buf, 2048, op == IBV_WR_RDMA_READ ? 0 : n);
+	if (op == IBV_WR_SEND || op == IBV_WR_SEND_WITH_IMM)
+		rig_recv(&to[pair], n, 0, 2048);
+	else if (op == IBV_WR_RDMA_WRITE_WITH_IMM)
+		rig_recv(&to[pair], n, 0, 0);
+	else if (op == IBV_WR_RDMA_READ)
+		rig_fill(to[pair].buf, 2048, n);
+	else
+		memcpy(to[pair].buf, &(uint64_t){n}, 8);
+	rig_post(&from[pair], &(struct rig_wr){.id = n,
+				      .op = op,
+				      .flags = IBV_SEND_SIGNALED,
+				      .len = len,
+				      .raddr = (uintptr_t)to[pair].buf,
+				      .rkey = to[pair].mr->rkey,
+				      .compare_add = 5});
+}
+
+static void check_sent(uint32_t pair, const struct ibv_wc *wc)
+{
+	uint64_t old, now;
+
+	CHECK_EQ(wc->status, IBV_WC_SUCCESS);
+	CHECK_EQ(wc->wr_id, next_send[pair]);
+	if (wc->opcode == IBV_WC_RDMA_READ)
+		CHECK(rig_same(from[pair].buf, wc->byte_len, next_send[pair]));
+	if (wc->opcode == IBV_WC_FETCH_ADD) {
+		memcpy(&old, from[pair].buf, 8);
+		memcpy(&now, to[pair].buf, 8);
+		CHECK(old == next_send[pair] && now == old + 5);
+	}
+	next_send[pair]++;
+}
+
+static void check_received(uint32_t pair, const struct ibv_wc *wc)
+{
+	CHECK_EQ(wc->status, IBV_WC_SUCCESS);
+	CHECK_EQ(wc->wr_id, next_recv[pair]);
+	CHECK(rig_same(to[pair].buf, wc->byte_len, next_recv[pair]));
+	next_recv[pair]++;
+}
+
+static bool receives(uint32_t n)
+{
+	return n % 5 != 2 && n % 5 != 4;
+}
+
+/* The next message of a pair follows when both completions of the one before have come. */
+static void poll_pair(uint32_t pair)
+{
+	struct ibv_wc wc;
+
+	if (ibv_poll_cq(from[pair].scq, 1, &wc)) {
+		note(pair << 8 | 1);
+		*first_sent += receives(next_send[pair]) && next_send[pair] == next_recv[pair];
+		check_sent(pair, &wc);
+	}
+	if (ibv_poll_cq(to[pair].rcq, 1, &wc)) {
+		note(pair << 8 | 2);
+		*first_received += next_send[pair] == next_recv[pair];
+		check_received(pair, &wc);
+	}
+	while (next_recv[pair] < next_send[pair] && !receives(next_recv[pair]))
+		next_recv[pair]++;
+}
+
+static void run_traffic(void)
+{
+	uint32_t posted[PAIRS] = {0}, done = 0;
+
+	*hash = 14695981039346656037u;
+	for (uint32_t i = 0; i < PAIRS; i++) {
+		rig_open(&from[i], &(struct rig_attr){0});
+		rig_open(&to[i], &(struct rig_attr){.srq = i == 1});
+		rig_connect_pair(&from[i], &to[i]);
+	}
+	while (done < PAIRS * MESSAGES) {
+		done = 0;
+		for (uint32_t i = 0; i < PAIRS; i++) {
+			poll_pair(i);
+			done += next_send[i] < next_recv[i] ? next_send[i] : next_recv[i];
+			if (next_send[i] == posted[i] && next_recv[i] == posted[i] &&
+				posted[i] < MESSAGES)
+				send_one(i, posted[i]++);
+		}
+		turn();
+		note(3);
+	}
+	for (uint32_t i = 0; i < PAIRS; i++) {
+		rig_idle(from[i].scq);
+		rig_close(&from[i]);
+		rig_close(&to[i]);
+	}
+	exit(0);
+}
+
+static uint64_t traffic(const char *seed)
+{
+	CHECK(!setenv("SOFTHCA_CHAOS", seed, 1));
+	CHECK_EQ(rig_child(run_traffic, NULL), 0);
+	return *hash;
+}
+
+int main(void)
+{
+	const char *mode = getenv("SOFTHCA_MODE");
+	uint64_t first;
+
+	rig_fabric("chaos");
+	stepping = mode && !strcmp(mode, "step");
+	hash = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(hash != MAP_FAILED);
+	first_sent = hash + 1;
+	first_received = hash + 2;
+	planted_mistakes();
+	first = traffic("1");
+	traffic("3");
+	/* There is no order between the two ends. */
+	CHECK(*first_sent && *first_received);
+	if (stepping) {
+		CHECK_EQ(traffic("1"), first);
+		CHECK(traffic("2") != first);
+	}
+	return 0;
+}

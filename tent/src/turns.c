@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Priority classes: whose turn it is. Start-time fair queueing over bytes: a class that has
+ * something waiting is served when it has had the least for its weight, and one that begins
+ * to wait has had as much as the others by then. So the classes get their weights' shares of
+ * what is posted while all of them wait, what a class does not take goes to the others, none
+ * starves, and the first request of a class that has been idle goes before what waits in
+ * lower ones.
+ */
+#include "sched_priv.h"
+
+static const double weights[SCHED_PRIORITIES] = {16, 4, 1};
+
+void class_grow(struct sched *s, uint32_t priority, uint64_t n)
+{
+	struct class *c = &s->classes[priority];
+
+	if (!c->waiting && c->served < s->served)
+		c->served = s->served;
+	c->waiting += n;
+}
+
+void class_shrink(struct sched *s, uint32_t priority, uint64_t n)
+{
+	s->classes[priority].waiting -= n;
+}
+
+void class_serve(struct sched *s, uint32_t priority, uint64_t bytes)
+{
+	struct class *c = &s->classes[priority];
+
+	if (c->served > s->served)
+		s->served = c->served;
+	c->served += (double)bytes / weights[priority];
+}
+
+uint32_t class_next(const struct sched *s, uint32_t without)
+{
+	uint32_t next = SCHED_PRIORITIES;
+
+	for (uint32_t p = 0; p < s->config.priorities; p++) {
+		if (!s->classes[p].waiting || (without >> p & 1))
+			continue;
+		if (next == SCHED_PRIORITIES || s->classes[p].served < s->classes[next].served)
+			next = p;
+	}
+	return next;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* Two ends on one device, for the steps of hw-check: each with a context of its own. */
+#ifndef HWCHECK_ENDS_H
+#define HWCHECK_ENDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <mlx5dvl.h>
+
+#define MEMORY (4u << 20) /* bytes that an end has registered */
+#define QPS_MAX 64
+
+/* What is asked for on the command line. */
+struct wish {
+	const char *device; /* NULL: the first one */
+	int gid_index; /* -1: as mlx5dvl_ctx_open() chooses */
+	bool quick;
+};
+
+struct end {
+	struct mlx5dvl_ctx *ctx;
+	struct mlx5dvl_srq *srq;
+	struct mlx5dvl_cq *recv_cq, *send_cq;
+	struct mlx5dvl_qp *qp[QPS_MAX];
+	struct mlx5dvl_mr mr, room; /* `room`: of receives */
+	uint8_t *memory;
+	uint32_t srq_depth, recv_size;
+	struct mlx5dvl_error error; /* the first one that is no flush */
+	uint64_t errors, sent, received, bytes;
+	uint32_t imm; /* of the last message */
+	const uint8_t *expect; /* SENDs have this content; NULL: not looked at */
+	bool wrong; /* one had not */
+	bool events;
+};
+
+extern const char *step_name;
+
+/* Ends the program, with one line. */
+_Noreturn __attribute__((format(printf, 1, 2))) void broken(const char *format, ...);
+void must(const char *what, int err);
+
+/* srq_depth 0: 1024; recv_size 0: receives without memory. */
+void end_open(struct end *e, const struct wish *w, uint32_t srq_depth, uint32_t recv_size,
+	uint32_t sq_depth, int qps);
+void end_close(struct end *e);
+
+/* The first n queue pairs of both. */
+void ends_link(struct end *a, struct end *b, int n);
+
+/* Takes what has completed. Without refill, receives are not given back. */
+void end_poll(struct end *e, bool refill);
+
+/* Polls both until *count is n, up to ten seconds without any progress. */
+void ends_until(struct end *a, struct end *b, const uint64_t *count, uint64_t n);
+
+/* Waits for an error of a, and says how long it took. */
+void ends_error(struct end *a, struct end *b, const char *what, int want);
+
+double now_s(void);
+
+#endif
