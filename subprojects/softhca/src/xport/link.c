@@ -53,8 +53,7 @@ static uint64_t transmit(const struct qp *qp, const struct wqe *w)
 	const struct softhca_rail *r = &arena()->topo.rails[rail];
 	bool read = w->opcode >= OP_READ;
 	uint64_t *idle = &arena()->rails[rail].link_free[read ? INBOUND : OUTBOUND];
-	uint64_t now = link_clock(), gap;
-	uint64_t busy = w->length * 8000 / r->rate_mbps;
+	uint64_t now = link_clock(), busy = w->length * 8000 / r->rate_mbps, gap;
 
 	if (r->service_ns)
 		now = serve(&arena()->ctxs[qp->obj.ctx].sends_until, now, r->service_ns);

@@ -48,8 +48,8 @@ static void every_key(void)
 	CHECK_EQ(parse("# two rails\n\n"
 		       "name=mlx5_7 pci=0001:b1:1f.7 numa=-1 link=ib rate_mbps=100000 "
 		       "latency_ns=0 mtu=256 lid=0xbfff gid=fe80::1 gid=fe80::2 "
-		       "pkey=0x7fff pkey=0x8001 grh=required atomics=none state=down "
-		       "pauses=90 service_ns=1000000000 # end\r\n"
+		       "pkey=0x7fff pkey=0x8001 grh=required atomics=none state=down pauses=90 "
+		       "service_ns=1000000000 # end\r\n"
 		       "\tlink=roce numa=63 netdev=eth0 gid=10.1.2.3"),
 		0);
 	CHECK_EQ(t.nrails, 2);
