@@ -174,7 +174,8 @@ simulated, but for the columns that say otherwise. M/s are million operations pe
 
 Each job begins with 1 ms in which every message leaves in a WRITE of its own; 5 ms later it is measured for 2 ms. Fractions of
 the best of {fixed} fixed settings: `none`, `budget`, `threshold`, `hold` as in the rows, and `auto:K,B` with K of 3 to 12 and B of
-9 or 12, whose numbers stand alone in the row `which`. `auto` takes K and B from the machine and is the same everywhere.
+9 or 12, whose numbers stand alone in the row `which`. `auto` takes K and B from
+the machine, and K also from what a daemon can have under way.
 {controls}
 Worst cell of `auto`: {worst}.
 

@@ -23,10 +23,11 @@ static void parses(void)
 		"auto:1,", "auto:0,1", "auto:1,2,3", "adaptive", "adaptive-budget:3", "threshold",
 		"threshold:4", "threshold:4,", "threshold:0,4", "threshold:4,4,4", "hold", "hold:0",
 		"hold:1,2", "adaptive-hold:1", "little:1"};
-	static const char *const good[][2] = {{"none", "none"}, {"budget:16", "budget:16"}, {"budget:65536", "budget:65536"},
-		{"threshold:8,16", "threshold:8,16"}, {"hold:10", "hold:10"},
-		{"adaptive-hold", "adaptive-hold"}, {"adaptive-budget", "adaptive-budget"},
-		{"little", "little"}, {"auto", "auto:10,9"}, {"auto:3,70", "auto:3,70"}};
+	static const char *const good[][2] = {{"none", "none"}, {"budget:16", "budget:16"},
+		{"budget:65536", "budget:65536"}, {"threshold:8,16", "threshold:8,16"},
+		{"hold:10", "hold:10"}, {"adaptive-hold", "adaptive-hold"},
+		{"adaptive-budget", "adaptive-budget"}, {"little", "little"}, {"auto", "auto:10,9"},
+		{"auto:3,70", "auto:3,70"}};
 	struct control_spec spec;
 	char name[CONTROL_NAME_MAX];
 
