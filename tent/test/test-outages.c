@@ -136,11 +136,12 @@ static bool late_writes_ended(void)
  */
 static void nothing_lands_later(const char *syndrome)
 {
-	uint64_t before = hca().late_held;
+	uint64_t before;
 	char rule[200];
 	struct duo d;
 
 	open_well(&d);
+	before = hca().late_held;
 	outage_ctl("fault add device=mlx5_1 opcode=write count=9 action=error syndrome=remote_op");
 	snprintf(rule, sizeof(rule),
 		"fault add device=mlx5_1 opcode=write nth=2 action=late delay_ns=150000000%s",
@@ -172,7 +173,7 @@ static void a_write_that_comes_late(void)
 /* The peer, which is stopped, has not closed its end: the WRITE may still land. */
 static void no_end_before_the_peer_has_closed(void)
 {
-	uint64_t before = hca().late_held;
+	uint64_t before;
 	struct tent_status status;
 	struct tent_request r;
 	struct tent_batch *b;
@@ -180,6 +181,7 @@ static void no_end_before_the_peer_has_closed(void)
 	int state;
 
 	open_well(&d);
+	before = hca().late_held;
 	outage_ctl("fault add device=mlx5_2 opcode=write nth=2 action=late delay_ns=100000000 "
 		   "syndrome=retry_exceeded");
 	CHECK_EQ(kill(d.child, SIGSTOP), 0);
