@@ -57,8 +57,9 @@ static const char *why_device(const struct node *n)
 		return "one rank needs none";
 	if (n->o->device)
 		return "as given";
-	return underhca_is_software() ? "there is no mlx5 device: the first one of the software HCA" :
-				   "the first mlx5 device";
+	return underhca_is_software() ?
+		       "there is no mlx5 device: the first one of the software HCA" :
+		       "the first mlx5 device";
 }
 
 static void print_network(const struct node *n, FILE *out)

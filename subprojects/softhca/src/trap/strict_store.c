@@ -94,9 +94,10 @@ bool strict_register(const struct qp *qp, const struct device_store *st)
 	 * The program chooses the registers of a page that it asked for. Without BlueFlame there
 	 * is one on each page.
 	 */
-	if (uar >= UAR_DYNAMIC ? uar == qp->uar : uar % UAR_KIND == qp->uar &&
-						  (!config_get()->blueflame ||
-							  reg == qp->bfreg % BFREGS_OF_PAGE))
+	if (uar >= UAR_DYNAMIC ?
+			uar == qp->uar :
+			uar % UAR_KIND == qp->uar &&
+				(!config_get()->blueflame || reg == qp->bfreg % BFREGS_OF_PAGE))
 		return true;
 	strict_violation("QP 0x%06x: doorbell at register %u of page %u, which is not its own",
 		qp->qpn, reg, uar % UAR_KIND);

@@ -215,8 +215,14 @@ static size_t part(const struct dma_seg *segs, size_t n, uint64_t from, uint64_t
 int chaos_copy(const struct copy *c, bool *fault_to)
 {
 	static const uint8_t orders[][PIECES] = {
-		{3, 0, 1, 2}, {0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 0, 3, 1}, {0, 3, 2, 1},
-		{3, 1, 2, 0}, {1, 2, 3, 0},
+		{3, 0, 1, 2},
+		{0, 1, 2, 3},
+		{3, 2, 1, 0},
+		{1, 3, 0, 2},
+		{2, 0, 3, 1},
+		{0, 3, 2, 1},
+		{3, 1, 2, 0},
+		{1, 2, 3, 0},
 	};
 	struct dma_seg to[WQE_MAX_UNITS], from[WQE_MAX_UNITS];
 	struct qp *qp = c->qp;

@@ -53,8 +53,10 @@ struct attrs {
 
 #define A_MIG (A_ALT_PATH | A_PATH_MIG)
 #define A_MAY_RTS                                                                                  \
-	{A_CUR_STATE | A_ACCESS | A_MIG | A_MIN_RNR, A_CUR_STATE | A_ACCESS | A_MIG,               \
-		A_CUR_STATE | A_QKEY}
+	{                                                                                          \
+		A_CUR_STATE | A_ACCESS | A_MIG | A_MIN_RNR, A_CUR_STATE | A_ACCESS | A_MIG,        \
+			A_CUR_STATE | A_QKEY                                                       \
+	}
 
 /*
  * The attributes that each transition between working states needs, and those that may be given

@@ -278,8 +278,8 @@ bool xport_ready(const struct qp *qp)
 {
 	uint32_t pi;
 
-	return qp->state == QPS_RTS && qp->sq_count && !qp->wait_until &&
-	       read_producer(qp, &pi) && (uint16_t)pi != (uint16_t)qp->sq_done;
+	return qp->state == QPS_RTS && qp->sq_count && !qp->wait_until && read_producer(qp, &pi) &&
+	       (uint16_t)pi != (uint16_t)qp->sq_done;
 }
 
 void xport_step(struct qp *qp)

@@ -98,8 +98,8 @@ static void ends(struct end ea, struct end eb, enum ibv_wc_status status, const 
 
 static void connections(void)
 {
-	ends((struct end){.sq_psn = 7, .rq_psn = 9, .rd = 3}, (struct end){.sq_psn = 9, .rq_psn = 7,
-		.dest_rd = 3}, IBV_WC_SUCCESS, NULL);
+	ends((struct end){.sq_psn = 7, .rq_psn = 9, .rd = 3},
+		(struct end){.sq_psn = 9, .rq_psn = 7, .dest_rd = 3}, IBV_WC_SUCCESS, NULL);
 	ends((struct end){.sq_psn = 7}, (struct end){0}, IBV_WC_RETRY_EXC_ERR,
 		"it sends from PSN 0x000007, but QP 0x");
 	ends((struct end){0}, (struct end){.mtu = IBV_MTU_512}, IBV_WC_REM_INV_REQ_ERR,
@@ -189,7 +189,8 @@ static void halves(uint32_t half, const char *what)
 	dv = dv_of(a.qp);
 	for (uint16_t n = 0; n < 2; n++) {
 		const uint8_t *w = nop(&dv, n);
-		uint64_t *to = (uint64_t *)(void *)((char *)dv.bf.reg + (n ? half * dv.bf.size : 0));
+		uint64_t *to =
+			(uint64_t *)(void *)((char *)dv.bf.reg + (n ? half * dv.bf.size : 0));
 
 		for (uint32_t i = 0; i < 8; i++) {
 			uint64_t v;
