@@ -18,7 +18,7 @@
 		struct wait w_ = WAIT_INIT;                                                        \
 		while (!(cond))                                                                    \
 			if (wait_step(&w_))                                                        \
-				sched_yield();                                                       \
+				sched_yield();                                                     \
 	} while (0)
 
 struct hca_attr {
