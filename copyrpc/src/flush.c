@@ -150,12 +150,11 @@ static NOINLINE int flush_odd(struct copyrpc_ep *ep, bool hold)
 
 	if (ep->ch.status)
 		return 0;
+	publish_consumer(ep);
 	if (!ep->watched && ep->ch.ncalls)
 		ep_watch(ep, NOT_SEEN);
 	if (!hold)
 		batches = post_batches(ep);
-	if (!batches) /* a batch has told it */
-		publish_consumer(ep);
 	if (chan_waits(&ep->ch))
 		ep_keep(ep);
 	reads = post_read(ep);
@@ -170,6 +169,7 @@ ALWAYS_INLINE int flush_ep(struct copyrpc_ep *ep, bool hold)
 	/* No batch is open while the status is not 0. */
 	if (unlikely(hold || ep->ch.nclosed || !ep->ch.cr.edge || mlx5dvl_sq_full(ep->qp)))
 		return flush_odd(ep, hold);
+	publish_consumer(ep);
 	if (unlikely(!ep->watched && ep->ch.ncalls))
 		ep_watch(ep, NOT_SEEN);
 	if (unlikely(!post_batch(ep)))
