@@ -63,7 +63,7 @@ static void addressing_follows_the_link(void)
 	sender_close(&global);
 }
 
-/* Without a name it is the first one; the two ends take the smaller MTU. */
+/* Without a name it is the first one; both ends take an MTU that is smaller than theirs. */
 static void a_message_on_each(const char *device, int gid_index)
 {
 	struct sender a, b;
@@ -73,7 +73,7 @@ static void a_message_on_each(const char *device, int gid_index)
 
 	sender_open(&a, device, gid_index);
 	sender_open(&b, device, gid_index);
-	b.info.mtu = 2;
+	a.info.mtu = b.info.mtu = 2;
 	CHECK_EQ(mlx5dvl_qp_connect(a.qp, &b.info), 0);
 	CHECK_EQ(mlx5dvl_qp_connect(b.qp, &a.info), 0);
 	CHECK_EQ(mlx5dvl_mr_reg(b.ctx, word, sizeof(word), ALL_ACCESS, &mr), 0);

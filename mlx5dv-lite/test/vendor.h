@@ -102,7 +102,7 @@ static inline void vendor_info(const struct vendor *v, struct mlx5dvl_qp_info *i
 	*info = (struct mlx5dvl_qp_info){.qpn = v->qp->qp_num,
 		.psn = v->psn,
 		.lid = v->ctx->port_attr.lid,
-		.mtu = 5,
+		.mtu = (uint8_t)v->ctx->port_attr.active_mtu,
 		.rd_atomic = 4,
 		.qkey = v->type == IBV_QPT_UD ? VENDOR_QKEY : 0};
 	if (v->ctx->gid_index >= 0)

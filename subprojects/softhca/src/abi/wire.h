@@ -22,6 +22,8 @@
 #define DBREC_RECV 0 /* offsets in a QP's doorbell record */
 #define DBREC_SEND 4
 #define CQ_DBREC_ARM 4 /* offset of the arm word in a CQ's doorbell record */
+#define CQ_CI_MASK 0xffffffu /* consumer index, in the record and in an arm word */
+#define CQ_ARM_SN(word) ((word) >> 28 & 3) /* raised by the program with each event it reads */
 #define CQ_NEVER_ARMED 0xffffffffu /* not a valid arm word: the command field is 0 or 1 */
 
 enum wqe_opcode {

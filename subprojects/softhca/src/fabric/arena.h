@@ -73,6 +73,8 @@ struct ctx {
 	uint32_t rail;
 	uint32_t reserved;
 	uint64_t fifo; /* receives the async events */
+	/* Link model: until when it is busy with the service of messages that it sends, receives. */
+	uint64_t sends_until, receives_until;
 };
 
 struct pd {
@@ -106,6 +108,8 @@ struct cq {
 	uint32_t overrun; /* fatal: no more CQEs are written */
 	uint32_t comp_en;
 	uint32_t armed; /* enum cq_armed */
+	uint32_t arm_sn; /* sequence number of the latest arm */
+	uint32_t fired; /* 1 + sequence number of the arm whose event was the latest, or 0 */
 	uint32_t arm_word; /* polling mode: last arm word seen in the doorbell record */
 	uint32_t solicited; /* value of producer after the last solicited or error CQE */
 	uint64_t fifo; /* completion channel, 0 without one */
@@ -141,6 +145,7 @@ struct srq {
 	uint32_t max_wr;
 	uint32_t max_sge;
 	uint32_t copy_from; /* 1 + QP whose message is being copied into the next entry, or 0 */
+	uint32_t strict_told; /* strict mode has reported it */
 };
 
 /* The attributes of a QP that MODIFY_QP sets and QUERY_QP returns. */
@@ -188,7 +193,8 @@ struct qp {
 	uint8_t state; /* enum qp_state */
 	uint8_t sig_all;
 	uint8_t last_wqe_reported;
-	uint32_t bfreg; /* offset of its doorbell register from the first UAR page */
+	uint32_t uar; /* number of its doorbell page in the device file, kind and index */
+	uint32_t bfreg; /* its doorbell register, counted from the first page on */
 	uint64_t dbrec;
 	uint64_t rq_buf;
 	uint64_t sq_buf;
@@ -222,15 +228,18 @@ struct qp {
 	/* Link model: completion times of the WQEs from sq_done up to link_next. */
 	uint32_t link_first, link_last, link_next;
 	uint64_t link_due[LINK_AHEAD];
-	/* Chaos mode: what is announced, and the message of which pieces are placed already. */
-	uint32_t rung; /* producer index at the latest doorbell that was trapped */
+	uint32_t trapped; /* its owner's doorbells trap */
+	uint32_t rung; /* producer index at the latest doorbell that trapped */
+	/* Chaos mode: the message of which pieces are placed already. */
 	uint32_t piece_of; /* sq_done + 1 of the message */
 	uint32_t pieces_done;
 	uint64_t piece_seed; /* how it is cut, and the order of the pieces */
 	uint32_t link_announced; /* producer index of the last doorbell, 16 bits */
+	uint32_t link_taken; /* the peer's service of the WQE at sq_done has its time */
 	uint32_t link_batch; /* blocks that it announced */
 	/* Strict mode: completions that the program may not have polled yet. */
 	uint32_t strict_first, strict_last;
+	uint32_t strict_met; /* the two ends of the connection have been compared */
 	uint32_t strict_free; /* the program may reuse the blocks before this one */
 	uint32_t strict_cqe[STRICT_COMPLETIONS];
 	uint32_t strict_end[STRICT_COMPLETIONS];

@@ -43,6 +43,35 @@ static bool flag_ok(const char *s)
 	return !strcmp(s, "0") || !strcmp(s, "1");
 }
 
+static bool strict_ok(const char *s)
+{
+	return flag_ok(s) || !strcmp(s, "abort");
+}
+
+static bool death_ok(const char *s)
+{
+	return !strcmp(s, "at_once") || !strcmp(s, "timers");
+}
+
+/* Returns 0 if @s is neither a number of bytes, 1 at least, nor "unlimited". */
+static uint64_t memlock_of(const char *s)
+{
+	uint64_t n = 0;
+	char *end;
+
+	if (!strcmp(s, "unlimited"))
+		return UINT64_MAX;
+	errno = 0;
+	if (*s >= '0' && *s <= '9')
+		n = strtoull(s, &end, 10);
+	return !n || *end || errno ? 0 : n;
+}
+
+static bool memlock_ok(const char *s)
+{
+	return memlock_of(s) != 0;
+}
+
 int config_check(char *err, size_t errlen)
 {
 	static const struct {
@@ -53,7 +82,9 @@ int config_check(char *err, size_t errlen)
 		{"SOFTHCA_FABRIC", fabric_name_ok, FABRIC_NAME_GIVE},
 		{"SOFTHCA_MODE", mode_ok, "give trap, poll or step"},
 		{"SOFTHCA_BF", flag_ok, "give 0 or 1"},
-		{"SOFTHCA_STRICT", flag_ok, "give 0 or 1"},
+		{"SOFTHCA_STRICT", strict_ok, "give 0, 1 or abort"},
+		{"SOFTHCA_DEATH", death_ok, "give at_once or timers"},
+		{"SOFTHCA_MEMLOCK", memlock_ok, "give a number of bytes, or unlimited"},
 		{"SOFTHCA_TRACE", flag_ok, "give 0 or 1"},
 	};
 
@@ -70,11 +101,16 @@ int config_check(char *err, size_t errlen)
 
 static void read_config(void)
 {
+	const char *death = getenv("SOFTHCA_DEATH");
+	const char *strict = getenv("SOFTHCA_STRICT"), *memlock = getenv("SOFTHCA_MEMLOCK");
 	int mode = mode_of(getenv("SOFTHCA_MODE"));
 
 	/* The program may have changed the variable after the check: then the default. */
 	config.mode = mode < 0 ? ENGINE_TRAP : (enum engine_mode)mode;
 	config.strict = config_flag("SOFTHCA_STRICT");
+	config.strict_aborts = strict && !strcmp(strict, "abort");
+	config.slow_death = death && !strcmp(death, "timers");
+	config.memlock = memlock ? memlock_of(memlock) : 0;
 	config.blueflame = config_flag("SOFTHCA_BF");
 	/* Pairs with the acquire in config_get(): the fields are set. */
 	atomic_store_explicit(&have_config, true, memory_order_release);

@@ -15,7 +15,10 @@ enum engine_mode {
 
 struct config {
 	enum engine_mode mode; /* SOFTHCA_MODE=trap|poll|step */
-	bool strict; /* SOFTHCA_STRICT=1 */
+	bool strict; /* SOFTHCA_STRICT=1 or abort */
+	bool strict_aborts; /* SOFTHCA_STRICT=abort: the first violation ends the process */
+	bool slow_death; /* SOFTHCA_DEATH=timers: a peer's end is not noticed at once */
+	uint64_t memlock; /* SOFTHCA_MEMLOCK: bytes that may be registered; 0: as the kernel says */
 	bool blueflame; /* SOFTHCA_BF=1 */
 };
 

@@ -13,7 +13,6 @@
 #include "hca/strict.h"
 #include "hca/trace.h"
 
-#define CI_MASK 0xffffffu
 #define ARM_SOLICITED (1u << 24)
 
 /*
@@ -26,13 +25,13 @@ void cq_read_consumer(struct cq *cq)
 
 	if (dma_read_be32(cq->obj.owner, cq->dbrec, &raw))
 		return;
-	delta = (raw - cq->consumer) & CI_MASK;
+	delta = (raw - cq->consumer) & CQ_CI_MASK;
 	if (delta <= cq->producer - cq->consumer)
 		cq->consumer += delta;
 	else if (config_get()->strict)
 		strict_violation("CQ %u: consumer index 0x%x is not between 0x%x and 0x%x",
-			cq_index(cq), raw & CI_MASK, cq->consumer & CI_MASK,
-			cq->producer & CI_MASK);
+			cq_index(cq), raw & CQ_CI_MASK, cq->consumer & CQ_CI_MASK,
+			cq->producer & CQ_CI_MASK);
 }
 
 bool cq_room(struct cq *cq, uint32_t n)
@@ -103,6 +102,7 @@ static void fire(struct cq *cq)
 	}
 	/* Last: if this process dies before, the journal is replayed and sends the event. */
 	atomic_signal_fence(memory_order_seq_cst);
+	cq->fired = 1 + cq->arm_sn;
 	cq->armed = CQ_UNARMED;
 }
 
@@ -130,9 +130,12 @@ void cq_notify(struct cq *cq, const void *bytes)
  */
 void cq_arm(struct cq *cq, uint32_t word)
 {
-	uint32_t behind = (cq->producer - (word & CI_MASK)) & CI_MASK;
+	uint32_t behind = (cq->producer - (word & CQ_CI_MASK)) & CQ_CI_MASK;
 	uint32_t since_solicited = cq->producer - cq->solicited;
 
+	if (config_get()->strict && config_get()->mode == ENGINE_TRAP)
+		strict_arm(cq, word);
+	cq->arm_sn = CQ_ARM_SN(word);
 	cq->armed = word & ARM_SOLICITED ? CQ_ARMED_SOLICITED : CQ_ARMED_NEXT;
 	if (!behind)
 		return;

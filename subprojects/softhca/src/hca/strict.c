@@ -2,8 +2,11 @@
 #include "hca/strict.h"
 
 #include <stdarg.h>
+#include <linux/capability.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "hca/config.h"
 #include "hca/cq.h"
@@ -11,6 +14,7 @@
 #include "sys/sys.h"
 
 #define LINE 256
+#define PAGE 4096u
 
 void strict_violation(const char *fmt, ...)
 {
@@ -25,6 +29,8 @@ void strict_violation(const char *fmt, ...)
 	line[n++] = '\n';
 	sys_write(2, line, n);
 	counters_of(fabric_self.slot)->violations++;
+	if (config_get()->strict_aborts)
+		abort();
 }
 
 /* Drops the completions that the program has polled: their blocks may be reused. */
@@ -57,17 +63,11 @@ void strict_completed(struct qp *qp, uint32_t cqe_index, uint32_t blocks_end)
 	qp->strict_end[i] = blocks_end;
 }
 
-/* Without chaos mode a doorbell is executed at once. */
-uint32_t strict_rung(const struct qp *qp)
-{
-	return arena()->chaos ? qp->rung : qp->sq_done;
-}
-
 bool strict_ring(struct qp *qp, uint32_t pi)
 {
 	uint32_t posted = (uint16_t)(pi - qp->sq_done), used;
 
-	if ((uint16_t)pi == (uint16_t)strict_rung(qp)) {
+	if ((uint16_t)pi == (uint16_t)qp->rung) {
 		strict_violation("QP 0x%06x: doorbell, but its record (%u) posts nothing new",
 			qp->qpn, pi & 0xffff);
 		return false;
@@ -104,11 +104,83 @@ void strict_destroyed(const struct qp *qp)
 {
 	uint32_t pi;
 
-	if (!config_get()->strict || qp->state != QPS_RTS || !qp->sq_count || qp->wait_until)
+	if (!config_get()->strict || qp->state != QPS_RTS || !qp->sq_count || !qp->trapped)
 		return;
 	if (dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, &pi))
 		return;
-	if ((uint16_t)pi != (uint16_t)strict_rung(qp))
+	if ((uint16_t)pi != (uint16_t)qp->rung)
 		strict_violation("QP 0x%06x: WQE %u..%u were posted, but their doorbell never rang",
-			qp->qpn, strict_rung(qp) & 0xffff, (pi - 1) & 0xffff);
+			qp->qpn, qp->rung & 0xffff, (pi - 1) & 0xffff);
+}
+
+/* The kernel's limit, which does not hold for processes that may lock memory. */
+static uint64_t kernel_memlock(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3] = {0};
+	struct rlimit limit;
+
+	SYS(SYS_capget, &head, caps);
+	if (caps[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK))
+		return UINT64_MAX;
+	return getrlimit(RLIMIT_MEMLOCK, &limit) ? UINT64_MAX : limit.rlim_cur;
+}
+
+static uint64_t pages(uint64_t start, uint64_t length)
+{
+	return (((start & (PAGE - 1)) + length + PAGE - 1) & ~(uint64_t)(PAGE - 1));
+}
+
+bool strict_memlock(uint64_t start, uint64_t length)
+{
+	uint64_t limit = config_get()->memlock, sum = pages(start, length);
+
+	if (!limit)
+		limit = kernel_memlock();
+	for (uint32_t i = FIRST_MR_INDEX; i < arena()->high[OBJ_MR]; i++) {
+		const struct mr *mr = &arena()->mrs[i];
+
+		if (mr->obj.used && mr->obj.owner == fabric_self.slot)
+			sum += pages(mr->start, mr->length);
+	}
+	if (sum <= limit)
+		return true;
+	strict_violation("%llu KiB of locked memory with this region of %llu bytes; the limit "
+			 "(ulimit -l) is %llu KiB",
+		(unsigned long long)sum >> 10, (unsigned long long)length,
+		(unsigned long long)limit >> 10);
+	return false;
+}
+
+void strict_unmapped(const struct qp *qp)
+{
+	if (config_get()->strict)
+		strict_violation("QP 0x%06x: memory was unmapped while registered: an adapter goes "
+				 "on with the old pages",
+			qp->qpn);
+}
+
+void strict_srq(struct srq *srq, uint32_t posted)
+{
+	uint32_t n = (uint16_t)(posted - srq->taken);
+
+	if (!config_get()->strict || n <= srq->max_wr || srq->strict_told)
+		return;
+	srq->strict_told = 1;
+	strict_violation("SRQ %u: %u receives are posted, of %u that it has",
+		(uint32_t)(srq - arena()->srqs), n, srq->max_wr);
+}
+
+void strict_arm(const struct cq *cq, uint32_t word)
+{
+	uint32_t record, sn = CQ_ARM_SN(word);
+
+	if (!dma_read_be32(cq->obj.owner, cq->dbrec, &record) && ((record ^ word) & CQ_CI_MASK))
+		strict_violation("CQ %u: armed with consumer index 0x%x, but its doorbell record "
+				 "says 0x%x",
+			cq_index(cq), word & CQ_CI_MASK, record & CQ_CI_MASK);
+	if (cq->fired == 1 + sn)
+		strict_violation("CQ %u: armed with sequence number %u, whose event has come: an "
+				 "adapter does not arm it again before the event is read",
+			cq_index(cq), sn);
 }

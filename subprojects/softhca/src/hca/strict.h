@@ -15,9 +15,6 @@
 /* Prints the violation on standard error and counts it. */
 void strict_violation(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* The producer index of the latest doorbell. */
-uint32_t strict_rung(const struct qp *qp);
-
 /* Whether producer index @pi of the doorbell record posts something and fits the ring. */
 bool strict_ring(struct qp *qp, uint32_t pi);
 
@@ -29,5 +26,17 @@ void strict_completed(struct qp *qp, uint32_t cqe_index, uint32_t blocks_end);
 
 /* A QP is destroyed: reports WQEs that were posted without a doorbell. */
 void strict_destroyed(const struct qp *qp);
+
+/* Whether a region of these bytes may be registered beside the process's others. */
+bool strict_memlock(uint64_t start, uint64_t length);
+
+/* Registered memory of the QP's owner turned out not to be mapped. */
+void strict_unmapped(const struct qp *qp);
+
+/* @posted: what the doorbell record of the SRQ says. Reports once when that is too much. */
+void strict_srq(struct srq *srq, uint32_t posted);
+
+/* @word: the first word of a store to the CQ's doorbell register. */
+void strict_arm(const struct cq *cq, uint32_t word);
 
 #endif

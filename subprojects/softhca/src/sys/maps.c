@@ -43,7 +43,7 @@ static int parse(const char *line, struct mapping *m)
 	if (end[0] != '-' || end[1] != ' ' || strnlen(perms, 5) < 5 || perms[4] != ' ')
 		return -1;
 	line += 5;
-	number(&line, 16, &end[2]); /* the offset */
+	m->offset = number(&line, 16, &end[2]);
 	major = (unsigned)number(&line, 16, &end[3]);
 	minor = (unsigned)number(&line, 16, &end[4]);
 	m->ino = number(&line, 10, &end[5]);

@@ -8,6 +8,7 @@
 
 struct mapping {
 	uint64_t start, end;
+	uint64_t offset; /* in the file */
 	int prot; /* PROT_* */
 	dev_t dev;
 	ino_t ino;

@@ -20,53 +20,56 @@ static void store_cq(const struct uctx *u, const uint8_t *bytes)
 		cq_arm(cq, be32_at(bytes));
 }
 
-static bool rung_right(struct qp *qp, const uint8_t *bytes)
+static bool rung_right(struct qp *qp, const struct device_store *st)
 {
 	uint32_t pi;
 
-	if (qp->state != QPS_RTS || qp->wait_until)
-		return true; /* the record is checked when the QP executes again */
+	if (!strict_register(qp, st))
+		return false;
+	if (qp->state != QPS_RTS)
+		return true;
 	return !dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, &pi) &&
-	       strict_doorbell(qp, pi, bytes);
+	       strict_doorbell(qp, pi, st->bytes);
 }
 
-/* @bytes: the first half of a control segment. Only the QP that it names is executed. */
-static void store_sq(const struct uctx *u, const uint8_t *bytes, uint32_t size)
+/* The store begins with the first half of a control segment. Only the QP in it is executed. */
+static void store_sq(const struct device_store *st)
 {
+	const uint8_t *bytes = st->bytes;
 	struct qp *qp = qp_by_number(be32_at(bytes + 4) >> 8);
+	bool right;
 
 	counters_of(fabric_self.slot)->doorbells++;
-	if (size > 8)
+	if (st->size > 8)
 		counters_of(fabric_self.slot)->bf_copies++;
-	if (!qp || qp->obj.owner != fabric_self.slot || qp->obj.ctx != u->ctx) {
+	if (!qp || qp->obj.owner != fabric_self.slot || qp->obj.ctx != st->u->ctx) {
 		if (config_get()->strict)
 			strict_violation("doorbell of QP 0x%06x, which this context does not have",
 				be32_at(bytes + 4) >> 8);
 		return;
 	}
-	if (config_get()->strict && !rung_right(qp, bytes)) {
+	right = !config_get()->strict || rung_right(qp, st);
+	dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, &qp->rung);
+	if (right)
+		xport_send(qp);
+	else
 		qp_to_error(qp);
-		return;
-	}
-	if (arena()->chaos)
-		dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, &qp->rung);
-	xport_send(qp);
 }
 
-void device_store(const struct uctx *u, uint32_t offset, const uint8_t *bytes, uint32_t size)
+void device_store(const struct device_store *st)
 {
-	uint32_t at = offset % UAR_BF_BUFFER;
+	uint32_t at = st->offset % UAR_BF_BUFFER;
 
 	fabric_lock();
 	counters_of(fabric_self.slot)->traps++;
 	/* Before the execution, which may change the program's memory. */
-	if (config_get()->strict && offset >= UAR_BF_FIRST && at % 8 == 0)
-		strict_blueflame(u, offset, bytes, size & ~7u);
-	if (offset >= UAR_BF_FIRST && at == 0 && size >= 8)
-		store_sq(u, bytes, size);
-	else if (offset >= UAR_BF_FIRST && at == 8)
+	if (config_get()->strict && st->offset >= UAR_BF_FIRST && at % 8 == 0)
+		strict_blueflame(st);
+	if (st->offset >= UAR_BF_FIRST && at == 0 && st->size >= 8)
+		store_sq(st);
+	else if (st->offset >= UAR_BF_FIRST && at == 8)
 		counters_of(fabric_self.slot)->bf_copies++;
-	else if (offset == UAR_CQ_DOORBELL && size >= 8)
-		store_cq(u, bytes);
+	else if (st->offset == UAR_CQ_DOORBELL && st->size >= 8)
+		store_cq(st->u, st->bytes);
 	fabric_unlock();
 }

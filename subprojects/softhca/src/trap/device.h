@@ -11,7 +11,8 @@
 
 #define UAR_CQ_DOORBELL 0x20u
 #define UAR_BF_FIRST 0x800u
-#define UAR_BF_BUFFER 0x100u
+#define UAR_BF_BUFFER 0x100u /* half of a register */
+#define UAR_BF_REGISTER 0x200u
 
 /* Reads a big-endian word of a store. */
 static inline uint32_t be32_at(const uint8_t *bytes)
@@ -22,10 +23,16 @@ static inline uint32_t be32_at(const uint8_t *bytes)
 	return be32toh(v);
 }
 
-/*
- * Executes a store of @size bytes at @offset of a doorbell page of @u. Asynchronous
- * signals are blocked.
- */
-void device_store(const struct uctx *u, uint32_t offset, const uint8_t *bytes, uint32_t size);
+/* A store of the program to a doorbell page. */
+struct device_store {
+	const struct uctx *u;
+	uint64_t page; /* its address */
+	uint32_t offset;
+	uint32_t size;
+	const uint8_t *bytes;
+};
+
+/* Executes a store. Asynchronous signals are blocked. */
+void device_store(const struct device_store *st);
 
 #endif

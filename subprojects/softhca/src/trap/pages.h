@@ -9,12 +9,20 @@
 
 #define UAR_PAGE 4096u
 
+/* Numbers of doorbell pages in the device file: those of a kind, and those asked for one by one. */
+#define UAR_KIND 256u
+#define UAR_DYNAMIC 2048u
+#define UAR_NUMBERS 4096u
+#define BFREGS_OF_PAGE 4u
+
 /* The owner of the pages that a forked process has inherited. */
 #define PAGE_INHERITED (&pages_inherited)
 extern struct uctx pages_inherited;
 
-/* Adds a page. Returns 1 if it is new, 0 if it was there already, or -ENOSPC. */
-int pages_add(uint64_t page, struct uctx *u);
+/*
+ * Adds a page. @uar: its number in the device file, which is what the program asked for when it
+ * mapped it. Returns 1 if it is new, 0 if it was there already, or -ENOSPC. */
+int pages_add(uint64_t page, struct uctx *u, uint32_t uar);
 
 /* Removes all pages of @u. */
 void pages_drop(const struct uctx *u);
@@ -24,5 +32,14 @@ void pages_inherit(void);
 
 /* The owner of a page, PAGE_INHERITED, or NULL if it is no doorbell page. Signal safe. */
 struct uctx *pages_find(uint64_t page);
+
+/* The number of a doorbell page, as for pages_add(). Signal safe. */
+uint32_t pages_uar(uint64_t page);
+
+/*
+ * Strict mode: which half of register @reg of a doorbell page was stored to last, 1 or 2, and 0
+ * before. The fabric's mutex is held for its use. Signal safe.
+ */
+uint8_t *pages_half(uint64_t page, uint32_t reg);
 
 #endif

@@ -24,7 +24,7 @@ static int scan_mapping(const struct mapping *m, void *arg)
 	if (m->ino != u->ino || m->dev != u->dev || !(m->prot & PROT_WRITE))
 		return 0;
 	for (uint64_t page = m->start; page < m->end; page += UAR_PAGE) {
-		r = pages_add(page, u);
+		r = pages_add(page, u, (uint32_t)((m->offset + (page - m->start)) / UAR_PAGE));
 		if (r < 0)
 			return r;
 		if (config_get()->mode == ENGINE_TRAP)

@@ -147,16 +147,17 @@ static void chain(int sig, siginfo_t *si, ucontext_t *uc)
 }
 
 struct store {
-	const struct uctx *u;
-	uint32_t offset;
+	struct device_store to;
 	struct softhca_store st;
 };
 
 static void execute(void *arg)
 {
-	const struct store *s = arg;
+	struct store *s = arg;
 
-	device_store(s->u, s->offset, s->st.bytes, s->st.size);
+	s->to.bytes = s->st.bytes;
+	s->to.size = s->st.size;
+	device_store(&s->to);
 }
 
 /* The objects belong to the parent, so a doorbell of the child would never be answered. */
@@ -175,14 +176,17 @@ _Noreturn static void refuse_inherited(void)
 static bool on_doorbell(ucontext_t *uc, uint64_t addr)
 {
 	uint64_t page = addr & ~(uint64_t)(UAR_PAGE - 1);
-	struct store s = {.u = pages_find(page), .offset = (uint32_t)(addr - page)};
+	struct uctx *u = pages_find(page);
+	struct store s = {
+		.to = {.u = u, .page = page, .offset = (uint32_t)(addr - page)},
+	};
 
-	if (s.u == PAGE_INHERITED)
+	if (u == PAGE_INHERITED)
 		refuse_inherited();
-	if (!s.u || !fabric_self.arena)
+	if (!u || !fabric_self.arena)
 		return false;
 	if (softhca_store_decode(uc, addr, &s.st)) {
-		step_begin(uc, page, (struct uctx *)s.u);
+		step_begin(uc, page, u);
 		return true;
 	}
 	uc->uc_mcontext.gregs[REG_RIP] += s.st.length;

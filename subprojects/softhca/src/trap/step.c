@@ -53,7 +53,11 @@ static void execute(void *arg)
 		const uint8_t *reg = registers_of_page(*page, i, &offset);
 
 		if (memcmp(reg, none, sizeof(none)))
-			device_store(stepping.u, offset, reg, 8);
+			device_store(&(struct device_store){.u = stepping.u,
+				.page = *page,
+				.offset = offset,
+				.size = 8,
+				.bytes = reg});
 	}
 	counters_of(fabric_self.slot)->single_steps++;
 }

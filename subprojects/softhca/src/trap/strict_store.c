@@ -5,9 +5,11 @@
 
 #include "abi/wire.h"
 #include "dma/dma.h"
+#include "hca/config.h"
 #include "hca/objects.h"
 #include "hca/strict.h"
 #include "trap/device.h"
+#include "trap/pages.h"
 
 /* The BlueFlame copy that this thread has begun last, and what its doorbell names. */
 static __thread struct {
@@ -17,6 +19,7 @@ static __thread struct {
 	uint32_t index;
 	uint32_t at; /* offset of the latest store in the buffer */
 	bool repeats; /* the latest store repeated the start of the copy */
+	bool out_of_turn; /* the last doorbell of the register was in the same half */
 } last_rung __attribute__((tls_model("initial-exec")));
 
 bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes)
@@ -25,14 +28,14 @@ bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes)
 	struct wqe_ctrl c;
 	uint64_t at;
 
-	if (last_rung.repeats && (uint16_t)pi == (uint16_t)strict_rung(qp))
+	if (last_rung.repeats && (uint16_t)pi == (uint16_t)qp->rung)
 		return true;
 	if (!strict_ring(qp, pi))
 		return false;
-	if ((uint16_t)(index - strict_rung(qp)) >= (uint16_t)(pi - strict_rung(qp))) {
+	if ((uint16_t)(index - qp->rung) >= (uint16_t)(pi - qp->rung)) {
 		strict_violation("QP 0x%06x: doorbell names WQE %u, which is not among the posted "
 				 "%u..%u",
-			qp->qpn, index, strict_rung(qp) & 0xffff, (pi - 1) & 0xffff);
+			qp->qpn, index, qp->rung & 0xffff, (pi - 1) & 0xffff);
 		return false;
 	}
 	at = qp->sq_buf + (uint64_t)(index & (qp->sq_count - 1)) * WQE_BLOCK;
@@ -49,44 +52,84 @@ bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes)
  * such as memcpy() with 64-byte vectors, reaches the adapter once. A store of more than 8 bytes
  * is part of a copy; a store of 8 bytes is a doorbell.
  */
-static void note_start(const struct uctx *u, uint32_t offset, const uint8_t *bytes, uint32_t size)
+static void note_start(const struct device_store *st)
 {
-	uint32_t qpn = be32_at(bytes + 4) >> 8, index = be32_at(bytes) >> 8 & 0xffff;
+	uint32_t qpn = be32_at(st->bytes + 4) >> 8, index = be32_at(st->bytes) >> 8 & 0xffff;
+	uint32_t reg = (st->offset - UAR_BF_FIRST) / UAR_BF_REGISTER;
+	uint8_t half = st->offset % UAR_BF_REGISTER / UAR_BF_BUFFER + 1;
+	uint8_t *last = pages_half(st->page, reg);
+	const struct qp *qp = qp_by_number(qpn);
+	uint32_t pi;
 
-	last_rung.repeats = size > 8 && last_rung.at == 0 && last_rung.u == u &&
-			    last_rung.offset == offset && last_rung.qpn == qpn &&
+	last_rung.repeats = st->size > 8 && last_rung.at == 0 && last_rung.u == st->u &&
+			    last_rung.offset == st->offset && last_rung.qpn == qpn &&
 			    last_rung.index == index;
-	last_rung.u = u;
-	last_rung.offset = offset;
+	/* A doorbell for nothing is another mistake: see strict_doorbell(). */
+	last_rung.out_of_turn = *last == half && !last_rung.repeats && qp &&
+				!dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, &pi) &&
+				(uint16_t)pi != (uint16_t)qp->rung;
+	*last = half;
+	last_rung.u = st->u;
+	last_rung.offset = st->offset;
 	last_rung.qpn = qpn;
 	last_rung.index = index;
 }
 
-void strict_blueflame(const struct uctx *u, uint32_t offset, const uint8_t *bytes, uint32_t size)
+/* Called at the second word of a copy: a doorbell alone has only the first. */
+static void check_turn(const struct qp *qp)
 {
-	uint32_t at = offset % UAR_BF_BUFFER, ring;
+	if (!last_rung.out_of_turn)
+		return;
+	last_rung.out_of_turn = false;
+	strict_violation("QP 0x%06x: WQE %u: BlueFlame copy into the half of its register that was "
+			 "used last",
+		qp->qpn, last_rung.index);
+}
+
+bool strict_register(const struct qp *qp, const struct device_store *st)
+{
+	uint32_t uar = pages_uar(st->page), reg = (st->offset - UAR_BF_FIRST) / UAR_BF_REGISTER;
+
+	/*
+	 * The program chooses the registers of a page that it asked for. Without BlueFlame there
+	 * is one on each page.
+	 */
+	if (uar >= UAR_DYNAMIC ? uar == qp->uar : uar % UAR_KIND == qp->uar &&
+						  (!config_get()->blueflame ||
+							  reg == qp->bfreg % BFREGS_OF_PAGE))
+		return true;
+	strict_violation("QP 0x%06x: doorbell at register %u of page %u, which is not its own",
+		qp->qpn, reg, uar % UAR_KIND);
+	return false;
+}
+
+void strict_blueflame(const struct device_store *st)
+{
+	uint32_t at = st->offset % UAR_BF_BUFFER, size = st->size & ~7u, ring;
 	uint8_t queue[64];
 	const struct qp *qp;
 
 	if (at == 0)
-		note_start(u, offset, bytes, size);
+		note_start(st);
 	last_rung.at = at;
 	qp = qp_by_number(last_rung.qpn);
 	if (!qp && at == 0)
 		return; /* device_store() reports it as a doorbell */
-	if (!qp || !qp->sq_count || last_rung.u != u || last_rung.offset != offset - at) {
+	if (!qp || !qp->sq_count || last_rung.u != st->u || last_rung.offset != st->offset - at) {
 		strict_violation("a store of %u bytes at 0x%x of a doorbell page that began no "
 				 "BlueFlame copy",
-			size, offset);
+			size, st->offset);
 		return;
 	}
+	if (at + size > 8 && at <= 8 && config_get()->blueflame)
+		check_turn(qp);
 	ring = qp->sq_count * WQE_BLOCK;
 	/* The first 8 bytes are the doorbell: see strict_doorbell(). */
 	for (uint32_t i = at == 0 ? 8 : 0; i < size; i += 8) {
 		uint32_t pos = ((last_rung.index & (qp->sq_count - 1)) * WQE_BLOCK + at + i) % ring;
 
 		if (dma_read(qp->obj.owner, qp->sq_buf + pos, queue, 8) ||
-			memcmp(queue, bytes + i, 8)) {
+			memcmp(queue, st->bytes + i, 8)) {
 			strict_violation("QP 0x%06x: WQE %u: BlueFlame byte %u differs from the "
 					 "queue",
 				qp->qpn, last_rung.index, at + i);

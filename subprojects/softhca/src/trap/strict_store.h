@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "fabric/arena.h"
-#include "trap/uctx.h"
+#include "trap/device.h"
 
 /*
  * Checks the doorbell @bytes (8 bytes) of @qp, whose doorbell record says @pi. Returns false if
@@ -15,10 +15,13 @@
  */
 bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes);
 
+/* Whether the doorbell's register is that of the QP. */
+bool strict_register(const struct qp *qp, const struct device_store *st);
+
 /*
- * Checks that a store of @size bytes at @offset of a doorbell page, which is in one of its
- * BlueFlame buffers, has the same bytes as the queue.
+ * Checks that a store to a BlueFlame buffer has the same bytes as the queue, and that copies
+ * alternate between the halves of the register.
  */
-void strict_blueflame(const struct uctx *u, uint32_t offset, const uint8_t *bytes, uint32_t size);
+void strict_blueflame(const struct device_store *st);
 
 #endif

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "hca/config.h"
+#include "hca/strict.h"
 #include "sys/maps.h"
 #include "uverbs/cmd.h"
 #include "xport/copy.h"
@@ -175,6 +177,8 @@ int cmd_reg_mr(struct cmd *c)
 	pd = obj_of_ctx(OBJ_PD, req.pd_handle, c->u->ctx);
 	if (!pd)
 		return -EINVAL;
+	if (config_get()->strict && !strict_memlock(req.start, req.length))
+		return -ENOMEM;
 	i = obj_alloc(OBJ_MR, c->u->ctx);
 	if (i == NO_INDEX)
 		return -ENOMEM;

@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "abi/wire.h"
+#include "hca/config.h"
 #include "hca/event.h"
 #include "hca/owed.h"
 #include "hca/strict.h"
 #include "hca/trace.h"
+#include "trap/pages.h"
 #include "uverbs/cmd.h"
 #include "xport/copy.h"
 #include "xport/free.h"
@@ -67,7 +69,7 @@ static uint32_t next_bfreg(struct uctx *u)
 	uint32_t n = u->next_bfreg;
 
 	u->next_bfreg = n + 1 < BFREGS ? n + 1 : 1;
-	return n / 2 * 4 + n % 2;
+	return n / 2 * BFREGS_OF_PAGE + n % 2;
 }
 
 /* Takes references on the objects that a QP uses. */
@@ -138,6 +140,8 @@ int cmd_create_qp(struct cmd *c)
 	fill_qp(qp, &req, &d);
 	qp->qpn = ((uint32_t)arena()->qp_gen[i] << QP_INDEX_BITS | i) & 0xffffff;
 	drv.bfreg_index = qp->bfreg = next_bfreg(c->u);
+	qp->trapped = config_get()->mode == ENGINE_TRAP;
+	qp->uar = qp->bfreg / BFREGS_OF_PAGE;
 	qp->trace = trace_alloc();
 	owed_init(qp);
 	obj_publish(OBJ_QP, i);

@@ -8,9 +8,11 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "hca/config.h"
 #include "hca/event.h"
 #include "hca/owed.h"
 #include "hca/objects.h"
+#include "hca/strict.h"
 #include "hca/timer.h"
 #include "xport/chaos.h"
 #include "xport/complete.h"
@@ -39,41 +41,94 @@ enum attr_mask {
 	A_MAX_DEST_RD = 1 << 17,
 	A_PATH_MIG = 1 << 18,
 	A_DEST_QPN = 1 << 20,
+	A_RATE_LIMIT = 1 << 25,
 };
 
 #define WATCH_NS 10000000u /* period at which an unfinished copy is checked */
 
-/* The attributes that each transition between working states needs, by type of QP. */
+/* Attributes of a transition, by type of QP. */
+struct attrs {
+	uint32_t rc, uc, ud;
+};
+
+#define A_MIG (A_ALT_PATH | A_PATH_MIG)
+#define A_MAY_RTS                                                                                  \
+	{A_CUR_STATE | A_ACCESS | A_MIG | A_MIN_RNR, A_CUR_STATE | A_ACCESS | A_MIG,               \
+		A_CUR_STATE | A_QKEY}
+
+/*
+ * The attributes that each transition between working states needs, and those that may be given
+ * beside these: as the kernel's table has them, which refuses all others. To RESET and ERR none
+ * may be given.
+ */
 static const struct transition {
 	uint8_t from, to;
-	uint32_t rc, uc, ud;
+	struct attrs need, may;
 } transitions[] = {
-	{QPS_RESET, QPS_INIT, A_PKEY | A_PORT | A_ACCESS, A_PKEY | A_PORT | A_ACCESS,
-		A_PKEY | A_PORT | A_QKEY},
-	{QPS_INIT, QPS_INIT, 0, 0, 0},
-	{QPS_INIT, QPS_RTR, A_AV | A_MTU | A_DEST_QPN | A_RQ_PSN | A_MAX_DEST_RD | A_MIN_RNR,
-		A_AV | A_MTU | A_DEST_QPN | A_RQ_PSN, 0},
-	{QPS_RTR, QPS_RTS, A_SQ_PSN | A_TIMEOUT | A_RETRY | A_RNR_RETRY | A_MAX_RD, A_SQ_PSN,
-		A_SQ_PSN},
-	{QPS_RTS, QPS_RTS, 0, 0, 0},
-	{QPS_RTS, QPS_SQD, 0, 0, 0},
-	{QPS_SQD, QPS_SQD, 0, 0, 0},
-	{QPS_SQD, QPS_RTS, 0, 0, 0},
-	{QPS_SQE, QPS_RTS, 0, 0, 0},
+	{QPS_RESET, QPS_INIT,
+		{A_PKEY | A_PORT | A_ACCESS, A_PKEY | A_PORT | A_ACCESS, A_PKEY | A_PORT | A_QKEY},
+		{0, 0, 0}},
+	{QPS_INIT, QPS_INIT, {0, 0, 0},
+		{A_PKEY | A_PORT | A_ACCESS, A_PKEY | A_PORT | A_ACCESS, A_PKEY | A_PORT | A_QKEY}},
+	{QPS_INIT, QPS_RTR,
+		{A_AV | A_MTU | A_DEST_QPN | A_RQ_PSN | A_MAX_DEST_RD | A_MIN_RNR,
+			A_AV | A_MTU | A_DEST_QPN | A_RQ_PSN, 0},
+		{A_ALT_PATH | A_ACCESS | A_PKEY, A_ALT_PATH | A_ACCESS | A_PKEY, A_PKEY | A_QKEY}},
+	{QPS_RTR, QPS_RTS,
+		{A_SQ_PSN | A_TIMEOUT | A_RETRY | A_RNR_RETRY | A_MAX_RD, A_SQ_PSN, A_SQ_PSN},
+		A_MAY_RTS},
+	{QPS_RTS, QPS_RTS, {0, 0, 0}, A_MAY_RTS},
+	{QPS_RTS, QPS_SQD, {0, 0, 0}, {A_SQD_NOTIFY, A_SQD_NOTIFY, A_SQD_NOTIFY}},
+	{QPS_SQD, QPS_SQD, {0, 0, 0},
+		{A_PORT | A_AV | A_TIMEOUT | A_RETRY | A_RNR_RETRY | A_MAX_RD | A_MAX_DEST_RD |
+				A_ACCESS | A_PKEY | A_MIN_RNR | A_MIG,
+			A_AV | A_ACCESS | A_PKEY | A_MIG, A_PKEY | A_QKEY}},
+	{QPS_SQD, QPS_RTS, {0, 0, 0}, A_MAY_RTS},
+	{QPS_SQE, QPS_RTS, {0, 0, 0}, {0, A_CUR_STATE | A_ACCESS, A_CUR_STATE | A_QKEY}},
 };
+
+static uint32_t attrs_of(const struct attrs *a, const struct qp *qp)
+{
+	return qp->type == QPT_RC ? a->rc : qp->type == QPT_UC ? a->uc : a->ud;
+}
+
+static int check_attrs(const struct qp *qp, uint8_t to, uint32_t mask, uint32_t need, uint32_t may)
+{
+	uint32_t missing = need & ~mask, extra = mask & ~(need | may | A_STATE | A_RATE_LIMIT);
+
+	if (!missing && !extra)
+		return 0;
+	if (config_get()->strict)
+		strict_violation("QP 0x%06x: from state %u to %u (enum ibv_qp_state): attributes "
+				 "0x%x are missing, 0x%x are not allowed (enum ibv_qp_attr_mask)",
+			qp->qpn, qp->state, to, missing, extra);
+	return -EINVAL;
+}
 
 static int check_transition(const struct qp *qp, uint8_t to, uint32_t mask)
 {
 	if (to == QPS_RESET || to == QPS_ERR)
-		return 0;
+		return check_attrs(qp, to, mask, 0, 0);
 	for (size_t i = 0; i < sizeof(transitions) / sizeof(transitions[0]); i++) {
 		const struct transition *t = &transitions[i];
-		uint32_t need = qp->type == QPT_RC ? t->rc : qp->type == QPT_UC ? t->uc : t->ud;
 
 		if (t->from == qp->state && t->to == to)
-			return (mask & need) == need ? 0 : -EINVAL;
+			return check_attrs(qp, to, mask, attrs_of(&t->need, qp),
+				attrs_of(&t->may, qp));
 	}
 	return -EINVAL;
+}
+
+/* The path's MTU must not exceed the port's, but only strict mode refuses it. */
+static bool mtu_fits(const struct qp *qp, uint32_t mtu)
+{
+	uint32_t port = arena()->topo.rails[qp_rail(qp)].mtu;
+
+	if (!config_get()->strict || 128u << mtu <= port)
+		return true;
+	strict_violation("QP 0x%06x: path MTU %u exceeds the port's active MTU %u", qp->qpn,
+		128u << mtu, port);
+	return false;
 }
 
 static int check_values(const struct qp *qp, const struct ib_uverbs_modify_qp *m)
@@ -91,6 +146,8 @@ static int check_values(const struct qp *qp, const struct ib_uverbs_modify_qp *m
 		rail->no_atomics)
 		return -EOPNOTSUPP;
 	if ((mask & A_MTU) && (m->path_mtu < 1 || m->path_mtu > 5))
+		return -EINVAL;
+	if ((mask & A_MTU) && !mtu_fits(qp, m->path_mtu))
 		return -EINVAL;
 	if ((mask & A_MAX_RD) && m->max_rd_atomic > 16)
 		return -EINVAL;
@@ -167,7 +224,7 @@ static int reset(struct qp *qp)
 	qp->rq_taken = qp->sq_done = qp->placed = qp->held = 0;
 	qp->rung = qp->piece_of = qp->recv_begun = 0;
 	qp->tapped = qp->psns = qp->answered = 0;
-	qp->strict_first = qp->strict_last = qp->strict_free = 0;
+	qp->strict_first = qp->strict_last = qp->strict_free = qp->strict_met = 0;
 	link_clear(qp);
 	qp->retries = qp->rnr_retries = 0;
 	qp->wait_until = 0;

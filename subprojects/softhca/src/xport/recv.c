@@ -8,6 +8,7 @@
 
 #include "hca/event.h"
 #include "hca/journal.h"
+#include "hca/strict.h"
 #include "hca/wqe.h"
 
 static struct srq *srq_of(const struct qp *qp)
@@ -37,6 +38,7 @@ static int srq_look(struct srq *srq)
 		srq->buf + (uint64_t)srq->head * srq->stride, window, n * srq->stride);
 	if (r)
 		return r;
+	strict_srq(srq, posted);
 	srq->ahead_n = 0;
 	srq->ahead_from = srq->taken;
 	for (k = 0; i - srq->head < n && (uint16_t)(srq->taken + k) != (uint16_t)posted; k++) {

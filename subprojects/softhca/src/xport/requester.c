@@ -57,12 +57,12 @@ static const uint32_t rnr_delay[32] = {
 };
 
 /*
- * The producer index, in blocks, with the 16 bits of the doorbell record. In chaos mode a trapped
- * doorbell announces what is posted then, and what the record says later is not looked at.
+ * The producer index, in blocks, with the 16 bits of the doorbell record. A doorbell that traps
+ * announces what is posted then; what the record says later waits for the next one.
  */
 static bool read_producer(const struct qp *qp, uint32_t *pi)
 {
-	if (arena()->chaos && config_get()->mode == ENGINE_TRAP) {
+	if (qp->trapped) {
 		*pi = qp->rung;
 		return true;
 	}
@@ -199,7 +199,10 @@ static enum turn step(struct qp *qp)
 		back_off_timeout(qp, &w);
 		break;
 	case V_DEAD:
-		fail(qp, &w, SYN_RETRY_EXC);
+		if (config_get()->slow_death)
+			back_off_timeout(qp, &w);
+		else
+			fail(qp, &w, SYN_RETRY_EXC);
 		fabric_reap();
 		break;
 	case V_BUSY:

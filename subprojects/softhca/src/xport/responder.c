@@ -5,12 +5,16 @@
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <string.h>
 
+#include "hca/config.h"
 #include "hca/event.h"
 #include "hca/objects.h"
+#include "hca/strict.h"
 #include "xport/chaos.h"
 #include "xport/complete.h"
 #include "xport/copy.h"
 #include "xport/qp.h"
+
+#define PSN_MASK 0xffffffu
 
 static struct answer answer(enum verdict v)
 {
@@ -65,7 +69,8 @@ __attribute__((cold)) static struct answer forbidden(struct qp *dest)
 }
 
 /* A copy between the two sides failed. */
-__attribute__((cold)) static struct answer copy_failed(int r, bool at_responder, struct qp *dest)
+__attribute__((cold)) static struct answer copy_failed(int r, bool at_responder, struct qp *dest,
+	const struct qp *qp)
 {
 	if (r == -EINPROGRESS)
 		return answer(V_LATER);
@@ -77,6 +82,7 @@ __attribute__((cold)) static struct answer copy_failed(int r, bool at_responder,
 		return answer(V_DEAD);
 	if (r == -EPERM)
 		return forbidden(dest);
+	strict_unmapped(at_responder ? dest : qp);
 	if (!at_responder)
 		return refuse(SYN_LOCAL_PROT);
 	async_qp(dest, EV_QP_FATAL);
@@ -100,13 +106,13 @@ static bool remote_range(const struct qp *dest, const struct wqe *w, uint32_t ac
 }
 
 /* recv_peek() returned the error @r. */
-__attribute__((cold)) static struct answer no_recv(int r, struct qp *dest)
+__attribute__((cold)) static struct answer no_recv(int r, struct qp *dest, const struct qp *qp)
 {
 	if (r == -EAGAIN)
 		return (struct answer){.verdict = V_RNR, .rnr_timer = dest->attr.min_rnr_timer};
 	if (r == -EBUSY)
 		return answer(V_BUSY);
-	return copy_failed(r, true, dest);
+	return copy_failed(r, true, dest, qp);
 }
 
 static int place(struct qp *dest, struct qp *qp, struct wqe *w, const struct dma_seg *seg,
@@ -141,12 +147,12 @@ __attribute__((cold)) static struct answer write_imm_slowly(struct qp *dest, str
 	if (qp->placed != qp->sq_done + 1) {
 		r = place(dest, qp, w, seg, &at_dest);
 		if (r)
-			return copy_failed(r, at_dest, dest);
+			return copy_failed(r, at_dest, dest, qp);
 		qp->placed = qp->sq_done + 1;
 	}
 	r = recv_peek(dest, &rx);
 	if (r)
-		return no_recv(r, dest);
+		return no_recv(r, dest, qp);
 	complete_recv(dest, &rx, qp, w, (uint32_t)w->length);
 	return answer(V_DONE);
 }
@@ -163,14 +169,14 @@ static struct answer respond_write(struct qp *dest, struct qp *qp, struct wqe *w
 	if (imm) {
 		r = recv_peek(dest, &rx);
 		if (r)
-			return no_recv(r, dest);
+			return no_recv(r, dest, qp);
 		if (w->length && (w->length > COPY_HELD_MAX || arena()->chaos))
 			return write_imm_slowly(dest, qp, w, &seg);
 	}
 	if (w->length) {
 		r = place(dest, qp, w, &seg, &at_dest);
 		if (r)
-			return copy_failed(r, at_dest, dest);
+			return copy_failed(r, at_dest, dest, qp);
 	}
 	if (imm)
 		complete_recv(dest, &rx, qp, w, (uint32_t)w->length);
@@ -202,7 +208,7 @@ static struct answer respond_send(struct qp *dest, struct qp *qp, struct wqe *w)
 	int r = recv_peek(dest, &rx);
 
 	if (r)
-		return no_recv(r, dest);
+		return no_recv(r, dest, qp);
 	if (arena()->chaos) {
 		if (!dest->recv_begun)
 			begin_recv(dest, &rx);
@@ -217,7 +223,7 @@ static struct answer respond_send(struct qp *dest, struct qp *qp, struct wqe *w)
 	if (r == -EFAULT && at_dest)
 		return recv_failed(dest, &rx, SYN_LOCAL_PROT, SYN_REMOTE_OP);
 	if (r)
-		return copy_failed(r, at_dest, dest);
+		return copy_failed(r, at_dest, dest, qp);
 	complete_recv(dest, &rx, qp, w, (uint32_t)w->length);
 	return answer(V_DONE);
 }
@@ -245,11 +251,11 @@ static struct answer respond_read(struct qp *dest, struct qp *qp, struct wqe *w)
 	if (!w->length)
 		return answer(V_DONE);
 	r = copy_payload(&c, &at_local);
-	return r ? copy_failed(r, !at_local, dest) : answer(V_DONE);
+	return r ? copy_failed(r, !at_local, dest, qp) : answer(V_DONE);
 }
 
 /* Atomic among the adapters of the fabric, by its mutex; not with respect to the CPUs. */
-static struct answer respond_atomic(struct qp *dest, struct wqe *w)
+static struct answer respond_atomic(struct qp *dest, struct qp *qp, struct wqe *w)
 {
 	struct dma_seg seg, old_seg = {.slot = fabric_self.slot, .len = sizeof(uint64_t)};
 	uint64_t old, value;
@@ -262,21 +268,64 @@ static struct answer respond_atomic(struct qp *dest, struct wqe *w)
 		return nak(dest, SYN_REMOTE_ACCESS);
 	r = dma_read(seg.slot, seg.addr, &old, sizeof(old));
 	if (r)
-		return copy_failed(r, true, dest);
+		return copy_failed(r, true, dest, qp);
 	value = old + w->swap_add;
 	if (w->opcode == OP_ATOMIC_CS)
 		value = old == w->compare ? w->swap_add : old;
 	old_seg.addr = (uintptr_t)&old;
 	r = dma_copy(NULL, w->segs, w->nsegs, &old_seg, 1, &at_dest);
 	if (r)
-		return copy_failed(r, false, dest);
+		return copy_failed(r, false, dest, qp);
 	r = dma_write(seg.slot, seg.addr, &value, sizeof(value));
-	return r ? copy_failed(r, true, dest) : answer(V_DONE);
+	return r ? copy_failed(r, true, dest, qp) : answer(V_DONE);
+}
+
+static uint32_t mtu_bytes(uint8_t code)
+{
+	return 128u << code;
+}
+
+/*
+ * Strict mode, at the first message of a connection: what the two ends were told has to fit.
+ * Returns false, with what an adapter would report, if it does not.
+ */
+__attribute__((cold)) static bool ends_fit(struct qp *qp, const struct qp *dest, enum syndrome *s)
+{
+	const struct qp_attr *a = &qp->attr, *b = &dest->attr;
+
+	qp->strict_met = 1;
+	*s = SYN_RETRY_EXC;
+	if ((a->sq_psn ^ b->rq_psn) & PSN_MASK) {
+		strict_violation("QP 0x%06x: it sends from PSN 0x%06x, but QP 0x%06x expects "
+				 "0x%06x",
+			qp->qpn, a->sq_psn & PSN_MASK, dest->qpn, b->rq_psn & PSN_MASK);
+		return false;
+	}
+	if (qp->type == QPT_RC && !path_leads_to(b, qp_rail(dest), qp)) {
+		strict_violation("QP 0x%06x: the path of QP 0x%06x, to which it sends, does not "
+				 "lead back to it",
+			qp->qpn, dest->qpn);
+		return false;
+	}
+	*s = SYN_REMOTE_INVAL_REQ;
+	if (a->path_mtu != b->path_mtu) {
+		strict_violation("QP 0x%06x: its path MTU is %u, that of QP 0x%06x is %u", qp->qpn,
+			mtu_bytes(a->path_mtu), dest->qpn, mtu_bytes(b->path_mtu));
+		return false;
+	}
+	if (qp->type == QPT_RC && a->max_rd_atomic > b->max_dest_rd_atomic) {
+		strict_violation("QP 0x%06x: max_rd_atomic %u exceeds the max_dest_rd_atomic %u of "
+				 "QP 0x%06x",
+			qp->qpn, a->max_rd_atomic, b->max_dest_rd_atomic, dest->qpn);
+		return false;
+	}
+	return true;
 }
 
 struct answer respond(struct qp *qp, struct wqe *w)
 {
 	struct qp *dest = qp_by_number(qp->attr.dest_qpn);
+	enum syndrome s;
 
 	if (!dest || dest->type != qp->type || !path_leads_to(&qp->attr, qp_rail(qp), dest))
 		return answer(V_NO_ANSWER);
@@ -284,6 +333,8 @@ struct answer respond(struct qp *qp, struct wqe *w)
 		return answer(V_DEAD);
 	if (!qp_receives(dest) || dest->attr.dest_qpn != qp->qpn)
 		return answer(V_NO_ANSWER);
+	if (config_get()->strict && !qp->strict_met && !ends_fit(qp, dest, &s))
+		return refuse(s);
 	switch (w->opcode) {
 	case OP_WRITE:
 	case OP_WRITE_IMM:
@@ -292,7 +343,7 @@ struct answer respond(struct qp *qp, struct wqe *w)
 		return respond_read(dest, qp, w);
 	case OP_ATOMIC_CS:
 	case OP_ATOMIC_FA:
-		return respond_atomic(dest, w);
+		return respond_atomic(dest, qp, w);
 	default:
 		return respond_send(dest, qp, w);
 	}

@@ -315,9 +315,9 @@ int main(void)
 	planted_mistakes();
 	first = traffic("1");
 	traffic("3");
-	/* There is no order between the two ends. */
-	CHECK(*first_sent && *first_received);
 	if (stepping) {
+		/* There is no order between the two ends. */
+		CHECK(*first_sent && *first_received);
 		CHECK_EQ(traffic("1"), first);
 		CHECK(traffic("2") != first);
 	}

@@ -1,40 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Strict mode finds each mistake of a hand-written send queue, and only mistakes. */
 #include <endian.h>
-#include <fcntl.h>
 #include <infiniband/mlx5dv.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "rig.h"
-#include "softhca.h"
+#include "said.h"
 
 static struct rig a, b;
 static struct mlx5dv_qp dv;
 static struct mlx5dv_cq dv_cq;
 static uint16_t post; /* next block */
-
-/* What the HCA says goes to a file while a case runs, and to standard error if it fails. */
-static int said, standard_error;
-
-static void show_said(void)
-{
-	char text[4096];
-	ssize_t n = pread(said, text, sizeof(text), 0);
-
-	if (n > 0)
-		CHECK_EQ(write(standard_error, text, (size_t)n), n);
-}
-
-static void listen_to_hca(void)
-{
-	said = memfd_create("said", MFD_CLOEXEC);
-	standard_error = fcntl(2, F_DUPFD_CLOEXEC, 10);
-	CHECK(said >= 0 && standard_error >= 0);
-	CHECK_EQ(dup2(said, 2), 2);
-	CHECK(!atexit(show_said));
-}
 
 static void open_pair_cqe(int cqe)
 {
@@ -60,34 +35,11 @@ static void close_pair(void)
 	rig_close(&b);
 }
 
-static uint64_t violations(void)
-{
-	struct softhca_counters c;
-
-	CHECK(!softhca_counters_self(&c));
-	return c.violations;
-}
-
-/* The case is over: the HCA has said one line, with @what in it, or nothing if that is NULL. */
+/* The case is over: see said_verdict(). */
 static void verdict(const char *what)
 {
-	static uint64_t before;
-	char text[4096] = "";
-	ssize_t n;
-
 	close_pair();
-	n = pread(said, text, sizeof(text) - 1, 0);
-	CHECK(n >= 0);
-	CHECK_EQ(violations() - before, what ? 1 : 0);
-	CHECK_EQ(n != 0, what != NULL);
-	if (what) {
-		CHECK(!strncmp(text, "softhca: strict: ", 17));
-		CHECK(strchr(text, '\n') == text + n - 1);
-		CHECK(strstr(text, what));
-	}
-	before = violations();
-	CHECK(!ftruncate(said, 0));
-	CHECK_EQ(lseek(said, 0, SEEK_SET), 0);
+	said_verdict(what);
 }
 
 static uint8_t *block(uint16_t index)
@@ -331,7 +283,7 @@ int main(void)
 	/* The context that the counters need. */
 	open_pair();
 	close_pair();
-	listen_to_hca();
+	said_listen();
 	right();
 	wrong_entry(0, 7 << 8, "WQE 0 says that it is WQE 7");
 	wrong_entry(1, 0x654321u << 8 | 1, "WQE 0 says QP 0x654321, 1 units");

@@ -11,7 +11,8 @@ me=$(id -u)
 tmp=$(mktemp -d)
 fabric=run-$$
 dir=/dev/shm/softhca-$me-$fabric
-unset LD_PRELOAD SOFTHCA_RAILS SOFTHCA_TOPOLOGY SOFTHCA_BF SOFTHCA_STRICT SOFTHCA_CHAOS SOFTHCA_RUN \
+unset LD_PRELOAD SOFTHCA_RAILS SOFTHCA_TOPOLOGY SOFTHCA_BF SOFTHCA_STRICT SOFTHCA_CHAOS \
+	SOFTHCA_MEMLOCK SOFTHCA_DEATH SOFTHCA_RUN \
 	SOFTHCA_MODE SOFTHCA_TRACE SOFTHCA_LINK SOFTHCA_FAULTS SOFTHCA_FAULT_FILE \
 	HWLOC_XMLFILE PMIX_NAMESPACE
 export SOFTHCA_FABRIC="$fabric"
@@ -123,7 +124,12 @@ wrong_arguments() {
 	SOFTHCA_RAILS=99 refused 'SOFTHCA_RAILS=99: give 1 to 16' true
 	SOFTHCA_MODE=fast refused 'SOFTHCA_MODE=fast: give trap, poll or step' true
 	SOFTHCA_BF=yes refused 'SOFTHCA_BF=yes: give 0 or 1' true
-	SOFTHCA_STRICT=01 refused 'SOFTHCA_STRICT=01: give 0 or 1' true
+	SOFTHCA_STRICT=01 refused 'SOFTHCA_STRICT=01: give 0, 1 or abort' true
+	for wrong in 0 x 1k 99999999999999999999; do
+		SOFTHCA_MEMLOCK=$wrong refused "SOFTHCA_MEMLOCK=$wrong: give a number of bytes" true
+	done
+	SOFTHCA_DEATH=slow refused 'SOFTHCA_DEATH=slow: give at_once or timers' true
+	SOFTHCA_MEMLOCK=unlimited status 0 "$run" true
 	SOFTHCA_TRACE=/tmp/x refused 'SOFTHCA_TRACE=/tmp/x: give 0 or 1' true
 	SOFTHCA_FABRIC=a/b refused 'SOFTHCA_FABRIC=a/b: give up to 63' true
 	long=$(printf '%064d' 0)
