@@ -197,11 +197,23 @@ static bool tend_peers(struct side *s, bool done)
 	return over;
 }
 
-/* Whether there is nothing in the queues, which will then tell of the next completion. */
-static bool arm_queues(const struct side *s)
+/* A queue is armed again only when its event has been read: until then it is armed, or has fired. */
+static void arm_queue(struct side *s, struct mlx5dvl_cq *cq, bool *armed)
 {
-	mlx5dvl_cq_arm(s->scq);
-	mlx5dvl_cq_arm(s->rcq);
+	if (mlx5dvl_cq_event(cq)) {
+		s->wakeups++;
+		*armed = false;
+	}
+	if (!*armed)
+		mlx5dvl_cq_arm(cq);
+	*armed = true;
+}
+
+/* Whether there is nothing in the queues, which will then tell of the next completion. */
+static bool arm_queues(struct side *s)
+{
+	arm_queue(s, s->scq, &s->armed[0]);
+	arm_queue(s, s->rcq, &s->armed[1]);
 	return !mlx5dvl_cq_ready(s->scq) && !mlx5dvl_cq_ready(s->rcq);
 }
 
@@ -221,8 +233,6 @@ static void sleep_on(struct side *s)
 		p[n++] = (struct pollfd){.fd = mlx5dvl_cq_fd(s->rcq), .events = POLLIN};
 	}
 	poll(p, n, SLEEP_MS);
-	if (s->t.sleeps)
-		s->wakeups += (uint64_t)(mlx5dvl_cq_event(s->scq) + mlx5dvl_cq_event(s->rcq));
 }
 
 /* @done_p: nothing more to send, and nothing outstanding. */

@@ -94,6 +94,7 @@ struct side {
 	struct control control;
 	uint32_t injected; /* that have happened */
 	uint64_t wakeups; /* by events of completion queues */
+	bool armed[2]; /* the send and the receive CQ, whose event has not been read */
 	struct latrec *rec;
 	struct statsfile *stats; /* NULL: none */
 	int stats_error; /* the first one */
