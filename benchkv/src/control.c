@@ -92,24 +92,36 @@ void control_derive(struct control_spec *spec, double round_trip, double write, 
 	spec->full = clamp(write / message, 8, MAX_NUMBER);
 }
 
+/* What control_share() has done, if it has done anything. */
+static void explain_share(const struct control_spec *spec, uint32_t before, double under_way,
+	char *text, size_t size)
+{
+	*text = 0;
+	if (spec->window < before)
+		snprintf(text, size,
+			"; K at most %u for %.0f calls under way (1.5 x their root but at least 5)",
+			spec->window, under_way);
+}
+
 void control_explain(const struct control_spec *spec, const struct control_origin *origin,
 	char *text, size_t size)
 {
-	double window = origin->write_ns > 0 ? 1.15 * origin->round_trip_ns / origin->write_ns : 0;
+	bool known = origin->write_ns > 0;
+	double window = known ? 1.15 * origin->round_trip_ns / origin->write_ns : WINDOW;
+	char share[96];
 
+	explain_share(spec, clamp(window, 2, 12), origin->under_way, share, sizeof(share));
 	if (spec->kind != CONTROL_AUTO || !spec->derive)
 		snprintf(text, size, "as given");
-	else if (!(origin->write_ns > 0))
-		snprintf(text, size, "%s", origin->source);
+	else if (!known)
+		snprintf(text, size, "%s%s", origin->source, share);
 	else
 		snprintf(text, size,
-			"K = 1.15 x %.0f ns / %.0f ns = %.1f within 2 to 12%s; B = %.0f ns / %.0f ns = "
-			"%.1f but at least 8; %s",
-			origin->round_trip_ns, origin->write_ns, window,
-			spec->window < clamp(window, 2, 12) ? " and less for few calls under way" :
-							      "",
-			origin->write_ns, origin->message_ns, origin->write_ns / origin->message_ns,
-			origin->source);
+			"K = 1.15 x %.0f ns / %.0f ns = %.1f within 2 to 12; B = %.0f ns / %.0f ns = "
+			"%.1f but at least 8; %s%s",
+			origin->round_trip_ns, origin->write_ns, window, origin->write_ns,
+			origin->message_ns, origin->write_ns / origin->message_ns, origin->source,
+			share);
 }
 
 void control_share(struct control_spec *spec, double under_way)

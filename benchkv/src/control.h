@@ -77,6 +77,7 @@ void control_derive(struct control_spec *spec, double round_trip, double write, 
 struct control_origin {
 	const char *source; /* in words */
 	double round_trip_ns, write_ns, message_ns; /* 0: nothing was known */
+	double under_way; /* calls that a context can have, see control_share() */
 };
 
 /* Why K and B are what they are, in a line without commas. */

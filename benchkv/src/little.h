@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Batching switched on and off by the average latency that Little's law gives, after Borisov, Amit
- * and Tsafrir, "Batching with End-to-End Performance Estimation" (HotOS 2025), who switch TCP's
- * Nagle algorithm that way by counters that the two ends tell each other.
+ * Switches batching on and off by the average latency that Little's law gives, after Borisov, Amit
+ * and Tsafrir, "Batching with End-to-End Performance Estimation" (HotOS 2025). They toggle TCP's
+ * Nagle algorithm by counters that the two ends of a connection tell each other.
  *
- * A daemon counts its requests to other ranks: how many have ended, and the integral of their number
- * over time. By L = lambda * W, the integral over the number that ended in the same time is their
- * average latency W, from the moment that the daemon takes a request to its response. No request is
- * timed. What a daemon cannot see is what its WRITEs do to the requests of the ranks that it sends to, whose
- * replies go through the same adapters. So it tells them its two counters, in the reserved word of
- * its requests, hears theirs, and W is that of both ends: the sum of the integrals over the sum of what
- * has ended.
+ * A daemon counts its requests to other ranks: the number that has ended, and the integral over
+ * time of the number under way. By L = lambda * W, the difference of the integral over the
+ * difference of the number that ended is their average latency W, from the moment that the daemon
+ * takes a request to its response. No request is timed by itself.
  *
- * Time goes in epochs, in which batching is either off (all endpoints are flushed in each loop) or on
- * (as Nagle: calls to a rank wait for the consumption of the calls sent there before, see
- * control.h). An epoch begins when the requests that were under way at the switch have ended. The next one has
- * the setting with the lower latency; each setting is tried for one epoch at the start, and the one not in use every
- * LITTLE_AGAIN epochs, because its figure grows old.
+ * A daemon does not see what its WRITEs do to the requests of the ranks that it sends to, whose
+ * replies go through the same adapters. So the daemons tell each other both counters, in the
+ * reserved word of their requests, and W is that of both ends: the sum of the integrals over the
+ * sum of what has ended.
  *
- * The word, 30 bits of a counter at a time: a peer hears the number that has ended, and in the next request
- * the integral of that moment.
+ * Time is divided into epochs, in which batching is either off (all endpoints are flushed in each
+ * loop) or on (as Nagle: calls to a rank wait until the calls sent there before are consumed, see
+ * control.h). An epoch begins when the requests that were under way at a switch have ended. The
+ * next one has the setting with the lower latency. Each setting is tried for one epoch at the
+ * start, and the one not in use again every LITTLE_AGAIN epochs, because its figure grows old.
+ *
+ * The word carries 30 bits of a counter. A peer hears the number that has ended, and in the next
+ * request the integral of that same moment.
  *
  *	31	set: this is a counter; a word of 0 says nothing
  *	30	0: requests that have ended; 1: the integral, in units of 2^12 requests times ns
  *	29-0	the counter, modulo 2^30
  *
- * What a peer says is not checked: whatever it is, one of the two settings follows from it.
+ * What a peer says is not checked: whatever it is, it can only select one of the two settings.
  */
 #ifndef BENCHKV_LITTLE_H
 #define BENCHKV_LITTLE_H

@@ -140,7 +140,8 @@ static int hear(struct job *j, const struct hello *mine, uint32_t rank)
 			.source = bases[theirs.basis < BASES ? theirs.basis : BY_DEFAULT],
 			.round_trip_ns = theirs.round_trip_ns,
 			.write_ns = theirs.write_ns,
-			.message_ns = theirs.message_ns};
+			.message_ns = theirs.message_ns,
+			.under_way = j->node.origin.under_way};
 	}
 	return judge(j, mine, &theirs, rank);
 }
@@ -201,6 +202,12 @@ static int derive_from_device(struct job *j, struct hello *mine, const char *dev
 	return err;
 }
 
+/* That the context of a daemon with endpoints can have at a time. */
+static double calls_under_way(const struct options *o)
+{
+	return (double)o->clients * o->queue_depth / o->net_daemons;
+}
+
 /* K and B from the machine file, or from what rank 0 measures while the others wait for it. */
 static int derive_control(struct job *j, const char *device, struct hello *mine)
 {
@@ -219,7 +226,7 @@ static int derive_control(struct job *j, const char *device, struct hello *mine)
 	} else {
 		err = derive_from_device(j, mine, device);
 	}
-	control_share(spec, (double)j->o->clients * j->o->queue_depth / j->o->net_daemons);
+	control_share(spec, calls_under_way(j->o));
 	mine->window = spec->window;
 	mine->full = spec->full;
 	return err;
@@ -241,6 +248,7 @@ int job_meet(struct job *j, const char *device)
 	if (!j->hosts)
 		return -ENOMEM;
 	memcpy(j->hosts[launch_rank(j->l)], mine.host, sizeof(mine.host));
+	j->node.origin.under_way = calls_under_way(j->o);
 	if (launch_alone(j->l)) {
 		j->node.origin.source = bases[BY_DEFAULT];
 		return judge(j, &mine, &mine, 0);

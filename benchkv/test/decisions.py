@@ -128,6 +128,11 @@ class Batching:
         return "its latency is not known" if not latency[1 - now] else "its latency was not"
 
 
+def hears_peers(path):
+    """Did an epoch of little count requests of another rank?"""
+    return any(row["seen"].get("peers_ended") for row in read(path)[2])
+
+
 def check_file(path, ranks):
     """Every row of a rank's file follows from what it says was observed. The reasons found."""
     control, first, rows = read(path)

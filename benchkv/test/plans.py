@@ -81,7 +81,8 @@ def case_reasons():
     """Why the plan is as it is: device, endpoints, rings, control, memory."""
     alone = plan(0, "--key-range", 4000000, "--clients", 4)[0]
     for part in ("device: one rank needs none\n", "endpoints: there is no other rank\n",
-                 "control auto:10,9: the defaults; one rank sends nothing\n",
+                 "control auto:8,9: the defaults; one rank sends nothing; K at most 8 for 32 calls under "
+                 "way (1.5 x their root but at least 5)\n",
                  "keys: 4000001 expected in each of 1 shards\n"):
         check(part in alone, alone)
     two = plan(2, "--clients", 46, "--queue-depth", 256, "--daemons", 2)[0]

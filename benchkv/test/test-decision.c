@@ -101,25 +101,34 @@ static void every_reason_has_words(void)
 	decisions_fini(&d);
 }
 
-static const char *explained(const char *control, double t, double s, double c)
+static const char *explained(const char *control, double t, double s, double c, bool few)
 {
 	static char text[256];
-	const struct control_origin origin = {"measured by rank 0", t, s, c};
+	const struct control_origin origin = {"measured by rank 0", t, s, c, few ? 9 : 46};
 	struct control_spec spec;
 
 	CHECK_EQ(control_parse(control, &spec), 0);
+	if (t > 0 && spec.derive)
+		control_derive(&spec, t, s, c);
+	control_share(&spec, few ? 9 : 46);
 	control_explain(&spec, &origin, text, sizeof(text));
 	return text;
 }
 
 static void explains_the_control(void)
 {
-	CHECK(!strcmp(explained("auto:3,4", 0, 0, 0), "as given"));
-	CHECK(!strcmp(explained("hold:3", 4900, 570, 68), "as given"));
-	CHECK(!strcmp(explained("auto", 0, 0, 0), "measured by rank 0"));
-	CHECK(!strcmp(explained("auto", 4900, 570, 68),
+	CHECK(!strcmp(explained("auto:3,4", 0, 0, 0, true), "as given"));
+	CHECK(!strcmp(explained("hold:3", 4900, 570, 68, true), "as given"));
+	CHECK(!strcmp(explained("auto", 0, 0, 0, false), "measured by rank 0"));
+	CHECK(!strcmp(explained("auto", 0, 0, 0, true),
+		"measured by rank 0; K at most 5 for 9 calls under way (1.5 x their root but at least 5)"));
+	CHECK(!strcmp(explained("auto", 4900, 570, 68, false),
 		"K = 1.15 x 4900 ns / 570 ns = 9.9 within 2 to 12; "
 		"B = 570 ns / 68 ns = 8.4 but at least 8; measured by rank 0"));
+	CHECK(!strcmp(explained("auto", 4900, 570, 68, true),
+		"K = 1.15 x 4900 ns / 570 ns = 9.9 within 2 to 12; "
+		"B = 570 ns / 68 ns = 8.4 but at least 8; measured by rank 0; "
+		"K at most 5 for 9 calls under way (1.5 x their root but at least 5)"));
 }
 
 int main(int argc, char **argv)

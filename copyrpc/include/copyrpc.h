@@ -53,7 +53,15 @@
  * being read, because it is in memory that the peer may write. If that matters, copy it first
  * (copyrpc_req_detach() does so).
  *
- * A forked child must neither use nor destroy its parent's contexts.
+ * A forked child must neither use nor destroy its parent's contexts. It may execute another program
+ * or end, at any time: the rings are not inherited. On kernels before 5.12 the queues of libmlx5 need
+ * ibv_fork_init(), or IBV_FORK_SAFE=1, before the first context.
+ *
+ * Failing or destroying an endpoint that was connected takes a command to the device, up to some
+ * hundred microseconds, in which the other endpoints of the context rest. The library makes it only in
+ * copyrpc_ep_destroy() and when a peer has broken the protocol, and it does not wait for what the
+ * device has to finish: the queue pair is freed in a later call that creates or destroys one. Only
+ * with this command are the peer's messages refused from then on.
  */
 #ifndef COPYRPC_H
 #define COPYRPC_H
@@ -492,9 +500,7 @@ uint32_t copyrpc_raw_pending(const struct copyrpc_ep *ep);
 
 /*
  * Counters since creation. Those of a context are the sums over its endpoints, including
- * destroyed ones. If more than srq_depth batches arrive between two polls, the sender's HCA repeats
- * those that found no receive. This shows only in the counters of the receiver's HCA, as
- * out_of_buffer in /sys/class/infiniband/DEVICE/ports/PORT/hw_counters.
+ * destroyed ones.
  */
 struct copyrpc_stats {
 	uint64_t calls, replies; /* accepted by copyrpc_call() and copyrpc_reply() */
@@ -514,6 +520,15 @@ struct copyrpc_stats {
 };
 void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p);
 void copyrpc_ep_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p);
+
+/*
+ * If more than srq_depth batches arrive between two polls, the sender's HCA repeats those that found
+ * no receive. Only the receiver's HCA counts that: *n_p becomes the number of messages that found no
+ * receive at the context's port since the context was created, of all programs that use the port
+ * (out_of_buffer in hw_counters of /sys/class/infiniband). Reads a file. -ENOENT: the driver does not
+ * count it.
+ */
+int copyrpc_ctx_no_receive(const struct copyrpc_ctx *ctx, uint64_t *n_p);
 
 #pragma GCC visibility pop
 

@@ -4,6 +4,9 @@
 
 #include "internal.h"
 
+/* The counter of messages that found no receive. */
+#define NO_RECEIVE "out_of_buffer"
+
 /* Depths of the receive queue that is chosen; devices have 32,767 receives. */
 #define SRQ_LEAST 1024
 #define SRQ_MOST 32767
@@ -126,6 +129,8 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 	if (rc)
 		goto fail;
 	ctx->attr.device = NULL; /* the caller's string */
+	if (mlx5dvl_ctx_counter(ctx->dev, NO_RECEIVE, &ctx->no_receive))
+		ctx->no_receive = 0;
 	rc = create_queues(ctx);
 	if (rc)
 		goto fail;
@@ -150,6 +155,16 @@ void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx)
 	mlx5dvl_srq_destroy(ctx->srq);
 	mlx5dvl_ctx_close(ctx->dev);
 	free(ctx);
+}
+
+int copyrpc_ctx_no_receive(const struct copyrpc_ctx *ctx, uint64_t *n_p)
+{
+	uint64_t now;
+	int rc = mlx5dvl_ctx_counter(ctx->dev, NO_RECEIVE, &now);
+
+	if (!rc)
+		*n_p = now - ctx->no_receive;
+	return rc;
 }
 
 /* Callbacks may put endpoints on the list again, this one too. */

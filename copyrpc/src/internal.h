@@ -119,6 +119,7 @@ struct copyrpc_ctx {
 	struct copyrpc_ctx_attr attr; /* with the defaults filled in */
 	struct copyrpc_stats gone; /* sums of the freed endpoints */
 	uint64_t refills, port_downs;
+	uint64_t no_receive; /* out_of_buffer when the context was created */
 	bool broken; /* the device or a queue of the context has failed */
 };
 

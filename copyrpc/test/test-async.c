@@ -4,6 +4,7 @@
  * raw WRITE finds the link down, its second one brings it up again, and a raw READ is the end of
  * the device.
  */
+#include <infiniband/verbs.h>
 #include <poll.h>
 
 #include "internal.h"
@@ -15,6 +16,38 @@ static uint64_t word[2] = {4711};
 static uint64_t stopped_clock(void)
 {
 	return now;
+}
+
+/*
+ * Between libibverbs and the layers: an event that the software HCA does not make is told once to
+ * whoever asks next.
+ */
+static int made_up = -1; /* enum ibv_event_type, or none */
+static bool is_made_up;
+
+int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
+{
+	static int (*real)(struct ibv_context *, struct ibv_async_event *);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "ibv_get_async_event");
+	is_made_up = made_up >= 0;
+	if (!is_made_up)
+		return real(context, event);
+	*event = (struct ibv_async_event){.event_type = (enum ibv_event_type)made_up};
+	event->element.port_num = 1;
+	made_up = -1;
+	return 0;
+}
+
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+	static void (*real)(struct ibv_async_event *);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "ibv_ack_async_event");
+	if (!is_made_up)
+		real(event);
 }
 
 static int readable(struct copyrpc_ctx *ctx)
@@ -104,9 +137,51 @@ static void device_events(void)
 	pair_close(&p);
 }
 
+/* What a look at the events makes of one: the status of an endpoint, and whether there can be
+ * another one. */
+static void after_event(int type, int status)
+{
+	struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
+	struct heard h = {0};
+	struct copyrpc_ep *ep;
+	struct pair p;
+
+	pair_open(&p, &attr);
+	settle(&p, &h);
+	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	now += 100 * NSEC_PER_MSEC;
+	made_up = type;
+	copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(made_up, -1);
+	CHECK_EQ(copyrpc_ep_status(p.ep[0]), status);
+	CHECK_EQ(h.failed, !!status);
+	CHECK_EQ(copyrpc_ep_status(p.ep[1]), 0); /* of another context */
+	CHECK_EQ(copyrpc_ep_create(p.ctx[0], NULL, &ep), status);
+	pair_close(&p);
+}
+
+static void failed_queues(void)
+{
+	after_event(IBV_EVENT_CQ_ERR, -EIO);
+	after_event(IBV_EVENT_SRQ_ERR, -EIO);
+}
+
+/* Endpoints stay, and new ones are made. */
+static void changed_addresses(void)
+{
+	after_event(IBV_EVENT_LID_CHANGE, 0);
+	after_event(IBV_EVENT_GID_CHANGE, 0);
+	after_event(IBV_EVENT_PKEY_CHANGE, 0);
+}
+
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {TEST(device_events)};
+	static const struct test tests[] = {
+		TEST(failed_queues),
+		TEST(changed_addresses),
+		TEST(device_events),
+	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -86,6 +86,19 @@ static void a_dead_peer_is_noticed(void)
 	pair_close(&p);
 }
 
+/* Messages that found no receive, if the device counts them. */
+static void check_counted(const struct copyrpc_ctx *ctx)
+{
+	uint64_t n = 0, counter;
+
+	if (mlx5dvl_ctx_counter(ctx->dev, "out_of_buffer", &counter)) {
+		CHECK_EQ(copyrpc_ctx_no_receive(ctx, &n), -ENOENT);
+		return;
+	}
+	CHECK_EQ(copyrpc_ctx_no_receive(ctx, &n), 0);
+	CHECK(n > 0 && n <= counter);
+}
+
 /*
  * The peer is stopped and its receives are used up: its HCA asks to wait for ever, and the
  * probe with it. The calls end after probe_ms, 5 s by default.
@@ -113,6 +126,7 @@ static void an_endless_wait_ends(void)
 		CHECK_EQ(h.failed, 5);
 		CHECK_EQ(h.status, -ETIMEDOUT);
 		CHECK_EQ(copyrpc_ep_status(p.ep[0]), -ETIMEDOUT);
+		check_counted(p.ctx[1]);
 		pair_close(&p);
 	}
 }

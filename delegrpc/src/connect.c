@@ -119,7 +119,10 @@ static void take_over(struct client *c)
 		__atomic_store_n((uint64_t *)slot, 0, __ATOMIC_RELAXED);
 	}
 	__atomic_store_n(&line->generation, hot->generation, __ATOMIC_RELAXED);
-	__atomic_store_n(&line->taken, 1, __ATOMIC_RELAXED);
+	/* Relaxed: published by the mark; pairs with the load in all_reach(). */
+	__atomic_store_n(&line->address.netns, wakefd_netns(), __ATOMIC_RELAXED);
+	/* Release: pairs with the acquire in all_reach(), which then sees our namespace. */
+	__atomic_store_n(&line->taken, 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&line->state, DELEGRPC_RUNNING, __ATOMIC_RELAXED);
 	/* Release: pairs with claimed_from(), as in delegrpc_priv_publish(). */
 	__atomic_store_n(&line->claim, DELEGRPC_CLAIM_NONE, __ATOMIC_RELEASE);
@@ -154,17 +157,16 @@ static void init_client(struct client *c, const struct layout *l)
 
 /*
  * A server that sleeps on a descriptor cannot be woken from another network namespace. Each side
- * stores, fences and loads, so either delegrpc_server_fd() sees our namespace, or we see its name.
+ * stores (this one in take_over()), fences and loads, so either delegrpc_server_fd() sees our namespace, or we see its name.
  */
-static int check_netns(struct client *c, uint64_t netns)
+static int check_netns(const struct client *c)
 {
 	const struct delegrpc_address *server = &c->hot.header->server_address;
 
-	__atomic_store_n(&c->hot.line->address.netns, netns, __ATOMIC_RELAXED);
 	sleep_fence();
 	if (!__atomic_load_n(&server->name, __ATOMIC_RELAXED))
 		return 0;
-	return wakefd_reaches(netns, server->netns) ? 0 : -ENETUNREACH;
+	return wakefd_reaches(wakefd_netns(), server->netns) ? 0 : -ENETUNREACH;
 }
 
 /* Called before the lock is dropped, because the mark belongs to the holder of the lock. */
@@ -210,7 +212,7 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 		goto fail_close;
 	init_client(c, &l);
 	take_over(c);
-	err = check_netns(c, wakefd_netns());
+	err = check_netns(c);
 	if (err)
 		goto fail_taken;
 	*client_p = &c->hot;

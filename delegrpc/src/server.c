@@ -375,8 +375,8 @@ static bool all_reach(const struct server *s)
 	for (uint32_t i = 0; i < s->attr.max_clients; i++) {
 		const struct delegrpc_line *line = &s->lines[i];
 
-		/* Relaxed: ordered by the fences here and in check_netns(). */
-		if (__atomic_load_n(&line->taken, __ATOMIC_RELAXED) &&
+		/* Acquire: pairs with the release in take_over(); the namespace is there. */
+		if (__atomic_load_n(&line->taken, __ATOMIC_ACQUIRE) &&
 			!wakefd_reaches(netns,
 				__atomic_load_n(&line->address.netns, __ATOMIC_RELAXED)) &&
 			shm_locked(&s->region, CLIENT_BYTE(i)) != 0)

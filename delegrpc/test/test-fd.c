@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Servers and clients that sleep on descriptors: what makes them readable, and what does not. */
+#include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
 
@@ -331,6 +332,29 @@ static void child_has_no_descriptors(void)
 	delegrpc_server_destroy(b.s);
 }
 
+static void *come_and_go(void *arg)
+{
+	for (int i = 0; i < 8; i++)
+		delegrpc_client_disconnect(client_new());
+	return NULL;
+}
+
+/* A client that is just connecting does not look like one of another namespace. */
+static void connecting_clients_are_no_obstacle(void)
+{
+	for (int i = 0; i < 200; i++) {
+		struct delegrpc_server *s = server_new(2, 0, 16);
+		pthread_t thread;
+
+		CHECK_EQ(pthread_create(&thread, NULL, come_and_go, NULL), 0);
+		for (int k = 0; k < i; k++) /* at another moment each time */
+			delegrpc_server_poll(s);
+		CHECK(delegrpc_server_fd(s) >= 0);
+		CHECK_EQ(pthread_join(thread, NULL), 0);
+		delegrpc_server_destroy(s);
+	}
+}
+
 /* What is written in the region says so; see base/wakefd.h for the real thing. */
 static void other_namespaces_are_refused(void)
 {
@@ -471,6 +495,7 @@ int main(int argc, char **argv)
 		TEST(child_has_no_descriptors),
 		TEST(other_namespaces_are_refused),
 		TEST(dead_client_elsewhere_is_no_obstacle),
+		TEST(connecting_clients_are_no_obstacle),
 		TEST(forged_address_does_no_harm),
 		TEST(ids_are_reused),
 		TEST(nothing_is_left_open),

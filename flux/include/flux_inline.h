@@ -85,9 +85,9 @@ struct flux_in {
  *	calls		call_to is the peer; collects calls
  *	answers		reply_to is the peer; collects answers
  *
- * flux_call_begin() and flux_reply_begin() open it; flux_burst_end() publishes its messages and
+ * flux_priv_call_begin() and flux_priv_reply_begin() open it; flux_priv_burst_end() publishes its messages and
  * closes it. It stays open for the same ring until another ring is needed, or few calls are in
- * flight. flux_burst_publish() and flux_burst_flush() publish and leave it open. If the size of
+ * flight. flux_priv_burst_publish() and flux_priv_burst_flush() publish and leave it open. If the size of
  * a burst, or the lap of the ring, has changed, they open it again. They close it if the peer has
  * left or messages are to be published one by one.
  */
@@ -116,7 +116,7 @@ struct flux_node {
 	uint32_t vain; /* looks that found nothing since the last burst */
 	FLUX_LINE struct flux_shared *self;
 	struct flux *flux;
-	uint8_t *ended; /* [id]: room for flux_out_abort() */
+	uint8_t *ended; /* [id]: room for flux_priv_out_abort() */
 	uint64_t unfenced_peers[FLUX_WORDS]; /* peers published to since the last flush */
 	uint64_t yielded_ns;
 	uint64_t aborted, flushes, wakes, sleeps, yields;
@@ -130,21 +130,22 @@ struct flux_node {
  * These prepare flux_call() and flux_reply(). 1: the message is published alone; 0: in a burst;
  * -errno.
  */
-int flux_call_begin(struct flux_node *node, uint32_t to);
-int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id);
-void flux_burst_publish(struct flux_node *node); /* publishes a full burst */
-void flux_burst_flush(struct flux_node *node); /* publishes a burst that is not full */
-void flux_burst_end(struct flux_node *node); /* publishes what there is, and closes it */
-int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn, void *arg);
-struct flux_in *flux_in_next(struct flux_node *node);
-void flux_flush_published(struct flux_node *node);
+int flux_priv_call_begin(struct flux_node *node, uint32_t to);
+int flux_priv_reply_begin(struct flux_node *node, uint32_t from, uint32_t id);
+void flux_priv_burst_publish(struct flux_node *node); /* publishes a full burst */
+void flux_priv_burst_flush(struct flux_node *node); /* publishes a burst that is not full */
+void flux_priv_burst_end(struct flux_node *node); /* publishes what there is, and closes it */
+int flux_priv_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
+	void *arg);
+struct flux_in *flux_priv_in_next(struct flux_node *node);
+void flux_priv_flush_published(struct flux_node *node);
 
 /*
  * Takes note of the burst with this head, which has arrived, and returns how many messages it has.
  * No peer writes a count that a cell cannot hold, so such a count means that memory has been
  * overwritten.
  */
-FLUX_INLINE uint32_t flux_cursor_arrived(struct flux_cursor *c, uint64_t head)
+FLUX_INLINE uint32_t flux_priv_cursor_arrived(struct flux_cursor *c, uint64_t head)
 {
 	uint32_t count = cellring_arrive(&c->at, head);
 
@@ -155,40 +156,40 @@ FLUX_INLINE uint32_t flux_cursor_arrived(struct flux_cursor *c, uint64_t head)
 }
 
 /* Makes the next flush check whether this peer sleeps. */
-FLUX_INLINE void flux_mark_unfenced(struct flux_node *node, uint32_t peer)
+FLUX_INLINE void flux_priv_mark_unfenced(struct flux_node *node, uint32_t peer)
 {
 	node->unfenced_peers[peer / 64] |= 1ull << (peer % 64);
 }
 
 /* Counts a burst that no flush has followed yet. */
-FLUX_INLINE void flux_published(struct flux_node *node)
+FLUX_INLINE void flux_priv_published(struct flux_node *node)
 {
 	node->unfenced++;
 	node->vain = 0;
 }
 
 /* Publishes a message alone, written in place in the ring. */
-FLUX_INLINE void flux_put(struct flux_node *node, struct flux_cursor *c, uint32_t peer, uint32_t id,
-	const void *payload, uint32_t len)
+FLUX_INLINE void flux_priv_put(struct flux_node *node, struct flux_cursor *c, uint32_t peer,
+	uint32_t id, const void *payload, uint32_t len)
 {
 	c->count++;
 	cellring_put(&c->at, id, payload, len);
-	flux_mark_unfenced(node, peer);
-	flux_published(node);
+	flux_priv_mark_unfenced(node, peer);
+	flux_priv_published(node);
 }
 
 /* Adds a message to the burst, and publishes the burst when it is full. */
-FLUX_INLINE void flux_burst_add(struct flux_node *node, uint32_t id, const void *payload,
+FLUX_INLINE void flux_priv_burst_add(struct flux_node *node, uint32_t id, const void *payload,
 	uint32_t len)
 {
 	if (cellring_burst_add(&node->burst.ring, id, payload, len))
-		flux_burst_publish(node);
+		flux_priv_burst_publish(node);
 }
 
-FLUX_INLINE void flux_publish(struct flux_node *node)
+FLUX_INLINE void flux_priv_publish(struct flux_node *node)
 {
 	if (node->burst.ring.next != node->burst.ring.stage)
-		flux_burst_flush(node);
+		flux_priv_burst_flush(node);
 }
 
 /*
@@ -197,21 +198,21 @@ FLUX_INLINE void flux_publish(struct flux_node *node)
  * the last burst. So the flush is made some looks after the burst, when nothing else is to be
  * done.
  */
-FLUX_INLINE void flux_looked(struct flux_node *node, int found)
+FLUX_INLINE void flux_priv_looked(struct flux_node *node, int found)
 {
 	if (!node->unfenced)
 		return;
 	if (found ? ++node->unfenced >= FLUX_UNFENCED : ++node->vain >= FLUX_VAIN)
-		flux_flush_published(node);
+		flux_priv_flush_published(node);
 }
 
-FLUX_INLINE uint32_t flux_inflight(const struct flux_out *o)
+FLUX_INLINE uint32_t flux_priv_inflight(const struct flux_out *o)
 {
 	return o->ids_max - (o->ids_tail - o->ids_head);
 }
 
 /* Whether no id is free: all are in flight, or there are none yet. */
-FLUX_INLINE int flux_out_full(const struct flux_out *o)
+FLUX_INLINE int flux_priv_out_full(const struct flux_out *o)
 {
 	return o->ids_head == o->ids_tail;
 }
@@ -225,8 +226,8 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 
 	if (FLUX_UNLIKELY(len > node->payload_size))
 		return -EMSGSIZE;
-	if (to != node->burst.call_to || FLUX_UNLIKELY(flux_out_full(&node->out[to]))) {
-		alone = flux_call_begin(node, to);
+	if (to != node->burst.call_to || FLUX_UNLIKELY(flux_priv_out_full(&node->out[to]))) {
+		alone = flux_priv_call_begin(node, to);
 		if (alone < 0)
 			return alone;
 	}
@@ -234,14 +235,14 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 	id = o->ids[o->ids_head++ & o->ids_mask];
 	o->tokens[id] = token;
 	if (alone)
-		flux_put(node, &o->req, to, id, payload, len);
+		flux_priv_put(node, &o->req, to, id, payload, len);
 	else
-		flux_burst_add(node, id, payload, len);
+		flux_priv_burst_add(node, id, payload, len);
 	return 0;
 }
 
 /* Takes what has arrived, but at most max responses, and returns how many. */
-FLUX_INLINE int flux_out_take(struct flux_out *o, flux_response_fn *fn, void *arg, int max)
+FLUX_INLINE int flux_priv_out_take(struct flux_out *o, flux_response_fn *fn, void *arg, int max)
 {
 	struct cellring_cursor *at = &o->resp.at;
 	const unsigned char *ready = at->ready;
@@ -267,7 +268,7 @@ FLUX_INLINE int flux_out_take(struct flux_out *o, flux_response_fn *fn, void *ar
 }
 
 /* Whether a response has arrived. Sets *left_p if the peer has left: no more will arrive then. */
-FLUX_INLINE int flux_out_look(struct flux_out *o, int *left_p)
+FLUX_INLINE int flux_priv_out_look(struct flux_out *o, int *left_p)
 {
 	uint64_t head = cellring_look(&o->resp.at);
 
@@ -285,7 +286,7 @@ FLUX_INLINE int flux_out_look(struct flux_out *o, int *left_p)
 		if (!head)
 			return 0;
 	}
-	flux_cursor_arrived(&o->resp, head);
+	flux_priv_cursor_arrived(&o->resp, head);
 	return 1;
 }
 
@@ -294,26 +295,26 @@ FLUX_INLINE int flux_out_look(struct flux_out *o, int *left_p)
  * Between two polls there may be fewer, or none if a loop polls until it gets nothing and then
  * makes its calls. Also records how many of the new calls were made in a row, not by fn.
  */
-FLUX_INLINE void flux_out_window(struct flux_out *o)
+FLUX_INLINE void flux_priv_out_window(struct flux_out *o)
 {
 	if (o->ids_head == o->polled_head)
 		return;
 	o->polled_head = o->ids_head;
 	o->in_a_row = o->ids_head - o->returned_head;
 	o->returned_head = o->ids_head;
-	o->window = flux_inflight(o);
+	o->window = flux_priv_inflight(o);
 }
 
 /* Handles at most max responses of one peer, and ends all its calls if it has left. */
-FLUX_INLINE int flux_out_poll(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
+FLUX_INLINE int flux_priv_out_poll(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
 	void *arg, int max)
 {
 	int n = 0, left = 0;
 
 	do {
-		if (o->resp.at.slot == o->resp.at.ready && !flux_out_look(o, &left))
-			return FLUX_UNLIKELY(left) ? n + flux_out_abort(node, o, fn, arg) : n;
-		n += flux_out_take(o, fn, arg, max - n);
+		if (o->resp.at.slot == o->resp.at.ready && !flux_priv_out_look(o, &left))
+			return FLUX_UNLIKELY(left) ? n + flux_priv_out_abort(node, o, fn, arg) : n;
+		n += flux_priv_out_take(o, fn, arg, max - n);
 	} while (n < max);
 	return n;
 }
@@ -322,20 +323,20 @@ FLUX_INLINE int flux_out_poll(struct flux_node *node, struct flux_out *o, flux_r
  * The peers that owe responses form a circular list; a peer that owes none is removed when it is
  * visited. A peer that fn adds is inserted after last, so it is visited by the next poll.
  */
-FLUX_INLINE int flux_poll_circle(struct flux_node *node, flux_response_fn *fn, void *arg)
+FLUX_INLINE int flux_priv_poll_circle(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
 	struct flux_out *last = node->polled, *prev = last, *o;
 	int n = 0;
 
 	do {
 		o = prev->next;
-		if (flux_inflight(o)) {
-			flux_out_window(o);
-			n += flux_out_poll(node, o, fn, arg, FLUX_POLL_MAX - n);
+		if (flux_priv_inflight(o)) {
+			flux_priv_out_window(o);
+			n += flux_priv_out_poll(node, o, fn, arg, FLUX_POLL_MAX - n);
 			prev = o;
 		} else {
 			if (node->burst.ring.to == &o->req.at)
-				flux_burst_end(node);
+				flux_priv_burst_end(node);
 			prev->next = o->next;
 			o->next = NULL;
 			prev = o == prev ? NULL : prev;
@@ -351,7 +352,7 @@ FLUX_INLINE int flux_poll_circle(struct flux_node *node, flux_response_fn *fn, v
  * burst. Otherwise they are published, because a node that polls again without answering may be
  * waiting for something else.
  */
-FLUX_INLINE int flux_answers_on(struct flux_node *node)
+FLUX_INLINE int flux_priv_answers_on(struct flux_node *node)
 {
 	const struct cellring_cursor *at = &node->rx->req.at;
 	struct flux_burst *b = &node->burst;
@@ -367,31 +368,31 @@ FLUX_INLINE int flux_answers_on(struct flux_node *node)
  * responses come between them. If it has called several peers, this is noted for the last of them
  * only: the bursts to the others have been ended by then, whatever their size.
  */
-FLUX_INLINE void flux_poll_returns(struct flux_node *node)
+FLUX_INLINE void flux_priv_poll_returns(struct flux_node *node)
 {
 	uint64_t to = node->burst.call_to;
 
 	if (to != FLUX_NOBODY)
 		node->out[to].returned_head = node->out[to].ids_head;
-	flux_publish(node);
+	flux_priv_publish(node);
 }
 
 FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
-	int n = 0, busy = flux_answers_on(node);
+	int n = 0, busy = flux_priv_answers_on(node);
 	uint64_t to;
 
 	if (!busy)
-		flux_publish(node);
+		flux_priv_publish(node);
 	if (node->polled)
-		n = flux_poll_circle(node, fn, arg);
+		n = flux_priv_poll_circle(node, fn, arg);
 	to = node->burst.call_to;
 	if (to != FLUX_NOBODY && node->out[to].window < CELLRING_FEW &&
-		flux_inflight(&node->out[to]) < CELLRING_FEW)
-		flux_burst_end(node);
+		flux_priv_inflight(&node->out[to]) < CELLRING_FEW)
+		flux_priv_burst_end(node);
 	if (n) /* fn may have called or answered */
-		flux_poll_returns(node);
-	flux_looked(node, n + busy);
+		flux_priv_poll_returns(node);
+	flux_priv_looked(node, n + busy);
 	return n;
 }
 
@@ -404,7 +405,7 @@ FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint
 	uint64_t head;
 
 	if (in->req.at.slot == in->req.at.ready) {
-		in = flux_in_next(node);
+		in = flux_priv_in_next(node);
 		if (!in)
 			return 0;
 	}
@@ -434,7 +435,7 @@ FLUX_INLINE int flux_reply(struct flux_node *node, uint64_t flux_token, const vo
 	if (FLUX_UNLIKELY(id >= node->max_inflight))
 		return -EINVAL;
 	if (from != node->burst.reply_to) {
-		alone = flux_reply_begin(node, from, id);
+		alone = flux_priv_reply_begin(node, from, id);
 		if (alone < 0)
 			return alone;
 	}
@@ -443,9 +444,9 @@ FLUX_INLINE int flux_reply(struct flux_node *node, uint64_t flux_token, const vo
 		return -EINVAL;
 	in->held[id] = 0;
 	if (alone)
-		flux_put(node, &in->resp, from, id, payload, len);
+		flux_priv_put(node, &in->resp, from, id, payload, len);
 	else
-		flux_burst_add(node, id, payload, len);
+		flux_priv_burst_add(node, id, payload, len);
 	return 0;
 }
 
@@ -456,7 +457,7 @@ static inline uint32_t flux_pending(const struct flux_node *node)
 
 	if (o)
 		do {
-			sum += flux_inflight(o);
+			sum += flux_priv_inflight(o);
 			o = o->next;
 		} while (o != node->polled);
 	return sum;
@@ -464,9 +465,9 @@ static inline uint32_t flux_pending(const struct flux_node *node)
 
 static inline void flux_flush(struct flux_node *node)
 {
-	flux_publish(node);
+	flux_priv_publish(node);
 	if (node->unfenced)
-		flux_flush_published(node);
+		flux_priv_flush_published(node);
 }
 
 #endif

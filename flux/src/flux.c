@@ -233,8 +233,8 @@ COLD static int out_open(struct flux_node *node, struct flux_out *o)
 {
 	uint32_t n = node->max_inflight, to = (uint32_t)(o - node->out);
 
-	if (flux_inflight(o)) {
-		flux_publish(node); /* the caller waits for answers before it can call again */
+	if (flux_priv_inflight(o)) {
+		flux_priv_publish(node); /* the caller waits for answers before it can call again */
 		return -EAGAIN;
 	}
 	for (uint32_t i = 0; i < n; i++)
@@ -261,12 +261,12 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 /* How many calls a burst should have, the next call included. */
 static uint32_t out_wish(const struct flux_out *o)
 {
-	uint32_t now = flux_inflight(o) + 1;
+	uint32_t now = flux_priv_inflight(o) + 1;
 
 	return cellring_call_limit(now > o->window ? now : o->window, o->in_a_row);
 }
 
-int flux_call_begin(struct flux_node *node, uint32_t to)
+int flux_priv_call_begin(struct flux_node *node, uint32_t to)
 {
 	struct flux_out *o;
 	int r;
@@ -276,24 +276,24 @@ int flux_call_begin(struct flux_node *node, uint32_t to)
 	o = &node->out[to];
 	if (unlikely(has_left(o->peer)))
 		return -EPIPE;
-	if (unlikely(flux_out_full(o))) {
+	if (unlikely(flux_priv_out_full(o))) {
 		r = out_open(node, o);
 		if (r < 0)
 			return r;
 	}
 	if (node->burst.ring.to)
-		flux_burst_end(node);
+		flux_priv_burst_end(node);
 	if (unlikely(!o->next))
 		out_link(node, o);
 	if (!cellring_burst_open(&node->burst.ring, &o->req.at, out_wish(o)))
 		return 1;
-	flux_mark_unfenced(node, to);
+	flux_priv_mark_unfenced(node, to);
 	node->burst.call_to = to;
 	node->burst.peer = o->peer;
 	return 0;
 }
 
-int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
+int flux_priv_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 {
 	struct flux_in *in;
 
@@ -305,10 +305,10 @@ int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 		return -EPIPE;
 	}
 	if (node->burst.ring.to)
-		flux_burst_end(node);
+		flux_priv_burst_end(node);
 	if (!cellring_burst_open(&node->burst.ring, &in->resp.at, in->together))
 		return 1;
-	flux_mark_unfenced(node, from);
+	flux_priv_mark_unfenced(node, from);
 	node->burst.reply_to = from;
 	node->burst.peer = in->peer;
 	return 0;
@@ -318,7 +318,7 @@ int flux_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 ALWAYS_INLINE void burst_count(struct flux_node *node, uint32_t count)
 {
 	container_of(node->burst.ring.to, struct flux_cursor, at)->count += count;
-	flux_published(node);
+	flux_priv_published(node);
 }
 
 /* How many messages the open burst should have now. */
@@ -356,7 +356,7 @@ static void burst_renew(struct flux_node *node)
 		burst_close(b);
 }
 
-void flux_burst_publish(struct flux_node *node)
+void flux_priv_burst_publish(struct flux_node *node)
 {
 	burst_count(node, node->burst.ring.limit);
 	cellring_burst_write_full(&node->burst.ring);
@@ -364,7 +364,7 @@ void flux_burst_publish(struct flux_node *node)
 		burst_renew(node);
 }
 
-void flux_burst_flush(struct flux_node *node)
+void flux_priv_burst_flush(struct flux_node *node)
 {
 	struct cellring_burst *b = &node->burst.ring;
 
@@ -374,26 +374,27 @@ void flux_burst_flush(struct flux_node *node)
 		burst_renew(node);
 }
 
-void flux_burst_end(struct flux_node *node)
+void flux_priv_burst_end(struct flux_node *node)
 {
-	flux_publish(node);
+	flux_priv_publish(node);
 	burst_close(&node->burst);
 }
 
 /* The peer, or the node itself, has left: ends every call that is in flight. */
-COLD int flux_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn, void *arg)
+COLD int flux_priv_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
+	void *arg)
 {
 	uint32_t max = o->ids_max;
 	int n = 0;
 
 	if (node->burst.ring.to == &o->req.at)
-		flux_burst_end(node);
-	if (!flux_inflight(o))
+		flux_priv_burst_end(node);
+	if (!flux_priv_inflight(o))
 		return 0;
 	memset(node->ended, 0, max);
 	for (uint32_t i = o->ids_head; i != o->ids_tail; i++)
 		node->ended[o->ids[i & o->ids_mask]] = 1;
-	o->ids_max = flux_inflight(o); /* down to 0 */
+	o->ids_max = flux_priv_inflight(o); /* down to 0 */
 	o->ids_head = o->ids_tail;
 	for (uint32_t id = 0; id < max; id++) {
 		if (node->ended[id])
@@ -465,23 +466,23 @@ static void in_arrived(struct flux_node *node, struct flux_in *in, uint64_t head
 {
 	uint32_t together = CELLRING_TOGETHER(head);
 
-	node->rx_budget -= flux_cursor_arrived(&in->req, head);
+	node->rx_budget -= flux_priv_cursor_arrived(&in->req, head);
 	if (likely(in->together == together))
 		return;
 	in->together = together;
 	if (node->burst.reply_to == in->from)
-		flux_burst_end(node);
+		flux_priv_burst_end(node);
 }
 
-struct flux_in *flux_in_next(struct flux_node *node)
+struct flux_in *flux_priv_in_next(struct flux_node *node)
 {
 	struct flux_in *in = node->rx;
 	uint64_t head = cellring_look(&in->req.at);
 
 	if (!head || CELLRING_COUNT(head) > node->rx_budget) {
-		flux_publish(node);
+		flux_priv_publish(node);
 		in = in_search(node);
-		flux_looked(node, in != NULL);
+		flux_priv_looked(node, in != NULL);
 		if (!in) {
 			cellring_await(&node->rx->req.at);
 			return NULL;
@@ -513,7 +514,7 @@ static void yield_if_due(struct flux_node *node)
 	node->yielded_ns = now;
 }
 
-void flux_flush_published(struct flux_node *node)
+void flux_priv_flush_published(struct flux_node *node)
 {
 	/*
 	 * Pairs with sleep_prepare_as() for wait_sleep() and flux_arm(): either the peer sees what
@@ -530,7 +531,8 @@ void flux_flush_published(struct flux_node *node)
 	memset(node->unfenced_peers, 0, sizeof(node->unfenced_peers));
 	/* The open burst will be published later. One of the two fields is FLUX_NOBODY. */
 	if (node->burst.ring.to)
-		flux_mark_unfenced(node, (uint32_t)(node->burst.call_to & node->burst.reply_to));
+		flux_priv_mark_unfenced(node,
+			(uint32_t)(node->burst.call_to & node->burst.reply_to));
 	node->unfenced = 0;
 	node->flushes++;
 	if (node->hungry)
@@ -546,8 +548,9 @@ static bool responses_ready(const struct flux_node *node)
 		return false;
 	do {
 		/* Pairs with the store in flux_leave(). */
-		if (flux_inflight(o) && (cellring_ready(&o->resp.at) ||
-						__atomic_load_n(&o->peer->left, __ATOMIC_RELAXED)))
+		if (flux_priv_inflight(o) &&
+			(cellring_ready(&o->resp.at) ||
+				__atomic_load_n(&o->peer->left, __ATOMIC_RELAXED)))
 			return true;
 		o = o->next;
 	} while (o != node->polled);
@@ -573,14 +576,14 @@ static bool node_ready(const struct flux_node *node)
 
 static void state_set(struct flux_node *node, uint32_t state)
 {
-	/* Pairs with the loads in flux_flush_published(). */
+	/* Pairs with the loads in flux_priv_flush_published(). */
 	__atomic_store_n(&node->self->state, state, __ATOMIC_RELAXED);
 }
 
 /* Returns false if a signal interrupted the sleep. */
 static bool wait_sleep(struct flux_node *node, uint64_t timeout_ns)
 {
-	/* Pairs with sleep_fence() in flux_flush_published() and flux_leave(). */
+	/* Pairs with sleep_fence() in flux_priv_flush_published() and flux_leave(). */
 	sleep_prepare(&node->self->state);
 	if (node_ready(node)) {
 		sleep_cancel(&node->self->state);
@@ -613,15 +616,15 @@ int flux_wait(struct flux_node *node, uint64_t timeout_ns)
 {
 	struct wait w = WAIT_INIT;
 
-	flux_publish(node);
+	flux_priv_publish(node);
 	while (w.empty < WAIT_SPINS) {
 		if (node_ready(node)) {
-			flux_looked(node, 1);
+			flux_priv_looked(node, 1);
 			return 1;
 		}
 		if (!timeout_ns)
 			break;
-		flux_looked(node, 0);
+		flux_priv_looked(node, 0);
 		wait_step(&w);
 	}
 	flux_flush(node);
@@ -648,7 +651,7 @@ int flux_arm(struct flux_node *node)
 	if (wake->fd < 0)
 		return -EBADF;
 	flux_flush(node);
-	/* Pairs with sleep_fence() in flux_flush_published() and flux_leave(). */
+	/* Pairs with sleep_fence() in flux_priv_flush_published() and flux_leave(). */
 	wakefd_prepare(wake, &node->self->state);
 	if (node_ready(node)) {
 		sleep_cancel(&node->self->state);
@@ -664,9 +667,9 @@ void flux_leave(struct flux_node *node)
 
 	if (node->self->left)
 		return;
-	flux_burst_end(node);
+	flux_priv_burst_end(node);
 	flux_flush(node);
-	/* Pairs with the loads of left in flux_out_poll(), senders_drop() and node_ready(). */
+	/* Pairs with the loads of left in flux_priv_out_poll(), senders_drop() and node_ready(). */
 	__atomic_store_n(&node->self->left, 1, __ATOMIC_RELEASE);
 	/* Pairs with sleep_prepare_as(): a peer that waits for an answer sees left or is woken. */
 	sleep_fence();

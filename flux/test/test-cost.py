@@ -32,8 +32,8 @@ def code(function, where):
 
 
 failed = False
-for function, where in [("send", program), ("answer", program), ("flux_call_begin", library),
-                        ("flux_reply_begin", library), ("flux_burst_publish", library)]:
+for function, where in [("send", program), ("answer", program), ("flux_priv_call_begin", library),
+                        ("flux_priv_reply_begin", library), ("flux_priv_burst_publish", library)]:
     lines = code(function, where)
     bad = [line for line in lines if LOCKED.search(line)]
     print(f"{function}: {len(lines)} instructions of code, locked or fences: {bad}")

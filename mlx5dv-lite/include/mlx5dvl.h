@@ -30,8 +30,12 @@
  * there are no locks. Open one context per thread: each has its own ibv_context, and so
  * its own doorbell registers. Different contexts are independent.
  *
- * Trust: the device is trusted; data from a peer (struct mlx5dvl_qp_info) is checked. Not
- * fork-safe: do not use a context in a child of the process that opened it.
+ * Trust: the device is trusted; data from a peer (struct mlx5dvl_qp_info) is checked.
+ *
+ * fork(): a child must not use a context of its parent; it may execute another program or end. On
+ * kernels before 5.12, copy-on-write at fork() can take pages away that the device uses: call
+ * ibv_fork_init(), or set IBV_FORK_SAFE=1, before the first context is opened, and let no registered
+ * memory share a page with what the child needs. Newer kernels copy pinned pages for the child.
  *
  * Errors: functions return 0 or a count, or -errno; output arguments are written on
  * success only. The functions marked "hot" are inline, in mlx5dvl_inline.h.
@@ -137,6 +141,14 @@ struct mlx5dvl_port {
 
 /* Queries the device. Returns 0, or -EIO if it does not answer. */
 int mlx5dvl_ctx_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p);
+
+/*
+ * Reads a counter of the context's port that the driver shows in hw_counters or counters of
+ * /sys/class/infiniband, for example "out_of_buffer": messages that found no receive. It counts for
+ * all programs that use the port. Returns 0; -ENOENT the driver has no such counter; -EINVAL a name
+ * that is none.
+ */
+int mlx5dvl_ctx_counter(const struct mlx5dvl_ctx *ctx, const char *name, uint64_t *value_p);
 
 enum mlx5dvl_event {
 	MLX5DVL_EVENT_NONE, /* no event */

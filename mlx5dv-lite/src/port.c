@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Names of devices, attributes of the port. */
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "device.h"
@@ -44,6 +46,38 @@ static uint32_t lanes(uint8_t width)
 			return n[i];
 	}
 	return 0;
+}
+
+static int read_counter(const struct mlx5dvl_ctx *ctx, const char *group, const char *name,
+	uint64_t *value_p)
+{
+	char path[IBV_SYSFS_PATH_MAX + 128];
+	FILE *f;
+	int n;
+
+	snprintf(path, sizeof(path), "%s/ports/%u/%s/%s", ctx->ibv->device->ibdev_path, ctx->port,
+		group, name);
+	f = fopen(path, "re");
+	if (!f)
+		return -ENOENT;
+	n = fscanf(f, "%" SCNu64, value_p);
+	fclose(f);
+	return n == 1 ? 0 : -ENOENT;
+}
+
+int mlx5dvl_ctx_counter(const struct mlx5dvl_ctx *ctx, const char *name, uint64_t *value_p)
+{
+	uint64_t value;
+	int err;
+
+	if (!*name || strlen(name) > 64 || strchr(name, '/') || name[0] == '.')
+		return -EINVAL;
+	err = read_counter(ctx, "hw_counters", name, &value);
+	if (err)
+		err = read_counter(ctx, "counters", name, &value);
+	if (!err)
+		*value_p = value;
+	return err;
 }
 
 int mlx5dvl_ctx_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p)

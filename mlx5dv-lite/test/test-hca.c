@@ -233,6 +233,28 @@ static void full_queues_are_flushed_without_overrun(void)
 	hca_close(h);
 }
 
+/* As the driver shows them; what is no name of a counter is not looked for. */
+static void counters_of_the_port(void)
+{
+	static const char *const wrong[] = {"", "../state", "counters/port_rcv_packets", ".",
+		"port_rcv_packets/../../../node_guid"};
+	uint64_t before = 0, after = 0;
+
+	open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){0});
+	CHECK_EQ(mlx5dvl_ctx_counter(duo.h.ctx, "port_rcv_packets", &before), 0);
+	for (int i = 0; i < 10; i++)
+		CHECK_EQ(mlx5dvl_post_write(duo.a, duo.h.mem, 0, 8, (uintptr_t)duo.h.mem + DST,
+				 duo.h.mr.rkey, 0, 0),
+			0);
+	hca_fence(&duo.h, duo.a);
+	CHECK_EQ(mlx5dvl_ctx_counter(duo.h.ctx, "port_rcv_packets", &after), 0);
+	CHECK(after >= before + 10);
+	CHECK_EQ(mlx5dvl_ctx_counter(duo.h.ctx, "no_such_counter", &after), -ENOENT);
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+		CHECK_EQ(mlx5dvl_ctx_counter(duo.h.ctx, wrong[i], &after), -EINVAL);
+	close_duo();
+}
+
 static void to_error_flushes(void)
 {
 	open_duo(&(struct hca_attr){.srq_depth = 2}, &(struct mlx5dvl_qp_attr){0});
@@ -266,6 +288,7 @@ int main(int argc, char **argv)
 		TEST(a_peer_that_is_gone),
 		TEST(a_peer_without_receives),
 		TEST(full_queues_are_flushed_without_overrun),
+		TEST(counters_of_the_port),
 		TEST(to_error_flushes),
 	};
 

@@ -50,8 +50,8 @@ size_t wire_put_traffic(uint8_t *to, size_t size, const struct traffic *t)
 	wire_put(&b, t->moderation, 4);
 	wire_put(&b, t->control, 1);
 	wire_put(&b, t->control_us, 4);
-	wire_put(&b, t->event, 1);
-	wire_put(&b, t->event_at, 8);
+	wire_put(&b, t->inject, 1);
+	wire_put(&b, t->inject_at, 8);
 	wire_put(&b, t->iterations, 8);
 	wire_put(&b, t->duration_ns, 8);
 	wire_put(&b, t->rate, 8);
@@ -88,8 +88,8 @@ int wire_get_traffic(struct wire_buf *b, struct traffic *t_p, char why[WIRE_TEXT
 	t.moderation = (uint32_t)wire_get(b, 4);
 	t.control = (uint8_t)wire_get(b, 1);
 	t.control_us = (uint32_t)wire_get(b, 4);
-	t.event = (uint8_t)wire_get(b, 1);
-	t.event_at = wire_get(b, 8);
+	t.inject = (uint8_t)wire_get(b, 1);
+	t.inject_at = wire_get(b, 8);
 	t.iterations = wire_get(b, 8);
 	t.duration_ns = wire_get(b, 8);
 	t.rate = wire_get(b, 8);

@@ -129,10 +129,13 @@ static int change_qps(struct control *c)
 
 void control_tend(struct control *c, const struct latrec_clock *clock)
 {
-	uint64_t now = latrec_clock_now(clock);
+	uint64_t now;
 	int err;
 
-	if (c->kind == CONTROL_NONE || now < c->due_ns)
+	if (c->kind == CONTROL_NONE)
+		return;
+	now = latrec_clock_now(clock);
+	if (now < c->due_ns)
 		return;
 	err = c->kind == CONTROL_MR ? change_region(c) : change_qps(c);
 	c->due_ns = latrec_clock_now(clock);
@@ -143,12 +146,12 @@ void control_tend(struct control *c, const struct latrec_clock *clock)
 		c->first_error = err;
 }
 
-/* ---- events ---- */
+/* ---- what is done to messages ---- */
 
-int event_plant(enum event_kind kind, uint32_t qpn, uint64_t at)
+int inject_plant(enum inject_kind kind, uint32_t qpn, uint64_t at)
 {
 	static const char *const actions[] =
-		{[EVENT_DROP] = "no_answer", [EVENT_RNR] = "rnr", [EVENT_DELAY] = "delay"};
+		{[INJECT_DROP] = "no_answer", [INJECT_RNR] = "rnr", [INJECT_DELAY] = "delay"};
 	int (*add)(const char *rule);
 	char rule[160];
 
@@ -157,13 +160,13 @@ int event_plant(enum event_kind kind, uint32_t qpn, uint64_t at)
 		return -EOPNOTSUPP;
 	snprintf(rule, sizeof(rule), "action=%s qpn=0x%x nth=%llu", actions[kind], qpn,
 		(unsigned long long)at);
-	if (kind == EVENT_DELAY)
+	if (kind == INJECT_DELAY)
 		snprintf(rule + strlen(rule), sizeof(rule) - strlen(rule), " delay_ns=%d",
-			EVENT_DELAY_NS);
+			INJECT_DELAY_NS);
 	return add(rule);
 }
 
-bool event_remove(int number)
+bool inject_remove(int number)
 {
 	long long (*take)(int number);
 

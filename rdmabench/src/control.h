@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What is done beside the traffic, in its thread and on its context: verbs of the control path, and
- * requests that must fail, on queue pairs of their own. And what happens to the traffic itself: an
- * event at the n-th message of a queue pair, which the software HCA can make.
+ * requests that must fail, on queue pairs of their own. And what is done to the traffic itself, at
+ * the n-th message of a queue pair: the software HCA can do that.
  */
 #ifndef RDMABENCH_CONTROL_H
 #define RDMABENCH_CONTROL_H
@@ -14,7 +14,7 @@
 #include "mlx5dvl.h"
 #include "traffic.h"
 
-#define EVENT_DELAY_NS 1000000
+#define INJECT_DELAY_NS 1000000
 
 struct control {
 	enum control_kind kind;
@@ -40,12 +40,12 @@ void control_tend(struct control *c, const struct latrec_clock *clock);
 void control_on_error(struct control *c, const struct mlx5dvl_error *error);
 
 /*
- * Lets an event happen at message number at, from 1, of a QP of this process. Its number, from 1;
+ * Lets something happen to message number at, from 1, of a QP of this process. Its number, from 1;
  * -EOPNOTSUPP: only the software HCA can; -errno.
  */
-int event_plant(enum event_kind kind, uint32_t qpn, uint64_t at);
+int inject_plant(enum inject_kind kind, uint32_t qpn, uint64_t at);
 
 /* Takes it back; whether it has happened. */
-bool event_remove(int number);
+bool inject_remove(int number);
 
 #endif

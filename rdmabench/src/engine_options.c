@@ -49,7 +49,7 @@ const char engine_usage[] =
 	"  --control KIND       beside it, now and then: mr, qp, modify, or a request that must fail:\n"
 	"                       rkey, lkey (none)\n"
 	"  --control-every US   of that (1000)\n"
-	"  --event KIND@N       drop, rnr or delay of message N of the first QP: software HCA only\n"
+	"  --inject KIND@N       drop, rnr or delay of message N of the first QP: software HCA only\n"
 	"  --check              generate payloads and compare every one\n"
 	"Where\n"
 	"  -d, --ib-dev NAME    device (the first)\n"
@@ -85,7 +85,7 @@ enum {
 	OPT_TCLASS,
 	OPT_CONTROL,
 	OPT_CONTROL_EVERY,
-	OPT_EVENT,
+	OPT_INJECT,
 	OPT_CHECK,
 	OPT_SERVER_DEV,
 	OPT_HOSTS,
@@ -133,7 +133,7 @@ static const struct option long_options[] = {
 	{"tclass", required_argument, NULL, OPT_TCLASS},
 	{"control", required_argument, NULL, OPT_CONTROL},
 	{"control-every", required_argument, NULL, OPT_CONTROL_EVERY},
-	{"event", required_argument, NULL, OPT_EVENT},
+	{"inject", required_argument, NULL, OPT_INJECT},
 	{"inline-size", required_argument, NULL, 'I'},
 	{"mtu", required_argument, NULL, 'm'},
 	{"qp-timeout", required_argument, NULL, 'u'},
@@ -187,7 +187,7 @@ static int read_mtu(const struct arg *a, uint8_t *mtu_p)
 }
 
 /* "drop@100" */
-static int read_event(const struct arg *a, struct traffic *t)
+static int read_inject(const struct arg *a, struct traffic *t)
 {
 	const char *at = strchr(a->value, '@');
 	char kind[16] = "";
@@ -199,8 +199,8 @@ static int read_event(const struct arg *a, struct traffic *t)
 	memcpy(kind, a->value, (size_t)(at - a->value));
 	word.value = kind;
 	number.value = at + 1;
-	err = read_word(&word, event_names, 0, &t->event);
-	return err ? err : arg_whole(&number, 1, 1ull << 40, &t->event_at);
+	err = read_word(&word, inject_names, 0, &t->inject);
+	return err ? err : arg_whole(&number, 1, 1ull << 40, &t->inject_at);
 }
 
 static int read_gid(const struct arg *a, int *gid_p)
@@ -289,8 +289,8 @@ static int parse_course(struct partial *p, int val, const struct arg *a)
 		return read_word(a, control_names, 0, &t->control);
 	case OPT_CONTROL_EVERY:
 		return arg_u32(a, 1, 1000000, &t->control_us);
-	case OPT_EVENT:
-		return read_event(a, t);
+	case OPT_INJECT:
+		return read_inject(a, t);
 	case 'm':
 		return read_mtu(a, &t->mtu);
 	default:
@@ -357,7 +357,7 @@ static int parse_option(void *arg, int val, const struct arg *a)
 {
 	if (val < 256 ? !!strchr("saQeqtrlIb", val) : val <= OPT_REGIONS || val == OPT_CHECK)
 		return parse_requests(arg, val, a);
-	if (val < 256 ? !!strchr("cnDmuoS", val) : val >= OPT_RATE && val <= OPT_EVENT)
+	if (val < 256 ? !!strchr("cnDmuoS", val) : val >= OPT_RATE && val <= OPT_INJECT)
 		return parse_course(arg, val, a);
 	if (val < 256 || val == OPT_SERVER_DEV || val == OPT_HOSTS || val == OPT_TIMEOUT ||
 		val == OPT_FORK)

@@ -100,9 +100,9 @@ static void print_rest(const struct side *s, FILE *out)
 			control_names[s->t.control], s->control.times.count,
 			(double)latrec_hist_quantile(&s->control.times, .5) / 1e3,
 			s->control.errors);
-	if (s->t.event && s->sends)
-		fprintf(out, "%s at message %" PRIu64 ": %u\n", event_names[s->t.event],
-			s->t.event_at, s->events_hit);
+	if (s->t.inject && s->sends)
+		fprintf(out, "%s at message %" PRIu64 ": %u\n", inject_names[s->t.inject],
+			s->t.inject_at, s->injected);
 	if (s->lost)
 		fprintf(out, "lost %" PRIu64 " messages\n", s->lost);
 	if (s->t.check)
@@ -155,10 +155,11 @@ static json_t *traffic_json(const struct engine_report *r)
 		(int)t->buffers, "mr_num", (int)t->regions, "bidirectional", t->bidirectional,
 		"check", t->check, "iterations", (json_int_t)t->iterations, "duration_s",
 		(double)t->duration_ns / 1e9, "rate", (json_int_t)t->rate, "burst", (int)t->burst,
-		"burst_pause_us", (int)t->burst_pause_us, "cq_mod", (int)t->moderation, "events",
+		"burst_pause_us", (int)t->burst_pause_us, "cq_mod", (int)t->moderation, "cq_events",
 		t->sleeps, "control", control_names[t->control], "control_us", (int)t->control_us,
-		"event", event_names[t->event], "event_at", (json_int_t)t->event_at, "retry_count",
-		t->retries, "outs", t->reads, "sl", t->sl, "tclass", t->traffic_class);
+		"inject", inject_names[t->inject], "inject_at", (json_int_t)t->inject_at,
+		"retry_count", t->retries, "outs", t->reads, "sl", t->sl, "tclass",
+		t->traffic_class);
 }
 
 static json_t *sent_json(const struct side *s)
@@ -250,8 +251,8 @@ json_t *report_json(const struct engine_report *r)
 		json_object_set_new(o, "control", control_json(&s->control));
 	if (s->t.sleeps)
 		json_object_set_new(o, "wakeups", json_integer((json_int_t)s->wakeups));
-	if (s->t.event && s->sends)
-		json_object_set_new(o, "event_hits", json_integer(s->events_hit));
+	if (s->t.inject && s->sends)
+		json_object_set_new(o, "injected", json_integer(s->injected));
 	json_object_set_new(o, "received",
 		json_pack("{s:I s:I s:I}", "messages", (json_int_t)s->recv_messages, "bytes",
 			(json_int_t)s->recv_bytes, "lost", (json_int_t)s->lost));

@@ -258,22 +258,21 @@ void side_run(struct side *s)
 
 		if (!done)
 			control_tend(&s->control, &s->clock);
-
 		progress += (uint32_t)mlx5dvl_send_poll(s->scq, 64, flow_on_sent, s);
 		progress +=
 			(uint32_t)mlx5dvl_mono_poll(s->rcq, (int)s->t.recv_batch, flow_on_recv, s);
 		mlx5dvl_srq_refill(s->srq);
 		if (progress)
 			wait_reset(&w);
-		if (++round % LOOK_ROUNDS && (progress || !done))
+		if (++round % LOOK_ROUNDS && (progress || (!done && !s->t.sleeps)))
 			continue;
 		over = tend_peers(s, done);
-		if (!progress && wait_step(&w)) {
+		if (!progress && (s->t.sleeps || wait_step(&w))) {
 			if (done || s->t.sleeps)
 				sleep_on(s);
 			else
 				sched_yield();
 		}
 	}
-	side_take_events(s);
+	side_take_injected(s);
 }

@@ -29,7 +29,7 @@ static const char usage[] =
 	"  --tries N            points, 1 to 1000000 (100)\n"
 	"  --anomalies N        stop after so many, 1 to 64 (when the tries are made)\n"
 	"  --fix NAME=VALUE     a parameter that is not varied, e.g. 0.qp_num=4; may be given often\n"
-	"  --events             also drop, rnr and delay of the n-th message: software HCA only\n"
+	"  --inject             also drop, rnr and delay of the n-th message: software HCA only\n"
 	"  --no-features        do not look for minimal feature sets\n"
 	"  -D, --duration S     seconds of traffic per point, .01 to 3600 (1)\n"
 	"  -d, --ib-dev NAME    device (the first)\n"
@@ -54,7 +54,7 @@ struct options {
 	struct trial_attr trial;
 	const char *log, *json;
 	unsigned model; /* of model_names */
-	bool has_model, events, resume, force, dry_run, help;
+	bool has_model, inject, resume, force, dry_run, help;
 };
 
 enum {
@@ -66,7 +66,7 @@ enum {
 	OPT_TRIES,
 	OPT_ANOMALIES,
 	OPT_NO_FEATURES,
-	OPT_EVENTS,
+	OPT_INJECT,
 	OPT_PEER_DEV,
 	OPT_FIX,
 	OPT_COMPAT,
@@ -89,7 +89,7 @@ static const struct option long_options[] = {
 	{"seed", required_argument, NULL, OPT_SEED},
 	{"tries", required_argument, NULL, OPT_TRIES},
 	{"anomalies", required_argument, NULL, OPT_ANOMALIES},
-	{"events", no_argument, NULL, OPT_EVENTS},
+	{"inject", no_argument, NULL, OPT_INJECT},
 	{"peer-dev", required_argument, NULL, OPT_PEER_DEV},
 	{"fix", required_argument, NULL, OPT_FIX},
 	{"no-features", no_argument, NULL, OPT_NO_FEATURES},
@@ -146,7 +146,7 @@ static int parse_rule(int val, const struct arg *a, struct rules *r)
 
 static int parse_flag(int val, struct options *o)
 {
-	o->events |= val == OPT_EVENTS;
+	o->inject |= val == OPT_INJECT;
 	o->resume |= val == OPT_RESUME;
 	o->force |= val == OPT_FORCE;
 	o->trial.compat |= val == OPT_COMPAT;
@@ -197,12 +197,12 @@ static int parse_option(void *arg, int val, const struct arg *a)
 }
 
 /* But where --fix asks for one. */
-static void leave_out_events(struct fixed *f)
+static void leave_out_injection(struct fixed *f)
 {
 	for (unsigned traffic = 0; traffic < 2; traffic++) {
-		unsigned dim = space_dim(traffic, DIM_EVENT, 0);
+		unsigned dim = space_dim(traffic, DIM_INJECT, 0);
 
-		f->point.at[dim] = f->on[dim] ? f->point.at[dim] : EVENT_NONE;
+		f->point.at[dim] = f->on[dim] ? f->point.at[dim] : INJECT_NONE;
 		f->on[dim] = true;
 	}
 }
@@ -226,8 +226,8 @@ static int parse(int argc, char **argv, struct options *o, char *why, size_t siz
 		return args_fail(why, size, "give either --resume or --force");
 	if (o->trial.peer && !o->trial.device)
 		return args_fail(why, size, "--peer-dev has another end: give --ib-dev, too");
-	if (!o->events)
-		leave_out_events(&o->x.fixed);
+	if (!o->inject)
+		leave_out_injection(&o->x.fixed);
 	return 0;
 }
 

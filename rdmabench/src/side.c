@@ -104,29 +104,30 @@ static int open_control(struct side *s, char *why)
 }
 
 /* For the first QP of each peer that this side sends to. */
-static int plant_event(struct peer *p, char *why)
+static int plant_injection(struct peer *p, char *why)
 {
 	const struct side *s = p->side;
 	int n;
 
-	if (!s->sends || s->t.event == EVENT_NONE)
+	if (!s->sends || s->t.inject == INJECT_NONE)
 		return 0;
-	n = event_plant((enum event_kind)s->t.event, mlx5dvl_qp_qpn(p->flows[0].qp), s->t.event_at);
-	p->event = n > 0 ? n : 0;
+	n = inject_plant((enum inject_kind)s->t.inject, mlx5dvl_qp_qpn(p->flows[0].qp),
+		s->t.inject_at);
+	p->inject = n > 0 ? n : 0;
 	if (n == -EOPNOTSUPP)
 		snprintf(why, WIRE_TEXT_MAX,
-			"--event: only the software HCA makes events: leave it out, or run under "
+			"--inject: only the software HCA can do that: leave it out, or run under "
 			"softhca-run");
 	else if (n <= 0)
-		said(why, "--event cannot be prepared", n);
+		said(why, "--inject cannot be prepared", n);
 	return n > 0 ? 0 : n;
 }
 
-void side_take_events(struct side *s)
+void side_take_injected(struct side *s)
 {
 	for (uint32_t i = 0; i < s->n_peers; i++) {
-		s->events_hit += event_remove(s->peers[i]->event);
-		s->peers[i]->event = 0;
+		s->injected += inject_remove(s->peers[i]->inject);
+		s->peers[i]->inject = 0;
 	}
 }
 
@@ -291,7 +292,7 @@ int side_connect(struct peer *p, char why[WIRE_TEXT_MAX])
 			err = mlx5dvl_qp_connect(f->qp, theirs);
 		}
 	}
-	return err ? said(why, "the QPs cannot be connected", err) : plant_event(p, why);
+	return err ? said(why, "the QPs cannot be connected", err) : plant_injection(p, why);
 }
 
 static void close_peer(const struct side *s, struct peer *p)
@@ -312,7 +313,7 @@ static void close_peer(const struct side *s, struct peer *p)
 
 void side_close(struct side *s)
 {
-	side_take_events(s);
+	side_take_injected(s);
 	for (uint32_t i = 0; i < s->n_peers; i++)
 		close_peer(s, s->peers[i]);
 	hwclock_close(&s->hw);

@@ -66,7 +66,7 @@ struct peer {
 	struct wire_tally result; /* of its RESULT: what it received */
 	bool sent_done, got_done, sent_result, got_result;
 	bool gone;
-	int event; /* that was planted for its first QP; 0: none */
+	int inject; /* that was planted for its first QP; 0: none */
 	uint64_t mismatches;
 	uint64_t last_recv_ns; /* when something came last, after DONE */
 	uint64_t recv_seen;
@@ -92,7 +92,7 @@ struct side {
 	struct hwclock hw;
 	bool hw_failed; /* it could not be read during the run */
 	struct control control;
-	uint32_t events_hit; /* that have happened */
+	uint32_t injected; /* that have happened */
 	uint64_t wakeups; /* by events of completion queues */
 	struct latrec *rec;
 	struct statsfile *stats; /* NULL: none */
@@ -129,8 +129,8 @@ void side_describe(const struct side *s, const struct peer *p, const char *run,
 	struct wire_side *d_p);
 /* From the peer, in p->remote. 0, or -errno with a line in why. */
 int side_connect(struct peer *p, char why[WIRE_TEXT_MAX]);
-/* Takes the events back that were planted, and counts those that have happened. */
-void side_take_events(struct side *s);
+/* Takes back what was to happen to messages, and counts what has. */
+void side_take_injected(struct side *s);
 /* All that was made; connections are closed, peers freed. */
 void side_close(struct side *s);
 

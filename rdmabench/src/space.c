@@ -31,8 +31,8 @@ static const struct kind {
 	[DIM_REGIONS] = {"mr_num", 4, 1, false},
 	[DIM_REQUESTS] = {"requests", PATTERN_REQUESTS, 1, false},
 	[DIM_CONTROL] = {"control", CONTROL_KINDS, CONTROL_NONE, false},
-	[DIM_EVENT] = {"event", EVENT_KINDS, EVENT_NONE, false},
-	[DIM_EVENT_AT] = {"event_at", 4, 0, false},
+	[DIM_INJECT] = {"inject", INJECT_KINDS, INJECT_NONE, false},
+	[DIM_INJECT_AT] = {"inject_at", 4, 0, false},
 	[DIM_TX_DEPTH] = {"tx_depth", 11, 1, true},
 	[DIM_SEND_BATCH] = {"send_batch", 7, 1, true},
 	[DIM_RX_DEPTH] = {"rx_depth", 7, 16, true},
@@ -94,7 +94,7 @@ static uint32_t value_of(const struct point *p, unsigned dim)
 
 	if (kind_of(dim) == DIM_BURST)
 		return at ? 1u << 2 * (at - 1) : 0;
-	if (kind_of(dim) == DIM_EVENT_AT)
+	if (kind_of(dim) == DIM_INJECT_AT)
 		return 1u << 4 * at;
 	return k->doubled ? k->first << at : k->first + at;
 }
@@ -115,8 +115,8 @@ void space_value(unsigned dim, unsigned at, char value[SPACE_NAME])
 	case DIM_CONTROL:
 		words = control_names;
 		break;
-	case DIM_EVENT:
-		words = event_names;
+	case DIM_INJECT:
+		words = inject_names;
 		break;
 	case DIM_DIRECTION:
 		words = direction_names;
@@ -229,8 +229,8 @@ void point_settle(struct point *p)
 			--*batch;
 		while (get(p, traffic, DIM_REGIONS, 0) > get(p, traffic, DIM_QPS, 0))
 			--*regions;
-		if (get(p, traffic, DIM_EVENT, 0) == EVENT_NONE)
-			p->at[space_dim(traffic, DIM_EVENT_AT, 0)] = 0;
+		if (get(p, traffic, DIM_INJECT, 0) == INJECT_NONE)
+			p->at[space_dim(traffic, DIM_INJECT_AT, 0)] = 0;
 		for (unsigned r = 0; r < PATTERN_REQUESTS; r++)
 			settle_request(p, traffic, r);
 	}
@@ -329,8 +329,8 @@ uint32_t point_traffic(const struct point *p, unsigned traffic, struct traffic *
 	t_p->recv_batch = get(p, traffic, DIM_RECV_BATCH, 0);
 	t_p->burst = get(p, traffic, DIM_BURST, 0);
 	t_p->control = (uint8_t)get(p, traffic, DIM_CONTROL, 0);
-	t_p->event = (uint8_t)get(p, traffic, DIM_EVENT, 0);
-	t_p->event_at = get(p, traffic, DIM_EVENT_AT, 0);
+	t_p->inject = (uint8_t)get(p, traffic, DIM_INJECT, 0);
+	t_p->inject_at = get(p, traffic, DIM_INJECT_AT, 0);
 	for (unsigned r = 0; r < get(p, traffic, DIM_REQUESTS, 0); r++)
 		n += put_request(p, traffic, r, text + n, PATTERN_TEXT_MAX - n);
 	return get(p, traffic, DIM_PROCESSES, 0);
@@ -361,9 +361,9 @@ static json_t *traffic_json(const struct point *p, unsigned traffic)
 		traffic_type_names[get(p, traffic, DIM_TYPE, 0)], "burst",
 		(int)get(p, traffic, DIM_BURST, 0), "buf_num", (int)get(p, traffic, DIM_BUFFERS, 0),
 		"mr_num", (int)get(p, traffic, DIM_REGIONS, 0), "control",
-		control_names[get(p, traffic, DIM_CONTROL, 0)], "event",
-		event_names[get(p, traffic, DIM_EVENT, 0)], "event_at",
-		(int)get(p, traffic, DIM_EVENT_AT, 0), "requests", requests_json(p, traffic),
+		control_names[get(p, traffic, DIM_CONTROL, 0)], "inject",
+		inject_names[get(p, traffic, DIM_INJECT, 0)], "inject_at",
+		(int)get(p, traffic, DIM_INJECT_AT, 0), "requests", requests_json(p, traffic),
 		"server", "rx_depth", (int)get(p, traffic, DIM_RX_DEPTH, 0), "recv_batch",
 		(int)get(p, traffic, DIM_RECV_BATCH, 0), "client", "tx_depth",
 		(int)get(p, traffic, DIM_TX_DEPTH, 0), "send_batch",
@@ -457,8 +457,8 @@ static bool read_traffic(const json_t *o, unsigned traffic, struct point *p)
 	       set_number(p, traffic, DIM_BUFFERS, 0, o) &&
 	       set_number(p, traffic, DIM_REGIONS, 0, o) &&
 	       set_word(p, traffic, DIM_CONTROL, 0, word_in(o, "control"), control_names) &&
-	       set_word(p, traffic, DIM_EVENT, 0, word_in(o, "event"), event_names) &&
-	       set_number(p, traffic, DIM_EVENT_AT, 0, o) &&
+	       set_word(p, traffic, DIM_INJECT, 0, word_in(o, "inject"), inject_names) &&
+	       set_number(p, traffic, DIM_INJECT_AT, 0, o) &&
 	       set_number(p, traffic, DIM_TX_DEPTH, 0, client) &&
 	       set_number(p, traffic, DIM_SEND_BATCH, 0, client) &&
 	       set_number(p, traffic, DIM_RX_DEPTH, 0, server) &&

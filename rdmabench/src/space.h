@@ -25,8 +25,8 @@ enum dimension_kind {
 	DIM_REGIONS, /* memory regions, 1 to 4, at most one per QP */
 	DIM_REQUESTS, /* 1 to 8 */
 	DIM_CONTROL, /* what is done beside: none, mr, qp, modify, rkey, lkey */
-	DIM_EVENT, /* none, drop, rnr, delay */
-	DIM_EVENT_AT, /* of message 1, 16, 256 or 4096 */
+	DIM_INJECT, /* none, drop, rnr, delay */
+	DIM_INJECT_AT, /* of message 1, 16, 256 or 4096 */
 	/* Of its client and its server. */
 	DIM_TX_DEPTH, /* 1 to 1024, powers of two, as all below */
 	DIM_SEND_BATCH, /* 1 to 64 */

@@ -18,7 +18,7 @@
 
 const char *const traffic_type_names[] = {"RC", "UC", "UD", NULL};
 const char *const control_names[] = {"none", "mr", "qp", "modify", "rkey", "lkey", NULL};
-const char *const event_names[] = {"none", "drop", "rnr", "delay", NULL};
+const char *const inject_names[] = {"none", "drop", "rnr", "delay", NULL};
 
 void traffic_init(struct traffic *t)
 {
@@ -35,7 +35,7 @@ void traffic_init(struct traffic *t)
 		.burst_pause_us = 100,
 		.moderation = 1,
 		.control_us = 1000,
-		.event_at = 1,
+		.inject_at = 1,
 		.duration_ns = 1000000000,
 		.pattern_text = "w_1_65536",
 	};
@@ -75,8 +75,8 @@ static int check_ranges(const struct traffic *t, char *why, size_t size)
 		{"the moderation", t->moderation, 1, TRAFFIC_DEPTH_MAX},
 		{"the kind of control", t->control, 0, CONTROL_KINDS - 1},
 		{"the time between two controls", t->control_us, 1, 1000000},
-		{"the kind of event", t->event, 0, EVENT_KINDS - 1},
-		{"the number of the message", t->event_at, 1, 1ull << 40},
+		{"the kind of injection", t->inject, 0, INJECT_KINDS - 1},
+		{"the number of the message", t->inject_at, 1, 1ull << 40},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {

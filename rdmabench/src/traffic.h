@@ -31,15 +31,15 @@ enum control_kind {
 extern const char *const control_names[]; /* by kind, NULL at the end */
 
 /* What happens to one message of the first QP. */
-enum event_kind {
-	EVENT_NONE,
-	EVENT_DROP, /* nobody answers: the sender's time-out; UC and UD lose it */
-	EVENT_RNR, /* as if there were no receive */
-	EVENT_DELAY, /* by EVENT_DELAY_NS, with all that follows on the QP */
-	EVENT_KINDS,
+enum inject_kind {
+	INJECT_NONE,
+	INJECT_DROP, /* nobody answers: the sender's time-out; UC and UD lose it */
+	INJECT_RNR, /* as if there were no receive */
+	INJECT_DELAY, /* by INJECT_DELAY_NS, with all that follows on the QP */
+	INJECT_KINDS,
 };
 
-extern const char *const event_names[]; /* by kind, NULL at the end */
+extern const char *const inject_names[]; /* by kind, NULL at the end */
 
 struct traffic {
 	uint8_t type; /* enum mlx5dvl_qp_type */
@@ -66,8 +66,8 @@ struct traffic {
 	bool again; /* another run follows on the same server */
 	uint8_t control; /* enum control_kind */
 	uint32_t control_us; /* between two */
-	uint8_t event; /* enum event_kind */
-	uint64_t event_at; /* the number of the message, from 1 */
+	uint8_t inject; /* enum inject_kind */
+	uint64_t inject_at; /* the number of the message, from 1 */
 	uint64_t iterations; /* per QP; 0: by duration */
 	uint64_t duration_ns;
 	uint64_t rate; /* messages per second of a side; 0: as fast as it goes */

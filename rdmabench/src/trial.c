@@ -79,8 +79,9 @@ static void make_words(struct words *w, const struct trial_attr *a, const struct
 		add(w, "--burst=%u", t->burst);
 	if (t->control)
 		add(w, "--control=%s", control_names[t->control]);
-	if (t->event)
-		add(w, "--event=%s@%llu", event_names[t->event], (unsigned long long)t->event_at);
+	if (t->inject)
+		add(w, "--inject=%s@%llu", inject_names[t->inject],
+			(unsigned long long)t->inject_at);
 	if (t->bidirectional)
 		add(w, "--bidirectional");
 	add_devices(w, a, direction);

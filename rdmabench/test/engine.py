@@ -195,7 +195,7 @@ def sleeps():
         real = ["--topology", f.name, "--link", "real"]
         server = Server(hca=real)
         o = report("-e", "--check", "-n", 100, "--op", "s", "-s", 64, "-t", 1, "-p", server.port, "127.0.0.1", hca=real)
-        assert o["traffic"]["events"] and o["wakeups"] > 0 and o["sent"]["messages"] == 100, o
+        assert o["traffic"]["cq_events"] and o["wakeups"] > 0 and o["sent"]["messages"] == 100, o
         theirs, _ = server.end()
         assert theirs["wakeups"] > 0 and theirs["received"]["messages"] == 100, theirs
     o = report("--fork", "-e", "--check", "-b", "-q", 3, "-n", 500, "--request", "w_1_64,s_1_200", "--rate", 20000)
@@ -232,24 +232,24 @@ def devices():
 
 
 def planted():
-    """An event happens at the n-th message of the first QP, and nowhere else."""
-    o = report("--fork", "--check", "-n", 300, "-q", 2, "-s", 64, "-u", 10, "--event", "drop@100")
-    assert o["event_hits"] == 1 and o["mismatches"] == 0 and o["sent"]["messages"] == 600, o
+    """Something happens to the n-th message of the first QP, and to no other."""
+    o = report("--fork", "--check", "-n", 300, "-q", 2, "-s", 64, "-u", 10, "--inject", "drop@100")
+    assert o["injected"] == 1 and o["mismatches"] == 0 and o["sent"]["messages"] == 600, o
     assert o["latency_ns"]["max"] > 4096 << 10, o  # the time-out
-    o = report("--fork", "--check", "-n", 300, "-c", "UC", "--op", "s", "-s", 64, "--event", "drop@100")
-    assert o["event_hits"] == 1 and o["peers"][0]["received"]["messages"] == 299, o
-    o = report("--fork", "--check", "-n", 300, "--op", "s", "-s", 64, "--event", "rnr@7", "-b")
-    assert o["event_hits"] == 1 and o["mismatches"] == 0 and o["sent"]["messages"] == 300, o
-    o = report("--fork", "--check", "-n", 300, "-s", 64, "-t", 1, "--event", "delay@300")
-    assert o["event_hits"] == 1 and o["latency_ns"]["max"] >= 1000000, o
-    assert report("--fork", "-n", 10, "--event", "drop@1000")["event_hits"] == 0
+    o = report("--fork", "--check", "-n", 300, "-c", "UC", "--op", "s", "-s", 64, "--inject", "drop@100")
+    assert o["injected"] == 1 and o["peers"][0]["received"]["messages"] == 299, o
+    o = report("--fork", "--check", "-n", 300, "--op", "s", "-s", 64, "--inject", "rnr@7", "-b")
+    assert o["injected"] == 1 and o["mismatches"] == 0 and o["sent"]["messages"] == 300, o
+    o = report("--fork", "--check", "-n", 300, "-s", 64, "-t", 1, "--inject", "delay@300")
+    assert o["injected"] == 1 and o["latency_ns"]["max"] >= 1000000, o
+    assert report("--fork", "-n", 10, "--inject", "drop@1000")["injected"] == 0
     # Without repetitions the first one that is lost is the end of the QP.
-    o = report("--fork", "-n", 300, "-s", 64, "-u", 8, "--retry-count", 0, "--event", "drop@100", status=1)
-    assert o["errors"] == 1 and o["event_hits"] == 1 and "timed out" in o["events"][0], o
+    o = report("--fork", "-n", 300, "-s", 64, "-u", 8, "--retry-count", 0, "--inject", "drop@100", status=1)
+    assert o["errors"] == 1 and o["injected"] == 1 and "timed out" in o["events"][0], o
     o = report("--fork", "--check", "-n", 300, "--op", "r", "-o", 16, "-S", 3, "--tclass", 96)
     assert (o["traffic"]["outs"], o["traffic"]["sl"], o["traffic"]["tclass"]) == (16, 3, 96) and o["errors"] == 0, o
     for bad in ("drop", "drop@0", "drop@x", "@1", "fall@1", "none@", "a-name-that-is-too-long@1"):
-        r = run("--fork", "--event", bad, status=2)
+        r = run("--fork", "--inject", bad, status=2)
         assert r.stderr.splitlines()[-1].count("give") == 1, r.stderr
 
 

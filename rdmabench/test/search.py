@@ -159,8 +159,8 @@ def dry_run(tmp):
     lines = [line for line in out.splitlines() if "engine" in line]
     assert lines and not list(tmp.iterdir())
     many = ["--dry-run", "--tries", 3, "--fix=0.process_num=6"]
-    assert not any("--event=" in run(*many, "--seed", s).stdout for s in range(5))
-    assert any("--event=" in run(*many, "--seed", s, "--events").stdout for s in range(5))
+    assert not any("--inject=" in run(*many, "--seed", s).stdout for s in range(5))
+    assert any("--inject=" in run(*many, "--seed", s, "--inject").stdout for s in range(5))
     assert any("--control=" in run(*many, "--seed", s).stdout for s in range(5))
     for flag in ("--qp-type=", "--request=", "--qp-num=", "--send-batch=", "--recv-batch=", "--duration=0.25"):
         assert all(flag in line for line in lines), (flag, lines[0])
@@ -201,12 +201,12 @@ def engine(tmp):
         search(log, "--tries", 2, "-D", ".05", "--gbps", 0, "--packets", 0, *compat, "--resume", prefix=prefix)
         assert (log / "journal.jsonl").read_text() == done  # nothing was measured again
     # Events are tried when they are asked for.
-    o = search(tmp / "events", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=0.event=delay",
-               "--fix=0.event_at=16", "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=mr", prefix=prefix)
+    o = search(tmp / "inject", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=0.inject=delay",
+               "--fix=0.inject_at=16", "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=mr", prefix=prefix)
     assert o["failures"] == 0, o
-    assert "'--event=delay@16'" in (tmp / "events" / "reproduce" / "0.sh").read_text()
-    traffic = read_result(tmp / "events" / "result" / "0")[0]["Traffics"][0]
-    assert (traffic["control"], traffic["event"], traffic["event_at"]) == ("mr", "delay", 16), traffic
+    assert "'--inject=delay@16'" in (tmp / "inject" / "reproduce" / "0.sh").read_text()
+    traffic = read_result(tmp / "inject" / "result" / "0")[0]["Traffics"][0]
+    assert (traffic["control"], traffic["inject"], traffic["inject_at"]) == ("mr", "delay", 16), traffic
     # Between two devices the directions differ: what the counters of the first one say, and where clients and servers are.
     fixed = ["--fix=0.process_num=1", "--fix=1.process_num=1", "--fix=0.bidirectional=0", "--fix=1.bidirectional=0",
              "--fix=0.requests=1", "--fix=1.requests=1", "--fix=0.request0.op=s", "--fix=1.request0.op=s"]

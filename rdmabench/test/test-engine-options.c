@@ -51,9 +51,9 @@ static const char *const bad[] = {
 	"--control all",
 	"--control \"\"",
 	"--control-every 0",
-	"--event drop",
-	"--event drop@0",
-	"--event melt@1",
+	"--inject drop",
+	"--inject drop@0",
+	"--inject melt@1",
 	"-c XRC",
 	"-c \"\"",
 	"--request \"\"",
@@ -171,9 +171,9 @@ static void understands(void)
 		0);
 	CHECK(o.t.buffers == 5 && o.t.regions == 2);
 	CHECK(!strcmp(o.stats_file, "f") && o.stats_window == 7 && o.hosts == 4);
-	CHECK_EQ(parse("-Q 50 -e --control lkey --control-every 9 --event rnr@12 --hw-ts", &o), 0);
+	CHECK_EQ(parse("-Q 50 -e --control lkey --control-every 9 --inject rnr@12 --hw-ts", &o), 0);
 	CHECK(o.t.moderation == 50 && o.t.sleeps && o.hw_ts && o.t.control == CONTROL_LKEY);
-	CHECK(o.t.control_us == 9 && o.t.event == EVENT_RNR && o.t.event_at == 12);
+	CHECK(o.t.control_us == 9 && o.t.inject == INJECT_RNR && o.t.inject_at == 12);
 	CHECK_EQ(parse("--retry_count 0 -o 16 -S 15 --tclass 255", &o), 0);
 	CHECK(o.t.retries == 0 && o.t.reads == 16 && o.t.sl == 15 && o.t.traffic_class == 255);
 	CHECK_EQ(parse("-a --op r -n 5", &o), 0);

@@ -12,7 +12,7 @@ static void check_runs(const struct point *p)
 		uint32_t processes = point_traffic(p, i, &t);
 
 		CHECK(processes <= 6 && (processes || i));
-		CHECK(p->at[space_dim(i, DIM_EVENT, 0)] || !p->at[space_dim(i, DIM_EVENT_AT, 0)]);
+		CHECK(p->at[space_dim(i, DIM_INJECT, 0)] || !p->at[space_dim(i, DIM_INJECT_AT, 0)]);
 		if (processes && traffic_check(&t, why, sizeof(why))) {
 			fprintf(stderr, "%s: %s\n", t.pattern_text, why);
 			exit(1);
@@ -173,8 +173,8 @@ static void the_space_is_as_described(void)
 		{DIM_REGIONS, 4, "0.mr_num"},
 		{DIM_REQUESTS, 8, "0.requests"},
 		{DIM_CONTROL, 6, "0.control"},
-		{DIM_EVENT, 4, "0.event"},
-		{DIM_EVENT_AT, 4, "0.event_at"},
+		{DIM_INJECT, 4, "0.inject"},
+		{DIM_INJECT_AT, 4, "0.inject_at"},
 		{DIM_TX_DEPTH, 11, "0.tx_depth"},
 		{DIM_SEND_BATCH, 7, "0.send_batch"},
 		{DIM_SIZE, 13, "0.request0.size"},
@@ -198,7 +198,7 @@ static void the_space_is_as_described(void)
 	CHECK_EQ(point_traffic(&p, 0, &t), 6);
 	CHECK(t.qps == 4 && t.mtu == 5 && t.depth == 1024 && t.send_batch == 64 && t.burst == 64);
 	CHECK(t.buffers == 4 && t.regions == 4);
-	CHECK(t.control == CONTROL_LKEY && t.event == EVENT_DELAY && t.event_at == 4096);
+	CHECK(t.control == CONTROL_LKEY && t.inject == INJECT_DELAY && t.inject_at == 4096);
 	CHECK(t.rx_depth == 1024 && t.recv_batch == 64 && t.bidirectional);
 	CHECK(!strncmp(t.pattern_text, "r_4_32768_32768_32768_32768,", 28));
 }

@@ -232,8 +232,8 @@ static void traffic_comes_back(void)
 	t.sleeps = t.again = true;
 	t.control = CONTROL_RKEY;
 	t.control_us = 345;
-	t.event = EVENT_RNR;
-	t.event_at = 98765432109;
+	t.inject = INJECT_RNR;
+	t.inject_at = 98765432109;
 	t.iterations = 123456789012;
 	t.rate = 4242;
 	snprintf(t.pattern_text, sizeof(t.pattern_text), "w_1_5,s_1_6");
@@ -253,7 +253,7 @@ static void traffic_comes_back(void)
 	CHECK(back.moderation == 17 && back.sleeps && back.again);
 	CHECK(back.retries == 3 && back.reads == 9 && back.sl == 11 && back.traffic_class == 0xa8);
 	CHECK(back.control == CONTROL_RKEY && back.control_us == 345);
-	CHECK(back.event == EVENT_RNR && back.event_at == t.event_at);
+	CHECK(back.inject == INJECT_RNR && back.inject_at == t.inject_at);
 	only_whole_bodies(bytes, n, get_traffic);
 	t.depth = 0;
 	n = wire_put_traffic(bytes, sizeof(bytes), &t);
@@ -275,13 +275,13 @@ static void traffic_out_of_range_is_refused(void)
 		uint8_t byte;
 	} cases[] = {
 		{offsetof(struct traffic, control), 1, CONTROL_KINDS},
-		{offsetof(struct traffic, event), 1, EVENT_KINDS},
+		{offsetof(struct traffic, inject), 1, INJECT_KINDS},
 		{offsetof(struct traffic, retries), 1, 8},
 		{offsetof(struct traffic, reads), 1, 17},
 		{offsetof(struct traffic, sl), 1, 16},
 		{offsetof(struct traffic, moderation), 4, 0},
 		{offsetof(struct traffic, control_us), 4, 0},
-		{offsetof(struct traffic, event_at), 8, 0},
+		{offsetof(struct traffic, inject_at), 8, 0},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

@@ -100,40 +100,40 @@ struct shmipc_server {
 };
 
 /* The slow paths of the functions below. */
-int shmipc_client_refused(struct shmipc_client *client);
-void shmipc_client_wake_test(struct shmipc_client *client);
-void shmipc_server_wake_test(struct shmipc_server *server);
+int shmipc_priv_client_refused(struct shmipc_client *client);
+void shmipc_priv_client_wake_test(struct shmipc_client *client);
+void shmipc_priv_server_wake_test(struct shmipc_server *server);
 /* Opens a burst for the next message. 0: the message is to be published alone. */
-int shmipc_client_begin(struct shmipc_client *client);
-int shmipc_server_begin(struct shmipc_server *server, struct shmipc_peer *peer);
+int shmipc_priv_client_begin(struct shmipc_client *client);
+int shmipc_priv_server_begin(struct shmipc_server *server, struct shmipc_peer *peer);
 /* Publishes a full burst. */
-void shmipc_client_full(struct shmipc_client *client);
-void shmipc_server_full(struct shmipc_server *server);
+void shmipc_priv_client_full(struct shmipc_client *client);
+void shmipc_priv_server_full(struct shmipc_server *server);
 /* Publishes a burst that is not full. */
-void shmipc_client_part(struct shmipc_client *client);
-void shmipc_server_part(struct shmipc_server *server);
+void shmipc_priv_client_part(struct shmipc_client *client);
+void shmipc_priv_server_part(struct shmipc_server *server);
 /* Publishes what there is, and closes the burst. */
-void shmipc_client_end_burst(struct shmipc_client *client);
-void shmipc_server_end_burst(struct shmipc_server *server);
-int shmipc_client_spoilt(struct shmipc_client *client);
-int shmipc_client_stray(struct shmipc_client *client);
-int shmipc_client_idle(struct shmipc_client *client);
-void shmipc_client_resume(struct shmipc_client *client);
-uint32_t shmipc_server_forged(struct shmipc_peer *peer);
-void shmipc_server_rescan(struct shmipc_server *server);
-void shmipc_server_rest(struct shmipc_server *server);
-void shmipc_server_drop(struct shmipc_server *server);
+void shmipc_priv_client_end_burst(struct shmipc_client *client);
+void shmipc_priv_server_end_burst(struct shmipc_server *server);
+int shmipc_priv_client_spoilt(struct shmipc_client *client);
+int shmipc_priv_client_stray(struct shmipc_client *client);
+int shmipc_priv_client_idle(struct shmipc_client *client);
+void shmipc_priv_client_resume(struct shmipc_client *client);
+uint32_t shmipc_priv_server_forged(struct shmipc_peer *peer);
+void shmipc_priv_server_rescan(struct shmipc_server *server);
+void shmipc_priv_server_rest(struct shmipc_server *server);
+void shmipc_priv_server_drop(struct shmipc_server *server);
 
-static inline void shmipc_client_published(struct shmipc_client *client)
+static inline void shmipc_priv_client_published(struct shmipc_client *client)
 {
 	client->unfenced++;
 	client->vain = 0;
 }
 
-static inline void shmipc_client_publish(struct shmipc_client *client)
+static inline void shmipc_priv_client_publish(struct shmipc_client *client)
 {
 	if (client->burst.next != client->burst.stage)
-		shmipc_client_part(client);
+		shmipc_priv_client_part(client);
 }
 
 static inline int shmipc_client_call(struct shmipc_client *client, const void *req, uint32_t len,
@@ -145,38 +145,38 @@ static inline int shmipc_client_call(struct shmipc_client *client, const void *r
 	if (__builtin_expect(len > client->req_size, 0))
 		return -EMSGSIZE;
 	if (__builtin_expect(open >= client->open_max, 0))
-		return shmipc_client_refused(client);
+		return shmipc_priv_client_refused(client);
 	id = client->calls[n & client->calls_mask].free;
 	client->called = n + 1;
 	client->calls[id].state = SHMIPC_CALL_BUSY;
 	client->calls[id].token = token;
-	if (client->burst.to || (open >= client->alone && shmipc_client_begin(client))) {
+	if (client->burst.to || (open >= client->alone && shmipc_priv_client_begin(client))) {
 		if (cellring_burst_add(&client->burst, id, req, len))
-			shmipc_client_full(client);
+			shmipc_priv_client_full(client);
 	} else {
 		cellring_put(&client->req, id, req, len);
-		shmipc_client_published(client);
+		shmipc_priv_client_published(client);
 	}
 	return 0;
 }
 
 static inline void shmipc_client_flush(struct shmipc_client *client)
 {
-	shmipc_client_publish(client);
+	shmipc_priv_client_publish(client);
 	if (client->unfenced)
-		shmipc_client_wake_test(client);
+		shmipc_priv_client_wake_test(client);
 }
 
 /*
  * Called after a poll. The fence of the wake test waits until the core has got the cache lines of
  * the last burst. So the test is made some looks after the burst, when nothing else is to be done.
  */
-static inline void shmipc_client_polled(struct shmipc_client *client, int found)
+static inline void shmipc_priv_client_polled(struct shmipc_client *client, int found)
 {
 	if (!client->unfenced)
 		return;
 	if (found ? ++client->unfenced >= SHMIPC_UNFENCED : ++client->vain >= SHMIPC_VAIN)
-		shmipc_client_wake_test(client);
+		shmipc_priv_client_wake_test(client);
 }
 
 /*
@@ -185,7 +185,7 @@ static inline void shmipc_client_polled(struct shmipc_client *client, int found)
  * makes its calls. Also records how many of the new calls were made in a row: those that the
  * response function makes are not, because responses come between them.
  */
-static inline void shmipc_client_window(struct shmipc_client *client)
+static inline void shmipc_priv_client_window(struct shmipc_client *client)
 {
 	if (client->polled == client->called)
 		return;
@@ -197,7 +197,7 @@ static inline void shmipc_client_window(struct shmipc_client *client)
 }
 
 /* Whether the next burst has arrived: 0, 1, or -EPROTO if its count is impossible. */
-static inline int shmipc_client_look(struct shmipc_client *client)
+static inline int shmipc_priv_client_look(struct shmipc_client *client)
 {
 	uint64_t head = cellring_look(&client->resp);
 
@@ -206,7 +206,7 @@ static inline int shmipc_client_look(struct shmipc_client *client)
 		return 0;
 	}
 	if (__builtin_expect(!cellring_arrive(&client->resp, head), 0))
-		return shmipc_client_spoilt(client);
+		return shmipc_priv_client_spoilt(client);
 	return 1;
 }
 
@@ -214,7 +214,7 @@ static inline int shmipc_client_look(struct shmipc_client *client)
  * Takes at most max of the responses that have arrived. Stops at one that is too long or that
  * belongs to no open call.
  */
-static inline int shmipc_client_take(struct shmipc_client *client, shmipc_response_fn *fn,
+static inline int shmipc_priv_client_take(struct shmipc_client *client, shmipc_response_fn *fn,
 	void *arg, int max)
 {
 	unsigned char *slot = client->resp.slot, *ready = client->resp.ready;
@@ -248,38 +248,38 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 {
 	int n = 0, r;
 
-	shmipc_client_publish(client);
-	shmipc_client_window(client);
+	shmipc_priv_client_publish(client);
+	shmipc_priv_client_window(client);
 	do {
 		if (client->resp.slot == client->resp.ready) {
-			r = shmipc_client_look(client);
+			r = shmipc_priv_client_look(client);
 			if (__builtin_expect(r < 0, 0))
 				return n ? n : r;
 			if (!r)
 				break;
 		}
-		n += shmipc_client_take(client, fn, arg, SHMIPC_POLL_MAX - n);
+		n += shmipc_priv_client_take(client, fn, arg, SHMIPC_POLL_MAX - n);
 		if (__builtin_expect(n < SHMIPC_POLL_MAX && client->resp.slot != client->resp.ready,
 			    0)) {
-			r = shmipc_client_stray(client);
+			r = shmipc_priv_client_stray(client);
 			if (r)
 				return n ? n : r;
 		}
 	} while (n < SHMIPC_POLL_MAX);
 	if (client->burst.to && client->alone &&
 		(uint32_t)(client->called - client->answered) < CELLRING_FEW)
-		shmipc_client_end_burst(client);
-	shmipc_client_publish(client);
-	shmipc_client_polled(client, n);
+		shmipc_priv_client_end_burst(client);
+	shmipc_priv_client_publish(client);
+	shmipc_priv_client_polled(client, n);
 	if (n == 0) {
 		if (__builtin_expect(--client->idle_left > 0, 1))
 			return 0;
-		return shmipc_client_idle(client);
+		return shmipc_priv_client_idle(client);
 	}
 	client->returned = client->called;
 	client->idle_left = SHMIPC_IDLE_POLLS;
 	if (__builtin_expect(client->idle, 0))
-		shmipc_client_resume(client);
+		shmipc_priv_client_resume(client);
 	return n;
 }
 
@@ -288,7 +288,8 @@ static inline uint32_t shmipc_client_pending(const struct shmipc_client *client)
 	return (uint32_t)(client->called - client->answered);
 }
 
-static inline void shmipc_server_published(struct shmipc_server *server, struct shmipc_peer *peer)
+static inline void shmipc_priv_server_published(struct shmipc_server *server,
+	struct shmipc_peer *peer)
 {
 	if (!peer->unfenced) {
 		peer->unfenced = 1;
@@ -298,25 +299,25 @@ static inline void shmipc_server_published(struct shmipc_server *server, struct 
 	server->vain = 0;
 }
 
-static inline void shmipc_server_publish(struct shmipc_server *server)
+static inline void shmipc_priv_server_publish(struct shmipc_server *server)
 {
 	if (server->burst.next != server->burst.stage)
-		shmipc_server_part(server);
+		shmipc_priv_server_part(server);
 }
 
 static inline void shmipc_server_flush(struct shmipc_server *server)
 {
-	shmipc_server_publish(server);
+	shmipc_priv_server_publish(server);
 	if (server->unfenced)
-		shmipc_server_wake_test(server);
+		shmipc_priv_server_wake_test(server);
 }
 
-static inline void shmipc_server_polled(struct shmipc_server *server, uint32_t found)
+static inline void shmipc_priv_server_polled(struct shmipc_server *server, uint32_t found)
 {
 	if (!server->unfenced) /* as the client */
 		return;
 	if (found ? ++server->unfenced >= SHMIPC_UNFENCED : ++server->vain >= SHMIPC_VAIN)
-		shmipc_server_wake_test(server);
+		shmipc_priv_server_wake_test(server);
 }
 
 static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip)
@@ -325,9 +326,9 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 
 	/* Acquire: pairs with the release in server_notify(), after a client took its place. */
 	if (__builtin_expect(__atomic_load_n(server->changes, __ATOMIC_ACQUIRE) != server->seen, 0))
-		shmipc_server_rescan(server);
+		shmipc_priv_server_rescan(server);
 	if (__builtin_expect(--server->budget <= 0, 0))
-		shmipc_server_rest(server);
+		shmipc_priv_server_rest(server);
 	at = ++server->start < server->n_active ? server->start : (server->start = 0);
 	for (i = 0; i < server->n_active; i++) {
 		struct shmipc_peer *peer = server->active[at];
@@ -348,9 +349,9 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 	server->visit = 0;
 	server->n_visits = n;
 	if (!n || server->polled == server->burst.next)
-		shmipc_server_publish(server);
+		shmipc_priv_server_publish(server);
 	server->polled = server->burst.next;
-	shmipc_server_polled(server, n);
+	shmipc_priv_server_polled(server, n);
 	return (int)n;
 }
 
@@ -360,7 +361,8 @@ static inline int shmipc_server_poll(struct shmipc_server *server)
 }
 
 /* How many requests the next burst of this client has; 0 if it has not arrived. */
-static inline uint32_t shmipc_server_look(struct shmipc_server *server, struct shmipc_peer *peer)
+static inline uint32_t shmipc_priv_server_look(struct shmipc_server *server,
+	struct shmipc_peer *peer)
 {
 	uint64_t head = cellring_look(&peer->req);
 	uint32_t together = CELLRING_TOGETHER(head), count;
@@ -369,17 +371,17 @@ static inline uint32_t shmipc_server_look(struct shmipc_server *server, struct s
 		return 0;
 	count = cellring_arrive(&peer->req, head);
 	if (__builtin_expect(!count, 0))
-		count = shmipc_server_forged(peer);
+		count = shmipc_priv_server_forged(peer);
 	if (__builtin_expect(peer->together != together, 0)) {
 		peer->together = together;
 		if (server->burst.to == &peer->resp)
-			shmipc_server_end_burst(server);
+			shmipc_priv_server_end_burst(server);
 	}
 	return count;
 }
 
 /* Sets how far this visit may read. One burst may be read in two visits. */
-static inline int shmipc_server_visit(struct shmipc_server *server, struct shmipc_visit *visit)
+static inline int shmipc_priv_server_visit(struct shmipc_server *server, struct shmipc_visit *visit)
 {
 	struct cellring_cursor *at = &visit->peer->req;
 	uint32_t n;
@@ -387,7 +389,7 @@ static inline int shmipc_server_visit(struct shmipc_server *server, struct shmip
 	if (!visit->left)
 		return 0;
 	if (at->slot == at->ready)
-		n = shmipc_server_look(server, visit->peer);
+		n = shmipc_priv_server_look(server, visit->peer);
 	else
 		n = cellring_left(at);
 	if (!n)
@@ -409,7 +411,7 @@ static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 		uint32_t id, len;
 		uint64_t head;
 
-		if (slot == visit->until && !shmipc_server_visit(server, visit)) {
+		if (slot == visit->until && !shmipc_priv_server_visit(server, visit)) {
 			server->visit++;
 			continue;
 		}
@@ -423,7 +425,7 @@ static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 		}
 		if (__builtin_expect(id >= server->depth || len > server->req_size, 0) ||
 			__builtin_expect(peer->open[id], 0)) {
-			shmipc_server_drop(server);
+			shmipc_priv_server_drop(server);
 			continue;
 		}
 		peer->open[id] = 1;
@@ -434,7 +436,7 @@ static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 		cellring_take(buf, cellring_payload(slot), len, capacity, server->req_size);
 		return 1;
 	}
-	shmipc_server_publish(server);
+	shmipc_priv_server_publish(server);
 	return 0;
 }
 
@@ -455,13 +457,13 @@ static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t cli
 		return -EMSGSIZE;
 	peer->open[id] = 0;
 	server->replies++;
-	if (server->burst.to == &peer->resp ||
-		((server->burst.to || peer->together > 1) && shmipc_server_begin(server, peer))) {
+	if (server->burst.to == &peer->resp || ((server->burst.to || peer->together > 1) &&
+						       shmipc_priv_server_begin(server, peer))) {
 		if (cellring_burst_add(&server->burst, id, resp, len))
-			shmipc_server_full(server);
+			shmipc_priv_server_full(server);
 	} else {
 		cellring_put(&peer->resp, id, resp, len);
-		shmipc_server_published(server, peer);
+		shmipc_priv_server_published(server, peer);
 	}
 	return 0;
 }

@@ -117,7 +117,7 @@ proctype server()
 
 	do
 	:: last = alive == 0;
-		/* shmipc_server_rescan() */
+		/* shmipc_priv_server_rescan() */
 		seen = mark;
 		if
 		:: seen && !connected -> connected = client_epoch == server_epoch

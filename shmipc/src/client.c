@@ -103,7 +103,7 @@ static int server_wake(struct client *c)
 
 static void server_notify(struct client *c)
 {
-	/* Release: pairs with the acquire in shmipc_server_rescan(). */
+	/* Release: pairs with the acquire in shmipc_priv_server_rescan(). */
 	__atomic_fetch_add(&c->header->changes, 1, __ATOMIC_RELEASE);
 	server_wake(c);
 }
@@ -310,13 +310,13 @@ void shmipc_client_disconnect(struct shmipc_client *hot)
 /* ---- slow paths of call, poll and flush ---- */
 
 /* Called if depth calls are in flight, or the connection is over. */
-COLD int shmipc_client_refused(struct shmipc_client *hot)
+COLD int shmipc_priv_client_refused(struct shmipc_client *hot)
 {
 	int err = client_of(hot)->err;
 
 	if (err)
 		return err;
-	shmipc_client_publish(hot); /* the caller waits for answers before it can call again */
+	shmipc_priv_client_publish(hot); /* the caller waits for answers before it can call again */
 	return -EAGAIN;
 }
 
@@ -332,13 +332,13 @@ static int client_end(struct client *c, int err)
 	return err;
 }
 
-COLD int shmipc_client_spoilt(struct shmipc_client *hot)
+COLD int shmipc_priv_client_spoilt(struct shmipc_client *hot)
 {
 	return client_end(client_of(hot), -EPROTO);
 }
 
 /* Consumes a response to an abandoned call and returns 0. -EPROTO: it answers no call. */
-COLD int shmipc_client_stray(struct shmipc_client *hot)
+COLD int shmipc_priv_client_stray(struct shmipc_client *hot)
 {
 	uint32_t id = CELLRING_ID(cellring_head(hot->resp.slot));
 	struct client *c = client_of(hot);
@@ -364,37 +364,37 @@ static uint32_t burst_wish(const struct shmipc_client *hot, uint32_t open)
 	return limit < hot->req.most ? limit : hot->req.most;
 }
 
-int shmipc_client_begin(struct shmipc_client *hot)
+int shmipc_priv_client_begin(struct shmipc_client *hot)
 {
 	return cellring_burst_open(&hot->burst, &hot->req,
 		burst_wish(hot, shmipc_client_pending(hot)));
 }
 
-void shmipc_client_full(struct shmipc_client *hot)
+void shmipc_priv_client_full(struct shmipc_client *hot)
 {
 	struct cellring_burst *b = &hot->burst;
 	uint32_t limit = burst_wish(hot, shmipc_client_pending(hot) + 1);
 
 	cellring_burst_write_full(b);
-	shmipc_client_published(hot);
+	shmipc_priv_client_published(hot);
 	if (unlikely(limit != b->limit || cellring_burst_stale(b)))
 		cellring_burst_open(b, b->to, limit);
 }
 
-void shmipc_client_part(struct shmipc_client *hot)
+void shmipc_priv_client_part(struct shmipc_client *hot)
 {
 	struct cellring_burst *b = &hot->burst;
 	uint32_t limit = burst_wish(hot, shmipc_client_pending(hot));
 
 	cellring_burst_write_part(b);
-	shmipc_client_published(hot);
+	shmipc_priv_client_published(hot);
 	if (limit != b->limit || cellring_burst_stale(b))
 		cellring_burst_open(b, b->to, limit);
 }
 
-void shmipc_client_end_burst(struct shmipc_client *hot)
+void shmipc_priv_client_end_burst(struct shmipc_client *hot)
 {
-	shmipc_client_publish(hot);
+	shmipc_priv_client_publish(hot);
 	cellring_burst_close(&hot->burst);
 }
 
@@ -403,7 +403,7 @@ void shmipc_client_end_burst(struct shmipc_client *hot)
  * server lives. Once its lock is seen to be free, everything that it published is visible. So the
  * ring is read after the check, and an error is returned only when the ring is empty.
  */
-COLD int shmipc_client_idle(struct shmipc_client *hot)
+COLD int shmipc_priv_client_idle(struct shmipc_client *hot)
 {
 	struct client *c = client_of(hot);
 	uint64_t now;
@@ -426,14 +426,14 @@ COLD int shmipc_client_idle(struct shmipc_client *hot)
 }
 
 /* A response has arrived: ends the wait. */
-COLD void shmipc_client_resume(struct shmipc_client *hot)
+COLD void shmipc_priv_client_resume(struct shmipc_client *hot)
 {
 	if (hot->idle == TELL)
 		shmipc_state_set(&client_of(hot)->place->client_state, SLEEP_RUNNING);
 	hot->idle = 0;
 }
 
-void shmipc_client_wake_test(struct shmipc_client *hot)
+void shmipc_priv_client_wake_test(struct shmipc_client *hot)
 {
 	struct client *c = client_of(hot);
 
@@ -460,7 +460,7 @@ static int client_look(struct client *c, bool slept)
 		hot->idle_left = 1;
 	if (--hot->idle_left > 0)
 		return 0;
-	return shmipc_client_idle(hot);
+	return shmipc_priv_client_idle(hot);
 }
 
 static int client_sleep(struct client *c, uint64_t left_ns)
@@ -503,16 +503,16 @@ int shmipc_client_wait(struct shmipc_client *hot, uint64_t timeout_ns)
 	struct wait w = WAIT_INIT;
 	int r = 0;
 
-	shmipc_client_publish(hot);
+	shmipc_priv_client_publish(hot);
 	while (w.empty < WAIT_SPINS) {
 		r = client_look(c, false);
 		if (r || !timeout_ns || !shmipc_client_pending(hot))
 			break;
-		shmipc_client_polled(hot, 0);
+		shmipc_priv_client_polled(hot, 0);
 		wait_step(&w);
 	}
 	if (r) {
-		shmipc_client_polled(hot, 1);
+		shmipc_priv_client_polled(hot, 1);
 		return r;
 	}
 	shmipc_client_flush(hot);
@@ -546,7 +546,7 @@ int shmipc_client_arm(struct shmipc_client *hot)
 	if (c->wake.fd < 0)
 		return -EBADF;
 	shmipc_client_flush(hot);
-	hot->idle = TELL; /* so that shmipc_client_idle() does not write the state */
+	hot->idle = TELL; /* so that shmipc_priv_client_idle() does not write the state */
 	wakefd_prepare(&c->wake, &c->place->client_state);
 	if (client_look(c, true)) {
 		shmipc_state_set(&c->place->client_state, SLEEP_WAITING);

@@ -110,12 +110,12 @@ static void active_rebuild(struct server *s)
 }
 
 /* Called if a client has connected, disconnected, or asked for places. */
-COLD void shmipc_server_rescan(struct shmipc_server *hot)
+COLD void shmipc_priv_server_rescan(struct shmipc_server *hot)
 {
 	struct server *s = server_of(hot);
 	struct shmipc_header *h = s->header;
 
-	shmipc_server_end_burst(hot); /* so that its replies cannot reach the next client */
+	shmipc_priv_server_end_burst(hot); /* so that its replies cannot reach the next client */
 	/* Acquire: pairs with the release in server_notify(). */
 	hot->seen = __atomic_load_n(&h->changes, __ATOMIC_ACQUIRE);
 	for (uint32_t i = 0; i < hot->max_clients; i++) {
@@ -166,13 +166,13 @@ static void reclaim_all(struct server *s)
 }
 
 /* Every BUDGET messages or polls: yields the core if a client waits, and reaps dead clients. */
-COLD void shmipc_server_rest(struct shmipc_server *hot)
+COLD void shmipc_priv_server_rest(struct shmipc_server *hot)
 {
 	struct server *s = server_of(hot);
 	uint64_t now = clock_ns();
 
 	hot->budget = BUDGET;
-	shmipc_server_end_burst(hot); /* so that its replies cannot reach the next client */
+	shmipc_priv_server_end_burst(hot); /* so that its replies cannot reach the next client */
 	if (s->peers_wait && now - s->yielded >= YIELD_NS) {
 		s->peers_wait = false;
 		sched_yield();
@@ -208,10 +208,10 @@ static void peer_waits(struct server *s, struct shmipc_peer *peer)
 	s->stats.wakes += woken > 0;
 	s->peers_wait |= woken == 0;
 	if (woken < 0) /* try again next time */
-		shmipc_server_published(&s->hot, peer);
+		shmipc_priv_server_published(&s->hot, peer);
 }
 
-void shmipc_server_wake_test(struct shmipc_server *hot)
+void shmipc_priv_server_wake_test(struct shmipc_server *hot)
 {
 	struct server *s = server_of(hot);
 	uint32_t n = hot->n_unfenced_peers;
@@ -233,47 +233,47 @@ void shmipc_server_wake_test(struct shmipc_server *hot)
 /* ---- bursts ---- */
 
 /* Treats a burst with an impossible count, from a hostile client, as one request. */
-COLD uint32_t shmipc_server_forged(struct shmipc_peer *peer)
+COLD uint32_t shmipc_priv_server_forged(struct shmipc_peer *peer)
 {
 	return cellring_arrive(&peer->req, CELLRING_HEAD(0, 1, 1));
 }
 
 /* Counts a request with an impossible id or length, which is dropped without a reply. */
-COLD void shmipc_server_drop(struct shmipc_server *hot)
+COLD void shmipc_priv_server_drop(struct shmipc_server *hot)
 {
 	server_of(hot)->stats.bad_requests++;
 }
 
-int shmipc_server_begin(struct shmipc_server *hot, struct shmipc_peer *peer)
+int shmipc_priv_server_begin(struct shmipc_server *hot, struct shmipc_peer *peer)
 {
-	shmipc_server_end_burst(hot);
+	shmipc_priv_server_end_burst(hot);
 	hot->burst_peer = peer;
 	return cellring_burst_open(&hot->burst, &peer->resp, peer->together);
 }
 
-void shmipc_server_full(struct shmipc_server *hot)
+void shmipc_priv_server_full(struct shmipc_server *hot)
 {
 	struct cellring_burst *b = &hot->burst;
 
 	cellring_burst_write_full(b);
-	shmipc_server_published(hot, hot->burst_peer);
+	shmipc_priv_server_published(hot, hot->burst_peer);
 	if (unlikely(cellring_burst_stale(b)))
 		cellring_burst_open(b, b->to, b->limit);
 }
 
-void shmipc_server_part(struct shmipc_server *hot)
+void shmipc_priv_server_part(struct shmipc_server *hot)
 {
 	struct cellring_burst *b = &hot->burst;
 
 	cellring_burst_write_part(b);
-	shmipc_server_published(hot, hot->burst_peer);
+	shmipc_priv_server_published(hot, hot->burst_peer);
 	if (cellring_burst_stale(b))
 		cellring_burst_open(b, b->to, b->limit);
 }
 
-void shmipc_server_end_burst(struct shmipc_server *hot)
+void shmipc_priv_server_end_burst(struct shmipc_server *hot)
 {
-	shmipc_server_publish(hot);
+	shmipc_priv_server_publish(hot);
 	cellring_burst_close(&hot->burst);
 }
 
@@ -524,7 +524,7 @@ void shmipc_server_destroy(struct shmipc_server *hot)
 		return;
 	s = server_of(hot);
 	if (s->region.fd >= 0) { /* in a forked child it is -1, and the parent goes on serving */
-		shmipc_server_publish(hot);
+		shmipc_priv_server_publish(hot);
 		/* Release: pairs with the acquire in server_has_closed(), after the last reply. */
 		__atomic_store_n(&s->header->closed, 1, __ATOMIC_RELEASE);
 		sleep_fence(); /* pairs with the one in sleep_prepare() */

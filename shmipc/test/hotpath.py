@@ -13,17 +13,17 @@ import sys
 objdump, *archives = sys.argv[1:]
 text = subprocess.run([objdump, "-dr", "--no-show-raw-insn", *archives], check=True,
                       capture_output=True, text=True).stdout
-bodies = dict(re.findall(r"<(hot_\w+|shmipc_\w+_(?:begin|full|part|end_burst|wake_test))>:\n(.*?)\n(?:\n|$)", text, re.S))
+bodies = dict(re.findall(r"<(hot_\w+|shmipc_priv_\w+_(?:begin|full|part|end_burst|wake_test))>:\n(.*?)\n(?:\n|$)", text, re.S))
 fence = re.compile(r"\t(?:lock\b|mfence|xchg\s.*\(|dmb\s+ish$|dmb\s+sy|ldax|ldxr|swp|cas)", re.M)
 relocation = re.compile(r"R_\w+(?:PLT32|CALL26|JUMP26)\s+(\w+)")
 
-for name in "shmipc_client_wake_test", "shmipc_server_wake_test":
+for name in "shmipc_priv_client_wake_test", "shmipc_priv_server_wake_test":
     if not fence.search(bodies[name]):
         raise SystemExit(f"no fence found in {name}: it is gone, or the check is blind")
-bursts = {f"shmipc_{side}_{what}" for side in ("client", "server") for what in ("begin", "full", "part", "end_burst")}
+bursts = {f"shmipc_priv_{side}_{what}" for side in ("client", "server") for what in ("begin", "full", "part", "end_burst")}
 for name in {"hot_call", "hot_recv", "hot_reply"} | bursts:
     body = bodies[name]
-    called = set(relocation.findall(body)) - {"shmipc_client_refused", "shmipc_server_forged", "shmipc_server_drop", "memcpy"} - bursts
+    called = set(relocation.findall(body)) - {"shmipc_priv_client_refused", "shmipc_priv_server_forged", "shmipc_priv_server_drop", "memcpy"} - bursts
     count = len(re.findall(r"^ +[0-9a-f]+:\t", body, re.M))
     print(f"{name}: {count} instructions")
     if fence.search(body):

@@ -183,7 +183,8 @@ static void visits_are_capped_and_rotate(void)
 			struct shmipc_client *one = c[i];
 
 			/* Takes it without a check. */
-			while (one->resp.slot != one->resp.ready || shmipc_client_look(one) == 1) {
+			while (one->resp.slot != one->resp.ready ||
+				shmipc_priv_client_look(one) == 1) {
 				uint32_t id = CELLRING_ID(cellring_head(one->resp.slot));
 
 				one->calls[id].state = SHMIPC_CALL_FREE;

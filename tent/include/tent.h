@@ -89,7 +89,7 @@ struct tent_attr {
 				      registered in parts. 0: what the devices can do */
 	uint32_t max_tasks; /* requests that have not ended, 1 to 65,536; 0: 1024 */
 	int rail_wait_ms; /* when no rail is left that a request may use: how long it waits for
-			     one to come back. 0: 1000; -1: not at all */
+			     one to come back. 0: 5000; -1: not at all */
 };
 
 /*

@@ -12,7 +12,7 @@
 #include "engine.h"
 #include "why.h"
 
-#define RAIL_WAIT_MS 1000
+#define RAIL_WAIT_MS 5000
 #define FULL_NS (1 * NSEC_PER_MSEC) /* a look now and then, while nobody takes notices */
 
 /* ---- progress ---- */

@@ -198,6 +198,8 @@ static void refuses(void)
 		{"{\"default_bandwidth_gbps\": 900}", "default_bandwidth_gbps", "from 10 to 800"},
 		{"{\"min_bandwidth_gbps\": 500}", "default_bandwidth_gbps", "from 500 to 800"},
 		{"{\"min_bandwidth_gbps\": 900}", "min_bandwidth_gbps", "from 0.001 to 800"},
+		{"{\"min_bandwidth_gbps\": 0}", "min_bandwidth_gbps", "from 0.001 to 1000000"},
+		{"{\"max_bandwidth_gbps\": 1e7}", "max_bandwidth_gbps", "from 0.001 to 1000000"},
 		{"{\"max_bandwidth_gbps\": \"800\"}", "max_bandwidth_gbps", "a number"},
 		{"{\"rail_map\": \"\"}", "rail_map", "a file"},
 		{"{\"topology\": {}}", "topology", "a file"},

@@ -341,6 +341,48 @@ static void registrations_are_checked(void)
 	munmap(m, 7 * 4096);
 }
 
+static void refuses(const struct tent_attr *attr, int err, const char *words)
+{
+	struct tent_why why = {""};
+	struct tent *t = NULL;
+
+	CHECK_EQ(tent_create(attr, &why, &t), err);
+	if (!strstr(why.text, words))
+		fprintf(stderr, "says: %s\n", why.text);
+	CHECK(strstr(why.text, words) && !strchr(why.text, '\n'));
+	CHECK_EQ(tent_create(attr, NULL, &t), err);
+	CHECK(!t);
+}
+
+static void attributes_are_checked(void)
+{
+	char address[300];
+	struct tent *t;
+	char *text;
+
+	memset(address, 'a', sizeof(address));
+	address[sizeof(address) - 1] = 0;
+	refuses(&(struct tent_attr){.shm_rails = 1, .config = "{}", .config_file = "x"}, -EINVAL,
+		"not both");
+	refuses(&(struct tent_attr){.shm_rails = 33}, -EINVAL, "up to 32");
+	refuses(&(struct tent_attr){.shm_rails = 1, .max_tasks = 65537}, -EINVAL, "up to 65536");
+	refuses(&(struct tent_attr){.shm_rails = 1, .max_registration = 4095}, -EINVAL, "4096");
+	refuses(&(struct tent_attr){.shm_rails = 1, .rail_wait_ms = -2}, -EINVAL, "or -1");
+	refuses(&(struct tent_attr){.shm_rails = 1, .address = address}, -EINVAL, "address");
+	refuses(&(struct tent_attr){.shm_rails = 1, .config = "{\"a\": 1}"}, -EINVAL,
+		"no such key");
+	refuses(&(struct tent_attr){.shm_rails = 1, .config_file = "/none"}, -ENOENT, "/none");
+	refuses(&(struct tent_attr){.shm_rails = 1, .address = "192.0.2.1"}, -EADDRNOTAVAIL,
+		"192.0.2.1");
+	t = duo_create(NULL, 0, 0);
+	CHECK_EQ(tent_export(t, &text), 0);
+	refuses(&(struct tent_attr){.shm_rails = 1,
+			.port = (uint16_t)atoi(strstr(text, "\"port\":") + 7)},
+		-EADDRINUSE, "127.0.0.1");
+	free(text);
+	tent_destroy(t);
+}
+
 static void a_segment_of_another_engine_is_refused(void)
 {
 	struct tent_segment *s = NULL;
@@ -377,6 +419,7 @@ int main(int argc, char **argv)
 		TEST(all_classes_move),
 		TEST(bad_requests_start_nothing),
 		TEST(registrations_are_checked),
+		TEST(attributes_are_checked),
 		TEST(a_segment_of_another_engine_is_refused),
 	};
 

@@ -73,6 +73,8 @@ struct ctx {
 	uint32_t rail;
 	uint32_t reserved;
 	uint64_t fifo; /* receives the async events */
+	/* Link model: until when it is busy with the service of messages that it sends, receives. */
+	uint64_t sends_until, receives_until;
 };
 
 struct pd {
@@ -233,6 +235,7 @@ struct qp {
 	uint32_t pieces_done;
 	uint64_t piece_seed; /* how it is cut, and the order of the pieces */
 	uint32_t link_announced; /* producer index of the last doorbell, 16 bits */
+	uint32_t link_taken; /* the peer's service of the WQE at sq_done has its time */
 	uint32_t link_batch; /* blocks that it announced */
 	/* Strict mode: completions that the program may not have polled yet. */
 	uint32_t strict_first, strict_last;

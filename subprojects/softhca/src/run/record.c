@@ -114,14 +114,15 @@ static int copy_to(struct recording *rec, uint64_t end)
 
 static int run(struct recording *rec, int signals)
 {
-	struct pollfd p = {.fd = signals, .events = POLLIN};
+	/* A pipe whose reader has closed it shows an error. */
+	struct pollfd p[2] = {{.fd = signals, .events = POLLIN}, {.fd = rec->out}};
 	struct capture c;
 	sigset_t saved;
 	bool last, ended;
 	int r;
 
 	do {
-		ended = poll(&p, 1, LOOK_MS) > 0;
+		ended = poll(p, 2, LOOK_MS) > 0;
 		fabric_enter(&saved);
 		fabric_reap();
 		last = alone();

@@ -103,6 +103,17 @@ static bool set_latency(void *object, const char *v)
 	return true;
 }
 
+static bool set_service(void *object, const char *v)
+{
+	struct softhca_rail *r = object;
+	unsigned long long n;
+
+	if (!kv_number(v, 0, 1000000000, &n))
+		return false;
+	r->service_ns = (uint32_t)n;
+	return true;
+}
+
 static bool set_pauses(void *object, const char *v)
 {
 	struct softhca_rail *r = object;
@@ -200,6 +211,7 @@ static const struct kv_key keys[] = {
 	{"link", set_link, false, "ib or roce"},
 	{"rate_mbps", set_rate, false, "megabits a second, 1 to 10000000"},
 	{"latency_ns", set_latency, false, "nanoseconds, 0 to 1000000000"},
+	{"service_ns", set_service, false, "nanoseconds, 0 to 1000000000"},
 	{"pauses", set_pauses, false, "percent of the time, 0 to 90"},
 	{"mtu", set_mtu, false, "256, 512, 1024, 2048 or 4096"},
 	{"lid", set_lid, false, "a unicast LID, 1 to 49151"},

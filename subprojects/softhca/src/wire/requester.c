@@ -273,7 +273,7 @@ static void recover(struct side *s)
 		r->top = r->next;
 	if (r->una != r->top && !r->due)
 		set_timer(s);
-	end_finished(s, r->una);
+	end_finished(s, r->una); /* a NOP may be the oldest */
 }
 
 static void send_all(struct side *s)

@@ -30,16 +30,34 @@ uint64_t link_clock(void)
 	return arena()->link_mode == LINK_VIRTUAL ? arena()->virtual_ns : timer_now();
 }
 
-/* Occupies the link for @w. Returns the completion time of the message. */
+/* A context is busy with a message, from @at or from the end of the ones before. Until when. */
+static uint64_t serve(uint64_t *until, uint64_t at, uint32_t ns)
+{
+	*until = (*until > at ? *until : at) + ns;
+	return *until;
+}
+
+/* The end of the receiver's service for what arrives at @at. */
+static uint64_t receive(const struct qp *qp, uint64_t at)
+{
+	const struct qp *peer = qp->type == QPT_UD ? NULL : qp_by_number(qp->attr.dest_qpn);
+	uint32_t ns = peer ? arena()->topo.rails[qp_rail(peer)].service_ns : 0;
+
+	return ns ? serve(&arena()->ctxs[peer->obj.ctx].receives_until, at, ns) : at;
+}
+
+/* Occupies the sender's context and the link for @w. Returns the completion time of the message. */
 static uint64_t transmit(const struct qp *qp, const struct wqe *w)
 {
 	uint32_t rail = qp_rail(qp);
 	const struct softhca_rail *r = &arena()->topo.rails[rail];
 	bool read = w->opcode >= OP_READ;
 	uint64_t *idle = &arena()->rails[rail].link_free[read ? INBOUND : OUTBOUND];
-	uint64_t now = link_clock(), busy = w->length * 8000 / r->rate_mbps;
-	uint64_t gap = *idle < now ? now - *idle : 0;
+	uint64_t now = link_clock(), busy = w->length * 8000 / r->rate_mbps, gap;
 
+	if (r->service_ns)
+		now = serve(&arena()->ctxs[qp->obj.ctx].sends_until, now, r->service_ns);
+	gap = *idle < now ? now - *idle : 0;
 	*idle += gap;
 	*idle += busy + pause_for(qp, w, busy, gap);
 	return *idle + (read ? 2ull : 1ull) * r->latency_ns;
@@ -62,13 +80,20 @@ void link_schedule(struct qp *qp, uint32_t pi)
 	}
 }
 
-uint64_t link_due(const struct qp *qp)
+uint64_t link_due(struct qp *qp)
 {
-	uint64_t due = qp->link_due[qp->link_first % LINK_AHEAD];
+	uint64_t *due = &qp->link_due[qp->link_first % LINK_AHEAD];
+	uint64_t now = arena()->link_mode == LINK_REAL ? timer_now() : UINT64_MAX;
 
-	if (arena()->link_mode != LINK_REAL || qp->link_first == qp->link_last)
+	if (qp->link_first == qp->link_last)
 		return 0;
-	return due > timer_now() ? due : 0;
+	if (*due > now)
+		return *due;
+	if (!qp->link_taken) {
+		*due = receive(qp, *due);
+		qp->link_taken = 1;
+	}
+	return *due > now ? *due : 0;
 }
 
 void link_done(struct qp *qp)
@@ -80,10 +105,12 @@ void link_done(struct qp *qp)
 	if (arena()->link_mode == LINK_VIRTUAL && arena()->virtual_ns < due)
 		arena()->virtual_ns = due;
 	qp->link_first++;
+	qp->link_taken = 0;
 }
 
 void link_clear(struct qp *qp)
 {
 	qp->link_first = qp->link_last;
+	qp->link_taken = 0;
 	qp->link_next = qp->link_announced = qp->sq_done;
 }

@@ -208,6 +208,7 @@ def check_ctl(tmp, env):
     assert len(packets) == 100
     assert not os.path.exists(f"/dev/shm/softhca-{os.geteuid()}-{fabric}/capture")
     one_qp(tmp, env)
+    end_of_reader(env)
     end_of_program(tmp, env, holder)
 
 
@@ -221,6 +222,14 @@ def one_qp(tmp, env):
     ctl.send_signal(signal.SIGTERM)
     assert "0 packets, 0 messages, 0 bytes" in ctl.communicate()[1]
     assert not read(path)
+
+
+def end_of_reader(env):
+    """The capture ends when nobody reads it any more."""
+    ctl = start([CTL, "capture", "-"], env=env, stdout=subprocess.PIPE)
+    await_capture(env["SOFTHCA_FABRIC"])
+    ctl.stdout.close()
+    assert ctl.wait() == 0
 
 
 def end_of_program(tmp, env, holder):

@@ -9,10 +9,13 @@
 #include "tmpdir.h"
 
 #define LATENCY 5000u /* ns; at 8000 Mb/s a byte takes one */
+#define SERVICE 700u
+#define LONG_SERVICE 1000000u
+#define MESSAGES 20
 
 static struct rig a, b;
 
-static void topology(const char *link)
+static void topology(const char *link, uint32_t service)
 {
 	char path[128];
 	FILE *f;
@@ -20,7 +23,7 @@ static void topology(const char *link)
 	snprintf(path, sizeof(path), "%s/topo", tmpdir);
 	f = fopen(path, "w");
 	CHECK(f);
-	fprintf(f, "rate_mbps=8000 latency_ns=%u\n", LATENCY);
+	fprintf(f, "rate_mbps=8000 latency_ns=%u service_ns=%u\n", LATENCY, service);
 	CHECK(!fclose(f));
 	CHECK(!setenv("SOFTHCA_TOPOLOGY", path, 1));
 	CHECK(!setenv("SOFTHCA_LINK", link, 1));
@@ -93,6 +96,26 @@ static void in_virtual_time(void)
 	close_pair();
 }
 
+/* A context at either end takes its time for each message, one after the other. */
+static void with_service_in_virtual_time(void)
+{
+	uint64_t t;
+
+	open_pair();
+	t = virtual_ns();
+	post(IBV_WR_RDMA_WRITE, 1000, IBV_SEND_SIGNALED);
+	rig_wait_ok(a.scq);
+	CHECK_EQ(virtual_ns() - t, 2 * SERVICE + 1000 + LATENCY);
+	/* Small messages leave as fast as the context serves them, large ones as the link is. */
+	t = virtual_ns();
+	post_list(10, 100);
+	CHECK_EQ(virtual_ns() - t, 11 * SERVICE + 100 + LATENCY);
+	t = virtual_ns();
+	post_list(10, 3000);
+	CHECK_EQ(virtual_ns() - t, 2 * SERVICE + 10 * 3000 + LATENCY);
+	close_pair();
+}
+
 static uint64_t now_ns(void)
 {
 	struct timespec ts;
@@ -112,15 +135,72 @@ static void in_real_time(void)
 	close_pair();
 }
 
+/* A second QP of the same context, with the first one's queues and memory. */
+static struct rig second_qp(const struct rig *r)
+{
+	struct ibv_qp_init_attr qa = {.send_cq = r->scq,
+		.recv_cq = r->rcq,
+		.cap = {.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1},
+		.qp_type = IBV_QPT_RC};
+	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+	struct rig second = *r;
+
+	second.qp = ibv_create_qp(r->pd, &qa);
+	CHECK(second.qp);
+	CHECK(!ibv_modify_qp(second.qp, &init,
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	return second;
+}
+
+/* A context with two QPs, each with a peer, sends to both, or receives of both, one by one. */
+static void context_is_serial(bool sends)
+{
+	struct rig c, second, *from, *to;
+	uint64_t start;
+
+	open_pair();
+	rig_open(&c, &(struct rig_attr){0});
+	second = second_qp(&a);
+	rig_connect_pair(&c, &second);
+	start = now_ns();
+	for (int i = 0; i < MESSAGES; i++) {
+		from = i % 2 ? &a : &second;
+		to = i % 2 ? &b : &c;
+		rig_post(sends ? from : to,
+			&(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
+				.flags = i < MESSAGES - 2 ? 0 : IBV_SEND_SIGNALED,
+				.len = 8,
+				.raddr = (uintptr_t)(sends ? to : from)->buf,
+				.rkey = (sends ? to : from)->mr->rkey});
+	}
+	for (int i = 0; i < 2; i++)
+		rig_wait_ok(sends || !i ? (sends ? &a : &b)->scq : c.scq);
+	/* The two peers alone would be through after half of them. */
+	CHECK(now_ns() - start >= MESSAGES * (uint64_t)LONG_SERVICE);
+	CHECK(!ibv_destroy_qp(second.qp));
+	rig_close(&c);
+	close_pair();
+}
+
 int main(int argc, char **argv)
 {
 	tmpdir_make();
 	rig_fabric("link");
 	CHECK_EQ(argc, 2);
-	topology(argv[1]);
-	if (!strcmp(argv[1], "virtual"))
+	if (!strcmp(argv[1], "virtual")) {
+		topology("virtual", 0);
 		in_virtual_time();
-	else
+	} else if (!strcmp(argv[1], "real")) {
+		topology("real", 0);
 		in_real_time();
+	} else if (!strcmp(argv[1], "served")) {
+		topology("virtual", SERVICE);
+		with_service_in_virtual_time();
+	} else {
+		topology("real", LONG_SERVICE);
+		context_is_serial(!strcmp(argv[1], "sender"));
+	}
 	return 0;
 }

@@ -45,12 +45,12 @@ static void every_key(void)
 	const struct softhca_rail *r = t.rails;
 	static const uint8_t v4[16] = {[10] = 0xff, 0xff, 10, 1, 2, 3};
 
-	CHECK_EQ(
-		parse("# two rails\n\n"
-		      "name=mlx5_7 pci=0001:b1:1f.7 numa=-1 link=ib rate_mbps=100000 "
-		      "latency_ns=0 mtu=256 lid=0xbfff gid=fe80::1 gid=fe80::2 "
-		      "pkey=0x7fff pkey=0x8001 grh=required atomics=none state=down pauses=90 # end\r\n"
-		      "\tlink=roce numa=63 netdev=eth0 gid=10.1.2.3"),
+	CHECK_EQ(parse("# two rails\n\n"
+		       "name=mlx5_7 pci=0001:b1:1f.7 numa=-1 link=ib rate_mbps=100000 "
+		       "latency_ns=0 mtu=256 lid=0xbfff gid=fe80::1 gid=fe80::2 "
+		       "pkey=0x7fff pkey=0x8001 grh=required atomics=none state=down pauses=90 "
+		       "service_ns=1000000000 # end\r\n"
+		       "\tlink=roce numa=63 netdev=eth0 gid=10.1.2.3"),
 		0);
 	CHECK_EQ(t.nrails, 2);
 	CHECK_STR(r[0].name, "mlx5_7");
@@ -72,6 +72,8 @@ static void every_key(void)
 	CHECK_EQ(r[0].pkeys[1], 0x8001);
 	CHECK(r[0].grh_required && r[0].no_atomics && r[0].down);
 	CHECK_EQ(r[0].pauses, 90);
+	CHECK_EQ(r[0].service_ns, 1000000000);
+	CHECK_EQ(r[1].service_ns, 0);
 	CHECK_EQ(r[1].pauses, 0);
 	CHECK_EQ(r[1].npkeys, 1);
 	CHECK_EQ(r[1].pkeys[0], 0xffff);
@@ -121,6 +123,8 @@ static void wrong_texts(void)
 		{"rate_mbps=-1", "1 to 10000000"},
 		{"latency_ns=1000000001", "0 to 1000000000"},
 		{"latency_ns= ", "0 to 1000000000"},
+		{"service_ns=1000000001", "0 to 1000000000"},
+		{"service_ns=-1", "0 to 1000000000"},
 		{"pauses=91", "percent of the time, 0 to 90"},
 		{"mtu=1500", "256, 512"},
 		{"lid=0", "1 to 49151"},

@@ -498,6 +498,24 @@ static void limits(void)
 	CHECK_EQ(nodes[0].completed, 3);
 }
 
+/* A process was killed after it had sent, and before it had set the timer. */
+static void no_timer(void)
+{
+	struct wire_attr attr = attributes(1024);
+
+	plans[0][0] = (struct plan){.kind = MSG_WRITE, .length = 5};
+	reset(&attr);
+	bad.lose = 100;
+	nodes[0].posted = 1;
+	work(&nodes[0]);
+	nodes[0].q.rq.due = 0;
+	bad.lose = 0;
+	while (work(&nodes[0]), happen())
+		;
+	CHECK_EQ(nodes[0].completed, 1);
+	CHECK_EQ(nodes[0].packets, 2);
+}
+
 /* A peer that does not answer. */
 static void silence(void)
 {
@@ -613,12 +631,16 @@ static void hostile_answers(void)
 	static const uint8_t zeros[1024];
 	struct packet p = {.opcode = PO_ACK, .syndrome = AETH_ACK, .psn = 0xffffe5};
 
+	plans[0][0] = (struct plan){.kind = MSG_WRITE, .length = 10};
 	reset(&attr);
-	plans[0][0] = (struct plan){.kind = MSG_READ, .length = 3000};
 	nodes[0].posted = 1;
 	work(&nodes[0]);
 	wire_receive(&nodes[0].q, &ops, &nodes[0], now, &p, NULL); /* never sent */
 	CHECK_EQ(nodes[0].completed, 0);
+	plans[0][0] = (struct plan){.kind = MSG_READ, .length = 3000};
+	reset(&attr);
+	nodes[0].posted = 1;
+	work(&nodes[0]);
 	p.psn = 0xffffe2; /* a READ is not acknowledged without its data */
 	wire_receive(&nodes[0].q, &ops, &nodes[0], now, &p, NULL);
 	CHECK_EQ(nodes[0].completed, 0);
@@ -637,6 +659,7 @@ int main(int argc, char **argv)
 	seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
 	failures();
 	limits();
+	no_timer();
 	silence();
 	hostile();
 	hostile_lengths();

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Children of a program that makes calls: they end, or execute another program, and neither the
+ * calls nor their data notice. This holds where the kernel copies pinned pages at fork(), and here.
+ */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "pair.h"
+
+#define ROUNDS 40
+#define DEPTH 8
+#define SIZE 300
+
+static uint8_t payload[DEPTH][SIZE];
+
+static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
+	uint32_t len)
+{
+	uint32_t *ended = arg;
+
+	CHECK_EQ(status, 0);
+	CHECK(len == SIZE && token < DEPTH && !memcmp(data, payload[token], len));
+	++*ended;
+}
+
+static void child_of(int round)
+{
+	pid_t child = fork();
+	int status;
+
+	CHECK(child >= 0);
+	if (!child) {
+		if (round % 2)
+			execlp("true", "true", (char *)NULL);
+		memset(payload, 0xdd, sizeof(payload)); /* its own copy */
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+}
+
+static void answer_all(struct pair *p)
+{
+	struct copyrpc_req *req;
+
+	copyrpc_poll(p->ctx[1], NULL, NULL);
+	while (copyrpc_recv(p->ctx[1], &req))
+		CHECK_EQ(copyrpc_reply(req, copyrpc_req_data(req), copyrpc_req_len(req)), 0);
+	copyrpc_poll(p->ctx[1], NULL, NULL);
+}
+
+static void children_do_no_harm(void)
+{
+	uint32_t ended = 0;
+	struct pair p;
+
+	pair_open(&p, NULL);
+	for (int round = 0; round < ROUNDS; round++) {
+		for (uint32_t i = 0; i < DEPTH; i++) {
+			memset(payload[i], round + (int)i, SIZE);
+			CHECK_EQ(copyrpc_call(p.ep[0], payload[i], SIZE, SIZE, i), 0);
+		}
+		child_of(round); /* the requests are in the ring, and not sent */
+		copyrpc_flush(p.ctx[0]);
+		child_of(round + 1); /* they are sent, and not answered */
+		while (ended < (uint32_t)(round + 1) * DEPTH) {
+			answer_all(&p);
+			copyrpc_poll(p.ctx[0], on_end, &ended);
+		}
+	}
+	pair_close(&p);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {TEST(children_do_no_harm)};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

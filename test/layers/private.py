@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""Private functions have `_priv_` in their names: each function with the layer's prefix that
+LAYER_inline.h declares or defines, or that the library exports, and that LAYER.h does not declare.
+No function that LAYER.h declares has it.
+
+    private.py SOURCE BUILD|- LAYER...
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+from layers import fail
+
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+
+
+def functions(path, layer):
+    """The functions that a header declares or defines at its top level."""
+    text = COMMENT.sub("", path.read_text())
+    return set(re.findall(rf"^[A-Za-z][\w \t*]*?\b({layer}_\w+)\(", text, re.M))
+
+
+def exported(library):
+    out = subprocess.run(["nm", "-D", "--defined-only", str(library)], check=True,
+                         capture_output=True, text=True).stdout
+    return {line.split()[-1].split("@")[0] for line in out.splitlines()}
+
+
+source, errors = pathlib.Path(sys.argv[1]), []
+for layer in sys.argv[3:]:
+    include = source / layer / "include"
+    public = functions(include / f"{layer}.h", layer)
+    inline = functions(include / f"{layer}_inline.h", layer)
+    assert len(public) > 10 and len(inline) > 10, (layer, public, inline)
+    if sys.argv[2] != "-":
+        library = pathlib.Path(sys.argv[2]) / layer / f"lib{layer}.so"
+        inline |= {name for name in exported(library) if name.startswith(layer + "_")}
+    errors += [f"{layer}: {n}() is private, but has no _priv_ in its name"
+               for n in sorted(inline - public) if not n.startswith(f"{layer}_priv_")]
+    errors += [f"{layer}: {n}() is public, but has _priv_ in its name"
+               for n in sorted(public) if "_priv_" in n]
+    print(f"{layer}: {len(public)} public functions, {len(inline - public)} private ones")
+fail(errors)
