@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Another meson project takes the workspace as a subproject, each layer through
-dependency(..., fallback: ...), builds and runs a user of each, and installs: the kind of
-library is the one that it asks for, and of ours only what it asks for is installed."""
+dependency(..., fallback: ...) or by the [provide] of a wrap, builds and runs a user of each,
+and installs: the kind of library is the one that it asks for, and of ours only what it asks for
+is installed."""
 import pathlib
 import re
 import subprocess
@@ -31,6 +32,15 @@ def outer_project(outer, layers):
         lines.append(f"test('{layer}', executable('use-{layer}', '{layer}.c', dependencies: dep{i},")
         lines.append("  install: true))")
     (outer / "meson.build").write_text("\n".join(lines) + "\n")
+
+
+def wrap_project(outer, layers):
+    """One that has a wrap only: the layers come by its [provide], in the order of `layers`."""
+    outer_project(outer, layers)
+    (outer / "subprojects" / "workspace.wrap").write_text(
+        "[wrap-file]\ndirectory = workspace\n\n[provide]\ndependency_names = " + ", ".join(names) + "\n")
+    file = outer / "meson.build"
+    file.write_text(file.read_text().replace(", fallback: 'workspace'", ""))
 
 
 def setup(outer, layers, *options):
@@ -86,7 +96,17 @@ def take_one_shared(outer, layer):
         raise SystemExit("install=enabled, default_library=shared: the archive is installed as well")
 
 
+def take_by_wrap(outer, layers):
+    """Builds and runs a user of the last layer: the one asked for first has configured the workspace."""
+    wrap_project(outer, layers)
+    run(outer, "meson", "setup", "b", ".", "--wrap-mode=forcefallback", "-Ddefault_library=static")
+    run(outer, "ninja", "-C", "b", f"use-{layers[-1]}")
+    run(outer, "meson", "test", "-C", "b", "--no-rebuild", layers[-1])
+
+
 with tempfile.TemporaryDirectory() as tmp:
     take_all_static(pathlib.Path(tmp) / "static")
     take_one_shared(pathlib.Path(tmp) / "shared", names[-1])
+    take_by_wrap(pathlib.Path(tmp) / "wrap", names)
+    take_by_wrap(pathlib.Path(tmp) / "wrap-reversed", names[::-1])
     print(f"{len(names)} layers taken as a subproject")
