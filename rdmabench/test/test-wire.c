@@ -203,12 +203,10 @@ static int get_tally(struct wire_buf *b)
 	return wire_get_tally(b, 2, &t);
 }
 
-static void traffic_comes_back(void)
+/* Nothing as it is by default. */
+static struct traffic unusual(void)
 {
-	struct traffic t, back;
-	uint8_t bytes[1000];
-	struct wire_buf b;
-	size_t n;
+	struct traffic t;
 
 	traffic_init(&t);
 	t.type = MLX5DVL_UC;
@@ -237,6 +235,16 @@ static void traffic_comes_back(void)
 	t.iterations = 123456789012;
 	t.rate = 4242;
 	snprintf(t.pattern_text, sizeof(t.pattern_text), "w_1_5,s_1_6");
+	return t;
+}
+
+static void traffic_comes_back(void)
+{
+	struct traffic t = unusual(), back;
+	uint8_t bytes[1000];
+	struct wire_buf b;
+	size_t n;
+
 	CHECK_EQ(traffic_check(&t, why, sizeof(why)), 0);
 	n = wire_put_traffic(bytes, sizeof(bytes), &t);
 	CHECK(n > 0);
