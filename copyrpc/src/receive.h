@@ -90,10 +90,14 @@ static inline int take_messages(struct chan *ch, const uint8_t *msg, uint32_t le
 	uint64_t end = ch->parsed;
 
 	for (uint32_t i = 0; i < count; i++) {
-		struct wire_header h = wire_get_header(msg);
-		uint64_t size = ((uint64_t)h.len + sizeof(h) + WIRE_BLOCK - 1) / WIRE_BLOCK;
+		struct wire_header h;
+		uint64_t size;
 		int rc;
 
+		if (unlikely(!left)) /* more messages than blocks: the ring may end here */
+			return -EPROTO;
+		h = wire_get_header(msg);
+		size = ((uint64_t)h.len + sizeof(h) + WIRE_BLOCK - 1) / WIRE_BLOCK;
 		if (unlikely(size > left))
 			return -EPROTO;
 		if (h.id & WIRE_RESPONSE) {

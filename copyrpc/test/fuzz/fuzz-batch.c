@@ -113,9 +113,9 @@ static int step(struct chan *ch, struct req_queue *q, struct input *in, uint8_t 
 	static const uint8_t payload[256];
 	uint32_t len, resp;
 	unsigned sum = 0;
-	uint64_t pos;
+	uint64_t pos, next = UINT64_MAX;
 
-	switch (take(in, 1) % 8) {
+	switch (take(in, 1) % 10) {
 	case 0:
 		write_ring(in, ring);
 		return 0;
@@ -137,6 +137,13 @@ static int step(struct chan *ch, struct req_queue *q, struct input *in, uint8_t 
 		return 0;
 	case 6:
 		return chan_read_done(ch, take(in, 8));
+	case 7: /* a time of 1 to 256, and a look at the clock */
+		len = (uint32_t)take(in, 1);
+		resp = (uint32_t)take(in, 1);
+		chan_call_timed(ch, payload, len, resp, 0, 1 + take(in, 1));
+		return 0;
+	case 8:
+		return chan_expire(ch, take(in, 1), &(struct listener){on_response, &sum}, &next);
 	default:
 		return nearly_right(ch, in, ring);
 	}

@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# fuzz.sh CLANG LAYER-DIR TARGET SECONDS SOURCE [PERCENT]
+# fuzz.sh CLANG LAYER-DIR TARGET SECONDS SOURCE[,HEADER] [PERCENT]
 # Fuzzes fuzz-TARGET.c with sanitizers for so many seconds; then runs what was found
-# interesting once more and reports the lines of SOURCE that it covers: at least PERCENT.
+# interesting once more and reports the lines of SOURCE and HEADER that it covers: at least PERCENT.
 set -eu
-clang=$1 layer=$2 target=$3 seconds=$4 source=$5 percent=${6:-0}
+clang=$1 layer=$2 target=$3 seconds=$4 sources=$5 percent=${6:-0}
+source=${sources%,*}
+measured=$(echo "$sources" | sed "s|^|$layer/src/|; s|,| $layer/src/|")
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT INT TERM
@@ -33,7 +35,8 @@ tail -1 log
 build -O0 -DNDEBUG -fsanitize=fuzzer -fprofile-instr-generate -fcoverage-mapping -o cover
 LLVM_PROFILE_FILE=raw ./cover -runs=0 corpus >log 2>&1
 llvm-profdata merge -o profile raw
-llvm-cov export -summary-only -instr-profile=profile cover "$layer/src/$source" >summary
+# shellcheck disable=SC2086
+llvm-cov export -summary-only -instr-profile=profile cover $measured >summary
 lines=$(grep -o '"lines":{[^}]*}' summary | tail -1 | grep -o '"percent":[0-9.]*' | cut -d: -f2)
-echo "$source: $lines % of lines covered"
+echo "$sources: $lines % of lines covered"
 awk -v have="$lines" -v want="$percent" 'BEGIN { exit !(have >= want) }'
