@@ -308,6 +308,7 @@ void ep_free(struct copyrpc_ep *ep)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
 
+	add_ep_stats(&ctx->gone, ep);
 	mlx5dvl_qp_destroy(ep->qp);
 	list_remove(&ctx->dirty, ep, offsetof(struct copyrpc_ep, dirty_next));
 	list_remove(&ctx->ended, ep, offsetof(struct copyrpc_ep, ended_next));
@@ -320,7 +321,6 @@ void ep_free(struct copyrpc_ep *ep)
 	chan_fini(&ep->ch);
 	if (ep->memory)
 		munmap(ep->memory, ep->memory_len);
-	add_ep_stats(&ctx->gone, ep);
 	*ep->link_p = ep->next;
 	if (ep->next)
 		ep->next->link_p = ep->link_p;
