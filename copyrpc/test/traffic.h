@@ -61,6 +61,9 @@ static inline uint32_t traffic_below(struct node *n, uint32_t limit)
 static inline void node_open(struct node *n, const struct copyrpc_ctx_attr *attr, int eps,
 	uint32_t max, uint32_t calls, uint64_t seed)
 {
+	struct copyrpc_ctx_attr patient = attr ? *attr : (struct copyrpc_ctx_attr){0};
+
+	patient.probe_ms = 120000; /* a slow machine is no dead peer */
 	CHECK(eps <= NODE_EPS && calls <= NODE_CALLS);
 	memset(n, 0, offsetof(struct node, ended));
 	for (int i = 0; i < eps; i++)
@@ -69,7 +72,7 @@ static inline void node_open(struct node *n, const struct copyrpc_ctx_attr *attr
 	n->seed = seed;
 	n->max = max;
 	n->calls = calls;
-	CHECK_EQ(copyrpc_ctx_create(attr, &n->ctx), 0);
+	CHECK_EQ(copyrpc_ctx_create(&patient, &n->ctx), 0);
 	for (intptr_t i = 0; i < eps; i++) {
 		struct copyrpc_ep_attr ep = {.user = (void *)i};
 
