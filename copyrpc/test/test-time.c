@@ -1,24 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the manual promises in time, by a clock that stands still until the test moves it. */
-#include "internal.h"
-#include "pair.h"
-
-static uint64_t now = 1000 * NSEC_PER_SEC;
-
-static uint64_t stopped_clock(void)
-{
-	return now;
-}
-
-static void open_timed(struct pair *p, const struct copyrpc_ctx_attr *attr)
-{
-	pair_open(p, attr);
-	for (int i = 0; i < 2; i++) {
-		p->ctx[i]->clock = stopped_clock;
-		p->ctx[i]->look_ticks = 0; /* every poll looks */
-		p->ctx[i]->probed = now;
-	}
-}
+#include "timed.h"
 
 static uint64_t reads(const struct pair *p)
 {

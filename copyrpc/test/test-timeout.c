@@ -6,28 +6,10 @@
 #include <sys/wait.h>
 
 #include "copyrpc_tcp.h"
-#include "internal.h"
-#include "pair.h"
+#include "timed.h"
 
 #define LIMIT_MS 50
 #define GUARD_MS 60000
-
-static uint64_t now = 1000 * NSEC_PER_SEC;
-
-static uint64_t stopped_clock(void)
-{
-	return now;
-}
-
-static void open_timed(struct pair *p, const struct copyrpc_ctx_attr *attr)
-{
-	pair_open(p, attr);
-	for (int i = 0; i < 2; i++) {
-		p->ctx[i]->clock = stopped_clock;
-		p->ctx[i]->look_ticks = 0; /* every poll looks */
-		p->ctx[i]->probed = now;
-	}
-}
 
 /* The tokens that ended, with their statuses. */
 struct log {

@@ -76,14 +76,15 @@ static bool reuse(void)
 /* The mistake: the payload is read when its last byte is there, without a completion. */
 static bool early_read(void)
 {
-	const volatile uint8_t *last = b.buf + LEN - 1;
+	const uint8_t *last = b.buf + LEN - 1;
 	uint8_t arrived = a.buf[LEN - 1];
 
 	rig_recv(&b, 0, 0, 0);
 	post(&a, &b, IBV_WR_RDMA_WRITE_WITH_IMM);
 	if (!planted)
 		wait_ok(b.rcq);
-	while (*last != arrived)
+	/* Relaxed: the mistake is that nothing orders it after the payload. */
+	while (__atomic_load_n(last, __ATOMIC_RELAXED) != arrived)
 		turn();
 	return rig_same(b.buf, LEN, 1);
 }
@@ -113,7 +114,7 @@ static bool at_once(void)
 static bool words(void)
 {
 	static uint8_t n;
-	const volatile uint64_t *at = (const volatile uint64_t *)(void *)b.buf;
+	const uint64_t *at = (const uint64_t *)(void *)b.buf;
 	bool whole = true;
 	struct ibv_wc wc;
 
@@ -122,7 +123,7 @@ static bool words(void)
 	while (!ibv_poll_cq(a.scq, 1, &wc)) {
 		turn();
 		for (size_t i = 0; i < LEN / 8; i++) {
-			uint64_t word = at[i];
+			uint64_t word = __atomic_load_n(&at[i], __ATOMIC_RELAXED);
 
 			whole = whole && (!word || word == n * UINT64_C(0x0101010101010101));
 		}
