@@ -32,8 +32,10 @@ def check_all(clients, depths, *args):
     assert len(cells) % (len(depths.split(",")) * len(clients.split(","))) == 0
     for key, loops in cells.items():
         assert list(loops) == LOOPS, (key, list(loops))
-        fastest = min(loops.values(), key=lambda row: row["ns_per_rpc"])
-        assert fastest["best"] == 1, (key, fastest)
+        # Two loops can be equally fast to the two digits that are printed: one of them is the fastest.
+        least = min(row["ns_per_rpc"] for row in loops.values())
+        fastest = [row["best"] for row in loops.values() if row["ns_per_rpc"] == least]
+        assert 1 in fastest, (key, fastest)
     return {key[0] for key in cells}
 
 
