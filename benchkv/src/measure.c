@@ -18,7 +18,8 @@
 #define BATCH 32
 #define CHUNK 256 /* calls that are timed together: the least of the chunks counts */
 #define COMMAND_NS (150 * NSEC_PER_MSEC)
-#define PATIENCE_NS (50 * NSEC_PER_USEC) /* without a response: whoever is to answer needs the core */
+#define PATIENCE_NS                                                                                \
+	(50 * NSEC_PER_USEC) /* without a response: whoever is to answer needs the core */
 #define GIVE_UP_NS (5 * NSEC_PER_SEC) /* without a response: the device does not answer */
 #define WHY_MAX 256
 
