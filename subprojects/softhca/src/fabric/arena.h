@@ -347,6 +347,9 @@ struct port_counts {
 	uint64_t tx_bytes, rx_bytes; /* payload */
 	uint64_t tx_packets, rx_packets;
 	uint64_t tx_pause_ns, rx_pause_ns; /* that it has asked for, and was asked for */
+	uint64_t no_receives; /* attempts of peers that found no receive posted */
+	uint64_t rnr_retries, timeout_retries; /* of its own requests */
+	uint64_t writes, reads, atomics; /* requests of peers that were executed */
 };
 
 #define CAPTURE_PATH 512
