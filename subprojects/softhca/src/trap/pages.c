@@ -75,9 +75,8 @@ static void drop(const struct uctx *u, uint32_t uar)
 	pthread_mutex_lock(&lock);
 	for (uint32_t i = 0; i < BUCKETS; i++)
 		if (atomic_load_explicit(&buckets[i].u, memory_order_relaxed) == u &&
-			(uar == UAR_NUMBERS ||
-				uar == atomic_load_explicit(
-					       &buckets[i].uar, memory_order_relaxed))) {
+			(uar == UAR_NUMBERS || uar == atomic_load_explicit(&buckets[i].uar,
+							      memory_order_relaxed))) {
 			atomic_store_explicit(&buckets[i].page, GONE, memory_order_relaxed);
 			atomic_store_explicit(&buckets[i].u, NULL, memory_order_relaxed);
 		}

@@ -14,11 +14,13 @@
 
 #define PIECES 4
 #define PIECE_UNIT 8u /* an aligned word is never torn */
-#define NEGLECT 16 /* one step in so many begins to neglect another QP */
+#define NEGLECT 64 /* one step in so many begins to neglect another QP */
+#define PATIENCE_LOG 2u
 
 /* Own QPs with announced requests. A bit may be set although there are none left. */
 static uint64_t announced[MAX_QPS / 64];
-static uint32_t neglected = NO_INDEX; /* QP whose queues are not picked if others can be */
+static uint32_t neglected = NO_INDEX; /* QP whose queues are not picked */
+static uint32_t patience; /* turns with nothing else to do that this lasts */
 static uint64_t generator;
 static bool seeded;
 
@@ -126,22 +128,42 @@ static uint32_t look(uint32_t without, uint32_t skip, struct choice *c)
 	return n;
 }
 
-/* Picks one of the choices at random. */
-static struct choice pick(void)
+/* One of the choices at random, but none of QP @without. */
+static struct choice any_but(uint32_t without)
 {
 	struct choice c = {0};
-	uint32_t n = look(neglected, UINT32_MAX, &c);
+	uint32_t n = look(without, UINT32_MAX, &c);
 
-	if (!n) {
-		neglected = NO_INDEX;
-		n = look(NO_INDEX, UINT32_MAX, &c);
-	}
-	if (!n)
-		return c;
-	look(neglected, (uint32_t)(draw() % n), &c);
-	if (draw() % NEGLECT == 0)
-		neglected = qp_index(c.qp);
+	if (n)
+		look(without, (uint32_t)(draw() % n), &c);
 	return c;
+}
+
+/* Picks what to do, and now and then a QP with work that is neglected from now on. */
+static struct choice pick(void)
+{
+	struct choice other;
+
+	if (draw() % NEGLECT == 0) {
+		other = any_but(NO_INDEX);
+		neglected = other.qp ? qp_index(other.qp) : NO_INDEX;
+		patience = chaos_some(1u << chaos_some(PATIENCE_LOG));
+	}
+	return any_but(neglected);
+}
+
+/*
+ * Whether a turn ends although the neglected QP has work: the program goes on meanwhile, so that
+ * completions of other QPs which it causes now come first.
+ */
+static bool wait_for_others(void)
+{
+	struct choice c = {0};
+	bool waits = neglected != NO_INDEX && look(NO_INDEX, UINT32_MAX, &c);
+
+	if (!waits || !--patience)
+		neglected = NO_INDEX;
+	return waits;
 }
 
 uint32_t chaos_pump(uint32_t most)
@@ -152,7 +174,7 @@ uint32_t chaos_pump(uint32_t most)
 		struct choice c = pick();
 
 		if (!c.qp)
-			break;
+			return n + wait_for_others();
 		if (c.what == EXECUTE)
 			xport_step(c.qp);
 		else

@@ -154,7 +154,11 @@ static void reopen(const struct rig_attr *to)
 /* Sends to an end without a receive; the third attempt is the last. */
 static void no_receive(bool srq)
 {
-	struct rig_timers t = {.timeout = 10, .retry = 3, .rnr_retry = 2, .min_rnr = 1, .set = true};
+	struct rig_timers t = {.timeout = 10,
+		.retry = 3,
+		.rnr_retry = 2,
+		.min_rnr = 1,
+		.set = true};
 	struct rig_addr from, to;
 
 	reopen(&(struct rig_attr){.rail = 1, .srq = srq});
@@ -201,10 +205,10 @@ static void dropped_datagram(void)
 	struct ibv_ah_attr path = {.port_num = 1};
 	struct ibv_sge sge = {0};
 	struct ibv_send_wr *bad, wr = {.sg_list = &sge,
-					  .num_sge = 1,
-					  .opcode = IBV_WR_SEND,
-					  .send_flags = IBV_SEND_SIGNALED,
-					  .wr.ud.remote_qkey = 0x1234};
+					 .num_sge = 1,
+					 .opcode = IBV_WR_SEND,
+					 .send_flags = IBV_SEND_SIGNALED,
+					 .wr.ud.remote_qkey = 0x1234};
 
 	reopen(&(struct rig_attr){.rail = 1, .type = IBV_QPT_UD});
 	datagram_end(&a);

@@ -170,11 +170,11 @@ static void foreign_register(void)
 	dv = dv_of(a.qp);
 	do { /* until there is one on another page */
 		CHECK(n < MORE);
-		others[n] = ibv_create_qp(a.pd, &(struct ibv_qp_init_attr){.send_cq = a.scq,
-							.recv_cq = a.rcq,
-							.cap = {.max_send_wr = 1,
-								.max_send_sge = 1},
-							.qp_type = IBV_QPT_RC});
+		others[n] =
+			ibv_create_qp(a.pd, &(struct ibv_qp_init_attr){.send_cq = a.scq,
+						    .recv_cq = a.rcq,
+						    .cap = {.max_send_wr = 1, .max_send_sge = 1},
+						    .qp_type = IBV_QPT_RC});
 		CHECK(others[n]);
 		other_dv = dv_of(others[n++]);
 	} while ((uintptr_t)other_dv.bf.reg / 4096 == (uintptr_t)dv.bf.reg / 4096);

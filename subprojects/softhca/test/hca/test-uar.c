@@ -38,15 +38,14 @@ static struct mlx5dv_qp dv_of(struct ibv_qp *qp)
 
 static struct ibv_qp *make_qp(struct ibv_pd *pd)
 {
-	struct ibv_qp *qp = ibv_create_qp(pd,
-		&(struct ibv_qp_init_attr){.send_cq = a.scq,
-			.recv_cq = a.rcq,
-			.cap = {.max_send_wr = 8,
-				.max_recv_wr = 8,
-				.max_send_sge = 1,
-				.max_recv_sge = 1,
-				.max_inline_data = 64},
-			.qp_type = IBV_QPT_RC});
+	struct ibv_qp *qp = ibv_create_qp(pd, &(struct ibv_qp_init_attr){.send_cq = a.scq,
+						      .recv_cq = a.rcq,
+						      .cap = {.max_send_wr = 8,
+							      .max_recv_wr = 8,
+							      .max_send_sge = 1,
+							      .max_recv_sge = 1,
+							      .max_inline_data = 64},
+						      .qp_type = IBV_QPT_RC});
 
 	CHECK(qp);
 	CHECK(!ibv_modify_qp(qp,
@@ -96,8 +95,8 @@ static void many_qps(void)
 
 static struct ibv_pd *domain_of(struct ibv_td *td)
 {
-	struct ibv_pd *pd = ibv_alloc_parent_domain(
-		a.ctx, &(struct ibv_parent_domain_init_attr){.pd = a.pd, .td = td});
+	struct ibv_pd *pd = ibv_alloc_parent_domain(a.ctx,
+		&(struct ibv_parent_domain_init_attr){.pd = a.pd, .td = td});
 
 	CHECK(pd);
 	return pd;
@@ -228,8 +227,7 @@ static int create_qp(uint32_t flags, uint32_t page_id)
 		.recv_cq_handle = a.rcq->handle,
 		.qp_type = IB_UVERBS_QPT_RC,
 	};
-	struct mlx5_ib_create_qp drv = {
-		.sq_wqe_count = 4, .flags = flags, .bfreg_index = page_id};
+	struct mlx5_ib_create_qp drv = {.sq_wqe_count = 4, .flags = flags, .bfreg_index = page_id};
 	struct ib_uverbs_create_qp_resp out;
 	struct ib_uverbs_destroy_qp end = {0};
 	struct ib_uverbs_destroy_qp_resp ended;
@@ -418,8 +416,8 @@ int main(void)
 	/* MLX5_SHUT_UP_BF: the provider rings at pages that are not write-combining. */
 	static const struct {
 		const char *uar, *shut_up_bf;
-	} cases[] = {
-		{"dynamic", "0"}, {"legacy", "0"}, {"", "0"}, {"dynamic", "1"}, {"legacy", "1"}};
+	} cases[] = {{"dynamic", "0"}, {"legacy", "0"}, {"", "0"}, {"dynamic", "1"},
+		{"legacy", "1"}};
 
 	rig_fabric("uar");
 	CHECK(!setenv("SOFTHCA_STRICT", "1", 1));
