@@ -14,8 +14,9 @@
 
 #define PIECES 4
 #define PIECE_UNIT 8u /* an aligned word is never torn */
-#define NEGLECT 64 /* one step in so many begins to neglect another QP */
-#define PATIENCE_LOG 2u
+#define NEGLECT 16 /* one step in so many begins to neglect another QP */
+#define WAIT 8 /* one time in so many this goes on when nothing else is to be done, */
+#define TURNS 3u /* for so many turns at most */
 
 /* Own QPs with announced requests. A bit may be set although there are none left. */
 static uint64_t announced[MAX_QPS / 64];
@@ -147,34 +148,45 @@ static struct choice pick(void)
 	if (draw() % NEGLECT == 0) {
 		other = any_but(NO_INDEX);
 		neglected = other.qp ? qp_index(other.qp) : NO_INDEX;
-		patience = chaos_some(1u << chaos_some(PATIENCE_LOG));
+		patience = draw() % WAIT == 0 ? chaos_some(TURNS) : 0;
 	}
 	return any_but(neglected);
 }
 
 /*
- * Whether a turn ends although the neglected QP has work: the program goes on meanwhile, so that
- * completions of other QPs which it causes now come first.
+ * What to do next, if anything is pending. *@wait_p: only the neglected QP has work, and the turn
+ * ends without it. The program goes on meanwhile, so that completions of other QPs which it causes
+ * now come first.
  */
-static bool wait_for_others(void)
+static struct choice next(bool *wait_p)
 {
-	struct choice c = {0};
-	bool waits = neglected != NO_INDEX && look(NO_INDEX, UINT32_MAX, &c);
+	struct choice c = pick();
 
-	if (!waits || !--patience)
+	*wait_p = false;
+	if (c.qp || neglected == NO_INDEX)
+		return c;
+	c = any_but(NO_INDEX);
+	if (c.qp && patience) {
+		patience--;
+		*wait_p = true;
+	} else {
 		neglected = NO_INDEX;
-	return waits;
+	}
+	return c;
 }
 
 uint32_t chaos_pump(uint32_t most)
 {
 	uint32_t n;
+	bool wait;
 
 	for (n = 0; n < most; n++) {
-		struct choice c = pick();
+		struct choice c = next(&wait);
 
 		if (!c.qp)
-			return n + wait_for_others();
+			break;
+		if (wait)
+			return n + 1;
 		if (c.what == EXECUTE)
 			xport_step(c.qp);
 		else
