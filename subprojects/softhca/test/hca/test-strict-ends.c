@@ -274,6 +274,7 @@ static void arming(void)
 	struct mlx5dv_cq dv;
 	struct mlx5dv_obj obj = {.cq = {.out = &dv}};
 	struct ibv_cq *cq;
+	uint64_t event;
 	void *arg;
 
 	open_events(); /* as it should be */
@@ -285,12 +286,20 @@ static void arming(void)
 	}
 	verdict(NULL);
 
-	open_events(); /* the event is not read */
+	open_events(); /* the event is still to be read */
 	for (int i = 0; i < 2; i++) {
 		CHECK(!ibv_req_notify_cq(a.scq, 0));
 		CHECK_EQ(write_one(), IBV_WC_SUCCESS);
 	}
-	verdict("armed with sequence number 0, whose event has come");
+	verdict(NULL);
+
+	open_events(); /* the event is read, and the provider is not told */
+	CHECK(!ibv_req_notify_cq(a.scq, 0));
+	CHECK_EQ(write_one(), IBV_WC_SUCCESS);
+	CHECK_EQ(read(a.channel->fd, &event, sizeof(event)), (ssize_t)sizeof(event));
+	CHECK(!ibv_req_notify_cq(a.scq, 0));
+	ibv_ack_cq_events(a.scq, 1);
+	verdict("armed with sequence number 0, whose event has been read");
 
 	open_events(); /* the record is behind what is polled */
 	obj.cq.in = a.scq;
