@@ -19,8 +19,8 @@ void fifo_remove(uint64_t id);
 /* Writes one event of @len bytes. It is no error if the reader is gone. */
 void fifo_post(uint64_t id, const void *event, uint32_t len);
 
-/* Whether all events have been read. */
-bool fifo_empty(uint64_t id);
+/* Whether it has events that were not read. */
+bool fifo_unread(uint64_t id);
 
 /*
  * Removes the unread events whose first 8 bytes are @handle from the FIFO.

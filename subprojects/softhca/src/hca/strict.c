@@ -180,9 +180,9 @@ void strict_arm(const struct cq *cq, uint32_t word)
 		strict_violation("CQ %u: armed with consumer index 0x%x, but its doorbell record "
 				 "says 0x%x",
 			cq_index(cq), word & CQ_CI_MASK, record & CQ_CI_MASK);
-	/* As long as the event is unread, nothing is lost: it will wake the program. */
-	if (cq->fired == 1 + sn && cq->fifo && fifo_empty(cq->fifo))
+	/* An event that waits to be read wakes the program, however often it arms meanwhile. */
+	if (cq->fired == 1 + sn && !fifo_unread(cq->fifo))
 		strict_violation("CQ %u: armed with sequence number %u, whose event has been read: "
-				 "an adapter takes no notice of it",
+				 "an adapter makes no second one",
 			cq_index(cq), sn);
 }
