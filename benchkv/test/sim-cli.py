@@ -49,6 +49,19 @@ with tempfile.TemporaryDirectory() as scratch:
     machine.write_text('{"send_ns": 5000, "recv_ns": 5000}')
     slow = json.loads(sim(*SHORT, "--machine", str(machine), "--json", "-").stdout)
     assert slow["mops"] < one["mops"] / 2
+    # K and B of auto: 1.15 round trips and a message's times in a WRITE's, 46 calls or more under way.
+    for text, control in ((('{"send_ns": 5000, "recv_ns": 5000}'), "auto:5,74"),
+                          ('{"send_ns": 1200, "recv_ns": 100}', "auto:5,18"),
+                          ('{"wire_ns": 9000}', "auto:12,8"),
+                          ('{"send_ns": 0, "recv_ns": 0, "request_ns": 0, "incoming_ns": 0, "response_ns": 0}',
+                           "auto:10,9")):
+        machine.write_text(text)
+        args = ["--np", "2", "--qd", "8", "--warmup", "0", "--duration", "0.1", "--machine", str(machine)]
+        job = json.loads(sim(*args, "--json", "-").stdout)
+        assert job["control"] == control, (text, job)
+        said = sim(*args).stdout
+        assert control in said and ("from the machine" in said) == (control != "auto:10,9"), said
+        assert "as given" in sim(*args, "--control", control).stdout
     for text in ('{"send": 1}', '{"send_ns": "fast"}', '{"send_ns": -1}', "[]", "{",
                  '{"loop_ns": 0}', '{"send_ns": 1, "send_ns": 2}'):
         machine.write_text(text)

@@ -103,13 +103,24 @@ static void verify(const struct node *n)
 	CHECK_EQ(n->daemons[0].stats.bad_replies, 0);
 }
 
+/* With K and B of auto as the ranks of a job have them with a machine file. */
+static struct control_spec spec_of(const struct job *j, const char *name)
+{
+	struct control_origin origin;
+	struct control_spec spec;
+
+	CHECK_EQ(control_parse(name, &spec), 0);
+	machine_derive(&machine, &spec, &origin);
+	control_share(&spec, CLIENTS * j->depth);
+	return spec;
+}
+
 /* Between two runs, when no request is under way. */
 static void set_control(struct seat *s, const char *name)
 {
 	struct control *c = &s->node.daemons[0].net.control;
-	struct control_spec spec;
+	struct control_spec spec = spec_of(s->job, name);
 
-	CHECK_EQ(control_parse(name, &spec), 0);
 	control_fini(c);
 	CHECK_EQ(control_init(c, &spec, s->node.ranks), 0);
 }
@@ -195,6 +206,7 @@ static void run_daemons(const struct job *j, struct run *runs)
 static void simulate(const struct job *j, const char *control, struct run *r)
 {
 	struct sim_config config = {.machine = machine,
+		.control = spec_of(j, control),
 		.ranks = j->ranks,
 		.daemons = 1,
 		.clients = CLIENTS,
@@ -205,7 +217,6 @@ static void simulate(const struct job *j, const char *control, struct run *r)
 		.duration_ns = DURATION_NS,
 		.seed = 1};
 
-	CHECK_EQ(control_parse(control, &config.control), 0);
 	CHECK_EQ(sim_run(&config, &r->sim), 0);
 }
 
