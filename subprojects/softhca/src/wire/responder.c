@@ -320,7 +320,7 @@ static void execute(struct asked *a, const void *payload)
 		take_read(a);
 	else
 		take_atomic(a);
-	if (a->p->ack_requested && op <= PO_WRITE_ONLY_IMM && !a->q->rs.nak_sent)
+	if (a->p->ack_requested && op <= PO_WRITE_ONLY_IMM && a->q->rs.expected != a->p->psn)
 		a->q->rs.ack_due = 1;
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Hosts in network namespaces, each with a fabric whose adapters are bound to its addresses."""
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,12 +17,31 @@ def ip(*arguments, pid):
 class Program:
     """A program that runs on a host."""
 
-    def __init__(self, command, env):
+    def __init__(self, command, env, name=""):
+        self.name = name
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         text=True, env={**os.environ, **env})
 
     def running(self):
         return self.process.poll() is None
+
+    def kill(self):
+        """SIGKILL for the program, which softhca-run has started."""
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as f:
+            children = f.read().split()
+        for child in children:
+            with open(f"/proc/{child}/cmdline") as f:
+                if f.read().split("\0")[0] == self.name:
+                    os.kill(int(child), signal.SIGKILL)
+                    return
+        raise AssertionError(f"no child of softhca-run is {self.name}: {children}")
+
+    def await_line(self, text):
+        """Reads until a line has @text."""
+        line = ""
+        while text not in line:
+            line = self.process.stdout.readline()
+            assert line, f"{self.process.args} has not said: {text}"
 
     def end(self):
         """Its output, when it has ended with status 0."""
@@ -51,7 +71,7 @@ class Host:
         self.runner = [*self.prefix, runner, "--topology", path, "--fabric", self.fabric]
 
     def start(self, *program, env={}):
-        return Program([*self.runner, *program], env)
+        return Program([*self.runner, *program], env, program[0])
 
     def listens(self, port):
         with open(f"/proc/{self.pid}/net/tcp") as v4, open(f"/proc/{self.pid}/net/tcp6") as v6:

@@ -493,10 +493,8 @@ int main(int argc, char **argv)
 	fd = connect_tcp();
 	meet(ctx, fd);
 	exchange(fd, &byte, &byte, 1); /* both can receive */
-	if (opt.endless) {
-		printf("running\n");
-		fflush(stdout);
-	}
+	printf("running\n");
+	fflush(stdout);
 	traffic();
 	if (!opt.endless) {
 		exchange(fd, &byte, &byte, 1); /* both have got all */

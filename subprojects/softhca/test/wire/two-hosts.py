@@ -2,9 +2,13 @@
 """two-hosts.py SOFTHCA-RUN PEER GROUP: programs of two fabrics, in network namespaces, over UDP.
 
 GROUP tools: the vendor's tools; faults: PEER, with packets that are lost, doubled and late;
-modes: the same in the HCA's modes; capture; messages: what a user is told who asks for too much.
+modes: the same in the HCA's modes; capture; foreign: others
+send, too; killed: processes
+that are killed; messages: what a user is told who asks for too much.
 """
 import os
+import random
+import select
 import shutil
 import signal
 import subprocess
@@ -67,6 +71,60 @@ def run_capture():
         assert len(seen[0] ^ seen[1]) < 20, (len(seen[0]), len(seen[1]))
 
 
+def run_foreign():
+    """Packets of others, broken ones, and ones that make no sense."""
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "foreign.py")
+    with hosts.Two(RUN) as (a, b):
+        hosts.ip("addr", "add", "10.99.0.3/24", "dev", "wire0", pid=b.pid)
+        others = hosts.Program([*b.prefix, sys.executable, script, b.address, "10.99.0.3", a.address],
+                               {})
+        assert others.process.stdout.readline() == "running\n"
+        for options in ([], ["-q", "2", "-s"], ["-m", "5"]):
+            peers(a, b, 0, *options)
+        assert others.running(), others.process.stdout.read()
+        others.process.terminate()
+        others.process.communicate()
+
+
+def started(a, b, *options, port):
+    """A server and a client that both run."""
+    server = a.start(PEER, "-p", str(port), *options)
+    a.wait_for(port, server)
+    client = b.start(PEER, "-p", str(port), *options, a.address)
+    server.await_line("running")
+    client.await_line("running")
+    return server, client
+
+
+def only_retries(program, qps):
+    said = program.end()
+    assert said.count("transport retry counter exceeded") == qps == said.count("QP "), said
+
+
+def run_killed():
+    """A process that is killed leaves its peer with errors, and everybody else alone."""
+    rng = random.Random()
+    with hosts.Two(RUN) as (a, b):
+        for _ in range(3):
+            pair = started(a, b, "-e", "-t", "13", "-q", "2", port=4444)
+            select.select([], [], [], rng.random() / 10)
+            victim = rng.randrange(2)
+            pair[victim].kill()
+            only_retries(pair[not victim], 2)
+            pair[victim].process.communicate()
+        # Of two processes of a host the first one receives for both. It is killed.
+        for victim in range(2):
+            first = started(a, b, "-e", "-t", "13", port=4444)
+            second = started(a, b, "-n", "400", "-q", "8", port=4445)
+            first[victim].kill()
+            only_retries(first[not victim], 1)
+            first[victim].process.communicate()
+            for program in second:
+                assert "all is right" in program.end()
+        left = [name for name in os.listdir("/dev/shm") if a.fabric in name or b.fabric in name]
+        assert not left, left
+
+
 def fails(host, peer, says, *options, env={}):
     """A peer that is refused when it connects its QP; the other end is then left alone."""
     server = peer.start(PEER, "-e", env=env)
@@ -85,11 +143,7 @@ def fails_tool(host, peer, says, *program, server_first=False):
     server = peer.start(*program)
     peer.wait_for(18515, server)
     client = host.start(*program, peer.address)
-    line = ""
-    first = server if server_first else client
-    while says not in line:
-        line = first.process.stdout.readline()
-        assert line, f"{program[0]} has not said: {says}"
+    (server if server_first else client).await_line(says)
     for tool in (client, server):
         tool.process.terminate()
         tool.process.communicate()
@@ -105,10 +159,7 @@ def port_in_use(a, b):
     server = a.start(PEER, "-n", "20")
     a.wait_for(4444, server)
     client = b.start(PEER, "-n", "20", a.address)
-    line = ""
-    while "UDP port 4791 of 10.99.0.1: Address already in use" not in line:
-        line = server.process.stdout.readline()
-        assert line, "the server has ended"
+    server.await_line("UDP port 4791 of 10.99.0.1: Address already in use")
     other.communicate(b"\n")
     assert "all is right" in client.end() and "all is right" in server.end()
 
