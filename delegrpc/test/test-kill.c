@@ -6,7 +6,7 @@
  *	test-delegrpc-kill [KILLS]	(1000; a fifth of them of servers)
  *
  * A killed client: what it had filled is served, once and in order; a second client,
- * busy all the time, loses nothing; the id and every place in the ring come back, also from
+ * busy all the time, loses nothing; the id and every slot in the ring come back, also from
  * a server that does nothing but wait. A killed server: its client gets only true responses, and then -EPIPE; the next server
  * replaces the region.
  */
@@ -258,7 +258,7 @@ static struct waiting_server {
 	uint64_t holes;
 } * waiting;
 
-/* Gives places back only when it has received something. */
+/* Gives slots back only when it has received something. */
 static void wait_for_ever(void)
 {
 	struct delegrpc_attr attr = {.max_clients = 2, .resp_depth = 32, .resp_size = 8};
@@ -419,7 +419,7 @@ static void between_server_pieces(uint32_t piece)
 {
 	if (piece == 1)
 		CHECK_EQ(delegrpc_client_connect(name, NULL, &survivor), 0);
-	/* Held requests keep their places only as long as no others come. */
+	/* Held requests keep their slots only as long as no others come. */
 	if (piece == 1 || piece == 2 || piece == 4)
 		orphan_calls(1 + pick(30)); /* many: so that replies travel in bursts */
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * delegrpc's rings in one thread: places that are never filled, ids that are used again,
+ * delegrpc's rings in one thread: slots that are never filled, ids that are used again,
  * counters at their wrap, and what no client that keeps the rules would write.
  */
 #include "solo.h"
@@ -33,7 +33,7 @@ static void hole_is_waited_for(void)
 	delegrpc_server_destroy(s);
 }
 
-/* Of a dead client's two places one was filled: it is served, the other is skipped. */
+/* Of a dead client's two slots one was filled: it is served, the other is skipped. */
 static void hole_of_the_dead_is_skipped(void)
 {
 	struct delegrpc_server *s = server_new(4, 0, 16);
@@ -92,7 +92,7 @@ static void nameless_holes_are_skipped(void)
 }
 
 /*
- * The place of one who died with holes: its successor can call although the server, which
+ * The slot of one who died with holes: its successor can call although the server, which
  * gives back only what it has received, has received nothing.
  */
 static void skipped_places_are_given_back(void)
@@ -247,7 +247,7 @@ static void claims_of_the_living_count(void)
 	delegrpc_server_destroy(s);
 }
 
-/* The next one with the id does not get its predecessor's responses, nor too early a place. */
+/* The next one with the id does not get its predecessor's responses, nor too early a slot. */
 static void id_is_reused(void)
 {
 	struct delegrpc_server *s = server_new(1, 0, 4);
