@@ -208,7 +208,7 @@ static void calls_are_staged(void)
 	call(c, 8);
 	CHECK_EQ(delegrpc_server_poll(s), 8);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0); /* so does a poll */
-	CHECK_EQ(delegrpc_server_poll(s), 8); /* what is in hand comes first */
+	CHECK_EQ(delegrpc_server_poll(s), 8); /* requests found earlier come first */
 	delegrpc_client_get_stats(c, &st);
 	CHECK_EQ(st.flushes, 2);
 	CHECK_EQ(serve(s), 9);
