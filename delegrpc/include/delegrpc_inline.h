@@ -483,7 +483,7 @@ DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server
 	if (server->tail == server->cursor)
 		return;
 	server->tail = server->cursor;
-	/* The places have been read: pairs with the acquire load in the client's has_room(). */
+	/* The slots have been read: pairs with the acquire load in the client's has_room(). */
 	__atomic_store_n(&server->control->tail, server->tail, __ATOMIC_RELEASE);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* When a busy node of flux yields, with a clock that stands still unless the test moves it. */
+/* When a busy node of flux yields, with a clock that only the test moves. */
 #include "base/fakeclock.h"
 #include "base/sleep.h"
 #include "common.h"
@@ -14,8 +14,8 @@ static void burst(struct flux *f)
 }
 
 /*
- * A node that is busy all the time gives its core to a peer that it called, and that waits,
- * every 200 us; to nobody it gives nothing.
+ * A node that is always busy yields its core every 200 us if a peer that it called waits. If no
+ * peer waits, it does not yield.
  */
 static void busy_node_yields(void)
 {
