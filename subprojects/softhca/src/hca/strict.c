@@ -86,11 +86,11 @@ bool strict_ring(struct qp *qp, uint32_t pi)
 	return false;
 }
 
-bool strict_wqe(const struct qp *qp, const struct wqe *w)
+bool strict_wqe(const struct qp *qp, const struct wqe *w, uint32_t at)
 {
-	if (w->index != (uint16_t)qp->sq_done) {
-		strict_violation("QP 0x%06x: WQE %u says that it is WQE %u", qp->qpn,
-			qp->sq_done & 0xffff, w->index);
+	if (w->index != (uint16_t)at) {
+		strict_violation("QP 0x%06x: WQE %u says that it is WQE %u", qp->qpn, at & 0xffff,
+			w->index);
 		return false;
 	}
 	if (w->qpn != qp->qpn || !w->units) {

@@ -8,6 +8,7 @@
 #include "hca/event.h"
 #include "hca/owed.h"
 #include "hca/strict.h"
+#include "pump/pump.h"
 #include "hca/trace.h"
 #include "trap/pages.h"
 #include "uverbs/cmd.h"
@@ -257,6 +258,8 @@ int cmd_modify_qp(struct cmd *c)
 	if (!qp)
 		return -EINVAL;
 	r = qp_modify(qp, &req);
+	if (!r && qp->wired)
+		r = pump_start();
 	if (!r && c->extended)
 		cmd_put(c->out, &resp, sizeof(resp));
 	return r;
