@@ -96,7 +96,7 @@ extern "C" {
 #define CELLRING_FEW 8u /* with fewer in flight, each message is a burst of its own */
 #define CELLRING_STAGED 128u /* bytes of the longest message that is collected */
 #define CELLRING_LONG 192 /* bytes of the shortest burst whose lines are prefetched */
-#define CELLRING_FETCHED (CELLRING_BURST * CELLRING_STAGED) /* bytes of a cell that are prefetched */
+#define CELLRING_FETCHED (CELLRING_BURST * CELLRING_STAGED) /* prefetched bytes of a cell */
 
 #define CELLRING_ID_BITS 24
 #define CELLRING_ID_MASK ((1u << CELLRING_ID_BITS) - 1)
