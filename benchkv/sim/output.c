@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <unistd.h>
 
 #include "base/compiler.h"
+
+#define RANKS_PER_THREAD 16
 
 static json_t *job_object(const struct sim_config *c, const struct sim_result *r)
 {
@@ -38,6 +41,16 @@ static int write_object(const struct sim_config *c, const struct sim_result *r, 
 	return err;
 }
 
+/* On all cores, as long as each thread has ranks enough to be busy while others finish theirs. */
+static uint32_t threads_for(uint32_t ranks)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	uint32_t n = ranks / RANKS_PER_THREAD;
+
+	n = cores > 0 && n > (uint32_t)cores ? (uint32_t)cores : n;
+	return n ? n : 1;
+}
+
 /* K and B of auto without numbers, as the ranks of a job derive them, and from what. */
 static struct control_origin derive(struct sim_config *c)
 {
@@ -54,6 +67,8 @@ int output_job(const struct sim_config *config, FILE *json, struct sim_result *r
 	struct sim_config c = *config;
 	int err;
 
+	if (!c.threads)
+		c.threads = threads_for(c.ranks);
 	derive(&c);
 	err = sim_run(&c, r_p);
 	return err || !json ? err : write_object(&c, r_p, json);

@@ -59,8 +59,8 @@ class Jobs:
                 self.done[k] = json.loads(text)
 
     def one(self, key):
-        return subprocess.run([self.sim, *map(str, key), "--json", "-"], check=True, capture_output=True,
-                              text=True).stdout
+        return subprocess.run([self.sim, *map(str, key), "--threads", "1", "--json", "-"], check=True,
+                              capture_output=True, text=True).stdout
 
     def __getitem__(self, key):
         return self.done[key]["mops"]

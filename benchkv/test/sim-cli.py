@@ -68,6 +68,10 @@ with tempfile.TemporaryDirectory() as scratch:
         machine.write_text(text)
         refuses("--machine", "--machine", str(machine))
 
+two, three = (sim(*SHORT[2:], "--np", "3", "--threads", n, "--json", "-").stdout for n in "23")
+assert two == three
+refuses("--threads", "--threads", "0")
+refuses("--threads", "--threads", "65")
 refuses("--np", "--np", "0")
 refuses("--np", "--np", "4097")
 refuses("--qd", "--qd", "x")

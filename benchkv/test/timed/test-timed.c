@@ -213,6 +213,7 @@ static void simulate(const struct job *j, const char *control, struct run *r)
 		.daemons = 1,
 		.clients = CLIENTS,
 		.depth = j->depth,
+		.threads = 1,
 		.collapsed = true,
 		.collapsed_ns = LOW_NS,
 		.warmup_ns = WARMUP_NS,

@@ -12,6 +12,7 @@
 #define LOCK_SPINS 50
 #define LOCK_YIELDS 500
 #define LOCK_NAP_NS 50000
+#define SHORT_NAP_NS 5000
 
 struct fabric_self fabric_self = {.lock_fd = -1};
 
@@ -80,9 +81,9 @@ bool fabric_alive(uint32_t slot)
  * before it has noted that others still wait. The mutex is held for microseconds, unless
  * its holder is stopped.
  */
-static int lock_robust(pthread_mutex_t *m)
+static inline int lock_robust(pthread_mutex_t *m, uint32_t yields, long nap_ns)
 {
-	static const struct timespec nap = {.tv_nsec = LOCK_NAP_NS};
+	const struct timespec nap = {.tv_nsec = nap_ns};
 	int r;
 
 	for (uint32_t n = 0;; n++) {
@@ -91,7 +92,7 @@ static int lock_robust(pthread_mutex_t *m)
 			return r;
 		if (n < LOCK_SPINS)
 			__builtin_ia32_pause();
-		else if (n < LOCK_YIELDS)
+		else if (n < yields)
 			SYS(SYS_sched_yield); /* libc's may be replaced by shim/ */
 		else
 			nanosleep(&nap, NULL);
@@ -109,10 +110,9 @@ static void bury_dead(void)
 	}
 }
 
-void fabric_lock(void)
+/* @r is from lock_robust(). */
+static inline void locked(int r)
 {
-	int r = lock_robust(&arena()->lock);
-
 	if (r == EOWNERDEAD) {
 		arena()->recoveries++;
 		bury_dead();
@@ -127,6 +127,16 @@ void fabric_lock(void)
 		sys_write(2, msg, sizeof(msg) - 1);
 		abort();
 	}
+}
+
+void fabric_lock(void)
+{
+	locked(lock_robust(&arena()->lock, LOCK_YIELDS, LOCK_NAP_NS));
+}
+
+void fabric_lock_by_naps(void)
+{
+	locked(lock_robust(&arena()->lock, 0, SHORT_NAP_NS));
 }
 
 void fabric_unlock(void)

@@ -10,8 +10,10 @@
 
 #include "hca/objects.h"
 #include "xport/complete.h"
+#include "xport/counts.h"
 #include "xport/qp.h"
 #include "xport/responder.h"
+#include "xport/wired.h"
 
 #define AV_HAS_GRH (1u << 30)
 #define AV_SGID(word) ((word) >> 20 & 0xff)
@@ -161,6 +163,8 @@ static bool deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct 
 	uint32_t flags;
 	int r = recv_peek(dest, &rx);
 
+	if (r == -EAGAIN)
+		counts_no_receive(dest);
 	if (r)
 		return r != -EBUSY;
 	if (!recv_decode(dest, &rx)) {
@@ -190,7 +194,8 @@ struct answer respond_datagram(struct qp *qp, struct wqe *w)
 		return (struct answer){.verdict = V_ERROR, .syndrome = SYN_LOCAL_LENGTH};
 	if (dest && dest->type == QPT_UD && qp_receives(dest) &&
 		path_leads_to(&path, qp_rail(qp), dest) && qkey_matches(qp, dest, w->av) &&
-		fabric_reachable(dest->obj.owner) && !deliver(dest, qp, w, &path))
-		return (struct answer){.verdict = V_BUSY};
+		fabric_reachable(dest->obj.owner))
+		return (struct answer){.verdict = deliver(dest, qp, w, &path) ? V_DONE : V_BUSY};
+	wired_no_datagrams(qp, &path);
 	return (struct answer){.verdict = V_DONE};
 }
