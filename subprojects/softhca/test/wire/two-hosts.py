@@ -82,7 +82,7 @@ def run_foreign():
         for options in ([], ["-q", "2", "-s"], ["-m", "5"]):
             peers(a, b, 0, *options)
         if shutil.which("ibv_ud_pingpong"):
-            hosts.pair(a, b, "ibv_ud_pingpong", "-g", "0", "-c", "-n", "300", port=18515)
+            hosts.pair(a, b, "ibv_ud_pingpong", "-g", "0", "-c", "-n", "50", port=18515)
         assert others.running(), others.process.stdout.read()
         others.process.terminate()
         others.process.communicate()
