@@ -180,23 +180,28 @@ def run_messages():
         fails(b, a, "no way to it from the adapter's address: Cannot assign requested address")
 
 
+TOOLS = """
+ibv_rc_pingpong -g 0 -c -n 100
+ibv_rc_pingpong -g 0 -c -n 10 -s 100000 -m 4096
+ibv_rc_pingpong -g 0 -c -n 50 -e
+ibv_ud_pingpong -g 0 -c -n 50
+ib_send_bw -x 0 -n 50
+ib_send_lat -x 0 -n 20 -c UD
+ib_write_bw -x 0 -n 50 -q 3
+ib_write_lat -x 0 -n 20
+ib_read_bw -x 0 -n 50
+ib_read_lat -x 0 -n 20
+ib_atomic_bw -x 0 -n 20
+"""
+
+
 def run_tools():
-    tools = ["ibv_rc_pingpong", "ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat",
-             "ib_read_bw", "ib_read_lat", "ib_atomic_bw", "ibv_ud_pingpong"]
-    missing = [t for t in tools if not shutil.which(t)]
+    commands = [line.split() for line in TOOLS.splitlines() if line]
+    missing = sorted({c[0] for c in commands if not shutil.which(c[0])})
     with hosts.Two(RUN) as (a, b):
-        for options in (["-n", "100"], ["-n", "20", "-s", "100000", "-m", "4096"], ["-n", "50", "-e"]):
-            if "ibv_rc_pingpong" not in missing:
-                hosts.pair(a, b, "ibv_rc_pingpong", "-g", "0", "-c", *options, port=18515)
-        if "ibv_ud_pingpong" not in missing:
-            hosts.pair(a, b, "ibv_ud_pingpong", "-g", "0", "-c", "-n", "100", port=18515)
-        for tool in ("ib_send_bw", "ib_send_lat"):
-            if tool not in missing:
-                hosts.pair(a, b, tool, "-x", "0", "-n", "100", "-c", "UD", port=18515)
-        for tool in tools[1:-1]:
-            for more in ([], ["-q", "3"] if tool.endswith("bw") else []):
-                if tool not in missing:
-                    hosts.pair(a, b, tool, "-x", "0", "-n", "50", *more, port=18515)
+        for command in commands:
+            if command[0] not in missing:
+                hosts.pair(a, b, *command, port=18515)
     print("not installed:", missing)
     return hosts.SKIP if missing else 0
 
