@@ -74,6 +74,8 @@ extern "C" {
 #define CELLRING_FEW 8u /* with fewer in flight, each message is a burst of its own */
 #define CELLRING_STAGED 128u /* bytes of the longest message that is collected */
 #define CELLRING_LONG 192 /* bytes of the shortest burst whose lines are prefetched */
+#define CELLRING_FETCHED                                                                           \
+	(CELLRING_BURST * CELLRING_STAGED) /* bytes of a cell that are prefetched */
 
 #define CELLRING_ID_BITS 24
 #define CELLRING_ID_MASK ((1u << CELLRING_ID_BITS) - 1)
@@ -345,7 +347,7 @@ CELLRING_INLINE uint64_t cellring_look(const struct cellring_cursor *c)
  */
 CELLRING_INLINE void cellring_await(const struct cellring_cursor *c)
 {
-	for (uint32_t i = CELLRING_LINE; i < c->cell; i += CELLRING_LINE)
+	for (uint32_t i = CELLRING_LINE; i < c->cell && i < CELLRING_FETCHED; i += CELLRING_LINE)
 		__builtin_prefetch(c->slot + i);
 }
 
@@ -358,22 +360,28 @@ CELLRING_INLINE int cellring_ready(const struct cellring_cursor *c)
 /*
  * Accepts the burst with this head, after all messages of the previous one have been consumed.
  * Returns the number of its messages; or 0 without any change if the count is 0 or exceeds a cell.
- * Prefetches the first line of the next burst, which may have arrived too, and all lines of a long
- * burst. The lines of a short burst are accessed soon anyway.
+ * Prefetches the first line of the next burst, which may have arrived too, and the other lines of a
+ * long burst; the lines of a short one are accessed soon anyway. After a burst of eight the next one
+ * has often arrived, so its other lines are prefetched as well: a consumer that takes all requests
+ * before it answers one would otherwise wait for them with no other work to do. A message that is
+ * longer than CELLRING_FETCHED is left to the prefetcher of the core.
  */
 CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t head)
 {
-	uint32_t count = CELLRING_COUNT(head);
+	uint32_t count = CELLRING_COUNT(head), bytes = count * c->stride;
 
 	if (CELLRING_UNLIKELY(count - 1 >= c->most))
 		return 0;
-	c->ready = c->slot + count * c->stride;
+	c->ready = c->slot + bytes;
 	c->next = cellring_cell_after(c, c->slot);
 	__builtin_prefetch(c->next);
-	if (c->ready - c->slot >= CELLRING_LONG)
-		for (const unsigned char *line = c->slot + CELLRING_LINE; line < c->ready;
-			line += CELLRING_LINE)
-			__builtin_prefetch(line);
+	if (bytes >= CELLRING_LONG)
+		for (uint32_t at = CELLRING_LINE; at < c->cell && at < CELLRING_FETCHED;
+			at += CELLRING_LINE) {
+			__builtin_prefetch(c->slot + at);
+			if (count == CELLRING_BURST)
+				__builtin_prefetch(c->next + at);
+		}
 	return count;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a consumer sees while a burst is published: a producer is stopped after each instruction.
+ * The ring as a consumer sees it while a burst is published: a producer is stopped after each
+ * instruction.
  * If the head is there, all of the burst is; and as long as another line of the burst is missing,
  * the line of the head, which the consumer polls, is untouched.
  */
@@ -51,7 +52,7 @@ static bool all_zero(const uint64_t *words, size_t n)
 	return true;
 }
 
-/* What stands in the ring after an instruction. Returns whether the head does. */
+/* Checks the ring after an instruction. Returns whether the head has been stored. */
 static bool look(const struct cellring_plan *plan)
 {
 	const uint64_t *words = (const uint64_t *)(const void *)ring;

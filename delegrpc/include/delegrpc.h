@@ -51,12 +51,12 @@
  * its parent; it may disconnect or destroy them, which then only frees memory.
  *
  * Death: a process that is killed, at any instruction, does not block the others. Requests that a
- * dead client had published are served, places that it had only reserved are skipped, and its id
+ * dead client had published are served, slots that it had only reserved are skipped, and its id
  * is free for the next client. If the server is killed or destroyed, clients that wait, or poll at
  * least twenty times a second, get -EPIPE within a second. A client that polls less often but
  * evenly gets it at its first poll after a tenth of a second. A new server of the same name
  * replaces the region of a dead one. If a client is stopped (SIGSTOP, a debugger) in the few
- * instructions between reserving and filling its places, the others wait until it continues or
+ * instructions between reserving and filling its slots, the others wait until it continues or
  * dies.
  *
  * Trust: the region belongs to one user (mode 0600, another user is refused), or to a group that
@@ -105,12 +105,20 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/*
+ * Linkage of the functions that are compiled into their callers. Only src/ffi.c of the library
+ * defines it: libdelegrpc exports the same functions, for programs in other languages.
+ */
+#ifndef DELEGRPC_INLINE
+#define DELEGRPC_INLINE static inline
+#endif
+
 #define DELEGRPC_BATCH 8 /* calls or replies per publication, responses per client poll */
 #define DELEGRPC_SERVER_POLL_MAX 32 /* most requests that one server poll makes available */
 
 /* Limits on the work that one server poll, or one turn of a wait, does to find holes. */
 #define DELEGRPC_POLL_LOOKS 64 /* looks at clients' locks, a system call each */
-#define DELEGRPC_POLL_SKIPS 1024 /* places skipped */
+#define DELEGRPC_POLL_SKIPS 1024 /* slots skipped */
 
 #define DELEGRPC_FOREVER UINT64_MAX /* as a timeout */
 #define DELEGRPC_SET_GID 1u /* in attributes: gid is given, 0 being a group */
@@ -128,7 +136,7 @@ extern "C" {
 struct delegrpc_attr {
 	uint32_t max_clients; /* connected at a time; 64 */
 	/*
-	 * Places in the request ring, rounded up to a power of two. The default, the next
+	 * Slots in the request ring, rounded up to a power of two. The default, the next
 	 * power of two from max_clients * resp_depth and from 256, can never be full, unless
 	 * that is over DELEGRPC_MAX_RING_DEPTH, which is the default then. A ring that can be
 	 * full makes clients watch the server's progress, and must exceed
@@ -174,8 +182,8 @@ struct delegrpc_server_stats {
 	uint64_t replies; /* written, or collected to be */
 	uint64_t stale_replies; /* not written: the client had gone (-EPIPE, or dropped) */
 	uint64_t bad_requests; /* dropped: impossible client, id or length */
-	uint64_t holes; /* places that a dead client had reserved, skipped */
-	uint64_t looks; /* at clients' locks, in search of such places */
+	uint64_t holes; /* slots that a dead client had reserved, skipped */
+	uint64_t looks; /* at clients' locks, in search of such slots */
 	uint64_t sleeps; /* of this server, or times it was armed */
 	uint64_t wakes; /* of sleeping clients */
 	uint64_t yields; /* of a busy server, for clients on its core */
@@ -213,29 +221,30 @@ void delegrpc_server_get_attr(const struct delegrpc_server *server, struct deleg
  * DELEGRPC_SERVER_POLL_MAX, in the order of their reservation. Looks for more once all of them have
  * been handed out. Publishes replies (see Visibility), and wakes clients (see Waking).
  * Every few hundred empty polls it checks whether a dead client blocks the ring, and skips and
- * gives back the places that this client reserved. One poll does at most DELEGRPC_POLL_LOOKS and
+ * gives back the slots that this client reserved. One poll does at most DELEGRPC_POLL_LOOKS and
  * DELEGRPC_POLL_SKIPS of that, and the next polls do the rest. A busy server yields its core every
  * 150 us if clients wait. 0: nothing yet; or
  *	-EPROTO		a client has overwritten the ring's indices and no order can be
  *			restored: clients get -EPIPE, destroy the server
  */
-static inline int delegrpc_server_poll(struct delegrpc_server *server);
+DELEGRPC_INLINE int delegrpc_server_poll(struct delegrpc_server *server);
 
 /*
  * Returns 1 and the next request, or 0 if all requests that the last poll found have been handed
  * out; then replies are published. Requests with an impossible client, id or length are counted
  * and dropped.
  */
-static inline int delegrpc_server_recv(struct delegrpc_server *server, struct delegrpc_req *req_p);
+DELEGRPC_INLINE int delegrpc_server_recv(struct delegrpc_server *server,
+	struct delegrpc_req *req_p);
 
 /*
- * Gives the places of all requests handed out back to the clients. Call it after each batch, before
+ * Gives the slots of all requests handed out back to the clients. Call it after each batch, before
  * the next wait. If the ring is smaller than the number of calls that can be in flight, clients get
  * -EAGAIN until then. A client that has taken a free id always gets -EAGAIN until the requests of
- * its predecessor are given back. The call is not needed if nothing was handed out: places that
+ * its predecessor are given back. The call is not needed if nothing was handed out: slots that
  * were skipped, or whose request was dropped, are given back without it.
  */
-static inline void delegrpc_server_advance_tail(struct delegrpc_server *server);
+DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server);
 
 /*
  * Answers a request, in any order and at any time. Copies len bytes of resp (which may be NULL when
@@ -248,14 +257,14 @@ static inline void delegrpc_server_advance_tail(struct delegrpc_server *server);
  * A reply to a client that died and has no successor yet returns 0, and nobody reads it. If such a
  * reply is still collected when the successor's first request is received, it is dropped.
  */
-static inline int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
+DELEGRPC_INLINE int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
 	uint32_t id, const void *resp, uint32_t len);
 
 /*
  * Publishes all replies, and wakes the clients that sleep and were replied to since they were last
  * checked. For a server that turns to other work after it has replied.
  */
-static inline void delegrpc_server_flush(struct delegrpc_server *server);
+DELEGRPC_INLINE void delegrpc_server_flush(struct delegrpc_server *server);
 
 /*
  * Waits for a request. 1: there is one; 0: timeout_ns nanoseconds have passed, or a signal
@@ -334,7 +343,7 @@ uint32_t delegrpc_client_index(const struct delegrpc_client *client);
  *	-EMSGSIZE	len over req_size
  *	-EPIPE		the server has gone: disconnect
  */
-static inline int delegrpc_client_call(struct delegrpc_client *client, const void *req,
+DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const void *req,
 	uint32_t len, uint64_t token);
 
 /*
@@ -342,7 +351,7 @@ static inline int delegrpc_client_call(struct delegrpc_client *client, const voi
  *	-EAGAIN		the ring is full: poll and retry (a poll tries, too)
  *	-EPIPE		the server has gone: disconnect
  */
-static inline int delegrpc_client_flush(struct delegrpc_client *client);
+DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client);
 
 /*
  * Publishes the staged calls and hands at most DELEGRPC_BATCH responses to fn (a constant fn is
@@ -351,11 +360,11 @@ static inline int delegrpc_client_flush(struct delegrpc_client *client);
  *			the calls still pending will never be answered; disconnect
  * fn must not poll or disconnect this client.
  */
-static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
+DELEGRPC_INLINE int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
 	void *arg);
 
 /* Accepted calls whose response has not been handed out. */
-static inline uint32_t delegrpc_client_pending(const struct delegrpc_client *client);
+DELEGRPC_INLINE uint32_t delegrpc_client_pending(const struct delegrpc_client *client);
 
 /*
  * Publishes, wakes the server unless a response is there, and waits for a response. 1: there is one

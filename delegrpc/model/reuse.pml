@@ -6,7 +6,7 @@
  *
  * Each client keeps up to DEPTH / CLIENTS calls in flight; the server answers what it has
  * taken; one client may be killed between any two steps, and has a successor. The server's
- * user gives places back only after it has received something, and otherwise waits.
+ * user gives slots back only after it has received something, and otherwise waits.
  *
  * Shown: a slot is never reserved again before the server has taken what was in it, and every
  * successor begins.

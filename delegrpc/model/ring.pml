@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * delegrpc's request ring: reservation with a margin, claims, commit by lap, hole search,
- * places given back; at most one client is killed, between any two of its steps.
+ * slots given back; at most one client is killed, between any two of its steps.
  *
- * A batch is copied to its places first, and then gets its laps, in order. The server's
+ * A batch is copied to its slots first, and then gets its laps, in order. The server's
  * sweep looks at one client at a time, and takes requests and skips holes in between. Its user
- * gives places back only after it has received something.
+ * gives slots back only after it has received something.
  *
  * Each shared access is one step, interleaved freely (sequential consistency; what the
  * release and acquire orders add to that on weaker machines is the variant LATE_FILL).
@@ -22,7 +22,7 @@
  *	NO_INTENT	nothing is said before the reservation
  *	NO_RECHECK	the slot is not looked at again after the claims
  *	LATE_FILL	a slot's last store is seen after the next claim (no release)
- *	FIRST_LAP_LAST	the laps of a batch are stored from its last place to its first
+ *	FIRST_LAP_LAST	the laps of a batch are stored from its last slot to its first
  *	LATE_HEAD	a sweep is about what is below head at its end, not at its beginning
  *	SKIP_KEEPS_TAIL	what is skipped is given back by the user only
  *	SKIP_GIVES_HELD	what is skipped is given back although the user holds what is before it

@@ -56,7 +56,7 @@ static bool has_room(struct client *c)
 	uint64_t head;
 
 	if (!c->admitted) {
-		/* Acquire: pairs with delegrpc_server_advance_tail(); those places have been read. */
+		/* Acquire: pairs with delegrpc_server_advance_tail(); those slots have been read. */
 		c->tail = __atomic_load_n(&c->control->tail, __ATOMIC_ACQUIRE);
 		if ((int64_t)(c->tail - c->start) < 0)
 			return false;

@@ -100,7 +100,7 @@ static int alloc_tables(struct client *c, const struct layout *l)
 }
 
 /*
- * Takes over the place of a predecessor, which may have died at any instruction. Its claim is
+ * Takes over the id of a predecessor, which may have died at any instruction. Its claim is
  * void. Its stamps must not be taken for ours when the generation numbers wrap. Responses that the
  * server still writes for it carry its generation, not ours.
  */

@@ -231,7 +231,7 @@ void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uin
 		s->met = client + 1;
 }
 
-/* Drops the request just taken. Its place is given back with those before it. */
+/* Drops the request just taken. Its slot is given back with those before it. */
 void delegrpc_priv_drop(struct delegrpc_server *server)
 {
 	server->bad++;

@@ -20,10 +20,10 @@ struct raw {
 void raw_open(const char *name, struct raw *raw);
 void raw_close(struct raw *raw);
 
-/* Is a client: takes the byte, and reserves n places under a claim, filling none. */
+/* Is a client: takes the byte, and reserves n slots under a claim, filling none. */
 uint64_t raw_reserve(struct raw *raw, uint32_t client, uint32_t n);
 
-/* Fills one place with a 4 B payload; client may have more than its 16 bits. */
+/* Fills one slot with a 4 B payload; client may have more than its 16 bits. */
 void raw_fill(struct raw *raw, uint64_t pos, uint32_t client, uint32_t id, uint32_t value);
 
 #endif

@@ -52,7 +52,7 @@ int main(int argc, char **argv)
 	s = server_new(4, 0, (uint32_t)strtoul(argv[2], NULL, 10));
 	c = client_new();
 	round_trips(s, c);
-	if (empty) { /* every place is in use */
+	if (empty) { /* every slot is in use */
 		uint32_t v = 0;
 
 		while (delegrpc_client_call(c, &v, sizeof(v), 0) == 0)

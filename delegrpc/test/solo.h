@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Server and clients in one thread, and what the tests of that do all the time. */
+/* A server and clients in one thread: helpers that these tests share. */
 #ifndef DELEGRPC_TEST_SOLO_H
 #define DELEGRPC_TEST_SOLO_H
 
@@ -8,7 +8,7 @@
 
 static char name[64];
 
-/* What the response function has seen. */
+/* The responses that the response function has received. */
 struct seen {
 	uint32_t n;
 	uint64_t token[256];
@@ -72,7 +72,7 @@ static inline void answer(struct delegrpc_server *s, const struct delegrpc_req *
 	CHECK_EQ(delegrpc_server_reply(s, r->client, r->id, &value, sizeof(value)), 0);
 }
 
-/* Serves what there is, adding 1000; how many. */
+/* Serves all requests that have arrived, adding 1000. Returns their number. */
 static inline uint32_t serve(struct delegrpc_server *s)
 {
 	struct delegrpc_req r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What delegrpc holds back, in one thread: each way that publishes calls and replies, when
+ * Messages that delegrpc collects, in one thread: each way that publishes calls and replies, when
  * the other side's sleep is looked at, every size, and replies to a client that is replaced.
  */
 #include "solo.h"
@@ -48,7 +48,7 @@ static uint64_t client_wakes(const struct delegrpc_client *c)
 
 /* ---- calls ---- */
 
-/* Three calls are staged; then what is said publishes them. */
+/* Three calls are staged; then the given function publishes them. */
 static void calls_published_by(const char *how)
 {
 	struct delegrpc_server *s = server_new(1, 0, DEPTH);
@@ -81,7 +81,7 @@ static void every_call_is_published(void)
 	calls_published_by("full batch");
 }
 
-/* A sleeping server is looked for by what is said, and by nothing before it. */
+/* The given function checks whether the server sleeps, and nothing before it does. */
 static void server_woken_by(const char *how)
 {
 	struct delegrpc_server *s = server_new(1, 0, 256);
@@ -136,7 +136,7 @@ static void server_is_woken(void)
 
 /* ---- replies ---- */
 
-/* Three replies are collected; then what is said publishes them. */
+/* Three replies are collected; then the given function publishes them. */
 static void replies_published_by(const char *how)
 {
 	struct delegrpc_server *s = server_new(2, 0, DEPTH);
@@ -300,7 +300,7 @@ static void bursts_end_with_the_ring(void)
 	delegrpc_server_destroy(s);
 }
 
-/* A sleeping client is looked for by what is said, and by nothing before it. */
+/* The given function checks whether the client sleeps, and nothing before it does. */
 static void client_woken_by(const char *how)
 {
 	struct delegrpc_server *s = server_new(2, 0, DEPTH);
@@ -381,8 +381,9 @@ static void replies_to_the_replaced_are_dropped(void)
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	CHECK_EQ(delegrpc_server_poll(s), 1);
 	for (uint32_t i = 0; i < 3; i++)
-		answer(s, &old[i], i); /* collected: as far as the server knows, it lives */
-	r = take(s, 77); /* now it knows better */
+		answer(s, &old[i],
+			i); /* collected, because the server takes the client for alive */
+	r = take(s, 77); /* the successor's, so the server knows that the client is gone */
 	CHECK_EQ(ring_has(&raw, 1), false);
 	delegrpc_server_flush(s);
 	CHECK_EQ(ring_has(&raw, 1), false);
@@ -399,7 +400,10 @@ static void replies_to_the_replaced_are_dropped(void)
 	delegrpc_server_destroy(s);
 }
 
-/* Published before the server knows, they have the predecessor's stamp: nobody takes them. */
+/*
+ * If the replies are published before the server knows of the successor, they have the predecessor's
+ * stamp, and no client takes them.
+ */
 static void replies_to_the_replaced_are_not_taken(void)
 {
 	struct delegrpc_server *s = server_new(1, 0, DEPTH);
@@ -457,7 +461,7 @@ static void pattern(unsigned char *bytes, uint32_t size, uint32_t first)
 		bytes[k] = (unsigned char)(first + k);
 }
 
-/* Answers what there is, and checks each byte and that it is the calls' order. */
+/* Answers all requests that have arrived. Checks each byte, and the order. */
 static void serve_sized(struct delegrpc_server *s, uint32_t req, uint32_t resp, uint32_t *served)
 {
 	unsigned char out[512];

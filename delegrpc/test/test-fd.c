@@ -86,7 +86,7 @@ static void client_is_woken_by_replies(void)
 	delegrpc_server_destroy(s);
 }
 
-/* An armed server publishes what it holds back, and wakes first. */
+/* Arming a server publishes the collected replies and wakes the clients first. */
 static void arming_lets_the_others_go_on(void)
 {
 	struct delegrpc_server *s = server_new(1, 0, 16);
@@ -109,7 +109,7 @@ static void arming_lets_the_others_go_on(void)
 	delegrpc_server_destroy(s);
 }
 
-/* Nobody's timer runs when nothing is to be expected. */
+/* No timer runs when no side waits for anything. */
 static void idle_ones_have_no_timer(void)
 {
 	struct delegrpc_server *s = server_new(1, 0, 16);
@@ -184,7 +184,7 @@ static void killed_server_is_noticed(void)
 	close(up[1]);
 }
 
-/* The server sleeps while a client is about to fill what it has reserved, and dies. */
+/* The server sleeps while a client has reserved slots; the client dies before it fills them. */
 static void server_looks_for_holes(void)
 {
 	struct delegrpc_server *s = server_new(2, 256, 16);
@@ -214,7 +214,7 @@ static void server_looks_for_holes(void)
 	delegrpc_server_destroy(s);
 }
 
-/* The ring is full, and nobody says when it no longer is. */
+/* The ring is full, and there is no wake-up when it has room again. */
 static void client_that_waits_for_room_tries_again(void)
 {
 	struct delegrpc_server *s = server_new(1, 16, 64);
@@ -239,7 +239,7 @@ static void client_that_waits_for_room_tries_again(void)
 	delegrpc_server_destroy(s);
 }
 
-/* Wakes nobody, and tries again when it can. */
+/* The process has no descriptor for waking: it wakes no sleeper, and tries again later. */
 static void wake_without_descriptors(void *arg)
 {
 	struct delegrpc_server *s = server_new(1, 0, 16);
@@ -355,7 +355,7 @@ static void connecting_clients_are_no_obstacle(void)
 	}
 }
 
-/* What is written in the region says so; see base/wakefd.h for the real thing. */
+/* The namespaces are forged in the region; test-wakefd.c uses real ones. */
 static void other_namespaces_are_refused(void)
 {
 	struct delegrpc_server *s = server_new(2, 0, 16);
@@ -475,7 +475,7 @@ static void nothing_is_left_open(void)
 		delegrpc_server_flush(s);
 		delegrpc_client_disconnect(c);
 	}
-	CHECK_EQ(fdtest_open(), before + 1); /* what the server wakes with */
+	CHECK_EQ(fdtest_open(), before + 1); /* the descriptor with which the server wakes */
 	delegrpc_server_destroy(s);
 }
 

@@ -6,7 +6,7 @@
  *	test-delegrpc-kill [KILLS]	(1000; a fifth of them of servers)
  *
  * A killed client: what it had filled is served, once and in order; a second client,
- * busy all the time, loses nothing; the id and every place in the ring come back, also from
+ * busy all the time, loses nothing; the id and every slot in the ring come back, also from
  * a server that does nothing but wait. A killed server: its client gets only true responses, and then -EPIPE; the next server
  * replaces the region.
  */
@@ -44,11 +44,11 @@ static uint32_t pick_limit(uint32_t length, bool waiting)
 {
 	if (!length)
 		return UINT32_MAX;
-	/* What is worth killing in comes at the end of all the spinning. */
+	/* The code in which kills are interesting runs at the end of the spinning. */
 	return waiting && pick(4) ? length - pick(600) % length : pick(length + 1);
 }
 
-/* A request says who and which; the response is its complement. */
+/* A request has its client and its number; the response is its complement. */
 static uint64_t request_word(uint32_t who, uint32_t seq)
 {
 	return (uint64_t)who << 32 | seq;
@@ -191,7 +191,7 @@ static step_piece_fn *const client_pieces[] = {c_connect, c_calls, c_batch, c_po
 	c_batch, c_wait, c_poll, c_disconnect};
 #define C_WAIT 6
 
-/* After a death: everything that can be served is, and nobody waits for ever. */
+/* After a death: all published requests are served, and no process waits for ever. */
 static void recover(struct raw *raw)
 {
 	for (uint32_t i = 0; i < 100 * DELEGRPC_STUCK_POLLS; i++) {
@@ -252,13 +252,13 @@ static void clients_in_a_tight_ring(void)
 
 /* ---- a server that only waits, and clients that replace each other ---- */
 
-/* What it does, for the tester. */
+/* What the server does; read by the tester. */
 static struct waiting_server {
 	uint32_t ready;
 	uint64_t holes;
 } * waiting;
 
-/* Gives places back only when it has received something. */
+/* Gives slots back only when it has received something. */
 static void wait_for_ever(void)
 {
 	struct delegrpc_attr attr = {.max_clients = 2, .resp_depth = 32, .resp_size = 8};
@@ -364,7 +364,7 @@ static void s_take(void)
 	delegrpc_server_advance_tail(server);
 }
 
-/* Out of order; the payloads are in the ring yet, which nobody writes meanwhile. */
+/* Replies out of order. The payloads are still in the ring, to which no client writes meanwhile. */
 static void s_reply(void)
 {
 	while (nheld--) {
@@ -419,7 +419,7 @@ static void between_server_pieces(uint32_t piece)
 {
 	if (piece == 1)
 		CHECK_EQ(delegrpc_client_connect(name, NULL, &survivor), 0);
-	/* Held requests keep their places only as long as no others come. */
+	/* Held requests keep their slots only as long as no others come. */
 	if (piece == 1 || piece == 2 || piece == 4)
 		orphan_calls(1 + pick(30)); /* many: so that replies travel in bursts */
 }

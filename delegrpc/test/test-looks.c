@@ -28,18 +28,18 @@ static void connect_looks(void)
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		CHECK(looks_of_connect(i) <= 2);
-	/* With every place taken each is looked at, at most twice. */
+	/* If every id is taken, the lock of each is tried at most twice. */
 	lock_looks = 0;
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -EUSERS);
 	CHECK(lock_looks <= 2 * CLIENTS + 1);
-	/* A place that was given back is found at once; one that a dead client had, too. */
+	/* An id that was given back is found at once, and so is a dead client's. */
 	delegrpc_client_disconnect(clients[CLIENTS - 1]);
 	CHECK(looks_of_connect(CLIENTS - 1) <= 2);
 	delegrpc_client_disconnect(clients[CLIENTS - 1]);
 	raw_open(name, &raw);
 	raw.lines[CLIENTS - 1].taken = 1;
 	looks_of_connect(CLIENTS - 1);
-	/* What a line says is not believed: nobody gets a place that somebody has. */
+	/* The mark in a line is only a hint: no client gets the id of a living one. */
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		raw.lines[i].taken = 0;
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -EUSERS);

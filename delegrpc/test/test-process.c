@@ -231,7 +231,7 @@ static void scribble_behind_the_indices(void)
 	scribble(raw.region.addr, 32, raw.region.size / 8 - 32);
 }
 
-/* Keeps the order of things, and fills its places with requests that nobody made. */
+/* Reserves and fills slots as the protocol says, but with forged requests. */
 static void forge(void)
 {
 	struct raw raw;

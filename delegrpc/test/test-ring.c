@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * delegrpc's rings in one thread: places that are never filled, ids that are used again,
+ * delegrpc's rings in one thread: slots that are never filled, ids that are used again,
  * counters at their wrap, and what no client that keeps the rules would write.
  */
 #include "solo.h"
 
-/* What is reserved and not filled holds back what comes behind it, and only so long. */
+/* A reserved slot that is not filled holds back the requests behind it, until it is skipped. */
 static void hole_is_waited_for(void)
 {
 	struct delegrpc_server *s = server_new(4, 0, 16);
@@ -33,7 +33,7 @@ static void hole_is_waited_for(void)
 	delegrpc_server_destroy(s);
 }
 
-/* Of a dead client's two places one was filled: it is served, the other is skipped. */
+/* Of a dead client's two slots one was filled: it is served, the other is skipped. */
 static void hole_of_the_dead_is_skipped(void)
 {
 	struct delegrpc_server *s = server_new(4, 0, 16);
@@ -92,8 +92,8 @@ static void nameless_holes_are_skipped(void)
 }
 
 /*
- * The place of one who died with holes: its successor can call although the server, which
- * gives back only what it has received, has received nothing.
+ * A client died and left holes: its successor can call although the server, which gives back
+ * only slots of requests that it has received, has received nothing.
  */
 static void skipped_places_are_given_back(void)
 {
@@ -119,7 +119,7 @@ static void skipped_places_are_given_back(void)
 	raw_close(&raw);
 	c = client_new();
 	call(c, 101);
-	/* What is held is not given back with holes behind it. */
+	/* A held request is not given back with the holes behind it. */
 	CHECK_EQ(poll_stuck(s), 0);
 	CHECK_EQ(s->cursor, 7);
 	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN);
@@ -167,8 +167,8 @@ static uint64_t looks_of(const struct delegrpc_server *s)
 }
 
 /*
- * The whole ring is reserved, by nobody, and every line says that its client may have done
- * it. One poll does a bounded part of the search; all of it looks at each lock once.
+ * The whole ring is reserved although no client did it, and every line says that its client may
+ * have done it. One poll does a bounded part of the search; the whole search tries each lock once.
  */
 static void search_is_bounded(void)
 {
@@ -219,7 +219,7 @@ static void search_of_a_wait_ends(void)
 	delegrpc_server_destroy(s);
 }
 
-/* One who lives and has said where: holes before that are skipped, what is behind is not. */
+/* A living client has a claim: holes before it are skipped, slots behind it are not. */
 static void claims_of_the_living_count(void)
 {
 	struct delegrpc_server *s = server_new(8, 0, 16);
@@ -247,7 +247,7 @@ static void claims_of_the_living_count(void)
 	delegrpc_server_destroy(s);
 }
 
-/* The next one with the id does not get its predecessor's responses, nor too early a place. */
+/* The next client with the id gets no responses of its predecessor, and no slot too early. */
 static void id_is_reused(void)
 {
 	struct delegrpc_server *s = server_new(1, 0, 4);

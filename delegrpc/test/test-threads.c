@@ -41,7 +41,7 @@ struct server_thread {
 	uint64_t served;
 };
 
-/* 40 B of which every word depends on who asks what. */
+/* 40 B; every word depends on the client and on the call. */
 static void fill(uint64_t *words, uint64_t who, uint64_t token)
 {
 	for (uint64_t i = 0; i < 5; i++)
@@ -142,7 +142,7 @@ static void *server_main(void *arg)
 			memcpy(held[n++].words, r.payload, r.len);
 		}
 		delegrpc_server_advance_tail(t->s);
-		/* Some of what is held, any of it; all of it when there is nothing else. */
+		/* Answers some of the held requests at random, or all of them if no others come. */
 		for (uint32_t k = found ? (uint32_t)(test_rand(&rand) % 8) : n; k && n; k--) {
 			uint32_t i = (uint32_t)(test_rand(&rand) % n);
 
@@ -231,7 +231,7 @@ static int client_waits(void *c)
 	return delegrpc_client_wait(c, UINT64_MAX);
 }
 
-/* The caller looks what the signal was for, and waits again. */
+/* The caller handles the signal and waits again. */
 static void signal_ends_a_wait(void)
 {
 	struct delegrpc_server *s;

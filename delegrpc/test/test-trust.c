@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What delegrpc's client does with a region, and with responses, that no server wrote. */
+/* A client with a forged region and with forged responses. */
 #include "solo.h"
 
 /* A region as a server with these attributes and so many bytes more would make it. */
@@ -101,7 +101,7 @@ static void forged_responses_are_dropped(void)
 	CHECK_EQ(delegrpc_client_poll(c, note_longest, &seen), 1);
 	CHECK_EQ(seen.token[0], 7);
 	CHECK_EQ(delegrpc_client_pending(c), 0);
-	/* The free ids are what they were: each call has one of its own. */
+	/* The list of free ids is unharmed: each call gets an id of its own. */
 	for (uint32_t i = 0; i < 16; i++)
 		CHECK_EQ(delegrpc_client_call(c, &v, 4, i), 0);
 	CHECK_EQ(delegrpc_client_call(c, &v, 4, 16), -EAGAIN);

@@ -208,7 +208,7 @@ static void calls_are_staged(void)
 	call(c, 8);
 	CHECK_EQ(delegrpc_server_poll(s), 8);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0); /* so does a poll */
-	CHECK_EQ(delegrpc_server_poll(s), 8); /* what is in hand comes first */
+	CHECK_EQ(delegrpc_server_poll(s), 8); /* requests found earlier come first */
 	delegrpc_client_get_stats(c, &st);
 	CHECK_EQ(st.flushes, 2);
 	CHECK_EQ(serve(s), 9);
@@ -323,7 +323,7 @@ static void small_ring_is_full(void)
 	struct delegrpc_req r;
 	uint32_t v = 0, served = 0;
 
-	/* Up to 16 - 8 in use a batch may go, so 16 places fill, and a batch stays. */
+	/* Up to 16 - 8 in use a batch may go, so 16 slots fill, and a batch stays. */
 	while (delegrpc_client_call(c, &v, 4, v) == 0)
 		v++;
 	CHECK_EQ(v, 24);
@@ -355,7 +355,7 @@ static struct {
 	unsigned char *order;
 } again;
 
-/* Each of the others may be about to reserve a batch: 24 of the 64 places are kept for them. */
+/* Each of the others may be about to reserve a batch: 24 of the 64 slots are kept for them. */
 static void small_ring_has_a_margin(void)
 {
 	struct delegrpc_server *s = server_new(4, 64, 64);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tests of flux in one thread share: short forms of the calls, and what came. */
+/* Helpers of the tests of flux in one thread: short forms of the calls, and the responses. */
 #ifndef FLUX_TEST_COMMON_H
 #define FLUX_TEST_COMMON_H
 
@@ -8,7 +8,7 @@
 
 #define MAX_TOKENS 4096
 
-/* What a response function saw. */
+/* The responses that a response function received. */
 struct seen {
 	uint32_t n;
 	uint32_t aborted;
@@ -44,7 +44,7 @@ static inline int call(struct flux_node *n, uint32_t to, uint64_t value, uint64_
 	return flux_call(n, to, &value, sizeof(value), token);
 }
 
-/* Receives one call and says whose, which and what. */
+/* Receives one call: its node, its handle and its value. */
 static inline int recv_one(struct flux_node *n, uint32_t *from, uint64_t *flux_token,
 	uint64_t *value)
 {

@@ -80,7 +80,7 @@ static uint32_t held(const struct flux_node *n)
 	return cellring_burst_held(&n->burst.ring);
 }
 
-/* Calls, so many that the last ones are held back; then what is said publishes them. */
+/* Makes calls, the last of which are collected; then the given function publishes them. */
 static void burst_is_published(const char *how)
 {
 	struct flux *f = make(3, 64, 30);
@@ -127,8 +127,8 @@ static void every_burst_is_published(void)
 }
 
 /*
- * How many calls a node keeps in flight is what counts, not how many it has just then: after
- * many, and then none, they are collected; after a poll with few in flight they are not.
+ * Calls are collected if the node had many in flight at its last poll that followed a call, even if
+ * it has none just now. After a poll with few in flight they are not.
  */
 static void calls_in_flight_are_remembered(void)
 {
@@ -230,7 +230,8 @@ static void answers_wait_for_the_next(void)
 		CHECK_EQ(flux_poll(b, on_response, &s), 0);
 		CHECK_EQ(held(b), i < 21 ? i % 8 : (i - 20) % 8);
 		CHECK_EQ(recv_one(b, &from, &token, &value), 1);
-		if (i == 20) { /* a poll without an answer: who polls may wait for something else */
+		if (i ==
+			20) { /* a poll without an answer: the caller may wait for something else */
 			flux_poll(b, on_response, &s);
 			CHECK_EQ(held(b), 0);
 		}

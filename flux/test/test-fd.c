@@ -45,7 +45,7 @@ static void node_is_woken_by_calls_and_responses(void)
 	flux_destroy(f);
 }
 
-/* What is held back is published, on both sides. */
+/* Arming publishes collected messages, on both sides. */
 static void arming_lets_the_others_go_on(void)
 {
 	struct flux *f = make(2, 64, 16);

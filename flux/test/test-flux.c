@@ -347,7 +347,7 @@ static void call_again(void *arg, uint64_t token, const void *payload, uint32_t 
 		g->left--;
 		CHECK_EQ(call(g->node, 1, token + 10, token + 10), 0);
 	}
-	/* The slot has not been written over by what the call set off. */
+	/* The call has not caused the slot to be overwritten. */
 	CHECK_EQ(*(const uint64_t *)payload, token + 1);
 	g->ended++;
 }
@@ -479,7 +479,7 @@ static void leave_ends_calls_once(void)
 	CHECK_EQ(s.aborted, 5);
 	CHECK_EQ(flux_pending(a), 0);
 	for (uint32_t i = 0; i < s.n; i++) {
-		/* What was answered before comes first and whole. */
+		/* The answers given before come first, and all of them. */
 		bool answered = s.token[i] < 3 || s.token[i] == 50;
 
 		CHECK_EQ(s.value[i], answered ? s.token[i] + 1 : UINT64_MAX);
@@ -506,7 +506,7 @@ static void leave_of_a_caller(void)
 	CHECK_EQ(call(a, 1, 3, 3), -EPIPE);
 	CHECK_EQ(flux_reply(b, held, &value, 8), -EPIPE);
 	CHECK_EQ(flux_reply(b, held, &value, 8), -EINVAL); /* it counts as answered */
-	CHECK_EQ(recv_one(b, &from, &held, &value), 1); /* what it had sent is still there */
+	CHECK_EQ(recv_one(b, &from, &held, &value), 1); /* its message is still there */
 	CHECK_EQ(value, 2);
 	CHECK_EQ(flux_reply(b, held, &value, 8), -EPIPE);
 	CHECK_EQ(recv_one(b, &from, &held, &value), 0);
@@ -673,7 +673,7 @@ static int wait_for_ever(void *node)
 	return flux_wait(node, UINT64_MAX);
 }
 
-/* The caller looks what the signal was for, and waits again. */
+/* The caller handles the signal and waits again. */
 static void signal_ends_a_wait(void)
 {
 	struct flux *f = make(2, 0, 0);

@@ -19,7 +19,7 @@ static struct flux *network(uint32_t payload, uint32_t reply)
 	return f;
 }
 
-/* Takes what has come, with room for so many bytes, and answers. */
+/* Receives all requests into a buffer of so many bytes, and answers them. */
 static void answer_all(struct flux_node *b, uint64_t *n, uint32_t room)
 {
 	unsigned char buf[SIZE];
@@ -78,7 +78,7 @@ static void longer_buffers_are_allowed(void)
 	flux_destroy(f);
 }
 
-/* The longest that there are, whose length needs 17 bits. */
+/* The longest messages, whose length needs 17 bits. */
 static void longest(void)
 {
 	struct flux *f = network(FLUX_MAX_PAYLOAD, FLUX_MAX_PAYLOAD);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tests of shmipc share: names, payloads that can be checked, a server's turn. */
+/* Helpers that the tests of shmipc share: names, payloads that can be checked, a server's turn. */
 #ifndef SHMIPC_TEST_COMMON_H
 #define SHMIPC_TEST_COMMON_H
 

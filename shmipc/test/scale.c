@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The same round trips with a region for so many clients, of which one is there; run
- * under callgrind by scale.py, which compares the instructions in measure().
+ * The same round trips of short messages with a region for so many clients, of which one is
+ * connected, and for messages of up to so many bytes; run under callgrind by scale.py, which
+ * compares the instructions in measure().
  *
- *	scale CLIENTS
+ *	scale CLIENTS [BYTES]
  */
 #include "common.h"
 
@@ -42,6 +43,8 @@ int main(int argc, char **argv)
 	uint64_t right = 0;
 
 	attr.max_clients = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 0;
+	if (argc > 2)
+		attr.req_size = attr.resp_size = (uint32_t)strtoul(argv[2], NULL, 0);
 	CHECK_EQ(shmipc_server_create(test_name("scale"), &attr, &s), 0);
 	CHECK_EQ(shmipc_client_connect(test_name("scale"), &attr, &c), 0);
 	shmipc_server_poll(s);

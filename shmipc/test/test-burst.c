@@ -16,7 +16,7 @@ static uint32_t on_offer(struct shmipc_server *s)
 	return n;
 }
 
-/* Calls, so many that the last ones are held back; then what is said publishes them. */
+/* Makes calls, the last of which are collected; then the given function publishes them. */
 static void held_calls_are_published(const char *how)
 {
 	struct shmipc_server *s = test_serve("held", &msg_attr);
@@ -103,8 +103,8 @@ static void held_replies_are_published(const char *how)
 }
 
 /*
- * How many calls a client keeps in flight is what counts, not how many it has just then: after
- * many, and then none, they are collected; after a poll with few in flight they are not.
+ * Calls are collected if the client had many in flight at its last poll that followed a call, even if
+ * it has none just now. After a poll with few in flight they are not.
  */
 static void calls_in_flight_are_remembered(void)
 {
@@ -209,7 +209,8 @@ static void replies_wait_for_the_next(void)
 		CHECK_EQ(shmipc_server_poll(s), 1);
 		CHECK_EQ(cellring_burst_held(&s->burst), i < 21 ? i % 8 : (i - 20) % 8);
 		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
-		if (i == 20) { /* a poll without an answer: who polls may wait for something else */
+		if (i ==
+			20) { /* a poll without an answer: the caller may wait for something else */
 			CHECK_EQ(shmipc_server_poll(s), 1);
 			CHECK_EQ(cellring_burst_held(&s->burst), 0);
 		}

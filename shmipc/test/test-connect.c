@@ -131,7 +131,7 @@ static void connect_says_why_not(void)
 	CHECK(!c && !other);
 }
 
-/* A client is who has taken the place, not who says so. */
+/* Only a client that has taken the place is served, not one that claims to have it. */
 static void bits_admit_nobody(void)
 {
 	struct shmipc_server *s = test_serve("bits", &msg_attr);
@@ -165,7 +165,7 @@ static void closed_region_is_refused(void)
 	shmipc_server_destroy(s);
 }
 
-/* What the first client in a place left behind does not reach the second one. */
+/* Messages of the first client in a place do not reach the second one. */
 static void places_are_reused_clean(void)
 {
 	struct shmipc_attr one = msg_attr;
@@ -274,7 +274,7 @@ static void closed_server_ends_every_call_once(void)
 	CHECK_EQ(serve_once(s), 8);
 	CHECK_EQ(serve_once(s), 8);
 	shmipc_server_destroy(s);
-	/* What was answered arrives, the rest is handed back. */
+	/* The answers arrive; the tokens of the other calls are handed back. */
 	do
 		n = shmipc_client_poll(c, tally_take, &t);
 	while (n >= 0);

@@ -33,7 +33,7 @@ static void client_sleeps(struct shmipc_client *c)
 	CHECK(!fdtest_readable(shmipc_client_fd(c)));
 }
 
-/* A server that has noticed who came and went sleeps; one that has not is told by its arm. */
+/* A server that has noticed a connect or disconnect sleeps; otherwise its arm returns 1. */
 static void settle(struct shmipc_server *s)
 {
 	CHECK_EQ(serve_once(s), 0);
@@ -75,7 +75,7 @@ static void server_is_woken_by_calls(void)
 	CHECK_EQ(shmipc_server_fd(s), shmipc_server_fd(s));
 	settle(s);
 	c[1] = test_join("fd");
-	CHECK(fdtest_readable(shmipc_server_fd(s))); /* somebody has come */
+	CHECK(fdtest_readable(shmipc_server_fd(s))); /* a client has connected */
 	for (uint64_t i = 0; i < 10; i++) {
 		settle(s);
 		CHECK_EQ(call_tag(c[i % 2], i), 0);
@@ -87,7 +87,7 @@ static void server_is_woken_by_calls(void)
 		CHECK_EQ(shmipc_client_poll(c[i % 2], ignore, NULL), 1);
 	}
 	shmipc_client_disconnect(c[0]);
-	CHECK(fdtest_readable(shmipc_server_fd(s))); /* somebody has gone */
+	CHECK(fdtest_readable(shmipc_server_fd(s))); /* a client has disconnected */
 	settle(s);
 	shmipc_client_disconnect(c[1]);
 	shmipc_server_destroy(s);
@@ -144,7 +144,7 @@ static void client_sleeps_after_many_polls(void)
 	shmipc_server_destroy(s);
 }
 
-/* What is held back is published, on both sides. */
+/* Arming publishes collected messages, on both sides. */
 static void arming_lets_the_others_go_on(void)
 {
 	struct shmipc_server *s = test_serve("fd", &msg_attr);
@@ -170,7 +170,7 @@ static void arming_lets_the_others_go_on(void)
 	shmipc_server_destroy(s);
 }
 
-/* Nobody's timer runs when nothing is to be expected. */
+/* No timer runs when no side waits for anything. */
 static void idle_ones_have_no_timer(void)
 {
 	struct shmipc_server *s = test_serve("fd", &msg_attr);
@@ -272,7 +272,7 @@ static void *connect_thread(void *arg)
 	return NULL;
 }
 
-/* The only place is a dead client's; who wants it wakes the server. */
+/* The only place is a dead client's; a client that wants it wakes the server. */
 static void sleeping_server_cleans_places(void)
 {
 	struct shmipc_server *s = test_serve("fd", &one_client);
@@ -291,7 +291,7 @@ static void sleeping_server_cleans_places(void)
 	shmipc_server_destroy(s);
 }
 
-/* Wakes nobody, and tries again when it can. */
+/* The process has no descriptor for waking: it wakes no sleeper, and tries again later. */
 static void wake_without_descriptors(void *arg)
 {
 	struct shmipc_server *s = test_serve("fd", &msg_attr);
@@ -362,7 +362,7 @@ static void child_has_no_descriptors(void)
 	shmipc_server_destroy(b.s);
 }
 
-/* What is written in the region says so; see base/wakefd.h for the real thing. */
+/* The namespaces are forged in the region; test-wakefd.c uses real ones. */
 static void other_namespaces_are_refused(void)
 {
 	struct shmipc_server *s = test_serve("fd", &msg_attr);
@@ -387,7 +387,7 @@ static void other_namespaces_are_refused(void)
 	CHECK_EQ(shmipc_client_fd(c), -ENETUNREACH);
 	h->server_addr.netns--;
 	serve_once(s);
-	CHECK_EQ(h->active[0], 1); /* who was refused has left */
+	CHECK_EQ(h->active[0], 1); /* the refused client has left */
 	CHECK(shmipc_client_fd(c) >= 0);
 	munmap(h, size);
 	shmipc_client_disconnect(c);
@@ -466,7 +466,7 @@ static void nothing_is_left_open(void)
 		shmipc_client_disconnect(c);
 		serve_once(s);
 	}
-	CHECK_EQ(fdtest_open(), before + 1); /* what the server wakes with */
+	CHECK_EQ(fdtest_open(), before + 1); /* the descriptor with which the server wakes */
 	shmipc_server_destroy(s);
 }
 

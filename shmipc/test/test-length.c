@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Each message arrives with the length that its sender gave, and what a hostile one says. */
+/* Each message arrives with the length that its sender gave; hostile lengths. */
 #include <pthread.h>
 
 #include "base/lengthtest.h"
@@ -13,7 +13,7 @@ static const struct shmipc_attr attr = {.max_clients = 2,
 	.req_size = SIZE,
 	.resp_size = SIZE};
 
-/* Takes what has come, with room for so many bytes, and answers. */
+/* Receives all requests into a buffer of so many bytes, and answers them. */
 static void answer_all(struct shmipc_server *s, uint64_t *n, uint32_t room)
 {
 	unsigned char buf[SIZE];
@@ -198,7 +198,7 @@ static void second_replies_are_refused(void)
 	shmipc_server_destroy(s);
 }
 
-/* What a client left unanswered is not open for the next one in its place. */
+/* Unanswered requests of a client are not open for the next client in its place. */
 static void open_requests_go_with_their_client(void)
 {
 	struct shmipc_attr one = attr;

@@ -94,7 +94,7 @@ static void serve(struct shmipc_server *s, uint64_t total, bool wait)
 			msg_check(&m);
 			tags[n++] = m.tag;
 		}
-		/* Whatever is held when nothing comes; one at random of what came. */
+		/* All held requests if no others come, otherwise one at random. */
 		while (n && (!ready || n == HELD || test_rand(&seed) % 4)) {
 			uint32_t i = (uint32_t)(test_rand(&seed) % n);
 
@@ -131,7 +131,7 @@ static void run(const char *what, uint32_t clients, uint32_t places, const struc
 		CHECK_EQ(pthread_create(&threads[i], NULL, client_main, &loads[i]), 0);
 	}
 	serve(s, total, each->wait);
-	/* Those that wait for a place need a server that polls, until the last is served. */
+	/* Clients that wait for a place need a server that polls, until the last one is served. */
 	for (uint32_t i = 0; i < clients; i++)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 	CHECK_EQ(shmipc_server_poll(s), 0);
@@ -202,7 +202,7 @@ static void *nap_client(void *arg)
 	return NULL;
 }
 
-/* Each message finds its receiver asleep, and is what wakes it. */
+/* Each message finds its receiver asleep and wakes it. */
 static void every_sleeper_is_woken(void)
 {
 	struct shmipc_client_stats ct;
@@ -233,7 +233,7 @@ static void every_sleeper_is_woken(void)
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	shmipc_client_get_stats(nap.c, &ct);
 	shmipc_server_get_stats(s, &st);
-	/* A wake finds nobody only when the sleep's 100 ms ended at that very moment. */
+	/* A wake finds no sleeper only if the 100 ms of the sleep end at the same moment. */
 	CHECK(ct.wakes > ROUNDS * 9 / 10 && ct.wakes <= ROUNDS);
 	CHECK(st.wakes > ROUNDS * 9 / 10 && st.wakes <= ROUNDS);
 	CHECK(ct.sleeps >= st.wakes && st.sleeps >= ct.wakes);
@@ -291,7 +291,7 @@ static int client_waits(void *client)
 	return shmipc_client_wait(client, SHMIPC_FOREVER);
 }
 
-/* The caller looks what the signal was for, and waits again; a blocking call goes on. */
+/* The caller handles the signal and waits again; a blocking call continues. */
 static void signal_ends_a_wait(void)
 {
 	struct shmipc_server *s = test_serve("signal", &msg_attr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What shmipc promises in seconds, with a clock that stands still unless a test moves it. */
+/* The times that shmipc's manual promises, with a clock that only the test moves. */
 #include <signal.h>
 #include <sys/wait.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What other processes can and cannot do to a server and to its clients. */
+/* Hostile files, clients and servers, and forked children. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -301,7 +301,7 @@ static void server_outlives_any_scribbling(void)
 
 /* ---- fork ---- */
 
-/* A child gives nothing of its parent's away, whatever it destroys. */
+/* A child that destroys its parent's objects gives back no place or region of the parent. */
 static void children_keep_their_hands_off(void)
 {
 	const char *name = test_name("fork");

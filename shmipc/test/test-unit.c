@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One thread plays both sides, so that each step of a call is seen alone. */
+/* Both sides in one thread, so that each step of a call can be checked. */
 #include <errno.h>
 
 #include "common.h"
@@ -395,7 +395,7 @@ static void when_sleepers_are_looked_for(void)
 	CHECK_EQ(serve_once(s), 1);
 	for (int i = 0; s->unfenced; i++) {
 		CHECK(i < SHMIPC_UNFENCED);
-		if (i < 7) /* they stand alone: nothing is held back */
+		if (i < 7) /* each is published alone */
 			CHECK_EQ(call_tag(c, 0), 0);
 		CHECK_EQ(shmipc_server_poll(s), 1);
 	}
@@ -403,7 +403,7 @@ static void when_sleepers_are_looked_for(void)
 	shmipc_server_destroy(s);
 }
 
-/* A request whose head says what the client likes, then nothing that anybody wrote. */
+/* A request with a forged head, and then heads that were never written. */
 static void forged_burst(struct shmipc_server *s, struct shmipc_client *c, uint32_t together,
 	uint32_t count)
 {
@@ -434,7 +434,7 @@ static void forged_burst(struct shmipc_server *s, struct shmipc_client *c, uint3
 	CHECK_EQ(cellring_burst_held(&s->burst), 0);
 }
 
-/* What a request says about bursts is a client's word. */
+/* The number of replies per burst in a request is not trusted. */
 static void hostile_bursts_are_bounded(void)
 {
 	struct shmipc_server *s = test_serve("burst", &msg_attr);
@@ -456,7 +456,7 @@ static void an_id_in_use_is_refused(void)
 	struct msg m = msg_of(1);
 	uint32_t n = 0;
 
-	c->open_max = UINT32_MAX; /* it does not count what it calls */
+	c->open_max = UINT32_MAX; /* it ignores the limit on calls in flight */
 	c->calls_mask = 0;
 	for (uint32_t i = 0; i < 2 * msg_attr.depth; i++)
 		CHECK_EQ(call_tag(c, i), 0);

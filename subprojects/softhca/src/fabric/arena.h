@@ -118,6 +118,7 @@ struct cq {
 	uint32_t comp_events; /* written to the channel since creation */
 	uint32_t async_events;
 	uint32_t trace; /* 1 + ring, 0 without one */
+	uint32_t uar; /* number of its doorbell page in the device file */
 };
 
 enum cq_armed { CQ_UNARMED, CQ_ARMED_SOLICITED, CQ_ARMED_NEXT };
@@ -178,6 +179,8 @@ struct qp_attr {
 	uint8_t path_mig_state;
 };
 
+#define BFREG_ANY UINT32_MAX
+
 #define STRICT_COMPLETIONS 64
 #define LINK_AHEAD 64
 
@@ -195,8 +198,8 @@ struct qp {
 	uint8_t sig_all;
 	uint8_t last_wqe_reported;
 	uint8_t wired; /* its peer is reached by packets */
-	uint32_t uar; /* number of its doorbell page in the device file, kind and index */
-	uint32_t bfreg; /* its doorbell register, counted from the first page on */
+	uint32_t uar; /* number of its doorbell page in the device file */
+	uint32_t bfreg; /* its register on that page, BFREG_ANY if the program chooses one */
 	uint64_t dbrec;
 	uint64_t rq_buf;
 	uint64_t sq_buf;
@@ -361,6 +364,9 @@ struct port_counts {
 	uint64_t tx_bytes, rx_bytes; /* payload */
 	uint64_t tx_packets, rx_packets;
 	uint64_t tx_pause_ns, rx_pause_ns; /* that it has asked for, and was asked for */
+	uint64_t no_receives; /* attempts of peers that found no receive posted */
+	uint64_t rnr_retries, timeout_retries; /* of its own requests */
+	uint64_t writes, reads, atomics; /* requests of peers that were executed */
 };
 
 #define CAPTURE_PATH 512

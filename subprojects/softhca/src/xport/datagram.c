@@ -10,6 +10,7 @@
 
 #include "hca/objects.h"
 #include "xport/complete.h"
+#include "xport/counts.h"
 #include "xport/qp.h"
 #include "xport/responder.h"
 #include "xport/wired.h"
@@ -164,6 +165,8 @@ static bool deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct 
 	uint32_t flags;
 	int r = recv_peek(dest, &rx);
 
+	if (r == -EAGAIN)
+		counts_no_receive(dest);
 	if (r)
 		return r != -EBUSY;
 	if (!recv_decode(dest, &rx)) {

@@ -86,6 +86,7 @@ static void back_off_rnr(struct qp *qp, const struct wqe *w, uint32_t code)
 		fail(qp, w, SYN_RNR_EXC);
 		return;
 	}
+	counts_rnr_retry(qp);
 	timer_wait(qp, timer_now() + rnr_delay[code & 31] * 10000ull);
 }
 
@@ -104,6 +105,7 @@ static void back_off_timeout(struct qp *qp, const struct wqe *w)
 		fail(qp, w, SYN_RETRY_EXC);
 		return;
 	}
+	counts_timeout_retry(qp);
 	timer_wait(qp, timer_now() + (4096ull << qp->attr.timeout));
 }
 
