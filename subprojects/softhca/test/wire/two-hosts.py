@@ -206,6 +206,21 @@ def run_tools():
     return hosts.SKIP if missing else 0
 
 
+def run_ucx():
+    if not shutil.which("ucx_perftest"):
+        return hosts.SKIP
+    env = {"UCX_NET_DEVICES": "mlx5_0:1", "UCX_IB_GID_INDEX": "0"}
+    with hosts.Two(RUN) as (a, b):
+        for transports, options in (("rc_x,ud_x,self", "-t tag_lat -s 8 -n 50"),
+                                    ("rc_x,ud_x,self", "-t tag_bw -s 100000 -n 20"),
+                                    ("rc_v,ud_v,self", "-t ucp_get -s 4096 -n 20"),
+                                    ("ud_x,self", "-t tag_bw -s 512 -n 50")):
+            said = hosts.pair(a, b, "ucx_perftest", "-w", "5", *options.split(), port=13337,
+                              env={**env, "UCX_TLS": transports})
+            assert "Final:" in said[1] and "WARN" not in said[0] + said[1], said
+    return 0
+
+
 def main():
     signal.alarm(hosts.GUARD_S)
     if not hosts.possible():
