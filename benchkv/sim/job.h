@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A simulated job: its ranks, daemons and clients. sim.c makes and runs it, loop.c is a daemon. */
+/*
+ * A simulated job: its ranks, daemons and clients. sim.c makes it, crew.c runs it, loop.c is a
+ * daemon.
+ */
 #ifndef BENCHKV_SIM_JOB_H
 #define BENCHKV_SIM_JOB_H
 
@@ -39,7 +42,9 @@ struct daemon {
 
 struct rank {
 	struct sim *sim;
+	struct part *part;
 	uint32_t index;
+	uint64_t random;
 	uint32_t inflight; /* calls without a response */
 	uint64_t inflight_at, inflight_sum; /* integral over time, after the warm-up */
 	struct daemon *daemons;
@@ -53,7 +58,16 @@ struct slot {
 	uint64_t start; /* when the client made the request */
 	uint64_t called; /* when the daemon took it, if it is for another rank */
 	uint32_t dest, client;
-	uint32_t word; /* of the control, which goes with the call */
+};
+
+/* The ranks that a thread simulates, and what it counts. */
+struct part {
+	struct sim *sim;
+	uint32_t index, first, end; /* ranks */
+	uint64_t window, until; /* the present one, and its end */
+	uint64_t ops;
+	int error;
+	struct latrec_hist latency;
 };
 
 struct sim {
@@ -62,28 +76,27 @@ struct sim {
 	struct machine_costs costs;
 	struct rank *ranks;
 	struct daemon *daemons; /* of all ranks */
-	struct timeline order; /* the next step of each daemon */
 	uint32_t n_daemons;
-	uint64_t random, end, traced;
-	uint64_t ahead; /* nothing that is done now reaches another rank's CQ earlier */
-	uint64_t ops;
-	struct latrec_hist latency;
-	int error;
+	uint64_t end, traced;
+	uint64_t ahead; /* a window: nothing that is done now reaches another rank's CQ earlier */
+	struct part *parts;
+	uint32_t n_parts;
+	struct mail *mail[2]; /* of odd and of even windows; from a part to a part */
 };
 
 /* xorshift64* (S. Vigna 2014); the state is never 0. */
-static inline uint64_t sim_draw(struct sim *s)
+static inline uint64_t rank_draw(struct rank *r)
 {
-	s->random ^= s->random >> 12;
-	s->random ^= s->random << 25;
-	s->random ^= s->random >> 27;
-	return s->random * 0x2545f4914f6cdd1dull;
+	r->random ^= r->random >> 12;
+	r->random ^= r->random << 25;
+	r->random ^= r->random >> 27;
+	return r->random * 0x2545f4914f6cdd1dull;
 }
 
 /* 0 <= x < n, by the upper bits. */
-static inline uint32_t sim_draw_below(struct sim *s, uint32_t n)
+static inline uint32_t rank_draw_below(struct rank *r, uint32_t n)
 {
-	return (uint32_t)((sim_draw(s) >> 32) * n >> 32);
+	return (uint32_t)((rank_draw(r) >> 32) * n >> 32);
 }
 
 /* The daemon of a rank that has its endpoint to a peer, or serves the slot if that is itself. */
@@ -96,8 +109,20 @@ static inline struct daemon *rank_owner(struct rank *r, uint32_t peer, uint32_t 
 	return &r->daemons[peer == r->index ? slot % d : (r->index + peer) % d];
 }
 
-/* A poll or a part of it; after the last one of a loop, the rest of the loop. */
+/*
+ * A poll or the part of it that is in the window; after the last one of a loop, the rest of the
+ * loop.
+ */
 void daemon_step(struct daemon *d);
+
+/* Where a thread puts what is for a rank, or finds what has come for it from another one. */
+static inline struct mail *sim_mail(struct sim *s, uint64_t window, uint32_t from, uint32_t to)
+{
+	return &s->mail[window % 2][from * s->n_parts + to];
+}
+
+/* Runs a job from its beginning to its end, in as many threads as it has parts. 0, -ENOMEM, -EAGAIN. */
+int crew_run(struct sim *s);
 
 /* Brings the integral of a rank's calls in flight up to ns, then changes their number. */
 void rank_count_inflight(struct rank *r, uint64_t ns, int change);

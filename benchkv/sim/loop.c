@@ -4,9 +4,9 @@
 
 #include "job.h"
 
-static double draw_unit(struct sim *s)
+static double draw_unit(struct rank *r)
 {
-	return (double)(sim_draw(s) >> 11) * 0x1p-53;
+	return (double)(rank_draw(r) >> 11) * 0x1p-53;
 }
 
 static bool counting(const struct sim *s, uint64_t ns)
@@ -22,7 +22,7 @@ static void request_next(struct rank *r, uint32_t slot, uint64_t ns)
 	struct sim *s = r->sim;
 	struct slot *request = &r->slots[slot];
 	uint64_t *free_at = &r->client_free[request->client];
-	uint32_t dest = sim_draw_below(s, s->c->ranks);
+	uint32_t dest = rank_draw_below(r, s->c->ranks);
 
 	*free_at = (*free_at > ns ? *free_at : ns) + s->costs.client;
 	request->dest = dest;
@@ -35,11 +35,11 @@ static void request_next(struct rank *r, uint32_t slot, uint64_t ns)
 static void reply_client(struct rank *r, uint32_t slot, uint64_t ns)
 {
 	struct sim *s = r->sim;
-	uint64_t seen = ns + (uint64_t)(s->m.reply_ns + draw_unit(s) * s->m.reply_jitter_ns);
+	uint64_t seen = ns + (uint64_t)(s->m.reply_ns + draw_unit(r) * s->m.reply_jitter_ns);
 
 	if (counting(s, seen) && seen < s->end) {
-		s->ops++;
-		latrec_hist_record(&s->latency, seen - r->slots[slot].start);
+		r->part->ops++;
+		latrec_hist_record(&r->part->latency, seen - r->slots[slot].start);
 	}
 	request_next(r, slot, seen);
 }
@@ -87,24 +87,24 @@ void rank_count_inflight(struct rank *r, uint64_t ns, int change)
 
 /* ---- a daemon's loop ---- */
 
-static void gather(struct daemon *d, uint32_t peer, uint32_t message)
+static void gather(struct daemon *d, uint32_t peer, struct message message)
 {
 	struct endpoint *e = &d->eps[peer];
 
 	if (endpoint_append(e, message))
-		d->rank->sim->error = -ENOMEM;
+		d->rank->part->error = -ENOMEM;
 	if (!e->dirty) {
 		e->dirty = true;
 		d->dirty[d->n_dirty++] = peer;
 	}
 }
 
-static void take_message(struct daemon *d, uint32_t from, uint32_t message)
+static void take_message(struct daemon *d, uint32_t from, struct message message)
 {
 	struct sim *s = d->rank->sim;
-	uint32_t slot = message & ~WIRE_RESPONSE;
+	uint32_t slot = message.slot & ~WIRE_RESPONSE;
 
-	if (message & WIRE_RESPONSE) {
+	if (message.slot & WIRE_RESPONSE) {
 		d->now += s->costs.response;
 		d->polls.responses++;
 		d->eps[from].pending--;
@@ -114,38 +114,35 @@ static void take_message(struct daemon *d, uint32_t from, uint32_t message)
 		reply(d, slot);
 	} else {
 		d->now += s->costs.incoming;
-		control_heard(&d->control, from, s->ranks[from].slots[slot].word);
-		gather(d, from, slot | WIRE_RESPONSE);
+		control_heard(&d->control, from, message.word);
+		gather(d, from, (struct message){.slot = slot | WIRE_RESPONSE});
 	}
 }
 
 static void take_write(struct daemon *d, const struct event *a)
 {
-	struct sim *s = d->rank->sim;
-	struct daemon *peer = rank_owner(&s->ranks[a->from], d->rank->index, 0);
-	struct endpoint *theirs = &peer->eps[d->rank->index];
+	struct endpoint *e = &d->eps[a->from];
 
-	d->now += s->costs.cqe;
+	d->now += d->rank->sim->costs.cqe;
 	d->polls.cqes++;
-	d->eps[a->from].received++;
-	d->eps[a->from].consumed = a->consumed;
+	e->received++;
+	e->consumed = a->consumed;
 	for (uint32_t i = 0; i < a->messages; i++)
-		take_message(d, a->from, endpoint_take(theirs));
+		take_message(d, a->from, messages_take(&e->arriving));
 	d->polls.last += a->messages;
 }
 
 /*
  * A poll, until the CQ is empty: also what arrives while it is under way, as the real one.
- * What has not been simulated yet arrives `ahead` after the beginning of this step or later,
- * so a poll that takes longer goes on in a step of its own. True when it is through.
+ * What is posted in this window arrives after its end, so a poll that takes longer goes on in
+ * the next one. True when it is through.
  */
 static bool poll_once(struct daemon *d)
 {
 	struct sim *s = d->rank->sim;
-	uint64_t until = d->now + s->ahead;
 	struct event a;
 
-	while (d->now < until) {
+	while (d->now < d->rank->part->until) {
 		if (!wire_receive(&s->m, &d->nic, d->now, &a)) {
 			d->polls.messages += d->polls.last;
 			d->polls.polls++;
@@ -174,8 +171,7 @@ static uint32_t take_requests(struct daemon *d)
 			rank_count_inflight(r, d->now, 1);
 			d->under_way++;
 			r->slots[slot].called = d->now;
-			r->slots[slot].word = control_word(&d->control, dest);
-			gather(d, dest, slot);
+			gather(d, dest, (struct message){slot, control_word(&d->control, dest)});
 		}
 	}
 	return n;
@@ -184,16 +180,18 @@ static uint32_t take_requests(struct daemon *d)
 static void post(struct daemon *d, uint32_t peer, uint32_t most)
 {
 	struct sim *s = d->rank->sim;
+	struct part *part = d->rank->part;
 	struct endpoint *e = &d->eps[peer];
-	struct daemon *to = rank_owner(&s->ranks[peer], d->rank->index, 0);
-	uint32_t before = e->tail - e->posted;
+	const struct daemon *to = rank_owner(&s->ranks[peer], d->rank->index, 0);
+	uint32_t before = e->calls + e->replies;
 
 	d->now += s->costs.write;
-	if (wire_post(&s->m, &d->nic, d->rank->index, e, &to->nic, most, d->now))
-		s->error = -ENOMEM;
+	if (wire_post(&s->m, &d->nic, e, most, d->now, d->rank->index, (uint32_t)(to - s->daemons),
+		    sim_mail(s, part->window, part->index, to->rank->part->index)))
+		part->error = -ENOMEM;
 	if (counting(s, d->now)) {
 		d->counts.writes++;
-		d->counts.messages += before - (e->tail - e->posted);
+		d->counts.messages += before - (e->calls + e->replies);
 	}
 }
 
@@ -206,7 +204,7 @@ static void flush_endpoint(struct daemon *d, uint32_t peer)
 
 	do
 		post(d, peer, alone ? 1 : UINT32_MAX);
-	while (e->tail != e->posted);
+	while (e->calls + e->replies);
 }
 
 static uint64_t consumed_by(void *arg, uint32_t peer)
@@ -263,7 +261,7 @@ static void trace(struct daemon *d)
 static void end_loop(struct daemon *d)
 {
 	struct sim *s = d->rank->sim;
-	double jitter = (2 * draw_unit(s) - 1) * s->m.loop_jitter;
+	double jitter = (2 * draw_unit(d->rank) - 1) * s->m.loop_jitter;
 
 	d->now += (uint64_t)(s->m.loop_ns * (1 + jitter));
 	if (control_counts(&d->control))
@@ -287,12 +285,12 @@ static void end_loop(struct daemon *d)
 
 /*
  * A loop that found nothing is repeated until there can be something. Whatever another
- * rank does from now on arrives later than that.
+ * rank does in this window arrives later than that.
  */
 static void skip_idle_loops(struct daemon *d, bool found)
 {
 	struct sim *s = d->rank->sim;
-	uint64_t until = d->loop_began + s->ahead;
+	uint64_t until = d->rank->part->until;
 	uint64_t next, n;
 
 	if (found || d->n_dirty || d->n_held || s->c->daemons > 1 || control_observes(&d->control))

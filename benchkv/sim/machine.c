@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "control.h"
 
 /*
  * One set for both machines: their published figures do not tell them apart. None was
@@ -159,9 +160,21 @@ double machine_round_trip_ns(const struct machine *m)
 	return 2 * (m->send_ns + m->wire_ns + m->recv_ns) + cpu_ns(m);
 }
 
-double machine_message_ns(const struct machine *m)
+void machine_derive(const struct machine *m, struct control_spec *spec,
+	struct control_origin *origin_p)
 {
-	return (m->request_ns + m->incoming_ns + m->response_ns) / 2;
+	const struct control_origin origin = {.source = "from the machine",
+		.round_trip_ns = machine_round_trip_ns(m),
+		.write_ns = fmax(m->send_ns, m->recv_ns),
+		.message_ns = (m->request_ns + m->incoming_ns + m->response_ns) / 2};
+
+	*origin_p = (struct control_origin){
+		.source = "the defaults; WRITEs or messages take no time on the machine"};
+	if (!(origin.write_ns > 0 && origin.message_ns > 0))
+		return;
+	*origin_p = origin;
+	if (spec->kind == CONTROL_AUTO && spec->derive)
+		control_derive(spec, origin.round_trip_ns, origin.write_ns, origin.message_ns);
 }
 
 struct machine_costs machine_costs(const struct machine *m)

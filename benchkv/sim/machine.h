@@ -10,6 +10,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+struct control_origin;
+struct control_spec;
+
 struct machine {
 	char name[64];
 	/* The adapter. Sending and receiving are serial in each context. */
@@ -59,8 +62,13 @@ int machine_load(const char *name, struct machine *m_p, char *why, size_t size);
 /* What a lone call takes there and back, with a loop of both daemons. */
 double machine_round_trip_ns(const struct machine *m);
 
-/* What serves to derive K and B of auto: of CPU, per message. */
-double machine_message_ns(const struct machine *m);
+/*
+ * K and B of auto without numbers, from the machine: its round trip, the time per WRITE of the slower
+ * side, the CPU time per message, which *origin_p says; as they are if one of these is 0. Other
+ * controls are left as they are, too.
+ */
+void machine_derive(const struct machine *m, struct control_spec *spec,
+	struct control_origin *origin_p);
 
 /*
  * Replaces what was measured: round trip, time per WRITE, CPU time per message. All that is left of

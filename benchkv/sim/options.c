@@ -13,6 +13,7 @@
 #define MAX_DAEMONS 64
 #define MAX_CLIENTS 1024
 #define MAX_DEPTH 4096
+#define MAX_THREADS 64
 #define MAX_SLOTS (1u << 20) /* clients x depth */
 #define MAX_MS 1e6
 
@@ -36,6 +37,8 @@ static const char usage[] =
 	"  --warmup MS          not counted (3)\n"
 	"  --duration MS        counted (10)\n"
 	"  --seed N             (1)\n"
+	"  --threads N          of the simulation (1 to 64; cores, but one per 16 ranks at most);\n"
+	"                       results do not depend on it\n"
 	"  --trace FILE         CSV of rank 0, a line every --trace-step\n"
 	"  --trace-step US      (10; 0: every loop)\n"
 	"  --hgrm FILE          percentiles of the latency in microseconds, as HdrHistogram\n"
@@ -57,6 +60,7 @@ enum {
 	OPT_WARMUP,
 	OPT_DURATION,
 	OPT_SEED,
+	OPT_THREADS,
 	OPT_TRACE,
 	OPT_TRACE_STEP,
 	OPT_HGRM,
@@ -78,6 +82,7 @@ static const struct option longs[] = {
 	{"warmup", required_argument, NULL, OPT_WARMUP},
 	{"duration", required_argument, NULL, OPT_DURATION},
 	{"seed", required_argument, NULL, OPT_SEED},
+	{"threads", required_argument, NULL, OPT_THREADS},
 	{"trace", required_argument, NULL, OPT_TRACE},
 	{"trace-step", required_argument, NULL, OPT_TRACE_STEP},
 	{"hgrm", required_argument, NULL, OPT_HGRM},
@@ -128,6 +133,8 @@ static int config_option(int opt, const struct arg *a, struct sim_config *c)
 		return arg_u32(a, 1, MAX_DAEMONS, &c->daemons);
 	case OPT_SEED:
 		return arg_whole(a, 0, UINT64_MAX, &c->seed);
+	case OPT_THREADS:
+		return arg_u32(a, 1, MAX_THREADS, &c->threads);
 	case OPT_MACHINE:
 		return machine_option(a, &c->machine);
 	case OPT_INIT:

@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <unistd.h>
 
 #include "base/compiler.h"
+
+#define RANKS_PER_THREAD 16
 
 static json_t *job_object(const struct sim_config *c, const struct sim_result *r)
 {
@@ -38,29 +41,57 @@ static int write_object(const struct sim_config *c, const struct sim_result *r, 
 	return err;
 }
 
+/* On all cores, as long as each thread has ranks enough to be busy while others finish theirs. */
+static uint32_t threads_for(uint32_t ranks)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	uint32_t n = ranks / RANKS_PER_THREAD;
+
+	n = cores > 0 && n > (uint32_t)cores ? (uint32_t)cores : n;
+	return n ? n : 1;
+}
+
+/* K and B of auto without numbers, as the ranks of a job derive them, and from what. */
+static struct control_origin derive(struct sim_config *c)
+{
+	struct control_origin origin;
+
+	machine_derive(&c->machine, &c->control, &origin);
+	origin.under_way = (double)c->clients * c->depth / c->daemons;
+	control_share(&c->control, origin.under_way);
+	return origin;
+}
+
 int output_job(const struct sim_config *config, FILE *json, struct sim_result *r_p)
 {
 	struct sim_config c = *config;
 	int err;
 
-	control_share(&c.control, (double)c.clients * c.depth / c.daemons);
+	if (!c.threads)
+		c.threads = threads_for(c.ranks);
+	derive(&c);
 	err = sim_run(&c, r_p);
 	return err || !json ? err : write_object(&c, r_p, json);
 }
 
 int output_run(const struct sim_options *o, FILE *json)
 {
-	const struct sim_config *c = &o->config;
-	char control[CONTROL_NAME_MAX];
+	struct sim_config derived = o->config, *c = &derived;
+	char control[CONTROL_NAME_MAX], why[256];
 	struct sim_result r;
 	int err = output_job(c, json, &r);
+	struct control_origin origin;
 
 	if (err || json == stdout)
 		return err;
+	origin = derive(c);
 	control_name(&c->control, control);
+	control_explain(&c->control, &origin, why, sizeof(why));
 	printf("%u ranks, %u clients x %u, %u daemons, control %s, machine %s, from %s: simulated\n",
 		c->ranks, c->clients, c->depth, c->daemons, control, c->machine.name,
 		c->collapsed ? "low" : "high");
+	if (c->control.kind == CONTROL_AUTO)
+		printf("  K and B           %s\n", why);
 	printf("  operations        %10.2f M/s (%.3f M/s per rank)\n", r.ops_per_s / 1e6,
 		r.ops_per_s / 1e6 / c->ranks);
 	printf("  latency           %10.1f us p50, %.1f us p99\n", r.p50_us, r.p99_us);

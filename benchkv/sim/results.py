@@ -10,11 +10,13 @@ all cores, or --jobs at a time; the figures do not depend on how long they take.
 """
 import argparse
 import concurrent.futures
+import csv
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 S_NS, RTT_NS, CPU_NS, LOCAL_NS = 570.0, 4860.0, 135.0, 115.0  # of the built-in machine, see `table`
 CLIENTS = 46
@@ -57,8 +59,8 @@ class Jobs:
                 self.done[k] = json.loads(text)
 
     def one(self, key):
-        return subprocess.run([self.sim, *map(str, key), "--json", "-"], check=True, capture_output=True,
-                              text=True).stdout
+        return subprocess.run([self.sim, *map(str, key), "--threads", "1", "--json", "-"], check=True,
+                              capture_output=True, text=True).stdout
 
     def __getitem__(self, key):
         return self.done[key]["mops"]
@@ -164,6 +166,34 @@ def stagger(jobs, ranks):
     return table(["control", "depth"] + [f"{n} ranks" for n in ranks], rows)
 
 
+COURSE_MS = [0, .1, .2, .3, .4, .5, .6, 1, 2, 5, 20]
+COURSES = {8: [100, 105, 110, 115, 130], 16: [210, 220, 240, 260], 32: [400, 440, 480, 560]}
+
+
+def course(sim, np, calls):
+    """Responses of a loop of rank 0 that finds any: means over the intervals of COURSE_MS."""
+    sums = [[0, 0] for _ in COURSE_MS]
+    with tempfile.NamedTemporaryFile() as f:
+        subprocess.run([sim, "--np", str(np), "--qd", "1", "--clients", str(calls), "--control", "none", "--warmup", "0",
+                        "--duration", str(COURSE_MS[-1]), "--trace", f.name, "--trace-step", "0", "--json", "-"],
+                       check=True, stdout=subprocess.DEVNULL)
+        for line in csv.DictReader(open(f.name)):
+            found = int(line["responses"])
+            if found:
+                s = sums[sum(t * 1e3 <= float(line["time_us"]) for t in COURSE_MS) - 1]
+                s[0] += found
+                s[1] += 1
+    return [found / max(loops, 1) for found, loops in sums[:-1]]
+
+
+def courses(jobs):
+    cells = [(np, calls) for np, row in COURSES.items() for calls in row]
+    with concurrent.futures.ThreadPoolExecutor(jobs.at_a_time) as pool:
+        found = list(pool.map(lambda c: course(jobs.sim, *c), cells))
+    spans = [f"{a:g} to {b:g} ms" for a, b in zip(COURSE_MS, COURSE_MS[1:])]
+    return table(["ranks", "in flight", *spans], [[*c, *("%.3g" % x for x in row)] for c, row in zip(cells, found)])
+
+
 TEXT = """# Results of the simulator
 
 Made by `{command}`. Machine `hdr100` of [benchkv-sim](README.md) (`benchkv-sim table` prints its parameters and how
@@ -205,7 +235,12 @@ throughput is back within 3 ms at 0.8 of the undisturbed; then the time in ms fr
 The first calls for rank r are made r x 0, 1, 10, 100 us later. M/s, from a synchronised start, after 15 ms:
 
 {stagger}
-"""
+## The collapse in time
+
+`none`, from a synchronised start, so many requests in flight per rank (as many clients, depth 1): responses of a loop of rank 0 that
+finds any. What it says is in [README.md](README.md#how-far-it-agrees).
+
+{courses}"""
 
 
 def main():
@@ -231,7 +266,7 @@ def main():
         command="benchkv/sim/results.py build/benchkv/sim/benchkv-sim" + " --soak" * a.soak, fixed=len(FIXED),
         controls=controls, worst=", ".join("%.2f with %d daemon%s" % (w, d, "s" * (d > 1)) for d, w in worst.items()),
         equilibria=pairs, others=against_others(jobs, ranks, list(grid)), recovery=recovery(jobs, [n for n in ranks if n != 4], 32),
-        stagger=stagger(jobs, [n for n in ranks if n in (8, 16)]))
+        stagger=stagger(jobs, [n for n in ranks if n in (8, 16)]), courses=courses(jobs))
     pathlib.Path(a.out).write_text(text)
 
 

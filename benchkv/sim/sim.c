@@ -23,8 +23,6 @@ static uint64_t calendar_span(const struct sim_config *c)
 	       c->stagger_ns * c->ranks;
 }
 
-#define ORDER_NS 65536 /* by which daemons are apart: seldom more than a loop */
-
 /* From a WRITE's arrival to the last one's, when all that is in flight has one of its own. */
 static uint64_t arrivals_span(const struct sim_config *c)
 {
@@ -50,12 +48,22 @@ static int daemon_init(struct daemon *d, struct rank *r)
 	return control_init(&d->control, &c->control, c->ranks);
 }
 
+/* Each rank draws on its own (the finalizer of splitmix64; S. Vigna 2015). */
+static uint64_t seed_of(uint64_t seed, uint32_t rank)
+{
+	uint64_t x = seed * 0x9e3779b97f4a7c15ull + rank + 1;
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return (x ^ x >> 31) | 1;
+}
+
 static int rank_init(struct sim *s, uint32_t index)
 {
 	struct rank *r = &s->ranks[index];
 	size_t slots = (size_t)s->c->clients * s->c->depth;
 
-	*r = (struct rank){.sim = s, .index = index};
+	*r = (struct rank){.sim = s, .index = index, .random = seed_of(s->c->seed, index)};
 	r->daemons = &s->daemons[index * s->c->daemons];
 	r->slots = calloc(slots, sizeof(*r->slots));
 	r->next = calloc(slots, sizeof(*r->next));
@@ -74,7 +82,7 @@ static void first_requests(struct rank *r)
 	struct sim *s = r->sim;
 
 	for (uint32_t slot = 0; slot < s->c->clients * s->c->depth; slot++) {
-		uint32_t dest = sim_draw_below(s, s->c->ranks);
+		uint32_t dest = rank_draw_below(r, s->c->ranks);
 
 		r->slots[slot] = (struct slot){.start = dest * s->c->stagger_ns,
 			.dest = dest,
@@ -83,27 +91,58 @@ static void first_requests(struct rank *r)
 	}
 }
 
+/* Ranks in shares of about the same size. */
+static int share_out(struct sim *s)
+{
+	uint32_t n = s->c->threads;
+
+	n = n < s->c->ranks ? n : s->c->ranks;
+	s->n_parts = n;
+	s->parts = calloc(n, sizeof(*s->parts));
+	for (int i = 0; i < 2; i++)
+		s->mail[i] = aligned_alloc(64, (size_t)n * n * sizeof(*s->mail[i]));
+	if (!s->parts || !s->mail[0] || !s->mail[1])
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n * n; i++)
+		s->mail[0][i] = s->mail[1][i] = (struct mail){.n = 0};
+	for (uint32_t i = 0; i < n; i++) {
+		struct part *p = &s->parts[i];
+
+		*p = (struct part){.sim = s,
+			.index = i,
+			.first = (uint32_t)((uint64_t)i * s->c->ranks / n),
+			.end = (uint32_t)((i + 1ull) * s->c->ranks / n)};
+		for (uint32_t r = p->first; r < p->end; r++)
+			s->ranks[r].part = p;
+	}
+	return 0;
+}
+
 static int sim_init(struct sim *s, const struct sim_config *c)
 {
 	*s = (struct sim){.c = c, .m = c->machine, .n_daemons = c->ranks * c->daemons};
 	s->costs = machine_costs(&s->m);
-	s->random = c->seed * 0x9e3779b97f4a7c15ull | 1;
 	s->ahead = (uint64_t)(s->m.send_ns + s->m.wire_ns + s->m.recv_ns);
 	s->end = c->warmup_ns + c->duration_ns;
 	s->ranks = calloc(c->ranks, sizeof(*s->ranks));
 	s->daemons = calloc(s->n_daemons, sizeof(*s->daemons));
-	timeline_init(&s->order, ORDER_NS);
 	if (!s->ranks || !s->daemons)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < c->ranks; i++)
 		if (rank_init(s, i))
 			return -ENOMEM;
-	for (uint32_t i = 0; i < s->n_daemons; i++)
-		if (timeline_put(&s->order, &(struct event){.from = i}))
-			return -ENOMEM;
 	for (uint32_t i = 0; i < c->ranks; i++)
 		first_requests(&s->ranks[i]);
-	return 0;
+	return share_out(s);
+}
+
+static void mail_fini(struct sim *s)
+{
+	for (int i = 0; i < 2; i++) {
+		for (uint32_t j = 0; s->mail[i] && j < s->n_parts * s->n_parts; j++)
+			free(s->mail[i][j].words);
+		free(s->mail[i]);
+	}
 }
 
 static void sim_fini(struct sim *s)
@@ -126,7 +165,8 @@ static void sim_fini(struct sim *s)
 		free(s->ranks[i].next);
 		free(s->ranks[i].client_free);
 	}
-	timeline_fini(&s->order);
+	mail_fini(s);
+	free(s->parts);
 	free(s->daemons);
 	free(s->ranks);
 }
@@ -147,9 +187,23 @@ static double ratio(double a, double b)
 	return b > 0 ? a / b : 0;
 }
 
+/* Latencies of all parts go to the first one. Operations. */
+static uint64_t gather_parts(struct sim *s)
+{
+	uint64_t ops = s->parts[0].ops;
+
+	for (uint32_t i = 1; i < s->n_parts; i++) {
+		latrec_hist_merge(&s->parts[0].latency, &s->parts[i].latency);
+		ops += s->parts[i].ops;
+	}
+	return ops;
+}
+
 static struct sim_result result_of(struct sim *s)
 {
 	double seconds = (double)s->c->duration_ns / 1e9, inflight = 0;
+	const struct latrec_hist *latency = &s->parts[0].latency;
+	uint64_t ops = gather_parts(s);
 	struct counts sum = {0};
 	struct sim_result r;
 
@@ -160,32 +214,19 @@ static struct sim_result result_of(struct sim *s)
 		inflight += (double)s->ranks[i].inflight_sum;
 	}
 	r = (struct sim_result){
-		.ops_per_s = (double)s->ops / seconds,
+		.ops_per_s = (double)ops / seconds,
 		.outstanding = inflight / (double)s->c->duration_ns / s->c->ranks,
 		.cqe_batch = ratio((double)sum.responses, (double)sum.loops),
 		.loops_per_s = (double)sum.loops / seconds / s->n_daemons,
 		.loop_us = ratio((double)sum.loop_ns, (double)sum.loops) / 1e3,
 		.messages_per_write = ratio((double)sum.messages, (double)sum.writes),
 		.writes_per_s = (double)sum.writes / seconds / s->c->ranks,
-		.p50_us = (double)latrec_hist_quantile(&s->latency, 0.5) / 1e3,
-		.p99_us = (double)latrec_hist_quantile(&s->latency, 0.99) / 1e3,
+		.p50_us = (double)latrec_hist_quantile(latency, 0.5) / 1e3,
+		.p99_us = (double)latrec_hist_quantile(latency, 0.99) / 1e3,
 	};
 	for (int i = 0; i < BUCKETS; i++)
 		r.bucket[i] = ratio((double)sum.bucket[i], (double)sum.loops);
 	return r;
-}
-
-/* Of the daemon that is furthest behind. 0, -ENOMEM, or -ETIME at the end. */
-static int next_step(struct sim *s)
-{
-	struct event turn;
-
-	if (timeline_first(&s->order)->ns >= s->end)
-		return -ETIME;
-	turn = timeline_take(&s->order);
-	daemon_step(&s->daemons[turn.from]);
-	turn.ns = s->daemons[turn.from].now;
-	return timeline_put(&s->order, &turn) ? -ENOMEM : s->error;
 }
 
 int sim_run(const struct sim_config *config, struct sim_result *result_p)
@@ -194,20 +235,19 @@ int sim_run(const struct sim_config *config, struct sim_result *result_p)
 	int err;
 
 	if (!config->ranks || !config->daemons || !config->clients || !config->depth ||
-		!config->duration_ns)
+		!config->threads || !config->duration_ns)
 		return -EINVAL;
 	err = sim_init(&s, config);
 	if (!err && config->trace)
 		fprintf(config->trace,
 			"time_us,outstanding,gathered,cqes,messages,responses,loop_us,unconsumed\n");
-	while (!err)
-		err = next_step(&s);
-	if (err == -ETIME)
-		err = 0;
-	if (!err && config->hgrm)
-		err = latrec_hist_print_hgrm(&s.latency, (double)NSEC_PER_USEC, config->hgrm);
+	if (!err)
+		err = crew_run(&s);
 	if (!err)
 		*result_p = result_of(&s);
+	if (!err && config->hgrm)
+		err = latrec_hist_print_hgrm(&s.parts[0].latency, (double)NSEC_PER_USEC,
+			config->hgrm);
 	sim_fini(&s);
 	return err;
 }

@@ -8,9 +8,11 @@
  * the control says), clients' requests, the flush of the endpoints that the control lets
  * go. Daemon (r + s) mod D of ranks r and s owns both sides of the connection of r and s.
  *
- * Loops are worked on in the order of their beginnings. What one does reaches another
- * rank not before send_ns + wire_ns later, so nothing arrives in the past. Requests
- * of a client of a rank with several daemons can: they are taken one loop later then.
+ * Time goes on in windows of send_ns + wire_ns + recv_ns: what a rank does in one reaches
+ * another rank in a later one, so within a window the ranks do not matter to each other. They
+ * are shared out to threads; the result is the same for any number of them. The daemons of a
+ * rank take turns in the order of their loops' beginnings. A request of a client to one that is
+ * ahead of it is taken one loop later.
  */
 #ifndef BENCHKV_SIM_SIM_H
 #define BENCHKV_SIM_SIM_H
@@ -27,6 +29,7 @@ struct sim_config {
 	struct machine machine;
 	struct control_spec control;
 	uint32_t ranks, daemons, clients, depth;
+	uint32_t threads; /* of the simulation */
 	bool collapsed; /* begins with collapsed_ns of one message per WRITE */
 	uint64_t collapsed_ns, warmup_ns, duration_ns;
 	uint64_t stagger_ns; /* the first requests for rank r come r times that later */
@@ -49,7 +52,7 @@ struct sim_result {
 	double bucket[BUCKETS]; /* shares of the loops, by responses */
 };
 
-/* 0, -EINVAL (a size of 0), -ENOMEM. */
+/* 0, -EINVAL (a size of 0), -ENOMEM, -EAGAIN (a thread cannot be made). */
 int sim_run(const struct sim_config *config, struct sim_result *result_p);
 
 #endif

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Events in the order of their times; those of the same time in the order in which they were put.
- * A ring of buckets, in each of which the events form a sorted list, with a bit for each that is
- * not empty. What is too far ahead for the ring stands in its last bucket and is put again when
- * that comes up, and is then behind others of its time. Putting and taking cost the same
- * however many there are, if `span_ns` is about the time from the first one to the last.
+ * Events in the order of their times, those of the same time in the order of their senders: it does
+ * not depend on the order in which they are put. A ring of buckets, in each of which the events form
+ * a sorted list, with a bit for each that is not empty. What is too far ahead for the ring stands in
+ * its last bucket and is put again when that comes up. Putting and taking cost the same however many
+ * there are, if `span_ns` is about the time from the first one to the last.
  */
 #ifndef BENCHKV_SIM_TIMELINE_H
 #define BENCHKV_SIM_TIMELINE_H
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
 #define TIMELINE_BUCKETS 1024u /* a power of two, of at least 64 */
 #define TIMELINE_NONE UINT32_MAX
 
-/* A WRITE that arrives at the receiving server, or the next step of a daemon. */
+/* A WRITE that arrives at the receiving server. */
 struct event {
 	uint64_t ns;
 	uint32_t next;
-	uint32_t from; /* the rank that sent it, or the daemon */
+	uint32_t from; /* the rank that sent it: one at a time */
 	uint32_t messages;
 	uint32_t consumed; /* what its metadata says */
 };
@@ -49,6 +50,11 @@ static inline void timeline_fini(struct timeline *t)
 /* More free ones. 0 or -ENOMEM. */
 int timeline_grow(struct timeline *t);
 
+static inline bool event_before(const struct event *a, const struct event *b)
+{
+	return a->ns < b->ns || (a->ns == b->ns && a->from < b->from);
+}
+
 /* Puts an event that has its place in events. */
 static inline void timeline_insert(struct timeline *t, uint32_t id)
 {
@@ -66,7 +72,7 @@ static inline void timeline_insert(struct timeline *t, uint32_t id)
 		*link = TIMELINE_NONE;
 		t->full[i / 64] |= 1ull << (i % 64);
 	}
-	while (*link != TIMELINE_NONE && t->events[*link].ns <= e->ns)
+	while (*link != TIMELINE_NONE && event_before(&t->events[*link], e))
 		link = &t->events[*link].next;
 	e->next = *link;
 	*link = id;

@@ -3,41 +3,77 @@
  * Endpoints and what is between them: messages gathered, WRITEs under way, and the
  * serial servers of the adapter's contexts.
  *
- * A message is a word: a slot of the rank that called, and whether it is the response.
- * The messages of an endpoint stand in one ring, from the oldest that its peer has not
- * taken to the newest that is gathered; WRITEs of an endpoint arrive in order.
+ * A posted WRITE is a parcel, which a thread's mail carries to the thread that simulates the
+ * receiver. There it becomes an event of the receiving context, and its messages join those that
+ * the endpoint is to receive. WRITEs of an endpoint arrive in order.
  */
 #ifndef BENCHKV_SIM_WIRE_H
 #define BENCHKV_SIM_WIRE_H
 
 #include <assert.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "machine.h"
 #include "timeline.h"
 
-#define WIRE_RESPONSE (1u << 31)
 #define WIRE_MESSAGE_BYTES 64 /* of a message, and of the metadata of a WRITE */
+#define WIRE_RESPONSE (1u << 31)
 
-#define ENDPOINT_FEW 4
+struct message {
+	uint32_t slot; /* of the rank that called; with WIRE_RESPONSE: the response */
+	uint32_t word; /* of the control, which goes with a call */
+};
+
+/* A queue of messages, which grows. */
+struct messages {
+	struct message *ring;
+	uint32_t size, head, tail;
+	struct message few[2]; /* the ring, as long as it is large enough */
+};
+
+void messages_init(struct messages *q);
+void messages_fini(struct messages *q);
+
+/* Twice the room. 0 or -ENOMEM. */
+int messages_grow(struct messages *q);
+
+static inline int messages_put(struct messages *q, struct message m)
+{
+	if (q->tail - q->head == q->size && messages_grow(q))
+		return -ENOMEM;
+	q->ring[q->tail++ & (q->size - 1)] = m;
+	return 0;
+}
+
+static inline struct message messages_take(struct messages *q)
+{
+	return q->ring[q->head++ & (q->size - 1)];
+}
 
 struct endpoint {
-	uint32_t *msgs; /* ring; grows */
-	uint32_t size, head, posted, tail; /* taken, posted, gathered up to here */
+	struct messages gathered, arriving;
 	uint32_t calls, replies; /* gathered */
 	uint32_t writes; /* posted, ever */
 	uint32_t received; /* WRITEs of the peer that this side has worked on */
 	uint32_t consumed; /* this side's WRITEs that the peer is known to have worked on */
 	uint32_t pending : 31; /* calls posted and not answered */
 	uint32_t dirty : 1;
-	uint32_t few[ENDPOINT_FEW]; /* msgs, as long as these are enough: in the same cache line */
 };
-
-static_assert(sizeof(struct endpoint) == 64, "a cache line");
 
 void endpoint_init(struct endpoint *e);
 void endpoint_fini(struct endpoint *e);
+
+/* Gathers a message. 0 or -ENOMEM. */
+static inline int endpoint_append(struct endpoint *e, struct message m)
+{
+	if (m.slot & WIRE_RESPONSE)
+		e->replies++;
+	else
+		e->calls++;
+	return messages_put(&e->gathered, m);
+}
 
 /* The adapter's side of a context. */
 struct nic {
@@ -46,34 +82,32 @@ struct nic {
 		arrivals; /* WRITEs under way to it, when they are at the receiving server */
 };
 
-/* Room for more messages. 0 or -ENOMEM. */
-int endpoint_grow(struct endpoint *e);
+/* A WRITE on its way. Its messages follow it in the mail. */
+struct parcel {
+	uint64_t ns; /* when it is at the receiving server */
+	uint32_t from; /* the rank that sent it */
+	uint32_t to; /* daemon */
+	uint32_t messages;
+	uint32_t consumed; /* what its metadata says */
+};
 
-/* Gathers a message. 0 or -ENOMEM. */
-static inline int endpoint_append(struct endpoint *e, uint32_t message)
-{
-	if (e->tail - e->head == e->size && endpoint_grow(e))
-		return -ENOMEM;
-	e->msgs[e->tail++ & (e->size - 1)] = message;
-	if (message & WIRE_RESPONSE)
-		e->replies++;
-	else
-		e->calls++;
-	return 0;
-}
-
-/* Takes the next message that has arrived from the endpoint at the other side. */
-static inline uint32_t endpoint_take(struct endpoint *e)
-{
-	return e->msgs[e->head++ & (e->size - 1)];
-}
+/* Parcels in the order in which they were posted. In a cache line of its own: each has one writer. */
+struct mail {
+	_Alignas(64) uint64_t *words;
+	size_t size, n;
+};
 
 /*
- * Posts a WRITE with up to `most` gathered messages at ns, through the sender's context to
- * the receiver's. 0 or -ENOMEM.
+ * Posts a WRITE with up to `most` gathered messages at ns, from a rank to a daemon. 0 or -ENOMEM.
  */
-int wire_post(const struct machine *m, struct nic *from, uint32_t rank, struct endpoint *e,
-	struct nic *to, uint32_t most, uint64_t ns);
+int wire_post(const struct machine *m, struct nic *nic, struct endpoint *e, uint32_t most,
+	uint64_t ns, uint32_t from, uint32_t to, struct mail *mail);
+
+/* The parcel at *at, or NULL at the end; *at goes on to the next one. */
+const struct parcel *mail_next(const struct mail *mail, size_t *at);
+
+/* What mail_next() gave arrives at the receiver's context and endpoint. 0 or -ENOMEM. */
+int wire_deliver(struct nic *nic, struct endpoint *e, const struct parcel *p);
 
 /* When the next completion will be there, as far as is known; UINT64_MAX: none. */
 static inline uint64_t wire_next(const struct machine *m, struct nic *nic)

@@ -163,13 +163,12 @@ void errand_take(struct daemon *d, const struct asker *who, const struct kv_req 
 	}
 }
 
-uint32_t errands_take(struct daemon *d)
+/* Those that the last poll of the ring has found. Their number. */
+static uint32_t take_found(struct daemon *d)
 {
 	struct delegrpc_req from;
 	uint32_t n = 0;
 
-	if (!d->ring)
-		return 0;
 	/* A client that had more in flight than agreed would only have to wait. */
 	while (!errands_full(&d->errands) && delegrpc_server_recv(d->ring, &from)) {
 		const struct asker who = {.way = BY_RING, .client = from.client, .id = from.id};
@@ -181,6 +180,23 @@ uint32_t errands_take(struct daemon *d)
 		n++;
 	}
 	delegrpc_server_advance_tail(d->ring);
+	return n;
+}
+
+/*
+ * A poll finds DELEGRPC_SERVER_POLL_MAX requests at most. If the rest waited for the next loop, a
+ * WRITE would carry a share of that number, however many requests there are.
+ */
+uint32_t errands_take(struct daemon *d)
+{
+	uint32_t n = 0, found;
+
+	if (!d->ring)
+		return 0;
+	do {
+		found = take_found(d);
+		n += found;
+	} while (found == DELEGRPC_SERVER_POLL_MAX && delegrpc_server_poll(d->ring) > 0);
 	return n;
 }
 

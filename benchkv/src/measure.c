@@ -2,6 +2,7 @@
 #include "measure.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,9 @@
 #define BATCH 32
 #define CHUNK 256 /* calls that are timed together: the least of the chunks counts */
 #define COMMAND_NS (150 * NSEC_PER_MSEC)
-#define GIVE_UP_NS (5 * NSEC_PER_SEC) /* a device that does not answer */
+#define PATIENCE_NS                                                                                \
+	(50 * NSEC_PER_USEC) /* without a response: whoever is to answer needs the core */
+#define GIVE_UP_NS (5 * NSEC_PER_SEC) /* without a response: the device does not answer */
 #define WHY_MAX 256
 
 struct pair {
@@ -87,6 +90,27 @@ static void turn(struct pair *p, uint64_t *calls, uint32_t under_way, uint32_t b
 	copyrpc_poll(p->client, on_response, p);
 }
 
+/* Turns until so many responses are there. The time then. */
+static uint64_t turn_until(struct pair *p, uint64_t goal, uint64_t *calls, uint32_t under_way,
+	uint32_t batch)
+{
+	uint64_t now = clock_ns(), heard = now, seen = p->responses;
+
+	while (!p->error && p->responses < goal) {
+		turn(p, calls, under_way, batch);
+		now = clock_ns();
+		if (p->responses != seen) {
+			seen = p->responses;
+			heard = now;
+		} else if (now - heard > GIVE_UP_NS) {
+			p->error = -ETIMEDOUT;
+		} else if (now - heard > PATIENCE_NS) {
+			sched_yield();
+		}
+	}
+	return now;
+}
+
 /* The time of a call, in chunks of so many of them, for `ns`: the least of the chunks. */
 static double time_calls(struct pair *p, uint64_t ns, uint32_t under_way, uint32_t batch)
 {
@@ -95,23 +119,17 @@ static double time_calls(struct pair *p, uint64_t ns, uint32_t under_way, uint32
 
 	p->responses = 0;
 	do {
-		uint64_t before = now, goal = p->responses + CHUNK;
-		uint64_t first = p->responses;
+		uint64_t before = now, first = p->responses;
 
-		while (!p->error && p->responses < goal && now - before < GIVE_UP_NS) {
-			turn(p, &calls, under_way, batch);
-			now = clock_ns();
-		}
-		if (p->responses < goal && !p->error)
-			p->error = -ETIMEDOUT;
+		now = turn_until(p, first + CHUNK, &calls, under_way, batch);
 		if (!p->error) {
 			double each = (double)(now - before) / (double)(p->responses - first);
 
 			least = least > 0 && least < each ? least : each;
 		}
 	} while (!p->error && now - start < ns);
-	while (!p->error && p->responses < calls && clock_ns() - now < GIVE_UP_NS)
-		turn(p, &calls, 0, batch);
+	copyrpc_flush(p->client);
+	turn_until(p, calls, &calls, 0, batch);
 	return least;
 }
 

@@ -2,7 +2,6 @@
 #include "meet.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,11 +168,10 @@ static void open_files(struct job *j, struct hello *mine)
 	}
 }
 
-/* K and B from what is known; *mine says it to the other ranks. */
-static void derive_from(struct job *j, struct hello *mine, enum basis basis, double round_trip_ns,
-	double write_ns, double message_ns)
+/* Says to the other ranks what K and B are derived from. */
+static void tell_origin(struct hello *mine, enum basis basis, double round_trip_ns, double write_ns,
+	double message_ns)
 {
-	control_derive(&j->node.control, round_trip_ns, write_ns, message_ns);
 	mine->basis = basis;
 	mine->round_trip_ns = round_trip_ns;
 	mine->write_ns = write_ns;
@@ -182,13 +180,14 @@ static void derive_from(struct job *j, struct hello *mine, enum basis basis, dou
 
 static int derive_from_file(struct job *j, struct hello *mine)
 {
+	struct control_origin from;
 	struct machine m;
 	int err = machine_load(j->o->machine, &m, j->why, sizeof(j->why));
 
 	if (err)
 		return job_refuse(j, err);
-	derive_from(j, mine, FROM_FILE, machine_round_trip_ns(&m), fmax(m.send_ns, m.recv_ns),
-		machine_message_ns(&m));
+	machine_derive(&m, &j->node.control, &from);
+	tell_origin(mine, FROM_FILE, from.round_trip_ns, from.write_ns, from.message_ns);
 	return 0;
 }
 
@@ -197,9 +196,11 @@ static int derive_from_device(struct job *j, struct hello *mine, const char *dev
 	struct measured *m = &j->measured;
 	int err = measure(device, MEASURE_NS, m, j->why, sizeof(j->why));
 
-	if (!err)
-		derive_from(j, mine, MEASURED, m->round_trip_ns, m->write_ns, m->message_ns);
-	return err;
+	if (err)
+		return err;
+	control_derive(&j->node.control, m->round_trip_ns, m->write_ns, m->message_ns);
+	tell_origin(mine, MEASURED, m->round_trip_ns, m->write_ns, m->message_ns);
+	return 0;
 }
 
 /* That the context of a daemon with endpoints can have at a time. */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """benchkv-sim as its users meet it: objects, files, and what it refuses."""
+import csv
 import json
 import pathlib
 import subprocess
@@ -49,11 +50,28 @@ with tempfile.TemporaryDirectory() as scratch:
     machine.write_text('{"send_ns": 5000, "recv_ns": 5000}')
     slow = json.loads(sim(*SHORT, "--machine", str(machine), "--json", "-").stdout)
     assert slow["mops"] < one["mops"] / 2
+    # K and B of auto: 1.15 round trips and a message's times in a WRITE's, 46 calls or more under way.
+    for text, control in ((('{"send_ns": 5000, "recv_ns": 5000}'), "auto:5,74"),
+                          ('{"send_ns": 1200, "recv_ns": 100}', "auto:5,18"),
+                          ('{"wire_ns": 9000}', "auto:12,8"),
+                          ('{"send_ns": 0, "recv_ns": 0, "request_ns": 0, "incoming_ns": 0, "response_ns": 0}',
+                           "auto:10,9")):
+        machine.write_text(text)
+        args = ["--np", "2", "--qd", "8", "--warmup", "0", "--duration", "0.1", "--machine", str(machine)]
+        job = json.loads(sim(*args, "--json", "-").stdout)
+        assert job["control"] == control, (text, job)
+        said = sim(*args).stdout
+        assert control in said and ("from the machine" in said) == (control != "auto:10,9"), said
+        assert "as given" in sim(*args, "--control", control).stdout
     for text in ('{"send": 1}', '{"send_ns": "fast"}', '{"send_ns": -1}', "[]", "{",
                  '{"loop_ns": 0}', '{"send_ns": 1, "send_ns": 2}'):
         machine.write_text(text)
         refuses("--machine", "--machine", str(machine))
 
+two, three = (sim(*SHORT[2:], "--np", "3", "--threads", n, "--json", "-").stdout for n in "23")
+assert two == three
+refuses("--threads", "--threads", "0")
+refuses("--threads", "--threads", "65")
 refuses("--np", "--np", "0")
 refuses("--np", "--np", "4097")
 refuses("--qd", "--qd", "x")
@@ -75,3 +93,25 @@ sim("--np", "2", "--qd", "1", "--control", "budget:500", "--init", "low") # is a
 short = json.loads(sim("--control", "none", "--init", "low", "--disturb", "0", "--json", "-").stdout)
 long = json.loads(sim("--control", "none", "--init", "low", "--disturb", "500", "--json", "-").stdout)
 assert short["mops"] > 3 * long["mops"], (short, long)
+
+# Near the critical number in flight, a good state decays by itself, as was published: batches of a
+# hundred at first, under 37 from some tenths of a millisecond on, and of one after that. Above it, not.
+
+
+def batches(calls, seed):
+    """Of rank 0: the mean of the loops that find any responses, for each tenth of a millisecond."""
+    with tempfile.NamedTemporaryFile("r") as f:
+        sim("--np", "32", "--qd", "1", "--clients", str(calls), "--control", "none", "--seed", str(seed), "--warmup", "0",
+            "--duration", "2", "--trace", f.name, "--trace-step", "0")
+        tenths = [[] for _ in range(21)]
+        for line in csv.DictReader(f):
+            if int(line["responses"]):
+                tenths[int(float(line["time_us"]) // 100)].append(int(line["responses"]))
+    return [sum(t) / max(len(t), 1) for t in tenths[:20]]
+
+
+for seed in 1, 2, 3:
+    course = batches(440, seed)
+    assert course[0] > 75 and min(course[:2]) > 37, course
+    assert max(course[10:]) < 37 / 10 and sum(course[10:]) / 10 < 1.5, course
+    assert min(batches(600, seed)) > 37

@@ -27,6 +27,7 @@ static struct sim_config job(uint32_t ranks, uint32_t depth, const char *control
 		.daemons = 1,
 		.clients = 46,
 		.depth = depth,
+		.threads = 1,
 		.collapsed_ns = NSEC_PER_MSEC,
 		.warmup_ns = 3 * NSEC_PER_MSEC,
 		.duration_ns = 5 * NSEC_PER_MSEC,
@@ -111,14 +112,17 @@ static void timeline_keeps_order(void)
 	timeline_fini(&t);
 }
 
-/* Those of the same time come out in the order in which they were put. */
-static void timeline_is_first_in_first_out(void)
+/* Those of the same time come out in the order of their senders, in whatever order they were put. */
+static void timeline_orders_the_same_time_by_sender(void)
 {
 	struct timeline t;
 
 	timeline_init(&t, 4096);
-	for (uint32_t i = 0; i < 100; i++)
-		CHECK_EQ(timeline_put(&t, &(struct event){.ns = 50 + i % 2, .from = i}), 0);
+	for (uint32_t i = 0; i < 100; i++) {
+		uint32_t from = i * 37 % 100;
+
+		CHECK_EQ(timeline_put(&t, &(struct event){.ns = 50 + from % 2, .from = from}), 0);
+	}
 	for (uint32_t i = 0; i < 100; i++) {
 		CHECK_EQ(timeline_first(&t)->ns, 50 + i / 50);
 		CHECK_EQ(timeline_take(&t).from, i % 50 * 2 + i / 50);
@@ -126,25 +130,47 @@ static void timeline_is_first_in_first_out(void)
 	timeline_fini(&t);
 }
 
+/* All parcels of the mail arrive. Their number. */
+static uint32_t deliver(struct mail *mail, struct nic *nic, struct endpoint *e)
+{
+	const struct parcel *p;
+	uint32_t n = 0;
+	size_t at = 0;
+
+	for (; (p = mail_next(mail, &at)); n++)
+		CHECK_EQ(wire_deliver(nic, e, p), 0);
+	free(mail->words);
+	return n;
+}
+
 /* Both servers take their time for each WRITE; messages arrive whole and in order. */
 static void servers_are_serial(void)
 {
 	struct machine m = machine();
 	struct nic from = {0}, to = {0};
-	struct endpoint e;
+	struct endpoint e, receiver;
+	struct mail mail = {.n = 0};
+	struct message message;
 	struct event a;
 	uint64_t size = (uint64_t)(2 * WIRE_MESSAGE_BYTES / m.bytes_per_ns);
 	uint64_t first = 1000 + (uint64_t)(m.send_ns + m.wire_ns + m.recv_ns) + size;
 
 	endpoint_init(&e);
+	endpoint_init(&receiver);
 	timeline_init(&to.arrivals, 50000);
 	for (uint32_t i = 0; i < 100; i++)
-		CHECK_EQ(endpoint_append(&e, i | (i % 3 ? 0 : WIRE_RESPONSE)), 0);
+		CHECK_EQ(endpoint_append(&e,
+				 (struct message){i | (i % 3 ? 0 : WIRE_RESPONSE), 1000 + i}),
+			0);
 	CHECK_EQ(e.calls, 66);
 	CHECK_EQ(e.replies, 34);
 	for (int i = 0; i < 3; i++)
-		CHECK_EQ(wire_post(&m, &from, 7, &e, &to, 1, 1000), 0);
+		CHECK_EQ(wire_post(&m, &from, &e, 1, 1000, 7, 0, &mail), 0);
 	CHECK_EQ(e.calls + e.replies, 97);
+	CHECK_EQ(wire_post(&m, &from, &e, UINT32_MAX, 1000, 7, 0, &mail), 0);
+	CHECK_EQ(e.calls + e.replies, 0);
+	CHECK_EQ(e.pending, 66);
+	CHECK_EQ(deliver(&mail, &to, &receiver), 4);
 	CHECK_EQ(wire_next(&m, &to), first);
 	CHECK(!wire_receive(&m, &to, first - 1, &a));
 	for (uint64_t i = 0; i < 3; i++) {
@@ -152,10 +178,17 @@ static void servers_are_serial(void)
 		CHECK(wire_receive(&m, &to, UINT64_MAX, &a));
 		CHECK_EQ(a.from, 7);
 		CHECK_EQ(a.messages, 1);
-		CHECK_EQ(endpoint_take(&e) & ~WIRE_RESPONSE, i);
+		message = messages_take(&receiver.arriving);
+		CHECK_EQ(message.slot & ~WIRE_RESPONSE, i);
+		CHECK_EQ(message.word, 1000 + i);
 	}
+	CHECK(wire_receive(&m, &to, UINT64_MAX, &a));
+	CHECK_EQ(a.messages, 97);
+	for (uint32_t i = 3; i < 100; i++)
+		CHECK_EQ(messages_take(&receiver.arriving).word, 1000 + i);
 	CHECK_EQ(wire_next(&m, &to), UINT64_MAX);
 	endpoint_fini(&e);
+	endpoint_fini(&receiver);
 	timeline_fini(&to.arrivals);
 }
 
@@ -165,24 +198,28 @@ static void arrivals_are_sorted(void)
 	struct machine m = machine();
 	uint64_t seed = test_seed(), last = 0;
 	struct nic from[40] = {0}, to = {0};
-	struct endpoint e;
+	struct endpoint e, receiver;
+	struct mail mail = {.n = 0};
 	struct event a;
 	uint32_t n = 0;
 
 	endpoint_init(&e);
+	endpoint_init(&receiver);
 	timeline_init(&to.arrivals, 50000);
 	for (int i = 0; i < 400; i++) {
-		CHECK_EQ(endpoint_append(&e, 0), 0);
-		CHECK_EQ(wire_post(&m, &from[i % 40], (uint32_t)i % 40, &e, &to, 1,
-				 test_rand(&seed) % 100000),
+		CHECK_EQ(endpoint_append(&e, (struct message){.slot = 0}), 0);
+		CHECK_EQ(wire_post(&m, &from[i % 40], &e, 1, test_rand(&seed) % 100000,
+				 (uint32_t)i % 40, 0, &mail),
 			0);
 	}
+	CHECK_EQ(deliver(&mail, &to, &receiver), 400);
 	for (; wire_receive(&m, &to, UINT64_MAX, &a); n++) {
 		CHECK(a.ns >= last);
 		last = a.ns;
 	}
 	CHECK_EQ(n, 400);
 	endpoint_fini(&e);
+	endpoint_fini(&receiver);
 	timeline_fini(&to.arrivals);
 }
 
@@ -198,6 +235,30 @@ static void same_seed_same_job(void)
 	b = run(&c);
 	CHECK(a.ops_per_s != b.ops_per_s);
 	CHECK(near(a.ops_per_s, b.ops_per_s, 0.05));
+}
+
+static bool same_job(struct sim_config *c, const struct sim_result *r)
+{
+	struct sim_result again = run(c);
+
+	return !memcmp(&again, r, sizeof(again));
+}
+
+/* Threads share the work, and nothing else comes of it. */
+static void threads_do_not_matter(void)
+{
+	static const char *const controls[] = {"none", "auto", "little", "adaptive-hold"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(controls); i++) {
+		struct sim_config c = job(7, 4, controls[i]);
+		struct sim_result one;
+
+		c.daemons = 1 + i % 2;
+		c.duration_ns = 2 * NSEC_PER_MSEC;
+		one = run(&c);
+		for (c.threads = 2; c.threads <= 64; c.threads += c.threads < 4 ? 1 : 60)
+			CHECK(same_job(&c, &one));
+	}
 }
 
 /* One rank has no network: its daemon is busy with local requests and its own loop. */
@@ -294,7 +355,6 @@ static void published_throughput(void)
 		{2, 32, "none", false, 15.26},
 		{8, 32, "none", true, 8.79},
 		{16, 32, "none", false, 110.04},
-		{8, 32, "budget:16", true, 58.4},
 		{16, 32, "budget:16", true, 24.7},
 		{2, 1, "none", false, 13.8},
 		{4, 1, "none", false, 21.9},
@@ -322,6 +382,28 @@ static void published_throughput(void)
 		ratio = run(&c).ops_per_s / (cells[i].mops * 1e6);
 		CHECK(ratio < 1.3 && ratio > 1 / 1.3);
 	}
+}
+
+/*
+ * From the collapsed state some of the seeds get out of it, as the published job (58.4), and some
+ * do not, as the published one of 16 ranks.
+ */
+static void budget_at_eight_ranks_has_two_outcomes(void)
+{
+	struct sim_config c = job(8, 32, "budget:16");
+	uint32_t recovered = 0, stayed = 0;
+
+	c.collapsed = true;
+	c.warmup_ns = 20 * NSEC_PER_MSEC;
+	c.duration_ns = NSEC_PER_MSEC;
+	for (; c.seed <= 8; c.seed++) {
+		double mops = run(&c).ops_per_s / 1e6;
+
+		recovered += near(mops, 58.4, 0.1);
+		stayed += near(mops, 25.7, 0.1);
+	}
+	CHECK(recovered && stayed);
+	CHECK_EQ(recovered + stayed, 8);
 }
 
 /* A closed loop: requests in flight = rate x time from one reply to the next. */
@@ -369,6 +451,9 @@ static void sizes_of_zero_are_refused(void)
 
 	c.depth = 0;
 	CHECK_EQ(sim_run(&c, &r), -EINVAL);
+	c = job(4, 1, "none");
+	c.threads = 0;
+	CHECK_EQ(sim_run(&c, &r), -EINVAL);
 }
 
 int main(int argc, char **argv)
@@ -376,10 +461,11 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(calendar_keeps_order),
 		TEST(timeline_keeps_order),
-		TEST(timeline_is_first_in_first_out),
+		TEST(timeline_orders_the_same_time_by_sender),
 		TEST(servers_are_serial),
 		TEST(arrivals_are_sorted),
 		TEST(same_seed_same_job),
+		TEST(threads_do_not_matter),
 		TEST(one_rank_is_bound_by_its_daemon),
 		TEST(lone_request_takes_its_stations),
 		TEST(collapse_is_bound_by_writes),
@@ -387,6 +473,7 @@ int main(int argc, char **argv)
 		TEST(one_equilibrium_with_auto),
 		TEST(auto_does_not_stall),
 		TEST(published_throughput),
+		TEST(budget_at_eight_ranks_has_two_outcomes),
 		TEST(obeys_little),
 		TEST(several_daemons_share_the_endpoints),
 		TEST(stagger_delays_the_first_requests),

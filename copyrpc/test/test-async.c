@@ -24,6 +24,7 @@ static uint64_t stopped_clock(void)
  */
 static int made_up = -1; /* enum ibv_event_type, or none */
 static bool is_made_up;
+static struct ibv_context *asked; /* whose events were read last */
 
 int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
 {
@@ -32,6 +33,7 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 	if (!real)
 		*(void **)&real = dlsym(RTLD_NEXT, "ibv_get_async_event");
 	is_made_up = made_up >= 0;
+	asked = context;
 	if (!is_made_up)
 		return real(context, event);
 	*event = (struct ibv_async_event){.event_type = (enum ibv_event_type)made_up};
@@ -48,6 +50,30 @@ void ibv_ack_async_event(struct ibv_async_event *event)
 		*(void **)&real = dlsym(RTLD_NEXT, "ibv_ack_async_event");
 	if (!is_made_up)
 		real(event);
+}
+
+/* The port's LID as the device reports it from now on, if it is not 0. */
+static uint16_t moved_to;
+static int (*query_port)(struct ibv_context *, uint8_t, struct ibv_port_attr *, size_t);
+
+static int query_moved_port(struct ibv_context *context, uint8_t port_num,
+	struct ibv_port_attr *port_attr, size_t port_attr_len)
+{
+	int r = query_port(context, port_num, port_attr, port_attr_len);
+
+	if (!r && moved_to)
+		port_attr->lid = moved_to;
+	return r;
+}
+
+/* ibv_query_port() calls what the provider has set. */
+static void replace_query_port(struct ibv_context *context)
+{
+	struct verbs_context *v = verbs_get_ctx_op(context, query_port);
+
+	CHECK(v);
+	query_port = v->query_port;
+	v->query_port = query_moved_port;
 }
 
 static int readable(struct copyrpc_ctx *ctx)
@@ -175,11 +201,50 @@ static void changed_addresses(void)
 	after_event(IBV_EVENT_PKEY_CHANGE, 0);
 }
 
+static uint16_t lid_of(const struct copyrpc_ep *ep)
+{
+	uint8_t blob[COPYRPC_INFO_SIZE];
+
+	copyrpc_ep_info(ep, blob);
+	return (uint16_t)(blob[20] | blob[21] << 8); /* see copyrpc.h */
+}
+
+/* The subnet manager gives the port another LID: endpoints from then on carry that one. */
+static void a_new_lid(void)
+{
+	struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
+	struct copyrpc_ep *before, *after;
+	struct heard h = {0};
+	struct pair p;
+	uint16_t lid;
+
+	pair_open(&p, &attr);
+	settle(&p, &h);
+	lid = lid_of(p.ep[0]);
+	CHECK(lid != 0);
+	now += 100 * NSEC_PER_MSEC;
+	copyrpc_poll(p.ctx[0], hear, &h); /* looks at the events of its context */
+	replace_query_port(asked);
+	moved_to = lid + 100;
+	CHECK_EQ(copyrpc_ep_create(p.ctx[0], NULL, &before), 0);
+	CHECK_EQ(lid_of(before), lid); /* nobody has told yet */
+	now += 100 * NSEC_PER_MSEC;
+	made_up = IBV_EVENT_LID_CHANGE;
+	copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(made_up, -1);
+	CHECK_EQ(copyrpc_ep_create(p.ctx[0], NULL, &after), 0);
+	CHECK_EQ(lid_of(after), lid + 100);
+	CHECK_EQ(copyrpc_ep_status(p.ep[0]), 0);
+	moved_to = 0;
+	pair_close(&p);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(failed_queues),
 		TEST(changed_addresses),
+		TEST(a_new_lid),
 		TEST(device_events),
 	};
 

@@ -105,6 +105,14 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/*
+ * Linkage of the functions that are compiled into their callers. Only src/ffi.c of the library
+ * defines it: libdelegrpc exports the same functions, for programs in other languages.
+ */
+#ifndef DELEGRPC_INLINE
+#define DELEGRPC_INLINE static inline
+#endif
+
 #define DELEGRPC_BATCH 8 /* calls or replies per publication, responses per client poll */
 #define DELEGRPC_SERVER_POLL_MAX 32 /* most requests that one server poll makes available */
 
@@ -219,14 +227,15 @@ void delegrpc_server_get_attr(const struct delegrpc_server *server, struct deleg
  *	-EPROTO		a client has overwritten the ring's indices and no order can be
  *			restored: clients get -EPIPE, destroy the server
  */
-static inline int delegrpc_server_poll(struct delegrpc_server *server);
+DELEGRPC_INLINE int delegrpc_server_poll(struct delegrpc_server *server);
 
 /*
  * Returns 1 and the next request, or 0 if all requests that the last poll found have been handed
  * out; then replies are published. Requests with an impossible client, id or length are counted
  * and dropped.
  */
-static inline int delegrpc_server_recv(struct delegrpc_server *server, struct delegrpc_req *req_p);
+DELEGRPC_INLINE int delegrpc_server_recv(struct delegrpc_server *server,
+	struct delegrpc_req *req_p);
 
 /*
  * Gives the slots of all requests handed out back to the clients. Call it after each batch, before
@@ -235,7 +244,7 @@ static inline int delegrpc_server_recv(struct delegrpc_server *server, struct de
  * its predecessor are given back. The call is not needed if nothing was handed out: slots that
  * were skipped, or whose request was dropped, are given back without it.
  */
-static inline void delegrpc_server_advance_tail(struct delegrpc_server *server);
+DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server);
 
 /*
  * Answers a request, in any order and at any time. Copies len bytes of resp (which may be NULL when
@@ -248,14 +257,14 @@ static inline void delegrpc_server_advance_tail(struct delegrpc_server *server);
  * A reply to a client that died and has no successor yet returns 0, and nobody reads it. If such a
  * reply is still collected when the successor's first request is received, it is dropped.
  */
-static inline int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
+DELEGRPC_INLINE int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
 	uint32_t id, const void *resp, uint32_t len);
 
 /*
  * Publishes all replies, and wakes the clients that sleep and were replied to since they were last
  * checked. For a server that turns to other work after it has replied.
  */
-static inline void delegrpc_server_flush(struct delegrpc_server *server);
+DELEGRPC_INLINE void delegrpc_server_flush(struct delegrpc_server *server);
 
 /*
  * Waits for a request. 1: there is one; 0: timeout_ns nanoseconds have passed, or a signal
@@ -334,7 +343,7 @@ uint32_t delegrpc_client_index(const struct delegrpc_client *client);
  *	-EMSGSIZE	len over req_size
  *	-EPIPE		the server has gone: disconnect
  */
-static inline int delegrpc_client_call(struct delegrpc_client *client, const void *req,
+DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const void *req,
 	uint32_t len, uint64_t token);
 
 /*
@@ -342,7 +351,7 @@ static inline int delegrpc_client_call(struct delegrpc_client *client, const voi
  *	-EAGAIN		the ring is full: poll and retry (a poll tries, too)
  *	-EPIPE		the server has gone: disconnect
  */
-static inline int delegrpc_client_flush(struct delegrpc_client *client);
+DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client);
 
 /*
  * Publishes the staged calls and hands at most DELEGRPC_BATCH responses to fn (a constant fn is
@@ -351,11 +360,11 @@ static inline int delegrpc_client_flush(struct delegrpc_client *client);
  *			the calls still pending will never be answered; disconnect
  * fn must not poll or disconnect this client.
  */
-static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
+DELEGRPC_INLINE int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
 	void *arg);
 
 /* Accepted calls whose response has not been handed out. */
-static inline uint32_t delegrpc_client_pending(const struct delegrpc_client *client);
+DELEGRPC_INLINE uint32_t delegrpc_client_pending(const struct delegrpc_client *client);
 
 /*
  * Publishes, wakes the server unless a response is there, and waits for a response. 1: there is one

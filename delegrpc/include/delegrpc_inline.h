@@ -204,12 +204,12 @@ static inline bool delegrpc_priv_alive(const struct delegrpc_header *header)
 	return __atomic_load_n(&header->server_alive, __ATOMIC_ACQUIRE);
 }
 
-static inline uint32_t delegrpc_client_pending(const struct delegrpc_client *client)
+DELEGRPC_INLINE uint32_t delegrpc_client_pending(const struct delegrpc_client *client)
 {
 	return client->pending;
 }
 
-static inline int delegrpc_client_flush(struct delegrpc_client *client)
+DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client)
 {
 	int err = client->staged ? delegrpc_priv_publish(client) : 0;
 
@@ -218,7 +218,7 @@ static inline int delegrpc_client_flush(struct delegrpc_client *client)
 	return err;
 }
 
-static inline int delegrpc_client_call(struct delegrpc_client *client, const void *req,
+DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const void *req,
 	uint32_t len, uint64_t token)
 {
 	uint32_t id = client->free_id;
@@ -281,7 +281,7 @@ static inline int delegrpc_priv_client_looked(struct delegrpc_client *client)
 	return --client->idle_left > 0 ? 0 : delegrpc_priv_client_idle(client);
 }
 
-static inline int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
+DELEGRPC_INLINE int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
 	void *arg)
 {
 	int n = 0, seen;
@@ -399,7 +399,7 @@ static inline void delegrpc_priv_server_publish(struct delegrpc_server *server)
 		delegrpc_priv_publish_replies(server);
 }
 
-static inline void delegrpc_server_flush(struct delegrpc_server *server)
+DELEGRPC_INLINE void delegrpc_server_flush(struct delegrpc_server *server)
 {
 	delegrpc_priv_server_publish(server);
 	if (server->n_unfenced_peers)
@@ -416,7 +416,7 @@ static inline int delegrpc_priv_server_looked(struct delegrpc_server *server)
 							delegrpc_priv_unstick(server);
 }
 
-static inline int delegrpc_server_poll(struct delegrpc_server *server)
+DELEGRPC_INLINE int delegrpc_server_poll(struct delegrpc_server *server)
 {
 	if (server->n_unfenced_peers && ++server->unfenced >= DELEGRPC_UNFENCED)
 		delegrpc_priv_wake_clients(server);
@@ -439,7 +439,7 @@ static inline int delegrpc_server_poll(struct delegrpc_server *server)
 	return (int)(server->found - server->cursor);
 }
 
-static inline int delegrpc_server_recv(struct delegrpc_server *server, struct delegrpc_req *req_p)
+DELEGRPC_INLINE int delegrpc_server_recv(struct delegrpc_server *server, struct delegrpc_req *req_p)
 {
 	while (server->cursor != server->found) {
 		unsigned char *slot = delegrpc_priv_request(server, server->cursor++);
@@ -478,7 +478,7 @@ static inline int delegrpc_server_recv(struct delegrpc_server *server, struct de
 	return 0;
 }
 
-static inline void delegrpc_server_advance_tail(struct delegrpc_server *server)
+DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server)
 {
 	if (server->tail == server->cursor)
 		return;
@@ -521,6 +521,7 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 	unsigned char *slot = delegrpc_priv_reply_slot(server, client);
 	uint32_t stamp = delegrpc_priv_stamp(peer->next, server->resp_shift, peer->generation);
 
+	CELLRING_PROBE3(delegrpc, server_publish, server, client, 1);
 	cellring_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
 	/* The payload is there: pairs with the acquire load in delegrpc_client_poll(). */
 	__atomic_store_n((uint64_t *)(void *)slot, delegrpc_priv_reply_word(stamp, index, len),
@@ -553,7 +554,7 @@ static inline void delegrpc_priv_collect(struct delegrpc_server *server, uint32_
 		delegrpc_priv_publish_replies(server);
 }
 
-static inline int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
+DELEGRPC_INLINE int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
 	uint32_t id, const void *resp, uint32_t len)
 {
 	uint32_t generation = id >> 16, index = id & 0xffff;

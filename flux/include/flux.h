@@ -84,6 +84,14 @@ extern "C" {
 struct flux;
 struct flux_node;
 
+/*
+ * Linkage of the functions that are compiled into their callers. Only src/ffi.c of the library
+ * defines it: libflux exports the same functions, for programs in other languages.
+ */
+#ifndef FLUX_INLINE
+#define FLUX_INLINE static inline __attribute__((always_inline))
+#endif
+
 struct flux_attr {
 	uint32_t nodes; /* 1 to FLUX_MAX_NODES; no default */
 	/*
@@ -152,7 +160,7 @@ struct flux_node *flux_node(struct flux *f, uint32_t index);
  * -EPIPE: that node, or this one, has left: do not try again; -EINVAL: no such node;
  * -EMSGSIZE: len > payload_size. On an error nothing has changed and no response will come.
  */
-static inline int flux_call(struct flux_node *node, uint32_t to, const void *payload, uint32_t len,
+FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *payload, uint32_t len,
 	uint64_t token);
 
 /*
@@ -162,7 +170,7 @@ static inline int flux_call(struct flux_node *node, uint32_t to, const void *pay
  * owes a response, not for each node. If a response leads to another call, make that call in the
  * response function: the peer then works at the same time as this node, and not in turns with it.
  */
-static inline int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg);
+FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg);
 
 /*
  * Takes the next call to this node: 1, or 0 if there is none. Copies what was sent to payload, at
@@ -172,8 +180,8 @@ static inline int flux_poll(struct flux_node *node, flux_response_fn *fn, void *
  * the order in which they were made; peers take turns of at most 32 calls. The node owes the
  * caller one flux_reply(), at any time.
  */
-static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p,
-	uint64_t *flux_token_p, void *payload, uint32_t capacity, uint32_t *len_p);
+FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint64_t *flux_token_p,
+	void *payload, uint32_t capacity, uint32_t *len_p);
 
 /*
  * Answers a call, in any order and at any time. There is always room. Copies len bytes.
@@ -181,18 +189,18 @@ static inline int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p,
  * -EINVAL: not a call that this node received and has not answered yet; -EMSGSIZE: len >
  * reply_size: nothing has changed.
  */
-static inline int flux_reply(struct flux_node *node, uint64_t flux_token, const void *payload,
+FLUX_INLINE int flux_reply(struct flux_node *node, uint64_t flux_token, const void *payload,
 	uint32_t len);
 
 /* Calls of this node that have not ended yet. */
-static inline uint32_t flux_pending(const struct flux_node *node);
+FLUX_INLINE uint32_t flux_pending(const struct flux_node *node);
 
 /*
  * Publishes, and wakes those peers that sleep and that this node has called or answered since
  * its last flush. Takes one full memory barrier for all of them, and none if nothing was
  * published since the last flush.
  */
-static inline void flux_flush(struct flux_node *node);
+FLUX_INLINE void flux_flush(struct flux_node *node);
 
 /*
  * Waits until flux_poll() or flux_try_recv_raw() has something to do, at most timeout_ns

@@ -33,7 +33,7 @@
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
 #define FLUX_LINE __attribute__((aligned(64)))
 #define FLUX_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define FLUX_INLINE static inline __attribute__((always_inline))
+#define FLUX_PRIV_INLINE static inline __attribute__((always_inline))
 
 /* What the peers of a node read. Each cache line has one use and is rarely written. */
 struct flux_shared {
@@ -146,7 +146,7 @@ void flux_priv_flush_published(struct flux_node *node);
  * No peer writes a count that a cell cannot hold, so such a count means that memory has been
  * overwritten.
  */
-FLUX_INLINE uint32_t flux_priv_cursor_arrived(struct flux_cursor *c, uint64_t head)
+FLUX_PRIV_INLINE uint32_t flux_priv_cursor_arrived(struct flux_cursor *c, uint64_t head)
 {
 	uint32_t count = cellring_arrive(&c->at, head);
 
@@ -157,20 +157,20 @@ FLUX_INLINE uint32_t flux_priv_cursor_arrived(struct flux_cursor *c, uint64_t he
 }
 
 /* Makes the next flush check whether this peer sleeps. */
-FLUX_INLINE void flux_priv_mark_unfenced(struct flux_node *node, uint32_t peer)
+FLUX_PRIV_INLINE void flux_priv_mark_unfenced(struct flux_node *node, uint32_t peer)
 {
 	node->unfenced_peers[peer / 64] |= 1ull << (peer % 64);
 }
 
 /* Counts a burst that no flush has followed yet. */
-FLUX_INLINE void flux_priv_published(struct flux_node *node)
+FLUX_PRIV_INLINE void flux_priv_published(struct flux_node *node)
 {
 	node->unfenced++;
 	node->vain = 0;
 }
 
 /* Publishes a message alone, written in place in the ring. */
-FLUX_INLINE void flux_priv_put(struct flux_node *node, struct flux_cursor *c, uint32_t peer,
+FLUX_PRIV_INLINE void flux_priv_put(struct flux_node *node, struct flux_cursor *c, uint32_t peer,
 	uint32_t id, const void *payload, uint32_t len)
 {
 	c->count++;
@@ -180,14 +180,14 @@ FLUX_INLINE void flux_priv_put(struct flux_node *node, struct flux_cursor *c, ui
 }
 
 /* Adds a message to the burst, and publishes the burst when it is full. */
-FLUX_INLINE void flux_priv_burst_add(struct flux_node *node, uint32_t id, const void *payload,
+FLUX_PRIV_INLINE void flux_priv_burst_add(struct flux_node *node, uint32_t id, const void *payload,
 	uint32_t len)
 {
 	if (cellring_burst_add(&node->burst.ring, id, payload, len))
 		flux_priv_burst_publish(node);
 }
 
-FLUX_INLINE void flux_priv_publish(struct flux_node *node)
+FLUX_PRIV_INLINE void flux_priv_publish(struct flux_node *node)
 {
 	if (node->burst.ring.next != node->burst.ring.stage)
 		flux_priv_burst_flush(node);
@@ -199,7 +199,7 @@ FLUX_INLINE void flux_priv_publish(struct flux_node *node)
  * the last burst. So the flush is made some looks after the burst, when nothing else is to be
  * done.
  */
-FLUX_INLINE void flux_priv_looked(struct flux_node *node, int found)
+FLUX_PRIV_INLINE void flux_priv_looked(struct flux_node *node, int found)
 {
 	if (!node->unfenced)
 		return;
@@ -207,13 +207,13 @@ FLUX_INLINE void flux_priv_looked(struct flux_node *node, int found)
 		flux_priv_flush_published(node);
 }
 
-FLUX_INLINE uint32_t flux_priv_inflight(const struct flux_out *o)
+FLUX_PRIV_INLINE uint32_t flux_priv_inflight(const struct flux_out *o)
 {
 	return o->ids_max - (o->ids_tail - o->ids_head);
 }
 
 /* Whether no id is free: all are in flight, or there are none yet. */
-FLUX_INLINE int flux_priv_out_full(const struct flux_out *o)
+FLUX_PRIV_INLINE int flux_priv_out_full(const struct flux_out *o)
 {
 	return o->ids_head == o->ids_tail;
 }
@@ -235,15 +235,18 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 	o = &node->out[to];
 	id = o->ids[o->ids_head++ & o->ids_mask];
 	o->tokens[id] = token;
-	if (alone)
+	if (alone) {
+		CELLRING_PROBE4(flux, publish, node->index, to, FLUX_NOBODY, 1);
 		flux_priv_put(node, &o->req, to, id, payload, len);
-	else
+	} else {
 		flux_priv_burst_add(node, id, payload, len);
+	}
 	return 0;
 }
 
 /* Takes what has arrived, but at most max responses, and returns how many. */
-FLUX_INLINE int flux_priv_out_take(struct flux_out *o, flux_response_fn *fn, void *arg, int max)
+FLUX_PRIV_INLINE int flux_priv_out_take(struct flux_out *o, flux_response_fn *fn, void *arg,
+	int max)
 {
 	struct cellring_cursor *at = &o->resp.at;
 	const unsigned char *ready = at->ready;
@@ -269,7 +272,7 @@ FLUX_INLINE int flux_priv_out_take(struct flux_out *o, flux_response_fn *fn, voi
 }
 
 /* Whether a response has arrived. Sets *left_p if the peer has left: no more will arrive then. */
-FLUX_INLINE int flux_priv_out_look(struct flux_out *o, int *left_p)
+FLUX_PRIV_INLINE int flux_priv_out_look(struct flux_out *o, int *left_p)
 {
 	uint64_t head = cellring_look(&o->resp.at);
 
@@ -296,7 +299,7 @@ FLUX_INLINE int flux_priv_out_look(struct flux_out *o, int *left_p)
  * Between two polls there may be fewer, or none if a loop polls until it gets nothing and then
  * makes its calls. Also records how many of the new calls were made in a row, not by fn.
  */
-FLUX_INLINE void flux_priv_out_window(struct flux_out *o)
+FLUX_PRIV_INLINE void flux_priv_out_window(struct flux_out *o)
 {
 	if (o->ids_head == o->polled_head)
 		return;
@@ -307,8 +310,8 @@ FLUX_INLINE void flux_priv_out_window(struct flux_out *o)
 }
 
 /* Handles at most max responses of one peer, and ends all its calls if it has left. */
-FLUX_INLINE int flux_priv_out_poll(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
-	void *arg, int max)
+FLUX_PRIV_INLINE int flux_priv_out_poll(struct flux_node *node, struct flux_out *o,
+	flux_response_fn *fn, void *arg, int max)
 {
 	int n = 0, left = 0;
 
@@ -324,7 +327,7 @@ FLUX_INLINE int flux_priv_out_poll(struct flux_node *node, struct flux_out *o, f
  * The peers that owe responses form a circular list; a peer that owes none is removed when it is
  * visited. A peer that fn adds is inserted after last, so it is visited by the next poll.
  */
-FLUX_INLINE int flux_priv_poll_circle(struct flux_node *node, flux_response_fn *fn, void *arg)
+FLUX_PRIV_INLINE int flux_priv_poll_circle(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
 	struct flux_out *last = node->polled, *prev = last, *o;
 	int n = 0;
@@ -353,7 +356,7 @@ FLUX_INLINE int flux_priv_poll_circle(struct flux_node *node, flux_response_fn *
  * burst. Otherwise they are published, because a node that polls again without answering may be
  * waiting for something else.
  */
-FLUX_INLINE int flux_priv_answers_on(struct flux_node *node)
+FLUX_PRIV_INLINE int flux_priv_answers_on(struct flux_node *node)
 {
 	const struct cellring_cursor *at = &node->rx->req.at;
 	struct flux_burst *b = &node->burst;
@@ -369,7 +372,7 @@ FLUX_INLINE int flux_priv_answers_on(struct flux_node *node)
  * responses come between them. If it has called several peers, this is noted for the last of them
  * only: the bursts to the others have been ended by then, whatever their size.
  */
-FLUX_INLINE void flux_priv_poll_returns(struct flux_node *node)
+FLUX_PRIV_INLINE void flux_priv_poll_returns(struct flux_node *node)
 {
 	uint64_t to = node->burst.call_to;
 
@@ -444,14 +447,16 @@ FLUX_INLINE int flux_reply(struct flux_node *node, uint64_t flux_token, const vo
 	if (FLUX_UNLIKELY(!in->held[id]))
 		return -EINVAL;
 	in->held[id] = 0;
-	if (alone)
+	if (alone) {
+		CELLRING_PROBE4(flux, publish, node->index, FLUX_NOBODY, from, 1);
 		flux_priv_put(node, &in->resp, from, id, payload, len);
-	else
+	} else {
 		flux_priv_burst_add(node, id, payload, len);
+	}
 	return 0;
 }
 
-static inline uint32_t flux_pending(const struct flux_node *node)
+FLUX_INLINE uint32_t flux_pending(const struct flux_node *node)
 {
 	const struct flux_out *o = node->polled;
 	uint32_t sum = 0;
@@ -464,7 +469,7 @@ static inline uint32_t flux_pending(const struct flux_node *node)
 	return sum;
 }
 
-static inline void flux_flush(struct flux_node *node)
+FLUX_INLINE void flux_flush(struct flux_node *node)
 {
 	flux_priv_publish(node);
 	if (node->unfenced)

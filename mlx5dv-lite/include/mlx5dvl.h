@@ -59,6 +59,14 @@ struct mlx5dvl_srq;
 struct mlx5dvl_qp;
 struct mlx5dvl_error;
 
+/*
+ * Linkage of the functions that are compiled into their callers. Only src/ffi.c of the library
+ * defines it: libmlx5dv-lite exports the same functions, for programs in other languages.
+ */
+#ifndef MLX5DVL_INLINE
+#define MLX5DVL_INLINE static inline __attribute__((always_inline))
+#endif
+
 /* ---- context ------------------------------------------------------------------- */
 
 /*
@@ -251,10 +259,10 @@ int mlx5dvl_srq_destroy(struct mlx5dvl_srq *srq);
  * mlx5dvl_mono_poll(), because the CQ's consumer index must be published first if the CQ is
  * not deeper than the SRQ. Returns the number of posted receives.
  */
-static inline uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq);
+MLX5DVL_INLINE uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq);
 
 /* hot. Receives that the device can use without a refill. */
-static inline uint32_t mlx5dvl_srq_posted(const struct mlx5dvl_srq *srq);
+MLX5DVL_INLINE uint32_t mlx5dvl_srq_posted(const struct mlx5dvl_srq *srq);
 
 /* ---- completion queues --------------------------------------------------------- */
 
@@ -303,7 +311,8 @@ typedef void mlx5dvl_recv_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5
  * compiler sees the body of @fn, no call remains. Completions of destroyed QPs are dropped.
  * Returns the number of consumed completions, errors included.
  */
-static inline int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn, void *arg);
+MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn,
+	void *arg);
 
 enum mlx5dvl_opcode {
 	MLX5DVL_NOP = 0x00,
@@ -331,7 +340,8 @@ typedef void mlx5dvl_sent_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5
  * requests complete silently; the library itself signals about one block in 64. Errors go to
  * on_error, also for unsignaled requests. Returns the number of consumed completions.
  */
-static inline int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sent_fn *fn, void *arg);
+MLX5DVL_INLINE int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sent_fn *fn,
+	void *arg);
 
 /*
  * Sleeping instead of polling, for a CQ created with attr.events. To lose no completion: arm
@@ -345,7 +355,7 @@ void mlx5dvl_cq_arm(struct mlx5dvl_cq *cq);
 int mlx5dvl_cq_event(struct mlx5dvl_cq *cq); /* consumes an event: 1; 0: there was none */
 
 /* hot. Is there a completion to take? */
-static inline bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq);
+MLX5DVL_INLINE bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq);
 
 /* ---- queue pairs --------------------------------------------------------------- */
 
@@ -446,8 +456,8 @@ int mlx5dvl_qp_to_error(struct mlx5dvl_qp *qp);
 /* 0: connected; -ENOTCONN: not yet; else the error that stopped it (struct mlx5dvl_error). */
 int mlx5dvl_qp_status(const struct mlx5dvl_qp *qp);
 
-static inline void *mlx5dvl_qp_user(const struct mlx5dvl_qp *qp); /* hot */
-static inline uint32_t mlx5dvl_qp_qpn(const struct mlx5dvl_qp *qp); /* hot */
+MLX5DVL_INLINE void *mlx5dvl_qp_user(const struct mlx5dvl_qp *qp); /* hot */
+MLX5DVL_INLINE uint32_t mlx5dvl_qp_qpn(const struct mlx5dvl_qp *qp); /* hot */
 
 /* ---- posting (all hot) --------------------------------------------------------- */
 
@@ -474,23 +484,23 @@ enum mlx5dvl_flags {
  * Returns 0; -EAGAIN the send queue is full: call mlx5dvl_ring(), mlx5dvl_send_poll(), and
  * retry; -ENOTCONN the QP is not connected or has failed.
  */
-static inline int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
+MLX5DVL_INLINE int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token);
-static inline int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
+MLX5DVL_INLINE int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token);
-static inline int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32_t lkey, uint32_t len,
-	uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token);
-static inline int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
+MLX5DVL_INLINE int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32_t lkey,
+	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token);
+MLX5DVL_INLINE int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, unsigned flags, uint64_t token);
-static inline int mlx5dvl_post_send_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
+MLX5DVL_INLINE int mlx5dvl_post_send_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint32_t imm, unsigned flags, uint64_t token);
 /* A request without effect. With MLX5DVL_SIGNALED, it completes after all requests before. */
-static inline int mlx5dvl_post_nop(struct mlx5dvl_qp *qp, unsigned flags, uint64_t token);
+MLX5DVL_INLINE int mlx5dvl_post_nop(struct mlx5dvl_qp *qp, unsigned flags, uint64_t token);
 /* Operate on the 8 bytes at raddr, a multiple of 8; *laddr gets the previous value. Atomic
    with respect to requests through the same device, not to the CPU. */
-static inline int mlx5dvl_post_fetch_add(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
+MLX5DVL_INLINE int mlx5dvl_post_fetch_add(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
 	uint64_t raddr, uint32_t rkey, uint64_t add, unsigned flags, uint64_t token);
-static inline int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
+MLX5DVL_INLINE int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
 	uint64_t raddr, uint32_t rkey, uint64_t compare, uint64_t swap, unsigned flags,
 	uint64_t token);
 
@@ -537,20 +547,20 @@ struct mlx5dvl_list {
 int mlx5dvl_post_list(struct mlx5dvl_qp *qp, const struct mlx5dvl_list *list);
 
 /* The number of requests, of any size, that can be posted now without -EAGAIN. */
-static inline uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp);
+MLX5DVL_INLINE uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp);
 
 /* hot. True when mlx5dvl_sq_room() is 0; cheaper. */
-static inline bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp);
+MLX5DVL_INLINE bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp);
 
 /* NOPs posted since creation because a request did not fit before the ring's end. */
-static inline uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp);
+MLX5DVL_INLINE uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp);
 
 /*
  * Announces all requests posted since the last call to the device, with one doorbell. A single
  * request is written along with the doorbell (BlueFlame) if the device supports it; otherwise
  * the device fetches the requests from memory. Does nothing without new requests.
  */
-static inline void mlx5dvl_ring(struct mlx5dvl_qp *qp);
+MLX5DVL_INLINE void mlx5dvl_ring(struct mlx5dvl_qp *qp);
 
 #pragma GCC visibility pop
 

@@ -302,7 +302,7 @@ MLX5DVL_INLINE_ bool mlx5dvl_cq_take_(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe 
 	return true;
 }
 
-MLX5DVL_INLINE_ bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq)
+MLX5DVL_INLINE bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq)
 {
 	const struct mlx5dvl_cqe *cqe = (const struct mlx5dvl_cqe *)(const void *)cq->next;
 
@@ -336,8 +336,7 @@ MLX5DVL_INLINE_ void mlx5dvl_srq_put_(struct mlx5dvl_srq *srq, uint16_t big_endi
 	srq->posted--;
 }
 
-MLX5DVL_INLINE_ int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn,
-	void *arg)
+MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn, void *arg)
 {
 	struct mlx5dvl_srq *srq = cq->srq;
 	int n;
@@ -368,8 +367,7 @@ MLX5DVL_INLINE_ int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_re
 	return n;
 }
 
-MLX5DVL_INLINE_ int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sent_fn *fn,
-	void *arg)
+MLX5DVL_INLINE int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sent_fn *fn, void *arg)
 {
 	int n;
 
@@ -398,44 +396,44 @@ MLX5DVL_INLINE_ int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_se
 }
 
 /* Waits until less than two thirds are posted, so that one record posts many receives. */
-MLX5DVL_INLINE_ uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq)
+MLX5DVL_INLINE uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq)
 {
 	if (MLX5DVL_LIKELY_(srq->posted >= srq->enough))
 		return 0;
 	return mlx5dvl_srq_post_(srq);
 }
 
-MLX5DVL_INLINE_ uint32_t mlx5dvl_srq_posted(const struct mlx5dvl_srq *srq)
+MLX5DVL_INLINE uint32_t mlx5dvl_srq_posted(const struct mlx5dvl_srq *srq)
 {
 	return srq->posted;
 }
 
 /* ---- requests -------------------------------------------------------------------- */
 
-MLX5DVL_INLINE_ void *mlx5dvl_qp_user(const struct mlx5dvl_qp *qp)
+MLX5DVL_INLINE void *mlx5dvl_qp_user(const struct mlx5dvl_qp *qp)
 {
 	return qp->user;
 }
 
-MLX5DVL_INLINE_ uint32_t mlx5dvl_qp_qpn(const struct mlx5dvl_qp *qp)
+MLX5DVL_INLINE uint32_t mlx5dvl_qp_qpn(const struct mlx5dvl_qp *qp)
 {
 	return qp->qpn;
 }
 
 /* The largest request has four blocks, and up to three are lost at the ring's end. */
-MLX5DVL_INLINE_ uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp)
+MLX5DVL_INLINE uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp)
 {
 	uint32_t used = qp->pi - qp->ci;
 
 	return qp->limit > used + 3 ? (qp->limit - used - 3) / 4 : 0;
 }
 
-MLX5DVL_INLINE_ bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp)
+MLX5DVL_INLINE bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp)
 {
 	return qp->pi - qp->ci + 7 > qp->limit;
 }
 
-MLX5DVL_INLINE_ uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp)
+MLX5DVL_INLINE uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp)
 {
 	return qp->fillers;
 }
@@ -565,7 +563,7 @@ MLX5DVL_INLINE_ int mlx5dvl_post_(struct mlx5dvl_qp *qp, const struct mlx5dvl_op
 	return 0;
 }
 
-MLX5DVL_INLINE_ int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
+MLX5DVL_INLINE int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token)
 {
 	const struct mlx5dvl_op_ op = {MLX5DVL_WRITE, 0, len, laddr, lkey, raddr, rkey, {0, 0}};
@@ -573,7 +571,7 @@ MLX5DVL_INLINE_ int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr,
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
 
-MLX5DVL_INLINE_ int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
+MLX5DVL_INLINE int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token)
 {
 	const struct mlx5dvl_op_ op = {MLX5DVL_WRITE_IMM, imm, len, laddr, lkey, raddr, rkey,
@@ -582,7 +580,7 @@ MLX5DVL_INLINE_ int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *la
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
 
-MLX5DVL_INLINE_ int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32_t lkey,
+MLX5DVL_INLINE int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token)
 {
 	const struct mlx5dvl_op_ op = {MLX5DVL_READ, 0, len, laddr, lkey, raddr, rkey, {0, 0}};
@@ -590,7 +588,7 @@ MLX5DVL_INLINE_ int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
 
-MLX5DVL_INLINE_ int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
+MLX5DVL_INLINE int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, unsigned flags, uint64_t token)
 {
 	const struct mlx5dvl_op_ op = {MLX5DVL_SEND, 0, len, laddr, lkey, 0, 0, {0, 0}};
@@ -598,7 +596,7 @@ MLX5DVL_INLINE_ int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, 
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
 
-MLX5DVL_INLINE_ int mlx5dvl_post_send_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
+MLX5DVL_INLINE int mlx5dvl_post_send_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint32_t imm, unsigned flags, uint64_t token)
 {
 	const struct mlx5dvl_op_ op = {MLX5DVL_SEND_IMM, imm, len, laddr, lkey, 0, 0, {0, 0}};
@@ -606,14 +604,14 @@ MLX5DVL_INLINE_ int mlx5dvl_post_send_imm(struct mlx5dvl_qp *qp, const void *lad
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
 
-MLX5DVL_INLINE_ int mlx5dvl_post_nop(struct mlx5dvl_qp *qp, unsigned flags, uint64_t token)
+MLX5DVL_INLINE int mlx5dvl_post_nop(struct mlx5dvl_qp *qp, unsigned flags, uint64_t token)
 {
 	const struct mlx5dvl_op_ op = {MLX5DVL_NOP, 0, 0, NULL, 0, 0, 0, {0, 0}};
 
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
 
-MLX5DVL_INLINE_ int mlx5dvl_post_fetch_add(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
+MLX5DVL_INLINE int mlx5dvl_post_fetch_add(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
 	uint64_t raddr, uint32_t rkey, uint64_t add, unsigned flags, uint64_t token)
 {
 	const struct mlx5dvl_op_ op = {MLX5DVL_FETCH_ADD, 0, 8, laddr, lkey, raddr, rkey, {add, 0}};
@@ -621,7 +619,7 @@ MLX5DVL_INLINE_ int mlx5dvl_post_fetch_add(struct mlx5dvl_qp *qp, uint64_t *ladd
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
 
-MLX5DVL_INLINE_ int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
+MLX5DVL_INLINE int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
 	uint64_t raddr, uint32_t rkey, uint64_t compare, uint64_t swap, unsigned flags,
 	uint64_t token)
 {
@@ -640,7 +638,7 @@ MLX5DVL_INLINE_ void mlx5dvl_blueflame_(struct mlx5dvl_qp *qp, uint8_t *reg, uin
 		mlx5dvl_blueflame_copy_(reg + i, wqe + i);
 }
 
-MLX5DVL_INLINE_ void mlx5dvl_ring(struct mlx5dvl_qp *qp)
+MLX5DVL_INLINE void mlx5dvl_ring(struct mlx5dvl_qp *qp)
 {
 	const uint32_t pi = qp->pi, bytes = (pi - qp->rung) * MLX5DVL_BLOCK_;
 	const bool single = qp->last == qp->rung;

@@ -89,6 +89,14 @@ struct shmipc_client;
 #define SHMIPC_FOREVER UINT64_MAX
 #define SHMIPC_POLL_MAX 8 /* responses that one client poll hands over */
 
+/*
+ * Linkage of the functions that are compiled into their callers. Only src/ffi.c of the library
+ * defines it: libshmipc exports the same functions, for programs in other languages.
+ */
+#ifndef SHMIPC_INLINE
+#define SHMIPC_INLINE static inline
+#endif
+
 /* The place of a client, 0 .. max_clients - 1, in the handle that a request carries. */
 #define SHMIPC_CLIENT_INDEX(client) ((client)&4095u)
 
@@ -170,14 +178,14 @@ void shmipc_server_destroy(struct shmipc_server *server);
  * about every 150 us, so that clients on the server's core can run. A loop that polls and finds
  * nothing pauses once per turn, or calls shmipc_server_wait().
  */
-static inline int shmipc_server_poll(struct shmipc_server *server);
+SHMIPC_INLINE int shmipc_server_poll(struct shmipc_server *server);
 
 /*
  * The same, but skips each client i whose bit, i % 64 of skip[i / 64], is set. skip has
  * max_clients bits, belongs to the caller and is used during the call only. The requests of a
  * skipped client stay in its ring, which is backpressure for that client alone.
  */
-static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip);
+SHMIPC_INLINE int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip);
 
 /*
  * Takes the next request of the clients that the last poll found. Fills *req_p in and copies at
@@ -187,7 +195,7 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
  * bytes come from another process: check them. Requests with an impossible id or length are
  * counted and dropped.
  */
-static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req_p,
+SHMIPC_INLINE int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req_p,
 	void *buf, uint32_t capacity);
 
 /*
@@ -200,14 +208,14 @@ static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc
  *	-EINVAL		no such request is unanswered (never received, or replied to already): a
  *			bug of the caller
  */
-static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t client, uint32_t id,
+SHMIPC_INLINE int shmipc_server_reply(struct shmipc_server *server, uint32_t client, uint32_t id,
 	const void *resp, uint32_t len);
 
 /*
  * Publishes the replies and wakes the clients that sleep among those replied to. For a server that
  * turns to other work instead of polling.
  */
-static inline void shmipc_server_flush(struct shmipc_server *server);
+SHMIPC_INLINE void shmipc_server_flush(struct shmipc_server *server);
 
 /*
  * Polls until a request is there or timeout_ns have passed: spins for about 1 us, yields for about
@@ -287,14 +295,14 @@ void shmipc_client_disconnect(struct shmipc_client *client);
  *	-EPIPE		the server is gone, as a poll or wait has found: disconnect
  *	-EMSGSIZE	len is over req_size
  */
-static inline int shmipc_client_call(struct shmipc_client *client, const void *req, uint32_t len,
+SHMIPC_INLINE int shmipc_client_call(struct shmipc_client *client, const void *req, uint32_t len,
 	uint64_t token);
 
 /*
  * Publishes the calls, and wakes the server if it sleeps and calls were made since the last flush.
  * For a client that turns to other work instead of polling.
  */
-static inline void shmipc_client_flush(struct shmipc_client *client);
+SHMIPC_INLINE void shmipc_client_flush(struct shmipc_client *client);
 
 /*
  * Hands over responses, each to fn(arg, ...), in the order in which the server replied. There are
@@ -305,11 +313,11 @@ static inline void shmipc_client_flush(struct shmipc_client *client);
  *	-EPIPE		the server died or closed: abort or disconnect
  *	-EPROTO		the ring holds something that no server writes: likewise
  */
-static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_response_fn *fn,
+SHMIPC_INLINE int shmipc_client_poll(struct shmipc_client *client, shmipc_response_fn *fn,
 	void *arg);
 
 /* Calls without a response yet, including those of a shmipc_client_call_wait() that timed out. */
-static inline uint32_t shmipc_client_pending(const struct shmipc_client *client);
+SHMIPC_INLINE uint32_t shmipc_client_pending(const struct shmipc_client *client);
 
 /*
  * Waits until a response is there or timeout_ns have passed: spins for about 1 us, yields for

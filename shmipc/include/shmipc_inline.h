@@ -136,7 +136,7 @@ static inline void shmipc_priv_client_publish(struct shmipc_client *client)
 		shmipc_priv_client_part(client);
 }
 
-static inline int shmipc_client_call(struct shmipc_client *client, const void *req, uint32_t len,
+SHMIPC_INLINE int shmipc_client_call(struct shmipc_client *client, const void *req, uint32_t len,
 	uint64_t token)
 {
 	uint64_t n = client->called;
@@ -154,13 +154,14 @@ static inline int shmipc_client_call(struct shmipc_client *client, const void *r
 		if (cellring_burst_add(&client->burst, id, req, len))
 			shmipc_priv_client_full(client);
 	} else {
+		CELLRING_PROBE2(shmipc, client_publish, client, 1);
 		cellring_put(&client->req, id, req, len);
 		shmipc_priv_client_published(client);
 	}
 	return 0;
 }
 
-static inline void shmipc_client_flush(struct shmipc_client *client)
+SHMIPC_INLINE void shmipc_client_flush(struct shmipc_client *client)
 {
 	shmipc_priv_client_publish(client);
 	if (client->unfenced)
@@ -243,7 +244,7 @@ static inline int shmipc_priv_client_take(struct shmipc_client *client, shmipc_r
 	return n;
 }
 
-static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_response_fn *fn,
+SHMIPC_INLINE int shmipc_client_poll(struct shmipc_client *client, shmipc_response_fn *fn,
 	void *arg)
 {
 	int n = 0, r;
@@ -283,7 +284,7 @@ static inline int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 	return n;
 }
 
-static inline uint32_t shmipc_client_pending(const struct shmipc_client *client)
+SHMIPC_INLINE uint32_t shmipc_client_pending(const struct shmipc_client *client)
 {
 	return (uint32_t)(client->called - client->answered);
 }
@@ -305,7 +306,7 @@ static inline void shmipc_priv_server_publish(struct shmipc_server *server)
 		shmipc_priv_server_part(server);
 }
 
-static inline void shmipc_server_flush(struct shmipc_server *server)
+SHMIPC_INLINE void shmipc_server_flush(struct shmipc_server *server)
 {
 	shmipc_priv_server_publish(server);
 	if (server->unfenced)
@@ -320,7 +321,7 @@ static inline void shmipc_priv_server_polled(struct shmipc_server *server, uint3
 		shmipc_priv_server_wake_test(server);
 }
 
-static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip)
+SHMIPC_INLINE int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip)
 {
 	uint32_t n = 0, i, at;
 
@@ -355,7 +356,7 @@ static inline int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 	return (int)n;
 }
 
-static inline int shmipc_server_poll(struct shmipc_server *server)
+SHMIPC_INLINE int shmipc_server_poll(struct shmipc_server *server)
 {
 	return shmipc_server_poll_with_skip(server, NULL);
 }
@@ -401,7 +402,7 @@ static inline int shmipc_priv_server_visit(struct shmipc_server *server, struct 
 	return 1;
 }
 
-static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req_p,
+SHMIPC_INLINE int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req_p,
 	void *buf, uint32_t capacity)
 {
 	while (server->visit < server->n_visits) {
@@ -440,7 +441,7 @@ static inline int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 	return 0;
 }
 
-static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t client, uint32_t id,
+SHMIPC_INLINE int shmipc_server_reply(struct shmipc_server *server, uint32_t client, uint32_t id,
 	const void *resp, uint32_t len)
 {
 	uint32_t index = SHMIPC_CLIENT_INDEX(client);
@@ -462,6 +463,7 @@ static inline int shmipc_server_reply(struct shmipc_server *server, uint32_t cli
 		if (cellring_burst_add(&server->burst, id, resp, len))
 			shmipc_priv_server_full(server);
 	} else {
+		CELLRING_PROBE3(shmipc, server_publish, server, peer->index, 1);
 		cellring_put(&peer->resp, id, resp, len);
 		shmipc_priv_server_published(server, peer);
 	}

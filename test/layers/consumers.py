@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Installs to a directory of its own and builds a user of each layer with pkg-config,
-shared and static, from C and from C++, and runs it."""
+shared and static, from C and from C++, and runs it; and C++17 programs by g++ and clang++ that
+include all public headers, in two units, which have to agree."""
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-from layers import HEADER_ONLY, fail
+from layers import HEADERS, HEADER_ONLY, fail
 
 build, here = pathlib.Path(sys.argv[1]), pathlib.Path(__file__).parent
 errors = []
@@ -20,6 +21,20 @@ def run(*cmd, env=None):
     return r.stdout.split()
 
 
+def use_all(tmp, pkg_config, layers, env):
+    """A program over all layers, as a user of C++17 builds it who wants no warning."""
+    flags = run(*pkg_config, "--cflags", "--libs", *layers, env=env)
+    text = "".join(f"#include <{header}>\n" for layer in layers for header in HEADERS[layer])
+    (tmp / "one.cpp").write_text(text + "int two();\nint main() { return two(); }\n")
+    (tmp / "two.cpp").write_text(text + "int two();\nint two() { return 0; }\n")
+    for compiler in ("g++", "clang++"):
+        exe = tmp / f"use-all-{compiler}"
+        run(compiler, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", tmp / "one.cpp",
+            tmp / "two.cpp", "-o", exe, "-Wl,--no-as-needed", *flags, env=env)
+        run(exe, env=env)
+        print(f"{compiler}: {text.count('#')} headers")
+
+
 with tempfile.TemporaryDirectory() as tmp:
     root = pathlib.Path(tmp) / "root"
     run("meson", "install", "-C", build, "--no-rebuild", "--destdir", root)
@@ -27,12 +42,13 @@ with tempfile.TemporaryDirectory() as tmp:
     libdir = pcs[0].parent.parent
     # A user's libibverbs.pc is the system's; ours come from under the destdir.
     env = dict(os.environ, PKG_CONFIG_PATH=str(pcs[0].parent), LD_LIBRARY_PATH=str(libdir))
+    pkg_config = ["pkg-config", f"--define-variable=prefix={root}/usr/local"]
+    use_all(pathlib.Path(tmp), pkg_config, sys.argv[2:], env)
     for layer in sys.argv[2:]:
         src = here / "consumer" / f"{layer}.c"
-        base = ["pkg-config", f"--define-variable=prefix={root}/usr/local"]
-        cflags = run(*base, "--cflags", layer, env=env)
-        libs = run(*base, "--libs", layer, env=env)
-        static = run(*base, "--libs", "--static", layer, env=env)
+        cflags = run(*pkg_config, "--cflags", layer, env=env)
+        libs = run(*pkg_config, "--libs", layer, env=env)
+        static = run(*pkg_config, "--libs", "--static", layer, env=env)
         exe = pathlib.Path(tmp) / f"use-{layer}"
         run("gcc", src, "-o", exe, *cflags, *libs, env=env)
         run(exe, env=env)
@@ -42,6 +58,8 @@ with tempfile.TemporaryDirectory() as tmp:
         pos = static.index(f"-l{layer}")
         run("gcc", src, "-o", f"{exe}-static", *cflags, *static[:pos], archive, *static[pos + 1 :])
         run(f"{exe}-static", env=env)
-        run("g++", "-x", "c++", "-std=c++17", "-fsyntax-only", src, *cflags, env=env)
+        for compiler in ("g++", "clang++"):
+            run(compiler, "-x", "c++", "-std=c++17", src, "-o", f"{exe}-{compiler}", *cflags, *libs, env=env)
+            run(f"{exe}-{compiler}", env=env)
         print(f"{layer}: {' '.join(libs)}; static: {' '.join(static)}")
 fail(errors)

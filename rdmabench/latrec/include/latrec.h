@@ -58,6 +58,14 @@
 extern "C" {
 #endif
 
+/*
+ * Linkage of the functions that are compiled into their callers. Only src/ffi.c of the library
+ * defines it: liblatrec exports the same functions, for programs in other languages.
+ */
+#ifndef LATREC_INLINE
+#define LATREC_INLINE static inline
+#endif
+
 #define LATREC_BUCKETS 7424u
 #define LATREC_MAX_COUNT ((uint64_t)INT64_MAX) /* values in a histogram that is merged or read */
 #define LATREC_MAX_DEPTH (1u << 24)
@@ -86,7 +94,7 @@ struct latrec_hist {
 void latrec_hist_clear(struct latrec_hist *h);
 
 /* Adds one value. */
-static inline void latrec_hist_record(struct latrec_hist *h, uint64_t value);
+LATREC_INLINE void latrec_hist_record(struct latrec_hist *h, uint64_t value);
 
 /*
  * Adds a value n times.
@@ -101,8 +109,8 @@ int latrec_hist_record_n(struct latrec_hist *h, uint64_t value, uint64_t n);
 int latrec_hist_merge(struct latrec_hist *to, const struct latrec_hist *from);
 
 /* Of an empty histogram these are 0. */
-static inline uint64_t latrec_hist_min(const struct latrec_hist *h);
-static inline uint64_t latrec_hist_max(const struct latrec_hist *h);
+LATREC_INLINE uint64_t latrec_hist_min(const struct latrec_hist *h);
+LATREC_INLINE uint64_t latrec_hist_max(const struct latrec_hist *h);
 double latrec_hist_mean(const struct latrec_hist *h);
 /* Of the population, from the middles of the buckets. */
 double latrec_hist_stddev(const struct latrec_hist *h);
@@ -186,7 +194,7 @@ void latrec_destroy(struct latrec *r);
  * time of the post; without attr.intended it is ignored.
  * 0; -ERANGE: done_ns lies before posted_ns: nothing was recorded, and it was counted.
  */
-static inline int latrec_record(struct latrec *r, uint64_t due_ns, uint64_t posted_ns,
+LATREC_INLINE int latrec_record(struct latrec *r, uint64_t due_ns, uint64_t posted_ns,
 	uint64_t done_ns);
 
 /* The service times, valid until latrec_destroy(). */
@@ -235,7 +243,7 @@ void latrec_ep_destroy(struct latrec_ep *ep);
  * 0; -EAGAIN: depth posts are outstanding: nothing has changed; do not post a signaled batch
  * before a completion has been taken, or later completions will meet the wrong stamps.
  */
-static inline int latrec_ep_post(struct latrec_ep *ep, uint64_t due_ns, uint64_t now_ns);
+LATREC_INLINE int latrec_ep_post(struct latrec_ep *ep, uint64_t due_ns, uint64_t now_ns);
 
 /*
  * Takes back the last latrec_ep_post(), because posting failed.
@@ -248,7 +256,7 @@ int latrec_ep_unpost(struct latrec_ep *ep);
  * 0; -ENOENT: nothing is outstanding; -ERANGE: now_ns lies before the post: it is no longer
  * outstanding, but has not been recorded. Both are counted.
  */
-static inline int latrec_ep_complete(struct latrec_ep *ep, uint64_t now_ns);
+LATREC_INLINE int latrec_ep_complete(struct latrec_ep *ep, uint64_t now_ns);
 
 /*
  * Takes the oldest outstanding post away without recording it: it completed with an error.
@@ -293,7 +301,7 @@ struct latrec_clock {
 int latrec_clock_init(struct latrec_clock *clock_p, enum latrec_clock_source source);
 
 /* Nanoseconds of CLOCK_MONOTONIC_RAW, within clock->error_ppm since latrec_clock_init(). */
-static inline uint64_t latrec_clock_now(const struct latrec_clock *clock);
+LATREC_INLINE uint64_t latrec_clock_now(const struct latrec_clock *clock);
 
 /* What it reads, at which rate, and how far that can be off; valid as long as the clock. */
 const char *latrec_clock_name(const struct latrec_clock *clock);

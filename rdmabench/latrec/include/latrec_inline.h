@@ -11,7 +11,7 @@
 #ifndef LATREC_INLINE_H
 #define LATREC_INLINE_H
 
-#define LATREC_INLINE static inline __attribute__((always_inline))
+#define LATREC_PRIV_INLINE static inline __attribute__((always_inline))
 #define LATREC_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 #define LATREC_BITS 8 /* values below 2^LATREC_BITS are exact */
@@ -53,7 +53,7 @@ uint64_t latrec_clock_raw(void);
 
 /* ---- histograms ---- */
 
-LATREC_INLINE uint64_t latrec_bucket(uint64_t value)
+LATREC_PRIV_INLINE uint64_t latrec_bucket(uint64_t value)
 {
 	uint64_t top = 63 - (uint64_t)__builtin_clzll(value | ((1u << LATREC_BITS) - 1));
 	uint64_t shift = top - LATREC_HALF_BITS;
@@ -62,31 +62,31 @@ LATREC_INLINE uint64_t latrec_bucket(uint64_t value)
 }
 
 /* Counts a value; min and span include it already. */
-LATREC_INLINE void latrec_hist_put(struct latrec_hist *h, uint64_t value)
+LATREC_PRIV_INLINE void latrec_hist_put(struct latrec_hist *h, uint64_t value)
 {
 	h->bucket[latrec_bucket(value)]++;
 	h->count++;
 	h->sum_high += __builtin_add_overflow(h->sum_low, value, &h->sum_low);
 }
 
-LATREC_INLINE bool latrec_hist_outside(const struct latrec_hist *h, uint64_t value)
+LATREC_PRIV_INLINE bool latrec_hist_outside(const struct latrec_hist *h, uint64_t value)
 {
 	return LATREC_UNLIKELY(value - h->min > h->span);
 }
 
-static inline void latrec_hist_record(struct latrec_hist *h, uint64_t value)
+LATREC_INLINE void latrec_hist_record(struct latrec_hist *h, uint64_t value)
 {
 	if (latrec_hist_outside(h, value))
 		latrec_hist_widen(h, value);
 	latrec_hist_put(h, value);
 }
 
-static inline uint64_t latrec_hist_min(const struct latrec_hist *h)
+LATREC_INLINE uint64_t latrec_hist_min(const struct latrec_hist *h)
 {
 	return h->min;
 }
 
-static inline uint64_t latrec_hist_max(const struct latrec_hist *h)
+LATREC_INLINE uint64_t latrec_hist_max(const struct latrec_hist *h)
 {
 	return h->min + h->span;
 }
@@ -94,7 +94,7 @@ static inline uint64_t latrec_hist_max(const struct latrec_hist *h)
 /* ---- recorders and endpoints ---- */
 
 /* *due_ns is read only where it matters. */
-LATREC_INLINE int latrec_take(struct latrec *r, struct latrec_ep *ep, const uint64_t *due_ns,
+LATREC_PRIV_INLINE int latrec_take(struct latrec *r, struct latrec_ep *ep, const uint64_t *due_ns,
 	uint64_t posted_ns, uint64_t done_ns)
 {
 	uint64_t service_ns = done_ns - posted_ns;
@@ -113,7 +113,7 @@ LATREC_INLINE int latrec_take(struct latrec *r, struct latrec_ep *ep, const uint
 	return 0;
 }
 
-static inline int latrec_record(struct latrec *r, uint64_t due_ns, uint64_t posted_ns,
+LATREC_INLINE int latrec_record(struct latrec *r, uint64_t due_ns, uint64_t posted_ns,
 	uint64_t done_ns)
 {
 	uint64_t begun_ns = due_ns < posted_ns ? due_ns : posted_ns;
@@ -121,12 +121,12 @@ static inline int latrec_record(struct latrec *r, uint64_t due_ns, uint64_t post
 	return latrec_take(r, NULL, &begun_ns, posted_ns, done_ns);
 }
 
-LATREC_INLINE struct latrec_stamp *latrec_ep_stamp(struct latrec_ep *ep, uint64_t place)
+LATREC_PRIV_INLINE struct latrec_stamp *latrec_ep_stamp(struct latrec_ep *ep, uint64_t place)
 {
 	return (struct latrec_stamp *)(void *)((char *)(ep + 1) + place);
 }
 
-static inline int latrec_ep_post(struct latrec_ep *ep, uint64_t due_ns, uint64_t now_ns)
+LATREC_INLINE int latrec_ep_post(struct latrec_ep *ep, uint64_t due_ns, uint64_t now_ns)
 {
 	struct latrec_stamp *s = latrec_ep_stamp(ep, ep->head);
 
@@ -138,7 +138,7 @@ static inline int latrec_ep_post(struct latrec_ep *ep, uint64_t due_ns, uint64_t
 	return 0;
 }
 
-static inline int latrec_ep_complete(struct latrec_ep *ep, uint64_t now_ns)
+LATREC_INLINE int latrec_ep_complete(struct latrec_ep *ep, uint64_t now_ns)
 {
 	struct latrec_stamp *s = latrec_ep_stamp(ep, ep->tail);
 	uint64_t posted_ns = s->posted_ns;
@@ -151,7 +151,7 @@ static inline int latrec_ep_complete(struct latrec_ep *ep, uint64_t now_ns)
 /* ---- clocks ---- */
 
 /* Reads the counter after all loads before it, so that a completion is not stamped too early. */
-LATREC_INLINE uint64_t latrec_counter(void)
+LATREC_PRIV_INLINE uint64_t latrec_counter(void)
 {
 #if defined(__x86_64__)
 	unsigned int cpu;
@@ -168,14 +168,14 @@ LATREC_INLINE uint64_t latrec_counter(void)
 }
 
 /* ticks * mult / 2^32, without overflow. */
-LATREC_INLINE uint64_t latrec_ticks_ns(uint64_t ticks, uint64_t mult)
+LATREC_PRIV_INLINE uint64_t latrec_ticks_ns(uint64_t ticks, uint64_t mult)
 {
 	__extension__ typedef unsigned __int128 wide;
 
 	return (uint64_t)((wide)ticks * mult >> 32);
 }
 
-static inline uint64_t latrec_clock_now(const struct latrec_clock *clock)
+LATREC_INLINE uint64_t latrec_clock_now(const struct latrec_clock *clock)
 {
 	if (!clock->mult)
 		return latrec_clock_raw();

@@ -21,9 +21,10 @@
 
 #include "softhca.h"
 #include "topo/topo.h"
+#include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 5
+#define ARENA_VERSION 6
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -117,6 +118,7 @@ struct cq {
 	uint32_t comp_events; /* written to the channel since creation */
 	uint32_t async_events;
 	uint32_t trace; /* 1 + ring, 0 without one */
+	uint32_t uar; /* number of its doorbell page in the device file */
 };
 
 enum cq_armed { CQ_UNARMED, CQ_ARMED_SOLICITED, CQ_ARMED_NEXT };
@@ -177,6 +179,8 @@ struct qp_attr {
 	uint8_t path_mig_state;
 };
 
+#define BFREG_ANY UINT32_MAX
+
 #define STRICT_COMPLETIONS 64
 #define LINK_AHEAD 64
 
@@ -193,8 +197,9 @@ struct qp {
 	uint8_t state; /* enum qp_state */
 	uint8_t sig_all;
 	uint8_t last_wqe_reported;
-	uint32_t uar; /* number of its doorbell page in the device file, kind and index */
-	uint32_t bfreg; /* its doorbell register, counted from the first page on */
+	uint8_t wired; /* its peer is reached by packets */
+	uint32_t uar; /* number of its doorbell page in the device file */
+	uint32_t bfreg; /* its register on that page, BFREG_ANY if the program chooses one */
 	uint64_t dbrec;
 	uint64_t rq_buf;
 	uint64_t sq_buf;
@@ -243,6 +248,18 @@ struct qp {
 	uint32_t strict_free; /* the program may reuse the blocks before this one */
 	uint32_t strict_cqe[STRICT_COMPLETIONS];
 	uint32_t strict_end[STRICT_COMPLETIONS];
+};
+
+/* What a QP needs whose peer is reached by packets; its index is the QP's. */
+struct wired {
+	struct wire_qp q;
+	uint32_t after[WIRE_MESSAGES]; /* of each message in flight: the block behind its WQE */
+	uint32_t bad; /* syndrome of the oldest message, which cannot be sent */
+	uint32_t seen; /* producer index when the send queue was looked at last */
+	/* The new value of an atomic, until it is stored. */
+	uint32_t store_slot;
+	uint32_t storing;
+	uint64_t store_at, store_value;
 };
 
 enum qp_state { QPS_RESET, QPS_INIT, QPS_RTR, QPS_RTS, QPS_SQD, QPS_SQE, QPS_ERR };
@@ -318,6 +335,9 @@ enum fault_action {
 	FAULT_HOLD_RECEIVE, /* the first packet of a SEND has arrived, no more will */
 	FAULT_DEVICE_FATAL, /* of the sender's adapter: told, and the message never ends */
 	FAULT_LATE, /* the WRITE arrives delay_ns later, whatever its sender does meanwhile */
+	FAULT_PACKET_LOST, /* a packet to another host; from here on rules are for packets */
+	FAULT_PACKET_TWICE,
+	FAULT_PACKET_LATE, /* after the next one */
 };
 
 struct fault_rule {
@@ -344,6 +364,9 @@ struct port_counts {
 	uint64_t tx_bytes, rx_bytes; /* payload */
 	uint64_t tx_packets, rx_packets;
 	uint64_t tx_pause_ns, rx_pause_ns; /* that it has asked for, and was asked for */
+	uint64_t no_receives; /* attempts of peers that found no receive posted */
+	uint64_t rnr_retries, timeout_retries; /* of its own requests */
+	uint64_t writes, reads, atomics; /* requests of peers that were executed */
 };
 
 #define CAPTURE_PATH 512
@@ -397,6 +420,7 @@ struct arena {
 	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a run; 0 ends the list */
 	uint64_t next_copy;
 	uint64_t copying[MAX_QPS / 64]; /* bitmap of the QPs whose copy_to is set */
+	uint64_t on_wire[MAX_QPS / 64]; /* bitmap of the QPs with `wired` */
 	uint64_t owed_qps[MAX_QPS / 64]; /* bitmap: every QP with owed completions, maybe others */
 	struct proc procs[MAX_PROCS + 1]; /* the last one is for NO_SLOT */
 	struct ctx ctxs[MAX_CTXS];
@@ -408,6 +432,7 @@ struct arena {
 	struct cq cqs[MAX_CQS];
 	struct comp_run comp_runs[MAX_CQS];
 	struct qp qps[MAX_QPS];
+	struct wired wired[MAX_QPS];
 	struct mr mrs[MAX_MRS];
 	struct trace_ring traces[SOFTHCA_TRACE_RINGS];
 	struct owed_ring owed[MAX_QPS][OWED_SIDES]; /* allocated in chaos mode only */

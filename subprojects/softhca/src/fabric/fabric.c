@@ -80,7 +80,7 @@ bool fabric_alive(uint32_t slot)
  * before it has noted that others still wait. The mutex is held for microseconds, unless
  * its holder is stopped.
  */
-static int lock_robust(pthread_mutex_t *m)
+static inline int lock_robust(pthread_mutex_t *m, uint32_t yields)
 {
 	static const struct timespec nap = {.tv_nsec = LOCK_NAP_NS};
 	int r;
@@ -91,7 +91,7 @@ static int lock_robust(pthread_mutex_t *m)
 			return r;
 		if (n < LOCK_SPINS)
 			__builtin_ia32_pause();
-		else if (n < LOCK_YIELDS)
+		else if (n < yields)
 			SYS(SYS_sched_yield); /* libc's may be replaced by shim/ */
 		else
 			nanosleep(&nap, NULL);
@@ -109,10 +109,9 @@ static void bury_dead(void)
 	}
 }
 
-void fabric_lock(void)
+/* @r is from lock_robust(). */
+static inline void locked(int r)
 {
-	int r = lock_robust(&arena()->lock);
-
 	if (r == EOWNERDEAD) {
 		arena()->recoveries++;
 		bury_dead();
@@ -127,6 +126,16 @@ void fabric_lock(void)
 		sys_write(2, msg, sizeof(msg) - 1);
 		abort();
 	}
+}
+
+void fabric_lock(void)
+{
+	locked(lock_robust(&arena()->lock, LOCK_YIELDS));
+}
+
+void fabric_lock_by_naps(void)
+{
+	locked(lock_robust(&arena()->lock, LOCK_SPINS + 1));
 }
 
 void fabric_unlock(void)

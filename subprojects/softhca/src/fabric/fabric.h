@@ -56,6 +56,13 @@ extern const struct fabric_hooks fabric_hooks;
 
 /* Takes and releases the fabric's mutex. All asynchronous signals must be blocked. */
 void fabric_lock(void);
+
+/*
+ * fabric_lock() for a thread that takes the core from a program when it wakes up, and so perhaps
+ * from the mutex's holder. It yields once, and then sleeps: each yield uses up some of what makes it
+ * come first. A nap that is over before the core is given away is no nap, so it is not short.
+ */
+void fabric_lock_by_naps(void);
 void fabric_unlock(void);
 
 /* The same for ordinary code: blocks the signals itself. */

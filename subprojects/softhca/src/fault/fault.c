@@ -28,6 +28,9 @@ static const struct name actions[] = {
 	{"hold_receive", FAULT_HOLD_RECEIVE},
 	{"device_fatal", FAULT_DEVICE_FATAL},
 	{"late", FAULT_LATE},
+	{"packet_lost", FAULT_PACKET_LOST},
+	{"packet_twice", FAULT_PACKET_TWICE},
+	{"packet_late", FAULT_PACKET_LATE},
 	{0},
 };
 
@@ -176,7 +179,8 @@ static bool set_delay(void *object, const char *value)
 static const struct kv_key keys[] = {
 	{"action", set_action, false,
 		"error, rnr, no_answer, delay, partial, kill, kill_peer, "
-		"link_down, link_up, hold_receive, device_fatal or late"},
+		"link_down, link_up, hold_receive, device_fatal, late, "
+		"packet_lost, packet_twice or packet_late"},
 	{"device", set_device, false, "the name of an adapter"},
 	{"peer", set_peer, false, "the name of an adapter"},
 	{"qpn", set_qpn, false, "a QP number, 1 to 0xffffff"},
@@ -209,6 +213,9 @@ static int check(const struct kv_source *src, const struct fault_rule *r)
 		return kv_fail(src, "delay_ns is for action=delay and late: leave it out");
 	if (r->syndrome && !fails && r->action != FAULT_LATE)
 		return kv_fail(src, "syndrome is for action=error, partial and late: leave it out");
+	if (r->action >= FAULT_PACKET_LOST && (r->opcodes || r->peer[0]))
+		return kv_fail(src,
+			"opcode and peer are for messages, not for packets: leave them out");
 	if (r->bytes && !cuts)
 		return kv_fail(src, "bytes is for action=partial and kill: leave it out");
 	return 0;

@@ -53,6 +53,11 @@ static bool death_ok(const char *s)
 	return !strcmp(s, "at_once") || !strcmp(s, "timers");
 }
 
+static bool uar_ok(const char *s)
+{
+	return !strcmp(s, "dynamic") || !strcmp(s, "legacy");
+}
+
 /* Returns 0 if @s is neither a number of bytes, 1 at least, nor "unlimited". */
 static uint64_t memlock_of(const char *s)
 {
@@ -85,6 +90,7 @@ int config_check(char *err, size_t errlen)
 		{"SOFTHCA_STRICT", strict_ok, "give 0, 1 or abort"},
 		{"SOFTHCA_DEATH", death_ok, "give at_once or timers"},
 		{"SOFTHCA_MEMLOCK", memlock_ok, "give a number of bytes, or unlimited"},
+		{"SOFTHCA_UAR", uar_ok, "give dynamic or legacy"},
 		{"SOFTHCA_TRACE", flag_ok, "give 0 or 1"},
 	};
 
@@ -101,7 +107,7 @@ int config_check(char *err, size_t errlen)
 
 static void read_config(void)
 {
-	const char *death = getenv("SOFTHCA_DEATH");
+	const char *death = getenv("SOFTHCA_DEATH"), *uar = getenv("SOFTHCA_UAR");
 	const char *strict = getenv("SOFTHCA_STRICT"), *memlock = getenv("SOFTHCA_MEMLOCK");
 	int mode = mode_of(getenv("SOFTHCA_MODE"));
 
@@ -112,6 +118,7 @@ static void read_config(void)
 	config.slow_death = death && !strcmp(death, "timers");
 	config.memlock = memlock ? memlock_of(memlock) : 0;
 	config.blueflame = config_flag("SOFTHCA_BF");
+	config.legacy_uars = uar && !strcmp(uar, "legacy");
 	/* Pairs with the acquire in config_get(): the fields are set. */
 	atomic_store_explicit(&have_config, true, memory_order_release);
 }

@@ -20,6 +20,7 @@ struct config {
 	bool slow_death; /* SOFTHCA_DEATH=timers: a peer's end is not noticed at once */
 	uint64_t memlock; /* SOFTHCA_MEMLOCK: bytes that may be registered; 0: as the kernel says */
 	bool blueflame; /* SOFTHCA_BF=1 */
+	bool legacy_uars; /* SOFTHCA_UAR=legacy: a fixed set of doorbell pages for each context */
 };
 
 /* The environment must have passed config_check(); member_attach() makes sure of that. */

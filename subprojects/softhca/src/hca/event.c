@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <rdma/ib_user_verbs.h>
-#include <stdbool.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include "hca/objects.h"
@@ -52,6 +52,20 @@ void fifo_post(uint64_t id, const void *event, uint32_t len)
 		return;
 	sys_write(fd, event, len);
 	sys_close(fd);
+}
+
+bool fifo_unread(uint64_t id)
+{
+	char path[FIFO_PATH_MAX];
+	int fd, bytes = 0;
+
+	fabric_fifo_path(id, path, sizeof(path));
+	fd = sys_open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	SYS(SYS_ioctl, fd, FIONREAD, &bytes);
+	sys_close(fd);
+	return bytes > 0;
 }
 
 uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len)

@@ -7,6 +7,7 @@
 #ifndef SOFTHCA_HCA_EVENT_H
 #define SOFTHCA_HCA_EVENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "fabric/arena.h"
@@ -17,6 +18,9 @@ void fifo_remove(uint64_t id);
 
 /* Writes one event of @len bytes. It is no error if the reader is gone. */
 void fifo_post(uint64_t id, const void *event, uint32_t len);
+
+/* Whether it has events that were not read. */
+bool fifo_unread(uint64_t id);
 
 /*
  * Removes the unread events whose first 8 bytes are @handle from the FIFO.

@@ -19,7 +19,7 @@ void strict_violation(const char *fmt, ...) __attribute__((format(printf, 1, 2))
 bool strict_ring(struct qp *qp, uint32_t pi);
 
 /* Whether the WQE at sq_done names its own index and its own QP. */
-bool strict_wqe(const struct qp *qp, const struct wqe *w);
+bool strict_wqe(const struct qp *qp, const struct wqe *w, uint32_t at);
 
 /* A signaled WQE has completed: the program may reuse its blocks once it polls the CQE. */
 void strict_completed(struct qp *qp, uint32_t cqe_index, uint32_t blocks_end);

@@ -5,6 +5,13 @@
 #include "hca/journal.h"
 #include "xport/free.h"
 #include "xport/qp.h"
+#include "xport/wired.h"
+
+static void recover(void)
+{
+	wired_recover();
+	qp_recover();
+}
 
 static void reap(uint32_t slot)
 {
@@ -14,7 +21,7 @@ static void reap(uint32_t slot)
 
 const struct fabric_hooks fabric_hooks = {
 	.replay = journal_replay,
-	.recover = qp_recover,
+	.recover = recover,
 	.reap = reap,
 	.release = cq_flush_runs,
 };

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define POLYNOMIAL 0xedb88320u /* 0x04c11db7, bits reversed */
+
 /*
  * The CRC is linear, so an entry is the sum of the entries of its bits: SLICE() makes all 256 of
  * those for 1, 2, 4 ... 128.
@@ -60,5 +62,12 @@ uint32_t crc_add(uint32_t crc, const void *bytes, size_t len)
 	}
 	while (len--)
 		crc = crc >> 8 ^ table[0][(crc ^ *p++) & 0xff];
+	return crc;
+}
+
+uint32_t crc_undo(uint32_t crc, size_t len)
+{
+	for (size_t i = 0; i < 8 * len; i++)
+		crc = crc & UINT32_C(1) << 31 ? (crc ^ POLYNOMIAL) << 1 | 1 : crc << 1;
 	return crc;
 }

@@ -11,4 +11,7 @@
 /* Continues @crc, at first CRC_START, over @len bytes. The CRC is the complement of the last. */
 uint32_t crc_add(uint32_t crc, const void *bytes, size_t len);
 
+/* Takes the difference @crc of two CRCs back over @len bytes that are equal in both. */
+uint32_t crc_undo(uint32_t crc, size_t len);
+
 #endif

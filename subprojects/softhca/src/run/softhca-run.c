@@ -25,14 +25,26 @@
 
 #define BAD_USAGE 2
 
-enum { OPT_BF = 256, OPT_STRICT, OPT_MODE, OPT_LINK, OPT_CHAOS, OPT_FAULTS, OPT_VERSION };
+enum {
+	OPT_BF = 256,
+	OPT_UAR,
+	OPT_STRICT,
+	OPT_DEATH,
+	OPT_MODE,
+	OPT_LINK,
+	OPT_CHAOS,
+	OPT_FAULTS,
+	OPT_VERSION
+};
 
 static const struct option long_options[] = {
 	{"rails", required_argument, NULL, 'n'},
 	{"topology", required_argument, NULL, 't'},
 	{"fabric", required_argument, NULL, 'f'},
 	{"bf", no_argument, NULL, OPT_BF},
+	{"uar", required_argument, NULL, OPT_UAR},
 	{"strict", no_argument, NULL, OPT_STRICT},
+	{"death", required_argument, NULL, OPT_DEATH},
 	{"mode", required_argument, NULL, OPT_MODE},
 	{"link", required_argument, NULL, OPT_LINK},
 	{"chaos", required_argument, NULL, OPT_CHAOS},
@@ -51,7 +63,11 @@ static const char usage[] =
 	"  -f, --fabric NAME    meet the programs that run with the same NAME (default: the\n"
 	"                       PMIx namespace of the job, else one for all of this user)\n"
 	"      --bf             offer BlueFlame\n"
+	"      --uar SCHEME     dynamic: doorbell pages as current kernels give them (default);\n"
+	"                       legacy: a fixed set, as kernels before 5.7\n"
 	"      --strict         report what real hardware would silently get wrong\n"
+	"      --death HOW      at_once: a peer's end fails what is sent to it at once (default);\n"
+	"                       timers: when the sender's timeouts and retries have passed\n"
 	"      --mode MODE      trap: execute at each doorbell's store (default); poll: a thread\n"
 	"                       looks at the doorbells; step: PROGRAM calls softhca_step()\n"
 	"      --link MODEL     off: messages take no time (default); real: the adapters' rate\n"
@@ -102,9 +118,9 @@ static void set_file(const char *option, const char *variable, const char *value
 }
 
 static void set_choice(const char *option, const char *variable, const char *value,
-	const char *const choices[3], const char *give)
+	const char *const *choices, const char *give)
 {
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; choices[i]; i++) {
 		if (strcmp(choices[i], value))
 			continue;
 		setenv(variable, value, 1);
@@ -123,8 +139,10 @@ static void set_fabric(const char *value)
 /* An option that sets a variable of the environment. */
 static void set_value(int option, const char *value)
 {
-	static const char *const modes[] = {"trap", "poll", "step"};
-	static const char *const links[] = {"off", "real", "virtual"};
+	static const char *const modes[] = {"trap", "poll", "step", NULL};
+	static const char *const links[] = {"off", "real", "virtual", NULL};
+	static const char *const uars[] = {"dynamic", "legacy", NULL};
+	static const char *const deaths[] = {"at_once", "timers", NULL};
 
 	switch (option) {
 	case 'n':
@@ -136,6 +154,12 @@ static void set_value(int option, const char *value)
 		break;
 	case 'f':
 		set_fabric(value);
+		break;
+	case OPT_UAR:
+		set_choice("--uar", "SOFTHCA_UAR", value, uars, "give dynamic or legacy");
+		break;
+	case OPT_DEATH:
+		set_choice("--death", "SOFTHCA_DEATH", value, deaths, "give at_once or timers");
 		break;
 	case OPT_MODE:
 		set_choice("--mode", "SOFTHCA_MODE", value, modes, "give trap, poll or step");

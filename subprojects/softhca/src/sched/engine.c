@@ -14,6 +14,8 @@
 #include "sched/sched.h"
 #include "softhca.h"
 #include "xport/chaos.h"
+#include "xport/link.h"
+#include "xport/wired.h"
 #include "xport/xport.h"
 
 #define CHAOS_TURN 8 /* steps of a call of softhca_step() at most */
@@ -31,8 +33,13 @@ static bool has_posted(const struct qp *qp)
 	if (!is_mine(&qp->obj) || !qp->sq_count ||
 		dma_read_be32(fabric_self.slot, qp->dbrec + DBREC_SEND, &pi))
 		return false;
-	return (uint16_t)pi != (uint16_t)__atomic_load_n(&qp->sq_done, __ATOMIC_RELAXED) &&
-	       !__atomic_load_n(&qp->wait_until, __ATOMIC_RELAXED) && !chaos_announced(qp);
+	if (__atomic_load_n(&qp->wired, __ATOMIC_RELAXED) &&
+		__atomic_load_n(&qp->state, __ATOMIC_RELAXED) == QPS_RTS)
+		return wired_behind(qp, pi);
+	if ((uint16_t)pi == (uint16_t)__atomic_load_n(&qp->sq_done, __ATOMIC_RELAXED) ||
+		chaos_announced(qp))
+		return false;
+	return !__atomic_load_n(&qp->wait_until, __ATOMIC_RELAXED) || link_awaits(qp, pi);
 }
 
 static bool has_armed(const struct cq *cq, uint32_t *word)

@@ -4,6 +4,7 @@
 
 #include "fabric/fabric.h"
 #include "member/member.h"
+#include "pump/pump.h"
 #include "sched/sched.h"
 #include "trap/trap.h"
 #include "uverbs/uverbs.h"
@@ -20,6 +21,7 @@ static void in_child(void)
 	trap_forget();
 	uverbs_forget();
 	sched_forget();
+	pump_forget();
 	member_forget();
 }
 

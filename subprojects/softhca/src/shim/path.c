@@ -41,6 +41,12 @@ static void renew_counters(uint32_t rail)
 		[SOFTHCA_RX_PACKETS] = c->rx_packets,
 		[SOFTHCA_TX_PAUSE_NS] = c->tx_pause_ns,
 		[SOFTHCA_RX_PAUSE_NS] = c->rx_pause_ns,
+		[SOFTHCA_NO_RECEIVES] = c->no_receives,
+		[SOFTHCA_RNR_RETRIES] = c->rnr_retries,
+		[SOFTHCA_TIMEOUT_RETRIES] = c->timeout_retries,
+		[SOFTHCA_RX_WRITES] = c->writes,
+		[SOFTHCA_RX_READS] = c->reads,
+		[SOFTHCA_RX_ATOMICS] = c->atomics,
 	};
 	char port[256];
 

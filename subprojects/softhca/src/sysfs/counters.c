@@ -25,6 +25,12 @@ static const struct {
 	{"hw_counters/rx_vport_rdma_unicast_packets", SOFTHCA_RX_PACKETS, 1},
 	{"hw_counters/tx_prio3_pause_duration", SOFTHCA_TX_PAUSE_NS, 1000},
 	{"hw_counters/rx_prio3_pause_duration", SOFTHCA_RX_PAUSE_NS, 1000},
+	{"hw_counters/out_of_buffer", SOFTHCA_NO_RECEIVES, 1},
+	{"hw_counters/rnr_nak_retry_err", SOFTHCA_RNR_RETRIES, 1},
+	{"hw_counters/local_ack_timeout_err", SOFTHCA_TIMEOUT_RETRIES, 1},
+	{"hw_counters/rx_write_requests", SOFTHCA_RX_WRITES, 1},
+	{"hw_counters/rx_read_requests", SOFTHCA_RX_READS, 1},
+	{"hw_counters/rx_atomic_requests", SOFTHCA_RX_ATOMICS, 1},
 };
 
 const char *softhca_sysfs_counter(unsigned int i)

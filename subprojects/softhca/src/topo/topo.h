@@ -63,7 +63,8 @@ struct softhca_rail {
 	uint8_t no_atomics; /* the device has none */
 	uint8_t down; /* the port is down when the fabric is made */
 	uint8_t pauses; /* link model: percent of the time, for the worst traffic */
-	uint8_t reserved[2];
+	uint8_t udp; /* RoCE: GIDs of other fabrics are reached by UDP */
+	uint8_t reserved;
 	uint32_t service_ns; /* link model: per message in each context, at either end */
 	uint32_t npkeys; /* pkey_tbl_len; 1 .. SOFTHCA_PKEYS_MAX */
 	uint16_t pkeys[SOFTHCA_PKEYS_MAX]; /* host order; bit 15: full member */

@@ -204,6 +204,13 @@ static bool set_state(void *object, const char *v)
 	return set_word(v, "active", "down", &r->down);
 }
 
+static bool set_udp(void *object, const char *v)
+{
+	struct softhca_rail *r = object;
+
+	return set_word(v, "off", "on", &r->udp);
+}
+
 static const struct kv_key keys[] = {
 	{"name", set_name, false, "up to 15 letters, digits, '_' or '-'"},
 	{"pci", set_pci, false, "a PCI address such as 0000:17:00.0"},
@@ -220,6 +227,7 @@ static const struct kv_key keys[] = {
 	{"pkey", set_pkey, true, "up to 8 partition keys, 1 to 0xffff"},
 	{"grh", set_grh, false, "optional or required"},
 	{"atomics", set_atomics, false, "hca or none"},
+	{"udp", set_udp, false, "off or on"},
 	{"state", set_state, false, "active or down"},
 };
 
@@ -227,6 +235,16 @@ static bool same_pci(const struct softhca_pci_addr *a, const struct softhca_pci_
 {
 	return a->domain == b->domain && a->bus == b->bus && a->device == b->device &&
 	       a->function == b->function;
+}
+
+static bool has_ipv4_gid(const struct softhca_rail *rail)
+{
+	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+	for (uint32_t i = 0; i < rail->ngids; i++)
+		if (!memcmp(rail->gids[i], prefix, sizeof(prefix)))
+			return true;
+	return false;
 }
 
 static int check_link(const struct kv_source *src, const struct softhca_rail *rail)
@@ -237,6 +255,10 @@ static int check_link(const struct kv_source *src, const struct softhca_rail *ra
 		return kv_fail(src, "grh is for link=ib only: leave it out");
 	if (rail->link == SOFTHCA_LINK_IB && rail->netdev[0])
 		return kv_fail(src, "netdev is for link=roce only: leave it out");
+	if (rail->link == SOFTHCA_LINK_IB && rail->udp)
+		return kv_fail(src, "udp is for link=roce only: leave it out");
+	if (rail->udp && !has_ipv4_gid(rail))
+		return kv_fail(src, "udp=on: give gid=, too, an IPv4 address of this host");
 	return 0;
 }
 

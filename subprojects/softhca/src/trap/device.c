@@ -11,13 +11,13 @@
 #include "xport/qp.h"
 #include "xport/xport.h"
 
-static void store_cq(const struct uctx *u, const uint8_t *bytes)
+static void store_cq(const struct device_store *st)
 {
-	struct cq *cq = obj_of_ctx(OBJ_CQ, be32_at(bytes + 4) & 0xffffff, u->ctx);
+	struct cq *cq = obj_of_ctx(OBJ_CQ, be32_at(st->bytes + 4) & 0xffffff, st->u->ctx);
 
 	counters_of(fabric_self.slot)->arms++;
-	if (cq)
-		cq_arm(cq, be32_at(bytes));
+	if (cq && (!config_get()->strict || strict_arm_page(cq, st)))
+		cq_arm(cq, be32_at(st->bytes));
 }
 
 static bool rung_right(struct qp *qp, const struct device_store *st)
@@ -70,6 +70,6 @@ void device_store(const struct device_store *st)
 	else if (st->offset >= UAR_BF_FIRST && at == 8)
 		counters_of(fabric_self.slot)->bf_copies++;
 	else if (st->offset == UAR_CQ_DOORBELL && st->size >= 8)
-		store_cq(st->u, st->bytes);
+		store_cq(st);
 	fabric_unlock();
 }

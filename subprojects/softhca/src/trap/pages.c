@@ -69,15 +69,28 @@ int pages_add(uint64_t page, struct uctx *u, uint32_t uar)
 	return r;
 }
 
-void pages_drop(const struct uctx *u)
+/* @uar: UAR_NUMBERS for all. */
+static void drop(const struct uctx *u, uint32_t uar)
 {
 	pthread_mutex_lock(&lock);
 	for (uint32_t i = 0; i < BUCKETS; i++)
-		if (atomic_load_explicit(&buckets[i].u, memory_order_relaxed) == u) {
+		if (atomic_load_explicit(&buckets[i].u, memory_order_relaxed) == u &&
+			(uar == UAR_NUMBERS || uar == atomic_load_explicit(&buckets[i].uar,
+							      memory_order_relaxed))) {
 			atomic_store_explicit(&buckets[i].page, GONE, memory_order_relaxed);
 			atomic_store_explicit(&buckets[i].u, NULL, memory_order_relaxed);
 		}
 	pthread_mutex_unlock(&lock);
+}
+
+void pages_drop(const struct uctx *u)
+{
+	drop(u, UAR_NUMBERS);
+}
+
+void pages_drop_uar(const struct uctx *u, uint32_t uar)
+{
+	drop(u, uar);
 }
 
 void pages_inherit(void)

@@ -9,11 +9,15 @@
 
 #define UAR_PAGE 4096u
 
-/* Numbers of doorbell pages in the device file: those of a kind, and those asked for one by one. */
-#define UAR_KIND 256u
-#define UAR_DYNAMIC 2048u
+/* Numbers of doorbell pages in the device file: a kind in bits 8 to 11, and an index below it. */
+#define UAR_NUMBER(kind, index) ((kind) << 8 | (index))
 #define UAR_NUMBERS 4096u
+#define UAR_KIND_REGULAR 0u /* the fixed set of a legacy context */
+#define UAR_KIND_NC 3u /* the same pages, not write-combining */
+#define UAR_KIND_ALLOC 6u /* those that a legacy context asks for, for thread domains */
+#define UAR_DYNAMIC UAR_NUMBER(9u, 0u) /* objects, UAR_OBJECTS of them */
 #define BFREGS_OF_PAGE 4u
+#define BFREGS_USED 2u /* the other two of a page are for the kernel */
 
 /* The owner of the pages that a forked process has inherited. */
 #define PAGE_INHERITED (&pages_inherited)
@@ -26,6 +30,9 @@ int pages_add(uint64_t page, struct uctx *u, uint32_t uar);
 
 /* Removes all pages of @u. */
 void pages_drop(const struct uctx *u);
+
+/* Removes the page of @u with this number, wherever it was mapped. */
+void pages_drop_uar(const struct uctx *u, uint32_t uar);
 
 /* In a forked child: the pages belong to the parent, and are protected in every mode. */
 void pages_inherit(void);

@@ -86,21 +86,32 @@ static void check_turn(const struct qp *qp)
 		qp->qpn, last_rung.index);
 }
 
+/* The number of a page; the pages of a legacy context's fixed set have two. */
+static uint32_t uar_of(const struct device_store *st)
+{
+	uint32_t uar = pages_uar(st->page);
+
+	return uar >> 8 == UAR_KIND_NC ? UAR_NUMBER(UAR_KIND_REGULAR, uar & 0xff) : uar;
+}
+
 bool strict_register(const struct qp *qp, const struct device_store *st)
 {
-	uint32_t uar = pages_uar(st->page), reg = (st->offset - UAR_BF_FIRST) / UAR_BF_REGISTER;
+	uint32_t uar = uar_of(st), reg = (st->offset - UAR_BF_FIRST) / UAR_BF_REGISTER;
+	bool any = qp->bfreg == BFREG_ANY || !config_get()->blueflame; /* then a page has one */
 
-	/*
-	 * The program chooses the registers of a page that it asked for. Without BlueFlame there
-	 * is one on each page.
-	 */
-	if (uar >= UAR_DYNAMIC ?
-			uar == qp->uar :
-			uar % UAR_KIND == qp->uar &&
-				(!config_get()->blueflame || reg == qp->bfreg % BFREGS_OF_PAGE))
+	if (uar == qp->uar && (any || reg == qp->bfreg))
 		return true;
-	strict_violation("QP 0x%06x: doorbell at register %u of page %u, which is not its own",
-		qp->qpn, reg, uar % UAR_KIND);
+	strict_violation("QP 0x%06x: doorbell at register %u of page 0x%x, which is not its own",
+		qp->qpn, reg, uar);
+	return false;
+}
+
+bool strict_arm_page(const struct cq *cq, const struct device_store *st)
+{
+	if (uar_of(st) == cq->uar)
+		return true;
+	strict_violation("CQ %u: armed through page 0x%x, which is not its own", cq_index(cq),
+		uar_of(st));
 	return false;
 }
 

@@ -12,6 +12,7 @@
 #include "uverbs/uverbs.h"
 
 #define COMP_VECTORS 4 /* completion vectors of a context */
+#define LEGACY_DYNAMIC_BFREGS 32u /* registers for the thread domains of a legacy context */
 
 struct span {
 	void *p;

@@ -11,7 +11,9 @@
 #include "hca/event.h"
 #include "hca/trace.h"
 #include "sys/sys.h"
+#include "trap/pages.h"
 #include "uverbs/cmd.h"
+#include "uverbs/uar.h"
 #include "xport/free.h"
 
 #define CQE_MAX ((1u << 22) - 1)
@@ -72,6 +74,7 @@ int cmd_create_cq(struct cmd *c)
 	struct mlx5_ib_create_cq d;
 	struct cq *cq;
 	uint32_t i;
+	int uar = UAR_NUMBER(UAR_KIND_REGULAR, 0);
 
 	cmd_get(c->drv_in, &d, sizeof(d));
 	if (req.comp_vector >= COMP_VECTORS)
@@ -80,12 +83,17 @@ int cmd_create_cq(struct cmd *c)
 		return -EINVAL;
 	if (d.cqe_comp_en && d.cqe_comp_res_format != MLX5_IB_CQE_RES_FORMAT_HASH)
 		return -EOPNOTSUPP;
+	if (d.flags & MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX)
+		uar = uar_of_page_id(c->u, d.uar_page_index);
+	if (uar < 0)
+		return uar;
 	i = obj_alloc(OBJ_CQ, c->u->ctx);
 	if (i == NO_INDEX)
 		return -ENOMEM;
 	cq = cq_at(i);
 	cq->buf = d.buf_addr;
 	cq->dbrec = d.db_addr;
+	cq->uar = (uint32_t)uar;
 	cq->cqe_size = d.cqe_size;
 	cq->log_size = log2_up(req.cqe + 1);
 	cq->comp_en = d.cqe_comp_en;

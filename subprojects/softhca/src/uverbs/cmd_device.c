@@ -75,7 +75,11 @@ int cmd_get_context(struct cmd *c)
 	if (r)
 		return r;
 	resp.async_fd = (uint32_t)async_fd;
-	drv.tot_bfregs = req.total_num_bfregs;
+	c->u->dynamic_uars = req.lib_caps & MLX5_LIB_CAP_DYN_UAR && !config_get()->legacy_uars;
+	if (!c->u->dynamic_uars) {
+		drv.tot_bfregs = req.total_num_bfregs;
+		drv.num_dyn_bfregs = LEGACY_DYNAMIC_BFREGS;
+	}
 	cmd_put(c->out, &resp, sizeof(resp));
 	cmd_put(c->drv_out, &drv, sizeof(drv));
 	return 0;

@@ -8,12 +8,15 @@
 #include "hca/event.h"
 #include "hca/owed.h"
 #include "hca/strict.h"
+#include "pump/pump.h"
 #include "hca/trace.h"
 #include "trap/pages.h"
 #include "uverbs/cmd.h"
+#include "uverbs/uar.h"
 #include "xport/copy.h"
 #include "xport/free.h"
 #include "xport/qp.h"
+#include "xport/wired.h"
 
 #define QP_MAX_BLOCKS 32768u
 #define BFREGS 16u /* registers of a context: two usable ones on each of its first pages */
@@ -69,7 +72,42 @@ static uint32_t next_bfreg(struct uctx *u)
 	uint32_t n = u->next_bfreg;
 
 	u->next_bfreg = n + 1 < BFREGS ? n + 1 : 1;
-	return n / 2 * BFREGS_OF_PAGE + n % 2;
+	return n / BFREGS_USED * BFREGS_OF_PAGE + n % BFREGS_USED;
+}
+
+/*
+ * Chooses the QP's doorbell: a page that the program names, a register that a legacy context has
+ * asked for, or the next one of its fixed set. @index_p: the register's number in that set.
+ */
+static int place_doorbell(struct cmd *c, const struct mlx5_ib_create_qp *d, struct qp *qp,
+	uint32_t *index_p)
+{
+	uint32_t n = d->bfreg_index;
+	int uar;
+
+	*index_p = 0;
+	if (d->flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) {
+		uar = uar_of_page_id(c->u, n);
+		if (uar < 0)
+			return uar;
+		qp->uar = (uint32_t)uar;
+		qp->bfreg = BFREG_ANY;
+		return 0;
+	}
+	if (c->u->dynamic_uars)
+		return -EINVAL;
+	if (d->flags & MLX5_QP_FLAG_BFREG_INDEX) {
+		if (n >= LEGACY_DYNAMIC_BFREGS)
+			return -EINVAL;
+		qp->uar = UAR_NUMBER(UAR_KIND_ALLOC, n / BFREGS_USED);
+		qp->bfreg = n % BFREGS_USED;
+		return 0;
+	}
+	n = next_bfreg(c->u);
+	qp->uar = UAR_NUMBER(UAR_KIND_REGULAR, n / BFREGS_OF_PAGE);
+	qp->bfreg = n % BFREGS_OF_PAGE;
+	*index_p = n;
+	return 0;
 }
 
 /* Takes references on the objects that a QP uses. */
@@ -133,15 +171,15 @@ int cmd_create_qp(struct cmd *c)
 	i = obj_alloc(OBJ_QP, c->u->ctx);
 	if (i == NO_INDEX)
 		return -ENOMEM;
-	r = hold(c, &req);
+	qp = &arena()->qps[i];
+	r = place_doorbell(c, &d, qp, &drv.bfreg_index);
+	if (!r)
+		r = hold(c, &req);
 	if (r)
 		return r;
-	qp = &arena()->qps[i];
 	fill_qp(qp, &req, &d);
 	qp->qpn = ((uint32_t)arena()->qp_gen[i] << QP_INDEX_BITS | i) & 0xffffff;
-	drv.bfreg_index = qp->bfreg = next_bfreg(c->u);
 	qp->trapped = config_get()->mode == ENGINE_TRAP;
-	qp->uar = qp->bfreg / BFREGS_OF_PAGE;
 	qp->trace = trace_alloc();
 	owed_init(qp);
 	obj_publish(OBJ_QP, i);
@@ -221,6 +259,8 @@ int cmd_modify_qp(struct cmd *c)
 	if (!qp)
 		return -EINVAL;
 	r = qp_modify(qp, &req);
+	if (!r && wired_needs_receiver(qp))
+		r = pump_start();
 	if (!r && c->extended)
 		cmd_put(c->out, &resp, sizeof(resp));
 	return r;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,16 +14,17 @@
 #include "hca/event.h"
 #include "member/member.h"
 #include "sys/sys.h"
+#include "trap/pages.h"
 #include "trap/trap.h"
 #include "uverbs/clock_page.h"
 #include "uverbs/cmd.h"
+#include "uverbs/uar.h"
 #include "xport/copy.h"
 #include "xport/free.h"
 
 #define MAX_FDS 65536
 #define MAX_OPEN 1024
-/* Doorbell pages are mapped at (kind << 8 | index) pages; kinds go up to 7. */
-#define UAR_SPAN (16u << 20)
+#define UAR_SPAN (UAR_NUMBERS * UAR_PAGE)
 
 enum fd_kind { FD_OTHER, FD_DEVICE, FD_CHANNEL };
 
@@ -94,6 +96,8 @@ static int init_uctx(int i, int fd, uint32_t rail)
 	u->rail = rail;
 	u->ctx = NO_INDEX;
 	u->next_bfreg = 1;
+	u->dynamic_uars = false;
+	memset(u->uars, 0, sizeof(u->uars));
 	u->dev = st.st_dev;
 	r = fd_set_entry(fd, FD_DEVICE, (uint64_t)i);
 	if (!r)
@@ -317,5 +321,7 @@ int uverbs_ioctl(struct uctx *u, unsigned long request, void *arg)
 		return -EINVAL;
 	if (h->object_id == UVERBS_OBJECT_DEVICE && h->method_id == UVERBS_METHOD_INVOKE_WRITE)
 		return invoke_write(u, h);
+	if (h->object_id == MLX5_IB_OBJECT_UAR)
+		return uar_ioctl(u, h);
 	return -EPROTONOSUPPORT;
 }

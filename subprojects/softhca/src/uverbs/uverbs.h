@@ -3,9 +3,10 @@
  * The command channel: takes the place of the kernel's ib_uverbs behind
  * /dev/infiniband/uverbsN.
  *
- * The provider library sends commands by ioctl. All methods of the newer interface except
- * INVOKE_WRITE are refused with EPROTONOSUPPORT. The library then falls back, method by
- * method, to the older commands, which INVOKE_WRITE carries.
+ * The provider library sends commands by ioctl. Of the methods of the newer interface there are
+ * INVOKE_WRITE and those of doorbell pages (uar.h); all others are refused with EPROTONOSUPPORT.
+ * The library then falls back, method by method, to the older commands, which INVOKE_WRITE
+ * carries.
  */
 #ifndef SOFTHCA_UVERBS_UVERBS_H
 #define SOFTHCA_UVERBS_UVERBS_H

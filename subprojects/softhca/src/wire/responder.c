@@ -44,9 +44,14 @@ static void not_ready(struct asked *a)
 	reply(a, (uint8_t)(AETH_RNR | (a->q->attr.rnr_timer & 31)), a->p->psn);
 }
 
-/* @rc is from an operation on this side's memory. */
+/*
+ * @rc is from an operation on this side's memory. A dead owner has no answer, and one that is busy
+ * will have: the peer asks again.
+ */
 static void refuse_for(struct asked *a, int rc)
 {
+	if (rc == -ESRCH || rc == -EBUSY)
+		return;
 	if (rc == -EAGAIN)
 		not_ready(a);
 	else if (rc == -EACCES)
@@ -201,14 +206,18 @@ static void respond_read(struct asked *a, const struct message *m)
 	uint8_t payload[PACKET_PAYLOAD_MAX];
 	uint32_t n = message_packets(m);
 	struct packet p;
+	int rc = 0;
 
 	a->q->rs.ack_due = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		message_response(m, i, &p);
 		p.msn = a->q->rs.msn;
-		if (p.payload && a->ops->fetch(a->arg, a->p->raddr + (uint64_t)i * m->mtu,
-					 a->p->rkey, payload, p.payload)) {
-			refuse_at(a, AETH_NAK_OPERATIONAL, p.psn);
+		if (p.payload)
+			rc = a->ops->fetch(a->arg, a->p->raddr + (uint64_t)i * m->mtu, a->p->rkey,
+				payload, p.payload);
+		if (rc) {
+			if (rc != -ESRCH)
+				refuse_at(a, AETH_NAK_OPERATIONAL, p.psn);
 			return;
 		}
 		a->ops->send(a->arg, &p, payload);
@@ -311,7 +320,7 @@ static void execute(struct asked *a, const void *payload)
 		take_read(a);
 	else
 		take_atomic(a);
-	if (a->p->ack_requested && op <= PO_WRITE_ONLY_IMM && !a->q->rs.nak_sent)
+	if (a->p->ack_requested && op <= PO_WRITE_ONLY_IMM && a->q->rs.expected != a->p->psn)
 		a->q->rs.ack_due = 1;
 }
 

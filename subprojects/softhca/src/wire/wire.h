@@ -55,6 +55,7 @@ struct wire_store {
 };
 
 #define WIRE_STORES 6
+#define WIRE_ARRIVAL_STORES 3 /* of these in a step with recv_complete() */
 
 /* Stores that belong together. */
 struct wire_step {
@@ -73,7 +74,8 @@ struct wire_arrival {
 
 /*
  * What the machine needs from its surroundings. Unless said otherwise the functions return 0 or
- * -errno: -EFAULT is memory that cannot be reached, -EACCES a key, bounds or permission.
+ * -errno: -EFAULT is memory that cannot be reached, -EACCES a key, bounds or permission, -ESRCH
+ * an owner that is dead, -EBUSY one that may take the same packet later.
  */
 struct wire_ops {
 	void (*send)(void *arg, const struct packet *p, const void *payload);

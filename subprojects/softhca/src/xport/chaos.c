@@ -15,10 +15,14 @@
 #define PIECES 4
 #define PIECE_UNIT 8u /* an aligned word is never torn */
 #define NEGLECT 16 /* one step in so many begins to neglect another QP */
+#define WAIT 8 /* one time in so many this goes on when nothing else is to be done, */
+#define TURNS 3u /* for so many turns at most; */
+#define SELDOM 128 /* then only one step in so many neglects another QP instead */
 
 /* Own QPs with announced requests. A bit may be set although there are none left. */
 static uint64_t announced[MAX_QPS / 64];
-static uint32_t neglected = NO_INDEX; /* QP whose queues are not picked if others can be */
+static uint32_t neglected = NO_INDEX; /* QP whose queues are not picked */
+static uint32_t patience; /* turns with nothing else to do that this lasts */
 static uint64_t generator;
 static bool seeded;
 
@@ -73,6 +77,7 @@ void chaos_forget(void)
 {
 	memset(announced, 0, sizeof(announced));
 	neglected = NO_INDEX;
+	patience = 0;
 	seeded = false;
 }
 
@@ -126,33 +131,65 @@ static uint32_t look(uint32_t without, uint32_t skip, struct choice *c)
 	return n;
 }
 
-/* Picks one of the choices at random. */
-static struct choice pick(void)
+/* One of the choices at random, but none of QP @without. */
+static struct choice any_but(uint32_t without)
 {
 	struct choice c = {0};
-	uint32_t n = look(neglected, UINT32_MAX, &c);
+	uint32_t n = look(without, UINT32_MAX, &c);
 
-	if (!n) {
-		neglected = NO_INDEX;
-		n = look(NO_INDEX, UINT32_MAX, &c);
+	if (n)
+		look(without, (uint32_t)(draw() % n), &c);
+	return c;
+}
+
+/* Picks what to do, and now and then a QP with work that is neglected from now on. */
+static struct choice pick(void)
+{
+	struct choice other;
+
+	if (draw() % (patience ? SELDOM : NEGLECT) == 0) {
+		other = any_but(NO_INDEX);
+		neglected = other.qp ? qp_index(other.qp) : NO_INDEX;
+		patience = draw() % WAIT == 0 ? chaos_some(TURNS) : 0;
 	}
-	if (!n)
+	return any_but(neglected);
+}
+
+/*
+ * What to do next, if anything is pending. *@wait_p: only the neglected QP has work, and the turn
+ * ends without it. The program goes on meanwhile, so that completions of other QPs which it causes
+ * now come first.
+ */
+static struct choice next(bool *wait_p)
+{
+	struct choice c = pick();
+
+	*wait_p = false;
+	if (c.qp || neglected == NO_INDEX)
 		return c;
-	look(neglected, (uint32_t)(draw() % n), &c);
-	if (draw() % NEGLECT == 0)
-		neglected = qp_index(c.qp);
+	c = any_but(NO_INDEX);
+	if (c.qp && patience) {
+		patience--;
+		*wait_p = true;
+	} else {
+		neglected = NO_INDEX;
+		patience = 0;
+	}
 	return c;
 }
 
 uint32_t chaos_pump(uint32_t most)
 {
 	uint32_t n;
+	bool wait;
 
 	for (n = 0; n < most; n++) {
-		struct choice c = pick();
+		struct choice c = next(&wait);
 
 		if (!c.qp)
 			break;
+		if (wait)
+			return n + 1;
 		if (c.what == EXECUTE)
 			xport_step(c.qp);
 		else

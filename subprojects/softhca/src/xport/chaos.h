@@ -11,7 +11,8 @@
  * - the payload of a message is placed in pieces of random sizes in random order;
  * - the completions of a message follow all of its payload, those of a work queue are in order,
  *   and there is no order between work queues;
- * - one work queue at a time is neglected for a while, so that others get far ahead.
+ * - one QP at a time is neglected for a while, even if no other one has anything to do, so that
+ *   others get far ahead: also those that the program uses only when it has seen an effect.
  * Each process pumps the work queues of its own QPs: its thread (sched/), or softhca_step().
  *
  * The random numbers are the process's own and follow from the seed and its slot, so in step mode
@@ -43,7 +44,7 @@ bool chaos_announced(const struct qp *qp);
  */
 int chaos_copy(const struct copy *c, bool *fault_to);
 
-/* Makes up to @most steps. Returns how many were made: 0 if nothing is pending. */
+/* Makes up to @most steps; waiting for others is one. Returns how many: 0 if nothing is pending. */
 uint32_t chaos_pump(uint32_t most);
 
 /* A random number from 1 to @most. */

@@ -28,7 +28,22 @@ static void set_error(struct cqe64 *cqe, enum cqe_opcode op, enum syndrome s)
 	cqe->op_own = (uint8_t)(op << 4);
 }
 
+/* The rest are a receive of an SRQ, and a completion that is owed. */
+_Static_assert(WIRE_ARRIVAL_STORES + 3 <= JOURNAL_STORES && WIRE_STORES + 2 <= JOURNAL_STORES,
+	"a step fits the journal");
+
+static void add_stores(const struct wire_step *also)
+{
+	for (uint32_t i = 0; also && i < also->n; i++)
+		journal_store(also->stores[i].at, also->stores[i].value);
+}
+
 void complete_send(struct qp *qp, const struct wqe *w)
+{
+	complete_send_with(qp, w, NULL);
+}
+
+void complete_send_with(struct qp *qp, const struct wqe *w, const struct wire_step *also)
 {
 	uint32_t end = qp->sq_done + wqe_blocks(w);
 	struct cqe64 cqe;
@@ -36,6 +51,7 @@ void complete_send(struct qp *qp, const struct wqe *w)
 	if (w->signaled)
 		owed_room(qp, OWED_SEND);
 	journal_begin();
+	add_stores(also);
 	if (w->signaled) {
 		cqe = send_cqe(qp, w);
 		if (w->opcode >= OP_READ)
@@ -69,12 +85,14 @@ static struct cqe64 recv_cqe(const struct qp *qp, const struct recv *rx)
 	};
 }
 
-static void commit_recv(struct qp *qp, const struct recv *rx, const struct cqe64 *cqe)
+static void commit_recv(struct qp *qp, const struct recv *rx, const struct cqe64 *cqe,
+	const struct wire_step *also)
 {
 	bool begun = qp->recv_begun;
 
 	owed_room(qp, OWED_RECV);
 	journal_begin();
+	add_stores(also);
 	owed_add(qp, OWED_RECV, cqe, 0);
 	recv_take(qp, rx);
 	journal_commit();
@@ -97,7 +115,22 @@ static void complete_message(struct qp *qp, const struct recv *rx, const struct 
 	cqe.imm = w->opcode == OP_SEND ? 0 : w->imm;
 	cqe.flags_rqpn = htobe32(from->qpn | flags);
 	cqe.slid = htobe16(arena()->topo.rails[qp_rail(from)].lid);
-	commit_recv(qp, rx, &cqe);
+	commit_recv(qp, rx, &cqe, NULL);
+}
+
+void complete_arrival(struct qp *qp, const struct recv *rx, const struct wire_arrival *a,
+	uint32_t flags_qpn, const struct wire_step *also)
+{
+	struct cqe64 cqe = recv_cqe(qp, rx);
+	uint32_t op = a->write   ? CQE_RESP_WRITE_IMM :
+		      a->has_imm ? CQE_RESP_SEND_IMM :
+				   CQE_RESP_SEND;
+
+	cqe.op_own = (uint8_t)(op << 4 | (a->solicited ? CQE_SOLICITED : 0));
+	cqe.byte_cnt = htobe32(a->length);
+	cqe.imm = a->imm;
+	cqe.flags_rqpn = htobe32(flags_qpn);
+	commit_recv(qp, rx, &cqe, also);
 }
 
 void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, const struct wqe *w,
@@ -133,5 +166,5 @@ void complete_recv_error(struct qp *qp, const struct recv *rx, enum syndrome s)
 	struct cqe64 cqe = recv_cqe(qp, rx);
 
 	set_error(&cqe, CQE_RESP_ERR, s);
-	commit_recv(qp, rx, &cqe);
+	commit_recv(qp, rx, &cqe, NULL);
 }

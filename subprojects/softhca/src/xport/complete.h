@@ -4,10 +4,14 @@
 #define SOFTHCA_XPORT_COMPLETE_H
 
 #include "hca/wqe.h"
+#include "wire/wire.h"
 #include "xport/recv.h"
 
 /* A WQE succeeded: advances the send queue, with a completion if the WQE is signaled. */
 void complete_send(struct qp *qp, const struct wqe *w);
+
+/* The same, in one step with the stores @also (NULL: none). */
+void complete_send_with(struct qp *qp, const struct wqe *w, const struct wire_step *also);
 
 /* A WQE failed: advances the send queue with an error CQE. The caller moves the QP to ERR. */
 void complete_send_error(struct qp *qp, const struct wqe *w, enum syndrome s);
@@ -22,6 +26,13 @@ void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, 
  */
 void complete_datagram(struct qp *qp, const struct recv *rx, const struct qp *from,
 	const struct wqe *w, uint32_t flags);
+
+/*
+ * A message has come by packets, from @qpn and @flags of a datagram; in one step with the stores
+ * @also (NULL: none).
+ */
+void complete_arrival(struct qp *qp, const struct recv *rx, const struct wire_arrival *a,
+	uint32_t flags_qpn, const struct wire_step *also);
 
 /* Chaos mode: the first piece of a SEND has arrived; the receive is taken, not completed. */
 void begin_recv(struct qp *qp, const struct recv *rx);

@@ -25,11 +25,23 @@ static uint64_t packets_of(const struct qp *qp, uint64_t bytes)
 	return bytes ? (bytes + mtu - 1) / mtu : 1;
 }
 
+static void count_request(struct port_counts *c, uint8_t opcode)
+{
+	if (opcode == OP_WRITE || opcode == OP_WRITE_IMM)
+		c->writes++;
+	else if (opcode == OP_READ)
+		c->reads++;
+	else if (opcode == OP_ATOMIC_CS || opcode == OP_ATOMIC_FA)
+		c->atomics++;
+}
+
 void counts_message(const struct qp *qp, const struct wqe *w)
 {
 	const struct qp *peer = peer_of(qp, w), *from = qp, *to = peer;
 	uint64_t packets = packets_of(qp, w->length);
 
+	if (peer)
+		count_request(counts_of(peer), w->opcode);
 	if (w->opcode == OP_READ) {
 		from = peer;
 		to = qp;
@@ -42,6 +54,21 @@ void counts_message(const struct qp *qp, const struct wqe *w)
 		counts_of(to)->rx_bytes += w->length;
 		counts_of(to)->rx_packets += packets;
 	}
+}
+
+void counts_no_receive(const struct qp *dest)
+{
+	counts_of(dest)->no_receives++;
+}
+
+void counts_rnr_retry(const struct qp *qp)
+{
+	counts_of(qp)->rnr_retries++;
+}
+
+void counts_timeout_retry(const struct qp *qp)
+{
+	counts_of(qp)->timeout_retries++;
 }
 
 void counts_pause(const struct qp *qp, const struct wqe *w, uint64_t ns)

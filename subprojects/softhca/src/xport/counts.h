@@ -8,6 +8,13 @@
 /* A message has been executed: counted at the port that it left, and where it arrived. */
 void counts_message(const struct qp *qp, const struct wqe *w);
 
+/* An attempt to deliver a message found no receive of @dest. */
+void counts_no_receive(const struct qp *dest);
+
+/* The request of @qp that was executed last will be repeated: after an RNR NAK, without an answer. */
+void counts_rnr_retry(const struct qp *qp);
+void counts_timeout_retry(const struct qp *qp);
+
 /* Its link was paused: by the port at which it arrives. */
 void counts_pause(const struct qp *qp, const struct wqe *w, uint64_t ns);
 

@@ -10,8 +10,10 @@
 
 #include "hca/objects.h"
 #include "xport/complete.h"
+#include "xport/counts.h"
 #include "xport/qp.h"
 #include "xport/responder.h"
+#include "xport/wired.h"
 
 #define AV_HAS_GRH (1u << 30)
 #define AV_SGID(word) ((word) >> 20 & 0xff)
@@ -94,12 +96,14 @@ static uint16_t ipv4_checksum(const void *header)
 	return (uint16_t)~sum;
 }
 
-static void make_ipv4(uint8_t *out, const uint8_t *sgid, const struct qp_attr *path, uint64_t rest)
+void datagram_ipv4_header(uint8_t *out, const uint8_t *sgid, const struct qp_attr *path,
+	uint64_t len)
 {
+	uint64_t padded = TRANSPORT_BYTES + ((len + 3) & ~3ull);
 	struct grh_ipv4 h = {
 		.version_ihl = 4 << 4 | IPV4_BYTES / 4,
 		.tos = path->traffic_class,
-		.total_length = htobe16((uint16_t)(IPV4_BYTES + UDP_BYTES + rest)),
+		.total_length = htobe16((uint16_t)(IPV4_BYTES + UDP_BYTES + padded)),
 		.fragment = htobe16(IPV4_DONT_FRAGMENT),
 		.ttl = path->hop_limit,
 		.protocol = IPPROTO_UDP,
@@ -134,7 +138,7 @@ static uint32_t make_grh(uint8_t *out, const struct qp *qp, const struct qp_attr
 	if (!path->is_global)
 		return CQE_SL(path->sl);
 	if (roce && is_ipv4_mapped(sgid) && is_ipv4_mapped(path->dgid)) {
-		make_ipv4(out, sgid, path, padded);
+		datagram_ipv4_header(out, sgid, path, len);
 		return CQE_ROCE_IPV4;
 	}
 	memcpy(g.sgid, sgid, sizeof(g.sgid));
@@ -161,6 +165,8 @@ static bool deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct 
 	uint32_t flags;
 	int r = recv_peek(dest, &rx);
 
+	if (r == -EAGAIN)
+		counts_no_receive(dest);
 	if (r)
 		return r != -EBUSY;
 	if (!recv_decode(dest, &rx)) {
@@ -190,7 +196,9 @@ struct answer respond_datagram(struct qp *qp, struct wqe *w)
 		return (struct answer){.verdict = V_ERROR, .syndrome = SYN_LOCAL_LENGTH};
 	if (dest && dest->type == QPT_UD && qp_receives(dest) &&
 		path_leads_to(&path, qp_rail(qp), dest) && qkey_matches(qp, dest, w->av) &&
-		fabric_reachable(dest->obj.owner) && !deliver(dest, qp, w, &path))
-		return (struct answer){.verdict = V_BUSY};
+		fabric_reachable(dest->obj.owner))
+		return (struct answer){.verdict = deliver(dest, qp, w, &path) ? V_DONE : V_BUSY};
+	if (wired_leads_out(qp, &path))
+		wired_send_datagram(qp, w, &path);
 	return (struct answer){.verdict = V_DONE};
 }

@@ -24,13 +24,19 @@ static bool goes_to(const struct qp *qp, const char *name)
 	return dest && !strcmp(name, arena()->topo.rails[qp_rail(dest)].name);
 }
 
-static bool matches(const struct fault_rule *r, const struct qp *qp, const struct wqe *w)
+static bool is_from(const struct fault_rule *r, const struct qp *qp)
 {
 	const struct arena *a = arena();
 
 	return (!r->device[0] || !strcmp(r->device, a->topo.rails[qp_rail(qp)].name)) &&
-	       (!r->peer[0] || goes_to(qp, r->peer)) && (!r->qpn || r->qpn == qp->qpn) &&
-	       (!r->pid || (int32_t)r->pid == a->procs[qp->obj.owner].pid) &&
+	       (!r->qpn || r->qpn == qp->qpn) &&
+	       (!r->pid || (int32_t)r->pid == a->procs[qp->obj.owner].pid);
+}
+
+static bool matches(const struct fault_rule *r, const struct qp *qp, const struct wqe *w)
+{
+	return r->action < FAULT_PACKET_LOST && is_from(r, qp) &&
+	       (!r->peer[0] || goes_to(qp, r->peer)) &&
 	       (!r->opcodes || (w->opcode < 64 && r->opcodes >> w->opcode & 1));
 }
 
@@ -189,4 +195,15 @@ bool fault_hit(struct qp *qp, struct wqe *w, struct answer *answer_p)
 			apply(&rules[i], qp, w, answer_p))
 			return true;
 	return false;
+}
+
+enum fault_action fault_packet(const struct qp *qp)
+{
+	struct fault_rule *rules = arena()->faults;
+
+	for (size_t i = 0; i < FAULT_RULES; i++)
+		if (rules[i].action >= FAULT_PACKET_LOST && is_from(&rules[i], qp) &&
+			due(&rules[i]))
+			return rules[i].action;
+	return FAULT_NONE;
 }

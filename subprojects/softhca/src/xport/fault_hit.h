@@ -14,4 +14,7 @@
  */
 bool fault_hit(struct qp *qp, struct wqe *w, struct answer *answer_p);
 
+/* Applies the rules for packets to one that @qp is about to send: what happens to it, or FAULT_NONE. */
+enum fault_action fault_packet(const struct qp *qp);
+
 #endif

@@ -6,6 +6,7 @@
 #include "hca/event.h"
 #include "hca/trace.h"
 #include "xport/copy.h"
+#include "xport/wired.h"
 
 void obj_free(enum obj_kind kind, uint32_t index)
 {
@@ -13,6 +14,7 @@ void obj_free(enum obj_kind kind, uint32_t index)
 
 	if (kind == OBJ_QP) {
 		copy_abandon(&a->qps[index]);
+		wired_stop(&a->qps[index]);
 		a->qp_gen[index]++;
 		trace_free(a->qps[index].trace);
 	}

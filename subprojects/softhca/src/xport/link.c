@@ -80,6 +80,15 @@ void link_schedule(struct qp *qp, uint32_t pi)
 	}
 }
 
+bool link_awaits(const struct qp *qp, uint32_t pi)
+{
+	uint32_t next = __atomic_load_n(&qp->link_next, __ATOMIC_RELAXED);
+	uint32_t ahead = __atomic_load_n(&qp->link_last, __ATOMIC_RELAXED) -
+			 __atomic_load_n(&qp->link_first, __ATOMIC_RELAXED);
+
+	return arena()->link_mode && (uint16_t)pi != (uint16_t)next && ahead < LINK_AHEAD;
+}
+
 uint64_t link_due(struct qp *qp)
 {
 	uint64_t *due = &qp->link_due[qp->link_first % LINK_AHEAD];

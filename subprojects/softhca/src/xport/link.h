@@ -25,6 +25,9 @@ int link_mode_from_env(void);
 /* Computes the completion times of the WQEs that are posted, up to @pi. */
 void link_schedule(struct qp *qp, uint32_t pi);
 
+/* Are there WQEs up to @pi for link_schedule() to take? A hint without the mutex. */
+bool link_awaits(const struct qp *qp, uint32_t pi);
+
 /* Completion time of the WQE at sq_done; 0 if it is not in the future. */
 uint64_t link_due(struct qp *qp);
 

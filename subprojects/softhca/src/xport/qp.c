@@ -18,6 +18,7 @@
 #include "xport/complete.h"
 #include "xport/copy.h"
 #include "xport/link.h"
+#include "xport/wired.h"
 #include "xport/xport.h"
 
 enum attr_mask {
@@ -228,6 +229,7 @@ static int reset(struct qp *qp)
 	qp->tapped = qp->psns = qp->answered = 0;
 	qp->strict_first = qp->strict_last = qp->strict_free = qp->strict_met = 0;
 	link_clear(qp);
+	wired_stop(qp);
 	qp->retries = qp->rnr_retries = 0;
 	qp->wait_until = 0;
 	qp->last_wqe_reported = 0;
@@ -260,6 +262,8 @@ static int go_to(struct qp *qp, uint8_t to, bool notify)
 		qp_to_error(qp);
 		return copy_wait(qp, false) ? 0 : -EINVAL;
 	case QPS_SQD:
+		if (qp->wired)
+			return wired_refuse_drain(qp);
 		return drain(qp, notify);
 	default:
 		qp->state = to;
@@ -279,6 +283,13 @@ int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m)
 	if (r)
 		return r;
 	set_values(&qp->attr, m);
+	if (to == QPS_RTR && qp->state == QPS_INIT && qp->type != QPT_UD) {
+		r = wired_receive_from(qp);
+		if (r)
+			return r;
+	}
+	if (to == QPS_RTS && qp->state == QPS_RTR && qp->wired)
+		wired_send_from(qp);
 	return go_to(qp, to, (m->attr_mask & A_SQD_NOTIFY) && m->en_sqd_async_notify);
 }
 

@@ -16,6 +16,7 @@
 #include "xport/qp.h"
 #include "xport/responder.h"
 #include "xport/tap.h"
+#include "xport/wired.h"
 
 #define RNR_FOR_EVER 7
 #define IDLE_RETRY_NS 10000000u /* period of retries with timeout 0, which never ends */
@@ -56,11 +57,7 @@ static const uint32_t rnr_delay[32] = {
 	49152,
 };
 
-/*
- * The producer index, in blocks, with the 16 bits of the doorbell record. A doorbell that traps
- * announces what is posted then; what the record says later waits for the next one.
- */
-static bool read_producer(const struct qp *qp, uint32_t *pi)
+bool xport_producer(const struct qp *qp, uint32_t *pi)
 {
 	if (qp->trapped) {
 		*pi = qp->rung;
@@ -89,6 +86,7 @@ static void back_off_rnr(struct qp *qp, const struct wqe *w, uint32_t code)
 		fail(qp, w, SYN_RNR_EXC);
 		return;
 	}
+	counts_rnr_retry(qp);
 	timer_wait(qp, timer_now() + rnr_delay[code & 31] * 10000ull);
 }
 
@@ -107,6 +105,7 @@ static void back_off_timeout(struct qp *qp, const struct wqe *w)
 		fail(qp, w, SYN_RETRY_EXC);
 		return;
 	}
+	counts_timeout_retry(qp);
 	timer_wait(qp, timer_now() + (4096ull << qp->attr.timeout));
 }
 
@@ -176,7 +175,8 @@ static enum turn step(struct qp *qp)
 		return T_END;
 	}
 	s = wqe_fetch(qp, qp->sq_done, &w);
-	if (!s && ((config_get()->strict && !strict_wqe(qp, &w)) || w.qpn != qp->qpn || !w.units))
+	if (!s && ((config_get()->strict && !strict_wqe(qp, &w, qp->sq_done)) || w.qpn != qp->qpn ||
+			  !w.units))
 		s = SYN_LOCAL_QP_OP;
 	if (s)
 		a = (struct answer){.verdict = V_ERROR, .syndrome = s};
@@ -241,9 +241,13 @@ static inline enum turn send_posted(struct qp *qp)
 		flush_later_posted(qp);
 		return T_END;
 	}
+	if (qp->wired) {
+		wired_send(qp);
+		return T_END;
+	}
 	if (qp->copy_to)
 		return T_WAIT; /* another thread executes it */
-	if (qp->state != QPS_RTS || !qp->sq_count || !read_producer(qp, &pi))
+	if (qp->state != QPS_RTS || !qp->sq_count || !xport_producer(qp, &pi))
 		return T_END;
 	if (arena()->link_mode)
 		link_schedule(qp, pi);
@@ -268,7 +272,7 @@ __attribute__((cold)) static void send_after_copies(struct qp *qp)
 
 void xport_send(struct qp *qp)
 {
-	if (arena()->chaos && qp->state != QPS_ERR)
+	if (arena()->chaos && qp->state != QPS_ERR && !qp->wired)
 		chaos_announce(qp);
 	else if (send_posted(qp) == T_WAIT)
 		send_after_copies(qp);
@@ -278,7 +282,7 @@ bool xport_ready(const struct qp *qp)
 {
 	uint32_t pi;
 
-	return qp->state == QPS_RTS && qp->sq_count && !qp->wait_until && read_producer(qp, &pi) &&
+	return qp->state == QPS_RTS && qp->sq_count && !qp->wait_until && xport_producer(qp, &pi) &&
 	       (uint16_t)pi != (uint16_t)qp->sq_done;
 }
 
@@ -286,7 +290,7 @@ void xport_step(struct qp *qp)
 {
 	uint32_t pi;
 
-	if (qp->copy_to || !read_producer(qp, &pi))
+	if (qp->copy_to || !xport_producer(qp, &pi))
 		return;
 	if (arena()->link_mode)
 		link_schedule(qp, pi);
@@ -299,7 +303,7 @@ static void flush_send(struct qp *qp)
 	struct wqe w;
 	uint32_t pi;
 
-	if (!qp->sq_count || !read_producer(qp, &pi))
+	if (!qp->sq_count || !xport_producer(qp, &pi))
 		return;
 	while ((uint16_t)pi != (uint16_t)qp->sq_done) {
 		if (wqe_fetch(qp, qp->sq_done, &w))

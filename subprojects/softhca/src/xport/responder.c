@@ -12,6 +12,7 @@
 #include "xport/chaos.h"
 #include "xport/complete.h"
 #include "xport/copy.h"
+#include "xport/counts.h"
 #include "xport/qp.h"
 
 #define PSN_MASK 0xffffffu
@@ -108,8 +109,10 @@ static bool remote_range(const struct qp *dest, const struct wqe *w, uint32_t ac
 /* recv_peek() returned the error @r. */
 __attribute__((cold)) static struct answer no_recv(int r, struct qp *dest, const struct qp *qp)
 {
-	if (r == -EAGAIN)
+	if (r == -EAGAIN) {
+		counts_no_receive(dest);
 		return (struct answer){.verdict = V_RNR, .rnr_timer = dest->attr.min_rnr_timer};
+	}
 	if (r == -EBUSY)
 		return answer(V_BUSY);
 	return copy_failed(r, true, dest, qp);

@@ -7,6 +7,7 @@
 #ifndef SOFTHCA_XPORT_TAP_H
 #define SOFTHCA_XPORT_TAP_H
 
+#include "packet/frame.h"
 #include "xport/responder.h"
 
 /*
@@ -17,6 +18,9 @@ void tap_request(struct qp *qp, const struct wqe *w, uint64_t limit);
 
 /* The attempt ends with @a: what the responder sends. */
 void tap_answer(struct qp *qp, const struct wqe *w, const struct answer *a);
+
+/* A real packet between @qp and another host: @len bytes, as for capture_add(). */
+void tap_packet(const struct qp *qp, const struct flow *f, uint8_t *frame, size_t len);
 
 /* Whether an outcome that a fault rule has decided is one of which the peer knows. */
 bool tap_visible(const struct answer *a);

@@ -20,6 +20,13 @@
  */
 void xport_send(struct qp *qp);
 
+/*
+ * The producer index of a QP of any process, in blocks, with the 16 bits of the doorbell record.
+ * A doorbell that traps announces what is posted then; what the record says later waits for the
+ * next one. Returns false if it cannot be read.
+ */
+bool xport_producer(const struct qp *qp, uint32_t *pi);
+
 /* Chaos mode: whether the QP, an own one, can execute a WQE now. */
 bool xport_ready(const struct qp *qp);
 

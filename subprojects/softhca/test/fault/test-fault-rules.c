@@ -58,6 +58,8 @@ static void wrong_texts(void)
 		{"action=duplicate", "action=duplicate: give error, rnr"},
 		{"action=error\naction=delay", "F:2: action=delay: give delay_ns, too"},
 		{"action=late", "F:1: action=late: give delay_ns, too"},
+		{"action=packet_lost opcode=send", "not for packets"},
+		{"action=packet_late peer=mlx5_1", "not for packets"},
 		{"action=error peer=", "name of an adapter"},
 		{"action=rnr delay_ns=5", "leave it out"},
 		{"action=rnr syndrome=flush", "leave it out"},
@@ -106,6 +108,9 @@ static void written_back(void)
 		"action=error nth=1 count=1 syndrome=local_qp_op",
 		"action=delay nth=2 count=0 delay_ns=1000",
 		"action=late peer=abcdefghijklmno nth=1 count=1 delay_ns=7 syndrome=remote_op",
+		"action=packet_lost device=mlx5_0 qpn=0x41 pid=3 nth=1 count=0 percent=10",
+		"action=packet_twice nth=7 count=1",
+		"action=packet_late nth=1 count=2",
 		"action=link_down device=mlx5_0 nth=1 count=1",
 	};
 	char text[FAULT_TEXT];
@@ -119,7 +124,7 @@ static void written_back(void)
 		CHECK_EQ(parse(text), 0);
 		CHECK(!memcmp(&first, &rules[0], sizeof(first)));
 	}
-	CHECK_STR(text, texts[4]);
+	CHECK_STR(text, texts[7]);
 }
 
 static void environment(void)

@@ -12,7 +12,7 @@
 #include "softhca.h"
 
 #define SEEDS 3 /* of programs without a mistake */
-#define ROUNDS 8 /* of a program with one seed */
+#define ROUNDS 40 /* of a program with one seed */
 #define ENOUGH 20 /* with so many seeds a mistake has to be seen */
 #define LEN 4096
 #define MESSAGES 40
@@ -20,6 +20,7 @@
 #define SEEN 3 /* exit status: the data is not what the program expects */
 
 static struct rig a, b, c, d;
+static struct rig a2, b2; /* second QPs of a and b, with the same CQs */
 static bool stepping;
 static bool planted; /* the program has its mistake */
 
@@ -41,6 +42,27 @@ static struct ibv_wc wait_ok(struct ibv_cq *cq)
 	return wc;
 }
 
+/* Another QP at the CQs of @r. */
+static struct rig second(const struct rig *r)
+{
+	struct rig s = *r;
+	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+
+	s.qp = ibv_create_qp(r->pd, &(struct ibv_qp_init_attr){.send_cq = r->scq,
+					    .recv_cq = r->rcq,
+					    .cap = {.max_send_wr = RIG_DEPTH,
+						    .max_recv_wr = RIG_DEPTH,
+						    .max_send_sge = 1,
+						    .max_recv_sge = 1},
+					    .qp_type = IBV_QPT_RC});
+	CHECK(s.qp);
+	CHECK(!ibv_modify_qp(s.qp, &init,
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	return s;
+}
+
 static void open_all(void)
 {
 	rig_open(&a, &(struct rig_attr){0});
@@ -49,6 +71,9 @@ static void open_all(void)
 	rig_open(&d, &(struct rig_attr){.srq = true});
 	rig_connect_pair(&a, &b);
 	rig_connect_pair(&c, &d);
+	a2 = second(&a);
+	b2 = second(&b);
+	rig_connect_pair(&a2, &b2);
 	rig_fill(a.buf, LEN, 1);
 }
 
@@ -108,6 +133,45 @@ static bool at_once(void)
 	if (!planted)
 		wait_ok(a.scq);
 	return rig_same(b.buf, LEN, 1);
+}
+
+/*
+ * Two QPs share a CQ. The first one's message has had an effect before the second one posts the
+ * first of its own, one by one. The mistake: the completion of @first is expected before the last
+ * of theirs, so it is not waited for.
+ */
+static bool overtake(struct ibv_cq *cq, const struct ibv_qp *first, enum ibv_wr_opcode op)
+{
+	/* A program that does not step may be slower than what it tries to overtake. */
+	uint32_t most = stepping ? 3 : 1, n;
+	bool seen = false;
+
+	for (n = 0; n < most && !seen; n++) {
+		if (op == IBV_WR_SEND)
+			rig_recv(&b2, 0, LEN, LEN);
+		post(&a2, &b2, op);
+		seen = wait_ok(cq).qp_num == first->qp_num;
+	}
+	wait_ok(cq);
+	while (op == IBV_WR_SEND && n--)
+		wait_ok(a.scq);
+	return seen || !planted;
+}
+
+static bool shared_send_cq(void)
+{
+	rig_recv(&b, 0, 0, LEN);
+	post(&a, &b, IBV_WR_SEND);
+	wait_ok(b.rcq);
+	return overtake(a.scq, a.qp, IBV_WR_RDMA_WRITE);
+}
+
+static bool shared_recv_cq(void)
+{
+	rig_recv(&b, 0, 0, LEN);
+	post(&a, &b, IBV_WR_SEND);
+	wait_ok(a.scq);
+	return overtake(b.rcq, b.qp, IBV_WR_SEND);
 }
 
 /* No mistake: an aligned word of the payload is the old one or the new one. */
@@ -172,7 +236,8 @@ static bool is_seen(bool (*fn)(void), bool mistake)
 
 static void planted_mistakes(void)
 {
-	static bool (*const programs[])(void) = {reuse, early_read, two_queues, at_once};
+	static bool (*const programs[])(
+		void) = {reuse, early_read, two_queues, at_once, shared_send_cq, shared_recv_cq};
 
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
 		CHECK(!is_seen(programs[i], false));

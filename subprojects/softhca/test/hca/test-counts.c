@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What ports have carried, as programs read it in sysfs. */
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -95,6 +96,148 @@ static void the_kernels_counters_agree(void)
 	CHECK_EQ(counter(1, "hw_counters/rx_prio3_pause_duration"), 0);
 }
 
+/* A counter of each rail's hw_counters, and what it was when this was called last. */
+static uint64_t rise(unsigned rail, const char *name)
+{
+	static struct {
+		unsigned rail;
+		const char *name;
+		uint64_t value;
+	} last[16];
+	char path[64];
+	uint64_t rose;
+	size_t i = 0;
+
+	snprintf(path, sizeof(path), "hw_counters/%s", name);
+	while (last[i].name && (strcmp(last[i].name, name) || last[i].rail != rail))
+		i++;
+	CHECK(i < sizeof(last) / sizeof(last[0]) - 1);
+	rose = counter(rail, path) - last[i].value;
+	last[i].rail = rail;
+	last[i].name = name;
+	last[i].value += rose;
+	return rose;
+}
+
+static void requests_are_counted(void)
+{
+	CHECK_EQ(rise(1, "rx_write_requests"), 2);
+	CHECK_EQ(rise(1, "rx_read_requests"), 1);
+	CHECK_EQ(rise(1, "rx_atomic_requests"), 0);
+	CHECK_EQ(rise(0, "rx_read_requests"), 0);
+	CHECK_EQ(rise(0, "rx_write_requests"), 0);
+	post(IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
+	CHECK_EQ(rise(1, "rx_atomic_requests"), 1);
+	CHECK_EQ(rise(1, "rx_write_requests"), 0);
+}
+
+static void retries(uint64_t no_receive, uint64_t rnr, uint64_t timeout)
+{
+	CHECK_EQ(rise(1, "out_of_buffer"), no_receive);
+	CHECK_EQ(rise(0, "rnr_nak_retry_err"), rnr);
+	CHECK_EQ(rise(0, "local_ack_timeout_err"), timeout);
+	CHECK_EQ(rise(0, "out_of_buffer"), 0);
+	CHECK_EQ(rise(1, "rnr_nak_retry_err"), 0);
+	CHECK_EQ(rise(1, "local_ack_timeout_err"), 0);
+}
+
+static void reopen(const struct rig_attr *to)
+{
+	struct rig_attr from = {.type = to->type};
+
+	rig_close(&a);
+	rig_close(&b);
+	rig_open(&a, &from);
+	rig_open(&b, to);
+}
+
+/* Sends to an end without a receive; the third attempt is the last. */
+static void no_receive(bool srq)
+{
+	struct rig_timers t = {.timeout = 10,
+		.retry = 3,
+		.rnr_retry = 2,
+		.min_rnr = 1,
+		.set = true};
+	struct rig_addr from, to;
+
+	reopen(&(struct rig_attr){.rail = 1, .srq = srq});
+	from = rig_addr(&a);
+	to = rig_addr(&b);
+	rig_connect(&a, &to, t);
+	rig_connect(&b, &from, t);
+	rig_recv(&b, 0, 0, 64);
+	post(IBV_WR_SEND, 64);
+	retries(0, 0, 0);
+	rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 64});
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RNR_RETRY_EXC_ERR);
+	retries(3, 2, 0);
+}
+
+/* A receive that comes late ends the retries. */
+static void late_receive(void)
+{
+	uint64_t n = 0;
+
+	reopen(&(struct rig_attr){.rail = 1, .srq = true});
+	rig_connect_pair(&a, &b);
+	rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 64});
+	while (!(n = rise(1, "out_of_buffer")))
+		sched_yield();
+	rig_recv(&b, 0, 0, 64);
+	rig_wait_ok(a.scq);
+	CHECK_EQ(n + rise(1, "out_of_buffer"), rise(0, "rnr_nak_retry_err"));
+	retries(0, 0, 0);
+}
+
+static void datagram_end(struct rig *r)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
+
+	CHECK(!ibv_modify_qp(r->qp, &attr, IBV_QP_STATE));
+	attr.qp_state = IBV_QPS_RTS;
+	CHECK(!ibv_modify_qp(r->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN));
+}
+
+/* A datagram that finds no receive is dropped; its sender is not told. */
+static void dropped_datagram(void)
+{
+	struct ibv_ah_attr path = {.port_num = 1};
+	struct ibv_sge sge = {0};
+	struct ibv_send_wr *bad, wr = {.sg_list = &sge,
+					 .num_sge = 1,
+					 .opcode = IBV_WR_SEND,
+					 .send_flags = IBV_SEND_SIGNALED,
+					 .wr.ud.remote_qkey = 0x1234};
+
+	reopen(&(struct rig_attr){.rail = 1, .type = IBV_QPT_UD});
+	datagram_end(&a);
+	datagram_end(&b);
+	path.dlid = b.port.lid;
+	wr.wr.ud.ah = ibv_create_ah(a.pd, &path);
+	wr.wr.ud.remote_qpn = b.qp->qp_num;
+	sge = (struct ibv_sge){(uintptr_t)a.buf, 64, a.mr->lkey};
+	CHECK(wr.wr.ud.ah && !ibv_post_send(a.qp, &wr, &bad));
+	rig_wait_ok(a.scq);
+	CHECK(!ibv_destroy_ah(wr.wr.ud.ah));
+	retries(1, 0, 0);
+}
+
+/* The QP that it is connected to is gone. */
+static void no_answer(void)
+{
+	struct rig_timers t = {.timeout = 4, .retry = 3, .rnr_retry = 7, .min_rnr = 1, .set = true};
+	struct rig_addr to;
+
+	reopen(&(struct rig_attr){.rail = 1});
+	to = rig_addr(&b);
+	to.qpn = 0xfffff0;
+	rig_connect(&a, &to, t);
+	rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 64});
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RETRY_EXC_ERR);
+	retries(0, 0, 3);
+}
+
 /* Nothing of the writing is left to be seen. */
 static void nothing_is_left(void)
 {
@@ -114,6 +257,12 @@ int main(void)
 	rig_connect_pair(&a, &b);
 	messages_are_counted_at_both_ports();
 	the_kernels_counters_agree();
+	requests_are_counted();
+	no_receive(false);
+	no_receive(true);
+	late_receive();
+	dropped_datagram();
+	no_answer();
 	nothing_is_left();
 	rig_close(&a);
 	rig_close(&b);

@@ -2,7 +2,9 @@
 /* The link model in virtual time is exact; in real time nothing is early. */
 #include <infiniband/mlx5dv.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "rig.h"
 #include "softhca.h"
@@ -116,6 +118,39 @@ static void with_service_in_virtual_time(void)
 	close_pair();
 }
 
+static uint64_t stopped_ns; /* what the clock shows, to the HCA, too; 0: the time */
+
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	if (!stopped_ns)
+		return (int)syscall(SYS_clock_gettime, id, ts);
+	*ts = (struct timespec){(time_t)(stopped_ns / 1000000000u),
+		(long)(stopped_ns % 1000000000u)};
+	return 0;
+}
+
+/* In step mode: what is posted behind a message under way is on the link at once, not after it. */
+static void behind_another(void)
+{
+	const uint64_t start = 1000000000u, size = 8, later = 100;
+	struct ibv_wc wc;
+
+	stopped_ns = start;
+	open_pair();
+	post(IBV_WR_RDMA_WRITE, size, 0);
+	softhca_step();
+	stopped_ns = start + later;
+	post(IBV_WR_RDMA_WRITE, size, IBV_SEND_SIGNALED);
+	softhca_step();
+	stopped_ns = start + later + size + LATENCY - 1;
+	softhca_step();
+	CHECK_EQ(ibv_poll_cq(a.scq, 1, &wc), 0);
+	stopped_ns++;
+	softhca_step();
+	CHECK_EQ(ibv_poll_cq(a.scq, 1, &wc), 1);
+	close_pair();
+}
+
 static uint64_t now_ns(void)
 {
 	struct timespec ts;
@@ -195,6 +230,10 @@ int main(int argc, char **argv)
 	} else if (!strcmp(argv[1], "real")) {
 		topology("real", 0);
 		in_real_time();
+	} else if (!strcmp(argv[1], "behind")) {
+		topology("real", 0);
+		CHECK(!setenv("SOFTHCA_MODE", "step", 1));
+		behind_another();
 	} else if (!strcmp(argv[1], "served")) {
 		topology("virtual", SERVICE);
 		with_service_in_virtual_time();

@@ -8,6 +8,7 @@
 #include "said.h"
 
 #define NOWHERE 0x4000 /* a LID that no adapter has */
+#define MORE 3u /* QPs beside a's; two share a page */
 
 static struct rig a, b;
 
@@ -161,22 +162,27 @@ static const uint8_t *nop(const struct mlx5dv_qp *dv, uint16_t index)
 static void foreign_register(void)
 {
 	struct mlx5dv_qp dv, other_dv;
-	struct ibv_qp *other;
+	struct ibv_qp *others[MORE];
+	uint32_t n = 0;
 	uint64_t v;
 
 	open_pair(&(struct end){0}, &(struct end){0});
-	other = ibv_create_qp(a.pd, &(struct ibv_qp_init_attr){.send_cq = a.scq,
-					    .recv_cq = a.rcq,
-					    .cap = {.max_send_wr = 1, .max_send_sge = 1},
-					    .qp_type = IBV_QPT_RC});
-	CHECK(other);
 	dv = dv_of(a.qp);
-	other_dv = dv_of(other);
-	CHECK(dv.bf.reg != other_dv.bf.reg);
+	do { /* until there is one on another page */
+		CHECK(n < MORE);
+		others[n] =
+			ibv_create_qp(a.pd, &(struct ibv_qp_init_attr){.send_cq = a.scq,
+						    .recv_cq = a.rcq,
+						    .cap = {.max_send_wr = 1, .max_send_sge = 1},
+						    .qp_type = IBV_QPT_RC});
+		CHECK(others[n]);
+		other_dv = dv_of(others[n++]);
+	} while ((uintptr_t)other_dv.bf.reg / 4096 == (uintptr_t)dv.bf.reg / 4096);
 	memcpy(&v, nop(&dv, 0), sizeof(v));
 	__atomic_store_n((uint64_t *)other_dv.bf.reg, v, __ATOMIC_RELEASE);
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_WR_FLUSH_ERR);
-	CHECK(!ibv_destroy_qp(other));
+	while (n)
+		CHECK(!ibv_destroy_qp(others[--n]));
 	verdict(", which is not its own");
 }
 
@@ -268,6 +274,7 @@ static void arming(void)
 	struct mlx5dv_cq dv;
 	struct mlx5dv_obj obj = {.cq = {.out = &dv}};
 	struct ibv_cq *cq;
+	uint64_t event;
 	void *arg;
 
 	open_events(); /* as it should be */
@@ -279,12 +286,20 @@ static void arming(void)
 	}
 	verdict(NULL);
 
-	open_events(); /* the event is not read */
+	open_events(); /* the event is still to be read */
 	for (int i = 0; i < 2; i++) {
 		CHECK(!ibv_req_notify_cq(a.scq, 0));
 		CHECK_EQ(write_one(), IBV_WC_SUCCESS);
 	}
-	verdict("armed with sequence number 0, whose event has come");
+	verdict(NULL);
+
+	open_events(); /* the event is read, and the provider is not told */
+	CHECK(!ibv_req_notify_cq(a.scq, 0));
+	CHECK_EQ(write_one(), IBV_WC_SUCCESS);
+	CHECK_EQ(read(a.channel->fd, &event, sizeof(event)), (ssize_t)sizeof(event));
+	CHECK(!ibv_req_notify_cq(a.scq, 0));
+	ibv_ack_cq_events(a.scq, 1);
+	verdict("armed with sequence number 0, whose event has been read");
 
 	open_events(); /* the record is behind what is polled */
 	obj.cq.in = a.scq;

@@ -12,7 +12,7 @@ tmp=$(mktemp -d)
 fabric=run-$$
 dir=/dev/shm/softhca-$me-$fabric
 unset LD_PRELOAD SOFTHCA_RAILS SOFTHCA_TOPOLOGY SOFTHCA_BF SOFTHCA_STRICT SOFTHCA_CHAOS \
-	SOFTHCA_MEMLOCK SOFTHCA_DEATH SOFTHCA_RUN \
+	SOFTHCA_MEMLOCK SOFTHCA_DEATH SOFTHCA_UAR SOFTHCA_RUN \
 	SOFTHCA_MODE SOFTHCA_TRACE SOFTHCA_LINK SOFTHCA_FAULTS SOFTHCA_FAULT_FILE \
 	HWLOC_XMLFILE PMIX_NAMESPACE
 export SOFTHCA_FABRIC="$fabric"
@@ -108,6 +108,8 @@ wrong_arguments() {
 	refused '--fabric: give it a value' --fabric
 	refused '--mode fast: give trap' --mode fast true
 	refused '--link slow: give off' --link slow true
+	refused '--uar old: give dynamic or legacy' --uar old true
+	refused '--death slow: give at_once or timers' --death slow true
 	refused '--chaos 0: give a seed' --chaos 0 true
 	refused '--chaos 1x: give a seed' --chaos 1x true
 	refused '--chaos -1: give a seed' --chaos -1 true
@@ -128,6 +130,7 @@ wrong_arguments() {
 	for wrong in 0 x 1k 99999999999999999999; do
 		SOFTHCA_MEMLOCK=$wrong refused "SOFTHCA_MEMLOCK=$wrong: give a number of bytes" true
 	done
+	SOFTHCA_UAR=old refused 'SOFTHCA_UAR=old: give dynamic or legacy' true
 	SOFTHCA_DEATH=slow refused 'SOFTHCA_DEATH=slow: give at_once or timers' true
 	SOFTHCA_MEMLOCK=unlimited status 0 "$run" true
 	SOFTHCA_TRACE=/tmp/x refused 'SOFTHCA_TRACE=/tmp/x: give 0 or 1' true
@@ -161,7 +164,7 @@ environment() {
 	printf 'numa=0\nlink=roce\n' >"$tmp/topo"
 	echo 'action=rnr' >"$tmp/faults"
 	status 0 "$run" -n 3 --bf --strict --mode poll --link virtual --chaos 7 --faults "$tmp/faults" \
-		-f "$fabric" env
+		--uar legacy --death timers -f "$fabric" env
 	has SOFTHCA_MODE poll
 	has SOFTHCA_LINK virtual
 	has SOFTHCA_CHAOS 7
@@ -169,6 +172,8 @@ environment() {
 	has SOFTHCA_RAILS 3
 	has SOFTHCA_BF 1
 	has SOFTHCA_STRICT 1
+	has SOFTHCA_UAR legacy
+	has SOFTHCA_DEATH timers
 	has SOFTHCA_FABRIC "$fabric"
 	has LD_PRELOAD '/.*/libsofthca.so.0'
 	has HWLOC_THISSYSTEM 1

@@ -58,6 +58,7 @@ static struct {
 } bad;
 static struct plan plans[2][MESSAGES];
 static jmp_buf killed;
+static bool gone; /* the owner of the memory is */
 
 static uint32_t below(uint32_t n)
 {
@@ -180,6 +181,8 @@ static void op_complete(void *arg, uint32_t i, enum wire_status status, const st
 static int op_access(void *arg, enum packet_operation op, uint64_t raddr, uint32_t rkey,
 	uint32_t len)
 {
+	if (gone)
+		return -ESRCH;
 	return rkey == RKEY && raddr % STRIDE + len <= STRIDE ? 0 : -EACCES;
 }
 
@@ -588,6 +591,31 @@ static void hostile(void)
 	CHECK(!answer_to((struct packet){.opcode = PO_SEND_ONLY, .psn = 0xffffe3}));
 }
 
+/* Whoever is dead does not answer, and fails nothing; the next attempt may meet another process. */
+static void dead_owner(void)
+{
+	struct wire_attr attr = attributes(1024);
+	struct packet p = {.opcode = PO_WRITE_ONLY, .psn = 0xffffe0, .rkey = RKEY, .length = 8};
+	const struct packet *a;
+
+	p.payload = 8;
+	p.ack_requested = true;
+	reset(&attr);
+	plans[0][0] = (struct plan){.kind = MSG_READ, .length = 3000};
+	gone = true;
+	CHECK(!answer_to(p));
+	CHECK(!answer_to((struct packet){.opcode = PO_READ_REQUEST,
+		.psn = 0xffffe0,
+		.rkey = RKEY,
+		.length = 8}));
+	gone = false;
+	a = answer_to((struct packet){.opcode = PO_READ_REQUEST,
+		.psn = 0xffffe0,
+		.rkey = RKEY,
+		.length = 8});
+	CHECK(a && a->opcode == PO_READ_RESPONSE_ONLY && !nodes[1].refused);
+}
+
 /* The payloads of a WRITE that are more, or less, than it has announced. */
 static void hostile_lengths(void)
 {
@@ -662,6 +690,7 @@ int main(int argc, char **argv)
 	no_timer();
 	silence();
 	hostile();
+	dead_owner();
 	hostile_lengths();
 	hostile_answers();
 	for (uint32_t i = 0; i < rounds; i++)

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+#include "costs.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdbool.h>
+
+#include "base/rand.h"
+#include "base/test.h"
+#include "client.h"
+#include "daemon.h"
+#include "tasks.h"
+
+#define ADAPTER_LOOK_NS 25 /* between two looks at the adapters */
+#define COLLECTS 8 /* depth from which delegrpc may publish a reply later, see delegrpc.h */
+#define CLIENT_LOOK_NS (100 * NSEC_PER_USEC) /* of a client that nobody wakes */
+
+static struct {
+	struct machine m;
+	uint32_t clients, sq_depth;
+	uint64_t single_until_ns, random;
+	uint64_t answered
+		[COSTS_RANKS]; /* in this loop of the rank's daemon: a bit for each client */
+	bool stop;
+} costs;
+
+void costs_begin_job(const struct machine *m, uint32_t clients, uint32_t sq_depth)
+{
+	CHECK(clients <= COSTS_CLIENTS);
+	memset(&costs, 0, sizeof(costs));
+	costs.m = *m;
+	costs.clients = clients;
+	costs.sq_depth = sq_depth;
+}
+
+void costs_begin_run(uint64_t single_until_ns)
+{
+	costs.single_until_ns = single_until_ns;
+	costs.random = 1;
+}
+
+static void spend(double ns)
+{
+	task_spend((uint64_t)ns);
+}
+
+/* ---- the adapters ---- */
+
+void *costs_adapters(void *arg)
+{
+	int (*step)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "softhca_step");
+
+	CHECK(step);
+	while (!costs.stop) {
+		int n = step();
+
+		CHECK(n >= 0 || n == -ENODEV); /* no rank has opened its device yet */
+		task_spend(ADAPTER_LOOK_NS);
+	}
+	return NULL;
+}
+
+void costs_stop_adapters(void)
+{
+	costs.stop = true;
+}
+
+/* ---- clients ---- */
+
+int __wrap_sched_yield(void);
+int __wrap_nanosleep(const struct timespec *ns, struct timespec *left);
+int __wrap_delegrpc_client_wait(struct delegrpc_client *c, uint64_t timeout_ns);
+int __wrap_shmipc_client_wait(struct shmipc_client *c, uint64_t timeout_ns);
+const struct op *__real_check_open(struct checker *c, uint64_t i, uint64_t now_ns,
+	struct kv_req *req);
+const struct op *__wrap_check_open(struct checker *c, uint64_t i, uint64_t now_ns,
+	struct kv_req *req);
+
+/* Each client polls without a pause; what would be polls in vain are left out. */
+static bool client_rests(void)
+{
+	if (task_body() != client_main)
+		return false;
+	task_rest(CLIENT_LOOK_NS);
+	return true;
+}
+
+int __wrap_sched_yield(void)
+{
+	client_rests();
+	return 0;
+}
+
+int __wrap_nanosleep(const struct timespec *ns, struct timespec *left)
+{
+	if (!client_rests())
+		task_spend((uint64_t)ns->tv_sec * NSEC_PER_SEC + (uint64_t)ns->tv_nsec);
+	return 0;
+}
+
+int __wrap_delegrpc_client_wait(struct delegrpc_client *c, uint64_t timeout_ns)
+{
+	client_rests();
+	return 0;
+}
+
+int __wrap_shmipc_client_wait(struct shmipc_client *c, uint64_t timeout_ns)
+{
+	client_rests();
+	return 0;
+}
+
+const struct op *__wrap_check_open(struct checker *c, uint64_t i, uint64_t now_ns,
+	struct kv_req *req)
+{
+	spend(costs.m.client_ns);
+	return __real_check_open(c, i, now_ns, req);
+}
+
+/* ---- replies ---- */
+
+void __real_daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp);
+void __wrap_daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp);
+
+static struct task *task_of(const struct daemon *d, uint32_t client)
+{
+	return (struct task *)(uintptr_t)d->node->clients[client].thread;
+}
+
+/*
+ * The client sees a reply after the time that a cache line takes, and its next request is seen half
+ * of that later: both are added here.
+ */
+static void wake_client(const struct daemon *d, uint32_t client)
+{
+	double ns = 1.5 * costs.m.reply_ns + rand_unit(&costs.random) * costs.m.reply_jitter_ns;
+
+	task_wake(task_of(d, client), task_now() + (uint64_t)ns);
+}
+
+void __wrap_daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp)
+{
+	uint32_t client = resp->origin % costs.clients;
+
+	__real_daemon_answer(d, who, resp);
+	costs.answered[d->node->rank] |= 1ull << client;
+	wake_client(d, client);
+}
+
+/* ---- a daemon's work ---- */
+
+struct kv_resp __real_store_serve(struct store *s, const struct kv_req *req);
+struct kv_resp __wrap_store_serve(struct store *s, const struct kv_req *req);
+void __real_errand_arrived(struct daemon *d, uint32_t index);
+void __wrap_errand_arrived(struct daemon *d, uint32_t index);
+int __real_network_call(struct daemon *d, const struct kv_req *req, uint32_t token);
+int __wrap_network_call(struct daemon *d, const struct kv_req *req, uint32_t token);
+void __real_network_observe(struct daemon *d);
+void __wrap_network_observe(struct daemon *d);
+
+struct kv_resp __wrap_store_serve(struct store *s, const struct kv_req *req)
+{
+	const struct daemon *d = task_arg();
+	bool local = req->origin / costs.clients == d->node->rank;
+
+	spend(local ? costs.m.local_ns : costs.m.incoming_ns);
+	return __real_store_serve(s, req);
+}
+
+void __wrap_errand_arrived(struct daemon *d, uint32_t index)
+{
+	spend(costs.m.response_ns);
+	__real_errand_arrived(d, index);
+}
+
+int __wrap_network_call(struct daemon *d, const struct kv_req *req, uint32_t token)
+{
+	int err = __real_network_call(d, req, token);
+
+	if (!err)
+		spend(costs.m.request_ns);
+	return err;
+}
+
+/* The end of a loop. Replies that had been collected are out: who was woken before looks again. */
+void __wrap_network_observe(struct daemon *d)
+{
+	spend(costs.m.loop_ns * (1 + (2 * rand_unit(&costs.random) - 1) * costs.m.loop_jitter));
+	__real_network_observe(d);
+	if (d->node->o->queue_depth < COLLECTS)
+		return;
+	for (uint64_t *bits = &costs.answered[d->node->rank]; *bits; *bits &= *bits - 1)
+		wake_client(d, (uint32_t)__builtin_ctzll(*bits));
+}
+
+/* ---- the network ---- */
+
+int __real_copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
+int __wrap_copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
+int __real_copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
+int __wrap_copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
+int __real_copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
+int __wrap_copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
+int __wrap_copyrpc_flush(struct copyrpc_ctx *ctx);
+int __real_copyrpc_call(struct copyrpc_ep *ep, const void *req, uint32_t len, uint32_t resp_max,
+	uint64_t token);
+int __wrap_copyrpc_call(struct copyrpc_ep *ep, const void *req, uint32_t len, uint32_t resp_max,
+	uint64_t token);
+int __real_copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len);
+int __wrap_copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len);
+
+int __wrap_copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg)
+{
+	const struct daemon *d = arg;
+	uint64_t before = network_completions(&d->net);
+	int n;
+
+	if (d->net.polls.polls)
+		spend(control_observes(&d->net.control) ? costs.m.repoll_ns : costs.m.poll_ns);
+	n = __real_copyrpc_poll_recv(ctx, fn, arg);
+	spend(costs.m.cqe_ns * (double)(network_completions(&d->net) - before));
+	return n;
+}
+
+struct asked {
+	copyrpc_flush_fn *go;
+	void *arg;
+};
+
+static bool ask(void *arg, struct copyrpc_ep *ep)
+{
+	const struct asked *a = arg;
+
+	if (a->go && !a->go(a->arg, ep))
+		return false;
+	spend(costs.m.write_ns);
+	return true;
+}
+
+int __wrap_copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
+{
+	return __real_copyrpc_flush_if(ctx, ask, &(struct asked){go, arg});
+}
+
+int __wrap_copyrpc_flush(struct copyrpc_ctx *ctx)
+{
+	return __wrap_copyrpc_flush_if(ctx, NULL, NULL);
+}
+
+/* In the initial state "low": a message alone. */
+static void send_single(void)
+{
+	const struct daemon *d = task_arg();
+
+	if (task_now() < costs.single_until_ns)
+		__wrap_copyrpc_flush(d->net.ctx);
+}
+
+int __wrap_copyrpc_call(struct copyrpc_ep *ep, const void *req, uint32_t len, uint32_t resp_max,
+	uint64_t token)
+{
+	int err = __real_copyrpc_call(ep, req, len, resp_max, token);
+
+	send_single();
+	return err;
+}
+
+int __wrap_copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len)
+{
+	int err = __real_copyrpc_reply(req, data, len);
+
+	send_single();
+	return err;
+}
+
+/* Tasks have no processors. */
+void topo_pin_self(const struct topo *t, uint32_t thread)
+{
+}
+
+/* The simulator's send queues have no end. */
+int __wrap_copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p)
+{
+	struct copyrpc_ctx_attr with_depth = *attr;
+
+	with_depth.sq_depth = costs.sq_depth;
+	return __real_copyrpc_ctx_create(&with_depth, ctx_p);
+}

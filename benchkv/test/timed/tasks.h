@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Virtual time: what would be threads are tasks of one thread, each with a stack and a time of its
+ * own. The one whose time is the least runs, until it has a time that is not the least any more.
+ * So everything happens in the order of virtual time, and the same way in each run.
+ *
+ * clock_gettime() of the whole program, libraries included, is the running task's time. What the
+ * program under test calls to make threads, and to wait, is replaced at link time (tasks.c):
+ * pthread_create() makes a task, pthread_join() waits for its end, waiting for a condition wakes
+ * up for no reason every few microseconds, as it may.
+ */
+#ifndef BENCHKV_TIMED_TASKS_H
+#define BENCHKV_TIMED_TASKS_H
+
+#include <stdint.h>
+
+struct task;
+
+/* What is called as a thread: task_body() and task_arg() tell who is running. */
+typedef void *task_fn(void *arg);
+
+struct task *task_start(task_fn *body, void *arg);
+
+/* Waits for the end of a task, and frees it. */
+void task_join(struct task *t);
+
+struct task *task_self(void);
+task_fn *task_body(void); /* NULL: the first one, main() */
+void *task_arg(void);
+
+uint64_t task_now(void);
+
+/* The running task is busy for so long. */
+void task_spend(uint64_t ns);
+
+/* The running task has nothing to do until somebody wakes it, or for so long at most. */
+void task_rest(uint64_t most_ns);
+
+/* Ends the rest of a task at that time, or does not let it begin then. */
+void task_wake(struct task *t, uint64_t at_ns);
+
+#endif

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""What shmipc and copyrpc share: loading a library, errors, attributes, and who ends a C object."""
+import ctypes
+import errno
+import os
+import weakref
+
+FOREVER_NS = 2**64 - 1
+STATUS = object()  # the result of a function that returns 0 or a count, or -errno
+RETRY = (errno.EAGAIN, errno.ENOBUFS)  # poll, then call again
+
+
+def error(code, filename=None):
+    """The exception for -errno: BlockingIOError where trying again helps, else what OSError makes of it."""
+    kind = BlockingIOError if -code in RETRY else OSError
+    return kind(-code, os.strerror(-code), *([filename] if filename else []))
+
+
+def _checked(result, _function, _arguments):
+    if result < 0:
+        raise error(result)
+    return result
+
+
+def library(soname, functions):
+    """Loads a library. `functions`: {name: (type of the result, or STATUS; types of the arguments)}."""
+    lib = ctypes.CDLL(soname)
+    for name, (result, *arguments) in functions.items():
+        function = getattr(lib, name)
+        function.argtypes = arguments
+        function.restype = ctypes.c_int if result is STATUS else result
+        if result is STATUS:
+            function.errcheck = _checked
+    return lib
+
+
+def fits(ctype, value):
+    """The value, which ctypes would cut to the type's size without a word."""
+    if ctype(value).value != value:
+        raise OverflowError(f"{value} does not fit into {ctype.__name__}")
+    return value
+
+
+def payload(data):
+    """The bytes of any object that has some. (bytes(5) would be five zeros.)"""
+    return data if isinstance(data, bytes) else memoryview(data).tobytes()
+
+
+def name_of(text):
+    """A string for C, which would end at a zero byte."""
+    if "\0" in text:
+        raise ValueError("a name with a zero byte")
+    return text.encode()
+
+
+class Attributes(ctypes.Structure):
+    """A struct of attributes. Zero is the default; `_bits_` has the bit of `set` of those fields in
+    which a given 0 is a value."""
+
+    _bits_ = {}
+
+    def __init__(self, **given):
+        super().__init__()
+        types = dict(self._fields_)
+        for name, value in given.items():
+            if name not in types or name == "set":
+                raise TypeError(f"{type(self).__name__} has no attribute {name!r}")
+            if isinstance(value, str):
+                value = name_of(value)
+            elif isinstance(value, int):
+                fits(types[name], value)
+            setattr(self, name, value)
+            if name in self._bits_:
+                self.set |= self._bits_[name]
+
+
+def as_dict(struct):
+    """The fields of a struct of numbers."""
+    return {name: getattr(struct, name) for name, _ in struct._fields_ if name != "set"}
+
+
+def nanoseconds(seconds):
+    """A timeout of a function that takes nanoseconds; None: for ever."""
+    return FOREVER_NS if seconds is None else min(max(int(seconds * 1e9), 0), FOREVER_NS - 1)
+
+
+def milliseconds(seconds):
+    """A timeout of a function that takes milliseconds in an int; None: for ever."""
+    return -1 if seconds is None else min(max(int(seconds * 1e3), 0), 2**31 - 1)
+
+
+class Handle:
+    """Owns a C object until close(), the end of a `with` block, or the end of the program. A forked
+    child does not end what its parent has made."""
+
+    def _own(self, pointer, destroy):
+        self._pointer = pointer
+        self._end = weakref.finalize(self, self._end_in, os.getpid(), destroy, pointer)
+
+    @staticmethod
+    def _end_in(pid, destroy, pointer):
+        if os.getpid() == pid:
+            destroy(pointer)
+
+    @property
+    def _open(self):
+        if self.closed:
+            raise ValueError(f"this {type(self).__name__} is closed")
+        return self._pointer
+
+    @property
+    def closed(self):
+        return not self._end.alive
+
+    def close(self):
+        """Frees everything. A second close does nothing."""
+        self._end()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

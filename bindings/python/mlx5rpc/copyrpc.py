@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: MIT
+"""Many small calls in few RDMA WRITEs, between machines: libcopyrpc.
+
+    server                                      client
+    with Context() as ctx, \\                    with Context() as ctx:
+            socket.create_server(("", 4711)) as s:  ep = ctx.connect("server", 4711)
+        ctx.accept(s)                               for i in range(64):
+        while True:                                     ep.call(b"ping", 64, token=i)
+            ctx.poll()                              while ctx.pending:
+            for request in ctx.requests():              for response in ctx.poll():
+                request.reply(b"pong")                      use(response.token, response.result())
+
+copyrpc.h and copyrpc_tcp.h are the manual; names and errors are the same. Everything moves inside of
+poll(), which also sends, in one WRITE to each peer, what was said since the last one. Times are in
+seconds, None is for ever. Errors are exceptions of the kind of their errno: BlockingIOError from call()
+where there is no room or credit (poll, then call again), ConnectionResetError from result() when the peer
+has gone, TimeoutError. A context, with all that belongs to it, is used by one thread at a time.
+A signal handler that raises an exception while poll() runs can cost a response.
+"""
+import ctypes
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, \
+    c_void_p, string_at
+from typing import Any, NamedTuple
+
+from ._clib import STATUS, Attributes, Handle, as_dict, error, fits, library, milliseconds, \
+    name_of, payload
+
+INFO_SIZE = 96  # bytes of Endpoint.info()
+
+_RESPONSE = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint64, c_int, c_void_p, c_uint32)
+
+
+class Path(Attributes):
+    """Service level, MTU, time-outs and so on: struct copyrpc_path."""
+
+    _fields_ = [("sl", c_uint8), ("traffic_class", c_uint8), ("flow_label", c_uint32),
+                ("mtu", c_uint8), ("timeout", c_uint8), ("retry_cnt", c_uint8), ("rnr_retry", c_uint8),
+                ("min_rnr_timer", c_uint8), ("set", c_uint32)]
+    _bits_ = {"timeout": 1, "retry_cnt": 2, "rnr_retry": 4, "min_rnr_timer": 8}
+
+
+class _CtxAttr(Attributes):
+    _fields_ = [("device", c_char_p), ("port", c_uint8), ("set", c_uint32), ("gid_index", c_int),
+                ("pkey_index", c_uint16), ("srq_depth", c_uint32), ("cq_depth", c_uint32),
+                ("max_endpoints", c_uint32), ("sq_depth", c_uint32), ("ring_size", c_uint32),
+                ("max_pending", c_uint32), ("nested", ctypes.c_bool), ("path", Path), ("probe_ms", c_uint32)]
+    _bits_ = {"gid_index": 1, "pkey_index": 2}
+
+
+class _EpAttr(Attributes):
+    _fields_ = [("ring_size", c_uint32), ("max_pending", c_uint32), ("user", c_void_p),
+                ("path", POINTER(Path)), ("name", c_char_p)]
+
+
+class _Stats(ctypes.Structure):
+    _fields_ = [(name, c_uint64) for name in (
+        "calls", "replies", "requests", "responses", "failed_calls", "timeouts", "batches", "bytes", "wqes",
+        "doorbells", "wraps", "credit_only", "reads", "ring_stalls", "credit_stalls", "sq_stalls",
+        "batches_received", "refills", "port_downs")]
+
+
+_lib = library("libcopyrpc.so.0", {
+    "copyrpc_ctx_create": (STATUS, POINTER(_CtxAttr), POINTER(c_void_p)),
+    "copyrpc_ctx_destroy": (None, c_void_p),
+    "copyrpc_ctx_fd": (STATUS, c_void_p),
+    "copyrpc_ctx_arm": (STATUS, c_void_p),
+    "copyrpc_ctx_timeout": (c_int, c_void_p),
+    "copyrpc_ctx_stats": (None, c_void_p, POINTER(_Stats)),
+    "copyrpc_poll": (STATUS, c_void_p, _RESPONSE, c_void_p),
+    "copyrpc_flush": (STATUS, c_void_p),
+    "copyrpc_recv": (STATUS, c_void_p, POINTER(c_void_p)),
+    "copyrpc_accept": (STATUS, c_void_p, POINTER(_EpAttr), c_int, c_int, POINTER(c_void_p)),
+    "copyrpc_connect": (STATUS, c_void_p, POINTER(_EpAttr), c_char_p, c_uint16, c_int, POINTER(c_void_p)),
+    "copyrpc_ep_create": (STATUS, c_void_p, POINTER(_EpAttr), POINTER(c_void_p)),
+    "copyrpc_ep_destroy": (None, c_void_p),
+    "copyrpc_ep_info": (None, c_void_p, c_void_p),
+    "copyrpc_ep_connect": (STATUS, c_void_p, c_char_p, c_size_t),
+    "copyrpc_ep_status": (c_int, c_void_p),
+    "copyrpc_ep_describe": (STATUS, c_void_p, c_void_p, c_size_t),
+    "copyrpc_ep_stats": (None, c_void_p, POINTER(_Stats)),
+    "copyrpc_call_timed": (STATUS, c_void_p, c_char_p, c_uint32, c_uint32, c_uint64, c_uint32),
+    "copyrpc_call": (STATUS, c_void_p, c_char_p, c_uint32, c_uint32, c_uint64),
+    "copyrpc_req_data": (c_void_p, c_void_p),
+    "copyrpc_req_len": (c_uint32, c_void_p),
+    "copyrpc_req_allowance": (c_uint32, c_void_p),
+    "copyrpc_req_ep": (c_void_p, c_void_p),
+    "copyrpc_reply": (STATUS, c_void_p, c_char_p, c_uint32),
+})
+
+
+class Response(NamedTuple):
+    """The end of a call."""
+
+    endpoint: "Endpoint"
+    token: Any
+    status: int  # 0 or -errno
+    data: bytes | None
+
+    def result(self):
+        """The bytes that came back, or the exception."""
+        if self.status:
+            raise error(self.status)
+        return self.data
+
+
+class Request:
+    """A request that has arrived. It has to be answered by reply(), once, at any later time, also after
+    an error: until then it uses its peer's credit, and room in the ring."""
+
+    __slots__ = ("endpoint", "data", "allowance", "_pointer")
+
+    def __init__(self, context, pointer):
+        self._pointer = pointer
+        self.endpoint = context._endpoints[_lib.copyrpc_req_ep(pointer)]
+        self.data = string_at(_lib.copyrpc_req_data(pointer), _lib.copyrpc_req_len(pointer))
+        self.allowance = _lib.copyrpc_req_allowance(pointer)  # bytes that the caller takes
+
+    def reply(self, data=b""):
+        """Answers. OSError with EMSGSIZE: more than the allowance; the request is still to be answered.
+        Another error: the endpoint has failed, and the reply is lost."""
+        data = payload(data)
+        self.endpoint.context._open
+        if not self._pointer:
+            raise ValueError("this Request is answered")
+        if len(data) <= self.allowance:
+            pointer, self._pointer = self._pointer, None
+        else:
+            pointer = self._pointer
+        _lib.copyrpc_reply(pointer, data, len(data))
+
+
+class Endpoint:
+    """One side of a connection to one peer; made by connect(), accept() and endpoint() of a context."""
+
+    def __init__(self, context, pointer):
+        self.context, self._pointer = context, pointer
+        context._endpoints[pointer] = self
+
+    @property
+    def _open(self):
+        self.context._open
+        if self._pointer is None:
+            raise ValueError("this Endpoint is closed")
+        return self._pointer
+
+    def call(self, data, resp_max, token=None, timeout=None):
+        """Collects a request of the next poll() or flush(). The response has at most resp_max bytes and
+        comes with the token, any object, from poll(); or its result() is TimeoutError."""
+        data, context = payload(data), self.context
+        number = context._last + 1
+        if timeout is None:
+            _lib.copyrpc_call(self._open, data, len(data), fits(c_uint32, resp_max), number)
+        else:
+            limit = max(milliseconds(timeout), 1)  # 0 would be none
+            _lib.copyrpc_call_timed(self._open, data, len(data), fits(c_uint32, resp_max), number, limit)
+        context._last = number
+        context._calls[number] = self, token
+
+    def info(self):
+        """What the peer's join() needs, to be carried by any channel."""
+        blob = ctypes.create_string_buffer(INFO_SIZE)
+        _lib.copyrpc_ep_info(self._open, blob)
+        return blob.raw
+
+    def join(self, blob):
+        """Connects to the endpoint whose info() this is: copyrpc_ep_connect()."""
+        blob = payload(blob)
+        _lib.copyrpc_ep_connect(self._open, blob, len(blob))
+
+    def status(self):
+        """0: connected; or -errno, see copyrpc_ep_status()."""
+        return _lib.copyrpc_ep_status(self._open)
+
+    def stats(self):
+        """The counters, a dict."""
+        stats = _Stats()
+        _lib.copyrpc_ep_stats(self._open, byref(stats))
+        return as_dict(stats)
+
+    def describe(self):
+        """One line for people: what it is connected to, and why it has failed."""
+        text = ctypes.create_string_buffer(1024)
+        _lib.copyrpc_ep_describe(self._open, text, len(text))
+        return text.value.decode(errors="replace")
+
+    def close(self):
+        """Ends the connection. Pending calls end with ECANCELED at the next poll."""
+        if self._pointer is not None and not self.context.closed:
+            del self.context._endpoints[self._pointer]
+            _lib.copyrpc_ep_destroy(self._pointer)
+        self._pointer = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Context(Handle):
+    """A device and what all endpoints of a thread share. Attributes: device, port, ring_size,
+    max_endpoints, path and so on; see struct copyrpc_ctx_attr."""
+
+    def __init__(self, **attributes):
+        pointer = c_void_p()
+        _lib.copyrpc_ctx_create(byref(_CtxAttr(**attributes)), byref(pointer))
+        self._own(pointer, _lib.copyrpc_ctx_destroy)
+        self._endpoints, self._calls, self._last = {}, {}, 0
+        self._arrived = arrived = []  # which the callback knows, without a circle through self
+        self._on_response = _RESPONSE(lambda _arg, _ep, number, status, data, length: arrived.append(
+            (number, status, None if status else string_at(data, length))))
+
+    @staticmethod
+    def _ep_attr(attributes):
+        if (path := attributes.get("path")) is not None:
+            attributes["path"] = ctypes.pointer(path)
+        return byref(_EpAttr(**attributes))
+
+    def connect(self, host, port, timeout=5, **attributes):
+        """An endpoint that is connected to a side that accepts; tries again until the time is over."""
+        pointer = c_void_p()
+        _lib.copyrpc_connect(self._open, self._ep_attr(attributes), name_of(host), fits(c_uint16, port),
+                             milliseconds(timeout), byref(pointer))
+        return Endpoint(self, pointer.value)
+
+    def accept(self, listener, timeout=None, **attributes):
+        """An endpoint that is connected to whoever comes next; listener is a socket that listens."""
+        pointer = c_void_p()
+        _lib.copyrpc_accept(self._open, self._ep_attr(attributes), listener.fileno(),
+                            milliseconds(timeout), byref(pointer))
+        return Endpoint(self, pointer.value)
+
+    def endpoint(self, **attributes):
+        """An endpoint that is not connected yet: see info() and join()."""
+        pointer = c_void_p()
+        _lib.copyrpc_ep_create(self._open, self._ep_attr(attributes), byref(pointer))
+        return Endpoint(self, pointer.value)
+
+    def poll(self):
+        """Sends what was collected, and handles what has arrived: a list of Response."""
+        _lib.copyrpc_poll(self._open, self._on_response, None)
+        responses = [Response(*self._calls.pop(number), status, data)
+                     for number, status, data in self._arrived]
+        self._arrived.clear()
+        return responses
+
+    def requests(self):
+        """Yields the requests that have arrived up to the last poll()."""
+        pointer = c_void_p()
+        while _lib.copyrpc_recv(self._open, byref(pointer)):
+            yield Request(self, pointer.value)
+
+    def flush(self):
+        """Sends what was collected. Returns the number of batches."""
+        return _lib.copyrpc_flush(self._open)
+
+    @property
+    def pending(self):
+        """The number of calls without a response."""
+        return len(self._calls)
+
+    def fileno(self):
+        """The descriptor to sleep on in select or asyncio, after arm() has returned True."""
+        return _lib.copyrpc_ctx_fd(self._open)
+
+    def arm(self):
+        """Whether fileno() will become readable; False: poll again instead."""
+        return not _lib.copyrpc_ctx_arm(self._open)
+
+    def timeout(self):
+        """How long to sleep at most, in seconds; None: for ever."""
+        ms = _lib.copyrpc_ctx_timeout(self._open)
+        return None if ms < 0 else ms / 1e3
+
+    def stats(self):
+        """The counters of all endpoints, a dict."""
+        stats = _Stats()
+        _lib.copyrpc_ctx_stats(self._open, byref(stats))
+        return as_dict(stats)

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+"""copyrpc from Python: two processes over the software HCA."""
+import errno
+import itertools
+import multiprocessing
+import os
+import select
+import signal
+import socket
+import unittest
+
+from mlx5rpc import copyrpc
+
+LIMIT = 60  # seconds: against hanging
+spawn = multiprocessing.get_context("spawn")
+CALLS = 64
+
+
+def serve(port):
+    """Answers with the reversed bytes; b"quit" ends it, b"die" kills it, b"hold" gets no answer."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    with copyrpc.Context(ring_size=65536) as context:
+        port.put(listener.getsockname()[1])
+        context.accept(listener, LIMIT, name="the test")
+        while True:
+            context.poll()
+            for request in context.requests():
+                if request.data == b"die":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if request.data == b"long":
+                    try:
+                        request.reply(bytes(request.allowance + 1))
+                    except OSError as e:
+                        assert e.errno == errno.EMSGSIZE
+                if request.data != b"hold":
+                    request.reply(request.data[::-1])
+                if request.data == b"quit":
+                    context.flush()
+                    return
+            if context.arm():
+                select.select([context], [], [], context.timeout())
+
+
+class Calls(unittest.TestCase):
+    def setUp(self):
+        port = spawn.Queue()
+        self.server = spawn.Process(target=serve, args=(port,), daemon=True)
+        self.server.start()
+        self.context = copyrpc.Context(ring_size=65536)
+        self.endpoint = self.context.connect("127.0.0.1", port.get(timeout=LIMIT), LIMIT, name="server")
+
+    def tearDown(self):
+        self.context.close()
+        self.server.kill()
+        self.server.join(LIMIT)
+
+    def finish(self):
+        """All responses, by token."""
+        found = {}
+        while self.context.pending:
+            for response in self.context.poll():
+                self.assertIs(response.endpoint, self.endpoint)
+                self.assertNotIn(response.token, found)
+                found[response.token] = response
+            if self.context.pending and self.context.arm():
+                select.select([self.context], [], [], self.context.timeout())
+        return found
+
+    def test_batched_calls(self):
+        sent = {("call", i): os.urandom(i) for i in range(CALLS)}
+        for token, data in sent.items():
+            self.endpoint.call(data, CALLS, token)
+        self.assertEqual(self.context.pending, CALLS)
+        self.assertEqual(self.context.flush(), 1)
+        found = self.finish()
+        self.assertEqual({t: r.result() for t, r in found.items()}, {t: d[::-1] for t, d in sent.items()})
+        stats = self.context.stats()
+        self.assertEqual((stats["calls"], stats["responses"]), (CALLS, CALLS))
+        self.assertEqual(self.endpoint.stats()["batches"], 1)
+
+    def test_ping_pong(self):
+        for i in range(50):
+            self.endpoint.call(b"%d" % i, 8, token=i)
+            self.assertEqual(self.finish()[i].result(), (b"%d" % i)[::-1])
+        self.assertEqual(self.endpoint.status(), 0)
+        self.assertIn("server", self.endpoint.describe())
+
+    def test_errors(self):
+        for data, resp_max, error in ((bytes(65536), 8, OSError), (b"x", 65536, OSError),
+                                      (b"x", 2**32, OverflowError), ("x", 8, TypeError), (5, 8, TypeError)):
+            with self.assertRaises(error):
+                self.endpoint.call(data, resp_max)
+        self.assertEqual(self.context.pending, 0)
+        with self.assertRaises(BlockingIOError):
+            for token in itertools.count():
+                self.endpoint.call(b"hello", 100, token)
+        for response in self.finish().values():
+            self.assertEqual(response.result(), b"olleh")
+
+    def test_long_reply(self):
+        self.endpoint.call(b"long", 8)
+        self.assertEqual(self.finish()[None].result(), b"gnol")
+
+    def test_time_limit(self):
+        self.endpoint.call(b"hold", 8, "held", timeout=0.05)
+        with self.assertRaises(TimeoutError):
+            self.finish()["held"].result()
+        self.assertEqual(self.endpoint.status(), 0)
+
+    def test_killed_server(self):
+        for token in range(3):
+            self.endpoint.call(b"die", 8, token)
+        for response in self.finish().values():
+            with self.assertRaises(ConnectionResetError):
+                response.result()
+        self.assertEqual(self.endpoint.status(), -errno.ECONNRESET)
+        with self.assertRaises(ConnectionResetError):
+            self.endpoint.call(b"more", 8)
+        self.assertIn("reset", self.endpoint.describe())
+
+    def test_close(self):
+        self.endpoint.call(b"hold", 8, "held")
+        self.endpoint.close()
+        self.endpoint.close()
+        with self.assertRaises(ValueError):
+            self.endpoint.call(b"x", 8)
+        (response,) = self.context.poll()
+        self.assertEqual((response.token, response.status), ("held", -errno.ECANCELED))
+        self.context.close()
+        for use in (self.context.poll, self.context.fileno, self.endpoint.info):
+            with self.assertRaises(ValueError):
+                use()
+
+
+class Alone(unittest.TestCase):
+    def test_two_endpoints_of_a_context(self):
+        path = copyrpc.Path(sl=3, retry_cnt=0)
+        with copyrpc.Context(max_endpoints=2) as context:
+            a, b = context.endpoint(path=path, name="b"), context.endpoint()
+            a.join(b.info())
+            b.join(a.info())
+            a.call(b"ask", 8, "first")
+            context.flush()
+            while not (requests := list(context.requests())):
+                context.poll()
+            self.assertIs(requests[0].endpoint, b)
+            requests[0].reply(b"answer")
+            with self.assertRaises(ValueError):
+                requests[0].reply(b"again")
+            while not (responses := context.poll()):
+                pass
+            self.assertEqual([r.result() for r in responses], [b"answer"])
+
+    def test_forked_child(self):
+        with copyrpc.Context() as context:
+            a, b = context.endpoint(), context.endpoint()
+            a.join(b.info())
+            b.join(a.info())
+            child = os.fork()
+            if child == 0:
+                context.close()
+                os._exit(0)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            a.call(b"ask", 8)
+            while not (responses := context.poll()):
+                for request in context.requests():
+                    request.reply(b"answer")
+            self.assertEqual(responses[0].result(), b"answer")
+
+    def test_no_such_device(self):
+        with self.assertRaises(OSError) as caught:
+            copyrpc.Context(device="mlx5_99")
+        self.assertEqual(caught.exception.errno, errno.ENODEV)
+        with self.assertRaises(TypeError):
+            copyrpc.Context(devices="mlx5_0")
+
+    def test_nobody_listens(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        with copyrpc.Context() as context:
+            with self.assertRaises(ConnectionRefusedError):
+                context.connect("127.0.0.1", port, 0.05)
+            with socket.create_server(("127.0.0.1", 0)) as listener, self.assertRaises(TimeoutError):
+                context.accept(listener, 0.05)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+"""The structs of the Python modules have the layout of those in the headers: the compiler compares.
+
+    test_layout.py INCLUDE_DIRECTORY...
+"""
+import ctypes
+import subprocess
+import sys
+
+from mlx5rpc import copyrpc, shmipc
+
+STRUCTS = {
+    "shmipc_attr": shmipc._Attr,
+    "shmipc_req": shmipc._Req,
+    "shmipc_server_stats": shmipc._ServerStats,
+    "shmipc_client_stats": shmipc._ClientStats,
+    "copyrpc_ctx_attr": copyrpc._CtxAttr,
+    "copyrpc_ep_attr": copyrpc._EpAttr,
+    "copyrpc_path": copyrpc.Path,
+    "copyrpc_stats": copyrpc._Stats,
+}
+CONSTANTS = {
+    "COPYRPC_INFO_SIZE": copyrpc.INFO_SIZE,
+    "SHMIPC_SET_GID": shmipc._Attr._bits_["gid"],
+    **{f"COPYRPC_SET_{name.upper()}": bit
+       for bits in (copyrpc._CtxAttr._bits_, copyrpc.Path._bits_) for name, bit in bits.items()},
+}
+
+text = "#include <copyrpc.h>\n#include <shmipc.h>\n"
+for name, struct in STRUCTS.items():
+    text += f'_Static_assert(sizeof(struct {name}) == {ctypes.sizeof(struct)}, "size of {name}");\n'
+    for field, kind in struct._fields_:
+        text += (f"_Static_assert(offsetof(struct {name}, {field}) == {getattr(struct, field).offset} && "
+                 f"sizeof(((struct {name} *)0)->{field}) == {ctypes.sizeof(kind)}, \"{name}.{field}\");\n")
+for name, value in CONSTANTS.items():
+    text += f'_Static_assert({name} == {value}, "{name}");\n'
+sys.exit(subprocess.run(["gcc", "-std=c11", "-fsyntax-only", *(f"-I{path}" for path in sys.argv[1:]), "-xc", "-"],
+                        input=text, text=True).returncode)

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: MIT
+"""shmipc from Python: a server and a client in two processes."""
+import errno
+import gc
+import multiprocessing
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import unittest
+
+from mlx5rpc import shmipc
+from mlx5rpc._clib import Handle
+
+LIMIT = 60  # seconds: against hanging
+spawn = multiprocessing.get_context("spawn")
+SIZES = {"req_size": 300, "resp_size": 300, "depth": 16}
+
+
+def region(name):
+    return pathlib.Path("/dev/shm") / f"shmipc.{name}"
+
+
+def serve(name, ready, unlinked):
+    """Answers with the reversed bytes; b"quit" ends it, b"die" kills it."""
+    with shmipc.Server(name, **SIZES) as server:
+        ready.set()
+        while True:
+            for request in server.requests():
+                if request.data == b"die":
+                    if unlinked:
+                        server.unlink()
+                    os.kill(os.getpid(), signal.SIGKILL)
+                request.reply(request.data[::-1])
+                if request.data == b"quit":
+                    return
+            server.wait()
+
+
+class Served(unittest.TestCase):
+    """A server in a process of its own, and a client of it."""
+
+    unlinked = False
+
+    def setUp(self):
+        self.name = f"python-{os.getpid()}"
+        ready = spawn.Event()
+        self.server = spawn.Process(target=serve, args=(self.name, ready, self.unlinked), daemon=True)
+        self.server.start()
+        self.assertTrue(ready.wait(LIMIT))
+        self.client = shmipc.Client(self.name)
+
+    def tearDown(self):
+        self.client.close()
+        self.server.kill()
+        self.server.join(LIMIT)
+        region(self.name).unlink(missing_ok=True)
+
+
+class Calls(Served):
+    def test_payloads_of_many_calls(self):
+        sent = {i: os.urandom(i) for i in range(301)}
+        waiting, got = list(sent.items()), {}
+        while len(got) < len(sent):
+            try:
+                while waiting:
+                    self.client.call(waiting[-1][1], token=("call", waiting[-1][0]))
+                    waiting.pop()
+            except BlockingIOError:
+                self.assertEqual(self.client.pending, SIZES["depth"])
+            responses = self.client.poll()
+            got.update((token[1], data) for token, data in responses)
+            if not responses:
+                self.assertTrue(self.client.wait(LIMIT))
+        self.assertEqual(got, {i: data[::-1] for i, data in sent.items()})
+        self.assertEqual(self.client.pending, 0)
+        self.assertEqual(self.client.stats()["responses"], 301)
+
+    def test_request_and_end(self):
+        self.assertEqual(self.client.request(bytearray(b"abc"), LIMIT), b"cba")
+        self.assertEqual(self.client.request(b"", LIMIT), b"")
+        self.assertEqual(self.client.request(b"quit", LIMIT), b"tiuq")
+        self.server.join(LIMIT)
+        self.assertEqual(self.server.exitcode, 0)
+        self.assertFalse(region(self.name).exists())
+        with self.assertRaises(BrokenPipeError):
+            while True:
+                self.client.request(b"more", LIMIT)
+        with self.assertRaises(FileNotFoundError) as caught:
+            shmipc.Client(self.name)
+        self.assertEqual(caught.exception.filename, self.name)
+
+    def test_descriptor(self):
+        poller = select.poll()
+        poller.register(self.client, select.POLLIN)
+        self.client.call(b"xy", token=7)
+        done = []
+        while not done:
+            if self.client.arm():
+                poller.poll(LIMIT * 1000)
+            done = self.client.poll()
+        self.assertEqual(done, [(7, b"yx")])
+
+    def test_errors(self):
+        with self.assertRaises(OSError) as caught:
+            self.client.call(bytes(301))
+        self.assertEqual(caught.exception.errno, errno.EMSGSIZE)
+        for wrong in ("text", 5, None):
+            with self.assertRaises(TypeError):
+                self.client.call(wrong)
+        self.assertEqual(self.client.pending, 0)
+        with self.assertRaises(OSError) as caught:
+            shmipc.Server(self.name)
+        self.assertEqual(caught.exception.errno, errno.EADDRINUSE)
+        with self.assertRaises(OSError) as caught:
+            shmipc.Client(self.name, req_size=8)
+        self.assertEqual(caught.exception.errno, errno.EPROTO)
+        self.client.close()
+        self.client.close()
+        for use in (self.client.poll, self.client.call, self.client.fileno, self.client.stats):
+            with self.assertRaises(ValueError):
+                use()
+
+
+class Killed(Served):
+    unlinked = True
+
+    def test_kill(self):
+        for token in "ab":
+            self.client.call(b"die", token)
+        with self.assertRaises(BrokenPipeError):
+            while not self.client.poll():
+                self.client.wait(LIMIT)
+        self.assertEqual(sorted(self.client.abort()), ["a", "b"])
+        self.assertEqual(self.client.pending, 0)
+        self.assertFalse(region(self.name).exists())
+        self.client.close()
+        with shmipc.Server(self.name) as server, shmipc.Client(self.name) as client:
+            client.call(b"again")
+            while not (requests := list(server.requests())):
+                pass
+            self.assertEqual([r.data for r in requests], [b"again"])
+
+
+class Alone(unittest.TestCase):
+    name = f"python-alone-{os.getpid()}"
+
+    def test_attributes(self):
+        for wrong in ({"deep": 3}, {"set": 1}):
+            with self.assertRaises(TypeError):
+                shmipc.Server(self.name, **wrong)
+        for wrong in ({"depth": -1}, {"depth": 2**32 + 8}):
+            with self.assertRaises(OverflowError):
+                shmipc.Server(self.name, **wrong)
+        for wrong in ("", "a/b", "a\0b"):
+            with self.assertRaises((OSError, ValueError)):
+                shmipc.Server(wrong)
+        self.assertEqual(shmipc._Attr(gid=0).set, 1)  # a group, unlike no gid at all
+        with shmipc.Server(self.name, depth=9, req_size=100, gid=os.getgid(), mode=0o660) as server:
+            self.assertEqual(server.attr["depth"], 9)
+            self.assertEqual(server.attr["req_size"], 100)
+            self.assertEqual(server.attr["gid"], os.getgid())
+
+    def test_wait(self):
+        with shmipc.Server(self.name) as server:
+            self.assertFalse(server.wait(0))
+            self.assertFalse(server.wait(0.01))
+            self.assertFalse(server.wait(-1))
+            with self.assertRaises(ConnectionAbortedError):
+                self.interrupt(server)
+
+    def interrupt(self, server):
+        def on_alarm(*_):
+            raise ConnectionAbortedError
+
+        old = signal.signal(signal.SIGALRM, on_alarm)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            while True:
+                server.wait(LIMIT)
+        finally:
+            signal.signal(signal.SIGALRM, old)
+
+    def test_forgotten(self):
+        server = shmipc.Server(self.name)
+        client = shmipc.Client(self.name)
+        self.assertTrue(region(self.name).exists())
+        del server, client
+        gc.collect()
+        self.assertFalse(region(self.name).exists())
+
+    def test_end_of_the_program(self):
+        text = f"from mlx5rpc import shmipc; s = shmipc.Server({self.name!r}); c = shmipc.Client({self.name!r})"
+        subprocess.run([sys.executable, "-c", text], check=True, timeout=LIMIT)
+        self.assertFalse(region(self.name).exists())
+
+    def test_only_who_made_it_ends_it(self):
+        ended, end = os.pipe()
+        handle = Handle()
+        handle._own(None, lambda _: os.write(end, b"x"))
+        child = os.fork()
+        if child == 0:
+            handle.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        handle.close()
+        handle.close()
+        self.assertEqual(os.read(ended, 9), b"x")
+
+    def test_forked_child(self):
+        with shmipc.Server(self.name) as server:
+            child = os.fork()
+            if child == 0:
+                server.close()
+                os._exit(0)
+            os.waitpid(child, 0)
+            self.assertTrue(region(self.name).exists())
+            with shmipc.Client(self.name) as client:
+                client.call(b"x")
+                client.flush()
+                self.assertEqual(len(list(server.requests())), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

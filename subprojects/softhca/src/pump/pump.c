@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+#include "pump/pump.h"
+
+#include <endian.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include "fabric/fabric.h"
+#include "fabric/lockfile.h"
+#include "hca/timer.h"
+#include "packet/frame.h"
+#include "packet/packet.h"
+#include "sys/sys.h"
+#include "xport/udp.h"
+#include "xport/wired.h"
+
+#define PUMP_BYTE (1 + MAX_PROCS)
+#define GID_IPV4 12
+#define BATCH 32
+#define PACKET_MAX (PACKET_HEADERS_MAX + PACKET_PAYLOAD_MAX + ICRC_BYTES)
+#define RECEIVE_BUFFER (4 << 20)
+#define SLICE_NS 100000u /* the shortest that there is */
+#define SOCKETS (SOFTHCA_RAILS_MAX * SOFTHCA_GIDS_MAX)
+#define PATIENT_TRIES 100 /* to bind: a process that has died may still have the port */
+
+static bool running;
+
+/* A packet of a batch. */
+struct arrived {
+	struct flow flow;
+	struct packet packet;
+	int head; /* bytes of its headers; 0: it is none of ours */
+	struct qp *qp; /* that has executed it */
+};
+
+/* The sockets: one for each IPv4 address of an adapter with udp=on. */
+struct pump {
+	struct pollfd fds[SOCKETS]; /* fd -1: not open yet */
+	const uint8_t *gids[SOCKETS];
+	const char *names[SOCKETS];
+	uint32_t tries[SOCKETS];
+	nfds_t n;
+	bool holds; /* the lock */
+	struct mmsghdr msgs[BATCH];
+	struct iovec iov[BATCH];
+	struct sockaddr_in from[BATCH];
+	uint8_t bytes[BATCH][PACKET_MAX];
+	struct arrived arrived[BATCH];
+};
+
+static struct pump pump;
+
+static int listen_on(const uint8_t *gid)
+{
+	int fd = (int)SYS(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
+	struct sockaddr_in a = udp_address(gid, ROCE_PORT);
+	int size = RECEIVE_BUFFER;
+
+	if (fd < 0)
+		return fd;
+	/* Without the privilege to exceed the system's limit the buffer is as large as that. */
+	if (SYS(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)))
+		SYS(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+	r = (int)SYS(SYS_bind, fd, &a, sizeof(a));
+	if (!r)
+		return fd;
+	sys_close(fd);
+	return r;
+}
+
+static void list_addresses(void)
+{
+	const struct softhca_topology *t = &arena()->topo;
+
+	pump.n = 0;
+	for (uint32_t i = 0; i < t->nrails; i++)
+		for (uint32_t k = 0; k < t->rails[i].ngids && t->rails[i].udp; k++) {
+			if (!gid_is_ipv4(t->rails[i].gids[k]))
+				continue;
+			pump.gids[pump.n] = t->rails[i].gids[k];
+			pump.names[pump.n] = t->rails[i].name;
+			pump.tries[pump.n] = 0;
+			pump.fds[pump.n++] = (struct pollfd){.fd = -1, .events = POLLIN};
+		}
+}
+
+static void tell(nfds_t i, int error)
+{
+	const uint8_t *ip = pump.gids[i] + GID_IPV4;
+
+	fprintf(stderr, "softhca: %s: UDP port %d of %u.%u.%u.%u: %s: nothing arrives there\n",
+		pump.names[i], ROCE_PORT, ip[0], ip[1], ip[2], ip[3], strerrordesc_np(error));
+}
+
+/* Opens what is not open. An address may also appear later. Returns whether all are open. */
+static bool open_sockets(void)
+{
+	bool all = true;
+
+	for (nfds_t i = 0; i < pump.n; i++) {
+		int fd = pump.fds[i].fd >= 0 ? pump.fds[i].fd : listen_on(pump.gids[i]);
+
+		pump.fds[i].fd = fd < 0 ? -1 : fd;
+		if (fd >= 0)
+			continue;
+		all = false;
+		if (pump.tries[i]++ == (fd == -EADDRINUSE ? PATIENT_TRIES : 0))
+			tell(i, -fd);
+	}
+	return all;
+}
+
+/* Packet @i of the batch: checked, before the mutex is taken. */
+static bool look(const uint8_t *gid, uint32_t i)
+{
+	struct arrived *a = &pump.arrived[i];
+	size_t len = pump.msgs[i].msg_len;
+
+	a->flow = (struct flow){.src = {[10] = 0xff, [11] = 0xff},
+		.src_port = be16toh(pump.from[i].sin_port)};
+	memcpy(a->flow.src + GID_IPV4, &pump.from[i].sin_addr, sizeof(pump.from[i].sin_addr));
+	memcpy(a->flow.dst, gid, sizeof(a->flow.dst));
+	if ((pump.msgs[i].msg_hdr.msg_flags & MSG_TRUNC) ||
+		!frame_check(&a->flow, pump.bytes[i], len))
+		return false;
+	a->head = packet_decode(pump.bytes[i], len - ICRC_BYTES, &a->packet);
+	return a->head > 0 && a->packet.payload <= PACKET_PAYLOAD_MAX;
+}
+
+/*
+ * Executes the first @n packets, and acknowledges them before the mutex is released: a program that
+ * has seen its last completion may end at once. Returns the earliest timer, or 0.
+ */
+static uint64_t execute(uint32_t n)
+{
+	uint64_t next = 0, t;
+
+	fabric_lock_by_naps();
+	for (uint32_t i = 0; i < n; i++) {
+		struct arrived *a = &pump.arrived[i];
+
+		if (a->head > 0)
+			a->qp = wired_packet(&a->flow, &a->packet, pump.bytes[i] + a->head);
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		t = pump.arrived[i].qp ? wired_acknowledge(pump.arrived[i].qp) : 0;
+		if (t && (!next || t < next))
+			next = t;
+	}
+	fabric_unlock();
+	return next;
+}
+
+/* Receives one batch. Returns whether there may be more. *next becomes earlier if necessary. */
+static bool receive(int fd, const uint8_t *gid, uint64_t *next)
+{
+	bool any = false;
+	uint64_t t;
+	long n;
+
+	for (uint32_t i = 0; i < BATCH; i++) {
+		pump.iov[i] = (struct iovec){pump.bytes[i], PACKET_MAX};
+		pump.msgs[i] = (struct mmsghdr){.msg_hdr = {.msg_name = &pump.from[i],
+							.msg_namelen = sizeof(pump.from[i]),
+							.msg_iov = &pump.iov[i],
+							.msg_iovlen = 1}};
+		pump.arrived[i] = (struct arrived){0};
+	}
+	n = SYS(SYS_recvmmsg, fd, pump.msgs, BATCH, MSG_DONTWAIT, NULL);
+	for (long i = 0; i < n; i++) {
+		if (look(gid, (uint32_t)i))
+			any = true;
+		else
+			pump.arrived[i].head = 0;
+	}
+	t = any ? execute((uint32_t)n) : 0;
+	if (t && t < *next)
+		*next = t;
+	return n == BATCH;
+}
+
+static void wait_for_packets(uint64_t next)
+{
+	uint64_t now = timer_now();
+	struct timespec ts = {.tv_nsec = next > now ? (long)(next - now) : 0};
+
+	SYS(SYS_ppoll, pump.fds, pump.n, &ts, NULL, 0);
+}
+
+static uint64_t tick(void)
+{
+	uint64_t next;
+
+	fabric_lock_by_naps();
+	next = wired_tick(timer_now());
+	fabric_unlock();
+	return next;
+}
+
+/* Gets the lock of the one that receives. @cmd: waiting for it or not. Returns 0 or -errno. */
+static int take_over(int cmd)
+{
+	int r = fabric_byte_lock(fabric_self.lock_fd, cmd, F_WRLCK, PUMP_BYTE, 1);
+
+	if (r)
+		return r;
+	pump.holds = true;
+	list_addresses();
+	return 0;
+}
+
+/* linux/sched/types.h has this, but cannot be included beside sched.h. */
+struct slice {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime, deadline, period;
+};
+
+/*
+ * A program that polls occupies its core. With short slices, which Linux knows from 6.12 on, a
+ * thread that wakes up for a packet gets the core at once, and not at the end of the program's slice.
+ */
+static void ask_for_short_slices(void)
+{
+	struct slice s = {.size = sizeof(s)};
+
+	SYS(SYS_prctl, PR_SET_TIMERSLACK, 1, 0, 0, 0);
+	if (SYS(SYS_sched_getattr, 0, &s, sizeof(s), 0))
+		return;
+	s.runtime = SLICE_NS;
+	SYS(SYS_sched_setattr, 0, &s, 0);
+}
+
+static void *work(void *arg)
+{
+	uint64_t next = 0;
+	bool open = false;
+
+	ask_for_short_slices();
+	if (!pump.holds && take_over(F_OFD_SETLKW))
+		return NULL; /* the process leaves */
+	while (fabric_self.slot != NO_SLOT) {
+		open = open || open_sockets();
+		if (timer_now() >= next)
+			next = tick();
+		wait_for_packets(next);
+		for (nfds_t i = 0; i < pump.n; i++)
+			while ((pump.fds[i].revents & POLLIN) &&
+				receive(pump.fds[i].fd, pump.gids[i], &next))
+				;
+	}
+	return NULL;
+}
+
+/* The thread inherits the caller's signal mask, in which all asynchronous signals are blocked. */
+int pump_start(void)
+{
+	pthread_attr_t attr;
+	pthread_t t;
+	int r;
+
+	if (running)
+		return 0;
+	if (!take_over(F_OFD_SETLK))
+		open_sockets();
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	r = pthread_create(&t, &attr, work, NULL);
+	pthread_attr_destroy(&attr);
+	running = !r;
+	return -r;
+}
+
+void pump_forget(void)
+{
+	for (nfds_t i = 0; i < pump.n; i++)
+		if (pump.fds[i].fd >= 0)
+			sys_close(pump.fds[i].fd);
+	pump.n = 0;
+	pump.holds = running = false;
+	udp_forget();
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+#include "uverbs/uar.h"
+
+#include <errno.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
+#include <rdma/mlx5_user_ioctl_verbs.h>
+
+#include "hca/objects.h"
+#include "sys/sys.h"
+#include "trap/pages.h"
+
+/* The device's numbers of pages. They differ from the numbers in the file, as a kernel's do. */
+#define PAGE_ID_FIRST 0x60u
+
+static struct ib_uverbs_attr *attr(struct ib_uverbs_ioctl_hdr *h, uint16_t id, uint16_t len)
+{
+	for (unsigned i = 0; i < h->num_attrs; i++)
+		if (h->attrs[i].attr_id == id)
+			return h->attrs[i].len == len ? &h->attrs[i] : NULL;
+	return NULL;
+}
+
+static bool is_allocated(const struct uctx *u, uint64_t i)
+{
+	return i < UAR_OBJECTS && u->uars[i / 64] >> i % 64 & 1;
+}
+
+static int alloc_index(struct uctx *u)
+{
+	for (uint32_t i = 0; i < UAR_OBJECTS; i++) {
+		if (is_allocated(u, i))
+			continue;
+		u->uars[i / 64] |= 1ull << i % 64;
+		return (int)i;
+	}
+	return -ENOMEM;
+}
+
+/* The provider maps the page itself. It is found when an object that rings there is made. */
+static int uar_alloc(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
+{
+	struct ib_uverbs_attr *handle = attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, 0);
+	struct ib_uverbs_attr *type = attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, 8);
+	struct ib_uverbs_attr *offset = attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, 8);
+	struct ib_uverbs_attr *length = attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, 4);
+	struct ib_uverbs_attr *page_id = attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, 4);
+	int i;
+
+	if (!handle || !type || !offset || !length || !page_id)
+		return -EINVAL;
+	if (type->data != MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF &&
+		type->data != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC)
+		return -EOPNOTSUPP;
+	i = alloc_index(u);
+	if (i < 0)
+		return i;
+	handle->data = (uint32_t)i;
+	*(uint64_t *)(uintptr_t)offset->data = (uint64_t)(UAR_DYNAMIC + (uint32_t)i) * UAR_PAGE;
+	*(uint32_t *)(uintptr_t)length->data = UAR_PAGE;
+	*(uint32_t *)(uintptr_t)page_id->data = PAGE_ID_FIRST + (uint32_t)i;
+	return 0;
+}
+
+static int uar_destroy(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
+{
+	struct ib_uverbs_attr *handle = attr(h, MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE, 0);
+
+	if (!handle)
+		return -EINVAL;
+	if (!is_allocated(u, handle->data))
+		return -ENOENT;
+	u->uars[handle->data / 64] &= ~(1ull << handle->data % 64);
+	pages_drop_uar(u, UAR_DYNAMIC + (uint32_t)handle->data);
+	return 0;
+}
+
+int uar_ioctl(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
+{
+	sigset_t saved;
+	int r;
+
+	if (h->method_id != MLX5_IB_METHOD_UAR_OBJ_ALLOC &&
+		h->method_id != MLX5_IB_METHOD_UAR_OBJ_DESTROY)
+		return -EPROTONOSUPPORT;
+	if (u->ctx == NO_INDEX)
+		return -EINVAL;
+	fabric_enter(&saved);
+	if (!u->dynamic_uars)
+		r = -EPROTONOSUPPORT;
+	else if (h->method_id == MLX5_IB_METHOD_UAR_OBJ_ALLOC)
+		r = uar_alloc(u, h);
+	else
+		r = uar_destroy(u, h);
+	fabric_leave(&saved);
+	return r;
+}
+
+int uar_of_page_id(const struct uctx *u, uint32_t page_id)
+{
+	uint32_t i = page_id - PAGE_ID_FIRST;
+
+	return is_allocated(u, i) ? (int)(UAR_DYNAMIC + i) : -EINVAL;
+}

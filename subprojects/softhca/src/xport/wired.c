@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT */
+#include "xport/wired.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fabric/reserve.h"
+#include "hca/config.h"
+#include "hca/timer.h"
+#include "sys/sys.h"
+#include "xport/fault_hit.h"
+#include "xport/link.h"
+#include "xport/qp.h"
+#include "xport/tap.h"
+#include "xport/udp.h"
+#include "xport/wired_ops.h"
+#include "xport/xport.h"
+
+#define MTU_BYTES(code) (128u << (code))
+#define HOP_LIMIT 64
+#define IP_BYTES 28u /* IPv4 and UDP headers */
+#define LOOK_NS 10000000u /* timers that other processes have set are seen within this time */
+#define LOOK_MIN_NS 250000u
+
+static const struct softhca_rail *rail_of(const struct qp *qp)
+{
+	return &arena()->topo.rails[qp_rail(qp)];
+}
+
+static bool has_gid(const struct softhca_rail *rail, const uint8_t *gid)
+{
+	for (uint32_t i = 0; i < rail->ngids; i++)
+		if (!memcmp(rail->gids[i], gid, 16))
+			return true;
+	return false;
+}
+
+static bool is_rail_gid(const uint8_t *gid)
+{
+	const struct softhca_topology *t = &arena()->topo;
+
+	for (uint32_t i = 0; i < t->nrails; i++)
+		if (has_gid(&t->rails[i], gid))
+			return true;
+	return false;
+}
+
+bool wired_leads_out(const struct qp *qp, const struct qp_attr *path)
+{
+	return rail_of(qp)->udp && path->is_global && !is_rail_gid(path->dgid);
+}
+
+/* The way to the peer. */
+static struct flow flow_of(const struct qp *qp)
+{
+	struct flow f = {.hop_limit = HOP_LIMIT};
+
+	memcpy(f.src, rail_of(qp)->gids[qp->attr.sgid_index], sizeof(f.src));
+	memcpy(f.dst, qp->attr.dgid, sizeof(f.dst));
+	return f;
+}
+
+/* ----------------------------------------------------------------- packets out */
+
+#define FRAME_MAX (FRAME_HEAD_MAX + PACKET_HEADERS_MAX + PACKET_PAYLOAD_MAX + ICRC_BYTES)
+
+/* A packet that a fault rule keeps until the next one is sent. The mutex guards it. */
+static struct {
+	size_t len; /* 0: there is none */
+	uint32_t rail;
+	struct flow f;
+	uint8_t packet[FRAME_MAX];
+} kept;
+
+static void release_kept(void)
+{
+	if (kept.len)
+		udp_send(kept.rail, &kept.f, kept.packet, kept.len);
+	kept.len = 0;
+}
+
+static void keep(uint32_t rail, const struct flow *f, const uint8_t *packet, size_t len)
+{
+	release_kept();
+	kept.rail = rail;
+	kept.f = *f;
+	kept.len = len;
+	memcpy(kept.packet, packet, len);
+}
+
+/* The packet of @len bytes, as fault rules have it. */
+static void transmit(const struct qp *qp, const struct flow *f, const uint8_t *packet, size_t len)
+{
+	enum fault_action fault =
+		arena()->attention & ATTEND_FAULTS ? fault_packet(qp) : FAULT_NONE;
+
+	switch (fault) {
+	case FAULT_PACKET_LOST:
+		return;
+	case FAULT_PACKET_LATE:
+		keep(qp_rail(qp), f, packet, len);
+		return;
+	case FAULT_PACKET_TWICE:
+		udp_send(qp_rail(qp), f, packet, len);
+		break;
+	default:
+		break;
+	}
+	udp_send(qp_rail(qp), f, packet, len);
+	release_kept();
+}
+
+void wired_emit(const struct qp *qp, struct flow *f, const struct packet *p, const void *payload)
+{
+	static uint8_t frame[FRAME_MAX];
+	uint32_t rail = qp_rail(qp);
+	size_t head = frame_head_bytes(f), n = packet_encode(p, frame + head);
+
+	f->src_port = udp_source_port(rail, f);
+	if (arena()->rails[rail].link_down || !f->src_port)
+		return;
+	if (p->payload)
+		memcpy(frame + head + n, payload, p->payload);
+	n += p->payload;
+	memset(frame + head + n, 0, packet_padding(p->payload));
+	n += packet_padding(p->payload);
+	arena()->rails[rail].counts.tx_packets++;
+	arena()->rails[rail].counts.tx_bytes += p->payload;
+	if (arena()->attention & ATTEND_CAPTURE)
+		tap_packet(qp, f, frame, n);
+	transmit(qp, f, frame + head, frame_seal(f, frame, n) - head);
+}
+
+static void send_packet(void *arg, const struct packet *p, const void *payload)
+{
+	struct call *c = arg;
+	struct flow f = flow_of(c->qp);
+
+	wired_emit(c->qp, &f, p, payload);
+}
+
+static const struct wire_ops ops = {
+	.send = send_packet,
+	.message = wired_message,
+	.gather = wired_gather,
+	.scatter = wired_scatter,
+	.complete = wired_complete,
+	.commit = wired_commit,
+	.access = wired_access,
+	.place = wired_place,
+	.fetch = wired_fetch,
+	.recv_ready = wired_recv_ready,
+	.recv_place = wired_recv_place,
+	.recv_complete = wired_recv_complete,
+	.atomic = wired_atomic,
+	.refused = wired_refused,
+};
+
+/* ---------------------------------------------------------------- choice of way */
+
+int wired_refuse(const struct qp *qp, int r, const char *why)
+{
+	char line[256];
+
+	snprintf(line, sizeof(line), "softhca: QP 0x%06x of %s: the peer is on another host: %s\n",
+		qp->qpn, rail_of(qp)->name, why);
+	sys_write(STDERR_FILENO, line, strlen(line));
+	return r;
+}
+
+static int check_path(const struct qp *qp)
+{
+	uint32_t need = IP_BYTES + PACKET_HEADERS_MAX + MTU_BYTES(qp->attr.path_mtu) + ICRC_BYTES;
+	struct flow f = flow_of(qp);
+	int mtu = udp_path_mtu(&f);
+	char why[160];
+
+	if (mtu < 0) {
+		snprintf(why, sizeof(why), "no way to it from the adapter's address: %s",
+			strerrordesc_np(-mtu));
+		return wired_refuse(qp, mtu, why);
+	}
+	if ((uint32_t)mtu >= need)
+		return 0;
+	snprintf(why, sizeof(why),
+		"path MTU %u takes packets of up to %u bytes, and the network's have %d: give a "
+		"smaller mtu in the topology",
+		MTU_BYTES(qp->attr.path_mtu), need, mtu);
+	return wired_refuse(qp, -EMSGSIZE, why);
+}
+
+/* Whether the QP's peer can be reached by packets. */
+static int check(const struct qp *qp)
+{
+	const struct qp_attr *a = &qp->attr;
+
+	if (qp->type != QPT_RC)
+		return wired_refuse(qp, -EOPNOTSUPP, "only RC and UD reach it");
+	if (!gid_is_ipv4(a->dgid) || !gid_is_ipv4(rail_of(qp)->gids[a->sgid_index]))
+		return wired_refuse(qp, -EOPNOTSUPP,
+			"only IPv4 addresses are reached: use the index of such a GID");
+	if (arena()->link_mode == LINK_VIRTUAL)
+		return wired_refuse(qp, -EOPNOTSUPP, "with virtual time it is not reached");
+	if (config_get()->mode == ENGINE_STEP)
+		return wired_refuse(qp, -EOPNOTSUPP,
+			"in step mode, which has no threads, it is not reached");
+	return check_path(qp);
+}
+
+int wired_refuse_drain(const struct qp *qp)
+{
+	return wired_refuse(qp, -EOPNOTSUPP, "its send queue cannot be drained by state SQD");
+}
+
+static struct wire_attr attributes(const struct qp *qp)
+{
+	const struct qp_attr *a = &qp->attr;
+
+	return (struct wire_attr){
+		.dest_qpn = a->dest_qpn,
+		.mtu = MTU_BYTES(a->path_mtu),
+		.sq_psn = a->sq_psn,
+		.rq_psn = a->rq_psn,
+		.timeout_ns = a->timeout ? UINT64_C(4096) << a->timeout : 0,
+		.retry_cnt = a->retry_cnt,
+		.rnr_retry = a->rnr_retry,
+		.rnr_timer = a->min_rnr_timer,
+		.max_reads = a->max_rd_atomic,
+		.max_dest_reads = a->max_dest_rd_atomic,
+	};
+}
+
+int wired_receive_from(struct qp *qp)
+{
+	struct wired *wd = wired_of(qp);
+	struct wire_attr attr = attributes(qp);
+	uint32_t i = qp_index(qp);
+	int r;
+
+	if (!wired_leads_out(qp, &qp->attr))
+		return 0;
+	r = check(qp);
+	if (!r)
+		r = reserve(wd, sizeof(*wd));
+	if (r)
+		return r;
+	memset(wd, 0, sizeof(*wd));
+	wire_init(&wd->q, &attr);
+	qp->wired = 1;
+	arena()->on_wire[i / 64] |= UINT64_C(1) << i % 64;
+	return 0;
+}
+
+void wired_send_from(struct qp *qp)
+{
+	struct wire_qp *q = &wired_of(qp)->q;
+
+	q->attr = attributes(qp);
+	q->rq.una = q->rq.next = q->rq.top = qp->attr.sq_psn & PSN_MASK;
+}
+
+void wired_stop(struct qp *qp)
+{
+	uint32_t i = qp_index(qp);
+
+	qp->wired = 0;
+	arena()->on_wire[i / 64] &= ~(UINT64_C(1) << i % 64);
+}
+
+/* ------------------------------------------------------------------------ a QP */
+
+static void begin(struct call *c, struct qp *qp)
+{
+	c->qp = qp;
+	c->wd = wired_of(qp);
+	c->number = 0;
+}
+
+/* A message that cannot be sent fails when all before it have ended. */
+static void end(struct call *c)
+{
+	const struct wire_requester *r = &c->wd->q.rq;
+
+	if (c->qp->state == QPS_RTS && c->wd->bad && r->done == r->begun)
+		wired_fail_bad(c);
+}
+
+void wired_send(struct qp *qp)
+{
+	struct call c;
+	uint32_t pi;
+
+	if (qp->state != QPS_RTS || !xport_producer(qp, &pi))
+		return;
+	begin(&c, qp);
+	c.wd->seen = pi;
+	wire_send(&c.wd->q, &ops, &c, timer_now());
+	end(&c);
+}
+
+bool wired_behind(const struct qp *qp, uint32_t pi)
+{
+	return __atomic_load_n(&wired_of(qp)->seen, __ATOMIC_RELAXED) != pi;
+}
+
+bool wired_needs_receiver(const struct qp *qp)
+{
+	return qp->wired || (qp->type == QPT_UD && rail_of(qp)->udp && qp_receives(qp) &&
+				    config_get()->mode != ENGINE_STEP);
+}
+
+/*
+ * The QP for which a packet is, if it has come from its peer, or is a datagram to its adapter, and
+ * if its memory is there.
+ */
+static struct qp *receiver(const struct flow *f, const struct packet *p)
+{
+	struct qp *qp = qp_by_number(p->dest_qpn);
+	struct flow back;
+
+	if (!qp || !qp_receives(qp) || arena()->rails[qp_rail(qp)].link_down)
+		return NULL;
+	if (qp->type == QPT_UD)
+		return rail_of(qp)->udp && has_gid(rail_of(qp), f->dst) &&
+				       fabric_reachable(qp->obj.owner) ?
+			       qp :
+			       NULL;
+	if (!qp->wired)
+		return NULL;
+	back = flow_of(qp);
+	if (memcmp(back.src, f->dst, sizeof(back.src)) ||
+		memcmp(back.dst, f->src, sizeof(back.dst)))
+		return NULL;
+	return fabric_reachable(qp->obj.owner) ? qp : NULL;
+}
+
+static void tap_received(const struct qp *qp, const struct flow *f, const struct packet *p,
+	const uint8_t *payload)
+{
+	static uint8_t frame[FRAME_MAX];
+	size_t head = frame_head_bytes(f), n = packet_encode(p, frame + head);
+	struct flow there = *f;
+
+	there.hop_limit = HOP_LIMIT; /* a socket does not tell it */
+	memcpy(frame + head + n, payload, p->payload);
+	n += p->payload;
+	memset(frame + head + n, 0, packet_padding(p->payload));
+	tap_packet(qp, &there, frame, n + packet_padding(p->payload));
+}
+
+struct qp *wired_packet(const struct flow *f, const struct packet *p, const uint8_t *payload)
+{
+	struct qp *qp = receiver(f, p);
+	struct call c;
+
+	if (!qp)
+		return NULL;
+	arena()->rails[qp_rail(qp)].counts.rx_packets++;
+	arena()->rails[qp_rail(qp)].counts.rx_bytes += p->payload;
+	if (arena()->attention & ATTEND_CAPTURE)
+		tap_received(qp, f, p, payload);
+	if (qp->type == QPT_UD) {
+		wired_datagram(qp, f, p, payload);
+		return qp;
+	}
+	begin(&c, qp);
+	wire_receive(&c.wd->q, &ops, &c, timer_now(), p, payload);
+	end(&c);
+	return qp;
+}
+
+uint64_t wired_acknowledge(struct qp *qp)
+{
+	struct call c = {.qp = qp, .wd = wired_of(qp)};
+
+	if (!qp->wired || !qp_receives(qp))
+		return 0;
+	wire_acknowledge(&c.wd->q, &ops, &c);
+	return qp->state == QPS_RTS ? wire_deadline(&c.wd->q) : 0;
+}
+
+/* When the timer of a QP has to be looked at again: it may be set by another process meanwhile. */
+static uint64_t serve(struct qp *qp, uint64_t now)
+{
+	const struct wire_qp *q = &wired_of(qp)->q;
+	uint64_t look = q->attr.timeout_ns / 2, due;
+	struct call c;
+
+	begin(&c, qp);
+	wire_tick(&c.wd->q, &ops, &c, now);
+	end(&c);
+	due = qp->state == QPS_RTS ? wire_deadline(q) : 0;
+	if (!look || look > LOOK_NS)
+		look = LOOK_NS;
+	look = now + (look < LOOK_MIN_NS ? LOOK_MIN_NS : look);
+	return due && due < look ? due : look;
+}
+
+uint64_t wired_tick(uint64_t now)
+{
+	uint64_t next = now + LOOK_NS;
+
+	release_kept();
+	for (uint32_t w = 0; w < MAX_QPS / 64; w++)
+		for (uint64_t bits = arena()->on_wire[w]; bits; bits &= bits - 1) {
+			struct qp *qp = &arena()->qps[w * 64 + (uint32_t)__builtin_ctzll(bits)];
+			uint64_t t = 0;
+
+			if (qp->obj.used && qp->wired && qp->state == QPS_RTS &&
+				fabric_reachable(qp->obj.owner))
+				t = serve(qp, now);
+			if (t && t < next)
+				next = t;
+		}
+	return next;
+}
+
+void wired_recover(void)
+{
+	for (uint32_t w = 0; w < MAX_QPS / 64; w++)
+		for (uint64_t bits = arena()->on_wire[w]; bits; bits &= bits - 1)
+			wired_finish_atomic(
+				&arena()->wired[w * 64 + (uint32_t)__builtin_ctzll(bits)]);
+}

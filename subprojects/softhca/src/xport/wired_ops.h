@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* The two halves of struct wire_ops over the queues of a QP. The fabric's mutex is held. */
+#ifndef SOFTHCA_XPORT_WIRED_OPS_H
+#define SOFTHCA_XPORT_WIRED_OPS_H
+
+#include "hca/objects.h"
+#include "hca/wqe.h"
+#include "packet/frame.h"
+#include "wire/wire.h"
+
+/* The argument of all operations: the QP, and the WQE that was looked at last. */
+struct call {
+	struct qp *qp;
+	struct wired *wd;
+	uint32_t number; /* 1 + of the message that w is, 0: of none */
+	struct wqe w;
+};
+
+static inline struct wired *wired_of(const struct qp *qp)
+{
+	return &arena()->wired[qp_index(qp)];
+}
+
+/* Copies between @bytes and the pieces @segs from byte @offset on; -EMSGSIZE: they are too short. */
+int wired_copy_segs(const struct dma_seg *segs, uint32_t n, uint64_t offset, void *bytes,
+	uint64_t len, bool out);
+
+/* Requester; see struct wire_ops. */
+int wired_message(void *arg, uint32_t n, struct wire_message *m);
+int wired_gather(void *arg, uint32_t n, uint32_t offset, void *out, uint32_t len);
+int wired_scatter(void *arg, uint32_t n, uint32_t offset, const void *bytes, uint32_t len);
+void wired_complete(void *arg, uint32_t n, enum wire_status status, const struct wire_step *s);
+
+/* The oldest message cannot be sent: ends it with wd->bad. */
+void wired_fail_bad(struct call *c);
+
+/* Responder. */
+void wired_commit(void *arg, const struct wire_step *s);
+int wired_access(void *arg, enum packet_operation op, uint64_t raddr, uint32_t rkey, uint32_t len);
+int wired_place(void *arg, uint64_t raddr, uint32_t rkey, const void *bytes, uint32_t len);
+int wired_fetch(void *arg, uint64_t raddr, uint32_t rkey, void *out, uint32_t len);
+int wired_recv_ready(void *arg);
+int wired_recv_place(void *arg, uint32_t offset, const void *bytes, uint32_t len);
+void wired_recv_complete(void *arg, const struct wire_arrival *a, const struct wire_step *s);
+int wired_atomic(void *arg, const struct packet *p, uint64_t *original, const struct wire_step *s);
+void wired_refused(void *arg, enum aeth_syndrome nak);
+
+/* Sends a packet of @qp to f->dst, with the source port of this process, which goes into @f. */
+void wired_emit(const struct qp *qp, struct flow *f, const struct packet *p, const void *payload);
+
+/* A line on standard error that says why a peer is not reached. Returns @r. */
+int wired_refuse(const struct qp *qp, int r, const char *why);
+
+/* A datagram for @qp has come, or is dropped. */
+void wired_datagram(struct qp *qp, const struct flow *f, const struct packet *p,
+	const uint8_t *payload);
+
+/* Stores the new value of an atomic that was executed: the second of two steps. */
+void wired_finish_atomic(struct wired *wd);
+
+#endif

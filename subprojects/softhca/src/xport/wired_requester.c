@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+
+#include "hca/config.h"
+#include "hca/strict.h"
+#include "hca/trace.h"
+#include "xport/complete.h"
+#include "xport/qp.h"
+#include "xport/wired_ops.h"
+#include "xport/xport.h"
+
+#define FENCE 0x80 /* in fm_ce_se; the two bits below it are weaker kinds */
+
+/* The block at which the WQE of message @n stands: the ones before it have been looked at. */
+static uint32_t block_of(const struct call *c, uint32_t n)
+{
+	return n == c->wd->q.rq.done ? c->qp->sq_done : c->wd->after[(n - 1) % WIRE_MESSAGES];
+}
+
+static enum syndrome decode(struct call *c, uint32_t at)
+{
+	enum syndrome s = wqe_fetch(c->qp, at, &c->w);
+
+	if (s)
+		return s;
+	if ((config_get()->strict && !strict_wqe(c->qp, &c->w, at)) || c->w.qpn != c->qp->qpn ||
+		!c->w.units)
+		return SYN_LOCAL_QP_OP;
+	s = wqe_decode(c->qp, &c->w);
+	if (!s && c->w.opcode >= OP_READ && c->w.opcode != OP_NOP && !c->qp->attr.max_rd_atomic)
+		return SYN_LOCAL_QP_OP;
+	return s;
+}
+
+/* Reads and decodes the WQE of message @n. Returns -EAGAIN if it is not posted, -EIO if it is bad. */
+static int look(struct call *c, uint32_t n)
+{
+	uint32_t at = block_of(c, n), pi;
+	enum syndrome s;
+
+	if (c->number == n + 1)
+		return 0;
+	c->number = 0;
+	if (!xport_producer(c->qp, &pi) || (uint16_t)pi == (uint16_t)at)
+		return -EAGAIN;
+	s = decode(c, at);
+	if (s && n == c->wd->q.rq.done)
+		c->wd->bad = s;
+	if (s)
+		return -EIO;
+	c->wd->after[n % WIRE_MESSAGES] = at + wqe_blocks(&c->w);
+	c->number = n + 1;
+	return 0;
+}
+
+static enum message_kind kind_of(const struct wqe *w)
+{
+	switch (w->opcode) {
+	case OP_NOP:
+		return MSG_NOP;
+	case OP_WRITE:
+	case OP_WRITE_IMM:
+		return MSG_WRITE;
+	case OP_READ:
+		return MSG_READ;
+	case OP_ATOMIC_CS:
+		return MSG_COMPARE_SWAP;
+	case OP_ATOMIC_FA:
+		return MSG_FETCH_ADD;
+	default:
+		return MSG_SEND;
+	}
+}
+
+int wired_message(void *arg, uint32_t n, struct wire_message *m)
+{
+	struct call *c = arg;
+	int r = look(c, n);
+
+	if (r)
+		return r;
+	*m = (struct wire_message){
+		.fence = c->w.flags & FENCE,
+		.m = {.kind = kind_of(&c->w),
+			.has_imm = c->w.opcode == OP_WRITE_IMM || c->w.opcode == OP_SEND_IMM,
+			.solicited = c->w.solicited,
+			.imm = c->w.imm,
+			.length = (uint32_t)c->w.length,
+			.raddr = c->w.raddr,
+			.rkey = c->w.rkey,
+			.swap_add = c->w.swap_add,
+			.compare = c->w.compare},
+	};
+	return 0;
+}
+
+int wired_copy_segs(const struct dma_seg *segs, uint32_t n, uint64_t offset, void *bytes,
+	uint64_t len, bool out)
+{
+	uint8_t *at = bytes;
+	int r = 0;
+
+	for (uint32_t i = 0; i < n && len && !r; i++) {
+		uint64_t part;
+
+		if (offset >= segs[i].len) {
+			offset -= segs[i].len;
+			continue;
+		}
+		part = segs[i].len - offset < len ? segs[i].len - offset : len;
+		r = out ? dma_read(segs[i].slot, segs[i].addr + offset, at, part) :
+			  dma_write(segs[i].slot, segs[i].addr + offset, at, part);
+		offset = 0;
+		at += part;
+		len -= part;
+	}
+	return r ? r : len ? -EMSGSIZE : 0;
+}
+
+int wired_gather(void *arg, uint32_t n, uint32_t offset, void *out, uint32_t len)
+{
+	struct call *c = arg;
+	int r = look(c, n);
+
+	return r ? r : wired_copy_segs(c->w.segs, c->w.nsegs, offset, out, len, true);
+}
+
+int wired_scatter(void *arg, uint32_t n, uint32_t offset, const void *bytes, uint32_t len)
+{
+	struct call *c = arg;
+	int r = look(c, n);
+
+	return r ? r : wired_copy_segs(c->w.segs, c->w.nsegs, offset, (void *)bytes, len, false);
+}
+
+static enum syndrome syndrome_of(enum wire_status status)
+{
+	switch (status) {
+	case WIRE_RNR_EXCEEDED:
+		return SYN_RNR_EXC;
+	case WIRE_REMOTE_INVALID:
+		return SYN_REMOTE_INVAL_REQ;
+	case WIRE_REMOTE_ACCESS:
+		return SYN_REMOTE_ACCESS;
+	case WIRE_REMOTE_OPERATIONAL:
+		return SYN_REMOTE_OP;
+	case WIRE_LOCAL_PROTECTION:
+		return SYN_LOCAL_PROT;
+	case WIRE_BAD_RESPONSE:
+		return SYN_LOCAL_QP_OP;
+	default:
+		return SYN_RETRY_EXC;
+	}
+}
+
+static void fail(struct call *c, enum syndrome s)
+{
+	counters_of(c->qp->obj.owner)->errors++;
+	trace_wqe(c->qp, &c->w, s);
+	complete_send_error(c->qp, &c->w, s);
+	qp_to_error(c->qp);
+}
+
+void wired_complete(void *arg, uint32_t n, enum wire_status status, const struct wire_step *s)
+{
+	struct call *c = arg;
+	struct softhca_counters *count = counters_of(c->qp->obj.owner);
+
+	if (look(c, n)) {
+		qp_to_error(c->qp); /* the owner's memory is gone */
+		return;
+	}
+	if (status != WIRE_OK) {
+		fail(c, syndrome_of(status));
+		return;
+	}
+	count->wqes[c->w.opcode & (SOFTHCA_OPCODES - 1)]++;
+	count->bytes[c->w.opcode & (SOFTHCA_OPCODES - 1)] += c->w.length;
+	trace_wqe(c->qp, &c->w, SYN_NONE);
+	complete_send_with(c->qp, &c->w, s);
+}
+
+void wired_fail_bad(struct call *c)
+{
+	c->number = 0;
+	if (!wqe_fetch(c->qp, c->qp->sq_done, &c->w))
+		fail(c, c->wd->bad);
+	else
+		qp_to_error(c->qp);
+}

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""foreign.py PEER STRANGER TARGET: until it is ended, sends packets to TARGET that must change nothing.
+
+PEER and STRANGER are addresses of this host; PEER's QPs are connected to those of TARGET.
+"""
+import os
+import random
+import socket
+import struct
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../capture"))
+import pcapng  # noqa: E402
+
+HEAD = 28
+
+
+def sealed(source, port, target, bth):
+    """The packet with its ICRC, as the socket sends it."""
+    length = HEAD + len(bth) + 4
+    raw = struct.pack("!BBHHHBBH4s4s", 0x45, 0, length, 0, 0x4000, 64, 17, 0,
+                      socket.inet_aton(source), socket.inet_aton(target))
+    raw += struct.pack("!HHHH", port, 4791, length - 20, 0) + bth + bytes(4)
+    return bth + pcapng.icrc(raw, HEAD)
+
+
+def bth(opcode, qpn, psn, flags=0x40, rest=b""):
+    return struct.pack("!BBHII", opcode, flags, 0xFFFF, qpn, psn & 0xFFFFFF | 1 << 31) + rest
+
+
+def main():
+    peer, stranger, target = sys.argv[1:]
+    rng = random.Random(1)
+    sockets = {}
+    for address in (peer, stranger):
+        s = socket.socket(type=socket.SOCK_DGRAM)
+        s.setsockopt(socket.IPPROTO_IP, 10, 3)  # IP_MTU_DISCOVER, IP_PMTUDISC_PROBE
+        s.bind((address, 0))
+        sockets[address] = s
+
+    def send(address, packet, icrc=True):
+        s = sockets[address]
+        if icrc:
+            packet = sealed(address, s.getsockname()[1], target, packet)
+        s.sendto(packet, (target, 4791))
+
+    print("running", flush=True)
+    while True:
+        psn = 0xFFFFF0 + rng.randrange(1500)
+        text = b"foreign!" * rng.randrange(1, 8)
+        reth = struct.pack("!QII", rng.getrandbits(64), rng.getrandbits(32), len(text))
+        qpn = 0x40 + rng.randrange(2)
+        send(stranger, bth(4, qpn, psn, rest=text))  # a SEND, right but for its sender
+        send(stranger, bth(17, qpn, psn, rest=b"\x1f\0\0\0"))  # an acknowledgement
+        send(stranger, bth(17, qpn, psn, rest=b"\x62\0\0\0"))  # a NAK
+        send(peer, bth(4, qpn, psn, rest=text) + b"bad!", icrc=False)
+        send(peer, bth(4, qpn + 99, psn, rest=text))  # no such QP
+        send(peer, bth(4, qpn + (1 << 14), psn, rest=text))  # one that was, or will be
+        send(peer, bth(0x24, qpn, psn, rest=text))  # UC
+        send(peer, bth(0x64, qpn, psn, rest=bytes(8) + text))  # UD
+        send(peer, bth(21 + rng.randrange(10), qpn, psn, rest=text))  # no operation
+        send(peer, bth(4, qpn, psn, flags=0x41, rest=text))  # another version
+        send(peer, bth(10, qpn, psn, rest=reth[: rng.randrange(16)]))  # cut off
+        send(peer, bth(4, qpn, psn, rest=text)[: 5 + rng.randrange(7)])
+        send(peer, bth(17, qpn, 0x7FFFFF, rest=b"\x1f\0\0\0"))  # of what was never sent
+        send(peer, bth(10, qpn, 0x800010, rest=reth + text))  # long ago, or far ahead
+        send(peer, rng.randbytes(rng.randrange(1, 200)), icrc=False)
+        send(peer, b"", icrc=False)
+        send(peer, bth(4, qpn, psn, rest=bytes(4400)))  # longer than any
+
+
+main()

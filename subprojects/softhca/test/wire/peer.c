@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * peer [-q QPS] [-n MESSAGES] [-t TIMEOUT] [-m MTU] [-p PORT] [-s] [-e] [HOST]: a server, or with
+ * HOST its client. Each side sends random messages of all kinds on each QP, which both compute from
+ * the same numbers; every byte, every completion and the order of all is checked.
+ *
+ * -t and -m are the codes of the attributes; timeout 0, the default, repeats every 10 ms for ever. -s: receives come from an SRQ. -e: sends for ever;
+ * prints what ended it, which must be one error and then flushed requests.
+ */
+#include <getopt.h>
+#include <infiniband/verbs.h>
+#include <netdb.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#define QPS_MAX 8
+#define MESSAGES_MAX 400
+#define STRIDE 20480u
+#define WINDOW 16
+#define RECVS 8 /* few, so that some messages meet none */
+#define PATTERN (STRIDE + 4096)
+#define RECV_ID (UINT64_C(1) << 32)
+
+enum kind { SEND, SEND_IMM, WRITE, WRITE_IMM, READ, FETCH_ADD, COMPARE_SWAP, KINDS };
+
+struct plan {
+	enum kind kind;
+	uint32_t length;
+	bool fence, solicited;
+};
+
+/* What the other side has to know, for each QP. */
+struct address {
+	union ibv_gid gid;
+	uint32_t qpn, rkey;
+	uint64_t landing, pattern, counters;
+};
+
+struct end {
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+	struct address peer;
+	uint8_t *memory, *landing, *pattern, *source, *receives;
+	uint64_t *counters;
+	uint32_t posted, done; /* own messages */
+	uint32_t expected; /* the peer's message that the next receive is for */
+	uint32_t fetched, swapped; /* atomics that have ended */
+	bool failed;
+};
+
+static struct {
+	uint32_t qps, messages, timeout, mtu;
+	const char *port, *host;
+	bool srq, endless;
+} opt = {.qps = 1, .messages = 300, .timeout = 0, .mtu = 3, .port = "4444"};
+
+static struct end ends[QPS_MAX];
+static struct ibv_pd *pd;
+static struct ibv_cq *cq;
+static struct ibv_srq *srq;
+static int side; /* 0: server */
+static uint32_t received, flushed;
+
+static uint32_t hash(uint32_t a, uint32_t b)
+{
+	uint64_t x = (UINT64_C(0x9e3779b97f4a7c15) * (a + 1)) ^ ((uint64_t)b << 17);
+
+	x = (x ^ x >> 31) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 29) * UINT64_C(0x94d049bb133111eb);
+	return (uint32_t)(x >> 32);
+}
+
+static struct plan plan_of(int from, uint32_t q, uint32_t n)
+{
+	uint32_t h = hash((uint32_t)from * 64 + q, n);
+	struct plan p = {.kind = h % KINDS, .fence = h >> 8 & 1, .solicited = h >> 9 & 1};
+
+	p.length = (h >> 10) % 3 ? (h >> 12) % 300 : (h >> 12) % STRIDE;
+	if (p.kind >= FETCH_ADD)
+		p.length = 8;
+	return p;
+}
+
+static bool takes_receive(enum kind k)
+{
+	return k == SEND || k == SEND_IMM || k == WRITE_IMM;
+}
+
+static uint8_t byte_of(int from, uint32_t q, uint32_t n, uint32_t at)
+{
+	return (uint8_t)((uint32_t)from * 101 + q * 59 + n * 31 + at * 7 + (at >> 8) + 1);
+}
+
+static void fill(uint8_t *out, int from, uint32_t q, uint32_t n, uint32_t len)
+{
+	for (uint32_t i = 0; i < len; i++)
+		out[i] = byte_of(from, q, n, i);
+}
+
+static void same(const uint8_t *bytes, int from, uint32_t q, uint32_t n, uint32_t len)
+{
+	for (uint32_t i = 0; i < len; i++)
+		CHECK_EQ(bytes[i], byte_of(from, q, n, i));
+}
+
+/* Of the peer's messages from @n on, the first that takes a receive. */
+static uint32_t next_arrival(uint32_t q, uint32_t n)
+{
+	while (n < opt.messages && !takes_receive(plan_of(!side, q, n).kind))
+		n++;
+	return n;
+}
+
+/* ------------------------------------------------------------------ set up */
+
+static void post_receive(struct end *e, uint32_t i)
+{
+	struct ibv_sge sge = {(uintptr_t)(e->receives + (size_t)i * STRIDE), STRIDE, e->mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = RECV_ID | i, .sg_list = &sge, .num_sge = 1}, *bad;
+
+	if (opt.srq)
+		wr.wr_id |= (uint64_t)(e - ends) << 16;
+	CHECK(!(opt.srq ? ibv_post_srq_recv(srq, &wr, &bad) : ibv_post_recv(e->qp, &wr, &bad)));
+}
+
+static void make_memory(struct end *e)
+{
+	size_t landing = (size_t)opt.messages * STRIDE, others = (WINDOW + RECVS) * (size_t)STRIDE;
+	size_t len = landing + others + PATTERN + 64;
+
+	e->memory = aligned_alloc(64, (len + 63) / 64 * 64);
+	CHECK(e->memory);
+	memset(e->memory, 0, len);
+	e->landing = e->memory;
+	e->source = e->landing + landing;
+	e->receives = e->source + WINDOW * (size_t)STRIDE;
+	e->pattern = e->receives + RECVS * (size_t)STRIDE;
+	e->counters = (uint64_t *)(e->pattern + PATTERN);
+	fill(e->pattern, side, (uint32_t)(e - ends), opt.messages, PATTERN);
+	e->mr = ibv_reg_mr(pd, e->memory, len,
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+			IBV_ACCESS_REMOTE_ATOMIC);
+	CHECK(e->mr);
+}
+
+static void make_end(struct end *e)
+{
+	struct ibv_qp_init_attr init = {.send_cq = cq,
+		.recv_cq = cq,
+		.srq = opt.srq ? srq : NULL,
+		.qp_type = IBV_QPT_RC,
+		.cap = {.max_send_wr = WINDOW,
+			.max_recv_wr = RECVS,
+			.max_send_sge = 2,
+			.max_recv_sge = 1,
+			.max_inline_data = 64}};
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				   IBV_ACCESS_REMOTE_ATOMIC};
+
+	make_memory(e);
+	e->qp = ibv_create_qp(pd, &init);
+	CHECK(e->qp);
+	CHECK(!ibv_modify_qp(e->qp, &attr,
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	for (uint32_t i = 0; i < RECVS; i++)
+		post_receive(e, i);
+	e->expected = next_arrival((uint32_t)(e - ends), 0);
+}
+
+static void connect_end(struct end *e)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+		.path_mtu = opt.mtu,
+		.dest_qp_num = e->peer.qpn,
+		.rq_psn = 0xfffff0, /* wraps soon */
+		.sq_psn = 0xfffff0,
+		.max_rd_atomic = 4,
+		.max_dest_rd_atomic = 4,
+		.min_rnr_timer = 1,
+		.timeout = (uint8_t)opt.timeout,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.ah_attr = {.is_global = 1,
+			.port_num = 1,
+			.grh = {.dgid = e->peer.gid, .sgid_index = 0, .hop_limit = 64}}};
+
+	CHECK(!ibv_modify_qp(e->qp, &attr,
+		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+	attr.qp_state = IBV_QPS_RTS;
+	CHECK(!ibv_modify_qp(e->qp, &attr,
+		IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+static int connect_tcp(void)
+{
+	struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *a;
+	int fd, on = 1, s;
+
+	CHECK(!getaddrinfo(opt.host ? opt.host : "0.0.0.0", opt.port, &hints, &a));
+	fd = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK(fd >= 0);
+	if (opt.host) {
+		CHECK(!connect(fd, a->ai_addr, a->ai_addrlen));
+	} else {
+		CHECK(!setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)));
+		CHECK(!bind(fd, a->ai_addr, a->ai_addrlen) && !listen(fd, 1));
+		s = fd;
+		fd = accept(s, NULL, NULL);
+		CHECK(fd >= 0);
+		close(s);
+	}
+	freeaddrinfo(a);
+	return fd;
+}
+
+static void exchange(int fd, const void *own, void *theirs, size_t len)
+{
+	CHECK_EQ(write(fd, own, len), (ssize_t)len);
+	CHECK_EQ(recv(fd, theirs, len, MSG_WAITALL), (ssize_t)len);
+}
+
+static void set_up(struct ibv_context *ctx)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = QPS_MAX * RECVS, .max_sge = 1}};
+
+	pd = ibv_alloc_pd(ctx);
+	cq = ibv_create_cq(ctx, (int)(opt.qps * (WINDOW + RECVS)), NULL, NULL, 0);
+	srq = ibv_create_srq(pd, &init);
+	CHECK(pd && cq && srq);
+	for (uint32_t i = 0; i < opt.qps; i++)
+		make_end(&ends[i]);
+}
+
+static void meet(struct ibv_context *ctx, int fd)
+{
+	for (uint32_t i = 0; i < opt.qps; i++) {
+		struct end *e = &ends[i];
+		struct address own = {.qpn = e->qp->qp_num,
+			.rkey = e->mr->rkey,
+			.landing = (uintptr_t)e->landing,
+			.pattern = (uintptr_t)e->pattern,
+			.counters = (uintptr_t)e->counters};
+
+		CHECK(!ibv_query_gid(ctx, 1, 0, &own.gid));
+		exchange(fd, &own, &e->peer, sizeof(own));
+		connect_end(e);
+	}
+}
+
+/* ----------------------------------------------------------------- traffic */
+
+static uint64_t remote_of(const struct end *e, uint32_t n, enum kind k)
+{
+	switch (k) {
+	case READ:
+		return e->peer.pattern + n % 4096;
+	case FETCH_ADD:
+		return e->peer.counters;
+	case COMPARE_SWAP:
+		return e->peer.counters + 8;
+	default:
+		return e->peer.landing + (uint64_t)(n % opt.messages) * STRIDE;
+	}
+}
+
+static uint32_t compare_swaps_before(uint32_t q, uint32_t n)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		count += plan_of(side, q, i % opt.messages).kind == COMPARE_SWAP;
+	return count;
+}
+
+static void post(struct end *e)
+{
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+		IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ,
+		IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP};
+	uint32_t q = (uint32_t)(e - ends), n = e->posted, i = n % opt.messages;
+	struct plan p = plan_of(side, q, i);
+	uint8_t *at = e->source + (size_t)(n % WINDOW) * STRIDE;
+	struct ibv_sge sge[2] = {{(uintptr_t)at, p.length / 3, e->mr->lkey},
+		{(uintptr_t)at + p.length / 3, p.length - p.length / 3, e->mr->lkey}};
+	struct ibv_send_wr wr = {.wr_id = n,
+				   .sg_list = p.kind >= FETCH_ADD ? &sge[1] : sge,
+				   .num_sge = p.kind >= FETCH_ADD ? 1 : 2,
+				   .opcode = opcodes[p.kind],
+				   .imm_data = htobe32(i),
+				   .send_flags = IBV_SEND_SIGNALED},
+			   *bad;
+
+	if (p.kind < READ)
+		fill(at, side, q, i, p.length);
+	if (p.kind >= FETCH_ADD)
+		sge[1] = (struct ibv_sge){(uintptr_t)at, 8, e->mr->lkey};
+	if (p.kind < READ && p.length <= 64)
+		wr.send_flags |= IBV_SEND_INLINE;
+	if (p.fence)
+		wr.send_flags |= IBV_SEND_FENCE;
+	if (p.solicited)
+		wr.send_flags |= IBV_SEND_SOLICITED;
+	wr.wr.rdma.remote_addr = remote_of(e, n, p.kind);
+	wr.wr.rdma.rkey = e->peer.rkey;
+	if (p.kind >= FETCH_ADD) {
+		uint64_t k = p.kind == FETCH_ADD ? 1 : compare_swaps_before(q, n);
+
+		wr.wr.atomic.remote_addr = remote_of(e, n, p.kind);
+		wr.wr.atomic.rkey = e->peer.rkey;
+		wr.wr.atomic.compare_add = k;
+		wr.wr.atomic.swap = k + 1;
+	}
+	CHECK(!ibv_post_send(e->qp, &wr, &bad));
+	e->posted++;
+}
+
+static void sent(struct end *e, const struct ibv_wc *wc)
+{
+	uint32_t q = (uint32_t)(e - ends), n = (uint32_t)wc->wr_id, i = n % opt.messages;
+	const uint8_t *at = e->source + (size_t)(n % WINDOW) * STRIDE;
+	struct plan p = plan_of(side, q, i);
+	uint64_t original;
+
+	CHECK_EQ(n, e->done);
+	e->done++;
+	if (p.kind == READ)
+		for (uint32_t k = 0; k < p.length; k++)
+			CHECK_EQ(at[k], byte_of(!side, q, opt.messages, n % 4096 + k));
+	memcpy(&original, at, sizeof(original));
+	if (p.kind == FETCH_ADD)
+		CHECK_EQ(original, e->fetched++);
+	if (p.kind == COMPARE_SWAP)
+		CHECK_EQ(original, e->swapped++);
+}
+
+static void arrived(struct end *e, const struct ibv_wc *wc)
+{
+	uint32_t q = (uint32_t)(e - ends), n = e->expected, i = (uint32_t)wc->wr_id & 0xffff;
+	struct end *owner = opt.srq ? &ends[wc->wr_id >> 16 & 0xffff] : e;
+	struct plan p = plan_of(!side, q, n);
+
+	CHECK(n < opt.messages);
+	CHECK_EQ(wc->byte_len, p.length);
+	CHECK_EQ(wc->opcode, p.kind == WRITE_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV);
+	CHECK_EQ(!!(wc->wc_flags & IBV_WC_WITH_IMM), p.kind != SEND);
+	if (p.kind != SEND)
+		CHECK_EQ(be32toh(wc->imm_data), n);
+	if (p.kind == WRITE_IMM && !opt.endless)
+		same(e->landing + (size_t)n * STRIDE, !side, q, n, p.length);
+	else if (p.kind != WRITE_IMM)
+		same(owner->receives + (size_t)i * STRIDE, !side, q, n, p.length);
+	e->expected = next_arrival(q, n + 1);
+	if (opt.endless && e->expected == opt.messages)
+		e->expected = next_arrival(q, 0);
+	received++;
+	post_receive(owner, i);
+}
+
+/* Only of an endless run: the peer is gone. Everything that is posted ends with an error. */
+static void broken(struct end *e, const struct ibv_wc *wc)
+{
+	if (!opt.endless || (e->failed && wc->status != IBV_WC_WR_FLUSH_ERR)) {
+		fprintf(stderr, "wr_id %#llx: %s\n", (unsigned long long)wc->wr_id,
+			ibv_wc_status_str(wc->status));
+		exit(1);
+	}
+	if (!e->failed && wc->wr_id < RECV_ID) {
+		printf("QP %u: %s\n", (unsigned)(e - ends), ibv_wc_status_str(wc->status));
+		CHECK_EQ(wc->wr_id, e->done);
+		e->failed = true;
+	}
+	flushed++;
+	if (wc->wr_id < RECV_ID)
+		e->done++;
+}
+
+static void poll_cq(void)
+{
+	struct ibv_wc wc[16];
+	int n = ibv_poll_cq(cq, 16, wc);
+
+	CHECK(n >= 0);
+	for (int i = 0; i < n; i++) {
+		struct end *e = ends;
+
+		while (e->qp->qp_num != wc[i].qp_num)
+			e++;
+		if (wc[i].status)
+			broken(e, &wc[i]);
+		else if (wc[i].wr_id >= RECV_ID)
+			arrived(e, &wc[i]);
+		else
+			sent(e, &wc[i]);
+	}
+	if (!n)
+		sched_yield();
+}
+
+/* Whether something is still to come. */
+static bool busy(const struct end *e)
+{
+	if (opt.endless)
+		return !e->failed || e->done != e->posted;
+	return e->done < opt.messages || e->expected < opt.messages;
+}
+
+static void traffic(void)
+{
+	bool any = true;
+
+	while (any) {
+		any = false;
+		for (uint32_t i = 0; i < opt.qps; i++) {
+			struct end *e = &ends[i];
+
+			while (!e->failed && e->posted - e->done < WINDOW &&
+				(opt.endless || e->posted < opt.messages))
+				post(e);
+			any |= busy(e);
+		}
+		poll_cq();
+	}
+}
+
+/* What was written without anybody being told, and what must not have been written. */
+static void check_landing(struct end *e)
+{
+	uint32_t q = (uint32_t)(e - ends);
+
+	for (uint32_t n = 0; n < opt.messages; n++) {
+		struct plan p = plan_of(!side, q, n);
+		const uint8_t *at = e->landing + (size_t)n * STRIDE;
+		uint32_t len = p.kind == WRITE || p.kind == WRITE_IMM ? p.length : 0;
+
+		same(at, !side, q, n, len);
+		for (uint32_t i = len; i < STRIDE; i++)
+			CHECK_EQ(at[i], 0);
+	}
+}
+
+static void parse(int argc, char **argv)
+{
+	int c;
+
+	while ((c = getopt(argc, argv, "q:n:t:m:p:se")) != -1) {
+		uint32_t v = optarg ? (uint32_t)atoi(optarg) : 0;
+
+		if (c == 'q')
+			opt.qps = v;
+		else if (c == 'n')
+			opt.messages = v;
+		else if (c == 't')
+			opt.timeout = v;
+		else if (c == 'm')
+			opt.mtu = v;
+		else if (c == 'p')
+			opt.port = optarg;
+		else if (c == 's')
+			opt.srq = true;
+		else if (c == 'e')
+			opt.endless = true;
+		else
+			exit(2);
+	}
+	CHECK(opt.qps >= 1 && opt.qps <= QPS_MAX && opt.messages <= MESSAGES_MAX);
+	opt.host = argv[optind];
+	side = opt.host != NULL;
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_device **list;
+	struct ibv_context *ctx;
+	char byte = 0;
+	int fd;
+
+	alarm(120);
+	parse(argc, argv);
+	list = ibv_get_device_list(NULL);
+	CHECK(list && list[0]);
+	ctx = ibv_open_device(list[0]);
+	CHECK(ctx);
+	set_up(ctx);
+	fd = connect_tcp();
+	meet(ctx, fd);
+	exchange(fd, &byte, &byte, 1); /* both can receive */
+	printf("running\n");
+	fflush(stdout);
+	traffic();
+	if (!opt.endless) {
+		exchange(fd, &byte, &byte, 1); /* both have got all */
+		for (uint32_t i = 0; i < opt.qps; i++)
+			check_landing(&ends[i]);
+		printf("%u messages arrived, and all is right\n", received);
+	}
+	return 0;
+}

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: MIT
+"""two-hosts.py SOFTHCA-RUN PEER GROUP: programs of two fabrics, in network namespaces, over UDP.
+
+GROUP tools: the vendor's tools; faults: PEER, with packets that are lost, doubled and late;
+modes: the same in the HCA's modes; capture; foreign: others
+send, too; killed: processes
+that are killed; messages: what a user is told who asks for too much.
+"""
+import os
+import random
+import select
+import shutil
+import signal
+import subprocess
+import sys
+
+import hosts
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../capture"))
+import pcapng  # noqa: E402
+
+RUN, PEER, GROUP = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
+IP_A, IP_B = bytes([10, 99, 0, 1]), bytes([10, 99, 0, 2])
+
+
+def faults(percent, seed):
+    rules = [f"action=packet_{what} count=0 percent={percent} seed={seed + i}"
+             for i, what in enumerate(("lost", "twice", "late"))]
+    return {"SOFTHCA_FAULTS": ";".join(rules)} if percent else {}
+
+
+def peers(a, b, percent, *options, env={}):
+    for said in hosts.pair(a, b, PEER, *options, port=4444, env={**env, **faults(percent, 1)},
+                           server_env=faults(percent, 100)):
+        assert "all is right" in said and "strict" not in said, said
+
+
+def run_faults():
+    with hosts.Two(RUN) as (a, b):
+        for percent in (0, 1, 10):
+            for options in ([], ["-q", "4", "-s"], ["-m", "1"], ["-m", "5", "-q", "2"]):
+                peers(a, b, percent, *options)
+
+
+def run_modes():
+    """Both ends of the same kind, with few losses."""
+    modes = [{"SOFTHCA_STRICT": "abort", "SOFTHCA_BF": "1"}, {"SOFTHCA_MODE": "poll"},
+             {"SOFTHCA_CHAOS": "1"}, {"SOFTHCA_STRICT": "abort", "SOFTHCA_CHAOS": "2"}]
+    with hosts.Two(RUN) as (a, b):
+        for env in modes:
+            peers(a, b, 1, "-q", "2", "-s", env=env)
+            peers(a, b, 1, env=env)
+
+
+def run_capture():
+    """What a host captures are the packets themselves, both ways."""
+    with hosts.Two(RUN) as (a, b):
+        path = os.path.join(b.tmp, "capture")
+        hosts.pair(a, b, PEER, "-n", "100", port=4444, env={"SOFTHCA_CAPTURE": path},
+                   server_env={"SOFTHCA_CAPTURE": path + "-a"})
+        seen = []
+        for name in (path, path + "-a"):
+            with open(name, "rb") as f:
+                packets = pcapng.read(f.read())  # checks each ICRC
+            seen.append({p.raw for p in packets})
+            assert len(packets) > 300, len(packets)
+            assert {p.raw[12:20] for p in packets} == {IP_A + IP_B, IP_B + IP_A}
+            assert all("of another host" in p.comment for p in packets)
+            assert {p.opcode for p in packets} >= {0, 2, 4, 10, 12, 17, 18, 19, 20}
+        # What one host has sent, the other one has got, but for what was on its way at the end.
+        assert len(seen[0] ^ seen[1]) < 20, (len(seen[0]), len(seen[1]))
+
+
+def run_foreign():
+    """Packets of others, broken ones, and ones that make no sense."""
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "foreign.py")
+    with hosts.Two(RUN) as (a, b):
+        hosts.ip("addr", "add", "10.99.0.3/24", "dev", "wire0", pid=b.pid)
+        others = hosts.Program([*b.prefix, sys.executable, script, b.address, "10.99.0.3", a.address],
+                               {})
+        assert others.process.stdout.readline() == "running\n"
+        for options in ([], ["-q", "2", "-s"], ["-m", "5"]):
+            peers(a, b, 0, *options)
+        if shutil.which("ibv_ud_pingpong"):
+            hosts.pair(a, b, "ibv_ud_pingpong", "-g", "0", "-c", "-n", "50", port=18515)
+        assert others.running(), others.process.stdout.read()
+        others.process.terminate()
+        others.process.communicate()
+
+
+def started(a, b, *options, port):
+    """A server and a client that both run."""
+    server = a.start(PEER, "-p", str(port), *options)
+    a.wait_for(port, server)
+    client = b.start(PEER, "-p", str(port), *options, a.address)
+    server.await_line("running")
+    client.await_line("running")
+    return server, client
+
+
+def only_retries(program, qps):
+    said = program.end()
+    assert said.count("transport retry counter exceeded") == qps == said.count("QP "), said
+
+
+def run_killed():
+    """A process that is killed leaves its peer with errors, and everybody else alone."""
+    rng = random.Random()
+    with hosts.Two(RUN) as (a, b):
+        for _ in range(3):
+            pair = started(a, b, "-e", "-t", "13", "-q", "2", port=4444)
+            select.select([], [], [], rng.random() / 10)
+            victim = rng.randrange(2)
+            pair[victim].kill()
+            only_retries(pair[not victim], 2)
+            pair[victim].process.communicate()
+        # Of two processes of a host the first one receives for both. It is killed.
+        for victim in range(2):
+            first = started(a, b, "-e", "-t", "13", port=4444)
+            second = started(a, b, "-n", "400", "-q", "8", port=4445)
+            first[victim].kill()
+            only_retries(first[not victim], 1)
+            first[victim].process.communicate()
+            for program in second:
+                assert "all is right" in program.end()
+        left = [name for name in os.listdir("/dev/shm") if a.fabric in name or b.fabric in name]
+        assert not left, left
+
+
+def fails(host, peer, says, *options, env={}):
+    """A peer that is refused when it connects its QP; the other end is then left alone."""
+    server = peer.start(PEER, "-e", env=env)
+    peer.wait_for(4444, server)
+    client = host.start(PEER, "-e", *options, peer.address, env=env)
+    said = client.process.communicate(timeout=hosts.GUARD_S)[0]
+    server.process.kill()
+    heard = server.process.communicate()[0]
+    assert client.process.returncode == 1 and says in said, (said, heard)
+
+
+def fails_tool(host, peer, says, *program):
+    """A tool whose transport does not leave the host: its server is told, and its client waits."""
+    if not shutil.which(program[0]):
+        return
+    server = peer.start(*program)
+    peer.wait_for(18515, server)
+    client = host.start(*program, peer.address)
+    server.await_line(says)
+    for tool in (client, server):
+        tool.process.terminate()
+        tool.process.communicate()
+
+
+def port_in_use(a, b):
+    """Somebody else has the port for a while: that is told, and then all goes on."""
+    script = "import socket; s = socket.socket(type=socket.SOCK_DGRAM); " + \
+             f"s.bind(('{a.address}', 4791)); print(flush=True); input()"
+    other = subprocess.Popen([*a.prefix, sys.executable, "-c", script], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    other.stdout.readline()
+    server = a.start(PEER, "-n", "20")
+    a.wait_for(4444, server)
+    client = b.start(PEER, "-n", "20", a.address)
+    server.await_line("UDP port 4791 of 10.99.0.1: Address already in use")
+    other.communicate(b"\n")
+    assert "all is right" in client.end() and "all is right" in server.end()
+
+
+def run_messages():
+    with hosts.Two(RUN, mtu=1500) as (a, b):
+        fails(b, a, "path MTU 4096 takes packets of up to 4168 bytes, and the network's have 1500",
+              "-m", "5")
+        peers(a, b, 0, "-m", "3", "-n", "20")
+        port_in_use(a, b)
+        fails(b, a, "in step mode", env={"SOFTHCA_MODE": "step"})
+        fails(b, a, "with virtual time", env={"SOFTHCA_LINK": "virtual"})
+        fails_tool(b, a, "only RC and UD reach it", "ibv_uc_pingpong", "-g", "0")
+        hosts.ip("addr", "del", "10.99.0.2/24", "dev", "wire0", pid=b.pid)
+        hosts.ip("addr", "add", "10.99.0.22/24", "dev", "wire0", pid=b.pid)
+        fails(b, a, "no way to it from the adapter's address: Cannot assign requested address")
+
+
+TOOLS = """
+ibv_rc_pingpong -g 0 -c -n 100
+ibv_rc_pingpong -g 0 -c -n 10 -s 100000 -m 4096
+ibv_rc_pingpong -g 0 -c -n 50 -e
+ibv_ud_pingpong -g 0 -c -n 50
+ib_send_bw -x 0 -n 50
+ib_send_lat -x 0 -n 20 -c UD
+ib_write_bw -x 0 -n 50 -q 3
+ib_write_lat -x 0 -n 20
+ib_read_bw -x 0 -n 50
+ib_read_lat -x 0 -n 20
+ib_atomic_bw -x 0 -n 20
+"""
+
+
+def run_tools():
+    commands = [line.split() for line in TOOLS.splitlines() if line]
+    missing = sorted({c[0] for c in commands if not shutil.which(c[0])})
+    with hosts.Two(RUN) as (a, b):
+        for command in commands:
+            if command[0] not in missing:
+                hosts.pair(a, b, *command, port=18515)
+    print("not installed:", missing)
+    return hosts.SKIP if missing else 0
+
+
+def run_ucx():
+    if not shutil.which("ucx_perftest"):
+        return hosts.SKIP
+    env = {"UCX_NET_DEVICES": "mlx5_0:1", "UCX_IB_GID_INDEX": "0"}
+    with hosts.Two(RUN) as (a, b):
+        for transports, options in (("rc_x,ud_x,self", "-t tag_lat -s 8 -n 50"),
+                                    ("rc_x,ud_x,self", "-t tag_bw -s 100000 -n 20"),
+                                    ("rc_v,ud_v,self", "-t ucp_get -s 4096 -n 20"),
+                                    ("ud_x,self", "-t tag_bw -s 512 -n 50")):
+            said = hosts.pair(a, b, "ucx_perftest", "-w", "5", *options.split(), port=13337,
+                              env={**env, "UCX_TLS": transports})
+            assert "Final:" in said[1] and "WARN" not in said[0] + said[1], said
+    return 0
+
+
+def main():
+    signal.alarm(hosts.GUARD_S)
+    if not hosts.possible():
+        return hosts.SKIP
+    return globals()["run_" + GROUP]()
+
+
+sys.exit(main())

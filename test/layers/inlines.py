@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+"""Other languages need no C: each public function that a layer's headers define inline is exported
+by its library as well. No private one is, and nothing is exported that the headers do not declare.
+
+A function is public if LAYER.h declares it, and not only LAYER_inline.h. What is inline is seen as
+a user's compiler sees it, whatever macros the headers write it by.
+
+    inlines.py SOURCE BUILD LAYER...
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+from layers import HEADERS, LAYERS, fail, home, includes
+
+MARKER = re.compile(r'# \d+ "([^"]*)"')
+# The name before the last parentheses, which may hold others: pointers to functions, attributes.
+FUNCTION = re.compile(r"\b(\w+)\s*\((?:[^()]|\([^()]*\))*\)\s*$")
+
+
+def preprocessed(source, layer, header):
+    """(is the file a public header itself, line) of what this layer's headers come to."""
+    flags = [f"-I{source / path}" for path in includes(layer)]
+    text = subprocess.run(["gcc", "-E", "-std=c11", *flags, "-"], input=f"#include <{header}>\n",
+                          check=True, capture_output=True, text=True).stdout
+    file = None
+    for line in text.splitlines():
+        if marker := MARKER.match(line):
+            file = pathlib.Path(marker[1])
+        elif file and file.parent == source / home(layer) / "include" and not line.startswith("#"):
+            yield file.name in HEADERS[layer], line
+
+
+def declarations(lines):
+    """(text, has a body) of each declaration or definition at the top level."""
+    text, depth, body = "", 0, False
+    for c in "\n".join(lines):
+        depth -= c == "}"
+        body |= c == "{" and bool(FUNCTION.search(text))
+        if not depth and c not in "{}":
+            text += c
+        depth += c == "{"
+        if not depth and (c == ";" or c == "}" and body):
+            yield text.strip("; \n"), body
+            text, body = "", False
+
+
+def functions(lines):
+    """The names of the functions that are declared, and of those that are defined."""
+    declared, defined = set(), set()
+    for text, body in declarations(lines):
+        if (m := FUNCTION.search(text)) and not text.startswith("typedef") and m[1][0] != "_":
+            (defined if body else declared).add(m[1])
+    return declared, defined
+
+
+def exported(library):
+    out = subprocess.run(["nm", "-D", "--defined-only", str(library)], check=True,
+                         capture_output=True, text=True).stdout
+    return {name for *_, kind, name in (line.split("@")[0].split() for line in out.splitlines())
+            if kind in "TW"}
+
+
+def check(source, build, layer):
+    lines = [line for header in HEADERS[layer] for line in preprocessed(source, layer, header)]
+    declared, inline = functions(text for _, text in lines)
+    in_public, defined_there = functions(text for public, text in lines if public)
+    public = in_public | defined_there
+    found = exported(build / home(layer) / f"lib{layer}.so")
+    assert public and found, (layer, public, found)
+    for names, what in (
+        ((inline & public) - found, "is inline for C, and not exported for others: see src/ffi.c and the .sym"),
+        ((inline - public) & found, "is inline and private, and exported"),
+        (declared - inline - found, "is declared and not exported"),
+        (found - declared - inline, "is exported and not declared"),
+    ):
+        errors.extend(f"{layer}: {name}() {what}" for name in sorted(names))
+    print(f"{layer}: {len(public)} public functions, {len(inline & public)} of them inline and exported; "
+          f"{len(inline - public)} private inline ones")
+
+
+errors = []
+for name in sys.argv[3:]:
+    if name in LAYERS:
+        check(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]), name)
+fail(errors)
