@@ -63,6 +63,28 @@
 #include <stdint.h>
 #include <string.h>
 
+/*
+ * The trace points (USDT) of the inline functions of the layers over this one. They are in the
+ * object that the functions are inlined into, if it is compiled with CELLRING_USDT, for which
+ * there has to be a <sys/sdt.h>. Those of the libraries themselves do not depend on it.
+ */
+#ifdef CELLRING_USDT
+#ifdef __cplusplus
+extern "C++" { /* it has templates, and the headers of the layers include this one in extern "C" */
+#endif
+#include <sys/sdt.h>
+#ifdef __cplusplus
+}
+#endif
+#define CELLRING_PROBE2(layer, name, a, b) DTRACE_PROBE2(layer, name, a, b)
+#define CELLRING_PROBE3(layer, name, a, b, c) DTRACE_PROBE3(layer, name, a, b, c)
+#define CELLRING_PROBE4(layer, name, a, b, c, d) DTRACE_PROBE4(layer, name, a, b, c, d)
+#else
+#define CELLRING_PROBE2(layer, name, a, b) ((void)0)
+#define CELLRING_PROBE3(layer, name, a, b, c) ((void)0)
+#define CELLRING_PROBE4(layer, name, a, b, c, d) ((void)0)
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -74,7 +96,7 @@ extern "C" {
 #define CELLRING_FEW 8u /* with fewer in flight, each message is a burst of its own */
 #define CELLRING_STAGED 128u /* bytes of the longest message that is collected */
 #define CELLRING_LONG 192 /* bytes of the shortest burst whose lines are prefetched */
-#define CELLRING_FETCHED (CELLRING_BURST * CELLRING_STAGED) /* bytes of a cell that are prefetched */
+#define CELLRING_FETCHED (CELLRING_BURST * CELLRING_STAGED) /* prefetched bytes of a cell */
 
 #define CELLRING_ID_BITS 24
 #define CELLRING_ID_MASK ((1u << CELLRING_ID_BITS) - 1)

@@ -12,7 +12,6 @@
 #define LOCK_SPINS 50
 #define LOCK_YIELDS 500
 #define LOCK_NAP_NS 50000
-#define SHORT_NAP_NS 5000
 
 struct fabric_self fabric_self = {.lock_fd = -1};
 
@@ -81,9 +80,9 @@ bool fabric_alive(uint32_t slot)
  * before it has noted that others still wait. The mutex is held for microseconds, unless
  * its holder is stopped.
  */
-static inline int lock_robust(pthread_mutex_t *m, uint32_t yields, long nap_ns)
+static inline int lock_robust(pthread_mutex_t *m, uint32_t yields)
 {
-	const struct timespec nap = {.tv_nsec = nap_ns};
+	static const struct timespec nap = {.tv_nsec = LOCK_NAP_NS};
 	int r;
 
 	for (uint32_t n = 0;; n++) {
@@ -131,12 +130,12 @@ static inline void locked(int r)
 
 void fabric_lock(void)
 {
-	locked(lock_robust(&arena()->lock, LOCK_YIELDS, LOCK_NAP_NS));
+	locked(lock_robust(&arena()->lock, LOCK_YIELDS));
 }
 
 void fabric_lock_by_naps(void)
 {
-	locked(lock_robust(&arena()->lock, 0, SHORT_NAP_NS));
+	locked(lock_robust(&arena()->lock, LOCK_SPINS + 1));
 }
 
 void fabric_unlock(void)

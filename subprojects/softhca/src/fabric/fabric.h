@@ -59,7 +59,8 @@ void fabric_lock(void);
 
 /*
  * fabric_lock() for a thread that takes the core from a program when it wakes up, and so perhaps
- * from the mutex's holder: if it yielded, it would use up what makes it come first.
+ * from the mutex's holder. It yields once, and then sleeps: each yield uses up some of what makes it
+ * come first. A nap that is over before the core is given away is no nap, so it is not short.
  */
 void fabric_lock_by_naps(void);
 void fabric_unlock(void);

@@ -46,6 +46,7 @@ struct pump {
 	const char *names[SOCKETS];
 	uint32_t tries[SOCKETS];
 	nfds_t n;
+	bool holds; /* the lock */
 	struct mmsghdr msgs[BATCH];
 	struct iovec iov[BATCH];
 	struct sockaddr_in from[BATCH];
@@ -202,6 +203,18 @@ static uint64_t tick(void)
 	return next;
 }
 
+/* Gets the lock of the one that receives. @cmd: waiting for it or not. Returns 0 or -errno. */
+static int take_over(int cmd)
+{
+	int r = fabric_byte_lock(fabric_self.lock_fd, cmd, F_WRLCK, PUMP_BYTE, 1);
+
+	if (r)
+		return r;
+	pump.holds = true;
+	list_addresses();
+	return 0;
+}
+
 /* linux/sched/types.h has this, but cannot be included beside sched.h. */
 struct slice {
 	uint32_t size, policy;
@@ -232,9 +245,8 @@ static void *work(void *arg)
 	bool open = false;
 
 	ask_for_short_slices();
-	if (fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLKW, F_WRLCK, PUMP_BYTE, 1))
+	if (!pump.holds && take_over(F_OFD_SETLKW))
 		return NULL; /* the process leaves */
-	list_addresses();
 	while (fabric_self.slot != NO_SLOT) {
 		open = open || open_sockets();
 		if (timer_now() >= next)
@@ -257,6 +269,8 @@ int pump_start(void)
 
 	if (running)
 		return 0;
+	if (!take_over(F_OFD_SETLK))
+		open_sockets();
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	r = pthread_create(&t, &attr, work, NULL);
@@ -271,6 +285,6 @@ void pump_forget(void)
 		if (pump.fds[i].fd >= 0)
 			sys_close(pump.fds[i].fd);
 	pump.n = 0;
-	running = false;
+	pump.holds = running = false;
 	udp_forget();
 }

@@ -8,7 +8,10 @@
 #ifndef SOFTHCA_PUMP_PUMP_H
 #define SOFTHCA_PUMP_PUMP_H
 
-/* Starts this process's thread, unless it runs already. The mutex is not held. */
+/*
+ * Starts this process's thread, unless it runs already. When it returns, packets are received, by
+ * this process or another one. The mutex is held.
+ */
 int pump_start(void);
 
 /* In a child after fork(): thread and sockets are the parent's. */

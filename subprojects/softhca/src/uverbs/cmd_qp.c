@@ -16,6 +16,7 @@
 #include "xport/copy.h"
 #include "xport/free.h"
 #include "xport/qp.h"
+#include "xport/wired.h"
 
 #define QP_MAX_BLOCKS 32768u
 #define BFREGS 16u /* registers of a context: two usable ones on each of its first pages */
@@ -258,7 +259,7 @@ int cmd_modify_qp(struct cmd *c)
 	if (!qp)
 		return -EINVAL;
 	r = qp_modify(qp, &req);
-	if (!r && qp->wired)
+	if (!r && wired_needs_receiver(qp))
 		r = pump_start();
 	if (!r && c->extended)
 		cmd_put(c->out, &resp, sizeof(resp));

@@ -119,7 +119,7 @@ static void complete_message(struct qp *qp, const struct recv *rx, const struct 
 }
 
 void complete_arrival(struct qp *qp, const struct recv *rx, const struct wire_arrival *a,
-	const struct wire_step *also)
+	uint32_t flags_qpn, const struct wire_step *also)
 {
 	struct cqe64 cqe = recv_cqe(qp, rx);
 	uint32_t op = a->write   ? CQE_RESP_WRITE_IMM :
@@ -129,7 +129,7 @@ void complete_arrival(struct qp *qp, const struct recv *rx, const struct wire_ar
 	cqe.op_own = (uint8_t)(op << 4 | (a->solicited ? CQE_SOLICITED : 0));
 	cqe.byte_cnt = htobe32(a->length);
 	cqe.imm = a->imm;
-	cqe.flags_rqpn = htobe32(qp->attr.dest_qpn);
+	cqe.flags_rqpn = htobe32(flags_qpn);
 	commit_recv(qp, rx, &cqe, also);
 }
 

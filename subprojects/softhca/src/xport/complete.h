@@ -27,9 +27,12 @@ void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, 
 void complete_datagram(struct qp *qp, const struct recv *rx, const struct qp *from,
 	const struct wqe *w, uint32_t flags);
 
-/* A message has come by packets; in one step with the stores @also. */
+/*
+ * A message has come by packets, from @qpn and @flags of a datagram; in one step with the stores
+ * @also (NULL: none).
+ */
 void complete_arrival(struct qp *qp, const struct recv *rx, const struct wire_arrival *a,
-	const struct wire_step *also);
+	uint32_t flags_qpn, const struct wire_step *also);
 
 /* Chaos mode: the first piece of a SEND has arrived; the receive is taken, not completed. */
 void begin_recv(struct qp *qp, const struct recv *rx);

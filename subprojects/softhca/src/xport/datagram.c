@@ -96,12 +96,14 @@ static uint16_t ipv4_checksum(const void *header)
 	return (uint16_t)~sum;
 }
 
-static void make_ipv4(uint8_t *out, const uint8_t *sgid, const struct qp_attr *path, uint64_t rest)
+void datagram_ipv4_header(uint8_t *out, const uint8_t *sgid, const struct qp_attr *path,
+	uint64_t len)
 {
+	uint64_t padded = TRANSPORT_BYTES + ((len + 3) & ~3ull);
 	struct grh_ipv4 h = {
 		.version_ihl = 4 << 4 | IPV4_BYTES / 4,
 		.tos = path->traffic_class,
-		.total_length = htobe16((uint16_t)(IPV4_BYTES + UDP_BYTES + rest)),
+		.total_length = htobe16((uint16_t)(IPV4_BYTES + UDP_BYTES + padded)),
 		.fragment = htobe16(IPV4_DONT_FRAGMENT),
 		.ttl = path->hop_limit,
 		.protocol = IPPROTO_UDP,
@@ -136,7 +138,7 @@ static uint32_t make_grh(uint8_t *out, const struct qp *qp, const struct qp_attr
 	if (!path->is_global)
 		return CQE_SL(path->sl);
 	if (roce && is_ipv4_mapped(sgid) && is_ipv4_mapped(path->dgid)) {
-		make_ipv4(out, sgid, path, padded);
+		datagram_ipv4_header(out, sgid, path, len);
 		return CQE_ROCE_IPV4;
 	}
 	memcpy(g.sgid, sgid, sizeof(g.sgid));
@@ -196,6 +198,7 @@ struct answer respond_datagram(struct qp *qp, struct wqe *w)
 		path_leads_to(&path, qp_rail(qp), dest) && qkey_matches(qp, dest, w->av) &&
 		fabric_reachable(dest->obj.owner))
 		return (struct answer){.verdict = deliver(dest, qp, w, &path) ? V_DONE : V_BUSY};
-	wired_no_datagrams(qp, &path);
+	if (wired_leads_out(qp, &path))
+		wired_send_datagram(qp, w, &path);
 	return (struct answer){.verdict = V_DONE};
 }

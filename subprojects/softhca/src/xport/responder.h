@@ -33,6 +33,13 @@ struct answer respond_datagram(struct qp *qp, struct wqe *w);
 /* The path of a datagram with the address vector @av. */
 struct qp_attr datagram_path(const struct qp *qp, const struct wqe_av *av);
 
+/*
+ * What an adapter puts in front of a datagram of @len bytes from @sgid: 40 bytes, the last 20 of
+ * which are the IPv4 header.
+ */
+void datagram_ipv4_header(uint8_t *out, const uint8_t *sgid, const struct qp_attr *path,
+	uint64_t len);
+
 /* Whether @path leads from @rail to @dest. */
 bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *dest);
 

@@ -29,19 +29,25 @@ static const struct softhca_rail *rail_of(const struct qp *qp)
 	return &arena()->topo.rails[qp_rail(qp)];
 }
 
+static bool has_gid(const struct softhca_rail *rail, const uint8_t *gid)
+{
+	for (uint32_t i = 0; i < rail->ngids; i++)
+		if (!memcmp(rail->gids[i], gid, 16))
+			return true;
+	return false;
+}
+
 static bool is_rail_gid(const uint8_t *gid)
 {
 	const struct softhca_topology *t = &arena()->topo;
 
 	for (uint32_t i = 0; i < t->nrails; i++)
-		for (uint32_t k = 0; k < t->rails[i].ngids; k++)
-			if (!memcmp(t->rails[i].gids[k], gid, 16))
-				return true;
+		if (has_gid(&t->rails[i], gid))
+			return true;
 	return false;
 }
 
-/* Whether a path of @qp leads to another fabric, by an adapter that is bound to UDP. */
-static bool leads_out(const struct qp *qp, const struct qp_attr *path)
+bool wired_leads_out(const struct qp *qp, const struct qp_attr *path)
 {
 	return rail_of(qp)->udp && path->is_global && !is_rail_gid(path->dgid);
 }
@@ -106,16 +112,14 @@ static void transmit(const struct qp *qp, const struct flow *f, const uint8_t *p
 	release_kept();
 }
 
-static void send_packet(void *arg, const struct packet *p, const void *payload)
+void wired_emit(const struct qp *qp, struct flow *f, const struct packet *p, const void *payload)
 {
 	static uint8_t frame[FRAME_MAX];
-	struct call *c = arg;
-	uint32_t rail = qp_rail(c->qp);
-	struct flow f = flow_of(c->qp);
-	size_t head = frame_head_bytes(&f), n = packet_encode(p, frame + head);
+	uint32_t rail = qp_rail(qp);
+	size_t head = frame_head_bytes(f), n = packet_encode(p, frame + head);
 
-	f.src_port = udp_source_port(rail, &f);
-	if (arena()->rails[rail].link_down || !f.src_port)
+	f->src_port = udp_source_port(rail, f);
+	if (arena()->rails[rail].link_down || !f->src_port)
 		return;
 	if (p->payload)
 		memcpy(frame + head + n, payload, p->payload);
@@ -125,8 +129,16 @@ static void send_packet(void *arg, const struct packet *p, const void *payload)
 	arena()->rails[rail].counts.tx_packets++;
 	arena()->rails[rail].counts.tx_bytes += p->payload;
 	if (arena()->attention & ATTEND_CAPTURE)
-		tap_packet(c->qp, &f, frame, n);
-	transmit(c->qp, &f, frame + head, frame_seal(&f, frame, n) - head);
+		tap_packet(qp, f, frame, n);
+	transmit(qp, f, frame + head, frame_seal(f, frame, n) - head);
+}
+
+static void send_packet(void *arg, const struct packet *p, const void *payload)
+{
+	struct call *c = arg;
+	struct flow f = flow_of(c->qp);
+
+	wired_emit(c->qp, &f, p, payload);
 }
 
 static const struct wire_ops ops = {
@@ -148,7 +160,7 @@ static const struct wire_ops ops = {
 
 /* ---------------------------------------------------------------- choice of way */
 
-static int refuse(const struct qp *qp, int r, const char *why)
+int wired_refuse(const struct qp *qp, int r, const char *why)
 {
 	char line[256];
 
@@ -156,16 +168,6 @@ static int refuse(const struct qp *qp, int r, const char *why)
 		qp->qpn, rail_of(qp)->name, why);
 	sys_write(STDERR_FILENO, line, strlen(line));
 	return r;
-}
-
-void wired_no_datagrams(const struct qp *qp, const struct qp_attr *path)
-{
-	static bool told;
-
-	if (told || !leads_out(qp, path))
-		return;
-	told = true;
-	refuse(qp, 0, "datagrams do not reach it");
 }
 
 static int check_path(const struct qp *qp)
@@ -178,7 +180,7 @@ static int check_path(const struct qp *qp)
 	if (mtu < 0) {
 		snprintf(why, sizeof(why), "no way to it from the adapter's address: %s",
 			strerrordesc_np(-mtu));
-		return refuse(qp, mtu, why);
+		return wired_refuse(qp, mtu, why);
 	}
 	if ((uint32_t)mtu >= need)
 		return 0;
@@ -186,7 +188,7 @@ static int check_path(const struct qp *qp)
 		"path MTU %u takes packets of up to %u bytes, and the network's have %d: give a "
 		"smaller mtu in the topology",
 		MTU_BYTES(qp->attr.path_mtu), need, mtu);
-	return refuse(qp, -EMSGSIZE, why);
+	return wired_refuse(qp, -EMSGSIZE, why);
 }
 
 /* Whether the QP's peer can be reached by packets. */
@@ -195,21 +197,21 @@ static int check(const struct qp *qp)
 	const struct qp_attr *a = &qp->attr;
 
 	if (qp->type != QPT_RC)
-		return refuse(qp, -EOPNOTSUPP, "only RC reaches it");
+		return wired_refuse(qp, -EOPNOTSUPP, "only RC and UD reach it");
 	if (!gid_is_ipv4(a->dgid) || !gid_is_ipv4(rail_of(qp)->gids[a->sgid_index]))
-		return refuse(qp, -EOPNOTSUPP,
+		return wired_refuse(qp, -EOPNOTSUPP,
 			"only IPv4 addresses are reached: use the index of such a GID");
 	if (arena()->link_mode == LINK_VIRTUAL)
-		return refuse(qp, -EOPNOTSUPP, "with virtual time it is not reached");
+		return wired_refuse(qp, -EOPNOTSUPP, "with virtual time it is not reached");
 	if (config_get()->mode == ENGINE_STEP)
-		return refuse(qp, -EOPNOTSUPP,
+		return wired_refuse(qp, -EOPNOTSUPP,
 			"in step mode, which has no threads, it is not reached");
 	return check_path(qp);
 }
 
 int wired_refuse_drain(const struct qp *qp)
 {
-	return refuse(qp, -EOPNOTSUPP, "its send queue cannot be drained by state SQD");
+	return wired_refuse(qp, -EOPNOTSUPP, "its send queue cannot be drained by state SQD");
 }
 
 static struct wire_attr attributes(const struct qp *qp)
@@ -237,7 +239,7 @@ int wired_receive_from(struct qp *qp)
 	uint32_t i = qp_index(qp);
 	int r;
 
-	if (!leads_out(qp, &qp->attr))
+	if (!wired_leads_out(qp, &qp->attr))
 		return 0;
 	r = check(qp);
 	if (!r)
@@ -303,13 +305,29 @@ bool wired_behind(const struct qp *qp, uint32_t pi)
 	return __atomic_load_n(&wired_of(qp)->seen, __ATOMIC_RELAXED) != pi;
 }
 
-/* The QP for which a packet is that has come from its peer, and whose memory is there. */
+bool wired_needs_receiver(const struct qp *qp)
+{
+	return qp->wired || (qp->type == QPT_UD && rail_of(qp)->udp && qp_receives(qp) &&
+				    config_get()->mode != ENGINE_STEP);
+}
+
+/*
+ * The QP for which a packet is, if it has come from its peer, or is a datagram to its adapter, and
+ * if its memory is there.
+ */
 static struct qp *receiver(const struct flow *f, const struct packet *p)
 {
 	struct qp *qp = qp_by_number(p->dest_qpn);
 	struct flow back;
 
-	if (!qp || !qp->wired || !qp_receives(qp) || arena()->rails[qp_rail(qp)].link_down)
+	if (!qp || !qp_receives(qp) || arena()->rails[qp_rail(qp)].link_down)
+		return NULL;
+	if (qp->type == QPT_UD)
+		return rail_of(qp)->udp && has_gid(rail_of(qp), f->dst) &&
+				       fabric_reachable(qp->obj.owner) ?
+			       qp :
+			       NULL;
+	if (!qp->wired)
 		return NULL;
 	back = flow_of(qp);
 	if (memcmp(back.src, f->dst, sizeof(back.src)) ||
@@ -343,6 +361,10 @@ struct qp *wired_packet(const struct flow *f, const struct packet *p, const uint
 	arena()->rails[qp_rail(qp)].counts.rx_bytes += p->payload;
 	if (arena()->attention & ATTEND_CAPTURE)
 		tap_received(qp, f, p, payload);
+	if (qp->type == QPT_UD) {
+		wired_datagram(qp, f, p, payload);
+		return qp;
+	}
 	begin(&c, qp);
 	wire_receive(&c.wd->q, &ops, &c, timer_now(), p, payload);
 	end(&c);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RC QPs whose peer is not of this fabric: the protocol of wire/wire.h over the queues of a QP.
+ * QPs whose peer is not of this fabric: RC, by the protocol of wire/wire.h over the queues of a QP,
+ * and datagrams.
  * Any process of the fabric may call these for any QP. The fabric's mutex is held.
  */
 #ifndef SOFTHCA_XPORT_WIRED_H
@@ -9,6 +10,7 @@
 #include <stdint.h>
 
 #include "fabric/arena.h"
+#include "hca/wqe.h"
 #include "packet/frame.h"
 #include "packet/packet.h"
 
@@ -22,8 +24,14 @@ int wired_receive_from(struct qp *qp);
 /* A QP on the wire has got the attributes of RTS. */
 void wired_send_from(struct qp *qp);
 
-/* A datagram on this path has no receiver here: if that is on another host, says so once. */
-void wired_no_datagrams(const struct qp *qp, const struct qp_attr *path);
+/* Whether a path of @qp leads to another fabric, by an adapter that is bound to UDP. */
+bool wired_leads_out(const struct qp *qp, const struct qp_attr *path);
+
+/* Whether packets may come for the QP. */
+bool wired_needs_receiver(const struct qp *qp);
+
+/* Sends the datagram @w on such a path. What cannot be sent is lost, which a line tells once. */
+void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct qp_attr *path);
 
 /* Sends what is posted. */
 void wired_send(struct qp *qp);

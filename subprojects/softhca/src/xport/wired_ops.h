@@ -5,6 +5,7 @@
 
 #include "hca/objects.h"
 #include "hca/wqe.h"
+#include "packet/frame.h"
 #include "wire/wire.h"
 
 /* The argument of all operations: the QP, and the WQE that was looked at last. */
@@ -43,6 +44,16 @@ int wired_recv_place(void *arg, uint32_t offset, const void *bytes, uint32_t len
 void wired_recv_complete(void *arg, const struct wire_arrival *a, const struct wire_step *s);
 int wired_atomic(void *arg, const struct packet *p, uint64_t *original, const struct wire_step *s);
 void wired_refused(void *arg, enum aeth_syndrome nak);
+
+/* Sends a packet of @qp to f->dst, with the source port of this process, which goes into @f. */
+void wired_emit(const struct qp *qp, struct flow *f, const struct packet *p, const void *payload);
+
+/* A line on standard error that says why a peer is not reached. Returns @r. */
+int wired_refuse(const struct qp *qp, int r, const char *why);
+
+/* A datagram for @qp has come, or is dropped. */
+void wired_datagram(struct qp *qp, const struct flow *f, const struct packet *p,
+	const uint8_t *payload);
 
 /* Stores the new value of an atomic that was executed: the second of two steps. */
 void wired_finish_atomic(struct wired *wd);

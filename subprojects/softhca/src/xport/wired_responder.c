@@ -99,7 +99,7 @@ void wired_recv_complete(void *arg, const struct wire_arrival *a, const struct w
 	struct recv rx;
 
 	if (!recv_peek(c->qp, &rx))
-		complete_arrival(c->qp, &rx, a, s);
+		complete_arrival(c->qp, &rx, a, c->qp->attr.dest_qpn, s);
 }
 
 void wired_finish_atomic(struct wired *wd)

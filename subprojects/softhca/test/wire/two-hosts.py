@@ -81,6 +81,8 @@ def run_foreign():
         assert others.process.stdout.readline() == "running\n"
         for options in ([], ["-q", "2", "-s"], ["-m", "5"]):
             peers(a, b, 0, *options)
+        if shutil.which("ibv_ud_pingpong"):
+            hosts.pair(a, b, "ibv_ud_pingpong", "-g", "0", "-c", "-n", "50", port=18515)
         assert others.running(), others.process.stdout.read()
         others.process.terminate()
         others.process.communicate()
@@ -136,14 +138,14 @@ def fails(host, peer, says, *options, env={}):
     assert client.process.returncode == 1 and says in said, (said, heard)
 
 
-def fails_tool(host, peer, says, *program, server_first=False):
-    """A tool whose transport does not leave the host. It may wait for ever."""
+def fails_tool(host, peer, says, *program):
+    """A tool whose transport does not leave the host: its server is told, and its client waits."""
     if not shutil.which(program[0]):
         return
     server = peer.start(*program)
     peer.wait_for(18515, server)
     client = host.start(*program, peer.address)
-    (server if server_first else client).await_line(says)
+    server.await_line(says)
     for tool in (client, server):
         tool.process.terminate()
         tool.process.communicate()
@@ -172,27 +174,51 @@ def run_messages():
         port_in_use(a, b)
         fails(b, a, "in step mode", env={"SOFTHCA_MODE": "step"})
         fails(b, a, "with virtual time", env={"SOFTHCA_LINK": "virtual"})
-        fails_tool(b, a, "only RC reaches it", "ibv_uc_pingpong", "-g", "0", server_first=True)
-        fails_tool(b, a, "datagrams do not reach it", "ibv_ud_pingpong", "-g", "0")
+        fails_tool(b, a, "only RC and UD reach it", "ibv_uc_pingpong", "-g", "0")
         hosts.ip("addr", "del", "10.99.0.2/24", "dev", "wire0", pid=b.pid)
         hosts.ip("addr", "add", "10.99.0.22/24", "dev", "wire0", pid=b.pid)
         fails(b, a, "no way to it from the adapter's address: Cannot assign requested address")
 
 
+TOOLS = """
+ibv_rc_pingpong -g 0 -c -n 100
+ibv_rc_pingpong -g 0 -c -n 10 -s 100000 -m 4096
+ibv_rc_pingpong -g 0 -c -n 50 -e
+ibv_ud_pingpong -g 0 -c -n 50
+ib_send_bw -x 0 -n 50
+ib_send_lat -x 0 -n 20 -c UD
+ib_write_bw -x 0 -n 50 -q 3
+ib_write_lat -x 0 -n 20
+ib_read_bw -x 0 -n 50
+ib_read_lat -x 0 -n 20
+ib_atomic_bw -x 0 -n 20
+"""
+
+
 def run_tools():
-    tools = ["ibv_rc_pingpong", "ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat",
-             "ib_read_bw", "ib_read_lat", "ib_atomic_bw"]
-    missing = [t for t in tools if not shutil.which(t)]
+    commands = [line.split() for line in TOOLS.splitlines() if line]
+    missing = sorted({c[0] for c in commands if not shutil.which(c[0])})
     with hosts.Two(RUN) as (a, b):
-        for options in (["-n", "100"], ["-n", "20", "-s", "100000", "-m", "4096"], ["-n", "50", "-e"]):
-            if "ibv_rc_pingpong" not in missing:
-                hosts.pair(a, b, "ibv_rc_pingpong", "-g", "0", "-c", *options, port=18515)
-        for tool in tools[1:]:
-            for more in ([], ["-q", "3"] if tool.endswith("bw") else []):
-                if tool not in missing:
-                    hosts.pair(a, b, tool, "-x", "0", "-n", "50", *more, port=18515)
+        for command in commands:
+            if command[0] not in missing:
+                hosts.pair(a, b, *command, port=18515)
     print("not installed:", missing)
     return hosts.SKIP if missing else 0
+
+
+def run_ucx():
+    if not shutil.which("ucx_perftest"):
+        return hosts.SKIP
+    env = {"UCX_NET_DEVICES": "mlx5_0:1", "UCX_IB_GID_INDEX": "0"}
+    with hosts.Two(RUN) as (a, b):
+        for transports, options in (("rc_x,ud_x,self", "-t tag_lat -s 8 -n 50"),
+                                    ("rc_x,ud_x,self", "-t tag_bw -s 100000 -n 20"),
+                                    ("rc_v,ud_v,self", "-t ucp_get -s 4096 -n 20"),
+                                    ("ud_x,self", "-t tag_bw -s 512 -n 50")):
+            said = hosts.pair(a, b, "ucx_perftest", "-w", "5", *options.split(), port=13337,
+                              env={**env, "UCX_TLS": transports})
+            assert "Final:" in said[1] and "WARN" not in said[0] + said[1], said
+    return 0
 
 
 def main():
