@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Hosts in network namespaces, each with a fabric whose adapters are bound to its addresses."""
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -146,6 +147,9 @@ class Network:
 
 def possible():
     """Whether namespaces can be made; says so if not."""
+    if not shutil.which("ip"):
+        print("needs ip, of iproute2")
+        return False
     made = subprocess.run(["unshare", "-n", "true"], stderr=subprocess.PIPE, text=True)
     if made.returncode:
         print("no network namespaces: " + made.stderr.strip())
