@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/locklooks.h"
 #include "base/shm.h"
 #include "base/spawn.h"
 #include "base/test.h"
@@ -384,6 +385,26 @@ static void remains_of_a_name_in_use_stay(void)
 	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC), 0);
 }
 
+static struct shm_region replaced, replacing;
+
+/* The server ends in the ordinary way, and a new one of its name starts. */
+static void replace_server(void)
+{
+	shm_close(&replaced);
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &replacing), 0);
+}
+
+/* Between the open and the test of the lock the file gets removed, and its name passes on. */
+static void removing_spares_a_server_that_replaces_another(void)
+{
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &replaced), 0);
+	before_lock_test = replace_server;
+	CHECK_EQ(shm_remove_remains(PREFIX, name, 0), -EAGAIN);
+	CHECK_EQ(access(file, F_OK), 0);
+	shm_close(&replacing);
+	check_gone();
+}
+
 static void *remove_thread(void *arg)
 {
 	while (!__atomic_load_n((bool *)arg, __ATOMIC_ACQUIRE))
@@ -429,6 +450,7 @@ int main(int argc, char **argv)
 		TEST(one_creator_wins),
 		TEST(remains_are_removed),
 		TEST(remains_of_a_name_in_use_stay),
+		TEST(removing_spares_a_server_that_replaces_another),
 		TEST(removing_spares_servers_that_start),
 	};
 

@@ -340,6 +340,12 @@ CELLRING_INLINE unsigned char *cellring_cell_after(const struct cellring_cursor 
 /* Moves to the cell that begins at next. */
 CELLRING_INLINE void cellring_step(struct cellring_cursor *c, unsigned char *next)
 {
+	/*
+	 * Prevents one wide load of c->next and its neighbour by a caller that passes c->next, which
+	 * was stored alone: the load could not be forwarded, and would wait until the store, and all
+	 * stores before it, have left the store buffer.
+	 */
+	__asm__("" : "+r"(next));
 	c->slot = c->ready = next;
 	if (CELLRING_UNLIKELY(next == c->begin))
 		c->lap = c->lap == CELLRING_LAP_LAST ? 1 : c->lap + 1;
@@ -384,8 +390,8 @@ CELLRING_INLINE int cellring_ready(const struct cellring_cursor *c)
  * Prefetches the first line of the next burst, which may have arrived too, and the other lines of a
  * long burst; the lines of a short one are accessed soon anyway. After a burst of eight the next one
  * has often arrived, so its other lines are prefetched as well: a consumer that takes all requests
- * before it answers one would otherwise wait for them with no other work to do. A message that is
- * longer than CELLRING_FETCHED is left to the prefetcher of the core.
+ * before it answers one would otherwise wait for them with no other work to do. Of a message that
+ * is longer than CELLRING_FETCHED only these bytes are prefetched.
  */
 CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t head)
 {
@@ -396,13 +402,16 @@ CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t hea
 	c->ready = c->slot + bytes;
 	c->next = cellring_cell_after(c, c->slot);
 	__builtin_prefetch(c->next);
-	if (bytes >= CELLRING_LONG)
-		for (uint32_t at = CELLRING_LINE; at < c->cell && at < CELLRING_FETCHED;
-			at += CELLRING_LINE) {
+	if (count == CELLRING_BURST) {
+		for (uint32_t at = CELLRING_LINE; at < c->cell; at += CELLRING_LINE) {
 			__builtin_prefetch(c->slot + at);
-			if (count == CELLRING_BURST)
-				__builtin_prefetch(c->next + at);
+			__builtin_prefetch(c->next + at);
 		}
+	} else if (bytes >= CELLRING_LONG) {
+		for (uint32_t at = CELLRING_LINE; at < bytes && at < CELLRING_FETCHED;
+			at += CELLRING_LINE)
+			__builtin_prefetch(c->slot + at);
+	}
 	return count;
 }
 

@@ -162,8 +162,14 @@ static const struct wire_ops ops = {
 
 int wired_refuse(const struct qp *qp, int r, const char *why)
 {
+	static char last[160];
+	static uint32_t last_rail;
 	char line[256];
 
+	if (last_rail == qp_rail(qp) && !strncmp(last, why, sizeof(last) - 1))
+		return r; /* a program that tries again and again */
+	last_rail = qp_rail(qp);
+	snprintf(last, sizeof(last), "%s", why);
 	snprintf(line, sizeof(line), "softhca: QP 0x%06x of %s: the peer is on another host: %s\n",
 		qp->qpn, rail_of(qp)->name, why);
 	sys_write(STDERR_FILENO, line, strlen(line));

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Hosts in network namespaces, each with a fabric whose adapters are bound to its addresses."""
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,6 +9,16 @@ import tempfile
 
 GUARD_S = 100  # against hanging only
 SKIP = 77
+
+
+def namespace():
+    """A process that keeps a network namespace and a host name of its own."""
+    keeper = subprocess.Popen(["unshare", "-n", "-u", "cat"], stdin=subprocess.PIPE)
+    own = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("net", "uts")]
+    while own[0] == os.stat(f"/proc/{keeper.pid}/ns/net").st_ino or \
+            own[1] == os.stat(f"/proc/{keeper.pid}/ns/uts").st_ino:
+        assert keeper.poll() is None, "unshare has failed"
+    return keeper
 
 
 def ip(*arguments, pid):
@@ -51,22 +62,22 @@ class Program:
 
 
 class Host:
-    """A network namespace. Rail number r of host number n has the address 10.99.r.n."""
+    """A network namespace and a host name. Rail number r of host number n has the address 10.99.r.n."""
 
     def __init__(self, tmp, number, runner, rails=1, topology=""):
-        self.tmp = tmp
+        self.tmp, self.number = tmp, number
         self.addresses = [f"10.99.{r}.{number}" for r in range(rails)]
         self.address = self.addresses[0]
-        self.keeper = subprocess.Popen(["unshare", "-n", "cat"], stdin=subprocess.PIPE)
+        self.name = f"host{number}"
+        self.keeper = namespace()
         self.pid = self.keeper.pid
-        own = os.stat("/proc/self/ns/net").st_ino
-        while os.stat(f"/proc/{self.pid}/ns/net").st_ino == own:
-            assert self.keeper.poll() is None, "unshare has failed"
         path = os.path.join(tmp, f"host{number}")
         with open(path, "w") as f:
             for r, address in enumerate(self.addresses):
                 f.write(f"name=mlx5_{r} link=roce gid={address} udp=on {topology}\n")
-        self.prefix = ["nsenter", "-t", str(self.pid), "-n"]
+        self.prefix = ["nsenter", "-t", str(self.pid), "-n", "-u"]
+        subprocess.run([*self.prefix, "sh", "-c", f"echo {self.name} >/proc/sys/kernel/hostname"],
+                       check=True)
         self.fabric = f"hosts-{number}-{os.getpid()}"
         self.runner = [*self.prefix, runner, "--topology", path, "--fabric", self.fabric]
 
@@ -82,22 +93,21 @@ class Host:
         while not self.listens(port) and program.running():
             os.sched_yield()
 
-    def close(self):
-        self.keeper.stdin.close()
-        self.keeper.wait()
 
-
-def connect(hosts, mtu=9000):
-    """A wire between two hosts for each rail, or a switch between more."""
-    a, b = hosts
-    for r in range(len(a.addresses)):
-        ip("link", "add", f"wire{r}", "mtu", str(mtu), "type", "veth", "peer", "name", f"wire{r}",
-           "mtu", str(mtu), "netns", str(b.pid), pid=a.pid)
+def connect(hosts, switch, mtu):
+    """A switch for each rail; @switch keeps the namespace of all."""
+    for r in range(len(hosts[0].addresses)):
+        ip("link", "add", f"rail{r}", "type", "bridge", pid=switch.pid)
+        ip("link", "set", f"rail{r}", "mtu", str(mtu), "up", pid=switch.pid)
+        for host in hosts:
+            port = f"r{r}h{host.number}"
+            ip("link", "add", f"wire{r}", "mtu", str(mtu), "type", "veth", "peer", "name", port,
+               "mtu", str(mtu), "netns", str(switch.pid), pid=host.pid)
+            ip("link", "set", port, "master", f"rail{r}", "up", pid=switch.pid)
+            ip("addr", "add", host.addresses[r] + "/24", "dev", f"wire{r}", pid=host.pid)
+            ip("link", "set", f"wire{r}", "up", pid=host.pid)
     for host in hosts:
         ip("link", "set", "lo", "up", pid=host.pid)
-        for r, address in enumerate(host.addresses):
-            ip("addr", "add", address + "/24", "dev", f"wire{r}", pid=host.pid)
-            ip("link", "set", f"wire{r}", "up", pid=host.pid)
 
 
 def pair(a, b, *program, port, env={}, server_env={}):
@@ -114,28 +124,32 @@ def pair(a, b, *program, port, env={}, server_env={}):
     return server.end(), said
 
 
-class Two:
-    """with Two(RUNNER) as (a, b): two hosts with a wire."""
+class Network:
+    """with Network(RUNNER) as (a, b): hosts with a network for each rail."""
 
-    def __init__(self, runner, rails=1, mtu=9000, topology=""):
-        self.runner, self.rails, self.mtu, self.topology = runner, rails, mtu, topology
+    def __init__(self, runner, n=2, rails=1, mtu=9000, topology=""):
+        self.runner, self.n, self.rails, self.mtu, self.topology = runner, n, rails, mtu, topology
 
     def __enter__(self):
         self.tmp = tempfile.TemporaryDirectory()
-        self.hosts = []
-        for number in (1, 2):
-            self.hosts.append(Host(self.tmp.name, number, self.runner, self.rails, self.topology))
-        connect(self.hosts, self.mtu)
+        self.switch = namespace()
+        self.hosts = [Host(self.tmp.name, number, self.runner, self.rails, self.topology)
+                      for number in range(1, self.n + 1)]
+        connect(self.hosts, self.switch, self.mtu)
         return self.hosts
 
     def __exit__(self, *_):
-        for host in self.hosts:
-            host.close()
+        for keeper in [host.keeper for host in self.hosts] + [self.switch]:
+            keeper.stdin.close()
+            keeper.wait()
         self.tmp.cleanup()
 
 
 def possible():
     """Whether namespaces can be made; says so if not."""
+    if not shutil.which("ip"):
+        print("needs ip, of iproute2")
+        return False
     made = subprocess.run(["unshare", "-n", "true"], stderr=subprocess.PIPE, text=True)
     if made.returncode:
         print("no network namespaces: " + made.stderr.strip())

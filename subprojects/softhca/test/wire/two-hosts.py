@@ -36,7 +36,7 @@ def peers(a, b, percent, *options, env={}):
 
 
 def run_faults():
-    with hosts.Two(RUN) as (a, b):
+    with hosts.Network(RUN) as (a, b):
         for percent in (0, 1, 10):
             for options in ([], ["-q", "4", "-s"], ["-m", "1"], ["-m", "5", "-q", "2"]):
                 peers(a, b, percent, *options)
@@ -46,7 +46,7 @@ def run_modes():
     """Both ends of the same kind, with few losses."""
     modes = [{"SOFTHCA_STRICT": "abort", "SOFTHCA_BF": "1"}, {"SOFTHCA_MODE": "poll"},
              {"SOFTHCA_CHAOS": "1"}, {"SOFTHCA_STRICT": "abort", "SOFTHCA_CHAOS": "2"}]
-    with hosts.Two(RUN) as (a, b):
+    with hosts.Network(RUN) as (a, b):
         for env in modes:
             peers(a, b, 1, "-q", "2", "-s", env=env)
             peers(a, b, 1, env=env)
@@ -54,7 +54,7 @@ def run_modes():
 
 def run_capture():
     """What a host captures are the packets themselves, both ways."""
-    with hosts.Two(RUN) as (a, b):
+    with hosts.Network(RUN) as (a, b):
         path = os.path.join(b.tmp, "capture")
         hosts.pair(a, b, PEER, "-n", "100", port=4444, env={"SOFTHCA_CAPTURE": path},
                    server_env={"SOFTHCA_CAPTURE": path + "-a"})
@@ -74,7 +74,7 @@ def run_capture():
 def run_foreign():
     """Packets of others, broken ones, and ones that make no sense."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "foreign.py")
-    with hosts.Two(RUN) as (a, b):
+    with hosts.Network(RUN) as (a, b):
         hosts.ip("addr", "add", "10.99.0.3/24", "dev", "wire0", pid=b.pid)
         others = hosts.Program([*b.prefix, sys.executable, script, b.address, "10.99.0.3", a.address],
                                {})
@@ -106,7 +106,7 @@ def only_retries(program, qps):
 def run_killed():
     """A process that is killed leaves its peer with errors, and everybody else alone."""
     rng = random.Random()
-    with hosts.Two(RUN) as (a, b):
+    with hosts.Network(RUN) as (a, b):
         for _ in range(3):
             pair = started(a, b, "-e", "-t", "13", "-q", "2", port=4444)
             select.select([], [], [], rng.random() / 10)
@@ -167,7 +167,7 @@ def port_in_use(a, b):
 
 
 def run_messages():
-    with hosts.Two(RUN, mtu=1500) as (a, b):
+    with hosts.Network(RUN, mtu=1500) as (a, b):
         fails(b, a, "path MTU 4096 takes packets of up to 4168 bytes, and the network's have 1500",
               "-m", "5")
         peers(a, b, 0, "-m", "3", "-n", "20")
@@ -198,7 +198,7 @@ ib_atomic_bw -x 0 -n 20
 def run_tools():
     commands = [line.split() for line in TOOLS.splitlines() if line]
     missing = sorted({c[0] for c in commands if not shutil.which(c[0])})
-    with hosts.Two(RUN) as (a, b):
+    with hosts.Network(RUN) as (a, b):
         for command in commands:
             if command[0] not in missing:
                 hosts.pair(a, b, *command, port=18515)
@@ -210,7 +210,7 @@ def run_ucx():
     if not shutil.which("ucx_perftest"):
         return hosts.SKIP
     env = {"UCX_NET_DEVICES": "mlx5_0:1", "UCX_IB_GID_INDEX": "0"}
-    with hosts.Two(RUN) as (a, b):
+    with hosts.Network(RUN) as (a, b):
         for transports, options in (("rc_x,ud_x,self", "-t tag_lat -s 8 -n 50"),
                                     ("rc_x,ud_x,self", "-t tag_bw -s 100000 -n 20"),
                                     ("rc_v,ud_v,self", "-t ucp_get -s 4096 -n 20"),

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""between.py HOSTS-DIR SOFTHCA-RUN GROUP PROGRAM...: the layers' programs between hosts, over UDP.
+
+Hosts are network namespaces; HOSTS-DIR has hosts.py. Status 77 where they cannot be made.
+"""
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import hosts  # noqa: E402
+
+RUN, GROUP, PROGRAMS = os.path.abspath(sys.argv[2]), sys.argv[3], sys.argv[4:]
+
+
+def script(path, text):
+    with open(path, "w") as f:
+        f.write("#!/bin/sh\n" + text)
+    os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+    return path
+
+
+def copyrpc():
+    """Calls of every depth; the bench checks each answer."""
+    with hosts.Network(RUN) as (a, b):
+        said = hosts.pair(a, b, PROGRAMS[0], "-q", "1,32", "-D", "0.2", "-e", "2", port=18515)
+    rows = [line.split() for line in said[1].splitlines() if line.startswith("copyrpc")]
+    assert len(rows) == 2 and all(float(r[5]) > 0 for r in rows), said
+
+
+def mpirun(all_hosts, ranks, *program):
+    """@ranks ranks, dealt out to the hosts, each with the fabric of its host."""
+    first = all_hosts[0]
+    pids = "".join(f"{h.name}) pid={h.pid};;\n" for h in all_hosts)
+    agent = script(os.path.join(first.tmp, "agent"),
+                   f'case "$1" in\n{pids}esac\nshift\nexec nsenter -t "$pid" -n -u sh -c "$*"\n')
+    run = script(os.path.join(first.tmp, "run"),
+                 "host=$(cat /proc/sys/kernel/hostname)\n"
+                 f'exec {RUN} --topology {first.tmp}/$host --fabric mpirun-{os.getpid()}-$host "$@"\n')
+    slots = ",".join(f"{h.name}:{-(-ranks // len(all_hosts))}" for h in all_hosts)
+    command = [*first.prefix, "mpirun", "--allow-run-as-root", "--map-by", "node", "-H", slots,
+               "-np", str(ranks), "--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn",
+               "1", "--mca", "oob_tcp_if_include", "wire0", run, *program]
+    return hosts.Program(command, {"PRTE_MCA_plm_rsh_agent": agent}, program[0])
+
+
+def benchkv():
+    if not shutil.which("mpirun"):
+        return hosts.SKIP
+    for n, ranks, backends in ((2, 2, ("delegation", "direct")), (2, 4, ("meta",)),
+                               (4, 4, ("delegation",))):
+        with hosts.Network(RUN, n) as all_hosts:
+            for backend in backends:
+                path = os.path.join(all_hosts[0].tmp, backend)
+                said = mpirun(all_hosts, ranks, PROGRAMS[0], backend, "--ops", "300", "--json",
+                              path).end()
+                with open(path) as f:
+                    j = json.load(f)
+                assert j["np"] == ranks and j["verified"] == j["ops"] > 0 == j["errors"], (j, said)
+                assert j["remote_ops"] > 0, j
+                print(f"{backend}, {ranks} ranks on {n} hosts: {j['ops']} operations are right")
+    return 0
+
+
+def received(host, interface):
+    with open(f"/proc/{host.pid}/net/dev") as f:
+        line = next(line for line in f if line.strip().startswith(interface + ":"))
+    return int(line.split(":")[1].split()[0])
+
+
+def tent():
+    """Requests over three rails; one loses its address while they are under way."""
+    with hosts.Network(RUN, rails=3) as (a, b):
+        path = os.path.join(b.tmp, "rows")
+        server = a.start(PROGRAMS[0], "server", "--address", a.address, "--once", "--memory", "32M")
+        a.wait_for(18516, server)
+        client = b.start(PROGRAMS[0], "client", a.address, "--address", b.address, "--size", "1M",
+                         "--batch", "4", "--count", "24", "--check", "--stats", "--json", path)
+        before = received(a, "wire1")
+        while received(a, "wire1") - before < 4 << 20 and client.running():
+            os.sched_yield()
+        assert client.running(), client.end()
+        hosts.ip("addr", "del", b.addresses[1] + "/24", "dev", "wire1", pid=b.pid)
+        print(client.end())
+        server.end()
+        with open(path) as f:
+            row = json.loads(f.read())
+        assert row["requests"] == 96 and row["checked"], row
+        assert not row["failed"] and not row["wrong"], row
+
+
+def main():
+    signal.alarm(hosts.GUARD_S)
+    if not hosts.possible():
+        return hosts.SKIP
+    return globals()[GROUP]()
+
+
+sys.exit(main())
