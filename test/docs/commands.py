@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 source, build = (pathlib.Path(a).resolve() for a in sys.argv[1:3])
 here = pathlib.Path(__file__).parent
@@ -129,9 +130,10 @@ def main():
                 if "bpftrace" in script and not may_trace():
                     print(f"{file.relative_to(source)}:{line}: not run: the kernel refuses bpftrace")
                     continue
+                begun = time.monotonic()
                 output, status = run(script, work, env)
                 ran += sum(bool(c) for c in commands)
-                print(f"{file.relative_to(source)}:{line}: {status}")
+                print(f"{file.relative_to(source)}:{line}: {status}, {time.monotonic() - begun:.1f} s")
                 if status != 0:
                     failures.append(f"{file.relative_to(source)}:{line}: {status}\n{script}\n{output}")
     if not sys.argv[3:]:
