@@ -58,7 +58,7 @@ static int shm_open_locked(struct shm_region *r, int flags)
 
 	pthread_once(&shm_regions.once, shm_fork_init);
 	pthread_mutex_lock(&shm_regions.lock);
-	r->fd = shm_open(r->path, flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
+	r->fd = shm_open(r->path, flags | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (r->fd < 0) {
 		err = -errno;
 	} else {
@@ -254,53 +254,71 @@ static int shm_map(struct shm_region *r, const struct stat *locked, size_t size,
 	return err;
 }
 
+/* Whether the file begins with this word. Any file does if the word is 0. */
+static bool shm_begins_with(const struct shm_region *r, uint64_t magic)
+{
+	uint64_t word = 0;
+
+	return !magic || (!shm_read(r, 0, &word, sizeof(word)) && word == magic);
+}
+
 /*
- * Called if the name exists. Returns -EADDRINUSE if it belongs to a living server; otherwise
- * removes it. A process holds the naming byte while it removes a file's name or becomes its
- * server. So of several servers that find the same stale file exactly one removes it, and none
- * removes a file that has just got a server. -EAGAIN: try again.
+ * Called if the name exists. Removes it, unless it belongs to a living server (-EADDRINUSE) or the
+ * file does not begin with magic (-EPROTO). A process holds the naming byte while it removes a
+ * file's name or becomes its server. So of several servers that find the same stale file exactly
+ * one removes it, and none removes a file that has just got a server. -EAGAIN: another process is
+ * doing either, or has just done it.
  */
-static int shm_remove_stale(struct shm_region *r)
+static int shm_remove_stale(struct shm_region *r, uint64_t magic)
 {
 	const struct shm_access own = {0};
 	struct stat st;
-	int err = shm_open_locked(r, 0), alive, current = 0;
+	int err = shm_open_locked(r, O_RDWR), alive, current;
 
 	if (err)
-		return err == -ENOENT ? -EAGAIN : err;
+		return err;
 	err = shm_check_owner(r->fd, &own, &st);
 	if (!err)
 		err = shm_lock(r, SHM_NAMING);
-	if (!err)
-		current = shm_is_current(r);
-	if (current < 0)
-		err = current;
-	if (current > 0) {
+	if (!err) {
 		alive = shm_locked(r, SHM_SERVER);
-		if (alive)
-			err = alive < 0 ? alive : -EADDRINUSE;
-		else
-			shm_unlink(r->path);
+		/*
+		 * After that test: a server that ends removes its name before it drops its lock. So
+		 * if the lock is free and the name is current, it stays current until we remove it.
+		 */
+		current = shm_is_current(r);
+		if (alive < 0 || current < 0)
+			err = alive < 0 ? alive : current;
+		else if (!current)
+			err = -EAGAIN;
+		else if (alive)
+			err = -EADDRINUSE;
 	}
+	if (!err && !shm_begins_with(r, magic))
+		err = -EPROTO;
+	if (!err && shm_unlink(r->path) != 0)
+		err = -errno;
 	shm_close_locked(r);
-	return err ? err : -EAGAIN;
+	return err;
 }
 
-void shm_remove_remains(const char *prefix, const char *name)
+int shm_remove_remains(const char *prefix, const char *name, uint64_t magic)
 {
 	struct shm_region r;
+	int err = shm_set_path(&r, prefix, name);
 
-	if (!shm_set_path(&r, prefix, name))
-		shm_remove_stale(&r);
+	return err ? err : shm_remove_stale(&r, magic);
 }
 
 /* Tries once to make the file and to lock its server byte. -EAGAIN: another one was faster. */
 static int shm_create_file(struct shm_region *r)
 {
-	int err = shm_open_locked(r, O_CREAT | O_EXCL), current = 0;
+	int err = shm_open_locked(r, O_RDWR | O_CREAT | O_EXCL), current = 0;
 
-	if (err == -EEXIST)
-		return shm_remove_stale(r);
+	if (err == -EEXIST) {
+		err = shm_remove_stale(r, 0);
+		return !err || err == -ENOENT ? -EAGAIN : err; /* try again without it */
+	}
 	if (err)
 		return err;
 	/* Without it, another server could take the new file for a stale one. */
@@ -363,7 +381,7 @@ int shm_attach_for(const char *prefix, const char *name, size_t min_size,
 	int err = shm_set_path(r, prefix, name);
 
 	if (!err)
-		err = shm_open_locked(r, 0);
+		err = shm_open_locked(r, O_RDWR);
 	if (err)
 		return err;
 	err = shm_check_owner(r->fd, expected, &st);
@@ -382,6 +400,38 @@ int shm_attach_for(const char *prefix, const char *name, size_t min_size,
 		return err == -ESTALE ? -EAGAIN : err;
 	}
 	return 0;
+}
+
+int shm_look(const char *prefix, const char *name, struct shm_region *r)
+{
+	struct stat st;
+	int err = shm_set_path(r, prefix, name);
+
+	/* O_NONBLOCK: the file may be a FIFO. */
+	if (!err)
+		err = shm_open_locked(r, O_RDONLY | O_NONBLOCK);
+	if (err)
+		return err;
+	if (fstat(r->fd, &st) != 0)
+		err = -errno;
+	else if (!S_ISREG(st.st_mode))
+		err = -EACCES;
+	if (err) {
+		shm_close_locked(r);
+		return err;
+	}
+	r->size = (size_t)st.st_size;
+	r->access = (struct shm_access){st.st_mode & 0777, st.st_gid, true};
+	return 0;
+}
+
+int shm_read(const struct shm_region *r, uint64_t offset, void *buf, size_t len)
+{
+	ssize_t n = pread(r->fd, buf, len, (off_t)offset);
+
+	if (n < 0)
+		return -errno;
+	return (size_t)n == len ? 0 : -EPROTO;
 }
 
 int shm_remove_name(struct shm_region *r)

@@ -2,6 +2,7 @@
 /* base/shm.h: names, modes, liveness across fork, exec, kill and races. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -9,7 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/locklooks.h"
 #include "base/shm.h"
+#include "base/spawn.h"
 #include "base/test.h"
 
 #define PREFIX "base-test"
@@ -21,35 +24,6 @@ static char file[128];
 static void check_gone(void)
 {
 	CHECK(access(file, F_OK) != 0);
-}
-
-static void kill_wait(pid_t pid)
-{
-	CHECK_EQ(kill(pid, SIGKILL), 0);
-	CHECK_EQ(waitpid(pid, NULL, 0), pid);
-}
-
-/* Starts a child that runs fn, reports it through a pipe, and stays until it is killed. */
-static pid_t spawn(void (*fn)(void))
-{
-	int p[2];
-	char c;
-	pid_t pid;
-
-	CHECK_EQ(pipe(p), 0);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		fn();
-		if (write(p[1], "x", 1) != 1)
-			_exit(3);
-		for (;;)
-			pause();
-	}
-	close(p[1]);
-	CHECK_EQ(read(p[0], &c, 1), 1);
-	close(p[0]);
-	return pid;
 }
 
 static void create_attach_close(void)
@@ -362,6 +336,103 @@ static void one_creator_wins(void)
 	CHECK_EQ(unlink(file), 0);
 }
 
+#define MAGIC 0x1122334455667788ull
+
+static void child_serves_magic(void)
+{
+	child_serves();
+	*(uint64_t *)child_region.addr = MAGIC;
+}
+
+static void remains_are_removed(void)
+{
+	struct shm_region r;
+	pid_t pid = spawn(child_serves_magic);
+	uint64_t word = 0;
+
+	CHECK_EQ(shm_look(PREFIX, name, &r), 0);
+	CHECK_EQ(r.size, SIZE);
+	CHECK_EQ(r.access.mode, 0600);
+	CHECK_EQ(shm_locked(&r, SHM_SERVER), 1);
+	CHECK_EQ(shm_read(&r, 0, &word, sizeof(word)), 0);
+	CHECK_EQ(word, MAGIC);
+	CHECK_EQ(shm_read(&r, SIZE - 4, &word, sizeof(word)), -EPROTO);
+	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC), -EADDRINUSE);
+	kill_wait(pid);
+	CHECK_EQ(shm_locked(&r, SHM_SERVER), 0);
+	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC + 1), -EPROTO);
+	CHECK_EQ(access(file, F_OK), 0);
+	CHECK_EQ(shm_lock(&r, SHM_NAMING), -EBADF); /* open for reading only: it takes no lock */
+	shm_close(&r);
+	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC), 0);
+	check_gone();
+	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC), -ENOENT);
+}
+
+/* A server becomes the file's, or has just made it: the file stays. */
+static void remains_of_a_name_in_use_stay(void)
+{
+	struct shm_region r;
+
+	kill_wait(spawn(child_serves_magic));
+	CHECK_EQ(shm_look(PREFIX, name, &r), 0);
+	close(r.fd);
+	r.fd = open(file, O_RDWR | O_CLOEXEC);
+	CHECK_EQ(shm_lock(&r, SHM_NAMING), 0);
+	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC), -EAGAIN);
+	CHECK_EQ(access(file, F_OK), 0);
+	shm_close(&r);
+	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC), 0);
+}
+
+static struct shm_region replaced, replacing;
+
+/* The server ends in the ordinary way, and a new one of its name starts. */
+static void replace_server(void)
+{
+	shm_close(&replaced);
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &replacing), 0);
+}
+
+/* Between the open and the test of the lock the file gets removed, and its name passes on. */
+static void removing_spares_a_server_that_replaces_another(void)
+{
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &replaced), 0);
+	before_lock_test = replace_server;
+	CHECK_EQ(shm_remove_remains(PREFIX, name, 0), -EAGAIN);
+	CHECK_EQ(access(file, F_OK), 0);
+	shm_close(&replacing);
+	check_gone();
+}
+
+static void *remove_thread(void *arg)
+{
+	while (!__atomic_load_n((bool *)arg, __ATOMIC_ACQUIRE))
+		shm_remove_remains(PREFIX, name, 0);
+	return NULL;
+}
+
+/* Whoever starts a server keeps its name, while another one removes what dead servers left. */
+static void removing_spares_servers_that_start(void)
+{
+	bool end = false;
+	pthread_t thread;
+
+	CHECK_EQ(pthread_create(&thread, NULL, remove_thread, &end), 0);
+	for (int i = 0; i < 2000; i++) {
+		struct shm_region s;
+		struct stat named, mine;
+
+		CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+		CHECK_EQ(stat(file, &named), 0);
+		CHECK_EQ(fstat(s.fd, &mine), 0);
+		CHECK_EQ(named.st_ino, mine.st_ino);
+		shm_close(&s);
+	}
+	__atomic_store_n(&end, true, __ATOMIC_RELEASE);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -377,6 +448,10 @@ int main(int argc, char **argv)
 		TEST(readable_by_others_is_refused),
 		TEST(forked_child_holds_nothing),
 		TEST(one_creator_wins),
+		TEST(remains_are_removed),
+		TEST(remains_of_a_name_in_use_stay),
+		TEST(removing_spares_a_server_that_replaces_another),
+		TEST(removing_spares_servers_that_start),
 	};
 
 	snprintf(name, sizeof(name), "%d", (int)getpid());

@@ -16,6 +16,7 @@ import sys
 
 ROUNDS = 5
 SECONDS = "0.3"
+CLIENTS = 2
 VARIANTS = {
     "delegation": ["delegation"],
     "delegation, 2 daemons share": ["delegation", "--daemons", "2", "--net-daemons", "2"],
@@ -24,59 +25,108 @@ VARIANTS = {
     "direct": ["direct"],
     "ucx": ["ucx"],
 }
-CELLS = [(1, 4), (2, 1), (2, 4), (2, 32), (4, 4)]  # ranks, depth
+CELLS = [(1, 4), (2, 1), (2, 32), (4, 4)]  # ranks, depth
+LATENCY_OF = (2, 1)
+PERCENTILES = {"p50": "50 %", "p99": "99 %", "p999": "99.9 %"}
 RUNNER, BENCHKV = sys.argv[1:3]
 OUT = sys.argv[3] if len(sys.argv) > 3 else os.path.join(os.path.dirname(__file__), "../RESULTS.md")
-HEAD = """# Results
+TEXT = """# Results
 
-Made by `benchkv/bench/results.py` on the software HCA: the ranks of a job share one machine's cores, and the adapter
-is software of the same cores. The figures compare ways through the same software; they say nothing about a network.
+Made by `ninja -C build benchkv-results` in {minutes:.0f} minutes, on the software HCA and {cpus} cores. The load average was {load}
+(before the first job, after the last one, whose threads are {threads} of it). What is more than that was
+other work, and the spread is its doing.
 
-Operations per second as a ratio to `delegation` in the same turn: median (least to largest) of {rounds} turns of {seconds} s, {clients}
-clients per rank, {cpus} cores, one daemon per rank unless said otherwise. What `delegation` did is in the last row.
+## What the figures mean
 
-"""
+They compare ways of a request through the same software, on the same cores: daemons and clients of all ranks, and the adapter, which
+is software too, take turns on them. So a backend is ahead here if it needs less CPU time and fewer switches between threads for
+an operation. An RDMA WRITE costs about as much as its doorbell, a trap into the software HCA, which whatever gathers messages saves where
+many are under way, at depth 32.
+
+How far equal things differ in this run is in the column of one rank: there all backends with one daemon take the same way, shared memory.
+
+They do **not** say how the backends compare on a network. There a WRITE takes no CPU time but a place in an adapter's queue, ranks do
+not share cores, and what delegation is for, many clients of many ranks, does not fit on this machine: for that see the
+[simulator's results](sim/RESULTS.md). With few clients a daemon between client and network is one more thread that has to run, for which
+`direct` and `ucx` have none at the client's end. Differences within the spread say nothing at all.
+
+## Operations per second
+
+As a ratio to `delegation` in the same turn: median (least to largest) of {rounds} turns of {seconds} s, {clients} clients per rank, one
+daemon per rank unless said otherwise. What `delegation` did is in the last row.
+
+{rates}
+## Latency of gets from another rank
+
+{ranks} ranks, depth {depth}: {threads_of_it} threads on {cpus} cores, so that the upper quantiles are turns of the scheduler. The
+quantiles of a turn by the median of `delegation` in the same turn: median (least to largest) of the {rounds} turns. In the last
+row the median of `delegation` in microseconds.
+
+{latencies}"""
 
 
-def rate(np, depth, variant):
+def run(np, depth, variant):
     argv = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(np), BENCHKV,
-            *VARIANTS[variant], "--clients", "2", "--queue-depth", str(depth), "--warmup", "0.1",
+            *VARIANTS[variant], "--clients", str(CLIENTS), "--queue-depth", str(depth), "--warmup", "0.1",
             "--duration", SECONDS, "--json", "-"]
     env = dict(os.environ, PATH=os.environ["PATH"] + ":" + os.path.dirname(RUNNER))
-    r = subprocess.run(argv, env=env, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    r = subprocess.run(argv, env=env, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=300)
     j = json.loads(r.stdout)
     assert j["verified"] == j["ops"] and not j["errors"]
-    return j["ops_per_s"]
+    return j
 
 
-def cell(np, depth):
-    """By variant: the ratios of all turns; and what delegation did."""
-    ratios, own = {v: [] for v in VARIANTS}, []
+def turns(np, depth):
+    """A list of turns: what each variant has said, by its name."""
+    found = []
     for turn in range(ROUNDS):
         order = list(VARIANTS)
         order = order[turn % len(order):] + order[:turn % len(order)]
-        found = {v: rate(np, depth, v) for v in order}
-        own.append(found["delegation"])
-        for v in VARIANTS:
-            ratios[v].append(found[v] / found["delegation"])
-    return ratios, statistics.median(own)
+        found.append({v: run(np, depth, v) for v in order})
+    return found
+
+
+def spread(values):
+    return "%.3g (%.3g to %.3g)" % (statistics.median(values), min(values), max(values))
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(r) + " |" for r in rows]) + "\n"
+
+
+def rates(cells):
+    rows = [[v] + [spread([t[v]["ops_per_s"] / t["delegation"]["ops_per_s"] for t in c]) for c in cells.values()]
+            for v in list(VARIANTS)[1:]]
+    own = [statistics.median(t["delegation"]["ops_per_s"] for t in c) for c in cells.values()]
+    rows.append(["`delegation`, thousand operations per second"] + [f"{x / 1e3:.1f}" for x in own])
+    return table([""] + [f"{np} rank{'s' * (np > 1)}, depth {d}" for np, d in cells], rows)
+
+
+def latencies(found):
+    def quantile(turn, v, p):
+        return turn[v]["latencies_ns"]["remote_get"][p]
+
+    rows = [[v] + [spread([quantile(t, v, p) / quantile(t, "delegation", "p50") for t in found]) for p in PERCENTILES]
+            for v in VARIANTS]
+    own = statistics.median(quantile(t, "delegation", "p50") for t in found)
+    rows.append(["`delegation`, us", f"{own / 1e3:.1f}"] + [""] * (len(PERCENTILES) - 1))
+    return table([""] + list(PERCENTILES.values()), rows)
 
 
 def main():
+    before = os.getloadavg()[0]
+    start = os.times().elapsed
     cells = {}
     for c in CELLS:
-        cells[c] = cell(*c)
         print(f"{c[0]} ranks, depth {c[1]}", file=sys.stderr)
+        cells[c] = turns(*c)
+    text = TEXT.format(minutes=(os.times().elapsed - start) / 60, cpus=os.cpu_count(),
+                       load=f"{before:.1f} and {os.getloadavg()[0]:.1f}", rounds=ROUNDS, seconds=SECONDS, clients=CLIENTS,
+                       rates=rates(cells), threads=CELLS[-1][0] * (CLIENTS + 1), threads_of_it=LATENCY_OF[0] * (CLIENTS + 1), ranks=LATENCY_OF[0], depth=LATENCY_OF[1],
+                       latencies=latencies(cells[LATENCY_OF]))
     with open(OUT, "w") as f:
-        f.write(HEAD.format(rounds=ROUNDS, seconds=SECONDS, clients=2, cpus=os.cpu_count()))
-        f.write("| | " + " | ".join(f"{np} rank{'s' * (np > 1)}, depth {d}" for np, d in CELLS) + " |\n")
-        f.write("|---" * (len(CELLS) + 1) + "|\n")
-        for v in list(VARIANTS)[1:]:
-            texts = [f"{statistics.median(r[v]):.2f} ({min(r[v]):.2f} to {max(r[v]):.2f})"
-                     for r, _ in cells.values()]
-            f.write(f"| {v} | " + " | ".join(texts) + " |\n")
-        f.write("| `delegation`, thousand operations per second | " + " | ".join(
-            f"{own / 1e3:.0f}" for _, own in cells.values()) + " |\n")
+        f.write(text)
 
 
 main()

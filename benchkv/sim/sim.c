@@ -36,7 +36,7 @@ static int daemon_init(struct daemon *d, struct rank *r)
 
 	d->rank = r;
 	timeline_init(&d->nic.arrivals, arrivals_span(c));
-	d->eps = aligned_alloc(64, c->ranks * sizeof(*d->eps));
+	d->eps = malloc(c->ranks * sizeof(*d->eps));
 	for (uint32_t i = 0; d->eps && i < c->ranks; i++)
 		endpoint_init(&d->eps[i]);
 	d->dirty = calloc(c->ranks, sizeof(*d->dirty));

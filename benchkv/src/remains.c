@@ -18,7 +18,7 @@ static void remove_if_stale(const char *layer, const char *file)
 
 	if (strncmp(file, layer, n) || file[n] != '.' || strncmp(file + n + 1, OURS, strlen(OURS)))
 		return;
-	shm_remove_remains(layer, file + n + 1);
+	shm_remove_remains(layer, file + n + 1, 0);
 }
 
 void remains_remove(void)

@@ -63,6 +63,28 @@
 #include <stdint.h>
 #include <string.h>
 
+/*
+ * The trace points (USDT) of the inline functions of the layers over this one. They are in the
+ * object that the functions are inlined into, if it is compiled with CELLRING_USDT, for which
+ * there has to be a <sys/sdt.h>. Those of the libraries themselves do not depend on it.
+ */
+#ifdef CELLRING_USDT
+#ifdef __cplusplus
+extern "C++" { /* it has templates, and the headers of the layers include this one in extern "C" */
+#endif
+#include <sys/sdt.h>
+#ifdef __cplusplus
+}
+#endif
+#define CELLRING_PROBE2(layer, name, a, b) DTRACE_PROBE2(layer, name, a, b)
+#define CELLRING_PROBE3(layer, name, a, b, c) DTRACE_PROBE3(layer, name, a, b, c)
+#define CELLRING_PROBE4(layer, name, a, b, c, d) DTRACE_PROBE4(layer, name, a, b, c, d)
+#else
+#define CELLRING_PROBE2(layer, name, a, b) ((void)0)
+#define CELLRING_PROBE3(layer, name, a, b, c) ((void)0)
+#define CELLRING_PROBE4(layer, name, a, b, c, d) ((void)0)
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -74,8 +96,7 @@ extern "C" {
 #define CELLRING_FEW 8u /* with fewer in flight, each message is a burst of its own */
 #define CELLRING_STAGED 128u /* bytes of the longest message that is collected */
 #define CELLRING_LONG 192 /* bytes of the shortest burst whose lines are prefetched */
-#define CELLRING_FETCHED                                                                           \
-	(CELLRING_BURST * CELLRING_STAGED) /* bytes of a cell that are prefetched */
+#define CELLRING_FETCHED (CELLRING_BURST * CELLRING_STAGED) /* prefetched bytes of a cell */
 
 #define CELLRING_ID_BITS 24
 #define CELLRING_ID_MASK ((1u << CELLRING_ID_BITS) - 1)
@@ -319,6 +340,12 @@ CELLRING_INLINE unsigned char *cellring_cell_after(const struct cellring_cursor 
 /* Moves to the cell that begins at next. */
 CELLRING_INLINE void cellring_step(struct cellring_cursor *c, unsigned char *next)
 {
+	/*
+	 * Prevents one wide load of c->next and its neighbour by a caller that passes c->next, which
+	 * was stored alone: the load could not be forwarded, and would wait until the store, and all
+	 * stores before it, have left the store buffer.
+	 */
+	__asm__("" : "+r"(next));
 	c->slot = c->ready = next;
 	if (CELLRING_UNLIKELY(next == c->begin))
 		c->lap = c->lap == CELLRING_LAP_LAST ? 1 : c->lap + 1;
@@ -363,8 +390,8 @@ CELLRING_INLINE int cellring_ready(const struct cellring_cursor *c)
  * Prefetches the first line of the next burst, which may have arrived too, and the other lines of a
  * long burst; the lines of a short one are accessed soon anyway. After a burst of eight the next one
  * has often arrived, so its other lines are prefetched as well: a consumer that takes all requests
- * before it answers one would otherwise wait for them with no other work to do. A message that is
- * longer than CELLRING_FETCHED is left to the prefetcher of the core.
+ * before it answers one would otherwise wait for them with no other work to do. Of a message that
+ * is longer than CELLRING_FETCHED only these bytes are prefetched.
  */
 CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t head)
 {
@@ -375,13 +402,16 @@ CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t hea
 	c->ready = c->slot + bytes;
 	c->next = cellring_cell_after(c, c->slot);
 	__builtin_prefetch(c->next);
-	if (bytes >= CELLRING_LONG)
-		for (uint32_t at = CELLRING_LINE; at < c->cell && at < CELLRING_FETCHED;
-			at += CELLRING_LINE) {
+	if (count == CELLRING_BURST) {
+		for (uint32_t at = CELLRING_LINE; at < c->cell; at += CELLRING_LINE) {
 			__builtin_prefetch(c->slot + at);
-			if (count == CELLRING_BURST)
-				__builtin_prefetch(c->next + at);
+			__builtin_prefetch(c->next + at);
 		}
+	} else if (bytes >= CELLRING_LONG) {
+		for (uint32_t at = CELLRING_LINE; at < bytes && at < CELLRING_FETCHED;
+			at += CELLRING_LINE)
+			__builtin_prefetch(c->slot + at);
+	}
 	return count;
 }
 

@@ -60,12 +60,22 @@ static int self_call(void *self, uint32_t ep, uint32_t slot)
 	return 1;
 }
 
+/* Says which connection it was. A failed one says why. */
+static void call_failed(const struct copyrpc_ep *ep, int status)
+{
+	char what[256];
+
+	copyrpc_ep_describe(ep, what, sizeof(what));
+	fail(what, status);
+}
+
 static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	const void *data, uint32_t len)
 {
 	struct self *s = arg;
 
-	check(status, "call");
+	if (status)
+		call_failed(ep, status);
 	if (len != s->plan.allowance)
 		fail("response", EPROTO);
 	slot_ended(s->client, (uint32_t)token);

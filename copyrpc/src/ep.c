@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/probe.h"
 #include "blob.h"
 #include "internal.h"
 
@@ -269,6 +270,7 @@ void ep_fail(struct copyrpc_ep *ep, int status)
 {
 	if (ep->ch.status)
 		return;
+	PROBE(copyrpc, endpoint_failed, ep->qpn, status, ep->error.syndrome, ep->peer.qpn);
 	chan_stop(&ep->ch, status);
 	if (!mlx5dvl_qp_status(ep->qp))
 		mlx5dvl_qp_to_error(ep->qp);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Flushing: batches, credit, and READs of the peer's position. */
+#include "base/probe.h"
 #include "internal.h"
 
 /* Release: pairs with the peer's RDMA READ. Released bytes have been read before. */
@@ -30,8 +31,11 @@ static inline bool post_batch(struct copyrpc_ep *ep)
 	struct chan *ch = &ep->ch;
 	uint64_t pos;
 	uint32_t len, imm = chan_seal(ch, &pos, &len);
+	size_t off = (size_t)(pos & ch->mask) * WIRE_BLOCK;
+	const struct wire_meta *m = (const void *)(ch->send_ring + off);
 
-	if (likely(!post_write(ep, (size_t)(pos & ch->mask) * WIRE_BLOCK, len, imm)))
+	PROBE(copyrpc, batch_posted, ep->qpn, m->count, len);
+	if (likely(!post_write(ep, off, len, imm)))
 		return true;
 	ch->stats.wqes--; /* it was not posted */
 	ep_fail(ep, -ECONNRESET);

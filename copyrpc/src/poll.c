@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Polling: batches, completions, and the ends of calls. */
+#include "base/probe.h"
 #include "internal.h"
 #include "receive.h"
 
@@ -24,6 +25,7 @@ static inline void on_batch(void *arg, struct mlx5dvl_qp *qp, const struct mlx5d
 		ep_fail(ep, n);
 		return;
 	}
+	PROBE(copyrpc, batch_received, ep->qpn, n);
 	ctx->handled += n;
 	ep_dirty(ep);
 }

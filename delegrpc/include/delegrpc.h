@@ -402,6 +402,62 @@ int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, u
 void delegrpc_client_get_stats(const struct delegrpc_client *client,
 	struct delegrpc_client_stats *stats_p);
 
+/* ---- looking at a region from outside ---- */
+
+/* DEAD: the process has ended, or has left; known from its lock. The others are as it last said. */
+enum delegrpc_look_state {
+	DELEGRPC_LOOK_DEAD,
+	DELEGRPC_LOOK_RUNNING,
+	DELEGRPC_LOOK_WAITING, /* polls and yields its core */
+	DELEGRPC_LOOK_ASLEEP, /* in the kernel, until the other side wakes it */
+};
+
+/*
+ * A region as it was read, in parts, while others went on. Who is alive is the kernel's word. The
+ * rest is what the region says, and a process that may write to the region may have forged it.
+ * Slots in use are those that clients have reserved and the server has not given back: requests that
+ * wait, that are being served or that are held, and holes.
+ */
+struct delegrpc_look {
+	struct delegrpc_attr attr; /* the sizes, and the access that the file has */
+	uint64_t size; /* of the region, in bytes */
+	enum delegrpc_look_state server;
+	uint32_t clients; /* alive */
+	uint32_t dead_clients; /* that have not been cleaned up yet */
+	uint32_t connects; /* so far */
+	uint32_t in_use; /* slots of the request ring; at most ring_depth */
+};
+
+struct delegrpc_look_client {
+	uint32_t id; /* as delegrpc_client_index() */
+	enum delegrpc_look_state state;
+};
+
+typedef void delegrpc_look_fn(void *arg, const struct delegrpc_look_client *client);
+
+/*
+ * Looks at the region of this name without connecting: opens the file for reading only, does not
+ * map it, takes no lock and no place, and disturbs nobody. Each client, dead ones included, is passed
+ * to fn, unless that is NULL. Needs read permission and works with dead servers. 0, or
+ *	-EINVAL, -ENOENT, -ELOOP	as connect
+ *	-EACCES		the file may not be read, or is no regular one
+ *	-EPROTO		no region of this library, another version, or not complete yet
+ */
+int delegrpc_look(const char *name, struct delegrpc_look *look_p, delegrpc_look_fn *fn, void *arg);
+
+/*
+ * Removes the name of a region whose server is dead. Clients that still have it keep their memory. A
+ * server that starts at this moment either keeps its new region or finds the name free. 0, or, with
+ * nothing removed,
+ *	-EADDRINUSE	the server is alive
+ *	-EPROTO		the file is no region of this library, or not complete
+ *	-EAGAIN		a server is starting with this name at this moment, or another process
+ *			is removing it
+ *	-EACCES		another user's, or with another mode than a region has
+ *	-EINVAL, -ENOENT, -ELOOP	as connect
+ */
+int delegrpc_remove_dead(const char *name);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

@@ -521,6 +521,7 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 	unsigned char *slot = delegrpc_priv_reply_slot(server, client);
 	uint32_t stamp = delegrpc_priv_stamp(peer->next, server->resp_shift, peer->generation);
 
+	CELLRING_PROBE3(delegrpc, server_publish, server, client, 1);
 	cellring_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
 	/* The payload is there: pairs with the acquire load in delegrpc_client_poll(). */
 	__atomic_store_n((uint64_t *)(void *)slot, delegrpc_priv_reply_word(stamp, index, len),

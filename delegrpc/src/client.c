@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "base/idle.h"
+#include "base/probe.h"
 #include "client.h"
 
 #define TELL 3 /* slow paths of a wait until the server is told: about 1 us */
@@ -133,7 +134,10 @@ COLD static void wake_sleeping(struct client *c)
 	struct delegrpc_header *h = c->hot.header;
 	int woken = wakefd_wake(&c->wake, &h->server_state, address_of(&h->server_address));
 
-	c->wakes += woken > 0;
+	if (woken > 0) {
+		c->wakes++;
+		PROBE(delegrpc, client_wake, c);
+	}
 	c->hot.unfenced = woken < 0; /* try again next time */
 }
 
@@ -184,6 +188,7 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 	fill_batch(c, pos, n);
 	c->last = pos + n;
 	client->sent += n;
+	PROBE(delegrpc, client_publish, client, client->staged);
 	client->staged = 0;
 	c->flushes++;
 	client->unfenced++;
@@ -272,7 +277,9 @@ static int sleep_for_response(struct client *c, uint64_t ns)
 		return 0;
 	}
 	c->sleeps++;
+	PROBE(delegrpc, client_sleep, c, ns);
 	err = sleep_enter(&client->line->state, ns);
+	PROBE(delegrpc, client_awake, c, err);
 	return err == -EAGAIN ? 0 : err;
 }
 
@@ -397,5 +404,6 @@ int delegrpc_client_arm(struct delegrpc_client *client)
 		ns = ROOM_SLICE_NS;
 	wakefd_timer(&c->wake, ns);
 	c->sleeps++;
+	PROBE(delegrpc, client_arm, c);
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/probe.h"
 #include "server.h"
 
 #define YIELD_NS (150 * NSEC_PER_USEC) /* between two yields of a busy server */
@@ -112,8 +113,11 @@ int delegrpc_server_unlink(struct delegrpc_server *server)
 static int wake_client(struct server *s, uint32_t client)
 {
 	struct delegrpc_line *line = &s->lines[client];
+	int woken = wakefd_wake(&s->wake, &line->state, address_of(&line->address));
 
-	return wakefd_wake(&s->wake, &line->state, address_of(&line->address));
+	if (woken > 0)
+		PROBE(delegrpc, server_wake, s, client);
+	return woken;
 }
 
 void announce_end(struct server *s)
@@ -191,11 +195,14 @@ bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client)
 void delegrpc_priv_publish_replies(struct delegrpc_server *server)
 {
 	struct delegrpc_burst *burst = &server->burst;
+	uint32_t n;
 
 	/* Pairs with the acquire load in delegrpc_client_poll(). */
 	cellring_publish(delegrpc_priv_reply_slot(server, burst->client), server->stage,
 		(size_t)(burst->next - server->stage));
-	delegrpc_priv_replied(server, burst->client, burst->limit - burst->room);
+	n = burst->limit - burst->room;
+	PROBE(delegrpc, server_publish, server, burst->client, n);
+	delegrpc_priv_replied(server, burst->client, n);
 	burst->client = DELEGRPC_ID_NONE;
 }
 
@@ -330,7 +337,9 @@ static int sleep_for_request(struct server *s, uint64_t ns)
 		return 1;
 	}
 	s->sleeps++;
+	PROBE(delegrpc, server_sleep, s, ns);
 	err = sleep_enter(&s->header->server_state, ns);
+	PROBE(delegrpc, server_awake, s, err);
 	return err == -EAGAIN ? 0 : err;
 }
 
@@ -430,5 +439,6 @@ int delegrpc_server_arm(struct delegrpc_server *server)
 	wakefd_timer(&s->wake,
 		somebody_fills(server) || server->n_unfenced_peers ? SLEEP_SLICE_NS : 0);
 	s->sleeps++;
+	PROBE(delegrpc, server_arm, s);
 	return 0;
 }

@@ -25,6 +25,7 @@ static void forge_region(struct delegrpc_attr a, size_t more, struct shm_region 
 
 static int connect_forged(struct delegrpc_attr a, size_t more)
 {
+	struct delegrpc_look look;
 	struct delegrpc_client *c;
 	struct shm_region region;
 	int err;
@@ -33,6 +34,7 @@ static int connect_forged(struct delegrpc_attr a, size_t more)
 	err = delegrpc_client_connect(name, NULL, &c);
 	if (!err)
 		delegrpc_client_disconnect(c);
+	CHECK_EQ(delegrpc_look(name, &look, NULL, NULL), err); /* by the same rules */
 	shm_close(&region);
 	return err;
 }

@@ -235,10 +235,12 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 	o = &node->out[to];
 	id = o->ids[o->ids_head++ & o->ids_mask];
 	o->tokens[id] = token;
-	if (alone)
+	if (alone) {
+		CELLRING_PROBE4(flux, publish, node->index, to, FLUX_NOBODY, 1);
 		flux_priv_put(node, &o->req, to, id, payload, len);
-	else
+	} else {
 		flux_priv_burst_add(node, id, payload, len);
+	}
 	return 0;
 }
 
@@ -445,10 +447,12 @@ FLUX_INLINE int flux_reply(struct flux_node *node, uint64_t flux_token, const vo
 	if (FLUX_UNLIKELY(!in->held[id]))
 		return -EINVAL;
 	in->held[id] = 0;
-	if (alone)
+	if (alone) {
+		CELLRING_PROBE4(flux, publish, node->index, FLUX_NOBODY, from, 1);
 		flux_priv_put(node, &in->resp, from, id, payload, len);
-	else
+	} else {
 		flux_priv_burst_add(node, id, payload, len);
+	}
 	return 0;
 }
 

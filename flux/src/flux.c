@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/probe.h"
 #include "base/sleep.h"
 #include "base/wait.h"
 #include "base/wakefd.h"
@@ -317,6 +318,7 @@ int flux_priv_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
 /* Counts the messages of a burst that is about to be published. */
 ALWAYS_INLINE void burst_count(struct flux_node *node, uint32_t count)
 {
+	PROBE(flux, publish, node->index, node->burst.call_to, node->burst.reply_to, count);
 	container_of(node->burst.ring.to, struct flux_cursor, at)->count += count;
 	flux_priv_published(node);
 }
@@ -514,6 +516,23 @@ static void yield_if_due(struct flux_node *node)
 	node->yielded_ns = now;
 }
 
+COLD static void wake_sleeping(struct flux_node *node, uint32_t peer)
+{
+	struct flux *f = node->flux;
+
+	if (!wakefd_post_cold(&f->wake[peer], &f->shared[peer]->state))
+		return;
+	node->wakes++;
+	PROBE(flux, wake, node->index, peer);
+}
+
+/* Call sleep_fence() before. */
+static void peer_wake(struct flux_node *node, uint32_t peer)
+{
+	if (unlikely(sleep_is_asleep(&node->flux->shared[peer]->state)))
+		wake_sleeping(node, peer);
+}
+
 void flux_priv_flush_published(struct flux_node *node)
 {
 	/*
@@ -524,7 +543,7 @@ void flux_priv_flush_published(struct flux_node *node)
 	for (uint32_t i = 0; (i = bits_next(node->unfenced_peers, node->words, i)) != NO_BIT; i++) {
 		uint32_t *state = &node->flux->shared[i]->state;
 
-		node->wakes += wakefd_post(&node->flux->wake[i], state);
+		peer_wake(node, i);
 		/* Pairs with state_set(). */
 		node->hungry |= __atomic_load_n(state, __ATOMIC_RELAXED) == SLEEP_WAITING;
 	}
@@ -583,6 +602,8 @@ static void state_set(struct flux_node *node, uint32_t state)
 /* Returns false if a signal interrupted the sleep. */
 static bool wait_sleep(struct flux_node *node, uint64_t timeout_ns)
 {
+	int r;
+
 	/* Pairs with sleep_fence() in flux_priv_flush_published() and flux_leave(). */
 	sleep_prepare(&node->self->state);
 	if (node_ready(node)) {
@@ -590,7 +611,10 @@ static bool wait_sleep(struct flux_node *node, uint64_t timeout_ns)
 		return true;
 	}
 	node->sleeps++;
-	return sleep_enter(&node->self->state, timeout_ns) != -EINTR;
+	PROBE(flux, sleep, node->index, timeout_ns);
+	r = sleep_enter(&node->self->state, timeout_ns);
+	PROBE(flux, awake, node->index, r);
+	return r != -EINTR;
 }
 
 /* Waits by yielding the core, then sleeping. Reads the clock once per yield. */
@@ -658,13 +682,12 @@ int flux_arm(struct flux_node *node)
 		return 1;
 	}
 	node->sleeps++;
+	PROBE(flux, arm, node->index);
 	return 0;
 }
 
 void flux_leave(struct flux_node *node)
 {
-	struct flux *f = node->flux;
-
 	if (node->self->left)
 		return;
 	flux_priv_burst_end(node);
@@ -677,7 +700,7 @@ void flux_leave(struct flux_node *node)
 		/* From now on this node finds that each peer has left. */
 		node->out[p].peer = node->self;
 		node->in[p].peer = node->self;
-		node->wakes += wakefd_post(&f->wake[p], &f->shared[p]->state);
+		peer_wake(node, p);
 	}
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* When a busy node of flux yields, with a clock that only the test moves. */
+/* When a busy node of flux yields, and how long one waits, with a clock that only the test moves. */
 #include "base/fakeclock.h"
 #include "base/sleep.h"
 #include "common.h"
@@ -38,9 +38,22 @@ static void busy_node_yields(void)
 	flux_destroy(f);
 }
 
+/* A wait ends at the first reading of the clock at which the timeout has passed. */
+static void wait_lasts_its_timeout(void)
+{
+	struct flux *f = make(2, 0, 0);
+	uint64_t start = fake.ns, timeout = 5 * NSEC_PER_MSEC;
+
+	fake.step_ns = 100 * NSEC_PER_USEC; /* so that it does not come to sleep */
+	CHECK_EQ(flux_wait(flux_node(f, 0), timeout), 0);
+	CHECK(fake.ns - start >= timeout && fake.ns - start <= timeout + 3 * fake.step_ns);
+	fake.step_ns = 0;
+	flux_destroy(f);
+}
+
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {TEST(busy_node_yields)};
+	static const struct test tests[] = {TEST(busy_node_yields), TEST(wait_lasts_its_timeout)};
 
 	fake.ns = NSEC_PER_SEC;
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

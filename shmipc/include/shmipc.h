@@ -369,6 +369,61 @@ void shmipc_client_get_attr(const struct shmipc_client *client, struct shmipc_at
 void shmipc_client_get_stats(const struct shmipc_client *client,
 	struct shmipc_client_stats *stats_p);
 
+/* ---- looking at a region from outside ---- */
+
+/* DEAD: the process has ended, or has left; known from its lock. The others are as it last said. */
+enum shmipc_look_state {
+	SHMIPC_LOOK_DEAD,
+	SHMIPC_LOOK_RUNNING,
+	SHMIPC_LOOK_WAITING, /* polls and yields its core */
+	SHMIPC_LOOK_ASLEEP, /* in the kernel, until the other side wakes it */
+};
+
+/*
+ * A region as it was read, in parts, while others went on. Who is alive is the kernel's word. The
+ * rest is what the region says, and a process that may write to the region may have forged it.
+ * How many calls are in flight cannot be seen from outside: the rings have no indices, and each side
+ * keeps its cursors in private memory.
+ */
+struct shmipc_look {
+	struct shmipc_attr attr; /* the sizes, and the access that the file has */
+	uint64_t size; /* of the region, in bytes */
+	enum shmipc_look_state server;
+	uint32_t clients; /* alive */
+	uint32_t dead_clients; /* that have not been cleaned up yet */
+	uint32_t changes; /* connects and disconnects so far */
+};
+
+struct shmipc_look_client {
+	uint32_t index; /* as shmipc_client_index() */
+	enum shmipc_look_state state;
+};
+
+typedef void shmipc_look_fn(void *arg, const struct shmipc_look_client *client);
+
+/*
+ * Looks at the region of this name without connecting: opens the file for reading only, does not
+ * map it, takes no lock and no place, and disturbs nobody. Each client, dead ones included, is passed
+ * to fn, unless that is NULL. Needs read permission and works with dead servers. 0, or
+ *	-EINVAL, -ENOENT, -ELOOP	as connect
+ *	-EACCES		the file may not be read, or is no regular one
+ *	-EPROTO		no region of this library, another version, or not complete yet
+ */
+int shmipc_look(const char *name, struct shmipc_look *look_p, shmipc_look_fn *fn, void *arg);
+
+/*
+ * Removes the name of a region whose server is dead. Clients that still have it keep their memory. A
+ * server that starts at this moment either keeps its new region or finds the name free. 0, or, with
+ * nothing removed,
+ *	-EADDRINUSE	the server is alive
+ *	-EPROTO		the file is no region of this library, or not complete
+ *	-EAGAIN		a server is starting with this name at this moment, or another process
+ *			is removing it
+ *	-EACCES		another user's, or with another mode than a region has
+ *	-EINVAL, -ENOENT, -ELOOP	as connect
+ */
+int shmipc_remove_dead(const char *name);
+
 #include "shmipc_inline.h"
 
 #ifdef __cplusplus

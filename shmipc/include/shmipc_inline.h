@@ -154,6 +154,7 @@ SHMIPC_INLINE int shmipc_client_call(struct shmipc_client *client, const void *r
 		if (cellring_burst_add(&client->burst, id, req, len))
 			shmipc_priv_client_full(client);
 	} else {
+		CELLRING_PROBE2(shmipc, client_publish, client, 1);
 		cellring_put(&client->req, id, req, len);
 		shmipc_priv_client_published(client);
 	}
@@ -462,6 +463,7 @@ SHMIPC_INLINE int shmipc_server_reply(struct shmipc_server *server, uint32_t cli
 		if (cellring_burst_add(&server->burst, id, resp, len))
 			shmipc_priv_server_full(server);
 	} else {
+		CELLRING_PROBE3(shmipc, server_publish, server, peer->index, 1);
 		cellring_put(&peer->resp, id, resp, len);
 		shmipc_priv_server_published(server, peer);
 	}

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/idle.h"
+#include "base/probe.h"
 #include "base/shm.h"
 #include "layout.h"
 #include "wait.h"
@@ -92,13 +93,21 @@ static bool place_is_clean(const struct client *c, uint32_t index)
 	       __atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) != epoch;
 }
 
+COLD static int wake_sleeping(struct client *c)
+{
+	struct shmipc_header *h = c->header;
+	int woken = wakefd_wake_cold(&c->wake, &h->server_state, &h->server_addr);
+
+	if (woken > 0)
+		PROBE(shmipc, client_wake, &c->hot);
+	return woken;
+}
+
 /* As wakefd_wake(), with the fence that it requires. */
 static int server_wake(struct client *c)
 {
-	struct shmipc_header *h = c->header;
-
 	sleep_fence(); /* pairs with the one in sleep_prepare_as() */
-	return wakefd_wake(&c->wake, &h->server_state, &h->server_addr);
+	return sleep_is_asleep(&c->header->server_state) ? wake_sleeping(c) : 0;
 }
 
 static void server_notify(struct client *c)
@@ -376,6 +385,7 @@ void shmipc_priv_client_full(struct shmipc_client *hot)
 	uint32_t limit = burst_wish(hot, shmipc_client_pending(hot) + 1);
 
 	cellring_burst_write_full(b);
+	PROBE(shmipc, client_publish, hot, b->limit);
 	shmipc_priv_client_published(hot);
 	if (unlikely(limit != b->limit || cellring_burst_stale(b)))
 		cellring_burst_open(b, b->to, limit);
@@ -386,6 +396,7 @@ void shmipc_priv_client_part(struct shmipc_client *hot)
 	struct cellring_burst *b = &hot->burst;
 	uint32_t limit = burst_wish(hot, shmipc_client_pending(hot));
 
+	PROBE(shmipc, client_publish, hot, (uint32_t)(b->next - b->stage) / b->stride);
 	cellring_burst_write_part(b);
 	shmipc_priv_client_published(hot);
 	if (limit != b->limit || cellring_burst_stale(b))
@@ -473,7 +484,9 @@ static int client_sleep(struct client *c, uint64_t left_ns)
 	r = client_look(c, true);
 	if (!r) {
 		c->stats.sleeps++;
+		PROBE(shmipc, client_sleep, &c->hot, left_ns);
 		r = shmipc_sleep(state, left_ns);
+		PROBE(shmipc, client_awake, &c->hot, r);
 	}
 	shmipc_state_set(state, SLEEP_WAITING); /* until poll takes the response */
 	return r;
@@ -556,6 +569,7 @@ int shmipc_client_arm(struct shmipc_client *hot)
 	/* If calls are pending, or the server could not be woken for lack of a descriptor. */
 	wakefd_timer(&c->wake, shmipc_client_pending(hot) || hot->unfenced ? SHMIPC_SLEEP_NS : 0);
 	c->stats.sleeps++;
+	PROBE(shmipc, client_arm, hot);
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/probe.h"
 #include "base/shm.h"
 #include "layout.h"
 #include "wait.h"
@@ -196,8 +197,11 @@ COLD void shmipc_priv_server_rest(struct shmipc_server *hot)
 static int peer_wake(struct server *s, const struct shmipc_peer *peer)
 {
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, peer->index);
+	int woken = wakefd_wake(&s->wake, &place->client_state, &place->client_addr);
 
-	return wakefd_wake(&s->wake, &place->client_state, &place->client_addr);
+	if (unlikely(woken > 0))
+		PROBE(shmipc, server_wake, &s->hot, peer->index);
+	return woken;
 }
 
 /* Called if a client that was replied to yields or sleeps. */
@@ -257,6 +261,7 @@ void shmipc_priv_server_full(struct shmipc_server *hot)
 
 	cellring_burst_write_full(b);
 	shmipc_priv_server_published(hot, hot->burst_peer);
+	PROBE(shmipc, server_publish, hot, hot->burst_peer->index, b->limit);
 	if (unlikely(cellring_burst_stale(b)))
 		cellring_burst_open(b, b->to, b->limit);
 }
@@ -265,6 +270,8 @@ void shmipc_priv_server_part(struct shmipc_server *hot)
 {
 	struct cellring_burst *b = &hot->burst;
 
+	PROBE(shmipc, server_publish, hot, hot->burst_peer->index,
+		(uint32_t)(b->next - b->stage) / b->stride);
 	cellring_burst_write_part(b);
 	shmipc_priv_server_published(hot, hot->burst_peer);
 	if (cellring_burst_stale(b))
@@ -291,7 +298,10 @@ static int server_sleep(struct server *s, uint64_t left_ns)
 	}
 	s->stats.sleeps++;
 	s->hot.budget = 0; /* after a sleep, look at the clock and for dead clients */
-	return shmipc_sleep(&s->header->server_state, left_ns);
+	PROBE(shmipc, server_sleep, &s->hot, left_ns);
+	n = shmipc_sleep(&s->header->server_state, left_ns);
+	PROBE(shmipc, server_awake, &s->hot, n);
+	return n;
 }
 
 /* Waits by yielding the core, then sleeping. Reads the clock once per turn. */
@@ -386,6 +396,7 @@ int shmipc_server_arm(struct shmipc_server *hot)
 	/* If clients could not be woken for lack of a descriptor. */
 	wakefd_timer(&s->wake, hot->n_unfenced_peers ? SHMIPC_SLEEP_NS : 0);
 	s->stats.sleeps++;
+	PROBE(shmipc, server_arm, hot);
 	hot->budget = 0; /* after a sleep, look at the clock and for dead clients */
 	return 0;
 }

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 
+#include "base/probe.h"
+
 #define BACKOFF_MIN_NS 1000000ull
 #define BACKOFF_MAX_NS 1000000000ull
 #define STALL_TIMES 16 /* the expected time of the slice at the head */
@@ -28,6 +30,7 @@ void rail_fail(struct sched *s, uint64_t now, uint32_t rail)
 	if (!rail_in_use(r))
 		return;
 	if (r->state == RAIL_UP) {
+		PROBE(tent, rail_excluded, rail, r->inflight);
 		r->exclusions++;
 		r->backoff = BACKOFF_MIN_NS;
 	} else if (r->backoff < BACKOFF_MAX_NS) {
@@ -43,8 +46,10 @@ void rail_fail(struct sched *s, uint64_t now, uint32_t rail)
 
 void rail_well(struct sched *s, uint32_t rail)
 {
-	if (s->rails[rail].state == RAIL_HALF)
-		s->rails[rail].state = RAIL_UP;
+	if (s->rails[rail].state != RAIL_HALF)
+		return;
+	s->rails[rail].state = RAIL_UP;
+	PROBE(tent, rail_back, rail);
 }
 
 void sched_rail_down(struct sched *s, uint64_t now, uint32_t rail)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/probe.h"
+
 #define DUE_TIMES 8 /* the least time that a request takes: when it is due */
 #define MOST_ERRORS 8 /* of one slice: then it is not the rails' fault */
 
@@ -164,6 +166,7 @@ int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from)
 	rail_posted(&s->rails[rail], now, sl->length);
 	class_serve(s, slice_priority(s, id), sl->length);
 	s->stats.slices++;
+	PROBE(tent, slice_posted, post.user, id, rail, sl->length, sl->offset);
 	return 0;
 }
 
@@ -365,6 +368,7 @@ static void slice_arrived(struct sched *s, uint64_t now, uint32_t id)
 	struct slice *sl = &s->slices[id];
 	uint32_t rail = sl->rail, location = s->requests[sl->request].location;
 
+	PROBE(tent, slice_completed, id, rail, sl->length, now - sl->posted_at, 0);
 	learn(s, now, sl);
 	if (sched_tier(s, location, rail) != s->best_tier[location])
 		s->stats.remote_bytes += sl->length;
@@ -388,6 +392,8 @@ int sched_completed(struct sched *s, uint64_t now, uint64_t token, int status)
 		slice_arrived(s, now, (uint32_t)token);
 		return 0;
 	}
+	PROBE(tent, slice_completed, (uint32_t)token, sl->rail, sl->length, now - sl->posted_at,
+		status);
 	if (DEFECTS)
 		learn(s, now, sl);
 	/* A request that no rail can carry out must not take down one after the other. */

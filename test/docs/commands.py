@@ -7,6 +7,7 @@ the EXAMPLES of the man pages of programs, as a shell script that has to end wit
 A command that cannot run here, or not as it stands, is listed in commands.txt with the reason. An
 entry there that fits no command is an error, so the list does not outlive the documents.
 """
+import functools
 import os
 import pathlib
 import re
@@ -99,6 +100,12 @@ def run(block, cwd, env):
             raise
 
 
+@functools.cache
+def may_trace():
+    """Takes root, and a kernel with uprobes."""
+    return subprocess.run(["bpftrace", "-e", "BEGIN { exit(); }"], capture_output=True).returncode == 0
+
+
 def quit_on_sigterm(*_):
     sys.exit(1)
 
@@ -118,6 +125,9 @@ def main():
                 commands = [as_run_here(c, entries) for c in commands_of(block)]
                 script = "\n".join(c for c in commands if c)
                 if not script:
+                    continue
+                if "bpftrace" in script and not may_trace():
+                    print(f"{file.relative_to(source)}:{line}: not run: the kernel refuses bpftrace")
                     continue
                 output, status = run(script, work, env)
                 ran += sum(bool(c) for c in commands)

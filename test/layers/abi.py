@@ -70,7 +70,7 @@ class Library:
 
 def check(lib):
     lib.dump()
-    command = f"python3 {pathlib.Path(__file__).relative_to(source)} --record . BUILD {lib.layer}"
+    command = f"python3 {__file__} --record {source} {args.build} {lib.layer}"
     if not lib.recorded():
         errors.append(f"{lib.layer} has no recorded ABI: {command}")
     elif text := lib.differences("--leaf-changes-only"):

@@ -23,6 +23,8 @@ LIBC = {"libc.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0"}
 
 # Programs: (file, directories they may include from, libraries they need besides libc).
 PROGRAMS = {
+    "shmls": ("shmls/shmls", {"base", "cellring", "delegrpc", "shmipc"},
+              {"libdelegrpc.so.0", "libshmipc.so.0", "libjansson.so.4"}),
     "rdmabench": ("rdmabench/rdmabench", {"base", "latrec", "mlx5dv-lite"},
                   {"liblatrec.so.0", "libmlx5dv-lite.so.0", "libjansson.so.4", "libm.so.6"}),
     "tentbench": ("tent/sim/tentbench", {"base"},

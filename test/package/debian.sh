@@ -66,6 +66,16 @@ use() {
 			"/tmp/use-$layer"
 			echo "debian: a user of $layer was built and run"
 		done
+		python3 -c "
+from mlx5rpc import shmipc
+with shmipc.Server(\"package\") as server, shmipc.Client(\"package\") as client:
+	client.call(b\"payload\", \"token\")
+	client.flush()
+	for request in server.requests():
+		request.reply(request.data)
+	server.flush()
+	assert client.poll() == [(\"token\", b\"payload\")]"
+		softhca-run python3 -c "from mlx5rpc import copyrpc; copyrpc.Context().close()"
 		benchkv delegation --ops 1000
 		benchkv-sim --np 2 --qd 1 --clients 1 --control none --machine cx7
 		tentbench sim --case step-1m --seeds 1

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Counts how often code of static libraries takes or tests a lock on a file. The time of these
- * system calls grows with the number of locks on the file. Included by one file of a program:
+ * system calls grows with the number of locks on the file. Also calls a function at such a moment.
+ * Included by one file of a program:
  *
  *	link_args: ['-Wl,--wrap=fcntl', '-Wl,--wrap=fcntl64']
  */
@@ -10,9 +11,11 @@
 
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 
 static uint64_t lock_looks;
+static void (*before_lock_test)(void); /* called once, before the next test of a lock */
 
 int __real_fcntl(int fd, int cmd, ...);
 int __wrap_fcntl(int fd, int cmd, ...);
@@ -26,7 +29,13 @@ int __wrap_fcntl(int fd, int cmd, ...)
 	va_start(args, cmd);
 	arg = va_arg(args, void *);
 	va_end(args);
-	lock_looks += cmd == F_OFD_SETLK || cmd == F_OFD_GETLK;
+	__atomic_fetch_add(&lock_looks, cmd == F_OFD_SETLK || cmd == F_OFD_GETLK, __ATOMIC_RELAXED);
+	if (before_lock_test && cmd == F_OFD_GETLK) {
+		void (*fn)(void) = before_lock_test;
+
+		before_lock_test = NULL;
+		fn();
+	}
 	return __real_fcntl(fd, cmd, arg);
 }
 

@@ -132,10 +132,24 @@ int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, bool has_
 int shm_remove_name(struct shm_region *r);
 
 /*
- * Removes the file that a dead server left behind under this name, if there is one. A region that
- * has a living server, or that is being made, stays.
+ * Removes the file that a dead server left behind under this name. Returns 0, or, with nothing
+ * removed,
+ *	-EADDRINUSE	its server is alive
+ *	-EPROTO		it does not begin with this magic; 0: any file may be removed
+ *	-EAGAIN		another process is removing it or becoming its server at this moment
+ *	-EINVAL, -ENOENT, -EACCES, -ELOOP	as above
  */
-void shm_remove_remains(const char *prefix, const char *name);
+int shm_remove_remains(const char *prefix, const char *name, uint64_t magic);
+
+/*
+ * Opens a region of any user for shm_locked() and shm_read() alone: it is not mapped, because a
+ * file that another process shortens would then raise SIGBUS. Its size and access are set.
+ * shm_close() ends it. Returns 0, or -EINVAL, -ENOENT, -EACCES or -ELOOP as above.
+ */
+int shm_look(const char *prefix, const char *name, struct shm_region *r);
+
+/* Reads len bytes of the file. Returns -EPROTO if it ends before, or -errno. */
+int shm_read(const struct shm_region *r, uint64_t offset, void *buf, size_t len);
 
 /* Unmaps the region, drops all locks, and removes the name if this process has made it. */
 void shm_close(struct shm_region *r);

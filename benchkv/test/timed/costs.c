@@ -27,10 +27,10 @@ static struct {
 void costs_begin_job(const struct machine *m, uint32_t clients, uint32_t sq_depth)
 {
 	CHECK(clients <= COSTS_CLIENTS);
+	memset(&costs, 0, sizeof(costs));
 	costs.m = *m;
 	costs.clients = clients;
 	costs.sq_depth = sq_depth;
-	costs.stop = false;
 }
 
 void costs_begin_run(uint64_t single_until_ns)

@@ -16,7 +16,8 @@
 #define PIECE_UNIT 8u /* an aligned word is never torn */
 #define NEGLECT 16 /* one step in so many begins to neglect another QP */
 #define WAIT 8 /* one time in so many this goes on when nothing else is to be done, */
-#define TURNS 3u /* for so many turns at most */
+#define TURNS 3u /* for so many turns at most; */
+#define SELDOM 128 /* then only one step in so many neglects another QP instead */
 
 /* Own QPs with announced requests. A bit may be set although there are none left. */
 static uint64_t announced[MAX_QPS / 64];
@@ -76,6 +77,7 @@ void chaos_forget(void)
 {
 	memset(announced, 0, sizeof(announced));
 	neglected = NO_INDEX;
+	patience = 0;
 	seeded = false;
 }
 
@@ -145,7 +147,7 @@ static struct choice pick(void)
 {
 	struct choice other;
 
-	if (draw() % NEGLECT == 0) {
+	if (draw() % (patience ? SELDOM : NEGLECT) == 0) {
 		other = any_but(NO_INDEX);
 		neglected = other.qp ? qp_index(other.qp) : NO_INDEX;
 		patience = draw() % WAIT == 0 ? chaos_some(TURNS) : 0;
@@ -171,6 +173,7 @@ static struct choice next(bool *wait_p)
 		*wait_p = true;
 	} else {
 		neglected = NO_INDEX;
+		patience = 0;
 	}
 	return c;
 }

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Static trace points (USDT), which perf, bpftrace, SystemTap and gdb find in the ELF notes of a
+ * program or library. docs/observability.md lists them.
+ *
+ *	PROBE(copyrpc, batch_posted, ep->qpn, count, bytes);
+ *
+ * A trace point is one nop and a note that tells where its arguments are. An argument should be
+ * a constant, a field, or a value that the code has at hand: then nothing is computed for it.
+ * Without <sys/sdt.h>, or with the option usdt=disabled, a trace point is nothing.
+ */
+#ifndef BASE_PROBE_H
+#define BASE_PROBE_H
+
+#ifdef WITH_USDT
+#include <sys/sdt.h>
+#define PROBE_SIXTH(a, b, c, d, e, n, ...) n
+/*
+ * As DTRACE_PROBE1() to DTRACE_PROBE5(), but inline: the compiler takes an asm statement for as
+ * many instructions as it has lines, and would not inline a function with seventy more.
+ */
+#define PROBE_N(layer, name, n, args)                                                              \
+	do {                                                                                       \
+		__asm__ __volatile__ __inline__(_SDT_ASM_BODY(layer, name, _SDT_ASM_ARGS,          \
+			(n))::_SDT_ASM_OPERANDS_##n args);                                         \
+		__asm__ __volatile__ __inline__(_SDT_ASM_BASE);                                    \
+	} while (0)
+#define PROBE_EXPAND(layer, name, n, args) PROBE_N(layer, name, n, args)
+/* With one to five arguments. */
+#define PROBE(layer, name, ...)                                                                    \
+	PROBE_EXPAND(layer, name, PROBE_SIXTH(__VA_ARGS__, 5, 4, 3, 2, 1, ), (__VA_ARGS__))
+#else
+/* The arguments are compiled and not evaluated. */
+static inline void probe_nothing(int dummy, ...)
+{
+}
+#define PROBE(layer, name, ...) ((void)sizeof(probe_nothing(0, __VA_ARGS__), 0))
+#endif
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* For tests with a process that has to die: a child that stays until it is killed. */
+#ifndef BASE_SPAWN_H
+#define BASE_SPAWN_H
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/test.h"
+
+/* Starts a child that runs fn, reports it, and stays until it is killed. */
+static inline pid_t spawn(void (*fn)(void))
+{
+	pid_t pid;
+	int p[2];
+	char c;
+
+	CHECK_EQ(pipe(p), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		fn();
+		if (write(p[1], "x", 1) != 1)
+			_exit(3);
+		for (;;)
+			pause();
+	}
+	close(p[1]);
+	CHECK_EQ(read(p[0], &c, 1), 1);
+	close(p[0]);
+	return pid;
+}
+
+static inline void kill_wait(pid_t pid)
+{
+	CHECK_EQ(kill(pid, SIGKILL), 0);
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+}
+
+#endif

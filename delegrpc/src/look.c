@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A region as it is seen from outside. Everything in it is untrusted: the sizes are checked as a
+ * client checks them, and the file is read by pread(2), so that one that is shortened meanwhile
+ * gives an error and no SIGBUS.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* Reads and checks the header. Returns -EPROTO if a client would refuse it. */
+static int look_at_header(const struct shm_region *r, struct delegrpc_header *h_p,
+	struct layout *l_p)
+{
+	struct delegrpc_attr have, complete;
+	int err = shm_read(r, 0, h_p, sizeof(*h_p));
+
+	if (err)
+		return err;
+	if (h_p->magic != DELEGRPC_MAGIC || h_p->version != DELEGRPC_VERSION)
+		return -EPROTO;
+	have = (struct delegrpc_attr){.max_clients = h_p->max_clients,
+		.ring_depth = h_p->ring_depth,
+		.resp_depth = h_p->resp_depth,
+		.req_size = h_p->req_size,
+		.resp_size = h_p->resp_size};
+	complete = have;
+	if (attr_complete(&complete) || memcmp(&complete, &have, sizeof(have)) != 0)
+		return -EPROTO;
+	layout_of(&have, l_p);
+	return l_p->size == r->size ? 0 : -EPROTO;
+}
+
+/* Slots that are reserved and not given back. The tail first: it never passes the head. */
+static int look_at_ring(const struct shm_region *r, const struct layout *l, uint32_t ring_depth,
+	uint32_t *in_use_p)
+{
+	const size_t at = l->control;
+	uint64_t head, tail;
+	int err = shm_read(r, at + offsetof(struct delegrpc_control, tail), &tail, sizeof(tail));
+
+	if (!err)
+		err = shm_read(r, at + offsetof(struct delegrpc_control, head), &head,
+			sizeof(head));
+	if (err)
+		return err;
+	*in_use_p = head - tail < ring_depth ? (uint32_t)(head - tail) : ring_depth;
+	return 0;
+}
+
+static enum delegrpc_look_state state_of(int alive, uint32_t state)
+{
+	if (!alive)
+		return DELEGRPC_LOOK_DEAD;
+	return state == DELEGRPC_RUNNING ? DELEGRPC_LOOK_RUNNING :
+	       state == DELEGRPC_WAITING ? DELEGRPC_LOOK_WAITING :
+					   DELEGRPC_LOOK_ASLEEP;
+}
+
+/* Counts the clients, and passes each to fn. */
+static int look_at_clients(const struct shm_region *r, const struct layout *l,
+	struct delegrpc_look *look, delegrpc_look_fn *fn, void *arg)
+{
+	for (uint32_t i = 0; i < look->attr.max_clients; i++) {
+		struct delegrpc_line line;
+		struct delegrpc_look_client c = {.id = i};
+		int alive = shm_locked(r, CLIENT_BYTE(i)), err;
+
+		err = alive < 0 ? alive :
+				  shm_read(r, l->lines + i * sizeof(line), &line, sizeof(line));
+		if (err)
+			return err;
+		if (!alive && !line.taken)
+			continue;
+		look->clients += alive > 0;
+		look->dead_clients += !alive;
+		c.state = state_of(alive, line.state);
+		if (fn)
+			fn(arg, &c);
+	}
+	return 0;
+}
+
+int delegrpc_look(const char *name, struct delegrpc_look *look_p, delegrpc_look_fn *fn, void *arg)
+{
+	struct delegrpc_look look = {0};
+	struct delegrpc_header h;
+	struct shm_region r;
+	struct layout l;
+	int err = shm_look(PREFIX, name, &r), alive;
+
+	if (err)
+		return err;
+	err = look_at_header(&r, &h, &l);
+	if (err)
+		goto close;
+	attr_of(&(struct delegrpc_attr){.max_clients = h.max_clients,
+			.ring_depth = h.ring_depth,
+			.resp_depth = h.resp_depth,
+			.req_size = h.req_size,
+			.resp_size = h.resp_size},
+		&r, &look.attr);
+	look.size = r.size;
+	look.connects = h.connects;
+	alive = shm_locked(&r, SHM_SERVER);
+	look.server = state_of(alive > 0, h.server_state);
+	err = alive < 0 ? alive : look_at_ring(&r, &l, h.ring_depth, &look.in_use);
+	if (!err)
+		err = look_at_clients(&r, &l, &look, fn, arg);
+	if (!err)
+		*look_p = look;
+close:
+	shm_close(&r);
+	return err;
+}
+
+int delegrpc_remove_dead(const char *name)
+{
+	return shm_remove_remains(PREFIX, name, DELEGRPC_MAGIC);
+}

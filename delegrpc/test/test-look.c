@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* A region as it is seen from outside: what is in use, who is alive, forged contents, removal. */
+#include "base/looktest.h"
+#include "solo.h"
+
+#define DEPTH 16
+#define RING 256
+
+static char file[128];
+
+static struct delegrpc_look look(void)
+{
+	struct delegrpc_look l;
+
+	CHECK_EQ(delegrpc_look(name, &l, NULL, NULL), 0);
+	return l;
+}
+
+static void slots_in_use_are_exact(void)
+{
+	struct delegrpc_server *s = server_new(4, 0, DEPTH);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_req r[3];
+	struct stat st;
+
+	CHECK_EQ(look().in_use, 0);
+	for (uint32_t i = 0; i < 3; i++)
+		call(c, i);
+	CHECK_EQ(look().in_use, 0); /* staged calls are private */
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	CHECK_EQ(look().in_use, 3);
+	CHECK_EQ(delegrpc_server_poll(s), 3);
+	for (uint32_t i = 0; i < 3; i++)
+		CHECK_EQ(delegrpc_server_recv(s, &r[i]), 1);
+	CHECK_EQ(look().in_use, 3); /* received, and not given back */
+	delegrpc_server_advance_tail(s);
+	CHECK_EQ(look().in_use, 0);
+	CHECK_EQ(look().attr.max_clients, 4);
+	CHECK_EQ(look().attr.ring_depth, RING);
+	CHECK_EQ(look().attr.resp_depth, DEPTH);
+	CHECK_EQ(look().attr.req_size, 48);
+	CHECK_EQ(look().attr.resp_size, 56);
+	CHECK_EQ(look().attr.mode, 0600);
+	CHECK_EQ(look().connects, 1);
+	CHECK_EQ(stat(file, &st), 0);
+	CHECK_EQ(look().size, (uint64_t)st.st_size);
+	delegrpc_client_disconnect(c);
+	delegrpc_server_destroy(s);
+}
+
+static uint32_t seen_states[4];
+
+static void note_state(void *arg, const struct delegrpc_look_client *c)
+{
+	CHECK(c->id < 4);
+	seen_states[c->id] = c->state + 1;
+	++*(uint32_t *)arg;
+}
+
+static void clients_and_their_states(void)
+{
+	struct delegrpc_server *s = server_new(4, 0, DEPTH);
+	struct delegrpc_client *c = client_new(), *d = client_new(), *e = client_new();
+	struct delegrpc_look l;
+	struct raw raw;
+	uint32_t n = 0;
+
+	raw_open(name, &raw);
+	delegrpc_client_disconnect(c);
+	raw.lines[1].state = DELEGRPC_WAITING;
+	raw.lines[2].state = DELEGRPC_ON_FD;
+	raw.lines[3].taken = 1; /* as a dead client leaves it */
+	raw.header->server_state = DELEGRPC_ASLEEP;
+	CHECK_EQ(delegrpc_look(name, &l, note_state, &n), 0);
+	CHECK_EQ(n, 3);
+	CHECK_EQ(l.clients, 2);
+	CHECK_EQ(l.dead_clients, 1);
+	CHECK_EQ(l.server, DELEGRPC_LOOK_ASLEEP);
+	CHECK_EQ(seen_states[0], 0);
+	CHECK_EQ(seen_states[1], DELEGRPC_LOOK_WAITING + 1);
+	CHECK_EQ(seen_states[2], DELEGRPC_LOOK_ASLEEP + 1);
+	CHECK_EQ(seen_states[3], DELEGRPC_LOOK_DEAD + 1);
+	raw_close(&raw);
+	delegrpc_client_disconnect(d);
+	delegrpc_client_disconnect(e);
+	delegrpc_server_destroy(s);
+}
+
+/* A header with one wrong field is no header of this version. */
+static void headers_are_checked(void)
+{
+	struct delegrpc_server *s = server_new(4, 0, DEPTH);
+	struct delegrpc_look l;
+	struct raw raw;
+
+	raw_open(name, &raw);
+	for (size_t at = 0; at < 40; at += 4) {
+		uint32_t *word = (uint32_t *)(void *)raw.header + at / 4;
+
+		if (at == offsetof(struct delegrpc_header, connects) ||
+			at == offsetof(struct delegrpc_header, server_alive))
+			continue;
+		++*word;
+		CHECK_EQ(delegrpc_look(name, &l, NULL, NULL), -EPROTO);
+		--*word;
+	}
+	CHECK_EQ(delegrpc_look(name, &l, NULL, NULL), 0);
+	CHECK_EQ(truncate(file, (off_t)l.size + 64), 0);
+	CHECK_EQ(delegrpc_look(name, &l, NULL, NULL), -EPROTO);
+	raw_close(&raw);
+	delegrpc_server_destroy(s);
+}
+
+static void serve_for_ever(void)
+{
+	server_new(4, 0, DEPTH);
+}
+
+static void only_dead_servers_are_removed(void)
+{
+	pid_t pid = spawn(serve_for_ever);
+
+	CHECK_EQ(look().server, DELEGRPC_LOOK_RUNNING);
+	CHECK_EQ(delegrpc_remove_dead(name), -EADDRINUSE);
+	kill_wait(pid);
+	CHECK_EQ(look().server, DELEGRPC_LOOK_DEAD);
+	CHECK_EQ(delegrpc_remove_dead(name), 0);
+	CHECK(access(file, F_OK) != 0);
+	CHECK_EQ(delegrpc_remove_dead(name), -ENOENT);
+	CHECK_EQ(delegrpc_remove_dead("a/b"), -EINVAL);
+}
+
+static void look_at_forged(void)
+{
+	struct delegrpc_look l = {.in_use = UINT32_MAX};
+	int err = delegrpc_look(name, &l, NULL, NULL);
+
+	if (err) {
+		CHECK_EQ(err, -EPROTO);
+		CHECK_EQ(l.in_use, UINT32_MAX); /* written on success only */
+		return;
+	}
+	CHECK(l.in_use <= l.attr.ring_depth);
+	CHECK(l.clients + l.dead_clients <= l.attr.max_clients);
+	CHECK(l.server <= DELEGRPC_LOOK_ASLEEP);
+}
+
+/* The server is another process, which does not touch the file when it is shortened. */
+static void forged_contents_do_no_harm(void)
+{
+	pid_t pid = spawn(serve_for_ever);
+	struct delegrpc_look l;
+	struct raw raw;
+
+	looktest_forge(file, 256 + 4 * 128, look_at_forged);
+	raw_open(name, &raw);
+	raw.control->tail = 1; /* past the head */
+	CHECK_EQ(look().in_use, RING);
+	raw_close(&raw);
+	CHECK_EQ(truncate(file, 300), 0);
+	CHECK_EQ(delegrpc_look(name, &l, NULL, NULL), -EPROTO);
+	CHECK_EQ(truncate(file, 100), 0);
+	CHECK_EQ(delegrpc_look(name, &l, NULL, NULL), -EPROTO);
+	kill_wait(pid);
+	CHECK_EQ(delegrpc_remove_dead(name), 0);
+}
+
+static int look_err(void)
+{
+	return delegrpc_look(name, &(struct delegrpc_look){0}, NULL, NULL);
+}
+
+static int remove_err(void)
+{
+	return delegrpc_remove_dead(name);
+}
+
+static void foreign_files_stay(void)
+{
+	looktest_foreign(file, look_err, remove_err);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(slots_in_use_are_exact),
+		TEST(clients_and_their_states),
+		TEST(headers_are_checked),
+		TEST(only_dead_servers_are_removed),
+		TEST(foreign_files_stay),
+		TEST(forged_contents_do_no_harm),
+	};
+
+	snprintf(name, sizeof(name), "look.%d", (int)getpid());
+	snprintf(file, sizeof(file), "/dev/shm/delegrpc.%s", name);
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

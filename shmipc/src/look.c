@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A region as it is seen from outside. Everything in it is untrusted: the sizes are checked as a
+ * client checks them, and the file is read by pread(2), so that one that is shortened meanwhile
+ * gives an error and no SIGBUS.
+ */
+#include <errno.h>
+
+#include "base/sleep.h"
+#include "layout.h"
+
+/* Reads and checks the header. Returns -EPROTO if a client would refuse it. */
+static int look_at_header(const struct shm_region *r, struct shmipc_header *h_p,
+	struct shmipc_layout *l_p)
+{
+	struct shmipc_attr a;
+	int err = shm_read(r, 0, h_p, sizeof(*h_p));
+
+	if (err)
+		return err;
+	if (h_p->magic != SHMIPC_MAGIC || h_p->version != SHMIPC_VERSION)
+		return -EPROTO;
+	a = (struct shmipc_attr){.max_clients = h_p->max_clients,
+		.depth = h_p->depth,
+		.req_size = h_p->req_size,
+		.resp_size = h_p->resp_size,
+		.extra_size = h_p->extra_size};
+	if (!a.max_clients || !a.depth || !a.req_size || !a.resp_size)
+		return -EPROTO;
+	if (shmipc_layout_plan(&a, l_p) || l_p->size != r->size)
+		return -EPROTO;
+	return 0;
+}
+
+static enum shmipc_look_state state_of(int alive, uint32_t state)
+{
+	if (!alive)
+		return SHMIPC_LOOK_DEAD;
+	return state == SLEEP_RUNNING ? SHMIPC_LOOK_RUNNING :
+	       state == SLEEP_WAITING ? SHMIPC_LOOK_WAITING :
+					SHMIPC_LOOK_ASLEEP;
+}
+
+/* Counts the clients, and passes each to fn. */
+static int look_at_clients(const struct shm_region *r, const struct shmipc_layout *l,
+	const struct shmipc_header *h, struct shmipc_look *look, shmipc_look_fn *fn, void *arg)
+{
+	for (uint32_t i = 0; i < l->attr.max_clients; i++) {
+		struct shmipc_look_client c = {.index = i};
+		struct shmipc_place place;
+		int alive = shm_locked(r, SHMIPC_CLIENT_LOCK(i)), err;
+
+		err = alive < 0 ? alive :
+				  shm_read(r, sizeof(*h) + i * l->area, &place, sizeof(place));
+		if (err)
+			return err;
+		if (!alive && !(h->active[i / 64] >> i % 64 & 1))
+			continue;
+		look->clients += alive > 0;
+		look->dead_clients += !alive;
+		c.state = state_of(alive, place.client_state);
+		if (fn)
+			fn(arg, &c);
+	}
+	return 0;
+}
+
+int shmipc_look(const char *name, struct shmipc_look *look_p, shmipc_look_fn *fn, void *arg)
+{
+	struct shmipc_look look = {0};
+	struct shmipc_header h;
+	struct shmipc_layout l;
+	struct shm_region r;
+	int err = shm_look(SHMIPC_PREFIX, name, &r), alive;
+
+	if (err)
+		return err;
+	err = look_at_header(&r, &h, &l);
+	if (err)
+		goto close;
+	look.attr = shmipc_attr_of(&l, &r);
+	look.size = r.size;
+	look.changes = h.changes;
+	alive = shm_locked(&r, SHM_SERVER);
+	look.server = state_of(alive > 0, h.server_state);
+	err = alive < 0 ? alive : look_at_clients(&r, &l, &h, &look, fn, arg);
+	if (!err)
+		*look_p = look;
+close:
+	shm_close(&r);
+	return err;
+}
+
+int shmipc_remove_dead(const char *name)
+{
+	return shm_remove_remains(SHMIPC_PREFIX, name, SHMIPC_MAGIC);
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* A region as it is seen from outside: who is alive, forged contents, removal. */
+#include "base/looktest.h"
+#include "base/sleep.h"
+#include "common.h"
+#include "layout.h"
+
+static char file[128];
+
+static struct shmipc_look look(void)
+{
+	struct shmipc_look l;
+
+	CHECK_EQ(shmipc_look(test_name("look"), &l, NULL, NULL), 0);
+	return l;
+}
+
+static uint32_t seen_states[8];
+
+static void note_state(void *arg, const struct shmipc_look_client *c)
+{
+	CHECK(c->index < 8);
+	seen_states[c->index] = c->state + 1;
+	++*(uint32_t *)arg;
+}
+
+/* The header of the region of a server in this process. */
+static struct shmipc_header *header_of(struct shmipc_server *s)
+{
+	return container_of((uint32_t *)s->changes, struct shmipc_header, changes);
+}
+
+static struct shmipc_place *place_of(struct shmipc_server *s, uint32_t index)
+{
+	struct shmipc_layout l;
+
+	CHECK_EQ(shmipc_layout_plan(&msg_attr, &l), 0);
+	return shmipc_place(&l, header_of(s), index);
+}
+
+static void clients_and_their_states(void)
+{
+	struct shmipc_server *s = test_serve("look", &msg_attr);
+	struct shmipc_client *c = test_join("look"), *d = test_join("look");
+	struct shmipc_look l;
+	struct stat st;
+	uint32_t n = 0;
+
+	CHECK_EQ(look().clients, 2);
+	CHECK_EQ(look().dead_clients, 0);
+	CHECK_EQ(look().changes, 2);
+	place_of(s, 0)->client_state = SLEEP_WAITING;
+	place_of(s, 1)->client_state = SLEEP_ON_FD;
+	header_of(s)->active[0] |= 1 << 5; /* as a dead client leaves it */
+	header_of(s)->server_state = SLEEP_ASLEEP;
+	CHECK_EQ(shmipc_look(test_name("look"), &l, note_state, &n), 0);
+	CHECK_EQ(n, 3);
+	CHECK_EQ(l.clients, 2);
+	CHECK_EQ(l.dead_clients, 1);
+	CHECK_EQ(l.server, SHMIPC_LOOK_ASLEEP);
+	CHECK_EQ(seen_states[0], SHMIPC_LOOK_WAITING + 1);
+	CHECK_EQ(seen_states[1], SHMIPC_LOOK_ASLEEP + 1);
+	CHECK_EQ(seen_states[2], 0);
+	CHECK_EQ(seen_states[5], SHMIPC_LOOK_DEAD + 1);
+	CHECK_EQ(l.attr.max_clients, msg_attr.max_clients);
+	CHECK_EQ(l.attr.depth, msg_attr.depth);
+	CHECK_EQ(l.attr.req_size, msg_attr.req_size);
+	CHECK_EQ(l.attr.mode, 0600);
+	CHECK_EQ(stat(file, &st), 0);
+	CHECK_EQ(l.size, (uint64_t)st.st_size);
+	shmipc_client_disconnect(c);
+	shmipc_client_disconnect(d);
+	shmipc_server_destroy(s);
+}
+
+/* A header with one wrong field is no header of this version; nor is one with a size of 0. */
+static void headers_are_checked(void)
+{
+	static const struct shmipc_attr defaults;
+	struct shmipc_server *s = test_serve("look", &defaults);
+	uint32_t *header = (uint32_t *)header_of(s);
+	struct shmipc_look l;
+
+	for (size_t i = 0; i < offsetof(struct shmipc_header, size) / 4; i++) {
+		uint32_t kept = header[i];
+
+		header[i]++;
+		CHECK_EQ(shmipc_look(test_name("look"), &l, NULL, NULL), -EPROTO);
+		header[i] = 0;
+		if (i != offsetof(struct shmipc_header, extra_size) / 4 && kept)
+			CHECK_EQ(shmipc_look(test_name("look"), &l, NULL, NULL), -EPROTO);
+		header[i] = kept;
+	}
+	CHECK_EQ(shmipc_look(test_name("look"), &l, NULL, NULL), 0);
+	CHECK_EQ(truncate(file, (off_t)l.size + 64), 0);
+	CHECK_EQ(shmipc_look(test_name("look"), &l, NULL, NULL), -EPROTO);
+	shmipc_server_destroy(s);
+}
+
+static const char *child_name;
+
+static void serve_for_ever(void)
+{
+	struct shmipc_server *s;
+
+	CHECK_EQ(shmipc_server_create(child_name, &msg_attr, &s), 0);
+}
+
+static void only_dead_servers_are_removed(void)
+{
+	pid_t pid = spawn(serve_for_ever);
+
+	CHECK_EQ(look().server, SHMIPC_LOOK_RUNNING);
+	CHECK_EQ(shmipc_remove_dead(child_name), -EADDRINUSE);
+	kill_wait(pid);
+	CHECK_EQ(look().server, SHMIPC_LOOK_DEAD);
+	CHECK_EQ(shmipc_remove_dead(child_name), 0);
+	CHECK(access(file, F_OK) != 0);
+	CHECK_EQ(shmipc_remove_dead(child_name), -ENOENT);
+	CHECK_EQ(shmipc_remove_dead("a/b"), -EINVAL);
+}
+
+static void look_at_forged(void)
+{
+	struct shmipc_look l = {.clients = UINT32_MAX};
+	int err = shmipc_look(child_name, &l, NULL, NULL);
+
+	if (err) {
+		CHECK_EQ(err, -EPROTO);
+		CHECK_EQ(l.clients, UINT32_MAX); /* written on success only */
+		return;
+	}
+	CHECK(l.clients + l.dead_clients <= l.attr.max_clients);
+	CHECK(l.server <= SHMIPC_LOOK_ASLEEP);
+}
+
+static void forged_contents_do_no_harm(void)
+{
+	pid_t pid = spawn(serve_for_ever);
+	struct shmipc_look l;
+
+	looktest_forge(file, sizeof(struct shmipc_header) + sizeof(struct shmipc_place),
+		look_at_forged);
+	CHECK_EQ(look().attr.depth, msg_attr.depth);
+	CHECK_EQ(truncate(file, sizeof(struct shmipc_header)), 0);
+	CHECK_EQ(shmipc_look(child_name, &l, NULL, NULL), -EPROTO);
+	CHECK_EQ(truncate(file, 100), 0);
+	CHECK_EQ(shmipc_look(child_name, &l, NULL, NULL), -EPROTO);
+	kill_wait(pid);
+	CHECK_EQ(shmipc_remove_dead(child_name), 0);
+}
+
+static int look_err(void)
+{
+	return shmipc_look(child_name, &(struct shmipc_look){0}, NULL, NULL);
+}
+
+static int remove_err(void)
+{
+	return shmipc_remove_dead(child_name);
+}
+
+static void foreign_files_stay(void)
+{
+	looktest_foreign(file, look_err, remove_err);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(clients_and_their_states),
+		TEST(headers_are_checked),
+		TEST(only_dead_servers_are_removed),
+		TEST(foreign_files_stay),
+		TEST(forged_contents_do_no_harm),
+	};
+
+	child_name = test_name("look");
+	snprintf(file, sizeof(file), "/dev/shm/shmipc.%s", child_name);
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}

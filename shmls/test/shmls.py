@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: MIT
+"""shmls as its user runs it: living regions, those of a killed server, foreign files, bad input.
+
+    shmls.py SHMLS REGION
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+shmls, region = sys.argv[1:3]
+NAME = f"shmls.{os.getpid()}"
+FILES = [f"delegrpc.{NAME}", f"shmipc.{NAME}"]
+SHM = pathlib.Path("/dev/shm")
+
+
+def run(*args, status=0):
+    done = subprocess.run([shmls, *args], capture_output=True, text=True, timeout=60)
+    assert done.returncode == status, (args, done)
+    if status:
+        assert done.stderr.startswith("shmls: ") and done.stderr.count("\n") <= len(args), done
+    else:
+        assert not done.stderr, done
+    return done.stdout
+
+
+def start():
+    p = subprocess.Popen([region, NAME], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert p.stdout.readline() == "ready\n"
+    return p
+
+
+def objects(*args):
+    return [json.loads(line) for line in run("--json", *args).splitlines()]
+
+
+server = start()
+try:
+    deleg, ipc = objects(*FILES)
+    assert deleg["layer"] == "delegrpc" and ipc["layer"] == "shmipc"
+    for r, places, depth in (deleg, 4, 16), (ipc, 8, 32):
+        assert r["name"] == NAME and r["server"] == "running", r
+        assert (r["clients"], r["dead_clients"], r["max_clients"], r["depth"]) == (2, 0, places, depth), r
+        assert [c["index"] for c in r["client"]] == [0, 1], r
+        assert r["bytes"] == (SHM / f"{r['layer']}.{NAME}").stat().st_size
+        assert r["mode"] == 0o600 and r["gid"] == (SHM / f"{r['layer']}.{NAME}").stat().st_gid
+    assert (deleg["slots_in_use"], deleg["slots"]) == (3, 256), deleg
+    assert "slots" not in ipc
+    # Without operands, everything there is; other tests may have regions too.
+    everything = run("--clients")
+    for name in FILES:
+        assert everything.count(f"  {name}\n") == 1, everything
+    assert run(*FILES, "-c").count(" client 1\n") == 2
+    assert "3/256" in run(FILES[0]) and "2/4" in run(FILES[0])
+    # A living server's region stays.
+    run("--remove", *FILES, status=1)
+    assert all((SHM / f).exists() for f in FILES)
+finally:
+    server.kill()
+    server.communicate()
+
+deleg, ipc = objects(*FILES)
+assert deleg["server"] == ipc["server"] == "dead"
+assert (deleg["clients"], deleg["dead_clients"]) == (0, 2) and (ipc["clients"], ipc["dead_clients"]) == (0, 2)
+assert run("-r", *FILES) == f"{FILES[0]}: removed\n{FILES[1]}: removed\n"
+assert not any((SHM / f).exists() for f in FILES)
+run(*FILES, status=1)
+run("-r", *FILES, status=1)
+
+# A file that no server made is listed as what it is, and stays. A name cannot write to the terminal.
+foreign = f"delegrpc.{NAME}\x1b[2J"
+path = SHM / foreign
+path.write_bytes(b"somebody's data" * 100)
+path.chmod(0o600)
+try:
+    (found,) = objects(foreign)
+    assert "region" in found["error"] and "server" not in found, found
+    assert "\x1b" not in run(foreign) and "\x1b" not in run(), "an escape sequence"
+    assert "\x1b" not in subprocess.run([shmls, "-r", foreign], capture_output=True, text=True).stderr
+    assert path.read_bytes() == b"somebody's data" * 100
+finally:
+    path.unlink()
+
+# Another user's region is not removed.
+if os.geteuid() == 0:
+    server = start()
+    server.kill()
+    server.communicate()
+    for f in FILES:
+        os.chown(SHM / f, 65534, 65534)
+    run("--remove", *FILES, status=1)
+    for f in FILES:
+        os.chown(SHM / f, 0, 0)
+    run("--remove", *FILES)
+
+# A server that ends by itself leaves nothing.
+server = start()
+server.communicate("")
+assert server.returncode == 0 and not any((SHM / f).exists() for f in FILES)
+
+for bad in (["--nothing"], ["-r", "-j"], ["--remove", "--clients"], ["--json=x"]):
+    assert not run(*bad, status=2)
+for bad in ("flux.x", "delegrpc", "delegrpc.", "../etc/passwd", "delegrpc.a/b"):
+    run(bad, status=1)
+assert "Usage: shmls" in run("--help") and run("--version").startswith("shmls ")
+with open("/dev/full", "w") as full:
+    assert subprocess.run([shmls], stdout=full, stderr=subprocess.PIPE, timeout=60).returncode == 1
+print("regions listed and removed")

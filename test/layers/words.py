@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""The documents say what is there: files, programs and tests that they name exist, links lead
+somewhere, and the terms of the field are in the glossary of docs/architecture.md.
+
+	words.py SOURCE BUILD LAYER...
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+source = pathlib.Path(sys.argv[1]).resolve()
+listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=source, capture_output=True,
+                        text=True, check=True).stdout.split()
+here = {f for f in listed if (source / f).exists()}
+directories = {str(d) for f in here for d in pathlib.PurePath(f).parents}
+documents = sorted(source / f for f in here if f.endswith(".md") and f != "CHANGELOG.md")
+
+# Capitals that are no terms of the field, or whose meaning every reader knows.
+PLAIN = set("""AMD API ASCII ASan CC CHANGELOG CI CONNECT CONTRIBUTING CPU CRC CSV DMA DPDK EPYC ELF FENCE FIFO GB GCC GHz
+HELLO HTTP IP IPv4 JSON KB KV MB MPI NIC NP NULL OS PC PCI PCIe PID QD RAM README REGION RESULTS RPC SIGINT SIGKILL SIGSEGV
+SIGTERM SQL SVG TCP TSan TLS UBSan UDP UID USB XML YAML""".split())
+# What looks like a file, and is made by a program, or is another project's.
+MADE = re.compile(r"^(build|/|~|\$|OUT|FILE|NAME|TRACE|app\.c|picture|hw-check-|RESULTS|infiniband/|linux/|sys/|\.\.\.)|LAYER|[*<>{}]|\.(so|pc|sym)(\.|$)")
+SUFFIX = re.compile(r"\.(c|h|S|py|sh|md|txt|json|build|ini|lua|pml|sym|1|7)$")
+
+
+def glossary():
+    text = (source / "docs/architecture.md").read_text().split("## Glossary")[1]
+    return set(re.findall(r"\w+", " ".join(row.split("|")[1] for row in text.splitlines() if row.startswith("|"))))
+
+
+def terms(text):
+    """Words of capitals in the prose, without the s of a plural."""
+    text = re.sub(r"```.*?```", "", text, flags=re.S)
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)", "", text)
+    return {w.removesuffix("s") for w in re.findall(r"(?<![\w.$/-])[A-Z][A-Z0-9]*[A-Z]s?(?!\w)", text)}
+
+
+def exists(document, name):
+    """As seen from the root, from the document, or from a directory of sources beside it; a module's name without its suffix is one."""
+    base = document.parent.relative_to(source)
+    name = name.rstrip("/")
+    places = [pathlib.PurePath(), base, *(base / d for d in ("src", "include", "test", "bench", "sim", "man", "tools", "examples"))]
+    for place in places:
+        path = os.path.normpath(place / name)
+        if path in here or path in directories or any(path + s in here for s in (".c", ".h")):
+            return True
+    # A name alone is any file's; in a document of the whole tree a path may be one of any layer.
+    return ("/" not in name or base.name in ("", "docs")) and any(f.endswith("/" + name) for f in here | directories)
+
+
+def built():
+    """Names of tests, benchmarks and what is built."""
+    found = set()
+    for what in "--tests", "--benchmarks", "--targets":
+        out = subprocess.run(["meson", "introspect", what, sys.argv[2]], capture_output=True, text=True, check=True)
+        found |= {entry["name"] for entry in json.loads(out.stdout)}
+    return found
+
+
+bad, words, names, links = [], glossary(), 0, 0
+known, PROGRAM = built(), re.compile(rf"({'|'.join(sys.argv[3:])})-[\w-]+")
+for document in documents:
+    text, where = document.read_text(), document.relative_to(source)
+    bad += [f"{where}: {w} is not in the glossary" for w in sorted(terms(text) - words - PLAIN)]
+    prose = re.sub(r"```.*?```", "", text, flags=re.S)
+    for name in sorted(set(re.findall(r"`([\w./-]+)`", prose))):
+        if (SUFFIX.search(name) or name.endswith("/")) and not MADE.search(name):
+            names += 1
+            if not exists(document, name):
+                bad.append(f"{where}: there is no {name}")
+        elif PROGRAM.fullmatch(name) and name not in known:
+            bad.append(f"{where}: no test or program is called {name}")
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose):
+        links += 1
+        if not (document.parent / target).exists():
+            bad.append(f"{where}: a link leads to {target}")
+print("\n".join(bad))
+print(f"{len(documents)} documents, {names} names of files, {links} links")
+sys.exit(bool(bad) or names < 50 or links < 50)

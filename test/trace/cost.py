@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""What a trace point costs that nobody looks at: one nop, and what the compiler makes of it.
+
+	cost.py SOFTHCA-RUN ROUNDS-TRACED ROUNDS-UNTRACED COPYRPC-TRACED COPYRPC-UNTRACED
+
+The same programs with and without trace points, instructions counted by callgrind. The compiler
+uses other registers where values are kept for a trace point, and orders code differently, so the
+difference is more or less than the nops: at most MOST for each trace point that is passed.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+MOST = 3
+ROUNDS = 400
+BY_CLOCK = ("ctx_look", "clock_ns", "copyrpc_poll_recv.cold")  # under valgrind, which is slow
+hca, rounds, copyrpc = sys.argv[1], sys.argv[2:4], sys.argv[4:6]
+
+# Trace points that a round passes: layer, depth, how many.
+CASES = [("flux", 1, 2), ("flux", 32, 8), ("shmipc", 1, 2), ("shmipc", 32, 8),
+         ("delegrpc", 1, 2), ("delegrpc", 32, 8), ("copyrpc", 1, 4), ("copyrpc", 32, 4)]
+
+
+def counted(command, env):
+    """Instructions in the program itself, without libraries."""
+    with tempfile.TemporaryDirectory() as tmp:
+        out = pathlib.Path(tmp) / "out"
+        at = next(i for i, word in enumerate(command) if word in rounds + copyrpc)
+        tool = ["valgrind", "--tool=callgrind", "--compress-strings=no", "--compress-pos=no",
+                f"--callgrind-out-file={out}"]
+        subprocess.run(command[:at] + tool + command[at:], env=env, check=True, capture_output=True)
+        total, ours, function, called = 0, False, "", False
+        for line in out.read_text().splitlines():
+            if line.startswith("ob="):
+                ours = os.path.realpath(line[3:]) == os.path.realpath(command[at])
+            elif line.startswith("fn="):
+                function = line[3:].split("'")[0]
+            elif line.startswith("calls="):
+                called = True  # the next line is what the callee cost
+            elif re.match(r"\d+ \d+$", line):
+                if ours and not called and function not in BY_CLOCK:
+                    total += int(line.split()[1])
+                called = False
+        return total
+
+
+def per_round(layer, depth, which):
+    """Without what is done once."""
+    env = dict(os.environ, SOFTHCA_MODE="step")
+
+    def run(n):
+        if layer == "copyrpc":
+            command = [hca, "--fabric", f"trace-cost-{os.getpid()}", copyrpc[which], "1", str(depth), str(n)]
+        else:
+            command = [rounds[which], layer, str(depth), str(n)]
+        return counted(command, env)
+
+    return (run(2 * ROUNDS) - run(ROUNDS)) / ROUNDS
+
+
+failed = False
+for layer, depth, passed in CASES:
+    traced, untraced = (per_round(layer, depth, which) for which in (0, 1))
+    difference = traced - untraced
+    print(f"{layer:8} depth {depth:2}: {untraced:8.1f} instructions a round, {difference:+6.1f} with {passed} trace points")
+    failed |= not (untraced > 100 * depth and abs(difference) <= MOST * passed)
+sys.exit(failed)

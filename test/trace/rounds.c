@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Round trips of a shared-memory layer, whose trace points are counted:
+ *
+ *	rounds LAYER DEPTH ROUNDS	one thread is both sides; each round makes DEPTH calls,
+ *					answers them and takes the responses
+ *	rounds LAYER			the server sleeps, and is woken by a call, SLEEPS times
+ */
+#include <pthread.h>
+#include <sched.h>
+
+#include "base/sleep.h"
+#include "base/test.h"
+#include "delegrpc.h"
+#include "flux.h"
+#include "shmipc.h"
+
+#define REQUEST 32
+#define REPLY 16
+#define SLEEPS 10
+
+struct layer {
+	const char *name;
+	void (*open)(const char *name);
+	int (*call)(uint64_t token);
+	void (*flush)(void);
+	void (*serve)(void);
+	void (*poll)(uint64_t *got);
+	int (*wait)(void); /* of the server, until there is a request */
+	const uint32_t *(*sleep_word)(void); /* of the server */
+	void (*close)(void);
+};
+
+static char buf[64];
+
+static void on_response(void *arg, uint64_t token, const void *data, uint32_t len)
+{
+	CHECK(data && len == REPLY);
+	++*(uint64_t *)arg;
+}
+
+/* ---- flux: node 0 calls node 1 ---- */
+
+static struct flux *flux;
+static struct flux_node *caller, *callee;
+
+static void f_open(const char *name)
+{
+	const struct flux_attr attr = {.nodes = 2};
+
+	CHECK_EQ(flux_create(&attr, &flux), 0);
+	caller = flux_node(flux, 0);
+	callee = flux_node(flux, 1);
+}
+
+static int f_call(uint64_t token)
+{
+	return flux_call(caller, 1, buf, REQUEST, token);
+}
+
+static void f_flush(void)
+{
+	flux_flush(caller);
+}
+
+static void f_serve(void)
+{
+	uint64_t token, none = 0;
+	uint32_t from;
+
+	while (flux_try_recv_raw(callee, &from, &token, buf, sizeof(buf), NULL))
+		CHECK_EQ(flux_reply(callee, token, buf, REPLY), 0);
+	flux_poll(callee, on_response, &none);
+}
+
+static void f_poll(uint64_t *got)
+{
+	flux_poll(caller, on_response, got);
+}
+
+static int f_wait(void)
+{
+	return flux_wait(callee, FLUX_FOREVER);
+}
+
+static const uint32_t *f_sleep_word(void)
+{
+	return &callee->self->state;
+}
+
+static void f_close(void)
+{
+	flux_destroy(flux);
+}
+
+/* ---- shmipc ---- */
+
+static struct shmipc_server *s_server;
+static struct shmipc_client *s_client;
+
+static void s_open(const char *name)
+{
+	CHECK_EQ(shmipc_server_create(name, NULL, &s_server), 0);
+	CHECK_EQ(shmipc_client_connect(name, NULL, &s_client), 0);
+}
+
+static int s_call(uint64_t token)
+{
+	return shmipc_client_call(s_client, buf, REQUEST, token);
+}
+
+static void s_flush(void)
+{
+	shmipc_client_flush(s_client);
+}
+
+static void s_serve(void)
+{
+	struct shmipc_req r;
+
+	shmipc_server_poll(s_server);
+	while (shmipc_server_recv(s_server, &r, buf, sizeof(buf)))
+		CHECK_EQ(shmipc_server_reply(s_server, r.client, r.id, buf, REPLY), 0);
+}
+
+static void s_poll(uint64_t *got)
+{
+	shmipc_client_poll(s_client, on_response, got);
+}
+
+static int s_wait(void)
+{
+	return shmipc_server_wait(s_server, SHMIPC_FOREVER);
+}
+
+static const uint32_t *s_sleep_word(void)
+{
+	return s_client->server_state;
+}
+
+static void s_close(void)
+{
+	shmipc_client_disconnect(s_client);
+	shmipc_server_destroy(s_server);
+}
+
+/* ---- delegrpc ---- */
+
+static struct delegrpc_server *d_server;
+static struct delegrpc_client *d_client;
+
+static void d_open(const char *name)
+{
+	CHECK_EQ(delegrpc_server_create(name, NULL, &d_server), 0);
+	CHECK_EQ(delegrpc_client_connect(name, NULL, &d_client), 0);
+}
+
+static int d_call(uint64_t token)
+{
+	return delegrpc_client_call(d_client, buf, REQUEST, token);
+}
+
+static void d_flush(void)
+{
+	delegrpc_client_flush(d_client);
+}
+
+static void d_serve(void)
+{
+	struct delegrpc_req r;
+
+	delegrpc_server_poll(d_server);
+	while (delegrpc_server_recv(d_server, &r))
+		CHECK_EQ(delegrpc_server_reply(d_server, r.client, r.id, buf, REPLY), 0);
+	delegrpc_server_advance_tail(d_server);
+}
+
+static void d_poll(uint64_t *got)
+{
+	delegrpc_client_poll(d_client, on_response, got);
+}
+
+static int d_wait(void)
+{
+	return delegrpc_server_wait(d_server, DELEGRPC_FOREVER);
+}
+
+static const uint32_t *d_sleep_word(void)
+{
+	return &d_client->header->server_state;
+}
+
+static void d_close(void)
+{
+	delegrpc_client_disconnect(d_client);
+	delegrpc_server_destroy(d_server);
+}
+
+/* ---- */
+
+static const struct layer layers[] = {
+	{"flux", f_open, f_call, f_flush, f_serve, f_poll, f_wait, f_sleep_word, f_close},
+	{"shmipc", s_open, s_call, s_flush, s_serve, s_poll, s_wait, s_sleep_word, s_close},
+	{"delegrpc", d_open, d_call, d_flush, d_serve, d_poll, d_wait, d_sleep_word, d_close},
+};
+
+static void run(const struct layer *l, uint64_t depth, uint64_t rounds)
+{
+	uint64_t got = 0;
+
+	for (uint64_t r = 1; r <= rounds; r++) {
+		for (uint64_t i = 0; i < depth; i++)
+			CHECK_EQ(l->call(i), 0);
+		l->flush();
+		while (got < r * depth) {
+			l->serve();
+			l->poll(&got);
+		}
+	}
+}
+
+static void *sleeper(void *arg)
+{
+	const struct layer *l = arg;
+
+	while (!l->wait())
+		;
+	return NULL;
+}
+
+/* A sleep that begins after a call has been made does not happen, so there are several. */
+static void run_sleeps(const struct layer *l)
+{
+	uint64_t got = 0;
+	pthread_t thread;
+
+	for (uint64_t i = 1; i <= SLEEPS; i++) {
+		CHECK_EQ(pthread_create(&thread, NULL, sleeper, (void *)(uintptr_t)l), 0);
+		/* Pairs with the release in sleep_prepare_as(). */
+		while (__atomic_load_n(l->sleep_word(), __ATOMIC_ACQUIRE) != SLEEP_ASLEEP)
+			sched_yield();
+		CHECK_EQ(l->call(i), 0);
+		l->flush();
+		pthread_join(thread, NULL);
+		while (got < i) {
+			l->serve();
+			l->poll(&got);
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const struct layer *l = NULL;
+	char name[32];
+
+	CHECK(argc == 2 || argc == 4);
+	for (size_t i = 0; i < ARRAY_SIZE(layers); i++)
+		if (!strcmp(argv[1], layers[i].name))
+			l = &layers[i];
+	CHECK(l);
+	snprintf(name, sizeof(name), "rounds-%d", (int)getpid());
+	l->open(name);
+	if (argc == 4)
+		run(l, strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
+	else
+		run_sleeps(l);
+	l->close();
+	return 0;
+}
