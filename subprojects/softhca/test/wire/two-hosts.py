@@ -110,7 +110,7 @@ def run_killed():
     rng = random.Random()
     with hosts.Network(RUN) as (a, b):
         for _ in range(1 if SHORT else 3):
-            pair = started(a, b, "-e", "-t", "13", "-q", "2", port=4444)
+            pair = started(a, b, "-e", "-t", "14", "-q", "2", port=4444)
             select.select([], [], [], rng.random() / 10)
             victim = rng.randrange(2)
             pair[victim].kill()
@@ -118,7 +118,7 @@ def run_killed():
             pair[victim].process.communicate()
         # Of two processes of a host the first one receives for both. It is killed.
         for victim in range(1 if SHORT else 2):
-            first = started(a, b, "-e", "-t", "13", port=4444)
+            first = started(a, b, "-e", "-t", "14", port=4444)
             second = started(a, b, "-n", "400", "-q", "2" if SHORT else "8", port=4445)
             first[victim].kill()
             only_retries(first[not victim], 1)
