@@ -109,7 +109,7 @@ def run_killed():
     """A process that is killed leaves its peer with errors, and everybody else alone."""
     rng = random.Random()
     with hosts.Network(RUN) as (a, b):
-        for _ in range(1 if SHORT else 3):
+        for _ in range(1 if SHORT else 2):
             pair = started(a, b, "-e", "-t", "14", "-q", "2", port=4444)
             select.select([], [], [], rng.random() / 10)
             victim = rng.randrange(2)
