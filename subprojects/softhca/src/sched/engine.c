@@ -33,12 +33,12 @@ static bool has_posted(const struct qp *qp)
 	if (!is_mine(&qp->obj) || !qp->sq_count ||
 		dma_read_be32(fabric_self.slot, qp->dbrec + DBREC_SEND, &pi))
 		return false;
-	if (__atomic_load_n(&qp->wired, __ATOMIC_RELAXED) &&
-		__atomic_load_n(&qp->state, __ATOMIC_RELAXED) == QPS_RTS)
-		return wired_behind(qp, pi);
 	if ((uint16_t)pi == (uint16_t)__atomic_load_n(&qp->sq_done, __ATOMIC_RELAXED) ||
 		chaos_announced(qp))
 		return false;
+	if (__atomic_load_n(&qp->wired, __ATOMIC_RELAXED) &&
+		__atomic_load_n(&qp->state, __ATOMIC_RELAXED) == QPS_RTS)
+		return wired_behind(qp, pi);
 	return !__atomic_load_n(&qp->wait_until, __ATOMIC_RELAXED) || link_awaits(qp, pi);
 }
 

@@ -38,12 +38,7 @@ static void add_stores(const struct wire_step *also)
 		journal_store(also->stores[i].at, also->stores[i].value);
 }
 
-void complete_send(struct qp *qp, const struct wqe *w)
-{
-	complete_send_with(qp, w, NULL);
-}
-
-void complete_send_with(struct qp *qp, const struct wqe *w, const struct wire_step *also)
+static inline void send_done(struct qp *qp, const struct wqe *w, const struct wire_step *also)
 {
 	uint32_t end = qp->sq_done + wqe_blocks(w);
 	struct cqe64 cqe;
@@ -60,6 +55,16 @@ void complete_send_with(struct qp *qp, const struct wqe *w, const struct wire_st
 	}
 	journal_store(&qp->sq_done, end);
 	journal_commit();
+}
+
+void complete_send(struct qp *qp, const struct wqe *w)
+{
+	send_done(qp, w, NULL);
+}
+
+void complete_send_with(struct qp *qp, const struct wqe *w, const struct wire_step *also)
+{
+	send_done(qp, w, also);
 }
 
 void complete_send_error(struct qp *qp, const struct wqe *w, enum syndrome s)

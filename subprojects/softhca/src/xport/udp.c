@@ -76,19 +76,23 @@ uint16_t udp_source_port(uint32_t rail, const struct flow *f)
 {
 	struct sockaddr_in a = {0};
 	socklen_t len = sizeof(a);
-	int fd;
+	int fd, r;
 
 	if (sockets[rail].open)
 		return sockets[rail].port;
-	fd = make_socket(f->src);
-	if (fd >= 0 && !SYS(SYS_getsockname, fd, &a, &len)) {
-		sockets[rail].fd = fd;
-		sockets[rail].port = be16toh(a.sin_port);
-		sockets[rail].open = true;
-		return sockets[rail].port;
+	fd = r = make_socket(f->src);
+	if (fd >= 0)
+		r = (int)SYS(SYS_getsockname, fd, &a, &len);
+	if (r < 0) {
+		tell(rail, "a UDP socket for its address", r);
+		if (fd >= 0)
+			sys_close(fd);
+		return 0;
 	}
-	tell(rail, "a UDP socket for its address", fd);
-	return 0;
+	sockets[rail].fd = fd;
+	sockets[rail].port = be16toh(a.sin_port);
+	sockets[rail].open = true;
+	return sockets[rail].port;
 }
 
 /* What passes, as when an address or a route is taken away for a while, is a loss and no more. */

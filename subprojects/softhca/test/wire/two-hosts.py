@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""two-hosts.py SOFTHCA-RUN PEER GROUP: programs of two fabrics, in network namespaces, over UDP.
+"""two-hosts.py SOFTHCA-RUN PEER GROUP [short]: programs of two fabrics, in network namespaces, over UDP.
 
-GROUP tools: the vendor's tools; faults: PEER, with packets that are lost, doubled and late;
-modes: the same in the HCA's modes; capture; foreign: others
-send, too; killed: processes
-that are killed; messages: what a user is told who asks for too much.
+GROUP: tools, the vendor's; ucx; faults, PEER with packets that are lost, doubled and late; modes, the
+same in the HCA's modes; capture; foreign, others send, too; killed, processes that are; messages, what
+a user is told who asks for too much.
 """
 import os
 import random
@@ -20,6 +19,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import pcapng  # noqa: E402
 
 RUN, PEER, GROUP = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
+SHORT = sys.argv[4:] == ["short"]
+OPTIONS = 2 if SHORT else None  # how many of several ways
 IP_A, IP_B = bytes([10, 99, 0, 1]), bytes([10, 99, 0, 2])
 
 
@@ -37,8 +38,8 @@ def peers(a, b, percent, *options, env={}):
 
 def run_faults():
     with hosts.Network(RUN) as (a, b):
-        for percent in (0, 1, 10):
-            for options in ([], ["-q", "4", "-s"], ["-m", "1"], ["-m", "5", "-q", "2"]):
+        for percent in (10,) if SHORT else (0, 1, 10):
+            for options in ([], ["-q", "4", "-s"], ["-m", "1"], ["-m", "5", "-q", "2"])[:OPTIONS]:
                 peers(a, b, percent, *options)
 
 
@@ -49,7 +50,8 @@ def run_modes():
     with hosts.Network(RUN) as (a, b):
         for env in modes:
             peers(a, b, 1, "-q", "2", "-s", env=env)
-            peers(a, b, 1, env=env)
+            if not SHORT:
+                peers(a, b, 1, env=env)
 
 
 def run_capture():
@@ -79,7 +81,7 @@ def run_foreign():
         others = hosts.Program([*b.prefix, sys.executable, script, b.address, "10.99.0.3", a.address],
                                {})
         assert others.process.stdout.readline() == "running\n"
-        for options in ([], ["-q", "2", "-s"], ["-m", "5"]):
+        for options in ([], ["-q", "2", "-s"], ["-m", "5"])[:OPTIONS]:
             peers(a, b, 0, *options)
         if shutil.which("ibv_ud_pingpong"):
             hosts.pair(a, b, "ibv_ud_pingpong", "-g", "0", "-c", "-n", "50", port=18515)
@@ -107,17 +109,17 @@ def run_killed():
     """A process that is killed leaves its peer with errors, and everybody else alone."""
     rng = random.Random()
     with hosts.Network(RUN) as (a, b):
-        for _ in range(3):
-            pair = started(a, b, "-e", "-t", "13", "-q", "2", port=4444)
+        for _ in range(1 if SHORT else 2):
+            pair = started(a, b, "-e", "-t", "14", "-q", "2", port=4444)
             select.select([], [], [], rng.random() / 10)
             victim = rng.randrange(2)
             pair[victim].kill()
             only_retries(pair[not victim], 2)
             pair[victim].process.communicate()
         # Of two processes of a host the first one receives for both. It is killed.
-        for victim in range(2):
-            first = started(a, b, "-e", "-t", "13", port=4444)
-            second = started(a, b, "-n", "400", "-q", "8", port=4445)
+        for victim in range(1 if SHORT else 2):
+            first = started(a, b, "-e", "-t", "14", port=4444)
+            second = started(a, b, "-n", "400", "-q", "2" if SHORT else "8", port=4445)
             first[victim].kill()
             only_retries(first[not victim], 1)
             first[victim].process.communicate()
