@@ -249,6 +249,28 @@ static void waits(void (*fn)(struct call *), bool at_dest)
 	pair_close(&p);
 }
 
+/* The rig with one more QP, on the same SRQ and CQs. */
+static struct rig with_another_qp(const struct rig *r)
+{
+	struct rig other = *r;
+	struct ibv_qp_init_attr qa = {
+		.send_cq = r->scq,
+		.recv_cq = r->rcq,
+		.srq = r->srq,
+		.cap = {.max_send_wr = 1, .max_send_sge = 1},
+		.qp_type = IBV_QPT_RC,
+	};
+
+	other.qp = ibv_create_qp(r->pd, &qa);
+	CHECK(other.qp);
+	CHECK(!ibv_modify_qp(other.qp,
+		&(struct ibv_qp_attr){.qp_state = IBV_QPS_INIT,
+			.port_num = 1,
+			.qp_access_flags = IBV_ACCESS_REMOTE_WRITE},
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	return other;
+}
+
 /* A receive that is being filled is nobody else's, and the messages keep their receives. */
 static void one_srq(void)
 {
@@ -258,26 +280,11 @@ static void one_srq(void)
 	struct call c, w;
 	struct ibv_sge sge;
 	struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1}, *bad;
-	struct ibv_qp_init_attr qa;
 	struct gap g;
 
 	pair_open(&p, true);
 	rig_open(&third, &(struct rig_attr){0});
-	fourth = p.b; /* one more QP on the same SRQ and CQs */
-	qa = (struct ibv_qp_init_attr){
-		.send_cq = p.b.scq,
-		.recv_cq = p.b.rcq,
-		.srq = p.b.srq,
-		.cap = {.max_send_wr = 1, .max_send_sge = 1},
-		.qp_type = IBV_QPT_RC,
-	};
-	fourth.qp = ibv_create_qp(p.b.pd, &qa);
-	CHECK(fourth.qp);
-	CHECK(!ibv_modify_qp(fourth.qp,
-		&(struct ibv_qp_attr){.qp_state = IBV_QPS_INIT,
-			.port_num = 1,
-			.qp_access_flags = IBV_ACCESS_REMOTE_WRITE},
-		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	fourth = with_another_qp(&p.b);
 	at = rig_addr(&third);
 	rig_connect(&fourth, &at, (struct rig_timers){0});
 	at = rig_addr(&fourth);

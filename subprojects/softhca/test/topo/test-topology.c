@@ -96,63 +96,63 @@ static void roce_defaults(void)
 }
 
 /* Each wrong text, and what the one line of the error must contain. */
+static const struct {
+	const char *text, *says;
+} wrong[] = {
+	{"", "F:1: no rail"},
+	{"# nothing\n", "no rail"},
+	{"mlx5_0", "'mlx5_0': give key=value with one of name, pci"},
+	{"nmae=x", "'nmae': give key=value"},
+	{"name=", "name=: give up to 15"},
+	{"name=../x", "name=../x: give"},
+	{"name=abcdefghijklmnop", "up to 15"},
+	{"name=mlx5_0\nname=mlx5_0", "F:2: name=mlx5_0 is taken by rail 0"},
+	{"pci=00:11.0", "a PCI address"},
+	{"pci=0000:17:20.0", "a PCI address"},
+	{"pci=0000:17:00.8", "a PCI address"},
+	{"pci=0000:17:00.0x", "a PCI address"},
+	{"name=a\nname=b pci=0000:11:00.0", "F:2: pci is that of rail 0"},
+	{"pci=0000:1c:00.0\nlink=ib", "F:2: pci is that of rail 0"},
+	{"numa=64", "0 to 63"},
+	{"numa=-2", "0 to 63"},
+	{"link=eth", "ib or roce"},
+	{"rate_mbps=0", "1 to 10000000"},
+	{"rate_mbps=10G", "1 to 10000000"},
+	{"rate_mbps=-1", "1 to 10000000"},
+	{"latency_ns=1000000001", "0 to 1000000000"},
+	{"latency_ns= ", "0 to 1000000000"},
+	{"service_ns=1000000001", "0 to 1000000000"},
+	{"service_ns=-1", "0 to 1000000000"},
+	{"pauses=91", "percent of the time, 0 to 90"},
+	{"mtu=1500", "256, 512"},
+	{"lid=0", "1 to 49151"},
+	{"lid=49152", "1 to 49151"},
+	{"lid=17\n\n", NULL},
+	{"lid=17\nmtu=1024", "F:2: lid=17 is taken by rail 0"},
+	{"link=roce lid=3", "leave it out"},
+	{"udp=on", "udp is for link=roce only"},
+	{"link=roce udp=yes", "off or on"},
+	{"link=roce udp=on", "give gid=, too, an IPv4 address"},
+	{"link=roce udp=on gid=fe80::1", "give gid=, too, an IPv4 address"},
+	{"link=ib netdev=eth0", "leave it out"},
+	{"gid=10.0.0", "IPv6 or IPv4"},
+	{"gid=::1 gid=::2 gid=0::1", "F:1: gid=::1 is given twice"},
+	{"gid=::1\ngid=::2 gid=::1", "F:2: gid=::1 is taken by rail 0"},
+	{"gid=10.95.1.1\nlink=roce", "F:2: gid=::ffff:10.95.1.1 is taken by rail 0"},
+	{"numa=0 numa=1", "numa is given twice"},
+};
+
 static void wrong_texts(void)
 {
-	static const struct {
-		const char *text, *says;
-	} cases[] = {
-		{"", "F:1: no rail"},
-		{"# nothing\n", "no rail"},
-		{"mlx5_0", "'mlx5_0': give key=value with one of name, pci"},
-		{"nmae=x", "'nmae': give key=value"},
-		{"name=", "name=: give up to 15"},
-		{"name=../x", "name=../x: give"},
-		{"name=abcdefghijklmnop", "up to 15"},
-		{"name=mlx5_0\nname=mlx5_0", "F:2: name=mlx5_0 is taken by rail 0"},
-		{"pci=00:11.0", "a PCI address"},
-		{"pci=0000:17:20.0", "a PCI address"},
-		{"pci=0000:17:00.8", "a PCI address"},
-		{"pci=0000:17:00.0x", "a PCI address"},
-		{"name=a\nname=b pci=0000:11:00.0", "F:2: pci is that of rail 0"},
-		{"pci=0000:1c:00.0\nlink=ib", "F:2: pci is that of rail 0"},
-		{"numa=64", "0 to 63"},
-		{"numa=-2", "0 to 63"},
-		{"link=eth", "ib or roce"},
-		{"rate_mbps=0", "1 to 10000000"},
-		{"rate_mbps=10G", "1 to 10000000"},
-		{"rate_mbps=-1", "1 to 10000000"},
-		{"latency_ns=1000000001", "0 to 1000000000"},
-		{"latency_ns= ", "0 to 1000000000"},
-		{"service_ns=1000000001", "0 to 1000000000"},
-		{"service_ns=-1", "0 to 1000000000"},
-		{"pauses=91", "percent of the time, 0 to 90"},
-		{"mtu=1500", "256, 512"},
-		{"lid=0", "1 to 49151"},
-		{"lid=49152", "1 to 49151"},
-		{"lid=17\n\n", NULL},
-		{"lid=17\nmtu=1024", "F:2: lid=17 is taken by rail 0"},
-		{"link=roce lid=3", "leave it out"},
-		{"udp=on", "udp is for link=roce only"},
-		{"link=roce udp=yes", "off or on"},
-		{"link=roce udp=on", "give gid=, too, an IPv4 address"},
-		{"link=roce udp=on gid=fe80::1", "give gid=, too, an IPv4 address"},
-		{"link=ib netdev=eth0", "leave it out"},
-		{"gid=10.0.0", "IPv6 or IPv4"},
-		{"gid=::1 gid=::2 gid=0::1", "F:1: gid=::1 is given twice"},
-		{"gid=::1\ngid=::2 gid=::1", "F:2: gid=::1 is taken by rail 0"},
-		{"gid=10.95.1.1\nlink=roce", "F:2: gid=::ffff:10.95.1.1 is taken by rail 0"},
-		{"numa=0 numa=1", "numa is given twice"},
-	};
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		int rc = parse(wrong[i].text);
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		int rc = parse(cases[i].text);
-
-		CHECK_EQ(rc, cases[i].says ? -EINVAL : 0);
-		if (!cases[i].says)
+		CHECK_EQ(rc, wrong[i].says ? -EINVAL : 0);
+		if (!wrong[i].says)
 			continue;
 		CHECK_EQ(t.nrails, 0);
 		CHECK(!strchr(err, '\n'));
-		if (!strstr(err, cases[i].says)) {
+		if (!strstr(err, wrong[i].says)) {
 			fprintf(stderr, "case %zu says: %s\n", i, err);
 			exit(1);
 		}
