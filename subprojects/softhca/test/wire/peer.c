@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * peer [-q QPS] [-n MESSAGES] [-t TIMEOUT] [-m MTU] [-p PORT] [-s] [-e] [HOST]: a server, or with
- * HOST its client. Each side sends random messages of all kinds on each QP, which both compute from
+ * peer [-q QPS] [-n MESSAGES] [-t TIMEOUT] [-m MTU] [-p PORT] [-g GID] [-f] [-s] [-e] [HOST]: a server,
+ * or with HOST its client. Each side sends random messages of all kinds on each QP, which both compute from
  * the same numbers; every byte, every completion and the order of all is checked.
  *
- * -t and -m are the codes of the attributes; timeout 0, the default, repeats every 10 ms for ever. -s: receives come from an SRQ. -e: sends for ever;
+ * -t and -m are the codes of the attributes; timeout 0, the default, repeats every 10 ms for ever.
+ * -g is the index of the own GID. -f: no request is fenced. -s: receives come from an SRQ. -e: sends for ever;
  * prints what ended it, which must be one error and then flushed requests.
  */
 #include <getopt.h>
@@ -54,9 +55,9 @@ struct end {
 };
 
 static struct {
-	uint32_t qps, messages, timeout, mtu;
+	uint32_t qps, messages, timeout, mtu, gid;
 	const char *port, *host;
-	bool srq, endless;
+	bool unfenced, srq, endless;
 } opt = {.qps = 1, .messages = 300, .timeout = 0, .mtu = 3, .port = "4444"};
 
 static struct end ends[QPS_MAX];
@@ -78,7 +79,9 @@ static uint32_t hash(uint32_t a, uint32_t b)
 static struct plan plan_of(int from, uint32_t q, uint32_t n)
 {
 	uint32_t h = hash((uint32_t)from * 64 + q, n);
-	struct plan p = {.kind = h % KINDS, .fence = h >> 8 & 1, .solicited = h >> 9 & 1};
+	struct plan p = {.kind = h % KINDS,
+		.fence = (h >> 8 & 1) && !opt.unfenced,
+		.solicited = h >> 9 & 1};
 
 	p.length = (h >> 10) % 3 ? (h >> 12) % 300 : (h >> 12) % STRIDE;
 	if (p.kind >= FETCH_ADD)
@@ -189,7 +192,9 @@ static void connect_end(struct end *e)
 		.rnr_retry = 7,
 		.ah_attr = {.is_global = 1,
 			.port_num = 1,
-			.grh = {.dgid = e->peer.gid, .sgid_index = 0, .hop_limit = 64}}};
+			.grh = {.dgid = e->peer.gid,
+				.sgid_index = (uint8_t)opt.gid,
+				.hop_limit = 64}}};
 
 	CHECK(!ibv_modify_qp(e->qp, &attr,
 		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
@@ -250,7 +255,7 @@ static void meet(struct ibv_context *ctx, int fd)
 			.pattern = (uintptr_t)e->pattern,
 			.counters = (uintptr_t)e->counters};
 
-		CHECK(!ibv_query_gid(ctx, 1, 0, &own.gid));
+		CHECK(!ibv_query_gid(ctx, 1, (int)opt.gid, &own.gid));
 		exchange(fd, &own, &e->peer, sizeof(own));
 		connect_end(e);
 	}
@@ -451,7 +456,7 @@ static void parse(int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "q:n:t:m:p:se")) != -1) {
+	while ((c = getopt(argc, argv, "q:n:t:m:p:g:fse")) != -1) {
 		uint32_t v = optarg ? (uint32_t)atoi(optarg) : 0;
 
 		if (c == 'q')
@@ -462,8 +467,12 @@ static void parse(int argc, char **argv)
 			opt.timeout = v;
 		else if (c == 'm')
 			opt.mtu = v;
+		else if (c == 'g')
+			opt.gid = v;
 		else if (c == 'p')
 			opt.port = optarg;
+		else if (c == 'f')
+			opt.unfenced = true;
 		else if (c == 's')
 			opt.srq = true;
 		else if (c == 'e')
