@@ -28,7 +28,10 @@ def ip(*arguments, pid):
 class Program:
     """A program that runs on a host."""
 
+    started = []
+
     def __init__(self, command, env, name=""):
+        Program.started.append(self)
         self.name = name
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         text=True, env={**os.environ, **env})
@@ -56,9 +59,21 @@ class Program:
 
     def end(self):
         """Its output, when it has ended with status 0."""
-        said = self.process.communicate(timeout=GUARD_S)[0]
+        try:
+            said = self.process.communicate(timeout=GUARD_S)[0]
+        except subprocess.TimeoutExpired:
+            self.process.terminate()
+            raise AssertionError(f"{self.process.args} has not ended in {GUARD_S} s") from None
         assert self.process.returncode == 0, (self.process.args, self.process.returncode, said)
         return said
+
+
+def end_all():
+    """Ends what still runs."""
+    for program in Program.started:
+        if program.running():
+            program.process.terminate()
+            program.process.communicate()
 
 
 class Host:
