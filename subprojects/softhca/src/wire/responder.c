@@ -282,6 +282,16 @@ static void take_atomic(struct asked *a)
 		respond_atomic(a, replay->original);
 }
 
+/*
+ * An ACK is due, at the end of the batch. It is of SENDs and WRITEs only: expected - 1 may be of a READ
+ * or an atomic, which have answers of their own.
+ */
+static void owe(struct wire_responder *r, uint32_t psn)
+{
+	if (!r->ack_due || psn_distance(r->ack_due - 1, psn) > 0)
+		r->ack_due = 1 + psn;
+}
+
 /* Has been executed. A READ may be repeated in part; an atomic has left its answer. */
 static void repeated(struct asked *a)
 {
@@ -303,7 +313,7 @@ static void repeated(struct asked *a)
 				respond_atomic(a, r->replays[i].original);
 		break;
 	default:
-		r->ack_due = 1;
+		owe(r, a->p->psn);
 	}
 }
 
@@ -321,7 +331,7 @@ static void execute(struct asked *a, const void *payload)
 	else
 		take_atomic(a);
 	if (a->p->ack_requested && op <= PO_WRITE_ONLY_IMM && a->q->rs.expected != a->p->psn)
-		a->q->rs.ack_due = 1;
+		owe(&a->q->rs, a->p->psn);
 }
 
 void wire_request(struct wire_qp *q, const struct wire_ops *ops, void *arg, const struct packet *p,
@@ -347,7 +357,7 @@ void wire_acknowledge(struct wire_qp *q, const struct wire_ops *ops, void *arg)
 	struct asked a = {.q = q, .ops = ops, .arg = arg};
 
 	if (q->rs.ack_due && !q->rs.refused)
-		reply(&a, AETH_ACK, q->rs.expected - 1);
+		reply(&a, AETH_ACK, q->rs.ack_due - 1);
 }
 
 void wire_receive(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_t now,

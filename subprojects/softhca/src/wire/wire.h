@@ -155,7 +155,7 @@ struct wire_responder {
 		operation; /* 1 + of the message that is arriving: MSG_SEND or MSG_WRITE; 0: none */
 	uint32_t offset; /* bytes of it that have arrived */
 	uint32_t nak_sent;
-	uint32_t ack_due;
+	uint32_t ack_due; /* 1 + PSN, or 0 */
 	uint32_t refused;
 	uint32_t rkey, length; /* of the WRITE */
 	uint32_t atomics; /* executed; the next one's place in the ring */

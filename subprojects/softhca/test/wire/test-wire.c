@@ -591,6 +591,32 @@ static void hostile(void)
 	CHECK(!answer_to((struct packet){.opcode = PO_SEND_ONLY, .psn = 0xffffe3}));
 }
 
+/*
+ * A repeated WRITE is acknowledged, and not the READ behind it, which has an answer of its own:
+ * rxe takes an ACK with a READ's PSN for its end, without data.
+ */
+static void repeated_write(void)
+{
+	struct wire_attr attr = attributes(1024);
+	struct packet write = {.opcode = PO_WRITE_ONLY, .psn = 0xffffe0, .ack_requested = true};
+	const struct packet *a;
+
+	reset(&attr);
+	plans[0][0] = (struct plan){.kind = MSG_WRITE};
+	a = answer_to(write);
+	CHECK(a && a->opcode == PO_ACK && a->psn == 0xffffe0);
+	a = answer_to((struct packet){.opcode = PO_READ_REQUEST, .psn = 0xffffe1});
+	CHECK(a && a->opcode == PO_READ_RESPONSE_ONLY && a->psn == 0xffffe1);
+	a = answer_to(write);
+	CHECK(a && a->opcode == PO_ACK && a->psn == 0xffffe0);
+	/* One ACK for a batch: of the newest packet. */
+	write.psn = 0xffffe2;
+	wire_receive(&nodes[1].q, &ops, &nodes[1], now, &write, NULL);
+	write.psn = 0xffffe0;
+	a = answer_to(write);
+	CHECK(a && a->opcode == PO_ACK && a->psn == 0xffffe2);
+}
+
 /* Whoever is dead does not answer, and fails nothing; the next attempt may meet another process. */
 static void dead_owner(void)
 {
@@ -690,6 +716,7 @@ int main(int argc, char **argv)
 	no_timer();
 	silence();
 	hostile();
+	repeated_write();
 	dead_owner();
 	hostile_lengths();
 	hostile_answers();
