@@ -4,8 +4,8 @@
 
     results.py BENCHKV-SIM [OUT] [--short | --soak] [--jobs N]
 
-Ranks 2 to 64, and a smaller grid for several daemons; --soak takes the whole grid for all, and goes on to 1,024
-ranks. --short, a test, does a corner of it and fails unless auto keeps what the document says of it. Jobs run on
+Ranks 2 to 64, and a smaller grid for several daemons; --soak goes on to 1,024 ranks with some of the controls, which
+takes half an hour of two cores. --short, a test, does a corner of it and fails unless auto keeps what the document says of it. Jobs run on
 all cores, or --jobs at a time; the figures do not depend on how long they take.
 """
 import argparse
@@ -29,15 +29,18 @@ DIRECT = {2: 2.83, 4: 7.37, 8: 15.42, 16: 29.72, 32: 62.71}  # published, depth 
 UCX = {2: 3.38, 4: 6.73, 8: 14.41, 16: 46.75, 32: 66.47}
 
 
-def size(short, soak):
+MANY = ["none", "budget:16", "little", "auto"]
+MANY_FIXED = ["none", "budget:16", "auto:6,9", "auto:10,9", "auto:12,12"]
+MANY_CELLS = [(q, n) for q in (1, 32) for n in (128, 256, 512, 1024)]
+
+
+def size(short):
     """Ranks, depths, and the cells of each number of daemons."""
     ranks, depths = [2, 4, 8, 16, 32, 64], [1, 4, 32]
     if short:
         ranks, depths = [2, 16], [1, 32]
-    if soak:
-        ranks += [128, 256, 512, 1024]
     cells = [(q, n) for q in depths for n in ranks]
-    few = cells if soak else [(1, n) for n in ranks if n != 2]
+    few = [(1, n) for n in ranks if n != 2]
     return ranks, {1: cells, 2: few} if short else {1: cells, 2: few, 4: few}
 
 
@@ -71,17 +74,17 @@ def table(head, rows):
     return "\n".join(lines + ["| " + " | ".join(map(str, r)) + " |" for r in rows]) + "\n"
 
 
-def controls_table(jobs, grid):
+def controls_table(jobs, grid, controls, fixed):
     """Fractions of the best fixed setting, from the collapsed state. Text, and auto's worst."""
     text, worst = "", {}
     for d, cells in grid.items():
-        key = {(c, q, n): jobs.key(n, q, c, d) for c in CONTROLS + WINDOWS for q, n in cells}
+        key = {(c, q, n): jobs.key(n, q, c, d) for c in set(controls + fixed) for q, n in cells}
         jobs.run(key.values())
-        best = {(q, n): max(FIXED, key=lambda c: jobs[key[c, q, n]]) for q, n in cells}
+        best = {(q, n): max(fixed, key=lambda c: jobs[key[c, q, n]]) for q, n in cells}
         top = {(q, n): jobs[key[best[q, n], q, n]] for q, n in cells}
-        rows = [["best, M/s"] + ["%.3g" % top[x] for x in cells] + [""],
+        rows = [["best, M/s"] + ["%g" % float("%.3g" % top[x]) for x in cells] + [""],
                 ["which"] + ["`%s`" % best[x].replace("auto:", "") for x in cells] + [""]]
-        for c in CONTROLS:
+        for c in controls:
             share = [jobs[key[c, q, n]] / top[q, n] for q, n in cells]
             rows.append([f"`{c}`"] + ["%.2f" % x for x in share] + ["**%.2f**" % min(share)])
             if c == "auto":
@@ -208,7 +211,7 @@ the best of {fixed} fixed settings: `none`, `budget`, `threshold`, `hold` as in 
 the machine, and K also from what a daemon can have under way.
 {controls}
 Worst cell of `auto`: {worst}.
-
+{many}
 ## Equilibria
 
 Each cell from both initial states: all requests at once, and the millisecond of single messages.
@@ -243,6 +246,18 @@ finds any. What it says is in [README.md](README.md#how-far-it-agrees).
 {courses}"""
 
 
+MANY_TEXT = """
+## Many ranks
+
+The same; fractions of the best of {settings}.
+{controls}"""
+
+
+def many_ranks(jobs):
+    controls, _ = controls_table(jobs, {1: MANY_CELLS}, MANY, MANY_FIXED)
+    return MANY_TEXT.format(settings=", ".join(f"`{c}`" for c in MANY_FIXED), controls=controls)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("sim")
@@ -255,8 +270,8 @@ def main():
     if a.short:
         CONTROLS[:] = DISTURBED[:] = ["none", "budget:16", "auto"]
         FIXED[:] = CONTROLS[:2] + WINDOWS
-    ranks, grid = size(a.short, a.soak)
-    controls, worst = controls_table(jobs, grid)
+    ranks, grid = size(a.short)
+    controls, worst = controls_table(jobs, grid, CONTROLS, FIXED)
     pairs, most = equilibria(jobs, grid)
     if a.short:
         assert min(worst.values()) >= .9, worst
@@ -265,9 +280,11 @@ def main():
     text = TEXT.format(
         command="benchkv/sim/results.py build/benchkv/sim/benchkv-sim" + " --soak" * a.soak, fixed=len(FIXED),
         controls=controls, worst=", ".join("%.2f with %d daemon%s" % (w, d, "s" * (d > 1)) for d, w in worst.items()),
-        equilibria=pairs, others=against_others(jobs, ranks, list(grid)), recovery=recovery(jobs, [n for n in ranks if n != 4], 32),
-        stagger=stagger(jobs, [n for n in ranks if n in (8, 16)]), courses=courses(jobs))
+        many=many_ranks(jobs) if a.soak else "", equilibria=pairs, others=against_others(jobs, ranks, list(grid)),
+        recovery=recovery(jobs, [n for n in ranks if n != 4], 32), stagger=stagger(jobs, [n for n in ranks if n in (8, 16)]),
+        courses=courses(jobs))
     pathlib.Path(a.out).write_text(text)
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
