@@ -38,10 +38,8 @@ static bool open_device(const char *path, int flags, int *fd)
 {
 	int n = path_device(path);
 
-	if (n < 0) {
-		path_no_manager(path);
+	if (n < 0)
 		return false;
-	}
 	*fd = uverbs_open((uint32_t)n, flags);
 	if (*fd < 0) {
 		errno = -*fd;

@@ -15,7 +15,6 @@
 
 #define SYS_PREFIX "/sys/class/infiniband"
 #define DEV_PREFIX "/dev/infiniband/uverbs"
-#define CM_DEVICE "/dev/infiniband/rdma_cm"
 
 static bool attached(void)
 {
@@ -99,19 +98,6 @@ int path_device(const char *path)
 	if (*end || !attached() || n >= arena()->topo.nrails)
 		return -1;
 	return (int)n;
-}
-
-void path_no_manager(const char *path)
-{
-	static atomic_flag told = ATOMIC_FLAG_INIT;
-	int saved = errno;
-
-	if (path && !strcmp(path, CM_DEVICE) && access(path, F_OK) &&
-		!atomic_flag_test_and_set(&told))
-		fputs("softhca: " CM_DEVICE ": the connection manager (librdmacm) is not emulated: "
-		      "connect QPs without it (perftest: without -R)\n",
-			stderr);
-	errno = saved;
 }
 
 void path_device_stat(int n, struct stat *st)

@@ -16,12 +16,6 @@ const char *path_map(const char *path, char *buf);
 /* N of /dev/infiniband/uverbsN if such a device is emulated, else -1. */
 int path_device(const char *path);
 
-/*
- * Says once that there is no connection manager, if @path is its device: librdmacm itself only says
- * that a channel cannot be made. errno stays.
- */
-void path_no_manager(const char *path);
-
 /* The results of stat() and statx() for device @n. */
 void path_device_stat(int n, struct stat *st);
 void path_device_statx(int n, struct statx *stx);

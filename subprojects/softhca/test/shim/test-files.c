@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
@@ -176,26 +175,6 @@ static void links_and_contents(void)
 	CHECK(!chdir("/"));
 }
 
-/* What programs of librdmacm open is not there, and one line says what that means. */
-static void no_manager(void)
-{
-	int err = dup(STDERR_FILENO), said[2];
-	char text[512] = "";
-
-	CHECK(!pipe2(said, O_NONBLOCK | O_CLOEXEC));
-	CHECK_EQ(dup2(said[1], STDERR_FILENO), STDERR_FILENO);
-	for (int i = 0; i < 2; i++) {
-		CHECK_EQ(open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC), -1);
-		CHECK_EQ(errno, ENOENT);
-	}
-	CHECK_EQ(open(NO_DEVICE, O_RDWR | O_CLOEXEC), -1);
-	CHECK_EQ(dup2(err, STDERR_FILENO), STDERR_FILENO);
-	CHECK(read(said[0], text, sizeof(text) - 1) > 0);
-	CHECK(strstr(text, "connection manager (librdmacm) is not emulated"));
-	CHECK_EQ(strchr(text, '\n') - text + 1, strlen(text));
-	CHECK(!close(said[0]) && !close(said[1]) && !close(err));
-}
-
 int main(void)
 {
 	char fabric[64];
@@ -211,6 +190,5 @@ int main(void)
 	others();
 	directories();
 	links_and_contents();
-	no_manager();
 	return 0;
 }
