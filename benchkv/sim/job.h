@@ -81,6 +81,7 @@ struct sim {
 	uint64_t ahead; /* a window: nothing that is done now reaches another rank's CQ earlier */
 	struct part *parts;
 	uint32_t n_parts;
+	uint32_t *part_of; /* by rank */
 	struct mail *mail[2]; /* of odd and of even windows; from a part to a part */
 };
 
@@ -107,6 +108,17 @@ static inline struct daemon *rank_owner(struct rank *r, uint32_t peer, uint32_t 
 	if (d == 1)
 		return r->daemons;
 	return &r->daemons[peer == r->index ? slot % d : (r->index + peer) % d];
+}
+
+/*
+ * The daemon of a rank that has its endpoint to a peer, by number. It does not look at the rank, whose
+ * thread writes there all the time.
+ */
+static inline uint32_t sim_owner(const struct sim *s, uint32_t rank, uint32_t peer)
+{
+	uint32_t d = s->c->daemons;
+
+	return d == 1 ? rank : rank * d + (rank + peer) % d;
 }
 
 /*

@@ -182,12 +182,12 @@ static void post(struct daemon *d, uint32_t peer, uint32_t most)
 	struct sim *s = d->rank->sim;
 	struct part *part = d->rank->part;
 	struct endpoint *e = &d->eps[peer];
-	const struct daemon *to = rank_owner(&s->ranks[peer], d->rank->index, 0);
+	uint32_t to = sim_owner(s, peer, d->rank->index);
 	uint32_t before = e->calls + e->replies;
 
 	d->now += s->costs.write;
-	if (wire_post(&s->m, &d->nic, e, most, d->now, d->rank->index, (uint32_t)(to - s->daemons),
-		    sim_mail(s, part->window, part->index, to->rank->part->index)))
+	if (wire_post(&s->m, &d->nic, e, most, d->now, d->rank->index, to,
+		    sim_mail(s, part->window, part->index, s->part_of[peer])))
 		part->error = -ENOMEM;
 	if (counting(s, d->now)) {
 		d->counts.writes++;

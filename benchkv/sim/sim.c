@@ -99,9 +99,10 @@ static int share_out(struct sim *s)
 	n = n < s->c->ranks ? n : s->c->ranks;
 	s->n_parts = n;
 	s->parts = calloc(n, sizeof(*s->parts));
+	s->part_of = calloc(s->c->ranks, sizeof(*s->part_of));
 	for (int i = 0; i < 2; i++)
 		s->mail[i] = aligned_alloc(64, (size_t)n * n * sizeof(*s->mail[i]));
-	if (!s->parts || !s->mail[0] || !s->mail[1])
+	if (!s->parts || !s->part_of || !s->mail[0] || !s->mail[1])
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n * n; i++)
 		s->mail[0][i] = s->mail[1][i] = (struct mail){.n = 0};
@@ -112,8 +113,10 @@ static int share_out(struct sim *s)
 			.index = i,
 			.first = (uint32_t)((uint64_t)i * s->c->ranks / n),
 			.end = (uint32_t)((i + 1ull) * s->c->ranks / n)};
-		for (uint32_t r = p->first; r < p->end; r++)
+		for (uint32_t r = p->first; r < p->end; r++) {
 			s->ranks[r].part = p;
+			s->part_of[r] = i;
+		}
 	}
 	return 0;
 }
@@ -167,6 +170,7 @@ static void sim_fini(struct sim *s)
 	}
 	mail_fini(s);
 	free(s->parts);
+	free(s->part_of);
 	free(s->daemons);
 	free(s->ranks);
 }
