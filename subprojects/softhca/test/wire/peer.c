@@ -492,7 +492,7 @@ int main(int argc, char **argv)
 	char byte = 0;
 	int fd;
 
-	alarm(120);
+	alarm(600);
 	parse(argc, argv);
 	list = ibv_get_device_list(NULL);
 	CHECK(list && list[0]);
