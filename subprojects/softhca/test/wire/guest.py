@@ -33,6 +33,7 @@ SILENCE_S = 600  # against hanging only
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t devtmpfs dev /dev
+mount -t debugfs debugfs /sys/kernel/debug
 {insmod}
 ip link set lo up && ip link set eth0 mtu 9000 up && ip addr add {address}/24 dev eth0
 rdma link add rxe0 type rxe netdev eth0 && echo the guest is ready
@@ -142,8 +143,7 @@ class Guest:
     def start(self, *program, env={}):
         # Packets go first: programs that poll take the guest's processors.
         p = self.shell("nice -n 19 " + " ".join(program).replace("GID", "1"), env)
-        p.guard = self.guard
-        return p
+        return self.guard.watch(p) if self.guard else p
 
     def shell(self, command, env={}):
         return hosts.Program([*self.prefix, sys.executable, os.path.abspath(__file__), self.address, command],
@@ -154,6 +154,10 @@ class Guest:
         return re.search(rf":{port:04X} \S+ 0A ", tables)
 
     wait_for = hosts.Host.wait_for
+
+    def forget_messages(self):
+        """Empties the kernel's log, and lets it warn again of what it warns of once."""
+        self.shell("dmesg -c >/dev/null; echo 1 >/sys/kernel/debug/clear_warn_once").end()
 
     def counters(self):
         """rxe's, by name."""
