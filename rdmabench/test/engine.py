@@ -404,7 +404,8 @@ def nobody():
 
 def bad():
     """A bad command line: one line, status 2, and nothing else."""
-    for args in (["--frobnicate"], ["-s", "0"], ["a", "b"], ["-c", "UD"], ["--fork", "host"]):
+    for args in (["--frobnicate"], ["-s", "0"], ["a", "b"], ["-c", "UD"], ["--fork", "host"],
+                 ["--fork", "-D", 86400, "--json", "/nowhere/x"]):
         r = run(*args, status=2)
         lines = [line for line in r.stderr.splitlines() if not line.startswith("softhca-run")]
         assert len(lines) == 1 and "give" in lines[0] and not r.stdout, r
