@@ -139,6 +139,19 @@ def pair(a, b, *program, port, env={}, server_env={}):
     return server.end(), said
 
 
+def faults(percent, seed):
+    """The environment in which so many packets are lost, doubled and late."""
+    rules = [f"action=packet_{what} count=0 percent={percent} seed={seed + i}"
+             for i, what in enumerate(("lost", "twice", "late"))]
+    return {"SOFTHCA_FAULTS": ";".join(rules)} if percent else {}
+
+
+def lossy_pair(a, b, *program, port, percent, env={}):
+    """pair(), with faults at both ends."""
+    return pair(a, b, *program, port=port, env={**env, **faults(percent, 1)},
+                server_env=faults(percent, 100))
+
+
 class Network:
     """with Network(RUNNER) as (a, b): hosts with a network for each rail."""
 
