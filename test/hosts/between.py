@@ -10,9 +10,12 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, sys.argv[1])
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../benchkv/test"))
 import hosts  # noqa: E402
+import slurm  # noqa: E402
 
 RUN, GROUP, PROGRAMS = os.path.abspath(sys.argv[2]), sys.argv[3], sys.argv[4:]
 LONG = "SOAK" in os.environ
@@ -87,6 +90,29 @@ def benchkv():
         with hosts.Network(RUN, n) as all_hosts:
             for ranks, backend in jobs:
                 verified(all_hosts, ranks, backend, mpirun)
+    return 0
+
+
+def benchkv_srun():
+    """The same, by Slurm, whose nodes are the hosts."""
+    missing = slurm.missing()
+    if missing:
+        print(f"not installed: {missing}")
+        return hosts.SKIP
+    for n, jobs in JOBS.items():
+        with hosts.Network(RUN, n) as all_hosts, tempfile.TemporaryDirectory() as tmp, \
+                slurm.Slurm(tmp, hosts=all_hosts) as launcher:
+            if not launcher.has_pmix():
+                print("Slurm has no PMIx plugin")
+                return hosts.SKIP
+
+            def srun(all_hosts, ranks, env, *program):
+                command = [*all_hosts[0].prefix, *launcher.srun(len(all_hosts), ranks),
+                           job_script(all_hosts, env), *program]
+                return hosts.Program(command, launcher.env(), "srun")
+
+            for ranks, backend in jobs:
+                verified(all_hosts, ranks, backend, srun)
     return 0
 
 
