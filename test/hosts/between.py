@@ -6,7 +6,6 @@ Hosts are network namespaces; HOSTS-DIR has hosts.py. Status 77 where they canno
 import json
 import os
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -157,11 +156,4 @@ def tent():
         assert not row["failed"] and not row["wrong"], row
 
 
-def main():
-    signal.alarm(2 * hosts.GUARD_S)
-    if not hosts.possible():
-        return hosts.SKIP
-    return globals()[GROUP.replace("-", "_")]()
-
-
-sys.exit(main())
+sys.exit(hosts.run(globals()[GROUP.replace("-", "_")], 2 * hosts.GUARD_S))

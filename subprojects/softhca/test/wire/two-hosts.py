@@ -9,7 +9,6 @@ import os
 import random
 import select
 import shutil
-import signal
 import subprocess
 import sys
 
@@ -257,11 +256,4 @@ def run_losses():
     return hosts.SKIP if missing else 0
 
 
-def main():
-    signal.alarm(hosts.GUARD_S * (10 if LONG else 1))
-    if not hosts.possible():
-        return hosts.SKIP
-    return globals()["run_" + GROUP]()
-
-
-sys.exit(main())
+sys.exit(hosts.run(globals()["run_" + GROUP], hosts.GUARD_S * (10 if LONG else 1)))
