@@ -43,8 +43,7 @@ void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct 
 		.imm = imm ? w->imm : 0,
 		.payload = (uint32_t)w->length};
 
-	if (!can_send(qp, path, sgid) ||
-		wired_copy_segs(w->segs, w->nsegs, 0, payload, w->length, true))
+	if (!can_send(qp, path, sgid) || dma_gather(w->segs, w->nsegs, 0, payload, w->length))
 		return;
 	memcpy(f.src, sgid, sizeof(f.src));
 	memcpy(f.dst, path->dgid, sizeof(f.dst));
@@ -87,7 +86,7 @@ void wired_datagram(struct qp *qp, const struct flow *f, const struct packet *p,
 		return;
 	}
 	make_header(header, f, p->payload);
-	if (!wired_copy_segs(rx.segs, rx.nsegs, 0, header, GRH_BYTES, false) &&
-		!wired_copy_segs(rx.segs, rx.nsegs, GRH_BYTES, (void *)payload, p->payload, false))
+	if (!dma_scatter(rx.segs, rx.nsegs, 0, header, GRH_BYTES) &&
+		!dma_scatter(rx.segs, rx.nsegs, GRH_BYTES, payload, p->payload))
 		complete_arrival(qp, &rx, &a, p->src_qpn | CQE_ROCE_IPV4, NULL);
 }

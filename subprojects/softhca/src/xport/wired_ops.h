@@ -21,10 +21,6 @@ static inline struct wired *wired_of(const struct qp *qp)
 	return &arena()->wired[qp_index(qp)];
 }
 
-/* Copies between @bytes and the pieces @segs from byte @offset on; -EMSGSIZE: they are too short. */
-int wired_copy_segs(const struct dma_seg *segs, uint32_t n, uint64_t offset, void *bytes,
-	uint64_t len, bool out);
-
 /* Requester; see struct wire_ops. */
 int wired_message(void *arg, uint32_t n, struct wire_message *m);
 int wired_gather(void *arg, uint32_t n, uint32_t offset, void *out, uint32_t len);

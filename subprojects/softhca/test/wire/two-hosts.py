@@ -99,7 +99,9 @@ def only_retries(program, qps):
 
 def run_killed():
     """A process that is killed leaves its peer with errors, and everybody else alone."""
-    rng = random.Random()
+    seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 32)))
+    print(f"TEST_SEED={seed}")
+    rng = random.Random(seed)
     with hosts.Network(RUN) as (a, b):
         for _ in range(1 if SHORT else 2):
             pair = started(a, b, "-e", "-t", "14", "-q", "2", port=4444)
