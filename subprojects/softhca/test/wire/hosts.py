@@ -148,10 +148,10 @@ def pair(a, b, *program, port, env={}, server_env={}):
     client = b.start(*program, a.address, env=env)
     try:
         said = client.end()
-    except AssertionError:
+    except AssertionError as e:
         server.process.kill()
-        print(server.process.communicate()[0], file=sys.stderr)
-        raise
+        said = server.process.communicate()[0]
+        raise AssertionError(f"{e}; the server has said: {said!r}") from None
     return server.end(), said
 
 
