@@ -48,7 +48,8 @@ class Program:
                 if f.read().split("\0")[0] == self.name:
                     os.kill(int(child), signal.SIGKILL)
                     return
-        raise AssertionError(f"no child of softhca-run is {self.name}: {children}")
+        said = "" if self.running() else self.process.communicate()[0]
+        raise AssertionError(f"no child of softhca-run is {self.name}: {children}: {said}")
 
     def await_line(self, text):
         """Reads until a line has @text."""
@@ -69,11 +70,12 @@ class Program:
 
 
 def end_all():
-    """Ends what still runs."""
+    """Ends what still runs, and shows what it has said."""
     for program in Program.started:
         if program.running():
             program.process.terminate()
-            program.process.communicate()
+            said = program.process.communicate()[0]
+            print(f"still running: {program.process.args}: {said}", file=sys.stderr)
 
 
 class Host:
@@ -139,6 +141,19 @@ def pair(a, b, *program, port, env={}, server_env={}):
     return server.end(), said
 
 
+def faults(percent, seed):
+    """The environment in which so many packets are lost, doubled and late."""
+    rules = [f"action=packet_{what} count=0 percent={percent} seed={seed + i}"
+             for i, what in enumerate(("lost", "twice", "late"))]
+    return {"SOFTHCA_FAULTS": ";".join(rules)} if percent else {}
+
+
+def lossy_pair(a, b, *program, port, percent, env={}):
+    """pair(), with faults at both ends."""
+    return pair(a, b, *program, port=port, env={**env, **faults(percent, 1)},
+                server_env=faults(percent, 100))
+
+
 class Network:
     """with Network(RUNNER) as (a, b): hosts with a network for each rail."""
 
@@ -169,3 +184,18 @@ def possible():
     if made.returncode:
         print("no network namespaces: " + made.stderr.strip())
     return made.returncode == 0
+
+
+def run(test, seconds=GUARD_S):
+    """The status of a test, which has so much time."""
+    def late(*_):
+        raise AssertionError(f"not ended in {seconds} s")
+
+    if not possible():
+        return SKIP
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        return test()
+    finally:
+        end_all()

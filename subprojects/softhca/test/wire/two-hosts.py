@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""two-hosts.py SOFTHCA-RUN PEER GROUP [short]: programs of two fabrics, in network namespaces, over UDP.
+"""two-hosts.py SOFTHCA-RUN PEER GROUP [short|long]: programs of two fabrics, in network namespaces, over UDP.
 
-GROUP: tools, the vendor's; ucx; faults, PEER with packets that are lost, doubled and late; modes, the
-same in the HCA's modes; capture; foreign, others send, too; killed, processes that are; messages, what
+GROUP: tools, the vendor's; ucx; faults, PEER with packets that are lost, doubled and late; losses, tools and ucx
+with such packets; modes, PEER in the HCA's modes; capture; foreign, others send, too; killed, processes that are; messages, what
 a user is told who asks for too much.
 """
 import os
 import random
 import select
 import shutil
-import signal
 import subprocess
 import sys
 
@@ -19,20 +18,13 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import pcapng  # noqa: E402
 
 RUN, PEER, GROUP = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
-SHORT = sys.argv[4:] == ["short"]
+SHORT, LONG = (sys.argv[4:] == [length] for length in ("short", "long"))
 OPTIONS = 2 if SHORT else None  # how many of several ways
 IP_A, IP_B = bytes([10, 99, 0, 1]), bytes([10, 99, 0, 2])
 
 
-def faults(percent, seed):
-    rules = [f"action=packet_{what} count=0 percent={percent} seed={seed + i}"
-             for i, what in enumerate(("lost", "twice", "late"))]
-    return {"SOFTHCA_FAULTS": ";".join(rules)} if percent else {}
-
-
 def peers(a, b, percent, *options, env={}):
-    for said in hosts.pair(a, b, PEER, *options, port=4444, env={**env, **faults(percent, 1)},
-                           server_env=faults(percent, 100)):
+    for said in hosts.lossy_pair(a, b, PEER, *options, port=4444, percent=percent, env=env):
         assert "all is right" in said and "strict" not in said, said
 
 
@@ -210,26 +202,60 @@ def run_tools():
     return hosts.SKIP if missing else 0
 
 
+UCX_RC_TIMERS = {"UCX_RC_TIMEOUT": "60ms"}  # of losses at the end of a message
+UCX_UD_TIMERS = {"UCX_UD_TIMER_TICK": "2ms", "UCX_UD_TIMER_BACKOFF": "1.2"}
+
+
+def ucx(a, b, transports, options, percent=0, env={}):
+    env = {"UCX_NET_DEVICES": "mlx5_0:1", "UCX_IB_GID_INDEX": "0", "UCX_TLS": transports, **env}
+    said = hosts.lossy_pair(a, b, "ucx_perftest", "-w", "5", *options.split(), port=13337,
+                            percent=percent, env=env)
+    assert "Final:" in said[1] and "WARN" not in said[0] + said[1], said
+
+
 def run_ucx():
     if not shutil.which("ucx_perftest"):
         return hosts.SKIP
-    env = {"UCX_NET_DEVICES": "mlx5_0:1", "UCX_IB_GID_INDEX": "0"}
     with hosts.Network(RUN) as (a, b):
         for transports, options in (("rc_x,ud_x,self", "-t tag_lat -s 8 -n 50"),
                                     ("rc_x,ud_x,self", "-t tag_bw -s 100000 -n 20"),
                                     ("rc_v,ud_v,self", "-t ucp_get -s 4096 -n 20"),
                                     ("ud_x,self", "-t tag_bw -s 512 -n 50")):
-            said = hosts.pair(a, b, "ucx_perftest", "-w", "5", *options.split(), port=13337,
-                              env={**env, "UCX_TLS": transports})
-            assert "Final:" in said[1] and "WARN" not in said[0] + said[1], said
+            ucx(a, b, transports, options)
     return 0
 
 
-def main():
-    signal.alarm(hosts.GUARD_S)
-    if not hosts.possible():
-        return hosts.SKIP
-    return globals()["run_" + GROUP]()
+# With -u 0 the HCA repeats without limit: a slow machine does not end the test.
+LOSSY_TOOLS = """
+ibv_rc_pingpong -g 0 -c -s 20000 -n {bulk}
+ib_write_bw -x 0 -u 0 -s 20000 -n {bulk}
+ib_send_bw -x 0 -u 0 -s 20000 -n {bulk} -q 2
+ib_read_bw -x 0 -u 0 -s 20000 -n {bulk}
+ib_send_lat -x 0 -u 0 -n {trips}
+ib_read_lat -x 0 -u 0 -n {trips}
+ib_atomic_lat -x 0 -u 0 -n {trips}
+"""
 
 
-sys.exit(main())
+def run_losses():
+    """Each program ends, and has got each completion once: it counts them."""
+    commands = LOSSY_TOOLS.format(bulk=1000 if LONG else 60, trips=1000 if LONG else 30)
+    commands = [line.split() for line in commands.splitlines() if line]
+    n = "-n " + ("1000" if LONG else "20")
+    missing = sorted({c for c in [*(c[0] for c in commands), "ucx_perftest"] if not shutil.which(c)})
+    with hosts.Network(RUN) as (a, b):
+        for percent in (1, 10):
+            for command in commands:
+                if command[0] not in missing:
+                    hosts.lossy_pair(a, b, *command, port=18515, percent=percent)
+            for transports, options, timers in (
+                    ("rc_x,ud_x,self", "-t tag_lat -s 8", {**UCX_RC_TIMERS, **UCX_UD_TIMERS}),
+                    ("rc_v,ud_v,self", "-t ucp_get -s 4096", {**UCX_RC_TIMERS, **UCX_UD_TIMERS}),
+                    ("ud_x,self", "-t tag_bw -s 512", UCX_UD_TIMERS)):
+                if "ucx_perftest" not in missing:
+                    ucx(a, b, transports, f"{options} {n}", percent, timers)
+    print("not installed:", missing)
+    return hosts.SKIP if missing else 0
+
+
+sys.exit(hosts.run(globals()["run_" + GROUP], hosts.GUARD_S * (10 if LONG else 1)))
