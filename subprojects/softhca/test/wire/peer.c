@@ -478,6 +478,7 @@ int main(int argc, char **argv)
 	int fd;
 
 	alarm(120);
+	signal(SIGALRM, stop);
 	signal(SIGTERM, stop);
 	parse(argc, argv);
 	list = ibv_get_device_list(NULL);
