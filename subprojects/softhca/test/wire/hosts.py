@@ -62,10 +62,10 @@ class Program:
 
     def await_line(self, text):
         """Reads until a line has @text."""
-        line = ""
-        while text not in line:
-            line = self.process.stdout.readline()
-            assert line, f"{self.process.args} has not said: {text}"
+        said = [""]
+        while text not in said[-1]:
+            said.append(self.process.stdout.readline())
+            assert said[-1], f"{self.process.args} has not said: {text}, but {''.join(said)}"
 
     def end(self):
         """Its output, when it has ended with status 0."""

@@ -30,9 +30,10 @@ PAIR_GUARD_S = 600
 QUIET_LOOKS = 8
 TRIES = 10  # of a pair that fails by what is known
 PACE_S = 0.02
-HOST, GUEST = "10.99.0.1", "10.99.0.2"
+GUEST, GUEST_IPV6 = "10.99.0.2", "fd99:0::2"
 
-# GID: the index of the end's IPv4 GID. -F: perftest does without a steady clock, which the guest has not.
+# GID and GID6: the index of the end's IPv4 and IPv6 GID. -F: perftest does without a steady clock, which the
+# guest has not.
 # -u, and -t of PEER: a QP's timeout, long because a loaded machine answers late. Pingpongs have 14.
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 CASES = [
@@ -52,6 +53,10 @@ CASES = [
     "ib_atomic_bw -F -x GID -u 19 -o 4 -n 30 -A CMP_AND_SWAP",
     *[f"PEER -g GID -f -t 17 -n 200 -m {code}" for code in range(1, 6)],
     "PEER -g GID -f -t 17 -n 100 -q 4 -s",
+    "ibv_rc_pingpong -g GID6 -c -n 30 -s 10000 -m 4096",
+    "ibv_ud_pingpong -g GID6 -c -n 30 -s 1024",
+    "ib_write_bw -F -x GID6 -u 19 -n 30 -s 65536",
+    *[f"PEER -g GID6 -f -t 17 -n 200 -m {code}" for code in (1, 5)],
 ]
 FAULTY = [
     "ibv_rc_pingpong -g GID -c -n 200 -s 10000 -m 1024",
@@ -61,6 +66,7 @@ FAULTY = [
     "ib_atomic_bw -F -x GID -u 17 -o 4 -n 200",
     "PEER -g GID -f -t 17 -n 300",
     "PEER -g GID -f -t 17 -n 100 -q 4 -s -m 1",
+    "PEER -g GID6 -f -t 17 -n 150",
 ]
 FAULTY_MTUS = [f"PEER -g GID -f -t 17 -n 150 -m {code}" for code in (2, 4, 5)]
 # What happens to packets: a name, the rules of the software HCA, what netem does to those of the guest,
@@ -113,7 +119,8 @@ class Software(hosts.Host):
     def start(self, *program, env={}):
         rules = [f"action=packet_{kind} count=0 percent={percent} seed={n}"
                  for n, (kind, percent) in enumerate((r.split("=") for r in self.rules.split()), 1)]
-        p = super().start(*(word.replace("GID", "0") for word in program),
+        gids = {"GID": "0", "GID6": "1"}
+        p = super().start(*(gids.get(word, word) for word in program),
                           env={**env, "SOFTHCA_FAULTS": ";".join(rules), "SOFTHCA_CAPTURE": self.capture})
         return self.guard.watch(p) if self.guard else p
 
@@ -242,16 +249,19 @@ def all_pairs(software, guest, peer, records):
 
 
 def run(tmp, runner, peer, records, package):
-    software = Software(tmp, 1, runner)
+    software = Software(tmp, 1, runner, ipv6=True)
     software.capture = os.path.join(tmp, "capture")
     try:
-        for words in ("link set lo up", "tuntap add wire0 mode tap", f"addr add {HOST}/24 dev wire0",
-                      "link set wire0 mtu 9000 up"):
+        for words in ("link set lo up", "tuntap add wire0 mode tap", "link set wire0 mtu 9000 up",
+                      f"addr add {software.address}/24 dev wire0",
+                      *(f"addr add {a}/64 dev wire0 nodad" for a in software.ipv6[0])):
             hosts.ip(*words.split(), pid=software.pid)
-        guest = guests.Guest(tmp, package, peer, GUEST, software.prefix)
+        guest = guests.Guest(tmp, package, peer, GUEST, GUEST_IPV6, software.prefix)
         kernel = guest.shell("uname -r").end().strip()
         print("rxe of Linux", kernel, flush=True)
-        return all_pairs(software, guest, peer, os.path.join(records, kernel))
+        failed = all_pairs(software, guest, peer, os.path.join(records, kernel))
+        guest.qemu.process.kill()
+        return failed
     finally:
         hosts.end_all()
         software.keeper.stdin.close()
