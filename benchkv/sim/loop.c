@@ -27,8 +27,9 @@ static void request_next(struct rank *r, uint32_t slot, uint64_t ns)
 	*free_at = (*free_at > ns ? *free_at : ns) + s->costs.client;
 	request->dest = dest;
 	request->start = *free_at;
-	calendar_put(&rank_owner(r, dest, slot)->requests, slot,
-		*free_at + (uint64_t)(s->m.reply_ns / 2));
+	if (calendar_put(&rank_owner(r, dest, slot)->requests, slot,
+		    *free_at + (uint64_t)(s->m.reply_ns / 2)))
+		r->part->error = -ENOMEM;
 }
 
 /* The daemon gives a reply to the client of the slot at ns. */
@@ -153,28 +154,42 @@ static bool poll_once(struct daemon *d)
 	return false;
 }
 
-/* The clients' requests that are visible. Their number. */
-static uint32_t take_requests(struct daemon *d)
+static void take_request(struct daemon *d, uint32_t slot)
 {
 	struct rank *r = d->rank;
 	struct sim *s = r->sim;
-	uint32_t slot, n = 0;
+	uint32_t dest = r->slots[slot].dest;
 
-	for (; (slot = calendar_take(&d->requests, d->loop_began)) != CALENDAR_NONE; n++) {
-		uint32_t dest = r->slots[slot].dest;
-
-		if (dest == r->index) {
-			d->now += s->costs.local;
-			reply_client(r, slot, d->now);
-		} else {
-			d->now += s->costs.request;
-			rank_count_inflight(r, d->now, 1);
-			d->under_way++;
-			r->slots[slot].called = d->now;
-			gather(d, dest, (struct message){slot, control_word(&d->control, dest)});
-		}
+	if (dest == r->index) {
+		d->now += s->costs.local;
+		reply_client(r, slot, d->now);
+	} else {
+		d->now += s->costs.request;
+		rank_count_inflight(r, d->now, 1);
+		d->under_way++;
+		r->slots[slot].called = d->now;
+		gather(d, dest, (struct message){slot, control_word(&d->control, dest)});
 	}
-	return n;
+}
+
+/* The clients' requests that are visible. Whether there are any. */
+static bool take_requests(struct daemon *d)
+{
+	const uint32_t *next = d->requests.next;
+	bool found = false;
+	uint32_t last;
+
+	while ((last = calendar_take(&d->requests, d->loop_began)) != CALENDAR_NONE) {
+		uint32_t slot, following = next[last];
+
+		do {
+			slot = following;
+			following = next[slot]; /* the slot may be put again */
+			take_request(d, slot);
+		} while (slot != last);
+		found = true;
+	}
+	return found;
 }
 
 static void post(struct daemon *d, uint32_t peer, uint32_t most)

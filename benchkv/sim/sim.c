@@ -5,24 +5,6 @@
 #include "base/clock.h"
 #include "job.h"
 
-#define ADAPTIVE_MOST 65 /* polls of adaptive-budget in a loop */
-
-/* The time that a request can lie in a calendar, or a daemon be away from it. */
-static uint64_t calendar_span(const struct sim_config *c)
-{
-	const struct machine *m = &c->machine;
-	double inflight = (double)c->clients * c->depth;
-	double work = inflight * 2 * c->ranks * (m->cqe_ns + m->write_ns) / c->daemons;
-
-	if (work > inflight * 4 * (m->cqe_ns + m->write_ns))
-		work = inflight * 4 * (m->cqe_ns + m->write_ns);
-	work += inflight * 4 *
-		(m->request_ns + m->incoming_ns + m->response_ns + m->local_ns + m->client_ns);
-	work += (c->control.n + 2) * m->poll_ns + ADAPTIVE_MOST * m->repoll_ns;
-	return (uint64_t)(work + 2 * m->reply_ns + m->reply_jitter_ns + 4 * m->loop_ns) +
-	       c->stagger_ns * c->ranks;
-}
-
 /* From a WRITE's arrival to the last one's, when all that is in flight has one of its own. */
 static uint64_t arrivals_span(const struct sim_config *c)
 {
@@ -42,8 +24,7 @@ static int daemon_init(struct daemon *d, struct rank *r)
 	d->dirty = calloc(c->ranks, sizeof(*d->dirty));
 	d->loads = calloc(c->ranks, sizeof(*d->loads));
 	d->held = calloc((size_t)c->clients * c->depth, sizeof(*d->held));
-	if (!d->eps || !d->dirty || !d->loads || !d->held ||
-		calendar_init(&d->requests, calendar_span(c), r->next))
+	if (!d->eps || !d->dirty || !d->loads || !d->held || calendar_init(&d->requests, r->next))
 		return -ENOMEM;
 	return control_init(&d->control, &c->control, c->ranks);
 }
@@ -77,7 +58,7 @@ static int rank_init(struct sim *s, uint32_t index)
 }
 
 /* All clients begin at once, but for what --stagger says. */
-static void first_requests(struct rank *r)
+static int first_requests(struct rank *r)
 {
 	struct sim *s = r->sim;
 
@@ -87,8 +68,10 @@ static void first_requests(struct rank *r)
 		r->slots[slot] = (struct slot){.start = dest * s->c->stagger_ns,
 			.dest = dest,
 			.client = slot / s->c->depth};
-		calendar_put(&rank_owner(r, dest, slot)->requests, slot, r->slots[slot].start);
+		if (calendar_put(&rank_owner(r, dest, slot)->requests, slot, r->slots[slot].start))
+			return -ENOMEM;
 	}
+	return 0;
 }
 
 /* Ranks in shares of about the same size. */
@@ -135,7 +118,8 @@ static int sim_init(struct sim *s, const struct sim_config *c)
 		if (rank_init(s, i))
 			return -ENOMEM;
 	for (uint32_t i = 0; i < c->ranks; i++)
-		first_requests(&s->ranks[i]);
+		if (first_requests(&s->ranks[i]))
+			return -ENOMEM;
 	return share_out(s);
 }
 

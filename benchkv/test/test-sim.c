@@ -52,36 +52,91 @@ static bool near(double a, double b, double share)
 
 /* ---- queues ---- */
 
-/* Slots come out once each, not before their time, and in the order of their buckets. */
+/* The slots of the next bucket that is visible: their number. */
+static uint32_t take_bucket(struct calendar *c, uint64_t now, uint32_t slots[SLOTS])
+{
+	uint32_t last = calendar_take(c, now), n = 0;
+
+	if (last == CALENDAR_NONE)
+		return 0;
+	do {
+		slots[n] = c->next[n ? slots[n - 1] : last];
+	} while (slots[n++] != last);
+	return n;
+}
+
+/*
+ * Slots come out once each, not before their time, in the order of their buckets, and in a bucket in
+ * that of their insertion. At times they are due so late that the ring has to grow.
+ */
 static void calendar_keeps_order(void)
 {
-	uint64_t seed = test_seed(), due[SLOTS], now = 0, last = 0;
-	uint32_t next[SLOTS], left = 0, slot;
+	uint64_t seed = test_seed(), due[SLOTS], put[SLOTS], now = 0, puts = 0, b = 0;
+	uint32_t next[SLOTS], out[SLOTS], left = 0, slot;
 	bool in[SLOTS] = {false};
 	struct calendar c;
 
-	CHECK_EQ(calendar_init(&c, 20000, next), 0);
-	for (int round = 0; round < 5000 || left; round++) {
+	CHECK_EQ(calendar_init(&c, next), 0);
+	for (int round = 0; round < 10000 || left; round++) {
 		slot = (uint32_t)(test_rand(&seed) % SLOTS);
-		if (round < 5000 && !in[slot]) {
-			due[slot] = now + test_rand(&seed) % 20000;
-			calendar_put(&c, slot, due[slot]);
+		if (round < 10000 && !in[slot]) {
+			due[slot] = now + test_rand(&seed) % (round % 2000 < 1000 ? 500 : 20000);
+			put[slot] = puts++;
+			CHECK_EQ(calendar_put(&c, slot, due[slot]), 0);
 			in[slot] = true;
 			left++;
 		}
-		CHECK(calendar_next(&c, now + 100000) >= last);
 		now += test_rand(&seed) % 300;
-		last = 0;
-		while ((slot = calendar_take(&c, now)) != CALENDAR_NONE) {
-			CHECK(in[slot] && due[slot] < now);
-			CHECK(due[slot] / CALENDAR_NS >= last);
-			last = due[slot] / CALENDAR_NS;
-			in[slot] = false;
-			left--;
+		for (uint32_t n; (n = take_bucket(&c, now, out));) {
+			CHECK(due[out[0]] / CALENDAR_NS >= b);
+			b = due[out[0]] / CALENDAR_NS;
+			for (uint32_t i = 0; i < n; i++) {
+				CHECK(in[out[i]] && due[out[i]] < now);
+				CHECK_EQ(due[out[i]] / CALENDAR_NS, b);
+				CHECK(!i || put[out[i]] > put[out[i - 1]]);
+				in[out[i]] = false;
+			}
+			left -= n;
 		}
 		for (uint32_t i = 0; i < SLOTS; i++)
 			CHECK(!in[i] || due[i] / CALENDAR_NS >= now / CALENDAR_NS);
 	}
+	calendar_fini(&c);
+}
+
+/* What is put for the time that has been taken already is visible next. */
+static void calendar_takes_the_past_next(void)
+{
+	uint32_t next[2], out[SLOTS];
+	struct calendar c;
+
+	CHECK_EQ(calendar_init(&c, next), 0);
+	CHECK_EQ(take_bucket(&c, 1000 * CALENDAR_NS, out), 0);
+	CHECK_EQ(calendar_put(&c, 1, 5 * CALENDAR_NS), 0);
+	CHECK_EQ(calendar_next(&c, 2000 * CALENDAR_NS), 1001 * CALENDAR_NS);
+	CHECK_EQ(calendar_next(&c, 1000 * CALENDAR_NS), 1000 * CALENDAR_NS);
+	CHECK_EQ(take_bucket(&c, 1001 * CALENDAR_NS - 1, out), 0);
+	CHECK_EQ(take_bucket(&c, 1001 * CALENDAR_NS, out), 1);
+	CHECK_EQ(out[0], 1);
+	CHECK_EQ(calendar_next(&c, 2000 * CALENDAR_NS), 2000 * CALENDAR_NS);
+	calendar_fini(&c);
+}
+
+/* The ring is as long as the time that it has to span, and no longer. */
+static void calendar_follows_its_load(void)
+{
+	uint32_t next[2], out[SLOTS];
+	struct calendar c;
+	uint64_t now = 0;
+
+	CHECK_EQ(calendar_init(&c, next), 0);
+	CHECK_EQ(calendar_put(&c, 0, 9 * CALENDAR_LEAST * CALENDAR_NS), 0);
+	CHECK_EQ(calendar_put(&c, 1, 0), 0);
+	CHECK_EQ(c.mask + 1, 16 * CALENDAR_LEAST);
+	for (uint32_t i = 0; i < 40 * CALENDAR_LEAST; i++, now += CALENDAR_NS)
+		take_bucket(&c, now, out);
+	CHECK_EQ(c.mask + 1, CALENDAR_LEAST);
+	CHECK_EQ(c.from, now / CALENDAR_NS - 1);
 	calendar_fini(&c);
 }
 
@@ -460,6 +515,8 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(calendar_keeps_order),
+		TEST(calendar_takes_the_past_next),
+		TEST(calendar_follows_its_load),
 		TEST(timeline_keeps_order),
 		TEST(timeline_orders_the_same_time_by_sender),
 		TEST(servers_are_serial),
