@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-int calendar_init(struct calendar *c, uint32_t *next)
+int calendar_init(struct calendar *c, struct request *slots)
 {
-	*c = (struct calendar){.next = next, .mask = CALENDAR_LEAST - 1};
+	*c = (struct calendar){.slots = slots, .mask = CALENDAR_LEAST - 1};
 	c->last = malloc(CALENDAR_LEAST * sizeof(*c->last));
 	c->full = calloc(CALENDAR_LEAST / 64, sizeof(*c->full));
 	return c->last && c->full ? 0 : -ENOMEM;

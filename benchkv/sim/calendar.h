@@ -18,12 +18,20 @@
 #define CALENDAR_NS 32u
 #define CALENDAR_NONE UINT32_MAX
 #define CALENDAR_LEAST 256u /* buckets; a power of two, of at least 64 */
+#define CALENDAR_SLOTS (1u << 20) /* at most */
+#define CALENDAR_DESTS (1u << 12)
 #define CALENDAR_TRIM 64u /* takes, after which the ring is cut to what they have needed */
+
+/* What is in a slot. */
+struct request {
+	uint32_t next : 20; /* slot in its bucket */
+	uint32_t dest : 12; /* the rank that it is for */
+};
 
 struct calendar {
 	uint32_t *last; /* by bucket; of an empty one: undefined */
 	uint64_t *full; /* a bit for each bucket that is not empty */
-	uint32_t *next; /* by slot; shared by the calendars of a rank */
+	struct request *slots; /* shared by the calendars of a rank */
 	uint64_t mask;
 	uint64_t from; /* bucket number: all before are empty for good */
 	uint64_t most; /* bucket number: all after it are empty */
@@ -32,7 +40,7 @@ struct calendar {
 };
 
 /* 0 or -ENOMEM. */
-int calendar_init(struct calendar *c, uint32_t *next);
+int calendar_init(struct calendar *c, struct request *slots);
 void calendar_fini(struct calendar *c);
 
 /* Room for buckets up to this one. 0 or -ENOMEM. */
@@ -58,8 +66,8 @@ static inline uint64_t calendar_seek(const struct calendar *c, uint64_t from, ui
 	return end;
 }
 
-/* A slot is visible from the end of the bucket of ns on; not before what is taken already. */
-static inline int calendar_put(struct calendar *c, uint32_t slot, uint64_t ns)
+/* A request is visible from the end of the bucket of ns on; not before what is taken already. */
+static inline int calendar_put(struct calendar *c, uint32_t slot, uint32_t dest, uint64_t ns)
 {
 	uint64_t b = ns / CALENDAR_NS, i, word;
 	uint32_t before;
@@ -72,12 +80,12 @@ static inline int calendar_put(struct calendar *c, uint32_t slot, uint64_t ns)
 	i = b & c->mask;
 	word = c->full[i / 64];
 	/* A lone slot is its own next one. */
-	c->next[slot] = slot;
+	c->slots[slot] = (struct request){.next = slot, .dest = dest};
 	before = word >> (i % 64) & 1 ? c->last[i] : slot;
 	c->full[i / 64] = word | 1ull << (i % 64);
 	c->last[i] = slot;
-	c->next[slot] = c->next[before];
-	c->next[before] = slot;
+	c->slots[slot].next = c->slots[before].next;
+	c->slots[before].next = slot;
 	return 0;
 }
 

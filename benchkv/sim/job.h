@@ -46,18 +46,13 @@ struct rank {
 	uint32_t index;
 	uint64_t random;
 	uint32_t inflight; /* calls without a response */
-	uint64_t inflight_at, inflight_sum; /* integral over time, after the warm-up */
+	uint64_t inflight_at, inflight_sum; /* see rank_count_inflight() */
 	struct daemon *daemons;
-	struct slot *slots; /* client * depth + i */
-	uint32_t *next; /* of the calendars, by slot */
+	/* By slot, a client's place for one request: client * depth + i. */
+	struct request *requests; /* of the calendars */
+	uint64_t *start; /* when the client made the request */
+	uint64_t *called; /* when the daemon took it; for controls that observe, else NULL */
 	uint64_t *client_free; /* by client */
-};
-
-/* A client's place for one request. */
-struct slot {
-	uint64_t start; /* when the client made the request */
-	uint64_t called; /* when the daemon took it, if it is for another rank */
-	uint32_t dest, client;
 };
 
 /* The ranks that a thread simulates, and what it counts. */
@@ -67,6 +62,7 @@ struct part {
 	uint64_t window, until; /* the present one, and its end */
 	uint64_t ops;
 	int error;
+	struct pool pool;
 	struct latrec_hist latency;
 };
 
@@ -74,6 +70,7 @@ struct sim {
 	const struct sim_config *c;
 	struct machine m;
 	struct machine_costs costs;
+	uint64_t per_depth; /* see sim_client() */
 	struct rank *ranks;
 	struct daemon *daemons; /* of all ranks */
 	uint32_t n_daemons;
@@ -136,7 +133,26 @@ static inline struct mail *sim_mail(struct sim *s, uint64_t window, uint32_t fro
 /* Runs a job from its beginning to its end, in as many threads as it has parts. 0, -ENOMEM, -EAGAIN. */
 int crew_run(struct sim *s);
 
-/* Brings the integral of a rank's calls in flight up to ns, then changes their number. */
-void rank_count_inflight(struct rank *r, uint64_t ns, int change);
+/* Whose slot it is: slot / depth. Exact for 2^20 slots. */
+#define SIM_DEPTH_SHIFT 42
+static inline uint32_t sim_client(const struct sim *s, uint32_t slot)
+{
+	return (uint32_t)(slot * s->per_depth >> SIM_DEPTH_SHIFT);
+}
+
+/*
+ * The number of a rank's calls in flight changes at ns. Its integral over the time after the
+ * warm-up is the sum of the changes, each times the time that is left after it; of that time the sum
+ * has only the beginning.
+ */
+static inline void rank_count_inflight(struct rank *r, uint64_t ns, int change)
+{
+	uint64_t at = ns > r->inflight_at ? ns : r->inflight_at;
+	uint64_t warm = r->sim->c->warmup_ns;
+
+	r->inflight_at = at;
+	r->inflight_sum -= (uint64_t)change * (at > warm ? at : warm);
+	r->inflight += (uint32_t)change;
+}
 
 #endif

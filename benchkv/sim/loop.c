@@ -20,14 +20,12 @@ static bool counting(const struct sim *s, uint64_t ns)
 static void request_next(struct rank *r, uint32_t slot, uint64_t ns)
 {
 	struct sim *s = r->sim;
-	struct slot *request = &r->slots[slot];
-	uint64_t *free_at = &r->client_free[request->client];
+	uint64_t *free_at = &r->client_free[sim_client(s, slot)];
 	uint32_t dest = rank_draw_below(r, s->c->ranks);
 
 	*free_at = (*free_at > ns ? *free_at : ns) + s->costs.client;
-	request->dest = dest;
-	request->start = *free_at;
-	if (calendar_put(&rank_owner(r, dest, slot)->requests, slot,
+	r->start[slot] = *free_at;
+	if (calendar_put(&rank_owner(r, dest, slot)->requests, slot, dest,
 		    *free_at + (uint64_t)(s->m.reply_ns / 2)))
 		r->part->error = -ENOMEM;
 }
@@ -40,7 +38,7 @@ static void reply_client(struct rank *r, uint32_t slot, uint64_t ns)
 
 	if (counting(s, seen) && seen < s->end) {
 		r->part->ops++;
-		latrec_hist_record(&r->part->latency, seen - r->slots[slot].start);
+		latrec_hist_record(&r->part->latency, seen - r->start[slot]);
 	}
 	request_next(r, slot, seen);
 }
@@ -73,64 +71,62 @@ static void release_held(struct daemon *d)
 	d->n_held = 0;
 }
 
-void rank_count_inflight(struct rank *r, uint64_t ns, int change)
-{
-	uint64_t from = r->inflight_at;
-
-	if (from < r->sim->c->warmup_ns)
-		from = r->sim->c->warmup_ns;
-	if (ns > from)
-		r->inflight_sum += (ns - from) * r->inflight;
-	if (ns > r->inflight_at)
-		r->inflight_at = ns;
-	r->inflight += (uint32_t)change;
-}
-
 /* ---- a daemon's loop ---- */
 
-static void gather(struct daemon *d, uint32_t peer, struct message message)
+static void gather(struct daemon *d, uint32_t peer, uint32_t slot, uint32_t word)
 {
+	struct part *part = d->rank->part;
 	struct endpoint *e = &d->eps[peer];
 
-	if (endpoint_append(e, message))
-		d->rank->part->error = -ENOMEM;
+	if (endpoint_append(e, &part->pool, slot, word)) {
+		part->error = -ENOMEM;
+		return;
+	}
 	if (!e->dirty) {
 		e->dirty = true;
 		d->dirty[d->n_dirty++] = peer;
 	}
 }
 
-static void take_message(struct daemon *d, uint32_t from, struct message message)
+static void take_message(struct daemon *d, uint32_t from, uint32_t message, uint32_t word)
 {
-	struct sim *s = d->rank->sim;
-	uint32_t slot = message.slot & ~WIRE_RESPONSE;
+	struct rank *r = d->rank;
+	uint32_t slot = message & ~WIRE_RESPONSE;
 
-	if (message.slot & WIRE_RESPONSE) {
-		d->now += s->costs.response;
+	if (message & WIRE_RESPONSE) {
+		d->now += r->sim->costs.response;
 		d->polls.responses++;
 		d->eps[from].pending--;
-		d->rtt_sum += d->now - d->rank->slots[slot].called;
-		rank_count_inflight(d->rank, d->now, -1);
+		if (r->called)
+			d->rtt_sum += d->now - r->called[slot];
+		rank_count_inflight(r, d->now, -1);
 		d->under_way--;
 		reply(d, slot);
 	} else {
-		d->now += s->costs.incoming;
-		control_heard(&d->control, from, message.word);
-		gather(d, from, (struct message){.slot = slot | WIRE_RESPONSE});
+		d->now += r->sim->costs.incoming;
+		control_heard(&d->control, from, word);
+		gather(d, from, slot | WIRE_RESPONSE, 0);
 	}
 }
 
 static void take_write(struct daemon *d, const struct event *a)
 {
+	struct pool *pool = &d->rank->part->pool;
 	struct endpoint *e = &d->eps[a->from];
 
 	d->now += d->rank->sim->costs.cqe;
 	d->polls.cqes++;
+	d->polls.last += a->messages;
 	e->received++;
 	e->consumed = a->consumed;
+	if (a->messages == 1) {
+		take_message(d, a->from, a->one.slot, a->one.word);
+		return;
+	}
 	for (uint32_t i = 0; i < a->messages; i++)
-		take_message(d, a->from, messages_take(&e->arriving));
-	d->polls.last += a->messages;
+		take_message(d, a->from, a->batch->slots[i],
+			pool->words ? batch_words(a->batch)[i] : 0);
+	pool_put(pool, a->batch);
 }
 
 /*
@@ -158,7 +154,7 @@ static void take_request(struct daemon *d, uint32_t slot)
 {
 	struct rank *r = d->rank;
 	struct sim *s = r->sim;
-	uint32_t dest = r->slots[slot].dest;
+	uint32_t dest = r->requests[slot].dest;
 
 	if (dest == r->index) {
 		d->now += s->costs.local;
@@ -167,24 +163,25 @@ static void take_request(struct daemon *d, uint32_t slot)
 		d->now += s->costs.request;
 		rank_count_inflight(r, d->now, 1);
 		d->under_way++;
-		r->slots[slot].called = d->now;
-		gather(d, dest, (struct message){slot, control_word(&d->control, dest)});
+		if (r->called)
+			r->called[slot] = d->now;
+		gather(d, dest, slot, control_word(&d->control, dest));
 	}
 }
 
 /* The clients' requests that are visible. Whether there are any. */
 static bool take_requests(struct daemon *d)
 {
-	const uint32_t *next = d->requests.next;
+	const struct request *requests = d->rank->requests;
 	bool found = false;
 	uint32_t last;
 
 	while ((last = calendar_take(&d->requests, d->loop_began)) != CALENDAR_NONE) {
-		uint32_t slot, following = next[last];
+		uint32_t slot, following = requests[last].next;
 
 		do {
 			slot = following;
-			following = next[slot]; /* the slot may be put again */
+			following = requests[slot].next; /* the slot may be put again */
 			take_request(d, slot);
 		} while (slot != last);
 		found = true;
@@ -192,34 +189,44 @@ static bool take_requests(struct daemon *d)
 	return found;
 }
 
-static void post(struct daemon *d, uint32_t peer, uint32_t most)
+/* The next WRITE of n messages is posted. */
+static void count_write(struct daemon *d, uint32_t n)
 {
-	struct sim *s = d->rank->sim;
-	struct part *part = d->rank->part;
-	struct endpoint *e = &d->eps[peer];
-	uint32_t to = sim_owner(s, peer, d->rank->index);
-	uint32_t before = e->calls + e->replies;
-
-	d->now += s->costs.write;
-	if (wire_post(&s->m, &d->nic, e, most, d->now, d->rank->index, to,
-		    sim_mail(s, part->window, part->index, s->part_of[peer])))
-		part->error = -ENOMEM;
-	if (counting(s, d->now)) {
+	d->now += d->rank->sim->costs.write;
+	if (counting(d->rank->sim, d->now)) {
 		d->counts.writes++;
-		d->counts.messages += before - (e->calls + e->replies);
+		d->counts.messages += n;
 	}
 }
 
 /* Everything gathered for a peer: in one WRITE, or, to bring about the collapse, in many. */
 static void flush_endpoint(struct daemon *d, uint32_t peer)
 {
-	const struct sim_config *c = d->rank->sim->c;
+	struct rank *r = d->rank;
+	struct sim *s = r->sim;
 	struct endpoint *e = &d->eps[peer];
-	bool alone = c->collapsed && d->now < c->collapsed_ns;
+	uint32_t n = e->calls + e->replies;
+	const struct route route = {.machine = &s->m,
+		.nic = &d->nic,
+		.pool = &r->part->pool,
+		.mail = sim_mail(s, r->part->window, r->part->index, s->part_of[peer]),
+		.from = r->index,
+		.to = sim_owner(s, peer, r->index)};
+	int err = 0;
 
-	do
-		post(d, peer, alone ? 1 : UINT32_MAX);
-	while (e->calls + e->replies);
+	if (!s->c->collapsed || d->now >= s->c->collapsed_ns) {
+		count_write(d, n);
+		err = wire_post(&route, e, d->now);
+	} else {
+		for (uint32_t i = 0; i < n && !err; i++) {
+			count_write(d, 1);
+			err = wire_post_one(&route, e, i, d->now);
+		}
+		pool_put(route.pool, e->gathered);
+		endpoint_posted(e);
+	}
+	if (err)
+		r->part->error = err;
 }
 
 static uint64_t consumed_by(void *arg, uint32_t peer)

@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "job.h"
 
+static_assert(SIM_MAX_SLOTS <= CALENDAR_SLOTS && SIM_MAX_RANKS <= CALENDAR_DESTS, "struct request");
+
 /* From a WRITE's arrival to the last one's, when all that is in flight has one of its own. */
 static uint64_t arrivals_span(const struct sim_config *c)
 {
@@ -18,13 +20,12 @@ static int daemon_init(struct daemon *d, struct rank *r)
 
 	d->rank = r;
 	timeline_init(&d->nic.arrivals, arrivals_span(c));
-	d->eps = malloc(c->ranks * sizeof(*d->eps));
-	for (uint32_t i = 0; d->eps && i < c->ranks; i++)
-		endpoint_init(&d->eps[i]);
+	d->eps = calloc(c->ranks, sizeof(*d->eps));
 	d->dirty = calloc(c->ranks, sizeof(*d->dirty));
 	d->loads = calloc(c->ranks, sizeof(*d->loads));
 	d->held = calloc((size_t)c->clients * c->depth, sizeof(*d->held));
-	if (!d->eps || !d->dirty || !d->loads || !d->held || calendar_init(&d->requests, r->next))
+	if (!d->eps || !d->dirty || !d->loads || !d->held ||
+		calendar_init(&d->requests, r->requests))
 		return -ENOMEM;
 	return control_init(&d->control, &c->control, c->ranks);
 }
@@ -46,15 +47,18 @@ static int rank_init(struct sim *s, uint32_t index)
 
 	*r = (struct rank){.sim = s, .index = index, .random = seed_of(s->c->seed, index)};
 	r->daemons = &s->daemons[index * s->c->daemons];
-	r->slots = calloc(slots, sizeof(*r->slots));
-	r->next = calloc(slots, sizeof(*r->next));
+	r->requests = calloc(slots, sizeof(*r->requests));
+	r->start = calloc(slots, sizeof(*r->start));
 	r->client_free = calloc(s->c->clients, sizeof(*r->client_free));
-	if (!r->slots || !r->next || !r->client_free)
+	if (!r->requests || !r->start || !r->client_free)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < s->c->daemons; i++)
 		if (daemon_init(&r->daemons[i], r))
 			return -ENOMEM;
-	return 0;
+	if (!control_observes(&r->daemons[0].control))
+		return 0;
+	r->called = calloc(slots, sizeof(*r->called));
+	return r->called ? 0 : -ENOMEM;
 }
 
 /* All clients begin at once, but for what --stagger says. */
@@ -65,10 +69,8 @@ static int first_requests(struct rank *r)
 	for (uint32_t slot = 0; slot < s->c->clients * s->c->depth; slot++) {
 		uint32_t dest = rank_draw_below(r, s->c->ranks);
 
-		r->slots[slot] = (struct slot){.start = dest * s->c->stagger_ns,
-			.dest = dest,
-			.client = slot / s->c->depth};
-		if (calendar_put(&rank_owner(r, dest, slot)->requests, slot, r->slots[slot].start))
+		r->start[slot] = dest * s->c->stagger_ns;
+		if (calendar_put(&rank_owner(r, dest, slot)->requests, slot, dest, r->start[slot]))
 			return -ENOMEM;
 	}
 	return 0;
@@ -95,7 +97,8 @@ static int share_out(struct sim *s)
 		*p = (struct part){.sim = s,
 			.index = i,
 			.first = (uint32_t)((uint64_t)i * s->c->ranks / n),
-			.end = (uint32_t)((i + 1ull) * s->c->ranks / n)};
+			.end = (uint32_t)((i + 1ull) * s->c->ranks / n),
+			.pool.words = control_counts(&s->daemons[0].control)};
 		for (uint32_t r = p->first; r < p->end; r++) {
 			s->ranks[r].part = p;
 			s->part_of[r] = i;
@@ -108,6 +111,7 @@ static int sim_init(struct sim *s, const struct sim_config *c)
 {
 	*s = (struct sim){.c = c, .m = c->machine, .n_daemons = c->ranks * c->daemons};
 	s->costs = machine_costs(&s->m);
+	s->per_depth = ((1ull << SIM_DEPTH_SHIFT) + c->depth - 1) / c->depth;
 	s->ahead = (uint64_t)(s->m.send_ns + s->m.wire_ns + s->m.recv_ns);
 	s->end = c->warmup_ns + c->duration_ns;
 	s->ranks = calloc(c->ranks, sizeof(*s->ranks));
@@ -123,36 +127,57 @@ static int sim_init(struct sim *s, const struct sim_config *c)
 	return share_out(s);
 }
 
+static void event_fini(const struct event *e)
+{
+	if (e->messages > 1)
+		free(e->batch);
+}
+
 static void mail_fini(struct sim *s)
 {
 	for (int i = 0; i < 2; i++) {
-		for (uint32_t j = 0; s->mail[i] && j < s->n_parts * s->n_parts; j++)
-			free(s->mail[i][j].words);
+		for (uint32_t j = 0; s->mail[i] && j < s->n_parts * s->n_parts; j++) {
+			struct mail *mail = &s->mail[i][j];
+
+			for (size_t k = 0; k < mail->n; k++)
+				event_fini(&mail->parcels[k].event);
+			free(mail->parcels);
+		}
 		free(s->mail[i]);
 	}
 }
 
+static void daemon_fini(struct daemon *d, uint32_t ranks)
+{
+	for (uint32_t i = 0; d->eps && i < ranks; i++)
+		free(d->eps[i].gathered);
+	while (timeline_first(&d->nic.arrivals)) {
+		struct event e = timeline_take(&d->nic.arrivals);
+
+		event_fini(&e);
+	}
+	free(d->eps);
+	free(d->dirty);
+	free(d->loads);
+	free(d->held);
+	timeline_fini(&d->nic.arrivals);
+	calendar_fini(&d->requests);
+	control_fini(&d->control);
+}
+
 static void sim_fini(struct sim *s)
 {
-	for (uint32_t i = 0; s->daemons && i < s->n_daemons; i++) {
-		struct daemon *d = &s->daemons[i];
-
-		for (uint32_t p = 0; d->eps && p < s->c->ranks; p++)
-			endpoint_fini(&d->eps[p]);
-		free(d->eps);
-		free(d->dirty);
-		free(d->loads);
-		free(d->held);
-		timeline_fini(&d->nic.arrivals);
-		calendar_fini(&d->requests);
-		control_fini(&d->control);
-	}
+	for (uint32_t i = 0; s->daemons && i < s->n_daemons; i++)
+		daemon_fini(&s->daemons[i], s->c->ranks);
 	for (uint32_t i = 0; s->ranks && i < s->c->ranks; i++) {
-		free(s->ranks[i].slots);
-		free(s->ranks[i].next);
+		free(s->ranks[i].requests);
+		free(s->ranks[i].start);
+		free(s->ranks[i].called);
 		free(s->ranks[i].client_free);
 	}
 	mail_fini(s);
+	for (uint32_t i = 0; s->parts && i < s->n_parts; i++)
+		pool_fini(&s->parts[i].pool);
 	free(s->parts);
 	free(s->part_of);
 	free(s->daemons);
@@ -187,6 +212,14 @@ static uint64_t gather_parts(struct sim *s)
 	return ops;
 }
 
+/* Up to the end, or a change after it that has been made already. */
+static uint64_t inflight_integral(const struct rank *r)
+{
+	uint64_t end = r->inflight_at > r->sim->end ? r->inflight_at : r->sim->end;
+
+	return r->inflight_sum + r->inflight * end;
+}
+
 static struct sim_result result_of(struct sim *s)
 {
 	double seconds = (double)s->c->duration_ns / 1e9, inflight = 0;
@@ -198,8 +231,7 @@ static struct sim_result result_of(struct sim *s)
 	for (uint32_t i = 0; i < s->n_daemons; i++)
 		add_counts(&sum, &s->daemons[i].counts);
 	for (uint32_t i = 0; i < s->c->ranks; i++) {
-		rank_count_inflight(&s->ranks[i], s->end, 0);
-		inflight += (double)s->ranks[i].inflight_sum;
+		inflight += (double)inflight_integral(&s->ranks[i]);
 	}
 	r = (struct sim_result){
 		.ops_per_s = (double)ops / seconds,
@@ -224,6 +256,9 @@ int sim_run(const struct sim_config *config, struct sim_result *result_p)
 
 	if (!config->ranks || !config->daemons || !config->clients || !config->depth ||
 		!config->threads || !config->duration_ns)
+		return -EINVAL;
+	if (config->ranks > SIM_MAX_RANKS ||
+		(uint64_t)config->clients * config->depth > SIM_MAX_SLOTS)
 		return -EINVAL;
 	err = sim_init(&s, config);
 	if (!err && config->trace)
