@@ -18,15 +18,32 @@
 #define CALENDAR_NS 32u
 #define CALENDAR_NONE UINT32_MAX
 #define CALENDAR_LEAST 256u /* buckets; a power of two, of at least 64 */
-#define CALENDAR_SLOTS (1u << 20) /* at most */
-#define CALENDAR_DESTS (1u << 12)
+#define CALENDAR_SLOT_BITS 20
+#define CALENDAR_DEST_BITS 12
 #define CALENDAR_TRIM 64u /* takes, after which the ring is cut to what they have needed */
 
-/* What is in a slot. */
+/*
+ * What is in a slot: the next slot of its bucket, and, in the upper bits, the rank that the request
+ * is for.
+ */
 struct request {
-	uint32_t next : 20; /* slot in its bucket */
-	uint32_t dest : 12; /* the rank that it is for */
+	uint32_t bits;
 };
+
+static inline struct request request_of(uint32_t next, uint32_t dest)
+{
+	return (struct request){next | dest << CALENDAR_SLOT_BITS};
+}
+
+static inline uint32_t request_next(struct request r)
+{
+	return r.bits & ((1u << CALENDAR_SLOT_BITS) - 1);
+}
+
+static inline uint32_t request_dest(struct request r)
+{
+	return r.bits >> CALENDAR_SLOT_BITS;
+}
 
 struct calendar {
 	uint32_t *last; /* by bucket; of an empty one: undefined */
@@ -70,7 +87,7 @@ static inline uint64_t calendar_seek(const struct calendar *c, uint64_t from, ui
 static inline int calendar_put(struct calendar *c, uint32_t slot, uint32_t dest, uint64_t ns)
 {
 	uint64_t b = ns / CALENDAR_NS, i, word;
-	uint32_t before;
+	uint32_t first = slot;
 
 	if (b < c->from)
 		b = c->from;
@@ -79,13 +96,15 @@ static inline int calendar_put(struct calendar *c, uint32_t slot, uint32_t dest,
 	c->most = b > c->most ? b : c->most;
 	i = b & c->mask;
 	word = c->full[i / 64];
-	/* A lone slot is its own next one. */
-	c->slots[slot] = (struct request){.next = slot, .dest = dest};
-	before = word >> (i % 64) & 1 ? c->last[i] : slot;
+	if (word >> (i % 64) & 1) {
+		struct request *last = &c->slots[c->last[i]];
+
+		first = request_next(*last);
+		*last = request_of(slot, request_dest(*last));
+	}
+	c->slots[slot] = request_of(first, dest);
 	c->full[i / 64] = word | 1ull << (i % 64);
 	c->last[i] = slot;
-	c->slots[slot].next = c->slots[before].next;
-	c->slots[before].next = slot;
 	return 0;
 }
 

@@ -24,13 +24,12 @@ struct daemon {
 	struct nic nic;
 	struct calendar requests;
 	struct endpoint *eps; /* by rank */
-	uint32_t *dirty; /* ranks with gathered messages */
+	struct control_load *loads; /* the endpoints with gathered messages */
 	uint32_t n_dirty;
 	uint32_t under_way; /* requests to other ranks */
 	uint32_t *held; /* slots whose replies wait */
 	uint32_t n_held;
 	uint64_t held_since;
-	struct control_load *loads;
 	struct control control;
 	/* The loop. */
 	enum { AT_LOOP, AT_POLL, AT_DRAIN } at; /* what the next step begins with */

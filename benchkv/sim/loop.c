@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A daemon's loop, and the clients that it serves. */
 #include <errno.h>
+#include <string.h>
 
 #include "job.h"
 
@@ -17,7 +18,7 @@ static bool counting(const struct sim *s, uint64_t ns)
 /* ---- clients ---- */
 
 /* The client of a slot makes its next request as soon as it can, seen at ns or later. */
-static void request_next(struct rank *r, uint32_t slot, uint64_t ns)
+static void make_request(struct rank *r, uint32_t slot, uint64_t ns)
 {
 	struct sim *s = r->sim;
 	uint64_t *free_at = &r->client_free[sim_client(s, slot)];
@@ -40,7 +41,7 @@ static void reply_client(struct rank *r, uint32_t slot, uint64_t ns)
 		r->part->ops++;
 		latrec_hist_record(&r->part->latency, seen - r->start[slot]);
 	}
-	request_next(r, slot, seen);
+	make_request(r, slot, seen);
 }
 
 /* A reply to a local client, or a place among those that are held. */
@@ -84,7 +85,7 @@ static void gather(struct daemon *d, uint32_t peer, uint32_t slot, uint32_t word
 	}
 	if (!e->dirty) {
 		e->dirty = true;
-		d->dirty[d->n_dirty++] = peer;
+		d->loads[d->n_dirty++].ep = peer;
 	}
 }
 
@@ -154,7 +155,7 @@ static void take_request(struct daemon *d, uint32_t slot)
 {
 	struct rank *r = d->rank;
 	struct sim *s = r->sim;
-	uint32_t dest = r->requests[slot].dest;
+	uint32_t dest = request_dest(r->requests[slot]);
 
 	if (dest == r->index) {
 		d->now += s->costs.local;
@@ -177,11 +178,11 @@ static bool take_requests(struct daemon *d)
 	uint32_t last;
 
 	while ((last = calendar_take(&d->requests, d->loop_began)) != CALENDAR_NONE) {
-		uint32_t slot, following = requests[last].next;
+		uint32_t slot, following = request_next(requests[last]);
 
 		do {
 			slot = following;
-			following = requests[slot].next; /* the slot may be put again */
+			following = request_next(requests[slot]); /* the slot may be put again */
 			take_request(d, slot);
 		} while (slot != last);
 		found = true;
@@ -241,28 +242,36 @@ static uint64_t now_of(void *arg)
 	return ((struct daemon *)arg)->now;
 }
 
-static void flush(struct daemon *d)
+/* Which of the endpoints with gathered messages go, to the front of loads: their number. */
+static size_t select_endpoints(struct daemon *d)
 {
-	size_t n = d->n_dirty, go;
+	size_t n = d->n_dirty;
 
+	if (!control_selects(&d->control))
+		return n;
 	for (size_t i = 0; i < n; i++) {
-		const struct endpoint *e = &d->eps[d->dirty[i]];
-
-		d->loads[i] = (struct control_load){.ep = d->dirty[i],
-			.calls = e->calls,
-			.replies = e->replies};
-	}
-	go = control_select(&d->control, d->loads, n, consumed_by, now_of, d);
-	for (size_t i = 0; i < go; i++) {
 		struct control_load *load = &d->loads[i];
 
-		flush_endpoint(d, load->ep);
-		d->eps[load->ep].dirty = false;
-		control_sent(&d->control, load, d->eps[load->ep].writes);
+		load->calls = d->eps[load->ep].calls;
+		load->replies = d->eps[load->ep].replies;
 	}
-	d->n_dirty = (uint32_t)(n - go);
-	for (size_t i = go; i < n; i++)
-		d->dirty[i - go] = d->loads[i].ep;
+	return control_select(&d->control, d->loads, n, consumed_by, now_of, d);
+}
+
+static void flush(struct daemon *d)
+{
+	size_t go = select_endpoints(d);
+
+	for (size_t i = 0; i < go; i++) {
+		const struct control_load *load = &d->loads[i];
+		struct endpoint *e = &d->eps[load->ep];
+
+		flush_endpoint(d, load->ep);
+		e->dirty = false;
+		control_sent(&d->control, load, e->writes);
+	}
+	d->n_dirty -= (uint32_t)go;
+	memmove(d->loads, d->loads + go, d->n_dirty * sizeof(*d->loads));
 }
 
 static void trace(struct daemon *d)
@@ -274,7 +283,7 @@ static void trace(struct daemon *d)
 		return;
 	s->traced = d->loop_began + s->c->trace_ns;
 	for (uint32_t i = 0; i < d->n_dirty; i++)
-		gathered += d->eps[d->dirty[i]].calls + d->eps[d->dirty[i]].replies;
+		gathered += d->eps[d->loads[i].ep].calls + d->eps[d->loads[i].ep].replies;
 	fprintf(s->c->trace, "%.3f,%u,%u,%u,%u,%u,%.3f,%u\n", (double)d->loop_began / 1e3,
 		d->rank->inflight, gathered, d->polls.cqes, d->polls.messages, d->polls.responses,
 		(double)(d->now - d->loop_began) / 1e3, d->control.unconsumed);

@@ -5,12 +5,16 @@
 #include "base/clock.h"
 #include "job.h"
 
-static_assert(SIM_MAX_SLOTS <= CALENDAR_SLOTS && SIM_MAX_RANKS <= CALENDAR_DESTS, "struct request");
+static_assert(SIM_MAX_SLOTS <= 1u << CALENDAR_SLOT_BITS, "struct request");
+static_assert(SIM_MAX_RANKS <= 1u << CALENDAR_DEST_BITS, "struct request");
 
-/* From a WRITE's arrival to the last one's, when all that is in flight has one of its own. */
+/*
+ * From a WRITE's arrival to the last one's: half of the time that a context needs for a WRITE per
+ * request in flight. Longer ones are possible, and cost a little more.
+ */
 static uint64_t arrivals_span(const struct sim_config *c)
 {
-	return (uint64_t)(2.0 * c->clients * c->depth * (c->machine.send_ns + c->machine.recv_ns)) /
+	return (uint64_t)(0.5 * c->clients * c->depth * (c->machine.send_ns + c->machine.recv_ns)) /
 	       c->daemons;
 }
 
@@ -21,11 +25,9 @@ static int daemon_init(struct daemon *d, struct rank *r)
 	d->rank = r;
 	timeline_init(&d->nic.arrivals, arrivals_span(c));
 	d->eps = calloc(c->ranks, sizeof(*d->eps));
-	d->dirty = calloc(c->ranks, sizeof(*d->dirty));
 	d->loads = calloc(c->ranks, sizeof(*d->loads));
 	d->held = calloc((size_t)c->clients * c->depth, sizeof(*d->held));
-	if (!d->eps || !d->dirty || !d->loads || !d->held ||
-		calendar_init(&d->requests, r->requests))
+	if (!d->eps || !d->loads || !d->held || calendar_init(&d->requests, r->requests))
 		return -ENOMEM;
 	return control_init(&d->control, &c->control, c->ranks);
 }
@@ -157,7 +159,6 @@ static void daemon_fini(struct daemon *d, uint32_t ranks)
 		event_fini(&e);
 	}
 	free(d->eps);
-	free(d->dirty);
 	free(d->loads);
 	free(d->held);
 	timeline_fini(&d->nic.arrivals);
