@@ -39,13 +39,22 @@ struct daemon {
 	struct counts counts;
 };
 
+/*
+ * Calls without a response. The integral of their number over the time after the warm-up is the sum
+ * of its changes, each times the time that is left after it; of that time `sum` has only the
+ * beginnings.
+ */
+struct inflight {
+	uint32_t n;
+	uint64_t at, sum;
+};
+
 struct rank {
 	struct sim *sim;
 	struct part *part;
 	uint32_t index;
 	uint64_t random;
-	uint32_t inflight; /* calls without a response */
-	uint64_t inflight_at, inflight_sum; /* see rank_count_inflight() */
+	struct inflight inflight;
 	struct daemon *daemons;
 	/* By slot, a client's place for one request: client * depth + i. */
 	struct request *requests; /* of the calendars */
@@ -59,7 +68,6 @@ struct part {
 	struct sim *sim;
 	uint32_t index, first, end; /* ranks */
 	uint64_t window, until; /* the present one, and its end */
-	uint64_t ops;
 	int error;
 	struct pool pool;
 	struct latrec_hist latency;
@@ -82,18 +90,21 @@ struct sim {
 };
 
 /* xorshift64* (S. Vigna 2014); the state is never 0. */
-static inline uint64_t rank_draw(struct rank *r)
+static inline uint64_t draw(uint64_t *random)
 {
-	r->random ^= r->random >> 12;
-	r->random ^= r->random << 25;
-	r->random ^= r->random >> 27;
-	return r->random * 0x2545f4914f6cdd1dull;
+	uint64_t x = *random;
+
+	x ^= x >> 12;
+	x ^= x << 25;
+	x ^= x >> 27;
+	*random = x;
+	return x * 0x2545f4914f6cdd1dull;
 }
 
 /* 0 <= x < n, by the upper bits. */
-static inline uint32_t rank_draw_below(struct rank *r, uint32_t n)
+static inline uint32_t draw_below(uint64_t *random, uint32_t n)
 {
-	return (uint32_t)((rank_draw(r) >> 32) * n >> 32);
+	return (uint32_t)((draw(random) >> 32) * n >> 32);
 }
 
 /* The daemon of a rank that has its endpoint to a peer, or serves the slot if that is itself. */
@@ -139,19 +150,11 @@ static inline uint32_t sim_client(const struct sim *s, uint32_t slot)
 	return (uint32_t)(slot * s->per_depth >> SIM_DEPTH_SHIFT);
 }
 
-/*
- * The number of a rank's calls in flight changes at ns. Its integral over the time after the
- * warm-up is the sum of the changes, each times the time that is left after it; of that time the sum
- * has only the beginning.
- */
-static inline void rank_count_inflight(struct rank *r, uint64_t ns, int change)
+static inline void inflight_change(struct inflight *f, uint64_t ns, uint64_t warmup_ns, int change)
 {
-	uint64_t at = ns > r->inflight_at ? ns : r->inflight_at;
-	uint64_t warm = r->sim->c->warmup_ns;
-
-	r->inflight_at = at;
-	r->inflight_sum -= (uint64_t)change * (at > warm ? at : warm);
-	r->inflight += (uint32_t)change;
+	f->at = ns > f->at ? ns : f->at;
+	f->sum -= (uint64_t)change * (f->at > warmup_ns ? f->at : warmup_ns);
+	f->n += (uint32_t)change;
 }
 
 #endif

@@ -3,11 +3,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "job.h"
 
-static double draw_unit(struct rank *r)
+static double draw_unit(uint64_t *random)
 {
-	return (double)(rank_draw(r) >> 11) * 0x1p-53;
+	return (double)(draw(random) >> 11) * 0x1p-53;
 }
 
 static bool counting(const struct sim *s, uint64_t ns)
@@ -15,66 +16,80 @@ static bool counting(const struct sim *s, uint64_t ns)
 	return ns >= s->c->warmup_ns;
 }
 
+/* What each message changes. A copy, so that it stays in registers as long as messages are taken. */
+struct work {
+	uint64_t now, random;
+	struct inflight inflight;
+};
+
+static inline struct work work_begin(const struct daemon *d)
+{
+	return (struct work){d->now, d->rank->random, d->rank->inflight};
+}
+
+static inline void work_end(struct daemon *d, const struct work *w)
+{
+	d->now = w->now;
+	d->rank->random = w->random;
+	d->rank->inflight = w->inflight;
+}
+
 /* ---- clients ---- */
 
-/* The client of a slot makes its next request as soon as it can, seen at ns or later. */
-static void make_request(struct rank *r, uint32_t slot, uint64_t ns)
+/* The client of a slot makes its next request as soon as it can, at ns or later. */
+ALWAYS_INLINE void make_request(struct rank *r, struct work *w, uint32_t slot, uint64_t ns)
 {
-	struct sim *s = r->sim;
+	const struct sim *s = r->sim;
 	uint64_t *free_at = &r->client_free[sim_client(s, slot)];
-	uint32_t dest = rank_draw_below(r, s->c->ranks);
+	uint32_t dest = draw_below(&w->random, s->c->ranks);
+	uint64_t start = (*free_at > ns ? *free_at : ns) + s->costs.client;
 
-	*free_at = (*free_at > ns ? *free_at : ns) + s->costs.client;
-	r->start[slot] = *free_at;
+	*free_at = r->start[slot] = start;
 	if (calendar_put(&rank_owner(r, dest, slot)->requests, slot, dest,
-		    *free_at + (uint64_t)(s->m.reply_ns / 2)))
+		    start + s->costs.visible))
 		r->part->error = -ENOMEM;
 }
 
-/* The daemon gives a reply to the client of the slot at ns. */
-static void reply_client(struct rank *r, uint32_t slot, uint64_t ns)
+/* The daemon gives a reply to the client of the slot. */
+ALWAYS_INLINE void reply_client(struct rank *r, struct work *w, uint32_t slot)
 {
-	struct sim *s = r->sim;
-	uint64_t seen = ns + (uint64_t)(s->m.reply_ns + draw_unit(r) * s->m.reply_jitter_ns);
+	const struct sim *s = r->sim;
+	double after = s->m.reply_ns + draw_unit(&w->random) * s->m.reply_jitter_ns;
+	uint64_t seen = w->now + (uint64_t)(int64_t)after;
 
-	if (counting(s, seen) && seen < s->end) {
-		r->part->ops++;
+	if (seen - s->c->warmup_ns < s->c->duration_ns)
 		latrec_hist_record(&r->part->latency, seen - r->start[slot]);
-	}
-	make_request(r, slot, seen);
+	make_request(r, w, slot, seen);
 }
 
-/* A reply to a local client, or a place among those that are held. */
-static void reply(struct daemon *d, uint32_t slot)
+/* A reply has a place among those that are held. */
+static void hold_reply(struct daemon *d, uint64_t now, uint32_t slot)
 {
-	if (!control_holds(&d->control)) {
-		reply_client(d->rank, slot, d->now);
-		return;
-	}
 	if (!d->n_held)
-		d->held_since = d->now;
+		d->held_since = now;
 	d->held[d->n_held++] = slot;
 }
 
 static void release_held(struct daemon *d)
 {
 	struct rank *r = d->rank;
+	struct work w;
 
-	if (!control_holds(&d->control))
-		return;
 	if (d->polls.responses)
 		hold_arrived(&d->control.hold, d->polls.responses, d->now);
 	if (!d->n_held ||
-		!hold_release(&d->control.hold, d->n_held, d->held_since, d->now, r->inflight))
+		!hold_release(&d->control.hold, d->n_held, d->held_since, d->now, r->inflight.n))
 		return;
+	w = work_begin(d);
 	for (uint32_t i = 0; i < d->n_held; i++)
-		reply_client(r, d->held[i], d->now);
+		reply_client(r, &w, d->held[i]);
 	d->n_held = 0;
+	work_end(d, &w);
 }
 
 /* ---- a daemon's loop ---- */
 
-static void gather(struct daemon *d, uint32_t peer, uint32_t slot, uint32_t word)
+static inline void gather(struct daemon *d, uint32_t peer, uint32_t slot, uint32_t word)
 {
 	struct part *part = d->rank->part;
 	struct endpoint *e = &d->eps[peer];
@@ -89,25 +104,49 @@ static void gather(struct daemon *d, uint32_t peer, uint32_t slot, uint32_t word
 	}
 }
 
-static void take_message(struct daemon *d, uint32_t from, uint32_t message, uint32_t word)
+/* A call of another rank is served, and its reply gathered. */
+ALWAYS_INLINE void take_call(struct daemon *d, struct work *w, uint32_t from, uint32_t slot,
+	uint32_t word)
+{
+	w->now += d->rank->sim->costs.incoming;
+	control_heard(&d->control, from, word);
+	gather(d, from, slot | WIRE_RESPONSE, 0);
+}
+
+/* A response goes to its client. */
+ALWAYS_INLINE void take_response(struct daemon *d, struct work *w, uint32_t slot)
 {
 	struct rank *r = d->rank;
-	uint32_t slot = message & ~WIRE_RESPONSE;
 
-	if (message & WIRE_RESPONSE) {
-		d->now += r->sim->costs.response;
-		d->polls.responses++;
-		d->eps[from].pending--;
-		if (r->called)
-			d->rtt_sum += d->now - r->called[slot];
-		rank_count_inflight(r, d->now, -1);
-		d->under_way--;
-		reply(d, slot);
-	} else {
-		d->now += r->sim->costs.incoming;
-		control_heard(&d->control, from, word);
-		gather(d, from, slot | WIRE_RESPONSE, 0);
+	w->now += r->sim->costs.response;
+	if (r->called)
+		d->rtt_sum += w->now - r->called[slot];
+	inflight_change(&w->inflight, w->now, r->sim->c->warmup_ns, -1);
+	if (control_holds(&d->control))
+		hold_reply(d, w->now, slot);
+	else
+		reply_client(r, w, slot);
+}
+
+/* Of calls the words, or NULL. */
+static void take_messages(struct daemon *d, uint32_t from, const uint32_t *slots,
+	const uint32_t *words, uint32_t n)
+{
+	struct work w = work_begin(d);
+	uint32_t responses = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (slots[i] & WIRE_RESPONSE) {
+			take_response(d, &w, slots[i] & ~WIRE_RESPONSE);
+			responses++;
+		} else {
+			take_call(d, &w, from, slots[i], words ? words[i] : 0);
+		}
 	}
+	d->polls.responses += responses;
+	d->eps[from].pending -= responses;
+	d->under_way -= responses;
+	work_end(d, &w);
 }
 
 static void take_write(struct daemon *d, const struct event *a)
@@ -121,12 +160,11 @@ static void take_write(struct daemon *d, const struct event *a)
 	e->received++;
 	e->consumed = a->consumed;
 	if (a->messages == 1) {
-		take_message(d, a->from, a->one.slot, a->one.word);
+		take_messages(d, a->from, &a->one.slot, &a->one.word, 1);
 		return;
 	}
-	for (uint32_t i = 0; i < a->messages; i++)
-		take_message(d, a->from, a->batch->slots[i],
-			pool->words ? batch_words(a->batch)[i] : 0);
+	take_messages(d, a->from, a->batch->slots, pool->words ? batch_words(a->batch) : NULL,
+		a->messages);
 	pool_put(pool, a->batch);
 }
 
@@ -151,21 +189,20 @@ static bool poll_once(struct daemon *d)
 	return false;
 }
 
-static void take_request(struct daemon *d, uint32_t slot)
+ALWAYS_INLINE void take_request(struct daemon *d, struct work *w, uint32_t slot, uint32_t dest)
 {
 	struct rank *r = d->rank;
-	struct sim *s = r->sim;
-	uint32_t dest = request_dest(r->requests[slot]);
+	const struct sim *s = r->sim;
 
 	if (dest == r->index) {
-		d->now += s->costs.local;
-		reply_client(r, slot, d->now);
+		w->now += s->costs.local;
+		reply_client(r, w, slot);
 	} else {
-		d->now += s->costs.request;
-		rank_count_inflight(r, d->now, 1);
+		w->now += s->costs.request;
+		inflight_change(&w->inflight, w->now, s->c->warmup_ns, 1);
 		d->under_way++;
 		if (r->called)
-			r->called[slot] = d->now;
+			r->called[slot] = w->now;
 		gather(d, dest, slot, control_word(&d->control, dest));
 	}
 }
@@ -174,20 +211,26 @@ static void take_request(struct daemon *d, uint32_t slot)
 static bool take_requests(struct daemon *d)
 {
 	const struct request *requests = d->rank->requests;
-	bool found = false;
-	uint32_t last;
+	uint32_t last = calendar_take(&d->requests, d->loop_began);
+	struct work w;
 
-	while ((last = calendar_take(&d->requests, d->loop_began)) != CALENDAR_NONE) {
+	if (last == CALENDAR_NONE)
+		return false;
+	w = work_begin(d);
+	do {
 		uint32_t slot, following = request_next(requests[last]);
 
 		do {
+			struct request request = requests[following];
+
 			slot = following;
-			following = request_next(requests[slot]); /* the slot may be put again */
-			take_request(d, slot);
+			following = request_next(request); /* the slot may be put again */
+			take_request(d, &w, slot, request_dest(request));
 		} while (slot != last);
-		found = true;
-	}
-	return found;
+		last = calendar_take(&d->requests, d->loop_began);
+	} while (last != CALENDAR_NONE);
+	work_end(d, &w);
+	return true;
 }
 
 /* The next WRITE of n messages is posted. */
@@ -285,14 +328,14 @@ static void trace(struct daemon *d)
 	for (uint32_t i = 0; i < d->n_dirty; i++)
 		gathered += d->eps[d->loads[i].ep].calls + d->eps[d->loads[i].ep].replies;
 	fprintf(s->c->trace, "%.3f,%u,%u,%u,%u,%u,%.3f,%u\n", (double)d->loop_began / 1e3,
-		d->rank->inflight, gathered, d->polls.cqes, d->polls.messages, d->polls.responses,
+		d->rank->inflight.n, gathered, d->polls.cqes, d->polls.messages, d->polls.responses,
 		(double)(d->now - d->loop_began) / 1e3, d->control.unconsumed);
 }
 
 static void end_loop(struct daemon *d)
 {
 	struct sim *s = d->rank->sim;
-	double jitter = (2 * draw_unit(d->rank) - 1) * s->m.loop_jitter;
+	double jitter = (2 * draw_unit(&d->rank->random) - 1) * s->m.loop_jitter;
 
 	d->now += (uint64_t)(s->m.loop_ns * (1 + jitter));
 	if (control_counts(&d->control))
@@ -366,7 +409,8 @@ void daemon_step(struct daemon *d)
 		return;
 	}
 	d->at = AT_LOOP;
-	release_held(d);
+	if (control_holds(&d->control))
+		release_held(d);
 	found = take_requests(d) || d->polls.messages;
 	if (d->n_dirty)
 		flush(d);

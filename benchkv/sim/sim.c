@@ -69,7 +69,7 @@ static int first_requests(struct rank *r)
 	struct sim *s = r->sim;
 
 	for (uint32_t slot = 0; slot < s->c->clients * s->c->depth; slot++) {
-		uint32_t dest = rank_draw_below(r, s->c->ranks);
+		uint32_t dest = draw_below(&r->random, s->c->ranks);
 
 		r->start[slot] = dest * s->c->stagger_ns;
 		if (calendar_put(&rank_owner(r, dest, slot)->requests, slot, dest, r->start[slot]))
@@ -201,31 +201,26 @@ static double ratio(double a, double b)
 	return b > 0 ? a / b : 0;
 }
 
-/* Latencies of all parts go to the first one. Operations. */
-static uint64_t gather_parts(struct sim *s)
+/* Latencies of all parts, in the first one. */
+static const struct latrec_hist *gather_latencies(struct sim *s)
 {
-	uint64_t ops = s->parts[0].ops;
-
-	for (uint32_t i = 1; i < s->n_parts; i++) {
+	for (uint32_t i = 1; i < s->n_parts; i++)
 		latrec_hist_merge(&s->parts[0].latency, &s->parts[i].latency);
-		ops += s->parts[i].ops;
-	}
-	return ops;
+	return &s->parts[0].latency;
 }
 
 /* Up to the end, or a change after it that has been made already. */
 static uint64_t inflight_integral(const struct rank *r)
 {
-	uint64_t end = r->inflight_at > r->sim->end ? r->inflight_at : r->sim->end;
+	const struct inflight *f = &r->inflight;
 
-	return r->inflight_sum + r->inflight * end;
+	return f->sum + f->n * (f->at > r->sim->end ? f->at : r->sim->end);
 }
 
 static struct sim_result result_of(struct sim *s)
 {
 	double seconds = (double)s->c->duration_ns / 1e9, inflight = 0;
-	const struct latrec_hist *latency = &s->parts[0].latency;
-	uint64_t ops = gather_parts(s);
+	const struct latrec_hist *latency = gather_latencies(s);
 	struct counts sum = {0};
 	struct sim_result r;
 
@@ -235,7 +230,7 @@ static struct sim_result result_of(struct sim *s)
 		inflight += (double)inflight_integral(&s->ranks[i]);
 	}
 	r = (struct sim_result){
-		.ops_per_s = (double)ops / seconds,
+		.ops_per_s = (double)latency->count / seconds,
 		.outstanding = inflight / (double)s->c->duration_ns / s->c->ranks,
 		.cqe_batch = ratio((double)sum.responses, (double)sum.loops),
 		.loops_per_s = (double)sum.loops / seconds / s->n_daemons,

@@ -76,6 +76,7 @@ static inline uint32_t *batch_words(struct batch *b)
 
 struct endpoint {
 	struct batch *gathered; /* NULL: nothing */
+	uint32_t room; /* of that; 0: nothing is gathered */
 	uint32_t calls, replies; /* gathered */
 	uint32_t writes; /* posted, ever */
 	uint32_t received; /* WRITEs of the peer that this side has worked on */
@@ -88,17 +89,18 @@ struct endpoint {
 static inline int endpoint_append(struct endpoint *e, struct pool *p, uint32_t slot, uint32_t word)
 {
 	uint32_t n = e->calls + e->replies;
-	struct batch *b = e->gathered;
 
-	if (!b || n == b->room) {
-		b = pool_larger(p, b);
-		if (!b)
+	if (n == e->room) {
+		struct batch *larger = pool_larger(p, e->gathered);
+
+		if (!larger)
 			return -ENOMEM;
-		e->gathered = b;
+		e->gathered = larger;
+		e->room = larger->room;
 	}
-	b->slots[n] = slot;
+	e->gathered->slots[n] = slot;
 	if (p->words)
-		batch_words(b)[n] = word;
+		batch_words(e->gathered)[n] = word;
 	e->calls += !(slot & WIRE_RESPONSE);
 	e->replies += slot >> 31;
 	return 0;
@@ -145,6 +147,7 @@ int wire_post_one(const struct route *r, struct endpoint *e, uint32_t i, uint64_
 static inline void endpoint_posted(struct endpoint *e)
 {
 	e->gathered = NULL;
+	e->room = 0;
 	e->pending += e->calls;
 	e->calls = e->replies = 0;
 }
