@@ -9,6 +9,7 @@ is named, and the test is skipped.
 A pair that fails leaves the capture of the software HCA's side and the guest's kernel log in directory RECORDS.
 """
 import collections
+import contextlib
 import ctypes
 import os
 import re
@@ -89,7 +90,7 @@ class Pace:
 
     def __init__(self, namespace, address):
         self.namespace, self.address = namespace, address
-        self.silences, self.last = [], time.monotonic()
+        self.silences, self.last, self.over = [], time.monotonic(), False
         threading.Thread(target=self.work, daemon=True).start()
 
     def work(self):
@@ -97,15 +98,19 @@ class Pace:
             assert not ctypes.CDLL(None).setns(f.fileno(), 0), "setns has failed"
         s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
         s.connect((self.address, 0))
-        while True:
-            s.send(self.ECHO)
+        while not self.over:
             due = time.monotonic() + PACE_S
+            with contextlib.suppress(OSError):  # not even ARP is answered
+                s.send(self.ECHO)
             while select.select([s], [], [], max(0, due - time.monotonic()))[0]:
-                s.recv(4096)
-                now = time.monotonic()
-                if now - self.last > 5 * PACE_S:
-                    self.silences.append((now, now - self.last))
-                self.last = now
+                with contextlib.suppress(OSError):
+                    s.recv(4096)
+                    self.answered(time.monotonic())
+
+    def answered(self, now):
+        if now - self.last > 5 * PACE_S:
+            self.silences.append((now, now - self.last))
+        self.last = now
 
     def longest(self, since):
         """The longest silence that has lasted into the time after @since."""
@@ -126,9 +131,11 @@ class Software(hosts.Host):
 
     def datagrams(self):
         """How many have come and gone. Only RoCE has any here."""
-        with open(f"/proc/{self.pid}/net/snmp") as f:
-            names, values = [line.split() for line in f if line.startswith("Udp:")]
-        return sum(int(values[names.index(name)]) for name in ("InDatagrams", "OutDatagrams"))
+        with open(f"/proc/{self.pid}/net/snmp") as v4, open(f"/proc/{self.pid}/net/snmp6") as v6:
+            names, values = [line.split() for line in v4 if line.startswith("Udp:")]
+            counters = {**dict(zip(names, values)), **dict(line.split() for line in v6)}
+        return sum(int(counters[name]) for name in ("InDatagrams", "OutDatagrams", "Udp6InDatagrams",
+                                                    "Udp6OutDatagrams"))
 
 
 class Patience:
@@ -244,6 +251,7 @@ def all_pairs(software, guest, peer, records):
         if idle:
             print(f"{name}: rxe has not counted any {', '.join(idle)}")
             matrix.results["FAILED"] += 1
+    matrix.pace.over = True
     print(", ".join(f"{n} {result}" for result, n in matrix.results.items()))
     return matrix.results["FAILED"]
 
