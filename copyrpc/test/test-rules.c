@@ -163,8 +163,8 @@ static int timed_end(struct rig *r, uint64_t now)
 static void calls_with_a_time_limit(void)
 {
 	const struct input right = {"", 1, 0, 0, 3, 1, {{1 | WIRE_RESPONSE, RESP_MAX, RESP_MAX}}};
-	const struct input wrong = {"", 0, 0, 0, 3, 1, {{1 | WIRE_RESPONSE, RESP_MAX - 1, 20}}};
-	const struct input none = {"", 0, 0, 0, 3, 1, {{1 | WIRE_RESPONSE, UINT32_MAX, 20}}};
+	const struct input wrong = {"", 0, 0, 0, 2, 1, {{1 | WIRE_RESPONSE, RESP_MAX - 1, 20}}};
+	const struct input none = {"", 0, 0, 0, 2, 1, {{1 | WIRE_RESPONSE, UINT32_MAX, 20}}};
 
 	for (int late = 0; late < 2; late++) {
 		for (int i = 0; i < 3; i++) {
