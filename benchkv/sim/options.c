@@ -9,12 +9,10 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 
-#define MAX_RANKS 4096
 #define MAX_DAEMONS 64
 #define MAX_CLIENTS 1024
 #define MAX_DEPTH 4096
 #define MAX_THREADS 64
-#define MAX_SLOTS (1u << 20) /* clients x depth */
 #define MAX_MS 1e6
 
 static const char usage[] =
@@ -124,7 +122,7 @@ static int config_option(int opt, const struct arg *a, struct sim_config *c)
 {
 	switch (opt) {
 	case OPT_NP:
-		return arg_u32(a, 1, MAX_RANKS, &c->ranks);
+		return arg_u32(a, 1, SIM_MAX_RANKS, &c->ranks);
 	case OPT_QD:
 		return arg_u32(a, 1, MAX_DEPTH, &c->depth);
 	case OPT_CLIENTS:
@@ -212,9 +210,9 @@ static int parse(int argc, char **argv, struct sim_options *o, char *why, size_t
 		snprintf(why, size, "--trace and --hgrm: give them with run");
 		return -EINVAL;
 	}
-	if (!err && (uint64_t)c->clients * c->depth > MAX_SLOTS) {
+	if (!err && (uint64_t)c->clients * c->depth > SIM_MAX_SLOTS) {
 		snprintf(why, size, "--clients x --qd: give at most %u requests in flight",
-			MAX_SLOTS);
+			SIM_MAX_SLOTS);
 		return -EINVAL;
 	}
 	return err;
