@@ -330,6 +330,14 @@ void wire_tick(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_
 	send_all(&s);
 }
 
+void wire_sent(struct wire_qp *q, uint64_t now)
+{
+	struct side s = {.q = q, .now = now};
+
+	if (q->rq.due)
+		set_timer(&s);
+}
+
 /* The data of PSN @p->psn, which is the oldest. */
 static void take_data(struct side *s, const struct packet *p, const void *payload)
 {

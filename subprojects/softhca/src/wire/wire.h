@@ -190,6 +190,9 @@ uint64_t wire_deadline(const struct wire_qp *q);
 /* Time has passed. Goes on with waiting messages, and sends again what has had no answer. */
 void wire_tick(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_t now);
 
+/* What has just been sent took until @now: the peer has its time to answer from here on. */
+void wire_sent(struct wire_qp *q, uint64_t now);
+
 /* The halves of wire_receive(). */
 void wire_request(struct wire_qp *q, const struct wire_ops *ops, void *arg, const struct packet *p,
 	const void *payload);

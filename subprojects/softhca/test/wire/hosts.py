@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 GUARD_S = 100  # against hanging only
+LOOK_S = 4  # between looks whether a program hangs
 SKIP = 77
 
 
@@ -25,14 +27,21 @@ def ip(*arguments, pid):
     subprocess.run(["nsenter", "-t", str(pid), "-n", "ip", *arguments], check=True)
 
 
+def in_time():
+    """The guard of a program that may take GUARD_S."""
+    due = time.monotonic() + GUARD_S
+    return lambda: f"has not ended in {GUARD_S} s" if time.monotonic() > due else None
+
+
 class Program:
-    """A program that runs on a host."""
+    """A program that runs on a host. Its guard returns why it is not waited for any longer, or None."""
 
     started = []
 
     def __init__(self, command, env, name=""):
         Program.started.append(self)
         self.name = name
+        self.guard = in_time()
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         text=True, env={**os.environ, **env})
 
@@ -60,11 +69,16 @@ class Program:
 
     def end(self):
         """Its output, when it has ended with status 0."""
-        try:
-            said = self.process.communicate(timeout=GUARD_S)[0]
-        except subprocess.TimeoutExpired:
-            self.process.terminate()
-            raise AssertionError(f"{self.process.args} has not ended in {GUARD_S} s") from None
+        said = None
+        while said is None:
+            try:
+                said = self.process.communicate(timeout=LOOK_S)[0]
+            except subprocess.TimeoutExpired:
+                why = self.guard()
+                if why:
+                    self.process.terminate()
+                    said = self.process.communicate()[0]
+                    raise AssertionError((self.process.args, why, said)) from None
         assert self.process.returncode == 0, (self.process.args, self.process.returncode, said)
         return said
 

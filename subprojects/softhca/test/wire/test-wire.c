@@ -543,6 +543,30 @@ static void silence(void)
 	CHECK_EQ(now, 1 + 3 * attr.timeout_ns);
 }
 
+/* To send again takes longer than the peer has for its answer. */
+static void slow_sender(void)
+{
+	struct wire_attr attr = attributes(1024);
+
+	reset(&attr);
+	bad.lose = 100;
+	plans[0][0] = (struct plan){.kind = MSG_WRITE, .length = 5};
+	nodes[0].posted = 1;
+	work(&nodes[0]);
+	now = wire_deadline(&nodes[0].q);
+	bad.lose = 0;
+	wire_tick(&nodes[0].q, &ops, &nodes[0], now);
+	now += 3 * attr.timeout_ns;
+	wire_sent(&nodes[0].q, now);
+	CHECK_EQ(wire_deadline(&nodes[0].q), now + attr.timeout_ns);
+	while (happen())
+		;
+	CHECK_EQ(nodes[0].completed, 1);
+	CHECK_EQ(nodes[0].packets, 2);
+	wire_sent(&nodes[0].q, now);
+	CHECK_EQ(wire_deadline(&nodes[0].q), 0);
+}
+
 /* Node 1 gets a packet; returns what it answers. */
 static const struct packet *answer_to(struct packet p)
 {
@@ -748,6 +772,7 @@ int main(int argc, char **argv)
 	limits();
 	no_timer();
 	silence();
+	slow_sender();
 	hostile();
 	repeated_write();
 	dead_owner();
