@@ -46,7 +46,8 @@ struct daemon {
  */
 struct inflight {
 	uint32_t n;
-	uint64_t at, sum;
+	uint64_t at; /* the last change, or the end of the warm-up */
+	uint64_t sum;
 };
 
 struct rank {
@@ -150,10 +151,10 @@ static inline uint32_t sim_client(const struct sim *s, uint32_t slot)
 	return (uint32_t)(slot * s->per_depth >> SIM_DEPTH_SHIFT);
 }
 
-static inline void inflight_change(struct inflight *f, uint64_t ns, uint64_t warmup_ns, int change)
+static inline void inflight_change(struct inflight *f, uint64_t ns, int change)
 {
 	f->at = ns > f->at ? ns : f->at;
-	f->sum -= (uint64_t)change * (f->at > warmup_ns ? f->at : warmup_ns);
+	f->sum -= (uint64_t)change * f->at;
 	f->n += (uint32_t)change;
 }
 

@@ -121,7 +121,7 @@ ALWAYS_INLINE void take_response(struct daemon *d, struct work *w, uint32_t slot
 	w->now += r->sim->costs.response;
 	if (r->called)
 		d->rtt_sum += w->now - r->called[slot];
-	inflight_change(&w->inflight, w->now, r->sim->c->warmup_ns, -1);
+	inflight_change(&w->inflight, w->now, -1);
 	if (control_holds(&d->control))
 		hold_reply(d, w->now, slot);
 	else
@@ -199,7 +199,7 @@ ALWAYS_INLINE void take_request(struct daemon *d, struct work *w, uint32_t slot,
 		reply_client(r, w, slot);
 	} else {
 		w->now += s->costs.request;
-		inflight_change(&w->inflight, w->now, s->c->warmup_ns, 1);
+		inflight_change(&w->inflight, w->now, 1);
 		d->under_way++;
 		if (r->called)
 			r->called[slot] = w->now;

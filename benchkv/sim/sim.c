@@ -47,7 +47,10 @@ static int rank_init(struct sim *s, uint32_t index)
 	struct rank *r = &s->ranks[index];
 	size_t slots = (size_t)s->c->clients * s->c->depth;
 
-	*r = (struct rank){.sim = s, .index = index, .random = seed_of(s->c->seed, index)};
+	*r = (struct rank){.sim = s,
+		.index = index,
+		.random = seed_of(s->c->seed, index),
+		.inflight.at = s->c->warmup_ns};
 	r->daemons = &s->daemons[index * s->c->daemons];
 	r->requests = calloc(slots, sizeof(*r->requests));
 	r->start = calloc(slots, sizeof(*r->start));

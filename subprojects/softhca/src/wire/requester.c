@@ -55,7 +55,8 @@ static void end_oldest(struct side *s, enum wire_status status)
 
 	wire_add(&step, &r->done, n + 1);
 	wire_add(&step, &r->una, status == WIRE_OK ? after : r->una);
-	s->ops->complete(s->arg, n, status, &step);
+	if (s->ops->complete(s->arg, n, status, &step))
+		r->failed = 1;
 }
 
 static void fail(struct side *s, enum wire_status status)
@@ -73,7 +74,7 @@ static void end_finished(struct side *s, uint32_t una)
 {
 	struct wire_requester *r = &s->q->rq;
 
-	while (r->done != r->begun) {
+	while (!r->failed && r->done != r->begun) {
 		const struct wire_flight *f = flight(r, r->done);
 
 		if (psn_distance(advance(f->psn, f->count), una) < 0)

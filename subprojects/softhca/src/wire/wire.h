@@ -84,8 +84,8 @@ struct wire_ops {
 	int (*message)(void *arg, uint32_t n, struct wire_message *m);
 	int (*gather)(void *arg, uint32_t n, uint32_t offset, void *out, uint32_t len);
 	int (*scatter)(void *arg, uint32_t n, uint32_t offset, const void *bytes, uint32_t len);
-	/* Message @n, the oldest, has ended. */
-	void (*complete)(void *arg, uint32_t n, enum wire_status status, const struct wire_step *s);
+	/* Message @n, the oldest, has ended. An error: nothing was stored, and no other one will end. */
+	int (*complete)(void *arg, uint32_t n, enum wire_status status, const struct wire_step *s);
 
 	/* Makes the stores of a step that has no completion. */
 	void (*commit)(void *arg, const struct wire_step *s);

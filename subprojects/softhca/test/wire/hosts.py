@@ -11,6 +11,7 @@ import time
 GUARD_S = 100  # against hanging only
 LOOK_S = 4  # between looks whether a program hangs
 SKIP = 77
+STOP_S = 20  # until a program that is ended counts as one that takes no signals
 
 
 def namespace():
@@ -48,10 +49,13 @@ class Program:
     def running(self):
         return self.process.poll() is None
 
+    def children(self):
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as f:
+            return f.read().split()
+
     def kill(self):
         """SIGKILL for the program, which softhca-run has started."""
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as f:
-            children = f.read().split()
+        children = self.children()
         for child in children:
             with open(f"/proc/{child}/cmdline") as f:
                 if f.read().split("\0")[0] == self.name:
@@ -62,10 +66,21 @@ class Program:
 
     def await_line(self, text):
         """Reads until a line has @text."""
-        line = ""
-        while text not in line:
-            line = self.process.stdout.readline()
-            assert line, f"{self.process.args} has not said: {text}"
+        said = [""]
+        while text not in said[-1]:
+            said.append(self.process.stdout.readline())
+            assert said[-1], f"{self.process.args} has not said: {text}, but {''.join(said)}"
+
+    def stop(self):
+        """Ends it, also if it takes no signals any more. Returns what it has said."""
+        self.process.terminate()
+        try:
+            return self.process.communicate(timeout=STOP_S)[0]
+        except subprocess.TimeoutExpired:
+            for child in self.children():
+                os.kill(int(child), signal.SIGKILL)
+            self.process.kill()
+            return "(SIGTERM did not end it) " + self.process.communicate()[0]
 
     def end(self):
         """Its output, when it has ended with status 0."""
@@ -76,9 +91,7 @@ class Program:
             except subprocess.TimeoutExpired:
                 why = self.guard()
                 if why:
-                    self.process.terminate()
-                    said = self.process.communicate()[0]
-                    raise AssertionError((self.process.args, why, said)) from None
+                    raise AssertionError((self.process.args, why, self.stop())) from None
         assert self.process.returncode == 0, (self.process.args, self.process.returncode, said)
         return said
 
@@ -87,9 +100,7 @@ def end_all():
     """Ends what still runs, and shows what it has said."""
     for program in Program.started:
         if program.running():
-            program.process.terminate()
-            said = program.process.communicate()[0]
-            print(f"still running: {program.process.args}: {said}", file=sys.stderr)
+            print(f"still running: {program.process.args}: {program.stop()}", file=sys.stderr)
 
 
 class Host:
@@ -156,10 +167,8 @@ def pair(a, b, *program, port, env={}, server_env={}):
     client = b.start(*program, a.address, env=env)
     try:
         said = client.end()
-    except AssertionError:
-        server.process.kill()
-        print(server.process.communicate()[0], file=sys.stderr)
-        raise
+    except AssertionError as e:
+        raise AssertionError(f"{e}; the server has said: {server.stop()!r}") from None
     return server.end(), said
 
 
@@ -209,16 +218,19 @@ def possible():
     return made.returncode == 0
 
 
-def run(test, seconds=GUARD_S):
-    """The status of a test, which has so much time."""
+def run(test, long=False):
+    """The status of a test. All guards are wider for a long one."""
+    global GUARD_S
+    GUARD_S *= 10 if long else 1
+
     def late(*_):
         end_all()
-        raise AssertionError(f"not ended in {seconds} s")
+        raise AssertionError(f"not ended in {2 * GUARD_S} s")
 
     if not possible():
         return SKIP
     signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
+    signal.alarm(2 * GUARD_S)
     try:
         return test()
     finally:
