@@ -285,9 +285,9 @@ def run_ucx():
     return 0
 
 
-# With -u 0 the HCA repeats without limit: a slow machine does not end the test.
+# With -u 0 the HCA repeats without limit: a slow machine does not end the test. Not the pingpongs, whose client may be
+# gone when the ACK of the last message is lost: the server then fails, as it must.
 LOSSY_TOOLS = """
-ibv_rc_pingpong -g 0 -c -s 20000 -n {bulk}
 ib_write_bw -x 0 -u 0 -s 20000 -n {bulk}
 ib_send_bw -x 0 -u 0 -s 20000 -n {bulk} -q 2
 ib_read_bw -x 0 -u 0 -s 20000 -n {bulk}
