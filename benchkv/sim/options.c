@@ -154,6 +154,7 @@ static int option(void *options, int opt, const struct arg *a)
 {
 	struct sim_options *o = options;
 
+	o->job_given |= opt == OPT_NP || opt == OPT_QD || opt == OPT_INIT;
 	switch (opt) {
 	case OPT_CONTROL:
 		return control_option(a, o);
@@ -198,6 +199,20 @@ static int parse_command(int argc, char **argv, int first, enum sim_command *com
 	return 0;
 }
 
+/* table and map have jobs of their own. */
+static int check_command(const struct sim_options *o, char *why, size_t size)
+{
+	if (o->command == SIM_RUN)
+		return 0;
+	if (o->trace || o->hgrm)
+		return args_fail(why, size, "--trace and --hgrm: give them with run");
+	if (o->job_given)
+		return args_fail(why, size, "--np, --qd and --init: give them with run");
+	if (o->command == SIM_TABLE && o->control_given)
+		return args_fail(why, size, "--control: give it with run or map");
+	return 0;
+}
+
 static int parse(int argc, char **argv, struct sim_options *o, char *why, size_t size)
 {
 	struct sim_config *c = &o->config;
@@ -206,10 +221,8 @@ static int parse(int argc, char **argv, struct sim_options *o, char *why, size_t
 	if (first < 0)
 		return first;
 	err = parse_command(argc, argv, first, &o->command, why, size);
-	if (!err && o->command != SIM_RUN && (o->trace || o->hgrm)) {
-		snprintf(why, size, "--trace and --hgrm: give them with run");
-		return -EINVAL;
-	}
+	if (!err)
+		err = check_command(o, why, size);
 	if (!err && (uint64_t)c->clients * c->depth > SIM_MAX_SLOTS) {
 		snprintf(why, size, "--clients x --qd: give at most %u requests in flight",
 			SIM_MAX_SLOTS);
