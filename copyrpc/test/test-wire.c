@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The bytes of a ring, and the numbers of flow control at their edges. */
 #include "base/test.h"
-#include "receive.h"
+#include "receive-batch.h"
 
 static void padding(void)
 {
@@ -23,6 +23,12 @@ static void documented_limits(void)
 	CHECK_EQ(COPYRPC_PAYLOAD_MAX(COPYRPC_RING_MIN), 500);
 	CHECK_EQ(COPYRPC_PAYLOAD_MAX(1 << 20), 131060);
 	CHECK_EQ(wire_payload(credit_message_max((1 << 20) / WIRE_BLOCK)), 131060);
+	CHECK_EQ(credit_rmax((1 << 20) / WIRE_BLOCK) * WIRE_BLOCK, 1 << 18); /* a quarter */
+	CHECK_EQ(credit_threshold((1 << 20) / WIRE_BLOCK) * WIRE_BLOCK, 1 << 16); /* a sixteenth */
+	CHECK_EQ(credit_threshold(COPYRPC_RING_MIN / WIRE_BLOCK), 8);
+	CHECK_EQ(wire_payload(credit_nested_message_max((1 << 20) / WIRE_BLOCK)), 65524);
+	CHECK(COPYRPC_RING_MIN == 4096 && COPYRPC_RING_MAX == 1 << 30);
+	CHECK(COPYRPC_TIMEOUT == 14 && COPYRPC_RETRIES == 7); /* those of mlx5dv-lite */
 }
 
 /* A batch of one call and one reply, byte by byte. */
@@ -47,7 +53,7 @@ static void bytes_of_a_batch(void)
 	ch.status = 0;
 	wire_put_meta(in, 0, 0, 1);
 	memcpy(wire_put_header(in + 32, 77, 3, 30), "012345678901234567890123456789", 30);
-	CHECK_EQ(chan_receive(&ch, 3, &(struct listener){NULL, NULL}), 1);
+	CHECK_EQ(receive(&ch, 3, &(struct listener){NULL, NULL, 0}), 1);
 	CHECK_EQ(chan_call(&ch, "hi", 2, 21, 5, 0), 0);
 	CHECK_EQ(chan_reply(queue.head, "yes", 3), 0);
 	CHECK_EQ(chan_front(&ch)->count, 2);

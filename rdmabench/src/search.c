@@ -49,6 +49,8 @@ static const char usage[] =
 	"\n"
 	"Status: 0, 1 the search failed, 2 a bad command line.\n";
 
+#define HOPELESS 5 /* first points that cannot be measured: the others would not, either */
+
 struct options {
 	struct explore_attr x;
 	struct trial_attr trial;
@@ -241,6 +243,8 @@ struct search {
 	enum model_kind model;
 	char script[TRIAL_SCRIPT];
 	int err; /* why the search ended */
+	bool works; /* a point could be measured */
+	unsigned failures; /* until then */
 };
 
 /* Where all measurements come from: the journal, the model, or engines. */
@@ -260,9 +264,8 @@ static int measure_new(struct search *s, const struct explore_ask *ask, struct m
 	return s->err ? -ECANCELED : err;
 }
 
-static int measure(void *arg, const struct explore_ask *ask, struct measure *m_p)
+static int measure_or_replay(struct search *s, const struct explore_ask *ask, struct measure *m_p)
 {
-	struct search *s = arg;
 	int err = 0, got = searchlog_replay(s->log, ask, m_p, &err);
 
 	if (got > 0)
@@ -272,6 +275,19 @@ static int measure(void *arg, const struct explore_ask *ask, struct measure *m_p
 		return -ECANCELED;
 	}
 	return measure_new(s, ask, m_p);
+}
+
+static int measure(void *arg, const struct explore_ask *ask, struct measure *m_p)
+{
+	struct search *s = arg;
+	int err;
+
+	if (s->failures == HOPELESS)
+		return -ECANCELED;
+	err = measure_or_replay(s, ask, m_p);
+	s->works |= !err;
+	s->failures += err && !s->works;
+	return err;
 }
 
 static json_t *fixed_json(const struct fixed *f)
@@ -294,7 +310,7 @@ static json_t *header_json(const struct options *o)
 	const struct rules *r = &o->x.rules;
 
 	return json_pack("{s:i s:s s:I s:i s:i s:b s:o s:s s:f s:b s:s s:s s:[f,f,f,f,f]}",
-		"version", 2, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
+		"version", 3, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
 		"tries", (int)o->x.tries, "anomalies", (int)o->x.anomalies, "features",
 		o->x.features, "fixed", fixed_json(&o->x.fixed), "model",
 		o->has_model ? model_names[o->model] : "", "duration_s", o->trial.seconds, "compat",
@@ -323,6 +339,21 @@ static json_t *found_json(const struct feature_set *f, uint32_t found_at)
 	}
 	return json_pack("{s:i s:s s:o s:o}", "try", (int)found_at - 1, "anomaly",
 		kind_name(f->kind), "features", features, "point", point_json(&f->point));
+}
+
+/* Which option to give, so that not every point is an anomaly. */
+static void say_blunt(const struct explore_result *r)
+{
+	static const char *const options[] = {[-ANOMALY_PAUSE] = "--tx-pause or --rx-pause",
+		[-ANOMALY_THROUGHPUT] = "--gbps or --packets",
+		[-ANOMALY_LATENCY] = "--p99-us"};
+
+	for (int kind = ANOMALY_PAUSE; kind >= ANOMALY_LATENCY; kind--)
+		if (r->blunt[-kind])
+			fprintf(stderr,
+				"rdmabench search: %s: an anomaly stayed with each parameter "
+				"changed, so features were not looked for again; give another %s\n",
+				kind_name((enum anomaly)kind), options[-kind]);
 }
 
 static int report(const struct options *o, const struct explore_result *r)
@@ -362,6 +393,7 @@ static int run(struct search *s)
 		fprintf(stderr, "rdmabench search: no point could be measured\n");
 		return report(s->o, &r) || 1;
 	}
+	say_blunt(&r);
 	return report(s->o, &r);
 }
 

@@ -91,6 +91,15 @@ def layout(tmp):
         read_result(tmp / method / "result" / "19")
 
 
+def blunt(tmp):
+    """A rule that every point breaks: said once, with what to give, and features are looked for once."""
+    log = tmp / "log"
+    r = run("--log", log, "--model", "corner", "--tries", 3, "--gbps", 1000, "--packets", 1e9)
+    assert r.stderr.count("\n") == 1 and "throughput" in r.stderr and "give another --gbps or --packets" in r.stderr, r.stderr
+    assert [p.name for p in (log / "result" / "mfs_help").iterdir()] == ["0"] and r.stdout.count("anomaly ") == 3, r.stdout
+    assert not run("--log", tmp / "sharp", "--model", "corner", "--tries", 3).stderr
+
+
 def resume(tmp):
     args = ["--model", "corner", "--tries", 20]
     whole = tmp / "whole"
@@ -188,7 +197,7 @@ def engine(tmp):
     prefix = [runner, "--fabric", f"rdmabench-search-{os.getpid()}"]
     for compat in ([], ["--compat"]):
         log = tmp / ("old" if compat else "new")
-        o = search(log, "--tries", 2, "-D", ".05", "--gbps", 0, "--packets", 0, *compat, prefix=prefix)
+        o = search(log, "--tries", 2, "-D", ".3", "--gbps", 0, "--packets", 0, *compat, prefix=prefix)
         assert o["tries"] == 2 and o["failures"] == 0 and not o["anomalies"], o
         for i in range(2):
             _, blocks = read_result(log / "result" / str(i))
@@ -198,7 +207,7 @@ def engine(tmp):
             assert samples > 0 and (not compat or samples % 10 == 0), blocks
             assert list((log / "stats" / str(i)).glob("*-client.jsonl"))
         done = (log / "journal.jsonl").read_text()
-        search(log, "--tries", 2, "-D", ".05", "--gbps", 0, "--packets", 0, *compat, "--resume", prefix=prefix)
+        search(log, "--tries", 2, "-D", ".3", "--gbps", 0, "--packets", 0, *compat, "--resume", prefix=prefix)
         assert (log / "journal.jsonl").read_text() == done  # nothing was measured again
     # Events are tried when they are asked for.
     o = search(tmp / "inject", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=0.inject=delay",
@@ -226,11 +235,12 @@ def engine(tmp):
     point, _ = read_result(tmp / "new" / "result" / "0")
     assert len([json.loads(line) for line in out.splitlines()]) == sum(t["process_num"] for t in point["Traffics"])
     # What cannot be measured is no anomaly.
-    o = search(tmp / "none", "--tries", 2, "-D", ".05", "-d", "mlx5_9", prefix=prefix, status=1)
-    assert o["failures"] == 2 and not o["anomalies"], o
+    for tries in 2, 50:
+        o = search(tmp / f"none-{tries}", "--tries", tries, "-D", ".05", "-d", "mlx5_9", prefix=prefix, status=1)
+        assert o["failures"] == o["tries"] == min(tries, 5) and not o["anomalies"], o
 
 
-for test in ([engine] if runner else [layout, resume, keep, bad, dry_run]):
+for test in ([engine] if runner else [layout, blunt, resume, keep, bad, dry_run]):
     with tempfile.TemporaryDirectory() as tmp:
         print(test.__name__)
         test(pathlib.Path(tmp))

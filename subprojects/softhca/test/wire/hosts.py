@@ -6,9 +6,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 GUARD_S = 100  # against hanging only
+LOOK_S = 4  # between looks whether a program hangs
 SKIP = 77
+STOP_S = 20  # until a program that is ended counts as one that takes no signals
 
 
 def namespace():
@@ -25,71 +28,100 @@ def ip(*arguments, pid):
     subprocess.run(["nsenter", "-t", str(pid), "-n", "ip", *arguments], check=True)
 
 
+def in_time():
+    """The guard of a program that may take GUARD_S."""
+    due = time.monotonic() + GUARD_S
+    return lambda: f"has not ended in {GUARD_S} s" if time.monotonic() > due else None
+
+
 class Program:
-    """A program that runs on a host."""
+    """A program that runs on a host. Its guard returns why it is not waited for any longer, or None."""
 
     started = []
 
     def __init__(self, command, env, name=""):
         Program.started.append(self)
         self.name = name
+        self.guard = in_time()
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         text=True, env={**os.environ, **env})
 
     def running(self):
         return self.process.poll() is None
 
+    def children(self):
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as f:
+            return f.read().split()
+
     def kill(self):
         """SIGKILL for the program, which softhca-run has started."""
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as f:
-            children = f.read().split()
+        children = self.children()
         for child in children:
             with open(f"/proc/{child}/cmdline") as f:
                 if f.read().split("\0")[0] == self.name:
                     os.kill(int(child), signal.SIGKILL)
                     return
-        raise AssertionError(f"no child of softhca-run is {self.name}: {children}")
+        said = "" if self.running() else self.process.communicate()[0]
+        raise AssertionError(f"no child of softhca-run is {self.name}: {children}: {said}")
 
     def await_line(self, text):
         """Reads until a line has @text."""
-        line = ""
-        while text not in line:
-            line = self.process.stdout.readline()
-            assert line, f"{self.process.args} has not said: {text}"
+        said = [""]
+        while text not in said[-1]:
+            said.append(self.process.stdout.readline())
+            assert said[-1], f"{self.process.args} has not said: {text}, but {''.join(said)}"
+
+    def stop(self):
+        """Ends it, also if it takes no signals any more. Returns what it has said."""
+        self.process.terminate()
+        try:
+            return self.process.communicate(timeout=STOP_S)[0]
+        except subprocess.TimeoutExpired:
+            for child in self.children():
+                os.kill(int(child), signal.SIGKILL)
+            self.process.kill()
+            return "(SIGTERM did not end it) " + self.process.communicate()[0]
 
     def end(self):
         """Its output, when it has ended with status 0."""
-        try:
-            said = self.process.communicate(timeout=GUARD_S)[0]
-        except subprocess.TimeoutExpired:
-            self.process.terminate()
-            raise AssertionError(f"{self.process.args} has not ended in {GUARD_S} s") from None
+        said = None
+        while said is None:
+            try:
+                said = self.process.communicate(timeout=LOOK_S)[0]
+            except subprocess.TimeoutExpired:
+                why = self.guard()
+                if why:
+                    raise AssertionError((self.process.args, why, self.stop())) from None
         assert self.process.returncode == 0, (self.process.args, self.process.returncode, said)
         return said
 
 
 def end_all():
-    """Ends what still runs."""
+    """Ends what still runs, and shows what it has said."""
     for program in Program.started:
         if program.running():
-            program.process.terminate()
-            program.process.communicate()
+            print(f"still running: {program.process.args}: {program.stop()}", file=sys.stderr)
 
 
 class Host:
-    """A network namespace and a host name. Rail number r of host number n has the address 10.99.r.n."""
+    """
+    A network namespace and a host name. Rail number r of host number n has the address 10.99.r.n as GID 0, and with
+    @ipv6 fd99:r::n as GID 1 and a link-local address as GID 2.
+    """
 
-    def __init__(self, tmp, number, runner, rails=1, topology=""):
+    def __init__(self, tmp, number, runner, rails=1, topology="", ipv6=False):
         self.tmp, self.number = tmp, number
         self.addresses = [f"10.99.{r}.{number}" for r in range(rails)]
         self.address = self.addresses[0]
+        self.ipv6 = [(f"fd99:{r}::{number}", f"fe80::{r}:{number}") for r in range(rails if ipv6 else 0)]
         self.name = f"host{number}"
         self.keeper = namespace()
         self.pid = self.keeper.pid
         path = os.path.join(tmp, f"host{number}")
         with open(path, "w") as f:
             for r, address in enumerate(self.addresses):
-                f.write(f"name=mlx5_{r} link=roce gid={address} udp=on {topology}\n")
+                gids = "".join(f"gid={a} " for a in [address, *(self.ipv6[r] if ipv6 else ())])
+                f.write(f"name=mlx5_{r} link=roce netdev=wire{r} {gids}udp=on {topology}\n")
         self.prefix = ["nsenter", "-t", str(self.pid), "-n", "-u"]
         subprocess.run([*self.prefix, "sh", "-c", f"echo {self.name} >/proc/sys/kernel/hostname"],
                        check=True)
@@ -120,7 +152,10 @@ def connect(hosts, switch, mtu):
                "mtu", str(mtu), "netns", str(switch.pid), pid=host.pid)
             ip("link", "set", port, "master", f"rail{r}", "up", pid=switch.pid)
             ip("addr", "add", host.addresses[r] + "/24", "dev", f"wire{r}", pid=host.pid)
-            ip("link", "set", f"wire{r}", "up", pid=host.pid)
+            # Usable at once: nobody else has them.
+            ip("link", "set", f"wire{r}", "addrgenmode", "none", "up", pid=host.pid)
+            for address in host.ipv6[r] if host.ipv6 else ():
+                ip("addr", "add", address + "/64", "dev", f"wire{r}", "nodad", pid=host.pid)
     for host in hosts:
         ip("link", "set", "lo", "up", pid=host.pid)
 
@@ -132,23 +167,35 @@ def pair(a, b, *program, port, env={}, server_env={}):
     client = b.start(*program, a.address, env=env)
     try:
         said = client.end()
-    except AssertionError:
-        server.process.kill()
-        print(server.process.communicate()[0], file=sys.stderr)
-        raise
+    except AssertionError as e:
+        raise AssertionError(f"{e}; the server has said: {server.stop()!r}") from None
     return server.end(), said
+
+
+def faults(percent, seed):
+    """The environment in which so many packets are lost, doubled and late."""
+    rules = [f"action=packet_{what} count=0 percent={percent} seed={seed + i}"
+             for i, what in enumerate(("lost", "twice", "late"))]
+    return {"SOFTHCA_FAULTS": ";".join(rules)} if percent else {}
+
+
+def lossy_pair(a, b, *program, port, percent, env={}):
+    """pair(), with faults at both ends."""
+    return pair(a, b, *program, port=port, env={**env, **faults(percent, 1)},
+                server_env=faults(percent, 100))
 
 
 class Network:
     """with Network(RUNNER) as (a, b): hosts with a network for each rail."""
 
-    def __init__(self, runner, n=2, rails=1, mtu=9000, topology=""):
-        self.runner, self.n, self.rails, self.mtu, self.topology = runner, n, rails, mtu, topology
+    def __init__(self, runner, n=2, rails=1, mtu=9000, topology="", ipv6=False):
+        self.runner, self.n, self.rails, self.mtu = runner, n, rails, mtu
+        self.topology, self.ipv6 = topology, ipv6
 
     def __enter__(self):
         self.tmp = tempfile.TemporaryDirectory()
         self.switch = namespace()
-        self.hosts = [Host(self.tmp.name, number, self.runner, self.rails, self.topology)
+        self.hosts = [Host(self.tmp.name, number, self.runner, self.rails, self.topology, self.ipv6)
                       for number in range(1, self.n + 1)]
         connect(self.hosts, self.switch, self.mtu)
         return self.hosts
@@ -169,3 +216,23 @@ def possible():
     if made.returncode:
         print("no network namespaces: " + made.stderr.strip())
     return made.returncode == 0
+
+
+def run(test, long=False):
+    """The status of a test. All guards are wider for a long one."""
+    global GUARD_S
+    GUARD_S *= 10 if long else 1
+
+    def late(*_):
+        end_all()
+        raise AssertionError(f"not ended in {2 * GUARD_S} s")
+
+    if not possible():
+        return SKIP
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(2 * GUARD_S)
+    try:
+        return test()
+    finally:
+        signal.alarm(0)
+        end_all()
