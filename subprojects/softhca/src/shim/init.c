@@ -6,6 +6,7 @@
 #include "member/member.h"
 #include "pump/pump.h"
 #include "sched/sched.h"
+#include "sys/fds.h"
 #include "trap/trap.h"
 #include "uverbs/uverbs.h"
 
@@ -19,6 +20,7 @@ static void in_child(void)
 	if (!fabric_self.arena)
 		return;
 	trap_forget();
+	fds_forget();
 	uverbs_forget();
 	sched_forget();
 	pump_forget();
