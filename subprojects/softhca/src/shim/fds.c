@@ -15,6 +15,7 @@
 #include "fabric/fabric.h"
 #include "shim/real.h"
 #include "sys/fds.h"
+#include "ucma/ucma.h"
 #include "uverbs/uverbs.h"
 
 /*
@@ -49,12 +50,30 @@ EXPORT int ioctl(int fd, unsigned long request, ...)
 	return -1;
 }
 
+/* librdmacm writes commands; other descriptors take what is written as ever. */
+EXPORT ssize_t write(int fd, const void *buf, size_t len)
+{
+	ssize_t r;
+
+	if (!ucma_is_channel(fd))
+		return REAL(write)(fd, buf, len);
+	r = ucma_write(fd, buf, len);
+	if (r >= 0)
+		return r;
+	errno = (int)-r;
+	return -1;
+}
+
 /* The program closes @fd. With its last duplicate the object behind it goes. */
 static void closing(int fd)
 {
 	struct fd_entry e;
 
-	if (fds_drop(fd, &e) && fabric_self.arena)
+	if (!fds_drop(fd, &e) || !fabric_self.arena)
+		return;
+	if (e.kind == FD_CM)
+		ucma_close(&e);
+	else
 		uverbs_close(&e);
 }
 

@@ -8,6 +8,7 @@
 #include "sched/sched.h"
 #include "sys/fds.h"
 #include "trap/trap.h"
+#include "ucma/ucma.h"
 #include "uverbs/uverbs.h"
 
 /*
@@ -22,6 +23,7 @@ static void in_child(void)
 	trap_forget();
 	fds_forget();
 	uverbs_forget();
+	ucma_forget();
 	sched_forget();
 	pump_forget();
 	member_forget();

@@ -73,7 +73,10 @@ bool fds_drop(int fd, struct fd_entry *entry_p)
 void fds_forget(void)
 {
 	pthread_mutex_init(&fds_lock, NULL);
-	for (int i = 0; i < MAX_FDS; i++)
-		if (load(i) != FD_OTHER)
+	for (int i = 0; i < MAX_FDS; i++) {
+		if (fds_get(i).kind == FD_CM)
+			store(i, FD_CM);
+		else if (load(i) != FD_OTHER)
 			store(i, FD_OTHER);
+	}
 }

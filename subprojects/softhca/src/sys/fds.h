@@ -37,7 +37,10 @@ int fds_duplicate(int from, int to);
  */
 bool fds_drop(int fd, struct fd_entry *entry_p);
 
-/* In a forked child: no descriptor is ours any more. */
+/*
+ * In a forked child: no descriptor is ours any more, but for event channels of the connection
+ * manager, whose value is now 0: what the child writes there must not get to its parent.
+ */
 void fds_forget(void);
 
 #endif
