@@ -130,9 +130,9 @@ int output_table(const struct sim_options *o, FILE *json)
 		print_machine(&o->config.machine);
 	for (size_t b = 0; !err && b < ARRAY_SIZE(blocks); b++) {
 		if (json != stdout)
-			printf("\n%s\n%4s %-13s %-4s %25s %13s %25s %25s %25s\n",
+			printf("\n%s\n%4s %-13s %-4s %25s %5s %d %s %25s %25s %25s\n",
 				blocks[b].conditions, "NP", "control", "from",
-				"M op/s: publ., sim., ratio", "of 9 seeds", "outstanding",
+				"M op/s: publ., sim., ratio", "of", SEEDS, "seeds", "outstanding",
 				"responses per loop", "M loops/s");
 		for (size_t i = 0; !err && i < blocks[b].n; i++)
 			err = table_row(o, &blocks[b].rows[i], json);

@@ -44,6 +44,7 @@ struct daemon_stats {
 	uint64_t local; /* requests served for clients of this rank */
 	uint64_t remote; /* requests served for other ranks; by the daemon that has the shard */
 	uint64_t forwarded; /* requests of other ranks that were passed to another daemon */
+	uint64_t relayed; /* requests for other ranks that went to the daemon of the endpoint */
 	uint64_t calls, responses; /* for clients, to other ranks */
 	uint64_t stalled; /* calls that had to wait for room or credit */
 	uint64_t polls; /* of the network */

@@ -106,6 +106,7 @@ static int try_errand(struct daemon *d, uint32_t index)
 
 	if (err == -EAGAIN)
 		return err;
+	d->stats.relayed += owner != d->index && !err;
 	if (unlikely(d->errands.all[index].taken_ns))
 		d->errands.all[index].called_ns = clock_ns();
 	if (err)

@@ -178,17 +178,12 @@ static void tell_origin(struct hello *mine, enum basis basis, double round_trip_
 	mine->message_ns = message_ns;
 }
 
-static int derive_from_file(struct job *j, struct hello *mine)
+static void derive_from_file(struct job *j, const struct machine *m, struct hello *mine)
 {
 	struct control_origin from;
-	struct machine m;
-	int err = machine_load(j->o->machine, &m, j->why, sizeof(j->why));
 
-	if (err)
-		return job_refuse(j, err);
-	machine_derive(&m, &j->node.control, &from);
+	machine_derive(m, &j->node.control, &from);
 	tell_origin(mine, FROM_FILE, from.round_trip_ns, from.write_ns, from.message_ns);
-	return 0;
 }
 
 static int derive_from_device(struct job *j, struct hello *mine, const char *device)
@@ -213,15 +208,21 @@ static double calls_under_way(const struct options *o)
 static int derive_control(struct job *j, const char *device, struct hello *mine)
 {
 	struct control_spec *spec = &j->node.control;
+	struct machine m = {.name = ""};
 	int err = 0;
 
+	/* Also where nothing follows from it: a file that cannot be read is an error. */
+	if (j->o->machine && !launch_rank(j->l))
+		err = machine_load(j->o->machine, &m, j->why, sizeof(j->why));
+	if (err)
+		return job_refuse(j, err);
 	*spec = j->o->control;
 	mine->basis = BY_DEFAULT;
 	if (launch_rank(j->l) || launch_alone(j->l) || launch_size(j->l) == 1 || !spec->derive ||
 		!device) {
 		/* The control is that of the options, or rank 0's. */
 	} else if (j->o->machine) {
-		err = derive_from_file(j, mine);
+		derive_from_file(j, &m, mine);
 	} else if (j->o->dry_run) {
 		mine->basis = NOT_MEASURED;
 	} else {

@@ -288,6 +288,11 @@ static int check_together(struct options *o, const bool *given, char *why, size_
 			o->net_daemons, o->daemons);
 		return -EINVAL;
 	}
+	if (o->machine && !o->control.derive) {
+		snprintf(why, size,
+			"--machine means nothing to this --control: give auto without numbers");
+		return -EINVAL;
+	}
 	return 0;
 }
 

@@ -4,6 +4,9 @@
     with Slurm(directory, nodes=4) as slurm:
         subprocess.run(slurm.srun(2, 4) + ["program"], env=slurm.env())
 
+With hosts the nodes are these: objects with a name, an address, and a prefix of command lines that
+runs them there. The first one also has the controller, and srun has to run there.
+
 TMPDIR tells its own processes, which have the directory there, from those of the jobs.
 Its keys, sockets, ports, pid files and logs are in the directory; nothing outside of it is
 read or written. What it starts is ended by the pids that it was started with.
@@ -20,7 +23,7 @@ PROGRAMS = "munged", "slurmctld", "slurmd", "srun", "sinfo"
 START_S = 60  # until a Slurm whose nodes are not ready counts as broken
 CONF = """\
 ClusterName=test
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}
@@ -55,6 +58,13 @@ def missing():
     return ", ".join(p for p in PROGRAMS if not shutil.which(p, path=PATH))
 
 
+class Node:
+    """A node that is only a name and a port of this machine."""
+
+    def __init__(self, number):
+        self.name, self.address, self.prefix = f"n{number}", "127.0.0.1", []
+
+
 def free_ports(n):
     """Ports that nobody listens on; held together, so that they differ."""
     held = [socket.socket() for _ in range(n)]
@@ -67,8 +77,10 @@ def free_ports(n):
 
 
 class Slurm:
-    def __init__(self, directory, nodes):
-        self.dir, self.nodes, self.daemons = directory, nodes, []
+    def __init__(self, directory, nodes=0, hosts=()):
+        self.dir, self.daemons = directory, []
+        self.nodes = hosts or [Node(i) for i in range(nodes)]
+        self.controller = hosts[0].name if hosts else socket.gethostname().split(".")[0]
 
     def env(self):
         return {"SLURM_CONF": f"{self.dir}/slurm.conf",
@@ -80,36 +92,36 @@ class Slurm:
                 f"--ntasks-per-node={-(-ranks // nodes)}"]
 
     def configure(self):
-        ports = free_ports(self.nodes + 1)
+        ports = free_ports(len(self.nodes) + 1)
         os.makedirs(f"{self.dir}/state")
         with open(f"{self.dir}/slurm.conf", "w") as f:
-            f.write(CONF.format(dir=self.dir, host=socket.gethostname().split(".")[0],
+            f.write(CONF.format(dir=self.dir, host=self.controller, address=self.nodes[0].address,
                                 port=ports[0], user=getpass.getuser()))
-            for i in range(self.nodes):
-                os.makedirs(f"{self.dir}/spool.n{i}")
-                os.makedirs(f"{self.dir}/tmp.n{i}")
-                f.write(f"NodeName=n{i} NodeAddr=127.0.0.1 Port={ports[i + 1]} CPUs=8\n")
+            for node, port in zip(self.nodes, ports[1:]):
+                os.makedirs(f"{self.dir}/spool.{node.name}")
+                os.makedirs(f"{self.dir}/tmp.{node.name}")
+                f.write(f"NodeName={node.name} NodeAddr={node.address} Port={port} CPUs=8\n")
             f.write("PartitionName=all Nodes=ALL Default=YES State=UP\n")
         key = os.open(f"{self.dir}/munge.key", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         os.write(key, os.urandom(128))
         os.close(key)
 
-    def start(self, name, *args):
+    def start(self, node, name, *args):
         """In the foreground, so that the pid is ours to know, in a session of its own."""
         log = open(f"{self.dir}/{name}.out", "a")
-        proc = subprocess.Popen([name, *args], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+        proc = subprocess.Popen([*node.prefix, name, *args], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                 env=dict(os.environ, **self.env(), TMPDIR=self.dir),
                                 start_new_session=True)
         log.close()
         self.daemons.append(proc)
 
     def ask(self, *argv):
-        r = subprocess.run(argv, env=dict(os.environ, **self.env()), capture_output=True,
+        r = subprocess.run([*self.nodes[0].prefix, *argv], env=dict(os.environ, **self.env()), capture_output=True,
                            text=True, check=False)
         return r.stdout + r.stderr
 
     def ready(self):
-        return self.ask("sinfo", "-h", "-o", "%T %D").split() == ["idle", str(self.nodes)]
+        return self.ask("sinfo", "-h", "-o", "%T %D").split() == ["idle", str(len(self.nodes))]
 
     def has_pmix(self):
         return "pmix" in self.ask("srun", "--mpi=list")
@@ -117,12 +129,12 @@ class Slurm:
     def __enter__(self):
         try:
             self.configure()
-            self.start("munged", "--foreground", "--force", f"--key-file={self.dir}/munge.key",
+            self.start(self.nodes[0], "munged", "--foreground", "--force", f"--key-file={self.dir}/munge.key",
                        f"--socket={self.dir}/munge.socket", f"--pid-file={self.dir}/munged.pid",
                        f"--log-file={self.dir}/munged.log", f"--seed-file={self.dir}/munge.seed")
-            self.start("slurmctld", "-D")
-            for i in range(self.nodes):
-                self.start("slurmd", "-D", "-N", f"n{i}")
+            self.start(self.nodes[0], "slurmctld", "-D")
+            for node in self.nodes:
+                self.start(node, "slurmd", "-D", "-N", node.name)
             end = time.monotonic() + START_S
             while not self.ready():
                 if time.monotonic() > end:

@@ -87,6 +87,8 @@ static const char *const bad[] = {
 	"delegation --stagger -1",
 	"direct --stagger 1",
 	"direct --machine x",
+	"delegation --machine x --control none",
+	"meta --control auto:3,9 --machine x",
 	"measure --clients 3",
 	"measure --json -",
 	"measure now",

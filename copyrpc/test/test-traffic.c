@@ -4,7 +4,6 @@
  * that is nearly empty, one context or two, two processes; every payload is compared.
  */
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "traffic.h"
@@ -136,40 +135,6 @@ static void within_one_context(void)
 
 /* -------------------------------------------------------------- two processes */
 
-static void exchange(int fd, const void *mine, void *theirs)
-{
-	CHECK_EQ(send(fd, mine, COPYRPC_INFO_SIZE, MSG_NOSIGNAL), COPYRPC_INFO_SIZE);
-	CHECK_EQ(recv(fd, theirs, COPYRPC_INFO_SIZE, MSG_WAITALL), COPYRPC_INFO_SIZE);
-}
-
-/* Serves until the other side, too, says that it has all it wants. */
-static void run_process(int fd, const struct copyrpc_ctx_attr *attr, int eps, uint32_t max,
-	uint32_t calls, uint64_t seed)
-{
-	struct node *n = &nodes[0];
-	uint8_t mine[COPYRPC_INFO_SIZE], theirs[COPYRPC_INFO_SIZE];
-	ssize_t got = -1;
-	bool told = false;
-	char c;
-
-	node_open(n, attr, eps, max, calls * TIMES / SCALE, seed);
-	for (int i = 0; i < eps; i++) {
-		copyrpc_ep_info(n->ep[i], mine);
-		exchange(fd, mine, theirs);
-		CHECK_EQ(copyrpc_ep_connect(n->ep[i], theirs, sizeof(theirs)), 0);
-	}
-	while (!told || (got = recv(fd, &c, 1, MSG_DONTWAIT)) != 1) {
-		CHECK(got != 0); /* the other has ended before we had it all */
-		node_step(n);
-		if (!told && node_done(n)) {
-			told = true;
-			CHECK_EQ(send(fd, "x", 1, MSG_NOSIGNAL), 1);
-		}
-	}
-	node_report(n);
-	copyrpc_ctx_destroy(n->ctx);
-}
-
 /* Both ends are children: a process that has opened the HCA once should not fork. */
 static void run_processes(const struct copyrpc_ctx_attr *attr, int eps, uint32_t max,
 	uint32_t calls)
@@ -184,7 +149,8 @@ static void run_processes(const struct copyrpc_ctx_attr *attr, int eps, uint32_t
 		child[i] = fork();
 		CHECK(child[i] >= 0);
 		if (!child[i]) {
-			run_process(fd[i], attr, eps, max, calls, seed + (uint64_t)i);
+			node_with_peer(&nodes[0], fd[i], attr, eps, max, calls * TIMES / SCALE,
+				seed + (uint64_t)i);
 			exit(0);
 		}
 	}

@@ -23,6 +23,12 @@ static void documented_limits(void)
 	CHECK_EQ(COPYRPC_PAYLOAD_MAX(COPYRPC_RING_MIN), 500);
 	CHECK_EQ(COPYRPC_PAYLOAD_MAX(1 << 20), 131060);
 	CHECK_EQ(wire_payload(credit_message_max((1 << 20) / WIRE_BLOCK)), 131060);
+	CHECK_EQ(credit_rmax((1 << 20) / WIRE_BLOCK) * WIRE_BLOCK, 1 << 18); /* a quarter */
+	CHECK_EQ(credit_threshold((1 << 20) / WIRE_BLOCK) * WIRE_BLOCK, 1 << 16); /* a sixteenth */
+	CHECK_EQ(credit_threshold(COPYRPC_RING_MIN / WIRE_BLOCK), 8);
+	CHECK_EQ(wire_payload(credit_nested_message_max((1 << 20) / WIRE_BLOCK)), 65524);
+	CHECK(COPYRPC_RING_MIN == 4096 && COPYRPC_RING_MAX == 1 << 30);
+	CHECK(COPYRPC_TIMEOUT == 14 && COPYRPC_RETRIES == 7); /* those of mlx5dv-lite */
 }
 
 /* A batch of one call and one reply, byte by byte. */

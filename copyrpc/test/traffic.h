@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <sys/socket.h>
 
 #include "base/test.h"
 #include "copyrpc.h"
@@ -178,6 +179,42 @@ static inline void node_report(const struct node *n)
 	       "\n",
 		(double)(s.calls + s.replies) / (double)s.batches, s.wraps, s.reads, s.credit_only,
 		s.ring_stalls, s.credit_stalls, s.sq_stalls);
+}
+
+static inline void node_exchange(int fd, const void *mine, void *theirs)
+{
+	CHECK_EQ(send(fd, mine, COPYRPC_INFO_SIZE, MSG_NOSIGNAL), COPYRPC_INFO_SIZE);
+	CHECK_EQ(recv(fd, theirs, COPYRPC_INFO_SIZE, MSG_WAITALL), COPYRPC_INFO_SIZE);
+}
+
+/*
+ * Runs a node whose peer is in another process, at the other end of the socket @fd. Serves until
+ * the peer, too, says that it has all it wants.
+ */
+static inline void node_with_peer(struct node *n, int fd, const struct copyrpc_ctx_attr *attr,
+	int eps, uint32_t max, uint32_t calls, uint64_t seed)
+{
+	uint8_t mine[COPYRPC_INFO_SIZE], theirs[COPYRPC_INFO_SIZE];
+	ssize_t got = -1;
+	bool told = false;
+	char c;
+
+	node_open(n, attr, eps, max, calls, seed);
+	for (int i = 0; i < eps; i++) {
+		copyrpc_ep_info(n->ep[i], mine);
+		node_exchange(fd, mine, theirs);
+		CHECK_EQ(copyrpc_ep_connect(n->ep[i], theirs, sizeof(theirs)), 0);
+	}
+	while (!told || (got = recv(fd, &c, 1, MSG_DONTWAIT)) != 1) {
+		CHECK(got != 0); /* the other has ended before we had it all */
+		node_step(n);
+		if (!told && node_done(n)) {
+			told = true;
+			CHECK_EQ(send(fd, "x", 1, MSG_NOSIGNAL), 1);
+		}
+	}
+	node_report(n);
+	copyrpc_ctx_destroy(n->ctx);
 }
 
 #endif

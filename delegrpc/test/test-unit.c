@@ -54,6 +54,9 @@ static void documented_numbers(void)
 	struct raw raw;
 	uint64_t pos;
 
+	CHECK(DELEGRPC_MAX_CLIENTS == 4096 && DELEGRPC_MAX_NAME == 192);
+	CHECK(DELEGRPC_MAX_RING_DEPTH == 1 << 24 && DELEGRPC_MAX_RESP_DEPTH == 1 << 15);
+	CHECK_EQ(DELEGRPC_MAX_PAYLOAD, 1 << 16);
 	raw_open(name, &raw);
 	for (uint32_t i = 0; i < 7; i++)
 		call(c, i);

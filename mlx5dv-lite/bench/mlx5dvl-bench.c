@@ -413,12 +413,18 @@ static void count_instructions(void)
 	}
 }
 
-static int usage(FILE *f, int status)
+static int wrong_line(void)
 {
-	fprintf(f, "usage: mlx5dvl-bench [--json FILE]\n"
-		   "Cost of the host's code per request and completion, beside libibverbs.\n"
-		   "  --json FILE   one object per row; - is standard output\n");
-	return status;
+	fputs("mlx5dvl-bench: give --json FILE, or nothing; see --help\n", stderr);
+	return 2;
+}
+
+static int usage(void)
+{
+	printf("usage: mlx5dvl-bench [--json FILE]\n"
+	       "Cost of the host's code per request and completion, beside libibverbs.\n"
+	       "  --json FILE   one object per row; - is standard output\n");
+	return 0;
 }
 
 /* Without a device, the program is executed again under the software HCA. */
@@ -441,11 +447,12 @@ int main(int argc, char **argv)
 	FILE *json = NULL;
 	int c;
 
+	opterr = 0;
 	while ((c = getopt_long(argc, argv, "j:h", options, NULL)) != -1) {
 		if (c == 'h')
-			return usage(stdout, 0);
+			return usage();
 		if (c != 'j')
-			return usage(stderr, 2);
+			return wrong_line();
 		json = strcmp(optarg, "-") ? fopen(optarg, "w") : stdout;
 		if (!json) {
 			fprintf(stderr, "mlx5dvl-bench: cannot write %s\n", optarg);
@@ -453,7 +460,7 @@ int main(int argc, char **argv)
 		}
 	}
 	if (optind < argc)
-		return usage(stderr, 2);
+		return wrong_line();
 	find_device(argv);
 	setup();
 	if (RUNNING_ON_VALGRIND)

@@ -167,6 +167,34 @@ static void the_device_has_the_attributes(void)
 	close_duo();
 }
 
+/* Sizes that are not given are those of the manual. */
+static void sizes_have_defaults(void)
+{
+	struct mlx5dvl_cq *send, *recv, *least;
+	struct mlx5dvl_ctx *ctx;
+	struct mlx5dvl_srq *srq;
+	struct mlx5dvl_qp *qp;
+
+	hca_open(&duo.h, &(struct hca_attr){0});
+	ctx = duo.h.ctx;
+	CHECK_EQ(mlx5dvl_srq_create(ctx, &(struct mlx5dvl_srq_attr){0}, &srq), 0);
+	CHECK_EQ(srq->depth, 1024);
+	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){.srq = srq}, &recv), 0);
+	CHECK_EQ(recv->depth, 1024);
+	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){0}, &send), 0);
+	CHECK_EQ(send->depth, 4096);
+	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){.depth = 1}, &least), 0);
+	CHECK_EQ(least->depth, 64);
+	CHECK_EQ(mlx5dvl_qp_create(ctx, &(struct mlx5dvl_qp_attr){send, recv}, &qp), 0);
+	CHECK_EQ(qp->depth, 256);
+	mlx5dvl_qp_destroy(qp);
+	mlx5dvl_cq_destroy(least);
+	mlx5dvl_cq_destroy(send);
+	mlx5dvl_cq_destroy(recv);
+	mlx5dvl_srq_destroy(srq);
+	hca_close(&duo.h);
+}
+
 /* The receive CQ has exactly as many places as there are receives. */
 static void a_tight_receive_cq_does_not_overrun(void)
 {
@@ -379,6 +407,7 @@ int main(int argc, char **argv)
 		TEST(objects_in_use_stay),
 		TEST(connect_checks_its_peer),
 		TEST(the_device_has_the_attributes),
+		TEST(sizes_have_defaults),
 		TEST(a_tight_receive_cq_does_not_overrun),
 		TEST(many_qps_share_a_context),
 		TEST(destroyed_with_completions_pending),

@@ -521,6 +521,8 @@ int engine_main(int argc, char **argv)
 	}
 	if (o.help)
 		return fputs(engine_usage, stdout) < 0;
+	if (o.json && report_try(o.json))
+		return 2;
 	signal(SIGPIPE, SIG_IGN);
 	if (o.fork)
 		return both(&o);

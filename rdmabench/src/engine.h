@@ -55,6 +55,8 @@ struct engine_report {
 void report_table(const struct engine_report *r, FILE *out);
 /* A new object. */
 json_t *report_json(const struct engine_report *r);
+/* Before there is a report: whether the file can be opened. 0 or -1, having said why. */
+int report_try(const char *path);
 /*
  * Writes one line to a file, whose content goes or, with append, stays, or to standard output
  * for "-". 0 or 1, having said why.

@@ -165,7 +165,7 @@ struct partial {
 	struct engine_options o;
 	const char *request, *op;
 	uint32_t size;
-	bool has_size;
+	bool has_size, has_duration;
 };
 
 static int read_word(const struct arg *a, const char *const *words, unsigned add, uint8_t *n_p)
@@ -270,6 +270,7 @@ static int parse_course(struct partial *p, int val, const struct arg *a)
 	case 'n':
 		return arg_whole(a, 1, 1ull << 40, &t->iterations);
 	case 'D':
+		p->has_duration = true;
 		return arg_time(a, .001, 86400, (double)NSEC_PER_SEC, &t->duration_ns);
 	case OPT_RATE:
 		return arg_whole(a, 1, 1000000000, &t->rate);
@@ -418,8 +419,10 @@ static int make_pattern(struct partial *p, char *why, size_t size)
 	return traffic_check(&p->o.t, why, size);
 }
 
-static int check_together(const struct engine_options *o, char *why, size_t size)
+static int check_together(const struct partial *p, char *why, size_t size)
 {
+	const struct engine_options *o = &p->o;
+
 	if (o->stats_dir && o->stats_file)
 		return args_fail(why, size, "give either --stats-dir or --stats-file");
 	if ((o->compat || o->stats_window) && !o->stats_dir && !o->stats_file)
@@ -437,6 +440,8 @@ static int check_together(const struct engine_options *o, char *why, size_t size
 			"--server-dev is of a server that --fork starts: give --ib-dev there");
 	if (o->host && o->hosts != 1)
 		return args_fail(why, size, "--hosts is the server's: give it there");
+	if (o->t.iterations && p->has_duration)
+		return args_fail(why, size, "--iters and --duration exclude each other: give one");
 	return 0;
 }
 
@@ -453,7 +458,7 @@ int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char
 	if (argc - first > 1)
 		return args_fail(why, size, "more than one host: give one, or none for the server");
 	p.o.host = argc > first ? argv[first] : NULL;
-	err = p.o.help ? 0 : check_together(&p.o, why, size);
+	err = p.o.help ? 0 : check_together(&p, why, size);
 	if (!err)
 		err = make_pattern(&p, why, size);
 	if (!err)

@@ -112,8 +112,10 @@ static void note_anomaly(struct explorer *e, const struct point *p, enum anomaly
 
 	r->found[r->n] = (struct feature_set){.point = *p, .kind = kind};
 	r->found_at[r->n++] = r->tries;
-	if (e->attr->features)
+	if (e->attr->features && !r->blunt[-kind]) {
 		find_features(e, r->n - 1);
+		r->blunt[-kind] = !e->over && is_empty(&r->found[r->n - 1]);
+	}
 	if (r->n == EXPLORE_ANOMALIES || r->n == e->attr->anomalies)
 		e->over = true;
 }

@@ -14,7 +14,8 @@
  *
  * When an anomaly is found its minimal feature set is looked for: the parameters that cannot
  * take other values without the anomaly going away. Points that have the features of a known
- * anomaly are not tried again.
+ * anomaly are not tried again. An anomaly without a feature shows a rule that does not tell
+ * points apart, and takes the longest to find: features of that kind are looked for no more.
  */
 #ifndef RDMABENCH_EXPLORE_H
 #define RDMABENCH_EXPLORE_H
@@ -61,6 +62,7 @@ struct explore_result {
 	uint32_t tries; /* made */
 	uint32_t failures; /* of them, that could not be measured */
 	uint32_t accepted_worse, rejected; /* annealing */
+	bool blunt[1 - ANOMALY_LATENCY]; /* by -kind: one of them has no feature */
 	uint32_t n; /* of found */
 	uint32_t found_at[EXPLORE_ANOMALIES]; /* the number of the try, from 1 */
 	struct feature_set found[EXPLORE_ANOMALIES];

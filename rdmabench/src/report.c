@@ -265,6 +265,20 @@ json_t *report_json(const struct engine_report *r)
 	return o;
 }
 
+int report_try(const char *path)
+{
+	FILE *out = strcmp(path, "-") ? fopen(path, "ae") : stdout;
+
+	if (!out) {
+		fprintf(stderr, "rdmabench engine: --json '%s': %s: give what can be written\n",
+			path, strerror(errno));
+		return -1;
+	}
+	if (out != stdout)
+		fclose(out);
+	return 0;
+}
+
 int report_write(json_t *o, const char *path, bool append)
 {
 	FILE *out = strcmp(path, "-") ? fopen(path, append ? "ae" : "we") : stdout;

@@ -294,7 +294,7 @@ static json_t *header_json(const struct options *o)
 	const struct rules *r = &o->x.rules;
 
 	return json_pack("{s:i s:s s:I s:i s:i s:b s:o s:s s:f s:b s:s s:s s:[f,f,f,f,f]}",
-		"version", 2, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
+		"version", 3, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
 		"tries", (int)o->x.tries, "anomalies", (int)o->x.anomalies, "features",
 		o->x.features, "fixed", fixed_json(&o->x.fixed), "model",
 		o->has_model ? model_names[o->model] : "", "duration_s", o->trial.seconds, "compat",
@@ -323,6 +323,21 @@ static json_t *found_json(const struct feature_set *f, uint32_t found_at)
 	}
 	return json_pack("{s:i s:s s:o s:o}", "try", (int)found_at - 1, "anomaly",
 		kind_name(f->kind), "features", features, "point", point_json(&f->point));
+}
+
+/* Which option to give, so that not every point is an anomaly. */
+static void say_blunt(const struct explore_result *r)
+{
+	static const char *const options[] = {[-ANOMALY_PAUSE] = "--tx-pause or --rx-pause",
+		[-ANOMALY_THROUGHPUT] = "--gbps or --packets",
+		[-ANOMALY_LATENCY] = "--p99-us"};
+
+	for (int kind = ANOMALY_PAUSE; kind >= ANOMALY_LATENCY; kind--)
+		if (r->blunt[-kind])
+			fprintf(stderr,
+				"rdmabench search: %s: an anomaly stayed with each parameter "
+				"changed, so features were not looked for again; give another %s\n",
+				kind_name((enum anomaly)kind), options[-kind]);
 }
 
 static int report(const struct options *o, const struct explore_result *r)
@@ -362,6 +377,7 @@ static int run(struct search *s)
 		fprintf(stderr, "rdmabench search: no point could be measured\n");
 		return report(s->o, &r) || 1;
 	}
+	say_blunt(&r);
 	return report(s->o, &r);
 }
 

@@ -175,7 +175,7 @@ def all_sizes():
 def moderation():
     """perftest's -Q: a completion for many requests, and every request is done all the same."""
     for args in (["-n", 1000], ["-D", ".1"], ["-n", 1000, "-l", 8, "-q", 3], ["-D", ".1", "-l", 8, "-b", "-q", 3],
-                 ["-D", ".1", "-t", 5, "-l", 2], ["-D", ".1", "-c", "UD", "--op", "s"], ["-D", ".1", "--burst", 3]):
+                 ["-D", ".1", "-t", 5, "-l", 2], ["-D", ".1", "-c", "UD", "--op", "s"], ["-D", ".1", "-t", 8, "--burst", 3]):
         o = report("--fork", "--check", "-Q", 100, "-s", 200, *args)
         t, sent = o["traffic"], o["sent"]["messages"]
         assert sent > t["depth"] * t["qp_num"] and o["mismatches"] == 0 and o["errors"] == 0 and t["cq_mod"] == 100, o
@@ -404,7 +404,8 @@ def nobody():
 
 def bad():
     """A bad command line: one line, status 2, and nothing else."""
-    for args in (["--frobnicate"], ["-s", "0"], ["a", "b"], ["-c", "UD"], ["--fork", "host"]):
+    for args in (["--frobnicate"], ["-s", "0"], ["a", "b"], ["-c", "UD"], ["--fork", "host"],
+                 ["--fork", "-D", 86400, "--json", "/nowhere/x"]):
         r = run(*args, status=2)
         lines = [line for line in r.stderr.splitlines() if not line.startswith("softhca-run")]
         assert len(lines) == 1 and "give" in lines[0] and not r.stdout, r

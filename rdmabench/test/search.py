@@ -91,6 +91,15 @@ def layout(tmp):
         read_result(tmp / method / "result" / "19")
 
 
+def blunt(tmp):
+    """A rule that every point breaks: said once, with what to give, and features are looked for once."""
+    log = tmp / "log"
+    r = run("--log", log, "--model", "corner", "--tries", 3, "--gbps", 1000, "--packets", 1e9)
+    assert r.stderr.count("\n") == 1 and "throughput" in r.stderr and "give another --gbps or --packets" in r.stderr, r.stderr
+    assert [p.name for p in (log / "result" / "mfs_help").iterdir()] == ["0"] and r.stdout.count("anomaly ") == 3, r.stdout
+    assert not run("--log", tmp / "sharp", "--model", "corner", "--tries", 3).stderr
+
+
 def resume(tmp):
     args = ["--model", "corner", "--tries", 20]
     whole = tmp / "whole"
@@ -230,7 +239,7 @@ def engine(tmp):
     assert o["failures"] == 2 and not o["anomalies"], o
 
 
-for test in ([engine] if runner else [layout, resume, keep, bad, dry_run]):
+for test in ([engine] if runner else [layout, blunt, resume, keep, bad, dry_run]):
     with tempfile.TemporaryDirectory() as tmp:
         print(test.__name__)
         test(pathlib.Path(tmp))

@@ -79,6 +79,7 @@ static const char *const bad[] = {
 	"--mr-num 0",
 	"--mr-num 2",
 	"-n 0",
+	"-n 10 -D 1",
 	"-n -1",
 	"-D 0",
 	"-D nan",

@@ -189,6 +189,34 @@ static void a_known_anomaly_is_not_tried_again(void)
 	}
 }
 
+static int count_and_be_slow(void *arg, const struct explore_ask *ask, struct measure *m_p)
+{
+	uint32_t *asked = (uint32_t *)arg;
+
+	asked[ask->purpose]++;
+	*m_p = (struct measure){.v = {[MEASURE_TX_GBPS] = 1}};
+	return 0;
+}
+
+/* A rule that every point breaks: the search for features, which finds none, is made once. */
+static void features_of_a_blunt_rule_are_looked_for_once(void)
+{
+	static struct explore_result r;
+
+	for (int method = EXPLORE_RANDOM; method <= EXPLORE_ANNEAL; method++) {
+		struct explore_attr a = attr_of((enum explore_method)method, 1);
+		uint32_t asked[2] = {0};
+
+		a.anomalies = 5;
+		a.features = true;
+		CHECK_EQ(explore(&a, count_and_be_slow, asked, &r), 0);
+		CHECK(r.n == 5 && asked[PURPOSE_TRY] == 5);
+		CHECK(asked[PURPOSE_FEATURE] > 0 && asked[PURPOSE_FEATURE] <= 2 * SPACE_DIMS);
+		CHECK(r.blunt[-ANOMALY_THROUGHPUT] && !r.blunt[-ANOMALY_PAUSE] &&
+			!r.blunt[-ANOMALY_LATENCY]);
+	}
+}
+
 static int fixed_and_measure(void *arg, const struct explore_ask *ask, struct measure *m_p)
 {
 	enum model_kind kind = MODEL_CORNER;
@@ -272,6 +300,7 @@ int main(int argc, char **argv)
 		TEST(a_seed_gives_the_same_search),
 		TEST(features_are_what_matters),
 		TEST(a_known_anomaly_is_not_tried_again),
+		TEST(features_of_a_blunt_rule_are_looked_for_once),
 		TEST(what_is_fixed_stays),
 		TEST(sample_covers_evenly),
 		TEST(failures_are_passed_over),

@@ -119,6 +119,26 @@ static void transports_have_their_operations(void)
 	CHECK_EQ(check(t, "s_1_7"), 0);
 }
 
+static uint32_t receives(const char *pattern)
+{
+	struct traffic t = usual();
+
+	snprintf(t.pattern_text, sizeof(t.pattern_text), "%s", pattern);
+	t.rx_depth = 0;
+	CHECK_EQ(traffic_check(&t, why, sizeof(why)), 0);
+	return traffic_rx_depth(&t);
+}
+
+/* As many as fit into 64 MiB, 16 to 1,024. */
+static void receives_have_a_default(void)
+{
+	CHECK_EQ(receives("s_1_1"), 1024);
+	CHECK_EQ(receives("s_1_65534"), 1024);
+	CHECK_EQ(receives("s_1_65536"), 1023);
+	CHECK_EQ(receives("s_1_1048575"), 64);
+	CHECK_EQ(receives("s_1_8388608"), 16);
+}
+
 static void memory_is_bounded(void)
 {
 	struct traffic t = usual();
@@ -159,6 +179,7 @@ int main(int argc, char **argv)
 		TEST(traffic_is_checked),
 		TEST(transports_have_their_operations),
 		TEST(memory_is_bounded),
+		TEST(receives_have_a_default),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

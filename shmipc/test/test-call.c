@@ -23,6 +23,8 @@ static void documented_numbers(void)
 	struct shmipc_req r;
 	struct msg m;
 
+	CHECK(SHMIPC_MAX_CLIENTS == 4095 && SHMIPC_MAX_NAME == 194);
+	CHECK(SHMIPC_MAX_DEPTH == 1 << 16 && SHMIPC_MAX_PAYLOAD == 1 << 20);
 	for (uint64_t tag = 0; tag < 20; tag++)
 		CHECK_EQ(call_tag(c, tag), 0);
 	CHECK_EQ(polls_until_fence(c), 8);

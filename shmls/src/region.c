@@ -33,6 +33,20 @@ static_assert(REGION_DEAD == (int)DELEGRPC_LOOK_DEAD && REGION_ASLEEP == (int)DE
 static_assert(REGION_DEAD == (int)SHMIPC_LOOK_DEAD && REGION_ASLEEP == (int)SHMIPC_LOOK_ASLEEP,
 	"the same states");
 
+/* What struct delegrpc_look and struct shmipc_look call alike; they have no common type. */
+#define TAKE(r, look)                                                                              \
+	do {                                                                                       \
+		(r)->size = (look).size;                                                           \
+		(r)->mode = (look).attr.mode;                                                      \
+		(r)->gid = (look).attr.gid;                                                        \
+		(r)->server = (enum region_state)(look).server;                                    \
+		(r)->max_clients = (look).attr.max_clients;                                        \
+		(r)->req_size = (look).attr.req_size;                                              \
+		(r)->resp_size = (look).attr.resp_size;                                            \
+		(r)->alive = (look).clients;                                                       \
+		(r)->dead = (look).dead_clients;                                                   \
+	} while (0)
+
 static void on_delegrpc_client(void *arg, const struct delegrpc_look_client *c)
 {
 	note_client((struct region *)arg, c->id, c->state);
@@ -45,19 +59,11 @@ static int look_at_delegrpc(const char *name, struct region *r)
 
 	if (err)
 		return err;
-	r->size = look.size;
-	r->mode = look.attr.mode;
-	r->gid = look.attr.gid;
-	r->server = (enum region_state)look.server;
-	r->max_clients = look.attr.max_clients;
+	TAKE(r, look);
 	r->depth = look.attr.resp_depth;
-	r->req_size = look.attr.req_size;
-	r->resp_size = look.attr.resp_size;
 	r->has_ring = true;
 	r->in_use = look.in_use;
 	r->ring_depth = look.attr.ring_depth;
-	r->alive = look.clients;
-	r->dead = look.dead_clients;
 	return r->err;
 }
 
@@ -73,16 +79,8 @@ static int look_at_shmipc(const char *name, struct region *r)
 
 	if (err)
 		return err;
-	r->size = look.size;
-	r->mode = look.attr.mode;
-	r->gid = look.attr.gid;
-	r->server = (enum region_state)look.server;
-	r->max_clients = look.attr.max_clients;
+	TAKE(r, look);
 	r->depth = look.attr.depth;
-	r->req_size = look.attr.req_size;
-	r->resp_size = look.attr.resp_size;
-	r->alive = look.clients;
-	r->dead = look.dead_clients;
 	return r->err;
 }
 

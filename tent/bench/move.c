@@ -246,28 +246,40 @@ static int one_row(struct tent *t, struct tent_segment *s, const struct move_opt
 	return err ? row_failed(o, err) : 0;
 }
 
-static int write_prometheus(struct tent *t, const char *path)
+static FILE *open_output(const char *path)
 {
-	FILE *f = strcmp(path, "-") ? fopen(path, "we") : stdout;
-	int err = f ? tent_stats_prometheus(t, f) : -errno;
+	return strcmp(path, "-") ? fopen(path, "we") : stdout;
+}
 
-	if (f && f != stdout && fclose(f) && !err)
+/* After the rows, which may have failed. */
+static int end_prometheus(struct tent *t, const char *path, FILE *f, int status)
+{
+	int err = status ? 0 : tent_stats_prometheus(t, f);
+
+	if (f != stdout && fclose(f) && !err)
 		err = -errno;
-	return err ? failed(path, err, NULL) : 0;
+	return err ? failed(path, err, NULL) : status;
 }
 
 static int all_rows(struct tent *t, struct tent_segment *s, const struct move_options *o,
 	const struct row_memory *m, FILE *json)
 {
+	FILE *prometheus = NULL;
 	int status = 0;
 
+	/* Before the rows, which may take hours. */
+	if (o->prometheus) {
+		prometheus = open_output(o->prometheus);
+		if (!prometheus)
+			return failed(o->prometheus, -errno, NULL);
+	}
 	if (json != stdout)
 		row_header(stdout);
 	for (uint32_t i = 0; i < o->n_sizes * o->n_batches && !status; i++)
 		status = one_row(t, s, o, m, i, json);
 	if (o->stats && json != stdout)
 		tent_stats_print(t, stdout);
-	return status || !o->prometheus ? status : write_prometheus(t, o->prometheus);
+	return prometheus ? end_prometheus(t, o->prometheus, prometheus, status) : status;
 }
 
 static int traced_rows(struct tent *t, struct tent_segment *s, const struct move_options *o,
@@ -300,7 +312,7 @@ static int with_segment(struct tent *t, struct tent_segment *s, const struct mov
 		return 2;
 	}
 	if (o->json)
-		json = strcmp(o->json, "-") ? fopen(o->json, "we") : stdout;
+		json = open_output(o->json);
 	if (o->json && !json)
 		return failed(o->json, -errno, NULL);
 	status = register_memory(t, 2 * need, &memory);

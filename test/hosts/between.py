@@ -6,15 +6,18 @@ Hosts are network namespaces; HOSTS-DIR has hosts.py. Status 77 where they canno
 import json
 import os
 import shutil
-import signal
 import stat
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, sys.argv[1])
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../benchkv/test"))
 import hosts  # noqa: E402
+import slurm  # noqa: E402
 
 RUN, GROUP, PROGRAMS = os.path.abspath(sys.argv[2]), sys.argv[3], sys.argv[4:]
+LONG = "SOAK" in os.environ
 
 
 def script(path, text):
@@ -32,37 +35,97 @@ def copyrpc():
     assert len(rows) == 2 and all(float(r[5]) > 0 for r in rows), said
 
 
-def mpirun(all_hosts, ranks, *program):
+def copyrpc_losses():
+    """Random calls over IPv4 and IPv6, with each byte compared, while packets are lost, doubled and late."""
+    calls = 20000 if LONG else 200
+    with hosts.Network(RUN, ipv6=True) as (a, b):
+        for gid, percent in (("0", 1), ("0", 10), ("1", 0), ("1", 10)):
+            for said in hosts.lossy_pair(a, b, PROGRAMS[0], "18515", gid, str(calls), port=18515,
+                                         percent=percent):
+                assert "all is right" in said, said
+
+
+def job_script(all_hosts, env):
+    """What each rank of a job begins with: the fabric of its host, and @env."""
+    first = all_hosts[0]
+    exports = "".join(f"export {name}='{value}'\n" for name, value in env.items())
+    return script(os.path.join(first.tmp, "run"),
+                  f"host=$(cat /proc/sys/kernel/hostname)\n{exports}exec {RUN} "
+                  f'--topology {first.tmp}/$host --fabric job-{os.getpid()}-$host "$@"\n')
+
+
+def mpirun(all_hosts, ranks, env, *program):
     """@ranks ranks, dealt out to the hosts, each with the fabric of its host."""
     first = all_hosts[0]
     pids = "".join(f"{h.name}) pid={h.pid};;\n" for h in all_hosts)
     agent = script(os.path.join(first.tmp, "agent"),
                    f'case "$1" in\n{pids}esac\nshift\nexec nsenter -t "$pid" -n -u sh -c "$*"\n')
-    run = script(os.path.join(first.tmp, "run"),
-                 "host=$(cat /proc/sys/kernel/hostname)\n"
-                 f'exec {RUN} --topology {first.tmp}/$host --fabric mpirun-{os.getpid()}-$host "$@"\n')
     slots = ",".join(f"{h.name}:{-(-ranks // len(all_hosts))}" for h in all_hosts)
     command = [*first.prefix, "mpirun", "--allow-run-as-root", "--map-by", "node", "-H", slots,
                "-np", str(ranks), "--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn",
-               "1", "--mca", "oob_tcp_if_include", "wire0", run, *program]
+               "1", "--mca", "oob_tcp_if_include", "wire0", job_script(all_hosts, env), *program]
     return hosts.Program(command, {"PRTE_MCA_plm_rsh_agent": agent}, program[0])
+
+
+def verified(all_hosts, ranks, backend, launch, env={}):
+    """A job of benchkv, with every reply and every stored value right."""
+    path = os.path.join(all_hosts[0].tmp, backend)
+    said = launch(all_hosts, ranks, env, PROGRAMS[0], backend, "--ops", "300", "--json", path).end()
+    with open(path) as f:
+        j = json.load(f)
+    assert j["np"] == ranks and j["verified"] == j["ops"] > 0 == j["errors"], (j, said)
+    assert j["remote_ops"] > 0, j
+    assert {r["host"] for r in j["ranks"]} == {h.name for h in all_hosts}, j
+    print(f"{backend}, {ranks} ranks on {len(all_hosts)} hosts: {j['ops']} operations are right")
+
+
+JOBS = {2: ((2, "delegation"), (2, "direct"), (4, "meta")), 4: ((4, "delegation"),)}  # by hosts
 
 
 def benchkv():
     if not shutil.which("mpirun"):
         return hosts.SKIP
-    for n, ranks, backends in ((2, 2, ("delegation", "direct")), (2, 4, ("meta",)),
-                               (4, 4, ("delegation",))):
+    for n, jobs in JOBS.items():
         with hosts.Network(RUN, n) as all_hosts:
-            for backend in backends:
-                path = os.path.join(all_hosts[0].tmp, backend)
-                said = mpirun(all_hosts, ranks, PROGRAMS[0], backend, "--ops", "300", "--json",
-                              path).end()
-                with open(path) as f:
-                    j = json.load(f)
-                assert j["np"] == ranks and j["verified"] == j["ops"] > 0 == j["errors"], (j, said)
-                assert j["remote_ops"] > 0, j
-                print(f"{backend}, {ranks} ranks on {n} hosts: {j['ops']} operations are right")
+            for ranks, backend in jobs:
+                verified(all_hosts, ranks, backend, mpirun)
+    return 0
+
+
+def benchkv_srun():
+    """The same, by Slurm, whose nodes are the hosts."""
+    missing = slurm.missing()
+    if missing:
+        print(f"not installed: {missing}")
+        return hosts.SKIP
+    for n, jobs in JOBS.items():
+        with hosts.Network(RUN, n) as all_hosts, tempfile.TemporaryDirectory() as tmp, \
+                slurm.Slurm(tmp, hosts=all_hosts) as launcher:
+            if not launcher.has_pmix():
+                print("Slurm has no PMIx plugin")
+                return hosts.SKIP
+
+            def srun(all_hosts, ranks, env, *program):
+                command = [*all_hosts[0].prefix, *launcher.srun(len(all_hosts), ranks),
+                           job_script(all_hosts, env), *program]
+                return hosts.Program(command, launcher.env(), "srun")
+
+            for ranks, backend in jobs:
+                verified(all_hosts, ranks, backend, srun)
+    return 0
+
+
+def benchkv_losses():
+    """Every value is compared, while packets are lost, doubled and late."""
+    if not shutil.which("mpirun"):
+        return hosts.SKIP
+    ucx = {"UCX_IB_GID_INDEX": "0", "UCX_NET_DEVICES": "mlx5_0:1", "UCX_TLS": "rc_x,ud_x,self",
+           "UCX_RC_TIMEOUT": "60ms", "UCX_UD_TIMER_TICK": "2ms"}
+    jobs = {"delegation": {}, **({"ucx": ucx} if "HAVE_UCX" in os.environ else {})}
+    with hosts.Network(RUN) as all_hosts:
+        for percent in (1, 10) if LONG else (10,):
+            for backend, env in jobs.items():
+                verified(all_hosts, 2, backend, mpirun, {**env, **hosts.faults(percent, 1)})
     return 0
 
 
@@ -93,11 +156,4 @@ def tent():
         assert not row["failed"] and not row["wrong"], row
 
 
-def main():
-    signal.alarm(hosts.GUARD_S)
-    if not hosts.possible():
-        return hosts.SKIP
-    return globals()[GROUP]()
-
-
-sys.exit(main())
+sys.exit(hosts.run(globals()[GROUP.replace("-", "_")], 2 * hosts.GUARD_S))

@@ -240,6 +240,7 @@ int main(int argc, char **argv)
 	char *end = "";
 	int c;
 
+	opterr = 0;
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (c == 'h') {
 			usage(stdout);

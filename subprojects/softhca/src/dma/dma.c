@@ -190,6 +190,58 @@ static uint64_t min64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/*
+ * The next piece of a walk over @segs: its part of the @len bytes from @offset on, and @offset
+ * and @len of what remains after it. False at the end.
+ */
+static bool next_part(const struct dma_seg **segs, size_t *n, uint64_t *offset, uint64_t *len,
+	struct dma_seg *part)
+{
+	while (*n && *len) {
+		const struct dma_seg *s = (*segs)++;
+
+		(*n)--;
+		if (*offset >= s->len) {
+			*offset -= s->len;
+			continue;
+		}
+		*part = (struct dma_seg){s->slot, s->addr + *offset, min64(s->len - *offset, *len)};
+		*offset = 0;
+		*len -= part->len;
+		return true;
+	}
+	return false;
+}
+
+int dma_gather(const struct dma_seg *segs, size_t n, uint64_t offset, void *out, uint64_t len)
+{
+	struct dma_seg part;
+	uint8_t *at = (uint8_t *)out;
+
+	for (; next_part(&segs, &n, &offset, &len, &part); at += part.len) {
+		int r = dma_read(part.slot, part.addr, at, part.len);
+
+		if (r)
+			return r;
+	}
+	return len ? -EMSGSIZE : 0;
+}
+
+int dma_scatter(const struct dma_seg *segs, size_t n, uint64_t offset, const void *bytes,
+	uint64_t len)
+{
+	struct dma_seg part;
+	const uint8_t *at = (const uint8_t *)bytes;
+
+	for (; next_part(&segs, &n, &offset, &len, &part); at += part.len) {
+		int r = dma_write(part.slot, part.addr, at, part.len);
+
+		if (r)
+			return r;
+	}
+	return len ? -EMSGSIZE : 0;
+}
+
 /* Copies one piece. @peer may be NULL while the mutex is held: the slot keeps its owner. */
 static int copy_piece(const struct fabric_peer *peer, uint32_t dst_slot, uint64_t d,
 	uint32_t src_slot, uint64_t s, uint64_t n, bool *fault_dst)

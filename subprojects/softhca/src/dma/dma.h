@@ -50,6 +50,14 @@ struct dma_seg {
 };
 
 /*
+ * Copy between a buffer of this library and the pieces @segs from byte @offset of them on.
+ * -EMSGSIZE: the pieces end before @len bytes.
+ */
+int dma_gather(const struct dma_seg *segs, size_t n, uint64_t offset, void *out, uint64_t len);
+int dma_scatter(const struct dma_seg *segs, size_t n, uint64_t offset, const void *bytes,
+	uint64_t len);
+
+/*
  * Copies @src to @dst, which have the same total length. One side is entirely in this
  * process, the other side in this or in one other process. @peer: the other process, whose
  * identity is checked before each access; NULL if the fabric's mutex is held and the

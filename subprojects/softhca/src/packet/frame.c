@@ -114,15 +114,20 @@ static uint32_t masked_crc(const uint8_t *head, size_t head_len, const uint8_t *
 		bytes + BTH_RESERVED + 1, len - BTH_RESERVED - 1);
 }
 
+size_t frame_ip_header(const struct flow *f, uint8_t *ip, size_t len)
+{
+	if (is_ipv4(f))
+		put_ipv4(f, ip, UDP_BYTES + len + ICRC_BYTES);
+	else
+		put_ipv6(f, ip, UDP_BYTES + len + ICRC_BYTES);
+	return frame_head_bytes(f) - UDP_BYTES;
+}
+
 static void put_headers(const struct flow *f, uint8_t *head, size_t len)
 {
-	size_t udp_len = UDP_BYTES + len + ICRC_BYTES;
+	size_t ip = frame_ip_header(f, head, len);
 
-	if (is_ipv4(f))
-		put_ipv4(f, head, udp_len);
-	else
-		put_ipv6(f, head, udp_len);
-	put_udp(f, head + frame_head_bytes(f) - UDP_BYTES, udp_len);
+	put_udp(f, head + ip, UDP_BYTES + len + ICRC_BYTES);
 }
 
 /*
@@ -141,6 +146,8 @@ bool frame_check(const struct flow *f, const uint8_t *bytes, size_t len)
 	size_t n = frame_head_bytes(f);
 	uint32_t diff = 0;
 
+	if (gid_is_ipv4(f->src) != gid_is_ipv4(f->dst))
+		return false;
 	if (len < BTH_RESERVED + 1 + ICRC_BYTES)
 		return false;
 	len -= ICRC_BYTES;

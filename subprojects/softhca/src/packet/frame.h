@@ -12,6 +12,7 @@
 
 #define ROCE_PORT 4791
 #define FRAME_HEAD_MAX 48u /* IPv6 and UDP */
+#define FRAME_HOP_LIMIT 64 /* of what is sent */
 
 struct flow {
 	uint8_t src[16], dst[16];
@@ -28,6 +29,11 @@ bool gid_is_ipv4(const uint8_t *gid);
 size_t frame_head_bytes(const struct flow *f);
 
 /*
+ * Writes the IP header of such a frame, whose BTH to padding are @len bytes. Returns its length.
+ */
+size_t frame_ip_header(const struct flow *f, uint8_t *ip, size_t len);
+
+/*
  * Completes a frame: @frame has room for the headers, then @len bytes, BTH to padding, then room
  * for the ICRC. Returns the length of all. The IPv4 identification is 0 and fragments are
  * forbidden: such a packet is what a UDP socket with IP_PMTUDISC_PROBE sends.
@@ -37,7 +43,8 @@ size_t frame_seal(const struct flow *f, uint8_t *frame, size_t len);
 /*
  * Whether the ICRC of a packet is right that a UDP socket has received: @bytes is what follows the
  * UDP header, ICRC included; @f has the sender's source port. The IPv4 identification is not known
- * to the receiver, so any is right: of 65,536 broken packets one passes; with IPv6, one of 2^32.
+ * to the receiver, so any is right: of 65,536 broken packets one passes; with IPv6, one of 2^32. An
+ * IPv4 address has no place in an IPv6 header.
  */
 bool frame_check(const struct flow *f, const uint8_t *bytes, size_t len);
 

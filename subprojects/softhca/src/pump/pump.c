@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "pump/pump.h"
 
-#include <endian.h>
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -39,39 +39,32 @@ struct arrived {
 	struct qp *qp; /* that has executed it */
 };
 
-/* The sockets: one for each IPv4 address of an adapter with udp=on. */
+/* The sockets: one for each address of an adapter with udp=on. */
 struct pump {
 	struct pollfd fds[SOCKETS]; /* fd -1: not open yet */
 	const uint8_t *gids[SOCKETS];
-	const char *names[SOCKETS];
+	uint32_t rails[SOCKETS];
 	uint32_t tries[SOCKETS];
 	nfds_t n;
 	bool holds; /* the lock */
 	struct mmsghdr msgs[BATCH];
 	struct iovec iov[BATCH];
-	struct sockaddr_in from[BATCH];
+	union udp_address from[BATCH];
+	uint8_t control[BATCH][UDP_CONTROL_BYTES] __attribute__((aligned(8)));
 	uint8_t bytes[BATCH][PACKET_MAX];
 	struct arrived arrived[BATCH];
 };
 
 static struct pump pump;
 
-static int listen_on(const uint8_t *gid)
+static int listen_on(uint32_t rail, const uint8_t *gid)
 {
-	int fd = (int)SYS(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
-	struct sockaddr_in a = udp_address(gid, ROCE_PORT);
-	int size = RECEIVE_BUFFER;
+	int fd = udp_socket(rail, gid, ROCE_PORT), size = RECEIVE_BUFFER;
 
-	if (fd < 0)
-		return fd;
 	/* Without the privilege to exceed the system's limit the buffer is as large as that. */
-	if (SYS(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)))
+	if (fd >= 0 && SYS(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)))
 		SYS(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
-	r = (int)SYS(SYS_bind, fd, &a, sizeof(a));
-	if (!r)
-		return fd;
-	sys_close(fd);
-	return r;
+	return fd;
 }
 
 static void list_addresses(void)
@@ -81,10 +74,8 @@ static void list_addresses(void)
 	pump.n = 0;
 	for (uint32_t i = 0; i < t->nrails; i++)
 		for (uint32_t k = 0; k < t->rails[i].ngids && t->rails[i].udp; k++) {
-			if (!gid_is_ipv4(t->rails[i].gids[k]))
-				continue;
 			pump.gids[pump.n] = t->rails[i].gids[k];
-			pump.names[pump.n] = t->rails[i].name;
+			pump.rails[pump.n] = i;
 			pump.tries[pump.n] = 0;
 			pump.fds[pump.n++] = (struct pollfd){.fd = -1, .events = POLLIN};
 		}
@@ -92,10 +83,14 @@ static void list_addresses(void)
 
 static void tell(nfds_t i, int error)
 {
-	const uint8_t *ip = pump.gids[i] + GID_IPV4;
+	const uint8_t *gid = pump.gids[i];
+	bool v4 = gid_is_ipv4(gid);
+	char address[INET6_ADDRSTRLEN];
 
-	fprintf(stderr, "softhca: %s: UDP port %d of %u.%u.%u.%u: %s: nothing arrives there\n",
-		pump.names[i], ROCE_PORT, ip[0], ip[1], ip[2], ip[3], strerrordesc_np(error));
+	inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? gid + GID_IPV4 : gid, address, sizeof(address));
+	fprintf(stderr, "softhca: %s: UDP port %d of %s: %s: nothing arrives there\n",
+		arena()->topo.rails[pump.rails[i]].name, ROCE_PORT, address,
+		strerrordesc_np(error));
 }
 
 /* Opens what is not open. An address may also appear later. Returns whether all are open. */
@@ -104,7 +99,8 @@ static bool open_sockets(void)
 	bool all = true;
 
 	for (nfds_t i = 0; i < pump.n; i++) {
-		int fd = pump.fds[i].fd >= 0 ? pump.fds[i].fd : listen_on(pump.gids[i]);
+		int fd = pump.fds[i].fd >= 0 ? pump.fds[i].fd :
+					       listen_on(pump.rails[i], pump.gids[i]);
 
 		pump.fds[i].fd = fd < 0 ? -1 : fd;
 		if (fd >= 0)
@@ -122,10 +118,7 @@ static bool look(const uint8_t *gid, uint32_t i)
 	struct arrived *a = &pump.arrived[i];
 	size_t len = pump.msgs[i].msg_len;
 
-	a->flow = (struct flow){.src = {[10] = 0xff, [11] = 0xff},
-		.src_port = be16toh(pump.from[i].sin_port)};
-	memcpy(a->flow.src + GID_IPV4, &pump.from[i].sin_addr, sizeof(pump.from[i].sin_addr));
-	memcpy(a->flow.dst, gid, sizeof(a->flow.dst));
+	a->flow = udp_flow(&pump.msgs[i].msg_hdr, gid);
 	if ((pump.msgs[i].msg_hdr.msg_flags & MSG_TRUNC) ||
 		!frame_check(&a->flow, pump.bytes[i], len))
 		return false;
@@ -169,7 +162,9 @@ static bool receive(int fd, const uint8_t *gid, uint64_t *next)
 		pump.msgs[i] = (struct mmsghdr){.msg_hdr = {.msg_name = &pump.from[i],
 							.msg_namelen = sizeof(pump.from[i]),
 							.msg_iov = &pump.iov[i],
-							.msg_iovlen = 1}};
+							.msg_iovlen = 1,
+							.msg_control = pump.control[i],
+							.msg_controllen = UDP_CONTROL_BYTES}};
 		pump.arrived[i] = (struct arrived){0};
 	}
 	n = SYS(SYS_recvmmsg, fd, pump.msgs, BATCH, MSG_DONTWAIT, NULL);

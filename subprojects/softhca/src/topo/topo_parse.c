@@ -237,16 +237,6 @@ static bool same_pci(const struct softhca_pci_addr *a, const struct softhca_pci_
 	       a->function == b->function;
 }
 
-static bool has_ipv4_gid(const struct softhca_rail *rail)
-{
-	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
-
-	for (uint32_t i = 0; i < rail->ngids; i++)
-		if (!memcmp(rail->gids[i], prefix, sizeof(prefix)))
-			return true;
-	return false;
-}
-
 static int check_link(const struct kv_source *src, const struct softhca_rail *rail)
 {
 	if (rail->link == SOFTHCA_LINK_ROCE && rail->lid)
@@ -257,8 +247,8 @@ static int check_link(const struct kv_source *src, const struct softhca_rail *ra
 		return kv_fail(src, "netdev is for link=roce only: leave it out");
 	if (rail->link == SOFTHCA_LINK_IB && rail->udp)
 		return kv_fail(src, "udp is for link=roce only: leave it out");
-	if (rail->udp && !has_ipv4_gid(rail))
-		return kv_fail(src, "udp=on: give gid=, too, an IPv4 address of this host");
+	if (rail->udp && !rail->ngids)
+		return kv_fail(src, "udp=on: give gid=, too, an address of this host");
 	return 0;
 }
 

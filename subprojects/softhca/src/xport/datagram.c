@@ -5,7 +5,6 @@
  */
 #include <endian.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <string.h>
 
 #include "hca/objects.h"
@@ -20,13 +19,8 @@
 
 #define AV_FLOW_LABEL 0xfffffu
 #define NEXT_HDR_IBA 0x1b
-#define TRANSPORT_BYTES (12u + 8 + 4) /* BTH, DETH, ICRC */
-#define UDP_BYTES 8u
-#define IPV4_DONT_FRAGMENT 0x4000
-#define IPV4_BYTES 20u
-#define GID_IPV4 12 /* offset of the address in an IPv4-mapped GID */
 
-/* The header before the payload: a GRH, or RoCE v2's IPv6 header, which has the same layout. */
+/* The header before the payload on InfiniBand. */
 struct grh {
 	uint32_t version_tclass_flow;
 	uint16_t paylen;
@@ -36,23 +30,7 @@ struct grh {
 	uint8_t dgid[16];
 };
 
-/* RoCE v2's IPv4 header, in the last of the 40 bytes. The bytes before it are undefined. */
-struct grh_ipv4 {
-	uint8_t unused[20];
-	uint8_t version_ihl;
-	uint8_t tos;
-	uint16_t total_length;
-	uint16_t id;
-	uint16_t fragment;
-	uint8_t ttl;
-	uint8_t protocol;
-	uint16_t checksum;
-	uint8_t saddr[4];
-	uint8_t daddr[4];
-};
-
 _Static_assert(sizeof(struct grh) == GRH_BYTES, "GRH");
-_Static_assert(sizeof(struct grh_ipv4) == GRH_BYTES, "GRH that holds an IPv4 header");
 
 /*
  * On Ethernet every packet has a GRH: the bit for it is reserved there, and the field of the
@@ -76,43 +54,14 @@ struct qp_attr datagram_path(const struct qp *qp, const struct wqe_av *av)
 	return path;
 }
 
-static bool is_ipv4_mapped(const uint8_t *gid)
+uint32_t datagram_roce_header(uint8_t *out, const struct flow *f, uint8_t opcode, uint64_t len)
 {
-	static const uint8_t prefix[GID_IPV4] = {[10] = 0xff, [11] = 0xff};
+	uint8_t ip[GRH_BYTES];
+	size_t n = frame_ip_header(f, ip, packet_header_bytes(opcode) + ((len + 3) & ~3ull));
 
-	return !memcmp(gid, prefix, sizeof(prefix));
-}
-
-static uint16_t ipv4_checksum(const void *header)
-{
-	uint16_t words[IPV4_BYTES / 2];
-	uint32_t sum = 0;
-
-	memcpy(words, header, sizeof(words));
-	for (size_t i = 0; i < IPV4_BYTES / 2; i++)
-		sum += words[i];
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum += sum >> 16;
-	return (uint16_t)~sum;
-}
-
-void datagram_ipv4_header(uint8_t *out, const uint8_t *sgid, const struct qp_attr *path,
-	uint64_t len)
-{
-	uint64_t padded = TRANSPORT_BYTES + ((len + 3) & ~3ull);
-	struct grh_ipv4 h = {
-		.version_ihl = 4 << 4 | IPV4_BYTES / 4,
-		.tos = path->traffic_class,
-		.total_length = htobe16((uint16_t)(IPV4_BYTES + UDP_BYTES + padded)),
-		.fragment = htobe16(IPV4_DONT_FRAGMENT),
-		.ttl = path->hop_limit,
-		.protocol = IPPROTO_UDP,
-	};
-
-	memcpy(h.saddr, sgid + GID_IPV4, sizeof(h.saddr));
-	memcpy(h.daddr, path->dgid + GID_IPV4, sizeof(h.daddr));
-	h.checksum = ipv4_checksum(&h.version_ihl);
-	memcpy(out, &h, sizeof(h));
+	memset(out, 0, GRH_BYTES);
+	memcpy(out + GRH_BYTES - n, ip, n);
+	return n == GRH_BYTES ? CQE_ROCE_IPV6 : CQE_ROCE_IPV4;
 }
 
 /*
@@ -120,31 +69,35 @@ void datagram_ipv4_header(uint8_t *out, const uint8_t *sgid, const struct qp_att
  * zeros expose a program that reads them anyway. Returns the completion's flags.
  */
 static uint32_t make_grh(uint8_t *out, const struct qp *qp, const struct qp_attr *path,
-	uint64_t len)
+	const struct wqe *w)
 {
 	const struct softhca_rail *rail = &arena()->topo.rails[qp_rail(qp)];
 	const uint8_t *sgid = rail->gids[path->sgid_index < rail->ngids ? path->sgid_index : 0];
-	bool roce = rail->link == SOFTHCA_LINK_ROCE;
-	uint64_t padded = TRANSPORT_BYTES + ((len + 3) & ~3ull);
+	uint8_t opcode = PT_UD | (w->opcode == OP_SEND_IMM ? PO_SEND_ONLY_IMM : PO_SEND_ONLY);
+	uint64_t padded = packet_header_bytes(opcode) + ((w->length + 3) & ~3ull) + ICRC_BYTES;
+	struct flow f = {.traffic_class = path->traffic_class,
+		.hop_limit = path->hop_limit,
+		.flow_label = path->flow_label};
 	struct grh g = {
 		.version_tclass_flow =
 			htobe32(6u << 28 | (uint32_t)path->traffic_class << 20 | path->flow_label),
-		.paylen = htobe16((uint16_t)(padded + (roce ? UDP_BYTES : 0))),
-		.next_hdr = roce ? IPPROTO_UDP : NEXT_HDR_IBA,
+		.paylen = htobe16((uint16_t)padded),
+		.next_hdr = NEXT_HDR_IBA,
 		.hop_limit = path->hop_limit,
 	};
 
 	memset(out, 0, GRH_BYTES);
 	if (!path->is_global)
 		return CQE_SL(path->sl);
-	if (roce && is_ipv4_mapped(sgid) && is_ipv4_mapped(path->dgid)) {
-		datagram_ipv4_header(out, sgid, path, len);
-		return CQE_ROCE_IPV4;
+	if (rail->link == SOFTHCA_LINK_ROCE) {
+		memcpy(f.src, sgid, sizeof(f.src));
+		memcpy(f.dst, path->dgid, sizeof(f.dst));
+		return datagram_roce_header(out, &f, opcode, w->length);
 	}
 	memcpy(g.sgid, sgid, sizeof(g.sgid));
 	memcpy(g.dgid, path->dgid, sizeof(g.dgid));
 	memcpy(out, &g, sizeof(g));
-	return roce ? CQE_ROCE_IPV6 : CQE_GRH | CQE_SL(path->sl);
+	return CQE_GRH | CQE_SL(path->sl);
 }
 
 static bool qkey_matches(const struct qp *qp, const struct qp *dest, const struct wqe_av *av)
@@ -179,7 +132,7 @@ static bool deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct 
 		qp_to_error(dest);
 		return true;
 	}
-	flags = make_grh(grh, qp, path, w->length);
+	flags = make_grh(grh, qp, path, w);
 	src[0] = (struct dma_seg){fabric_self.slot, (uintptr_t)grh, sizeof(grh)};
 	memcpy(src + 1, w->segs, w->nsegs * sizeof(w->segs[0]));
 	if (!dma_copy(NULL, rx.segs, rx.nsegs, src, w->nsegs + 1, &at_dest))

@@ -4,6 +4,7 @@
 #define SOFTHCA_XPORT_RESPONDER_H
 
 #include "hca/wqe.h"
+#include "packet/frame.h"
 
 /* The outcome of an attempt to deliver a message. */
 enum verdict {
@@ -34,11 +35,10 @@ struct answer respond_datagram(struct qp *qp, struct wqe *w);
 struct qp_attr datagram_path(const struct qp *qp, const struct wqe_av *av);
 
 /*
- * What an adapter puts in front of a datagram of @len bytes from @sgid: 40 bytes, the last 20 of
- * which are the IPv4 header.
+ * What an adapter on Ethernet puts in front of a datagram of @len bytes: 40 bytes, which are the IPv6
+ * header, or of which the last 20 are the IPv4 header. Returns the completion's flags for it.
  */
-void datagram_ipv4_header(uint8_t *out, const uint8_t *sgid, const struct qp_attr *path,
-	uint64_t len);
+uint32_t datagram_roce_header(uint8_t *out, const struct flow *f, uint8_t opcode, uint64_t len);
 
 /* Whether @path leads from @rail to @dest. */
 bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *dest);

@@ -10,6 +10,7 @@
 #include "capture/pcapng.h"
 #include "hca/objects.h"
 #include "packet/message.h"
+#include "xport/as_message.h"
 #include "xport/link.h"
 
 #define HOP_LIMIT_DEFAULT 64 /* of Linux: for 0 and 1, which programs give within a subnet */
@@ -34,23 +35,6 @@ static bool wanted(const struct qp *qp, const struct wqe *w)
 	const struct capture *c = &arena()->capture;
 
 	return c->on && (!c->qpn || c->qpn == qp->qpn || c->qpn == destination(qp, w));
-}
-
-static enum message_kind kind_of(const struct wqe *w)
-{
-	switch (w->opcode) {
-	case OP_WRITE:
-	case OP_WRITE_IMM:
-		return MSG_WRITE;
-	case OP_READ:
-		return MSG_READ;
-	case OP_ATOMIC_CS:
-		return MSG_COMPARE_SWAP;
-	case OP_ATOMIC_FA:
-		return MSG_FETCH_ADD;
-	default:
-		return MSG_SEND;
-	}
 }
 
 /* On InfiniBand a path may be a LID only: the first GID of its port stands for it. */
@@ -121,49 +105,16 @@ static void look(struct view *v, const struct qp *qp, const struct wqe *w)
 	struct qp_attr path = ud ? datagram_path(qp, w->av) : qp->attr;
 	uint32_t qkey = ud ? be32toh(w->av->qkey) : 0;
 
-	v->m = (struct message){
-		.transport = ud                 ? PT_UD :
-			     qp->type == QPT_UC ? PT_UC :
-						  PT_RC,
-		.kind = kind_of(w),
-		.has_imm = w->opcode == OP_WRITE_IMM || w->opcode == OP_SEND_IMM,
-		.solicited = w->solicited,
-		.imm = w->imm,
-		.length = (uint32_t)w->length,
-		.mtu = ud ? arena()->topo.rails[qp_rail(qp)].mtu : MTU_BYTES(qp->attr.path_mtu),
-		.dest_qpn = destination(qp, w),
-		.psn = (qp->attr.sq_psn + qp->psns) & PSN_MASK,
-		.raddr = w->raddr,
-		.rkey = w->rkey,
-		.swap_add = w->swap_add,
-		.compare = w->compare,
-		.qkey = qkey & 0x80000000u ? qp->attr.qkey : qkey,
-		.src_qpn = qp->qpn,
-	};
+	v->m = as_message(w);
+	v->m.transport = ud ? PT_UD : qp->type == QPT_UC ? PT_UC : PT_RC;
+	v->m.mtu = ud ? arena()->topo.rails[qp_rail(qp)].mtu : MTU_BYTES(qp->attr.path_mtu);
+	v->m.dest_qpn = destination(qp, w);
+	v->m.psn = (qp->attr.sq_psn + qp->psns) & PSN_MASK;
+	v->m.qkey = qkey & 0x80000000u ? qp->attr.qkey : qkey;
+	v->m.src_qpn = qp->qpn;
 	v->there = flow_of(qp, &path, v->m.dest_qpn);
 	v->back = reversed(&v->there);
 	set_comments(v, qp);
-}
-
-/* The @len bytes from @offset on of the payload, which is in this process. */
-static bool gather(const struct wqe *w, uint64_t offset, uint8_t *out, uint64_t len)
-{
-	for (uint32_t i = 0; i < w->nsegs && len; i++) {
-		const struct dma_seg *s = &w->segs[i];
-		uint64_t n;
-
-		if (offset >= s->len) {
-			offset -= s->len;
-			continue;
-		}
-		n = s->len - offset < len ? s->len - offset : len;
-		if (dma_read(s->slot, s->addr + offset, out, n))
-			return false;
-		offset = 0;
-		out += n;
-		len -= n;
-	}
-	return !len;
 }
 
 /* In real time it is the time of day, so that other records can be compared. */
@@ -185,7 +136,7 @@ static bool emit(const struct qp *qp, const struct wqe *w, const struct flow *f,
 	uint8_t *bytes = frame + frame_head_bytes(f);
 	size_t n = packet_encode(p, bytes), pad = packet_padding(p->payload);
 
-	if (!gather(w, offset, bytes + n, p->payload))
+	if (dma_gather(w->segs, w->nsegs, offset, bytes + n, p->payload))
 		return false;
 	n += p->payload;
 	memset(bytes + n, 0, pad);
@@ -268,7 +219,7 @@ static bool return_data(const struct qp *qp, const struct wqe *w, const struct v
 		message_response(&v->m, i, &p);
 		p.dest_qpn = qp->qpn;
 		p.msn = msn;
-		if (v->m.kind != MSG_READ && !gather(w, 0, (uint8_t *)&p.original, 8))
+		if (v->m.kind != MSG_READ && dma_gather(w->segs, w->nsegs, 0, &p.original, 8))
 			return false;
 		if (!emit(qp, w, &v->back, &p, (uint64_t)i * v->m.mtu, v->answer_comment))
 			return false;

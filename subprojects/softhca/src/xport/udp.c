@@ -2,60 +2,171 @@
 #include "xport/udp.h"
 
 #include <endian.h>
+#include <linux/udp.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <sys/ioctl.h>
 
 #include "fabric/fabric.h"
 #include "sys/sys.h"
 
 #define GID_IPV4 12
+#define IPV6_FLOWINFO 11 /* linux/in6.h, which cannot be included beside netinet/in.h */
+#define FLOW_LABEL 0xfffffu
 
-/* A socket for each adapter, made when it first sends. */
-static struct {
+/* Of a process: a socket for each address of an adapter, made when it first sends from there. */
+struct sender {
 	bool open;
-	bool told; /* an error has been */
 	int fd;
 	uint16_t port;
-} sockets[SOFTHCA_RAILS_MAX];
+};
 
-struct sockaddr_in udp_address(const uint8_t *gid, uint16_t port)
+static struct sender senders[SOFTHCA_RAILS_MAX][SOFTHCA_GIDS_MAX];
+static bool told[SOFTHCA_RAILS_MAX]; /* an error of the adapter's sockets */
+
+static socklen_t address_of(const uint8_t *gid, uint16_t port, union udp_address *a)
 {
-	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htobe16(port)};
-
-	memcpy(&a.sin_addr, gid + GID_IPV4, sizeof(a.sin_addr));
-	return a;
+	memset(a, 0, sizeof(*a));
+	if (gid_is_ipv4(gid)) {
+		a->v4.sin_family = AF_INET;
+		a->v4.sin_port = htobe16(port);
+		memcpy(&a->v4.sin_addr, gid + GID_IPV4, sizeof(a->v4.sin_addr));
+		return sizeof(a->v4);
+	}
+	a->v6.sin6_family = AF_INET6;
+	a->v6.sin6_port = htobe16(port);
+	memcpy(&a->v6.sin6_addr, gid, sizeof(a->v6.sin6_addr));
+	return sizeof(a->v6);
 }
 
-/* With IP_PMTUDISC_PROBE packets have the identification 0, which the ICRC covers. */
-static int make_socket(const uint8_t *gid)
+struct option {
+	int level, name, value;
+};
+
+/*
+ * What the ICRC covers has to be what the packet has: with ..._PMTUDISC_PROBE the IPv4 identification is
+ * 0, and nothing is fragmented. The other fields are those that a capture shows, and receivers learn those of
+ * the packet. rdma_rxe sends over IPv6 without UDP checksums.
+ */
+static const struct option options4[] = {
+	{IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE},
+	{IPPROTO_IP, IP_TTL, FRAME_HOP_LIMIT},
+	{IPPROTO_IP, IP_RECVTTL, 1},
+	{IPPROTO_IP, IP_RECVTOS, 1},
+	{0},
+};
+static const struct option options6[] = {
+	{IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE},
+	{IPPROTO_IPV6, IPV6_UNICAST_HOPS, FRAME_HOP_LIMIT},
+	{IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 0},
+	{IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1},
+	{IPPROTO_IPV6, IPV6_FLOWINFO, 1},
+	{IPPROTO_UDP, UDP_NO_CHECK6_RX, 1},
+	{0},
+};
+
+static int set_options(int fd, const struct option *o)
 {
-	int fd = (int)SYS(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
-	struct sockaddr_in a = udp_address(gid, 0);
-	int probe = IP_PMTUDISC_PROBE;
+	int r = 0;
+
+	for (; o->name && !r; o++)
+		r = (int)SYS(SYS_setsockopt, fd, o->level, o->name, &o->value, sizeof(o->value));
+	return r;
+}
+
+static int bind_to(int fd, uint32_t rail, const uint8_t *gid, uint16_t port)
+{
+	struct ifreq netdev = {0};
+	union udp_address a;
+	socklen_t len = address_of(gid, port, &a);
+
+	if (a.any.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&a.v6.sin6_addr)) {
+		strcpy(netdev.ifr_name, arena()->topo.rails[rail].netdev);
+		if (SYS(SYS_ioctl, fd, SIOCGIFINDEX, &netdev))
+			return -ENODEV;
+		a.v6.sin6_scope_id = (uint32_t)netdev.ifr_ifindex;
+	}
+	return (int)SYS(SYS_bind, fd, &a, len);
+}
+
+int udp_socket(uint32_t rail, const uint8_t *gid, uint16_t port)
+{
+	bool v4 = gid_is_ipv4(gid);
+	int fd = (int)SYS(SYS_socket, v4 ? AF_INET : AF_INET6,
+		SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int r;
 
 	if (fd < 0)
 		return fd;
-	r = (int)SYS(SYS_setsockopt, fd, IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof(probe));
+	r = set_options(fd, v4 ? options4 : options6);
 	if (!r)
-		r = (int)SYS(SYS_bind, fd, &a, sizeof(a));
+		r = bind_to(fd, rail, gid, port);
 	if (!r)
 		return fd;
 	sys_close(fd);
 	return r;
 }
 
-int udp_path_mtu(const struct flow *f)
+static void take_source(const union udp_address *a, struct flow *f)
 {
-	struct sockaddr_in to = udp_address(f->dst, ROCE_PORT);
-	int fd = make_socket(f->src), mtu = 0, r;
-	socklen_t len = sizeof(mtu);
+	static const uint8_t mapped[GID_IPV4] = {[10] = 0xff, [11] = 0xff};
+
+	if (a->any.sa_family == AF_INET6) {
+		memcpy(f->src, &a->v6.sin6_addr, sizeof(f->src));
+		f->src_port = be16toh(a->v6.sin6_port);
+		return;
+	}
+	memcpy(f->src, mapped, sizeof(mapped));
+	memcpy(f->src + GID_IPV4, &a->v4.sin_addr, sizeof(a->v4.sin_addr));
+	f->src_port = be16toh(a->v4.sin_port);
+}
+
+static void take_field(const struct cmsghdr *c, struct flow *f)
+{
+	uint8_t tos;
+	uint32_t info;
+	int hops;
+
+	if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) {
+		memcpy(&tos, CMSG_DATA(c), sizeof(tos));
+		f->traffic_class = tos;
+	} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_FLOWINFO) {
+		memcpy(&info, CMSG_DATA(c), sizeof(info));
+		f->traffic_class = (uint8_t)(be32toh(info) >> 20);
+		f->flow_label = be32toh(info) & FLOW_LABEL;
+	} else if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TTL) ||
+		   (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_HOPLIMIT)) {
+		memcpy(&hops, CMSG_DATA(c), sizeof(hops));
+		f->hop_limit = (uint8_t)hops;
+	}
+}
+
+struct flow udp_flow(struct msghdr *h, const uint8_t *gid)
+{
+	struct flow f = {0};
+
+	memcpy(f.dst, gid, sizeof(f.dst));
+	take_source(h->msg_name, &f);
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c))
+		take_field(c, &f);
+	return f;
+}
+
+int udp_path_mtu(uint32_t rail, const struct flow *f)
+{
+	union udp_address to;
+	socklen_t len = address_of(f->dst, ROCE_PORT, &to), mtu_len;
+	int fd = udp_socket(rail, f->src, 0), mtu = 0, r;
+	bool v4 = gid_is_ipv4(f->src);
 
 	if (fd < 0)
 		return fd;
-	r = (int)SYS(SYS_connect, fd, &to, sizeof(to));
+	mtu_len = sizeof(mtu);
+	r = (int)SYS(SYS_connect, fd, &to, len);
 	if (!r)
-		r = (int)SYS(SYS_getsockopt, fd, IPPROTO_IP, IP_MTU, &mtu, &len);
+		r = (int)SYS(SYS_getsockopt, fd, v4 ? IPPROTO_IP : IPPROTO_IPV6,
+			v4 ? IP_MTU : IPV6_MTU, &mtu, &mtu_len);
 	sys_close(fd);
 	return r ? r : mtu;
 }
@@ -64,23 +175,34 @@ static void tell(uint32_t rail, const char *what, long error)
 {
 	char line[160];
 
-	if (sockets[rail].told)
+	if (told[rail])
 		return;
-	sockets[rail].told = true;
+	told[rail] = true;
 	snprintf(line, sizeof(line), "softhca: %s: %s: %s\n", arena()->topo.rails[rail].name, what,
 		strerrordesc_np((int)-error));
 	sys_write(STDERR_FILENO, line, strlen(line));
 }
 
+static struct sender *sender_of(uint32_t rail, const struct flow *f)
+{
+	const struct softhca_rail *r = &arena()->topo.rails[rail];
+	uint32_t i = 0;
+
+	while (i + 1 < r->ngids && memcmp(r->gids[i], f->src, sizeof(f->src)))
+		i++;
+	return &senders[rail][i];
+}
+
 uint16_t udp_source_port(uint32_t rail, const struct flow *f)
 {
-	struct sockaddr_in a = {0};
+	struct sender *s = sender_of(rail, f);
+	union udp_address a;
 	socklen_t len = sizeof(a);
 	int fd, r;
 
-	if (sockets[rail].open)
-		return sockets[rail].port;
-	fd = r = make_socket(f->src);
+	if (s->open)
+		return s->port;
+	fd = r = udp_socket(rail, f->src, 0);
 	if (fd >= 0)
 		r = (int)SYS(SYS_getsockname, fd, &a, &len);
 	if (r < 0) {
@@ -89,17 +211,18 @@ uint16_t udp_source_port(uint32_t rail, const struct flow *f)
 			sys_close(fd);
 		return 0;
 	}
-	sockets[rail].fd = fd;
-	sockets[rail].port = be16toh(a.sin_port);
-	sockets[rail].open = true;
-	return sockets[rail].port;
+	s->fd = fd;
+	s->port = be16toh(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
+	s->open = true;
+	return s->port;
 }
 
 /* What passes, as when an address or a route is taken away for a while, is a loss and no more. */
 void udp_send(uint32_t rail, const struct flow *f, const uint8_t *packet, size_t len)
 {
-	struct sockaddr_in to = udp_address(f->dst, ROCE_PORT);
-	long r = SYS(SYS_sendto, sockets[rail].fd, packet, len, MSG_NOSIGNAL, &to, sizeof(to));
+	union udp_address to;
+	socklen_t to_len = address_of(f->dst, ROCE_PORT, &to);
+	long r = SYS(SYS_sendto, sender_of(rail, f)->fd, packet, len, MSG_NOSIGNAL, &to, to_len);
 
 	if (r == -EMSGSIZE)
 		tell(rail,
@@ -112,9 +235,10 @@ void udp_send(uint32_t rail, const struct flow *f, const uint8_t *packet, size_t
 
 void udp_forget(void)
 {
-	for (uint32_t i = 0; i < SOFTHCA_RAILS_MAX; i++) {
-		if (sockets[i].open)
-			sys_close(sockets[i].fd);
-		sockets[i].open = false;
-	}
+	for (uint32_t i = 0; i < SOFTHCA_RAILS_MAX; i++)
+		for (uint32_t k = 0; k < SOFTHCA_GIDS_MAX; k++) {
+			if (senders[i][k].open)
+				sys_close(senders[i][k].fd);
+			senders[i][k].open = false;
+		}
 }

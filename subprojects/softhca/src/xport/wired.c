@@ -19,8 +19,6 @@
 #include "xport/xport.h"
 
 #define MTU_BYTES(code) (128u << (code))
-#define HOP_LIMIT 64
-#define IP_BYTES 28u /* IPv4 and UDP headers */
 #define LOOK_NS 10000000u /* timers that other processes have set are seen within this time */
 #define LOOK_MIN_NS 250000u
 
@@ -55,7 +53,7 @@ bool wired_leads_out(const struct qp *qp, const struct qp_attr *path)
 /* The way to the peer. */
 static struct flow flow_of(const struct qp *qp)
 {
-	struct flow f = {.hop_limit = HOP_LIMIT};
+	struct flow f = {.hop_limit = FRAME_HOP_LIMIT};
 
 	memcpy(f.src, rail_of(qp)->gids[qp->attr.sgid_index], sizeof(f.src));
 	memcpy(f.dst, qp->attr.dgid, sizeof(f.dst));
@@ -176,11 +174,22 @@ int wired_refuse(const struct qp *qp, int r, const char *why)
 	return r;
 }
 
+bool wired_same_family(const struct qp *qp, const uint8_t *sgid, const uint8_t *dgid)
+{
+	if (gid_is_ipv4(sgid) == gid_is_ipv4(dgid))
+		return true;
+	wired_refuse(qp, 0,
+		"one GID is an IPv4 address and the other one an IPv6 address: use the index of a "
+		"GID like the peer's");
+	return false;
+}
+
 static int check_path(const struct qp *qp)
 {
-	uint32_t need = IP_BYTES + PACKET_HEADERS_MAX + MTU_BYTES(qp->attr.path_mtu) + ICRC_BYTES;
 	struct flow f = flow_of(qp);
-	int mtu = udp_path_mtu(&f);
+	uint32_t need = (uint32_t)frame_head_bytes(&f) + PACKET_HEADERS_MAX +
+			MTU_BYTES(qp->attr.path_mtu) + ICRC_BYTES;
+	int mtu = udp_path_mtu(qp_rail(qp), &f);
 	char why[160];
 
 	if (mtu < 0) {
@@ -204,9 +213,8 @@ static int check(const struct qp *qp)
 
 	if (qp->type != QPT_RC)
 		return wired_refuse(qp, -EOPNOTSUPP, "only RC and UD reach it");
-	if (!gid_is_ipv4(a->dgid) || !gid_is_ipv4(rail_of(qp)->gids[a->sgid_index]))
-		return wired_refuse(qp, -EOPNOTSUPP,
-			"only IPv4 addresses are reached: use the index of such a GID");
+	if (!wired_same_family(qp, rail_of(qp)->gids[a->sgid_index], a->dgid))
+		return -EOPNOTSUPP;
 	if (arena()->link_mode == LINK_VIRTUAL)
 		return wired_refuse(qp, -EOPNOTSUPP, "with virtual time it is not reached");
 	if (config_get()->mode == ENGINE_STEP)
@@ -347,13 +355,11 @@ static void tap_received(const struct qp *qp, const struct flow *f, const struct
 {
 	static uint8_t frame[FRAME_MAX];
 	size_t head = frame_head_bytes(f), n = packet_encode(p, frame + head);
-	struct flow there = *f;
 
-	there.hop_limit = HOP_LIMIT; /* a socket does not tell it */
 	memcpy(frame + head + n, payload, p->payload);
 	n += p->payload;
 	memset(frame + head + n, 0, packet_padding(p->payload));
-	tap_packet(qp, &there, frame, n + packet_padding(p->payload));
+	tap_packet(qp, f, frame, n + packet_padding(p->payload));
 }
 
 struct qp *wired_packet(const struct flow *f, const struct packet *p, const uint8_t *payload)

@@ -10,20 +10,7 @@
 #include "xport/wired.h"
 #include "xport/wired_ops.h"
 
-#define HOP_LIMIT 64
 #define QKEY_OF_QP 0x80000000u /* the Q_Key of the sender's QP is used */
-
-static bool can_send(const struct qp *qp, const struct qp_attr *path, const uint8_t *sgid)
-{
-	static bool told;
-
-	if (gid_is_ipv4(sgid) && gid_is_ipv4(path->dgid))
-		return true;
-	if (!told)
-		wired_refuse(qp, 0, "only IPv4 addresses are reached: use the index of such a GID");
-	told = true;
-	return false;
-}
 
 void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct qp_attr *path)
 {
@@ -32,7 +19,7 @@ void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct 
 	uint32_t qkey = be32toh(w->av->qkey);
 	bool imm = w->opcode == OP_SEND_IMM;
 	uint8_t payload[PACKET_PAYLOAD_MAX];
-	struct flow f = {.hop_limit = HOP_LIMIT};
+	struct flow f = {.hop_limit = FRAME_HOP_LIMIT};
 	struct packet p = {.opcode = PT_UD | (imm ? PO_SEND_ONLY_IMM : PO_SEND_ONLY),
 		.solicited = w->solicited,
 		.pkey = 0xffff,
@@ -43,21 +30,12 @@ void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct 
 		.imm = imm ? w->imm : 0,
 		.payload = (uint32_t)w->length};
 
-	if (!can_send(qp, path, sgid) ||
-		wired_copy_segs(w->segs, w->nsegs, 0, payload, w->length, true))
+	if (!wired_same_family(qp, sgid, path->dgid) ||
+		dma_gather(w->segs, w->nsegs, 0, payload, w->length))
 		return;
 	memcpy(f.src, sgid, sizeof(f.src));
 	memcpy(f.dst, path->dgid, sizeof(f.dst));
 	wired_emit(qp, &f, &p, payload);
-}
-
-/* The packet's own header, as far as a socket tells it. */
-static void make_header(uint8_t *out, const struct flow *f, uint32_t len)
-{
-	struct qp_attr path = {.hop_limit = HOP_LIMIT};
-
-	memcpy(path.dgid, f->dst, sizeof(path.dgid));
-	datagram_ipv4_header(out, f->src, &path, len);
 }
 
 static void fail(struct qp *qp, const struct recv *rx, enum syndrome s)
@@ -74,6 +52,7 @@ void wired_datagram(struct qp *qp, const struct flow *f, const struct packet *p,
 		.imm = p->imm,
 		.length = p->payload + GRH_BYTES};
 	uint8_t header[GRH_BYTES];
+	uint32_t flags;
 	struct recv rx;
 
 	if (PACKET_TRANSPORT(p->opcode) != PT_UD || p->qkey != qp->attr.qkey || recv_peek(qp, &rx))
@@ -86,8 +65,8 @@ void wired_datagram(struct qp *qp, const struct flow *f, const struct packet *p,
 		fail(qp, &rx, SYN_LOCAL_LENGTH);
 		return;
 	}
-	make_header(header, f, p->payload);
-	if (!wired_copy_segs(rx.segs, rx.nsegs, 0, header, GRH_BYTES, false) &&
-		!wired_copy_segs(rx.segs, rx.nsegs, GRH_BYTES, (void *)payload, p->payload, false))
-		complete_arrival(qp, &rx, &a, p->src_qpn | CQE_ROCE_IPV4, NULL);
+	flags = datagram_roce_header(header, f, p->opcode, p->payload);
+	if (!dma_scatter(rx.segs, rx.nsegs, 0, header, GRH_BYTES) &&
+		!dma_scatter(rx.segs, rx.nsegs, GRH_BYTES, payload, p->payload))
+		complete_arrival(qp, &rx, &a, p->src_qpn | flags, NULL);
 }

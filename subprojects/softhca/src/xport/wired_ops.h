@@ -21,10 +21,6 @@ static inline struct wired *wired_of(const struct qp *qp)
 	return &arena()->wired[qp_index(qp)];
 }
 
-/* Copies between @bytes and the pieces @segs from byte @offset on; -EMSGSIZE: they are too short. */
-int wired_copy_segs(const struct dma_seg *segs, uint32_t n, uint64_t offset, void *bytes,
-	uint64_t len, bool out);
-
 /* Requester; see struct wire_ops. */
 int wired_message(void *arg, uint32_t n, struct wire_message *m);
 int wired_gather(void *arg, uint32_t n, uint32_t offset, void *out, uint32_t len);
@@ -50,6 +46,9 @@ void wired_emit(const struct qp *qp, struct flow *f, const struct packet *p, con
 
 /* A line on standard error that says why a peer is not reached. Returns @r. */
 int wired_refuse(const struct qp *qp, int r, const char *why);
+
+/* Whether both GIDs are IPv4 addresses, or both IPv6 addresses; if not, a line says so. */
+bool wired_same_family(const struct qp *qp, const uint8_t *sgid, const uint8_t *dgid);
 
 /* A datagram for @qp has come, or is dropped. */
 void wired_datagram(struct qp *qp, const struct flow *f, const struct packet *p,

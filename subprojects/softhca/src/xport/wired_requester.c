@@ -4,6 +4,7 @@
 #include "hca/config.h"
 #include "hca/strict.h"
 #include "hca/trace.h"
+#include "xport/as_message.h"
 #include "xport/complete.h"
 #include "xport/qp.h"
 #include "xport/wired_ops.h"
@@ -53,25 +54,6 @@ static int look(struct call *c, uint32_t n)
 	return 0;
 }
 
-static enum message_kind kind_of(const struct wqe *w)
-{
-	switch (w->opcode) {
-	case OP_NOP:
-		return MSG_NOP;
-	case OP_WRITE:
-	case OP_WRITE_IMM:
-		return MSG_WRITE;
-	case OP_READ:
-		return MSG_READ;
-	case OP_ATOMIC_CS:
-		return MSG_COMPARE_SWAP;
-	case OP_ATOMIC_FA:
-		return MSG_FETCH_ADD;
-	default:
-		return MSG_SEND;
-	}
-}
-
 int wired_message(void *arg, uint32_t n, struct wire_message *m)
 {
 	struct call *c = arg;
@@ -81,40 +63,9 @@ int wired_message(void *arg, uint32_t n, struct wire_message *m)
 		return r;
 	*m = (struct wire_message){
 		.fence = c->w.flags & FENCE,
-		.m = {.kind = kind_of(&c->w),
-			.has_imm = c->w.opcode == OP_WRITE_IMM || c->w.opcode == OP_SEND_IMM,
-			.solicited = c->w.solicited,
-			.imm = c->w.imm,
-			.length = (uint32_t)c->w.length,
-			.raddr = c->w.raddr,
-			.rkey = c->w.rkey,
-			.swap_add = c->w.swap_add,
-			.compare = c->w.compare},
+		.m = as_message(&c->w),
 	};
 	return 0;
-}
-
-int wired_copy_segs(const struct dma_seg *segs, uint32_t n, uint64_t offset, void *bytes,
-	uint64_t len, bool out)
-{
-	uint8_t *at = bytes;
-	int r = 0;
-
-	for (uint32_t i = 0; i < n && len && !r; i++) {
-		uint64_t part;
-
-		if (offset >= segs[i].len) {
-			offset -= segs[i].len;
-			continue;
-		}
-		part = segs[i].len - offset < len ? segs[i].len - offset : len;
-		r = out ? dma_read(segs[i].slot, segs[i].addr + offset, at, part) :
-			  dma_write(segs[i].slot, segs[i].addr + offset, at, part);
-		offset = 0;
-		at += part;
-		len -= part;
-	}
-	return r ? r : len ? -EMSGSIZE : 0;
 }
 
 int wired_gather(void *arg, uint32_t n, uint32_t offset, void *out, uint32_t len)
@@ -122,7 +73,7 @@ int wired_gather(void *arg, uint32_t n, uint32_t offset, void *out, uint32_t len
 	struct call *c = arg;
 	int r = look(c, n);
 
-	return r ? r : wired_copy_segs(c->w.segs, c->w.nsegs, offset, out, len, true);
+	return r ? r : dma_gather(c->w.segs, c->w.nsegs, offset, out, len);
 }
 
 int wired_scatter(void *arg, uint32_t n, uint32_t offset, const void *bytes, uint32_t len)
@@ -130,7 +81,7 @@ int wired_scatter(void *arg, uint32_t n, uint32_t offset, const void *bytes, uin
 	struct call *c = arg;
 	int r = look(c, n);
 
-	return r ? r : wired_copy_segs(c->w.segs, c->w.nsegs, offset, (void *)bytes, len, false);
+	return r ? r : dma_scatter(c->w.segs, c->w.nsegs, offset, bytes, len);
 }
 
 static enum syndrome syndrome_of(enum wire_status status)

@@ -85,7 +85,7 @@ int wired_recv_place(void *arg, uint32_t offset, const void *bytes, uint32_t len
 		return r;
 	if (!recv_decode(c->qp, &rx))
 		return cannot_place(c, &rx, -EFAULT);
-	r = wired_copy_segs(rx.segs, rx.nsegs, offset, (void *)bytes, len, false);
+	r = dma_scatter(rx.segs, rx.nsegs, offset, bytes, len);
 	if (r)
 		return cannot_place(c, &rx, r);
 	if (!offset && len == c->wd->q.attr.mtu && c->qp->srq != NO_INDEX && !c->qp->recv_begun)

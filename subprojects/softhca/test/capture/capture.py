@@ -15,38 +15,21 @@ from collections import Counter, defaultdict
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import pcapng  # noqa: E402
+from readers import scapy_agrees, tshark  # noqa: E402
 
 RUN, CTL, TRAFFIC = sys.argv[1:4]
 MTU = 1024
 COMMENT = re.compile(
     r"process (\d+) QP 0x(\w{6}) (?:to|answers) process (\d+) QP 0x(\w{6}), entry (\d+)$"
 )
-ROCE = "name=mlx5_0 link=roce gid=10.0.0.1\nname=mlx5_1 link=roce gid=10.0.0.2\n"
+ROCE = "name=mlx5_0 link=roce gid={0}1\nname=mlx5_1 link=roce gid={0}2\n"
 SEND, WRITE, READ = (0x0A, 0x0B), (0x08, 0x09), 0x10
-PI_COMMENT = 0x00100000  # severity of tshark's note that a packet has a comment
 
 
 def pattern(n):
     """rig_fill(buf, n, 1)"""
     xs = ((2654435761 ^ i * 40503) & 0xFFFFFFFF for i in range(n))
     return bytes((x ^ x >> 13 ^ x >> 24) & 0xFF for x in xs)
-
-
-def tshark(path):
-    """tshark's view: opcode and PSN of each packet; a complaint ends the test."""
-    fields = ["infiniband.bth.opcode", "infiniband.bth.psn", "_ws.expert.severity", "_ws.malformed"]
-    command = ["tshark", "-r", path, "-T", "fields", "--disable-protocol", "rpcordma"]
-    command += ["-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]
-    for f in fields:
-        command += ["-e", f]
-    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    seen = []
-    for line in out.splitlines():
-        opcode, psn, severity, malformed = (line.split("\t") + [""] * 3)[:4]
-        assert all(int(s) == PI_COMMENT for s in severity.split(",")), line
-        assert not malformed, line
-        seen.append((int(opcode, 0), int(psn, 0)))
-    return seen
 
 
 def read(path):
@@ -56,16 +39,6 @@ def read(path):
     for p in packets:
         assert COMMENT.match(p.comment), p.comment
     return packets
-
-
-def scapy_agrees(packets):
-    from scapy.contrib.roce import BTH
-    from scapy.layers.inet import IP
-
-    for p in packets:
-        again = IP(p.raw)
-        again[BTH].icrc = None
-        assert bytes(again) == p.raw, p
 
 
 def expected_packets(records, rnr_naks):
@@ -270,11 +243,12 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as tmp:
         os.environ["SOFTHCA_FABRIC"] = f"capture-{os.getpid()}"
-        roce = os.path.join(tmp, "roce")
-        with open(roce, "w") as f:
-            f.write(ROCE)
+        for name, prefix, ip in (("roce", "10.0.0.", 4), ("roce6", "2001:db8::", 6)):
+            roce = os.path.join(tmp, name)
+            with open(roce, "w") as f:
+                f.write(ROCE.format(prefix))
+            scapy_agrees(check_all(tmp, name, ["--topology", roce], ip))
         check_refusals(tmp, dict(os.environ))
-        scapy_agrees(check_all(tmp, "roce4", ["--topology", roce], 4))
         check_all(tmp, "ib", ["-n", "2"], 6)
         check_faults(tmp, ["-n", "2"])
         check_kill(tmp, ["-n", "2"])

@@ -61,13 +61,13 @@ static struct ibv_ah *path(struct rig *from, const struct rig *to, int gid_index
 	return ah;
 }
 
-static void send_to(struct rig *from, struct ibv_ah *ah, uint32_t qpn, uint32_t offset)
+static void send_to(struct rig *from, struct ibv_ah *ah, uint32_t qpn, uint32_t offset, bool imm)
 {
 	struct ibv_sge sge = {(uintptr_t)from->buf + offset, PAYLOAD, from->mr->lkey};
 	struct ibv_send_wr *bad,
 		wr = {.sg_list = &sge,
 			.num_sge = 1,
-			.opcode = IBV_WR_SEND,
+			.opcode = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
 			.send_flags = IBV_SEND_SIGNALED,
 			.wr.ud = {.ah = ah, .remote_qpn = qpn, .remote_qkey = QKEY}};
 
@@ -76,14 +76,14 @@ static void send_to(struct rig *from, struct ibv_ah *ah, uint32_t qpn, uint32_t 
 }
 
 /* Sends one datagram; its receive is at the start of @to's buffer. */
-static struct ibv_wc one_way(struct rig *from, struct rig *to, struct ibv_ah *ah)
+static struct ibv_wc one_way(struct rig *from, struct rig *to, struct ibv_ah *ah, bool imm)
 {
 	struct ibv_wc wc;
 
 	rig_fill(from->buf, PAYLOAD, 7);
 	memset(to->buf, 0xee, 2 * GRH + PAYLOAD);
 	rig_recv(to, 0, 0, GRH + PAYLOAD);
-	send_to(from, ah, to->qp->qp_num, 0);
+	send_to(from, ah, to->qp->qp_num, 0, imm);
 	wc = rig_wait_ok(to->rcq);
 	CHECK_EQ(wc.byte_len, GRH + PAYLOAD);
 	CHECK_EQ(wc.src_qp, from->qp->qp_num);
@@ -99,7 +99,7 @@ static void answer(struct rig *to, struct rig *from, struct ibv_wc *wc)
 	CHECK(ah);
 	rig_fill(to->buf + REPLY, PAYLOAD, 8);
 	rig_recv(from, 0, REPLY, GRH + PAYLOAD);
-	send_to(to, ah, wc->src_qp, REPLY);
+	send_to(to, ah, wc->src_qp, REPLY, false);
 	rig_wait_ok(from->rcq);
 	CHECK(rig_same(from->buf + REPLY + GRH, PAYLOAD, 8));
 	CHECK(!ibv_destroy_ah(ah));
@@ -166,17 +166,26 @@ static void check_ipv6(const struct rig *from, const struct rig *to, bool roce)
 	CHECK(!memcmp(&g->dgid, &dgid, sizeof(dgid)));
 }
 
+static uint32_t header_length(const struct rig *to, int gid_index)
+{
+	const uint8_t *at = to->buf + (gid_index ? 20 + 2 : 4);
+
+	return (uint32_t)at[0] << 8 | at[1];
+}
+
 static void with_grh(unsigned rail, int gid_index, bool roce)
 {
 	struct rig from, to;
+	uint32_t length;
 	struct ibv_ah *ah;
 	struct ibv_wc wc;
 
 	open_end(&from, rail);
 	open_end(&to, rail + 1);
 	ah = path(&from, &to, gid_index, true);
-	wc = one_way(&from, &to, ah);
+	wc = one_way(&from, &to, ah, false);
 	CHECK(wc.wc_flags & IBV_WC_GRH);
+	length = header_length(&to, gid_index);
 	if (gid_index)
 		check_ipv4(&from, &to);
 	else
@@ -185,6 +194,8 @@ static void with_grh(unsigned rail, int gid_index, bool roce)
 	CHECK_EQ(wc.sl, !roce ? SL : gid_index ? 0xa : 0x9);
 	check_attributes(&from, &to, &wc, gid_index);
 	answer(&to, &from, &wc);
+	one_way(&from, &to, ah, true);
+	CHECK_EQ(header_length(&to, gid_index), length + 4); /* ImmDt */
 	CHECK(!ibv_destroy_ah(ah));
 	rig_close(&from);
 	rig_close(&to);
@@ -200,7 +211,7 @@ static void without_grh(void)
 	open_end(&from, 2);
 	open_end(&to, 3);
 	ah = path(&from, &to, 0, false);
-	wc = one_way(&from, &to, ah);
+	wc = one_way(&from, &to, ah, false);
 	CHECK(!(wc.wc_flags & IBV_WC_GRH));
 	CHECK_EQ(wc.slid, from.port.lid);
 	CHECK_EQ(wc.sl, SL);

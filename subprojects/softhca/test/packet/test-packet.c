@@ -101,6 +101,11 @@ static void is_checked(const struct flow *f, uint8_t *frame, size_t n)
 	other = *f;
 	other.dst[15] ^= 1;
 	CHECK(!frame_check(&other, frame + head, n - head));
+	other = *f;
+	other.traffic_class ^= 0xff;
+	other.flow_label ^= 0xfffff;
+	other.hop_limit ^= 0xff;
+	CHECK(frame_check(&other, frame + head, n - head)); /* what routers change */
 	random_icrcs(f, frame, n);
 	if (!gid_is_ipv4(f->src))
 		return;
@@ -179,6 +184,22 @@ static void frames(void)
 		"c00112b70024e08a6460ffff0000004200000009111111110000007761620000d0cb8d61");
 }
 
+/* An IPv4 address has no place in an IPv6 header. */
+static void mixed_families(void)
+{
+	struct flow v4 = ipv4_flow(10, 0, 0, 1, 2), f = ipv6_flow();
+	uint8_t frame[FRAME_HEAD_MAX + 16 + ICRC_BYTES] = {0};
+	size_t n;
+
+	memcpy(f.src, v4.src, sizeof(f.src));
+	n = frame_seal(&f, frame, 16);
+	CHECK(!frame_check(&f, frame + FRAME_HEAD_MAX, n - FRAME_HEAD_MAX));
+	f = ipv6_flow();
+	memcpy(f.dst, v4.dst, sizeof(f.dst));
+	n = frame_seal(&f, frame, 16);
+	CHECK(!frame_check(&f, frame + FRAME_HEAD_MAX, n - FRAME_HEAD_MAX));
+}
+
 /* The published check value, at each alignment of the eight bytes that are taken at once. */
 static void crc(void)
 {
@@ -190,40 +211,42 @@ static void crc(void)
 			0xcbf43926);
 }
 
-static struct packet filled(uint8_t opcode, uint32_t payload)
+/* Padding is 0, as in what packet_decode() makes: packets are compared as bytes. */
+static void fill(struct packet *p, uint8_t opcode, uint32_t payload)
 {
 	uint32_t t = packet_traits(opcode);
-	struct packet p = {.opcode = opcode,
-		.solicited = opcode & 1,
-		.ack_requested = opcode & 2,
-		.pkey = 0x8001,
-		.dest_qpn = 0xabcdef,
-		.psn = 0xfedcba,
-		.payload = t & PK_PAYLOAD ? payload : 0};
+
+	memset(p, 0, sizeof(*p));
+	p->opcode = opcode;
+	p->solicited = opcode & 1;
+	p->ack_requested = opcode & 2;
+	p->pkey = 0x8001;
+	p->dest_qpn = 0xabcdef;
+	p->psn = 0xfedcba;
+	p->payload = t & PK_PAYLOAD ? payload : 0;
 
 	if (t & PK_DETH) {
-		p.qkey = 0x80010203;
-		p.src_qpn = 0x123456;
+		p->qkey = 0x80010203;
+		p->src_qpn = 0x123456;
 	}
 	if (t & (PK_RETH | PK_ATOMIC)) {
-		p.raddr = 0x0102030405060708;
-		p.rkey = 0x11121314;
+		p->raddr = 0x0102030405060708;
+		p->rkey = 0x11121314;
 	}
 	if (t & PK_RETH)
-		p.length = 0x21222324;
+		p->length = 0x21222324;
 	if (t & PK_ATOMIC) {
-		p.swap_add = 0x3132333435363738;
-		p.compare = 0x4142434445464748;
+		p->swap_add = 0x3132333435363738;
+		p->compare = 0x4142434445464748;
 	}
 	if (t & PK_AETH) {
-		p.syndrome = AETH_RNR | 12;
-		p.msn = 0x515253;
+		p->syndrome = AETH_RNR | 12;
+		p->msn = 0x515253;
 	}
 	if (t & PK_ATOMIC_ACK)
-		p.original = 0x6162636465666768;
+		p->original = 0x6162636465666768;
 	if (t & PK_IMM)
-		p.imm = 0x71727374;
-	return p;
+		p->imm = 0x71727374;
 }
 
 /* Each opcode comes back as it was; each truncation and each wrong byte of the BTH is refused. */
@@ -244,7 +267,7 @@ static void there_and_back(void)
 		known++;
 		CHECK(head <= PACKET_HEADERS_MAX);
 		for (uint32_t payload = 0; payload < 5; payload++) {
-			p = filled((uint8_t)op, payload);
+			fill(&p, (uint8_t)op, payload);
 			CHECK_EQ(packet_encode(&p, bytes), head);
 			len = head + p.payload + packet_padding(p.payload);
 			CHECK_EQ(packet_decode(bytes, len, &q), head);
@@ -334,6 +357,7 @@ int main(void)
 {
 	crc();
 	frames();
+	mixed_families();
 	there_and_back();
 	messages();
 	distances();

@@ -12,16 +12,19 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../capture"))
 import pcapng  # noqa: E402
 
-HEAD = 28
-
 
 def sealed(source, port, target, bth):
     """The packet with its ICRC, as the socket sends it."""
-    length = HEAD + len(bth) + 4
-    raw = struct.pack("!BBHHHBBH4s4s", 0x45, 0, length, 0, 0x4000, 64, 17, 0,
-                      socket.inet_aton(source), socket.inet_aton(target))
-    raw += struct.pack("!HHHH", port, 4791, length - 20, 0) + bth + bytes(4)
-    return bth + pcapng.icrc(raw, HEAD)
+    length = 8 + len(bth) + 4
+    if ":" in target:
+        ends = [socket.inet_pton(socket.AF_INET6, a) for a in (source, target)]
+        raw = struct.pack("!IHBB16s16s", 6 << 28, length, 17, 64, *ends)
+    else:
+        ends = [socket.inet_aton(a) for a in (source, target)]
+        raw = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + length, 0, 0x4000, 64, 17, 0, *ends)
+    head = len(raw) + 8
+    raw += struct.pack("!HHHH", port, 4791, length, 0) + bth + bytes(4)
+    return bth + pcapng.icrc(raw, head)
 
 
 def bth(opcode, qpn, psn, flags=0x40, rest=b""):
@@ -33,8 +36,10 @@ def main():
     rng = random.Random(1)
     sockets = {}
     for address in (peer, stranger):
-        s = socket.socket(type=socket.SOCK_DGRAM)
-        s.setsockopt(socket.IPPROTO_IP, 10, 3)  # IP_MTU_DISCOVER, IP_PMTUDISC_PROBE
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        s = socket.socket(family, socket.SOCK_DGRAM)
+        if family == socket.AF_INET:
+            s.setsockopt(socket.IPPROTO_IP, 10, 3)  # IP_MTU_DISCOVER, IP_PMTUDISC_PROBE
         s.bind((address, 0))
         sockets[address] = s
 

@@ -168,11 +168,14 @@ static const struct wire_ops ops = {op_send, op_message, op_gather, op_scatter, 
 static void take(struct side *s, uint64_t now, const uint8_t *bytes, size_t len)
 {
 	const struct wire_requester *r = &s->q.rq;
-	struct flow f = {.src = {[10] = 0xff, [11] = 0xff}, .dst = {[10] = 0xff, [11] = 0xff}};
+	static const struct flow flows[] = {{.src = {[10] = 0xff, [11] = 0xff},
+						    .dst = {[10] = 0xff, [11] = 0xff}},
+		{.src = {0xfd}}};
 	struct packet p;
 	int head = packet_decode(bytes, len, &p);
 
-	frame_check(&f, bytes, len);
+	frame_check(&flows[0], bytes, len);
+	frame_check(&flows[1], bytes, len);
 	if (head < 0 || p.payload > PACKET_PAYLOAD_MAX)
 		return;
 	must((size_t)head + p.payload + packet_padding(p.payload) == len);

@@ -48,7 +48,8 @@ class Program:
                 if f.read().split("\0")[0] == self.name:
                     os.kill(int(child), signal.SIGKILL)
                     return
-        raise AssertionError(f"no child of softhca-run is {self.name}: {children}")
+        said = "" if self.running() else self.process.communicate()[0]
+        raise AssertionError(f"no child of softhca-run is {self.name}: {children}: {said}")
 
     def await_line(self, text):
         """Reads until a line has @text."""
@@ -69,27 +70,33 @@ class Program:
 
 
 def end_all():
-    """Ends what still runs."""
+    """Ends what still runs, and shows what it has said."""
     for program in Program.started:
         if program.running():
             program.process.terminate()
-            program.process.communicate()
+            said = program.process.communicate()[0]
+            print(f"still running: {program.process.args}: {said}", file=sys.stderr)
 
 
 class Host:
-    """A network namespace and a host name. Rail number r of host number n has the address 10.99.r.n."""
+    """
+    A network namespace and a host name. Rail number r of host number n has the address 10.99.r.n as GID 0, and with
+    @ipv6 fd99:r::n as GID 1 and a link-local address as GID 2.
+    """
 
-    def __init__(self, tmp, number, runner, rails=1, topology=""):
+    def __init__(self, tmp, number, runner, rails=1, topology="", ipv6=False):
         self.tmp, self.number = tmp, number
         self.addresses = [f"10.99.{r}.{number}" for r in range(rails)]
         self.address = self.addresses[0]
+        self.ipv6 = [(f"fd99:{r}::{number}", f"fe80::{r}:{number}") for r in range(rails if ipv6 else 0)]
         self.name = f"host{number}"
         self.keeper = namespace()
         self.pid = self.keeper.pid
         path = os.path.join(tmp, f"host{number}")
         with open(path, "w") as f:
             for r, address in enumerate(self.addresses):
-                f.write(f"name=mlx5_{r} link=roce gid={address} udp=on {topology}\n")
+                gids = "".join(f"gid={a} " for a in [address, *(self.ipv6[r] if ipv6 else ())])
+                f.write(f"name=mlx5_{r} link=roce netdev=wire{r} {gids}udp=on {topology}\n")
         self.prefix = ["nsenter", "-t", str(self.pid), "-n", "-u"]
         subprocess.run([*self.prefix, "sh", "-c", f"echo {self.name} >/proc/sys/kernel/hostname"],
                        check=True)
@@ -120,7 +127,10 @@ def connect(hosts, switch, mtu):
                "mtu", str(mtu), "netns", str(switch.pid), pid=host.pid)
             ip("link", "set", port, "master", f"rail{r}", "up", pid=switch.pid)
             ip("addr", "add", host.addresses[r] + "/24", "dev", f"wire{r}", pid=host.pid)
-            ip("link", "set", f"wire{r}", "up", pid=host.pid)
+            # Usable at once: nobody else has them.
+            ip("link", "set", f"wire{r}", "addrgenmode", "none", "up", pid=host.pid)
+            for address in host.ipv6[r] if host.ipv6 else ():
+                ip("addr", "add", address + "/64", "dev", f"wire{r}", "nodad", pid=host.pid)
     for host in hosts:
         ip("link", "set", "lo", "up", pid=host.pid)
 
@@ -139,16 +149,30 @@ def pair(a, b, *program, port, env={}, server_env={}):
     return server.end(), said
 
 
+def faults(percent, seed):
+    """The environment in which so many packets are lost, doubled and late."""
+    rules = [f"action=packet_{what} count=0 percent={percent} seed={seed + i}"
+             for i, what in enumerate(("lost", "twice", "late"))]
+    return {"SOFTHCA_FAULTS": ";".join(rules)} if percent else {}
+
+
+def lossy_pair(a, b, *program, port, percent, env={}):
+    """pair(), with faults at both ends."""
+    return pair(a, b, *program, port=port, env={**env, **faults(percent, 1)},
+                server_env=faults(percent, 100))
+
+
 class Network:
     """with Network(RUNNER) as (a, b): hosts with a network for each rail."""
 
-    def __init__(self, runner, n=2, rails=1, mtu=9000, topology=""):
-        self.runner, self.n, self.rails, self.mtu, self.topology = runner, n, rails, mtu, topology
+    def __init__(self, runner, n=2, rails=1, mtu=9000, topology="", ipv6=False):
+        self.runner, self.n, self.rails, self.mtu = runner, n, rails, mtu
+        self.topology, self.ipv6 = topology, ipv6
 
     def __enter__(self):
         self.tmp = tempfile.TemporaryDirectory()
         self.switch = namespace()
-        self.hosts = [Host(self.tmp.name, number, self.runner, self.rails, self.topology)
+        self.hosts = [Host(self.tmp.name, number, self.runner, self.rails, self.topology, self.ipv6)
                       for number in range(1, self.n + 1)]
         connect(self.hosts, self.switch, self.mtu)
         return self.hosts
@@ -169,3 +193,20 @@ def possible():
     if made.returncode:
         print("no network namespaces: " + made.stderr.strip())
     return made.returncode == 0
+
+
+def run(test, seconds=GUARD_S):
+    """The status of a test, which has so much time."""
+    def late(*_):
+        end_all()
+        raise AssertionError(f"not ended in {seconds} s")
+
+    if not possible():
+        return SKIP
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        return test()
+    finally:
+        signal.alarm(0)
+        end_all()

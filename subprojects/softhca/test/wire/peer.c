@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * peer [-q QPS] [-n MESSAGES] [-t TIMEOUT] [-m MTU] [-p PORT] [-g GID] [-f] [-s] [-e] [HOST]: a server,
+ * peer [-q QPS] [-n MESSAGES] [-t TIMEOUT] [-m MTU] [-p PORT] [-g GID[,GIDS]] [-f] [-s] [-e] [HOST]: a server,
  * or with HOST its client. Each side sends random messages of all kinds on each QP, which both compute from
  * the same numbers; every byte, every completion and the order of all is checked.
  *
  * -t and -m are the codes of the attributes; timeout 0, the default, repeats every 10 ms for ever.
- * -g is the index of the own GID. -f: no request is fenced. -s: receives come from an SRQ. -e: sends for ever;
+ * -g is the index of the own GID; with GIDS the QPs take so many in turn. -f: no request is fenced. -s: receives come from an SRQ. -e: sends for ever;
  * prints what ended it, which must be one error and then flushed requests.
  */
 #include <getopt.h>
 #include <infiniband/verbs.h>
-#include <netdb.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "meet.h"
 
 #define QPS_MAX 8
 #define MESSAGES_MAX 400
@@ -55,10 +56,10 @@ struct end {
 };
 
 static struct {
-	uint32_t qps, messages, timeout, mtu, gid;
+	uint32_t qps, messages, timeout, mtu, gid, gids;
 	const char *port, *host;
 	bool unfenced, srq, endless;
-} opt = {.qps = 1, .messages = 300, .timeout = 0, .mtu = 3, .port = "4444"};
+} opt = {.qps = 1, .messages = 300, .timeout = 0, .mtu = 3, .gids = 1, .port = "4444"};
 
 static struct end ends[QPS_MAX];
 static struct ibv_pd *pd;
@@ -177,6 +178,11 @@ static void make_end(struct end *e)
 	e->expected = next_arrival((uint32_t)(e - ends), 0);
 }
 
+static uint8_t gid_of(const struct end *e)
+{
+	return (uint8_t)(opt.gid + (uint32_t)(e - ends) % opt.gids);
+}
+
 static void connect_end(struct end *e)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
@@ -192,9 +198,7 @@ static void connect_end(struct end *e)
 		.rnr_retry = 7,
 		.ah_attr = {.is_global = 1,
 			.port_num = 1,
-			.grh = {.dgid = e->peer.gid,
-				.sgid_index = (uint8_t)opt.gid,
-				.hop_limit = 64}}};
+			.grh = {.dgid = e->peer.gid, .sgid_index = gid_of(e), .hop_limit = 64}}};
 
 	CHECK(!ibv_modify_qp(e->qp, &attr,
 		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
@@ -203,34 +207,6 @@ static void connect_end(struct end *e)
 	CHECK(!ibv_modify_qp(e->qp, &attr,
 		IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
-}
-
-static int connect_tcp(void)
-{
-	struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *a;
-	int fd, on = 1, s;
-
-	CHECK(!getaddrinfo(opt.host ? opt.host : "0.0.0.0", opt.port, &hints, &a));
-	fd = socket(AF_INET, SOCK_STREAM, 0);
-	CHECK(fd >= 0);
-	if (opt.host) {
-		CHECK(!connect(fd, a->ai_addr, a->ai_addrlen));
-	} else {
-		CHECK(!setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)));
-		CHECK(!bind(fd, a->ai_addr, a->ai_addrlen) && !listen(fd, 1));
-		s = fd;
-		fd = accept(s, NULL, NULL);
-		CHECK(fd >= 0);
-		close(s);
-	}
-	freeaddrinfo(a);
-	return fd;
-}
-
-static void exchange(int fd, const void *own, void *theirs, size_t len)
-{
-	CHECK_EQ(write(fd, own, len), (ssize_t)len);
-	CHECK_EQ(recv(fd, theirs, len, MSG_WAITALL), (ssize_t)len);
 }
 
 static void set_up(struct ibv_context *ctx)
@@ -245,7 +221,7 @@ static void set_up(struct ibv_context *ctx)
 		make_end(&ends[i]);
 }
 
-static void meet(struct ibv_context *ctx, int fd)
+static void connect_all(struct ibv_context *ctx, int fd)
 {
 	for (uint32_t i = 0; i < opt.qps; i++) {
 		struct end *e = &ends[i];
@@ -255,8 +231,8 @@ static void meet(struct ibv_context *ctx, int fd)
 			.pattern = (uintptr_t)e->pattern,
 			.counters = (uintptr_t)e->counters};
 
-		CHECK(!ibv_query_gid(ctx, 1, (int)opt.gid, &own.gid));
-		exchange(fd, &own, &e->peer, sizeof(own));
+		CHECK(!ibv_query_gid(ctx, 1, gid_of(e), &own.gid));
+		meet_exchange(fd, &own, &e->peer, sizeof(own));
 		connect_end(e);
 	}
 }
@@ -452,6 +428,15 @@ static void check_landing(struct end *e)
 	}
 }
 
+/* A test that is ended because it takes too long says how far it has come. */
+static void stop(int sig)
+{
+	for (uint32_t i = 0; i < opt.qps; i++)
+		dprintf(STDOUT_FILENO, "QP %u: %u posted, %u done; the next to arrive is %u\n", i,
+			ends[i].posted, ends[i].done, ends[i].expected);
+	_exit(1);
+}
+
 static void parse(int argc, char **argv)
 {
 	int c;
@@ -468,7 +453,7 @@ static void parse(int argc, char **argv)
 		else if (c == 'm')
 			opt.mtu = v;
 		else if (c == 'g')
-			opt.gid = v;
+			CHECK(sscanf(optarg, "%u,%u", &opt.gid, &opt.gids) >= 1 && opt.gids);
 		else if (c == 'p')
 			opt.port = optarg;
 		else if (c == 'f')
@@ -493,20 +478,22 @@ int main(int argc, char **argv)
 	int fd;
 
 	alarm(120);
+	signal(SIGALRM, stop);
+	signal(SIGTERM, stop);
 	parse(argc, argv);
 	list = ibv_get_device_list(NULL);
 	CHECK(list && list[0]);
 	ctx = ibv_open_device(list[0]);
 	CHECK(ctx);
 	set_up(ctx);
-	fd = connect_tcp();
-	meet(ctx, fd);
-	exchange(fd, &byte, &byte, 1); /* both can receive */
+	fd = meet_at(opt.host, opt.port);
+	connect_all(ctx, fd);
+	meet_exchange(fd, &byte, &byte, 1); /* both can receive */
 	printf("running\n");
 	fflush(stdout);
 	traffic();
 	if (!opt.endless) {
-		exchange(fd, &byte, &byte, 1); /* both have got all */
+		meet_exchange(fd, &byte, &byte, 1); /* both have got all */
 		for (uint32_t i = 0; i < opt.qps; i++)
 			check_landing(&ends[i]);
 		printf("%u messages arrived, and all is right\n", received);

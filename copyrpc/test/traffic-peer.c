@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * traffic-peer PORT GID CALLS [HOST]: one end of the random traffic of traffic.h between hosts, first over one
+ * endpoint, then over several with the smallest rings. The server is the one without HOST. GID is
+ * the index of the own GID.
+ *
+ * The HCA repeats what is lost without limit: what is tested is what arrives, however late.
+ */
+#include "copyrpc_tcp.h"
+#include "traffic.h"
+
+#define CONNECT_MS 20000
+
+static int meet(const char *host, uint16_t port)
+{
+	int fd, listener;
+
+	if (host) {
+		CHECK_EQ(copyrpc_tcp_connect(host, port, CONNECT_MS, &fd), 0);
+		return fd;
+	}
+	CHECK_EQ(copyrpc_tcp_listen(NULL, port, &listener), 0);
+	CHECK_EQ(copyrpc_tcp_accept(listener, -1, &fd), 0);
+	close(listener);
+	return fd;
+}
+
+int main(int argc, char **argv)
+{
+	static struct node n;
+	struct copyrpc_ctx_attr attr = {.set = COPYRPC_SET_GID_INDEX,
+		.path = {.set = COPYRPC_SET_TIMEOUT}};
+	uint32_t calls;
+	int fd;
+
+	alarm(120);
+	CHECK(argc == 4 || argc == 5);
+	attr.gid_index = atoi(argv[2]);
+	calls = (uint32_t)atoi(argv[3]);
+	fd = meet(argv[4], (uint16_t)atoi(argv[1]));
+	node_with_peer(&n, fd, &attr, 1, 20000, calls, test_seed());
+	attr.ring_size = 4096;
+	node_with_peer(&n, fd, &attr, 4, 500, calls, test_seed());
+	printf("all is right\n");
+	return 0;
+}

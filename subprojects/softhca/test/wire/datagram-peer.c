@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * datagram-peer GID [HOST]: a server, or with HOST its client. The client sends datagrams of several lengths from its GID with
+ * the index GID. The server checks the IP header in front of each, as the packet had it, and answers to where header
+ * and completion say that it came from.
+ */
+#include <arpa/inet.h>
+#include <infiniband/verbs.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "meet.h"
+
+#define PORT "4444"
+#define QKEY 0x1234
+#define GRH 40
+#define LONGEST 1024
+#define OTHERS (12 + 8 + 4 + 8) /* BTH, DETH, ICRC, UDP header */
+
+static const uint32_t lengths[] = {0, 1, 4, 1023, LONGEST};
+
+struct address {
+	union ibv_gid gid;
+	uint32_t qpn;
+};
+
+static struct ibv_context *ctx;
+static struct ibv_pd *pd;
+static struct ibv_cq *cq;
+static struct ibv_qp *qp;
+static struct ibv_mr *mr;
+static uint8_t memory[2][GRH + LONGEST]; /* to receive, to send */
+static struct address own, theirs;
+static int fd;
+
+static void set_up(int gid)
+{
+	struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_UD,
+		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	CHECK(list && list[0]);
+	ctx = ibv_open_device(list[0]);
+	CHECK(ctx);
+	pd = ibv_alloc_pd(ctx);
+	cq = ibv_create_cq(ctx, 4, NULL, NULL, 0);
+	mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
+	CHECK(pd && cq && mr);
+	init.send_cq = init.recv_cq = cq;
+	qp = ibv_create_qp(pd, &init);
+	CHECK(qp);
+	CHECK(!ibv_modify_qp(qp, &attr,
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
+	attr.qp_state = IBV_QPS_RTR;
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+	attr.qp_state = IBV_QPS_RTS;
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN));
+	CHECK(!ibv_query_gid(ctx, 1, gid, &own.gid));
+	own.qpn = qp->qp_num;
+}
+
+static struct ibv_wc completion(void)
+{
+	struct ibv_wc wc;
+
+	while (!ibv_poll_cq(cq, 1, &wc))
+		sched_yield();
+	CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+	return wc;
+}
+
+/* Both ends have a receive before one of them sends. */
+static void post_receive(void)
+{
+	struct ibv_sge sge = {(uintptr_t)memory[0], sizeof(memory[0]), mr->lkey};
+	struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
+	char byte = 0;
+
+	memset(memory[0], 0xee, sizeof(memory[0]));
+	CHECK(!ibv_post_recv(qp, &wr, &bad));
+	meet_exchange(fd, &byte, &byte, 1);
+}
+
+static void send_to(struct ibv_ah *ah, uint32_t qpn, uint32_t len)
+{
+	struct ibv_sge sge = {(uintptr_t)memory[1], len, mr->lkey};
+	struct ibv_send_wr *bad,
+		wr = {.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = IBV_WR_SEND,
+			.send_flags = IBV_SEND_SIGNALED,
+			.wr.ud = {.ah = ah, .remote_qpn = qpn, .remote_qkey = QKEY}};
+
+	CHECK(ah);
+	for (uint32_t i = 0; i < len; i++)
+		memory[1][i] = (uint8_t)(i * 7 + len);
+	CHECK(!ibv_post_send(qp, &wr, &bad));
+	CHECK_EQ(completion().opcode, IBV_WC_SEND);
+	CHECK(!ibv_destroy_ah(ah));
+}
+
+static struct ibv_wc receive(uint32_t len)
+{
+	struct ibv_wc wc = completion();
+
+	CHECK_EQ(wc.opcode, IBV_WC_RECV);
+	CHECK_EQ(wc.byte_len, GRH + len);
+	CHECK_EQ(wc.src_qp, theirs.qpn);
+	CHECK(wc.wc_flags & IBV_WC_GRH);
+	for (uint32_t i = 0; i < len; i++)
+		CHECK_EQ(memory[0][GRH + i], (uint8_t)(i * 7 + len));
+	return wc;
+}
+
+static void check_ipv4(const uint8_t *ip, uint32_t udp_len)
+{
+	CHECK_EQ(ip[0], 0x45);
+	CHECK_EQ(ip[1], 0);
+	CHECK_EQ(ip[2] << 8 | ip[3], 20 + udp_len);
+	CHECK_EQ(ip[8], 64);
+	CHECK_EQ(ip[9], IPPROTO_UDP);
+	CHECK(!memcmp(ip + 12, theirs.gid.raw + 12, 4));
+	CHECK(!memcmp(ip + 16, own.gid.raw + 12, 4));
+}
+
+static void check_ipv6(const uint8_t *ip, uint32_t udp_len)
+{
+	const struct ibv_grh *g = (const struct ibv_grh *)ip;
+
+	CHECK_EQ(ntohl(g->version_tclass_flow), 6u << 28);
+	CHECK_EQ(ntohs(g->paylen), udp_len);
+	CHECK_EQ(g->next_hdr, IPPROTO_UDP);
+	CHECK_EQ(g->hop_limit, 64);
+	CHECK(!memcmp(&g->sgid, &theirs.gid, sizeof(g->sgid)));
+	CHECK(!memcmp(&g->dgid, &own.gid, sizeof(g->dgid)));
+}
+
+static void serve(uint32_t len)
+{
+	static const uint8_t ipv4[12] = {[10] = 0xff, [11] = 0xff};
+	uint32_t udp_len = OTHERS + ((len + 3) & ~3u);
+	struct ibv_wc wc;
+
+	post_receive();
+	wc = receive(len);
+	if (memcmp(own.gid.raw, ipv4, sizeof(ipv4)))
+		check_ipv6(memory[0], udp_len);
+	else
+		check_ipv4(memory[0] + 20, udp_len);
+	send_to(ibv_create_ah_from_wc(pd, &wc, (struct ibv_grh *)memory[0], 1), wc.src_qp, len);
+}
+
+static void ask(uint32_t len, int gid)
+{
+	struct ibv_ah_attr attr = {.port_num = 1,
+		.is_global = 1,
+		.grh = {.dgid = theirs.gid, .sgid_index = (uint8_t)gid, .hop_limit = 64}};
+
+	post_receive();
+	send_to(ibv_create_ah(pd, &attr), theirs.qpn, len);
+	receive(len);
+}
+
+int main(int argc, char **argv)
+{
+	alarm(120);
+	CHECK(argc == 2 || argc == 3);
+	set_up(atoi(argv[1]));
+	fd = meet_at(argv[2], PORT);
+	meet_exchange(fd, &own, &theirs, sizeof(own));
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		if (argv[2])
+			ask(lengths[i], atoi(argv[1]));
+		else
+			serve(lengths[i]);
+	}
+	printf("all is right\n");
+	return 0;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/* What a UDP socket of an adapter tells of a packet, over both families, and what the packets that it sends are. */
+#include <endian.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "xport/udp.h"
+
+#define SKIP 77
+#define IPV6_FLOWINFO_SEND 33 /* linux/in6.h, which cannot be included beside netinet/in.h */
+#define UDP_NO_CHECK6_TX 101
+#define TRAFFIC_CLASS 0x58
+#define HOPS 33
+#define LABEL 0x12345
+
+static const uint8_t ipv4[16] = {[10] = 0xff, 0xff, 127, 0, 0, 1};
+static const uint8_t ipv6[16] = {[15] = 1};
+
+static uint16_t port_of(int fd)
+{
+	union udp_address a;
+	socklen_t len = sizeof(a);
+
+	CHECK(!getsockname(fd, &a.any, &len));
+	return be16toh(a.any.sa_family == AF_INET ? a.v4.sin_port : a.v6.sin6_port);
+}
+
+static void set(int fd, int level, int name, int value)
+{
+	CHECK(!setsockopt(fd, level, name, &value, sizeof(value)));
+}
+
+static struct flow receive(int fd, const uint8_t *gid)
+{
+	uint8_t bytes[8], control[UDP_CONTROL_BYTES] __attribute__((aligned(8)));
+	struct iovec iov = {bytes, sizeof(bytes)};
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	union udp_address from;
+	struct msghdr h = {.msg_name = &from,
+		.msg_namelen = sizeof(from),
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control)};
+
+	CHECK_EQ(poll(&p, 1, 10000), 1);
+	CHECK_EQ(recvmsg(fd, &h, 0), 1);
+	CHECK(!(h.msg_flags & MSG_CTRUNC));
+	return udp_flow(&h, gid);
+}
+
+static void check(const struct flow *f, const uint8_t *gid, int from, int traffic_class, int hops,
+	uint32_t label)
+{
+	CHECK(!memcmp(f->src, gid, sizeof(f->src)));
+	CHECK(!memcmp(f->dst, gid, sizeof(f->dst)));
+	CHECK_EQ(f->src_port, port_of(from));
+	CHECK_EQ(f->traffic_class, traffic_class);
+	CHECK_EQ(f->hop_limit, hops);
+	CHECK_EQ(f->flow_label, label);
+}
+
+/* Packets between two sockets of adapters have the fields that a capture shows. */
+static void between_adapters(int to, const union udp_address *a, socklen_t len, const uint8_t *gid)
+{
+	int from = udp_socket(0, gid, 0);
+	struct flow f;
+
+	CHECK(from >= 0);
+	CHECK_EQ(sendto(from, "x", 1, 0, &a->any, len), 1);
+	f = receive(to, gid);
+	check(&f, gid, from, 0, FRAME_HOP_LIMIT, 0);
+	close(from);
+}
+
+static void over_ipv4(void)
+{
+	int to = udp_socket(0, ipv4, 0), from = socket(AF_INET, SOCK_DGRAM, 0);
+	union udp_address a = {.v4 = {.sin_family = AF_INET}};
+	struct flow f;
+
+	CHECK(to >= 0 && from >= 0);
+	a.v4.sin_addr.s_addr = htobe32(INADDR_LOOPBACK);
+	CHECK(!bind(from, &a.any, sizeof(a.v4)));
+	a.v4.sin_port = htobe16(port_of(to));
+	set(from, IPPROTO_IP, IP_TOS, TRAFFIC_CLASS);
+	set(from, IPPROTO_IP, IP_TTL, HOPS);
+	CHECK_EQ(sendto(from, "x", 1, 0, &a.any, sizeof(a.v4)), 1);
+	f = receive(to, ipv4);
+	check(&f, ipv4, from, TRAFFIC_CLASS, HOPS, 0);
+	between_adapters(to, &a, sizeof(a.v4), ipv4);
+	close(from);
+	close(to);
+}
+
+/* The sender leaves out the UDP checksum, as rdma_rxe does. */
+static void over_ipv6(void)
+{
+	int to = udp_socket(0, ipv6, 0), from = socket(AF_INET6, SOCK_DGRAM, 0);
+	union udp_address a = {.v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT}};
+	struct flow f;
+
+	CHECK(to >= 0 && from >= 0);
+	CHECK(!bind(from, &a.any, sizeof(a.v6)));
+	a.v6.sin6_port = htobe16(port_of(to));
+	set(from, IPPROTO_IPV6, IPV6_TCLASS, TRAFFIC_CLASS);
+	set(from, IPPROTO_IPV6, IPV6_UNICAST_HOPS, HOPS);
+	set(from, IPPROTO_IPV6, IPV6_FLOWINFO_SEND, 1);
+	set(from, IPPROTO_UDP, UDP_NO_CHECK6_TX, 1);
+	a.v6.sin6_flowinfo = htobe32(TRAFFIC_CLASS << 20 | LABEL);
+	CHECK_EQ(sendto(from, "x", 1, 0, &a.any, sizeof(a.v6)), 1);
+	f = receive(to, ipv6);
+	check(&f, ipv6, from, TRAFFIC_CLASS, HOPS, LABEL);
+	a.v6.sin6_flowinfo = 0;
+	between_adapters(to, &a, sizeof(a.v6), ipv6);
+	close(from);
+	close(to);
+}
+
+static bool ipv6_exists(void)
+{
+	struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	int fd = socket(AF_INET6, SOCK_DGRAM, 0);
+	bool so = fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof(a));
+
+	if (fd >= 0)
+		close(fd);
+	return so;
+}
+
+int main(void)
+{
+	over_ipv4();
+	if (!ipv6_exists()) {
+		printf("no IPv6 here\n");
+		return SKIP;
+	}
+	over_ipv6();
+	return 0;
+}
