@@ -65,8 +65,6 @@ int cm_addr_decode(const void *sockaddr, size_t len, struct cm_addr *addr_p)
 {
 	uint16_t family;
 
-	if (len < sizeof(family))
-		return -EINVAL;
 	memcpy(&family, sockaddr, sizeof(family));
 	switch (family) {
 	case AF_INET:

@@ -28,7 +28,7 @@ struct cm_sockaddr_ib {
 #define CM_SOCKADDR_MAX sizeof(struct cm_sockaddr_ib)
 
 /*
- * Decodes a socket address of @len bytes. An AF_IB address counts as IPv6's wildcard, if it has no
+ * Decodes a socket address of @len bytes; its family is there in any case. An AF_IB address counts as IPv6's wildcard, if it has no
  * GID. Returns 0; -EINVAL if @len does not fit the family; -EAFNOSUPPORT.
  */
 int cm_addr_decode(const void *sockaddr, size_t len, struct cm_addr *addr_p);

@@ -13,7 +13,7 @@ void raw_fabric(const char *name)
 
 	snprintf(fabric, sizeof(fabric), "test-%s-%d", name, (int)getpid());
 	CHECK(!setenv("SOFTHCA_FABRIC", fabric, 1));
-	alarm(120); /* a hang ends as a failure */
+	alarm(60); /* a hang ends as a failure */
 }
 
 int raw_open(int flags)

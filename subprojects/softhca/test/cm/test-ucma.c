@@ -120,6 +120,8 @@ static void long_one(void)
 static void ids(void)
 {
 	static const uint32_t none[] = {0, 100, 8191, 8192, 65536, UINT32_MAX};
+	struct rdma_ucm_create_id_resp resp;
+	struct rdma_ucm_create_id create = {.response = (uintptr_t)&resp, .ps = RDMA_PS_TCP};
 	int other = raw_open(0);
 	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP);
 	int status;
@@ -135,7 +137,10 @@ static void ids(void)
 		int mine = raw_open(0);
 
 		CHECK_EQ(raw_destroy(mine, id), -ENOENT);
-		CHECK(write(ch, &id, sizeof(id)) < 0); /* the parent's channel is none here */
+		/* The parent's channel is none here. */
+		CHECK(write(ch, &id, sizeof(id)) < 0);
+		CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_CREATE_ID, &create, sizeof(create), 4),
+			-EINVAL);
 		exit(0);
 	}
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
@@ -219,7 +224,7 @@ static void socket_addresses(void)
 
 static int set_option(uint32_t id, uint32_t level, uint32_t name, uint32_t len)
 {
-	uint8_t value[8] = {32};
+	static const uint8_t value[4096] = {32};
 	struct rdma_ucm_set_option in = {.optval = (uintptr_t)value,
 		.id = id,
 		.level = level,
@@ -239,6 +244,7 @@ static void options(void)
 	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, 4), 0);
 	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, 1), -EINVAL);
 	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, 8), -EINVAL);
+	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, 4096), -EINVAL);
 	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, UINT32_MAX), -EINVAL);
 	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, 4), 0);
 	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, 1), -EINVAL);
@@ -253,7 +259,7 @@ static void migrate(void)
 	struct rdma_ucm_migrate_resp resp;
 	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp,
 		.id = raw_id(ch, 1, RDMA_PS_TCP)};
-	int to = raw_open(O_NONBLOCK), none = open("/dev/null", O_RDONLY);
+	int to = raw_open(O_NONBLOCK), none = open("/dev/null", O_RDONLY), device[2];
 	struct rdma_ucm_event_resp e;
 	static const int wrong_fds[] = {-1, 0, 65536, INT32_MAX};
 
@@ -263,6 +269,15 @@ static void migrate(void)
 	}
 	in.fd = (uint32_t)none;
 	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), -EINVAL);
+	/* Devices are no event channels, also the one with the number of the first FIFO. */
+	for (int i = 0; i < 2; i++) {
+		device[i] = open("/dev/infiniband/uverbs0", O_RDWR);
+		in.fd = (uint32_t)device[i];
+		CHECK(device[i] >= 0);
+		CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), -EINVAL);
+	}
+	close(device[0]);
+	close(device[1]);
 	in.fd = (uint32_t)to;
 	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), -EINVAL);
 	/* Its unread event comes along; that of another id stays. */
