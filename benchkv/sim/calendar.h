@@ -3,110 +3,139 @@
  * Requests that become visible to a daemon at some time: a ring of buckets, each of
  * CALENDAR_NS. A slot (a client's place for one request) stands in one bucket at most.
  * Within a bucket the order is that of insertion.
+ *
+ * A bucket is a circular list, of which the calendar knows the last slot. The ring is about as long
+ * as what is waiting needs, because it is gone round all the time, and should stay in the cache.
  */
 #ifndef BENCHKV_SIM_CALENDAR_H
 #define BENCHKV_SIM_CALENDAR_H
 
-#include <assert.h>
 #include <errno.h>
 #include <stdint.h>
-#include <stdlib.h>
+
+#include "base/compiler.h"
 
 #define CALENDAR_NS 32u
 #define CALENDAR_NONE UINT32_MAX
+#define CALENDAR_LEAST 256u /* buckets; a power of two, of at least 64 */
+#define CALENDAR_SLOT_BITS 20
+#define CALENDAR_DEST_BITS 12
+#define CALENDAR_TRIM 64u /* takes, after which the ring is cut to what they have needed */
 
-struct bucket {
-	uint32_t first, last; /* of an empty one: undefined */
+/*
+ * What is in a slot: the next slot of its bucket, and, in the upper bits, the rank that the request
+ * is for.
+ */
+struct request {
+	uint32_t bits;
 };
+
+static inline struct request request_of(uint32_t next, uint32_t dest)
+{
+	return (struct request){next | dest << CALENDAR_SLOT_BITS};
+}
+
+static inline uint32_t request_next(struct request r)
+{
+	return r.bits & ((1u << CALENDAR_SLOT_BITS) - 1);
+}
+
+static inline uint32_t request_dest(struct request r)
+{
+	return r.bits >> CALENDAR_SLOT_BITS;
+}
 
 struct calendar {
-	struct bucket *buckets;
+	uint32_t *last; /* by bucket; of an empty one: undefined */
 	uint64_t *full; /* a bit for each bucket that is not empty */
-	uint32_t *next; /* by slot; shared by the calendars of a rank */
-	uint64_t from; /* bucket number: all before are empty for good */
+	struct request *slots; /* shared by the calendars of a rank */
 	uint64_t mask;
-	uint32_t waiting;
+	uint64_t from; /* bucket number: all before are empty for good */
+	uint64_t most; /* bucket number: all after it are empty */
+	uint64_t peak; /* of most - from, since the last trim */
+	uint32_t takes;
 };
 
-/* Buckets for span_ns of time. 0 or -ENOMEM. */
-static inline int calendar_init(struct calendar *c, uint64_t span_ns, uint32_t *next)
-{
-	uint64_t n = 64;
+/* 0 or -ENOMEM. */
+int calendar_init(struct calendar *c, struct request *slots);
+void calendar_fini(struct calendar *c);
 
-	while (n < span_ns / CALENDAR_NS + 2)
-		n *= 2;
-	*c = (struct calendar){.next = next, .mask = n - 1};
-	c->buckets = malloc(n * sizeof(*c->buckets));
-	c->full = calloc(n / 64, sizeof(*c->full));
-	return c->buckets && c->full ? 0 : -ENOMEM;
-}
+/* Room for buckets up to this one. 0 or -ENOMEM. */
+int calendar_grow(struct calendar *c, uint64_t bucket);
 
-static inline void calendar_fini(struct calendar *c)
-{
-	free(c->buckets);
-	free(c->full);
-}
+/* Makes the ring shorter if it was longer than necessary since the last time. */
+void calendar_trim(struct calendar *c);
 
 /* The first bucket from `from` on that is not empty, or end. Looks at 64 at a time. */
 static inline uint64_t calendar_seek(const struct calendar *c, uint64_t from, uint64_t end)
 {
-	while (from < end) {
+	uint64_t stop = end <= c->most ? end : c->most + 1;
+
+	while (from < stop) {
 		uint64_t word = c->full[(from & c->mask) / 64] >> (from % 64);
 
 		if (word) {
 			from += (uint64_t)__builtin_ctzll(word);
-			return from < end ? from : end;
+			return from < stop ? from : end;
 		}
 		from += 64 - from % 64;
 	}
 	return end;
 }
 
-/* A slot is visible from the end of the bucket of ns on; not before what is taken already. */
-static inline void calendar_put(struct calendar *c, uint32_t slot, uint64_t ns)
+/* A request is visible from the end of the bucket of ns on; not before what is taken already. */
+static inline int calendar_put(struct calendar *c, uint32_t slot, uint32_t dest, uint64_t ns)
 {
-	uint64_t b = ns / CALENDAR_NS;
-	uint64_t i;
+	uint64_t b = ns / CALENDAR_NS, i, word;
+	uint32_t first = slot;
 
 	if (b < c->from)
 		b = c->from;
-	assert(b - c->from <= c->mask);
+	if (unlikely(b - c->from > c->mask) && calendar_grow(c, b))
+		return -ENOMEM;
+	c->most = b > c->most ? b : c->most;
 	i = b & c->mask;
-	c->next[slot] = CALENDAR_NONE;
-	if (c->full[i / 64] >> (i % 64) & 1)
-		c->next[c->buckets[i].last] = slot;
-	else
-		c->buckets[i].first = slot;
-	c->buckets[i].last = slot;
-	c->full[i / 64] |= 1ull << (i % 64);
-	c->waiting++;
+	word = c->full[i / 64];
+	if (word >> (i % 64) & 1) {
+		struct request *last = &c->slots[c->last[i]];
+
+		first = request_next(*last);
+		*last = request_of(slot, request_dest(*last));
+	}
+	c->slots[slot] = request_of(first, dest);
+	c->full[i / 64] = word | 1ull << (i % 64);
+	c->last[i] = slot;
+	return 0;
 }
 
-/* Takes one that is visible at ns, or CALENDAR_NONE. */
+/*
+ * Takes the first bucket that is visible at ns: the last slot of its list, whose next one is the
+ * first. Or CALENDAR_NONE.
+ */
 static inline uint32_t calendar_take(struct calendar *c, uint64_t ns)
 {
 	uint64_t end = ns / CALENDAR_NS, i;
-	uint32_t slot;
 
 	if (end <= c->from)
 		return CALENDAR_NONE;
-	c->from = c->waiting ? calendar_seek(c, c->from, end) : end;
-	if (c->from == end)
+	if (c->most > c->from + c->peak)
+		c->peak = c->most - c->from;
+	c->from = calendar_seek(c, c->from, end);
+	if (c->from == end) {
+		if (unlikely(++c->takes % CALENDAR_TRIM == 0))
+			calendar_trim(c);
 		return CALENDAR_NONE;
+	}
 	i = c->from & c->mask;
-	slot = c->buckets[i].first;
-	c->buckets[i].first = c->next[slot];
-	if (c->next[slot] == CALENDAR_NONE)
-		c->full[i / 64] &= ~(1ull << (i % 64));
-	c->waiting--;
-	return slot;
+	c->full[i / 64] &= ~(1ull << (i % 64));
+	return c->last[i];
 }
 
 /* When the next one becomes visible, looking no further than until_ns. */
 static inline uint64_t calendar_next(const struct calendar *c, uint64_t until_ns)
 {
 	uint64_t end = until_ns / CALENDAR_NS;
-	uint64_t b = c->waiting ? calendar_seek(c, c->from, end) : end;
+	uint64_t b = calendar_seek(c, c->from, end);
 
 	return b < end ? (b + 1) * CALENDAR_NS : until_ns;
 }

@@ -69,13 +69,11 @@ static void take_mail(struct part *p)
 
 	for (uint32_t from = 0; from < s->n_parts; from++) {
 		struct mail *mail = sim_mail(s, p->window + 1, from, p->index);
-		const struct parcel *parcel;
-		size_t at = 0;
 
-		while ((parcel = mail_next(mail, &at))) {
-			struct daemon *d = &s->daemons[parcel->to];
+		for (size_t i = 0; i < mail->n; i++) {
+			const struct parcel *parcel = &mail->parcels[i];
 
-			if (wire_deliver(&d->nic, &d->eps[parcel->from], parcel))
+			if (timeline_put(&s->daemons[parcel->to].nic.arrivals, &parcel->event))
 				p->error = -ENOMEM;
 		}
 		mail->n = 0;

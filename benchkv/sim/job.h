@@ -24,13 +24,12 @@ struct daemon {
 	struct nic nic;
 	struct calendar requests;
 	struct endpoint *eps; /* by rank */
-	uint32_t *dirty; /* ranks with gathered messages */
+	struct control_load *loads; /* the endpoints with gathered messages */
 	uint32_t n_dirty;
 	uint32_t under_way; /* requests to other ranks */
 	uint32_t *held; /* slots whose replies wait */
 	uint32_t n_held;
 	uint64_t held_since;
-	struct control_load *loads;
 	struct control control;
 	/* The loop. */
 	enum { AT_LOOP, AT_POLL, AT_DRAIN } at; /* what the next step begins with */
@@ -40,24 +39,29 @@ struct daemon {
 	struct counts counts;
 };
 
+/*
+ * Calls without a response. The integral of their number over the time after the warm-up is the sum
+ * of its changes, each times the time that is left after it; of that time `sum` has only the
+ * beginnings.
+ */
+struct inflight {
+	uint32_t n;
+	uint64_t at; /* the last change, or the end of the warm-up */
+	uint64_t sum;
+};
+
 struct rank {
 	struct sim *sim;
 	struct part *part;
 	uint32_t index;
 	uint64_t random;
-	uint32_t inflight; /* calls without a response */
-	uint64_t inflight_at, inflight_sum; /* integral over time, after the warm-up */
+	struct inflight inflight;
 	struct daemon *daemons;
-	struct slot *slots; /* client * depth + i */
-	uint32_t *next; /* of the calendars, by slot */
+	/* By slot, a client's place for one request: client * depth + i. */
+	struct request *requests; /* of the calendars */
+	uint64_t *start; /* when the client made the request */
+	uint64_t *called; /* when the daemon took it; for controls that observe, else NULL */
 	uint64_t *client_free; /* by client */
-};
-
-/* A client's place for one request. */
-struct slot {
-	uint64_t start; /* when the client made the request */
-	uint64_t called; /* when the daemon took it, if it is for another rank */
-	uint32_t dest, client;
 };
 
 /* The ranks that a thread simulates, and what it counts. */
@@ -65,8 +69,8 @@ struct part {
 	struct sim *sim;
 	uint32_t index, first, end; /* ranks */
 	uint64_t window, until; /* the present one, and its end */
-	uint64_t ops;
 	int error;
+	struct pool pool;
 	struct latrec_hist latency;
 };
 
@@ -74,6 +78,7 @@ struct sim {
 	const struct sim_config *c;
 	struct machine m;
 	struct machine_costs costs;
+	uint64_t per_depth; /* see sim_client() */
 	struct rank *ranks;
 	struct daemon *daemons; /* of all ranks */
 	uint32_t n_daemons;
@@ -86,18 +91,21 @@ struct sim {
 };
 
 /* xorshift64* (S. Vigna 2014); the state is never 0. */
-static inline uint64_t rank_draw(struct rank *r)
+static inline uint64_t draw(uint64_t *random)
 {
-	r->random ^= r->random >> 12;
-	r->random ^= r->random << 25;
-	r->random ^= r->random >> 27;
-	return r->random * 0x2545f4914f6cdd1dull;
+	uint64_t x = *random;
+
+	x ^= x >> 12;
+	x ^= x << 25;
+	x ^= x >> 27;
+	*random = x;
+	return x * 0x2545f4914f6cdd1dull;
 }
 
 /* 0 <= x < n, by the upper bits. */
-static inline uint32_t rank_draw_below(struct rank *r, uint32_t n)
+static inline uint32_t draw_below(uint64_t *random, uint32_t n)
 {
-	return (uint32_t)((rank_draw(r) >> 32) * n >> 32);
+	return (uint32_t)((draw(random) >> 32) * n >> 32);
 }
 
 /* The daemon of a rank that has its endpoint to a peer, or serves the slot if that is itself. */
@@ -136,7 +144,18 @@ static inline struct mail *sim_mail(struct sim *s, uint64_t window, uint32_t fro
 /* Runs a job from its beginning to its end, in as many threads as it has parts. 0, -ENOMEM, -EAGAIN. */
 int crew_run(struct sim *s);
 
-/* Brings the integral of a rank's calls in flight up to ns, then changes their number. */
-void rank_count_inflight(struct rank *r, uint64_t ns, int change);
+/* Whose slot it is: slot / depth. Exact for 2^20 slots. */
+#define SIM_DEPTH_SHIFT 42
+static inline uint32_t sim_client(const struct sim *s, uint32_t slot)
+{
+	return (uint32_t)(slot * s->per_depth >> SIM_DEPTH_SHIFT);
+}
+
+static inline void inflight_change(struct inflight *f, uint64_t ns, int change)
+{
+	f->at = ns > f->at ? ns : f->at;
+	f->sum -= (uint64_t)change * f->at;
+	f->n += (uint32_t)change;
+}
 
 #endif

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* A daemon's loop, and the clients that it serves. */
 #include <errno.h>
+#include <string.h>
 
+#include "base/compiler.h"
 #include "job.h"
 
-static double draw_unit(struct rank *r)
+static double draw_unit(uint64_t *random)
 {
-	return (double)(rank_draw(r) >> 11) * 0x1p-53;
+	return (double)(draw(random) >> 11) * 0x1p-53;
 }
 
 static bool counting(const struct sim *s, uint64_t ns)
@@ -14,122 +16,156 @@ static bool counting(const struct sim *s, uint64_t ns)
 	return ns >= s->c->warmup_ns;
 }
 
+/* What each message changes. A copy, so that it stays in registers as long as messages are taken. */
+struct work {
+	uint64_t now, random;
+	struct inflight inflight;
+};
+
+static inline struct work work_begin(const struct daemon *d)
+{
+	return (struct work){d->now, d->rank->random, d->rank->inflight};
+}
+
+static inline void work_end(struct daemon *d, const struct work *w)
+{
+	d->now = w->now;
+	d->rank->random = w->random;
+	d->rank->inflight = w->inflight;
+}
+
 /* ---- clients ---- */
 
-/* The client of a slot makes its next request as soon as it can, seen at ns or later. */
-static void request_next(struct rank *r, uint32_t slot, uint64_t ns)
+/* The client of a slot makes its next request as soon as it can, at ns or later. */
+ALWAYS_INLINE void make_request(struct rank *r, struct work *w, uint32_t slot, uint64_t ns)
 {
-	struct sim *s = r->sim;
-	struct slot *request = &r->slots[slot];
-	uint64_t *free_at = &r->client_free[request->client];
-	uint32_t dest = rank_draw_below(r, s->c->ranks);
+	const struct sim *s = r->sim;
+	uint64_t *free_at = &r->client_free[sim_client(s, slot)];
+	uint32_t dest = draw_below(&w->random, s->c->ranks);
+	uint64_t start = (*free_at > ns ? *free_at : ns) + s->costs.client;
 
-	*free_at = (*free_at > ns ? *free_at : ns) + s->costs.client;
-	request->dest = dest;
-	request->start = *free_at;
-	calendar_put(&rank_owner(r, dest, slot)->requests, slot,
-		*free_at + (uint64_t)(s->m.reply_ns / 2));
+	*free_at = r->start[slot] = start;
+	if (calendar_put(&rank_owner(r, dest, slot)->requests, slot, dest,
+		    start + s->costs.visible))
+		r->part->error = -ENOMEM;
 }
 
-/* The daemon gives a reply to the client of the slot at ns. */
-static void reply_client(struct rank *r, uint32_t slot, uint64_t ns)
+/* The daemon gives a reply to the client of the slot. */
+ALWAYS_INLINE void reply_client(struct rank *r, struct work *w, uint32_t slot)
 {
-	struct sim *s = r->sim;
-	uint64_t seen = ns + (uint64_t)(s->m.reply_ns + draw_unit(r) * s->m.reply_jitter_ns);
+	const struct sim *s = r->sim;
+	double after = s->m.reply_ns + draw_unit(&w->random) * s->m.reply_jitter_ns;
+	uint64_t seen = w->now + (uint64_t)(int64_t)after;
 
-	if (counting(s, seen) && seen < s->end) {
-		r->part->ops++;
-		latrec_hist_record(&r->part->latency, seen - r->slots[slot].start);
-	}
-	request_next(r, slot, seen);
+	if (seen - s->c->warmup_ns < s->c->duration_ns)
+		latrec_hist_record(&r->part->latency, seen - r->start[slot]);
+	make_request(r, w, slot, seen);
 }
 
-/* A reply to a local client, or a place among those that are held. */
-static void reply(struct daemon *d, uint32_t slot)
+/* A reply has a place among those that are held. */
+static void hold_reply(struct daemon *d, uint64_t now, uint32_t slot)
 {
-	if (!control_holds(&d->control)) {
-		reply_client(d->rank, slot, d->now);
-		return;
-	}
 	if (!d->n_held)
-		d->held_since = d->now;
+		d->held_since = now;
 	d->held[d->n_held++] = slot;
 }
 
 static void release_held(struct daemon *d)
 {
 	struct rank *r = d->rank;
+	struct work w;
 
-	if (!control_holds(&d->control))
-		return;
 	if (d->polls.responses)
 		hold_arrived(&d->control.hold, d->polls.responses, d->now);
 	if (!d->n_held ||
-		!hold_release(&d->control.hold, d->n_held, d->held_since, d->now, r->inflight))
+		!hold_release(&d->control.hold, d->n_held, d->held_since, d->now, r->inflight.n))
 		return;
+	w = work_begin(d);
 	for (uint32_t i = 0; i < d->n_held; i++)
-		reply_client(r, d->held[i], d->now);
+		reply_client(r, &w, d->held[i]);
 	d->n_held = 0;
-}
-
-void rank_count_inflight(struct rank *r, uint64_t ns, int change)
-{
-	uint64_t from = r->inflight_at;
-
-	if (from < r->sim->c->warmup_ns)
-		from = r->sim->c->warmup_ns;
-	if (ns > from)
-		r->inflight_sum += (ns - from) * r->inflight;
-	if (ns > r->inflight_at)
-		r->inflight_at = ns;
-	r->inflight += (uint32_t)change;
+	work_end(d, &w);
 }
 
 /* ---- a daemon's loop ---- */
 
-static void gather(struct daemon *d, uint32_t peer, struct message message)
+static inline void gather(struct daemon *d, uint32_t peer, uint32_t slot, uint32_t word)
 {
+	struct part *part = d->rank->part;
 	struct endpoint *e = &d->eps[peer];
 
-	if (endpoint_append(e, message))
-		d->rank->part->error = -ENOMEM;
+	if (endpoint_append(e, &part->pool, slot, word)) {
+		part->error = -ENOMEM;
+		return;
+	}
 	if (!e->dirty) {
 		e->dirty = true;
-		d->dirty[d->n_dirty++] = peer;
+		d->loads[d->n_dirty++].ep = peer;
 	}
 }
 
-static void take_message(struct daemon *d, uint32_t from, struct message message)
+/* A call of another rank is served, and its reply gathered. */
+ALWAYS_INLINE void take_call(struct daemon *d, struct work *w, uint32_t from, uint32_t slot,
+	uint32_t word)
 {
-	struct sim *s = d->rank->sim;
-	uint32_t slot = message.slot & ~WIRE_RESPONSE;
+	w->now += d->rank->sim->costs.incoming;
+	control_heard(&d->control, from, word);
+	gather(d, from, slot | WIRE_RESPONSE, 0);
+}
 
-	if (message.slot & WIRE_RESPONSE) {
-		d->now += s->costs.response;
-		d->polls.responses++;
-		d->eps[from].pending--;
-		d->rtt_sum += d->now - d->rank->slots[slot].called;
-		rank_count_inflight(d->rank, d->now, -1);
-		d->under_way--;
-		reply(d, slot);
-	} else {
-		d->now += s->costs.incoming;
-		control_heard(&d->control, from, message.word);
-		gather(d, from, (struct message){.slot = slot | WIRE_RESPONSE});
+/* A response goes to its client. */
+ALWAYS_INLINE void take_response(struct daemon *d, struct work *w, uint32_t slot)
+{
+	struct rank *r = d->rank;
+
+	w->now += r->sim->costs.response;
+	if (r->called)
+		d->rtt_sum += w->now - r->called[slot];
+	inflight_change(&w->inflight, w->now, -1);
+	if (control_holds(&d->control))
+		hold_reply(d, w->now, slot);
+	else
+		reply_client(r, w, slot);
+}
+
+/* Of calls the words, or NULL. */
+static void take_messages(struct daemon *d, uint32_t from, const uint32_t *slots,
+	const uint32_t *words, uint32_t n)
+{
+	struct work w = work_begin(d);
+	uint32_t responses = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (slots[i] & WIRE_RESPONSE) {
+			take_response(d, &w, slots[i] & ~WIRE_RESPONSE);
+			responses++;
+		} else {
+			take_call(d, &w, from, slots[i], words ? words[i] : 0);
+		}
 	}
+	d->polls.responses += responses;
+	d->eps[from].pending -= responses;
+	d->under_way -= responses;
+	work_end(d, &w);
 }
 
 static void take_write(struct daemon *d, const struct event *a)
 {
+	struct pool *pool = &d->rank->part->pool;
 	struct endpoint *e = &d->eps[a->from];
 
 	d->now += d->rank->sim->costs.cqe;
 	d->polls.cqes++;
+	d->polls.last += a->messages;
 	e->received++;
 	e->consumed = a->consumed;
-	for (uint32_t i = 0; i < a->messages; i++)
-		take_message(d, a->from, messages_take(&e->arriving));
-	d->polls.last += a->messages;
+	if (a->messages == 1) {
+		take_messages(d, a->from, &a->one.slot, &a->one.word, 1);
+		return;
+	}
+	take_messages(d, a->from, a->batch->slots, pool->words ? batch_words(a->batch) : NULL,
+		a->messages);
+	pool_put(pool, a->batch);
 }
 
 /*
@@ -153,58 +189,88 @@ static bool poll_once(struct daemon *d)
 	return false;
 }
 
-/* The clients' requests that are visible. Their number. */
-static uint32_t take_requests(struct daemon *d)
+ALWAYS_INLINE void take_request(struct daemon *d, struct work *w, uint32_t slot, uint32_t dest)
 {
 	struct rank *r = d->rank;
-	struct sim *s = r->sim;
-	uint32_t slot, n = 0;
+	const struct sim *s = r->sim;
 
-	for (; (slot = calendar_take(&d->requests, d->loop_began)) != CALENDAR_NONE; n++) {
-		uint32_t dest = r->slots[slot].dest;
-
-		if (dest == r->index) {
-			d->now += s->costs.local;
-			reply_client(r, slot, d->now);
-		} else {
-			d->now += s->costs.request;
-			rank_count_inflight(r, d->now, 1);
-			d->under_way++;
-			r->slots[slot].called = d->now;
-			gather(d, dest, (struct message){slot, control_word(&d->control, dest)});
-		}
+	if (dest == r->index) {
+		w->now += s->costs.local;
+		reply_client(r, w, slot);
+	} else {
+		w->now += s->costs.request;
+		inflight_change(&w->inflight, w->now, 1);
+		d->under_way++;
+		if (r->called)
+			r->called[slot] = w->now;
+		gather(d, dest, slot, control_word(&d->control, dest));
 	}
-	return n;
 }
 
-static void post(struct daemon *d, uint32_t peer, uint32_t most)
+/* The clients' requests that are visible. Whether there are any. */
+static bool take_requests(struct daemon *d)
 {
-	struct sim *s = d->rank->sim;
-	struct part *part = d->rank->part;
-	struct endpoint *e = &d->eps[peer];
-	uint32_t to = sim_owner(s, peer, d->rank->index);
-	uint32_t before = e->calls + e->replies;
+	const struct request *requests = d->rank->requests;
+	uint32_t last = calendar_take(&d->requests, d->loop_began);
+	struct work w;
 
-	d->now += s->costs.write;
-	if (wire_post(&s->m, &d->nic, e, most, d->now, d->rank->index, to,
-		    sim_mail(s, part->window, part->index, s->part_of[peer])))
-		part->error = -ENOMEM;
-	if (counting(s, d->now)) {
+	if (last == CALENDAR_NONE)
+		return false;
+	w = work_begin(d);
+	do {
+		uint32_t slot, following = request_next(requests[last]);
+
+		do {
+			struct request request = requests[following];
+
+			slot = following;
+			following = request_next(request); /* the slot may be put again */
+			take_request(d, &w, slot, request_dest(request));
+		} while (slot != last);
+		last = calendar_take(&d->requests, d->loop_began);
+	} while (last != CALENDAR_NONE);
+	work_end(d, &w);
+	return true;
+}
+
+/* The next WRITE of n messages is posted. */
+static void count_write(struct daemon *d, uint32_t n)
+{
+	d->now += d->rank->sim->costs.write;
+	if (counting(d->rank->sim, d->now)) {
 		d->counts.writes++;
-		d->counts.messages += before - (e->calls + e->replies);
+		d->counts.messages += n;
 	}
 }
 
 /* Everything gathered for a peer: in one WRITE, or, to bring about the collapse, in many. */
 static void flush_endpoint(struct daemon *d, uint32_t peer)
 {
-	const struct sim_config *c = d->rank->sim->c;
+	struct rank *r = d->rank;
+	struct sim *s = r->sim;
 	struct endpoint *e = &d->eps[peer];
-	bool alone = c->collapsed && d->now < c->collapsed_ns;
+	uint32_t n = e->calls + e->replies;
+	const struct route route = {.machine = &s->m,
+		.nic = &d->nic,
+		.pool = &r->part->pool,
+		.mail = sim_mail(s, r->part->window, r->part->index, s->part_of[peer]),
+		.from = r->index,
+		.to = sim_owner(s, peer, r->index)};
+	int err = 0;
 
-	do
-		post(d, peer, alone ? 1 : UINT32_MAX);
-	while (e->calls + e->replies);
+	if (!s->c->collapsed || d->now >= s->c->collapsed_ns) {
+		count_write(d, n);
+		err = wire_post(&route, e, d->now);
+	} else {
+		for (uint32_t i = 0; i < n && !err; i++) {
+			count_write(d, 1);
+			err = wire_post_one(&route, e, i, d->now);
+		}
+		pool_put(route.pool, e->gathered);
+		endpoint_posted(e);
+	}
+	if (err)
+		r->part->error = err;
 }
 
 static uint64_t consumed_by(void *arg, uint32_t peer)
@@ -219,28 +285,36 @@ static uint64_t now_of(void *arg)
 	return ((struct daemon *)arg)->now;
 }
 
-static void flush(struct daemon *d)
+/* Which of the endpoints with gathered messages go, to the front of loads: their number. */
+static size_t select_endpoints(struct daemon *d)
 {
-	size_t n = d->n_dirty, go;
+	size_t n = d->n_dirty;
 
+	if (!control_selects(&d->control))
+		return n;
 	for (size_t i = 0; i < n; i++) {
-		const struct endpoint *e = &d->eps[d->dirty[i]];
-
-		d->loads[i] = (struct control_load){.ep = d->dirty[i],
-			.calls = e->calls,
-			.replies = e->replies};
-	}
-	go = control_select(&d->control, d->loads, n, consumed_by, now_of, d);
-	for (size_t i = 0; i < go; i++) {
 		struct control_load *load = &d->loads[i];
 
-		flush_endpoint(d, load->ep);
-		d->eps[load->ep].dirty = false;
-		control_sent(&d->control, load, d->eps[load->ep].writes);
+		load->calls = d->eps[load->ep].calls;
+		load->replies = d->eps[load->ep].replies;
 	}
-	d->n_dirty = (uint32_t)(n - go);
-	for (size_t i = go; i < n; i++)
-		d->dirty[i - go] = d->loads[i].ep;
+	return control_select(&d->control, d->loads, n, consumed_by, now_of, d);
+}
+
+static void flush(struct daemon *d)
+{
+	size_t go = select_endpoints(d);
+
+	for (size_t i = 0; i < go; i++) {
+		const struct control_load *load = &d->loads[i];
+		struct endpoint *e = &d->eps[load->ep];
+
+		flush_endpoint(d, load->ep);
+		e->dirty = false;
+		control_sent(&d->control, load, e->writes);
+	}
+	d->n_dirty -= (uint32_t)go;
+	memmove(d->loads, d->loads + go, d->n_dirty * sizeof(*d->loads));
 }
 
 static void trace(struct daemon *d)
@@ -252,16 +326,16 @@ static void trace(struct daemon *d)
 		return;
 	s->traced = d->loop_began + s->c->trace_ns;
 	for (uint32_t i = 0; i < d->n_dirty; i++)
-		gathered += d->eps[d->dirty[i]].calls + d->eps[d->dirty[i]].replies;
+		gathered += d->eps[d->loads[i].ep].calls + d->eps[d->loads[i].ep].replies;
 	fprintf(s->c->trace, "%.3f,%u,%u,%u,%u,%u,%.3f,%u\n", (double)d->loop_began / 1e3,
-		d->rank->inflight, gathered, d->polls.cqes, d->polls.messages, d->polls.responses,
+		d->rank->inflight.n, gathered, d->polls.cqes, d->polls.messages, d->polls.responses,
 		(double)(d->now - d->loop_began) / 1e3, d->control.unconsumed);
 }
 
 static void end_loop(struct daemon *d)
 {
 	struct sim *s = d->rank->sim;
-	double jitter = (2 * draw_unit(d->rank) - 1) * s->m.loop_jitter;
+	double jitter = (2 * draw_unit(&d->rank->random) - 1) * s->m.loop_jitter;
 
 	d->now += (uint64_t)(s->m.loop_ns * (1 + jitter));
 	if (control_counts(&d->control))
@@ -335,7 +409,8 @@ void daemon_step(struct daemon *d)
 		return;
 	}
 	d->at = AT_LOOP;
-	release_held(d);
+	if (control_holds(&d->control))
+		release_held(d);
 	found = take_requests(d) || d->polls.messages;
 	if (d->n_dirty)
 		flush(d);

@@ -187,7 +187,8 @@ struct machine_costs machine_costs(const struct machine *m)
 		.write = (uint64_t)m->write_ns,
 		.poll = (uint64_t)m->poll_ns,
 		.repoll = (uint64_t)m->repoll_ns,
-		.client = (uint64_t)m->client_ns};
+		.client = (uint64_t)m->client_ns,
+		.visible = (uint64_t)(m->reply_ns / 2)};
 }
 
 void machine_from_measured(struct machine *m, double round_trip_ns, double write_ns,

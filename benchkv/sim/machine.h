@@ -41,6 +41,7 @@ struct machine {
 /* The CPU times of a machine in whole nanoseconds: what is added up in every loop. */
 struct machine_costs {
 	uint64_t request, incoming, response, local, cqe, write, poll, repoll, client;
+	uint64_t visible; /* from a request to the daemon that can see it */
 };
 struct machine_costs machine_costs(const struct machine *m);
 

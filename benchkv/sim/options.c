@@ -9,12 +9,10 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 
-#define MAX_RANKS 4096
 #define MAX_DAEMONS 64
 #define MAX_CLIENTS 1024
 #define MAX_DEPTH 4096
 #define MAX_THREADS 64
-#define MAX_SLOTS (1u << 20) /* clients x depth */
 #define MAX_MS 1e6
 
 static const char usage[] =
@@ -124,7 +122,7 @@ static int config_option(int opt, const struct arg *a, struct sim_config *c)
 {
 	switch (opt) {
 	case OPT_NP:
-		return arg_u32(a, 1, MAX_RANKS, &c->ranks);
+		return arg_u32(a, 1, SIM_MAX_RANKS, &c->ranks);
 	case OPT_QD:
 		return arg_u32(a, 1, MAX_DEPTH, &c->depth);
 	case OPT_CLIENTS:
@@ -156,6 +154,7 @@ static int option(void *options, int opt, const struct arg *a)
 {
 	struct sim_options *o = options;
 
+	o->job_given |= opt == OPT_NP || opt == OPT_QD || opt == OPT_INIT;
 	switch (opt) {
 	case OPT_CONTROL:
 		return control_option(a, o);
@@ -200,6 +199,20 @@ static int parse_command(int argc, char **argv, int first, enum sim_command *com
 	return 0;
 }
 
+/* table and map have jobs of their own. */
+static int check_command(const struct sim_options *o, char *why, size_t size)
+{
+	if (o->command == SIM_RUN)
+		return 0;
+	if (o->trace || o->hgrm)
+		return args_fail(why, size, "--trace and --hgrm: give them with run");
+	if (o->job_given)
+		return args_fail(why, size, "--np, --qd and --init: give them with run");
+	if (o->command == SIM_TABLE && o->control_given)
+		return args_fail(why, size, "--control: give it with run or map");
+	return 0;
+}
+
 static int parse(int argc, char **argv, struct sim_options *o, char *why, size_t size)
 {
 	struct sim_config *c = &o->config;
@@ -208,13 +221,11 @@ static int parse(int argc, char **argv, struct sim_options *o, char *why, size_t
 	if (first < 0)
 		return first;
 	err = parse_command(argc, argv, first, &o->command, why, size);
-	if (!err && o->command != SIM_RUN && (o->trace || o->hgrm)) {
-		snprintf(why, size, "--trace and --hgrm: give them with run");
-		return -EINVAL;
-	}
-	if (!err && (uint64_t)c->clients * c->depth > MAX_SLOTS) {
+	if (!err)
+		err = check_command(o, why, size);
+	if (!err && (uint64_t)c->clients * c->depth > SIM_MAX_SLOTS) {
 		snprintf(why, size, "--clients x --qd: give at most %u requests in flight",
-			MAX_SLOTS);
+			SIM_MAX_SLOTS);
 		return -EINVAL;
 	}
 	return err;

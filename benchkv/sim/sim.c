@@ -5,28 +5,16 @@
 #include "base/clock.h"
 #include "job.h"
 
-#define ADAPTIVE_MOST 65 /* polls of adaptive-budget in a loop */
+static_assert(SIM_MAX_SLOTS <= 1u << CALENDAR_SLOT_BITS, "struct request");
+static_assert(SIM_MAX_RANKS <= 1u << CALENDAR_DEST_BITS, "struct request");
 
-/* The time that a request can lie in a calendar, or a daemon be away from it. */
-static uint64_t calendar_span(const struct sim_config *c)
-{
-	const struct machine *m = &c->machine;
-	double inflight = (double)c->clients * c->depth;
-	double work = inflight * 2 * c->ranks * (m->cqe_ns + m->write_ns) / c->daemons;
-
-	if (work > inflight * 4 * (m->cqe_ns + m->write_ns))
-		work = inflight * 4 * (m->cqe_ns + m->write_ns);
-	work += inflight * 4 *
-		(m->request_ns + m->incoming_ns + m->response_ns + m->local_ns + m->client_ns);
-	work += (c->control.n + 2) * m->poll_ns + ADAPTIVE_MOST * m->repoll_ns;
-	return (uint64_t)(work + 2 * m->reply_ns + m->reply_jitter_ns + 4 * m->loop_ns) +
-	       c->stagger_ns * c->ranks;
-}
-
-/* From a WRITE's arrival to the last one's, when all that is in flight has one of its own. */
+/*
+ * From a WRITE's arrival to the last one's: half of the time that a context needs for a WRITE per
+ * request in flight. Longer ones are possible, and cost a little more.
+ */
 static uint64_t arrivals_span(const struct sim_config *c)
 {
-	return (uint64_t)(2.0 * c->clients * c->depth * (c->machine.send_ns + c->machine.recv_ns)) /
+	return (uint64_t)(0.5 * c->clients * c->depth * (c->machine.send_ns + c->machine.recv_ns)) /
 	       c->daemons;
 }
 
@@ -36,14 +24,10 @@ static int daemon_init(struct daemon *d, struct rank *r)
 
 	d->rank = r;
 	timeline_init(&d->nic.arrivals, arrivals_span(c));
-	d->eps = malloc(c->ranks * sizeof(*d->eps));
-	for (uint32_t i = 0; d->eps && i < c->ranks; i++)
-		endpoint_init(&d->eps[i]);
-	d->dirty = calloc(c->ranks, sizeof(*d->dirty));
+	d->eps = calloc(c->ranks, sizeof(*d->eps));
 	d->loads = calloc(c->ranks, sizeof(*d->loads));
 	d->held = calloc((size_t)c->clients * c->depth, sizeof(*d->held));
-	if (!d->eps || !d->dirty || !d->loads || !d->held ||
-		calendar_init(&d->requests, calendar_span(c), r->next))
+	if (!d->eps || !d->loads || !d->held || calendar_init(&d->requests, r->requests))
 		return -ENOMEM;
 	return control_init(&d->control, &c->control, c->ranks);
 }
@@ -63,32 +47,38 @@ static int rank_init(struct sim *s, uint32_t index)
 	struct rank *r = &s->ranks[index];
 	size_t slots = (size_t)s->c->clients * s->c->depth;
 
-	*r = (struct rank){.sim = s, .index = index, .random = seed_of(s->c->seed, index)};
+	*r = (struct rank){.sim = s,
+		.index = index,
+		.random = seed_of(s->c->seed, index),
+		.inflight.at = s->c->warmup_ns};
 	r->daemons = &s->daemons[index * s->c->daemons];
-	r->slots = calloc(slots, sizeof(*r->slots));
-	r->next = calloc(slots, sizeof(*r->next));
+	r->requests = calloc(slots, sizeof(*r->requests));
+	r->start = calloc(slots, sizeof(*r->start));
 	r->client_free = calloc(s->c->clients, sizeof(*r->client_free));
-	if (!r->slots || !r->next || !r->client_free)
+	if (!r->requests || !r->start || !r->client_free)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < s->c->daemons; i++)
 		if (daemon_init(&r->daemons[i], r))
 			return -ENOMEM;
-	return 0;
+	if (!control_observes(&r->daemons[0].control))
+		return 0;
+	r->called = calloc(slots, sizeof(*r->called));
+	return r->called ? 0 : -ENOMEM;
 }
 
 /* All clients begin at once, but for what --stagger says. */
-static void first_requests(struct rank *r)
+static int first_requests(struct rank *r)
 {
 	struct sim *s = r->sim;
 
 	for (uint32_t slot = 0; slot < s->c->clients * s->c->depth; slot++) {
-		uint32_t dest = rank_draw_below(r, s->c->ranks);
+		uint32_t dest = draw_below(&r->random, s->c->ranks);
 
-		r->slots[slot] = (struct slot){.start = dest * s->c->stagger_ns,
-			.dest = dest,
-			.client = slot / s->c->depth};
-		calendar_put(&rank_owner(r, dest, slot)->requests, slot, r->slots[slot].start);
+		r->start[slot] = dest * s->c->stagger_ns;
+		if (calendar_put(&rank_owner(r, dest, slot)->requests, slot, dest, r->start[slot]))
+			return -ENOMEM;
 	}
+	return 0;
 }
 
 /* Ranks in shares of about the same size. */
@@ -112,7 +102,8 @@ static int share_out(struct sim *s)
 		*p = (struct part){.sim = s,
 			.index = i,
 			.first = (uint32_t)((uint64_t)i * s->c->ranks / n),
-			.end = (uint32_t)((i + 1ull) * s->c->ranks / n)};
+			.end = (uint32_t)((i + 1ull) * s->c->ranks / n),
+			.pool.words = control_counts(&s->daemons[0].control)};
 		for (uint32_t r = p->first; r < p->end; r++) {
 			s->ranks[r].part = p;
 			s->part_of[r] = i;
@@ -125,6 +116,7 @@ static int sim_init(struct sim *s, const struct sim_config *c)
 {
 	*s = (struct sim){.c = c, .m = c->machine, .n_daemons = c->ranks * c->daemons};
 	s->costs = machine_costs(&s->m);
+	s->per_depth = ((1ull << SIM_DEPTH_SHIFT) + c->depth - 1) / c->depth;
 	s->ahead = (uint64_t)(s->m.send_ns + s->m.wire_ns + s->m.recv_ns);
 	s->end = c->warmup_ns + c->duration_ns;
 	s->ranks = calloc(c->ranks, sizeof(*s->ranks));
@@ -135,40 +127,61 @@ static int sim_init(struct sim *s, const struct sim_config *c)
 		if (rank_init(s, i))
 			return -ENOMEM;
 	for (uint32_t i = 0; i < c->ranks; i++)
-		first_requests(&s->ranks[i]);
+		if (first_requests(&s->ranks[i]))
+			return -ENOMEM;
 	return share_out(s);
+}
+
+static void event_fini(const struct event *e)
+{
+	if (e->messages > 1)
+		free(e->batch);
 }
 
 static void mail_fini(struct sim *s)
 {
 	for (int i = 0; i < 2; i++) {
-		for (uint32_t j = 0; s->mail[i] && j < s->n_parts * s->n_parts; j++)
-			free(s->mail[i][j].words);
+		for (uint32_t j = 0; s->mail[i] && j < s->n_parts * s->n_parts; j++) {
+			struct mail *mail = &s->mail[i][j];
+
+			for (size_t k = 0; k < mail->n; k++)
+				event_fini(&mail->parcels[k].event);
+			free(mail->parcels);
+		}
 		free(s->mail[i]);
 	}
 }
 
+static void daemon_fini(struct daemon *d, uint32_t ranks)
+{
+	for (uint32_t i = 0; d->eps && i < ranks; i++)
+		free(d->eps[i].gathered);
+	while (timeline_first(&d->nic.arrivals)) {
+		struct event e = timeline_take(&d->nic.arrivals);
+
+		event_fini(&e);
+	}
+	free(d->eps);
+	free(d->loads);
+	free(d->held);
+	timeline_fini(&d->nic.arrivals);
+	calendar_fini(&d->requests);
+	control_fini(&d->control);
+}
+
 static void sim_fini(struct sim *s)
 {
-	for (uint32_t i = 0; s->daemons && i < s->n_daemons; i++) {
-		struct daemon *d = &s->daemons[i];
-
-		for (uint32_t p = 0; d->eps && p < s->c->ranks; p++)
-			endpoint_fini(&d->eps[p]);
-		free(d->eps);
-		free(d->dirty);
-		free(d->loads);
-		free(d->held);
-		timeline_fini(&d->nic.arrivals);
-		calendar_fini(&d->requests);
-		control_fini(&d->control);
-	}
+	for (uint32_t i = 0; s->daemons && i < s->n_daemons; i++)
+		daemon_fini(&s->daemons[i], s->c->ranks);
 	for (uint32_t i = 0; s->ranks && i < s->c->ranks; i++) {
-		free(s->ranks[i].slots);
-		free(s->ranks[i].next);
+		free(s->ranks[i].requests);
+		free(s->ranks[i].start);
+		free(s->ranks[i].called);
 		free(s->ranks[i].client_free);
 	}
 	mail_fini(s);
+	for (uint32_t i = 0; s->parts && i < s->n_parts; i++)
+		pool_fini(&s->parts[i].pool);
 	free(s->parts);
 	free(s->part_of);
 	free(s->daemons);
@@ -191,34 +204,36 @@ static double ratio(double a, double b)
 	return b > 0 ? a / b : 0;
 }
 
-/* Latencies of all parts go to the first one. Operations. */
-static uint64_t gather_parts(struct sim *s)
+/* Latencies of all parts, in the first one. */
+static const struct latrec_hist *gather_latencies(struct sim *s)
 {
-	uint64_t ops = s->parts[0].ops;
-
-	for (uint32_t i = 1; i < s->n_parts; i++) {
+	for (uint32_t i = 1; i < s->n_parts; i++)
 		latrec_hist_merge(&s->parts[0].latency, &s->parts[i].latency);
-		ops += s->parts[i].ops;
-	}
-	return ops;
+	return &s->parts[0].latency;
+}
+
+/* Up to the end, or a change after it that has been made already. */
+static uint64_t inflight_integral(const struct rank *r)
+{
+	const struct inflight *f = &r->inflight;
+
+	return f->sum + f->n * (f->at > r->sim->end ? f->at : r->sim->end);
 }
 
 static struct sim_result result_of(struct sim *s)
 {
 	double seconds = (double)s->c->duration_ns / 1e9, inflight = 0;
-	const struct latrec_hist *latency = &s->parts[0].latency;
-	uint64_t ops = gather_parts(s);
+	const struct latrec_hist *latency = gather_latencies(s);
 	struct counts sum = {0};
 	struct sim_result r;
 
 	for (uint32_t i = 0; i < s->n_daemons; i++)
 		add_counts(&sum, &s->daemons[i].counts);
 	for (uint32_t i = 0; i < s->c->ranks; i++) {
-		rank_count_inflight(&s->ranks[i], s->end, 0);
-		inflight += (double)s->ranks[i].inflight_sum;
+		inflight += (double)inflight_integral(&s->ranks[i]);
 	}
 	r = (struct sim_result){
-		.ops_per_s = (double)ops / seconds,
+		.ops_per_s = (double)latency->count / seconds,
 		.outstanding = inflight / (double)s->c->duration_ns / s->c->ranks,
 		.cqe_batch = ratio((double)sum.responses, (double)sum.loops),
 		.loops_per_s = (double)sum.loops / seconds / s->n_daemons,
@@ -240,6 +255,9 @@ int sim_run(const struct sim_config *config, struct sim_result *result_p)
 
 	if (!config->ranks || !config->daemons || !config->clients || !config->depth ||
 		!config->threads || !config->duration_ns)
+		return -EINVAL;
+	if (config->ranks > SIM_MAX_RANKS ||
+		(uint64_t)config->clients * config->depth > SIM_MAX_SLOTS)
 		return -EINVAL;
 	err = sim_init(&s, config);
 	if (!err && config->trace)

@@ -52,7 +52,10 @@ struct sim_result {
 	double bucket[BUCKETS]; /* shares of the loops, by responses */
 };
 
-/* 0, -EINVAL (a size of 0), -ENOMEM, -EAGAIN (a thread cannot be made). */
+#define SIM_MAX_RANKS 4096u
+#define SIM_MAX_SLOTS (1u << 20) /* clients x depth */
+
+/* 0, -EINVAL (a size of 0, or more ranks or slots than that), -ENOMEM, -EAGAIN (a thread cannot be made). */
 int sim_run(const struct sim_config *config, struct sim_result *result_p);
 
 #endif

@@ -17,6 +17,8 @@
 #define TIMELINE_BUCKETS 1024u /* a power of two, of at least 64 */
 #define TIMELINE_NONE UINT32_MAX
 
+struct batch;
+
 /* A WRITE that arrives at the receiving server. */
 struct event {
 	uint64_t ns;
@@ -24,6 +26,12 @@ struct event {
 	uint32_t from; /* the rank that sent it: one at a time */
 	uint32_t messages;
 	uint32_t consumed; /* what its metadata says */
+	union {
+		struct {
+			uint32_t slot, word;
+		} one; /* of a single message */
+		struct batch *batch; /* of several */
+	};
 };
 
 struct timeline {

@@ -1,53 +1,55 @@
 /* SPDX-License-Identifier: MIT */
 #include "wire.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/compiler.h"
+static_assert(sizeof(struct batch) + 12 * sizeof(uint32_t) == CACHE_LINE, "a line holds 12 slots");
 
-#define PARCEL_WORDS (sizeof(struct parcel) / sizeof(uint64_t))
-
-static_assert(sizeof(struct parcel) % sizeof(uint64_t) == 0, "whole words");
-static_assert(sizeof(struct message) == sizeof(uint64_t), "a word each");
-
-void messages_init(struct messages *q)
+void pool_fini(struct pool *p)
 {
-	*q = (struct messages){.ring = q->few, .size = ARRAY_SIZE(q->few)};
+	for (uint32_t kind = 0; kind < POOL_KINDS; kind++) {
+		while (p->free[kind]) {
+			struct batch *b = p->free[kind];
+
+			p->free[kind] = b->next;
+			free(b);
+		}
+	}
 }
 
-void messages_fini(struct messages *q)
+static struct batch *new_batch(const struct pool *p, uint32_t kind)
 {
-	if (q->ring != q->few)
-		free(q->ring);
+	size_t size = (size_t)CACHE_LINE << kind;
+	size_t slots = size - sizeof(struct batch);
+	struct batch *b = aligned_alloc(CACHE_LINE, p->words ? size * 2 : size);
+
+	if (b)
+		*b = (struct batch){.room = (uint32_t)(slots / sizeof(b->slots[0])), .kind = kind};
+	return b;
 }
 
-int messages_grow(struct messages *q)
+static struct batch *pool_get(struct pool *p, uint32_t kind)
 {
-	uint32_t size = q->size * 2;
-	struct message *ring = malloc(size * sizeof(*ring));
+	struct batch *b = p->free[kind];
 
-	if (!ring)
-		return -ENOMEM;
-	for (uint32_t i = q->head; i != q->tail; i++)
-		ring[i & (size - 1)] = q->ring[i & (q->size - 1)];
-	messages_fini(q);
-	q->ring = ring;
-	q->size = size;
-	return 0;
+	if (unlikely(!b))
+		return new_batch(p, kind);
+	p->free[kind] = b->next;
+	p->n[kind]--;
+	return b;
 }
 
-void endpoint_init(struct endpoint *e)
+struct batch *pool_larger(struct pool *p, struct batch *full)
 {
-	*e = (struct endpoint){.calls = 0};
-	messages_init(&e->gathered);
-	messages_init(&e->arriving);
-}
+	struct batch *b = pool_get(p, full ? full->kind + 1 : 0);
 
-void endpoint_fini(struct endpoint *e)
-{
-	messages_fini(&e->gathered);
-	messages_fini(&e->arriving);
+	if (!b || !full)
+		return b;
+	memcpy(b->slots, full->slots, full->room * sizeof(full->slots[0]));
+	if (p->words)
+		memcpy(batch_words(b), batch_words(full), full->room * sizeof(full->slots[0]));
+	pool_put(p, full);
+	return b;
 }
 
 int timeline_grow(struct timeline *t)
@@ -65,83 +67,66 @@ int timeline_grow(struct timeline *t)
 	return 0;
 }
 
-/* Room for some words more, which count as written, or NULL. */
-static uint64_t *mail_room(struct mail *mail, size_t words)
+static int grow_mail(struct mail *mail)
 {
-	size_t size = mail->size ? mail->size : 512;
-	uint64_t *larger;
+	size_t size = mail->size ? mail->size * 2 : 128;
+	struct parcel *larger = realloc(mail->parcels, size * sizeof(*larger));
 
-	if (unlikely(mail->n + words > mail->size)) {
-		while (size < mail->n + words)
-			size *= 2;
-		larger = realloc(mail->words, size * sizeof(*larger));
-		if (!larger)
-			return NULL;
-		mail->words = larger;
-		mail->size = size;
-	}
-	mail->n += words;
-	return mail->words + mail->n - words;
-}
-
-/* Puts the first n gathered messages behind a parcel. */
-static void move_messages(struct endpoint *e, struct message *to, uint32_t n)
-{
-	uint32_t calls = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		to[i] = messages_take(&e->gathered);
-		calls += !(to[i].slot & WIRE_RESPONSE);
-	}
-	e->calls -= calls;
-	e->replies -= n - calls;
-	e->pending += calls;
-}
-
-int wire_post(const struct machine *m, struct nic *nic, struct endpoint *e, uint32_t most,
-	uint64_t ns, uint32_t from, uint32_t to, struct mail *mail)
-{
-	uint32_t gathered = e->gathered.tail - e->gathered.head;
-	uint32_t n = gathered < most ? gathered : most;
-	uint64_t begin = ns > nic->send_free ? ns : nic->send_free;
-	double bytes = WIRE_MESSAGE_BYTES * (n + 1.0);
-	uint64_t *words = mail_room(mail, PARCEL_WORDS + n);
-	struct parcel *p = (struct parcel *)(void *)words;
-
-	if (!words)
+	if (!larger)
 		return -ENOMEM;
-	e->writes++;
-	nic->send_free = begin + (uint64_t)(m->send_ns + bytes / m->bytes_per_ns);
-	*p = (struct parcel){.ns = nic->send_free + (uint64_t)m->wire_ns,
-		.from = from,
-		.to = to,
-		.messages = n,
-		.consumed = e->received};
-	move_messages(e, (struct message *)(void *)(words + PARCEL_WORDS), n);
+	mail->parcels = larger;
+	mail->size = size;
 	return 0;
 }
 
-const struct parcel *mail_next(const struct mail *mail, size_t *at)
+/* Sends a WRITE of n messages: the event of its arrival, or NULL. */
+static struct event *send_write(const struct route *r, struct endpoint *e, uint32_t n, uint64_t ns)
 {
-	const struct parcel *p;
+	struct nic *nic = r->nic;
+	const struct machine *m = r->machine;
+	uint64_t begin = ns > nic->send_free ? ns : nic->send_free;
+	double bytes = WIRE_MESSAGE_BYTES * (n + 1.0);
+	struct parcel *p;
 
-	if (*at == mail->n)
+	if (unlikely(r->mail->n == r->mail->size) && grow_mail(r->mail))
 		return NULL;
-	p = (const struct parcel *)(const void *)(mail->words + *at);
-	*at += PARCEL_WORDS + p->messages;
-	return p;
+	e->writes++;
+	nic->send_free = begin + (uint64_t)(m->send_ns + bytes / m->bytes_per_ns);
+	p = &r->mail->parcels[r->mail->n++];
+	p->to = r->to;
+	p->event.ns = nic->send_free + (uint64_t)m->wire_ns;
+	p->event.from = r->from;
+	p->event.messages = n;
+	p->event.consumed = e->received;
+	return &p->event;
 }
 
-int wire_deliver(struct nic *nic, struct endpoint *e, const struct parcel *p)
+int wire_post_one(const struct route *r, struct endpoint *e, uint32_t i, uint64_t ns)
 {
-	const struct message *m = (const struct message *)(const void *)(p + 1);
-	const struct event event = {.ns = p->ns,
-		.from = p->from,
-		.messages = p->messages,
-		.consumed = p->consumed};
-	int err = 0;
+	struct event *event = send_write(r, e, 1, ns);
 
-	for (uint32_t i = 0; i < p->messages && !err; i++)
-		err = messages_put(&e->arriving, m[i]);
-	return err ? err : timeline_put(&nic->arrivals, &event);
+	if (!event)
+		return -ENOMEM;
+	event->one.slot = e->gathered->slots[i];
+	event->one.word = r->pool->words ? batch_words(e->gathered)[i] : 0;
+	return 0;
+}
+
+int wire_post(const struct route *r, struct endpoint *e, uint64_t ns)
+{
+	uint32_t n = e->calls + e->replies;
+	struct event *event;
+
+	if (n == 1) {
+		if (wire_post_one(r, e, 0, ns))
+			return -ENOMEM;
+		pool_put(r->pool, e->gathered);
+	} else {
+		event = send_write(r, e, n, ns);
+		if (!event)
+			return -ENOMEM;
+		event->batch = e->gathered;
+	}
+	endpoint_posted(e);
+	return 0;
 }

@@ -3,9 +3,9 @@
  * Endpoints and what is between them: messages gathered, WRITEs under way, and the
  * serial servers of the adapter's contexts.
  *
- * A posted WRITE is a parcel, which a thread's mail carries to the thread that simulates the
- * receiver. There it becomes an event of the receiving context, and its messages join those that
- * the endpoint is to receive. WRITEs of an endpoint arrive in order.
+ * The messages of a WRITE stay where they were gathered, in a batch that goes to the receiver with
+ * it; one alone goes in the event itself. A posted WRITE is a parcel, which a thread's mail carries
+ * to the thread that simulates the receiver. There it becomes an event of the receiving context.
  */
 #ifndef BENCHKV_SIM_WIRE_H
 #define BENCHKV_SIM_WIRE_H
@@ -14,46 +14,69 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 
+#include "base/compiler.h"
 #include "machine.h"
 #include "timeline.h"
 
 #define WIRE_MESSAGE_BYTES 64 /* of a message, and of the metadata of a WRITE */
 #define WIRE_RESPONSE (1u << 31)
 
-struct message {
-	uint32_t slot; /* of the rank that called; with WIRE_RESPONSE: the response */
-	uint32_t word; /* of the control, which goes with a call */
+/* ---- batches of messages ---- */
+
+/*
+ * Of each message the slot of the rank that called, with WIRE_RESPONSE if it is the response; behind
+ * them, if the control tells its peers something, the word that goes with each call.
+ */
+struct batch {
+	struct batch *next; /* free one */
+	uint32_t room; /* messages that fit */
+	uint32_t kind; /* of its size */
+	uint32_t slots[];
 };
 
-/* A queue of messages, which grows. */
-struct messages {
-	struct message *ring;
-	uint32_t size, head, tail;
-	struct message few[2]; /* the ring, as long as it is large enough */
+#define POOL_KINDS 24 /* slots and the rest have 64 << kind bytes */
+#define POOL_SPARE 1024 /* free batches of a kind that are kept */
+
+/*
+ * Free batches of a thread. A batch becomes free where it was received: it is in that core's cache,
+ * and each thread receives about as many as it posts.
+ */
+struct pool {
+	struct batch *free[POOL_KINDS];
+	uint32_t n[POOL_KINDS];
+	bool words;
 };
 
-void messages_init(struct messages *q);
-void messages_fini(struct messages *q);
+void pool_fini(struct pool *p);
 
-/* Twice the room. 0 or -ENOMEM. */
-int messages_grow(struct messages *q);
+/* A batch with twice the room and the same messages in place of a full one or NULL. Or NULL. */
+struct batch *pool_larger(struct pool *p, struct batch *full);
 
-static inline int messages_put(struct messages *q, struct message m)
+static inline void pool_put(struct pool *p, struct batch *b)
 {
-	if (q->tail - q->head == q->size && messages_grow(q))
-		return -ENOMEM;
-	q->ring[q->tail++ & (q->size - 1)] = m;
-	return 0;
+	uint32_t kind = b->kind;
+
+	if (unlikely(p->n[kind] == POOL_SPARE)) {
+		free(b);
+		return;
+	}
+	p->n[kind]++;
+	b->next = p->free[kind];
+	p->free[kind] = b;
 }
 
-static inline struct message messages_take(struct messages *q)
+static inline uint32_t *batch_words(struct batch *b)
 {
-	return q->ring[q->head++ & (q->size - 1)];
+	return b->slots + b->room;
 }
+
+/* ---- endpoints ---- */
 
 struct endpoint {
-	struct messages gathered, arriving;
+	struct batch *gathered; /* NULL: nothing */
+	uint32_t room; /* of that; 0: nothing is gathered */
 	uint32_t calls, replies; /* gathered */
 	uint32_t writes; /* posted, ever */
 	uint32_t received; /* WRITEs of the peer that this side has worked on */
@@ -62,18 +85,28 @@ struct endpoint {
 	uint32_t dirty : 1;
 };
 
-void endpoint_init(struct endpoint *e);
-void endpoint_fini(struct endpoint *e);
-
 /* Gathers a message. 0 or -ENOMEM. */
-static inline int endpoint_append(struct endpoint *e, struct message m)
+static inline int endpoint_append(struct endpoint *e, struct pool *p, uint32_t slot, uint32_t word)
 {
-	if (m.slot & WIRE_RESPONSE)
-		e->replies++;
-	else
-		e->calls++;
-	return messages_put(&e->gathered, m);
+	uint32_t n = e->calls + e->replies;
+
+	if (n == e->room) {
+		struct batch *larger = pool_larger(p, e->gathered);
+
+		if (!larger)
+			return -ENOMEM;
+		e->gathered = larger;
+		e->room = larger->room;
+	}
+	e->gathered->slots[n] = slot;
+	if (p->words)
+		batch_words(e->gathered)[n] = word;
+	e->calls += !(slot & WIRE_RESPONSE);
+	e->replies += slot >> 31;
+	return 0;
 }
+
+/* ---- WRITEs ---- */
 
 /* The adapter's side of a context. */
 struct nic {
@@ -82,32 +115,42 @@ struct nic {
 		arrivals; /* WRITEs under way to it, when they are at the receiving server */
 };
 
-/* A WRITE on its way. Its messages follow it in the mail. */
+/* A WRITE on its way. */
 struct parcel {
-	uint64_t ns; /* when it is at the receiving server */
-	uint32_t from; /* the rank that sent it */
+	struct event event;
 	uint32_t to; /* daemon */
-	uint32_t messages;
-	uint32_t consumed; /* what its metadata says */
 };
 
 /* Parcels in the order in which they were posted. In a cache line of its own: each has one writer. */
 struct mail {
-	_Alignas(64) uint64_t *words;
+	_Alignas(64) struct parcel *parcels;
 	size_t size, n;
 };
 
-/*
- * Posts a WRITE with up to `most` gathered messages at ns, from a rank to a daemon. 0 or -ENOMEM.
- */
-int wire_post(const struct machine *m, struct nic *nic, struct endpoint *e, uint32_t most,
-	uint64_t ns, uint32_t from, uint32_t to, struct mail *mail);
+/* The way of a WRITE. */
+struct route {
+	const struct machine *machine;
+	struct nic *nic;
+	struct pool *pool;
+	struct mail *mail;
+	uint32_t from; /* rank */
+	uint32_t to; /* daemon */
+};
 
-/* The parcel at *at, or NULL at the end; *at goes on to the next one. */
-const struct parcel *mail_next(const struct mail *mail, size_t *at);
+/* Posts a WRITE with everything gathered at ns; there is something. 0 or -ENOMEM. */
+int wire_post(const struct route *r, struct endpoint *e, uint64_t ns);
 
-/* What mail_next() gave arrives at the receiver's context and endpoint. 0 or -ENOMEM. */
-int wire_deliver(struct nic *nic, struct endpoint *e, const struct parcel *p);
+/* Posts a WRITE with the i-th gathered message alone. After all of them: endpoint_posted(). */
+int wire_post_one(const struct route *r, struct endpoint *e, uint32_t i, uint64_t ns);
+
+/* Nothing is gathered any more. */
+static inline void endpoint_posted(struct endpoint *e)
+{
+	e->gathered = NULL;
+	e->room = 0;
+	e->pending += e->calls;
+	e->calls = e->replies = 0;
+}
 
 /* When the next completion will be there, as far as is known; UINT64_MAX: none. */
 static inline uint64_t wire_next(const struct machine *m, struct nic *nic)

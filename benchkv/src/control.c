@@ -175,15 +175,13 @@ int control_init(struct control *c, const struct control_spec *spec, uint32_t en
 	c->ep = calloc(endpoints, sizeof(*c->ep));
 	c->ends = calloc(endpoints, sizeof(*c->ends));
 	c->open = calloc(endpoints, sizeof(*c->open));
-	c->urgency = calloc(endpoints, sizeof(*c->urgency));
-	if (!c->ep || !c->ends || !c->open || !c->urgency)
+	if (!c->ep || !c->ends || !c->open)
 		return -ENOMEM;
 	return control_counts(c) ? little_init(&c->little, c->endpoints) : 0;
 }
 
 void control_fini(struct control *c)
 {
-	free(c->urgency);
 	free(c->open);
 	free(c->ends);
 	little_fini(&c->little);
@@ -191,18 +189,20 @@ void control_fini(struct control *c)
 	c->ep = NULL;
 	c->ends = NULL;
 	c->open = NULL;
-	c->urgency = NULL;
 }
 
 static void forget_consumed(struct control *c, uint32_t ep, uint64_t consumed)
 {
 	struct control_posted *p = &c->ep[ep];
 
-	while (p->count && c->ends[ep].end[p->head] <= consumed) {
+	while (p->count && p->oldest <= consumed) {
 		p->head = (p->head + 1) % CONTROL_POSTED;
+		p->oldest = c->ends[ep].end[p->head];
 		p->count--;
 		c->unconsumed--;
 	}
+	if (!p->count)
+		p->head = 0; /* the same cache line of the ring again */
 }
 
 void control_refresh(struct control *c, control_consumed_fn *consumed, void *arg)
@@ -211,12 +211,17 @@ void control_refresh(struct control *c, control_consumed_fn *consumed, void *arg
 
 	for (uint32_t i = 0; i < c->n_open; i++) {
 		uint32_t ep = c->open[i];
+		struct control_posted *p = &c->ep[ep];
 
-		if (c->ep[ep].count)
-			forget_consumed(c, ep, consumed(arg, ep));
-		c->ep[ep].open = c->ep[ep].count != 0;
-		if (c->ep[ep].open)
-			c->open[n++] = ep;
+		if (p->count) {
+			uint64_t position = consumed(arg, ep);
+
+			if (p->oldest <= position)
+				forget_consumed(c, ep, position);
+		}
+		p->open = p->count != 0;
+		c->open[n] = ep;
+		n += p->open;
 	}
 	c->n_open = n;
 }
@@ -226,28 +231,6 @@ static uint64_t age_ns(const struct control *c, const struct control_load *load,
 	uint64_t since = c->ep[load->ep].since_ns;
 
 	return since ? now_ns - since : 0;
-}
-
-/* Calls and age. */
-static uint64_t urgency_of(const struct control *c, const struct control_load *load,
-	uint64_t now_ns)
-{
-	return load->calls * AGE_UNIT_NS + age_ns(c, load, now_ns);
-}
-
-/* The one to go next. */
-static size_t most_urgent(const uint64_t *urgency, size_t from, size_t n)
-{
-	uint64_t most = 0;
-	size_t best = from;
-
-	for (size_t i = from; i < n; i++) {
-		if (urgency[i] > most) {
-			most = urgency[i];
-			best = i;
-		}
-	}
-	return best;
 }
 
 static void swap(struct control_load *loads, size_t to, size_t from)
@@ -289,10 +272,11 @@ static void take(struct selection *s, size_t i, enum decision_reason why)
 /* Those that need not wait. */
 static void take_free(struct selection *s)
 {
-	for (size_t i = 0; i < s->n; i++) {
-		const struct control_load *l = &s->loads[i];
+	const struct control_load *l = s->loads;
+	const uint32_t full = s->c->spec.full;
 
-		if (l->replies || l->calls >= s->c->spec.full)
+	for (size_t i = 0, n = s->n; i < n; i++, l++) {
+		if (l->replies || l->calls >= full)
 			take(s, i, l->replies ? BECAUSE_REPLIES : BECAUSE_FULL);
 	}
 }
@@ -307,33 +291,67 @@ static size_t take_rest(struct selection *s, enum decision_reason why)
 	return s->n;
 }
 
-/* Those that have waited for too long. */
-static void take_overdue(struct selection *s)
-{
-	const struct control *c = s->c;
-	uint64_t most_ns = c->spec.full * AGE_UNIT_NS + c->endpoints * SPACING_NS;
+/* Of those that wait, the one to go next: by calls and age. */
+struct urgent {
+	uint64_t most;
+	size_t i;
+};
 
-	for (size_t i = s->go; i < s->n; i++) {
-		if (age_ns(c, &s->loads[i], s->now_ns) >= most_ns)
-			take(s, i, BECAUSE_OVERDUE);
-	}
+static inline void consider(struct urgent *u, const struct selection *s, size_t i)
+{
+	const struct control_load *l = &s->loads[i];
+	uint64_t calls_and_age = l->calls * AGE_UNIT_NS + s->now_ns - s->c->ep[l->ep].since_ns;
+
+	u->i = calls_and_age > u->most ? i : u->i;
+	u->most = calls_and_age > u->most ? calls_and_age : u->most;
 }
 
-/* As many as the window has room for. */
-static void take_most_urgent(struct selection *s)
+static size_t most_urgent(const struct selection *s)
 {
-	struct control *c = s->c;
+	struct urgent u = {.i = s->go};
 
-	if (c->unconsumed + s->taken >= c->spec.window)
-		return;
 	for (size_t i = s->go; i < s->n; i++)
-		c->urgency[i] = urgency_of(c, &s->loads[i], s->now_ns);
-	while (s->go < s->n && c->unconsumed + s->taken < c->spec.window) {
-		size_t from = s->go, i = most_urgent(c->urgency, from, s->n);
+		consider(&u, s, i);
+	return u.i;
+}
 
-		take(s, i, BECAUSE_URGENT);
-		c->urgency[i] = c->urgency[from];
+/*
+ * From now on the others wait, if they did not before. Those that have waited for too long go. The
+ * most urgent one of the rest.
+ */
+static size_t take_overdue(struct selection *s)
+{
+	uint64_t most_ns = s->c->spec.full * AGE_UNIT_NS + s->c->endpoints * SPACING_NS;
+	struct urgent u = {.i = s->go};
+	bool any = false;
+
+	for (size_t i = s->go, n = s->n; i < n; i++) {
+		uint64_t *since_ns = &s->c->ep[s->loads[i].ep].since_ns;
+
+		*since_ns = *since_ns ? *since_ns : s->now_ns;
+		if (unlikely(s->now_ns - *since_ns >= most_ns)) {
+			take(s, i, BECAUSE_OVERDUE);
+			any = true;
+		} else {
+			consider(&u, s, i);
+		}
 	}
+	return unlikely(any) ? most_urgent(s) : u.i;
+}
+
+static bool has_room(const struct selection *s)
+{
+	return s->go < s->n && s->c->unconsumed + s->taken < s->c->spec.window;
+}
+
+/* As many as the window has room for, this one first. */
+static void take_most_urgent(struct selection *s, size_t first)
+{
+	if (!has_room(s))
+		return;
+	take(s, first, BECAUSE_URGENT);
+	while (has_room(s))
+		take(s, most_urgent(s), BECAUSE_URGENT);
 }
 
 /* Of little: with batching on, who has calls under way waits. */
@@ -358,16 +376,13 @@ static size_t select_acknowledged(struct selection *s, control_consumed_fn *cons
 	return s->go;
 }
 
-/* Of auto: those that wait now, from when on. */
+/* Of auto: what still waits. */
 static void leave_rest(const struct selection *s)
 {
-	struct control *c = s->c;
-
-	c->waits += s->go < s->n;
-	for (size_t i = s->go; i < s->n; i++) {
-		note(s, &s->loads[i], c->unconsumed + s->taken, BECAUSE_WINDOW);
-		if (!c->ep[s->loads[i].ep].since_ns)
-			c->ep[s->loads[i].ep].since_ns = s->now_ns;
+	s->c->waits += s->go < s->n;
+	if (unlikely(s->c->log)) {
+		for (size_t i = s->go; i < s->n; i++)
+			note(s, &s->loads[i], s->c->unconsumed + s->taken, BECAUSE_WINDOW);
 	}
 }
 
@@ -382,8 +397,7 @@ static size_t select_in_window(struct selection *s, control_consumed_fn *consume
 	control_refresh(c, consumed, arg);
 	if (!s->now_ns)
 		s->now_ns = now(arg);
-	take_overdue(s);
-	take_most_urgent(s);
+	take_most_urgent(s, take_overdue(s));
 	leave_rest(s);
 	return s->go;
 }
@@ -418,6 +432,8 @@ void control_sent(struct control *c, const struct control_load *load, uint64_t e
 	if (!p->open)
 		c->open[c->n_open++] = load->ep;
 	p->open = true;
+	if (!p->count)
+		p->oldest = end;
 	ends[(p->head + p->count++) % CONTROL_POSTED] = end;
 	c->unconsumed++;
 }

@@ -100,10 +100,11 @@ struct control_ends {
 	uint64_t end[CONTROL_POSTED];
 };
 
-/* Of each endpoint what every selection looks at: four to a cache line. */
+/* Of each endpoint what every selection looks at, in one place. */
 struct control_posted {
 	uint16_t head, count; /* of its ends */
 	bool open; /* in the list of those with ends; stays there until it is looked at */
+	uint64_t oldest; /* the first of its ends */
 	uint64_t since_ns; /* when calls had to wait here first; 0: none waits */
 };
 
@@ -112,7 +113,6 @@ struct control {
 	struct control_posted *ep;
 	struct control_ends *ends; /* by endpoint */
 	uint32_t *open, n_open; /* endpoints that may have ends */
-	uint64_t *urgency; /* of those that wait, in the order of a selection's loads */
 	uint32_t endpoints;
 	uint32_t unconsumed; /* WRITEs with calls that the peers have not consumed */
 	uint64_t waits; /* selections in which an endpoint had to wait */

@@ -159,14 +159,31 @@ int measure(const char *device, uint64_t ns, struct measured *m_p, char *why, in
 	return err;
 }
 
+/* Whether the file can be written, which is left as it is if it is there. */
+static bool can_write(const char *file)
+{
+	FILE *f = fopen(file, "ae");
+
+	if (!f) {
+		fprintf(stderr, "benchkv: --machine %s: %s: give a file that can be written\n",
+			file, strerror(errno));
+		return false;
+	}
+	fclose(f);
+	return true;
+}
+
 int measure_command(const struct options *o, const char *device)
 {
 	struct control_spec spec = {.kind = CONTROL_AUTO};
 	char why[WHY_MAX] = "", name[CONTROL_NAME_MAX];
 	struct measured m;
 	struct machine machine;
-	int err = measure(device, COMMAND_NS, &m, why, sizeof(why));
+	int err;
 
+	if (o->machine && !can_write(o->machine))
+		return JOB_USAGE;
+	err = measure(device, COMMAND_NS, &m, why, sizeof(why));
 	if (!err)
 		err = machine_load("cx7", &machine, why, sizeof(why));
 	if (err) {

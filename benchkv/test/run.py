@@ -355,6 +355,9 @@ def case_machine():
     taken from such a file, or measured at the start. All ranks use what rank 0 says."""
     path = os.path.join(os.environ["TMPDIR"], "machine")
     r = run([BENCHKV, "measure", "--machine", path])
+    # Nothing is measured that could not be kept.
+    bad = run([BENCHKV, "measure", "--machine", "/nonexistent/x"])
+    check(bad.status == 2 and not bad.out and "can be written" in bad.err, bad)
     said = re.search(r"round trip (\d+) ns, (\d+) ns per WRITE, (\d+) ns per message; "
                      r"control auto:(\d+),(\d+)\n", r.out)
     check(r.status == 0 and said, r)

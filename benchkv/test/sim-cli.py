@@ -9,7 +9,8 @@ import sys
 import tempfile
 
 SIM = sys.argv[1]
-SHORT = ["--np", "2", "--clients", "4", "--qd", "2", "--warmup", "0.1", "--duration", "0.5"]
+BRIEF = ["--clients", "4", "--warmup", "0.1", "--duration", "0.5"]
+SHORT = ["--np", "2", "--qd", "2", *BRIEF]
 KEYS = {"np", "qd", "clients", "control", "machine", "mops", "outstanding", "cqe_batch",
         "loops_per_s", "p99_us"}
 
@@ -31,7 +32,7 @@ assert KEYS <= one.keys() and one["np"] == 2 and one["mops"] > 0, one
 assert abs(sum(one["loops_by_responses"]) - 1) < 1e-6
 assert json.loads(sim(*SHORT, "--json", "-").stdout) == one
 assert "M/s" in sim(*SHORT).stdout
-rows = [json.loads(line) for line in sim("map", *SHORT, "--control", "none", "--json", "-").stdout.splitlines()]
+rows = [json.loads(line) for line in sim("map", *BRIEF, "--control", "none", "--json", "-").stdout.splitlines()]
 assert len(rows) == 36 and {r["init"] for r in rows} == {"high", "low"}
 assert "Usage" in sim("--help").stdout
 
@@ -82,6 +83,10 @@ refuses("--duration", "--duration", "-1")
 refuses("requests in flight", "--clients", "1024", "--qd", "4096")
 refuses("command", "walk")
 refuses("with run", "table", "--hgrm", "x")
+refuses("with run", "table", "--np", "4")
+refuses("with run", "map", "--qd", "4")
+refuses("with run", "map", "--init", "low")
+refuses("with run or map", "table", "--control", "none")
 refuses("with run", "map", "--trace", "x")
 refuses("--disturb", "--disturb", "-1")
 refuses("argument", "run", "more")

@@ -52,36 +52,94 @@ static bool near(double a, double b, double share)
 
 /* ---- queues ---- */
 
-/* Slots come out once each, not before their time, and in the order of their buckets. */
+/* The slots of the next bucket that is visible: their number. */
+static uint32_t take_bucket(struct calendar *c, uint64_t now, uint32_t slots[SLOTS])
+{
+	uint32_t last = calendar_take(c, now), n = 0;
+
+	if (last == CALENDAR_NONE)
+		return 0;
+	do {
+		slots[n] = request_next(c->slots[n ? slots[n - 1] : last]);
+	} while (slots[n++] != last);
+	return n;
+}
+
+/*
+ * Slots come out once each, not before their time, in the order of their buckets, and in a bucket in
+ * that of their insertion. At times they are due so late that the ring has to grow.
+ */
 static void calendar_keeps_order(void)
 {
-	uint64_t seed = test_seed(), due[SLOTS], now = 0, last = 0;
-	uint32_t next[SLOTS], left = 0, slot;
+	uint64_t seed = test_seed(), due[SLOTS], put[SLOTS], now = 0, puts = 0, b = 0;
+	struct request slots[SLOTS];
+	uint32_t out[SLOTS], left = 0, slot;
 	bool in[SLOTS] = {false};
 	struct calendar c;
 
-	CHECK_EQ(calendar_init(&c, 20000, next), 0);
-	for (int round = 0; round < 5000 || left; round++) {
+	CHECK_EQ(calendar_init(&c, slots), 0);
+	for (int round = 0; round < 10000 || left; round++) {
 		slot = (uint32_t)(test_rand(&seed) % SLOTS);
-		if (round < 5000 && !in[slot]) {
-			due[slot] = now + test_rand(&seed) % 20000;
-			calendar_put(&c, slot, due[slot]);
+		if (round < 10000 && !in[slot]) {
+			due[slot] = now + test_rand(&seed) % (round % 2000 < 1000 ? 500 : 20000);
+			put[slot] = puts++;
+			CHECK_EQ(calendar_put(&c, slot, 0, due[slot]), 0);
 			in[slot] = true;
 			left++;
 		}
-		CHECK(calendar_next(&c, now + 100000) >= last);
 		now += test_rand(&seed) % 300;
-		last = 0;
-		while ((slot = calendar_take(&c, now)) != CALENDAR_NONE) {
-			CHECK(in[slot] && due[slot] < now);
-			CHECK(due[slot] / CALENDAR_NS >= last);
-			last = due[slot] / CALENDAR_NS;
-			in[slot] = false;
-			left--;
+		for (uint32_t n; (n = take_bucket(&c, now, out));) {
+			CHECK(due[out[0]] / CALENDAR_NS >= b);
+			b = due[out[0]] / CALENDAR_NS;
+			for (uint32_t i = 0; i < n; i++) {
+				CHECK(in[out[i]] && due[out[i]] < now);
+				CHECK_EQ(due[out[i]] / CALENDAR_NS, b);
+				CHECK(!i || put[out[i]] > put[out[i - 1]]);
+				in[out[i]] = false;
+			}
+			left -= n;
 		}
 		for (uint32_t i = 0; i < SLOTS; i++)
 			CHECK(!in[i] || due[i] / CALENDAR_NS >= now / CALENDAR_NS);
 	}
+	calendar_fini(&c);
+}
+
+/* What is put for the time that has been taken already is visible next. */
+static void calendar_takes_the_past_next(void)
+{
+	struct request slots[2];
+	uint32_t out[SLOTS];
+	struct calendar c;
+
+	CHECK_EQ(calendar_init(&c, slots), 0);
+	CHECK_EQ(take_bucket(&c, 1000 * CALENDAR_NS, out), 0);
+	CHECK_EQ(calendar_put(&c, 1, 0, 5 * CALENDAR_NS), 0);
+	CHECK_EQ(calendar_next(&c, 2000 * CALENDAR_NS), 1001 * CALENDAR_NS);
+	CHECK_EQ(calendar_next(&c, 1000 * CALENDAR_NS), 1000 * CALENDAR_NS);
+	CHECK_EQ(take_bucket(&c, 1001 * CALENDAR_NS - 1, out), 0);
+	CHECK_EQ(take_bucket(&c, 1001 * CALENDAR_NS, out), 1);
+	CHECK_EQ(out[0], 1);
+	CHECK_EQ(calendar_next(&c, 2000 * CALENDAR_NS), 2000 * CALENDAR_NS);
+	calendar_fini(&c);
+}
+
+/* The ring is as long as the time that it has to span, and no longer. */
+static void calendar_follows_its_load(void)
+{
+	struct request slots[2];
+	uint32_t out[SLOTS];
+	struct calendar c;
+	uint64_t now = 0;
+
+	CHECK_EQ(calendar_init(&c, slots), 0);
+	CHECK_EQ(calendar_put(&c, 0, 0, 9 * CALENDAR_LEAST * CALENDAR_NS), 0);
+	CHECK_EQ(calendar_put(&c, 1, 0, 0), 0);
+	CHECK_EQ(c.mask + 1, 16 * CALENDAR_LEAST);
+	for (uint32_t i = 0; i < 40 * CALENDAR_LEAST; i++, now += CALENDAR_NS)
+		take_bucket(&c, now, out);
+	CHECK_EQ(c.mask + 1, CALENDAR_LEAST);
+	CHECK_EQ(c.from, now / CALENDAR_NS - 1);
 	calendar_fini(&c);
 }
 
@@ -130,97 +188,161 @@ static void timeline_orders_the_same_time_by_sender(void)
 	timeline_fini(&t);
 }
 
-/* All parcels of the mail arrive. Their number. */
-static uint32_t deliver(struct mail *mail, struct nic *nic, struct endpoint *e)
-{
-	const struct parcel *p;
-	uint32_t n = 0;
-	size_t at = 0;
+/* A route over one adapter to another one. */
+struct line {
+	struct machine machine;
+	struct nic from, to;
+	struct pool pool;
+	struct mail mail;
+	struct route route;
+};
 
-	for (; (p = mail_next(mail, &at)); n++)
-		CHECK_EQ(wire_deliver(nic, e, p), 0);
-	free(mail->words);
-	return n;
+static void line_init(struct line *l, bool words)
+{
+	*l = (struct line){.machine = machine(), .pool.words = words};
+	l->route = (struct route){.machine = &l->machine,
+		.nic = &l->from,
+		.pool = &l->pool,
+		.mail = &l->mail,
+		.from = 7};
+	timeline_init(&l->to.arrivals, 50000);
 }
 
-/* Both servers take their time for each WRITE; messages arrive whole and in order. */
+static void line_fini(struct line *l)
+{
+	pool_fini(&l->pool);
+	free(l->mail.parcels);
+	timeline_fini(&l->to.arrivals);
+}
+
+/* All parcels of the mail arrive. Their number. */
+static uint32_t deliver(struct line *l)
+{
+	for (size_t i = 0; i < l->mail.n; i++)
+		CHECK_EQ(timeline_put(&l->to.arrivals, &l->mail.parcels[i].event), 0);
+	return (uint32_t)l->mail.n;
+}
+
+static void gather(struct line *l, struct endpoint *e, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		CHECK_EQ(endpoint_append(e, &l->pool, i | (i % 3 ? 0 : WIRE_RESPONSE), 1000 + i),
+			0);
+}
+
+/* Both servers take their time for each WRITE. */
 static void servers_are_serial(void)
 {
-	struct machine m = machine();
-	struct nic from = {0}, to = {0};
-	struct endpoint e, receiver;
-	struct mail mail = {.n = 0};
-	struct message message;
+	struct endpoint e = {0};
+	struct line l;
 	struct event a;
-	uint64_t size = (uint64_t)(2 * WIRE_MESSAGE_BYTES / m.bytes_per_ns);
-	uint64_t first = 1000 + (uint64_t)(m.send_ns + m.wire_ns + m.recv_ns) + size;
+	uint64_t size, first;
 
-	endpoint_init(&e);
-	endpoint_init(&receiver);
-	timeline_init(&to.arrivals, 50000);
-	for (uint32_t i = 0; i < 100; i++)
-		CHECK_EQ(endpoint_append(&e,
-				 (struct message){i | (i % 3 ? 0 : WIRE_RESPONSE), 1000 + i}),
-			0);
+	line_init(&l, false);
+	size = (uint64_t)(2 * WIRE_MESSAGE_BYTES / l.machine.bytes_per_ns);
+	first = 1000 + (uint64_t)(l.machine.send_ns + l.machine.wire_ns + l.machine.recv_ns) + size;
+	gather(&l, &e, 3);
+	for (uint32_t i = 0; i < 3; i++)
+		CHECK_EQ(wire_post_one(&l.route, &e, i, 1000), 0);
+	CHECK_EQ(deliver(&l), 3);
+	CHECK_EQ(wire_next(&l.machine, &l.to), first);
+	CHECK(!wire_receive(&l.machine, &l.to, first - 1, &a));
+	for (uint64_t i = 0; i < 3; i++) {
+		CHECK_EQ(wire_next(&l.machine, &l.to),
+			first + i * ((uint64_t)l.machine.send_ns + size));
+		CHECK(wire_receive(&l.machine, &l.to, UINT64_MAX, &a));
+	}
+	CHECK_EQ(wire_next(&l.machine, &l.to), UINT64_MAX);
+	pool_put(&l.pool, e.gathered);
+	line_fini(&l);
+}
+
+/* What is gathered arrives whole and in order, in WRITEs of one message and of many. */
+static void messages_arrive(bool words)
+{
+	struct endpoint e = {0};
+	struct line l;
+	struct event a;
+
+	line_init(&l, words);
+	gather(&l, &e, 100);
 	CHECK_EQ(e.calls, 66);
 	CHECK_EQ(e.replies, 34);
-	for (int i = 0; i < 3; i++)
-		CHECK_EQ(wire_post(&m, &from, &e, 1, 1000, 7, 0, &mail), 0);
-	CHECK_EQ(e.calls + e.replies, 97);
-	CHECK_EQ(wire_post(&m, &from, &e, UINT32_MAX, 1000, 7, 0, &mail), 0);
+	for (uint32_t i = 0; i < 3; i++)
+		CHECK_EQ(wire_post_one(&l.route, &e, i, 1000), 0);
+	CHECK_EQ(wire_post(&l.route, &e, 2000), 0);
 	CHECK_EQ(e.calls + e.replies, 0);
 	CHECK_EQ(e.pending, 66);
-	CHECK_EQ(deliver(&mail, &to, &receiver), 4);
-	CHECK_EQ(wire_next(&m, &to), first);
-	CHECK(!wire_receive(&m, &to, first - 1, &a));
-	for (uint64_t i = 0; i < 3; i++) {
-		CHECK_EQ(wire_next(&m, &to), first + i * ((uint64_t)m.send_ns + size));
-		CHECK(wire_receive(&m, &to, UINT64_MAX, &a));
+	CHECK_EQ(e.writes, 4);
+	CHECK_EQ(deliver(&l), 4);
+	for (uint32_t i = 0; i < 3; i++) {
+		CHECK(wire_receive(&l.machine, &l.to, UINT64_MAX, &a));
 		CHECK_EQ(a.from, 7);
 		CHECK_EQ(a.messages, 1);
-		message = messages_take(&receiver.arriving);
-		CHECK_EQ(message.slot & ~WIRE_RESPONSE, i);
-		CHECK_EQ(message.word, 1000 + i);
+		CHECK_EQ(a.one.slot, i | (i % 3 ? 0 : WIRE_RESPONSE));
+		CHECK_EQ(a.one.word, words ? 1000 + i : 0);
 	}
-	CHECK(wire_receive(&m, &to, UINT64_MAX, &a));
-	CHECK_EQ(a.messages, 97);
-	for (uint32_t i = 3; i < 100; i++)
-		CHECK_EQ(messages_take(&receiver.arriving).word, 1000 + i);
-	CHECK_EQ(wire_next(&m, &to), UINT64_MAX);
-	endpoint_fini(&e);
-	endpoint_fini(&receiver);
-	timeline_fini(&to.arrivals);
+	CHECK(wire_receive(&l.machine, &l.to, UINT64_MAX, &a));
+	CHECK_EQ(a.messages, 100);
+	for (uint32_t i = 0; i < 100; i++) {
+		CHECK_EQ(a.batch->slots[i], i | (i % 3 ? 0 : WIRE_RESPONSE));
+		CHECK(!words || batch_words(a.batch)[i] == 1000 + i);
+	}
+	pool_put(&l.pool, a.batch);
+	line_fini(&l);
+}
+
+static void messages_arrive_whole(void)
+{
+	messages_arrive(false);
+	messages_arrive(true);
+}
+
+/* Batches are used again; of those that nobody needs, some are kept. */
+static void pool_keeps_some(void)
+{
+	struct endpoint e[POOL_SPARE + 10] = {0};
+	struct pool p = {.words = false};
+
+	for (size_t i = 0; i < ARRAY_SIZE(e); i++)
+		CHECK_EQ(endpoint_append(&e[i], &p, 0, 0), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(e); i++) {
+		pool_put(&p, e[i].gathered);
+		endpoint_posted(&e[i]);
+		CHECK_EQ(p.n[0], i < POOL_SPARE ? i + 1 : POOL_SPARE);
+	}
+	for (uint32_t i = 0; i < POOL_SPARE; i++) {
+		CHECK_EQ(endpoint_append(&e[i], &p, 0, 0), 0);
+		CHECK_EQ(p.n[0], POOL_SPARE - i - 1);
+		free(e[i].gathered);
+	}
+	pool_fini(&p);
 }
 
 /* Arrivals of many senders are received in the order of their times. */
 static void arrivals_are_sorted(void)
 {
-	struct machine m = machine();
 	uint64_t seed = test_seed(), last = 0;
-	struct nic from[40] = {0}, to = {0};
-	struct endpoint e, receiver;
-	struct mail mail = {.n = 0};
+	struct nic from[40] = {0};
+	struct endpoint e = {0};
+	struct line l;
 	struct event a;
 	uint32_t n = 0;
 
-	endpoint_init(&e);
-	endpoint_init(&receiver);
-	timeline_init(&to.arrivals, 50000);
-	for (int i = 0; i < 400; i++) {
-		CHECK_EQ(endpoint_append(&e, (struct message){.slot = 0}), 0);
-		CHECK_EQ(wire_post(&m, &from[i % 40], &e, 1, test_rand(&seed) % 100000,
-				 (uint32_t)i % 40, 0, &mail),
-			0);
+	line_init(&l, false);
+	for (uint32_t i = 0; i < 400; i++) {
+		l.route.nic = &from[i % 40];
+		l.route.from = i % 40;
+		gather(&l, &e, 1);
+		CHECK_EQ(wire_post(&l.route, &e, test_rand(&seed) % 100000), 0);
 	}
-	CHECK_EQ(deliver(&mail, &to, &receiver), 400);
-	for (; wire_receive(&m, &to, UINT64_MAX, &a); n++) {
+	CHECK_EQ(deliver(&l), 400);
+	for (; wire_receive(&l.machine, &l.to, UINT64_MAX, &a); n++) {
 		CHECK(a.ns >= last);
 		last = a.ns;
 	}
 	CHECK_EQ(n, 400);
-	endpoint_fini(&e);
-	endpoint_fini(&receiver);
-	timeline_fini(&to.arrivals);
+	line_fini(&l);
 }
 
 /* ---- jobs ---- */
@@ -444,7 +566,7 @@ static void stagger_delays_the_first_requests(void)
 	CHECK(r.ops_per_s < run(&c).ops_per_s / 2);
 }
 
-static void sizes_of_zero_are_refused(void)
+static void bad_sizes_are_refused(void)
 {
 	struct sim_config c = job(4, 1, "none");
 	struct sim_result r;
@@ -454,15 +576,23 @@ static void sizes_of_zero_are_refused(void)
 	c = job(4, 1, "none");
 	c.threads = 0;
 	CHECK_EQ(sim_run(&c, &r), -EINVAL);
+	c = job(SIM_MAX_RANKS + 1, 1, "none");
+	CHECK_EQ(sim_run(&c, &r), -EINVAL);
+	c = job(4, SIM_MAX_SLOTS / 46 + 1, "none");
+	CHECK_EQ(sim_run(&c, &r), -EINVAL);
 }
 
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(calendar_keeps_order),
+		TEST(calendar_takes_the_past_next),
+		TEST(calendar_follows_its_load),
 		TEST(timeline_keeps_order),
 		TEST(timeline_orders_the_same_time_by_sender),
 		TEST(servers_are_serial),
+		TEST(messages_arrive_whole),
+		TEST(pool_keeps_some),
 		TEST(arrivals_are_sorted),
 		TEST(same_seed_same_job),
 		TEST(threads_do_not_matter),
@@ -477,7 +607,7 @@ int main(int argc, char **argv)
 		TEST(obeys_little),
 		TEST(several_daemons_share_the_endpoints),
 		TEST(stagger_delays_the_first_requests),
-		TEST(sizes_of_zero_are_refused),
+		TEST(bad_sizes_are_refused),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

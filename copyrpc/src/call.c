@@ -68,14 +68,20 @@ struct copyrpc_ep *copyrpc_req_ep(const struct copyrpc_req *req)
 	return ep_of(req->ch);
 }
 
+/* Of a destroyed endpoint this may be the last held request. */
+static NOINLINE int reply_to_destroyed(struct copyrpc_req *req, const void *data, uint32_t len)
+{
+	ep_end(ep_of(req->ch));
+	return chan_reply_odd(req, data, len);
+}
+
 int copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 {
 	struct copyrpc_ep *ep = ep_of(req->ch);
 
 	if (unlikely(!ep->qp))
-		ep_end(ep); /* destroyed: this may be its last held request */
-	else
-		ep_dirty(ep);
+		return reply_to_destroyed(req, data, len);
+	ep_dirty(ep);
 	return chan_reply(req, data, len);
 }
 

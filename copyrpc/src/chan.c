@@ -19,7 +19,7 @@ int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t 
 		.unasked = credit_rmax(blocks),
 		.mask = blocks - 1,
 		.sent = at,
-		.parsed = at,
+		.live.pos = at,
 		.told = at,
 		.queue = queue,
 	};
@@ -83,7 +83,7 @@ void chan_new_batch(struct chan *ch, uint32_t wrap)
 }
 
 /* Checks in the order in which the manual lists the errors. An error changes nothing. */
-static COLD int call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint32_t reserve)
 {
 	struct placement to;
@@ -111,22 +111,7 @@ static COLD int call_odd(struct chan *ch, const void *data, uint32_t len, uint32
 	return chan_call(ch, data, len, resp_max, token, reserve);
 }
 
-int chan_call_first(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
-	uint64_t token, uint32_t reserve)
-{
-	uint32_t size = wire_blocks(len);
-
-	if (unlikely(len > ch->payload_max || ch->call_free == CALL_NONE ||
-		     resp_max > ch->payload_max ||
-		     ch->cr.k < credit_allowance(wire_blocks(resp_max)) + reserve ||
-		     !chan_opens(ch, size) || !credit_call_fits(&ch->cr, ch->cr.p + 1 + size)))
-		return call_odd(ch, data, len, resp_max, token, reserve);
-	chan_open(ch, 0);
-	chan_set_call_end(ch);
-	return chan_add_call(ch, data, len, resp_max, token);
-}
-
-static COLD int reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
+COLD int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
 {
 	struct chan *ch = req->ch;
 	struct placement to;
@@ -158,25 +143,27 @@ static struct batch take_front(struct chan *ch)
 	} else {
 		b.end = ch->cr.p;
 		ch->cr.edge = ch->call_end = 0;
+		ch->bare = false;
 	}
 	return b;
 }
 
-int chan_reply_first(struct copyrpc_req *req, const void *data, uint32_t len)
+static uint32_t batch_bytes(const struct batch *b)
 {
-	struct chan *ch = req->ch;
-
-	if (unlikely(req->detached || len > req->resp_max || !chan_opens(ch, wire_blocks(len))))
-		return reply_odd(req, data, len);
-	chan_open(ch, 0);
-	return chan_add_reply(req, data, len);
+	if (b->count == WIRE_WRAP || !b->count)
+		return WIRE_BLOCK;
+	return wire_unpadded((uint32_t)(b->end - b->start), b->last_len);
 }
 
-uint32_t chan_seal_odd(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
+uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 {
 	struct batch b = take_front(ch);
+	uint32_t credit = credit_grant(&ch->cr);
 
-	chan_put_meta(ch, &b);
+	ch->unasked += credit;
+	ch->sent = b.end;
+	wire_put_meta(chan_at(ch->send_ring, ch, b.start), chan_consumer_bytes(ch),
+		(uint64_t)credit * WIRE_BLOCK, b.count);
 	if (b.count == WIRE_WRAP)
 		ch->stats.wraps++;
 	else if (b.count == 0)
@@ -184,9 +171,7 @@ uint32_t chan_seal_odd(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 	else
 		ch->stats.batches++;
 	*pos_p = b.start;
-	*len_p = chan_batch_bytes(&b);
-	if (b.count == WIRE_WRAP || !b.count)
-		*len_p = WIRE_BLOCK;
+	*len_p = batch_bytes(&b);
 	ch->stats.bytes += *len_p;
 	return (uint32_t)(b.end - b.start);
 }
@@ -250,11 +235,11 @@ int chan_expire(struct chan *ch, uint64_t now, const struct listener *to, uint64
 	return ended;
 }
 
-COLD int chan_timed_response(struct chan *ch, const struct wire_header *h, uint32_t id)
+COLD int chan_timed_response(struct chan *ch, uint32_t limit, uint32_t id)
 {
 	struct call *call = &ch->calls[id];
 
-	if (call->resp_max == CALL_FREE || (uint32_t)call->resp_max != h->limit ||
+	if (call->resp_max == CALL_FREE || (uint32_t)call->resp_max != limit ||
 		!(call->resp_max & (CALL_TIMED | CALL_LATE)))
 		return -EPROTO;
 	if (call->resp_max & CALL_LATE) {
@@ -271,6 +256,7 @@ COLD int chan_timed_response(struct chan *ch, const struct wire_header *h, uint3
 void chan_stop(struct chan *ch, int status)
 {
 	ch->nclosed = 0;
+	ch->bare = false;
 	ch->cr.edge = ch->call_end = 0;
 	ch->status = status;
 }
@@ -323,6 +309,8 @@ struct copyrpc_stats chan_stats(const struct chan *ch)
 	struct copyrpc_stats s = ch->stats;
 
 	s.calls = s.responses + s.failed_calls + ch->ncalls - ch->late;
+	s.batches += ch->usual;
+	s.doorbells += ch->usual;
 	s.wqes += s.batches + s.wraps + s.credit_only + s.reads;
 	return s;
 }

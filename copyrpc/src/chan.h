@@ -6,8 +6,8 @@
  *
  * Sending: chan_call() and chan_reply() place messages in batches. The transport gets the next
  * batch by chan_front(). When it is certain to post the batch, chan_seal() fills in the
- * metadata and removes it. Receiving: chan_receive() with a completion's immediate. Positions
- * are in blocks and only grow; the block of a position is at position % c.
+ * metadata and removes it. Receiving: chan_accept() with a completion's immediate, and
+ * chan_handle() (receive.h). Positions are in blocks and only grow; the block of a position is at position % c.
  *
  * States of a batch: open (messages join it; `open`, while cr.edge is not 0), closed (in
  * `closed`: the next message did not fit before the ring's end), sealed (handed to the
@@ -27,9 +27,10 @@
 
 struct chan;
 
-/* A circular list by age; the list itself is a link. */
+/* A circular list by age; the list itself is a link, the one after the newest. */
 struct req_link {
 	struct req_link *prev, *next;
+	uint64_t pos; /* position of its header; of the list: end of what was received */
 };
 
 struct copyrpc_req {
@@ -37,7 +38,6 @@ struct copyrpc_req {
 	struct copyrpc_req *queued; /* the next one in struct req_queue, or in the free list */
 	struct chan *ch;
 	const void *data;
-	uint64_t pos; /* position of its header */
 	uint32_t len;
 	uint32_t id;
 	uint32_t resp_max; /* limit of the reply in bytes, given by the caller */
@@ -74,6 +74,7 @@ struct call {
 struct listener {
 	copyrpc_response_fn *fn;
 	void *arg;
+	int handled; /* messages, and calls that ended without a response */
 };
 
 struct batch {
@@ -87,8 +88,21 @@ struct batch {
 struct chan {
 	struct credit cr;
 	int status; /* 0: connected; else no messages are accepted, and no batch is open */
-	bool stalled; /* a call found no room since the last news of the peer's position */
-	uint8_t nclosed;
+	/* What keeps a flush from being the usual one; `odd` is all of it. */
+	union {
+		struct {
+			bool stalled; /* a call found no room since the last news of the peer's
+					 position */
+			bool bare; /* the open batch was opened without a message */
+			uint8_t nclosed;
+			bool unwatched; /* these are of ep.c: not in the list of endpoints whose
+					   calls are watched */
+			bool reading; /* a READ of the peer's position is pending */
+			bool probe; /* a READ is needed to test whether the peer lives */
+			uint8_t none[2];
+		};
+		uint64_t odd;
+	};
 	uint8_t *send_ring;
 	uint32_t payload_max;
 	uint32_t reserve; /* credit that only nested calls may use */
@@ -101,11 +115,11 @@ struct chan {
 	uint64_t sent; /* end of what was handed to the transport */
 
 	const uint8_t *recv_ring;
-	uint64_t parsed; /* end of what was received */
 	uint64_t told; /* consumer position in the peer's last batch */
 	uint32_t unasked; /* part of cr.r that no received request uses */
 	struct copyrpc_req *reqs, *req_free;
-	struct req_link live; /* requests whose bytes are in the ring; empty: links to itself */
+	/* Requests whose bytes are in the ring; empty: links to itself. */
+	struct req_link live;
 	struct req_queue *queue;
 
 	uint32_t ncalls, call_free; /* number of pending calls; first free id, or CALL_NONE */
@@ -116,6 +130,7 @@ struct chan {
 	uint64_t *deadlines; /* by id; 0: none. NULL: there never was a time limit */
 
 	struct copyrpc_ep *ep; /* argument of callbacks */
+	uint64_t usual; /* batches with a doorbell of their own; not in `stats` */
 	struct copyrpc_stats stats;
 };
 
@@ -132,9 +147,6 @@ void chan_fini(struct chan *ch);
  * or -EPROTO. */
 int chan_read_done(struct chan *ch, uint64_t consumer);
 
-/* chan_seal() of closed batches, markers and batches without messages. */
-uint32_t chan_seal_odd(struct chan *ch, uint64_t *pos_p, uint32_t *len_p);
-
 /* Sets a status other than 0. Batches that were not sent are lost. */
 void chan_stop(struct chan *ch, int status);
 
@@ -148,7 +160,7 @@ int chan_expire(struct chan *ch, uint64_t now, const struct listener *to, uint64
 
 /* The response of a call with a time limit, or of none. Returns 0: deliver it; 1: it is dropped;
  * -EPROTO. */
-int chan_timed_response(struct chan *ch, const struct wire_header *h, uint32_t id);
+int chan_timed_response(struct chan *ch, uint32_t limit, uint32_t id);
 
 /* Ends all pending calls with ch->status. Returns their number. */
 int chan_end_calls(struct chan *ch, const struct listener *to);
@@ -162,11 +174,10 @@ int chan_detach(struct copyrpc_req *req);
 /* Closes the open batch, adds a marker over `wrap` blocks (if not 0), opens a new batch. */
 void chan_new_batch(struct chan *ch, uint32_t wrap);
 
-/* The parts of chan_call() and chan_reply() for messages that do not join the open batch;
- * usually these open one. */
-int chan_call_first(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+/* The general paths of chan_call() and chan_reply(), which find the error if there is one. */
+int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint32_t reserve);
-int chan_reply_first(struct copyrpc_req *req, const void *data, uint32_t len);
+int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len);
 
 static inline void *chan_at(uint8_t *ring, const struct chan *ch, uint64_t pos)
 {
@@ -176,9 +187,13 @@ static inline void *chan_at(uint8_t *ring, const struct chan *ch, uint64_t pos)
 /* The consumer position, in blocks: the peer may overwrite everything before it. */
 static inline uint64_t chan_consumer(const struct chan *ch)
 {
-	return ch->live.next == &ch->live ?
-		       ch->parsed :
-		       container_of(ch->live.next, const struct copyrpc_req, live)->pos;
+	return ch->live.next->pos;
+}
+
+/* The same in bytes, as on the wire. */
+static inline uint64_t chan_consumer_bytes(const struct chan *ch)
+{
+	return chan_consumer(ch) * WIRE_BLOCK;
 }
 
 /* Whether there is a batch to seal. */
@@ -193,39 +208,43 @@ static inline const struct batch *chan_front(const struct chan *ch)
 	return ch->nclosed ? &ch->closed[0] : ch->cr.edge ? &ch->open : NULL;
 }
 
-/* Writes the metadata: the present consumer position and credit, and the count. */
-static inline void chan_put_meta(struct chan *ch, const struct batch *b)
+/* Whether the open batch is all there is to send, and grants all credit: then no READ of the
+ * peer's position is due either. */
+static inline bool chan_is_usual(const struct chan *ch)
 {
-	uint32_t credit = credit_grant(&ch->cr);
-
-	ch->unasked += credit;
-	wire_put_meta(chan_at(ch->send_ring, ch, b->start), chan_consumer(ch) * WIRE_BLOCK,
-		(uint64_t)credit * WIRE_BLOCK, b->count);
-	ch->sent = b->end;
+	return ch->cr.edge && !ch->odd && credit_grants_all(&ch->cr, ch->cr.p);
 }
 
-static inline uint32_t chan_batch_bytes(const struct batch *b)
+static inline uint32_t chan_open_blocks(const struct chan *ch)
 {
-	return (uint32_t)(b->end - b->start) * WIRE_BLOCK - wire_padding(b->last_len);
+	return (uint32_t)(ch->cr.p - ch->open.start);
+}
+
+/* The length of the open batch. */
+static inline uint32_t chan_open_bytes(const struct chan *ch)
+{
+	return wire_unpadded(chan_open_blocks(ch), ch->open.last_len);
+}
+
+/*
+ * chan_seal() of the open batch if chan_is_usual(). `meta`: where the metadata is written;
+ * `consumer`: chan_consumer_bytes(); `len`: chan_open_bytes().
+ */
+static inline void chan_seal_usual(struct chan *ch, void *meta, uint64_t consumer, uint32_t len)
+{
+	uint32_t credit = credit_grant_all(&ch->cr);
+
+	ch->unasked += credit;
+	ch->usual++;
+	ch->stats.bytes += len;
+	ch->sent = ch->cr.p;
+	ch->cr.edge = ch->call_end = 0;
+	wire_put_meta(meta, consumer, (uint64_t)credit * WIRE_BLOCK, ch->open.count);
 }
 
 /* Removes the batch that chan_front() returns and writes its metadata. *pos_p, *len_p: the
  * bytes to send. Returns the immediate. */
-static inline uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
-{
-	struct batch *b = &ch->open;
-
-	if (unlikely(ch->nclosed || !b->count))
-		return chan_seal_odd(ch, pos_p, len_p);
-	b->end = ch->cr.p;
-	ch->cr.edge = ch->call_end = 0;
-	chan_put_meta(ch, b);
-	ch->stats.batches++;
-	*pos_p = b->start;
-	*len_p = chan_batch_bytes(b);
-	ch->stats.bytes += *len_p;
-	return (uint32_t)(b->end - b->start);
-}
+uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p);
 
 /* The number of messages that have been placed and not sealed; *calls_p: the calls among them. */
 static inline uint32_t chan_unsent(const struct chan *ch, uint32_t *calls_p)
@@ -254,10 +273,11 @@ static inline bool chan_credit_batch(struct chan *ch)
 	if (chan_waits(ch) || !credit_batch_due(&ch->cr))
 		return false;
 	chan_new_batch(ch, 0);
+	ch->bare = true;
 	return true;
 }
 
-/* The value may be too low later, when the peer's position has advanced; call_odd() checks. */
+/* The value may be too low later, when the peer's position has advanced; chan_call_odd() checks. */
 static inline void chan_set_call_end(struct chan *ch)
 {
 	uint64_t end = credit_call_end(&ch->cr);
@@ -272,11 +292,33 @@ static inline void chan_open(struct chan *ch, uint32_t wrap)
 	credit_open(&ch->cr, wrap);
 }
 
-/* Whether a batch can be opened for a message of so many blocks, without closing another one
- * and without a marker. */
-static inline bool chan_opens(const struct chan *ch, uint32_t size)
+/*
+ * Opens a batch for a message of so many blocks, which ends at `limit` at most. Returns false if
+ * this requires to close another one, or a marker, or cannot be done.
+ */
+static inline bool chan_opens(struct chan *ch, uint32_t size, uint64_t limit)
 {
-	return !ch->cr.edge && !ch->status && ((uint32_t)ch->cr.p & ch->mask) + size <= ch->mask;
+	uint64_t p = ch->cr.p, edge = (p | ch->mask) + 1, end = p + 1 + size;
+
+	if (unlikely(ch->cr.edge || ch->status || end > edge || end > limit))
+		return false;
+	assert(credit_plan(&ch->cr, size).end == end && !credit_plan(&ch->cr, size).wrap);
+	ch->open.start = p;
+	ch->open.count = ch->open.calls = 0;
+	ch->cr.edge = edge;
+	ch->cr.p = p + 1;
+	return true;
+}
+
+/* The same for a call. */
+static inline bool chan_opens_call(struct chan *ch, uint32_t size)
+{
+	uint64_t limit = credit_call_end(&ch->cr);
+
+	if (!chan_opens(ch, size, limit))
+		return false;
+	ch->call_end = limit < ch->cr.edge ? limit : ch->cr.edge;
+	return true;
 }
 
 /* Appends a message to the open batch, which has room. The copy comes last, so that the
@@ -318,12 +360,18 @@ static inline int chan_call(struct chan *ch, const void *data, uint32_t len, uin
 {
 	uint32_t size = wire_blocks(len), allowance = credit_allowance(wire_blocks(resp_max));
 
+	if (unlikely(len > ch->payload_max || resp_max > ch->payload_max ||
+		     ch->cr.k < allowance + reserve || ch->call_free == CALL_NONE))
+		return chan_call_odd(ch, data, len, resp_max, token, reserve);
+	forget_loads();
 	/* call_end is 0 while no batch is open, as while the status is not 0. */
-	if (!ch->call_end || unlikely(len > ch->payload_max || resp_max > ch->payload_max ||
-				      ch->cr.k < allowance + reserve ||
-				      ch->call_free == CALL_NONE || ch->cr.p + size > ch->call_end))
-		return chan_call_first(ch, data, len, resp_max, token, reserve);
-	return chan_add_call(ch, data, len, resp_max, token);
+	if (ch->call_end && likely(ch->cr.p + size <= ch->call_end))
+		return chan_add_call(ch, data, len, resp_max, token);
+	if (likely(!ch->call_end && chan_opens_call(ch, size))) {
+		forget_loads();
+		return chan_add_call(ch, data, len, resp_max, token);
+	}
+	return chan_call_odd(ch, data, len, resp_max, token, reserve);
 }
 
 static inline void chan_put_call(struct chan *ch, struct call *call, uint32_t id)
@@ -378,11 +426,17 @@ static inline int chan_reply(struct copyrpc_req *req, const void *data, uint32_t
 	struct chan *ch = req->ch;
 	uint32_t size = wire_blocks(len);
 
+	if (unlikely(req->detached || len > req->resp_max))
+		return chan_reply_odd(req, data, len);
+	forget_loads();
 	/* No batch is open while the status is not 0. */
-	if (!ch->cr.edge ||
-		unlikely(req->detached || len > req->resp_max || !credit_joins(&ch->cr, size)))
-		return chan_reply_first(req, data, len);
-	return chan_add_reply(req, data, len);
+	if (ch->cr.edge && likely(credit_joins(&ch->cr, size)))
+		return chan_add_reply(req, data, len);
+	if (likely(!ch->cr.edge && chan_opens(ch, size, UINT64_MAX))) {
+		forget_loads();
+		return chan_add_reply(req, data, len);
+	}
+	return chan_reply_odd(req, data, len);
 }
 
 #endif

@@ -143,12 +143,18 @@ static inline void credit_open(struct credit *cr, uint32_t wrap)
 	assert(cr->p - cr->rc <= cr->c);
 }
 
+/* Whether a batch can grant all credit if everything up to p counts as placed. */
+static inline bool credit_grants_all(const struct credit *cr, uint64_t p)
+{
+	return (uint32_t)(p - cr->rc) + 2 * cr->rmax <= cr->c;
+}
+
 /* The credit that a batch can grant if everything up to p counts as placed. */
 static inline uint32_t credit_grantable(const struct credit *cr, uint64_t p)
 {
 	uint32_t in_flight = (uint32_t)(p - cr->rc), taken = in_flight + 2 * cr->r;
 
-	if (in_flight + 2 * cr->rmax <= cr->c)
+	if (credit_grants_all(cr, p))
 		return cr->rmax - cr->r;
 	/* The room is less than twice RMAX - R. */
 	return cr->c > taken ? (cr->c - taken) / 2 : 0;
@@ -160,6 +166,16 @@ static inline uint32_t credit_grant(struct credit *cr)
 	uint32_t g = credit_grantable(cr, cr->p);
 
 	cr->r += g;
+	assert(credit_holds(cr));
+	return g;
+}
+
+/* credit_grant() if credit_grants_all(). */
+static inline uint32_t credit_grant_all(struct credit *cr)
+{
+	uint32_t g = cr->rmax - cr->r;
+
+	cr->r = cr->rmax;
 	assert(credit_holds(cr));
 	return g;
 }

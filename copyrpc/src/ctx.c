@@ -108,12 +108,10 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 	if (attr)
 		ctx->attr = *attr;
 	ctx->queue.tail_p = &ctx->queue.head;
-	ctx->dirty.tail_p = &ctx->dirty.head;
 	ctx->ended.tail_p = &ctx->ended.head;
 	ctx->watched.tail_p = &ctx->watched.head;
 	ctx->raw_tail_p = &ctx->raw_head;
 	ctx->clock = clock_ns;
-	ctx->look_ticks = TICKS_LOOK;
 	ctx->fd = -1;
 	ctx->deadline = NEVER;
 	ctx->probed = ctx->clock();
@@ -179,7 +177,7 @@ void ctx_end_endpoints(struct copyrpc_ctx *ctx)
 		ep->ended = false;
 		if (!ep->qp)
 			ep_uncount(ep);
-		ctx->handled += chan_end_calls(&ep->ch, &ctx->to);
+		ctx->to.handled += chan_end_calls(&ep->ch, &ctx->to);
 		/* Destroyed, and nothing of it is held: nobody can name it any more. */
 		if (!ep->qp && !chan_requests(&ep->ch) && !ep->ended)
 			ep_free(ep);

@@ -60,7 +60,8 @@ static int register_memory(struct copyrpc_ep *ep, uint32_t ring)
 		&ep->mr_recv);
 	if (rc)
 		return rc;
-	rc = mlx5dvl_mr_reg(dev, recv + ring, ring + sizeof(ep->words->peer), MLX5DVL_LOCAL_WRITE,
+	rc = mlx5dvl_mr_reg(dev, recv + ring,
+		ring + offsetof(struct words, peer) + sizeof(ep->words->peer), MLX5DVL_LOCAL_WRITE,
 		&ep->mr_own);
 	if (rc)
 		return rc;
@@ -156,6 +157,7 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 	if (rc)
 		goto fail;
 	ep->ch.ep = ep;
+	ep->ch.unwatched = true;
 	rc = register_memory(ep, ring);
 	if (rc)
 		goto fail;
@@ -291,10 +293,10 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep)
 	ep_end(ep);
 }
 
-static void list_remove(struct ep_list *list, const struct copyrpc_ep *ep, size_t link)
+/* Returns the end of the list. */
+static struct copyrpc_ep **list_remove(struct copyrpc_ep **at, const struct copyrpc_ep *ep,
+	size_t link)
 {
-	struct copyrpc_ep **at = &list->head;
-
 	while (*at) {
 		struct copyrpc_ep **next_p = (struct copyrpc_ep **)((char *)*at + link);
 
@@ -303,7 +305,7 @@ static void list_remove(struct ep_list *list, const struct copyrpc_ep *ep, size_
 		else
 			at = next_p;
 	}
-	list->tail_p = at;
+	return at;
 }
 
 void ep_free(struct copyrpc_ep *ep)
@@ -313,8 +315,10 @@ void ep_free(struct copyrpc_ep *ep)
 	add_ep_stats(&ctx->gone, ep);
 	mlx5dvl_qp_destroy(ep->qp);
 	list_remove(&ctx->dirty, ep, offsetof(struct copyrpc_ep, dirty_next));
-	list_remove(&ctx->ended, ep, offsetof(struct copyrpc_ep, ended_next));
-	list_remove(&ctx->watched, ep, offsetof(struct copyrpc_ep, watched_next));
+	ctx->ended.tail_p =
+		list_remove(&ctx->ended.head, ep, offsetof(struct copyrpc_ep, ended_next));
+	ctx->watched.tail_p =
+		list_remove(&ctx->watched.head, ep, offsetof(struct copyrpc_ep, watched_next));
 	if (ep->raw)
 		raw_drop(ep);
 	mlx5dvl_mr_dereg(&ep->mr_word);

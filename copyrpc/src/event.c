@@ -47,9 +47,19 @@ static void arm(struct copyrpc_ctx *ctx, struct mlx5dvl_cq *cq, unsigned which)
 	ctx->armed |= which;
 }
 
+/* Whether something has changed since the last flush. */
+static bool has_dirty(const struct copyrpc_ctx *ctx)
+{
+	const struct copyrpc_ep *ep = ctx->dirty;
+
+	while (ep && !ep->changed)
+		ep = ep->dirty_next;
+	return ep;
+}
+
 int copyrpc_ctx_arm(struct copyrpc_ctx *ctx)
 {
-	if (ctx->fresh || ctx->ended.head)
+	if (has_dirty(ctx) || ctx->ended.head)
 		return 1;
 	arm(ctx, ctx->recv_cq, ARMED_RECV);
 	arm(ctx, ctx->send_cq, ARMED_SEND);
@@ -109,8 +119,8 @@ static uint64_t next_read(const struct copyrpc_ctx *ctx)
 {
 	uint64_t at = NEVER;
 
-	for (const struct copyrpc_ep *ep = ctx->dirty.head; ep; ep = ep->dirty_next)
-		if (ep->read_at && !ep->reading && ep->read_at < at)
+	for (const struct copyrpc_ep *ep = ctx->dirty; ep; ep = ep->dirty_next)
+		if (ep->read_at && !ep->ch.reading && ep->read_at < at)
 			at = ep->read_at;
 	return at;
 }

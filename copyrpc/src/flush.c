@@ -3,30 +3,27 @@
 #include "base/probe.h"
 #include "internal.h"
 
-/* Release: pairs with the peer's RDMA READ. Released bytes have been read before. */
-static void publish_consumer(struct copyrpc_ep *ep)
+/* copy_messages() may read the bytes after the send ring. */
+static_assert(offsetof(struct words, peer) >= 63, "the HCA writes nothing so near to the ring");
+
+/* Returns the consumer position in bytes. Release: pairs with the peer's RDMA READ. Released bytes
+ * have been read before. */
+static inline uint64_t publish_consumer(struct copyrpc_ep *ep)
 {
-	__atomic_store_n(&ep->words->consumer, htole64(chan_consumer(&ep->ch) * WIRE_BLOCK),
-		__ATOMIC_RELEASE);
+	uint64_t consumer = chan_consumer_bytes(&ep->ch);
+
+	__atomic_store_n(&ep->words->consumer, htole64(consumer), __ATOMIC_RELEASE);
+	return consumer;
 }
 
-static NOINLINE int post_long(struct copyrpc_ep *ep, size_t off, uint32_t len, uint32_t imm)
+static inline int post_write(struct copyrpc_ep *ep, size_t off, uint32_t len, uint32_t imm)
 {
 	return mlx5dvl_post_write_imm(ep->qp, ep->ch.send_ring + off, ep->own_lkey, len,
 		ep->peer_ring + off, ep->peer_ring_rkey, imm, 0, 0);
 }
 
-/* Posts a batch. One that is copied into the request has a path of its own. */
-static inline int post_write(struct copyrpc_ep *ep, size_t off, uint32_t len, uint32_t imm)
-{
-	if (len < WIRE_BLOCK || len > MLX5DVL_INLINE_MAX)
-		return post_long(ep, off, len, imm);
-	return mlx5dvl_post_write_imm(ep->qp, ep->ch.send_ring + off, 0, len, ep->peer_ring + off,
-		ep->peer_ring_rkey, imm, 0, 0);
-}
-
 /* Seals and posts the next batch; the send queue has room. Returns false if the QP has failed. */
-static inline bool post_batch(struct copyrpc_ep *ep)
+static bool post_batch(struct copyrpc_ep *ep)
 {
 	struct chan *ch = &ep->ch;
 	uint64_t pos;
@@ -75,33 +72,33 @@ static bool read_in_time(struct copyrpc_ep *ep)
 }
 
 /* Posts the READ if it is due. */
-static COLD int post_due_read(struct copyrpc_ep *ep)
+static int post_due_read(struct copyrpc_ep *ep)
 {
-	if (!ep->probe && !read_in_time(ep)) {
+	if (!ep->ch.probe && !read_in_time(ep)) {
 		ep_keep(ep);
 		return 0;
 	}
 	/* Also if there is no room: nothing that was posted completes then. The time before the
 	 * flush does not count, because a busy caller may flush much later than it polls. */
-	if (ep->probe && !ep->asked)
+	if (ep->ch.probe && !ep->asked)
 		ep->asked = ep->ctx->clock();
 	if (mlx5dvl_post_read(ep->qp, &ep->words->peer, ep->own_lkey, sizeof(ep->words->peer),
 		    ep->peer_word, ep->peer_word_rkey, MLX5DVL_SIGNALED, TOKEN_WORD)) {
 		ep_keep(ep); /* the send queue is full until the next poll */
 		return 0;
 	}
-	ep->probe = false;
-	ep->reading = true;
+	ep->ch.probe = false;
+	ep->ch.reading = true;
 	ep->ch.stats.reads++;
 	return 1;
 }
 
 /* Posts the READ if it is needed and due. Returns 1 if posted, else 0. */
-static inline int post_read(struct copyrpc_ep *ep)
+static int post_read(struct copyrpc_ep *ep)
 {
-	if (unlikely(ep->reading))
+	if (ep->ch.reading)
 		return 0;
-	if (unlikely(chan_read_due(&ep->ch) || ep->probe))
+	if (chan_read_due(&ep->ch) || ep->ch.probe)
 		return post_due_read(ep);
 	ep->read_at = 0;
 	return 0;
@@ -114,7 +111,7 @@ void ep_word_read(struct copyrpc_ep *ep)
 	/* Acquire: pairs with the HCA's write of the word before the completion. */
 	uint64_t value = __atomic_load_n(&ep->words->peer, __ATOMIC_ACQUIRE);
 
-	ep->reading = false;
+	ep->ch.reading = false;
 	ep->asked = 0;
 	if (ep->ch.status)
 		return;
@@ -147,7 +144,7 @@ static inline void ring(struct copyrpc_ep *ep)
 	mlx5dvl_ring(ep->qp);
 }
 
-/* Flushes an endpoint that has anything else than one batch. */
+/* Flushes an endpoint; with `hold`, messages are kept. Returns the number of batches sent. */
 static NOINLINE int flush_odd(struct copyrpc_ep *ep, bool hold)
 {
 	int batches = 0, reads;
@@ -155,7 +152,7 @@ static NOINLINE int flush_odd(struct copyrpc_ep *ep, bool hold)
 	if (ep->ch.status)
 		return 0;
 	publish_consumer(ep);
-	if (!ep->watched && ep->ch.ncalls)
+	if (ep->ch.unwatched && chan_waits(&ep->ch))
 		ep_watch(ep, NOT_SEEN);
 	if (!hold)
 		batches = post_batches(ep);
@@ -167,36 +164,79 @@ static NOINLINE int flush_odd(struct copyrpc_ep *ep, bool hold)
 	return batches;
 }
 
-/* Flushes an endpoint; with `hold`, messages are kept. Returns the number of batches sent. */
-ALWAYS_INLINE int flush_ep(struct copyrpc_ep *ep, bool hold)
+/* Copies the messages of a batch of `len` bytes behind the metadata in the request. The copies have
+ * constant lengths, up to the end of the request's last block, so that nothing is called. */
+static inline void copy_messages(uint8_t *to, const uint8_t *batch, uint32_t len)
 {
+	memcpy(to + 32, batch + 32, 60);
+	if (len > 92)
+		memcpy(to + 92, batch + 92, 64);
+	if (len > 156)
+		memcpy(to + 156, batch + 156, 64);
+}
+
+/*
+ * Flushes an endpoint. The usual case, one batch that is copied into the request, is all here and
+ * calls nothing.
+ */
+static NOINLINE int flush_ep(struct copyrpc_ep *ep)
+{
+	uint64_t consumer = publish_consumer(ep);
+	struct mlx5dvl_qp *qp = ep->qp;
+	struct chan *ch = &ep->ch;
+	uint32_t len;
+	uint8_t *to;
+	size_t off;
+
 	/* No batch is open while the status is not 0. */
-	if (unlikely(hold || ep->ch.nclosed || !ep->ch.cr.edge || mlx5dvl_sq_full(ep->qp)))
-		return flush_odd(ep, hold);
-	publish_consumer(ep);
-	if (unlikely(!ep->watched && ep->ch.ncalls))
-		ep_watch(ep, NOT_SEEN);
-	if (unlikely(!post_batch(ep)))
-		return 0;
-	post_read(ep);
-	ring(ep);
+	if (unlikely(!chan_is_usual(ch)))
+		return flush_odd(ep, false);
+	len = chan_open_bytes(ch);
+	assume(len > WIRE_BLOCK);
+	if (unlikely(len > MLX5DVL_INLINE_MAX || !mlx5dvl_sq_fits(qp, len)))
+		return flush_odd(ep, false);
+	off = (size_t)(ch->open.start & ch->mask) * WIRE_BLOCK;
+	to = mlx5dvl_post_write_imm_here(qp, len, ep->peer_ring + off, ep->peer_ring_rkey,
+		chan_open_blocks(ch), 0, 0);
+	forget_loads();
+	chan_seal_usual(ch, to, consumer, len);
+	copy_messages(to, ch->send_ring + off, len);
+	ep->read_at = 0;
+	PROBE(copyrpc, batch_posted, ep->qpn, ch->open.count, len);
+	mlx5dvl_ring(qp);
 	return 1;
 }
 
-/* Inlined with a constant `go` if there is none. */
-ALWAYS_INLINE int flush_dirty(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
+static struct copyrpc_ep *reversed(struct copyrpc_ep *ep)
 {
-	struct copyrpc_ep *ep = ctx->dirty.head;
-	int n = 0;
+	struct copyrpc_ep *head = NULL;
 
-	/* Endpoints that become dirty meanwhile are left to the next flush. */
-	ctx->dirty = (struct ep_list){NULL, &ctx->dirty.head};
-	ctx->fresh = false;
 	while (ep) {
 		struct copyrpc_ep *next = ep->dirty_next;
 
-		ep->dirty = EP_CLEAN;
-		n += flush_ep(ep, go && may_wait(ep) && !go(arg, ep));
+		ep->dirty_next = head;
+		head = ep;
+		ep = next;
+	}
+	return head;
+}
+
+/* In the order in which the endpoints became dirty. */
+static NOINLINE int flush_list(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
+{
+	struct copyrpc_ep *ep = reversed(ctx->dirty);
+	int n = 0;
+
+	/* Endpoints that become dirty meanwhile are left to the next flush. */
+	ctx->dirty = NULL;
+	while (ep) {
+		struct copyrpc_ep *next = ep->dirty_next;
+
+		ep->dirty = ep->changed = false;
+		if (go && may_wait(ep) && !go(arg, ep))
+			n += flush_odd(ep, true);
+		else
+			n += flush_ep(ep);
 		ep = next;
 	}
 	return n;
@@ -204,12 +244,20 @@ ALWAYS_INLINE int flush_dirty(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, voi
 
 int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
 {
-	return go ? flush_dirty(ctx, go, arg) : copyrpc_flush(ctx);
+	return flush_list(ctx, go, arg);
 }
 
 int copyrpc_flush(struct copyrpc_ctx *ctx)
 {
-	return flush_dirty(ctx, NULL, NULL);
+	struct copyrpc_ep *ep = ctx->dirty;
+
+	if (unlikely(!ep))
+		return 0;
+	if (ep->dirty_next)
+		return flush_list(ctx, NULL, NULL);
+	ctx->dirty = NULL;
+	ep->dirty = ep->changed = false;
+	return flush_ep(ep);
 }
 
 /* The endpoint stays on the dirty list, which does no harm. */

@@ -31,17 +31,11 @@ struct raw_op {
 	int status;
 };
 
-/* The words that two HCAs access, each in its own cache line. */
+/* The words that two HCAs access, each in its own cache line, after the send ring. */
 struct words {
+	CACHE_ALIGNED uint8_t unused[CACHE_LINE]; /* a flush may read what follows the ring */
 	CACHE_ALIGNED uint64_t peer; /* the peer's, as the last READ brought it */
 	CACHE_ALIGNED uint64_t consumer; /* little-endian; written by us, READ by the peer */
-};
-
-/* Whether an endpoint is on the list of the next flush. */
-enum ep_dirty {
-	EP_CLEAN, /* no */
-	EP_KEPT, /* yes: flush has kept something that waits for `go`, a completion or a time */
-	EP_DIRTY, /* yes: something has changed since the last flush */
 };
 
 /* CQs that are armed and have given no event yet. */
@@ -60,13 +54,13 @@ struct copyrpc_ep {
 	uint32_t own_lkey;
 	struct words *words;
 
-	struct copyrpc_ep *dirty_next; /* in the list of the next flush */
+	struct copyrpc_ep *dirty_next; /* in the list of the next flush: the one before */
+	bool dirty; /* on that list */
+	bool changed; /* since the last flush; else flush has kept something that waits for `go`, a
+			 completion or a time */
 	struct copyrpc_ep *ended_next; /* in the list of endpoints whose calls are to be ended */
 	struct copyrpc_ep *watched_next; /* in the list of endpoints with unanswered calls */
-	enum ep_dirty dirty;
-	bool ended, watched;
-	bool reading; /* a READ of the peer's position is pending */
-	bool probe; /* a READ is needed to test whether the peer lives */
+	bool ended;
 	bool counted; /* included in n_eps of the context */
 	uint64_t read_at, backoff; /* time of the next READ, 0: not set; its delay after the last */
 	uint64_t seen; /* batches received when the clock was last read */
@@ -100,13 +94,12 @@ struct copyrpc_ctx {
 	struct mlx5dvl_cq *recv_cq, *send_cq;
 	struct mlx5dvl_srq *srq;
 	struct listener to; /* of the running poll */
-	int handled;
 	unsigned armed;
-	bool fresh; /* an endpoint is EP_DIRTY */
-	uint64_t looked; /* ticks() when the clock was last read */
-	uint64_t look_ticks; /* ticks until it is read again */
+	uint32_t looked; /* ticks_era() when the clock was last read */
+	bool look_always; /* for tests: every poll reads the clock */
 	struct req_queue queue;
-	struct ep_list dirty, ended, watched;
+	struct copyrpc_ep *dirty; /* of the endpoints for the next flush: the newest */
+	struct ep_list ended, watched;
 	struct raw_op *raw_head, **raw_tail_p;
 	uint64_t (*clock)(void); /* ns; tests have their own */
 	uint64_t probed; /* time of the last probe */
@@ -128,41 +121,31 @@ static inline struct copyrpc_ep *ep_of(const struct chan *ch)
 	return container_of(ch, struct copyrpc_ep, ch);
 }
 
-static inline void ep_list_dirty(struct copyrpc_ep *ep)
+/* Flush has visited the endpoint and kept something. */
+static inline void ep_keep(struct copyrpc_ep *ep)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
 
-	ep->dirty_next = NULL;
-	*ctx->dirty.tail_p = ep;
-	ctx->dirty.tail_p = &ep->dirty_next;
+	if (ep->dirty)
+		return;
+	ep->dirty = true;
+	ep->dirty_next = ctx->dirty;
+	ctx->dirty = ep;
 }
 
 /* The next flush has to visit the endpoint. */
 static inline void ep_dirty(struct copyrpc_ep *ep)
 {
-	if (ep->dirty == EP_DIRTY)
-		return;
-	if (ep->dirty == EP_CLEAN)
-		ep_list_dirty(ep);
-	ep->dirty = EP_DIRTY;
-	ep->ctx->fresh = true;
+	ep->changed = true;
+	ep_keep(ep);
 }
 
-/* Flush has visited the endpoint and kept something. */
-static inline void ep_keep(struct copyrpc_ep *ep)
-{
-	if (ep->dirty != EP_CLEAN)
-		return;
-	ep_list_dirty(ep);
-	ep->dirty = EP_KEPT;
-}
-
-/* Calls have been sent: watches the endpoint until none is unanswered. */
+/* Messages have been sent: watches the endpoint until no call is unanswered. */
 static inline void ep_watch(struct copyrpc_ep *ep, uint64_t seen)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
 
-	ep->watched = true;
+	ep->ch.unwatched = false;
 	ep->seen = seen;
 	ep->watched_next = NULL;
 	*ctx->watched.tail_p = ep;

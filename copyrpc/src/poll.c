@@ -7,27 +7,43 @@
 /* Completions consumed at a time; receives are posted again after each round. */
 #define POLL_BATCH 64
 
-/* Inlined into the loop over the receive CQ. */
-static inline void on_batch(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
+static NOINLINE void take_odd(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, const uint8_t *batch,
+	uint32_t left, uint32_t count)
 {
-	struct copyrpc_ctx *ctx = arg;
-	struct copyrpc_ep *ep = mlx5dvl_qp_user(qp);
-	int n;
+	if (unlikely(chan_handle(&ep->ch, (struct incoming){batch, left, count}, &ctx->to)))
+		ep_fail(ep, -EPROTO);
+}
+
+/* Nothing follows a callback or another call here, so that no registers are saved. */
+static NOINLINE void take_batch(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, uint32_t blocks)
+{
+	struct incoming in;
+	int rc;
 
 	if (unlikely(ep->ch.status))
 		return;
-	if (unlikely(recv->opcode != MLX5DVL_RECV_WRITE_IMM)) {
+	ep_dirty(ep);
+	if (unlikely(chan_accept(&ep->ch, blocks, &in))) {
 		ep_fail(ep, -EPROTO);
 		return;
 	}
-	n = chan_receive(&ep->ch, recv->imm, &ctx->to);
-	if (unlikely(n < 0)) {
-		ep_fail(ep, n);
-		return;
-	}
-	PROBE(copyrpc, batch_received, ep->qpn, n);
-	ctx->handled += n;
-	ep_dirty(ep);
+	PROBE(copyrpc, batch_received, ep->qpn, in.count);
+	rc = likely(in.count == 1) ? chan_handle_one(&ep->ch, in, &ctx->to) : TAKE_ODD;
+	if (unlikely(rc == TAKE_ODD))
+		take_odd(ep, ctx, in.batch, in.left, in.count);
+	else if (unlikely(rc))
+		ep_fail(ep, -EPROTO);
+}
+
+/* Inlined into the loop over the receive CQ. */
+static inline void on_batch(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
+{
+	struct copyrpc_ep *ep = mlx5dvl_qp_user(qp);
+
+	if (unlikely(recv->opcode != MLX5DVL_RECV_WRITE_IMM))
+		ep_fail(ep, -EPROTO);
+	else
+		take_batch(ep, arg, recv->imm);
 }
 
 static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
@@ -40,19 +56,24 @@ static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dv
 		raw_done(ep, sent->token, 0);
 }
 
-/* Consumes at most as many completions as there are receives, so that a fast peer cannot keep
- * this loop running. Returns their number. */
-static uint32_t poll_batches(struct copyrpc_ctx *ctx)
+/* Returns the number of completions. */
+ALWAYS_INLINE uint32_t poll_some(struct copyrpc_ctx *ctx)
 {
-	uint32_t taken = 0;
-	int n;
+	int n = mlx5dvl_mono_poll(ctx->recv_cq, POLL_BATCH, on_batch, ctx);
 
-	do {
-		n = mlx5dvl_mono_poll(ctx->recv_cq, POLL_BATCH, on_batch, ctx);
-		if (mlx5dvl_srq_refill(ctx->srq))
-			ctx->refills++;
-		taken += (uint32_t)n;
-	} while (unlikely(n == POLL_BATCH) && taken < ctx->attr.srq_depth);
+	if (unlikely(mlx5dvl_srq_refill(ctx->srq)))
+		ctx->refills++;
+	return (uint32_t)n;
+}
+
+/* Goes on after POLL_BATCH completions. Consumes at most as many as there are receives, so that a
+ * fast peer cannot keep this loop running. */
+static NOINLINE uint32_t poll_more(struct copyrpc_ctx *ctx)
+{
+	uint32_t taken = POLL_BATCH, n = POLL_BATCH;
+
+	for (; n == POLL_BATCH && taken < ctx->attr.srq_depth; taken += n)
+		n = poll_some(ctx);
 	return taken;
 }
 
@@ -75,13 +96,13 @@ static void ask(struct copyrpc_ep *ep, uint64_t now)
 	struct copyrpc_ctx *ctx = ep->ctx;
 
 	/* The READ that is pending for another reason tells as much. */
-	if (!ep->asked && ep->reading)
+	if (!ep->asked && ep->ch.reading)
 		ep->asked = now;
 	if (ep->asked && now - ep->asked >= ctx->attr.probe_ms * NSEC_PER_MSEC) {
 		ep_fail(ep, -ETIMEDOUT);
 		return;
 	}
-	ep->probe = true;
+	ep->ch.probe = true;
 	ep_dirty(ep);
 }
 
@@ -89,7 +110,7 @@ static void look_at(struct copyrpc_ep *ep, uint64_t now)
 {
 	uint64_t received = ep->ch.stats.batches_received;
 
-	ep->watched = false;
+	ep->ch.unwatched = true;
 	if (ep->ch.status || !ep->ch.ncalls)
 		return;
 	if (ep->seen == received)
@@ -105,7 +126,7 @@ static void expire(struct copyrpc_ctx *ctx, uint64_t now)
 {
 	ctx->deadline = NEVER;
 	for (struct copyrpc_ep *ep = ctx->eps; ep; ep = ep->next)
-		ctx->handled += chan_expire(&ep->ch, now, &ctx->to, &ctx->deadline);
+		ctx->to.handled += chan_expire(&ep->ch, now, &ctx->to, &ctx->deadline);
 }
 
 COLD void ctx_look(struct copyrpc_ctx *ctx)
@@ -113,7 +134,7 @@ COLD void ctx_look(struct copyrpc_ctx *ctx)
 	uint64_t now = ctx->clock();
 	struct copyrpc_ep *ep;
 
-	ctx->looked = ticks();
+	ctx->looked = ticks_era() - ctx->look_always;
 	if (now >= ctx->deadline)
 		expire(ctx, now);
 	if (now - ctx->probed < PROBE_NS)
@@ -130,31 +151,39 @@ COLD void ctx_look(struct copyrpc_ctx *ctx)
 	}
 }
 
+/* What few polls have to do. */
+static NOINLINE void poll_rest(struct copyrpc_ctx *ctx, uint32_t taken)
+{
+	/* There is an event if there is a completion, or if it was there before the arm. */
+	if (ctx->armed && (taken || (ctx->armed & ARMED_NOW)))
+		ctx_drain(ctx);
+	if (ctx->ended.head)
+		ctx_end_endpoints(ctx);
+}
+
 int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg)
 {
 	uint32_t taken;
 
-	ctx->to = (struct listener){fn, arg};
-	ctx->handled = 0;
-	taken = poll_batches(ctx);
+	ctx->to = (struct listener){fn, arg, 0};
+	taken = poll_some(ctx);
+	if (unlikely(taken == POLL_BATCH))
+		taken = poll_more(ctx);
 	if (unlikely(mlx5dvl_cq_ready(ctx->send_cq)))
 		taken += poll_sent(ctx);
-	/* There is an event if there is a completion, or if it was there before the arm. */
-	if (unlikely(ctx->armed) && (taken || (ctx->armed & ARMED_NOW)))
-		ctx_drain(ctx);
 	/* In every poll, because the next one may come much later. */
-	if (unlikely(ticks() - ctx->looked >= ctx->look_ticks))
+	if (unlikely(ticks_era() != ctx->looked))
 		ctx_look(ctx);
-	if (unlikely(ctx->ended.head))
-		ctx_end_endpoints(ctx);
-	return ctx->handled;
+	if (unlikely(ctx->armed | (uintptr_t)ctx->ended.head))
+		poll_rest(ctx, taken);
+	return ctx->to.handled;
 }
 
 int copyrpc_poll(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg)
 {
 	int n = copyrpc_poll_recv(ctx, fn, arg);
 
-	if (ctx->dirty.head)
+	if (ctx->dirty)
 		copyrpc_flush(ctx);
 	return n;
 }

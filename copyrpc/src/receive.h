@@ -8,31 +8,38 @@
 
 #include "chan.h"
 
-/* Accepts the flow control data: the position, then the credit. */
-static inline int take_meta(struct chan *ch, const struct wire_meta *m)
+/* A number of bytes in blocks. One that is not a whole number of blocks becomes larger than any
+ * position or credit, so that the check of its size refuses it. */
+static inline uint64_t whole_blocks(uint64_t bytes)
 {
-	uint64_t consumer = m->consumer / WIRE_BLOCK;
-	uint64_t rc = ch->cr.rc;
-
-	if (unlikely((m->consumer | m->credit) % WIRE_BLOCK))
-		return -EPROTO;
-	if (unlikely(consumer < ch->told || !credit_consumed(&ch->cr, consumer, ch->sent)))
-		return -EPROTO;
-	if (unlikely(!credit_granted(&ch->cr, m->credit / WIRE_BLOCK)))
-		return -EPROTO;
-	ch->told = consumer;
-	if (consumer > rc)
-		ch->stalled = false;
-	return 0;
+	return bytes >> WIRE_BLOCK_SHIFT | bytes << (64 - WIRE_BLOCK_SHIFT);
 }
 
-static inline int take_request(struct chan *ch, const struct wire_header *h, const void *payload,
+/* Accepts the flow control data: the position, then the credit. A position that is not greater than
+ * the known one is no news: a READ may have brought that. */
+static inline int take_meta(struct chan *ch, const struct wire_meta *m)
+{
+	uint64_t consumer = whole_blocks(m->consumer);
+
+	if (likely(consumer > ch->cr.rc)) {
+		if (unlikely(consumer > ch->sent))
+			return -EPROTO;
+		ch->cr.rc = consumer;
+		ch->stalled = false;
+	} else if (unlikely(consumer < ch->told)) {
+		return -EPROTO;
+	}
+	ch->told = consumer;
+	return likely(credit_granted(&ch->cr, whole_blocks(m->credit))) ? 0 : -EPROTO;
+}
+
+static inline int take_request(struct chan *ch, struct wire_header h, const void *payload,
 	uint64_t pos)
 {
 	struct copyrpc_req *req = ch->req_free;
-	uint32_t allowance = credit_allowance(wire_blocks(h->limit));
+	uint32_t allowance = credit_allowance(wire_blocks(h.limit));
 
-	if (unlikely(h->len > ch->payload_max || h->limit > ch->payload_max))
+	if (unlikely(h.len > ch->payload_max || h.limit > ch->payload_max))
 		return -EPROTO;
 	/* This also limits the number of requests: each uses two blocks of R or more. */
 	if (unlikely(allowance > ch->unasked))
@@ -40,11 +47,11 @@ static inline int take_request(struct chan *ch, const struct wire_header *h, con
 	ch->req_free = req->queued;
 	ch->unasked -= allowance;
 	req->data = payload;
-	req->pos = pos;
-	req->len = h->len;
-	req->id = h->id;
-	req->resp_max = h->limit;
+	req->len = h.len;
+	req->id = h.id;
+	req->resp_max = h.limit;
 	req->allowance = allowance;
+	req->live.pos = pos;
 	req->live.next = &ch->live;
 	req->live.prev = ch->live.prev;
 	req->live.prev->next = &req->live;
@@ -56,96 +63,139 @@ static inline int take_request(struct chan *ch, const struct wire_header *h, con
 	return 0;
 }
 
-static inline int take_response(struct chan *ch, const struct wire_header *h, const void *payload,
-	const struct listener *to)
+/* What handling a message returns if it is left to the general path, which begins anew. */
+#define TAKE_ODD 1
+
+/*
+ * The callback comes last, so that nothing has to be kept for afterwards; `usual`, a constant: the
+ * message is counted before it, and the response of a call with a time limit is TAKE_ODD.
+ */
+ALWAYS_INLINE int take_response(struct chan *ch, struct wire_header h, const void *payload,
+	struct listener *to, bool usual)
 {
-	uint32_t id = h->id & ~WIRE_RESPONSE;
+	uint32_t id = h.id & ~WIRE_RESPONSE;
 	struct call *call;
 	uint64_t token;
 
 	if (unlikely(id >= ch->max_calls))
 		return -EPROTO;
 	call = &ch->calls[id];
-	if (unlikely(h->len > h->limit))
+	if (unlikely(h.len > h.limit))
 		return -EPROTO;
 	/* Also for a call that is not pending, because no limit equals CALL_FREE. */
-	if (unlikely(h->limit != call->resp_max)) {
-		int odd = chan_timed_response(ch, h, id);
+	if (unlikely(h.limit != call->resp_max)) {
+		int odd = usual ? TAKE_ODD : chan_timed_response(ch, h.limit, id);
 
-		if (odd)
-			return odd < 0 ? odd : 0;
+		if (usual || odd)
+			return usual || odd < 0 ? odd : 0;
 	}
 	token = call->token;
 	chan_put_call(ch, call, id);
 	ch->stats.responses++;
-	to->fn(to->arg, ch->ep, token, 0, payload, h->len);
+	if (usual)
+		to->handled++;
+	to->fn(to->arg, ch->ep, token, 0, payload, h.len);
 	return 0;
 }
 
-/* Handles the messages of a batch, which has `left` contiguous blocks from msg on; nothing
- * after these is read. Called with a constant for the usual batch of one message. */
-static inline int take_messages(struct chan *ch, const uint8_t *msg, uint32_t left, uint32_t count,
-	const struct listener *to)
-{
-	uint64_t end = ch->parsed;
+/* A batch: metadata, and `left` contiguous blocks of messages. Nothing after these is read. */
+struct incoming {
+	const uint8_t *batch;
+	uint32_t left;
+	uint32_t count; /* as the peer says */
+};
 
-	for (uint32_t i = 0; i < count; i++) {
+/* chan_handle() of a batch of one message. TAKE_ODD: nothing was done, chan_handle() has to. */
+static inline int chan_handle_one(struct chan *ch, struct incoming in, struct listener *to)
+{
+	const uint8_t *msg = in.batch + WIRE_BLOCK;
+	struct wire_header h;
+
+	if (unlikely(!in.left)) /* no message: the ring may end here */
+		return -EPROTO;
+	h = wire_get_header(msg);
+	if (unlikely(wire_blocks64(h.len) != in.left))
+		return -EPROTO;
+	msg += sizeof(h);
+	if (h.id & WIRE_RESPONSE)
+		return take_response(ch, h, msg, to, true);
+	if (unlikely(take_request(ch, h, msg, ch->live.pos - in.left)))
+		return -EPROTO;
+	to->handled++;
+	return 0;
+}
+
+static inline int take_messages(struct chan *ch, struct incoming in, struct listener *to)
+{
+	const uint8_t *msg = in.batch + WIRE_BLOCK;
+	uint64_t end = ch->live.pos;
+
+	for (uint32_t i = 0; i < in.count; i++) {
 		struct wire_header h;
 		uint64_t size;
-		int rc;
 
-		if (unlikely(!left)) /* more messages than blocks: the ring may end here */
+		if (unlikely(!in.left)) /* more messages than blocks: the ring may end here */
 			return -EPROTO;
 		h = wire_get_header(msg);
-		size = ((uint64_t)h.len + sizeof(h) + WIRE_BLOCK - 1) / WIRE_BLOCK;
-		if (unlikely(size > left))
+		size = wire_blocks64(h.len);
+		if (unlikely(size > in.left))
 			return -EPROTO;
 		if (h.id & WIRE_RESPONSE) {
-			rc = take_response(ch, &h, msg + sizeof(h), to);
-			if (unlikely(ch->status))
-				return (int)i + 1;
-		} else {
-			rc = take_request(ch, &h, msg + sizeof(h), end - left);
+			if (unlikely(take_response(ch, h, msg + sizeof(h), to, false)))
+				return -EPROTO;
+			if (unlikely(ch->status)) {
+				to->handled += (int)i + 1;
+				return 0;
+			}
+		} else if (unlikely(take_request(ch, h, msg + sizeof(h), end - in.left))) {
+			return -EPROTO;
 		}
-		if (unlikely(rc))
-			return rc;
-		left -= (uint32_t)size;
+		in.left -= (uint32_t)size;
 		msg += size * WIRE_BLOCK;
 	}
-	return likely(!left) ? (int)count : -EPROTO;
+	if (unlikely(in.left))
+		return -EPROTO;
+	to->handled += (int)in.count;
+	return 0;
 }
 
 /* Whether n blocks overwrite blocks of requests that are not released. */
 static inline bool overwrites(const struct chan *ch, uint32_t n)
 {
-	return ch->live.next != &ch->live && ch->parsed + n - chan_consumer(ch) > ch->cr.c;
+	return ch->live.next != &ch->live && ch->live.pos + n - chan_consumer(ch) > ch->cr.c;
 }
 
-/*
- * Handles a batch of n blocks at the position `parsed`. Returns the number of messages, or
- * -EPROTO if it breaks the protocol (messages before the wrong one may have been handled).
- * Ends early if a callback changes ch->status.
- */
-static inline int chan_receive(struct chan *ch, uint32_t n, const struct listener *to)
+/* Accepts a batch of n blocks at the end of what was received, but for its messages. Returns 0 or
+ * -EPROTO. */
+static inline int chan_accept(struct chan *ch, uint32_t n, struct incoming *in_p)
 {
-	uint32_t off = (uint32_t)ch->parsed & ch->mask, left = n - 1;
+	uint32_t off = (uint32_t)ch->live.pos & ch->mask, left = n - 1;
 	const uint8_t *at = ch->recv_ring + (size_t)off * WIRE_BLOCK;
 	struct wire_meta m;
 
 	/* A batch is not empty, and does not cross the ring's end. */
-	if (unlikely(left >= ch->cr.c - off || overwrites(ch, n)))
+	if (unlikely((uint64_t)off + left > ch->mask || overwrites(ch, n)))
 		return -EPROTO;
 	m = wire_get_meta(at);
 	if (unlikely(take_meta(ch, &m)))
 		return -EPROTO;
-	ch->parsed += n;
+	forget_loads();
+	ch->live.pos += n;
 	ch->stats.batches_received++;
-	at += WIRE_BLOCK;
-	if (likely(m.count == 1))
-		return take_messages(ch, at, left, 1, to);
-	if (unlikely(m.count == WIRE_WRAP))
-		return off + n == ch->cr.c ? 0 : -EPROTO;
-	return take_messages(ch, at, left, m.count, to);
+	*in_p = (struct incoming){at, left, m.count};
+	return 0;
+}
+
+/*
+ * Handles the messages of a batch that was accepted, and adds their number to to->handled. Returns
+ * 0, or -EPROTO if it breaks the protocol (messages before the wrong one may have been handled).
+ * Ends early if a callback changes ch->status.
+ */
+static inline int chan_handle(struct chan *ch, struct incoming in, struct listener *to)
+{
+	if (unlikely(in.count == WIRE_WRAP))
+		return ch->live.pos & ch->mask ? -EPROTO : 0;
+	return take_messages(ch, in, to);
 }
 
 #endif

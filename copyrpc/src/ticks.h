@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A CPU counter that tells, with a few instructions and without a call, whether the clock has to
- * be read again. TICKS_LOOK counts take between some ten microseconds and a few milliseconds on
- * every machine. If the counter jumps, the clock is read once more than necessary.
+ * be read again: when ticks_era() has changed. An era takes between some ten microseconds and a few
+ * milliseconds on every machine. If the counter jumps, the clock is read once more than necessary.
  */
 #ifndef COPYRPC_TICKS_H
 #define COPYRPC_TICKS_H
@@ -12,24 +12,30 @@
 #include "base/clock.h"
 
 #if defined(__x86_64__)
-#define TICKS_LOOK (1u << 20) /* 0.2 to 1 ms at 1 to 5 GHz */
+#define TICKS_SHIFT 20 /* 0.2 to 1 ms at 1 to 5 GHz */
 #elif defined(__aarch64__)
-#define TICKS_LOOK (1u << 14) /* 16 us to 16 ms at 1 GHz to 1 MHz */
+#define TICKS_SHIFT 14 /* 16 us to 16 ms at 1 GHz to 1 MHz */
 #else
-#define TICKS_LOOK (1u << 20) /* of nanoseconds: 1 ms */
+#define TICKS_SHIFT 20 /* of nanoseconds: 1 ms */
 #endif
 
-static inline uint64_t ticks(void)
+static inline uint32_t ticks_era(void)
 {
 #if defined(__x86_64__)
-	return __builtin_ia32_rdtsc();
+	uint32_t low, high;
+
+	__asm__ volatile("rdtsc\n\tshrd %2, %%edx, %%eax"
+			 : "=a"(low), "=d"(high)
+			 : "i"(TICKS_SHIFT)
+			 : "cc");
+	return low;
 #elif defined(__aarch64__)
 	uint64_t t;
 
 	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
-	return t;
+	return (uint32_t)(t >> TICKS_SHIFT);
 #else
-	return clock_ns();
+	return (uint32_t)(clock_ns() >> TICKS_SHIFT);
 #endif
 }
 

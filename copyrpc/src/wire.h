@@ -19,6 +19,7 @@
 #include <endian.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define WIRE_BLOCK 32u /* alignment of every message and every position */
 #define WIRE_BLOCK_SHIFT 5
@@ -29,7 +30,7 @@ struct wire_meta {
 	uint64_t consumer; /* consumer position of the sender in its receive ring, bytes */
 	uint64_t credit; /* additional bytes of responses that the receiver may ask for */
 	uint32_t count;
-	uint8_t zero[12];
+	uint32_t zero[3];
 };
 static_assert(sizeof(struct wire_meta) == WIRE_BLOCK, "metadata is one block");
 static_assert(offsetof(struct wire_meta, credit) == 8, "");
@@ -48,10 +49,18 @@ static inline uint32_t wire_blocks(uint32_t len)
 	return (len + (uint32_t)sizeof(struct wire_header) + WIRE_BLOCK - 1) >> WIRE_BLOCK_SHIFT;
 }
 
-/* Padding after a payload, up to the end of its last block. */
-static inline uint32_t wire_padding(uint32_t len)
+/* The same for any length that a peer may claim. */
+static inline uint64_t wire_blocks64(uint32_t len)
 {
-	return -(len + (uint32_t)sizeof(struct wire_header)) % WIRE_BLOCK;
+	return ((uint64_t)len + sizeof(struct wire_header) + WIRE_BLOCK - 1) / WIRE_BLOCK;
+}
+
+/* Bytes of so many blocks whose last message has len bytes of payload, without the padding of its
+ * last block. */
+static inline uint32_t wire_unpadded(uint32_t blocks, uint32_t len)
+{
+	return blocks * WIRE_BLOCK - (WIRE_BLOCK - 1) +
+	       (len + (uint32_t)sizeof(struct wire_header) - 1) % WIRE_BLOCK;
 }
 
 /* The largest payload of a message with that many blocks, at least one. */
@@ -62,9 +71,10 @@ static inline uint32_t wire_payload(uint32_t blocks)
 
 static inline void wire_put_meta(void *at, uint64_t consumer, uint64_t credit, uint32_t count)
 {
-	struct wire_meta *m = at;
+	uint64_t words[] = {htole64(consumer), htole64(credit), htole64(count), 0};
 
-	*m = (struct wire_meta){htole64(consumer), htole64(credit), htole32(count), {0}};
+	static_assert(sizeof(words) == sizeof(struct wire_meta), "zero follows the count");
+	memcpy(at, words, sizeof(words));
 }
 
 static inline void *wire_put_header(void *at, uint32_t id, uint32_t limit, uint32_t len)

@@ -9,7 +9,7 @@
 #define COPYRPC_TEST_SIM_H
 
 #include "base/test.h"
-#include "receive.h"
+#include "receive-batch.h"
 
 #define SIM_FLIGHT 4096
 #define SIM_HELD 8192
@@ -77,8 +77,8 @@ static inline void sim_open(struct side *a, struct side *b, uint32_t blocks, uin
 		s[i]->ch.status = 0;
 	}
 	/* Each receives where the other sends. */
-	a->ch.parsed = at_b;
-	b->ch.parsed = at_a;
+	a->ch.live.pos = at_b;
+	b->ch.live.pos = at_a;
 }
 
 static inline void sim_close(struct side *a, struct side *b)
@@ -141,7 +141,7 @@ static inline void sim_deliver(struct side *from)
 	w = &from->flight[from->head++ % SIM_FLIGHT];
 	off = (size_t)(w->pos & from->ch.mask) * WIRE_BLOCK;
 	memcpy(to->recv + off, from->send + off, w->len);
-	CHECK(chan_receive(&to->ch, w->imm, &(struct listener){sim_response, to}) >= 0);
+	CHECK(receive(&to->ch, w->imm, &(struct listener){sim_response, to, 0}) >= 0);
 }
 
 static inline void sim_read_done(struct side *s)

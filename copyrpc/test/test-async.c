@@ -95,7 +95,7 @@ static void settle(struct pair *p, struct heard *h)
 {
 	for (int i = 0; i < 2; i++) {
 		p->ctx[i]->clock = stopped_clock;
-		p->ctx[i]->look_ticks = 0;
+		p->ctx[i]->look_always = true;
 		p->ctx[i]->probed = now;
 		copyrpc_poll(p->ctx[i], hear, h);
 	}

@@ -187,7 +187,7 @@ static void sleep_is_bounded_by_what_is_due(void)
 
 	open_used(&p, &attr, &h);
 	p.ctx[0]->clock = stopped_clock;
-	p.ctx[0]->look_ticks = 0;
+	p.ctx[0]->look_always = true;
 	p.ctx[0]->probed = now;
 	copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), -1);

@@ -179,7 +179,7 @@ static void check_neighbours(struct neighbours *n, uint64_t *seed)
 /* A batch as an honest peer could have sent it. */
 static uint32_t honest(struct attacker *a, const struct copyrpc_ep *ep, uint64_t *seed)
 {
-	uint32_t off = (uint32_t)ep->ch.parsed & ep->ch.mask,
+	uint32_t off = (uint32_t)ep->ch.live.pos & ep->ch.mask,
 		 len = (uint32_t)(test_rand(seed) % 200);
 	uint32_t n = 1 + wire_blocks(len);
 
@@ -341,7 +341,7 @@ static void a_stale_response(void)
 		CHECK_EQ(copyrpc_call(ep, "x", 1, 64, 1), 0);
 		copyrpc_flush(n.ctx);
 		for (int k = 0; k < 2; k++) {
-			uint32_t off = (uint32_t)ep->ch.parsed & ep->ch.mask;
+			uint32_t off = (uint32_t)ep->ch.live.pos & ep->ch.mask;
 
 			CHECK_EQ(copyrpc_ep_status(ep), 0);
 			wire_put_meta(a.buf + off * WIRE_BLOCK, 0, 0, 1);

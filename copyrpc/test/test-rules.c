@@ -5,7 +5,7 @@
  */
 #include "base/test.h"
 #include "blob.h"
-#include "receive.h"
+#include "receive-batch.h"
 
 #define BLOCKS 128u
 #define RMAX (BLOCKS / 4)
@@ -23,7 +23,7 @@ struct input {
 	int taken; /* ALL: it is right; else the messages before what is not */
 	uint64_t consumer, credit;
 	uint32_t blocks, count;
-	struct message msg[2];
+	struct message msg[3];
 };
 
 struct rig {
@@ -70,7 +70,7 @@ static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 
 static int feed(struct rig *r, const struct input *in)
 {
-	uint32_t off = (uint32_t)r->ch.parsed & r->ch.mask;
+	uint32_t off = (uint32_t)r->ch.live.pos & r->ch.mask;
 	uint8_t *at = r->in + (size_t)off * WIRE_BLOCK, *end = r->in + sizeof(r->in);
 
 	wire_put_meta(at, in->consumer, in->credit, in->count);
@@ -81,7 +81,7 @@ static int feed(struct rig *r, const struct input *in)
 		wire_put_header(at, m->id, m->limit, m->len);
 		at += (size_t)wire_blocks(m->len <= MAX ? m->len : 0) * WIRE_BLOCK;
 	}
-	return chan_receive(&r->ch, in->blocks, &(struct listener){on_response, r});
+	return receive(&r->ch, in->blocks, &(struct listener){on_response, r, 0});
 }
 
 #define RESPONSE (0 | WIRE_RESPONSE)
@@ -113,9 +113,12 @@ static const struct input inputs[] = {
 	{"a limit whose blocks are more than 32 bits", 0, 0, 0, 2, 1, {{1, UINT32_MAX, 20}}},
 	{"more responses than was granted", 1, 0, 0, 3, 2, {{1, MAX, 20}, {2, 437, 20}}},
 	{"a message is longer than its batch", 0, 0, 0, 2, 1, {{1, 20, 21}}},
+	{"the second is longer than what is left", 1, 0, 0, 3, 2, {ASKS, {1, 20, 21}}},
 	{"a length beyond 32 bits of blocks", 0, 0, 0, 2, 1, {{1, 20, UINT32_MAX}}},
+	{"the same in the second message", 1, 0, 0, 3, 2, {ASKS, {1, 20, UINT32_MAX}}},
 	{"fewer messages than it says", 1, 0, 0, 2, 2, {ASKS}},
-	{"more messages than it says", 1, 0, 0, 3, 1, {ASKS, ASKS}},
+	{"more messages than one", 0, 0, 0, 3, 1, {ASKS, ASKS}},
+	{"more messages than two", 2, 0, 0, 4, 2, {ASKS, ASKS, ASKS}},
 	{"messages where there should be none", 0, 0, 0, 2, 0, {ASKS}},
 	{"no messages where there should be one", 0, 0, 0, 1, 1, {{0}}},
 
@@ -136,6 +139,7 @@ static const struct input inputs[] = {
 	{"a position within a block", 0, 1, 0, 1, 0, {{0}}},
 	{"a position that was not sent", 0, 5 * WIRE_BLOCK, 0, 1, 0, {{0}}},
 	{"a part of a block of credit", 0, 0, 16, 1, 0, {{0}}},
+	{"a part of a block, with every bit", 0, 0, UINT64_MAX, 1, 0, {{0}}},
 	{"more credit than there is", 0, 0, 4 * WIRE_BLOCK, 1, 0, {{0}}},
 	{"credit beyond 32 bits", 0, 0, (1ull << 32 | 1) * WIRE_BLOCK, 1, 0, {{0}}},
 
@@ -152,15 +156,15 @@ static int timed_end(struct rig *r, uint64_t now)
 {
 	uint64_t next = UINT64_MAX;
 
-	return chan_expire(&r->ch, now, &(struct listener){on_end, r}, &next);
+	return chan_expire(&r->ch, now, &(struct listener){on_end, r, 0}, &next);
 }
 
 /* A response to a call with a time limit: in time, late, late twice, with another limit. */
 static void calls_with_a_time_limit(void)
 {
 	const struct input right = {"", 1, 0, 0, 3, 1, {{1 | WIRE_RESPONSE, RESP_MAX, RESP_MAX}}};
-	const struct input wrong = {"", 0, 0, 0, 3, 1, {{1 | WIRE_RESPONSE, RESP_MAX - 1, 20}}};
-	const struct input none = {"", 0, 0, 0, 3, 1, {{1 | WIRE_RESPONSE, UINT32_MAX, 20}}};
+	const struct input wrong = {"", 0, 0, 0, 2, 1, {{1 | WIRE_RESPONSE, RESP_MAX - 1, 20}}};
+	const struct input none = {"", 0, 0, 0, 2, 1, {{1 | WIRE_RESPONSE, UINT32_MAX, 20}}};
 
 	for (int late = 0; late < 2; late++) {
 		for (int i = 0; i < 3; i++) {
@@ -260,7 +264,7 @@ static void what_is_held_is_not_overwritten(void)
 
 	rig_open(&rig);
 	CHECK_EQ(feed(&rig, &request), 1);
-	while (rig.ch.parsed < BLOCKS)
+	while (rig.ch.live.pos < BLOCKS)
 		CHECK_EQ(feed(&rig, &nothing), 0);
 	CHECK_EQ(feed(&rig, &nothing), 0); /* block 0: the metadata in front of the request */
 	CHECK_EQ(feed(&rig, &nothing), -EPROTO);
@@ -268,7 +272,7 @@ static void what_is_held_is_not_overwritten(void)
 
 	/* No batch crosses the ring's end. */
 	rig_open(&rig);
-	while (rig.ch.parsed < BLOCKS - 1)
+	while (rig.ch.live.pos < BLOCKS - 1)
 		CHECK_EQ(feed(&rig, &nothing), 0);
 	in.blocks = 2;
 	CHECK_EQ(feed(&rig, &in), -EPROTO);

@@ -112,7 +112,7 @@ static void check_rest(struct side *s)
 	CHECK_EQ(s->ch.unasked, s->ch.cr.r);
 	CHECK_EQ(s->ch.cr.k, s->peer->ch.cr.r); /* no credit was lost */
 	CHECK(s->ch.cr.k + credit_threshold(s->ch.cr.c) > rmax);
-	CHECK_EQ(chan_consumer(&s->ch), s->ch.parsed);
+	CHECK_EQ(chan_consumer(&s->ch), s->ch.live.pos);
 }
 
 static void run(uint32_t blocks, const struct plan *p, uint64_t seed)

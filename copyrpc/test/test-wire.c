@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The bytes of a ring, and the numbers of flow control at their edges. */
 #include "base/test.h"
-#include "receive.h"
+#include "receive-batch.h"
 
 static void padding(void)
 {
@@ -53,7 +53,7 @@ static void bytes_of_a_batch(void)
 	ch.status = 0;
 	wire_put_meta(in, 0, 0, 1);
 	memcpy(wire_put_header(in + 32, 77, 3, 30), "012345678901234567890123456789", 30);
-	CHECK_EQ(chan_receive(&ch, 3, &(struct listener){NULL, NULL}), 1);
+	CHECK_EQ(receive(&ch, 3, &(struct listener){NULL, NULL, 0}), 1);
 	CHECK_EQ(chan_call(&ch, "hi", 2, 21, 5, 0), 0);
 	CHECK_EQ(chan_reply(queue.head, "yes", 3), 0);
 	CHECK_EQ(chan_front(&ch)->count, 2);

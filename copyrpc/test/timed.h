@@ -18,7 +18,7 @@ static void open_timed(struct pair *p, const struct copyrpc_ctx_attr *attr)
 	pair_open(p, attr);
 	for (int i = 0; i < 2; i++) {
 		p->ctx[i]->clock = stopped_clock;
-		p->ctx[i]->look_ticks = 0; /* every poll looks */
+		p->ctx[i]->look_always = true; /* every poll looks */
 		p->ctx[i]->probed = now;
 	}
 }

@@ -488,6 +488,14 @@ MLX5DVL_INLINE int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr, 
 	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token);
+/*
+ * As mlx5dvl_post_write_imm(), with payload that the caller writes into the request: @len bytes, 1
+ * to MLX5DVL_INLINE_MAX, at the returned address, until mlx5dvl_ring(). What is written after
+ * them is not sent; up to 36 + @len, rounded up to 64, less 36, bytes may be written. Only if
+ * mlx5dvl_sq_fits() is true for @len, so that there is no error.
+ */
+MLX5DVL_INLINE void *mlx5dvl_post_write_imm_here(struct mlx5dvl_qp *qp, uint32_t len,
+	uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
@@ -551,6 +559,12 @@ MLX5DVL_INLINE uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp);
 
 /* hot. True when mlx5dvl_sq_room() is 0; cheaper. */
 MLX5DVL_INLINE bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp);
+
+/*
+ * hot. Whether a WRITE of @len bytes can be posted by mlx5dvl_post_write_imm_here(). If not, it may
+ * be possible to post it all the same: the ring may end here.
+ */
+MLX5DVL_INLINE bool mlx5dvl_sq_fits(const struct mlx5dvl_qp *qp, uint32_t len);
 
 /* NOPs posted since creation because a request did not fit before the ring's end. */
 MLX5DVL_INLINE uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp);

@@ -22,10 +22,12 @@ extern "C" {
 #define MLX5DVL_BE16_(x) __builtin_bswap16(x)
 #define MLX5DVL_BE32_(x) __builtin_bswap32(x)
 #define MLX5DVL_BE64_(x) __builtin_bswap64(x)
+#define MLX5DVL_BE64_HIGH_(x) ((uint64_t)__builtin_bswap32(x))
 #else
 #define MLX5DVL_BE16_(x) ((uint16_t)(x))
 #define MLX5DVL_BE32_(x) ((uint32_t)(x))
 #define MLX5DVL_BE64_(x) ((uint64_t)(x))
+#define MLX5DVL_BE64_HIGH_(x) ((uint64_t)(x) << 32) /* x in the upper half, 0 in the lower */
 #endif
 
 #define MLX5DVL_INLINE_ static inline __attribute__((always_inline))
@@ -155,9 +157,9 @@ struct mlx5dvl_slot {
  *	ci <= rung <= pi	free before ci; at the device up to rung; not announced up to pi
  *	pi - ci <= depth	the ring does not overflow
  *	last < pi <= last + 4	the newest request, or last == pi before the first one
- *	quiet < interval	a request is signaled when quiet would reach interval
+ *	0 < left <= interval	a request is signaled when left would reach 0
  *
- * (in the arithmetic of 32 bits). mlx5dvl_sq_commit_() moves pi, last and quiet,
+ * (in the arithmetic of 32 bits). mlx5dvl_sq_commit_() moves pi, last and left,
  * mlx5dvl_ring() moves rung, and completions move ci. Debug builds assert this (sq_check()) when
  * the queue is opened, and when a request does not fit at pi.
  *
@@ -173,12 +175,13 @@ struct mlx5dvl_qp {
 	uint32_t pi, ci; /* blocks posted, blocks known to have completed */
 	uint32_t rung; /* pi at the last doorbell */
 	uint32_t last; /* position of the newest request */
-	uint32_t quiet; /* blocks posted since the last signaled request */
-	uint32_t interval; /* of blocks, at which a request is signaled by the library itself */
+	int32_t left; /* blocks until the library itself signals a request */
+	int32_t interval; /* `left` after a signaled request */
 	uint64_t doorbell; /* first 8 bytes of the newest request, in memory order */
 	uint64_t fillers; /* NOPs posted to fill the end of the ring */
 	uint32_t *record; /* doorbell record of the send queue */
 	struct mlx5dvl_bf *bf;
+	uint64_t qpn_high; /* qpn << 8, as in a control segment */
 	uint32_t qpn;
 	int status; /* mlx5dvl_qp_status() */
 	void *user;
@@ -298,7 +301,7 @@ MLX5DVL_INLINE_ bool mlx5dvl_cq_take_(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe 
 	}
 	__builtin_prefetch(cq->next);
 	*cqe_p = cqe;
-	*opcode_p = (uint8_t)(op_own >> 4);
+	*opcode_p = cqe->op_own >> 4;
 	return true;
 }
 
@@ -338,7 +341,6 @@ MLX5DVL_INLINE_ void mlx5dvl_srq_put_(struct mlx5dvl_srq *srq, uint16_t big_endi
 
 MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn, void *arg)
 {
-	struct mlx5dvl_srq *srq = cq->srq;
 	int n;
 
 	for (n = 0; n < max; n++) {
@@ -347,9 +349,13 @@ MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_rec
 
 		if (!mlx5dvl_cq_take_(cq, &cqe, &opcode))
 			break;
+		struct mlx5dvl_srq *srq = cq->srq;
 		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(cq, cqe);
 		uint16_t i = cqe->wqe_counter;
 
+		/* Before the handler, so that nothing has to be kept for it. The device uses the
+		   receive, and its memory, after a refill only. */
+		mlx5dvl_srq_put_(srq, i);
 		if (MLX5DVL_LIKELY_(qp != NULL)) {
 			struct mlx5dvl_recv recv = {
 				MLX5DVL_BE32_(cqe->imm),
@@ -360,7 +366,6 @@ MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_rec
 			};
 			fn(arg, qp, &recv);
 		}
-		mlx5dvl_srq_put_(srq, i);
 	}
 	if (n)
 		mlx5dvl_cq_release_(cq);
@@ -475,17 +480,17 @@ MLX5DVL_INLINE_ uint32_t mlx5dvl_op_inline_(const struct mlx5dvl_op_ *op, unsign
    because the device may refuse it. */
 MLX5DVL_INLINE_ uint32_t mlx5dvl_op_ds_(const struct mlx5dvl_op_ *op, uint32_t inl)
 {
-	uint32_t ds = 1;
+	uint32_t bytes = 16;
 
 	if (mlx5dvl_op_remote_(op->opcode))
-		ds += 1;
+		bytes += 16;
 	else if (mlx5dvl_op_atomic_(op->opcode))
-		ds += 2;
-	if (inl)
-		ds += (4 + inl + 15) / 16;
+		bytes += 32;
 	if (op->len > inl)
-		ds += 1;
-	return ds;
+		bytes += 16;
+	if (inl)
+		bytes += 4 + inl + 15;
+	return bytes / 16;
 }
 
 /* Writes all segments except the control segment, from @seg on. */
@@ -494,7 +499,7 @@ MLX5DVL_INLINE_ void mlx5dvl_op_write_(mlx5dvl_word_ *seg, const struct mlx5dvl_
 {
 	if (mlx5dvl_op_remote_(op->opcode) || mlx5dvl_op_atomic_(op->opcode)) {
 		*seg++ = MLX5DVL_BE64_(op->raddr);
-		*seg++ = MLX5DVL_BE64_((uint64_t)op->rkey << 32);
+		*seg++ = MLX5DVL_BE64_HIGH_(op->rkey);
 	}
 	if (mlx5dvl_op_atomic_(op->opcode)) {
 		*seg++ = MLX5DVL_BE64_(op->operand[0]);
@@ -511,38 +516,66 @@ MLX5DVL_INLINE_ void mlx5dvl_op_write_(mlx5dvl_word_ *seg, const struct mlx5dvl_
 	}
 }
 
-/*
- * Writes the control segment and the library's own record of the request at qp->pi, where
- * there must be room. Returns the address of the next segment. All loads come before the
- * first store: queue memory may alias anything, so the compiler would repeat later loads.
- */
-MLX5DVL_INLINE_ mlx5dvl_word_ *mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, uint32_t ds,
-	uint8_t opcode, uint32_t imm, unsigned flags, uint64_t token)
-{
-	const uint32_t pi = qp->pi, i = pi & (qp->depth - 1), blocks = (ds + 3) / 4;
-	mlx5dvl_word_ *ctrl = (mlx5dvl_word_ *)(void *)(qp->sq + (size_t)i * MLX5DVL_BLOCK_);
-	struct mlx5dvl_slot *slot = &qp->slots[i];
-	uint64_t first = MLX5DVL_BE64_(
-		(uint64_t)((pi & 0xffff) << 8 | opcode) << 32 | (uint64_t)qp->qpn << 8 | ds);
-	uint32_t quiet = qp->quiet + blocks;
-	uint32_t fm_ce_se =
-		(flags & MLX5DVL_SOLICITED ? 0x02 : 0) | (flags & MLX5DVL_FENCE ? 0x80 : 0);
+/* Where the next request is written. */
+struct mlx5dvl_place_ {
+	mlx5dvl_word_ *ctrl; /* its control segment */
+	uint32_t pi, i; /* its position, and that in the ring */
+};
 
-	if ((flags & MLX5DVL_SIGNALED) || quiet >= qp->interval) {
-		fm_ce_se |= 0x08;
-		quiet = 0;
+MLX5DVL_INLINE_ struct mlx5dvl_place_ mlx5dvl_sq_place_(const struct mlx5dvl_qp *qp)
+{
+	const uint32_t pi = qp->pi, i = pi & (qp->depth - 1);
+	uint8_t *block = qp->sq + (size_t)i * MLX5DVL_BLOCK_;
+	const struct mlx5dvl_place_ at = {(mlx5dvl_word_ *)(void *)block, pi, i};
+
+	return at;
+}
+
+/*
+ * Writes the control segment and the library's own record of the request at @at, where there must
+ * be room. The members of the queue come last: queue memory may alias anything, so that the
+ * compiler would not know them any more after a store to it, and mlx5dvl_ring() would load them
+ * again.
+ */
+MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, struct mlx5dvl_place_ at,
+	uint32_t ds, uint8_t opcode, uint32_t imm, unsigned flags, uint64_t token)
+{
+	const uint32_t blocks = (ds + 3) / 4;
+	struct mlx5dvl_slot *slot = &qp->slots[at.i];
+	uint64_t first = MLX5DVL_BE64_(
+		(uint64_t)(uint16_t)at.pi << 40 | (uint64_t)opcode << 32 | qp->qpn_high | ds);
+	uint8_t fm_ce_se = (uint8_t)((flags & MLX5DVL_SIGNALED ? 0x08 : 0) |
+				     (flags & MLX5DVL_SOLICITED ? 0x02 : 0) |
+				     (flags & MLX5DVL_FENCE ? 0x80 : 0));
+
+	at.ctrl[0] = first;
+	at.ctrl[1] = MLX5DVL_BE64_((uint64_t)fm_ce_se << 32 | imm);
+	qp->left -= (int32_t)blocks;
+	if ((flags & MLX5DVL_SIGNALED) || MLX5DVL_UNLIKELY_(qp->left <= 0)) {
+		((uint8_t *)at.ctrl)[11] = fm_ce_se | 0x08;
+		qp->left = qp->interval;
 	}
-	qp->quiet = quiet;
-	qp->last = pi;
-	qp->pi = pi + blocks;
-	qp->doorbell = first;
 	slot->token = token;
 	slot->blocks = (uint8_t)blocks;
 	slot->flags = (uint8_t)flags;
 	slot->opcode = opcode;
-	ctrl[0] = first;
-	ctrl[1] = MLX5DVL_BE64_((uint64_t)fm_ce_se << 32 | imm);
-	return ctrl + 2;
+	qp->last = at.pi;
+	qp->pi = at.pi + blocks;
+	qp->doorbell = first;
+}
+
+/* Whether a request of so many blocks fits without NOPs before it. */
+MLX5DVL_INLINE_ bool mlx5dvl_sq_takes_(const struct mlx5dvl_qp *qp, uint32_t blocks)
+{
+	return (qp->pi & (qp->depth - 1)) + blocks <= qp->depth &&
+	       qp->pi + blocks - qp->ci <= qp->limit;
+}
+
+MLX5DVL_INLINE bool mlx5dvl_sq_fits(const struct mlx5dvl_qp *qp, uint32_t len)
+{
+	const struct mlx5dvl_op_ op = {MLX5DVL_WRITE, 0, len, NULL, 0, 0, 0, {0, 0}};
+
+	return mlx5dvl_sq_takes_(qp, (mlx5dvl_op_ds_(&op, mlx5dvl_op_inline_(&op, 0)) + 3) / 4);
 }
 
 MLX5DVL_INLINE_ int mlx5dvl_post_(struct mlx5dvl_qp *qp, const struct mlx5dvl_op_ *op,
@@ -551,15 +584,17 @@ MLX5DVL_INLINE_ int mlx5dvl_post_(struct mlx5dvl_qp *qp, const struct mlx5dvl_op
 	uint32_t inl = mlx5dvl_op_inline_(op, flags);
 	uint32_t ds = mlx5dvl_op_ds_(op, inl);
 	uint32_t blocks = (ds + 3) / 4;
-	uint32_t i = qp->pi & (qp->depth - 1);
+	struct mlx5dvl_place_ at;
 
-	if (MLX5DVL_UNLIKELY_(i + blocks > qp->depth || qp->pi + blocks - qp->ci > qp->limit)) {
+	if (MLX5DVL_UNLIKELY_(!mlx5dvl_sq_takes_(qp, blocks))) {
 		int err = mlx5dvl_sq_wrap_(qp, blocks);
 
 		if (err)
 			return err;
 	}
-	mlx5dvl_op_write_(mlx5dvl_sq_commit_(qp, ds, op->opcode, op->imm, flags, token), op, inl);
+	at = mlx5dvl_sq_place_(qp);
+	mlx5dvl_op_write_(at.ctrl + 2, op, inl);
+	mlx5dvl_sq_commit_(qp, at, ds, op->opcode, op->imm, flags, token);
 	return 0;
 }
 
@@ -578,6 +613,20 @@ MLX5DVL_INLINE int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *lad
 		{0, 0}};
 
 	return mlx5dvl_post_(qp, &op, flags, token);
+}
+
+MLX5DVL_INLINE void *mlx5dvl_post_write_imm_here(struct mlx5dvl_qp *qp, uint32_t len,
+	uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token)
+{
+	const struct mlx5dvl_op_ op = {MLX5DVL_WRITE_IMM, imm, len, NULL, 0, raddr, rkey, {0, 0}};
+	struct mlx5dvl_place_ at = mlx5dvl_sq_place_(qp);
+	uint8_t *inl = (uint8_t *)(at.ctrl + 4);
+
+	at.ctrl[2] = MLX5DVL_BE64_(raddr);
+	at.ctrl[3] = MLX5DVL_BE64_HIGH_(rkey);
+	*(mlx5dvl_half_ *)(void *)inl = MLX5DVL_BE32_(0x80000000u | len);
+	mlx5dvl_sq_commit_(qp, at, mlx5dvl_op_ds_(&op, len), op.opcode, imm, flags, token);
+	return inl + 4;
 }
 
 MLX5DVL_INLINE int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32_t lkey,
@@ -638,25 +687,36 @@ MLX5DVL_INLINE_ void mlx5dvl_blueflame_(struct mlx5dvl_qp *qp, uint8_t *reg, uin
 		mlx5dvl_blueflame_copy_(reg + i, wqe + i);
 }
 
+/* The doorbell of a register with BlueFlame buffers. @rung: the end of what it announced last. */
+MLX5DVL_INLINE_ void mlx5dvl_ring_bf_(struct mlx5dvl_qp *qp, struct mlx5dvl_bf *bf, uint32_t rung,
+	uint64_t doorbell)
+{
+	const uint32_t bytes = (qp->pi - rung) * MLX5DVL_BLOCK_;
+	uint8_t *reg = bf->reg + bf->offset;
+
+	bf->offset ^= bf->size;
+	if (qp->last == rung && bytes <= bf->size)
+		mlx5dvl_blueflame_(qp, reg, bytes);
+	else
+		mlx5dvl_doorbell_store_(reg, doorbell);
+}
+
 MLX5DVL_INLINE void mlx5dvl_ring(struct mlx5dvl_qp *qp)
 {
-	const uint32_t pi = qp->pi, bytes = (pi - qp->rung) * MLX5DVL_BLOCK_;
-	const bool single = qp->last == qp->rung;
+	const uint32_t pi = qp->pi, rung = qp->rung;
+	const uint64_t doorbell = qp->doorbell;
 	struct mlx5dvl_bf *bf = qp->bf;
-	const uint32_t size = bf->size, offset = bf->offset;
-	uint8_t *reg = bf->reg + offset;
 
-	if (!bytes)
+	if (pi == rung)
 		return;
 	qp->rung = pi;
-	bf->offset = offset ^ size;
 	mlx5dvl_entries_before_record_();
 	__atomic_store_n(qp->record, MLX5DVL_BE32_(pi & 0xffff), __ATOMIC_RELAXED);
 	mlx5dvl_record_before_doorbell_();
-	if (bytes <= size && single)
-		mlx5dvl_blueflame_(qp, reg, bytes);
+	if (!bf->size)
+		mlx5dvl_doorbell_store_(bf->reg, doorbell);
 	else
-		mlx5dvl_doorbell_store_(reg, qp->doorbell);
+		mlx5dvl_ring_bf_(qp, bf, rung, doorbell);
 	mlx5dvl_doorbell_flush_();
 }
 

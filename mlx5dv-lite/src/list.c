@@ -106,23 +106,22 @@ static void write_list(mlx5dvl_word_ *seg, const struct mlx5dvl_list *l)
 
 int mlx5dvl_post_list(struct mlx5dvl_qp *queue, const struct mlx5dvl_list *l)
 {
-	uint32_t ds, blocks, i = queue->pi & (queue->depth - 1);
+	bool imm = l->opcode == MLX5DVL_WRITE_IMM || l->opcode == MLX5DVL_SEND_IMM;
+	struct mlx5dvl_place_ at;
+	uint32_t ds, blocks;
 	int err;
 
 	if (!is_valid(qp_of(queue), l))
 		return -EINVAL;
 	ds = 1 + (l->ah ? (uint32_t)AV_UNITS : mlx5dvl_op_remote_(l->opcode)) + places(l);
 	blocks = (ds + 3) / 4;
-	if (i + blocks > queue->depth || queue->pi + blocks - queue->ci > queue->limit) {
+	if (!mlx5dvl_sq_takes_(queue, blocks)) {
 		err = mlx5dvl_sq_wrap_(queue, blocks);
 		if (err)
 			return err;
 	}
-	write_list(mlx5dvl_sq_commit_(queue, ds, l->opcode,
-			   l->opcode == MLX5DVL_WRITE_IMM || l->opcode == MLX5DVL_SEND_IMM ?
-				   l->imm :
-				   0,
-			   l->flags, l->token),
-		l);
+	at = mlx5dvl_sq_place_(queue);
+	write_list(at.ctrl + 2, l);
+	mlx5dvl_sq_commit_(queue, at, ds, l->opcode, imm ? l->imm : 0, l->flags, l->token);
 	return 0;
 }

@@ -16,14 +16,16 @@ int sq_init(struct mlx5dvl_qp *qp, void *buf, uint32_t depth, uint32_t *record,
 	qp->sq = buf;
 	qp->depth = depth;
 	qp->limit = 0;
-	qp->pi = qp->ci = qp->rung = qp->last = qp->quiet = 0;
+	qp->pi = qp->ci = qp->rung = qp->last = 0;
 	qp->fillers = 0;
 	/* In blocks, not in requests, because requests of four blocks fill the ring four times
 	   as fast. With a quarter of the ring, unsignaled requests can never fill it. */
-	qp->interval = depth / 4 < SQ_SIGNAL_INTERVAL ? depth / 4 : SQ_SIGNAL_INTERVAL;
+	qp->interval = (int32_t)(depth / 4 < SQ_SIGNAL_INTERVAL ? depth / 4 : SQ_SIGNAL_INTERVAL);
+	qp->left = qp->interval;
 	qp->record = record;
 	qp->bf = bf;
 	qp->qpn = qpn;
+	qp->qpn_high = (uint64_t)qpn << 8;
 	qp->status = -ENOTCONN;
 	return 0;
 }
@@ -40,7 +42,7 @@ static void sq_check(const struct mlx5dvl_qp *qp)
 	assert(qp->rung - qp->ci <= qp->pi - qp->ci);
 	assert(qp->pi - qp->ci <= qp->depth);
 	assert(qp->pi - qp->last <= 4);
-	assert(qp->quiet < qp->interval);
+	assert(qp->left > 0 && qp->left <= qp->interval);
 	assert(qp->limit == (qp->status ? 0 : qp->depth));
 }
 
@@ -76,6 +78,6 @@ COLD int mlx5dvl_sq_wrap_(struct mlx5dvl_qp *qp, uint32_t blocks)
 		return -EAGAIN;
 	qp->fillers += fill;
 	while (fill--)
-		mlx5dvl_sq_commit_(qp, 1, MLX5DVL_NOP, 0, 0, 0);
+		mlx5dvl_sq_commit_(qp, mlx5dvl_sq_place_(qp), 1, MLX5DVL_NOP, 0, 0, 0);
 	return 0;
 }

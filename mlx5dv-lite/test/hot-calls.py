@@ -15,6 +15,7 @@ COLD = {
     "hot_poll_send": {"mlx5dvl_cq_odd_"},
     "hot_refill": {"mlx5dvl_srq_post_"},
     "hot_post": {"mlx5dvl_sq_wrap_"},
+    "hot_post_here": set(),
     "hot_post_by_ref": {"mlx5dvl_sq_wrap_"},
     "hot_ring": set(),
 }

@@ -16,6 +16,7 @@ int hot_poll_recv(struct mlx5dvl_cq *cq, uint64_t *sum);
 int hot_poll_send(struct mlx5dvl_cq *cq, uint64_t *sum);
 uint32_t hot_refill(struct mlx5dvl_srq *srq);
 int hot_post(struct mlx5dvl_qp *qp, const void *p, uint64_t raddr, uint32_t rkey);
+void *hot_post_here(struct mlx5dvl_qp *qp, uint32_t len, uint64_t raddr, uint32_t rkey);
 int hot_post_by_ref(struct mlx5dvl_qp *qp, const void *p, uint32_t lkey, uint32_t len);
 void hot_ring(struct mlx5dvl_qp *qp);
 
@@ -37,6 +38,13 @@ uint32_t hot_refill(struct mlx5dvl_srq *srq)
 int hot_post(struct mlx5dvl_qp *qp, const void *p, uint64_t raddr, uint32_t rkey)
 {
 	return mlx5dvl_post_write_imm(qp, p, 0, 32, raddr, rkey, 1, 0, 2);
+}
+
+void *hot_post_here(struct mlx5dvl_qp *qp, uint32_t len, uint64_t raddr, uint32_t rkey)
+{
+	if (!mlx5dvl_sq_fits(qp, len))
+		return NULL;
+	return mlx5dvl_post_write_imm_here(qp, len, raddr, rkey, 1, 0, 2);
 }
 
 int hot_post_by_ref(struct mlx5dvl_qp *qp, const void *p, uint32_t lkey, uint32_t len)

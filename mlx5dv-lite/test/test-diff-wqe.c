@@ -41,16 +41,16 @@ static bool is_padding(const struct op *op, uint32_t i)
 }
 
 static void compare_requests(const struct op *op, struct vendor *v, const struct side *vs,
-	struct mlx5dvl_qp *qp, const struct side *os, uint32_t quiet)
+	struct mlx5dvl_qp *qp, const struct side *os, int32_t left)
 {
 	uint8_t theirs[1024];
 	const uint8_t *ours = qp->sq + (size_t)(qp->last & (qp->depth - 1)) * 64;
 	uint32_t ds = vendor_request(v, theirs), at_local;
-	bool own_signal = !(op->flags & MLX5DVL_SIGNALED) && qp->quiet == 0;
+	bool own_signal = !(op->flags & MLX5DVL_SIGNALED) && qp->left == qp->interval;
 
 	CHECK_EQ(ours[AT_DS] & 0x3f, ds);
 	CHECK_EQ(ours[AT_OPCODE], theirs[AT_OPCODE]);
-	CHECK(!own_signal || quiet + (ds + 3) / 4 >= qp->interval);
+	CHECK(!own_signal || left <= (int32_t)(ds + 3) / 4);
 	if (own_signal)
 		theirs[AT_FLAGS] |= CQ_UPDATE;
 	/* The twins work on different memory: take the vendor's addresses and keys to ours. */
@@ -135,13 +135,13 @@ static void one_operation(uint64_t i, bool last, struct progress *p)
 {
 	struct twins *t = &twins;
 	struct op op = random_op(i);
-	uint32_t quiet = t->ours->quiet;
+	int32_t left = t->ours->left;
 
 	if (last)
 		op.flags |= MLX5DVL_SIGNALED; /* the vendor frees slots only by these */
 	post_vendor(&t->v, &op, t->vs.local, t->vs.lkey, t->vs.remote, t->vs.rkey);
 	post_ours(t->ours, &op, t->os.local, t->os.lkey, t->os.remote, t->os.rkey);
-	compare_requests(&op, &t->v, &t->vs, t->ours, &t->os, quiet);
+	compare_requests(&op, &t->v, &t->vs, t->ours, &t->os, left);
 	mlx5dvl_ring(t->ours);
 	p->tokens += op.flags & MLX5DVL_SIGNALED ? i : 0;
 	p->to_receive += 2 * consumes_receive(op.opcode);

@@ -185,7 +185,9 @@ static void sizes_have_defaults(void)
 	CHECK_EQ(send->depth, 4096);
 	CHECK_EQ(mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){.depth = 1}, &least), 0);
 	CHECK_EQ(least->depth, 64);
-	CHECK_EQ(mlx5dvl_qp_create(ctx, &(struct mlx5dvl_qp_attr){send, recv}, &qp), 0);
+	CHECK_EQ(mlx5dvl_qp_create(ctx, &(struct mlx5dvl_qp_attr){.send_cq = send, .recv_cq = recv},
+			 &qp),
+		0);
 	CHECK_EQ(qp->depth, 256);
 	mlx5dvl_qp_destroy(qp);
 	mlx5dvl_cq_destroy(least);

@@ -115,12 +115,12 @@ static void one(uint8_t opcode, uint32_t len, unsigned flags)
 	for (uint32_t start = 0; start < 16; start++) {
 		memset(q.sq, 0xa5, 16 * 64);
 		q.qp.pi = q.qp.ci = q.qp.rung = q.qp.last = 0xfff0 + start;
-		q.qp.quiet = 0;
+		q.qp.left = q.qp.interval;
 		CHECK_EQ(post(&q.qp, opcode, len, flags, 99), 0);
 		uint32_t at = q.qp.last & 15, ds;
 
 		ds = expect(want, opcode, q.qp.last, real_len(opcode, len), flags,
-			(flags & MLX5DVL_SIGNALED) || q.qp.quiet == 0);
+			(flags & MLX5DVL_SIGNALED) || q.qp.left == q.qp.interval);
 		compare(q.sq + at * 64, want, ds, at);
 		CHECK_EQ(q.qp.pi - q.qp.last, (ds + 3) / 4);
 		CHECK(at + (ds + 3) / 4 <= 16);
@@ -163,6 +163,46 @@ static void constant_lengths(void)
 	core_fini(&core);
 }
 
+/* Payload that the caller writes: the same bytes, for every length and place of the ring, and only
+ * where no NOPs are necessary. */
+static void payload_written_in_place(void)
+{
+	struct plain_qp q;
+	uint8_t want[256];
+
+	setup();
+	plain_qp_init(&q, &core, 16, &no_bf, QPN);
+	for (uint32_t start = 0; start < 16; start++) {
+		for (uint32_t len = 1; len <= MLX5DVL_INLINE_MAX; len++) {
+			uint32_t blocks = (36 + len + 63) / 64, ds;
+
+			q.qp.pi = q.qp.ci = q.qp.rung = q.qp.last = 0xfff0 + start;
+			q.qp.left = q.qp.interval;
+			CHECK_EQ(mlx5dvl_sq_fits(&q.qp, len), start + blocks <= 16);
+			if (start + blocks > 16)
+				continue;
+			memset(q.sq, 0xa5, 16 * 64);
+			memcpy(mlx5dvl_post_write_imm_here(&q.qp, len, RADDR, RKEY, IMM, 0, 99),
+				payload, len);
+			ds = expect(want, MLX5DVL_WRITE_IMM, q.qp.last, len, 0,
+				q.qp.left == q.qp.interval);
+			compare(q.sq + start * 64, want, ds, start);
+			CHECK_EQ(q.qp.pi - q.qp.last, blocks);
+			CHECK_EQ(q.qp.slots[start].token, 99);
+			CHECK_EQ(q.qp.slots[start].blocks, blocks);
+		}
+	}
+	q.qp.pi = q.qp.ci + 14;
+	q.qp.pi &= ~15u; /* at the ring's start */
+	q.qp.ci = q.qp.pi - 14;
+	CHECK(mlx5dvl_sq_fits(&q.qp, 92));
+	CHECK(!mlx5dvl_sq_fits(&q.qp, 93));
+	sq_stop(&q.qp, -EIO);
+	CHECK(!mlx5dvl_sq_fits(&q.qp, 1));
+	plain_qp_fini(&q, &core);
+	core_fini(&core);
+}
+
 static void ring_end_is_filled_with_nops(void)
 {
 	struct plain_qp q;
@@ -173,7 +213,7 @@ static void ring_end_is_filled_with_nops(void)
 	for (int i = 0; i < 13; i++)
 		CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), 0);
 	q.qp.ci = q.qp.rung = 13;
-	q.qp.quiet = 0;
+	q.qp.left = q.qp.interval;
 	CHECK_EQ(post(&q.qp, MLX5DVL_WRITE_IMM, 220, 0, 5), 0);
 	for (uint32_t i = 13; i < 16; i++) {
 		CHECK_EQ(get32(q.sq + i * 64), i << 8 | MLX5DVL_NOP);
@@ -301,7 +341,7 @@ static void slots_are_accounted(void)
 		while (mlx5dvl_send_poll(&m.scq.cq, 64, on_sent, &m))
 			;
 		CHECK_EQ(m.seen_token, m.next_token);
-		CHECK(m.q.qp.pi - m.q.qp.ci < m.q.qp.interval);
+		CHECK(m.q.qp.pi - m.q.qp.ci < (uint32_t)m.q.qp.interval);
 		/* A signaled request of four blocks gives all of them back. */
 		CHECK_EQ(post(&m.q.qp, MLX5DVL_WRITE, 220, MLX5DVL_SIGNALED, ++m.next_token), 0);
 		mlx5dvl_ring(&m.q.qp);
@@ -469,6 +509,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(bytes_of_every_request),
 		TEST(constant_lengths),
+		TEST(payload_written_in_place),
 		TEST(ring_end_is_filled_with_nops),
 		TEST(refuses_before_and_after_connection),
 		TEST(slots_are_accounted),

@@ -49,6 +49,8 @@ static const char usage[] =
 	"\n"
 	"Status: 0, 1 the search failed, 2 a bad command line.\n";
 
+#define HOPELESS 5 /* first points that cannot be measured: the others would not, either */
+
 struct options {
 	struct explore_attr x;
 	struct trial_attr trial;
@@ -241,6 +243,8 @@ struct search {
 	enum model_kind model;
 	char script[TRIAL_SCRIPT];
 	int err; /* why the search ended */
+	bool works; /* a point could be measured */
+	unsigned failures; /* until then */
 };
 
 /* Where all measurements come from: the journal, the model, or engines. */
@@ -260,9 +264,8 @@ static int measure_new(struct search *s, const struct explore_ask *ask, struct m
 	return s->err ? -ECANCELED : err;
 }
 
-static int measure(void *arg, const struct explore_ask *ask, struct measure *m_p)
+static int measure_or_replay(struct search *s, const struct explore_ask *ask, struct measure *m_p)
 {
-	struct search *s = arg;
 	int err = 0, got = searchlog_replay(s->log, ask, m_p, &err);
 
 	if (got > 0)
@@ -272,6 +275,19 @@ static int measure(void *arg, const struct explore_ask *ask, struct measure *m_p
 		return -ECANCELED;
 	}
 	return measure_new(s, ask, m_p);
+}
+
+static int measure(void *arg, const struct explore_ask *ask, struct measure *m_p)
+{
+	struct search *s = arg;
+	int err;
+
+	if (s->failures == HOPELESS)
+		return -ECANCELED;
+	err = measure_or_replay(s, ask, m_p);
+	s->works |= !err;
+	s->failures += err && !s->works;
+	return err;
 }
 
 static json_t *fixed_json(const struct fixed *f)

@@ -197,7 +197,7 @@ def engine(tmp):
     prefix = [runner, "--fabric", f"rdmabench-search-{os.getpid()}"]
     for compat in ([], ["--compat"]):
         log = tmp / ("old" if compat else "new")
-        o = search(log, "--tries", 2, "-D", ".05", "--gbps", 0, "--packets", 0, *compat, prefix=prefix)
+        o = search(log, "--tries", 2, "-D", ".3", "--gbps", 0, "--packets", 0, *compat, prefix=prefix)
         assert o["tries"] == 2 and o["failures"] == 0 and not o["anomalies"], o
         for i in range(2):
             _, blocks = read_result(log / "result" / str(i))
@@ -207,7 +207,7 @@ def engine(tmp):
             assert samples > 0 and (not compat or samples % 10 == 0), blocks
             assert list((log / "stats" / str(i)).glob("*-client.jsonl"))
         done = (log / "journal.jsonl").read_text()
-        search(log, "--tries", 2, "-D", ".05", "--gbps", 0, "--packets", 0, *compat, "--resume", prefix=prefix)
+        search(log, "--tries", 2, "-D", ".3", "--gbps", 0, "--packets", 0, *compat, "--resume", prefix=prefix)
         assert (log / "journal.jsonl").read_text() == done  # nothing was measured again
     # Events are tried when they are asked for.
     o = search(tmp / "inject", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=0.inject=delay",
@@ -235,8 +235,9 @@ def engine(tmp):
     point, _ = read_result(tmp / "new" / "result" / "0")
     assert len([json.loads(line) for line in out.splitlines()]) == sum(t["process_num"] for t in point["Traffics"])
     # What cannot be measured is no anomaly.
-    o = search(tmp / "none", "--tries", 2, "-D", ".05", "-d", "mlx5_9", prefix=prefix, status=1)
-    assert o["failures"] == 2 and not o["anomalies"], o
+    for tries in 2, 50:
+        o = search(tmp / f"none-{tries}", "--tries", tries, "-D", ".05", "-d", "mlx5_9", prefix=prefix, status=1)
+        assert o["failures"] == o["tries"] == min(tries, 5) and not o["anomalies"], o
 
 
 for test in ([engine] if runner else [layout, blunt, resume, keep, bad, dry_run]):

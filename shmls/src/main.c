@@ -121,7 +121,7 @@ static int run(const struct options *o, char **files, int n_files)
 			status |= remove_region(&regions[i], n_files > 0);
 	else if (o->json)
 		status |= print_json(regions, n) ? complain("no memory", -ENOMEM) : 0;
-	else
+	else if (n || !n_files)
 		print_table(regions, n, o->clients);
 	regions_free(regions, n);
 	if (fflush(stdout) || ferror(stdout))

@@ -102,7 +102,7 @@ assert server.returncode == 0 and not any((SHM / f).exists() for f in FILES)
 for bad in (["--nothing"], ["-r", "-j"], ["--remove", "--clients"], ["--json=x"]):
     assert not run(*bad, status=2)
 for bad in ("flux.x", "delegrpc", "delegrpc.", "../etc/passwd", "delegrpc.a/b"):
-    run(bad, status=1)
+    assert not run(bad, status=1)
 assert "Usage: shmls" in run("--help") and run("--version").startswith("shmls ")
 with open("/dev/full", "w") as full:
     assert subprocess.run([shmls], stdout=full, stderr=subprocess.PIPE, timeout=60).returncode == 1

@@ -156,4 +156,4 @@ def tent():
         assert not row["failed"] and not row["wrong"], row
 
 
-sys.exit(hosts.run(globals()[GROUP.replace("-", "_")], 2 * hosts.GUARD_S))
+sys.exit(hosts.run(globals()[GROUP.replace("-", "_")], LONG))

@@ -11,6 +11,9 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
+/* What is known to be true, and what the compiler may rely on. */
+#define assume(x) ((x) ? (void)0 : __builtin_unreachable())
+
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
 #define COLD __attribute__((cold, noinline))
@@ -31,6 +34,13 @@ static inline void cpu_relax(void)
 #else
 	__asm__ volatile("" ::: "memory");
 #endif
+}
+
+/* What is in memory is loaded again after this, and not kept in registers, which a function would
+ * have to save. */
+ALWAYS_INLINE void forget_loads(void)
+{
+	__asm__ volatile("" ::: "memory");
 }
 
 static inline int is_pow2(uint64_t x)

@@ -16,7 +16,7 @@
  */
 #include <stdlib.h>
 
-#include "receive.h"
+#include "receive-batch.h"
 
 #define RING 4096u
 
@@ -72,7 +72,7 @@ static void write_ring(struct input *in, uint8_t *ring)
 /* What an honest peer could send now: a request, the response to some call, a marker. */
 static int nearly_right(struct chan *ch, struct input *in, uint8_t *ring)
 {
-	uint32_t off = (uint32_t)ch->parsed & ch->mask, kind = (uint32_t)take(in, 1) % 3;
+	uint32_t off = (uint32_t)ch->live.pos & ch->mask, kind = (uint32_t)take(in, 1) % 3;
 	uint32_t len = (uint32_t)take(in, 1), n = 1 + wire_blocks(len), id = 0, limit = 0;
 	uint8_t *at = ring + off * WIRE_BLOCK;
 	uint32_t hit = (uint32_t)take(in, 1) % (2 * WIRE_BLOCK);
@@ -94,7 +94,7 @@ static int nearly_right(struct chan *ch, struct input *in, uint8_t *ring)
 		wire_put_header(at + WIRE_BLOCK, id, limit, len);
 	if (hit < n * WIRE_BLOCK)
 		at[hit] ^= (uint8_t)take(in, 1);
-	return chan_receive(ch, n, &(struct listener){on_response, &sum});
+	return receive(ch, n, &(struct listener){on_response, &sum, 0});
 }
 
 static void serve(struct req_queue *q, bool detach)
@@ -120,8 +120,7 @@ static int step(struct chan *ch, struct req_queue *q, struct input *in, uint8_t 
 		write_ring(in, ring);
 		return 0;
 	case 1:
-		return chan_receive(ch, (uint32_t)take(in, 1),
-			&(struct listener){on_response, &sum});
+		return receive(ch, (uint32_t)take(in, 1), &(struct listener){on_response, &sum, 0});
 	case 2:
 		len = (uint32_t)take(in, 1);
 		resp = (uint32_t)take(in, 1);
@@ -143,7 +142,8 @@ static int step(struct chan *ch, struct req_queue *q, struct input *in, uint8_t 
 		chan_call_timed(ch, payload, len, resp, 0, 1 + take(in, 1));
 		return 0;
 	case 8:
-		return chan_expire(ch, take(in, 1), &(struct listener){on_response, &sum}, &next);
+		return chan_expire(ch, take(in, 1), &(struct listener){on_response, &sum, 0},
+			&next);
 	default:
 		return nearly_right(ch, in, ring);
 	}
@@ -171,7 +171,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (ch.ncalls > chan_stats(&ch).calls || chan_requests(&ch) > 16)
 		abort();
 	chan_drop_queued(&ch);
-	chan_end_calls(&ch, &(struct listener){on_response, &rc});
+	chan_end_calls(&ch, &(struct listener){on_response, &rc, 0});
 	chan_fini(&ch);
 	free(send);
 	free(recv);

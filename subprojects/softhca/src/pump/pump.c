@@ -188,12 +188,12 @@ static void wait_for_packets(uint64_t next)
 	SYS(SYS_ppoll, pump.fds, pump.n, &ts, NULL, 0);
 }
 
-static uint64_t tick(void)
+static uint64_t tick(uint64_t now)
 {
 	uint64_t next;
 
 	fabric_lock_by_naps();
-	next = wired_tick(timer_now());
+	next = wired_tick(now);
 	fabric_unlock();
 	return next;
 }
@@ -236,7 +236,7 @@ static void ask_for_short_slices(void)
 
 static void *work(void *arg)
 {
-	uint64_t next = 0;
+	uint64_t next = 0, seen;
 	bool open = false;
 
 	ask_for_short_slices();
@@ -244,13 +244,14 @@ static void *work(void *arg)
 		return NULL; /* the process leaves */
 	while (fabric_self.slot != NO_SLOT) {
 		open = open || open_sockets();
-		if (timer_now() >= next)
-			next = tick();
+		seen = timer_now(); /* what has come until now is received before a timer is served */
 		wait_for_packets(next);
 		for (nfds_t i = 0; i < pump.n; i++)
 			while ((pump.fds[i].revents & POLLIN) &&
 				receive(pump.fds[i].fd, pump.gids[i], &next))
 				;
+		if (seen >= next)
+			next = tick(seen);
 	}
 	return NULL;
 }

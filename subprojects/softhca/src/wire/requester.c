@@ -55,7 +55,8 @@ static void end_oldest(struct side *s, enum wire_status status)
 
 	wire_add(&step, &r->done, n + 1);
 	wire_add(&step, &r->una, status == WIRE_OK ? after : r->una);
-	s->ops->complete(s->arg, n, status, &step);
+	if (s->ops->complete(s->arg, n, status, &step))
+		r->failed = 1;
 }
 
 static void fail(struct side *s, enum wire_status status)
@@ -73,7 +74,7 @@ static void end_finished(struct side *s, uint32_t una)
 {
 	struct wire_requester *r = &s->q->rq;
 
-	while (r->done != r->begun) {
+	while (!r->failed && r->done != r->begun) {
 		const struct wire_flight *f = flight(r, r->done);
 
 		if (psn_distance(advance(f->psn, f->count), una) < 0)
@@ -327,6 +328,14 @@ void wire_tick(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_
 		set_timer(&s);
 	}
 	send_all(&s);
+}
+
+void wire_sent(struct wire_qp *q, uint64_t now)
+{
+	struct side s = {.q = q, .now = now};
+
+	if (q->rq.due)
+		set_timer(&s);
 }
 
 /* The data of PSN @p->psn, which is the oldest. */

@@ -84,8 +84,8 @@ struct wire_ops {
 	int (*message)(void *arg, uint32_t n, struct wire_message *m);
 	int (*gather)(void *arg, uint32_t n, uint32_t offset, void *out, uint32_t len);
 	int (*scatter)(void *arg, uint32_t n, uint32_t offset, const void *bytes, uint32_t len);
-	/* Message @n, the oldest, has ended. */
-	void (*complete)(void *arg, uint32_t n, enum wire_status status, const struct wire_step *s);
+	/* Message @n, the oldest, has ended. An error: nothing was stored, and no other one will end. */
+	int (*complete)(void *arg, uint32_t n, enum wire_status status, const struct wire_step *s);
 
 	/* Makes the stores of a step that has no completion. */
 	void (*commit)(void *arg, const struct wire_step *s);
@@ -189,6 +189,9 @@ uint64_t wire_deadline(const struct wire_qp *q);
 
 /* Time has passed. Goes on with waiting messages, and sends again what has had no answer. */
 void wire_tick(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_t now);
+
+/* What has just been sent took until @now: the peer has its time to answer from here on. */
+void wire_sent(struct wire_qp *q, uint64_t now);
 
 /* The halves of wire_receive(). */
 void wire_request(struct wire_qp *q, const struct wire_ops *ops, void *arg, const struct packet *p,

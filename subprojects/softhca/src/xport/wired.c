@@ -396,12 +396,14 @@ uint64_t wired_acknowledge(struct qp *qp)
 /* When the timer of a QP has to be looked at again: it may be set by another process meanwhile. */
 static uint64_t serve(struct qp *qp, uint64_t now)
 {
-	const struct wire_qp *q = &wired_of(qp)->q;
-	uint64_t look = q->attr.timeout_ns / 2, due;
+	struct wire_qp *q = &wired_of(qp)->q;
+	uint64_t look = q->attr.timeout_ns / 2, due = wire_deadline(q);
 	struct call c;
 
 	begin(&c, qp);
-	wire_tick(&c.wd->q, &ops, &c, now);
+	wire_tick(q, &ops, &c, now);
+	if (due && due <= now)
+		wire_sent(q, timer_now());
 	end(&c);
 	due = qp->state == QPS_RTS ? wire_deadline(q) : 0;
 	if (!look || look > LOOK_NS)

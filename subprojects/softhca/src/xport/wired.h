@@ -56,8 +56,9 @@ struct qp *wired_packet(const struct flow *f, const struct packet *p, const uint
 uint64_t wired_acknowledge(struct qp *qp);
 
 /*
- * Serves the timers of all QPs on the wire. Returns the time at which to call it again, if no
- * packet comes before.
+ * Serves the timers of all QPs on the wire that are due at @now, up to which all packets that had come
+ * have been given to wired_packet(): a machine that is busy elsewhere does not make a peer late.
+ * Returns the time at which to call it again, if no packet comes before.
  */
 uint64_t wired_tick(uint64_t now);
 

@@ -25,7 +25,7 @@ static inline struct wired *wired_of(const struct qp *qp)
 int wired_message(void *arg, uint32_t n, struct wire_message *m);
 int wired_gather(void *arg, uint32_t n, uint32_t offset, void *out, uint32_t len);
 int wired_scatter(void *arg, uint32_t n, uint32_t offset, const void *bytes, uint32_t len);
-void wired_complete(void *arg, uint32_t n, enum wire_status status, const struct wire_step *s);
+int wired_complete(void *arg, uint32_t n, enum wire_status status, const struct wire_step *s);
 
 /* The oldest message cannot be sent: ends it with wd->bad. */
 void wired_fail_bad(struct call *c);

@@ -112,23 +112,24 @@ static void fail(struct call *c, enum syndrome s)
 	qp_to_error(c->qp);
 }
 
-void wired_complete(void *arg, uint32_t n, enum wire_status status, const struct wire_step *s)
+int wired_complete(void *arg, uint32_t n, enum wire_status status, const struct wire_step *s)
 {
 	struct call *c = arg;
 	struct softhca_counters *count = counters_of(c->qp->obj.owner);
 
 	if (look(c, n)) {
 		qp_to_error(c->qp); /* the owner's memory is gone */
-		return;
+		return -ESRCH;
 	}
 	if (status != WIRE_OK) {
 		fail(c, syndrome_of(status));
-		return;
+		return 0;
 	}
 	count->wqes[c->w.opcode & (SOFTHCA_OPCODES - 1)]++;
 	count->bytes[c->w.opcode & (SOFTHCA_OPCODES - 1)] += c->w.length;
 	trace_wqe(c->qp, &c->w, SYN_NONE);
 	complete_send_with(c->qp, &c->w, s);
+	return 0;
 }
 
 void wired_fail_bad(struct call *c)

@@ -86,13 +86,13 @@ static void op_commit(void *arg, const struct wire_step *step)
 		*step->stores[i].at = step->stores[i].value;
 }
 
-static void op_complete(void *arg, uint32_t n, enum wire_status status,
-	const struct wire_step *step)
+static int op_complete(void *arg, uint32_t n, enum wire_status status, const struct wire_step *step)
 {
 	struct side *s = arg;
 
 	must(n == s->completed++ && n < s->posted);
 	op_commit(arg, step);
+	return 0;
 }
 
 static int op_access(void *arg, enum packet_operation op, uint64_t raddr, uint32_t rkey,

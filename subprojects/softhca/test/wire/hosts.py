@@ -6,9 +6,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 GUARD_S = 100  # against hanging only
+LOOK_S = 4  # between looks whether a program hangs
 SKIP = 77
+STOP_S = 20  # until a program that is ended counts as one that takes no signals
 
 
 def namespace():
@@ -25,24 +28,34 @@ def ip(*arguments, pid):
     subprocess.run(["nsenter", "-t", str(pid), "-n", "ip", *arguments], check=True)
 
 
+def in_time():
+    """The guard of a program that may take GUARD_S."""
+    due = time.monotonic() + GUARD_S
+    return lambda: f"has not ended in {GUARD_S} s" if time.monotonic() > due else None
+
+
 class Program:
-    """A program that runs on a host."""
+    """A program that runs on a host. Its guard returns why it is not waited for any longer, or None."""
 
     started = []
 
     def __init__(self, command, env, name=""):
         Program.started.append(self)
         self.name = name
+        self.guard = in_time()
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         text=True, env={**os.environ, **env})
 
     def running(self):
         return self.process.poll() is None
 
+    def children(self):
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as f:
+            return f.read().split()
+
     def kill(self):
         """SIGKILL for the program, which softhca-run has started."""
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as f:
-            children = f.read().split()
+        children = self.children()
         for child in children:
             with open(f"/proc/{child}/cmdline") as f:
                 if f.read().split("\0")[0] == self.name:
@@ -58,13 +71,27 @@ class Program:
             line = self.process.stdout.readline()
             assert line, f"{self.process.args} has not said: {text}"
 
+    def stop(self):
+        """Ends it, also if it takes no signals any more. Returns what it has said."""
+        self.process.terminate()
+        try:
+            return self.process.communicate(timeout=STOP_S)[0]
+        except subprocess.TimeoutExpired:
+            for child in self.children():
+                os.kill(int(child), signal.SIGKILL)
+            self.process.kill()
+            return "(SIGTERM did not end it) " + self.process.communicate()[0]
+
     def end(self):
         """Its output, when it has ended with status 0."""
-        try:
-            said = self.process.communicate(timeout=GUARD_S)[0]
-        except subprocess.TimeoutExpired:
-            self.process.terminate()
-            raise AssertionError(f"{self.process.args} has not ended in {GUARD_S} s") from None
+        said = None
+        while said is None:
+            try:
+                said = self.process.communicate(timeout=LOOK_S)[0]
+            except subprocess.TimeoutExpired:
+                why = self.guard()
+                if why:
+                    raise AssertionError((self.process.args, why, self.stop())) from None
         assert self.process.returncode == 0, (self.process.args, self.process.returncode, said)
         return said
 
@@ -73,9 +100,7 @@ def end_all():
     """Ends what still runs, and shows what it has said."""
     for program in Program.started:
         if program.running():
-            program.process.terminate()
-            said = program.process.communicate()[0]
-            print(f"still running: {program.process.args}: {said}", file=sys.stderr)
+            print(f"still running: {program.process.args}: {program.stop()}", file=sys.stderr)
 
 
 class Host:
@@ -143,8 +168,7 @@ def pair(a, b, *program, port, env={}, server_env={}):
     try:
         said = client.end()
     except AssertionError:
-        server.process.kill()
-        print(server.process.communicate()[0], file=sys.stderr)
+        print(server.stop(), file=sys.stderr)
         raise
     return server.end(), said
 
@@ -195,16 +219,19 @@ def possible():
     return made.returncode == 0
 
 
-def run(test, seconds=GUARD_S):
-    """The status of a test, which has so much time."""
+def run(test, long=False):
+    """The status of a test. All guards are wider for a long one."""
+    global GUARD_S
+    GUARD_S *= 10 if long else 1
+
     def late(*_):
         end_all()
-        raise AssertionError(f"not ended in {seconds} s")
+        raise AssertionError(f"not ended in {2 * GUARD_S} s")
 
     if not possible():
         return SKIP
     signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
+    signal.alarm(2 * GUARD_S)
     try:
         return test()
     finally:

@@ -477,7 +477,7 @@ int main(int argc, char **argv)
 	char byte = 0;
 	int fd;
 
-	alarm(120);
+	alarm(600);
 	signal(SIGALRM, stop);
 	signal(SIGTERM, stop);
 	parse(argc, argv);

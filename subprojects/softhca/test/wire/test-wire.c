@@ -37,6 +37,7 @@ struct node {
 	int id;
 	struct wire_qp q;
 	uint32_t posted, completed;
+	uint32_t unstored; /* completions for an owner that is gone */
 	uint32_t receives, taken; /* posted, consumed */
 	uint32_t arriving; /* the peer's message that the next receive is for */
 	uint32_t have; /* bytes of it, in order */
@@ -167,15 +168,20 @@ static void op_commit(void *arg, const struct wire_step *s)
 		*s->stores[i].at = s->stores[i].value;
 }
 
-static void op_complete(void *arg, uint32_t i, enum wire_status status, const struct wire_step *s)
+static int op_complete(void *arg, uint32_t i, enum wire_status status, const struct wire_step *s)
 {
 	struct node *n = arg;
 
+	if (gone) {
+		n->unstored++;
+		return -ESRCH;
+	}
 	op_commit(arg, s);
 	CHECK_EQ(i, n->completed);
 	n->completed++;
 	n->status = status;
 	may_die();
+	return 0;
 }
 
 static int op_access(void *arg, enum packet_operation op, uint64_t raddr, uint32_t rkey,
@@ -537,6 +543,30 @@ static void silence(void)
 	CHECK_EQ(now, 1 + 3 * attr.timeout_ns);
 }
 
+/* To send again takes longer than the peer has for its answer. */
+static void slow_sender(void)
+{
+	struct wire_attr attr = attributes(1024);
+
+	reset(&attr);
+	bad.lose = 100;
+	plans[0][0] = (struct plan){.kind = MSG_WRITE, .length = 5};
+	nodes[0].posted = 1;
+	work(&nodes[0]);
+	now = wire_deadline(&nodes[0].q);
+	bad.lose = 0;
+	wire_tick(&nodes[0].q, &ops, &nodes[0], now);
+	now += 3 * attr.timeout_ns;
+	wire_sent(&nodes[0].q, now);
+	CHECK_EQ(wire_deadline(&nodes[0].q), now + attr.timeout_ns);
+	while (happen())
+		;
+	CHECK_EQ(nodes[0].completed, 1);
+	CHECK_EQ(nodes[0].packets, 2);
+	wire_sent(&nodes[0].q, now);
+	CHECK_EQ(wire_deadline(&nodes[0].q), 0);
+}
+
 /* Node 1 gets a packet; returns what it answers. */
 static const struct packet *answer_to(struct packet p)
 {
@@ -642,6 +672,33 @@ static void dead_owner(void)
 	CHECK(a && a->opcode == PO_READ_RESPONSE_ONLY && !nodes[1].refused);
 }
 
+/* The owner of the send queue has died when its messages end: they do not, and nothing more is sent. */
+static void dead_requester(enum message_kind second)
+{
+	struct wire_attr attr = attributes(1024);
+	struct packet ack = {.opcode = PO_ACK, .syndrome = AETH_ACK, .psn = 0xffffe0};
+	uint32_t packets;
+
+	plans[0][0] = (struct plan){.kind = MSG_WRITE, .length = 10};
+	plans[0][1] = (struct plan){.kind = second, .length = second == MSG_NOP ? 0 : 10};
+	plans[0][2] = plans[0][0];
+	if (second == MSG_WRITE)
+		ack.psn++;
+	reset(&attr);
+	nodes[0].posted = 2;
+	work(&nodes[0]);
+	gone = true;
+	packets = nodes[0].packets;
+	wire_receive(&nodes[0].q, &ops, &nodes[0], now, &ack, NULL);
+	nodes[0].posted = 3;
+	now += 1000 * attr.timeout_ns;
+	work(&nodes[0]);
+	gone = false;
+	CHECK_EQ(nodes[0].unstored, 1);
+	CHECK_EQ(nodes[0].completed, 0);
+	CHECK_EQ(nodes[0].packets, packets);
+}
+
 /* The payloads of a WRITE that are more, or less, than it has announced. */
 static void hostile_lengths(void)
 {
@@ -715,9 +772,12 @@ int main(int argc, char **argv)
 	limits();
 	no_timer();
 	silence();
+	slow_sender();
 	hostile();
 	repeated_write();
 	dead_owner();
+	dead_requester(MSG_WRITE);
+	dead_requester(MSG_NOP);
 	hostile_lengths();
 	hostile_answers();
 	for (uint32_t i = 0; i < rounds; i++)

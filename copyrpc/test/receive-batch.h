@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* A batch of n blocks as poll.c receives it. */
+#ifndef COPYRPC_TEST_RECEIVE_BATCH_H
+#define COPYRPC_TEST_RECEIVE_BATCH_H
+
+#include "receive.h"
+
+/* Returns the number of messages or -EPROTO. */
+static inline int receive(struct chan *ch, uint32_t n, struct listener *to)
+{
+	struct incoming in;
+	int rc = chan_accept(ch, n, &in);
+
+	if (!rc)
+		rc = in.count == 1 ? chan_handle_one(ch, in, to) : chan_handle(ch, in, to);
+	if (rc == TAKE_ODD)
+		rc = chan_handle(ch, in, to);
+	return rc ? rc : to->handled;
+}
+
+#endif
