@@ -11,7 +11,7 @@
 
 /*
  * From now on the end of the process of slot @slot is noticed; if it has ended already, its objects
- * are destroyed now. NO_SLOT and the own slot are ignored. On a kernel without pidfd_open() (before
+ * are destroyed now. NO_SLOT and the own slot are ignored. On a kernel without pidfds (before
  * 5.3) nobody waits.
  */
 void watch(uint32_t slot);
