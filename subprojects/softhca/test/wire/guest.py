@@ -35,7 +35,9 @@ INIT = """#!/bin/busybox sh
 mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t devtmpfs dev /dev
 mount -t debugfs debugfs /sys/kernel/debug
 {insmod}
-ip link set lo up && ip link set eth0 mtu 9000 up && ip addr add {address}/24 dev eth0
+echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad
+ip link set lo up && ip link set eth0 mtu 9000 up
+ip addr add {address}/24 dev eth0 && ip addr add {ipv6}/64 dev eth0
 rdma link add rxe0 type rxe netdev eth0 && echo the guest is ready
 nc -ll -p {port} -e /bin/sh
 """
@@ -95,7 +97,7 @@ def libraries_of(*programs):
     return set(re.findall(r"(?:=> |^\t)(/\S+)", said, re.MULTILINE))
 
 
-def initramfs(tmp, package, peer, address):
+def initramfs(tmp, package, peer, address, ipv6):
     """Builds it in @tmp; returns the paths of kernel and archive."""
     kernel, root = os.path.join(tmp, "kernel"), os.path.join(tmp, "root")
     for directory in (kernel, *(os.path.join(root, d) for d in "bin proc sys dev tmp".split())):
@@ -115,7 +117,7 @@ def initramfs(tmp, package, peer, address):
         modules.append(name)
     with open(os.path.join(root, "init"), "w") as f:
         f.write(INIT.format(insmod="\n".join("insmod /" + name for name in modules), address=address,
-                            port=AGENT_PORT))
+                            ipv6=ipv6, port=AGENT_PORT))
         os.fchmod(f.fileno(), 0o755)
     archive = os.path.join(tmp, "initramfs")
     with open(archive, "wb") as f:
@@ -127,11 +129,14 @@ def initramfs(tmp, package, peer, address):
 
 
 class Guest:
-    """rxe's host. @prefix: of commands in the namespace that has the tap wire0."""
+    """
+    rxe's host. @prefix: of commands in the namespace that has the tap wire0. @gids: the indices of its IPv4 and
+    its IPv6 address.
+    """
 
-    def __init__(self, tmp, package, peer, address, prefix):
+    def __init__(self, tmp, package, peer, address, ipv6, prefix):
         self.address, self.prefix, self.guard = address, prefix, None
-        image, archive = initramfs(tmp, package, peer, address)
+        image, archive = initramfs(tmp, package, peer, address, ipv6)
         self.qemu = hosts.Program(
             [*prefix, "setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-M", "pc", "-accel",
              "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "768", "-nodefaults", "-nographic",
@@ -139,10 +144,16 @@ class Guest:
              "console=ttyS0 quiet panic=-1", "-netdev", "tap,id=n,ifname=wire0,script=no,downscript=no",
              "-device", "virtio-net-pci,netdev=n,romfile="], {})
         self.qemu.await_line("the guest is ready")
+        self.gids = {"GID": self.gid("ffff:" + socket.inet_aton(address).hex(":", 2)),
+                     "GID6": self.gid(socket.inet_pton(socket.AF_INET6, ipv6).hex(":", 2))}
+
+    def gid(self, ends_with):
+        said = self.shell(f"cd /sys/class/infiniband/rxe0/ports/1/gids && grep {ends_with} *").end()
+        return said.split(":")[0]
 
     def start(self, *program, env={}):
         # Packets go first: programs that poll take the guest's processors.
-        p = self.shell("nice -n 19 " + " ".join(program).replace("GID", "1"), env)
+        p = self.shell("nice -n 19 " + " ".join(self.gids.get(word, word) for word in program), env)
         return self.guard.watch(p) if self.guard else p
 
     def shell(self, command, env={}):

@@ -66,10 +66,10 @@ class Program:
 
     def await_line(self, text):
         """Reads until a line has @text."""
-        line = ""
-        while text not in line:
-            line = self.process.stdout.readline()
-            assert line, f"{self.process.args} has not said: {text}"
+        said = [""]
+        while text not in said[-1]:
+            said.append(self.process.stdout.readline())
+            assert said[-1], f"{self.process.args} has not said: {text}, but {''.join(said)}"
 
     def stop(self):
         """Ends it, also if it takes no signals any more. Returns what it has said."""
@@ -167,9 +167,8 @@ def pair(a, b, *program, port, env={}, server_env={}):
     client = b.start(*program, a.address, env=env)
     try:
         said = client.end()
-    except AssertionError:
-        print(server.stop(), file=sys.stderr)
-        raise
+    except AssertionError as e:
+        raise AssertionError(f"{e}; the server has said: {server.stop()!r}") from None
     return server.end(), said
 
 

@@ -9,6 +9,7 @@ is named, and the test is skipped.
 A pair that fails leaves the capture of the software HCA's side and the guest's kernel log in directory RECORDS.
 """
 import collections
+import contextlib
 import ctypes
 import os
 import re
@@ -30,9 +31,10 @@ PAIR_GUARD_S = 600
 QUIET_LOOKS = 8
 TRIES = 10  # of a pair that fails by what is known
 PACE_S = 0.02
-HOST, GUEST = "10.99.0.1", "10.99.0.2"
+GUEST, GUEST_IPV6 = "10.99.0.2", "fd99:0::2"
 
-# GID: the index of the end's IPv4 GID. -F: perftest does without a steady clock, which the guest has not.
+# GID and GID6: the index of the end's IPv4 and IPv6 GID. -F: perftest does without a steady clock, which the
+# guest has not.
 # -u, and -t of PEER: a QP's timeout, long because a loaded machine answers late. Pingpongs have 14.
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 CASES = [
@@ -52,6 +54,10 @@ CASES = [
     "ib_atomic_bw -F -x GID -u 19 -o 4 -n 30 -A CMP_AND_SWAP",
     *[f"PEER -g GID -f -t 17 -n 200 -m {code}" for code in range(1, 6)],
     "PEER -g GID -f -t 17 -n 100 -q 4 -s",
+    "ibv_rc_pingpong -g GID6 -c -n 30 -s 10000 -m 4096",
+    "ibv_ud_pingpong -g GID6 -c -n 30 -s 1024",
+    "ib_write_bw -F -x GID6 -u 19 -n 30 -s 65536",
+    *[f"PEER -g GID6 -f -t 17 -n 200 -m {code}" for code in (1, 5)],
 ]
 FAULTY = [
     "ibv_rc_pingpong -g GID -c -n 200 -s 10000 -m 1024",
@@ -61,6 +67,7 @@ FAULTY = [
     "ib_atomic_bw -F -x GID -u 17 -o 4 -n 200",
     "PEER -g GID -f -t 17 -n 300",
     "PEER -g GID -f -t 17 -n 100 -q 4 -s -m 1",
+    "PEER -g GID6 -f -t 17 -n 150",
 ]
 FAULTY_MTUS = [f"PEER -g GID -f -t 17 -n 150 -m {code}" for code in (2, 4, 5)]
 # What happens to packets: a name, the rules of the software HCA, what netem does to those of the guest,
@@ -83,7 +90,7 @@ class Pace:
 
     def __init__(self, namespace, address):
         self.namespace, self.address = namespace, address
-        self.silences, self.last = [], time.monotonic()
+        self.silences, self.last, self.over = [], time.monotonic(), False
         threading.Thread(target=self.work, daemon=True).start()
 
     def work(self):
@@ -91,15 +98,19 @@ class Pace:
             assert not ctypes.CDLL(None).setns(f.fileno(), 0), "setns has failed"
         s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
         s.connect((self.address, 0))
-        while True:
-            s.send(self.ECHO)
+        while not self.over:
             due = time.monotonic() + PACE_S
+            with contextlib.suppress(OSError):  # not even ARP is answered
+                s.send(self.ECHO)
             while select.select([s], [], [], max(0, due - time.monotonic()))[0]:
-                s.recv(4096)
-                now = time.monotonic()
-                if now - self.last > 5 * PACE_S:
-                    self.silences.append((now, now - self.last))
-                self.last = now
+                with contextlib.suppress(OSError):
+                    s.recv(4096)
+                    self.answered(time.monotonic())
+
+    def answered(self, now):
+        if now - self.last > 5 * PACE_S:
+            self.silences.append((now, now - self.last))
+        self.last = now
 
     def longest(self, since):
         """The longest silence that has lasted into the time after @since."""
@@ -113,15 +124,18 @@ class Software(hosts.Host):
     def start(self, *program, env={}):
         rules = [f"action=packet_{kind} count=0 percent={percent} seed={n}"
                  for n, (kind, percent) in enumerate((r.split("=") for r in self.rules.split()), 1)]
-        p = super().start(*(word.replace("GID", "0") for word in program),
+        gids = {"GID": "0", "GID6": "1"}
+        p = super().start(*(gids.get(word, word) for word in program),
                           env={**env, "SOFTHCA_FAULTS": ";".join(rules), "SOFTHCA_CAPTURE": self.capture})
         return self.guard.watch(p) if self.guard else p
 
     def datagrams(self):
         """How many have come and gone. Only RoCE has any here."""
-        with open(f"/proc/{self.pid}/net/snmp") as f:
-            names, values = [line.split() for line in f if line.startswith("Udp:")]
-        return sum(int(values[names.index(name)]) for name in ("InDatagrams", "OutDatagrams"))
+        with open(f"/proc/{self.pid}/net/snmp") as v4, open(f"/proc/{self.pid}/net/snmp6") as v6:
+            names, values = [line.split() for line in v4 if line.startswith("Udp:")]
+            counters = {**dict(zip(names, values)), **dict(line.split() for line in v6)}
+        return sum(int(counters[name]) for name in ("InDatagrams", "OutDatagrams", "Udp6InDatagrams",
+                                                    "Udp6OutDatagrams"))
 
 
 class Patience:
@@ -237,21 +251,25 @@ def all_pairs(software, guest, peer, records):
         if idle:
             print(f"{name}: rxe has not counted any {', '.join(idle)}")
             matrix.results["FAILED"] += 1
+    matrix.pace.over = True
     print(", ".join(f"{n} {result}" for result, n in matrix.results.items()))
     return matrix.results["FAILED"]
 
 
 def run(tmp, runner, peer, records, package):
-    software = Software(tmp, 1, runner)
+    software = Software(tmp, 1, runner, ipv6=True)
     software.capture = os.path.join(tmp, "capture")
     try:
-        for words in ("link set lo up", "tuntap add wire0 mode tap", f"addr add {HOST}/24 dev wire0",
-                      "link set wire0 mtu 9000 up"):
+        for words in ("link set lo up", "tuntap add wire0 mode tap", "link set wire0 mtu 9000 up",
+                      f"addr add {software.address}/24 dev wire0",
+                      *(f"addr add {a}/64 dev wire0 nodad" for a in software.ipv6[0])):
             hosts.ip(*words.split(), pid=software.pid)
-        guest = guests.Guest(tmp, package, peer, GUEST, software.prefix)
+        guest = guests.Guest(tmp, package, peer, GUEST, GUEST_IPV6, software.prefix)
         kernel = guest.shell("uname -r").end().strip()
         print("rxe of Linux", kernel, flush=True)
-        return all_pairs(software, guest, peer, os.path.join(records, kernel))
+        failed = all_pairs(software, guest, peer, os.path.join(records, kernel))
+        guest.qemu.process.kill()
+        return failed
     finally:
         hosts.end_all()
         software.keeper.stdin.close()
