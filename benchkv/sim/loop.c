@@ -149,6 +149,20 @@ static void take_messages(struct daemon *d, uint32_t from, const uint32_t *slots
 	work_end(d, &w);
 }
 
+/* The next WRITE comes into the cache while this one is taken. It may be of another core. */
+static inline void prefetch_next(struct daemon *d)
+{
+	const struct event *e = timeline_first(&d->nic.arrivals);
+
+	if (!e)
+		return;
+	__builtin_prefetch(&d->eps[e->from]);
+	if (e->messages > 1) {
+		__builtin_prefetch(e->batch);
+		__builtin_prefetch((const char *)e->batch + CACHE_LINE);
+	}
+}
+
 static void take_write(struct daemon *d, const struct event *a)
 {
 	struct pool *pool = &d->rank->part->pool;
@@ -163,6 +177,7 @@ static void take_write(struct daemon *d, const struct event *a)
 		take_messages(d, a->from, &a->one.slot, &a->one.word, 1);
 		return;
 	}
+	prefetch_next(d);
 	take_messages(d, a->from, a->batch->slots, pool->words ? batch_words(a->batch) : NULL,
 		a->messages);
 	pool_put(pool, a->batch);

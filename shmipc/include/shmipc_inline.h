@@ -188,12 +188,20 @@ static inline void shmipc_priv_client_polled(struct shmipc_client *client, int f
  */
 static inline void shmipc_priv_client_window(struct shmipc_client *client)
 {
-	if (client->polled == client->called)
+	uint64_t called = client->called;
+
+	/*
+	 * Prevents one wide load of called and answered, which were stored one by one: it could not be
+	 * forwarded, and would wait until these stores, and those to the ring before them, have left
+	 * the store buffer.
+	 */
+	__asm__("" : "+r"(called));
+	if (client->polled == called)
 		return;
-	client->polled = client->called;
-	client->in_a_row = (uint32_t)(client->called - client->returned);
-	client->returned = client->called;
-	client->window = (uint32_t)(client->called - client->answered);
+	client->polled = called;
+	client->in_a_row = (uint32_t)(called - client->returned);
+	client->returned = called;
+	client->window = (uint32_t)(called - client->answered);
 	client->alone = client->window < CELLRING_FEW ? CELLRING_FEW - 1 : 0;
 }
 

@@ -2,7 +2,8 @@
 """call, recv and reply neither fence nor lock, nor do the functions that they call, but for
 those that say why a call is refused and what is wrong with a request, and memcpy(), which is
 for long messages; the wake tests, which have the fence, show that
-one would be seen.
+one would be seen. recv and a client's poll load no two fields at once of which one may just have
+been stored alone.
 
 	hotpath.py OBJDUMP ARCHIVE-OF-HOTPATH LIBSHMIPC.A
 """
@@ -15,7 +16,7 @@ text = subprocess.run([objdump, "-dr", "--no-show-raw-insn", *archives], check=T
                       capture_output=True, text=True).stdout
 bodies = dict(re.findall(r"<(hot_\w+|shmipc_priv_\w+_(?:begin|full|part|end_burst|wake_test))>:\n(.*?)\n(?:\n|$)", text, re.S))
 fence = re.compile(r"\t(?:lock\b|mfence|xchg\s.*\(|dmb\s+ish$|dmb\s+sy|ldax|ldxr|swp|cas)", re.M)
-# cellring_step() prevents it: such a load waits for the store buffer.
+# cellring_step() and shmipc_priv_client_window() prevent it: such a load waits for the store buffer.
 wide_load = re.compile(r"\tv?mov(?:dq[ua]|[ua]p[sd])\s+[^,]*\(.*\),%[xy]mm")
 relocation = re.compile(r"R_\w+(?:PLT32|CALL26|JUMP26)\s+(\w+)")
 
@@ -30,7 +31,8 @@ for name in {"hot_call", "hot_recv", "hot_reply"} | bursts:
     print(f"{name}: {count} instructions")
     if fence.search(body):
         raise SystemExit(f"{name} has a fence:\n{body}")
-    if name == "hot_recv" and wide_load.search(body):
-        raise SystemExit(f"{name} loads fields together of which one has just been stored alone:\n{body}")
     if called:
         raise SystemExit(f"{name} calls {called}:\n{body}")
+for name in "hot_recv", "hot_poll":
+    if wide_load.search(bodies[name]):
+        raise SystemExit(f"{name} loads fields together of which one has just been stored alone:\n{bodies[name]}")

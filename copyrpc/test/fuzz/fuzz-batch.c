@@ -69,7 +69,8 @@ static void write_ring(struct input *in, uint8_t *ring)
 	in->at += len;
 }
 
-/* What an honest peer could send now: a request, the response to some call, a marker. */
+/* What an honest peer could send now: a request, the response to some call, a marker; or a marker
+ * that says that it has a message. */
 static int nearly_right(struct chan *ch, struct input *in, uint8_t *ring)
 {
 	uint32_t off = (uint32_t)ch->live.pos & ch->mask, kind = (uint32_t)take(in, 1) % 3;
@@ -89,7 +90,7 @@ static int nearly_right(struct chan *ch, struct input *in, uint8_t *ring)
 		id |= WIRE_RESPONSE;
 	}
 	wire_put_meta(at, ch->sent * WIRE_BLOCK, (32 - ch->cr.k) * WIRE_BLOCK,
-		kind == 2 ? WIRE_WRAP : 1);
+		kind == 2 && len % 2 == 0 ? WIRE_WRAP : 1);
 	if (n > 1)
 		wire_put_header(at + WIRE_BLOCK, id, limit, len);
 	if (hit < n * WIRE_BLOCK)

@@ -19,12 +19,13 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#include "fabric/cm_ids.h"
 #include "softhca.h"
 #include "topo/topo.h"
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 6
+#define ARENA_VERSION 7
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -404,6 +405,8 @@ struct arena {
 	uint64_t pid_ns, user_ns; /* namespaces of all members: inodes of /proc/self/ns/ */
 	uint64_t blocks[ARENA_BLOCKS / 64]; /* bitmap of the allocated blocks */
 	uint64_t next_fifo;
+	uint32_t next_cm_serial;
+	uint32_t cm_high; /* ids from this index on have never been used */
 	uint64_t virtual_ns; /* the clock of the link model in virtual time */
 	uint64_t chaos_seed;
 	uint32_t chaos; /* not 0: chaos mode */
@@ -434,6 +437,7 @@ struct arena {
 	struct qp qps[MAX_QPS];
 	struct wired wired[MAX_QPS];
 	struct mr mrs[MAX_MRS];
+	struct cm_id cm_ids[MAX_CM_IDS];
 	struct trace_ring traces[SOFTHCA_TRACE_RINGS];
 	struct owed_ring owed[MAX_QPS][OWED_SIDES]; /* allocated in chaos mode only */
 };

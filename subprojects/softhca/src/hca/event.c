@@ -68,7 +68,8 @@ bool fifo_unread(uint64_t id)
 	return bytes > 0;
 }
 
-uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len)
+uint32_t fifo_drop_if(uint64_t id, uint32_t len, bool (*drop)(const void *event, void *arg),
+	void *arg)
 {
 	/* Static: too large for a stack. The fabric's mutex is held. */
 	static char kept[DROP_EVENTS][sizeof(struct ib_uverbs_async_event_desc)];
@@ -81,15 +82,25 @@ uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len)
 	if (fd < 0)
 		return 0;
 	while (n < DROP_EVENTS && sys_read(fd, kept[n], len) == (long)len) {
-		if (memcmp(kept[n], &handle, sizeof(handle)))
-			n++;
-		else
+		if (drop(kept[n], arg))
 			dropped++;
+		else
+			n++;
 	}
 	for (uint32_t i = 0; i < n; i++)
 		sys_write(fd, kept[i], len);
 	sys_close(fd);
 	return dropped;
+}
+
+static bool has_handle(const void *event, void *handle)
+{
+	return !memcmp(event, handle, sizeof(uint64_t));
+}
+
+uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len)
+{
+	return fifo_drop_if(id, len, has_handle, &handle);
 }
 
 static void async_post(uint32_t ctx, uint64_t handle, enum async_event type)

@@ -28,6 +28,10 @@ bool fifo_unread(uint64_t id);
  */
 uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len);
 
+/* The same for the events of which @drop says so. It is asked once for each, in their order. */
+uint32_t fifo_drop_if(uint64_t id, uint32_t len, bool (*drop)(const void *event, void *arg),
+	void *arg);
+
 /* Async events. The values are those of enum ibv_event_type. */
 enum async_event {
 	EV_CQ_ERR = 0,

@@ -40,3 +40,12 @@ void port_set_link(uint32_t rail, bool up)
 	put_attribute(device, "phys_state", up ? "5: LinkUp\n" : "3: Disabled\n");
 	async_rail(rail, up ? EV_PORT_ACTIVE : EV_PORT_ERR, 1);
 }
+
+uint8_t port_mtu_code(uint32_t bytes)
+{
+	uint8_t code = 1;
+
+	while (code < 5 && (128u << code) < bytes)
+		code++;
+	return code;
+}

@@ -13,4 +13,7 @@
  */
 void port_set_link(uint32_t rail, bool up);
 
+/* enum ibv_mtu: 1 for 256 bytes, up to 5 for 4096. */
+uint8_t port_mtu_code(uint32_t bytes);
+
 #endif

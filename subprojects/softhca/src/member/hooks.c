@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "capture/capture.h"
+#include "cm/cm.h"
 #include "fabric/fabric.h"
 #include "hca/cq.h"
 #include "hca/journal.h"
@@ -15,6 +16,7 @@ static void recover(void)
 
 static void reap(uint32_t slot)
 {
+	cm_reap(slot);
 	objects_reap(slot);
 	capture_leave(slot);
 }

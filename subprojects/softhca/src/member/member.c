@@ -220,6 +220,8 @@ static int create_fabric(const char *dir, struct arena **out)
 	a->size = sizeof(*a);
 	a->next_fifo = 1;
 	a->next_copy = 1;
+	a->next_cm_serial = 1;
+	a->cm_high = FIRST_CM_ID;
 	r = own_namespaces(&a->pid_ns, &a->user_ns);
 	if (!r)
 		r = load_environment(a);

@@ -12,7 +12,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "fabric/fabric.h"
 #include "shim/real.h"
+#include "sys/fds.h"
+#include "ucma/ucma.h"
 #include "uverbs/uverbs.h"
 
 /*
@@ -47,16 +50,43 @@ EXPORT int ioctl(int fd, unsigned long request, ...)
 	return -1;
 }
 
+/* librdmacm writes commands; other descriptors take what is written as ever. */
+EXPORT ssize_t write(int fd, const void *buf, size_t len)
+{
+	ssize_t r;
+
+	if (!ucma_is_channel(fd))
+		return REAL(write)(fd, buf, len);
+	r = ucma_write(fd, buf, len);
+	if (r >= 0)
+		return r;
+	errno = (int)-r;
+	return -1;
+}
+
+/* The program closes @fd. With its last duplicate the object behind it goes. */
+static void closing(int fd)
+{
+	struct fd_entry e;
+
+	if (!fds_drop(fd, &e) || !fabric_self.arena)
+		return;
+	if (e.kind == FD_CM)
+		ucma_close(&e);
+	else
+		uverbs_close(&e);
+}
+
 EXPORT int close(int fd)
 {
-	uverbs_closing(fd);
+	closing(fd);
 	return REAL(close)(fd);
 }
 
 /* @fd: the duplicate of @from, or -1. Returns the result of the function that made it. */
 static int duplicated(int from, int fd)
 {
-	int r = fd < 0 ? 0 : uverbs_duplicated(from, fd);
+	int r = fd < 0 ? 0 : fds_duplicate(from, fd);
 
 	if (!r)
 		return fd;
@@ -71,7 +101,7 @@ static int replaced(int from, int to, int fd)
 	if (fd < 0)
 		return fd;
 	if (from != to)
-		uverbs_closing(to);
+		closing(to);
 	return duplicated(from, fd);
 }
 

@@ -18,6 +18,7 @@
 
 #include "shim/path.h"
 #include "shim/real.h"
+#include "ucma/ucma.h"
 #include "uverbs/uverbs.h"
 
 /* glibc calls these for fortified and large-file programs; no header declares them. */
@@ -40,7 +41,7 @@ static bool open_device(const char *path, int flags, int *fd)
 
 	if (n < 0)
 		return false;
-	*fd = uverbs_open((uint32_t)n, flags);
+	*fd = n == PATH_CM ? ucma_open(flags) : uverbs_open((uint32_t)n, flags);
 	if (*fd < 0) {
 		errno = -*fd;
 		*fd = -1;

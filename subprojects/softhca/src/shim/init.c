@@ -6,7 +6,9 @@
 #include "member/member.h"
 #include "pump/pump.h"
 #include "sched/sched.h"
+#include "sys/fds.h"
 #include "trap/trap.h"
+#include "ucma/ucma.h"
 #include "uverbs/uverbs.h"
 
 /*
@@ -19,7 +21,9 @@ static void in_child(void)
 	if (!fabric_self.arena)
 		return;
 	trap_forget();
+	fds_forget();
 	uverbs_forget();
+	ucma_forget();
 	sched_forget();
 	pump_forget();
 	member_forget();

@@ -14,7 +14,9 @@
 #include "sysfs/sysfs.h"
 
 #define SYS_PREFIX "/sys/class/infiniband"
+#define CM_PREFIX "/sys/class/misc/rdma_cm"
 #define DEV_PREFIX "/dev/infiniband/uverbs"
+#define CM_PATH "/dev/infiniband/rdma_cm"
 
 static bool attached(void)
 {
@@ -75,9 +77,18 @@ static void look_for_counters(const char *path)
 	}
 }
 
+/* Whether it begins as paths of the fabric's tree do, and there is a fabric. */
+static bool attached_for(const char *path)
+{
+	if (strncmp(path, SYS_PREFIX, strlen(SYS_PREFIX)) &&
+		strncmp(path, CM_PREFIX, strlen(CM_PREFIX)))
+		return false;
+	return attached();
+}
+
 const char *path_map(const char *path, char *buf)
 {
-	if (!path || strncmp(path, SYS_PREFIX, strlen(SYS_PREFIX)) || !attached())
+	if (!path || !attached_for(path))
 		return path;
 	look_for_counters(path);
 	snprintf(buf, PATH_MAX, "%s%s", fabric_self.dir, path);
@@ -89,7 +100,11 @@ int path_device(const char *path)
 	unsigned long n;
 	char *end;
 
-	if (!path || strncmp(path, DEV_PREFIX, strlen(DEV_PREFIX)))
+	if (!path)
+		return -1;
+	if (!strcmp(path, CM_PATH))
+		return attached() ? PATH_CM : -1;
+	if (strncmp(path, DEV_PREFIX, strlen(DEV_PREFIX)))
 		return -1;
 	path += strlen(DEV_PREFIX);
 	if (*path < '0' || *path > '9')
@@ -107,7 +122,8 @@ void path_device_stat(int n, struct stat *st)
 	st->st_nlink = 1;
 	st->st_uid = geteuid();
 	st->st_gid = getegid();
-	st->st_rdev = makedev(SOFTHCA_UVERBS_MAJOR, SOFTHCA_UVERBS_MINOR + n);
+	st->st_rdev = n == PATH_CM ? makedev(SOFTHCA_CM_MAJOR, SOFTHCA_CM_MINOR) :
+				     makedev(SOFTHCA_UVERBS_MAJOR, SOFTHCA_UVERBS_MINOR + n);
 }
 
 void path_device_statx(int n, struct statx *stx)

@@ -7,13 +7,18 @@
 #include <stddef.h>
 #include <sys/stat.h>
 
+#include "topo/topo.h"
+
 /*
  * The path to use instead of @path: in the fabric's tree for /sys/class/infiniband*, which
  * joins the fabric, else @path itself. @buf: PATH_MAX bytes.
  */
 const char *path_map(const char *path, char *buf);
 
-/* N of /dev/infiniband/uverbsN if such a device is emulated, else -1. */
+/* The number of /dev/infiniband/rdma_cm; those of uverbsN are N. */
+#define PATH_CM SOFTHCA_RAILS_MAX
+
+/* The number of the emulated device @path, else -1. */
 int path_device(const char *path);
 
 /* The results of stat() and statx() for device @n. */

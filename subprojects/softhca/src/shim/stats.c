@@ -12,6 +12,7 @@
 
 #include "shim/path.h"
 #include "shim/real.h"
+#include "ucma/ucma.h"
 #include "uverbs/uverbs.h"
 
 /* No header declares these any more. @version: of struct stat; there is only one. */
@@ -24,15 +25,22 @@ int __fxstat64(int version, int fd, struct stat64 *st);
 int __fxstatat(int version, int dir, const char *path, struct stat *st, int flags);
 int __fxstatat64(int version, int dir, const char *path, struct stat64 *st, int flags);
 
+/* The emulated device behind a descriptor, else -1. */
+static int device_of_fd(int fd)
+{
+	struct uctx *u = uverbs_of_fd(fd);
+
+	if (u)
+		return (int)u->rail;
+	return ucma_is_channel(fd) ? PATH_CM : -1;
+}
+
 /* The emulated device that the arguments of an "at" function name, else -1. */
 static int device_at(int dir, const char *path, int flags)
 {
-	struct uctx *u;
-
 	if (path && *path)
 		return path_device(path);
-	u = flags & AT_EMPTY_PATH ? uverbs_of_fd(dir) : NULL;
-	return u ? (int)u->rail : -1;
+	return flags & AT_EMPTY_PATH ? device_of_fd(dir) : -1;
 }
 
 #define DEFINE_STAT(name, type)                                                                    \
@@ -50,11 +58,11 @@ static int device_at(int dir, const char *path, int flags)
 #define DEFINE_FSTAT(name, type)                                                                   \
 	EXPORT int name(int fd, struct type *st)                                                   \
 	{                                                                                          \
-		struct uctx *u = uverbs_of_fd(fd);                                                 \
+		int n = device_of_fd(fd);                                                          \
                                                                                                    \
-		if (!u)                                                                            \
+		if (n < 0)                                                                         \
 			return REAL(name)(fd, st);                                                 \
-		path_device_stat((int)u->rail, (struct stat *)st);                                 \
+		path_device_stat(n, (struct stat *)st);                                            \
 		return 0;                                                                          \
 	}
 

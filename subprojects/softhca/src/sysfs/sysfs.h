@@ -7,6 +7,7 @@
  *
  *	<root>/class/infiniband_verbs/{abi_version,uverbsN/...}
  *	<root>/class/infiniband/mlx5_N -> ../../devices/pciDDDD:BB/DDDD:BB:DD.F/infiniband/mlx5_N
+ *	<root>/class/misc/rdma_cm/{abi_version,dev}
  *	<root>/devices/pciDDDD:BB/DDDD:BB:DD.F/{vendor,device,numa_node,local_cpus,...}
  *
  * and the same devices for hwloc (<root>/hwloc.xml), because hwloc reads only the machine's
@@ -24,6 +25,9 @@ struct softhca_topology;
 
 #define SOFTHCA_UVERBS_MAJOR 231
 #define SOFTHCA_UVERBS_MINOR 192 /* of uverbs0; uverbsN has 192 + N */
+#define SOFTHCA_CM_MAJOR 10 /* miscellaneous devices */
+#define SOFTHCA_CM_MINOR 60 /* as from a kernel: another one each time */
+#define SOFTHCA_CM_ABI 4
 
 /* Attributes that both sysfs and QUERY_DEVICE report. */
 #define SOFTHCA_VENDOR_ID 0x15b3

@@ -7,6 +7,7 @@
 
 #include "hca/config.h"
 #include "hca/event.h"
+#include "hca/port.h"
 #include "sched/sched.h"
 #include "sys/sys.h"
 #include "uverbs/cmd.h"
@@ -146,16 +147,6 @@ int cmd_query_device(struct cmd *c)
 	return 0;
 }
 
-/* enum ibv_mtu: 1 for 256 bytes, up to 5 for 4096. */
-static uint8_t mtu_code(uint32_t bytes)
-{
-	uint8_t code = 1;
-
-	while (code < 5 && (128u << code) < bytes)
-		code++;
-	return code;
-}
-
 int cmd_query_port(struct cmd *c)
 {
 	const struct softhca_rail *rail = &arena()->topo.rails[c->u->rail];
@@ -172,7 +163,7 @@ int cmd_query_port(struct cmd *c)
 		.sm_lid = roce ? 0 : 1,
 		.state = up ? 4 : 1,
 		.max_mtu = 5,
-		.active_mtu = mtu_code(rail->mtu),
+		.active_mtu = port_mtu_code(rail->mtu),
 		.max_vl_num = 4,
 		.subnet_timeout = 18,
 		.active_width = 2,

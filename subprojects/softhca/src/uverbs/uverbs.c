@@ -6,13 +6,13 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "hca/event.h"
 #include "member/member.h"
+#include "sys/fds.h"
 #include "sys/sys.h"
 #include "trap/pages.h"
 #include "trap/trap.h"
@@ -22,55 +22,29 @@
 #include "xport/copy.h"
 #include "xport/free.h"
 
-#define MAX_FDS 65536
 #define MAX_OPEN 1024
 #define UAR_SPAN (UAR_NUMBERS * UAR_PAGE)
 
-enum fd_kind { FD_OTHER, FD_DEVICE, FD_CHANNEL };
-
-/*
- * What each descriptor of this process is: the kind in the low two bits, and above them the
- * index into uctxs or the number of the FIFO. Every close() of the program looks here.
- */
-static _Atomic uint64_t fds[MAX_FDS];
-static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER; /* serialises dup() and close() */
 static struct uctx uctxs[MAX_OPEN];
 static pthread_mutex_t uctxs_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static uint64_t fd_entry(int fd)
-{
-	if (fd < 0 || fd >= MAX_FDS)
-		return FD_OTHER;
-	/* Pairs with the release in fd_set_entry(): the entry's object is complete. */
-	return atomic_load_explicit(&fds[fd], memory_order_acquire);
-}
-
-static int fd_set_entry(int fd, enum fd_kind kind, uint64_t value)
-{
-	if (fd >= MAX_FDS)
-		return -EMFILE;
-	/* Pairs with the acquire in fd_entry(). */
-	atomic_store_explicit(&fds[fd], value << 2 | kind, memory_order_release);
-	return 0;
-}
-
 struct uctx *uverbs_of_fd(int fd)
 {
-	uint64_t e = fd_entry(fd);
+	struct fd_entry e = fds_get(fd);
 
-	return (e & 3) == FD_DEVICE ? &uctxs[e >> 2] : NULL;
+	return e.kind == FD_DEVICE ? &uctxs[e.value] : NULL;
 }
 
 uint64_t uverbs_channel_fifo(int fd)
 {
-	uint64_t e = fd_entry(fd);
+	struct fd_entry e = fds_get(fd);
 
-	return (e & 3) == FD_CHANNEL ? e >> 2 : 0;
+	return e.kind == FD_CHANNEL ? e.value : 0;
 }
 
 int uverbs_channel_add(int fd, uint64_t fifo)
 {
-	return fd_set_entry(fd, FD_CHANNEL, fifo);
+	return fds_set(fd, FD_CHANNEL, fifo);
 }
 
 static int find_free_uctx(void)
@@ -99,7 +73,7 @@ static int init_uctx(int i, int fd, uint32_t rail)
 	u->dynamic_uars = false;
 	memset(u->uars, 0, sizeof(u->uars));
 	u->dev = st.st_dev;
-	r = fd_set_entry(fd, FD_DEVICE, (uint64_t)i);
+	r = fds_set(fd, FD_DEVICE, (uint64_t)i);
 	if (!r)
 		u->ino = st.st_ino;
 	return r;
@@ -128,51 +102,22 @@ int uverbs_open(uint32_t rail, int flags)
 	return fd;
 }
 
-/* Removes @fd, whose entry is @e. Returns whether it was the last descriptor with this entry. */
-static bool forget_fd(int fd, uint64_t e)
-{
-	bool last = true;
-
-	pthread_mutex_lock(&fds_lock);
-	fd_set_entry(fd, FD_OTHER, 0);
-	for (int i = 0; i < MAX_FDS && last; i++)
-		last = fd_entry(i) != e;
-	pthread_mutex_unlock(&fds_lock);
-	return last;
-}
-
-int uverbs_duplicated(int from, int to)
-{
-	uint64_t e = fd_entry(from);
-	int r;
-
-	if (e == FD_OTHER)
-		return 0;
-	pthread_mutex_lock(&fds_lock);
-	r = fd_set_entry(to, e & 3, e >> 2);
-	pthread_mutex_unlock(&fds_lock);
-	return r;
-}
-
 static void close_ctx(uint32_t ctx)
 {
 	copy_stop(ctx);
 	objects_free_ctx(ctx);
 }
 
-void uverbs_closing(int fd)
+void uverbs_close(const struct fd_entry *e)
 {
-	uint64_t e = fd_entry(fd);
 	struct uctx *u;
 	sigset_t saved;
 
-	if (e == FD_OTHER || !forget_fd(fd, e) || !fabric_self.arena)
-		return;
 	fabric_enter(&saved);
-	if ((e & 3) == FD_CHANNEL) {
-		fifo_remove(e >> 2);
+	if (e->kind == FD_CHANNEL) {
+		fifo_remove(e->value);
 	} else {
-		u = &uctxs[e >> 2];
+		u = &uctxs[e->value];
 		trap_drop(u);
 		if (u->ctx != NO_INDEX)
 			close_ctx(u->ctx);
@@ -185,12 +130,8 @@ void uverbs_closing(int fd)
 void uverbs_forget(void)
 {
 	pthread_mutex_init(&uctxs_lock, NULL);
-	pthread_mutex_init(&fds_lock, NULL);
 	for (int i = 0; i < MAX_OPEN; i++)
 		uctxs[i].ino = 0;
-	for (int i = 0; i < MAX_FDS; i++)
-		if (fd_entry(i) != FD_OTHER)
-			fd_set_entry(i, FD_OTHER, 0);
 }
 
 void cmd_get(struct span from, void *to, size_t len)

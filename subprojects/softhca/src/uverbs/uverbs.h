@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sys/fds.h"
 #include "trap/uctx.h"
 
 /* Opens device @rail. Returns the file descriptor or -errno. */
@@ -26,18 +27,12 @@ struct uctx *uverbs_of_fd(int fd);
 int uverbs_ioctl(struct uctx *u, unsigned long request, void *arg);
 
 /*
- * @to has become a duplicate of @from, which may be a device or an event channel. Returns 0,
- * or -EMFILE if @to is too high to be tracked.
+ * The last duplicate of a device or of a completion channel is closed. All objects that were made
+ * through a device are destroyed.
  */
-int uverbs_duplicated(int from, int to);
+void uverbs_close(const struct fd_entry *e);
 
-/*
- * The program closes @fd, a device or an event channel. With the last duplicate of a device,
- * all objects that were made through it are destroyed.
- */
-void uverbs_closing(int fd);
-
-/* In a forked child: no open file is a device or an event channel any more. */
+/* In a forked child: no device is open any more. */
 void uverbs_forget(void);
 
 /* The FIFO behind a completion channel's fd of this process, else 0. */

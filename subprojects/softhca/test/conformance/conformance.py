@@ -50,6 +50,21 @@ class Case:
         return next(w for w in self.command if w != "env" and "=" not in w)
 
 
+class Connection(Case):
+    """A pair that meets by the connection manager: server and client have arguments of their own."""
+
+    # Nobody listens yet: the client is started again.
+    EARLY = re.compile("REJECTED, error:? 8|UNREACHABLE, error: 1|Unexpected CM event bl blka [78]$",
+                       re.M)
+    # perftest's server has taken a first connection, and does not listen yet for that of the QP. It
+    # then waits for ever: both are started again.
+    BETWEEN = re.compile("REJECTED; error: 8|UNREACHABLE; error: 1")
+
+    def __init__(self, server, client, check, topology=""):
+        super().__init__(client, check, topology)
+        self.server = shlex.split(server)
+
+
 def listening(port):
     """Whether a TCP socket of this host listens on the port."""
     for table in "/proc/net/tcp", "/proc/net/tcp6":
@@ -130,6 +145,34 @@ def run_pair(runner, options, case, fabric):
             tool.stop()
 
 
+def run_connection(runner, options, case, fabric):
+    deadline = time.monotonic() + GUARD_S
+    tools = []
+
+    def start(args):
+        tools.append(Tool(runner, options, fabric, args))
+        return tools[-1]
+
+    server = start(case.server)
+    try:
+        while True:
+            client = start(case.command)
+            try:
+                output = client.finish(deadline)
+                break
+            except Failure:
+                if case.BETWEEN.search(client.output()):
+                    server.stop()
+                    server = start(case.server)
+                elif not case.EARLY.search(client.output()) or server.process.poll():
+                    raise
+        case.check(case, output, passive=False)
+        case.check(case, server.finish(deadline), passive=True)
+    finally:
+        for tool in reversed(tools):
+            tool.stop()
+
+
 def run_case(runner, options, case):
     fabric = f"conformance-{os.getpid()}"
     path = f"/dev/shm/softhca-{os.getuid()}-{fabric}"
@@ -138,7 +181,9 @@ def run_case(runner, options, case):
             topology.write(case.topology)
             topology.flush()
             options = [*options, "--topology", topology.name]
-        if case.command[0] not in ALONE:
+        if isinstance(case, Connection):
+            run_connection(runner, options, case, fabric)
+        elif case.command[0] not in ALONE:
             run_pair(runner, options, case, fabric)
         else:
             tool = Tool(runner, options, fabric, case.command)
@@ -223,6 +268,15 @@ def shows(*patterns):
                 raise Failure(f"no '{pattern}' in:\n{output}")
         if "No such file" in output:
             raise Failure(f"something is not found:\n{output}")
+    return check
+
+
+def sides(server, client):
+    """A check: each side's output has its pattern."""
+    def check(case, output, passive):
+        pattern = server if passive else client
+        if not re.search(pattern, output, re.M):
+            raise Failure(f"no '{pattern}' in:\n{output}")
     return check
 
 
@@ -348,6 +402,25 @@ def ucx():
     yield QUICK, Case("env UCX_TLS=ud_x,self ucx_perftest -n 200 -w 20 -t tag_lat -s 8", ucx_done)
 
 
+def connections():
+    """Programs of librdmacm; addresses are a loopback one and those of GIDs."""
+    ping = sides(r"^server ping data: rdma-ping-9: ", r"^ping data: rdma-ping-9: ")
+    yield QUICK, Connection("rping -s -v -C 10 -a 127.0.0.1", "rping -c -v -C 10 -a 127.0.0.1", ping)
+    yield QUICK, Connection("udaddy", "udaddy -s 127.0.0.1", sides(*["^return status 0$"] * 2))
+    yield FULL, Connection("ucmatose", "ucmatose -s 127.0.0.1", sides(*["^return status 0$"] * 2))
+    yield FULL, Connection("rping -s -v -C 10 -a 0.0.0.0", "rping -c -v -C 10 -a 10.95.1.1", ping,
+                           ROCE + ROCE)
+    yield FULL, Connection("rping -s -v -C 10 -a 10.95.1.1",
+                           "rping -c -v -C 10 -a 10.95.1.1 -I 10.95.0.1", ping, ROCE + ROCE)
+    yield FULL, Connection("udaddy -b 10.95.0.1", "udaddy -s 10.95.0.1",
+                           sides(*["^return status 0$"] * 2), ROCE)
+    for level, tool, topology in (
+            (QUICK, "ib_write_bw -n 100 -s 4096", ""), (QUICK, "ib_send_lat -n 50 -s 64", ""),
+            (FULL, "ib_read_bw -n 100 -s 4096 -q 4", ROCE), (FULL, "ib_atomic_bw -n 100", ROCE),
+            (FULL, "ib_send_bw -n 100 -s 1024 -c UD", "")):
+        yield level, Connection(f"{tool} -F -R", f"{tool} -F -R 127.0.0.1", perftest_done, topology)
+
+
 GROUPS = {
     "devices": devices,
     "system": system,
@@ -364,6 +437,7 @@ GROUPS = {
     "send_bw": send_bw,
     "atomic": atomic,
     "ucx": ucx,
+    "cm": connections,
 }
 
 

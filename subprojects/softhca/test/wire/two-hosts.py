@@ -285,9 +285,9 @@ def run_ucx():
     return 0
 
 
-# With -u 0 the HCA repeats without limit: a slow machine does not end the test.
+# With -u 0 the HCA repeats without limit: a slow machine does not end the test. Not the pingpongs, whose client may be
+# gone when the ACK of the last message is lost: the server then fails, as it must.
 LOSSY_TOOLS = """
-ibv_rc_pingpong -g 0 -c -s 20000 -n {bulk}
 ib_write_bw -x 0 -u 0 -s 20000 -n {bulk}
 ib_send_bw -x 0 -u 0 -s 20000 -n {bulk} -q 2
 ib_read_bw -x 0 -u 0 -s 20000 -n {bulk}
@@ -304,14 +304,14 @@ def run_losses():
     n = "-n " + ("300" if LONG else "20")
     missing = sorted({c for c in [*(c[0] for c in commands), "ucx_perftest"] if not shutil.which(c)})
     with hosts.Network(RUN) as (a, b):
-        for percent in (1, 10):
-            for command in commands:
+        for percent, some in ((1, None if LONG else 2), (10, None)):
+            for command in commands[:some]:
                 if command[0] not in missing:
                     hosts.lossy_pair(a, b, *command, port=18515, percent=percent)
             for transports, options, timers in (
                     ("rc_x,ud_x,self", "-t tag_lat -s 8", {**UCX_RC_TIMERS, **UCX_UD_TIMERS}),
                     ("rc_v,ud_v,self", "-t ucp_get -s 4096", {**UCX_RC_TIMERS, **UCX_UD_TIMERS}),
-                    ("ud_x,self", "-t tag_bw -s 512", UCX_UD_TIMERS)):
+                    ("ud_x,self", "-t tag_bw -s 512", UCX_UD_TIMERS))[:some]:
                 if "ucx_perftest" not in missing:
                     ucx(a, b, transports, f"{options} {n}", percent, timers)
     print("not installed:", missing)

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+#include "cm/address.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "fabric/fabric.h"
+
+static_assert(sizeof(struct cm_sockaddr_ib) == 48, "the kernel's sockaddr_ib");
+
+static const uint8_t v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+static void set_v4(struct cm_addr *addr, const void *ip)
+{
+	memcpy(addr->ip, v4_prefix, sizeof(v4_prefix));
+	memcpy(addr->ip + sizeof(v4_prefix), ip, 4);
+}
+
+static int decode_v4(const void *p, size_t len, struct cm_addr *addr)
+{
+	struct sockaddr_in v4;
+
+	if (len < sizeof(v4))
+		return -EINVAL;
+	memcpy(&v4, p, sizeof(v4));
+	*addr = (struct cm_addr){.family = AF_INET, .port = ntohs(v4.sin_port)};
+	set_v4(addr, &v4.sin_addr);
+	return 0;
+}
+
+static int decode_v6(const void *p, size_t len, struct cm_addr *addr)
+{
+	struct sockaddr_in6 v6;
+
+	if (len < sizeof(v6))
+		return -EINVAL;
+	memcpy(&v6, p, sizeof(v6));
+	*addr = (struct cm_addr){.family = AF_INET6,
+		.port = ntohs(v6.sin6_port),
+		.scope = v6.sin6_scope_id};
+	memcpy(addr->ip, &v6.sin6_addr, sizeof(addr->ip));
+	return 0;
+}
+
+static int decode_ib(const void *p, size_t len, struct cm_addr *addr)
+{
+	static const uint8_t none[16];
+	struct cm_sockaddr_ib ib;
+
+	if (len < sizeof(ib))
+		return -EINVAL;
+	memcpy(&ib, p, sizeof(ib));
+	if (memcmp(ib.addr, none, sizeof(none)))
+		return -EAFNOSUPPORT;
+	*addr = (struct cm_addr){.family = AF_INET6, .port = (uint16_t)be64toh(ib.service_id)};
+	return 0;
+}
+
+int cm_addr_decode(const void *sockaddr, size_t len, struct cm_addr *addr_p)
+{
+	uint16_t family;
+
+	memcpy(&family, sockaddr, sizeof(family));
+	switch (family) {
+	case AF_INET:
+		return decode_v4(sockaddr, len, addr_p);
+	case AF_INET6:
+		return decode_v6(sockaddr, len, addr_p);
+	case CM_AF_IB:
+		return decode_ib(sockaddr, len, addr_p);
+	default:
+		return -EAFNOSUPPORT;
+	}
+}
+
+size_t cm_addr_encode(const struct cm_addr *addr, void *sockaddr)
+{
+	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(addr->port)};
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
+		.sin6_port = htons(addr->port),
+		.sin6_scope_id = addr->scope};
+
+	switch (addr->family) {
+	case AF_INET:
+		memcpy(&v4.sin_addr, addr->ip + sizeof(v4_prefix), 4);
+		memcpy(sockaddr, &v4, sizeof(v4));
+		return sizeof(v4);
+	case AF_INET6:
+		memcpy(&v6.sin6_addr, addr->ip, sizeof(addr->ip));
+		memcpy(sockaddr, &v6, sizeof(v6));
+		return sizeof(v6);
+	default:
+		return 0;
+	}
+}
+
+static bool is_v4(const struct cm_addr *addr)
+{
+	return !memcmp(addr->ip, v4_prefix, sizeof(v4_prefix));
+}
+
+bool cm_addr_any(const struct cm_addr *addr)
+{
+	static const uint8_t none[16];
+
+	return !memcmp(addr->ip + (is_v4(addr) ? 12 : 0), none, is_v4(addr) ? 4 : 16);
+}
+
+bool cm_addr_loopback(const struct cm_addr *addr)
+{
+	static const uint8_t v6[16] = {[15] = 1};
+
+	return is_v4(addr) ? addr->ip[12] == 127 : !memcmp(addr->ip, v6, sizeof(v6));
+}
+
+bool cm_addr_same_ip(const struct cm_addr *a, const struct cm_addr *b)
+{
+	return !memcmp(a->ip, b->ip, sizeof(a->ip));
+}
+
+/* The GID that stands for the host's address @addr: the first of the same kind, else the first. */
+static uint32_t usual_gid(const struct softhca_rail *rail, const struct cm_addr *addr)
+{
+	for (uint32_t i = 0; i < rail->ngids; i++)
+		if (!memcmp(rail->gids[i], v4_prefix, sizeof(v4_prefix)) == is_v4(addr))
+			return i;
+	return 0;
+}
+
+static bool find_gid(const struct cm_addr *addr, struct cm_place *place)
+{
+	const struct softhca_topology *t = &arena()->topo;
+
+	for (uint32_t r = 0; r < t->nrails; r++) {
+		for (uint32_t g = 0; g < t->rails[r].ngids; g++) {
+			if (memcmp(t->rails[r].gids[g], addr->ip, sizeof(addr->ip)))
+				continue;
+			*place = (struct cm_place){r, g};
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Copies the name of the interface that has @addr; false: no interface of the host has it. */
+static bool find_interface(const struct cm_addr *addr, char name[SOFTHCA_NAME_MAX])
+{
+	struct ifaddrs *all, *i;
+	struct cm_addr a;
+
+	if (getifaddrs(&all))
+		return false;
+	for (i = all; i; i = i->ifa_next) {
+		/* A sockaddr of any family is followed by enough memory for the largest. */
+		if (!i->ifa_addr || cm_addr_decode(i->ifa_addr, CM_SOCKADDR_MAX, &a) ||
+			!cm_addr_same_ip(&a, addr))
+			continue;
+		strncpy(name, i->ifa_name, SOFTHCA_NAME_MAX - 1);
+		name[SOFTHCA_NAME_MAX - 1] = '\0';
+		break;
+	}
+	freeifaddrs(all);
+	return i != NULL;
+}
+
+static uint32_t rail_of_interface(const char *name)
+{
+	const struct softhca_topology *t = &arena()->topo;
+
+	for (uint32_t r = 0; r < t->nrails; r++)
+		if (!strcmp(t->rails[r].netdev, name))
+			return r;
+	return 0;
+}
+
+int cm_addr_place(const struct cm_addr *addr, struct cm_place *place_p)
+{
+	char name[SOFTHCA_NAME_MAX] = "";
+
+	if (find_gid(addr, place_p))
+		return 0;
+	if (!cm_addr_loopback(addr) && !find_interface(addr, name))
+		return -EADDRNOTAVAIL;
+	place_p->rail = rail_of_interface(name);
+	place_p->gid = usual_gid(&arena()->topo.rails[place_p->rail], addr);
+	return 0;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * IP addresses, and the adapters that they stand for. A GID is an address of its adapter. The
+ * host's addresses are those of the adapter whose network interface has them, else of the first
+ * adapter; so are loopback addresses.
+ */
+#ifndef SOFTHCA_CM_ADDRESS_H
+#define SOFTHCA_CM_ADDRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fabric/cm_ids.h"
+
+/* The kernel's sockaddr_ib; no installed header of rdma-core's declares it. */
+struct cm_sockaddr_ib {
+	uint16_t family;
+	uint16_t pkey; /* these are in network order */
+	uint32_t flow_info;
+	uint8_t addr[16];
+	uint64_t service_id;
+	uint64_t service_mask;
+	uint64_t scope;
+};
+
+#define CM_AF_IB 27
+#define CM_SOCKADDR_MAX sizeof(struct cm_sockaddr_ib)
+
+/*
+ * Decodes a socket address of @len bytes; its family is there in any case. An AF_IB address counts as IPv6's wildcard, if it has no
+ * GID. Returns 0; -EINVAL if @len does not fit the family; -EAFNOSUPPORT.
+ */
+int cm_addr_decode(const void *sockaddr, size_t len, struct cm_addr *addr_p);
+
+/* The reverse, into up to CM_SOCKADDR_MAX bytes. Returns the length; 0: no address. */
+size_t cm_addr_encode(const struct cm_addr *addr, void *sockaddr);
+
+bool cm_addr_any(const struct cm_addr *addr);
+bool cm_addr_loopback(const struct cm_addr *addr);
+bool cm_addr_same_ip(const struct cm_addr *a, const struct cm_addr *b);
+
+/* An adapter and one of its GIDs. */
+struct cm_place {
+	uint32_t rail;
+	uint32_t gid;
+};
+
+/*
+ * The adapter that has @addr. Asks the kernel for the host's addresses, so the fabric's mutex is
+ * not held. Returns 0, or -EADDRNOTAVAIL if none has it.
+ */
+int cm_addr_place(const struct cm_addr *addr, struct cm_place *place_p);
+
+#endif

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT */
+#include "cm/cm.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "cm/ids.h"
+#include "hca/event.h"
+#include "hca/objects.h"
+
+#define MAX_BACKLOG 1024 /* the kernel's default */
+
+bool cm_is_ud(const struct cm_id *id)
+{
+	return id->qp_type == QPT_UD;
+}
+
+uint32_t cm_peer_slot(const struct cm_id *id)
+{
+	const struct cm_id *peer = cm_linked(id->peer);
+
+	return peer ? peer->owner : NO_SLOT;
+}
+
+static void put_on_rail(struct cm_id *id, const struct cm_place *place)
+{
+	if (!place)
+		return;
+	id->rail = place->rail;
+	id->gid = place->gid;
+}
+
+int cm_bind(struct cm_id *id, const struct cm_addr *addr, const struct cm_place *place)
+{
+	int r;
+
+	if (id->state != CM_IDLE)
+		return -EINVAL;
+	r = cm_take_port(id, addr);
+	if (r)
+		return r;
+	put_on_rail(id, place);
+	id->state = CM_BOUND;
+	return 0;
+}
+
+/* A place can be reached from adapters with the same kind of link. */
+static bool reachable(uint32_t rail, const struct cm_place *place)
+{
+	const struct softhca_rail *rails = arena()->topo.rails;
+
+	return rails[rail].link == rails[place->rail].link;
+}
+
+/* As a connection of the host to itself: the other end's adapter and address. */
+static int take_place_of(struct cm_id *id, const struct cm_addr *dst, const struct cm_place *place)
+{
+	struct cm_addr src = *dst;
+
+	put_on_rail(id, place);
+	src.port = id->src.port;
+	if (id->state == CM_IDLE)
+		return cm_take_port(id, &src);
+	id->src = src;
+	return 0;
+}
+
+int cm_resolve_addr(struct cm_id *id, const struct cm_addr *dst, const struct cm_place *place)
+{
+	int r = 0;
+
+	if (id->state != CM_IDLE && id->state != CM_BOUND)
+		return -EINVAL;
+	id->dst = *dst;
+	if (!place || (id->rail != NO_INDEX && !reachable(id->rail, place))) {
+		cm_post(id, CM_EV_ADDR_ERROR, -ETIMEDOUT, false);
+		return 0;
+	}
+	if (id->rail == NO_INDEX)
+		r = take_place_of(id, dst, place);
+	if (r)
+		return r;
+	id->dst_rail = place->rail;
+	id->dst_gid = place->gid;
+	id->state = CM_ADDR_RESOLVED;
+	cm_post(id, CM_EV_ADDR_RESOLVED, 0, false);
+	return 0;
+}
+
+int cm_resolve_route(struct cm_id *id)
+{
+	if (id->state != CM_ADDR_RESOLVED)
+		return -EINVAL;
+	id->state = CM_ROUTE_RESOLVED;
+	cm_post(id, CM_EV_ROUTE_RESOLVED, 0, false);
+	return 0;
+}
+
+int cm_listen(struct cm_id *id, uint32_t backlog)
+{
+	if (id->state != CM_BOUND)
+		return -EINVAL;
+	if (!cm_may_listen(id))
+		return -EADDRINUSE;
+	id->backlog = backlog && backlog < MAX_BACKLOG ? backlog : MAX_BACKLOG;
+	id->state = CM_LISTEN;
+	return 0;
+}
+
+/* Takes over what the id is about to send. */
+static void set_local(struct cm_id *id, const struct cm_param *p)
+{
+	uint32_t psn = id->local.psn;
+
+	id->local = *p;
+	id->local.psn = psn;
+	id->local.qkey = CM_UDP_QKEY;
+}
+
+/* @from has sent a message with private data: @to has received it. */
+static void receive(struct cm_id *to, const struct cm_id *from, uint8_t data_len)
+{
+	to->remote = from->local;
+	to->remote.data_len = data_len;
+}
+
+static void reject_request(struct cm_id *id, int rej, int sidr)
+{
+	bool ud = cm_is_ud(id);
+
+	id->state = CM_ENDED;
+	cm_post(id, ud ? CM_EV_UNREACHABLE : CM_EV_REJECTED, ud ? sidr : rej, false);
+}
+
+/* The listening id gets an id for the request, which its program learns of with the event. */
+static struct cm_id *make_request(const struct cm_id *from, const struct cm_id *listener)
+{
+	struct cm_id *id = cm_alloc(listener->owner, listener->fifo);
+
+	if (!id)
+		return NULL;
+	id->ps = listener->ps;
+	id->qp_type = listener->qp_type;
+	id->rail = from->dst_rail;
+	id->gid = from->dst_gid;
+	id->dst_rail = from->rail;
+	id->dst_gid = from->gid;
+	id->src = from->dst;
+	id->dst = from->src;
+	id->listener = cm_link_to(listener);
+	id->peer = cm_link_to(from);
+	id->unread = 1;
+	id->state = cm_is_ud(id) ? CM_SIDR_RCVD : CM_REQ_RCVD;
+	receive(id, from, cm_is_ud(id) ? CM_SIDR_REQ_DATA : CM_REQ_DATA);
+	return id;
+}
+
+/* The listening id for a request; its process lives. */
+static struct cm_id *live_listener(const struct cm_id *id)
+{
+	struct cm_id *l = cm_listener(id->ps, &id->dst);
+
+	if (l && !fabric_alive(l->owner)) {
+		fabric_reap();
+		l = cm_listener(id->ps, &id->dst);
+	}
+	return l;
+}
+
+int cm_connect(struct cm_id *id, const struct cm_param *p)
+{
+	struct cm_id *listener, *request;
+
+	if (id->state != CM_ROUTE_RESOLVED)
+		return -EINVAL;
+	if (p->data_len > (cm_is_ud(id) ? CM_SIDR_REQ_DATA : CM_REQ_DATA))
+		return -EINVAL;
+	set_local(id, p);
+	id->state = cm_is_ud(id) ? CM_SIDR_SENT : CM_REQ_SENT;
+	listener = live_listener(id);
+	if (!listener) {
+		reject_request(id, CM_REJ_NO_SERVICE, CM_SIDR_UNSUPPORTED);
+		return 0;
+	}
+	request = cm_unread(listener) < listener->backlog ? make_request(id, listener) : NULL;
+	if (!request) {
+		reject_request(id, CM_REJ_CONSUMER, CM_SIDR_REJECT);
+		return 0;
+	}
+	cm_publish(request);
+	id->peer = cm_link_to(request);
+	cm_post(request, CM_EV_CONNECT_REQUEST, 0, true);
+	return 0;
+}
+
+static int reply(struct cm_id *id, const struct cm_param *p, uint64_t uid)
+{
+	struct cm_id *peer = cm_linked(id->peer);
+	uint8_t len = cm_is_ud(id) ? CM_SIDR_REP_DATA : CM_REP_DATA;
+
+	if (!peer || p->data_len > len)
+		return -EINVAL;
+	set_local(id, p);
+	id->uid = uid;
+	receive(peer, id, len);
+	if (cm_is_ud(id)) {
+		id->state = CM_SIDR_DONE;
+		peer->state = CM_SIDR_DONE;
+		cm_post(peer, CM_EV_ESTABLISHED, 0, true);
+		return 0;
+	}
+	id->state = CM_REP_SENT;
+	peer->state = CM_REP_RCVD;
+	cm_post(peer, CM_EV_CONNECT_RESPONSE, 0, true);
+	return 0;
+}
+
+int cm_established(struct cm_id *id)
+{
+	if (id->state != CM_REP_SENT)
+		return -EINVAL;
+	id->state = CM_ESTABLISHED;
+	cm_post(id, CM_EV_ESTABLISHED, 0, false);
+	return 0;
+}
+
+int cm_accept(struct cm_id *id, const struct cm_param *p, uint64_t uid)
+{
+	struct cm_id *peer = cm_linked(id->peer);
+
+	if (p && (id->state == CM_REQ_RCVD || id->state == CM_SIDR_RCVD))
+		return reply(id, p, uid);
+	if (p || id->state != CM_REP_RCVD)
+		return -EINVAL;
+	id->state = CM_ESTABLISHED;
+	if (peer)
+		cm_established(peer);
+	return 0;
+}
+
+/* Ends the handshake: the other end's event has @status. */
+static void refuse(struct cm_id *id, int status, bool has_data)
+{
+	struct cm_id *peer = cm_linked(id->peer);
+
+	id->state = CM_ENDED;
+	if (!peer)
+		return;
+	peer->state = CM_ENDED;
+	cm_post(peer, cm_is_ud(id) ? CM_EV_UNREACHABLE : CM_EV_REJECTED, status, has_data);
+}
+
+int cm_reject(struct cm_id *id, const void *data, uint8_t len, uint8_t reason)
+{
+	struct cm_id *peer = cm_linked(id->peer);
+
+	if (id->state != CM_REQ_RCVD && id->state != CM_REP_RCVD && id->state != CM_SIDR_RCVD)
+		return -EINVAL;
+	if (len > (cm_is_ud(id) ? CM_SIDR_REP_DATA : CM_REJ_DATA))
+		return -EINVAL;
+	if (reason && reason != CM_REJ_CONSUMER && reason != CM_REJ_VENDOR_OPTION)
+		return -EINVAL;
+	id->local = (struct cm_param){.data_len = len};
+	memcpy(id->local.data, data, len);
+	if (peer && cm_is_ud(id))
+		peer->remote = (struct cm_param){0};
+	else if (peer)
+		receive(peer, id, CM_REJ_DATA);
+	refuse(id, cm_is_ud(id) ? CM_SIDR_REJECT : reason ? reason : CM_REJ_CONSUMER, true);
+	return 0;
+}
+
+static void end_connection(struct cm_id *id)
+{
+	id->state = CM_ENDED;
+	cm_post(id, CM_EV_DISCONNECTED, 0, false);
+	cm_post(id, CM_EV_TIMEWAIT_EXIT, 0, false);
+}
+
+/* The other end has asked for the end of the connection, and this one agrees. */
+static void answer_disconnect(struct cm_id *id)
+{
+	struct cm_id *peer = cm_linked(id->peer);
+
+	id->state = CM_ENDED;
+	cm_post(id, CM_EV_TIMEWAIT_EXIT, 0, false);
+	if (peer && peer->state == CM_DREQ_SENT)
+		end_connection(peer);
+}
+
+static void ask_disconnect(struct cm_id *id)
+{
+	struct cm_id *peer = cm_linked(id->peer);
+
+	if (!peer) {
+		end_connection(id);
+		return;
+	}
+	id->state = CM_DREQ_SENT;
+	peer->state = CM_DREQ_RCVD;
+	cm_post(peer, CM_EV_DISCONNECTED, 0, false);
+}
+
+int cm_disconnect(struct cm_id *id)
+{
+	if (id->state < CM_REQ_SENT)
+		return -EINVAL;
+	if (id->state == CM_ESTABLISHED)
+		ask_disconnect(id);
+	else if (id->state == CM_DREQ_RCVD)
+		answer_disconnect(id);
+	return 0;
+}
+
+/* Requests that the program of a listening id has not read are refused. */
+static void drop_requests(const struct cm_id *listener)
+{
+	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
+		struct cm_id *id = cm_at(i);
+
+		if (!id->used || !id->unread || cm_linked(id->listener) != listener)
+			continue;
+		refuse(id, cm_is_ud(id) ? CM_SIDR_REJECT : CM_REJ_CONSUMER, false);
+		cm_free(id);
+	}
+}
+
+/* The end that has asked for a connection goes. */
+static void withdraw(struct cm_id *id)
+{
+	struct cm_id *peer = cm_linked(id->peer);
+
+	if (!peer)
+		return;
+	if (peer->unread)
+		cm_free(peer);
+	else
+		peer->state = CM_ENDED;
+}
+
+void cm_destroy(struct cm_id *id)
+{
+	switch (id->state) {
+	case CM_LISTEN:
+		drop_requests(id);
+		break;
+	case CM_REQ_SENT:
+	case CM_SIDR_SENT:
+		withdraw(id);
+		break;
+	case CM_REQ_RCVD:
+	case CM_REP_SENT:
+	case CM_REP_RCVD:
+		refuse(id, CM_REJ_CONSUMER, false);
+		break;
+	case CM_SIDR_RCVD:
+		refuse(id, CM_SIDR_REJECT, false);
+		break;
+	case CM_ESTABLISHED:
+		ask_disconnect(id);
+		break;
+	case CM_DREQ_RCVD:
+		answer_disconnect(id);
+		break;
+	default:
+		break;
+	}
+	cm_free(id);
+}
+
+void cm_close_channel(uint64_t fifo)
+{
+	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++)
+		if (cm_at(i)->used && cm_at(i)->fifo == fifo)
+			cm_destroy(cm_at(i));
+	fifo_remove(fifo);
+}
+
+/*
+ * If this process is killed on the way, the next one goes on: an event may then come twice, but
+ * none is lost.
+ */
+void cm_reap(uint32_t slot)
+{
+	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
+		struct cm_id *id = cm_at(i);
+		uint64_t fifo = id->fifo;
+
+		if (!id->used || id->owner != slot)
+			continue;
+		cm_destroy(id);
+		fifo_remove(fifo);
+	}
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+#include "cm/ids.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "fabric/reserve.h"
+#include "hca/event.h"
+#include "hca/random.h"
+
+#define FIRST_FREE_PORT 32768u /* those that Linux gives out */
+#define LAST_FREE_PORT 60999u
+
+static_assert(sizeof(struct cm_event) == 16, "fifo_drop() keeps events of up to 16 bytes");
+
+/* Each connection begins with another one, so that packets of an old one do not fit. */
+static uint32_t first_psn(uint64_t serial)
+{
+	return random_next(&serial) & 0xffffff;
+}
+
+struct cm_id *cm_alloc(uint32_t owner, uint64_t fifo)
+{
+	struct arena *a = arena();
+
+	for (uint32_t i = FIRST_CM_ID; i < MAX_CM_IDS; i++) {
+		struct cm_id *id = cm_at(i);
+
+		if (i < a->cm_high && id->used)
+			continue;
+		if (i >= a->cm_high && reserve(id, sizeof(*id)))
+			return NULL;
+		memset(id, 0, sizeof(*id));
+		id->owner = owner;
+		id->fifo = fifo;
+		id->rail = NO_INDEX;
+		id->serial = a->next_cm_serial;
+		id->local.psn = first_psn(id->serial);
+		/* 0 is no serial number. */
+		a->next_cm_serial += a->next_cm_serial == UINT32_MAX ? 2 : 1;
+		if (i >= a->cm_high)
+			a->cm_high = i + 1;
+		return id;
+	}
+	return NULL;
+}
+
+void cm_publish(struct cm_id *id)
+{
+	id->used = 1;
+}
+
+void cm_free(struct cm_id *id)
+{
+	fifo_drop(id->fifo, cm_index(id), sizeof(struct cm_event));
+	id->used = 0;
+}
+
+int cm_find(uint32_t index, uint64_t fifo, struct cm_id **id_p)
+{
+	struct cm_id *id;
+
+	if (index < FIRST_CM_ID || index >= arena()->cm_high)
+		return -ENOENT;
+	id = cm_at(index);
+	if (!id->used || id->owner != fabric_self.slot || id->unread)
+		return -ENOENT;
+	if (id->fifo != fifo)
+		return -EINVAL;
+	*id_p = id;
+	return 0;
+}
+
+struct cm_id *cm_linked(struct cm_link link)
+{
+	struct cm_id *id;
+
+	if (!link.serial)
+		return NULL;
+	id = cm_at(link.index);
+	return id->used && id->serial == link.serial ? id : NULL;
+}
+
+struct cm_link cm_link_to(const struct cm_id *id)
+{
+	return (struct cm_link){cm_index(id), id->serial};
+}
+
+/* Whether it is IPv6's wildcard, which stands for IPv4's addresses, too. */
+static bool any_of_both(const struct cm_id *id)
+{
+	return id->src.family == AF_INET6 && !id->v6_only && cm_addr_any(&id->src);
+}
+
+/* Whether the addresses of two ids have an IP address in common. */
+static bool overlap(const struct cm_id *a, const struct cm_id *b)
+{
+	if (a->src.family != b->src.family)
+		return any_of_both(a) || any_of_both(b);
+	return cm_addr_any(&a->src) || cm_addr_any(&b->src) || cm_addr_same_ip(&a->src, &b->src);
+}
+
+static bool port_is_taken(const struct cm_id *id)
+{
+	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
+		const struct cm_id *o = cm_at(i);
+
+		if (!o->used || o == id || !o->has_port || o->ps != id->ps ||
+			o->src.port != id->src.port || !overlap(o, id))
+			continue;
+		if (!id->reuse_addr || !o->reuse_addr || o->state == CM_LISTEN)
+			return true;
+	}
+	return false;
+}
+
+int cm_take_port(struct cm_id *id, const struct cm_addr *addr)
+{
+	uint64_t seed = id->serial;
+	uint32_t n = LAST_FREE_PORT - FIRST_FREE_PORT + 1, start;
+
+	id->src = *addr;
+	id->has_port = !addr->port || !port_is_taken(id);
+	if (!id->has_port)
+		return -EADDRINUSE;
+	if (addr->port)
+		return 0;
+	start = (uint32_t)(random_next(&seed) % n);
+	for (uint32_t i = 0; i < n; i++) {
+		id->src.port = (uint16_t)(FIRST_FREE_PORT + (start + i) % n);
+		if (!port_is_taken(id))
+			return 0;
+	}
+	id->has_port = 0;
+	return -EADDRINUSE;
+}
+
+bool cm_may_listen(const struct cm_id *id)
+{
+	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
+		const struct cm_id *o = cm_at(i);
+
+		if (o->used && o != id && o->state == CM_LISTEN && o->ps == id->ps &&
+			o->src.port == id->src.port && overlap(o, id))
+			return false;
+	}
+	return true;
+}
+
+/* 0: it does not listen there; the wildcard comes behind the address itself. */
+static int match(const struct cm_id *l, uint32_t ps, const struct cm_addr *addr)
+{
+	if (!l->used || l->state != CM_LISTEN || l->ps != ps || l->src.port != addr->port)
+		return 0;
+	if (cm_addr_same_ip(&l->src, addr))
+		return 2;
+	if (!cm_addr_any(&l->src))
+		return 0;
+	return l->src.family == addr->family || any_of_both(l);
+}
+
+struct cm_id *cm_listener(uint32_t ps, const struct cm_addr *addr)
+{
+	struct cm_id *best = NULL;
+	int best_match = 0;
+
+	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
+		int m = match(cm_at(i), ps, addr);
+
+		if (m > best_match) {
+			best = cm_at(i);
+			best_match = m;
+		}
+	}
+	return best;
+}
+
+uint32_t cm_unread(const struct cm_id *listener)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
+		const struct cm_id *c = cm_at(i);
+
+		n += c->used && c->unread && cm_linked(c->listener) == listener;
+	}
+	return n;
+}
+
+void cm_post(struct cm_id *id, enum cm_event_type type, int32_t status, bool has_param)
+{
+	struct cm_event e = {.id = cm_index(id),
+		.type = (uint16_t)type,
+		.has_param = has_param,
+		.status = status};
+
+	fifo_post(id->fifo, &e, sizeof(e));
+}
+
+/* Moves the events of an id, and the requests to it, to another FIFO. */
+static bool move_event(const void *event, void *arg)
+{
+	struct cm_id *moved = arg, *id;
+	struct cm_event e;
+
+	memcpy(&e, event, sizeof(e));
+	if (e.id >= arena()->cm_high)
+		return false;
+	id = cm_at((uint32_t)e.id);
+	if (id != moved && (!id->unread || cm_linked(id->listener) != moved))
+		return false;
+	id->fifo = moved->fifo;
+	fifo_post(moved->fifo, &e, sizeof(e));
+	return true;
+}
+
+void cm_move(struct cm_id *id, uint64_t fifo)
+{
+	uint64_t from = id->fifo;
+
+	if (from == fifo)
+		return;
+	id->fifo = fifo;
+	fifo_drop_if(from, sizeof(struct cm_event), move_event, id);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table of ids, their ports, and the events that they get. The fabric's mutex is held in each
+ * call.
+ *
+ * An event is a record in the FIFO of the id's event channel: which id, what, and a status. What
+ * else a program is told of it stands in the id, when it reads the event.
+ */
+#ifndef SOFTHCA_CM_IDS_H
+#define SOFTHCA_CM_IDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cm/address.h"
+#include "fabric/fabric.h"
+
+/* What programs know as RDMA_CM_EVENT_*. */
+enum cm_event_type {
+	CM_EV_ADDR_RESOLVED = 0,
+	CM_EV_ADDR_ERROR = 1,
+	CM_EV_ROUTE_RESOLVED = 2,
+	CM_EV_CONNECT_REQUEST = 4,
+	CM_EV_CONNECT_RESPONSE = 5,
+	CM_EV_UNREACHABLE = 7,
+	CM_EV_REJECTED = 8,
+	CM_EV_ESTABLISHED = 9,
+	CM_EV_DISCONNECTED = 10,
+	CM_EV_TIMEWAIT_EXIT = 15,
+};
+
+struct cm_event {
+	uint64_t id; /* first: fifo_drop() looks here */
+	uint16_t type; /* enum cm_event_type */
+	uint16_t has_param; /* it tells what `remote` of the id has */
+	int32_t status;
+};
+
+static inline struct cm_id *cm_at(uint32_t index)
+{
+	return &arena()->cm_ids[index];
+}
+
+static inline uint32_t cm_index(const struct cm_id *id)
+{
+	return (uint32_t)(id - arena()->cm_ids);
+}
+
+/*
+ * Makes an id of the process of slot @owner. Everything in it but what these arguments say is
+ * zero; cm_publish() makes it visible. Returns NULL if there is no room.
+ */
+struct cm_id *cm_alloc(uint32_t owner, uint64_t fifo);
+void cm_publish(struct cm_id *id);
+
+/* Frees it, with its events that were not read. The other end is not told. */
+void cm_free(struct cm_id *id);
+
+/*
+ * The id with this number. Returns 0; -ENOENT if there is none of this process; -EINVAL if it
+ * belongs to another event channel than @fifo.
+ */
+int cm_find(uint32_t index, uint64_t fifo, struct cm_id **id_p);
+
+/* The id that @link names, else NULL. */
+struct cm_id *cm_linked(struct cm_link link);
+struct cm_link cm_link_to(const struct cm_id *id);
+
+/*
+ * Gives the id an address and a port of its port space, which nobody else has; port 0: a free
+ * one. Returns 0 or -EADDRINUSE.
+ */
+int cm_take_port(struct cm_id *id, const struct cm_addr *addr);
+
+/* Whether nobody else listens where @id would. */
+bool cm_may_listen(const struct cm_id *id);
+
+/* The id that listens for requests to @addr, else NULL. */
+struct cm_id *cm_listener(uint32_t ps, const struct cm_addr *addr);
+
+/* Requests to a listening id that its program has not read. */
+uint32_t cm_unread(const struct cm_id *listener);
+
+/* Moves the id, with its events, to the event channel of @fifo. */
+void cm_move(struct cm_id *id, uint64_t fifo);
+
+void cm_post(struct cm_id *id, enum cm_event_type type, int32_t status, bool has_param);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* What an id's path is for verbs: addresses, QP attributes, path records. The mutex is held. */
+#ifndef SOFTHCA_CM_PATH_H
+#define SOFTHCA_CM_PATH_H
+
+#include <rdma/ib_user_sa.h>
+#include <rdma/ib_user_verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fabric/cm_ids.h"
+
+/* Whether the other end's adapter is known. */
+bool cm_has_path(const struct cm_id *id);
+
+/* GIDs of the two ends; NULL: not known. */
+const uint8_t *cm_src_gid(const struct cm_id *id);
+const uint8_t *cm_dst_gid(const struct cm_id *id);
+
+/* The partition key, host order. */
+uint16_t cm_pkey(const struct cm_id *id);
+
+void cm_ah_attr(const struct cm_id *id, struct ib_uverbs_ah_attr *a);
+
+/* The path as the two forms in which programs ask for it. */
+void cm_path_unpacked(const struct cm_id *id, struct ib_user_path_rec *p);
+void cm_path_packed(const struct cm_id *id, struct ib_path_rec_data *p);
+
+/*
+ * The attributes with which a QP goes to @state, an enum ibv_qp_state. Returns 0; -EINVAL if the
+ * id has no adapter, or is not so far.
+ */
+int cm_qp_attr(const struct cm_id *id, uint32_t state, struct ib_uverbs_qp_attr *a);
+
+#endif

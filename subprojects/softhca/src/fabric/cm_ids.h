@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* The connection manager's part of the arena: the ids of all processes of the fabric. */
+#ifndef SOFTHCA_FABRIC_CM_IDS_H
+#define SOFTHCA_FABRIC_CM_IDS_H
+
+#include <stdint.h>
+
+#define MAX_CM_IDS 8192 /* librdmacm keeps ids below 65536 */
+#define FIRST_CM_ID 1
+#define CM_DATA_MAX 256
+
+/* An IP address with a port. */
+struct cm_addr {
+	uint8_t ip[16]; /* IPv4: ::ffff:a.b.c.d */
+	uint32_t scope; /* IPv6 */
+	uint16_t port; /* host order */
+	uint16_t family; /* AF_INET, AF_INET6; 0: none */
+};
+
+/* Names an id, also after it is destroyed: its place may then have an id with another serial. */
+struct cm_link {
+	uint32_t index;
+	uint32_t serial; /* 0: none */
+};
+
+enum cm_state {
+	CM_IDLE,
+	CM_BOUND,
+	CM_LISTEN,
+	CM_ADDR_RESOLVED,
+	CM_ROUTE_RESOLVED,
+	CM_REQ_SENT,
+	CM_REQ_RCVD,
+	CM_REP_SENT,
+	CM_REP_RCVD,
+	CM_ESTABLISHED,
+	CM_DREQ_SENT,
+	CM_DREQ_RCVD,
+	CM_SIDR_SENT, /* datagrams: the request that asks for a QP number */
+	CM_SIDR_RCVD,
+	CM_SIDR_DONE,
+	CM_ENDED, /* rejected, or disconnected by both */
+};
+
+/* What one end tells the other with a request, a reply or a rejection. */
+struct cm_param {
+	uint32_t qpn;
+	uint32_t qkey;
+	uint32_t psn;
+	uint32_t ece_vendor, ece_options;
+	uint8_t srq;
+	uint8_t responder_resources;
+	uint8_t initiator_depth;
+	uint8_t flow_control;
+	uint8_t retry_count;
+	uint8_t rnr_retry_count;
+	uint8_t data_len;
+	uint8_t reserved;
+	uint8_t data[CM_DATA_MAX];
+};
+
+struct cm_id {
+	uint32_t used; /* set last on creation, cleared first on destruction */
+	uint32_t owner; /* slot of the process */
+	uint32_t serial; /* unique in the fabric */
+	uint32_t state; /* enum cm_state */
+	uint64_t fifo; /* of the event channel */
+	uint64_t uid; /* the program's name for it; 0: of a request that was not accepted yet */
+	uint32_t ps; /* port space */
+	uint32_t qp_type;
+	uint32_t rail; /* NO_INDEX: not bound to an adapter */
+	uint32_t gid; /* index of its GID */
+	uint32_t dst_rail, dst_gid; /* of the other end, once it is known */
+	struct cm_addr src, dst;
+	uint32_t has_port; /* no other id may have its port */
+	uint32_t backlog; /* LISTEN: requests that may be unread */
+	uint32_t events; /* that the program has read for this id */
+	struct cm_link peer;
+	struct cm_link listener; /* of a request */
+	uint32_t unread; /* a request that the program does not know yet */
+	/* Options. */
+	uint32_t reuse_addr, v6_only;
+	uint32_t ack_timeout; /* exponent as in QP attributes; 0: the default */
+	uint32_t tos;
+	struct cm_param local; /* last sent */
+	struct cm_param remote; /* last received */
+};
+
+#endif

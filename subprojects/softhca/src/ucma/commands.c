@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: MIT */
+/* The commands that change an id. */
+#include "ucma/commands.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "cm/cm.h"
+#include "cm/ids.h"
+#include "dma/dma.h"
+#include "hca/objects.h"
+#include "sys/fds.h"
+#include "ucma/watch.h"
+
+#define EVENT_COMM_EST 4 /* IBV_EVENT_COMM_EST */
+#define V6_LEN 28 /* of a struct sockaddr_in6 */
+
+/* Finds the id that a command names, with the mutex, which leave() releases. */
+static int enter(struct ucma_cmd *c, uint32_t index, sigset_t *saved, struct cm_id **id_p)
+{
+	int r;
+
+	fabric_enter(saved);
+	r = cm_find(index, c->fifo, id_p);
+	if (r)
+		fabric_leave(saved);
+	return r;
+}
+
+static int leave(const sigset_t *saved, int r)
+{
+	fabric_leave(saved);
+	return r;
+}
+
+/* The type of a QP follows from the port space, but for RDMA_PS_IB, where the program says it. */
+static int qp_type_of(const struct rdma_ucm_create_id *req, uint32_t *type_p)
+{
+	switch (req->ps) {
+	case RDMA_PS_TCP:
+		*type_p = QPT_RC;
+		return 0;
+	case RDMA_PS_UDP:
+	case RDMA_PS_IPOIB:
+		*type_p = QPT_UD;
+		return 0;
+	case RDMA_PS_IB:
+		*type_p = req->qp_type;
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+int ucma_create_id(struct ucma_cmd *c)
+{
+	const struct rdma_ucm_create_id *req = c->in;
+	struct rdma_ucm_create_id_resp resp;
+	struct cm_id *id;
+	sigset_t saved;
+	uint32_t type;
+	int r = qp_type_of(req, &type);
+
+	if (r)
+		return r;
+	fabric_enter(&saved);
+	id = cm_alloc(fabric_self.slot, c->fifo);
+	if (!id)
+		return leave(&saved, -ENOMEM);
+	id->uid = req->uid;
+	id->ps = req->ps;
+	id->qp_type = type;
+	cm_publish(id);
+	resp.id = cm_index(id);
+	r = ucma_answer(c, req->response, &resp, sizeof(resp));
+	if (r)
+		cm_free(id); /* the program will never name it */
+	return leave(&saved, r);
+}
+
+int ucma_destroy_id(struct ucma_cmd *c)
+{
+	const struct rdma_ucm_destroy_id *req = c->in;
+	struct rdma_ucm_destroy_id_resp resp;
+	struct cm_id *id;
+	sigset_t saved;
+	int r = enter(c, req->id, &saved, &id);
+
+	if (r)
+		return r;
+	resp.events_reported = id->events;
+	cm_destroy(id);
+	r = ucma_answer(c, req->response, &resp, sizeof(resp));
+	return leave(&saved, r);
+}
+
+static int bind_addr(struct ucma_cmd *c, uint32_t index, const void *sockaddr, size_t len)
+{
+	struct cm_place place;
+	struct cm_addr addr;
+	struct cm_id *id;
+	sigset_t saved;
+	bool any;
+	int r = cm_addr_decode(sockaddr, len, &addr);
+
+	if (r)
+		return r;
+	any = cm_addr_any(&addr);
+	if (!any)
+		r = cm_addr_place(&addr, &place);
+	if (!r)
+		r = enter(c, index, &saved, &id);
+	if (r)
+		return r;
+	r = cm_bind(id, &addr, any ? NULL : &place);
+	return leave(&saved, r);
+}
+
+int ucma_bind_ip(struct ucma_cmd *c)
+{
+	const struct rdma_ucm_bind_ip *req = c->in;
+
+	return bind_addr(c, req->id, &req->addr, V6_LEN);
+}
+
+/* The length that a program gives is that of its address's family. */
+static int check_len(const void *sockaddr, uint16_t len)
+{
+	struct cm_addr addr;
+
+	return len <= sizeof(struct __kernel_sockaddr_storage) ?
+		       cm_addr_decode(sockaddr, len, &addr) :
+		       -EINVAL;
+}
+
+int ucma_bind(struct ucma_cmd *c)
+{
+	const struct rdma_ucm_bind *req = c->in;
+	int r = check_len(&req->addr, req->addr_size);
+
+	if (r || req->reserved)
+		return r ? r : -EINVAL;
+	return bind_addr(c, req->id, &req->addr, req->addr_size);
+}
+
+/* @src: length 0 or family 0 without one. */
+static int resolve(struct ucma_cmd *c, uint32_t index, const void *src, size_t src_len,
+	const void *dst, size_t dst_len)
+{
+	struct cm_place place;
+	struct cm_addr to;
+	struct cm_id *id;
+	sigset_t saved;
+	bool found;
+	int r = cm_addr_decode(dst, dst_len, &to);
+
+	if (!r && cm_addr_any(&to))
+		r = -EINVAL;
+	if (!r && src_len && *(const uint16_t *)src)
+		r = bind_addr(c, index, src, src_len);
+	if (r)
+		return r;
+	found = !cm_addr_place(&to, &place);
+	r = enter(c, index, &saved, &id);
+	if (r)
+		return r;
+	r = cm_resolve_addr(id, &to, found ? &place : NULL);
+	return leave(&saved, r);
+}
+
+int ucma_resolve_ip(struct ucma_cmd *c)
+{
+	const struct rdma_ucm_resolve_ip *req = c->in;
+
+	return resolve(c, req->id, &req->src_addr, V6_LEN, &req->dst_addr, V6_LEN);
+}
+
+int ucma_resolve_addr(struct ucma_cmd *c)
+{
+	const struct rdma_ucm_resolve_addr *req = c->in;
+	int r = check_len(&req->dst_addr, req->dst_size);
+
+	if (!r && req->src_size)
+		r = check_len(&req->src_addr, req->src_size);
+	if (r || req->reserved)
+		return r ? r : -EINVAL;
+	return resolve(c, req->id, &req->src_addr, req->src_size, &req->dst_addr, req->dst_size);
+}
+
+int ucma_resolve_route(struct ucma_cmd *c)
+{
+	const struct rdma_ucm_resolve_route *req = c->in;
+	struct cm_id *id;
+	sigset_t saved;
+	int r = enter(c, req->id, &saved, &id);
+
+	return r ? r : leave(&saved, cm_resolve_route(id));
+}
+
+static uint8_t min7(uint8_t n)
+{
+	return n < 7 ? n : 7;
+}
+
+static void get_param(const struct rdma_ucm_conn_param *from, const struct rdma_ucm_ece *ece,
+	struct cm_param *p)
+{
+	*p = (struct cm_param){
+		.qpn = from->qp_num & 0xffffff,
+		.ece_vendor = ece->vendor_id,
+		.ece_options = ece->attr_mod,
+		.srq = from->srq,
+		.responder_resources = from->responder_resources,
+		.initiator_depth = from->initiator_depth,
+		.flow_control = from->flow_control,
+		.retry_count = min7(from->retry_count),
+		.rnr_retry_count = min7(from->rnr_retry_count),
+		.data_len = from->private_data_len,
+	};
+	memcpy(p->data, from->private_data, from->private_data_len);
+}
+
+int ucma_connect(struct ucma_cmd *c)
+{
+	const struct rdma_ucm_connect *req = c->in;
+	struct cm_param p;
+	struct cm_id *id;
+	sigset_t saved;
+	int r;
+
+	if (!req->conn_param.valid)
+		return -EINVAL;
+	get_param(&req->conn_param, &req->ece, &p);
+	r = enter(c, req->id, &saved, &id);
+	if (r)
+		return r;
+	r = cm_connect(id, &p);
+	if (!r)
+		watch(cm_peer_slot(id));
+	return leave(&saved, r);
+}
+
+int ucma_listen(struct ucma_cmd *c)
+{
+	static const struct cm_addr any = {.family = AF_INET, .ip = {[10] = 0xff, [11] = 0xff}};
+	const struct rdma_ucm_listen *req = c->in;
+	struct cm_id *id;
+	sigset_t saved;
+	int r = enter(c, req->id, &saved, &id);
+
+	if (r)
+		return r;
+	if (id->state == CM_IDLE)
+		r = cm_bind(id, &any, NULL);
+	if (!r)
+		r = cm_listen(id, (int32_t)req->backlog > 0 ? req->backlog : 0);
+	return leave(&saved, r);
+}
+
+int ucma_accept(struct ucma_cmd *c)
+{
+	const struct rdma_ucm_accept *req = c->in;
+	bool reply = req->conn_param.valid;
+	struct cm_param p;
+	struct cm_id *id;
+	sigset_t saved;
+	int r;
+
+	get_param(&req->conn_param, &req->ece, &p);
+	r = enter(c, req->id, &saved, &id);
+	if (r)
+		return r;
+	r = cm_accept(id, reply ? &p : NULL, req->uid);
+	return leave(&saved, r);
+}
+
+int ucma_reject(struct ucma_cmd *c)
+{
+	const struct rdma_ucm_reject *req = c->in;
+	struct cm_id *id;
+	sigset_t saved;
+	int r = enter(c, req->id, &saved, &id);
+
+	if (r)
+		return r;
+	r = cm_reject(id, req->private_data, req->private_data_len, req->reason);
+	return leave(&saved, r);
+}
+
+int ucma_disconnect(struct ucma_cmd *c)
+{
+	const struct rdma_ucm_disconnect *req = c->in;
+	struct cm_id *id;
+	sigset_t saved;
+	int r = enter(c, req->id, &saved, &id);
+
+	return r ? r : leave(&saved, cm_disconnect(id));
+}
+
+int ucma_notify(struct ucma_cmd *c)
+{
+	const struct rdma_ucm_notify *req = c->in;
+	struct cm_id *id;
+	sigset_t saved;
+	int r = enter(c, req->id, &saved, &id);
+
+	if (r)
+		return r;
+	return leave(&saved, req->event == EVENT_COMM_EST ? cm_established(id) : -EINVAL);
+}
+
+static int set_id_option(struct cm_id *id, uint32_t name, const uint8_t *value, uint32_t len)
+{
+	uint32_t flag = 0;
+
+	if (len == sizeof(flag))
+		memcpy(&flag, value, sizeof(flag));
+	switch (name) {
+	case RDMA_OPTION_ID_TOS:
+		id->tos = value[0];
+		return len == 1 ? 0 : -EINVAL;
+	case RDMA_OPTION_ID_ACK_TIMEOUT:
+		if (len != 1 || value[0] > 31)
+			return -EINVAL;
+		id->ack_timeout = value[0];
+		return 0;
+	case RDMA_OPTION_ID_REUSEADDR:
+		id->reuse_addr = flag != 0;
+		return len == sizeof(flag) ? 0 : -EINVAL;
+	case RDMA_OPTION_ID_AFONLY:
+		if (len != sizeof(flag) || id->state != CM_IDLE)
+			return -EINVAL;
+		id->v6_only = flag != 0;
+		return 0;
+	default:
+		return -ENOSYS;
+	}
+}
+
+/* Of the options of InfiniBand there is one, a path from outside, which nobody needs here. */
+int ucma_set_option(struct ucma_cmd *c)
+{
+	const struct rdma_ucm_set_option *req = c->in;
+	uint8_t value[4] = {0};
+	struct cm_id *id;
+	sigset_t saved;
+	int r;
+
+	if (req->level != RDMA_OPTION_ID)
+		return -ENOSYS;
+	if (!req->optlen || req->optlen > sizeof(value))
+		return -EINVAL;
+	r = dma_read(fabric_self.slot, req->optval, value, req->optlen);
+	if (!r)
+		r = enter(c, req->id, &saved, &id);
+	if (r)
+		return r;
+	r = set_id_option(id, req->optname, value, req->optlen);
+	return leave(&saved, r);
+}
+
+/* The id comes from the event channel whose descriptor the command has. */
+int ucma_migrate_id(struct ucma_cmd *c)
+{
+	const struct rdma_ucm_migrate_id *req = c->in;
+	struct fd_entry from = fds_get((int)req->fd);
+	struct rdma_ucm_migrate_resp resp;
+	struct cm_id *id;
+	sigset_t saved;
+	int r;
+
+	if (from.kind != FD_CM)
+		return -EINVAL;
+	fabric_enter(&saved);
+	r = cm_find(req->id, from.value, &id);
+	if (r)
+		return leave(&saved, r);
+	cm_move(id, c->fifo);
+	resp.events_reported = id->events;
+	r = ucma_answer(c, req->response, &resp, sizeof(resp));
+	return leave(&saved, r);
+}

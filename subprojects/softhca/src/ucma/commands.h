@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One function per command. @in: its structure, as long as the ABI's, with zeros for what the
+ * program has not sent. Answers stay within @out_len bytes. The fabric's mutex is not held. They
+ * return 0 or -errno.
+ */
+#ifndef SOFTHCA_UCMA_COMMANDS_H
+#define SOFTHCA_UCMA_COMMANDS_H
+
+#include <rdma/rdma_user_cm.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ucma_cmd {
+	int fd;
+	uint64_t fifo; /* of the event channel */
+	const void *in;
+	uint32_t out_len;
+};
+
+int ucma_create_id(struct ucma_cmd *c);
+int ucma_destroy_id(struct ucma_cmd *c);
+int ucma_bind_ip(struct ucma_cmd *c);
+int ucma_bind(struct ucma_cmd *c);
+int ucma_resolve_ip(struct ucma_cmd *c);
+int ucma_resolve_addr(struct ucma_cmd *c);
+int ucma_resolve_route(struct ucma_cmd *c);
+int ucma_connect(struct ucma_cmd *c);
+int ucma_listen(struct ucma_cmd *c);
+int ucma_accept(struct ucma_cmd *c);
+int ucma_reject(struct ucma_cmd *c);
+int ucma_disconnect(struct ucma_cmd *c);
+int ucma_notify(struct ucma_cmd *c);
+int ucma_set_option(struct ucma_cmd *c);
+int ucma_migrate_id(struct ucma_cmd *c);
+
+int ucma_query_route(struct ucma_cmd *c);
+int ucma_query(struct ucma_cmd *c);
+int ucma_init_qp_attr(struct ucma_cmd *c);
+int ucma_get_event(struct ucma_cmd *c);
+
+/*
+ * Copies an answer of @len bytes, or the first @out_len of it, to the program. -EFAULT: it has given
+ * a wrong address.
+ */
+int ucma_answer(const struct ucma_cmd *c, uint64_t to, const void *from, size_t len);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+#include "ucma/ucma.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <rdma/rdma_user_cm.h>
+#include <string.h>
+
+#include "cm/cm.h"
+#include "dma/dma.h"
+#include "hca/event.h"
+#include "member/member.h"
+#include "sys/sys.h"
+#include "trap/signals.h"
+#include "ucma/commands.h"
+#include "ucma/watch.h"
+
+/*
+ * in: size of the ABI's structure; min_in: what must be there of it (fields were added at the end of
+ * some); min_out: the shortest answer.
+ */
+static const struct command {
+	int (*run)(struct ucma_cmd *c);
+	uint16_t in, min_in, min_out;
+} commands[] = {
+#define WHOLE(type) sizeof(type), sizeof(type)
+	[RDMA_USER_CM_CMD_CREATE_ID] = {ucma_create_id, WHOLE(struct rdma_ucm_create_id),
+		sizeof(struct rdma_ucm_create_id_resp)},
+	[RDMA_USER_CM_CMD_DESTROY_ID] = {ucma_destroy_id, WHOLE(struct rdma_ucm_destroy_id),
+		sizeof(struct rdma_ucm_destroy_id_resp)},
+	[RDMA_USER_CM_CMD_BIND_IP] = {ucma_bind_ip, WHOLE(struct rdma_ucm_bind_ip), 0},
+	[RDMA_USER_CM_CMD_BIND] = {ucma_bind, WHOLE(struct rdma_ucm_bind), 0},
+	[RDMA_USER_CM_CMD_RESOLVE_IP] = {ucma_resolve_ip, WHOLE(struct rdma_ucm_resolve_ip), 0},
+	[RDMA_USER_CM_CMD_RESOLVE_ADDR] = {ucma_resolve_addr, WHOLE(struct rdma_ucm_resolve_addr),
+		0},
+	[RDMA_USER_CM_CMD_RESOLVE_ROUTE] = {ucma_resolve_route,
+		WHOLE(struct rdma_ucm_resolve_route), 0},
+	[RDMA_USER_CM_CMD_QUERY_ROUTE] = {ucma_query_route, WHOLE(struct rdma_ucm_query),
+		offsetof(struct rdma_ucm_query_route_resp, ibdev_index)},
+	[RDMA_USER_CM_CMD_QUERY] = {ucma_query, WHOLE(struct rdma_ucm_query),
+		sizeof(struct rdma_ucm_query_path_resp)},
+	[RDMA_USER_CM_CMD_CONNECT] = {ucma_connect, sizeof(struct rdma_ucm_connect),
+		offsetof(struct rdma_ucm_connect, ece), 0},
+	[RDMA_USER_CM_CMD_LISTEN] = {ucma_listen, WHOLE(struct rdma_ucm_listen), 0},
+	[RDMA_USER_CM_CMD_ACCEPT] = {ucma_accept, sizeof(struct rdma_ucm_accept),
+		offsetof(struct rdma_ucm_accept, ece), 0},
+	[RDMA_USER_CM_CMD_REJECT] = {ucma_reject, WHOLE(struct rdma_ucm_reject), 0},
+	[RDMA_USER_CM_CMD_DISCONNECT] = {ucma_disconnect, WHOLE(struct rdma_ucm_disconnect), 0},
+	[RDMA_USER_CM_CMD_INIT_QP_ATTR] = {ucma_init_qp_attr, WHOLE(struct rdma_ucm_init_qp_attr),
+		sizeof(struct ib_uverbs_qp_attr)},
+	[RDMA_USER_CM_CMD_GET_EVENT] = {ucma_get_event, WHOLE(struct rdma_ucm_get_event),
+		offsetof(struct rdma_ucm_event_resp, reserved)},
+	[RDMA_USER_CM_CMD_SET_OPTION] = {ucma_set_option, WHOLE(struct rdma_ucm_set_option), 0},
+	[RDMA_USER_CM_CMD_NOTIFY] = {ucma_notify, WHOLE(struct rdma_ucm_notify), 0},
+	[RDMA_USER_CM_CMD_MIGRATE_ID] = {ucma_migrate_id, WHOLE(struct rdma_ucm_migrate_id),
+		sizeof(struct rdma_ucm_migrate_resp)},
+#undef WHOLE
+};
+
+union input {
+	struct rdma_ucm_resolve_addr resolve;
+	struct rdma_ucm_connect connect;
+	struct rdma_ucm_accept accept;
+	struct rdma_ucm_reject reject;
+};
+
+/* The FIFO itself is the program's descriptor, so that poll() and O_NONBLOCK work as usual. */
+static int make_channel(int flags)
+{
+	uint64_t fifo;
+	int fd = fifo_create(&fifo), r = 0;
+
+	if (fd < 0)
+		return fd;
+	if (!(flags & O_CLOEXEC))
+		r = sys_fcntl(fd, F_SETFD, NULL);
+	if (!r && flags & O_NONBLOCK)
+		r = sys_fcntl(fd, F_SETFL, (void *)(uintptr_t)(O_RDWR | O_NONBLOCK));
+	if (!r)
+		r = fds_set(fd, FD_CM, fifo);
+	if (!r)
+		return fd;
+	fifo_remove(fifo);
+	sys_close(fd);
+	return r;
+}
+
+int ucma_open(int flags)
+{
+	int fd, r = member_attach();
+	sigset_t saved;
+
+	if (r)
+		return r;
+	signals_install(); /* a program's wrong address is an error, not its end */
+	fabric_enter(&saved);
+	fd = make_channel(flags);
+	fabric_leave(&saved);
+	return fd;
+}
+
+bool ucma_is_channel(int fd)
+{
+	return fds_get(fd).kind == FD_CM;
+}
+
+void ucma_close(const struct fd_entry *e)
+{
+	sigset_t saved;
+
+	fabric_enter(&saved);
+	cm_close_channel(e->value);
+	fabric_leave(&saved);
+}
+
+void ucma_forget(void)
+{
+	watch_forget();
+}
+
+int ucma_answer(const struct ucma_cmd *c, uint64_t to, const void *from, size_t len)
+{
+	return dma_write(fabric_self.slot, to, from, len < c->out_len ? len : c->out_len);
+}
+
+static int run(struct ucma_cmd *c, uint64_t buf, size_t len)
+{
+	const struct command *k;
+	struct rdma_ucm_cmd_hdr h;
+	union input in = {0};
+	int r;
+
+	if (len < sizeof(h) || !c->fifo) /* without one: of the process that has forked this one */
+		return -EINVAL;
+	r = dma_read(fabric_self.slot, buf, &h, sizeof(h));
+	if (r)
+		return r;
+	if (h.in > len - sizeof(h) || h.cmd >= sizeof(commands) / sizeof(commands[0]))
+		return -EINVAL;
+	k = &commands[h.cmd];
+	if (!k->run)
+		return -ENOSYS;
+	if (h.in < k->min_in)
+		return -EINVAL;
+	if (h.out < k->min_out)
+		return -ENOSPC;
+	r = dma_read(fabric_self.slot, buf + sizeof(h), &in, h.in < k->in ? h.in : k->in);
+	if (r)
+		return r;
+	c->in = &in;
+	c->out_len = h.out;
+	return k->run(c);
+}
+
+ssize_t ucma_write(int fd, const void *buf, size_t len)
+{
+	struct ucma_cmd c = {.fd = fd, .fifo = fds_get(fd).value};
+	int r = run(&c, (uint64_t)(uintptr_t)buf, len);
+
+	return r ? r : (ssize_t)len;
+}

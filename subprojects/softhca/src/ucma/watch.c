@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+#include "ucma/watch.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/epoll.h>
+
+#include "fabric/fabric.h"
+#include "sys/sys.h"
+
+/* Guarded by the fabric's mutex. */
+static struct watched {
+	bool used;
+	uint32_t life; /* of the slot; see struct proc */
+	int fd; /* pidfd */
+} watched[MAX_PROCS];
+static int epoll = -1; /* on which the thread waits */
+
+static void unwatch(struct watched *w)
+{
+	if (w->used)
+		sys_close(w->fd);
+	w->used = false;
+}
+
+/* A slot that has a new owner meanwhile is watched by another pidfd, whose process lives. */
+static void ended(uint64_t slot)
+{
+	sigset_t saved;
+
+	fabric_enter(&saved);
+	if (watched[slot].used && !fabric_alive((uint32_t)slot))
+		unwatch(&watched[slot]);
+	fabric_reap();
+	fabric_leave(&saved);
+}
+
+static void *wait_for_ends(void *arg)
+{
+	int fd = (int)(intptr_t)arg;
+	struct epoll_event e;
+
+	for (;;)
+		if (SYS(SYS_epoll_pwait, fd, &e, 1, -1, NULL, 8) == 1)
+			ended(e.data.u64);
+	return NULL;
+}
+
+/* The thread inherits the caller's signal mask, in which all asynchronous signals are blocked. */
+static bool start(void)
+{
+	pthread_attr_t attr;
+	pthread_t t;
+	int r;
+
+	if (epoll >= 0)
+		return true;
+	epoll = (int)SYS(SYS_epoll_create1, EPOLL_CLOEXEC);
+	if (epoll < 0)
+		return false;
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	r = pthread_create(&t, &attr, wait_for_ends, (void *)(intptr_t)epoll);
+	pthread_attr_destroy(&attr);
+	if (!r)
+		return true;
+	sys_close(epoll);
+	epoll = -1;
+	return false;
+}
+
+static bool add(struct watched *w, uint32_t slot)
+{
+	/* Once: a process that has ended does not keep the thread busy. */
+	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = slot};
+
+	return !SYS(SYS_epoll_ctl, epoll, EPOLL_CTL_ADD, w->fd, &e);
+}
+
+void watch(uint32_t slot)
+{
+	struct fabric_peer peer;
+	struct watched *w;
+
+	if (slot == NO_SLOT || slot == fabric_self.slot || !start())
+		return;
+	peer = fabric_peer(slot);
+	w = &watched[slot];
+	if (w->used && w->life == peer.life)
+		return;
+	unwatch(w);
+	w->fd = (int)SYS(SYS_pidfd_open, peer.pid, 0);
+	w->life = peer.life;
+	w->used = w->fd >= 0;
+	/* In this order: it lives, so the pid was its own when the kernel took it. */
+	if (!fabric_alive(slot)) {
+		unwatch(w);
+		fabric_reap();
+	} else if (w->used && !add(w, slot)) {
+		unwatch(w);
+	}
+}
+
+void watch_forget(void)
+{
+	for (uint32_t i = 0; i < MAX_PROCS; i++)
+		unwatch(&watched[i]);
+	if (epoll >= 0)
+		sys_close(epoll);
+	epoll = -1;
+}

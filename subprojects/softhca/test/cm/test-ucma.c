@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT */
+/* What programs write to /dev/infiniband/rdma_cm and should not: each is refused, and harmless. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "raw.h"
+
+#define LOOP "127.0.0.1"
+#define COMMANDS 23u /* RDMA_USER_CM_CMD_JOIN_MCAST is the last one */
+
+static int ch;
+static void *wrong; /* an address where nothing is */
+
+static void device(void)
+{
+	char text[8] = "";
+	struct stat st;
+	int fd;
+
+	CHECK(!stat("/dev/infiniband/rdma_cm", &st));
+	CHECK(S_ISCHR(st.st_mode));
+	CHECK(!fstat(ch, &st));
+	CHECK(S_ISCHR(st.st_mode));
+	fd = open("/sys/class/misc/rdma_cm/abi_version", O_RDONLY);
+	CHECK_EQ(read(fd, text, sizeof(text)), 2);
+	CHECK_STR(text, "4\n");
+	close(fd);
+}
+
+static void headers(void)
+{
+	struct rdma_ucm_cmd_hdr h = {.cmd = RDMA_USER_CM_CMD_LISTEN,
+		.in = sizeof(struct rdma_ucm_listen)};
+	struct rdma_ucm_listen in = {.id = raw_id(ch, 1, RDMA_PS_TCP)};
+
+	CHECK(write(ch, &h, sizeof(h) - 1) < 0);
+	CHECK_EQ(errno, EINVAL);
+	CHECK(write(ch, &h, 0) < 0);
+	CHECK_EQ(errno, EINVAL);
+	CHECK(write(ch, wrong, sizeof(h) + sizeof(in)) < 0);
+	CHECK_EQ(errno, EFAULT);
+	/* The header's length is more than what is written. */
+	CHECK_EQ(raw_write(ch, h, &in, sizeof(in) - 1), -EINVAL);
+	h.in = UINT16_MAX;
+	CHECK_EQ(raw_write(ch, h, &in, sizeof(in)), -EINVAL);
+	h.in = sizeof(in);
+	CHECK_EQ(raw_write(ch, h, &in, sizeof(in)), 0);
+	h.cmd = COMMANDS;
+	CHECK_EQ(raw_write(ch, h, &in, sizeof(in)), -EINVAL);
+	h.cmd = UINT32_MAX;
+	CHECK_EQ(raw_write(ch, h, &in, sizeof(in)), -EINVAL);
+	h.cmd = RDMA_USER_CM_CMD_GET_OPTION;
+	CHECK_EQ(raw_write(ch, h, &in, sizeof(in)), -ENOSYS);
+	CHECK_EQ(raw_destroy(ch, in.id), 0);
+}
+
+/* What each command must have, and what its answer takes. */
+static const struct lengths {
+	uint32_t cmd;
+	uint16_t in, out;
+} lengths[] = {
+	{RDMA_USER_CM_CMD_CREATE_ID, sizeof(struct rdma_ucm_create_id), 4},
+	{RDMA_USER_CM_CMD_DESTROY_ID, sizeof(struct rdma_ucm_destroy_id), 4},
+	{RDMA_USER_CM_CMD_BIND_IP, sizeof(struct rdma_ucm_bind_ip), 0},
+	{RDMA_USER_CM_CMD_RESOLVE_IP, sizeof(struct rdma_ucm_resolve_ip), 0},
+	{RDMA_USER_CM_CMD_RESOLVE_ROUTE, sizeof(struct rdma_ucm_resolve_route), 0},
+	{RDMA_USER_CM_CMD_QUERY_ROUTE, sizeof(struct rdma_ucm_query),
+		offsetof(struct rdma_ucm_query_route_resp, ibdev_index)},
+	{RDMA_USER_CM_CMD_CONNECT, offsetof(struct rdma_ucm_connect, ece), 0},
+	{RDMA_USER_CM_CMD_LISTEN, sizeof(struct rdma_ucm_listen), 0},
+	{RDMA_USER_CM_CMD_ACCEPT, offsetof(struct rdma_ucm_accept, ece), 0},
+	{RDMA_USER_CM_CMD_REJECT, sizeof(struct rdma_ucm_reject), 0},
+	{RDMA_USER_CM_CMD_DISCONNECT, sizeof(struct rdma_ucm_disconnect), 0},
+	{RDMA_USER_CM_CMD_INIT_QP_ATTR, sizeof(struct rdma_ucm_init_qp_attr),
+		sizeof(struct ib_uverbs_qp_attr)},
+	{RDMA_USER_CM_CMD_GET_EVENT, sizeof(struct rdma_ucm_get_event),
+		offsetof(struct rdma_ucm_event_resp, reserved)},
+	{RDMA_USER_CM_CMD_SET_OPTION, sizeof(struct rdma_ucm_set_option), 0},
+	{RDMA_USER_CM_CMD_NOTIFY, sizeof(struct rdma_ucm_notify), 0},
+	{RDMA_USER_CM_CMD_MIGRATE_ID, sizeof(struct rdma_ucm_migrate_id), 4},
+	{RDMA_USER_CM_CMD_QUERY, sizeof(struct rdma_ucm_query),
+		sizeof(struct rdma_ucm_query_path_resp)},
+	{RDMA_USER_CM_CMD_BIND, sizeof(struct rdma_ucm_bind), 0},
+	{RDMA_USER_CM_CMD_RESOLVE_ADDR, sizeof(struct rdma_ucm_resolve_addr), 0},
+};
+
+/* A byte less than a command has is refused, and so is room of a byte less than its answer. */
+static void short_ones(void)
+{
+	static const char zeros[1024];
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		const struct lengths *l = &lengths[i];
+
+		CHECK_EQ(raw_command(ch, l->cmd, zeros, l->in - 1u, 1000), -EINVAL);
+		if (l->out)
+			CHECK_EQ(raw_command(ch, l->cmd, zeros, l->in, l->out - 1u), -ENOSPC);
+	}
+}
+
+/* More than the ABI's structure is there for a newer one: what is behind does not count. */
+static void long_one(void)
+{
+	struct {
+		struct rdma_ucm_listen in;
+		char more[700];
+	} in = {.in = {.id = raw_id(ch, 1, RDMA_PS_TCP)}};
+
+	memset(in.more, 0xff, sizeof(in.more));
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_LISTEN, &in, sizeof(in), 0), 0);
+	CHECK_EQ(raw_destroy(ch, in.in.id), 0);
+}
+
+/* Ids that are none, were one, or are of another channel or another process. */
+static void ids(void)
+{
+	static const uint32_t none[] = {0, 100, 8191, 8192, 65536, UINT32_MAX};
+	struct rdma_ucm_create_id_resp resp;
+	struct rdma_ucm_create_id create = {.response = (uintptr_t)&resp, .ps = RDMA_PS_TCP};
+	int other = raw_open(0);
+	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP);
+	int status;
+	pid_t pid;
+
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+		CHECK_EQ(raw_listen(ch, none[i], 1), -ENOENT);
+	CHECK_EQ(raw_listen(other, id, 1), -EINVAL);
+	CHECK_EQ(raw_destroy(other, id), -EINVAL);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		int mine = raw_open(0);
+
+		CHECK_EQ(raw_destroy(mine, id), -ENOENT);
+		/* The parent's channel is none here. */
+		CHECK(write(ch, &id, sizeof(id)) < 0);
+		CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_CREATE_ID, &create, sizeof(create), 4),
+			-EINVAL);
+		exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(raw_destroy(ch, id), 0);
+	CHECK_EQ(raw_destroy(ch, id), -ENOENT);
+	close(other);
+}
+
+/* Answers to an address where nothing is. An id that nobody would know of is not left. */
+static void addresses_of_answers(void)
+{
+	struct rdma_ucm_create_id create = {.response = (uintptr_t)wrong, .ps = RDMA_PS_TCP};
+	struct rdma_ucm_query query = {.response = (uintptr_t)wrong};
+	struct rdma_ucm_set_option option = {.optval = (uintptr_t)wrong, .optlen = 4};
+	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP), next;
+
+	query.id = id;
+	option.id = id;
+	option.optname = RDMA_OPTION_ID_REUSEADDR;
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_CREATE_ID, &create, sizeof(create), 4), -EFAULT);
+	next = raw_id(ch, 2, RDMA_PS_TCP);
+	CHECK_EQ(next, id + 1);
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_QUERY, &query, sizeof(query), 1000), -EFAULT);
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_SET_OPTION, &option, sizeof(option), 0), -EFAULT);
+	CHECK_EQ(raw_destroy(ch, next), 0);
+	CHECK_EQ(raw_destroy(ch, id), 0);
+}
+
+/* An answer is never longer than the room that the program gives. */
+static void room_for_answers(void)
+{
+	struct rdma_ucm_query_addr_resp resp;
+	struct rdma_ucm_query in = {.response = (uintptr_t)&resp,
+		.id = raw_id(ch, 1, RDMA_PS_TCP),
+		.option = RDMA_USER_CM_QUERY_ADDR};
+	size_t old = offsetof(struct rdma_ucm_query_addr_resp, ibdev_index);
+
+	memset(&resp, 0xaa, sizeof(resp));
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_QUERY, &in, sizeof(in), old - 1), -ENOSPC);
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_QUERY, &in, sizeof(in), old), 0);
+	CHECK_EQ(resp.node_guid, 0);
+	CHECK_EQ(resp.ibdev_index, 0xaaaaaaaa);
+	in.option = 3;
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_QUERY, &in, sizeof(in), 1000), -ENOSYS);
+	CHECK_EQ(raw_destroy(ch, in.id), 0);
+}
+
+static void socket_addresses(void)
+{
+	struct rdma_ucm_bind bind = {.id = raw_id(ch, 1, RDMA_PS_TCP)};
+	struct rdma_ucm_resolve_addr to = {.id = bind.id};
+	struct sockaddr_in sa = raw_addr(LOOP, 7000);
+
+	memcpy(&bind.addr, &sa, sizeof(sa));
+	memcpy(&to.dst_addr, &sa, sizeof(sa));
+	bind.addr_size = sizeof(sa) - 1;
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_BIND, &bind, sizeof(bind), 0), -EINVAL);
+	bind.addr_size = 1;
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_BIND, &bind, sizeof(bind), 0), -EINVAL);
+	bind.addr_size = UINT16_MAX;
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_BIND, &bind, sizeof(bind), 0), -EINVAL);
+	bind.addr_size = sizeof(sa);
+	bind.reserved = 1;
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_BIND, &bind, sizeof(bind), 0), -EINVAL);
+	to.dst_size = UINT16_MAX;
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_RESOLVE_ADDR, &to, sizeof(to), 0), -EINVAL);
+	to.dst_size = sizeof(sa);
+	to.src_size = UINT16_MAX;
+	to.src_addr.ss_family = AF_INET;
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_RESOLVE_ADDR, &to, sizeof(to), 0), -EINVAL);
+	bind.reserved = 0;
+	bind.addr.ss_family = AF_UNIX;
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_BIND, &bind, sizeof(bind), 0), -EAFNOSUPPORT);
+	CHECK_EQ(raw_bind(ch, bind.id, "192.0.2.77", 7000), -EADDRNOTAVAIL);
+	CHECK_EQ(raw_resolve(ch, bind.id, "0.0.0.0", 7000), -EINVAL);
+	CHECK_EQ(raw_bind(ch, bind.id, LOOP, 7000), 0);
+	CHECK_EQ(raw_bind(ch, bind.id, LOOP, 7001), -EINVAL);
+	CHECK_EQ(raw_destroy(ch, bind.id), 0);
+}
+
+static int set_option(uint32_t id, uint32_t level, uint32_t name, uint32_t len)
+{
+	static const uint8_t value[4096] = {32};
+	struct rdma_ucm_set_option in = {.optval = (uintptr_t)value,
+		.id = id,
+		.level = level,
+		.optname = name,
+		.optlen = len};
+
+	return raw_command(ch, RDMA_USER_CM_CMD_SET_OPTION, &in, sizeof(in), 0);
+}
+
+static void options(void)
+{
+	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP);
+
+	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, 1), 0);
+	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, 0), -EINVAL);
+	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, 4), -EINVAL);
+	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, 4), 0);
+	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, 1), -EINVAL);
+	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, 8), -EINVAL);
+	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, 4096), -EINVAL);
+	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, UINT32_MAX), -EINVAL);
+	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, 4), 0);
+	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, 1), -EINVAL);
+	CHECK_EQ(set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, 1), -EINVAL); /* 32 */
+	CHECK_EQ(set_option(id, RDMA_OPTION_ID, 17, 4), -ENOSYS);
+	CHECK_EQ(set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, 4), -ENOSYS);
+	CHECK_EQ(raw_destroy(ch, id), 0);
+}
+
+static void migrate(void)
+{
+	struct rdma_ucm_migrate_resp resp;
+	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp,
+		.id = raw_id(ch, 1, RDMA_PS_TCP)};
+	int to = raw_open(O_NONBLOCK), none = open("/dev/null", O_RDONLY), device[2];
+	struct rdma_ucm_event_resp e;
+	static const int wrong_fds[] = {-1, 0, 65536, INT32_MAX};
+
+	for (size_t i = 0; i < sizeof(wrong_fds) / sizeof(wrong_fds[0]); i++) {
+		in.fd = (uint32_t)wrong_fds[i];
+		CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), -EINVAL);
+	}
+	in.fd = (uint32_t)none;
+	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), -EINVAL);
+	/* Devices are no event channels, also the one with the number of the first FIFO. */
+	for (int i = 0; i < 2; i++) {
+		device[i] = open("/dev/infiniband/uverbs0", O_RDWR);
+		in.fd = (uint32_t)device[i];
+		CHECK(device[i] >= 0);
+		CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), -EINVAL);
+	}
+	close(device[0]);
+	close(device[1]);
+	in.fd = (uint32_t)to;
+	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), -EINVAL);
+	/* Its unread event comes along; that of another id stays. */
+	CHECK_EQ(raw_resolve(ch, in.id, LOOP, 7), 0);
+	CHECK_EQ(raw_resolve(ch, raw_id(ch, 2, RDMA_PS_TCP), LOOP, 7), 0);
+	in.fd = (uint32_t)ch;
+	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), 0);
+	CHECK_EQ(resp.events_reported, 0);
+	raw_expect(to, ADDR_RESOLVED, 1);
+	CHECK_EQ(raw_event(to, &e), -EAGAIN);
+	e = raw_expect(ch, ADDR_RESOLVED, 2);
+	CHECK_EQ(raw_destroy(ch, e.id), 1);
+	CHECK_EQ(raw_destroy(ch, in.id), -EINVAL);
+	CHECK_EQ(raw_destroy(to, in.id), 1);
+	close(to);
+	close(none);
+}
+
+/* Commands that the state of an id does not permit. */
+static void states(void)
+{
+	struct rdma_ucm_conn_param p = raw_param(1, NULL);
+	struct ib_uverbs_qp_attr a;
+	struct rdma_ucm_notify notify = {.event = 4};
+	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP);
+
+	notify.id = id;
+	CHECK_EQ(raw_route(ch, id), -EINVAL);
+	CHECK_EQ(raw_connect(ch, id, &p), -EINVAL);
+	CHECK_EQ(raw_accept(ch, id, 1, &p), -EINVAL);
+	CHECK_EQ(raw_accept(ch, id, 1, NULL), -EINVAL);
+	CHECK_EQ(raw_reject(ch, id, "", 0, 0), -EINVAL);
+	CHECK_EQ(raw_disconnect(ch, id), -EINVAL);
+	CHECK_EQ(raw_qp_attr(ch, id, 1, &a), -EINVAL);
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_NOTIFY, &notify, sizeof(notify), 0), -EINVAL);
+	CHECK_EQ(raw_destroy(ch, id), 0);
+	id = raw_ready(ch, 1, RDMA_PS_TCP, LOOP, 7);
+	CHECK_EQ(raw_resolve(ch, id, LOOP, 7), -EINVAL);
+	CHECK_EQ(raw_listen(ch, id, 1), -EINVAL);
+	CHECK_EQ(raw_qp_attr(ch, id, 1, &a), 0);
+	CHECK_EQ(raw_qp_attr(ch, id, 2, &a), -EINVAL);
+	p.valid = 0;
+	CHECK_EQ(raw_connect(ch, id, &p), -EINVAL);
+	p.valid = 1;
+	p.private_data_len = 57;
+	CHECK_EQ(raw_connect(ch, id, &p), -EINVAL);
+	p.private_data_len = 255;
+	CHECK_EQ(raw_connect(ch, id, &p), -EINVAL);
+	CHECK_EQ(raw_destroy(ch, id), 2);
+}
+
+/* AF_IB: only the wildcard, with which librdmacm finds out whether the kernel knows the family. */
+static void af_ib(void)
+{
+	struct rdma_ucm_bind bind = {.id = raw_id(ch, 1, RDMA_PS_IB), .addr_size = 48};
+	char gid[16] = {1};
+
+	bind.addr.ss_family = 27;
+	memcpy((char *)&bind.addr + 8, gid, sizeof(gid));
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_BIND, &bind, sizeof(bind), 0), -EAFNOSUPPORT);
+	memset((char *)&bind.addr + 8, 0, sizeof(gid));
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_BIND, &bind, sizeof(bind), 0), 0);
+	CHECK_EQ(raw_destroy(ch, bind.id), 0);
+}
+
+/* What gets into the FIFO past write() is no event. */
+static void forged_events(void)
+{
+	static const uint64_t forged[] = {0, 8191, 8192, UINT32_MAX, UINT64_MAX};
+	uint64_t record[2] = {0, 4}; /* a request */
+	struct rdma_ucm_event_resp e;
+	int fd = raw_open(O_NONBLOCK);
+	uint32_t id = raw_id(fd, 1, RDMA_PS_TCP), mine = raw_id(ch, 1, RDMA_PS_TCP);
+
+	for (size_t i = 0; i < sizeof(forged) / sizeof(forged[0]); i++) {
+		record[0] = forged[i];
+		CHECK_EQ(syscall(SYS_write, fd, record, sizeof(record)), sizeof(record));
+		CHECK_EQ(raw_event(fd, &e), -EAGAIN);
+	}
+	record[0] = id; /* nobody has asked for it */
+	CHECK_EQ(syscall(SYS_write, fd, record, sizeof(record)), sizeof(record));
+	CHECK_EQ(raw_event(fd, &e), -EAGAIN);
+	record[0] = mine; /* of another channel */
+	record[1] = 9;
+	CHECK_EQ(syscall(SYS_write, fd, record, sizeof(record)), sizeof(record));
+	CHECK_EQ(raw_event(fd, &e), -EAGAIN);
+	CHECK_EQ(raw_destroy(ch, mine), 0);
+	close(fd);
+}
+
+static void port_spaces(void)
+{
+	struct rdma_ucm_create_id_resp resp;
+	struct rdma_ucm_create_id in = {.response = (uintptr_t)&resp, .ps = 0x0107};
+
+	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_CREATE_ID, &in, sizeof(in), 4), -EINVAL);
+}
+
+int main(void)
+{
+	raw_fabric("ucma");
+	wrong = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(wrong != MAP_FAILED);
+	ch = raw_open(0);
+	device();
+	headers();
+	short_ones();
+	long_one();
+	ids();
+	addresses_of_answers();
+	room_for_answers();
+	socket_addresses();
+	options();
+	migrate();
+	states();
+	af_ib();
+	port_spaces();
+	forged_events();
+	CHECK(!raw_readable(ch, 0));
+	close(ch);
+	return 0;
+}
