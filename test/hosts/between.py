@@ -37,7 +37,7 @@ def copyrpc():
 
 def copyrpc_losses():
     """Random calls over IPv4 and IPv6, with each byte compared, while packets are lost, doubled and late."""
-    calls = 20000 if LONG else 200
+    calls = 5000 if LONG else 200
     with hosts.Network(RUN, ipv6=True) as (a, b):
         for gid, percent in (("0", 1), ("0", 10), ("1", 0), ("1", 10)):
             for said in hosts.lossy_pair(a, b, PROGRAMS[0], "18515", gid, str(calls), port=18515,
