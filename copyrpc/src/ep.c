@@ -266,6 +266,7 @@ void ep_end(struct copyrpc_ep *ep)
 	ep->ended_next = NULL;
 	*ctx->ended.tail_p = ep;
 	ctx->ended.tail_p = &ep->ended_next;
+	ctx->calm = NOT_CALM;
 }
 
 void ep_fail(struct copyrpc_ep *ep, int status)

@@ -21,6 +21,7 @@
 #define PROBE_NS (100 * NSEC_PER_MSEC)
 #define NOT_SEEN UINT64_MAX
 #define NEVER UINT64_MAX
+#define NOT_CALM UINT64_MAX
 
 #define EP_NAME_MAX 64
 
@@ -95,7 +96,9 @@ struct copyrpc_ctx {
 	struct mlx5dvl_srq *srq;
 	struct listener to; /* of the running poll */
 	unsigned armed;
-	uint32_t looked; /* ticks_era() when the clock was last read */
+	uint64_t looked; /* ticks_era() when the clock was last read */
+	uint64_t calm; /* `looked` while nothing is armed and no endpoint is to be ended, else
+			  NOT_CALM: a poll has nothing to do but completions while ticks_era() is this */
 	bool look_always; /* for tests: every poll reads the clock */
 	struct req_queue queue;
 	struct copyrpc_ep *dirty; /* of the endpoints for the next flush: the newest */
@@ -104,6 +107,7 @@ struct copyrpc_ctx {
 	uint64_t (*clock)(void); /* ns; tests have their own */
 	uint64_t probed; /* time of the last probe */
 	uint64_t deadline; /* not later than that of any call; NEVER: none has one */
+	uint32_t consumed; /* ctx_consumed() when poll last looked for events */
 	int fd; /* readable when a CQ has an event; -1 */
 
 	struct mlx5dvl_ctx *dev;
@@ -119,6 +123,12 @@ struct copyrpc_ctx {
 static inline struct copyrpc_ep *ep_of(const struct chan *ch)
 {
 	return container_of(ch, struct copyrpc_ep, ch);
+}
+
+/* Completions consumed since the context was created, modulo 2^32. */
+static inline uint32_t ctx_consumed(const struct copyrpc_ctx *ctx)
+{
+	return mlx5dvl_cq_count(ctx->recv_cq) + mlx5dvl_cq_count(ctx->send_cq);
 }
 
 /* Flush has visited the endpoint and kept something. */

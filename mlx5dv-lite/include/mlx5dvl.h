@@ -261,6 +261,9 @@ int mlx5dvl_srq_destroy(struct mlx5dvl_srq *srq);
  */
 MLX5DVL_INLINE uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq);
 
+/* hot. Whether less than two thirds of the receives are posted: mlx5dvl_srq_refill() has work. */
+MLX5DVL_INLINE bool mlx5dvl_srq_due(const struct mlx5dvl_srq *srq);
+
 /* hot. Receives that the device can use without a refill. */
 MLX5DVL_INLINE uint32_t mlx5dvl_srq_posted(const struct mlx5dvl_srq *srq);
 
@@ -314,6 +317,15 @@ typedef void mlx5dvl_recv_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5
 MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn,
 	void *arg);
 
+/*
+ * hot. Consumes the next completion if it is that of a WRITE with immediate, as mlx5dvl_mono_poll(),
+ * but calls nothing for other ones and for errors. False: mlx5dvl_cq_ready() tells whether there is
+ * one of these. After it, or several, call mlx5dvl_cq_release(), or mlx5dvl_mono_poll() if that
+ * consumes something: then the device can reuse the places.
+ */
+MLX5DVL_INLINE bool mlx5dvl_mono_take_write(struct mlx5dvl_cq *cq, mlx5dvl_recv_fn *fn, void *arg);
+MLX5DVL_INLINE void mlx5dvl_cq_release(struct mlx5dvl_cq *cq);
+
 enum mlx5dvl_opcode {
 	MLX5DVL_NOP = 0x00,
 	MLX5DVL_WRITE = 0x08,
@@ -356,6 +368,9 @@ int mlx5dvl_cq_event(struct mlx5dvl_cq *cq); /* consumes an event: 1; 0: there w
 
 /* hot. Is there a completion to take? */
 MLX5DVL_INLINE bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq);
+
+/* hot. Completions that were consumed since creation, modulo 2^32. */
+MLX5DVL_INLINE uint32_t mlx5dvl_cq_count(const struct mlx5dvl_cq *cq);
 
 /* ---- queue pairs --------------------------------------------------------------- */
 

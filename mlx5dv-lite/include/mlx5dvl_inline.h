@@ -229,7 +229,6 @@ enum {
 	MLX5DVL_CQE_FORMAT_ = 0x0c, /* both bits: compressed */
 	MLX5DVL_CQE_ODD_ = 0xd0, /* opcodes from here on: error of a request, of a receive,
 				    (0xe), not written yet (0xf) */
-	MLX5DVL_CQE_HIGH_ = 0x80, /* set in all of these */
 };
 
 struct mlx5dvl_cq {
@@ -238,7 +237,9 @@ struct mlx5dvl_cq {
 	uint32_t stride; /* size of a CQE */
 	uint32_t depth; /* a power of two */
 	uint32_t ci; /* completions consumed, runs freely */
-	uint32_t owner; /* owner bit of the CQEs that are new in this lap */
+	uint32_t
+		usual; /* op_own of a new CQE, in this lap, of the usual kind: of a send CQ success,
+			   of a receive CQ MLX5DVL_RECV_WRITE_IMM */
 	uint8_t *next; /* the CQE of completion ci, as &cqes[ci % depth] */
 	uint8_t *end; /* of the last CQE */
 	struct mlx5dvl_srq *srq; /* NULL: a send CQ */
@@ -261,57 +262,50 @@ MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cqe_at_(const struct mlx5dvl_cq *cq,
 	return (struct mlx5dvl_cqe *)(void *)(cq->cqes + at);
 }
 
-/* A CQE that is not simply a successful completion: one that is not written yet (NULL), an error
- * or a compressed run (see mlx5dvl_cq_odd_()), or a successful one with an uncommon opcode. */
-MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_unusual_(struct mlx5dvl_cq *cq,
-	struct mlx5dvl_cqe *cqe, uint32_t op_own)
+/* How op_own of the next CQE differs from that of a new CQE of the usual kind: one test finds it. */
+MLX5DVL_INLINE_ uint32_t mlx5dvl_cq_look_(const struct mlx5dvl_cq *cq)
 {
-	if ((op_own ^ cq->owner) & MLX5DVL_CQE_OWNER_)
-		return NULL;
-	mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
-	if (MLX5DVL_UNLIKELY_(op_own >= MLX5DVL_CQE_ODD_ ||
-			      (op_own & MLX5DVL_CQE_FORMAT_) == MLX5DVL_CQE_FORMAT_))
+	const struct mlx5dvl_cqe *cqe = (const struct mlx5dvl_cqe *)(const void *)cq->next;
+
+	return __atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED) ^ cq->usual;
+}
+
+/*
+ * Finds the next CQE, which is new and not of the usual kind: error completions and compressed ones
+ * are handled by mlx5dvl_cq_odd_(). It reports an error and sets the CQE's QPN to 0, so that the
+ * caller ignores it; it expands a compressed run in place. NULL: the device has not written it yet.
+ */
+MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_unusual_(struct mlx5dvl_cq *cq)
+{
+	struct mlx5dvl_cqe *cqe = (struct mlx5dvl_cqe *)(void *)cq->next;
+
+	if (MLX5DVL_UNLIKELY_(cqe->op_own >= MLX5DVL_CQE_ODD_ ||
+			      (cqe->op_own & MLX5DVL_CQE_FORMAT_) == MLX5DVL_CQE_FORMAT_))
 		return mlx5dvl_cq_odd_(cq, cq->ci, cqe);
 	return cqe;
 }
 
-/*
- * Takes the next completion. Returns false if the device has not written it yet. Error
- * completions and compressed ones are handled by mlx5dvl_cq_odd_(). It reports an error and sets
- * the CQE's QPN to 0, so that the caller ignores it; it expands a compressed run in place. One
- * test finds the usual case.
- */
-MLX5DVL_INLINE_ bool mlx5dvl_cq_take_(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe **cqe_p,
-	uint8_t *opcode_p)
+/* Goes on to the next CQE. */
+MLX5DVL_INLINE_ void mlx5dvl_cq_advance_(struct mlx5dvl_cq *cq)
 {
-	struct mlx5dvl_cqe *cqe = (struct mlx5dvl_cqe *)(void *)cq->next;
-	uint32_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED);
-
-	if ((op_own ^ cq->owner) & (MLX5DVL_CQE_OWNER_ | MLX5DVL_CQE_FORMAT_ | MLX5DVL_CQE_HIGH_)) {
-		cqe = mlx5dvl_cq_unusual_(cq, cqe, op_own);
-		if (!cqe)
-			return false;
-	}
-	mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
 	cq->ci++;
 	cq->next += cq->stride;
 	if (MLX5DVL_UNLIKELY_(cq->next == cq->end)) {
 		cq->next = cq->cqes;
-		cq->owner ^= MLX5DVL_CQE_OWNER_;
+		cq->usual ^= MLX5DVL_CQE_OWNER_;
 	}
 	__builtin_prefetch(cq->next);
-	*cqe_p = cqe;
-	*opcode_p = cqe->op_own >> 4;
-	return true;
 }
 
 MLX5DVL_INLINE bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq)
 {
-	const struct mlx5dvl_cqe *cqe = (const struct mlx5dvl_cqe *)(const void *)cq->next;
-
 	/* Nothing is read but the owner: pairs with the device, which writes op_own last. */
-	return !(
-		(__atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED) ^ cq->owner) & MLX5DVL_CQE_OWNER_);
+	return !(mlx5dvl_cq_look_(cq) & MLX5DVL_CQE_OWNER_);
+}
+
+MLX5DVL_INLINE uint32_t mlx5dvl_cq_count(const struct mlx5dvl_cq *cq)
+{
+	return cq->ci;
 }
 
 MLX5DVL_INLINE_ struct mlx5dvl_qp *mlx5dvl_cqe_qp_(const struct mlx5dvl_cq *cq,
@@ -322,8 +316,7 @@ MLX5DVL_INLINE_ struct mlx5dvl_qp *mlx5dvl_cqe_qp_(const struct mlx5dvl_cq *cq,
 	return cq->table->leaf[qpn / MLX5DVL_QPN_LEAF_]->qp[qpn % MLX5DVL_QPN_LEAF_];
 }
 
-/* Lets the device reuse the CQEs of the completions that were taken. */
-MLX5DVL_INLINE_ void mlx5dvl_cq_release_(struct mlx5dvl_cq *cq)
+MLX5DVL_INLINE void mlx5dvl_cq_release(struct mlx5dvl_cq *cq)
 {
 	mlx5dvl_entries_before_release_();
 	__atomic_store_n(cq->record, MLX5DVL_BE32_(cq->ci & 0xffffff), __ATOMIC_RELAXED);
@@ -339,36 +332,65 @@ MLX5DVL_INLINE_ void mlx5dvl_srq_put_(struct mlx5dvl_srq *srq, uint16_t big_endi
 	srq->posted--;
 }
 
+/* Takes @cqe, the next of a receive CQ. */
+MLX5DVL_INLINE_ void mlx5dvl_mono_take_(struct mlx5dvl_cq *cq, const struct mlx5dvl_cqe *cqe,
+	uint8_t opcode, mlx5dvl_recv_fn *fn, void *arg)
+{
+	struct mlx5dvl_srq *srq = cq->srq;
+	struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(cq, cqe);
+	uint16_t i = cqe->wqe_counter;
+
+	mlx5dvl_cq_advance_(cq);
+	/* Before the handler, so that nothing has to be kept for it. The device uses the
+	   receive, and its memory, after a refill only. */
+	mlx5dvl_srq_put_(srq, i);
+	if (MLX5DVL_LIKELY_(qp != NULL)) {
+		struct mlx5dvl_recv recv = {
+			MLX5DVL_BE32_(cqe->imm),
+			MLX5DVL_BE32_(cqe->byte_cnt),
+			opcode,
+			srq->buf ? srq->buf + (size_t)MLX5DVL_BE16_(i) * srq->buf_size : NULL,
+		};
+		fn(arg, qp, &recv);
+	}
+}
+
+/* The opcode is a constant, so that the handler does not look for it. */
+MLX5DVL_INLINE bool mlx5dvl_mono_take_write(struct mlx5dvl_cq *cq, mlx5dvl_recv_fn *fn, void *arg)
+{
+	struct mlx5dvl_cqe *cqe = (struct mlx5dvl_cqe *)(void *)cq->next;
+
+	if (MLX5DVL_UNLIKELY_(mlx5dvl_cq_look_(cq)))
+		return false;
+	mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
+	mlx5dvl_mono_take_(cq, cqe, MLX5DVL_RECV_WRITE_IMM, fn, arg);
+	return true;
+}
+
+MLX5DVL_INLINE_ bool mlx5dvl_mono_next_(struct mlx5dvl_cq *cq, mlx5dvl_recv_fn *fn, void *arg)
+{
+	struct mlx5dvl_cqe *cqe;
+
+	if (MLX5DVL_LIKELY_(mlx5dvl_mono_take_write(cq, fn, arg)))
+		return true;
+	if (!mlx5dvl_cq_ready(cq))
+		return false;
+	mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
+	cqe = mlx5dvl_cq_unusual_(cq);
+	if (cqe)
+		mlx5dvl_mono_take_(cq, cqe, cqe->op_own >> 4, fn, arg);
+	return cqe;
+}
+
 MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn, void *arg)
 {
 	int n;
 
-	for (n = 0; n < max; n++) {
-		struct mlx5dvl_cqe *cqe;
-		uint8_t opcode;
-
-		if (!mlx5dvl_cq_take_(cq, &cqe, &opcode))
+	for (n = 0; n < max; n++)
+		if (!mlx5dvl_mono_next_(cq, fn, arg))
 			break;
-		struct mlx5dvl_srq *srq = cq->srq;
-		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(cq, cqe);
-		uint16_t i = cqe->wqe_counter;
-
-		/* Before the handler, so that nothing has to be kept for it. The device uses the
-		   receive, and its memory, after a refill only. */
-		mlx5dvl_srq_put_(srq, i);
-		if (MLX5DVL_LIKELY_(qp != NULL)) {
-			struct mlx5dvl_recv recv = {
-				MLX5DVL_BE32_(cqe->imm),
-				MLX5DVL_BE32_(cqe->byte_cnt),
-				opcode,
-				srq->buf ? srq->buf + (size_t)MLX5DVL_BE16_(i) * srq->buf_size :
-					   NULL,
-			};
-			fn(arg, qp, &recv);
-		}
-	}
 	if (n)
-		mlx5dvl_cq_release_(cq);
+		mlx5dvl_cq_release(cq);
 	return n;
 }
 
@@ -377,13 +399,19 @@ MLX5DVL_INLINE int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sen
 	int n;
 
 	for (n = 0; n < max; n++) {
-		struct mlx5dvl_cqe *cqe;
-		uint8_t opcode;
+		struct mlx5dvl_cqe *cqe = (struct mlx5dvl_cqe *)(void *)cq->next;
+		uint32_t look = mlx5dvl_cq_look_(cq);
+		struct mlx5dvl_qp *qp;
 
-		if (!mlx5dvl_cq_take_(cq, &cqe, &opcode))
+		if (look & MLX5DVL_CQE_OWNER_)
 			break;
-		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(cq, cqe);
-
+		mlx5dvl_owner_before_entry_(); /* pairs with the device: it writes op_own last */
+		if (MLX5DVL_UNLIKELY_(look))
+			cqe = mlx5dvl_cq_unusual_(cq);
+		if (!cqe)
+			break;
+		qp = mlx5dvl_cqe_qp_(cq, cqe);
+		mlx5dvl_cq_advance_(cq);
 		if (MLX5DVL_UNLIKELY_(!qp))
 			continue;
 		uint16_t i = MLX5DVL_BE16_(cqe->wqe_counter);
@@ -396,16 +424,19 @@ MLX5DVL_INLINE int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sen
 			fn(arg, qp, &sent);
 	}
 	if (n)
-		mlx5dvl_cq_release_(cq);
+		mlx5dvl_cq_release(cq);
 	return n;
 }
 
-/* Waits until less than two thirds are posted, so that one record posts many receives. */
+/* Two thirds, so that one record posts many receives. */
+MLX5DVL_INLINE bool mlx5dvl_srq_due(const struct mlx5dvl_srq *srq)
+{
+	return MLX5DVL_UNLIKELY_(srq->posted < srq->enough);
+}
+
 MLX5DVL_INLINE uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq)
 {
-	if (MLX5DVL_LIKELY_(srq->posted >= srq->enough))
-		return 0;
-	return mlx5dvl_srq_post_(srq);
+	return mlx5dvl_srq_due(srq) ? mlx5dvl_srq_post_(srq) : 0;
 }
 
 MLX5DVL_INLINE uint32_t mlx5dvl_srq_posted(const struct mlx5dvl_srq *srq)
