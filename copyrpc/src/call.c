@@ -69,20 +69,23 @@ struct copyrpc_ep *copyrpc_req_ep(const struct copyrpc_req *req)
 }
 
 /* Of a destroyed endpoint this may be the last held request. */
-static NOINLINE int reply_to_destroyed(struct copyrpc_req *req, const void *data, uint32_t len)
+static NOINLINE int reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
 {
-	ep_end(ep_of(req->ch));
+	struct copyrpc_ep *ep = ep_of(req->ch);
+
+	if (ep->qp)
+		ep_dirty(ep);
+	else
+		ep_end(ep);
 	return chan_reply_odd(req, data, len);
 }
 
 int copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 {
-	struct copyrpc_ep *ep = ep_of(req->ch);
-
-	if (unlikely(!ep->qp))
-		return reply_to_destroyed(req, data, len);
-	ep_dirty(ep);
-	return chan_reply(req, data, len);
+	if (unlikely(!chan_takes_reply(req, len)))
+		return reply_odd(req, data, len);
+	ep_dirty(ep_of(req->ch));
+	return chan_add_reply(req, data, len);
 }
 
 int copyrpc_req_detach(struct copyrpc_req *req)

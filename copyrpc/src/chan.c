@@ -68,6 +68,15 @@ static void close_batch(struct chan *ch, struct batch b)
 	ch->closed[ch->nclosed++] = b;
 }
 
+NOINLINE bool chan_advances(struct chan *ch)
+{
+	uint64_t end = credit_call_end(&ch->cr);
+
+	ch->end = ch->cr.edge ? ch->cr.edge : (ch->cr.p | ch->mask) + 1;
+	ch->call_end = end < ch->end ? end : ch->end;
+	return ch->cr.p <= ch->call_end;
+}
+
 void chan_new_batch(struct chan *ch, uint32_t wrap)
 {
 	uint64_t p = ch->cr.p;
@@ -79,7 +88,7 @@ void chan_new_batch(struct chan *ch, uint32_t wrap)
 	if (wrap)
 		close_batch(ch, (struct batch){.start = p, .end = p + wrap, .count = WIRE_WRAP});
 	chan_open(ch, wrap);
-	chan_set_call_end(ch);
+	chan_advances(ch);
 }
 
 /* Checks in the order in which the manual lists the errors. An error changes nothing. */
@@ -105,10 +114,10 @@ COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t
 		return -EAGAIN;
 	}
 	if (to.joins)
-		chan_set_call_end(ch);
+		chan_advances(ch);
 	else
 		chan_new_batch(ch, to.wrap);
-	return chan_call(ch, data, len, resp_max, token, reserve);
+	return chan_add_call(ch, data, len, resp_max, token);
 }
 
 COLD int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
@@ -125,7 +134,7 @@ COLD int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
 	to = credit_plan(&ch->cr, wire_blocks(len));
 	if (!to.joins)
 		chan_new_batch(ch, to.wrap);
-	chan_append(ch, wire_blocks(len), req->id | WIRE_RESPONSE, req->resp_max, data, len);
+	chan_append(ch, 0, req->id | WIRE_RESPONSE, req->resp_max, data, len);
 	ch->stats.replies++;
 	credit_replied(&ch->cr, req->allowance);
 	chan_drop_req(req);
@@ -142,7 +151,7 @@ static struct batch take_front(struct chan *ch)
 		ch->closed[0] = ch->closed[1];
 	} else {
 		b.end = ch->cr.p;
-		ch->cr.edge = ch->call_end = 0;
+		ch->cr.edge = 0;
 		ch->bare = false;
 	}
 	return b;
@@ -257,7 +266,7 @@ void chan_stop(struct chan *ch, int status)
 {
 	ch->nclosed = 0;
 	ch->bare = false;
-	ch->cr.edge = ch->call_end = 0;
+	ch->cr.edge = ch->end = ch->call_end = 0;
 	ch->status = status;
 }
 

@@ -107,7 +107,9 @@ struct chan {
 	uint32_t payload_max;
 	uint32_t reserve; /* credit that only nested calls may use */
 	uint32_t mask; /* blocks - 1 */
-	uint64_t call_end; /* calls that join the open batch have room up to here */
+	/* What a message needs no look at more than: both are 0 while the status is not 0. */
+	uint64_t end; /* the ring's end after cr.p, or after the open batch */
+	uint64_t call_end; /* calls have room up to here at least, and all credit can be granted */
 	struct batch open; /* valid if cr.edge; it ends at cr.p */
 	/* Closed at the ring's end and not yet sent. At most one ring's end is within the window
 	 * of unsent blocks, so there are at most two: the batch before it and the marker. */
@@ -174,6 +176,9 @@ int chan_detach(struct copyrpc_req *req);
 /* Closes the open batch, adds a marker over `wrap` blocks (if not 0), opens a new batch. */
 void chan_new_batch(struct chan *ch, uint32_t wrap);
 
+/* Sets `end` and `call_end`, which lag behind. Returns whether all credit can be granted. */
+bool chan_advances(struct chan *ch);
+
 /* The general paths of chan_call() and chan_reply(), which find the error if there is one. */
 int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint32_t reserve);
@@ -210,9 +215,9 @@ static inline const struct batch *chan_front(const struct chan *ch)
 
 /* Whether the open batch is all there is to send, and grants all credit: then no READ of the
  * peer's position is due either. */
-static inline bool chan_is_usual(const struct chan *ch)
+static inline bool chan_is_usual(struct chan *ch)
 {
-	return ch->cr.edge && !ch->odd && credit_grants_all(&ch->cr, ch->cr.p);
+	return ch->cr.edge && !ch->odd && (likely(ch->cr.p <= ch->call_end) || chan_advances(ch));
 }
 
 static inline uint32_t chan_open_blocks(const struct chan *ch)
@@ -238,7 +243,7 @@ static inline void chan_seal_usual(struct chan *ch, void *meta, uint64_t consume
 	ch->usual++;
 	ch->stats.bytes += len;
 	ch->sent = ch->cr.p;
-	ch->cr.edge = ch->call_end = 0;
+	ch->cr.edge = 0;
 	wire_put_meta(meta, consumer, (uint64_t)credit * WIRE_BLOCK, ch->open.count);
 }
 
@@ -277,14 +282,6 @@ static inline bool chan_credit_batch(struct chan *ch)
 	return true;
 }
 
-/* The value may be too low later, when the peer's position has advanced; chan_call_odd() checks. */
-static inline void chan_set_call_end(struct chan *ch)
-{
-	uint64_t end = credit_call_end(&ch->cr);
-
-	ch->call_end = end < ch->cr.edge ? end : ch->cr.edge;
-}
-
 static inline void chan_open(struct chan *ch, uint32_t wrap)
 {
 	ch->open.start = ch->cr.p + wrap;
@@ -292,64 +289,57 @@ static inline void chan_open(struct chan *ch, uint32_t wrap)
 	credit_open(&ch->cr, wrap);
 }
 
-/*
- * Opens a batch for a message of so many blocks, which ends at `limit` at most. Returns false if
- * this requires to close another one, or a marker, or cannot be done.
- */
-static inline bool chan_opens(struct chan *ch, uint32_t size, uint64_t limit)
+/* Whether a message fits that joins the open batch, or begins one, without a marker before it.
+ * `end`: ch->end, or ch->call_end for calls. */
+static inline bool chan_fits(const struct chan *ch, uint32_t size, uint64_t end)
 {
-	uint64_t p = ch->cr.p, edge = (p | ch->mask) + 1, end = p + 1 + size;
-
-	if (unlikely(ch->cr.edge || ch->status || end > edge || end > limit))
-		return false;
-	assert(credit_plan(&ch->cr, size).end == end && !credit_plan(&ch->cr, size).wrap);
-	ch->open.start = p;
-	ch->open.count = ch->open.calls = 0;
-	ch->cr.edge = edge;
-	ch->cr.p = p + 1;
-	return true;
+	return ch->cr.p + size + (ch->cr.edge ? 0 : 1) <= end;
 }
 
-/* The same for a call. */
-static inline bool chan_opens_call(struct chan *ch, uint32_t size)
-{
-	uint64_t limit = credit_call_end(&ch->cr);
-
-	if (!chan_opens(ch, size, limit))
-		return false;
-	ch->call_end = limit < ch->cr.edge ? limit : ch->cr.edge;
-	return true;
-}
-
-/* Appends a message to the open batch, which has room. The copy comes last, so that the
+/* Places a message that chan_fits(); `calls`: 1 for a call, else 0. The copy comes last, so that the
  * compiler keeps no values across it. */
-static inline void chan_append(struct chan *ch, uint32_t size, uint32_t id, uint32_t limit,
+ALWAYS_INLINE void chan_append(struct chan *ch, uint32_t calls, uint32_t id, uint32_t limit,
 	const void *data, uint32_t len)
 {
-	void *at = chan_at(ch->send_ring, ch, ch->cr.p);
+	uint64_t p;
+	void *at;
 
+	forget_loads();
 	assert(!ch->status);
-	ch->cr.p += size;
-	ch->open.count++;
+	p = ch->cr.p;
+	if (!ch->cr.edge) {
+		assert(ch->end == (p | ch->mask) + 1);
+		ch->open.start = p++;
+		ch->cr.edge = ch->end;
+		ch->open.count = 1;
+		ch->open.calls = calls;
+		forget_loads();
+	} else {
+		ch->open.count++;
+		ch->open.calls += calls;
+	}
+	ch->cr.p = p + wire_blocks(len);
 	ch->open.last_len = len;
-	at = wire_put_header(at, id, limit, len);
+	at = wire_put_header(chan_at(ch->send_ring, ch, p), id, limit, len);
 	if (likely(len))
 		memcpy(at, data, len);
 }
 
-/* Adds a call for which the open batch and the credit have room. */
-static inline int chan_add_call(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+/* Adds a call for which there is room and credit. */
+ALWAYS_INLINE int chan_add_call(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token)
 {
-	uint32_t size = wire_blocks(len), id = ch->call_free;
-	struct call *call = &ch->calls[id];
+	struct call *call;
+	uint32_t id;
 
+	ch->cr.k -= credit_allowance(wire_blocks(resp_max));
+	forget_loads();
+	id = ch->call_free;
+	call = &ch->calls[id];
 	ch->call_free = (uint32_t)call->next_free;
 	ch->ncalls++;
 	*call = (struct call){.token = token, .resp_max = resp_max};
-	ch->cr.k -= credit_allowance(wire_blocks(resp_max));
-	ch->open.calls++;
-	chan_append(ch, size, id, resp_max, data, len);
+	chan_append(ch, 1, id, resp_max, data, len);
 	assert(credit_holds(&ch->cr));
 	return 0;
 }
@@ -360,18 +350,11 @@ static inline int chan_call(struct chan *ch, const void *data, uint32_t len, uin
 {
 	uint32_t size = wire_blocks(len), allowance = credit_allowance(wire_blocks(resp_max));
 
-	if (unlikely(len > ch->payload_max || resp_max > ch->payload_max ||
-		     ch->cr.k < allowance + reserve || ch->call_free == CALL_NONE))
+	if (unlikely(len > ch->payload_max || ch->cr.k < allowance + reserve ||
+		     resp_max > ch->payload_max || ch->call_free == CALL_NONE ||
+		     !chan_fits(ch, size, ch->call_end)))
 		return chan_call_odd(ch, data, len, resp_max, token, reserve);
-	forget_loads();
-	/* call_end is 0 while no batch is open, as while the status is not 0. */
-	if (ch->call_end && likely(ch->cr.p + size <= ch->call_end))
-		return chan_add_call(ch, data, len, resp_max, token);
-	if (likely(!ch->call_end && chan_opens_call(ch, size))) {
-		forget_loads();
-		return chan_add_call(ch, data, len, resp_max, token);
-	}
-	return chan_call_odd(ch, data, len, resp_max, token, reserve);
+	return chan_add_call(ch, data, len, resp_max, token);
 }
 
 static inline void chan_put_call(struct chan *ch, struct call *call, uint32_t id)
@@ -405,8 +388,15 @@ uint32_t chan_requests(const struct chan *ch);
 /* The counters, including messages that have not been sent. */
 struct copyrpc_stats chan_stats(const struct chan *ch);
 
-/* Adds a reply that fits the open batch and the request's limit; the request is not detached. */
-static inline int chan_add_reply(struct copyrpc_req *req, const void *data, uint32_t len)
+/* Whether chan_add_reply() can be called. No message fits while the status is not 0. */
+static inline bool chan_takes_reply(const struct copyrpc_req *req, uint32_t len)
+{
+	return !req->detached && len <= req->resp_max &&
+	       chan_fits(req->ch, wire_blocks(len), req->ch->end);
+}
+
+/* As copyrpc_reply() if chan_takes_reply(). */
+ALWAYS_INLINE int chan_add_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 {
 	struct chan *ch = req->ch;
 
@@ -415,7 +405,7 @@ static inline int chan_add_reply(struct copyrpc_req *req, const void *data, uint
 	chan_put_req(ch, req);
 	ch->cr.r -= req->allowance;
 	ch->stats.replies++;
-	chan_append(ch, wire_blocks(len), req->id | WIRE_RESPONSE, req->resp_max, data, len);
+	chan_append(ch, 0, req->id | WIRE_RESPONSE, req->resp_max, data, len);
 	assert(credit_holds(&ch->cr));
 	return 0;
 }
@@ -423,19 +413,8 @@ static inline int chan_add_reply(struct copyrpc_req *req, const void *data, uint
 /* As copyrpc_reply(). */
 static inline int chan_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 {
-	struct chan *ch = req->ch;
-	uint32_t size = wire_blocks(len);
-
-	if (unlikely(req->detached || len > req->resp_max))
-		return chan_reply_odd(req, data, len);
-	forget_loads();
-	/* No batch is open while the status is not 0. */
-	if (ch->cr.edge && likely(credit_joins(&ch->cr, size)))
+	if (likely(chan_takes_reply(req, len)))
 		return chan_add_reply(req, data, len);
-	if (likely(!ch->cr.edge && chan_opens(ch, size, UINT64_MAX))) {
-		forget_loads();
-		return chan_add_reply(req, data, len);
-	}
 	return chan_reply_odd(req, data, len);
 }
 
