@@ -20,6 +20,7 @@ int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t 
 		.mask = blocks - 1,
 		.sent = at,
 		.live.pos = at,
+		.recv_last = at - 1,
 		.told = at,
 		.queue = queue,
 	};
@@ -267,6 +268,7 @@ void chan_stop(struct chan *ch, int status)
 	ch->nclosed = 0;
 	ch->bare = false;
 	ch->cr.edge = ch->end = ch->call_end = 0;
+	ch->recv_last = ch->live.pos - 1;
 	ch->status = status;
 }
 

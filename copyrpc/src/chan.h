@@ -117,6 +117,9 @@ struct chan {
 	uint64_t sent; /* end of what was handed to the transport */
 
 	const uint8_t *recv_ring;
+	uint64_t
+		recv_last; /* the last block that the peer may write in any case, before live.pos while
+			       the status is not 0; cold code moves it on */
 	uint64_t told; /* consumer position in the peer's last batch */
 	uint32_t unasked; /* part of cr.r that no received request uses */
 	struct copyrpc_req *reqs, *req_free;

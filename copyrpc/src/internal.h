@@ -131,16 +131,19 @@ static inline uint32_t ctx_consumed(const struct copyrpc_ctx *ctx)
 	return mlx5dvl_cq_count(ctx->recv_cq) + mlx5dvl_cq_count(ctx->send_cq);
 }
 
-/* Flush has visited the endpoint and kept something. */
-static inline void ep_keep(struct copyrpc_ep *ep)
+/* Puts the endpoint on the list of the next flush. */
+static inline void ep_list(struct copyrpc_ctx *ctx, struct copyrpc_ep *ep)
 {
-	struct copyrpc_ctx *ctx = ep->ctx;
-
-	if (ep->dirty)
-		return;
 	ep->dirty = true;
 	ep->dirty_next = ctx->dirty;
 	ctx->dirty = ep;
+}
+
+/* Flush has visited the endpoint and kept something. */
+static inline void ep_keep(struct copyrpc_ep *ep)
+{
+	if (!ep->dirty)
+		ep_list(ep->ctx, ep);
 }
 
 /* The next flush has to visit the endpoint. */

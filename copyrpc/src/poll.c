@@ -7,10 +7,10 @@
 /* Completions consumed at a time; receives are posted again after each round. */
 #define POLL_BATCH 64
 
-static NOINLINE void take_odd(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, const uint8_t *batch,
-	uint32_t left, uint32_t count)
+static NOINLINE void take_messages_odd(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx,
+	struct incoming in)
 {
-	if (unlikely(chan_handle(&ep->ch, (struct incoming){batch, left, count}, &ctx->to)))
+	if (unlikely(chan_handle(&ep->ch, in, &ctx->to)))
 		ep_fail(ep, -EPROTO);
 }
 
@@ -20,19 +20,43 @@ static NOINLINE void take_batch(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, 
 	struct incoming in;
 	int rc;
 
-	if (unlikely(ep->ch.status))
-		return;
 	ep_dirty(ep);
 	if (unlikely(chan_accept(&ep->ch, blocks, &in))) {
 		ep_fail(ep, -EPROTO);
 		return;
 	}
 	PROBE(copyrpc, batch_received, ep->qpn, in.count);
-	rc = likely(in.count == 1) ? chan_handle_one(&ep->ch, in, &ctx->to) : TAKE_ODD;
+	if (unlikely(in.count != 1)) {
+		take_messages_odd(ep, ctx, in);
+		return;
+	}
+	rc = chan_handle_one(&ep->ch, in, &ctx->to);
 	if (unlikely(rc == TAKE_ODD))
-		take_odd(ep, ctx, in.batch, in.left, in.count);
+		take_messages_odd(ep, ctx, in);
 	else if (unlikely(rc))
 		ep_fail(ep, -EPROTO);
+}
+
+/* A batch that is not expected: one block, or where the next place has to be found. */
+static NOINLINE void take_odd(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, uint32_t blocks)
+{
+	struct chan *ch = &ep->ch;
+	struct incoming in;
+
+	if (ch->status)
+		return;
+	chan_look_ahead(ch);
+	if (chan_expects(ch, blocks)) {
+		take_batch(ep, ctx, blocks);
+		return;
+	}
+	ep_dirty(ep);
+	if (chan_accept_block(ch, blocks, &in)) {
+		ep_fail(ep, -EPROTO);
+		return;
+	}
+	PROBE(copyrpc, batch_received, ep->qpn, in.count);
+	take_messages_odd(ep, ctx, in);
 }
 
 /* Inlined into the loop over the receive CQ. */
@@ -42,8 +66,10 @@ static inline void on_batch(void *arg, struct mlx5dvl_qp *qp, const struct mlx5d
 
 	if (unlikely(recv->opcode != MLX5DVL_RECV_WRITE_IMM))
 		ep_fail(ep, -EPROTO);
-	else
+	else if (likely(chan_expects(&ep->ch, recv->imm)))
 		take_batch(ep, arg, recv->imm);
+	else
+		take_odd(ep, arg, recv->imm);
 }
 
 static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
