@@ -69,13 +69,12 @@ static void close_batch(struct chan *ch, struct batch b)
 	ch->closed[ch->nclosed++] = b;
 }
 
-NOINLINE bool chan_advances(struct chan *ch)
+NOINLINE void chan_advance(struct chan *ch)
 {
 	uint64_t end = credit_call_end(&ch->cr);
 
 	ch->end = ch->cr.edge ? ch->cr.edge : (ch->cr.p | ch->mask) + 1;
 	ch->call_end = end < ch->end ? end : ch->end;
-	return ch->cr.p <= ch->call_end;
 }
 
 void chan_new_batch(struct chan *ch, uint32_t wrap)
@@ -89,7 +88,7 @@ void chan_new_batch(struct chan *ch, uint32_t wrap)
 	if (wrap)
 		close_batch(ch, (struct batch){.start = p, .end = p + wrap, .count = WIRE_WRAP});
 	chan_open(ch, wrap);
-	chan_advances(ch);
+	chan_advance(ch);
 }
 
 /* Checks in the order in which the manual lists the errors. An error changes nothing. */
@@ -115,7 +114,7 @@ COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t
 		return -EAGAIN;
 	}
 	if (to.joins)
-		chan_advances(ch);
+		chan_advance(ch);
 	else
 		chan_new_batch(ch, to.wrap);
 	return chan_add_call(ch, data, len, resp_max, token);

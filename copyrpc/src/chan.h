@@ -99,7 +99,8 @@ struct chan {
 					   calls are watched */
 			bool reading; /* a READ of the peer's position is pending */
 			bool probe; /* a READ is needed to test whether the peer lives */
-			uint8_t none[2];
+			bool read_timed; /* the time of a READ is set */
+			uint8_t none[1];
 		};
 		uint64_t odd;
 	};
@@ -179,8 +180,8 @@ int chan_detach(struct copyrpc_req *req);
 /* Closes the open batch, adds a marker over `wrap` blocks (if not 0), opens a new batch. */
 void chan_new_batch(struct chan *ch, uint32_t wrap);
 
-/* Sets `end` and `call_end`, which lag behind. Returns whether all credit can be granted. */
-bool chan_advances(struct chan *ch);
+/* Moves `end` and `call_end` on, which lag behind; the status is 0. */
+void chan_advance(struct chan *ch);
 
 /* The general paths of chan_call() and chan_reply(), which find the error if there is one. */
 int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
@@ -218,9 +219,9 @@ static inline const struct batch *chan_front(const struct chan *ch)
 
 /* Whether the open batch is all there is to send, and grants all credit: then no READ of the
  * peer's position is due either. */
-static inline bool chan_is_usual(struct chan *ch)
+static inline bool chan_is_usual(const struct chan *ch)
 {
-	return ch->cr.edge && !ch->odd && (likely(ch->cr.p <= ch->call_end) || chan_advances(ch));
+	return ch->cr.edge && !ch->odd && ch->cr.p <= ch->call_end;
 }
 
 static inline uint32_t chan_open_blocks(const struct chan *ch)
@@ -231,7 +232,10 @@ static inline uint32_t chan_open_blocks(const struct chan *ch)
 /* The length of the open batch. */
 static inline uint32_t chan_open_bytes(const struct chan *ch)
 {
-	return wire_unpadded(chan_open_blocks(ch), ch->open.last_len);
+	uint32_t len = wire_unpadded(chan_open_blocks(ch), ch->open.last_len);
+
+	assume(len >= WIRE_BLOCK);
+	return len;
 }
 
 /*

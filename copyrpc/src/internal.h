@@ -51,6 +51,7 @@ struct copyrpc_ep {
 	struct copyrpc_ctx *ctx;
 	struct mlx5dvl_qp *qp; /* NULL: destroyed */
 	uint64_t peer_ring, peer_word;
+	uint64_t peer_ring_rkey_word; /* mlx5dvl_rkey_word() of the next */
 	uint32_t peer_ring_rkey, peer_word_rkey;
 	uint32_t own_lkey;
 	struct words *words;

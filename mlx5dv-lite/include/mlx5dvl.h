@@ -504,13 +504,15 @@ MLX5DVL_INLINE int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr, 
 MLX5DVL_INLINE int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token);
 /*
- * As mlx5dvl_post_write_imm(), with payload that the caller writes into the request: @len bytes, 1
- * to MLX5DVL_INLINE_MAX, at the returned address, until mlx5dvl_ring(). What is written after
- * them is not sent; up to 36 + @len, rounded up to 64, less 36, bytes may be written. Only if
- * mlx5dvl_sq_fits() is true for @len, so that there is no error.
+ * As mlx5dvl_post_write_imm(), with payload that the caller has written into the request: @len bytes, 1
+ * to MLX5DVL_INLINE_MAX, at @here, which is mlx5dvl_sq_here(). What is written after them is not sent;
+ * up to 36 + @len, rounded up to 64, less 36, bytes may be written. Only if mlx5dvl_sq_fits() is true
+ * for @len, so that there is no error. @rkey_word: mlx5dvl_rkey_word() of the remote key, to be kept.
  */
-MLX5DVL_INLINE void *mlx5dvl_post_write_imm_here(struct mlx5dvl_qp *qp, uint32_t len,
-	uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token);
+MLX5DVL_INLINE uint64_t mlx5dvl_rkey_word(uint32_t rkey);
+MLX5DVL_INLINE void *mlx5dvl_sq_here(const struct mlx5dvl_qp *qp);
+MLX5DVL_INLINE void mlx5dvl_post_write_imm_here(struct mlx5dvl_qp *qp, void *here, uint32_t len,
+	uint64_t raddr, uint64_t rkey_word, uint32_t imm, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
@@ -576,10 +578,12 @@ MLX5DVL_INLINE uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp);
 MLX5DVL_INLINE bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp);
 
 /*
- * hot. Whether a WRITE of @len bytes can be posted by mlx5dvl_post_write_imm_here(). If not, it may
- * be possible to post it all the same: the ring may end here.
+ * hot. Whether a WRITE of @len bytes is known to fit, so that mlx5dvl_post_write_imm_here() can post it.
+ * If not, call mlx5dvl_sq_update(), which takes account of all completions, and ask again. If it does
+ * not fit then, it may be possible to post it all the same: the ring may end here.
  */
 MLX5DVL_INLINE bool mlx5dvl_sq_fits(const struct mlx5dvl_qp *qp, uint32_t len);
+void mlx5dvl_sq_update(struct mlx5dvl_qp *qp);
 
 /* NOPs posted since creation because a request did not fit before the ring's end. */
 MLX5DVL_INLINE uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp);
@@ -590,6 +594,9 @@ MLX5DVL_INLINE uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp);
  * the device fetches the requests from memory. Does nothing without new requests.
  */
 MLX5DVL_INLINE void mlx5dvl_ring(struct mlx5dvl_qp *qp);
+
+/* hot. The same where a request has been posted since the last call. */
+MLX5DVL_INLINE void mlx5dvl_ring_new(struct mlx5dvl_qp *qp);
 
 #pragma GCC visibility pop
 

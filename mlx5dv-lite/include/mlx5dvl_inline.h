@@ -157,7 +157,8 @@ struct mlx5dvl_slot {
  *	ci <= rung <= pi	free before ci; at the device up to rung; not announced up to pi
  *	pi - ci <= depth	the ring does not overflow
  *	last < pi <= last + 4	the newest request, or last == pi before the first one
- *	0 < left <= interval	a request is signaled when left would reach 0
+ *	pi <= stop		requests that end here need neither NOPs nor a look at ci
+ *	0 <= left <= interval	a request is signaled when left would become negative
  *
  * (in the arithmetic of 32 bits). mlx5dvl_sq_commit_() moves pi, last and left,
  * mlx5dvl_ring() moves rung, and completions move ci. Debug builds assert this (sq_check()) when
@@ -165,23 +166,27 @@ struct mlx5dvl_slot {
  *
  * States: not connected (status -ENOTCONN, limit 0), open (status 0, limit == depth) and
  * stopped (status is the error, limit 0). sq_init(), sq_open() and sq_stop() are the only
- * transitions; limit is 0 outside of open, so that a post needs a single comparison.
+ * transitions; limit is 0 outside of open, and stop is pi, so that a post needs a single comparison.
+ * stop lags behind: mlx5dvl_sq_update() moves it on when a request does not fit.
  */
 struct mlx5dvl_qp {
 	uint8_t *sq;
 	struct mlx5dvl_slot *slots; /* one per block of sq */
-	uint32_t depth; /* in blocks, a power of two */
+	uint32_t depth, mask; /* in blocks, a power of two; depth - 1 */
 	uint32_t limit; /* depth if open, else 0 */
 	uint32_t pi, ci; /* blocks posted, blocks known to have completed */
 	uint32_t rung; /* pi at the last doorbell */
 	uint32_t last; /* position of the newest request */
+	uint32_t stop; /* min(end of the ring, ci + limit), as last known */
 	int32_t left; /* blocks until the library itself signals a request */
 	int32_t interval; /* `left` after a signaled request */
 	uint64_t doorbell; /* first 8 bytes of the newest request, in memory order */
 	uint64_t fillers; /* NOPs posted to fill the end of the ring */
 	uint32_t *record; /* doorbell record of the send queue */
+	void *reg; /* register for doorbells of 8 bytes; NULL: see bf */
 	struct mlx5dvl_bf *bf;
 	uint64_t qpn_high; /* qpn << 8, as in a control segment */
+	uint64_t write_imm_high; /* the same with the opcode, for the most frequent one */
 	uint32_t qpn;
 	int status; /* mlx5dvl_qp_status() */
 	void *user;
@@ -555,7 +560,7 @@ struct mlx5dvl_place_ {
 
 MLX5DVL_INLINE_ struct mlx5dvl_place_ mlx5dvl_sq_place_(const struct mlx5dvl_qp *qp)
 {
-	const uint32_t pi = qp->pi, i = pi & (qp->depth - 1);
+	const uint32_t pi = qp->pi, i = pi & qp->mask;
 	uint8_t *block = qp->sq + (size_t)i * MLX5DVL_BLOCK_;
 	const struct mlx5dvl_place_ at = {(mlx5dvl_word_ *)(void *)block, pi, i};
 
@@ -573,8 +578,9 @@ MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, struct mlx5dvl_pl
 {
 	const uint32_t blocks = (ds + 3) / 4;
 	struct mlx5dvl_slot *slot = &qp->slots[at.i];
-	uint64_t first = MLX5DVL_BE64_(
-		(uint64_t)(uint16_t)at.pi << 40 | (uint64_t)opcode << 32 | qp->qpn_high | ds);
+	uint64_t high = opcode == MLX5DVL_WRITE_IMM ? qp->write_imm_high :
+						      (uint64_t)opcode << 32 | qp->qpn_high;
+	uint64_t first = MLX5DVL_BE64_((uint64_t)(uint16_t)at.pi << 40 | high | ds);
 	uint8_t fm_ce_se = (uint8_t)((flags & MLX5DVL_SIGNALED ? 0x08 : 0) |
 				     (flags & MLX5DVL_SOLICITED ? 0x02 : 0) |
 				     (flags & MLX5DVL_FENCE ? 0x80 : 0));
@@ -582,7 +588,7 @@ MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, struct mlx5dvl_pl
 	at.ctrl[0] = first;
 	at.ctrl[1] = MLX5DVL_BE64_((uint64_t)fm_ce_se << 32 | imm);
 	qp->left -= (int32_t)blocks;
-	if ((flags & MLX5DVL_SIGNALED) || MLX5DVL_UNLIKELY_(qp->left <= 0)) {
+	if ((flags & MLX5DVL_SIGNALED) || MLX5DVL_UNLIKELY_(qp->left < 0)) {
 		((uint8_t *)at.ctrl)[11] = fm_ce_se | 0x08;
 		qp->left = qp->interval;
 	}
@@ -595,11 +601,10 @@ MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, struct mlx5dvl_pl
 	qp->doorbell = first;
 }
 
-/* Whether a request of so many blocks fits without NOPs before it. */
+/* Whether a request of so many blocks is known to fit without NOPs before it. */
 MLX5DVL_INLINE_ bool mlx5dvl_sq_takes_(const struct mlx5dvl_qp *qp, uint32_t blocks)
 {
-	return (qp->pi & (qp->depth - 1)) + blocks <= qp->depth &&
-	       qp->pi + blocks - qp->ci <= qp->limit;
+	return MLX5DVL_LIKELY_(qp->stop - qp->pi >= blocks);
 }
 
 MLX5DVL_INLINE bool mlx5dvl_sq_fits(const struct mlx5dvl_qp *qp, uint32_t len)
@@ -646,18 +651,27 @@ MLX5DVL_INLINE int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *lad
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
 
-MLX5DVL_INLINE void *mlx5dvl_post_write_imm_here(struct mlx5dvl_qp *qp, uint32_t len,
-	uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token)
+MLX5DVL_INLINE uint64_t mlx5dvl_rkey_word(uint32_t rkey)
 {
-	const struct mlx5dvl_op_ op = {MLX5DVL_WRITE_IMM, imm, len, NULL, 0, raddr, rkey, {0, 0}};
-	struct mlx5dvl_place_ at = mlx5dvl_sq_place_(qp);
-	uint8_t *inl = (uint8_t *)(at.ctrl + 4);
+	return MLX5DVL_BE64_HIGH_(rkey);
+}
+
+MLX5DVL_INLINE void *mlx5dvl_sq_here(const struct mlx5dvl_qp *qp)
+{
+	return (uint8_t *)(mlx5dvl_sq_place_(qp).ctrl + 4) + 4;
+}
+
+MLX5DVL_INLINE void mlx5dvl_post_write_imm_here(struct mlx5dvl_qp *qp, void *here, uint32_t len,
+	uint64_t raddr, uint64_t rkey_word, uint32_t imm, unsigned flags, uint64_t token)
+{
+	const struct mlx5dvl_op_ op = {MLX5DVL_WRITE_IMM, imm, len, NULL, 0, raddr, 0, {0, 0}};
+	struct mlx5dvl_place_ at = {(mlx5dvl_word_ *)(void *)((uint8_t *)here - 36), qp->pi,
+		qp->pi & qp->mask};
 
 	at.ctrl[2] = MLX5DVL_BE64_(raddr);
-	at.ctrl[3] = MLX5DVL_BE64_HIGH_(rkey);
-	*(mlx5dvl_half_ *)(void *)inl = MLX5DVL_BE32_(0x80000000u | len);
+	at.ctrl[3] = rkey_word;
+	*(mlx5dvl_half_ *)(at.ctrl + 4) = MLX5DVL_BE32_(0x80000000u | len);
 	mlx5dvl_sq_commit_(qp, at, mlx5dvl_op_ds_(&op, len), op.opcode, imm, flags, token);
-	return inl + 4;
 }
 
 MLX5DVL_INLINE int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32_t lkey,
@@ -718,37 +732,41 @@ MLX5DVL_INLINE_ void mlx5dvl_blueflame_(struct mlx5dvl_qp *qp, uint8_t *reg, uin
 		mlx5dvl_blueflame_copy_(reg + i, wqe + i);
 }
 
-/* The doorbell of a register with BlueFlame buffers. @rung: the end of what it announced last. */
-MLX5DVL_INLINE_ void mlx5dvl_ring_bf_(struct mlx5dvl_qp *qp, struct mlx5dvl_bf *bf, uint32_t rung,
-	uint64_t doorbell)
+/* The doorbell of a register with BlueFlame buffers. */
+MLX5DVL_INLINE_ void mlx5dvl_ring_bf_(struct mlx5dvl_qp *qp, uint64_t doorbell)
 {
-	const uint32_t bytes = (qp->pi - rung) * MLX5DVL_BLOCK_;
+	struct mlx5dvl_bf *bf = qp->bf;
+	const uint32_t bytes = (qp->pi - qp->rung) * MLX5DVL_BLOCK_;
 	uint8_t *reg = bf->reg + bf->offset;
 
 	bf->offset ^= bf->size;
-	if (qp->last == rung && bytes <= bf->size)
+	if (qp->last == qp->rung && bytes <= bf->size)
 		mlx5dvl_blueflame_(qp, reg, bytes);
 	else
 		mlx5dvl_doorbell_store_(reg, doorbell);
 }
 
-MLX5DVL_INLINE void mlx5dvl_ring(struct mlx5dvl_qp *qp)
+MLX5DVL_INLINE void mlx5dvl_ring_new(struct mlx5dvl_qp *qp)
 {
-	const uint32_t pi = qp->pi, rung = qp->rung;
+	const uint32_t pi = qp->pi;
 	const uint64_t doorbell = qp->doorbell;
-	struct mlx5dvl_bf *bf = qp->bf;
+	void *reg = qp->reg;
 
-	if (pi == rung)
-		return;
-	qp->rung = pi;
 	mlx5dvl_entries_before_record_();
 	__atomic_store_n(qp->record, MLX5DVL_BE32_(pi & 0xffff), __ATOMIC_RELAXED);
 	mlx5dvl_record_before_doorbell_();
-	if (!bf->size)
-		mlx5dvl_doorbell_store_(bf->reg, doorbell);
+	if (reg)
+		mlx5dvl_doorbell_store_(reg, doorbell);
 	else
-		mlx5dvl_ring_bf_(qp, bf, rung, doorbell);
+		mlx5dvl_ring_bf_(qp, doorbell);
+	qp->rung = pi;
 	mlx5dvl_doorbell_flush_();
+}
+
+MLX5DVL_INLINE void mlx5dvl_ring(struct mlx5dvl_qp *qp)
+{
+	if (qp->pi != qp->rung)
+		mlx5dvl_ring_new(qp);
 }
 
 #ifdef __cplusplus
