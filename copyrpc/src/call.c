@@ -7,7 +7,7 @@ int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t
 {
 	/* Also after a refusal, because flow control may have to react to it. */
 	ep_dirty(ep);
-	return chan_call(&ep->ch, data, len, resp_max, token, ep->ch.reserve);
+	return chan_call(&ep->ch, data, len, resp_max, token, false);
 }
 
 int copyrpc_call_nested(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
@@ -16,7 +16,7 @@ int copyrpc_call_nested(struct copyrpc_ep *ep, const void *data, uint32_t len, u
 	if (!ep->ch.reserve)
 		return -EOPNOTSUPP;
 	ep_dirty(ep);
-	return chan_call(&ep->ch, data, len, resp_max, token, 0);
+	return chan_call(&ep->ch, data, len, resp_max, token, true);
 }
 
 int copyrpc_call_timed(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
@@ -106,7 +106,7 @@ void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p
 		.open_calls = calls,
 		.open_replies = messages - calls,
 		.pending = ch->ncalls - ch->late,
-		.credit = ch->cr.k * WIRE_BLOCK,
+		.credit = credit_left(&ch->cr) * WIRE_BLOCK,
 		.posted = ch->sent * WIRE_BLOCK,
 		.consumed = ch->cr.rc * WIRE_BLOCK,
 	};

@@ -16,6 +16,7 @@ int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t 
 		.recv_ring = recv_ring,
 		.payload_max = wire_payload(message),
 		.reserve = nested ? credit_reserve(blocks) : 0,
+		.spendable = credit_rmax(blocks) - (nested ? credit_reserve(blocks) : 0),
 		.unasked = credit_rmax(blocks),
 		.mask = blocks - 1,
 		.sent = at,
@@ -93,7 +94,7 @@ void chan_new_batch(struct chan *ch, uint32_t wrap)
 
 /* Checks in the order in which the manual lists the errors. An error changes nothing. */
 COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
-	uint64_t token, uint32_t reserve)
+	uint64_t token, bool nested)
 {
 	struct placement to;
 
@@ -101,7 +102,7 @@ COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t
 		return ch->status;
 	if (len > ch->payload_max || resp_max > ch->payload_max)
 		return -EMSGSIZE;
-	if (ch->cr.k < credit_allowance(wire_blocks(resp_max)) + reserve) {
+	if (ch->cr.spent + credit_allowance(wire_blocks(resp_max)) > chan_spendable(ch, nested)) {
 		ch->stats.credit_stalls++;
 		return -ENOBUFS;
 	}
@@ -211,7 +212,7 @@ int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t re
 		if (!ch->deadlines)
 			return -ENOMEM;
 	}
-	rc = chan_call(ch, data, len, resp_max, token, ch->reserve);
+	rc = chan_call(ch, data, len, resp_max, token, false);
 	if (rc)
 		return rc;
 	ch->calls[id].resp_max |= CALL_TIMED;

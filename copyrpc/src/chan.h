@@ -107,6 +107,7 @@ struct chan {
 	uint8_t *send_ring;
 	uint32_t payload_max;
 	uint32_t reserve; /* credit that only nested calls may use */
+	uint64_t spendable; /* what calls from outside of handlers may use: all but that */
 	uint32_t mask; /* blocks - 1 */
 	/* What a message needs no look at more than: both are 0 while the status is not 0. */
 	uint64_t end; /* the ring's end after cr.p, or after the open batch */
@@ -122,7 +123,7 @@ struct chan {
 		recv_last; /* the last block that the peer may write in any case, before live.pos while
 			       the status is not 0; cold code moves it on */
 	uint64_t told; /* consumer position in the peer's last batch */
-	uint32_t unasked; /* part of cr.r that no received request uses */
+	uint32_t unasked; /* part of R (credit.h) that no received request uses */
 	struct copyrpc_req *reqs, *req_free;
 	/* Requests whose bytes are in the ring; empty: links to itself. */
 	struct req_link live;
@@ -185,7 +186,7 @@ void chan_advance(struct chan *ch);
 
 /* The general paths of chan_call() and chan_reply(), which find the error if there is one. */
 int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
-	uint64_t token, uint32_t reserve);
+	uint64_t token, bool nested);
 int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len);
 
 static inline void *chan_at(uint8_t *ring, const struct chan *ch, uint64_t pos)
@@ -339,7 +340,7 @@ ALWAYS_INLINE int chan_add_call(struct chan *ch, const void *data, uint32_t len,
 	struct call *call;
 	uint32_t id;
 
-	ch->cr.k -= credit_allowance(wire_blocks(resp_max));
+	ch->cr.spent += credit_allowance(wire_blocks(resp_max));
 	forget_loads();
 	id = ch->call_free;
 	call = &ch->calls[id];
@@ -351,16 +352,23 @@ ALWAYS_INLINE int chan_add_call(struct chan *ch, const void *data, uint32_t len,
 	return 0;
 }
 
-/* As copyrpc_call(), but leaves `reserve` blocks of credit. */
+/* The credit that calls may use in all. */
+static inline uint64_t chan_spendable(const struct chan *ch, bool nested)
+{
+	return nested ? ch->cr.rmax : ch->spendable;
+}
+
+/* As copyrpc_call(), or, with `nested`, as copyrpc_call_nested(). */
 static inline int chan_call(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
-	uint64_t token, uint32_t reserve)
+	uint64_t token, bool nested)
 {
 	uint32_t size = wire_blocks(len), allowance = credit_allowance(wire_blocks(resp_max));
 
-	if (unlikely(len > ch->payload_max || ch->cr.k < allowance + reserve ||
+	if (unlikely(len > ch->payload_max ||
+		     ch->cr.spent + allowance > chan_spendable(ch, nested) ||
 		     resp_max > ch->payload_max || ch->call_free == CALL_NONE ||
 		     !chan_fits(ch, size, ch->call_end)))
-		return chan_call_odd(ch, data, len, resp_max, token, reserve);
+		return chan_call_odd(ch, data, len, resp_max, token, nested);
 	return chan_add_call(ch, data, len, resp_max, token);
 }
 
@@ -410,7 +418,7 @@ ALWAYS_INLINE int chan_add_reply(struct copyrpc_req *req, const void *data, uint
 	/* data may point to these bytes: the peer keeps them until the next flush. */
 	chan_release(req);
 	chan_put_req(ch, req);
-	ch->cr.r -= req->allowance;
+	ch->cr.owed += req->allowance;
 	ch->stats.replies++;
 	chan_append(ch, 0, req->id | WIRE_RESPONSE, req->resp_max, data, len);
 	assert(credit_holds(&ch->cr));

@@ -52,7 +52,7 @@ static bool has_dirty(const struct copyrpc_ctx *ctx)
 {
 	const struct copyrpc_ep *ep = ctx->dirty;
 
-	while (ep && !ep->changed)
+	while (ep && ep->dirty != CHANGED)
 		ep = ep->dirty_next;
 	return ep;
 }

@@ -254,7 +254,7 @@ static NOINLINE int flush_list(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, vo
 	while (ep) {
 		struct copyrpc_ep *next = ep->dirty_next;
 
-		ep->dirty = ep->changed = false;
+		ep->dirty = FLUSHED;
 		if (go && may_wait(ep) && !go(arg, ep))
 			n += flush_odd(ep, true);
 		else
@@ -278,7 +278,7 @@ int copyrpc_flush(struct copyrpc_ctx *ctx)
 	if (ep->dirty_next)
 		return flush_list(ctx, NULL, NULL);
 	ctx->dirty = NULL;
-	ep->dirty = ep->changed = false;
+	ep->dirty = FLUSHED;
 	return flush_ep(ep);
 }
 

@@ -57,9 +57,11 @@ struct copyrpc_ep {
 	struct words *words;
 
 	struct copyrpc_ep *dirty_next; /* in the list of the next flush: the one before */
-	bool dirty; /* on that list */
-	bool changed; /* since the last flush; else flush has kept something that waits for `go`, a
-			 completion or a time */
+	enum {
+		FLUSHED, /* not on that list */
+		KEPT, /* flush has kept something that waits for `go`, a completion or a time */
+		CHANGED, /* since the last flush */
+	} dirty;
 	struct copyrpc_ep *ended_next; /* in the list of endpoints whose calls are to be ended */
 	struct copyrpc_ep *watched_next; /* in the list of endpoints with unanswered calls */
 	bool ended;
@@ -133,25 +135,27 @@ static inline uint32_t ctx_consumed(const struct copyrpc_ctx *ctx)
 }
 
 /* Puts the endpoint on the list of the next flush. */
-static inline void ep_list(struct copyrpc_ctx *ctx, struct copyrpc_ep *ep)
+ALWAYS_INLINE void ep_list(struct copyrpc_ep *ep)
 {
-	ep->dirty = true;
-	ep->dirty_next = ctx->dirty;
-	ctx->dirty = ep;
+	ep->dirty_next = ep->ctx->dirty;
+	ep->ctx->dirty = ep;
 }
 
 /* Flush has visited the endpoint and kept something. */
 static inline void ep_keep(struct copyrpc_ep *ep)
 {
-	if (!ep->dirty)
-		ep_list(ep->ctx, ep);
+	if (ep->dirty != FLUSHED)
+		return;
+	ep_list(ep);
+	ep->dirty = KEPT;
 }
 
 /* The next flush has to visit the endpoint. */
 static inline void ep_dirty(struct copyrpc_ep *ep)
 {
-	ep->changed = true;
-	ep_keep(ep);
+	if (ep->dirty == FLUSHED)
+		ep_list(ep);
+	ep->dirty = CHANGED;
 }
 
 /* Messages have been sent: watches the endpoint until no call is unanswered. */
