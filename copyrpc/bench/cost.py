@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-LIMITS = {32: 300, 1: 950}  # instructions per round trip, by calls per flush
+LIMITS = {32: 300, 1: 720}  # instructions per round trip, by calls per flush
 BY_CLOCK = ("poll_rest", "ctx_look", "clock_ns")
 CALLS = 1280
 LIBRARIES = ("libcopyrpc", "libmlx5dv-lite")

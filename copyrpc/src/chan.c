@@ -87,7 +87,10 @@ void chan_new_batch(struct chan *ch, uint32_t wrap)
 		close_batch(ch, ch->open);
 	}
 	if (wrap)
-		close_batch(ch, (struct batch){.start = p, .end = p + wrap, .count = WIRE_WRAP});
+		close_batch(ch, (struct batch){.start = p,
+					.end = p + wrap,
+					.count = WIRE_WRAP,
+					.bytes = WIRE_BLOCK});
 	chan_open(ch, wrap);
 	chan_advance(ch);
 }
@@ -158,13 +161,6 @@ static struct batch take_front(struct chan *ch)
 	return b;
 }
 
-static uint32_t batch_bytes(const struct batch *b)
-{
-	if (b->count == WIRE_WRAP || !b->count)
-		return WIRE_BLOCK;
-	return wire_unpadded((uint32_t)(b->end - b->start), b->last_len);
-}
-
 uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 {
 	struct batch b = take_front(ch);
@@ -181,7 +177,7 @@ uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 	else
 		ch->stats.batches++;
 	*pos_p = b.start;
-	*len_p = batch_bytes(&b);
+	*len_p = (uint32_t)b.bytes;
 	ch->stats.bytes += *len_p;
 	return (uint32_t)(b.end - b.start);
 }

@@ -82,7 +82,8 @@ struct batch {
 	uint64_t end; /* if closed */
 	uint32_t count; /* messages, or WIRE_WRAP */
 	uint32_t calls; /* requests among them */
-	uint32_t last_len; /* payload of the last message, whose padding is not sent */
+	uint64_t
+		bytes; /* with metadata, without the padding of the last message, which is not sent */
 };
 
 struct chan {
@@ -231,19 +232,17 @@ static inline uint32_t chan_open_blocks(const struct chan *ch)
 }
 
 /* The length of the open batch. */
-static inline uint32_t chan_open_bytes(const struct chan *ch)
+static inline uint64_t chan_open_bytes(const struct chan *ch)
 {
-	uint32_t len = wire_unpadded(chan_open_blocks(ch), ch->open.last_len);
-
-	assume(len >= WIRE_BLOCK);
-	return len;
+	assume(ch->open.bytes >= WIRE_BLOCK);
+	return ch->open.bytes;
 }
 
 /*
  * chan_seal() of the open batch if chan_is_usual(). `meta`: where the metadata is written;
  * `consumer`: chan_consumer_bytes(); `len`: chan_open_bytes().
  */
-static inline void chan_seal_usual(struct chan *ch, void *meta, uint64_t consumer, uint32_t len)
+static inline void chan_seal_usual(struct chan *ch, void *meta, uint64_t consumer, uint64_t len)
 {
 	uint32_t credit = credit_grant_all(&ch->cr);
 
@@ -294,6 +293,7 @@ static inline void chan_open(struct chan *ch, uint32_t wrap)
 {
 	ch->open.start = ch->cr.p + wrap;
 	ch->open.count = ch->open.calls = 0;
+	ch->open.bytes = WIRE_BLOCK;
 	credit_open(&ch->cr, wrap);
 }
 
@@ -321,13 +321,14 @@ ALWAYS_INLINE void chan_append(struct chan *ch, uint32_t calls, uint32_t id, uin
 		ch->cr.edge = ch->end;
 		ch->open.count = 1;
 		ch->open.calls = calls;
+		ch->open.bytes = wire_append(WIRE_BLOCK, len);
 		forget_loads();
 	} else {
 		ch->open.count++;
 		ch->open.calls += calls;
+		ch->open.bytes = wire_append((uint32_t)ch->open.bytes, len);
 	}
 	ch->cr.p = p + wire_blocks(len);
-	ch->open.last_len = len;
 	at = wire_put_header(chan_at(ch->send_ring, ch, p), id, limit, len);
 	if (likely(len))
 		memcpy(at, data, len);

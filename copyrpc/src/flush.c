@@ -173,7 +173,7 @@ static NOINLINE int flush_odd(struct copyrpc_ep *ep, bool hold)
 
 /* Copies the messages of a batch of `len` bytes behind the metadata in the request. The copies have
  * constant lengths, up to the end of the request's last block, so that nothing is called. */
-static inline void copy_messages(uint8_t *to, const uint8_t *batch, uint32_t len)
+static inline void copy_messages(uint8_t *to, const uint8_t *batch, uint64_t len)
 {
 	memcpy(to + 32, batch + 32, 60);
 	if (len > 92)
@@ -186,7 +186,7 @@ static inline void copy_messages(uint8_t *to, const uint8_t *batch, uint32_t len
 static inline bool is_usual(const struct copyrpc_ep *ep)
 {
 	return chan_is_usual(&ep->ch) && chan_open_bytes(&ep->ch) <= MLX5DVL_INLINE_MAX &&
-	       mlx5dvl_sq_fits(ep->qp, chan_open_bytes(&ep->ch));
+	       mlx5dvl_sq_fits(ep->qp, (uint32_t)chan_open_bytes(&ep->ch));
 }
 
 static NOINLINE int flush_unusual(struct copyrpc_ep *ep);
@@ -196,7 +196,7 @@ ALWAYS_INLINE int flush_ep(struct copyrpc_ep *ep)
 {
 	struct chan *ch = &ep->ch;
 	struct mlx5dvl_qp *qp;
-	uint32_t len;
+	uint64_t len;
 	uint8_t *to;
 	size_t off;
 
@@ -211,8 +211,8 @@ ALWAYS_INLINE int flush_ep(struct copyrpc_ep *ep)
 	chan_seal_usual(ch, to, publish_consumer(ep), len);
 	PROBE(copyrpc, batch_posted, ep->qpn, ch->open.count, len);
 	forget_loads();
-	mlx5dvl_post_write_imm_here(qp, to, len, ep->peer_ring + off, ep->peer_ring_rkey_word,
-		chan_open_blocks(ch), 0, 0);
+	mlx5dvl_post_write_imm_here(qp, to, (uint32_t)len, ep->peer_ring + off,
+		ep->peer_ring_rkey_word, chan_open_blocks(ch), 0, 0);
 	mlx5dvl_ring_new(qp);
 	return 1;
 }
@@ -221,6 +221,8 @@ ALWAYS_INLINE int flush_ep(struct copyrpc_ep *ep)
 static NOINLINE int flush_unusual(struct copyrpc_ep *ep)
 {
 	if (ep->ch.cr.edge) {
+		if (ep->ch.unwatched)
+			ep_watch(ep, NOT_SEEN);
 		chan_advance(&ep->ch);
 		mlx5dvl_sq_update(ep->qp);
 		if (is_usual(ep))

@@ -46,6 +46,13 @@ enum {
 	ARMED_NOW = 4, /* copyrpc_ctx_arm() was called after events were last read */
 };
 
+/* Whether an endpoint is on the list of the next flush, and why. */
+enum ep_dirty {
+	FLUSHED, /* it is not */
+	KEPT, /* flush has kept something that waits for `go`, a completion or a time */
+	CHANGED, /* since the last flush */
+};
+
 struct copyrpc_ep {
 	struct chan ch;
 	struct copyrpc_ctx *ctx;
@@ -57,11 +64,7 @@ struct copyrpc_ep {
 	struct words *words;
 
 	struct copyrpc_ep *dirty_next; /* in the list of the next flush: the one before */
-	enum {
-		FLUSHED, /* not on that list */
-		KEPT, /* flush has kept something that waits for `go`, a completion or a time */
-		CHANGED, /* since the last flush */
-	} dirty;
+	uint8_t dirty; /* enum ep_dirty */
 	struct copyrpc_ep *ended_next; /* in the list of endpoints whose calls are to be ended */
 	struct copyrpc_ep *watched_next; /* in the list of endpoints with unanswered calls */
 	bool ended;

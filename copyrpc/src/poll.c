@@ -99,13 +99,12 @@ static NOINLINE void take_batches(struct copyrpc_ctx *ctx)
 	} while (n == POLL_BATCH && taken < ctx->attr.srq_depth);
 }
 
-/* One batch is usual: it is taken without the loop and its counts. */
+/* One batch is usual: it is taken without the loop and its counts. Its place in the CQ need not be
+ * released before receives are posted again: the CQ has a place for each. */
 static inline void take_batch_or_more(struct copyrpc_ctx *ctx)
 {
 	if (likely(mlx5dvl_mono_take_write(ctx->recv_cq, on_batch, ctx))) {
-		if (likely(!mlx5dvl_srq_due(ctx->srq) && !mlx5dvl_cq_ready(ctx->recv_cq)))
-			mlx5dvl_cq_release(ctx->recv_cq);
-		else
+		if (unlikely(mlx5dvl_srq_due(ctx->srq) || mlx5dvl_cq_ready(ctx->recv_cq)))
 			take_batches(ctx);
 	} else if (unlikely(mlx5dvl_cq_ready(ctx->recv_cq))) {
 		take_batches(ctx);

@@ -55,12 +55,12 @@ static inline uint64_t wire_blocks64(uint32_t len)
 	return ((uint64_t)len + sizeof(struct wire_header) + WIRE_BLOCK - 1) / WIRE_BLOCK;
 }
 
-/* Bytes of so many blocks whose last message has len bytes of payload, without the padding of its
- * last block. */
-static inline uint32_t wire_unpadded(uint32_t blocks, uint32_t len)
+/* Bytes of a batch that had so many, without the padding of its last block, after a message with len
+ * bytes of payload has been added. */
+static inline uint32_t wire_append(uint32_t bytes, uint32_t len)
 {
-	return blocks * WIRE_BLOCK - (WIRE_BLOCK - 1) +
-	       (len + (uint32_t)sizeof(struct wire_header) - 1) % WIRE_BLOCK;
+	return (bytes + WIRE_BLOCK - 1) / WIRE_BLOCK * WIRE_BLOCK +
+	       (uint32_t)sizeof(struct wire_header) + len;
 }
 
 /* The largest payload of a message with that many blocks, at least one. */

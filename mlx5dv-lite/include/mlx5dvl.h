@@ -320,8 +320,9 @@ MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_rec
 /*
  * hot. Consumes the next completion if it is that of a WRITE with immediate, as mlx5dvl_mono_poll(),
  * but calls nothing for other ones and for errors. False: mlx5dvl_cq_ready() tells whether there is
- * one of these. After it, or several, call mlx5dvl_cq_release(), or mlx5dvl_mono_poll() if that
- * consumes something: then the device can reuse the places.
+ * one of these. mlx5dvl_cq_release() lets the device reuse the places of all that were consumed, as does
+ * mlx5dvl_mono_poll() when it consumes something: call one of them before mlx5dvl_srq_refill(). With a
+ * place for each receive, the CQ cannot overrun before.
  */
 MLX5DVL_INLINE bool mlx5dvl_mono_take_write(struct mlx5dvl_cq *cq, mlx5dvl_recv_fn *fn, void *arg);
 MLX5DVL_INLINE void mlx5dvl_cq_release(struct mlx5dvl_cq *cq);

@@ -23,10 +23,12 @@ extern "C" {
 #define MLX5DVL_BE32_(x) __builtin_bswap32(x)
 #define MLX5DVL_BE64_(x) __builtin_bswap64(x)
 #define MLX5DVL_BE64_HIGH_(x) ((uint64_t)__builtin_bswap32(x))
+#define MLX5DVL_LE32_(x) ((uint32_t)(x))
 #else
 #define MLX5DVL_BE16_(x) ((uint16_t)(x))
 #define MLX5DVL_BE32_(x) ((uint32_t)(x))
 #define MLX5DVL_BE64_(x) ((uint64_t)(x))
+#define MLX5DVL_LE32_(x) __builtin_bswap32(x)
 #define MLX5DVL_BE64_HIGH_(x) ((uint64_t)(x) << 32) /* x in the upper half, 0 in the lower */
 #endif
 
@@ -146,9 +148,12 @@ struct mlx5dvl_bf {
 /* What the library stores about a request, in the slot of its first block. */
 struct mlx5dvl_slot {
 	uint64_t token;
-	uint8_t blocks;
-	uint8_t flags;
-	uint8_t opcode;
+	union {
+		struct {
+			uint8_t blocks, flags, opcode, rsvd;
+		};
+		uint32_t all; /* stored at once */
+	};
 };
 
 /*
@@ -593,9 +598,7 @@ MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, struct mlx5dvl_pl
 		qp->left = qp->interval;
 	}
 	slot->token = token;
-	slot->blocks = (uint8_t)blocks;
-	slot->flags = (uint8_t)flags;
-	slot->opcode = opcode;
+	slot->all = MLX5DVL_LE32_(blocks | (uint32_t)(uint8_t)flags << 8 | (uint32_t)opcode << 16);
 	qp->last = at.pi;
 	qp->pi = at.pi + blocks;
 	qp->doorbell = first;

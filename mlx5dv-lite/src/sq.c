@@ -20,9 +20,9 @@ int sq_init(struct mlx5dvl_qp *qp, void *buf, uint32_t depth, uint32_t *record,
 	qp->pi = qp->ci = qp->rung = qp->last = qp->stop = 0;
 	qp->fillers = 0;
 	/* In blocks, not in requests, because requests of four blocks fill the ring four times
-	   as fast. With a quarter of the ring, unsignaled requests can never fill it. */
+	   as fast. With half of the ring, unsignaled requests can never fill it. */
 	qp->interval =
-		(int32_t)(depth / 4 < SQ_SIGNAL_INTERVAL ? depth / 4 : SQ_SIGNAL_INTERVAL) - 1;
+		(int32_t)(depth / 2 < SQ_SIGNAL_INTERVAL ? depth / 2 : SQ_SIGNAL_INTERVAL) - 1;
 	qp->left = qp->interval;
 	qp->record = record;
 	qp->bf = bf;

@@ -219,7 +219,7 @@ static void ring_end_is_filled_with_nops(void)
 	for (int i = 0; i < 13; i++)
 		CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), 0);
 	q.qp.ci = q.qp.rung = 13;
-	q.qp.left = q.qp.interval;
+	q.qp.left = 3 + 4 - 1; /* the NOPs and the request are one more */
 	CHECK_EQ(post(&q.qp, MLX5DVL_WRITE_IMM, 220, 0, 5), 0);
 	for (uint32_t i = 13; i < 16; i++) {
 		CHECK_EQ(get32(q.sq + i * 64), i << 8 | MLX5DVL_NOP);
