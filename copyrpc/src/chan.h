@@ -6,8 +6,8 @@
  *
  * Sending: chan_call() and chan_reply() place messages in batches. The transport gets the next
  * batch by chan_front(). When it is certain to post the batch, chan_seal() fills in the
- * metadata and removes it. Receiving: chan_accept() with a completion's immediate, and
- * chan_handle() (receive.h). Positions are in blocks and only grow; the block of a position is at position % c.
+ * metadata and removes it. Receiving: chan_expects() with a completion's immediate, chan_accept()
+ * and chan_handle() (receive.h). Positions are in blocks and only grow; the block of a position is at position % c.
  *
  * States of a batch: open (messages join it; `open`, while cr.edge is not 0), closed (in
  * `closed`: the next message did not fit before the ring's end), sealed (handed to the
@@ -110,9 +110,10 @@ struct chan {
 	uint32_t reserve; /* credit that only nested calls may use */
 	uint64_t spendable; /* what calls from outside of handlers may use: all but that */
 	uint32_t mask; /* blocks - 1 */
-	/* What a message needs no look at more than: both are 0 while the status is not 0. */
-	uint64_t end; /* the ring's end after cr.p, or after the open batch */
-	uint64_t call_end; /* calls have room up to here at least, and all credit can be granted */
+	/* Positions up to which messages fit without a closer look, which moves them on; 0 while the
+	 * status is not 0. */
+	uint64_t end; /* replies: the ring's end after cr.p, or after the open batch */
+	uint64_t call_end; /* calls: not beyond `end`; up to here all credit can be granted */
 	struct batch open; /* valid if cr.edge; it ends at cr.p */
 	/* Closed at the ring's end and not yet sent. At most one ring's end is within the window
 	 * of unsent blocks, so there are at most two: the batch before it and the marker. */
@@ -120,9 +121,9 @@ struct chan {
 	uint64_t sent; /* end of what was handed to the transport */
 
 	const uint8_t *recv_ring;
-	uint64_t
-		recv_last; /* the last block that the peer may write in any case, before live.pos while
-			       the status is not 0; cold code moves it on */
+	/* The last block that the next batch may have, as last found; before live.pos while the status
+	 * is not 0. */
+	uint64_t recv_last;
 	uint64_t told; /* consumer position in the peer's last batch */
 	uint32_t unasked; /* part of R (credit.h) that no received request uses */
 	struct copyrpc_req *reqs, *req_free;

@@ -111,7 +111,7 @@ static inline void take_batch_or_more(struct copyrpc_ctx *ctx)
 	}
 }
 
-/* Rarely has work: one WRITE in 64 is signaled. */
+/* Rarely has work: few WRITEs are signaled. */
 static NOINLINE void take_sent(struct copyrpc_ctx *ctx)
 {
 	while (mlx5dvl_send_poll(ctx->send_cq, POLL_BATCH, on_sent, ctx) == POLL_BATCH)

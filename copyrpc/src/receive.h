@@ -108,7 +108,7 @@ struct incoming {
 	uint32_t count; /* as the peer says */
 };
 
-/* chan_handle() of a batch of one message that was chan_expected(). TAKE_ODD: nothing was done,
+/* chan_handle() of a batch of one message that chan_expects(). TAKE_ODD: nothing was done,
  * chan_handle() has to. */
 static inline int chan_handle_one(struct chan *ch, struct incoming in, struct listener *to)
 {

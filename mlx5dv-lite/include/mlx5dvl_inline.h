@@ -416,10 +416,11 @@ MLX5DVL_INLINE int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sen
 		if (look & MLX5DVL_CQE_OWNER_)
 			break;
 		mlx5dvl_owner_before_entry_(); /* pairs with the device: it writes op_own last */
-		if (MLX5DVL_UNLIKELY_(look))
+		if (MLX5DVL_UNLIKELY_(look)) {
 			cqe = mlx5dvl_cq_unusual_(cq);
-		if (!cqe)
-			break;
+			if (!cqe)
+				break;
+		}
 		qp = mlx5dvl_cqe_qp_(cq, cqe);
 		mlx5dvl_cq_advance_(cq);
 		if (MLX5DVL_UNLIKELY_(!qp))
