@@ -24,9 +24,15 @@ VARIANTS = {
     "meta, 2 daemons": ["meta", "--daemons", "2"],
     "direct": ["direct"],
     "ucx": ["ucx"],
+    "delegation, `--wait event`": ["delegation", "--wait", "event"],
 }
 CELLS = [(1, 4), (2, 1), (2, 32), (4, 4)]  # ranks, depth
 LATENCY_OF = (2, 1)
+# The comparison that was published with the design: both with two daemons and four clients per rank.
+PAIR = {"delegation": ["delegation", "--daemons", "2"], "meta": ["meta", "--daemons", "2", "--net-daemons", "1"]}
+PAIR_CLIENTS = 4
+PAIR_DEPTH = 4
+PUBLISHED = {1: 21.0 / 25.2, 2: 4.76 / 3.37}  # by ranks: delegation / meta
 PERCENTILES = {"p50": "50 %", "p99": "99 %", "p999": "99.9 %"}
 RUNNER, BENCHKV = sys.argv[1:3]
 OUT = sys.argv[3] if len(sys.argv) > 3 else os.path.join(os.path.dirname(__file__), "../RESULTS.md")
@@ -62,12 +68,22 @@ daemon per rank unless said otherwise. What `delegation` did is in the last row.
 quantiles of a turn by the median of `delegation` in the same turn: median (least to largest) of the {rounds} turns. In the last
 row the median of `delegation` in microseconds.
 
-{latencies}"""
+{latencies}
+With `--wait event` a daemon that finds nothing sleeps until a descriptor wakes it. The cost of that is in the last row but one.
+
+## The published comparison
+
+Delegation / meta with {pair_clients} clients and 2 daemons per rank at depth {pair_depth}, published and here: median (least to largest) of {rounds} turns. In
+one rank nothing is delegated, and what differs is that the first daemon polls one more server. Between two ranks a request of `meta` takes three
+hops to the daemon with the endpoints, and one of `delegation` a single one, which is the published reason for the gain. Here {pair_threads} threads
+share {cpus} cores.
+
+{pair}"""
 
 
-def run(np, depth, variant):
+def run(np, depth, backend, clients):
     argv = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(np), BENCHKV,
-            *VARIANTS[variant], "--clients", str(CLIENTS), "--queue-depth", str(depth), "--warmup", "0.1",
+            *backend, "--clients", str(clients), "--queue-depth", str(depth), "--warmup", "0.1",
             "--duration", SECONDS, "--json", "-"]
     env = dict(os.environ, PATH=os.environ["PATH"] + ":" + os.path.dirname(RUNNER))
     r = subprocess.run(argv, env=env, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=300)
@@ -76,13 +92,14 @@ def run(np, depth, variant):
     return j
 
 
-def turns(np, depth):
+def turns(np, depth, variants, clients):
     """A list of turns: what each variant has said, by its name."""
+    print(f"{np} ranks, {clients} clients, depth {depth}", file=sys.stderr)
     found = []
     for turn in range(ROUNDS):
-        order = list(VARIANTS)
+        order = list(variants)
         order = order[turn % len(order):] + order[:turn % len(order)]
-        found.append({v: run(np, depth, v) for v in order})
+        found.append({v: run(np, depth, variants[v], clients) for v in order})
     return found
 
 
@@ -114,17 +131,23 @@ def latencies(found):
     return table([""] + list(PERCENTILES.values()), rows)
 
 
+def pair():
+    cells = {np: turns(np, PAIR_DEPTH, PAIR, PAIR_CLIENTS) for np in PUBLISHED}
+    here = [spread([t["delegation"]["ops_per_s"] / t["meta"]["ops_per_s"] for t in c]) for c in cells.values()]
+    return table(["delegation / meta"] + [f"{np} rank{'s' * (np > 1)}" for np in cells],
+                 [["published"] + [f"{r:.2f}" for r in PUBLISHED.values()], ["here"] + here])
+
+
 def main():
     before = os.getloadavg()[0]
     start = os.times().elapsed
-    cells = {}
-    for c in CELLS:
-        print(f"{c[0]} ranks, depth {c[1]}", file=sys.stderr)
-        cells[c] = turns(*c)
+    cells = {c: turns(*c, VARIANTS, CLIENTS) for c in CELLS}
+    pair_table = pair()
     text = TEXT.format(minutes=(os.times().elapsed - start) / 60, cpus=os.cpu_count(),
                        load=f"{before:.1f} and {os.getloadavg()[0]:.1f}", rounds=ROUNDS, seconds=SECONDS, clients=CLIENTS,
                        rates=rates(cells), threads=CELLS[-1][0] * (CLIENTS + 1), threads_of_it=LATENCY_OF[0] * (CLIENTS + 1), ranks=LATENCY_OF[0], depth=LATENCY_OF[1],
-                       latencies=latencies(cells[LATENCY_OF]))
+                       latencies=latencies(cells[LATENCY_OF]), pair=pair_table, pair_clients=PAIR_CLIENTS,
+                       pair_depth=PAIR_DEPTH, pair_threads=2 * (2 + PAIR_CLIENTS))
     with open(OUT, "w") as f:
         f.write(text)
 

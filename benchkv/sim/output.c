@@ -9,6 +9,17 @@
 
 #define RANKS_PER_THREAD 16
 
+/*
+ * Loop time / round trip, by means over the job; Little's law gives the second from the calls that are
+ * outstanding and those that end in a time. 0: there are none.
+ */
+static double rho(const struct sim_config *c, const struct sim_result *r)
+{
+	double calls_per_us = r->ops_per_s / 1e6 / c->ranks * (c->ranks - 1) / c->ranks;
+
+	return r->outstanding > 0 ? r->loop_us * calls_per_us / r->outstanding : 0;
+}
+
 static json_t *job_object(const struct sim_config *c, const struct sim_result *r)
 {
 	char control[CONTROL_NAME_MAX];
@@ -16,15 +27,15 @@ static json_t *job_object(const struct sim_config *c, const struct sim_result *r
 	control_name(&c->control, control);
 	return json_pack(
 		"{s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
-		"s:f, s:f, s:[fffff]}",
+		"s:f, s:f, s:f, s:[fffff]}",
 		"np", (int)c->ranks, "qd", (int)c->depth, "clients", (int)c->clients, "daemons",
 		(int)c->daemons, "control", control, "machine", c->machine.name, "init",
 		c->collapsed ? "low" : "high", "seed", (json_int_t)c->seed, "duration_ms",
 		(double)c->duration_ns / 1e6, "mops", r->ops_per_s / 1e6, "outstanding",
 		r->outstanding, "cqe_batch", r->cqe_batch, "loops_per_s", r->loops_per_s, "loop_us",
-		r->loop_us, "messages_per_write", r->messages_per_write, "p50_us", r->p50_us,
-		"p99_us", r->p99_us, "loops_by_responses", r->bucket[0], r->bucket[1], r->bucket[2],
-		r->bucket[3], r->bucket[4]);
+		r->loop_us, "rho", rho(c, r), "messages_per_write", r->messages_per_write, "p50_us",
+		r->p50_us, "p99_us", r->p99_us, "loops_by_responses", r->bucket[0], r->bucket[1],
+		r->bucket[2], r->bucket[3], r->bucket[4]);
 }
 
 static int write_object(const struct sim_config *c, const struct sim_result *r, FILE *json)
@@ -101,6 +112,8 @@ int output_run(const struct sim_options *o, FILE *json)
 		r.messages_per_write, r.writes_per_s / 1e6);
 	printf("  loop              %10.2f us, %.2f M/s per daemon\n", r.loop_us,
 		r.loops_per_s / 1e6);
+	printf("  loop / round trip %10.2f, %.2f of the loops find no response\n", rho(c, &r),
+		r.bucket[0]);
 	return 0;
 }
 

@@ -29,6 +29,8 @@ def refuses(word, *args):
 
 one = json.loads(sim(*SHORT, "--json", "-").stdout)
 assert KEYS <= one.keys() and one["np"] == 2 and one["mops"] > 0, one
+# By Little's law half of the operations, which are calls, take outstanding / rate each.
+assert abs(one["rho"] / (one["loop_us"] / (one["outstanding"] / (one["mops"] / 4))) - 1) < 1e-6, one
 assert abs(sum(one["loops_by_responses"]) - 1) < 1e-6
 assert json.loads(sim(*SHORT, "--json", "-").stdout) == one
 assert "M/s" in sim(*SHORT).stdout

@@ -47,24 +47,49 @@ static int write_all(int fd, const char *text, size_t len)
 	return 0;
 }
 
+struct temporary {
+	char path[PATH_MAX + 32];
+	int fd;
+};
+
+/* A new file beside the one at @path. 0 or -errno. */
+static int make_temporary(const char *path, struct temporary *t)
+{
+	snprintf(t->path, sizeof(t->path), "%s.%d.tmp", path, (int)getpid());
+	unlink(t->path); /* of a process that was killed and had this number */
+	t->fd = open(t->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	return t->fd < 0 ? -errno : 0;
+}
+
+/* Whether a file can be written at @path: known before a run that may take hours. */
+static int try_path(const char *path)
+{
+	struct temporary t;
+	struct stat st;
+	int err = make_temporary(path, &t);
+
+	if (err)
+		return err;
+	close(t.fd);
+	unlink(t.path);
+	return !stat(path, &st) && S_ISDIR(st.st_mode) ? -EISDIR : 0;
+}
+
 /* Replaces the file at @path as a whole. */
 static int replace(const char *path, const char *text, size_t len)
 {
-	char temporary[PATH_MAX + 32];
-	int fd, err;
+	struct temporary t;
+	int err = make_temporary(path, &t);
 
-	snprintf(temporary, sizeof(temporary), "%s.%d.tmp", path, (int)getpid());
-	unlink(temporary); /* of a process that was killed and had this number */
-	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	if (fd < 0)
-		return -errno;
-	err = write_all(fd, text, len);
-	if (close(fd) && !err)
+	if (err)
+		return err;
+	err = write_all(t.fd, text, len);
+	if (close(t.fd) && !err)
 		err = -errno;
-	if (!err && rename(temporary, path))
+	if (!err && rename(t.path, path))
 		err = -errno;
 	if (err)
-		unlink(temporary);
+		unlink(t.path);
 	return err;
 }
 
@@ -236,6 +261,8 @@ int statsfile_open(const struct statsfile_attr *a, struct statsfile **f_p)
 	f->window = a->window;
 	f->compat = a->compat;
 	err = set_paths(f, a);
+	if (!err)
+		err = try_path(f->path);
 	if (err) {
 		free(f);
 		return err;

@@ -35,8 +35,9 @@ struct statsfile_attr {
 };
 
 /*
- * Nothing is written yet. 0; -EINVAL neither dir nor path, or both, or window with compat;
- * -ENAMETOOLONG; -ENOMEM; -errno of mkdir(2).
+ * Nothing is written yet, but whether a file can be is tried. 0; -EINVAL neither dir nor path,
+ * or both, or window with compat; -ENAMETOOLONG; -EISDIR; -ENOMEM; -errno of mkdir(2) or
+ * open(2).
  */
 int statsfile_open(const struct statsfile_attr *attr, struct statsfile **f_p);
 

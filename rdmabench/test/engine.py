@@ -282,9 +282,12 @@ def stats():
         # Receives give no samples.
         run("--fork", "-n", 100, "--op", "s", "--stats-dir", tmp + "/q", "--run", "r")
         assert len(list(pathlib.Path(tmp, "q", "r").iterdir())) == 2
-        o = report("--fork", "-n", 10, "--stats-dir", "/nowhere/x", status=1)
-        assert "/nowhere/x" in o["error"], o
-        assert report("--fork", "-n", 10, "--stats-file", "/nowhere/x", status=1)["events"]
+        for option in "--stats-dir", "--stats-file":  # before anything is sent
+            o = report("--fork", "-n", 10, option, "/nowhere/x", status=1)
+            assert "/nowhere/x: No such file" in o["error"] and "events" not in o, o
+        os.mkdir(tmp + "/x.jsonl")  # in the place of the second file
+        o = report("--fork", "-n", 10, "--stats-file", tmp + "/x", status=1)
+        assert "Is a directory" in o["events"][0], o
 
 
 def incast():

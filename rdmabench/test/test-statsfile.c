@@ -206,10 +206,29 @@ static void bad_attributes_are_refused(void)
 	CHECK_EQ(statsfile_open(&a, &f), -ENOENT);
 }
 
+static void what_cannot_be_written_is_refused_before_the_run(void)
+{
+	struct statsfile_attr a = {.path = in_dir("none/x"),
+		.run = "r",
+		.role = "client",
+		.clock = ""};
+	struct statsfile *f;
+
+	CHECK_EQ(statsfile_open(&a, &f), -ENOENT);
+	CHECK_EQ(mkdir(in_dir("folder"), 0777), 0);
+	a.path = in_dir("folder");
+	CHECK_EQ(statsfile_open(&a, &f), -EISDIR);
+	CHECK_EQ(entries(in_dir("folder")), 0);
+	CHECK_EQ(rmdir(in_dir("folder")), 0);
+}
+
 static void failures_are_told(void)
 {
-	struct statsfile *f = open_file("gone/x.txt", 2, false);
+	struct statsfile *f;
 
+	CHECK_EQ(mkdir(in_dir("gone"), 0777), 0);
+	f = open_file("gone/x.txt", 2, false);
+	CHECK_EQ(rmdir(in_dir("gone")), 0);
 	CHECK_EQ(statsfile_add(f, 1, 1), 0);
 	CHECK_EQ(statsfile_add(f, 1, 1), -ENOENT);
 	CHECK_EQ(mkdir(in_dir("gone"), 0777), 0);
@@ -270,6 +289,7 @@ static int run_all(int argc, char **argv)
 		TEST(cumulative_has_all_and_names_its_source),
 		TEST(directory_has_a_file_per_process_and_role),
 		TEST(bad_attributes_are_refused),
+		TEST(what_cannot_be_written_is_refused_before_the_run),
 		TEST(failures_are_told),
 		TEST(readers_never_see_torn_files),
 	};

@@ -199,11 +199,13 @@ static void progress(const struct row *row, uint32_t i, uint32_t n)
 			(unsigned long long)row->size, (unsigned long long)row->batch);
 }
 
-/* 0 or -errno. */
-static int show_row(const struct row *row, const struct move_options *o, FILE *json)
+/* @first: of the table. 0 or -errno. */
+static int show_row(const struct row *row, const struct move_options *o, FILE *json, bool first)
 {
 	if (row->err == -EINVAL)
 		return row->err; /* nothing was moved */
+	if (first && json != stdout)
+		row_header(stdout);
 	if (json)
 		row_json(row, o, json);
 	if (json != stdout)
@@ -241,7 +243,7 @@ static int one_row(struct tent *t, struct tent_segment *s, const struct move_opt
 	progress(rows, i, o->n_sizes * o->n_batches);
 	err = row_run(t, s, o, m, rows);
 	for (uint32_t p = 0; p < o->n_priorities && !err; p++)
-		err = show_row(&rows[p], o, json);
+		err = show_row(&rows[p], o, json, !i && !p);
 	free(rows);
 	return err ? row_failed(o, err) : 0;
 }
@@ -273,8 +275,6 @@ static int all_rows(struct tent *t, struct tent_segment *s, const struct move_op
 		if (!prometheus)
 			return failed(o->prometheus, -errno, NULL);
 	}
-	if (json != stdout)
-		row_header(stdout);
 	for (uint32_t i = 0; i < o->n_sizes * o->n_batches && !status; i++)
 		status = one_row(t, s, o, m, i, json);
 	if (o->stats && json != stdout)

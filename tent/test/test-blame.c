@@ -7,6 +7,7 @@
 #include "outage.h"
 
 #define TRIES 50 /* of what a stall may disturb */
+#define FOUND_NS NSEC_PER_SEC /* ten times as long as the messages have that look for it */
 
 static void open_mapped(struct duo *d, const char *map)
 {
@@ -41,17 +42,24 @@ static void move_in_the_end(struct duo *d)
 	CHECK_EQ(err, 0);
 }
 
-/* A stall of the other rail, without which nothing can be found, ends the wait. */
+/*
+ * A stall of the other rail, without which nothing can be found, ends the wait. So does time: messages
+ * that arrive too late count as lost, and if both do, nobody is accused.
+ */
 static enum tent_fault await_fault(struct duo *d)
 {
+	uint64_t end;
+
 	while (outage_rail(d, 0).fault == TENT_FAULT_NONE)
 		duo_move(d, TENT_WRITE, 0, d->len, 0);
-	while (outage_rail(d, 0).fault == TENT_FAULT_UNKNOWN && !outage_rail(d, 1).exclusions)
+	end = clock_ns() + FOUND_NS;
+	while (outage_rail(d, 0).fault == TENT_FAULT_UNKNOWN && !outage_rail(d, 1).exclusions &&
+		clock_ns() < end)
 		sched_yield();
 	return outage_rail(d, 0).fault;
 }
 
-/* Returns whether what is found counts: the other rail has not stalled. */
+/* Returns whether what is found counts: neither the other rail nor both messages were too late. */
 static bool is_found_now(const char *what, enum tent_fault fault, void (*then)(struct duo *d))
 {
 	enum tent_fault found;
@@ -61,7 +69,7 @@ static bool is_found_now(const char *what, enum tent_fault fault, void (*then)(s
 	open_far(&d);
 	outage_ctl(what);
 	found = await_fault(&d);
-	counts = !outage_rail(&d, 1).exclusions;
+	counts = found != TENT_FAULT_UNKNOWN && !outage_rail(&d, 1).exclusions;
 	if (counts) {
 		CHECK_EQ(found, fault);
 		CHECK_EQ(outage_rail(&d, 0).exclusions, 1);

@@ -24,6 +24,7 @@ def run(*args, status=0):
 def refused(*args, words="give"):
     r = run(*args, status=2)
     assert r.stderr.startswith("tentbench") and r.stderr.count("\n") == 1, r.stderr
+    assert not r.stdout, r.stdout
     assert words in r.stderr, r.stderr
 
 
