@@ -7,7 +7,7 @@ int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t
 {
 	/* Also after a refusal, because flow control may have to react to it. */
 	ep_dirty(ep);
-	return chan_call(&ep->ch, data, len, resp_max, token, ep->ch.reserve);
+	return chan_call(&ep->ch, data, len, resp_max, token, false);
 }
 
 int copyrpc_call_nested(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
@@ -16,7 +16,7 @@ int copyrpc_call_nested(struct copyrpc_ep *ep, const void *data, uint32_t len, u
 	if (!ep->ch.reserve)
 		return -EOPNOTSUPP;
 	ep_dirty(ep);
-	return chan_call(&ep->ch, data, len, resp_max, token, 0);
+	return chan_call(&ep->ch, data, len, resp_max, token, true);
 }
 
 int copyrpc_call_timed(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
@@ -69,20 +69,23 @@ struct copyrpc_ep *copyrpc_req_ep(const struct copyrpc_req *req)
 }
 
 /* Of a destroyed endpoint this may be the last held request. */
-static NOINLINE int reply_to_destroyed(struct copyrpc_req *req, const void *data, uint32_t len)
+static NOINLINE int reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
 {
-	ep_end(ep_of(req->ch));
+	struct copyrpc_ep *ep = ep_of(req->ch);
+
+	if (ep->qp)
+		ep_dirty(ep);
+	else
+		ep_end(ep);
 	return chan_reply_odd(req, data, len);
 }
 
 int copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 {
-	struct copyrpc_ep *ep = ep_of(req->ch);
-
-	if (unlikely(!ep->qp))
-		return reply_to_destroyed(req, data, len);
-	ep_dirty(ep);
-	return chan_reply(req, data, len);
+	if (unlikely(!chan_takes_reply(req, len)))
+		return reply_odd(req, data, len);
+	ep_dirty(ep_of(req->ch));
+	return chan_add_reply(req, data, len);
 }
 
 int copyrpc_req_detach(struct copyrpc_req *req)
@@ -103,7 +106,7 @@ void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p
 		.open_calls = calls,
 		.open_replies = messages - calls,
 		.pending = ch->ncalls - ch->late,
-		.credit = ch->cr.k * WIRE_BLOCK,
+		.credit = credit_left(&ch->cr) * WIRE_BLOCK,
 		.posted = ch->sent * WIRE_BLOCK,
 		.consumed = ch->cr.rc * WIRE_BLOCK,
 	};

@@ -16,10 +16,12 @@ int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t 
 		.recv_ring = recv_ring,
 		.payload_max = wire_payload(message),
 		.reserve = nested ? credit_reserve(blocks) : 0,
+		.spendable = credit_rmax(blocks) - (nested ? credit_reserve(blocks) : 0),
 		.unasked = credit_rmax(blocks),
 		.mask = blocks - 1,
 		.sent = at,
 		.live.pos = at,
+		.recv_last = at - 1,
 		.told = at,
 		.queue = queue,
 	};
@@ -68,6 +70,14 @@ static void close_batch(struct chan *ch, struct batch b)
 	ch->closed[ch->nclosed++] = b;
 }
 
+NOINLINE void chan_advance(struct chan *ch)
+{
+	uint64_t end = credit_call_end(&ch->cr);
+
+	ch->end = ch->cr.edge ? ch->cr.edge : (ch->cr.p | ch->mask) + 1;
+	ch->call_end = end < ch->end ? end : ch->end;
+}
+
 void chan_new_batch(struct chan *ch, uint32_t wrap)
 {
 	uint64_t p = ch->cr.p;
@@ -77,14 +87,17 @@ void chan_new_batch(struct chan *ch, uint32_t wrap)
 		close_batch(ch, ch->open);
 	}
 	if (wrap)
-		close_batch(ch, (struct batch){.start = p, .end = p + wrap, .count = WIRE_WRAP});
+		close_batch(ch, (struct batch){.start = p,
+					.end = p + wrap,
+					.count = WIRE_WRAP,
+					.bytes = WIRE_BLOCK});
 	chan_open(ch, wrap);
-	chan_set_call_end(ch);
+	chan_advance(ch);
 }
 
 /* Checks in the order in which the manual lists the errors. An error changes nothing. */
 COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
-	uint64_t token, uint32_t reserve)
+	uint64_t token, bool nested)
 {
 	struct placement to;
 
@@ -92,7 +105,7 @@ COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t
 		return ch->status;
 	if (len > ch->payload_max || resp_max > ch->payload_max)
 		return -EMSGSIZE;
-	if (ch->cr.k < credit_allowance(wire_blocks(resp_max)) + reserve) {
+	if (ch->cr.spent + credit_allowance(wire_blocks(resp_max)) > chan_spendable(ch, nested)) {
 		ch->stats.credit_stalls++;
 		return -ENOBUFS;
 	}
@@ -105,10 +118,10 @@ COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t
 		return -EAGAIN;
 	}
 	if (to.joins)
-		chan_set_call_end(ch);
+		chan_advance(ch);
 	else
 		chan_new_batch(ch, to.wrap);
-	return chan_call(ch, data, len, resp_max, token, reserve);
+	return chan_add_call(ch, data, len, resp_max, token);
 }
 
 COLD int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
@@ -125,7 +138,7 @@ COLD int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
 	to = credit_plan(&ch->cr, wire_blocks(len));
 	if (!to.joins)
 		chan_new_batch(ch, to.wrap);
-	chan_append(ch, wire_blocks(len), req->id | WIRE_RESPONSE, req->resp_max, data, len);
+	chan_append(ch, 0, req->id | WIRE_RESPONSE, req->resp_max, data, len);
 	ch->stats.replies++;
 	credit_replied(&ch->cr, req->allowance);
 	chan_drop_req(req);
@@ -142,17 +155,10 @@ static struct batch take_front(struct chan *ch)
 		ch->closed[0] = ch->closed[1];
 	} else {
 		b.end = ch->cr.p;
-		ch->cr.edge = ch->call_end = 0;
+		ch->cr.edge = 0;
 		ch->bare = false;
 	}
 	return b;
-}
-
-static uint32_t batch_bytes(const struct batch *b)
-{
-	if (b->count == WIRE_WRAP || !b->count)
-		return WIRE_BLOCK;
-	return wire_unpadded((uint32_t)(b->end - b->start), b->last_len);
 }
 
 uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
@@ -171,7 +177,7 @@ uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
 	else
 		ch->stats.batches++;
 	*pos_p = b.start;
-	*len_p = batch_bytes(&b);
+	*len_p = (uint32_t)b.bytes;
 	ch->stats.bytes += *len_p;
 	return (uint32_t)(b.end - b.start);
 }
@@ -202,7 +208,7 @@ int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t re
 		if (!ch->deadlines)
 			return -ENOMEM;
 	}
-	rc = chan_call(ch, data, len, resp_max, token, ch->reserve);
+	rc = chan_call(ch, data, len, resp_max, token, false);
 	if (rc)
 		return rc;
 	ch->calls[id].resp_max |= CALL_TIMED;
@@ -257,7 +263,8 @@ void chan_stop(struct chan *ch, int status)
 {
 	ch->nclosed = 0;
 	ch->bare = false;
-	ch->cr.edge = ch->call_end = 0;
+	ch->cr.edge = ch->end = ch->call_end = 0;
+	ch->recv_last = ch->live.pos - 1;
 	ch->status = status;
 }
 

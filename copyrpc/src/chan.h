@@ -6,8 +6,8 @@
  *
  * Sending: chan_call() and chan_reply() place messages in batches. The transport gets the next
  * batch by chan_front(). When it is certain to post the batch, chan_seal() fills in the
- * metadata and removes it. Receiving: chan_accept() with a completion's immediate, and
- * chan_handle() (receive.h). Positions are in blocks and only grow; the block of a position is at position % c.
+ * metadata and removes it. Receiving: chan_expects() with a completion's immediate, chan_accept()
+ * and chan_handle() (receive.h). Positions are in blocks and only grow; the block of a position is at position % c.
  *
  * States of a batch: open (messages join it; `open`, while cr.edge is not 0), closed (in
  * `closed`: the next message did not fit before the ring's end), sealed (handed to the
@@ -82,7 +82,8 @@ struct batch {
 	uint64_t end; /* if closed */
 	uint32_t count; /* messages, or WIRE_WRAP */
 	uint32_t calls; /* requests among them */
-	uint32_t last_len; /* payload of the last message, whose padding is not sent */
+	uint64_t
+		bytes; /* with metadata, without the padding of the last message, which is not sent */
 };
 
 struct chan {
@@ -99,15 +100,20 @@ struct chan {
 					   calls are watched */
 			bool reading; /* a READ of the peer's position is pending */
 			bool probe; /* a READ is needed to test whether the peer lives */
-			uint8_t none[2];
+			bool read_timed; /* the time of a READ is set */
+			uint8_t none[1];
 		};
 		uint64_t odd;
 	};
 	uint8_t *send_ring;
 	uint32_t payload_max;
 	uint32_t reserve; /* credit that only nested calls may use */
+	uint64_t spendable; /* what calls from outside of handlers may use: all but that */
 	uint32_t mask; /* blocks - 1 */
-	uint64_t call_end; /* calls that join the open batch have room up to here */
+	/* Positions up to which messages fit without a closer look, which moves them on; 0 while the
+	 * status is not 0. */
+	uint64_t end; /* replies: the ring's end after cr.p, or after the open batch */
+	uint64_t call_end; /* calls: not beyond `end`; up to here all credit can be granted */
 	struct batch open; /* valid if cr.edge; it ends at cr.p */
 	/* Closed at the ring's end and not yet sent. At most one ring's end is within the window
 	 * of unsent blocks, so there are at most two: the batch before it and the marker. */
@@ -115,8 +121,11 @@ struct chan {
 	uint64_t sent; /* end of what was handed to the transport */
 
 	const uint8_t *recv_ring;
+	/* The last block that the next batch may have, as last found; before live.pos while the status
+	 * is not 0. */
+	uint64_t recv_last;
 	uint64_t told; /* consumer position in the peer's last batch */
-	uint32_t unasked; /* part of cr.r that no received request uses */
+	uint32_t unasked; /* part of R (credit.h) that no received request uses */
 	struct copyrpc_req *reqs, *req_free;
 	/* Requests whose bytes are in the ring; empty: links to itself. */
 	struct req_link live;
@@ -174,9 +183,12 @@ int chan_detach(struct copyrpc_req *req);
 /* Closes the open batch, adds a marker over `wrap` blocks (if not 0), opens a new batch. */
 void chan_new_batch(struct chan *ch, uint32_t wrap);
 
+/* Moves `end` and `call_end` on, which lag behind; the status is 0. */
+void chan_advance(struct chan *ch);
+
 /* The general paths of chan_call() and chan_reply(), which find the error if there is one. */
 int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
-	uint64_t token, uint32_t reserve);
+	uint64_t token, bool nested);
 int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len);
 
 static inline void *chan_at(uint8_t *ring, const struct chan *ch, uint64_t pos)
@@ -212,7 +224,7 @@ static inline const struct batch *chan_front(const struct chan *ch)
  * peer's position is due either. */
 static inline bool chan_is_usual(const struct chan *ch)
 {
-	return ch->cr.edge && !ch->odd && credit_grants_all(&ch->cr, ch->cr.p);
+	return ch->cr.edge && !ch->odd && ch->cr.p <= ch->call_end;
 }
 
 static inline uint32_t chan_open_blocks(const struct chan *ch)
@@ -221,16 +233,17 @@ static inline uint32_t chan_open_blocks(const struct chan *ch)
 }
 
 /* The length of the open batch. */
-static inline uint32_t chan_open_bytes(const struct chan *ch)
+static inline uint64_t chan_open_bytes(const struct chan *ch)
 {
-	return wire_unpadded(chan_open_blocks(ch), ch->open.last_len);
+	assume(ch->open.bytes >= WIRE_BLOCK);
+	return ch->open.bytes;
 }
 
 /*
  * chan_seal() of the open batch if chan_is_usual(). `meta`: where the metadata is written;
  * `consumer`: chan_consumer_bytes(); `len`: chan_open_bytes().
  */
-static inline void chan_seal_usual(struct chan *ch, void *meta, uint64_t consumer, uint32_t len)
+static inline void chan_seal_usual(struct chan *ch, void *meta, uint64_t consumer, uint64_t len)
 {
 	uint32_t credit = credit_grant_all(&ch->cr);
 
@@ -238,7 +251,7 @@ static inline void chan_seal_usual(struct chan *ch, void *meta, uint64_t consume
 	ch->usual++;
 	ch->stats.bytes += len;
 	ch->sent = ch->cr.p;
-	ch->cr.edge = ch->call_end = 0;
+	ch->cr.edge = 0;
 	wire_put_meta(meta, consumer, (uint64_t)credit * WIRE_BLOCK, ch->open.count);
 }
 
@@ -277,101 +290,88 @@ static inline bool chan_credit_batch(struct chan *ch)
 	return true;
 }
 
-/* The value may be too low later, when the peer's position has advanced; chan_call_odd() checks. */
-static inline void chan_set_call_end(struct chan *ch)
-{
-	uint64_t end = credit_call_end(&ch->cr);
-
-	ch->call_end = end < ch->cr.edge ? end : ch->cr.edge;
-}
-
 static inline void chan_open(struct chan *ch, uint32_t wrap)
 {
 	ch->open.start = ch->cr.p + wrap;
 	ch->open.count = ch->open.calls = 0;
+	ch->open.bytes = WIRE_BLOCK;
 	credit_open(&ch->cr, wrap);
 }
 
-/*
- * Opens a batch for a message of so many blocks, which ends at `limit` at most. Returns false if
- * this requires to close another one, or a marker, or cannot be done.
- */
-static inline bool chan_opens(struct chan *ch, uint32_t size, uint64_t limit)
+/* Whether a message fits that joins the open batch, or begins one, without a marker before it.
+ * `end`: ch->end, or ch->call_end for calls. */
+static inline bool chan_fits(const struct chan *ch, uint32_t size, uint64_t end)
 {
-	uint64_t p = ch->cr.p, edge = (p | ch->mask) + 1, end = p + 1 + size;
-
-	if (unlikely(ch->cr.edge || ch->status || end > edge || end > limit))
-		return false;
-	assert(credit_plan(&ch->cr, size).end == end && !credit_plan(&ch->cr, size).wrap);
-	ch->open.start = p;
-	ch->open.count = ch->open.calls = 0;
-	ch->cr.edge = edge;
-	ch->cr.p = p + 1;
-	return true;
+	return ch->cr.p + size + (ch->cr.edge ? 0 : 1) <= end;
 }
 
-/* The same for a call. */
-static inline bool chan_opens_call(struct chan *ch, uint32_t size)
-{
-	uint64_t limit = credit_call_end(&ch->cr);
-
-	if (!chan_opens(ch, size, limit))
-		return false;
-	ch->call_end = limit < ch->cr.edge ? limit : ch->cr.edge;
-	return true;
-}
-
-/* Appends a message to the open batch, which has room. The copy comes last, so that the
+/* Places a message that chan_fits(); `calls`: 1 for a call, else 0. The copy comes last, so that the
  * compiler keeps no values across it. */
-static inline void chan_append(struct chan *ch, uint32_t size, uint32_t id, uint32_t limit,
+ALWAYS_INLINE void chan_append(struct chan *ch, uint32_t calls, uint32_t id, uint32_t limit,
 	const void *data, uint32_t len)
 {
-	void *at = chan_at(ch->send_ring, ch, ch->cr.p);
+	uint64_t p;
+	void *at;
 
+	forget_loads();
 	assert(!ch->status);
-	ch->cr.p += size;
-	ch->open.count++;
-	ch->open.last_len = len;
-	at = wire_put_header(at, id, limit, len);
+	p = ch->cr.p;
+	if (!ch->cr.edge) {
+		assert(ch->end == (p | ch->mask) + 1);
+		ch->open.start = p++;
+		ch->cr.edge = ch->end;
+		ch->open.count = 1;
+		ch->open.calls = calls;
+		ch->open.bytes = wire_append(WIRE_BLOCK, len);
+		forget_loads();
+	} else {
+		ch->open.count++;
+		ch->open.calls += calls;
+		ch->open.bytes = wire_append((uint32_t)ch->open.bytes, len);
+	}
+	ch->cr.p = p + wire_blocks(len);
+	at = wire_put_header(chan_at(ch->send_ring, ch, p), id, limit, len);
 	if (likely(len))
 		memcpy(at, data, len);
 }
 
-/* Adds a call for which the open batch and the credit have room. */
-static inline int chan_add_call(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+/* Adds a call for which there is room and credit. */
+ALWAYS_INLINE int chan_add_call(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token)
 {
-	uint32_t size = wire_blocks(len), id = ch->call_free;
-	struct call *call = &ch->calls[id];
+	struct call *call;
+	uint32_t id;
 
+	ch->cr.spent += credit_allowance(wire_blocks(resp_max));
+	forget_loads();
+	id = ch->call_free;
+	call = &ch->calls[id];
 	ch->call_free = (uint32_t)call->next_free;
 	ch->ncalls++;
 	*call = (struct call){.token = token, .resp_max = resp_max};
-	ch->cr.k -= credit_allowance(wire_blocks(resp_max));
-	ch->open.calls++;
-	chan_append(ch, size, id, resp_max, data, len);
+	chan_append(ch, 1, id, resp_max, data, len);
 	assert(credit_holds(&ch->cr));
 	return 0;
 }
 
-/* As copyrpc_call(), but leaves `reserve` blocks of credit. */
+/* The credit that calls may use in all. */
+static inline uint64_t chan_spendable(const struct chan *ch, bool nested)
+{
+	return nested ? ch->cr.rmax : ch->spendable;
+}
+
+/* As copyrpc_call(), or, with `nested`, as copyrpc_call_nested(). */
 static inline int chan_call(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
-	uint64_t token, uint32_t reserve)
+	uint64_t token, bool nested)
 {
 	uint32_t size = wire_blocks(len), allowance = credit_allowance(wire_blocks(resp_max));
 
-	if (unlikely(len > ch->payload_max || resp_max > ch->payload_max ||
-		     ch->cr.k < allowance + reserve || ch->call_free == CALL_NONE))
-		return chan_call_odd(ch, data, len, resp_max, token, reserve);
-	forget_loads();
-	/* call_end is 0 while no batch is open, as while the status is not 0. */
-	if (ch->call_end && likely(ch->cr.p + size <= ch->call_end))
-		return chan_add_call(ch, data, len, resp_max, token);
-	if (likely(!ch->call_end && chan_opens_call(ch, size))) {
-		forget_loads();
-		return chan_add_call(ch, data, len, resp_max, token);
-	}
-	return chan_call_odd(ch, data, len, resp_max, token, reserve);
+	if (unlikely(len > ch->payload_max ||
+		     ch->cr.spent + allowance > chan_spendable(ch, nested) ||
+		     resp_max > ch->payload_max || ch->call_free == CALL_NONE ||
+		     !chan_fits(ch, size, ch->call_end)))
+		return chan_call_odd(ch, data, len, resp_max, token, nested);
+	return chan_add_call(ch, data, len, resp_max, token);
 }
 
 static inline void chan_put_call(struct chan *ch, struct call *call, uint32_t id)
@@ -405,17 +405,24 @@ uint32_t chan_requests(const struct chan *ch);
 /* The counters, including messages that have not been sent. */
 struct copyrpc_stats chan_stats(const struct chan *ch);
 
-/* Adds a reply that fits the open batch and the request's limit; the request is not detached. */
-static inline int chan_add_reply(struct copyrpc_req *req, const void *data, uint32_t len)
+/* Whether chan_add_reply() can be called. No message fits while the status is not 0. */
+static inline bool chan_takes_reply(const struct copyrpc_req *req, uint32_t len)
+{
+	return !req->detached && len <= req->resp_max &&
+	       chan_fits(req->ch, wire_blocks(len), req->ch->end);
+}
+
+/* As copyrpc_reply() if chan_takes_reply(). */
+ALWAYS_INLINE int chan_add_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 {
 	struct chan *ch = req->ch;
 
 	/* data may point to these bytes: the peer keeps them until the next flush. */
 	chan_release(req);
 	chan_put_req(ch, req);
-	ch->cr.r -= req->allowance;
+	ch->cr.owed += req->allowance;
 	ch->stats.replies++;
-	chan_append(ch, wire_blocks(len), req->id | WIRE_RESPONSE, req->resp_max, data, len);
+	chan_append(ch, 0, req->id | WIRE_RESPONSE, req->resp_max, data, len);
 	assert(credit_holds(&ch->cr));
 	return 0;
 }
@@ -423,19 +430,8 @@ static inline int chan_add_reply(struct copyrpc_req *req, const void *data, uint
 /* As copyrpc_reply(). */
 static inline int chan_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 {
-	struct chan *ch = req->ch;
-	uint32_t size = wire_blocks(len);
-
-	if (unlikely(req->detached || len > req->resp_max))
-		return chan_reply_odd(req, data, len);
-	forget_loads();
-	/* No batch is open while the status is not 0. */
-	if (ch->cr.edge && likely(credit_joins(&ch->cr, size)))
+	if (likely(chan_takes_reply(req, len)))
 		return chan_add_reply(req, data, len);
-	if (likely(!ch->cr.edge && chan_opens(ch, size, UINT64_MAX))) {
-		forget_loads();
-		return chan_add_reply(req, data, len);
-	}
 	return chan_reply_odd(req, data, len);
 }
 

@@ -41,8 +41,9 @@ struct credit {
 	uint64_t p; /* producer position: end of the placed messages, sent or not */
 	uint64_t rc; /* the peer's consumer position, as far as known */
 	uint32_t c; /* blocks of the ring, a power of two; both directions have as many */
-	uint32_t r; /* credit granted to the peer and not yet answered by a reply */
-	uint32_t k; /* credit that the peer granted us */
+	uint32_t owed; /* RMAX - R: what the peer has not been granted (again) */
+	uint64_t
+		spent; /* RMAX - K, of the credit K that the peer granted us and calls have not used */
 	uint32_t rmax, t; /* credit_rmax() and credit_threshold() of c */
 	uint64_t edge; /* position of the ring's end after the open batch; 0: no batch is open */
 };
@@ -86,15 +87,26 @@ static inline void credit_init(struct credit *cr, uint32_t c, uint64_t at)
 	*cr = (struct credit){.p = at,
 		.rc = at,
 		.c = c,
-		.r = credit_rmax(c),
-		.k = credit_rmax(c),
 		.rmax = credit_rmax(c),
 		.t = credit_threshold(c)};
 }
 
+/* R: credit granted to the peer and not yet answered by a reply. */
+static inline uint32_t credit_out(const struct credit *cr)
+{
+	return cr->rmax - cr->owed;
+}
+
+/* K: credit for calls. */
+static inline uint32_t credit_left(const struct credit *cr)
+{
+	return cr->rmax - (uint32_t)cr->spent;
+}
+
 static inline bool credit_holds(const struct credit *cr)
 {
-	return cr->p >= cr->rc && cr->p - cr->rc + 2ull * cr->r <= cr->c;
+	return cr->p >= cr->rc && cr->owed <= cr->rmax &&
+	       cr->p - cr->rc + 2ull * credit_out(cr) <= cr->c;
 }
 
 /* Where a message is placed. */
@@ -152,11 +164,11 @@ static inline bool credit_grants_all(const struct credit *cr, uint64_t p)
 /* The credit that a batch can grant if everything up to p counts as placed. */
 static inline uint32_t credit_grantable(const struct credit *cr, uint64_t p)
 {
-	uint32_t in_flight = (uint32_t)(p - cr->rc), taken = in_flight + 2 * cr->r;
+	uint32_t in_flight = (uint32_t)(p - cr->rc), taken = in_flight + 2 * credit_out(cr);
 
 	if (credit_grants_all(cr, p))
-		return cr->rmax - cr->r;
-	/* The room is less than twice RMAX - R. */
+		return cr->owed;
+	/* The room is less than twice what is owed. */
 	return cr->c > taken ? (cr->c - taken) / 2 : 0;
 }
 
@@ -165,7 +177,7 @@ static inline uint32_t credit_grant(struct credit *cr)
 {
 	uint32_t g = credit_grantable(cr, cr->p);
 
-	cr->r += g;
+	cr->owed -= g;
 	assert(credit_holds(cr));
 	return g;
 }
@@ -173,9 +185,9 @@ static inline uint32_t credit_grant(struct credit *cr)
 /* credit_grant() if credit_grants_all(). */
 static inline uint32_t credit_grant_all(struct credit *cr)
 {
-	uint32_t g = cr->rmax - cr->r;
+	uint32_t g = cr->owed;
 
-	cr->r = cr->rmax;
+	cr->owed = 0;
 	assert(credit_holds(cr));
 	return g;
 }
@@ -184,7 +196,7 @@ static inline uint32_t credit_grant_all(struct credit *cr)
  * between would use the same room twice. */
 static inline void credit_replied(struct credit *cr, uint32_t a)
 {
-	cr->r -= a;
+	cr->owed += a;
 	assert(credit_holds(cr));
 }
 
@@ -192,7 +204,7 @@ static inline void credit_replied(struct credit *cr, uint32_t a)
  * placed. */
 static inline bool credit_due(const struct credit *cr, uint64_t p)
 {
-	return cr->r + cr->t <= cr->rmax && credit_grantable(cr, p) >= cr->t;
+	return cr->owed >= cr->t && credit_grantable(cr, p) >= cr->t;
 }
 
 /* Whether a batch without messages should be sent; no other batch is open. It needs one
@@ -205,7 +217,7 @@ static inline bool credit_batch_due(const struct credit *cr)
 /* Whether a READ of the peer's position is useful: a call found no room, or credit is withheld. */
 static inline bool credit_read_due(const struct credit *cr, bool stalled)
 {
-	return (stalled || cr->r + cr->t <= cr->rmax) && cr->rc != cr->p;
+	return (stalled || cr->owed >= cr->t) && cr->rc != cr->p;
 }
 
 /* The peer has reported its position. Returns false if that is more than was sent. An older
@@ -222,9 +234,9 @@ static inline bool credit_consumed(struct credit *cr, uint64_t pos, uint64_t sen
 /* The peer has granted n blocks. Returns false if that exceeds RMAX in total. */
 static inline bool credit_granted(struct credit *cr, uint64_t n)
 {
-	if (n > cr->rmax - cr->k)
+	if (n > cr->spent)
 		return false;
-	cr->k += (uint32_t)n;
+	cr->spent -= n;
 	return true;
 }
 

@@ -231,6 +231,7 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 	memcpy(qp.gid, b.gid, sizeof(qp.gid));
 	ep->peer_ring = b.ring_addr;
 	ep->peer_ring_rkey = b.ring_rkey;
+	ep->peer_ring_rkey_word = mlx5dvl_rkey_word(b.ring_rkey);
 	ep->peer_word = b.word_addr;
 	ep->peer_word_rkey = b.word_rkey;
 	ep->peer = qp;
@@ -266,6 +267,7 @@ void ep_end(struct copyrpc_ep *ep)
 	ep->ended_next = NULL;
 	*ctx->ended.tail_p = ep;
 	ctx->ended.tail_p = &ep->ended_next;
+	ctx->calm = NOT_CALM;
 }
 
 void ep_fail(struct copyrpc_ep *ep, int status)

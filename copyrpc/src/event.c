@@ -52,7 +52,7 @@ static bool has_dirty(const struct copyrpc_ctx *ctx)
 {
 	const struct copyrpc_ep *ep = ctx->dirty;
 
-	while (ep && !ep->changed)
+	while (ep && ep->dirty != CHANGED)
 		ep = ep->dirty_next;
 	return ep;
 }
@@ -64,6 +64,7 @@ int copyrpc_ctx_arm(struct copyrpc_ctx *ctx)
 	arm(ctx, ctx->recv_cq, ARMED_RECV);
 	arm(ctx, ctx->send_cq, ARMED_SEND);
 	ctx->armed |= ARMED_NOW;
+	ctx->calm = NOT_CALM;
 	return mlx5dvl_cq_ready(ctx->recv_cq) || mlx5dvl_cq_ready(ctx->send_cq);
 }
 

@@ -59,6 +59,13 @@ static int post_batches(struct copyrpc_ep *ep)
 	return n;
 }
 
+/* While a time is set, flushes are not the usual ones. */
+static void set_read(struct copyrpc_ep *ep, uint64_t at)
+{
+	ep->read_at = at;
+	ep->ch.read_timed = at;
+}
+
 /* Whether the READ is due. Its time is set when it is first needed. */
 static bool read_in_time(struct copyrpc_ep *ep)
 {
@@ -66,7 +73,7 @@ static bool read_in_time(struct copyrpc_ep *ep)
 
 	if (!ep->read_at) {
 		ep->backoff = READ_WAIT_NS;
-		ep->read_at = now + READ_WAIT_NS;
+		set_read(ep, now + READ_WAIT_NS);
 	}
 	return now >= ep->read_at;
 }
@@ -100,7 +107,7 @@ static int post_read(struct copyrpc_ep *ep)
 		return 0;
 	if (chan_read_due(&ep->ch) || ep->ch.probe)
 		return post_due_read(ep);
-	ep->read_at = 0;
+	set_read(ep, 0);
 	return 0;
 }
 
@@ -120,11 +127,11 @@ void ep_word_read(struct copyrpc_ep *ep)
 		return;
 	}
 	if (ep->ch.cr.rc != before) {
-		ep->read_at = 0;
+		set_read(ep, 0);
 	} else if (ep->read_at) {
 		ep->backoff =
 			2 * ep->backoff < READ_WAIT_MAX_NS ? 2 * ep->backoff : READ_WAIT_MAX_NS;
-		ep->read_at = ep->ctx->clock() + ep->backoff;
+		set_read(ep, ep->ctx->clock() + ep->backoff);
 	}
 	ep_dirty(ep);
 }
@@ -166,7 +173,7 @@ static NOINLINE int flush_odd(struct copyrpc_ep *ep, bool hold)
 
 /* Copies the messages of a batch of `len` bytes behind the metadata in the request. The copies have
  * constant lengths, up to the end of the request's last block, so that nothing is called. */
-static inline void copy_messages(uint8_t *to, const uint8_t *batch, uint32_t len)
+static inline void copy_messages(uint8_t *to, const uint8_t *batch, uint64_t len)
 {
 	memcpy(to + 32, batch + 32, 60);
 	if (len > 92)
@@ -175,36 +182,53 @@ static inline void copy_messages(uint8_t *to, const uint8_t *batch, uint32_t len
 		memcpy(to + 156, batch + 156, 64);
 }
 
-/*
- * Flushes an endpoint. The usual case, one batch that is copied into the request, is all here and
- * calls nothing.
- */
-static NOINLINE int flush_ep(struct copyrpc_ep *ep)
+/* One batch, without anything else, that can be copied into a request. */
+static inline bool is_usual(const struct copyrpc_ep *ep)
 {
-	uint64_t consumer = publish_consumer(ep);
-	struct mlx5dvl_qp *qp = ep->qp;
+	return chan_is_usual(&ep->ch) && chan_open_bytes(&ep->ch) <= MLX5DVL_INLINE_MAX &&
+	       mlx5dvl_sq_fits(ep->qp, (uint32_t)chan_open_bytes(&ep->ch));
+}
+
+static NOINLINE int flush_unusual(struct copyrpc_ep *ep);
+
+/* Flushes an endpoint. The usual case is all here and calls nothing. */
+ALWAYS_INLINE int flush_ep(struct copyrpc_ep *ep)
+{
 	struct chan *ch = &ep->ch;
-	uint32_t len;
+	struct mlx5dvl_qp *qp;
+	uint64_t len;
 	uint8_t *to;
 	size_t off;
 
-	/* No batch is open while the status is not 0. */
-	if (unlikely(!chan_is_usual(ch)))
-		return flush_odd(ep, false);
+	if (unlikely(!is_usual(ep)))
+		return flush_unusual(ep);
+	qp = ep->qp;
+	to = mlx5dvl_sq_here(qp);
 	len = chan_open_bytes(ch);
-	assume(len > WIRE_BLOCK);
-	if (unlikely(len > MLX5DVL_INLINE_MAX || !mlx5dvl_sq_fits(qp, len)))
-		return flush_odd(ep, false);
 	off = (size_t)(ch->open.start & ch->mask) * WIRE_BLOCK;
-	to = mlx5dvl_post_write_imm_here(qp, len, ep->peer_ring + off, ep->peer_ring_rkey,
-		chan_open_blocks(ch), 0, 0);
-	forget_loads();
-	chan_seal_usual(ch, to, consumer, len);
 	copy_messages(to, ch->send_ring + off, len);
-	ep->read_at = 0;
+	forget_loads();
+	chan_seal_usual(ch, to, publish_consumer(ep), len);
 	PROBE(copyrpc, batch_posted, ep->qpn, ch->open.count, len);
-	mlx5dvl_ring(qp);
+	forget_loads();
+	mlx5dvl_post_write_imm_here(qp, to, (uint32_t)len, ep->peer_ring + off,
+		ep->peer_ring_rkey_word, chan_open_blocks(ch), 0, 0);
+	mlx5dvl_ring_new(qp);
 	return 1;
+}
+
+/* What is known of the room may lag behind. No batch is open while the status is not 0. */
+static NOINLINE int flush_unusual(struct copyrpc_ep *ep)
+{
+	if (ep->ch.cr.edge) {
+		if (ep->ch.unwatched)
+			ep_watch(ep, NOT_SEEN);
+		chan_advance(&ep->ch);
+		mlx5dvl_sq_update(ep->qp);
+		if (is_usual(ep))
+			return flush_ep(ep);
+	}
+	return flush_odd(ep, false);
 }
 
 static struct copyrpc_ep *reversed(struct copyrpc_ep *ep)
@@ -232,7 +256,7 @@ static NOINLINE int flush_list(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, vo
 	while (ep) {
 		struct copyrpc_ep *next = ep->dirty_next;
 
-		ep->dirty = ep->changed = false;
+		ep->dirty = FLUSHED;
 		if (go && may_wait(ep) && !go(arg, ep))
 			n += flush_odd(ep, true);
 		else
@@ -256,7 +280,7 @@ int copyrpc_flush(struct copyrpc_ctx *ctx)
 	if (ep->dirty_next)
 		return flush_list(ctx, NULL, NULL);
 	ctx->dirty = NULL;
-	ep->dirty = ep->changed = false;
+	ep->dirty = FLUSHED;
 	return flush_ep(ep);
 }
 

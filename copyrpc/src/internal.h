@@ -21,6 +21,7 @@
 #define PROBE_NS (100 * NSEC_PER_MSEC)
 #define NOT_SEEN UINT64_MAX
 #define NEVER UINT64_MAX
+#define NOT_CALM UINT64_MAX
 
 #define EP_NAME_MAX 64
 
@@ -45,19 +46,25 @@ enum {
 	ARMED_NOW = 4, /* copyrpc_ctx_arm() was called after events were last read */
 };
 
+/* Whether an endpoint is on the list of the next flush, and why. */
+enum ep_dirty {
+	FLUSHED, /* it is not */
+	KEPT, /* flush has kept something that waits for `go`, a completion or a time */
+	CHANGED, /* since the last flush */
+};
+
 struct copyrpc_ep {
 	struct chan ch;
 	struct copyrpc_ctx *ctx;
 	struct mlx5dvl_qp *qp; /* NULL: destroyed */
 	uint64_t peer_ring, peer_word;
+	uint64_t peer_ring_rkey_word; /* mlx5dvl_rkey_word() of the next */
 	uint32_t peer_ring_rkey, peer_word_rkey;
 	uint32_t own_lkey;
 	struct words *words;
 
 	struct copyrpc_ep *dirty_next; /* in the list of the next flush: the one before */
-	bool dirty; /* on that list */
-	bool changed; /* since the last flush; else flush has kept something that waits for `go`, a
-			 completion or a time */
+	uint8_t dirty; /* enum ep_dirty */
 	struct copyrpc_ep *ended_next; /* in the list of endpoints whose calls are to be ended */
 	struct copyrpc_ep *watched_next; /* in the list of endpoints with unanswered calls */
 	bool ended;
@@ -95,7 +102,9 @@ struct copyrpc_ctx {
 	struct mlx5dvl_srq *srq;
 	struct listener to; /* of the running poll */
 	unsigned armed;
-	uint32_t looked; /* ticks_era() when the clock was last read */
+	uint64_t looked; /* ticks_era() when the clock was last read */
+	uint64_t calm; /* `looked` while nothing is armed and no endpoint is to be ended, else
+			  NOT_CALM: a poll has nothing to do but completions while ticks_era() is this */
 	bool look_always; /* for tests: every poll reads the clock */
 	struct req_queue queue;
 	struct copyrpc_ep *dirty; /* of the endpoints for the next flush: the newest */
@@ -104,6 +113,7 @@ struct copyrpc_ctx {
 	uint64_t (*clock)(void); /* ns; tests have their own */
 	uint64_t probed; /* time of the last probe */
 	uint64_t deadline; /* not later than that of any call; NEVER: none has one */
+	uint32_t consumed; /* ctx_consumed() when poll last looked for events */
 	int fd; /* readable when a CQ has an event; -1 */
 
 	struct mlx5dvl_ctx *dev;
@@ -121,23 +131,34 @@ static inline struct copyrpc_ep *ep_of(const struct chan *ch)
 	return container_of(ch, struct copyrpc_ep, ch);
 }
 
+/* Completions consumed since the context was created, modulo 2^32. */
+static inline uint32_t ctx_consumed(const struct copyrpc_ctx *ctx)
+{
+	return mlx5dvl_cq_count(ctx->recv_cq) + mlx5dvl_cq_count(ctx->send_cq);
+}
+
+/* Puts the endpoint on the list of the next flush. */
+ALWAYS_INLINE void ep_list(struct copyrpc_ep *ep)
+{
+	ep->dirty_next = ep->ctx->dirty;
+	ep->ctx->dirty = ep;
+}
+
 /* Flush has visited the endpoint and kept something. */
 static inline void ep_keep(struct copyrpc_ep *ep)
 {
-	struct copyrpc_ctx *ctx = ep->ctx;
-
-	if (ep->dirty)
+	if (ep->dirty != FLUSHED)
 		return;
-	ep->dirty = true;
-	ep->dirty_next = ctx->dirty;
-	ctx->dirty = ep;
+	ep_list(ep);
+	ep->dirty = KEPT;
 }
 
 /* The next flush has to visit the endpoint. */
 static inline void ep_dirty(struct copyrpc_ep *ep)
 {
-	ep->changed = true;
-	ep_keep(ep);
+	if (ep->dirty == FLUSHED)
+		ep_list(ep);
+	ep->dirty = CHANGED;
 }
 
 /* Messages have been sent: watches the endpoint until no call is unanswered. */

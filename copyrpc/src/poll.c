@@ -7,10 +7,10 @@
 /* Completions consumed at a time; receives are posted again after each round. */
 #define POLL_BATCH 64
 
-static NOINLINE void take_odd(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, const uint8_t *batch,
-	uint32_t left, uint32_t count)
+static NOINLINE void take_messages_odd(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx,
+	struct incoming in)
 {
-	if (unlikely(chan_handle(&ep->ch, (struct incoming){batch, left, count}, &ctx->to)))
+	if (unlikely(chan_handle(&ep->ch, in, &ctx->to)))
 		ep_fail(ep, -EPROTO);
 }
 
@@ -20,19 +20,43 @@ static NOINLINE void take_batch(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, 
 	struct incoming in;
 	int rc;
 
-	if (unlikely(ep->ch.status))
-		return;
 	ep_dirty(ep);
 	if (unlikely(chan_accept(&ep->ch, blocks, &in))) {
 		ep_fail(ep, -EPROTO);
 		return;
 	}
 	PROBE(copyrpc, batch_received, ep->qpn, in.count);
-	rc = likely(in.count == 1) ? chan_handle_one(&ep->ch, in, &ctx->to) : TAKE_ODD;
+	if (unlikely(in.count != 1)) {
+		take_messages_odd(ep, ctx, in);
+		return;
+	}
+	rc = chan_handle_one(&ep->ch, in, &ctx->to);
 	if (unlikely(rc == TAKE_ODD))
-		take_odd(ep, ctx, in.batch, in.left, in.count);
+		take_messages_odd(ep, ctx, in);
 	else if (unlikely(rc))
 		ep_fail(ep, -EPROTO);
+}
+
+/* A batch that is not expected: one block, or where the next place has to be found. */
+static NOINLINE void take_odd(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, uint32_t blocks)
+{
+	struct chan *ch = &ep->ch;
+	struct incoming in;
+
+	if (ch->status)
+		return;
+	chan_look_ahead(ch);
+	if (chan_expects(ch, blocks)) {
+		take_batch(ep, ctx, blocks);
+		return;
+	}
+	ep_dirty(ep);
+	if (chan_accept_block(ch, blocks, &in)) {
+		ep_fail(ep, -EPROTO);
+		return;
+	}
+	PROBE(copyrpc, batch_received, ep->qpn, in.count);
+	take_messages_odd(ep, ctx, in);
 }
 
 /* Inlined into the loop over the receive CQ. */
@@ -42,8 +66,10 @@ static inline void on_batch(void *arg, struct mlx5dvl_qp *qp, const struct mlx5d
 
 	if (unlikely(recv->opcode != MLX5DVL_RECV_WRITE_IMM))
 		ep_fail(ep, -EPROTO);
-	else
+	else if (likely(chan_expects(&ep->ch, recv->imm)))
 		take_batch(ep, arg, recv->imm);
+	else
+		take_odd(ep, arg, recv->imm);
 }
 
 static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
@@ -56,38 +82,40 @@ static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dv
 		raw_done(ep, sent->token, 0);
 }
 
-/* Returns the number of completions. */
-ALWAYS_INLINE uint32_t poll_some(struct copyrpc_ctx *ctx)
-{
-	int n = mlx5dvl_mono_poll(ctx->recv_cq, POLL_BATCH, on_batch, ctx);
-
-	if (unlikely(mlx5dvl_srq_refill(ctx->srq)))
-		ctx->refills++;
-	return (uint32_t)n;
-}
-
-/* Goes on after POLL_BATCH completions. Consumes at most as many as there are receives, so that a
- * fast peer cannot keep this loop running. */
-static NOINLINE uint32_t poll_more(struct copyrpc_ctx *ctx)
-{
-	uint32_t taken = POLL_BATCH, n = POLL_BATCH;
-
-	for (; n == POLL_BATCH && taken < ctx->attr.srq_depth; taken += n)
-		n = poll_some(ctx);
-	return taken;
-}
-
-/* Rarely has work: one WRITE in 64 is signaled. */
-static NOINLINE uint32_t poll_sent(struct copyrpc_ctx *ctx)
+/* Takes all batches that are there, after a first one maybe. Consumes at most as many as there are
+ * receives, so that a fast peer cannot keep this loop running. */
+static NOINLINE void take_batches(struct copyrpc_ctx *ctx)
 {
 	uint32_t taken = 0;
 	int n;
 
 	do {
-		n = mlx5dvl_send_poll(ctx->send_cq, POLL_BATCH, on_sent, ctx);
+		n = mlx5dvl_mono_poll(ctx->recv_cq, POLL_BATCH, on_batch, ctx);
 		taken += (uint32_t)n;
-	} while (n == POLL_BATCH);
-	return taken;
+		if (!n)
+			mlx5dvl_cq_release(ctx->recv_cq);
+		if (mlx5dvl_srq_refill(ctx->srq))
+			ctx->refills++;
+	} while (n == POLL_BATCH && taken < ctx->attr.srq_depth);
+}
+
+/* One batch is usual: it is taken without the loop and its counts. Its place in the CQ need not be
+ * released before receives are posted again: the CQ has a place for each. */
+static inline void take_batch_or_more(struct copyrpc_ctx *ctx)
+{
+	if (likely(mlx5dvl_mono_take_write(ctx->recv_cq, on_batch, ctx))) {
+		if (unlikely(mlx5dvl_srq_due(ctx->srq) || mlx5dvl_cq_ready(ctx->recv_cq)))
+			take_batches(ctx);
+	} else if (unlikely(mlx5dvl_cq_ready(ctx->recv_cq))) {
+		take_batches(ctx);
+	}
+}
+
+/* Rarely has work: few WRITEs are signaled. */
+static NOINLINE void take_sent(struct copyrpc_ctx *ctx)
+{
+	while (mlx5dvl_send_poll(ctx->send_cq, POLL_BATCH, on_sent, ctx) == POLL_BATCH)
+		;
 }
 
 /* No batch has arrived since the last check, for one to two times PROBE_NS. */
@@ -151,31 +179,33 @@ COLD void ctx_look(struct copyrpc_ctx *ctx)
 	}
 }
 
-/* What few polls have to do. */
-static NOINLINE void poll_rest(struct copyrpc_ctx *ctx, uint32_t taken)
+/* What few polls have to do. Returns as copyrpc_poll_recv(). */
+static COLD int poll_rest(struct copyrpc_ctx *ctx)
 {
+	uint32_t consumed = ctx_consumed(ctx);
+
+	if (ticks_era() != ctx->looked)
+		ctx_look(ctx);
 	/* There is an event if there is a completion, or if it was there before the arm. */
-	if (ctx->armed && (taken || (ctx->armed & ARMED_NOW)))
+	if (ctx->armed && (consumed != ctx->consumed || (ctx->armed & ARMED_NOW)))
 		ctx_drain(ctx);
+	ctx->consumed = consumed;
 	if (ctx->ended.head)
 		ctx_end_endpoints(ctx);
+	if (!ctx->armed && !ctx->ended.head)
+		ctx->calm = ctx->looked;
+	return ctx->to.handled;
 }
 
 int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg)
 {
-	uint32_t taken;
-
 	ctx->to = (struct listener){fn, arg, 0};
-	taken = poll_some(ctx);
-	if (unlikely(taken == POLL_BATCH))
-		taken = poll_more(ctx);
+	take_batch_or_more(ctx);
 	if (unlikely(mlx5dvl_cq_ready(ctx->send_cq)))
-		taken += poll_sent(ctx);
+		take_sent(ctx);
 	/* In every poll, because the next one may come much later. */
-	if (unlikely(ticks_era() != ctx->looked))
-		ctx_look(ctx);
-	if (unlikely(ctx->armed | (uintptr_t)ctx->ended.head))
-		poll_rest(ctx, taken);
+	if (unlikely(ticks_era() != ctx->calm))
+		return poll_rest(ctx);
 	return ctx->to.handled;
 }
 

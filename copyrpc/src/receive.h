@@ -33,17 +33,20 @@ static inline int take_meta(struct chan *ch, const struct wire_meta *m)
 	return likely(credit_granted(&ch->cr, whole_blocks(m->credit))) ? 0 : -EPROTO;
 }
 
+/* `left`: the blocks from its header on to live.pos. */
 static inline int take_request(struct chan *ch, struct wire_header h, const void *payload,
-	uint64_t pos)
+	uint32_t left)
 {
-	struct copyrpc_req *req = ch->req_free;
 	uint32_t allowance = credit_allowance(wire_blocks(h.limit));
+	struct copyrpc_req *req;
 
 	if (unlikely(h.len > ch->payload_max || h.limit > ch->payload_max))
 		return -EPROTO;
 	/* This also limits the number of requests: each uses two blocks of R or more. */
 	if (unlikely(allowance > ch->unasked))
 		return -EPROTO;
+	forget_loads();
+	req = ch->req_free;
 	ch->req_free = req->queued;
 	ch->unasked -= allowance;
 	req->data = payload;
@@ -51,7 +54,7 @@ static inline int take_request(struct chan *ch, struct wire_header h, const void
 	req->id = h.id;
 	req->resp_max = h.limit;
 	req->allowance = allowance;
-	req->live.pos = pos;
+	req->live.pos = ch->live.pos - left;
 	req->live.next = &ch->live;
 	req->live.prev = ch->live.prev;
 	req->live.prev->next = &req->live;
@@ -105,21 +108,19 @@ struct incoming {
 	uint32_t count; /* as the peer says */
 };
 
-/* chan_handle() of a batch of one message. TAKE_ODD: nothing was done, chan_handle() has to. */
+/* chan_handle() of a batch of one message that chan_expects(). TAKE_ODD: nothing was done,
+ * chan_handle() has to. */
 static inline int chan_handle_one(struct chan *ch, struct incoming in, struct listener *to)
 {
 	const uint8_t *msg = in.batch + WIRE_BLOCK;
-	struct wire_header h;
+	struct wire_header h = wire_get_header(msg);
 
-	if (unlikely(!in.left)) /* no message: the ring may end here */
-		return -EPROTO;
-	h = wire_get_header(msg);
 	if (unlikely(wire_blocks64(h.len) != in.left))
 		return -EPROTO;
 	msg += sizeof(h);
 	if (h.id & WIRE_RESPONSE)
 		return take_response(ch, h, msg, to, true);
-	if (unlikely(take_request(ch, h, msg, ch->live.pos - in.left)))
+	if (unlikely(take_request(ch, h, msg, in.left)))
 		return -EPROTO;
 	to->handled++;
 	return 0;
@@ -128,7 +129,6 @@ static inline int chan_handle_one(struct chan *ch, struct incoming in, struct li
 static inline int take_messages(struct chan *ch, struct incoming in, struct listener *to)
 {
 	const uint8_t *msg = in.batch + WIRE_BLOCK;
-	uint64_t end = ch->live.pos;
 
 	for (uint32_t i = 0; i < in.count; i++) {
 		struct wire_header h;
@@ -147,7 +147,7 @@ static inline int take_messages(struct chan *ch, struct incoming in, struct list
 				to->handled += (int)i + 1;
 				return 0;
 			}
-		} else if (unlikely(take_request(ch, h, msg + sizeof(h), end - in.left))) {
+		} else if (unlikely(take_request(ch, h, msg + sizeof(h), in.left))) {
 			return -EPROTO;
 		}
 		in.left -= (uint32_t)size;
@@ -159,31 +159,45 @@ static inline int take_messages(struct chan *ch, struct incoming in, struct list
 	return 0;
 }
 
-/* Whether n blocks overwrite blocks of requests that are not released. */
-static inline bool overwrites(const struct chan *ch, uint32_t n)
+/* Finds how far the next batch may go: not beyond the ring's end, and not over blocks of requests that
+ * are not released. */
+static inline void chan_look_ahead(struct chan *ch)
 {
-	return ch->live.next != &ch->live && ch->live.pos + n - chan_consumer(ch) > ch->cr.c;
+	uint64_t lap = ch->live.pos | ch->mask, held = chan_consumer(ch) + ch->mask;
+
+	ch->recv_last = lap < held ? lap : held;
 }
 
-/* Accepts a batch of n blocks at the end of what was received, but for its messages. Returns 0 or
- * -EPROTO. */
+/* Whether a batch has n blocks, two at least, and its place is known to be free. Never while the
+ * status is not 0. */
+static inline bool chan_expects(const struct chan *ch, uint32_t n)
+{
+	return (int64_t)(uint32_t)(n - 2) < (int64_t)(ch->recv_last - ch->live.pos);
+}
+
+/* Accepts a batch whose place has been checked, but for its messages. Returns 0 or -EPROTO. */
 static inline int chan_accept(struct chan *ch, uint32_t n, struct incoming *in_p)
 {
-	uint32_t off = (uint32_t)ch->live.pos & ch->mask, left = n - 1;
+	uint32_t off = (uint32_t)ch->live.pos & ch->mask;
 	const uint8_t *at = ch->recv_ring + (size_t)off * WIRE_BLOCK;
-	struct wire_meta m;
+	struct wire_meta m = wire_get_meta(at);
 
-	/* A batch is not empty, and does not cross the ring's end. */
-	if (unlikely((uint64_t)off + left > ch->mask || overwrites(ch, n)))
-		return -EPROTO;
-	m = wire_get_meta(at);
 	if (unlikely(take_meta(ch, &m)))
 		return -EPROTO;
 	forget_loads();
 	ch->live.pos += n;
 	ch->stats.batches_received++;
-	*in_p = (struct incoming){at, left, m.count};
+	*in_p = (struct incoming){at, n - 1, m.count};
 	return 0;
+}
+
+/* Accepts a batch that is not expected after chan_look_ahead(): either it has one block, or it breaks
+ * the protocol. Returns 0 or -EPROTO. */
+static inline int chan_accept_block(struct chan *ch, uint32_t n, struct incoming *in_p)
+{
+	if (n != 1 || (int64_t)(ch->recv_last - ch->live.pos) < 0)
+		return -EPROTO;
+	return chan_accept(ch, n, in_p);
 }
 
 /*

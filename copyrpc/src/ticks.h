@@ -19,10 +19,11 @@
 #define TICKS_SHIFT 20 /* of nanoseconds: 1 ms */
 #endif
 
-static inline uint32_t ticks_era(void)
+/* At most UINT32_MAX, in 64 bits, so that other values are none of its own. */
+static inline uint64_t ticks_era(void)
 {
 #if defined(__x86_64__)
-	uint32_t low, high;
+	uint64_t low, high; /* the upper halves become 0 */
 
 	__asm__ volatile("rdtsc\n\tshrd %2, %%edx, %%eax"
 			 : "=a"(low), "=d"(high)

@@ -55,12 +55,12 @@ static inline uint64_t wire_blocks64(uint32_t len)
 	return ((uint64_t)len + sizeof(struct wire_header) + WIRE_BLOCK - 1) / WIRE_BLOCK;
 }
 
-/* Bytes of so many blocks whose last message has len bytes of payload, without the padding of its
- * last block. */
-static inline uint32_t wire_unpadded(uint32_t blocks, uint32_t len)
+/* Bytes of a batch that had so many, without the padding of its last block, after a message with len
+ * bytes of payload has been added. */
+static inline uint32_t wire_append(uint32_t bytes, uint32_t len)
 {
-	return blocks * WIRE_BLOCK - (WIRE_BLOCK - 1) +
-	       (len + (uint32_t)sizeof(struct wire_header) - 1) % WIRE_BLOCK;
+	return (bytes + WIRE_BLOCK - 1) / WIRE_BLOCK * WIRE_BLOCK +
+	       (uint32_t)sizeof(struct wire_header) + len;
 }
 
 /* The largest payload of a message with that many blocks, at least one. */
@@ -69,12 +69,20 @@ static inline uint32_t wire_payload(uint32_t blocks)
 	return blocks * WIRE_BLOCK - (uint32_t)sizeof(struct wire_header);
 }
 
+/* Word by word: an array of them would be built on the stack and copied from there. */
+static inline void wire_put_word(void *at, size_t i, uint64_t value)
+{
+	value = htole64(value);
+	memcpy((uint8_t *)at + i * sizeof(value), &value, sizeof(value));
+}
+
 static inline void wire_put_meta(void *at, uint64_t consumer, uint64_t credit, uint32_t count)
 {
-	uint64_t words[] = {htole64(consumer), htole64(credit), htole64(count), 0};
-
-	static_assert(sizeof(words) == sizeof(struct wire_meta), "zero follows the count");
-	memcpy(at, words, sizeof(words));
+	static_assert(sizeof(struct wire_meta) == 4 * sizeof(uint64_t), "zero follows the count");
+	wire_put_word(at, 0, consumer);
+	wire_put_word(at, 1, credit);
+	wire_put_word(at, 2, count);
+	wire_put_word(at, 3, 0);
 }
 
 static inline void *wire_put_header(void *at, uint32_t id, uint32_t limit, uint32_t len)

@@ -9,10 +9,16 @@
 static inline int receive(struct chan *ch, uint32_t n, struct listener *to)
 {
 	struct incoming in;
-	int rc = chan_accept(ch, n, &in);
+	bool expected;
+	int rc;
 
+	if (!chan_expects(ch, n))
+		chan_look_ahead(ch);
+	expected = chan_expects(ch, n);
+	rc = expected ? chan_accept(ch, n, &in) : chan_accept_block(ch, n, &in);
 	if (!rc)
-		rc = in.count == 1 ? chan_handle_one(ch, in, to) : chan_handle(ch, in, to);
+		rc = expected && in.count == 1 ? chan_handle_one(ch, in, to) :
+						 chan_handle(ch, in, to);
 	if (rc == TAKE_ODD)
 		rc = chan_handle(ch, in, to);
 	return rc ? rc : to->handled;

@@ -180,7 +180,7 @@ static inline int sim_call(struct side *s, uint64_t *seed, uint32_t len, uint32_
 	if (token == s->max_calls)
 		return -EBUSY;
 	sim_fill(buf, len, token, false);
-	rc = chan_call(&s->ch, buf, len, resp, token, s->ch.reserve);
+	rc = chan_call(&s->ch, buf, len, resp, token, false);
 	CHECK(rc == 0 || rc == -EAGAIN || rc == -ENOBUFS);
 	if (!rc)
 		s->next_call++;

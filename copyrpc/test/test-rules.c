@@ -57,7 +57,7 @@ static void rig_open(struct rig *r)
 	r->queue.tail_p = &r->queue.head;
 	CHECK_EQ(chan_init(&r->ch, r->out, r->in, BLOCKS, 0, false, &r->queue, 0), 0);
 	r->ch.status = 0;
-	CHECK_EQ(chan_call(&r->ch, payload, 3 * WIRE_BLOCK - 12, RESP_MAX, 4711, 0), 0);
+	CHECK_EQ(chan_call(&r->ch, payload, 3 * WIRE_BLOCK - 12, RESP_MAX, 4711, 0), false);
 	CHECK_EQ(chan_seal(&r->ch, &pos, &len), 4);
 }
 
@@ -280,6 +280,20 @@ static void what_is_held_is_not_overwritten(void)
 	chan_fini(&rig.ch);
 }
 
+/* What comes after the end is not taken for the next batch. */
+static void nothing_is_expected_after_the_end(void)
+{
+	static const struct input request = {"", ALL, 0, 0, 2, 1, {ASKS}};
+
+	rig_open(&rig);
+	CHECK_EQ(feed(&rig, &request), 1);
+	CHECK(chan_expects(&rig.ch, 2));
+	chan_stop(&rig.ch, -EIO);
+	for (uint32_t n = 0; n < 2 * BLOCKS; n++)
+		CHECK(!chan_expects(&rig.ch, n));
+	chan_fini(&rig.ch);
+}
+
 /* As many bytes as the caller allows, and not one more: in place, detached, without a batch. */
 static void replies_are_held_to_the_limit(void)
 {
@@ -335,6 +349,7 @@ int main(int argc, char **argv)
 		TEST(positions_grow),
 		TEST(a_late_duplicate),
 		TEST(what_is_held_is_not_overwritten),
+		TEST(nothing_is_expected_after_the_end),
 		TEST(replies_are_held_to_the_limit),
 		TEST(blob_bytes),
 	};

@@ -109,9 +109,9 @@ static void check_rest(struct side *s)
 	CHECK_EQ(s->done, s->next_call);
 	CHECK_EQ(s->ch.ncalls, 0);
 	CHECK_EQ(chan_requests(&s->ch), 0);
-	CHECK_EQ(s->ch.unasked, s->ch.cr.r);
-	CHECK_EQ(s->ch.cr.k, s->peer->ch.cr.r); /* no credit was lost */
-	CHECK(s->ch.cr.k + credit_threshold(s->ch.cr.c) > rmax);
+	CHECK_EQ(s->ch.unasked, credit_out(&s->ch.cr));
+	CHECK_EQ(credit_left(&s->ch.cr), credit_out(&s->peer->ch.cr)); /* no credit was lost */
+	CHECK(credit_left(&s->ch.cr) + credit_threshold(s->ch.cr.c) > rmax);
 	CHECK_EQ(chan_consumer(&s->ch), s->ch.live.pos);
 }
 

@@ -48,6 +48,33 @@ static void silent_peers_are_probed(void)
 	}
 }
 
+/* An endpoint that had nothing to wait for, and left the list of those that are watched. */
+static void a_later_call_is_watched_too(void)
+{
+	struct heard h = {0};
+	struct pair p;
+
+	open_timed(&p, NULL);
+	for (int k = 0; k < 2; k++) {
+		CHECK_EQ(copyrpc_reply(leave_unanswered(&p, &h), NULL, 0), 0);
+		copyrpc_poll(p.ctx[1], hear, &h);
+		copyrpc_poll(p.ctx[0], hear, &h);
+	}
+	CHECK_EQ(h.ok, 2);
+	for (int k = 0; k < 3; k++) {
+		now += 110 * NSEC_PER_MSEC;
+		copyrpc_poll(p.ctx[0], hear, &h);
+	}
+	CHECK_EQ(reads(&p), 0);
+	leave_unanswered(&p, &h);
+	for (int k = 0; k < 3; k++) {
+		now += 110 * NSEC_PER_MSEC;
+		copyrpc_poll(p.ctx[0], hear, &h);
+	}
+	CHECK(reads(&p) > 0);
+	pair_close(&p);
+}
+
 /* The peer's endpoint is gone; the probe finds out, and the HCA says so. */
 static void a_dead_peer_is_noticed(void)
 {
@@ -278,6 +305,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(silent_peers_are_probed),
+		TEST(a_later_call_is_watched_too),
 		TEST(a_dead_peer_is_noticed),
 		TEST(an_endless_wait_ends),
 		TEST(a_slow_server_is_waited_for),

@@ -54,7 +54,7 @@ static void bytes_of_a_batch(void)
 	wire_put_meta(in, 0, 0, 1);
 	memcpy(wire_put_header(in + 32, 77, 3, 30), "012345678901234567890123456789", 30);
 	CHECK_EQ(receive(&ch, 3, &(struct listener){NULL, NULL, 0}), 1);
-	CHECK_EQ(chan_call(&ch, "hi", 2, 21, 5, 0), 0);
+	CHECK_EQ(chan_call(&ch, "hi", 2, 21, 5, 0), false);
 	CHECK_EQ(chan_reply(queue.head, "yes", 3), 0);
 	CHECK_EQ(chan_front(&ch)->count, 2);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
@@ -78,13 +78,13 @@ static void wrap_and_exact_fit(void)
 
 	CHECK_EQ(chan_init(&ch, out, in, 16, 0, false, &queue, 13), 0);
 	ch.status = 0;
-	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, 0), 0); /* blocks 13, 14 */
-	CHECK_EQ(chan_call(&ch, "", 0, 0, 2, 0), 0); /* block 15: ends at the end */
+	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, 0), false); /* blocks 13, 14 */
+	CHECK_EQ(chan_call(&ch, "", 0, 0, 2, 0), false); /* block 15: ends at the end */
 	CHECK_EQ(ch.cr.p, 16);
 	CHECK_EQ(ch.nclosed, 0);
-	ch.cr.k = 4; /* as if the first had been answered */
+	ch.cr.spent = ch.cr.rmax - 4; /* as if the first had been answered */
 	chan_put_call(&ch, &ch.calls[0], 0);
-	CHECK_EQ(chan_call(&ch, "", 0, 0, 3, 0), 0); /* the next batch: at the ring's start */
+	CHECK_EQ(chan_call(&ch, "", 0, 0, 3, 0), false); /* the next batch: at the ring's start */
 	CHECK_EQ(ch.nclosed, 1);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
 	CHECK_EQ(pos, 13);
@@ -96,12 +96,12 @@ static void wrap_and_exact_fit(void)
 
 	CHECK_EQ(chan_init(&ch, out, in, 16, 0, false, &queue, 13), 0);
 	ch.status = 0;
-	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, 0), 0); /* 13, 14 */
-	CHECK_EQ(chan_call(&ch, "0123456789012345678901234", 25, 0, 2, 0), 0); /* two blocks */
+	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, 0), false); /* 13, 14 */
+	CHECK_EQ(chan_call(&ch, "0123456789012345678901234", 25, 0, 2, 0), false); /* two blocks */
 	CHECK_EQ(ch.nclosed, 2);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 2);
 	CHECK_EQ(chan_front(&ch)->count, WIRE_WRAP);
-	ch.cr.r -= 2; /* room for a grant: 16 - 6 - 2 * 2 */
+	ch.cr.owed += 2; /* room for a grant: 16 - 6 - 2 * 2 */
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 1);
 	CHECK_EQ(pos, 15);
 	CHECK_EQ(len, 32);
@@ -119,17 +119,18 @@ static void grant_formula(void)
 	uint64_t seed = test_seed();
 
 	for (int i = 0; i < 100000; i++) {
-		uint32_t c = 8u << test_rand(&seed) % 13, f, g;
+		uint32_t c = 8u << test_rand(&seed) % 13, f, g, r;
 		struct credit cr;
 
 		credit_init(&cr, c, test_rand(&seed) >> 6);
-		cr.r = (uint32_t)(test_rand(&seed) % (credit_rmax(c) + 1));
-		f = (uint32_t)(test_rand(&seed) % (c - 2 * cr.r + 1));
+		cr.owed = (uint32_t)(test_rand(&seed) % (credit_rmax(c) + 1));
+		r = credit_out(&cr);
+		f = (uint32_t)(test_rand(&seed) % (c - 2 * r + 1));
 		cr.p = cr.rc + f;
 		CHECK(credit_holds(&cr));
 		g = credit_grantable(&cr, cr.p);
-		CHECK(f + 2 * (cr.r + g) <= c && cr.r + g <= credit_rmax(c));
-		CHECK(f + 2 * (cr.r + g + 1) > c || cr.r + g + 1 > credit_rmax(c));
+		CHECK(f + 2 * (r + g) <= c && r + g <= credit_rmax(c));
+		CHECK(f + 2 * (r + g + 1) > c || r + g + 1 > credit_rmax(c));
 		CHECK_EQ(credit_grant(&cr), g);
 		CHECK_EQ(credit_grantable(&cr, cr.p), 0);
 	}
@@ -149,8 +150,8 @@ static void reply_always_fits(void)
 		a = 2 + (uint32_t)(test_rand(&seed) % ((credit_message_max(c) + 1) - 1));
 		if (a > credit_rmax(c))
 			continue;
-		cr.r = a + (uint32_t)(test_rand(&seed) % (credit_rmax(c) - a + 1));
-		f = (uint32_t)(test_rand(&seed) % (c - 2 * cr.r + 1));
+		cr.owed = (uint32_t)(test_rand(&seed) % (credit_rmax(c) - a + 1));
+		f = (uint32_t)(test_rand(&seed) % (c - 2 * credit_out(&cr) + 1));
 		cr.p = cr.rc + f;
 		if (f && test_rand(&seed) % 2) /* a batch is open; it may end at the ring's end */
 			cr.edge = (cr.p + c - 1) & ~(uint64_t)(c - 1);

@@ -261,6 +261,9 @@ int mlx5dvl_srq_destroy(struct mlx5dvl_srq *srq);
  */
 MLX5DVL_INLINE uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq);
 
+/* hot. Whether less than two thirds of the receives are posted: mlx5dvl_srq_refill() has work. */
+MLX5DVL_INLINE bool mlx5dvl_srq_due(const struct mlx5dvl_srq *srq);
+
 /* hot. Receives that the device can use without a refill. */
 MLX5DVL_INLINE uint32_t mlx5dvl_srq_posted(const struct mlx5dvl_srq *srq);
 
@@ -314,6 +317,16 @@ typedef void mlx5dvl_recv_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5
 MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn,
 	void *arg);
 
+/*
+ * hot. Consumes the next completion if it is that of a WRITE with immediate, as mlx5dvl_mono_poll(),
+ * but calls nothing for other ones and for errors. False: mlx5dvl_cq_ready() tells whether there is
+ * one of these. mlx5dvl_cq_release() lets the device reuse the places of all that were consumed, as does
+ * mlx5dvl_mono_poll() when it consumes something: call one of them before mlx5dvl_srq_refill(). With a
+ * place for each receive, the CQ cannot overrun before.
+ */
+MLX5DVL_INLINE bool mlx5dvl_mono_take_write(struct mlx5dvl_cq *cq, mlx5dvl_recv_fn *fn, void *arg);
+MLX5DVL_INLINE void mlx5dvl_cq_release(struct mlx5dvl_cq *cq);
+
 enum mlx5dvl_opcode {
 	MLX5DVL_NOP = 0x00,
 	MLX5DVL_WRITE = 0x08,
@@ -356,6 +369,9 @@ int mlx5dvl_cq_event(struct mlx5dvl_cq *cq); /* consumes an event: 1; 0: there w
 
 /* hot. Is there a completion to take? */
 MLX5DVL_INLINE bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq);
+
+/* hot. Completions that were consumed since creation, modulo 2^32. */
+MLX5DVL_INLINE uint32_t mlx5dvl_cq_count(const struct mlx5dvl_cq *cq);
 
 /* ---- queue pairs --------------------------------------------------------------- */
 
@@ -489,13 +505,15 @@ MLX5DVL_INLINE int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr, 
 MLX5DVL_INLINE int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token);
 /*
- * As mlx5dvl_post_write_imm(), with payload that the caller writes into the request: @len bytes, 1
- * to MLX5DVL_INLINE_MAX, at the returned address, until mlx5dvl_ring(). What is written after
- * them is not sent; up to 36 + @len, rounded up to 64, less 36, bytes may be written. Only if
- * mlx5dvl_sq_fits() is true for @len, so that there is no error.
+ * As mlx5dvl_post_write_imm(), with payload that the caller has written into the request: @len bytes, 1
+ * to MLX5DVL_INLINE_MAX, at @here, which is mlx5dvl_sq_here(). What is written after them is not sent;
+ * up to 36 + @len, rounded up to 64, less 36, bytes may be written. Only if mlx5dvl_sq_fits() is true
+ * for @len, so that there is no error. @rkey_word: mlx5dvl_rkey_word() of the remote key, to be kept.
  */
-MLX5DVL_INLINE void *mlx5dvl_post_write_imm_here(struct mlx5dvl_qp *qp, uint32_t len,
-	uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token);
+MLX5DVL_INLINE uint64_t mlx5dvl_rkey_word(uint32_t rkey);
+MLX5DVL_INLINE void *mlx5dvl_sq_here(const struct mlx5dvl_qp *qp);
+MLX5DVL_INLINE void mlx5dvl_post_write_imm_here(struct mlx5dvl_qp *qp, void *here, uint32_t len,
+	uint64_t raddr, uint64_t rkey_word, uint32_t imm, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
@@ -561,10 +579,12 @@ MLX5DVL_INLINE uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp);
 MLX5DVL_INLINE bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp);
 
 /*
- * hot. Whether a WRITE of @len bytes can be posted by mlx5dvl_post_write_imm_here(). If not, it may
- * be possible to post it all the same: the ring may end here.
+ * hot. Whether a WRITE of @len bytes is known to fit, so that mlx5dvl_post_write_imm_here() can post it.
+ * If not, call mlx5dvl_sq_update(), which takes account of all completions, and ask again. If it does
+ * not fit then, it may be possible to post it all the same: the ring may end here.
  */
 MLX5DVL_INLINE bool mlx5dvl_sq_fits(const struct mlx5dvl_qp *qp, uint32_t len);
+void mlx5dvl_sq_update(struct mlx5dvl_qp *qp);
 
 /* NOPs posted since creation because a request did not fit before the ring's end. */
 MLX5DVL_INLINE uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp);
@@ -575,6 +595,9 @@ MLX5DVL_INLINE uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp);
  * the device fetches the requests from memory. Does nothing without new requests.
  */
 MLX5DVL_INLINE void mlx5dvl_ring(struct mlx5dvl_qp *qp);
+
+/* hot. The same where a request has been posted since the last call. */
+MLX5DVL_INLINE void mlx5dvl_ring_new(struct mlx5dvl_qp *qp);
 
 #pragma GCC visibility pop
 

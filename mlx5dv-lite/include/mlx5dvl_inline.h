@@ -23,10 +23,12 @@ extern "C" {
 #define MLX5DVL_BE32_(x) __builtin_bswap32(x)
 #define MLX5DVL_BE64_(x) __builtin_bswap64(x)
 #define MLX5DVL_BE64_HIGH_(x) ((uint64_t)__builtin_bswap32(x))
+#define MLX5DVL_LE32_(x) ((uint32_t)(x))
 #else
 #define MLX5DVL_BE16_(x) ((uint16_t)(x))
 #define MLX5DVL_BE32_(x) ((uint32_t)(x))
 #define MLX5DVL_BE64_(x) ((uint64_t)(x))
+#define MLX5DVL_LE32_(x) __builtin_bswap32(x)
 #define MLX5DVL_BE64_HIGH_(x) ((uint64_t)(x) << 32) /* x in the upper half, 0 in the lower */
 #endif
 
@@ -146,9 +148,12 @@ struct mlx5dvl_bf {
 /* What the library stores about a request, in the slot of its first block. */
 struct mlx5dvl_slot {
 	uint64_t token;
-	uint8_t blocks;
-	uint8_t flags;
-	uint8_t opcode;
+	union {
+		struct {
+			uint8_t blocks, flags, opcode, rsvd;
+		};
+		uint32_t all; /* stored at once */
+	};
 };
 
 /*
@@ -157,7 +162,8 @@ struct mlx5dvl_slot {
  *	ci <= rung <= pi	free before ci; at the device up to rung; not announced up to pi
  *	pi - ci <= depth	the ring does not overflow
  *	last < pi <= last + 4	the newest request, or last == pi before the first one
- *	0 < left <= interval	a request is signaled when left would reach 0
+ *	pi <= stop		requests that end here need neither NOPs nor a look at ci
+ *	0 <= left <= interval	a request is signaled when left would become negative
  *
  * (in the arithmetic of 32 bits). mlx5dvl_sq_commit_() moves pi, last and left,
  * mlx5dvl_ring() moves rung, and completions move ci. Debug builds assert this (sq_check()) when
@@ -165,23 +171,27 @@ struct mlx5dvl_slot {
  *
  * States: not connected (status -ENOTCONN, limit 0), open (status 0, limit == depth) and
  * stopped (status is the error, limit 0). sq_init(), sq_open() and sq_stop() are the only
- * transitions; limit is 0 outside of open, so that a post needs a single comparison.
+ * transitions; limit is 0 outside of open, and stop is pi, so that a post needs a single comparison.
+ * stop lags behind: mlx5dvl_sq_update() moves it on when a request does not fit.
  */
 struct mlx5dvl_qp {
 	uint8_t *sq;
 	struct mlx5dvl_slot *slots; /* one per block of sq */
-	uint32_t depth; /* in blocks, a power of two */
+	uint32_t depth, mask; /* in blocks, a power of two; depth - 1 */
 	uint32_t limit; /* depth if open, else 0 */
 	uint32_t pi, ci; /* blocks posted, blocks known to have completed */
 	uint32_t rung; /* pi at the last doorbell */
 	uint32_t last; /* position of the newest request */
+	uint32_t stop; /* min(end of the ring, ci + limit), as last known */
 	int32_t left; /* blocks until the library itself signals a request */
 	int32_t interval; /* `left` after a signaled request */
 	uint64_t doorbell; /* first 8 bytes of the newest request, in memory order */
 	uint64_t fillers; /* NOPs posted to fill the end of the ring */
 	uint32_t *record; /* doorbell record of the send queue */
+	void *reg; /* register for doorbells of 8 bytes; NULL: see bf */
 	struct mlx5dvl_bf *bf;
 	uint64_t qpn_high; /* qpn << 8, as in a control segment */
+	uint64_t write_imm_high; /* the same with the opcode, for the most frequent one */
 	uint32_t qpn;
 	int status; /* mlx5dvl_qp_status() */
 	void *user;
@@ -229,7 +239,6 @@ enum {
 	MLX5DVL_CQE_FORMAT_ = 0x0c, /* both bits: compressed */
 	MLX5DVL_CQE_ODD_ = 0xd0, /* opcodes from here on: error of a request, of a receive,
 				    (0xe), not written yet (0xf) */
-	MLX5DVL_CQE_HIGH_ = 0x80, /* set in all of these */
 };
 
 struct mlx5dvl_cq {
@@ -238,7 +247,9 @@ struct mlx5dvl_cq {
 	uint32_t stride; /* size of a CQE */
 	uint32_t depth; /* a power of two */
 	uint32_t ci; /* completions consumed, runs freely */
-	uint32_t owner; /* owner bit of the CQEs that are new in this lap */
+	uint32_t
+		usual; /* op_own of a new CQE, in this lap, of the usual kind: of a send CQ success,
+			   of a receive CQ MLX5DVL_RECV_WRITE_IMM */
 	uint8_t *next; /* the CQE of completion ci, as &cqes[ci % depth] */
 	uint8_t *end; /* of the last CQE */
 	struct mlx5dvl_srq *srq; /* NULL: a send CQ */
@@ -261,57 +272,50 @@ MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cqe_at_(const struct mlx5dvl_cq *cq,
 	return (struct mlx5dvl_cqe *)(void *)(cq->cqes + at);
 }
 
-/* A CQE that is not simply a successful completion: one that is not written yet (NULL), an error
- * or a compressed run (see mlx5dvl_cq_odd_()), or a successful one with an uncommon opcode. */
-MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_unusual_(struct mlx5dvl_cq *cq,
-	struct mlx5dvl_cqe *cqe, uint32_t op_own)
+/* How op_own of the next CQE differs from that of a new CQE of the usual kind: one test finds it. */
+MLX5DVL_INLINE_ uint32_t mlx5dvl_cq_look_(const struct mlx5dvl_cq *cq)
 {
-	if ((op_own ^ cq->owner) & MLX5DVL_CQE_OWNER_)
-		return NULL;
-	mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
-	if (MLX5DVL_UNLIKELY_(op_own >= MLX5DVL_CQE_ODD_ ||
-			      (op_own & MLX5DVL_CQE_FORMAT_) == MLX5DVL_CQE_FORMAT_))
+	const struct mlx5dvl_cqe *cqe = (const struct mlx5dvl_cqe *)(const void *)cq->next;
+
+	return __atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED) ^ cq->usual;
+}
+
+/*
+ * Finds the next CQE, which is new and not of the usual kind: error completions and compressed ones
+ * are handled by mlx5dvl_cq_odd_(). It reports an error and sets the CQE's QPN to 0, so that the
+ * caller ignores it; it expands a compressed run in place. NULL: the device has not written it yet.
+ */
+MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_unusual_(struct mlx5dvl_cq *cq)
+{
+	struct mlx5dvl_cqe *cqe = (struct mlx5dvl_cqe *)(void *)cq->next;
+
+	if (MLX5DVL_UNLIKELY_(cqe->op_own >= MLX5DVL_CQE_ODD_ ||
+			      (cqe->op_own & MLX5DVL_CQE_FORMAT_) == MLX5DVL_CQE_FORMAT_))
 		return mlx5dvl_cq_odd_(cq, cq->ci, cqe);
 	return cqe;
 }
 
-/*
- * Takes the next completion. Returns false if the device has not written it yet. Error
- * completions and compressed ones are handled by mlx5dvl_cq_odd_(). It reports an error and sets
- * the CQE's QPN to 0, so that the caller ignores it; it expands a compressed run in place. One
- * test finds the usual case.
- */
-MLX5DVL_INLINE_ bool mlx5dvl_cq_take_(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe **cqe_p,
-	uint8_t *opcode_p)
+/* Goes on to the next CQE. */
+MLX5DVL_INLINE_ void mlx5dvl_cq_advance_(struct mlx5dvl_cq *cq)
 {
-	struct mlx5dvl_cqe *cqe = (struct mlx5dvl_cqe *)(void *)cq->next;
-	uint32_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED);
-
-	if ((op_own ^ cq->owner) & (MLX5DVL_CQE_OWNER_ | MLX5DVL_CQE_FORMAT_ | MLX5DVL_CQE_HIGH_)) {
-		cqe = mlx5dvl_cq_unusual_(cq, cqe, op_own);
-		if (!cqe)
-			return false;
-	}
-	mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
 	cq->ci++;
 	cq->next += cq->stride;
 	if (MLX5DVL_UNLIKELY_(cq->next == cq->end)) {
 		cq->next = cq->cqes;
-		cq->owner ^= MLX5DVL_CQE_OWNER_;
+		cq->usual ^= MLX5DVL_CQE_OWNER_;
 	}
 	__builtin_prefetch(cq->next);
-	*cqe_p = cqe;
-	*opcode_p = cqe->op_own >> 4;
-	return true;
 }
 
 MLX5DVL_INLINE bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq)
 {
-	const struct mlx5dvl_cqe *cqe = (const struct mlx5dvl_cqe *)(const void *)cq->next;
-
 	/* Nothing is read but the owner: pairs with the device, which writes op_own last. */
-	return !(
-		(__atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED) ^ cq->owner) & MLX5DVL_CQE_OWNER_);
+	return !(mlx5dvl_cq_look_(cq) & MLX5DVL_CQE_OWNER_);
+}
+
+MLX5DVL_INLINE uint32_t mlx5dvl_cq_count(const struct mlx5dvl_cq *cq)
+{
+	return cq->ci;
 }
 
 MLX5DVL_INLINE_ struct mlx5dvl_qp *mlx5dvl_cqe_qp_(const struct mlx5dvl_cq *cq,
@@ -322,8 +326,7 @@ MLX5DVL_INLINE_ struct mlx5dvl_qp *mlx5dvl_cqe_qp_(const struct mlx5dvl_cq *cq,
 	return cq->table->leaf[qpn / MLX5DVL_QPN_LEAF_]->qp[qpn % MLX5DVL_QPN_LEAF_];
 }
 
-/* Lets the device reuse the CQEs of the completions that were taken. */
-MLX5DVL_INLINE_ void mlx5dvl_cq_release_(struct mlx5dvl_cq *cq)
+MLX5DVL_INLINE void mlx5dvl_cq_release(struct mlx5dvl_cq *cq)
 {
 	mlx5dvl_entries_before_release_();
 	__atomic_store_n(cq->record, MLX5DVL_BE32_(cq->ci & 0xffffff), __ATOMIC_RELAXED);
@@ -339,36 +342,65 @@ MLX5DVL_INLINE_ void mlx5dvl_srq_put_(struct mlx5dvl_srq *srq, uint16_t big_endi
 	srq->posted--;
 }
 
+/* Takes @cqe, the next of a receive CQ. */
+MLX5DVL_INLINE_ void mlx5dvl_mono_take_(struct mlx5dvl_cq *cq, const struct mlx5dvl_cqe *cqe,
+	uint8_t opcode, mlx5dvl_recv_fn *fn, void *arg)
+{
+	struct mlx5dvl_srq *srq = cq->srq;
+	struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(cq, cqe);
+	uint16_t i = cqe->wqe_counter;
+
+	mlx5dvl_cq_advance_(cq);
+	/* Before the handler, so that nothing has to be kept for it. The device uses the
+	   receive, and its memory, after a refill only. */
+	mlx5dvl_srq_put_(srq, i);
+	if (MLX5DVL_LIKELY_(qp != NULL)) {
+		struct mlx5dvl_recv recv = {
+			MLX5DVL_BE32_(cqe->imm),
+			MLX5DVL_BE32_(cqe->byte_cnt),
+			opcode,
+			srq->buf ? srq->buf + (size_t)MLX5DVL_BE16_(i) * srq->buf_size : NULL,
+		};
+		fn(arg, qp, &recv);
+	}
+}
+
+/* The opcode is a constant, so that the handler does not look for it. */
+MLX5DVL_INLINE bool mlx5dvl_mono_take_write(struct mlx5dvl_cq *cq, mlx5dvl_recv_fn *fn, void *arg)
+{
+	struct mlx5dvl_cqe *cqe = (struct mlx5dvl_cqe *)(void *)cq->next;
+
+	if (MLX5DVL_UNLIKELY_(mlx5dvl_cq_look_(cq)))
+		return false;
+	mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
+	mlx5dvl_mono_take_(cq, cqe, MLX5DVL_RECV_WRITE_IMM, fn, arg);
+	return true;
+}
+
+MLX5DVL_INLINE_ bool mlx5dvl_mono_next_(struct mlx5dvl_cq *cq, mlx5dvl_recv_fn *fn, void *arg)
+{
+	struct mlx5dvl_cqe *cqe;
+
+	if (MLX5DVL_LIKELY_(mlx5dvl_mono_take_write(cq, fn, arg)))
+		return true;
+	if (!mlx5dvl_cq_ready(cq))
+		return false;
+	mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
+	cqe = mlx5dvl_cq_unusual_(cq);
+	if (cqe)
+		mlx5dvl_mono_take_(cq, cqe, cqe->op_own >> 4, fn, arg);
+	return cqe;
+}
+
 MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn, void *arg)
 {
 	int n;
 
-	for (n = 0; n < max; n++) {
-		struct mlx5dvl_cqe *cqe;
-		uint8_t opcode;
-
-		if (!mlx5dvl_cq_take_(cq, &cqe, &opcode))
+	for (n = 0; n < max; n++)
+		if (!mlx5dvl_mono_next_(cq, fn, arg))
 			break;
-		struct mlx5dvl_srq *srq = cq->srq;
-		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(cq, cqe);
-		uint16_t i = cqe->wqe_counter;
-
-		/* Before the handler, so that nothing has to be kept for it. The device uses the
-		   receive, and its memory, after a refill only. */
-		mlx5dvl_srq_put_(srq, i);
-		if (MLX5DVL_LIKELY_(qp != NULL)) {
-			struct mlx5dvl_recv recv = {
-				MLX5DVL_BE32_(cqe->imm),
-				MLX5DVL_BE32_(cqe->byte_cnt),
-				opcode,
-				srq->buf ? srq->buf + (size_t)MLX5DVL_BE16_(i) * srq->buf_size :
-					   NULL,
-			};
-			fn(arg, qp, &recv);
-		}
-	}
 	if (n)
-		mlx5dvl_cq_release_(cq);
+		mlx5dvl_cq_release(cq);
 	return n;
 }
 
@@ -377,13 +409,20 @@ MLX5DVL_INLINE int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sen
 	int n;
 
 	for (n = 0; n < max; n++) {
-		struct mlx5dvl_cqe *cqe;
-		uint8_t opcode;
+		struct mlx5dvl_cqe *cqe = (struct mlx5dvl_cqe *)(void *)cq->next;
+		uint32_t look = mlx5dvl_cq_look_(cq);
+		struct mlx5dvl_qp *qp;
 
-		if (!mlx5dvl_cq_take_(cq, &cqe, &opcode))
+		if (look & MLX5DVL_CQE_OWNER_)
 			break;
-		struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(cq, cqe);
-
+		mlx5dvl_owner_before_entry_(); /* pairs with the device: it writes op_own last */
+		if (MLX5DVL_UNLIKELY_(look)) {
+			cqe = mlx5dvl_cq_unusual_(cq);
+			if (!cqe)
+				break;
+		}
+		qp = mlx5dvl_cqe_qp_(cq, cqe);
+		mlx5dvl_cq_advance_(cq);
 		if (MLX5DVL_UNLIKELY_(!qp))
 			continue;
 		uint16_t i = MLX5DVL_BE16_(cqe->wqe_counter);
@@ -396,16 +435,19 @@ MLX5DVL_INLINE int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sen
 			fn(arg, qp, &sent);
 	}
 	if (n)
-		mlx5dvl_cq_release_(cq);
+		mlx5dvl_cq_release(cq);
 	return n;
 }
 
-/* Waits until less than two thirds are posted, so that one record posts many receives. */
+/* Two thirds, so that one record posts many receives. */
+MLX5DVL_INLINE bool mlx5dvl_srq_due(const struct mlx5dvl_srq *srq)
+{
+	return MLX5DVL_UNLIKELY_(srq->posted < srq->enough);
+}
+
 MLX5DVL_INLINE uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq)
 {
-	if (MLX5DVL_LIKELY_(srq->posted >= srq->enough))
-		return 0;
-	return mlx5dvl_srq_post_(srq);
+	return mlx5dvl_srq_due(srq) ? mlx5dvl_srq_post_(srq) : 0;
 }
 
 MLX5DVL_INLINE uint32_t mlx5dvl_srq_posted(const struct mlx5dvl_srq *srq)
@@ -524,7 +566,7 @@ struct mlx5dvl_place_ {
 
 MLX5DVL_INLINE_ struct mlx5dvl_place_ mlx5dvl_sq_place_(const struct mlx5dvl_qp *qp)
 {
-	const uint32_t pi = qp->pi, i = pi & (qp->depth - 1);
+	const uint32_t pi = qp->pi, i = pi & qp->mask;
 	uint8_t *block = qp->sq + (size_t)i * MLX5DVL_BLOCK_;
 	const struct mlx5dvl_place_ at = {(mlx5dvl_word_ *)(void *)block, pi, i};
 
@@ -542,8 +584,9 @@ MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, struct mlx5dvl_pl
 {
 	const uint32_t blocks = (ds + 3) / 4;
 	struct mlx5dvl_slot *slot = &qp->slots[at.i];
-	uint64_t first = MLX5DVL_BE64_(
-		(uint64_t)(uint16_t)at.pi << 40 | (uint64_t)opcode << 32 | qp->qpn_high | ds);
+	uint64_t high = opcode == MLX5DVL_WRITE_IMM ? qp->write_imm_high :
+						      (uint64_t)opcode << 32 | qp->qpn_high;
+	uint64_t first = MLX5DVL_BE64_((uint64_t)(uint16_t)at.pi << 40 | high | ds);
 	uint8_t fm_ce_se = (uint8_t)((flags & MLX5DVL_SIGNALED ? 0x08 : 0) |
 				     (flags & MLX5DVL_SOLICITED ? 0x02 : 0) |
 				     (flags & MLX5DVL_FENCE ? 0x80 : 0));
@@ -551,24 +594,21 @@ MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, struct mlx5dvl_pl
 	at.ctrl[0] = first;
 	at.ctrl[1] = MLX5DVL_BE64_((uint64_t)fm_ce_se << 32 | imm);
 	qp->left -= (int32_t)blocks;
-	if ((flags & MLX5DVL_SIGNALED) || MLX5DVL_UNLIKELY_(qp->left <= 0)) {
+	if ((flags & MLX5DVL_SIGNALED) || MLX5DVL_UNLIKELY_(qp->left < 0)) {
 		((uint8_t *)at.ctrl)[11] = fm_ce_se | 0x08;
 		qp->left = qp->interval;
 	}
 	slot->token = token;
-	slot->blocks = (uint8_t)blocks;
-	slot->flags = (uint8_t)flags;
-	slot->opcode = opcode;
+	slot->all = MLX5DVL_LE32_(blocks | (uint32_t)(uint8_t)flags << 8 | (uint32_t)opcode << 16);
 	qp->last = at.pi;
 	qp->pi = at.pi + blocks;
 	qp->doorbell = first;
 }
 
-/* Whether a request of so many blocks fits without NOPs before it. */
+/* Whether a request of so many blocks is known to fit without NOPs before it. */
 MLX5DVL_INLINE_ bool mlx5dvl_sq_takes_(const struct mlx5dvl_qp *qp, uint32_t blocks)
 {
-	return (qp->pi & (qp->depth - 1)) + blocks <= qp->depth &&
-	       qp->pi + blocks - qp->ci <= qp->limit;
+	return MLX5DVL_LIKELY_(qp->stop - qp->pi >= blocks);
 }
 
 MLX5DVL_INLINE bool mlx5dvl_sq_fits(const struct mlx5dvl_qp *qp, uint32_t len)
@@ -615,18 +655,27 @@ MLX5DVL_INLINE int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *lad
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
 
-MLX5DVL_INLINE void *mlx5dvl_post_write_imm_here(struct mlx5dvl_qp *qp, uint32_t len,
-	uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token)
+MLX5DVL_INLINE uint64_t mlx5dvl_rkey_word(uint32_t rkey)
 {
-	const struct mlx5dvl_op_ op = {MLX5DVL_WRITE_IMM, imm, len, NULL, 0, raddr, rkey, {0, 0}};
-	struct mlx5dvl_place_ at = mlx5dvl_sq_place_(qp);
-	uint8_t *inl = (uint8_t *)(at.ctrl + 4);
+	return MLX5DVL_BE64_HIGH_(rkey);
+}
+
+MLX5DVL_INLINE void *mlx5dvl_sq_here(const struct mlx5dvl_qp *qp)
+{
+	return (uint8_t *)(mlx5dvl_sq_place_(qp).ctrl + 4) + 4;
+}
+
+MLX5DVL_INLINE void mlx5dvl_post_write_imm_here(struct mlx5dvl_qp *qp, void *here, uint32_t len,
+	uint64_t raddr, uint64_t rkey_word, uint32_t imm, unsigned flags, uint64_t token)
+{
+	const struct mlx5dvl_op_ op = {MLX5DVL_WRITE_IMM, imm, len, NULL, 0, raddr, 0, {0, 0}};
+	struct mlx5dvl_place_ at = {(mlx5dvl_word_ *)(void *)((uint8_t *)here - 36), qp->pi,
+		qp->pi & qp->mask};
 
 	at.ctrl[2] = MLX5DVL_BE64_(raddr);
-	at.ctrl[3] = MLX5DVL_BE64_HIGH_(rkey);
-	*(mlx5dvl_half_ *)(void *)inl = MLX5DVL_BE32_(0x80000000u | len);
+	at.ctrl[3] = rkey_word;
+	*(mlx5dvl_half_ *)(at.ctrl + 4) = MLX5DVL_BE32_(0x80000000u | len);
 	mlx5dvl_sq_commit_(qp, at, mlx5dvl_op_ds_(&op, len), op.opcode, imm, flags, token);
-	return inl + 4;
 }
 
 MLX5DVL_INLINE int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32_t lkey,
@@ -687,37 +736,41 @@ MLX5DVL_INLINE_ void mlx5dvl_blueflame_(struct mlx5dvl_qp *qp, uint8_t *reg, uin
 		mlx5dvl_blueflame_copy_(reg + i, wqe + i);
 }
 
-/* The doorbell of a register with BlueFlame buffers. @rung: the end of what it announced last. */
-MLX5DVL_INLINE_ void mlx5dvl_ring_bf_(struct mlx5dvl_qp *qp, struct mlx5dvl_bf *bf, uint32_t rung,
-	uint64_t doorbell)
+/* The doorbell of a register with BlueFlame buffers. */
+MLX5DVL_INLINE_ void mlx5dvl_ring_bf_(struct mlx5dvl_qp *qp, uint64_t doorbell)
 {
-	const uint32_t bytes = (qp->pi - rung) * MLX5DVL_BLOCK_;
+	struct mlx5dvl_bf *bf = qp->bf;
+	const uint32_t bytes = (qp->pi - qp->rung) * MLX5DVL_BLOCK_;
 	uint8_t *reg = bf->reg + bf->offset;
 
 	bf->offset ^= bf->size;
-	if (qp->last == rung && bytes <= bf->size)
+	if (qp->last == qp->rung && bytes <= bf->size)
 		mlx5dvl_blueflame_(qp, reg, bytes);
 	else
 		mlx5dvl_doorbell_store_(reg, doorbell);
 }
 
-MLX5DVL_INLINE void mlx5dvl_ring(struct mlx5dvl_qp *qp)
+MLX5DVL_INLINE void mlx5dvl_ring_new(struct mlx5dvl_qp *qp)
 {
-	const uint32_t pi = qp->pi, rung = qp->rung;
+	const uint32_t pi = qp->pi;
 	const uint64_t doorbell = qp->doorbell;
-	struct mlx5dvl_bf *bf = qp->bf;
+	void *reg = qp->reg;
 
-	if (pi == rung)
-		return;
-	qp->rung = pi;
 	mlx5dvl_entries_before_record_();
 	__atomic_store_n(qp->record, MLX5DVL_BE32_(pi & 0xffff), __ATOMIC_RELAXED);
 	mlx5dvl_record_before_doorbell_();
-	if (!bf->size)
-		mlx5dvl_doorbell_store_(bf->reg, doorbell);
+	if (reg)
+		mlx5dvl_doorbell_store_(reg, doorbell);
 	else
-		mlx5dvl_ring_bf_(qp, bf, rung, doorbell);
+		mlx5dvl_ring_bf_(qp, doorbell);
+	qp->rung = pi;
 	mlx5dvl_doorbell_flush_();
+}
+
+MLX5DVL_INLINE void mlx5dvl_ring(struct mlx5dvl_qp *qp)
+{
+	if (qp->pi != qp->rung)
+		mlx5dvl_ring_new(qp);
 }
 
 #ifdef __cplusplus

@@ -27,7 +27,8 @@ void cq_seek(struct mlx5dvl_cq *cq, uint32_t ci)
 {
 	cq->ci = ci;
 	cq->next = (uint8_t *)mlx5dvl_cqe_at_(cq, ci);
-	cq->owner = !!(ci & cq->depth);
+	cq->usual = (cq->srq ? MLX5DVL_RECV_WRITE_IMM << 4 : CQE_REQUESTER << 4) |
+		    (ci & cq->depth ? MLX5DVL_CQE_OWNER_ : 0);
 }
 
 void cq_init(struct mlx5dvl_cq *cq, void *buf, uint32_t depth, uint32_t size, uint32_t *record,
@@ -38,8 +39,8 @@ void cq_init(struct mlx5dvl_cq *cq, void *buf, uint32_t depth, uint32_t size, ui
 	cq->end = cq->cqes + (size_t)depth * size;
 	cq->stride = size;
 	cq->depth = depth;
-	cq_seek(cq, 0);
 	cq->srq = srq;
+	cq_seek(cq, 0);
 	cq->table = &core->table;
 	/* The owner bit that is wrong for the first lap, so that a poll finds nothing. */
 	for (uint32_t i = 0; i < depth; i++)

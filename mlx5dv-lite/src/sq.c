@@ -15,17 +15,21 @@ int sq_init(struct mlx5dvl_qp *qp, void *buf, uint32_t depth, uint32_t *record,
 		return -ENOMEM;
 	qp->sq = buf;
 	qp->depth = depth;
+	qp->mask = depth - 1;
 	qp->limit = 0;
-	qp->pi = qp->ci = qp->rung = qp->last = 0;
+	qp->pi = qp->ci = qp->rung = qp->last = qp->stop = 0;
 	qp->fillers = 0;
 	/* In blocks, not in requests, because requests of four blocks fill the ring four times
-	   as fast. With a quarter of the ring, unsignaled requests can never fill it. */
-	qp->interval = (int32_t)(depth / 4 < SQ_SIGNAL_INTERVAL ? depth / 4 : SQ_SIGNAL_INTERVAL);
+	   as fast. With half of the ring, unsignaled requests can never fill it. */
+	qp->interval =
+		(int32_t)(depth / 2 < SQ_SIGNAL_INTERVAL ? depth / 2 : SQ_SIGNAL_INTERVAL) - 1;
 	qp->left = qp->interval;
 	qp->record = record;
 	qp->bf = bf;
+	qp->reg = bf && !bf->size ? bf->reg : NULL;
 	qp->qpn = qpn;
 	qp->qpn_high = (uint64_t)qpn << 8;
+	qp->write_imm_high = (uint64_t)MLX5DVL_WRITE_IMM << 32 | qp->qpn_high;
 	qp->status = -ENOTCONN;
 	return 0;
 }
@@ -42,7 +46,8 @@ static void sq_check(const struct mlx5dvl_qp *qp)
 	assert(qp->rung - qp->ci <= qp->pi - qp->ci);
 	assert(qp->pi - qp->ci <= qp->depth);
 	assert(qp->pi - qp->last <= 4);
-	assert(qp->left > 0 && qp->left <= qp->interval);
+	assert(qp->left >= 0 && qp->left <= qp->interval);
+	assert(qp->stop - qp->ci <= qp->limit || qp->stop == qp->pi);
 	assert(qp->limit == (qp->status ? 0 : qp->depth));
 }
 
@@ -57,21 +62,30 @@ void sq_open(struct mlx5dvl_qp *qp)
 void sq_stop(struct mlx5dvl_qp *qp, int err)
 {
 	qp->limit = 0;
+	qp->stop = qp->pi;
 	if (qp->status == 0 || qp->status == -ENOTCONN)
 		qp->status = err;
 }
 
+COLD void mlx5dvl_sq_update(struct mlx5dvl_qp *qp)
+{
+	uint32_t end = (qp->pi | qp->mask) + 1;
+
+	sq_check(qp);
+	if (qp->limit)
+		qp->stop = end - qp->ci <= qp->limit ? end : qp->ci + qp->limit;
+}
+
 /*
- * Called for a request that does not fit at qp->pi. Fills the end of the ring with NOPs if it
+ * Called for a request that is not known to fit at qp->pi. Fills the end of the ring with NOPs if it
  * is too short. Returns 0 if the request fits at qp->pi now, -EAGAIN or -ENOTCONN. Each NOP
  * has one block, the smallest size, and completes or is flushed like any request.
  */
 COLD int mlx5dvl_sq_wrap_(struct mlx5dvl_qp *qp, uint32_t blocks)
 {
-	uint32_t left = qp->depth - (qp->pi & (qp->depth - 1));
+	uint32_t left = qp->depth - (qp->pi & qp->mask);
 	uint32_t fill = left < blocks ? left : 0;
 
-	sq_check(qp);
 	if (!qp->limit)
 		return -ENOTCONN;
 	if (qp->pi + fill + blocks - qp->ci > qp->limit)
@@ -79,5 +93,6 @@ COLD int mlx5dvl_sq_wrap_(struct mlx5dvl_qp *qp, uint32_t blocks)
 	qp->fillers += fill;
 	while (fill--)
 		mlx5dvl_sq_commit_(qp, mlx5dvl_sq_place_(qp), 1, MLX5DVL_NOP, 0, 0, 0);
+	mlx5dvl_sq_update(qp);
 	return 0;
 }

@@ -16,7 +16,7 @@ int hot_poll_recv(struct mlx5dvl_cq *cq, uint64_t *sum);
 int hot_poll_send(struct mlx5dvl_cq *cq, uint64_t *sum);
 uint32_t hot_refill(struct mlx5dvl_srq *srq);
 int hot_post(struct mlx5dvl_qp *qp, const void *p, uint64_t raddr, uint32_t rkey);
-void *hot_post_here(struct mlx5dvl_qp *qp, uint32_t len, uint64_t raddr, uint32_t rkey);
+int hot_post_here(struct mlx5dvl_qp *qp, uint64_t word, uint64_t raddr, uint64_t rkey_word);
 int hot_post_by_ref(struct mlx5dvl_qp *qp, const void *p, uint32_t lkey, uint32_t len);
 void hot_ring(struct mlx5dvl_qp *qp);
 
@@ -40,11 +40,16 @@ int hot_post(struct mlx5dvl_qp *qp, const void *p, uint64_t raddr, uint32_t rkey
 	return mlx5dvl_post_write_imm(qp, p, 0, 32, raddr, rkey, 1, 0, 2);
 }
 
-void *hot_post_here(struct mlx5dvl_qp *qp, uint32_t len, uint64_t raddr, uint32_t rkey)
+int hot_post_here(struct mlx5dvl_qp *qp, uint64_t word, uint64_t raddr, uint64_t rkey_word)
 {
-	if (!mlx5dvl_sq_fits(qp, len))
-		return NULL;
-	return mlx5dvl_post_write_imm_here(qp, len, raddr, rkey, 1, 0, 2);
+	void *here = mlx5dvl_sq_here(qp);
+
+	if (!mlx5dvl_sq_fits(qp, sizeof(word)))
+		return -1;
+	memcpy(here, &word, sizeof(word));
+	mlx5dvl_post_write_imm_here(qp, here, sizeof(word), raddr, rkey_word, 1, 0, 2);
+	mlx5dvl_ring_new(qp);
+	return 0;
 }
 
 int hot_post_by_ref(struct mlx5dvl_qp *qp, const void *p, uint32_t lkey, uint32_t len)

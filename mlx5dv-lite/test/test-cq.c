@@ -362,6 +362,7 @@ static void compressed_sends(void)
 			counters[k] = (uint16_t)qp.qp.last;
 			sum += token;
 		}
+		qp.qp.rung = qp.qp.pi; /* without a register */
 		compressed(&(struct run){.n = n,
 			.opcode = 0,
 			.counter = counters[0],

@@ -114,7 +114,7 @@ static void one(uint8_t opcode, uint32_t len, unsigned flags)
 	/* Each place in the ring, so each length of rest at its end. */
 	for (uint32_t start = 0; start < 16; start++) {
 		memset(q.sq, 0xa5, 16 * 64);
-		q.qp.pi = q.qp.ci = q.qp.rung = q.qp.last = 0xfff0 + start;
+		q.qp.pi = q.qp.ci = q.qp.rung = q.qp.last = q.qp.stop = 0xfff0 + start;
 		q.qp.left = q.qp.interval;
 		CHECK_EQ(post(&q.qp, opcode, len, flags, 99), 0);
 		uint32_t at = q.qp.last & 15, ds;
@@ -176,14 +176,17 @@ static void payload_written_in_place(void)
 		for (uint32_t len = 1; len <= MLX5DVL_INLINE_MAX; len++) {
 			uint32_t blocks = (36 + len + 63) / 64, ds;
 
-			q.qp.pi = q.qp.ci = q.qp.rung = q.qp.last = 0xfff0 + start;
+			q.qp.pi = q.qp.ci = q.qp.rung = q.qp.last = q.qp.stop = 0xfff0 + start;
 			q.qp.left = q.qp.interval;
+			CHECK(!mlx5dvl_sq_fits(&q.qp, len));
+			mlx5dvl_sq_update(&q.qp);
 			CHECK_EQ(mlx5dvl_sq_fits(&q.qp, len), start + blocks <= 16);
 			if (start + blocks > 16)
 				continue;
 			memset(q.sq, 0xa5, 16 * 64);
-			memcpy(mlx5dvl_post_write_imm_here(&q.qp, len, RADDR, RKEY, IMM, 0, 99),
-				payload, len);
+			memcpy(mlx5dvl_sq_here(&q.qp), payload, len);
+			mlx5dvl_post_write_imm_here(&q.qp, mlx5dvl_sq_here(&q.qp), len, RADDR,
+				mlx5dvl_rkey_word(RKEY), IMM, 0, 99);
 			ds = expect(want, MLX5DVL_WRITE_IMM, q.qp.last, len, 0,
 				q.qp.left == q.qp.interval);
 			compare(q.sq + start * 64, want, ds, start);
@@ -194,10 +197,13 @@ static void payload_written_in_place(void)
 	}
 	q.qp.pi = q.qp.ci + 14;
 	q.qp.pi &= ~15u; /* at the ring's start */
-	q.qp.ci = q.qp.pi - 14;
+	q.qp.ci = q.qp.rung = q.qp.pi - 14;
+	q.qp.last = q.qp.stop = q.qp.pi;
+	mlx5dvl_sq_update(&q.qp);
 	CHECK(mlx5dvl_sq_fits(&q.qp, 92));
 	CHECK(!mlx5dvl_sq_fits(&q.qp, 93));
 	sq_stop(&q.qp, -EIO);
+	mlx5dvl_sq_update(&q.qp);
 	CHECK(!mlx5dvl_sq_fits(&q.qp, 1));
 	plain_qp_fini(&q, &core);
 	core_fini(&core);
@@ -213,7 +219,7 @@ static void ring_end_is_filled_with_nops(void)
 	for (int i = 0; i < 13; i++)
 		CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), 0);
 	q.qp.ci = q.qp.rung = 13;
-	q.qp.left = q.qp.interval;
+	q.qp.left = 3 + 4 - 1; /* the NOPs and the request are one more */
 	CHECK_EQ(post(&q.qp, MLX5DVL_WRITE_IMM, 220, 0, 5), 0);
 	for (uint32_t i = 13; i < 16; i++) {
 		CHECK_EQ(get32(q.sq + i * 64), i << 8 | MLX5DVL_NOP);
@@ -233,7 +239,7 @@ static void refuses_before_and_after_connection(void)
 
 	setup();
 	plain_qp_init(&q, &core, 16, &no_bf, QPN);
-	q.qp.limit = 0;
+	q.qp.limit = q.qp.stop = 0;
 	q.qp.status = -ENOTCONN;
 	CHECK_EQ(mlx5dvl_sq_room(&q.qp), 0);
 	CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), -ENOTCONN);
@@ -341,7 +347,7 @@ static void slots_are_accounted(void)
 		while (mlx5dvl_send_poll(&m.scq.cq, 64, on_sent, &m))
 			;
 		CHECK_EQ(m.seen_token, m.next_token);
-		CHECK(m.q.qp.pi - m.q.qp.ci < (uint32_t)m.q.qp.interval);
+		CHECK(m.q.qp.pi - m.q.qp.ci <= (uint32_t)m.q.qp.interval);
 		/* A signaled request of four blocks gives all of them back. */
 		CHECK_EQ(post(&m.q.qp, MLX5DVL_WRITE, 220, MLX5DVL_SIGNALED, ++m.next_token), 0);
 		mlx5dvl_ring(&m.q.qp);

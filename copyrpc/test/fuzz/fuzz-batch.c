@@ -89,7 +89,7 @@ static int nearly_right(struct chan *ch, struct input *in, uint8_t *ring)
 		limit = (uint32_t)ch->calls[id].resp_max;
 		id |= WIRE_RESPONSE;
 	}
-	wire_put_meta(at, ch->sent * WIRE_BLOCK, (32 - ch->cr.k) * WIRE_BLOCK,
+	wire_put_meta(at, ch->sent * WIRE_BLOCK, ch->cr.spent * WIRE_BLOCK,
 		kind == 2 && len % 2 == 0 ? WIRE_WRAP : 1);
 	if (n > 1)
 		wire_put_header(at + WIRE_BLOCK, id, limit, len);
@@ -125,7 +125,7 @@ static int step(struct chan *ch, struct req_queue *q, struct input *in, uint8_t 
 	case 2:
 		len = (uint32_t)take(in, 1);
 		resp = (uint32_t)take(in, 1);
-		chan_call(ch, payload, len, resp, 0, 0);
+		chan_call(ch, payload, len, resp, 0, false);
 		return 0;
 	case 3:
 	case 4:
@@ -163,7 +163,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	ch.status = 0;
 	while (in.at < in.end && rc >= 0) {
 		rc = step(&ch, &queue, &in, recv);
-		if (rc >= 0 && (!credit_holds(&ch.cr) || ch.unasked > ch.cr.r || ch.cr.k > 32))
+		if (rc >= 0 && (!credit_holds(&ch.cr) || ch.unasked > credit_out(&ch.cr) ||
+				       ch.cr.spent > 32))
 			abort();
 	}
 	chan_stop(&ch, -EPROTO);

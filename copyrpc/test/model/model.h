@@ -71,8 +71,8 @@ static struct credit load(const struct dir *d)
 	return (struct credit){.p = d->p,
 		.rc = d->rc,
 		.c = C,
-		.r = d->r,
-		.k = d->k,
+		.owed = credit_rmax(C) - d->r,
+		.spent = credit_rmax(C) - d->k,
 		.rmax = credit_rmax(C),
 		.t = credit_threshold(C),
 		.edge = d->open ? (d->p + C - 1) / C * C : 0};
@@ -82,8 +82,8 @@ static void store(struct dir *d, const struct credit *cr)
 {
 	d->p = (unsigned char)cr->p;
 	d->rc = (unsigned char)cr->rc;
-	d->r = (unsigned char)cr->r;
-	d->k = (unsigned char)cr->k;
+	d->r = (unsigned char)credit_out(cr);
+	d->k = (unsigned char)credit_left(cr);
 	d->open = cr->edge != 0;
 }
 
@@ -126,7 +126,7 @@ static bool call_fits(const struct credit *cr, const struct placement *to)
 #if defined(DEFECT_WRAP_UNCHECKED) /* the marker is not counted */
 	return credit_call_fits(cr, to->end - to->wrap);
 #elif defined(DEFECT_FACTOR_1)
-	return to->end - cr->rc + cr->r <= C;
+	return to->end - cr->rc + credit_out(cr) <= C;
 #else
 	return credit_call_fits(cr, to->end);
 #endif
@@ -137,7 +137,8 @@ static bool can_call(const struct model *m, int s, unsigned size, unsigned resp)
 	struct credit cr = load(&m->d[s]);
 	struct placement to = plan(&cr, size);
 
-	return m->calls[s] && cr.k >= credit_allowance(resp) + RESERVE && call_fits(&cr, &to);
+	return m->calls[s] && credit_left(&cr) >= credit_allowance(resp) + RESERVE &&
+	       call_fits(&cr, &to);
 }
 
 static bool would_stall(const struct model *m, int s, unsigned size, unsigned resp)
@@ -203,7 +204,7 @@ static void do_flush(struct model *m, int s)
 #else
 		it->credit = (unsigned char)credit_grantable(&cr, cr.p);
 #endif
-		cr.r += it->credit;
+		cr.owed -= it->credit;
 	}
 	cr.edge = 0;
 	store(d, &cr);
@@ -404,8 +405,8 @@ static bool can_nest(const struct model *m, int s, unsigned size, bool stall)
 
 	for (int a = 0; a < LARGE + 2; a++)
 		if (m->d[!s].to_call[a])
-			return cr.k >= credit_allowance(size) && call_fits(&cr, &to) != stall &&
-			       !(stall && m->d[s].stalled);
+			return credit_left(&cr) >= credit_allowance(size) &&
+			       call_fits(&cr, &to) != stall && !(stall && m->d[s].stalled);
 #endif
 	return false;
 }
