@@ -215,9 +215,11 @@ class Matrix:
 
     def known(self, case, why, began):
         """What has made a pair fail, if it is not to be mended here, and there is evidence of it."""
-        if ("transport retry counter exceeded" in why or "Failed status 12" in why) and \
-                self.pace.longest(began) > retries_take(case):
+        unanswered = "transport retry counter exceeded" in why or "Failed status 12" in why
+        if unanswered and self.pace.longest(began) > retries_take(case):
             return "guest starved"
+        if unanswered and self.software.rules and re.search(r"\d+ iters in ", why):
+            return "last acknowledgement lost"  # the other end had all, and has left
         if re.search(r"WARNING: .* rxe_completer", self.guest.shell("dmesg").end()):
             return "rxe completed a failed request with success"
         return None
