@@ -82,8 +82,8 @@ struct batch {
 	uint64_t end; /* if closed */
 	uint32_t count; /* messages, or WIRE_WRAP */
 	uint32_t calls; /* requests among them */
-	uint64_t
-		bytes; /* with metadata, without the padding of the last message, which is not sent */
+	/* With metadata, without the padding of the last message, which is not sent. */
+	uint64_t bytes;
 };
 
 struct chan {

@@ -7,6 +7,11 @@
 /* Completions consumed at a time; receives are posted again after each round. */
 #define POLL_BATCH 64
 
+ALWAYS_INLINE void note_batch(const struct copyrpc_ep *ep, const struct incoming *in)
+{
+	PROBE(copyrpc, batch_received, ep->qpn, in->count);
+}
+
 static NOINLINE void take_messages_odd(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx,
 	struct incoming in)
 {
@@ -25,7 +30,7 @@ static NOINLINE void take_batch(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, 
 		ep_fail(ep, -EPROTO);
 		return;
 	}
-	PROBE(copyrpc, batch_received, ep->qpn, in.count);
+	note_batch(ep, &in);
 	if (unlikely(in.count != 1)) {
 		take_messages_odd(ep, ctx, in);
 		return;
@@ -55,7 +60,7 @@ static NOINLINE void take_odd(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, ui
 		ep_fail(ep, -EPROTO);
 		return;
 	}
-	PROBE(copyrpc, batch_received, ep->qpn, in.count);
+	note_batch(ep, &in);
 	take_messages_odd(ep, ctx, in);
 }
 

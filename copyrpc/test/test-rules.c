@@ -57,7 +57,7 @@ static void rig_open(struct rig *r)
 	r->queue.tail_p = &r->queue.head;
 	CHECK_EQ(chan_init(&r->ch, r->out, r->in, BLOCKS, 0, false, &r->queue, 0), 0);
 	r->ch.status = 0;
-	CHECK_EQ(chan_call(&r->ch, payload, 3 * WIRE_BLOCK - 12, RESP_MAX, 4711, 0), false);
+	CHECK_EQ(chan_call(&r->ch, payload, 3 * WIRE_BLOCK - 12, RESP_MAX, 4711, false), 0);
 	CHECK_EQ(chan_seal(&r->ch, &pos, &len), 4);
 }
 

@@ -54,7 +54,7 @@ static void bytes_of_a_batch(void)
 	wire_put_meta(in, 0, 0, 1);
 	memcpy(wire_put_header(in + 32, 77, 3, 30), "012345678901234567890123456789", 30);
 	CHECK_EQ(receive(&ch, 3, &(struct listener){NULL, NULL, 0}), 1);
-	CHECK_EQ(chan_call(&ch, "hi", 2, 21, 5, 0), false);
+	CHECK_EQ(chan_call(&ch, "hi", 2, 21, 5, false), 0);
 	CHECK_EQ(chan_reply(queue.head, "yes", 3), 0);
 	CHECK_EQ(chan_front(&ch)->count, 2);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
@@ -78,13 +78,13 @@ static void wrap_and_exact_fit(void)
 
 	CHECK_EQ(chan_init(&ch, out, in, 16, 0, false, &queue, 13), 0);
 	ch.status = 0;
-	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, 0), false); /* blocks 13, 14 */
-	CHECK_EQ(chan_call(&ch, "", 0, 0, 2, 0), false); /* block 15: ends at the end */
+	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, false), 0); /* blocks 13, 14 */
+	CHECK_EQ(chan_call(&ch, "", 0, 0, 2, false), 0); /* block 15: ends at the end */
 	CHECK_EQ(ch.cr.p, 16);
 	CHECK_EQ(ch.nclosed, 0);
 	ch.cr.spent = ch.cr.rmax - 4; /* as if the first had been answered */
 	chan_put_call(&ch, &ch.calls[0], 0);
-	CHECK_EQ(chan_call(&ch, "", 0, 0, 3, 0), false); /* the next batch: at the ring's start */
+	CHECK_EQ(chan_call(&ch, "", 0, 0, 3, false), 0); /* the next batch: at the ring's start */
 	CHECK_EQ(ch.nclosed, 1);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
 	CHECK_EQ(pos, 13);
@@ -96,8 +96,8 @@ static void wrap_and_exact_fit(void)
 
 	CHECK_EQ(chan_init(&ch, out, in, 16, 0, false, &queue, 13), 0);
 	ch.status = 0;
-	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, 0), false); /* 13, 14 */
-	CHECK_EQ(chan_call(&ch, "0123456789012345678901234", 25, 0, 2, 0), false); /* two blocks */
+	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, false), 0); /* 13, 14 */
+	CHECK_EQ(chan_call(&ch, "0123456789012345678901234", 25, 0, 2, false), 0); /* two blocks */
 	CHECK_EQ(ch.nclosed, 2);
 	CHECK_EQ(chan_seal(&ch, &pos, &len), 2);
 	CHECK_EQ(chan_front(&ch)->count, WIRE_WRAP);
