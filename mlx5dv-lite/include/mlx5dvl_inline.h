@@ -145,13 +145,15 @@ struct mlx5dvl_bf {
 	uint32_t offset; /* of the buffer to use next: 0 or size */
 };
 
+struct mlx5dvl_request_ {
+	uint8_t blocks, flags, opcode, rsvd;
+};
+
 /* What the library stores about a request, in the slot of its first block. */
 struct mlx5dvl_slot {
 	uint64_t token;
 	union {
-		struct {
-			uint8_t blocks, flags, opcode, rsvd;
-		};
+		struct mlx5dvl_request_ request;
 		uint32_t all; /* stored at once */
 	};
 };
@@ -427,11 +429,11 @@ MLX5DVL_INLINE int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sen
 			continue;
 		uint16_t i = MLX5DVL_BE16_(cqe->wqe_counter);
 		const struct mlx5dvl_slot *slot = &qp->slots[i & (qp->depth - 1)];
-		struct mlx5dvl_sent sent = {slot->token, slot->opcode,
+		struct mlx5dvl_sent sent = {slot->token, slot->request.opcode,
 			MLX5DVL_BE64_(cqe->timestamp)};
 
-		qp->ci += (uint16_t)(i + slot->blocks - qp->ci);
-		if (slot->flags & MLX5DVL_SIGNALED)
+		qp->ci += (uint16_t)(i + slot->request.blocks - qp->ci);
+		if (slot->request.flags & MLX5DVL_SIGNALED)
 			fn(arg, qp, &sent);
 	}
 	if (n)

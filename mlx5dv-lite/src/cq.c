@@ -127,8 +127,8 @@ static void report(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe *cqe)
 		const struct mlx5dvl_slot *slot = &qp->slots[i & (qp->depth - 1)];
 
 		error.token = slot->token;
-		error.opcode = slot->opcode;
-		qp->ci += (uint16_t)(i + slot->blocks - qp->ci);
+		error.opcode = slot->request.opcode;
+		qp->ci += (uint16_t)(i + slot->request.blocks - qp->ci);
 	}
 	sq_stop(qp, error.err);
 	if (core->on_error)

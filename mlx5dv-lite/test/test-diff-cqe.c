@@ -269,9 +269,9 @@ static void post_noted(struct pair *p, int i, const struct op *op, uint32_t rkey
 	post_vendor(v, op, p->mem, p->mr->lkey, p->mem + AREA, rkey);
 	ds = vendor_request(v, request);
 	p->sends.qp[i].slots[at] = (struct mlx5dvl_slot){.token = op->token,
-		.blocks = (uint8_t)((ds + 3) / 4),
-		.flags = (uint8_t)op->flags,
-		.opcode = op->opcode};
+		.request.blocks = (uint8_t)((ds + 3) / 4),
+		.request.flags = (uint8_t)op->flags,
+		.request.opcode = op->opcode};
 	p->posted++;
 }
 

@@ -125,8 +125,8 @@ static void one(uint8_t opcode, uint32_t len, unsigned flags)
 		CHECK_EQ(q.qp.pi - q.qp.last, (ds + 3) / 4);
 		CHECK(at + (ds + 3) / 4 <= 16);
 		CHECK_EQ(q.qp.slots[at].token, 99);
-		CHECK_EQ(q.qp.slots[at].blocks, (ds + 3) / 4);
-		CHECK_EQ(q.qp.slots[at].opcode, opcode);
+		CHECK_EQ(q.qp.slots[at].request.blocks, (ds + 3) / 4);
+		CHECK_EQ(q.qp.slots[at].request.opcode, opcode);
 	}
 	plain_qp_fini(&q, &core);
 }
@@ -192,7 +192,7 @@ static void payload_written_in_place(void)
 			compare(q.sq + start * 64, want, ds, start);
 			CHECK_EQ(q.qp.pi - q.qp.last, blocks);
 			CHECK_EQ(q.qp.slots[start].token, 99);
-			CHECK_EQ(q.qp.slots[start].blocks, blocks);
+			CHECK_EQ(q.qp.slots[start].request.blocks, blocks);
 		}
 	}
 	q.qp.pi = q.qp.ci + 14;
@@ -224,7 +224,7 @@ static void ring_end_is_filled_with_nops(void)
 	for (uint32_t i = 13; i < 16; i++) {
 		CHECK_EQ(get32(q.sq + i * 64), i << 8 | MLX5DVL_NOP);
 		CHECK_EQ(get32(q.sq + i * 64 + 4), (uint32_t)QPN << 8 | 1);
-		CHECK_EQ(q.qp.slots[i].blocks, 1);
+		CHECK_EQ(q.qp.slots[i].request.blocks, 1);
 	}
 	CHECK_EQ(q.qp.last, 16);
 	CHECK_EQ(mlx5dvl_sq_fillers(&q.qp), 3);

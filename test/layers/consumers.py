@@ -15,6 +15,8 @@ errors = []
 
 
 def run(*cmd, env=None):
+    if not os.path.exists(cmd[0]) and os.path.isabs(cmd[0]):
+        return []  # it was not built, and the compiler has said why
     r = subprocess.run([str(c) for c in cmd], capture_output=True, text=True, env=env)
     if r.returncode:
         errors.append(f"{' '.join(map(str, cmd))}\n{r.stdout}{r.stderr}")
