@@ -34,7 +34,13 @@ void strict_violation(const char *fmt, ...)
 		abort();
 }
 
-/* Drops the completions that the program has polled: their blocks may be reused. */
+/* Completions that a program may have polled before it tells the device so. */
+#define POLLED_AHEAD 64
+
+/*
+ * Drops the completions that the program has polled: their blocks may be reused. Programs post what
+ * waits for room while they poll, and store the consumer index afterwards.
+ */
 static void reap_polled(struct qp *qp)
 {
 	const struct cq *cq = cq_at(qp->send_cq);
@@ -43,7 +49,7 @@ static void reap_polled(struct qp *qp)
 	while (qp->strict_first != qp->strict_last) {
 		uint32_t i = qp->strict_first % STRICT_COMPLETIONS;
 
-		if ((int32_t)(cq->consumer - qp->strict_cqe[i]) <= 0)
+		if ((int32_t)(cq->consumer + POLLED_AHEAD - qp->strict_cqe[i]) <= 0)
 			return;
 		qp->strict_free = qp->strict_end[i];
 		qp->strict_first++;

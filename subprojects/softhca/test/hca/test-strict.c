@@ -154,17 +154,25 @@ static void no_doorbell(void)
 	verdict("WQE 0..0 were posted, but their doorbell never rang"); /* when the QP goes */
 }
 
-/* @polled_first: the first entry's slot is the program's once its completion is polled. */
+/*
+ * @polled_first: the first entry's slot is the program's once its completion is polled, and before the
+ * device is told so. Else it has no completion.
+ */
 static void full_ring(bool polled_first)
 {
+	__be32 told;
 	uint8_t *w;
 
 	open_pair();
-	w = nop(0, true);
+	w = nop(0, polled_first);
 	record(1);
 	ring(w);
-	if (polled_first)
+	if (polled_first) {
+		told = *dv_cq.dbrec;
 		rig_wait_ok(a.scq);
+		CHECK(*dv_cq.dbrec != told);
+		*dv_cq.dbrec = told;
+	}
 	for (uint32_t i = 0; i < dv.sq.wqe_cnt; i++)
 		w = nop((uint16_t)(1 + i), false);
 	record(post);
