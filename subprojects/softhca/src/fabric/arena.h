@@ -108,6 +108,7 @@ struct cq {
 	uint32_t producer; /* counts CQEs, wraps at 2^32 */
 	uint32_t consumer; /* last value seen in the doorbell record, widened */
 	uint32_t overrun; /* fatal: no more CQEs are written */
+	uint32_t ignore_overrun; /* CQEs overwrite older ones; the consumer index says nothing */
 	uint32_t comp_en;
 	uint32_t armed; /* enum cq_armed */
 	uint32_t arm_sn; /* sequence number of the latest arm */

@@ -40,7 +40,7 @@ bool cq_room(struct cq *cq, uint32_t n)
 
 	if (cq->overrun)
 		return false;
-	if (cq->producer - cq->consumer + n <= size)
+	if (cq->ignore_overrun || cq->producer - cq->consumer + n <= size)
 		return true;
 	cq_read_consumer(cq);
 	if (cq->producer - cq->consumer + n <= size)

@@ -97,6 +97,7 @@ int cmd_create_cq(struct cmd *c)
 	cq->cqe_size = d.cqe_size;
 	cq->log_size = log2_up(req.cqe + 1);
 	cq->comp_en = d.cqe_comp_en;
+	cq->ignore_overrun = !!(req.flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN);
 	arena()->comp_runs[i].n = 0;
 	cq->user_handle = req.user_handle;
 	cq->fifo = req.comp_channel >= 0 ? uverbs_channel_fifo(req.comp_channel) : 0;

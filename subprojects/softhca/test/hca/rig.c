@@ -57,6 +57,11 @@ static struct ibv_cq *make_cq(struct rig *r, const struct rig_attr *a)
 		.cqe_size = (uint16_t)a->cqe_size,
 	};
 
+	if (a->ignore_overrun) {
+		ex.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+		ex.flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+		return ibv_cq_ex_to_cq(ibv_create_cq_ex(r->ctx, &ex));
+	}
 	if (!a->cqe_size)
 		return ibv_create_cq(r->ctx, (int)ex.cqe, NULL, r->channel, 0);
 	return ibv_cq_ex_to_cq(mlx5dv_create_cq(r->ctx, &ex, &dv));

@@ -22,6 +22,7 @@ struct rig_attr {
 	int cqe; /* of each CQ; 0: 256 */
 	uint32_t depth; /* of the send queue; 0: RIG_DEPTH */
 	enum ibv_qp_type type; /* 0: RC */
+	bool ignore_overrun; /* of each CQ */
 	uint32_t cqe_size; /* 64 or 128; 0: the provider's choice */
 	int access; /* of the memory region; 0: everything */
 };

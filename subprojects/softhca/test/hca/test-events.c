@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <infiniband/mlx5dv.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -223,6 +224,34 @@ static void cq_overrun(void)
 	rig_close(&b);
 }
 
+/* The program has said that it counts itself: the ninth completion is at the place of the first. */
+static void cq_overrun_ignored(void)
+{
+	struct mlx5dv_cq dv;
+	struct mlx5dv_obj obj = {.cq = {.out = &dv}};
+	const struct mlx5_cqe64 *first;
+
+	rig_open(&a, &(struct rig_attr){.cqe = 7, .ignore_overrun = true});
+	rig_open(&b, &(struct rig_attr){0});
+	rig_connect_pair(&a, &b);
+	obj.cq.in = a.scq;
+	CHECK(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ));
+	first = dv.buf;
+	for (int i = 0; i < 9; i++)
+		rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
+				     .flags = IBV_SEND_SIGNALED,
+				     .len = 8,
+				     .raddr = (uintptr_t)b.buf,
+				     .rkey = b.mr->rkey});
+	/* Relaxed: the HCA's thread writes it, and nothing else of the CQE is read. */
+	while (be16toh(__atomic_load_n(&first->wqe_counter, __ATOMIC_RELAXED)) != 8)
+		sched_yield();
+	CHECK(!readable(a.ctx->async_fd));
+	CHECK_EQ(rig_state(&a), IBV_QPS_RTS);
+	rig_close(&a);
+	rig_close(&b);
+}
+
 int main(void)
 {
 	rig_fabric("events");
@@ -231,5 +260,6 @@ int main(void)
 	srq_limit();
 	qp_errors();
 	cq_overrun();
+	cq_overrun_ignored();
 	return 0;
 }

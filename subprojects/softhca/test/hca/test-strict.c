@@ -11,11 +11,11 @@ static struct mlx5dv_qp dv;
 static struct mlx5dv_cq dv_cq;
 static uint16_t post; /* next block */
 
-static void open_pair_cqe(int cqe)
+static void open_pair_attr(const struct rig_attr *attr)
 {
 	struct mlx5dv_obj obj = {.qp = {.out = &dv}, .cq = {.out = &dv_cq}};
 
-	rig_open(&a, &(struct rig_attr){.cqe = cqe});
+	rig_open(&a, attr);
 	rig_open(&b, &(struct rig_attr){0});
 	rig_connect_pair(&a, &b);
 	obj.qp.in = a.qp;
@@ -26,7 +26,7 @@ static void open_pair_cqe(int cqe)
 
 static void open_pair(void)
 {
-	open_pair_cqe(2047); /* flushes find room */
+	open_pair_attr(&(struct rig_attr){.cqe = 2047}); /* flushes find room */
 }
 
 static void close_pair(void)
@@ -181,11 +181,45 @@ static void full_ring(bool polled_first)
 	verdict(polled_first ? NULL : "a slot is reused before its completion was polled");
 }
 
+/* Signaled entries, each with its doorbell. */
+static void each_rung(uint32_t n)
+{
+	while (n--) {
+		uint8_t *w = nop(post, true);
+
+		record(post);
+		ring(w);
+	}
+}
+
+/* A full queue of completions waits, more than strict mode keeps apart. A quarter of them is polled. */
+static void many_completions(bool reuse_more)
+{
+	uint32_t quarter;
+
+	open_pair();
+	quarter = dv.sq.wqe_cnt / 4;
+	each_rung(4 * quarter);
+	for (uint32_t i = 0; i < quarter; i++)
+		rig_wait_ok(a.scq);
+	each_rung(reuse_more ? 3 * quarter : quarter);
+	verdict(reuse_more ? "a slot is reused before its completion was polled" : NULL);
+}
+
+/* The consumer index of such a CQ says nothing. */
+static void overrun_ignored(void)
+{
+	open_pair_attr(&(struct rig_attr){.cqe = 7, .ignore_overrun = true});
+	each_rung(4u * dv.sq.wqe_cnt);
+	CHECK_EQ(*dv_cq.dbrec, 0);
+	verdict(NULL);
+}
+
 static void completion_queue(void)
 {
 	uint8_t *w;
 
-	open_pair_cqe(3);
+	open_pair_attr(&(struct rig_attr){.cqe = 3});
 	for (int i = 0; i < 5; i++)
 		w = nop((uint16_t)i, true);
 	record(post);
@@ -304,6 +338,9 @@ int main(void)
 	no_doorbell();
 	full_ring(false);
 	full_ring(true);
+	many_completions(false);
+	many_completions(true);
+	overrun_ignored();
 	completion_queue();
 	blueflame_cases();
 	string_store();
