@@ -16,8 +16,7 @@
 #define EVENT_COMM_EST 4 /* IBV_EVENT_COMM_EST */
 #define V6_LEN 28 /* of a struct sockaddr_in6 */
 
-/* Finds the id that a command names, with the mutex, which leave() releases. */
-static int enter(struct ucma_cmd *c, uint32_t index, sigset_t *saved, struct cm_id **id_p)
+int ucma_enter(const struct ucma_cmd *c, uint32_t index, sigset_t *saved, struct cm_id **id_p)
 {
 	int r;
 
@@ -28,7 +27,7 @@ static int enter(struct ucma_cmd *c, uint32_t index, sigset_t *saved, struct cm_
 	return r;
 }
 
-static int leave(const sigset_t *saved, int r)
+int ucma_leave(const sigset_t *saved, int r)
 {
 	fabric_leave(saved);
 	return r;
@@ -67,7 +66,7 @@ int ucma_create_id(struct ucma_cmd *c)
 	fabric_enter(&saved);
 	id = cm_alloc(fabric_self.slot, c->fifo);
 	if (!id)
-		return leave(&saved, -ENOMEM);
+		return ucma_leave(&saved, -ENOMEM);
 	id->uid = req->uid;
 	id->ps = req->ps;
 	id->qp_type = type;
@@ -76,7 +75,7 @@ int ucma_create_id(struct ucma_cmd *c)
 	r = ucma_answer(c, req->response, &resp, sizeof(resp));
 	if (r)
 		cm_free(id); /* the program will never name it */
-	return leave(&saved, r);
+	return ucma_leave(&saved, r);
 }
 
 int ucma_destroy_id(struct ucma_cmd *c)
@@ -85,14 +84,14 @@ int ucma_destroy_id(struct ucma_cmd *c)
 	struct rdma_ucm_destroy_id_resp resp;
 	struct cm_id *id;
 	sigset_t saved;
-	int r = enter(c, req->id, &saved, &id);
+	int r = ucma_enter(c, req->id, &saved, &id);
 
 	if (r)
 		return r;
 	resp.events_reported = id->events;
 	cm_destroy(id);
 	r = ucma_answer(c, req->response, &resp, sizeof(resp));
-	return leave(&saved, r);
+	return ucma_leave(&saved, r);
 }
 
 static int bind_addr(struct ucma_cmd *c, uint32_t index, const void *sockaddr, size_t len)
@@ -110,11 +109,11 @@ static int bind_addr(struct ucma_cmd *c, uint32_t index, const void *sockaddr, s
 	if (!any)
 		r = cm_addr_place(&addr, &place);
 	if (!r)
-		r = enter(c, index, &saved, &id);
+		r = ucma_enter(c, index, &saved, &id);
 	if (r)
 		return r;
 	r = cm_bind(id, &addr, any ? NULL : &place);
-	return leave(&saved, r);
+	return ucma_leave(&saved, r);
 }
 
 int ucma_bind_ip(struct ucma_cmd *c)
@@ -162,11 +161,11 @@ static int resolve(struct ucma_cmd *c, uint32_t index, const void *src, size_t s
 	if (r)
 		return r;
 	found = !cm_addr_place(&to, &place);
-	r = enter(c, index, &saved, &id);
+	r = ucma_enter(c, index, &saved, &id);
 	if (r)
 		return r;
 	r = cm_resolve_addr(id, &to, found ? &place : NULL);
-	return leave(&saved, r);
+	return ucma_leave(&saved, r);
 }
 
 int ucma_resolve_ip(struct ucma_cmd *c)
@@ -193,9 +192,9 @@ int ucma_resolve_route(struct ucma_cmd *c)
 	const struct rdma_ucm_resolve_route *req = c->in;
 	struct cm_id *id;
 	sigset_t saved;
-	int r = enter(c, req->id, &saved, &id);
+	int r = ucma_enter(c, req->id, &saved, &id);
 
-	return r ? r : leave(&saved, cm_resolve_route(id));
+	return r ? r : ucma_leave(&saved, cm_resolve_route(id));
 }
 
 static uint8_t min7(uint8_t n)
@@ -232,13 +231,13 @@ int ucma_connect(struct ucma_cmd *c)
 	if (!req->conn_param.valid)
 		return -EINVAL;
 	get_param(&req->conn_param, &req->ece, &p);
-	r = enter(c, req->id, &saved, &id);
+	r = ucma_enter(c, req->id, &saved, &id);
 	if (r)
 		return r;
 	r = cm_connect(id, &p);
 	if (!r)
 		watch(cm_peer_slot(id));
-	return leave(&saved, r);
+	return ucma_leave(&saved, r);
 }
 
 int ucma_listen(struct ucma_cmd *c)
@@ -247,7 +246,7 @@ int ucma_listen(struct ucma_cmd *c)
 	const struct rdma_ucm_listen *req = c->in;
 	struct cm_id *id;
 	sigset_t saved;
-	int r = enter(c, req->id, &saved, &id);
+	int r = ucma_enter(c, req->id, &saved, &id);
 
 	if (r)
 		return r;
@@ -255,7 +254,7 @@ int ucma_listen(struct ucma_cmd *c)
 		r = cm_bind(id, &any, NULL);
 	if (!r)
 		r = cm_listen(id, (int32_t)req->backlog > 0 ? req->backlog : 0);
-	return leave(&saved, r);
+	return ucma_leave(&saved, r);
 }
 
 int ucma_accept(struct ucma_cmd *c)
@@ -268,11 +267,11 @@ int ucma_accept(struct ucma_cmd *c)
 	int r;
 
 	get_param(&req->conn_param, &req->ece, &p);
-	r = enter(c, req->id, &saved, &id);
+	r = ucma_enter(c, req->id, &saved, &id);
 	if (r)
 		return r;
 	r = cm_accept(id, reply ? &p : NULL, req->uid);
-	return leave(&saved, r);
+	return ucma_leave(&saved, r);
 }
 
 int ucma_reject(struct ucma_cmd *c)
@@ -280,12 +279,12 @@ int ucma_reject(struct ucma_cmd *c)
 	const struct rdma_ucm_reject *req = c->in;
 	struct cm_id *id;
 	sigset_t saved;
-	int r = enter(c, req->id, &saved, &id);
+	int r = ucma_enter(c, req->id, &saved, &id);
 
 	if (r)
 		return r;
 	r = cm_reject(id, req->private_data, req->private_data_len, req->reason);
-	return leave(&saved, r);
+	return ucma_leave(&saved, r);
 }
 
 int ucma_disconnect(struct ucma_cmd *c)
@@ -293,9 +292,9 @@ int ucma_disconnect(struct ucma_cmd *c)
 	const struct rdma_ucm_disconnect *req = c->in;
 	struct cm_id *id;
 	sigset_t saved;
-	int r = enter(c, req->id, &saved, &id);
+	int r = ucma_enter(c, req->id, &saved, &id);
 
-	return r ? r : leave(&saved, cm_disconnect(id));
+	return r ? r : ucma_leave(&saved, cm_disconnect(id));
 }
 
 int ucma_notify(struct ucma_cmd *c)
@@ -303,11 +302,11 @@ int ucma_notify(struct ucma_cmd *c)
 	const struct rdma_ucm_notify *req = c->in;
 	struct cm_id *id;
 	sigset_t saved;
-	int r = enter(c, req->id, &saved, &id);
+	int r = ucma_enter(c, req->id, &saved, &id);
 
 	if (r)
 		return r;
-	return leave(&saved, req->event == EVENT_COMM_EST ? cm_established(id) : -EINVAL);
+	return ucma_leave(&saved, req->event == EVENT_COMM_EST ? cm_established(id) : -EINVAL);
 }
 
 static int set_id_option(struct cm_id *id, uint32_t name, const uint8_t *value, uint32_t len)
@@ -353,11 +352,11 @@ int ucma_set_option(struct ucma_cmd *c)
 		return -EINVAL;
 	r = dma_read(fabric_self.slot, req->optval, value, req->optlen);
 	if (!r)
-		r = enter(c, req->id, &saved, &id);
+		r = ucma_enter(c, req->id, &saved, &id);
 	if (r)
 		return r;
 	r = set_id_option(id, req->optname, value, req->optlen);
-	return leave(&saved, r);
+	return ucma_leave(&saved, r);
 }
 
 /* The id comes from the event channel whose descriptor the command has. */
@@ -375,9 +374,9 @@ int ucma_migrate_id(struct ucma_cmd *c)
 	fabric_enter(&saved);
 	r = cm_find(req->id, from.value, &id);
 	if (r)
-		return leave(&saved, r);
+		return ucma_leave(&saved, r);
 	cm_move(id, c->fifo);
 	resp.events_reported = id->events;
 	r = ucma_answer(c, req->response, &resp, sizeof(resp));
-	return leave(&saved, r);
+	return ucma_leave(&saved, r);
 }

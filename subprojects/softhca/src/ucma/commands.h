@@ -8,8 +8,11 @@
 #define SOFTHCA_UCMA_COMMANDS_H
 
 #include <rdma/rdma_user_cm.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct cm_id;
 
 struct ucma_cmd {
 	int fd;
@@ -17,6 +20,15 @@ struct ucma_cmd {
 	const void *in;
 	uint32_t out_len;
 };
+
+/*
+ * Finds the id of the channel that a command names, with the fabric's mutex, which ucma_leave()
+ * releases. Without one the mutex is not held.
+ */
+int ucma_enter(const struct ucma_cmd *c, uint32_t index, sigset_t *saved, struct cm_id **id_p);
+
+/* Returns @r. */
+int ucma_leave(const sigset_t *saved, int r);
 
 int ucma_create_id(struct ucma_cmd *c);
 int ucma_destroy_id(struct ucma_cmd *c);

@@ -16,11 +16,6 @@
 
 #define PORT 1
 
-static int find(struct ucma_cmd *c, uint32_t index, struct cm_id **id_p)
-{
-	return cm_find(index, c->fifo, id_p);
-}
-
 static uint64_t node_guid(const struct cm_id *id)
 {
 	return htobe64(arena()->topo.rails[id->rail].guid);
@@ -51,14 +46,13 @@ int ucma_query_route(struct ucma_cmd *c)
 	struct rdma_ucm_query_route_resp resp = {0};
 	struct cm_id *id;
 	sigset_t saved;
-	int r;
+	int r = ucma_enter(c, req->id, &saved, &id);
 
-	fabric_enter(&saved);
-	r = find(c, req->id, &id);
-	if (!r)
-		fill_route(id, &resp);
-	fabric_leave(&saved);
-	return r ? r : ucma_answer(c, req->response, &resp, sizeof(resp));
+	if (r)
+		return r;
+	fill_route(id, &resp);
+	ucma_leave(&saved, 0);
+	return ucma_answer(c, req->response, &resp, sizeof(resp));
 }
 
 static void fill_device(const struct cm_id *id, struct rdma_ucm_query_addr_resp *resp)
@@ -132,17 +126,18 @@ int ucma_query(struct ucma_cmd *c)
 	if (req->option != RDMA_USER_CM_QUERY_PATH &&
 		c->out_len < offsetof(struct rdma_ucm_query_addr_resp, ibdev_index))
 		return -ENOSPC;
-	fabric_enter(&saved);
-	r = find(c, req->id, &id);
-	if (!r && req->option == RDMA_USER_CM_QUERY_ADDR)
+	r = ucma_enter(c, req->id, &saved, &id);
+	if (r)
+		return r;
+	if (req->option == RDMA_USER_CM_QUERY_ADDR)
 		fill_addr(id, &resp.addr);
-	else if (!r && req->option == RDMA_USER_CM_QUERY_GID)
+	else if (req->option == RDMA_USER_CM_QUERY_GID)
 		fill_gid(id, &resp.addr);
-	else if (!r && req->option == RDMA_USER_CM_QUERY_PATH)
+	else if (req->option == RDMA_USER_CM_QUERY_PATH)
 		len = fill_path(id, c->out_len, &resp.path);
-	else if (!r)
+	else
 		r = -ENOSYS;
-	fabric_leave(&saved);
+	ucma_leave(&saved, r);
 	return r ? r : ucma_answer(c, req->response, &resp, len);
 }
 
@@ -152,13 +147,10 @@ int ucma_init_qp_attr(struct ucma_cmd *c)
 	struct ib_uverbs_qp_attr resp;
 	struct cm_id *id;
 	sigset_t saved;
-	int r;
+	int r = ucma_enter(c, req->id, &saved, &id);
 
-	fabric_enter(&saved);
-	r = find(c, req->id, &id);
 	if (!r)
-		r = cm_qp_attr(id, req->qp_state, &resp);
-	fabric_leave(&saved);
+		r = ucma_leave(&saved, cm_qp_attr(id, req->qp_state, &resp));
 	return r ? r : ucma_answer(c, req->response, &resp, sizeof(resp));
 }
 

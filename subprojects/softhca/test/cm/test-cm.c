@@ -396,24 +396,46 @@ static void duplicates(void)
 /* How far a process comes before it is killed, and what the end that lives is told. */
 enum { ASKED, READ_REQUEST, ACCEPTED, CONNECTED, DYING };
 
-static void die_as_client(uint16_t port, int stage)
+struct dying {
+	uint16_t port;
+	int stage;
+	int to_parent;
+};
+
+static void die_as_client(const struct dying *d)
 {
 	struct rdma_ucm_conn_param p = raw_param(1, NULL);
 	uint32_t id;
 
 	cch = raw_open(0);
-	id = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
+	id = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, d->port);
 	CHECK_EQ(raw_connect(cch, id, &p), 0);
-	if (stage >= ACCEPTED)
+	if (d->stage >= ACCEPTED)
 		raw_expect(cch, CONNECT_RESPONSE, CLIENT);
-	if (stage >= CONNECTED)
+	if (d->stage >= CONNECTED)
 		CHECK_EQ(raw_accept(cch, id, 0, NULL), 0);
-	if (stage == DYING)
+	if (d->stage == DYING)
 		CHECK_EQ(raw_disconnect(cch, id), 0);
 }
 
-/* Runs in a child: says over the pipe when it has come so far, and waits to be killed. */
-static pid_t start(uint16_t port, int stage, int *fd_p)
+/* Tells the parent its port. */
+static void die_as_server(const struct dying *d)
+{
+	uint32_t listener;
+	uint16_t port;
+
+	sch = raw_open(0);
+	port = raw_listener(sch, SERVER, LOOP, &listener);
+	CHECK_EQ(write(d->to_parent, &port, sizeof(port)), (ssize_t)sizeof(port));
+	if (d->stage >= READ_REQUEST)
+		raw_expect(sch, CONNECT_REQUEST, SERVER);
+}
+
+/*
+ * Runs @fn in a child, which says over the pipe when it has come so far, and waits to be killed.
+ * @fd_p: the parent's end.
+ */
+static pid_t start(void (*fn)(const struct dying *d), struct dying d, int *fd_p)
 {
 	int fd[2];
 	pid_t pid;
@@ -423,7 +445,8 @@ static pid_t start(uint16_t port, int stage, int *fd_p)
 	CHECK(pid >= 0);
 	if (!pid) {
 		alarm(60);
-		die_as_client(port, stage);
+		d.to_parent = fd[1];
+		fn(&d);
 		CHECK_EQ(write(fd[1], "x", 1), 1);
 		for (;;)
 			pause();
@@ -447,7 +470,7 @@ static void client_dies(int stage)
 	uint32_t listener, child = 0;
 	uint16_t port = raw_listener(sch, SERVER, LOOP, &listener);
 	int fd;
-	pid_t pid = start(port, stage, &fd);
+	pid_t pid = start(die_as_client, (struct dying){.port = port, .stage = stage}, &fd);
 
 	if (stage >= READ_REQUEST) {
 		CHECK(raw_readable(sch, 60000));
@@ -473,72 +496,46 @@ static void client_dies(int stage)
 	CHECK(raw_destroy(sch, listener) >= 0);
 }
 
-/* A server that is killed with the request unread, and before it has accepted it. */
-static void server_dies(bool read_first)
+/* Nobody listens at @port. */
+static void refused(uint16_t port)
 {
 	struct rdma_ucm_conn_param p = raw_param(2, NULL);
-	uint32_t client, listener;
-	uint16_t port;
-	int fd[2], out[2];
-	pid_t pid;
+	uint32_t client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
 
-	CHECK(!pipe(fd) && !pipe(out));
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		alarm(60);
-		sch = raw_open(0);
-		port = raw_listener(sch, SERVER, LOOP, &listener);
-		CHECK_EQ(write(out[1], &port, sizeof(port)), (ssize_t)sizeof(port));
-		if (read_first)
-			raw_expect(sch, CONNECT_REQUEST, SERVER);
-		CHECK_EQ(write(fd[1], "x", 1), 1);
-		for (;;)
-			pause();
-	}
-	CHECK_EQ(read(out[0], &port, sizeof(port)), (ssize_t)sizeof(port));
-	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
-	CHECK_EQ(raw_connect(cch, client, &p), 0);
-	end(pid, fd[0]);
-	CHECK(raw_readable(cch, 60000));
-	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, CONSUMER);
-	CHECK_EQ(raw_destroy(cch, client), 3);
-	close(fd[1]);
-	close(out[0]);
-	close(out[1]);
-	/* Nobody listens there any more. */
-	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
 	CHECK_EQ(raw_connect(cch, client, &p), 0);
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, NO_SERVICE);
 	CHECK_EQ(raw_destroy(cch, client), 3);
 }
 
+/* A server that is killed with the request unread, and before it has accepted it. */
+static void server_dies(int stage)
+{
+	struct rdma_ucm_conn_param p = raw_param(2, NULL);
+	uint32_t client;
+	uint16_t port;
+	int fd;
+	pid_t pid = start(die_as_server, (struct dying){.stage = stage}, &fd);
+
+	CHECK_EQ(read(fd, &port, sizeof(port)), (ssize_t)sizeof(port));
+	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
+	CHECK_EQ(raw_connect(cch, client, &p), 0);
+	end(pid, fd);
+	CHECK(raw_readable(cch, 60000));
+	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, CONSUMER);
+	CHECK_EQ(raw_destroy(cch, client), 3);
+	refused(port);
+}
+
 /* One who has no connection with a dead listener does not wait for it either. */
 static void dead_listener(void)
 {
-	struct rdma_ucm_conn_param p = raw_param(2, NULL);
-	uint32_t client, listener;
 	uint16_t port;
-	int fd[2];
-	pid_t pid;
+	int fd;
+	pid_t pid = start(die_as_server, (struct dying){.stage = ASKED}, &fd);
 
-	CHECK(!pipe(fd));
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		sch = raw_open(0);
-		port = raw_listener(sch, SERVER, LOOP, &listener);
-		CHECK_EQ(write(fd[1], &port, sizeof(port)), (ssize_t)sizeof(port));
-		raise(SIGKILL);
-	}
-	CHECK_EQ(waitpid(pid, NULL, 0), pid);
-	CHECK_EQ(read(fd[0], &port, sizeof(port)), (ssize_t)sizeof(port));
-	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
-	CHECK_EQ(raw_connect(cch, client, &p), 0);
-	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, NO_SERVICE);
-	CHECK_EQ(raw_destroy(cch, client), 3);
-	close(fd[0]);
-	close(fd[1]);
+	CHECK_EQ(read(fd, &port, sizeof(port)), (ssize_t)sizeof(port));
+	end(pid, fd);
+	refused(port);
 }
 
 int main(void)
@@ -560,8 +557,8 @@ int main(void)
 	duplicates();
 	for (int stage = ASKED; stage <= DYING; stage++)
 		client_dies(stage);
-	server_dies(false);
-	server_dies(true);
+	server_dies(ASKED);
+	server_dies(READ_REQUEST);
 	dead_listener();
 	none_left();
 	return 0;
