@@ -25,6 +25,8 @@ static const char usage[] =
 	"\n"
 	"  --np N               ranks (1 to 4096; 8)\n"
 	"  --qd N               requests in flight per client (1 to 4096; 32)\n"
+	"  --qd-before N        requests in flight until --qd-step (1 to --qd; --qd)\n"
+	"  --qd-step MS         when the others join them\n"
 	"  --clients N          client threads per rank (1 to 1024; 46)\n"
 	"  --daemons N          daemons that share a rank's endpoints (1 to 64; 1)\n"
 	"  --control C          of batching, as benchkv's (auto)\n"
@@ -48,6 +50,8 @@ static const char usage[] =
 enum {
 	OPT_NP = 256,
 	OPT_QD,
+	OPT_QD_BEFORE,
+	OPT_QD_STEP,
 	OPT_CLIENTS,
 	OPT_DAEMONS,
 	OPT_CONTROL,
@@ -70,6 +74,8 @@ enum {
 static const struct option longs[] = {
 	{"np", required_argument, NULL, OPT_NP},
 	{"qd", required_argument, NULL, OPT_QD},
+	{"qd-before", required_argument, NULL, OPT_QD_BEFORE},
+	{"qd-step", required_argument, NULL, OPT_QD_STEP},
 	{"clients", required_argument, NULL, OPT_CLIENTS},
 	{"daemons", required_argument, NULL, OPT_DAEMONS},
 	{"control", required_argument, NULL, OPT_CONTROL},
@@ -125,6 +131,10 @@ static int config_option(int opt, const struct arg *a, struct sim_config *c)
 		return arg_u32(a, 1, SIM_MAX_RANKS, &c->ranks);
 	case OPT_QD:
 		return arg_u32(a, 1, MAX_DEPTH, &c->depth);
+	case OPT_QD_BEFORE:
+		return arg_u32(a, 1, MAX_DEPTH, &c->depth_before);
+	case OPT_QD_STEP:
+		return arg_time(a, 0, MAX_MS, (double)NSEC_PER_MSEC, &c->step_ns);
 	case OPT_CLIENTS:
 		return arg_u32(a, 1, MAX_CLIENTS, &c->clients);
 	case OPT_DAEMONS:
@@ -154,7 +164,7 @@ static int option(void *options, int opt, const struct arg *a)
 {
 	struct sim_options *o = options;
 
-	o->job_given |= opt == OPT_NP || opt == OPT_QD || opt == OPT_INIT;
+	o->job_given |= opt == OPT_NP || opt == OPT_INIT || (opt >= OPT_QD && opt <= OPT_QD_STEP);
 	switch (opt) {
 	case OPT_CONTROL:
 		return control_option(a, o);
@@ -213,6 +223,16 @@ static int check_command(const struct sim_options *o, char *why, size_t size)
 	return 0;
 }
 
+/* A step needs the depth before it and the time. */
+static int check_step(const struct sim_config *c, char *why, size_t size)
+{
+	if (!c->depth_before != !c->step_ns)
+		return args_fail(why, size, "--qd-before and --qd-step: give both, or none");
+	if (c->depth_before > c->depth)
+		return args_fail(why, size, "--qd-before: give at most --qd");
+	return 0;
+}
+
 static int parse(int argc, char **argv, struct sim_options *o, char *why, size_t size)
 {
 	struct sim_config *c = &o->config;
@@ -223,6 +243,8 @@ static int parse(int argc, char **argv, struct sim_options *o, char *why, size_t
 	err = parse_command(argc, argv, first, &o->command, why, size);
 	if (!err)
 		err = check_command(o, why, size);
+	if (!err)
+		err = check_step(c, why, size);
 	if (!err && (uint64_t)c->clients * c->depth > SIM_MAX_SLOTS) {
 		snprintf(why, size, "--clients x --qd: give at most %u requests in flight",
 			SIM_MAX_SLOTS);

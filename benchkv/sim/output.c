@@ -26,10 +26,12 @@ static json_t *job_object(const struct sim_config *c, const struct sim_result *r
 
 	control_name(&c->control, control);
 	return json_pack(
-		"{s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
-		"s:f, s:f, s:f, s:[fffff]}",
-		"np", (int)c->ranks, "qd", (int)c->depth, "clients", (int)c->clients, "daemons",
-		(int)c->daemons, "control", control, "machine", c->machine.name, "init",
+		"{s:i, s:i, s:i, s:f, s:i, s:i, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, "
+		"s:f, s:f, s:f, s:f, s:[fffff]}",
+		"np", (int)c->ranks, "qd", (int)c->depth, "qd_before",
+		(int)(c->depth_before ? c->depth_before : c->depth), "qd_step_ms",
+		(double)c->step_ns / 1e6, "clients", (int)c->clients, "daemons", (int)c->daemons,
+		"control", control, "machine", c->machine.name, "init",
 		c->collapsed ? "low" : "high", "seed", (json_int_t)c->seed, "duration_ms",
 		(double)c->duration_ns / 1e6, "mops", r->ops_per_s / 1e6, "outstanding",
 		r->outstanding, "cqe_batch", r->cqe_batch, "loops_per_s", r->loops_per_s, "loop_us",

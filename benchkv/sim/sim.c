@@ -66,6 +66,12 @@ static int rank_init(struct sim *s, uint32_t index)
 	return r->called ? 0 : -ENOMEM;
 }
 
+/* Some of a client's requests may join the others later. */
+static uint64_t first_time(const struct sim_config *c, uint32_t slot)
+{
+	return c->depth_before && slot % c->depth >= c->depth_before ? c->step_ns : 0;
+}
+
 /* All clients begin at once, but for what --stagger says. */
 static int first_requests(struct rank *r)
 {
@@ -74,7 +80,7 @@ static int first_requests(struct rank *r)
 	for (uint32_t slot = 0; slot < s->c->clients * s->c->depth; slot++) {
 		uint32_t dest = draw_below(&r->random, s->c->ranks);
 
-		r->start[slot] = dest * s->c->stagger_ns;
+		r->start[slot] = first_time(s->c, slot) + dest * s->c->stagger_ns;
 		if (calendar_put(&rank_owner(r, dest, slot)->requests, slot, dest, r->start[slot]))
 			return -ENOMEM;
 	}

@@ -29,6 +29,8 @@ struct sim_config {
 	struct machine machine;
 	struct control_spec control;
 	uint32_t ranks, daemons, clients, depth;
+	uint32_t depth_before; /* until step_ns; 0: depth */
+	uint64_t step_ns;
 	uint32_t threads; /* of the simulation */
 	bool collapsed; /* begins with collapsed_ns of one message per WRITE */
 	uint64_t collapsed_ns, warmup_ns, duration_ns;

@@ -36,6 +36,8 @@ assert json.loads(sim(*SHORT, "--json", "-").stdout) == one
 assert "M/s" in sim(*SHORT).stdout
 rows = [json.loads(line) for line in sim("map", *BRIEF, "--control", "none", "--json", "-").stdout.splitlines()]
 assert len(rows) == 36 and {r["init"] for r in rows} == {"high", "low"}
+step = json.loads(sim(*SHORT, "--qd-before", "1", "--qd-step", "0.3", "--json", "-").stdout)
+assert (step["qd"], step["qd_before"], step["qd_step_ms"]) == (2, 1, 0.3) and one["qd_before"] == 2, step
 assert "Usage" in sim("--help").stdout
 
 with tempfile.TemporaryDirectory() as scratch:
@@ -78,6 +80,11 @@ refuses("--threads", "--threads", "65")
 refuses("--np", "--np", "0")
 refuses("--np", "--np", "4097")
 refuses("--qd", "--qd", "x")
+refuses("--qd-before", "--qd-before", "0")
+refuses("give both", "--qd-before", "1")
+refuses("give both", "--qd-step", "1")
+refuses("at most --qd", "--qd", "2", "--qd-before", "3", "--qd-step", "1")
+refuses("with run", "map", "--qd-before", "1", "--qd-step", "1")
 refuses("--control", "--control", "auto:0,1")
 refuses("--init", "--init", "middle")
 refuses("--duration", "--duration", "0")

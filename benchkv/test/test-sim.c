@@ -439,6 +439,26 @@ static void two_equilibria_without_control(void)
 	CHECK(near(run(&c).ops_per_s, high.ops_per_s, 0.1));
 }
 
+/*
+ * Requests that join those in flight do so at once. Many of them bring a collapsed job to the good
+ * state, as the first requests of a job do, and few leave it where it is.
+ */
+static void depth_steps(void)
+{
+	struct sim_config c = job(8, 32, "none"), shallow = job(8, 4, "none");
+
+	c.collapsed = shallow.collapsed = true;
+	c.depth_before = 4;
+	c.step_ns = 8 * NSEC_PER_MSEC; /* the end */
+	CHECK(near(run(&c).outstanding, run(&shallow).outstanding, 0.05));
+	c.step_ns = 5 * NSEC_PER_MSEC;
+	c.warmup_ns = 10 * NSEC_PER_MSEC;
+	CHECK(run(&c).messages_per_write > 10);
+	c.depth_before = 31;
+	CHECK(run(&c).messages_per_write < 1.2);
+	CHECK(run(&c).outstanding > 31 * 40);
+}
+
 static void one_equilibrium_with_auto(void)
 {
 	static const uint32_t ranks[] = {2, 4, 8, 16, 32}, depths[] = {1, 4, 32};
@@ -600,6 +620,7 @@ int main(int argc, char **argv)
 		TEST(lone_request_takes_its_stations),
 		TEST(collapse_is_bound_by_writes),
 		TEST(two_equilibria_without_control),
+		TEST(depth_steps),
 		TEST(one_equilibrium_with_auto),
 		TEST(auto_does_not_stall),
 		TEST(published_throughput),
