@@ -124,6 +124,14 @@ def batches(calls, seed):
     return [sum(t) / max(len(t), 1) for t in tenths[:20]]
 
 
+# The collapsed state of 8 ranks over time, within what was published of it.
+with tempfile.NamedTemporaryFile("r") as f:
+    sim("--np", "8", "--control", "none", "--init", "low", "--warmup", "0", "--trace", f.name, "--trace-step", "0")
+    late = [line for line in csv.DictReader(f) if float(line["time_us"]) > 5000]
+outstanding = [int(line["outstanding"]) for line in late]
+assert max(outstanding) == 46 * 32 and 1370 <= sum(outstanding) / len(late) <= 1472, max(outstanding)
+assert 0.58 <= sum(int(line["responses"]) for line in late) / len(late) <= 0.72
+
 for seed in 1, 2:
     course = batches(440, seed)
     assert course[0] > 75 and min(course[:2]) > 37, course
