@@ -103,6 +103,9 @@ int output_run(const struct sim_options *o, FILE *json)
 	printf("%u ranks, %u clients x %u, %u daemons, control %s, machine %s, from %s: simulated\n",
 		c->ranks, c->clients, c->depth, c->daemons, control, c->machine.name,
 		c->collapsed ? "low" : "high");
+	if (c->depth_before)
+		printf("  requests          %u per client until %g ms\n", c->depth_before,
+			(double)c->step_ns / 1e6);
 	if (c->control.kind == CONTROL_AUTO)
 		printf("  K and B           %s\n", why);
 	printf("  operations        %10.2f M/s (%.3f M/s per rank)\n", r.ops_per_s / 1e6,

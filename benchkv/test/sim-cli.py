@@ -38,6 +38,7 @@ rows = [json.loads(line) for line in sim("map", *BRIEF, "--control", "none", "--
 assert len(rows) == 36 and {r["init"] for r in rows} == {"high", "low"}
 step = json.loads(sim(*SHORT, "--qd-before", "1", "--qd-step", "0.3", "--json", "-").stdout)
 assert (step["qd"], step["qd_before"], step["qd_step_ms"]) == (2, 1, 0.3) and one["qd_before"] == 2, step
+assert "1 per client until 0.3 ms" in sim(*SHORT, "--qd-before", "1", "--qd-step", "0.3").stdout
 assert "Usage" in sim("--help").stdout
 
 with tempfile.TemporaryDirectory() as scratch:
