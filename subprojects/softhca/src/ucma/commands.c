@@ -2,7 +2,9 @@
 /* The commands that change an id. */
 #include "ucma/commands.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -11,6 +13,7 @@
 #include "dma/dma.h"
 #include "hca/objects.h"
 #include "sys/fds.h"
+#include "sys/sys.h"
 #include "ucma/watch.h"
 
 #define EVENT_COMM_EST 4 /* IBV_EVENT_COMM_EST */
@@ -143,6 +146,21 @@ int ucma_bind(struct ucma_cmd *c)
 	return bind_addr(c, req->id, &req->addr, req->addr_size);
 }
 
+/* The program only says that there was an ADDR_ERROR, as for an address that the network does not know. */
+static void say_unknown(const struct cm_addr *addr)
+{
+	bool v4 = addr->family == AF_INET;
+	char ip[INET6_ADDRSTRLEN], line[INET6_ADDRSTRLEN + 160];
+	int n;
+
+	inet_ntop(v4 ? AF_INET : AF_INET6, addr->ip + (v4 ? 12 : 0), ip, sizeof(ip));
+	n = snprintf(line, sizeof(line),
+		"softhca: rdma_cm: %s is no address of this host or of an adapter of this fabric, and connections "
+		"to other hosts are not emulated\n",
+		ip);
+	sys_write(2, line, (size_t)n);
+}
+
 /* @src: length 0 or family 0 without one. */
 static int resolve(struct ucma_cmd *c, uint32_t index, const void *src, size_t src_len,
 	const void *dst, size_t dst_len)
@@ -164,8 +182,10 @@ static int resolve(struct ucma_cmd *c, uint32_t index, const void *src, size_t s
 	r = ucma_enter(c, index, &saved, &id);
 	if (r)
 		return r;
-	r = cm_resolve_addr(id, &to, found ? &place : NULL);
-	return ucma_leave(&saved, r);
+	r = ucma_leave(&saved, cm_resolve_addr(id, &to, found ? &place : NULL));
+	if (!r && !found)
+		say_unknown(&to);
+	return r;
 }
 
 int ucma_resolve_ip(struct ucma_cmd *c)

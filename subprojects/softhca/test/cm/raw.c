@@ -91,10 +91,18 @@ int raw_listen(int fd, uint32_t id, int backlog)
 
 int raw_resolve(int fd, uint32_t id, const char *ip, uint16_t port)
 {
-	struct sockaddr_in sa = raw_addr(ip, port);
-	struct rdma_ucm_resolve_addr in = {.id = id, .timeout_ms = 100, .dst_size = sizeof(sa)};
+	struct rdma_ucm_resolve_addr in = {.id = id, .timeout_ms = 100};
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
 
-	memcpy(&in.dst_addr, &sa, sizeof(sa));
+	if (inet_pton(AF_INET6, ip, &v6.sin6_addr) == 1) {
+		in.dst_size = sizeof(v6);
+		memcpy(&in.dst_addr, &v6, sizeof(v6));
+	} else {
+		struct sockaddr_in v4 = raw_addr(ip, port);
+
+		in.dst_size = sizeof(v4);
+		memcpy(&in.dst_addr, &v4, sizeof(v4));
+	}
 	return COMMAND(fd, RESOLVE_ADDR, in, 0);
 }
 

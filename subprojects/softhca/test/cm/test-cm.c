@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -336,15 +337,33 @@ static void datagrams(void)
 	none_left();
 }
 
+/* Nobody has it, and standard error says so. */
+static void resolve_unknown(uint32_t client, const char *ip)
+{
+	int said = memfd_create("said", MFD_CLOEXEC),
+	    standard_error = fcntl(2, F_DUPFD_CLOEXEC, 10);
+	char text[256] = "";
+
+	CHECK(said >= 0 && standard_error >= 0);
+	CHECK_EQ(dup2(said, 2), 2);
+	CHECK_EQ(raw_resolve(cch, client, ip, 1), 0);
+	CHECK_EQ(dup2(standard_error, 2), 2);
+	CHECK_EQ((int)raw_expect(cch, ADDR_ERROR, CLIENT).status, -ETIMEDOUT);
+	CHECK(pread(said, text, sizeof(text) - 1, 0) > 0);
+	CHECK(strstr(text, ip) && strstr(text, "other hosts are not emulated\n"));
+	CHECK_EQ(close(said), 0);
+	CHECK_EQ(close(standard_error), 0);
+}
+
 static void unknown_address(void)
 {
 	uint32_t client = raw_id(cch, CLIENT, RDMA_PS_TCP);
 
-	CHECK_EQ(raw_resolve(cch, client, "192.0.2.77", 1), 0);
-	CHECK_EQ((int)raw_expect(cch, ADDR_ERROR, CLIENT).status, -ETIMEDOUT);
+	resolve_unknown(client, "192.0.2.77");
+	resolve_unknown(client, "2001:db8::77");
 	CHECK_EQ(raw_resolve(cch, client, LOOP, 1), 0);
 	raw_expect(cch, ADDR_RESOLVED, CLIENT);
-	CHECK_EQ(raw_destroy(cch, client), 2);
+	CHECK_EQ(raw_destroy(cch, client), 3);
 }
 
 /* Threads that wait for events are cancelled by programs, and woken by events. */
