@@ -58,8 +58,13 @@ class Result:
 
 
 def start(argv, env=None):
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=dict(os.environ, **(env or {})), start_new_session=True)
+    """Each mpirun has its own directory: of two that begin and end at the same time, one fails otherwise."""
+    env = {**os.environ, **(env or {})}
+    if argv[0] == "mpirun":
+        own = tempfile.mkdtemp(prefix="ompi.", dir=env["TMPDIR"])
+        env |= {"OMPI_MCA_orte_tmpdir_base": own, "PRTE_MCA_prte_tmpdir_base": own}
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
+                            start_new_session=True)
 
 
 def finish(proc, argv, guard=GUARD):

@@ -429,7 +429,9 @@ def case_jobs():
     argvs = [job(n, "--daemons", 2, "--duration", 4, "--json", "-") for n in (2, 2, 0, 0)]
     procs = [start(a) for a in argvs]
     while fabrics() != 2:
-        check(all(p.poll() is None for p in procs), f"a job has ended, with {fabrics()} fabrics")
+        for p, a in zip(procs, argvs):
+            if p.poll() is not None:
+                raise Failed(f"ended before the others had begun: {finish(p, a)}")
     for p, a, n in zip(procs, argvs, (2, 2, 0, 0)):
         verified(finish(p, a), n)
     check(fabrics() == 0, "a fabric is left")
