@@ -106,7 +106,8 @@ static int machine_option(const struct arg *a, struct machine *machine_p)
 	return err;
 }
 
-static int duration_option(const struct arg *a, struct sim_config *c)
+/* Milliseconds, but not 0. */
+static int some_ms(const struct arg *a, uint64_t *ns_p)
 {
 	uint64_t ns = 0;
 	int err = arg_time(a, 0, MAX_MS, (double)NSEC_PER_MSEC, &ns);
@@ -114,7 +115,7 @@ static int duration_option(const struct arg *a, struct sim_config *c)
 	if (!err && !ns)
 		return arg_bad(a, "a number above 0");
 	if (!err)
-		c->duration_ns = ns;
+		*ns_p = ns;
 	return err;
 }
 
@@ -134,7 +135,7 @@ static int config_option(int opt, const struct arg *a, struct sim_config *c)
 	case OPT_QD_BEFORE:
 		return arg_u32(a, 1, MAX_DEPTH, &c->depth_before);
 	case OPT_QD_STEP:
-		return arg_time(a, 0, MAX_MS, (double)NSEC_PER_MSEC, &c->step_ns);
+		return some_ms(a, &c->step_ns);
 	case OPT_CLIENTS:
 		return arg_u32(a, 1, MAX_CLIENTS, &c->clients);
 	case OPT_DAEMONS:
@@ -154,7 +155,7 @@ static int config_option(int opt, const struct arg *a, struct sim_config *c)
 	case OPT_WARMUP:
 		return arg_time(a, 0, MAX_MS, (double)NSEC_PER_MSEC, &c->warmup_ns);
 	case OPT_DURATION:
-		return duration_option(a, c);
+		return some_ms(a, &c->duration_ns);
 	default:
 		return arg_time(a, 0, 1e6, (double)NSEC_PER_USEC, &c->trace_ns);
 	}
