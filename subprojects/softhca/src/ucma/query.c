@@ -6,10 +6,12 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "cm/cm.h"
 #include "cm/ids.h"
 #include "cm/path.h"
+#include "sys/fds.h"
 #include "sys/sys.h"
 #include "ucma/commands.h"
 #include "ucma/watch.h"
@@ -230,12 +232,15 @@ static struct cm_id *id_to_tell(const struct cm_event *e, uint64_t fifo)
 	return id->uid && !id->unread ? id : NULL;
 }
 
-/* -EAGAIN: there is none. */
+/* -EAGAIN: there is none. -EBADF: the channel is closed, and the descriptor may be another file's. */
 static int take(const struct ucma_cmd *c, struct rdma_ucm_event_resp *resp)
 {
 	struct cm_event e;
 	struct cm_id *id;
 
+	/* close() enters the fabric after it has dropped the entry, and closes then. */
+	if (fds_get(c->fd).value != c->fifo)
+		return -EBADF;
 	do {
 		if (!is_event_there(c->fd) || sys_read(c->fd, &e, sizeof(e)) != sizeof(e))
 			return -EAGAIN;
@@ -248,22 +253,24 @@ static int take(const struct ucma_cmd *c, struct rdma_ucm_event_resp *resp)
 }
 
 /*
- * Waits for an event. libc's poll(), because it is a cancellation point: programs cancel threads
- * that wait.
+ * Waits for an event. libc's functions, because they are cancellation points: programs cancel threads
+ * that wait. In the kernel a thread that waits has a reference of its own to the channel: if another
+ * thread closes it, no event comes any more, and only a signal ends the wait.
  */
-static int wait_for_event(int fd)
+static int wait_for_event(int fd, bool closed)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
-	if (sys_fcntl(fd, F_GETFL, NULL) & O_NONBLOCK)
-		return -EAGAIN;
-	return poll(&p, 1, -1) < 0 ? -errno : 0;
+	if ((closed ? pause() : poll(&p, 1, -1)) < 0)
+		return -errno;
+	return 0;
 }
 
 int ucma_get_event(struct ucma_cmd *c)
 {
 	const struct rdma_ucm_get_event *req = c->in;
 	struct rdma_ucm_event_resp resp = {0};
+	bool waits = !(sys_fcntl(c->fd, F_GETFL, NULL) & O_NONBLOCK);
 	sigset_t saved;
 	int r;
 
@@ -273,7 +280,8 @@ int ucma_get_event(struct ucma_cmd *c)
 		fabric_leave(&saved);
 		if (!r)
 			return ucma_answer(c, req->response, &resp, sizeof(resp));
-		r = wait_for_event(c->fd);
+		if (waits)
+			r = wait_for_event(c->fd, r == -EBADF);
 		if (r)
 			return r;
 	}

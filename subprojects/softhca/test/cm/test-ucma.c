@@ -2,6 +2,7 @@
 /* What programs write to /dev/infiniband/rdma_cm and should not: each is refused, and harmless. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -368,6 +369,57 @@ static void forged_events(void)
 	close(fd);
 }
 
+/*
+ * libc's poll() and pause(), which the HCA calls to wait for an event. When armed, poll() does what
+ * another thread may do at this moment: it closes the channel, and gives its number to a file that
+ * can be read.
+ */
+static int armed = -1, pauses;
+
+int poll(struct pollfd *p, nfds_t n, int ms)
+{
+	const char record[64] = "of another file";
+	struct timespec t = {ms / 1000, ms % 1000 * 1000000l};
+	int pipes[2];
+
+	if (armed >= 0) {
+		CHECK_EQ(p->fd, armed);
+		CHECK(!close(armed));
+		CHECK(!pipe(pipes));
+		CHECK_EQ(pipes[0], armed);
+		CHECK_EQ(write(pipes[1], record, sizeof(record)), sizeof(record));
+		close(pipes[1]);
+		armed = -1;
+	}
+	return (int)syscall(SYS_ppoll, p, n, ms < 0 ? NULL : &t, NULL, 0);
+}
+
+int pause(void)
+{
+	pauses++;
+	errno = EINTR;
+	return -1;
+}
+
+/*
+ * A thread waits while its channel is closed. As in the kernel it waits on until a signal comes, and
+ * takes nothing from the file that has got the number.
+ */
+static void closed_in_wait(void)
+{
+	struct rdma_ucm_event_resp e;
+	char text[64] = "";
+	int fd = raw_open(0);
+
+	armed = fd;
+	CHECK_EQ(raw_event(fd, &e), -EINTR);
+	CHECK_EQ(armed, -1);
+	CHECK_EQ(pauses, 1);
+	CHECK_EQ(read(fd, text, sizeof(text)), sizeof(text));
+	CHECK_STR(text, "of another file");
+	close(fd);
+}
+
 static void port_spaces(void)
 {
 	struct rdma_ucm_create_id_resp resp;
@@ -396,6 +448,7 @@ int main(void)
 	af_ib();
 	port_spaces();
 	forged_events();
+	closed_in_wait();
 	CHECK(!raw_readable(ch, 0));
 	close(ch);
 	return 0;

@@ -90,6 +90,12 @@ def free_port():
 class Tool:
     """A tool under softhca-run, with its output in a file."""
 
+    # rping before rdma-core 59: at the end its main thread closes the channel, and its other thread,
+    # if it has not come to wait for a next event yet, ends the process with -1 (mended upstream by
+    # "rping: terminate CM event thread before exiting"). All pings are done by then.
+    LATE = re.compile(r"DISCONNECT EVENT\.\.\.\n(?:.*\n)*rdma_get_cm_event: Bad file descriptor$",
+                      re.M)
+
     def __init__(self, runner, options, fabric, args):
         self.args = args
         self.out = tempfile.TemporaryFile("w+")
@@ -109,7 +115,7 @@ class Tool:
             rc = self.process.wait(max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             raise Failure(f"{shlex.join(self.args)} hangs:\n{self.output()}") from None
-        if rc:
+        if rc and not (rc == 255 and self.args[0] == "rping" and self.LATE.search(self.output())):
             raise Failure(f"{shlex.join(self.args)} ends with {rc}:\n{self.output()}")
         said = [l for l in self.output().splitlines() if l.startswith("softhca:")]
         if said:
