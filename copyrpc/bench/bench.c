@@ -89,6 +89,13 @@ static FILE *open_json(const char *name)
 	return f;
 }
 
+bool rings_fit(uint64_t endpoints, uint64_t ring_size, uint32_t ends)
+{
+	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return 2 * endpoints * ring_size * ends <= memory;
+}
+
 static void check_options(const struct options *o)
 {
 	uint32_t most = COPYRPC_PAYLOAD_MAX(o->ring_size);
@@ -97,6 +104,9 @@ static void check_options(const struct options *o)
 		refuse("--ring-size=%u: give a power of two", o->ring_size);
 	if (o->size > most || o->allowance > most)
 		refuse("--size and --allowance: at most %u with this ring size", most);
+	if (!rings_fit(o->endpoints, o->ring_size, 1 + o->both))
+		refuse("--endpoints and --ring-size: give less, two rings each are more than the "
+		       "memory here");
 }
 
 static void parse_one(struct options *o, int c)

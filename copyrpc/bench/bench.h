@@ -88,6 +88,9 @@ void hca_check(const char *device, char **argv);
 /* What the software HCA counted for this process: true, else leaves it. */
 bool hca_counts(struct counts *c);
 
+/* Whether this machine's memory holds the rings of so many endpoints, two each, of one end or two. */
+bool rings_fit(uint64_t endpoints, uint64_t ring_size, uint32_t ends);
+
 /* Ends the program when there is nothing to run: 0 after --help, else 2. */
 void options_parse(struct options *o, int argc, char **argv);
 

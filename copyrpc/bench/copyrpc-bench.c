@@ -136,7 +136,7 @@ static void serve(const struct options *o, int fd)
 	while ((which = next_impl(o, fd)) != END) {
 		get(fd, &p, sizeof(p));
 		if (p.allowance > PAYLOAD_MAX || p.endpoints > ENDPOINTS_MAX ||
-			which >= ARRAY_SIZE(impls))
+			which >= ARRAY_SIZE(impls) || !rings_fit(p.endpoints, p.ring_size, 1))
 			fail("the client's options, or its --peer", EINVAL);
 		serve_one(o, impls[which], &p, fd);
 	}

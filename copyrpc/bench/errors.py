@@ -7,6 +7,7 @@
 import os
 import re
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -44,13 +45,20 @@ def connect(port, server):
     sys.exit(f"the server does not listen: {server.communicate()[1]}")
 
 
-def client_leaves():
+def server_says(pattern, client):
+    """A server whose client does what `client` does with the connection."""
     port = free_port()
     argv = [*hca, bench, "--port", str(port)]
     server = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
-    connect(port, server).close()
+    with connect(port, server) as s:
+        client(s)
     err = server.communicate(timeout=GUARD)[1]
-    judge(argv, server.returncode, err, 1, "client left")
+    judge(argv, server.returncode, err, 1, pattern)
+
+
+def plan(size=32, allowance=16, endpoints=1, ring_size=4096):
+    """What a client wants: the implementation, then its options (struct plan)."""
+    return struct.pack("7I", 0, size, allowance, endpoints, ring_size, 1, 0)
 
 
 if len(sys.argv) != 3:
@@ -60,6 +68,8 @@ hca = [run, "--rails", "2", "--fabric", f"copyrpc-errors-{os.getpid()}"]
 
 for depths in "1,", ",1", "1,,8", "":
     fails(2, "--queue-depth=: give a number", "--fork", "-q", depths)
+# Two rings per endpoint and end: 64 TiB.
+fails(2, "--endpoints and --ring-size: give less", "--fork", "-e", "16384", "-r", str(1 << 30), head=hca)
 fails(2, "--ib-dev=nope: give one of: mlx5_0, mlx5_1", "--fork", "-d", "nope", head=hca)
 fails(2, "--ib-dev=nope: give one of: mlx5_0, mlx5_1", "-d", "nope", head=hca)
 if not os.path.isdir("/sys/class/infiniband") or not os.listdir("/sys/class/infiniband"):
@@ -69,4 +79,6 @@ if not os.path.isdir("/sys/class/infiniband") or not os.listdir("/sys/class/infi
 with open("/dev/full", "w") as full:
     fails(1, "standard output: give", "--help", out=full)
     fails(1, "standard output: give", "--fork", "-D", "0.01", "-q", "1", head=hca, out=full)
-client_leaves()
+server_says("client left", lambda s: None)
+for options in {"allowance": 1 << 31}, {"endpoints": 1 << 31}, {"endpoints": 16384, "ring_size": 1 << 30}:
+    server_says("the client's options", lambda s: s.sendall(plan(**options)))
