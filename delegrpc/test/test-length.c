@@ -74,7 +74,7 @@ static void longest(void)
 		.resp_depth = DELEGRPC_MAX_RESP_DEPTH,
 		.req_size = 8,
 		.resp_size = 8};
-	unsigned char *buf = malloc(DELEGRPC_MAX_PAYLOAD);
+	unsigned char *buf = malloc(DELEGRPC_MAX_PAYLOAD + 1);
 	struct delegrpc_server *s;
 	struct delegrpc_client *c;
 	struct delegrpc_req r;
