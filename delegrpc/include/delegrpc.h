@@ -156,7 +156,7 @@ struct delegrpc_attr {
 	 */
 	uint32_t mode;
 	uint32_t gid;
-	uint32_t set; /* DELEGRPC_SET_* */
+	uint32_t set; /* DELEGRPC_SET_*; a gid only with mode 0660 */
 };
 
 struct delegrpc_server;
@@ -213,7 +213,7 @@ int delegrpc_server_unlink(struct delegrpc_server *server);
 /* Clients get -EPIPE; the name is removed; frees the server. NULL is allowed. */
 void delegrpc_server_destroy(struct delegrpc_server *server);
 
-/* The region's attributes, rounded as they hold. */
+/* The region's attributes, rounded as they hold. They may be given to a create or connect. */
 void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p);
 
 /*
