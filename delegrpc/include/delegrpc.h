@@ -358,7 +358,8 @@ DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client);
  * inlined). Returns the number of responses, 0 for none yet, or
  *	-EPIPE		the server has gone, and every response it wrote has been handed out:
  *			the calls still pending will never be answered; disconnect
- * fn must not poll or disconnect this client.
+ * fn may call delegrpc_client_call() and delegrpc_client_flush() for this client, but must not poll,
+ * wait, arm or disconnect it.
  */
 DELEGRPC_INLINE int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
 	void *arg);
@@ -393,7 +394,8 @@ int delegrpc_client_arm(struct delegrpc_client *client);
  *	-EBUSY		other calls are pending: their responses would have nowhere to go
  *	-ETIMEDOUT	no response within timeout_ns; one that comes late is dropped, but
  *			the call may have been, or may yet be, carried out
- *	-EAGAIN		as many calls as resp_depth timed out and are still unanswered
+ *	-EAGAIN		as many calls as resp_depth timed out and are still unanswered, or the
+ *			ring is full: poll and retry
  *	-EMSGSIZE, -EPIPE	as above
  */
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
