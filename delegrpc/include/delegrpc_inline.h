@@ -24,8 +24,8 @@
  * when the slot's stamp is {lap q / resp_depth + 1, generation}, 16 bits each. The
  * generation counts those who have had the client's id, so that what was meant for the
  * predecessor is not taken for an answer. The count leaves out the generation that the server
- * knows, which comes round if 65534 clients in a row connect and make no call. The word behind the stamp has the request's id,
- * 15 bits, and the bytes of the payload that were sent, 17.
+ * knows, which comes round if 65534 clients in a row connect and make no call. The word behind
+ * the stamp has the request's id, 15 bits, and the bytes of the payload that were sent, 17.
  *
  * Slots are packed and written in bursts, because a core has a limited number of stores that wait
  * for cache lines of other cores, and private stores between two messages count as well. So
