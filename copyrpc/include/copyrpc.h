@@ -246,8 +246,8 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
  * -EINVAL: not a blob, or a wrong len, or one side is addressed by GID and the other is not (if
  * one port requires a global route header, set gid_index on the other side too).
  * -EPROTONOSUPPORT: another version. -EMSGSIZE: the ring sizes, or `nested`, differ. -EISCONN:
- * already connected, or failed before (destroy it and create a new one). Otherwise an error of
- * the driver. -EINVAL, -EPROTONOSUPPORT and -EMSGSIZE change nothing.
+ * already connected, or failed before (destroy it and create a new one). These change nothing.
+ * Otherwise an error of the driver, which may be -EINVAL, too: copyrpc_ep_status() is -EIO then.
  */
 int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
 

@@ -229,13 +229,16 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 		.rd_atomic = b.rd_atomic,
 	};
 	memcpy(qp.gid, b.gid, sizeof(qp.gid));
+	rc = mlx5dvl_qp_connect(ep->qp, &qp);
+	/* An address that cannot be, which the queue pair refuses before it changes. */
+	if (rc && mlx5dvl_qp_status(ep->qp) == -ENOTCONN)
+		return rc;
 	ep->peer_ring = b.ring_addr;
 	ep->peer_ring_rkey = b.ring_rkey;
 	ep->peer_ring_rkey_word = mlx5dvl_rkey_word(b.ring_rkey);
 	ep->peer_word = b.word_addr;
 	ep->peer_word_rkey = b.word_rkey;
 	ep->peer = qp;
-	rc = mlx5dvl_qp_connect(ep->qp, &qp);
 	ep->ch.status = rc ? -EIO : 0;
 	return rc;
 }

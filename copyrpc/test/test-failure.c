@@ -161,7 +161,8 @@ static void connections_are_refused(void)
 	static const struct {
 		int at, err;
 	} table[] = {{0, -EINVAL}, {8, -EPROTONOSUPPORT}, {10, -EINVAL}, {30, -EINVAL},
-		{95, -EINVAL}, {84, -EINVAL}};
+		{95, -EINVAL}, {84, -EINVAL}, /* QP number, PSN, MTU, READs: */ {15, -EINVAL},
+		{19, -EINVAL}, {22, -EINVAL}, {23, -EINVAL}};
 
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep[i]), 0);
@@ -170,7 +171,7 @@ static void connections_are_refused(void)
 	CHECK_EQ(copyrpc_ep_connect(ep[0], blob[1], COPYRPC_INFO_SIZE - 1), -EINVAL);
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		memcpy(bad, blob[1], sizeof(bad));
-		bad[table[i].at] ^= 0x40;
+		bad[table[i].at] ^= 0xc0;
 		CHECK_EQ(copyrpc_ep_connect(ep[0], bad, sizeof(bad)), table[i].err);
 	}
 	CHECK_EQ(copyrpc_ep_create(ctx, &(struct copyrpc_ep_attr){.ring_size = 32768}, &larger), 0);

@@ -455,9 +455,9 @@ void mlx5dvl_qp_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p
 /*
  * Connects to the peer (INIT -> RTR -> RTS). Returns 0; -EINVAL a field of @peer is out of
  * range, or has no LID on InfiniBand, or no GID on RoCE; -EISCONN connected already; or an
- * error of the driver (-ETIMEDOUT, -EHOSTUNREACH: RoCE cannot resolve the GID). After an error
- * other than -EISCONN the QP can only be destroyed. Sending is allowed once both sides have
- * connected.
+ * error of the driver (-ETIMEDOUT, -EHOSTUNREACH: RoCE cannot resolve the GID), after which the QP
+ * can only be destroyed; while mlx5dvl_qp_status() is -ENOTCONN, nothing has changed. Sending is
+ * allowed once both sides have connected.
  * A UD QP has no peer: @peer must be NULL; for other QPs NULL is -EINVAL.
  */
 int mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer);
