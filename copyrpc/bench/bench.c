@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "bench.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
 
@@ -65,12 +66,15 @@ static uint32_t number(const char *name, const char *s, uint64_t min, uint64_t m
 	return (uint32_t)v;
 }
 
-static void parse_depths(struct options *o, char *list)
+/* The list stays whole: a program that executes itself again passes its arguments on. */
+static void parse_depths(struct options *o, const char *list)
 {
-	char *s;
+	char *copy = strdup(list), *rest = copy, *s;
 
+	if (!copy)
+		refuse("--queue-depth: %s", strerror(errno));
 	o->ndepths = o->max_depth = 0;
-	while ((s = strsep(&list, ","))) { /* an empty item is an item, and no number */
+	while ((s = strsep(&rest, ","))) { /* an empty item is an item, and no number */
 		uint32_t depth = number("queue-depth", s, 1, 65536);
 
 		if (o->ndepths == DEPTHS)
@@ -78,6 +82,7 @@ static void parse_depths(struct options *o, char *list)
 		o->depths[o->ndepths++] = depth;
 		o->max_depth = depth > o->max_depth ? depth : o->max_depth;
 	}
+	free(copy);
 }
 
 static FILE *open_json(const char *name)

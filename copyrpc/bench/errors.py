@@ -76,6 +76,11 @@ if not os.path.isdir("/sys/class/infiniband") or not os.listdir("/sys/class/infi
     # Without a device it runs under the software HCA, here where none is named.
     fails(0, "no mlx5 device: running under the software HCA", "--fork", "-D", "0.01", "-q", "1")
     fails(2, "--ib-dev=nope: .*give", "--fork", "-d", "nope")
+    # ... with all of its arguments.
+    rows = subprocess.run([bench, "--fork", "-D", "0.01", "-q", "1,2,4"], stdout=subprocess.PIPE,
+                          text=True, timeout=GUARD).stdout.splitlines()[1:]
+    if [r.split()[4] for r in rows] != ["1", "2", "4"]:
+        sys.exit(f"not a line for each queue depth: {rows}")
 with open("/dev/full", "w") as full:
     fails(1, "standard output: give", "--help", out=full)
     fails(1, "standard output: give", "--fork", "-D", "0.01", "-q", "1", head=hca, out=full)
