@@ -25,6 +25,9 @@
 
 #define BAD_USAGE 2
 
+#define SEED_GIVE "give a seed, a number from 1"
+#define LINK_GIVE "give off, real or virtual"
+
 enum {
 	OPT_BF = 256,
 	OPT_UAR,
@@ -136,6 +139,14 @@ static void set_fabric(const char *value)
 	setenv("SOFTHCA_FABRIC", value, 1);
 }
 
+/* An empty variable is no chaos, but an empty option is no seed. */
+static void set_chaos(const char *value)
+{
+	setenv("SOFTHCA_CHAOS", value, 1);
+	if (!*value || chaos_from_env(&(uint64_t){0}))
+		bad("--chaos", value, SEED_GIVE);
+}
+
 /* An option that sets a variable of the environment. */
 static void set_value(int option, const char *value)
 {
@@ -165,10 +176,10 @@ static void set_value(int option, const char *value)
 		set_choice("--mode", "SOFTHCA_MODE", value, modes, "give trap, poll or step");
 		break;
 	case OPT_LINK:
-		set_choice("--link", "SOFTHCA_LINK", value, links, "give off, real or virtual");
+		set_choice("--link", "SOFTHCA_LINK", value, links, LINK_GIVE);
 		break;
 	case OPT_CHAOS:
-		setenv("SOFTHCA_CHAOS", value, 1);
+		set_chaos(value);
 		break;
 	case OPT_FAULTS:
 		set_file("--faults", "SOFTHCA_FAULT_FILE", value,
@@ -213,6 +224,14 @@ static bool parse_options(int argc, char **argv)
 	return rails || topology;
 }
 
+static void bad_variable(const char *name, const char *give)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "%s=%.100s: %s", name, getenv(name), give);
+	bad("environment", "", text);
+}
+
 /* Refuses, with status 2, what would fail later when the fabric is made. */
 static void check_environment(struct softhca_topology *wanted)
 {
@@ -227,9 +246,9 @@ static void check_environment(struct softhca_topology *wanted)
 		bad("faults", "", err);
 	free(rules);
 	if (chaos_from_env(&(uint64_t){0}))
-		bad("--chaos", getenv("SOFTHCA_CHAOS"), "give a seed, a number from 1");
+		bad_variable("SOFTHCA_CHAOS", SEED_GIVE);
 	if (link_mode_from_env() < 0)
-		bad("SOFTHCA_LINK", getenv("SOFTHCA_LINK"), "give off, real or virtual");
+		bad_variable("SOFTHCA_LINK", LINK_GIVE);
 }
 
 /*

@@ -111,6 +111,7 @@ wrong_arguments() {
 	refused '--uar old: give dynamic or legacy' --uar old true
 	refused '--death slow: give at_once or timers' --death slow true
 	refused '--chaos 0: give a seed' --chaos 0 true
+	refused '--chaos: give a seed' --chaos '' true
 	refused '--chaos 1x: give a seed' --chaos 1x true
 	refused '--chaos -1: give a seed' --chaos -1 true
 	refused '--chaos 99999999999999999999: give' --chaos 99999999999999999999 true
@@ -130,6 +131,8 @@ wrong_arguments() {
 	for wrong in 0 x 1k 99999999999999999999; do
 		SOFTHCA_MEMLOCK=$wrong refused "SOFTHCA_MEMLOCK=$wrong: give a number of bytes" true
 	done
+	SOFTHCA_CHAOS=0 refused 'SOFTHCA_CHAOS=0: give a seed' true
+	SOFTHCA_LINK=slow refused 'SOFTHCA_LINK=slow: give off' true
 	SOFTHCA_UAR=old refused 'SOFTHCA_UAR=old: give dynamic or legacy' true
 	SOFTHCA_DEATH=slow refused 'SOFTHCA_DEATH=slow: give at_once or timers' true
 	SOFTHCA_MEMLOCK=unlimited status 0 "$run" true
