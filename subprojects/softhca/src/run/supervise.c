@@ -185,6 +185,7 @@ int supervise(char **argv)
 	guardian = start_guardian(&fd);
 	if (guardian < 0) {
 		perror("softhca-run: guardian");
+		clean_up(); /* there is no program yet */
 		return 125;
 	}
 	status = run(argv, fd, &signals, &mask);

@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# test-run.sh SOFTHCA-RUN HOLDER LOCKER [STATIC]: what softhca-run promises to who calls it.
+# test-run.sh SOFTHCA-RUN HOLDER LOCKER NO-FORK [STATIC]: what softhca-run promises to who calls it.
 set -u
 
 run=$(realpath "$1")
 holder=$(realpath "$2")
 locker=$(realpath "$3")
-fixed=${4:+$(realpath "$4")}
+no_fork=$(realpath "$4")
+fixed=${5:+$(realpath "$5")}
 me=$(id -u)
 tmp=$(mktemp -d)
 fabric=run-$$
@@ -370,6 +371,11 @@ unseen() {
 	esac
 }
 
+no_processes() {
+	status 125 env LD_PRELOAD="$no_fork" "$run" true
+	grep -q '^softhca-run: guardian: ' "$tmp/err" || fail "no guardian says: $(cat "$tmp/err")"
+}
+
 other_user() {
 	[ "$me" = 0 ] || return 0
 	mkdir "$dir"
@@ -383,7 +389,7 @@ other_user() {
 
 for t in exit_statuses full_device wrong_arguments wrong_for_the_library environment hwloc \
 	arguments signals_are_passed_on program_killed runner_killed group_killed left_behind \
-	guardian_killed stubborn \
+	guardian_killed stubborn no_processes \
 	two_at_once mutex_held other_fabric unseen other_user; do
 	echo "$t"
 	$t

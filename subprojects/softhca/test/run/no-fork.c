@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/* Preloaded: a machine on which no process can be made. */
+#include <errno.h>
+#include <unistd.h>
+
+pid_t fork(void)
+{
+	errno = EAGAIN;
+	return -1;
+}
