@@ -44,7 +44,8 @@ with tempfile.TemporaryDirectory() as tmp:
     libdir = pcs[0].parent.parent
     # A user's libibverbs.pc is the system's; ours come from under the destdir.
     env = dict(os.environ, PKG_CONFIG_PATH=str(pcs[0].parent), LD_LIBRARY_PATH=str(libdir))
-    pkg_config = ["pkg-config", f"--define-variable=prefix={root}/usr/local"]
+    prefix = run("pkg-config", "--variable=prefix", pcs[0].stem, env=env)[0]
+    pkg_config = ["pkg-config", f"--define-variable=prefix={root}{prefix}"]
     use_all(pathlib.Path(tmp), pkg_config, sys.argv[2:], env)
     for layer in sys.argv[2:]:
         src = here / "consumer" / f"{layer}.c"
