@@ -156,7 +156,7 @@ struct delegrpc_attr {
 	 */
 	uint32_t mode;
 	uint32_t gid;
-	uint32_t set; /* DELEGRPC_SET_* */
+	uint32_t set; /* DELEGRPC_SET_*; a gid only with mode 0660 */
 };
 
 struct delegrpc_server;
@@ -213,7 +213,7 @@ int delegrpc_server_unlink(struct delegrpc_server *server);
 /* Clients get -EPIPE; the name is removed; frees the server. NULL is allowed. */
 void delegrpc_server_destroy(struct delegrpc_server *server);
 
-/* The region's attributes, rounded as they hold. */
+/* The region's attributes, rounded as they hold. They may be given to a create or connect. */
 void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p);
 
 /*
@@ -358,7 +358,8 @@ DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client);
  * inlined). Returns the number of responses, 0 for none yet, or
  *	-EPIPE		the server has gone, and every response it wrote has been handed out:
  *			the calls still pending will never be answered; disconnect
- * fn must not poll or disconnect this client.
+ * fn may call delegrpc_client_call() and delegrpc_client_flush() for this client, but must not poll,
+ * wait, arm or disconnect it.
  */
 DELEGRPC_INLINE int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
 	void *arg);
@@ -393,7 +394,8 @@ int delegrpc_client_arm(struct delegrpc_client *client);
  *	-EBUSY		other calls are pending: their responses would have nowhere to go
  *	-ETIMEDOUT	no response within timeout_ns; one that comes late is dropped, but
  *			the call may have been, or may yet be, carried out
- *	-EAGAIN		as many calls as resp_depth timed out and are still unanswered
+ *	-EAGAIN		as many calls as resp_depth timed out and are still unanswered, or the
+ *			ring is full: poll and retry
  *	-EMSGSIZE, -EPIPE	as above
  */
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,

@@ -23,8 +23,9 @@
  * A client's response position q lies in its slot q & (resp_depth - 1), and is filled
  * when the slot's stamp is {lap q / resp_depth + 1, generation}, 16 bits each. The
  * generation counts those who have had the client's id, so that what was meant for the
- * predecessor is not taken for an answer. The word behind the stamp has the request's id,
- * 15 bits, and the bytes of the payload that were sent, 17.
+ * predecessor is not taken for an answer. The count leaves out the generation that the server
+ * knows, which comes round if 65534 clients in a row connect and make no call. The word behind
+ * the stamp has the request's id, 15 bits, and the bytes of the payload that were sent, 17.
  *
  * Slots are packed and written in bursts, because a core has a limited number of stores that wait
  * for cache lines of other cores, and private stores between two messages count as well. So
@@ -142,14 +143,14 @@ enum delegrpc_state {
 #define DELEGRPC_CLAIM_INTENT 1ull /* reserving: any position from now on */
 #define DELEGRPC_CLAIM_AT(pos, n) ((uint64_t)(pos) << 8 | (uint64_t)(n) << 2 | 2) /* these n */
 
-/* One per client id: the first line the client writes, the second both (state). */
+/* One per client id: the first line the client writes, the second both (state, served). */
 struct delegrpc_line {
 	uint64_t claim;
 	uint32_t generation; /* 1 .. 65535; of the present or last holder of the id */
 	uint32_t taken; /* not 0: somebody has the id, or died with it; a hint, its lock decides */
 	uint8_t pad0[48];
 	uint32_t state; /* enum delegrpc_state; a futex */
-	uint8_t pad1[4];
+	uint32_t served; /* generation whose request the server has received last */
 	struct delegrpc_address address;
 	uint8_t pad2[32];
 };
@@ -158,6 +159,7 @@ DELEGRPC_AT(delegrpc_line, claim, 0);
 DELEGRPC_AT(delegrpc_line, generation, 8);
 DELEGRPC_AT(delegrpc_line, taken, 12);
 DELEGRPC_AT(delegrpc_line, state, 64);
+DELEGRPC_AT(delegrpc_line, served, 68);
 DELEGRPC_AT(delegrpc_line, address, 72);
 DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
 

@@ -99,6 +99,25 @@ static int alloc_tables(struct client *c, const struct layout *l)
 	return 0;
 }
 
+static uint32_t generation_after(uint32_t generation)
+{
+	generation = (generation + 1) & 0xffff;
+	return generation ? generation : 1;
+}
+
+/*
+ * Not the one that the server knows, for whose calls it would take ours. Relaxed: a value that the
+ * load misses belongs to one of the last predecessors, and the next generations differ from it.
+ */
+static uint32_t next_generation(const struct delegrpc_line *line)
+{
+	uint32_t next = generation_after(__atomic_load_n(&line->generation, __ATOMIC_RELAXED));
+
+	if (next == __atomic_load_n(&line->served, __ATOMIC_RELAXED))
+		next = generation_after(next);
+	return next;
+}
+
 /*
  * Takes over the id of a predecessor, which may have died at any instruction. Its claim is
  * void. Its stamps must not be taken for ours when the generation numbers wrap. Responses that the
@@ -108,10 +127,8 @@ static void take_over(struct client *c)
 {
 	struct delegrpc_client *hot = &c->hot;
 	struct delegrpc_line *line = hot->line;
-	uint32_t generation = __atomic_load_n(&line->generation, __ATOMIC_RELAXED);
 
-	generation = (generation + 1) & 0xffff;
-	hot->generation = generation ? generation : 1;
+	hot->generation = next_generation(line);
 	for (uint32_t i = 0; i < c->attr.resp_depth; i++) {
 		void *slot = hot->responses + i * (size_t)hot->resp_stride;
 

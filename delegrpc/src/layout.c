@@ -49,7 +49,8 @@ void attr_of(const struct delegrpc_attr *attr, const struct shm_region *region,
 	*attr_p = *attr;
 	attr_p->mode = region->access.mode;
 	attr_p->gid = region->access.gid;
-	attr_p->set = DELEGRPC_SET_GID;
+	/* As access_of() takes it: a region of one user has no group. */
+	attr_p->set = region->access.mode == 0660 ? DELEGRPC_SET_GID : 0;
 }
 
 void layout_of(const struct delegrpc_attr *attr, struct layout *l)

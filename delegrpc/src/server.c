@@ -234,6 +234,8 @@ void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uin
 		server->resp_depth * sizeof(*server->open));
 	peer->generation = generation;
 	peer->next = 0;
+	/* Relaxed: pairs with the load in next_generation(). */
+	__atomic_store_n(&s->lines[client].served, generation, __ATOMIC_RELAXED);
 	if (client >= s->met)
 		s->met = client + 1;
 }

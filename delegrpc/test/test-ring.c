@@ -282,6 +282,49 @@ static void id_is_reused(void)
 	delegrpc_server_destroy(s);
 }
 
+/*
+ * The generations come round while the server holds a request, because nobody has called since.
+ * The client that would get the generation of that request is not taken for the one that made it.
+ */
+static void held_for_a_round(uint32_t generation)
+{
+	struct delegrpc_server *s = server_new(1, 256, 4);
+	struct delegrpc_client *c;
+	struct delegrpc_req held;
+	struct seen seen = {0};
+	struct raw raw;
+
+	raw_open(name, &raw);
+	raw.lines[0].generation = generation - 1;
+	c = client_new();
+	call(c, 1);
+	delegrpc_client_flush(c);
+	CHECK_EQ(delegrpc_server_poll(s), 1);
+	held = take(s, 1);
+	CHECK_EQ(held.id >> 16, generation);
+	delegrpc_server_advance_tail(s);
+	delegrpc_client_disconnect(c);
+	raw.lines[0].generation = generation - 1; /* as after 65534 more connects */
+	c = client_new();
+	CHECK_EQ(raw.lines[0].generation, generation % 65535 + 1);
+	call(c, 5);
+	delegrpc_client_flush(c);
+	CHECK_EQ(serve(s), 1);
+	CHECK_EQ(delegrpc_server_reply(s, held.client, held.id, "late", 4), -EPIPE);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
+	CHECK_EQ(seen.value[0], 1005);
+	delegrpc_client_disconnect(c);
+	raw_close(&raw);
+	delegrpc_server_destroy(s);
+}
+
+static void generation_of_a_held_request(void)
+{
+	held_for_a_round(1);
+	held_for_a_round(65534);
+	held_for_a_round(65535);
+}
+
 /* Laps and generations at the end of their range. */
 static void counters_wrap(void)
 {
@@ -409,6 +452,7 @@ int main(int argc, char **argv)
 		TEST(search_of_a_wait_ends),
 		TEST(claims_of_the_living_count),
 		TEST(id_is_reused),
+		TEST(generation_of_a_held_request),
 		TEST(counters_wrap),
 		TEST(bad_requests),
 		TEST(broken_indices),

@@ -225,12 +225,13 @@ int flux_arm(struct flux_node *node);
 
 /*
  * Takes the node out of the network, permanently. From then on calls and replies to it return
- * -EPIPE. Calls to it that it has not answered end with payload NULL in their caller's next
- * flux_poll()s, after the responses that it did send. Its peers can still receive the calls that
- * it has made, and get -EPIPE when they answer. Its own pending calls end with payload NULL, or
- * with the response if that is already there, when its thread calls flux_poll() again;
- * flux_pending() says how many are left. A second flux_leave() does nothing. If a thread ends
- * without flux_leave(), its peers wait for ever.
+ * -EPIPE, except that a peer that was collecting a burst for it may still add to that burst: at
+ * most eight return 0. Calls to it that it has not answered, these included, end with payload NULL
+ * in their caller's next flux_poll()s, after the responses that it did send. Its peers can still
+ * receive the calls that it has made, and get -EPIPE when they answer. Its own pending calls end
+ * with payload NULL, or with the response if that is already there, when its thread calls
+ * flux_poll() again; flux_pending() says how many are left. A second flux_leave() does nothing. If
+ * a thread ends without flux_leave(), its peers wait for ever.
  */
 void flux_leave(struct flux_node *node);
 

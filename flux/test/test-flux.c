@@ -491,6 +491,34 @@ static void leave_ends_calls_once(void)
 	flux_destroy(f);
 }
 
+/* Calls may still join a burst that was open. There are at most eight, and each ends once. */
+static void leave_while_a_burst_is_open(void)
+{
+	for (uint32_t before = 1; before <= 64; before++) {
+		struct flux *f = make(2, 256, 128);
+		struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+		struct seen s = {0};
+		uint32_t n = 0;
+
+		for (; n < before; n++)
+			CHECK_EQ(call(a, 1, n, n), 0);
+		flux_leave(b);
+		while (call(a, 1, n, n) == 0)
+			n++;
+		CHECK(n - before <= 8);
+		CHECK_EQ(call(a, 1, n, n), -EPIPE);
+		CHECK_EQ(flux_pending(a), n);
+		poll_all(a, &s);
+		CHECK_EQ(s.n, n);
+		CHECK_EQ(s.aborted, n);
+		for (uint32_t i = 0; i < n; i++)
+			CHECK_EQ(s.token[i], i);
+		CHECK_EQ(call(a, 1, n, n), -EPIPE);
+		CHECK_EQ(flux_pending(a), 0);
+		flux_destroy(f);
+	}
+}
+
 static void leave_of_a_caller(void)
 {
 	struct flux *f = make(2, 16, 8);
@@ -727,6 +755,7 @@ int main(int argc, char **argv)
 		TEST(long_payloads),
 		TEST(lap_wraps),
 		TEST(leave_ends_calls_once),
+		TEST(leave_while_a_burst_is_open),
 		TEST(leave_of_a_caller),
 		TEST(leave_of_one_that_owes_nothing),
 		TEST(answered_before_leaving),

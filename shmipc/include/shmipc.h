@@ -116,7 +116,7 @@ struct shmipc_attr {
 	 */
 	uint32_t mode;
 	uint32_t gid;
-	uint32_t set; /* SHMIPC_SET_* */
+	uint32_t set; /* SHMIPC_SET_*; a gid only with mode 0660 */
 };
 
 /* A request that the server has taken out of its ring. */
@@ -250,7 +250,7 @@ int shmipc_server_arm(struct shmipc_server *server);
  */
 void *shmipc_server_extra(struct shmipc_server *server, uint32_t client);
 
-/* The sizes in use. */
+/* The sizes and the access in use. They may be given to a create or connect. */
 void shmipc_server_get_attr(const struct shmipc_server *server, struct shmipc_attr *attr_p);
 
 void shmipc_server_get_stats(const struct shmipc_server *server,
@@ -363,7 +363,7 @@ void *shmipc_client_extra(struct shmipc_client *client);
 /* The client's place, 0 .. max_clients - 1. After disconnect another client may have it. */
 uint32_t shmipc_client_index(const struct shmipc_client *client);
 
-/* The sizes in use. */
+/* As shmipc_server_get_attr(). */
 void shmipc_client_get_attr(const struct shmipc_client *client, struct shmipc_attr *attr_p);
 
 void shmipc_client_get_stats(const struct shmipc_client *client,

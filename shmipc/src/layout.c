@@ -67,7 +67,8 @@ struct shmipc_attr shmipc_attr_of(const struct shmipc_layout *l, const struct sh
 
 	a.mode = region->access.mode;
 	a.gid = region->access.gid;
-	a.set = SHMIPC_SET_GID;
+	/* As shmipc_access() takes it: a region of one user has no group. */
+	a.set = a.mode == 0660 ? SHMIPC_SET_GID : 0;
 	return a;
 }
 

@@ -225,6 +225,18 @@ static inline void grouptest_as_member_of_none(void *arg)
 	CHECK_EQ(grouptest_try(0660, 0, 0), -EACCES);
 }
 
+/* Whether a client that gives the server's attributes connects and gets the same ones. */
+static inline void grouptest_attr_can_be_given(const struct grouptest_attr *of_server)
+{
+	struct grouptest_attr got;
+	void *c = NULL;
+
+	CHECK_EQ(grouptest->connect(grouptest_name, of_server, &c), 0);
+	grouptest->client_attr(c, &got);
+	CHECK(memcmp(&got, of_server, sizeof(got)) == 0);
+	grouptest->disconnect(c);
+}
+
 /* Without a gid the group is the server's own one; without a mode there is none. */
 static void defaults(void)
 {
@@ -240,6 +252,7 @@ static void defaults(void)
 		grouptest->server_attr(s, &got);
 		CHECK_EQ(got.mode, i ? 0660 : 0600);
 		CHECK_EQ(got.gid, grouptest_owner.uid);
+		grouptest_attr_can_be_given(&got);
 		grouptest_serve_while(s,
 			users_spawn(&grouptest_member, grouptest_as_member_of_none, NULL));
 		grouptest->destroy(s);
