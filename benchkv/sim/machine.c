@@ -101,8 +101,8 @@ static int set_key(struct machine *m, const char *name, json_t *value, char *why
 }
 
 /*
- * What the simulator divides by, or waits for: a loop that takes no time never ends, and a WRITE has to
- * end before time does.
+ * What the simulator divides by, or waits for: a loop that takes no time never ends, and the time of
+ * a WRITE has to fit a clock.
  */
 static int check(const struct machine *m, char *why, size_t size)
 {

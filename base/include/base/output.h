@@ -8,7 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The status to end with: 1 where standard output took not all, and says so; who has failed has said why. */
+/*
+ * The status to end with: 1, and a line on standard error, where standard output did not take all; a
+ * program that has failed has said why.
+ */
 static inline int output_end(const char *program, int status)
 {
 	bool bad = ferror(stdout);
