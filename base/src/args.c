@@ -32,7 +32,7 @@ int arg_whole(const struct arg *a, uint64_t min, uint64_t max, uint64_t *n_p)
 	unsigned long long n;
 
 	errno = 0;
-	n = strtoull(a->value, &end, 0);
+	n = strtoull(a->value, &end, strncasecmp(a->value, "0x", 2) != 0 ? 10 : 16);
 	if (isdigit((unsigned char)*a->value) && !*end && !errno && n >= min && n <= max) {
 		*n_p = n;
 		return 0;
@@ -150,24 +150,41 @@ static const struct option *option_of(const struct option *options, int val)
 	return options;
 }
 
+/*
+ * What getopt_long() did not take. A letter may stand within a word, of which nothing is known then:
+ * argv[optind - 1] may still be the word before.
+ */
+static void refuse(int val, char **argv, const struct option *options, char *why, size_t size)
+{
+	const char letter[] = {'-', (char)optopt, 0};
+	bool is_letter = val == '?' && optopt && !option_of(options, optopt)->name;
+
+	snprintf(why, size, "%.60s %s: give one of the options of --help",
+		is_letter ? letter : argv[optind - 1],
+		val == ':' ? "needs a value" : "is not valid");
+	make_line(why);
+}
+
 int args_read(int argc, char **argv, const char *letters, const struct option *options, arg_fn *fn,
 	void *arg, char *why, size_t size)
 {
 	struct arg a = {.why = why, .size = size};
 	int val, err;
 
+	if (size)
+		why[0] = 0;
 	opterr = 0;
 	optind = 0;
 	while ((val = getopt_long(argc, argv, letters, options, NULL)) != -1) {
 		if (val == ':' || val == '?') {
-			snprintf(why, size, "%.60s %s: give one of the options of --help",
-				argv[optind - 1], val == ':' ? "needs a value" : "is not valid");
-			make_line(why);
+			refuse(val, argv, options, why, size);
 			return -EINVAL;
 		}
 		a.name = option_of(options, val)->name;
 		a.value = optarg ? optarg : "";
 		err = fn(arg, val, &a);
+		if (err && size)
+			make_line(why);
 		if (err)
 			return err;
 	}

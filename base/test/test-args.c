@@ -36,6 +36,15 @@ static void whole_numbers_have_a_range(void)
 	CHECK(!strncmp(why, "--opt '18446744073709551621'", 28));
 	a = arg_of("18446744073709551616");
 	CHECK_EQ(arg_whole(&a, 0, UINT64_MAX, &n), -EINVAL);
+	a = arg_of("0010"); /* no octal number */
+	CHECK_EQ(arg_whole(&a, 5, 12, &n), 0);
+	CHECK_EQ(n, 10);
+	a = arg_of("09");
+	CHECK_EQ(arg_whole(&a, 5, 12, &n), 0);
+	CHECK_EQ(n, 9);
+	a = arg_of("0X0b");
+	CHECK_EQ(arg_whole(&a, 5, 12, &n), 0);
+	CHECK_EQ(n, 11);
 }
 
 static void narrow_numbers_fit(void)
@@ -144,6 +153,7 @@ static const struct option long_options[] = {
 	{"number", required_argument, NULL, 'n'},
 	{"num", required_argument, NULL, 'n'},
 	{"flag", no_argument, NULL, 256},
+	{"file", required_argument, NULL, 257},
 	{NULL, 0, NULL, 0},
 };
 
@@ -154,6 +164,10 @@ static int parse_option(void *options, int val, const struct arg *a)
 	snprintf(o->last, sizeof(o->last), "%s", a->name);
 	if (val == 'n')
 		return arg_u32(a, 1, 9, &o->n);
+	if (val == 257) { /* says itself what it has found */
+		snprintf(a->why, a->size, "--file %s: line 1:\nno", a->value);
+		return -EINVAL;
+	}
 	o->flag = true;
 	return *a->value ? -EINVAL : 0;
 }
@@ -206,10 +220,14 @@ static void bad_lines_are_refused(void)
 		{"--frob", "--frob is not valid: give one of the options of --help"},
 		{"--fr\nob", "--fr?ob is not valid: give one of the options of --help"},
 		{"-z", "-z is not valid: give one of the options of --help"},
+		{"-zn", "-z is not valid: give one of the options of --help"},
+		{"--flag|-zzz", "-z is not valid: give one of the options of --help"},
+		{"-\n9", "-? is not valid: give one of the options of --help"},
 		{"--flag=1", "--flag=1 is not valid: give one of the options of --help"},
 		{"-n|0", "--number '0' is not valid: give a whole number from 1 to 9"},
 		{"--flag|-n|10|--frob",
 			"--number '10' is not valid: give a whole number from 1 to 9"},
+		{"--file|x", "--file x: line 1:?no"},
 	};
 	struct options o;
 

@@ -100,14 +100,17 @@ static int set_key(struct machine *m, const char *name, json_t *value, char *why
 	return 0;
 }
 
-/* What the simulator divides by, or waits for: a loop that takes no time never ends. */
+/*
+ * What the simulator divides by, or waits for: a loop that takes no time never ends, and the time of
+ * a WRITE has to fit a clock.
+ */
 static int check(const struct machine *m, char *why, size_t size)
 {
-	if (m->bytes_per_ns > 0 && m->loop_ns >= 1 && m->loop_jitter < 1 && m->poll_ns >= 1 &&
+	if (m->bytes_per_ns >= .001 && m->loop_ns >= 1 && m->loop_jitter < 1 && m->poll_ns >= 1 &&
 		m->repoll_ns >= 1 && m->send_ns + m->wire_ns >= 1)
 		return 0;
 	snprintf(why, size,
-		"%s: bytes_per_ns must be above 0, loop_jitter below 1; loop_ns, poll_ns, "
+		"%s: bytes_per_ns must be at least 0.001, loop_jitter below 1; loop_ns, poll_ns, "
 		"repoll_ns, and send_ns + wire_ns at least 1",
 		m->name);
 	return -EINVAL;

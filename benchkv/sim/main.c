@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/output.h"
 #include "options.h"
 #include "output.h"
 
@@ -38,19 +39,21 @@ int main(int argc, char **argv)
 		[SIM_MAP] = output_map,
 	};
 	struct sim_options o;
+	int err, status;
 	FILE *json;
-	int err;
 
 	sim_options(argc, argv, &o);
 	json = open_output(o.json);
 	o.config.trace = open_output(o.trace);
 	o.config.hgrm = open_output(o.hgrm);
 	err = commands[o.command](&o, json);
-	if (err)
+	status = close_output(o.config.trace, o.trace);
+	status |= close_output(o.config.hgrm, o.hgrm);
+	status |= json != stdout ? close_output(json, o.json) : 0;
+	/* A file that cannot be written has been named. */
+	if (err && !status && !ferror(stdout)) {
 		fprintf(stderr, "benchkv-sim: %s\n", strerror(-err));
-	err |= close_output(o.config.trace, o.trace);
-	err |= close_output(o.config.hgrm, o.hgrm);
-	err |= close_output(json, o.json);
-	err |= close_output(stdout, "standard output");
-	return err ? 1 : 0;
+		status = 1;
+	}
+	return output_end("benchkv-sim", status);
 }

@@ -8,6 +8,7 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/output.h"
 
 #define MAX_DAEMONS 64
 #define MAX_CLIENTS 1024
@@ -141,7 +142,7 @@ static int config_option(int opt, const struct arg *a, struct sim_config *c)
 	case OPT_DAEMONS:
 		return arg_u32(a, 1, MAX_DAEMONS, &c->daemons);
 	case OPT_SEED:
-		return arg_whole(a, 0, UINT64_MAX, &c->seed);
+		return arg_whole(a, 0, INT64_MAX, &c->seed);
 	case OPT_THREADS:
 		return arg_u32(a, 1, MAX_THREADS, &c->threads);
 	case OPT_MACHINE:
@@ -177,10 +178,10 @@ static int option(void *options, int opt, const struct arg *a)
 		return arg_text(a, "a file name, or -", &o->json);
 	case OPT_HELP:
 		fputs(usage, stdout);
-		exit(fflush(stdout) ? 1 : 0);
+		exit(output_end("benchkv-sim", 0));
 	case OPT_VERSION:
 		puts("benchkv-sim " BENCHKV_VERSION);
-		exit(fflush(stdout) ? 1 : 0);
+		exit(output_end("benchkv-sim", 0));
 	default:
 		return config_option(opt, a, &o->config);
 	}

@@ -20,6 +20,16 @@ static double rho(const struct sim_config *c, const struct sim_result *r)
 	return r->outstanding > 0 ? r->loop_us * calls_per_us / r->outstanding : 0;
 }
 
+/* JSON is UTF-8, the name of a file need not be. */
+static const char *json_name(const char *name)
+{
+	json_t *text = json_string(name);
+	const char *shown = text ? name : "(not UTF-8)";
+
+	json_decref(text);
+	return shown;
+}
+
 static json_t *job_object(const struct sim_config *c, const struct sim_result *r)
 {
 	char control[CONTROL_NAME_MAX];
@@ -31,7 +41,7 @@ static json_t *job_object(const struct sim_config *c, const struct sim_result *r
 		"np", (int)c->ranks, "qd", (int)c->depth, "qd_before",
 		(int)(c->depth_before ? c->depth_before : c->depth), "qd_step_ms",
 		(double)c->step_ns / 1e6, "clients", (int)c->clients, "daemons", (int)c->daemons,
-		"control", control, "machine", c->machine.name, "init",
+		"control", control, "machine", json_name(c->machine.name), "init",
 		c->collapsed ? "low" : "high", "seed", (json_int_t)c->seed, "duration_ms",
 		(double)c->duration_ns / 1e6, "mops", r->ops_per_s / 1e6, "outstanding",
 		r->outstanding, "cqe_batch", r->cqe_batch, "loops_per_s", r->loops_per_s, "loop_us",

@@ -54,6 +54,21 @@ with tempfile.TemporaryDirectory() as tmp:
     drawn("throughput", [f"{tmp}/a.json", f"{tmp}/b.json"], ["meta", "direct", "ranks"])
     drawn("latency", [f"one={tmp}/c.hgrm", f"{tmp}/c.hgrm"], ["one", "c.hgrm", "percentile"])
     drawn("outstanding", [f"{tmp}/trace.0"], ["daemon 0: outstanding", "daemon 2: waiting"])
+    odd = 'a"b`touch x`\'c'  # is a title, and no command
+    drawn("latency", [f"{odd}={tmp}/c.hgrm"], ["touch x"])
+    # What is no result is named in one line, and leaves no picture.
+    pathlib.Path(tmp, "text").write_text("no result\n")
+    pathlib.Path(tmp, "empty").write_text("")
+    for kind in "throughput latency outstanding map cdf rails makespan".split():
+        for name in "text", "empty", "absent":
+            r = subprocess.run([PLOT, kind, f"{tmp}/bad", f"{tmp}/{name}"], capture_output=True, text=True)
+            if r.returncode != 1 or r.stderr.count("\n") != 1 or f"{tmp}/{name}" not in r.stderr:
+                sys.exit(f"{kind} {name}: {r}")
+            if list(pathlib.Path(tmp).glob("bad*")):
+                sys.exit(f"{kind} {name}: left a picture")
+    r = subprocess.run([PLOT, "latency", f"{tmp}/nowhere/x", f"{tmp}/c.hgrm"], capture_output=True, text=True)
+    if r.returncode != 1 or r.stderr.count("\n") != 1 or "nowhere" not in r.stderr:
+        sys.exit(f"no directory: {r}")
     drawn("map", [f"{tmp}/map.json"], ["none, from low", "none, from high", "auto:10,9, from low", "depth 1", "depth 32"])
 for bad in [], ["throughput"], ["pie", "x", "y"]:
     if not subprocess.run([PLOT, *bad], capture_output=True).returncode:

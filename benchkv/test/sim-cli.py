@@ -70,9 +70,14 @@ with tempfile.TemporaryDirectory() as scratch:
         assert control in said and ("from the machine" in said) == (control != "auto:10,9"), said
         assert "as given" in sim(*args, "--control", control).stdout
     for text in ('{"send": 1}', '{"send_ns": "fast"}', '{"send_ns": -1}', "[]", "{",
-                 '{"loop_ns": 0}', '{"send_ns": 1, "send_ns": 2}'):
+                 '{"loop_ns": 0}', '{"send_ns": 1, "send_ns": 2}', '{"bytes_per_ns": 0}', '{"bytes_per_ns": 1e-300}',
+                 r'{"a\nb": 1}'):
         machine.write_text(text)
         refuses("--machine", "--machine", str(machine))
+    odd = scratch.encode() + b"/\xff"  # JSON is UTF-8, file names need not be
+    pathlib.Path(scratch, "m.json").rename(odd.decode(errors="surrogateescape"))
+    pathlib.Path(odd.decode(errors="surrogateescape")).write_text("{}")
+    assert json.loads(sim(*SHORT, "--machine", odd, "--json", "-").stdout)["machine"] == "(not UTF-8)"
 
 two, three = (sim(*SHORT[2:], "--np", "3", "--threads", n, "--json", "-").stdout for n in "23")
 assert two == three
@@ -102,9 +107,13 @@ refuses("with run", "map", "--trace", "x")
 refuses("--disturb", "--disturb", "-1")
 refuses("argument", "run", "more")
 refuses("No such file", "--trace", "/nonexistent/x")
-full = subprocess.run(f"{SIM} {' '.join(SHORT)} --json - >/dev/full", shell=True,
-                      capture_output=True, text=True)
-assert full.returncode == 1 and "space" in full.stderr, full
+refuses("--seed", "--seed", "9223372036854775808")  # the JSON object would have a negative one
+for args, name in ((SHORT, "standard output"), ([*SHORT, "--json", "-"], "standard output"), (["--help"], "standard output"),
+                   (["--version"], "standard output"), ([*SHORT, "--hgrm", "/dev/full", "--json", "/dev/null"], "/dev/full"),
+                   ([*SHORT, "--trace", "/dev/full", "--json", "/dev/null"], "/dev/full")):
+    with open("/dev/full" if name == "standard output" else "/dev/null", "w") as out:
+        full = subprocess.run([SIM, *args], stdout=out, stderr=subprocess.PIPE, text=True)
+    assert full.returncode == 1 and full.stderr == f"benchkv-sim: {name}: No space left on device\n", full
 sim("--np", "2", "--qd", "1", "--control", "budget:500", "--init", "low") # is away for long
 short = json.loads(sim("--control", "none", "--init", "low", "--disturb", "0", "--json", "-").stdout)
 long = json.loads(sim("--control", "none", "--init", "low", "--disturb", "500", "--json", "-").stdout)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -112,14 +113,18 @@ static unsigned port_of(const struct engine *e)
 	return e->o->device.port ? e->o->device.port : 1;
 }
 
+static void count(const struct engine *e, struct counters *c_p)
+{
+	counters_read(SYSFS, mlx5dvl_ctx_device(e->side.ctx), port_of(e), c_p);
+}
+
 static void run_traffic(struct engine *e)
 {
 	struct side *s = &e->side;
 	int err;
 
-	counters_read(SYSFS, mlx5dvl_ctx_device(s->ctx), port_of(e), &e->before);
 	side_run(s);
-	counters_read(SYSFS, mlx5dvl_ctx_device(s->ctx), port_of(e), &e->after);
+	count(e, &e->after);
 	err = statsfile_close(s->stats);
 	if (err && !s->stats_error) {
 		s->stats_error = err;
@@ -193,6 +198,7 @@ static int greet(struct engine *e, struct peer *p)
 	if (err)
 		return err;
 	snprintf(e->run, sizeof(e->run), "%s", p->remote.run);
+	count(e, &e->before); /* the server may send as soon as all have joined */
 	err = send_side(e, p, WIRE_JOIN);
 	return err ? say(e, p->conn.peer, err) : 0;
 }
@@ -358,6 +364,7 @@ static int start_clients(struct engine *e)
 	}
 	for (uint32_t i = 0; i < s->n_peers && !err; i++)
 		err = take_side(e, s->peers[i], WIRE_JOIN);
+	count(e, &e->before);
 	for (uint32_t i = 0; i < s->n_peers && !err; i++) {
 		err = wire_send(&s->peers[i]->conn, WIRE_GO, NULL, 0, timeout_ns(e));
 		if (err)
@@ -469,7 +476,7 @@ static int both(const struct engine_options *o)
 	struct engine_options quiet = *o;
 	uint32_t port;
 	int listener = tcp_listen(0, 1, &port), child_status = 0, status;
-	pid_t child;
+	pid_t parent = getpid(), child;
 
 	if (listener < 0) {
 		fprintf(stderr, "rdmabench engine: %s\n", strerror(-listener));
@@ -480,7 +487,9 @@ static int both(const struct engine_options *o)
 	fflush(stdout);
 	child = fork();
 	if (!child) {
-		if (!freopen("/dev/null", "w", stdout))
+		/* It may wait for a client that never comes. */
+		if (prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != parent ||
+			!freopen("/dev/null", "w", stdout))
 			_exit(1);
 		exit(with_server(&quiet, listener));
 	}
@@ -491,7 +500,7 @@ static int both(const struct engine_options *o)
 	}
 	status = with_client(o, "127.0.0.1", port);
 	if (status)
-		kill(child, SIGTERM); /* it may wait for a client that never comes */
+		kill(child, SIGTERM);
 	waitpid(child, &child_status, 0);
 	return status || child_status;
 }

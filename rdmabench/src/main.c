@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/output.h"
 #include "collect.h"
 #include "engine.h"
 #include "search.h"
@@ -23,7 +24,7 @@ static const struct {
 	{"search", search_main},
 };
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++) {
 		if (!strcmp(argv[1], commands[i].name))
@@ -39,4 +40,9 @@ int main(int argc, char **argv)
 		argc > 1 ? "unknown command '" : "no command", argc > 1 ? argv[1] : "",
 		argc > 1 ? "'" : "");
 	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	return output_end("rdmabench", run(argc, argv));
 }

@@ -96,6 +96,7 @@ void flow_on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *r
 	const uint8_t *data = recv->buf; /* NULL where no receive has memory */
 
 	f->received++;
+	f->received_bytes += len;
 	s->recv_messages++;
 	s->recv_bytes += len;
 	if (s->t.check)

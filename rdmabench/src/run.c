@@ -76,8 +76,10 @@ static void send_result(struct peer *p)
 	tally = (struct wire_tally){.mismatches = p->mismatches,
 		.errors = s->errors,
 		.first_error = s->first_error};
-	for (uint32_t i = 0; i < s->t.qps; i++)
+	for (uint32_t i = 0; i < s->t.qps; i++) {
 		tally.messages += p->flows[i].received;
+		tally.bytes += p->flows[i].received_bytes;
+	}
 	p->sent_result = true;
 	send_tally(p, WIRE_RESULT);
 }

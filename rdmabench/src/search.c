@@ -256,6 +256,9 @@ static int measure_new(struct search *s, const struct explore_ask *ask, struct m
 	searchlog_name(s->log, ask, name, sizeof(name));
 	if (!trial_script(&s->trial, ask->point, name, s->script, sizeof(s->script)))
 		return -ENAMETOOLONG;
+	s->err = searchlog_clear(s->log, name);
+	if (s->err)
+		return -ECANCELED;
 	if (s->o->has_model)
 		err = model_measure(&s->model, ask->point, m_p);
 	else

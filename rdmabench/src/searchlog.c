@@ -322,6 +322,18 @@ int result_print(const struct point *p, const struct measure *m, const struct ru
 	return ferror(out) ? -EIO : 0;
 }
 
+int searchlog_clear(const struct searchlog *log, const char *name)
+{
+	char part[100], path[PATH_MAX];
+	int err;
+
+	snprintf(part, sizeof(part), "stats/%s", name);
+	err = in_dir(log, part, path);
+	if (err || access(path, F_OK))
+		return err;
+	return nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) ? -errno : 0;
+}
+
 void searchlog_name(const struct searchlog *log, const struct explore_ask *ask, char *name,
 	size_t size)
 {

@@ -43,6 +43,12 @@ int searchlog_replay(struct searchlog *log, const struct explore_ask *ask, struc
 int searchlog_write(struct searchlog *log, const struct explore_ask *ask, const struct measure *m,
 	int err, const struct rules *rules, const char *script);
 
+/*
+ * Removes the statistics that an interrupted measurement of that name has left: new ones would be
+ * added to them. 0 or -errno.
+ */
+int searchlog_clear(const struct searchlog *log, const char *name);
+
 /* Names the measurement that comes: "12", or "mfs-0-7-1". */
 void searchlog_name(const struct searchlog *log, const struct explore_ask *ask, char *name,
 	size_t size);

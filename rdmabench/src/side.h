@@ -52,7 +52,7 @@ struct flow {
 	uint32_t burst; /* batches since the last pause */
 	uint32_t quiet; /* requests since the last one that was signaled */
 	/* What it receives. */
-	uint64_t received, next_number;
+	uint64_t received, received_bytes, next_number;
 };
 
 struct peer {

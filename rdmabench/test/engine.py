@@ -81,6 +81,12 @@ def kinds():
         assert o["latency_ns"]["samples"] == batches * qps, o
         if "-b" in args:
             assert o["peers"][0]["sent"]["messages"] == 203 * qps, o
+            assert o["peers"][0]["received"]["bytes"] == o["received"]["bytes"] > 0, o
+        elif args[:2] == ["--op", "s"]:
+            assert o["peers"][0]["received"]["bytes"] == o["sent"]["bytes"], o
+    # What the port has counted is of the whole run, and of both sides.
+    o = report("--fork", "-n", 300, "--op", "a", "-b")
+    assert o["counters"]["rx_atomic_requests"] == 600, o
 
 
 def buffers():
@@ -418,6 +424,12 @@ def bad():
     assert "engine" in subprocess.run([exe, "--help"], capture_output=True, text=True).stdout
     assert "--request" in run("--help").stdout
     assert "cannot be written" in run("--fork", "-n", 1, "--json", "/dev/full", status=1).stderr
+    with open("/dev/full", "w") as full:
+        for line in (["--help"], ["--version"], ["engine", "--help"], ["collect", "--help"], ["search", "--help"],
+                     ["search", "--dry-run"], command("--fork", "-n", 1), command("--fork", "-n", 1, "--json", "-")):
+            r = subprocess.run(line if line[0] == runner else [exe, *line], stdout=full, stderr=subprocess.PIPE, text=True)
+            lines = [x for x in r.stderr.splitlines() if not x.startswith("softhca-run")]
+            assert r.returncode == 1 and len(lines) == 1, (line, r)
 
 
 def faults():
@@ -448,6 +460,18 @@ def corrupted():
     assert o["errors"] >= 1, o
 
 
+def engine_below(pid, runs):
+    """Waits for the child of that process that is an engine."""
+    while True:
+        assert runs.poll() is None, runs.stderr.read()
+        try:
+            for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                if pathlib.Path(f"/proc/{child}/comm").read_text().strip() == os.path.basename(exe)[:15]:
+                    return int(child)
+        except OSError:
+            pass  # it has just ended
+
+
 def killed():
     """A peer that is killed is named, and the other side ends."""
     with tempfile.TemporaryDirectory() as tmp:
@@ -461,6 +485,16 @@ def killed():
         client.communicate()
         o, _ = server.end(1)
         assert o["peers"][0]["lost"] and "gone" in o["events"][0], o
+    # With --fork the server ends with the client, for which it may still wait.
+    both = subprocess.Popen(command("--fork", "-D", 100), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    client = engine_below(both.pid, both)
+    server = engine_below(client, both)
+    os.kill(client, signal.SIGKILL)
+    try:
+        both.communicate(timeout=HANG / 5)  # until nobody has its standard error
+    except subprocess.TimeoutExpired:
+        os.kill(server, signal.SIGKILL)
+        raise
 
 
 def larger():

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 exe = os.path.abspath(sys.argv[1])
 runner = sys.argv[2] if len(sys.argv) > 2 else None
@@ -184,12 +185,37 @@ def without_counters(tmp):
     assert member.stdout.readline() == b"up\n"
     for p in pathlib.Path(f"/dev/shm/softhca-{os.getuid()}-{fabric}/sys").rglob("hw_counters"):
         shutil.rmtree(p)
-    search(tmp / "own", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=1.direction=none",
-           prefix=[runner, "--fabric", fabric])
+    search(tmp / "own", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=1.direction=none", "--fix=0.requests=1",
+           "--fix=0.request0.op=w", "--fix=0.request0.size=4096", "--fix=0.mtu=1024", "--fix=0.qp_type=RC", prefix=[runner, "--fabric", fabric])
     six = read_result(tmp / "own" / "result" / "0")[1][1]
     assert six["source"] == "engine" and float(six["tx_vport_rdma_unicast_bytes"]) > 0, six
     assert six["tx_vport_rdma_unicast_bytes"] == six["rx_vport_rdma_unicast_bytes"] and six["tx_prio3_pause_duration"] == "0.0", six
+    packet = float(six["tx_vport_rdma_unicast_bytes"]) * 1e9 / 8 / float(six["tx_vport_rdma_unicast_packets"])
+    assert abs(packet - 1024) < 1, six  # what fills its packets has no empty one behind
     member.communicate(b"\n", timeout=100)
+
+
+def interrupted(tmp, prefix):
+    """Engines end with their search; what they have left is not taken for what is measured when it goes on."""
+    log = tmp / "interrupted"
+    args = ["--log", log, "--tries", "2", "--gbps", "0", "--packets", "0", "--fix=0.process_num=1", "--fix=1.direction=none",
+            "--fix=0.control=none", "--fix=0.qp_type=RC"]
+    p = subprocess.Popen([*prefix, exe, "search", *args, "-D", "200"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while not list((log / "stats").glob("0/*.jsonl")):
+        assert p.poll() is None, p.communicate()
+        time.sleep(.01)
+    p.kill()
+    p.communicate(timeout=100)  # until nobody has its standard error
+    shutil.rmtree(log)
+    search(log, *args[2:], "-D", ".05", prefix=prefix)
+    journal = (log / "journal.jsonl").read_text().splitlines(keepends=True)
+    (log / "journal.jsonl").write_text("".join(journal[:2]))  # the second was not over
+    old = next((log / "stats" / "1").glob("*-client.jsonl"))
+    old.rename(old.with_name("old-client.jsonl"))
+    search(log, *args[2:], "-D", ".05", "--resume", prefix=prefix)
+    _, blocks = read_result(log / "result" / "1")
+    samples = [json.loads(f.read_text().splitlines()[-1])["latency_samples"] for f in (log / "stats" / "1").glob("*.jsonl")]
+    assert int(blocks[2]["latency_samples"]) == sum(samples) and not (log / "stats" / "1" / "old-client.jsonl").exists(), samples
 
 
 def engine(tmp):
@@ -230,6 +256,7 @@ def engine(tmp):
         assert float(six["tx_vport_rdma_unicast_bytes"]) > 0 and six["source"] == "port", six
         assert (float(six["rx_vport_rdma_unicast_bytes"]) > 0) == (way != "none"), (way, six)
     without_counters(tmp)
+    interrupted(tmp, prefix)
     script = tmp / "new" / "reproduce" / "0.sh"
     out = subprocess.run([*prefix, script], capture_output=True, text=True, timeout=200).stdout
     point, _ = read_result(tmp / "new" / "result" / "0")

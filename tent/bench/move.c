@@ -295,6 +295,18 @@ static int traced_rows(struct tent *t, struct tent_segment *s, const struct move
 	return err ? failed(o->trace, err, NULL) : status;
 }
 
+static int end_json(const struct move_options *o, FILE *json, int status)
+{
+	bool bad = ferror(json);
+	int err = fclose(json) ? errno : 0;
+
+	if (!bad && !err)
+		return status;
+	fprintf(stderr, "tentbench: %s: %s\n", o->json,
+		err ? strerror(err) : "not all could be written");
+	return 1;
+}
+
 static int with_segment(struct tent *t, struct tent_segment *s, const struct move_options *o)
 {
 	uint64_t need = memory_needed(o);
@@ -320,9 +332,7 @@ static int with_segment(struct tent *t, struct tent_segment *s, const struct mov
 		return status;
 	m = (struct row_memory){memory, memory + need, remote.addr};
 	status = traced_rows(t, s, o, &m, json);
-	if (json && json != stdout ? fclose(json) : fflush(stdout))
-		status = failed(o->json ? o->json : "output", -EIO, NULL);
-	return status;
+	return json && json != stdout ? end_json(o, json, status) : status;
 }
 
 static int with_server(const struct move_options *o, const char *text)

@@ -272,6 +272,10 @@ static int parse_rest(int argc, char **argv, int first, bool server, struct move
 			o->n_priorities);
 		return -EINVAL;
 	}
+	if (o->json && o->prometheus && !strcmp(o->json, "-") && !strcmp(o->prometheus, "-")) {
+		snprintf(why, size, "--json and --prometheus: give standard output to one of them");
+		return -EINVAL;
+	}
 	if (!server && !o->help && !o->host == !o->fork) {
 		snprintf(why, size, "%s: give either the server's host or --fork",
 			o->host ? "a host and --fork" : "no server");

@@ -81,10 +81,13 @@ static int parse_words(const struct arg *a, struct sim_options *o, word_fn *fn, 
 {
 	char copy[1024], *save = NULL, *word;
 
-	if (!*a->value || strlen(a->value) >= sizeof(copy))
+	if (strlen(a->value) >= sizeof(copy))
 		return arg_bad(a, give);
 	strcpy(copy, a->value);
-	for (word = strtok_r(copy, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+	word = strtok_r(copy, ",", &save);
+	if (!word)
+		return arg_bad(a, give);
+	for (; word; word = strtok_r(NULL, ",", &save)) {
 		if (fn(o, word))
 			return arg_bad(a, give);
 	}

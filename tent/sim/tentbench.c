@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/output.h"
 #include "decide.h"
 #include "move.h"
 #include "options.h"
@@ -186,7 +187,7 @@ static int move(int argc, char **argv, bool server)
 	return server ? move_server(&o) : move_client(&o);
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	if (argc > 1 && !strcmp(argv[1], "sim"))
 		return sim(argc - 1, argv + 1);
@@ -202,4 +203,9 @@ int main(int argc, char **argv)
 		argc > 1 ? "unknown command '" : "no command", argc > 1 ? argv[1] : "",
 		argc > 1 ? "'" : "");
 	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	return output_end("tentbench", run(argc, argv));
 }

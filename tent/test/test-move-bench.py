@@ -77,6 +77,15 @@ with tempfile.TemporaryDirectory() as tmp:
     r = run("client", "--fork", *rails, "--count", "1", "--prometheus", "/nowhere/x", status=1)
     assert "nowhere" in r.stderr and not r.stdout, r  # before anything is moved
 
+    # What cannot be written is an error, and one line that says why.
+    with open("/dev/full", "w") as full:
+        for more in [], ["--json", f"{tmp}/rows"], ["--json", "-"], ["--stats"]:
+            r = subprocess.run([exe, "client", "--fork", *rails, "--count", "1", "--size", "64K", *more],
+                               stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            assert r.returncode == 1 and r.stderr.count("standard output: ") == 1, (more, r)
+    r = run("client", "--fork", *rails, "--count", "1", "--size", "64K", "--json", "/dev/full", status=1)
+    assert "/dev/full: No space left" in r.stderr, r.stderr
+
     # Threads of two classes: a row for each.
     pathlib.Path(tmp, "classes").write_text('{"priorities": 3}')
     rows = [json.loads(line) for line in run(
@@ -129,6 +138,7 @@ refused("client", "--fork", "--op", "copy")
 refused("client", "--fork", "--seconds", "-1")
 refused("client", "--fork", "--shm", "33")
 refused("client", "--fork", "--nothing")
+refused("client", "--fork", "--json", "-", "--prometheus", "-", words="--prometheus")
 refused("client", "--fork", "--port")
 refused("server", "--memory", "1")
 refused("server", "--port", "65536")

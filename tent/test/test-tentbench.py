@@ -69,4 +69,15 @@ with tempfile.TemporaryDirectory() as tmp:
     assert "cannot" in run("sim", *QUICK, "--case", "one-64k", "--mode", "pull", "--json",
                            "/dev/full", status=1).stderr
     assert "nowhere" in run("sim", "--json", "/nowhere/x", status=1).stderr
+    one_line(run("sim", "--case", ",", status=2))
+    one_line(run("sim", "--mode", ",", status=2))
+
+    # What cannot be written to standard output is an error, and one line.
+    with open("/dev/full", "w") as full:
+        for line in (["--help"], ["--version"], ["client", "--help"], ["sim", "--help"], ["sim", "--list"],
+                     ["sim", *QUICK, "--case", "one-64k", "--mode", "pull"],
+                     ["sim", *QUICK, "--case", "one-64k", "--mode", "pull", "--json", str(out)],
+                     ["sim", *QUICK, "--case", "one-64k", "--mode", "pull", "--json", "-"]):
+            r = subprocess.run([exe, *line], stdout=full, stderr=subprocess.PIPE, text=True)
+            assert r.returncode == 1 and r.stderr.count("\n") == 1, (line, r)
 print("passed")

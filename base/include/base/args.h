@@ -38,7 +38,7 @@ struct arg {
 
 /* All return 0, or -EINVAL after having written to a->why; *_p is written on success only. */
 int arg_bad(const struct arg *a, const char *give);
-/* Decimal, 0x... hexadecimal, or 0... octal. */
+/* Decimal, with or without zeros in front, or 0x... hexadecimal. */
 int arg_whole(const struct arg *a, uint64_t min, uint64_t max, uint64_t *n_p);
 int arg_u32(const struct arg *a, uint32_t min, uint32_t max, uint32_t *n_p);
 int arg_u16(const struct arg *a, uint16_t min, uint16_t max, uint16_t *n_p);
