@@ -389,7 +389,8 @@ static int run(struct search *s)
 		err = searchlog_target(s->log, i, &r.found[i], r.found_at[i]);
 	if (err) {
 		fprintf(stderr, "rdmabench search: %s: %s\n", s->o->log,
-			err == -EBADMSG ? "the journal is of another search" : strerror(-err));
+			err == -EBADMSG ? "the journal is of another search, or damaged" :
+					  strerror(-err));
 		return 1;
 	}
 	if (r.failures == r.tries) {

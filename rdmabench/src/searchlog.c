@@ -86,20 +86,24 @@ static int append_json(FILE *journal, json_t *o)
 	return 0;
 }
 
-/* The next line, as JSON. NULL: there is no whole one, and the file stands at its beginning. */
-static json_t *next_line(FILE *journal)
+/*
+ * The next line, as JSON. 1; 0: there is no whole one, and the file stands at its beginning;
+ * -EBADMSG: it is whole, and no JSON.
+ */
+static int next_line(FILE *journal, json_t **o_p)
 {
 	long start = ftell(journal);
 	char *line = NULL;
 	size_t size = 0;
 	ssize_t len = getline(&line, &size, journal);
-	json_t *o =
-		len > 0 && line[len - 1] == '\n' ? json_loadb(line, (size_t)len, 0, NULL) : NULL;
+	bool whole = len > 0 && line[len - 1] == '\n';
 
+	*o_p = whole ? json_loadb(line, (size_t)len, 0, NULL) : NULL;
 	free(line);
-	if (!o)
-		fseek(journal, start, SEEK_SET);
-	return o;
+	if (whole)
+		return *o_p ? 1 : -EBADMSG;
+	fseek(journal, start, SEEK_SET);
+	return 0;
 }
 
 static int fail(char *why, size_t size, const char *dir, const char *text, int err)
@@ -131,8 +135,7 @@ static int open_old(struct searchlog *log, json_t *header, char *why, size_t siz
 	if (!log->journal)
 		return fail(why, size, log->dir, "there is no search to resume: give no --resume",
 			-ENOENT);
-	was = next_line(log->journal);
-	same = was && json_equal(was, header);
+	same = next_line(log->journal, &was) > 0 && json_equal(was, header);
 	json_decref(was);
 	if (!same)
 		return fail(why, size, log->dir,
@@ -251,10 +254,12 @@ static int read_replayed(const json_t *o, const struct explore_ask *ask, struct 
 int searchlog_replay(struct searchlog *log, const struct explore_ask *ask, struct measure *m_p,
 	int *err_p)
 {
-	json_t *o = log->replaying ? next_line(log->journal) : NULL;
-	int got;
+	json_t *o = NULL;
+	int got = log->replaying ? next_line(log->journal, &o) : 0;
 
-	if (!o) { /* the rest of a line that was torn is written over */
+	if (got < 0)
+		return got;
+	if (!got) { /* the rest of a line that was torn is written over */
 		if (log->replaying && ftruncate(fileno(log->journal), ftell(log->journal)))
 			return -errno;
 		log->replaying = false;

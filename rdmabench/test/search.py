@@ -117,6 +117,11 @@ def resume(tmp):
     assert "other options" in r.stderr and "give" in r.stderr
     assert "no search to resume" in run("--log", tmp / "none", "--resume", status=2).stderr
     assert not (tmp / "none").exists()
+    # A whole line that is no JSON: what is behind it stays.
+    damaged = "".join([*lines[:5], "x" + lines[5], *lines[6:]])
+    (whole / "journal.jsonl").write_text(damaged)
+    assert "damaged" in run("--log", whole, *args, "--resume", status=1).stderr
+    assert (whole / "journal.jsonl").read_text() == damaged
     # A journal whose points are not those of the seed.
     changed = json.loads(lines[5])
     changed["at"][0] = (changed["at"][0] + 1) % 6
