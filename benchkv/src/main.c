@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/output.h"
 #include "base/underhca.h"
 #include "hca.h"
 #include "measure.h"
@@ -70,12 +71,8 @@ int main(int argc, char **argv)
 	err = options_parse(argc, argv, &o, why, sizeof(why));
 	if (err < 0)
 		return complain(why);
-	if (err) {
-		if (!fflush(stdout))
-			return JOB_OK;
-		perror("benchkv: standard output");
-		return JOB_ERROR;
-	}
+	if (err)
+		return output_end("benchkv", JOB_OK);
 	err = find_device(&o, argv, device, why, sizeof(why));
 	if (err && o.device)
 		return complain(why);

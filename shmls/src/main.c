@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/args.h"
+#include "base/output.h"
 #include "print.h"
 #include "region.h"
 
@@ -124,12 +125,10 @@ static int run(const struct options *o, char **files, int n_files)
 	else if (n || !n_files)
 		print_table(regions, n, o->clients);
 	regions_free(regions, n);
-	if (fflush(stdout) || ferror(stdout))
-		status = complain("standard output", -errno);
 	return status;
 }
 
-int main(int argc, char **argv)
+static int shmls(int argc, char **argv)
 {
 	static const struct option long_options[] = {
 		{"clients", no_argument, NULL, 'c'},
@@ -157,4 +156,9 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	return run(&o, argv + first, argc - first);
+}
+
+int main(int argc, char **argv)
+{
+	return output_end("shmls", shmls(argc, argv));
 }

@@ -105,5 +105,7 @@ for bad in ("flux.x", "delegrpc", "delegrpc.", "../etc/passwd", "delegrpc.a/b"):
     assert not run(bad, status=1)
 assert "Usage: shmls" in run("--help") and run("--version").startswith("shmls ")
 with open("/dev/full", "w") as full:
-    assert subprocess.run([shmls], stdout=full, stderr=subprocess.PIPE, timeout=60).returncode == 1
+    for args in [], ["--help"], ["--version"]:
+        r = subprocess.run([shmls, *args], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert r.returncode == 1 and r.stderr.count("\n") == 1 and "standard output" in r.stderr, (args, r)
 print("regions listed and removed")
