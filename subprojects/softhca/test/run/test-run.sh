@@ -119,6 +119,10 @@ wrong_arguments() {
 	refused '--faults .*: no such file' --faults "$tmp/nothing" true
 	echo 'action=rnr bytes=3' >"$tmp/faults"
 	refused 'faults:1: bytes is for' --faults "$tmp/faults" true
+	echo 'action=rnr device=mlx5_7' >"$tmp/faults" # of the fabric, so it is seen when that is made
+	status 125 "$run" -n 7 --faults "$tmp/faults" true
+	grep -q 'device=mlx5_7: no such adapter; give' "$tmp/err" || fail "$(cat "$tmp/err")"
+	status 0 "$run" -n 8 --faults "$tmp/faults" true
 	mkfifo "$tmp/fifo"
 	refused 'fifo: not a regular file; give a topology' -t "$tmp/fifo" true
 	refused 'fifo: not a regular file; give a file of fault' --faults "$tmp/fifo" true
