@@ -190,7 +190,7 @@ def without_counters(tmp):
     assert member.stdout.readline() == b"up\n"
     for p in pathlib.Path(f"/dev/shm/softhca-{os.getuid()}-{fabric}/sys").rglob("hw_counters"):
         shutil.rmtree(p)
-    search(tmp / "own", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=1.direction=none", "--fix=0.requests=1",
+    search(tmp / "own", "--tries", 1, "-D", ".2", "--gbps", 0, "--packets", 0, "--fix=1.direction=none", "--fix=0.requests=1",
            "--fix=0.request0.op=w", "--fix=0.request0.size=4096", "--fix=0.mtu=1024", "--fix=0.qp_type=RC", prefix=[runner, "--fabric", fabric])
     six = read_result(tmp / "own" / "result" / "0")[1][1]
     assert six["source"] == "engine" and float(six["tx_vport_rdma_unicast_bytes"]) > 0, six
@@ -212,12 +212,12 @@ def interrupted(tmp, prefix):
     p.kill()
     p.communicate(timeout=100)  # until nobody has its standard error
     shutil.rmtree(log)
-    search(log, *args[2:], "-D", ".05", prefix=prefix)
+    search(log, *args[2:], "-D", ".2", prefix=prefix)
     journal = (log / "journal.jsonl").read_text().splitlines(keepends=True)
     (log / "journal.jsonl").write_text("".join(journal[:2]))  # the second was not over
     old = next((log / "stats" / "1").glob("*-client.jsonl"))
     old.rename(old.with_name("old-client.jsonl"))
-    search(log, *args[2:], "-D", ".05", "--resume", prefix=prefix)
+    search(log, *args[2:], "-D", ".2", "--resume", prefix=prefix)
     _, blocks = read_result(log / "result" / "1")
     samples = [json.loads(f.read_text().splitlines()[-1])["latency_samples"] for f in (log / "stats" / "1").glob("*.jsonl")]
     assert int(blocks[2]["latency_samples"]) == sum(samples) and not (log / "stats" / "1" / "old-client.jsonl").exists(), samples
