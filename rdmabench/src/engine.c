@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "text.h"
+#include "base/child.h"
 #include "base/clock.h"
 #include "tcp.h"
 
@@ -488,8 +488,7 @@ static int both(const struct engine_options *o)
 	child = fork();
 	if (!child) {
 		/* It may wait for a client that never comes. */
-		if (prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != parent ||
-			!freopen("/dev/null", "w", stdout))
+		if (!child_ends_with(parent) || !freopen("/dev/null", "w", stdout))
 			_exit(1);
 		exit(with_server(&quiet, listener));
 	}

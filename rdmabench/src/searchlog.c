@@ -46,15 +46,24 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return remove(path);
 }
 
+static int remove_part(const struct searchlog *log, const char *name)
+{
+	char path[PATH_MAX];
+	int err = in_dir(log, name, path);
+	struct stat st;
+
+	if (err || lstat(path, &st))
+		return err;
+	return nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) ? -errno : 0;
+}
+
 /* Only what a search makes; whatever else is there stays. */
 static void remove_parts(const struct searchlog *log)
 {
 	char path[PATH_MAX];
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-		if (!in_dir(log, parts[i], path))
-			nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-	}
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		remove_part(log, parts[i]);
 	if (!in_dir(log, JOURNAL, path))
 		unlink(path);
 }
@@ -329,14 +338,10 @@ int result_print(const struct point *p, const struct measure *m, const struct ru
 
 int searchlog_clear(const struct searchlog *log, const char *name)
 {
-	char part[100], path[PATH_MAX];
-	int err;
+	char part[100];
 
 	snprintf(part, sizeof(part), "stats/%s", name);
-	err = in_dir(log, part, path);
-	if (err || access(path, F_OK))
-		return err;
-	return nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) ? -errno : 0;
+	return remove_part(log, part);
 }
 
 void searchlog_name(const struct searchlog *log, const struct explore_ask *ask, char *name,

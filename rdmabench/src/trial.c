@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "gather.h"
 #include "remote.h"
@@ -147,9 +147,7 @@ static int start(struct engine_process *e, struct words *w)
 	e->pid = fork();
 	if (!e->pid) {
 		setpgid(0, 0);
-		if (prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != search)
-			_exit(126);
-		if (dup2(out[1], 1) < 0)
+		if (!child_ends_with(search) || dup2(out[1], 1) < 0)
 			_exit(126);
 		execv(w->argv[0], w->argv);
 		_exit(127);

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 exe = os.path.abspath(sys.argv[1])
 runner = sys.argv[2] if len(sys.argv) > 2 else None
@@ -208,7 +207,7 @@ def interrupted(tmp, prefix):
     p = subprocess.Popen([*prefix, exe, "search", *args, "-D", "200"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while not list((log / "stats").glob("0/*.jsonl")):
         assert p.poll() is None, p.communicate()
-        time.sleep(.01)
+        os.sched_yield()
     p.kill()
     p.communicate(timeout=100)  # until nobody has its standard error
     shutil.rmtree(log)

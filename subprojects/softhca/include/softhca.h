@@ -92,8 +92,8 @@ int softhca_step(void);
  * softhca_fault_add() - adds a fault rule to the fabric, for messages to come.
  * @rule: "action=no_answer qpn=0x41 nth=100", one rule as softhca(7) describes them
  *
- * Return: its number, from 1; -EINVAL it is no rule; -ENOSPC there is no room for more;
- * -ENODEV when the process has not opened a device.
+ * Return: its number, from 1; -EINVAL it is no rule, or of an adapter that there is not; -ENOSPC
+ * there is no room for more; -ENODEV when the process has not opened a device.
  */
 int softhca_fault_add(const char *rule);
 

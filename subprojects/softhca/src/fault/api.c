@@ -20,7 +20,12 @@ static int add_rules(const char *text)
 	r = fault_parse(text, "rule", rules, err, sizeof(err));
 	if (r)
 		return r;
-	return first < FAULT_RULES && rules[first].action ? first : -EINVAL;
+	if (first == FAULT_RULES || !rules[first].action)
+		return -EINVAL;
+	if (!fault_stray(rules, &arena()->topo))
+		return first;
+	rules[first] = (struct fault_rule){0};
+	return -EINVAL;
 }
 
 API int softhca_fault_add(const char *rule)

@@ -302,6 +302,18 @@ int fault_load_env(struct fault_rule rules[FAULT_RULES], char *err, size_t errle
 	return rc;
 }
 
+const char *fault_stray(const struct fault_rule rules[FAULT_RULES],
+	const struct softhca_topology *t)
+{
+	for (size_t i = 0; i < FAULT_RULES; i++) {
+		const struct fault_rule *r = &rules[i];
+
+		if (r->action && r->device[0] && softhca_topology_find(t, r->device) == t->nrails)
+			return r->device;
+	}
+	return NULL;
+}
+
 void fault_changed(struct arena *a)
 {
 	a->attention &= ~(uint32_t)ATTEND_FAULTS;

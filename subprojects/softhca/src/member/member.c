@@ -179,36 +179,20 @@ static int start_capture(struct arena *a)
 	return capture_start(a, &c, NO_SLOT, 0);
 }
 
-/* A rule for an adapter that there is not would never be hit. */
-static int check_faults(const struct arena *a)
-{
-	const struct softhca_topology *t = &a->topo;
-
-	for (uint32_t r = 0; r < FAULT_RULES && a->faults[r].action; r++) {
-		const char *name = a->faults[r].device;
-		uint32_t i = 0;
-
-		while (*name && i < t->nrails && strcmp(t->rails[i].name, name) != 0)
-			i++;
-		if (i == t->nrails)
-			return because(-EINVAL,
-				"fault rule: device=%s: no such adapter; give one of the topology",
-				name);
-	}
-	return 0;
-}
-
 /* Topology, fault rules, link mode, chaos mode and capture. */
 static int load_environment(struct arena *a)
 {
 	int r = softhca_topology_from_env(&a->topo, why, sizeof(why));
+	const char *stray;
 
 	if (!r)
 		r = fault_load_env(a->faults, why, sizeof(why));
-	if (!r)
-		r = check_faults(a);
 	if (r)
 		return r;
+	stray = fault_stray(a->faults, &a->topo);
+	if (stray)
+		return because(-EINVAL,
+			"fault rule: device=%s: no such adapter; give one of the topology", stray);
 	fault_changed(a);
 	for (uint32_t i = 0; i < a->topo.nrails; i++)
 		a->rails[i].link_down = a->topo.rails[i].down;

@@ -144,12 +144,10 @@ static void cmd_show(char **argv)
 /* Index of an adapter of the fabric that was joined; ends the program if there is none. */
 static uint32_t find_adapter(const char *what, const char *name)
 {
-	const struct arena *a = fabric_self.arena;
-	uint32_t i;
+	const struct softhca_topology *t = &fabric_self.arena->topo;
+	uint32_t i = softhca_topology_find(t, name);
 
-	for (i = 0; i < a->topo.nrails && strcmp(a->topo.rails[i].name, name); i++)
-		;
-	if (i == a->topo.nrails)
+	if (i == t->nrails)
 		quit(BAD_USAGE, "%s %s: no such adapter; give one of 'softhcactl show'", what,
 			name);
 	return i;
@@ -175,6 +173,7 @@ static void cmd_fault_add(char **argv)
 {
 	char text[4 * FAULT_TEXT] = "", err[256];
 	struct fault_rule *copy = calloc(FAULT_RULES, sizeof(*copy));
+	const char *stray;
 	size_t n = 0;
 	sigset_t saved;
 	int rc;
@@ -189,9 +188,9 @@ static void cmd_fault_add(char **argv)
 	if (!copy[0].action)
 		quit(BAD_USAGE, "fault add: no rule; give at least action=...");
 	join();
-	for (int i = 0; i < FAULT_RULES && copy[i].action; i++)
-		if (copy[i].device[0])
-			find_adapter("fault add: device", copy[i].device);
+	stray = fault_stray(copy, &fabric_self.arena->topo);
+	if (stray)
+		find_adapter("fault add: device", stray);
 	free(copy);
 	fabric_enter(&saved);
 	rc = fault_parse(text, "fault", fabric_self.arena->faults, err, sizeof(err));

@@ -89,6 +89,15 @@ void softhca_rail_complete(struct softhca_rail *rail, uint32_t index)
 		gid_ipv4(rail->gids[rail->ngids++], index);
 }
 
+uint32_t softhca_topology_find(const struct softhca_topology *t, const char *name)
+{
+	uint32_t i = 0;
+
+	while (i < t->nrails && strcmp(t->rails[i].name, name) != 0)
+		i++;
+	return i;
+}
+
 int softhca_topology_default(struct softhca_topology *t, uint32_t nrails)
 {
 	if (!nrails || nrails > SOFTHCA_RAILS_MAX)

@@ -84,6 +84,9 @@ struct softhca_topology {
  */
 int softhca_topology_default(struct softhca_topology *t, uint32_t nrails);
 
+/* The rail of that name, or nrails. */
+uint32_t softhca_topology_find(const struct softhca_topology *t, const char *name);
+
 /*
  * Reads a topology file. Returns 0; -EINVAL if the file is not a topology; -errno if it
  * cannot be read. After an error *t is unchanged, and err (errlen bytes) has one line, without

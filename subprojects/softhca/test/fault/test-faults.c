@@ -272,6 +272,7 @@ static void by_program(void)
 	CHECK_EQ(softhca_fault_add("action=none"), -EINVAL);
 	CHECK_EQ(softhca_fault_add(""), -EINVAL);
 	CHECK_EQ(softhca_fault_add("action=rnr; action=rnr"), -EINVAL);
+	CHECK_EQ(softhca_fault_add("device=mlx5_10 action=rnr"), -EINVAL); /* there are ten */
 	write_ends(1, IBV_WC_SUCCESS);
 	write_ends(2, IBV_WC_SUCCESS);
 	CHECK_EQ(softhca_fault_remove(second), 0);
