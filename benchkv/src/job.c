@@ -57,6 +57,19 @@ static int run_clients(struct job *j, uint32_t run)
 	return err;
 }
 
+/* One run, and its result. */
+static int measure_run(struct job *j, uint32_t run)
+{
+	uint64_t cpu_ns = clock_cpu_ns();
+	int err = run_clients(j, run);
+
+	if (err)
+		return err;
+	result_of_clients(&j->node, &j->runs[run]);
+	j->runs[run].cpu_ns = clock_cpu_ns() - cpu_ns;
+	return 0;
+}
+
 static int run_all(struct job *j)
 {
 	int err = 0;
@@ -66,12 +79,10 @@ static int run_all(struct job *j)
 	for (uint32_t run = 0; !err && run < j->o->runs; run++) {
 		err = run ? fence_after_run(j, run - 1) : job_fence(j);
 		if (!err)
-			err = run_clients(j, run);
+			err = measure_run(j, run);
 		if (err && !j->why[0])
 			snprintf(j->why, sizeof(j->why), "a client cannot go on: %s",
 				strerror(-err));
-		if (!err)
-			result_of_clients(&j->node, &j->runs[run]);
 	}
 	return err ? err : fence_after_run(j, j->o->runs - 1);
 }

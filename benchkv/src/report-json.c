@@ -50,8 +50,9 @@ static json_t *json_row(const struct result *r)
 	static struct latrec_hist all;
 
 	result_latency(r, &all);
-	return json_pack("{s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-		"duration_s", report_seconds(r->elapsed_ns), "ops", json_u64(r->counts.ops),
+	return json_pack("{s:f, s:f, s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"duration_s", report_seconds(r->elapsed_ns), "cpu_s", report_seconds(r->cpu_ns),
+		"cpu_us_per_op", result_cpu_per_op(r) / 1e3, "ops", json_u64(r->counts.ops),
 		"ops_per_s", result_rate(r), "excluded", json_u64(r->excluded), "missed",
 		json_u64(r->missed), "remote_ops", json_u64(r->counts.remote), "verified",
 		json_u64(r->counts.verified), "not_found", json_u64(r->counts.not_found), "put_off",

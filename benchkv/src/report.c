@@ -120,19 +120,20 @@ static void print_net(const struct result *t, FILE *out)
 
 static void print_rows(const char *what, const struct result *rows, uint32_t n, FILE *out)
 {
-	fprintf(out, "\n%-5s %14s %14s %14s %14s %8s %10s %10s\n", what, "ops", "ops/s", "remote",
-		"verified", "errors", "p50 us", "p99 us");
+	fprintf(out, "\n%-5s %14s %14s %14s %14s %8s %10s %10s %8s\n", what, "ops", "ops/s",
+		"remote", "verified", "errors", "p50 us", "p99 us", "CPU s");
 	for (uint32_t i = 0; i < n; i++) {
 		static struct latrec_hist all;
 
 		result_latency(&rows[i], &all);
 		fprintf(out,
 			"%-5u %14" PRIu64 " %14.0f %14" PRIu64 " %14" PRIu64 " %8" PRIu64
-			" %10.1f %10.1f\n",
+			" %10.1f %10.1f %8.3f\n",
 			i, rows[i].counts.ops, result_rate(&rows[i]), rows[i].counts.remote,
 			rows[i].counts.verified, result_errors(&rows[i]),
 			(double)latrec_hist_quantile(&all, 0.5) / 1e3,
-			(double)latrec_hist_quantile(&all, 0.99) / 1e3);
+			(double)latrec_hist_quantile(&all, 0.99) / 1e3,
+			report_seconds(rows[i].cpu_ns));
 	}
 }
 
@@ -157,6 +158,8 @@ void report_print(const struct report *r, FILE *out)
 	fprintf(out, "operations    %" PRIu64 " in %.3f s: %.0f per second, %.1f %% remote\n",
 		t->counts.ops, report_seconds(t->elapsed_ns), result_rate(t),
 		100 * report_ratio(t->counts.remote, t->counts.ops));
+	fprintf(out, "CPU time      %.3f s of all ranks: %.2f us per operation\n",
+		report_seconds(t->cpu_ns), result_cpu_per_op(t) / 1e3);
 	fprintf(out, "verified      %" PRIu64 "\n", t->counts.verified);
 	fprintf(out, "audit         %" PRIu64 " of %" PRIu64 " keys verified in %.3f s\n",
 		t->audit.verified, t->audit.ops, report_seconds(t->audit_ns));

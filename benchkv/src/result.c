@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "client.h"
 
-#define RESULT_MAGIC 0x62656e63686b7635ull
+#define RESULT_MAGIC 0x62656e63686b7636ull
 #define FIXED offsetof(struct result, latency)
 
 /*
@@ -131,6 +131,11 @@ double result_rate(const struct result *r)
 	uint64_t ops = r->counts.ops - r->excluded;
 
 	return r->elapsed_ns ? (double)ops * (double)NSEC_PER_SEC / (double)r->elapsed_ns : 0;
+}
+
+double result_cpu_per_op(const struct result *r)
+{
+	return r->counts.ops ? (double)r->cpu_ns / (double)r->counts.ops : 0;
 }
 
 uint64_t result_errors(const struct result *r)

@@ -30,6 +30,7 @@ struct result {
 	uint64_t digest; /* of the operation streams, see result_of_clients() */
 	uint64_t elapsed_ns; /* of the slowest client */
 	uint64_t audit_ns;
+	uint64_t cpu_ns; /* of the processes of the ranks during the runs; not in the audit */
 	uint64_t first_errno;
 	uint64_t excluded; /* operations that were not measured: those of the warm-up */
 	uint64_t missed; /* operations that were due, but not made in time */
@@ -60,6 +61,9 @@ void result_latency(const struct result *r, struct latrec_hist *all_p);
 
 /* Measured operations per second. */
 double result_rate(const struct result *r);
+
+/* CPU time per operation in ns, operations of the warm-up included; 0 without operations. */
+double result_cpu_per_op(const struct result *r);
 
 /* Nothing was wrong, and every operation, and every key in the audit, was verified. */
 bool result_verified(const struct result *r);

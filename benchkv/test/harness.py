@@ -106,6 +106,8 @@ def verified(result, np):
     for rows in "runs", "ranks":
         for f in "ops", "verified", "remote_ops", "errors":
             check(sum(r[f] for r in j[rows]) == j[f], f"{rows}: {f} does not add up: {lines[0]}")
+        check(abs(sum(r["cpu_s"] for r in j[rows]) - j["cpu_s"]) < 1e-6, f"{rows}: cpu_s: {lines[0]}")
+    check(abs(j["cpu_us_per_op"] * j["ops"] / 1e6 - j["cpu_s"]) < 1e-6 * j["cpu_s"], lines[0])
     check(len(j["ranks"]) == j["np"], lines[0])
     check(result.argv[-len(j["command"]) + 1:] == j["command"][1:], f"{result.argv}: {lines[0]}")
     d, audit = j["daemon"], j["audit"]

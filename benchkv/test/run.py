@@ -11,6 +11,7 @@ import calendar
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -34,9 +35,18 @@ STORE_FAULTS = {"lose-all": ["forgotten"], "lose": ["forgotten"], "replay": ["st
                 "vanish": ["forgotten"], "wrong-key": ["invented"]}
 
 
+def children_cpu_s():
+    """The CPU time of the children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def case_alone():
-    start_s = time.time()
+    start_s, used_s = time.time(), children_cpu_s()
     j = verified(run(job(0, "--daemons", 2, "--clients", 2, "--duration", 1, "--json", "-")), 0)
+    used_s = children_cpu_s() - used_s
+    # The rest is the start, the audit and the end.
+    check(used_s / 4 < j["cpu_s"] <= used_s, f"{used_s} s: {j}")
     check(0.9 < j["duration_s"] and j["requested"] == {"duration_s": 1}, j)
     check(j["host"] == j["ranks"][0]["host"] == os.uname().nodename, j)
     check(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", j["time"]), j)
