@@ -177,10 +177,11 @@ bool check_reply(struct checker *c, uint64_t token, const struct kv_resp *resp,
 	return true;
 }
 
-void check_finish(struct checker *c)
+void check_finish(struct checker *c, bool stopped)
 {
-	c->n.lost += check_open_count(c);
-	if (c->auditing && c->n.ops < c->n_due) { /* it was given up: these were not read */
+	*(stopped ? &c->n.unfinished : &c->n.lost) += check_open_count(c);
+	if (c->auditing && c->n.ops < c->n_due &&
+		!stopped) { /* it was given up: these were not read */
 		c->n.lost += c->n_due - c->n.ops;
 		c->n.ops = c->n_due;
 	}

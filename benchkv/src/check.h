@@ -51,6 +51,8 @@ struct check_counts {
 	uint64_t misdelivered; /* another client's, or another request's, reply */
 	uint64_t lost;
 	uint64_t duplicated; /* a reply for a request that is answered already */
+	/* No errors. */
+	uint64_t unfinished; /* open when the run was stopped before its end */
 };
 
 struct checker {
@@ -113,8 +115,11 @@ void check_cancel(struct checker *c, const struct kv_req *req);
 bool check_reply(struct checker *c, uint64_t token, const struct kv_resp *resp,
 	uint64_t *start_ns_p);
 
-/* The end: what is open is lost; a reply that comes after all counts as duplicated. */
-void check_finish(struct checker *c);
+/*
+ * The end: what is open is lost, or, when the run was stopped before its end, unfinished. A
+ * reply that comes after all counts as duplicated.
+ */
+void check_finish(struct checker *c, bool stopped);
 
 static inline uint64_t check_errors(const struct check_counts *n)
 {

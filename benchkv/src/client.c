@@ -337,7 +337,7 @@ static void run_once(struct client *c, uint32_t run)
 	c->measured_ns = c->start_ns + o->warmup_ns;
 	c->error = work(c, o->ops ? client_ops(c) : UINT64_MAX,
 		o->ops ? UINT64_MAX : c->measured_ns + o->duration_ns, &n);
-	check_finish(&c->check);
+	check_finish(&c->check, c->error);
 	end = clock_ns();
 	c->elapsed_ns = end > c->measured_ns ? end - c->measured_ns : 0;
 	if (n > c->made)
@@ -352,7 +352,7 @@ static void audit(struct client *c)
 	check_audit(&c->check, c->node->o->runs, c->node->made);
 	c->now_ns = c->measured_ns = start;
 	c->error = work(c, c->check.n_due, UINT64_MAX, &n);
-	check_finish(&c->check);
+	check_finish(&c->check, c->error);
 	c->elapsed_ns = clock_ns() - start;
 }
 

@@ -55,7 +55,7 @@ int gate_wait(struct gate *g, uint32_t clients, gate_tick_fn *tick, void *arg)
 		pthread_cond_timedwait(&g->changed, &g->lock, &look);
 		if (tick)
 			tick(arg);
-		err = stop_requested() ? -EINTR : 0;
+		err = g->error ? g->error : stop_requested() ? -EINTR : 0;
 	}
 	if (g->error)
 		err = g->error;

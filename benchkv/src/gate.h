@@ -26,8 +26,8 @@ bool gate_pass(struct gate *g, uint32_t run, int error);
 typedef void gate_tick_fn(void *arg);
 
 /*
- * The main thread: waits until that many clients have arrived. 0, the error of one of them, or
- * -EINTR when the program was told to stop.
+ * The main thread: waits until that many clients have arrived. 0, or before they have: the error
+ * of one of them, or -EINTR when the flag of stop.h is raised.
  */
 int gate_wait(struct gate *g, uint32_t clients, gate_tick_fn *tick, void *arg);
 

@@ -76,8 +76,7 @@ int gather_hear(struct node *n, struct result *runs, struct result *ranks, struc
 {
 	int err = 0;
 
-	for (uint32_t run = 0; run < n->o->runs; run++)
-		result_sequel(&ranks[0], &runs[run]);
+	result_sequel_all(&ranks[0], runs, n->o->runs);
 	memcpy(ranks[0].served, daemons->served, sizeof(daemons->served));
 	for (uint32_t rank = 1; !err && rank < n->ranks; rank++)
 		err = hear_rank(n, rank, runs, &ranks[rank], daemons);

@@ -57,17 +57,25 @@ static int run_clients(struct job *j, uint32_t run)
 	return err;
 }
 
-/* One run, and its result. */
+/* The result of the run that began last; its clients wait for the next one, or have ended. */
+static void take_result(struct job *j)
+{
+	struct result *r = &j->runs[j->measured_runs++];
+
+	result_of_clients(&j->node, r);
+	r->cpu_ns = clock_cpu_ns() - j->cpu_ns;
+}
+
 static int measure_run(struct job *j, uint32_t run)
 {
-	uint64_t cpu_ns = clock_cpu_ns();
-	int err = run_clients(j, run);
+	int err;
 
-	if (err)
-		return err;
-	result_of_clients(&j->node, &j->runs[run]);
-	j->runs[run].cpu_ns = clock_cpu_ns() - cpu_ns;
-	return 0;
+	j->begun = run + 1;
+	j->cpu_ns = clock_cpu_ns();
+	err = run_clients(j, run);
+	if (!err)
+		take_result(j);
+	return err;
 }
 
 static int run_all(struct job *j)
@@ -134,20 +142,23 @@ static int print_report(struct job *j, const struct report *r)
 	return table_err ? job_cannot_write(j, "writing to", "standard output", table_err) : 0;
 }
 
-static int report(struct job *j, struct result *daemons)
+/* partial: why the job ended before its end, or NULL. 0, UNVERIFIED or -errno. */
+static int report(struct job *j, struct result *daemons, const char *partial)
 {
 	struct report r = {.node = &j->node,
 		.measured = j->measured.write_ns > 0 ? &j->measured : NULL,
 		.software_hca = underhca_is_software(),
 		.time = j->time,
 		.hosts = (const char(*)[HOST_NAME_SIZE])j->hosts,
+		.n_runs = j->begun,
 		.runs = j->runs,
-		.ranks = j->ranks};
+		.ranks = j->ranks,
+		.partial = partial,
+		.heard = j->heard};
 	int err;
 
 	result_init(&r.total);
-	for (uint32_t run = 0; run < j->o->runs; run++)
-		result_sequel(&r.total, &j->runs[run]);
+	result_sequel_all(&r.total, j->runs, j->begun);
 	r.total.digest = j->runs[0].digest;
 	result_add(&r.total, daemons);
 	err = print_report(j, &r);
@@ -244,8 +255,45 @@ static int conclude(struct job *j)
 		snprintf(j->why, sizeof(j->why), "a rank's results: %s", strerror(-err));
 		return err;
 	}
-	err = report(j, &daemons);
+	for (uint32_t i = 0; i < j->node.ranks; i++)
+		j->heard[i] = true;
+	err = report(j, &daemons, NULL);
 	return err || !csv ? err : judge_csvs(j);
+}
+
+/* Why a job that ends before its end does so. */
+static void explain_end(const struct job *j, char *text, size_t size)
+{
+	int sig = stop_told();
+
+	if (sig)
+		snprintf(text, size, "told to stop by SIG%s", sigabbrev_np(sig));
+	else
+		snprintf(text, size, "%s", j->why);
+}
+
+/*
+ * What was measured until a job ended before its end. Its threads have ended. Only rank 0's results
+ * are sure to be there.
+ */
+static void conclude_partial(struct job *j)
+{
+	char partial[WHY_MAX];
+	struct result daemons;
+
+	if (!j->begun)
+		return;
+	if (j->measured_runs < j->begun)
+		take_result(j);
+	if (j->node.rank)
+		return;
+	result_of_all(&j->node, &daemons);
+	result_sequel_all(&j->ranks[0], j->runs, j->begun);
+	memcpy(j->ranks[0].served, daemons.served, sizeof(daemons.served));
+	j->heard[0] = true;
+	explain_end(j, partial, sizeof(partial));
+	if (report(j, &daemons, partial) < 0)
+		fprintf(stderr, "benchkv: %s\n", j->why);
 }
 
 /* ---- all of it ---- */
@@ -256,7 +304,7 @@ static int conclude(struct job *j)
  */
 static void give_up(struct job *j, int err)
 {
-	if (j->said || stop_requested())
+	if (j->said || stop_told())
 		return;
 	j->said = true;
 	if (!j->why[0])
@@ -267,7 +315,7 @@ static void give_up(struct job *j, int err)
 
 static void abort_job(struct job *j)
 {
-	if (j->aborted || stop_requested())
+	if (j->aborted || stop_told())
 		return;
 	j->aborted = true;
 	launch_abort(j->l, j->status, j->why);
@@ -290,19 +338,23 @@ static int run_node(struct job *j)
 {
 	int err = node_start(&j->node, j->why, sizeof(j->why));
 
+	if (!err && !(err = run_all(j)))
+		err = audit(j);
 	if (err) {
 		give_up(j, err);
-	} else if ((err = run_all(j)) || (err = audit(j))) {
-		give_up(j, err);
-		/*
-		 * Now, for a rank that hangs may have what the end of our threads, or of the
-		 * software HCA, waits for; and nothing of ours has a name any more.
-		 */
-		abort_job(j);
+		stop_raise(STOP_FAILED);
 	}
 	node_stop(&j->node);
-	if (!err)
+	if (err) {
+		conclude_partial(j);
+		/*
+		 * Before the node is freed: a rank that hangs may have what the end of the
+		 * software HCA waits for. Nothing of ours has a name any more.
+		 */
+		abort_job(j);
+	} else {
 		err = conclude(j);
+	}
 	if (err < 0)
 		give_up(j, err);
 	node_free(&j->node, err >= 0);
@@ -328,7 +380,8 @@ static int run_job(struct job *j, const char *device, const char *no_device)
 	}
 	j->runs = calloc(j->o->runs, sizeof(*j->runs));
 	j->ranks = calloc(j->node.ranks, sizeof(*j->ranks));
-	if (!j->runs || !j->ranks)
+	j->heard = calloc(j->node.ranks, sizeof(*j->heard));
+	if (!j->runs || !j->ranks || !j->heard)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < j->node.ranks; i++)
 		result_init(&j->ranks[i]);
@@ -353,13 +406,14 @@ int job_run(const struct options *o, struct launch *l, const char *device, const
 	for (enum csv_file f = 0; f < CSV_FILES; f++)
 		close_file(&j.csv[f]);
 	topo_close(j.node.topo);
+	free(j.heard);
 	free(j.ranks);
 	free(j.runs);
 	free((void *)j.hosts);
 	if (!err)
 		return JOB_OK;
-	if (stop_requested())
-		return 128 + atomic_load_explicit(&stop_signal, memory_order_relaxed);
+	if (stop_told())
+		return 128 + stop_told();
 	if (err < 0)
 		abort_job(&j);
 	return j.status;

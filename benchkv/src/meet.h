@@ -27,7 +27,10 @@ struct job {
 	struct progress progress;
 	struct measured measured; /* rank 0, when auto was derived from it */
 	uint32_t index, sharers; /* among the ranks with the same cores */
+	uint32_t begun, measured_runs; /* runs that have begun; whose results are in `runs` */
+	uint64_t cpu_ns; /* clock_cpu_ns() when the last of them began */
 	struct result *runs; /* of this rank; then, at rank 0, of all */
+	bool *heard; /* rank 0 only: whose results it has */
 	struct result *ranks; /* rank 0 only: of all runs */
 	char (*hosts)[HOST_NAME_SIZE]; /* of all ranks */
 	time_t time; /* when the first run began */

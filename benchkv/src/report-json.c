@@ -50,14 +50,16 @@ static json_t *json_row(const struct result *r)
 	static struct latrec_hist all;
 
 	result_latency(r, &all);
-	return json_pack("{s:f, s:f, s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+	return json_pack(
+		"{s:f, s:f, s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"duration_s", report_seconds(r->elapsed_ns), "cpu_s", report_seconds(r->cpu_ns),
 		"cpu_us_per_op", result_cpu_per_op(r) / 1e3, "ops", json_u64(r->counts.ops),
 		"ops_per_s", result_rate(r), "excluded", json_u64(r->excluded), "missed",
 		json_u64(r->missed), "remote_ops", json_u64(r->counts.remote), "verified",
 		json_u64(r->counts.verified), "not_found", json_u64(r->counts.not_found), "put_off",
-		json_u64(r->counts.put_off), "errors", json_u64(result_errors(r)), "latency_ns",
-		json_latency(&all), "latencies_ns", json_latencies(r));
+		json_u64(r->counts.put_off), "unfinished", json_u64(r->counts.unfinished), "errors",
+		json_u64(result_errors(r)), "latency_ns", json_latency(&all), "latencies_ns",
+		json_latencies(r));
 }
 
 /* Of the operations per second of the runs. */
@@ -187,6 +189,21 @@ static json_t *json_parameters(const struct report *r)
 		(int)(r->node->device && r->software_hca), "control", control);
 }
 
+/* Is this all that was asked for, and if not, why, and whose results are missing? */
+static void add_partial(json_t *root, const struct report *r)
+{
+	json_t *missing = json_array();
+
+	json_object_set_new(root, "partial", json_boolean(r->partial));
+	if (r->partial)
+		json_object_set_new(root, "partial_reason", json_text(r->partial));
+	for (uint32_t i = 0; i < r->node->ranks; i++) {
+		if (!r->heard[i])
+			json_array_append_new(missing, json_integer(i));
+	}
+	json_object_set_new(root, "missing_ranks", missing);
+}
+
 /* What was run, where and when. */
 static void add_occasion(json_t *root, const struct report *r)
 {
@@ -223,6 +240,7 @@ static json_t *json_report(const struct report *r)
 	char digest[20];
 
 	add_occasion(root, r);
+	add_partial(root, r);
 	snprintf(digest, sizeof(digest), "%016" PRIx64, t->digest);
 	json_object_set_new(root, "net_daemons", json_u64(r->node->o->net_daemons));
 	json_object_update(root, row);
@@ -230,7 +248,7 @@ static json_t *json_report(const struct report *r)
 	json_object_set_new(root, "digest", json_string(digest));
 	json_object_set_new(root, "error_kinds", json_error_kinds(t));
 	json_object_set_new(root, "audit", json_audit(t));
-	json_object_set_new(root, "runs", json_rows(r->runs, r->node->o->runs));
+	json_object_set_new(root, "runs", json_rows(r->runs, r->n_runs));
 	json_object_set_new(root, "ranks", json_ranks(r));
 	json_object_set_new(root, "daemon", json_daemons(&t->daemons));
 	json_object_set_new(root, "phases_ns", json_phases(&t->daemons));

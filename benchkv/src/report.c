@@ -76,7 +76,7 @@ static int compare(const void *a, const void *b)
 
 struct spread report_spread(const struct report *r)
 {
-	uint32_t n = r->node->o->runs;
+	uint32_t n = r->n_runs;
 	double *rates = calloc(n, sizeof(*rates)), sum = 0, squares = 0;
 	struct spread s = {.min = 0};
 
@@ -101,7 +101,7 @@ static void print_spread(const struct report *r, FILE *out)
 {
 	struct spread s = report_spread(r);
 
-	if (r->node->o->runs > 1)
+	if (r->n_runs > 1)
 		fprintf(out, "runs          ops/s min %.0f  median %.0f  max %.0f  stddev %.0f\n",
 			s.min, s.median, s.max, s.stddev);
 }
@@ -137,6 +137,41 @@ static void print_rows(const char *what, const struct result *rows, uint32_t n, 
 	}
 }
 
+/* "1, 3", or nothing: the ranks whose results are not there. */
+static void print_missing(const struct report *r, FILE *out)
+{
+	const char *comma = "; no results of rank ";
+
+	for (uint32_t i = 0; i < r->node->ranks; i++) {
+		if (!r->heard[i]) {
+			fprintf(out, "%s%u", comma, i);
+			comma = ", ";
+		}
+	}
+}
+
+/* What this report lacks. */
+static void print_partial(const struct report *r, FILE *out)
+{
+	if (!r->partial)
+		return;
+	fprintf(out, "PARTIAL       %s; run %u of %u", r->partial, r->n_runs, r->node->o->runs);
+	print_missing(r, out);
+	fprintf(out, "; %" PRIu64 " operations unfinished\n",
+		r->total.counts.unfinished + r->total.audit.unfinished);
+}
+
+static void print_audit(const struct report *r, FILE *out)
+{
+	const struct result *t = &r->total;
+
+	if (r->partial && !t->audit.ops)
+		fprintf(out, "audit         not made\n");
+	else
+		fprintf(out, "audit         %" PRIu64 " of %" PRIu64 " keys verified in %.3f s\n",
+			t->audit.verified, t->audit.ops, report_seconds(t->audit_ns));
+}
+
 void report_print(const struct report *r, FILE *out)
 {
 	const struct options *o = r->node->o;
@@ -151,6 +186,7 @@ void report_print(const struct report *r, FILE *out)
 		backend_name(o->backend), r->node->ranks, r->node->ranks == 1 ? "" : "s",
 		o->daemons, o->daemons == 1 ? "" : "s", o->clients, o->clients == 1 ? "" : "s",
 		o->queue_depth, device, control);
+	print_partial(r, out);
 	if (r->measured)
 		fprintf(out,
 			"measured      round trip %.0f ns, %.0f ns per WRITE, %.0f ns per message\n",
@@ -161,8 +197,7 @@ void report_print(const struct report *r, FILE *out)
 	fprintf(out, "CPU time      %.3f s of all ranks: %.2f us per operation\n",
 		report_seconds(t->cpu_ns), result_cpu_per_op(t) / 1e3);
 	fprintf(out, "verified      %" PRIu64 "\n", t->counts.verified);
-	fprintf(out, "audit         %" PRIu64 " of %" PRIu64 " keys verified in %.3f s\n",
-		t->audit.verified, t->audit.ops, report_seconds(t->audit_ns));
+	print_audit(r, out);
 	print_errors(t, out);
 	print_latencies(r, out);
 	print_spread(r, out);
@@ -171,6 +206,6 @@ void report_print(const struct report *r, FILE *out)
 	fprintf(out, "digest        %016" PRIx64 "\n", t->digest);
 	if (r->node->ranks > 1)
 		print_rows("rank", r->ranks, r->node->ranks, out);
-	if (o->runs > 1)
-		print_rows("run", r->runs, o->runs, out);
+	if (r->n_runs > 1)
+		print_rows("run", r->runs, r->n_runs, out);
 }

@@ -19,9 +19,12 @@ struct report {
 	const struct measured *measured; /* K and B of auto come from it; NULL: they do not */
 	time_t time; /* when the first run began */
 	const char (*hosts)[HOST_NAME_SIZE]; /* of each rank */
+	uint32_t n_runs; /* that have begun: of a partial report, the last one is cut short */
 	const struct result *runs; /* of all ranks together, one per run */
 	const struct result *ranks; /* of all runs together, one per rank */
 	struct result total;
+	const char *partial; /* why this is not all that was asked for; NULL: it is */
+	const bool *heard; /* of each rank: its results are among these */
 };
 
 /* As they are called in the table and in the object. */

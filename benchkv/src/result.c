@@ -36,7 +36,7 @@ static void add_client(struct result *r, const struct client *c)
 
 	add_words(&r->counts, &c->check.n, sizeof(r->counts));
 	r->digest += digest;
-	r->bad_digests += o->ops && digest != c->check.digest;
+	r->bad_digests += o->ops && !c->error && digest != c->check.digest;
 	if (c->elapsed_ns > r->elapsed_ns)
 		r->elapsed_ns = c->elapsed_ns;
 	if (!r->first_errno)
@@ -117,6 +117,12 @@ void result_sequel(struct result *to, const struct result *from)
 
 	result_add(to, from);
 	to->elapsed_ns = elapsed;
+}
+
+void result_sequel_all(struct result *to, const struct result *runs, uint32_t n)
+{
+	for (uint32_t run = 0; run < n; run++)
+		result_sequel(to, &runs[run]);
 }
 
 void result_latency(const struct result *r, struct latrec_hist *all_p)

@@ -51,7 +51,9 @@ void result_init(struct result *r);
 /* Adds what happened at the same time: all is summed, but the time is the longest. */
 void result_add(struct result *to, const struct result *from);
 
-/* Adds what happened afterwards: the time is summed, too. */
+/* Adds what happened afterwards, in that many runs: the time is summed, too. */
+void result_sequel_all(struct result *to, const struct result *runs, uint32_t n);
+/* The same of one. */
 void result_sequel(struct result *to, const struct result *from);
 
 uint64_t result_errors(const struct result *r);

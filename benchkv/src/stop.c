@@ -3,6 +3,9 @@
 
 #include <unistd.h>
 
+#include "base/clock.h"
+
+#define ECHO_NS (250 * NSEC_PER_MSEC) /* in which a further signal is the same one once more */
 #define TEARDOWN_MAX_S 5 /* of a program that was told to stop, or has failed */
 
 atomic_int stop_signal;
@@ -20,9 +23,19 @@ static bool raise_flag(int sig)
 	return true;
 }
 
+/*
+ * One Ctrl-C can arrive several times: from the launcher to the process group, and passed on by
+ * softhca-run(1).
+ */
 static void on_signal(int sig)
 {
-	if (!raise_flag(sig))
+	static atomic_ullong first_ns;
+	unsigned long long now = clock_ns();
+
+	/* Relaxed: only other runs of this handler write it. */
+	if (raise_flag(sig))
+		atomic_store_explicit(&first_ns, now, memory_order_relaxed);
+	else if (now - atomic_load_explicit(&first_ns, memory_order_relaxed) > ECHO_NS)
 		_exit(128 + sig);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ctrl-C and its like: the signals only raise a flag, every loop looks at it, and the
- * program leaves by the way that it takes at the end of a run, so that what it made is
- * taken down by whoever made it.
+ * The end before the end, by Ctrl-C and its like or because the job cannot go on: a flag is
+ * raised, every loop looks at it, and the program leaves by the way that it takes at the end of
+ * a run, so that what was measured is reported, and what it made is taken down by whoever
+ * made it.
  */
 #ifndef BENCHKV_STOP_H
 #define BENCHKV_STOP_H
@@ -13,13 +14,19 @@
 
 extern atomic_int stop_signal;
 
+#define STOP_FAILED 128 /* of stop_signal, and no signal: this job cannot go on */
+
 /*
- * SIGINT, SIGTERM and SIGHUP raise the flag; a second one ends the program at once. SIGPIPE is
+ * SIGINT, SIGTERM and SIGHUP raise the flag; a second one, a quarter of a second or more
+ * later, ends the program at once. SIGPIPE is
  * ignored: who reads what we write may end before us.
  */
 void stop_catch_signals(void);
 
-/* Raises the flag as that signal does, from any thread; nothing if it is raised already. */
+/*
+ * Raises the flag as that signal does, or with STOP_FAILED, from any thread; nothing if it is
+ * raised already.
+ */
 void stop_raise(int sig);
 
 /* From now on the program may take some seconds to end; then it ends with this status. */
@@ -29,6 +36,15 @@ static inline bool stop_requested(void)
 {
 	/* Relaxed: nothing but the number itself passes from the handler to the loops. */
 	return atomic_load_explicit(&stop_signal, memory_order_relaxed) != 0;
+}
+
+/* The signal that told the program to stop; 0: none has. */
+static inline int stop_told(void)
+{
+	/* Relaxed: as in stop_requested(). */
+	int sig = atomic_load_explicit(&stop_signal, memory_order_relaxed);
+
+	return sig == STOP_FAILED ? 0 : sig;
 }
 
 #endif

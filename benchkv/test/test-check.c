@@ -100,7 +100,7 @@ static void all_right(bool preloaded)
 		for (uint32_t i = DEPTH; i-- > 0;) /* in another order */
 			CHECK(reply(&w, req[i].seq, resp[i]));
 	}
-	check_finish(&w.check);
+	check_finish(&w.check, false);
 	CHECK_EQ(w.check.n.ops, 10000 * DEPTH);
 	CHECK_EQ(w.check.n.verified, 10000 * DEPTH);
 	CHECK_EQ(check_errors(&w.check.n), 0);
@@ -120,6 +120,24 @@ static void right_when_empty(void)
 	all_right(false);
 }
 
+/* A run that is stopped loses nothing: what is open then is neither verified nor an error. */
+static void stopped_is_not_lost(void)
+{
+	struct world w;
+	struct kv_req a;
+
+	world_init(&w, true);
+	a = open_next(&w);
+	open_next(&w);
+	CHECK(reply(&w, a.seq, serve(&w, &a)));
+	check_finish(&w.check, true);
+	CHECK_EQ(w.check.n.unfinished, 1);
+	CHECK_EQ(check_errors(&w.check.n), 0);
+	CHECK_EQ(w.check.n.verified + 1, w.check.n.ops);
+	CHECK_EQ(check_open_count(&w.check), 0);
+	world_fini(&w);
+}
+
 static void sees_loss(void)
 {
 	struct world w;
@@ -129,7 +147,7 @@ static void sees_loss(void)
 	a = open_next(&w);
 	b = open_next(&w);
 	CHECK(reply(&w, a.seq, serve(&w, &a)));
-	check_finish(&w.check);
+	check_finish(&w.check, false);
 	CHECK_EQ(w.check.n.lost, 1);
 	CHECK_EQ(check_errors(&w.check.n), 1);
 	CHECK_EQ(w.check.n.verified + 1, w.check.n.ops);
@@ -302,7 +320,7 @@ static void audits(void)
 				resp = serve(&w, &req);
 			CHECK(reply(&w, req.seq, resp));
 		}
-		check_finish(&w.check);
+		check_finish(&w.check, false);
 		CHECK_EQ(w.check.n.verified, 1000);
 		CHECK_EQ(w.check.digest, stream_digest(&w.stream, 1000));
 	}
@@ -318,7 +336,7 @@ static void audits(void)
 		if (req.key == lost_key)
 			CHECK_EQ(w.check.n.stale, wrong + 1);
 	}
-	check_finish(&w.check);
+	check_finish(&w.check, false);
 	CHECK(w.check.n.ops == w.check.n_due && w.check.n_due > 400 && w.check.n_due < 500);
 	CHECK_EQ(w.check.n.verified + w.check.n.stale, w.check.n.ops);
 	world_fini(&w);
@@ -379,7 +397,7 @@ static void audit_counts_what_it_cannot_read(void)
 	CHECK(w.check.n_due > 10);
 	w.next = 0;
 	open_next(&w);
-	check_finish(&w.check);
+	check_finish(&w.check, false);
 	CHECK_EQ(w.check.n.lost, w.check.n_due);
 	CHECK_EQ(w.check.n.ops, w.check.n_due);
 	world_fini(&w);
@@ -401,7 +419,7 @@ static void cancelled_puts_are_none(void)
 		w.next += req.type != KV_PUT;
 	}
 	CHECK_EQ(w.check.n.put_off, 1);
-	check_finish(&w.check);
+	check_finish(&w.check, false);
 	check_audit(&w.check, 1, (const uint64_t[4]){0});
 	CHECK_EQ(w.check.n_due, 0);
 	world_fini(&w);
@@ -431,6 +449,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(right_when_preloaded),
 		TEST(right_when_empty),
+		TEST(stopped_is_not_lost),
 		TEST(sees_loss),
 		TEST(sees_duplicates),
 		TEST(sees_misdelivery),
