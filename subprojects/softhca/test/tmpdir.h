@@ -29,4 +29,16 @@ static inline void tmpdir_make(void)
 	atexit(tmpdir_remove);
 }
 
+/* The adapters of the test's fabric, in a file of that directory. */
+static inline void tmpdir_topology(const char *text)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/topology", tmpdir);
+	f = fopen(path, "w");
+	CHECK(f && fputs(text, f) >= 0 && !fclose(f));
+	CHECK(!setenv("SOFTHCA_TOPOLOGY", path, 1));
+}
+
 #endif

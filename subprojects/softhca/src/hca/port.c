@@ -41,6 +41,15 @@ void port_set_link(uint32_t rail, bool up)
 	async_rail(rail, up ? EV_PORT_ACTIVE : EV_PORT_ERR, 1);
 }
 
+bool port_takes_path(uint32_t rail, bool global, uint32_t sgid_index)
+{
+	const struct softhca_rail *r = &arena()->topo.rails[rail];
+
+	if (!global)
+		return r->link != SOFTHCA_LINK_ROCE && !r->grh_required;
+	return sgid_index < r->ngids;
+}
+
 uint8_t port_mtu_code(uint32_t bytes)
 {
 	uint8_t code = 1;

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "hca/config.h"
+#include "hca/port.h"
 #include "hca/strict.h"
 #include "sys/maps.h"
 #include "uverbs/cmd.h"
@@ -62,7 +63,8 @@ int cmd_create_ah(struct cmd *c)
 
 	cmd_get(c->in, &req, sizeof(req));
 	pd = obj_of_ctx(OBJ_PD, req.pd_handle, c->u->ctx);
-	if (!pd)
+	if (!pd || req.attr.port_num != 1 ||
+		!port_takes_path(c->u->rail, req.attr.is_global, req.attr.grh.sgid_index))
 		return -EINVAL;
 	resp.ah_handle = obj_alloc(OBJ_AH, c->u->ctx);
 	if (resp.ah_handle == NO_INDEX)

@@ -12,6 +12,7 @@
 #include "hca/event.h"
 #include "hca/owed.h"
 #include "hca/objects.h"
+#include "hca/port.h"
 #include "hca/qp_attrs.h"
 #include "hca/strict.h"
 #include "hca/timer.h"
@@ -111,6 +112,19 @@ static bool mtu_fits(const struct qp *qp, uint32_t mtu)
 	return false;
 }
 
+/* The kernel refuses other addresses; strict mode also says which mistake it is. */
+static bool path_ok(const struct qp *qp, const struct ib_uverbs_qp_dest *d)
+{
+	if (port_takes_path(qp_rail(qp), d->is_global, d->sgid_index))
+		return true;
+	if (config_get()->strict)
+		strict_violation(d->is_global ?
+					 "QP 0x%06x: the port has no GID of the path's sgid_index" :
+					 "QP 0x%06x: the port needs a path with a GRH (is_global)",
+			qp->qpn);
+	return false;
+}
+
 static int check_values(const struct qp *qp, const struct ib_uverbs_modify_qp *m)
 {
 	const struct softhca_rail *rail = &arena()->topo.rails[qp_rail(qp)];
@@ -137,9 +151,7 @@ static int check_values(const struct qp *qp, const struct ib_uverbs_modify_qp *m
 		return -EINVAL;
 	if ((mask & (A_RETRY | A_RNR_RETRY)) && (m->retry_cnt > 7 || m->rnr_retry > 7))
 		return -EINVAL;
-	if ((mask & A_AV) && m->dest.is_global && m->dest.sgid_index >= rail->ngids)
-		return -EINVAL;
-	if ((mask & A_AV) && !m->dest.is_global && rail->grh_required)
+	if ((mask & A_AV) && !path_ok(qp, &m->dest))
 		return -EINVAL;
 	return 0;
 }

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A datagram's receiver learns who sent it: from the completion and from the GRH. */
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/ip.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "../tmpdir.h"
 #include "rig.h"
@@ -17,19 +14,6 @@
 
 /* Two adapters of each kind: a datagram goes from the even one to the odd one. */
 static const char topology[] = "link=roce\nlink=roce\nlink=ib\nlink=ib\n";
-
-static void set_topology(void)
-{
-	char path[128];
-	int fd;
-
-	tmpdir_make();
-	snprintf(path, sizeof(path), "%s/topology", tmpdir);
-	fd = open(path, O_WRONLY | O_CREAT, 0600);
-	CHECK(fd >= 0 && write(fd, topology, sizeof(topology) - 1) == sizeof(topology) - 1);
-	close(fd);
-	CHECK(!setenv("SOFTHCA_TOPOLOGY", path, 1));
-}
 
 static void open_end(struct rig *r, unsigned rail)
 {
@@ -226,7 +210,8 @@ static void without_grh(void)
 int main(void)
 {
 	rig_fabric("datagram");
-	set_topology();
+	tmpdir_make();
+	tmpdir_topology(topology);
 	with_grh(0, 0, true);
 	with_grh(0, 1, true);
 	with_grh(2, 0, false);

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/* Paths that the kernel refuses: on RoCE, or where the port asks for it, those without a GRH. */
+#include <errno.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <sys/ioctl.h>
+
+#include "../tmpdir.h"
+#include "said.h"
+
+enum { ROCE, IB, IB_WITH_GRH, RAILS };
+
+#define NO_GID 8 /* no adapter has so many */
+
+static const char topology[] = "link=roce\nlink=ib\nlink=ib grh=required\n";
+
+static const char no_grh[] = "the port needs a path with a GRH";
+static const char no_gid[] = "the port has no GID of the path's sgid_index";
+
+static struct rig r;
+
+/* To itself. */
+static struct ibv_ah_attr path(bool global, uint8_t sgid_index)
+{
+	return (struct ibv_ah_attr){.dlid = r.port.lid,
+		.port_num = 1,
+		.is_global = global,
+		.grh = {.dgid = r.gid, .sgid_index = sgid_index, .hop_limit = 64}};
+}
+
+static int to_rtr(bool global, uint8_t sgid_index)
+{
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = r.qp->qp_num,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 1,
+		.ah_attr = path(global, sgid_index)};
+	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+
+	if (r.qp->qp_type == IBV_QPT_RC)
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	return ibv_modify_qp(r.qp, &a, mask);
+}
+
+static void connecting(unsigned rail, enum ibv_qp_type type)
+{
+	const char *without = rail == IB ? NULL : no_grh;
+
+	rig_open(&r, &(struct rig_attr){.rail = rail, .type = type});
+	CHECK_EQ(to_rtr(true, NO_GID), EINVAL);
+	said_verdict(no_gid);
+	CHECK_EQ(to_rtr(false, NO_GID), without ? EINVAL : 0);
+	CHECK_EQ(rig_state(&r), without ? IBV_QPS_INIT : IBV_QPS_RTR);
+	said_verdict(without);
+	if (without)
+		CHECK(!to_rtr(true, 0));
+	CHECK_EQ(rig_state(&r), IBV_QPS_RTR);
+	rig_close(&r);
+	said_verdict(NULL);
+}
+
+/* The command that libmlx5 sends for addresses on Ethernet, after checks of its own. */
+static int create_ah(const struct ibv_ah_attr *a, uint32_t *handle_p)
+{
+	struct ib_uverbs_create_ah in = {.pd_handle = r.pd->handle,
+		.attr = {.is_global = a->is_global,
+			.port_num = a->port_num,
+			.grh = {.sgid_index = a->grh.sgid_index, .hop_limit = 64}}};
+	struct ib_uverbs_create_ah_resp out;
+	struct {
+		struct ib_uverbs_ioctl_hdr hdr;
+		struct ib_uverbs_attr attrs[3];
+	} cmd = {
+		.hdr = {.length = sizeof(cmd),
+			.object_id = UVERBS_OBJECT_DEVICE,
+			.method_id = UVERBS_METHOD_INVOKE_WRITE,
+			.num_attrs = 3},
+		.attrs = {{.attr_id = UVERBS_ATTR_WRITE_CMD,
+				  .len = sizeof(uint64_t),
+				  .data = IB_USER_VERBS_CMD_CREATE_AH},
+			{.attr_id = UVERBS_ATTR_CORE_IN, .len = sizeof(in), .data = (uintptr_t)&in},
+			{.attr_id = UVERBS_ATTR_CORE_OUT,
+				.len = sizeof(out),
+				.data = (uintptr_t)&out}},
+	};
+
+	memcpy(in.attr.grh.dgid, a->grh.dgid.raw, sizeof(in.attr.grh.dgid));
+	if (ioctl(r.ctx->cmd_fd, RDMA_VERBS_IOCTL, &cmd))
+		return errno;
+	*handle_p = out.ah_handle;
+	return 0;
+}
+
+static void address_handles(unsigned rail)
+{
+	struct ibv_ah_attr global, lid_only, wrong_gid, port2;
+	uint32_t handle;
+	struct ibv_ah *ah;
+
+	rig_open(&r, &(struct rig_attr){.rail = rail, .type = IBV_QPT_UD});
+	global = port2 = path(true, 0);
+	lid_only = path(false, 0);
+	wrong_gid = path(true, NO_GID);
+	port2.port_num = 2;
+	CHECK_EQ(create_ah(&wrong_gid, &handle), EINVAL);
+	CHECK_EQ(create_ah(&port2, &handle), EINVAL);
+	CHECK_EQ(create_ah(&lid_only, &handle), rail == IB ? 0 : EINVAL);
+	ah = ibv_create_ah(r.pd, &global);
+	CHECK(ah && !ibv_destroy_ah(ah));
+	if (rail == ROCE) {
+		CHECK(!ibv_create_ah(r.pd, &lid_only));
+		CHECK_EQ(errno, EINVAL);
+	}
+	if (rail != IB)
+		rig_close(&r);
+	else
+		CHECK(!ibv_destroy_qp(r.qp)); /* its PD has an address that no library knows */
+	said_verdict(NULL);
+}
+
+int main(void)
+{
+	rig_fabric("path");
+	tmpdir_make();
+	tmpdir_topology(topology);
+	CHECK(!setenv("SOFTHCA_STRICT", "1", 1));
+	said_listen();
+	for (unsigned rail = 0; rail < RAILS; rail++) {
+		connecting(rail, IBV_QPT_RC);
+		connecting(rail, IBV_QPT_UC);
+		address_handles(rail);
+	}
+	return 0;
+}
