@@ -7,6 +7,7 @@
 #include "cm/ids.h"
 #include "hca/event.h"
 #include "hca/objects.h"
+#include "packet/packet.h"
 
 #define MAX_BACKLOG 1024 /* the kernel's default */
 
@@ -44,12 +45,13 @@ int cm_bind(struct cm_id *id, const struct cm_addr *addr, const struct cm_place 
 	return 0;
 }
 
-/* A place can be reached from adapters with the same kind of link. */
+/* A place can be reached from adapters with the same kind of link, in the same partition. */
 static bool reachable(uint32_t rail, const struct cm_place *place)
 {
-	const struct softhca_rail *rails = arena()->topo.rails;
+	const struct softhca_rail *from = &arena()->topo.rails[rail];
+	const struct softhca_rail *to = &arena()->topo.rails[place->rail];
 
-	return rails[rail].link == rails[place->rail].link;
+	return from->link == to->link && packet_pkeys_match(from->pkeys[0], to->pkeys[0]);
 }
 
 /* As a connection of the host to itself: the other end's adapter and address. */

@@ -25,7 +25,7 @@
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 7
+#define ARENA_VERSION 8
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -369,6 +369,7 @@ struct port_counts {
 	uint64_t no_receives; /* attempts of peers that found no receive posted */
 	uint64_t rnr_retries, timeout_retries; /* of its own requests */
 	uint64_t writes, reads, atomics; /* requests of peers that were executed */
+	uint64_t bad_pkeys; /* packets dropped because they are of another partition */
 };
 
 #define CAPTURE_PATH 512

@@ -72,6 +72,12 @@ static inline uint32_t qp_rail(const struct qp *qp)
 	return ctx_at(qp->obj.ctx)->rail;
 }
 
+/* The P_Key that its packets have, and with which those that it receives are compared. */
+static inline uint16_t qp_pkey(const struct qp *qp)
+{
+	return arena()->topo.rails[qp_rail(qp)].pkeys[qp->attr.pkey_index];
+}
+
 static inline struct softhca_counters *counters_of(uint32_t slot)
 {
 	return &arena()->procs[slot].counters;

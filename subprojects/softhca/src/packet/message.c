@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#define PKEY_DEFAULT 0xffff
-
 /* The packets of a message with payload: indexed by immediate, then by place. */
 struct operations {
 	uint8_t first, middle, last[2], only[2];
@@ -55,7 +53,6 @@ static uint32_t payload(const struct message *m, uint32_t i)
 static void begin(const struct message *m, uint32_t i, struct packet *p)
 {
 	memset(p, 0, sizeof(*p));
-	p->pkey = PKEY_DEFAULT;
 	p->dest_qpn = m->dest_qpn;
 	p->psn = (m->psn + i) & PSN_MASK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Messages as sequences of packets: a message of n bytes takes max(1, ceil(n / mtu)) PSNs, a NOP
- * none.
+ * none. The P_Key is 0: it is the sender's to fill.
  */
 #ifndef SOFTHCA_PACKET_MESSAGE_H
 #define SOFTHCA_PACKET_MESSAGE_H

@@ -16,6 +16,8 @@
 
 #define PSN_MASK 0xffffffu
 #define QPN_MASK 0xffffffu
+#define PKEY_NUMBER 0x7fffu /* of the partition */
+#define PKEY_FULL 0x8000u /* full member of it */
 #define ICRC_BYTES 4u
 #define PACKET_HEADERS_MAX 40u /* BTH and AtomicETH */
 #define PACKET_PAYLOAD_MAX 4096u /* the largest MTU */
@@ -116,6 +118,15 @@ size_t packet_encode(const struct packet *p, uint8_t *out);
  * payload where none may be.
  */
 int packet_decode(const uint8_t *bytes, size_t len, struct packet *p);
+
+/*
+ * Whether a packet with P_Key @a belongs to the partition of a QP with P_Key @b: the same number,
+ * which is not 0, and at least one of the two is a full member.
+ */
+static inline bool packet_pkeys_match(uint16_t a, uint16_t b)
+{
+	return !((a ^ b) & PKEY_NUMBER) && (a & PKEY_NUMBER) && ((a | b) & PKEY_FULL);
+}
 
 /* Distance from PSN @from to PSN @to, between -2^23 and 2^23 - 1. */
 static inline int32_t psn_distance(uint32_t from, uint32_t to)

@@ -49,6 +49,7 @@ static void renew_counters(uint32_t rail)
 		[SOFTHCA_RX_WRITES] = c->writes,
 		[SOFTHCA_RX_READS] = c->reads,
 		[SOFTHCA_RX_ATOMICS] = c->atomics,
+		[SOFTHCA_BAD_PKEYS] = c->bad_pkeys,
 	};
 	char port[256];
 

@@ -19,6 +19,7 @@ static const struct {
 	{"counters/port_rcv_data", SOFTHCA_RX_BYTES, DATA_WORD},
 	{"counters/port_xmit_packets", SOFTHCA_TX_PACKETS, 1},
 	{"counters/port_rcv_packets", SOFTHCA_RX_PACKETS, 1},
+	{"counters/port_rcv_constraint_errors", SOFTHCA_BAD_PKEYS, 1},
 	{"hw_counters/tx_vport_rdma_unicast_bytes", SOFTHCA_TX_BYTES, 1},
 	{"hw_counters/rx_vport_rdma_unicast_bytes", SOFTHCA_RX_BYTES, 1},
 	{"hw_counters/tx_vport_rdma_unicast_packets", SOFTHCA_TX_PACKETS, 1},

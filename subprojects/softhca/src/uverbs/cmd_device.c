@@ -150,6 +150,7 @@ int cmd_query_device(struct cmd *c)
 int cmd_query_port(struct cmd *c)
 {
 	const struct softhca_rail *rail = &arena()->topo.rails[c->u->rail];
+	uint64_t bad_pkeys = arena()->rails[c->u->rail].counts.bad_pkeys;
 	bool up = !arena()->rails[c->u->rail].link_down;
 	bool roce = rail->link == SOFTHCA_LINK_ROCE;
 	struct ib_uverbs_query_port req;
@@ -158,6 +159,7 @@ int cmd_query_port(struct cmd *c)
 		.max_msg_sz = MAX_MSG,
 		.gid_tbl_len = rail->ngids,
 		.pkey_tbl_len = (uint16_t)rail->npkeys,
+		.bad_pkey_cntr = bad_pkeys < UINT16_MAX ? (uint32_t)bad_pkeys : UINT16_MAX,
 		.flags = rail->grh_required ? IB_UVERBS_QPF_GRH_REQUIRED : 0,
 		.lid = rail->lid,
 		.sm_lid = roce ? 0 : 1,

@@ -15,7 +15,6 @@ struct asked {
 static void reply(struct asked *a, uint8_t syndrome, uint32_t psn)
 {
 	struct packet p = {.opcode = PO_ACK,
-		.pkey = 0xffff,
 		.dest_qpn = a->q->attr.dest_qpn,
 		.psn = psn & PSN_MASK,
 		.syndrome = syndrome,

@@ -78,6 +78,7 @@ struct wire_arrival {
  * an owner that is dead, -EBUSY one that may take the same packet later.
  */
 struct wire_ops {
+	/* The P_Key is the sender's to fill. */
 	void (*send)(void *arg, const struct packet *p, const void *payload);
 
 	/* Requester. Message number @n: -EAGAIN if it is not posted yet. */

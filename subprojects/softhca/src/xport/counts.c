@@ -61,6 +61,16 @@ void counts_no_receive(const struct qp *dest)
 	counts_of(dest)->no_receives++;
 }
 
+void counts_bad_pkeys(const struct qp *dest, uint64_t packets)
+{
+	counts_of(dest)->bad_pkeys += packets;
+}
+
+uint64_t counts_request_packets(const struct qp *qp, const struct wqe *w)
+{
+	return w->opcode == OP_READ ? 1 : packets_of(qp, w->length);
+}
+
 void counts_rnr_retry(const struct qp *qp)
 {
 	counts_of(qp)->rnr_retries++;

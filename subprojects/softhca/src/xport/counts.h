@@ -11,6 +11,12 @@ void counts_message(const struct qp *qp, const struct wqe *w);
 /* An attempt to deliver a message found no receive of @dest. */
 void counts_no_receive(const struct qp *dest);
 
+/* @packets for @dest were dropped because their P_Key is not one of its partition. */
+void counts_bad_pkeys(const struct qp *dest, uint64_t packets);
+
+/* Packets of the request @w. */
+uint64_t counts_request_packets(const struct qp *qp, const struct wqe *w);
+
 /* The request of @qp that was executed last will be repeated: after an RNR NAK, without an answer. */
 void counts_rnr_retry(const struct qp *qp);
 void counts_timeout_retry(const struct qp *qp);

@@ -148,8 +148,8 @@ struct answer respond_datagram(struct qp *qp, struct wqe *w)
 	if (w->length > arena()->topo.rails[qp_rail(qp)].mtu)
 		return (struct answer){.verdict = V_ERROR, .syndrome = SYN_LOCAL_LENGTH};
 	if (dest && dest->type == QPT_UD && qp_receives(dest) &&
-		path_leads_to(&path, qp_rail(qp), dest) && qkey_matches(qp, dest, w->av) &&
-		fabric_reachable(dest->obj.owner))
+		path_leads_to(&path, qp_rail(qp), dest) && fabric_reachable(dest->obj.owner) &&
+		in_partition(qp, dest, w) && qkey_matches(qp, dest, w->av))
 		return (struct answer){.verdict = deliver(dest, qp, w, &path) ? V_DONE : V_BUSY};
 	if (wired_leads_out(qp, &path))
 		wired_send_datagram(qp, w, &path);

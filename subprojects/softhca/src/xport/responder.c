@@ -49,6 +49,28 @@ bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *d
 	return path->dlid == to->lid || (path->is_global && rail_has_gid(to, path->dgid));
 }
 
+/* Strict mode: once for each QP. */
+__attribute__((cold)) static void report_partition(struct qp *qp, const struct qp *dest)
+{
+	if (qp->strict_met)
+		return;
+	qp->strict_met = 1;
+	strict_violation(
+		"QP 0x%06x: its P_Key 0x%04x and 0x%04x of QP 0x%06x, to which it sends, do "
+		"not match",
+		qp->qpn, qp_pkey(qp), qp_pkey(dest), dest->qpn);
+}
+
+bool in_partition(struct qp *qp, const struct qp *dest, const struct wqe *w)
+{
+	if (packet_pkeys_match(qp_pkey(qp), qp_pkey(dest)))
+		return true;
+	counts_bad_pkeys(dest, counts_request_packets(qp, w));
+	if (config_get()->strict)
+		report_partition(qp, dest);
+	return false;
+}
+
 /* A refused request also moves the responder's QP to ERR and sends its owner an event. */
 static struct answer nak(struct qp *dest, enum syndrome s)
 {
@@ -335,6 +357,8 @@ struct answer respond(struct qp *qp, struct wqe *w)
 	if (!fabric_reachable(dest->obj.owner))
 		return answer(V_DEAD);
 	if (!qp_receives(dest) || dest->attr.dest_qpn != qp->qpn)
+		return answer(V_NO_ANSWER);
+	if (!in_partition(qp, dest, w))
 		return answer(V_NO_ANSWER);
 	if (config_get()->strict && !qp->strict_met && !ends_fit(qp, dest, &s))
 		return refuse(s);

@@ -43,4 +43,10 @@ uint32_t datagram_roce_header(uint8_t *out, const struct flow *f, uint8_t opcode
 /* Whether @path leads from @rail to @dest. */
 bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *dest);
 
+/*
+ * Whether @dest takes packets with the P_Key of @qp. Those of @w that it does not take are counted
+ * as dropped, and strict mode reports them.
+ */
+bool in_partition(struct qp *qp, const struct qp *dest, const struct wqe *w);
+
 #endif

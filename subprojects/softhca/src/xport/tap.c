@@ -21,6 +21,7 @@
 struct view {
 	struct message m;
 	struct flow there, back;
+	uint16_t pkey, answer_pkey;
 	char comment[PCAPNG_COMMENT_MAX];
 	char answer_comment[PCAPNG_COMMENT_MAX];
 };
@@ -85,6 +86,14 @@ static struct flow reversed(const struct flow *f)
 	return r;
 }
 
+static void set_pkeys(struct view *v, const struct qp *qp)
+{
+	const struct qp *dest = qp_by_number(v->m.dest_qpn);
+
+	v->pkey = qp_pkey(qp);
+	v->answer_pkey = dest ? qp_pkey(dest) : v->pkey;
+}
+
 static void set_comments(struct view *v, const struct qp *qp)
 {
 	const struct qp *dest = qp_by_number(v->m.dest_qpn);
@@ -114,6 +123,7 @@ static void look(struct view *v, const struct qp *qp, const struct wqe *w)
 	v->m.src_qpn = qp->qpn;
 	v->there = flow_of(qp, &path, v->m.dest_qpn);
 	v->back = reversed(&v->there);
+	set_pkeys(v, qp);
 	set_comments(v, qp);
 }
 
@@ -156,6 +166,7 @@ __attribute__((cold)) static void request(struct qp *qp, const struct wqe *w, ui
 		return;
 	for (uint32_t i = 0; i < n && (!i || (uint64_t)i * v.m.mtu < limit); i++) {
 		message_request(&v.m, i, &p);
+		p.pkey = v.pkey;
 		if (!emit(qp, w, &v.there, &p, (uint64_t)i * v.m.mtu, v.comment)) {
 			capture_cancel(); /* memory that is not there: the message will fail */
 			return;
@@ -199,10 +210,13 @@ bool tap_visible(const struct answer *a)
 static bool acknowledge(const struct qp *qp, const struct wqe *w, const struct view *v,
 	uint8_t syndrome, uint32_t msn)
 {
-	struct packet p = {.opcode = PO_ACK, .pkey = 0xffff, .dest_qpn = qp->qpn, .msn = msn};
+	struct packet p = {.opcode = PO_ACK,
+		.pkey = v->answer_pkey,
+		.dest_qpn = qp->qpn,
+		.psn = v->m.psn,
+		.syndrome = syndrome,
+		.msn = msn};
 
-	p.syndrome = syndrome;
-	p.psn = v->m.psn;
 	if (syndrome == AETH_ACK)
 		p.psn = (p.psn + message_packets(&v->m) - 1) & PSN_MASK;
 	return emit(qp, w, &v->back, &p, 0, v->answer_comment);
@@ -217,6 +231,7 @@ static bool return_data(const struct qp *qp, const struct wqe *w, const struct v
 
 	for (uint32_t i = 0; i < n; i++) {
 		message_response(&v->m, i, &p);
+		p.pkey = v->answer_pkey;
 		p.dest_qpn = qp->qpn;
 		p.msn = msn;
 		if (v->m.kind != MSG_READ && dma_gather(w->segs, w->nsegs, 0, &p.original, 8))

@@ -10,6 +10,7 @@
 #include "hca/config.h"
 #include "hca/timer.h"
 #include "sys/sys.h"
+#include "xport/counts.h"
 #include "xport/fault_hit.h"
 #include "xport/link.h"
 #include "xport/qp.h"
@@ -114,8 +115,11 @@ void wired_emit(const struct qp *qp, struct flow *f, const struct packet *p, con
 {
 	static uint8_t frame[FRAME_MAX];
 	uint32_t rail = qp_rail(qp);
-	size_t head = frame_head_bytes(f), n = packet_encode(p, frame + head);
+	struct packet out = *p;
+	size_t head = frame_head_bytes(f), n;
 
+	out.pkey = qp_pkey(qp);
+	n = packet_encode(&out, frame + head);
 	f->src_port = udp_source_port(rail, f);
 	if (arena()->rails[rail].link_down || !f->src_port)
 		return;
@@ -369,6 +373,10 @@ struct qp *wired_packet(const struct flow *f, const struct packet *p, const uint
 
 	if (!qp)
 		return NULL;
+	if (!packet_pkeys_match(p->pkey, qp_pkey(qp))) {
+		counts_bad_pkeys(qp, 1);
+		return NULL;
+	}
 	arena()->rails[qp_rail(qp)].counts.rx_packets++;
 	arena()->rails[qp_rail(qp)].counts.rx_bytes += p->payload;
 	if (arena()->attention & ATTEND_CAPTURE)

@@ -22,7 +22,6 @@ void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct 
 	struct flow f = {.hop_limit = FRAME_HOP_LIMIT};
 	struct packet p = {.opcode = PT_UD | (imm ? PO_SEND_ONLY_IMM : PO_SEND_ONLY),
 		.solicited = w->solicited,
-		.pkey = 0xffff,
 		.dest_qpn = be32toh(w->av->dqp_dct) & QPN_MASK,
 		.psn = (qp->attr.sq_psn + qp->sq_done) & PSN_MASK,
 		.qkey = qkey & QKEY_OF_QP ? qp->attr.qkey : qkey,

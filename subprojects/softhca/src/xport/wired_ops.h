@@ -41,7 +41,10 @@ void wired_recv_complete(void *arg, const struct wire_arrival *a, const struct w
 int wired_atomic(void *arg, const struct packet *p, uint64_t *original, const struct wire_step *s);
 void wired_refused(void *arg, enum aeth_syndrome nak);
 
-/* Sends a packet of @qp to f->dst, with the source port of this process, which goes into @f. */
+/*
+ * Sends a packet of @qp to f->dst: with the QP's P_Key, and with the source port of this process,
+ * which goes into @f.
+ */
 void wired_emit(const struct qp *qp, struct flow *f, const struct packet *p, const void *payload);
 
 /* A line on standard error that says why a peer is not reached. Returns @r. */

@@ -4,7 +4,7 @@ import struct
 import zlib
 from collections import namedtuple
 
-Packet = namedtuple("Packet", "interface raw comment ip udp opcode psn qpn ack_req aeth payload")
+Packet = namedtuple("Packet", "interface raw comment ip udp opcode psn qpn ack_req aeth payload pkey")
 
 HEADERS = {  # bytes between BTH and payload, by operation
     **{op: 0 for op in (0, 1, 2, 4, 7, 8, 14)},
@@ -44,7 +44,8 @@ def decode(interface, raw, comment):
     aeth = struct.unpack_from("!I", raw, head + 12)[0] if opcode in range(13, 19) else None
     payload = raw[start : len(raw) - 4 - pad]
     return Packet(
-        interface, raw, comment, ip, sport, opcode, psn & 0xFFFFFF, qpn, psn >> 31, aeth, payload
+        interface, raw, comment, ip, sport, opcode, psn & 0xFFFFFF, qpn, psn >> 31, aeth, payload,
+        word & 0xFFFF
     )
 
 

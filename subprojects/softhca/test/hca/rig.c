@@ -83,6 +83,7 @@ static void make_qp(struct rig *r, const struct rig_attr *a)
 	struct ibv_qp_attr init = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
+		.pkey_index = a->pkey_index,
 		.qp_access_flags =
 			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 		.qkey = 0x1234,

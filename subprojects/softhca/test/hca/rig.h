@@ -25,6 +25,7 @@ struct rig_attr {
 	bool ignore_overrun; /* of each CQ */
 	uint32_t cqe_size; /* 64 or 128; 0: the provider's choice */
 	int access; /* of the memory region; 0: everything */
+	uint16_t pkey_index;
 };
 
 struct rig {

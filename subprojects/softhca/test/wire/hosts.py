@@ -189,14 +189,16 @@ class Network:
     """with Network(RUNNER) as (a, b): hosts with a network for each rail."""
 
     def __init__(self, runner, n=2, rails=1, mtu=9000, topology="", ipv6=False):
+        """@topology: of each rail; of each host's rails if it is a list."""
         self.runner, self.n, self.rails, self.mtu = runner, n, rails, mtu
-        self.topology, self.ipv6 = topology, ipv6
+        self.topologies = [topology] * n if isinstance(topology, str) else topology
+        self.ipv6 = ipv6
 
     def __enter__(self):
         self.tmp = tempfile.TemporaryDirectory()
         self.switch = namespace()
-        self.hosts = [Host(self.tmp.name, number, self.runner, self.rails, self.topology, self.ipv6)
-                      for number in range(1, self.n + 1)]
+        self.hosts = [Host(self.tmp.name, number, self.runner, self.rails, topology, self.ipv6)
+                      for number, topology in enumerate(self.topologies, 1)]
         connect(self.hosts, self.switch, self.mtu)
         return self.hosts
 

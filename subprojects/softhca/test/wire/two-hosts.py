@@ -3,7 +3,7 @@
 
 GROUP: tools, the vendor's; ucx; faults, PEER with packets that are lost, doubled and late; losses, tools and ucx
 with such packets; modes, PEER in the HCA's modes; ipv6, PEER and tools; capture; foreign, others send, too; killed, processes that are; messages, what
-a user is told who asks for too much.
+a user is told who asks for too much; partitions.
 """
 import os
 import random
@@ -148,6 +148,34 @@ def run_killed():
                 assert "all is right" in program.end()
         left = [name for name in os.listdir("/dev/shm") if a.fabric in name or b.fabric in name]
         assert not left, left
+
+
+def dropped(host):
+    """Packets of other partitions, as the host counts them."""
+    name = "/sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_constraint_errors"
+    return int(host.start("cat", name).end().splitlines()[-1])
+
+
+def run_partitions():
+    """A full and a limited member meet, two limited ones do not; each packet has its sender's P_Key."""
+    with hosts.Network(RUN, topology=["pkey=0x8001", "pkey=0x0001"]) as (a, b):
+        path = os.path.join(b.tmp, "capture")
+        hosts.pair(a, b, PEER, "-n", "20", port=4444, env={"SOFTHCA_CAPTURE": path},
+                   server_env={"SOFTHCA_CAPTURE": ""})
+        with open(path, "rb") as f:
+            packets = pcapng.read(f.read())
+        for end, pkey in (a, 0x8001), (b, 0x0001):
+            sent = {p.pkey for p in packets if p.raw[12:16] == socket.inet_aton(end.address)}
+            assert sent == {pkey}, sent
+        hosts.pair(a, b, DATAGRAM_PEER, "0", port=4444)
+    with hosts.Network(RUN, topology=["pkey=0x0001", "pkey=0x0001"]) as (a, b):
+        members = [host.start("sleep", "1000") for host in (a, b)]
+        pair = started(a, b, "-e", "-t", "8", port=4444)
+        for program in pair:
+            only_retries(program, 1)
+        for host, member in zip((a, b), members):
+            assert dropped(host) > 0
+            member.stop()
 
 
 def fails(host, peer, says, *options, env={}):
