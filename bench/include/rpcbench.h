@@ -146,8 +146,7 @@ struct rpcbench_impl {
 
 /* A request that a server has taken. */
 struct rpcbench_req {
-	uint64_t id;
-	uint32_t client;
+	uint64_t client, id;
 };
 
 /* What the loops of a client are made of. */

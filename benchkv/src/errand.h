@@ -28,7 +28,7 @@ enum asker_way {
 /* Whom the reply is for. */
 struct asker {
 	enum asker_way way;
-	uint32_t client, id; /* of delegrpc or shmipc */
+	uint64_t client, id; /* of delegrpc or shmipc */
 	uint64_t call; /* of flux */
 };
 

@@ -106,7 +106,7 @@ ALWAYS_INLINE int recv(struct rpcbench_server *s, struct rpcbench_req *r, uint64
 ALWAYS_INLINE void reply(struct rpcbench_server *s, const struct rpcbench_req *r,
 	const uint64_t *resp, uint32_t len)
 {
-	delegrpc_server_reply(s->handle, r->client, (uint32_t)r->id, resp, len);
+	delegrpc_server_reply(s->handle, r->client, r->id, resp, len);
 }
 
 ALWAYS_INLINE void served(struct rpcbench_server *s)

@@ -167,8 +167,9 @@ struct delegrpc_client;
 /* One request, as delegrpc_server_recv() hands it out. */
 struct delegrpc_req {
 	uint32_t client; /* where the reply goes: below max_clients */
-	uint32_t id; /* names the request among those of its client; opaque */
 	uint32_t len; /* of the payload, at most req_size */
+	uint64_t
+		id; /* names the request among all that its client and others in its place make; opaque */
 	/*
 	 * In the ring, 16-byte aligned; valid until the next delegrpc_server_recv(), or until
 	 * this request is replied to. A client can still write there, so a server that does not
@@ -253,12 +254,13 @@ DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server
  *	-EINVAL		this request is not open (never received, or replied to already): a
  *			bug of the caller
  *	-EMSGSIZE	len is over resp_size: answer with less
- *	-EPIPE		another client has taken the id of the one that asked: forget the request
+ *	-EPIPE		another client has taken the place of the one that asked, the next one or
+ *			any later one: forget the request
  * A reply to a client that died and has no successor yet returns 0, and nobody reads it. If such a
  * reply is still collected when the successor's first request is received, it is dropped.
  */
 DELEGRPC_INLINE int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
-	uint32_t id, const void *resp, uint32_t len);
+	uint64_t id, const void *resp, uint32_t len);
 
 /*
  * Publishes all replies, and wakes the clients that sleep and were replied to since they were last

@@ -4,7 +4,7 @@
  * nothing that delegrpc.h does not describe. The slow paths are in the library, behind
  * delegrpc_priv_*.
  *
- * The region, layout version 5, all fields little-endian:
+ * The region, layout version 6, all fields little-endian:
  *
  *	   0	struct delegrpc_header		128 B
  *	 128	struct delegrpc_control		128 B
@@ -17,15 +17,19 @@
  * A request position p lies in slot p & (ring_depth - 1), and is filled when the slot's
  * lap is p / ring_depth + 1 (compared for equality only, so that 32 bits may wrap).
  * Nobody but the producer of the next lap writes a slot: the server only reads the ring,
- * and reads head only when it finds nothing for long. A request says how many of its
- * client's answers should travel together.
+ * and reads head only when it finds nothing for long. The word with the lap also has the
+ * request's client, 12 bits, how many of the client's answers should travel together, less
+ * one, 3 bits, and the bytes of the payload that were sent, 17 bits. The word behind it is
+ * the request's id: the generation of its client, 48 bits, and an index, 16 bits.
  *
  * A client's response position q lies in its slot q & (resp_depth - 1), and is filled
- * when the slot's stamp is {lap q / resp_depth + 1, generation}, 16 bits each. The
- * generation counts those who have had the client's id, so that what was meant for the
- * predecessor is not taken for an answer. The count leaves out the generation that the server
- * knows, which comes round if 65534 clients in a row connect and make no call. The word behind
- * the stamp has the request's id, 15 bits, and the bytes of the payload that were sent, 17.
+ * when the slot's stamp is {lap q / resp_depth + 1, generation}, the lower 16 bits of each. The
+ * generation counts those who have had the client's id, so that what was meant for a
+ * predecessor is not taken for an answer. It does not come round: 2^48 clients, one every 10 us,
+ * take 89 years. Its lower 16 bits do. So the count leaves out generations that have these bits in
+ * common with one that the server still answers: the last one that it has received a request of,
+ * and the last one that has published any. The word behind the stamp has the request's index, 15
+ * bits, and the bytes of the payload that were sent, 17.
  *
  * Slots are packed and written in bursts, because a core has a limited number of stores that wait
  * for cache lines of other cores, and private stores between two messages count as well. So
@@ -41,11 +45,16 @@
 #include <cellring.h>
 
 #define DELEGRPC_MAGIC 0x444C475250435631ull /* "DLGRPCV1" as a number */
-#define DELEGRPC_VERSION 5u
+#define DELEGRPC_VERSION 6u
 
-#define DELEGRPC_REQ_HEADER 16 /* lap 4 B, client 2 B, burst 2 B, id 4 B, len 4 B */
-#define DELEGRPC_RESP_HEADER 8 /* stamp 4 B, id 15 bits, len 17 bits */
+#define DELEGRPC_REQ_HEADER 16 /* lap 32 bits, client 12, burst 3, len 17; id 64 bits */
+#define DELEGRPC_REQ_CLIENT_SHIFT 32
+#define DELEGRPC_REQ_BURST_SHIFT 44
+#define DELEGRPC_REQ_LEN_SHIFT 47
+#define DELEGRPC_RESP_HEADER 8 /* stamp 4 B, index 15 bits, len 17 bits */
 #define DELEGRPC_RESP_ID_BITS 15
+#define DELEGRPC_ID_SHIFT 16 /* of the generation, in a request's id */
+#define DELEGRPC_GENERATION_MAX ((1ull << (64 - DELEGRPC_ID_SHIFT)) - 1)
 
 #ifdef __cplusplus
 #define DELEGRPC_ASSERT(e) static_assert(e, #e)
@@ -60,7 +69,9 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 DELEGRPC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
-DELEGRPC_ASSERT(DELEGRPC_MAX_CLIENTS <= 1 << 16); /* a request has 16 bits for its client */
+DELEGRPC_ASSERT(DELEGRPC_MAX_CLIENTS <= 1 << 12); /* a request has 12 bits for its client */
+DELEGRPC_ASSERT(DELEGRPC_BATCH == 1 << 3); /* and 3 for how many of its answers, less one */
+DELEGRPC_ASSERT(DELEGRPC_MAX_PAYLOAD < 1 << (64 - DELEGRPC_REQ_LEN_SHIFT));
 DELEGRPC_ASSERT(DELEGRPC_MAX_RESP_DEPTH <= 1 << DELEGRPC_RESP_ID_BITS);
 DELEGRPC_ASSERT(DELEGRPC_MAX_PAYLOAD < 1 << (32 - DELEGRPC_RESP_ID_BITS));
 
@@ -143,24 +154,27 @@ enum delegrpc_state {
 #define DELEGRPC_CLAIM_INTENT 1ull /* reserving: any position from now on */
 #define DELEGRPC_CLAIM_AT(pos, n) ((uint64_t)(pos) << 8 | (uint64_t)(n) << 2 | 2) /* these n */
 
-/* One per client id: the first line the client writes, the second both (state, served). */
+/* One per client id: the first line the client writes, the second both (state, address; served). */
 struct delegrpc_line {
 	uint64_t claim;
-	uint32_t generation; /* 1 .. 65535; of the present or last holder of the id */
+	uint64_t generation; /* from 1 on; of the present or last holder of the id */
+	uint64_t published; /* generation of the last holder that has published a request */
 	uint32_t taken; /* not 0: somebody has the id, or died with it; a hint, its lock decides */
-	uint8_t pad0[48];
+	uint8_t pad0[36];
 	uint32_t state; /* enum delegrpc_state; a futex */
-	uint32_t served; /* generation whose request the server has received last */
+	uint8_t pad1[4];
 	struct delegrpc_address address;
-	uint8_t pad2[32];
+	uint64_t served; /* generation whose request the server has received last */
+	uint8_t pad2[24];
 };
 
 DELEGRPC_AT(delegrpc_line, claim, 0);
 DELEGRPC_AT(delegrpc_line, generation, 8);
-DELEGRPC_AT(delegrpc_line, taken, 12);
+DELEGRPC_AT(delegrpc_line, published, 16);
+DELEGRPC_AT(delegrpc_line, taken, 24);
 DELEGRPC_AT(delegrpc_line, state, 64);
-DELEGRPC_AT(delegrpc_line, served, 68);
 DELEGRPC_AT(delegrpc_line, address, 72);
+DELEGRPC_AT(delegrpc_line, served, 96);
 DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
 
 /* ---- client ---- */
@@ -188,7 +202,7 @@ struct delegrpc_client {
 	int32_t idle_left; /* empty polls until the slow path */
 	uint32_t idle; /* times that this wait took the slow path, until the server is told */
 	uint32_t unfenced; /* publications since the server's sleep was last looked at */
-	uint32_t generation;
+	uint64_t generation;
 	uint32_t req_size, req_stride;
 	uint32_t resp_depth, resp_shift, resp_size, resp_stride;
 	struct delegrpc_line *line;
@@ -224,7 +238,7 @@ DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const v
 	uint32_t len, uint64_t token)
 {
 	uint32_t id = client->free_id;
-	unsigned char *rec;
+	uint64_t *rec;
 
 	if (DELEGRPC_UNLIKELY(len > client->req_size))
 		return -EMSGSIZE;
@@ -238,12 +252,10 @@ DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const v
 		if (err)
 			return err;
 	}
-	rec = client->stage + client->staged * (size_t)client->req_stride;
-	id |= client->generation << 16;
-	memcpy(rec + 8, &id, sizeof(id));
-	memcpy(rec + 12, &len, sizeof(len));
-	cellring_copy(rec + DELEGRPC_REQ_HEADER, req, len);
-	id &= 0xffff;
+	rec = (uint64_t *)(void *)(client->stage + client->staged * (size_t)client->req_stride);
+	rec[0] = (uint64_t)len << DELEGRPC_REQ_LEN_SHIFT;
+	rec[1] = client->generation << DELEGRPC_ID_SHIFT | id;
+	cellring_copy(rec + 2, req, len);
 	client->free_id = client->calls[id].next;
 	client->calls[id].next = DELEGRPC_ID_BUSY;
 	client->calls[id].token = token;
@@ -255,9 +267,9 @@ DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const v
 }
 
 /* The stamp of the response at position q once it has been written. */
-static inline uint32_t delegrpc_priv_stamp(uint64_t q, uint32_t shift, uint32_t generation)
+static inline uint32_t delegrpc_priv_stamp(uint64_t q, uint32_t shift, uint64_t generation)
 {
-	return (uint32_t)((q >> shift) + 1) << 16 | generation;
+	return (uint32_t)((q >> shift) + 1) << 16 | (uint16_t)generation;
 }
 
 static inline unsigned char *delegrpc_priv_response(const struct delegrpc_client *client)
@@ -328,9 +340,9 @@ DELEGRPC_INLINE int delegrpc_client_poll(struct delegrpc_client *client, delegrp
 
 struct delegrpc_peer {
 	uint64_t next; /* response position to write */
-	uint32_t generation;
-	uint16_t burst; /* replies that should travel together; as the client says, unchecked */
-	uint16_t unfenced; /* replied to since its sleep word was last read */
+	uint64_t generation;
+	uint32_t burst; /* replies that should travel together, 1 .. DELEGRPC_BATCH */
+	uint32_t unfenced; /* replied to since its sleep word was last read */
 };
 
 /*
@@ -353,7 +365,8 @@ struct delegrpc_server {
 	unsigned char *stage; /* DELEGRPC_BATCH private replies, as in the ring */
 	struct delegrpc_burst burst;
 	struct delegrpc_peer *peers; /* by client */
-	uint16_t *open; /* by client * resp_depth + id: generation of an open request, or 0 */
+	uint8_t *
+		open; /* by client * resp_depth + index: a request of the present generation is open */
 	uint32_t *unfenced_peers; /* the clients that are unfenced */
 	uint64_t cursor; /* position to hand out next */
 	uint64_t found; /* positions below are filled */
@@ -375,9 +388,9 @@ void delegrpc_priv_wake_clients(struct delegrpc_server *server);
 bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client);
 void delegrpc_priv_publish_replies(struct delegrpc_server *server);
 void delegrpc_priv_server_busy(struct delegrpc_server *server);
-void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint32_t generation);
+void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint64_t generation);
 void delegrpc_priv_drop(struct delegrpc_server *server);
-int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint32_t id,
+int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint64_t id,
 	uint32_t len);
 
 static inline unsigned char *delegrpc_priv_request(const struct delegrpc_server *server,
@@ -445,16 +458,16 @@ DELEGRPC_INLINE int delegrpc_server_recv(struct delegrpc_server *server, struct 
 {
 	while (server->cursor != server->found) {
 		unsigned char *slot = delegrpc_priv_request(server, server->cursor++);
-		uint32_t client, id, len, generation, index;
-		uint64_t head;
+		uint64_t head, id, generation;
+		uint32_t client, len, index;
 
 		/* Each read once, then checked; relaxed: poll has seen the lap. */
 		head = __atomic_load_n((uint64_t *)(void *)slot, __ATOMIC_RELAXED);
-		client = (uint16_t)(head >> 32);
-		id = __atomic_load_n((uint32_t *)(void *)(slot + 8), __ATOMIC_RELAXED);
-		len = __atomic_load_n((uint32_t *)(void *)(slot + 12), __ATOMIC_RELAXED);
-		generation = id >> 16;
-		index = id & 0xffff;
+		id = __atomic_load_n((uint64_t *)(void *)(slot + 8), __ATOMIC_RELAXED);
+		client = (uint32_t)(head >> DELEGRPC_REQ_CLIENT_SHIFT) & 0xfff;
+		len = (uint32_t)(head >> DELEGRPC_REQ_LEN_SHIFT);
+		generation = id >> DELEGRPC_ID_SHIFT;
+		index = (uint16_t)id;
 		if (DELEGRPC_UNLIKELY(client >= server->max_clients || !generation ||
 				      index >= server->resp_depth || len > server->req_size)) {
 			delegrpc_priv_drop(server);
@@ -467,8 +480,9 @@ DELEGRPC_INLINE int delegrpc_server_recv(struct delegrpc_server *server, struct 
 			delegrpc_priv_drop(server);
 			continue;
 		}
-		server->peers[client].burst = (uint16_t)(head >> 48);
-		server->open[index] = (uint16_t)generation;
+		server->peers[client].burst =
+			((uint32_t)(head >> DELEGRPC_REQ_BURST_SHIFT) & 7) + 1;
+		server->open[index] = 1;
 		server->received++;
 		req_p->client = client;
 		req_p->id = id;
@@ -557,14 +571,14 @@ static inline void delegrpc_priv_collect(struct delegrpc_server *server, uint32_
 }
 
 DELEGRPC_INLINE int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
-	uint32_t id, const void *resp, uint32_t len)
+	uint64_t id, const void *resp, uint32_t len)
 {
-	uint32_t generation = id >> 16, index = id & 0xffff;
+	uint32_t index = (uint16_t)id;
 	size_t call = client * (size_t)server->resp_depth + index;
 
 	if (DELEGRPC_UNLIKELY(client >= server->max_clients || index >= server->resp_depth ||
-			      len > server->resp_size || !generation ||
-			      server->open[call] != generation))
+			      len > server->resp_size || !server->open[call] ||
+			      server->peers[client].generation != id >> DELEGRPC_ID_SHIFT))
 		return delegrpc_priv_refuse(server, client, id, len);
 	server->open[call] = 0;
 	server->replied++;

@@ -62,6 +62,8 @@ static bool has_room(struct client *c)
 		if ((int64_t)(c->tail - c->start) < 0)
 			return false;
 		c->admitted = true;
+		/* Relaxed: pairs with the load in next_generation(), after our lock is free. */
+		__atomic_store_n(&c->hot.line->published, c->hot.generation, __ATOMIC_RELAXED);
 		c->watch = !ring_holds_all(&c->attr);
 		if (!c->watch)
 			return true;
@@ -96,7 +98,7 @@ static inline void prefetch_slots(const struct client *c, uint32_t n)
 /* Header but for the first word, and payload, in words; whole records are ours. */
 static inline void fill_slot(uint64_t *slot, const uint64_t *rec)
 {
-	uint32_t len = rec[1] >> 32;
+	uint32_t len = (uint32_t)(rec[0] >> DELEGRPC_REQ_LEN_SHIFT);
 
 	__atomic_store_n(&slot[1], rec[1], __ATOMIC_RELAXED);
 	for (uint32_t at = 2; at < 2 + (len + 7) / 8; at += 2) {
@@ -112,7 +114,8 @@ static inline void fill_slot(uint64_t *slot, const uint64_t *rec)
  */
 static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 {
-	uint64_t head = (uint64_t)cellring_limit(c->hot.pending) << 48 | (uint64_t)c->id << 32;
+	uint64_t head = (uint64_t)(cellring_limit(c->hot.pending) - 1) << DELEGRPC_REQ_BURST_SHIFT |
+			(uint64_t)c->id << DELEGRPC_REQ_CLIENT_SHIFT;
 	/* Local copies, because the compiler must assume that the stores change the fields. */
 	uint64_t mask = c->attr.ring_depth - 1, shift = c->ring_shift;
 	size_t stride = c->hot.req_stride;
@@ -120,11 +123,13 @@ static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 
 	for (uint64_t at = pos; at != pos + n; at++, rec += stride)
 		fill_slot((void *)(requests + (at & mask) * stride), (void *)rec);
-	for (uint64_t at = pos; at != pos + n; at++) {
-		void *slot = requests + (at & mask) * stride;
+	rec = c->hot.stage;
+	for (uint64_t at = pos; at != pos + n; at++, rec += stride) {
+		uint64_t *slot = (void *)(requests + (at & mask) * stride);
+		uint64_t len = *(uint64_t *)(void *)rec;
 
 		/* Release, after the rest: pairs with the acquire load in delegrpc_priv_filled(). */
-		__atomic_store_n((uint64_t *)slot, head | (uint32_t)((at >> shift) + 1),
+		__atomic_store_n(slot, len | head | (uint32_t)((at >> shift) + 1),
 			__ATOMIC_RELEASE);
 	}
 }

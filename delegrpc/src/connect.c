@@ -99,28 +99,34 @@ static int alloc_tables(struct client *c, const struct layout *l)
 	return 0;
 }
 
-static uint32_t generation_after(uint32_t generation)
+/* Whether the responses to two generations have the same stamps. */
+static bool same_stamp(uint64_t a, uint64_t b)
 {
-	generation = (generation + 1) & 0xffff;
-	return generation ? generation : 1;
+	return (uint16_t)a == (uint16_t)b;
 }
 
 /*
- * Not the one that the server knows, for whose calls it would take ours. Relaxed: a value that the
- * load misses belongs to one of the last predecessors, and the next generations differ from it.
+ * Its responses have other stamps than those that the server may still write for predecessors, until
+ * it receives our first request. These are of the generation that it knows, or of the only one whose
+ * requests it has yet to receive: nobody publishes before the requests of all predecessors have
+ * been given back. Relaxed: the predecessors wrote before the kernel freed the lock that we hold,
+ * and if the load of served misses its newest value, this is the one in published.
  */
-static uint32_t next_generation(const struct delegrpc_line *line)
+static uint64_t next_generation(const struct delegrpc_line *line)
 {
-	uint32_t next = generation_after(__atomic_load_n(&line->generation, __ATOMIC_RELAXED));
+	uint64_t next = __atomic_load_n(&line->generation, __ATOMIC_RELAXED);
+	uint64_t served = __atomic_load_n(&line->served, __ATOMIC_RELAXED);
+	uint64_t published = __atomic_load_n(&line->published, __ATOMIC_RELAXED);
 
-	if (next == __atomic_load_n(&line->served, __ATOMIC_RELAXED))
-		next = generation_after(next);
+	do
+		next = next < DELEGRPC_GENERATION_MAX ? next + 1 : 1;
+	while (same_stamp(next, served) || same_stamp(next, published));
 	return next;
 }
 
 /*
  * Takes over the id of a predecessor, which may have died at any instruction. Its claim is
- * void. Its stamps must not be taken for ours when the generation numbers wrap. Responses that the
+ * void. Its stamps must not be taken for ours when their generation numbers wrap. Responses that the
  * server still writes for it carry its generation, not ours.
  */
 static void take_over(struct client *c)

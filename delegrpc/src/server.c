@@ -176,7 +176,7 @@ bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client)
 {
 	const struct delegrpc_peer *peer = &server->peers[client];
 	struct delegrpc_burst *burst = &server->burst;
-	uint32_t limit = peer->burst < DELEGRPC_BATCH ? peer->burst : DELEGRPC_BATCH;
+	uint32_t limit = peer->burst;
 	uint32_t at = peer->next & (server->resp_depth - 1);
 
 	delegrpc_priv_server_publish(server);
@@ -223,7 +223,7 @@ static void drop_replies(struct server *s)
 /* ---- cold ends of the hot path ---- */
 
 /* Called at the first request of a client that has taken this id. */
-void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint32_t generation)
+void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint64_t generation)
 {
 	struct server *s = server_of(server);
 	struct delegrpc_peer *peer = &server->peers[client];
@@ -249,13 +249,15 @@ void delegrpc_priv_drop(struct delegrpc_server *server)
 }
 
 /* Returns the errno for a reply that was not written. */
-int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint32_t id, uint32_t len)
+int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint64_t id, uint32_t len)
 {
-	if (client >= server->max_clients || (id & 0xffff) >= server->resp_depth || !(id >> 16))
+	uint64_t generation = id >> DELEGRPC_ID_SHIFT;
+
+	if (client >= server->max_clients || (uint16_t)id >= server->resp_depth || !generation)
 		return -EINVAL;
 	if (len > server->resp_size)
 		return -EMSGSIZE;
-	if (server->peers[client].generation == id >> 16)
+	if (server->peers[client].generation == generation)
 		return -EINVAL;
 	server_of(server)->stale++;
 	return -EPIPE;

@@ -33,13 +33,20 @@ uint64_t raw_reserve(struct raw *raw, uint32_t client, uint32_t n)
 	return pos;
 }
 
-void raw_fill(struct raw *raw, uint64_t pos, uint32_t client, uint32_t id, uint32_t value)
+void raw_fill(struct raw *raw, uint64_t pos, uint32_t client, uint64_t id, uint32_t value)
+{
+	raw_fill_length(raw, pos, client, id, value, sizeof(value));
+}
+
+void raw_fill_length(struct raw *raw, uint64_t pos, uint32_t client, uint64_t id, uint32_t value,
+	uint32_t len)
 {
 	uint32_t depth = raw->header->ring_depth;
 	unsigned char *slot = raw->requests + (pos & (depth - 1)) * raw->req_stride;
-	uint32_t rest[3] = {id, sizeof(value), value};
+	uint64_t head = (uint64_t)len << DELEGRPC_REQ_LEN_SHIFT | (uint64_t)(client & 0x7fff) << 32;
 
-	memcpy(slot + 8, rest, sizeof(rest));
-	__atomic_store_n((uint64_t *)(void *)slot,
-		(uint64_t)client << 32 | (uint32_t)(pos / depth + 1), __ATOMIC_RELEASE);
+	memcpy(slot + 8, &id, sizeof(id));
+	memcpy(slot + 16, &value, sizeof(value));
+	__atomic_store_n((uint64_t *)(void *)slot, head | (uint32_t)(pos / depth + 1),
+		__ATOMIC_RELEASE);
 }

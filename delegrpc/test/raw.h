@@ -23,7 +23,14 @@ void raw_close(struct raw *raw);
 /* Is a client: takes the byte, and reserves n slots under a claim, filling none. */
 uint64_t raw_reserve(struct raw *raw, uint32_t client, uint32_t n);
 
-/* Fills one slot with a 4 B payload; client may have more than its 16 bits. */
-void raw_fill(struct raw *raw, uint64_t pos, uint32_t client, uint32_t id, uint32_t value);
+/* The id of a request, as a client with that generation makes it. */
+#define RAW_ID(generation, index) ((uint64_t)(generation) << DELEGRPC_ID_SHIFT | (index))
+
+/* Fills one slot with a 4 B payload; client may have more than its 12 bits: those of the burst. */
+void raw_fill(struct raw *raw, uint64_t pos, uint32_t client, uint64_t id, uint32_t value);
+
+/* The same, with a length that its payload need not have. */
+void raw_fill_length(struct raw *raw, uint64_t pos, uint32_t client, uint64_t id, uint32_t value,
+	uint32_t len);
 
 #endif

@@ -246,11 +246,11 @@ static void forge(void)
 		n = 1 + pick(8);
 		pos = raw_reserve(&raw, 2 + pick(2), (uint32_t)n);
 		for (uint64_t i = 0; i < n; i++) {
-			uint32_t id = (pick(3) << 16) | pick(10);
 			unsigned char *slot = raw.requests + ((pos + i) & 63) * raw.req_stride;
 
-			raw_fill(&raw, pos + i, pick(6), id, pick(100));
-			__atomic_store_n((uint32_t *)(void *)(slot + 12), (uint32_t)test_rand(&rng),
+			raw_fill_length(&raw, pos + i, pick(6), RAW_ID(pick(3), pick(10)),
+				pick(100), pick(2) ? pick(56) : (uint32_t)test_rand(&rng));
+			__atomic_store_n((uint64_t *)(void *)(slot + 8), RAW_ID(pick(3), pick(10)),
 				__ATOMIC_RELAXED);
 		}
 	}

@@ -20,9 +20,9 @@ static void hole_is_waited_for(void)
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	CHECK_EQ(poll_stuck(s), 0);
 	CHECK_EQ(poll_stuck(s), 0);
-	raw_fill(&raw, pos + 1, 2, 1u << 16 | 1, 8);
+	raw_fill(&raw, pos + 1, 2, RAW_ID(1, 1), 8);
 	CHECK_EQ(poll_stuck(s), 0);
-	raw_fill(&raw, pos, 2, 1u << 16, 7);
+	raw_fill(&raw, pos, 2, RAW_ID(1, 0), 7);
 	CHECK_EQ(delegrpc_server_poll(s), 3);
 	take(s, 7);
 	take(s, 8);
@@ -45,7 +45,7 @@ static void hole_of_the_dead_is_skipped(void)
 	for (uint32_t lap = 0; lap < 3 * 256 / 4; lap++) {
 		raw_open(name, &raw);
 		pos = raw_reserve(&raw, 2, 2);
-		raw_fill(&raw, pos + lap % 2, 2, (lap % 65535 + 1) << 16, 7);
+		raw_fill(&raw, pos + lap % 2, 2, RAW_ID(lap + 1, 0), 7);
 		call(c, 100);
 		CHECK_EQ(delegrpc_client_flush(c), 0);
 		CHECK_EQ(poll_stuck(s), lap % 2 ? 0 : 1);
@@ -141,9 +141,9 @@ static void dropped_places_are_given_back(void)
 
 	raw_open(name, &raw);
 	pos = raw_reserve(&raw, 0, 3);
-	raw_fill(&raw, pos, 9, 1u << 16, 7);
-	raw_fill(&raw, pos + 1, 0, 1u << 16, 7);
-	raw_fill(&raw, pos + 2, 0, 1u << 16, 8); /* the same id */
+	raw_fill(&raw, pos, 9, RAW_ID(1, 0), 7);
+	raw_fill(&raw, pos + 1, 0, RAW_ID(1, 0), 7);
+	raw_fill(&raw, pos + 2, 0, RAW_ID(1, 0), 8); /* the same id */
 	raw_close(&raw);
 	CHECK_EQ(delegrpc_server_poll(s), 3);
 	take(s, 7);
@@ -236,8 +236,8 @@ static void claims_of_the_living_count(void)
 	CHECK_EQ(s->cursor, pos);
 	CHECK_EQ(poll_stuck(s), 0);
 	CHECK_EQ(s->cursor, pos);
-	raw_fill(&alive, pos, 2, 1u << 16, 7);
-	raw_fill(&alive, pos + 1, 2, 1u << 16 | 1, 8);
+	raw_fill(&alive, pos, 2, RAW_ID(1, 0), 7);
+	raw_fill(&alive, pos + 1, 2, RAW_ID(1, 1), 8);
 	CHECK_EQ(delegrpc_server_poll(s), 2);
 	take(s, 7);
 	take(s, 8);
@@ -283,14 +283,14 @@ static void id_is_reused(void)
 }
 
 /*
- * The generations come round while the server holds a request, because nobody has called since.
- * The client that would get the generation of that request is not taken for the one that made it.
+ * The server holds a request of a client that has left. After so many more clients with its id, of
+ * which the server has received nothing, a late answer is refused, and the client that is there gets its own.
  */
-static void held_for_a_round(uint32_t generation)
+static void held_while_others_come(uint64_t generation, uint64_t more, uint64_t next)
 {
 	struct delegrpc_server *s = server_new(1, 256, 4);
 	struct delegrpc_client *c;
-	struct delegrpc_req held;
+	struct delegrpc_req held, r;
 	struct seen seen = {0};
 	struct raw raw;
 
@@ -301,16 +301,24 @@ static void held_for_a_round(uint32_t generation)
 	delegrpc_client_flush(c);
 	CHECK_EQ(delegrpc_server_poll(s), 1);
 	held = take(s, 1);
-	CHECK_EQ(held.id >> 16, generation);
+	CHECK(held.id >> DELEGRPC_ID_SHIFT == generation);
 	delegrpc_server_advance_tail(s);
 	delegrpc_client_disconnect(c);
-	raw.lines[0].generation = generation - 1; /* as after 65534 more connects */
+	raw.lines[0].generation = generation + more - 1;
+	raw.lines[0].published += 100; /* and died before it reserved anything */
 	c = client_new();
-	CHECK_EQ(raw.lines[0].generation, generation % 65535 + 1);
+	CHECK(raw.lines[0].generation == next);
 	call(c, 5);
 	delegrpc_client_flush(c);
-	CHECK_EQ(serve(s), 1);
+	CHECK_EQ(delegrpc_server_reply(s, held.client, held.id, "late", 4),
+		0); /* nobody reads it */
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
+	CHECK_EQ(delegrpc_server_poll(s), 1);
+	r = take(s, 5);
+	CHECK_EQ((uint16_t)r.id, (uint16_t)held.id);
 	CHECK_EQ(delegrpc_server_reply(s, held.client, held.id, "late", 4), -EPIPE);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
+	answer(s, &r, 1005);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
 	CHECK_EQ(seen.value[0], 1005);
 	delegrpc_client_disconnect(c);
@@ -318,11 +326,86 @@ static void held_for_a_round(uint32_t generation)
 	delegrpc_server_destroy(s);
 }
 
-static void generation_of_a_held_request(void)
+static void held_request_of_a_predecessor(void)
 {
-	held_for_a_round(1);
-	held_for_a_round(65534);
-	held_for_a_round(65535);
+	held_while_others_come(1, 1, 2);
+	held_while_others_come(1, 65535, 65536);
+	held_while_others_come(1, 65536, 65538); /* the same lower bits */
+	held_while_others_come(65535, 65536, 131072);
+	held_while_others_come(7, 1ull << 32, (1ull << 32) + 8);
+	held_while_others_come(7, 5ull << 40, (5ull << 40) + 8);
+	held_while_others_come(DELEGRPC_GENERATION_MAX - 1, 1, DELEGRPC_GENERATION_MAX);
+	held_while_others_come(DELEGRPC_GENERATION_MAX, 1, 1);
+}
+
+/* Several successors have called; the last one has the lower bits of the first one's generation. */
+static void held_while_others_call(void)
+{
+	static const uint64_t after[] = {0, 0, 65534, 1ull << 32}, is[] = {1, 2, 65537, 4295032834};
+	struct delegrpc_server *s = server_new(1, 256, 4);
+	struct delegrpc_req held[ARRAY_SIZE(is)];
+	struct raw raw;
+
+	raw_open(name, &raw);
+	for (uint32_t i = 0; i < ARRAY_SIZE(is); i++) {
+		struct delegrpc_client *c;
+		struct seen seen = {0};
+
+		raw.lines[0].generation += after[i];
+		c = client_new();
+		CHECK(raw.lines[0].generation == is[i]);
+		call(c, i);
+		delegrpc_client_flush(c);
+		CHECK_EQ(delegrpc_server_poll(s), 1);
+		held[i] = take(s, i);
+		delegrpc_server_advance_tail(s);
+		for (uint32_t k = 0; k < i; k++)
+			CHECK_EQ(delegrpc_server_reply(s, 0, held[k].id, "late", 4), -EPIPE);
+		CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
+		if (i + 1 == ARRAY_SIZE(is))
+			answer(s, &held[i], 7);
+		CHECK_EQ(delegrpc_client_poll(c, note, &seen), i + 1 == ARRAY_SIZE(is));
+		delegrpc_client_disconnect(c);
+	}
+	raw_close(&raw);
+	delegrpc_server_destroy(s);
+}
+
+/*
+ * A client that has published and left is not received before its successor, many later, connects.
+ * The successor has other stamps, so that it does not take the answers to it.
+ */
+static void unreceived_request_of_a_predecessor(void)
+{
+	struct delegrpc_server *s = server_new(1, 256, 4);
+	struct delegrpc_client *c = client_new();
+	struct delegrpc_req late, r;
+	struct seen seen = {0};
+	struct raw raw;
+
+	raw_open(name, &raw);
+	call(c, 1);
+	delegrpc_client_flush(c);
+	delegrpc_client_disconnect(c);
+	raw.lines[0].generation += 65535;
+	c = client_new();
+	call(c, 5);
+	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN);
+	CHECK_EQ(delegrpc_server_poll(s), 1);
+	late = take(s, 1);
+	delegrpc_server_advance_tail(s);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+	answer(s, &late, 666);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
+	CHECK_EQ(delegrpc_server_poll(s), 1);
+	r = take(s, 5);
+	answer(s, &r, 1005);
+	delegrpc_server_flush(s);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
+	CHECK_EQ(seen.value[0], 1005);
+	delegrpc_client_disconnect(c);
+	raw_close(&raw);
+	delegrpc_server_destroy(s);
 }
 
 /* Laps and generations at the end of their range. */
@@ -351,7 +434,7 @@ static void counters_wrap(void)
 		}
 		delegrpc_client_disconnect(c);
 	}
-	CHECK_EQ(raw.lines[0].generation, 7);
+	CHECK_EQ(raw.lines[0].generation, 65542);
 	CHECK_EQ(s->cursor, at + 1200);
 	/* A response position passes 16 bits of laps likewise. */
 	c = client_new();
@@ -391,20 +474,19 @@ static void bad_requests(void)
 
 	raw_open(name, &raw);
 	pos = raw_reserve(&raw, 1, 7);
-	raw_fill(&raw, pos, 4, 1u << 16, 1); /* client */
-	raw_fill(&raw, pos + 1, UINT32_MAX, 1u << 16, 1);
-	raw_fill(&raw, pos + 2, 1, 1u << 16 | 16, 1); /* id */
+	raw_fill(&raw, pos, 4, RAW_ID(1, 0), 1); /* client */
+	raw_fill(&raw, pos + 1, UINT32_MAX, RAW_ID(1, 0), 1);
+	raw_fill(&raw, pos + 2, 1, RAW_ID(1, 16), 1); /* id */
 	raw_fill(&raw, pos + 3, 1, 3, 1); /* generation */
-	raw_fill(&raw, pos + 4, 1, 1u << 16 | 3, 1); /* good */
-	raw_fill(&raw, pos + 5, 1, 1u << 16 | 3, 1); /* the same again */
-	raw_fill(&raw, pos + 6, 1, 1u << 16 | 4, 1);
-	memcpy(raw.requests + (pos + 6) * raw.req_stride + 12, &(uint32_t){49}, 4); /* length */
+	raw_fill(&raw, pos + 4, 1, RAW_ID(1, 3), 1); /* good */
+	raw_fill(&raw, pos + 5, 1, RAW_ID(1, 3), 1); /* the same again */
+	raw_fill_length(&raw, pos + 6, 1, RAW_ID(1, 4), 1, 49); /* length */
 	call(c, 5);
 	delegrpc_client_flush(c);
 	CHECK_EQ(delegrpc_server_poll(s), 8);
 	r = take(s, 1);
 	CHECK_EQ(r.client, 1);
-	CHECK_EQ(r.id, 1u << 16 | 3);
+	CHECK_EQ(r.id, RAW_ID(1, 3));
 	take(s, 5);
 	CHECK_EQ(delegrpc_server_recv(s, &r), 0);
 	delegrpc_server_get_stats(s, &st);
@@ -452,7 +534,9 @@ int main(int argc, char **argv)
 		TEST(search_of_a_wait_ends),
 		TEST(claims_of_the_living_count),
 		TEST(id_is_reused),
-		TEST(generation_of_a_held_request),
+		TEST(held_request_of_a_predecessor),
+		TEST(held_while_others_call),
+		TEST(unreceived_request_of_a_predecessor),
 		TEST(counters_wrap),
 		TEST(bad_requests),
 		TEST(broken_indices),

@@ -95,7 +95,7 @@ static void layout(void)
 	raw_open(name, &raw);
 	CHECK(memcmp(raw.region.addr, magic, sizeof(magic)) == 0);
 	memcpy(word, (char *)raw.region.addr + 8, sizeof(word));
-	CHECK_EQ(word[0], 5);
+	CHECK_EQ(word[0], 6);
 	CHECK_EQ(word[1], 2);
 	CHECK_EQ(word[2], 256);
 	CHECK_EQ(word[3], 16);
@@ -105,8 +105,10 @@ static void layout(void)
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	memcpy(word, raw.requests, sizeof(word));
 	CHECK_EQ(word[0], 1); /* lap */
-	CHECK_EQ(word[1], 1u << 16 | delegrpc_client_index(c)); /* its answer travels alone */
-	CHECK_EQ(word[3], 4); /* length */
+	CHECK_EQ(word[1],
+		4u << 15 | delegrpc_client_index(c)); /* length; its answer travels alone */
+	CHECK_EQ(word[2], 1u << 16); /* generation, index 0 */
+	CHECK_EQ(word[3], 0);
 	memcpy(word, raw.requests + 16, 4);
 	CHECK_EQ(word[0], 77);
 	CHECK_EQ(raw.control->head, 1);

@@ -76,7 +76,9 @@ ALWAYS_INLINE void server_poll(struct rpcbench_server *s)
 ALWAYS_INLINE int recv(struct rpcbench_server *s, struct rpcbench_req *r, uint64_t *req,
 	uint32_t len)
 {
-	return flux_try_recv_raw(s->handle, &r->client, &r->id, req, len, NULL) == 1;
+	uint32_t from;
+
+	return flux_try_recv_raw(s->handle, &from, &r->id, req, len, NULL) == 1;
 }
 
 ALWAYS_INLINE void reply(struct rpcbench_server *s, const struct rpcbench_req *r,

@@ -98,7 +98,7 @@ struct shmipc_client;
 #endif
 
 /* The place of a client, 0 .. max_clients - 1, in the handle that a request carries. */
-#define SHMIPC_CLIENT_INDEX(client) ((client)&4095u)
+#define SHMIPC_CLIENT_INDEX(client) ((uint32_t)(client)&4095u)
 
 /* The sizes and the access of a region. Zero means the default in brackets. */
 struct shmipc_attr {
@@ -121,7 +121,7 @@ struct shmipc_attr {
 
 /* A request that the server has taken out of its ring. */
 struct shmipc_req {
-	uint32_t client; /* handle of the connection: index and generation */
+	uint64_t client; /* handle of the connection: no other one of this server ever has it */
 	uint32_t id; /* chosen by the client; opaque, given back with the reply */
 	uint32_t len; /* bytes that the client sent, at most req_size */
 };
@@ -203,12 +203,12 @@ SHMIPC_INLINE int shmipc_server_recv(struct shmipc_server *server, struct shmipc
  * any order; each request exactly once. Copies len bytes of resp (which may be NULL when len is
  * 0), and the client is told len. If len is a compile-time constant, the copy is inlined. 0, or,
  * with nothing sent,
- *	-EPIPE		that client is gone: forget the request
+ *	-EPIPE		that client is gone, whoever has its place now: forget the request
  *	-EMSGSIZE	len is over resp_size: answer with less
  *	-EINVAL		no such request is unanswered (never received, or replied to already): a
  *			bug of the caller
  */
-SHMIPC_INLINE int shmipc_server_reply(struct shmipc_server *server, uint32_t client, uint32_t id,
+SHMIPC_INLINE int shmipc_server_reply(struct shmipc_server *server, uint64_t client, uint32_t id,
 	const void *resp, uint32_t len);
 
 /*
@@ -248,7 +248,7 @@ int shmipc_server_arm(struct shmipc_server *server);
  * are visible when the request is received. NULL if the client is gone or the size is 0. The
  * memory stays mapped until destroy, but the next client in that place uses it, too.
  */
-void *shmipc_server_extra(struct shmipc_server *server, uint32_t client);
+void *shmipc_server_extra(struct shmipc_server *server, uint64_t client);
 
 /* The sizes and the access in use. They may be given to a create or connect. */
 void shmipc_server_get_attr(const struct shmipc_server *server, struct shmipc_attr *attr_p);

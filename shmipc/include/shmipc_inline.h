@@ -69,10 +69,11 @@ struct shmipc_peer { /* a client, as the server sees it */
 	struct cellring_cursor req, resp;
 	const uint32_t *state; /* not 0: the client yields or sleeps; in the region */
 	uint8_t *open; /* by id: received and not answered yet */
-	uint32_t handle; /* UINT32_MAX: not connected */
+	uint64_t handle; /* UINT64_MAX: not connected */
 	uint32_t together; /* answers per burst that its last burst of calls asks for, unchecked */
 	uint32_t index;
 	uint32_t unfenced; /* is in the list unfenced_peers */
+	uint64_t epoch; /* private copy of server_epoch */
 };
 
 struct shmipc_visit {
@@ -449,7 +450,7 @@ SHMIPC_INLINE int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 	return 0;
 }
 
-SHMIPC_INLINE int shmipc_server_reply(struct shmipc_server *server, uint32_t client, uint32_t id,
+SHMIPC_INLINE int shmipc_server_reply(struct shmipc_server *server, uint64_t client, uint32_t id,
 	const void *resp, uint32_t len)
 {
 	uint32_t index = SHMIPC_CLIENT_INDEX(client);

@@ -85,7 +85,7 @@ static bool place_is_clean(const struct client *c, uint32_t index)
 {
 	struct shmipc_place *place = shmipc_place(&c->layout, c->header, index);
 	/* Acquire: pairs with the release in place_clean(); the bit and the rings are zero. */
-	uint32_t epoch = __atomic_load_n(&place->server_epoch, __ATOMIC_ACQUIRE);
+	uint64_t epoch = __atomic_load_n(&place->server_epoch, __ATOMIC_ACQUIRE);
 
 	/* Both relaxed: they are read again once the lock is held, when only we may write. */
 	return !(__atomic_load_n(&c->header->active[index / 64], __ATOMIC_RELAXED) >> index % 64 &
@@ -121,7 +121,7 @@ static void server_notify(struct client *c)
 static void place_take(struct client *c, uint32_t index)
 {
 	struct shmipc_place *place = shmipc_place(&c->layout, c->header, index);
-	uint32_t epoch = __atomic_load_n(&place->server_epoch, __ATOMIC_RELAXED);
+	uint64_t epoch = __atomic_load_n(&place->server_epoch, __ATOMIC_RELAXED);
 
 	c->index = index;
 	c->place = place;

@@ -25,7 +25,7 @@
 #define SHMIPC_PREFIX "shmipc" /* of the file's name */
 static_assert(sizeof(SHMIPC_PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
-#define SHMIPC_VERSION 6u
+#define SHMIPC_VERSION 7u
 #define SHMIPC_WORDS 64u /* of the bitmap */
 #define SHMIPC_LEAST 64u /* messages that fit into a ring of full bursts */
 #define SHMIPC_CLIENT_LOCK(index) (1u + (index)) /* byte of the file; 0 is the server's */
@@ -75,17 +75,17 @@ static_assert(SHMIPC_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message'
  */
 struct shmipc_place {
 	/* The client's. The server clears the state when it wakes the client. */
-	CACHE_ALIGNED uint32_t client_epoch;
+	CACHE_ALIGNED uint64_t client_epoch;
 	uint32_t client_state;
 	struct wakefd_addr client_addr;
 
 	/* The server's. */
-	CACHE_ALIGNED uint32_t server_epoch;
+	CACHE_ALIGNED uint64_t server_epoch;
 };
 
 static_assert(offsetof(struct shmipc_place, client_epoch) == 0, "layout");
-static_assert(offsetof(struct shmipc_place, client_state) == 4, "layout");
-static_assert(offsetof(struct shmipc_place, client_addr) == 8, "layout");
+static_assert(offsetof(struct shmipc_place, client_state) == 8, "layout");
+static_assert(offsetof(struct shmipc_place, client_addr) == 16, "layout");
 static_assert(offsetof(struct shmipc_place, server_epoch) == 64, "layout");
 static_assert(sizeof(struct shmipc_place) == 128, "layout");
 static_assert(CELLRING_ABI == 3, "the rings' layout belongs to the version of the region");

@@ -10,7 +10,7 @@
 #include "layout.h"
 #include "wait.h"
 
-#define NOBODY UINT32_MAX /* is no handle: its index would be SHMIPC_MAX_CLIENTS */
+#define NOBODY UINT64_MAX /* is no handle: its index would be SHMIPC_MAX_CLIENTS */
 #define BUDGET 2048 /* requests and polls between looks at the clock */
 #define YIELD_NS (150 * NSEC_PER_USEC)
 #define PROBE_NS (1 * NSEC_PER_MSEC) /* between checks that one client lives */
@@ -22,7 +22,6 @@ struct server {
 	struct wakefd wake;
 	struct shmipc_layout layout;
 	struct shmipc_header *header;
-	uint32_t *epochs; /* by index; private copy of server_epoch */
 	uint8_t *open; /* of all peers, by index * depth + id */
 	uint64_t yielded, probed, reclaimed; /* times when it last did so */
 	uint32_t probe; /* index of the client that was checked last */
@@ -83,7 +82,7 @@ static void place_clean(struct server *s, uint32_t index)
 	/* Relaxed: published by the next store; pairs with the load in place_is_clean(). */
 	__atomic_fetch_and(&s->header->active[index / 64], ~(1ull << index % 64), __ATOMIC_RELAXED);
 	/* Release: pairs with the acquire in place_is_clean(); the rings are zero. */
-	__atomic_store_n(&place->server_epoch, ++s->epochs[index], __ATOMIC_RELEASE);
+	__atomic_store_n(&place->server_epoch, ++peer->epoch, __ATOMIC_RELEASE);
 }
 
 /* Admits the client that set the bit of a place. It holds the lock, unless it is hostile. */
@@ -93,9 +92,10 @@ static void peer_admit(struct server *s, uint32_t index)
 	struct shmipc_peer *peer = &s->hot.peers[index];
 
 	/* Relaxed: ordered by the bit, which was set after it. */
-	if (__atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) != s->epochs[index])
+	if (__atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) != peer->epoch)
 		return;
-	peer->handle = index | s->epochs[index] << 12;
+	/* 52 bits of the epoch: a place that is taken every 10 us has as many in 1400 years. */
+	peer->handle = index | peer->epoch << 12;
 	s->stats.connects++;
 }
 
@@ -144,7 +144,7 @@ static bool place_reclaim(struct server *s, uint32_t index)
 	 * Relaxed: a living client holds its lock from before it takes the epoch until after it
 	 * has cleared its bit. A store that this load misses is seen by a later one.
 	 */
-	bool taken = __atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) == s->epochs[index];
+	bool taken = __atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) == peer->epoch;
 
 	if (!taken && !is_connected(peer))
 		return false;
@@ -401,7 +401,7 @@ int shmipc_server_arm(struct shmipc_server *hot)
 	return 0;
 }
 
-void *shmipc_server_extra(struct shmipc_server *hot, uint32_t client)
+void *shmipc_server_extra(struct shmipc_server *hot, uint64_t client)
 {
 	struct server *s = server_of(hot);
 	uint32_t index = SHMIPC_CLIENT_INDEX(client);
@@ -429,7 +429,6 @@ void shmipc_server_get_stats(const struct shmipc_server *hot, struct shmipc_serv
 
 static void server_free(struct server *s)
 {
-	free(s->epochs);
 	free(s->hot.peers);
 	free(s->hot.active);
 	free(s->hot.visits);
@@ -453,14 +452,13 @@ static struct server *server_alloc(const struct shmipc_layout *l)
 	s->hot.req_size = l->attr.req_size;
 	s->hot.resp_size = l->attr.resp_size;
 	cellring_burst_close(&s->hot.burst);
-	s->epochs = shmipc_alloc(n, sizeof(*s->epochs));
 	s->hot.peers = shmipc_alloc(n, sizeof(*s->hot.peers));
 	s->hot.active = shmipc_alloc(n, sizeof(*s->hot.active));
 	s->hot.visits = shmipc_alloc(n, sizeof(*s->hot.visits));
 	s->hot.unfenced_peers = shmipc_alloc(n, sizeof(*s->hot.unfenced_peers));
 	s->open = calloc(n, l->attr.depth);
-	if (!s->epochs || !s->hot.peers || !s->hot.active || !s->hot.visits ||
-		!s->hot.unfenced_peers || !s->open) {
+	if (!s->hot.peers || !s->hot.active || !s->hot.visits || !s->hot.unfenced_peers ||
+		!s->open) {
 		server_free(s);
 		return NULL;
 	}
@@ -485,7 +483,7 @@ static void server_publish(struct server *s)
 		s->hot.peers[i].index = i;
 		s->hot.peers[i].open = s->open + (size_t)i * a->depth;
 		peer_rewind(s, &s->hot.peers[i]);
-		s->epochs[i] = 1;
+		s->hot.peers[i].epoch = 1;
 		shmipc_place(&s->layout, h, i)->server_epoch = 1;
 	}
 	s->hot.changes = &h->changes;

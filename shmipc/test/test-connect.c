@@ -173,7 +173,7 @@ static void places_are_reused_clean(void)
 	struct shmipc_client *c;
 	struct shmipc_req old = {0}, new;
 	struct msg m = msg_of(0);
-	uint32_t last = UINT32_MAX;
+	uint64_t last = UINT64_MAX;
 
 	one.max_clients = 1;
 	s = test_serve("reuse", &one);
@@ -205,6 +205,54 @@ static void places_are_reused_clean(void)
 		shmipc_client_disconnect(c);
 	}
 	shmipc_server_destroy(s);
+}
+
+/* As after so many clients in place 0, which has just been cleaned. */
+static void place_ages(struct shmipc_server *s, uint64_t clients)
+{
+	struct shmipc_peer *peer = &s->peers[0];
+	struct shmipc_place *place =
+		(void *)((char *)peer->req.begin - sizeof(struct shmipc_place));
+
+	CHECK(place->server_epoch == peer->epoch);
+	peer->epoch += clients;
+	place->server_epoch = peer->epoch;
+}
+
+/* The answer to a client that has left reaches no successor, however many there have been. */
+static void late_answer_reaches_no_successor(void)
+{
+	static const uint64_t clients[] = {0, (1u << 20) - 1, (1ull << 32) - 1, (1ull << 40) - 1};
+	struct shmipc_attr one = msg_attr;
+
+	one.max_clients = 1;
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+		struct shmipc_server *s = test_serve("ages", &one);
+		struct shmipc_client *c = test_join("ages");
+		struct shmipc_req held, r;
+		struct msg m = msg_of(0);
+		uint8_t seen[1] = {0};
+		struct tally t = {.first = 7, .size = 1, .seen = seen};
+
+		CHECK_EQ(call_tag(c, 1), 0);
+		CHECK_EQ(shmipc_server_poll(s), 1);
+		CHECK_EQ(shmipc_server_recv(s, &held, &m, sizeof(m)), 1);
+		shmipc_client_disconnect(c);
+		shmipc_server_poll(s);
+		place_ages(s, clients[i]);
+		c = test_join("ages");
+		CHECK_EQ(call_tag(c, 7), 0);
+		CHECK_EQ(shmipc_server_poll(s), 1);
+		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
+		CHECK_EQ(r.id, held.id);
+		CHECK_EQ(shmipc_server_reply(s, held.client, held.id, &m, sizeof(m)), -EPIPE);
+		CHECK(!shmipc_server_extra(s, held.client));
+		m = msg_of(msg_answer(7));
+		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
+		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
+		shmipc_client_disconnect(c);
+		shmipc_server_destroy(s);
+	}
 }
 
 static void every_place_can_be_taken(void)
@@ -312,7 +360,7 @@ static void header_is_as_documented(void)
 	CHECK_EQ(fread(head, 1, sizeof(head), f), sizeof(head));
 	fclose(f);
 	CHECK_EQ(memcmp(head, magic, 8), 0);
-	CHECK_EQ(head[8], 6); /* version */
+	CHECK_EQ(head[8], 7); /* version */
 	CHECK_EQ(head[12], 8); /* max_clients */
 	CHECK_EQ(head[16], 32); /* depth */
 	CHECK_EQ(head[20], 32); /* req_size */
@@ -354,6 +402,7 @@ int main(int argc, char **argv)
 		TEST(bits_admit_nobody),
 		TEST(closed_region_is_refused),
 		TEST(places_are_reused_clean),
+		TEST(late_answer_reaches_no_successor),
 		TEST(every_place_can_be_taken),
 		TEST(extra_buffers_are_shared_and_apart),
 		TEST(closed_server_ends_every_call_once),

@@ -29,7 +29,7 @@ class _Attr(Attributes):
 
 
 class _Req(ctypes.Structure):
-    _fields_ = [("client", c_uint32), ("id", c_uint32), ("len", c_uint32)]
+    _fields_ = [("client", c_uint64), ("id", c_uint32), ("len", c_uint32)]
 
 
 class _ServerStats(ctypes.Structure):
@@ -48,7 +48,7 @@ _lib = library("libshmipc.so.0", {
     "shmipc_server_destroy": (None, c_void_p),
     "shmipc_server_poll": (STATUS, c_void_p),
     "shmipc_server_recv": (STATUS, c_void_p, POINTER(_Req), c_void_p, c_uint32),
-    "shmipc_server_reply": (STATUS, c_void_p, c_uint32, c_uint32, c_char_p, c_uint32),
+    "shmipc_server_reply": (STATUS, c_void_p, c_uint64, c_uint32, c_char_p, c_uint32),
     "shmipc_server_flush": (None, c_void_p),
     "shmipc_server_wait": (STATUS, c_void_p, c_uint64),
     "shmipc_server_fd": (STATUS, c_void_p),
