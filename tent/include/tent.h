@@ -173,7 +173,8 @@ struct tent_request {
 	uint64_t remote; /* address in the peer's process, within one of its registrations */
 	uint64_t len; /* 1 to 2^50 */
 	uint16_t notify; /* not 0: the peer's tent_notice() gives it when all bytes are in
-			    place (of a read: when all have been read) */
+			    place (of a read: when all have been read), once if the request
+			    ends with status 0, at most once if it ends with an error */
 	uint8_t priority; /* 0 goes first; below `priorities` of the configuration, which is 1
 			     unless it says otherwise. What competes shares as tent(7) says */
 };

@@ -31,7 +31,7 @@ static int op_post(void *arg, uint32_t rail, const struct sched_slice *slice)
 	return 0;
 }
 
-static void op_epoch(void *arg, uint32_t rail, uint32_t epoch)
+static void op_fence(void *arg, uint32_t rail, uint32_t epoch)
 {
 }
 
@@ -42,7 +42,7 @@ static void op_done(void *arg, uint64_t user, int status)
 	d->open--;
 }
 
-static const struct rail_ops ops = {op_post, op_epoch, op_epoch, op_done};
+static const struct rail_ops ops = {.post = op_post, .fence = op_fence, .done = op_done};
 
 static int create(const struct tent_config *config, struct idle *d, struct sched **s_p)
 {

@@ -99,12 +99,18 @@ static void op_fence(void *arg, uint32_t rail, uint32_t epoch)
 	event_add(m, (struct event){m->net.now + CONTROL_NS, EV_FENCED, rail, epoch, 0});
 }
 
-static void op_probe(void *arg, uint32_t rail, uint32_t epoch)
+/* The control message takes no time here, the probe that follows does. */
+static int op_open(void *arg, uint32_t rail, uint32_t epoch)
 {
 	struct sim *m = arg;
 	double at = m->net.now + 2 * m->scene.latency[rail];
 
 	event_add(m, (struct event){at, EV_PROBED, rail, epoch, 0});
+	return 0;
+}
+
+static void op_close(void *arg, uint32_t rail)
+{
 }
 
 static void submit_one(struct sim *m, uint64_t length, uint32_t slot, uint32_t priority)
@@ -191,7 +197,13 @@ static void op_done(void *arg, uint64_t user, int status)
 		submit(m);
 }
 
-static const struct rail_ops ops = {op_post, op_fence, op_probe, op_done};
+static const struct rail_ops ops = {
+	.post = op_post,
+	.fence = op_fence,
+	.open = op_open,
+	.close = op_close,
+	.done = op_done,
+};
 
 /* What the rails tell. */
 
@@ -294,6 +306,7 @@ static void probed(struct sim *m, const struct event *e)
 {
 	enum net_fault state = m->net.rails[e->rail].fault;
 
+	sched_connected(m->sched, now_ns(m), e->rail, e->number, 0);
 	if (state != NET_SILENT)
 		sched_probed(m->sched, now_ns(m), e->rail, e->number, state == NET_WELL ? 0 : -EIO);
 }

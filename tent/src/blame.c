@@ -53,7 +53,7 @@ static bool open_rail(const struct tent_segment *s, bool own, uint32_t rail)
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
 		const struct pair *p = &s->pairs[i];
 
-		if (p->state == PAIR_OPEN && (own ? p->local : p->remote) == rail)
+		if (sched_rail_in_use(s->sched, i) && (own ? p->local : p->remote) == rail)
 			return true;
 	}
 	return false;
@@ -128,7 +128,7 @@ void blame_answer(struct tent_segment *s, const struct ctl_msg *msg)
 	e->connected = true;
 	ctl_get_end(msg, &end);
 	e->answered = msg->status || e->link->ops->connect(e->link, &end) ||
-		      e->link->ops->post_probe(e->link, token_make(TOKEN_PROBE, 0, i));
+		      e->link->ops->post_probe(e->link, token_probe(i));
 	if (!e->answered)
 		e->link->ops->flush(e->link);
 }
@@ -184,7 +184,7 @@ static bool answered(const struct blame *b)
 static bool begin_next(struct tent_segment *s, uint64_t now)
 {
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		if ((s->blame.todo >> i & 1) && s->pairs[i].state != PAIR_FENCING) {
+		if ((s->blame.todo >> i & 1) && sched_rail_state(s->sched, i) != RAIL_FENCING) {
 			begin(s, i, now);
 			return true;
 		}

@@ -105,6 +105,7 @@ int sched_create(const struct sched_attr *attr, struct sched **s_p)
 	s->n_groups = attr->n_groups;
 	s->random = attr->seed;
 	s->stall_min_ns = attr->stall_min_ns ? attr->stall_min_ns : STALL_MIN_NS;
+	s->first_open_ns = attr->first_open_ns;
 	s->no_rail_ns = attr->no_rail_ns;
 	s->probe_timeout_ns = attr->probe_timeout_ns ? attr->probe_timeout_ns : PROBE_TIMEOUT_NS;
 	if (!allocate(s, attr)) {
@@ -117,6 +118,7 @@ int sched_create(const struct sched_attr *attr, struct sched **s_p)
 	init_lists(s);
 	for (uint32_t r = 0; r < s->n_rails; r++) {
 		rail_init(&s->rails[r], &attr->rails[r]);
+		rail_begin(&s->rails[r], attr->first_open_ns != 0);
 		s->link_rates += attr->rails[r].rate;
 	}
 	*s_p = s;

@@ -16,6 +16,7 @@
 #include "why.h"
 
 static_assert(sizeof(struct ctl_msg) == CTL_LEN, "as on the wire");
+static_assert(sizeof(((struct ctl_msg *)0)->bytes) == NOTICE_LEN, "a message has room for a mark");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "messages are little-endian");
 
 static int lookup(const char *host, uint16_t port, bool listen, struct addrinfo **list_p,
@@ -197,6 +198,16 @@ int ctl_await(struct ctl *c, int timeout_ms, struct ctl_msg *msg_p)
 		if (err)
 			return err;
 	}
+}
+
+void ctl_put_mark(struct ctl_msg *msg, const struct notice_mark *mark)
+{
+	memcpy(msg->bytes, mark, sizeof(msg->bytes));
+}
+
+void ctl_get_mark(const struct ctl_msg *msg, struct notice_mark *mark_p)
+{
+	memcpy(mark_p, msg->bytes, sizeof(*mark_p));
 }
 
 void ctl_put_end(struct ctl_msg *msg, const struct mlx5dvl_qp_info *end)

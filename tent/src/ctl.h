@@ -6,17 +6,18 @@
  *	HELLO key, number of pairs      -> WELCOME
  *	CONNECT pair, rail, epoch, end  -> CONNECTED pair, epoch, end, status
  *	FENCE pair, epoch               -> FENCED pair, epoch: nothing can arrive on it any more
- *	IMM value (shared memory only)
- *	                                   TAKEN value: a request's immediates are counted
+ *	NOTICE mark (shared memory only)
+ *	                                   TAKEN mark: all marks of its notice are counted
  *	                                   RAIL_DOWN rail, RAIL_UP rail
  */
 #ifndef TENT_CTL_H
 #define TENT_CTL_H
 
 #include "mlx5dvl.h"
+#include "notice.h"
 #include "tent.h"
 
-#define CTL_MAGIC 0x32746e74u /* "tnt2": the protocol's version is in it */
+#define CTL_MAGIC 0x33746e74u /* "tnt3": the protocol's version is in it */
 #define CTL_LEN 64
 
 enum ctl_type {
@@ -26,7 +27,7 @@ enum ctl_type {
 	CTL_CONNECTED,
 	CTL_FENCE,
 	CTL_FENCED,
-	CTL_IMM,
+	CTL_NOTICE,
 	CTL_TAKEN,
 	CTL_RAIL_DOWN,
 	CTL_RAIL_UP,
@@ -38,12 +39,12 @@ struct ctl_msg {
 	uint16_t type;
 	uint16_t status; /* errno, 0: well */
 	uint32_t pair;
-	uint32_t rail; /* also HELLO: number of pairs; IMM, TAKEN: the value */
+	uint32_t rail; /* also HELLO: number of pairs */
 	uint32_t epoch;
 	uint32_t qpn, psn;
 	uint16_t lid;
 	uint8_t mtu, rd_atomic;
-	uint8_t bytes[16]; /* GID, or HELLO's key */
+	uint8_t bytes[16]; /* GID, or HELLO's key, or the mark of NOTICE and TAKEN */
 	uint8_t zero[16];
 };
 
@@ -72,6 +73,8 @@ int ctl_receive(struct ctl *c, struct ctl_msg *msg_p);
 /* Waits for one. As above, and -ETIMEDOUT. */
 int ctl_await(struct ctl *c, int timeout_ms, struct ctl_msg *msg_p);
 
+void ctl_put_mark(struct ctl_msg *msg, const struct notice_mark *mark);
+void ctl_get_mark(const struct ctl_msg *msg, struct notice_mark *mark_p);
 void ctl_put_end(struct ctl_msg *msg, const struct mlx5dvl_qp_info *end);
 void ctl_get_end(const struct ctl_msg *msg, struct mlx5dvl_qp_info *end_p);
 

@@ -9,7 +9,7 @@
 #include "config.h"
 #include "pairing.h"
 
-#define DESC_VERSION 2
+#define DESC_VERSION 3
 #define DESC_KEY_LEN 16
 #define DESC_HOST_LEN 256
 #define DESC_MAX_BUFFERS 4096

@@ -41,49 +41,34 @@ struct buffer {
 	struct mlx5dvl_mr *mrs; /* mrs[rail * n_parts + part]; NULL with shared-memory rails */
 };
 
-/* What a token of a link stands for; in bits 30 and 31, which the scheduler's leave free. */
-enum token_kind {
-	TOKEN_SLICE = 0,
-	TOKEN_IMM = 1,
-	TOKEN_PROBE = 2,
-};
+/* The token of a probe. Those of slices and marks are the scheduler's, which leave bit 31 free. */
+#define TOKEN_PROBE (1u << 31)
 
-static inline uint64_t token_make(enum token_kind kind, uint32_t high, uint32_t low)
+static inline uint64_t token_probe(uint32_t high)
 {
-	return (uint64_t)high << 32 | (uint64_t)kind << 30 | low;
+	return (uint64_t)high << 32 | TOKEN_PROBE;
 }
 
-static inline enum token_kind token_kind(uint64_t token)
-{
-	return (enum token_kind)((uint32_t)token >> 30);
-}
-
-static inline uint32_t token_low(uint64_t token)
-{
-	return (uint32_t)token & ((1u << 30) - 1);
-}
-
-enum pair_state {
-	PAIR_OPEN,
-	PAIR_FENCING, /* the peer is asked to close its end, ours drains */
-	PAIR_CLOSED,
-	PAIR_CONNECTING, /* a new end awaits the peer's */
-	PAIR_PROBING,
-};
-
-/* A rail of the scheduler: a rail here and one of the peer. */
+/*
+ * A rail of the scheduler: a rail here and one of the peer. Its state is the scheduler's, see
+ * sched.h.
+ */
 struct pair {
 	struct tent_segment *segment;
 	uint32_t local, remote; /* rails */
-	struct link *link; /* NULL: destroyed */
-	enum pair_state state;
-	uint32_t epoch; /* of the fence or probe */
-	bool answered; /* the fence, by the peer; status says how */
-	int status;
+	struct link *link; /* NULL: the rail is down */
+	bool answered; /* what the rail waits for: the peer's fence, the end of the probe */
+	int status; /* of the probe, or why an open has failed; 0: it has taken too long */
 	uint64_t deadline; /* of the fence */
 	uint64_t failed_at; /* first report of the outage */
 	enum tent_fault fault; /* of the last one */
 	struct latrec_hist slice_ns; /* from post to completion */
+};
+
+struct notice_slot {
+	uint64_t lap; /* of the task that has it, or had it last */
+	uint32_t task; /* NO_TASK: none, or it has ended */
+	bool untaken; /* the peer has not counted its notice */
 };
 
 struct tent_segment {
@@ -111,9 +96,7 @@ struct tent_segment {
 	uint32_t waiting_head[SCHED_PRIORITIES], waiting_tail[SCHED_PRIORITIES];
 	uint32_t moving[SCHED_PRIORITIES];
 	uint32_t notify_head, notify_tail; /* tasks that wait for a slot of notices */
-	uint32_t slot_task[NOTICE_SLOTS]; /* NO_TASK: none, or it has ended */
-	uint8_t slot_lap[NOTICE_SLOTS];
-	uint16_t slots_untaken; /* a bit for each whose notice the peer has not counted */
+	struct notice_slot slots[NOTICE_SLOTS];
 	uint32_t open; /* tasks that have not ended */
 };
 
@@ -139,9 +122,9 @@ struct task {
 	uint64_t pairs; /* a bit for each that carried a slice which arrived */
 	/* TASK_NOTIFYING */
 	uint8_t slot, positions;
-	uint32_t acknowledged; /* a bit per position */
-	uint8_t carrier[TENT_MAX_RAILS]; /* the pair that a position was posted on */
-	uint32_t posted; /* a bit per position */
+	uint32_t posted, arrived; /* marks: a bit per position */
+	uint8_t carrier[TENT_MAX_RAILS]; /* the pair of a mark */
+	uint8_t errors[TENT_MAX_RAILS]; /* of a mark */
 };
 
 struct tent_batch {
@@ -227,12 +210,6 @@ uint32_t place_of(const struct tent_segment *s, const struct buffer *b,
 
 /* move.c */
 int move_create(struct tent_segment *s);
-/* Makes a new end of the pair and tells the peer; 0 or -errno. */
-int move_open_pair(struct pair *p, uint32_t epoch);
-/* The peer has answered: connects, and sends the probe. 0 or -errno. */
-int move_connected(struct pair *p, const struct ctl_msg *msg);
-/* Takes what has ended on the pair. */
-int move_poll(struct tent_segment *s, uint32_t pair, uint64_t now);
 bool move_progress(struct tent_segment *s, uint64_t now);
 /* When move_progress() is due although nothing happens. */
 uint64_t move_due(const struct tent_segment *s);
@@ -250,12 +227,14 @@ void task_cancel(uint32_t id, struct tent *t);
 void tasks_start(struct tent_segment *s, uint64_t now);
 /* The scheduler has ended the task. */
 void task_moved(struct tent_segment *s, uint32_t id, int status);
-/* The peer has counted all immediates of a slot. */
-void notice_taken(struct tent_segment *s, uint32_t imm);
-void task_acknowledged(struct tent_segment *s, uint32_t id, uint32_t position);
-/* What was posted on the pair goes over others. */
-void tasks_renotify(struct tent_segment *s, uint32_t pair);
-/* Posts immediates that no rail had room for. */
+/* The mark that the scheduler was given as @user has ended, as rail_ops.marked says it. */
+void notice_marked(struct tent_segment *s, uint64_t user, uint32_t position, int status);
+/* The record of that mark. */
+void notice_record(const struct tent_segment *s, uint64_t user, uint32_t position,
+	struct notice_mark *mark_p);
+/* The peer has counted all marks of a notice; the record is what it says. */
+void notice_taken(struct tent_segment *s, const struct notice_mark *mark);
+/* Posts marks that no rail had room for. */
 void tasks_notify(struct tent_segment *s);
 void tasks_fail(struct tent_segment *s, int err);
 void batch_free(struct tent_batch *b);

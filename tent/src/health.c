@@ -2,6 +2,7 @@
 /* The states of rails: deadlines, exclusion, probes, return. */
 #include "sched_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 
 #include "base/probe.h"
@@ -23,6 +24,51 @@ static void take_bound(struct sched *s, uint32_t rail, uint32_t priority)
 	}
 }
 
+/* ---- transitions: sched.h has the drawing ---- */
+
+enum rail_event {
+	EVENT_FAILED, /* an error, a silent stall, a loss that was reported */
+	EVENT_FENCED,
+	EVENT_OPENED, /* our end is there */
+	EVENT_CONNECTED, /* and the peer's */
+	EVENT_REACHED, /* the first probe of the rail has arrived */
+	EVENT_RETURNED, /* a later one */
+	EVENT_GIVEN_UP,
+	EVENT_ARRIVED, /* a slice or a mark has */
+	RAIL_EVENTS,
+};
+
+static const uint8_t transitions[RAIL_STATES][RAIL_EVENTS] = {
+	[RAIL_UP] = {[EVENT_FAILED] = RAIL_FENCING},
+	[RAIL_HALF] = {[EVENT_FAILED] = RAIL_FENCING, [EVENT_ARRIVED] = RAIL_UP},
+	[RAIL_FENCING] = {[EVENT_FENCED] = RAIL_DOWN},
+	[RAIL_DOWN] = {[EVENT_OPENED] = RAIL_CONNECTING},
+	[RAIL_CONNECTING] = {[EVENT_CONNECTED] = RAIL_PROBING, [EVENT_GIVEN_UP] = RAIL_DOWN},
+	[RAIL_PROBING] = {[EVENT_REACHED] = RAIL_UP,
+		[EVENT_RETURNED] = RAIL_HALF,
+		[EVENT_GIVEN_UP] = RAIL_DOWN},
+};
+
+static void rail_step(struct rail *r, enum rail_event event)
+{
+	uint8_t to = transitions[r->state][event];
+
+	assert(to != RAIL_NONE);
+	if (to != RAIL_NONE)
+		r->state = (enum sched_rail_state)to;
+}
+
+void rail_begin(struct rail *r, bool closed)
+{
+	r->state = closed ? RAIL_DOWN : RAIL_UP;
+	r->fresh = closed;
+}
+
+static bool opening(const struct rail *r)
+{
+	return r->state == RAIL_CONNECTING || r->state == RAIL_PROBING;
+}
+
 void rail_fail(struct sched *s, uint64_t now, uint32_t rail)
 {
 	struct rail *r = &s->rails[rail];
@@ -36,7 +82,7 @@ void rail_fail(struct sched *s, uint64_t now, uint32_t rail)
 	} else if (r->backoff < BACKOFF_MAX_NS) {
 		r->backoff *= 2;
 	}
-	r->state = RAIL_FENCING;
+	rail_step(r, EVENT_FAILED);
 	r->report_up = false;
 	r->epoch++;
 	for (uint32_t p = 0; p < s->config.priorities; p++)
@@ -48,9 +94,50 @@ void rail_well(struct sched *s, uint32_t rail)
 {
 	if (s->rails[rail].state != RAIL_HALF)
 		return;
-	s->rails[rail].state = RAIL_UP;
+	rail_step(&s->rails[rail], EVENT_ARRIVED);
 	PROBE(tent, rail_back, rail);
 }
+
+/* Its link goes; the next one is due at that time. */
+static void close_rail(struct sched *s, uint32_t rail, enum rail_event event, uint64_t open_at)
+{
+	struct rail *r = &s->rails[rail];
+
+	rail_step(r, event);
+	r->open_at = open_at;
+	s->ops->close(s->arg, rail);
+}
+
+/* An open that has failed at some point; it is tried again, less and less often. */
+static void open_later(struct rail *r, uint64_t now)
+{
+	if (!r->backoff)
+		r->backoff = BACKOFF_MIN_NS;
+	else if (r->backoff < BACKOFF_MAX_NS)
+		r->backoff *= 2;
+	r->open_at = now + r->backoff;
+}
+
+static void give_up(struct sched *s, uint64_t now, uint32_t rail)
+{
+	close_rail(s, rail, EVENT_GIVEN_UP, SCHED_NEVER);
+	open_later(&s->rails[rail], now);
+}
+
+static void open_rail(struct sched *s, uint64_t now, uint32_t rail)
+{
+	struct rail *r = &s->rails[rail];
+
+	r->epoch++;
+	if (s->ops->open(s->arg, rail, r->epoch)) {
+		open_later(r, now);
+		return;
+	}
+	rail_step(r, EVENT_OPENED);
+	r->open_at = now + (r->fresh ? s->first_open_ns : s->probe_timeout_ns);
+}
+
+/* ---- what the caller reports ---- */
 
 void sched_rail_down(struct sched *s, uint64_t now, uint32_t rail)
 {
@@ -67,43 +154,71 @@ void sched_rail_up(struct sched *s, uint64_t now, uint32_t rail)
 	if (r->state == RAIL_FENCING)
 		r->report_up = true;
 	/* A probe that was sent before the port came back may never be answered. */
-	if (r->state == RAIL_PROBING)
-		r->state = RAIL_DOWN;
-	if (r->state == RAIL_DOWN)
-		r->probe_at = now;
+	if (opening(r))
+		close_rail(s, rail, EVENT_GIVEN_UP, now);
+	else if (r->state == RAIL_DOWN)
+		r->open_at = now;
 }
 
-static void probe(struct sched *s, uint64_t now, uint32_t rail)
+/* The answer to what the rail waits for in this state. */
+static bool awaited(const struct sched *s, uint32_t rail, enum sched_rail_state state,
+	uint32_t epoch)
+{
+	return rail < s->n_rails && s->rails[rail].state == state && s->rails[rail].epoch == epoch;
+}
+
+void sched_fenced(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoch, int status)
 {
 	struct rail *r = &s->rails[rail];
 
-	r->state = RAIL_PROBING;
-	r->probe_at = now + s->probe_timeout_ns;
-	r->epoch++;
-	s->ops->probe(s->arg, rail, r->epoch);
+	if (!awaited(s, rail, RAIL_FENCING, epoch))
+		return;
+	close_rail(s, rail, EVENT_FENCED, r->report_up ? now : now + r->backoff);
+	take_posted(s, rail, status);
+	rail_reset(r, now);
 }
 
-static void probe_failed(struct rail *r, uint64_t now)
+void sched_connected(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoch, int status)
 {
-	if (r->backoff < BACKOFF_MAX_NS)
-		r->backoff *= 2;
-	r->state = RAIL_DOWN;
-	r->probe_at = now + r->backoff;
+	if (!awaited(s, rail, RAIL_CONNECTING, epoch))
+		return;
+	if (status)
+		give_up(s, now, rail);
+	else
+		rail_step(&s->rails[rail], EVENT_CONNECTED);
 }
 
 void sched_probed(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoch, int status)
 {
 	struct rail *r = &s->rails[rail];
 
-	if (rail >= s->n_rails || r->state != RAIL_PROBING || epoch != r->epoch)
+	if (!awaited(s, rail, RAIL_PROBING, epoch))
 		return;
 	if (status) {
-		probe_failed(r, now);
+		give_up(s, now, rail);
 		return;
 	}
-	r->state = RAIL_HALF;
+	rail_step(r, r->fresh ? EVENT_REACHED : EVENT_RETURNED);
+	r->fresh = false;
 	rail_reset(r, now);
 }
+
+enum sched_rail_state sched_rail_state(const struct sched *s, uint32_t rail)
+{
+	return s->rails[rail].state;
+}
+
+uint32_t sched_rail_epoch(const struct sched *s, uint32_t rail)
+{
+	return s->rails[rail].epoch;
+}
+
+bool sched_rail_in_use(const struct sched *s, uint32_t rail)
+{
+	return rail_in_use(&s->rails[rail]);
+}
+
+/* ---- deadlines ---- */
 
 /* How long the rail may be silent while something is posted. */
 static double patience(const struct sched *s, uint32_t rail)
@@ -122,8 +237,8 @@ static uint64_t rail_deadline(const struct sched *s, uint32_t rail)
 {
 	const struct rail *r = &s->rails[rail];
 
-	if (r->state == RAIL_DOWN || r->state == RAIL_PROBING)
-		return r->probe_at;
+	if (r->state == RAIL_DOWN || opening(r))
+		return r->open_at;
 	if (rail_in_use(r) && r->posted && s->stall_min_ns != SCHED_NEVER)
 		return r->progress_at + (uint64_t)patience(s, rail);
 	return SCHED_NEVER;
@@ -133,12 +248,14 @@ static void rail_overdue(struct sched *s, uint64_t now, uint32_t rail)
 {
 	struct rail *r = &s->rails[rail];
 
-	if (r->state == RAIL_DOWN)
-		probe(s, now, rail);
-	else if (r->state == RAIL_PROBING)
-		probe_failed(r, now);
-	else
+	if (r->state == RAIL_DOWN) {
+		open_rail(s, now, rail);
+	} else if (opening(r)) {
+		give_up(s, now, rail);
+	} else {
+		slice_error(s, s->posted[rail].head, -ETIMEDOUT);
 		rail_fail(s, now, rail);
+	}
 }
 
 uint64_t health_run(struct sched *s, uint64_t now)

@@ -2,7 +2,7 @@
 /*
  * A link: one rail here connected with one rail of a peer. Two kinds behind one table: a
  * queue pair (rdma.c), and a thread that copies (shm.c). The initiator's end moves data, the
- * target's end of a queue pair receives immediates; shared memory has no target's end.
+ * target's end of a queue pair receives marks; shared memory has no target's end.
  *
  * All functions are called with the engine's lock held.
  */
@@ -10,10 +10,11 @@
 #define TENT_LINK_H
 
 #include "mlx5dvl.h"
+#include "notice.h"
 #include "pairing.h"
 
 #define LINK_DEPTH 64 /* slices posted at a time */
-#define LINK_EXTRA 32 /* immediates, and a probe, beside them */
+#define LINK_EXTRA 32 /* marks, and a probe, beside them */
 
 struct link;
 
@@ -28,7 +29,7 @@ struct link_move {
 };
 
 typedef void link_done_fn(void *arg, uint64_t token, int status);
-typedef void link_imm_fn(void *arg, uint32_t imm);
+typedef void link_mark_fn(void *arg, const struct notice_mark *mark);
 
 struct link_ops {
 	/* What the peer's end needs for its connect. */
@@ -38,12 +39,12 @@ struct link_ops {
 	int (*post)(struct link *l, const struct link_move *move);
 	/* Asks the peer whether it is there; without data. */
 	int (*post_probe)(struct link *l, uint64_t token);
-	/* NULL: a message over the control connection stands for an immediate. */
-	int (*post_imm)(struct link *l, uint32_t imm, uint64_t token);
+	/* NULL: a message over the control connection stands for a notice's marks. */
+	int (*post_mark)(struct link *l, const struct notice_mark *mark, uint64_t token);
 	void (*flush)(struct link *l);
 	/* Reports what has ended; how much. */
 	int (*poll)(struct link *l, link_done_fn *fn, void *arg);
-	int (*poll_imm)(struct link *l, int max, link_imm_fn *fn, void *arg);
+	int (*poll_marks)(struct link *l, int max, link_mark_fn *fn, void *arg);
 	/* Nothing more is started; what is posted ends with an error. */
 	void (*stop)(struct link *l);
 	/* Makes the descriptors readable at the next completion. */
@@ -71,7 +72,7 @@ struct dev {
 int dev_open(const char *name, struct dev **dev_p);
 void dev_close(struct dev *d);
 
-/* A queue pair of the adapter; target: it receives immediates. */
+/* A queue pair of the adapter; target: it receives marks. */
 int rdma_link_create(struct dev *d, bool target, struct link **l_p);
 
 /* A copying thread; 16 bytes at proof in the peer's memory are key, or it is another process. */

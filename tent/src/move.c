@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The scheduler's rails over links. A pair's life:
+ * The scheduler's rails over links. A pair has no state but that of its rail, which sched.h draws:
  *
- *	OPEN --fence--> FENCING --peer has closed its end, ours has drained--> CLOSED
- *	CLOSED --probe--> CONNECTING --peer has a new end--> PROBING --it answers--> OPEN
+ *	FENCING     the peer is asked to close its end, ours drains
+ *	DOWN        there is no link
+ *	CONNECTING  there is one, and the peer is asked for its end
+ *	PROBING     the two are connected, a WRITE without data is under way
+ *	UP, HALF    slices and marks are posted on the link
  *
  * What the scheduler asks for from within a call is noted and answered by move_progress(),
- * because its answers must not come from within its calls.
+ * because its answers must not come from within its calls, nor from within a link's.
  */
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,6 +24,8 @@
 #define DRAIN_NS (10 * NSEC_PER_MSEC) /* a queue pair that has not flushed is destroyed */
 #define STALL_MIN_NS (20 * NSEC_PER_MSEC) /* processes may be descheduled for that long */
 #define PROBE_NS (100 * NSEC_PER_MSEC)
+#define FIRST_OPEN_NS                                                                              \
+	(3000 * NSEC_PER_MSEC) /* more than a queue pair needs to find that nobody answers */
 
 /* ---- what the scheduler asks for ---- */
 
@@ -43,17 +49,21 @@ static void place_slice(const struct tent_segment *s, const struct pair *p, cons
 		m->rkey = r->keys[p->remote * r->n_parts + (m->remote - r->addr) / r->part_len];
 }
 
-static int op_post(void *arg, uint32_t rail, const struct sched_slice *slice)
+static int post_mark(struct tent_segment *s, struct pair *p, const struct sched_slice *slice)
 {
-	struct tent_segment *s = arg;
-	struct pair *p = &s->pairs[rail];
+	struct notice_mark mark;
+
+	notice_record(s, slice->user, slice->position, &mark);
+	return p->link->ops->post_mark(p->link, &mark, slice->token);
+}
+
+static int post_slice(struct tent_segment *s, struct pair *p, const struct sched_slice *slice)
+{
 	struct task *k = &s->t->tasks[slice->user];
 	uint32_t id = (uint32_t)slice->token;
 	struct link_move m;
 	int err;
 
-	if (p->state != PAIR_OPEN)
-		return -ENOTCONN;
 	place_slice(s, p, k, slice, &m);
 	err = p->link->ops->post(p->link, &m);
 	if (err)
@@ -66,6 +76,15 @@ static int op_post(void *arg, uint32_t rail, const struct sched_slice *slice)
 		s->reported_at = 0;
 	}
 	return 0;
+}
+
+static int op_post(void *arg, uint32_t rail, const struct sched_slice *slice)
+{
+	struct tent_segment *s = arg;
+	struct pair *p = &s->pairs[rail];
+
+	assert(p->link);
+	return slice->mark ? post_mark(s, p, slice) : post_slice(s, p, slice);
 }
 
 void move_send(struct tent_segment *s, struct ctl_msg *msg)
@@ -82,8 +101,7 @@ static void op_fence(void *arg, uint32_t rail, uint32_t epoch)
 	struct pair *p = &s->pairs[rail];
 	struct ctl_msg msg = {.type = CTL_FENCE, .pair = rail, .epoch = epoch};
 
-	p->state = PAIR_FENCING;
-	p->epoch = epoch;
+	assert(p->link);
 	p->answered = false;
 	p->failed_at = clock_ns();
 	p->deadline = p->failed_at + FENCE_NS;
@@ -92,13 +110,6 @@ static void op_fence(void *arg, uint32_t rail, uint32_t epoch)
 	blame_suspect(s, rail);
 	move_send(s, &msg); /* first, because the slices wait for the answer */
 	p->link->ops->stop(p->link);
-}
-
-static void drop_link(struct pair *p)
-{
-	if (p->link)
-		p->link->ops->destroy(p->link);
-	p->link = NULL;
 }
 
 int move_new_link(struct tent_segment *s, uint32_t local, struct link **l_p)
@@ -117,37 +128,43 @@ int move_new_link(struct tent_segment *s, uint32_t local, struct link **l_p)
 	return err;
 }
 
-int move_open_pair(struct pair *p, uint32_t epoch)
+/* A new end of the pair, of which the peer is told. */
+static int open_pair(struct tent_segment *s, struct pair *p, uint32_t epoch)
 {
-	struct tent_segment *s = p->segment;
 	struct ctl_msg msg = {.type = CTL_CONNECT,
 		.pair = (uint32_t)(p - s->pairs),
 		.rail = p->remote,
 		.epoch = epoch};
 	struct mlx5dvl_qp_info mine;
-	int err;
+	int err = s->lost ? s->lost : move_new_link(s, p->local, &p->link);
 
-	drop_link(p);
-	err = move_new_link(s, p->local, &p->link);
-	p->epoch = epoch;
-	p->answered = false;
-	p->status = err;
 	if (err)
 		return err;
-	p->state = PAIR_CONNECTING;
 	p->link->ops->info(p->link, &mine);
 	ctl_put_end(&msg, &mine);
 	move_send(s, &msg);
 	return 0;
 }
 
-static void op_probe(void *arg, uint32_t rail, uint32_t epoch)
+static int op_open(void *arg, uint32_t rail, uint32_t epoch)
 {
 	struct tent_segment *s = arg;
+	struct pair *p = &s->pairs[rail];
 
-	/* A failure is answered by the scheduler's own limit. */
-	if (s->lost || move_open_pair(&s->pairs[rail], epoch))
-		s->pairs[rail].state = PAIR_CLOSED;
+	assert(!p->link);
+	p->answered = false;
+	p->status = open_pair(s, p, epoch);
+	return p->status;
+}
+
+static void op_close(void *arg, uint32_t rail)
+{
+	struct tent_segment *s = arg;
+	struct pair *p = &s->pairs[rail];
+
+	assert(p->link);
+	p->link->ops->destroy(p->link);
+	p->link = NULL;
 }
 
 static void op_done(void *arg, uint64_t user, int status)
@@ -155,7 +172,19 @@ static void op_done(void *arg, uint64_t user, int status)
 	task_moved(arg, (uint32_t)user, status);
 }
 
-static const struct rail_ops ops = {op_post, op_fence, op_probe, op_done};
+static void op_marked(void *arg, uint64_t user, uint32_t position, int status)
+{
+	notice_marked(arg, user, position, status);
+}
+
+static const struct rail_ops ops = {
+	.post = op_post,
+	.fence = op_fence,
+	.open = op_open,
+	.close = op_close,
+	.done = op_done,
+	.marked = op_marked,
+};
 
 /* ---- what links report ---- */
 
@@ -165,17 +194,19 @@ struct report {
 	uint64_t now;
 };
 
-static void slice_done(const struct report *r, uint64_t token, int status)
+/* A slice, or a mark, which is no part of the request's bytes. */
+static void posted_done(const struct report *r, uint64_t token, int status)
 {
 	struct tent_segment *s = r->s;
 	uint32_t id = (uint32_t)token, task = s->slices[id].task;
 	struct pair *p = &s->pairs[r->pair];
+	int kind = sched_completed(s->sched, r->now, token, status);
 
-	if (sched_completed(s->sched, r->now, token, status))
+	if (kind == -ESTALE)
 		return;
 	if (status == -EACCES)
 		blame_known(s, r->pair, TENT_FAULT_REFUSED);
-	if (status)
+	if (status || kind == SCHED_MARK)
 		return;
 	s->t->tasks[task].pairs |= 1ull << r->pair;
 	s->t->tasks[task].bytes += s->slices[id].length;
@@ -186,37 +217,25 @@ static void probe_done(const struct report *r, uint32_t epoch, int status)
 {
 	struct pair *p = &r->s->pairs[r->pair];
 
-	if (p->state != PAIR_PROBING || p->epoch != epoch)
+	if (sched_rail_state(r->s->sched, r->pair) != RAIL_PROBING ||
+		sched_rail_epoch(r->s->sched, r->pair) != epoch)
 		return;
-	p->state = status ? PAIR_CLOSED : PAIR_OPEN;
 	p->answered = true;
 	p->status = status;
-	if (r->s->sched)
-		sched_probed(r->s->sched, r->now, r->pair, epoch, status);
 }
 
 static void link_done(void *arg, uint64_t token, int status)
 {
 	const struct report *r = arg;
-	uint32_t high = (uint32_t)(token >> 32), low = token_low(token);
 
-	switch (token_kind(token)) {
-	case TOKEN_SLICE:
-		slice_done(r, token, status);
-		break;
-	case TOKEN_IMM:
-		if (!status)
-			task_acknowledged(r->s, low, high);
-		else
-			sched_rail_down(r->s->sched, r->now, r->pair);
-		break;
-	default:
-		probe_done(r, high, status);
-		break;
-	}
+	if (token & TOKEN_PROBE)
+		probe_done(r, (uint32_t)(token >> 32), status);
+	else
+		posted_done(r, token, status);
 }
 
-int move_poll(struct tent_segment *s, uint32_t pair, uint64_t now)
+/* Takes what has ended on the pair. */
+static int poll_pair(struct tent_segment *s, uint32_t pair, uint64_t now)
 {
 	struct report r = {s, pair, now};
 	struct link *l = s->pairs[pair].link;
@@ -224,9 +243,18 @@ int move_poll(struct tent_segment *s, uint32_t pair, uint64_t now)
 	return l ? l->ops->poll(l, link_done, &r) : 0;
 }
 
+static void end_probe(struct tent_segment *s, uint32_t pair, uint64_t now)
+{
+	const struct pair *p = &s->pairs[pair];
+
+	if (sched_rail_state(s->sched, pair) == RAIL_PROBING && p->answered)
+		sched_probed(s->sched, now, pair, sched_rail_epoch(s->sched, pair), p->status);
+}
+
 /* ---- what the peer answers ---- */
 
-int move_connected(struct pair *p, const struct ctl_msg *msg)
+/* The peer has an end: connects ours, and sends the probe. */
+static int connect_pair(struct pair *p, const struct ctl_msg *msg)
 {
 	struct mlx5dvl_qp_info end;
 	int err = -(int)msg->status;
@@ -235,26 +263,37 @@ int move_connected(struct pair *p, const struct ctl_msg *msg)
 	if (!err)
 		err = p->link->ops->connect(p->link, &end);
 	if (!err)
-		err = p->link->ops->post_probe(p->link, token_make(TOKEN_PROBE, p->epoch, 0));
-	if (err)
-		return err;
-	p->link->ops->flush(p->link);
-	p->state = PAIR_PROBING;
-	return 0;
+		err = p->link->ops->post_probe(p->link, token_probe(msg->epoch));
+	if (!err)
+		p->link->ops->flush(p->link);
+	return err;
 }
 
-static void on_connected(struct tent_segment *s, struct pair *p, const struct ctl_msg *msg,
+static void on_connected(struct tent_segment *s, uint32_t pair, const struct ctl_msg *msg,
 	uint64_t now)
 {
-	int err;
+	struct pair *p = &s->pairs[pair];
 
-	if (p->state != PAIR_CONNECTING || msg->epoch != p->epoch)
+	if (sched_rail_state(s->sched, pair) != RAIL_CONNECTING ||
+		sched_rail_epoch(s->sched, pair) != msg->epoch)
 		return;
-	err = move_connected(p, msg);
-	if (!err)
-		return;
-	p->state = PAIR_CLOSED;
-	sched_probed(s->sched, now, (uint32_t)(p - s->pairs), p->epoch, err);
+	p->status = connect_pair(p, msg);
+	sched_connected(s->sched, now, pair, msg->epoch, p->status);
+}
+
+static void on_fenced(struct tent_segment *s, uint32_t pair, const struct ctl_msg *msg)
+{
+	if (sched_rail_state(s->sched, pair) == RAIL_FENCING &&
+		sched_rail_epoch(s->sched, pair) == msg->epoch)
+		s->pairs[pair].answered = true;
+}
+
+static void on_taken(struct tent_segment *s, const struct ctl_msg *msg)
+{
+	struct notice_mark mark;
+
+	ctl_get_mark(msg, &mark);
+	notice_taken(s, &mark);
 }
 
 static void on_rail(struct tent_segment *s, uint32_t rail, bool up, uint64_t now)
@@ -268,7 +307,6 @@ static void on_rail(struct tent_segment *s, uint32_t rail, bool up, uint64_t now
 static int on_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now)
 {
 	bool of_blame = msg->pair >= TENT_MAX_RAILS;
-	struct pair *p = of_blame ? NULL : &s->pairs[msg->pair];
 
 	if (of_blame ? msg->pair >= CONN_LINKS : msg->pair >= s->n_pairs)
 		return -EPROTO;
@@ -277,16 +315,14 @@ static int on_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_
 		if (of_blame)
 			blame_answer(s, msg);
 		else
-			on_connected(s, p, msg, now);
+			on_connected(s, msg->pair, msg, now);
 		return 0;
 	case CTL_FENCED:
-		if (!of_blame && p->state == PAIR_FENCING && msg->epoch == p->epoch) {
-			p->answered = true;
-			p->status = 0;
-		}
+		if (!of_blame)
+			on_fenced(s, msg->pair, msg);
 		return 0;
 	case CTL_TAKEN:
-		notice_taken(s, msg->rail);
+		on_taken(s, msg);
 		return 0;
 	case CTL_RAIL_DOWN:
 	case CTL_RAIL_UP:
@@ -327,15 +363,12 @@ void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up, enu
 /* ---- fences ---- */
 
 /* Our end has no request under way any more; else it is destroyed when its time is over. */
-static bool drained(struct pair *p, uint64_t now)
+static bool drained(const struct pair *p, uint64_t now)
 {
 	const struct tent *t = p->segment->t;
 	bool dead = t->n_devs && t->devs[p->local]->fatal;
 
-	if (p->link && p->link->posted && !dead && now < p->failed_at + DRAIN_NS)
-		return false;
-	drop_link(p);
-	return true;
+	return !p->link->posted || dead || now >= p->failed_at + DRAIN_NS;
 }
 
 static bool end_fence(struct tent_segment *s, uint32_t pair, uint64_t now)
@@ -351,13 +384,11 @@ static bool end_fence(struct tent_segment *s, uint32_t pair, uint64_t now)
 	}
 	if (!drained(p, now))
 		return false;
-	p->state = PAIR_CLOSED;
 	sched_stats(s->sched, &before);
-	sched_fenced(s->sched, now, pair, p->epoch, status);
+	sched_fenced(s->sched, now, pair, sched_rail_epoch(s->sched, pair), status);
 	sched_stats(s->sched, &after);
 	if (after.resent == before.resent)
 		s->reported_at = 0; /* nothing was under way */
-	tasks_renotify(s, pair);
 	return true;
 }
 
@@ -366,7 +397,7 @@ static bool end_fences(struct tent_segment *s, uint64_t now)
 	bool some = false;
 
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		if (s->pairs[i].state == PAIR_FENCING)
+		if (sched_rail_state(s->sched, i) == RAIL_FENCING)
 			some |= end_fence(s, i, now);
 	}
 	return some;
@@ -381,7 +412,7 @@ static uint64_t fence_due(const struct tent_segment *s)
 		const struct pair *p = &s->pairs[i];
 		uint64_t at = p->answered || s->lost ? p->failed_at + DRAIN_NS : p->deadline;
 
-		if (p->state == PAIR_FENCING && at < due)
+		if (sched_rail_state(s->sched, i) == RAIL_FENCING && at < due)
 			due = at;
 	}
 	return due;
@@ -402,7 +433,7 @@ static void flush(struct tent_segment *s)
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
 		struct link *l = s->pairs[i].link;
 
-		if (l && s->pairs[i].state == PAIR_OPEN)
+		if (sched_rail_in_use(s->sched, i))
 			l->ops->flush(l);
 	}
 }
@@ -411,15 +442,17 @@ bool move_progress(struct tent_segment *s, uint64_t now)
 {
 	bool some = read_messages(s, now);
 
-	for (uint32_t i = 0; i < s->n_pairs; i++)
-		some |= move_poll(s, i, now) > 0;
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		some |= poll_pair(s, i, now) > 0;
+		end_probe(s, i, now);
+	}
 	if (s->lost)
 		fail_lost(s, now);
 	some |= end_fences(s, now);
 	do {
 		s->again = false;
+		tasks_notify(s); /* first: slices would leave no room in the ledger */
 		tasks_start(s, now);
-		tasks_notify(s);
 		s->wake = sched_run(s->sched, now);
 	} while (s->again);
 	some |= blame_progress(s, now);
@@ -466,6 +499,7 @@ int move_create(struct tent_segment *s)
 		/* A thread that copies ends, or reports an error, however busy the host is. */
 		.stall_min_ns = s->t->n_devs ? STALL_MIN_NS : SCHED_NEVER,
 		.probe_timeout_ns = PROBE_NS,
+		.first_open_ns = FIRST_OPEN_NS,
 		.no_rail_ns = s->t->no_rail_ns,
 		.seed = clock_ns(),
 		.ops = &ops,

@@ -32,7 +32,6 @@ void rail_init(struct rail *r, const struct sched_rail_attr *attr)
 		.depth = attr->depth ? attr->depth : 256,
 		.group = attr->group,
 		.ewma = attr->rate,
-		.state = RAIL_UP,
 	};
 	set_rate(r, attr->rate);
 }
@@ -58,7 +57,7 @@ double rail_rate_seen(const struct rail *r, uint64_t now, uint64_t head_length)
 {
 	double rate = rail_rate(r, now), since;
 
-	if (!r->posted)
+	if (!r->posted || !head_length)
 		return rate;
 	since = (double)now - head_since(r);
 	if (since > 0 && rate * since > (double)head_length)
@@ -130,6 +129,12 @@ double rail_learn(struct rail *r, uint64_t now, const struct rail_sample *sample
 	r->bytes += sample->length;
 	r->slices++;
 	return busy;
+}
+
+void rail_marked(struct rail *r, uint64_t now)
+{
+	r->last_at = now;
+	r->progress_at = now;
 }
 
 void rail_reset(struct rail *r, uint64_t now)

@@ -41,10 +41,11 @@ struct rail {
 	uint64_t busy_at; /* since when something is posted */
 
 	/* Health. */
-	enum sched_rail_state state;
-	uint32_t epoch; /* of the fence or probe that is awaited */
+	enum sched_rail_state state; /* changed by health.c only */
+	bool fresh; /* it has not been in use yet */
+	uint32_t epoch; /* of the fence, or the open, that is awaited */
 	uint64_t progress_at; /* the last completion, or since when it is busy */
-	uint64_t probe_at; /* DOWN: when to probe; PROBING: when to give that up */
+	uint64_t open_at; /* DOWN: when to open it; CONNECTING, PROBING: when to give that up */
 	uint64_t backoff;
 	bool full; /* post said -EAGAIN; until the next completion */
 	bool report_up; /* the port came back while the rail was being fenced */
@@ -57,7 +58,7 @@ void rail_init(struct rail *r, const struct sched_rail_attr *attr);
 /* Estimated rate. An idle rail's estimate rises to the link rate, so that it is tried again. */
 double rail_rate(const struct rail *r, uint64_t now);
 
-/* The rate that fits what is seen: lower if the head of its queue is overdue. */
+/* The rate that fits what is seen: lower if the head of its queue, unless it is a mark, is overdue. */
 double rail_rate_seen(const struct rail *r, uint64_t now, uint64_t head_length);
 
 /* When what is posted will have been completed at this rate; at least one latency from now. */
@@ -75,6 +76,8 @@ struct rail_sample {
 
 /* Returns the busy time that it took. */
 double rail_learn(struct rail *r, uint64_t now, const struct rail_sample *sample);
+/* A mark has arrived: that is progress, and no sample. */
+void rail_marked(struct rail *r, uint64_t now);
 /* Forgets what was measured, after a failure. */
 void rail_reset(struct rail *r, uint64_t now);
 

@@ -7,21 +7,28 @@
 #include "base/compiler.h"
 #include "link.h"
 
-#define SEND_BLOCKS 256 /* a slice takes one, an immediate one, and what fills the ring's end */
-#define RECEIVES 64 /* more than the immediates that a peer has under way at a time */
+#define SEND_BLOCKS 256 /* a slice takes one, a mark one, and what fills the ring's end */
+/*
+ * Of these the queue has two thirds at least: more than the marks that a peer has under way on a
+ * rail, if no more than five rails have failed at a time. Else they are sent again.
+ */
+#define RECEIVES 128
+#define PAGE 4096
 
 struct rdma_link {
 	struct link link;
 	struct dev *dev;
-	struct mlx5dvl_srq *srq; /* of a target */
+	struct mlx5dvl_srq *srq; /* of a target, with the memory of its receives */
+	struct mlx5dvl_mr mr;
+	void *receives;
 	struct mlx5dvl_cq *scq, *rcq;
 	struct mlx5dvl_qp *qp;
 	bool armed[2]; /* scq, rcq */
 	/* Who is polling: errors come through the context. */
 	link_done_fn *done;
 	void *done_arg;
-	link_imm_fn *imm;
-	void *imm_arg;
+	link_mark_fn *mark;
+	void *mark_arg;
 };
 
 static void on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error)
@@ -112,14 +119,14 @@ static int rdma_post_probe(struct link *link, uint64_t token)
 	return err;
 }
 
-static int rdma_post_imm(struct link *link, uint32_t imm, uint64_t token)
+static int rdma_post_mark(struct link *link, const struct notice_mark *mark, uint64_t token)
 {
 	struct rdma_link *l = to_rdma(link);
 	int err;
 
 	if (l->link.posted >= LINK_DEPTH + LINK_EXTRA - 1)
 		return -EAGAIN;
-	err = mlx5dvl_post_write_imm(l->qp, NULL, 0, 0, 0, 0, imm, MLX5DVL_SIGNALED, token);
+	err = mlx5dvl_post_send(l->qp, mark, 0, sizeof(*mark), MLX5DVL_SIGNALED, token);
 	if (!err)
 		l->link.posted++;
 	return err;
@@ -153,20 +160,23 @@ static int rdma_poll(struct link *link, link_done_fn *fn, void *arg)
 static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
 {
 	struct rdma_link *l = arg;
+	struct notice_mark mark;
 
-	if (recv->opcode == MLX5DVL_RECV_WRITE_IMM)
-		l->imm(l->imm_arg, recv->imm);
+	if (recv->opcode != MLX5DVL_RECV_SEND || recv->len != sizeof(mark))
+		return;
+	memcpy(&mark, recv->buf, sizeof(mark));
+	l->mark(l->mark_arg, &mark);
 }
 
-static int rdma_poll_imm(struct link *link, int max, link_imm_fn *fn, void *arg)
+static int rdma_poll_marks(struct link *link, int max, link_mark_fn *fn, void *arg)
 {
 	struct rdma_link *l = to_rdma(link);
 	int n;
 
 	if (!l->rcq || max <= 0)
 		return 0;
-	l->imm = fn;
-	l->imm_arg = arg;
+	l->mark = fn;
+	l->mark_arg = arg;
 	n = mlx5dvl_mono_poll(l->rcq, max, on_recv, l);
 	mlx5dvl_srq_refill(l->srq);
 	return n;
@@ -208,6 +218,8 @@ static void rdma_destroy(struct link *link)
 	mlx5dvl_cq_destroy(l->rcq);
 	mlx5dvl_cq_destroy(l->scq);
 	mlx5dvl_srq_destroy(l->srq);
+	mlx5dvl_mr_dereg(&l->mr);
+	free(l->receives);
 	free(l);
 }
 
@@ -216,21 +228,39 @@ static const struct link_ops rdma_ops = {
 	.connect = rdma_connect,
 	.post = rdma_post,
 	.post_probe = rdma_post_probe,
-	.post_imm = rdma_post_imm,
+	.post_mark = rdma_post_mark,
 	.flush = rdma_flush,
 	.poll = rdma_poll,
-	.poll_imm = rdma_poll_imm,
+	.poll_marks = rdma_poll_marks,
 	.stop = rdma_stop,
 	.arm = rdma_arm,
 	.disarm = rdma_disarm,
 	.destroy = rdma_destroy,
 };
 
+static int create_srq(struct rdma_link *l)
+{
+	struct mlx5dvl_srq_attr attr = {.depth = RECEIVES, .buf_size = sizeof(struct notice_mark)};
+	size_t len = mlx5dvl_srq_buf_len(attr.depth, attr.buf_size);
+	int err;
+
+	/* Whole pages: what is pinned is nobody else's. */
+	len = (len + PAGE - 1) / PAGE * PAGE;
+	l->receives = aligned_alloc(PAGE, len);
+	if (!l->receives)
+		return -ENOMEM;
+	err = mlx5dvl_mr_reg(l->dev->ctx, l->receives, len, MLX5DVL_LOCAL_WRITE, &l->mr);
+	if (err)
+		return err;
+	attr.buf = l->receives;
+	attr.lkey = l->mr.lkey;
+	return mlx5dvl_srq_create(l->dev->ctx, &attr, &l->srq);
+}
+
 static int create_receives(struct rdma_link *l)
 {
 	struct mlx5dvl_cq_attr attr = {.events = true};
-	int err = mlx5dvl_srq_create(l->dev->ctx, &(struct mlx5dvl_srq_attr){.depth = RECEIVES},
-		&l->srq);
+	int err = create_srq(l);
 
 	if (err)
 		return err;

@@ -140,12 +140,17 @@ bool sched_reachable(const struct sched *s, uint32_t location)
 	return false;
 }
 
+static uint64_t token_of(const struct sched *s, uint32_t id)
+{
+	return (uint64_t)s->slices[id].generation << 32 | id;
+}
+
 int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from)
 {
 	struct slice *sl = &s->slices[id];
 	uint32_t rail = sl->rail;
 	struct sched_slice post = {
-		.token = (uint64_t)sl->generation << 32 | id,
+		.token = token_of(s, id),
 		.user = s->requests[sl->request].user,
 		.offset = sl->offset,
 		.length = sl->length,
@@ -302,34 +307,46 @@ static void slice_again(struct sched *s, uint32_t id)
 		early_rebind(s, id);
 }
 
-/* What the rail has not completed ends with status, or goes elsewhere if that is 0. */
-static void take_posted(struct sched *s, uint32_t rail, int status)
+/* Takes a slice or a mark, which has ended, out of what its rail has under way. */
+static void unpost(struct sched *s, uint32_t id)
+{
+	uint32_t rail = s->slices[id].rail;
+
+	list_remove(s, &s->posted[rail], id);
+	rail_unposted(&s->rails[rail], s->slices[id].length);
+	ledger_release(s, id);
+}
+
+/* Its token loses its meaning before the caller hears of it, who may post it again. */
+static void mark_end(struct sched *s, uint32_t id, int status)
+{
+	const struct slice mark = s->slices[id];
+
+	s->slices[id].generation++;
+	s->slices[id].posted = false;
+	slab_put(&s->slice_ids, id);
+	s->marks--;
+	s->ops->marked(s->arg, mark.user, (uint32_t)mark.offset, status);
+}
+
+/* Marks go elsewhere in any case: their request has been moved. */
+void take_posted(struct sched *s, uint32_t rail, int status)
 {
 	uint32_t id;
 
 	while ((id = s->posted[rail].head) != NO_SLICE) {
-		list_remove(s, &s->posted[rail], id);
-		rail_unposted(&s->rails[rail], s->slices[id].length);
-		ledger_release(s, id);
-		if (status) {
+		struct slice *sl = &s->slices[id];
+
+		unpost(s, id);
+		if (slice_is_mark(sl)) {
+			mark_end(s, id, sl->status ? sl->status : -ENOTCONN);
+		} else if (status) {
 			request_fail(s, s->slices[id].request, status);
 			slice_end(s, id);
 		} else {
 			slice_again(s, id);
 		}
 	}
-}
-
-void sched_fenced(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoch, int status)
-{
-	struct rail *r = &s->rails[rail];
-
-	if (rail >= s->n_rails || r->state != RAIL_FENCING || epoch != r->epoch)
-		return;
-	r->state = RAIL_DOWN;
-	r->probe_at = r->report_up ? now : now + r->backoff;
-	take_posted(s, rail, status);
-	rail_reset(r, now);
 }
 
 static struct slice *slice_of(struct sched *s, uint64_t token)
@@ -372,35 +389,116 @@ static void slice_arrived(struct sched *s, uint64_t now, uint32_t id)
 	learn(s, now, sl);
 	if (sched_tier(s, location, rail) != s->best_tier[location])
 		s->stats.remote_bytes += sl->length;
-	list_remove(s, &s->posted[rail], id);
-	rail_unposted(&s->rails[rail], sl->length);
+	unpost(s, id);
 	s->rails[rail].full = false;
-	ledger_release(s, id);
 	rail_well(s, rail);
 	slice_end(s, id);
 }
 
+static void mark_arrived(struct sched *s, uint64_t now, uint32_t id)
+{
+	uint32_t rail = s->slices[id].rail;
+
+	rail_marked(&s->rails[rail], now);
+	unpost(s, id);
+	s->rails[rail].full = false;
+	rail_well(s, rail);
+	mark_end(s, id, 0);
+}
+
+void slice_error(struct sched *s, uint32_t id, int status)
+{
+	struct slice *sl = &s->slices[id];
+
+	if (slice_is_mark(sl))
+		sl->status = status;
+	else if (++sl->errors >= MOST_ERRORS)
+		request_fail(s, sl->request, status);
+}
+
+static void slice_failed(struct sched *s, uint64_t now, uint32_t id, int status)
+{
+	const struct slice *sl = &s->slices[id];
+
+	PROBE(tent, slice_completed, id, sl->rail, sl->length, now - sl->posted_at, status);
+	if (DEFECTS)
+		learn(s, now, sl);
+	if (status != -ECANCELED)
+		slice_error(s, id, status);
+	rail_fail(s, now, sl->rail);
+}
+
 int sched_completed(struct sched *s, uint64_t now, uint64_t token, int status)
 {
-	struct slice *sl = slice_of(s, token);
+	const struct slice *sl = slice_of(s, token);
+	bool mark = sl && slice_is_mark(sl);
 
 	if (!sl) {
 		s->stats.stale++;
 		return -ESTALE;
 	}
-	if (!status) {
+	if (status)
+		slice_failed(s, now, (uint32_t)token, status);
+	else if (mark)
+		mark_arrived(s, now, (uint32_t)token);
+	else
 		slice_arrived(s, now, (uint32_t)token);
-		return 0;
-	}
-	PROBE(tent, slice_completed, (uint32_t)token, sl->rail, sl->length, now - sl->posted_at,
-		status);
-	if (DEFECTS)
-		learn(s, now, sl);
-	/* A request that no rail can carry out must not take down one after the other. */
-	if (++sl->errors >= MOST_ERRORS)
-		request_fail(s, sl->request, status);
-	rail_fail(s, now, sl->rail);
+	return mark ? SCHED_MARK : 0;
+}
+
+/* ---- marks ---- */
+
+static int post_mark(struct sched *s, uint64_t now, uint32_t rail, uint32_t id)
+{
+	struct slice *sl = &s->slices[id];
+	const struct sched_slice post = {
+		.token = token_of(s, id),
+		.user = sl->user,
+		.mark = true,
+		.position = (uint32_t)sl->offset,
+	};
+	int err = s->ops->post(s->arg, rail, &post);
+
+	if (err)
+		return err;
+	ledger_charge(s, id, rail, 0);
+	list_append(s, &s->posted[rail], id);
+	sl->posted = true;
+	sl->posted_at = now;
+	rail_posted(&s->rails[rail], now, 0);
+	s->marks++;
 	return 0;
+}
+
+int sched_mark(struct sched *s, uint64_t now, uint32_t rail, uint64_t user, uint32_t position)
+{
+	struct rail *r = &s->rails[rail];
+	uint32_t id, generation;
+	int err;
+
+	if (!rail_in_use(r))
+		return -ENOTCONN;
+	if (r->state == RAIL_HALF && r->posted)
+		return -EAGAIN;
+	id = slab_get(&s->slice_ids);
+	if (id == SLAB_NONE)
+		return -EAGAIN;
+	generation = s->slices[id].generation;
+	s->slices[id] = (struct slice){
+		.user = user,
+		.offset = position,
+		.request = NO_REQUEST,
+		.generation = generation,
+		.rail = NO_RAIL,
+	};
+	err = post_mark(s, now, rail, id);
+	if (!err)
+		return 0;
+	slab_put(&s->slice_ids, id);
+	if (err == -EAGAIN)
+		return err;
+	rail_fail(s, now, rail);
+	return -ENOTCONN;
 }
 
 /* Ends what waits in a queue. */
@@ -483,7 +581,7 @@ uint64_t sched_run(struct sched *s, uint64_t now)
 
 bool sched_idle(const struct sched *s)
 {
-	if (s->request_ids.used)
+	if (s->request_ids.used || s->marks)
 		return false;
 	for (uint32_t r = 0; r < s->n_rails && !DEFECTS; r++)
 		assert(!s->rails[r].inflight && !s->rails[r].posted);

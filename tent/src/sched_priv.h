@@ -17,8 +17,11 @@
 #define NUMA_NS 100.0 /* for each 1.0 of a tier's penalty above 1.0, mode pull */
 #define NO_SLICE UINT32_MAX
 #define NO_RAIL UINT32_MAX
+#define NO_REQUEST UINT32_MAX
 
+/* A slice, or a mark: that has length 0, no request, and its position as offset. */
 struct slice {
+	uint64_t user; /* of a mark */
 	uint64_t offset, length;
 	uint64_t charged; /* what the ledger of the rail has of it */
 	uint64_t posted_at;
@@ -30,6 +33,7 @@ struct slice {
 	bool posted;
 	bool again; /* a rail that had it has failed */
 	bool alone; /* nothing else was posted on the rail when this was */
+	int status; /* of a mark: the first error */
 };
 
 struct list {
@@ -88,7 +92,8 @@ struct sched {
 	uint32_t round_robin; /* baseline's and the probes' next rail */
 	uint64_t calls; /* of smart's allocation, single ones included */
 	uint64_t random;
-	uint64_t stall_min_ns, probe_timeout_ns, no_rail_ns;
+	uint64_t stall_min_ns, probe_timeout_ns, first_open_ns, no_rail_ns;
+	uint32_t marks; /* under way */
 	uint64_t wake_at; /* when what was left to a busy rail is looked at again */
 	struct sched_stats stats;
 };
@@ -109,6 +114,11 @@ static inline double sched_numa_ns(const struct sched *s, uint32_t location, uin
 static inline bool rail_in_use(const struct rail *r)
 {
 	return r->state == RAIL_UP || r->state == RAIL_HALF;
+}
+
+static inline bool slice_is_mark(const struct slice *sl)
+{
+	return sl->request == NO_REQUEST;
 }
 
 /* May slices of this location be given to the rail? */
@@ -177,9 +187,20 @@ uint64_t early_count(const struct plan *p, uint32_t max_slices);
 
 void pull_run(struct sched *s, uint64_t now);
 
-/* Ends the use of a rail; its slices wait for the fence. */
+/*
+ * The slice, or the mark, has an error of its own: not of a rail that was stopped. After some
+ * its request fails, so that one that no rail can carry out does not take down one after the other.
+ */
+void slice_error(struct sched *s, uint32_t id, int status);
+
+/* What a fenced rail has posted ends with status, or goes elsewhere if that is 0; marks always do. */
+void take_posted(struct sched *s, uint32_t rail, int status);
+
+/* The state in which a rail begins. */
+void rail_begin(struct rail *r, bool closed);
+/* Ends the use of a rail; what it has posted waits for the fence. */
 void rail_fail(struct sched *s, uint64_t now, uint32_t rail);
-/* A slice has arrived: the rail is well. */
+/* A slice or a mark has arrived: the rail is well. */
 void rail_well(struct sched *s, uint32_t rail);
 /* Deadlines of all rails: those that are over are acted upon; the next one. */
 uint64_t health_run(struct sched *s, uint64_t now);

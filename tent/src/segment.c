@@ -53,7 +53,6 @@ static int pair(struct tent_segment *s, struct tent_why *why)
 		s->pairs[i].segment = s;
 		s->pairs[i].local = pairs[i].local;
 		s->pairs[i].remote = pairs[i].remote;
-		s->pairs[i].state = PAIR_CLOSED;
 	}
 	return 0;
 }
@@ -88,71 +87,28 @@ static int pair_error(const struct tent_segment *s, uint32_t i, int err, struct 
 		s->t->rails[p->local].name, s->desc.rails[p->remote].name, strerror(-err));
 }
 
-static int open_pairs(struct tent_segment *s, struct tent_why *why)
-{
-	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		int err;
-
-		pthread_mutex_lock(&s->t->lock);
-		err = move_open_pair(&s->pairs[i], 0);
-		pthread_mutex_unlock(&s->t->lock);
-		if (err)
-			return pair_error(s, i, err, why);
-	}
-	return 0;
-}
-
-/* Takes one message, if there is one; 0, or -errno with the pair that it concerns. */
-static int answer(struct tent_segment *s, uint32_t *pair_p)
-{
-	struct ctl_msg msg;
-	int err = ctl_receive(&s->ctl, &msg);
-
-	*pair_p = 0;
-	if (err == -EAGAIN)
-		return 0;
-	/* A port that changes meanwhile is seen by the probe. */
-	if (!err && (msg.type == CTL_RAIL_DOWN || msg.type == CTL_RAIL_UP))
-		return 0;
-	if (!err && (msg.type != CTL_CONNECTED || msg.pair >= s->n_pairs ||
-			    s->pairs[msg.pair].state != PAIR_CONNECTING))
-		err = -EPROTO;
-	if (err)
-		return err;
-	*pair_p = msg.pair;
-	return move_connected(&s->pairs[msg.pair], &msg);
-}
-
-/* How many pairs are open; -errno, and the pair. */
+/* How many pairs are in use; -errno, and the pair that cannot be opened. */
 static int look(struct tent_segment *s, uint32_t *pair_p)
 {
-	int n = 0, err = answer(s, pair_p);
+	int n = 0;
 
-	if (err)
-		return err;
+	*pair_p = 0;
+	move_progress(s, clock_ns());
+	if (s->lost)
+		return s->lost;
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		move_poll(s, i, clock_ns());
-		if (s->pairs[i].answered && s->pairs[i].status) {
+		if (sched_rail_state(s->sched, i) == RAIL_DOWN) {
 			*pair_p = i;
-			return s->pairs[i].status;
+			return s->pairs[i].status ? s->pairs[i].status : -ETIMEDOUT;
 		}
-		n += s->pairs[i].state == PAIR_OPEN;
+		n += sched_rail_in_use(s->sched, i);
 	}
 	return n;
 }
 
-static uint32_t first_closed(const struct tent_segment *s)
-{
-	uint32_t i = 0;
-
-	while (i + 1 < s->n_pairs && s->pairs[i].state == PAIR_OPEN)
-		i++;
-	return i;
-}
-
+/* The scheduler opens the pairs, and limits the time that each of them takes. */
 static int await_pairs(struct tent_segment *s, struct tent_why *why)
 {
-	uint64_t end = clock_ns() + ANSWER_MS * NSEC_PER_MSEC;
 	struct pollfd p = {.fd = s->ctl.fd, .events = POLLIN};
 	uint32_t at = 0;
 	int n;
@@ -165,8 +121,6 @@ static int await_pairs(struct tent_segment *s, struct tent_why *why)
 			return pair_error(s, at, n, why);
 		if ((uint32_t)n == s->n_pairs)
 			return 0;
-		if (clock_ns() > end)
-			return pair_error(s, first_closed(s), -ETIMEDOUT, why);
 		poll(&p, 1, 1);
 	}
 }
@@ -183,8 +137,6 @@ static int prepare(struct tent_segment *s, const char *text, struct tent_why *wh
 		err = why_say(why, -ENOMEM, "segment: no memory");
 	if (!err)
 		err = greet(s, why);
-	if (!err)
-		err = open_pairs(s, why);
 	return err ? err : await_pairs(s, why);
 }
 
@@ -204,7 +156,7 @@ int tent_import(struct tent *t, const char *text, struct tent_why *why,
 	for (uint32_t p = 0; p < SCHED_PRIORITIES; p++)
 		s->waiting_head[p] = NO_TASK;
 	for (uint32_t i = 0; i < NOTICE_SLOTS; i++)
-		s->slot_task[i] = NO_TASK;
+		s->slots[i].task = NO_TASK;
 	err = prepare(s, text, why);
 	pthread_mutex_lock(&t->lock);
 	if (err) {

@@ -41,35 +41,36 @@ struct counting {
 	struct conn *c;
 };
 
-static void count_imm(void *arg, uint32_t imm)
+static void count_mark(void *arg, const struct notice_mark *mark)
 {
 	struct counting *n = arg;
-	struct ctl_msg taken = {.type = CTL_TAKEN, .rail = imm};
+	struct ctl_msg taken = {.type = CTL_TAKEN};
 	const uint64_t one = 1;
 
-	if (!notice_count(&n->c->counter, imm))
+	if (!notice_count(&n->c->counter, mark))
 		return;
-	n->t->notices[n->t->notice_tail++ % NOTICE_RING] = notice_decode(imm).value;
+	ctl_put_mark(&taken, mark);
+	n->t->notices[n->t->notice_tail++ % NOTICE_RING] = mark->value;
 	if (write(n->t->notice_fd, &one, sizeof(one)) < 0)
 		abort(); /* a semaphore of at most NOTICE_RING */
 	ctl_send(&n->c->ctl, &taken);
 }
 
 /* What is not taken stays in the queues, and then the peers wait. */
-static int poll_imms(struct tent *t, struct conn *c, uint32_t pair, uint32_t max)
+static int poll_marks(struct tent *t, struct conn *c, uint32_t pair, uint32_t max)
 {
 	struct counting n = {t, c};
 	struct link *l = c->links[pair];
 
-	return l ? l->ops->poll_imm(l, (int)max, count_imm, &n) : 0;
+	return l ? l->ops->poll_marks(l, (int)max, count_mark, &n) : 0;
 }
 
-/* Before a link goes: its immediates were acknowledged, so they are not sent again. */
-static void last_imms(struct tent *t, struct conn *c, uint32_t pair)
+/* Before a link goes: its marks were acknowledged, so they are not sent again. */
+static void last_marks(struct tent *t, struct conn *c, uint32_t pair)
 {
 	if (c->links[pair])
 		c->links[pair]->ops->stop(c->links[pair]);
-	poll_imms(t, c, pair, NOTICE_RING - (t->notice_tail - t->notice_head));
+	poll_marks(t, c, pair, NOTICE_RING - (t->notice_tail - t->notice_head));
 }
 
 int tent_notice(struct tent *t, uint16_t *notify_p)
@@ -151,22 +152,24 @@ static int on_connect(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 
 /*
  * From here on nothing arrives on the pair: the queue pair is in its error state, and gone.
- * The immediates that it brought before are counted first.
+ * The marks that it brought before are counted first.
  */
 static int on_fence(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
 	struct ctl_msg reply = {.type = CTL_FENCED, .pair = msg->pair, .epoch = msg->epoch};
 
-	last_imms(t, c, msg->pair);
+	last_marks(t, c, msg->pair);
 	drop_link(c, msg->pair);
 	return ctl_send(&c->ctl, &reply);
 }
 
-static int on_imm(struct tent *t, struct conn *c, const struct ctl_msg *msg)
+static int on_notice(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
 	struct counting n = {t, c};
+	struct notice_mark mark;
 
-	count_imm(&n, msg->rail);
+	ctl_get_mark(msg, &mark);
+	count_mark(&n, &mark);
 	return 0;
 }
 
@@ -182,9 +185,9 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 		return on_connect(t, c, msg);
 	case CTL_FENCE:
 		return on_fence(t, c, msg);
-	case CTL_IMM:
-		/* Over adapters immediates come as such, and these would not be bounded. */
-		return t->n_devs ? -EPROTO : on_imm(t, c, msg);
+	case CTL_NOTICE:
+		/* Over adapters marks come through these, which bound how many there are. */
+		return t->n_devs ? -EPROTO : on_notice(t, c, msg);
 	default:
 		return -EPROTO;
 	}
@@ -216,7 +219,7 @@ static int conn_progress(struct tent *t, struct conn *c, uint64_t now)
 	if (!c->known)
 		return now < c->hello_by ? n : -ETIMEDOUT;
 	for (uint32_t i = 0; i < c->n_pairs; i++)
-		n += poll_imms(t, c, i, notices_room(t));
+		n += poll_marks(t, c, i, notices_room(t));
 	return n;
 }
 
@@ -255,7 +258,7 @@ bool serve_progress(struct tent *t, uint64_t now)
 		if (n < 0) {
 			*link = c->next;
 			for (uint32_t i = 0; i < c->n_pairs && c->known; i++)
-				last_imms(t, c, i);
+				last_marks(t, c, i);
 			conn_free(t, c);
 		} else {
 			link = &c->next;

@@ -179,7 +179,7 @@ static int shm_poll(struct link *link, link_done_fn *fn, void *arg)
 	return n;
 }
 
-static int shm_poll_imm(struct link *link, int max, link_imm_fn *fn, void *arg)
+static int shm_poll_marks(struct link *link, int max, link_mark_fn *fn, void *arg)
 {
 	return 0;
 }
@@ -219,7 +219,7 @@ static const struct link_ops shm_ops = {
 	.post_probe = shm_post_probe,
 	.flush = shm_flush,
 	.poll = shm_poll,
-	.poll_imm = shm_poll_imm,
+	.poll_marks = shm_poll_marks,
 	.stop = shm_stop,
 	.arm = shm_arm,
 	.disarm = shm_arm,

@@ -14,7 +14,7 @@ void stats_rail(const struct tent_segment *s, uint32_t pair, struct tent_rail_st
 
 	sched_rail_stats(s->sched, pair, &r);
 	*stats_p = (struct tent_rail_stats){
-		.up = r.state == RAIL_UP || r.state == RAIL_HALF,
+		.up = sched_rail_in_use(s->sched, pair),
 		.bytes = r.bytes,
 		.slices = r.slices,
 		.inflight = r.inflight,

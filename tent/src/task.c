@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "engine.h"
 
+#define MARK_ERRORS 8 /* of one mark: then it is not the rails' fault */
+
 static void list_append(struct tent *t, uint32_t *head, uint32_t *tail, uint32_t id)
 {
 	t->tasks[id].next = NO_TASK;
@@ -141,10 +143,11 @@ static void take_slot(struct tent_segment *s, uint32_t id, uint8_t slot)
 
 	k->state = TASK_NOTIFYING;
 	k->slot = slot;
-	k->acknowledged = k->posted = 0;
-	s->slot_task[slot] = id;
-	s->slot_lap[slot] ^= 1;
-	s->slots_untaken |= 1u << slot;
+	k->posted = k->arrived = 0;
+	memset(k->errors, 0, sizeof(k->errors));
+	s->slots[slot].lap++;
+	s->slots[slot].task = id;
+	s->slots[slot].untaken = true;
 	/* What threads have copied is in place: one message is enough. */
 	if (!s->t->n_devs)
 		k->pairs &= -k->pairs;
@@ -175,38 +178,56 @@ void task_moved(struct tent_segment *s, uint32_t id, int status)
 
 /* ---- notices ---- */
 
-static uint32_t imm_of(const struct tent_segment *s, const struct task *k, uint32_t position)
+static void end_in_slot(struct tent_segment *s, uint8_t slot, int err)
 {
-	return notice_encode(&(struct notice_imm){
+	uint32_t id = s->slots[slot].task;
+
+	s->slots[slot].task = NO_TASK;
+	/* Whatever of a failed one still comes, the next lap supersedes it. */
+	if (err)
+		s->slots[slot].untaken = false;
+	task_end(s->t, id, err);
+}
+
+/* A mark's name for the scheduler: the slot, and which of its laps. */
+static uint64_t mark_user(const struct tent_segment *s, uint8_t slot)
+{
+	return s->slots[slot].lap * NOTICE_SLOTS + slot;
+}
+
+void notice_record(const struct tent_segment *s, uint64_t user, uint32_t position,
+	struct notice_mark *mark_p)
+{
+	uint8_t slot = user % NOTICE_SLOTS;
+	const struct task *k = &s->t->tasks[s->slots[slot].task];
+
+	*mark_p = (struct notice_mark){
+		.lap = user / NOTICE_SLOTS,
 		.value = k->request.notify,
-		.slot = k->slot,
-		.lap = s->slot_lap[k->slot],
+		.slot = slot,
 		.position = (uint8_t)position,
 		.positions = k->positions,
-	});
+	};
 }
 
-static int post_imm(struct tent_segment *s, uint32_t id, uint32_t position)
+/* Copying threads: what they have copied is in place, so a message tells it. */
+static void tell_by_message(struct tent_segment *s, uint8_t slot)
 {
-	struct task *k = &s->t->tasks[id];
-	struct pair *p = &s->pairs[k->carrier[position]];
-	uint32_t imm = imm_of(s, k, position);
-	struct ctl_msg msg = {.type = CTL_IMM, .rail = imm};
+	struct ctl_msg msg = {.type = CTL_NOTICE};
+	struct notice_mark mark;
 
-	if (p->state != PAIR_OPEN)
-		return -EAGAIN;
-	if (p->link->ops->post_imm)
-		return p->link->ops->post_imm(p->link, imm, token_make(TOKEN_IMM, position, id));
-	if (!ctl_send(&s->ctl, &msg))
-		k->acknowledged |= 1u << position;
-	return 0;
+	notice_record(s, mark_user(s, slot), 0, &mark);
+	ctl_put_mark(&msg, &mark);
+	move_send(s, &msg);
+	if (!s->lost)
+		end_in_slot(s, slot, 0);
 }
 
-/* Another pair for a position whose own is closed. */
+/* Another pair for a mark whose own is closed. */
 static bool choose_carrier(const struct tent_segment *s, struct task *k, uint32_t position)
 {
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		if (s->pairs[i].state == PAIR_OPEN) {
+		if (sched_rail_in_use(s->sched, i)) {
 			k->carrier[position] = (uint8_t)i;
 			return true;
 		}
@@ -217,65 +238,62 @@ static bool choose_carrier(const struct tent_segment *s, struct task *k, uint32_
 static bool fencing(const struct tent_segment *s)
 {
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		if (s->pairs[i].state == PAIR_FENCING)
+		if (sched_rail_state(s->sched, i) == RAIL_FENCING)
 			return true;
 	}
 	return false;
 }
 
-/* 0, or -ENETUNREACH: there is no rail for it. */
-static int notify(struct tent_segment *s, uint32_t id)
+/*
+ * A rail that is being fenced is waited for: until its end is confirmed, the bytes that it
+ * carried need not be where another rail's mark would say that they are.
+ */
+static bool has_carrier(const struct tent_segment *s, struct task *k, uint32_t position)
 {
-	struct task *k = &s->t->tasks[id];
+	uint32_t pair = k->carrier[position];
+
+	return sched_rail_in_use(s->sched, pair) ||
+	       sched_rail_state(s->sched, pair) == RAIL_FENCING || choose_carrier(s, k, position);
+}
+
+/* Posts what is not under way. 0, or -ENETUNREACH: there is no rail for it. */
+static int post_marks(struct tent_segment *s, uint8_t slot)
+{
+	struct task *k = &s->t->tasks[s->slots[slot].task];
+	uint64_t now = clock_ns();
 
 	for (uint32_t i = 0; i < k->positions; i++) {
-		enum pair_state state = s->pairs[k->carrier[i]].state;
-
 		if (k->posted >> i & 1)
 			continue;
-		if (state != PAIR_OPEN && state != PAIR_FENCING && !choose_carrier(s, k, i))
-			return fencing(s) ? 0 : sched_check(s->sched, clock_ns(), k->place);
-		if (!post_imm(s, id, i))
+		if (!has_carrier(s, k, i))
+			return fencing(s) ? 0 : sched_check(s->sched, now, k->place);
+		if (!sched_mark(s->sched, now, k->carrier[i], mark_user(s, slot), i))
 			k->posted |= 1u << i;
 	}
 	return 0;
 }
 
-/* All immediates of it have been acknowledged. */
-static bool told(const struct task *k)
-{
-	return __builtin_popcount(k->acknowledged) == k->positions;
-}
-
-static void end_in_slot(struct tent_segment *s, uint8_t slot, int err)
-{
-	uint32_t id = s->slot_task[slot];
-
-	s->slot_task[slot] = NO_TASK;
-	task_end(s->t, id, err);
-}
-
 /* The task of a slot goes on; of a free slot the next one begins. */
 static void notify_slot(struct tent_segment *s, uint8_t slot)
 {
-	uint32_t id = s->slot_task[slot];
+	struct notice_slot *l = &s->slots[slot];
+	uint32_t id;
 	int err;
 
-	if (id == NO_TASK && !(s->slots_untaken >> slot & 1)) {
+	if (l->task == NO_TASK && !l->untaken) {
 		id = list_take(s->t, &s->notify_head);
 		if (id != NO_TASK)
 			take_slot(s, id, slot);
 	}
-	if (id == NO_TASK)
+	if (l->task == NO_TASK)
 		return;
-	err = notify(s, id);
-	if (err) {
-		/* All rails are closed, so the peer has counted what came. */
-		s->slots_untaken &= (uint16_t) ~(1u << slot);
-		end_in_slot(s, slot, s->lost ? s->lost : err);
-	} else if (told(&s->t->tasks[id])) {
-		end_in_slot(s, slot, 0);
+	if (!s->t->n_devs) {
+		tell_by_message(s, slot);
+		return;
 	}
+	err = post_marks(s, slot);
+	if (err)
+		end_in_slot(s, slot, s->lost ? s->lost : err);
 }
 
 void tasks_notify(struct tent_segment *s)
@@ -284,34 +302,37 @@ void tasks_notify(struct tent_segment *s)
 		notify_slot(s, slot);
 }
 
-void task_acknowledged(struct tent_segment *s, uint32_t id, uint32_t position)
+static void mark_failed(struct tent_segment *s, uint8_t slot, uint32_t position, int status)
 {
-	struct task *k = &s->t->tasks[id];
+	struct task *k = &s->t->tasks[s->slots[slot].task];
 
-	k->acknowledged |= 1u << position;
-	if (told(k))
-		end_in_slot(s, k->slot, 0);
+	k->posted &= ~(1u << position);
+	/* One that no rail can carry must not take down one after the other. */
+	if (status != -ENOTCONN && ++k->errors[position] >= MARK_ERRORS)
+		end_in_slot(s, slot, s->lost ? s->lost : status);
 }
 
-void notice_taken(struct tent_segment *s, uint32_t imm)
+void notice_marked(struct tent_segment *s, uint64_t user, uint32_t position, int status)
 {
-	struct notice_imm i = notice_decode(imm);
+	uint8_t slot = user % NOTICE_SLOTS;
+	struct task *k;
 
-	if (i.lap == s->slot_lap[i.slot])
-		s->slots_untaken &= (uint16_t) ~(1u << i.slot);
-}
-
-void tasks_renotify(struct tent_segment *s, uint32_t pair)
-{
-	for (uint32_t slot = 0; slot < NOTICE_SLOTS; slot++) {
-		struct task *k =
-			s->slot_task[slot] == NO_TASK ? NULL : &s->t->tasks[s->slot_task[slot]];
-
-		for (uint32_t i = 0; k && i < k->positions; i++) {
-			if (k->carrier[i] == pair && !(k->acknowledged >> i & 1))
-				k->posted &= ~(1u << i);
-		}
+	if (s->slots[slot].task == NO_TASK || mark_user(s, slot) != user)
+		return; /* of a task that has failed */
+	if (status) {
+		mark_failed(s, slot, position, status);
+		return;
 	}
+	k = &s->t->tasks[s->slots[slot].task];
+	k->arrived |= 1u << position;
+	if (__builtin_popcount(k->arrived) == k->positions)
+		end_in_slot(s, slot, 0);
+}
+
+void notice_taken(struct tent_segment *s, const struct notice_mark *mark)
+{
+	if (mark->slot < NOTICE_SLOTS && mark->lap == s->slots[mark->slot].lap)
+		s->slots[mark->slot].untaken = false;
 }
 
 void tasks_fail(struct tent_segment *s, int err)
@@ -325,7 +346,7 @@ void tasks_fail(struct tent_segment *s, int err)
 	while ((id = list_take(s->t, &s->notify_head)) != NO_TASK)
 		task_end(s->t, id, err);
 	for (uint8_t slot = 0; slot < NOTICE_SLOTS; slot++) {
-		if (s->slot_task[slot] != NO_TASK)
+		if (s->slots[slot].task != NO_TASK)
 			end_in_slot(s, slot, err);
 	}
 }

@@ -10,6 +10,7 @@
 
 #define FAKE_RAILS 4
 #define FAKE_POSTS 8192
+#define FAKE_MARKS 1024
 #define RATE 25.0 /* bytes per ns */
 #define KIB 1024ull
 #define MIB (1024 * KIB)
@@ -20,6 +21,12 @@ struct fake_post {
 	struct sched_slice slice;
 	uint32_t rail;
 	bool ended;
+};
+
+struct fake_mark {
+	uint64_t user;
+	uint32_t position;
+	int status;
 };
 
 struct fake {
@@ -33,6 +40,10 @@ struct fake {
 	int post_error[FAKE_RAILS]; /* what rail_ops.post says */
 	uint32_t fences[FAKE_RAILS], fence_epoch[FAKE_RAILS];
 	uint32_t probes[FAKE_RAILS], probe_epoch[FAKE_RAILS];
+	int open_error[FAKE_RAILS]; /* what rail_ops.open says */
+	bool closed[FAKE_RAILS]; /* there is no link */
+	struct fake_mark marks[FAKE_MARKS]; /* that have ended */
+	uint32_t n_marks;
 	uint32_t done, failed;
 	int last_status;
 	uint64_t last_user;
@@ -43,6 +54,7 @@ static int fake_op_post(void *arg, uint32_t rail, const struct sched_slice *slic
 {
 	struct fake *f = arg;
 
+	CHECK(!f->closed[rail]);
 	if (f->post_error[rail])
 		return f->post_error[rail];
 	CHECK(f->n_posts < FAKE_POSTS);
@@ -54,16 +66,31 @@ static void fake_op_fence(void *arg, uint32_t rail, uint32_t epoch)
 {
 	struct fake *f = arg;
 
+	CHECK(!f->closed[rail]);
 	f->fences[rail]++;
 	f->fence_epoch[rail] = epoch;
 }
 
-static void fake_op_probe(void *arg, uint32_t rail, uint32_t epoch)
+static int fake_op_open(void *arg, uint32_t rail, uint32_t epoch)
 {
 	struct fake *f = arg;
 
+	CHECK(f->closed[rail]);
 	f->probes[rail]++;
 	f->probe_epoch[rail] = epoch;
+	f->closed[rail] = f->open_error[rail] != 0;
+	return f->open_error[rail];
+}
+
+/* What was posted on the link is gone with it. */
+static void fake_op_close(void *arg, uint32_t rail)
+{
+	struct fake *f = arg;
+
+	CHECK(!f->closed[rail]);
+	f->closed[rail] = true;
+	for (uint32_t i = 0; i < f->n_posts; i++)
+		f->posts[i].ended |= f->posts[i].rail == rail;
 }
 
 static void fake_op_done(void *arg, uint64_t user, int status)
@@ -76,7 +103,22 @@ static void fake_op_done(void *arg, uint64_t user, int status)
 	f->last_user = user;
 }
 
-static const struct rail_ops fake_ops = {fake_op_post, fake_op_fence, fake_op_probe, fake_op_done};
+static void fake_op_marked(void *arg, uint64_t user, uint32_t position, int status)
+{
+	struct fake *f = arg;
+
+	CHECK(f->n_marks < FAKE_MARKS);
+	f->marks[f->n_marks++] = (struct fake_mark){user, position, status};
+}
+
+static const struct rail_ops fake_ops = {
+	.post = fake_op_post,
+	.fence = fake_op_fence,
+	.open = fake_op_open,
+	.close = fake_op_close,
+	.done = fake_op_done,
+	.marked = fake_op_marked,
+};
 
 /* Two local and two remote rails; location 1 sees them the other way round. */
 static inline void fake_init(struct fake *f, enum tent_mode mode)
@@ -184,12 +226,15 @@ static inline void fake_fenced(struct fake *f, uint32_t rail, uint64_t after)
 {
 	CHECK_EQ(fake_rail(f, rail).state, RAIL_FENCING);
 	f->now += after;
-	for (uint32_t i = 0; i < f->n_posts; i++) {
-		if (f->posts[i].rail == rail)
-			f->posts[i].ended = true;
-	}
 	sched_fenced(f->s, f->now, rail, f->fence_epoch[rail], 0);
 	fake_run(f);
+}
+
+/* The peer has an end, and the probe has arrived or not. */
+static inline void fake_probed(struct fake *f, uint32_t rail, int status)
+{
+	sched_connected(f->s, f->now, rail, f->probe_epoch[rail], 0);
+	sched_probed(f->s, f->now, rail, f->probe_epoch[rail], status);
 }
 
 static inline uint64_t fake_posted_on(const struct fake *f, uint32_t rail)

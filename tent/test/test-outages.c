@@ -225,19 +225,61 @@ static void a_device_that_dies(void)
 	duo_close(&d);
 }
 
-/* The immediate fails, not a slice: it goes over another rail, and is counted once. */
+/* The mark fails, not a slice: it goes over another rail, and is counted once. */
 static void a_notice_that_fails(void)
 {
 	struct duo d;
 
 	open_well(&d);
-	outage_ctl("fault add opcode=write_imm nth=1 action=error syndrome=remote_op");
+	outage_ctl("fault add opcode=send nth=1 action=error syndrome=remote_op");
 	for (uint16_t i = 1; i <= 5; i++) {
 		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, i), 0);
 		CHECK_EQ(duo_ask(&d, 'n'), i);
 	}
 	duo_ask(&d, 'e');
 	outage_ctl("fault clear");
+	duo_close(&d);
+}
+
+/* A rail carries slices, and swallows a mark: its silence is found, and the mark goes elsewhere. */
+static void a_silent_mark(void)
+{
+	struct duo d;
+
+	open_well(&d);
+	outage_ctl("fault add device=mlx5_2 opcode=send nth=1 action=delay delay_ns=60000000000");
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 7), 0);
+	CHECK_EQ(duo_ask(&d, 'n'), 7);
+	duo_ask(&d, 'e');
+	CHECK_EQ(outage_rail(&d, 2).exclusions, 1);
+	outage_ctl("fault clear");
+	await_return(&d, 2);
+	duo_close(&d);
+}
+
+/*
+ * Marks that no rail carries end their requests with an error. Those that follow, in the same
+ * slots, are told as any other, however many have failed before.
+ */
+static void notices_after_some_that_failed(void)
+{
+	uint16_t value = 1;
+	struct duo d;
+
+	open_well(&d);
+	for (int i = 0; i < 12; i++) {
+		uint16_t n = i % 3 + 1;
+
+		outage_ctl("fault add opcode=send count=0 action=error syndrome=remote_op");
+		for (uint16_t failed = 0; failed < n; failed++)
+			CHECK(duo_move(&d, TENT_WRITE, 0, 4096, 60000) < 0);
+		outage_ctl("fault clear");
+		for (int slot = 0; slot < 9; slot++, value++) {
+			CHECK_EQ(duo_move(&d, TENT_WRITE, 0, 4096, value), 0);
+			CHECK_EQ(duo_ask(&d, 'n'), value);
+		}
+	}
+	duo_ask(&d, 'e');
 	duo_close(&d);
 }
 
@@ -293,6 +335,8 @@ int main(int argc, char **argv)
 		TEST(no_end_before_the_peer_has_closed),
 		TEST(a_device_that_dies),
 		TEST(a_notice_that_fails),
+		TEST(a_silent_mark),
+		TEST(notices_after_some_that_failed),
 		TEST(all_rails_fail_and_come_back),
 		TEST(no_rail_is_left),
 	};

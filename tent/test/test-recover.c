@@ -76,7 +76,7 @@ static void a_rail_comes_back(struct fake *f, uint32_t rail)
 {
 	sched_rail_up(f->s, f->now, rail);
 	fake_run(f);
-	sched_probed(f->s, f->now, rail, f->probe_epoch[rail], 0);
+	fake_probed(f, rail, 0);
 	fake_run(f);
 }
 

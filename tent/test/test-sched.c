@@ -130,8 +130,8 @@ static void ledger_is_exact(void)
 				(void)sched_completed(f.s, f.now, f.posts[post].slice.token, -EIO);
 			else if (fake_rail(&f, rail).state == RAIL_FENCING)
 				fake_fenced(&f, rail, 20000);
-			if (fake_rail(&f, rail).state == RAIL_PROBING)
-				sched_probed(f.s, f.now, rail, f.probe_epoch[rail], 0);
+			if (fake_rail(&f, rail).state == RAIL_CONNECTING)
+				fake_probed(&f, rail, 0);
 			check_ledger(&f);
 		}
 		for (uint32_t r = 0; r < FAKE_RAILS; r++) {
@@ -304,11 +304,11 @@ static void one_outage_is_one_exclusion(void)
 	f.now += 1000000;
 	fake_run(&f);
 	CHECK_EQ(f.probes[0], 1);
-	sched_probed(f.s, f.now, 0, f.probe_epoch[0], -EIO);
+	fake_probed(&f, 0, -EIO);
 	f.now += 2000000;
 	fake_run(&f);
 	CHECK_EQ(f.probes[0], 2);
-	sched_probed(f.s, f.now, 0, f.probe_epoch[0], 0);
+	fake_probed(&f, 0, 0);
 	fake_run(&f);
 	CHECK_EQ(fake_rail(&f, 0).state, RAIL_HALF);
 	sched_rail_down(f.s, f.now, 0);
@@ -340,8 +340,8 @@ static void a_rail_returns_by_one_slice(void)
 		fake_run(&f);
 		CHECK_EQ(f.probes[0], 1);
 		sched_probed(f.s, f.now, 0, f.probe_epoch[0] - 1, 0); /* of something else */
-		CHECK_EQ(fake_rail(&f, 0).state, RAIL_PROBING);
-		sched_probed(f.s, f.now, 0, f.probe_epoch[0], 0);
+		CHECK_EQ(fake_rail(&f, 0).state, RAIL_CONNECTING);
+		fake_probed(&f, 0, 0);
 		CHECK_EQ(fake_submit(&f, 64 * SLICE), 0);
 		CHECK_EQ(fake_posted_on(&f, 0), 1);
 		first = fake_oldest(&f, 0);
@@ -410,7 +410,7 @@ static void a_port_that_comes_back_is_probed_at_once(void)
 	sched_rail_up(f.s, f.now, 0);
 	fake_run(&f);
 	CHECK_EQ(f.probes[0], 2);
-	sched_probed(f.s, f.now, 0, f.probe_epoch[0], 0);
+	fake_probed(&f, 0, 0);
 	CHECK_EQ(fake_rail(&f, 0).state, RAIL_HALF);
 	/* It came back while it was being fenced. */
 	sched_rail_down(f.s, f.now, 0);
@@ -421,6 +421,275 @@ static void a_port_that_comes_back_is_probed_at_once(void)
 	sched_rail_up(f.s, f.now, 99);
 	sched_rail_down(f.s, f.now, 99);
 	fake_fini(&f);
+}
+
+/*
+ * What was asked before the port came back is answered late. The rail has another link by then, on
+ * which nothing was tried.
+ */
+static void a_late_answer_opens_nothing(void)
+{
+	struct fake f;
+	uint32_t old;
+
+	fake_init(&f, TENT_PULL);
+	fake_start(&f);
+	exclude(&f);
+	sched_rail_up(f.s, f.now, 0);
+	fake_run(&f);
+	old = f.probe_epoch[0];
+	sched_connected(f.s, f.now, 0, old, 0);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_PROBING);
+	sched_rail_up(f.s, f.now, 0);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_DOWN);
+	CHECK(f.closed[0]);
+	sched_probed(f.s, f.now, 0, old, 0);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_DOWN);
+	CHECK_EQ(sched_mark(f.s, f.now, 0, 1, 0), -ENOTCONN);
+	fake_run(&f);
+	CHECK_EQ(f.probes[0], 2);
+	sched_connected(f.s, f.now, 0, old, 0);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_CONNECTING);
+	sched_connected(f.s, f.now, 0, f.probe_epoch[0], 0);
+	sched_probed(f.s, f.now, 0, old, 0);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_PROBING);
+	sched_probed(f.s, f.now, 0, f.probe_epoch[0], 0);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_HALF);
+	fake_fini(&f);
+}
+
+/* In each state each report and answer, in any order: a link exists in all states but one. */
+static void links_are_opened_and_closed_in_turn(void)
+{
+	uint64_t seed = test_seed();
+	struct fake f;
+
+	fake_init(&f, TENT_PULL);
+	fake_start(&f);
+	for (int i = 0; i < 20000; i++) {
+		uint32_t rail = (uint32_t)(test_rand(&seed) % FAKE_RAILS), late;
+		int status = test_rand(&seed) % 3 ? 0 : -EIO;
+
+		late = test_rand(&seed) % 4 ? 0 : 1;
+		f.open_error[rail] = test_rand(&seed) % 4 ? 0 : -ENODEV;
+		switch (test_rand(&seed) % 6) {
+		case 0:
+			sched_rail_down(f.s, f.now, rail);
+			break;
+		case 1:
+			sched_rail_up(f.s, f.now, rail);
+			break;
+		case 2:
+			sched_fenced(f.s, f.now, rail, f.fence_epoch[rail] - late, status);
+			break;
+		case 3:
+			sched_connected(f.s, f.now, rail, f.probe_epoch[rail] - late, status);
+			break;
+		case 4:
+			sched_probed(f.s, f.now, rail, f.probe_epoch[rail] - late, status);
+			break;
+		default:
+			f.now += test_rand(&seed) % 3000000;
+			fake_run(&f);
+		}
+		for (uint32_t r = 0; r < FAKE_RAILS; r++)
+			CHECK_EQ(f.closed[r], sched_rail_state(f.s, r) == RAIL_DOWN);
+	}
+	fake_fini(&f);
+}
+
+/* Rails that begin closed are opened by the first run; the first probe needs no trial. */
+static void rails_may_begin_closed(void)
+{
+	struct sched_attr attr;
+	struct fake f;
+
+	fake_init(&f, TENT_PULL);
+	attr = fake_attr(&f);
+	attr.first_open_ns = 3000000000;
+	for (uint32_t r = 0; r < FAKE_RAILS; r++)
+		f.closed[r] = true;
+	CHECK_EQ(sched_create(&attr, &f.s), 0);
+	CHECK(!sched_rail_in_use(f.s, 0));
+	fake_run(&f);
+	for (uint32_t r = 0; r < FAKE_RAILS; r++)
+		CHECK_EQ(fake_rail(&f, r).state, RAIL_CONNECTING);
+	f.now += attr.first_open_ns - 1;
+	fake_run(&f);
+	for (uint32_t r = 0; r < 3; r++) {
+		fake_probed(&f, r, 0);
+		CHECK_EQ(fake_rail(&f, r).state, RAIL_UP);
+	}
+	f.now++;
+	fake_run(&f);
+	CHECK_EQ(fake_rail(&f, 3).state, RAIL_DOWN);
+	CHECK(f.wake <= f.now + 1000000); /* it is tried again */
+	CHECK_EQ(fake_submit(&f, 64 * SLICE), 0);
+	fake_drain(&f);
+	CHECK_EQ(f.failed, 0);
+	fake_fini(&f);
+}
+
+/* ---- marks ---- */
+
+static const struct fake_mark *last_mark(const struct fake *f)
+{
+	CHECK(f->n_marks > 0);
+	return &f->marks[f->n_marks - 1];
+}
+
+/* Whether it has arrived is told once; it counts as under way, and not as bytes. */
+static void a_mark_is_in_the_ledger(void)
+{
+	struct fake f;
+
+	fake_init(&f, TENT_PULL);
+	fake_start(&f);
+	CHECK_EQ(sched_mark(f.s, f.now, 2, 77, 5), 0);
+	CHECK(!sched_idle(f.s));
+	CHECK_EQ(fake_rail(&f, 2).inflight, 0);
+	CHECK(f.posts[0].slice.mark && f.posts[0].slice.user == 77);
+	CHECK_EQ(f.posts[0].slice.position, 5);
+	CHECK_EQ(f.posts[0].slice.length, 0);
+	f.posts[0].ended = true;
+	CHECK_EQ(sched_completed(f.s, f.now, f.posts[0].slice.token, 0), SCHED_MARK);
+	CHECK_EQ(f.n_marks, 1);
+	CHECK(last_mark(&f)->user == 77 && last_mark(&f)->position == 5 && !last_mark(&f)->status);
+	CHECK_EQ(sched_completed(f.s, f.now, f.posts[0].slice.token, 0), -ESTALE);
+	CHECK_EQ(f.n_marks, 1);
+	CHECK(sched_idle(f.s));
+	CHECK_EQ(fake_rail(&f, 2).slices, 0);
+	fake_fini(&f);
+}
+
+/* Each is told once when the rail has been fenced, and not before. */
+static void marks_of_a_failed_rail_come_back(void)
+{
+	for (int how = 0; how < 3; how++) {
+		struct fake f;
+
+		fake_init(&f, TENT_PULL);
+		fake_start(&f);
+		CHECK_EQ(fake_submit(&f, 8 * SLICE), 0);
+		for (uint32_t i = 0; i < 3; i++)
+			CHECK_EQ(sched_mark(f.s, f.now, 0, 9, i), 0);
+		if (how == 0)
+			sched_rail_down(f.s, f.now, 0);
+		else
+			CHECK_EQ(sched_completed(f.s, f.now, f.posts[f.n_posts - 2].slice.token,
+					 how == 1 ? -EIO : -ECANCELED),
+				SCHED_MARK);
+		CHECK_EQ(f.n_marks, 0);
+		CHECK_EQ(sched_mark(f.s, f.now, 0, 9, 4), -ENOTCONN);
+		sched_fenced(f.s, f.now, 0, f.fence_epoch[0], how == 2 ? -ETIMEDOUT : 0);
+		CHECK_EQ(f.n_marks, 3);
+		for (uint32_t i = 0; i < 3; i++) {
+			CHECK_EQ(f.marks[i].position, i);
+			CHECK_EQ(f.marks[i].status, how == 1 && i == 1 ? -EIO : -ENOTCONN);
+		}
+		fake_run(&f);
+		fake_drain(&f);
+		CHECK_EQ(f.n_marks, 3);
+		CHECK(f.done == 1 && sched_idle(f.s));
+		fake_fini(&f);
+	}
+}
+
+static void a_mark_that_is_silent_has_a_deadline(void)
+{
+	struct fake f;
+
+	fake_init(&f, TENT_PULL);
+	fake_start(&f);
+	CHECK_EQ(sched_mark(f.s, f.now, 1, 3, 0), 0);
+	fake_run(&f);
+	CHECK(f.wake <= f.now + SCHED_STALL_MAX_NS);
+	f.now = f.wake;
+	fake_run(&f);
+	CHECK_EQ(f.fences[1], 1);
+	fake_fenced(&f, 1, 20000);
+	CHECK_EQ(f.n_marks, 1);
+	CHECK_EQ(last_mark(&f)->status, -ETIMEDOUT);
+	CHECK(sched_idle(f.s));
+	fake_fini(&f);
+}
+
+/* HALF carries one, of either kind, and is UP when it has arrived. */
+static void a_mark_on_trial(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct fake f;
+
+		fake_init(&f, modes[i]);
+		fake_start(&f);
+		exclude(&f);
+		f.now = f.wake;
+		fake_run(&f);
+		fake_probed(&f, 0, 0);
+		CHECK_EQ(sched_mark(f.s, f.now, 0, 3, 0), 0);
+		CHECK_EQ(sched_mark(f.s, f.now, 0, 3, 1), -EAGAIN);
+		CHECK_EQ(fake_submit(&f, 64 * SLICE), 0);
+		CHECK_EQ(fake_posted_on(&f, 0), 1);
+		f.posts[0].ended = true;
+		CHECK_EQ(sched_completed(f.s, f.now, f.posts[0].slice.token, 0), SCHED_MARK);
+		CHECK_EQ(fake_rail(&f, 0).state, RAIL_UP);
+		fake_run(&f);
+		CHECK(fake_posted_on(&f, 0) > 1);
+		fake_drain(&f);
+		CHECK(sched_idle(f.s));
+		fake_fini(&f);
+	}
+}
+
+/* A post that fails fails the rail; a full queue does not; and the ledger has an end. */
+static void marks_that_cannot_be_posted(void)
+{
+	struct fake f;
+	uint32_t n = 0;
+
+	fake_init(&f, TENT_PULL);
+	fake_start(&f);
+	f.post_error[0] = -EAGAIN;
+	CHECK_EQ(sched_mark(f.s, f.now, 0, 3, 0), -EAGAIN);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_UP);
+	f.post_error[0] = -EIO;
+	CHECK_EQ(sched_mark(f.s, f.now, 0, 3, 0), -ENOTCONN);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_FENCING);
+	CHECK(sched_idle(f.s));
+	while (!sched_mark(f.s, f.now, 1, 3, n))
+		n++;
+	CHECK_EQ(n, 4096);
+	CHECK_EQ(f.n_marks, 0);
+	fake_fini(&f);
+}
+
+/* A flush is no error of what was flushed, however often it happens. */
+static void flushed_slices_do_not_end_their_request(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct fake f;
+
+		fake_init(&f, modes[i]);
+		fake_start(&f);
+		CHECK_EQ(fake_submit(&f, 1), 0);
+		for (int n = 0; n < 30; n++) {
+			uint32_t rail = f.posts[f.n_posts - 1].rail;
+
+			CHECK_EQ(sched_completed(f.s, f.now, f.posts[f.n_posts - 1].slice.token,
+					 -ECANCELED),
+				0);
+			fake_fenced(&f, rail, 1000);
+			sched_rail_up(f.s, f.now, rail);
+			fake_run(&f);
+			fake_probed(&f, rail, 0);
+			fake_run(&f);
+		}
+		CHECK_EQ(f.done, 0);
+		fake_drain(&f);
+		CHECK_EQ(f.done, 1);
+		CHECK_EQ(f.failed, 0);
+		fake_fini(&f);
+	}
 }
 
 /* How long after its last sign of life rail 0 is fenced, at this rate. */
@@ -507,8 +776,6 @@ static void a_fence_that_fails_ends_its_requests(void)
 		fake_start(&f);
 		CHECK_EQ(fake_submit(&f, 4 * MIB), 0);
 		sched_rail_down(f.s, f.now, 0);
-		for (uint32_t p = 0; p < f.n_posts; p++)
-			f.posts[p].ended |= f.posts[p].rail == 0;
 		sched_fenced(f.s, f.now, 0, f.fence_epoch[0] + 1, 0); /* of another outage */
 		CHECK_EQ(fake_rail(&f, 0).state, RAIL_FENCING);
 		sched_fenced(f.s, f.now, 0, f.fence_epoch[0], -EHOSTDOWN);
@@ -541,7 +808,7 @@ static void a_hopeless_slice_fails_its_request_alone(void)
 		for (uint32_t r = 0; r < FAKE_RAILS; r++) {
 			sched_rail_up(f.s, f.now, r);
 			fake_run(&f);
-			sched_probed(f.s, f.now, r, f.probe_epoch[r], 0);
+			fake_probed(&f, r, 0);
 		}
 		fake_run(&f);
 	}
@@ -694,6 +961,15 @@ int main(int argc, char **argv)
 		TEST(an_outage_is_forgotten),
 		TEST(probes_back_off_and_time_out),
 		TEST(a_port_that_comes_back_is_probed_at_once),
+		TEST(a_late_answer_opens_nothing),
+		TEST(links_are_opened_and_closed_in_turn),
+		TEST(rails_may_begin_closed),
+		TEST(a_mark_is_in_the_ledger),
+		TEST(marks_of_a_failed_rail_come_back),
+		TEST(a_mark_that_is_silent_has_a_deadline),
+		TEST(a_mark_on_trial),
+		TEST(marks_that_cannot_be_posted),
+		TEST(flushed_slices_do_not_end_their_request),
 		TEST(silent_stalls_are_found_by_their_rate),
 		TEST(a_slow_rail_is_not_a_dead_one),
 		TEST(no_rail_left_ends_with_an_error),

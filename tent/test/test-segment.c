@@ -117,9 +117,9 @@ static void refuse(const char *from, const char *to, int err)
 
 static void descriptions_that_cannot_be(void)
 {
-	refuse("\"tent\":2", "\"tent\":3", -EPROTONOSUPPORT);
-	refuse("\"tent\":2", "\"tent\":1", -EPROTONOSUPPORT);
-	refuse("\"tent\":2", "\"tent\":\"2\"", -EINVAL);
+	refuse("\"tent\":3", "\"tent\":4", -EPROTONOSUPPORT);
+	refuse("\"tent\":3", "\"tent\":2", -EPROTONOSUPPORT);
+	refuse("\"tent\":3", "\"tent\":\"2\"", -EINVAL);
 	refuse("{", "[", -EINVAL);
 	refuse("\"port\":7", "\"port\":0", -EINVAL);
 	refuse("\"port\":7", "\"port\":65536", -EINVAL);
@@ -228,39 +228,82 @@ static void topologies_have_limits(void)
 
 /* ---- notices ---- */
 
-static uint32_t imm(uint8_t slot, uint8_t lap, uint8_t position, uint8_t positions)
+static bool count(struct notice_counter *c, uint8_t slot, uint64_t lap, uint8_t position,
+	uint8_t positions)
 {
-	return notice_encode(&(struct notice_imm){77, slot, lap, position, positions});
-}
+	const struct notice_mark m = {
+		.lap = lap,
+		.value = 77,
+		.slot = slot,
+		.position = position,
+		.positions = positions,
+	};
 
-static void an_immediate_comes_back(void)
-{
-	struct notice_imm i =
-		notice_decode(notice_encode(&(struct notice_imm){65535, 15, 1, 31, 32}));
-
-	CHECK_EQ(i.value, 65535);
-	CHECK_EQ(i.slot, 15);
-	CHECK_EQ(i.lap, 1);
-	CHECK_EQ(i.position, 31);
-	CHECK_EQ(i.positions, 32);
+	return notice_count(c, &m);
 }
 
 static void a_notice_is_counted_once(void)
 {
 	struct notice_counter c = {0};
 
-	CHECK(!notice_count(&c, imm(3, 1, 0, 3)));
-	CHECK(!notice_count(&c, imm(3, 1, 2, 3)));
-	CHECK(!notice_count(&c, imm(3, 1, 2, 3))); /* sent again */
-	CHECK(notice_count(&c, imm(4, 1, 0, 1))); /* another slot */
-	CHECK(notice_count(&c, imm(3, 1, 1, 3)));
-	CHECK(!notice_count(&c, imm(3, 1, 1, 3))); /* sent again, after the end */
-	CHECK(!notice_count(&c, imm(3, 0, 1, 2))); /* the next request in the slot */
-	CHECK(notice_count(&c, imm(3, 0, 0, 2)));
-	CHECK(!notice_count(&c, imm(5, 1, 4, 2))); /* from nobody of ours */
-	CHECK(!notice_count(&c, imm(6, 1, 0, 32)));
+	CHECK(!count(&c, 3, 1, 0, 3));
+	CHECK(!count(&c, 3, 1, 2, 3));
+	CHECK(!count(&c, 3, 1, 2, 3)); /* sent again */
+	CHECK(count(&c, 4, 1, 0, 1)); /* another slot */
+	CHECK(count(&c, 3, 1, 1, 3));
+	CHECK(!count(&c, 3, 1, 1, 3)); /* sent again, after the end */
+	CHECK(!count(&c, 3, 2, 1, 2)); /* the next request in the slot */
+	CHECK(count(&c, 3, 2, 0, 2));
+	CHECK(!count(&c, 6, 1, 0, 32));
 	for (uint8_t i = 1; i < 32; i++)
-		CHECK_EQ(notice_count(&c, imm(6, 1, i, 32)), i == 31);
+		CHECK_EQ(count(&c, 6, 1, i, 32), i == 31);
+}
+
+/* Requests of the laps between have failed, and nothing of them has come. */
+static void laps_may_be_missing(void)
+{
+	struct notice_counter c = {0};
+	uint64_t lap = 1;
+
+	CHECK(count(&c, 3, lap, 0, 1));
+	for (uint32_t bit = 0; bit < 63; bit++) {
+		lap += 1ull << bit;
+		CHECK(count(&c, 3, lap, 0, 1));
+	}
+	CHECK(!count(&c, 5, 9, 0, 2));
+	CHECK(!count(&c, 5, 10, 1, 2)); /* the half of another */
+	CHECK(count(&c, 5, 10, 0, 2));
+}
+
+/* A mark that lay in a queue while others of its slot came, however many. */
+static void a_late_mark_counts_for_nothing(void)
+{
+	struct notice_counter c = {0};
+
+	CHECK(count(&c, 3, 7, 0, 1));
+	for (uint32_t bit = 0; bit < 64; bit++) {
+		uint64_t lap = 7 + (1ull << bit);
+
+		if (lap < 7)
+			break;
+		CHECK(!count(&c, 3, lap, 0, 2));
+		CHECK(!count(&c, 3, 7, 0, 1));
+		CHECK(!count(&c, 3, lap - 1, 1, 2));
+		CHECK(count(&c, 3, lap, 1, 2));
+	}
+}
+
+static void marks_from_nobody_of_ours(void)
+{
+	struct notice_counter c = {0}, none = {0};
+
+	CHECK(!count(&c, NOTICE_SLOTS, 1, 0, 1));
+	CHECK(!count(&c, 255, 1, 0, 1));
+	CHECK(!count(&c, 5, 1, 0, 0));
+	CHECK(!count(&c, 5, 1, 2, 2));
+	CHECK(!count(&c, 5, 1, 0, 33));
+	CHECK(!count(&c, 5, 1, 40, 64));
+	CHECK(!memcmp(&c, &none, sizeof(c)));
 }
 
 /* ---- what errors say ---- */
@@ -326,8 +369,10 @@ int main(int argc, char **argv)
 		TEST(both_forms_of_topologies),
 		TEST(topologies_that_cannot_be),
 		TEST(topologies_have_limits),
-		TEST(an_immediate_comes_back),
 		TEST(a_notice_is_counted_once),
+		TEST(laps_may_be_missing),
+		TEST(a_late_mark_counts_for_nothing),
+		TEST(marks_from_nobody_of_ours),
 		TEST(sets_of_tiers_have_a_limit),
 		TEST(two_messages_have_a_verdict),
 		TEST(a_failed_registration_names_its_limit),

@@ -121,14 +121,14 @@ static void a_fence_of_nothing(void)
 }
 
 /* Over adapters they come through the adapter, which bounds how many there are. */
-static void immediates_by_message(void)
+static void marks_by_message(void)
 {
-	struct ctl_msg m = {.type = CTL_IMM,
-		.rail = notice_encode(&(struct notice_imm){.value = 5, .lap = 1, .positions = 1})};
-	struct ctl_msg answer;
+	const struct notice_mark mark = {.lap = 1, .value = 5, .positions = 1};
+	struct ctl_msg m = {.type = CTL_NOTICE}, answer;
 	uint16_t value = 0;
 	struct ctl c;
 
+	ctl_put_mark(&m, &mark);
 	if (!duo_shm_rails()) {
 		is_sent_away(meet_well(1), m);
 		CHECK_EQ(tent_notice(t, &value), -EAGAIN);
@@ -138,6 +138,7 @@ static void immediates_by_message(void)
 	CHECK_EQ(ctl_send(&c, &m), 0);
 	CHECK_EQ(ctl_await(&c, ANSWER_MS, &answer), 0);
 	CHECK_EQ(answer.type, CTL_TAKEN);
+	CHECK(!memcmp(answer.bytes, &mark, sizeof(mark)));
 	CHECK_EQ(tent_notice(t, &value), 0);
 	CHECK_EQ(value, 5);
 	ctl_close(&c);
@@ -150,7 +151,7 @@ int main(int argc, char **argv)
 		TEST(who_speaks_another_language),
 		TEST(who_names_pairs_that_are_not),
 		TEST(a_fence_of_nothing),
-		TEST(immediates_by_message),
+		TEST(marks_by_message),
 	};
 	struct tent_why why;
 	char *text;
