@@ -57,11 +57,21 @@
  * or end, at any time: the rings are not inherited. On kernels before 5.12 the queues of libmlx5 need
  * ibv_fork_init(), or IBV_FORK_SAFE=1, before the first context.
  *
- * Failing or destroying an endpoint that was connected takes a command to the device, up to some
- * hundred microseconds, in which the other endpoints of the context rest. The library makes it only in
- * copyrpc_ep_destroy() and when a peer has broken the protocol, and it does not wait for what the
- * device has to finish: the queue pair is freed in a later call that creates or destroys one. Only
- * with this command are the peer's messages refused from then on.
+ * Stopping the queue pair of a connected endpoint takes a command to the device, up to some hundred
+ * microseconds, in which the other endpoints of the context rest. From then on the peer's messages are
+ * refused. The library stops a queue pair in
+ *
+ *	copyrpc_ep_destroy(), copyrpc_ctx_destroy()
+ *	a poll: the peer broke the protocol (-EPROTO); a look at it went unanswered for probe_ms
+ *		(-ETIMEDOUT); the device reported that the queue pair was stopped from the other side
+ *		(-ECONNRESET), or that the device or a queue of the context has failed (-EIO, of all
+ *		endpoints)
+ *	a flush: the queue pair takes no request (-ECONNRESET)
+ *
+ * A completion with an error needs no command: the device has stopped the queue pair by itself. The
+ * library does not wait for what the device has to finish: the queue pair of a destroyed endpoint is
+ * freed in a later call that creates or destroys one, when the device has reported that it is
+ * drained, or after a second.
  */
 #ifndef COPYRPC_H
 #define COPYRPC_H
@@ -169,7 +179,7 @@ struct copyrpc_ctx_attr {
  * -EINVAL: no such port, GID or P_Key index, cq_depth < srq_depth, sq_depth under 16, a ring
  * size that is no power of two or
  * out of range, a depth beyond the device's limits. -EMFILE: no descriptors left, a context
- * takes five. -ENOMEM, -EPERM (locked memory: raise RLIMIT_MEMLOCK), or an error of
+ * takes seven. -ENOMEM, -EPERM (locked memory: raise RLIMIT_MEMLOCK), or an error of
  * the driver.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
@@ -199,7 +209,7 @@ struct copyrpc_ep_attr {
  *
  * -EINVAL: ring size, path. -EMFILE: max_endpoints exist (a destroyed one counts until the next
  * poll, also when requests of it are held longer, and until the HCA has released it, which takes
- * microseconds). -EIO: the device has failed. -ENOMEM, or an error of the driver.
+ * microseconds, or a second with an HCA that does not report it). -EIO: the device has failed. -ENOMEM, or an error of the driver.
  */
 int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 	struct copyrpc_ep **ep_p);
@@ -516,7 +526,7 @@ struct copyrpc_stats {
 	uint64_t ring_stalls, credit_stalls; /* -EAGAIN for room, -ENOBUFS of copyrpc_call() */
 	uint64_t sq_stalls; /* flushes put off because the send queue was full */
 	uint64_t batches_received, refills; /* refills of the receive queue: contexts only */
-	uint64_t port_downs; /* times that the port went down: contexts only */
+	uint64_t port_downs; /* times that the port was seen to go down: contexts only */
 };
 void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p);
 void copyrpc_ep_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p);

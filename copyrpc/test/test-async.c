@@ -187,6 +187,35 @@ static void after_event(int type, int status)
 	pair_close(&p);
 }
 
+/* A server that sleeps; the destruction of an endpoint has read the event before. */
+static void a_sleeper_hears_what_a_destruction_has_read(void)
+{
+	struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
+	struct heard h = {0};
+	struct pair p, q;
+
+	pair_open(&p, &attr);
+	for (int i = 0; i < 2; i++) {
+		q.ctx[i] = p.ctx[i];
+		CHECK_EQ(copyrpc_ep_create(p.ctx[i], NULL, &q.ep[i]), 0);
+	}
+	pair_connect(&q);
+	settle(&p, &h);
+	CHECK_EQ(readable(p.ctx[0]), 0);
+	made_up = IBV_EVENT_DEVICE_FATAL;
+	copyrpc_ep_destroy(q.ep[0]);
+	CHECK_EQ(made_up, -1);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(copyrpc_ep_status(p.ep[0]), 0);
+	if (!copyrpc_ctx_arm(p.ctx[0]))
+		CHECK_EQ(readable(p.ctx[0]), 1);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(copyrpc_ep_status(p.ep[0]), -EIO);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[0]), 0);
+	CHECK_EQ(readable(p.ctx[0]), 0);
+	pair_close(&p);
+}
+
 static void failed_queues(void)
 {
 	after_event(IBV_EVENT_CQ_ERR, -EIO);
@@ -242,6 +271,7 @@ static void a_new_lid(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
+		TEST(a_sleeper_hears_what_a_destruction_has_read),
 		TEST(failed_queues),
 		TEST(changed_addresses),
 		TEST(a_new_lid),

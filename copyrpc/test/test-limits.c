@@ -1,6 +1,52 @@
 /* SPDX-License-Identifier: MIT */
 /* Limits that the manual names: of endpoints, of raw operations, of a peer that is late. */
+#include <fcntl.h>
+#include <sys/resource.h>
+
 #include "pair.h"
+
+static void limit_descriptors(rlim_t n)
+{
+	struct rlimit limit;
+
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = n < limit.rlim_max ? n : limit.rlim_max;
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* The lowest descriptor that is free. */
+static int next_descriptor(void)
+{
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	close(fd);
+	return fd;
+}
+
+/* Wherever the limit strikes, in libibverbs or after it, the error is the same; nothing is left. */
+static void too_few_descriptors(void)
+{
+	struct copyrpc_ctx *ctx[64];
+	int before, rc;
+
+	before = next_descriptor();
+	for (int limit = before; limit < before + 40; limit++) {
+		int n = 0;
+
+		limit_descriptors((rlim_t)limit);
+		while (n < 64 && !(rc = copyrpc_ctx_create(NULL, &ctx[n])))
+			n++;
+		CHECK_EQ(rc, -EMFILE);
+		while (n)
+			copyrpc_ctx_destroy(ctx[--n]);
+	}
+	limit_descriptors(256);
+	before = next_descriptor();
+	CHECK_EQ(copyrpc_ctx_create(NULL, &ctx[0]), 0);
+	copyrpc_ctx_destroy(ctx[0]);
+	CHECK_EQ(next_descriptor(), before);
+}
 
 static int answer_all(struct copyrpc_ctx *ctx)
 {
@@ -186,7 +232,8 @@ static void raw_ends_of_an_endpoint_that_is_gone(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(a_peer_that_connects_late), /* first: it counts what is repeated */
+		TEST(too_few_descriptors),
+		TEST(a_peer_that_connects_late), /* the first that sends: it counts what is repeated */
 		TEST(a_peer_that_never_connects),
 		TEST(held_requests_take_no_place),
 		TEST(raw_operations),

@@ -119,8 +119,9 @@ struct mlx5dvl_ctx_attr {
  * -ENODEV no such device, or none that mlx5 drives; -EINVAL no such port, GID or P_Key
  * index out of range; -ENETDOWN no port that may be used is active: bring it up, or name
  * another; -EADDRNOTAVAIL a port without a GID that needs one: give a RoCE port's interface an
- * address; -ENOKEY the port is a full member of no partition: give its index; -ENOMEM; or an
- * error of the driver (-EACCES, -EPERM: permissions of /dev/infiniband).
+ * address; -ENOKEY the port is a full member of no partition: give its index; -EMFILE no
+ * descriptors left, a context takes four: raise the limit; -ENOMEM; or an error of the
+ * driver (-EACCES, -EPERM: permissions of /dev/infiniband).
  */
 int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **ctx_p);
 
@@ -134,7 +135,7 @@ const char *mlx5dvl_ctx_device(const struct mlx5dvl_ctx *ctx);
 
 /*
  * Writes the names of the mlx5 devices, at most @max, in the order of libibverbs. Returns
- * their number or -ENOMEM.
+ * their number; -EMFILE no descriptors left; or -ENOMEM.
  */
 int mlx5dvl_devices(uint32_t max, char (*names_p)[MLX5DVL_NAME_LEN]);
 
@@ -172,7 +173,9 @@ enum mlx5dvl_event {
 
 /*
  * Asynchronous events. The fd is readable when there is an event, and mlx5dvl_ctx_event()
- * consumes it without blocking. Programs may ignore these events.
+ * consumes it without blocking. Programs may ignore these events. Several events of the same kind,
+ * and of the same QP, that were not consumed may be reported once, at the place of the last. The fd
+ * belongs to the context: neither read nor close it.
  */
 int mlx5dvl_ctx_fd(const struct mlx5dvl_ctx *ctx);
 enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx);
@@ -434,7 +437,8 @@ int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *att
  * The device may still hold a receive of the SRQ for a RC QP, so that it is stopped first, and
  * freed when the device reports that it is drained; until then its send queue counts in the
  * send CQ. The calls that create or destroy a QP find that out, and mlx5dvl_ctx_retired(),
- * which returns how many destroyed QPs are left to be freed.
+ * which returns how many destroyed QPs are left to be freed. If the device does not report it, these
+ * calls free the QP after a second; the SRQ may then have one receive less.
  */
 void mlx5dvl_qp_destroy(struct mlx5dvl_qp *qp);
 uint32_t mlx5dvl_ctx_retired(struct mlx5dvl_ctx *ctx);

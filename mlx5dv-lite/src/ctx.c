@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/compiler.h"
 #include "device.h"
@@ -50,6 +52,22 @@ static int try_device(struct ibv_device *device, struct mlx5dvl_ctx *ctx, uint8_
 	else
 		ctx->ibv = ibv;
 	return err;
+}
+
+/* libibverbs, the provider and this library have at most so many descriptors open at a time. */
+#define OPEN_DESCRIPTORS 8
+
+bool descriptors_are_short(void)
+{
+	int fd[OPEN_DESCRIPTORS], n = 0;
+	bool is_short;
+
+	while (n < OPEN_DESCRIPTORS && (fd[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
+		n++;
+	is_short = n < OPEN_DESCRIPTORS && (errno == EMFILE || errno == ENFILE);
+	while (n)
+		close(fd[--n]);
+	return is_short;
 }
 
 /* The first that can be used; else what the last one said. */
@@ -171,31 +189,36 @@ int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **c
 	if (!ctx)
 		return -ENOMEM;
 	core_init(&ctx->core, attr->on_error, attr->error_arg);
+	ctx->clock = clock_ns;
 	err = open_device(ctx, attr);
 	if (err)
 		goto free_ctx;
 	ctx->attr = *attr;
 	ctx->attr.device = NULL; /* the caller's string */
 	err = ctx_setup_port(ctx);
-	if (!err)
-		err = fd_unblock(ctx->ibv->async_fd);
 	if (err)
 		goto close_device;
+	err = events_open(ctx);
+	if (err)
+		goto close_events;
 	errno = 0;
 	ctx->pd = ibv_alloc_pd(ctx->ibv);
 	if (!ctx->pd) {
 		err = verbs_errno();
-		goto close_device;
+		goto close_events;
 	}
 	*ctx_p = ctx;
 	return 0;
 
+close_events:
+	events_close(ctx);
 close_device:
 	ibv_close_device(ctx->ibv);
 free_ctx:
 	core_fini(&ctx->core);
 	free(ctx);
-	return err;
+	/* Without a descriptor libibverbs finds no device, or no attribute of a port. */
+	return descriptors_are_short() ? -EMFILE : err;
 }
 
 void mlx5dvl_ctx_close(struct mlx5dvl_ctx *ctx)
@@ -204,6 +227,7 @@ void mlx5dvl_ctx_close(struct mlx5dvl_ctx *ctx)
 		return;
 	ctx_reap(ctx, true, NULL);
 	ibv_dealloc_pd(ctx->pd);
+	events_close(ctx);
 	ibv_close_device(ctx->ibv);
 	core_fini(&ctx->core);
 	free(ctx);

@@ -6,11 +6,16 @@
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
+#include "base/clock.h"
 #include "internal.h"
 
-#define PENDING_EVENTS 32
+/* How long a destroyed QP waits for the event that it is drained. A device sends the event within
+ * milliseconds. Some never do: a QP that is freed then may take a receive of its SRQ along. */
+#define DRAIN_NS NSEC_PER_SEC
 
+/* An event that was read and not yet returned to the user. */
 struct async_event {
+	struct async_event *prev, *next; /* `next` is NULL while it is in no list */
 	enum mlx5dvl_event type;
 	struct mlx5dvl_qp *qp; /* NULL: of no QP */
 };
@@ -28,9 +33,12 @@ struct mlx5dvl_ctx {
 	struct mlx5dvl_ctx_attr attr; /* as given, for when the port's addresses change */
 	struct qp *retired; /* destroyed by the user, and not yet drained or not yet freed */
 	uint32_t nretired;
-	struct async_event
-		pending[PENDING_EVENTS]; /* read, not yet returned to the user; oldest first */
-	uint32_t npending;
+	struct async_event pending; /* head of the circular list of kept events, oldest first */
+	struct async_event events[MLX5DVL_EVENT_ADDRESS + 1]; /* by type: those of no QP */
+	int unread; /* eventfd, readable while `pending` is not empty */
+	bool shown; /* `unread` is readable */
+	int fd; /* epoll of `unread` and the device's events */
+	uint64_t (*clock)(void); /* ns; tests have their own */
 };
 
 struct srq {
@@ -62,6 +70,8 @@ struct qp {
 	struct qp *next_retired;
 	bool retired;
 	bool drained; /* it uses no receive of the SRQ any more */
+	uint64_t free_at; /* retired: when it is freed even if it is not drained */
+	struct async_event events[2]; /* MLX5DVL_EVENT_QP and MLX5DVL_EVENT_DRAINED */
 };
 
 static inline struct srq *srq_of(struct mlx5dvl_srq *srq)
@@ -87,12 +97,19 @@ void qp_address(const struct qp *qp, const struct mlx5dvl_qp_info *peer, struct 
 /* Queries the port's addresses. Returns 0, or an error of mlx5dvl_ctx_open(). */
 int ctx_setup_port(struct mlx5dvl_ctx *ctx);
 
-/* Reads the device's events, as many as there is room for, to learn which QPs are drained. */
+/* Makes the descriptor of mlx5dvl_ctx_fd(). Returns 0 or -errno; events_close() in any case. */
+int events_open(struct mlx5dvl_ctx *ctx);
+void events_close(struct mlx5dvl_ctx *ctx);
+/* Reads the device's events, to learn which QPs are drained. */
 void ctx_read_events(struct mlx5dvl_ctx *ctx);
 /* Drops the events of this QP that the user has not been told. */
-void ctx_forget_events(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp *qp);
-/* Frees the retired QPs that are drained; with @force also those that use @cq (NULL: all). */
+void ctx_forget_events(struct mlx5dvl_ctx *ctx, struct mlx5dvl_qp *qp);
+/* Frees the retired QPs that are drained, or have waited long enough for that; with @force also those
+ * that use @cq (NULL: all). */
 void ctx_reap(struct mlx5dvl_ctx *ctx, bool force, const struct cq *cq);
+
+/* Whether an error may come from the limit of open descriptors: few of them are left. */
+bool descriptors_are_short(void);
 
 /* Makes reading from @fd non-blocking. Returns 0 or -errno. */
 int fd_unblock(int fd);

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Asynchronous events of the device. */
+/*
+ * Asynchronous events of the device. The reaper of retired QPs reads them ahead, because only an event
+ * tells that a QP is drained. The events that are for the user are kept in a list. Each kind of event,
+ * and for events of a QP each QP, has one place there, so that the list cannot overflow. While it is
+ * not empty, `unread` is readable.
+ */
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include "base/compiler.h"
 #include "device.h"
 
 int fd_unblock(int fd)
@@ -43,80 +51,128 @@ static enum mlx5dvl_event type_of(const struct ibv_async_event *e)
 	}
 }
 
-/* Of a retired QP nobody is told. */
-static bool translate_qp(const struct ibv_async_event *e, struct async_event *event)
+static void drop(struct async_event *event)
+{
+	if (!event->next)
+		return;
+	event->prev->next = event->next;
+	event->next->prev = event->prev;
+	event->next = NULL;
+}
+
+/* Puts the event at the end of the list. If it is in the list already, it moves: the order of the
+ * newest events tells the present state. */
+static void keep(struct mlx5dvl_ctx *ctx, struct async_event *event, enum mlx5dvl_event type,
+	struct mlx5dvl_qp *qp)
+{
+	struct async_event *list = &ctx->pending;
+
+	drop(event);
+	event->type = type;
+	event->qp = qp;
+	event->prev = list->prev;
+	event->next = list;
+	event->prev->next = list->prev = event;
+}
+
+/* Events of a retired QP are not for the user. */
+static void note_qp(struct mlx5dvl_ctx *ctx, const struct ibv_async_event *e,
+	enum mlx5dvl_event type)
 {
 	struct qp *qp = e->element.qp->qp_context;
 
-	if (event->type == MLX5DVL_EVENT_DRAINED)
+	if (type == MLX5DVL_EVENT_DRAINED)
 		qp->drained = true;
-	event->qp = &qp->queue;
-	return !qp->retired;
+	if (!qp->retired)
+		keep(ctx, &qp->events[type == MLX5DVL_EVENT_DRAINED], type, &qp->queue);
 }
 
-/* What concerns another port of the device is none of ours. */
-static bool translate(struct mlx5dvl_ctx *ctx, const struct ibv_async_event *e,
-	struct async_event *event)
+/* Events of another port of the device are ignored. */
+static void note(struct mlx5dvl_ctx *ctx, const struct ibv_async_event *e)
 {
 	enum mlx5dvl_event type = type_of(e);
 
-	*event = (struct async_event){.type = type};
 	switch (type) {
 	case MLX5DVL_EVENT_QP:
 	case MLX5DVL_EVENT_DRAINED:
-		return translate_qp(e, event);
+		note_qp(ctx, e, type);
+		return;
 	case MLX5DVL_EVENT_PORT_UP:
 	case MLX5DVL_EVENT_ADDRESS:
 		if (e->element.port_num != ctx->port)
-			return false;
+			return;
 		ctx_setup_port(ctx); /* if it fails, connecting will tell */
-		return true;
+		break;
 	case MLX5DVL_EVENT_PORT_DOWN:
-		return e->element.port_num == ctx->port;
+		if (e->element.port_num != ctx->port)
+			return;
+		break;
 	default:
-		return true;
+		break;
 	}
+	keep(ctx, &ctx->events[type], type, NULL);
 }
 
-static int next_event(struct mlx5dvl_ctx *ctx, struct async_event *event)
+static bool read_event(struct mlx5dvl_ctx *ctx)
 {
 	struct ibv_async_event e;
-	bool ours;
 
-	do {
-		if (ibv_get_async_event(ctx->ibv, &e))
-			return 0;
-		ours = translate(ctx, &e, event);
-		ibv_ack_async_event(&e);
-	} while (!ours);
-	return 1;
+	if (ibv_get_async_event(ctx->ibv, &e))
+		return false;
+	note(ctx, &e);
+	ibv_ack_async_event(&e);
+	return true;
+}
+
+static bool has_pending(const struct mlx5dvl_ctx *ctx)
+{
+	return ctx->pending.next != &ctx->pending;
+}
+
+/* Makes `unread` readable if the list is not empty, and not readable if it is. */
+static void show_pending(struct mlx5dvl_ctx *ctx)
+{
+	eventfd_t n;
+
+	if (ctx->shown == has_pending(ctx))
+		return;
+	ctx->shown = !ctx->shown;
+	if (ctx->shown)
+		eventfd_write(ctx->unread, 1);
+	else
+		eventfd_read(ctx->unread, &n);
 }
 
 void ctx_read_events(struct mlx5dvl_ctx *ctx)
 {
-	while (ctx->npending < PENDING_EVENTS && next_event(ctx, &ctx->pending[ctx->npending]))
-		ctx->npending++;
+	while (read_event(ctx))
+		;
+	show_pending(ctx);
 }
 
-void ctx_forget_events(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp *qp)
+void ctx_forget_events(struct mlx5dvl_ctx *ctx, struct mlx5dvl_qp *queue)
 {
-	for (uint32_t i = 0; i < ctx->npending; i++)
-		if (ctx->pending[i].qp == qp)
-			ctx->pending[i] = (struct async_event){.type = MLX5DVL_EVENT_OTHER};
+	struct qp *qp = qp_of(queue);
+
+	for (size_t i = 0; i < ARRAY_SIZE(qp->events); i++)
+		drop(&qp->events[i]);
+	show_pending(ctx);
 }
 
 enum mlx5dvl_event mlx5dvl_ctx_event_qp(struct mlx5dvl_ctx *ctx, struct mlx5dvl_qp **qp_p)
 {
-	struct async_event event;
+	struct async_event *event;
 
-	if (ctx->npending) {
-		event = ctx->pending[0];
-		memmove(ctx->pending, ctx->pending + 1, --ctx->npending * sizeof(*ctx->pending));
-	} else if (!next_event(ctx, &event)) {
-		event = (struct async_event){.type = MLX5DVL_EVENT_NONE};
-	}
-	*qp_p = event.qp;
-	return event.type;
+	*qp_p = NULL;
+	while (!has_pending(ctx) && read_event(ctx))
+		;
+	if (!has_pending(ctx))
+		return MLX5DVL_EVENT_NONE;
+	event = ctx->pending.next;
+	drop(ctx->pending.next);
+	show_pending(ctx);
+	*qp_p = event->qp;
+	return event->type;
 }
 
 enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx)
@@ -126,7 +182,40 @@ enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx)
 	return mlx5dvl_ctx_event_qp(ctx, &qp);
 }
 
+static int watch(int epoll, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+int events_open(struct mlx5dvl_ctx *ctx)
+{
+	int err = fd_unblock(ctx->ibv->async_fd);
+
+	ctx->pending.prev = ctx->pending.next = &ctx->pending;
+	ctx->fd = ctx->unread = -1;
+	if (err)
+		return err;
+	ctx->unread = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (ctx->unread < 0)
+		return -errno;
+	ctx->fd = epoll_create1(EPOLL_CLOEXEC);
+	if (ctx->fd < 0)
+		return -errno;
+	err = watch(ctx->fd, ctx->unread);
+	return err ? err : watch(ctx->fd, ctx->ibv->async_fd);
+}
+
+void events_close(struct mlx5dvl_ctx *ctx)
+{
+	if (ctx->fd >= 0)
+		close(ctx->fd);
+	if (ctx->unread >= 0)
+		close(ctx->unread);
+}
+
 int mlx5dvl_ctx_fd(const struct mlx5dvl_ctx *ctx)
 {
-	return ctx->ibv->async_fd;
+	return ctx->fd;
 }

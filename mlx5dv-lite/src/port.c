@@ -21,7 +21,7 @@ int mlx5dvl_devices(uint32_t max, char (*names_p)[MLX5DVL_NAME_LEN])
 			strcpy(names_p[n++], name);
 	}
 	ibv_free_device_list(list);
-	return n;
+	return n || !descriptors_are_short() ? n : -EMFILE;
 }
 
 /* Rate of one lane in 0.1 Gb/s, for a speed bit of the IBTA specification. */

@@ -247,13 +247,16 @@ static void free_qp(struct qp *qp)
 void ctx_reap(struct mlx5dvl_ctx *ctx, bool force, const struct cq *cq)
 {
 	struct qp **at = &ctx->retired, *qp;
+	uint64_t now;
 
-	if (ctx->retired)
-		ctx_read_events(ctx);
+	if (!ctx->retired)
+		return;
+	now = ctx->clock();
+	ctx_read_events(ctx);
 	while ((qp = *at)) {
 		bool uses = !cq || qp->send_cq == cq || qp->recv_cq == cq;
 
-		if (!qp->drained && !(force && uses)) {
+		if (!qp->drained && now < qp->free_at && !(force && uses)) {
 			at = &qp->next_retired;
 			continue;
 		}
@@ -276,6 +279,7 @@ static void retire(struct qp *qp)
 	if (ibv_modify_qp(qp->ibv, &stop, IBV_QP_STATE))
 		qp->drained = true;
 	qp->retired = true;
+	qp->free_at = qp->ctx->clock() + DRAIN_NS;
 	qp->next_retired = qp->ctx->retired;
 	qp->ctx->retired = qp;
 	qp->ctx->nretired++;
