@@ -166,6 +166,8 @@ static void rest(struct daemon *d, uint32_t n, struct wait *w)
 	struct timespec nap = {.tv_nsec = (long)d->node->nap_ns};
 
 	d->stats.loops++;
+	if (unlikely(d->sleeper.timed_out))
+		d->stats.overslept += sleeper_overslept(&d->sleeper, n);
 	if (n) {
 		wait_reset(w);
 		return;

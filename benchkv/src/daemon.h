@@ -41,6 +41,7 @@
 
 struct daemon_stats {
 	uint64_t loops, idle_loops, sleeps;
+	uint64_t overslept; /* sleeps of --wait event that should have ended sooner */
 	uint64_t local; /* requests served for clients of this rank */
 	uint64_t remote; /* requests served for other ranks; by the daemon that has the shard */
 	uint64_t forwarded; /* requests of other ranks that were passed to another daemon */

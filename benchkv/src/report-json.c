@@ -150,10 +150,11 @@ static json_t *json_stages(const struct result *t)
 static json_t *json_daemons(const struct daemon_stats *d)
 {
 	return json_pack(
-		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:[o, o, o, o, o]}",
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:[o, o, o, o, o]}",
 		"loops", json_u64(d->loops), "idle_loops", json_u64(d->idle_loops), "sleeps",
-		json_u64(d->sleeps), "local", json_u64(d->local), "remote", json_u64(d->remote),
-		"forwarded", json_u64(d->forwarded), "relayed", json_u64(d->relayed), "calls",
+		json_u64(d->sleeps), "overslept", json_u64(d->overslept), "local",
+		json_u64(d->local), "remote", json_u64(d->remote), "forwarded",
+		json_u64(d->forwarded), "relayed", json_u64(d->relayed), "calls",
 		json_u64(d->calls), "responses", json_u64(d->responses), "stalled",
 		json_u64(d->stalled), "polls", json_u64(d->polls), "batch_loops",
 		json_u64(d->batch[0]), json_u64(d->batch[1]), json_u64(d->batch[2]),

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "client.h"
 
-#define RESULT_MAGIC 0x62656e63686b7636ull
+#define RESULT_MAGIC 0x62656e63686b7637ull
 #define FIXED offsetof(struct result, latency)
 
 /*

@@ -47,11 +47,17 @@ static bool arm(struct daemon *d)
 
 void sleeper_sleep(struct sleeper *s, struct daemon *d)
 {
-	int timeout = d->net.held_back || d->net.staggers ? HELD_MS : LOOK_MS;
+	bool held = d->net.held_back || d->net.staggers;
+	int timeout = held ? HELD_MS : LOOK_MS;
 	int due = d->net.ctx ? copyrpc_ctx_timeout(d->net.ctx) : -1;
 
 	if (due >= 0 && due < timeout)
 		timeout = due;
-	if (arm(d))
-		poll(s->fd, s->n, timeout);
+	s->timed_out = arm(d) && !poll(s->fd, s->n, timeout) && !held;
+}
+
+bool sleeper_overslept(struct sleeper *s, uint32_t n)
+{
+	s->timed_out = false;
+	return n && !poll(s->fd, s->n, 0);
 }

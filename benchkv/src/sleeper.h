@@ -7,6 +7,8 @@
 #define BENCHKV_SLEEPER_H
 
 #include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #define SLEEPER_MAX 5 /* shmipc, delegrpc, copyrpc, and two of flux */
 
@@ -15,6 +17,7 @@ struct daemon;
 struct sleeper {
 	struct pollfd fd[SLEEPER_MAX];
 	nfds_t n; /* 0: not with --wait event */
+	bool timed_out; /* the last sleep ended by itself, and nothing was held back meanwhile */
 };
 
 /* When the daemon has all that it polls, and before its thread starts. 0 or -errno. */
@@ -22,5 +25,11 @@ int sleeper_init(struct sleeper *s, struct daemon *d);
 
 /* After a loop that found nothing: returns when there may be something, or after a while. */
 void sleeper_sleep(struct sleeper *s, struct daemon *d);
+
+/*
+ * After the loop that followed a sleep which ended by itself, and that handled n messages: should one of
+ * them have ended the sleep? Then no descriptor tells of it, even now.
+ */
+bool sleeper_overslept(struct sleeper *s, uint32_t n);
 
 #endif

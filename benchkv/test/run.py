@@ -351,6 +351,10 @@ def case_events():
         deep = ["--queue-depth", 64, "--clients", 3, "--ops", 100000, "--wait", "event", "--json", "-"]
         for control in "auto:1,1000", "hold:50", "budget:8":
             verified(run(job(2, *deep, "--control", control)), 2)
+    # An open loop: daemons sleep between the requests, each of which has to wake those on its way.
+    few = ["--daemons", 2, "--clients", 1, "--queue-depth", 1, "--rate", 40, "--duration", 2]
+    j = verified(run(job(2, *few, "--wait", "event", "--json", "-")), 2)
+    check(j["daemon"]["sleeps"] > 80 and j["daemon"]["overslept"] == 0, j["daemon"])
     loops = {}
     for wait in "poll", "event":
         j = verified(run(job(2, "--rate", 20, "--duration", 2, "--wait", wait, "--daemons", 2,
