@@ -28,7 +28,9 @@
  *
  * Threads: a context, and all that was created from it, belongs to one thread at a time;
  * there are no locks. Open one context per thread: each has its own ibv_context, and so
- * its own doorbell registers. Different contexts are independent.
+ * its own doorbell registers. Different contexts are independent. The exceptions are
+ * mlx5dvl_mr_reg() and mlx5dvl_mr_dereg(), which may take long: any thread may call them while
+ * others use the context.
  *
  * Trust: the device is trusted; data from a peer (struct mlx5dvl_qp_info) is checked.
  *

@@ -132,7 +132,7 @@ static void child(const struct move_options *o, int fd)
 	FILE *out;
 
 	if (!status)
-		status = register_memory(t, memory_needed(o), &memory);
+		status = register_memory(t, o->memory ? o->memory : memory_needed(o), &memory);
 	if (status || tent_export(t, &text))
 		exit(status ? status : 1);
 	out = fdopen(dup(fd), "w");

@@ -20,8 +20,9 @@ const char move_usage[] =
 	"  --address A        of this host, where the peer reaches the engine (127.0.0.1)\n"
 	"  --port N           where client and server meet (18516)\n"
 	"  --shm N            N copying threads instead of adapters, on one host\n"
+	"  --memory N         of a server, or with --fork: bytes that clients may use (256M; with\n"
+	"                     --fork what the requests need)\n"
 	"Server\n"
-	"  --memory N         bytes that clients may use (256M)\n"
 	"  --once             end when the first client has\n"
 	"Client\n"
 	"  --fork             run the server as well, on this host\n"
@@ -169,13 +170,13 @@ enum {
 		{"address", required_argument, NULL, OPT_ADDRESS},                                 \
 		{"port", required_argument, NULL, OPT_PORT},                                       \
 		{"shm", required_argument, NULL, OPT_SHM},                                         \
+		{"memory", required_argument, NULL, OPT_MEMORY},                                   \
 	{                                                                                          \
 		"help", no_argument, NULL, OPT_HELP                                                \
 	}
 
 static const struct option server_options[] = {
 	BOTH,
-	{"memory", required_argument, NULL, OPT_MEMORY},
 	{"once", no_argument, NULL, OPT_ONCE},
 	{NULL, 0, NULL, 0},
 };
@@ -276,6 +277,10 @@ static int parse_rest(int argc, char **argv, int first, bool server, struct move
 		snprintf(why, size, "--json and --prometheus: give standard output to one of them");
 		return -EINVAL;
 	}
+	if (!server && o->memory && !o->fork) {
+		snprintf(why, size, "--memory: give it to the server, or with --fork");
+		return -EINVAL;
+	}
 	if (!server && !o->help && !o->host == !o->fork) {
 		snprintf(why, size, "%s: give either the server's host or --fork",
 			o->host ? "a host and --fork" : "no server");
@@ -291,7 +296,7 @@ int move_options_parse(int argc, char **argv, bool server, struct move_options *
 	struct move_options o = {
 		.address = "127.0.0.1",
 		.port = 18516,
-		.memory = 256u << 20,
+		.memory = server ? 256u << 20 : 0,
 		.sizes = {64 << 10, 1 << 20, 8 << 20},
 		.n_sizes = 3,
 		.batches = {1},

@@ -23,7 +23,7 @@ struct move_options {
 	const char *config, *json, *prometheus, *trace;
 	uint16_t port; /* where client and server meet */
 	uint32_t shm; /* shared-memory rails; 0: adapters */
-	uint64_t memory; /* of a server */
+	uint64_t memory; /* of a server; 0: what the requests of the client need */
 	uint64_t sizes[MOVE_LIST], batches[MOVE_LIST];
 	uint32_t n_sizes, n_batches;
 	uint32_t threads;

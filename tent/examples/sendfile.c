@@ -163,7 +163,9 @@ static int send_file(const char *path, const char *ticket)
 	do {
 		uint64_t len = fread(memory + HEAD, 1, ROOM, in);
 
-		last = feof(in) || ferror(in);
+		if (ferror(in))
+			return die(path, NULL);
+		last = feof(in);
 		if (send_piece(t, s, memory, len, last))
 			return die("receiver", NULL);
 	} while (!last);

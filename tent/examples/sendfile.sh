@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Moves a file of 100 MB, in two pieces, and an empty one, and compares them.
+# Moves a file of 100 MB, in two pieces, and an empty one, and compares them; then one that cannot be read.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -r "$dir"' EXIT
@@ -12,3 +12,10 @@ for f in long empty; do
 	wait $!
 	cmp "$dir/$f" "$dir/$f.out"
 done
+# A file that cannot be read is an error of the sender, not an empty file at the receiver.
+"$1" receive "$dir/none.out" "$dir/none.ticket" &
+timeout 60 "$1" send "$dir" "$dir/none.ticket" 2>"$dir/said" && exit 1
+grep -q "$dir: " "$dir/said"
+kill $! # it waits for a piece
+wait $! && exit 1
+[ ! -s "$dir/none.out" ]

@@ -191,13 +191,16 @@ struct tent_status {
 	enum tent_state state;
 	int err; /* TENT_FAILED, TENT_CANCELED: why. -ENETUNREACH no rail is left, for
 		    rail_wait_ms; -ECONNRESET the peer has gone; -ECANCELED; -EACCES the peer's
-		    memory is not there; else what the rails said last */
+		    memory is not there; -EMSGSIZE modes smart and baseline: more than 4,096
+		    slices, because registrations are in so many parts: raise
+		    max_registration; else what the rails said last */
 	uint64_t bytes; /* in place; all of them only if the state is TENT_COMPLETED */
 };
 
 /*
  * Starts @n requests, 1 to 65,536, or none of them. Ends with tent_batch_free().
- * -EINVAL an operation, a length or a priority that is none, or a batch of 0; -EFAULT memory
+ * -EINVAL an operation, a length or a priority that is none, a segment of another engine, or a
+ * batch of 0; -E2BIG more than max_tasks requests: give them in several batches; -EFAULT memory
  * that is not registered, here or at the peer; -EAGAIN too many requests have not ended: wait
  * for some; -ENETUNREACH no rail is left, for rail_wait_ms; -ECONNRESET the peer has gone; -ENOMEM.
  */

@@ -21,7 +21,7 @@ static int check_request(struct tent *t, const struct tent_request *r)
 	const struct desc_buffer *remote;
 	const struct buffer *b;
 
-	if (!s || (r->op != TENT_READ && r->op != TENT_WRITE) || !r->len ||
+	if (!s || s->t != t || (r->op != TENT_READ && r->op != TENT_WRITE) || !r->len ||
 		r->len > PLAN_LENGTH_MAX || r->priority >= t->config.priorities)
 		return -EINVAL;
 	if (s->lost)
@@ -167,6 +167,8 @@ static int submit(struct tent *t, const struct tent_request *requests, struct te
 {
 	int err;
 
+	if (b->n > t->task_ids.capacity)
+		return -E2BIG;
 	for (uint32_t i = 0; i < b->n; i++) {
 		err = check_request(t, &requests[i]);
 		if (err)

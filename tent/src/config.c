@@ -309,6 +309,14 @@ int config_parse(const char *text, size_t len, struct tent_config *c_p, char *wh
 	return err;
 }
 
+static void name_file(const char *path, char *why, size_t size)
+{
+	char said[400];
+
+	snprintf(said, sizeof(said), "%s", why);
+	snprintf(why, size, "%s: %s", path, said);
+}
+
 int config_load(const char *path, struct tent_config *c_p, char *why, size_t size)
 {
 	json_error_t e;
@@ -323,6 +331,8 @@ int config_load(const char *path, struct tent_config *c_p, char *why, size_t siz
 	}
 	root = json_loadf(f, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
 	err = parse_root(root, &e, c_p, why, size);
+	if (err)
+		name_file(path, why, size);
 	json_decref(root);
 	fclose(f);
 	return err;

@@ -32,8 +32,15 @@
 #define NOTICE_RING (2 * NOTICES) /* with those of links that end meanwhile; a power of two */
 #define NO_TASK UINT32_MAX
 
+enum buffer_state {
+	BUFFER_COMING, /* is being registered, without the lock: nobody may use it yet */
+	BUFFER_READY,
+	BUFFER_GOING, /* is being unregistered: nobody may begin to use it */
+};
+
 /* Registered memory. */
 struct buffer {
+	enum buffer_state state;
 	uint64_t addr, len, part_len;
 	uint32_t n_parts;
 	uint32_t location;

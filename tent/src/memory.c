@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Registered memory. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -34,7 +35,7 @@ struct buffer *buffer_find(struct tent *t, uint64_t addr, uint64_t len)
 
 	if (!b || addr - b->addr >= b->len || len > b->len - (addr - b->addr))
 		return NULL;
-	return b;
+	return b->state == BUFFER_READY ? b : NULL;
 }
 
 int memory_why(int err, const struct rlimit *locked, uint64_t len, struct tent_why *why)
@@ -109,6 +110,38 @@ static int touch(uint64_t addr, uint64_t len)
 	return 0;
 }
 
+/* How far behind at the memory can be read and written, as a line of /proc/self/maps says. */
+static uint64_t mapped_to(const char *line, uint64_t at)
+{
+	uint64_t low, high;
+	char r, w;
+
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %c%c", &low, &high, &r, &w) != 4 || at < low ||
+		at >= high)
+		return at;
+	return r == 'r' && w == 'w' ? high : at;
+}
+
+/*
+ * What an adapter would find when it pins the memory: all of it is mapped, and writable. No
+ * page is touched but the first and the last.
+ */
+static int check_mapped(uint64_t addr, uint64_t len)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uint64_t at = addr;
+	char *line = NULL;
+	size_t size = 0;
+
+	if (!maps)
+		return -errno;
+	while (at < addr + len && getline(&line, &size, maps) > 0)
+		at = mapped_to(line, at);
+	free(line);
+	fclose(maps);
+	return at < addr + len ? -EFAULT : touch(addr, len);
+}
+
 static int check(struct tent *t, uint64_t addr, uint64_t len, int location, struct tent_why *why)
 {
 	uint32_t at;
@@ -132,47 +165,70 @@ static int check(struct tent *t, uint64_t addr, uint64_t len, int location, stru
 	return 0;
 }
 
-static int add(struct tent *t, uint64_t addr, uint64_t len, uint32_t location)
+/* Takes the place of the memory, so that nobody else registers a part of it meanwhile. */
+static struct buffer *reserve(struct tent *t, uint64_t addr, uint64_t len, uint32_t location)
 {
 	struct buffer *b = calloc(1, sizeof(*b));
 	uint32_t at = place_behind(t, addr);
-	int err;
 
 	if (!b)
-		return -ENOMEM;
+		return NULL;
+	b->state = BUFFER_COMING;
 	b->addr = addr;
 	b->len = len;
 	b->part_len = t->part_len;
 	b->n_parts = (uint32_t)((len - 1) / t->part_len + 1);
 	b->location = location;
-	err = t->n_devs ? register_parts(t, b) : touch(addr, len);
-	if (err) {
-		buffer_free(t, b);
-		return err;
-	}
 	memmove(&t->buffers[at + 1], &t->buffers[at], (t->n_buffers - at) * sizeof(b));
 	t->buffers[at] = b;
 	t->n_buffers++;
-	return 0;
+	return b;
+}
+
+static void leave(struct tent *t, const struct buffer *b)
+{
+	uint32_t at = place_behind(t, b->addr);
+
+	memmove(&t->buffers[at - 1], &t->buffers[at], (t->n_buffers - at) * sizeof(b));
+	t->n_buffers--;
+}
+
+/* The long part, without the lock: the engine answers peers meanwhile. */
+static int add(struct tent *t, struct buffer *b)
+{
+	int err = t->n_devs ? register_parts(t, b) : check_mapped(b->addr, b->len);
+
+	pthread_mutex_lock(&t->lock);
+	if (err)
+		leave(t, b);
+	else
+		b->state = BUFFER_READY;
+	pthread_mutex_unlock(&t->lock);
+	if (err)
+		buffer_free(t, b);
+	return err;
 }
 
 int tent_register(struct tent *t, void *addr, size_t len, const char *location,
 	struct tent_why *why)
 {
 	struct rlimit locked = {RLIM_INFINITY, RLIM_INFINITY};
+	struct buffer *b = NULL;
 	int loc, err;
 
 	pthread_mutex_lock(&t->lock);
 	loc = topo_location(&t->topo, location);
 	err = check(t, (uintptr_t)addr, len, loc, why);
-	if (!err) {
-		err = add(t, (uintptr_t)addr, len, (uint32_t)loc);
-		if (err) {
-			getrlimit(RLIMIT_MEMLOCK, &locked);
-			memory_why(err, &locked, len, why);
-		}
-	}
+	if (!err)
+		b = reserve(t, (uintptr_t)addr, len, (uint32_t)loc);
 	pthread_mutex_unlock(&t->lock);
+	if (err)
+		return err;
+	err = b ? add(t, b) : -ENOMEM;
+	if (err) {
+		getrlimit(RLIMIT_MEMLOCK, &locked);
+		memory_why(err, &locked, len, why);
+	}
 	return err;
 }
 
@@ -185,16 +241,15 @@ int tent_unregister(struct tent *t, void *addr)
 	pthread_mutex_lock(&t->lock);
 	at = place_behind(t, (uintptr_t)addr);
 	b = at ? t->buffers[at - 1] : NULL;
-	if (!b || b->addr != (uintptr_t)addr) {
+	if (!b || b->addr != (uintptr_t)addr || b->state != BUFFER_READY)
 		err = -ENOENT;
-	} else if (b->uses) {
+	else if (b->uses)
 		err = -EBUSY;
-	} else {
-		memmove(&t->buffers[at - 1], &t->buffers[at], (t->n_buffers - at) * sizeof(b));
-		t->n_buffers--;
-		buffer_free(t, b);
-	}
+	else
+		leave(t, b);
 	pthread_mutex_unlock(&t->lock);
+	if (!err)
+		buffer_free(t, b);
 	return err;
 }
 
@@ -228,10 +283,13 @@ static int describe(const struct tent *t, struct desc *d)
 	d->buffers = calloc(t->n_buffers + 1, sizeof(*d->buffers));
 	if (!d->buffers)
 		return -ENOMEM;
-	for (; d->n_buffers < t->n_buffers; d->n_buffers++) {
+	for (uint32_t i = 0; i < t->n_buffers; i++) {
 		struct desc_buffer *b = &d->buffers[d->n_buffers];
 
-		describe_buffer(t, t->buffers[d->n_buffers], b);
+		if (t->buffers[i]->state != BUFFER_READY)
+			continue;
+		d->n_buffers++;
+		describe_buffer(t, t->buffers[i], b);
 		if (t->n_devs && !b->keys)
 			return -ENOMEM;
 	}

@@ -21,6 +21,8 @@
 #define KIB 1024ull
 #define MIB (1024 * KIB)
 
+struct duo;
+
 struct duo_attr {
 	size_t len; /* of the memory of each side */
 	uint64_t parts; /* max_registration of both, 0: none */
@@ -30,6 +32,8 @@ struct duo_attr {
 	const char *target_location; /* of the child's memory */
 	int rail_wait_ms; /* of the test's side */
 	uint32_t buffers; /* of the child: its memory in so many registrations; 0: 1 */
+	/* The child, for commands that duo_child() does not know; what it returns is the answer. */
+	uint16_t (*command)(struct tent *t, const struct duo *d, char command);
 };
 
 struct duo {
@@ -117,6 +121,8 @@ static inline void duo_child(const struct duo *d, const struct duo_attr *a, int 
 			CHECK_EQ(tent_notice(t, &value), -EAGAIN);
 		else if (command == 'u')
 			CHECK_EQ(tent_unregister(t, d->theirs), 0);
+		else if (command != 'x' && a->command)
+			value = a->command(t, d, command);
 		duo_write(fd, &value, sizeof(value));
 	}
 	tent_destroy(t);

@@ -236,6 +236,28 @@ static void names_a_file_that_is_not_there(void)
 	CHECK(strstr(why, "/nowhere/tent.json"));
 }
 
+/* Whatever is wrong with it, the line begins with the file's name. */
+static void names_a_file_that_is_wrong(void)
+{
+	static const char *const texts[] = {"", "[]", "{\"strict_numa\": 1}", "{\"a\": 1}",
+		"{\"transports\": 1}", "{\"min_bandwidth_gbps\": 900}"};
+	char path[] = "/tmp/tent-config-XXXXXX", why[400];
+	struct tent_config c;
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		CHECK_EQ(ftruncate(fd, 0), 0);
+		CHECK_EQ(pwrite(fd, texts[i], strlen(texts[i]), 0), strlen(texts[i]));
+		CHECK_EQ(config_load(path, &c, why, sizeof(why)), -EINVAL);
+		CHECK(!strncmp(why, path, strlen(path)) && strstr(why, "give"));
+	}
+	close(fd);
+	unlink(path);
+	CHECK_EQ(config_load("/", &c, why, sizeof(why)), -EINVAL);
+	CHECK(!strncmp(why, "/: ", 3));
+}
+
 static void bandwidth_rule(void)
 {
 	struct tent_config c = parsed("{}");
@@ -272,6 +294,7 @@ int main(int argc, char **argv)
 		TEST(refuses),
 		TEST(refusal_frees_what_it_has_read),
 		TEST(names_a_file_that_is_not_there),
+		TEST(names_a_file_that_is_wrong),
 		TEST(bandwidth_rule),
 		TEST(half_life),
 	};

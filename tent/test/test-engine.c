@@ -309,11 +309,103 @@ static void bad_requests_start_nothing(void)
 	many = calloc(1025, sizeof(*many));
 	for (int i = 0; i < 1025; i++)
 		many[i] = r[0];
-	CHECK_EQ(tent_submit(d.t, many, 1025, &b), -EAGAIN);
+	CHECK_EQ(tent_submit(d.t, many, 1025, &b), -E2BIG); /* there is no use in waiting */
 	free(many);
 	CHECK(!b);
 	test_filled(d.theirs, d.len, 0);
 	duo_close(&d);
+}
+
+/* A peer that is stopped takes no notice, so all but the first requests wait for it. */
+static void too_many_requests_wait_for_some(void)
+{
+	enum { MOST = 1024 };
+	struct tent_request *r = calloc(MOST, sizeof(*r));
+	struct tent_batch *b, *more;
+	struct duo d;
+	int state;
+
+	duo_open(&d, &(struct duo_attr){.len = 4096});
+	for (int i = 0; i < MOST; i++) {
+		r[i] = duo_request(&d, TENT_WRITE, 0, 64);
+		r[i].notify = 1;
+	}
+	CHECK_EQ(kill(d.child, SIGSTOP), 0);
+	CHECK_EQ(waitpid(d.child, &state, WUNTRACED), d.child);
+	CHECK_EQ(tent_submit(d.t, r, MOST, &b), 0);
+	CHECK_EQ(tent_submit(d.t, r, MOST, &more), -EAGAIN);
+	CHECK_EQ(kill(d.child, SIGCONT), 0);
+	CHECK_EQ(tent_wait(b, -1), 0);
+	CHECK_EQ(tent_batch_free(b), 0);
+	CHECK_EQ(tent_submit(d.t, r, MOST, &more), 0);
+	CHECK_EQ(tent_wait(more, -1), 0);
+	CHECK_EQ(tent_batch_free(more), 0);
+	free(r);
+	duo_close(&d);
+}
+
+static void segments_belong_to_their_engine(void)
+{
+	struct tent *other = duo_create(NULL, 0, 0);
+	uint8_t *memory = duo_map(4096);
+	struct tent_batch *b = NULL;
+	struct tent_request r[2];
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = 4096});
+	CHECK_EQ(tent_register(other, memory, 4096, NULL, NULL), 0);
+	r[0] = r[1] = duo_request(&d, TENT_WRITE, 0, 4096);
+	r[1].local = memory;
+	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EFAULT);
+	CHECK_EQ(tent_submit(other, &r[1], 1, &b), -EINVAL);
+	CHECK(!b);
+	tent_destroy(other);
+	munmap(memory, 4096);
+	duo_close(&d);
+}
+
+/* Modes that bind slices at submit have room for 4,096; mode pull takes any number. */
+static void requests_of_many_parts(void)
+{
+	static const char *const configs[] = {"{\"scheduler\": \"smart\"}",
+		"{\"scheduler\": \"baseline\"}", "{\"scheduler\": \"pull\"}"};
+	struct duo d;
+
+	if (!duo_shm_rails())
+		return; /* so many regions of each adapter take long to register */
+	for (size_t i = 0; i < ARRAY_SIZE(configs); i++) {
+		duo_open(&d, &(struct duo_attr){.len = 4097 * 4096,
+				     .parts = 4096,
+				     .config = configs[i]});
+		duo_random(&seed, d.mine, d.len);
+		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), i < 2 ? -EMSGSIZE : 0);
+		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, 4096 * 4096, 0), 0);
+		CHECK(!memcmp(d.mine, d.theirs, 4096 * 4096));
+		duo_close(&d);
+	}
+}
+
+/* Both kinds of rails refuse what an adapter could not write; three pages, one of them odd. */
+static void memory_that_cannot_be_registered(void)
+{
+	static const struct {
+		int page, prot; /* -1: a hole */
+	} odd[] = {{0, PROT_READ}, {1, PROT_READ}, {2, PROT_READ}, {0, PROT_NONE}, {1, PROT_NONE},
+		{2, PROT_NONE}, {0, -1}, {1, -1}, {2, -1}};
+	struct tent *t = duo_create(NULL, 0, 0);
+
+	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
+		uint8_t *m = duo_map(3 * 4096), *at = m + odd[i].page * 4096;
+		struct tent_why why = {""};
+
+		CHECK_EQ(tent_register(t, m, 3 * 4096, NULL, &why), 0);
+		CHECK_EQ(tent_unregister(t, m), 0);
+		CHECK_EQ(odd[i].prot < 0 ? munmap(at, 4096) : mprotect(at, 4096, odd[i].prot), 0);
+		CHECK_EQ(tent_register(t, m, 3 * 4096, NULL, &why), -EFAULT);
+		CHECK(strstr(why.text, "not mapped, or not writable"));
+		munmap(m, 3 * 4096);
+	}
+	tent_destroy(t);
 }
 
 static void registrations_are_checked(void)
@@ -418,6 +510,10 @@ int main(int argc, char **argv)
 		TEST(what_is_used_stays),
 		TEST(all_classes_move),
 		TEST(bad_requests_start_nothing),
+		TEST(too_many_requests_wait_for_some),
+		TEST(segments_belong_to_their_engine),
+		TEST(requests_of_many_parts),
+		TEST(memory_that_cannot_be_registered),
 		TEST(registrations_are_checked),
 		TEST(attributes_are_checked),
 		TEST(a_segment_of_another_engine_is_refused),

@@ -94,6 +94,12 @@ with tempfile.TemporaryDirectory() as tmp:
     assert [(r["priority"], r["threads"], r["requests"]) for r in rows] == [(2, 2, 8), (0, 1, 4)], rows
     refused("client", "--fork", *rails, "--count", "1", "--priority", "1", words="`priorities` is 2")
 
+    # The memory of the server that a client runs.
+    r = run("client", "--fork", *rails, "--memory", "1M", "--size", "1M", "--count", "1", "--check")
+    assert "\n" in r.stdout, r
+    r = run("client", "--fork", *rails, "--memory", "1M", "--size", "2M", "--count", "1", status=2)
+    assert "has 1048576 bytes, 2097152 are needed" in r.stderr and not r.stdout, r
+
     # A server in another process, found by its port.
     port = free_port()
     with subprocess.Popen([exe, "server", *rails, "--once", "--memory", "1M", "--port", port]) as s:
@@ -116,6 +122,7 @@ with tempfile.TemporaryDirectory() as tmp:
 
     pathlib.Path(tmp, "config").write_text('{"scheduler": "best"}')
     refused("client", "--fork", *rails, "--config", f"{tmp}/config", "--count", "1", words="scheduler")
+    refused("client", "--fork", *rails, "--config", f"{tmp}/config", "--count", "1", words=f"{tmp}/config: ")
     pathlib.Path(tmp, "config").write_text('{"scheduler": "smart"}')
     run("client", "--fork", *rails, "--config", f"{tmp}/config", "--count", "1", "--check")
     assert "nowhere" in run("client", "--fork", *rails, "--count", "1", "--json", "/nowhere/x",
@@ -125,6 +132,8 @@ with tempfile.TemporaryDirectory() as tmp:
 assert "--fork" in run("client", "--help").stdout and "--memory" in run("server", "--help").stdout
 refused("client")
 refused("client", "host", "--fork")
+refused("client", "host", "--memory", "1M", words="--memory: give it to the server")
+refused("client", "--fork", "--memory", "1")
 refused("client", "--fork", "--size", "0")
 refused("client", "--fork", "--size", "64k")
 refused("client", "--fork", "--size", "1,,2")

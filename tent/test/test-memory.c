@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Registrations over adapters (rails4.topology): nobody waits for one that takes long. The
+ * program's own ibv_reg_mr() and ibv_reg_mr_iova2() stand before those of libibverbs, and hold
+ * a region of BIG bytes until they are told.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include "outage.h"
+
+#define BIG (3 * MIB)
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool held, go;
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void hold(size_t len)
+{
+	if (len != BIG)
+		return;
+	pthread_mutex_lock(&gate.lock);
+	gate.held = true;
+	pthread_cond_broadcast(&gate.changed);
+	while (!gate.go)
+		pthread_cond_wait(&gate.changed, &gate.lock);
+	pthread_mutex_unlock(&gate.lock);
+}
+
+typedef void *reg_fn(void *pd, void *addr, size_t len, int access);
+typedef void *reg_iova_fn(void *pd, void *addr, size_t len, uint64_t iova, unsigned int access);
+
+reg_fn ibv_reg_mr;
+reg_iova_fn ibv_reg_mr_iova2;
+
+void *ibv_reg_mr(void *pd, void *addr, size_t len, int access)
+{
+	reg_fn *next;
+
+	*(void **)&next = dlsym(RTLD_NEXT, "ibv_reg_mr");
+	hold(len);
+	return next(pd, addr, len, access);
+}
+
+void *ibv_reg_mr_iova2(void *pd, void *addr, size_t len, uint64_t iova, unsigned int access)
+{
+	reg_iova_fn *next;
+
+	*(void **)&next = dlsym(RTLD_NEXT, "ibv_reg_mr_iova2");
+	hold(len);
+	return next(pd, addr, len, iova, access);
+}
+
+/* A registration that is held. */
+static struct {
+	struct tent *t;
+	uint8_t *memory;
+	pthread_t thread;
+	int err;
+} big;
+
+static void *register_big(void *arg)
+{
+	big.err = tent_register(big.t, big.memory, BIG, NULL, NULL);
+	return NULL;
+}
+
+/* Returns when it is under way. */
+static void begin_big(struct tent *t)
+{
+	big.t = t;
+	big.memory = duo_map(BIG);
+	gate.held = gate.go = false;
+	CHECK_EQ(pthread_create(&big.thread, NULL, register_big, NULL), 0);
+	pthread_mutex_lock(&gate.lock);
+	while (!gate.held)
+		pthread_cond_wait(&gate.changed, &gate.lock);
+	pthread_mutex_unlock(&gate.lock);
+}
+
+static void end_big(void)
+{
+	pthread_mutex_lock(&gate.lock);
+	gate.go = true;
+	pthread_cond_broadcast(&gate.changed);
+	pthread_mutex_unlock(&gate.lock);
+	CHECK_EQ(pthread_join(big.thread, NULL), 0);
+	CHECK_EQ(big.err, 0);
+	CHECK_EQ(tent_unregister(big.t, big.memory), 0);
+	munmap(big.memory, BIG);
+}
+
+static uint16_t command(struct tent *t, const struct duo *d, char c)
+{
+	if (c == 'b')
+		begin_big(t);
+	else
+		end_big();
+	return 0;
+}
+
+/* A rail reports an error: its slices go over the others at once. */
+static void an_error_moves_slices(struct duo *d)
+{
+	outage_ctl("fault add device=mlx5_1 opcode=write nth=2 action=error syndrome=remote_op");
+	memset(d->mine, 0x55, d->len);
+	CHECK_EQ(duo_move(d, TENT_WRITE, 0, d->len, 9), 0);
+	CHECK(!memcmp(d->mine, d->theirs, d->len));
+	CHECK_EQ(duo_ask(d, 'n'), 9);
+	CHECK_EQ(outage_rail(d, 1).exclusions, 1);
+	outage_ctl("fault clear");
+}
+
+static void a_peer_that_registers_answers(void)
+{
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = 8 * MIB, .command = command});
+	duo_ask(&d, 'b');
+	an_error_moves_slices(&d);
+	duo_ask(&d, 'g');
+	duo_close(&d);
+}
+
+static void who_registers_moves_on(void)
+{
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = 8 * MIB});
+	begin_big(d.t);
+	an_error_moves_slices(&d);
+	end_big();
+	duo_close(&d);
+}
+
+/* Its place is taken, and nobody can use it yet. */
+static void what_is_being_registered(void)
+{
+	struct tent_request r;
+	struct tent_batch *b;
+	struct tent_why why;
+	struct duo d;
+	char *text, place[40];
+
+	duo_open(&d, &(struct duo_attr){.len = MIB});
+	begin_big(d.t);
+	CHECK_EQ(tent_register(d.t, big.memory + BIG - 1, 4096, NULL, &why), -EEXIST);
+	CHECK_EQ(tent_unregister(d.t, big.memory), -ENOENT);
+	r = duo_request(&d, TENT_WRITE, 0, 4096);
+	r.local = big.memory;
+	CHECK_EQ(tent_submit(d.t, &r, 1, &b), -EFAULT);
+	CHECK_EQ(tent_export(d.t, &text), 0);
+	snprintf(place, sizeof(place), "\"addr\":%llu,", (unsigned long long)(uintptr_t)d.mine);
+	CHECK(strstr(text, place));
+	snprintf(place, sizeof(place), "\"addr\":%llu,", (unsigned long long)(uintptr_t)big.memory);
+	CHECK(!strstr(text, place));
+	free(text);
+	end_big();
+	duo_close(&d);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(a_peer_that_registers_answers),
+		TEST(who_registers_moves_on),
+		TEST(what_is_being_registered),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
