@@ -56,33 +56,34 @@ static int write_head(int fd, const struct softhca_topology *t, struct capture *
 	return r;
 }
 
-/* Members have other working directories, so the path becomes absolute. */
-static int resolve(const char *path, char *absolute)
+int capture_resolve(const char *path, char absolute[CAPTURE_PATH])
 {
-	char *real = realpath(path, NULL);
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	char *dir = slash ? strndup(path, (size_t)(name - path)) : strdup(".");
+	char *real = dir ? realpath(dir, NULL) : NULL;
 	int r = real ? 0 : -errno;
 
-	if (real && strlen(real) >= CAPTURE_PATH)
+	if (real && snprintf(absolute, CAPTURE_PATH, "%s/%s", strcmp(real, "/") ? real : "",
+			    name) >= CAPTURE_PATH)
 		r = -ENAMETOOLONG;
-	else if (real)
-		strcpy(absolute, real);
 	free(real);
+	free(dir);
 	return r;
 }
 
 int capture_create(const char *path, const struct softhca_topology *t, struct capture *c)
 {
-	int fd = sys_open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644), r;
+	int fd = sys_open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0644), r;
 	struct stat st;
 
 	if (fd < 0)
-		return fd;
+		return fd == -ELOOP ? -ESPIPE : fd;
 	memset(c, 0, sizeof(*c));
 	r = sys_fstat(fd, &st);
 	if (!r && !S_ISREG(st.st_mode))
 		r = -ESPIPE;
 	if (!r)
-		r = resolve(path, c->path);
+		r = capture_resolve(path, c->path);
 	if (!r)
 		r = (int)SYS(SYS_ftruncate, fd, 0);
 	c->device = st.st_dev;

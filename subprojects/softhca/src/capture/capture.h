@@ -16,9 +16,16 @@
 
 /*
  * Makes, or empties, the file of a capture that is to be started. Returns 0 with *c filled, or
- * -errno; -ESPIPE if it is not a regular file, -ENAMETOOLONG if its absolute name is too long.
+ * -errno; -ESPIPE if it is not a regular file, or a link to one, -ENAMETOOLONG if its absolute name
+ * is too long.
  */
 int capture_create(const char *path, const struct softhca_topology *t, struct capture *c);
+
+/*
+ * The absolute name of a capture's file, which need not be there: members have other working
+ * directories. Returns 0 or -errno.
+ */
+int capture_resolve(const char *path, char absolute[CAPTURE_PATH]);
 
 /*
  * Starts the capture @c. @owner: it ends with the process of this slot, or NO_SLOT. @qpn: the

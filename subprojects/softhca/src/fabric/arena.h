@@ -421,6 +421,9 @@ struct arena {
 	struct rail_state rails[SOFTHCA_RAILS_MAX];
 	struct fault_rule faults[FAULT_RULES];
 	struct capture capture;
+	/* What the fabric was made with; rules and capture may have changed since. */
+	struct fault_rule made_faults[FAULT_RULES];
+	char made_capture[CAPTURE_PATH]; /* "": none */
 	struct journal journal __attribute__((aligned(64)));
 	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a run; 0 ends the list */
 	uint64_t next_copy;

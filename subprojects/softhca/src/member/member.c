@@ -11,18 +11,15 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-#include "capture/capture.h"
 #include "fabric/fabric.h"
 #include "fabric/lockfile.h"
 #include "fabric/reserve.h"
-#include "fault/fault.h"
 #include "hca/config.h"
+#include "member/settings.h"
 #include "sys/sys.h"
 #include "sys/tree.h"
 #include "sysfs/sysfs.h"
-#include "xport/chaos.h"
 #include "xport/copy.h"
-#include "xport/link.h"
 
 static pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
 static char why[256]; /* under attach_lock; "": no reason yet */
@@ -163,49 +160,6 @@ static int map_arena(const char *path, bool create, struct arena **out)
 	return r;
 }
 
-/* SOFTHCA_CAPTURE: a file that gets the packets of the whole fabric, as long as it lives. */
-static int start_capture(struct arena *a)
-{
-	const char *path = getenv("SOFTHCA_CAPTURE");
-	struct capture c;
-	int r;
-
-	if (!path || !*path)
-		return 0;
-	r = capture_create(path, &a->topo, &c);
-	if (r)
-		return because(r, "SOFTHCA_CAPTURE=%.160s: %s", path,
-			r == -ESPIPE ? "give a regular file" : strerror(-r));
-	return capture_start(a, &c, NO_SLOT, 0);
-}
-
-/* Topology, fault rules, link mode, chaos mode and capture. */
-static int load_environment(struct arena *a)
-{
-	int r = softhca_topology_from_env(&a->topo, why, sizeof(why));
-	const char *stray;
-
-	if (!r)
-		r = fault_load_env(a->faults, why, sizeof(why));
-	if (r)
-		return r;
-	stray = fault_stray(a->faults, &a->topo);
-	if (stray)
-		return because(-EINVAL,
-			"fault rule: device=%s: no such adapter; give one of the topology", stray);
-	fault_changed(a);
-	for (uint32_t i = 0; i < a->topo.nrails; i++)
-		a->rails[i].link_down = a->topo.rails[i].down;
-	r = link_mode_from_env();
-	if (r < 0)
-		return because(r, "SOFTHCA_LINK must be off, real or virtual");
-	a->link_mode = (uint32_t)r;
-	if (chaos_from_env(&a->chaos_seed))
-		return because(-EINVAL, "SOFTHCA_CHAOS must be a number from 1, the seed");
-	a->chaos = a->chaos_seed != 0;
-	return start_capture(a);
-}
-
 /* The first member makes everything anew. The lock on byte 0 is held. */
 static int create_fabric(const char *dir, struct arena **out)
 {
@@ -229,7 +183,7 @@ static int create_fabric(const char *dir, struct arena **out)
 	a->cm_high = FIRST_CM_ID;
 	r = own_namespaces(&a->pid_ns, &a->user_ns);
 	if (!r)
-		r = load_environment(a);
+		r = settings_load(a, why, sizeof(why));
 	if (!r)
 		r = lock_init(&a->lock);
 	snprintf(path, sizeof(path), "%s/sys", dir);
@@ -256,6 +210,8 @@ static int join_fabric(const char *dir, struct arena **out)
 	r = -EPROTO;
 	if ((*out)->magic == ARENA_MAGIC && (*out)->version == ARENA_VERSION)
 		r = check_namespaces(*out);
+	if (!r)
+		r = settings_compare(*out, why, sizeof(why));
 	if (!r)
 		return 0;
 	munmap(*out, sizeof(struct arena));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Joining and leaving a fabric. The first member makes the arena from the topology, the fault
- * rules and the link mode of its environment. hooks.c defines what happens when a holder of
+ * Joining and leaving a fabric. The first member makes the arena with the settings of its
+ * environment (settings.h). hooks.c defines what happens when a holder of
  * the fabric's mutex has died.
  */
 #ifndef SOFTHCA_MEMBER_MEMBER_H
@@ -10,7 +10,8 @@
 /*
  * Joins (or creates) the fabric that the environment names. Idempotent; any thread may call
  * it. Returns 0 or -errno; -EINVAL: a variable of the environment is wrong; -EACCES: the
- * directory belongs to another uid; -EMFILE: all slots taken; -EPROTO: another version of
+ * directory belongs to another uid; -EEXIST: the fabric was made with other settings than the
+ * environment has; -EMFILE: all slots taken; -EPROTO: another version of
  * this library created it; -EXDEV: its members are in other namespaces; -ENOSPC: /dev/shm
  * has no room; -ENOENT: there is no /proc.
  */

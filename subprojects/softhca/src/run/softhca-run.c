@@ -188,8 +188,7 @@ static void set_value(int option, const char *value)
 	}
 }
 
-/* Returns whether the arguments specify the rails. */
-static bool parse_options(int argc, char **argv)
+static void parse_options(int argc, char **argv)
 {
 	bool rails = false, topology = false;
 	int c;
@@ -221,7 +220,6 @@ static bool parse_options(int argc, char **argv)
 		bad("--rails and --topology", "", "give one of them");
 	if (optind == argc)
 		bad("no program", "", "give one; see softhca-run --help");
-	return rails || topology;
 }
 
 static void bad_variable(const char *name, const char *give)
@@ -233,14 +231,15 @@ static void bad_variable(const char *name, const char *give)
 }
 
 /* Refuses, with status 2, what would fail later when the fabric is made. */
-static void check_environment(struct softhca_topology *wanted)
+static void check_environment(void)
 {
 	struct fault_rule *rules = calloc(FAULT_RULES, sizeof(*rules));
+	struct softhca_topology topology;
 	char err[256];
 
 	if (config_check(err, sizeof(err)))
 		bad("environment", "", err);
-	if (softhca_topology_from_env(wanted, err, sizeof(err)))
+	if (softhca_topology_from_env(&topology, err, sizeof(err)))
 		bad("topology", "", err);
 	if (rules && fault_load_env(rules, err, sizeof(err)))
 		bad("faults", "", err);
@@ -274,40 +273,34 @@ static void export_hwloc(const struct softhca_topology *t)
 	setenv("HWLOC_THISSYSTEM", "1", 1);
 }
 
-/* Joins the fabric. If it exists already, it must have the wanted rails. */
-static void join(const struct softhca_topology *wanted, bool explicit)
+static void join(void)
 {
 	int rc = member_attach();
 
 	if (rc == -EACCES)
 		bad("fabric", "", "it belongs to another user; give --fabric another name");
+	if (rc == -EEXIST)
+		bad("fabric", "", member_why());
 	if (rc) {
 		fprintf(stderr, "softhca-run: %s\n", member_why());
 		exit(125);
-	}
-	if (explicit && memcmp(&fabric_self.arena->topo, wanted, sizeof(*wanted))) {
-		member_detach();
-		bad("fabric", "",
-			"a running program uses it with other adapters; leave out "
-			"--rails and --topology, or give --fabric another name");
 	}
 }
 
 int main(int argc, char **argv)
 {
-	bool explicit = parse_options(argc, argv);
 	bool nested = getenv("SOFTHCA_RUN") != NULL;
-	struct softhca_topology wanted;
 	char err[256];
 	int rc;
 
-	check_environment(&wanted);
+	parse_options(argc, argv);
+	check_environment();
 	rc = preload_softhca(err, sizeof(err));
 	if (rc) {
 		fprintf(stderr, "softhca-run: %s\n", err);
 		return 125;
 	}
-	join(&wanted, explicit);
+	join();
 	export_hwloc(&fabric_self.arena->topo);
 	if (!nested)
 		fprintf(stderr, "softhca-run: emulated adapters: all figures describe software, "

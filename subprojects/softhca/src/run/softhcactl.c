@@ -16,6 +16,7 @@
 #include "hca/config.h"
 #include "hca/port.h"
 #include "member/member.h"
+#include "member/settings.h"
 #include "packet/packet.h"
 #include "run/record.h"
 #include "run/show.h"
@@ -328,6 +329,7 @@ int main(int argc, char **argv)
 		}
 	}
 	check_environment();
+	settings_forget(); /* it looks at fabrics, whatever they were made with */
 	run(argc - optind, argv + optind);
 	finish_output();
 	if (fabric_self.arena)

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# test-run.sh SOFTHCA-RUN HOLDER LOCKER NO-FORK [STATIC]: what softhca-run promises to who calls it.
+# test-run.sh SOFTHCA-RUN SOFTHCACTL HOLDER LOCKER NO-FORK [STATIC]: what softhca-run promises to who calls it.
 set -u
 
 run=$(realpath "$1")
-holder=$(realpath "$2")
-locker=$(realpath "$3")
-no_fork=$(realpath "$4")
-fixed=${5:+$(realpath "$5")}
+ctl=$(realpath "$2")
+holder=$(realpath "$3")
+locker=$(realpath "$4")
+no_fork=$(realpath "$5")
+fixed=${6:+$(realpath "$6")}
 me=$(id -u)
 tmp=$(mktemp -d)
 fabric=run-$$
@@ -15,7 +16,7 @@ dir=/dev/shm/softhca-$me-$fabric
 unset LD_PRELOAD SOFTHCA_RAILS SOFTHCA_TOPOLOGY SOFTHCA_BF SOFTHCA_STRICT SOFTHCA_CHAOS \
 	SOFTHCA_MEMLOCK SOFTHCA_DEATH SOFTHCA_UAR SOFTHCA_RUN \
 	SOFTHCA_MODE SOFTHCA_TRACE SOFTHCA_LINK SOFTHCA_FAULTS SOFTHCA_FAULT_FILE \
-	HWLOC_XMLFILE PMIX_NAMESPACE
+	SOFTHCA_CAPTURE HWLOC_XMLFILE PMIX_NAMESPACE
 export SOFTHCA_FABRIC="$fabric"
 trap 'rm -rf "$tmp"' EXIT
 
@@ -295,7 +296,7 @@ two_at_once() {
 	exec 8>&9
 	"$run" -n 3 true 2>"$tmp/err"
 	[ $? = 2 ] || fail "other rails in a used fabric are not refused"
-	grep -q 'other adapters' "$tmp/err" || fail "says $(cat "$tmp/err")"
+	grep -q 'fabric: SOFTHCA_RAILS=3: a running program' "$tmp/err" || fail "says $(cat "$tmp/err")"
 	hold second
 	second=$runner
 	exec 8>&-
@@ -304,6 +305,103 @@ two_at_once() {
 	exec 9>&-
 	wait "$second" || fail "second ends with $?"
 	gone "$dir" || fail "$dir is left"
+}
+
+# joins VARIABLE=VALUE: with it a program becomes a member of the fabric.
+joins() {
+	env "$1" "$run" true 2>"$tmp/err" 9>&- || fail "$made: $1 is refused: $(cat "$tmp/err")"
+	env "$1" LD_PRELOAD="$library" cat "$port" >"$tmp/out" 2>&1 ||
+		fail "$made: the library refuses $1: $(cat "$tmp/out")"
+}
+
+# kept_out VARIABLE=VALUE: with it nobody joins, and one line says why.
+kept_out() {
+	env "$1" "$run" true 2>"$tmp/err" 9>&-
+	[ $? = 2 ] || fail "$made: $1 is not refused"
+	[ "$(wc -l <"$tmp/err")" = 1 ] || fail "$made: $1: not one line: $(cat "$tmp/err")"
+	grep -q -F -e "fabric: $1: a running program has made" "$tmp/err" ||
+		fail "$made: $1: says $(cat "$tmp/err")"
+	env "$1" LD_PRELOAD="$library" cat "$port" >"$tmp/out" 2>&1 &&
+		fail "$made: the library takes $1"
+	[ "$(grep -c -F -e "softhca: $1: a running program has made" "$tmp/out")" = 1 ] ||
+		fail "$made: $1: the library says $(cat "$tmp/out")"
+}
+
+# The maker's settings, one row each: VARIABLE, what the fabric is made with, another value, and one that says
+# the same in other words.
+settings() {
+	status 0 "$run" printenv LD_PRELOAD
+	library=$(cat "$tmp/out")
+	port=/sys/class/infiniband/mlx5_0/ports/1/state
+	printf 'lid=77\n' >"$tmp/lid"
+	printf 'lid=77 # the same\n' >"$tmp/lid-too"
+	printf 'lid=78\n' >"$tmp/other-lid"
+	echo 'action=rnr' >"$tmp/rule"
+	echo 'action=rnr nth=1' >"$tmp/rule-too"
+	echo 'action=rnr nth=2' >"$tmp/other-rule"
+	ln -s . "$tmp/here"
+	n=0
+	while read -r variable value other same; do
+		n=$((n + 1))
+		made="$variable=$value"
+		export "$made"
+		hold "setting$n"
+		unset "$variable"
+		joins "$made"
+		joins "$variable="
+		joins UNUSED=
+		joins "$variable=$same"
+		kept_out "$variable=$other"
+		exec 9>&-
+		wait "$runner" || fail "$made: the maker ends with $?"
+		made=none
+		hold "none$n"
+		joins "$variable="
+		kept_out "$variable=$other"
+		exec 9>&-
+		wait "$runner" || fail "$made: the maker ends with $?"
+		gone "$dir" || fail "$made: $dir is left"
+	done <<-ROWS
+		SOFTHCA_RAILS 2 3 2
+		SOFTHCA_TOPOLOGY $tmp/lid $tmp/other-lid $tmp/lid-too
+		SOFTHCA_LINK virtual real virtual
+		SOFTHCA_CHAOS 7 8 07
+		SOFTHCA_FAULTS action=rnr action=no_answer action=rnr;
+		SOFTHCA_FAULT_FILE $tmp/rule $tmp/other-rule $tmp/rule-too
+		SOFTHCA_CAPTURE $tmp/a.pcapng $tmp/b.pcapng $tmp/here/a.pcapng
+	ROWS
+	[ $n = 7 ] || fail "$n settings"
+	[ ! -e "$tmp/b.pcapng" ] || fail "a capture that was refused has made its file"
+	# What the maker has set otherwise counts, too: the defaults are a value.
+	hold plain
+	made=plain
+	joins SOFTHCA_RAILS=1
+	joins SOFTHCA_LINK=off
+	kept_out SOFTHCA_RAILS=2
+	exec 9>&-
+	wait "$runner" || fail "plain ends with $?"
+	# A rule that was used up, and rules of others, are no other setting.
+	SOFTHCA_FAULTS=action=rnr hold ruled
+	made=ruled
+	"$ctl" fault clear >"$tmp/out" 2>&1 || fail "softhcactl: $(cat "$tmp/out")"
+	joins SOFTHCA_FAULTS=action=rnr
+	kept_out SOFTHCA_FAULTS=action=no_answer
+	# Who only looks may have any.
+	SOFTHCA_FAULTS=action=no_answer SOFTHCA_RAILS=5 "$ctl" list >"$tmp/out" 2>&1
+	grep -q "^$fabric: .* 1 adapters" "$tmp/out" || fail "list: $(cat "$tmp/out")"
+	SOFTHCA_FAULTS=action=no_answer SOFTHCA_RAILS=5 "$ctl" show >"$tmp/out" 2>&1 ||
+		fail "show: $(cat "$tmp/out")"
+	exec 9>&-
+	wait "$runner" || fail "ruled ends with $?"
+}
+
+# A capture does not follow a link to where somebody else wants it to write.
+capture_link() {
+	echo precious >"$tmp/precious"
+	ln -s "$tmp/precious" "$tmp/link.pcapng"
+	status 125 env SOFTHCA_CAPTURE="$tmp/link.pcapng" "$run" true
+	grep -q 'link.pcapng: give a regular file' "$tmp/err" || fail "a link: $(cat "$tmp/err")"
+	[ "$(cat "$tmp/precious")" = precious ] || fail "the capture has followed a link"
 }
 
 # A member that keeps the fabric's mutex for ever does not keep softhca-run.
@@ -394,7 +492,7 @@ other_user() {
 for t in exit_statuses full_device wrong_arguments wrong_for_the_library environment hwloc \
 	arguments signals_are_passed_on program_killed runner_killed group_killed left_behind \
 	guardian_killed stubborn no_processes \
-	two_at_once mutex_held other_fabric unseen other_user; do
+	two_at_once settings capture_link mutex_held other_fabric unseen other_user; do
 	echo "$t"
 	$t
 done
