@@ -238,7 +238,7 @@ void wakefd_timer(struct wakefd *w, uint64_t ns)
 
 /* ---- the waker ---- */
 
-/* Sends a datagram; if the queue is full, the socket is readable anyway. Returns 0 or -errno. */
+/* Sends a datagram. Returns 0 or -errno. */
 static int send_once(struct wakefd *w, uint64_t name, uint64_t cookie)
 {
 	struct sockaddr_un sa;
@@ -257,35 +257,50 @@ static int send_once(struct wakefd *w, uint64_t name, uint64_t cookie)
 	return 0;
 }
 
-/* Returns false if there was no memory or no descriptor. */
-static bool send_wakeup(struct wakefd *w, uint64_t name, uint64_t cookie)
-{
-	int err = send_once(w, name, cookie);
-
-	/*
-	 * Either the sleeper's queue is full, or datagrams that other sleepers have not read fill
-	 * our send buffer. Closing our socket frees the buffer and keeps those datagrams.
-	 */
-	if (err == -EAGAIN) {
-		close_fd(&w->sender);
-		err = send_once(w, name, cookie);
-	}
-	return err != -EMFILE && err != -ENFILE && err != -ENOMEM && err != -ENOBUFS;
-}
-
-static int wake_by_fd(struct wakefd *w, uint32_t *word, const struct wakefd_addr *addr)
+int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr)
 {
 	/* Read once each. Any value of a peer is valid: our prefix comes before the name. */
 	uint64_t name = __atomic_load_n(&addr->name, __ATOMIC_RELAXED);
 	uint64_t cookie = __atomic_load_n(&addr->cookie, __ATOMIC_RELAXED);
-	uint32_t running = SLEEP_RUNNING;
+	uint64_t netns = __atomic_load_n(&addr->netns, __ATOMIC_RELAXED);
+	int err = send_once(w, name, cookie);
 
-	if (send_wakeup(w, name, cookie))
+	/*
+	 * EAGAIN: either the sleeper's queue is full, or datagrams that other sleepers have not read
+	 * fill our send buffer. Closing our socket frees the buffer and keeps those datagrams.
+	 * ECONNREFUSED: no such name in the network namespace that our socket was made in, which
+	 * this thread may have left.
+	 */
+	if (err == -EAGAIN || err == -ECONNREFUSED) {
+		close_fd(&w->sender);
+		err = send_once(w, name, cookie);
+	}
+	switch (err) {
+	case 0:
+	case -EAGAIN: /* its queue is full: its descriptor is readable */
 		return 1;
-	/* Relaxed: what the sleeper waits for is published, or it is awake already. */
-	__atomic_compare_exchange_n(word, &running, SLEEP_ON_FD, false, __ATOMIC_RELAXED,
-		__ATOMIC_RELAXED);
-	return -EAGAIN;
+	case -ECONNREFUSED:
+		/* In its own namespace nobody has the name: it has closed its descriptor. */
+		return wakefd_reaches(wakefd_netns(), netns) ? 0 : -ENETUNREACH;
+	case -ECONNRESET:
+	case -EPIPE:
+	case -EPROTOTYPE: /* a socket of another type has the name, which a peer has forged */
+		return 0;
+	default:
+		return err; /* not sent, and the sleeper sleeps */
+	}
+}
+
+static int wake_by_fd(struct wakefd *w, uint32_t *word, const struct wakefd_addr *addr)
+{
+	uint32_t running = SLEEP_RUNNING;
+	int woken = wakefd_try(w, addr);
+
+	if (woken < 0)
+		/* Relaxed: what the sleeper waits for is published, or it is awake already. */
+		__atomic_compare_exchange_n(word, &running, SLEEP_ON_FD, false, __ATOMIC_RELAXED,
+			__ATOMIC_RELAXED);
+	return woken;
 }
 
 int wakefd_wake_cold(struct wakefd *w, uint32_t *word, const struct wakefd_addr *addr)

@@ -2,6 +2,7 @@
 /* Sleeping on a descriptor, and waking: base/wakefd.h. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -189,13 +190,15 @@ static void nobody_is_woken_by_a_wrong_address(void)
 	struct sleeper s;
 
 	sleeper_open(&s);
+	s.addr.netns = wakefd_netns();
 	wakefd_prepare(&s.w, &s.word);
 	wakefd_close(&s.w);
-	CHECK_EQ(wake(&waker, &s), 1);
+	CHECK_EQ(wake(&waker, &s), 0);
+	CHECK_EQ(s.word, SLEEP_RUNNING);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		s.addr.name = names[i];
 		s.word = SLEEP_ON_FD;
-		CHECK_EQ(wake(&waker, &s), 1);
+		CHECK_EQ(wake(&waker, &s), 0);
 	}
 	wakefd_close(&waker);
 }
@@ -210,7 +213,7 @@ static void wake_without_descriptors(void *arg)
 	sleeper_open(s);
 	wakefd_prepare(&s->w, &s->word);
 	old = fdtest_limit(0);
-	CHECK_EQ(wake(&waker, s), -EAGAIN);
+	CHECK_EQ(wake(&waker, s), -EMFILE);
 	CHECK_EQ(s->word, SLEEP_ON_FD); /* so that another waker can try */
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
 	CHECK_EQ(wake(&waker, s), 1);
@@ -222,6 +225,39 @@ static void waker_without_descriptors_tries_again(void)
 	struct sleeper s;
 
 	fdtest_in_child(wake_without_descriptors, &s);
+}
+
+/* The waker's thread comes back from a network namespace in which it has woken somebody else. */
+static void wake_after_a_journey(void *arg)
+{
+	int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	struct wakefd waker = WAKEFD_NONE;
+	struct sleeper s, there;
+
+	sleeper_open(&s);
+	if (unshare(CLONE_NEWNET)) {
+		printf("  not here: network namespaces\n");
+		fflush(stdout);
+		return;
+	}
+	sleeper_open(&there);
+	there.addr.netns = wakefd_netns();
+	wakefd_prepare(&there.w, &there.word);
+	CHECK_EQ(wake(&waker, &there), 1);
+	CHECK_EQ(setns(home, CLONE_NEWNET), 0);
+	s.addr.netns = wakefd_netns();
+	wakefd_prepare(&s.w, &s.word);
+	CHECK_EQ(wake(&waker, &s), 1);
+	CHECK(fdtest_readable(s.w.fd));
+	/* The other one cannot be reached from here, and still sleeps. */
+	wakefd_prepare(&there.w, &there.word);
+	CHECK_EQ(wake(&waker, &there), -ENETUNREACH);
+	CHECK_EQ(there.word, SLEEP_ON_FD);
+}
+
+static void waker_comes_home(void)
+{
+	fdtest_in_child(wake_after_a_journey, NULL);
 }
 
 static void open_without_descriptors(void *arg)
@@ -382,6 +418,7 @@ int main(int argc, char **argv)
 		TEST(many_sleepers_take_nothing_and_all_are_woken),
 		TEST(nobody_is_woken_by_a_wrong_address),
 		TEST(waker_without_descriptors_tries_again),
+		TEST(waker_comes_home),
 		TEST(open_fails_and_leaves_nothing),
 		TEST(timer_makes_it_readable),
 		TEST(all_is_closed_by_exec),

@@ -29,19 +29,19 @@ int sleeper_init(struct sleeper *s, struct daemon *d)
 	return err;
 }
 
-/* Arms all of them: true if each says that there is nothing to poll for. */
+/* Arms all of them: true if none says that there is something to poll for. */
 static bool arm(struct daemon *d)
 {
-	bool idle = !shmipc_server_arm(d->ipc);
+	bool idle = shmipc_server_arm(d->ipc) <= 0;
 
 	if (d->ring)
-		idle &= !delegrpc_server_arm(d->ring);
+		idle &= delegrpc_server_arm(d->ring) <= 0;
 	if (d->net.ctx)
-		idle &= !copyrpc_ctx_arm(d->net.ctx);
+		idle &= copyrpc_ctx_arm(d->net.ctx) <= 0;
 	if (d->flux)
-		idle &= !flux_arm(d->flux);
+		idle &= flux_arm(d->flux) <= 0;
 	if (d->relay)
-		idle &= !flux_arm(d->relay);
+		idle &= flux_arm(d->relay) <= 0;
 	return idle;
 }
 

@@ -68,21 +68,25 @@
  * Descriptors: a thread that waits for other things as well sleeps in poll(2) or epoll(7):
  *
  *	struct pollfd p[] = { { delegrpc_server_fd(s), POLLIN }, { pipe, POLLIN } };
- *	for (;;) {
+ *	int busy;
+ *
+ *	while ((busy = delegrpc_server_arm(s)) >= 0) {
+ *		poll(p, 2, busy ? 0 : -1);
  *		while (serve(s) > 0)			poll, recv, reply, advance_tail
  *			;
- *		poll(p, 2, delegrpc_server_arm(s) ? 0 : -1);
  *		...
  *	}
  *
  * The descriptor is for POLLIN only: nobody but the library reads, writes or closes it. An
  * object is armed until the next function call with it, so delegrpc_server_arm() comes last. A
- * thread that arms several objects uses timeout 0 if any arm returned something other than 0. A
+ * thread that arms several objects uses timeout 0 if any arm returned 1. A
  * woken object is polled as usual; its descriptor stays readable until it is armed again. Spurious
  * wake-ups are possible. A peer without a descriptor wakes one that has a descriptor, and the
- * reverse. Descriptors work between processes of one network namespace: connect and
- * delegrpc_server_fd() return -ENETUNREACH if a client could not wake a server that sleeps on a
- * descriptor. An armed client with calls pending becomes readable every 100 ms, so that its poll
+ * reverse. Descriptors work between processes of one network namespace, and not for a client whose
+ * sandbox does not let it send to abstract sockets: connect and delegrpc_server_fd() return an error
+ * if a client could not wake a server that sleeps on a descriptor. If that comes later, the
+ * client's flush, poll, wait and arm return it (see delegrpc_client_poll()), and a call is late, but
+ * is not lost without a word. An armed client with calls pending becomes readable every 100 ms, so that its poll
  * finds a dead server; an armed server does so only if a dead client may block the ring. If a
  * client dies between publishing and waking (see Waking), or if another process that writes into
  * the region has spoilt the wake-up, the request waits for the next client's wake-up. A timeout of
@@ -288,7 +292,8 @@ int delegrpc_server_fd(struct delegrpc_server *server);
 
 /*
  * Arms the descriptor: publishes replies, wakes clients, empties the descriptor, and checks once
- * more. 0: the caller may sleep; 1: it must poll again instead; -EBADF: there is no descriptor.
+ * more. 0: the caller may sleep; 1: it must poll again instead; -EBADF: there is no descriptor, do not
+ * wait for it.
  */
 int delegrpc_server_arm(struct delegrpc_server *server);
 
@@ -324,7 +329,8 @@ struct delegrpc_client_stats {
  *	-EPROTO		no region of this library, another version, or another attribute
  *	-EUSERS		max_clients are connected: try again later
  *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
- *	-EACCES, -ELOOP	the region is another user's, or has another mode or gid
+ *	-EPERM		the server sleeps on a descriptor, and this process may not send to it
+ *	-EACCES, -ELOOP	the region is another user's, or has another mode or gid; or as -EPERM
  *	-ENOMEM, -EMFILE, ...
  */
 int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
@@ -352,6 +358,8 @@ DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const v
  * Publishes the staged calls, and wakes the server if it sleeps. 0, or
  *	-EAGAIN		the ring is full: poll and retry (a poll tries, too)
  *	-EPIPE		the server has gone: disconnect
+ *	-EMFILE, -ENETUNREACH, -EPERM, ...	published, but the server sleeps: see
+ *			delegrpc_client_poll()
  */
 DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client);
 
@@ -360,6 +368,12 @@ DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client);
  * inlined). Returns the number of responses, 0 for none yet, or
  *	-EPIPE		the server has gone, and every response it wrote has been handed out:
  *			the calls still pending will never be answered; disconnect
+ *	-EMFILE, -ENFILE, -ENOMEM, -ENOBUFS	the server sleeps on its descriptor and could not be
+ *			woken for lack of a descriptor or of memory: free some, poll and retry
+ *	-ENETUNREACH	likewise, because this thread has left the server's network namespace
+ *	-EPERM, -EACCES, ...	likewise, because a sandbox forbids it. In these cases the calls stay
+ *			published: the server finds them when another client wakes it, or when a
+ *			later poll, flush or wait of this one can
  * fn may call delegrpc_client_call() and delegrpc_client_flush() for this client, but must not poll,
  * wait, arm or disconnect it.
  */
@@ -372,7 +386,7 @@ DELEGRPC_INLINE uint32_t delegrpc_client_pending(const struct delegrpc_client *c
 /*
  * Publishes, wakes the server unless a response is there, and waits for a response. 1: there is one
  * to poll; 0: timeout_ns nanoseconds have passed, nothing is pending, or a signal interrupted the
- * sleep; -EPIPE as above.
+ * sleep; errors as of delegrpc_client_poll(), at once.
  */
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 
@@ -385,7 +399,8 @@ int delegrpc_client_fd(struct delegrpc_client *client);
 
 /*
  * As delegrpc_server_arm(). Publishes calls and wakes the server first. With calls pending the
- * descriptor is readable after 100 ms at the latest, so that a poll finds a dead server in time.
+ * descriptor is readable after 100 ms at the latest, so that a poll finds a dead server in time. Errors
+ * as well of delegrpc_client_poll() if the server could not be woken: it is not armed then.
  */
 int delegrpc_client_arm(struct delegrpc_client *client);
 
@@ -399,6 +414,8 @@ int delegrpc_client_arm(struct delegrpc_client *client);
  *	-EAGAIN		as many calls as resp_depth timed out and are still unanswered, or the
  *			ring is full: poll and retry
  *	-EMSGSIZE, -EPIPE	as above
+ *	-EMFILE, -ENETUNREACH, -EPERM, ...	as of delegrpc_client_poll(), at once; otherwise
+ *			as -ETIMEDOUT
  */
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
 	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);

@@ -209,7 +209,7 @@ struct delegrpc_client {
 };
 
 int delegrpc_priv_publish(struct delegrpc_client *client);
-void delegrpc_priv_wake_server(struct delegrpc_client *client);
+int delegrpc_priv_wake_server(struct delegrpc_client *client);
 int delegrpc_priv_client_idle(struct delegrpc_client *client);
 void delegrpc_priv_client_busy(struct delegrpc_client *client);
 void delegrpc_priv_client_odd(struct delegrpc_client *client, uint32_t id);
@@ -227,11 +227,11 @@ DELEGRPC_INLINE uint32_t delegrpc_client_pending(const struct delegrpc_client *c
 
 DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client)
 {
-	int err = client->staged ? delegrpc_priv_publish(client) : 0;
+	int err = client->staged ? delegrpc_priv_publish(client) : 0, woken = 0;
 
 	if (client->unfenced)
-		delegrpc_priv_wake_server(client);
-	return err;
+		woken = delegrpc_priv_wake_server(client);
+	return err ? err : woken;
 }
 
 DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const void *req,

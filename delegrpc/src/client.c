@@ -143,17 +143,28 @@ COLD static void wake_sleeping(struct client *c)
 		c->wakes++;
 		PROBE(delegrpc, client_wake, c);
 	}
-	c->hot.unfenced = woken < 0; /* try again next time */
+	if (woken < 0) {
+		c->wake_err = woken;
+		c->hot.unfenced = 1; /* try again next time */
+		c->hot.idle_left = 1; /* an empty poll reports it */
+	}
 }
 
-/* Wakes the server if it sleeps. One fence serves all calls since the last one. */
-void delegrpc_priv_wake_server(struct delegrpc_client *client)
+/*
+ * Wakes the server if it sleeps. One fence serves all calls since the last one. 0, or -errno: it
+ * could not be woken.
+ */
+int delegrpc_priv_wake_server(struct delegrpc_client *client)
 {
+	struct client *c = client_of(client);
+
 	client->unfenced = 0;
+	c->wake_err = 0;
 	/* Pairs with sleep_prepare_as(), which sleep_for_request() and delegrpc_server_arm() call. */
 	sleep_fence();
 	if (unlikely(sleep_is_asleep(&client->header->server_state)))
-		wake_sleeping(client_of(client));
+		wake_sleeping(c);
+	return c->wake_err;
 }
 
 /*
@@ -248,7 +259,10 @@ static int end_of_server(const struct delegrpc_client *client)
 	return response_ready(client) ? 0 : -EPIPE;
 }
 
-/* Called after several empty polls: tells the server that a client waits, and checks it. */
+/*
+ * Called after several empty polls, and after one that could not wake the server: tells the server
+ * that a client waits, and checks it.
+ */
 int delegrpc_priv_client_idle(struct delegrpc_client *client)
 {
 	struct client *c = client_of(client);
@@ -258,7 +272,9 @@ int delegrpc_priv_client_idle(struct delegrpc_client *client)
 	if (client->idle < TELL && ++client->idle == TELL)
 		/* Relaxed: a hint for the server's yields. */
 		__atomic_store_n(&client->line->state, DELEGRPC_WAITING, __ATOMIC_RELAXED);
-	return server_lives(c, now) ? 0 : end_of_server(client);
+	if (!server_lives(c, now))
+		return end_of_server(client);
+	return response_ready(client) ? 0 : c->wake_err;
 }
 
 void delegrpc_priv_client_busy(struct delegrpc_client *client)
@@ -293,8 +309,9 @@ int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns)
 	struct client *c = client_of(client);
 	uint64_t deadline = deadline_after(timeout_ns), now, slice;
 	struct wait w = WAIT_INIT;
+	int err = 0;
 
-	while (client->pending) {
+	while (client->pending && !err) {
 		bool asleep = wait_step(&w);
 
 		if (client->staged)
@@ -302,8 +319,8 @@ int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns)
 		if (response_ready(client))
 			break;
 		if (client->unfenced)
-			delegrpc_priv_wake_server(client);
-		if (w.empty < WAIT_SPINS)
+			err = delegrpc_priv_wake_server(client);
+		if (w.empty < WAIT_SPINS && !err)
 			continue;
 		if (w.empty == WAIT_SPINS) {
 			client->idle = TELL;
@@ -312,7 +329,7 @@ int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns)
 		now = clock_ns();
 		if (!server_lives(c, now) && end_of_server(client))
 			return -EPIPE;
-		if (now >= deadline)
+		if (now >= deadline || err)
 			break;
 		slice = client->staged ? ROOM_SLICE_NS : SLEEP_SLICE_NS;
 		if (deadline - now < slice)
@@ -322,7 +339,9 @@ int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns)
 	}
 	if (w.empty >= WAIT_SPINS) /* only then, because the server reads that cache line */
 		delegrpc_priv_client_busy(client);
-	return client->pending && response_ready(client);
+	if (client->pending && response_ready(client))
+		return 1;
+	return err;
 }
 
 struct answer {
@@ -362,16 +381,19 @@ int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, u
 				*len_p = a.len;
 			return 0;
 		}
-		if (err < 0)
+		if (err == -EPIPE)
 			return err;
+		if (err < 0) /* the server cannot be woken */
+			break;
 		now = clock_ns();
+		err = -ETIMEDOUT;
 		if (now >= deadline)
 			break;
-		delegrpc_client_wait(client, deadline - now);
+		delegrpc_client_wait(client, deadline - now); /* the next poll has its error, too */
 	}
 	client->calls[id].next = DELEGRPC_ID_LATE;
 	client->pending--;
-	return -ETIMEDOUT;
+	return err;
 }
 
 /* ---- waiting on a descriptor ---- */
@@ -399,13 +421,15 @@ int delegrpc_client_arm(struct delegrpc_client *client)
 	if (c->wake.fd < 0)
 		return -EBADF;
 	delegrpc_client_flush(client);
+	if (client->unfenced) /* otherwise the server would sleep as long as we do */
+		return c->wake_err;
 	client->idle_left = 1; /* the next empty poll checks that the server lives */
 	wakefd_prepare(&c->wake, &client->line->state);
 	if (response_ready(client) || !server_lives(c, clock_ns())) {
 		sleep_cancel(&client->line->state);
 		return 1;
 	}
-	if (client->staged || client->unfenced) /* calls not published, or the server not woken */
+	if (client->staged) /* calls that are not published */
 		ns = ROOM_SLICE_NS;
 	wakefd_timer(&c->wake, ns);
 	c->sleeps++;

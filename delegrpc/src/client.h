@@ -22,6 +22,7 @@ struct client {
 	uint64_t last; /* behind our last reservation */
 	uint64_t looked_ns; /* at the server's lock */
 	uint64_t idle_ns; /* at the clock, between empty polls */
+	int wake_err; /* why the sleeping server could not be woken the last time, or 0 */
 	uint64_t late, bad, flushes, full, sleeps, wakes;
 };
 

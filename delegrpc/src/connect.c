@@ -179,17 +179,22 @@ static void init_client(struct client *c, const struct layout *l)
 }
 
 /*
- * A server that sleeps on a descriptor cannot be woken from another network namespace. Each side
- * stores (this one in take_over()), fences and loads, so either delegrpc_server_fd() sees our namespace, or we see its name.
+ * A server that sleeps on a descriptor cannot be woken from another network namespace, nor from some
+ * sandboxes. Each side stores (this one in take_over()), fences and loads, so either
+ * delegrpc_server_fd() sees our namespace, or we see its name.
  */
-static int check_netns(const struct client *c)
+static int check_wakeup(struct client *c)
 {
-	const struct delegrpc_address *server = &c->hot.header->server_address;
+	struct delegrpc_address *server = &c->hot.header->server_address;
+	int woken;
 
 	sleep_fence();
 	if (!__atomic_load_n(&server->name, __ATOMIC_RELAXED))
 		return 0;
-	return wakefd_reaches(wakefd_netns(), server->netns) ? 0 : -ENETUNREACH;
+	if (!wakefd_reaches(wakefd_netns(), server->netns))
+		return -ENETUNREACH;
+	woken = wakefd_try(&c->wake, address_of(server));
+	return woken < 0 ? woken : 0;
 }
 
 /* Called before the lock is dropped, because the mark belongs to the holder of the lock. */
@@ -235,13 +240,14 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 		goto fail_close;
 	init_client(c, &l);
 	take_over(c);
-	err = check_netns(c);
+	err = check_wakeup(c);
 	if (err)
 		goto fail_taken;
 	*client_p = &c->hot;
 	return 0;
 fail_taken:
 	give_id_back(c);
+	wakefd_close(&c->wake);
 fail_close:
 	shm_close(&c->region);
 fail:

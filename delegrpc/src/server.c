@@ -410,7 +410,7 @@ int delegrpc_server_fd(struct delegrpc_server *server)
 	err = wakefd_open(&s->wake, address_of(&s->header->server_address));
 	if (err)
 		return err;
-	sleep_fence(); /* pairs with the one in check_netns() */
+	sleep_fence(); /* pairs with the one in check_wakeup() */
 	if (all_reach(s))
 		return s->wake.fd;
 	__atomic_store_n(&s->header->server_address.name, 0, __ATOMIC_RELAXED);

@@ -252,9 +252,10 @@ static void wake_without_descriptors(void *arg)
 	server_sleeps(s);
 	call(c, 1);
 	old = fdtest_limit(0);
-	client_sleeps(c);
+	CHECK_EQ(delegrpc_client_arm(c), -EMFILE);
 	CHECK(!fdtest_readable(delegrpc_server_fd(s)));
-	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), -EMFILE);
+	CHECK_EQ(delegrpc_client_flush(c), -EMFILE);
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
 	CHECK(fdtest_readable(delegrpc_server_fd(s)));

@@ -48,16 +48,18 @@
  * Descriptors: a thread that waits for other things as well sleeps in poll(2) or epoll(7):
  *
  *	struct pollfd p[] = { { flux_fd(b), POLLIN }, { pipe, POLLIN } };
- *	for (;;) {
+ *	int busy;
+ *
+ *	while ((busy = flux_arm(b)) >= 0) {
+ *		poll(p, 2, busy ? 0 : -1);
  *		while (serve(b) > 0)			flux_try_recv_raw(), flux_reply(), flux_poll()
  *			;
- *		poll(p, 2, flux_arm(b) ? 0 : -1);
  *		...
  *	}
  *
  * The descriptor is for POLLIN only: nobody but the library reads, writes or closes it. A node
  * is armed until the next function call with it, so flux_arm() comes last. A thread that arms
- * several nodes uses timeout 0 if any flux_arm() returned something other than 0. A woken node
+ * several nodes uses timeout 0 if any flux_arm() returned 1. A woken node
  * polls and receives as usual; its descriptor stays readable until it is armed again. Spurious
  * wake-ups are possible. A peer that leaves wakes the node, too, so no timeout is needed.
  *
@@ -219,7 +221,7 @@ int flux_fd(struct flux_node *node);
 /*
  * Arms the descriptor: publishes, wakes peers, empties the descriptor, and checks once more.
  * 0: the caller may sleep; 1: it must not, because flux_poll() or flux_try_recv_raw() has
- * something to do; -EBADF: there is no descriptor.
+ * something to do; -EBADF: there is no descriptor, do not wait for it.
  */
 int flux_arm(struct flux_node *node);
 

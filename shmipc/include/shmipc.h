@@ -40,21 +40,25 @@
  * Descriptors: a thread that waits for other things as well sleeps in poll(2) or epoll(7):
  *
  *	struct pollfd p[] = { { shmipc_server_fd(s), POLLIN }, { pipe, POLLIN } };
- *	for (;;) {
+ *	int busy;
+ *
+ *	while ((busy = shmipc_server_arm(s)) >= 0) {
+ *		poll(p, 2, busy ? 0 : -1);
  *		while (serve(s) > 0)			poll, recv, reply
  *			;
- *		poll(p, 2, shmipc_server_arm(s) ? 0 : -1);
  *		...
  *	}
  *
  * The descriptor is for POLLIN only: nobody but the library reads, writes or closes it. A
  * handle is armed until the next function call with it, so shmipc_server_arm() comes last. A
- * thread that arms several handles uses timeout 0 if any arm returned something other than 0. A
+ * thread that arms several handles uses timeout 0 if any arm returned 1. A
  * woken handle is polled as usual; its descriptor stays readable until it is armed again.
  * Spurious wake-ups are possible. A peer without a descriptor wakes one that has a descriptor, and
- * the reverse. Descriptors work between processes of one network namespace: connect and
- * shmipc_server_fd() return -ENETUNREACH if a client could not wake a server that sleeps on a
- * descriptor. An armed client with calls pending becomes readable every 100 ms, so that its poll
+ * the reverse. Descriptors work between processes of one network namespace, and not for a client whose
+ * sandbox does not let it send to abstract sockets: connect and shmipc_server_fd() return an error
+ * if a client could not wake a server that sleeps on a descriptor. If that comes later, the
+ * client's poll, wait and arm return it (see shmipc_client_poll()), and a call is late, but is not
+ * lost without a word. An armed client with calls pending becomes readable every 100 ms, so that its poll
  * finds a dead server; a server does not need that. If a client dies after publishing and before
  * waking the server, or if another process that writes into the region has spoilt the wake-up,
  * the requests wait for the next wake-up. A timeout of poll(2) limits that wait.
@@ -238,7 +242,8 @@ int shmipc_server_fd(struct shmipc_server *server);
 
 /*
  * Arms the descriptor: publishes replies, wakes clients, empties the descriptor, and polls once
- * more. 0: the caller may sleep; 1: it must poll again instead; -EBADF: there is no descriptor.
+ * more. 0: the caller may sleep; 1: it must poll again instead; -EBADF: there is no descriptor, do not
+ * wait for it.
  */
 int shmipc_server_arm(struct shmipc_server *server);
 
@@ -277,7 +282,8 @@ typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uin
  *	-EUSERS		max_clients are connected: try again later
  *	-EPROTO		another layout version, or other sizes
  *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
- *	-EACCES, -ELOOP	the region is another user's, or has another mode or gid
+ *	-EPERM		the server sleeps on a descriptor, and this process may not send to it
+ *	-EACCES, -ELOOP	the region is another user's, or has another mode or gid; or as -EPERM
  *	-EINVAL		the name, or mode, gid and set, as above
  *	-ENOMEM, -EMFILE, ...
  */
@@ -300,7 +306,8 @@ SHMIPC_INLINE int shmipc_client_call(struct shmipc_client *client, const void *r
 
 /*
  * Publishes the calls, and wakes the server if it sleeps and calls were made since the last flush.
- * For a client that turns to other work instead of polling.
+ * For a client that turns to other work instead of polling. If the server could not be woken, the next
+ * poll that finds nothing says so.
  */
 SHMIPC_INLINE void shmipc_client_flush(struct shmipc_client *client);
 
@@ -312,6 +319,12 @@ SHMIPC_INLINE void shmipc_client_flush(struct shmipc_client *client);
  * is left:
  *	-EPIPE		the server died or closed: abort or disconnect
  *	-EPROTO		the ring holds something that no server writes: likewise
+ *	-EMFILE, -ENFILE, -ENOMEM, -ENOBUFS	the server sleeps on its descriptor and could not be
+ *			woken for lack of a descriptor or of memory: free some, poll and retry
+ *	-ENETUNREACH	likewise, because this thread has left the server's network namespace
+ *	-EPERM, -EACCES, ...	likewise, because a sandbox forbids it. In these cases the calls stay
+ *			published: the server finds them when another client wakes it, or when a
+ *			later poll, flush or wait of this one can
  */
 SHMIPC_INLINE int shmipc_client_poll(struct shmipc_client *client, shmipc_response_fn *fn,
 	void *arg);
@@ -322,7 +335,7 @@ SHMIPC_INLINE uint32_t shmipc_client_pending(const struct shmipc_client *client)
 /*
  * Waits until a response is there or timeout_ns have passed: spins for about 1 us, yields for
  * about 100 us, then sleeps. 1: poll will find a response; 0: the time is over, nothing is pending,
- * or a signal interrupted the sleep; -EPIPE, -EPROTO: as for poll.
+ * or a signal interrupted the sleep; errors as for poll, at once.
  */
 int shmipc_client_wait(struct shmipc_client *client, uint64_t timeout_ns);
 
@@ -335,7 +348,8 @@ int shmipc_client_fd(struct shmipc_client *client);
 
 /*
  * As shmipc_server_arm(). Publishes calls and wakes the server first. With calls pending the
- * descriptor is readable after 100 ms at the latest, so that a poll finds a dead server in time.
+ * descriptor is readable after 100 ms at the latest, so that a poll finds a dead server in time. Errors
+ * as well of shmipc_client_poll() if the server could not be woken: it is not armed then.
  */
 int shmipc_client_arm(struct shmipc_client *client);
 
@@ -347,6 +361,7 @@ int shmipc_client_arm(struct shmipc_client *client);
  *			counts as one of the depth calls
  *	-EBUSY		other calls are pending: poll until there are none
  *	-EAGAIN, -EPIPE, -EMSGSIZE, -EPROTO	as call and poll
+ *	-EMFILE, -ENETUNREACH, -EPERM, ...	as poll, at once; otherwise as -ETIMEDOUT
  */
 int shmipc_client_call_wait(struct shmipc_client *client, const void *req, uint32_t len, void *resp,
 	uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);

@@ -26,6 +26,7 @@ struct client {
 	uint32_t index;
 	uint32_t given_up; /* calls of shmipc_client_call_wait() whose response will be dropped */
 	int err; /* why the connection is over, or 0 */
+	int wake_err; /* why the sleeping server could not be woken the last time, or 0 */
 	uint64_t looked; /* time of the last check that the server lives */
 	uint64_t idle_ns; /* time of the last look at the clock between empty polls */
 	struct shmipc_client_stats stats;
@@ -110,11 +111,12 @@ static int server_wake(struct client *c)
 	return sleep_is_asleep(&c->header->server_state) ? wake_sleeping(c) : 0;
 }
 
-static void server_notify(struct client *c)
+/* As server_wake(). */
+static int server_notify(struct client *c)
 {
 	/* Release: pairs with the acquire in shmipc_priv_server_rescan(). */
 	__atomic_fetch_add(&c->header->changes, 1, __ATOMIC_RELEASE);
-	server_wake(c);
+	return server_wake(c);
 }
 
 /* Takes a place that is clean and whose lock is held. */
@@ -144,16 +146,21 @@ static void place_leave(struct client *c)
 }
 
 /*
- * Called after server_notify(), whose fence pairs with the one in shmipc_server_fd(). False if the
+ * Called after server_notify(), whose fence pairs with the one in shmipc_server_fd(). -errno if the
  * server sleeps on a descriptor that cannot be reached from here.
  */
-static bool server_reached(const struct client *c)
+static int check_wakeup(struct client *c)
 {
 	const struct shmipc_header *h = c->header;
+	int woken;
 
-	return !__atomic_load_n(&h->server_addr.name, __ATOMIC_RELAXED) ||
-	       wakefd_reaches(__atomic_load_n(&c->place->client_addr.netns, __ATOMIC_RELAXED),
-		       __atomic_load_n(&h->server_addr.netns, __ATOMIC_RELAXED));
+	if (!__atomic_load_n(&h->server_addr.name, __ATOMIC_RELAXED))
+		return 0;
+	if (!wakefd_reaches(__atomic_load_n(&c->place->client_addr.netns, __ATOMIC_RELAXED),
+		    __atomic_load_n(&h->server_addr.netns, __ATOMIC_RELAXED)))
+		return -ENETUNREACH;
+	woken = wakefd_try(&c->wake, &h->server_addr);
+	return woken < 0 ? woken : 0;
 }
 
 /*
@@ -194,7 +201,7 @@ static int place_find(struct client *c, bool *raced_p)
 	return -EAGAIN;
 }
 
-/* Asks the server to clean the places of dead clients, and waits until it has. */
+/* Takes a place. If none is clean, asks the server to clean those of dead clients, and waits for that. */
 static int place_wait(struct client *c)
 {
 	struct shmipc_deadline all = shmipc_deadline(CONNECT_NS), ask = shmipc_deadline(0);
@@ -202,6 +209,7 @@ static int place_wait(struct client *c)
 	struct wait w = WAIT_INIT;
 	uint32_t at = 0;
 	bool raced;
+	int woken;
 
 	while (place_find(c, &raced) != 0) {
 		if (!raced && !place_is_abandoned(c, &at))
@@ -213,7 +221,9 @@ static int place_wait(struct client *c)
 		if (!shmipc_deadline_left(&ask)) {
 			/* Relaxed: published by the add in server_notify(). */
 			__atomic_store_n(&c->header->reclaim, 1, __ATOMIC_RELAXED);
-			server_notify(c);
+			woken = server_notify(c);
+			if (woken < 0)
+				return woken;
 			ask = shmipc_deadline(ASK_NS);
 		}
 		if (wait_step(&w))
@@ -258,12 +268,13 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 	if (err)
 		return err;
 	err = place_wait(c);
-	if (!err && !server_reached(c)) {
-		place_leave(c);
-		err = -ENETUNREACH;
-	}
 	if (err)
 		return err;
+	err = check_wakeup(c);
+	if (err) {
+		place_leave(c);
+		return err;
+	}
 	hot->req = shmipc_req_start(&c->layout, c->place);
 	hot->resp = shmipc_resp_start(&c->layout, c->place);
 	cellring_burst_close(&hot->burst);
@@ -294,6 +305,7 @@ int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 	return 0;
 
 close_region:
+	wakefd_close(&c->wake);
 	shm_close(&c->region);
 free_client:
 	free(c->hot.calls);
@@ -431,9 +443,9 @@ COLD int shmipc_priv_client_idle(struct shmipc_client *hot)
 		c->looked = now;
 		gone = server_is_dead(c);
 	}
-	if (!gone || cellring_ready(&hot->resp))
+	if (cellring_ready(&hot->resp))
 		return 0;
-	return client_end(c, -EPIPE);
+	return gone ? client_end(c, -EPIPE) : c->wake_err;
 }
 
 /* A response has arrived: ends the wait. */
@@ -447,15 +459,19 @@ COLD void shmipc_priv_client_resume(struct shmipc_client *hot)
 void shmipc_priv_client_wake_test(struct shmipc_client *hot)
 {
 	struct client *c = client_of(hot);
-
 	int woken;
 
 	hot->unfenced = 0;
+	c->wake_err = 0;
 	woken = server_wake(c);
 	if (likely(!woken))
 		return;
 	c->stats.wakes += woken > 0;
-	hot->unfenced = woken < 0; /* try again next time */
+	if (woken < 0) {
+		c->wake_err = woken;
+		hot->unfenced = 1; /* try again next time */
+		hot->idle_left = 1; /* an empty poll reports it */
+	}
 }
 
 /* ---- wait ---- */
@@ -559,6 +575,8 @@ int shmipc_client_arm(struct shmipc_client *hot)
 	if (c->wake.fd < 0)
 		return -EBADF;
 	shmipc_client_flush(hot);
+	if (c->wake_err) /* otherwise the server would sleep as long as we do */
+		return c->wake_err;
 	hot->idle = TELL; /* so that shmipc_priv_client_idle() does not write the state */
 	wakefd_prepare(&c->wake, &c->place->client_state);
 	if (client_look(c, true)) {
@@ -566,8 +584,7 @@ int shmipc_client_arm(struct shmipc_client *hot)
 		return 1;
 	}
 	hot->idle_left = 1; /* the next empty poll checks that the server lives */
-	/* If calls are pending, or the server could not be woken for lack of a descriptor. */
-	wakefd_timer(&c->wake, shmipc_client_pending(hot) || hot->unfenced ? SHMIPC_SLEEP_NS : 0);
+	wakefd_timer(&c->wake, shmipc_client_pending(hot) ? SHMIPC_SLEEP_NS : 0);
 	c->stats.sleeps++;
 	PROBE(shmipc, client_arm, hot);
 	return 0;

@@ -84,10 +84,13 @@ static void serve(struct daemon *t, uint32_t source)
 /* Arms the source that was served; the others have not been touched, and are armed still. */
 static int arm(struct daemon *t, uint32_t source)
 {
-	return source == 0 ? delegrpc_server_arm(t->d) :
-	       source == 1 ? shmipc_server_arm(t->s) :
-	       source == 2 ? flux_arm(t->f) :
-			     0;
+	int busy = source == 0 ? delegrpc_server_arm(t->d) :
+		   source == 1 ? shmipc_server_arm(t->s) :
+		   source == 2 ? flux_arm(t->f) :
+				 0;
+
+	CHECK(busy >= 0);
+	return busy;
 }
 
 static void watch(int set, int fd, uint32_t source)

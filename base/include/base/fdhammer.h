@@ -192,6 +192,13 @@ static inline int fdhammer_work(struct fdhammer *h, struct fdhammer_client *t)
 	return n + h->layer->poll(t->c, t);
 }
 
+/* Whether there is something to poll for, by what an arm has returned. An error is neither. */
+static inline int fdhammer_busy(int armed)
+{
+	CHECK(armed >= 0);
+	return armed;
+}
+
 /* Sleeps in epoll until fd or the pipe is readable; 0 if it was at once, else 1. */
 static inline uint32_t fdhammer_sleep(int set, int pipe)
 {
@@ -247,7 +254,7 @@ static inline void fdhammer_client(struct fdhammer *h, uint32_t index)
 			continue;
 		if (set < 0)
 			CHECK(l->wait(t.c) >= 0);
-		else if (!l->arm(t.c))
+		else if (!fdhammer_busy(l->arm(t.c)))
 			fdhammer_sleep(set, h->pipe[index][0]);
 	}
 	if (set >= 0)
@@ -264,7 +271,7 @@ static inline void fdhammer_server(struct fdhammer *h, void *s, int fd)
 		n = h->layer->serve(s);
 		CHECK(n >= 0 && (uint32_t)n <= left);
 		left -= (uint32_t)n;
-		if (!n && !h->layer->server_arm(s))
+		if (!n && !fdhammer_busy(h->layer->server_arm(s)))
 			slept += fdhammer_sleep(set, pipe);
 	}
 	printf("the server slept %" PRIu32 " times\n", slept);

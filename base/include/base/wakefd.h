@@ -84,8 +84,11 @@ void wakefd_timer(struct wakefd *w, uint64_t ns);
 
 /*
  * Wakes the sleeper on the word, by futex or descriptor. Call sleep_fence() before. Returns 1 if
- * somebody slept, 0 if not, or -EAGAIN without memory or descriptors: the sleeper still sleeps,
- * try again.
+ * somebody slept, 0 if not, or an error: the sleeper still sleeps, and another waker, or a later
+ * try, may wake it:
+ *	-EMFILE, -ENFILE, -ENOMEM, -ENOBUFS	no descriptor or no memory
+ *	-ENETUNREACH	its socket is in another network namespace than this thread
+ *	-EPERM, -EACCES, ...	the kernel does not let this process send to it (a sandbox)
  */
 int wakefd_wake_cold(struct wakefd *w, uint32_t *word, const struct wakefd_addr *addr);
 
@@ -94,7 +97,13 @@ static inline int wakefd_wake(struct wakefd *w, uint32_t *word, const struct wak
 	return sleep_is_asleep(word) ? wakefd_wake_cold(w, word, addr) : 0;
 }
 
-/* The same for a sleeper that is a thread of this process, whose wakefd is w. */
+/*
+ * Whether this process can wake the one with that address, by waking it, asleep or not. Returns 1, 0
+ * if there is nobody, or an error as wakefd_wake().
+ */
+int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr);
+
+/* The same as wakefd_wake() for a sleeper that is a thread of this process, whose wakefd is w. */
 bool wakefd_post_cold(const struct wakefd *w, uint32_t *word);
 
 static inline bool wakefd_post(const struct wakefd *w, uint32_t *word)

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A client that cannot wake a server which sleeps on its descriptor: it learns so from connect or
+ * from its call, and does not wait for nothing. The cases of the layers with such servers. Included
+ * by one file of a program, whose main() ends in reachtest_main(), and which is linked with
+ * -Wl,--wrap=sendto. Everything happens in one thread.
+ */
+#ifndef BASE_REACHTEST_H
+#define BASE_REACHTEST_H
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "base/clock.h"
+#include "base/fdtest.h"
+
+struct reachtest_layer {
+	int (*create)(const char *name, void **s_p); /* with room for eight clients */
+	int (*server_fd)(void *s);
+	int (*server_arm)(void *s);
+	int (*serve)(void *s); /* answers what has come with its payload; how many */
+	void (*destroy)(void *s);
+	int (*connect)(const char *name, void **c_p);
+	int (*fd)(void *c);
+	int (*arm)(void *c);
+	int (*call)(void *c, const uint64_t *word); /* publishes it, too */
+	int (*poll)(void *c);
+	int (*wait)(void *c, uint64_t ns);
+	int (*call_wait)(void *c, const uint64_t *word, uint64_t *answer, uint64_t ns);
+	void (*disconnect)(void *c);
+	void (*forge_netns)(const char *name, int64_t by); /* adds to the server's */
+};
+
+/* The table of a layer whose server and clients are P_server and P_client; it has the others. */
+#define REACHTEST_LAYER(P)                                                                         \
+	static int create(const char *name, void **s_p)                                            \
+	{                                                                                          \
+		struct P##_attr attr = {.max_clients = 8, .req_size = 8, .resp_size = 8};          \
+		struct P##_server *s = NULL;                                                       \
+		int err = P##_server_create(name, &attr, &s);                                      \
+                                                                                                   \
+		*s_p = s;                                                                          \
+		return err;                                                                        \
+	}                                                                                          \
+	static int server_fd(void *s)                                                              \
+	{                                                                                          \
+		return P##_server_fd(s);                                                           \
+	}                                                                                          \
+	static int server_arm(void *s)                                                             \
+	{                                                                                          \
+		return P##_server_arm(s);                                                          \
+	}                                                                                          \
+	static void destroy(void *s)                                                               \
+	{                                                                                          \
+		P##_server_destroy(s);                                                             \
+	}                                                                                          \
+	static int connect_to(const char *name, void **c_p)                                        \
+	{                                                                                          \
+		struct P##_client *c = NULL;                                                       \
+		int err = P##_client_connect(name, NULL, &c);                                      \
+                                                                                                   \
+		*c_p = c;                                                                          \
+		return err;                                                                        \
+	}                                                                                          \
+	static int client_fd(void *c)                                                              \
+	{                                                                                          \
+		return P##_client_fd(c);                                                           \
+	}                                                                                          \
+	static int client_arm(void *c)                                                             \
+	{                                                                                          \
+		return P##_client_arm(c);                                                          \
+	}                                                                                          \
+	static void ignore(void *arg, uint64_t token, const void *resp, uint32_t len)              \
+	{                                                                                          \
+	}                                                                                          \
+	static int client_call(void *c, const uint64_t *word)                                      \
+	{                                                                                          \
+		int err = P##_client_call(c, word, 8, 0);                                          \
+                                                                                                   \
+		P##_client_flush(c);                                                               \
+		return err;                                                                        \
+	}                                                                                          \
+	static int client_poll(void *c)                                                            \
+	{                                                                                          \
+		return P##_client_poll(c, ignore, NULL);                                           \
+	}                                                                                          \
+	static int client_wait(void *c, uint64_t ns)                                               \
+	{                                                                                          \
+		return P##_client_wait(c, ns);                                                     \
+	}                                                                                          \
+	static int call_wait(void *c, const uint64_t *word, uint64_t *answer, uint64_t ns)         \
+	{                                                                                          \
+		return P##_client_call_wait(c, word, 8, answer, 8, ns, NULL);                      \
+	}                                                                                          \
+	static void disconnect(void *c)                                                            \
+	{                                                                                          \
+		P##_client_disconnect(c);                                                          \
+	}                                                                                          \
+	static const struct reachtest_layer layer = {                                              \
+		.create = create,                                                                  \
+		.server_fd = server_fd,                                                            \
+		.server_arm = server_arm,                                                          \
+		.serve = serve,                                                                    \
+		.destroy = destroy,                                                                \
+		.connect = connect_to,                                                             \
+		.fd = client_fd,                                                                   \
+		.arm = client_arm,                                                                 \
+		.call = client_call,                                                               \
+		.poll = client_poll,                                                               \
+		.wait = client_wait,                                                               \
+		.call_wait = call_wait,                                                            \
+		.disconnect = disconnect,                                                          \
+		.forge_netns = forge_netns,                                                        \
+	}
+
+#define REACHTEST_NS (20 * NSEC_PER_MSEC) /* a wait that should end at once */
+
+static const struct reachtest_layer *reachtest;
+static char reachtest_name[64];
+static int reachtest_errno; /* of each sendto(2); 0: none */
+
+ssize_t __real_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
+	socklen_t n);
+ssize_t __wrap_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
+	socklen_t n);
+
+ssize_t __wrap_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
+	socklen_t n)
+{
+	if (!reachtest_errno)
+		return __real_sendto(fd, buf, len, flags, sa, n);
+	errno = reachtest_errno;
+	return -1;
+}
+
+/* A server, and a client that comes before the server has a descriptor. */
+static inline void reachtest_begin(void **s_p, void **c_p)
+{
+	CHECK_EQ(reachtest->create(reachtest_name, s_p), 0);
+	CHECK_EQ(reachtest->connect(reachtest_name, c_p), 0);
+	reachtest->serve(*s_p);
+	CHECK(reachtest->server_fd(*s_p) >= 0);
+}
+
+static inline void reachtest_end(void *s, void *c)
+{
+	reachtest->disconnect(c);
+	reachtest->destroy(s);
+}
+
+static inline void reachtest_server_sleeps(void *s)
+{
+	while (reachtest->server_arm(s))
+		reachtest->serve(s);
+	CHECK(!fdtest_readable(reachtest->server_fd(s)));
+}
+
+/* Whatever the client does, it is told. The server sleeps and stays asleep. */
+static inline void reachtest_told(void *s, void *c, int err)
+{
+	uint64_t word = 5, answer = 0;
+
+	CHECK_EQ(reachtest->call_wait(c, &word, &answer, REACHTEST_NS), err);
+	CHECK_EQ(reachtest->poll(c), err);
+	CHECK_EQ(reachtest->call(c, &word), 0);
+	CHECK_EQ(reachtest->poll(c), err);
+	CHECK_EQ(reachtest->wait(c, REACHTEST_NS), err);
+	CHECK_EQ(reachtest->arm(c), err);
+	CHECK(!fdtest_readable(reachtest->server_fd(s)));
+}
+
+/* It can wake the server again: both calls are served, and what comes for the first is dropped. */
+static inline void reachtest_goes_on(void *s, void *c)
+{
+	uint64_t word = 6;
+	int n;
+
+	CHECK_EQ(reachtest->arm(c), 0);
+	CHECK(fdtest_readable(reachtest->server_fd(s)));
+	CHECK_EQ(reachtest->serve(s), 2);
+	while (!(n = reachtest->poll(c)))
+		;
+	CHECK_EQ(n, 1);
+	reachtest_server_sleeps(s);
+	CHECK_EQ(reachtest->call(c, &word), 0);
+	CHECK(fdtest_readable(reachtest->server_fd(s)));
+	CHECK_EQ(reachtest->serve(s), 1);
+	while (!(n = reachtest->poll(c)))
+		;
+	CHECK_EQ(n, 1);
+}
+
+static inline void reachtest_refused_by(int err)
+{
+	uint64_t word = 7;
+	void *s, *c, *other;
+
+	reachtest_begin(&s, &c);
+	CHECK(reachtest->fd(c) >= 0);
+	CHECK_EQ(reachtest->connect(reachtest_name, &other), 0);
+	reachtest_server_sleeps(s);
+	reachtest_errno = err;
+	reachtest_told(s, c, -err);
+	reachtest_errno = 0;
+	/* Another client can wake the server all the same. */
+	CHECK_EQ(reachtest->call(other, &word), 0);
+	CHECK(fdtest_readable(reachtest->server_fd(s)));
+	CHECK_EQ(reachtest->serve(s), 3);
+	while (!reachtest->poll(other))
+		;
+	while (!reachtest->poll(c))
+		;
+	reachtest->disconnect(other);
+	reachtest_end(s, c);
+}
+
+static void refusal_is_told(void)
+{
+	static const int errors[] = {EPERM, EACCES, ENOBUFS, ENOMEM, EAFNOSUPPORT};
+
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
+		reachtest_refused_by(errors[i]);
+}
+
+/* The client goes on when it may send again. */
+static void refusal_ends(void)
+{
+	void *s, *c;
+
+	reachtest_begin(&s, &c);
+	CHECK(reachtest->fd(c) >= 0);
+	reachtest_server_sleeps(s);
+	reachtest_errno = EPERM;
+	reachtest_told(s, c, -EPERM);
+	reachtest_errno = 0;
+	reachtest_goes_on(s, c);
+	reachtest_end(s, c);
+}
+
+/* A full queue is no refusal, and a name that nobody has is none in its own namespace. */
+static void these_are_no_refusals(void)
+{
+	static const int errors[] = {EAGAIN, ECONNREFUSED, ECONNRESET, EPIPE, EPROTOTYPE};
+	uint64_t word = 5, answer;
+
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
+		void *s, *c;
+
+		reachtest_begin(&s, &c);
+		reachtest_server_sleeps(s);
+		reachtest_errno = errors[i];
+		CHECK_EQ(reachtest->call_wait(c, &word, &answer, 1), -ETIMEDOUT);
+		reachtest_errno = 0;
+		reachtest_end(s, c);
+	}
+}
+
+/* A client that could not wake the server is not let in, and leaves nothing. */
+static void connect_is_refused(void)
+{
+	static const int errors[] = {EPERM, EACCES, ENOBUFS};
+	void *s, *c, *other;
+	int open;
+
+	reachtest_begin(&s, &c);
+	open = fdtest_open();
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
+		reachtest_errno = errors[i];
+		CHECK_EQ(reachtest->connect(reachtest_name, &other), -errors[i]);
+		reachtest_errno = 0;
+		CHECK_EQ(fdtest_open(), open);
+	}
+	CHECK_EQ(reachtest->connect(reachtest_name, &other), 0);
+	CHECK(fdtest_readable(reachtest->server_fd(s)));
+	reachtest->disconnect(other);
+	reachtest_end(s, c);
+}
+
+/* In another namespace the name is nobody's. */
+static void other_namespace_is_told(void)
+{
+	void *s, *c;
+
+	reachtest_begin(&s, &c);
+	CHECK(reachtest->fd(c) >= 0);
+	reachtest_server_sleeps(s);
+	reachtest->forge_netns(reachtest_name, 1);
+	reachtest_errno = ECONNREFUSED;
+	reachtest_told(s, c, -ENETUNREACH);
+	reachtest_errno = 0;
+	reachtest->forge_netns(reachtest_name, -1);
+	reachtest_goes_on(s, c);
+	reachtest_end(s, c);
+}
+
+static inline void reachtest_without_descriptors(void *arg)
+{
+	struct rlimit old;
+	void *s, *c;
+
+	reachtest_begin(&s, &c);
+	CHECK(reachtest->fd(c) >= 0);
+	fdtest_fill_gaps();
+	reachtest_server_sleeps(s);
+	old = fdtest_limit(0);
+	reachtest_told(s, c, -EMFILE);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
+	reachtest_goes_on(s, c);
+	reachtest_end(s, c);
+}
+
+static void lack_of_descriptors_is_told(void)
+{
+	fdtest_in_child(reachtest_without_descriptors, NULL);
+}
+
+/* ---- real sandboxes, where this process may enter them ---- */
+
+static inline int reachtest_leave_netns(void)
+{
+	return unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
+}
+
+/* Abstract sockets of its own only: Landlock, from its sixth version on. */
+static inline int reachtest_scope(void)
+{
+	struct {
+		uint64_t fs, net, scoped;
+	} rules = {0, 0, 1}; /* LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET */
+	long set = syscall(444, &rules, sizeof(rules), 0); /* landlock_create_ruleset */
+
+	return set >= 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	       syscall(446, (int)set, 0) == 0; /* landlock_restrict_self */
+}
+
+struct reachtest_sandbox {
+	const char *name;
+	int (*enter)(void);
+	int err;
+	int up, down; /* ends of pipes, of the child that enters */
+};
+
+/* The child connects before the server has a descriptor, and calls when the server sleeps on it. */
+static inline void reachtest_enter(const struct reachtest_sandbox *box)
+{
+	uint64_t word = 5, answer;
+	void *c, *late;
+	char go;
+
+	CHECK_EQ(reachtest->connect(reachtest_name, &c), 0);
+	CHECK_EQ(write(box->up, "x", 1), 1);
+	CHECK_EQ(read(box->down, &go, 1), 1);
+	if (!box->enter()) {
+		printf("  not here: %s\n", box->name);
+		fflush(stdout);
+		_exit(0);
+	}
+	CHECK_EQ(reachtest->call_wait(c, &word, &answer, REACHTEST_NS), box->err);
+	CHECK_EQ(reachtest->connect(reachtest_name, &late), box->err);
+	_exit(0);
+}
+
+static inline void reachtest_box(struct reachtest_sandbox *box)
+{
+	int up[2], down[2], status;
+	char ready;
+	pid_t pid;
+	void *s;
+
+	CHECK_EQ(reachtest->create(reachtest_name, &s), 0);
+	CHECK_EQ(pipe(up), 0);
+	CHECK_EQ(pipe(down), 0);
+	box->up = up[1];
+	box->down = down[0];
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid)
+		reachtest_enter(box);
+	close(up[1]);
+	CHECK_EQ(read(up[0], &ready, 1), 1);
+	CHECK(reachtest->server_fd(s) >= 0);
+	reachtest_server_sleeps(s);
+	CHECK_EQ(write(down[1], "x", 1), 1);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	close(up[0]);
+	close(down[0]);
+	close(down[1]);
+	reachtest->destroy(s);
+}
+
+static void sandboxes(void)
+{
+	static struct reachtest_sandbox boxes[] = {
+		{.name = "another network namespace",
+			.enter = reachtest_leave_netns,
+			.err = -ENETUNREACH},
+		{.name = "a scope of abstract sockets", .enter = reachtest_scope, .err = -EPERM},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(boxes); i++)
+		reachtest_box(&boxes[i]);
+}
+
+/* The cases have their plain names: they are printed. */
+static inline int reachtest_main(const struct reachtest_layer *layer, int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(refusal_is_told),
+		TEST(refusal_ends),
+		TEST(these_are_no_refusals),
+		TEST(connect_is_refused),
+		TEST(other_namespace_is_told),
+		TEST(lack_of_descriptors_is_told),
+		TEST(sandboxes),
+	};
+
+	reachtest = layer;
+	snprintf(reachtest_name, sizeof(reachtest_name), "reach.%d", (int)getpid());
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
+
+#endif

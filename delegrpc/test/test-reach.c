@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* Clients that cannot wake a server which sleeps on its descriptor. */
+#include "base/reachtest.h"
+#include "raw.h"
+
+static int serve(void *s)
+{
+	struct delegrpc_req r;
+	int n = 0;
+
+	while (delegrpc_server_poll(s) > 0)
+		for (; delegrpc_server_recv(s, &r); n++)
+			CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, r.payload, r.len), 0);
+	delegrpc_server_advance_tail(s);
+	delegrpc_server_flush(s);
+	return n;
+}
+
+static void forge_netns(const char *name, int64_t by)
+{
+	struct raw raw;
+
+	raw_open(name, &raw);
+	raw.header->server_address.netns += (uint64_t)by;
+	raw_close(&raw);
+}
+
+REACHTEST_LAYER(delegrpc);
+
+int main(int argc, char **argv)
+{
+	return reachtest_main(&layer, argc, argv);
+}
