@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Strangers, for tests of listeners: connections that say nothing, or something wrong, and stay.
+ * What honest peers want must be done while they are there:
+ *
+ *	for (size_t i = 0; i < STRANGERS; i++) {
+ *		struct strangers s = strangers_come(i, port, greeting, sizeof(greeting));
+ *		...                                  // an honest exchange, without a time limit
+ *		strangers_leave(&s);
+ *	}
+ */
+#ifndef BASE_STRANGER_H
+#define BASE_STRANGER_H
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "base/test.h"
+
+#define STRANGERS_MANY 1000
+
+enum stranger_kind {
+	STRANGER_SILENT,
+	STRANGER_HALF, /* half of a message */
+	STRANGER_SLOW, /* a byte of a message at each strangers_drip() */
+	STRANGER_GARBAGE,
+	STRANGER_MANY, /* silent ones */
+	STRANGERS, /* how many kinds */
+};
+
+struct strangers {
+	const char *message; /* that a peer would begin with */
+	size_t len, said;
+	int n, fd[STRANGERS_MANY];
+};
+
+static inline int stranger_connect(uint16_t port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET,
+		.sin_port = htons(port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	return fd;
+}
+
+static inline void stranger_say(int fd, const void *bytes, size_t n)
+{
+	CHECK_EQ(send(fd, bytes, n, MSG_NOSIGNAL), n);
+}
+
+/* The slow one says one byte more; it never says all. */
+static inline void strangers_drip(struct strangers *s)
+{
+	if (s->said && s->said + 1 < s->len)
+		send(s->fd[0], s->message + s->said++, 1, MSG_NOSIGNAL);
+}
+
+static inline void strangers_need_descriptors(void)
+{
+	struct rlimit r;
+
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &r), 0);
+	if (r.rlim_cur >= 4 * STRANGERS_MANY)
+		return;
+	r.rlim_cur = r.rlim_max < 4 * STRANGERS_MANY ? r.rlim_max : 4 * STRANGERS_MANY;
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &r), 0);
+}
+
+static inline struct strangers strangers_come(enum stranger_kind kind, uint16_t port,
+	const void *message, size_t len)
+{
+	struct strangers s = {.message = message, .len = len};
+	char garbage[4096];
+
+	strangers_need_descriptors();
+	for (s.n = 0; s.n < (kind == STRANGER_MANY ? STRANGERS_MANY : 1); s.n++)
+		s.fd[s.n] = stranger_connect(port);
+	test_fill(garbage, sizeof(garbage), 0xa5);
+	if (kind == STRANGER_HALF)
+		stranger_say(s.fd[0], message, len / 2);
+	if (kind == STRANGER_GARBAGE)
+		stranger_say(s.fd[0], garbage, sizeof(garbage));
+	if (kind == STRANGER_SLOW) {
+		s.said = 1;
+		stranger_say(s.fd[0], message, 1);
+	}
+	return s;
+}
+
+static inline void strangers_leave(struct strangers *s)
+{
+	while (s->n)
+		close(s->fd[--s->n]);
+}
+
+#endif

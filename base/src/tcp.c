@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/tcp.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define BACKLOG 4096 /* the kernel takes its own limit where that is less */
+#define AGAIN_MS 20 /* after a refused connection, and while descriptors are short */
+
+uint64_t tcp_limit(int timeout_ms)
+{
+	return timeout_ms < 0 ? TCP_FOREVER : clock_ns() + (uint64_t)timeout_ms * NSEC_PER_MSEC;
+}
+
+static int ms_between(uint64_t now, uint64_t limit)
+{
+	uint64_t ms;
+
+	if (limit == TCP_FOREVER)
+		return -1;
+	ms = now >= limit ? 0 : (limit - now + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC;
+	return ms < INT32_MAX ? (int)ms : INT32_MAX;
+}
+
+int tcp_left_ms(uint64_t limit_ns)
+{
+	return ms_between(clock_ns(), limit_ns);
+}
+
+static int poll_until(struct pollfd *fds, nfds_t n, uint64_t limit)
+{
+	for (;;) {
+		int ready = poll(fds, n, tcp_left_ms(limit));
+
+		if (ready > 0)
+			return 0;
+		if (!ready && tcp_left_ms(limit) == 0)
+			return -ETIMEDOUT;
+		if (ready < 0 && errno != EINTR)
+			return -errno;
+	}
+}
+
+int tcp_wait(int fd, short events, uint64_t limit_ns)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+
+	return poll_until(&p, 1, limit_ns);
+}
+
+static uint64_t at_most(uint64_t limit, uint64_t other)
+{
+	return limit < other ? limit : other;
+}
+
+/* Lets a little time pass, at most until the limit. */
+static void rest(uint64_t limit)
+{
+	poll(NULL, 0, tcp_left_ms(at_most(limit, tcp_limit(AGAIN_MS))));
+}
+
+/* ---- listening ---- */
+
+static struct addrinfo *resolve(const char *host, uint16_t port, int flags)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
+	struct addrinfo *list;
+	char service[8];
+
+	snprintf(service, sizeof(service), "%u", port);
+	return getaddrinfo(host, service, &hints, &list) ? NULL : list;
+}
+
+static int new_socket(const struct addrinfo *a, int *fd_p)
+{
+	int fd =
+		socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
+
+	*fd_p = fd;
+	return fd < 0 ? -errno : 0;
+}
+
+/* A free port that is chosen with SO_REUSEADDR may be somebody else's at listen(2). */
+static void set_options(int fd, const struct addrinfo *a, bool reuse)
+{
+	const int on = 1, off = 0;
+
+	if (reuse)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (a->ai_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+}
+
+static int listen_at(const struct addrinfo *a, bool reuse, int *fd_p)
+{
+	int fd, err = new_socket(a, &fd);
+
+	if (err)
+		return err;
+	set_options(fd, a, reuse);
+	if (bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, BACKLOG)) {
+		err = -errno;
+		close(fd);
+		return err;
+	}
+	*fd_p = fd;
+	return 0;
+}
+
+/* The first address of that family. A port in use is not tried by another family. */
+static void listen_by(const struct addrinfo *list, int family, bool reuse, int *err, int *fd_p)
+{
+	for (const struct addrinfo *a = list; a && *err && *err != -EADDRINUSE; a = a->ai_next)
+		if (a->ai_family == family)
+			*err = listen_at(a, reuse, fd_p);
+}
+
+int tcp_listen(const char *host, uint16_t port, int *fd_p)
+{
+	struct addrinfo *list = resolve(host, port, AI_PASSIVE);
+	int err = -EADDRNOTAVAIL;
+
+	/* A socket of IPv6 at all addresses takes connections by IPv4 as well. */
+	listen_by(list, host ? AF_INET : AF_INET6, port, &err, fd_p);
+	listen_by(list, host ? AF_INET6 : AF_INET, port, &err, fd_p);
+	if (list)
+		freeaddrinfo(list);
+	return err;
+}
+
+int tcp_port(int fd)
+{
+	struct sockaddr_storage addr;
+	socklen_t len = sizeof(addr);
+	char port[8];
+
+	if (getsockname(fd, (struct sockaddr *)&addr, &len))
+		return -errno;
+	if (getnameinfo((struct sockaddr *)&addr, len, NULL, 0, port, sizeof(port), NI_NUMERICSERV))
+		return -EINVAL;
+	return atoi(port);
+}
+
+void tcp_peer(int fd, char *name, size_t size)
+{
+	static const char mapped[] = "::ffff:"; /* an address of IPv4 in one of IPv6 */
+	char host[48], port[8];
+	struct sockaddr_storage addr;
+	socklen_t len = sizeof(addr);
+
+	if (getpeername(fd, (struct sockaddr *)&addr, &len) ||
+		getnameinfo((struct sockaddr *)&addr, len, host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV))
+		return;
+	if (!strncmp(host, mapped, strlen(mapped)) && strchr(host, '.'))
+		snprintf(name, size, "%s:%s", host + strlen(mapped), port);
+	else
+		snprintf(name, size, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+/* ---- connections ---- */
+
+static void set_no_delay(int fd)
+{
+	const int on = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+static bool is_short(int err)
+{
+	return err == -EMFILE || err == -ENFILE || err == -ENOBUFS || err == -ENOMEM;
+}
+
+int tcp_take(int listener, int *fd_p)
+{
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), err;
+
+	if (fd >= 0) {
+		set_no_delay(fd);
+		*fd_p = fd;
+		return 0;
+	}
+	switch (errno) {
+	case EBADF:
+	case EINVAL:
+	case ENOTSOCK:
+	case EOPNOTSUPP:
+		return -errno;
+	default:
+		/* Errors of the network belong to a connection that has gone. */
+		err = is_short(-errno) ? -errno : -EAGAIN;
+		/* A shortage is reported even if nobody waits. */
+		return tcp_wait(listener, POLLIN, 0) ? -EAGAIN : err;
+	}
+}
+
+int tcp_accept(int listener, uint64_t limit_ns, int *fd_p)
+{
+	for (;;) {
+		int err = tcp_wait(listener, POLLIN, limit_ns);
+
+		if (!err)
+			err = tcp_take(listener, fd_p);
+		if (is_short(err) && tcp_left_ms(limit_ns))
+			rest(limit_ns);
+		else if (err != -EAGAIN)
+			return err;
+	}
+}
+
+static int connect_at(const struct addrinfo *a, uint64_t limit, int *fd_p)
+{
+	socklen_t len = sizeof(int);
+	int fd, failed = 0, err = new_socket(a, &fd);
+
+	if (err)
+		return err;
+	if (connect(fd, a->ai_addr, a->ai_addrlen)) {
+		err = errno == EINPROGRESS || errno == EINTR ? tcp_wait(fd, POLLOUT, limit) :
+							       -errno;
+		if (!err && getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len))
+			failed = errno;
+		err = err ? err : -failed;
+	}
+	if (err) {
+		close(fd);
+		return err;
+	}
+	set_no_delay(fd);
+	*fd_p = fd;
+	return 0;
+}
+
+static uint64_t count_of(const struct addrinfo *list)
+{
+	return list ? 1 + count_of(list->ai_next) : 0;
+}
+
+/* Each address gets its part of the time that is left. */
+static int connect_any(const struct addrinfo *list, uint64_t limit, int *fd_p)
+{
+	int err = -EADDRNOTAVAIL;
+
+	for (const struct addrinfo *a = list; a && err; a = a->ai_next) {
+		uint64_t now = clock_ns(), part = limit;
+
+		if (limit != TCP_FOREVER && now < limit)
+			part = now + (limit - now) / count_of(a);
+		err = connect_at(a, part, fd_p);
+	}
+	return err;
+}
+
+int tcp_connect(const char *host, uint16_t port, bool patient, uint64_t limit_ns, int *fd_p)
+{
+	struct addrinfo *list = resolve(host, port, 0);
+	int err = connect_any(list, limit_ns, fd_p);
+
+	while (patient && err == -ECONNREFUSED && tcp_left_ms(limit_ns)) {
+		rest(limit_ns);
+		err = connect_any(list, limit_ns, fd_p);
+	}
+	if (list)
+		freeaddrinfo(list);
+	return err;
+}
+
+/* ---- bytes ---- */
+
+/* After a call that moved n bytes of len: whether to repeat it, else 0 or its error. */
+static bool moved(ssize_t n, size_t len, size_t *done_p, int *err_p)
+{
+	if (n > 0)
+		*done_p += (size_t)n;
+	if (n < 0 && errno == EINTR)
+		return true;
+	if (n < 0)
+		*err_p = errno == EPIPE ? -ECONNRESET : -errno;
+	return n > 0 && *done_p < len;
+}
+
+int tcp_read(int fd, void *to, size_t len, size_t *done_p)
+{
+	int err = -ECONNRESET; /* unless recv() says otherwise */
+	ssize_t n;
+
+	if (*done_p == len)
+		return 0;
+	do
+		n = recv(fd, (char *)to + *done_p, len - *done_p, MSG_DONTWAIT);
+	while (moved(n, len, done_p, &err));
+	return *done_p == len ? 0 : err;
+}
+
+int tcp_write(int fd, const void *from, size_t len, size_t *done_p)
+{
+	int err = 0;
+	ssize_t n;
+
+	if (*done_p == len)
+		return 0;
+	do
+		n = send(fd, (const char *)from + *done_p, len - *done_p,
+			MSG_DONTWAIT | MSG_NOSIGNAL);
+	while (moved(n, len, done_p, &err));
+	return *done_p == len ? 0 : err;
+}
+
+int tcp_get(int fd, void *to, size_t len, uint64_t limit_ns)
+{
+	size_t done = 0;
+	int err;
+
+	while ((err = tcp_read(fd, to, len, &done)) == -EAGAIN) {
+		err = tcp_wait(fd, POLLIN, limit_ns);
+		if (err)
+			return err;
+	}
+	return err;
+}
+
+int tcp_put(int fd, const void *from, size_t len, uint64_t limit_ns)
+{
+	size_t done = 0;
+	int err;
+
+	while ((err = tcp_write(fd, from, len, &done)) == -EAGAIN) {
+		err = tcp_wait(fd, POLLOUT, limit_ns);
+		if (err)
+			return err;
+	}
+	return err;
+}
+
+/* ---- many at once ---- */
+
+/* Takes a guest out of the list; its descriptor is the caller's. */
+static struct tcp_guest *leave(struct tcp_crowd *c, struct tcp_guest **link)
+{
+	struct tcp_guest *g = *link;
+
+	*link = g->next;
+	c->n--;
+	return g;
+}
+
+static void send_away(struct tcp_crowd *c, struct tcp_guest **link)
+{
+	struct tcp_guest *g = leave(c, link);
+
+	close(g->fd);
+	c->close(c->arg, g);
+}
+
+static void enter(struct tcp_crowd *c, struct tcp_guest *g, int fd, uint64_t now)
+{
+	struct tcp_guest **link = &c->guests;
+
+	while (*link)
+		link = &(*link)->next;
+	g->fd = fd;
+	g->events = POLLIN;
+	g->since_ns = now;
+	g->next = NULL;
+	*link = g;
+	c->n++;
+}
+
+static int take_one(struct tcp_crowd *c, int listener, uint64_t now)
+{
+	int fd, err = tcp_take(listener, &fd);
+	struct tcp_guest *g;
+
+	if (err)
+		return err;
+	g = c->open(c->arg);
+	if (!g) {
+		close(fd);
+		return -ENOMEM;
+	}
+	enter(c, g, fd, now);
+	return 0;
+}
+
+/* 0, or the error of the listener. Nobody is sent away for a guest before it could say anything. */
+static int take_some(struct tcp_crowd *c, int listener, uint32_t take, uint64_t now)
+{
+	uint32_t taken = 0;
+	int err = 0;
+
+	while (taken < take && !err) {
+		err = take_one(c, listener, now);
+		taken += !err;
+		if (c->n > c->most)
+			send_away(c, &c->guests);
+		if (is_short(err) && c->guests && !taken) {
+			send_away(c, &c->guests);
+			err = 0;
+		}
+	}
+	c->starved = is_short(err) && !taken;
+	return is_short(err) || err == -EAGAIN ? 0 : err;
+}
+
+static bool too_old(const struct tcp_crowd *c, const struct tcp_guest *g, uint64_t now)
+{
+	return c->patience_ns && now - g->since_ns >= c->patience_ns;
+}
+
+int tcp_crowd_next(struct tcp_crowd *c, int listener, uint32_t take, uint64_t now_ns,
+	struct tcp_guest **guest_p)
+{
+	struct tcp_guest **link = &c->guests;
+	int err = take_some(c, listener, take, now_ns);
+
+	if (err)
+		return err;
+	while (*link) {
+		err = c->step(c->arg, *link);
+		if (!err) {
+			*guest_p = leave(c, link);
+			return 0;
+		}
+		if (err != -EAGAIN) {
+			send_away(c, link);
+			return err;
+		}
+		if (too_old(c, *link, now_ns))
+			send_away(c, link);
+		else
+			link = &(*link)->next;
+	}
+	return -EAGAIN;
+}
+
+int tcp_crowd_wait(const struct tcp_crowd *c, int listener, uint64_t now_ns, uint64_t limit_ns)
+{
+	struct pollfd *fds = calloc(c->n + 1, sizeof(*fds));
+	uint64_t until = c->starved ? now_ns + AGAIN_MS * NSEC_PER_MSEC : limit_ns;
+	nfds_t n = 1;
+	int err;
+
+	if (!fds)
+		return -ENOMEM;
+	fds[0] = (struct pollfd){.fd = c->starved ? -1 : listener, .events = POLLIN};
+	for (const struct tcp_guest *g = c->guests; g; g = g->next)
+		fds[n++] = (struct pollfd){.fd = g->fd, .events = g->events};
+	if (c->guests && c->patience_ns)
+		until = at_most(until, c->guests->since_ns + c->patience_ns);
+	err = poll_until(fds, n, at_most(until, limit_ns));
+	free(fds);
+	return err == -ETIMEDOUT && until < limit_ns ? 0 : err;
+}
+
+void tcp_crowd_fini(struct tcp_crowd *c)
+{
+	while (c->guests)
+		send_away(c, &c->guests);
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MIT */
+/* Limits hold, no guest delays another one, and a shortage of descriptors is survived. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/stranger.h"
+#include "base/tcp.h"
+
+#define PAST 0
+#define SHORT_MS 20
+#define GREETING "a greeting of 24 bytes.."
+#define GREETING_LEN 24
+
+static int listener;
+static uint16_t port;
+
+static void open_listener(const char *host)
+{
+	CHECK_EQ(tcp_listen(host, 0, &listener), 0);
+	port = (uint16_t)tcp_port(listener);
+}
+
+static int dial(const char *host)
+{
+	int fd;
+
+	CHECK_EQ(tcp_connect(host, port, false, TCP_FOREVER, &fd), 0);
+	return fd;
+}
+
+static int taken(void)
+{
+	int fd;
+
+	CHECK_EQ(tcp_accept(listener, TCP_FOREVER, &fd), 0);
+	return fd;
+}
+
+static void limits(void)
+{
+	CHECK_EQ(tcp_limit(-1), TCP_FOREVER);
+	CHECK_EQ(tcp_left_ms(TCP_FOREVER), -1);
+	CHECK_EQ(tcp_left_ms(PAST), 0);
+	CHECK(tcp_left_ms(tcp_limit(3600000)) > 3000000);
+	CHECK_EQ(tcp_left_ms(TCP_FOREVER - 1), INT32_MAX);
+}
+
+/* Also the name that the other end has, of both families. */
+static void addresses(void)
+{
+	static const struct {
+		const char *listen, *connect, *name;
+	} hosts[] = {{NULL, "127.0.0.1", "127.0.0.1:"}, {NULL, "::1", "[::1]:"},
+		{"127.0.0.1", "localhost", "127.0.0.1:"}, {"::1", "::1", "[::1]:"},
+		{"localhost", "localhost", "127.0.0.1:"}};
+	bool ipv6 = !access("/proc/sys/net/ipv6/conf/lo", F_OK);
+	char name[TCP_NAME_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(hosts); i++) {
+		int here, there;
+
+		if (!ipv6 && strchr(hosts[i].connect, ':'))
+			continue;
+		open_listener(hosts[i].listen);
+		there = dial(hosts[i].connect);
+		here = taken();
+		strcpy(name, "?");
+		tcp_peer(here, name, sizeof(name));
+		CHECK_EQ(strncmp(name, hosts[i].name, strlen(hosts[i].name)), 0);
+		CHECK(fcntl(here, F_GETFD) & FD_CLOEXEC && fcntl(there, F_GETFD) & FD_CLOEXEC);
+		CHECK(fcntl(here, F_GETFL) & O_NONBLOCK && fcntl(there, F_GETFL) & O_NONBLOCK);
+		close(here);
+		close(there);
+		close(listener);
+	}
+	tcp_peer(0, name, sizeof(name));
+	CHECK_EQ(strncmp(name, "127.0.0.1:", 10), 0); /* left as it was */
+}
+
+static void what_cannot_be(void)
+{
+	int fd;
+
+	CHECK_EQ(tcp_listen("no host.invalid", 0, &fd), -EADDRNOTAVAIL);
+	CHECK_EQ(tcp_connect("no host.invalid", 1, true, TCP_FOREVER, &fd), -EADDRNOTAVAIL);
+	open_listener(NULL);
+	CHECK_EQ(tcp_listen(NULL, port, &fd), -EADDRINUSE);
+	CHECK_EQ(tcp_take(listener, &fd), -EAGAIN);
+	CHECK_EQ(tcp_accept(listener, PAST, &fd), -ETIMEDOUT);
+	CHECK_EQ(tcp_accept(listener, tcp_limit(SHORT_MS), &fd), -ETIMEDOUT);
+	close(listener);
+	CHECK_EQ(tcp_connect("127.0.0.1", port, false, TCP_FOREVER, &fd), -ECONNREFUSED);
+	CHECK_EQ(tcp_connect("127.0.0.1", port, true, tcp_limit(SHORT_MS), &fd), -ECONNREFUSED);
+	CHECK_EQ(tcp_accept(listener, TCP_FOREVER, &fd), -EBADF);
+	CHECK_EQ(tcp_port(listener), -EBADF);
+}
+
+static void *dial_patiently(void *arg)
+{
+	int *fd_p = arg;
+
+	CHECK_EQ(tcp_connect("127.0.0.1", port, true, TCP_FOREVER, fd_p), 0);
+	return NULL;
+}
+
+static void a_server_may_come_later(void)
+{
+	pthread_t thread;
+	int fd;
+
+	open_listener("127.0.0.1");
+	close(listener);
+	CHECK_EQ(pthread_create(&thread, NULL, dial_patiently, &fd), 0);
+	while (tcp_listen("127.0.0.1", port, &listener))
+		;
+	close(taken());
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	close(fd);
+	close(listener);
+}
+
+static void *drain(void *arg)
+{
+	static char big[1 << 22];
+	const int *fd = arg;
+
+	CHECK_EQ(tcp_get(*fd, big, sizeof(big), TCP_FOREVER), 0);
+	test_filled(big, sizeof(big), 7);
+	return NULL;
+}
+
+/* More than a socket takes at once; then limits of both directions; then a peer that has gone. */
+static void bytes(void)
+{
+	static char big[1 << 22];
+	size_t done = 0;
+	pthread_t thread;
+	int here, there;
+	char byte;
+
+	open_listener("127.0.0.1");
+	there = dial("127.0.0.1");
+	here = taken();
+	test_fill(big, sizeof(big), 7);
+	CHECK_EQ(pthread_create(&thread, NULL, drain, &there), 0);
+	CHECK_EQ(tcp_put(here, big, sizeof(big), TCP_FOREVER), 0);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK_EQ(tcp_read(there, &byte, 1, &done), -EAGAIN);
+	CHECK_EQ(tcp_read(there, &byte, 0, &done), 0);
+	CHECK_EQ(tcp_get(there, &byte, 1, PAST), -ETIMEDOUT);
+	while (!tcp_put(here, big, sizeof(big), PAST))
+		;
+	CHECK_EQ(tcp_put(here, big, sizeof(big), tcp_limit(SHORT_MS)), -ETIMEDOUT);
+	close(there);
+	CHECK_EQ(tcp_put(here, big, 1, TCP_FOREVER), -ECONNRESET);
+	close(here);
+	there = dial("127.0.0.1");
+	here = taken();
+	CHECK_EQ(tcp_put(there, "x", 1, PAST), 0);
+	close(there);
+	CHECK_EQ(tcp_get(here, big, 2, TCP_FOREVER), -ECONNRESET);
+	close(here);
+	close(listener);
+}
+
+/* A signal that arrives all the time neither ends a wait nor is an error. */
+static void on_signal(int number)
+{
+}
+
+static void signals(void)
+{
+	struct sigaction act = {.sa_handler = on_signal};
+	const struct itimerspec often = {{0, 2000000}, {0, 2000000}};
+	timer_t timer;
+	int fd;
+
+	CHECK_EQ(sigaction(SIGALRM, &act, NULL), 0);
+	CHECK_EQ(timer_create(CLOCK_MONOTONIC, NULL, &timer), 0);
+	CHECK_EQ(timer_settime(timer, 0, &often, NULL), 0);
+	open_listener("127.0.0.1");
+	CHECK_EQ(tcp_accept(listener, tcp_limit(SHORT_MS), &fd), -ETIMEDOUT);
+	fd = dial("127.0.0.1");
+	CHECK_EQ(tcp_get(fd, &port, 1, tcp_limit(SHORT_MS)), -ETIMEDOUT);
+	close(fd);
+	close(listener);
+	timer_delete(timer);
+	signal(SIGALRM, SIG_DFL);
+}
+
+/* ---- a crowd ---- */
+
+struct guest {
+	struct tcp_guest g;
+	char said[GREETING_LEN];
+	size_t have;
+};
+
+static int guests; /* that are open */
+
+static struct tcp_guest *guest_open(void *arg)
+{
+	struct guest *g = calloc(1, sizeof(*g));
+
+	CHECK(g);
+	guests++;
+	return &g->g;
+}
+
+static int guest_step(void *arg, struct tcp_guest *tcp)
+{
+	struct guest *g = container_of(tcp, struct guest, g);
+	int err = tcp_read(tcp->fd, g->said, GREETING_LEN, &g->have);
+
+	if (g->have && memcmp(g->said, GREETING, g->have))
+		return -EPROTO;
+	return err;
+}
+
+static void guest_close(void *arg, struct tcp_guest *tcp)
+{
+	guests--;
+	free(container_of(tcp, struct guest, g));
+}
+
+static struct tcp_crowd crowd_of(uint32_t most)
+{
+	return (struct tcp_crowd){.open = guest_open,
+		.step = guest_step,
+		.close = guest_close,
+		.most = most};
+}
+
+/* The next that has said all; those that say something wrong are counted. */
+static int next(struct tcp_crowd *c, struct strangers *s, int *wrong_p)
+{
+	struct tcp_guest *g;
+
+	for (;;) {
+		int err = tcp_crowd_next(c, listener, 8, clock_ns(), &g), fd;
+
+		if (!err) {
+			fd = g->fd;
+			guest_close(NULL, g);
+			return fd;
+		}
+		CHECK(err == -EAGAIN || err == -EPROTO);
+		*wrong_p += err == -EPROTO;
+		strangers_drip(s);
+		if (err == -EAGAIN)
+			CHECK_EQ(tcp_crowd_wait(c, listener, clock_ns(), TCP_FOREVER), 0);
+	}
+}
+
+/* There is no limit: if a stranger had to be waited for, this would not end. */
+static void strangers(void)
+{
+	for (unsigned kind = 0; kind < STRANGERS; kind++) {
+		struct tcp_crowd c = crowd_of(64);
+		struct strangers s;
+		int honest[3], wrong = 0;
+
+		printf("  kind %u\n", kind);
+		open_listener(NULL);
+		s = strangers_come(kind, port, GREETING, GREETING_LEN);
+		for (int i = 0; i < 3; i++) {
+			honest[i] = dial("127.0.0.1");
+			CHECK_EQ(tcp_put(honest[i], GREETING, GREETING_LEN, PAST), 0);
+		}
+		for (int i = 0; i < 3; i++)
+			close(next(&c, &s, &wrong));
+		CHECK_EQ(wrong, kind == STRANGER_GARBAGE);
+		CHECK_EQ(c.n, guests);
+		if (kind == STRANGER_MANY)
+			CHECK(c.n > 60 && c.n <= 64);
+		else
+			CHECK_EQ(c.n, kind != STRANGER_GARBAGE);
+		tcp_crowd_fini(&c);
+		CHECK_EQ(guests, 0);
+		strangers_leave(&s);
+		for (int i = 0; i < 3; i++)
+			close(honest[i]);
+		close(listener);
+	}
+}
+
+/* The clock is the test's: a guest that is too old goes, one that is not stays. */
+static void patience(void)
+{
+	struct tcp_crowd c = crowd_of(4);
+	struct tcp_guest *g;
+	int old, young;
+	char byte;
+
+	c.patience_ns = 100;
+	open_listener(NULL);
+	old = dial("127.0.0.1");
+	CHECK_EQ(tcp_wait(listener, POLLIN, TCP_FOREVER), 0);
+	CHECK_EQ(tcp_crowd_next(&c, listener, 1, 1000, &g), -EAGAIN);
+	young = dial("127.0.0.1");
+	CHECK_EQ(tcp_wait(listener, POLLIN, TCP_FOREVER), 0);
+	CHECK_EQ(tcp_crowd_next(&c, listener, 1, 1050, &g), -EAGAIN);
+	CHECK_EQ(tcp_crowd_next(&c, listener, 1, 1099, &g), -EAGAIN);
+	CHECK_EQ(c.n, 2);
+	/* There is something to do when the oldest has to go; that time is long past. */
+	CHECK_EQ(tcp_crowd_wait(&c, listener, 1099, TCP_FOREVER), 0);
+	CHECK_EQ(tcp_crowd_next(&c, listener, 1, 1100, &g), -EAGAIN);
+	CHECK_EQ(c.n, 1);
+	CHECK_EQ(tcp_get(old, &byte, 1, TCP_FOREVER), -ECONNRESET);
+	CHECK_EQ(tcp_get(young, &byte, 1, PAST), -ETIMEDOUT);
+	CHECK_EQ(tcp_crowd_wait(&c, listener, 1100, PAST), -ETIMEDOUT);
+	tcp_crowd_fini(&c);
+	close(old);
+	close(young);
+	close(listener);
+}
+
+/* No more descriptors: strangers give up theirs, and without strangers it goes on later. */
+static void few_descriptors(void)
+{
+	struct tcp_crowd c = crowd_of(64);
+	struct rlimit all, few;
+	struct strangers s;
+	struct tcp_guest *g;
+	int fds[4096], n = 0, wrong = 0, honest;
+
+	open_listener(NULL);
+	s = strangers_come(STRANGER_SILENT, port, "", 0);
+	CHECK_EQ(tcp_wait(listener, POLLIN, TCP_FOREVER), 0);
+	CHECK_EQ(tcp_crowd_next(&c, listener, 8, clock_ns(), &g), -EAGAIN);
+	CHECK_EQ(c.n, 1);
+	honest = dial("127.0.0.1");
+	CHECK_EQ(tcp_put(honest, GREETING, GREETING_LEN, PAST), 0);
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &all), 0);
+	few = (struct rlimit){64, all.rlim_max};
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+	while ((fds[n] = dup(0)) >= 0)
+		n++;
+	close(next(&c, &s, &wrong));
+	CHECK_EQ(c.n, 0);
+	close(honest);
+	/* One descriptor is for this end, one for the crowd's. */
+	honest = dial("127.0.0.1");
+	CHECK_EQ(tcp_put(honest, GREETING, 1, PAST), 0);
+	CHECK_EQ(tcp_wait(listener, POLLIN, TCP_FOREVER), 0);
+	CHECK_EQ(tcp_crowd_next(&c, listener, 8, clock_ns(), &g), -EAGAIN);
+	CHECK_EQ(c.n, 1);
+	CHECK_EQ(tcp_put(honest, GREETING + 1, GREETING_LEN - 1, PAST), 0);
+	close(next(&c, &s, &wrong));
+	/* Now there is nobody to send away. */
+	CHECK((fds[n] = dup(0)) >= 0);
+	n++;
+	close(honest);
+	honest = dial("127.0.0.1");
+	CHECK_EQ(tcp_put(honest, GREETING, GREETING_LEN, PAST), 0);
+	CHECK_EQ(tcp_wait(listener, POLLIN, TCP_FOREVER), 0);
+	CHECK_EQ(tcp_crowd_next(&c, listener, 8, clock_ns(), &g), -EAGAIN);
+	CHECK(c.starved);
+	/* It rests, although the listener is readable. */
+	CHECK_EQ(tcp_crowd_wait(&c, listener, clock_ns(), PAST), -ETIMEDOUT);
+	CHECK_EQ(tcp_crowd_wait(&c, listener, clock_ns(), TCP_FOREVER), 0);
+	CHECK_EQ(tcp_accept(listener, tcp_limit(SHORT_MS), &fds[n]), -EMFILE);
+	close(fds[--n]);
+	close(next(&c, &s, &wrong));
+	CHECK(!c.starved);
+	while (n)
+		close(fds[--n]);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &all), 0);
+	close(honest);
+	strangers_leave(&s);
+	close(listener);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(limits),
+		TEST(addresses),
+		TEST(what_cannot_be),
+		TEST(a_server_may_come_later),
+		TEST(bytes),
+		TEST(signals),
+		TEST(strangers),
+		TEST(patience),
+		TEST(few_descriptors),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
