@@ -20,6 +20,9 @@
 #include "stop.h"
 
 #define KEY_CSV "benchkv.csv"
+/* For the news that a rank has died, which can come after what follows from it. */
+#define NEWS_NS (500 * NSEC_PER_MSEC)
+#define REPORT_NS (1500 * NSEC_PER_MSEC) /* for rank 0 to report what was measured */
 #define SLOWEST 4
 #define PATIENCE_NS (2 * NSEC_PER_SEC) /* of ranks that leave a complaint to rank 0 */
 
@@ -47,12 +50,21 @@ static int fence_after_run(struct job *j, uint32_t run)
 
 /* ---- running ---- */
 
+/* Now and then while the clients work. */
+static void tick(void *arg)
+{
+	struct job *j = arg;
+
+	progress_tick(&j->progress);
+	lifeline_look(j->lifeline);
+}
+
 static int run_clients(struct job *j, uint32_t run)
 {
 	int err;
 
 	progress_begin(&j->progress, run);
-	err = node_run(&j->node, progress_tick, &j->progress);
+	err = node_run(&j->node, tick, j);
 	progress_end(&j->progress);
 	return err;
 }
@@ -273,30 +285,52 @@ static void explain_end(const struct job *j, char *text, size_t size)
 }
 
 /*
- * What was measured until a job ended before its end. Its threads have ended. Only rank 0's results
- * are sure to be there.
+ * What was measured until a job ended before its end; the threads of the node have ended. Other ranks
+ * than rank 0 send it there.
  */
 static void conclude_partial(struct job *j)
 {
 	char partial[WHY_MAX];
 	struct result daemons;
+	uint64_t ops = 0;
 
 	if (!j->begun)
 		return;
 	if (j->measured_runs < j->begun)
 		take_result(j);
-	if (j->node.rank)
-		return;
 	result_of_all(&j->node, &daemons);
-	result_sequel_all(&j->ranks[0], j->runs, j->begun);
-	memcpy(j->ranks[0].served, daemons.served, sizeof(daemons.served));
-	j->heard[0] = true;
+	if (j->node.rank) {
+		gather_send(j->lifeline, j->runs, j->begun, &daemons);
+		/* Rank 0 reports; the end of this rank may end it. */
+		lifeline_await(j->lifeline, REPORT_NS);
+		return;
+	}
+	gather_partial(&j->node, j->lifeline, j->runs, &j->begun, j->ranks, &daemons, j->heard);
 	explain_end(j, partial, sizeof(partial));
-	if (report(j, &daemons, partial) < 0)
+	for (uint32_t run = 0; run < j->begun; run++)
+		ops += j->runs[run].counts.ops;
+	if (ops && report(j, &daemons, partial) < 0)
 		fprintf(stderr, "benchkv: %s\n", j->why);
 }
 
 /* ---- all of it ---- */
+
+/* A rank has died, perhaps: then that is why, whatever it has led to here. */
+static void blame_the_dead(struct job *j)
+{
+	int64_t lost;
+
+	lifeline_wait(j->lifeline, NEWS_NS);
+	lost = lifeline_lost(j->lifeline);
+	if (lost >= 0)
+		snprintf(j->why, sizeof(j->why), "rank %u (%s) has died", (uint32_t)lost,
+			j->hosts[lost]);
+	else if (lifeline_told(j->lifeline))
+		snprintf(j->why, sizeof(j->why), "another rank cannot go on");
+	/* Rank 0 says it, or the first of the others. */
+	if (lifeline_told(j->lifeline) || (lost >= 0 && launch_rank(j->l) > 1))
+		j->said = true;
+}
 
 /*
  * Says why this rank gives up, before it takes anything down: what has failed may keep
@@ -305,6 +339,9 @@ static void conclude_partial(struct job *j)
 static void give_up(struct job *j, int err)
 {
 	if (j->said || stop_told())
+		return;
+	blame_the_dead(j);
+	if (j->said)
 		return;
 	j->said = true;
 	if (!j->why[0])
@@ -343,10 +380,12 @@ static int run_node(struct job *j)
 	if (err) {
 		give_up(j, err);
 		stop_raise(STOP_FAILED);
+		lifeline_stop(j->lifeline, stop_told() ? stop_told() : STOP_FAILED);
 	}
 	node_stop(&j->node);
 	if (err) {
 		conclude_partial(j);
+		lifeline_leave(j->lifeline);
 		/*
 		 * Before the node is freed: a rank that hangs may have what the end of the
 		 * software HCA waits for. Nothing of ours has a name any more.
@@ -354,6 +393,7 @@ static int run_node(struct job *j)
 		abort_job(j);
 	} else {
 		err = conclude(j);
+		lifeline_leave(j->lifeline);
 	}
 	if (err < 0)
 		give_up(j, err);
@@ -405,6 +445,8 @@ int job_run(const struct options *o, struct launch *l, const char *device, const
 	close_file(&j.hgrm);
 	for (enum csv_file f = 0; f < CSV_FILES; f++)
 		close_file(&j.csv[f]);
+	launch_watch(l, NULL, NULL);
+	lifeline_close(j.lifeline);
 	topo_close(j.node.topo);
 	free(j.heard);
 	free(j.ranks);

@@ -26,6 +26,8 @@ struct launch {
 	char job[JOB_MAX], host[JOB_MAX];
 	uint32_t fences; /* begun */
 	uint64_t met_ns; /* when the last one ended; 0: none has */
+	launch_watch_fn *watch; /* NULL: none */
+	void *watch_arg;
 };
 
 /*
@@ -113,7 +115,7 @@ static struct timespec timespec_of(uint64_t ns)
 }
 
 /* Waits for the end; on any other end than 0 the request is no longer ours. */
-static int request_wait(struct request *r, uint64_t timeout_ns)
+static int request_wait(const struct launch *l, struct request *r, uint64_t timeout_ns)
 {
 	uint64_t now = clock_ns(), deadline = now + timeout_ns;
 	bool done;
@@ -128,6 +130,8 @@ static int request_wait(struct request *r, uint64_t timeout_ns)
 		now = clock_ns();
 		if (r->done)
 			break;
+		if (l->watch)
+			l->watch(l->watch_arg);
 		err = stop_requested() ? -EINTR : now >= deadline ? -ETIMEDOUT : 0;
 	}
 	if (!err && r->status != PMIX_SUCCESS)
@@ -310,7 +314,7 @@ int launch_fence(struct launch *l, uint64_t timeout_ns)
 		request_free(r);
 		return -EPROTO;
 	}
-	err = request_wait(r, timeout_ns);
+	err = request_wait(l, r, timeout_ns);
 	PMIX_INFO_DESTRUCT(&info);
 	if (err)
 		return err;
@@ -361,6 +365,12 @@ static void explain_absence(struct launch *l, uint64_t timeout_ns, char *why, in
 			list, seconds(timeout_ns));
 }
 
+void launch_watch(struct launch *l, launch_watch_fn *fn, void *arg)
+{
+	l->watch = fn;
+	l->watch_arg = arg;
+}
+
 void launch_explain(struct launch *l, int err, uint64_t timeout_ns, char *why, int size)
 {
 	if (err == -ETIMEDOUT)
@@ -386,7 +396,7 @@ int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeou
 		request_free(r);
 		return -EPROTO;
 	}
-	err = request_wait(r, timeout_ns);
+	err = request_wait(l, r, timeout_ns);
 	if (err)
 		return err;
 	*data_p = r->data;

@@ -49,6 +49,10 @@ int launch_put(struct launch *l, const char *key, const void *data, size_t len);
  */
 int launch_fence(struct launch *l, uint64_t timeout_ns);
 
+/* Called every 20 ms while these functions wait. */
+typedef void launch_watch_fn(void *arg);
+void launch_watch(struct launch *l, launch_watch_fn *fn, void *arg);
+
 /* Why the last fence failed, in one line; who has not come is asked of the launcher. */
 void launch_explain(struct launch *l, int err, uint64_t timeout_ns, char *why, int size);
 

@@ -234,6 +234,13 @@ static int derive_control(struct job *j, const char *device, struct hello *mine)
 	return err;
 }
 
+static void watch_lifeline(void *arg)
+{
+	struct job *j = arg;
+
+	lifeline_look(j->lifeline);
+}
+
 int job_meet(struct job *j, const char *device)
 {
 	struct hello mine = {.magic = HELLO_MAGIC,
@@ -257,9 +264,15 @@ int job_meet(struct job *j, const char *device)
 	}
 	err = launch_put(j->l, KEY_HELLO, &mine, sizeof(mine));
 	if (!err)
+		err = lifeline_open(j->l, &j->lifeline);
+	if (!err)
 		err = job_fence(j);
 	for (uint32_t i = 0; !err && i < launch_size(j->l); i++)
 		err = hear(j, &mine, i);
+	if (!err && !j->o->dry_run) {
+		lifeline_connect(j->lifeline);
+		launch_watch(j->l, watch_lifeline, j);
+	}
 	return err;
 }
 

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "csv.h"
+#include "lifeline.h"
 #include "measure.h"
 #include "node.h"
 #include "progress.h"
@@ -25,6 +26,7 @@ struct job {
 	struct launch *l;
 	struct node node;
 	struct progress progress;
+	struct lifeline *lifeline; /* NULL: of a job of one rank */
 	struct measured measured; /* rank 0, when auto was derived from it */
 	uint32_t index, sharers; /* among the ranks with the same cores */
 	uint32_t begun, measured_runs; /* runs that have begun; whose results are in `runs` */

@@ -10,17 +10,14 @@
 
 atomic_int stop_signal;
 
-/* False: it was raised already. */
-static bool raise_flag(int sig)
+static void raise_flag(int sig)
 {
 	int none = 0;
 
 	/* Relaxed, pairs with stop_requested(). */
-	if (!atomic_compare_exchange_strong_explicit(&stop_signal, &none, sig, memory_order_relaxed,
+	if (atomic_compare_exchange_strong_explicit(&stop_signal, &none, sig, memory_order_relaxed,
 		    memory_order_relaxed))
-		return false;
-	alarm(TEARDOWN_MAX_S);
-	return true;
+		alarm(TEARDOWN_MAX_S);
 }
 
 /*
@@ -30,12 +27,13 @@ static bool raise_flag(int sig)
 static void on_signal(int sig)
 {
 	static atomic_ullong first_ns;
-	unsigned long long now = clock_ns();
+	unsigned long long now = clock_ns(), first = 0;
 
+	raise_flag(sig);
 	/* Relaxed: only other runs of this handler write it. */
-	if (raise_flag(sig))
-		atomic_store_explicit(&first_ns, now, memory_order_relaxed);
-	else if (now - atomic_load_explicit(&first_ns, memory_order_relaxed) > ECHO_NS)
+	if (!atomic_compare_exchange_strong_explicit(&first_ns, &first, now, memory_order_relaxed,
+		    memory_order_relaxed) &&
+		now - first > ECHO_NS)
 		_exit(128 + sig);
 }
 
