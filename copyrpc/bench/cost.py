@@ -7,8 +7,8 @@
 Two runs that differ in the number of rounds only: the difference is free of everything
 that is done once. The HCA is stepped by hand, as a trap does not go through valgrind.
 --check fails when a round trip takes more instructions than LIMITS says for a depth, or when
-1,023 idle endpoints make it more than 5 % more expensive. What is done by the clock, every
-millisecond or so, is printed only: under valgrind, which is slow, it would count too much.
+1,023 idle endpoints make it more than 5 % more expensive. The program stops the clock, so that no
+action falls due by time; the looks at the stopped clock, which follow the CPU's counter, are printed only.
 """
 import os
 import pathlib
@@ -17,8 +17,8 @@ import subprocess
 import sys
 import tempfile
 
-LIMITS = {32: 300, 1: 720}  # instructions per round trip, by calls per flush
-BY_CLOCK = ("poll_rest", "ctx_look", "clock_ns")
+LIMITS = {32: 300, 1: 700}  # instructions per round trip, by calls per flush
+BY_CLOCK = ("poll_rest", "copyrpc_poll_recv.cold", "ctx_look", "clock_ns")
 CALLS = 1280
 LIBRARIES = ("libcopyrpc", "libmlx5dv-lite")
 
