@@ -292,8 +292,10 @@ struct copyrpc_ctx *copyrpc_ep_ctx(const struct copyrpc_ep *ep);
  * and data/len the response, valid inside of the callback only; or status is negative
  * (copyrpc_ep_status() lists the values) and data is NULL.
  *
- * The callback may call everything except copyrpc_poll*(), copyrpc_flush*() and
- * copyrpc_ctx_destroy(); call, reply, recv, detach and ep_destroy are allowed.
+ * The callback may call everything except copyrpc_poll*() and copyrpc_ctx_destroy(); call, reply,
+ * recv, detach, ep_destroy and all kinds of flush are allowed. A flush inside sends at once what was
+ * collected. The peer learns with the next flush outside that the batch in hand is handled: until
+ * then its messages, and the response, stay as they are.
  */
 typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	const void *data, uint32_t len);
@@ -354,7 +356,7 @@ int copyrpc_poll(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 
 /* Sends the collected messages: at most one batch per endpoint (two, and a 32-byte marker, at the
- * ring's end). Returns the number of batches sent. Not allowed inside a callback. */
+ * ring's end). Returns the number of batches sent. */
 int copyrpc_flush(struct copyrpc_ctx *ctx);
 
 /*

@@ -80,12 +80,14 @@ static NOINLINE int reply_odd(struct copyrpc_req *req, const void *data, uint32_
 	return chan_reply_odd(req, data, len);
 }
 
+static inline void make_dirty(struct chan *ch)
+{
+	ep_dirty(ep_of(ch));
+}
+
 int copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 {
-	if (unlikely(!chan_takes_reply(req, len)))
-		return reply_odd(req, data, len);
-	ep_dirty(ep_of(req->ch));
-	return chan_add_reply(req, data, len);
+	return chan_reply(req, data, len, make_dirty, reply_odd);
 }
 
 int copyrpc_req_detach(struct copyrpc_req *req)

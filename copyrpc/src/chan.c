@@ -161,15 +161,15 @@ static struct batch take_front(struct chan *ch)
 	return b;
 }
 
-uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p)
+uint32_t chan_seal(struct chan *ch, uint64_t consumer, uint64_t *pos_p, uint32_t *len_p)
 {
 	struct batch b = take_front(ch);
 	uint32_t credit = credit_grant(&ch->cr);
 
 	ch->unasked += credit;
 	ch->sent = b.end;
-	wire_put_meta(chan_at(ch->send_ring, ch, b.start), chan_consumer_bytes(ch),
-		(uint64_t)credit * WIRE_BLOCK, b.count);
+	wire_put_meta(chan_at(ch->send_ring, ch, b.start), consumer, (uint64_t)credit * WIRE_BLOCK,
+		b.count);
 	if (b.count == WIRE_WRAP)
 		ch->stats.wraps++;
 	else if (b.count == 0)

@@ -4,9 +4,9 @@
  * in the receive ring, and the pending calls. It uses no device, so that tests can connect two
  * of them in memory; ep.c adds a queue pair.
  *
- * Sending: chan_call() and chan_reply() place messages in batches. The transport gets the next
- * batch by chan_front(). When it is certain to post the batch, chan_seal() fills in the
- * metadata and removes it. Receiving: chan_expects() with a completion's immediate, chan_accept()
+ * Sending: chan_call() and chan_reply() place messages in batches. chan_waits() tells whether there is
+ * a batch. When the transport is certain to post the oldest one, chan_seal() fills in the metadata and
+ * removes it. Receiving: chan_expects() with a completion's immediate, chan_accept()
  * and chan_handle() (receive.h). Positions are in blocks and only grow; the block of a position is at position % c.
  *
  * States of a batch: open (messages join it; `open`, while cr.edge is not 0), closed (in
@@ -101,7 +101,8 @@ struct chan {
 			bool reading; /* a READ of the peer's position is pending */
 			bool probe; /* a READ is needed to test whether the peer lives */
 			bool read_timed; /* the time of a READ is set */
-			uint8_t none[1];
+			bool handling; /* the messages of a batch are being handled: a callback
+					  may run, and the peer must keep the batch */
 		};
 		uint64_t odd;
 	};
@@ -214,12 +215,6 @@ static inline bool chan_waits(const struct chan *ch)
 	return ch->nclosed || ch->cr.edge;
 }
 
-/* The batch that is sealed next, or NULL. */
-static inline const struct batch *chan_front(const struct chan *ch)
-{
-	return ch->nclosed ? &ch->closed[0] : ch->cr.edge ? &ch->open : NULL;
-}
-
 /* Whether the open batch is all there is to send, and grants all credit: then no READ of the
  * peer's position is due either. */
 static inline bool chan_is_usual(const struct chan *ch)
@@ -255,9 +250,9 @@ static inline void chan_seal_usual(struct chan *ch, void *meta, uint64_t consume
 	wire_put_meta(meta, consumer, (uint64_t)credit * WIRE_BLOCK, ch->open.count);
 }
 
-/* Removes the batch that chan_front() returns and writes its metadata. *pos_p, *len_p: the
- * bytes to send. Returns the immediate. */
-uint32_t chan_seal(struct chan *ch, uint64_t *pos_p, uint32_t *len_p);
+/* Removes the oldest batch and writes its metadata, with the position `consumer`, in bytes, that the
+ * peer is told. *pos_p, *len_p: the bytes to send. Returns the immediate. */
+uint32_t chan_seal(struct chan *ch, uint64_t consumer, uint64_t *pos_p, uint32_t *len_p);
 
 /* The number of messages that have been placed and not sealed; *calls_p: the calls among them. */
 static inline uint32_t chan_unsent(const struct chan *ch, uint32_t *calls_p)
@@ -427,12 +422,17 @@ ALWAYS_INLINE int chan_add_reply(struct copyrpc_req *req, const void *data, uint
 	return 0;
 }
 
-/* As copyrpc_reply(). */
-static inline int chan_reply(struct copyrpc_req *req, const void *data, uint32_t len)
+/* As copyrpc_reply(). `changed` is called before a reply is placed in the usual way; `odd` does all
+ * the rest of what is to be done, chan_reply_odd() included. */
+ALWAYS_INLINE int chan_reply(struct copyrpc_req *req, const void *data, uint32_t len,
+	void (*changed)(struct chan *ch),
+	int (*odd)(struct copyrpc_req *req, const void *data, uint32_t len))
 {
-	if (likely(chan_takes_reply(req, len)))
-		return chan_add_reply(req, data, len);
-	return chan_reply_odd(req, data, len);
+	if (unlikely(!chan_takes_reply(req, len)))
+		return odd(req, data, len);
+	if (changed)
+		changed(req->ch);
+	return chan_add_reply(req, data, len);
 }
 
 #endif

@@ -16,6 +16,19 @@ static inline uint64_t publish_consumer(struct copyrpc_ep *ep)
 	return consumer;
 }
 
+/*
+ * Inside of a callback the position of the last flush stays: the peer must not write over the messages
+ * of the batch that are not handled yet, nor over the response that the callback reads. The next flush
+ * outside tells the new one.
+ */
+static uint64_t tell_consumer(struct copyrpc_ep *ep)
+{
+	if (!ep->ch.handling)
+		return publish_consumer(ep);
+	ep_dirty(ep); /* for the flush outside */
+	return le64toh(ep->words->consumer);
+}
+
 static inline int post_write(struct copyrpc_ep *ep, size_t off, uint32_t len, uint32_t imm)
 {
 	return mlx5dvl_post_write_imm(ep->qp, ep->ch.send_ring + off, ep->own_lkey, len,
@@ -23,11 +36,11 @@ static inline int post_write(struct copyrpc_ep *ep, size_t off, uint32_t len, ui
 }
 
 /* Seals and posts the next batch; the send queue has room. Returns false if the QP has failed. */
-static bool post_batch(struct copyrpc_ep *ep)
+static bool post_batch(struct copyrpc_ep *ep, uint64_t consumer)
 {
 	struct chan *ch = &ep->ch;
 	uint64_t pos;
-	uint32_t len, imm = chan_seal(ch, &pos, &len);
+	uint32_t len, imm = chan_seal(ch, consumer, &pos, &len);
 	size_t off = (size_t)(pos & ch->mask) * WIRE_BLOCK;
 	const struct wire_meta *m = (const void *)(ch->send_ring + off);
 
@@ -40,7 +53,7 @@ static bool post_batch(struct copyrpc_ep *ep)
 }
 
 /* Posts batches while the send queue has room. Returns their number. */
-static int post_batches(struct copyrpc_ep *ep)
+static int post_batches(struct copyrpc_ep *ep, uint64_t consumer)
 {
 	struct chan *ch = &ep->ch;
 	int n = 0;
@@ -53,7 +66,7 @@ static int post_batches(struct copyrpc_ep *ep)
 			ch->stats.sq_stalls++;
 			break;
 		}
-		if (!post_batch(ep))
+		if (!post_batch(ep, consumer))
 			break;
 	}
 	return n;
@@ -155,14 +168,15 @@ static inline void ring(struct copyrpc_ep *ep)
 static NOINLINE int flush_odd(struct copyrpc_ep *ep, bool hold)
 {
 	int batches = 0, reads;
+	uint64_t consumer;
 
 	if (ep->ch.status)
 		return 0;
-	publish_consumer(ep);
+	consumer = tell_consumer(ep);
 	if (ep->ch.unwatched && chan_waits(&ep->ch))
 		ep_watch(ep, NOT_SEEN);
 	if (!hold)
-		batches = post_batches(ep);
+		batches = post_batches(ep, consumer);
 	if (chan_waits(&ep->ch))
 		ep_keep(ep);
 	reads = post_read(ep);

@@ -15,11 +15,16 @@ ALWAYS_INLINE void note_batch(const struct copyrpc_ep *ep, const struct incoming
 static NOINLINE void take_messages_odd(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx,
 	struct incoming in)
 {
-	if (unlikely(chan_handle(&ep->ch, in, &ctx->to)))
+	int rc;
+
+	ep->ch.handling = true;
+	rc = chan_handle(&ep->ch, in, &ctx->to);
+	ep->ch.handling = false;
+	if (unlikely(rc))
 		ep_fail(ep, -EPROTO);
 }
 
-/* Nothing follows a callback or another call here, so that no registers are saved. */
+/* Little follows a callback here, and nothing another call, so that few registers are saved. */
 static NOINLINE void take_batch(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, uint32_t blocks)
 {
 	struct incoming in;

@@ -70,8 +70,9 @@ static inline int take_request(struct chan *ch, struct wire_header h, const void
 #define TAKE_ODD 1
 
 /*
- * The callback comes last, so that nothing has to be kept for afterwards; `usual`, a constant: the
- * message is counted before it, and the response of a call with a time limit is TAKE_ODD.
+ * The callback comes last, so that little has to be kept for afterwards; `usual`, a constant: the
+ * message is counted before it, the response of a call with a time limit is TAKE_ODD, and
+ * `handling` is set here, not by the caller.
  */
 ALWAYS_INLINE int take_response(struct chan *ch, struct wire_header h, const void *payload,
 	struct listener *to, bool usual)
@@ -95,9 +96,13 @@ ALWAYS_INLINE int take_response(struct chan *ch, struct wire_header h, const voi
 	token = call->token;
 	chan_put_call(ch, call, id);
 	ch->stats.responses++;
-	if (usual)
+	if (usual) {
 		to->handled++;
+		ch->handling = true;
+	}
 	to->fn(to->arg, ch->ep, token, 0, payload, h.len);
+	if (usual)
+		ch->handling = false;
 	return 0;
 }
 

@@ -113,16 +113,16 @@ static inline void sim_flush(struct side *s, int slots)
 	while (slots-- && s->tail - s->head < SIM_FLIGHT) {
 		struct sim_write *w = &s->flight[s->tail % SIM_FLIGHT];
 
-		if (!chan_front(ch)) {
+		if (!chan_waits(ch)) {
 			if (!chan_credit_batch(ch))
 				break;
 			s->credit_only++;
 		}
-		w->imm = chan_seal(ch, &w->pos, &w->len);
+		w->imm = chan_seal(ch, chan_consumer_bytes(ch), &w->pos, &w->len);
 		s->tail++;
 		CHECK(credit_holds(&ch->cr));
 	}
-	if (!s->reading && !chan_front(ch) && credit_read_due(&ch->cr, ch->stalled)) {
+	if (!s->reading && !chan_waits(ch) && credit_read_due(&ch->cr, ch->stalled)) {
 		s->reading = true;
 		s->reads++;
 		s->read_value = chan_consumer(&s->peer->ch) * WIRE_BLOCK;
@@ -200,8 +200,8 @@ static inline void sim_reply(struct side *s, uint32_t i, uint64_t *seed)
 		len = req->resp_max;
 	sim_check(req->data, req->len, token, false);
 	sim_fill(buf, len, token, true);
-	CHECK_EQ(chan_reply(req, buf, req->resp_max + 1), -EMSGSIZE);
-	CHECK_EQ(chan_reply(req, buf, len), 0);
+	CHECK_EQ(chan_reply(req, buf, req->resp_max + 1, NULL, chan_reply_odd), -EMSGSIZE);
+	CHECK_EQ(chan_reply(req, buf, len, NULL, chan_reply_odd), 0);
 	CHECK(credit_holds(&s->ch.cr));
 	s->held[i] = s->held[--s->nheld];
 }

@@ -306,6 +306,159 @@ static void requests_come_out_in_order(void)
 	pair_close(&p);
 }
 
+/* ------------------------------------------------------------------- callbacks */
+
+/*
+ * Two sides with the smallest rings that call each other. Every response, whose bytes are all alike,
+ * makes the next calls and flushes; then the other side runs, as it does at the same time in real
+ * life, and writes as much as it may; the response must still be the same.
+ */
+struct eager {
+	struct pair p;
+	uint64_t seed;
+	uint32_t asked[2], taken[2], ended[2]; /* of calls from each side */
+	int inside; /* callbacks that are running */
+	int how; /* of the flushes */
+};
+
+static struct eager eager;
+
+static void eager_turn(int side);
+
+static void eager_flush(int side)
+{
+	switch (eager.how) {
+	case 0:
+		copyrpc_ep_flush(eager.p.ep[side]);
+		break;
+	case 1:
+		copyrpc_flush(eager.p.ctx[side]);
+		break;
+	default:
+		copyrpc_flush_if(eager.p.ctx[side], always, NULL);
+	}
+}
+
+static void eager_call(int side, int n)
+{
+	unsigned char request[400];
+
+	while (n--) {
+		uint32_t len = 4 + (uint32_t)(test_rand(&eager.seed) % (sizeof(request) - 3));
+
+		test_fill(request, len, eager.asked[side]);
+		memcpy(request, &eager.asked[side], 4);
+		if (copyrpc_call(eager.p.ep[side], request, len, 300, eager.asked[side]))
+			return;
+		eager.asked[side]++;
+	}
+}
+
+static void on_eager(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
+	uint32_t len)
+{
+	int side = ep == eager.p.ep[1];
+
+	CHECK_EQ(status, 0);
+	test_filled(data, len, token + 77);
+	eager.ended[side]++;
+	if (eager.inside)
+		return;
+	eager.inside++;
+	eager_call(side, (int)(test_rand(&eager.seed) % 6));
+	eager_flush(side);
+	for (uint64_t i = test_rand(&eager.seed) % 4; i; i--)
+		eager_turn(!side);
+	test_filled(data, len, token + 77);
+	eager.inside--;
+}
+
+static void eager_turn(int side)
+{
+	static unsigned char reply[300];
+	struct copyrpc_req *req;
+
+	copyrpc_poll_recv(eager.p.ctx[side], on_eager, NULL);
+	while (copyrpc_recv(eager.p.ctx[side], &req)) {
+		uint32_t n, len = copyrpc_req_len(req), back;
+
+		memcpy(&n, copyrpc_req_data(req), 4);
+		CHECK_EQ(n, eager.taken[!side]);
+		eager.taken[!side]++;
+		test_filled((const char *)copyrpc_req_data(req) + 4, len - 4, n);
+		back = (uint32_t)(test_rand(&eager.seed) % (sizeof(reply) + 1));
+		test_fill(reply, back, n + 77);
+		CHECK_EQ(copyrpc_reply(req, reply, back), 0);
+	}
+	eager_call(side, (int)(test_rand(&eager.seed) % 6));
+	copyrpc_flush(eager.p.ctx[side]);
+}
+
+static void callbacks_flush(int how)
+{
+	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
+
+	eager = (struct eager){.seed = test_seed(), .how = how};
+	pair_open(&eager.p, &attr);
+	for (int i = 0; i < 6000; i++) {
+		eager_turn(i % 2);
+		for (int side = 0; side < 2; side++)
+			CHECK_EQ(copyrpc_ep_status(eager.p.ep[side]), 0);
+	}
+	for (int side = 0; side < 2; side++)
+		CHECK(eager.ended[side] > 1000);
+	pair_close(&eager.p);
+}
+
+static void callbacks_flush_their_endpoint(void)
+{
+	callbacks_flush(0);
+}
+
+static void callbacks_flush_all(void)
+{
+	callbacks_flush(1);
+}
+
+static void callbacks_flush_if(void)
+{
+	callbacks_flush(2);
+}
+
+/* It leaves at once. The space of the response comes back with the next flush outside. */
+static void on_one(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
+	uint32_t len)
+{
+	CHECK_EQ(copyrpc_call(ep, "x", 1, 1, token), 0);
+	CHECK_EQ(copyrpc_flush(copyrpc_ep_ctx(ep)), 1);
+}
+
+static void a_flush_inside_is_followed_by_one_outside(void)
+{
+	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
+	struct copyrpc_ep_load load[2];
+	struct heard h = {0};
+	struct pair p;
+
+	pair_open(&p, &attr);
+	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
+	copyrpc_flush(p.ctx[0]);
+	CHECK_EQ(copyrpc_poll_recv(p.ctx[1], hear, &h), 1);
+	CHECK_EQ(answer_all(p.ctx[1], "y", 1), 1);
+	copyrpc_flush(p.ctx[1]);
+	CHECK_EQ(copyrpc_poll_recv(p.ctx[0], on_one, NULL), 1);
+	CHECK_EQ(copyrpc_poll_recv(p.ctx[1], hear, &h), 1);
+	copyrpc_ep_load(p.ep[1], &load[0]);
+	CHECK_EQ(load[0].posted - load[0].consumed, 64);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[0]), 1); /* there is something to flush */
+	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
+	CHECK_EQ(copyrpc_flush(p.ctx[0]), 1);
+	CHECK_EQ(copyrpc_poll_recv(p.ctx[1], hear, &h), 1);
+	copyrpc_ep_load(p.ep[1], &load[1]);
+	CHECK_EQ(load[1].posted, load[1].consumed);
+	pair_close(&p);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -315,6 +468,10 @@ int main(int argc, char **argv)
 		TEST(credit_that_is_due_leaves),
 		TEST(credit_leaves_when_the_queue_was_full),
 		TEST(requests_come_out_in_order),
+		TEST(callbacks_flush_their_endpoint),
+		TEST(callbacks_flush_all),
+		TEST(callbacks_flush_if),
+		TEST(a_flush_inside_is_followed_by_one_outside),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

@@ -58,7 +58,7 @@ static void rig_open(struct rig *r)
 	CHECK_EQ(chan_init(&r->ch, r->out, r->in, BLOCKS, 0, false, &r->queue, 0), 0);
 	r->ch.status = 0;
 	CHECK_EQ(chan_call(&r->ch, payload, 3 * WIRE_BLOCK - 12, RESP_MAX, 4711, false), 0);
-	CHECK_EQ(chan_seal(&r->ch, &pos, &len), 4);
+	CHECK_EQ(chan_seal(&r->ch, chan_consumer_bytes(&r->ch), &pos, &len), 4);
 }
 
 static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
@@ -307,12 +307,13 @@ static void replies_are_held_to_the_limit(void)
 	req[1] = req[0]->queued;
 	CHECK(req[0]->id == 1 && req[1]->id == 2); /* in the order of the calls */
 	CHECK_EQ(copyrpc_req_allowance(req[0]), 65);
-	CHECK_EQ(chan_reply(req[0], reply, 66), -EMSGSIZE); /* opens no batch */
-	CHECK(!chan_front(&rig.ch));
-	CHECK_EQ(chan_reply(req[0], reply, 65), 0); /* opens one */
+	CHECK_EQ(chan_reply(req[0], reply, 66, NULL, chan_reply_odd),
+		-EMSGSIZE); /* opens no batch */
+	CHECK(!chan_waits(&rig.ch));
+	CHECK_EQ(chan_reply(req[0], reply, 65, NULL, chan_reply_odd), 0); /* opens one */
 	CHECK_EQ(chan_detach(req[1]), 0);
-	CHECK_EQ(chan_reply(req[1], reply, 66), -EMSGSIZE); /* detached */
-	CHECK_EQ(chan_reply(req[1], reply, 65), 0);
+	CHECK_EQ(chan_reply(req[1], reply, 66, NULL, chan_reply_odd), -EMSGSIZE); /* detached */
+	CHECK_EQ(chan_reply(req[1], reply, 65, NULL, chan_reply_odd), 0);
 	CHECK_EQ(rig.ch.open.count, 2);
 	CHECK_EQ(wire_get_header(rig.out + 5 * WIRE_BLOCK).limit, 65);
 	chan_fini(&rig.ch);

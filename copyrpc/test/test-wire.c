@@ -55,14 +55,14 @@ static void bytes_of_a_batch(void)
 	memcpy(wire_put_header(in + 32, 77, 3, 30), "012345678901234567890123456789", 30);
 	CHECK_EQ(receive(&ch, 3, &(struct listener){NULL, NULL, 0}), 1);
 	CHECK_EQ(chan_call(&ch, "hi", 2, 21, 5, false), 0);
-	CHECK_EQ(chan_reply(queue.head, "yes", 3), 0);
-	CHECK_EQ(chan_front(&ch)->count, 2);
-	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
+	CHECK_EQ(chan_reply(queue.head, "yes", 3, NULL, chan_reply_odd), 0);
+	CHECK_EQ(ch.open.count, 2);
+	CHECK_EQ(chan_seal(&ch, chan_consumer_bytes(&ch), &pos, &len), 3);
 	CHECK_EQ(pos, 0);
 	CHECK_EQ(len, 32 + 32 + 12 + 3); /* without what pads the last message */
 	CHECK(memcmp(out, want, sizeof(want)) == 0);
 	CHECK(memcmp(out + 64, "\x4d\0\0\x80\3\0\0\0\3\0\0\0yes", 15) == 0);
-	CHECK(chan_front(&ch) == NULL);
+	CHECK(!chan_waits(&ch));
 	chan_fini(&ch);
 }
 
@@ -86,10 +86,10 @@ static void wrap_and_exact_fit(void)
 	chan_put_call(&ch, &ch.calls[0], 0);
 	CHECK_EQ(chan_call(&ch, "", 0, 0, 3, false), 0); /* the next batch: at the ring's start */
 	CHECK_EQ(ch.nclosed, 1);
-	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
+	CHECK_EQ(chan_seal(&ch, chan_consumer_bytes(&ch), &pos, &len), 3);
 	CHECK_EQ(pos, 13);
 	CHECK_EQ(len, 64 + 12);
-	CHECK_EQ(chan_seal(&ch, &pos, &len), 2);
+	CHECK_EQ(chan_seal(&ch, chan_consumer_bytes(&ch), &pos, &len), 2);
 	CHECK_EQ(pos, 16);
 	CHECK_EQ(ch.stats.wraps, 0);
 	chan_fini(&ch);
@@ -99,16 +99,16 @@ static void wrap_and_exact_fit(void)
 	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, false), 0); /* 13, 14 */
 	CHECK_EQ(chan_call(&ch, "0123456789012345678901234", 25, 0, 2, false), 0); /* two blocks */
 	CHECK_EQ(ch.nclosed, 2);
-	CHECK_EQ(chan_seal(&ch, &pos, &len), 2);
-	CHECK_EQ(chan_front(&ch)->count, WIRE_WRAP);
+	CHECK_EQ(chan_seal(&ch, chan_consumer_bytes(&ch), &pos, &len), 2);
+	CHECK_EQ(ch.closed[0].count, WIRE_WRAP);
 	ch.cr.owed += 2; /* room for a grant: 16 - 6 - 2 * 2 */
-	CHECK_EQ(chan_seal(&ch, &pos, &len), 1);
+	CHECK_EQ(chan_seal(&ch, chan_consumer_bytes(&ch), &pos, &len), 1);
 	CHECK_EQ(pos, 15);
 	CHECK_EQ(len, 32);
 	CHECK_EQ(wire_get_meta(out + 15 * 32).count, WIRE_WRAP);
 	CHECK_EQ(wire_get_meta(out + 15 * 32).consumer, 13 * 32);
 	CHECK_EQ(wire_get_meta(out + 15 * 32).credit, 64);
-	CHECK_EQ(chan_seal(&ch, &pos, &len), 3);
+	CHECK_EQ(chan_seal(&ch, chan_consumer_bytes(&ch), &pos, &len), 3);
 	CHECK_EQ(pos, 16);
 	chan_fini(&ch);
 }

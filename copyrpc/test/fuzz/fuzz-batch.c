@@ -106,7 +106,7 @@ static void serve(struct req_queue *q, bool detach)
 		abort();
 	req = oldest(q);
 	if (req)
-		chan_reply(req, NULL, 0);
+		chan_reply(req, NULL, 0, NULL, chan_reply_odd);
 }
 
 static int step(struct chan *ch, struct req_queue *q, struct input *in, uint8_t *ring)
@@ -132,8 +132,8 @@ static int step(struct chan *ch, struct req_queue *q, struct input *in, uint8_t 
 		serve(q, in->at < in->end && *in->at % 2);
 		return 0;
 	case 5:
-		while (chan_front(ch) || chan_credit_batch(ch))
-			chan_seal(ch, &pos, &len);
+		while (chan_waits(ch) || chan_credit_batch(ch))
+			chan_seal(ch, chan_consumer_bytes(ch), &pos, &len);
 		return 0;
 	case 6:
 		return chan_read_done(ch, take(in, 8));
