@@ -2,7 +2,8 @@
 /*
  * benchkv that is killed in the middle of its start: these functions stand before those of
  * the libraries. BENCHKV_KILL_AT=N ends the rank BENCHKV_KILL_RANK by SIGKILL instead of
- * the N-th call of any of them, counted from 1; with fewer calls it lives.
+ * the N-th call of any of them, counted from 1; with fewer calls it lives. With BENCHKV_STOP_NAMED
+ * a rank stops itself, until SIGCONT, where its first region is about to lose its name.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -56,7 +57,10 @@ int shm_open(const char *name, int flags, mode_t mode)
 int shm_unlink(const char *name)
 {
 	int (*real)(const char *) = (int (*)(const char *))next("shm_unlink");
+	static atomic_flag stopped = ATOMIC_FLAG_INIT;
 
+	if (getenv("BENCHKV_STOP_NAMED") && !atomic_flag_test_and_set(&stopped))
+		kill(getpid(), SIGSTOP);
 	return real(name);
 }
 

@@ -26,6 +26,14 @@ def asleep(pid):
     return found
 
 
+def state(pid):
+    """A letter: R, S, T (stopped) and others of proc(5); None: there is no such process."""
+    try:
+        return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return None
+
+
 def descends(p, ancestor):
     while p > 1:
         if p == ancestor:

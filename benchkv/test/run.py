@@ -26,7 +26,7 @@ from harness import (BENCHKV, FAULTY, GUARD, KILLED, MANY, MPIRUN, NO_CONTROL, O
                      Skipped, UCX, check, finish, is_program, job, left_in_shm, main, nothing_left,
                      processes_left, ranks_of, run, start, unverified, verified, wait_running)
 from plans import plan
-from procs import asleep, clients_in_run, rank_of, resident, threads
+from procs import asleep, clients_in_run, rank_of, resident, state, threads
 
 PHASES = "local channels network calls retry flush forward".split()  # A to G
 # Faults of the store, and what each of them counts as, at least one of the kinds.
@@ -449,6 +449,21 @@ def case_jobs():
     for p, a, n in zip(procs, argvs, (2, 2, 0, 0)):
         verified(finish(p, a), n)
     check(fabrics() == 0, "a fabric is left")
+
+
+def case_names():
+    """Regions have names for a moment only. Two jobs that have one at the same time do not meet."""
+    for np in 0, 2:
+        argv = job(np, "--ops", 1000, "--json", "-", prog=KILLED)
+        proc, end, pids = start(argv, {"BENCHKV_STOP_NAMED": "1"}), time.monotonic() + GUARD, []
+        while len(pids) < max(np, 1) or any(state(p) != "T" for p in pids):
+            check(time.monotonic() < end and proc.poll() is None, "no rank stops")
+            pids = ranks_of(proc.pid, KILLED)
+        check(sum("benchkv" in f for f in left_in_shm()) == len(pids), left_in_shm())
+        verified(run(job(np, "--ops", 1000, "--json", "-")), np)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        verified(finish(proc, argv), np)
 
 
 def fabrics():
