@@ -287,6 +287,23 @@ def case_decisions():
         check(len(reasons) >= {"none": 0}.get(control, 2), f"{control}: only {reasons}")
 
 
+def case_round_trip():
+    """The round trip that the control is told of is that of this network: adapters 2 ms apart."""
+    topology, path = (os.path.join(os.environ["TMPDIR"], name) for name in ("topology", "decisions"))
+    with open(topology, "w") as f:
+        f.write("name=mlx5_0 link=ib numa=0 rate_mbps=10000 latency_ns=2000000\n")
+    # Without puts there is no audit, which takes long over such adapters.
+    verified(run(job(2, "--control", "adaptive-budget", "--read-ratio", 1, "--duration", 1,
+                     "--decisions", path, "--json", "-"),
+                 {"SOFTHCA_TOPOLOGY": topology, "SOFTHCA_LINK": "real"}), 2)
+    for rank in 0, 1:
+        seen = [row["seen"]["rtt_us"] for row in decisions.read(f"{path}.{rank}")[2] if row["what"] == "budget"]
+        check(len(seen) > 3 and min(seen) >= 4000, seen)
+        check(len(set(seen)) > len(seen) / 2, f"it does not follow the network: {seen}")
+        os.unlink(f"{path}.{rank}")
+    os.unlink(topology)
+
+
 def full_csv(option, path, rank):
     """The disk is full at the end: the result is there, and one line says which file is not."""
     os.symlink("/dev/full", f"{path}.{rank}")
