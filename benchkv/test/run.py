@@ -298,7 +298,8 @@ def case_round_trip():
                  {"SOFTHCA_TOPOLOGY": topology, "SOFTHCA_LINK": "real"}), 2)
     for rank in 0, 1:
         seen = [row["seen"]["rtt_us"] for row in decisions.read(f"{path}.{rank}")[2] if row["what"] == "budget"]
-        check(len(seen) > 3 and min(seen) >= 4000, seen)
+        # They are filtered, from 0 on.
+        check(len(seen) > 3 and min(seen[len(seen) // 2:]) >= 4000, seen)
         check(len(set(seen)) > len(seen) / 2, f"it does not follow the network: {seen}")
         os.unlink(f"{path}.{rank}")
     os.unlink(topology)
