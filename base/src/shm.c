@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -80,8 +81,8 @@ static struct shm_region *shm_same_mapping(const struct shm_region *r)
 	return q;
 }
 
-/* Drops the locks, and unmaps the memory if no other region shares it. */
-static void shm_close_locked(struct shm_region *r)
+/* Drops the locks on the file, and unmaps the memory if no other region shares it. */
+static void shm_close_file(struct shm_region *r)
 {
 	struct shm_region **p = &shm_regions.first;
 
@@ -99,6 +100,20 @@ static void shm_close_locked(struct shm_region *r)
 	pthread_mutex_unlock(&shm_regions.lock);
 }
 
+static void shm_close_guard(struct shm_region *r)
+{
+	if (r->guard)
+		shm_close_file(r->guard);
+	free(r->guard);
+	r->guard = NULL;
+}
+
+static void shm_close_locked(struct shm_region *r)
+{
+	shm_close_file(r);
+	shm_close_guard(r);
+}
+
 /* Returns -EINVAL if prefix.name is not a valid file name. */
 static int shm_set_path(struct shm_region *r, const char *prefix, const char *name)
 {
@@ -109,7 +124,7 @@ static int shm_set_path(struct shm_region *r, const char *prefix, const char *na
 	if (!name || !*name || strchr(name, '/'))
 		return -EINVAL;
 	n = snprintf(r->path, sizeof(r->path), "/%s.%s", prefix, name);
-	return n < 0 || (size_t)n >= sizeof(r->path) ? -EINVAL : 0;
+	return n < 0 || n > SHM_NAME_MAX + 2 ? -EINVAL : 0;
 }
 
 static struct flock shm_flock(short type, uint32_t byte)
@@ -135,7 +150,8 @@ void shm_unlock(const struct shm_region *r, uint32_t byte)
 	fcntl(r->fd, F_OFD_SETLK, &fl);
 }
 
-int shm_locked(const struct shm_region *r, uint32_t byte)
+/* As shm_locked(), by the locks of this file alone. */
+static int shm_file_locked(const struct shm_region *r, uint32_t byte)
 {
 	struct flock fl = shm_flock(F_WRLCK, byte);
 
@@ -144,11 +160,18 @@ int shm_locked(const struct shm_region *r, uint32_t byte)
 	return fl.l_type != F_UNLCK;
 }
 
+int shm_locked(const struct shm_region *r, uint32_t byte)
+{
+	return shm_file_locked(byte == SHM_SERVER && r->guard ? r->guard : r, byte);
+}
+
 int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, bool has_gid)
 {
 	if (mode && mode != 0600 && mode != 0660)
 		return -EINVAL;
 	if (has_gid && mode != 0660)
+		return -EINVAL;
+	if (gid && !has_gid && mode == 0660) /* it would have another group than the caller means */
 		return -EINVAL;
 	*a = (struct shm_access){.mode = mode, .gid = has_gid ? gid : 0, .has_gid = has_gid};
 	return 0;
@@ -254,6 +277,83 @@ static int shm_map(struct shm_region *r, const struct stat *locked, size_t size,
 	return err;
 }
 
+/* ---- the guard of a group's region ---- */
+
+/* What the guard has: which file's server holds it. */
+struct shm_guarded {
+	uint64_t dev, ino;
+};
+
+static void shm_guard_path(struct shm_region *g, const struct shm_region *r)
+{
+	const char *name = strchr(r->path, '.'); /* no prefix has one */
+
+	memset(g, 0, sizeof(*g));
+	g->fd = -1;
+	snprintf(g->path, sizeof(g->path), "%.*s-guard%s", (int)(name - r->path), r->path, name);
+}
+
+/* Opens the guard. Returns 0 or -errno; -ENOENT if there is none that this file's owner made. */
+static int shm_guard_open(struct shm_region *g, const struct shm_region *r, const struct stat *file,
+	int flags)
+{
+	struct stat st;
+	int err;
+
+	shm_guard_path(g, r);
+	err = shm_open_locked(g, flags | O_NONBLOCK); /* it may be another user's FIFO */
+	if (!err && fstat(g->fd, &st) != 0)
+		err = -errno;
+	if (!err && (!S_ISREG(st.st_mode) || st.st_uid != file->st_uid || st.st_mode & 077))
+		err = -ENOENT;
+	if (err)
+		shm_close_file(g);
+	return err;
+}
+
+/*
+ * Lets the guard decide, if the region has one that this process may open. Returns 0 or -errno;
+ * -ECONNREFUSED if the guard belongs to another region, whose server is just replacing this one.
+ */
+static int shm_guard_join(struct shm_region *r, const struct stat *file)
+{
+	struct shm_guarded of;
+	struct shm_region *g;
+	int err;
+
+	if ((file->st_mode & 0777) != 0660)
+		return 0;
+	g = malloc(sizeof(*g));
+	if (!g)
+		return -ENOMEM;
+	err = shm_guard_open(g, r, file, O_RDONLY);
+	if (err) {
+		free(g);
+		return err == -ENOENT || err == -EACCES ? 0 : err;
+	}
+	r->guard = g;
+	err = shm_read(g, 0, &of, sizeof(of));
+	if (!err && (of.dev != (uint64_t)file->st_dev || of.ino != (uint64_t)file->st_ino))
+		err = -EPROTO;
+	if (err)
+		shm_close_guard(r);
+	return err == -EPROTO ? -ECONNREFUSED : err;
+}
+
+/* Writes which region the guard is of. */
+static int shm_guard_sign(const struct shm_region *r, const struct stat *file)
+{
+	const struct shm_guarded of = {file->st_dev, file->st_ino};
+
+	if (!r->guard)
+		return 0;
+	if (pwrite(r->guard->fd, &of, sizeof(of), 0) == (ssize_t)sizeof(of))
+		return 0;
+	return errno ? -errno : -ENOSPC;
+}
+
+/* ---- names and servers ---- */
+
 /* Whether the file begins with this word. Any file does if the word is 0. */
 static bool shm_begins_with(const struct shm_region *r, uint64_t magic)
 {
@@ -262,43 +362,75 @@ static bool shm_begins_with(const struct shm_region *r, uint64_t magic)
 	return !magic || (!shm_read(r, 0, &word, sizeof(word)) && word == magic);
 }
 
+/* -EAGAIN unless the name still refers to the file. */
+static int shm_check_current(const struct shm_region *r)
+{
+	int current = shm_is_current(r);
+
+	return current > 0 ? 0 : current ? current : -EAGAIN;
+}
+
+/*
+ * Takes the naming byte, and returns 0 if the server of this file is dead and the name is current.
+ * -EADDRINUSE: it lives; -EAGAIN: another process removes the name or becomes the server, or has
+ * just done it. A process holds the naming byte while it removes a file's name or becomes its
+ * server. So of several servers that find the same stale file exactly one removes it, and none
+ * removes a file that has just got a server.
+ */
+static int shm_check_stale(const struct shm_region *r)
+{
+	int err = shm_lock(r, SHM_NAMING), alive;
+
+	if (err)
+		return err;
+	alive = shm_file_locked(r, SHM_SERVER);
+	if (alive < 0)
+		return alive;
+	/*
+	 * After that test: a server that ends removes its name before it drops its lock. So if the
+	 * lock is free and the name is current, it stays current until we remove it.
+	 */
+	err = shm_check_current(r);
+	return !err && alive ? -EADDRINUSE : err;
+}
+
 /*
  * Called if the name exists. Removes it, unless it belongs to a living server (-EADDRINUSE) or the
- * file does not begin with magic (-EPROTO). A process holds the naming byte while it removes a
- * file's name or becomes its server. So of several servers that find the same stale file exactly
- * one removes it, and none removes a file that has just got a server. -EAGAIN: another process is
- * doing either, or has just done it.
+ * file does not begin with magic (-EPROTO). -EAGAIN: as above. Which server lives, and who removes
+ * what a dead one has left, is decided by the locks of the guard for a group's region, and by those
+ * of the file itself otherwise. Who holds the guard (r->guard) is the only server of a group's region.
  */
 static int shm_remove_stale(struct shm_region *r, uint64_t magic)
 {
 	const struct shm_access own = {0};
+	struct shm_region guard = {.fd = -1};
+	bool guarded = false;
 	struct stat st;
-	int err = shm_open_locked(r, O_RDWR), alive, current;
+	int err = shm_open_locked(r, O_RDWR);
 
 	if (err)
 		return err;
 	err = shm_check_owner(r->fd, &own, &st);
-	if (!err)
-		err = shm_lock(r, SHM_NAMING);
-	if (!err) {
-		alive = shm_locked(r, SHM_SERVER);
-		/*
-		 * After that test: a server that ends removes its name before it drops its lock. So
-		 * if the lock is free and the name is current, it stays current until we remove it.
-		 */
-		current = shm_is_current(r);
-		if (alive < 0 || current < 0)
-			err = alive < 0 ? alive : current;
-		else if (!current)
-			err = -EAGAIN;
-		else if (alive)
-			err = -EADDRINUSE;
+	if (!err && (st.st_mode & 0777) == 0660 && !r->guard) {
+		err = shm_guard_open(&guard, r, &st, O_RDWR);
+		guarded = !err;
+		if (err == -ENOENT || err == -EACCES)
+			err = 0;
 	}
+	if (!err && guarded)
+		err = shm_check_stale(&guard);
+	if (!err && ((st.st_mode & 0777) != 0660 || (!r->guard && !guarded)))
+		err = shm_check_stale(r);
+	if (!err)
+		err = shm_check_current(r);
 	if (!err && !shm_begins_with(r, magic))
 		err = -EPROTO;
 	if (!err && shm_unlink(r->path) != 0)
 		err = -errno;
-	shm_close_locked(r);
+	if (!err && guarded)
+		shm_unlink(guard.path);
+	shm_close_file(&guard);
+	shm_close_file(r);
 	return err;
 }
 
@@ -333,8 +465,48 @@ static int shm_create_file(struct shm_region *r)
 		shm_unlink(r->path);
 	shm_unlock(r, SHM_NAMING);
 	if (err)
-		shm_close_locked(r);
+		shm_close_file(r);
 	return err;
+}
+
+/* Makes the file and locks its server byte. */
+static int shm_become_server(struct shm_region *r)
+{
+	int err = -EAGAIN;
+
+	for (int i = 0; err == -EAGAIN && i < SHM_TRIES; i++) {
+		err = shm_create_file(r);
+		if (err == -EAGAIN)
+			sched_yield();
+	}
+	r->named = !err;
+	return err == -EAGAIN ? -EADDRINUSE : err;
+}
+
+static int shm_guard_create(struct shm_region *r)
+{
+	struct shm_region *g = malloc(sizeof(*g));
+	int err;
+
+	if (!g)
+		return -ENOMEM;
+	shm_guard_path(g, r);
+	err = shm_become_server(g);
+	if (err)
+		free(g);
+	else
+		r->guard = g;
+	return err;
+}
+
+/* The process would get SIGXFSZ. */
+static int shm_check_limit(size_t size)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_FSIZE, &limit) != 0)
+		return -errno;
+	return size > limit.rlim_cur ? -EFBIG : 0;
 }
 
 int shm_create_for(const char *prefix, const char *name, size_t size,
@@ -343,34 +515,34 @@ int shm_create_for(const char *prefix, const char *name, size_t size,
 	struct stat st;
 	int err = size ? shm_set_path(r, prefix, name) : -EINVAL;
 
+	if (!err)
+		err = shm_check_limit(size);
+	if (!err && access->mode == 0660)
+		err = shm_guard_create(r);
 	if (err)
 		return err;
-	err = -EAGAIN;
-	for (int i = 0; err == -EAGAIN && i < SHM_TRIES; i++) {
-		err = shm_create_file(r);
-		if (err == -EAGAIN)
-			sched_yield();
-	}
+	err = shm_become_server(r);
 	if (err)
-		return err == -EAGAIN ? -EADDRINUSE : err;
-	err = shm_give_access(r->fd, access);
+		goto remove;
+	if (fstat(r->fd, &st) != 0)
+		err = -errno;
+	/* Before members can open the file. */
+	if (!err)
+		err = shm_guard_sign(r, &st);
+	if (!err)
+		err = shm_give_access(r->fd, access);
 	if (err)
 		goto remove;
 	/* With ftruncate() alone, a full /dev/shm would raise SIGBUS later. */
 	do
 		err = -posix_fallocate(r->fd, 0, (off_t)size);
 	while (err == -EINTR);
-	if (!err && fstat(r->fd, &st) != 0)
-		err = -errno;
 	if (!err)
 		err = shm_map(r, &st, size, access);
-	if (err)
-		goto remove;
-	r->named = true;
-	return 0;
+	if (!err)
+		return 0;
 remove:
-	shm_unlink(r->path);
-	shm_close_locked(r);
+	shm_close(r);
 	return err;
 }
 
@@ -385,6 +557,8 @@ int shm_attach_for(const char *prefix, const char *name, size_t min_size,
 	if (err)
 		return err;
 	err = shm_check_owner(r->fd, expected, &st);
+	if (!err)
+		err = shm_guard_join(r, &st);
 	if (!err) {
 		int alive = shm_locked(r, SHM_SERVER);
 
@@ -416,6 +590,10 @@ int shm_look(const char *prefix, const char *name, struct shm_region *r)
 		err = -errno;
 	else if (!S_ISREG(st.st_mode))
 		err = -EACCES;
+	else
+		err = shm_guard_join(r, &st);
+	if (err == -ECONNREFUSED) /* without the guard of another one */
+		err = 0;
 	if (err) {
 		shm_close_locked(r);
 		return err;
@@ -443,7 +621,8 @@ int shm_remove_name(struct shm_region *r)
 	if (current && shm_unlink(r->path) != 0 && errno != ENOENT)
 		return -errno;
 	r->named = false;
-	return 0;
+	/* After the region's name: a region without a guard would be judged by its own locks. */
+	return r->guard ? shm_remove_name(r->guard) : 0;
 }
 
 void shm_close(struct shm_region *r)

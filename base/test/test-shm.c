@@ -21,6 +21,25 @@
 static char name[64];
 static char file[128];
 
+/* A file that would be longer than the process may make one: an error, and no signal. */
+static void limit_of_file_sizes(void)
+{
+	struct rlimit old, limit;
+	struct shm_region s;
+
+	CHECK_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+	limit = old;
+	limit.rlim_cur = SIZE - 1;
+	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), -EFBIG);
+	CHECK(access(file, F_OK) != 0);
+	limit.rlim_cur = SIZE;
+	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+	shm_close(&s);
+}
+
 static void check_gone(void)
 {
 	CHECK(access(file, F_OK) != 0);
@@ -439,6 +458,7 @@ int main(int argc, char **argv)
 		TEST(create_attach_close),
 		TEST(one_mapping),
 		TEST(bad_names),
+		TEST(limit_of_file_sizes),
 		TEST(too_few_descriptors),
 		TEST(bytes_exclude),
 		TEST(stale_is_replaced),

@@ -61,9 +61,14 @@
  *
  * Trust: the region belongs to one user (mode 0600, another user is refused), or to a group that
  * the server names (mode 0660). A process that has mapped it can write anywhere in it. Whatever is
- * written there, the server never reads or writes outside of the region and never hangs. But a
- * hostile client can spoil, forge or delay the calls of others, and a process of the same user that
- * truncates the file kills every process that accesses it (as it could with a signal).
+ * written there, the server never reads or writes outside of the region and never hangs. But who may
+ * open the region can spoil, forge or delay the calls of others, can keep all others from connecting
+ * by taking all places or their locks, and can truncate the file, which kills every process that
+ * accesses it, the server included, by SIGBUS. With mode 0600 these are processes of the same user,
+ * which could do so by a signal as well. With mode 0660 they are all members of the group: name only
+ * a group whose members may stop the server. No member can keep the server's user from starting
+ * another server, or make a dead server look alive to clients of that user; to clients of other users
+ * it can, until the next server starts. /dev/shm/delegrpc-guard.<name>, mode 0600, is for that.
  *
  * Descriptors: a thread that waits for other things as well sleeps in poll(2) or epoll(7):
  *
@@ -160,7 +165,8 @@ struct delegrpc_attr {
 	 */
 	uint32_t mode;
 	uint32_t gid;
-	uint32_t set; /* DELEGRPC_SET_*; a gid only with mode 0660 */
+	uint32_t
+		set; /* DELEGRPC_SET_*; a gid only with mode 0660, where one that is not set is refused */
 };
 
 struct delegrpc_server;
@@ -203,6 +209,7 @@ struct delegrpc_server_stats {
  *	-EACCES, -ELOOP	another user has the name
  *	-EPERM		the server's user is no member of gid
  *	-ENOSPC		/dev/shm is full: choose smaller attributes
+ *	-EFBIG		the region is over the process's limit of file sizes (RLIMIT_FSIZE)
  *	-ENOMEM, -EMFILE, ...
  */
 int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,

@@ -66,9 +66,15 @@
  * Trust: with mode 0600, another user cannot open the region; with 0660, the members of a group
  * that the server names can. A process that can map the region can overwrite its contents
  * (requests, responses and extra buffers of every client), can keep the server busy with forged
- * connects, and can shorten the file, which ends all users of the region by SIGBUS. Nothing in the
- * region makes the server access memory outside of it or wait for a client, because the rings are
- * read and written through private cursors.
+ * connects, can keep all others from connecting by taking all places or their locks, and can
+ * shorten the file, which ends all users of the region, the server included, by SIGBUS. With mode
+ * 0600 these are processes of the same user, which could do so by a signal as well. With mode 0660
+ * they are all members of the group: name only a group whose members may stop the server. No member
+ * can keep the server's user from starting another server, or make a dead server look alive to
+ * clients of that user; to clients of other users it can, until the next server starts.
+ * /dev/shm/shmipc-guard.<name>, mode 0600, is for that. Nothing in the region makes the server access
+ * memory outside of it or wait for a client, because the rings are read and written through private
+ * cursors.
  *
  * Lengths are in bytes, times in nanoseconds. Functions return 0, a count, or -errno.
  */
@@ -120,7 +126,8 @@ struct shmipc_attr {
 	 */
 	uint32_t mode;
 	uint32_t gid;
-	uint32_t set; /* SHMIPC_SET_*; a gid only with mode 0660 */
+	uint32_t
+		set; /* SHMIPC_SET_*; a gid only with mode 0660, where one that is not set is refused */
 };
 
 /* A request that the server has taken out of its ring. */
@@ -159,6 +166,7 @@ struct shmipc_client_stats {
  *	-EADDRINUSE	a living server has the name: take another
  *	-EACCES, -ELOOP	the name is another user's, or a symbolic link: take another
  *	-EPERM		the server's user is no member of gid
+ *	-EFBIG		the region is over the process's limit of file sizes (RLIMIT_FSIZE)
  *	-ENOMEM, -ENOSPC, -EMFILE, ...	from the kernel; nothing is left behind
  */
 int shmipc_server_create(const char *name, const struct shmipc_attr *attr,

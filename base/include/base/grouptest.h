@@ -8,6 +8,7 @@
 #define BASE_GROUPTEST_H
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include "base/users.h"
@@ -33,6 +34,7 @@ struct grouptest_layer {
 	uint64_t (*call)(void *c, uint64_t word);
 	void (*destroy)(void *s);
 	void (*disconnect)(void *c);
+	int (*remove_dead)(const char *name);
 };
 
 /*
@@ -115,13 +117,14 @@ struct grouptest_layer {
 		.call = call,                                                                      \
 		.destroy = destroy,                                                                \
 		.disconnect = disconnect,                                                          \
+		.remove_dead = P##_remove_dead,                                                    \
 	}
 
 static const struct grouptest_layer *grouptest;
 static const struct users_who grouptest_owner = {54001, GROUPTEST_GID},
 			      grouptest_member = {54002, GROUPTEST_GID},
 			      grouptest_stranger = {54003, 0};
-static char grouptest_name[64], grouptest_path[128];
+static char grouptest_name[64], grouptest_path[128], grouptest_guard[128];
 
 /* With a group or, without one, for the server's own group. */
 static inline struct grouptest_attr grouptest_attr_of(uint32_t mode, int has_gid, uint32_t gid)
@@ -325,6 +328,8 @@ static void other_access_is_refused(void)
 	grouptest_create_is_refused(0, grouptest->set_gid, GROUPTEST_GID, -EINVAL);
 	grouptest_create_is_refused(0600, grouptest->set_gid, GROUPTEST_GID, -EINVAL);
 	grouptest_create_is_refused(0660, 2, GROUPTEST_GID, -EINVAL);
+	grouptest_create_is_refused(0660, 0, GROUPTEST_GID,
+		-EINVAL); /* not given, and not ignored */
 	users_act(&grouptest_stranger);
 	grouptest_create_is_refused(0660, grouptest->set_gid, GROUPTEST_GID, -EPERM);
 	users_act(&users_root);
@@ -346,6 +351,204 @@ static void remains_are_replaced(void)
 	users_act(&users_root);
 }
 
+/* ---- what a member may do to the region's file ---- */
+
+/* The ends of two pipes that a child keeps. */
+struct grouptest_child {
+	pid_t pid;
+	int up[2], down[2];
+};
+
+static inline void grouptest_start(struct grouptest_child *k, const struct users_who *who,
+	void (*f)(void *arg))
+{
+	char ready;
+
+	CHECK_EQ(pipe(k->up), 0);
+	CHECK_EQ(pipe(k->down), 0);
+	k->pid = users_spawn(who, f, k);
+	CHECK_EQ(read(k->up[0], &ready, 1), 1);
+}
+
+/* The child says that it is so far, and waits. */
+static inline void grouptest_step(struct grouptest_child *k)
+{
+	char go;
+
+	CHECK_EQ(write(k->up[1], "x", 1), 1);
+	CHECK_EQ(read(k->down[0], &go, 1), 1);
+}
+
+/* Lets the child take the next step, and waits for it. */
+static inline void grouptest_go(struct grouptest_child *k)
+{
+	char ready;
+
+	CHECK_EQ(write(k->down[1], "x", 1), 1);
+	CHECK_EQ(read(k->up[0], &ready, 1), 1);
+}
+
+static inline void grouptest_kill(struct grouptest_child *k)
+{
+	CHECK_EQ(kill(k->pid, SIGKILL), 0);
+	CHECK_EQ(waitpid(k->pid, NULL, 0), k->pid);
+	for (int i = 0; i < 2; i++) {
+		close(k->up[i]);
+		close(k->down[i]);
+	}
+}
+
+static inline void grouptest_serve_group(void *arg)
+{
+	grouptest_serve(0660, 1);
+	grouptest_step(arg);
+}
+
+/* Locks every byte of the file that it finds, when it is told to. */
+static inline void grouptest_hold_locks(void *arg)
+{
+	struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	int fd = open(grouptest_path, O_RDWR | O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	grouptest_step(arg);
+	CHECK_EQ(fcntl(fd, F_OFD_SETLK, &all), 0);
+	CHECK(open(grouptest_guard, O_RDONLY) < 0 && errno == EACCES);
+	CHECK(unlink(grouptest_guard) != 0);
+	grouptest_step(arg);
+}
+
+/* A server of the group has died, and a member holds all locks on its region. */
+static inline void grouptest_hold_dead(struct grouptest_child *member)
+{
+	struct grouptest_child server;
+	struct stat st;
+
+	grouptest_start(&server, &users_root, grouptest_serve_group);
+	CHECK_EQ(stat(grouptest_guard, &st), 0);
+	CHECK_EQ(st.st_mode & 07777, 0600);
+	CHECK_EQ(st.st_uid, grouptest_owner.uid);
+	grouptest_start(member, &grouptest_member, grouptest_hold_locks);
+	grouptest_kill(&server);
+	grouptest_go(member);
+	users_act(&grouptest_owner);
+}
+
+static inline void grouptest_nothing_left(void)
+{
+	CHECK(access(grouptest_path, F_OK) != 0 && errno == ENOENT);
+	CHECK(access(grouptest_guard, F_OK) != 0 && errno == ENOENT);
+	users_act(&users_root);
+}
+
+/* The next server of the same user starts all the same, for a group again or for its user. */
+static void member_does_not_keep_servers_out(void)
+{
+	for (int i = 0; i < 2; i++) {
+		struct grouptest_child member;
+		void *s;
+
+		grouptest_hold_dead(&member);
+		CHECK_EQ(grouptest_try(0, 0, 0), -ECONNREFUSED); /* nor does it look alive */
+		s = grouptest_serve(i ? 0 : 0660, !i);
+		if (!i)
+			grouptest_serve_while(s,
+				users_spawn(&grouptest_owner, grouptest_as_owner, NULL));
+		grouptest->destroy(s);
+		grouptest_nothing_left();
+		grouptest_kill(&member);
+	}
+}
+
+/* What is left of it can be removed. */
+static void member_does_not_keep_remains(void)
+{
+	struct grouptest_child member;
+
+	grouptest_hold_dead(&member);
+	CHECK_EQ(grouptest->remove_dead(grouptest_name), 0);
+	grouptest_nothing_left();
+	grouptest_kill(&member);
+}
+
+/* The guard of a server that is about to replace the region says nothing about the region. */
+static void guard_is_of_one_region(void)
+{
+	static const uint64_t other[2] = {1, 1};
+	struct flock first = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+	struct grouptest_child member;
+	int fd;
+
+	grouptest_hold_dead(&member);
+	CHECK_EQ(unlink(grouptest_guard), 0);
+	fd = open(grouptest_guard, O_CREAT | O_EXCL | O_RDWR, 0600);
+	CHECK(fd >= 0);
+	CHECK_EQ(fcntl(fd, F_OFD_SETLK, &first), 0);
+	for (size_t len = 0; len <= sizeof(other); len += 8) {
+		CHECK_EQ(pwrite(fd, other, len, 0), len);
+		CHECK_EQ(grouptest_try(0, 0, 0), -ECONNREFUSED);
+	}
+	/* It lives, as far as others can see, so nobody takes its place. */
+	CHECK_EQ(grouptest->remove_dead(grouptest_name), -EADDRINUSE);
+	close(fd);
+	CHECK_EQ(grouptest->remove_dead(grouptest_name), 0);
+	grouptest_nothing_left();
+	grouptest_kill(&member);
+}
+
+/* A living server of either kind keeps the name. */
+static void servers_of_both_kinds_exclude(void)
+{
+	for (int i = 0; i < 2; i++) {
+		void *s = grouptest_serve(i ? 0660 : 0, i), *more = NULL;
+
+		for (int k = 0; k < 2; k++) {
+			struct grouptest_attr attr =
+				grouptest_attr_of(k ? 0660 : 0, k, GROUPTEST_GID);
+
+			CHECK_EQ(grouptest->create(grouptest_name, &attr, &more), -EADDRINUSE);
+			CHECK_EQ(access(grouptest_path, F_OK), 0);
+			CHECK_EQ(access(grouptest_guard, F_OK), i ? 0 : -1);
+		}
+		CHECK_EQ(grouptest->remove_dead(grouptest_name), -EADDRINUSE);
+		grouptest->destroy(s);
+		grouptest_nothing_left();
+	}
+}
+
+/* The guard's name is another user's: a region for a group has none then. */
+static void guard_taken_by_others(void)
+{
+	struct grouptest_attr attr = grouptest_attr_of(0660, 1, GROUPTEST_GID);
+	void *s = NULL;
+	int fd;
+
+	users_act(&grouptest_stranger);
+	fd = open(grouptest_guard, O_CREAT | O_EXCL | O_RDWR, 0666);
+	CHECK(fd >= 0);
+	close(fd);
+	users_act(&grouptest_owner);
+	CHECK_EQ(grouptest->create(grouptest_name, &attr, &s), -EACCES);
+	CHECK(access(grouptest_path, F_OK) != 0);
+	s = grouptest_serve(0, 0); /* needs none */
+	grouptest->destroy(s);
+	users_act(&users_root);
+	CHECK_EQ(unlink(grouptest_guard), 0);
+	/* In place of a guard that is gone it is not asked. */
+	s = grouptest_serve(0660, 1);
+	CHECK_EQ(unlink(grouptest_guard), 0);
+	users_act(&grouptest_stranger);
+	fd = open(grouptest_guard, O_CREAT | O_EXCL | O_RDWR, 0644);
+	CHECK(fd >= 0);
+	CHECK_EQ(fchmod(fd, 0644), 0);
+	close(fd);
+	users_act(&grouptest_owner);
+	grouptest_serve_while(s, users_spawn(&grouptest_owner, grouptest_as_owner, NULL));
+	grouptest->destroy(s);
+	users_act(&users_root);
+	CHECK_EQ(unlink(grouptest_guard), 0);
+}
+
 /* The cases have their plain names: they are printed. */
 static inline int grouptest_main(const struct grouptest_layer *layer, int argc, char **argv)
 {
@@ -356,12 +559,19 @@ static inline int grouptest_main(const struct grouptest_layer *layer, int argc, 
 		TEST(names_taken_by_others_are_refused),
 		TEST(other_access_is_refused),
 		TEST(remains_are_replaced),
+		TEST(member_does_not_keep_servers_out),
+		TEST(member_does_not_keep_remains),
+		TEST(guard_is_of_one_region),
+		TEST(servers_of_both_kinds_exclude),
+		TEST(guard_taken_by_others),
 	};
 	int skip = users_begin(argv);
 
 	grouptest = layer;
 	snprintf(grouptest_name, sizeof(grouptest_name), "group.%d", (int)getpid());
 	snprintf(grouptest_path, sizeof(grouptest_path), "%s%s", layer->prefix, grouptest_name);
+	snprintf(grouptest_guard, sizeof(grouptest_guard), "%.*s-guard.%s",
+		(int)strlen(layer->prefix) - 1, layer->prefix, grouptest_name);
 	return skip ? skip : test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }
 

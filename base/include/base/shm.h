@@ -24,7 +24,14 @@
  * A process maps a region once, however many objects of its threads have it open. They share
  * its page tables, and a thread sanitizer recognises it as the same memory.
  *
- * The file is /dev/shm/<prefix>.<name>, mode 0600, or 0660 for a group. shm_create() and
+ * A group: its members open the file for writing, so they can hold locks on all of its bytes. So the
+ * server of a group's region also holds byte SHM_SERVER of another file, mode 0600, the guard, which
+ * says whose region it is. For who can open that, it decides alone whether the server lives: no lock
+ * on the region keeps a new server of the same user from replacing a dead one. Members that are
+ * other users have only the region's own byte. The guard's name lives as long as the region's.
+ *
+ * The file is /dev/shm/<prefix>.<name>, mode 0600, or 0660 for a group; the guard is
+ * /dev/shm/<prefix>-guard.<name>. shm_create() and
  * shm_attach() do not follow symbolic links, and refuse files that everybody may open or that
  * another user owns. shm_attach_for() accepts another user's region if it is for a group, and the
  * caller expects that. Otherwise any member of a group that two users share could create a region
@@ -60,10 +67,11 @@ struct shm_region {
 	size_t size;
 	int fd; /* its description holds the locks; -1 in a forked child */
 	bool named; /* this process has made the name and not removed it yet */
-	char path[SHM_NAME_MAX + 3]; /* for shm_open(3) */
+	char path[SHM_NAME_MAX + 9]; /* for shm_open(3) */
 	struct shm_access access; /* as the file has it */
 	dev_t dev; /* of the mapped file */
 	ino_t ino;
+	struct shm_region *guard; /* of a group's region, if this process may open it */
 	struct shm_region *next; /* of the open regions of this library or program */
 };
 
@@ -71,6 +79,7 @@ struct shm_region {
  * Makes the region, zero-filled, with its memory allocated, and locks byte SHM_SERVER. Replaces
  * the region of a dead server with the same name. Returns 0 or
  *	-EINVAL		the name is empty, too long, or contains '/'; size 0
+ *	-EFBIG		size is over the process's limit of file sizes, RLIMIT_FSIZE
  *	-EADDRINUSE	a living server has the name
  *	-EACCES, -ELOOP	another user has the name, or it is a symbolic link
  *	-EPERM		the process may not give a file to this group
@@ -112,17 +121,20 @@ static inline int shm_attach(const char *prefix, const char *name, size_t min_si
 }
 
 /*
- * Locks a byte. Returns 0, also if this region holds it already; -EAGAIN if another one holds it;
+ * Locks a byte of the region's file. Returns 0, also if this region holds it already; -EAGAIN if another one holds it;
  * -EBADF in a forked child.
  */
 int shm_lock(const struct shm_region *r, uint32_t byte);
 
 void shm_unlock(const struct shm_region *r, uint32_t byte);
 
-/* Returns 1 if another region holds the byte, 0 if none does, -errno. Makes a system call. */
+/*
+ * Returns 1 if another region holds the byte, 0 if none does, -errno. Makes a system call. For
+ * SHM_SERVER the guard is asked, if there is one.
+ */
 int shm_locked(const struct shm_region *r, uint32_t byte);
 
-/* Returns -EINVAL for another mode than these two, or for a group with mode 0600. */
+/* Returns -EINVAL for another mode than these two, or for a group with mode 0600, or without has_gid. */
 int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, bool has_gid);
 
 /*
