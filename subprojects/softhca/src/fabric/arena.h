@@ -25,7 +25,7 @@
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 8
+#define ARENA_VERSION 9
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -218,6 +218,7 @@ struct qp {
 	uint32_t flushing; /* in ERR, and its queues may still hold entries to flush */
 	uint32_t recv_held; /* it has begun to receive a message that is not complete */
 	uint32_t recv_begun; /* chaos mode: 1 + index of the receive that such a message took */
+	uint32_t turn_of; /* sq_done + 1 of the WQE that has `turn` */
 	uint32_t held; /* sq_done + 1 of the WQE whose faults have been decided already */
 	uint32_t placed; /* sq_done + 1 of the WQE whose payload has been placed already */
 	uint32_t tapped; /* sq_done + 1 of the WQE whose request has been captured already */
@@ -230,6 +231,7 @@ struct qp {
 	uint32_t copy_peer; /* with copy_to: slot of the receiver */
 	uint64_t copy_ticket; /* number of its last copy, counted in the whole fabric */
 	uint64_t wait_until; /* CLOCK_MONOTONIC ns, 0: not waiting */
+	uint64_t turn; /* of the WQE at sq_done among those that wait; see timer.h */
 	uint64_t user_handle;
 	struct qp_attr attr;
 	/* Link model: completion times of the WQEs from sq_done up to link_next. */

@@ -2,12 +2,78 @@
 #include "hca/timer.h"
 
 #include <linux/futex.h>
+#include <stdbool.h>
 #include <time.h>
 
 #include "hca/objects.h"
 #include "sys/sys.h"
 
-uint64_t timer_waiting[MAX_QPS / 64];
+/* The QPs, by index, with the smallest key on top; the mutex guards it. */
+struct heap {
+	uint32_t n;
+	uint16_t qps[MAX_QPS];
+	uint64_t key[MAX_QPS]; /* by index of the QP */
+	uint16_t place[MAX_QPS]; /* likewise: 1 + place in qps, 0: not there */
+};
+
+static struct heap set; /* key: when the timer runs out */
+static struct heap run_out; /* key: how long the message has waited */
+
+static void put(struct heap *h, uint32_t place, uint32_t i)
+{
+	h->qps[place] = (uint16_t)i;
+	h->place[i] = (uint16_t)(place + 1);
+}
+
+static bool before(const struct heap *h, uint32_t a, uint32_t b)
+{
+	return h->key[h->qps[a]] < h->key[h->qps[b]];
+}
+
+static void exchange(struct heap *h, uint32_t a, uint32_t b)
+{
+	uint32_t i = h->qps[a];
+
+	put(h, a, h->qps[b]);
+	put(h, b, i);
+}
+
+/* The QP at @at moves to where its key belongs. */
+static void sift(struct heap *h, uint32_t at)
+{
+	uint32_t child;
+
+	for (; at && before(h, at, (at - 1) / 2); at = (at - 1) / 2)
+		exchange(h, at, (at - 1) / 2);
+	for (; (child = 2 * at + 1) < h->n; at = child) {
+		child += child + 1 < h->n && before(h, child + 1, child);
+		if (!before(h, child, at))
+			return;
+		exchange(h, at, child);
+	}
+}
+
+/* Adds QP @i, or changes its key. */
+static void heap_set(struct heap *h, uint32_t i, uint64_t key)
+{
+	if (!h->place[i])
+		put(h, h->n++, i);
+	h->key[i] = key;
+	sift(h, h->place[i] - 1u);
+}
+
+static void heap_remove(struct heap *h, uint32_t i)
+{
+	uint32_t at = h->place[i] - 1u;
+
+	if (!h->place[i])
+		return;
+	h->place[i] = 0;
+	if (at == --h->n)
+		return;
+	put(h, at, h->qps[h->n]);
+	sift(h, at);
+}
 
 uint64_t timer_now(void)
 {
@@ -17,13 +83,58 @@ uint64_t timer_now(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+/* A message keeps its turn until it has ended, however often it waits. */
+static void take_turn(struct qp *qp)
+{
+	static uint64_t turns;
+
+	if (qp->turn_of == qp->sq_done + 1)
+		return;
+	qp->turn_of = qp->sq_done + 1;
+	qp->turn = turns++;
+}
+
 void timer_wait(struct qp *qp, uint64_t when)
 {
 	uint32_t i = qp_index(qp);
 
 	qp->wait_until = when;
-	timer_waiting[i / 64] |= 1ull << (i % 64);
+	take_turn(qp);
+	heap_remove(&run_out, i);
+	heap_set(&set, i, when);
 	timer_ring(fabric_self.slot);
+}
+
+/* The QP may have been destroyed or reset since its timer was set. */
+static bool waits(const struct qp *qp)
+{
+	return qp->obj.used && qp->obj.owner == fabric_self.slot && qp->wait_until;
+}
+
+struct qp *timer_take(uint64_t now)
+{
+	struct qp *qp;
+
+	while (set.n && set.key[set.qps[0]] <= now) {
+		uint32_t i = set.qps[0];
+
+		heap_remove(&set, i);
+		heap_set(&run_out, i, arena()->qps[i].turn);
+	}
+	while (run_out.n) {
+		qp = &arena()->qps[run_out.qps[0]];
+		heap_remove(&run_out, run_out.qps[0]);
+		if (!waits(qp))
+			continue;
+		qp->wait_until = 0;
+		return qp;
+	}
+	return NULL;
+}
+
+uint64_t timer_next(void)
+{
+	return set.n ? set.key[set.qps[0]] : 0;
 }
 
 void timer_ring(uint32_t slot)
@@ -41,4 +152,12 @@ void timer_pump(uint32_t slot)
 		return;
 	p->pumping = 1;
 	timer_ring(slot);
+}
+
+void timer_forget(void)
+{
+	while (set.n)
+		heap_remove(&set, set.qps[set.n - 1]);
+	while (run_out.n)
+		heap_remove(&run_out, run_out.qps[run_out.n - 1]);
 }

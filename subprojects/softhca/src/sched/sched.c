@@ -27,37 +27,16 @@ static uint32_t bell_count(void)
 	return __atomic_load_n(timer_bell(fabric_self.slot), __ATOMIC_ACQUIRE);
 }
 
-/* Serves the timer of QP @i if it is due. Returns the time of its next one, or 0. */
-static uint64_t serve(uint32_t i, uint64_t now)
-{
-	struct qp *qp = &arena()->qps[i];
-
-	if (!qp->obj.used || qp->obj.owner != fabric_self.slot || !qp->wait_until) {
-		timer_waiting[i / 64] &= ~(1ull << (i % 64));
-		return 0;
-	}
-	if (qp->wait_until > now)
-		return qp->wait_until;
-	timer_waiting[i / 64] &= ~(1ull << (i % 64));
-	qp->wait_until = 0;
-	xport_send(qp);
-	return qp->wait_until;
-}
-
 /* Serves all timers. Returns the time of the next one, or 0. */
 static uint64_t serve_all(void)
 {
-	uint64_t now = timer_now(), next = 0, late;
+	uint64_t now = timer_now(), next, late;
+	struct qp *qp;
 
 	qp_serve_failed();
-	for (uint32_t w = 0; w < MAX_QPS / 64; w++) {
-		for (uint64_t bits = timer_waiting[w]; bits; bits &= bits - 1) {
-			uint64_t t = serve(w * 64 + (uint32_t)__builtin_ctzll(bits), now);
-
-			if (t && (!next || t < next))
-				next = t;
-		}
-	}
+	while ((qp = timer_take(now)))
+		xport_send(qp);
+	next = timer_next();
 	late = late_serve(now);
 	return late && (!next || late < next) ? late : next;
 }
@@ -171,6 +150,5 @@ void sched_forget(void)
 	running = false;
 	chaos_forget();
 	late_forget();
-	for (uint32_t w = 0; w < MAX_QPS / 64; w++)
-		timer_waiting[w] = 0;
+	timer_forget();
 }

@@ -213,7 +213,7 @@ static int reset(struct qp *qp)
 		return -EINVAL;
 	owed_release_all(qp);
 	memset(&qp->attr, 0, sizeof(qp->attr));
-	qp->rq_taken = qp->sq_done = qp->placed = qp->held = 0;
+	qp->rq_taken = qp->sq_done = qp->placed = qp->held = qp->turn_of = 0;
 	qp->rung = qp->piece_of = qp->recv_begun = 0;
 	qp->tapped = qp->psns = qp->answered = 0;
 	qp->strict_first = qp->strict_last = qp->strict_free = qp->strict_met = 0;
