@@ -33,7 +33,8 @@ static void burst(struct side *s, struct store *store)
 
 	for (uint32_t i = 0; i < DEPTH; i++) {
 		check_open(&s->check, s->next, 0, &req[i]);
-		check_sent(&s->check, s->next++, &req[i]);
+		check_sent(&s->check, &req[i]);
+		s->next++;
 	}
 	for (uint32_t i = 0; i < DEPTH; i++)
 		resp[i] = store_serve(store, &req[i]);
@@ -41,16 +42,17 @@ static void burst(struct side *s, struct store *store)
 		check_reply(&s->check, req[i].seq, &resp[i], &start);
 }
 
-static int side_init(struct side *s, const struct source *source, uint32_t client)
+static int side_init(struct side *s, const struct source *source, struct board *board,
+	uint32_t client)
 {
 	const struct history_attr attr = {.source = source,
-		.stream = &s->stream,
+		.board = board,
+		.client = client,
 		.writers = CLIENTS,
 		.preloaded = true};
 
-	if (stream_init(&s->stream, source, &place, client))
-		return -1;
-	return check_init(&s->check, &attr, 0, DEPTH);
+	stream_init(&s->stream, source, &place, client);
+	return check_init(&s->check, &attr, &s->stream, 0, DEPTH);
 }
 
 int main(int argc, char **argv)
@@ -63,12 +65,14 @@ int main(int argc, char **argv)
 	struct side sides[CLIENTS] = {{.next = 0}};
 	struct source source;
 	struct store store;
+	struct board board;
 
 	source_init(&source, &load);
-	if (store_init(&store, &place, 0, 0, KEYS) || store_preload(&store, KEYS))
+	if (store_init(&store, &place, 0, 0, KEYS) || store_preload(&store, KEYS) ||
+		board_init(&board, history_keys(KEYS)))
 		return 1;
 	for (uint32_t i = 0; i < CLIENTS; i++) {
-		if (side_init(&sides[i], &source, i))
+		if (side_init(&sides[i], &source, &board, i))
 			return 1;
 	}
 	for (uint64_t n = 0; n < ops; n += CLIENTS * DEPTH) {
@@ -78,8 +82,8 @@ int main(int argc, char **argv)
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		wrong += check_errors(&sides[i].check.n);
 		check_fini(&sides[i].check);
-		stream_fini(&sides[i].stream);
 	}
+	board_fini(&board);
 	store_fini(&store);
 	return wrong != 0;
 }

@@ -25,7 +25,7 @@ static int hear(struct node *n, uint32_t rank)
 	return len == size ? 0 : -EPROTO;
 }
 
-static int exchange(struct node *n, const uint64_t *own, char *why, int size)
+static int exchange(struct node *n, const struct history_made *own, char *why, int size)
 {
 	int err = launch_put(n->launch, KEY_MADE, own, n->o->clients * sizeof(*own));
 
@@ -46,7 +46,7 @@ static int exchange(struct node *n, const uint64_t *own, char *why, int size)
 
 int audit_prepare(struct node *n, char *why, int size)
 {
-	uint64_t *own;
+	struct history_made *own;
 
 	n->made = calloc((size_t)n->ranks * n->o->clients, sizeof(*n->made));
 	if (!n->made)

@@ -6,7 +6,7 @@
 #include "node.h"
 
 /*
- * After the last run: fills n->made with the operations of every client of the job. All ranks
+ * After the last run: fills n->made with what every client of the job has done. All ranks
  * meet in it, so that no put is under way when it returns. 0, or -errno, and why[] says what
  * failed.
  */

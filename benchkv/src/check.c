@@ -5,29 +5,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t check_bytes(uint32_t writers, uint32_t depth)
+#include "puts.h"
+
+#define AHEAD 8 /* operations: about what a cache miss takes */
+
+uint64_t check_bytes(uint64_t key_range, uint32_t writers, uint32_t depth)
 {
 	const struct checker *c = NULL;
 
-	return pow2_ceil(depth) * sizeof(*c->slots) + STREAM_PERIOD * sizeof(*c->due) +
-	       history_bytes(writers);
+	return pow2_ceil(depth) * sizeof(*c->slots) + history_bytes(key_range, writers);
 }
 
-int check_init(struct checker *c, const struct history_attr *attr, uint32_t rank, uint32_t depth)
+int check_init(struct checker *c, const struct history_attr *attr, struct stream *stream,
+	uint32_t rank, uint32_t depth)
 {
 	uint32_t slots = (uint32_t)pow2_ceil(depth);
 
 	*c = (struct checker){
-		.stream = attr->stream,
-		.origin = attr->stream->client,
+		.stream = stream,
+		.origin = attr->client,
 		.rank = rank,
 		.slot_mask = slots - 1,
 	};
 	if (slab_init(&c->free, depth))
 		return -ENOMEM;
 	c->slots = calloc(slots, sizeof(*c->slots));
-	c->due = calloc(STREAM_PERIOD, sizeof(*c->due));
-	if (!c->slots || !c->due || history_init(&c->history, attr)) {
+	if (!c->slots || history_init(&c->history, attr)) {
 		check_fini(c);
 		return -ENOMEM;
 	}
@@ -59,25 +62,59 @@ void check_restart(struct checker *c, uint32_t run)
 	c->history.run = run;
 }
 
-void check_audit(struct checker *c, uint32_t runs, const uint64_t *made)
+/* Own puts come after those of the next client; a client that is alone has read its keys then. */
+static int add_own(struct checker *c, const struct history_made *made)
 {
-	count_from_zero(c);
-	c->auditing = true;
-	c->n_due = history_written(&c->history, c->due);
-	c->history.run = runs - 1;
-	c->n.invented = history_end(&c->history, made);
+	uint64_t *due;
+
+	if (c->next == c->origin)
+		return 0;
+	due = reallocarray(c->due, (size_t)c->n_next + c->history.n_keys, sizeof(*due));
+	if (!due)
+		return -ENOMEM;
+	c->due = due;
+	c->n_due +=
+		history_written(&c->history, check_window(made[c->origin].last), due + c->n_next);
+	return 0;
 }
 
-/* Which operation of the stream has the key, and is it carried out as it stands there? */
-static uint64_t in_stream(const struct checker *c, uint64_t i)
+int check_audit(struct checker *c, uint32_t runs, const struct history_made *made)
 {
-	return c->auditing ? c->due[i] : i;
+	uint64_t end;
+	int err;
+
+	count_from_zero(c);
+	c->auditing = true;
+	c->history.run = runs - 1;
+	c->n.invented = history_end(&c->history, made);
+	c->next = (c->origin + 1) % c->history.writers;
+	end = made[c->next].last;
+	err = puts_last(c->history.source, c->next, check_window(end), end, &c->due, &c->n_next);
+	c->n_due = c->n_next;
+	return err ? err : add_own(c, made);
+}
+
+/* Whose put it is that the i-th request of the audit looks for. */
+static uint32_t audited(const struct checker *c, uint64_t i)
+{
+	return i < c->n_next ? c->next : c->origin;
+}
+
+/* What the i-th operation is about: of the stream, or of the audit. */
+static const struct op *find_op(struct checker *c, uint64_t i)
+{
+	if (likely(!c->auditing)) {
+		history_prefetch(&c->history, stream_peek(c->stream, i + AHEAD));
+		return stream_at(c->stream, i);
+	}
+	c->op = source_op(c->history.source, audited(c, i), c->due[i]);
+	op_place(&c->op, &c->stream->place);
+	return &c->op;
 }
 
 const struct op *check_open(struct checker *c, uint64_t i, uint64_t now_ns, struct kv_req *req)
 {
-	uint64_t at = in_stream(c, i);
-	const struct op *op = stream_at(c->stream, at);
+	const struct op *op = find_op(c, i);
 	uint64_t stamp = kv_stamp(c->history.run + c->auditing, i);
 	uint32_t id = slab_get(&c->free);
 	struct check_slot *slot;
@@ -89,8 +126,7 @@ const struct op *check_open(struct checker *c, uint64_t i, uint64_t now_ns, stru
 	slot->start_ns = now_ns;
 	slot->put = op->put && !c->auditing;
 	slot->value = slot->put ? kv_value(op->key, kv_name(c->origin, stamp)) : 0;
-	if (!slot->put)
-		history_get(&c->history, at, stamp, &slot->get);
+	history_look(&c->history, op, stamp, &slot->view);
 	c->n.ops++;
 	c->n.remote += op->rank != c->rank;
 	*req = (struct kv_req){
@@ -112,19 +148,33 @@ void check_cancel(struct checker *c, const struct kv_req *req)
 	slab_put(&c->free, req->seq & c->slot_mask);
 }
 
-static void count_verified(struct checker *c, const struct check_slot *slot, bool found)
+/* Two clients read the key; `owner` has put it. */
+static void compare_views(struct checker *c, const struct check_slot *slot, uint64_t value)
+{
+	uint32_t owner = audited(c, slot->op);
+	uint64_t term = mix64(mix64((uint64_t)owner << 48 ^ slot->view.key) ^ value);
+
+	if (slot->view.followed && c->next != c->origin)
+		c->views += owner == c->origin ? term : -term;
+}
+
+static void count_verified(struct checker *c, const struct check_slot *slot, uint64_t value,
+	bool found)
 {
 	c->n.verified++;
 	c->n.not_found += !found;
-	if (!c->auditing)
-		c->digest += stream_term(c->stream, slot->op);
+	if (c->auditing)
+		compare_views(c, slot, value);
+	else
+		c->digest += op_term(c->origin, slot->op, slot->view.key, slot->put);
 }
 
-static void count_read(struct checker *c, const struct check_slot *slot, enum verdict v, bool found)
+static void count_read(struct checker *c, const struct check_slot *slot, enum verdict v,
+	uint64_t value, bool found)
 {
 	switch (v) {
 	case READ_RIGHT:
-		count_verified(c, slot, found);
+		count_verified(c, slot, value, found);
 		break;
 	case READ_FORGOTTEN:
 		c->n.forgotten++;
@@ -138,18 +188,62 @@ static void count_read(struct checker *c, const struct check_slot *slot, enum ve
 	}
 }
 
+static enum verdict judge_found(struct checker *c, const struct check_slot *slot, uint64_t value)
+{
+	enum verdict v = history_found(&c->history, &slot->view, value);
+
+	if (v == READ_RIGHT && c->auditing)
+		v = history_final(&c->history, audited(c, slot->op), c->due[slot->op],
+			slot->view.key, value);
+	return v;
+}
+
+static enum verdict judge_absent(struct checker *c, const struct check_slot *slot)
+{
+	enum verdict v = history_absent(&c->history, &slot->view);
+
+	if (v == READ_RIGHT && c->auditing)
+		v = history_final_absent(&c->history, audited(c, slot->op));
+	return v;
+}
+
+/* A put was not acknowledged as it should be. */
+static void doubt(struct checker *c, const struct check_slot *slot)
+{
+	c->doubtful++;
+	history_doubt(&c->history, &slot->view);
+}
+
+static void check_put(struct checker *c, const struct check_slot *slot, const struct kv_resp *resp)
+{
+	if (likely(resp->type == KV_PUT_OK && resp->value == slot->value)) {
+		history_acknowledged(&c->history, &slot->view);
+		count_verified(c, slot, 0, true);
+	} else {
+		c->n.wrong_value++;
+		doubt(c, slot);
+	}
+}
+
 /* An answer that came to the right place. */
 static void check_answer(struct checker *c, const struct check_slot *slot,
 	const struct kv_resp *resp)
 {
-	if (slot->put && resp->type == KV_PUT_OK && resp->value == slot->value)
-		count_verified(c, slot, true);
-	else if (!slot->put && resp->type == KV_GET_OK)
-		count_read(c, slot, history_found(&c->history, &slot->get, resp->value), true);
-	else if (!slot->put && resp->type == KV_NOT_FOUND && resp->value == slot->get.key)
-		count_read(c, slot, history_absent(&c->history, &slot->get), false);
+	if (slot->put)
+		check_put(c, slot, resp);
+	else if (resp->type == KV_GET_OK)
+		count_read(c, slot, judge_found(c, slot, resp->value), resp->value, true);
+	else if (resp->type == KV_NOT_FOUND && resp->value == slot->view.key)
+		count_read(c, slot, judge_absent(c, slot), 0, false);
 	else
 		c->n.wrong_value++;
+}
+
+/* An answer that is none, or not this request's: what became of it is not known. */
+static void give_up(struct checker *c, const struct check_slot *slot)
+{
+	if (slot->put)
+		doubt(c, slot);
 }
 
 bool check_reply(struct checker *c, uint64_t token, const struct kv_resp *resp,
@@ -165,10 +259,12 @@ bool check_reply(struct checker *c, uint64_t token, const struct kv_resp *resp,
 	slot = &c->slots[id];
 	if (resp->origin != (uint16_t)c->origin || resp->seq != slot->seq) {
 		c->n.misdelivered++;
+		give_up(c, slot);
 	} else if (resp->type == KV_ERROR) {
 		c->n.refused++;
 		if (!c->first_errno)
 			c->first_errno = (int)(resp->value & 0xffff);
+		give_up(c, slot);
 	} else {
 		check_answer(c, slot, resp);
 	}
@@ -186,7 +282,9 @@ void check_finish(struct checker *c, bool stopped)
 		c->n.ops = c->n_due;
 	}
 	for (uint32_t id = 0; id < c->free.capacity; id++) {
-		if (slab_in_use(&c->free, id))
-			slab_put(&c->free, id);
+		if (!slab_in_use(&c->free, id))
+			continue;
+		give_up(c, &c->slots[id]);
+		slab_put(&c->free, id);
 	}
 }

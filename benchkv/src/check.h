@@ -14,9 +14,11 @@
  *
  * An operation is verified, failed or, when its slot is still open at the end, lost.
  *
- * After the last run there is an audit: the client reads every key that it has put, by the
- * way that requests always take. No more puts are under way, so a key then holds the last put
- * of one of its writers, or the store has lost, forgotten or replayed one.
+ * After the last run there is an audit: the client reads every key that the next client of the job
+ * has put in that run, by the way that requests always take, and of its own keys those that are
+ * followed (history.h). No more puts are under way, so a key then holds the last put of one of its
+ * writers, or the store has lost, forgotten or replayed one; and a key that two clients read has
+ * one value.
  */
 #ifndef BENCHKV_CHECK_H
 #define BENCHKV_CHECK_H
@@ -33,7 +35,7 @@ struct check_slot {
 	uint64_t op; /* in the stream, or in the audit */
 	uint64_t start_ns;
 	uint64_t value; /* of a put */
-	struct history_get get;
+	struct history_view view;
 	uint32_t seq; /* of its present or last use */
 	bool put;
 };
@@ -55,37 +57,62 @@ struct check_counts {
 	uint64_t unfinished; /* open when the run was stopped before its end */
 };
 
+/*
+ * Of each client the audit goes through its last operations of the last run, this many: what it
+ * takes in time and memory is bounded, however long the run was.
+ */
+#define CHECK_WINDOW (1u << 21)
+
+/* The first of the operations that the audit goes through, of so many. */
+static inline uint64_t check_window(uint64_t ops)
+{
+	return ops > CHECK_WINDOW ? ops - CHECK_WINDOW : 0;
+}
+
 struct checker {
 	struct check_slot *slots;
 	struct slab free;
-	const struct stream *stream;
+	struct stream *stream;
 	struct history history;
-	uint16_t *due; /* operations of the stream whose keys the audit reads */
-	uint32_t n_due;
+	/* Of the audit: */
 	bool auditing;
+	uint32_t next; /* the client whose keys are read */
+	uint64_t *due; /* its last puts of these keys, n_next; then own puts */
+	uint32_t n_due, n_next;
+	struct op op; /* of the last request */
+	uint64_t views; /* what was read; of all clients together 0, see check_audit() */
 	uint32_t origin, rank;
 	uint32_t slot_mask;
 	struct check_counts n;
+	uint64_t doubtful; /* puts of all runs that were not acknowledged */
 	uint64_t digest; /* of the verified operations */
 	int first_errno; /* of the first KV_ERROR */
 };
 
-/* rank: the client's own. depth: requests open at a time. 0 or -ENOMEM. */
-int check_init(struct checker *c, const struct history_attr *attr, uint32_t rank, uint32_t depth);
+/*
+ * The stream is that of attr's client, and the caller's. rank: the client's own. depth: requests
+ * open at a time. 0 or -ENOMEM.
+ */
+int check_init(struct checker *c, const struct history_attr *attr, struct stream *stream,
+	uint32_t rank, uint32_t depth);
 void check_fini(struct checker *c);
 
 /* The memory of one. */
-uint64_t check_bytes(uint32_t writers, uint32_t depth);
+uint64_t check_bytes(uint64_t key_range, uint32_t writers, uint32_t depth);
 
 /* Counts from zero again, for this run; what was written and read stays known. */
 void check_restart(struct checker *c, uint32_t run);
 
 /*
- * Counts from zero again, for the audit after that many runs; made: the operations of every
- * client, see history_end(). The operations to open from here on are 0 .. n_due - 1. A client
- * of which an operation was read that it has not made counts as one invented value.
+ * Counts from zero again, for the audit after that many runs; made: what every client has done,
+ * see history_end(). The operations to open from here on are 0 .. n_due - 1. A client
+ * of which an operation was read that it has not made counts as one invented value. 0 or -ENOMEM.
+ *
+ * A followed key is read twice, by the client that has put it and by the one before. Each adds a
+ * term of key and value to its views, with opposite signs, so that the sum over all clients is 0
+ * if every key was read by both with the same value.
  */
-void check_audit(struct checker *c, uint32_t runs, const uint64_t *made);
+int check_audit(struct checker *c, uint32_t runs, const struct history_made *made);
 
 static inline uint32_t check_open_count(const struct checker *c)
 {
@@ -93,16 +120,17 @@ static inline uint32_t check_open_count(const struct checker *c)
 }
 
 /*
- * Opens a slot for operation i of the stream, or of the audit, and fills the request; seq is
- * the token. Returns where it goes. check_sent() or check_cancel() follows.
+ * Opens a slot for operation i of the stream, or of the audit, and fills the request; seq is the
+ * token. Returns where it goes, until the next one is opened. check_sent() or check_cancel()
+ * follows.
  */
 const struct op *check_open(struct checker *c, uint64_t i, uint64_t now_ns, struct kv_req *req);
 
 /* The request of check_open() has been handed over. */
-static inline void check_sent(struct checker *c, uint64_t i, const struct kv_req *req)
+static inline void check_sent(struct checker *c, const struct kv_req *req)
 {
 	if (req->type == KV_PUT)
-		history_put(&c->history, i);
+		history_put(&c->history, &c->slots[req->seq & c->slot_mask].view);
 }
 
 /* It could not be handed over, and will not be. */

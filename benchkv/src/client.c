@@ -10,7 +10,9 @@
 
 #include "base/clock.h"
 #include "base/wait.h"
+#include "puts.h"
 #include "stop.h"
+#include "ways.h"
 
 #define SLEEP_NS (10 * NSEC_PER_MSEC) /* with one way to wait on: until a look at the clock */
 
@@ -19,7 +21,8 @@ int client_init(struct client *c, struct node *node, uint32_t index)
 	const struct options *o = node->o;
 	uint32_t id = node->rank * o->clients + index;
 	const struct history_attr attr = {.source = &node->source,
-		.stream = &c->stream,
+		.board = o->clients > 1 ? &node->board : NULL,
+		.client = id,
 		.writers = node->ranks * o->clients,
 		.ops = o->ops,
 		.preloaded = o->preload};
@@ -28,10 +31,10 @@ int client_init(struct client *c, struct node *node, uint32_t index)
 	c->ipc = calloc(o->daemons, sizeof(struct shmipc_client *));
 	c->rings = calloc(o->daemons, sizeof(struct delegrpc_client *));
 	c->marks = calloc(pow2_ceil(o->queue_depth), sizeof(*c->marks));
-	if (!c->ipc || !c->rings || !c->marks || direct_init(&c->direct, c) ||
-		stream_init(&c->stream, &node->source, &node->place, id))
+	if (!c->ipc || !c->rings || !c->marks || direct_init(&c->direct, c))
 		return -ENOMEM;
-	return check_init(&c->check, &attr, node->rank, o->queue_depth);
+	stream_init(&c->stream, &node->source, &node->place, id);
+	return check_init(&c->check, &attr, &c->stream, node->rank, o->queue_depth);
 }
 
 static void disconnect_all(struct client *c)
@@ -47,7 +50,6 @@ void client_fini(struct client *c)
 {
 	disconnect_all(c);
 	check_fini(&c->check);
-	stream_fini(&c->stream);
 	free(c->marks);
 	free((void *)c->rings);
 	free((void *)c->ipc);
@@ -95,32 +97,6 @@ void client_take(struct client *c, uint64_t token, const struct kv_resp *resp)
 		latrec_hist_record(&c->latency[RESULT_DUE], c->now_ns - m->due_ns);
 }
 
-static void on_reply(void *arg, uint64_t token, const void *payload, uint32_t len)
-{
-	struct kv_resp resp = {.type = 0};
-
-	if (len == sizeof(resp))
-		memcpy(&resp, payload, sizeof(resp));
-	client_take(arg, token, &resp);
-}
-
-static int send_op(struct client *c, const struct op *op, const struct kv_req *req)
-{
-	if (op->rank == c->node->rank)
-		return shmipc_client_call(c->ipc[op->shard], req, sizeof(*req), req->seq);
-	switch (c->node->o->backend) {
-	case BACKEND_META:
-		return shmipc_client_call(c->ipc[op->shard], req, sizeof(*req), req->seq);
-	case BACKEND_DIRECT:
-		return direct_call(&c->direct, op->shard, req);
-	case BACKEND_UCX:
-		return ucx_client_call(c->ucx, op->shard, req);
-	default:
-		return delegrpc_client_call(c->rings[node_owner(c->node, op->rank)], req,
-			sizeof(*req), req->seq);
-	}
-}
-
 /*
  * When operation i is to be made: at once in a closed loop, and in the audit; else the clients of
  * the job take turns.
@@ -150,7 +126,7 @@ static int refill(struct client *c, uint64_t *next, uint64_t last)
 		if (due > c->now_ns)
 			return 0;
 		op = check_open(&c->check, *next, c->now_ns, &req);
-		err = send_op(c, op, &req);
+		err = ways_send(c, op, &req);
 		if (err) {
 			check_cancel(&c->check, &req);
 			return err == -EAGAIN ? 0 : err;
@@ -158,78 +134,10 @@ static int refill(struct client *c, uint64_t *next, uint64_t last)
 		c->marks[req.seq & c->check.slot_mask] = (struct mark){.due_ns = due,
 			.kind = (op->rank == c->node->rank ? 0 : RESULT_REMOTE) |
 				(req.type == KV_PUT ? RESULT_PUT : 0)};
-		check_sent(&c->check, (*next)++, &req);
+		check_sent(&c->check, &req);
+		(*next)++;
 	}
 	return 0;
-}
-
-static bool ring_pending(const struct client *c, uint32_t daemon)
-{
-	return c->rings[daemon] && delegrpc_client_pending(c->rings[daemon]);
-}
-
-/* Of those that come through shared memory. */
-static int take_from_daemons(struct client *c)
-{
-	int n = 0, got;
-
-	for (uint32_t i = 0; i < c->node->o->daemons; i++) {
-		if (shmipc_client_pending(c->ipc[i])) {
-			got = shmipc_client_poll(c->ipc[i], on_reply, c);
-			if (got < 0)
-				return got;
-			n += got;
-		}
-		if (ring_pending(c, i)) {
-			got = delegrpc_client_poll(c->rings[i], on_reply, c);
-			if (got < 0)
-				return got;
-			n += got;
-		}
-	}
-	return n;
-}
-
-/* Takes the replies that are there. Their number or -errno. */
-static int take_replies(struct client *c)
-{
-	int n = take_from_daemons(c), got;
-
-	if (n < 0)
-		return n;
-	if (c->direct.pending)
-		n += (int)direct_poll(&c->direct);
-	if (c->ucx && ucx_client_pending(c->ucx)) {
-		got = ucx_client_poll(c->ucx);
-		if (got < 0)
-			return got;
-		n += got;
-	}
-	return n;
-}
-
-/* What a client waits for. */
-struct awaited {
-	uint32_t ways;
-	struct shmipc_client *ipc; /* NULL: not this way */
-	struct delegrpc_client *ring;
-};
-
-static struct awaited find_awaited(const struct client *c)
-{
-	struct awaited a = {.ways = c->direct.pending || (c->ucx && ucx_client_pending(c->ucx))};
-
-	for (uint32_t i = 0; i < c->node->o->daemons; i++) {
-		if (shmipc_client_pending(c->ipc[i])) {
-			a.ipc = c->ipc[i];
-			a.ways++;
-		}
-		if (ring_pending(c, i)) {
-			a.ring = c->rings[i];
-			a.ways++;
-		}
-	}
-	return a;
 }
 
 /* Less than a second. */
@@ -241,13 +149,13 @@ static void sleep_for(uint64_t ns)
 }
 
 /*
- * Sleeps until operation `next` is due, but not longer than until the next look at the clock, on the
- * connection itself if only one has something to bring. With replies on several ways it
- * naps and looks.
+ * Sleeps until operation `next` is due, but not longer than until the next look at the clock, on
+ * the connection itself if only one has something to bring. With replies on several ways it naps
+ * and looks.
  */
 static void rest(struct client *c, uint64_t next)
 {
-	struct awaited a = find_awaited(c);
+	struct awaited a = ways_awaited(c);
 	uint64_t now = clock_ns(), due = due_ns(c, next);
 	bool open = check_open_count(&c->check) < c->node->o->queue_depth && due > c->now_ns;
 	uint64_t idle = !open ? SLEEP_NS : due > now ? due - now : 0;
@@ -286,7 +194,7 @@ static int work(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next
 		int err, n;
 
 		c->now_ns = clock_ns(); /* of the replies and of the requests of this turn */
-		n = take_replies(c);
+		n = ways_take(c);
 		if (c->now_ns >= end_ns && last > *next_p) {
 			c->missed = count_missed(c, *next_p, end_ns);
 			last = *next_p;
@@ -340,20 +248,35 @@ static void run_once(struct client *c, uint32_t run)
 	check_finish(&c->check, c->error);
 	end = clock_ns();
 	c->elapsed_ns = end > c->measured_ns ? end - c->measured_ns : 0;
-	if (n > c->made)
-		c->made = n;
+	if (n > c->made.most)
+		c->made.most = n;
+	c->made.last = n;
+	c->made.doubtful = c->check.doubtful;
+}
+
+/* Reads what is due, and counts in another way how much that had to be. 0 or -errno. */
+static int audit_keys(struct client *c)
+{
+	struct checker *check = &c->check;
+	const struct history_made *made = c->node->made;
+	uint64_t n = 0;
+	int err = check_audit(check, c->node->o->runs, made);
+
+	if (!err)
+		err = work(c, check->n_due, UINT64_MAX, &n);
+	check_finish(check, err);
+	if (err)
+		return err;
+	return puts_count(&c->node->source, check->next, check_window(made[check->next].last),
+		made[check->next].last, &c->keys_put);
 }
 
 /* After the last run, when no client of any rank makes puts any more. */
 static void audit(struct client *c)
 {
-	uint64_t start = clock_ns(), n = 0;
-
-	check_audit(&c->check, c->node->o->runs, c->node->made);
-	c->now_ns = c->measured_ns = start;
-	c->error = work(c, c->check.n_due, UINT64_MAX, &n);
-	check_finish(&c->check, c->error);
-	c->elapsed_ns = clock_ns() - start;
+	c->start_ns = c->now_ns = c->measured_ns = clock_ns();
+	c->error = audit_keys(c);
+	c->elapsed_ns = clock_ns() - c->start_ns;
 }
 
 void *client_main(void *arg)

@@ -40,7 +40,8 @@ struct client {
 	uint64_t start_ns, measured_ns; /* of the run, and of what is measured */
 	uint64_t elapsed_ns; /* of the last run, without the warm-up, or of the audit */
 	_Atomic uint64_t done; /* verified in this run so far, for the progress line */
-	uint64_t made; /* operations of the run with the most */
+	struct history_made made;
+	uint32_t keys_put; /* those that the audit should have read of the next client */
 	int error; /* -errno: cannot go on */
 };
 

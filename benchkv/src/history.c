@@ -7,60 +7,41 @@
 
 #include "base/compiler.h"
 
-#define AHEAD 8 /* operations: about what a cache miss takes */
+static_assert(HISTORY_KEYS <= 1u << 16, "followed keys have 16-bit names");
 
-static_assert(STREAM_PERIOD == 1u << 16, "keys and operations of a stream have 16-bit names");
-
-/* Open addressing over twice as many places as there can be keys; 0 is empty, else 1 + id. */
-static void number_keys(struct history *h, uint32_t *table)
+uint32_t history_keys(uint64_t key_range)
 {
-	const uint32_t mask = 2 * STREAM_PERIOD - 1;
-
-	for (uint32_t i = 0; i < STREAM_PERIOD; i++) {
-		uint32_t key = stream_at(h->stream, i)->key;
-		uint32_t at = (uint32_t)mix64(key) & mask;
-
-		while (table[at] && stream_at(h->stream, h->first[table[at] - 1])->key != key)
-			at = (at + 1) & mask;
-		if (!table[at]) {
-			h->first[h->n_keys] = (uint16_t)i;
-			table[at] = ++h->n_keys;
-		}
-		h->id[i] = (uint16_t)(table[at] - 1);
-	}
+	return key_range < HISTORY_KEYS ? (uint32_t)key_range : HISTORY_KEYS;
 }
 
-uint64_t history_bytes(uint32_t writers)
+uint64_t history_bytes(uint64_t key_range, uint32_t writers)
 {
 	const struct history *h = NULL;
 
-	return STREAM_PERIOD * (sizeof(*h->keys) + sizeof(*h->id) + sizeof(*h->first)) +
-	       HISTORY_PAIRS * sizeof(*h->pairs) + writers * sizeof(*h->highest);
+	return history_keys(key_range) * sizeof(*h->keys) + HISTORY_PAIRS * sizeof(*h->pairs) +
+	       writers * sizeof(*h->highest);
 }
 
 int history_init(struct history *h, const struct history_attr *attr)
 {
-	uint32_t *table = calloc((size_t)2 * STREAM_PERIOD, sizeof(*table));
+	uint32_t n_keys = history_keys(attr->source->load.key_range);
 
 	*h = (struct history){
 		.source = attr->source,
-		.stream = attr->stream,
-		.keys = calloc(STREAM_PERIOD, sizeof(*h->keys)),
+		.board = attr->board,
+		.keys = calloc(n_keys, sizeof(*h->keys)),
 		.pairs = calloc(HISTORY_PAIRS, sizeof(*h->pairs)),
-		.id = calloc(STREAM_PERIOD, sizeof(*h->id)),
-		.first = calloc(STREAM_PERIOD, sizeof(*h->first)),
 		.highest = calloc(attr->writers, sizeof(*h->highest)),
 		.ops = attr->ops,
+		.client = attr->client,
+		.n_keys = n_keys,
 		.writers = attr->writers,
 		.preloaded = attr->preloaded,
 	};
-	if (!table || !h->keys || !h->pairs || !h->id || !h->first || !h->highest) {
-		free(table);
+	if (!h->keys || !h->pairs || !h->highest) {
 		history_fini(h);
 		return -ENOMEM;
 	}
-	number_keys(h, table);
-	free(table);
 	return 0;
 }
 
@@ -68,69 +49,124 @@ void history_fini(struct history *h)
 {
 	free(h->keys);
 	free(h->pairs);
-	free(h->id);
-	free(h->first);
 	free(h->highest);
 	*h = (struct history){.n_keys = 0};
 }
 
-/* Operation i is made now: loads what is needed soon after it, which lies anywhere. */
-static void prefetch(const struct history *h, uint64_t i)
+/* ---- requests ---- */
+
+void history_look(const struct history *h, const struct op *op, uint64_t stamp,
+	struct history_view *v)
 {
-	__builtin_prefetch(&h->keys[h->id[(i + AHEAD) & (STREAM_PERIOD - 1)]], 1);
+	const struct history_key *k = &h->keys[op->number];
+
+	v->at = stamp + 1;
+	v->key = op->key;
+	v->number = op->number;
+	v->followed = op->number < h->n_keys;
+	if (!v->followed)
+		return;
+	v->changed_at = k->changed_at;
+	v->put_at = k->put_at;
+	v->posted = k->posted;
+	if (h->board)
+		v->board = board_look(h->board, op->number);
+	else
+		v->board = (struct board_view){.newest = BOARD_NONE, .before = BOARD_NONE};
 }
 
-void history_put(struct history *h, uint64_t i)
+void history_put(struct history *h, const struct history_view *v)
 {
-	struct history_key *k = &h->keys[h->id[i & (STREAM_PERIOD - 1)]];
-	uint64_t stamp = kv_stamp(h->run, i);
-
-	prefetch(h, i);
-	k->last = kv_name(h->stream->client, stamp);
-	k->last_at = k->changed_at = k->put_at = stamp + 1;
+	if (v->followed)
+		h->keys[v->number] = (struct history_key){
+			.last = kv_name(h->client, v->at - 1),
+			.last_at = v->at,
+			.changed_at = v->at,
+			.put_at = v->at,
+		};
 }
 
-void history_get(const struct history *h, uint64_t i, uint64_t stamp, struct history_get *get_p)
+void history_acknowledged(struct history *h, const struct history_view *v)
 {
-	uint16_t id = h->id[i & (STREAM_PERIOD - 1)];
-	const struct history_key *k = &h->keys[id];
+	struct history_key *k = &h->keys[v->number];
+	uint64_t turn;
 
-	prefetch(h, i);
-	*get_p = (struct history_get){
-		.at = stamp + 1,
-		.changed_at = k->changed_at,
-		.put_at = k->put_at,
-		.key = stream_at(h->stream, i)->key,
-		.id = id,
-	};
+	if (!v->followed || !h->board)
+		return;
+	turn = board_post(h->board, v->number, &v->board, kv_name(h->client, v->at - 1));
+	if (k->put_at == v->at)
+		k->posted = turn;
 }
+
+void history_doubt(struct history *h, const struct history_view *v)
+{
+	if (v->followed && h->keys[v->number].put_at == v->at)
+		h->keys[v->number] = (struct history_key){.last = 0};
+}
+
+/* ---- verdicts ---- */
 
 /* How many operations the client makes in a run, as far as that is known. */
 static uint64_t ops_of(const struct history *h, uint32_t client)
 {
 	if (h->made)
-		return h->made[client];
+		return h->made[client].most;
 	return h->ops ? workload_share(h->ops, client, h->writers) : KV_MAX_OPS;
 }
 
 /* Can this client have made this put? It is looked up in its regenerated stream. */
 static bool can_be(const struct history *h, uint32_t writer, uint64_t stamp, uint32_t key)
 {
-	uint64_t op = kv_stamp_op(stamp);
-	bool put;
+	uint64_t i = kv_stamp_op(stamp);
+	struct op op;
 
-	return writer < h->writers && kv_stamp_run(stamp) <= h->run && op < ops_of(h, writer) &&
-	       source_op(h->source, writer, op, &put) == key && put;
+	if (writer >= h->writers || kv_stamp_run(stamp) > h->run || i >= ops_of(h, writer))
+		return false;
+	op = source_op(h->source, writer, i);
+	return op.key == key && op.put;
 }
 
-static enum verdict own_value(const struct history *h, const struct history_get *get,
-	uint64_t stamp)
+/*
+ * Does the board show that this put was replaced before the request was made? It does if it is
+ * the one before the newest, or an earlier one of the same client, or of an earlier run than one of
+ * these; or if it is the client's own and something else was posted after it.
+ */
+static bool outdated(const struct history *h, const struct history_view *v, uint64_t name)
 {
-	if (stamp + 1 == get->put_at) /* the right one, unless another one was seen after it */
-		return get->changed_at > get->put_at ? READ_STALE : READ_RIGHT;
-	if (stamp + 1 > get->put_at || !can_be(h, h->stream->client, stamp, get->key))
+	const uint64_t known[] = {v->board.newest, v->board.before};
+	uint64_t stamp = kv_name_stamp(name);
+
+	if (v->board.newest == BOARD_NONE || v->board.newest == name)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(known) && known[i] != BOARD_NONE; i++) {
+		uint64_t other = kv_name_stamp(known[i]);
+
+		if (kv_stamp_run(stamp) < kv_stamp_run(other) ||
+			(kv_name_writer(known[i]) == kv_name_writer(name) && stamp < other))
+			return true;
+	}
+	if (name == v->board.before)
+		return true;
+	return v->posted && v->posted < v->board.turn && kv_name_stamp(name) + 1 == v->put_at &&
+	       kv_name_writer(name) == h->client;
+}
+
+static enum verdict own_value(const struct history *h, const struct history_view *v, uint64_t stamp)
+{
+	/* The last one, unless another was seen after it. */
+	if (v->followed && stamp + 1 == v->put_at)
+		return v->changed_at > v->put_at ? READ_STALE : READ_RIGHT;
+	if (stamp + 1 >= v->at || !can_be(h, h->client, stamp, v->key))
 		return READ_INVENTED;
-	return READ_STALE;
+	if (!v->followed || !v->put_at) /* nothing is known, or it was forgotten in doubt */
+		return READ_RIGHT;
+	return stamp + 1 > v->put_at ? READ_INVENTED : READ_STALE;
+}
+
+static void see_writer(struct history *h, uint32_t writer, uint64_t stamp)
+{
+	if (h->highest[writer] <= kv_stamp_op(stamp))
+		h->highest[writer] = kv_stamp_op(stamp) + 1;
 }
 
 static struct history_pair *pair_of(const struct history *h, uint32_t who)
@@ -143,86 +179,135 @@ static_assert(HISTORY_PAIRS == 1u << (32 - 17), "the hash of a pair has 15 bits"
 static void see_pair(struct history *h, struct history_pair *p, uint32_t who, uint64_t stamp,
 	uint64_t at)
 {
-	uint32_t writer = who & 0xffff;
-
 	if (p->who == who && p->at >= at) /* a later get was answered first */
 		return;
 	*p = (struct history_pair){.who = who, .stamp = stamp, .at = at};
-	if (h->highest[writer] <= kv_stamp_op(stamp))
-		h->highest[writer] = kv_stamp_op(stamp) + 1;
+	see_writer(h, who & 0xffff, stamp);
 }
 
-static enum verdict foreign_value(struct history *h, const struct history_get *get, uint32_t writer,
+static enum verdict foreign_value(struct history *h, const struct history_view *v, uint32_t writer,
 	uint64_t stamp)
 {
-	uint32_t who = (uint32_t)get->id << 16 | writer;
+	uint32_t who = v->number << 16 | writer;
 	struct history_pair *p = pair_of(h, who);
 	bool known = p->at && p->who == who;
 
-	if (!(known && p->stamp == stamp) && !can_be(h, writer, stamp, get->key))
+	if (!(known && p->stamp == stamp) && !can_be(h, writer, stamp, v->key))
 		return READ_INVENTED;
-	if (get->put_at && kv_stamp_run(stamp) < kv_stamp_run(get->put_at - 1))
+	if (v->put_at && kv_stamp_run(stamp) < kv_stamp_run(v->put_at - 1))
 		return READ_STALE;
-	if (known && p->at < get->at &&
-		(stamp < p->stamp || (stamp == p->stamp && p->at < get->changed_at)))
+	if (known && p->at < v->at &&
+		(stamp < p->stamp || (stamp == p->stamp && p->at < v->changed_at)))
 		return READ_STALE;
-	see_pair(h, p, who, stamp, get->at);
+	see_pair(h, p, who, stamp, v->at);
 	return READ_RIGHT;
 }
 
 /* The newest put that is known of the key is this one, unless a later get was answered first. */
-static void learn(struct history *h, const struct history_get *get, uint64_t name)
+static void learn(struct history *h, const struct history_view *v, uint64_t name)
 {
-	struct history_key *k = &h->keys[get->id];
+	struct history_key *k = &h->keys[v->number];
 
-	if (k->last_at >= get->at)
+	if (h->board && v->board.newest != name)
+		board_post(h->board, v->number, &v->board, name);
+	if (k->last_at >= v->at)
 		return;
 	if (!k->last_at || k->last != name)
-		k->changed_at = get->at;
+		k->changed_at = v->at;
 	k->last = name;
-	k->last_at = get->at;
+	k->last_at = v->at;
 }
 
-enum verdict history_found(struct history *h, const struct history_get *get, uint64_t value)
+static enum verdict followed_value(struct history *h, const struct history_view *v, uint64_t name)
 {
-	uint64_t name = kv_value_name(get->key, value);
 	uint64_t stamp = kv_name_stamp(name);
 	uint32_t writer = kv_name_writer(name);
-	enum verdict v;
+	enum verdict verdict =
+		writer == h->client ? own_value(h, v, stamp) : foreign_value(h, v, writer, stamp);
+
+	if (verdict == READ_RIGHT && outdated(h, v, name))
+		verdict = READ_STALE;
+	if (verdict == READ_RIGHT)
+		learn(h, v, name);
+	return verdict;
+}
+
+/* Of a key that is not followed: whether this is one of its puts is all that is known. */
+static enum verdict other_value(struct history *h, const struct history_view *v, uint64_t name)
+{
+	uint64_t stamp = kv_name_stamp(name);
+	uint32_t writer = kv_name_writer(name);
+
+	if (writer == h->client)
+		return own_value(h, v, stamp);
+	if (!can_be(h, writer, stamp, v->key))
+		return READ_INVENTED;
+	see_writer(h, writer, stamp);
+	return READ_RIGHT;
+}
+
+/* Has there been a put of the key? */
+static bool was_put(const struct history_view *v)
+{
+	return v->followed && (v->changed_at || v->board.newest != BOARD_NONE);
+}
+
+enum verdict history_found(struct history *h, const struct history_view *v, uint64_t value)
+{
+	uint64_t name = kv_value_name(v->key, value);
 
 	if (name == KV_PRELOADED && h->preloaded)
-		return get->changed_at ? READ_FORGOTTEN : READ_RIGHT;
-	if (writer == h->stream->client)
-		v = own_value(h, get, stamp);
-	else
-		v = foreign_value(h, get, writer, stamp);
-	if (v == READ_RIGHT)
-		learn(h, get, name);
-	return v;
+		return was_put(v) ? READ_FORGOTTEN : READ_RIGHT;
+	return v->followed ? followed_value(h, v, name) : other_value(h, v, name);
 }
 
-enum verdict history_absent(const struct history *h, const struct history_get *get)
+enum verdict history_absent(const struct history *h, const struct history_view *v)
 {
-	return h->preloaded || get->changed_at ? READ_FORGOTTEN : READ_RIGHT;
+	return h->preloaded || was_put(v) ? READ_FORGOTTEN : READ_RIGHT;
 }
 
-uint32_t history_end(struct history *h, const uint64_t *made)
+/* ---- the end ---- */
+
+uint32_t history_end(struct history *h, const struct history_made *made)
 {
 	uint32_t n = 0;
 
 	h->made = made;
 	for (uint32_t i = 0; i < h->writers; i++)
-		n += h->highest[i] > made[i];
+		n += h->highest[i] > made[i].most;
 	return n;
 }
 
-uint32_t history_written(const struct history *h, uint16_t *to)
+/* All puts of earlier runs were carried out before those of the last one. */
+enum verdict history_final(const struct history *h, uint32_t writer, uint64_t op, uint32_t key,
+	uint64_t value)
 {
+	uint64_t name = kv_value_name(key, value), last = kv_name(writer, kv_stamp(h->run, op));
+
+	if (h->made[writer].doubtful || name == last)
+		return READ_RIGHT;
+	if (name == KV_PRELOADED)
+		return READ_FORGOTTEN;
+	if (kv_stamp_run(kv_name_stamp(name)) < h->run)
+		return READ_STALE;
+	if (kv_name_writer(name) != writer)
+		return READ_RIGHT;
+	return name < last ? READ_STALE : READ_INVENTED;
+}
+
+enum verdict history_final_absent(const struct history *h, uint32_t writer)
+{
+	return h->made[writer].doubtful ? READ_RIGHT : READ_FORGOTTEN;
+}
+
+uint32_t history_written(const struct history *h, uint64_t first, uint64_t *to)
+{
+	uint64_t from = kv_stamp(h->run, first) + 1;
 	uint32_t n = 0;
 
-	for (uint32_t id = 0; id < h->n_keys; id++) {
-		if (h->keys[id].put_at)
-			to[n++] = h->first[id];
+	for (uint32_t i = 0; i < h->n_keys; i++) {
+		if (h->keys[i].put_at >= from)
+			to[n++] = kv_stamp_op(h->keys[i].put_at - 1);
 	}
 	return n;
 }

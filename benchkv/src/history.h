@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a client knows about the keys of its stream, and whether what it reads can be so.
+ * What a client knows about keys, and whether what it reads can be so.
  *
  * The store carries out the requests for a key one after the other, and those of one client
  * for one key in the order in which the client made them: every way that they take is first
@@ -8,19 +8,24 @@
  * reads the following is wrong:
  *
  *	forgotten	nothing, or the preloaded value, of a key that the client has put, or
- *			has read a put of, before
+ *			has read a put of, before; or that is on the rank's board
  *	stale		an own put that is not the last one before the get; another client's
  *			put that is older than one of that client which was read before; a
  *			value that was read, then found replaced (by an own put, or by another
- *			value read), and is back; a put of an earlier run than an own put
+ *			value read), and is back; a put of an earlier run than an own put; one
+ *			that the board shows to be replaced before the get was made, see board.h
  *	invented	a value that no put of this key has: the named client does not exist, its
  *			regenerated stream has another operation there, or it has not made it
  *			yet, as far as that is known
  *
- * A client's stream repeats, so it has at most STREAM_PERIOD keys. What it knows of each is
- * kept exactly; what it has read of each of the other clients is kept for as many pairs of
- * key and client as the table has places, and a new pair takes the place of an older one.
- * Memory: 2.3 MiB for the keys, .75 MiB for the pairs, 8 bytes for each client of the job.
+ * The first HISTORY_KEYS keys by number, which are the most popular ones, are followed: the client
+ * knows exactly what it has put and read of them. Of the others it keeps nothing; whether a value
+ * is invented is seen of all. What it has read of each of the other clients is kept for as many
+ * pairs of key and client as the table has places, and a new pair takes the place of an older one.
+ * Memory: 2.5 MiB for the keys, .75 MiB for the pairs, 8 bytes for each client of the job.
+ *
+ * A put that was not acknowledged may be carried out, at once or later, or not at all. Nothing is
+ * concluded from it when that is known; see history_doubt().
  */
 #ifndef BENCHKV_HISTORY_H
 #define BENCHKV_HISTORY_H
@@ -28,9 +33,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "board.h"
 #include "msg.h"
 #include "workload.h"
 
+#define HISTORY_KEYS (1u << 16)
 #define HISTORY_PAIRS (1u << 15)
 
 enum verdict {
@@ -46,6 +53,7 @@ struct history_key {
 	uint64_t last_at; /* the last operation that saw it, or made it */
 	uint64_t changed_at; /* the first one */
 	uint64_t put_at; /* the last own put */
+	uint64_t posted; /* the turn of the board at which that put was posted; 0: it was not */
 };
 
 /* Of another client under a key: the newest put that was read. */
@@ -55,64 +63,101 @@ struct history_pair {
 	uint64_t at; /* the last operation that saw it */
 };
 
+/* What a client has done, as it tells the others after the last run. */
+struct history_made {
+	uint64_t most; /* operations of the run with the most */
+	uint64_t last; /* of the last run */
+	uint64_t doubtful; /* puts of all runs that were not acknowledged */
+};
+
 struct history {
 	const struct source *source;
-	const struct stream *stream;
-	struct history_key *keys;
+	struct board *board; /* NULL: none */
+	struct history_key *keys; /* by number */
 	struct history_pair *pairs;
-	uint16_t *id; /* of the key of each operation of the stream */
-	uint16_t *first; /* operation of the stream that is the first one with this key */
 	uint64_t *highest; /* by client: 1 + the highest operation that was read of it */
-	const uint64_t *made; /* by client: its operations; NULL: not known */
+	const struct history_made *made; /* by client; NULL: not known */
 	uint64_t ops; /* of all clients in each run; 0: not known */
-	uint32_t n_keys;
+	uint32_t client; /* among all clients of the job */
+	uint32_t n_keys; /* that are followed */
 	uint32_t writers; /* clients of the job */
 	uint32_t run; /* the last one in which there were puts */
 	bool preloaded;
 };
 
-/* A get: what was known when it was made. */
-struct history_get {
-	uint64_t at, changed_at, put_at;
+/* A request: what was known when it was made. */
+struct history_view {
+	uint64_t at, changed_at, put_at, posted;
+	struct board_view board;
 	uint32_t key;
-	uint16_t id;
+	uint32_t number;
+	bool followed; /* else only at, key and number are set */
 };
 
 struct history_attr {
 	const struct source *source;
-	const struct stream *stream;
-	uint32_t writers;
+	struct board *board; /* of the rank, for history_keys(); NULL: none */
+	uint32_t client, writers;
 	uint64_t ops; /* of all clients in a run; 0: as many as there is time for */
 	bool preloaded;
 };
 
-/* 0 or -ENOMEM. Source and stream are the caller's, and outlive the history. */
+/* 0 or -ENOMEM. Source and board are the caller's, and outlive the history. */
 int history_init(struct history *h, const struct history_attr *attr);
 void history_fini(struct history *h);
 
+/* The keys that are followed, of so many. */
+uint32_t history_keys(uint64_t key_range);
+
 /* The memory of one. */
-uint64_t history_bytes(uint32_t writers);
+uint64_t history_bytes(uint64_t key_range, uint32_t writers);
 
-/* Operation i, a put, is on its way. */
-void history_put(struct history *h, uint64_t i);
+/* A request for the key of this operation is about to be made, at the time of stamp. */
+void history_look(const struct history *h, const struct op *op, uint64_t stamp,
+	struct history_view *v_p);
 
-/* A get of the key of operation i of the stream, made at the time of stamp. */
-void history_get(const struct history *h, uint64_t i, uint64_t stamp, struct history_get *get_p);
+/* That operation will follow soon: loads what is known of its key. */
+static inline void history_prefetch(const struct history *h, const struct op *op)
+{
+	if (!op || op->number >= h->n_keys)
+		return;
+	__builtin_prefetch(&h->keys[op->number], 1);
+	if (h->board)
+		__builtin_prefetch(&h->board->slots[op->number]);
+}
 
-/* It has found this value, or nothing. */
-enum verdict history_found(struct history *h, const struct history_get *get, uint64_t value);
-enum verdict history_absent(const struct history *h, const struct history_get *get);
+/* The put is on its way, then it was acknowledged. */
+void history_put(struct history *h, const struct history_view *v);
+void history_acknowledged(struct history *h, const struct history_view *v);
+
+/* The put failed or was given up: nobody knows whether it is in the store, or will be. */
+void history_doubt(struct history *h, const struct history_view *v);
+
+/* A get has found this value, or nothing. */
+enum verdict history_found(struct history *h, const struct history_view *v, uint64_t value);
+enum verdict history_absent(const struct history *h, const struct history_view *v);
 
 /*
- * The end of all runs. made says how many operations each client has made, at most, in a
- * run; the array is the caller's. Returns the number of clients of which a later one was read.
+ * The end of all runs. made says what each client has done; the array is the caller's. Returns
+ * the number of clients of which an operation was read that they have not made.
  */
-uint32_t history_end(struct history *h, const uint64_t *made);
+uint32_t history_end(struct history *h, const struct history_made *made);
 
 /*
- * The keys that the client has put, each once, as operations of the stream that have them:
- * fills in to[], which has room for STREAM_PERIOD, and returns their number.
+ * After the last run: a get has found a value that is right so far, of a key whose last put by
+ * that writer, in the last run, was this operation. Is it a put that was there after that one, or
+ * itself?
  */
-uint32_t history_written(const struct history *h, uint16_t *to);
+enum verdict history_final(const struct history *h, uint32_t writer, uint64_t op, uint32_t key,
+	uint64_t value);
+
+/* The same, if nothing was found, or the preloaded value. */
+enum verdict history_final_absent(const struct history *h, uint32_t writer);
+
+/*
+ * The followed keys that the client has put last in this run, at operation `first` or after it:
+ * fills in to[] with these operations, which has room for n_keys, and returns their number.
+ */
+uint32_t history_written(const struct history *h, uint64_t first, uint64_t *to);
 
 #endif

@@ -73,9 +73,10 @@ static int run_clients(struct job *j, uint32_t run)
 static void take_result(struct job *j)
 {
 	struct result *r = &j->runs[j->measured_runs++];
+	uint64_t cpu_ns = clock_cpu_ns() - j->cpu_ns;
 
 	result_of_clients(&j->node, r);
-	r->cpu_ns = clock_cpu_ns() - j->cpu_ns;
+	r->cpu_ns = cpu_ns;
 }
 
 static int measure_run(struct job *j, uint32_t run)
@@ -173,6 +174,8 @@ static int report(struct job *j, struct result *daemons, const char *partial)
 	result_sequel_all(&r.total, j->runs, j->begun);
 	r.total.digest = j->runs[0].digest;
 	result_add(&r.total, daemons);
+	if (!partial)
+		result_compare_views(&r.total);
 	err = print_report(j, &r);
 	if (err)
 		return err;
@@ -253,7 +256,7 @@ static int conclude(struct job *j)
 	struct result daemons;
 	int err = 0;
 
-	result_of_all(&j->node, &daemons);
+	result_of_all(&j->node, j->runs, &daemons);
 	if (csv)
 		err = write_csvs(j);
 	if (!err && j->node.rank)
@@ -298,7 +301,7 @@ static void conclude_partial(struct job *j)
 		return;
 	if (j->measured_runs < j->begun)
 		take_result(j);
-	result_of_all(&j->node, &daemons);
+	result_of_all(&j->node, j->runs, &daemons);
 	if (j->node.rank) {
 		gather_send(j->lifeline, j->runs, j->begun, &daemons);
 		/* Rank 0 reports; the end of this rank may end it. */

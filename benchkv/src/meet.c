@@ -9,7 +9,7 @@
 #include "job.h"
 #include "machine.h"
 
-#define HELLO_MAGIC 0x62656e63686b7606ull
+#define HELLO_MAGIC 0x62656e63686b7607ull
 #define KEY_HELLO "benchkv.hello"
 #define MEASURE_NS (15 * NSEC_PER_MSEC) /* for each of three figures, at the start */
 

@@ -187,6 +187,8 @@ static int make_threads_state(struct node *n)
 	n->clients = calloc(n->o->clients, sizeof(*n->clients));
 	if (!n->daemons || !n->clients)
 		return -ENOMEM;
+	if (n->o->clients > 1)
+		err = board_init(&n->board, history_keys(n->o->load.key_range));
 	for (uint32_t i = 0; !err && i < n->o->daemons; i++)
 		err = make_daemon(n, &n->daemons[i], i);
 	for (uint32_t i = 0; !err && i < n->o->clients; i++)
@@ -380,6 +382,7 @@ void node_free(struct node *n, bool in_order)
 	free(n->stores);
 	free(n->clients);
 	free(n->made);
+	board_fini(&n->board);
 	free(n->daemons);
 	gate_fini(&n->gate);
 }

@@ -30,6 +30,7 @@
 #include "flux.h"
 #include "shmipc.h"
 
+#include "board.h"
 #include "gate.h"
 #include "launch.h"
 #include "options.h"
@@ -41,6 +42,7 @@
 
 struct client;
 struct daemon;
+struct history_made;
 
 struct node {
 	const struct options *o;
@@ -64,7 +66,8 @@ struct node {
 	struct ucx_net *ucx; /* NULL: another backend */
 	struct daemon *daemons;
 	struct client *clients;
-	uint64_t *made; /* by client of the job: its operations; for the audit */
+	struct board board; /* of its clients, if there are several */
+	struct history_made *made; /* by client of the job; for the audit */
 	uint32_t daemons_started, clients_started;
 	struct gate gate;
 	atomic_bool stop_daemons;
@@ -96,17 +99,17 @@ uint64_t node_nap_ns(uint32_t threads, uint32_t units);
 void node_region_name(const struct node *n, uint32_t daemon, char name[NODE_NAME_MAX]);
 
 /*
- * Makes the stores and the endpoints, connects them to those of the other ranks, makes
- * the servers, connects the clients, and starts the threads. No region has a name any
- * more when it returns, and none of them had one while a rank was waited for. n has its first four fields, rank, ranks,
- * device and nap_ns set. 0, or -errno, and why[] says what failed; node_stop() and
+ * Makes the stores and the endpoints, connects them to those of the other ranks, makes the
+ * servers, connects the clients, and starts the threads. No region has a name any more when it
+ * returns, and none of them had one while a rank was waited for. n has its first four fields,
+ * rank, ranks, device and nap_ns set. 0, or -errno, and why[] says what failed; node_stop() and
  * node_free() in any case.
  */
 int node_start(struct node *n, char *why, int size);
 
 /*
- * A run, or after the last one the audit: 0 when all clients are through. -EINTR when the program was told to stop;
- * otherwise the -errno of a client that could not go on.
+ * A run, or after the last one the audit: 0 when all clients are through. -EINTR when the program
+ * was told to stop; otherwise the -errno of a client that could not go on.
  */
 int node_run(struct node *n, gate_tick_fn *tick, void *arg);
 

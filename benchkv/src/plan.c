@@ -115,10 +115,11 @@ static void print_memory(const struct node *n, FILE *out)
 	const struct options *o = n->o;
 	uint64_t rings = o->backend == BACKEND_UCX ? 0 : 2ull * endpoints(n) * n->ring_size;
 	uint64_t keys = o->daemons * store_bytes(node_expected_keys(n));
-	uint64_t clients = o->clients * (check_bytes(n->ranks * o->clients, o->queue_depth) +
-						STREAM_PERIOD * sizeof(struct op));
+	uint64_t range = o->load.key_range;
+	uint64_t clients = o->clients * check_bytes(range, n->ranks * o->clients, o->queue_depth) +
+			   (o->clients > 1 ? board_bytes(history_keys(range)) : 0);
 
-	fprintf(out, "  memory %.1f MiB: rings %.1f, keys %.1f, clients' streams and checks %.1f\n",
+	fprintf(out, "  memory %.1f MiB: rings %.1f, keys %.1f, clients' checks %.1f\n",
 		mib(rings + keys + clients), mib(rings), mib(keys), mib(clients));
 	fprintf(out,
 		"    rings: two for each endpoint; keys: %llu expected in each of %u shards%s\n",

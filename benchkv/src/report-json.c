@@ -111,7 +111,8 @@ static json_t *json_ranks(const struct report *r)
 /* Keys that were put, read when all was over. */
 static json_t *json_audit(const struct result *t)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:f}", "keys", json_u64(t->audit.ops), "remote_keys",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:f}", "keys", json_u64(t->audit.ops),
+		"put", json_u64(t->keys_put), "compared", json_u64(t->compared), "remote_keys",
 		json_u64(t->audit.remote), "verified", json_u64(t->audit.verified), "errors",
 		json_u64(check_errors(&t->audit)), "duration_s", report_seconds(t->audit_ns));
 }
@@ -128,8 +129,8 @@ static json_t *json_phases(const struct daemon_stats *d)
 }
 
 /*
- * Where the time of a request to another rank goes, on average: in the daemon until it is called, from
- * there until the response is back, and in shared memory, both ways.
+ * Where the time of a request to another rank goes, on average: in the daemon until it is called,
+ * from there until the response is back, and in shared memory, both ways.
  */
 static json_t *json_stages(const struct result *t)
 {
@@ -234,6 +235,14 @@ static void add_occasion(json_t *root, const struct report *r)
 			 json_pack("{s:f}", "duration_s", report_seconds(o->duration_ns)));
 }
 
+static json_t *json_detection(const struct report *r)
+{
+	struct detection d = report_detection(r);
+
+	return json_pack("{s:f, s:f, s:f}", "one_lost_put", d.one, "one_in_10000", d.in_10000,
+		"one_in_1000", d.in_1000);
+}
+
 static json_t *json_report(const struct report *r)
 {
 	const struct result *t = &r->total;
@@ -249,6 +258,8 @@ static json_t *json_report(const struct report *r)
 	json_object_set_new(root, "digest", json_string(digest));
 	json_object_set_new(root, "error_kinds", json_error_kinds(t));
 	json_object_set_new(root, "audit", json_audit(t));
+	if (!r->partial)
+		json_object_set_new(root, "detection", json_detection(r));
 	json_object_set_new(root, "runs", json_rows(r->runs, r->n_runs));
 	json_object_set_new(root, "ranks", json_ranks(r));
 	json_object_set_new(root, "daemon", json_daemons(&t->daemons));

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "odds.h"
 
 static void device_name(const struct report *r, char name[96])
 {
@@ -161,6 +162,33 @@ static void print_partial(const struct report *r, FILE *out)
 		r->total.counts.unfinished + r->total.audit.unfinished);
 }
 
+struct detection report_detection(const struct report *r)
+{
+	const struct options *o = r->node->o;
+	const struct odds odds = {.load = &o->load,
+		.ranks = r->node->ranks,
+		.clients = o->clients,
+		.depth = o->queue_depth,
+		.runs = o->runs,
+		.ops = r->total.counts.ops / o->runs,
+		.keys = history_keys(o->load.key_range),
+		.window = CHECK_WINDOW};
+
+	return (struct detection){.one = odds_one(&odds),
+		.in_10000 = odds_rate(&odds, 1e-4),
+		.in_1000 = odds_rate(&odds, 1e-3)};
+}
+
+static void print_detection(const struct report *r, FILE *out)
+{
+	struct detection d = report_detection(r);
+
+	if (!r->partial)
+		fprintf(out,
+			"would find    one lost put: %.1f %%; one in 10,000: %.1f %%; one in 1,000: %.1f %%\n",
+			100 * d.one, 100 * d.in_10000, 100 * d.in_1000);
+}
+
 static void print_audit(const struct report *r, FILE *out)
 {
 	const struct result *t = &r->total;
@@ -198,6 +226,7 @@ void report_print(const struct report *r, FILE *out)
 		report_seconds(t->cpu_ns), result_cpu_per_op(t) / 1e3);
 	fprintf(out, "verified      %" PRIu64 "\n", t->counts.verified);
 	print_audit(r, out);
+	print_detection(r, out);
 	print_errors(t, out);
 	print_latencies(r, out);
 	print_spread(r, out);

@@ -47,6 +47,16 @@ struct spread {
 
 struct spread report_spread(const struct report *r);
 
+/*
+ * How likely a run of this size finds that the store loses puts, see odds.h. Not of a partial
+ * report.
+ */
+struct detection {
+	double one, in_10000, in_1000; /* one put; one put in so many */
+};
+
+struct detection report_detection(const struct report *r);
+
 /* The table. */
 void report_print(const struct report *r, FILE *out);
 

@@ -10,7 +10,8 @@
 #include "base/clock.h"
 #include "client.h"
 
-#define RESULT_MAGIC 0x62656e63686b7637ull
+#define RESULT_MAGIC 0x62656e63686b7638ull
+#define DIGEST_OPS 65536 /* of each client, where a run has no number of operations */
 #define FIXED offsetof(struct result, latency)
 
 /*
@@ -31,8 +32,8 @@ static void add_words(void *to, const void *from, size_t bytes)
 static void add_client(struct result *r, const struct client *c)
 {
 	const struct options *o = c->node->o;
-	uint64_t ops = o->ops ? client_ops(c) : STREAM_PERIOD;
-	uint64_t digest = stream_digest(&c->stream, ops);
+	uint64_t ops = o->ops ? client_ops(c) : DIGEST_OPS;
+	uint64_t digest = source_digest(&c->node->source, c->stream.client, ops);
 
 	add_words(&r->counts, &c->check.n, sizeof(r->counts));
 	r->digest += digest;
@@ -62,8 +63,15 @@ void result_of_clients(const struct node *n, struct result *r)
 /* Clients never had to be audited if the job failed before that. */
 static void add_audit(struct result *r, const struct client *c)
 {
+	uint64_t read = c->check.n_next;
+
 	if (!c->check.auditing)
 		return;
+	r->keys_put += c->keys_put;
+	r->compared += c->check.n_due - read;
+	if (!c->error)
+		r->skipped += read > c->keys_put ? read - c->keys_put : c->keys_put - read;
+	r->views += c->check.views;
 	add_words(&r->audit, &c->check.n, sizeof(r->audit));
 	if (c->elapsed_ns > r->audit_ns)
 		r->audit_ns = c->elapsed_ns;
@@ -81,7 +89,46 @@ static void add_context(struct result *r, const struct copyrpc_ctx *ctx)
 	add_words(&r->net, &s, sizeof(s));
 }
 
-void result_of_all(const struct node *n, struct result *r)
+/*
+ * Requests for other ranks that were answered and are right; those with an error may not have
+ * been sent.
+ */
+static uint64_t answered(const struct check_counts *n)
+{
+	uint64_t wrong = n->ops - n->verified;
+
+	return n->remote > wrong ? n->remote - wrong : 0;
+}
+
+/* The calls that left this rank, as the library counts them that carries them. */
+static uint64_t calls_of(const struct node *n, const struct result *r)
+{
+	uint64_t calls = r->net.calls;
+
+	for (uint32_t i = 0; i < n->o->clients; i++) {
+		if (n->clients[i].ucx)
+			calls += ucx_client_calls(n->clients[i].ucx);
+	}
+	return calls;
+}
+
+static void compare_calls(const struct node *n, const struct result *runs, struct result *r)
+{
+	uint64_t calls = calls_of(n, r), want = answered(&r->audit);
+
+	for (uint32_t run = 0; run < n->o->runs; run++)
+		want += answered(&runs[run].counts);
+	r->unsent = want > calls ? want - calls : 0;
+}
+
+/* After an error, as a put whose fate is unknown, clients may read different values. */
+void result_compare_views(struct result *r)
+{
+	r->unequal =
+		r->views && !r->skipped && !check_errors(&r->counts) && !check_errors(&r->audit);
+}
+
+void result_of_all(const struct node *n, const struct result *runs, struct result *r)
 {
 	result_init(r);
 	for (uint32_t i = 0; i < n->o->clients; i++) {
@@ -95,6 +142,7 @@ void result_of_all(const struct node *n, struct result *r)
 		r->served[i] = s->local + s->remote;
 		add_context(r, n->daemons[i].net.ctx);
 	}
+	compare_calls(n, runs, r);
 }
 
 void result_add(struct result *to, const struct result *from)
@@ -147,7 +195,7 @@ double result_cpu_per_op(const struct result *r)
 uint64_t result_errors(const struct result *r)
 {
 	return check_errors(&r->counts) + check_errors(&r->audit) + r->daemons.bad_replies +
-	       r->bad_digests;
+	       r->bad_digests + r->skipped + r->unsent + r->unequal;
 }
 
 bool result_verified(const struct result *r)
@@ -170,6 +218,9 @@ void result_kinds(const struct result *r, struct result_kind kinds[RESULT_KINDS]
 		{"duplicated", "duplicated", n->duplicated, a->duplicated},
 		{"undeliverable", "undeliverable", r->daemons.bad_replies, 0},
 		{"wrong_digest", "clients with a wrong digest", r->bad_digests, 0},
+		{"unsent", "unsent", r->unsent, 0},
+		{"skipped", "skipped", 0, r->skipped},
+		{"unequal", "unequal", 0, r->unequal},
 	};
 
 	memcpy(kinds, all, sizeof(all));
@@ -195,13 +246,14 @@ void result_explain(const struct result *r, char *text, size_t size)
 {
 	struct result_kind kinds[RESULT_KINDS];
 	FILE *out = fmemopen(text, size, "w");
+	bool audit = check_errors(&r->audit) || r->skipped || r->unequal;
 
 	if (!out)
 		return;
 	result_kinds(r, kinds);
-	if (list_kinds(out, kinds, false) && check_errors(&r->audit))
+	if (list_kinds(out, kinds, false) && audit)
 		fputs("; ", out);
-	if (check_errors(&r->audit)) {
+	if (audit) {
 		fprintf(out, "of %" PRIu64 " keys read at the end ", r->audit.ops);
 		list_kinds(out, kinds, true);
 	}

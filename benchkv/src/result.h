@@ -26,6 +26,12 @@ struct result {
 	struct daemon_stats daemons;
 	uint64_t served[OPTIONS_MAX_DAEMONS]; /* requests, by daemon of the rank */
 	struct copyrpc_stats net;
+	uint64_t keys_put; /* of the last run, as far as the audit goes: keys of each client */
+	uint64_t compared; /* of these, keys that two clients have read */
+	uint64_t skipped; /* keys of keys_put that the audit did not read, or read too often */
+	uint64_t unsent; /* requests for other ranks that were answered and never left their rank */
+	uint64_t views; /* of all clients of the job 0, see check_audit() */
+	uint64_t unequal; /* 1: it is not */
 	uint64_t bad_digests; /* clients with --ops that did not do what they should */
 	uint64_t digest; /* of the operation streams, see result_of_clients() */
 	uint64_t elapsed_ns; /* of the slowest client */
@@ -39,12 +45,21 @@ struct result {
 
 /*
  * What this rank's clients did in the last run, which is over. The digest is that of the
- * operations that the run asked for (with --ops), else of one period of each stream.
+ * operations that the run asked for (with --ops), else of the first 65,536 of each stream.
  */
 void result_of_clients(const struct node *n, struct result *r);
 
-/* What its daemons did since the start, and its clients in the audit; they have ended. */
-void result_of_all(const struct node *n, struct result *r);
+/*
+ * What its daemons did since the start, and its clients in the audit; they have ended. runs: what
+ * its clients did before, with which the calls to other ranks are compared.
+ */
+void result_of_all(const struct node *n, const struct result *runs, struct result *r);
+
+/*
+ * In the result of all ranks and runs of a job that was not cut short: have two clients read
+ * different values in the audit?
+ */
+void result_compare_views(struct result *r);
 
 void result_init(struct result *r);
 
@@ -77,7 +92,7 @@ struct result_kind {
 	uint64_t in_runs, in_audit;
 };
 
-#define RESULT_KINDS 10
+#define RESULT_KINDS 13
 void result_kinds(const struct result *r, struct result_kind kinds[RESULT_KINDS]);
 
 /* What was wrong, in one line. */

@@ -39,6 +39,7 @@ struct ucx_client {
 	struct kv_req *sent; /* by seq: a request stays until it is sent, its reply tells */
 	uint32_t mask;
 	uint32_t pending;
+	uint64_t calls; /* requests that UCX has taken, without the greetings */
 	bool greeting; /* replies are to greetings */
 	int error; /* -errno: an endpoint has failed */
 	struct ucx_client *next;
@@ -398,6 +399,7 @@ static int send_request(struct ucx_client *u, ucp_ep_h ep, unsigned id, const st
 	if (UCS_PTR_IS_ERR(r))
 		return to_errno(UCS_PTR_STATUS(r));
 	u->pending++;
+	u->calls += id == REQUEST;
 	return 0;
 }
 
@@ -463,4 +465,9 @@ int ucx_client_poll(struct ucx_client *u)
 uint32_t ucx_client_pending(const struct ucx_client *u)
 {
 	return u->pending;
+}
+
+uint64_t ucx_client_calls(const struct ucx_client *u)
+{
+	return u->calls;
 }

@@ -51,5 +51,7 @@ int ucx_client_call(struct ucx_client *u, uint32_t daemon, const struct kv_req *
 /* Takes replies: their number, or -errno: an endpoint has failed. */
 int ucx_client_poll(struct ucx_client *u);
 uint32_t ucx_client_pending(const struct ucx_client *u);
+/* Requests that UCX has taken, without the greetings. */
+uint64_t ucx_client_calls(const struct ucx_client *u);
 
 #endif

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "workload.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 
 static uint64_t rng_next(uint64_t *state)
 {
@@ -13,13 +11,7 @@ static uint64_t rng_next(uint64_t *state)
 /* Uniform in [0, 1). */
 static double rng_unit(uint64_t *state)
 {
-	return (double)(rng_next(state) >> 11) * 0x1p-53;
-}
-
-/* Uniform in 0 .. n - 1, n <= 2^32; the bias of n / 2^64 is below notice. */
-static uint64_t rng_below(uint64_t *state, uint64_t n)
-{
-	return (uint64_t)((unsigned __int128)rng_next(state) * n >> 64);
+	return (double)(int64_t)(rng_next(state) >> 11) * 0x1p-53;
 }
 
 /*
@@ -46,6 +38,8 @@ static double zipf_inverse(const struct zipf *z, double y)
 
 	if (a <= -1.0) /* by rounding only */
 		return z->n;
+	if (fabs(a) > 1e-3) /* log() is as exact here, and takes half of the time of log1p() */
+		return exp(log(1.0 + a) / (1.0 - z->theta));
 	return exp(fabs(a) > 1e-8 ? log1p(a) / (1.0 - z->theta) : y * (1.0 - a / 2.0));
 }
 
@@ -94,61 +88,85 @@ static uint64_t scatter_factor(uint64_t n)
 
 void source_init(struct source *src, const struct workload *w)
 {
-	*src = (struct source){.load = *w, .factor = scatter_factor(w->key_range)};
+	*src = (struct source){.load = *w,
+		.seed = mix64(w->seed),
+		.gets = (uint64_t)(w->read_ratio * 0x1p63),
+		.factor = scatter_factor(w->key_range)};
 	if (w->zipf_theta > 0)
 		zipf_init(&src->zipf, w->key_range, w->zipf_theta);
 }
 
+static bool is_put(const struct source *src, uint64_t random)
+{
+	return random >> 1 >= src->gets;
+}
+
+/* Number and factor are below 2^32. */
+static struct op draw_zipf(const struct source *src, uint64_t rng)
+{
+	uint64_t number = zipf_next(&src->zipf, &rng) - 1;
+
+	return (struct op){.number = (uint32_t)number,
+		.key = (uint32_t)(number * src->factor % src->load.key_range),
+		.put = is_put(src, rng_next(&rng))};
+}
+
+/*
+ * One random number r of 64 bits makes both: the integer part of r / 2^64 * n is the key, n <=
+ * 2^32, and its fraction, of which 32 bits or more are left, is uniform, too.
+ */
+static struct op draw_uniform(const struct source *src, uint64_t rng)
+{
+	unsigned __int128 product = (unsigned __int128)rng_next(&rng) * src->load.key_range;
+	uint32_t key = (uint32_t)(product >> 64);
+
+	return (struct op){.number = key, .key = key, .put = is_put(src, (uint64_t)product)};
+}
+
+static uint64_t client_rng(const struct source *src, uint32_t client)
+{
+	return mix64(src->seed + client + 1);
+}
+
 /* Each operation has random numbers of its own, so that any can be made by itself. */
-static uint64_t op_rng(const struct source *src, uint32_t client, uint64_t i)
+static struct op draw(const struct source *src, uint64_t of_client, uint64_t i)
 {
-	return mix64(mix64(src->load.seed) + client + 1) +
-	       (i & (STREAM_PERIOD - 1)) * 0xd1342543de82ef95ull;
+	uint64_t rng = of_client + i * 0xd1342543de82ef95ull;
+
+	return src->load.zipf_theta > 0 ? draw_zipf(src, rng) : draw_uniform(src, rng);
 }
 
-uint64_t source_op(const struct source *src, uint32_t client, uint64_t i, bool *put_p)
+struct op source_op(const struct source *src, uint32_t client, uint64_t i)
 {
-	const struct workload *w = &src->load;
-	uint64_t rng = op_rng(src, client, i);
-	uint64_t k =
-		w->zipf_theta > 0 ? zipf_next(&src->zipf, &rng) - 1 : rng_below(&rng, w->key_range);
-
-	*put_p = rng_unit(&rng) >= w->read_ratio;
-	return (uint64_t)((unsigned __int128)k * src->factor % w->key_range);
+	return draw(src, client_rng(src, client), i);
 }
 
-int stream_init(struct stream *s, const struct source *src, const struct placement *p,
+void stream_init(struct stream *s, const struct source *src, const struct placement *p,
 	uint32_t client)
 {
-	s->client = client;
-	s->ops = calloc(STREAM_PERIOD, sizeof(*s->ops));
-	if (!s->ops)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < STREAM_PERIOD; i++) {
-		bool put;
-		uint64_t key = source_op(src, client, i, &put);
-
-		s->ops[i] = (struct op){
-			.key = (uint32_t)key,
-			.rank = (uint16_t)place_rank(p, key),
-			.shard = (uint8_t)place_shard(p, key),
-			.put = put,
-		};
-	}
-	return 0;
+	*s = (struct stream){.source = src, .place = *p, .client = client};
+	stream_make(s, 0);
 }
 
-void stream_fini(struct stream *s)
+void stream_make(struct stream *s, uint64_t i)
 {
-	free(s->ops);
-	s->ops = NULL;
+	uint64_t of_client = client_rng(s->source, s->client);
+
+	s->first = i - i % STREAM_BLOCK;
+	for (uint32_t j = 0; j < STREAM_BLOCK; j++) {
+		s->block[j] = draw(s->source, of_client, s->first + j);
+		op_place(&s->block[j], &s->place);
+	}
 }
 
-uint64_t stream_digest(const struct stream *s, uint64_t n)
+uint64_t source_digest(const struct source *src, uint32_t client, uint64_t n)
 {
 	uint64_t sum = 0;
 
-	for (uint64_t i = 0; i < n; i++)
-		sum += stream_term(s, i);
+	for (uint64_t i = 0; i < n; i++) {
+		struct op op = source_op(src, client, i);
+
+		sum += op_term(client, i, op.key, op.put);
+	}
 	return sum;
 }

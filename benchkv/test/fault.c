@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * benchkv with a fault: linked in the place of the store's entry, and of the functions that
- * hand a reply to who has asked: a daemon's, and that of a client's own endpoints (ld --wrap). BENCHKV_FAULT says what goes wrong, with every
- * PERIOD-th request or reply that it can happen to, of each daemon. Whether the program then
- * notices is the test. Faults of the store:
+ * benchkv with a fault: linked in the place of the store's entry, and of the functions that hand a
+ * reply to who has asked: a daemon's, and that of a client's own endpoints (ld --wrap).
+ * BENCHKV_FAULT says what goes wrong, with every PERIOD-th request or reply that it can happen to,
+ * of each daemon. Whether the program then notices is the test. Faults of the store:
  *
  *	lose-all	every put is acknowledged, none is stored
  *	lose		so is this one
@@ -13,9 +13,12 @@
  *	forget		after this put the key is as at the start
  *	vanish		this get finds nothing
  *	wrong-key	this put is stored under the key of the last one
+ *	private		each client has a store of its own: none ever reads another one's put
+ *	lag		a get of any client but the last writer returns what was there before
  *
  * of replies: drop, swap (two of them), duplicate, spoil (a bit of the value); and of a client's
- * own endpoints: misdirect (this request goes to the wrong daemon).
+ * own endpoints: misdirect (this request goes to the wrong daemon). Those of clients and of the
+ * audit are in unshared.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +49,7 @@ static bool faulty(const char *kind)
 
 struct memory {
 	struct store older; /* of the keys that were put: what the newest put has replaced */
+	struct store own; /* of the keys that were put, by client */
 	struct kv_req replaced; /* the last put that was replaced by another one */
 	struct kv_req last;
 	bool ready;
@@ -57,7 +61,8 @@ static struct memory *memory_of(const struct store *s)
 	static struct memory all[OPTIONS_MAX_DAEMONS];
 	struct memory *m = &all[s->shard];
 
-	if (!m->ready && store_init(&m->older, &s->place, s->rank, s->shard, MEMORY))
+	if (!m->ready && (store_init(&m->older, &s->place, s->rank, s->shard, MEMORY) ||
+				 store_init(&m->own, &s->place, s->rank, s->shard, MEMORY)))
 		abort();
 	m->ready = true;
 	return m;
@@ -122,10 +127,38 @@ static struct kv_resp faulty_get(struct store *s, const struct kv_req *req, stru
 	return resp;
 }
 
+static struct kv_resp serve_private(struct store *s, const struct kv_req *req, struct memory *m)
+{
+	uint64_t key = req->key | ((uint64_t)req->origin + 1) << 40, value;
+
+	if (req->type == KV_PUT && store_put(&m->own, key, req->value))
+		abort();
+	if (req->type == KV_PUT)
+		return done(req);
+	return store_get(&m->own, key, &value) ? __real_store_serve(s, req) :
+						 kv_reply(req, KV_GET_OK, value);
+}
+
+/* What was there before the newest put, unless that is the client's own. */
+static bool lags(const struct store *s, const struct kv_req *get, const struct memory *m,
+	uint64_t *value_p)
+{
+	uint64_t newest;
+
+	return faulty("lag") && !store_get(s, get->key, &newest) &&
+	       kv_name_writer(kv_value_name(get->key, newest)) != get->origin &&
+	       !store_get(&m->older, get->key, value_p);
+}
+
 struct kv_resp __wrap_store_serve(struct store *s, const struct kv_req *req)
 {
 	struct memory *m = memory_of(s);
+	uint64_t value;
 
+	if (faulty("private"))
+		return serve_private(s, req, m);
+	if (req->type == KV_GET && lags(s, req, m, &value))
+		return kv_reply(req, KV_GET_OK, value);
 	if (req->type != KV_PUT)
 		return faulty_get(s, req, m);
 	remember(s, req, m);

@@ -33,6 +33,12 @@ PHASES = "local channels network calls retry flush forward".split()  # A to G
 STORE_FAULTS = {"lose-all": ["forgotten"], "lose": ["forgotten"], "replay": ["stale"],
                 "age": ["forgotten", "stale"], "invent": ["invented"], "forget": ["forgotten"],
                 "vanish": ["forgotten"], "wrong-key": ["invented"]}
+# Faults with which clients share nothing or look at nothing, and what each must count as, of all
+# kinds that are named; "unsent" only where there are other ranks.
+UNSHARED = {"private": ["stale", "forgotten"], "client-private": ["stale", "unsent"],
+            "client-remote": ["stale", "unsent"], "client-cache": ["stale", "unsent"],
+            "client-run": ["stale", "unsent"], "lag": ["stale"],
+            "skip-half": ["skipped"], "skip-one": ["skipped"], "skip-all": ["skipped"]}
 
 
 def children_cpu_s():
@@ -863,6 +869,37 @@ def store_faults(np):
         check(j["audit"]["keys"] > 0, j)
         check(fault != "lose-all" or j["audit"]["verified"] == 0, j)
     verified(run(argv), np)
+
+
+def case_unshared():
+    """Clients that share nothing, a request that never leaves its rank, a key that nobody reads in the
+    audit: each is noticed, and nothing without a fault."""
+    for np in [0, 2] if harness.backend == "delegation" else [2]:
+        argv = job(np, "--ops", 24000, "--queue-depth", 64, "--key-range", 1000, "--json", "-", prog=FAULTY)
+        for fault, kinds in UNSHARED.items():
+            if np or fault != "client-remote":
+                r = run(argv, {"BENCHKV_FAULT": fault})
+                found = unverified(r, kinds)["error_kinds"]
+                check(all(found[k] for k in kinds if np or k != "unsent"), r)
+                check(np or not found["unsent"], r)
+        verified(run(argv), np)
+    # Of one key that each rank's only client puts, each may read its own put, but not both.
+    argv = job(2, "--ops", 2000, "--clients", 1, "--key-range", 1, "--json", "-", prog=FAULTY)
+    found = unverified(run(argv, {"BENCHKV_FAULT": "private"}), ["unequal"])["error_kinds"]
+    check(sum(found.values()) == 1, found)
+
+
+def case_stream():
+    """Operations do not repeat: nearly all puts have keys of their own if there are many keys. The
+    more is put, the likelier one loss is found; a key range that is followed as a whole helps."""
+    j = verified(run(job(0, "--key-range", 2**32 - 1, "--preload", "no", "--read-ratio", 0, "--ops", MANY,
+                         "--json", "-")), 0)
+    check(j["audit"]["put"] >= 0.999 * j["ops"], j["audit"])
+    check(j["detection"]["one_lost_put"] > 0.99, j["detection"])
+    j = verified(run(job(0, "--key-range", 100, "--ops", 20000, "--json", "-")), 0)
+    check(j["audit"]["put"] == j["audit"]["compared"] == 200, j["audit"])
+    one, many, more = (j["detection"][k] for k in ("one_lost_put", "one_in_10000", "one_in_1000"))
+    check(0 < one < 0.6 and abs(many - (1 - (1 - one / 1e4) ** 10000)) < 1e-6 and more > 0.9, j)
 
 
 def case_store_1():

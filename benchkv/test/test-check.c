@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* The checker: does it see what must not happen? Replies are made here, one by one. */
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/test.h"
 #include "check.h"
+#include "puts.h"
 #include "store.h"
 
 #define KEYS 4096
 #define DEPTH 8
+#define FAR 65536 /* operations: all that are made here */
 
 static const struct workload load = {.key_range = KEYS, .read_ratio = 0.5, .seed = 7};
 static const struct placement place = {.ranks = 2, .shards = 2};
@@ -24,14 +28,14 @@ struct world {
 static void world_init(struct world *w, bool preloaded)
 {
 	const struct history_attr attr = {.source = &w->source,
-		.stream = &w->stream,
+		.client = 1,
 		.writers = 4,
 		.preloaded = preloaded};
 
 	w->next = 0;
 	source_init(&w->source, &load);
-	CHECK_EQ(stream_init(&w->stream, &w->source, &place, 1), 0);
-	CHECK_EQ(check_init(&w->check, &attr, 0, DEPTH), 0);
+	stream_init(&w->stream, &w->source, &place, 1);
+	CHECK_EQ(check_init(&w->check, &attr, &w->stream, 0, DEPTH), 0);
 	for (uint32_t r = 0; r < 2; r++) {
 		for (uint32_t s = 0; s < 2; s++) {
 			CHECK_EQ(store_init(&w->stores[r][s], &place, r, s, 16), 0);
@@ -46,7 +50,6 @@ static void world_fini(struct world *w)
 	for (uint32_t i = 0; i < 4; i++)
 		store_fini(&w->stores[i / 2][i % 2]);
 	check_fini(&w->check);
-	stream_fini(&w->stream);
 }
 
 static struct kv_req open_next(struct world *w)
@@ -54,7 +57,8 @@ static struct kv_req open_next(struct world *w)
 	struct kv_req req;
 
 	check_open(&w->check, w->next, 1000, &req);
-	check_sent(&w->check, w->next++, &req);
+	check_sent(&w->check, &req);
+	w->next++;
 	return req;
 }
 
@@ -106,7 +110,7 @@ static void all_right(bool preloaded)
 	CHECK_EQ(check_errors(&w.check.n), 0);
 	CHECK((w.check.n.not_found == 0) == preloaded);
 	CHECK(w.check.n.remote > 0 && w.check.n.remote < w.check.n.ops);
-	CHECK_EQ(w.check.digest, stream_digest(&w.stream, 10000 * DEPTH));
+	CHECK_EQ(w.check.digest, source_digest(&w.source, 1, 10000 * DEPTH));
 	world_fini(&w);
 }
 
@@ -151,7 +155,7 @@ static void sees_loss(void)
 	CHECK_EQ(w.check.n.lost, 1);
 	CHECK_EQ(check_errors(&w.check.n), 1);
 	CHECK_EQ(w.check.n.verified + 1, w.check.n.ops);
-	CHECK(w.check.digest != stream_digest(&w.stream, 2));
+	CHECK(w.check.digest != source_digest(&w.source, 1, 2));
 	CHECK(!reply(&w, b.seq, serve(&w, &b))); /* too late */
 	CHECK_EQ(w.check.n.duplicated, 1);
 	world_fini(&w);
@@ -302,7 +306,7 @@ static void sees_lost_puts(void)
 /* Two runs, then every key that was put is read; the store has lost one put. */
 static void audits(void)
 {
-	uint64_t made[4] = {0, 1000, 0, 0};
+	const struct history_made made[4] = {[1] = {.most = 1000, .last = 1000}};
 	uint32_t lost_key = UINT32_MAX;
 	struct world w;
 
@@ -322,10 +326,10 @@ static void audits(void)
 		}
 		check_finish(&w.check, false);
 		CHECK_EQ(w.check.n.verified, 1000);
-		CHECK_EQ(w.check.digest, stream_digest(&w.stream, 1000));
+		CHECK_EQ(w.check.digest, source_digest(&w.source, 1, 1000));
 	}
 	CHECK(lost_key != UINT32_MAX);
-	check_audit(&w.check, 2, made);
+	CHECK_EQ(check_audit(&w.check, 2, made), 0);
 	w.next = 0;
 	while (w.next < w.check.n_due) {
 		struct kv_req req = open_next(&w);
@@ -346,9 +350,9 @@ static void audits(void)
 static uint64_t foreign(const struct world *w, uint64_t key, uint32_t n)
 {
 	for (uint64_t i = 0;; i++) {
-		bool put;
+		struct op op = source_op(&w->source, 3, i);
 
-		if (source_op(&w->source, 3, i, &put) == key && put && !n--)
+		if (op.key == key && op.put && !n--)
 			return kv_value(key, kv_name(3, i));
 	}
 }
@@ -356,7 +360,7 @@ static uint64_t foreign(const struct world *w, uint64_t key, uint32_t n)
 /* What was read in the runs counts: the audit comes after all of it. */
 static void audit_knows_the_runs(void)
 {
-	const uint64_t made[4] = {STREAM_PERIOD, STREAM_PERIOD, 0, STREAM_PERIOD};
+	const struct history_made made[4] = {[1] = {FAR, FAR, 0}, [3] = {FAR, FAR, 0}};
 	struct kv_req put, req;
 	struct world w;
 
@@ -370,7 +374,7 @@ static void audit_knows_the_runs(void)
 					     serve(&w, &req)));
 	} while (req.key != put.key);
 	CHECK_EQ(check_errors(&w.check.n), 0);
-	check_audit(&w.check, 1, made);
+	CHECK_EQ(check_audit(&w.check, 1, made), 0);
 	for (w.next = 0; w.next < w.check.n_due;) {
 		req = open_next(&w);
 		CHECK(reply(&w, req.seq,
@@ -384,7 +388,7 @@ static void audit_knows_the_runs(void)
 
 static void audit_counts_what_it_cannot_read(void)
 {
-	uint64_t made[4] = {0, 100, 0, 0};
+	const struct history_made made[4] = {[1] = {.most = 100, .last = 100}};
 	struct world w;
 
 	world_init(&w, true);
@@ -393,7 +397,7 @@ static void audit_counts_what_it_cannot_read(void)
 
 		CHECK(reply(&w, req.seq, serve(&w, &req)));
 	}
-	check_audit(&w.check, 1, made);
+	CHECK_EQ(check_audit(&w.check, 1, made), 0);
 	CHECK(w.check.n_due > 10);
 	w.next = 0;
 	open_next(&w);
@@ -415,14 +419,292 @@ static void cancelled_puts_are_none(void)
 		if (req.type == KV_PUT)
 			check_cancel(&w.check, &req);
 		else
-			check_sent(&w.check, w.next, &req);
+			check_sent(&w.check, &req);
 		w.next += req.type != KV_PUT;
 	}
 	CHECK_EQ(w.check.n.put_off, 1);
 	check_finish(&w.check, false);
-	check_audit(&w.check, 1, (const uint64_t[4]){0});
+	CHECK_EQ(check_audit(&w.check, 1, (const struct history_made[4]){0}), 0);
 	CHECK_EQ(w.check.n_due, 0);
 	world_fini(&w);
+}
+
+/* ---- the audit of the next client's keys ---- */
+
+#define OPS 3000 /* of client 2, which is the next one, in each of two runs */
+
+/* What the audit reads: by the store, or spoilt for one key. */
+struct audit {
+	struct world w;
+	struct history_made made[4];
+	uint64_t at; /* the operation of client 2 that has put the key last */
+	uint32_t key;
+};
+
+/* Client 2 has put what it has put, in both runs, and this client nothing. */
+static void audit_init(struct audit *a, bool preloaded, uint64_t doubtful)
+{
+	struct world *w = &a->w;
+
+	memset(a->made, 0, sizeof(a->made));
+	a->made[2] = (struct history_made){OPS, OPS, doubtful};
+	a->made[3] = (struct history_made){FAR, FAR, 0};
+	world_init(w, preloaded);
+	for (uint64_t i = 0; i < 2 * OPS; i++) {
+		struct op op = source_op(&w->source, 2, i % OPS);
+
+		op_place(&op, &place);
+		if (op.put)
+			store_put(&w->stores[op.rank][op.shard], op.key,
+				kv_value(op.key, kv_name(2, kv_stamp(i / OPS, i % OPS))));
+	}
+	check_restart(&w->check, 1);
+	CHECK_EQ(check_audit(&w->check, 2, a->made), 0);
+	a->at = w->check.due[0];
+	a->key = source_op(&w->source, 2, a->at).key;
+	w->next = 0;
+}
+
+/* Reads all, and of the one key what is given; if that is 0, it finds nothing there. */
+static struct check_counts audit_all(struct audit *a, const uint64_t *value)
+{
+	struct world *w = &a->w;
+	struct check_counts n;
+
+	while (w->next < w->check.n_due) {
+		struct kv_req req = open_next(w);
+		struct kv_resp resp = serve(w, &req);
+
+		CHECK_EQ(resp.type, KV_GET_OK);
+		if (value && req.key == a->key)
+			resp = *value ? kv_reply(&req, KV_GET_OK, *value) :
+					kv_reply(&req, KV_NOT_FOUND, req.key);
+		CHECK(reply(w, req.seq, resp));
+	}
+	check_finish(&w->check, false);
+	n = w->check.n;
+	world_fini(w);
+	return n;
+}
+
+/* An earlier put of the key by client 2, in that run; the key is changed to one that has two. */
+static uint64_t earlier(struct audit *a, uint32_t run)
+{
+	for (uint32_t j = 0; j < a->w.check.n_next; j++) {
+		uint32_t key = source_op(&a->w.source, 2, a->w.check.due[j]).key;
+
+		for (uint64_t i = 0; i < a->w.check.due[j]; i++) {
+			struct op op = source_op(&a->w.source, 2, i);
+
+			a->key = key;
+			if (op.key == key && op.put)
+				return kv_value(key, kv_name(2, kv_stamp(run, i)));
+		}
+	}
+	CHECK(!"no key was put twice");
+	return 0;
+}
+
+static void audit_reads_the_next(void)
+{
+	struct audit a;
+	struct check_counts n;
+	uint32_t keys;
+
+	audit_init(&a, true, 0);
+	CHECK_EQ(puts_count(&a.w.source, 2, 0, OPS, &keys), 0);
+	CHECK(a.w.check.next == 2 && a.w.check.n_due == keys && keys > OPS / 4);
+	n = audit_all(&a, NULL);
+	CHECK_EQ(n.verified, keys);
+	CHECK_EQ(check_errors(&n), 0);
+}
+
+/*
+ * What the next client has put is not what it was before, nor an older put, nor one of an earlier
+ * run.
+ */
+static void audit_sees_the_next(void)
+{
+	struct audit a;
+	uint64_t value;
+
+	audit_init(&a, true, 0);
+	value = kv_value(a.key, KV_PRELOADED);
+	CHECK_EQ(audit_all(&a, &value).forgotten, 1);
+	audit_init(&a, false, 0);
+	value = 0;
+	CHECK_EQ(audit_all(&a, &value).forgotten, 1);
+	audit_init(&a, true, 0);
+	value = earlier(&a, 1);
+	CHECK_EQ(audit_all(&a, &value).stale, 1);
+	audit_init(&a, true, 0);
+	value = kv_value(a.key, kv_name(2, kv_stamp(0, a.at)));
+	CHECK_EQ(audit_all(&a, &value).stale, 1);
+	audit_init(&a, true, 0);
+	value = foreign(&a.w, a.key, 0); /* in the first run */
+	CHECK_EQ(audit_all(&a, &value).stale, 1);
+	audit_init(&a, true, 0);
+	value = kv_value(a.key, kv_name(2, kv_stamp(1, OPS + 1)));
+	CHECK_EQ(audit_all(&a, &value).invented, 1);
+}
+
+/*
+ * A put that was not acknowledged may have been the last one: nothing follows from what is there.
+ */
+static void audit_knows_of_doubt(void)
+{
+	struct audit a;
+	struct check_counts n;
+	uint64_t value;
+
+	audit_init(&a, true, 1);
+	value = kv_value(a.key, KV_PRELOADED);
+	n = audit_all(&a, &value);
+	CHECK_EQ(check_errors(&n), 0);
+	audit_init(&a, false, 1);
+	value = 0;
+	n = audit_all(&a, &value);
+	CHECK_EQ(check_errors(&n), 0);
+	audit_init(&a, true, 1);
+	value = earlier(&a, 1);
+	n = audit_all(&a, &value);
+	CHECK_EQ(check_errors(&n), 0);
+}
+
+/*
+ * A put that is refused, or has no answer, is in doubt: what is read of its key later is no error
+ * more.
+ */
+static void doubts_what_failed(void)
+{
+	for (int refused = 0; refused < 2; refused++) {
+		const struct history_made made[4] = {[1] = {FAR, FAR, 1}};
+		struct kv_req put, get;
+		struct world w;
+		uint64_t before;
+
+		world_init(&w, true);
+		put = open_type(&w, KV_PUT);
+		if (refused)
+			CHECK(reply(&w, put.seq, kv_reply(&put, KV_ERROR, ECONNRESET)));
+		check_finish(&w.check, false);
+		CHECK_EQ(w.check.doubtful, 1);
+		CHECK_EQ(w.check.n.lost + w.check.n.refused, 1);
+		before = check_errors(&w.check.n);
+		check_restart(&w.check, 1);
+		w.next = 0;
+		do {
+			get = open_type(&w, KV_GET);
+			CHECK(reply(&w, get.seq, serve(&w, &get)));
+		} while (get.key != put.key && w.next < 3 * KEYS);
+		CHECK_EQ(check_errors(&w.check.n) + before, 1);
+		CHECK_EQ(check_audit(&w.check, 2, made), 0);
+		world_fini(&w);
+	}
+}
+
+/*
+ * Two clients that read each other's keys agree, unless one of them reads something else, or
+ * less.
+ */
+static void views_agree(void)
+{
+	const struct history_made made[2] = {{500, 500, 0}, {500, 500, 0}};
+	const struct placement one = {.ranks = 1, .shards = 1};
+
+	for (int fault = 0; fault < 3; fault++) {
+		struct source source;
+		struct stream stream[2];
+		struct checker check[2];
+		struct store store;
+		uint64_t start;
+
+		source_init(&source, &load);
+		CHECK_EQ(store_init(&store, &one, 0, 0, KEYS), 0);
+		CHECK_EQ(store_preload(&store, KEYS), 0);
+		for (uint32_t c = 0; c < 2; c++) {
+			const struct history_attr attr = {.source = &source,
+				.client = c,
+				.writers = 2,
+				.preloaded = true};
+
+			stream_init(&stream[c], &source, &one, c);
+			CHECK_EQ(check_init(&check[c], &attr, &stream[c], 0, 1), 0);
+		}
+		for (uint64_t i = 0; i < 1000; i++) {
+			struct checker *c = &check[i % 2];
+			struct kv_resp resp;
+			struct kv_req req;
+
+			check_open(c, i / 2, 1000, &req);
+			check_sent(c, &req);
+			resp = store_serve(&store, &req);
+			CHECK(check_reply(c, req.seq, &resp, &start));
+		}
+		for (uint32_t c = 0; c < 2; c++) {
+			CHECK_EQ(check_audit(&check[c], 1, made), 0);
+			for (uint64_t i = 0; i < check[c].n_due - (fault == 1 && c); i++) {
+				struct kv_resp resp;
+				struct kv_req req;
+
+				check_open(&check[c], i, 1000, &req);
+				resp = store_serve(&store, &req);
+				if (fault == 2 && c && i == check[c].n_due - 1)
+					resp.value = kv_value(req.key, kv_name(0, 0));
+				check_reply(&check[c], req.seq, &resp, &start);
+			}
+			check_finish(&check[c], false);
+		}
+		CHECK_EQ(check[0].views + check[1].views == 0, !fault);
+		CHECK_EQ(check_errors(&check[0].n), 0);
+		CHECK_EQ(check_errors(&check[1].n) == 0, !fault);
+		for (uint32_t c = 0; c < 2; c++)
+			check_fini(&check[c]);
+		store_fini(&store);
+	}
+}
+
+static void audit_window(void)
+{
+	CHECK_EQ(check_window(0), 0);
+	CHECK_EQ(check_window(CHECK_WINDOW), 0);
+	CHECK_EQ(check_window(CHECK_WINDOW + 5ull), 5);
+	CHECK_EQ(CHECK_WINDOW, 2097152);
+}
+
+/* The list and the count of a client's puts, by what a third way finds. */
+static void puts_are_listed(void)
+{
+	static bool seen[KEYS];
+
+	for (int zipf = 0; zipf < 2; zipf++) {
+		const struct workload w = {.key_range = KEYS,
+			.read_ratio = 0.3,
+			.zipf_theta = zipf,
+			.seed = 3};
+		uint64_t *ops, first = 1000, end = 6000;
+		uint32_t n, keys, want = 0;
+		struct source source;
+
+		source_init(&source, &w);
+		CHECK_EQ(puts_last(&source, 3, first, end, &ops, &n), 0);
+		CHECK_EQ(puts_count(&source, 3, first, end, &keys), 0);
+		memset(seen, 0, sizeof(seen));
+		for (uint64_t i = end; i-- > first;) {
+			struct op op = source_op(&source, 3, i);
+
+			if (op.put && !seen[op.key])
+				CHECK_EQ(ops[want++], i);
+			seen[op.key] |= op.put;
+		}
+		CHECK(want == n && want == keys && n > 100);
+		free(ops);
+		CHECK_EQ(puts_last(&source, 3, 5, 5, &ops, &n), 0);
+		CHECK_EQ(n, 0);
+		free(ops);
+		CHECK_EQ(puts_count(&source, 3, 5, 5, &n), 0);
+		CHECK_EQ(n, 0);
+	}
 }
 
 static void counts_refusals(void)
@@ -461,6 +743,13 @@ int main(int argc, char **argv)
 		TEST(audit_counts_what_it_cannot_read),
 		TEST(cancelled_puts_are_none),
 		TEST(counts_refusals),
+		TEST(audit_reads_the_next),
+		TEST(audit_sees_the_next),
+		TEST(audit_knows_of_doubt),
+		TEST(doubts_what_failed),
+		TEST(views_agree),
+		TEST(audit_window),
+		TEST(puts_are_listed),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

@@ -2,7 +2,11 @@
 /* What a client accepts as read: each rule by hand, then a store with many clients at once. */
 #include "history.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/test.h"
+#include "puts.h"
 #include "store.h"
 
 #define KEYS 64
@@ -14,7 +18,6 @@ static const struct placement place = {.ranks = 1, .shards = 1};
 
 struct world {
 	struct source source;
-	struct stream stream;
 	struct history h;
 };
 
@@ -22,29 +25,27 @@ static void world_init(struct world *w, bool preloaded)
 {
 	const struct workload load = {.key_range = KEYS, .read_ratio = 0.5, .seed = 7};
 	const struct history_attr attr = {.source = &w->source,
-		.stream = &w->stream,
+		.client = SELF,
 		.writers = WRITERS,
 		.ops = OPS,
 		.preloaded = preloaded};
 
 	source_init(&w->source, &load);
-	CHECK_EQ(stream_init(&w->stream, &w->source, &place, SELF), 0);
 	CHECK_EQ(history_init(&w->h, &attr), 0);
 }
 
 static void world_fini(struct world *w)
 {
 	history_fini(&w->h);
-	stream_fini(&w->stream);
 }
 
 /* The client's first operation from i on that is a put, or a get, of the key. */
 static uint64_t find_op(const struct world *w, uint32_t client, uint64_t key, bool put, uint64_t i)
 {
 	for (;; i++) {
-		bool is_put;
+		struct op op = source_op(&w->source, client, i);
 
-		if (source_op(&w->source, client, i, &is_put) == key && is_put == put)
+		if (op.key == key && op.put == put)
 			return i;
 	}
 }
@@ -54,21 +55,31 @@ static uint64_t value_of(uint64_t key, uint32_t client, uint32_t run, uint64_t o
 	return kv_value(key, kv_name(client, kv_stamp(run, op)));
 }
 
-/* The client gets the key at its operation i: a get of the stream, which has the key. */
-static struct history_get get_at(struct world *w, uint64_t i)
+/* The client makes its operation i now. */
+static struct history_view look_at(struct world *w, uint64_t i)
 {
-	struct history_get get;
+	struct op op = source_op(&w->source, SELF, i);
+	struct history_view v;
 
-	history_get(&w->h, i, kv_stamp(w->h.run, i), &get);
-	return get;
+	history_look(&w->h, &op, kv_stamp(w->h.run, i), &v);
+	return v;
 }
 
-/* The same, answered at once. */
+/* A put, which is not answered yet. */
+static struct history_view put_at(struct world *w, uint64_t i)
+{
+	struct history_view v = look_at(w, i);
+
+	history_put(&w->h, &v);
+	return v;
+}
+
+/* A get, answered at once. */
 static enum verdict read_at(struct world *w, uint64_t i, uint64_t value)
 {
-	struct history_get get = get_at(w, i);
+	struct history_view v = look_at(w, i);
 
-	return history_found(&w->h, &get, value);
+	return history_found(&w->h, &v, value);
 }
 
 /* Operations of this client and of another one on one key, in the order of the names. */
@@ -104,7 +115,7 @@ static void preloaded_until_put(void)
 	CHECK_EQ(read_at(&w, s.get, kv_value(s.key, KV_PRELOADED)), READ_RIGHT);
 	CHECK_EQ(read_at(&w, s.get, kv_value(s.key + 1, KV_PRELOADED)), READ_INVENTED);
 	CHECK_EQ(read_at(&w, s.get, kv_value(s.key, KV_PRELOADED + 1)), READ_INVENTED);
-	history_put(&w.h, s.put);
+	put_at(&w, s.put);
 	CHECK_EQ(read_at(&w, s.get, kv_value(s.key, KV_PRELOADED)), READ_FORGOTTEN);
 	world_fini(&w);
 
@@ -123,18 +134,18 @@ static void absent_until_put(void)
 {
 	struct world w;
 	struct script s;
-	struct history_get before, after;
+	struct history_view before, after;
 
 	world_init(&w, false);
 	s = script(&w);
-	before = get_at(&w, s.get);
-	history_put(&w.h, s.put);
-	after = get_at(&w, s.get2);
+	before = look_at(&w, s.get);
+	put_at(&w, s.put);
+	after = look_at(&w, s.get2);
 	CHECK_EQ(history_absent(&w.h, &before), READ_RIGHT);
 	CHECK_EQ(history_absent(&w.h, &after), READ_FORGOTTEN);
 	world_fini(&w);
 	world_init(&w, true);
-	before = get_at(&w, s.get);
+	before = look_at(&w, s.get);
 	CHECK_EQ(history_absent(&w.h, &before), READ_FORGOTTEN);
 	world_fini(&w);
 }
@@ -143,17 +154,17 @@ static void own_puts(void)
 {
 	struct world w;
 	struct script s;
-	struct history_get early;
+	struct history_view early;
 
 	world_init(&w, true);
 	s = script(&w);
-	CHECK_EQ(read_at(&w, s.get, value_of(s.key, SELF, 0, s.put)), READ_INVENTED); /* not yet */
-	history_put(&w.h, s.put);
+	CHECK_EQ(read_at(&w, s.get, value_of(s.key, SELF, 0, s.put2)), READ_INVENTED); /* not yet */
+	put_at(&w, s.put);
 	CHECK_EQ(read_at(&w, s.get, value_of(s.key, SELF, 0, s.put)), READ_RIGHT);
 	CHECK_EQ(read_at(&w, s.get, value_of(s.key, SELF, 0, s.put2)), READ_INVENTED);
 	CHECK_EQ(read_at(&w, s.get, value_of(s.key, SELF, 0, s.get)), READ_INVENTED); /* a get */
-	early = get_at(&w, s.get);
-	history_put(&w.h, s.put2);
+	early = look_at(&w, s.get);
+	put_at(&w, s.put2);
 	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, SELF, 0, s.put)), READ_STALE);
 	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, SELF, 0, s.get)), READ_INVENTED);
 	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, SELF, 0, s.put2)), READ_RIGHT);
@@ -195,13 +206,13 @@ static void own_put_replaces(void)
 {
 	struct world w;
 	struct script s;
-	struct history_get early;
+	struct history_view early;
 
 	world_init(&w, true);
 	s = script(&w);
 	CHECK_EQ(read_at(&w, s.get, value_of(s.key, 2, 0, s.a)), READ_RIGHT);
-	early = get_at(&w, s.get);
-	history_put(&w.h, s.put2);
+	early = look_at(&w, s.get);
+	put_at(&w, s.put2);
 	CHECK_EQ(history_found(&w.h, &early, value_of(s.key, 2, 0, s.a)), READ_RIGHT);
 	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, 2, 0, s.a)), READ_STALE);
 	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, 2, 0, s.a2)), READ_RIGHT);
@@ -213,12 +224,12 @@ static void answers_in_any_order(void)
 {
 	struct world w;
 	struct script s;
-	struct history_get first, second;
+	struct history_view first, second;
 
 	world_init(&w, true);
 	s = script(&w);
-	first = get_at(&w, s.get);
-	second = get_at(&w, s.get2);
+	first = look_at(&w, s.get);
+	second = look_at(&w, s.get2);
 	CHECK_EQ(history_found(&w.h, &second, value_of(s.key, 2, 0, s.a2)), READ_RIGHT);
 	CHECK_EQ(history_found(&w.h, &first, value_of(s.key, 2, 0, s.a)), READ_RIGHT);
 	CHECK_EQ(read_at(&w, s.get3, value_of(s.key, 2, 0, s.a)), READ_STALE);
@@ -226,8 +237,8 @@ static void answers_in_any_order(void)
 	world_fini(&w);
 	/* The same with two writers. */
 	world_init(&w, true);
-	first = get_at(&w, s.get);
-	second = get_at(&w, s.get2);
+	first = look_at(&w, s.get);
+	second = look_at(&w, s.get2);
 	CHECK_EQ(history_found(&w.h, &second, value_of(s.key, 3, 0, s.b)), READ_RIGHT);
 	CHECK_EQ(history_found(&w.h, &first, value_of(s.key, 2, 0, s.a)), READ_RIGHT);
 	CHECK_EQ(read_at(&w, s.get3, value_of(s.key, 2, 0, s.a)), READ_STALE);
@@ -242,12 +253,12 @@ static void runs_are_told_apart(void)
 
 	world_init(&w, true);
 	s = script(&w);
-	history_put(&w.h, s.put);
+	put_at(&w, s.put);
 	w.h.run = 1;
 	CHECK_EQ(read_at(&w, s.get, value_of(s.key, SELF, 0, s.put)), READ_RIGHT);
 	CHECK_EQ(read_at(&w, s.get, value_of(s.key, SELF, 1, s.put)), READ_INVENTED);
 	CHECK_EQ(read_at(&w, s.get, value_of(s.key, 2, 0, s.a)), READ_RIGHT);
-	history_put(&w.h, s.put2);
+	put_at(&w, s.put2);
 	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, SELF, 0, s.put2)), READ_STALE);
 	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, SELF, 1, s.put2)), READ_RIGHT);
 	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, 2, 0, s.a2)), READ_STALE); /* before our put */
@@ -258,52 +269,278 @@ static void runs_are_told_apart(void)
 
 static void knows_what_was_made(void)
 {
-	const struct history_attr attr = {.writers = WRITERS}; /* for as long as it takes */
-	uint64_t made[WRITERS] = {OPS, OPS, 0, OPS};
+	struct history_made made[WRITERS] = {{OPS, OPS, 0}, {OPS, OPS, 0}, {0}, {OPS, OPS, 0}};
 	struct world w;
 	struct script s;
 	uint64_t far;
 
 	world_init(&w, true);
 	s = script(&w);
-	w.h.ops = attr.ops;
+	w.h.ops = 0; /* for as long as it takes */
 	far = find_op(&w, 2, s.key, true, 30000);
 	CHECK_EQ(read_at(&w, s.get, value_of(s.key, 2, 0, far)), READ_RIGHT);
-	made[2] = far;
+	made[2].most = far;
 	CHECK_EQ(history_end(&w.h, made), 1);
-	made[2] = far + 1;
+	made[2].most = far + 1;
 	CHECK_EQ(history_end(&w.h, made), 0);
-	made[3] = s.b;
+	made[3].most = s.b;
 	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, 3, 0, s.b)), READ_INVENTED);
-	made[3] = s.b + 1;
+	made[3].most = s.b + 1;
 	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, 3, 0, s.b)), READ_RIGHT);
+	world_fini(&w);
+}
+
+/* A key that is not followed: only what cannot be a put of it is wrong. */
+static void other_keys(void)
+{
+	struct history_made made[WRITERS] = {{OPS, OPS, 0}, {OPS, OPS, 0}, {OPS, OPS, 0}};
+	struct world w;
+	struct script s;
+
+	world_init(&w, true);
+	w.h.n_keys = 5; /* keys 0 to 4 */
+	s = script(&w);
+	CHECK_EQ(read_at(&w, s.get, kv_value(s.key, KV_PRELOADED)), READ_RIGHT);
+	put_at(&w, s.put);
+	CHECK_EQ(read_at(&w, s.get, kv_value(s.key, KV_PRELOADED)), READ_RIGHT);
+	put_at(&w, s.put2);
+	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, SELF, 0, s.put)), READ_RIGHT);
+	CHECK_EQ(read_at(&w, s.get, value_of(s.key, SELF, 0, s.put2)), READ_INVENTED); /* not yet */
+	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, SELF, 0, s.get)), READ_INVENTED); /* a get */
+	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, 2, 0, s.a2)), READ_RIGHT);
+	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, 2, 0, s.a)), READ_RIGHT);
+	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, 2, 0, s.a + 1)), READ_INVENTED);
+	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, WRITERS, 0, s.a)), READ_INVENTED);
+	w.h.ops = 0;
+	made[3].most = find_op(&w, 3, s.key, true, 30000);
+	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, 3, 0, made[3].most)), READ_RIGHT);
+	CHECK_EQ(history_end(&w.h, made), 1);
+	world_fini(&w);
+}
+
+/* ---- the board ---- */
+
+/* A client beside this one, with the same board. */
+static void history_of(struct history *h, const struct world *w, uint32_t client)
+{
+	const struct history_attr attr = {.source = &w->source,
+		.board = w->h.board,
+		.client = client,
+		.writers = WRITERS,
+		.ops = OPS,
+		.preloaded = true};
+
+	CHECK_EQ(history_init(h, &attr), 0);
+}
+
+static struct history_view look_of(struct history *h, uint64_t i)
+{
+	struct op op = source_op(h->source, h->client, i);
+	struct history_view v;
+
+	history_look(h, &op, kv_stamp(h->run, i), &v);
+	return v;
+}
+
+/* Another client puts: it is acknowledged at once. */
+static void put_of(struct history *h, uint64_t i)
+{
+	struct history_view v = look_of(h, i);
+
+	history_put(h, &v);
+	history_acknowledged(h, &v);
+}
+
+struct rank {
+	struct world w;
+	struct board board;
+	struct history two, three; /* clients 2 and 3 */
+	struct script s;
+};
+
+static void rank_init(struct rank *r)
+{
+	world_init(&r->w, true);
+	CHECK_EQ(board_init(&r->board, KEYS), 0);
+	r->w.h.board = &r->board;
+	history_of(&r->two, &r->w, 2);
+	history_of(&r->three, &r->w, 3);
+	r->s = script(&r->w);
+}
+
+static void rank_fini(struct rank *r)
+{
+	history_fini(&r->three);
+	history_fini(&r->two);
+	board_fini(&r->board);
+	world_fini(&r->w);
+}
+
+/* What another client was told is in the store before the get is made. */
+static void board_of_others(void)
+{
+	struct rank r;
+	struct history_view early;
+
+	rank_init(&r);
+	early = look_at(&r.w, r.s.get);
+	put_of(&r.two, r.s.a);
+	put_of(&r.two, r.s.a2);
+	/* Not after the get was made, */
+	CHECK_EQ(history_found(&r.w.h, &early, kv_value(r.s.key, KV_PRELOADED)), READ_RIGHT);
+	/* but before. */
+	CHECK_EQ(read_at(&r.w, r.s.get, kv_value(r.s.key, KV_PRELOADED)), READ_FORGOTTEN);
+	CHECK_EQ(read_at(&r.w, r.s.get, value_of(r.s.key, 2, 0, r.s.a)), READ_STALE);
+	CHECK_EQ(read_at(&r.w, r.s.get2, value_of(r.s.key, 2, 0, r.s.a2)), READ_RIGHT);
+	put_of(&r.three, r.s.b);
+	CHECK_EQ(read_at(&r.w, r.s.get3, value_of(r.s.key, 2, 0, r.s.a2)),
+		READ_STALE); /* before it */
+	CHECK_EQ(read_at(&r.w, r.s.get3, value_of(r.s.key, 3, 0, r.s.b)), READ_RIGHT);
+	rank_fini(&r);
+}
+
+static void board_of_absent(void)
+{
+	struct rank r;
+	struct history_view v;
+
+	rank_init(&r);
+	r.w.h.preloaded = false;
+	v = look_at(&r.w, r.s.get);
+	CHECK_EQ(history_absent(&r.w.h, &v), READ_RIGHT);
+	put_of(&r.two, r.s.a);
+	v = look_at(&r.w, r.s.get);
+	CHECK_EQ(history_absent(&r.w.h, &v), READ_FORGOTTEN);
+	rank_fini(&r);
+}
+
+/* An own put that others have replaced, with one put or with several. */
+static void board_of_own(void)
+{
+	struct rank r;
+
+	rank_init(&r);
+	put_of(&r.w.h, r.s.put);
+	CHECK_EQ(read_at(&r.w, r.s.get, value_of(r.s.key, SELF, 0, r.s.put)), READ_RIGHT);
+	put_of(&r.two, r.s.a);
+	CHECK_EQ(read_at(&r.w, r.s.get, value_of(r.s.key, SELF, 0, r.s.put)), READ_STALE);
+	put_of(&r.three, r.s.b);
+	CHECK_EQ(read_at(&r.w, r.s.get, value_of(r.s.key, SELF, 0, r.s.put)), READ_STALE);
+	rank_fini(&r);
+}
+
+/* What others have read counts as well. */
+static void board_of_reads(void)
+{
+	struct rank r;
+	struct history_view v;
+	uint64_t of_three;
+
+	rank_init(&r);
+	of_three = find_op(&r.w, 3, r.s.key, false, 0);
+	put_of(&r.w.h, r.s.put);
+	v = look_of(&r.three, of_three);
+	CHECK_EQ(history_found(&r.three, &v, value_of(r.s.key, 2, 0, r.s.a)), READ_RIGHT);
+	CHECK_EQ(read_at(&r.w, r.s.get, value_of(r.s.key, SELF, 0, r.s.put)), READ_STALE);
+	rank_fini(&r);
+}
+
+/* Of two puts that were under way together nobody knows which one is newer. */
+static void board_of_concurrent(void)
+{
+	struct rank r;
+	struct history_view mine, theirs;
+
+	rank_init(&r);
+	mine = put_at(&r.w, r.s.put);
+	theirs = look_of(&r.two, r.s.a);
+	history_put(&r.two, &theirs);
+	history_acknowledged(&r.w.h, &mine);
+	history_acknowledged(&r.two, &theirs);
+	CHECK_EQ(read_at(&r.w, r.s.get, value_of(r.s.key, 2, 0, r.s.a)), READ_RIGHT);
+	rank_fini(&r);
+	rank_init(&r);
+	mine = put_at(&r.w, r.s.put);
+	theirs = look_of(&r.two, r.s.a);
+	history_put(&r.two, &theirs);
+	history_acknowledged(&r.two, &theirs);
+	history_acknowledged(&r.w.h, &mine);
+	CHECK_EQ(read_at(&r.w, r.s.get, value_of(r.s.key, SELF, 0, r.s.put)), READ_RIGHT);
+	rank_fini(&r);
+}
+
+/* A put of this run replaces all of the run before. */
+static void board_of_runs(void)
+{
+	struct rank r;
+
+	rank_init(&r);
+	r.w.h.run = r.two.run = 1;
+	put_of(&r.two, r.s.a);
+	CHECK_EQ(read_at(&r.w, r.s.get, value_of(r.s.key, 3, 0, r.s.b)), READ_STALE);
+	CHECK_EQ(read_at(&r.w, r.s.get, value_of(r.s.key, 3, 1, r.s.b)), READ_RIGHT);
+	rank_fini(&r);
+}
+
+/* A put that failed says nothing about what is there. */
+static void doubt_forgets(void)
+{
+	struct history_view failed, later;
+	struct world w;
+	struct script s;
+
+	world_init(&w, true);
+	s = script(&w);
+	failed = put_at(&w, s.put);
+	history_doubt(&w.h, &failed);
+	CHECK_EQ(read_at(&w, s.get, kv_value(s.key, KV_PRELOADED)), READ_RIGHT);
+	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, SELF, 0, s.put)), READ_RIGHT);
+	world_fini(&w);
+	/* But a later put that is acknowledged does. */
+	world_init(&w, true);
+	failed = put_at(&w, s.put);
+	later = put_at(&w, s.put2);
+	history_acknowledged(&w.h, &later);
+	history_doubt(&w.h, &failed);
+	CHECK_EQ(read_at(&w, s.get2, kv_value(s.key, KV_PRELOADED)), READ_FORGOTTEN);
+	CHECK_EQ(read_at(&w, s.get2, value_of(s.key, SELF, 0, s.put)), READ_STALE);
 	world_fini(&w);
 }
 
 static void lists_what_was_put(void)
 {
-	static uint16_t written[STREAM_PERIOD];
 	bool put[KEYS] = {false}, listed[KEYS] = {false};
+	uint64_t written[KEYS];
 	uint32_t n, want = 0;
 	struct world w;
 
 	world_init(&w, true);
 	CHECK_EQ(w.h.n_keys, KEYS);
 	for (uint64_t i = 0; i < 50; i++) {
-		if (stream_at(&w.stream, i)->put) {
-			history_put(&w.h, i);
-			want += !put[stream_at(&w.stream, i)->key];
-			put[stream_at(&w.stream, i)->key] = true;
-		}
+		struct op op = source_op(&w.source, SELF, i);
+
+		if (!op.put)
+			continue;
+		put_at(&w, i);
+		want += !put[op.key];
+		put[op.key] = true;
 	}
-	n = history_written(&w.h, written);
+	n = history_written(&w.h, 0, written);
 	CHECK_EQ(n, want);
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t key = stream_at(&w.stream, written[i])->key;
+		struct op op = source_op(&w.source, SELF, written[i]);
 
-		CHECK(put[key] && !listed[key]);
-		listed[key] = true;
+		CHECK(op.put && put[op.key] && !listed[op.key]);
+		listed[op.key] = true;
 	}
+	for (uint64_t first = 0; first < 50; first++) {
+		n = history_written(&w.h, first, written);
+		for (uint32_t i = 0; i < n; i++)
+			CHECK(written[i] >= first);
+		CHECK(first < 40 || n <= 10);
+	}
+	w.h.run = 1; /* in which nothing was put */
+	CHECK_EQ(history_written(&w.h, 0, written), 0);
 	world_fini(&w);
 }
 
@@ -323,11 +560,11 @@ enum fault {
 
 /* Requests of a client, in order: the store takes from served on, answers come in any order. */
 struct sim_client {
-	struct stream stream;
 	struct history h;
 	struct {
-		uint64_t op, value;
-		struct history_get get;
+		struct op op;
+		uint64_t value;
+		struct history_view view;
 		bool served;
 	} slot[DEPTH];
 	uint32_t open;
@@ -336,6 +573,7 @@ struct sim_client {
 
 struct sim {
 	struct source source;
+	struct board board[2]; /* of two ranks with two clients each */
 	struct store store, older;
 	struct sim_client client[CLIENTS];
 	uint64_t rng, served;
@@ -358,7 +596,7 @@ static void sim_put(struct sim *s, uint64_t key, uint64_t value, bool due)
 
 static void sim_serve(struct sim *s, struct sim_client *c, uint32_t i)
 {
-	const struct op *op = stream_at(&c->stream, c->slot[i].op);
+	const struct op *op = &c->slot[i].op;
 	bool due = ++s->served % 50 == 0;
 
 	if (op->put)
@@ -373,24 +611,25 @@ static void sim_serve(struct sim *s, struct sim_client *c, uint32_t i)
 static void sim_open(struct sim_client *c)
 {
 	uint32_t i = c->open++;
-	uint64_t op = c->next++, stamp = kv_stamp(c->h.run, op);
+	uint64_t n = c->next++, stamp = kv_stamp(c->h.run, n);
+	struct op op = source_op(c->h.source, c->h.client, n);
 
 	c->slot[i].op = op;
 	c->slot[i].served = false;
-	if (stream_at(&c->stream, op)->put) {
-		c->slot[i].value =
-			kv_value(stream_at(&c->stream, op)->key, kv_name(c->stream.client, stamp));
-		history_put(&c->h, op);
-	} else {
-		history_get(&c->h, op, stamp, &c->slot[i].get);
+	history_look(&c->h, &op, stamp, &c->slot[i].view);
+	if (op.put) {
+		c->slot[i].value = kv_value(op.key, kv_name(c->h.client, stamp));
+		history_put(&c->h, &c->slot[i].view);
 	}
 }
 
 static void sim_answer(struct sim *s, struct sim_client *c, uint32_t i)
 {
-	if (!stream_at(&c->stream, c->slot[i].op)->put) {
+	if (c->slot[i].op.put) {
+		history_acknowledged(&c->h, &c->slot[i].view);
+	} else {
 		s->reads++;
-		s->wrong += history_found(&c->h, &c->slot[i].get, c->slot[i].value) != READ_RIGHT;
+		s->wrong += history_found(&c->h, &c->slot[i].view, c->slot[i].value) != READ_RIGHT;
 	}
 	memmove(&c->slot[i], &c->slot[i + 1], (--c->open - i) * sizeof(c->slot[0]));
 }
@@ -439,25 +678,35 @@ static void sim_run(struct sim *s, uint32_t run, uint64_t last)
 		sim_step(s, &s->client[test_rand(&s->rng) % CLIENTS], last);
 }
 
-/* What was put is there at the end, or it is noticed. */
+/*
+ * What was put is there at the end, or it is noticed: each client reads its own keys and the next
+ * one's.
+ */
 static void sim_audit(struct sim *s, uint32_t runs, uint64_t ops)
 {
-	static uint16_t due[STREAM_PERIOD];
-	uint64_t made[CLIENTS] = {ops, ops, ops, ops}, value = 0;
+	struct history_made made[CLIENTS];
+	uint64_t value = 0;
 
-	for (uint32_t i = 0; i < CLIENTS; i++) {
-		struct history *h = &s->client[i].h;
-		uint32_t n = history_written(h, due);
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		made[i] = (struct history_made){ops, ops, 0};
+	for (uint32_t i = 0; i < 2 * CLIENTS; i++) {
+		struct history *h = &s->client[i % CLIENTS].h;
+		uint32_t n, whose = (i % CLIENTS + i / CLIENTS) % CLIENTS;
+		uint64_t *due;
 
+		CHECK_EQ(puts_last(&s->source, whose, 0, ops, &due, &n), 0);
 		s->wrong += history_end(h, made);
 		for (uint32_t j = 0; j < n; j++) {
-			struct history_get get;
+			struct op op = source_op(&s->source, whose, due[j]);
+			struct history_view v;
 
-			history_get(h, due[j], kv_stamp(runs, j), &get);
-			CHECK_EQ(store_get(&s->store, get.key, &value), 0);
+			history_look(h, &op, kv_stamp(runs, i / CLIENTS * ops + j), &v);
+			CHECK_EQ(store_get(&s->store, op.key, &value), 0);
 			s->reads++;
-			s->wrong += history_found(h, &get, value) != READ_RIGHT;
+			s->wrong += history_found(h, &v, value) != READ_RIGHT ||
+				    history_final(h, whose, due[j], op.key, value) != READ_RIGHT;
 		}
+		free(due);
 	}
 }
 
@@ -469,14 +718,16 @@ static uint64_t simulate(enum fault fault, const struct workload *load, uint64_t
 	CHECK_EQ(store_init(&s.store, &place, 0, 0, load->key_range), 0);
 	CHECK_EQ(store_init(&s.older, &place, 0, 0, load->key_range), 0);
 	CHECK_EQ(store_preload(&s.store, load->key_range), 0);
+	for (uint32_t i = 0; i < 2; i++)
+		CHECK_EQ(board_init(&s.board[i], history_keys(load->key_range)), 0);
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		const struct history_attr attr = {.source = &s.source,
-			.stream = &s.client[i].stream,
+			.board = &s.board[i % 2],
+			.client = i,
 			.writers = CLIENTS,
 			.ops = ops * CLIENTS,
 			.preloaded = true};
 
-		CHECK_EQ(stream_init(&s.client[i].stream, &s.source, &place, i), 0);
 		CHECK_EQ(history_init(&s.client[i].h, &attr), 0);
 	}
 	for (uint32_t run = 0; run < 3; run++)
@@ -485,8 +736,9 @@ static uint64_t simulate(enum fault fault, const struct workload *load, uint64_t
 	CHECK(s.reads > ops);
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		history_fini(&s.client[i].h);
-		stream_fini(&s.client[i].stream);
 	}
+	for (uint32_t i = 0; i < 2; i++)
+		board_fini(&s.board[i]);
 	store_fini(&s.older);
 	store_fini(&s.store);
 	return s.wrong;
@@ -525,6 +777,14 @@ int main(int argc, char **argv)
 		TEST(answers_in_any_order),
 		TEST(runs_are_told_apart),
 		TEST(knows_what_was_made),
+		TEST(other_keys),
+		TEST(board_of_others),
+		TEST(board_of_absent),
+		TEST(board_of_own),
+		TEST(board_of_reads),
+		TEST(board_of_concurrent),
+		TEST(board_of_runs),
+		TEST(doubt_forgets),
 		TEST(lists_what_was_put),
 		TEST(no_false_alarm),
 		TEST(every_fault_is_seen),

@@ -7,24 +7,21 @@
 
 static const struct placement place = {.ranks = 4, .shards = 2};
 
-static void make(struct stream *s, const struct workload *w, const struct placement *p,
-	uint32_t client)
-{
-	struct source src;
+#define SOME 65536u /* operations */
 
-	source_init(&src, w);
-	CHECK_EQ(stream_init(s, &src, p, client), 0);
+static void make(struct stream *s, struct source *src, const struct workload *w,
+	const struct placement *p, uint32_t client)
+{
+	source_init(src, w);
+	stream_init(s, src, p, client);
 }
 
 static uint64_t digest_of(const struct workload *w, uint32_t client)
 {
-	struct stream s;
-	uint64_t d;
+	struct source src;
 
-	make(&s, w, &place, client);
-	d = stream_digest(&s, STREAM_PERIOD);
-	stream_fini(&s);
-	return d;
+	source_init(&src, w);
+	return source_digest(&src, client, SOME);
 }
 
 static void same_seed_same_stream(void)
@@ -45,18 +42,28 @@ static void placement_changes_no_key(void)
 {
 	struct workload w = {.key_range = 1000, .read_ratio = 0.5, .seed = 1};
 	struct placement other = {.ranks = 1, .shards = 1};
+	struct source src;
 	struct stream a, b;
 
-	make(&a, &w, &place, 0);
-	make(&b, &w, &other, 0);
-	CHECK(stream_digest(&a, 5000) == stream_digest(&b, 5000));
-	stream_fini(&a);
-	stream_fini(&b);
+	make(&a, &src, &w, &place, 0);
+	make(&b, &src, &w, &other, 0);
+	for (uint64_t i = 0; i < 5000; i++) {
+		const struct op *x = stream_at(&a, i), *y = stream_at(&b, i);
+
+		CHECK(x->key == y->key && x->put == y->put);
+		CHECK(x->rank == place_rank(&place, x->key) && y->rank == 0);
+		CHECK(x->shard == place_shard(&place, x->key) && y->shard == 0);
+	}
 }
 
-/* What others regenerate is what the client does, period after period. */
+/*
+ * What others regenerate is what the client does, however far, and in whatever order it is asked
+ * for.
+ */
 static void operations_by_themselves(void)
 {
+	static const uint64_t starts[] = {0, 1ull << 16, (1ull << 32) - 100, (1ull << 38) - 300};
+
 	for (int zipf = 0; zipf < 2; zipf++) {
 		struct workload w = {.key_range = 1000,
 			.read_ratio = 0.3,
@@ -65,34 +72,70 @@ static void operations_by_themselves(void)
 		struct source src;
 		struct stream s;
 
-		source_init(&src, &w);
-		make(&s, &w, &place, 6);
-		for (uint64_t i = 2 * STREAM_PERIOD; i-- > 0;) {
-			bool put;
+		make(&s, &src, &w, &place, 6);
+		for (size_t j = 0; j < ARRAY_SIZE(starts); j++) {
+			for (uint64_t i = starts[j] + 300; i-- > starts[j];) {
+				struct op op = source_op(&src, 6, i);
 
-			CHECK_EQ(source_op(&src, 6, i, &put), stream_at(&s, i)->key);
-			CHECK_EQ(put, stream_at(&s, i)->put);
+				CHECK_EQ(stream_at(&s, i)->key, op.key);
+				CHECK_EQ(stream_at(&s, i)->put, op.put);
+				CHECK(stream_peek(&s, i) == stream_at(&s, i));
+				CHECK(!stream_peek(&s, i + STREAM_BLOCK));
+			}
 		}
-		stream_fini(&s);
 	}
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Of 2^32 keys nearly every put has one of its own: by chance .9998 of 1.5 million do. */
+static void does_not_repeat(void)
+{
+	enum { OPS = 1500000, CLIENTS = 2 };
+	struct workload w = {.key_range = 1ull << 32, .read_ratio = 0.5, .seed = 1};
+	uint32_t *keys = calloc(OPS * CLIENTS, sizeof(*keys)), n = 0, distinct = 0;
+	struct source src;
+
+	CHECK(keys);
+	source_init(&src, &w);
+	for (uint64_t i = 0; i < OPS * CLIENTS; i++) {
+		struct op op = source_op(&src, i % CLIENTS, i / CLIENTS);
+
+		if (op.put)
+			keys[n++] = op.key;
+	}
+	qsort(keys, n, sizeof(*keys), compare);
+	for (uint32_t i = 0; i < n; i++)
+		distinct += !i || keys[i] != keys[i - 1];
+	free(keys);
+	CHECK(n > 1490000 && n < 1510000);
+	CHECK(distinct >= 0.999 * n);
 }
 
 static void digest_tells_sets_apart(void)
 {
 	struct workload w = {.key_range = 1000, .read_ratio = 0.5, .seed = 1};
-	struct stream s;
-	uint64_t forth = 0, back = 0;
+	uint64_t forth = 0, back = 0, term[100];
+	struct source src;
 
-	make(&s, &w, &place, 0);
+	source_init(&src, &w);
 	for (uint64_t i = 0; i < 100; i++) {
-		forth += stream_term(&s, i);
-		back += stream_term(&s, 99 - i);
+		struct op op = source_op(&src, 0, i);
+
+		term[i] = op_term(0, i, op.key, op.put);
 	}
-	CHECK(forth == back && forth == stream_digest(&s, 100));
-	CHECK(forth != stream_digest(&s, 99));
-	CHECK(forth - stream_term(&s, 3) + stream_term(&s, 4) != forth); /* one twice, one never */
-	CHECK(stream_digest(&s, 2 * STREAM_PERIOD) != 2 * stream_digest(&s, STREAM_PERIOD));
-	stream_fini(&s);
+	for (uint64_t i = 0; i < 100; i++) {
+		forth += term[i];
+		back += term[99 - i];
+	}
+	CHECK(forth == back && forth == source_digest(&src, 0, 100));
+	CHECK(forth != source_digest(&src, 0, 99));
+	CHECK(forth - term[3] + term[4] != forth); /* one twice, one never */
 }
 
 static void shares_add_up(void)
@@ -112,19 +155,27 @@ static void reads_as_often_as_told(void)
 {
 	for (int tenth = 0; tenth <= 10; tenth++) {
 		struct workload w = {.key_range = 1000, .read_ratio = tenth / 10.0, .seed = 3};
-		struct stream s;
-		uint64_t puts = 0;
+		uint64_t puts = 0, keys = 0;
+		struct source src;
 
-		make(&s, &w, &place, 0);
-		for (uint32_t i = 0; i < STREAM_PERIOD; i++) {
-			puts += stream_at(&s, i)->put;
-			CHECK(stream_at(&s, i)->key < 1000);
-			CHECK_EQ(stream_at(&s, i)->rank, place_rank(&place, s.ops[i].key));
-			CHECK_EQ(stream_at(&s, i)->shard, place_shard(&place, s.ops[i].key));
+		for (int zipf = 0; zipf < 2; zipf++) {
+			w.zipf_theta = zipf;
+			source_init(&src, &w);
+			puts = keys = 0;
+			for (uint32_t i = 0; i < SOME; i++) {
+				struct op op = source_op(&src, 0, i);
+
+				puts += op.put;
+				keys += op.key;
+				CHECK(op.key < 1000 && op.number < 1000);
+			}
+			/* Five standard deviations of 65,536 tosses are at most 640. */
+			CHECK(fabs((double)puts - SOME * (1 - w.read_ratio)) <= 640);
+			CHECK(puts > 0 || tenth == 10);
+			CHECK(puts < SOME || tenth == 0);
+			/* And of 65,536 keys, if they are uniform: 370,000. */
+			CHECK(zipf || fabs((double)keys - SOME * 499.5) <= 370000);
 		}
-		/* Five standard deviations of 65,536 tosses are at most 640. */
-		CHECK(fabs((double)puts - STREAM_PERIOD * (1 - w.read_ratio)) <= 640);
-		stream_fini(&s);
 	}
 }
 
@@ -181,17 +232,17 @@ static void hot_keys_are_scattered(void)
 {
 	struct workload w = {.key_range = 100000, .read_ratio = 1, .zipf_theta = 0.99, .seed = 1};
 	uint64_t rank[4] = {0}, low = 0;
+	struct source src;
 	struct stream s;
 
-	make(&s, &w, &place, 0);
-	for (uint32_t i = 0; i < STREAM_PERIOD; i++) {
+	make(&s, &src, &w, &place, 0);
+	for (uint32_t i = 0; i < SOME; i++) {
 		rank[stream_at(&s, i)->rank]++;
 		low += stream_at(&s, i)->key < 50000;
 	}
 	for (uint32_t r = 0; r < 4; r++)
-		CHECK(rank[r] > STREAM_PERIOD / 10);
-	CHECK(low > STREAM_PERIOD / 4 && low < STREAM_PERIOD / 4 * 3);
-	stream_fini(&s);
+		CHECK(rank[r] > SOME / 10);
+	CHECK(low > SOME / 4 && low < SOME / 4 * 3);
 }
 
 int main(int argc, char **argv)
@@ -200,6 +251,7 @@ int main(int argc, char **argv)
 		TEST(same_seed_same_stream),
 		TEST(placement_changes_no_key),
 		TEST(operations_by_themselves),
+		TEST(does_not_repeat),
 		TEST(digest_tells_sets_apart),
 		TEST(shares_add_up),
 		TEST(reads_as_often_as_told),

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the clients of a rank tell each other while they run: for each of the first keys, by number,
+ * the newest put that one of them knows to be in the store, and the one that this has replaced.
+ *
+ * A client looks before it sends a request. When the answer is there, it posts: its own put that
+ * was acknowledged, or the put that it has read. This counts only if nothing else was posted since
+ * the look. So a put that follows another one on the board was carried out after it: the request
+ * was sent when that one was known to be in the store, and the answer shows a put other than that.
+ * The board is a part of the order in which the store has carried out the puts of a key.
+ *
+ * Any thread, at any time.
+ */
+#ifndef BENCHKV_BOARD_H
+#define BENCHKV_BOARD_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define BOARD_NONE UINT64_MAX /* no put has this name: the preloader makes no operations */
+
+struct board_slot {
+	alignas(32) _Atomic uint64_t turn; /* posts so far, times 2; odd: one is under way */
+	_Atomic uint64_t newest, before; /* names of puts, or BOARD_NONE */
+};
+
+struct board {
+	struct board_slot *slots;
+};
+
+/* A slot as it was at one moment. */
+struct board_view {
+	uint64_t turn; /* 0: nothing was posted yet; odd: it could not be read */
+	uint64_t newest, before; /* BOARD_NONE: not known */
+};
+
+/* For that many keys: 0 or -ENOMEM. */
+int board_init(struct board *b, uint32_t keys);
+void board_fini(struct board *b);
+
+/* The memory of one. */
+uint64_t board_bytes(uint32_t keys);
+
+static inline struct board_view board_look(struct board *b, uint32_t number)
+{
+	struct board_slot *s = &b->slots[number];
+	struct board_view v;
+
+	/* Acquire: pairs with the release of board_post(), whose put is in the store then. */
+	v.turn = atomic_load_explicit(&s->turn, memory_order_acquire);
+	/* Acquire, both: the turn is read again after them; pairs with their release. */
+	v.newest = atomic_load_explicit(&s->newest, memory_order_acquire);
+	v.before = atomic_load_explicit(&s->before, memory_order_acquire);
+	/* Relaxed: an unchanged turn says that nobody has written in between. */
+	if (!v.turn || v.turn % 2 ||
+		atomic_load_explicit(&s->turn, memory_order_relaxed) != v.turn) {
+		v.newest = v.before = BOARD_NONE;
+		v.turn |= v.turn != 0; /* odd: nothing can be posted after it */
+	}
+	return v;
+}
+
+/*
+ * The put of this name was in the store after what the view shows. Returns the turn of the post,
+ * or 0: somebody else has posted since.
+ */
+static inline uint64_t board_post(struct board *b, uint32_t number, const struct board_view *v,
+	uint64_t name)
+{
+	struct board_slot *s = &b->slots[number];
+	uint64_t turn = v->turn;
+
+	/*
+	 * Acquire: what is written below comes after it. Pairs with the release of the turn
+	 * below.
+	 */
+	if (turn % 2 || !atomic_compare_exchange_strong_explicit(&s->turn, &turn, turn + 1,
+				memory_order_acquire, memory_order_relaxed))
+		return 0;
+	/* Release, both: the odd turn is seen before them; pairs with the loads of board_look(). */
+	atomic_store_explicit(&s->before, v->newest, memory_order_release);
+	atomic_store_explicit(&s->newest, name, memory_order_release);
+	/* Release: pairs with the first load of board_look(). */
+	atomic_store_explicit(&s->turn, turn + 2, memory_order_release);
+	return turn + 2;
+}
+
+#endif
