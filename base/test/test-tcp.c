@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 #include "base/clock.h"
 #include "base/stranger.h"
@@ -98,10 +99,14 @@ static void what_cannot_be(void)
 	CHECK_EQ(tcp_port(listener), -EBADF);
 }
 
+static atomic_int dialing; /* the thread that does */
+
 static void *dial_patiently(void *arg)
 {
 	int *fd_p = arg;
 
+	/* Pairs with the load of a_server_may_come_later(). */
+	atomic_store_explicit(&dialing, gettid(), memory_order_release);
 	CHECK_EQ(tcp_connect("127.0.0.1", port, true, TCP_FOREVER, fd_p), 0);
 	return NULL;
 }
@@ -114,8 +119,10 @@ static void a_server_may_come_later(void)
 	open_listener("127.0.0.1");
 	close(listener);
 	CHECK_EQ(pthread_create(&thread, NULL, dial_patiently, &fd), 0);
-	while (tcp_listen("127.0.0.1", port, &listener))
+	/* Pairs with the store of dial_patiently(). It sleeps when it has been refused. */
+	while (!test_blocked(atomic_load_explicit(&dialing, memory_order_acquire)))
 		;
+	CHECK_EQ(tcp_listen("127.0.0.1", port, &listener), 0);
 	close(taken());
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	close(fd);
