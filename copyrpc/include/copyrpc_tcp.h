@@ -13,12 +13,15 @@
  *
  * Time limits are in milliseconds and hold for the whole call; -1: none. Resolving a host's name is
  * not limited. These functions wait in poll(2) and do not poll the context, so that its other
- * endpoints rest meanwhile: give short limits in a server, and call copyrpc_accept() when poll(2)
- * reports that the listener is readable.
+ * endpoints rest meanwhile: call copyrpc_accept() when poll(2) reports that the listener is
+ * readable, and again after -EAGAIN.
  *
- * The other side is not trusted. What it says is checked, and it cannot keep a call longer than the
- * limit. Who can reach the port can connect, though, and the blobs are not encrypted: use it where
- * the hosts of a job trust each other.
+ * The other side is not trusted. What it says is checked, it gets an endpoint only after a valid
+ * greeting, and it cannot keep a call longer than the limit. A side that accepts serves all
+ * connections at once: one that says nothing, or says it slowly, costs a descriptor (64 at most per
+ * listener; then the oldest is closed). It delays the next connection by at most .1 s, and
+ * messages of other endpoints by at most .5 s. Who can reach the port can connect, though, and
+ * the blobs are not encrypted: use it where the hosts of a job trust each other.
  *
  * On the line, all numbers little-endian, both sides alike: a greeting, which says who may write
  * where, and, when the endpoint is connected, the result:
@@ -59,6 +62,11 @@ int copyrpc_tcp_port(int fd);
  * does, connects it, and closes the TCP connection. At return both sides may call. An endpoint
  * whose attribute `name` is not set gets the address of its peer as name. If the peer had an
  * endpoint here before (see copyrpc_reconnect()), that one fails with -ECONNRESET.
+ *
+ * -EAGAIN: who came has not said all within half a second, and messages of other endpoints are
+ * there: poll the context, and call again soon, for the connection is kept. A connection that has
+ * not said all by the end of a call that returns -ETIMEDOUT is closed; a call that returns
+ * something else keeps it for the next one with this listener.
  *
  * -ETIMEDOUT: nobody came, or who came did not say all in time. -ECONNRESET: the line was closed,
  * for example because the other side could not create its endpoint. -EPROTO: not a greeting of

@@ -143,6 +143,7 @@ void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx)
 {
 	if (!ctx)
 		return;
+	ctx_close_lobbies(ctx);
 	while (ctx->eps) {
 		copyrpc_ep_destroy(ctx->eps);
 		ep_free(ctx->eps);

@@ -123,6 +123,7 @@ struct copyrpc_ctx {
 	struct copyrpc_stats gone; /* sums of the freed endpoints */
 	uint64_t refills, port_downs;
 	uint64_t no_receive; /* out_of_buffer when the context was created */
+	struct lobby *lobbies; /* connections that are being accepted, per listener */
 	bool broken; /* the device or a queue of the context has failed */
 };
 
@@ -218,6 +219,9 @@ void ctx_close_events(struct copyrpc_ctx *ctx);
 void ctx_device_events(struct copyrpc_ctx *ctx);
 /* Reads the events of the armed CQs and of the device. */
 void ctx_drain(struct copyrpc_ctx *ctx);
+
+/* Closes the connections that are being accepted. */
+void ctx_close_lobbies(struct copyrpc_ctx *ctx);
 
 void raw_done(struct copyrpc_ep *ep, uint64_t token, int status);
 void raw_drop(struct copyrpc_ep *ep);

@@ -2,15 +2,14 @@
 /* Connecting endpoints over a stream socket: greetings and results. */
 #include <assert.h>
 #include <endian.h>
-#include <poll.h>
-#include <stdio.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/tcp.h"
 #include "copyrpc_tcp.h"
 #include "internal.h"
-#include "tcp.h"
 
 #define GREETING_VERSION 1
 
@@ -34,70 +33,59 @@ struct result {
 };
 static_assert(sizeof(struct result) == 16, "no holes");
 
-static int put_all(int fd, const void *data, size_t len, uint64_t limit)
+/* One connection on its way to an endpoint. */
+struct meeting {
+	struct tcp_guest guest; /* its descriptor, and what it waits for */
+	struct copyrpc_ep *ep; /* NULL: is created for a peer that has sent a valid greeting */
+	struct greeting greeting;
+	struct result result;
+	size_t greeting_got, result_got;
+	uint8_t out[sizeof(struct greeting) + sizeof(struct result)];
+	size_t out_len, sent;
+	bool greeted; /* the peer's greeting is valid */
+	int err; /* of ours: ends the meeting when the peer has been told */
+};
+
+static void say(struct meeting *m, const void *bytes, size_t n)
 {
-	const char *at = data;
-
-	while (len) {
-		ssize_t n = send(fd, at, len, MSG_NOSIGNAL | MSG_DONTWAIT);
-		int err = 0;
-
-		if (n >= 0) {
-			at += n;
-			len -= (size_t)n;
-		} else if (errno == EAGAIN) {
-			err = wait_for(fd, POLLOUT, limit);
-		} else if (errno != EINTR) {
-			err = errno == EPIPE ? -ECONNRESET : -errno;
-		}
-		if (err)
-			return err;
-	}
-	return 0;
+	memcpy(m->out + m->out_len, bytes, n);
+	m->out_len += n;
 }
 
-static int get_all(int fd, void *data, size_t len, uint64_t limit)
+/* Without an endpoint it tells only our version. */
+static int say_greeting(struct meeting *m)
 {
-	char *at = data;
-
-	while (len) {
-		int err = wait_for(fd, POLLIN, limit);
-		ssize_t n = err ? 0 : recv(fd, at, len, MSG_DONTWAIT);
-
-		if (err)
-			return err;
-		if (!n)
-			return -ECONNRESET;
-		if (n < 0 && errno != EAGAIN && errno != EINTR)
-			return -errno;
-		if (n > 0) {
-			at += n;
-			len -= (size_t)n;
-		}
-	}
-	return 0;
-}
-
-static int put_greeting(const struct copyrpc_ep *ep, int fd, uint64_t limit)
-{
-	struct greeting g = {
-		.version = htole16(GREETING_VERSION),
-		.len = htole16(sizeof(g)),
-		.owner = htole64(ep->owner),
-	};
+	struct greeting g = {.version = htole16(GREETING_VERSION), .len = htole16(sizeof(g))};
+	struct copyrpc_ep *ep = m->ep;
 
 	memcpy(g.magic, greeting_magic, sizeof(g.magic));
-	copyrpc_ep_info(ep, g.blob);
-	return put_all(fd, &g, sizeof(g), limit);
+	if (ep) {
+		if (!ep->owner && getrandom(&ep->owner, sizeof(ep->owner), 0) < 0)
+			return -errno;
+		g.owner = htole64(ep->owner);
+		copyrpc_ep_info(ep, g.blob);
+	}
+	say(m, &g, sizeof(g));
+	return 0;
 }
 
-/* Who speaks another version is told ours before we leave, by put_greeting(). */
-static int get_greeting(int fd, struct greeting *g, uint64_t limit)
+static void say_result(struct meeting *m)
+{
+	struct result r = {.error = htole32((uint32_t)-m->err)};
+
+	memcpy(r.magic, result_magic, sizeof(r.magic));
+	say(m, &r, sizeof(r));
+}
+
+static int hear_greeting(struct meeting *m)
 {
 	static const uint8_t zero[8];
+	const struct greeting *g = &m->greeting;
 	size_t head = offsetof(struct greeting, zero);
-	int err = get_all(fd, g, head, limit);
+	int err = 0;
 
+	if (m->greeting_got < head)
+		err = tcp_read(m->guest.fd, &m->greeting, head, &m->greeting_got);
 	if (err)
 		return err;
 	if (memcmp(g->magic, greeting_magic, sizeof(g->magic)))
@@ -106,7 +94,7 @@ static int get_greeting(int fd, struct greeting *g, uint64_t limit)
 		return -EPROTONOSUPPORT;
 	if (le16toh(g->len) != sizeof(*g))
 		return -EPROTO;
-	err = get_all(fd, (char *)g + head, sizeof(*g) - head, limit);
+	err = tcp_read(m->guest.fd, &m->greeting, sizeof(*g), &m->greeting_got);
 	if (err)
 		return err;
 	if (memcmp(g->zero, zero, sizeof(g->zero)) || memcmp(g->zero2, zero, sizeof(g->zero2)))
@@ -114,25 +102,39 @@ static int get_greeting(int fd, struct greeting *g, uint64_t limit)
 	return 0;
 }
 
-/* Tells our result and gets the other one. */
-static int exchange_results(int fd, int err, uint64_t limit)
+static int hear_result(struct meeting *m)
 {
-	struct result mine = {.error = htole32((uint32_t)-err)}, theirs;
 	static const uint8_t zero[4];
-	int rc;
+	const struct result *r = &m->result;
+	int err = tcp_read(m->guest.fd, &m->result, sizeof(*r), &m->result_got);
 
-	memcpy(mine.magic, result_magic, sizeof(mine.magic));
-	rc = put_all(fd, &mine, sizeof(mine), limit);
 	if (err)
 		return err;
-	if (!rc)
-		rc = get_all(fd, &theirs, sizeof(theirs), limit);
-	if (rc)
-		return rc;
-	if (memcmp(theirs.magic, result_magic, sizeof(theirs.magic)) ||
-		memcmp(theirs.zero, zero, sizeof(theirs.zero)))
+	if (memcmp(r->magic, result_magic, sizeof(r->magic)) ||
+		memcmp(r->zero, zero, sizeof(r->zero)))
 		return -EPROTO;
-	return theirs.error ? -ECONNREFUSED : 0;
+	return r->error ? -ECONNREFUSED : 0;
+}
+
+/* Connects the endpoint, which is created where there is none yet, and prepares our result. */
+static int connect_ep(struct meeting *m, struct copyrpc_ctx *ctx,
+	const struct copyrpc_ep_attr *attr)
+{
+	int err = 0;
+
+	if (!m->ep) {
+		err = copyrpc_ep_create(ctx, attr, &m->ep);
+		if (!err)
+			err = say_greeting(m);
+	}
+	if (err)
+		return err;
+	m->greeted = true;
+	if (!m->ep->name[0])
+		tcp_peer(m->guest.fd, m->ep->name, sizeof(m->ep->name));
+	m->err = copyrpc_ep_connect(m->ep, m->greeting.blob, sizeof(m->greeting.blob));
+	say_result(m);
+	return 0;
 }
 
 /* The owner of the peer has left its former endpoint, which may have nothing to send and would
@@ -144,30 +146,65 @@ static void end_former(struct copyrpc_ep *ep)
 			ep_fail(old, -ECONNRESET);
 }
 
-int copyrpc_ep_meet(struct copyrpc_ep *ep, int fd, int timeout_ms)
+/* Writes what there is to say. */
+static int speak(struct meeting *m)
 {
-	uint64_t limit = limit_of(timeout_ms);
-	struct greeting g;
+	int err = tcp_write(m->guest.fd, m->out, m->out_len, &m->sent);
+
+	m->guest.events = err == -EAGAIN ? POLLOUT : POLLIN;
+	if (err == -EAGAIN)
+		return err;
+	return m->err ? m->err : err;
+}
+
+/* Goes on as far as it can. 0: both ends are connected, and know it of each other; -EAGAIN. */
+static int go_on(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr)
+{
+	int err = speak(m);
+
+	if (!err && !m->greeted) {
+		err = hear_greeting(m);
+		if (err == -EPROTONOSUPPORT && !m->ep) {
+			m->err = err;
+			say_greeting(m);
+			return speak(m);
+		}
+		if (!err)
+			err = connect_ep(m, ctx, attr);
+		if (!err)
+			err = speak(m);
+	}
+	if (!err)
+		err = hear_result(m);
+	if (err)
+		return err;
+	m->ep->peer_owner = le64toh(m->greeting.owner);
+	if (m->ep->peer_owner)
+		end_former(m->ep);
+	return 0;
+}
+
+static int meet_until(struct copyrpc_ep *ep, int fd, uint64_t limit)
+{
+	struct meeting m = {.guest.fd = fd, .ep = ep};
 	int err;
 
 	if (ep->ch.status != -ENOTCONN)
 		return -EISCONN;
-	if (!ep->owner && getrandom(&ep->owner, sizeof(ep->owner), 0) != sizeof(ep->owner))
-		return -errno;
-	err = put_greeting(ep, fd, limit);
-	if (!err)
-		err = get_greeting(fd, &g, limit);
+	err = say_greeting(&m);
 	if (err)
 		return err;
-	if (!ep->name[0])
-		peer_name(fd, ep->name, sizeof(ep->name));
-	err = exchange_results(fd, copyrpc_ep_connect(ep, g.blob, sizeof(g.blob)), limit);
-	if (err)
-		return err;
-	ep->peer_owner = le64toh(g.owner);
-	if (ep->peer_owner)
-		end_former(ep);
-	return 0;
+	while ((err = go_on(&m, NULL, NULL)) == -EAGAIN) {
+		err = tcp_wait(fd, m.guest.events, limit);
+		if (err)
+			return err;
+	}
+	return err;
+}
+
+int copyrpc_ep_meet(struct copyrpc_ep *ep, int fd, int timeout_ms)
+{
+	return meet_until(ep, fd, tcp_limit(timeout_ms));
 }
 
 /* Nothing of an endpoint that was never connected can arrive any more. */
@@ -179,16 +216,168 @@ static void discard(struct copyrpc_ep *ep)
 		copyrpc_ep_destroy(ep);
 }
 
+/* ------------------------------------------------------------------ accepting */
+
+#define GUESTS 64 /* connections that have not been completed, per listener */
+#define YOUNG_NS (100 * NSEC_PER_MSEC) /* so long the next connection waits for the first */
+#define GRACE_NS (500 * NSEC_PER_MSEC) /* ... and traffic of the context for both */
+#define LOOK_NS (10 * NSEC_PER_MSEC) /* between two looks whether there is traffic */
+
+/* The connections that a listener has given and that are not endpoints of the user's yet. They
+ * stay from one call to the next. */
+struct lobby {
+	struct tcp_crowd crowd;
+	int listener;
+	struct copyrpc_ctx *ctx;
+	const struct copyrpc_ep_attr *attr; /* of the call */
+	struct lobby *next;
+};
+
+static struct tcp_guest *lobby_open(void *arg)
+{
+	struct meeting *m = calloc(1, sizeof(*m));
+
+	return m ? &m->guest : NULL;
+}
+
+static int lobby_step(void *arg, struct tcp_guest *g)
+{
+	const struct lobby *l = arg;
+
+	return go_on(container_of(g, struct meeting, guest), l->ctx, l->attr);
+}
+
+static void lobby_close(void *arg, struct tcp_guest *g)
+{
+	struct meeting *m = container_of(g, struct meeting, guest);
+
+	if (m->ep)
+		discard(m->ep);
+	free(m);
+}
+
+static struct lobby *lobby_of(struct copyrpc_ctx *ctx, int listener)
+{
+	struct lobby *l = ctx->lobbies;
+
+	while (l && l->listener != listener)
+		l = l->next;
+	if (l)
+		return l;
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return NULL;
+	l->listener = listener;
+	l->ctx = ctx;
+	l->crowd = (struct tcp_crowd){.open = lobby_open,
+		.step = lobby_step,
+		.close = lobby_close,
+		.arg = l,
+		.most = GUESTS};
+	l->next = ctx->lobbies;
+	ctx->lobbies = l;
+	return l;
+}
+
+void ctx_close_lobbies(struct copyrpc_ctx *ctx)
+{
+	struct lobby *l;
+
+	while ((l = ctx->lobbies)) {
+		ctx->lobbies = l->next;
+		tcp_crowd_fini(&l->crowd);
+		free(l);
+	}
+}
+
+/* Messages of other endpoints that a poll would handle. */
+static bool has_traffic(const struct copyrpc_ctx *ctx)
+{
+	return ctx->queue.head || ctx->ended.head || mlx5dvl_cq_ready(ctx->recv_cq);
+}
+
+/*
+ * A connection leaves the listener when nobody before it can be expected to be ready soon. What is
+ * left there makes the listener readable, and so tells a user that waits for that. Who has sent
+ * a greeting gets longer; who comes after a stranger is taken at once.
+ */
+static bool may_take(const struct lobby *l, uint64_t now)
+{
+	bool overdue = l->crowd.guests && now - l->crowd.guests->since_ns >= YOUNG_NS;
+
+	for (const struct tcp_guest *g = l->crowd.guests; g; g = g->next) {
+		const struct meeting *m = container_of(g, struct meeting, guest);
+
+		if (m->greeted ? now - g->since_ns < GRACE_NS : !overdue)
+			return false;
+	}
+	return true;
+}
+
+/* Waits for something to do; with guests, not longer than until the next look. */
+static int lobby_wait(const struct lobby *l, uint64_t now, uint64_t limit)
+{
+	int listener = may_take(l, now) ? l->listener : -1, err;
+	uint64_t look = clock_ns() + LOOK_NS;
+	uint64_t until = l->crowd.guests && look < limit ? look : limit;
+
+	err = tcp_crowd_wait(&l->crowd, listener, now, until);
+	return err == -ETIMEDOUT && until < limit ? 0 : err;
+}
+
+static int next_guest(struct lobby *l, uint64_t limit, struct tcp_guest **guest_p)
+{
+	for (;;) {
+		uint64_t now = l->ctx->clock();
+		const struct tcp_guest *oldest;
+		int err = tcp_crowd_next(&l->crowd, l->listener, may_take(l, now), now, guest_p);
+
+		if (err != -EAGAIN)
+			return err;
+		oldest = l->crowd.guests;
+		if (oldest && now - oldest->since_ns >= GRACE_NS && has_traffic(l->ctx))
+			return -EAGAIN;
+		err = lobby_wait(l, now, limit);
+		if (err)
+			return err;
+	}
+}
+
+int copyrpc_accept(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, int listener,
+	int timeout_ms, struct copyrpc_ep **ep_p)
+{
+	struct lobby *l = lobby_of(ctx, listener);
+	struct tcp_guest *g;
+	struct meeting *m;
+	int err;
+
+	if (!l)
+		return -ENOMEM;
+	l->attr = attr;
+	err = next_guest(l, tcp_limit(timeout_ms), &g);
+	if (err == -ETIMEDOUT)
+		tcp_crowd_fini(&l->crowd);
+	if (err)
+		return err;
+	m = container_of(g, struct meeting, guest);
+	*ep_p = m->ep;
+	close(g->fd);
+	free(m);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ connecting */
+
 /* Creates an endpoint, connects it over the line, and closes the line. */
 static int meet_anew(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, uint64_t owner,
-	int fd, int timeout_ms, struct copyrpc_ep **ep_p)
+	int fd, uint64_t limit, struct copyrpc_ep **ep_p)
 {
 	struct copyrpc_ep *ep;
 	int err = copyrpc_ep_create(ctx, attr, &ep);
 
 	if (!err) {
 		ep->owner = owner;
-		err = copyrpc_ep_meet(ep, fd, timeout_ms);
+		err = meet_until(ep, fd, limit);
 		if (err)
 			discard(ep);
 	}
@@ -198,33 +387,13 @@ static int meet_anew(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr
 	return err;
 }
 
-/* What is left of a time for the rest of the work. */
-static int rest_ms(uint64_t limit)
-{
-	uint64_t now;
-
-	if (limit == UINT64_MAX)
-		return -1;
-	now = clock_ns();
-	return now < limit ? (int)((limit - now) / NSEC_PER_MSEC) : 0;
-}
-
-int copyrpc_accept(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, int listener,
-	int timeout_ms, struct copyrpc_ep **ep_p)
-{
-	uint64_t limit = limit_of(timeout_ms);
-	int fd, err = copyrpc_tcp_accept(listener, timeout_ms, &fd);
-
-	return err ? err : meet_anew(ctx, attr, 0, fd, rest_ms(limit), ep_p);
-}
-
 static int connect_as(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, uint64_t owner,
 	const char *host, uint16_t port, int timeout_ms, struct copyrpc_ep **ep_p)
 {
-	uint64_t limit = limit_of(timeout_ms);
-	int fd, err = copyrpc_tcp_connect(host, port, timeout_ms, &fd);
+	uint64_t limit = tcp_limit(timeout_ms);
+	int fd, err = tcp_connect(host, port, true, limit, &fd);
 
-	return err ? err : meet_anew(ctx, attr, owner, fd, rest_ms(limit), ep_p);
+	return err ? err : meet_anew(ctx, attr, owner, fd, limit, ep_p);
 }
 
 int copyrpc_connect(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, const char *host,
@@ -251,4 +420,45 @@ int copyrpc_reconnect(struct copyrpc_ep *old, const char *host, uint16_t port, i
 	copyrpc_ep_destroy(old);
 	*ep_p = ep;
 	return 0;
+}
+
+/* ------------------------------------------------------------------ connections */
+
+int copyrpc_tcp_listen(const char *host, uint16_t port, int *fd_p)
+{
+	return tcp_listen(host, port, fd_p);
+}
+
+int copyrpc_tcp_port(int fd)
+{
+	return tcp_port(fd);
+}
+
+/* The socket as the program gets it. */
+static int make_blocking(int fd, int *fd_p)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK)) {
+		int err = -errno;
+
+		close(fd);
+		return err;
+	}
+	*fd_p = fd;
+	return 0;
+}
+
+int copyrpc_tcp_accept(int listener, int timeout_ms, int *fd_p)
+{
+	int fd, err = tcp_accept(listener, tcp_limit(timeout_ms), &fd);
+
+	return err ? err : make_blocking(fd, fd_p);
+}
+
+int copyrpc_tcp_connect(const char *host, uint16_t port, int timeout_ms, int *fd_p)
+{
+	int fd, err = tcp_connect(host, port, true, tcp_limit(timeout_ms), &fd);
+
+	return err ? err : make_blocking(fd, fd_p);
 }

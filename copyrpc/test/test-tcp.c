@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* The connection helper: both sides are ready, limits hold, and nobody is believed. */
+#include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/stranger.h"
 #include "copyrpc_tcp.h"
+#include "internal.h"
 #include "pair.h"
 
 #define LONG_MS 30000 /* is not waited for, unless something is wrong */
 #define SHORT_MS 30
+#define HOUR_MS 3600000 /* whoever has to wait for a limit waits too long */
 
 /* A connecting side in a thread. */
 struct caller {
@@ -326,6 +331,136 @@ static void three_over_one_line(void)
 	rig_close(&r);
 }
 
+struct dripper {
+	pthread_t thread;
+	struct strangers *s;
+	atomic_bool end;
+};
+
+static void *drip(void *arg)
+{
+	struct dripper *d = arg;
+
+	/* Pairs with the store of with_strangers(). */
+	while (!atomic_load_explicit(&d->end, memory_order_acquire)) {
+		strangers_drip(d->s);
+		poll(NULL, 0, 1);
+	}
+	return NULL;
+}
+
+/* An honest client behind strangers. There is one place: strangers get no endpoint. */
+static void with_strangers(enum stranger_kind kind, const uint8_t greeting[128])
+{
+	struct dripper d = {.end = false};
+	struct copyrpc_ep *ep;
+	struct strangers s;
+	struct rig r;
+	int rc;
+
+	rig_open(&r, &(struct copyrpc_ctx_attr){.max_endpoints = 1});
+	s = strangers_come(kind, r.c.port, greeting, 128);
+	d.s = &s;
+	CHECK_EQ(pthread_create(&d.thread, NULL, drip, &d), 0);
+	start(&r.c);
+	do
+		rc = copyrpc_accept(r.ctx, NULL, r.listener, HOUR_MS, &ep);
+	while (rc == -EPROTO && kind == STRANGER_GARBAGE);
+	CHECK_EQ(rc, 0);
+	CHECK_EQ(finish(&r.c), 0);
+	echo(r.ctx, r.c.ctx, r.c.ep);
+	/* Pairs with the load of drip(). */
+	atomic_store_explicit(&d.end, true, memory_order_release);
+	CHECK_EQ(pthread_join(d.thread, NULL), 0);
+	rig_close(&r);
+	strangers_leave(&s);
+}
+
+static void strangers(void)
+{
+	uint8_t greeting[128];
+	struct rig r;
+
+	rig_open(&r, NULL);
+	take_greeting(&r, greeting);
+	rig_close(&r);
+	for (unsigned kind = 0; kind < STRANGERS; kind++) {
+		printf("  kind %u\n", kind);
+		with_strangers(kind, greeting);
+	}
+}
+
+static void *meet_late(void *arg)
+{
+	struct caller *c = arg;
+
+	CHECK_EQ(copyrpc_ep_create(c->ctx, NULL, &c->ep), 0);
+	c->rc = copyrpc_ep_meet(c->ep, c->port, LONG_MS);
+	return NULL;
+}
+
+/* A call waits for an answer: a silent connection does not delay it, and is kept meanwhile. */
+static void traffic_goes_on(void)
+{
+	struct caller late;
+	struct copyrpc_ep *ep;
+	struct rig r;
+	int silent;
+
+	rig_open(&r, NULL);
+	start(&r.c);
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, HOUR_MS, &ep), 0);
+	CHECK_EQ(finish(&r.c), 0);
+	silent = raw_line(&r);
+	CHECK_EQ(copyrpc_call(r.c.ep, "x", 1, 1, 0), 0);
+	CHECK(copyrpc_flush(r.c.ctx) >= 0);
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, HOUR_MS, &ep), -EAGAIN);
+	echo(r.ctx, r.c.ctx, r.c.ep);
+	late = (struct caller){.ctx = r.c.ctx, .port = (uint16_t)silent};
+	CHECK_EQ(pthread_create(&late.thread, NULL, meet_late, &late), 0);
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, HOUR_MS, &ep), 0);
+	CHECK_EQ(finish(&late), 0);
+	echo(r.ctx, r.c.ctx, late.ep);
+	close(silent);
+	rig_close(&r);
+}
+
+static uint64_t now_ns;
+
+static uint64_t test_clock(void)
+{
+	return now_ns;
+}
+
+/* While the first may still be ready soon, the second leaves the listener readable: a server that
+ * waits for that is told. */
+static void one_at_a_time(void)
+{
+	uint8_t words[144] = {0};
+	struct copyrpc_ep *ep;
+	struct pollfd p;
+	int first, second;
+	struct rig r;
+
+	rig_open(&r, NULL);
+	take_greeting(&r, words);
+	memcpy(words + 128, "CPRPCRES", 8);
+	now_ns = clock_ns();
+	r.ctx->clock = test_clock;
+	p = (struct pollfd){.fd = r.listener, .events = POLLIN};
+	first = raw_line(&r);
+	CHECK_EQ(send(first, words, 128, 0), 128);
+	second = raw_line(&r);
+	CHECK_EQ(send(second, words, sizeof(words), 0), sizeof(words));
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, SHORT_MS, &ep), -ETIMEDOUT);
+	CHECK_EQ(poll(&p, 1, 0), 1);
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, HOUR_MS, &ep), 0);
+	CHECK_EQ(poll(&p, 1, 0), 0);
+	close(first);
+	close(second);
+	rig_close(&r);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -337,6 +472,9 @@ int main(int argc, char **argv)
 		TEST(rings_that_differ),
 		TEST(reconnected),
 		TEST(three_over_one_line),
+		TEST(strangers),
+		TEST(traffic_goes_on),
+		TEST(one_at_a_time),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
