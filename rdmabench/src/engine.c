@@ -14,10 +14,12 @@
 #include "text.h"
 #include "base/child.h"
 #include "base/clock.h"
-#include "tcp.h"
+#include "base/compiler.h"
+#include "base/tcp.h"
 
 #define SYSFS "/sys/class/infiniband"
-#define ACCEPT_MS 200 /* between two signs of life to clients that wait for others */
+#define LOOK_NS (200 * NSEC_PER_MSEC) /* between two looks at clients that wait for others */
+#define CALLERS 256 /* connections that have not said what they want */
 
 struct engine {
 	const struct engine_options *o;
@@ -45,24 +47,16 @@ static struct peer *new_peer(struct engine *e, int fd, const char *address)
 {
 	struct peer *p = calloc(1, sizeof(*p));
 
-	if (!p) {
-		close(fd);
-		return NULL;
+	if (p) {
+		p->side = &e->side;
+		wire_open(&p->conn, fd, address);
 	}
-	p->side = &e->side;
-	wire_open(&p->conn, fd, address);
 	return p;
 }
 
 static void keep_peer(struct engine *e, struct peer *p)
 {
 	e->side.peers[e->side.n_peers++] = p;
-}
-
-static void drop_peer(struct peer *p)
-{
-	wire_close(&p->conn);
-	free(p);
 }
 
 static int send_side(struct engine *e, struct peer *p, enum wire_kind kind)
@@ -220,15 +214,17 @@ static int set_up_client(struct engine *e, const char *host, uint32_t port)
 	err = side_open(s, &e->o->device, 1, e->why);
 	if (err)
 		return err;
-	fd = tcp_connect(host, port, timeout_ns(e));
-	if (fd < 0) {
+	err = tcp_connect(host, (uint16_t)port, true, clock_ns() + timeout_ns(e), &fd);
+	if (err) {
 		snprintf(e->why, sizeof(e->why), "%.60s, port %u: %s", host, port,
-			fd == -ENOENT ? "no such host" : strerror(-fd));
-		return fd;
+			err == -EADDRNOTAVAIL ? "no such host" : strerror(-err));
+		return err;
 	}
 	p = new_peer(e, fd, host);
-	if (!p)
+	if (!p) {
+		close(fd);
 		return -ENOMEM;
+	}
 	keep_peer(e, p);
 	err = side_add_peer(s, p, e->why);
 	if (!err)
@@ -246,24 +242,64 @@ static int client(struct engine *e, const char *host, uint32_t port)
 
 /* ---- server ---- */
 
-/* What a stranger sends is no reason to stop: it is told, and the next one is waited for. */
-static bool hear_hello(struct engine *e, struct peer *p, struct traffic *t_p)
-{
-	struct wire_buf b;
-	int err = wire_expect(&p->conn, WIRE_HELLO, timeout_ns(e), &b, e->why);
+/* A connection that has not said what it wants. */
+struct caller {
+	struct tcp_guest guest;
+	struct peer *peer; /* NULL: not looked at yet */
+	struct traffic t;
+};
 
-	if (!err)
-		err = wire_get_traffic(&b, t_p, e->why);
-	if (!err)
-		return true;
+static struct tcp_guest *caller_open(void *arg)
+{
+	struct caller *c = calloc(1, sizeof(*c));
+
+	return c ? &c->guest : NULL;
+}
+
+static void caller_close(void *arg, struct tcp_guest *g)
+{
+	struct caller *c = container_of(g, struct caller, guest);
+
+	free(c->peer);
+	free(c);
+}
+
+/* What a stranger sends is no reason to stop, nor to wait until it has heard the answer. */
+static void refuse(struct engine *e, struct peer *p, int err)
+{
 	if (err != -EINVAL)
 		say(e, p->conn.peer, err);
 	if (err == -EPROTONOSUPPORT)
 		snprintf(e->why, sizeof(e->why), "this server speaks version %d of the protocol",
 			WIRE_VERSION);
 	fprintf(stderr, "rdmabench engine: refused %s: %s\n", p->conn.peer, e->why);
-	wire_refuse(&p->conn, e->why, timeout_ns(e));
-	return false;
+	wire_refuse(&p->conn, e->why, 0);
+}
+
+/* 0: it has said HELLO; -EAGAIN; -EPROTO: it was refused. */
+static int caller_step(void *arg, struct tcp_guest *g)
+{
+	struct caller *c = container_of(g, struct caller, guest);
+	struct engine *e = arg;
+	char address[TCP_NAME_MAX] = "unknown";
+	struct wire_buf b;
+	int kind, err;
+
+	if (!c->peer) {
+		tcp_peer(g->fd, address, sizeof(address));
+		c->peer = new_peer(e, g->fd, address);
+		if (!c->peer)
+			return -ENOMEM;
+	}
+	kind = wire_poll(&c->peer->conn, timeout_ns(e), &b);
+	if (!kind)
+		return -EAGAIN;
+	err = kind < 0 ? kind : kind == WIRE_HELLO ? 0 : -EBADMSG;
+	if (!err)
+		err = wire_get_traffic(&b, &c->t, e->why);
+	if (err)
+		refuse(e, c->peer, err);
+	return err ? -EPROTO : 0;
 }
 
 static bool same_traffic(struct engine *e, const struct traffic *t)
@@ -311,43 +347,53 @@ static int reassure(struct engine *e)
 	return 0;
 }
 
-static int add_client(struct engine *e, int fd, const char *address)
+static int add_client(struct engine *e, struct tcp_guest *g)
 {
-	struct peer *p = new_peer(e, fd, address);
-	struct traffic t;
-	bool first = !e->side.n_peers;
+	struct caller *c = container_of(g, struct caller, guest);
+	struct peer *p = c->peer;
 	int err;
 
-	if (!p)
-		return -ENOMEM;
-	if (!hear_hello(e, p, &t)) {
-		drop_peer(p);
-		return 0;
-	}
 	keep_peer(e, p);
-	err = welcome(e, p, &t, first);
+	err = welcome(e, p, &c->t, e->side.n_peers == 1);
+	free(c);
 	if (err)
 		wire_refuse(&p->conn, e->why, timeout_ns(e));
 	return err;
 }
 
+/* One step towards the next client. Each connection is taken when the last has been looked at: a
+ * client of the next run stays where it is. */
+static int next_client(struct engine *e, struct tcp_crowd *crowd, int listener)
+{
+	uint64_t now = clock_ns();
+	struct tcp_guest *g;
+	int err = tcp_crowd_next(crowd, listener, 1, now, &g);
+
+	if (!err)
+		return add_client(e, g);
+	if (err == -EAGAIN)
+		err = tcp_crowd_wait(crowd, listener, now, now + LOOK_NS);
+	return err == -ETIMEDOUT || err == -EPROTO ? 0 : err ? say(e, "the port", err) : 0;
+}
+
 static int accept_clients(struct engine *e, int listener)
 {
-	while (e->side.n_peers < e->o->hosts) {
-		char address[64];
-		int fd = tcp_accept(listener, ACCEPT_MS, address, sizeof(address)), err;
+	struct tcp_crowd crowd = {.open = caller_open,
+		.step = caller_step,
+		.close = caller_close,
+		.arg = e,
+		.most = CALLERS};
+	int err = 0;
 
-		if (fd < 0 && fd != -EAGAIN)
-			return say(e, "the port", fd);
-		err = fd >= 0 ? add_client(e, fd, address) : 0;
+	while (e->side.n_peers < e->o->hosts && !err) {
+		err = next_client(e, &crowd, listener);
 		if (!err)
 			err = reassure(e);
 		if (!err && e->deadline_ns && !e->side.n_peers && clock_ns() > e->deadline_ns)
 			err = say(e, "the next run", -ETIMEDOUT);
-		if (err)
-			return err;
 	}
-	return 0;
+	tcp_crowd_fini(&crowd);
+	return err;
 }
 
 /* All are welcomed, then all have joined, then all go. */
@@ -474,12 +520,11 @@ static int with_client(const struct engine_options *o, const char *host, uint32_
 static int both(const struct engine_options *o)
 {
 	struct engine_options quiet = *o;
-	uint32_t port;
-	int listener = tcp_listen(0, 1, &port), child_status = 0, status;
+	int listener, port, child_status = 0, status, err = tcp_listen("127.0.0.1", 0, &listener);
 	pid_t parent = getpid(), child;
 
-	if (listener < 0) {
-		fprintf(stderr, "rdmabench engine: %s\n", strerror(-listener));
+	if (err) {
+		fprintf(stderr, "rdmabench engine: %s\n", strerror(-err));
 		return 1;
 	}
 	quiet.json = NULL;
@@ -492,12 +537,13 @@ static int both(const struct engine_options *o)
 			_exit(1);
 		exit(with_server(&quiet, listener));
 	}
+	port = tcp_port(listener);
 	close(listener);
 	if (child < 0) {
 		fprintf(stderr, "rdmabench engine: %s\n", strerror(errno));
 		return 1;
 	}
-	status = with_client(o, "127.0.0.1", port);
+	status = with_client(o, "127.0.0.1", (uint32_t)port);
 	if (status)
 		kill(child, SIGTERM);
 	waitpid(child, &child_status, 0);
@@ -506,15 +552,14 @@ static int both(const struct engine_options *o)
 
 static int serve(const struct engine_options *o)
 {
-	uint32_t port;
-	int listener = tcp_listen(o->port, 0, &port);
+	int listener, err = tcp_listen(NULL, (uint16_t)o->port, &listener);
 
-	if (listener < 0) {
-		fprintf(stderr, "rdmabench engine: port %u: %s\n", o->port, strerror(-listener));
+	if (err) {
+		fprintf(stderr, "rdmabench engine: port %u: %s\n", o->port, strerror(-err));
 		return 1;
 	}
-	fprintf(stderr, "rdmabench engine: waiting for %u client%s on port %u\n", o->hosts,
-		o->hosts > 1 ? "s" : "", port);
+	fprintf(stderr, "rdmabench engine: waiting for %u client%s on port %d\n", o->hosts,
+		o->hosts > 1 ? "s" : "", tcp_port(listener));
 	return with_server(o, listener);
 }
 

@@ -3,14 +3,12 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/tcp.h"
 
 #define ALIVE_NS NSEC_PER_SEC
 
@@ -51,7 +49,6 @@ void wire_get_bytes(struct wire_buf *b, void *to, size_t n)
 
 void wire_open(struct wire_conn *c, int fd, const char *peer)
 {
-	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	c->fd = fd;
 	snprintf(c->peer, sizeof(c->peer), "%s", peer);
 	c->heard_ns = c->alive_ns = clock_ns();
@@ -63,38 +60,6 @@ void wire_close(struct wire_conn *c)
 	if (c->fd >= 0)
 		close(c->fd);
 	c->fd = -1;
-}
-
-static int wait_for(int fd, short events, uint64_t deadline_ns)
-{
-	struct pollfd p = {.fd = fd, .events = events};
-	uint64_t now = clock_ns();
-
-	if (now >= deadline_ns)
-		return -ETIMEDOUT;
-	if (poll(&p, 1, (int)((deadline_ns - now) / NSEC_PER_MSEC) + 1) < 0 && errno != EINTR)
-		return -errno;
-	return 0;
-}
-
-static int send_all(int fd, const uint8_t *from, size_t n, uint64_t deadline_ns)
-{
-	while (n) {
-		ssize_t sent = send(fd, from, n, MSG_NOSIGNAL);
-		int err;
-
-		if (sent > 0) {
-			from += sent;
-			n -= (size_t)sent;
-			continue;
-		}
-		if (sent < 0 && errno != EAGAIN && errno != EINTR)
-			return -errno;
-		err = wait_for(fd, POLLOUT, deadline_ns);
-		if (err)
-			return err;
-	}
-	return 0;
 }
 
 int wire_send(struct wire_conn *c, enum wire_kind kind, const void *body, size_t len,
@@ -109,8 +74,8 @@ int wire_send(struct wire_conn *c, enum wire_kind kind, const void *body, size_t
 	wire_put(&b, WIRE_VERSION, 2);
 	wire_put(&b, kind, 2);
 	wire_put(&b, len, 4);
-	err = send_all(c->fd, header, sizeof(header), deadline);
-	return err ? err : send_all(c->fd, body, len, deadline);
+	err = tcp_put(c->fd, header, sizeof(header), deadline);
+	return err ? err : tcp_put(c->fd, body, len, deadline);
 }
 
 int wire_alive(struct wire_conn *c, uint64_t now_ns, uint64_t timeout_ns)
@@ -150,19 +115,6 @@ static int message_length(const struct wire_conn *c, int *kind_p)
 	return (int)len;
 }
 
-/* Reads no further than the message that begins in c->in: what follows waits in the socket. */
-static int read_some(struct wire_conn *c, size_t want)
-{
-	ssize_t n = recv(c->fd, c->in + c->have, want - c->have, 0);
-
-	if (!n)
-		return -ECONNRESET;
-	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? -EAGAIN : -errno;
-	c->have += (size_t)n;
-	return 0;
-}
-
 /* The kind of a whole message, -EAGAIN, or an error. */
 static int read_message(struct wire_conn *c, struct wire_buf *body_p)
 {
@@ -178,7 +130,8 @@ static int read_message(struct wire_conn *c, struct wire_buf *body_p)
 			c->heard_ns = clock_ns();
 			return kind;
 		}
-		err = read_some(c, want);
+		/* No further than this message: what follows waits in the socket. */
+		err = tcp_read(c->fd, c->in, want, &c->have);
 		if (err)
 			return err;
 	}
@@ -213,7 +166,7 @@ int wire_expect(struct wire_conn *c, enum wire_kind kind, uint64_t timeout_ns,
 		got = wire_poll(c, timeout_ns, body_p);
 		if (got != 0 && (got != WIRE_ALIVE || kind == WIRE_HELLO))
 			break;
-		err = got ? 0 : wait_for(c->fd, POLLIN, c->heard_ns + timeout_ns);
+		err = got ? 0 : tcp_wait(c->fd, POLLIN, c->heard_ns + timeout_ns);
 		if (err)
 			return err;
 	}

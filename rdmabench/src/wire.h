@@ -64,7 +64,7 @@ struct wire_conn {
 	uint8_t in[WIRE_HEADER + WIRE_BODY_MAX];
 };
 
-/* Takes over fd, which it makes non-blocking. */
+/* Takes over fd. */
 void wire_open(struct wire_conn *c, int fd, const char *peer);
 void wire_close(struct wire_conn *c);
 

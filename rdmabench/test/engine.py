@@ -16,6 +16,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../base/test"))
+import strangers as strangers_module  # noqa: E402
+
 case, exe, runner = sys.argv[1], *map(os.path.abspath, sys.argv[2:4])
 FABRIC = ["--fabric", f"rdmabench-{case}-{os.getpid()}"]
 VERSION = 2  # of the protocol
@@ -393,8 +396,23 @@ def strangers():
                say(header.pack(0x424d4452, VERSION, 1, 1000) + b"slow")]
     run("-p", server.port, "-n", 10, "--timeout", 60, "127.0.0.1")
     _, err = server.end()
-    assert err.count("refused 127.0.0.1") + err.count("refused ::") >= 7, err
+    assert err.count("refused 127.0.0.1") >= 5, err  # the silent ones need not be given up
     del sockets
+
+
+def silent():
+    """Whoever is silent, or slow, delays neither a run of two machines nor its next one."""
+    hello = struct.Struct("<IHHI").pack(0x424d4452, VERSION, 1, 1000)
+    for kind in strangers_module.KINDS:
+        server = Server("--hosts", 2, "--timeout", 3600)
+        crowd = strangers_module.Strangers(kind, server.port, hello + bytes(1000))
+        clients = [subprocess.Popen(command("-p", server.port, "-n", 10, "--timeout", HANG // 2, "127.0.0.1"),
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+        for c in clients:
+            _, err = c.communicate(timeout=HANG)
+            assert c.returncode == 0, (kind, err)
+        server.end()
+        crowd.leave()
 
 
 def nobody():
