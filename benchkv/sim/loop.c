@@ -334,6 +334,7 @@ static void flush(struct daemon *d)
 
 static void trace(struct daemon *d)
 {
+	const struct adaptive *a = &d->control.adaptive;
 	struct sim *s = d->rank->sim;
 	uint32_t gathered = 0;
 
@@ -342,9 +343,10 @@ static void trace(struct daemon *d)
 	s->traced = d->loop_began + s->c->trace_ns;
 	for (uint32_t i = 0; i < d->n_dirty; i++)
 		gathered += d->eps[d->loads[i].ep].calls + d->eps[d->loads[i].ep].replies;
-	fprintf(s->c->trace, "%.3f,%u,%u,%u,%u,%u,%.3f,%u\n", (double)d->loop_began / 1e3,
-		d->rank->inflight.n, gathered, d->polls.cqes, d->polls.messages, d->polls.responses,
-		(double)(d->now - d->loop_began) / 1e3, d->control.unconsumed);
+	fprintf(s->c->trace, "%.3f,%u,%u,%u,%u,%u,%.3f,%u,%u,%.4f,%.3f,%.4f\n",
+		(double)d->loop_began / 1e3, d->rank->inflight.n, gathered, d->polls.cqes,
+		d->polls.messages, d->polls.responses, (double)(d->now - d->loop_began) / 1e3,
+		d->control.unconsumed, a->u, a->e_ema, a->rtt_ema_us, adaptive_rho(a));
 }
 
 static void end_loop(struct daemon *d)

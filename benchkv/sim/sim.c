@@ -268,7 +268,8 @@ int sim_run(const struct sim_config *config, struct sim_result *result_p)
 	err = sim_init(&s, config);
 	if (!err && config->trace)
 		fprintf(config->trace,
-			"time_us,outstanding,gathered,cqes,messages,responses,loop_us,unconsumed\n");
+			"time_us,outstanding,gathered,cqes,messages,responses,loop_us,unconsumed,"
+			"u,e,rtt_us,rho\n");
 	if (!err)
 		err = crew_run(&s);
 	if (!err)

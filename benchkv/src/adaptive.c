@@ -101,9 +101,14 @@ static void change(struct adaptive *a, uint32_t u, enum adaptive_why why)
 	a->hold_count = HOLD_MIN;
 }
 
+double adaptive_rho(const struct adaptive *a)
+{
+	return a->loop_ema_us / (a->rtt_ema_us > RTT_FLOOR_US ? a->rtt_ema_us : RTT_FLOOR_US);
+}
+
 static void decide(struct adaptive *a)
 {
-	double rho = a->loop_ema_us / (a->rtt_ema_us > RTT_FLOOR_US ? a->rtt_ema_us : RTT_FLOOR_US);
+	double rho = adaptive_rho(a);
 
 	if (rho < RHO_LOW || a->e_ema > EMPTY_HIGH) {
 		a->high_count = 0;

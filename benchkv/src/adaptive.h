@@ -63,6 +63,9 @@ static inline bool adaptive_poll_again(const struct adaptive *a, uint32_t polls,
 	return !cqes && polls <= a->u;
 }
 
+/* Loop time over round trip, both filtered: what the controller keeps near one. */
+double adaptive_rho(const struct adaptive *a);
+
 /* The gains, steps and the largest u that follow from the means of the halves. */
 void adaptive_identify(struct adaptive *a);
 

@@ -106,6 +106,7 @@ static uint32_t run_phases(struct daemon *d, uint64_t *at_ns)
 
 static uint32_t run_traced(struct daemon *d)
 {
+	const struct adaptive *a = &d->net.control.adaptive;
 	uint64_t cqes = network_completions(&d->net);
 	struct trace_sample s = {.time_ns = clock_ns()};
 	uint32_t n = run_phases(d, s.phase_ns);
@@ -117,7 +118,10 @@ static uint32_t run_traced(struct daemon *d)
 	s.cqes = (uint32_t)(network_completions(&d->net) - cqes);
 	s.messages = d->net.polls.messages;
 	s.polls = d->net.polls.polls;
-	s.u = d->net.control.adaptive.u;
+	s.u = a->u;
+	s.e = (float)a->e_ema;
+	s.rtt_us = (float)a->rtt_ema_us;
+	s.rho = (float)adaptive_rho(a);
 	s.unconsumed = d->net.ctx ? network_unconsumed(d) : 0;
 	trace_add(&d->trace, &s);
 	return n;

@@ -47,9 +47,10 @@ static double us(uint64_t ns)
 
 static void write_sample(const struct trace *t, const struct trace_sample *s, FILE *out)
 {
-	fprintf(out, ",%.0f,%u,%u,%u,%u,%s,%u,%u,%.3f,%u,%u", us(s->time_ns - t->start_ns),
-		s->outstanding, s->waiting, s->held, s->cqes, bucket_name(s->cqes), s->messages,
-		s->polls, us(s->loop_ns), s->u, s->unconsumed);
+	fprintf(out, ",%.0f,%u,%u,%u,%u,%s,%u,%u,%.3f,%u,%.4f,%.3f,%.4f,%u",
+		us(s->time_ns - t->start_ns), s->outstanding, s->waiting, s->held, s->cqes,
+		bucket_name(s->cqes), s->messages, s->polls, us(s->loop_ns), s->u, s->e, s->rtt_us,
+		s->rho, s->unconsumed);
 	for (int i = 0; i < TRACE_PHASES; i++)
 		fprintf(out, ",%.3f", us(s->phase_ns[i] - s->time_ns));
 	fputc('\n', out);
@@ -59,7 +60,7 @@ void trace_write_names(FILE *out)
 {
 	errno = 0;
 	fprintf(out, "daemon,time_us,outstanding,waiting,held,cqes,cqe_bucket,messages,polls,"
-		     "loop_us,u,unconsumed");
+		     "loop_us,u,e,rtt_us,rho,unconsumed");
 	for (int i = 0; i < TRACE_PHASES; i++)
 		fprintf(out, ",%s_us", trace_phase_names[i]);
 	fputc('\n', out);

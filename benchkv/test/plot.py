@@ -22,9 +22,13 @@ HGRM = """       Value     Percentile TotalCount 1/(1-Percentile)
 TRACE = "daemon,time_us,outstanding,waiting\n0,0,1,0\n0,1000,5,2\n2,10,3,0\n2,1010,4,0\n"
 
 
-def row(backend, np):
+SIMULATED = "time_us,outstanding,gathered,cqes\n0.0,3,0,1\n10.5,40,7,2\n20.1,41,9,2\n"
+
+
+def row(backend, np, software=False):
     spread = {"min": 90.0 * np, "median": 100.0 * np, "max": 120.0 * np, "stddev": 9.0}
-    return json.dumps({"backend": backend, "np": np, "ops_per_s_spread": spread}) + "\n"
+    return json.dumps({"backend": backend, "np": np, "ops_per_s_spread": spread,
+                       "software_hca": software}) + "\n"
 
 
 def cell(control, np, qd, init, mops):
@@ -46,7 +50,7 @@ if not shutil.which("gnuplot"):
     sys.exit(77)
 with tempfile.TemporaryDirectory() as tmp:
     files = {"a.json": row("meta", 2) + row("meta", 1), "b.json": row("direct", 2), "c.hgrm": HGRM,
-             "trace.0": TRACE}
+             "trace.0": TRACE, "sim.csv": SIMULATED, "soft.json": row("direct", 2, True)}
     files["map.json"] = "".join(cell(c, n, q, i, n * (1 + (i == "high"))) for c in ("none", "auto:10,9")
                                 for n in (2, 4) for q in (1, 32) for i in ("low", "high"))
     for name, text in files.items():
@@ -54,6 +58,12 @@ with tempfile.TemporaryDirectory() as tmp:
     drawn("throughput", [f"{tmp}/a.json", f"{tmp}/b.json"], ["meta", "direct", "ranks"])
     drawn("latency", [f"one={tmp}/c.hgrm", f"{tmp}/c.hgrm"], ["one", "c.hgrm", "percentile"])
     drawn("outstanding", [f"{tmp}/trace.0"], ["daemon 0: outstanding", "daemon 2: waiting"])
+    drawn("outstanding", [f"{tmp}/sim.csv"], ["simulated: outstanding", "simulated: gathered"])
+    # Figures of software say so, others do not.
+    for name, software in ("b.json", False), ("soft.json", True):
+        drawn("throughput", [f"{tmp}/{name}"], ["direct"])
+        if ("software HCA" in pathlib.Path(tmp, "throughput.svg").read_text()) != software:
+            sys.exit(f"{name}: the title")
     odd = 'a"b`touch x`\'c'  # is a title, and no command
     drawn("latency", [f"{odd}={tmp}/c.hgrm"], ["touch x"])
     # What is no result is named in one line, and leaves no picture.

@@ -33,7 +33,9 @@ assert KEYS <= one.keys() and one["np"] == 2 and one["mops"] > 0, one
 assert abs(one["rho"] / (one["loop_us"] / (one["outstanding"] / (one["mops"] / 4))) - 1) < 1e-6, one
 assert abs(sum(one["loops_by_responses"]) - 1) < 1e-6
 assert json.loads(sim(*SHORT, "--json", "-").stdout) == one
-assert "M/s" in sim(*SHORT).stdout
+text = sim(*SHORT).stdout
+assert "M/s" in text
+assert f"{one['rho']:10.2f}, {one['loops_by_responses'][0]:.2f} of the loops find no response" in text, (one, text)
 rows = [json.loads(line) for line in sim("map", *BRIEF, "--control", "none", "--json", "-").stdout.splitlines()]
 assert len(rows) == 36 and {r["init"] for r in rows} == {"high", "low"}
 step = json.loads(sim(*SHORT, "--qd-before", "1", "--qd-step", "0.3", "--json", "-").stdout)
@@ -46,7 +48,29 @@ with tempfile.TemporaryDirectory() as scratch:
     sim(*SHORT, "--trace", str(trace), "--trace-step", "0")
     lines = trace.read_text().splitlines()
     assert lines[0].startswith("time_us,outstanding") and len(lines) > 100
-    assert all(len(line.split(",")) == 8 for line in lines)
+    assert all(len(line.split(",")) == 12 for line in lines)
+    # A line for each loop of rank 0, but for some empty ones: the next one begins when it has ended.
+    loops = [{name: float(v) for name, v in zip(lines[0].split(","), line.split(","))} for line in lines[1:]]
+    gaps = [b["time_us"] - a["time_us"] - a["loop_us"] for a, b in zip(loops, loops[1:])]
+    assert min(gaps) > -.0015 and sum(gap < .0015 for gap in gaps) > .9 * len(gaps), sorted(gaps)
+    # The published controller: u, and what it is derived from.
+    sim("--np", "8", "--qd", "32", "--control", "adaptive-budget", "--warmup", "0", "--duration", "20", "--init", "low",
+        "--trace", str(trace), "--trace-step", "100", "--json", "-")
+    rows = [{name: float(v) for name, v in row.items()} for row in csv.DictReader(trace.open())]
+    assert len(rows) > 100 and max(row["u"] for row in rows) > 0, rows[-1]
+    assert all(0 <= row["e"] <= 1 and row["rtt_us"] > 4 and 0 < row["rho"] < 10 for row in rows[50:]), rows[-1]
+    assert max(row["e"] for row in rows) > .2, rows[:50]
+    # The shares of loops by their responses, of all ranks; of rank 0 they are the same but for chance.
+    job = json.loads(sim("--np", "8", "--qd", "4", "--control", "none", "--warmup", "0", "--duration", "2",
+                         "--trace", str(trace), "--trace-step", "0", "--json", "-").stdout)
+    counts = [int(row["responses"]) for row in csv.DictReader(trace.open())]
+    n_loops = job["loops_per_s"] * job["duration_ms"] / 1e3
+    shares = [sum(low <= n <= high for n in counts) / n_loops
+              for low, high in ((1, 1), (2, 10), (11, 100), (101, 10 ** 9))]
+    shares.insert(0, 1 - sum(shares))
+    for mine, said in zip(shares, job["loops_by_responses"]):
+        assert abs(mine - said) < .05, (shares, job["loops_by_responses"])
+    assert sum(share > .05 for share in shares) >= 4, shares
     hgrm = pathlib.Path(scratch) / "h"
     job = json.loads(sim(*SHORT, "--hgrm", str(hgrm), "--json", "-").stdout)
     rows = [line.split() for line in hgrm.read_text().splitlines() if line.strip()[:1].isdigit()]

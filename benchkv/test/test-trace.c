@@ -31,6 +31,9 @@ static void writes_a_line_per_sample(void)
 		.messages = 40,
 		.polls = 5,
 		.u = 7,
+		.e = 0.25f,
+		.rtt_us = 6.5f,
+		.rho = 1.125f,
 		.unconsumed = 9};
 	char *text = NULL;
 	struct trace t;
@@ -47,9 +50,9 @@ static void writes_a_line_per_sample(void)
 	trace_write(&t, 6, out);
 	fclose(out);
 	CHECK(!strcmp(text,
-		"daemon,time_us,outstanding,waiting,held,cqes,cqe_bucket,messages,polls,loop_us,u,"
-		"unconsumed,local_us,channels_us,network_us,calls_us,retry_us,flush_us,forward_us\n"
-		"6,1000,3,2,1,11,11-100,40,5,2.500,7,9,0.000,0.100,0.200,0.300,0.400,0.500,0.600\n"));
+		"daemon,time_us,outstanding,waiting,held,cqes,cqe_bucket,messages,polls,loop_us,u,e,"
+		"rtt_us,rho,unconsumed,local_us,channels_us,network_us,calls_us,retry_us,flush_us,forward_us\n"
+		"6,1000,3,2,1,11,11-100,40,5,2.500,7,0.2500,6.500,1.1250,9,0.000,0.100,0.200,0.300,0.400,0.500,0.600\n"));
 	free(text);
 	trace_fini(&t);
 }
