@@ -2,124 +2,118 @@
 #include "meet.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/tcp.h"
+
 #define TEXT_MAX (1u << 26)
+#define CLIENTS 1024 /* connections at once */
+#define TAKE 16 /* of them, accepted in one look */
 
-static int lookup(const char *host, uint16_t port, struct addrinfo **list_p)
+struct meeting {
+	const char *text;
+	uint32_t len;
+};
+
+struct client {
+	struct tcp_guest guest;
+	size_t len_sent, text_sent;
+};
+
+static struct tcp_guest *client_open(void *arg)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-	char service[8];
+	struct client *c = calloc(1, sizeof(*c));
 
-	snprintf(service, sizeof(service), "%u", port);
-	return getaddrinfo(host, service, &hints, list_p) ? -EADDRNOTAVAIL : 0;
+	return c ? &c->guest : NULL;
 }
 
-int meet_listen(const char *host, uint16_t port)
+static void client_close(void *arg, struct tcp_guest *g)
 {
-	struct addrinfo *a;
-	int fd, err = lookup(host, port, &a);
-
-	if (err)
-		return err;
-	fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)) ||
-		bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, 4)) {
-		err = -errno;
-		if (fd >= 0)
-			close(fd);
-	}
-	freeaddrinfo(a);
-	return err ? err : fd;
+	free(container_of(g, struct client, guest));
 }
 
-static int write_all(int fd, const void *bytes, size_t n)
+/* 0: it has got the text, and has gone, or says something, which a client does not. */
+static int client_step(void *arg, struct tcp_guest *g)
 {
-	while (n) {
-		ssize_t m = send(fd, bytes, n, MSG_NOSIGNAL);
-
-		if (m < 0)
-			return -errno;
-		bytes = (const char *)bytes + m;
-		n -= (size_t)m;
-	}
-	return 0;
-}
-
-static int read_all(int fd, void *bytes, size_t n)
-{
-	while (n) {
-		ssize_t m = read(fd, bytes, n);
-
-		if (m <= 0)
-			return m ? -errno : -ECONNRESET;
-		bytes = (char *)bytes + m;
-		n -= (size_t)m;
-	}
-	return 0;
-}
-
-int meet_serve(int listener, const char *text)
-{
-	uint32_t len = (uint32_t)strlen(text);
-	int fd = accept(listener, NULL, NULL), err;
+	struct client *c = container_of(g, struct client, guest);
+	const struct meeting *m = arg;
+	size_t got = 0;
 	char byte;
+	int err;
 
-	if (fd < 0)
-		return -errno;
-	err = write_all(fd, &len, sizeof(len));
+	err = tcp_write(g->fd, &m->len, sizeof(m->len), &c->len_sent);
 	if (!err)
-		err = write_all(fd, text, len);
-	if (!err)
-		read_all(fd, &byte, 1);
-	close(fd);
+		err = tcp_write(g->fd, m->text, m->len, &c->text_sent);
+	g->events = err == -EAGAIN ? POLLOUT : POLLIN;
+	if (err)
+		return err == -EAGAIN ? err : -ECONNRESET;
+	return tcp_read(g->fd, &byte, 1, &got) == -EAGAIN ? -EAGAIN : 0;
+}
+
+int meet_serve(int listener, const char *text, bool once)
+{
+	struct meeting m = {text, (uint32_t)strlen(text)};
+	struct tcp_crowd crowd = {.open = client_open,
+		.step = client_step,
+		.close = client_close,
+		.arg = &m,
+		.most = CLIENTS};
+	bool served = false;
+	int err = 0;
+
+	while (!err && !(once && served)) {
+		uint64_t now = clock_ns();
+		struct tcp_guest *g;
+
+		err = tcp_crowd_next(&crowd, listener, TAKE, now, &g);
+		served = !err;
+		if (served) {
+			close(g->fd);
+			client_close(&m, g);
+		} else if (err == -EAGAIN) {
+			err = tcp_crowd_wait(&crowd, listener, now, TCP_FOREVER);
+		}
+		err = err == -ECONNRESET ? 0 : err;
+	}
+	tcp_crowd_fini(&crowd);
 	return err;
 }
 
-static int connect_to(const char *host, uint16_t port)
+static int fetch(int fd, uint64_t limit, char **text_p)
 {
-	struct addrinfo *list;
-	int fd = -1, err = lookup(host, port, &list);
-
-	if (err)
-		return err;
-	err = -EADDRNOTAVAIL;
-	for (const struct addrinfo *a = list; a && err; a = a->ai_next) {
-		fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		err = fd < 0 || connect(fd, a->ai_addr, a->ai_addrlen) ? -errno : 0;
-		if (err && fd >= 0)
-			close(fd);
-	}
-	freeaddrinfo(list);
-	return err ? err : fd;
-}
-
-int meet_fetch(const char *host, uint16_t port, char **text_p)
-{
-	int fd = connect_to(host, port), err;
 	char *text = NULL;
 	uint32_t len = 0;
+	int err = tcp_get(fd, &len, sizeof(len), limit);
 
-	if (fd < 0)
-		return fd;
-	err = read_all(fd, &len, sizeof(len));
 	if (!err && len > TEXT_MAX)
 		err = -EPROTO;
-	if (!err) {
-		text = malloc(len + 1);
-		err = text ? read_all(fd, text, len) : -ENOMEM;
-	}
+	if (err)
+		return err;
+	text = malloc(len + 1);
+	err = text ? tcp_get(fd, text, len, limit) : -ENOMEM;
 	if (err) {
 		free(text);
-		close(fd);
 		return err;
 	}
 	text[len] = 0;
 	*text_p = text;
-	return fd;
+	return 0;
+}
+
+int meet_fetch(const char *host, uint16_t port, int timeout_ms, char **text_p)
+{
+	uint64_t limit = tcp_limit(timeout_ms);
+	int fd, err = tcp_connect(host, port, false, limit, &fd);
+
+	if (err)
+		return err;
+	err = fetch(fd, limit, text_p);
+	if (!err)
+		return fd;
+	close(fd);
+	return err;
 }

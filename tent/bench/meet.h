@@ -3,13 +3,12 @@
 #ifndef TENTBENCH_MEET_H
 #define TENTBENCH_MEET_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Listens on all addresses of @host, port. The descriptor, or -errno. */
-int meet_listen(const char *host, uint16_t port);
-/* Waits for a client, gives it the text, and waits until it has gone. 0 or -errno. */
-int meet_serve(int listener, const char *text);
+/* Gives each client the text, all at once. @once: until one that has it has gone. 0 or -errno. */
+int meet_serve(int listener, const char *text, bool once);
 /* Connects, and gets the text, to be freed. The descriptor, to be kept open, or -errno. */
-int meet_fetch(const char *host, uint16_t port, char **text_p);
+int meet_fetch(const char *host, uint16_t port, int timeout_ms, char **text_p);
 
 #endif

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/tcp.h"
 #include "meet.h"
 #include "row.h"
 #include "trace.h"
@@ -66,17 +67,15 @@ static int register_memory(struct tent *t, uint64_t len, uint8_t **memory_p)
 
 static int serve(const struct move_options *o, const char *text)
 {
-	int listener = meet_listen(o->address, o->port), err;
+	int listener, err = tcp_listen(o->address, o->port, &listener);
 
-	if (listener < 0)
-		return failed(o->address, listener, NULL);
+	if (err)
+		return failed(o->address, err, NULL);
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "waiting for clients at %s, port %u\n", o->address, o->port);
-	do
-		err = meet_serve(listener, text);
-	while (!o->once);
+	err = meet_serve(listener, text, o->once);
 	close(listener);
-	return err ? failed("client", err, NULL) : 0;
+	return err ? failed("server", err, NULL) : 0;
 }
 
 int move_server(const struct move_options *o)
@@ -176,7 +175,7 @@ static int meet(const struct move_options *o, struct server *s)
 	*s = (struct server){.fd = -1};
 	if (o->fork)
 		return fork_server(o, s);
-	s->fd = meet_fetch(o->host, o->port, &s->text);
+	s->fd = meet_fetch(o->host, o->port, o->timeout_ms, &s->text);
 	return s->fd < 0 ? failed(o->host, s->fd, NULL) : 0;
 }
 

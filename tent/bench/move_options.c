@@ -26,6 +26,7 @@ const char move_usage[] =
 	"  --once             end when the first client has\n"
 	"Client\n"
 	"  --fork             run the server as well, on this host\n"
+	"  --timeout N        seconds until a silent server is given up, 1 to 3600 (10)\n"
 	"  --op OP            write, read or mixed (write)\n"
 	"  --size N,...       bytes of a request (64K,1M,8M)\n"
 	"  --batch N,...      requests of a batch (1)\n"
@@ -151,6 +152,7 @@ enum {
 	OPT_MEMORY,
 	OPT_ONCE,
 	OPT_FORK,
+	OPT_TIMEOUT,
 	OPT_OP,
 	OPT_SIZE,
 	OPT_BATCH,
@@ -184,6 +186,7 @@ static const struct option server_options[] = {
 static const struct option client_options[] = {
 	BOTH,
 	{"fork", no_argument, NULL, OPT_FORK},
+	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"op", required_argument, NULL, OPT_OP},
 	{"size", required_argument, NULL, OPT_SIZE},
 	{"batch", required_argument, NULL, OPT_BATCH},
@@ -198,6 +201,16 @@ static const struct option client_options[] = {
 	{"trace", required_argument, NULL, OPT_TRACE},
 	{NULL, 0, NULL, 0},
 };
+
+static int parse_timeout(const struct arg *a, struct move_options *o)
+{
+	uint32_t s;
+	int err = arg_u32(a, 1, 3600, &s);
+
+	if (!err)
+		o->timeout_ms = (int)s * 1000;
+	return err;
+}
 
 static int parse_both(int opt, const struct arg *a, struct move_options *o)
 {
@@ -229,6 +242,8 @@ static int parse_option(void *options, int opt, const struct arg *a)
 	case OPT_FORK:
 		o->fork = true;
 		return 0;
+	case OPT_TIMEOUT:
+		return parse_timeout(a, o);
 	case OPT_OP:
 		return parse_op(a, &o->op);
 	case OPT_SIZE:
@@ -304,6 +319,7 @@ int move_options_parse(int argc, char **argv, bool server, struct move_options *
 		.threads = 1,
 		.n_priorities = 1,
 		.seconds = 1,
+		.timeout_ms = 10000,
 	};
 	int first, err;
 

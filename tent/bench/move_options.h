@@ -31,6 +31,7 @@ struct move_options {
 	uint32_t n_priorities;
 	uint64_t batches_each; /* 0: as many as fit in the time */
 	double seconds;
+	int timeout_ms; /* until a server that says nothing is given up */
 	enum move_op op;
 	bool check, fork, once, stats, help;
 };

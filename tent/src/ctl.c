@@ -3,141 +3,44 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/tcp.h"
 #include "why.h"
 
 static_assert(sizeof(struct ctl_msg) == CTL_LEN, "as on the wire");
 static_assert(sizeof(((struct ctl_msg *)0)->bytes) == NOTICE_LEN, "a message has room for a mark");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "messages are little-endian");
 
-static int lookup(const char *host, uint16_t port, bool listen, struct addrinfo **list_p,
-	struct tent_why *why)
-{
-	const struct addrinfo hints = {
-		.ai_socktype = SOCK_STREAM,
-		.ai_flags = AI_NUMERICSERV | (listen ? AI_PASSIVE : 0),
-	};
-	char service[8];
-	int err;
-
-	snprintf(service, sizeof(service), "%u", port);
-	err = getaddrinfo(host, service, &hints, list_p);
-	if (err)
-		return why_say(why, -EADDRNOTAVAIL, "address %s: %s", host, gai_strerror(err));
-	return 0;
-}
-
-static uint16_t port_of(int fd)
-{
-	struct sockaddr_storage a = {0};
-	socklen_t len = sizeof(a);
-
-	if (getsockname(fd, (struct sockaddr *)&a, &len))
-		return 0;
-	return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port :
-					       ((struct sockaddr_in *)&a)->sin_port);
-}
-
 int ctl_listen(const char *host, uint16_t port, int *fd_p, uint16_t *port_p, struct tent_why *why)
 {
-	struct addrinfo *a = NULL;
-	int fd, err = lookup(host, port, true, &a, why);
+	int err = tcp_listen(host, port, fd_p);
 
 	if (err)
-		return err;
-	fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd < 0 || (port && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int))) ||
-		bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, 64))
-		err = -errno;
-	freeaddrinfo(a);
-	if (err) {
-		if (fd >= 0)
-			close(fd);
 		return why_say(why, err, "address %s, port %u: %s", host, port, strerror(-err));
-	}
-	*fd_p = fd;
-	*port_p = port_of(fd);
+	*port_p = (uint16_t)tcp_port(*fd_p);
 	return 0;
-}
-
-static int wait_for(int fd, short events, int timeout_ms)
-{
-	struct pollfd p = {.fd = fd, .events = events};
-	int n;
-
-	do
-		n = poll(&p, 1, timeout_ms);
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return -errno;
-	return n ? 0 : -ETIMEDOUT;
-}
-
-static int connect_to(const struct addrinfo *a, int timeout_ms, int *fd_p)
-{
-	int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), err = 0;
-	socklen_t len = sizeof(err);
-
-	if (fd < 0)
-		return -errno;
-	if (connect(fd, a->ai_addr, a->ai_addrlen)) {
-		err = -errno;
-		if (err == -EINPROGRESS)
-			err = wait_for(fd, POLLOUT, timeout_ms);
-		if (!err && getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len))
-			err = errno;
-		err = err > 0 ? -err : err;
-	}
-	if (err) {
-		close(fd);
-		return err;
-	}
-	*fd_p = fd;
-	return 0;
-}
-
-static void prepare(struct ctl *c, int fd)
-{
-	/* Messages are answers that somebody waits for. */
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
-	*c = (struct ctl){.fd = fd};
 }
 
 int ctl_connect(const char *host, uint16_t port, int timeout_ms, struct ctl *c_p,
 	struct tent_why *why)
 {
-	struct addrinfo *list = NULL;
-	int fd = -1, err = lookup(host, port, false, &list, why);
+	int fd, err = tcp_connect(host, port, false, tcp_limit(timeout_ms), &fd);
 
 	if (err)
-		return err;
-	err = -EADDRNOTAVAIL;
-	for (const struct addrinfo *a = list; a && err; a = a->ai_next)
-		err = connect_to(a, timeout_ms, &fd);
-	freeaddrinfo(list);
-	if (err)
 		return why_say(why, err, "peer %s, port %u: %s", host, port, strerror(-err));
-	prepare(c_p, fd);
+	*c_p = (struct ctl){.fd = fd};
 	return 0;
 }
 
 int ctl_accept(int fd, struct ctl *c_p)
 {
-	int conn = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	int conn, err = tcp_take(fd, &conn);
 
-	if (conn < 0)
-		return -EAGAIN;
-	prepare(c_p, conn);
-	return 0;
+	if (!err)
+		*c_p = (struct ctl){.fd = conn};
+	return err;
 }
 
 void ctl_close(struct ctl *c)
@@ -149,34 +52,21 @@ void ctl_close(struct ctl *c)
 
 int ctl_send(struct ctl *c, struct ctl_msg *msg)
 {
-	ssize_t n;
+	size_t done = 0;
 
 	if (c->fd < 0)
 		return -ECONNRESET;
 	msg->magic = CTL_MAGIC;
-	do
-		n = send(c->fd, msg, sizeof(*msg), MSG_NOSIGNAL);
-	while (n < 0 && errno == EINTR);
 	/* A peer that leaves so much unread that the socket is full has stopped. */
-	return n == sizeof(*msg) ? 0 : -ECONNRESET;
+	return tcp_write(c->fd, msg, sizeof(*msg), &done) ? -ECONNRESET : 0;
 }
 
 int ctl_receive(struct ctl *c, struct ctl_msg *msg_p)
 {
-	ssize_t n;
+	int err = c->fd < 0 ? -ECONNRESET : tcp_read(c->fd, c->buf, CTL_LEN, &c->got);
 
-	if (c->fd < 0)
-		return -ECONNRESET;
-	do
-		n = recv(c->fd, c->buf + c->got, CTL_LEN - c->got, 0);
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return errno == EAGAIN ? -EAGAIN : -ECONNRESET;
-	if (!n)
-		return -ECONNRESET;
-	c->got += (size_t)n;
-	if (c->got < CTL_LEN)
-		return -EAGAIN;
+	if (err)
+		return err == -EAGAIN ? err : -ECONNRESET;
 	c->got = 0;
 	memcpy(msg_p, c->buf, CTL_LEN);
 	return msg_p->magic == CTL_MAGIC ? 0 : -EPROTO;
@@ -184,20 +74,15 @@ int ctl_receive(struct ctl *c, struct ctl_msg *msg_p)
 
 int ctl_await(struct ctl *c, int timeout_ms, struct ctl_msg *msg_p)
 {
-	uint64_t end = clock_ns() + (uint64_t)timeout_ms * NSEC_PER_MSEC;
+	uint64_t limit = tcp_limit(timeout_ms);
+	int err;
 
-	for (;;) {
-		uint64_t now = clock_ns();
-		int err = ctl_receive(c, msg_p);
-
-		if (err != -EAGAIN)
-			return err;
-		if (now >= end)
-			return -ETIMEDOUT;
-		err = wait_for(c->fd, POLLIN, (int)((end - now) / NSEC_PER_MSEC) + 1);
+	while ((err = ctl_receive(c, msg_p)) == -EAGAIN) {
+		err = tcp_wait(c->fd, POLLIN, limit);
 		if (err)
 			return err;
 	}
+	return err;
 }
 
 void ctl_put_mark(struct ctl_msg *msg, const struct notice_mark *mark)

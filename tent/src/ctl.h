@@ -59,7 +59,7 @@ int ctl_listen(const char *host, uint16_t port, int *fd_p, uint16_t *port_p, str
 /* Connects within timeout_ms. 0 or -errno. */
 int ctl_connect(const char *host, uint16_t port, int timeout_ms, struct ctl *c_p,
 	struct tent_why *why);
-/* The next connection to fd. 0; -EAGAIN: there is none. */
+/* The next connection to fd. 0; -EAGAIN: there is none; -EMFILE and others of tcp_take(). */
 int ctl_accept(int fd, struct ctl *c_p);
 void ctl_close(struct ctl *c);
 

@@ -223,32 +223,61 @@ static int conn_progress(struct tent *t, struct conn *c, uint64_t now)
 	return n;
 }
 
-static bool accept_all(struct tent *t, uint64_t now)
+/* The oldest connection that has not shown the key goes. False: all have. */
+static bool send_stranger_away(struct tent *t)
 {
-	bool some = false;
-	struct ctl ctl;
+	struct conn **oldest = NULL, *c;
 
-	while (!ctl_accept(t->listener, &ctl)) {
-		struct conn *c = t->n_conns < MAX_CONNS ? calloc(1, sizeof(*c)) : NULL;
+	for (struct conn **link = &t->conns; *link; link = &(*link)->next)
+		oldest = (*link)->known ? oldest : link;
+	if (!oldest)
+		return false;
+	c = *oldest;
+	*oldest = c->next;
+	conn_free(t, c);
+	return true;
+}
 
-		if (!c) {
-			ctl_close(&ctl);
-			continue;
-		}
-		c->ctl = ctl;
-		c->hello_by = now + HELLO_NS;
-		c->next = t->conns;
-		t->conns = c;
-		t->n_conns++;
-		engine_watch(t, ctl.fd);
+static void add_conn(struct tent *t, struct ctl *ctl, uint64_t now)
+{
+	struct conn *c = t->n_conns < MAX_CONNS ? calloc(1, sizeof(*c)) : NULL;
+
+	if (!c) {
+		ctl_close(ctl);
+		return;
+	}
+	c->ctl = *ctl;
+	c->hello_by = now + HELLO_NS;
+	c->next = t->conns;
+	t->conns = c;
+	t->n_conns++;
+	engine_watch(t, ctl->fd);
+}
+
+/* Strangers give up their places, and their descriptors where those are short; each that is
+ * accepted may say something before the next one takes its place. */
+static bool accept_some(struct tent *t, uint64_t now)
+{
+	bool some = false, full = false;
+
+	while (!full) {
+		struct ctl ctl;
+		int err = ctl_accept(t->listener, &ctl);
+
+		if (err == -EAGAIN || (err && !send_stranger_away(t)))
+			break;
 		some = true;
+		if (err)
+			continue;
+		full = t->n_conns >= MAX_CONNS && send_stranger_away(t);
+		add_conn(t, &ctl, now);
 	}
 	return some;
 }
 
 bool serve_progress(struct tent *t, uint64_t now)
 {
-	bool some = accept_all(t, now);
+	bool some = accept_some(t, now);
 	struct conn **link = &t->conns, *c;
 
 	while ((c = *link)) {

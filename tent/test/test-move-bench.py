@@ -2,12 +2,17 @@
 # SPDX-License-Identifier: MIT
 """tentbench server and client as a user runs them, on shared-memory rails and on adapters."""
 import json
+import os
 import pathlib
 import re
 import socket
 import subprocess
 import sys
 import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../base/test"))
+import strangers  # noqa: E402
 
 exe = sys.argv[1]
 rails = ["--shm", "2"] if sys.argv[2:] == ["shm"] else []
@@ -93,6 +98,26 @@ with tempfile.TemporaryDirectory() as tmp:
         "2,0", "--count", "4", "--size", "64K", "--check", "--json", "-").stdout.splitlines()]
     assert [(r["priority"], r["threads"], r["requests"]) for r in rows] == [(2, 2, 8), (0, 1, 4)], rows
     refused("client", "--fork", *rails, "--count", "1", "--priority", "1", words="`priorities` is 2")
+
+    # Strangers delay no client, and a silent server does not hold one.
+    for kind in strangers.KINDS:
+        port = free_port()
+        server = subprocess.Popen([exe, "server", *rails, "--memory", "1M", "--port", port])
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", int(port))).close()
+                break
+            except ConnectionRefusedError:
+                time.sleep(.01)
+        crowd = strangers.Strangers(kind, int(port), bytes(100))
+        run("client", "127.0.0.1", *rails, "--port", port, "--size", "64K", "--count", "2", "--timeout", "3600")
+        crowd.leave()
+        server.terminate()
+        server.wait()
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        r = run("client", "127.0.0.1", *rails, "--port", str(s.getsockname()[1]), "--timeout", "1", status=1)
+        assert r.stderr.count("\n") == 1 and "timed out" in r.stderr and not r.stdout, r
+    refused("client", "--fork", "--timeout", "0")
 
     # The memory of the server that a client runs.
     r = run("client", "--fork", *rails, "--memory", "1M", "--size", "1M", "--count", "1", "--check")

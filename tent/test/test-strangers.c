@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a peer may say on a control connection, and what ends it; the engine goes on. */
+#include "base/stranger.h"
 #include "blame.h"
 #include "desc.h"
 #include "duo.h"
@@ -144,6 +145,27 @@ static void marks_by_message(void)
 	ctl_close(&c);
 }
 
+/* Strangers of each kind are there and stay, more than there are places: a peer is served. */
+static void who_says_nothing(void)
+{
+	struct ctl_msg m = hello(1);
+
+	m.magic = CTL_MAGIC;
+	for (unsigned kind = 0; kind < STRANGERS; kind++) {
+		struct strangers s = strangers_come(kind, d.port, &m, sizeof(m));
+		struct ctl_msg fence = {.type = CTL_FENCE, .epoch = kind}, answer;
+		struct ctl c = meet_well(1);
+
+		strangers_drip(&s);
+		CHECK_EQ(ctl_send(&c, &fence), 0);
+		CHECK_EQ(ctl_await(&c, ANSWER_MS, &answer), 0);
+		CHECK_EQ(answer.type, CTL_FENCED);
+		CHECK_EQ(answer.epoch, kind);
+		ctl_close(&c);
+		strangers_leave(&s);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -152,6 +174,7 @@ int main(int argc, char **argv)
 		TEST(who_names_pairs_that_are_not),
 		TEST(a_fence_of_nothing),
 		TEST(marks_by_message),
+		TEST(who_says_nothing),
 	};
 	struct tent_why why;
 	char *text;
