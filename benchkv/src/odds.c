@@ -7,45 +7,63 @@
 #define SINGLE 256 /* keys that are looked at one by one; others in groups of like popularity */
 #define GROWTH 1.1 /* from one group to the next */
 
-/* What of the formula depends on the key. */
-struct key {
-	double ops; /* of a run */
-	double meanwhile; /* v */
-	bool followed;
+/* A put of a key that is lost at a moment of the run. */
+struct loss {
+	double puts; /* p */
+	double before, after; /* operations on the key */
+	double audited; /* 0: the audit does not go through it */
 };
 
-static double at_moment(const struct odds *o, const struct key *k, double t)
+/* That the value which is left behind is known to be older, by one of n parties. */
+static double known(const struct loss *l, double gets, double n)
 {
-	double p = 1 - o->load->read_ratio, a = (1 - p) / o->ranks, clients = o->ranks * o->clients;
-	double after = k->ops * (1 - t), first = a / (a + p), e = exp(-p * k->ops * t);
-	double seen = (1 - t) * (double)o->ops <= (double)o->window * clients ? 1.0 / o->runs : 0;
-	double known = k->meanwhile * (1.0 / o->ranks + (1 - 1.0 / o->ranks) * first);
-	double none = exp(-(a + p) * after);
+	double both = gets + l->puts, other = 1 - exp(-l->puts * l->before);
 
-	if (!k->followed)
-		return (e + (1 - e) / clients) * exp(-p * after) * seen;
-	return (e + (1 - e) * known) * (k->meanwhile * first * (1 - none) + none * seen);
+	return 1 - other + other / n +
+	       (1 - 1 / n) * (other - l->puts / both * (1 - exp(-both * l->before)));
+}
+
+/* That one of n parties, which share what their clients know, finds it; gets: those of one. */
+static double followed(const struct loss *l, double n)
+{
+	double gets = (1 - l->puts) / n, both = gets + l->puts, none = exp(-both * l->after);
+
+	return known(l, gets, n) * (gets / both * (1 - none) + none * l->audited);
+}
+
+static double unfollowed(const struct loss *l, double clients)
+{
+	double e = exp(-l->puts * l->before);
+
+	return (e + (1 - e) / clients) * exp(-l->puts * l->after) * l->audited;
 }
 
 /* The average over the run of a key that gets this share of the operations. */
-static double of_key(const struct odds *o, double share, bool followed)
+static double of_key(const struct odds *o, double share, bool is_followed)
 {
-	double p = 1 - o->load->read_ratio, under_way = (double)o->ranks * o->clients * o->depth;
-	struct key k = {.ops = share * (double)o->ops,
-		.meanwhile = exp(-p * share * under_way),
-		.followed = followed};
-	double sum = 0;
+	double clients = (double)o->ranks * o->clients, ops = share * (double)o->ops, sum = 0;
+	double p = 1 - o->load->read_ratio, alone = exp(-p * share * clients * o->depth);
 
-	for (uint32_t i = 0; i < MOMENTS; i++)
-		sum += at_moment(o, &k, (i + 0.5) / MOMENTS);
+	for (uint32_t i = 0; i < MOMENTS; i++) {
+		double t = (i + 0.5) / MOMENTS;
+		bool seen = (1 - t) * (double)o->ops <= (double)o->window * clients;
+		const struct loss l = {.puts = p,
+			.before = ops * t,
+			.after = ops * (1 - t),
+			.audited = seen ? 1.0 / o->runs : 0};
+
+		sum += is_followed ? alone * followed(&l, o->ranks) +
+					     (1 - alone) * followed(&l, clients) :
+				     unfollowed(&l, clients);
+	}
 	return sum / MOMENTS;
 }
 
 static double uniform(const struct odds *o)
 {
-	double range = (double)o->load->key_range, followed = (double)o->keys / range;
+	double range = (double)o->load->key_range, share = (double)o->keys / range;
 
-	return followed * of_key(o, 1 / range, true) + (1 - followed) * of_key(o, 1 / range, false);
+	return share * of_key(o, 1 / range, true) + (1 - share) * of_key(o, 1 / range, false);
 }
 
 /*

@@ -4,29 +4,33 @@
  * acknowledged. The operations on a key are taken for independent, and the put for any one of the
  * job.
  *
- * Of a key that gets the share s of the O operations of a run: m = s O (1 - t) operations on it
- * follow after the moment t of the run, and s O t came before. p is the share of puts. The value
- * left behind is known to be older
+ * Of a key that gets the share s of the O operations of a run, b = s O t came before the moment t
+ * of the run, 0 to 1, and m = s O (1 - t) follow. p is the share of puts. Say that n parties share
+ * what their clients know, each with a = (1 - p) / n of the operations as gets. The value left
+ * behind is known to be older if no other put of the key came before, if a client of the party has
+ * made that put, or has read it before the next one came:
  *
- *	if no other put came before:			e = exp(-p s O t)
- *	else if an earlier put of it is known:		g = v (1 / R + (1 - 1 / R) a / (a + p))
- *	together					q = e + (1 - e) g
+ *	q = e + (1 - e) / n + (1 - 1 / n) (1 - e - p / (a + p) (1 - exp(-(a + p) b)))
+ *	e = exp(-p b)
  *
- * where a = (1 - p) / R is the share of the gets of one of the R ranks: an earlier put is known
- * that a client of the same rank has made or read; and v = exp(-p s n), with the n requests that
- * are under way at a time, says that no other put of the key was posted meanwhile (board.h). A
- * followed key is found with
+ * It is found by the first get of the party, if that comes before the next put of the key, or by
+ * the audit if neither comes:
  *
- *	q (v a / (a + p) (1 - exp(-(a + p) m)) + exp(-(a + p) m))
+ *	F(n) = q (a / (a + p) (1 - exp(-(a + p) m)) + exp(-(a + p) m))
  *
- * by the first get of the rank if it comes before the next put of the key, or by the audit if
- * neither comes; another key by the audit only, if no put follows and the earlier one was none or
- * the client's own:
+ * The parties are the R ranks, because of their boards, unless another put of the key is under way
+ * meanwhile, so that none of them is posted; then they are the N clients. So a put of a followed
+ * key is found with
+ *
+ *	v F(R) + (1 - v) F(N),	v = exp(-p s N depth)
+ *
+ * and one of another key by the audit only, if no put follows, and the one before was none, or of
+ * the same client:
  *
  *	(e + (1 - e) / N) exp(-p m)
  *
- * of N clients. The audit sees the last run only, and of that the last CHECK_WINDOW operations of
- * each client. The average is taken over t and over the keys, each as often as it is put.
+ * The audit sees the last run only, and of that the last CHECK_WINDOW operations of each client.
+ * The average is taken over t and over the keys, each as often as it is put.
  */
 #ifndef BENCHKV_ODDS_H
 #define BENCHKV_ODDS_H
