@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Many faults at a time: from a seed are drawn some processes with engines of both transports,
+ * what they move, and the weather meanwhile: ports that flap, messages that fail, come late or in
+ * part, are held back; processes that are stopped for a while or killed. storm-engines.c says what
+ * is checked.
+ *
+ *	test-storm [SEED [COUNT]]
+ *
+ * SEED: a number, or "new": TEST_SEED, or one that is not known before.
+ * Without SOFTHCACTL in the environment there are no adapters, and copying threads alone.
+ */
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "storm.h"
+
+#define EVENTS 60 /* of the weather, at most */
+
+/* ---- drawing ---- */
+
+static uint8_t *map(size_t len)
+{
+	void *m = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(m != MAP_FAILED);
+	return m;
+}
+
+static void draw_memory(const struct world *w, struct plan *p, uint64_t *seed)
+{
+	size_t areas = ENGINES * THREADS * w->area;
+
+	p->remote = map(areas);
+	p->local = map(areas);
+	p->visits = map(2 * ENGINES * VISIT_LEN);
+	storm_fill(seed, p->remote, areas);
+	storm_fill(seed, p->local, areas);
+	for (uint32_t v = 0; v < VOLATILES; v++)
+		p->volatiles[v] = map(ENGINES * THREADS * VOLATILE_LEN);
+}
+
+static void free_memory(const struct world *w, const struct plan *p)
+{
+	munmap(p->remote, ENGINES * THREADS * w->area);
+	munmap(p->local, ENGINES * THREADS * w->area);
+	munmap(p->visits, 2 * ENGINES * VISIT_LEN);
+	for (uint32_t v = 0; v < VOLATILES; v++)
+		munmap(p->volatiles[v], ENGINES * THREADS * VOLATILE_LEN);
+}
+
+/* Rails of the kinds that all engines have, so that each has a partner. */
+static uint32_t draw_rails(uint64_t *seed, uint32_t kinds)
+{
+	const uint32_t half = (1u << RAILS / 2) - 1;
+	uint32_t rails = 0;
+
+	for (uint32_t kind = 0; kind < 2; kind++) {
+		uint32_t some = 0;
+
+		while (!some)
+			some = (uint32_t)test_rand(seed) & half;
+		/* With few rails there is often none left. */
+		if (storm_chance(seed, 50))
+			some &= -some;
+		if (kinds >> kind & 1)
+			rails |= some << kind * (RAILS / 2);
+	}
+	return rails;
+}
+
+static void draw_plan(struct world *w, uint32_t i, uint32_t kinds, uint64_t *seed)
+{
+	static const char *const modes[] = {"baseline", "smart", "pull"};
+	static const int waits[] = {0, 0, -1, 300};
+	struct plan *p = &w->plans[i];
+
+	p->process = (int)(i < w->n_processes ? i : storm_draw(seed, w->n_processes));
+	p->shm = !w->hca || storm_chance(seed, 30);
+	if (i == 1) /* so that there are two that can meet */
+		p->shm = w->plans[0].shm;
+	p->rails = p->shm ? 1 + (uint32_t)storm_draw(seed, 4) : draw_rails(seed, kinds);
+	p->threads = 1 + (uint32_t)storm_draw(seed, THREADS);
+	p->rounds = 4 + (uint32_t)storm_draw(seed, 22);
+	p->priorities = 1 + (uint32_t)storm_draw(seed, 3);
+	p->max_tasks = storm_chance(seed, 30) ? 8 + (uint32_t)storm_draw(seed, 20) : 0;
+	p->rail_wait_ms = waits[storm_draw(seed, ARRAY_SIZE(waits))];
+	p->parts = storm_chance(seed, 50) ? 0 : 4096 * (5 + storm_draw(seed, 60));
+	p->mode = modes[storm_draw(seed, ARRAY_SIZE(modes))];
+	draw_memory(w, p, seed);
+}
+
+static void draw_world(struct world *w, uint64_t seed)
+{
+	uint32_t kinds;
+
+	w->seed = seed;
+	w->hca = getenv("SOFTHCACTL") != NULL;
+	w->area = 32 * KIB << storm_draw(&seed, 5);
+	w->n_processes = 2 + (uint32_t)storm_draw(&seed, PROCESSES - 1);
+	w->n_engines = w->n_processes + (uint32_t)storm_draw(&seed, ENGINES - w->n_processes + 1);
+	w->cancels = (uint32_t)storm_draw(&seed, 25);
+	w->notifies = 20 + (uint32_t)storm_draw(&seed, 80);
+	kinds = 1 + (uint32_t)storm_draw(&seed, 3);
+	for (uint32_t i = 0; i < w->n_engines; i++)
+		draw_plan(w, i, kinds, &seed);
+	for (uint32_t i = 0; i < w->n_engines; i++) {
+		for (uint32_t to = 0; to < w->n_engines; to++) {
+			const struct plan *a = &w->plans[i], *b = &w->plans[to];
+
+			if (i != to && a->shm == b->shm && (i + to == 1 || storm_chance(&seed, 80)))
+				w->plans[i].imports |= 1u << to;
+		}
+	}
+}
+
+/* ---- weather ---- */
+
+struct weather {
+	struct world *w;
+	uint64_t seed;
+	uint32_t kind; /* which events are frequent */
+	uint64_t up_at[RAILS]; /* of ports that are down, else 0 */
+	uint32_t events, most, rules;
+	bool kills, deadly; /* a process may be killed; it has been */
+};
+
+extern char **environ;
+
+/* softhcactl is no member of the fabric, and needs nothing in front of it. */
+static void __attribute__((format(printf, 1, 2))) control(const char *format, ...)
+{
+	char words[1500], *argv[8] = {getenv("SOFTHCACTL")}, *save = NULL, *env[64];
+	uint32_t n = 0, argc = 1;
+	va_list ap;
+	pid_t pid;
+	int status;
+
+	va_start(ap, format);
+	vsnprintf(words, sizeof(words), format, ap);
+	va_end(ap);
+	for (char **e = environ; *e && n < ARRAY_SIZE(env) - 1; e++) {
+		if (strncmp(*e, "LD_PRELOAD=", 11))
+			env[n++] = *e;
+	}
+	env[n] = NULL;
+	for (char *word = strtok_r(words, "|", &save); word; word = strtok_r(NULL, "|", &save))
+		argv[argc++] = word;
+	CHECK_EQ(posix_spawn(&pid, argv[0], NULL, NULL, argv, env), 0);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+}
+
+static void pull_cable(struct weather *s, uint32_t rail)
+{
+	if (s->up_at[rail])
+		return;
+	control("link|mlx5_%u|down", rail);
+	s->up_at[rail] = clock_ns() + 1 + storm_draw(&s->seed, 40 * NSEC_PER_MSEC);
+}
+
+static void plug_cables(struct weather *s, bool all)
+{
+	for (uint32_t i = 0; i < RAILS; i++) {
+		if (!s->up_at[i] || (!all && clock_ns() < s->up_at[i]))
+			continue;
+		control("link|mlx5_%u|up", i);
+		s->up_at[i] = 0;
+	}
+}
+
+static const char *draw_opcode(uint64_t *seed)
+{
+	static const char *const opcodes[] = {"opcode=write", "opcode=read",
+		"opcode=send opcode=write_imm", "opcode=send opcode=write_imm",
+		"opcode=write opcode=read opcode=send opcode=write_imm"};
+
+	return opcodes[storm_draw(seed, ARRAY_SIZE(opcodes))];
+}
+
+static void draw_rule(struct weather *s, char *rule, size_t size)
+{
+	static const char *const syndromes[] = {"remote_op", "retry_exceeded"};
+	const char *syndrome = syndromes[storm_draw(&s->seed, 2)];
+	uint64_t nth = 1 + storm_draw(&s->seed, 6), count = 1 + storm_draw(&s->seed, 4);
+	uint64_t rail = storm_draw(&s->seed, RAILS + 1), what = storm_draw(&s->seed, 7);
+	uint64_t ns = storm_draw(&s->seed, 120 * NSEC_PER_MSEC);
+	char device[32] = "", action[200];
+
+	if (rail < RAILS)
+		snprintf(device, sizeof(device), "device=mlx5_%llu ", (unsigned long long)rail);
+	if (what < 3)
+		snprintf(action, sizeof(action), "%s action=error syndrome=%s",
+			draw_opcode(&s->seed), syndrome);
+	else if (what == 3)
+		snprintf(action, sizeof(action), "opcode=write action=late delay_ns=%llu%s",
+			(unsigned long long)ns + 1,
+			storm_chance(&s->seed, 50) ? " syndrome=retry_exceeded" : "");
+	else if (what == 4)
+		snprintf(action, sizeof(action),
+			"opcode=write opcode=read bytes=%llu action=partial syndrome=%s",
+			(unsigned long long)storm_draw(&s->seed, 5000), syndrome);
+	else if (what == 5)
+		snprintf(action, sizeof(action), "%s action=delay delay_ns=%llu",
+			draw_opcode(&s->seed), (unsigned long long)ns + 1);
+	else
+		snprintf(action, sizeof(action), "opcode=send opcode=write_imm action=rnr");
+	snprintf(rule, size, "%s%s nth=%llu count=%llu", device, action, (unsigned long long)nth,
+		(unsigned long long)count);
+}
+
+/* Several rules at once; they end when they have hit what they are for, or are cleared. */
+static void fault(struct weather *s)
+{
+	char rules[1400];
+	size_t n = 0;
+
+	if (s->rules > 55) /* 64 is what there is room for */
+		return;
+	for (uint64_t i = 1 + storm_draw(&s->seed, 4); i; i--) {
+		char rule[320];
+
+		draw_rule(s, rule, sizeof(rule));
+		n += (size_t)snprintf(rules + n, sizeof(rules) - n, "%s%s", n ? ";" : "", rule);
+	}
+	control("fault|add|%s", rules);
+	s->rules += 4;
+}
+
+static void clear(struct weather *s)
+{
+	control("fault|clear");
+	s->rules = 0;
+}
+
+static uint32_t draw_process(struct weather *s)
+{
+	return (uint32_t)storm_draw(&s->seed, s->w->n_processes);
+}
+
+static void stop_and_go(struct weather *s)
+{
+	uint32_t p = draw_process(s);
+	useconds_t us =
+		(useconds_t)storm_draw(&s->seed, storm_chance(&s->seed, 10) ? 200000 : 40000);
+
+	if (atomic_load(&s->w->may_die[p]))
+		return;
+	kill(s->w->pids[p], SIGSTOP);
+	usleep(us);
+	kill(s->w->pids[p], SIGCONT);
+}
+
+/* By a signal, or by the adapter in the middle of a message. */
+static void strike(struct weather *s)
+{
+	uint32_t p = draw_process(s);
+
+	if (!s->kills || s->deadly)
+		return;
+	s->deadly = true;
+	atomic_store(&s->w->may_die[p], true);
+	if (s->w->hca && storm_chance(&s->seed, 30))
+		control("fault|add|action=kill pid=%d nth=%llu bytes=%llu", (int)s->w->pids[p],
+			(unsigned long long)(1 + storm_draw(&s->seed, 9)),
+			(unsigned long long)storm_draw(&s->seed, 2000));
+	else
+		kill(s->w->pids[p], SIGKILL);
+}
+
+static void blow(struct weather *s)
+{
+	uint64_t what = storm_draw(&s->seed, 100);
+
+	s->events++;
+	if (what < 8)
+		stop_and_go(s);
+	else if (what < 12)
+		strike(s);
+	else if (!s->w->hca)
+		usleep((useconds_t)storm_draw(&s->seed, 10000));
+	else if (what < 22)
+		clear(s);
+	else if (what < (s->kind == 0 ? 85 : s->kind == 1 ? 35 : 60))
+		pull_cable(s, (uint32_t)storm_draw(&s->seed, RAILS));
+	else
+		fault(s);
+}
+
+/* ---- the run ---- */
+
+/* A process that has ended: 0 well, or it was to die. */
+static bool ended_well(const struct world *w, pid_t pid, int status)
+{
+	for (uint32_t p = 0; p < w->n_processes; p++) {
+		if (w->pids[p] == pid && atomic_load(&w->may_die[p]) && WIFSIGNALED(status) &&
+			WTERMSIG(status) == SIGKILL)
+			return true;
+	}
+	if (status)
+		fprintf(stderr, "a process has ended with status %#x\n", (unsigned)status);
+	return !status;
+}
+
+struct run {
+	struct world *w;
+	uint32_t alive; /* a bit per process */
+	bool failed;
+};
+
+static bool over(const struct run *r)
+{
+	return r->failed || !(r->alive & ~atomic_load(&r->w->finished));
+}
+
+/* Takes the processes that have ended; with the first failure the others end, too. */
+static void reap(struct run *r, int flags)
+{
+	int status;
+	pid_t pid;
+
+	while (r->alive && (pid = waitpid(-1, &status, flags)) > 0) {
+		for (uint32_t p = 0; p < r->w->n_processes; p++)
+			r->alive &= ~(r->w->pids[p] == pid ? 1u << p : 0);
+		if (!ended_well(r->w, pid, status) && !r->failed) {
+			r->failed = true;
+			for (uint32_t p = 0; p < r->w->n_processes; p++) {
+				if (r->alive >> p & 1)
+					kill(r->w->pids[p], SIGKILL);
+			}
+		}
+	}
+}
+
+static void start(struct run *r)
+{
+	struct world *w = r->w;
+
+	fflush(NULL);
+	for (uint32_t p = 0; p < w->n_processes; p++) {
+		pid_t pid = fork();
+
+		CHECK(pid >= 0);
+		if (!pid) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			alarm(5 * GUARD_MS / 1000);
+			exit(storm_process(w, (int)p));
+		}
+		w->pids[p] = pid;
+		r->alive |= 1u << p;
+	}
+	while (!r->failed && atomic_load(&w->imported) < w->n_processes) {
+		usleep(1000);
+		reap(r, WNOHANG);
+	}
+}
+
+/* Until all that live have come to their end. */
+static void storm(struct run *r, struct weather *s)
+{
+	while (!r->failed && s->events < s->most) {
+		blow(s);
+		usleep((useconds_t)storm_draw(&s->seed, 1u << storm_draw(&s->seed, 15)));
+		plug_cables(s, false);
+		reap(r, WNOHANG);
+	}
+	if (r->w->hca) {
+		clear(s);
+		plug_cables(s, true);
+	}
+	atomic_store(&r->w->calm, true);
+	while (!over(r)) {
+		usleep(1000);
+		reap(r, WNOHANG);
+	}
+}
+
+static bool play(uint64_t seed)
+{
+	struct world *w = (struct world *)map(sizeof(*w));
+	struct run r = {.w = w};
+	struct weather s = {.w = w, .seed = ~seed};
+
+	draw_world(w, seed);
+	s.kind = (uint32_t)storm_draw(&s.seed, 3);
+	s.kills = storm_chance(&s.seed, 25);
+	s.most = EVENTS / 4 + (uint32_t)storm_draw(&s.seed, EVENTS * 3 / 4);
+	start(&r);
+	storm(&r, &s);
+	atomic_store(&w->over, true);
+	reap(&r, 0);
+	printf("seed %#llx: %u processes, %u engines, %u events%s: %u requests, %u failed, %u "
+	       "cancelled, %u notices\n",
+		(unsigned long long)seed, w->n_processes, w->n_engines, s.events,
+		s.deadly ? ", one killed" : "", w->requests, w->failed, w->cancelled, w->told);
+	fflush(stdout);
+	for (uint32_t i = 0; i < w->n_engines; i++)
+		free_memory(w, &w->plans[i]);
+	munmap(w, sizeof(*w));
+	return !r.failed;
+}
+
+int main(int argc, char **argv)
+{
+	bool known = argc > 1 && strcmp(argv[1], "new") != 0;
+	uint64_t seed = known ? strtoull(argv[1], NULL, 0) : test_seed();
+	uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
+
+	for (uint64_t i = 0; i < count; i++) {
+		if (play(seed + i))
+			continue;
+		fprintf(stderr, "seed %#llx fails: repeat it with %s %#llx\n",
+			(unsigned long long)(seed + i), argv[0], (unsigned long long)(seed + i));
+		return 1;
+	}
+	return 0;
+}
