@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storms: seeded programs that draw a schedule at random, of everything that a layer's header offers,
+ * and check what it promises.
+ *
+ *	int main(int argc, char **argv)
+ *	{
+ *		return storm_main(argc, argv, one_seed);	// test-storm [SEED [COUNT]]
+ *	}
+ *
+ * Each seed is run in a child of its own. Without SEED, or with 0, it is drawn, or is TEST_SEED. A
+ * seed that fails, or does not end, is printed with how to repeat it.
+ */
+#ifndef BASE_STORM_H
+#define BASE_STORM_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "base/fdtest.h"
+
+/* Seconds that a seed may take, which is a second or two on an idle machine; STORM_GUARD sets it. */
+static inline unsigned storm_guard(void)
+{
+	const char *env = getenv("STORM_GUARD");
+
+	return env ? (unsigned)strtoul(env, NULL, 0) : 200;
+}
+
+/* In a child of the process that runs a seed: it ends with that. */
+static inline void storm_child(void)
+{
+	CHECK_EQ(prctl(PR_SET_PDEATHSIG, SIGKILL), 0);
+	alarm(storm_guard());
+}
+
+static inline uint32_t storm_draw(uint64_t *rng, uint32_t from, uint32_t to)
+{
+	return from + (uint32_t)(test_rand(rng) % (to - from + 1));
+}
+
+/* True once in n times. */
+static inline bool storm_one_in(uint64_t *rng, uint32_t n)
+{
+	return test_rand(rng) % n == 0;
+}
+
+/* A number from 1 to most, each size class as likely as the others. */
+static inline uint32_t storm_size(uint64_t *rng, uint32_t most)
+{
+	uint32_t bits = 32 - (uint32_t)__builtin_clz(most);
+	uint32_t top = 1u << storm_draw(rng, 1, bits);
+
+	return storm_draw(rng, 1, top < most ? top : most);
+}
+
+/* The length of the message with this number, and its bytes: both sides know them. */
+static inline uint32_t storm_length(uint64_t number, uint32_t salt, uint32_t least, uint32_t most)
+{
+	uint64_t state = number * 2 + salt;
+	uint64_t r = test_rand(&state);
+
+	/* The longest ones often, because they are the limit. */
+	return r % 8 == 0 ? most : least + (uint32_t)((r >> 8) % (most - least + 1));
+}
+
+static inline void storm_fill(unsigned char *bytes, uint32_t len, uint64_t number, uint32_t salt)
+{
+	uint64_t state = number ^ (uint64_t)salt << 60;
+
+	for (uint32_t i = 0; i < len; i += 8) {
+		uint64_t word = test_rand(&state);
+
+		memcpy(bytes + i, &word, len - i < 8 ? len - i : 8);
+	}
+}
+
+static inline void storm_check(const void *bytes, uint32_t len, uint64_t number, uint32_t salt)
+{
+	const unsigned char *b = (const unsigned char *)bytes;
+	uint64_t state = number ^ (uint64_t)salt << 60;
+
+	for (uint32_t i = 0; i < len; i += 8) {
+		uint64_t word = test_rand(&state);
+
+		CHECK(memcmp(b + i, &word, len - i < 8 ? len - i : 8) == 0);
+	}
+}
+
+/* How many mappings of this process have the text in their name. */
+static inline int storm_mappings(const char *text)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[512];
+	int n = 0;
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f))
+		n += strstr(line, text) != NULL;
+	fclose(f);
+	return n;
+}
+
+/* 0, or 1 if the seed has failed. */
+static inline int storm_seed(uint64_t seed, void (*run)(uint64_t seed))
+{
+	pid_t pid = fork();
+	int status;
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		storm_child();
+		run(seed);
+		fflush(stdout);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	if (!status)
+		return 0;
+	printf("seed 0x%" PRIx64 " failed (%s %d)\n", seed,
+		WIFSIGNALED(status) ? "signal" : "status",
+		WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	fflush(stdout);
+	return 1;
+}
+
+static inline int storm_main(int argc, char **argv, void (*run)(uint64_t seed))
+{
+	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 0;
+	uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
+	int failed = 0;
+
+	if (!seed)
+		seed = test_seed();
+	for (uint64_t i = 0; i < count; i++)
+		failed += storm_seed(seed + i, run);
+	if (failed)
+		printf("%d of %" PRIu64 " seeds failed; again: %s SEED\n", failed, count, argv[0]);
+	return failed != 0;
+}
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* Storms over shmipc. */
+#include "shmipc.h"
+
+#include "base/rpcstorm.h"
+
+static struct shmipc_attr rpcstorm_attr(const struct rpcstorm_shape *shape)
+{
+	return (struct shmipc_attr){.max_clients = shape->clients,
+		.depth = shape->depth,
+		.req_size = shape->req,
+		.resp_size = shape->resp,
+		.extra_size = shape->extra};
+}
+
+static int rpcstorm_server_poll(void *s, const uint64_t *skip)
+{
+	return skip ? shmipc_server_poll_with_skip(s, skip) : shmipc_server_poll(s);
+}
+
+static int rpcstorm_recv(void *s, struct rpcstorm_req *r)
+{
+	static _Thread_local unsigned char buf[8192];
+	struct shmipc_req q;
+
+	if (!shmipc_server_recv(s, &q, buf, sizeof(buf)))
+		return 0;
+	*r = (struct rpcstorm_req){q.client, q.id, q.len, buf};
+	return 1;
+}
+
+static int rpcstorm_reply(void *s, uint64_t client, uint64_t id, const void *resp, uint32_t len)
+{
+	return shmipc_server_reply(s, client, (uint32_t)id, resp, len);
+}
+
+static void rpcstorm_taken(void *s)
+{
+}
+
+static void *rpcstorm_server_extra(void *s, uint64_t client)
+{
+	return shmipc_server_extra(s, client);
+}
+
+static void *rpcstorm_client_extra(void *c)
+{
+	return shmipc_client_extra(c);
+}
+
+static uint64_t rpcstorm_client_bad(void *c)
+{
+	return 0; /* poll would have said -EPROTO */
+}
+
+static int rpcstorm_abort(void *c, rpcstorm_fn *fn, void *arg)
+{
+	return shmipc_client_abort(c, fn, arg);
+}
+
+RPCSTORM_LAYER(shmipc);
+
+int main(int argc, char **argv)
+{
+	return storm_main(argc, argv, rpcstorm_seed);
+}
