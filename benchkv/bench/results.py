@@ -74,7 +74,7 @@ With `--wait event` a daemon that finds nothing sleeps until a descriptor wakes 
 ## The published comparison
 
 Delegation / meta with {pair_clients} clients and 2 daemons per rank at depth {pair_depth}, published and here: median (least to largest) of {rounds} turns. In
-one rank nothing is delegated, and what differs is that the first daemon polls one more server. Between two ranks a request of `meta` takes three
+one rank nothing is delegated: no ring is made, and both run the same code. Between two ranks a request of `meta` takes three
 hops to the daemon with the endpoints, and one of `delegation` a single one, which is the published reason for the gain. Here {pair_threads} threads
 share {cpus} cores.
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Who else is in the job, and a way to tell them small things before there is any other.
- * Any PMIx launcher will do (mpirun, srun --mpi=pmix, prterun); without one the job is
+ * A PMIx launcher starts it (mpirun and srun --mpi=pmix are tested); without one the job is
  * this process alone.
  *
  *	launch_init(&l);

@@ -224,6 +224,8 @@ def main(cases):
             check(not left, f"left in the temporary directory: {left}")
         except Failed as e:
             print(f"failed: {e}", file=sys.stderr)
+            for pid in processes_left():
+                os.kill(pid, signal.SIGKILL)
             return 1
         except Skipped as e:
             print(f"skipped: {e}", file=sys.stderr)

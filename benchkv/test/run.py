@@ -89,6 +89,10 @@ def case_four():
     issue_command(4)
 
 
+def case_sixteen():
+    verified(run(job(16, "--daemons", 2, "--key-range", 20000, "--ops", 20000, "--json", "-")), 16)
+
+
 def case_digest():
     """The same operations each time, however they are carried out."""
     seen = {}
@@ -117,7 +121,7 @@ def case_backends():
 def case_shared():
     """Daemons that share a rank's endpoints: each call is one of the owner's, no request overtakes
     another one, and tiny rings and full channels stop nobody."""
-    for args in (["--daemons", 3, "--net-daemons", 2], ["--daemons", 2, "--net-daemons", 2]):
+    for args in (["--daemons", 3, "--net-daemons", 2], ["--daemons", 4, "--net-daemons", 4]):
         path = os.path.join(os.environ["TMPDIR"], "trace")
         r = run(job(3, *args, "--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--key-range",
                     300, "--ops", MANY // 20, "--trace", path, "--json", "-"))
