@@ -162,6 +162,12 @@ static json_t *json_daemons(const struct daemon_stats *d)
 		json_u64(d->batch[3]), json_u64(d->batch[4]));
 }
 
+static json_t *json_ways(const struct result_ways *w)
+{
+	return json_pack("{s:o, s:o, s:o, s:o}", "ipc", json_u64(w->ipc), "ring", json_u64(w->ring),
+		"flux", json_u64(w->flux), "relay", json_u64(w->relay));
+}
+
 static json_t *json_net(const struct copyrpc_stats *s)
 {
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "calls",
@@ -263,6 +269,7 @@ static json_t *json_report(const struct report *r)
 	json_object_set_new(root, "runs", json_rows(r->runs, r->n_runs));
 	json_object_set_new(root, "ranks", json_ranks(r));
 	json_object_set_new(root, "daemon", json_daemons(&t->daemons));
+	json_object_set_new(root, "ways", json_ways(&t->ways));
 	json_object_set_new(root, "phases_ns", json_phases(&t->daemons));
 	if (t->daemons.stage_calls)
 		json_object_set_new(root, "stages_ns", json_stages(t));

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "client.h"
 
-#define RESULT_MAGIC 0x62656e63686b7638ull
+#define RESULT_MAGIC 0x62656e63686b7639ull
 #define DIGEST_OPS 65536 /* of each client, where a run has no number of operations */
 #define FIXED offsetof(struct result, latency)
 
@@ -89,6 +89,30 @@ static void add_context(struct result *r, const struct copyrpc_ctx *ctx)
 	add_words(&r->net, &s, sizeof(s));
 }
 
+static uint64_t by_flux(const struct flux_node *node)
+{
+	struct flux_stats s = {.requests = 0};
+
+	if (node)
+		flux_node_get_stats(node, &s);
+	return s.requests;
+}
+
+static void add_ways(struct result_ways *w, const struct daemon *d)
+{
+	struct shmipc_server_stats ipc = {.requests = 0};
+	struct delegrpc_server_stats ring = {.requests = 0};
+
+	if (d->ipc)
+		shmipc_server_get_stats(d->ipc, &ipc);
+	if (d->ring)
+		delegrpc_server_get_stats(d->ring, &ring);
+	w->ipc += ipc.requests;
+	w->ring += ring.requests;
+	w->flux += by_flux(d->flux);
+	w->relay += by_flux(d->relay);
+}
+
 /*
  * Requests for other ranks that were answered and are right; those with an error may not have
  * been sent.
@@ -141,6 +165,7 @@ void result_of_all(const struct node *n, const struct result *runs, struct resul
 		add_words(&r->daemons, s, sizeof(r->daemons));
 		r->served[i] = s->local + s->remote;
 		add_context(r, n->daemons[i].net.ctx);
+		add_ways(&r->ways, &n->daemons[i]);
 	}
 	compare_calls(n, runs, r);
 }

@@ -20,12 +20,19 @@ enum {
 	RESULT_LATENCIES,
 };
 
+/* Requests that came to the daemons, as the library counts them that carried them. */
+struct result_ways {
+	uint64_t ipc, ring; /* from clients, by shmipc and delegrpc */
+	uint64_t flux, relay; /* from other daemons: of other ranks, and for other ranks */
+};
+
 struct result {
 	struct check_counts counts;
 	struct check_counts audit;
 	struct daemon_stats daemons;
 	uint64_t served[OPTIONS_MAX_DAEMONS]; /* requests, by daemon of the rank */
 	struct copyrpc_stats net;
+	struct result_ways ways;
 	uint64_t keys_put; /* of the last run, as far as the audit goes: keys of each client */
 	uint64_t compared; /* of these, keys that two clients have read */
 	uint64_t skipped; /* keys of keys_put that the audit did not read, or read too often */

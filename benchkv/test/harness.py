@@ -123,6 +123,11 @@ def verified(result, np):
     check(sum(served) == d["local"] + d["remote"] == j["ops"] + audit["keys"], lines[0])
     check(d["remote"] == remote, lines[0])
     check(d["forwarded"] <= d["remote"], lines[0])
+    # Each backend's own way, as the libraries count what they carried.
+    asked = j["ops"] + audit["keys"]
+    ways = {"ipc": asked if backend == "meta" else asked - remote,
+            "ring": remote if backend == "delegation" else 0, "flux": d["forwarded"], "relay": d["relayed"]}
+    check(j["ways"] == ways, f"not {ways}: {lines[0]}")
     by_daemons = remote if backend in ("delegation", "meta") else 0
     check(d["calls"] == d["responses"] == by_daemons, lines[0])
     check(("copyrpc" in j) == (backend != "ucx"), lines[0])
