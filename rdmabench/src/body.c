@@ -97,7 +97,9 @@ int wire_get_traffic(struct wire_buf *b, struct traffic *t_p, char why[WIRE_TEXT
 	if (!is_whole(b) || flags > FLAGS)
 		return -EBADMSG;
 	err = traffic_check(&t, why, WIRE_TEXT_MAX);
-	if (!err)
+	if (err)
+		wire_one_line(why); /* it may have the pattern's text */
+	else
 		*t_p = t;
 	return err;
 }

@@ -22,20 +22,36 @@
 /* One line: who wrote it, and what. */
 struct line {
 	json_t *o;
-	const char *run, *host, *role; /* of o */
-	json_int_t process, window, written_ns;
+	const char *writer, *host; /* of o */
+	json_int_t window, written_ns;
 	bool cumulative;
+};
+
+struct file {
+	dev_t device;
+	ino_t inode;
+};
+
+/* Places of an array by what stands there: a hash table that is at most half full. */
+struct index {
+	struct slot {
+		uint64_t hash;
+		size_t at; /* the place + 1; 0: the slot is free */
+	} * slots;
+	size_t size; /* a power of two, or 0 */
 };
 
 struct gather {
 	const struct gather_attr *attr;
 	struct line *lines;
 	size_t n_lines;
+	struct index line_index;
 	struct stats_row *rows;
 	size_t n_rows;
-	dev_t *devices; /* files that were read, so that none counts twice */
-	ino_t *inodes;
+	struct file *files; /* that were read, so that none counts twice */
 	size_t n_files;
+	struct index file_index;
+	uint64_t looks; /* at slots of both */
 	json_t *sources, *skipped;
 	struct latrec_hist hist;
 	struct stats_merged merged;
@@ -63,8 +79,9 @@ void gather_destroy(struct gather *g)
 	json_decref(g->skipped);
 	free(g->lines);
 	free(g->rows);
-	free(g->devices);
-	free(g->inodes);
+	free(g->files);
+	free(g->line_index.slots);
+	free(g->file_index.slots);
 	free(g);
 }
 
@@ -86,6 +103,63 @@ static bool grow(void **array, size_t n, size_t size)
 	return true;
 }
 
+/* ---- indexes ---- */
+
+typedef bool same_fn(const struct gather *g, size_t at, const void *key);
+
+static uint64_t hash_of(uint64_t hash, const void *bytes, size_t n)
+{
+	const uint8_t *b = bytes;
+
+	for (size_t i = 0; i < n; i++)
+		hash = (hash ^ b[i]) * 0x100000001b3ull;
+	return hash;
+}
+
+/* The slot of what equals the key, or a free one. */
+static struct slot *find(struct gather *g, const struct index *x, uint64_t hash, same_fn *same,
+	const void *key)
+{
+	size_t i = (hash ^ hash >> 32) & (x->size - 1);
+
+	for (;; i = (i + 1) & (x->size - 1)) {
+		struct slot *s = &x->slots[i];
+
+		g->looks++;
+		if (!s->at || (s->hash == hash && same(g, s->at - 1, key)))
+			return s;
+	}
+}
+
+static bool none_is_same(const struct gather *g, size_t at, const void *key)
+{
+	return false;
+}
+
+/* Room for one more of n. */
+static bool index_grow(struct gather *g, struct index *x, size_t n)
+{
+	struct index larger = {.size = x->size ? 2 * x->size : 64};
+
+	if (2 * (n + 1) <= x->size)
+		return true;
+	larger.slots = calloc(larger.size, sizeof(*larger.slots));
+	if (!larger.slots)
+		return false;
+	for (size_t i = 0; i < x->size; i++) {
+		if (x->slots[i].at)
+			*find(g, &larger, x->slots[i].hash, none_is_same, NULL) = x->slots[i];
+	}
+	free(x->slots);
+	*x = larger;
+	return true;
+}
+
+uint64_t gather_looks(const struct gather *g)
+{
+	return g->looks;
+}
+
 /* ---- JSON lines ---- */
 
 static bool has_text(const json_t *o, const char *key, const char **text_p)
@@ -105,18 +179,20 @@ static bool has_number(const json_t *o, const char *key, json_int_t *n_p)
 /* Why a line cannot be used, or NULL. */
 static const char *read_line(const struct gather_attr *a, json_t *o, struct line *l)
 {
-	json_int_t version;
-	const char *text;
+	json_int_t version, process;
+	const char *text, *run, *role;
 
-	if (!has_number(o, "version", &version) || !has_text(o, "run", &l->run) ||
-		!has_text(o, "host", &l->host) || !has_text(o, "role", &l->role) ||
-		!has_number(o, "process", &l->process) || !has_number(o, "window", &l->window) ||
+	if (!has_number(o, "version", &version) || !has_text(o, "run", &run) ||
+		!has_text(o, "host", &l->host) || !has_text(o, "role", &role) ||
+		!has_number(o, "process", &process) || !has_number(o, "window", &l->window) ||
 		!has_number(o, "written_ns", &l->written_ns) ||
 		!json_is_boolean(json_object_get(o, "cumulative")))
 		return "it is no statistics file of rdmabench";
 	if (version != STATSFILE_VERSION)
 		return "it is of another version";
-	if (a->run && strcmp(a->run, l->run))
+	if (!has_text(o, "writer", &l->writer) || strlen(l->writer) != STATSFILE_WRITER)
+		return "it does not say who wrote it";
+	if (a->run && strcmp(a->run, run))
 		return "it is of another run";
 	if (a->max_age_s && (int64_t)time(NULL) - l->written_ns / NS_PER_S > (int64_t)a->max_age_s)
 		return "it is too old";
@@ -127,32 +203,45 @@ static const char *read_line(const struct gather_attr *a, json_t *o, struct line
 	return NULL;
 }
 
-static bool same_writer(const struct line *a, const struct line *b)
+static bool same_line(const struct gather *g, size_t at, const void *key)
 {
-	return a->process == b->process && !strcmp(a->run, b->run) && !strcmp(a->host, b->host) &&
-	       !strcmp(a->role, b->role) && a->cumulative == b->cumulative &&
+	const struct line *a = &g->lines[at], *b = key;
+
+	return !strcmp(a->writer, b->writer) && a->cumulative == b->cumulative &&
 	       (a->cumulative || a->window == b->window);
+}
+
+static uint64_t line_hash(const struct line *l)
+{
+	json_int_t window = l->cumulative ? -1 : l->window;
+
+	return hash_of(hash_of(0, l->writer, STATSFILE_WRITER), &window, sizeof(window));
 }
 
 /* The same writer's line counts once; of cumulative ones the latest. */
 static bool keep_line(struct gather *g, const struct line *l)
 {
-	for (size_t i = 0; i < g->n_lines; i++) {
-		struct line *old = &g->lines[i];
+	uint64_t hash = line_hash(l);
+	struct line *old;
+	struct slot *s;
 
-		if (!same_writer(old, l))
-			continue;
-		if (l->written_ns > old->written_ns) {
-			json_decref(old->o);
-			*old = *l;
-		} else {
-			json_decref(l->o);
-		}
+	if (!index_grow(g, &g->line_index, g->n_lines))
+		return false;
+	s = find(g, &g->line_index, hash, same_line, l);
+	if (!s->at) {
+		if (!grow((void **)&g->lines, g->n_lines, sizeof(*g->lines)))
+			return false;
+		g->lines[g->n_lines++] = *l;
+		*s = (struct slot){hash, g->n_lines};
 		return true;
 	}
-	if (!grow((void **)&g->lines, g->n_lines, sizeof(*g->lines)))
-		return false;
-	g->lines[g->n_lines++] = *l;
+	old = &g->lines[s->at - 1];
+	if (l->written_ns > old->written_ns) {
+		json_decref(old->o);
+		*old = *l;
+	} else {
+		json_decref(l->o);
+	}
 	return true;
 }
 
@@ -243,18 +332,27 @@ void gather_add(struct gather *g, const char *source, const char *text, size_t l
 
 /* ---- files ---- */
 
+static bool same_file(const struct gather *g, size_t at, const void *key)
+{
+	const struct file *a = &g->files[at], *b = key;
+
+	return a->device == b->device && a->inode == b->inode;
+}
+
 /* True the first time. */
 static bool is_new(struct gather *g, const struct stat *st)
 {
-	for (size_t i = 0; i < g->n_files; i++) {
-		if (g->devices[i] == st->st_dev && g->inodes[i] == st->st_ino)
-			return false;
-	}
-	if (!grow((void **)&g->devices, g->n_files, sizeof(*g->devices)) ||
-		!grow((void **)&g->inodes, g->n_files, sizeof(*g->inodes)))
+	const struct file f = {st->st_dev, st->st_ino};
+	uint64_t hash = hash_of(hash_of(0, &f.device, sizeof(f.device)), &f.inode, sizeof(f.inode));
+	struct slot *s;
+
+	if (!index_grow(g, &g->file_index, g->n_files))
 		return false;
-	g->devices[g->n_files] = st->st_dev;
-	g->inodes[g->n_files++] = st->st_ino;
+	s = find(g, &g->file_index, hash, same_file, &f);
+	if (s->at || !grow((void **)&g->files, g->n_files, sizeof(*g->files)))
+		return false;
+	g->files[g->n_files++] = f;
+	*s = (struct slot){hash, g->n_files};
 	return true;
 }
 

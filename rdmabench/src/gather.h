@@ -41,6 +41,9 @@ const struct latrec_hist *gather_hist(const struct gather *g);
 /* With attr.compat. */
 const struct stats_merged *gather_merged(const struct gather *g);
 
+/* Looks at lines and files for the same one: for tests, that they stay in proportion. */
+uint64_t gather_looks(const struct gather *g);
+
 /* Borrowed: arrays of names, and of objects with source and why. */
 json_t *gather_sources(const struct gather *g);
 json_t *gather_skipped(const struct gather *g);

@@ -103,6 +103,11 @@ static void print_rest(const struct side *s, FILE *out)
 	if (s->t.inject && s->sends)
 		fprintf(out, "%s at message %" PRIu64 ": %u\n", inject_names[s->t.inject],
 			s->t.inject_at, s->injected);
+	if (s->overdue)
+		fprintf(out,
+			"due and not sent within the duration: %" PRIu64
+			" batches; no latency has them\n",
+			s->overdue);
 	if (s->lost)
 		fprintf(out, "lost %" PRIu64 " messages\n", s->lost);
 	if (s->t.check)
@@ -166,10 +171,10 @@ static json_t *sent_json(const struct side *s)
 {
 	double seconds = elapsed_s(s);
 
-	return json_pack("{s:I s:I s:f s:f s:f s:f}", "messages", (json_int_t)s->messages, "bytes",
-		(json_int_t)s->bytes, "seconds", seconds, "gbps",
-		seconds > 0 ? (double)s->bytes * 8 / seconds / 1e9 : 0., "peak_gbps",
-		peak_bytes_per_s(s) * 8 / 1e9, "messages_per_s",
+	return json_pack("{s:I s:I s:I s:f s:f s:f s:f}", "overdue_batches", (json_int_t)s->overdue,
+		"messages", (json_int_t)s->messages, "bytes", (json_int_t)s->bytes, "seconds",
+		seconds, "gbps", seconds > 0 ? (double)s->bytes * 8 / seconds / 1e9 : 0.,
+		"peak_gbps", peak_bytes_per_s(s) * 8 / 1e9, "messages_per_s",
 		seconds > 0 ? (double)s->messages / seconds : 0.);
 }
 

@@ -258,6 +258,14 @@ static uint32_t send_all(struct side *s, bool *done_p)
 	return progress;
 }
 
+static void count_overdue(struct side *s)
+{
+	for (uint32_t p = 0; p < s->n_peers && s->sends; p++) {
+		for (uint32_t i = 0; i < s->t.qps; i++)
+			s->overdue += flow_overdue(&s->peers[p]->flows[i]);
+	}
+}
+
 void side_run(struct side *s)
 {
 	struct wait w = WAIT_INIT;
@@ -287,4 +295,5 @@ void side_run(struct side *s)
 		}
 	}
 	side_take_injected(s);
+	count_overdue(s);
 }

@@ -145,7 +145,7 @@ static bool is_signaled(const struct flow *f, uint32_t n, uint64_t left)
 	       f->posted - f->completed + n + t->send_batch > t->depth;
 }
 
-static void post_batch(struct flow *f, uint32_t n, uint64_t left, uint64_t due_ns)
+static void post_batch(struct flow *f, uint32_t n, uint64_t left, uint64_t due)
 {
 	struct side *s = f->peer->side;
 	struct batch *b = &f->batches[f->head % s->t.depth];
@@ -153,7 +153,7 @@ static void post_batch(struct flow *f, uint32_t n, uint64_t left, uint64_t due_n
 
 	*b = (struct batch){.first = f->posted, .count = n, .signaled = is_signaled(f, n, left)};
 	b->posted_ns = latrec_clock_now(&s->clock);
-	b->due_ns = due_ns ? due_ns : b->posted_ns;
+	b->due_ns = due ? due : b->posted_ns;
 	for (uint32_t i = 0; i < n && !err; i++)
 		err = post_request(f, b->first + i, b->signaled && i + 1 == n);
 	if (err) { /* -ENOTCONN: the QP has failed, which side_on_error() has told */
@@ -178,16 +178,37 @@ static bool flush_quiet(struct flow *f)
 	return !f->failed;
 }
 
-/* When the next batch is due; 0: at once. The flows take turns. */
-static uint64_t next_due(const struct flow *f)
+/* When batch k is due. The flows take turns. */
+static uint64_t due_ns(const struct flow *f, uint64_t k)
 {
 	const struct side *s = f->peer->side;
 	double flows = (double)s->t.qps * s->n_peers;
-	double batches = (double)f->head * flows + f->index;
+	double batches = (double)k * flows + f->index;
 
-	if (!s->t.rate)
-		return 0;
 	return s->start_ns + (uint64_t)(batches * s->t.send_batch * 1e9 / (double)s->t.rate);
+}
+
+/* When the next batch is due; 0: at once. */
+static uint64_t next_due(const struct flow *f)
+{
+	return f->peer->side->t.rate ? due_ns(f, f->head) : 0;
+}
+
+uint64_t flow_overdue(const struct flow *f)
+{
+	const struct side *s = f->peer->side;
+	double flows = (double)s->t.qps * s->n_peers, each;
+	uint64_t end = s->start_ns + s->t.duration_ns, n;
+
+	if (!s->t.rate || s->t.iterations)
+		return 0;
+	each = flows * s->t.send_batch * 1e9 / (double)s->t.rate;
+	n = (uint64_t)((double)s->t.duration_ns / each);
+	/* The division is about right; which batches were due is said by due_ns() alone. */
+	n = n > 2 ? n - 2 : 0;
+	while (due_ns(f, n) < end)
+		n++;
+	return n > f->head ? n - f->head : 0;
 }
 
 static void after_batch(struct flow *f, uint64_t now_ns)

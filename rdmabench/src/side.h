@@ -103,6 +103,7 @@ struct side {
 	uint64_t messages, bytes; /* sent and completed */
 	uint64_t recv_messages, recv_bytes;
 	uint64_t mismatches, lost;
+	uint64_t overdue; /* batches that were due within the duration and were not posted */
 	uint64_t interval_ns, interval_bytes; /* of the throughput's peak */
 	double peak; /* bytes per nanosecond */
 	uint64_t errors;
@@ -147,6 +148,8 @@ void side_event(struct side *s, const char *format, ...) __attribute__((format(p
 bool flow_send(struct flow *f, uint64_t now_ns);
 /* Nothing is outstanding, and nothing more will be posted. */
 bool flow_is_done(const struct flow *f, uint64_t now_ns);
+/* Batches that a rate has made due within the duration and that were not posted. */
+uint64_t flow_overdue(const struct flow *f);
 void flow_on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent);
 void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error);
 

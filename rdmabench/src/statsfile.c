@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 struct statsfile {
 	char path[PATH_MAX], json_path[PATH_MAX];
 	const char *run, *role, *clock;
+	char writer[STATSFILE_WRITER + 1]; /* random, hexadecimal */
 	uint64_t window;
 	bool compat;
 	uint64_t samples[STATS_COMPAT_WINDOW];
@@ -161,11 +164,11 @@ static json_t *make_json(const struct statsfile *f, const struct stats *s)
 	json_t *o;
 
 	gethostname(host, sizeof(host) - 1);
-	o = json_pack("{s:i s:s s:s s:i s:s s:s s:s s:I s:b s:b s:I}", "version", STATSFILE_VERSION,
-		"run", f->run, "host", host, "process", (int)getpid(), "role", f->role, "clock",
-		f->clock, "method", method(f->compat), "written_ns", (json_int_t)wall_ns(),
-		"cumulative", !f->compat && !f->window, "compat", f->compat, "window",
-		(json_int_t)f->windows);
+	o = json_pack("{s:i s:s s:s s:i s:s s:s s:s s:s s:I s:b s:b s:I}", "version",
+		STATSFILE_VERSION, "run", f->run, "host", host, "process", (int)getpid(), "writer",
+		f->writer, "role", f->role, "clock", f->clock, "method", method(f->compat),
+		"written_ns", (json_int_t)wall_ns(), "cumulative", !f->compat && !f->window,
+		"compat", f->compat, "window", (json_int_t)f->windows);
 	for (int k = 0; o && k < STATS_KEYS; k++)
 		json_object_set_new(o, stats_names[k], json_integer((json_int_t)s->v[k]));
 	if (o && !f->compat)
@@ -234,13 +237,23 @@ static int set_paths(struct statsfile *f, const struct statsfile_attr *a)
 			err = make_dir(base);
 		if (err)
 			return err;
-		n = snprintf(f->path, sizeof(f->path), "%s/%s-%d-%s.txt", base, host, (int)getpid(),
-			a->role);
+		n = snprintf(f->path, sizeof(f->path), "%s/%s-%d-%.8s-%s.txt", base, host,
+			(int)getpid(), f->writer, a->role);
 	}
 	if (n >= (int)sizeof(f->path) - 8)
 		return -ENAMETOOLONG;
 	n -= n > 4 && !strcmp(f->path + n - 4, ".txt") ? 4 : 0;
 	snprintf(f->json_path, sizeof(f->json_path), "%.*s.jsonl", n, f->path);
+	return 0;
+}
+
+static int name_writer(struct statsfile *f)
+{
+	uint64_t number[2];
+
+	if (getrandom(number, sizeof(number), 0) != sizeof(number))
+		return -errno;
+	snprintf(f->writer, sizeof(f->writer), "%016" PRIx64 "%016" PRIx64, number[0], number[1]);
 	return 0;
 }
 
@@ -260,7 +273,9 @@ int statsfile_open(const struct statsfile_attr *a, struct statsfile **f_p)
 	f->clock = a->clock;
 	f->window = a->window;
 	f->compat = a->compat;
-	err = set_paths(f, a);
+	err = name_writer(f);
+	if (!err)
+		err = set_paths(f, a);
 	if (!err)
 		err = try_path(f->path);
 	if (err) {

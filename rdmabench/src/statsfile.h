@@ -20,13 +20,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define STATSFILE_VERSION 1
+#define STATSFILE_VERSION 2
+#define STATSFILE_WRITER 32 /* digits of the number of a writer */
 #define STATSFILE_INTERVAL_NS 1000000000ull /* between two writes of a cumulative file */
 
 struct statsfile;
 
 struct statsfile_attr {
-	/* A file DIR/RUN/HOST-PROCESS-ROLE.txt, directories are made; or exactly this path. */
+	/* A file DIR/RUN/HOST-PROCESS-WRITER-ROLE.txt, directories are made; or exactly this path.
+	 * WRITER: the first digits of a random number, because containers may have the same host
+	 * name and process numbers. The .jsonl has all of them. */
 	const char *dir, *path;
 	const char *run, *role; /* names, as name_is_safe() wants them */
 	const char *clock; /* what the stamps were read from; for the JSON lines */

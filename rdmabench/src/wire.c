@@ -146,15 +146,19 @@ int wire_poll(struct wire_conn *c, uint64_t timeout_ns, struct wire_buf *body_p)
 	return kind;
 }
 
-/* Text of a peer's, for a terminal: one line. */
+void wire_one_line(char *text)
+{
+	for (; *text; text++)
+		if (!isprint((unsigned char)*text))
+			*text = '?';
+}
+
 static void copy_text(struct wire_buf *b, char why[WIRE_TEXT_MAX])
 {
 	size_t n = (size_t)(b->end - b->at);
 
-	n = n < WIRE_TEXT_MAX - 1 ? n : WIRE_TEXT_MAX - 1;
-	for (size_t i = 0; i < n; i++)
-		why[i] = (char)(isprint(b->at[i]) ? b->at[i] : '?');
-	why[n] = 0;
+	snprintf(why, WIRE_TEXT_MAX, "%.*s", (int)n, (const char *)b->at);
+	wire_one_line(why);
 }
 
 int wire_expect(struct wire_conn *c, enum wire_kind kind, uint64_t timeout_ns,

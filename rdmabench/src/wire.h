@@ -91,6 +91,9 @@ int wire_alive(struct wire_conn *c, uint64_t now_ns, uint64_t timeout_ns);
 
 int wire_refuse(struct wire_conn *c, const char *why, uint64_t timeout_ns);
 
+/* Makes a peer's text fit for a terminal: whatever is not printable becomes a question mark. */
+void wire_one_line(char *text);
+
 /* What an error of these functions means, for people. */
 const char *wire_error(int err);
 
@@ -116,7 +119,7 @@ struct wire_tally {
 };
 
 size_t wire_put_traffic(uint8_t *to, size_t size, const struct traffic *t);
-/* 0; -EBADMSG; -EINVAL with why: the traffic itself is not possible. */
+/* 0; -EBADMSG; -EINVAL with why, in one line: the traffic itself is not possible. */
 int wire_get_traffic(struct wire_buf *b, struct traffic *t_p, char why[WIRE_TEXT_MAX]);
 size_t wire_put_side(uint8_t *to, size_t size, const struct wire_side *s);
 /* 0; -EBADMSG, e.g. when it has not this number of QPs. */

@@ -62,10 +62,17 @@ def native(tmp):
     # Of a cumulative file the latest line is the whole.
     line = json.loads(files[0].read_text())
     earlier = json.loads(write(tmp / "e", "r1", 0, [1, 2, 3]).read_text())
-    earlier.update(process=line["process"], written_ns=line["written_ns"] - 1)
+    earlier.update(writer=line["writer"], written_ns=line["written_ns"] - 1)
     copy.write_text(json.dumps(earlier) + "\n" + files[0].read_text())
     o, _ = collect(copy)
     assert figures_of(o) == expected(a)
+    # Containers may share host name and process numbers.
+    twin = json.loads(files[1].read_text())
+    twin.update(process=line["process"])
+    copy.write_text(files[0].read_text() + json.dumps(twin) + "\n")
+    o, err = collect(copy)
+    assert figures_of(o) == expected(a + b) and twin["host"] == line["host"] and not err, (o, err)
+    assert len(twin["writer"]) == 32 and twin["writer"][:8] in files[1].name, files
     # Another run is skipped and named.
     other = write(tmp / "s", "r2", 0, [200])
     o, err = collect("--run", "r1", tmp / "s")
@@ -96,13 +103,16 @@ def damaged(tmp):
         "text": ("latency_samples: 5\n", "no JSON"),
         "other": ('{"command": "engine"}\n', "no statistics file"),
         "array": ("[]\n", "no statistics file"),
-        "version": (changed(version=2), "another version"),
+        "version": (changed(version=3), "another version"),
+        "version-1": (changed(version=1), "another version"),
+        "writer": (changed(writer=line["writer"][1:]), "who wrote it"),
+        "writer-none": (changed(writer=None), "who wrote it"),
         "count": (changed(latency_samples=3), "changed"),
         "hist": (changed(histogram=hist.replace("5", "6")), "changed"),
         "hist-torn": (changed(histogram=hist[:-9]), "changed"),
         "hist-none": (changed(histogram=None), "--compat"),
         "negative": (changed(process=-1), "no statistics file"),
-        "twice": (text.replace('{"version"', '{"version":1,"version"'), "no JSON"),
+        "twice": (text.replace('{"version"', '{"version":2,"version"'), "no JSON"),
         "old": (changed(written_ns=(int(time.time()) - 1000) * 10**9), "too old"),
     }
     for key in ("version", "run", "host", "role", "process", "window", "written_ns", "cumulative"):

@@ -126,6 +126,19 @@ def table():
     assert "clock: " in out and "nearest rank" in out
 
 
+def overdue():
+    """Every batch that is due within the duration is posted or counted: faster than can be, and as slow as needs be."""
+    for rate, batch, qps in ((50_000_000, 1, 1), (40_000_000, 4, 3), (2000, 2, 2)):
+        args = ["--op", "w", "-s", 8, "-D", ".2", "--rate", rate, "-l", batch, "-q", qps]
+        o = report("--fork", *args)
+        due = qps * -(-rate // 5 // (batch * qps))  # whole turns of all QPs
+        all_due = o["sent"]["messages"] // batch + o["sent"]["overdue_batches"]
+        assert due - qps <= all_due <= due, (o["sent"], due)
+        assert (o["sent"]["overdue_batches"] > 0) or rate < 1e6, o["sent"]
+    assert "due and not sent" in run("--fork", "--op", "w", "-s", 8, "-D", ".1", "--rate", 50_000_000).stdout
+    assert report("--fork", "-n", 10, "--rate", 1000)["sent"]["overdue_batches"] == 0
+
+
 def open_loop():
     """With a rate the wait before the post shows in a second latency; a duration ends the run."""
     o = report("--fork", "-D", ".3", "-s", 64, "--rate", 20000, "-q", 2, "-l", 2)

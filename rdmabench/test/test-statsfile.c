@@ -137,6 +137,7 @@ static void cumulative_has_all_and_names_its_source(void)
 	o = read_json(in_dir("all.jsonl"), &lines);
 	CHECK(lines == 1 && number(o, "version") == STATSFILE_VERSION);
 	CHECK(number(o, "process") == getpid() && strlen(string(o, "host")));
+	CHECK_EQ(strlen(string(o, "writer")), 32);
 	CHECK(!strcmp(string(o, "run"), "r") && !strcmp(string(o, "role"), "client"));
 	CHECK(!strcmp(string(o, "clock"), "c") && strstr(string(o, "method"), "nearest rank"));
 	in = fmemopen((void *)string(o, "histogram"), strlen(string(o, "histogram")), "r");
@@ -173,8 +174,12 @@ static void directory_has_a_file_per_process_and_role(void)
 	a.role = "server";
 	CHECK_EQ(statsfile_open(&a, &server), 0);
 	CHECK_EQ(statsfile_add(client, 5, 1), 0);
-	snprintf(want, sizeof(want), "%s/r1/%s-%d-client.txt", in_dir("runs"), host, (int)getpid());
-	CHECK(!strcmp(statsfile_path(client), want));
+	snprintf(want, sizeof(want), "%s/r1/%s-%d-", in_dir("runs"), host, (int)getpid());
+	CHECK(!strncmp(statsfile_path(client), want, strlen(want)));
+	CHECK(!strcmp(statsfile_path(client) + strlen(want) + 8, "-client.txt"));
+	/* Another one of this name and number, which is in another container. */
+	CHECK(strncmp(statsfile_path(client), statsfile_path(server), strlen(want) + 8));
+	snprintf(want, sizeof(want), "%s", statsfile_path(client));
 	CHECK_EQ(statsfile_close(client), 0);
 	CHECK_EQ(statsfile_close(server), 0); /* without a sample: no file */
 	CHECK_EQ(entries(in_dir("runs/r1")), 2);

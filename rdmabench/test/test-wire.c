@@ -306,6 +306,19 @@ static void traffic_out_of_range_is_refused(void)
 	}
 }
 
+/* The line that says why goes to a terminal. */
+static void a_pattern_stays_one_line(void)
+{
+	struct traffic t = unusual(), back;
+	uint8_t bytes[1000];
+	struct wire_buf b;
+
+	strcpy(t.pattern_text, "\033]0;owned\a\nall is well");
+	b = body_of(bytes, wire_put_traffic(bytes, sizeof(bytes), &t));
+	CHECK_EQ(wire_get_traffic(&b, &back, why), -EINVAL);
+	CHECK(strstr(why, "?]0;owned??all"));
+}
+
 static void sides_come_back(void)
 {
 	static struct wire_side s, back;
@@ -380,6 +393,7 @@ int main(int argc, char **argv)
 		TEST(alive_comes_once_a_second),
 		TEST(traffic_comes_back),
 		TEST(traffic_out_of_range_is_refused),
+		TEST(a_pattern_stays_one_line),
 		TEST(sides_come_back),
 		TEST(tallies_come_back),
 	};

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* The work of collect grows with the windows, not with their square. */
+#include <unistd.h>
+
+#include "base/test.h"
+#include "gather.h"
+#include "statsfile.h"
+
+/* The JSON lines of so many windows of one sample each; to be freed. */
+static char *make_windows(uint64_t n, size_t *len_p)
+{
+	char dir[] = "/tmp/rdmabench-gather-XXXXXX", path[100];
+	struct statsfile_attr a = {.path = path,
+		.run = "r",
+		.role = "w",
+		.clock = "c",
+		.window = 1};
+	struct statsfile *f;
+	char *text;
+	FILE *in;
+
+	CHECK(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/w.txt", dir);
+	CHECK_EQ(statsfile_open(&a, &f), 0);
+	for (uint64_t i = 0; i < n; i++)
+		CHECK_EQ(statsfile_add(f, i % 200, i), 0);
+	CHECK_EQ(statsfile_close(f), 0);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/w.jsonl", dir);
+	in = fopen(path, "re");
+	CHECK(in && !fseek(in, 0, SEEK_END));
+	*len_p = (size_t)ftell(in);
+	text = malloc(*len_p);
+	rewind(in);
+	CHECK_EQ(fread(text, 1, *len_p, in), *len_p);
+	fclose(in);
+	unlink(path);
+	rmdir(dir);
+	return text;
+}
+
+/* Each line is given twice, and counts once. */
+static void looks_are_in_proportion(void)
+{
+	static const struct gather_attr attr;
+
+	for (uint64_t n = 10; n <= 1000; n *= 10) {
+		struct gather *g = gather_create(&attr);
+		size_t len;
+		char *text = make_windows(n, &len);
+
+		gather_add(g, "once", text, len);
+		gather_add(g, "twice", text, len);
+		CHECK(gather_merge(g));
+		CHECK_EQ(gather_hist(g)->count, n);
+		printf("  %llu windows: %llu looks\n", (unsigned long long)n,
+			(unsigned long long)gather_looks(g));
+		CHECK(gather_looks(g) < 20 * n);
+		gather_destroy(g);
+		free(text);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(looks_are_in_proportion),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
