@@ -131,7 +131,7 @@ static void reject_request(struct cm_id *id, int rej, int sidr)
 	bool ud = cm_is_ud(id);
 
 	id->state = CM_ENDED;
-	cm_post(id, ud ? CM_EV_UNREACHABLE : CM_EV_REJECTED, ud ? sidr : rej, false);
+	cm_tell(id, ud ? CM_EV_UNREACHABLE : CM_EV_REJECTED, ud ? sidr : rej, false);
 }
 
 /* The listening id gets an id for the request, which its program learns of with the event. */
@@ -191,7 +191,7 @@ int cm_connect(struct cm_id *id, const struct cm_param *p)
 	}
 	cm_publish(request);
 	id->peer = cm_link_to(request);
-	cm_post(request, CM_EV_CONNECT_REQUEST, 0, true);
+	cm_tell(request, CM_EV_CONNECT_REQUEST, 0, true);
 	return 0;
 }
 
@@ -208,12 +208,12 @@ static int reply(struct cm_id *id, const struct cm_param *p, uint64_t uid)
 	if (cm_is_ud(id)) {
 		id->state = CM_SIDR_DONE;
 		peer->state = CM_SIDR_DONE;
-		cm_post(peer, CM_EV_ESTABLISHED, 0, true);
+		cm_tell(peer, CM_EV_ESTABLISHED, 0, true);
 		return 0;
 	}
 	id->state = CM_REP_SENT;
 	peer->state = CM_REP_RCVD;
-	cm_post(peer, CM_EV_CONNECT_RESPONSE, 0, true);
+	cm_tell(peer, CM_EV_CONNECT_RESPONSE, 0, true);
 	return 0;
 }
 
@@ -226,6 +226,15 @@ int cm_established(struct cm_id *id)
 	return 0;
 }
 
+/* The answer to its reply is on its way. */
+static void answered(struct cm_id *id)
+{
+	if (id->state != CM_REP_SENT)
+		return;
+	id->state = CM_ESTABLISHED;
+	cm_tell(id, CM_EV_ESTABLISHED, 0, false);
+}
+
 int cm_accept(struct cm_id *id, const struct cm_param *p, uint64_t uid)
 {
 	struct cm_id *peer = cm_linked(id->peer);
@@ -236,7 +245,7 @@ int cm_accept(struct cm_id *id, const struct cm_param *p, uint64_t uid)
 		return -EINVAL;
 	id->state = CM_ESTABLISHED;
 	if (peer)
-		cm_established(peer);
+		answered(peer);
 	return 0;
 }
 
@@ -249,7 +258,7 @@ static void refuse(struct cm_id *id, int status, bool has_data)
 	if (!peer)
 		return;
 	peer->state = CM_ENDED;
-	cm_post(peer, cm_is_ud(id) ? CM_EV_UNREACHABLE : CM_EV_REJECTED, status, has_data);
+	cm_tell(peer, cm_is_ud(id) ? CM_EV_UNREACHABLE : CM_EV_REJECTED, status, has_data);
 }
 
 int cm_reject(struct cm_id *id, const void *data, uint8_t len, uint8_t reason)
@@ -275,7 +284,7 @@ int cm_reject(struct cm_id *id, const void *data, uint8_t len, uint8_t reason)
 static void end_connection(struct cm_id *id)
 {
 	id->state = CM_ENDED;
-	cm_post(id, CM_EV_DISCONNECTED, 0, false);
+	cm_tell(id, CM_EV_DISCONNECTED, 0, false);
 	cm_post(id, CM_EV_TIMEWAIT_EXIT, 0, false);
 }
 
@@ -300,7 +309,7 @@ static void ask_disconnect(struct cm_id *id)
 	}
 	id->state = CM_DREQ_SENT;
 	peer->state = CM_DREQ_RCVD;
-	cm_post(peer, CM_EV_DISCONNECTED, 0, false);
+	cm_tell(peer, CM_EV_DISCONNECTED, 0, false);
 }
 
 int cm_disconnect(struct cm_id *id)

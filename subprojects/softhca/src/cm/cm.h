@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The connection manager: what happens to two ids when one of them is told to resolve, connect,
- * accept, reject or disconnect. Both ends are in this fabric, so a message takes no time: the
- * process that sends it changes the other end's id and posts its event.
+ * accept, reject or disconnect. Both ends are in this fabric: the process that sends a message
+ * changes the other end's id at once, and the thread of the other one posts the event when the
+ * message has arrived (cm_tell()).
  *
  * The fabric's mutex is held. The functions return 0 or -errno; -EINVAL: the id is in another
  * state, or there are more private data than the message holds.

@@ -7,9 +7,13 @@
 #include <sys/socket.h>
 
 #include "fabric/reserve.h"
+#include "hca/cq.h"
 #include "hca/event.h"
+#include "hca/objects.h"
+#include "hca/timer.h"
 #include "hca/random.h"
 
+#define LOOK_NS 1000000u /* between looks whether a program has polled */
 #define FIRST_FREE_PORT 32768u /* those that Linux gives out */
 #define LAST_FREE_PORT 60999u
 
@@ -189,14 +193,150 @@ uint32_t cm_unread(const struct cm_id *listener)
 	return n;
 }
 
-void cm_post(struct cm_id *id, enum cm_event_type type, int32_t status, bool has_param)
+static void post(const struct cm_id *id, const struct cm_coming *c)
 {
 	struct cm_event e = {.id = cm_index(id),
+		.type = c->type,
+		.has_param = c->has_param,
+		.status = c->status};
+
+	fifo_post(id->fifo, &e, sizeof(e));
+}
+
+static bool is_coming(const struct cm_id *id)
+{
+	return id->first_coming != id->last_coming;
+}
+
+static struct cm_coming *coming(struct cm_id *id, uint32_t number)
+{
+	return &id->coming[number % CM_COMING];
+}
+
+/* Whoever is killed in between leaves an event that comes twice. */
+static void arrive(struct cm_id *id)
+{
+	post(id, coming(id, id->first_coming));
+	id->first_coming++;
+}
+
+static void on_its_way(struct cm_id *id, const struct cm_coming *c)
+{
+	struct proc *p = &arena()->procs[id->owner];
+
+	if (id->last_coming - id->first_coming == CM_COMING)
+		arrive(id);
+	*coming(id, id->last_coming) = *c;
+	id->last_coming++;
+	if (!p->cm_due || c->due < p->cm_due)
+		p->cm_due = c->due;
+	timer_ring(id->owner);
+}
+
+void cm_post(struct cm_id *id, enum cm_event_type type, int32_t status, bool has_param)
+{
+	struct cm_coming c = {.type = (uint16_t)type, .has_param = has_param, .status = status};
+
+	if (!is_coming(id)) {
+		post(id, &c);
+		return;
+	}
+	c.due = coming(id, id->last_coming - 1)->due;
+	on_its_way(id, &c);
+}
+
+/* When a message that is sent now arrives; 0: at once. */
+static uint64_t arrival(const struct cm_id *id)
+{
+	bool models = arena()->link_mode == LINK_REAL && id->rail != NO_INDEX;
+
+	if (arena()->link_mode == LINK_VIRTUAL || !arena()->procs[id->owner].has_thread)
+		return 0;
+	return timer_now() + CM_MESSAGE_NS +
+	       (models ? arena()->topo.rails[id->rail].latency_ns : 0);
+}
+
+void cm_tell(struct cm_id *id, enum cm_event_type type, int32_t status, bool has_param)
+{
+	struct cm_coming c = {.due = arrival(id),
 		.type = (uint16_t)type,
 		.has_param = has_param,
 		.status = status};
 
-	fifo_post(id->fifo, &e, sizeof(e));
+	if (c.due)
+		on_its_way(id, &c);
+	else
+		cm_post(id, type, status, has_param);
+}
+
+static bool is_polled(uint32_t cq_index, uint32_t producer)
+{
+	struct cq *cq = cq_at(cq_index);
+
+	if (cq->overrun || cq->ignore_overrun)
+		return true;
+	cq_read_consumer(cq);
+	return (int32_t)(producer - cq->consumer) <= 0;
+}
+
+/*
+ * A program that learns of the end first drops what it would poll next. On a network there is time
+ * between the two, however busy its core is.
+ */
+static bool waits_for_program(const struct cm_id *id, struct cm_coming *c, uint64_t now)
+{
+	const struct qp *qp = qp_by_number(id->local.qpn);
+
+	if (c->type != CM_EV_DISCONNECTED || !qp || qp->obj.owner != fabric_self.slot)
+		return false;
+	if (!c->patience) {
+		c->patience = now + CM_PATIENCE_NS;
+		c->sends = cq_at(qp->send_cq)->producer;
+		c->receives = cq_at(qp->recv_cq)->producer;
+	}
+	if (now >= c->patience ||
+		(is_polled(qp->send_cq, c->sends) && is_polled(qp->recv_cq, c->receives)))
+		return false;
+	c->due = now + LOOK_NS;
+	return true;
+}
+
+/* The own id to which the next message comes, or NULL. */
+static struct cm_id *next_told(void)
+{
+	struct cm_id *next = NULL;
+
+	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
+		struct cm_id *id = cm_at(i);
+
+		if (!id->used || id->owner != fabric_self.slot || !is_coming(id))
+			continue;
+		if (!next ||
+			coming(id, id->first_coming)->due < coming(next, next->first_coming)->due)
+			next = id;
+	}
+	return next;
+}
+
+uint64_t cm_serve(uint64_t now)
+{
+	uint64_t *due = &arena()->procs[fabric_self.slot].cm_due;
+	struct cm_id *id;
+
+	while (*due && *due <= now) {
+		id = next_told();
+		*due = id ? coming(id, id->first_coming)->due : 0;
+		if (id && *due <= now && !waits_for_program(id, coming(id, id->first_coming), now))
+			arrive(id);
+	}
+	return *due;
+}
+
+void cm_recover(void)
+{
+	for (uint32_t slot = 0; slot < MAX_PROCS; slot++)
+		if (arena()->procs[slot].used && arena()->procs[slot].cm_due)
+			timer_ring(slot);
 }
 
 /* Moves the events of an id, and the requests to it, to another FIFO. */
@@ -224,4 +364,8 @@ void cm_move(struct cm_id *id, uint64_t fifo)
 		return;
 	id->fifo = fifo;
 	fifo_drop_if(from, sizeof(struct cm_event), move_event, id);
+	/* Requests that have not arrived yet are in no FIFO. */
+	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++)
+		if (cm_at(i)->used && cm_at(i)->unread && cm_linked(cm_at(i)->listener) == id)
+			cm_at(i)->fifo = fifo;
 }

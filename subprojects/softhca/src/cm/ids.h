@@ -84,6 +84,28 @@ uint32_t cm_unread(const struct cm_id *listener);
 /* Moves the id, with its events, to the event channel of @fifo. */
 void cm_move(struct cm_id *id, uint64_t fifo);
 
+/* Time of a message from one end to the other; the real link model adds the adapter's latency. */
+#define CM_MESSAGE_NS 100000u
+
+/*
+ * The end of a connection is told when the program has polled the completions that its QP had until
+ * then, but not later than after this time.
+ */
+#define CM_PATIENCE_NS 500000000u
+
+/* The program of @id is told of what this end has done, but not before earlier messages. */
 void cm_post(struct cm_id *id, enum cm_event_type type, int32_t status, bool has_param);
+
+/*
+ * It is told of a message from the other end, when that has arrived: at once in virtual time, or if
+ * its process has no thread (step mode).
+ */
+void cm_tell(struct cm_id *id, enum cm_event_type type, int32_t status, bool has_param);
+
+/* Posts the events of this process's ids that have arrived by @now. Returns when the next one does, or 0. */
+uint64_t cm_serve(uint64_t now);
+
+/* A process was killed while it sent a message: wakes the threads of those that wait for one. */
+void cm_recover(void);
 
 #endif

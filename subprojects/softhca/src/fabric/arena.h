@@ -25,7 +25,7 @@
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 9
+#define ARENA_VERSION 10
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -56,6 +56,9 @@ struct proc {
 	uint32_t bell; /* futex on which its thread sleeps; see timer.h */
 	uint32_t failed; /* not 0: it has QPs that it must flush itself */
 	uint32_t pumping; /* chaos mode: its thread knows that work is pending */
+	uint32_t has_thread; /* one that serves timers */
+	uint64_t
+		cm_due; /* when the next message to one of its ids arrives; 0: none is on its way */
 	struct softhca_counters counters;
 };
 
@@ -390,6 +393,8 @@ struct capture {
 	uint64_t messages, bytes; /* that were executed without an error; of their payload */
 	char path[CAPTURE_PATH];
 };
+
+enum link_mode { LINK_OFF, LINK_REAL, LINK_VIRTUAL };
 
 /* Why a message needs a closer look before it is executed. */
 enum attention { ATTEND_FAULTS = 1, ATTEND_CAPTURE = 2 };

@@ -59,6 +59,19 @@ struct cm_param {
 	uint8_t data[CM_DATA_MAX];
 };
 
+#define CM_COMING 8
+
+/* A message of the other end that has not arrived yet. */
+struct cm_coming {
+	uint64_t due; /* CLOCK_MONOTONIC ns */
+	uint64_t
+		patience; /* likewise: it does not wait for the program any longer; 0: it has not come */
+	uint32_t sends, receives; /* producer indexes of the QP's CQs when it had come */
+	uint16_t type; /* these as in struct cm_event */
+	uint16_t has_param;
+	int32_t status;
+};
+
 struct cm_id {
 	uint32_t used; /* set last on creation, cleared first on destruction */
 	uint32_t owner; /* slot of the process */
@@ -84,6 +97,9 @@ struct cm_id {
 	uint32_t tos;
 	struct cm_param local; /* last sent */
 	struct cm_param remote; /* last received */
+	/* Events that its program is not told yet, in their order; the next one has number first. */
+	uint32_t first_coming, last_coming;
+	struct cm_coming coming[CM_COMING];
 };
 
 #endif

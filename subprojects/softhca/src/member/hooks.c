@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "capture/capture.h"
 #include "cm/cm.h"
+#include "cm/ids.h"
 #include "fabric/fabric.h"
 #include "hca/cq.h"
 #include "hca/journal.h"
@@ -10,6 +11,7 @@
 
 static void recover(void)
 {
+	cm_recover();
 	wired_recover();
 	qp_recover();
 }

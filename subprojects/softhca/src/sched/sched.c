@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "cm/ids.h"
 #include "fabric/fabric.h"
 #include "hca/config.h"
 #include "hca/objects.h"
@@ -27,18 +28,23 @@ static uint32_t bell_count(void)
 	return __atomic_load_n(timer_bell(fabric_self.slot), __ATOMIC_ACQUIRE);
 }
 
+/* 0 is never. */
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+	return a && (!b || a < b) ? a : b;
+}
+
 /* Serves all timers. Returns the time of the next one, or 0. */
 static uint64_t serve_all(void)
 {
-	uint64_t now = timer_now(), next, late;
+	uint64_t now = timer_now(), next;
 	struct qp *qp;
 
 	qp_serve_failed();
 	while ((qp = timer_take(now)))
 		xport_send(qp);
-	next = timer_next();
-	late = late_serve(now);
-	return late && (!next || late < next) ? late : next;
+	next = sooner(timer_next(), late_serve(now));
+	return sooner(next, cm_serve(now));
 }
 
 #define CHAOS_STEPS_LOG 8
@@ -142,6 +148,7 @@ int sched_start(void)
 	r = pthread_create(&t, &attr, config_get()->mode == ENGINE_POLL ? poller : helper, NULL);
 	pthread_attr_destroy(&attr);
 	running = !r;
+	arena()->procs[fabric_self.slot].has_thread = running;
 	return -r;
 }
 

@@ -10,6 +10,7 @@
 #include "dma/dma.h"
 #include "hca/event.h"
 #include "member/member.h"
+#include "sched/sched.h"
 #include "sys/sys.h"
 #include "trap/signals.h"
 #include "ucma/commands.h"
@@ -94,7 +95,8 @@ int ucma_open(int flags)
 		return r;
 	signals_install(); /* a program's wrong address is an error, not its end */
 	fabric_enter(&saved);
-	fd = make_channel(flags);
+	r = sched_start(); /* messages arrive through its thread */
+	fd = r ? r : make_channel(flags);
 	fabric_leave(&saved);
 	return fd;
 }

@@ -17,8 +17,6 @@
 
 #include "fabric/arena.h"
 
-enum link_mode { LINK_OFF, LINK_REAL, LINK_VIRTUAL };
-
 /* The mode that SOFTHCA_LINK (off, real, virtual) gives a new fabric, or -EINVAL. */
 int link_mode_from_env(void);
 

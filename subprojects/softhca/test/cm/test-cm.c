@@ -7,8 +7,10 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "../tmpdir.h"
 #include "raw.h"
 
 #define LOOP "127.0.0.1"
@@ -18,6 +20,8 @@
 #define NO_SERVICE 8 /* reasons of a rejection */
 #define CONSUMER 28
 #define VENDOR_OPTION 35
+#define GUARD_MS 60000
+#define MESSAGE_NS 100000 /* at least, from one end to the other */
 
 static int sch, cch; /* channels of the two ends */
 
@@ -142,6 +146,121 @@ static void disconnect(bool server_asks, bool by_destruction)
 	none_left();
 }
 
+/* Both at once: who agrees before its program has read what it agrees to still reads it first. */
+static void disconnect_both(void)
+{
+	uint32_t client, listener, child = connect_both(&client, &listener);
+
+	CHECK_EQ(raw_disconnect(cch, client), 0);
+	CHECK_EQ(raw_disconnect(sch, child), 0);
+	raw_expect(sch, DISCONNECTED, CHILD);
+	raw_expect(sch, TIMEWAIT_EXIT, CHILD);
+	raw_expect(cch, DISCONNECTED, CLIENT);
+	raw_expect(cch, TIMEWAIT_EXIT, CLIENT);
+	CHECK_EQ(raw_destroy(cch, client), 5);
+	CHECK_EQ(raw_destroy(sch, child), 3);
+	CHECK_EQ(raw_destroy(sch, listener), 1);
+	none_left();
+}
+
+static int64_t now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
+}
+
+/* Returns the event, which takes the time of a message from @sent on. */
+static struct rdma_ucm_event_resp expect_later(int fd, uint32_t type, uint64_t uid, int64_t sent)
+{
+	struct rdma_ucm_event_resp e = raw_expect(fd, type, uid);
+
+	CHECK(now() - sent >= MESSAGE_NS);
+	return e;
+}
+
+/* As over a network, so that what was sent before over the QPs is seen before. */
+static void messages_take_time(void)
+{
+	uint32_t client, listener, child;
+	struct rdma_ucm_conn_param p = raw_param(1, NULL);
+	uint16_t port = raw_listener(sch, SERVER, LOOP, &listener);
+	int64_t sent;
+
+	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
+	sent = now();
+	CHECK_EQ(raw_connect(cch, client, &p), 0);
+	child = expect_later(sch, CONNECT_REQUEST, SERVER, sent).id;
+	sent = now();
+	CHECK_EQ(raw_accept(sch, child, CHILD, &p), 0);
+	expect_later(cch, CONNECT_RESPONSE, CLIENT, sent);
+	sent = now();
+	CHECK_EQ(raw_accept(cch, client, 0, NULL), 0);
+	expect_later(sch, ESTABLISHED, CHILD, sent);
+	sent = now();
+	CHECK_EQ(raw_disconnect(cch, client), 0);
+	expect_later(sch, DISCONNECTED, CHILD, sent);
+	sent = now();
+	CHECK_EQ(raw_disconnect(sch, child), 0);
+	raw_expect(sch, TIMEWAIT_EXIT, CHILD);
+	expect_later(cch, DISCONNECTED, CLIENT, sent);
+	raw_expect(cch, TIMEWAIT_EXIT, CLIENT);
+	CHECK_EQ(raw_destroy(cch, client), 5);
+	CHECK_EQ(raw_destroy(sch, child), 3);
+	/* A rejection, by the program and by nobody. */
+	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
+	CHECK_EQ(raw_connect(cch, client, &p), 0);
+	child = raw_expect(sch, CONNECT_REQUEST, SERVER).id;
+	sent = now();
+	CHECK_EQ(raw_reject(sch, child, "", 0, 0), 0);
+	expect_later(cch, REJECTED, CLIENT, sent);
+	CHECK_EQ(raw_destroy(sch, child), 0);
+	CHECK_EQ(raw_destroy(cch, client), 3);
+	CHECK_EQ(raw_destroy(sch, listener), 2);
+	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
+	sent = now();
+	CHECK_EQ(raw_connect(cch, client, &p), 0);
+	expect_later(cch, REJECTED, CLIENT, sent);
+	CHECK_EQ(raw_destroy(cch, client), 3);
+	none_left();
+}
+
+#define LATENCY_NS 20000000 /* of adapters in the real link model */
+
+/*
+ * Without a thread, or where a clock of the fabric's own moves instead, they arrive at once; in the
+ * real link model after the latency, too.
+ */
+static void in_model(const char *variable, const char *value, bool at_once)
+{
+	struct rdma_ucm_conn_param p = raw_param(1, NULL);
+	uint32_t client, listener;
+	int status;
+	int64_t sent;
+	uint16_t port;
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid) {
+		CHECK_EQ(waitpid(pid, &status, 0), pid);
+		CHECK_EQ(status, 0);
+		return;
+	}
+	CHECK(!setenv(variable, value, 1));
+	raw_fabric(value);
+	sch = raw_open(0);
+	cch = raw_open(0);
+	port = raw_listener(sch, SERVER, LOOP, &listener);
+	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
+	sent = now();
+	CHECK_EQ(raw_connect(cch, client, &p), 0);
+	CHECK(!at_once || raw_readable(sch, 0));
+	raw_expect(sch, CONNECT_REQUEST, SERVER);
+	CHECK(at_once || now() - sent >= MESSAGE_NS + LATENCY_NS);
+	_exit(0);
+}
+
 /* Who destroys an id that is connected, or closes its channel, ends the connection. */
 static void destroy_connected(void)
 {
@@ -195,7 +314,7 @@ static void not_answered(void)
 	/* Nobody reads the request before the listening id is destroyed. */
 	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
 	CHECK_EQ(raw_connect(cch, client, &p), 0);
-	CHECK(raw_readable(sch, 0));
+	CHECK(raw_readable(sch, GUARD_MS));
 	CHECK_EQ(raw_destroy(sch, listener), 0);
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, CONSUMER);
 	CHECK_EQ(raw_destroy(cch, client), 3);
@@ -559,12 +678,20 @@ static void dead_listener(void)
 
 int main(void)
 {
+	tmpdir_make();
+	tmpdir_topology("latency_ns=20000000\n");
+	in_model("SOFTHCA_MODE", "step", true);
+	in_model("SOFTHCA_LINK", "virtual", true);
+	in_model("SOFTHCA_LINK", "real", false);
 	raw_fabric("cm");
 	sch = raw_open(0);
 	cch = raw_open(0);
 	attributes();
 	for (int i = 0; i < 4; i++)
 		disconnect(i & 1, i & 2);
+	for (int i = 0; i < 10; i++)
+		disconnect_both();
+	messages_take_time();
 	destroy_connected();
 	rejected_with(0, CONSUMER);
 	rejected_with(VENDOR_OPTION, VENDOR_OPTION);

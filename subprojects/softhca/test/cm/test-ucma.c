@@ -255,6 +255,23 @@ static void options(void)
 	CHECK_EQ(raw_destroy(ch, id), 0);
 }
 
+/* A request that is on its way comes to the channel to which the listening id has gone. */
+static void migrate_asked(void)
+{
+	struct rdma_ucm_conn_param p = raw_param(1, NULL);
+	struct rdma_ucm_migrate_resp resp;
+	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp, .fd = (uint32_t)ch};
+	int to = raw_open(0), from = raw_open(0);
+	uint16_t port = raw_listener(ch, 1, LOOP, &in.id);
+	uint32_t client = raw_ready(from, 2, RDMA_PS_TCP, LOOP, port);
+
+	CHECK_EQ(raw_connect(from, client, &p), 0);
+	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), 0);
+	raw_expect(to, CONNECT_REQUEST, 1);
+	close(from);
+	close(to);
+}
+
 static void migrate(void)
 {
 	struct rdma_ucm_migrate_resp resp;
@@ -295,6 +312,7 @@ static void migrate(void)
 	CHECK_EQ(raw_destroy(to, in.id), 1);
 	close(to);
 	close(none);
+	migrate_asked();
 }
 
 /* Commands that the state of an id does not permit. */

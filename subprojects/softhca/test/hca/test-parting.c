@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* The end of a connection does not overtake the completions that came before it. */
+#include <time.h>
+
+#include "../cm/raw.h"
+#include "rig.h"
+
+#define LOOP "127.0.0.1"
+#define SERVER 0x100 /* names of the ids */
+#define CHILD 0x101
+#define CLIENT 0x200
+#define PATIENCE_NS INT64_C(500000000)
+
+static struct rig a, b;
+static int sch, cch;
+static uint32_t client, child, listener;
+
+static int64_t now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
+}
+
+static void connect_ids(void)
+{
+	struct rdma_ucm_conn_param asked = raw_param(a.qp->qp_num, NULL);
+	struct rdma_ucm_conn_param reply = raw_param(b.qp->qp_num, NULL);
+	uint16_t port = raw_listener(sch, SERVER, LOOP, &listener);
+
+	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
+	CHECK_EQ(raw_connect(cch, client, &asked), 0);
+	child = raw_expect(sch, CONNECT_REQUEST, SERVER).id;
+	CHECK_EQ(raw_accept(sch, child, CHILD, &reply), 0);
+	raw_expect(cch, CONNECT_RESPONSE, CLIENT);
+	CHECK_EQ(raw_accept(cch, client, 0, NULL), 0);
+	raw_expect(sch, ESTABLISHED, CHILD);
+}
+
+static void open_both(void)
+{
+	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&b, &(struct rig_attr){0});
+	rig_connect_pair(&a, &b);
+	connect_ids();
+}
+
+static void close_both(void)
+{
+	CHECK(raw_destroy(sch, child) > 0);
+	CHECK(raw_destroy(cch, client) > 0);
+	CHECK(raw_destroy(sch, listener) > 0);
+	rig_close(&a);
+	rig_close(&b);
+}
+
+static void send_one(struct rig *from, struct rig *to)
+{
+	rig_recv(to, 0, 0, 64);
+	rig_post(from, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 8});
+	rig_wait_ok(from == &a ? a.scq : a.rcq);
+}
+
+/* The server does not poll what it has got, or sent: the end waits for that, but not for ever. */
+static void not_polled(bool sends)
+{
+	int64_t asked;
+
+	open_both();
+	if (sends)
+		send_one(&b, &a);
+	else
+		send_one(&a, &b);
+	asked = now();
+	CHECK_EQ(raw_disconnect(cch, client), 0);
+	raw_expect(sch, DISCONNECTED, CHILD);
+	CHECK(now() - asked >= PATIENCE_NS);
+	close_both();
+}
+
+/* It polls in time, and meets the completion first. */
+static void polled(void)
+{
+	struct ibv_wc wc;
+	int64_t asked;
+	int n = 0;
+
+	open_both();
+	send_one(&a, &b);
+	asked = now();
+	CHECK_EQ(raw_disconnect(cch, client), 0);
+	while (!raw_readable(sch, 0))
+		n += ibv_poll_cq(b.rcq, 1, &wc);
+	CHECK(n == 1 || now() - asked >= PATIENCE_NS); /* a machine that is busy elsewhere */
+	raw_expect(sch, DISCONNECTED, CHILD);
+	close_both();
+}
+
+int main(void)
+{
+	rig_fabric("parting");
+	sch = raw_open(0);
+	cch = raw_open(0);
+	not_polled(false);
+	not_polled(true);
+	for (int i = 0; i < 10; i++)
+		polled();
+	return 0;
+}
