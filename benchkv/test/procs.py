@@ -74,3 +74,20 @@ def clients_in_run(pid):
     except OSError:
         pass  # one that ends meanwhile
     return used
+
+
+def listening_ports(pid):
+    """TCP ports at which a process listens."""
+    inodes, ports = set(), set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            m = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{fd}"))
+        except OSError:
+            continue
+        inodes |= {m[1]} if m else set()
+    for table in "tcp", "tcp6":
+        for line in open(f"/proc/{pid}/net/{table}").read().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and words[9] in inodes:
+                ports.add(int(words[1].rpartition(":")[2], 16))
+    return ports

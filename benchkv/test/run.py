@@ -13,6 +13,7 @@ import os
 import re
 import resource
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from harness import (BENCHKV, FAULTY, GUARD, KILLED, MANY, MPIRUN, NO_CONTROL, O
                      Skipped, UCX, check, finish, is_program, job, left_in_shm, main, nothing_left,
                      processes_left, ranks_of, run, start, unverified, verified, wait_running)
 from plans import plan
-from procs import asleep, clients_in_run, rank_of, resident, state, threads
+from procs import asleep, clients_in_run, listening_ports, rank_of, resident, state, threads
 
 PHASES = "local channels network calls retry flush forward".split()  # A to G
 # Faults of the store, and what each of them counts as, at least one of the kinds.
@@ -782,19 +783,21 @@ def case_runner():
     check(r.status == 2 and r.out == "" and len(said) == 1, r)
 
 
-def killed(np, launcher, victim, env=None, find=None):
-    """A rank is killed in a run that does not end by itself."""
+def killed(np, launcher, victim, env=None, find=None, before=None):
+    """A rank is killed in a run that does not end by itself, after before() was called with rank 0's pid."""
     argv = launcher + job(0, "--daemons", 2, "--clients", 3, "--duration", 86400, "--timeout", 86400,
                           "--json", "-")
     proc = start(argv, env)
     pids = wait_running(proc, np, 3, find)
+    if before:
+        before(next(p for p in pids if rank_of(p) == "0"))
     os.kill(next(p for p in pids if not np or rank_of(p) == str(victim)), signal.SIGKILL)
     return finish(proc, argv)
 
 
-def dead_is_named(launcher, np, victim, env=None, find=None):
+def dead_is_named(launcher, np, victim, env=None, find=None, before=None):
     """The launcher lets the others go on: they end, say who has died, and what they measured."""
-    r = killed(np, launcher, victim, env, find)
+    r = killed(np, launcher, victim, env, find, before)
     said = [l for l in r.own_lines() if "has died" in l]
     check(len(said) == 1 and re.fullmatch(rf"benchkv: rank {int(not victim)}: rank {victim} \(.+\) has died",
                                           said[0]), r)
@@ -802,6 +805,24 @@ def dead_is_named(launcher, np, victim, env=None, find=None):
         check(partial(r, rf"rank {victim} \(.+\) has died")["missing_ranks"] == [victim], r)
     else:
         check(r.out == "", r)
+
+
+def case_strangers():
+    """Who connects to rank 0 and says nothing, half of something, or nonsense keeps nobody from noticing that a
+    rank has died."""
+    held = []
+
+    def visit(pid):
+        said = [b"", b"x", b"\0" * 32, b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096)]
+        for port in listening_ports(pid):
+            for i in range(300):
+                held.append(socket.create_connection(("127.0.0.1", port)))
+                held[-1].sendall(said[i % len(said)])
+
+    dead_is_named([*MPIRUN, "--enable-recovery", "-np", "3"], 3, 2, before=visit)
+    check(len(held) >= 300, "rank 0 does not listen")
+    for s in held:
+        s.close()
 
 
 def case_killed():
