@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+/* Rank 0's end of the lifeline: whom it lets in, and what it makes of what it hears. */
+#include "lifeline.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/test.h"
+#include "stop.h"
+
+#define RANKS 4
+#define GUARD_MS 30000
+
+/* ---- a launcher of which only rank 0 is asked ---- */
+
+struct launch {
+	char address[1024];
+	size_t len;
+};
+
+uint32_t launch_rank(const struct launch *l)
+{
+	return 0;
+}
+
+uint32_t launch_size(const struct launch *l)
+{
+	return RANKS;
+}
+
+int launch_put(struct launch *l, const char *key, const void *data, size_t len)
+{
+	CHECK(len <= sizeof(l->address));
+	memcpy(l->address, data, len);
+	l->len = len;
+	return 0;
+}
+
+int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns, void **data_p,
+	size_t *len_p)
+{
+	return -EPROTO;
+}
+
+/* ---- a rank, by hand: the layout is that of lifeline.c ---- */
+
+enum {
+	WELCOME = 1,
+	STOP,
+	RESULT,
+	LEAVE,
+};
+
+struct message {
+	uint32_t kind, arg;
+	uint64_t len;
+};
+
+struct greeting {
+	uint64_t magic;
+	uint8_t secret[16];
+	uint32_t rank, reserved;
+};
+
+struct world {
+	struct launch launch;
+	struct lifeline *line;
+};
+
+static void world_init(struct world *w)
+{
+	*w = (struct world){.line = NULL};
+	/* Relaxed: no other thread. */
+	atomic_store_explicit(&stop_signal, 0, memory_order_relaxed);
+	CHECK_EQ(lifeline_open(&w->launch, &w->line), 0);
+	CHECK(w->line);
+}
+
+static void world_fini(struct world *w)
+{
+	lifeline_close(w->line);
+	alarm(0); /* of stop_raise() */
+}
+
+static struct greeting greeting_of(const struct world *w, uint32_t rank)
+{
+	struct greeting g = {.rank = rank};
+
+	memcpy(&g.magic, w->launch.address, sizeof(g.magic));
+	memcpy(g.secret, w->launch.address + sizeof(g.magic), sizeof(g.secret));
+	return g;
+}
+
+static int dial(const struct world *w)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	uint32_t port;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	memcpy(&port, w->launch.address + 24, sizeof(port));
+	to.sin_port = htons((uint16_t)port);
+	CHECK(fd >= 0);
+	CHECK_EQ(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	return fd;
+}
+
+/* What the other end answers: a message's kind, or 0 when it closes. */
+static uint32_t answer(struct world *w, int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct message msg;
+
+	for (int i = 0; i < GUARD_MS; i++) {
+		lifeline_look(w->line);
+		if (poll(&p, 1, 1) > 0)
+			return recv(fd, &msg, sizeof(msg), MSG_WAITALL) == sizeof(msg) ? msg.kind :
+											 0;
+	}
+	CHECK(!"no answer");
+	return 0;
+}
+
+static uint32_t greet(struct world *w, const struct greeting *g, int *fd_p)
+{
+	*fd_p = dial(w);
+	CHECK_EQ(send(*fd_p, g, sizeof(*g), MSG_NOSIGNAL), (ssize_t)sizeof(*g));
+	return answer(w, *fd_p);
+}
+
+static int join(struct world *w, uint32_t rank)
+{
+	struct greeting g = greeting_of(w, rank);
+	int fd;
+
+	CHECK_EQ(greet(w, &g, &fd), WELCOME);
+	return fd;
+}
+
+static void say(int fd, uint32_t kind, uint32_t arg, uint64_t len)
+{
+	const struct message msg = {.kind = kind, .arg = arg, .len = len};
+
+	CHECK_EQ(send(fd, &msg, sizeof(msg), MSG_NOSIGNAL), (ssize_t)sizeof(msg));
+}
+
+/* Until rank 0 has noticed something, or what it must not notice had time to come. */
+static bool noticed(struct world *w)
+{
+	lifeline_wait(w->line, 50 * NSEC_PER_MSEC);
+	return stop_requested();
+}
+
+/* ---- cases ---- */
+
+static void refuses(uint32_t rank, size_t spoilt)
+{
+	struct world w;
+	struct greeting g;
+	int fd;
+
+	world_init(&w);
+	g = greeting_of(&w, rank);
+	if (spoilt)
+		((uint8_t *)&g)[spoilt - 1] ^= 1;
+	CHECK_EQ(greet(&w, &g, &fd), 0);
+	CHECK(!stop_requested() && lifeline_lost(w.line) < 0);
+	close(fd);
+	world_fini(&w);
+}
+
+static void greetings_are_checked(void)
+{
+	refuses(1, 1); /* the magic */
+	refuses(1, 9); /* the secret: its first byte, */
+	refuses(1, 24); /* and its last one */
+	refuses(0, 0);
+	refuses(RANKS, 0);
+	refuses(UINT32_MAX, 0);
+}
+
+static void a_place_is_taken_once(void)
+{
+	struct world w;
+	struct greeting g;
+	int first, second;
+
+	world_init(&w);
+	first = join(&w, 2);
+	g = greeting_of(&w, 2);
+	CHECK_EQ(greet(&w, &g, &second), 0);
+	CHECK(!stop_requested());
+	close(first);
+	CHECK(noticed(&w));
+	CHECK_EQ(lifeline_lost(w.line), 2);
+	CHECK(!lifeline_told(w.line) && !stop_told());
+	close(second);
+	world_fini(&w);
+}
+
+static void who_leaves_is_not_lost(void)
+{
+	struct world w;
+	int fd;
+
+	world_init(&w);
+	fd = join(&w, 1);
+	say(fd, LEAVE, 0, 0);
+	close(fd);
+	CHECK(!noticed(&w));
+	CHECK_EQ(lifeline_lost(w.line), -1);
+	world_fini(&w);
+}
+
+static void a_rank_tells_to_stop(void)
+{
+	static const struct {
+		uint32_t arg;
+		int told;
+	} cases[] = {{SIGTERM, SIGTERM}, {STOP_FAILED, 0}, {UINT32_MAX, 0}, {0, 0}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct world w;
+		int fd;
+
+		world_init(&w);
+		fd = join(&w, 1);
+		say(fd, STOP, cases[i].arg, 0);
+		CHECK(noticed(&w));
+		CHECK_EQ(stop_told(), cases[i].told);
+		CHECK(lifeline_told(w.line) && lifeline_lost(w.line) < 0);
+		close(fd);
+		world_fini(&w);
+	}
+}
+
+struct heard {
+	uint32_t n, rank, run;
+	size_t len;
+	int err;
+};
+
+static int on_result(void *arg, uint32_t rank, uint32_t run, const void *data, size_t len)
+{
+	struct heard *h = arg;
+
+	h->n++;
+	h->rank = rank;
+	h->run = run;
+	h->len = len;
+	for (size_t i = 0; i < len; i++)
+		CHECK_EQ(((const uint8_t *)data)[i], (uint8_t)(i * 7));
+	return h->err;
+}
+
+static void results_come_whole(void)
+{
+	static uint8_t data[3000];
+	struct heard h = {.n = 0};
+	struct world w;
+	int one, two;
+
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (uint8_t)(i * 7);
+	world_init(&w);
+	one = join(&w, 1);
+	two = join(&w, 3); /* says nothing, and delays nobody */
+	say(one, RESULT, 5, sizeof(data));
+	CHECK_EQ(send(one, data, sizeof(data), MSG_NOSIGNAL), (ssize_t)sizeof(data));
+	say(one, RESULT, LIFELINE_DAEMONS, 1);
+	CHECK_EQ(send(one, data, 1, MSG_NOSIGNAL), 1);
+	say(one, LEAVE, 0, 0);
+	lifeline_gather(w.line, 100 * NSEC_PER_MSEC, on_result, &h);
+	CHECK(h.n == 2 && h.rank == 1 && h.run == LIFELINE_DAEMONS && h.len == 1);
+	close(one);
+	close(two);
+	world_fini(&w);
+}
+
+/* A rank that says what cannot be is heard no more; nothing is taken for its death. */
+static void nonsense_ends_a_connection(void)
+{
+	static const struct message cases[] = {{.kind = 0}, {.kind = 5}, {.kind = RESULT},
+		{.kind = RESULT, .len = 9u << 20}, {.kind = RESULT, .len = UINT64_MAX}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct heard h = {.n = 0};
+		struct world w;
+		char byte;
+		int fd;
+
+		world_init(&w);
+		fd = join(&w, 1);
+		say(fd, cases[i].kind, 0, cases[i].len);
+		lifeline_gather(w.line, GUARD_MS * NSEC_PER_MSEC, on_result, &h);
+		CHECK_EQ(h.n, 0);
+		CHECK_EQ(recv(fd, &byte, 1, 0), 0);
+		CHECK(lifeline_lost(w.line) < 0);
+		close(fd);
+		world_fini(&w);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(greetings_are_checked),
+		TEST(a_place_is_taken_once),
+		TEST(who_leaves_is_not_lost),
+		TEST(a_rank_tells_to_stop),
+		TEST(results_come_whole),
+		TEST(nonsense_ends_a_connection),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
