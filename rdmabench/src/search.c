@@ -49,6 +49,7 @@ static const char usage[] =
 	"\n"
 	"Status: 0, 1 the search failed, 2 a bad command line.\n";
 
+#define PROBE "probe" /* the run of a point that is measured again */
 #define HOPELESS 5 /* first points that cannot be measured: the others would not, either */
 
 struct options {
@@ -243,9 +244,22 @@ struct search {
 	enum model_kind model;
 	char script[TRIAL_SCRIPT];
 	int err; /* why the search ended */
-	bool works; /* a point could be measured */
+	bool works; /* a point could be measured: */
+	struct point good; /* the last one */
 	unsigned failures; /* until then */
 };
+
+/* Whether a point that could be measured cannot any more: then it is not the point. */
+static bool is_dead(struct search *s)
+{
+	struct measure m = {0};
+	int err = searchlog_clear(s->log, PROBE);
+
+	if (!err)
+		err = trial_run(&s->trial, &s->good, PROBE, &m);
+	json_decref(m.counters);
+	return searchlog_clear(s->log, PROBE) || err;
+}
 
 /* Where all measurements come from: the journal, the model, or engines. */
 static int measure_new(struct search *s, const struct explore_ask *ask, struct measure *m_p)
@@ -263,6 +277,10 @@ static int measure_new(struct search *s, const struct explore_ask *ask, struct m
 		err = model_measure(&s->model, ask->point, m_p);
 	else
 		err = trial_run(&s->trial, ask->point, name, m_p);
+	if (err && s->works && is_dead(s)) {
+		s->err = -ENODEV;
+		return -ECANCELED;
+	}
 	s->err = searchlog_write(s->log, ask, m_p, err, &s->o->x.rules, s->script);
 	return s->err ? -ECANCELED : err;
 }
@@ -288,7 +306,10 @@ static int measure(void *arg, const struct explore_ask *ask, struct measure *m_p
 	if (s->failures == HOPELESS)
 		return -ECANCELED;
 	err = measure_or_replay(s, ask, m_p);
-	s->works |= !err;
+	if (!err) {
+		s->works = true;
+		s->good = *ask->point;
+	}
 	s->failures += err && !s->works;
 	return err;
 }
@@ -379,6 +400,19 @@ static int report(const struct options *o, const struct explore_result *r)
 	return status;
 }
 
+static const char *why_ended(int err)
+{
+	switch (err) {
+	case -EBADMSG:
+		return "the journal is of another search, or damaged";
+	case -ENODEV:
+		return "what could be measured cannot any more: when the device works again, give "
+		       "--resume";
+	default:
+		return strerror(-err);
+	}
+}
+
 static int run(struct search *s)
 {
 	static struct explore_result r;
@@ -388,13 +422,12 @@ static int run(struct search *s)
 	for (uint32_t i = 0; i < r.n && !err; i++)
 		err = searchlog_target(s->log, i, &r.found[i], r.found_at[i]);
 	if (err) {
-		fprintf(stderr, "rdmabench search: %s: %s\n", s->o->log,
-			err == -EBADMSG ? "the journal is of another search, or damaged" :
-					  strerror(-err));
+		fprintf(stderr, "rdmabench search: %s: %s\n", s->o->log, why_ended(err));
 		return 1;
 	}
 	if (r.failures == r.tries) {
 		fprintf(stderr, "rdmabench search: no point could be measured\n");
+		searchlog_forget(s->log);
 		return report(s->o, &r) || 1;
 	}
 	say_blunt(&r);

@@ -3,10 +3,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +18,8 @@ static const char *const parts[] = {"result", "reproduce", "target", "stats"};
 
 struct searchlog {
 	char dir[PATH_MAX / 2];
+	int lock; /* the directory, locked; -1: it was not there */
+	long begin; /* of the lines in the journal, behind the header */
 	FILE *journal;
 	bool replaying;
 	uint32_t tries; /* that were measured or replayed */
@@ -131,7 +135,9 @@ static int open_new(struct searchlog *log, json_t *header)
 	if (err)
 		return err;
 	log->journal = fopen(path, "w+xe");
-	return log->journal ? append_json(log->journal, header) : -errno;
+	err = log->journal ? append_json(log->journal, header) : -errno;
+	log->begin = err ? 0 : ftell(log->journal);
+	return err;
 }
 
 static int open_old(struct searchlog *log, json_t *header, char *why, size_t size)
@@ -149,16 +155,29 @@ static int open_old(struct searchlog *log, json_t *header, char *why, size_t siz
 	if (!same)
 		return fail(why, size, log->dir,
 			"that search had other options: give the same, or another --log", -EINVAL);
+	log->begin = ftell(log->journal);
 	log->replaying = true;
 	return make_dirs(log);
+}
+
+/* One search writes into a directory at a time. */
+static int lock_dir(struct searchlog *log)
+{
+	if (log->lock < 0)
+		log->lock = open(log->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return log->lock >= 0 && flock(log->lock, LOCK_EX | LOCK_NB) ? -EBUSY : 0;
 }
 
 static int open_as(struct searchlog *log, enum searchlog_mode mode, json_t *header, char *why,
 	size_t size)
 {
 	char path[PATH_MAX];
-	int err;
+	int err = lock_dir(log);
 
+	if (err)
+		return fail(why, size, log->dir,
+			"another search writes there: give another --log, or wait for its end",
+			err);
 	if (mode == SEARCHLOG_RESUME)
 		return open_old(log, header, why, size);
 	if (mode == SEARCHLOG_FORCE && !in_dir(log, JOURNAL, path) && !access(path, F_OK))
@@ -169,6 +188,8 @@ static int open_as(struct searchlog *log, enum searchlog_mode mode, json_t *head
 			"another --log",
 			-EEXIST);
 	err = open_new(log, header);
+	if (!err)
+		err = lock_dir(log);
 	return err ? fail(why, size, log->dir, strerror(-err), err) : 0;
 }
 
@@ -180,6 +201,7 @@ int searchlog_open(const char *dir, enum searchlog_mode mode, json_t *header,
 
 	if (!log)
 		return fail(why, size, dir, strerror(ENOMEM), -ENOMEM);
+	log->lock = -1;
 	if (snprintf(log->dir, sizeof(log->dir), "%s", dir) >= (int)sizeof(log->dir)) {
 		free(log);
 		return fail(why, size, dir, "give a shorter --log", -ENAMETOOLONG);
@@ -199,7 +221,17 @@ void searchlog_close(struct searchlog *log)
 		return;
 	if (log->journal)
 		fclose(log->journal);
+	if (log->lock >= 0)
+		close(log->lock);
 	free(log);
+}
+
+int searchlog_forget(struct searchlog *log)
+{
+	if (fseek(log->journal, log->begin, SEEK_SET) ||
+		ftruncate(fileno(log->journal), log->begin))
+		return -errno;
+	return 0;
 }
 
 /* ---- the journal ---- */

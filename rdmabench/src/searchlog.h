@@ -26,7 +26,8 @@ enum searchlog_mode { SEARCHLOG_NEW, SEARCHLOG_RESUME, SEARCHLOG_FORCE };
 /*
  * Opens a directory. A new search wants one that is not there, or is empty; FORCE removes what
  * an earlier search has left, and nothing else; RESUME wants one with the same header, which is
- * borrowed. 0, or -errno with a line in why.
+ * borrowed. The directory is locked until searchlog_close(). 0, or -errno with a line in why;
+ * -EBUSY another search writes there.
  */
 int searchlog_open(const char *dir, enum searchlog_mode mode, json_t *header,
 	struct searchlog **log_p, char *why, size_t size);
@@ -38,6 +39,9 @@ void searchlog_close(struct searchlog *log);
  */
 int searchlog_replay(struct searchlog *log, const struct explore_ask *ask, struct measure *m_p,
 	int *err_p);
+
+/* Forgets all measurements of the journal: a resumed search repeats them. 0 or -errno. */
+int searchlog_forget(struct searchlog *log);
 
 /* Result, script and journal line of a measurement; the script's text comes from the caller. */
 int searchlog_write(struct searchlog *log, const struct explore_ask *ask, const struct measure *m,

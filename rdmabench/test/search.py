@@ -4,6 +4,8 @@
 
     search.py RDMABENCH [SOFTHCA-RUN]	with a runner: on engines, else on the model
 """
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -156,6 +158,29 @@ def keep(tmp):
     run("--log", "/nowhere/x", *args, status=2)
 
 
+def locked(tmp):
+    """One search writes into a directory at a time, and the other one touches nothing."""
+    args = ["--model", "corner", "--tries", 5]
+    search(tmp / "log", *args)
+    before = (tmp / "log" / "journal.jsonl").read_text()
+    with open_dir(tmp / "log") as fd:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        for mode in "--resume", "--force":
+            r = run("--log", tmp / "log", *args, mode, status=2)
+            assert r.stderr.count("\n") == 1 and "another search" in r.stderr and "give" in r.stderr, r.stderr
+            assert (tmp / "log" / "journal.jsonl").read_text() == before
+    search(tmp / "log", *args, "--resume")
+
+
+@contextlib.contextmanager
+def open_dir(path):
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def bad(_):
     for args in ([], ["--log", ""], ["--log", "l", "extra"], ["--log", "l", "--method", "best"], ["--log", "l", "--tries", "0"],
                  ["--log", "l", "--seed", "-1"], ["--log", "l", "--anomalies", "65"], ["--log", "l", "-D", "0"],
@@ -222,6 +247,34 @@ def interrupted(tmp, prefix):
     assert int(blocks[2]["latency_samples"]) == sum(samples) and not (log / "stats" / "1" / "old-client.jsonl").exists(), samples
 
 
+def dead(tmp, prefix):
+    """A device that cannot be used any more ends the search, and is measured when it is resumed."""
+    libraries = {os.path.dirname(line.split()[2]) for line in subprocess.run(
+        ["ldd", exe], capture_output=True, text=True, check=True).stdout.splitlines() if " => /" in line}
+    env = {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries)}
+    own, spare, log = tmp / "rdmabench", tmp / "spare", tmp / "dead"
+    shutil.copy(exe, own)
+    shutil.copy(exe, spare)
+    line = [*prefix, own, "search", "--log", log, "--json", "-", "--tries", "8", "-D", ".5", "--gbps", "0", "--packets", "0",
+            "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=none", "--fix=0.qp_type=RC"]
+    p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    while not (log / "result" / "1").exists():
+        assert p.poll() is None, p.communicate()
+        os.sched_yield()
+    (tmp / "broken").write_text("#!/bin/sh\nexit 1\n")
+    (tmp / "broken").chmod(0o755)
+    os.replace(tmp / "broken", own)  # no engine works from now on
+    _, err = p.communicate(timeout=100)
+    assert p.returncode == 1 and "--resume" in err, (p.returncode, err)
+    journal = [json.loads(x) for x in (log / "journal.jsonl").read_text().splitlines()[1:]]
+    assert 2 <= len(journal) < 8 and not any(x["err"] for x in journal), journal
+    os.replace(spare, own)
+    r = subprocess.run([*line, "--resume"], capture_output=True, text=True, env=env, timeout=100)
+    o = json.loads(r.stdout)
+    assert r.returncode == 0 and o["tries"] == 8 and o["failures"] == 0, r
+    assert not list((log / "stats").glob("probe"))
+
+
 def engine(tmp):
     """Engines, their statistics files, the result: for both kinds of statistics."""
     prefix = [runner, "--fabric", f"rdmabench-search-{os.getpid()}"]
@@ -261,6 +314,7 @@ def engine(tmp):
         assert (float(six["rx_vport_rdma_unicast_bytes"]) > 0) == (way != "none"), (way, six)
     without_counters(tmp)
     interrupted(tmp, prefix)
+    dead(tmp, prefix)
     script = tmp / "new" / "reproduce" / "0.sh"
     out = subprocess.run([*prefix, script], capture_output=True, text=True, timeout=200).stdout
     point, _ = read_result(tmp / "new" / "result" / "0")
@@ -269,9 +323,11 @@ def engine(tmp):
     for tries in 2, 50:
         o = search(tmp / f"none-{tries}", "--tries", tries, "-D", ".05", "-d", "mlx5_9", prefix=prefix, status=1)
         assert o["failures"] == o["tries"] == min(tries, 5) and not o["anomalies"], o
+        journal = (tmp / f"none-{tries}" / "journal.jsonl").read_text()
+        assert journal.count("\n") == 1, journal  # so --resume measures again
 
 
-for test in ([engine] if runner else [layout, blunt, resume, keep, bad, dry_run]):
+for test in ([engine] if runner else [layout, blunt, resume, keep, locked, bad, dry_run]):
     with tempfile.TemporaryDirectory() as tmp:
         print(test.__name__)
         test(pathlib.Path(tmp))
