@@ -103,7 +103,8 @@ int tent_create(const struct tent_attr *attr, struct tent_why *why, struct tent 
 
 /*
  * Ends the engine, with all of its segments, batches and registrations, whatever their
- * state; peers that use its memory get errors. NULL is fine.
+ * state; peers that use its memory get errors. Peers over copying threads are waited for as by
+ * tent_unregister(), up to 5 seconds. NULL is fine.
  */
 void tent_destroy(struct tent *t);
 
@@ -121,8 +122,14 @@ int tent_register(struct tent *t, void *addr, size_t len, const char *location,
 	struct tent_why *why);
 
 /*
- * Ends a registration, named by its first address. -ENOENT there is none; -EBUSY a request
- * that has not ended uses it. Peers that still use it get errors.
+ * Ends a registration, named by its first address. When it returns, nothing of a peer reads or
+ * writes the memory any more: peers are told, start nothing more on it, and confirm when what
+ * they have under way has come to its end, which the function waits for, up to 5 seconds. What
+ * had not been started ends with -EACCES, and new requests with -EFAULT; no rail is excluded.
+ * Adapters refuse what a peer that has not confirmed still sends.
+ * -ENOENT there is none; -EBUSY a request of this engine that has not ended uses it; -ETIMEDOUT
+ * copying threads only: a peer has not confirmed. The registration has ended, and the peer is
+ * sent away, but until it hears of that it may read and write the memory.
  */
 int tent_unregister(struct tent *t, void *addr);
 
@@ -141,7 +148,9 @@ int tent_export(struct tent *t, char **text_p);
  * -EINVAL no such description, or one that contradicts itself or the rail map;
  * -EPROTONOSUPPORT of another version; -ENETUNREACH a rail has no partner, or a pair cannot
  * reach: @why says which; -EHOSTUNREACH, -ECONNREFUSED, -ETIMEDOUT, ... the peer's address;
- * -EACCES the peer does not know the description; -EREMOTE shared-memory rails of another
+ * -EACCES the peer does not know the description; -EUSERS 256 peers, the most that an engine
+ * lets in, have imported its segments: let one call tent_release(), a peer that dies frees its
+ * place, at once or, if its host is gone, within 20 seconds; -EREMOTE shared-memory rails of another
  * host, or between such and adapters; -ENOMEM.
  */
 int tent_import(struct tent *t, const char *text, struct tent_why *why,
@@ -193,7 +202,8 @@ struct tent_status {
 		    rail_wait_ms; -ECONNRESET the peer has gone; -ECANCELED; -EACCES the peer's
 		    memory is not there; -EMSGSIZE modes smart and baseline: more than 4,096
 		    slices, because registrations are in so many parts: raise
-		    max_registration; else what the rails said last */
+		    max_registration; -EFAULT copying threads only: memory of this side or the
+		    peer's was unmapped; else what the rails said last */
 	uint64_t bytes; /* in place; all of them only if the state is TENT_COMPLETED */
 };
 

@@ -28,7 +28,7 @@ static int check_request(struct tent *t, const struct tent_request *r)
 		return s->lost;
 	b = buffer_find(t, (uintptr_t)r->local, r->len);
 	remote = desc_find(&s->desc, r->remote, r->len);
-	if (!b || !remote)
+	if (!b || !remote || lent_of(s, remote)->gone)
 		return -EFAULT;
 	return sched_check(s->sched, clock_ns(), place_of(s, b, remote));
 }
@@ -127,6 +127,7 @@ static void start_batch(struct tent *t, struct tent_batch *b)
 
 		k->buffer->uses++;
 		k->request.segment->open++;
+		lent_of(k->request.segment, k->remote)->moving++;
 		task_wait(k->request.segment, b->tasks[i]);
 	}
 	b->next = t->batches;
@@ -258,16 +259,10 @@ void tent_batch_status(struct tent_batch *b, struct tent_status *status_p)
 	pthread_mutex_unlock(&b->t->lock);
 }
 
-static struct timespec deadline_of(int timeout_ms)
-{
-	uint64_t at = clock_ns() + (uint64_t)timeout_ms * NSEC_PER_MSEC;
-
-	return (struct timespec){(time_t)(at / NSEC_PER_SEC), (long)(at % NSEC_PER_SEC)};
-}
-
 int tent_wait(struct tent_batch *b, int timeout_ms)
 {
-	struct timespec until = deadline_of(timeout_ms < 0 ? 0 : timeout_ms);
+	uint64_t ns = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms * NSEC_PER_MSEC;
+	struct timespec until = clock_timespec(clock_ns() + ns);
 	struct tent *t = b->t;
 	int err = 0;
 
@@ -304,7 +299,7 @@ void tent_cancel(struct tent_batch *b)
 	pthread_mutex_lock(&t->lock);
 	for (uint32_t i = 0; i < b->n; i++) {
 		if (b->tasks[i] != NO_TASK)
-			task_cancel(b->tasks[i], t);
+			task_stop(t, b->tasks[i], -ECANCELED);
 	}
 	engine_help(t);
 	pthread_mutex_unlock(&t->lock);

@@ -3,11 +3,17 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/tcp.h"
 #include "why.h"
+
+#define KEEP_ALIVE_S 5
+#define KEEP_ALIVES 3
 
 static_assert(sizeof(struct ctl_msg) == CTL_LEN, "as on the wire");
 static_assert(sizeof(((struct ctl_msg *)0)->bytes) == NOTICE_LEN, "a message has room for a mark");
@@ -23,6 +29,16 @@ int ctl_listen(const char *host, uint16_t port, int *fd_p, uint16_t *port_p, str
 	return 0;
 }
 
+static void prepare(struct ctl *c, int fd)
+{
+	/* A host that is gone without a word is noticed, and frees its place. */
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){KEEP_ALIVE_S}, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){KEEP_ALIVE_S}, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){KEEP_ALIVES}, sizeof(int));
+	*c = (struct ctl){.fd = fd};
+}
+
 int ctl_connect(const char *host, uint16_t port, int timeout_ms, struct ctl *c_p,
 	struct tent_why *why)
 {
@@ -30,7 +46,7 @@ int ctl_connect(const char *host, uint16_t port, int timeout_ms, struct ctl *c_p
 
 	if (err)
 		return why_say(why, err, "peer %s, port %u: %s", host, port, strerror(-err));
-	*c_p = (struct ctl){.fd = fd};
+	prepare(c_p, fd);
 	return 0;
 }
 
@@ -39,7 +55,7 @@ int ctl_accept(int fd, struct ctl *c_p)
 	int conn, err = tcp_take(fd, &conn);
 
 	if (!err)
-		*c_p = (struct ctl){.fd = conn};
+		prepare(c_p, conn);
 	return err;
 }
 
@@ -48,6 +64,11 @@ void ctl_close(struct ctl *c)
 	if (c->fd >= 0)
 		close(c->fd);
 	c->fd = -1;
+}
+
+void ctl_end(struct ctl *c)
+{
+	shutdown(c->fd, SHUT_WR);
 }
 
 int ctl_send(struct ctl *c, struct ctl_msg *msg)

@@ -3,11 +3,13 @@
  * Control connections: TCP, messages of one size. The initiator, who has imported a segment,
  * asks; the target answers, and tells of its ports.
  *
- *	HELLO key, number of pairs      -> WELCOME
+ *	HELLO key, number of pairs      -> WELCOME epoch: how many registrations have ended
+ *	ASK registrations               -> KNOWN: a bit for each that there is
  *	CONNECT pair, rail, epoch, end  -> CONNECTED pair, epoch, end, status
  *	FENCE pair, epoch               -> FENCED pair, epoch: nothing can arrive on it any more
  *	NOTICE mark (shared memory only)
  *	                                   TAKEN mark: all marks of its notice are counted
+ *	UNREGISTERED registration       <- UNREGISTER registration
  *	                                   RAIL_DOWN rail, RAIL_UP rail
  */
 #ifndef TENT_CTL_H
@@ -17,8 +19,9 @@
 #include "notice.h"
 #include "tent.h"
 
-#define CTL_MAGIC 0x33746e74u /* "tnt3": the protocol's version is in it */
+#define CTL_MAGIC 0x34746e74u /* "tnt4": the protocol's version is in it */
 #define CTL_LEN 64
+#define CTL_IDS 4 /* registrations in ASK */
 
 enum ctl_type {
 	CTL_HELLO = 1,
@@ -31,6 +34,10 @@ enum ctl_type {
 	CTL_TAKEN,
 	CTL_RAIL_DOWN,
 	CTL_RAIL_UP,
+	CTL_ASK,
+	CTL_KNOWN,
+	CTL_UNREGISTER,
+	CTL_UNREGISTERED,
 };
 
 /* Little-endian on the wire, as both processors that are supported are. */
@@ -39,12 +46,12 @@ struct ctl_msg {
 	uint16_t type;
 	uint16_t status; /* errno, 0: well */
 	uint32_t pair;
-	uint32_t rail; /* also HELLO: number of pairs */
+	uint32_t rail; /* also HELLO: number of pairs; KNOWN: bits; UNREGISTER(ED): its id */
 	uint32_t epoch;
 	uint32_t qpn, psn;
 	uint16_t lid;
 	uint8_t mtu, rd_atomic;
-	uint8_t bytes[16]; /* GID, or HELLO's key, or the mark of NOTICE and TAKEN */
+	uint8_t bytes[16]; /* GID, or HELLO's key, or the mark of NOTICE and TAKEN, or ASK's ids */
 	uint8_t zero[16];
 };
 
@@ -62,6 +69,8 @@ int ctl_connect(const char *host, uint16_t port, int timeout_ms, struct ctl *c_p
 /* The next connection to fd. 0; -EAGAIN: there is none; -EMFILE and others of tcp_take(). */
 int ctl_accept(int fd, struct ctl *c_p);
 void ctl_close(struct ctl *c);
+/* The peer finds that the connection has ended; what it still sends is received. */
+void ctl_end(struct ctl *c);
 
 /* 0, or -errno: the connection is of no use any more. */
 int ctl_send(struct ctl *c, struct ctl_msg *msg);

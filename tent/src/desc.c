@@ -72,9 +72,10 @@ static json_t *write_tiers(const struct desc_buffer *b, uint32_t n_rails)
 
 static json_t *write_buffer(const struct desc_buffer *b, uint32_t n_rails)
 {
-	return json_pack("{s:I, s:I, s:I, s:s, s:o, s:o}", "addr", (json_int_t)b->addr, "length",
-		(json_int_t)b->len, "part", (json_int_t)b->part_len, "location", b->location,
-		"tiers", write_tiers(b, n_rails), "keys", write_keys(b, n_rails));
+	return json_pack("{s:I, s:I, s:I, s:I, s:s, s:o, s:o}", "id", (json_int_t)b->id, "addr",
+		(json_int_t)b->addr, "length", (json_int_t)b->len, "part", (json_int_t)b->part_len,
+		"location", b->location, "tiers", write_tiers(b, n_rails), "keys",
+		write_keys(b, n_rails));
 }
 
 int desc_write(const struct desc *d, char **text_p)
@@ -87,9 +88,10 @@ int desc_write(const struct desc *d, char **text_p)
 		json_array_append_new(rails, write_rail(&d->rails[i]));
 	for (uint32_t i = 0; i < d->n_buffers; i++)
 		json_array_append_new(buffers, write_buffer(&d->buffers[i], d->n_rails));
-	root = json_pack("{s:i, s:s, s:i, s:s, s:s, s:i, s:I, s:o, s:o}", "tent", DESC_VERSION,
+	root = json_pack("{s:i, s:s, s:i, s:s, s:s, s:i, s:I, s:I, s:o, s:o}", "tent", DESC_VERSION,
 		"host", d->host, "port", (int)d->port, "key", key, "boot", d->boot, "pid",
-		(int)d->pid, "proof", (json_int_t)d->proof, "rails", rails, "buffers", buffers);
+		(int)d->pid, "epoch", (json_int_t)d->epoch, "proof", (json_int_t)d->proof, "rails",
+		rails, "buffers", buffers);
 	if (root)
 		text = json_dumps(root, JSON_COMPACT);
 	json_decref(root);
@@ -214,9 +216,10 @@ static int read_tiers(struct reader *r, const json_t *tiers, struct desc_buffer 
 
 static int read_buffer(struct reader *r, const json_t *v, struct desc_buffer *b)
 {
-	uint64_t parts;
+	uint64_t parts, id;
 
-	if (read_number(v, "addr", INT64_MAX, &b->addr) ||
+	if (read_number(v, "id", UINT32_MAX, &id) || !id ||
+		read_number(v, "addr", INT64_MAX, &b->addr) ||
 		read_number(v, "length", INT64_MAX - b->addr, &b->len) ||
 		read_number(v, "part", INT64_MAX, &b->part_len) || !b->len || !b->part_len ||
 		read_text(v, "location", b->location, sizeof(b->location)))
@@ -225,6 +228,7 @@ static int read_buffer(struct reader *r, const json_t *v, struct desc_buffer *b)
 	if (parts > DESC_MAX_PARTS)
 		return bad(r, "a buffer");
 	b->n_parts = (uint32_t)parts;
+	b->id = (uint32_t)id;
 	if (read_tiers(r, json_object_get(v, "tiers"), b))
 		return -EINVAL;
 	return read_keys(r, json_object_get(v, "keys"), b);
@@ -257,7 +261,7 @@ static int read_buffers(struct reader *r, const json_t *buffers)
 static int read_root(struct reader *r, const json_t *root)
 {
 	struct desc *d = r->d;
-	uint64_t version, port, pid;
+	uint64_t version, port, pid, epoch;
 	int err;
 
 	if (!json_is_object(root) || read_number(root, "tent", INT64_MAX, &version))
@@ -272,10 +276,12 @@ static int read_root(struct reader *r, const json_t *root)
 	if (read_bytes(root, "key", d->key, sizeof(d->key)) ||
 		read_text(root, "boot", d->boot, sizeof(d->boot)) ||
 		read_number(root, "pid", INT32_MAX, &pid) || !pid ||
+		read_number(root, "epoch", UINT32_MAX, &epoch) ||
 		read_number(root, "proof", INT64_MAX, &d->proof))
-		return bad(r, "key, boot, pid or proof");
+		return bad(r, "key, boot, pid, epoch or proof");
 	d->port = (uint16_t)port;
 	d->pid = (int32_t)pid;
+	d->epoch = (uint32_t)epoch;
 	err = read_rails(r, json_object_get(root, "rails"));
 	return err ? err : read_buffers(r, json_object_get(root, "buffers"));
 }

@@ -9,7 +9,7 @@
 #include "config.h"
 #include "pairing.h"
 
-#define DESC_VERSION 3
+#define DESC_VERSION 4
 #define DESC_KEY_LEN 16
 #define DESC_HOST_LEN 256
 #define DESC_MAX_BUFFERS 4096
@@ -19,6 +19,7 @@
 struct desc_buffer {
 	uint64_t addr, len, part_len;
 	uint32_t n_parts;
+	uint32_t id; /* of the registration */
 	char location[TENT_NAME_LEN];
 	uint8_t tiers[TENT_MAX_RAILS]; /* of the peer's rails for this memory */
 	uint32_t *keys; /* keys[rail * n_parts + part]; NULL of shared-memory rails */
@@ -30,6 +31,7 @@ struct desc {
 	uint8_t key[DESC_KEY_LEN]; /* who knows it may connect */
 	char boot[40]; /* of the host's kernel: shared-memory rails reach no other host */
 	int32_t pid;
+	uint32_t epoch; /* how many registrations had ended when it was made */
 	uint64_t proof; /* where the key stands in the memory of that process */
 	uint32_t n_rails;
 	struct rail_id rails[TENT_MAX_RAILS];

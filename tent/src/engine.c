@@ -107,8 +107,8 @@ static uint64_t next_due(const struct tent *t, uint64_t now)
 			due = move_due(s);
 	}
 	for (const struct conn *c = t->conns; c; c = c->next) {
-		if (!c->known && c->hello_by < due)
-			due = c->hello_by;
+		if ((!c->known || c->cut) && c->until < due)
+			due = c->until;
 	}
 	if (t->notice_tail - t->notice_head >= NOTICES && now + FULL_NS < due)
 		due = now + FULL_NS;
@@ -123,9 +123,7 @@ static void sleep_until(struct tent *t, uint64_t due)
 	int n;
 
 	if (due != SCHED_NEVER) {
-		uint64_t left = due > now ? due - now : 0;
-
-		ts = (struct timespec){(time_t)(left / NSEC_PER_SEC), (long)(left % NSEC_PER_SEC)};
+		ts = clock_timespec(due > now ? due - now : 0);
 		timeout = &ts;
 	}
 	t->sleeps_until = due;
@@ -348,7 +346,9 @@ static int make_tasks(struct tent *t, const struct tent_attr *a)
 	uint32_t n = a->max_tasks ? a->max_tasks : 1024;
 
 	t->tasks = calloc(n, sizeof(*t->tasks));
-	return t->tasks ? slab_init(&t->task_ids, n) : -ENOMEM;
+	if (!t->tasks || slab_init(&t->importer_ids, MAX_IMPORTERS))
+		return -ENOMEM;
+	return slab_init(&t->task_ids, n);
 }
 
 static int init(struct tent *t, const struct tent_attr *a, struct tent_why *why)
@@ -405,6 +405,7 @@ static void fini(struct tent *t)
 	close_fd(t->notice_fd);
 	close_fd(t->kick);
 	close_fd(t->epoll);
+	slab_fini(&t->importer_ids);
 	slab_fini(&t->task_ids);
 	free(t->tasks);
 	free(t->map);
@@ -453,6 +454,7 @@ void tent_destroy(struct tent *t)
 	if (!t)
 		return;
 	pthread_mutex_lock(&t->lock);
+	serve_end(t);
 	t->stopping = true;
 	engine_wake(t, 0);
 	pthread_mutex_unlock(&t->lock);

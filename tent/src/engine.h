@@ -27,7 +27,9 @@
 #define MAX_MOVING 256 /* requests of a segment and a priority in the scheduler */
 #define MAX_SLICES 4096 /* of a segment, posted or bound to rails */
 #define CONN_LINKS (TENT_MAX_RAILS + BLAME_ENDS)
-#define MAX_CONNS 256 /* peers that have imported our segment */
+#define MAX_IMPORTERS 256 /* peers that have imported our segment; a multiple of 64 */
+#define MAX_STRANGERS 256 /* connections that have not shown the key yet */
+#define PEER_NS (5000 * NSEC_PER_MSEC) /* who has not answered by then is not waited for */
 #define NOTICES 4096 /* that nobody has taken: then peers wait */
 #define NOTICE_RING (2 * NOTICES) /* with those of links that end meanwhile; a power of two */
 #define NO_TASK UINT32_MAX
@@ -35,7 +37,7 @@
 enum buffer_state {
 	BUFFER_COMING, /* is being registered, without the lock: nobody may use it yet */
 	BUFFER_READY,
-	BUFFER_GOING, /* is being unregistered: nobody may begin to use it */
+	BUFFER_GOING, /* is being unregistered: nobody may begin to use it, see revoke.c */
 };
 
 /* Registered memory. */
@@ -45,6 +47,8 @@ struct buffer {
 	uint32_t n_parts;
 	uint32_t location;
 	uint32_t uses; /* requests that have not ended */
+	uint32_t id; /* of the registration: no other has it, before or after */
+	uint64_t awaits[MAX_IMPORTERS / 64]; /* GOING: a bit for each peer that has not confirmed */
 	struct mlx5dvl_mr *mrs; /* mrs[rail * n_parts + part]; NULL with shared-memory rails */
 };
 
@@ -78,6 +82,13 @@ struct notice_slot {
 	bool untaken; /* the peer has not counted its notice */
 };
 
+/* A buffer of the peer. */
+struct lent {
+	uint32_t moving; /* tasks that have not moved all of their bytes */
+	bool gone; /* the peer has unregistered it */
+	bool owed; /* and waits to hear that nothing is moving */
+};
+
 struct tent_segment {
 	struct tent *t;
 	struct tent_segment *next;
@@ -90,6 +101,8 @@ struct tent_segment {
 	struct blame blame;
 	struct sched *sched;
 	uint32_t *tier_sets; /* of each buffer of the peer: see places.c */
+	struct lent *lent; /* the same */
+	uint32_t owed; /* how many of them are */
 	uint64_t wake; /* when sched_run() is due */
 	bool again; /* a task has ended in sched_run() */
 	uint64_t reported_at; /* a failure whose slices have not been sent again, 0: none */
@@ -148,7 +161,10 @@ struct conn {
 	struct conn *next;
 	struct ctl ctl;
 	bool known; /* it has shown the key */
-	uint64_t hello_by;
+	uint32_t place; /* known: of importer_ids */
+	bool cut; /* it has been told to go, and may copy until it closes its end */
+	bool closed; /* it has closed its end */
+	uint64_t until; /* not known: its HELLO is due; cut: it is not waited for any longer */
 	uint32_t n_pairs;
 	struct link *links[CONN_LINKS];
 	struct notice_counter counter;
@@ -156,7 +172,7 @@ struct conn {
 
 struct tent {
 	pthread_mutex_t lock;
-	pthread_cond_t ended; /* a batch has */
+	pthread_cond_t ended; /* a batch has, or a peer's use of memory */
 	pthread_t thread;
 	bool stopping;
 	int epoll, kick; /* kick: an eventfd that wakes the thread */
@@ -183,8 +199,12 @@ struct tent {
 	struct tent_segment *segments;
 	uint32_t n_imports; /* so far */
 	struct tent_batch *batches;
+	uint32_t n_registered, n_revoked; /* registrations so far, and ends of some */
+	uint32_t n_going; /* that are ending now */
 	struct conn *conns;
-	uint32_t n_conns;
+	uint32_t n_conns; /* importers included */
+	struct slab importer_ids;
+	bool ending; /* nobody else is let in */
 	struct slab task_ids;
 	struct task *tasks;
 
@@ -206,6 +226,27 @@ void engine_watch_link(struct tent *t, const struct link *l);
 struct buffer *buffer_find(struct tent *t, uint64_t addr, uint64_t len);
 void buffers_free(struct tent *t);
 
+/* revoke.c: the end of a registration that peers use. */
+/* Tells all peers that the buffer is GOING. */
+void revoke_begin(struct tent *t, struct buffer *b);
+/* Releases the lock while it waits. 0: no peer uses it any more; -ETIMEDOUT one still may. */
+int revoke_wait(struct tent *t, struct buffer *b);
+void revoke_confirmed(struct tent *t, const struct conn *c, uint32_t id);
+/* A known peer has gone. */
+void revoke_left(struct tent *t, const struct conn *c);
+/* Tells a peer which buffers are registered. 0 or -errno. */
+int revoke_asked(struct tent *t, struct conn *c, const struct ctl_msg *msg);
+
+/* At the peer. -ENOMEM. */
+int lent_init(struct tent_segment *s);
+struct lent *lent_of(const struct tent_segment *s, const struct desc_buffer *remote);
+/* Nothing more is started on the buffer with this id. */
+void lent_revoked(struct tent_segment *s, uint32_t id);
+/* Confirms the end of what is not moving any more. */
+void lent_answer(struct tent_segment *s);
+/* Asks, without the lock, which buffers are still there. 0 or -errno. */
+int lent_ask(struct tent_segment *s, int timeout_ms);
+
 /* segment.c */
 void segment_free(struct tent_segment *s);
 
@@ -225,11 +266,16 @@ void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up, enu
 /* A new end on a rail here; the engine watches it. */
 int move_new_link(struct tent_segment *s, uint32_t local, struct link **l_p);
 void move_send(struct tent_segment *s, struct ctl_msg *msg);
+/* Acts on a message of the peer. 0, or -EPROTO. */
+int move_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now);
 
 /* task.c */
 /* Appends a new task to those that wait for room in the scheduler. */
 void task_wait(struct tent_segment *s, uint32_t id);
-void task_cancel(uint32_t id, struct tent *t);
+/* Ends the task with err as soon as what is under way has come to its end. */
+void task_stop(struct tent *t, uint32_t id, int err);
+/* The same for all that use this memory. */
+void tasks_refuse(struct tent_segment *s, const struct desc_buffer *remote);
 /* Gives waiting tasks to the scheduler. */
 void tasks_start(struct tent_segment *s, uint64_t now);
 /* The scheduler has ended the task. */
@@ -250,5 +296,9 @@ void batch_free(struct tent_batch *b);
 bool serve_progress(struct tent *t, uint64_t now);
 void serve_port(struct tent *t, uint32_t rail, bool up);
 void conn_free(struct tent *t, struct conn *c);
+/* Tells the peer to go; it is gone when it has closed its end, or not waited for any longer. */
+void conn_cut(struct conn *c);
+/* Lets nobody in any more, and waits until nobody copies. */
+void serve_end(struct tent *t);
 
 #endif

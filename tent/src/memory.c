@@ -179,6 +179,7 @@ static struct buffer *reserve(struct tent *t, uint64_t addr, uint64_t len, uint3
 	b->part_len = t->part_len;
 	b->n_parts = (uint32_t)((len - 1) / t->part_len + 1);
 	b->location = location;
+	b->id = ++t->n_registered;
 	memmove(&t->buffers[at + 1], &t->buffers[at], (t->n_buffers - at) * sizeof(b));
 	t->buffers[at] = b;
 	t->n_buffers++;
@@ -246,16 +247,22 @@ int tent_unregister(struct tent *t, void *addr)
 	else if (b->uses)
 		err = -EBUSY;
 	else
-		leave(t, b);
+		revoke_begin(t, b);
+	if (err) {
+		pthread_mutex_unlock(&t->lock);
+		return err;
+	}
+	err = revoke_wait(t, b);
+	leave(t, b);
 	pthread_mutex_unlock(&t->lock);
-	if (!err)
-		buffer_free(t, b);
+	buffer_free(t, b);
 	return err;
 }
 
 static void describe_buffer(const struct tent *t, const struct buffer *b, struct desc_buffer *d)
 {
-	*d = (struct desc_buffer){.addr = b->addr,
+	*d = (struct desc_buffer){.id = b->id,
+		.addr = b->addr,
 		.len = b->len,
 		.part_len = b->part_len,
 		.n_parts = b->n_parts};
@@ -274,6 +281,7 @@ static int describe(const struct tent *t, struct desc *d)
 		.port = t->port,
 		.pid = getpid(),
 		.proof = (uintptr_t)t->key,
+		.epoch = t->n_revoked,
 		.n_rails = t->topo.n_rails,
 	};
 	strcpy(d->host, t->host);

@@ -200,7 +200,10 @@ static void posted_done(const struct report *r, uint64_t token, int status)
 	struct tent_segment *s = r->s;
 	uint32_t id = (uint32_t)token, task = s->slices[id].task;
 	struct pair *p = &s->pairs[r->pair];
-	int kind = sched_completed(s->sched, r->now, token, status);
+	/* Of copying threads: memory is not there, here or at the peer, whoever copies. */
+	bool refused = status == -EFAULT && !s->t->n_devs;
+	int kind = refused ? sched_refused(s->sched, r->now, token, status) :
+			     sched_completed(s->sched, r->now, token, status);
 
 	if (kind == -ESTALE)
 		return;
@@ -304,7 +307,7 @@ static void on_rail(struct tent_segment *s, uint32_t rail, bool up, uint64_t now
 	}
 }
 
-static int on_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now)
+int move_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now)
 {
 	bool of_blame = msg->pair >= TENT_MAX_RAILS;
 
@@ -324,6 +327,9 @@ static int on_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_
 	case CTL_TAKEN:
 		on_taken(s, msg);
 		return 0;
+	case CTL_UNREGISTER:
+		lent_revoked(s, msg->rail);
+		return 0;
 	case CTL_RAIL_DOWN:
 	case CTL_RAIL_UP:
 		on_rail(s, msg->rail, msg->type == CTL_RAIL_UP, now);
@@ -340,7 +346,7 @@ static bool read_messages(struct tent_segment *s, uint64_t now)
 	int err = -EAGAIN;
 
 	while (!s->lost && !(err = ctl_receive(&s->ctl, &msg))) {
-		err = on_message(s, &msg, now);
+		err = move_message(s, &msg, now);
 		if (err)
 			break;
 		some = true;
@@ -420,9 +426,18 @@ static uint64_t fence_due(const struct tent_segment *s)
 
 /* ---- the whole ---- */
 
+/* A copying thread may be at work. */
+static bool copying(const struct tent_segment *s)
+{
+	for (uint32_t i = 0; i < s->n_pairs && !s->t->n_devs; i++) {
+		if (sched_rail_in_use(s->sched, i) || sched_rail_state(s->sched, i) == RAIL_FENCING)
+			return true;
+	}
+	return false;
+}
+
 static void fail_lost(struct tent_segment *s, uint64_t now)
 {
-	ctl_close(&s->ctl);
 	sched_give_up(s->sched);
 	for (uint32_t i = 0; i < s->n_pairs; i++)
 		sched_rail_down(s->sched, now, i);
@@ -456,8 +471,12 @@ bool move_progress(struct tent_segment *s, uint64_t now)
 		s->wake = sched_run(s->sched, now);
 	} while (s->again);
 	some |= blame_progress(s, now);
+	lent_answer(s);
 	if (s->lost)
 		tasks_fail(s, s->lost);
+	/* The peer takes the end of the connection for the end of all copying. */
+	if (s->lost && !copying(s))
+		ctl_close(&s->ctl);
 	flush(s);
 	return some;
 }

@@ -253,14 +253,14 @@ int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req)
 	return 0;
 }
 
-void sched_cancel(struct sched *s, uint64_t user)
+void sched_cancel(struct sched *s, uint64_t user, int status)
 {
 	for (uint32_t id = 0; id < s->request_ids.capacity; id++) {
 		const struct request *q = &s->requests[id];
 
 		/* What has ended, and only waits for rail_ops.done, keeps its status. */
 		if (slab_in_use(&s->request_ids, id) && q->user == user && (q->open || !all_cut(q)))
-			request_fail(s, id, -ECANCELED);
+			request_fail(s, id, status);
 	}
 }
 
@@ -444,6 +444,26 @@ int sched_completed(struct sched *s, uint64_t now, uint64_t token, int status)
 	else
 		slice_arrived(s, now, (uint32_t)token);
 	return mark ? SCHED_MARK : 0;
+}
+
+int sched_refused(struct sched *s, uint64_t now, uint64_t token, int status)
+{
+	const struct slice *sl = slice_of(s, token);
+	uint32_t id = (uint32_t)token;
+	struct rail *r;
+
+	if (!sl) {
+		s->stats.stale++;
+		return -ESTALE;
+	}
+	PROBE(tent, slice_completed, id, sl->rail, sl->length, now - sl->posted_at, status);
+	r = &s->rails[sl->rail];
+	r->progress_at = now;
+	r->full = false;
+	unpost(s, id);
+	request_fail(s, sl->request, status);
+	slice_end(s, id);
+	return 0;
 }
 
 /* ---- marks ---- */

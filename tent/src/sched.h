@@ -197,10 +197,10 @@ int sched_check(const struct sched *s, uint64_t now, uint32_t location);
 void sched_give_up(struct sched *s);
 
 /*
- * Ends the open request of this user with -ECANCELED: rail_ops.done is called when what is
+ * Ends the open request of this user with this status: rail_ops.done is called when what is
  * posted has ended; nothing more is. Without effect if there is none.
  */
-void sched_cancel(struct sched *s, uint64_t user);
+void sched_cancel(struct sched *s, uint64_t user, int status);
 
 /*
  * Posts a mark on a rail. 0: rail_ops.marked will be called once. -EAGAIN: the rail, or the
@@ -214,6 +214,12 @@ int sched_mark(struct sched *s, uint64_t now, uint32_t rail, uint64_t user, uint
  * -ESTALE: the token is of nothing that is under way; ignored and counted.
  */
 int sched_completed(struct sched *s, uint64_t now, uint64_t token, int status);
+
+/*
+ * A slice has ended with an -errno that is not the rail's fault: its request fails, and the rail
+ * goes on. Returns 0 or -ESTALE, as above.
+ */
+int sched_refused(struct sched *s, uint64_t now, uint64_t token, int status);
 
 /* The rail's port has gone down or its device is dead. */
 void sched_rail_down(struct sched *s, uint64_t now, uint32_t rail);

@@ -19,6 +19,7 @@ void segment_free(struct tent_segment *s)
 	}
 	blame_fini(s);
 	free(s->tier_sets);
+	free(s->lent);
 	sched_destroy(s->sched);
 	ctl_close(&s->ctl);
 	desc_fini(&s->desc);
@@ -57,6 +58,18 @@ static int pair(struct tent_segment *s, struct tent_why *why)
 	return 0;
 }
 
+static const char *greeting_error(int err)
+{
+	switch (err) {
+	case -EACCES:
+		return "it does not know this segment (any more)";
+	case -EUSERS:
+		return "as many peers as it lets in have imported its segments: release one";
+	default:
+		return strerror(-err);
+	}
+}
+
 static int greet(struct tent_segment *s, struct tent_why *why)
 {
 	struct ctl_msg msg = {.type = CTL_HELLO, .rail = s->n_pairs};
@@ -72,10 +85,12 @@ static int greet(struct tent_segment *s, struct tent_why *why)
 		err = -EPROTO;
 	if (!err)
 		err = -(int)msg.status;
+	/* Registrations of the peer have ended since it made the description. */
+	if (!err && msg.epoch != s->desc.epoch)
+		err = lent_ask(s, ANSWER_MS);
 	if (err)
 		why_say(why, err, "peer %s, port %u: %s", s->desc.host, s->desc.port,
-			err == -EACCES ? "it does not know this segment (any more)" :
-					 strerror(-err));
+			greeting_error(err));
 	return err;
 }
 
@@ -133,7 +148,7 @@ static int prepare(struct tent_segment *s, const char *text, struct tent_why *wh
 		err = check_kind(s, why);
 	if (!err)
 		err = pair(s, why);
-	if (!err && move_create(s))
+	if (!err && (lent_init(s) || move_create(s)))
 		err = why_say(why, -ENOMEM, "segment: no memory");
 	if (!err)
 		err = greet(s, why);

@@ -24,7 +24,41 @@ void conn_free(struct tent *t, struct conn *c)
 		drop_link(c, i);
 	ctl_close(&c->ctl);
 	t->n_conns--;
+	if (c->known) {
+		revoke_left(t, c);
+		slab_put(&t->importer_ids, c->place);
+	}
 	free(c);
+}
+
+void conn_cut(struct conn *c)
+{
+	if (c->cut)
+		return;
+	c->cut = true;
+	c->until = clock_ns() + PEER_NS;
+	ctl_end(&c->ctl);
+}
+
+static bool serving(const struct tent *t)
+{
+	const struct conn *c = t->conns;
+
+	while (c && !c->known)
+		c = c->next;
+	return c;
+}
+
+void serve_end(struct tent *t)
+{
+	t->ending = true;
+	for (struct conn *c = t->conns; c; c = c->next) {
+		if (c->known && !t->n_devs)
+			conn_cut(c);
+	}
+	engine_wake(t, 0);
+	while (!t->n_devs && serving(t))
+		pthread_cond_wait(&t->ended, &t->lock);
 }
 
 /* ---- notices ---- */
@@ -99,15 +133,19 @@ int tent_notice_fd(struct tent *t)
 
 static int on_hello(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
-	struct ctl_msg reply = {.type = CTL_WELCOME};
+	struct ctl_msg reply = {.type = CTL_WELCOME, .epoch = t->n_revoked};
 
 	if (memcmp(msg->bytes, t->key, sizeof(t->key)) || !msg->rail || msg->rail > TENT_MAX_RAILS)
 		reply.status = EACCES;
-	else
+	else if (t->importer_ids.used == MAX_IMPORTERS)
+		reply.status = EUSERS;
+	if (!reply.status) {
 		c->known = true;
+		c->place = slab_get(&t->importer_ids);
+	}
 	c->n_pairs = msg->rail;
 	ctl_send(&c->ctl, &reply);
-	return c->known ? 0 : -EACCES;
+	return -(int)reply.status;
 }
 
 /* A new end for the pair, connected to the peer's. */
@@ -175,6 +213,8 @@ static int on_notice(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 
 static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
+	if (c->cut)
+		return 0;
 	if (!c->known)
 		return msg->type == CTL_HELLO ? on_hello(t, c, msg) : -EPROTO;
 	/* The last ones are for messages that find whose fault an outage is. */
@@ -188,9 +228,20 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	case CTL_NOTICE:
 		/* Over adapters marks come through these, which bound how many there are. */
 		return t->n_devs ? -EPROTO : on_notice(t, c, msg);
+	case CTL_ASK:
+		return revoke_asked(t, c, msg);
+	case CTL_UNREGISTERED:
+		revoke_confirmed(t, c, msg->rail);
+		return 0;
 	default:
 		return -EPROTO;
 	}
+}
+
+/* While registrations end, a confirmation may come behind notices: these have room in the ring. */
+static bool messages_room(const struct tent *t)
+{
+	return t->notice_tail - t->notice_head < (t->n_going ? NOTICE_RING : NOTICES);
 }
 
 /* Takes what the peer says; what may be a notice only while there is room for one. */
@@ -199,8 +250,9 @@ static int read_messages(struct tent *t, struct conn *c)
 	struct ctl_msg msg;
 	int n = 0, err;
 
-	while (t->n_devs || notices_room(t)) {
+	while (t->n_devs || c->cut || messages_room(t)) {
 		err = ctl_receive(&c->ctl, &msg);
+		c->closed |= err == -ECONNRESET;
 		if (!err)
 			err = on_message(t, c, &msg);
 		if (err)
@@ -216,11 +268,16 @@ static int conn_progress(struct tent *t, struct conn *c, uint64_t now)
 
 	if (n < 0)
 		return n;
-	if (!c->known)
-		return now < c->hello_by ? n : -ETIMEDOUT;
+	if (!c->known || c->cut)
+		return now < c->until ? n : -ETIMEDOUT;
 	for (uint32_t i = 0; i < c->n_pairs; i++)
 		n += poll_marks(t, c, i, notices_room(t));
 	return n;
+}
+
+static uint32_t strangers(const struct tent *t)
+{
+	return t->n_conns - t->importer_ids.used;
 }
 
 /* The oldest connection that has not shown the key goes. False: all have. */
@@ -240,14 +297,14 @@ static bool send_stranger_away(struct tent *t)
 
 static void add_conn(struct tent *t, struct ctl *ctl, uint64_t now)
 {
-	struct conn *c = t->n_conns < MAX_CONNS ? calloc(1, sizeof(*c)) : NULL;
+	struct conn *c = t->ending ? NULL : calloc(1, sizeof(*c));
 
 	if (!c) {
 		ctl_close(ctl);
 		return;
 	}
 	c->ctl = *ctl;
-	c->hello_by = now + HELLO_NS;
+	c->until = now + HELLO_NS;
 	c->next = t->conns;
 	t->conns = c;
 	t->n_conns++;
@@ -269,10 +326,16 @@ static bool accept_some(struct tent *t, uint64_t now)
 		some = true;
 		if (err)
 			continue;
-		full = t->n_conns >= MAX_CONNS && send_stranger_away(t);
+		full = strangers(t) >= MAX_STRANGERS && send_stranger_away(t);
 		add_conn(t, &ctl, now);
 	}
 	return some;
+}
+
+/* A peer that is sent away copies until it has heard of it. */
+static bool may_copy(const struct tent *t, const struct conn *c)
+{
+	return !t->n_devs && c->known && !c->closed && !c->cut;
 }
 
 bool serve_progress(struct tent *t, uint64_t now)
@@ -284,7 +347,10 @@ bool serve_progress(struct tent *t, uint64_t now)
 		int n = conn_progress(t, c, now);
 
 		some |= n != 0;
-		if (n < 0) {
+		if (n < 0 && may_copy(t, c)) {
+			conn_cut(c);
+			link = &c->next;
+		} else if (n < 0) {
 			*link = c->next;
 			for (uint32_t i = 0; i < c->n_pairs && c->known; i++)
 				last_marks(t, c, i);

@@ -109,7 +109,8 @@ static void *copier(void *arg)
 			status = perform(l, &m);
 			pthread_mutex_lock(&l->mutex);
 		}
-		l->stopped |= status != 0;
+		/* Memory that is not there is no fault of the link. */
+		l->stopped |= status && status != -EFAULT;
 		report(l, m.token, status);
 	}
 	pthread_mutex_unlock(&l->mutex);

@@ -56,6 +56,8 @@ static void task_end(struct tent *t, uint32_t id, int err)
 	b->status[k->index] = (struct tent_status){state_of(err), err, k->bytes};
 	b->tasks[k->index] = NO_TASK;
 	k->buffer->uses--;
+	if (k->state <= TASK_MOVING)
+		lent_of(k->request.segment, k->remote)->moving--;
 	k->request.segment->open--;
 	free(k->cuts);
 	slab_put(&t->task_ids, id);
@@ -89,15 +91,27 @@ static void stop_waiting(struct tent_segment *s, uint32_t id)
 }
 
 /* What has been moved, and only waits for its notice, is completed. */
-void task_cancel(uint32_t id, struct tent *t)
+void task_stop(struct tent *t, uint32_t id, int err)
 {
 	struct task *k = &t->tasks[id];
 
 	if (k->state == TASK_MOVING) {
-		sched_cancel(k->request.segment->sched, id);
+		sched_cancel(k->request.segment->sched, id, err);
 	} else if (k->state == TASK_WAITING) {
 		stop_waiting(k->request.segment, id);
-		task_end(t, id, -ECANCELED);
+		task_end(t, id, err);
+	}
+}
+
+void tasks_refuse(struct tent_segment *s, const struct desc_buffer *remote)
+{
+	struct tent *t = s->t;
+
+	for (uint32_t id = 0; id < t->task_ids.capacity; id++) {
+		const struct task *k = &t->tasks[id];
+
+		if (slab_in_use(&t->task_ids, id) && k->request.segment == s && k->remote == remote)
+			task_stop(t, id, -EACCES);
 	}
 }
 
@@ -170,6 +184,7 @@ void task_moved(struct tent_segment *s, uint32_t id, int status)
 	} else if (!k->request.notify) {
 		task_end(t, id, 0);
 	} else {
+		lent_of(s, k->remote)->moving--;
 		k->state = TASK_QUEUED;
 		list_append(t, &s->notify_head, &s->notify_tail, id);
 	}

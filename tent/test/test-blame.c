@@ -144,10 +144,11 @@ static bool is_refused_now(void)
 	struct duo d;
 
 	open_far(&d);
-	duo_ask(&d, 'u');
+	outage_ctl("fault add opcode=write count=0 action=error syndrome=remote_access");
 	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), -ENETUNREACH);
 	found = outage_rail(&d, 0).fault;
 	CHECK(found == TENT_FAULT_REFUSED || found == TENT_FAULT_UNKNOWN);
+	outage_ctl("fault clear");
 	duo_close(&d);
 	return found == TENT_FAULT_REFUSED;
 }

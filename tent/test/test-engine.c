@@ -487,7 +487,7 @@ static void a_segment_of_another_engine_is_refused(void)
 	key[0] = key[0] == '0' ? '1' : '0';
 	CHECK_EQ(tent_import(d.t, d.text, &why, &s), -EACCES);
 	CHECK(strstr(why.text, "does not know"));
-	port = strstr(d.text, "\"tent\":3");
+	port = strstr(d.text, "\"tent\":4");
 	port[7] = '1';
 	CHECK_EQ(tent_import(d.t, d.text, &why, &s), -EPROTONOSUPPORT);
 	CHECK(strstr(why.text, "version 1"));

@@ -146,7 +146,7 @@ static void waiting_ends_by_cancel_or_when_the_peer_is_gone(void)
 		CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
 		CHECK_EQ(fake_submit_at(&f, 5 * SLICE, 1), 0);
 		all_rails_go(&f);
-		sched_cancel(f.s, 32 * SLICE);
+		sched_cancel(f.s, 32 * SLICE, -ECANCELED);
 		fake_run(&f);
 		CHECK_EQ(f.done, 1);
 		CHECK_EQ(f.last_status, -ECANCELED);

@@ -899,15 +899,15 @@ static void a_request_is_cancelled(void)
 		CHECK_EQ(fake_submit(&f, 30 * SLICE), 0);
 		CHECK_EQ(fake_submit(&f, 3 * SLICE), 0);
 		posted = f.n_posts;
-		sched_cancel(f.s, 30 * SLICE);
-		sched_cancel(f.s, 12345); /* there is none */
+		sched_cancel(f.s, 30 * SLICE, -ECANCELED);
+		sched_cancel(f.s, 12345, -ECANCELED); /* there is none */
 		CHECK_EQ(f.done, 0);
 		fake_drain(&f);
 		CHECK_EQ(f.done, 2);
 		CHECK_EQ(f.failed, 1);
 		CHECK(f.n_posts <= posted + 3);
 		CHECK(sched_idle(f.s));
-		sched_cancel(f.s, 30 * SLICE); /* it has ended */
+		sched_cancel(f.s, 30 * SLICE, -ECANCELED); /* it has ended */
 		fake_run(&f);
 		CHECK_EQ(f.done, 2);
 		fake_fini(&f);

@@ -62,10 +62,15 @@ static void names_go_before_numbers_of_partners(void)
 static char *description(void)
 {
 	uint32_t keys[] = {1, 2, 3, 4};
-	struct desc_buffer b[] = {{0x1000, 0x1800, 0x1000, 2, "*", {0, 0}, keys},
-		{0x3000, 8, 4096, 1, "cpu:0", {1, 2}, keys}};
-	struct desc d =
-		{.host = "h", .port = 7, .boot = "b", .pid = 5, .n_rails = 2, .n_buffers = 2};
+	struct desc_buffer b[] = {{0x1000, 0x1800, 0x1000, 2, 11, "*", {0, 0}, keys},
+		{0x3000, 8, 4096, 1, 12, "cpu:0", {1, 2}, keys}};
+	struct desc d = {.host = "h",
+		.port = 7,
+		.boot = "b",
+		.pid = 5,
+		.epoch = 9,
+		.n_rails = 2,
+		.n_buffers = 2};
 	char *text;
 
 	d.buffers = b;
@@ -81,7 +86,9 @@ static void a_description_comes_back(void)
 	struct desc d;
 
 	CHECK_EQ(desc_read(text, &d, NULL), 0);
-	CHECK(!strcmp(d.host, "h") && d.port == 7 && d.pid == 5);
+	CHECK(!strcmp(d.host, "h") && d.port == 7 && d.pid == 5 && d.epoch == 9);
+	CHECK_EQ(d.buffers[0].id, 11);
+	CHECK_EQ(d.buffers[1].id, 12);
 	CHECK_EQ(d.n_rails, 2);
 	CHECK_EQ(d.rails[1].gid[7], 3);
 	CHECK_EQ(d.buffers[0].keys[3], 4);
@@ -117,9 +124,13 @@ static void refuse(const char *from, const char *to, int err)
 
 static void descriptions_that_cannot_be(void)
 {
-	refuse("\"tent\":3", "\"tent\":4", -EPROTONOSUPPORT);
-	refuse("\"tent\":3", "\"tent\":2", -EPROTONOSUPPORT);
-	refuse("\"tent\":3", "\"tent\":\"2\"", -EINVAL);
+	refuse("\"tent\":4", "\"tent\":5", -EPROTONOSUPPORT);
+	refuse("\"tent\":4", "\"tent\":3", -EPROTONOSUPPORT);
+	refuse("\"tent\":4", "\"tent\":\"4\"", -EINVAL);
+	refuse("\"epoch\":9", "\"epoch\":-1", -EINVAL);
+	refuse("\"epoch\":9", "\"epoch\":4294967296", -EINVAL);
+	refuse("\"id\":11", "\"id\":0", -EINVAL);
+	refuse("\"id\":11", "\"id\":4294967296", -EINVAL);
 	refuse("{", "[", -EINVAL);
 	refuse("\"port\":7", "\"port\":0", -EINVAL);
 	refuse("\"port\":7", "\"port\":65536", -EINVAL);

@@ -1,0 +1,628 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The end of registrations that peers use: afterwards the memory is its owner's alone. The
+ * program's own process_vm_writev() stands before that of libc, and can hold a copying thread.
+ */
+#include <dlfcn.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/uio.h>
+
+#include "ctl.h"
+#include "desc.h"
+#include "duo.h"
+
+#define ANSWER_MS 20000
+#define HELD 12345 /* a copy of so many bytes is held */
+#define TEXT_MAX 65536
+
+static uint64_t seed;
+
+/* ---- a copying thread that is held ---- */
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool held, go;
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+typedef ssize_t writev_fn(pid_t pid, const struct iovec *here, unsigned long n_here,
+	const struct iovec *there, unsigned long n_there, unsigned long flags);
+
+writev_fn process_vm_writev;
+
+ssize_t process_vm_writev(pid_t pid, const struct iovec *here, unsigned long n_here,
+	const struct iovec *there, unsigned long n_there, unsigned long flags)
+{
+	writev_fn *next;
+
+	*(void **)&next = dlsym(RTLD_NEXT, "process_vm_writev");
+	if (here->iov_len == HELD) {
+		pthread_mutex_lock(&gate.lock);
+		gate.held = true;
+		pthread_cond_broadcast(&gate.changed);
+		while (!gate.go)
+			pthread_cond_wait(&gate.changed, &gate.lock);
+		pthread_mutex_unlock(&gate.lock);
+	}
+	return next(pid, here, n_here, there, n_there, flags);
+}
+
+static void gate_await(void)
+{
+	pthread_mutex_lock(&gate.lock);
+	while (!gate.held)
+		pthread_cond_wait(&gate.changed, &gate.lock);
+	pthread_mutex_unlock(&gate.lock);
+}
+
+static void gate_set(bool go)
+{
+	pthread_mutex_lock(&gate.lock);
+	gate.held = false;
+	gate.go = go;
+	pthread_cond_broadcast(&gate.changed);
+	pthread_mutex_unlock(&gate.lock);
+}
+
+/* ---- the child ---- */
+
+static char *newer; /* shared with the child: its last description */
+
+static struct {
+	struct tent *t;
+	uint8_t *memory;
+	size_t len;
+	pthread_t thread;
+	int err;
+	bool over; /* accessed by builtins: the thread's store pairs with the child's load */
+} end;
+
+static void *unregister_thread(void *arg)
+{
+	end.err = tent_unregister(end.t, end.memory);
+	memset(end.memory, 'P', end.len);
+	__atomic_store_n(&end.over, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* 'r' registers again, and describes; 'b' begins to unregister; 'o' is it over; 'j' joins. */
+static uint16_t command(struct tent *t, const struct duo *d, char c)
+{
+	char *text;
+
+	switch (c) {
+	case 'r':
+		CHECK_EQ(tent_register(t, d->theirs, d->len, NULL, NULL), 0);
+		CHECK_EQ(tent_export(t, &text), 0);
+		CHECK(strlen(text) < TEXT_MAX);
+		strcpy(newer, text);
+		free(text);
+		return 0;
+	case 'b':
+		end.t = t;
+		end.memory = d->theirs;
+		end.len = d->len;
+		end.over = false;
+		CHECK_EQ(pthread_create(&end.thread, NULL, unregister_thread, NULL), 0);
+		return 0;
+	case 'o':
+		return __atomic_load_n(&end.over, __ATOMIC_ACQUIRE);
+	default:
+		CHECK_EQ(pthread_join(end.thread, NULL), 0);
+		return (uint16_t)-end.err;
+	}
+}
+
+static void import(struct duo *d, const char *text)
+{
+	struct tent_why why = {""};
+	int err;
+
+	CHECK_EQ(tent_release(d->s), 0);
+	err = tent_import(d->t, text, &why, &d->s);
+	if (err)
+		fprintf(stderr, "tent_import: %s\n", why.text);
+	CHECK_EQ(err, 0);
+}
+
+/* No rail has been excluded. */
+static void all_are_up(struct duo *d)
+{
+	struct tent_rail_stats r;
+
+	for (uint32_t i = 0; !tent_rail_stats(d->s, i, &r); i++) {
+		CHECK(r.up);
+		CHECK_EQ(r.exclusions, 0);
+	}
+}
+
+/* ---- two processes ---- */
+
+static void a_peer_uses_it_no_more(void)
+{
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = MIB, .command = command});
+	memset(d.mine, 'A', d.len);
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
+	test_filled(d.theirs, d.len, 'A');
+	duo_ask(&d, 'u');
+	memset(d.theirs, 'P', d.len);
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), -EFAULT);
+	CHECK_EQ(duo_move(&d, TENT_READ, 0, d.len, 0), -EFAULT);
+	test_filled(d.theirs, d.len, 'P');
+	test_filled(d.mine, d.len, 'A');
+	all_are_up(&d);
+	/* The same memory once more is another registration. */
+	duo_ask(&d, 'r');
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), -EFAULT);
+	import(&d, newer);
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
+	duo_close(&d);
+}
+
+/* The description was made before. */
+static void an_old_description(void)
+{
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = 6 * MIB, .buffers = 6, .command = command});
+	memset(d.mine, 'A', d.len);
+	duo_ask(&d, 'u'); /* the first of six */
+	import(&d, d.text);
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, MIB, 0), -EFAULT);
+	for (size_t i = 1; i < 6; i++)
+		CHECK_EQ(duo_move(&d, TENT_WRITE, i * MIB, MIB, 0), 0);
+	test_filled(d.theirs, MIB, 0);
+	test_filled(d.theirs + MIB, 5 * MIB, 'A');
+	all_are_up(&d);
+	duo_close(&d);
+}
+
+/* Who unregisters waits for a copy that has begun, and has the memory for itself after it. */
+static void a_copy_is_waited_for(void)
+{
+	struct tent_request r;
+	struct tent_batch *b;
+	struct duo d;
+	int err;
+
+	if (!duo_shm_rails())
+		return; /* nothing can be held */
+	duo_open(&d, &(struct duo_attr){.len = HELD, .command = command});
+	memset(d.mine, 'A', d.len);
+	gate_set(false);
+	r = duo_request(&d, TENT_WRITE, 0, HELD);
+	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
+	gate_await();
+	duo_ask(&d, 'b');
+	for (int i = 0; i < 2000; i++)
+		CHECK_EQ(duo_ask(&d, 'o'), 0);
+	gate_set(true);
+	CHECK_EQ(duo_ask(&d, 'j'), 0);
+	err = tent_wait(b, -1);
+	CHECK(err == 0 || err == -EACCES);
+	CHECK_EQ(tent_batch_free(b), 0);
+	test_filled(d.theirs, d.len, 'P');
+	duo_close(&d);
+}
+
+/* The same of an engine that ends: the request fails, and the child goes when it has ended. */
+static void an_engine_ends_after_copies(void)
+{
+	struct tent_request r;
+	struct tent_batch *b;
+	struct duo d;
+	int status;
+
+	if (!duo_shm_rails())
+		return;
+	duo_open(&d, &(struct duo_attr){.len = HELD});
+	gate_set(false);
+	r = duo_request(&d, TENT_WRITE, 0, HELD);
+	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
+	gate_await();
+	duo_ask(&d, 'x');
+	for (int i = 0; i < 100; i++) {
+		CHECK_EQ(waitpid(d.child, &status, WNOHANG), 0);
+		usleep(1000); /* for who does not wait */
+	}
+	gate_set(true);
+	CHECK_EQ(waitpid(d.child, &status, 0), d.child);
+	CHECK_EQ(status, 0);
+	d.child = 0;
+	CHECK_EQ(tent_wait(b, -1), -ECONNRESET);
+	CHECK_EQ(tent_batch_free(b), 0);
+	duo_close(&d);
+}
+
+struct traffic {
+	struct duo *d;
+	bool stop; /* accessed by builtins: the test's store pairs with the thread's load */
+};
+
+static void *traffic_thread(void *arg)
+{
+	struct traffic *f = arg;
+
+	while (!__atomic_load_n(&f->stop, __ATOMIC_ACQUIRE)) {
+		int err = duo_move(f->d, TENT_WRITE, 0, f->d->len, 0);
+
+		CHECK(!err || err == -EACCES || err == -EFAULT);
+	}
+	return NULL;
+}
+
+static void traffic_stops(void)
+{
+	struct duo d;
+
+	duo_open(&d, &(struct duo_attr){.len = 8 * MIB, .command = command});
+	duo_random(&seed, d.mine, d.len);
+	for (int i = 0; i < 20; i++) {
+		struct traffic f = {.d = &d};
+		pthread_t threads[2];
+
+		for (int k = 0; k < 2; k++)
+			CHECK_EQ(pthread_create(&threads[k], NULL, traffic_thread, &f), 0);
+		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, 64, 0), 0);
+		duo_ask(&d, 'b');
+		CHECK_EQ(duo_ask(&d, 'j'), 0);
+		__atomic_store_n(&f.stop, true, __ATOMIC_RELEASE);
+		for (int k = 0; k < 2; k++)
+			CHECK_EQ(pthread_join(threads[k], NULL), 0);
+		test_filled(d.theirs, d.len, 'P');
+		all_are_up(&d);
+		duo_ask(&d, 'r');
+		import(&d, newer);
+	}
+	duo_close(&d);
+}
+
+/* Memory that is registered and not there: the request's fault, not the rails'. */
+static void memory_that_was_unmapped(void)
+{
+	struct duo d;
+
+	if (!duo_shm_rails())
+		return; /* adapters have pinned it */
+	duo_open(&d, &(struct duo_attr){.len = 4 * MIB});
+	CHECK_EQ(munmap(d.mine + MIB, MIB), 0);
+	for (int i = 0; i < 100; i++) {
+		CHECK_EQ(duo_move(&d, TENT_WRITE, MIB, MIB, 0), -EFAULT);
+		CHECK_EQ(duo_move(&d, TENT_READ, 512 * KIB, MIB, 0), -EFAULT);
+		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, MIB, 0), 0);
+		CHECK_EQ(duo_move(&d, TENT_READ, 2 * MIB, 2 * MIB, 0), 0);
+	}
+	all_are_up(&d);
+	duo_close(&d);
+}
+
+/* ---- peers that are not ours ---- */
+
+static struct tent *host;
+static struct desc desc;
+static uint8_t *memory;
+
+static void host_open(void)
+{
+	char *text;
+
+	host = duo_create(NULL, 0, 0);
+	memory = duo_map(4096);
+	CHECK_EQ(tent_register(host, memory, 4096, NULL, NULL), 0);
+	CHECK_EQ(tent_export(host, &text), 0);
+	CHECK_EQ(desc_read(text, &desc, NULL), 0);
+	free(text);
+}
+
+static void host_close(void)
+{
+	tent_destroy(host);
+	desc_fini(&desc);
+	munmap(memory, 4096);
+}
+
+static struct ctl_msg exchange(struct ctl *c, struct ctl_msg m)
+{
+	struct ctl_msg answer;
+
+	CHECK_EQ(ctl_send(c, &m), 0);
+	CHECK_EQ(ctl_await(c, ANSWER_MS, &answer), 0);
+	return answer;
+}
+
+static struct ctl call(void)
+{
+	struct ctl c;
+
+	CHECK_EQ(ctl_connect(desc.host, desc.port, ANSWER_MS, &c, NULL), 0);
+	return c;
+}
+
+/* The status of the WELCOME. */
+static int enter(struct ctl *c)
+{
+	struct ctl_msg m = {.type = CTL_HELLO, .rail = 1};
+
+	memcpy(m.bytes, desc.key, sizeof(m.bytes));
+	m = exchange(c, m);
+	CHECK_EQ(m.type, CTL_WELCOME);
+	return m.status;
+}
+
+static struct ctl guest(void)
+{
+	struct ctl c = call();
+
+	CHECK_EQ(enter(&c), 0);
+	return c;
+}
+
+static void begin_end(void)
+{
+	command(host, &(struct duo){.theirs = memory, .len = 4096}, 'b');
+}
+
+static int await_end(void)
+{
+	CHECK_EQ(pthread_join(end.thread, NULL), 0);
+	return end.err;
+}
+
+static void is_told(struct ctl *c, uint32_t id)
+{
+	struct ctl_msg m;
+
+	CHECK_EQ(ctl_await(c, ANSWER_MS, &m), 0);
+	CHECK_EQ(m.type, CTL_UNREGISTER);
+	CHECK_EQ(m.rail, id);
+}
+
+static uint32_t asks(struct ctl *c, uint32_t id)
+{
+	uint32_t ids[CTL_IDS] = {id + 1, id, 0, id};
+	struct ctl_msg m = {.type = CTL_ASK};
+
+	memcpy(m.bytes, ids, sizeof(ids));
+	m = exchange(c, m);
+	CHECK_EQ(m.type, CTL_KNOWN);
+	return m.rail;
+}
+
+/* All that are there are told, and each of them is waited for, by its own name. */
+static void each_peer_confirms(void)
+{
+	struct ctl_msg m = {.type = CTL_UNREGISTERED};
+	struct ctl a, b, c;
+	uint32_t id;
+
+	host_open();
+	id = desc.buffers[0].id;
+	a = guest();
+	b = guest();
+	c = guest();
+	CHECK_EQ(asks(&a, id), 0xa);
+	begin_end();
+	is_told(&a, id);
+	is_told(&b, id);
+	is_told(&c, id);
+	CHECK_EQ(asks(&a, id), 0);
+	m.rail = id + 1;
+	CHECK_EQ(ctl_send(&b, &m), 0);
+	m.rail = id;
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(ctl_send(&a, &m), 0);
+	CHECK_EQ(asks(&a, id), 0); /* all of that has been heard */
+	CHECK_EQ(asks(&b, id), 0);
+	CHECK(!__atomic_load_n(&end.over, __ATOMIC_ACQUIRE));
+	ctl_close(&c); /* who goes need not confirm */
+	CHECK_EQ(ctl_send(&b, &m), 0);
+	CHECK_EQ(await_end(), 0);
+	ctl_close(&a);
+	ctl_close(&b);
+	host_close();
+}
+
+/* Confirmations are heard although nobody takes notices. */
+static void notices_do_not_hide_them(void)
+{
+	struct ctl_msg m = {.type = CTL_NOTICE}, answer;
+	uint32_t n = 0;
+	struct ctl a;
+
+	if (!duo_shm_rails())
+		return; /* these go through the adapters */
+	host_open();
+	a = guest();
+	for (; n < 4096 + 100; n++) {
+		struct notice_mark mark = {.lap = n / NOTICE_SLOTS + 1,
+			.value = 1,
+			.slot = n % NOTICE_SLOTS,
+			.positions = 1};
+
+		ctl_put_mark(&m, &mark);
+		CHECK_EQ(ctl_send(&a, &m), 0);
+		if (n < 4096)
+			CHECK_EQ(ctl_await(&a, ANSWER_MS, &answer), 0);
+	}
+	begin_end();
+	m = (struct ctl_msg){.type = CTL_UNREGISTERED, .rail = desc.buffers[0].id};
+	CHECK_EQ(ctl_send(&a, &m), 0);
+	CHECK_EQ(await_end(), 0);
+	ctl_close(&a);
+	host_close();
+}
+
+static void *destroy_thread(void *arg)
+{
+	tent_destroy(host);
+	__atomic_store_n(&end.over, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* It is told to go, and waited for until it has gone. */
+static void destroy_waits_for_copies(void)
+{
+	struct ctl_msg m;
+	pthread_t thread;
+	struct ctl a;
+
+	if (!duo_shm_rails())
+		return; /* the queue pairs go */
+	host_open();
+	a = guest();
+	end.over = false;
+	CHECK_EQ(pthread_create(&thread, NULL, destroy_thread, NULL), 0);
+	CHECK_EQ(ctl_await(&a, ANSWER_MS, &m), -ECONNRESET);
+	for (int i = 0; i < 1000; i++) {
+		CHECK(!__atomic_load_n(&end.over, __ATOMIC_ACQUIRE));
+		sched_yield();
+	}
+	ctl_close(&a);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	desc_fini(&desc);
+	munmap(memory, 4096);
+}
+
+/* A peer that says nothing is sent away; an adapter refuses what it may still send. */
+static void a_silent_peer(void)
+{
+	bool shm = duo_shm_rails();
+	struct ctl_msg m;
+	struct ctl a;
+
+	host_open();
+	a = guest();
+	begin_end();
+	is_told(&a, desc.buffers[0].id);
+	CHECK_EQ(await_end(), shm ? -ETIMEDOUT : 0);
+	if (shm)
+		CHECK_EQ(ctl_await(&a, ANSWER_MS, &m), -ECONNRESET);
+	CHECK_EQ(tent_unregister(host, memory), -ENOENT);
+	host_close(); /* which does not wait for it for ever */
+	ctl_close(&a);
+}
+
+/* One that breaks the rules is sent away, and waited for as well. */
+static void who_is_sent_away_may_copy(void)
+{
+	struct ctl_msg m = {.type = 99};
+	struct ctl a;
+
+	if (!duo_shm_rails())
+		return;
+	host_open();
+	a = guest();
+	CHECK_EQ(ctl_send(&a, &m), 0);
+	CHECK_EQ(ctl_await(&a, ANSWER_MS, &m), -ECONNRESET);
+	begin_end();
+	for (int i = 0; i < 1000; i++) {
+		CHECK(!__atomic_load_n(&end.over, __ATOMIC_ACQUIRE));
+		sched_yield();
+	}
+	ctl_close(&a);
+	CHECK_EQ(await_end(), 0);
+	host_close();
+}
+
+/* 256 have imported; who has not shown the key takes none of their places. */
+static void importers_have_a_limit(void)
+{
+	static struct ctl guests[256], strangers[100];
+	struct tent *t = duo_create(NULL, 0, 0);
+	struct tent_segment *s = NULL;
+	struct tent_why why = {""};
+	struct ctl more;
+	char *text;
+
+	host_open();
+	CHECK_EQ(tent_export(host, &text), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(strangers); i++)
+		strangers[i] = call();
+	for (size_t i = 0; i < ARRAY_SIZE(guests); i++)
+		guests[i] = guest();
+	CHECK_EQ(tent_import(t, text, &why, &s), -EUSERS);
+	CHECK(strstr(why.text, "release one") && !strchr(why.text, '\n'));
+	ctl_close(&guests[7]);
+	do {
+		more = call();
+	} while (enter(&more) == EUSERS && (ctl_close(&more), true));
+	for (size_t i = 0; i < ARRAY_SIZE(guests); i++)
+		ctl_close(&guests[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(strangers); i++)
+		ctl_close(&strangers[i]);
+	ctl_close(&more);
+	free(text);
+	tent_destroy(t);
+	host_close();
+}
+
+/* The engine's sockets, which are in this process, and where guests call. */
+static uint32_t served(void)
+{
+	uint32_t n = 0;
+
+	for (int fd = 0; fd < 1024; fd++) {
+		struct sockaddr_in own, peer;
+		socklen_t a = sizeof(own), b = sizeof(peer), len = sizeof(int);
+		int on = 0, idle = 0, interval = 0, count = 0;
+
+		if (getsockname(fd, (struct sockaddr *)&own, &a) || own.sin_family != AF_INET ||
+			ntohs(own.sin_port) != desc.port ||
+			getpeername(fd, (struct sockaddr *)&peer, &b))
+			continue;
+		CHECK_EQ(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &len), 0);
+		CHECK_EQ(getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &len), 0);
+		CHECK_EQ(getsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, &len), 0);
+		CHECK_EQ(getsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, &len), 0);
+		CHECK(on && idle + interval * count <= 20);
+		n++;
+	}
+	return n;
+}
+
+/* Its host has gone without a word: a socket under repair is closed without one. */
+static void the_dead_free_their_places(void)
+{
+	struct ctl a;
+
+	host_open();
+	a = guest();
+	CHECK_EQ(served(), 1);
+	if (setsockopt(a.fd, IPPROTO_TCP, TCP_REPAIR, &(int){1}, sizeof(int))) {
+		CHECK_EQ(errno, EPERM); /* only root can show it */
+		ctl_close(&a);
+	} else {
+		ctl_close(&a);
+		while (served())
+			usleep(100000); /* the kernel's timer has the last word */
+	}
+	host_close();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(a_peer_uses_it_no_more),
+		TEST(an_old_description),
+		TEST(a_copy_is_waited_for),
+		TEST(an_engine_ends_after_copies),
+		TEST(traffic_stops),
+		TEST(memory_that_was_unmapped),
+		TEST(each_peer_confirms),
+		TEST(notices_do_not_hide_them),
+		TEST(destroy_waits_for_copies),
+		TEST(who_is_sent_away_may_copy),
+		TEST(a_silent_peer),
+		TEST(importers_have_a_limit),
+		TEST(the_dead_free_their_places),
+	};
+
+	seed = test_seed();
+	newer = (char *)duo_map(TEXT_MAX);
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
