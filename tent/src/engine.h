@@ -68,6 +68,8 @@ struct pair {
 	struct tent_segment *segment;
 	uint32_t local, remote; /* rails */
 	struct link *link; /* NULL: the rail is down */
+	struct link
+		*closed; /* the one before, with nothing under way, until there is time for it */
 	bool answered; /* what the rail waits for: the peer's fence, the end of the probe */
 	int status; /* of the probe, or why an open has failed; 0: it has taken too long */
 	uint64_t deadline; /* of the fence */
@@ -263,6 +265,8 @@ bool move_progress(struct tent_segment *s, uint64_t now);
 uint64_t move_due(const struct tent_segment *s);
 /* The rail's port has come up, or has gone down by the fault of one of the two ends. */
 void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up, enum tent_fault fault);
+/* Destroys a link, which may be NULL. */
+void move_close(struct link **link);
 /* A new end on a rail here; the engine watches it. */
 int move_new_link(struct tent_segment *s, uint32_t local, struct link **l_p);
 void move_send(struct tent_segment *s, struct ctl_msg *msg);

@@ -45,8 +45,11 @@ struct link_ops {
 	/* Reports what has ended; how much. */
 	int (*poll)(struct link *l, link_done_fn *fn, void *arg);
 	int (*poll_marks)(struct link *l, int max, link_mark_fn *fn, void *arg);
-	/* Nothing more is started; what is posted ends with an error. */
-	void (*stop)(struct link *l);
+	/*
+	 * Nothing more is started, and nothing of the peer arrives; what is posted ends with an
+	 * error. 0, or -errno: only destroy() makes sure of that.
+	 */
+	int (*stop)(struct link *l);
 	/* Makes the descriptors readable at the next completion. */
 	void (*arm)(struct link *l);
 	/* A descriptor may have become readable. */

@@ -157,13 +157,25 @@ static int op_open(void *arg, uint32_t rail, uint32_t epoch)
 	return p->status;
 }
 
+void move_close(struct link **link)
+{
+	if (*link)
+		(*link)->ops->destroy(*link);
+	*link = NULL;
+}
+
 static void op_close(void *arg, uint32_t rail)
 {
 	struct tent_segment *s = arg;
 	struct pair *p = &s->pairs[rail];
 
 	assert(p->link);
-	p->link->ops->destroy(p->link);
+	move_close(&p->closed);
+	/* Slices go elsewhere first: to destroy it takes longer than that. */
+	if (!p->link->posted)
+		p->closed = p->link;
+	else
+		p->link->ops->destroy(p->link);
 	p->link = NULL;
 }
 
@@ -478,6 +490,8 @@ bool move_progress(struct tent_segment *s, uint64_t now)
 	if (s->lost && !copying(s))
 		ctl_close(&s->ctl);
 	flush(s);
+	for (uint32_t i = 0; i < s->n_pairs; i++)
+		move_close(&s->pairs[i].closed);
 	return some;
 }
 

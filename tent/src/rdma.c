@@ -182,10 +182,11 @@ static int rdma_poll_marks(struct link *link, int max, link_mark_fn *fn, void *a
 	return n;
 }
 
-static void rdma_stop(struct link *link)
+static int rdma_stop(struct link *link)
 {
-	if (mlx5dvl_qp_status(to_rdma(link)->qp) != -ENOTCONN)
-		mlx5dvl_qp_to_error(to_rdma(link)->qp);
+	struct mlx5dvl_qp *qp = to_rdma(link)->qp;
+
+	return mlx5dvl_qp_status(qp) == -ENOTCONN ? 0 : mlx5dvl_qp_to_error(qp);
 }
 
 static void rdma_arm(struct link *link)

@@ -14,8 +14,8 @@
 void segment_free(struct tent_segment *s)
 {
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		if (s->pairs[i].link)
-			s->pairs[i].link->ops->destroy(s->pairs[i].link);
+		move_close(&s->pairs[i].link);
+		move_close(&s->pairs[i].closed);
 	}
 	blame_fini(s);
 	free(s->tier_sets);

@@ -99,12 +99,16 @@ static int poll_marks(struct tent *t, struct conn *c, uint32_t pair, uint32_t ma
 	return l ? l->ops->poll_marks(l, (int)max, count_mark, &n) : 0;
 }
 
-/* Before a link goes: its marks were acknowledged, so they are not sent again. */
-static void last_marks(struct tent *t, struct conn *c, uint32_t pair)
+/*
+ * Before a link goes: its marks were acknowledged, so they are not sent again. 0: nothing arrives
+ * any more, else -errno.
+ */
+static int last_marks(struct tent *t, struct conn *c, uint32_t pair)
 {
-	if (c->links[pair])
-		c->links[pair]->ops->stop(c->links[pair]);
+	int err = c->links[pair] ? c->links[pair]->ops->stop(c->links[pair]) : 0;
+
 	poll_marks(t, c, pair, NOTICE_RING - (t->notice_tail - t->notice_head));
+	return err;
 }
 
 int tent_notice(struct tent *t, uint16_t *notify_p)
@@ -189,16 +193,21 @@ static int on_connect(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 }
 
 /*
- * From here on nothing arrives on the pair: the queue pair is in its error state, and gone.
- * The marks that it brought before are counted first.
+ * From here on nothing arrives on the pair: the queue pair is in its error state, or gone. The
+ * marks that it brought before are counted first. The peer's slices wait for the answer, so it
+ * comes before the work of destroying.
  */
 static int on_fence(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
 	struct ctl_msg reply = {.type = CTL_FENCED, .pair = msg->pair, .epoch = msg->epoch};
 
-	last_marks(t, c, msg->pair);
+	int err;
+
+	if (last_marks(t, c, msg->pair))
+		drop_link(c, msg->pair);
+	err = ctl_send(&c->ctl, &reply);
 	drop_link(c, msg->pair);
-	return ctl_send(&c->ctl, &reply);
+	return err;
 }
 
 static int on_notice(struct tent *t, struct conn *c, const struct ctl_msg *msg)

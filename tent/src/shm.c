@@ -185,13 +185,14 @@ static int shm_poll_marks(struct link *link, int max, link_mark_fn *fn, void *ar
 	return 0;
 }
 
-static void shm_stop(struct link *link)
+static int shm_stop(struct link *link)
 {
 	struct shm_link *l = to_shm(link);
 
 	pthread_mutex_lock(&l->mutex);
 	l->stopped = true;
 	pthread_mutex_unlock(&l->mutex);
+	return 0;
 }
 
 static void shm_arm(struct link *link)
