@@ -65,7 +65,9 @@ int softhca_counters_self(struct softhca_counters *out);
 struct softhca_fabric_info {
 	uint32_t processes; /* attached and alive */
 	uint32_t qps; /* that exist */
-	uint32_t recoveries; /* times that a process died while it held the fabric's lock */
+	uint32_t
+		recoveries; /* times that others went on for a process that died, or was stopped, within
+				a message */
 	uint32_t replays; /* of these, in the middle of a step, which was then completed */
 	uint64_t virtual_ns; /* with SOFTHCA_LINK=virtual: the time that the links have taken */
 };

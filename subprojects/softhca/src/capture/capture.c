@@ -178,17 +178,6 @@ void capture_cancel(void)
 	sys_close(group.fd);
 }
 
-/* Both halves of a word that journals have no larger stores for. */
-static void step_add(uint64_t *word, uint64_t value)
-{
-	uint32_t halves[2];
-
-	value += *word;
-	memcpy(halves, &value, sizeof(halves));
-	journal_store((uint32_t *)word, halves[0]);
-	journal_store((uint32_t *)word + 1, halves[1]);
-}
-
 void capture_commit(uint32_t messages, uint64_t bytes)
 {
 	struct capture *c = &arena()->capture;
@@ -200,9 +189,9 @@ void capture_commit(uint32_t messages, uint64_t bytes)
 		return;
 	}
 	journal_begin();
-	step_add(&c->end, group.at - c->end);
-	step_add(&c->packets, group.packets);
-	step_add(&c->messages, messages);
-	step_add(&c->bytes, bytes);
+	journal_store64(&c->end, group.at);
+	journal_store64(&c->packets, c->packets + group.packets);
+	journal_store64(&c->messages, c->messages + messages);
+	journal_store64(&c->bytes, c->bytes + bytes);
 	journal_commit();
 }

@@ -3,6 +3,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "dma/forbidden.h"
@@ -89,12 +90,31 @@ static void *ptr(uint64_t addr)
 	return (void *)(uintptr_t)addr;
 }
 
-/* Transfers all of @len bytes or returns an error. */
+/*
+ * Where a system call of this thread is to write: in its claim, where it is emptied if the thread is
+ * stopped and loses the claim before the call begins.
+ */
+static const struct iovec *in_claim(const struct iovec *remote, size_t n)
+{
+	struct claim *c = claim_held.claim;
+
+	if (!c)
+		return remote;
+	memcpy(c->to, remote, n * sizeof(*remote));
+	/* After the list is there: who has lost the claim before has filled another one's. */
+	atomic_signal_fence(memory_order_seq_cst);
+	if (!claim_kept())
+		claim_lost();
+	return c->to;
+}
+
+/* Transfers all of @len bytes or returns an error. A write has at most CLAIM_PIECES pieces. */
 static int vm_transfer(bool write, int32_t pid, const struct iovec *local, size_t nlocal,
 	const struct iovec *remote, size_t nremote, size_t len)
 {
 	long nr = write ? SYS_process_vm_writev : SYS_process_vm_readv;
-	long r = SYS(nr, pid, local, nlocal, remote, nremote, 0);
+	long r =
+		SYS(nr, pid, local, nlocal, write ? in_claim(remote, nremote) : remote, nremote, 0);
 
 	if (r == (long)len)
 		return 0;

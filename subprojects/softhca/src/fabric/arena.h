@@ -3,9 +3,9 @@
  * The shared arena: all state of the emulated adapters of one fabric.
  *
  * Every process of a fabric maps the same file, each at an address of its own, so
- * the arena holds indexes and never pointers. One robust mutex guards everything in
- * it, except for the counters that are documented otherwise. A process may be killed at
- * any instruction while it holds the mutex. Fields that have to change together are
+ * the arena holds indexes and never pointers. One mutex guards everything in
+ * it, except for the counters that are documented otherwise. A process may be killed, or stopped, at
+ * any instruction while it holds the mutex (claim.h). Fields that have to change together are
  * therefore changed through the journal (hca/journal.h), and every object names the
  * slot of its owner, so that the objects of a dead process can be found.
  *
@@ -16,8 +16,8 @@
 #ifndef SOFTHCA_FABRIC_ARENA_H
 #define SOFTHCA_FABRIC_ARENA_H
 
-#include <pthread.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "fabric/cm_ids.h"
 #include "softhca.h"
@@ -25,7 +25,7 @@
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 10
+#define ARENA_VERSION 11
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -47,6 +47,21 @@
 #define JOURNAL_STORES 8
 #define JOURNAL_CQES 2
 #define FAULT_RULES 64
+
+#define CLAIM_PIECES 2
+
+/* A lock that can be taken from an owner that is stopped; see claim.h. All zero: nobody has it. */
+struct claim {
+	uint64_t word;
+	struct iovec to[CLAIM_PIECES]; /* where its owner's system call writes in another process */
+};
+
+/* What is known of the owner of a claim that somebody waits for. Zero: nothing. */
+struct claim_watch {
+	uint64_t word; /* of the claim */
+	uint64_t switches; /* the owner's context switches when it was first seen stopped */
+	uint64_t since; /* that time: CLOCK_MONOTONIC, ns */
+};
 
 /* One attached process. Alive as long as it holds the byte lock of its slot. */
 struct proc {
@@ -228,6 +243,8 @@ struct qp {
 	uint32_t psns; /* that captured messages have taken since the QP left RESET */
 	uint32_t answered; /* captured messages that its peer has executed */
 	/* Copies that run without the mutex; see xport/copy.h. */
+	struct claim copy; /* of the thread that copies */
+	struct claim_watch copy_watch; /* of those who wait for the end */
 	uint32_t copy_to; /* 1 + QP that it is copying to, or 0 */
 	uint32_t copy_from; /* 1 + QP that it is receiving a copy from, or 0 */
 	uint32_t copy_srq; /* with copy_to: 1 + SRQ whose entry the copy fills, or 0 */
@@ -410,7 +427,7 @@ struct arena {
 	uint64_t magic; /* written last */
 	uint32_t version;
 	uint32_t size;
-	pthread_mutex_t lock __attribute__((aligned(64)));
+	struct claim lock __attribute__((aligned(64))); /* the mutex */
 	uint64_t pid_ns, user_ns; /* namespaces of all members: inodes of /proc/self/ns/ */
 	uint64_t blocks[ARENA_BLOCKS / 64]; /* bitmap of the allocated blocks */
 	uint64_t next_fifo;
@@ -421,8 +438,9 @@ struct arena {
 	uint32_t chaos; /* not 0: chaos mode */
 	uint32_t link_mode; /* enum link_mode */
 	uint32_t attention; /* of enum attention; 0: a message is just executed */
-	uint32_t recoveries; /* times that a holder of the mutex died */
+	uint32_t recoveries; /* times that others went on for an owner of a claim */
 	uint32_t replays; /* of these, with an active journal */
+	uint32_t takeovers; /* of these, for an owner that lives, and was stopped */
 	uint32_t high[OBJ_KINDS]; /* entries from this index on have never been used */
 	struct softhca_topology topo;
 	struct rail_state rails[SOFTHCA_RAILS_MAX];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "fabric/fabric.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "fabric/lockfile.h"
@@ -12,6 +13,7 @@
 #define LOCK_SPINS 50
 #define LOCK_YIELDS 500
 #define LOCK_NAP_NS 50000
+#define LOOKS 8 /* at a holder, within the time for which it may be stopped */
 
 struct fabric_self fabric_self = {.lock_fd = -1};
 
@@ -74,30 +76,6 @@ bool fabric_alive(uint32_t slot)
 	return fabric_byte_lock(fabric_self.lock_fd, F_OFD_GETLK, F_RDLCK, 1 + slot, 1) != 0;
 }
 
-/*
- * Does not sleep in pthread_mutex_lock(), because a robust mutex can lose a wake-up: a
- * waiter is woken, another thread takes the mutex first, and the woken waiter is killed
- * before it has noted that others still wait. The mutex is held for microseconds, unless
- * its holder is stopped.
- */
-static inline int lock_robust(pthread_mutex_t *m, uint32_t yields)
-{
-	static const struct timespec nap = {.tv_nsec = LOCK_NAP_NS};
-	int r;
-
-	for (uint32_t n = 0;; n++) {
-		r = pthread_mutex_trylock(m);
-		if (r != EBUSY)
-			return r;
-		if (n < LOCK_SPINS)
-			__builtin_ia32_pause();
-		else if (n < yields)
-			SYS(SYS_sched_yield); /* libc's may be replaced by shim/ */
-		else
-			nanosleep(&nap, NULL);
-	}
-}
-
 /* Clears the pids of dead processes, which may be reused, so that no memory is accessed. */
 static void bury_dead(void)
 {
@@ -109,42 +87,112 @@ static void bury_dead(void)
 	}
 }
 
-/* @r is from lock_robust(). */
-static inline void locked(int r)
+/* The mutex is held, whose former holder has died or has lost it: it had the word @former. */
+__attribute__((cold)) static void recover(uint64_t former)
 {
-	if (r == EOWNERDEAD) {
-		arena()->recoveries++;
-		bury_dead();
-		fabric_hooks.replay();
-		pthread_mutex_consistent(&arena()->lock);
-		fabric_hooks.recover();
-		fabric_reap();
-	} else if (r) {
-		/* Only a stray store into the arena leads here. */
-		static const char msg[] = "softhca: the arena's lock is destroyed\n";
-
-		sys_write(2, msg, sizeof(msg) - 1);
-		abort();
+	arena()->recoveries++;
+	bury_dead();
+	fabric_hooks.replay();
+	fabric_hooks.recover();
+	if (claim_slot(former) != NO_SLOT && fabric_alive(claim_slot(former))) {
+		arena()->takeovers++;
+		fabric_hooks.fail(claim_slot(former), former);
 	}
+	fabric_reap();
 }
 
-void fabric_lock(void)
+/* Who waits for the mutex. */
+struct waiter {
+	struct claim_watch watch;
+	uint64_t looked; /* when the holder was looked at last */
+};
+
+/* Takes the mutex from a holder that has died, or is stopped. Returns whether it did. */
+static bool take_over(struct waiter *w)
 {
-	locked(lock_robust(&arena()->lock, LOCK_YIELDS));
+	struct claim *c = &arena()->lock;
+	uint64_t word = __atomic_load_n(&c->word, __ATOMIC_RELAXED), now;
+	uint32_t slot = claim_slot(word);
+	struct timespec ts;
+
+	if (!(word & CLAIM_OWNER_MASK))
+		return false;
+	if (slot != NO_SLOT && !fabric_alive(slot)) {
+		if (!claim_replace(c, word))
+			return false;
+	} else {
+		clock_gettime(CLOCK_MONOTONIC, &ts);
+		now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+		if (now - w->looked < fabric_self.patience_ns / LOOKS)
+			return false;
+		w->looked = now;
+		word = claim_take_over(c, &w->watch, CLAIM_FOR_ME);
+		if (!word)
+			return false;
+	}
+	recover(word);
+	return true;
 }
 
-void fabric_lock_by_naps(void)
+/*
+ * The mutex is held for microseconds, unless its holder is stopped. Who waits naps, because a wake-up by
+ * the holder could be lost when it is killed, and because nobody would wake up who waits for a holder
+ * that is stopped.
+ */
+static inline int take(uint32_t yields)
 {
-	locked(lock_robust(&arena()->lock, LOCK_SPINS + 1));
+	static const struct timespec nap = {.tv_nsec = LOCK_NAP_NS};
+	struct waiter w = {0};
+
+	for (uint32_t n = 0; !claim_try(&arena()->lock); n++) {
+		if (n < LOCK_SPINS) {
+			__builtin_ia32_pause();
+		} else if (n < yields) {
+			SYS(SYS_sched_yield); /* libc's may be replaced by shim/ */
+		} else {
+			nanosleep(&nap, NULL);
+			if (take_over(&w))
+				break;
+		}
+	}
+	return 0;
+}
+
+int fabric_take(void)
+{
+	return take(LOCK_YIELDS);
+}
+
+int fabric_take_by_naps(void)
+{
+	return take(LOCK_SPINS + 1);
 }
 
 void fabric_unlock(void)
 {
 	fabric_hooks.release();
-	pthread_mutex_unlock(&arena()->lock);
+	if (!claim_drop(&arena()->lock))
+		claim_lost();
 }
 
-void fabric_enter(sigset_t *saved)
+/* The process that took over may have died before it has failed the QPs. */
+__attribute__((cold)) int fabric_lost(void)
+{
+	char line[160];
+	int n = snprintf(line, sizeof(line),
+		"softhca: process %d was stopped in the adapter, and others could not wait: its QPs "
+		"have failed\n",
+		fabric_self.pid);
+
+	sys_write(2, line, (size_t)n);
+	fabric_take();
+	if (fabric_self.slot != NO_SLOT)
+		fabric_hooks.fail(fabric_self.slot, claim_word(0));
+	fabric_unlock();
+	return -EIO;
+}
+
+void fabric_block(sigset_t *saved)
 {
 	sigset_t all;
 
@@ -154,7 +202,14 @@ void fabric_enter(sigset_t *saved)
 	sigdelset(&all, SIGBUS);
 	sigdelset(&all, SIGTRAP);
 	pthread_sigmask(SIG_BLOCK, &all, saved);
-	fabric_lock();
+}
+
+int fabric_lost_within(const sigset_t *saved)
+{
+	int r = fabric_lost();
+
+	pthread_sigmask(SIG_SETMASK, saved, NULL);
+	return r;
 }
 
 void fabric_leave(const sigset_t *saved)

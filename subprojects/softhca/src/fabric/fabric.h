@@ -19,10 +19,12 @@
 #include <stdint.h>
 
 #include "fabric/arena.h"
+#include "fabric/claim.h"
 
 struct fabric_self {
 	struct arena *arena; /* NULL: not attached */
 	uint32_t slot;
+	uint64_t patience_ns; /* for which a process may be stopped while others wait for it */
 	int lock_fd;
 	int32_t pid;
 	char dir[128];
@@ -48,26 +50,46 @@ bool fabric_name_ok(const char *name);
 struct fabric_hooks {
 	void (*replay)(void); /* applies the step that a dead holder had begun */
 	void (*recover)(void); /* after that: goes on with what takes several steps */
+	/* A thread of the process of @slot has lost a claim, word @lost: its QPs fail. */
+	void (*fail)(uint32_t slot, uint64_t lost);
 	void (*reap)(uint32_t slot); /* destroys the objects of a dead process */
 	void (*release)(void); /* before the mutex is released */
 };
 
 extern const struct fabric_hooks fabric_hooks;
 
-/* Takes and releases the fabric's mutex. All asynchronous signals must be blocked. */
-void fabric_lock(void);
+/*
+ * Takes the fabric's mutex, and returns 0. All asynchronous signals must be blocked.
+ *
+ * Returns -EIO after another process has taken the mutex over, because this one was stopped while
+ * it had it: then the call returns for the second time, without the mutex, wherever the thread was. What
+ * it was doing was not done, or in part, and the QPs of the process have failed. So it is a macro, whose
+ * caller must not have returned, and the caller's variables that have changed since the first return are
+ * undefined.
+ */
+#define fabric_lock() (_setjmp(claim_held.mark) ? fabric_lost() : fabric_take())
 
 /*
  * fabric_lock() for a thread that takes the core from a program when it wakes up, and so perhaps
  * from the mutex's holder. It yields once, and then sleeps: each yield uses up some of what makes it
  * come first. A nap that is over before the core is given away is no nap, so it is not short.
  */
-void fabric_lock_by_naps(void);
+#define fabric_lock_by_naps() (_setjmp(claim_held.mark) ? fabric_lost() : fabric_take_by_naps())
 void fabric_unlock(void);
 
-/* The same for ordinary code: blocks the signals itself. */
-void fabric_enter(sigset_t *saved);
+/* The same for ordinary code: blocks the signals itself, and restores them after -EIO. */
+#define fabric_enter(saved)                                                                        \
+	(fabric_block(saved), _setjmp(claim_held.mark) ? fabric_lost_within(saved) : fabric_take())
 void fabric_leave(const sigset_t *saved);
+
+/* Takes the mutex again that fabric_unlock() has released within one fabric_lock(). Returns 0. */
+int fabric_take(void);
+
+/* For the macros. */
+int fabric_take_by_naps(void);
+void fabric_block(sigset_t *saved);
+int fabric_lost(void);
+int fabric_lost_within(const sigset_t *saved);
 
 /* Whether the process of @slot still lives. The mutex is held. */
 bool fabric_alive(uint32_t slot);

@@ -7,7 +7,7 @@
 void fabric_sweep(void);
 
 /*
- * Leaves the fabric without taking its mutex, which a stopped process may hold for ever.
+ * Leaves the fabric without taking its mutex, which a process that is stopped may hold for a while.
  * For members that own no objects. The last one out removes the fabric.
  */
 void fabric_let_go(void);

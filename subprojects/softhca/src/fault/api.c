@@ -37,7 +37,8 @@ API int softhca_fault_add(const char *rule)
 		return -ENODEV;
 	if (strpbrk(rule, ";\n"))
 		return -EINVAL; /* a number names one rule */
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		return -EIO;
 	r = add_rules(rule);
 	fault_changed(arena());
 	fabric_leave(&saved);
@@ -47,14 +48,16 @@ API int softhca_fault_add(const char *rule)
 API long long softhca_fault_remove(int number)
 {
 	struct fault_rule *r;
-	long long hits = -ENOENT;
+	long long hits;
 	sigset_t saved;
 
 	if (!fabric_self.arena)
 		return -ENODEV;
 	if (number < 1 || number > FAULT_RULES)
 		return -ENOENT;
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		return -EIO;
+	hits = -ENOENT;
 	r = &arena()->faults[number - 1];
 	if (r->action) {
 		hits = (long long)r->hits;

@@ -12,7 +12,8 @@ API int softhca_counters_self(struct softhca_counters *out)
 
 	if (!fabric_self.arena)
 		return -ENODEV;
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		return -EIO;
 	*out = *counters_of(fabric_self.slot);
 	fabric_leave(&saved);
 	return 0;
@@ -25,7 +26,8 @@ API int softhca_fabric_info(struct softhca_fabric_info *out)
 
 	if (!fabric_self.arena)
 		return -ENODEV;
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		return -EIO;
 	for (uint32_t i = 0; i < MAX_PROCS; i++)
 		info.processes += arena()->procs[i].used && fabric_alive(i);
 	for (uint32_t i = 0; i < arena()->high[OBJ_QP]; i++)

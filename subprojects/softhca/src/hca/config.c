@@ -10,6 +10,9 @@
 
 #include "fabric/fabric.h"
 
+#define PATIENCE_NS 1000000000u
+#define PATIENCE_MAX_MS 86400000u
+
 static struct config config;
 static atomic_bool have_config;
 
@@ -77,6 +80,23 @@ static bool memlock_ok(const char *s)
 	return memlock_of(s) != 0;
 }
 
+/* Returns UINT64_MAX if @s is not a number of milliseconds, up to a day. */
+static uint64_t patience_of(const char *s)
+{
+	unsigned long n;
+	char *end;
+
+	if (*s < '0' || *s > '9')
+		return UINT64_MAX;
+	n = strtoul(s, &end, 10);
+	return *end || n > PATIENCE_MAX_MS ? UINT64_MAX : n * 1000000u;
+}
+
+static bool patience_ok(const char *s)
+{
+	return patience_of(s) != UINT64_MAX;
+}
+
 int config_check(char *err, size_t errlen)
 {
 	static const struct {
@@ -92,6 +112,7 @@ int config_check(char *err, size_t errlen)
 		{"SOFTHCA_MEMLOCK", memlock_ok, "give a number of bytes, or unlimited"},
 		{"SOFTHCA_UAR", uar_ok, "give dynamic or legacy"},
 		{"SOFTHCA_TRACE", flag_ok, "give 0 or 1"},
+		{"SOFTHCA_PATIENCE", patience_ok, "give milliseconds, 0 to 86400000"},
 	};
 
 	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
@@ -109,6 +130,7 @@ static void read_config(void)
 {
 	const char *death = getenv("SOFTHCA_DEATH"), *uar = getenv("SOFTHCA_UAR");
 	const char *strict = getenv("SOFTHCA_STRICT"), *memlock = getenv("SOFTHCA_MEMLOCK");
+	const char *patience = getenv("SOFTHCA_PATIENCE");
 	int mode = mode_of(getenv("SOFTHCA_MODE"));
 
 	/* The program may have changed the variable after the check: then the default. */
@@ -117,6 +139,8 @@ static void read_config(void)
 	config.strict_aborts = strict && !strcmp(strict, "abort");
 	config.slow_death = death && !strcmp(death, "timers");
 	config.memlock = memlock ? memlock_of(memlock) : 0;
+	config.patience_ns =
+		patience && patience_ok(patience) ? patience_of(patience) : PATIENCE_NS;
 	config.blueflame = config_flag("SOFTHCA_BF");
 	config.legacy_uars = uar && !strcmp(uar, "legacy");
 	/* Pairs with the acquire in config_get(): the fields are set. */

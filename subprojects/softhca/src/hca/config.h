@@ -19,6 +19,7 @@ struct config {
 	bool strict_aborts; /* SOFTHCA_STRICT=abort: the first violation ends the process */
 	bool slow_death; /* SOFTHCA_DEATH=timers: a peer's end is not noticed at once */
 	uint64_t memlock; /* SOFTHCA_MEMLOCK: bytes that may be registered; 0: as the kernel says */
+	uint64_t patience_ns; /* SOFTHCA_PATIENCE: see fabric/claim.h */
 	bool blueflame; /* SOFTHCA_BF=1 */
 	bool legacy_uars; /* SOFTHCA_UAR=legacy: a fixed set of doorbell pages for each context */
 };

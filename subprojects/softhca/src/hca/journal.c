@@ -24,6 +24,15 @@ void journal_store(uint32_t *field, uint32_t value)
 	j->nstores++;
 }
 
+void journal_store64(uint64_t *field, uint64_t value)
+{
+	uint32_t halves[2];
+
+	memcpy(halves, &value, sizeof(halves));
+	journal_store((uint32_t *)field, halves[0]);
+	journal_store((uint32_t *)field + 1, halves[1]);
+}
+
 void journal_cqe(uint32_t cq, const void *bytes)
 {
 	struct journal *j = &arena()->journal;

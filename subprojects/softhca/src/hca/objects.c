@@ -71,6 +71,58 @@ void *obj_of_ctx(enum obj_kind kind, uint32_t index, uint32_t ctx)
 	return o->used && o->owner == fabric_self.slot && o->ctx == ctx ? o : NULL;
 }
 
+static void clear_refs(uint32_t slot)
+{
+	for (int kind = 0; kind < OBJ_KINDS; kind++) {
+		for (uint32_t i = obj_tables[kind].first; i < arena()->high[kind]; i++) {
+			struct obj *o = obj_at(kind, i);
+
+			if (o->owner == slot)
+				o->refs = 0;
+		}
+	}
+}
+
+static void count_refs(const struct obj *o, enum obj_kind kind)
+{
+	struct arena *a = arena();
+	const struct qp *qp = (const struct qp *)o;
+
+	switch (kind) {
+	case OBJ_AH:
+		a->pds[((const struct ah *)o)->pd].obj.refs++;
+		break;
+	case OBJ_MR:
+		a->pds[((const struct mr *)o)->pd].obj.refs++;
+		break;
+	case OBJ_SRQ:
+		a->pds[((const struct srq *)o)->pd].obj.refs++;
+		break;
+	case OBJ_QP:
+		a->pds[qp->pd].obj.refs++;
+		a->cqs[qp->send_cq].obj.refs++;
+		a->cqs[qp->recv_cq].obj.refs++;
+		if (qp->srq != NO_INDEX)
+			a->srqs[qp->srq].obj.refs++;
+		break;
+	default:
+		break;
+	}
+}
+
+void objects_recount(uint32_t slot)
+{
+	clear_refs(slot);
+	for (int kind = 0; kind < OBJ_KINDS; kind++) {
+		for (uint32_t i = obj_tables[kind].first; i < arena()->high[kind]; i++) {
+			const struct obj *o = obj_at(kind, i);
+
+			if (o->used && o->owner == slot)
+				count_refs(o, kind);
+		}
+	}
+}
+
 struct qp *qp_by_number(uint32_t qpn)
 {
 	uint32_t i = qpn & (MAX_QPS - 1);

@@ -47,6 +47,9 @@ struct qp *qp_by_number(uint32_t qpn);
 /* The live memory region with this key, else NULL. */
 struct mr *mr_by_key(uint32_t key);
 
+/* Counts anew how many objects name each object of a process. */
+void objects_recount(uint32_t slot);
+
 static inline struct ctx *ctx_at(uint32_t i)
 {
 	return &arena()->ctxs[i];

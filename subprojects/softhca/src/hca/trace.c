@@ -98,14 +98,17 @@ static int window(const struct trace_ring *t, uint64_t from, unsigned n, unsigne
 API int softhca_trace_wqes(uint32_t qpn, uint64_t from, struct softhca_wqe_record *out, unsigned n)
 {
 	struct trace_ring *t;
-	unsigned count = 0;
+	unsigned count;
 	sigset_t saved;
 	struct qp *qp;
-	int r = -ENOENT;
+	int r;
 
 	if (!fabric_self.arena)
 		return -ENODEV;
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		return -EIO;
+	count = 0;
+	r = -ENOENT;
 	qp = qp_by_number(qpn);
 	if (qp && qp->obj.owner == fabric_self.slot && qp->trace) {
 		t = &arena()->traces[qp->trace - 1];
@@ -120,14 +123,17 @@ API int softhca_trace_wqes(uint32_t qpn, uint64_t from, struct softhca_wqe_recor
 API int softhca_trace_cqes(uint32_t cqn, uint64_t from, struct softhca_cqe_record *out, unsigned n)
 {
 	struct trace_ring *t;
-	unsigned count = 0;
+	unsigned count;
 	sigset_t saved;
 	struct cq *cq;
-	int r = -ENOENT;
+	int r;
 
 	if (!fabric_self.arena)
 		return -ENODEV;
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		return -EIO;
+	count = 0;
+	r = -ENOENT;
 	cq = cqn < arena()->high[OBJ_CQ] ? cq_at(cqn) : NULL;
 	if (cq && cq->obj.used && cq->obj.owner == fabric_self.slot && cq->trace) {
 		t = &arena()->traces[cq->trace - 1];

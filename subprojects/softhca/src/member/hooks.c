@@ -16,6 +16,13 @@ static void recover(void)
 	qp_recover();
 }
 
+/* What a command of the process may have done in part is counted anew. */
+static void fail(uint32_t slot, uint64_t lost)
+{
+	qp_fail_owned(slot, lost);
+	objects_recount(slot);
+}
+
 static void reap(uint32_t slot)
 {
 	cm_reap(slot);
@@ -26,6 +33,7 @@ static void reap(uint32_t slot)
 const struct fabric_hooks fabric_hooks = {
 	.replay = journal_replay,
 	.recover = recover,
+	.fail = fail,
 	.reap = reap,
 	.release = cq_flush_runs,
 };

@@ -19,6 +19,7 @@
 #include "sys/sys.h"
 #include "sys/tree.h"
 #include "sysfs/sysfs.h"
+#include "trap/signals.h"
 #include "xport/copy.h"
 
 static pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -58,19 +59,6 @@ static int open_locked(const char *dir)
 		if (r)
 			return r;
 	}
-}
-
-static int lock_init(pthread_mutex_t *m)
-{
-	pthread_mutexattr_t a;
-	int r;
-
-	pthread_mutexattr_init(&a);
-	pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
-	pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);
-	r = pthread_mutex_init(m, &a);
-	pthread_mutexattr_destroy(&a);
-	return -r;
 }
 
 /* Formats the reason that member_why() returns, and returns @r. */
@@ -184,8 +172,6 @@ static int create_fabric(const char *dir, struct arena **out)
 	r = own_namespaces(&a->pid_ns, &a->user_ns);
 	if (!r)
 		r = settings_load(a, why, sizeof(why));
-	if (!r)
-		r = lock_init(&a->lock);
 	snprintf(path, sizeof(path), "%s/sys", dir);
 	if (!r)
 		r = softhca_sysfs_build(path, &a->topo);
@@ -223,7 +209,7 @@ static int join_fabric(const char *dir, struct arena **out)
  * A slot is free when its byte can be locked. Dead processes have been reaped before, under
  * the same mutex, so no object in the arena belongs to a former owner of the slot.
  */
-static int claim_slot(void)
+static int take_slot(void)
 {
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
 		struct proc *p = &arena()->procs[slot];
@@ -247,9 +233,15 @@ static int enter_arena(void)
 	sigset_t saved;
 	int r;
 
-	fabric_enter(&saved);
+	/* Byte 0 is locked, so this process is the only one that joins. */
+	arena()->procs[NO_SLOT].pid = fabric_self.pid;
+	while (fabric_enter(&saved)) {
+		/* The slot that it may have is free again. */
+		fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLK, F_UNLCK, 1, MAX_PROCS);
+		fabric_self.slot = NO_SLOT;
+	}
 	fabric_reap();
-	r = claim_slot();
+	r = take_slot();
 	fabric_leave(&saved);
 	return r;
 }
@@ -261,8 +253,10 @@ static int enter(const char *dir, int fd, struct arena *a)
 	fabric_self.lock_fd = fd;
 	fabric_self.pid = getpid();
 	fabric_self.slot = NO_SLOT;
+	fabric_self.patience_ns = config_get()->patience_ns;
 	strcpy(fabric_self.dir, dir);
 	fabric_self.arena = a;
+	signals_install(); /* before the mutex is taken; see fabric/claim.h */
 	r = enter_arena();
 	if (!r)
 		return 0;
@@ -319,7 +313,8 @@ void member_detach(void)
 
 	if (!fabric_self.arena)
 		return;
-	fabric_enter(&saved);
+	while (fabric_enter(&saved))
+		;
 	if (copy_executing()) {
 		/* A thread still copies. Others will reap this process after its end. */
 		fabric_leave(&saved);
@@ -343,6 +338,7 @@ void member_forget(void)
 	if (!fabric_self.arena)
 		return;
 	munmap(fabric_self.arena, sizeof(struct arena));
+	claim_forget();
 	/* Closing the inherited descriptor does not release the parent's locks. */
 	sys_close(fabric_self.lock_fd);
 	memset(&fabric_self, 0, sizeof(fabric_self));

@@ -132,9 +132,11 @@ static bool look(const uint8_t *gid, uint32_t i)
  */
 static uint64_t execute(uint32_t n)
 {
-	uint64_t next = 0, t;
+	uint64_t next, t;
 
-	fabric_lock_by_naps();
+	if (fabric_lock_by_naps())
+		return 0; /* the packets are lost */
+	next = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		struct arrived *a = &pump.arrived[i];
 
@@ -192,7 +194,8 @@ static uint64_t tick(uint64_t now)
 {
 	uint64_t next;
 
-	fabric_lock_by_naps();
+	if (fabric_lock_by_naps())
+		return now;
 	next = wired_tick(now);
 	fabric_unlock();
 	return next;

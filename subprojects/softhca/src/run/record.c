@@ -62,7 +62,8 @@ static int start(struct recording *rec, const char *file, uint32_t qpn)
 	bool busy;
 	int r = 0;
 
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		_exit(1); /* it has said why; a lock of libc may be held */
 	busy = arena()->capture.on; /* before a file is emptied */
 	fabric_leave(&saved);
 	if (busy)
@@ -77,7 +78,8 @@ static int start(struct recording *rec, const char *file, uint32_t qpn)
 	}
 	if (r)
 		return r;
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		_exit(1); /* it has said why; a lock of libc may be held */
 	r = capture_start(arena(), &c, fabric_self.slot, qpn);
 	fabric_leave(&saved);
 	return r;
@@ -123,7 +125,8 @@ static int run(struct recording *rec, int signals)
 
 	do {
 		ended = poll(p, 2, LOOK_MS) > 0;
-		fabric_enter(&saved);
+		if (fabric_enter(&saved))
+			_exit(1); /* it has said why; a lock of libc may be held */
 		fabric_reap();
 		last = alone();
 		if (ended || last)
@@ -141,7 +144,8 @@ static void finish(struct recording *rec)
 	struct capture c;
 	sigset_t saved;
 
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		_exit(1); /* it has said why; a lock of libc may be held */
 	capture_leave(fabric_self.slot);
 	c = arena()->capture;
 	fabric_leave(&saved);

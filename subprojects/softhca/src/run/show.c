@@ -201,7 +201,8 @@ static void print(FILE *out, void (*put)(FILE *f, const char *name), const char 
 		perror("softhcactl");
 		return;
 	}
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		_exit(1); /* it has said why; a lock of libc may be held */
 	fabric_reap();
 	put(f, name);
 	fabric_leave(&saved);

@@ -164,7 +164,8 @@ static void cmd_link(char **argv)
 		quit(BAD_USAGE, "link %s %s: give up or down", argv[0], argv[1]);
 	join();
 	i = find_adapter("link", argv[0]);
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		_exit(1); /* it has said why; a lock of libc may be held */
 	port_set_link(i, up);
 	fabric_leave(&saved);
 }
@@ -193,7 +194,8 @@ static void cmd_fault_add(char **argv)
 	if (stray)
 		find_adapter("fault add: device", stray);
 	free(copy);
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		_exit(1); /* it has said why; a lock of libc may be held */
 	rc = fault_parse(text, "fault", fabric_self.arena->faults, err, sizeof(err));
 	fault_changed(fabric_self.arena);
 	fabric_leave(&saved);
@@ -207,28 +209,36 @@ static void cmd_fault_list(char **argv)
 	show_faults(stdout);
 }
 
+/* Removes rule @n, or all with 0. Returns whether there was one of that number. */
+static bool clear_faults(unsigned long n)
+{
+	struct fault_rule *rules = fabric_self.arena->faults;
+	sigset_t saved;
+	bool found;
+
+	if (fabric_enter(&saved))
+		_exit(1); /* it has said why; a lock of libc may be held */
+	found = n && rules[n - 1].action;
+	if (n)
+		memset(&rules[n - 1], 0, sizeof(*rules));
+	else
+		memset(rules, 0, FAULT_RULES * sizeof(*rules));
+	fault_changed(fabric_self.arena);
+	fabric_leave(&saved);
+	return found;
+}
+
 static void cmd_fault_clear(char **argv)
 {
-	struct fault_rule *rules;
 	char *end = NULL;
 	unsigned long n = argv[0] ? strtoul(argv[0], &end, 10) : 0;
 	bool found = n >= 1 && n <= FAULT_RULES && !*end;
-	sigset_t saved;
 
 	if (argv[0] && !found)
 		quit(BAD_USAGE, "fault clear %s: give a number of 'softhcactl fault list'",
 			argv[0]);
 	join();
-	rules = fabric_self.arena->faults;
-	fabric_enter(&saved);
-	if (argv[0]) {
-		found = rules[n - 1].action;
-		memset(&rules[n - 1], 0, sizeof(*rules));
-	} else {
-		memset(rules, 0, FAULT_RULES * sizeof(*rules));
-	}
-	fault_changed(fabric_self.arena);
-	fabric_leave(&saved);
+	found = clear_faults(argv[0] ? n : 0);
 	if (argv[0] && !found)
 		quit(BAD_USAGE, "fault clear %s: no such rule; see 'softhcactl fault list'",
 			argv[0]);

@@ -54,7 +54,8 @@ static uint32_t serve_qp(struct qp *qp)
 {
 	uint32_t before;
 
-	fabric_lock();
+	if (fabric_lock())
+		return 1;
 	before = qp->sq_done;
 	if (has_posted(qp)) {
 		counters_of(fabric_self.slot)->doorbells++;
@@ -69,7 +70,8 @@ static uint32_t serve_cq(struct cq *cq)
 {
 	uint32_t word;
 
-	fabric_lock();
+	if (fabric_lock())
+		return 1;
 	if (has_armed(cq, &word)) {
 		counters_of(fabric_self.slot)->arms++;
 		__atomic_store_n(&cq->arm_word, word, __ATOMIC_RELAXED);
@@ -99,7 +101,8 @@ static uint32_t chaos_turn(void)
 	uint32_t n;
 
 	engine_pass();
-	fabric_lock();
+	if (fabric_lock())
+		return 1;
 	n = chaos_pump(chaos_some(CHAOS_TURN));
 	fabric_unlock();
 	return n;

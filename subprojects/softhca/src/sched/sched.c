@@ -81,9 +81,22 @@ static void wait_for_bell(uint32_t seen, uint64_t until)
 
 void sched_serve(void)
 {
-	fabric_lock();
+	if (fabric_lock())
+		return;
 	serve_all();
 	fabric_unlock();
+}
+
+/* Serves what is due. Returns the time at which there is more to do, or 0. */
+static uint64_t work(void)
+{
+	uint64_t next;
+
+	if (fabric_lock())
+		return timer_now();
+	next = pump(serve_all());
+	fabric_unlock();
+	return next;
 }
 
 /* Idle: spins first, then yields, then sleeps. */
@@ -108,9 +121,7 @@ static void *poller(void *arg)
 		rung = bell_count();
 		if (rung != seen || (next && next <= timer_now())) {
 			seen = rung;
-			fabric_lock();
-			next = pump(serve_all());
-			fabric_unlock();
+			next = work();
 		}
 		idle = engine_pass() ? 0 : idle + 1;
 		relax(idle);
@@ -126,9 +137,7 @@ static void *helper(void *arg)
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
 	for (;;) {
 		seen = bell_count();
-		fabric_lock();
-		next = pump(serve_all());
-		fabric_unlock();
+		next = work();
 		wait_for_bell(seen, next);
 	}
 	return NULL;

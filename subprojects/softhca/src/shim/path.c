@@ -58,11 +58,19 @@ static void renew_counters(uint32_t rail)
 	softhca_sysfs_count(port, values);
 }
 
-/* Whether it is below the directory of counters of a port: then they are renewed. */
-static void look_for_counters(const char *path)
+static void renew_under_mutex(uint32_t rail)
 {
 	sigset_t saved;
 
+	if (fabric_enter(&saved))
+		return;
+	renew_counters(rail);
+	fabric_leave(&saved);
+}
+
+/* Whether it is below the directory of counters of a port: then they are renewed. */
+static void look_for_counters(const char *path)
+{
 	if (!strstr(path, "counters/"))
 		return;
 	path += strlen(SYS_PREFIX);
@@ -72,9 +80,7 @@ static void look_for_counters(const char *path)
 
 		if (path[0] != '/' || strncmp(path + 1, name, n) || path[1 + n] != '/')
 			continue;
-		fabric_enter(&saved);
-		renew_counters(rail);
-		fabric_leave(&saved);
+		renew_under_mutex(rail);
 	}
 }
 

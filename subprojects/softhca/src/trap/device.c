@@ -58,9 +58,11 @@ static void store_sq(const struct device_store *st)
 
 void device_store(const struct device_store *st)
 {
-	uint32_t at = st->offset % UAR_BF_BUFFER;
+	const uint32_t at = st->offset % UAR_BF_BUFFER;
 
-	fabric_lock();
+	/* After a loss, again: the QPs have failed, and what this doorbell announces is flushed. */
+	while (fabric_lock())
+		;
 	counters_of(fabric_self.slot)->traps++;
 	/* Before the execution, which may change the program's memory. */
 	if (config_get()->strict && st->offset >= UAR_BF_FIRST && at % 8 == 0)

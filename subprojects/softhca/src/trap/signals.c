@@ -199,6 +199,8 @@ static void on_signal(int sig, siginfo_t *si, void *context)
 	ucontext_t *uc = context;
 	uint64_t addr = (uintptr_t)si->si_addr;
 
+	if (sig == SIGSEGV && claim_signal(si, uc))
+		return;
 	if (sig == SIGTRAP && step_active()) {
 		step_end(uc);
 		return;

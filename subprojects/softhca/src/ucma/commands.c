@@ -19,12 +19,10 @@
 #define EVENT_COMM_EST 4 /* IBV_EVENT_COMM_EST */
 #define V6_LEN 28 /* of a struct sockaddr_in6 */
 
-int ucma_enter(const struct ucma_cmd *c, uint32_t index, sigset_t *saved, struct cm_id **id_p)
+int ucma_find(const struct ucma_cmd *c, uint32_t index, const sigset_t *saved, struct cm_id **id_p)
 {
-	int r;
+	int r = cm_find(index, c->fifo, id_p);
 
-	fabric_enter(saved);
-	r = cm_find(index, c->fifo, id_p);
 	if (r)
 		fabric_leave(saved);
 	return r;
@@ -62,11 +60,13 @@ int ucma_create_id(struct ucma_cmd *c)
 	struct cm_id *id;
 	sigset_t saved;
 	uint32_t type;
-	int r = qp_type_of(req, &type);
+	int r;
 
+	if (fabric_enter(&saved))
+		return -EIO;
+	r = qp_type_of(req, &type);
 	if (r)
-		return r;
-	fabric_enter(&saved);
+		return ucma_leave(&saved, r);
 	id = cm_alloc(fabric_self.slot, c->fifo);
 	if (!id)
 		return ucma_leave(&saved, -ENOMEM);
@@ -391,7 +391,8 @@ int ucma_migrate_id(struct ucma_cmd *c)
 
 	if (from.kind != FD_CM)
 		return -EINVAL;
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		return -EIO;
 	r = cm_find(req->id, from.value, &id);
 	if (r)
 		return ucma_leave(&saved, r);

@@ -7,10 +7,13 @@
 #ifndef SOFTHCA_UCMA_COMMANDS_H
 #define SOFTHCA_UCMA_COMMANDS_H
 
+#include <errno.h>
 #include <rdma/rdma_user_cm.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "fabric/fabric.h"
 
 struct cm_id;
 
@@ -23,9 +26,13 @@ struct ucma_cmd {
 
 /*
  * Finds the id of the channel that a command names, with the fabric's mutex, which ucma_leave()
- * releases. Without one the mutex is not held.
+ * releases. Without one, and after -EIO, the mutex is not held. A macro, as fabric_enter() is.
  */
-int ucma_enter(const struct ucma_cmd *c, uint32_t index, sigset_t *saved, struct cm_id **id_p);
+#define ucma_enter(c, index, saved, id_p)                                                          \
+	(fabric_enter(saved) ? -EIO : ucma_find(c, index, saved, id_p))
+
+/* For the macro: the mutex is held, and released if there is no such id. */
+int ucma_find(const struct ucma_cmd *c, uint32_t index, const sigset_t *saved, struct cm_id **id_p);
 
 /* Returns @r. */
 int ucma_leave(const sigset_t *saved, int r);

@@ -120,7 +120,7 @@ int ucma_query(struct ucma_cmd *c)
 		struct rdma_ucm_query_addr_resp addr;
 		struct one_path path;
 	} resp = {0};
-	size_t len = sizeof(resp.addr);
+	size_t len;
 	struct cm_id *id;
 	sigset_t saved;
 	int r;
@@ -131,6 +131,7 @@ int ucma_query(struct ucma_cmd *c)
 	r = ucma_enter(c, req->id, &saved, &id);
 	if (r)
 		return r;
+	len = sizeof(resp.addr);
 	if (req->option == RDMA_USER_CM_QUERY_ADDR)
 		fill_addr(id, &resp.addr);
 	else if (req->option == RDMA_USER_CM_QUERY_GID)
@@ -275,7 +276,8 @@ int ucma_get_event(struct ucma_cmd *c)
 	int r;
 
 	for (;;) {
-		fabric_enter(&saved);
+		if (fabric_enter(&saved))
+			return -EIO;
 		r = take(c, &resp);
 		fabric_leave(&saved);
 		if (!r)

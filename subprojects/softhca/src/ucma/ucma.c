@@ -94,7 +94,8 @@ int ucma_open(int flags)
 	if (r)
 		return r;
 	signals_install(); /* a program's wrong address is an error, not its end */
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		return -EIO;
 	r = sched_start(); /* messages arrive through its thread */
 	fd = r ? r : make_channel(flags);
 	fabric_leave(&saved);
@@ -110,7 +111,9 @@ void ucma_close(const struct fd_entry *e)
 {
 	sigset_t saved;
 
-	fabric_enter(&saved);
+	/* After a loss, a second time: what is done already is found done. */
+	while (fabric_enter(&saved))
+		;
 	cm_close_channel(e->value);
 	fabric_leave(&saved);
 }

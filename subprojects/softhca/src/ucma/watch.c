@@ -28,7 +28,8 @@ static void ended(uint64_t slot)
 {
 	sigset_t saved;
 
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		return; /* others have reaped */
 	if (watched[slot].used && !fabric_alive((uint32_t)slot))
 		unwatch(&watched[slot]);
 	fabric_reap();

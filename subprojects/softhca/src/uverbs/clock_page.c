@@ -36,7 +36,8 @@ int clock_page_write(int fd)
 	sigset_t saved;
 	long n;
 
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		return -EIO;
 	info.cycles = link_clock();
 	info.nsec = time_of_day();
 	fabric_leave(&saved);

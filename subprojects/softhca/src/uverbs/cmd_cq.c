@@ -9,6 +9,7 @@
 #include "hca/config.h"
 #include "hca/cq.h"
 #include "hca/event.h"
+#include "hca/journal.h"
 #include "hca/trace.h"
 #include "sys/sys.h"
 #include "trap/pages.h"
@@ -130,13 +131,15 @@ static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
 	if (waiting >= 1u << cq->log_size || waiting > req->cqe)
 		return -EINVAL;
 	cq_store(cq, cq->producer, last);
-	cq->producer++;
-	cq->buf = d->buf_addr;
-	cq->log_size = log2_up(req->cqe + 1);
+	/* In one step: a process that is stopped here keeps the queue. */
+	journal_begin();
+	journal_store(&cq->producer, cq->producer + 1);
+	journal_store64(&cq->buf, d->buf_addr);
+	journal_store(&cq->log_size, log2_up(req->cqe + 1));
+	journal_commit();
 	return 0;
 }
 
-/* No journal is needed: if the owner dies half way, its queue is destroyed. */
 int cmd_resize_cq(struct cmd *c)
 {
 	struct ib_uverbs_resize_cq req;

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "hca/config.h"
+#include "hca/journal.h"
 #include "hca/port.h"
 #include "hca/strict.h"
 #include "sys/maps.h"
@@ -238,11 +239,14 @@ int cmd_rereg_mr(struct cmd *c)
 		return r;
 	arena()->pds[mr->pd].obj.refs--;
 	pd->obj.refs++;
-	mr->pd = to.pd_handle;
-	mr->access = to.access_flags;
-	mr->start = to.start;
-	mr->length = to.length;
-	mr->hca_va = to.hca_va;
+	/* In one step: a process that is stopped here keeps the region. */
+	journal_begin();
+	journal_store(&mr->pd, to.pd_handle);
+	journal_store(&mr->access, to.access_flags);
+	journal_store64(&mr->start, to.start);
+	journal_store64(&mr->length, to.length);
+	journal_store64(&mr->hca_va, to.hca_va);
+	journal_commit();
 	copy_drain(); /* no copy uses the old attributes any more */
 	resp = (struct ib_uverbs_rereg_mr_resp){.lkey = mr->key, .rkey = mr->key};
 	cmd_put(c->out, &resp, sizeof(resp));

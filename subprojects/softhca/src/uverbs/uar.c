@@ -85,7 +85,8 @@ int uar_ioctl(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
 		return -EPROTONOSUPPORT;
 	if (u->ctx == NO_INDEX)
 		return -EINVAL;
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		return -EIO;
 	if (!u->dynamic_uars)
 		r = -EPROTONOSUPPORT;
 	else if (h->method_id == MLX5_IB_METHOD_UAR_OBJ_ALLOC)

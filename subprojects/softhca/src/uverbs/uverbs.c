@@ -113,7 +113,9 @@ void uverbs_close(const struct fd_entry *e)
 	struct uctx *u;
 	sigset_t saved;
 
-	fabric_enter(&saved);
+	/* After a loss, a second time: what is done already is found done. */
+	while (fabric_enter(&saved))
+		;
 	if (e->kind == FD_CHANNEL) {
 		fifo_remove(e->value);
 	} else {
@@ -204,7 +206,8 @@ static int run_command(struct cmd *c, uint64_t number)
 	r = k->before ? k->before(c) : 0;
 	if (r)
 		return r;
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		return -EIO;
 	r = k->run(c);
 	fabric_leave(&saved);
 	return r;

@@ -34,6 +34,7 @@ static uint64_t begin(const struct copy *c)
 	uint32_t self = 1 + qp_index(qp);
 
 	qp->copy_ticket = arena()->next_copy++;
+	qp->copy.word = claim_word((uint32_t)qp->copy_ticket);
 	qp->copy_peer = c->dest->obj.owner;
 	qp->copy_srq = c->srq ? 1 + (uint32_t)(c->srq - arena()->srqs) : 0;
 	qp->copy_to = 1 + qp_index(c->dest);
@@ -60,6 +61,7 @@ static void end(struct qp *qp)
 	set_copying(qp, false);
 	atomic_signal_fence(memory_order_seq_cst);
 	qp->copy_to = 0;
+	qp->copy.word &= ~CLAIM_OWNER_MASK;
 	if (flush)
 		qp_to_error(dest);
 }
@@ -78,10 +80,12 @@ int copy_released(const struct copy *c, bool *fault_to)
 	int r;
 
 	fabric_unlock();
+	claim_enter(&c->qp->copy, claim_word((uint32_t)ticket));
 	r = dma_copy(&peer, c->to, c->nto, c->from, c->nfrom, fault_to);
-	fabric_lock();
+	claim_leave();
+	fabric_take();
 	if (!c->qp->obj.used || c->qp->copy_ticket != ticket || !c->qp->copy_to)
-		return -ECANCELED; /* another process took this one for dead and reaped it */
+		return -ECANCELED; /* another process took this one for dead, or did not wait for it */
 	end(c->qp);
 	if (c->qp->flushing)
 		qp_to_error(c->qp);
@@ -90,6 +94,27 @@ int copy_released(const struct copy *c, bool *fault_to)
 	if (!still_there(c->dest, qpn) || !qp_receives(c->dest))
 		return r == -ESRCH ? r : -EAGAIN;
 	return r;
+}
+
+/* A copy that nobody has the claim of is left by a process that died while it took it over. */
+void copy_take_over(void)
+{
+	for (uint32_t w = 0; w < MAX_QPS / 64; w++) {
+		for (uint64_t bits = arena()->copying[w]; bits; bits &= bits - 1) {
+			struct qp *qp = &arena()->qps[w * 64 + (uint32_t)__builtin_ctzll(bits)];
+			uint64_t word = qp->copy.word;
+
+			if (word & CLAIM_OWNER_MASK)
+				word = claim_take_over(&qp->copy, &qp->copy_watch,
+					CLAIM_FOR_NOBODY);
+			if (!word)
+				continue;
+			arena()->recoveries++;
+			arena()->takeovers++;
+			copy_abandon(qp);
+			fabric_hooks.fail(qp->obj.owner, word);
+		}
+	}
 }
 
 void copy_pause(uint32_t n)
@@ -102,9 +127,11 @@ void copy_pause(uint32_t n)
 		SYS(SYS_sched_yield);
 	else
 		SYS(SYS_nanosleep, &nap, NULL);
-	fabric_lock();
-	if (n % PAUSES_PER_REAP == PAUSES_PER_REAP - 1)
+	fabric_take();
+	if (n % PAUSES_PER_REAP == PAUSES_PER_REAP - 1) {
 		fabric_reap();
+		copy_take_over();
+	}
 }
 
 bool copy_wait(struct qp *qp, bool sending_only)

@@ -10,7 +10,8 @@
  * - resetting or destroying one of the QPs, deregistering memory and closing the device
  *   wait for the end of the copy.
  * If the copying process is killed, the copy ends when its QPs are reaped, which clears the
- * marks. Every thread that waits for a copy reaps dead processes from time to time.
+ * marks. Every thread that waits for a copy reaps dead processes from time to time. It also takes over
+ * the copies of threads that are stopped (fabric/claim.h): the thread that copies has the claim `copy`.
  *
  * The fabric's mutex is held in every call.
  */
@@ -76,7 +77,10 @@ void copy_pause(uint32_t n);
 /* An own context is closed: stops its QPs and waits for the end of all copies. */
 void copy_stop(uint32_t ctx);
 
-/* The QP is about to be destroyed: ends the copy that its dead owner has not finished. */
+/* Ends the copies of threads that have been stopped for long enough; their QPs fail. */
+void copy_take_over(void);
+
+/* Ends the copy, if any, that the QP's owner will not finish. */
 void copy_abandon(struct qp *qp);
 
 #endif

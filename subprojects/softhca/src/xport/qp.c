@@ -344,6 +344,25 @@ void qp_fail_remotely(struct qp *qp)
 	timer_ring(slot);
 }
 
+void qp_fail_owned(uint32_t slot, uint64_t lost)
+{
+	for (uint32_t i = FIRST_QP_INDEX; i < arena()->high[OBJ_QP]; i++) {
+		struct qp *qp = &arena()->qps[i];
+
+		if (!qp->obj.used || qp->obj.owner != slot)
+			continue;
+		if (claim_tid(qp->copy.word) == claim_tid(lost))
+			copy_abandon(qp);
+		if (!qp_receives(qp))
+			continue;
+		async_qp(qp, EV_QP_FATAL);
+		if (slot == fabric_self.slot)
+			qp_to_error(qp);
+		else
+			qp_fail_remotely(qp);
+	}
+}
+
 void qp_serve_failed(void)
 {
 	uint32_t *failed = &arena()->procs[fabric_self.slot].failed;

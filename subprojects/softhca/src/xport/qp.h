@@ -53,6 +53,12 @@ void qp_fail_remotely(struct qp *qp);
  */
 void qp_end_receive(struct qp *qp, bool completes);
 
+/*
+ * A thread of the process of @slot has lost a claim, with the word @lost: ends the copy that it may have
+ * been about to begin or to end, and moves all QPs of the process that work to ERR.
+ */
+void qp_fail_owned(uint32_t slot, uint64_t lost);
+
 /* Flushes the own QPs that other processes have marked by qp_fail_remotely(). */
 void qp_serve_failed(void);
 

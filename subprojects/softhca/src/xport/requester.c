@@ -224,8 +224,10 @@ static enum turn step(struct qp *qp)
 /* The flush waits for the end of a copy. Reaps first: the copying process may be dead. */
 __attribute__((cold)) static void flush_later_posted(struct qp *qp)
 {
-	if (copy_holds(qp))
+	if (copy_holds(qp)) {
 		fabric_reap();
+		copy_take_over();
+	}
 	if (qp->flushing)
 		qp_to_error(qp);
 	else

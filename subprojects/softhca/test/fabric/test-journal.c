@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A process is killed after each number of instructions of a step (two completions for
+ * A process is killed, or stopped, after each number of instructions of a step (two completions for
  * a survivor's queues, two stores). The survivor then finds all of it or nothing, and
- * the event that it asked for.
+ * the event that it asked for. A process that was stopped changes nothing when it goes on.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -22,7 +22,8 @@
 #include "member/member.h"
 
 #define LOG_SIZE 4
-#define STRIDE 7 /* of the instruction counts that one run tries; the start differs */
+#define LOST 3 /* exit status of a victim that has lost the mutex */
+#define STRIDE 11 /* of the instruction counts that one run tries; the start differs */
 
 struct queue {
 	struct cqe64 cqes[1 << LOG_SIZE];
@@ -74,12 +75,13 @@ static struct cqe64 completion(uint32_t n)
 /* Step number @n, as a victim; stops before it and after it. */
 static void victim(uint32_t n)
 {
-	struct cqe64 cqe = completion(n);
+	const struct cqe64 cqe = completion(n);
 	sigset_t saved;
 
 	member_forget();
 	CHECK(!member_attach());
-	fabric_enter(&saved);
+	if (fabric_enter(&saved))
+		_exit(LOST);
 	journal_begin();
 	journal_cqe(cq_index(queues[0].cq), &cqe);
 	journal_cqe(cq_index(queues[1].cq), &cqe);
@@ -92,8 +94,8 @@ static void victim(uint32_t n)
 	_exit(1);
 }
 
-/* Returns whether the step had ended before @instructions were executed. */
-static bool run_victim(uint32_t n, uint32_t instructions)
+/* Leaves the victim stopped. Returns whether the step had ended before @instructions were executed. */
+static bool run_victim(uint32_t n, uint32_t instructions, pid_t *pid_p)
 {
 	bool ended = false;
 	pid_t pid = fork();
@@ -102,6 +104,7 @@ static bool run_victim(uint32_t n, uint32_t instructions)
 	CHECK(pid >= 0);
 	if (!pid)
 		victim(n);
+	*pid_p = pid;
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
 	for (uint32_t i = 0; i < instructions && !ended; i++) {
@@ -110,9 +113,37 @@ static bool run_victim(uint32_t n, uint32_t instructions)
 		CHECK(WIFSTOPPED(status));
 		ended = WSTOPSIG(status) == SIGSTOP;
 	}
+	return ended;
+}
+
+static void kill_victim(pid_t pid)
+{
+	int status;
+
 	CHECK(!kill(pid, SIGKILL));
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	return ended;
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+/* It finds that it has lost the mutex, before anything else. */
+static void continue_victim(pid_t pid)
+{
+	struct queue before[2] = {queues[0], queues[1]};
+	uint32_t producers[2] = {queues[0].cq->producer, queues[1].cq->producer};
+	struct journal journal = arena()->journal;
+	uint32_t taken = srq->taken, head = srq->head;
+	int status;
+
+	CHECK(!ptrace(PTRACE_DETACH, pid, NULL, NULL));
+	CHECK(!kill(pid, SIGCONT)); /* it may be about to stop itself */
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == LOST);
+	CHECK(!memcmp(before, queues, sizeof(before)));
+	CHECK(!memcmp(&journal, &arena()->journal, sizeof(journal)));
+	CHECK_EQ(queues[0].cq->producer, producers[0]);
+	CHECK_EQ(queues[1].cq->producer, producers[1]);
+	CHECK_EQ(srq->taken, taken);
+	CHECK_EQ(srq->head, head);
 }
 
 static void check_queue(struct queue *q, uint32_t before, bool done, uint32_t n)
@@ -129,16 +160,19 @@ static void check_queue(struct queue *q, uint32_t before, bool done, uint32_t n)
 }
 
 /* Returns whether the victim's step was there to the end, with or without help. */
-static bool one(uint32_t n, uint32_t instructions, bool *ended)
+static bool one(uint32_t n, uint32_t instructions, bool kills, bool *ended)
 {
-	uint32_t before = queues[0].cq->producer, taken = srq->taken;
+	const uint32_t before = queues[0].cq->producer, taken = srq->taken;
 	uint64_t event;
 	sigset_t saved;
+	pid_t pid;
 	bool done;
 
 	queues[0].cq->armed = CQ_ARMED_NEXT;
-	*ended = run_victim(n, instructions);
-	fabric_enter(&saved);
+	*ended = run_victim(n, instructions, &pid);
+	if (kills)
+		kill_victim(pid);
+	CHECK(!fabric_enter(&saved));
 	done = queues[0].cq->producer != before;
 	check_queue(&queues[0], before, done, n);
 	check_queue(&queues[1], before, done, n);
@@ -149,26 +183,41 @@ static bool one(uint32_t n, uint32_t instructions, bool *ended)
 	CHECK_EQ(read(channel, &event, sizeof(event)) == sizeof(event), done);
 	while (read(channel, &event, sizeof(event)) > 0) /* at most one more, of a replay */
 		CHECK_EQ(event, 0x1234);
+	if (!kills)
+		continue_victim(pid);
 	return done;
+}
+
+/* Returns the number of victims. */
+static uint32_t sweep(uint32_t first, bool kills)
+{
+	uint32_t i = (uint32_t)getpid() % STRIDE, n = first, done = 0, replays = arena()->replays;
+	bool ended = false;
+
+	for (; !ended; i += STRIDE, n++)
+		done += one(n, i, kills, &ended);
+	fprintf(stderr, "%u %s, %u after the step was described, %u replays\n", n - first,
+		kills ? "killed" : "stopped", done, arena()->replays - replays);
+	CHECK(arena()->replays > replays);
+	CHECK(done < n - first);
+	return n - first;
 }
 
 int main(void)
 {
-	uint32_t start = (uint32_t)getpid() % STRIDE, n = 1, done = 0;
-	bool ended = false;
 	char name[64];
+	uint32_t n;
 
 	alarm(100);
 	snprintf(name, sizeof(name), "test-journal-%d", (int)getpid());
 	CHECK(!setenv("SOFTHCA_FABRIC", name, 1));
+	CHECK(!setenv("SOFTHCA_PATIENCE", "0", 1));
 	CHECK(!member_attach());
 	atexit(member_detach);
 	make_objects();
-	for (uint32_t i = start; !ended; i += STRIDE, n++)
-		done += one(n, i, &ended);
-	fprintf(stderr, "%u kills, %u after the step was described, %u replays\n", n - 1, done,
-		arena()->replays);
-	CHECK(arena()->replays > 0);
-	CHECK(done < n - 1);
+	n = sweep(1, true);
+	CHECK_EQ(arena()->takeovers, 0);
+	n = sweep(1 + n, false);
+	CHECK_EQ(arena()->takeovers, n);
 	return 0;
 }

@@ -15,7 +15,7 @@ fabric=run-$$
 dir=/dev/shm/softhca-$me-$fabric
 unset LD_PRELOAD SOFTHCA_RAILS SOFTHCA_TOPOLOGY SOFTHCA_BF SOFTHCA_STRICT SOFTHCA_CHAOS \
 	SOFTHCA_MEMLOCK SOFTHCA_DEATH SOFTHCA_UAR SOFTHCA_RUN \
-	SOFTHCA_MODE SOFTHCA_TRACE SOFTHCA_LINK SOFTHCA_FAULTS SOFTHCA_FAULT_FILE \
+	SOFTHCA_MODE SOFTHCA_TRACE SOFTHCA_PATIENCE SOFTHCA_LINK SOFTHCA_FAULTS SOFTHCA_FAULT_FILE \
 	SOFTHCA_CAPTURE HWLOC_XMLFILE PMIX_NAMESPACE
 export SOFTHCA_FABRIC="$fabric"
 trap 'rm -rf "$tmp"' EXIT
@@ -143,6 +143,9 @@ wrong_arguments() {
 	SOFTHCA_DEATH=slow refused 'SOFTHCA_DEATH=slow: give at_once or timers' true
 	SOFTHCA_MEMLOCK=unlimited status 0 "$run" true
 	SOFTHCA_TRACE=/tmp/x refused 'SOFTHCA_TRACE=/tmp/x: give 0 or 1' true
+	SOFTHCA_PATIENCE=x refused 'SOFTHCA_PATIENCE=x: give milliseconds, 0 to 86400000' true
+	SOFTHCA_PATIENCE=86400001 refused 'SOFTHCA_PATIENCE=86400001: give milliseconds' true
+	SOFTHCA_PATIENCE=86400000 status 0 "$run" true
 	SOFTHCA_FABRIC=a/b refused 'SOFTHCA_FABRIC=a/b: give up to 63' true
 	long=$(printf '%064d' 0)
 	SOFTHCA_FABRIC=$long refused "SOFTHCA_FABRIC=$long: give up to 63" true

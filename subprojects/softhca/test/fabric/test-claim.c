@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whose claim is taken over, and whose is not. A child has the fabric's mutex and does something, is
+ * stopped, or is continued. The parent waits for the mutex, look by look.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "fabric/fabric.h"
+#include "hca/objects.h"
+#include "member/member.h"
+
+#define LOOKS 200
+#define LOST 3 /* exit status of a child that has lost the mutex */
+#define KEPT 4 /* of one that has given it up */
+
+/* Between parent and child. */
+static struct shared {
+	uint32_t rounds; /* of a child that spins */
+	uint32_t ready;
+	uint32_t end;
+} * shared;
+
+/* Relaxed, all of them: they only say that the other one runs, or order nothing. */
+static uint32_t get(const uint32_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+
+static void put(uint32_t *p, uint32_t value)
+{
+	__atomic_store_n(p, value, __ATOMIC_RELAXED);
+}
+
+static void spin(void)
+{
+	put(&shared->ready, 1);
+	while (!get(&shared->end))
+		put(&shared->rounds, get(&shared->rounds) + 1);
+}
+
+static void sleep_long(void)
+{
+	put(&shared->ready, 1);
+	while (!get(&shared->end))
+		usleep(1000);
+}
+
+/* A system call of the program itself, which the library does not see. */
+static void spin_deaf(void)
+{
+	uint64_t segv = 1ull << (SIGSEGV - 1);
+
+	CHECK(!syscall(SYS_rt_sigprocmask, SIG_BLOCK, &segv, NULL, sizeof(segv)));
+	spin();
+}
+
+static void *end_of_thread(void *arg)
+{
+	sigset_t saved;
+
+	CHECK(!fabric_enter(&saved));
+	put(&shared->ready, 1);
+	return NULL;
+}
+
+/* A thread ends with the mutex. */
+static void lose_thread(void)
+{
+	pthread_t t;
+
+	CHECK(!pthread_create(&t, NULL, end_of_thread, NULL));
+	CHECK(!pthread_join(t, NULL));
+	while (!get(&shared->end))
+		usleep(1000);
+	_exit(KEPT);
+}
+
+/* A child that does @fn, with the mutex. */
+static pid_t child(void (*fn)(void), bool with_mutex)
+{
+	sigset_t saved;
+	pid_t pid;
+
+	memset(shared, 0, sizeof(*shared));
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		/* It may spin with all signals blocked. */
+		CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
+		member_forget();
+		CHECK(!member_attach());
+		if (with_mutex && fabric_enter(&saved))
+			_exit(LOST);
+		if (with_mutex)
+			arena()->lock.to[0].iov_len = arena()->lock.to[1].iov_len = 64;
+		fn();
+		fabric_leave(&saved);
+		_exit(KEPT);
+	}
+	while (!get(&shared->ready))
+		usleep(100);
+	return pid;
+}
+
+static void stop(pid_t pid)
+{
+	int status;
+
+	CHECK(!kill(pid, SIGSTOP));
+	CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
+	CHECK(WIFSTOPPED(status));
+}
+
+static int ended(pid_t pid)
+{
+	int status;
+
+	put(&shared->end, 1);
+	CHECK(!kill(pid, SIGCONT));
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* One look. Returns whether the mutex was taken, and gives it back. */
+static bool look(struct claim_watch *w)
+{
+	if (!claim_take_over(&arena()->lock, w, CLAIM_FOR_ME))
+		return false;
+	CHECK(claim_drop(&arena()->lock));
+	return true;
+}
+
+static void never(pid_t pid, int status)
+{
+	struct claim_watch w = {0};
+
+	for (int i = 0; i < LOOKS; i++)
+		CHECK(!look(&w));
+	CHECK_EQ(ended(pid), status);
+}
+
+static void not_who_runs(void)
+{
+	never(child(spin, true), KEPT);
+}
+
+static void not_who_sleeps(void)
+{
+	never(child(sleep_long, true), KEPT);
+}
+
+/* The signal would not be handled. */
+static void not_who_is_deaf(void)
+{
+	pid_t pid = child(spin_deaf, true);
+
+	stop(pid);
+	never(pid, KEPT);
+}
+
+static void not_before_the_time(void)
+{
+	pid_t pid = child(spin, true);
+	uint64_t patience = fabric_self.patience_ns;
+
+	stop(pid);
+	fabric_self.patience_ns = UINT64_MAX;
+	never(pid, KEPT);
+	fabric_self.patience_ns = patience;
+}
+
+static void who_is_stopped(void)
+{
+	pid_t pid = child(spin, true);
+	struct claim_watch w = {0};
+	uint32_t rounds;
+
+	stop(pid);
+	CHECK(!look(&w));
+	CHECK(look(&w));
+	CHECK_EQ(arena()->lock.to[0].iov_len, 0);
+	CHECK_EQ(arena()->lock.to[1].iov_len, 0);
+	rounds = shared->rounds;
+	CHECK_EQ(ended(pid), LOST);
+	CHECK_EQ(shared->rounds, rounds); /* no instruction of it was executed any more */
+}
+
+/* Stopped twice is not stopped all the time. */
+static void not_who_ran_in_between(void)
+{
+	pid_t pid = child(spin, true);
+	struct claim_watch w = {0};
+	uint32_t rounds;
+
+	for (int i = 0; i < 5; i++) {
+		stop(pid);
+		CHECK(!look(&w));
+		rounds = shared->rounds;
+		CHECK(!kill(pid, SIGCONT));
+		while (get(&shared->rounds) == rounds)
+			usleep(100);
+	}
+	stop(pid);
+	CHECK(!look(&w));
+	CHECK(look(&w));
+	CHECK_EQ(ended(pid), LOST);
+}
+
+static void who_has_ended(void)
+{
+	pid_t pid = child(lose_thread, false);
+	struct claim_watch w = {0};
+
+	CHECK(look(&w));
+	CHECK_EQ(ended(pid), KEPT);
+}
+
+static void send_signal(pid_t pid)
+{
+	siginfo_t si = {.si_signo = SIGSEGV, .si_code = CLAIM_CODE};
+
+	si.si_pid = getpid();
+	CHECK(!syscall(SYS_rt_tgsigqueueinfo, pid, pid, SIGSEGV, &si));
+}
+
+/* The owner was continued before the word was replaced: it goes on, and the waiter's swap fails. */
+static void owner_is_first(void)
+{
+	pid_t pid = child(spin, true);
+	uint64_t word = arena()->lock.word;
+
+	send_signal(pid);
+	while (__atomic_load_n(&arena()->lock.word, __ATOMIC_RELAXED) == word)
+		usleep(100);
+	CHECK_EQ(arena()->lock.word, word + CLAIM_EPOCH);
+	CHECK(!claim_replace(&arena()->lock, word));
+	CHECK_EQ(ended(pid), KEPT);
+	CHECK_EQ(arena()->lock.word, word + CLAIM_EPOCH - (uint32_t)word);
+}
+
+/* A signal that comes when the mutex is not held any more, or for one that was held before. */
+static void signal_is_late(void)
+{
+	uint64_t word = arena()->lock.word;
+	sigset_t saved;
+
+	send_signal(getpid());
+	CHECK_EQ(arena()->lock.word, word);
+	CHECK(!fabric_enter(&saved));
+	send_signal(getpid());
+	CHECK_EQ(arena()->lock.word >> CLAIM_OWNER_BITS, (word >> CLAIM_OWNER_BITS) + 2);
+	fabric_leave(&saved);
+	CHECK_EQ(arena()->lock.word & CLAIM_OWNER_MASK, 0);
+}
+
+int main(void)
+{
+	char name[64];
+
+	alarm(100);
+	snprintf(name, sizeof(name), "test-claim-%d", (int)getpid());
+	CHECK(!setenv("SOFTHCA_FABRIC", name, 1));
+	CHECK(!setenv("SOFTHCA_PATIENCE", "0", 1));
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		0);
+	CHECK(shared != MAP_FAILED);
+	CHECK(!member_attach());
+	atexit(member_detach);
+	not_who_runs();
+	not_who_sleeps();
+	not_who_is_deaf();
+	not_before_the_time();
+	who_is_stopped();
+	not_who_ran_in_between();
+	who_has_ended();
+	owner_is_first();
+	signal_is_late();
+	return 0;
+}

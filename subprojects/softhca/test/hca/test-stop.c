@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A process is stopped in the middle of a message: after some number of instructions since its doorbell,
+ * or at the entry of a system call. Nobody else waits for it for longer than it takes to take over: the
+ * receiver deregisters the memory that the message is for. The stopped process goes on then, and changes
+ * no byte of that memory and makes no completion; if it was stopped within the adapter, its QP has failed.
+ *
+ * test-stop [number of points for each kind of message]
+ */
+#include <dirent.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rig.h"
+#include "softhca.h"
+
+#define SHORT 64u
+#define LONG (32 * 1024u)
+#define TARGET LONG
+#define UNTOUCHED 0xee
+
+/* A kind of message. The long ones are copied without the mutex, by two system calls. */
+struct kind {
+	const char *name;
+	enum ibv_wr_opcode op;
+	uint32_t len;
+};
+
+static const struct kind kinds[] = {
+	{"write", IBV_WR_RDMA_WRITE, SHORT},
+	{"send", IBV_WR_SEND, SHORT},
+	{"long write", IBV_WR_RDMA_WRITE, LONG},
+};
+
+/* Between tester and victim. */
+static struct shared {
+	uint32_t posted; /* the doorbell is rung */
+	uint32_t done; /* the message's completion was seen */
+} * shared;
+
+/* What a victim reports at its end. */
+struct report {
+	enum ibv_wc_status status;
+	enum ibv_qp_state state;
+};
+
+static struct rig r;
+static unsigned before; /* recoveries, when the victim posts */
+static uint8_t *target;
+static struct ibv_mr *target_mr;
+
+static bool polling(void)
+{
+	const char *mode = getenv("SOFTHCA_MODE");
+
+	return mode && !strcmp(mode, "poll");
+}
+
+/* Relaxed: each is a word that says that something has happened in the other process. */
+static uint32_t get_word(const uint32_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+
+static void put(int fd, const void *p, size_t n)
+{
+	CHECK_EQ(write(fd, p, n), (ssize_t)n);
+}
+
+static void get(int fd, void *p, size_t n)
+{
+	CHECK_EQ(recv(fd, p, n, MSG_WAITALL), (ssize_t)n);
+}
+
+/* The message's two places of the buffer. */
+static void post_message(struct rig *v, const struct kind *k, const struct rig_addr *to)
+{
+	struct ibv_sge sge[2] = {{(uintptr_t)v->buf, k->len / 2, v->mr->lkey},
+		{(uintptr_t)v->buf + k->len / 2, k->len / 2, v->mr->lkey}};
+	struct ibv_send_wr wr = {
+		.sg_list = sge,
+		.num_sge = 2,
+		.opcode = k->op,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = {to->addr, to->rkey},
+	};
+	struct ibv_send_wr *bad;
+
+	CHECK(!ibv_post_send(v->qp, &wr, &bad));
+}
+
+static void victim(int fd, const struct kind *k)
+{
+	struct rig_addr to, mine;
+	struct report report;
+	struct rig v;
+	char go;
+
+	CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
+	rig_open(&v, &(struct rig_attr){0});
+	mine = rig_addr(&v);
+	put(fd, &mine, sizeof(mine));
+	get(fd, &to, sizeof(to));
+	rig_connect(&v, &to, (struct rig_timers){0});
+	rig_fill(v.buf, k->len, 1);
+	put(fd, "c", 1);
+	get(fd, &go, 1);
+	post_message(&v, k, &to);
+	__atomic_store_n(&shared->posted, 1, __ATOMIC_RELAXED);
+	report.status = rig_wait(v.scq).status;
+	__atomic_store_n(&shared->done, 1, __ATOMIC_RELAXED);
+	report.state = rig_state(&v);
+	put(fd, &report, sizeof(report));
+	get(fd, &go, 1);
+	rig_close(&v);
+	exit(0);
+}
+
+struct process {
+	pid_t pid, tid; /* tid: the thread that executes its messages */
+	int fd;
+	struct rig_addr at;
+};
+
+/* In polling mode: the only thread that is not the main one. */
+static pid_t executing_thread(pid_t pid)
+{
+	char path[64];
+	pid_t tid = pid;
+	struct dirent *e;
+	DIR *d;
+
+	if (!polling())
+		return pid;
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	d = opendir(path);
+	CHECK(d);
+	while ((e = readdir(d)))
+		if (atoi(e->d_name) && atoi(e->d_name) != pid)
+			tid = atoi(e->d_name);
+	closedir(d);
+	CHECK(tid != pid);
+	return tid;
+}
+
+static void post_receive(void)
+{
+	struct ibv_sge sge = {(uintptr_t)target, SHORT, target_mr->lkey};
+	struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
+
+	CHECK(!ibv_post_recv(r.qp, &wr, &bad));
+}
+
+static unsigned recoveries(void)
+{
+	struct softhca_fabric_info info;
+
+	CHECK(!softhca_fabric_info(&info));
+	return info.recoveries;
+}
+
+/* A victim that is connected to r, and about to post. */
+static struct process start(const struct kind *k)
+{
+	struct rig_addr mine;
+	struct process p;
+	int fds[2];
+	char c;
+
+	memset(shared, 0, sizeof(*shared));
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds));
+	p.pid = fork();
+	CHECK(p.pid >= 0);
+	if (!p.pid) {
+		close(fds[0]);
+		victim(fds[1], k);
+	}
+	close(fds[1]);
+	p.fd = fds[0];
+	rig_open(&r, &(struct rig_attr){0});
+	target_mr =
+		ibv_reg_mr(r.pd, target, TARGET, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	CHECK(target_mr);
+	get(p.fd, &p.at, sizeof(p.at));
+	rig_connect(&r, &p.at,
+		(struct rig_timers){.timeout = 1,
+			.retry = 1,
+			.rnr_retry = 7,
+			.min_rnr = 1,
+			.set = true});
+	post_receive();
+	mine = rig_addr(&r);
+	mine.addr = (uintptr_t)target;
+	mine.rkey = target_mr->rkey;
+	put(p.fd, &mine, sizeof(mine));
+	get(p.fd, &c, 1);
+	before = recoveries();
+	p.tid = executing_thread(p.pid);
+	return p;
+}
+
+static int wait_for_stop(const struct process *p)
+{
+	int status;
+
+	CHECK_EQ(waitpid(p->tid, &status, __WALL), p->tid);
+	CHECK(WIFSTOPPED(status));
+	return WSTOPSIG(status);
+}
+
+/*
+ * Has it post the message, with the thread under ptrace that executes it: stopped, in trap mode where the
+ * doorbell has trapped. Returns the signal that the thread is to get.
+ */
+static int begin(const struct process *p)
+{
+	CHECK(!ptrace(PTRACE_SEIZE, p->tid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
+	if (!polling()) {
+		put(p->fd, "g", 1);
+		CHECK_EQ(wait_for_stop(p), SIGSEGV);
+		return SIGSEGV;
+	}
+	CHECK(!ptrace(PTRACE_INTERRUPT, p->tid, NULL, NULL));
+	wait_for_stop(p);
+	put(p->fd, "g", 1);
+	while (!get_word(&shared->posted))
+		sched_yield();
+	return 0;
+}
+
+/* Its own faults are doorbells: it gets them. */
+static int own_signal(int sig)
+{
+	return sig == SIGSEGV || sig == SIGBUS ? sig : 0;
+}
+
+/* Returns the signal that it gets next; *ended_p: the message was completed before. */
+static int step(const struct process *p, int sig, uint32_t instructions, bool *ended_p)
+{
+	for (uint32_t i = 0; i < instructions && !get_word(&shared->done); i++) {
+		CHECK(!ptrace(PTRACE_SINGLESTEP, p->tid, NULL, (void *)(intptr_t)sig));
+		sig = own_signal(wait_for_stop(p));
+	}
+	*ended_p = get_word(&shared->done);
+	return sig;
+}
+
+/* Runs it to the entry of its next system call @nr. */
+static void to_entry(const struct process *p, int sig, long nr)
+{
+	struct __ptrace_syscall_info info;
+
+	for (;;) {
+		CHECK(!ptrace(PTRACE_SYSCALL, p->tid, NULL, (void *)(intptr_t)sig));
+		sig = wait_for_stop(p);
+		if (sig != (SIGTRAP | 0x80)) {
+			sig = own_signal(sig);
+			continue;
+		}
+		sig = 0;
+		CHECK(ptrace(PTRACE_GET_SYSCALL_INFO, p->tid, sizeof(info), &info) > 0);
+		if (info.op == PTRACE_SYSCALL_INFO_ENTRY && (long)info.entry.nr == nr)
+			return;
+	}
+}
+
+static int drain(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+	int n = 0;
+
+	while (ibv_poll_cq(cq, 1, &wc) == 1)
+		n++;
+	return n;
+}
+
+static bool untouched(void)
+{
+	for (uint32_t i = 0; i < TARGET; i++)
+		if (target[i] != UNTOUCHED)
+			return false;
+	return true;
+}
+
+/* The message from here to the stopped process: it is not answered. */
+static void write_to(const struct process *p)
+{
+	rig_post(&r, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
+			     .flags = IBV_SEND_SIGNALED,
+			     .len = 8,
+			     .raddr = p->at.addr,
+			     .rkey = p->at.rkey});
+	CHECK_EQ(rig_wait(r.scq).status, IBV_WC_RETRY_EXC_ERR);
+}
+
+/*
+ * The process is stopped, where it may have the mutex or be in a copy: goes on without it, and gives up
+ * the memory that its message is for. Returns whether the process was taken over.
+ */
+static bool go_on_without(const struct process *p)
+{
+	bool taken;
+
+	CHECK(!ibv_dereg_mr(target_mr));
+	memset(target, UNTOUCHED, TARGET);
+	taken = recoveries() != before;
+	if (taken) {
+		write_to(p);
+		rig_wait(r.rcq); /* the receive, of the message or flushed */
+	}
+	return taken;
+}
+
+/* It was continued. */
+static void end(struct process *p, bool taken)
+{
+	struct report report;
+	int status;
+
+	get(p->fd, &report, sizeof(report));
+	CHECK(untouched());
+	if (taken) {
+		CHECK(report.status == IBV_WC_SUCCESS || report.status == IBV_WC_WR_FLUSH_ERR);
+		CHECK_EQ(report.state, IBV_QPS_ERR);
+		CHECK_EQ(drain(r.rcq), 0);
+	}
+	put(p->fd, "e", 1);
+	CHECK_EQ(waitpid(p->pid, &status, 0), p->pid);
+	CHECK_EQ(status, 0);
+	close(p->fd);
+	rig_close(&r);
+}
+
+/* Stopped after so many instructions. Returns whether the message was completed before. */
+static bool at_instruction(const struct kind *k, uint32_t instructions, uint32_t *taken_p)
+{
+	struct process p = start(k);
+	bool ended, taken;
+	int sig = step(&p, begin(&p), instructions, &ended);
+
+	taken = go_on_without(&p);
+	*taken_p += taken;
+	CHECK(!ptrace(PTRACE_DETACH, p.tid, NULL, (void *)(intptr_t)sig));
+	end(&p, taken);
+	return ended;
+}
+
+/* The number of instructions until the message is completed. */
+static uint32_t length_of(const struct kind *k)
+{
+	struct process p = start(k);
+	uint32_t n = 0;
+	bool ended = false;
+	int sig = begin(&p);
+
+	for (; !ended; n++)
+		sig = step(&p, sig, 1, &ended);
+	CHECK(!ptrace(PTRACE_DETACH, p.tid, NULL, (void *)(intptr_t)sig));
+	CHECK(!ibv_dereg_mr(target_mr));
+	memset(target, UNTOUCHED, TARGET);
+	end(&p, false);
+	return n;
+}
+
+static void at_instructions(const struct kind *k, uint32_t points)
+{
+	uint32_t n = length_of(k), taken = 0;
+	unsigned seed = (unsigned)getpid();
+
+	for (uint32_t i = 0; i < points; i++)
+		at_instruction(k, n / points * i + (uint32_t)rand_r(&seed) % (n / points), &taken);
+	fprintf(stderr, "%s: %u instructions, stopped at %u points, %u times taken over\n", k->name,
+		n, points, taken);
+	CHECK(taken > points / 4);
+}
+
+/*
+ * Stopped at the entry of a system call, which is executed when the process goes on. With @drop the
+ * debugger drops the signal that says that the process was taken over.
+ */
+static void at_entry(const struct kind *k, long nr, bool drop)
+{
+	struct process p = start(k);
+	siginfo_t si;
+	int sig;
+
+	to_entry(&p, begin(&p), nr);
+	CHECK(go_on_without(&p));
+	if (drop) {
+		CHECK(!ptrace(PTRACE_CONT, p.tid, NULL, NULL));
+		sig = wait_for_stop(&p);
+		CHECK_EQ(sig, SIGSEGV);
+		CHECK(!ptrace(PTRACE_GETSIGINFO, p.tid, NULL, &si));
+		CHECK(si.si_code < 0);
+	}
+	CHECK(!ptrace(PTRACE_DETACH, p.tid, NULL, NULL));
+	end(&p, true);
+}
+
+int main(int argc, char **argv)
+{
+	uint32_t points = argc > 1 ? (uint32_t)atoi(argv[1]) : polling() ? 10 : 30;
+
+	rig_fabric("stop");
+	CHECK(!setenv("SOFTHCA_PATIENCE", "1", 1));
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		0);
+	target = mmap(NULL, TARGET, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(shared != MAP_FAILED && target != MAP_FAILED);
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		at_instructions(&kinds[i], points);
+		at_entry(&kinds[i], SYS_process_vm_writev, false);
+	}
+	at_entry(&kinds[1], SYS_process_vm_readv, true);
+	return 0;
+}
