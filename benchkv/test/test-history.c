@@ -2,6 +2,7 @@
 /* What a client accepts as read: each rule by hand, then a store with many clients at once. */
 #include "history.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,6 +189,8 @@ static void foreign_puts(void)
 			 value_of(s.key, WRITERS, 0, find_op(&w, WRITERS, s.key, true, 0))),
 		READ_INVENTED);
 	CHECK_EQ(read_at(&w, s.get, value_of(s.key, 2, 0, s.a + 1)), READ_INVENTED);
+	CHECK_EQ(read_at(&w, s.get, value_of(s.key, 2, 0, find_op(&w, 2, s.key + 1, true, 0))),
+		READ_INVENTED); /* another key */
 	CHECK_EQ(read_at(&w, s.get, value_of(s.key, 2, 0, find_op(&w, 2, s.key, false, 0))),
 		READ_INVENTED); /* a get */
 	CHECK_EQ(read_at(&w, s.get, value_of(s.key, 2, 0, find_op(&w, 2, s.key, true, OPS / 4))),
@@ -766,6 +769,87 @@ static void every_fault_is_seen(void)
 	}
 }
 
+/* ---- the board, with threads ---- */
+
+#define SHARED_KEYS 3
+#define SHARED_OPS 20000
+
+struct shared {
+	struct source source;
+	struct board board;
+	struct store store;
+	pthread_mutex_t lock; /* of the store */
+};
+
+struct shared_client {
+	struct shared *shared;
+	struct history h;
+	uint64_t wrong;
+};
+
+static void *shared_run(void *arg)
+{
+	struct shared_client *c = arg;
+	struct shared *s = c->shared;
+
+	for (uint64_t i = 0; i < SHARED_OPS; i++) {
+		struct history_view v = look_of(&c->h, i);
+		bool put = source_op(&s->source, c->h.client, i).put;
+		uint64_t value = kv_value(v.key, kv_name(c->h.client, v.at - 1));
+
+		if (put)
+			history_put(&c->h, &v);
+		pthread_mutex_lock(&s->lock);
+		if (put)
+			store_put(&s->store, v.key, value);
+		else
+			store_get(&s->store, v.key, &value);
+		pthread_mutex_unlock(&s->lock);
+		if (put)
+			history_acknowledged(&c->h, &v);
+		else
+			c->wrong += history_found(&c->h, &v, value) != READ_RIGHT;
+	}
+	return NULL;
+}
+
+/* Clients that look and post at the same time see nothing wrong in a store that is right. */
+static void board_of_threads(void)
+{
+	const struct workload load = {.key_range = SHARED_KEYS, .read_ratio = 0.5, .seed = 11};
+	struct shared s = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	struct shared_client client[WRITERS];
+	pthread_t thread[WRITERS];
+	uint64_t turns = 0;
+
+	source_init(&s.source, &load);
+	CHECK_EQ(board_init(&s.board, SHARED_KEYS), 0);
+	CHECK_EQ(store_init(&s.store, &place, 0, 0, SHARED_KEYS), 0);
+	CHECK_EQ(store_preload(&s.store, SHARED_KEYS), 0);
+	for (uint32_t i = 0; i < WRITERS; i++) {
+		const struct history_attr attr = {.source = &s.source,
+			.board = &s.board,
+			.client = i,
+			.writers = WRITERS,
+			.preloaded = true};
+
+		client[i] = (struct shared_client){.shared = &s};
+		CHECK_EQ(history_init(&client[i].h, &attr), 0);
+	}
+	for (uint32_t i = 0; i < WRITERS; i++)
+		CHECK_EQ(pthread_create(&thread[i], NULL, shared_run, &client[i]), 0);
+	for (uint32_t i = 0; i < WRITERS; i++) {
+		CHECK_EQ(pthread_join(thread[i], NULL), 0);
+		CHECK_EQ(client[i].wrong, 0);
+		history_fini(&client[i].h);
+	}
+	for (uint32_t i = 0; i < SHARED_KEYS; i++)
+		turns += board_look(&s.board, i).turn;
+	CHECK(turns / 2 > SHARED_OPS / 10); /* they have posted */
+	store_fini(&s.store);
+	board_fini(&s.board);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -784,6 +868,7 @@ int main(int argc, char **argv)
 		TEST(board_of_reads),
 		TEST(board_of_concurrent),
 		TEST(board_of_runs),
+		TEST(board_of_threads),
 		TEST(doubt_forgets),
 		TEST(lists_what_was_put),
 		TEST(no_false_alarm),
