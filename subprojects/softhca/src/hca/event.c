@@ -47,7 +47,8 @@ void fifo_post(uint64_t id, const void *event, uint32_t len)
 	int fd;
 
 	fabric_fifo_path(id, path, sizeof(path));
-	fd = sys_open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC, 0);
+	/* Open for both: a reader that dies before the write must not send us a SIGPIPE. */
+	fd = sys_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
 	if (fd < 0)
 		return;
 	sys_write(fd, event, len);
