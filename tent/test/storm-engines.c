@@ -166,7 +166,7 @@ static bool make_request(struct worker *k, uint32_t to, const uint32_t *used, st
 		.len = len,
 		.priority = (uint8_t)storm_draw(&k->seed, k->e->p->priorities),
 	};
-	if (!k->e->p->shm && storm_chance(&k->seed, 6))
+	if (storm_chance(&k->seed, 6))
 		make_volatile(k, to, j, r);
 	storm_fill(&k->seed, r->op == TENT_WRITE ? local : remote, r->len);
 	memcpy(r->op == TENT_WRITE ? k->local[to] + j->at_local : k->remote[to] + at,

@@ -595,6 +595,29 @@ static void marks_of_a_failed_rail_come_back(void)
 	}
 }
 
+/* What was measured of a rail stays as it is. */
+static void a_mark_is_no_sample(void)
+{
+	struct fake f;
+	double rate;
+
+	fake_init(&f, TENT_PULL);
+	fake_start(&f);
+	CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
+	fake_end(&f, fake_oldest(&f, 0), 100000, 0);
+	rate = fake_rail(&f, 0).rate;
+	CHECK(rate < RATE);
+	CHECK_EQ(sched_mark(f.s, f.now, 0, 9, 0), 0);
+	f.posts[f.n_posts - 1].ended = true;
+	CHECK_EQ(sched_completed(f.s, f.now + 1000, f.posts[f.n_posts - 1].slice.token, 0),
+		SCHED_MARK);
+	CHECK(fake_rail(&f, 0).rate == rate);
+	f.now += 1000;
+	fake_drain(&f);
+	CHECK(sched_idle(f.s));
+	fake_fini(&f);
+}
+
 static void a_mark_that_is_silent_has_a_deadline(void)
 {
 	struct fake f;
@@ -966,6 +989,7 @@ int main(int argc, char **argv)
 		TEST(rails_may_begin_closed),
 		TEST(a_mark_is_in_the_ledger),
 		TEST(marks_of_a_failed_rail_come_back),
+		TEST(a_mark_is_no_sample),
 		TEST(a_mark_that_is_silent_has_a_deadline),
 		TEST(a_mark_on_trial),
 		TEST(marks_that_cannot_be_posted),
