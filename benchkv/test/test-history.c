@@ -395,9 +395,13 @@ static void board_of_others(void)
 	CHECK_EQ(read_at(&r.w, r.s.get, kv_value(r.s.key, KV_PRELOADED)), READ_FORGOTTEN);
 	CHECK_EQ(read_at(&r.w, r.s.get, value_of(r.s.key, 2, 0, r.s.a)), READ_STALE);
 	CHECK_EQ(read_at(&r.w, r.s.get2, value_of(r.s.key, 2, 0, r.s.a2)), READ_RIGHT);
+	/* Neither the newest nor the one before, but of a client that has put since. */
+	put_of(&r.two, find_op(&r.w, 2, r.s.key, true, r.s.a2 + 1));
+	early = look_of(&r.three, find_op(&r.w, 3, r.s.key, false, 0));
+	CHECK_EQ(history_found(&r.three, &early, value_of(r.s.key, 2, 0, r.s.a)), READ_STALE);
+	/* The one before it. */
 	put_of(&r.three, r.s.b);
-	CHECK_EQ(read_at(&r.w, r.s.get3, value_of(r.s.key, 2, 0, r.s.a2)),
-		READ_STALE); /* before it */
+	CHECK_EQ(read_at(&r.w, r.s.get3, value_of(r.s.key, 2, 0, r.s.a2)), READ_STALE);
 	CHECK_EQ(read_at(&r.w, r.s.get3, value_of(r.s.key, 3, 0, r.s.b)), READ_RIGHT);
 	rank_fini(&r);
 }
