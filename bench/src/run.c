@@ -186,7 +186,8 @@ static void rpcbench_side_setup(struct rpcbench_bench *b, uint32_t i)
 	side->server.run = &b->run;
 	r = side->impl->setup(&b->cfg, &side->server, side->client, &side->state);
 	if (r < 0) {
-		fprintf(stderr, "%s: set-up failed: %s\n", side->impl->name, strerror(-r));
+		fprintf(stderr, "%s: set-up failed: %s%s\n", side->impl->name, strerror(-r),
+			access("/dev/shm", W_OK) ? "; /dev/shm must be there, and writable" : "");
 		exit(1);
 	}
 }

@@ -200,7 +200,7 @@ static int make_threads_state(struct node *n)
 
 static int cannot_make(char *why, int size, int err, const char *name)
 {
-	return fail(why, size, err, "shared memory '%s' cannot be made", name);
+	return fail(why, size, err, "shared memory '%s' cannot be made in /dev/shm", name);
 }
 
 static int cannot_connect(char *why, int size, int err)

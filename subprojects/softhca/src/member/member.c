@@ -30,6 +30,27 @@ static bool anyone_else_alive(int fd)
 	return fabric_byte_lock(fd, F_OFD_GETLK, F_RDLCK, 1, MAX_PROCS) > 0;
 }
 
+/* Formats the reason that member_why() returns, and returns @r. */
+static int because(int r, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	return r;
+}
+
+/* The fabric's directory cannot be made: there is no /dev/shm, or it cannot be written. */
+static int no_place(int r)
+{
+	if (r == -ENOSPC)
+		return r;
+	return because(r == -EACCES ? -EPERM : r,
+		"cannot make the fabric: /dev/shm: %s: it must be there, and writable",
+		strerror(-r));
+}
+
 /* Opens the lock file of @dir, which it makes if necessary, and locks byte 0. */
 static int open_locked(const char *dir)
 {
@@ -40,7 +61,7 @@ static int open_locked(const char *dir)
 	snprintf(path, sizeof(path), "%s/lock", dir);
 	for (;;) {
 		if (mkdir(dir, 0700) && errno != EEXIST)
-			return -errno;
+			return no_place(-errno);
 		if (lstat(dir, &st))
 			continue; /* the last member has removed it in between */
 		if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
@@ -59,17 +80,6 @@ static int open_locked(const char *dir)
 		if (r)
 			return r;
 	}
-}
-
-/* Formats the reason that member_why() returns, and returns @r. */
-static int because(int r, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(why, sizeof(why), fmt, ap);
-	va_end(ap);
-	return r;
 }
 
 const char *member_why(void)

@@ -13,7 +13,7 @@
  * directory belongs to another uid; -EEXIST: the fabric was made with other settings than the
  * environment has; -EMFILE: all slots taken; -EPROTO: another version of
  * this library created it; -EXDEV: its members are in other namespaces; -ENOSPC: /dev/shm
- * has no room; -ENOENT: there is no /proc.
+ * has no room; -ENOENT: there is no /proc, or no /dev/shm; -EPERM, -EROFS: /dev/shm cannot be written.
  */
 int member_attach(void);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fabric/fabric.h"
 #include "run/preload.h"
 
 #define LIBRARY "libsofthca.so.0"
@@ -53,10 +54,39 @@ static bool find_built(const char *dir, char path[ROOM])
 	return !access(path, R_OK);
 }
 
+/*
+ * LD_PRELOAD is a list, which is split at colons and blanks. A path that has one is preloaded through
+ * a link in the fabric's directory, which has none and goes with the fabric.
+ */
+static int avoid_separators(char path[ROOM], char *err, size_t errlen)
+{
+	char link[ROOM], there[ROOM];
+	ssize_t n;
+
+	if (!strpbrk(path, ": \t\n"))
+		return 0;
+	snprintf(link, sizeof(link), "%s/" LIBRARY, fabric_self.dir);
+	if (symlink(path, link) && errno != EEXIST) {
+		snprintf(err, errlen, "%s: %s", link, strerror(errno));
+		return -errno;
+	}
+	n = readlink(link, there, sizeof(there));
+	if (n != (ssize_t)strlen(path) || memcmp(there, path, (size_t)n) != 0) {
+		snprintf(err, errlen,
+			"%s: LD_PRELOAD cannot hold it, and the fabric has a link to another "
+			"library: give --fabric another name",
+			path);
+		return -EINVAL;
+	}
+	strcpy(path, link);
+	return 0;
+}
+
 int preload_softhca(char *err, size_t errlen)
 {
 	const char *before = getenv("LD_PRELOAD");
 	char dir[PATH_MAX], path[ROOM], *value;
+	int r;
 
 	if (before && strstr(before, "libsofthca"))
 		return 0; /* preloaded already, by another softhca-run or by the user */
@@ -66,10 +96,9 @@ int preload_softhca(char *err, size_t errlen)
 				"run the softhca-run of its build directory");
 		return -ENOENT;
 	}
-	if (strpbrk(path, ": ")) {
-		snprintf(err, errlen, "%s: give the library a path without ':' and ' '", path);
-		return -EINVAL;
-	}
+	r = avoid_separators(path, err, errlen);
+	if (r)
+		return r;
 	if (asprintf(&value, "%s%s%s", before ? before : "", before && *before ? ":" : "", path) <
 		0)
 		return -ENOMEM;

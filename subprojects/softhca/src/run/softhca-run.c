@@ -295,12 +295,13 @@ int main(int argc, char **argv)
 
 	parse_options(argc, argv);
 	check_environment();
+	join();
 	rc = preload_softhca(err, sizeof(err));
 	if (rc) {
 		fprintf(stderr, "softhca-run: %s\n", err);
+		member_detach();
 		return 125;
 	}
-	join();
 	export_hwloc(&fabric_self.arena->topo);
 	if (!nested)
 		fprintf(stderr, "softhca-run: emulated adapters: all figures describe software, "

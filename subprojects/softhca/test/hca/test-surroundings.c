@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Where the adapters cannot work, a program is told why in one line, and neither hangs
- * nor crashes: no room in /dev/shm, no /proc, members in other namespaces, and system
+ * nor crashes: no /dev/shm, none that can be written, no room in it, no /proc, members in other namespaces, and system
  * calls that are forbidden. Needs root for all but the last.
  */
 #include <errno.h>
@@ -46,6 +46,19 @@ static void no_devices(void)
 static void no_room(void)
 {
 	own_mounts("/dev/shm", "size=256k");
+	no_devices();
+}
+
+static void no_shm(void)
+{
+	own_mounts("/dev", "size=64k");
+	no_devices();
+}
+
+static void read_only(void)
+{
+	own_mounts("/dev/shm", "size=64k");
+	CHECK(!mount(NULL, "/dev/shm", NULL, MS_REMOUNT | MS_RDONLY, NULL));
 	no_devices();
 }
 
@@ -200,6 +213,8 @@ int main(void)
 		return SKIPPED;
 	}
 	CHECK_EQ(rig_child(no_room, "No space left"), OK);
+	CHECK_EQ(rig_child(no_shm, "/dev/shm: No such file or directory"), OK);
+	CHECK_EQ(rig_child(read_only, "/dev/shm: Read-only file system"), OK);
 	CHECK_EQ(rig_child(no_proc, "/proc"), OK);
 	CHECK_EQ(rig_child(little_room, NULL), OK);
 	rig_open(&r, &(struct rig_attr){0}); /* makes the fabric */

@@ -398,6 +398,42 @@ settings() {
 	wait "$runner" || fail "ruled ends with $?"
 }
 
+# LD_PRELOAD cannot hold each path that the library may have.
+odd_paths() {
+	status 0 "$run" printenv LD_PRELOAD
+	library=$(cat "$tmp/out")
+	for odd in 'a b' 'c:d' 'e
+f'; do
+		mkdir -p "$tmp/$odd/run"
+		cp "$run" "$tmp/$odd/run"
+		cp "$library" "$tmp/$odd"
+		status 0 "$tmp/$odd/run/softhca-run" cat /sys/class/infiniband/mlx5_0/ports/1/state
+		grep -q ACTIVE "$tmp/out" || fail "$odd: $(cat "$tmp/out" "$tmp/err")"
+		status 0 "$tmp/$odd/run/softhca-run" "$tmp/$odd/run/softhca-run" printenv LD_PRELOAD
+		[ "$(cat "$tmp/out")" = "$dir/libsofthca.so.0" ] || fail "$odd: $(cat "$tmp/out")"
+	done
+	# Two of them in one fabric would be two libraries with one name.
+	hold odd
+	"$tmp/a b/run/softhca-run" true 2>"$tmp/err" 9>&- || fail "beside another: $(cat "$tmp/err")"
+	"$tmp/c:d/run/softhca-run" true 2>"$tmp/err" 9>&-
+	[ $? = 125 ] || fail "a second link is not refused"
+	grep -q 'c:d.*give --fabric another name' "$tmp/err" || fail "says: $(cat "$tmp/err")"
+	exec 9>&-
+	wait "$runner" || fail "odd ends with $?"
+}
+
+# The place of fabrics is not there, or cannot be written: one line says so.
+no_place() {
+	[ "$me" = 0 ] || return 0
+	for how in 'mount -t tmpfs none /dev' 'mount -o bind,ro /dev/shm /dev/shm'; do
+		unshare -m sh -c "mount --make-rprivate / && $how && exec \"\$@\"" - "$run" true \
+			2>"$tmp/err"
+		[ $? = 125 ] || fail "$how: is not refused"
+		[ "$(wc -l <"$tmp/err")" = 1 ] || fail "$how: not one line: $(cat "$tmp/err")"
+		grep -q '/dev/shm' "$tmp/err" || fail "$how: says $(cat "$tmp/err")"
+	done
+}
+
 # A capture does not follow a link to where somebody else wants it to write.
 capture_link() {
 	echo precious >"$tmp/precious"
@@ -495,7 +531,7 @@ other_user() {
 for t in exit_statuses full_device wrong_arguments wrong_for_the_library environment hwloc \
 	arguments signals_are_passed_on program_killed runner_killed group_killed left_behind \
 	guardian_killed stubborn no_processes \
-	two_at_once settings capture_link mutex_held other_fabric unseen other_user; do
+	two_at_once settings odd_paths no_place capture_link mutex_held other_fabric unseen other_user; do
 	echo "$t"
 	$t
 done

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: MIT
+"""no-shm.py PROGRAM...: each, without a /dev/shm and with one that cannot be written, ends with an error and one line that names it."""
+import subprocess
+import sys
+
+WAYS = {"missing": "mount -t tmpfs none /dev && : >/dev/null", "read-only": "mount -o bind,ro /dev/shm /dev/shm"}
+ARGUMENTS = {"benchkv": ["delegation", "--ops", "10"]}
+
+if subprocess.run(["unshare", "-m", "true"], stderr=subprocess.DEVNULL).returncode:
+    print("no mount namespaces of its own")
+    sys.exit(77)
+for way, mount in WAYS.items():
+    for program in sys.argv[1:]:
+        arguments = ARGUMENTS.get(program.rsplit("/", 1)[-1], [])
+        ran = subprocess.run(
+            ["unshare", "-m", "sh", "-c", f'mount --make-rprivate / && {mount} && exec "$@"', "-", program, *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=100)
+        lines = [line for line in ran.stderr.splitlines() if "/dev/shm" in line]
+        assert ran.returncode not in (0, 77) and ran.returncode > 0, (way, program, ran)
+        assert len(lines) == 1, (way, program, ran)
