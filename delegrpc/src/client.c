@@ -246,6 +246,14 @@ static bool server_lives(struct client *c, uint64_t now)
 	if (now - c->looked_ns < ALIVE_NS)
 		return true;
 	c->looked_ns = now;
+	/*
+	 * Another client may have taken the word of a server that sleeps on its descriptor, and then
+	 * failed to wake it, or died. Relaxed: pairs with the store in sleep_prepare_as(); the wake
+	 * test fences.
+	 */
+	if (c->hot.pending && !c->hot.unfenced &&
+		__atomic_load_n(&h->server_state, __ATOMIC_RELAXED) == SLEEP_ON_FD)
+		c->hot.unfenced = 1;
 	if (shm_locked(&c->region, SHM_SERVER) != 0)
 		return true;
 	/* Release, as in announce_end(); nobody but the dead server wrote responses. */

@@ -25,6 +25,15 @@ static void forge_netns(const char *name, int64_t by)
 	raw_close(&raw);
 }
 
+static void forge_state(const char *name, uint32_t state)
+{
+	struct raw raw;
+
+	raw_open(name, &raw);
+	__atomic_store_n(&raw.header->server_state, state, __ATOMIC_SEQ_CST);
+	raw_close(&raw);
+}
+
 REACHTEST_LAYER(delegrpc);
 
 int main(int argc, char **argv)

@@ -58,6 +58,36 @@ static uint64_t rpcstorm_client_bad(void *c)
 
 #define rpcstorm_abort NULL /* calls end with the client */
 
+static void rpcstorm_seen(void *arg, const struct delegrpc_look_client *client);
+
+static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p)
+{
+	struct delegrpc_look look;
+	int err = delegrpc_look(name, &look, rpcstorm_seen, seen_p);
+
+	if (err)
+		return err;
+	look_p->shape = (struct rpcstorm_shape){.clients = look.attr.max_clients,
+		.ring = look.attr.ring_depth,
+		.depth = look.attr.resp_depth,
+		.req = look.attr.req_size,
+		.resp = look.attr.resp_size};
+	look_p->clients = look.clients;
+	look_p->dead = look.dead_clients;
+	look_p->in_use = look.in_use;
+	return 0;
+}
+
+#define RPCSTORM_DEFAULTS                                                                          \
+	{                                                                                          \
+		.clients = 64, .depth = 64, .req = 48, .resp = 56                                  \
+	}
+#define RPCSTORM_BEYOND                                                                            \
+	{                                                                                          \
+		.clients = DELEGRPC_MAX_CLIENTS + 1, .depth = DELEGRPC_MAX_RESP_DEPTH + 1,         \
+		.req = DELEGRPC_MAX_PAYLOAD + 1, .resp = DELEGRPC_MAX_PAYLOAD + 1                  \
+	}
+
 RPCSTORM_LAYER(delegrpc);
 
 int main(int argc, char **argv)

@@ -28,6 +28,7 @@ struct client {
 	int err; /* why the connection is over, or 0 */
 	int wake_err; /* why the sleeping server could not be woken the last time, or 0 */
 	uint64_t looked; /* time of the last check that the server lives */
+	uint64_t tried; /* time when a waiting client last tried again to wake the server */
 	uint64_t idle_ns; /* time of the last look at the clock between empty polls */
 	struct shmipc_client_stats stats;
 };
@@ -46,18 +47,19 @@ static int header_check(const struct shm_region *region, const struct shmipc_att
 	const struct shmipc_header *h = region->addr;
 	/* Acquire: pairs with the release in server_publish(). */
 	uint64_t magic = __atomic_load_n(&h->magic, __ATOMIC_ACQUIRE);
-	struct shmipc_attr a = {
+	struct shmipc_attr a;
+
+	if (!magic)
+		return -EAGAIN;
+	if (magic != SHMIPC_MAGIC || h->version != SHMIPC_VERSION)
+		return -EPROTO;
+	a = (struct shmipc_attr){
 		.max_clients = __atomic_load_n(&h->max_clients, __ATOMIC_RELAXED),
 		.depth = __atomic_load_n(&h->depth, __ATOMIC_RELAXED),
 		.req_size = __atomic_load_n(&h->req_size, __ATOMIC_RELAXED),
 		.resp_size = __atomic_load_n(&h->resp_size, __ATOMIC_RELAXED),
 		.extra_size = __atomic_load_n(&h->extra_size, __ATOMIC_RELAXED),
 	};
-
-	if (!magic)
-		return -EAGAIN;
-	if (magic != SHMIPC_MAGIC || h->version != SHMIPC_VERSION)
-		return -EPROTO;
 	if (!a.max_clients || !a.depth || !a.req_size || !a.resp_size ||
 		shmipc_layout_plan(&a, l_p) || l_p->size != region->size)
 		return -EPROTO;
@@ -422,6 +424,21 @@ void shmipc_priv_client_end_burst(struct shmipc_client *hot)
 }
 
 /*
+ * Another client may have taken the word of a server that sleeps on its descriptor, and then failed to
+ * wake it, or died. So a client that waits tries again, every 100 ms.
+ */
+static void look_again(struct client *c, uint64_t now)
+{
+	/* Relaxed: pairs with the store in sleep_prepare_as(); the wake test fences. */
+	if (now - c->tried < SHMIPC_SLEEP_NS || !shmipc_client_pending(&c->hot) ||
+		__atomic_load_n(&c->header->server_state, __ATOMIC_RELAXED) != SLEEP_ON_FD)
+		return;
+	c->tried = now;
+	if (!c->hot.unfenced)
+		c->hot.unfenced = 1;
+}
+
+/*
  * Called after several empty polls. Tells the server that a client waits, and checks that the
  * server lives. Once its lock is seen to be free, everything that it published is visible. So the
  * ring is read after the check, and an error is returned only when the ring is empty.
@@ -443,6 +460,7 @@ COLD int shmipc_priv_client_idle(struct shmipc_client *hot)
 		c->looked = now;
 		gone = server_is_dead(c);
 	}
+	look_again(c, now);
 	if (cellring_ready(&hot->resp))
 		return 0;
 	return gone ? client_end(c, -EPIPE) : c->wake_err;
@@ -519,6 +537,8 @@ static int client_wait_long(struct client *c, struct wait *w, uint64_t timeout_n
 		r = wait_step(w) ? client_sleep(c, left) : 0;
 		if (r == -EINTR) /* return to the caller, who handles the signal */
 			return client_look(c, false);
+		if (!r && unlikely(c->hot.unfenced))
+			shmipc_priv_client_wake_test(&c->hot);
 		if (!r)
 			r = client_look(c, false);
 		left = shmipc_deadline_left(&d);

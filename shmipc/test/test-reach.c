@@ -25,6 +25,15 @@ static void forge_netns(const char *name, int64_t by)
 	shm_close(&r);
 }
 
+static void forge_state(const char *name, uint32_t state)
+{
+	struct shm_region r;
+
+	CHECK_EQ(shm_attach(SHMIPC_PREFIX, name, sizeof(struct shmipc_header), &r), 0);
+	__atomic_store_n(&((struct shmipc_header *)r.addr)->server_state, state, __ATOMIC_SEQ_CST);
+	shm_close(&r);
+}
+
 REACHTEST_LAYER(shmipc);
 
 int main(int argc, char **argv)

@@ -58,6 +58,35 @@ static int rpcstorm_abort(void *c, rpcstorm_fn *fn, void *arg)
 	return shmipc_client_abort(c, fn, arg);
 }
 
+static void rpcstorm_seen(void *arg, const struct shmipc_look_client *client);
+
+static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p)
+{
+	struct shmipc_look look;
+	int err = shmipc_look(name, &look, rpcstorm_seen, seen_p);
+
+	if (err)
+		return err;
+	look_p->shape = (struct rpcstorm_shape){.clients = look.attr.max_clients,
+		.depth = look.attr.depth,
+		.req = look.attr.req_size,
+		.resp = look.attr.resp_size};
+	look_p->clients = look.clients;
+	look_p->dead = look.dead_clients;
+	look_p->in_use = 0; /* cannot be seen */
+	return 0;
+}
+
+#define RPCSTORM_DEFAULTS                                                                          \
+	{                                                                                          \
+		.clients = 64, .depth = 64, .req = 56, .resp = 56                                  \
+	}
+#define RPCSTORM_BEYOND                                                                            \
+	{                                                                                          \
+		.clients = SHMIPC_MAX_CLIENTS + 1, .depth = SHMIPC_MAX_DEPTH + 1,                  \
+		.req = SHMIPC_MAX_PAYLOAD + 1, .resp = SHMIPC_MAX_PAYLOAD + 1                      \
+	}
+
 RPCSTORM_LAYER(shmipc);
 
 int main(int argc, char **argv)

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/fdtest.h"
+#include "base/sleep.h"
 
 struct reachtest_layer {
 	int (*create)(const char *name, void **s_p); /* with room for eight clients */
@@ -32,6 +33,7 @@ struct reachtest_layer {
 	int (*call_wait)(void *c, const uint64_t *word, uint64_t *answer, uint64_t ns);
 	void (*disconnect)(void *c);
 	void (*forge_netns)(const char *name, int64_t by); /* adds to the server's */
+	void (*forge_state)(const char *name, uint32_t state); /* the server's word */
 };
 
 /* The table of a layer whose server and clients are P_server and P_client; it has the others. */
@@ -114,6 +116,7 @@ struct reachtest_layer {
 		.call_wait = call_wait,                                                            \
 		.disconnect = disconnect,                                                          \
 		.forge_netns = forge_netns,                                                        \
+		.forge_state = forge_state,                                                        \
 	}
 
 #define REACHTEST_NS (20 * NSEC_PER_MSEC) /* a wait that should end at once */
@@ -317,6 +320,33 @@ static void lack_of_descriptors_is_told(void)
 	fdtest_in_child(reachtest_without_descriptors, NULL);
 }
 
+/*
+ * Another client takes the server's word, cannot wake it, puts the word back and leaves. A client that
+ * saw the server awake meanwhile looks again while it waits, in each of the ways.
+ */
+static void failure_of_another_is_mended(void)
+{
+	for (int way = 0; way < 3; way++) {
+		uint64_t word = 7;
+		void *s, *c;
+
+		reachtest_begin(&s, &c);
+		CHECK(reachtest->fd(c) >= 0);
+		reachtest_server_sleeps(s);
+		reachtest->forge_state(reachtest_name, SLEEP_RUNNING);
+		CHECK_EQ(reachtest->call(c, &word), 0);
+		reachtest->forge_state(reachtest_name, SLEEP_ON_FD);
+		while (!fdtest_readable(reachtest->server_fd(s))) {
+			CHECK_EQ(way == 0 ? reachtest->wait(c, NSEC_PER_SEC / 4) : 0, 0);
+			if (way == 1 && !reachtest->arm(c))
+				fdtest_readable_within(reachtest->fd(c), -1);
+			CHECK_EQ(way ? reachtest->poll(c) : 0, 0);
+		}
+		CHECK_EQ(reachtest->serve(s), 1);
+		reachtest_end(s, c);
+	}
+}
+
 /* ---- real sandboxes, where this process may enter them ---- */
 
 static inline int reachtest_leave_netns(void)
@@ -415,6 +445,7 @@ static inline int reachtest_main(const struct reachtest_layer *layer, int argc, 
 		TEST(connect_is_refused),
 		TEST(other_namespace_is_told),
 		TEST(lack_of_descriptors_is_told),
+		TEST(failure_of_another_is_mended),
 		TEST(sandboxes),
 	};
 

@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #include "base/storm.h"
 
@@ -41,8 +42,17 @@ struct rpcstorm_req {
 
 typedef void rpcstorm_fn(void *arg, uint64_t token, const void *resp, uint32_t len);
 
+/* A region as it was looked at. */
+struct rpcstorm_look {
+	struct rpcstorm_shape shape;
+	uint32_t clients, dead, in_use; /* in_use: of the request ring; 0 where there is none */
+};
+
 struct rpcstorm_layer {
 	const char *prefix;
+	struct rpcstorm_shape defaults, beyond; /* documented; one more than the largest */
+	int (*create_unknown)(const char *name); /* with a bit that is none */
+	int (*look)(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p);
 	int (*create)(const char *name, const struct rpcstorm_shape *shape, void **s_p);
 	void (*destroy)(void *s);
 	int (*unlink)(void *s);
@@ -75,7 +85,7 @@ struct rpcstorm_layer {
 	uint32_t (*shape_req)(void *c);
 };
 
-/* The functions that are the same but for the type; a layer has the others. */
+/* The functions that are the same but for the type; a layer has the others, and two shapes. */
 #define RPCSTORM_LAYER(P)                                                                          \
 	static void rpcstorm_destroy(void *s)                                                      \
 	{                                                                                          \
@@ -117,6 +127,17 @@ struct rpcstorm_layer {
                                                                                                    \
 		*s_p = s;                                                                          \
 		return err;                                                                        \
+	}                                                                                          \
+	static int rpcstorm_create_unknown(const char *name)                                       \
+	{                                                                                          \
+		struct P##_attr attr = {.mode = 0660, .set = 1u << 7};                             \
+		struct P##_server *s;                                                              \
+                                                                                                   \
+		return P##_server_create(name, &attr, &s);                                         \
+	}                                                                                          \
+	static void rpcstorm_seen(void *arg, const struct P##_look_client *client)                 \
+	{                                                                                          \
+		++*(uint32_t *)arg;                                                                \
 	}                                                                                          \
 	static int rpcstorm_connect(const char *name, const struct rpcstorm_shape *shape,          \
 		void **c_p)                                                                        \
@@ -181,6 +202,10 @@ struct rpcstorm_layer {
 	}                                                                                          \
 	static const struct rpcstorm_layer rpcstorm = {                                            \
 		.prefix = #P,                                                                      \
+		.defaults = RPCSTORM_DEFAULTS,                                                     \
+		.beyond = RPCSTORM_BEYOND,                                                         \
+		.create_unknown = rpcstorm_create_unknown,                                         \
+		.look = rpcstorm_look_at,                                                          \
 		.create = rpcstorm_create,                                                         \
 		.destroy = rpcstorm_destroy,                                                       \
 		.unlink = rpcstorm_unlink,                                                         \
@@ -214,6 +239,25 @@ struct rpcstorm_layer {
 
 static const struct rpcstorm_layer rpcstorm;
 
+static int rpcstorm_errno; /* of each sendto(2) of this process; 0: none */
+
+ssize_t __real_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
+	socklen_t n);
+ssize_t __wrap_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
+	socklen_t n);
+
+/* A sandbox that is there from time to time: the program is linked with -Wl,--wrap=sendto. */
+ssize_t __wrap_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
+	socklen_t n)
+{
+	int err = __atomic_load_n(&rpcstorm_errno, __ATOMIC_RELAXED);
+
+	if (!err)
+		return __real_sendto(fd, buf, len, flags, sa, n);
+	errno = err;
+	return -1;
+}
+
 /* What all processes of a seed see. */
 struct rpcstorm_shared {
 	uint64_t ended; /* calls that have ended in any way */
@@ -232,7 +276,9 @@ static struct {
 	struct rpcstorm_shape shape;
 	char name[64], file[128];
 	uint64_t quota; /* calls of a thread */
+	struct rpcstorm_shape given; /* what the server gives; 0: the default */
 	bool one_process, kills_clients, kills_servers, stops_servers;
+	bool refuses; /* clients may not send at times */
 	bool gives_shape; /* clients say which sizes they expect */
 } rpcstorm_draw;
 
@@ -286,6 +332,24 @@ static inline void rpcstorm_answer(struct rpcstorm_server *v, uint32_t i)
 		err = rpcstorm.reply(v->s, h.client, h.id, v->buf, len);
 		CHECK(err == -EINVAL || (err == -EPIPE && rpcstorm_has_gone(h.number)));
 	}
+}
+
+/* What was not received, or has been answered. */
+static inline void rpcstorm_answer_nothing(struct rpcstorm_server *v)
+{
+	uint64_t client = v->n_held ? v->held[0].client : test_rand(&v->rng) & 0xffff;
+	uint64_t id = v->n_held ? v->held[0].id : test_rand(&v->rng);
+	int err;
+
+	if (storm_one_in(&v->rng, 2))
+		id ^= 1ull << storm_draw(&v->rng, 0, 31);
+	else
+		client ^= 1ull << storm_draw(&v->rng, 0, 31);
+	for (uint32_t i = 0; i < v->n_held; i++)
+		if (v->held[i].client == client && v->held[i].id == id)
+			return;
+	err = rpcstorm.reply(v->s, client, id, v->buf, 0);
+	CHECK(err == -EINVAL || err == -EPIPE);
 }
 
 static inline void rpcstorm_answer_all(struct rpcstorm_server *v)
@@ -345,8 +409,7 @@ static inline void rpcstorm_server_nap(struct rpcstorm_server *v)
 	CHECK(p.fd >= 0);
 	r = rpcstorm.server_arm(v->s);
 	CHECK(r == 0 || r == 1);
-	/* The end of a seed comes without a request; the guard is longer than this. */
-	CHECK(poll(&p, 1, r ? 0 : timeless ? 1000 : (int)(ns >> 20)) >= 0);
+	CHECK(poll(&p, 1, r ? 0 : timeless ? -1 : (int)(ns >> 20)) >= 0);
 }
 
 static inline void rpcstorm_server_turn(struct rpcstorm_server *v)
@@ -366,6 +429,8 @@ static inline void rpcstorm_server_turn(struct rpcstorm_server *v)
 	}
 	rpcstorm.taken(v->s);
 	v->idle++;
+	if (storm_one_in(&v->rng, 16))
+		rpcstorm_answer_nothing(v);
 	if (v->n_held && storm_one_in(&v->rng, 4))
 		rpcstorm_answer(v, storm_draw(&v->rng, 0, v->n_held - 1));
 	if (v->idle % 8 == 0)
@@ -383,7 +448,7 @@ static inline void rpcstorm_serve(uint64_t seed)
 	v.hold = storm_one_in(&v.rng, 3) ? 0 : storm_size(&v.rng, RPCSTORM_HELD - 1);
 	v.buf = (unsigned char *)malloc(rpcstorm_draw.shape.resp + 8);
 	CHECK(v.buf);
-	CHECK_EQ(rpcstorm.create(rpcstorm_draw.name, &rpcstorm_draw.shape, &v.s), 0);
+	CHECK_EQ(rpcstorm.create(rpcstorm_draw.name, &rpcstorm_draw.given, &v.s), 0);
 	__atomic_fetch_add(&sh->up, 1, __ATOMIC_RELEASE);
 	while (!__atomic_load_n(&sh->stop, __ATOMIC_ACQUIRE))
 		rpcstorm_server_turn(&v);
@@ -468,10 +533,16 @@ static inline void rpcstorm_response(void *arg, uint64_t number, const void *res
 		rpcstorm_call_one(t);
 }
 
+/* Whether it is the error of a client that may not send now and then. */
+static inline bool rpcstorm_refused(int r)
+{
+	return rpcstorm_draw.refuses && (r == -EPERM || r == -ENOBUFS);
+}
+
 /* Handles what a function of the client has returned: a count, or the server's end. */
 static inline int rpcstorm_result(struct rpcstorm_client *t, int r)
 {
-	CHECK(r >= 0 || r == -EPIPE);
+	CHECK(r >= 0 || r == -EPIPE || rpcstorm_refused(r));
 	t->over |= r == -EPIPE;
 	return r;
 }
@@ -498,9 +569,9 @@ static inline void rpcstorm_client_nap(struct rpcstorm_client *t)
 	}
 	p.fd = rpcstorm.fd(t->c);
 	CHECK(p.fd >= 0);
-	r = rpcstorm.arm(t->c);
-	CHECK(r == 0 || r == 1);
-	if (!r && !t->open)
+	r = rpcstorm_result(t, rpcstorm.arm(t->c));
+	CHECK(r != -EPIPE);
+	if (r < 0 || (!r && !t->open))
 		return;
 	CHECK(poll(&p, 1, r ? 0 : ns == UINT64_MAX ? -1 : (int)(ns >> 20)) >= 0);
 }
@@ -521,7 +592,7 @@ static inline void rpcstorm_blocking(struct rpcstorm_client *t)
 		rpcstorm_client_poll(t);
 		return;
 	}
-	CHECK(err == 0 || err == -ETIMEDOUT || err == -EPIPE);
+	CHECK(err == 0 || err == -ETIMEDOUT || err == -EPIPE || rpcstorm_refused(err));
 	t->over |= err == -EPIPE;
 	t->state[t->made++] = err ? RPCSTORM_LATE : RPCSTORM_ENDED;
 	if (!err) {
@@ -533,6 +604,11 @@ static inline void rpcstorm_blocking(struct rpcstorm_client *t)
 
 static inline void rpcstorm_client_turn(struct rpcstorm_client *t, uint32_t burst)
 {
+	if (rpcstorm_draw.refuses && storm_one_in(&t->rng, 16))
+		__atomic_store_n(&rpcstorm_errno, storm_one_in(&t->rng, 2) ? EPERM : ENOBUFS,
+			__ATOMIC_RELAXED);
+	else if (storm_one_in(&t->rng, 8))
+		__atomic_store_n(&rpcstorm_errno, 0, __ATOMIC_RELAXED);
 	switch (storm_draw(&t->rng, 0, 4)) {
 	case 0:
 		for (uint32_t i = 0; i < burst && t->made < t->most; i++)
@@ -558,9 +634,11 @@ static inline void rpcstorm_after_end(struct rpcstorm_client *t)
 {
 	int r;
 
+	__atomic_store_n(&rpcstorm_errno, 0, __ATOMIC_RELAXED);
 	while ((r = rpcstorm_client_poll(t)) > 0)
 		;
-	for (int i = 0; r == 0 && i < 100000; i++) /* a blocking call has seen it first */
+	for (int i = 0; (r == 0 || rpcstorm_refused(r)) && i < 100000;
+		i++) /* another call was first */
 		r = rpcstorm_client_poll(t);
 	CHECK_EQ(r, -EPIPE);
 	CHECK_EQ(rpcstorm_call_one(t), -EPIPE);
@@ -629,11 +707,12 @@ static inline void *rpcstorm_client_main(void *arg)
 
 	while (t->left) {
 		int err = rpcstorm.connect(rpcstorm_draw.name,
-			rpcstorm_draw.gives_shape ? &rpcstorm_draw.shape : &any, &t->c);
+			rpcstorm_draw.gives_shape ? &rpcstorm_draw.given : &any, &t->c);
 
 		if (err) {
 			CHECK(err == -ENOENT || err == -ECONNREFUSED || err == -EAGAIN ||
-				err == -EUSERS);
+				err == -EUSERS || rpcstorm_refused(err));
+			__atomic_store_n(&rpcstorm_errno, 0, __ATOMIC_RELAXED);
 			nanosleep(&nap, NULL);
 			continue;
 		}
@@ -686,12 +765,15 @@ static inline void rpcstorm_group(uint64_t seed, uint32_t start, uint32_t thread
 
 /* ---- who starts and kills them ---- */
 
+static uint32_t rpcstorm_servers; /* that were started */
+
 static inline pid_t rpcstorm_start_server(uint64_t *rng)
 {
 	uint64_t seed = test_rand(rng);
 	pid_t pid;
 
 	__atomic_store_n(&rpcstorm_draw.sh->stop, 0, __ATOMIC_RELEASE);
+	rpcstorm_servers++;
 	pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
@@ -719,11 +801,25 @@ static inline pid_t rpcstorm_start_group(uint64_t *rng, uint32_t start)
 	return pid;
 }
 
+/* A server that sleeps without an end is woken by who comes. */
+static inline void rpcstorm_nudge(void)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	static const struct rpcstorm_shape any;
+	void *c;
+
+	__atomic_store_n(&rpcstorm_errno, 0, __ATOMIC_RELAXED);
+	if (!rpcstorm.connect(rpcstorm_draw.name, &any, &c))
+		rpcstorm.disconnect(c);
+	nanosleep(&nap, NULL);
+}
+
 static inline void rpcstorm_end(pid_t pid, bool killed)
 {
 	int status;
 
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	while (!waitpid(pid, &status, WNOHANG))
+		rpcstorm_nudge();
 	if (killed && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
 		return;
 	CHECK_EQ(status, 0);
@@ -740,6 +836,56 @@ static inline pid_t rpcstorm_next_server(pid_t server, uint64_t *rng)
 		kill(server, SIGKILL);
 	rpcstorm_end(server, kills);
 	return rpcstorm_start_server(rng);
+}
+
+/* Looks from outside, and tries to remove what is there. */
+static inline void rpcstorm_look(bool lives)
+{
+	const struct rpcstorm_shape *shape = &rpcstorm_draw.shape;
+	struct rpcstorm_look look = {.clients = 0};
+	uint32_t seen = 0;
+	int err = rpcstorm.look(rpcstorm_draw.name, &look, &seen);
+
+	CHECK(err == 0 || err == -ENOENT || err == -EPROTO);
+	if (!err) {
+		CHECK_EQ(look.shape.clients, shape->clients);
+		CHECK(look.shape.depth >= shape->depth && look.shape.depth < 2 * shape->depth);
+		CHECK_EQ(look.shape.req, shape->req);
+		CHECK_EQ(look.shape.resp, shape->resp);
+		CHECK_EQ(look.clients + look.dead, seen);
+		CHECK(seen <= shape->clients);
+		CHECK(look.in_use <= look.shape.ring);
+	}
+	if (!lives)
+		return;
+	err = rpcstorm.remove_dead(rpcstorm_draw.name);
+	CHECK(err == -EADDRINUSE || err == -ENOENT || err == -EPROTO || err == -EAGAIN);
+}
+
+/* What cannot be is refused. */
+static inline void rpcstorm_bad_shapes(uint64_t *rng)
+{
+	struct rpcstorm_shape bad = rpcstorm_draw.given;
+	void *s;
+
+	switch (storm_draw(rng, 0, 4)) {
+	case 0:
+		bad.clients = rpcstorm.beyond.clients;
+		break;
+	case 1:
+		bad.depth = rpcstorm.beyond.depth;
+		break;
+	case 2:
+		bad.req = rpcstorm.beyond.req;
+		break;
+	case 3:
+		bad.resp = rpcstorm.beyond.resp;
+		break;
+	default:
+		CHECK_EQ(rpcstorm.create_unknown(rpcstorm_draw.name), -EINVAL);
+		return;
+	}
+	CHECK_EQ(rpcstorm.create(rpcstorm_draw.name, &bad, &s), -EINVAL);
 }
 
 static inline void rpcstorm_processes(uint64_t *rng)
@@ -767,6 +913,9 @@ static inline void rpcstorm_processes(uint64_t *rng)
 			running--;
 		}
 		CHECK_EQ(waitpid(server, NULL, WNOHANG), 0);
+		if (storm_one_in(rng, 8))
+			rpcstorm_look(
+				__atomic_load_n(&sh->up, __ATOMIC_ACQUIRE) == rpcstorm_servers);
 		nanosleep(&nap, NULL);
 		if (__atomic_load_n(&sh->ended, __ATOMIC_RELAXED) < next)
 			continue;
@@ -788,6 +937,7 @@ static inline void rpcstorm_processes(uint64_t *rng)
 	if (storm_one_in(rng, 4)) {
 		kill(server, SIGKILL);
 		rpcstorm_end(server, true);
+		rpcstorm_look(false);
 		(void)rpcstorm.remove_dead(rpcstorm_draw.name); /* it may not have begun */
 	} else {
 		__atomic_store_n(&sh->stop, 1, __ATOMIC_RELEASE);
@@ -795,9 +945,12 @@ static inline void rpcstorm_processes(uint64_t *rng)
 	}
 }
 
+static uint32_t rpcstorm_ended_servers;
+
 static inline void *rpcstorm_server_thread(void *arg)
 {
 	rpcstorm_serve(*(uint64_t *)arg);
+	__atomic_store_n(&rpcstorm_ended_servers, 1, __ATOMIC_RELEASE);
 	return NULL;
 }
 
@@ -811,6 +964,8 @@ static inline void rpcstorm_threads(uint64_t *rng)
 	CHECK_EQ(pthread_create(&server, NULL, rpcstorm_server_thread, &seed), 0);
 	rpcstorm_group(test_rand(rng), 0, storm_draw(rng, 1, RPCSTORM_THREADS));
 	__atomic_store_n(&sh->stop, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&rpcstorm_ended_servers, __ATOMIC_ACQUIRE))
+		rpcstorm_nudge();
 	CHECK_EQ(pthread_join(server, NULL), 0);
 }
 
@@ -825,6 +980,23 @@ static inline void rpcstorm_draw_shape(uint64_t *rng)
 	shape->req = RPCSTORM_LEAST + storm_size(rng, storm_one_in(rng, 6) ? 5000 : 200);
 	shape->resp = storm_size(rng, storm_one_in(rng, 6) ? 5000 : 200);
 	shape->extra = storm_one_in(rng, 2) ? storm_size(rng, 300) : 0;
+	rpcstorm_draw.given = *shape;
+	if (storm_one_in(rng, 4)) {
+		rpcstorm_draw.given.clients = rpcstorm_draw.given.ring = 0;
+		shape->clients = rpcstorm.defaults.clients;
+	}
+	if (storm_one_in(rng, 4)) {
+		rpcstorm_draw.given.depth = 0;
+		shape->depth = rpcstorm.defaults.depth;
+	}
+	if (storm_one_in(rng, 4)) {
+		rpcstorm_draw.given.req = 0;
+		shape->req = rpcstorm.defaults.req;
+	}
+	if (storm_one_in(rng, 4)) {
+		rpcstorm_draw.given.resp = 0;
+		shape->resp = rpcstorm.defaults.resp;
+	}
 }
 
 static inline void rpcstorm_seed(uint64_t seed)
@@ -848,6 +1020,8 @@ static inline void rpcstorm_seed(uint64_t seed)
 	rpcstorm_draw.kills_servers = storm_one_in(&rng, 2);
 	rpcstorm_draw.stops_servers = storm_one_in(&rng, 2);
 	rpcstorm_draw.gives_shape = storm_one_in(&rng, 2);
+	rpcstorm_draw.refuses = storm_one_in(&rng, 3);
+	rpcstorm_bad_shapes(&rng);
 	if (rpcstorm_draw.one_process)
 		rpcstorm_threads(&rng);
 	else
