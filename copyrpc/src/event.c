@@ -47,19 +47,9 @@ static void arm(struct copyrpc_ctx *ctx, struct mlx5dvl_cq *cq, unsigned which)
 	ctx->armed |= which;
 }
 
-/* Whether something has changed since the last flush. */
-static bool has_dirty(const struct copyrpc_ctx *ctx)
-{
-	const struct copyrpc_ep *ep = ctx->dirty;
-
-	while (ep && ep->dirty != CHANGED)
-		ep = ep->dirty_next;
-	return ep;
-}
-
 int copyrpc_ctx_arm(struct copyrpc_ctx *ctx)
 {
-	if (has_dirty(ctx) || ctx->ended.head)
+	if (ctx_has_dirty(ctx) || ctx->ended.head)
 		return 1;
 	arm(ctx, ctx->recv_cq, ARMED_RECV);
 	arm(ctx, ctx->send_cq, ARMED_SEND);

@@ -162,6 +162,16 @@ static inline void ep_dirty(struct copyrpc_ep *ep)
 	ep->dirty = CHANGED;
 }
 
+/* Whether something has changed since the last flush. */
+static inline bool ctx_has_dirty(const struct copyrpc_ctx *ctx)
+{
+	const struct copyrpc_ep *ep = ctx->dirty;
+
+	while (ep && ep->dirty != CHANGED)
+		ep = ep->dirty_next;
+	return ep;
+}
+
 /* Messages have been sent: watches the endpoint until no call is unanswered. */
 static inline void ep_watch(struct copyrpc_ep *ep, uint64_t seen)
 {

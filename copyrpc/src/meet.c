@@ -290,10 +290,11 @@ void ctx_close_lobbies(struct copyrpc_ctx *ctx)
 	}
 }
 
-/* Messages of other endpoints that a poll would handle. */
+/* Messages of other endpoints that a poll would handle or send. */
 static bool has_traffic(const struct copyrpc_ctx *ctx)
 {
-	return ctx->queue.head || ctx->ended.head || mlx5dvl_cq_ready(ctx->recv_cq);
+	return ctx->queue.head || ctx->ended.head || ctx_has_dirty(ctx) ||
+	       mlx5dvl_cq_ready(ctx->recv_cq);
 }
 
 /*

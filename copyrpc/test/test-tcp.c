@@ -425,6 +425,35 @@ static void traffic_goes_on(void)
 	rig_close(&r);
 }
 
+/* A reply that has not left yet: the peer waits for it, and sends nothing. */
+static void replies_leave(void)
+{
+	struct copyrpc_req *req = NULL;
+	struct copyrpc_ep *ep;
+	struct heard h = {0};
+	struct rig r;
+	int silent;
+
+	rig_open(&r, NULL);
+	start(&r.c);
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, HOUR_MS, &ep), 0);
+	CHECK_EQ(finish(&r.c), 0);
+	silent = raw_line(&r);
+	CHECK_EQ(copyrpc_call(r.c.ep, "x", 1, 1, 0), 0);
+	while (!copyrpc_recv(r.ctx, &req)) {
+		copyrpc_poll(r.c.ctx, hear, &h);
+		copyrpc_poll(r.ctx, hear, &h);
+	}
+	CHECK_EQ(copyrpc_reply(req, "x", 1), 0);
+	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, HOUR_MS, &ep), -EAGAIN);
+	while (!h.ok) {
+		copyrpc_poll(r.ctx, hear, &h);
+		copyrpc_poll(r.c.ctx, hear, &h);
+	}
+	close(silent);
+	rig_close(&r);
+}
+
 static uint64_t now_ns;
 
 static uint64_t test_clock(void)
@@ -474,6 +503,7 @@ int main(int argc, char **argv)
 		TEST(three_over_one_line),
 		TEST(strangers),
 		TEST(traffic_goes_on),
+		TEST(replies_leave),
 		TEST(one_at_a_time),
 	};
 
