@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The part of the storm below copyrpc: QPs of mlx5dv-lite that come, send, fail and go, in a context that
+ * reads its asynchronous events or not. However they go, the device frees them, and the SRQ keeps its
+ * receives. In half of the schedules the library's clock stands still, so that no QP is freed because
+ * time has passed.
+ */
+#ifndef COPYRPC_TEST_STORM_CHURN_H
+#define COPYRPC_TEST_STORM_CHURN_H
+
+#include <errno.h>
+#include <sched.h>
+
+#include "base/test.h"
+#include "device.h"
+
+enum { CHURN_PAIRS = 3, CHURN_DEPTH = 16, CHURN_SQ = 16 };
+
+struct churn_pair {
+	struct mlx5dvl_qp *qp[2];
+	uint32_t sent, received; /* from the first to the second */
+};
+
+struct churn {
+	struct mlx5dvl_ctx *ctx;
+	struct mlx5dvl_srq *srq;
+	struct mlx5dvl_cq *rcq, *scq;
+	struct mlx5dvl_mr mr;
+	struct churn_pair pair[CHURN_PAIRS];
+	uint64_t seed;
+	uint32_t reads; /* events are read once in so many rounds; 0: never */
+	bool fatal; /* the device has failed */
+	uint8_t mem[64];
+};
+
+static inline uint64_t churn_stopped_clock(void)
+{
+	return 1000 * NSEC_PER_SEC;
+}
+
+static inline void churn_open(struct churn *c, uint64_t seed)
+{
+	static const uint32_t reads[] = {0, 0, 1, 16};
+
+	*c = (struct churn){.seed = seed};
+	c->reads = reads[test_rand(&c->seed) % ARRAY_SIZE(reads)];
+	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){0}, &c->ctx), 0);
+	if (test_rand(&c->seed) % 2)
+		c->ctx->clock = churn_stopped_clock;
+	CHECK_EQ(mlx5dvl_srq_create(c->ctx, &(struct mlx5dvl_srq_attr){.depth = CHURN_DEPTH},
+			 &c->srq),
+		0);
+	CHECK_EQ(mlx5dvl_cq_create(c->ctx, &(struct mlx5dvl_cq_attr){.srq = c->srq}, &c->rcq), 0);
+	/* Room for the pairs that live and for one that is not freed yet. */
+	CHECK_EQ(mlx5dvl_cq_create(c->ctx,
+			 &(struct mlx5dvl_cq_attr){.depth = 2 * CHURN_SQ * (CHURN_PAIRS + 1)},
+			 &c->scq),
+		0);
+	CHECK_EQ(mlx5dvl_mr_reg(c->ctx, c->mem, sizeof(c->mem),
+			 MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE, &c->mr),
+		0);
+}
+
+/* Messages of a pair arrive in order, each at most once; the immediate has both. */
+static inline void churn_received(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *r)
+{
+	struct churn_pair *p = mlx5dvl_qp_user(qp);
+
+	CHECK(qp == p->qp[1]);
+	CHECK(r->imm < p->sent);
+	CHECK_EQ(r->imm, p->received);
+	p->received++;
+}
+
+static inline void churn_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
+{
+	CHECK(0 && "no request was signaled");
+}
+
+static inline void churn_poll(struct churn *c)
+{
+	mlx5dvl_mono_poll(c->rcq, 64, churn_received, NULL);
+	mlx5dvl_srq_refill(c->srq);
+	mlx5dvl_send_poll(c->scq, 64, churn_sent, NULL);
+}
+
+static inline void churn_create(struct churn *c, struct churn_pair *p, int i)
+{
+	struct mlx5dvl_qp_attr attr = {.send_cq = c->scq,
+		.recv_cq = c->rcq,
+		.sq_depth = CHURN_SQ,
+		.timeout = 10,
+		.user = p};
+	int rc;
+
+	/* -ENOSPC until those that were destroyed are freed: soon. */
+	while ((rc = mlx5dvl_qp_create(c->ctx, &attr, &p->qp[i])) == -ENOSPC) {
+		churn_poll(c);
+		sched_yield();
+	}
+	CHECK_EQ(rc, 0);
+}
+
+static inline void churn_make(struct churn *c, struct churn_pair *p)
+{
+	struct mlx5dvl_qp_info info[2];
+
+	p->sent = p->received = 0;
+	for (int i = 0; i < 2; i++) {
+		churn_create(c, p, i);
+		mlx5dvl_qp_info(p->qp[i], &info[i]);
+	}
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(mlx5dvl_qp_connect(p->qp[i], &info[!i]), 0);
+}
+
+static inline void churn_destroy(struct churn *c, struct churn_pair *p)
+{
+	int first = (int)(test_rand(&c->seed) % 2);
+
+	for (int i = 0; i < 2; i++) {
+		mlx5dvl_qp_destroy(p->qp[first ^ i]);
+		p->qp[first ^ i] = NULL;
+	}
+}
+
+static inline void churn_send(struct churn *c, struct churn_pair *p, uint32_t n)
+{
+	while (n-- && !mlx5dvl_post_write_imm(p->qp[0], c->mem, c->mr.lkey, 8, (uintptr_t)c->mem,
+			      c->mr.rkey, p->sent, 0, 0))
+		p->sent++;
+	mlx5dvl_ring(p->qp[0]);
+}
+
+static inline void churn_read_events(struct churn *c)
+{
+	enum mlx5dvl_event e;
+
+	while ((e = mlx5dvl_ctx_event(c->ctx)) != MLX5DVL_EVENT_NONE)
+		c->fatal |= e == MLX5DVL_EVENT_FATAL;
+}
+
+static inline void churn_round(struct churn *c)
+{
+	struct churn_pair *p = &c->pair[test_rand(&c->seed) % CHURN_PAIRS];
+
+	churn_poll(c);
+	if (!p->qp[0])
+		churn_make(c, p);
+	churn_send(c, p, (uint32_t)(test_rand(&c->seed) % 4));
+	for (int i = 0; i < 2; i++)
+		if (test_rand(&c->seed) % 3 == 0)
+			mlx5dvl_qp_to_error(p->qp[i]);
+	if (mlx5dvl_qp_status(p->qp[0]) || mlx5dvl_qp_status(p->qp[1]) ||
+		test_rand(&c->seed) % 4 == 0)
+		churn_destroy(c, p);
+	if (c->reads && test_rand(&c->seed) % c->reads == 0)
+		churn_read_events(c);
+}
+
+/* All receives are there: so many messages arrive without a refill. Faults have been removed. */
+static inline void churn_check_receives(struct churn *c)
+{
+	struct churn_pair *p = &c->pair[0];
+
+	churn_make(c, p);
+	for (uint32_t n = 0; n < CHURN_DEPTH; n += CHURN_SQ / 4) {
+		churn_send(c, p, CHURN_SQ / 4);
+		while (p->received < p->sent) {
+			CHECK_EQ(mlx5dvl_qp_status(p->qp[0]), 0);
+			mlx5dvl_mono_poll(c->rcq, 64, churn_received, NULL);
+			mlx5dvl_send_poll(c->scq, 64, churn_sent, NULL);
+			sched_yield();
+		}
+	}
+	churn_destroy(c, p);
+}
+
+static inline void churn_until_freed(struct churn *c)
+{
+	while (mlx5dvl_ctx_retired(c->ctx)) {
+		churn_poll(c);
+		sched_yield();
+	}
+}
+
+static inline void churn_close(struct churn *c, bool check)
+{
+	for (int i = 0; i < CHURN_PAIRS; i++)
+		if (c->pair[i].qp[0])
+			churn_destroy(c, &c->pair[i]);
+	if (check) {
+		churn_until_freed(c);
+		churn_poll(c);
+		mlx5dvl_srq_post_(c->srq);
+		churn_check_receives(c);
+		churn_until_freed(c);
+	}
+	mlx5dvl_cq_destroy(c->rcq);
+	mlx5dvl_cq_destroy(c->scq);
+	mlx5dvl_srq_destroy(c->srq);
+	mlx5dvl_mr_dereg(&c->mr);
+	mlx5dvl_ctx_close(c->ctx);
+}
+
+#endif

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Many faults at a time. A schedule is drawn from a seed: two or three nodes, each a thread with a
+ * context, and sometimes one more in a process that is killed. Each pair of nodes has some connections.
+ * The nodes call, reply at once, later, inside of callbacks or after a call of their own, detach, use
+ * raw READ and WRITE, poll or sleep, flush in all ways, and destroy endpoints and connect anew. Meanwhile
+ * the HCA makes errors and delays, the link goes down, QPs of mlx5dv-lite come and go beside it, and at
+ * the end the device may fail. Each node checks what copyrpc.h promises: every byte, the order of
+ * requests, each call and each raw operation ended exactly once, nothing after the end of an endpoint, no
+ * lost wake-up. In the end nothing is left.
+ *
+ *	test-storm [SEED [COUNT]]
+ *
+ * runs COUNT schedules of consecutive seeds, each in a process; SEED 0 or none: TEST_SEED or a new one.
+ */
+#include <sys/wait.h>
+
+#include "base/child.h"
+#include "storm-churn.h"
+#include "storm-node.h"
+
+#ifndef SCALE /* sanitizers are slow */
+#define SCALE 1
+#endif
+
+/* ---- the director: faults, and QPs that come and go -------------------------------- */
+
+static int (*fault_add)(const char *rule);
+static long long (*fault_remove)(int number);
+
+static void find_hca(void)
+{
+	*(void **)&fault_add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
+	*(void **)&fault_remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
+	CHECK(fault_add && fault_remove);
+}
+
+static void add_fault(uint64_t *seed)
+{
+	static const char *const rules[] = {
+		"action=error opcode=write_imm syndrome=retry_exceeded",
+		"action=error opcode=write_imm syndrome=remote_access",
+		"action=error opcode=read syndrome=remote_op",
+		"action=error opcode=write syndrome=rnr_exceeded",
+		"action=partial opcode=write_imm bytes=40 syndrome=remote_op",
+		"action=rnr opcode=write_imm count=3",
+		"action=no_answer count=2",
+		"action=no_answer count=9",
+		"action=delay opcode=write_imm delay_ns=300000 count=3",
+		"action=late opcode=write_imm delay_ns=2000000",
+		"action=hold_receive opcode=write_imm",
+		"action=link_down",
+	};
+	const char *rule = rules[test_rand(seed) % ARRAY_SIZE(rules)];
+	unsigned nth = 1 + (unsigned)(test_rand(seed) % 300);
+	char text[128];
+
+	snprintf(text, sizeof(text), "%s nth=%u", rule, nth);
+	fault_add(text); /* there may be no room for more */
+	if (!strcmp(rule, "action=link_down")) {
+		snprintf(text, sizeof(text), "action=link_up nth=%u", nth + 2);
+		fault_add(text);
+	}
+}
+
+/* The link may still be down: the next message brings it up. */
+static void end_faults(void)
+{
+	for (int i = 1; i < 256; i++)
+		fault_remove(i);
+	CHECK(fault_add("action=link_up") > 0);
+}
+
+static bool all_done(void)
+{
+	uint32_t all = (1u << storm->nodes) - 1;
+
+	return (atomic_load(&storm->done) | atomic_load(&storm->dead)) == all;
+}
+
+static void see_death(pid_t *victim)
+{
+	int status;
+
+	if (!*victim || waitpid(*victim, &status, WNOHANG) != *victim)
+		return;
+	*victim = 0;
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	atomic_fetch_or(&storm->dead, 1u << (storm->nodes - 1));
+	for (uint32_t i = 0; i < storm->nodes; i++)
+		ring(i);
+}
+
+static void direct(struct churn *churn, pid_t *victim)
+{
+	uint64_t seed = mix(storm->seed, 7);
+	static const uint32_t rates[] = {0, 2, 20, 100};
+	uint32_t faults = rates[test_rand(&seed) % ARRAY_SIZE(rates)] / 2;
+	uint32_t rounds = rates[test_rand(&seed) % ARRAY_SIZE(rates)];
+	eventfd_t rung;
+
+	while (!all_done()) {
+		struct pollfd p = {.fd = storm->bell[NODES], .events = POLLIN};
+
+		if (faults && test_rand(&seed) % 4 == 0) {
+			faults--;
+			add_fault(&seed);
+		}
+		if (rounds) {
+			rounds--;
+			churn_round(churn);
+		}
+		if (poll(&p, 1, rounds ? 0 : 5))
+			eventfd_read(storm->bell[NODES], &rung);
+		see_death(victim);
+	}
+	while (rounds--)
+		churn_round(churn);
+}
+
+/* Some nodes are told before, and some sleep until their device tells them. */
+static void fail_device(struct churn *churn)
+{
+	uint64_t seed = mix(storm->seed, 8);
+	struct pollfd p = {.fd = mlx5dvl_ctx_fd(churn->ctx), .events = POLLIN};
+	struct churn_pair *pair = &churn->pair[0];
+
+	if (!pair->qp[0])
+		churn_make(churn, pair);
+	if (mlx5dvl_qp_status(pair->qp[0])) {
+		churn_destroy(churn, pair);
+		churn_make(churn, pair);
+	}
+	churn_read_events(churn);
+	atomic_store(&storm->phase, FATAL);
+	for (uint32_t i = 0; i < storm->nodes; i++)
+		if (test_rand(&seed) % 2)
+			ring(i);
+	CHECK(fault_add("action=device_fatal") > 0);
+	churn_send(churn, pair, 1);
+	CHECK_EQ(poll(&p, 1, GUARD_MS), 1);
+	if (test_rand(&seed) % 2)
+		churn_destroy(churn, pair);
+	while (!churn->fatal) {
+		CHECK_EQ(poll(&p, 1, GUARD_MS), 1);
+		churn_read_events(churn);
+	}
+}
+
+/* ---- a schedule ------------------------------------------------------------------- */
+
+static void plan(uint64_t seed)
+{
+	static const uint32_t rings[] = {4096, 4096, 8192, 65536};
+	struct copyrpc_ctx_attr *a = &storm->attr;
+	pthread_mutexattr_t attr;
+
+	memset(storm, 0, sizeof(*storm));
+	storm->seed = seed;
+	storm->nodes = 2 + (uint32_t)(test_rand(&seed) % 2);
+	storm->victim = test_rand(&seed) % 4 == 0;
+	storm->nodes += storm->victim;
+	storm->links = 1 + (uint32_t)(test_rand(&seed) % LINKS);
+	storm->steps = 1000 / SCALE;
+	storm->fatal = test_rand(&seed) % 3 == 0;
+	a->ring_size = rings[test_rand(&seed) % ARRAY_SIZE(rings)];
+	a->srq_depth = 8u << test_rand(&seed) % 6;
+	a->cq_depth = a->srq_depth > 64 ? a->srq_depth : 64;
+	a->sq_depth = 16u << test_rand(&seed) % 4;
+	a->max_endpoints = storm->nodes * storm->links + (uint32_t)(test_rand(&seed) % 2);
+	a->max_pending = test_rand(&seed) % 2 ? 0 : 1 + (uint32_t)(test_rand(&seed) % 16);
+	a->nested = test_rand(&seed) % 3 == 0;
+	a->path.timeout = 10 + (uint8_t)(test_rand(&seed) % 4);
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_mutex_init(&storm->lock, &attr);
+	for (int i = 0; i <= NODES; i++) {
+		storm->bell[i] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+		CHECK(storm->bell[i] >= 0);
+	}
+}
+
+/* It is killed by the HCA in the middle of a message, or between two steps. */
+static void run_victim(void)
+{
+	struct node *n = new_node(storm->nodes - 1);
+	uint32_t left = 1 + draw(n, storm->steps);
+	char rule[128];
+
+	CHECK(child_ends_with(getppid()));
+	alarm(HANG_S);
+	open_node(n);
+	snprintf(rule, sizeof(rule), "action=kill pid=%d opcode=write_imm bytes=40 nth=%u",
+		getpid(), 1 + draw(n, 200));
+	if (draw(n, 2))
+		fault_add(rule);
+	n->steps = UINT32_MAX;
+	while (left--)
+		work(n);
+	raise(SIGKILL);
+}
+
+static pid_t start_victim(void)
+{
+	pid_t pid = storm->victim ? fork() : 0;
+
+	CHECK(pid >= 0);
+	if (storm->victim && !pid)
+		run_victim();
+	return pid;
+}
+
+static void open_and_close(void)
+{
+	struct copyrpc_ctx *ctx;
+
+	CHECK_EQ(copyrpc_ctx_create(&storm->attr, &ctx), 0);
+	copyrpc_ctx_destroy(ctx);
+}
+
+static void check_qps(void)
+{
+	int (*info)(struct softhca_fabric_info *);
+	struct softhca_fabric_info i;
+
+	*(void **)&info = dlsym(RTLD_DEFAULT, "softhca_fabric_info");
+	CHECK(info);
+	do {
+		CHECK_EQ(info(&i), 0);
+		sched_yield();
+	} while (i.qps);
+}
+
+static void run_schedule(uint64_t seed)
+{
+	struct node *node[NODES];
+	struct churn churn;
+	pid_t victim;
+	long maps, mrs;
+	int fds;
+
+	alarm(HANG_S);
+	plan(seed);
+	find_hca();
+	victim = start_victim();
+	open_and_close();
+	fds = descriptors();
+	maps = mapped;
+	mrs = regions;
+	churn_open(&churn, mix(seed, 9));
+	for (uint32_t i = 0; i < storm->nodes - storm->victim; i++) {
+		node[i] = new_node(i);
+		CHECK_EQ(pthread_create(&node[i]->thread, NULL, run_node, node[i]), 0);
+	}
+	direct(&churn, &victim);
+	end_faults();
+	if (storm->fatal)
+		fail_device(&churn);
+	atomic_store(&storm->phase, END);
+	for (uint32_t i = 0; i < storm->nodes; i++)
+		ring(i);
+	for (uint32_t i = 0; i < storm->nodes - storm->victim; i++) {
+		CHECK_EQ(pthread_join(node[i]->thread, NULL), 0);
+		free(node[i]);
+	}
+	churn_close(&churn, !storm->fatal);
+	CHECK_EQ(mapped, maps);
+	CHECK_EQ(regions, mrs);
+	CHECK_EQ(descriptors(), fds);
+	if (!storm->victim) /* whose QPs stay until somebody's message finds out that it is dead */
+		check_qps();
+}
+
+static bool schedule_passes(uint64_t seed)
+{
+	pid_t child = fork();
+	int status;
+
+	CHECK(child >= 0);
+	if (!child) {
+		CHECK(child_ends_with(getppid()));
+		run_schedule(seed);
+		exit(0);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	if (WIFSIGNALED(status))
+		fprintf(stderr, "signal %d%s\n", WTERMSIG(status),
+			WTERMSIG(status) == SIGALRM ? ": it hangs" : "");
+	return !status;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 0;
+	unsigned long count = argc > 2 ? strtoul(argv[2], NULL, 0) : 1;
+	int failed = 0;
+
+	if (!seed)
+		seed = test_seed();
+	storm = mmap(NULL, sizeof(*storm), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		0);
+	CHECK(storm != MAP_FAILED);
+	for (; count; count--, seed++) {
+		if (schedule_passes(seed))
+			continue;
+		failed++;
+		fprintf(stderr, "seed 0x%" PRIx64 " fails; again: %s 0x%" PRIx64 "\n", seed,
+			argv[0], seed);
+	}
+	printf("%d failed\n", failed);
+	return failed ? 1 : 0;
+}
