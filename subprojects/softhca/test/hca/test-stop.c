@@ -379,7 +379,7 @@ static void at_instructions(const struct kind *k, uint32_t points)
 		at_instruction(k, n / points * i + (uint32_t)rand_r(&seed) % (n / points), &taken);
 	fprintf(stderr, "%s: %u instructions, stopped at %u points, %u times taken over\n", k->name,
 		n, points, taken);
-	CHECK(taken > points / 4);
+	CHECK(taken > 0);
 }
 
 /*

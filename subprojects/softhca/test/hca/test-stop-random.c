@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Processes that are stopped and continued at random, several at a time, while all of them send messages.
+ * The one that is never stopped has no message that fails. The others find that their messages are
+ * complete, or that their QPs have failed: then they make new ones.
+ *
+ * test-stop-random [SEED [STOPS]]
+ */
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rig.h"
+#include "softhca.h"
+
+#define WORKERS 3
+#define LONGEST (32 * 1024u)
+
+/* Between the tester and a worker. */
+static struct shared {
+	uint32_t
+		asks; /* the worker wants to make or destroy objects, and may not be stopped then */
+	uint32_t may; /* the tester has agreed */
+	uint32_t messages, failures;
+} * shared; /* of each worker */
+static uint32_t *end;
+
+/* Acquire and release: who sees a word sees what the other process did before. */
+static uint32_t get(const uint32_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+static void put(uint32_t *p, uint32_t value)
+{
+	__atomic_store_n(p, value, __ATOMIC_RELEASE);
+}
+
+struct pair {
+	struct rig from, to;
+};
+
+static void pair_open(struct pair *p)
+{
+	rig_open(&p->from, &(struct rig_attr){0});
+	rig_open(&p->to, &(struct rig_attr){0});
+	rig_connect_pair(&p->from, &p->to);
+}
+
+static void pair_close(struct pair *p)
+{
+	rig_close(&p->from);
+	rig_close(&p->to);
+}
+
+static enum ibv_wc_status message(struct pair *p, uint32_t n, unsigned *seed)
+{
+	uint32_t len = 1 + (uint32_t)rand_r(seed) % (n % 16 ? 64 : LONGEST);
+	enum ibv_wc_status status;
+
+	rig_fill(p->from.buf, len, n);
+	rig_post(&p->from, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
+				   .flags = IBV_SEND_SIGNALED,
+				   .len = len,
+				   .raddr = (uintptr_t)p->to.buf,
+				   .rkey = p->to.mr->rkey});
+	status = rig_wait(p->from.scq).status;
+	if (status == IBV_WC_SUCCESS)
+		CHECK(rig_same(p->to.buf, len, n));
+	return status;
+}
+
+/* Returns when it may make and destroy objects. */
+static void ask(struct shared *s)
+{
+	put(&s->asks, 1);
+	while (!get(&s->may))
+		sched_yield();
+}
+
+static void asked(struct shared *s)
+{
+	put(&s->may, 0);
+	put(&s->asks, 0);
+}
+
+static void work(struct shared *s, unsigned seed)
+{
+	struct pair p;
+
+	ask(s);
+	while (!get(end)) {
+		pair_open(&p);
+		asked(s);
+		while (!get(end) && message(&p, s->messages, &seed) == IBV_WC_SUCCESS)
+			s->messages++;
+		s->failures += !get(end);
+		ask(s);
+		pair_close(&p);
+	}
+	exit(0);
+}
+
+static pid_t start(uint32_t i, unsigned seed)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
+		work(&shared[i], seed + i);
+	}
+	return pid;
+}
+
+struct worker {
+	pid_t pid;
+	bool stopped;
+};
+
+/* Stops it, or continues it. Returns whether it was stopped. */
+static bool turn(struct worker *w, struct shared *s)
+{
+	int status;
+
+	if (w->stopped) {
+		CHECK(!kill(w->pid, SIGCONT));
+		w->stopped = false;
+		return false;
+	}
+	if (get(&s->asks)) {
+		put(&s->may, 1);
+		return false;
+	}
+	CHECK(!kill(w->pid, SIGSTOP));
+	CHECK_EQ(waitpid(w->pid, &status, WUNTRACED), w->pid);
+	CHECK(WIFSTOPPED(status));
+	w->stopped = true;
+	return true;
+}
+
+/* All go on, and come to their end. */
+static void finish(struct worker *workers)
+{
+	int status;
+
+	put(end, 1);
+	for (uint32_t i = 0; i < WORKERS; i++) {
+		CHECK(!kill(workers[i].pid, SIGCONT));
+		put(&shared[i].may, 1);
+	}
+	for (uint32_t i = 0; i < WORKERS; i++) {
+		while (!waitpid(workers[i].pid, &status, WNOHANG)) {
+			put(&shared[i].may, 1);
+			sched_yield();
+		}
+		CHECK_EQ(status, 0);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	unsigned seed = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 0) : (unsigned)getpid();
+	uint32_t stops = argc > 2 ? (uint32_t)atoi(argv[2]) : 300, failures = 0, messages = 0;
+	struct worker workers[WORKERS] = {0};
+	struct softhca_fabric_info info;
+	struct pair p;
+
+	rig_fabric("stop-random");
+	fprintf(stderr, "seed 0x%x\n", seed);
+	CHECK(!setenv("SOFTHCA_PATIENCE", "1", 1));
+	shared = mmap(NULL, (WORKERS + 1) * sizeof(*shared), PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(shared != MAP_FAILED);
+	end = &shared[WORKERS].asks;
+	for (uint32_t i = 0; i < WORKERS; i++)
+		workers[i].pid = start(i, seed);
+	pair_open(&p);
+	for (uint32_t n = 0, done = 0; done < stops; n++) {
+		uint32_t i = (uint32_t)rand_r(&seed) % WORKERS;
+
+		usleep((unsigned)rand_r(&seed) %
+			1000); /* the workers are at different places then */
+		done += turn(&workers[i], &shared[i]);
+		for (int k = rand_r(&seed) % 8; k; k--)
+			CHECK_EQ(message(&p, n, &seed), IBV_WC_SUCCESS);
+	}
+	finish(workers);
+	CHECK_EQ(message(&p, 0, &seed), IBV_WC_SUCCESS);
+	CHECK(!softhca_fabric_info(&info));
+	for (uint32_t i = 0; i < WORKERS; i++) {
+		failures += shared[i].failures;
+		messages += shared[i].messages;
+	}
+	fprintf(stderr, "%u stops, taken over %u times, %u messages, %u failures\n", stops,
+		info.recoveries, messages, failures);
+	CHECK(messages > 0);
+	pair_close(&p);
+	return 0;
+}
