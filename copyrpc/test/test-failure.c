@@ -3,6 +3,7 @@
  * What ends badly: each pending call ends exactly once with a status, only the endpoint
  * concerned is lost, and the context goes on. Then raw RDMA, its failures included.
  */
+#include <endian.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -549,6 +550,37 @@ static void raw_refused(void)
 	copyrpc_ctx_destroy(ctx[1]);
 }
 
+/* A peer may write the receive ring, and may not read it: others' requests may be in it. */
+static void the_receive_ring_is_not_read(void)
+{
+	struct copyrpc_ctx *ctx[2] = {open_ctx(), open_ctx()};
+	uint8_t blob[COPYRPC_INFO_SIZE];
+	struct copyrpc_raw_done done;
+	static uint8_t local[64];
+	struct copyrpc_mr mr;
+	struct copyrpc_ep *ep[2];
+	uint64_t addr;
+	uint32_t rkey;
+
+	join(ctx[0], ctx[1], ep);
+	check_works(ep);
+	copyrpc_ep_info(ep[1], blob);
+	memcpy(&addr, blob + 56, sizeof(addr)); /* see copyrpc.h */
+	memcpy(&rkey, blob + 72, sizeof(rkey));
+	CHECK_EQ(copyrpc_mr_reg(ctx[0], local, sizeof(local), 0, &mr), 0);
+	CHECK_EQ(copyrpc_read(ep[0], local, mr.lkey, le64toh(addr), le32toh(rkey), sizeof(local),
+			 3),
+		0);
+	done = wait_raw(ctx[0]);
+	CHECK(done.ep == ep[0] && done.token == 3);
+	CHECK_EQ(done.status, -EACCES);
+	for (size_t i = 0; i < sizeof(local); i++)
+		CHECK_EQ(local[i], 0);
+	copyrpc_mr_dereg(&mr);
+	for (int i = 0; i < 2; i++)
+		copyrpc_ctx_destroy(ctx[i]);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -564,6 +596,7 @@ int main(int argc, char **argv)
 		TEST(raw_read_and_write),
 		TEST(raw_many),
 		TEST(raw_refused),
+		TEST(the_receive_ring_is_not_read),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
