@@ -282,6 +282,17 @@ static void import(void)
 	rig_close(&a);
 }
 
+/* Not emulated either. */
+static void moderate(void)
+{
+	struct ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE,
+		.moderate = {.cq_count = 8, .cq_period = 16}};
+
+	rig_open(&a, &(struct rig_attr){0});
+	CHECK_EQ(ibv_modify_cq(a.scq, &attr), EOPNOTSUPP);
+	rig_close(&a);
+}
+
 /* dup2() onto the device closes it. */
 static void replaced(void)
 {
@@ -337,6 +348,7 @@ int main(void)
 	rereg_address();
 	duplicates();
 	import();
+	moderate();
 	replaced();
 	duplicate_channel();
 	return 0;
