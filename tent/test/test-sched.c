@@ -637,6 +637,35 @@ static void a_mark_that_is_silent_has_a_deadline(void)
 	fake_fini(&f);
 }
 
+/* Memory that is not there ends its request; the rail carries what comes next. */
+static void a_slice_that_no_rail_can_carry(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct fake f;
+
+		fake_init(&f, modes[i]);
+		fake_start(&f);
+		CHECK_EQ(fake_submit(&f, SLICE), 0);
+		CHECK_EQ(f.n_posts, 1);
+		f.posts[0].ended = true;
+		CHECK_EQ(sched_refused(f.s, f.now, f.posts[0].slice.token, -EFAULT), 0);
+		CHECK_EQ(sched_refused(f.s, f.now, f.posts[0].slice.token, -EFAULT), -ESTALE);
+		fake_run(&f);
+		CHECK_EQ(f.done, 1);
+		CHECK_EQ(f.last_status, -EFAULT);
+		CHECK(sched_idle(f.s));
+		for (uint32_t r = 0; r < FAKE_RAILS; r++) {
+			CHECK_EQ(fake_rail(&f, r).state, RAIL_UP);
+			CHECK_EQ(fake_rail(&f, r).exclusions, 0);
+		}
+		CHECK_EQ(fake_submit(&f, SLICE), 0);
+		fake_drain(&f);
+		CHECK_EQ(f.done, 2);
+		CHECK_EQ(f.last_status, 0);
+		fake_fini(&f);
+	}
+}
+
 /* HALF carries one, of either kind, and is UP when it has arrived. */
 static void a_mark_on_trial(void)
 {
@@ -992,6 +1021,7 @@ int main(int argc, char **argv)
 		TEST(a_mark_is_no_sample),
 		TEST(a_mark_that_is_silent_has_a_deadline),
 		TEST(a_mark_on_trial),
+		TEST(a_slice_that_no_rail_can_carry),
 		TEST(marks_that_cannot_be_posted),
 		TEST(flushed_slices_do_not_end_their_request),
 		TEST(silent_stalls_are_found_by_their_rate),
