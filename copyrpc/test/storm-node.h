@@ -124,7 +124,7 @@ static void take(struct node *n, struct copyrpc_req *req)
 	}
 	n->held[i] = now;
 	CHECK_EQ(copyrpc_req_len(req), m.len);
-	if (storm->attr.nested && !data[0] && !n->depth && draw(n, 2) && nest(n, i))
+	if (storm->attr.nested && n->steps && !data[0] && !n->depth && draw(n, 2) && nest(n, i))
 		return;
 	if (storm->attr.nested || draw(n, 2))
 		CHECK_EQ(copyrpc_req_detach(req), 0);
