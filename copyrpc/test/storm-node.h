@@ -429,6 +429,17 @@ static void check_idle(struct node *n)
 	CHECK_EQ(failed_conns(n), failed);
 }
 
+static bool is_done(const struct node *n)
+{
+	return !n->steps && !n->pending && !n->raws && !n->nheld;
+}
+
+static void report(struct node *n)
+{
+	if (is_done(n) && !(atomic_fetch_or(&storm->done, 1u << n->id) & 1u << n->id))
+		ring(NODES);
+}
+
 /* A node that has something left to do of its own accord sleeps for a moment only. */
 static void sleep_now(struct node *n)
 {
@@ -441,6 +452,7 @@ static void sleep_now(struct node *n)
 	end_raws(n);
 	if (!n->steps)
 		finish_some(n, true);
+	report(n);
 	longest = n->steps && (!n->pending || n->nheld) ? 2 : GUARD_MS;
 	if (copyrpc_ctx_arm(n->ctx))
 		return;
@@ -486,11 +498,6 @@ static void close_node(struct node *n)
 	copyrpc_ctx_destroy(n->ctx);
 }
 
-static bool is_done(const struct node *n)
-{
-	return !n->steps && !n->pending && !n->raws && !n->nheld;
-}
-
 static void work(struct node *n)
 {
 	if (n->steps && !--n->steps)
@@ -507,8 +514,7 @@ static void work(struct node *n)
 		sleep_now(n);
 	else
 		sched_yield();
-	if (is_done(n) && !(atomic_fetch_or(&storm->done, 1u << n->id) & 1u << n->id))
-		ring(NODES);
+	report(n);
 }
 
 static uint32_t alive_conns(const struct node *n)
