@@ -374,13 +374,13 @@ static void check_defaults(const struct flux_attr *given, const struct flux_attr
 	CHECK_EQ(used->reply_size, given->reply_size);
 }
 
-static void one_seed(uint64_t seed)
+static void network(uint64_t rng)
 {
 	static struct storm s;
 	struct flux_attr given;
-	uint64_t rng = seed;
 	int open = fdtest_open();
 
+	memset(&s, 0, sizeof(s));
 	s.attr = (struct flux_attr){.nodes = storm_draw(&rng, 1, NODES)};
 	if (storm_one_in(&rng, 2))
 		s.attr.max_inflight = storm_size(&rng, 300);
@@ -408,6 +408,13 @@ static void one_seed(uint64_t seed)
 	check_all(&s);
 	flux_destroy(s.flux);
 	CHECK_EQ(fdtest_open(), open);
+}
+
+/* Several networks, one after the other. */
+static void one_seed(uint64_t seed)
+{
+	for (int i = 0; i < 8; i++)
+		network(test_rand(&seed));
 }
 
 int main(int argc, char **argv)
