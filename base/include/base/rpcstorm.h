@@ -938,7 +938,9 @@ static inline void rpcstorm_processes(uint64_t *rng)
 		kill(server, SIGKILL);
 		rpcstorm_end(server, true);
 		rpcstorm_look(false);
-		(void)rpcstorm.remove_dead(rpcstorm_draw.name); /* it may not have begun */
+		/* It may not have begun, or not have completed its region. */
+		if (rpcstorm.remove_dead(rpcstorm_draw.name) == -EPROTO)
+			unlink(rpcstorm_draw.file);
 	} else {
 		__atomic_store_n(&sh->stop, 1, __ATOMIC_RELEASE);
 		rpcstorm_end(server, false);
