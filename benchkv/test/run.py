@@ -527,7 +527,8 @@ def case_ring():
 
 def case_threads():
     """A thread for each daemon and each client, as the plan says, and main. Besides, PMIx has one,
-    and the software HCA, for its timers."""
+    and the software HCA, for its timers. A rank without others has no ring for requests to them,
+    which a daemon would poll in vain."""
     of_tsan = b"__tsan_init" in open(BENCHKV, "rb").read()
     for np, of_others in (0, 0), (2, 2):
         size = ["--daemons", 3, "--clients", 5]
@@ -539,6 +540,8 @@ def case_threads():
             for what, n in ("daemon", 3), ("client", 5):
                 check(sum(x.startswith(what) for x in names) == n, names)
             check(len(names) == 9 + of_others + of_tsan, names)
+            mapped = open(f"/proc/{pid}/maps").read()
+            check("shmipc.benchkv" in mapped and ("delegrpc.benchkv" in mapped) == (np > 1), mapped)
         proc.send_signal(signal.SIGTERM)
         finish(proc, argv)
 
