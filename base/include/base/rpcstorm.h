@@ -1013,7 +1013,7 @@ static inline void rpcstorm_seed(uint64_t seed)
 	snprintf(rpcstorm_draw.file, sizeof(rpcstorm_draw.file), "/dev/shm/%s.%s", rpcstorm.prefix,
 		rpcstorm_draw.name);
 	rpcstorm_draw_shape(&rng);
-	rpcstorm_draw.quota = storm_draw(&rng, 300, 2000);
+	rpcstorm_draw.quota = storm_draw(&rng, 200, 1000);
 	rpcstorm_draw.one_process = storm_one_in(&rng, 4);
 #ifdef __SANITIZE_THREAD__
 	rpcstorm_draw.one_process = true; /* it sees threads only */
