@@ -184,8 +184,12 @@ static bool is_short(int err)
 
 int tcp_take(int listener, int *fd_p)
 {
-	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), err;
+	int fd, err;
 
+	/* The listener may be the caller's, and wait. */
+	if (tcp_wait(listener, POLLIN, 0) == -ETIMEDOUT)
+		return -EAGAIN;
+	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0) {
 		set_no_delay(fd);
 		*fd_p = fd;

@@ -90,6 +90,8 @@ static void what_cannot_be(void)
 	open_listener(NULL);
 	CHECK_EQ(tcp_listen(NULL, port, &fd), -EADDRINUSE);
 	CHECK_EQ(tcp_take(listener, &fd), -EAGAIN);
+	CHECK_EQ(fcntl(listener, F_SETFL, 0), 0); /* blocking, as a user's may be */
+	CHECK_EQ(tcp_take(listener, &fd), -EAGAIN);
 	CHECK_EQ(tcp_accept(listener, PAST, &fd), -ETIMEDOUT);
 	CHECK_EQ(tcp_accept(listener, tcp_limit(SHORT_MS), &fd), -ETIMEDOUT);
 	close(listener);

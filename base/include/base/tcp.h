@@ -43,7 +43,7 @@ void tcp_peer(int fd, char *name, size_t size);
 int tcp_wait(int fd, short events, uint64_t limit_ns);
 
 /*
- * The next connection, without waiting. -EAGAIN: there is none, or it has gone already.
+ * The next connection, without waiting, also where the listener is a blocking one. -EAGAIN: there is none, or it has gone already.
  * -EMFILE, -ENFILE, -ENOBUFS, -ENOMEM: it stays where it is, and the listener stays readable.
  */
 int tcp_take(int listener, int *fd_p);
