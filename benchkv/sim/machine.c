@@ -11,8 +11,9 @@
 #include "control.h"
 
 /*
- * One set for both machines: their published figures do not tell them apart. None was
- * fitted to the tables that the simulator is compared with.
+ * One set for both machines: their published figures do not tell them apart. The CPU times come
+ * from the published jobs at depth 32 without control, see the sources below; the other published
+ * jobs are predicted.
  */
 static const struct machine built_in = {
 	.send_ns = 570,
