@@ -74,6 +74,20 @@ struct claim_held {
 
 extern __thread struct claim_held claim_held __attribute__((tls_model("initial-exec")));
 
+/*
+ * The library is built without the thread sanitizer, which sees its copies by memcpy() all the same, and is
+ * told here what orders them.
+ */
+#ifdef SOFTHCA_TSAN
+void __tsan_acquire(void *) __attribute__((weak));
+void __tsan_release(void *) __attribute__((weak));
+#define claim_acquired(c) (__tsan_acquire ? __tsan_acquire(c) : (void)0)
+#define claim_releases(c) (__tsan_release ? __tsan_release(c) : (void)0)
+#else
+#define claim_acquired(c) ((void)0)
+#define claim_releases(c) ((void)0)
+#endif
+
 /* The owner's part of a word: this thread. */
 uint32_t claim_self(void);
 
@@ -120,8 +134,10 @@ static inline bool claim_replace(struct claim *c, uint64_t seen)
 	atomic_signal_fence(memory_order_seq_cst);
 	claim_held.changes = 0;
 	atomic_signal_fence(memory_order_seq_cst);
-	if (done && claim_kept())
+	if (done && claim_kept()) {
+		claim_acquired(c);
 		return true;
+	}
 	claim_held.claim = NULL;
 	return false;
 }
@@ -142,6 +158,7 @@ static inline bool claim_drop(struct claim *c)
 {
 	uint64_t mine;
 
+	claim_releases(c);
 	claim_held.claim = NULL;
 	atomic_signal_fence(memory_order_seq_cst);
 	mine = claim_held.word; /* from here on the handler does not change it */
