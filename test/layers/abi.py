@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-from layers import LAYERS, fail, home, includes
+from layers import LAYERS, fail, includes
 
 # What depends on the machine, the compiler or the place of the tree stays out.
 ABIDW = ["abidw", "--drop-private-types", "--drop-undefined-syms", "--exported-interfaces-only", "--no-corpus-path",
@@ -32,7 +32,7 @@ def run(*cmd):
 class Library:
     def __init__(self, source, build, layer, tmp):
         self.layer = layer
-        self.file = build / home(layer) / f"lib{layer}.so"
+        self.file = build / layer / f"lib{layer}.so"
         self.headers = [source / path for path in includes(layer)]
         self.record = source / "test/layers/abi" / f"{layer}.abi.xz"
         self.old, self.new = tmp / f"{layer}-recorded.abi", tmp / f"{layer}.abi"

@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 
-from layers import HEADERS, LAYERS, fail, home, includes
+from layers import HEADERS, LAYERS, fail, includes
 
 MARKER = re.compile(r'# \d+ "([^"]*)"')
 # The name before the last parentheses, which may hold others: pointers to functions, attributes.
@@ -28,7 +28,7 @@ def preprocessed(source, layer, header):
     for line in text.splitlines():
         if marker := MARKER.match(line):
             file = pathlib.Path(marker[1])
-        elif file and file.parent == source / home(layer) / "include" and not line.startswith("#"):
+        elif file and file.parent == source / layer / "include" and not line.startswith("#"):
             yield file.name in HEADERS[layer], line
 
 
@@ -67,7 +67,7 @@ def check(source, build, layer):
     declared, inline = functions(text for _, text in lines)
     in_public, defined_there = functions(text for public, text in lines if public)
     public = in_public | defined_there
-    found = exported(build / home(layer) / f"lib{layer}.so")
+    found = exported(build / layer / f"lib{layer}.so")
     assert public and found, (layer, public, found)
     for names, what in (
         ((inline & public) - found, "is inline for C, and not exported for others: see src/ffi.c and the .sym"),

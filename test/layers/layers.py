@@ -46,9 +46,6 @@ OPTIONAL = {"libucp.so.0"}
 # No layer may see rdma-core's driver headers but the one that is over them.
 DRIVER_HEADERS = {"mlx5dv-lite": {"mlx5dv.h", "mlx5_api.h", "verbs.h"}}
 
-# Directories that are not called as what is in them.
-HOME = {"latrec": "rdmabench/latrec"}
-
 # Public headers, as installed.
 HEADERS = {
     "latrec": ["latrec.h"],
@@ -62,15 +59,10 @@ HEADERS = {
 }
 
 
-def home(name):
-    """The directory of a layer or program, below the root."""
-    return HOME.get(name, name)
-
-
 def includes(layer):
     """What a user of a layer's headers has to give: its own directory, and those below."""
     below = [n for n in sorted(LAYERS.get(layer, ("", set()))[1]) if n in HEADER_ONLY]
-    return [home(n) + "/include" for n in [layer] + below]
+    return [n + "/include" for n in [layer] + below]
 
 
 def fail(msgs):

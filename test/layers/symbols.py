@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-from layers import LAYERS, LIBC, OPTIONAL, PROGRAMS, fail, home
+from layers import LAYERS, LIBC, OPTIONAL, PROGRAMS, fail
 
 
 def run(*cmd):
@@ -28,7 +28,7 @@ for name in set(sys.argv[2:]) & set(PROGRAMS):
     print(f"{name}: needs {check_needed(build / PROGRAMS[name][0], PROGRAMS[name][2], OPTIONAL)}")
 for layer in (name for name in sys.argv[2:] if name in LAYERS):
     prefix, _, needed = LAYERS[layer]
-    lib = build / home(layer) / f"lib{layer}.so"
+    lib = build / layer / f"lib{layer}.so"
     found = check_needed(lib, needed)
     exported = [line.split()[-1] for line in run("nm", "-D", "--defined-only", str(lib)).splitlines()]
     names = [s.split("@")[0] for s in exported]
