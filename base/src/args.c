@@ -3,12 +3,31 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <getopt.h>
 #include <inttypes.h>
-#include <stdio.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Control characters are replaced, so that it stays one line. */
+#include "base/compiler.h"
+
+#define HELP_COLUMN 23 /* where the help texts begin */
+#define HELP_WIDTH 92
+#define LONG 256 /* getopt_long() returns this plus the index of the row */
+
+/* Appends to the text in to. */
+__attribute__((format(printf, 3, 4))) static void append(char *to, size_t size, const char *format,
+	...)
+{
+	size_t at = strlen(to);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(to + at, size - at, format, args);
+	va_end(args);
+}
+
+/* Control characters are replaced, so that the text stays one line. */
 static void make_line(char *text)
 {
 	for (; *text; text++)
@@ -19,183 +38,563 @@ static void make_line(char *text)
 int arg_bad(const struct arg *a, const char *give)
 {
 	if (a->size) {
-		snprintf(a->why, a->size, "--%s '%.60s' is not valid: give %s", a->name, a->value,
+		snprintf(a->why, a->size, "%s '%.60s' is not valid: give %s", a->name, a->value,
 			give);
 		make_line(a->why);
 	}
 	return -EINVAL;
 }
 
-int arg_whole(const struct arg *a, uint64_t min, uint64_t max, uint64_t *n_p)
+int args_fail(const struct args *args, const char *format, ...)
 {
-	char *end, give[80];
-	unsigned long long n;
+	va_list list;
 
-	errno = 0;
-	n = strtoull(a->value, &end, strncasecmp(a->value, "0x", 2) != 0 ? 10 : 16);
-	if (isdigit((unsigned char)*a->value) && !*end && !errno && n >= min && n <= max) {
-		*n_p = n;
-		return 0;
+	va_start(list, format);
+	vsnprintf(args->why, args->size, format, list);
+	va_end(list);
+	make_line(args->why);
+	return -EINVAL;
+}
+
+/* ---- ranges, as --help and error texts have them ---- */
+
+/* Large powers of two are written as such. */
+static void append_number(char *to, size_t size, uint64_t n)
+{
+	if (n >= 1u << 31 && is_pow2(n))
+		append(to, size, "2^%d", __builtin_ctzll(n));
+	else if (n > 1ull << 32 && is_pow2(n + 1))
+		append(to, size, "2^%d-1", __builtin_ctzll(n + 1));
+	else
+		append(to, size, "%" PRIu64, n);
+}
+
+static void append_range(char *to, size_t size, uint64_t min, uint64_t max)
+{
+	append_number(to, size, min);
+	append(to, size, " to ");
+	append_number(to, size, max);
+}
+
+static void append_words(char *to, size_t size, const char *const *words, const char *between,
+	const char *last)
+{
+	for (size_t i = 0; words[i]; i++)
+		append(to, size, "%s%s", !i ? "" : words[i + 1] ? between : last, words[i]);
+}
+
+static void append_row_range(char *to, size_t size, const struct arg_row *row)
+{
+	if (row->kind >= ARG_WHOLE && row->kind <= ARG_SIZES) {
+		if (row->kind == ARG_REAL || row->kind == ARG_TIME)
+			append(to, size, "%g to %.10g", row->low, row->high);
+		else
+			append_range(to, size, row->min, row->max);
 	}
-	snprintf(give, sizeof(give), "a whole number from %" PRIu64 " to %" PRIu64, min, max);
+	if (row->multiple)
+		append(to, size, ", a multiple of %" PRIu64, row->multiple);
+}
+
+/* What to give instead of a bad number. */
+static int bad_number(const struct arg *a, const struct arg_row *row)
+{
+	static const char *const what[] = {
+		[ARG_WHOLE] = "a whole number from ",
+		[ARG_SIZE] = "a whole number, K, M or G behind it or not, from ",
+		[ARG_POWER] = "a power of two from ",
+		[ARG_REAL] = "a number from ",
+		[ARG_TIME] = "a number from ",
+		[ARG_LIST] = "whole numbers, commas between, each from ",
+		[ARG_SIZES] =
+			"whole numbers, K, M or G behind them or not, commas between, each from ",
+	};
+	char give[160] = "";
+
+	if (row->give)
+		return arg_bad(a, row->give);
+	if (row->none)
+		append(give, sizeof(give), "%s or ", row->none);
+	if (row->most)
+		append(give, sizeof(give), "at most %u ", row->most);
+	append(give, sizeof(give), "%s", what[row->kind]);
+	append_row_range(give, sizeof(give), row);
 	return arg_bad(a, give);
 }
 
-int arg_u32(const struct arg *a, uint32_t min, uint32_t max, uint32_t *n_p)
-{
-	uint64_t n = 0;
-	int err = arg_whole(a, min, max, &n);
+/* ---- values ---- */
 
-	if (!err)
-		*n_p = (uint32_t)n;
-	return err;
+/* Reads a whole number at *at_p, and moves *at_p behind it. Units are K, M and G. */
+static bool read_number(const char **at_p, bool units, uint64_t *n_p)
+{
+	static const char letters[] = "KMG";
+	const char *unit;
+	char *end;
+	unsigned long long n;
+	unsigned shift = 0;
+
+	errno = 0;
+	n = strtoull(*at_p, &end, strncasecmp(*at_p, "0x", 2) != 0 ? 10 : 16);
+	if (!isdigit((unsigned char)**at_p) || errno)
+		return false;
+	unit = units && *end ? strchr(letters, *end) : NULL;
+	if (unit) {
+		shift = 10 * (unsigned)(unit - letters + 1);
+		end++;
+	}
+	*n_p = (uint64_t)n << shift;
+	*at_p = end;
+	return n <= UINT64_MAX >> shift;
 }
 
-int arg_u16(const struct arg *a, uint16_t min, uint16_t max, uint16_t *n_p)
+static bool row_takes(const struct arg_row *row, uint64_t n)
 {
-	uint64_t n = 0;
-	int err = arg_whole(a, min, max, &n);
-
-	if (!err)
-		*n_p = (uint16_t)n;
-	return err;
+	return n >= row->min && n <= row->max && (!row->multiple || n % row->multiple == 0) &&
+	       (row->kind != ARG_POWER || is_pow2(n));
 }
 
-int arg_u8(const struct arg *a, uint8_t min, uint8_t max, uint8_t *n_p)
+static int read_whole(const struct arg *a, const struct arg_row *row, uint64_t *n_p)
 {
+	const char *at = a->value;
 	uint64_t n = 0;
-	int err = arg_whole(a, min, max, &n);
 
-	if (!err)
-		*n_p = (uint8_t)n;
-	return err;
+	if (!read_number(&at, row->kind == ARG_SIZE, &n) || *at || !row_takes(row, n))
+		return bad_number(a, row);
+	*n_p = n;
+	return 0;
+}
+
+static int read_real(const struct arg *a, const struct arg_row *row, double *x_p)
+{
+	bool number = isdigit((unsigned char)*a->value) || *a->value == '.';
+	char *end;
+	double x = strtod(a->value, &end);
+
+	if (!number || end == a->value || *end || !(x >= row->low && x <= row->high))
+		return bad_number(a, row);
+	*x_p = x;
+	return 0;
+}
+
+static int read_list(const struct arg *a, const struct arg_row *row, struct arg_list *l_p)
+{
+	const char *at = a->value;
+	struct arg_list l = {.n = 0};
+	uint32_t most = row->most ? row->most : ARG_LIST_MAX;
+
+	do {
+		if (l.n == most || !read_number(&at, row->kind == ARG_SIZES, &l.at[l.n]) ||
+			!row_takes(row, l.at[l.n++]))
+			return bad_number(a, row);
+	} while (*at++ == ',');
+	if (at[-1])
+		return bad_number(a, row);
+	*l_p = l;
+	return 0;
+}
+
+int arg_whole(const struct arg *a, uint64_t min, uint64_t max, uint64_t *n_p)
+{
+	return read_whole(a, &(struct arg_row){.kind = ARG_WHOLE, .min = min, .max = max}, n_p);
 }
 
 int arg_real(const struct arg *a, double min, double max, double *x_p)
 {
-	bool number = isdigit((unsigned char)*a->value) || *a->value == '.';
-	char *end, give[80];
-	double x = strtod(a->value, &end);
-
-	if (number && end != a->value && !*end && x >= min && x <= max) {
-		*x_p = x;
-		return 0;
-	}
-	snprintf(give, sizeof(give), "a number from %g to %.10g", min, max);
-	return arg_bad(a, give);
-}
-
-int arg_time(const struct arg *a, double min, double max, double unit_ns, uint64_t *ns_p)
-{
-	double x = 0;
-	int err = arg_real(a, min, max, &x);
-
-	if (!err)
-		*ns_p = (uint64_t)(x * unit_ns + .5);
-	return err;
-}
-
-int arg_text(const struct arg *a, const char *what, const char **text_p)
-{
-	if (!*a->value)
-		return arg_bad(a, what);
-	*text_p = a->value;
-	return 0;
+	return read_real(a, &(struct arg_row){.kind = ARG_REAL, .low = min, .high = max}, x_p);
 }
 
 int arg_word(const struct arg *a, const char *const *words, unsigned *index_p)
 {
 	char give[200] = "";
-	size_t at = 0;
 
 	for (unsigned i = 0; words[i]; i++) {
 		if (!strcasecmp(words[i], a->value)) {
 			*index_p = i;
 			return 0;
 		}
-		if (at < sizeof(give))
-			at += (size_t)snprintf(give + at, sizeof(give) - at, "%s%s",
-				!i           ? "" :
-				words[i + 1] ? ", " :
-					       " or ",
-				words[i]);
 	}
+	append_words(give, sizeof(give), words, ", ", " or ");
 	return arg_bad(a, give);
 }
 
-int arg_either(const struct arg *a, const char *yes, const char *no, bool *yes_p)
+int arg_words(const struct arg *a, const char *give, int (*fn)(void *arg, const char *word),
+	void *arg)
 {
-	bool is_yes = !strcmp(a->value, yes);
-	char give[80];
+	char *copy = strdup(a->value), *rest = copy, *word;
+	int err = copy ? 0 : -EINVAL;
 
-	if (is_yes || !strcmp(a->value, no)) {
-		*yes_p = is_yes;
+	while (!err && (word = strsep(&rest, ",")))
+		err = fn(arg, word);
+	free(copy);
+	return err ? arg_bad(a, give) : 0;
+}
+
+static int read_text(const struct arg *a, const struct arg_row *row, const char **text_p)
+{
+	if (!*a->value)
+		return arg_bad(a, row->give ? row->give : row->value);
+	*text_p = a->value;
+	return 0;
+}
+
+/* Writes an integer of any width. */
+static void store(void *field, size_t size, uint64_t n)
+{
+	uint8_t n8 = (uint8_t)n;
+	uint16_t n16 = (uint16_t)n;
+	uint32_t n32 = (uint32_t)n;
+
+	memcpy(field,
+		size == 1 ? (void *)&n8 :
+		size == 2 ? (void *)&n16 :
+		size == 4 ? (void *)&n32 :
+			    &n,
+		size);
+}
+
+/* The kinds that become an integer. */
+static int read_integer(const struct arg *a, const struct arg_row *row, uint64_t *n_p)
+{
+	double x = 0, unit = row->unit ? row->unit : 1;
+	unsigned index = 0;
+	int err;
+
+	switch (row->kind) {
+	case ARG_FLAG:
+		*n_p = 1;
+		return 0;
+	case ARG_WORD:
+		err = arg_word(a, row->words, &index);
+		*n_p = index + row->min;
+		return err;
+	case ARG_TIME:
+		err = read_real(a, row, &x);
+		*n_p = (uint64_t)(x * unit + .5);
+		return err;
+	default:
+		return read_whole(a, row, n_p);
+	}
+}
+
+static int read_value(const struct arg *a, const struct arg_row *row, void *options)
+{
+	void *field = (char *)options + row->field.offset;
+	double x = 0;
+	uint64_t n = 0;
+	int err;
+
+	if (row->none && !strcmp(a->value, row->none)) {
+		memset(field, 0, row->field.size);
 		return 0;
 	}
-	snprintf(give, sizeof(give), "%s or %s", yes, no);
-	return arg_bad(a, give);
+	switch (row->kind) {
+	case ARG_CALL:
+		return row->read(a, field);
+	case ARG_TEXT:
+		return read_text(a, row, field);
+	case ARG_LIST:
+	case ARG_SIZES:
+		return read_list(a, row, field);
+	case ARG_REAL:
+		err = read_real(a, row, &x);
+		if (!err)
+			*(double *)field = row->unit ? x * row->unit : x;
+		return err;
+	default:
+		err = read_integer(a, row, &n);
+		if (!err)
+			store(field, row->field.size, n);
+		return err;
+	}
 }
 
-int args_fail(char *why, size_t size, const char *text)
+/* ---- help ---- */
+
+static bool in_set(const struct args *args, const struct arg_row *row)
 {
-	snprintf(why, size, "%s", text);
-	return -EINVAL;
+	return !args->set || !row->sets || (row->sets & args->set);
 }
 
-/* The long option that a letter stands for: letters are values of long options. */
-static const struct option *option_of(const struct option *options, int val)
+/* Prints the text with line breaks, each line after the first at the column of help texts. */
+static void print_wrapped(FILE *out, const char *text)
 {
-	while (options->name && options->val != val)
-		options++;
-	return options;
+	size_t at = HELP_COLUMN;
+
+	while (*text) {
+		size_t word = strcspn(text, " ");
+
+		if (at > HELP_COLUMN && at + 1 + word > HELP_WIDTH) {
+			fprintf(out, "\n%*s", HELP_COLUMN, "");
+			at = HELP_COLUMN;
+		}
+		at += (size_t)fprintf(out, "%s%.*s", at > HELP_COLUMN ? " " : "", (int)word, text);
+		text += word;
+		text += *text == ' ';
+	}
+	fputc('\n', out);
+}
+
+/* The part in parentheses: range and default. */
+static void append_limits(char *to, size_t size, const struct arg_row *row)
+{
+	const char *def = row->def ? row->def : row->unset;
+	char range[120] = "";
+
+	if (row->kind == ARG_WORD && row->value)
+		append_words(range, sizeof(range), row->words, ", ", " or ");
+	else
+		append_row_range(range, sizeof(range), row);
+	if (!def && row->none)
+		def = row->none;
+	if (*range || def)
+		append(to, size, "%s(%s%s%s)", *to ? " " : "", range, *range && def ? "; " : "",
+			def ? def : "");
+}
+
+static void print_option(const struct arg_row *row, FILE *out)
+{
+	char head[80] = "  ", text[600] = "";
+
+	if (row->letter)
+		append(head, sizeof(head), "-%c, ", row->letter);
+	append(head, sizeof(head), "--%s", row->name);
+	if (row->value)
+		append(head, sizeof(head), " %s", row->value);
+	else if (row->words) {
+		append(head, sizeof(head), " ");
+		append_words(head, sizeof(head), row->words, "|", "|");
+	}
+	append(text, sizeof(text), "%s",
+		row->help             ? row->help :
+		row->kind == ARG_HELP ? "print this text" :
+					"print the version");
+	append_limits(text, sizeof(text), row);
+	if (row->also)
+		append(text, sizeof(text), "; also --%s", row->also);
+	if (strlen(head) + 2 > HELP_COLUMN)
+		fprintf(out, "%s\n%*s", head, HELP_COLUMN, "");
+	else
+		fprintf(out, "%-*s", HELP_COLUMN, head);
+	print_wrapped(out, text);
+}
+
+void args_help(const struct args *args, FILE *out)
+{
+	fputs(args->usage, out);
+	if (args->rows[0].kind != ARG_HEAD)
+		fputc('\n', out);
+	for (uint32_t i = 0; i < args->n_rows; i++) {
+		const struct arg_row *row = &args->rows[i];
+
+		if (!in_set(args, row))
+			continue;
+		if (row->kind == ARG_HEAD)
+			fprintf(out, "\n%s\n", row->help);
+		else
+			print_option(row, out);
+	}
+	if (args->tail)
+		fprintf(out, "\n%s", args->tail);
+}
+
+/* ---- command lines ---- */
+
+static uint32_t row_of(const struct args *args, const char *name, size_t len)
+{
+	uint32_t i = 0;
+
+	while (i < args->n_rows && (!args->rows[i].name || strlen(args->rows[i].name) != len ||
+					   strncmp(args->rows[i].name, name, len) != 0))
+		i++;
+	if (i == args->n_rows)
+		abort(); /* a name in the program's own rows or code */
+	return i;
+}
+
+bool args_given(const struct args *args, const char *name)
+{
+	return args->given[row_of(args, name, strlen(name))];
+}
+
+int args_fit(struct args *args)
+{
+	for (uint32_t i = 0; i < args->n_rows; i++) {
+		if (args->given[i] && !in_set(args, &args->rows[i]))
+			return args_fail(args, "--%s means nothing to %s: leave it out",
+				args->rows[i].name, args->command);
+	}
+	return 0;
+}
+
+/* The first option among these names that was given; NULL: none. */
+static const char *first_given(const struct args *args, const char *names)
+{
+	for (; *names; names += *names == ' ') {
+		size_t len = strcspn(names, " ");
+		uint32_t i = row_of(args, names, len);
+
+		if (args->given[i])
+			return args->rows[i].name;
+		names += len;
+	}
+	return NULL;
+}
+
+/* Two options that exclude each other, and one that needs another. */
+static int check_together(const struct args *args)
+{
+	for (uint32_t i = 0; i < args->n_rows; i++) {
+		const struct arg_row *row = &args->rows[i];
+		const char *other =
+			args->given[i] && row->not_with ? first_given(args, row->not_with) : NULL;
+
+		if (other)
+			return args_fail(args, "--%s and --%s exclude each other: give one",
+				row->name, other);
+		if (args->given[i] && row->with && !first_given(args, row->with))
+			return args_fail(args, "--%s means nothing alone: give --%.*s with it",
+				row->name, (int)strcspn(row->with, " "), row->with);
+	}
+	return 0;
+}
+
+static void set_arg(const struct args *args, const struct arg_row *row, const char *value,
+	struct arg *a)
+{
+	*a = (struct arg){.value = value ? value : "", .why = args->why, .size = args->size};
+	snprintf(a->name, sizeof(a->name), "--%s", row->name);
+}
+
+static void set_defaults(const struct args *args, void *options)
+{
+	for (uint32_t i = 0; i < args->n_rows; i++) {
+		const struct arg_row *row = &args->rows[i];
+		struct arg a;
+
+		if (!row->def)
+			continue;
+		set_arg(args, row, row->def, &a);
+		if (read_value(&a, row, options))
+			abort(); /* a default that its own row refuses */
+	}
+}
+
+/* What getopt_long() takes. */
+struct known {
+	struct option longs[2 * ARGS_MAX + 1];
+	char letters[2 * ARGS_MAX + 3];
+};
+
+static void learn(const struct args *args, struct known *k)
+{
+	uint32_t n = 0;
+
+	memset(k, 0, sizeof(*k));
+	append(k->letters, sizeof(k->letters), "%s", args->strict_order ? "+:" : ":");
+	for (uint32_t i = 0; i < args->n_rows; i++) {
+		const struct arg_row *row = &args->rows[i];
+		bool value = row->kind != ARG_FLAG && row->kind < ARG_HELP;
+
+		if (row->kind == ARG_HEAD || !in_set(args, row))
+			continue;
+		k->longs[n++] = (struct option){row->name, value, NULL, LONG + (int)i};
+		if (row->also)
+			k->longs[n++] = (struct option){row->also, value, NULL, LONG + (int)i};
+		if (row->letter)
+			append(k->letters, sizeof(k->letters), "%c%s", row->letter,
+				value ? ":" : "");
+	}
+}
+
+/* The row of what getopt_long() returned; NULL: it refused the option. */
+static const struct arg_row *find_row(const struct args *args, int val)
+{
+	if (val >= LONG)
+		return &args->rows[val - LONG];
+	for (uint32_t i = 0; i < args->n_rows; i++) {
+		if (args->rows[i].letter == val && in_set(args, &args->rows[i]))
+			return &args->rows[i];
+	}
+	return NULL;
 }
 
 /*
- * What getopt_long() did not take. A letter may stand within a word, of which nothing is known then:
- * argv[optind - 1] may still be the word before.
+ * The option that getopt_long() refused. A letter may stand within a word, of which nothing is known
+ * then: argv[optind - 1] may still be the word before.
  */
-static void refuse(int val, char **argv, const struct option *options, char *why, size_t size)
+static int refuse(const struct args *args, int val, char **argv)
 {
 	const char letter[] = {'-', (char)optopt, 0};
-	bool is_letter = val == '?' && optopt && !option_of(options, optopt)->name;
+	bool is_letter = val == '?' && optopt && optopt < LONG && !find_row(args, optopt);
 
-	snprintf(why, size, "%.60s %s: give one of the options of --help",
+	return args_fail(args, "%.60s %s: give one of the options of --help",
 		is_letter ? letter : argv[optind - 1],
 		val == ':' ? "needs a value" : "is not valid");
-	make_line(why);
 }
 
-int args_read(int argc, char **argv, const char *letters, const struct option *options, arg_fn *fn,
-	void *arg, char *why, size_t size)
+/* 1: go on; 0: the help text or the version was printed; -EINVAL. */
+static int read_option(struct args *args, const struct arg_row *row, void *options)
 {
-	struct arg a = {.why = why, .size = size};
+	struct arg a;
+	int err;
+
+	if (row->kind == ARG_HELP) {
+		args_help(args, stdout);
+		return 0;
+	}
+	if (row->kind == ARG_VERSION) {
+		puts(args->version);
+		return 0;
+	}
+	set_arg(args, row, optarg, &a);
+	err = read_value(&a, row, options);
+	if (err) {
+		make_line(args->why); /* read() may have written it */
+		return err;
+	}
+	args->given[row - args->rows] = true;
+	return 1;
+}
+
+static int check_operands(const struct args *args, int argc, char **argv, int first)
+{
+	int over = first + !!args->operand;
+
+	if (args->operands || over >= argc)
+		return 0;
+	return args_fail(args, "'%.60s' is too much: give %s%s", argv[over],
+		args->operand ? "one " : "options only", args->operand ? args->operand : "");
+}
+
+int args_read(struct args *args, int argc, char **argv, void *options)
+{
+	struct known known;
 	int val, err;
 
-	if (size)
-		why[0] = 0;
+	memset(args->given, 0, sizeof(args->given));
+	if (args->size)
+		args->why[0] = 0;
+	set_defaults(args, options);
+	learn(args, &known);
 	opterr = 0;
 	optind = 0;
-	while ((val = getopt_long(argc, argv, letters, options, NULL)) != -1) {
-		if (val == ':' || val == '?') {
-			refuse(val, argv, options, why, size);
-			return -EINVAL;
-		}
-		a.name = option_of(options, val)->name;
-		a.value = optarg ? optarg : "";
-		err = fn(arg, val, &a);
-		if (err && size)
-			make_line(why);
-		if (err)
+	while ((val = getopt_long(argc, argv, known.letters, known.longs, NULL)) != -1) {
+		if (val == ':' || val == '?')
+			return refuse(args, val, argv);
+		err = read_option(args, find_row(args, val), options);
+		if (err <= 0)
 			return err;
 	}
-	return optind;
+	err = check_operands(args, argc, argv, optind);
+	if (!err)
+		err = check_together(args);
+	return err ? err : optind;
 }
 
-int args_end(int argc, char **argv, int first, char *why, size_t size)
+int args_word(const struct args *args, const char *value, const char *const *words,
+	unsigned *index_p)
 {
-	if (first >= argc)
-		return 0;
-	snprintf(why, size, "'%.60s' is too much: give options only", argv[first]);
-	make_line(why);
-	return -EINVAL;
+	struct arg a = {.value = value, .why = args->why, .size = args->size};
+
+	snprintf(a.name, sizeof(a.name), "%s", args->operand);
+	return arg_word(&a, words, index_p);
 }

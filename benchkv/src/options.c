@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/args.h"
+#include "base/oldargs.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "help.h"

@@ -3,7 +3,7 @@
 #ifndef BENCHKV_VALUES_H
 #define BENCHKV_VALUES_H
 
-#include "base/args.h"
+#include "base/oldargs.h"
 
 /* uniform (0) or zipf:THETA. */
 int value_distribution(const struct arg *a, double *theta_p);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/args.h"
+#include "base/oldargs.h"
 #include "text.h"
 #include "engine.h"
 #include "gather.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/args.h"
+#include "base/oldargs.h"
 #include "text.h"
 #include "base/clock.h"
 #include "engine.h"

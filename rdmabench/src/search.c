@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/args.h"
+#include "base/oldargs.h"
 #include "engine.h"
 #include "explore.h"
 #include "model.h"

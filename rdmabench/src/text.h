@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "base/args.h"
+#include "base/oldargs.h"
 
 /* A name that becomes part of a path: 1 to 63 of A-Z a-z 0-9 . _ -, not beginning with a dot. */
 bool name_is_safe(const char *name);

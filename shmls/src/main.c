@@ -6,52 +6,37 @@
 #include <string.h>
 
 #include "base/args.h"
+#include "base/compiler.h"
 #include "base/output.h"
 #include "print.h"
 #include "region.h"
 
 static const char usage[] =
 	"Usage: shmls [OPTION]... [REGION]...\n"
-	"Lists the regions of delegrpc and shmipc in /dev/shm, or these: delegrpc.NAME, shmipc.NAME.\n"
-	"  -c, --clients  list the clients of each region\n"
-	"  -j, --json     print one JSON object per line, with the clients\n"
-	"  -r, --remove   remove the listed regions of this user whose server is dead\n"
-	"  -h, --help\n"
-	"  -V, --version\n"
-	"Columns:\n"
-	"  server   dead, running, waiting (polls), asleep\n"
-	"  depth    calls that a client can have in flight\n"
-	"  clients  connected and alive / at most\n"
-	"  dead     dead clients that the server has not cleaned up yet\n"
-	"  slots    of delegrpc's request ring: in use / all\n";
+	"Lists the regions of delegrpc and shmipc in /dev/shm, or these: delegrpc.NAME, shmipc.NAME.\n";
+
+static const char columns[] = "Columns:\n"
+			      "  server   dead, running, waiting (polls), asleep\n"
+			      "  depth    calls that a client can have in flight\n"
+			      "  clients  connected and alive / at most\n"
+			      "  dead     dead clients that the server has not cleaned up yet\n"
+			      "  slots    of delegrpc's request ring: in use / all\n";
 
 struct options {
-	bool clients, json, remove, help, version;
+	bool clients, json, remove;
 };
 
-static int parse_option(void *options, int val, const struct arg *a)
-{
-	struct options *o = (struct options *)options;
+#define AT(field) ARG_AT(struct options, field)
 
-	(void)a;
-	switch (val) {
-	case 'c':
-		o->clients = true;
-		break;
-	case 'j':
-		o->json = true;
-		break;
-	case 'r':
-		o->remove = true;
-		break;
-	case 'h':
-		o->help = true;
-		break;
-	default:
-		o->version = true;
-	}
-	return 0;
-}
+static const struct arg_row rows[] = {
+	{"clients", 'c', NULL, ARG_FLAG, AT(clients), .help = "list the clients of each region"},
+	{"json", 'j', NULL, ARG_FLAG, AT(json),
+		.help = "print one JSON object per line, with the clients"},
+	{"remove", 'r', NULL, ARG_FLAG, AT(remove), .not_with = "json clients",
+		.help = "remove the listed regions of this user whose server is dead"},
+	{"help", 'h', .kind = ARG_HELP},
+	{"version", 'V', .kind = ARG_VERSION},
+};
 
 static int complain(const char *what, int err)
 {
@@ -130,31 +115,22 @@ static int run(const struct options *o, char **files, int n_files)
 
 static int shmls(int argc, char **argv)
 {
-	static const struct option long_options[] = {
-		{"clients", no_argument, NULL, 'c'},
-		{"json", no_argument, NULL, 'j'},
-		{"remove", no_argument, NULL, 'r'},
-		{"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'V'},
-		{0},
-	};
 	struct options o = {0};
 	char why[160];
-	int first =
-		args_read(argc, argv, ":cjrhV", long_options, parse_option, &o, why, sizeof(why));
+	struct args args = {.rows = rows,
+		.n_rows = ARRAY_SIZE(rows),
+		.usage = usage,
+		.tail = columns,
+		.version = "shmls " SHMLS_VERSION,
+		.operands = true,
+		.why = why,
+		.size = sizeof(why)};
+	int first = args_read(&args, argc, argv, &o);
 
-	if (first >= 0 && o.remove && (o.json || o.clients))
-		first = args_fail(why, sizeof(why), "--remove prints no list; give it alone");
-	if (first < 0) {
+	if (first < 0)
 		fprintf(stderr, "shmls: %s\n", why);
-		return 2;
-	}
-	if (o.help)
-		return fputs(usage, stdout) < 0;
-	if (o.version) {
-		puts("shmls " SHMLS_VERSION);
-		return 0;
-	}
+	if (first <= 0)
+		return first ? 2 : 0;
 	return run(&o, argv + first, argc - first);
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/args.h"
+#include "base/oldargs.h"
 
 const char move_usage[] =
 	"Usage: tentbench server [OPTION]...\n"

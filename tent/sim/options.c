@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/args.h"
+#include "base/oldargs.h"
 
 const char sim_usage[] =
 	"Usage: tentbench sim [OPTION]...\n"

@@ -1,72 +1,144 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Command lines of programs: args_read() reads the options, and for each calls a function that
- * reads its value by one of the arg_*() functions below. They check the value; a bad one is
- * described in one line, which names the option and says what to give instead.
+ * Command lines of programs. A program describes each of its options in one row: name, letter,
+ * kind, range, default and help text. args_read() reads the command line by these rows, checks the
+ * values and prints --help from the rows. A bad option is described in one line, which names the
+ * option and says what to give instead.
  *
- *	static int parse_option(void *options, int val, const struct arg *a)
- *	{
- *		struct options *o = options;
+ *	#define AT(field) ARG_AT(struct options, field)
+ *	static const struct arg_row rows[] = {
+ *		{"threads", 't', "N", ARG_WHOLE, AT(threads), .min = 1, .max = 64, .def = "2",
+ *			.help = "threads that send"},
+ *		{"json", 0, "FILE", ARG_TEXT, AT(json), .help = "writes the report to this file"},
+ *		{"help", 'h', .kind = ARG_HELP},
+ *	};
+ *	struct args args = {.rows = rows, .n_rows = ARRAY_SIZE(rows), .why = why, .size = sizeof(why),
+ *		.usage = "Usage: program [OPTION]...\n"};
+ *	int first = args_read(&args, argc, argv, &options);
  *
- *		switch (val) {
- *		case OPT_THREADS:
- *			return arg_u32(a, 1, 64, &o->threads);
- *		...
- *
- *	first = args_read(argc, argv, ":", long_options, parse_option, &o, why, sizeof(why));
  *	if (first < 0)
  *		fprintf(stderr, "program: %s\n", why);
  *
- * getopt_long() has global state, so one thread reads at a time. Texts that are returned belong to
- * argv. A program uses base_args_dep; no library does.
+ * getopt_long() has global state, so only one thread may read at a time. Texts in the options point
+ * into argv. Programs use base_args_dep; no library does.
  */
 #ifndef BASE_ARGS_H
 #define BASE_ARGS_H
 
-#include <getopt.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+
+#define ARGS_MAX 80 /* rows of a program */
+#define ARG_LIST_MAX 16
+
+enum arg_kind {
+	ARG_HEAD, /* no option but a headline of --help */
+	ARG_FLAG, /* takes no value; sets a bool */
+	ARG_WHOLE, /* a whole number, decimal or 0x... hexadecimal; any integer type */
+	ARG_SIZE, /* the same, and K, M or G may follow: 2^10, 2^20 or 2^30 */
+	ARG_POWER, /* a whole number that is a power of two */
+	ARG_REAL, /* a real number; double */
+	ARG_TIME, /* a real number, rounded after the multiplication by the unit; any integer type */
+	ARG_LIST, /* whole numbers with commas between; struct arg_list */
+	ARG_SIZES, /* the same, and each may have K, M or G */
+	ARG_WORD, /* one of words, in any case of letters: its index plus min; any integer type */
+	ARG_TEXT, /* any text but the empty one; const char * */
+	ARG_CALL, /* read() reads the value */
+	ARG_HELP, /* prints the help text */
+	ARG_VERSION, /* prints the version */
+};
+
+struct arg_list {
+	uint64_t at[ARG_LIST_MAX];
+	uint32_t n;
+};
 
 /* The option that is being read. */
 struct arg {
-	const char *name; /* without the dashes */
+	char name[40]; /* with its dashes */
 	const char *value; /* "" without one */
-	char *why; /* what is wrong with it is written there */
+	char *why; /* receives what is wrong with the value */
 	size_t size; /* of why; 0: nothing is written */
 };
 
-/* All return 0, or -EINVAL after having written to a->why; *_p is written on success only. */
-int arg_bad(const struct arg *a, const char *give);
-/* Decimal, with or without zeros in front, or 0x... hexadecimal. */
-int arg_whole(const struct arg *a, uint64_t min, uint64_t max, uint64_t *n_p);
-int arg_u32(const struct arg *a, uint32_t min, uint32_t max, uint32_t *n_p);
-int arg_u16(const struct arg *a, uint16_t min, uint16_t max, uint16_t *n_p);
-int arg_u8(const struct arg *a, uint8_t min, uint8_t max, uint8_t *n_p);
-int arg_real(const struct arg *a, double min, double max, double *x_p);
-/* A real number of units, each of unit_ns nanoseconds, rounded; min and max are in units. */
-int arg_time(const struct arg *a, double min, double max, double unit_ns, uint64_t *ns_p);
-/* Anything but the empty string. */
-int arg_text(const struct arg *a, const char *what, const char **text_p);
-/* One of @words, the last of which is NULL, in any case of letters: its index. */
-int arg_word(const struct arg *a, const char *const *words, unsigned *index_p);
-/* One of two words. */
-int arg_either(const struct arg *a, const char *yes, const char *no, bool *yes_p);
+struct arg_field {
+	size_t offset, size; /* in the struct of the program's options */
+};
 
-/* Of what is not about one option: -EINVAL, with text in why. */
-int args_fail(char *why, size_t size, const char *text);
+/* The field of a row. */
+#define ARG_AT(type, field)                                                                        \
+	{                                                                                          \
+		offsetof(type, field), sizeof(((type *)NULL)->field)                               \
+	}
 
-/* An option was read: its val of the struct option, and its value. 0 or a negative errno. */
-typedef int arg_fn(void *options, int val, const struct arg *a);
+struct arg_row {
+	const char *name; /* without dashes */
+	char letter; /* 0: none */
+	const char *value; /* its name in --help; NULL: none, or the words */
+	enum arg_kind kind;
+	struct arg_field field;
+	const char *help; /* a phrase without a full stop */
+	const char *def; /* default, read like a given value; NULL: the field stays 0 */
+	const char *unset; /* describes in --help what holds without a default */
+	uint64_t min, max; /* of whole numbers */
+	uint64_t multiple; /* the number is a multiple of it; 0: any number is taken */
+	double low, high; /* of real numbers, before the unit is applied */
+	double unit; /* real numbers are multiplied by it; 0: 1 */
+	const char *const *words; /* up to a NULL */
+	const char *none; /* this word stands for 0 or NULL */
+	const char *give; /* error text: what to give; NULL: derived from kind and range */
+	int (*read)(const struct arg *a, void *field); /* 0, or -EINVAL after arg_bad() */
+	uint32_t most; /* entries of a list; 0: ARG_LIST_MAX */
+	uint32_t sets; /* bits of struct args that take the option; 0: all do */
+	const char *not_with; /* names of options that exclude this one, blanks between */
+	const char *with; /* names of options, one of which must be given as well */
+	const char *also; /* another name of the option */
+};
+
+struct args {
+	const struct arg_row *rows;
+	uint32_t n_rows;
+	uint32_t set; /* the bit of the command that is read; 0: any option is taken */
+	const char *command; /* its name in error texts */
+	const char *usage, *tail; /* the lines of --help before and after the options, or NULL */
+	const char *version; /* the line that --version prints */
+	const char *operand; /* name of the only operand; NULL: none is taken */
+	bool operands; /* any number of operands is taken */
+	bool strict_order; /* reading ends at the first operand */
+	char *why; /* receives one line about what is wrong */
+	size_t size; /* of why */
+	bool given[ARGS_MAX]; /* set by args_read(): the row's option was given */
+};
 
 /*
- * Reads the options of argv[1...] and returns the index of the first operand; -EINVAL, or what
- * fn returned. argv[0] is the name of the program or sub-command. letters: as getopt_long(), with
- * a ':' in front ("+:" ends at the first operand); each letter is the val of a long option.
+ * Sets the defaults in *options, then reads the options of argv[1...]; argv[0] is the name of the
+ * program or of its command. Returns the index of the first operand; 0 after --help or --version,
+ * which is on standard output then; -EINVAL with a line in why. getopt_long() sorts argv.
  */
-int args_read(int argc, char **argv, const char *letters, const struct option *options, arg_fn *fn,
-	void *arg, char *why, size_t size);
-/* No operand may be left at argv[first]: 0, or -EINVAL. */
-int args_end(int argc, char **argv, int first, char *why, size_t size);
+int args_read(struct args *args, int argc, char **argv, void *options);
+/* Was the option given? */
+bool args_given(const struct args *args, const char *name);
+/* The program's command became known after args_read(): 0, or -EINVAL for an option of others. */
+int args_fit(struct args *args);
+/* Prints what --help prints. */
+void args_help(const struct args *args, FILE *out);
+/* -EINVAL, with this text in why. */
+int args_fail(const struct args *args, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/* The operand that is to be one of @words, up to a NULL: 0, or -EINVAL with a line in why. */
+int args_word(const struct args *args, const char *value, const char *const *words,
+	unsigned *index_p);
+
+/* ---- for the functions of ARG_CALL: 0, or -EINVAL with a line; *_p is written on success ---- */
+
+int arg_bad(const struct arg *a, const char *give);
+int arg_whole(const struct arg *a, uint64_t min, uint64_t max, uint64_t *n_p);
+int arg_real(const struct arg *a, double min, double max, double *x_p);
+int arg_word(const struct arg *a, const char *const *words, unsigned *index_p);
+/* Calls fn for each word of a list with commas; an empty list, or a failing fn, is refused. */
+int arg_words(const struct arg *a, const char *give, int (*fn)(void *arg, const char *word),
+	void *arg);
 
 #endif
