@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "base/args.h"
-#include "base/test.h"
+#include "support/test.h"
 
 #define MAX_ARGS 12
 #define SET_ONE 1u

@@ -3,7 +3,7 @@
 #include <sched.h>
 
 #include "base/slab.h"
-#include "base/test.h"
+#include "support/test.h"
 #include "base/wait.h"
 
 static void pow2_and_align(void)

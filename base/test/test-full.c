@@ -3,8 +3,8 @@
 #include <errno.h>
 
 #include "base/shm.h"
-#include "base/smallshm.h"
-#include "base/test.h"
+#include "support/smallshm.h"
+#include "support/test.h"
 
 #define ROOM ((size_t)64 * 1024)
 

@@ -10,10 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/locklooks.h"
+#include "support/locklooks.h"
 #include "base/shm.h"
-#include "base/spawn.h"
-#include "base/test.h"
+#include "support/spawn.h"
+#include "support/test.h"
 
 #define PREFIX "base-test"
 #define SIZE 8192

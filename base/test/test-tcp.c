@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
-#include "base/stranger.h"
+#include "support/stranger.h"
 #include "base/tcp.h"
 
 #define PAST 0

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 
 #include "base/shm.h"
-#include "base/test.h"
-#include "base/users.h"
+#include "support/test.h"
+#include "support/users.h"
 
 #define PREFIX "base-users"
 #define SIZE 8192

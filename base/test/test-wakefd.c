@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "base/fdtest.h"
+#include "support/fdtest.h"
 #include "base/wakefd.h"
 
 #define FOR_EVER (-1) /* limited by the guard of the test program */

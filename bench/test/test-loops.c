@@ -2,7 +2,7 @@
 /* The loops are the shapes that they are called after: an implementation that notes what is asked. */
 #include "rpcbench.h"
 
-#include "base/test.h"
+#include "support/test.h"
 
 #define DEPTH 40
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The adaptive poll budget: every number and every transition, bit for bit. */
 #include "adaptive.h"
-#include "base/test.h"
+#include "support/test.h"
 
 static const struct adaptive_loop empty = {0, 1.0, 0};
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "check.h"
 #include "puts.h"
 #include "store.h"

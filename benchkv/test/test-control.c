@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "control.h"
 
 static struct control make(const char *text, uint32_t endpoints)

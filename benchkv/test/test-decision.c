@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "control.h"
 #include "decision.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "puts.h"
 #include "store.h"
 

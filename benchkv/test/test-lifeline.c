@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/test.h"
+#include "support/test.h"
 #include "stop.h"
 
 #define RANKS 4

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Batching by Little's law: scripted counts, exact latencies and switches. */
-#include "base/test.h"
+#include "support/test.h"
 #include "little.h"
 
 static struct little make(uint32_t peers)

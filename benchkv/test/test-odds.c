@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "check.h"
 #include "store.h"
 

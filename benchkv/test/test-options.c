@@ -2,7 +2,7 @@
 /* The command line: a table of bad ones, and what good ones mean. */
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "options.h"
 #include "result.h"
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "base/test.h"
+#include "support/test.h"
 #include "calendar.h"
 #include "sim.h"
 #include "timeline.h"

@@ -2,7 +2,7 @@
 /* The store against a plain array, placement, and requests that are not for it. */
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "store.h"
 
 #define KEYS 5000

@@ -2,7 +2,7 @@
 /* The operation streams: deterministic, distributed as they say. */
 #include <math.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "workload.h"
 
 static const struct placement place = {.ranks = 4, .shards = 2};

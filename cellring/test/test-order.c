@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/compiler.h"
-#include "base/step.h"
+#include "support/step.h"
 #include "cellring.h"
 
 #define MESSAGES 6

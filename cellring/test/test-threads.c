@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "base/wait.h"
 #include "cellring.h"
 

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "cellring.h"
 
 #define RING_MAX (1u << 17) /* cells of 1 KiB, 65 of them */

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "copyrpc.h"
 
 static uint32_t depth;

@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "copyrpc.h"
 #include "softhca.h"
 

@@ -8,7 +8,7 @@
 #ifndef COPYRPC_TEST_SIM_H
 #define COPYRPC_TEST_SIM_H
 
-#include "base/test.h"
+#include "support/test.h"
 #include "receive-batch.h"
 
 #define SIM_FLIGHT 4096

@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <sched.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "device.h"
 
 enum { CHURN_PAIRS = 3, CHURN_DEPTH = 16, CHURN_SQ = 16 };

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <sched.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "copyrpc.h"
 
 #define CALLS 2000

@@ -8,7 +8,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "blob.h"
 #include "internal.h"
 

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <sched.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "copyrpc.h"
 
 #define RING COPYRPC_RING_MIN

@@ -3,7 +3,7 @@
  * Every rule that a peer can break: batches by hand that are right, and the same with one
  * field that is not. Then the connection blob, byte by byte.
  */
-#include "base/test.h"
+#include "support/test.h"
 #include "blob.h"
 #include "receive-batch.h"
 

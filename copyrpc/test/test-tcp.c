@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/stranger.h"
+#include "support/stranger.h"
 #include "copyrpc_tcp.h"
 #include "internal.h"
 #include "pair.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The bytes of a ring, and the numbers of flow control at their edges. */
-#include "base/test.h"
+#include "support/test.h"
 #include "receive-batch.h"
 
 static void padding(void)

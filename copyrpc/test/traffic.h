@@ -12,7 +12,7 @@
 #include <sched.h>
 #include <sys/socket.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "copyrpc.h"
 
 #define NODE_EPS 16

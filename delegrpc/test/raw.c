@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "base/test.h"
+#include "support/test.h"
 #include "raw.h"
 
 void raw_open(const char *name, struct raw *raw)

@@ -3,7 +3,7 @@
 #ifndef DELEGRPC_TEST_SOLO_H
 #define DELEGRPC_TEST_SOLO_H
 
-#include "base/test.h"
+#include "support/test.h"
 #include "raw.h"
 
 static char name[64];

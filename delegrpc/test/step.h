@@ -7,7 +7,7 @@
 #ifndef DELEGRPC_TEST_STEP_H
 #define DELEGRPC_TEST_STEP_H
 
-#include "base/step.h"
+#include "support/step.h"
 
 typedef void step_piece_fn(void);
 

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 
-#include "base/fdtest.h"
+#include "support/fdtest.h"
 #include "solo.h"
 
 #define FOR_EVER (-1) /* the guard of the test program ends it */

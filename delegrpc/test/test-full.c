@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* delegrpc in a /dev/shm that is too small. */
-#include "base/smallshm.h"
+#include "support/smallshm.h"
 #include "solo.h"
 
 static void region_too_large(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Regions for a user or for a group. */
-#include "base/grouptest.h"
+#include "support/grouptest.h"
 #include "delegrpc.h"
 
 static void serve(void *s)

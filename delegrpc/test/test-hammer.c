@@ -4,7 +4,7 @@
  *
  *	test-delegrpc-hammer [CALLS]	of each client, in each run
  */
-#include "base/fdhammer.h"
+#include "support/fdhammer.h"
 #include "delegrpc.h"
 
 static void *hammer_create(const char *name, int *fd_p)

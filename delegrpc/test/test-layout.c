@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* delegrpc's attributes at their limits, where a region would be too large to be made. */
-#include "base/test.h"
+#include "support/test.h"
 #include "internal.h"
 
 static void largest_default_ring(void)

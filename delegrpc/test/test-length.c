@@ -2,7 +2,7 @@
 /* Each response arrives with the length that the server gave, as requests do. */
 #include <pthread.h>
 
-#include "base/lengthtest.h"
+#include "support/lengthtest.h"
 #include "solo.h"
 
 #define SIZE LENGTHTEST_SIZE

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A region as it is seen from outside: what is in use, who is alive, forged contents, removal. */
-#include "base/looktest.h"
+#include "support/looktest.h"
 #include "solo.h"
 
 #define DEPTH 16

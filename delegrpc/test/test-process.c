@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "raw.h"
 
 #define VICTIMS 3

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Clients that cannot wake a server which sleeps on its descriptor. */
-#include "base/reachtest.h"
+#include "support/reachtest.h"
 #include "raw.h"
 
 static int serve(void *s)

@@ -2,7 +2,7 @@
 /* Storms over delegrpc. */
 #include "delegrpc.h"
 
-#include "base/rpcstorm.h"
+#include "support/rpcstorm.h"
 
 static struct delegrpc_attr rpcstorm_attr(const struct rpcstorm_shape *shape)
 {

@@ -8,8 +8,8 @@
  */
 #include <pthread.h>
 
-#include "base/interrupt.h"
-#include "base/test.h"
+#include "support/interrupt.h"
+#include "support/test.h"
 #include "delegrpc.h"
 
 #define MAX_HELD 64

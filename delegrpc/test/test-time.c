@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "base/fakeclock.h"
+#include "support/fakeclock.h"
 #include "solo.h"
 
 /* A server in a process of its own. */

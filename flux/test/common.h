@@ -3,7 +3,7 @@
 #ifndef FLUX_TEST_COMMON_H
 #define FLUX_TEST_COMMON_H
 
-#include "base/test.h"
+#include "support/test.h"
 #include "flux.h"
 
 #define MAX_TOKENS 4096

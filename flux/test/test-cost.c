@@ -6,7 +6,7 @@
  */
 #include "flux.h"
 
-#include "base/test.h"
+#include "support/test.h"
 
 #define BURST 32
 

@@ -2,7 +2,7 @@
 /* Nodes that sleep on descriptors: what makes them readable, and what does not. */
 #include <errno.h>
 
-#include "base/fdtest.h"
+#include "support/fdtest.h"
 #include "common.h"
 
 /* Armed, and asleep if it polled now. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/sleep.h"
-#include "base/interrupt.h"
+#include "support/interrupt.h"
 #include "common.h"
 
 static void create_checks_attr(void)

@@ -4,7 +4,7 @@
  *
  *	test-flux-hammer [CALLS]	of each caller
  */
-#include "base/fdhammer.h"
+#include "support/fdhammer.h"
 #include "flux.h"
 
 #define SERVER FDHAMMER_CLIENTS /* its index */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Each call and each answer of flux arrives with the length that its sender gave. */
-#include "base/lengthtest.h"
+#include "support/lengthtest.h"
 #include "common.h"
 
 #define SIZE LENGTHTEST_SIZE

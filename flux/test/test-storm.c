@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "base/storm.h"
+#include "support/storm.h"
 #include "flux.h"
 
 #define NODES 6

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/test.h"
+#include "support/test.h"
 
 #define NODES 5
 #define INFLIGHT 36 /* bursts of up to eight, in rings that are hardly longer */

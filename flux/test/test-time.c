@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* When a busy node of flux yields, and how long one waits, with a clock that only the test moves. */
-#include "base/fakeclock.h"
+#include "support/fakeclock.h"
 #include "base/sleep.h"
 #include "common.h"
 

@@ -8,7 +8,7 @@
  */
 #include "latrec.h"
 
-#include "base/test.h"
+#include "support/test.h"
 
 #define DEPTH 32
 #define LATENCIES 4096

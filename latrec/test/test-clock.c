@@ -2,7 +2,7 @@
 /* Clocks: the arithmetic with made-up readings, and each source against CLOCK_MONOTONIC_RAW. */
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "internal.h"
 
 static void the_rate_is_that_of_two_readings(void)

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "internal.h"
 
 #define SAMPLES 5000

@@ -2,7 +2,7 @@
 /* Recorders and endpoints, through the public interface and in virtual time. */
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "latrec.h"
 
 #define MS 1000000ull

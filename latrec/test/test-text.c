@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdarg.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "internal.h"
 
 #define TEXT 8192

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "base/wait.h"
 #include "mlx5dvl.h"
 

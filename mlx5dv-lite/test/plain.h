@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "internal.h"
 
 static inline uint16_t get16(const uint8_t *p)

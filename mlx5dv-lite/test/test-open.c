@@ -2,7 +2,7 @@
 /* Without a device, even without a kernel that knows of RDMA, open says so. */
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "mlx5dvl.h"
 
 static void a_device_that_is_not_there(void)

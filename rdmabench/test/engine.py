@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../base/test"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../test/support"))
 import strangers as strangers_module  # noqa: E402
 
 case, exe, runner = sys.argv[1], *map(os.path.abspath, sys.argv[2:4])

@@ -9,7 +9,7 @@
  */
 #include <inttypes.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "stats.h"
 #include "statsfile.h"
 

@@ -2,7 +2,7 @@
 /* Port counters, read from a tree like the kernel's. */
 #include <sys/stat.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "counters.h"
 
 static char root[] = "/tmp/rdmabench-counters-XXXXXX";

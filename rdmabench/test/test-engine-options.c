@@ -2,7 +2,7 @@
 /* The command line of rdmabench engine: bad ones, and what good ones mean. */
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "engine.h"
 
 #define MAX_ARGS 24

@@ -2,7 +2,7 @@
 /* The search on landscapes whose anomaly is known. */
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "explore.h"
 #include "model.h"
 

@@ -2,7 +2,7 @@
 /* The work of collect grows with the windows, not with their square. */
 #include <unistd.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "gather.h"
 #include "statsfile.h"
 

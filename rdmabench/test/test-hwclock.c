@@ -2,7 +2,7 @@
 /* What is known of two clocks by requests of one and stamps of the other. */
 #include "base/clock.h"
 #include "base/rand.h"
-#include "base/test.h"
+#include "support/test.h"
 #include "hwclock.h"
 
 #define SAMPLES 100000

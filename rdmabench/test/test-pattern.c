@@ -2,7 +2,7 @@
 /* Patterns and traffic: what is understood, what is refused, how much memory it takes. */
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "mlx5dvl.h"
 #include "traffic.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Points: every one is traffic that the engine takes; and the landscapes of the model. */
-#include "base/test.h"
+#include "support/test.h"
 #include "model.h"
 
 static char why[200];

@@ -2,7 +2,7 @@
 /* Statistics files as they are read: good ones, torn ones, foreign ones, and noise. */
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "stats.h"
 
 static const char good[] = "latency_samples: 15\n"

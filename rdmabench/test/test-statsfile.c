@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "stats.h"
 #include "statsfile.h"
 

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "wire.h"
 
 #define SHORT_NS (20 * NSEC_PER_MSEC)

@@ -6,7 +6,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "shmipc.h"
 
 struct msg {

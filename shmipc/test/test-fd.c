@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "base/fdtest.h"
+#include "support/fdtest.h"
 #include "common.h"
 #include "layout.h"
 

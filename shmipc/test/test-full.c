@@ -2,7 +2,7 @@
 /* shmipc in a /dev/shm that is too small. */
 #include <unistd.h>
 
-#include "base/smallshm.h"
+#include "support/smallshm.h"
 #include "common.h"
 
 static void ignore(void *arg, uint64_t token, const void *resp, uint32_t len)

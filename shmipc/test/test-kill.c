@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 
-#include "base/step.h"
+#include "support/step.h"
 #include "common.h"
 
 #define WITNESS_FLIGHT 10 /* in bursts */

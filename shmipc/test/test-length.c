@@ -2,7 +2,7 @@
 /* Each message arrives with the length that its sender gave; hostile lengths. */
 #include <pthread.h>
 
-#include "base/lengthtest.h"
+#include "support/lengthtest.h"
 #include "common.h"
 
 #define SIZE LENGTHTEST_SIZE

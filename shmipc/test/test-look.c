@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A region as it is seen from outside: who is alive, forged contents, removal. */
-#include "base/looktest.h"
+#include "support/looktest.h"
 #include "base/sleep.h"
 #include "common.h"
 #include "layout.h"

@@ -2,7 +2,7 @@
 /* How often shmipc looks at locks when clients connect. */
 #include <sys/resource.h>
 
-#include "base/locklooks.h"
+#include "support/locklooks.h"
 #include "common.h"
 
 #define CLIENTS 1000

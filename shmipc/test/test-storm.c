@@ -2,7 +2,7 @@
 /* Storms over shmipc. */
 #include "shmipc.h"
 
-#include "base/rpcstorm.h"
+#include "support/rpcstorm.h"
 
 static struct shmipc_attr rpcstorm_attr(const struct rpcstorm_shape *shape)
 {

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "base/interrupt.h"
+#include "support/interrupt.h"
 #include "base/sleep.h"
 #include "common.h"
 #include "layout.h"

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "base/fakeclock.h"
+#include "support/fakeclock.h"
 #include "common.h"
 
 static const char *name;

@@ -8,7 +8,7 @@
 #include <delegrpc.h>
 #include <shmipc.h>
 
-#include "base/test.h"
+#include "support/test.h"
 
 int main(int argc, char **argv)
 {

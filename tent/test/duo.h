@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "tent.h"
 
 #define KIB 1024ull

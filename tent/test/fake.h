@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "sched_priv.h"
 
 #define FAKE_RAILS 4

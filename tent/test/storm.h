@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "tent.h"
 
 #define KIB 1024ull

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/rand.h"
-#include "base/test.h"
+#include "support/test.h"
 #include "bound.h"
 #include "net.h"
 

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "config.h"
 
 static struct tent_config parsed(const char *text)

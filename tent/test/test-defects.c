@@ -5,7 +5,7 @@
  */
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "summary.h"
 
 static const struct sim_assume usual = {.told_latency = 1,

@@ -2,7 +2,7 @@
 /* The command line of tentbench sim: bad ones, and what good ones mean. */
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "options.h"
 
 #define MAX_ARGS 12

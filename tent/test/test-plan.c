@@ -2,7 +2,7 @@
 /* The slice planner: fixed sizes, and properties of random ones. */
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "plan.h"
 
 #define KIB 1024ull

@@ -2,7 +2,7 @@
 /* The pure functions of mode smart. */
 #include <math.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "score.h"
 
 static bool near(double a, double b)

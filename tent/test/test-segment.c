@@ -2,7 +2,7 @@
 /* What needs no device: pairing, descriptions, topologies, notices, and what errors say. */
 #include <errno.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "blame.h"
 #include "desc.h"
 #include "memory.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a peer may say on a control connection, and what ends it; the engine goes on. */
-#include "base/stranger.h"
+#include "support/stranger.h"
 #include "blame.h"
 #include "desc.h"
 #include "duo.h"

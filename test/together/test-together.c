@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "delegrpc.h"
 #include "flux.h"
 #include "shmipc.h"

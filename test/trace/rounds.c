@@ -10,7 +10,7 @@
 #include <sched.h>
 
 #include "base/sleep.h"
-#include "base/test.h"
+#include "support/test.h"
 #include "delegrpc.h"
 #include "flux.h"
 #include "shmipc.h"

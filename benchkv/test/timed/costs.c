@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "base/rand.h"
-#include "base/test.h"
+#include "support/test.h"
 #include "client.h"
 #include "daemon.h"
 #include "tasks.h"

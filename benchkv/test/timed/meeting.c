@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "tasks.h"
 
 #define LOOK_NS 1000

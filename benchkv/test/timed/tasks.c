@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/test.h"
+#include "support/test.h"
 
 #define STACK_SIZE (256u << 10)
 #define START_NS NSEC_PER_SEC

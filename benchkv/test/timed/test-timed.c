@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "base/test.h"
+#include "support/test.h"
 #include "client.h"
 #include "costs.h"
 #include "daemon.h"

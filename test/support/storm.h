@@ -11,15 +11,15 @@
  * Each seed is run in a child of its own. Without SEED, or with 0, it is drawn, or is TEST_SEED. A
  * seed that fails, or does not end, is printed with how to repeat it.
  */
-#ifndef BASE_STORM_H
-#define BASE_STORM_H
+#ifndef SUPPORT_STORM_H
+#define SUPPORT_STORM_H
 
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include "base/fdtest.h"
+#include "support/fdtest.h"
 
 /* Seconds that a seed may take, which is a second or two on an idle machine; STORM_GUARD sets it. */
 static inline unsigned storm_guard(void)

@@ -3,10 +3,10 @@
  * For tests that each message arrives with the length that its sender gave: message n has a
  * length and a content of its own, and nothing of what its sender had behind it arrives.
  */
-#ifndef BASE_LENGTHTEST_H
-#define BASE_LENGTHTEST_H
+#ifndef SUPPORT_LENGTHTEST_H
+#define SUPPORT_LENGTHTEST_H
 
-#include "base/test.h"
+#include "support/test.h"
 
 #define LENGTHTEST_SIZE 100
 #define LENGTHTEST_BEHIND 0xee /* in the senders' buffers, behind the message; in no message */

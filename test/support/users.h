@@ -12,8 +12,8 @@
  *	pid = users_spawn(&member, f, arg);             // f(arg) as that user, in a child
  *	while (!users_ended(pid)) ...                   // which must end with 0
  */
-#ifndef BASE_USERS_H
-#define BASE_USERS_H
+#ifndef SUPPORT_USERS_H
+#define SUPPORT_USERS_H
 
 #include <errno.h>
 #include <grp.h>
@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/test.h"
+#include "support/test.h"
 
 #define USERS_SKIP 77 /* what meson takes for a test that was skipped */
 #define USERS_PROBE "unshare --user --map-root-user --map-auto true"

@@ -9,15 +9,15 @@
  *		strangers_leave(&s);
  *	}
  */
-#ifndef BASE_STRANGER_H
-#define BASE_STRANGER_H
+#ifndef SUPPORT_STRANGER_H
+#define SUPPORT_STRANGER_H
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "base/test.h"
+#include "support/test.h"
 
 #define STRANGERS_MANY 1000
 

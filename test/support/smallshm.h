@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A /dev/shm of this process's own, that is soon full. */
-#ifndef BASE_SMALLSHM_H
-#define BASE_SMALLSHM_H
+#ifndef SUPPORT_SMALLSHM_H
+#define SUPPORT_SMALLSHM_H
 
 #include <errno.h>
 #include <sched.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* For tests that kill a process between two chosen instructions, by ptrace(2). */
-#ifndef BASE_STEP_H
-#define BASE_STEP_H
+#ifndef SUPPORT_STEP_H
+#define SUPPORT_STEP_H
 
 #include <sched.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/test.h"
+#include "support/test.h"
 
 /* Called by the victim: lets its parent trace it, and stops. */
 static inline void step_trace_me(void)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Strangers at a port, for tests of programs: as base/stranger.h. They stay until leave()."""
+"""Strangers at a port, for tests of programs: as support/stranger.h. They stay until leave()."""
 import resource
 import socket
 import threading

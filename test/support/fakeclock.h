@@ -7,8 +7,8 @@
  * The test sets the time (fake.ns) and by how much it advances with each reading
  * (fake.step_ns). Included by one file of a program.
  */
-#ifndef BASE_FAKECLOCK_H
-#define BASE_FAKECLOCK_H
+#ifndef SUPPORT_FAKECLOCK_H
+#define SUPPORT_FAKECLOCK_H
 
 #include <sched.h>
 #include <stdint.h>

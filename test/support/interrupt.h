@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* For tests of waits that are ended by a signal. */
-#ifndef BASE_INTERRUPT_H
-#define BASE_INTERRUPT_H
+#ifndef SUPPORT_INTERRUPT_H
+#define SUPPORT_INTERRUPT_H
 
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
 
-#include "base/test.h"
+#include "support/test.h"
 
 /* A thread in a wait that only a signal ends, and the result of the wait. */
 struct interrupted {

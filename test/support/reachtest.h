@@ -5,8 +5,8 @@
  * by one file of a program, whose main() ends in reachtest_main(), and which is linked with
  * -Wl,--wrap=sendto. Everything happens in one thread.
  */
-#ifndef BASE_REACHTEST_H
-#define BASE_REACHTEST_H
+#ifndef SUPPORT_REACHTEST_H
+#define SUPPORT_REACHTEST_H
 
 #include <errno.h>
 #include <sched.h>
@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 
 #include "base/clock.h"
-#include "base/fdtest.h"
+#include "support/fdtest.h"
 #include "base/sleep.h"
 
 struct reachtest_layer {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* For tests with a process that has to die: a child that stays until it is killed. */
-#ifndef BASE_SPAWN_H
-#define BASE_SPAWN_H
+#ifndef SUPPORT_SPAWN_H
+#define SUPPORT_SPAWN_H
 
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/test.h"
+#include "support/test.h"
 
 /* Starts a child that runs fn, reports it, and stays until it is killed. */
 static inline pid_t spawn(void (*fn)(void))

@@ -8,8 +8,8 @@
  * refused only if its client has gone. Included by one file of a program, whose main() ends in
  * storm_main(argc, argv, rpcstorm_seed).
  */
-#ifndef BASE_RPCSTORM_H
-#define BASE_RPCSTORM_H
+#ifndef SUPPORT_RPCSTORM_H
+#define SUPPORT_RPCSTORM_H
 
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include "base/storm.h"
+#include "support/storm.h"
 
 #define RPCSTORM_GROUPS 4 /* processes of clients at a time */
 #define RPCSTORM_THREADS 3 /* clients in a process */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* For tests of descriptors that become readable, and of leaked descriptors. */
-#ifndef BASE_FDTEST_H
-#define BASE_FDTEST_H
+#ifndef SUPPORT_FDTEST_H
+#define SUPPORT_FDTEST_H
 
 #include <dirent.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "base/test.h"
+#include "support/test.h"
 
 /* Whether the descriptor is readable now or becomes so within timeout_ms. */
 static inline int fdtest_readable_within(int fd, int timeout_ms)

@@ -4,14 +4,14 @@
  * whose regions have a mode and a group. Included by one file of a program, whose main() ends in
  * grouptest_main().
  */
-#ifndef BASE_GROUPTEST_H
-#define BASE_GROUPTEST_H
+#ifndef SUPPORT_GROUPTEST_H
+#define SUPPORT_GROUPTEST_H
 
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 
-#include "base/users.h"
+#include "support/users.h"
 
 #define GROUPTEST_GID 54321u
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* For tests of functions that look at a region from outside. */
-#ifndef BASE_LOOKTEST_H
-#define BASE_LOOKTEST_H
+#ifndef SUPPORT_LOOKTEST_H
+#define SUPPORT_LOOKTEST_H
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "base/spawn.h"
-#include "base/test.h"
+#include "support/spawn.h"
+#include "support/test.h"
 
 /*
  * Overwrites a few words in the first bytes of a file with random ones, again and again, and calls

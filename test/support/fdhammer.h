@@ -9,8 +9,8 @@
  * helps, and wake-ups come late. Included by one file of a program, whose main() ends in
  * fdhammer_main().
  */
-#ifndef BASE_FDHAMMER_H
-#define BASE_FDHAMMER_H
+#ifndef SUPPORT_FDHAMMER_H
+#define SUPPORT_FDHAMMER_H
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 
-#include "base/test.h"
+#include "support/test.h"
 
 #define FDHAMMER_CLIENTS 3 /* the last one has no descriptor, and waits as it always did */
 #define FDHAMMER_BURST 12

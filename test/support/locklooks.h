@@ -6,8 +6,8 @@
  *
  *	link_args: ['-Wl,--wrap=fcntl', '-Wl,--wrap=fcntl64']
  */
-#ifndef BASE_LOCKLOOKS_H
-#define BASE_LOCKLOOKS_H
+#ifndef SUPPORT_LOCKLOOKS_H
+#define SUPPORT_LOCKLOOKS_H
 
 #include <fcntl.h>
 #include <stdarg.h>

@@ -12,8 +12,8 @@
  *
  * With an argument, only tests whose names contain it are run.
  */
-#ifndef BASE_TEST_H
-#define BASE_TEST_H
+#ifndef SUPPORT_TEST_H
+#define SUPPORT_TEST_H
 
 #include <inttypes.h>
 #include <stdint.h>
