@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "base/oldargs.h"
-#include "base/test.h"
+#include "support/test.h"
 
 #define MAX_ARGS 8
 
