@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the processes of a storm share: what was drawn, and what each knows of the others. The
- * root process makes it before it forks them, so that its addresses are the same in all.
+ * The memory that the processes of a storm share: the schedule that was drawn, and their progress.
+ * The root process maps it before it forks the others, so its addresses are the same in all.
  */
 #ifndef TENT_TEST_STORM_H
 #define TENT_TEST_STORM_H
@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/futex.h"
 #include "support/test.h"
 #include "tent.h"
 
@@ -39,8 +40,9 @@ struct notice {
 	uint64_t len, sum;
 };
 
-/* What was drawn of an engine, and what it tells the others. */
+/* The part of the schedule that is an engine's, and what the engine tells the others. */
 struct plan {
+	atomic_uint news; /* grows with each notice that it has taken, and when it may die */
 	int process;
 	bool shm;
 	uint32_t rails; /* a bit per adapter; of shm their number */
@@ -62,11 +64,12 @@ struct world {
 	uint64_t area; /* bytes, of one thread for one peer, on either side */
 	uint32_t n_processes, n_engines;
 	bool hca;
+	atomic_uint news; /* grows with each of the five that follow, and when a process ends */
 	uint32_t cancels, notifies; /* percent of batches, of requests */
 	atomic_uint exported, imported; /* processes */
 	atomic_uint finished; /* a bit per process */
-	atomic_bool calm; /* the weather is */
 	atomic_bool over; /* all that live have finished */
+	atomic_bool calm; /* no more faults are drawn */
 	atomic_bool may_die[PROCESSES];
 	pid_t pids[PROCESSES];
 	atomic_uint requests, failed, cancelled, told;
@@ -121,18 +124,65 @@ static inline bool storm_may_die(const struct world *w, uint32_t engine)
 	return atomic_load(&w->may_die[w->plans[engine].process]);
 }
 
-/* Waits until a count of the others has been reached. */
-static inline void storm_await(const atomic_uint *count, uint32_t n)
+/* Announces a change that others wait for in STORM_AWAIT(). */
+static inline void storm_tell(atomic_uint *news)
 {
-	uint64_t end = clock_ns() + GUARD_MS * NSEC_PER_MSEC;
-
-	while (atomic_load(count) < n) {
-		CHECK(clock_ns() < end);
-		usleep(500);
-	}
+	atomic_fetch_add(news, 1);
+	futex_wake((const uint32_t *)news, INT_MAX);
 }
 
-/* storm-engines.c: a process, its engines and their threads; its exit status. */
+/* Sleeps until @news is not @was any more; fails at the time @end, in ns. */
+static inline void storm_sleep(const atomic_uint *news, uint32_t was, uint64_t end)
+{
+	uint64_t now = clock_ns();
+
+	CHECK(now < end);
+	futex_wait((const uint32_t *)news, was, end - now);
+}
+
+/* Sleeps until @cond holds, which is evaluated again after each change of @news. */
+#define STORM_AWAIT(news, cond, ms)                                                                \
+	do {                                                                                       \
+		uint64_t end_ = clock_ns() + (ms)*NSEC_PER_MSEC;                                   \
+		uint32_t was_;                                                                     \
+		while (was_ = atomic_load(news), !(cond))                                          \
+			storm_sleep(news, was_, end_);                                             \
+	} while (0)
+
+struct engine {
+	struct world *w;
+	const struct plan *p;
+	uint32_t id;
+	struct tent *t;
+	struct tent_segment *segments[ENGINES];
+	atomic_uint values[ENGINES]; /* of notices, given out */
+	atomic_uint freed; /* batches; grows when one of the engine's tasks may be free */
+	int ending; /* an eventfd: its threads end */
+	pthread_t taker, visitor;
+	struct worker {
+		struct engine *e;
+		uint32_t thread;
+		uint64_t seed;
+		uint8_t *remote[ENGINES], *local[ENGINES]; /* the contents that are expected */
+		bool lost[ENGINES]; /* the peer has gone, its memory is not defined */
+		uint32_t denied; /* a bit per engine and volatile memory */
+		pthread_t pthread;
+	} workers[THREADS];
+};
+
+/* storm-work.c */
+void storm_worker_start(struct engine *e, uint32_t thread);
+void storm_worker_join(struct worker *k);
+/* Compares its memory for the last time, after the engine has ended. */
+void storm_worker_free(struct worker *k);
+bool storm_ended(struct tent_batch *b);
+/* Frees a batch that has ended, and wakes workers that wait for a free task. */
+void storm_batch_free(struct engine *e, struct tent_batch *b);
+
+/* storm-engines.c: runs the engines of a process and their threads. Returns its exit status. */
 int storm_process(struct world *w, int process);
+
+/* storm-verbs.c: the adapters keep no object of this process. @some: it has made objects. */
+void storm_check_objects(bool some);
 
 #endif

@@ -127,6 +127,7 @@ struct weather {
 	uint64_t up_at[RAILS]; /* of ports that are down, else 0 */
 	uint32_t events, most, rules;
 	bool kills, deadly; /* a process may be killed; it has been */
+	bool breaks, broken; /* the same of an adapter */
 };
 
 extern char **environ;
@@ -187,7 +188,7 @@ static void draw_rule(struct weather *s, char *rule, size_t size)
 	static const char *const syndromes[] = {"remote_op", "retry_exceeded"};
 	const char *syndrome = syndromes[storm_draw(&s->seed, 2)];
 	uint64_t nth = 1 + storm_draw(&s->seed, 6), count = 1 + storm_draw(&s->seed, 4);
-	uint64_t rail = storm_draw(&s->seed, RAILS + 1), what = storm_draw(&s->seed, 7);
+	uint64_t rail = storm_draw(&s->seed, RAILS + 1), what = storm_draw(&s->seed, 10);
 	uint64_t ns = storm_draw(&s->seed, 120 * NSEC_PER_MSEC);
 	char device[32] = "", action[200];
 
@@ -207,8 +208,17 @@ static void draw_rule(struct weather *s, char *rule, size_t size)
 	else if (what == 5)
 		snprintf(action, sizeof(action), "%s action=delay delay_ns=%llu",
 			draw_opcode(&s->seed), (unsigned long long)ns + 1);
-	else
+	else if (what == 6)
 		snprintf(action, sizeof(action), "opcode=send opcode=write_imm action=rnr");
+	else if (what == 7)
+		snprintf(action, sizeof(action), "%s action=no_answer", draw_opcode(&s->seed));
+	else if (what == 8)
+		snprintf(action, sizeof(action), "opcode=send action=hold_receive");
+	else /* a step: the rail is slower until the rules are cleared */
+		snprintf(action, sizeof(action), "opcode=write action=delay delay_ns=%llu",
+			(unsigned long long)ns / 100 + 1);
+	if (what == 9)
+		count = 0;
 	snprintf(rule, size, "%s%s nth=%llu count=%llu", device, action, (unsigned long long)nth,
 		(unsigned long long)count);
 }
@@ -264,12 +274,25 @@ static void strike(struct weather *s)
 		return;
 	s->deadly = true;
 	atomic_store(&s->w->may_die[p], true);
+	for (uint32_t i = 0; i < s->w->n_engines; i++)
+		storm_tell(&s->w->plans[i].news);
 	if (s->w->hca && storm_chance(&s->seed, 30))
 		control("fault|add|action=kill pid=%d nth=%llu bytes=%llu", (int)s->w->pids[p],
 			(unsigned long long)(1 + storm_draw(&s->seed, 9)),
 			(unsigned long long)storm_draw(&s->seed, 2000));
 	else
 		kill(s->w->pids[p], SIGKILL);
+}
+
+/* An adapter fails for good, in all processes. */
+static void break_adapter(struct weather *s)
+{
+	if (!s->w->hca || !s->breaks || s->broken)
+		return;
+	s->broken = true;
+	control("fault|add|device=mlx5_%u action=device_fatal nth=%llu",
+		(unsigned)storm_draw(&s->seed, RAILS),
+		(unsigned long long)(1 + storm_draw(&s->seed, 20)));
 }
 
 static void blow(struct weather *s)
@@ -281,6 +304,8 @@ static void blow(struct weather *s)
 		stop_and_go(s);
 	else if (what < 12)
 		strike(s);
+	else if (what < 15)
+		break_adapter(s);
 	else if (!s->w->hca)
 		usleep((useconds_t)storm_draw(&s->seed, 10000));
 	else if (what < 22)
@@ -336,16 +361,34 @@ static void reap(struct run *r, int flags)
 	}
 }
 
+static bool reaped(struct run *r)
+{
+	reap(r, WNOHANG);
+	return r->failed;
+}
+
+static struct world *current;
+
+/* A process has ended. The signal, or the new count, ends the sleep of the root process. */
+static void on_child(int signal)
+{
+	atomic_fetch_add(&current->news, 1);
+}
+
 static void start(struct run *r)
 {
 	struct world *w = r->w;
+	struct sigaction sa = {.sa_handler = on_child, .sa_flags = SA_RESTART};
 
+	current = w;
+	CHECK_EQ(sigaction(SIGCHLD, &sa, NULL), 0);
 	fflush(NULL);
 	for (uint32_t p = 0; p < w->n_processes; p++) {
 		pid_t pid = fork();
 
 		CHECK(pid >= 0);
 		if (!pid) {
+			signal(SIGCHLD, SIG_DFL);
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			alarm(5 * GUARD_MS / 1000);
 			exit(storm_process(w, (int)p));
@@ -353,10 +396,8 @@ static void start(struct run *r)
 		w->pids[p] = pid;
 		r->alive |= 1u << p;
 	}
-	while (!r->failed && atomic_load(&w->imported) < w->n_processes) {
-		usleep(1000);
-		reap(r, WNOHANG);
-	}
+	STORM_AWAIT(&w->news, reaped(r) || atomic_load(&w->imported) == w->n_processes,
+		3 * GUARD_MS);
 }
 
 /* Until all that live have come to their end. */
@@ -373,10 +414,7 @@ static void storm(struct run *r, struct weather *s)
 		plug_cables(s, true);
 	}
 	atomic_store(&r->w->calm, true);
-	while (!over(r)) {
-		usleep(1000);
-		reap(r, WNOHANG);
-	}
+	STORM_AWAIT(&r->w->news, (reaped(r), over(r)), 5 * GUARD_MS);
 }
 
 static bool play(uint64_t seed)
@@ -388,15 +426,18 @@ static bool play(uint64_t seed)
 	draw_world(w, seed);
 	s.kind = (uint32_t)storm_draw(&s.seed, 3);
 	s.kills = storm_chance(&s.seed, 25);
+	s.breaks = storm_chance(&s.seed, 25);
 	s.most = EVENTS / 4 + (uint32_t)storm_draw(&s.seed, EVENTS * 3 / 4);
 	start(&r);
 	storm(&r, &s);
 	atomic_store(&w->over, true);
+	storm_tell(&w->news);
 	reap(&r, 0);
-	printf("seed %#llx: %u processes, %u engines, %u events%s: %u requests, %u failed, %u "
+	printf("seed %#llx: %u processes, %u engines, %u events%s%s: %u requests, %u failed, %u "
 	       "cancelled, %u notices\n",
 		(unsigned long long)seed, w->n_processes, w->n_engines, s.events,
-		s.deadly ? ", one killed" : "", w->requests, w->failed, w->cancelled, w->told);
+		s.deadly ? ", one killed" : "", s.broken ? ", an adapter failed" : "", w->requests,
+		w->failed, w->cancelled, w->told);
 	fflush(stdout);
 	for (uint32_t i = 0; i < w->n_engines; i++)
 		free_memory(w, &w->plans[i]);

@@ -159,6 +159,8 @@ static void a_peer_uses_it_no_more(void)
 	/* The same memory once more is another registration. */
 	duo_ask(&d, 'r');
 	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), -EFAULT);
+	import(&d, d.text);
+	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), -EFAULT);
 	import(&d, newer);
 	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
 	duo_close(&d);
