@@ -63,8 +63,9 @@ int copyrpc_tcp_port(int fd);
  * whose attribute `name` is not set gets the address of its peer as name. If the peer had an
  * endpoint here before (see copyrpc_reconnect()), that one fails with -ECONNRESET.
  *
- * -EAGAIN: who came has not said all within half a second, and messages of other endpoints are
- * there: poll the context, and call again soon, for the connection is kept. A connection that has
+ * -EAGAIN: who came has not said all within half a second, and other endpoints of the context need
+ * a poll (a message, a completion, a time limit): poll, and call again soon, for the connection is
+ * kept. A connection that has
  * not said all by the end of a call that returns -ETIMEDOUT is closed; a call that returns
  * something else keeps it for the next one with this listener.
  *

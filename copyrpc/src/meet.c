@@ -290,11 +290,15 @@ void ctx_close_lobbies(struct copyrpc_ctx *ctx)
 	}
 }
 
-/* Messages of other endpoints that a poll would handle or send. */
+/*
+ * Whether other endpoints need a poll: messages to handle or to send, a completion, or something
+ * that is due by time. A peer without credit sends nothing and waits for ours, which a delayed READ
+ * (in `dirty`) or its completion releases.
+ */
 static bool has_traffic(const struct copyrpc_ctx *ctx)
 {
-	return ctx->queue.head || ctx->ended.head || ctx_has_dirty(ctx) ||
-	       mlx5dvl_cq_ready(ctx->recv_cq);
+	return ctx->queue.head || ctx->ended.head || ctx->dirty || mlx5dvl_cq_ready(ctx->recv_cq) ||
+	       mlx5dvl_cq_ready(ctx->send_cq) || !copyrpc_ctx_timeout(ctx);
 }
 
 /*

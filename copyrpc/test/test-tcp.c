@@ -55,13 +55,19 @@ struct rig {
 	int listener;
 };
 
-static void rig_open(struct rig *r, const struct copyrpc_ctx_attr *attr)
+static void rig_open_as(struct rig *r, const struct copyrpc_ctx_attr *server,
+	const struct copyrpc_ctx_attr *client)
 {
 	memset(r, 0, sizeof(*r));
-	CHECK_EQ(copyrpc_ctx_create(attr, &r->ctx), 0);
-	CHECK_EQ(copyrpc_ctx_create(attr, &r->c.ctx), 0);
+	CHECK_EQ(copyrpc_ctx_create(server, &r->ctx), 0);
+	CHECK_EQ(copyrpc_ctx_create(client, &r->c.ctx), 0);
 	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &r->listener), 0);
 	r->c.port = (uint16_t)copyrpc_tcp_port(r->listener);
+}
+
+static void rig_open(struct rig *r, const struct copyrpc_ctx_attr *attr)
+{
+	rig_open_as(r, attr, attr);
 }
 
 static void rig_close(struct rig *r)
@@ -85,6 +91,17 @@ static void echo(struct copyrpc_ctx *server, struct copyrpc_ctx *client, struct 
 			CHECK_EQ(copyrpc_reply(req, "x", 1), 0);
 		CHECK_EQ(h.failed, 0);
 	}
+}
+
+/* Connects the client; returns the server's endpoint. */
+static struct copyrpc_ep *rig_connect(struct rig *r)
+{
+	struct copyrpc_ep *ep;
+
+	start(&r->c);
+	CHECK_EQ(copyrpc_accept(r->ctx, NULL, r->listener, HOUR_MS, &ep), 0);
+	CHECK_EQ(finish(&r->c), 0);
+	return ep;
 }
 
 static void both_sides_are_ready(void)
@@ -408,9 +425,7 @@ static void traffic_goes_on(void)
 	int silent;
 
 	rig_open(&r, NULL);
-	start(&r.c);
-	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, HOUR_MS, &ep), 0);
-	CHECK_EQ(finish(&r.c), 0);
+	ep = rig_connect(&r);
 	silent = raw_line(&r);
 	CHECK_EQ(copyrpc_call(r.c.ep, "x", 1, 1, 0), 0);
 	CHECK(copyrpc_flush(r.c.ctx) >= 0);
@@ -435,9 +450,7 @@ static void replies_leave(void)
 	int silent;
 
 	rig_open(&r, NULL);
-	start(&r.c);
-	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, HOUR_MS, &ep), 0);
-	CHECK_EQ(finish(&r.c), 0);
+	ep = rig_connect(&r);
 	silent = raw_line(&r);
 	CHECK_EQ(copyrpc_call(r.c.ep, "x", 1, 1, 0), 0);
 	while (!copyrpc_recv(r.ctx, &req)) {
@@ -459,6 +472,98 @@ static uint64_t now_ns;
 static uint64_t test_clock(void)
 {
 	return now_ns;
+}
+
+/* Accepts while a stranger is silent: the call must end, because the context needs a poll. */
+static void accept_in_vain(struct rig *r)
+{
+	int silent = raw_line(r);
+	struct copyrpc_ep *ep;
+
+	CHECK_EQ(copyrpc_accept(r->ctx, NULL, r->listener, HOUR_MS, &ep), -EAGAIN);
+	close(silent);
+	CHECK_EQ(copyrpc_accept(r->ctx, NULL, r->listener, HOUR_MS, &ep), -ECONNRESET);
+}
+
+/* Calls until the server's send queue is full: the client posts no receives, so that its HCA takes
+ * no more replies. Returns the number of calls. */
+static uint32_t fill_send_queue(struct rig *r)
+{
+	struct copyrpc_stats st;
+	struct copyrpc_req *req;
+	uint32_t calls = 0;
+
+	do {
+		CHECK_EQ(copyrpc_call(r->c.ep, "x", 1, 1, 0), 0);
+		copyrpc_flush(r->c.ctx);
+		calls++;
+		while (!copyrpc_recv(r->ctx, &req))
+			copyrpc_poll(r->ctx, NULL, NULL);
+		CHECK_EQ(copyrpc_reply(req, "x", 1), 0);
+		copyrpc_flush(r->ctx);
+		copyrpc_ctx_stats(r->ctx, &st);
+	} while (!st.sq_stalls);
+	return calls;
+}
+
+/* Replies that wait for the send queue: the client waits for them, and sends nothing. */
+static void replies_of_a_full_queue_leave(void)
+{
+	struct heard h = {0};
+	uint32_t calls;
+	struct rig r;
+
+	rig_open_as(&r, &(struct copyrpc_ctx_attr){.sq_depth = 16},
+		&(struct copyrpc_ctx_attr){.srq_depth = 16});
+	rig_connect(&r);
+	calls = fill_send_queue(&r);
+	accept_in_vain(&r);
+	while (h.ok < calls) {
+		copyrpc_poll(r.c.ctx, hear, &h);
+		copyrpc_poll(r.ctx, NULL, NULL);
+		CHECK_EQ(h.failed, 0);
+	}
+	rig_close(&r);
+}
+
+static void completions_are_waited_for(void)
+{
+	struct copyrpc_raw_done done;
+	struct copyrpc_mr from, to;
+	char bytes[2] = "xy";
+	struct copyrpc_ep *ep;
+	struct rig r;
+
+	rig_open(&r, NULL);
+	ep = rig_connect(&r);
+	CHECK_EQ(copyrpc_mr_reg(r.c.ctx, bytes, 1, COPYRPC_REMOTE_READ, &from), 0);
+	CHECK_EQ(copyrpc_mr_reg(r.ctx, bytes + 1, 1, 0, &to), 0);
+	CHECK_EQ(copyrpc_read(ep, to.addr, to.lkey, (uintptr_t)from.addr, from.rkey, 1, 7), 0);
+	accept_in_vain(&r);
+	while (!copyrpc_raw_recv(r.ctx, &done))
+		copyrpc_poll(r.ctx, NULL, NULL);
+	CHECK_EQ(done.status, 0);
+	CHECK_EQ(bytes[1], 'x');
+	copyrpc_mr_dereg(&from);
+	copyrpc_mr_dereg(&to);
+	rig_close(&r);
+}
+
+static void limits_of_calls_hold(void)
+{
+	struct heard h = {0};
+	struct copyrpc_ep *ep;
+	struct rig r;
+
+	rig_open(&r, NULL);
+	ep = rig_connect(&r);
+	CHECK_EQ(copyrpc_call_timed(ep, "x", 1, 1, 0, 1), 0);
+	copyrpc_flush(r.ctx);
+	accept_in_vain(&r);
+	while (!h.failed)
+		copyrpc_poll(r.ctx, hear, &h);
+	CHECK_EQ(h.status, -ETIMEDOUT);
+	rig_close(&r);
 }
 
 /* While the first may still be ready soon, the second leaves the listener readable: a server that
@@ -504,6 +609,9 @@ int main(int argc, char **argv)
 		TEST(strangers),
 		TEST(traffic_goes_on),
 		TEST(replies_leave),
+		TEST(replies_of_a_full_queue_leave),
+		TEST(completions_are_waited_for),
+		TEST(limits_of_calls_hold),
 		TEST(one_at_a_time),
 	};
 
