@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "base/compiler.h"
+#include "base/tcp.h"
 #include "base/wait.h"
 #include "bench.h"
 #include "copyrpc_tcp.h"
@@ -22,20 +24,91 @@ _Noreturn void fail(const char *what, int err)
 uint8_t payload[PAYLOAD_MAX];
 
 #define CONNECT_MS 3000 /* the server may start with the client */
+#define GUESTS 64 /* connections that have not said whose they are */
 #define END UINT32_MAX /* in the place of an implementation: the client has all it wants */
 
 /* ------------------------------------------------------------ the control line */
 
 void put(int fd, const void *data, size_t len)
 {
-	if (send(fd, data, len, MSG_NOSIGNAL) != (ssize_t)len)
-		fail("the other side", errno);
+	int err = tcp_put(fd, data, len, TCP_FOREVER);
+
+	if (err)
+		fail("the other side", err);
 }
 
 void get(int fd, void *data, size_t len)
 {
-	if (recv(fd, data, len, MSG_WAITALL) != (ssize_t)len)
-		fail("the other side", errno ? errno : ECONNRESET);
+	int err = tcp_get(fd, data, len, TCP_FOREVER);
+
+	if (err)
+		fail("the other side", err);
+}
+
+/* The first bytes of a client; a connection without them is a stranger's. */
+struct hello {
+	char magic[8];
+	uint32_t version, zero;
+};
+
+static const struct hello hello = {"CPRBENCH", 2, 0};
+
+struct guest {
+	struct tcp_guest tcp;
+	struct hello hello;
+	size_t got;
+};
+
+static struct tcp_guest *guest_open(void *arg)
+{
+	struct guest *g = calloc(1, sizeof(*g));
+
+	return g ? &g->tcp : NULL;
+}
+
+static int guest_step(void *arg, struct tcp_guest *tcp)
+{
+	struct guest *g = container_of(tcp, struct guest, tcp);
+	int err = tcp_read(tcp->fd, &g->hello, sizeof(g->hello), &g->got);
+
+	if (err)
+		return err;
+	if (memcmp(g->hello.magic, hello.magic, sizeof(hello.magic)))
+		return -EPROTO;
+	if (!memcmp(&g->hello, &hello, sizeof(hello)))
+		return 0;
+	fputs("copyrpc-bench: refused a client of another version\n", stderr);
+	return -EPROTONOSUPPORT;
+}
+
+static void guest_close(void *arg, struct tcp_guest *tcp)
+{
+	free(container_of(tcp, struct guest, tcp));
+}
+
+/* Waits for the first client. Strangers neither delay it nor end the program. */
+static int accept_client(int listener)
+{
+	struct tcp_crowd crowd = {.open = guest_open,
+		.step = guest_step,
+		.close = guest_close,
+		.most = GUESTS};
+	struct tcp_guest *g;
+	int fd, err;
+
+	for (;;) {
+		err = tcp_crowd_next(&crowd, listener, GUESTS, clock_ns(), &g);
+		if (!err)
+			break;
+		if (err == -EAGAIN)
+			err = tcp_crowd_wait(&crowd, listener, clock_ns(), TCP_FOREVER);
+		if (err == -ENOMEM || err == -EBADF)
+			fail("listen", err);
+	}
+	fd = g->fd;
+	guest_close(NULL, g);
+	tcp_crowd_fini(&crowd);
+	return fd;
 }
 
 static int dial(const struct options *o)
@@ -46,14 +119,13 @@ static int dial(const struct options *o)
 		rc = copyrpc_tcp_connect(o->host, (uint16_t)o->port, CONNECT_MS, &fd);
 		if (rc)
 			fail(o->host, rc);
+		put(fd, &hello, sizeof(hello));
 		return fd;
 	}
 	rc = copyrpc_tcp_listen(NULL, (uint16_t)o->port, &listener);
 	if (rc)
 		fail("port", rc);
-	rc = copyrpc_tcp_accept(listener, -1, &fd);
-	if (rc)
-		fail("listen", rc);
+	fd = accept_client(listener);
 	close(listener);
 	return fd;
 }
@@ -123,7 +195,7 @@ static uint32_t next_impl(const struct options *o, int fd)
 {
 	uint32_t which;
 
-	if (recv(fd, &which, sizeof(which), MSG_WAITALL) != sizeof(which))
+	if (tcp_get(fd, &which, sizeof(which), TCP_FOREVER))
 		client_left(o);
 	return which;
 }

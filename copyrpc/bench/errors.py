@@ -5,12 +5,16 @@
     errors.py SOFTHCA-RUN COPYRPC-BENCH
 """
 import os
+import pathlib
 import re
 import socket
 import struct
 import subprocess
 import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "test/support"))
+import strangers  # noqa: E402
 
 GUARD = 60  # seconds until a program counts as hung
 
@@ -56,9 +60,33 @@ def server_says(pattern, client):
     judge(argv, server.returncode, err, 1, pattern)
 
 
+def serves_beside(kind):
+    """A client is served while a stranger of this kind is there; the server says what it has refused."""
+    port = free_port()
+    server = subprocess.Popen([*hca, bench, "--port", str(port)], stderr=subprocess.PIPE, text=True)
+    connect(port, server).close()
+    if kind in strangers.KINDS:
+        crowd = strangers.Strangers(kind, port, hello())
+    else:
+        crowd = socket.create_connection(("127.0.0.1", port))
+        crowd.sendall(hello(version=1))
+    client = subprocess.run([*hca, bench, "localhost", "--port", str(port), "-D", ".01", "-q", "1"],
+                            capture_output=True, text=True, timeout=GUARD)
+    err = server.communicate(timeout=GUARD)[1]
+    crowd.leave() if kind in strangers.KINDS else crowd.close()
+    refused = err.count("refused a client of another version")
+    if client.returncode or server.returncode or refused != (kind not in strangers.KINDS):
+        sys.exit(f"{kind}: {client.returncode} {server.returncode}\n{client.stderr}\n{err}")
+
+
+def hello(version=2):
+    """The first bytes of a client (struct hello)."""
+    return struct.pack("8s2I", b"CPRBENCH", version, 0)
+
+
 def plan(size=32, allowance=16, endpoints=1, ring_size=4096):
     """What a client wants: the implementation, then its options (struct plan)."""
-    return struct.pack("7I", 0, size, allowance, endpoints, ring_size, 1, 0)
+    return hello() + struct.pack("7I", 0, size, allowance, endpoints, ring_size, 1, 0)
 
 
 if len(sys.argv) != 3:
@@ -84,6 +112,9 @@ if not os.path.isdir("/sys/class/infiniband") or not os.listdir("/sys/class/infi
 with open("/dev/full", "w") as full:
     fails(1, "standard output: give", "--help", out=full)
     fails(1, "standard output: give", "--fork", "-D", "0.01", "-q", "1", head=hca, out=full)
-server_says("client left", lambda s: None)
+server_says("client left", lambda s: s.sendall(hello()))
 for options in {"allowance": 1 << 31}, {"endpoints": 1 << 31}, {"endpoints": 16384, "ring_size": 1 << 30}:
     server_says("the client's options", lambda s: s.sendall(plan(**options)))
+for kind in strangers.KINDS:
+    serves_beside(kind)
+serves_beside("another version")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * echo-server [PORT]: answers each request with its own bytes, the shorter ones of a round
- * first, until the client hangs up. Prints the port that it listens on.
+ * first, until the client has left. Prints the port that it listens on.
  */
 #include <sched.h>
 
@@ -17,13 +17,20 @@ static int shorter(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* The call that the client leaves without a reply has ended: the client has left. */
+static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
+	uint32_t len)
+{
+	*(int *)arg = status;
+}
+
 /* Replies may be in any order. */
-static int serve(struct copyrpc_ctx *ctx)
+static int serve(struct copyrpc_ctx *ctx, int *ended_p)
 {
 	struct copyrpc_req *req[ROUND];
 	size_t n = 0;
 
-	copyrpc_poll(ctx, NULL, NULL); /* it makes no calls, so there are no responses */
+	copyrpc_poll(ctx, on_end, ended_p);
 	while (n < ROUND && copyrpc_recv(ctx, &req[n]) == 1)
 		n++;
 	qsort(req, n, sizeof(req[0]), shorter);
@@ -37,24 +44,38 @@ static int serve(struct copyrpc_ctx *ctx)
 	return (int)n;
 }
 
+/* The next client. An error of a stranger's connection ends nothing, an error of this side does. */
+static struct copyrpc_ep *next_client(struct copyrpc_ctx *ctx, int listener)
+{
+	struct copyrpc_ep *ep;
+	int rc;
+
+	while ((rc = copyrpc_accept(ctx, NULL, listener, -1, &ep))) {
+		if (rc == -EIO || rc == -ENOMEM || rc == -EMFILE)
+			check(rc, "accept");
+		fprintf(stderr, "not a client: %s\n", strerror(-rc));
+	}
+	return ep;
+}
+
 int main(int argc, char **argv)
 {
 	struct copyrpc_ctx *ctx = open_device(argv);
-	int listener, line;
-	char c;
+	struct copyrpc_ep *ep;
+	int listener, ended = 0;
 
 	check(copyrpc_tcp_listen(NULL, (uint16_t)(argc > 1 ? atoi(argv[1]) : 0), &listener),
 		"listen");
 	printf("%d\n", copyrpc_tcp_port(listener));
 	fflush(stdout);
-	check(copyrpc_tcp_accept(listener, -1, &line), "accept");
-	introduce(ctx, line);
-	/* An endpoint that only receives is not told that its peer has left; the line is. */
-	while (recv(line, &c, 1, MSG_DONTWAIT) != 0)
-		if (!serve(ctx))
+	ep = next_client(ctx, listener);
+	/* An endpoint that only receives is not told that its peer has left; one that waits for a
+	 * response is. */
+	check(copyrpc_call(ep, NULL, 0, 0, 0), "call");
+	while (!ended)
+		if (!serve(ctx, &ended))
 			sched_yield();
 	copyrpc_ctx_destroy(ctx);
-	close(line);
 	close(listener);
 	return 0;
 }

@@ -8,10 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
-
-#define TIMEOUT_MS 10000
 
 static inline void check(int rc, const char *what)
 {
@@ -35,16 +32,6 @@ static inline struct copyrpc_ctx *open_device(char **argv)
 	}
 	check(rc, "context");
 	return ctx;
-}
-
-/* An endpoint that is connected to the one at the other end of the line. */
-static inline struct copyrpc_ep *introduce(struct copyrpc_ctx *ctx, int line)
-{
-	struct copyrpc_ep *ep;
-
-	check(copyrpc_ep_create(ctx, NULL, &ep), "endpoint");
-	check(copyrpc_ep_meet(ep, line, TIMEOUT_MS), "the other side");
-	return ep;
 }
 
 #endif

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# echo.sh SERVER CLIENT: runs both on this machine.
+# echo.sh SERVER CLIENT [STRANGERS]: runs both on this machine, the client by strangers.py if given.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT INT TERM
@@ -8,5 +8,5 @@ mkfifo "$dir/port"
 "$1" >"$dir/port" &
 server=$!
 read -r port <"$dir/port"
-"$2" "$port" || { kill $server; exit 1; }
+${3:+python3 "$3" "$port" CPRPCTCP-and-so-on} "$2" "$port" || { kill $server; exit 1; }
 wait $server

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Strangers at a port, for tests of programs: as support/stranger.h. They stay until leave()."""
+"""Strangers at a port, for tests of programs: as support/stranger.h. They stay until leave().
+
+    strangers.py PORT MESSAGE COMMAND...      runs the command while one stranger of each kind is there
+"""
 import resource
 import socket
+import subprocess
+import sys
 import threading
 
 KINDS = ["silent", "half", "slow", "garbage", "many"]
@@ -43,3 +48,15 @@ class Strangers:
             self.thread.join()
         for s in self.sockets:
             s.close()
+
+
+def main(port, message, *command):
+    crowds = [Strangers(kind, int(port), message.encode()) for kind in KINDS]
+    status = subprocess.run(command).returncode
+    for crowd in crowds:
+        crowd.leave()
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
