@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT
+"""The directories of a layer are floors, and the files of a directory call each other in no circle.
+
+    floors.py BUILD SOURCE [NAME]...     NAME: a layer, program or harness that was built
+
+Calls are read by nm from the objects, includes from ninja's dependency log. A circle is a set of
+files that reach each other by calls. One that stays has a row in STAY that says why; those in OPEN
+are to be opened, and their rows deleted. Mistakes are planted first, and must be seen.
+"""
+import ctypes
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from layers import fail
+
+# Directories of sources, lowest first: a file includes those of its own and of lower ones.
+FLOORS = {
+    "base": ["base/src"],
+    "latrec": ["latrec/src"],
+    "mlx5dv-lite": ["mlx5dv-lite/src"],
+    "copyrpc": ["copyrpc/src"],
+    "delegrpc": ["delegrpc/src"],
+    "shmipc": ["shmipc/src"],
+    "flux": ["flux/src"],
+    "bench": ["bench/src"],
+    "shmls": ["shmls/src"],
+    "rdmabench": ["rdmabench/src"],
+    "tent": ["tent/src", "tent/bench", "tent/sim"],
+    "benchkv": ["benchkv/src", "benchkv/sim"],
+    "softhca": ["subprojects/softhca/src"],  # its own test `floors` checks the directories below
+}
+
+# Calls that go to another file than the one that defines the name, and why. At most three rows
+# here and in STAY together.
+SEAMS = {
+    ("subprojects/softhca/src", "libc"):
+        "the shim defines functions of libc for the program; the files below it mean libc's",
+    ("subprojects/softhca/src", "fabric_hooks"):
+        "the fabric calls its members by a table, which each program fills for itself",
+}
+
+# Circles that stay, and why: (directory, files): reason.
+STAY = {
+}
+
+# Circles that are to be opened.
+OPEN = [
+    ("benchkv/src", "client direct ucx ways"),
+    ("benchkv/src", "daemon errand local network"),
+    ("benchkv/src", "endpoints node"),
+    ("bench/src", "bare ck options peer report run"),
+    ("delegrpc/src", "holes server"),
+    ("mlx5dv-lite/src", "ctx event qp"),
+    ("rdmabench/src", "send side"),
+    ("tent/src", "batch blame engine memory move revoke segment serve task"),
+    ("tent/src", "early health pull sched"),
+    ("subprojects/softhca/src", "claim fabric"),
+    ("subprojects/softhca/src", "comp cq strict"),
+    ("subprojects/softhca/src", "cmd_cq cmd_device cmd_mem cmd_qp cmd_srq uverbs"),
+    ("subprojects/softhca/src", "commands query ucma"),
+    ("subprojects/softhca/src", "engine sched"),
+    ("subprojects/softhca/src", "topo topo_parse"),
+    ("subprojects/softhca/src", "chaos copy datagram fault_hit late qp requester responder tap wired "
+                                "wired_datagram wired_requester wired_responder"),
+]
+# Headers that a lower directory includes, until they are moved.
+UP = {"benchkv/sim/machine.h"}
+CALLED, DEFINED = "Uu", "TDBRVWC"  # letters of nm
+
+
+def objects(build, source):
+    """The first object of each source file that was built, by its path below the root."""
+    found = {}
+    for row in json.loads((build / "compile_commands.json").read_text()):
+        path, obj = (build / row["file"]).resolve(), build / row["output"]
+        if path.is_relative_to(source) and obj.exists():
+            found.setdefault(path.relative_to(source).as_posix(), obj)
+    return found
+
+
+def symbols(objs):
+    """Names that each file calls, and the file that defines each name."""
+    calls, defines = {path: set() for path in objs}, {}
+    source = {str(obj): path for path, obj in objs.items()}
+    listing = subprocess.run(["nm", "-A", *objs.values()], check=True, capture_output=True, text=True).stdout
+    for line in listing.splitlines():
+        obj, entry = line.split(":", 1)
+        letter, name = entry.split()[-2:]
+        if letter in CALLED:
+            calls[source[obj]].add(name)
+        elif letter in DEFINED:
+            defines[name] = source[obj]
+    return calls, defines
+
+
+def is_seam(room, name, libc=ctypes.CDLL(None)):
+    """Whether a row of SEAMS says that a call leaves the directory."""
+    return (room, name) in SEAMS or (room, "libc") in SEAMS and hasattr(libc, name)
+
+
+def graph(room, calls, defines):
+    """The files that each file of a directory calls."""
+    return {path: {defines[n] for n in names if n in defines and not is_seam(room, n)} - {path}
+            for path, names in calls.items()}
+
+
+def reached(edges, start):
+    seen, todo = set(), [start]
+    while todo:
+        more = edges[todo.pop()] - seen
+        seen |= more
+        todo += more
+    return seen
+
+
+def circles(edges):
+    """Sets of files that reach each other."""
+    reach = {path: reached(edges, path) for path in edges}
+    return {frozenset(q for q in reach[p] if p in reach[q]) for p in edges if p in reach[p]}
+
+
+def row_of(room, circle):
+    return room, " ".join(sorted(pathlib.Path(path).stem for path in circle))
+
+
+def included(build, source):
+    """Pairs of a source file and a file of ours that it includes, directly or not."""
+    log = subprocess.run(["ninja", "-C", str(build), "-t", "deps"], check=True, capture_output=True, text=True).stdout
+    top, path, pairs = os.path.relpath(source, build), None, set()
+    for line in log.splitlines():
+        if not line.startswith(" "):
+            path = None
+        elif line.strip().startswith(top):
+            header = os.path.relpath(os.path.normpath(line.strip()), top)
+            path = path or header  # the first of an object is its source
+            pairs.add((path, header))
+    return pairs
+
+
+def upwards(rooms, pairs):
+    """Includes from a lower directory of a layer into a higher one."""
+    for at, low in enumerate(rooms):
+        for path, header in pairs:
+            for high in rooms[at + 1:]:
+                if path.startswith(low + "/") and header.startswith(high + "/") and header not in UP:
+                    yield f"{path} includes {header}: upwards"
+
+
+def check_circles(found, rooms):
+    """What the rows of STAY and OPEN do not say, or say too much."""
+    told = set(STAY) | set(OPEN)
+    for room, files in sorted(found - told):
+        yield f'a circle that no row of floors.py allows: ("{room}", "{files}")'
+    for room, files in sorted(row for row in told - found if row[0] in rooms):
+        yield f'this circle is open, delete its row in floors.py: ("{room}", "{files}")'
+
+
+def planted():
+    """Mistakes that are not seen."""
+    edges = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}
+    if circles(edges) != {frozenset("bc")}:
+        yield "a circle is not seen"
+    if len(list(check_circles({("x/src", "a b")}, ["x/src"]))) != 1:
+        yield "a circle without a row is not seen"
+    if OPEN and len(list(check_circles(set(OPEN[1:]) | set(STAY), [OPEN[0][0]]))) != 1:
+        yield "a row without a circle is not seen"
+    if not list(upwards(["x/src", "x/sim"], [("x/src/a.c", "x/sim/a.h")])):
+        yield "an include that goes up is not seen"
+
+
+def main():
+    build, source = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
+    rooms = {room: FLOORS[name] for name in ["base", *sys.argv[3:]] if name in FLOORS for room in FLOORS[name]}
+    objs = objects(build, source)
+    errors, found = list(planted()), set()
+    if len(SEAMS) + len(STAY) > 3:
+        errors.append("more than three rows in SEAMS and STAY")
+    for room in rooms:
+        mine = {path: obj for path, obj in objs.items() if path.startswith(room + "/")}
+        if not mine:
+            errors.append(f"{room}: no object was found, so nothing was checked")
+        found |= {row_of(room, c) for c in circles(graph(room, *symbols(mine)))}
+        print(f"{room}: {len(mine)} objects")
+    errors += check_circles(found, rooms)
+    pairs = included(build, source)
+    for floors in {tuple(f) for f in rooms.values()}:
+        errors += upwards(floors, pairs)
+    fail(errors)
+
+
+main()
