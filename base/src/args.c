@@ -61,7 +61,7 @@ int args_fail(const struct args *args, const char *format, ...)
 /* Large powers of two are written as such. */
 static void append_number(char *to, size_t size, uint64_t n)
 {
-	if (n >= 1u << 31 && is_pow2(n))
+	if (n >= 1u << 30 && is_pow2(n))
 		append(to, size, "2^%d", __builtin_ctzll(n));
 	else if (n > 1ull << 32 && is_pow2(n + 1))
 		append(to, size, "2^%d-1", __builtin_ctzll(n + 1));
@@ -69,11 +69,18 @@ static void append_number(char *to, size_t size, uint64_t n)
 		append(to, size, "%" PRIu64, n);
 }
 
-static void append_range(char *to, size_t size, uint64_t min, uint64_t max)
+/* So are large powers of ten. */
+static void append_real(char *to, size_t size, double x)
 {
-	append_number(to, size, min);
-	append(to, size, " to ");
-	append_number(to, size, max);
+	int digits = 0;
+	double rest = x;
+
+	for (; rest >= 10; rest /= 10)
+		digits++;
+	if (digits > 6 && rest == 1)
+		append(to, size, "10^%d", digits);
+	else
+		append(to, size, "%.10g", x);
 }
 
 static void append_words(char *to, size_t size, const char *const *words, const char *between,
@@ -86,10 +93,14 @@ static void append_words(char *to, size_t size, const char *const *words, const 
 static void append_row_range(char *to, size_t size, const struct arg_row *row)
 {
 	if (row->kind >= ARG_WHOLE && row->kind <= ARG_SIZES) {
-		if (row->kind == ARG_REAL || row->kind == ARG_TIME)
-			append(to, size, "%g to %.10g", row->low, row->high);
-		else
-			append_range(to, size, row->min, row->max);
+		if (row->kind == ARG_REAL || row->kind == ARG_TIME) {
+			append(to, size, "%g to ", row->low);
+			append_real(to, size, row->high);
+		} else {
+			append_number(to, size, row->min);
+			append(to, size, " to ");
+			append_number(to, size, row->max);
+		}
 	}
 	if (row->multiple)
 		append(to, size, ", a multiple of %" PRIu64, row->multiple);
@@ -419,7 +430,8 @@ int args_fit(struct args *args)
 {
 	for (uint32_t i = 0; i < args->n_rows; i++) {
 		if (args->given[i] && !in_set(args, &args->rows[i]))
-			return args_fail(args, "--%s means nothing to %s: leave it out",
+			return args_fail(args,
+				"--%s means nothing to %s: give one of the options of its --help",
 				args->rows[i].name, args->command);
 	}
 	return 0;
@@ -494,7 +506,7 @@ static void learn(const struct args *args, struct known *k)
 		const struct arg_row *row = &args->rows[i];
 		bool value = row->kind != ARG_FLAG && row->kind < ARG_HELP;
 
-		if (row->kind == ARG_HEAD || !in_set(args, row))
+		if (row->kind == ARG_HEAD)
 			continue;
 		k->longs[n++] = (struct option){row->name, value, NULL, LONG + (int)i};
 		if (row->also)
@@ -511,7 +523,7 @@ static const struct arg_row *find_row(const struct args *args, int val)
 	if (val >= LONG)
 		return &args->rows[val - LONG];
 	for (uint32_t i = 0; i < args->n_rows; i++) {
-		if (args->rows[i].letter == val && in_set(args, &args->rows[i]))
+		if (args->rows[i].letter == val)
 			return &args->rows[i];
 	}
 	return NULL;
@@ -585,6 +597,8 @@ int args_read(struct args *args, int argc, char **argv, void *options)
 			return err;
 	}
 	err = check_operands(args, argc, argv, optind);
+	if (!err)
+		err = args_fit(args);
 	if (!err)
 		err = check_together(args);
 	return err ? err : optind;

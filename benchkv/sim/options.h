@@ -12,7 +12,6 @@ enum sim_command { SIM_RUN, SIM_TABLE, SIM_MAP };
 struct sim_options {
 	enum sim_command command;
 	struct sim_config config;
-	bool job_given; /* an option that only run has */
 	bool control_given; /* the map shows this one; otherwise several */
 	const char *trace, *hgrm; /* files, or NULL; of run */
 	const char *json; /* file, - for standard output, or NULL */

@@ -6,14 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/oldargs.h"
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "help.h"
-#include "values.h"
 
-#define MAX_CLIENTS 1024
-#define MAX_DEPTH 4096
+/* The commands that take an option. */
+#define DELEGATION (1u << BACKEND_DELEGATION)
+#define META (1u << BACKEND_META)
+#define DIRECT (1u << BACKEND_DIRECT)
+#define UCX (1u << BACKEND_UCX)
+#define MEASURE (1u << 4)
+#define DAEMONS (DELEGATION | META) /* a daemon owns the endpoints */
+#define COPYRPC (DAEMONS | DIRECT)
+#define RUN (COPYRPC | UCX)
 
 #define CONTROLS                                                                                            \
 	"none, budget:N, threshold:T,N, adaptive-budget, hold:US, adaptive-hold, little, auto or auto:K,B " \
@@ -25,144 +30,153 @@
 #define BACKENDS "delegation, meta, direct (ucx is left out of this build)"
 #endif
 
-enum {
-	OPT_DAEMONS = 256,
-	OPT_NET_DAEMONS,
-	OPT_CLIENTS,
-	OPT_QUEUE_DEPTH,
-	OPT_DURATION,
-	OPT_OPS,
-	OPT_RUNS,
-	OPT_WARMUP,
-	OPT_RATE,
-	OPT_KEY_RANGE,
-	OPT_READ_RATIO,
-	OPT_DISTRIBUTION,
-	OPT_PRELOAD,
-	OPT_SEED,
-	OPT_DEVICE,
-	OPT_RING_SIZE,
-	OPT_CONTROL,
-	OPT_MACHINE,
-	OPT_STAGGER,
-	OPT_PIN,
-	OPT_WAIT,
-	OPT_TIMEOUT,
-	OPT_TRACE,
-	OPT_DECISIONS,
-	OPT_JSON,
-	OPT_HGRM,
-	OPT_DRY_RUN,
-	OPT_HELP,
-	OPT_VERSION,
-	OPT_END,
-};
-
-static const struct option long_options[] = {
-	{"daemons", required_argument, NULL, OPT_DAEMONS},
-	{"net-daemons", required_argument, NULL, OPT_NET_DAEMONS},
-	{"clients", required_argument, NULL, OPT_CLIENTS},
-	{"queue-depth", required_argument, NULL, OPT_QUEUE_DEPTH},
-	{"duration", required_argument, NULL, OPT_DURATION},
-	{"ops", required_argument, NULL, OPT_OPS},
-	{"runs", required_argument, NULL, OPT_RUNS},
-	{"warmup", required_argument, NULL, OPT_WARMUP},
-	{"rate", required_argument, NULL, OPT_RATE},
-	{"key-range", required_argument, NULL, OPT_KEY_RANGE},
-	{"read-ratio", required_argument, NULL, OPT_READ_RATIO},
-	{"distribution", required_argument, NULL, OPT_DISTRIBUTION},
-	{"preload", required_argument, NULL, OPT_PRELOAD},
-	{"seed", required_argument, NULL, OPT_SEED},
-	{"device", required_argument, NULL, OPT_DEVICE},
-	{"ring-size", required_argument, NULL, OPT_RING_SIZE},
-	{"control", required_argument, NULL, OPT_CONTROL},
-	{"pin", required_argument, NULL, OPT_PIN},
-	{"machine", required_argument, NULL, OPT_MACHINE},
-	{"stagger", required_argument, NULL, OPT_STAGGER},
-	{"wait", required_argument, NULL, OPT_WAIT},
-	{"timeout", required_argument, NULL, OPT_TIMEOUT},
-	{"trace", required_argument, NULL, OPT_TRACE},
-	{"decisions", required_argument, NULL, OPT_DECISIONS},
-	{"json", required_argument, NULL, OPT_JSON},
-	{"hgrm", required_argument, NULL, OPT_HGRM},
-	{"dry-run", no_argument, NULL, OPT_DRY_RUN},
-	{"help", no_argument, NULL, OPT_HELP},
-	{"version", no_argument, NULL, OPT_VERSION},
-	{NULL, 0, NULL, 0},
-};
-
-static int parse_size_option(int opt, const struct arg *a, struct options *o)
+static int read_distribution(const struct arg *a, void *theta_p)
 {
-	switch (opt) {
-	case OPT_DAEMONS:
-		return arg_u32(a, 1, OPTIONS_MAX_DAEMONS, &o->daemons);
-	case OPT_NET_DAEMONS:
-		return arg_u32(a, 1, OPTIONS_MAX_DAEMONS, &o->net_daemons);
-	case OPT_CLIENTS:
-		return arg_u32(a, 1, MAX_CLIENTS, &o->clients);
-	case OPT_QUEUE_DEPTH:
-		return arg_u32(a, 1, MAX_DEPTH, &o->queue_depth);
-	case OPT_DURATION:
-		return arg_time(a, 0.001, 86400, (double)NSEC_PER_SEC, &o->duration_ns);
-	case OPT_OPS:
-		return arg_whole(a, 1, 1ull << 48, &o->ops);
-	case OPT_RUNS:
-		return arg_u32(a, 1, 1000, &o->runs);
-	case OPT_WARMUP:
-		return arg_time(a, 0, 86400, (double)NSEC_PER_SEC, &o->warmup_ns);
-	case OPT_RATE:
-		return arg_real(a, 1, 1e12, &o->rate);
-	case OPT_KEY_RANGE:
-		return arg_whole(a, 1, WORKLOAD_MAX_KEYS, &o->load.key_range);
-	case OPT_READ_RATIO:
-		return arg_real(a, 0, 1, &o->load.read_ratio);
-	case OPT_DISTRIBUTION:
-		return value_distribution(a, &o->load.zipf_theta);
-	case OPT_PRELOAD:
-		return arg_either(a, "yes", "no", &o->preload);
-	default:
-		return arg_whole(a, 0, INT64_MAX, &o->load.seed);
-	}
+	struct arg number = *a;
+
+	number.value += 5;
+	number.size = 0;
+	if (!strncmp(a->value, "zipf:", 5) && !arg_real(&number, 1e-6, 10, theta_p))
+		return 0;
+	if (strcmp(a->value, "uniform") != 0)
+		return arg_bad(a,
+			"uniform, or zipf: and a number above 0, at most 10, as zipf:0.99");
+	*(double *)theta_p = 0;
+	return 0;
 }
 
-static int parse_option(int opt, const struct arg *a, struct options *o)
+static int read_control(const struct arg *a, void *control_p)
 {
-	switch (opt) {
-	case OPT_DEVICE:
-		if (arg_text(a, "auto or the name of a device", &o->device))
-			return -EINVAL;
-		if (!strcmp(o->device, "auto"))
-			o->device = NULL;
-		return 0;
-	case OPT_RING_SIZE:
-		return value_ring_size(a, &o->ring_size);
-	case OPT_CONTROL:
-		return control_parse(a->value, &o->control) ? arg_bad(a, CONTROLS) : 0;
-	case OPT_PIN:
-		return arg_either(a, "yes", "no", &o->pin);
-	case OPT_MACHINE:
-		return arg_text(a, "a file that benchkv measure has written", &o->machine);
-	case OPT_STAGGER:
-		return arg_time(a, 0, 1e6, (double)NSEC_PER_USEC, &o->stagger_ns);
-	case OPT_WAIT:
-		return arg_either(a, "event", "poll", &o->wait_event);
-	case OPT_TIMEOUT:
-		return arg_time(a, 1, 86400, (double)NSEC_PER_SEC, &o->timeout_ns);
-	case OPT_TRACE:
-		return arg_text(a, "a file name, to which .RANK is added", &o->trace);
-	case OPT_DECISIONS:
-		return arg_text(a, "a file name, to which .RANK is added", &o->decisions);
-	case OPT_JSON:
-		return arg_text(a, "a file, or - for standard output", &o->json);
-	case OPT_HGRM:
-		return arg_text(a, "a file name", &o->hgrm);
-	case OPT_DRY_RUN:
-		o->dry_run = true;
-		return 0;
-	default:
-		return parse_size_option(opt, a, o);
-	}
+	return control_parse(a->value, control_p) ? arg_bad(a, CONTROLS) : 0;
 }
+
+static const char *const no_yes[] = {"no", "yes", NULL}, *const waits[] = {"poll", "event", NULL};
+
+#define AT(field) ARG_AT(struct options, field)
+#define RANK_FILE .give = "a file name, to which .RANK is added"
+
+static const struct arg_row rows[] = {
+	{.help = "Size", .sets = RUN},
+	{"daemons", 0, "N", ARG_WHOLE, AT(daemons), .min = 1, .max = OPTIONS_MAX_DAEMONS,
+		.def = "1", .sets = RUN, .help = "daemon threads, one shard each, per rank"},
+	{"clients", 0, "N", ARG_WHOLE, AT(clients), .min = 1, .max = 1024, .def = "2", .sets = RUN,
+		.help = "client threads per rank"},
+	{"queue-depth", 0, "N", ARG_WHOLE, AT(queue_depth), .min = 1, .max = 4096, .def = "8",
+		.sets = RUN, .help = "requests in flight per client"},
+	{"duration", 0, "S", ARG_TIME, AT(duration_ns), .low = .001, .high = 86400,
+		.unit = NSEC_PER_SEC, .def = "3", .sets = RUN, .help = "seconds of a run"},
+	{"ops", 0, "N", ARG_WHOLE, AT(ops), .min = 1, .max = 1ull << 48, .not_with = "duration",
+		.sets = RUN, .help = "instead: operations of a run, over all clients"},
+	{"runs", 0, "N", ARG_WHOLE, AT(runs), .min = 1, .max = 1000, .def = "1", .sets = RUN,
+		.help = "runs, one after the other"},
+	{"warmup", 0, "S", ARG_TIME, AT(warmup_ns), .high = 86400, .unit = NSEC_PER_SEC, .def = "0",
+		.sets = RUN,
+		.help = "seconds before those of each run, which are checked but not measured"},
+	{"rate", 0, "R", ARG_REAL, AT(rate), .low = 1, .high = 1e12, .sets = RUN,
+		.unset = "as fast as replies come",
+		.help = "operations per second of all clients together, each made when it is due, "
+			"as far as the queue depth permits"},
+	{.help = "Work", .sets = RUN},
+	{"key-range", 0, "N", ARG_WHOLE, AT(load.key_range), .min = 1, .max = WORKLOAD_MAX_KEYS,
+		.def = "1048576", .sets = RUN, .help = "keys 0 to N-1"},
+	{"read-ratio", 0, "R", ARG_REAL, AT(load.read_ratio), .high = 1, .def = "0.5", .sets = RUN,
+		.help = "share of gets"},
+	{"distribution", 0, "D", ARG_CALL, AT(load.zipf_theta), .read = read_distribution,
+		.def = "uniform", .sets = RUN,
+		.help = "uniform, or zipf:THETA with THETA above 0, at most 10"},
+	{"preload", 0, NULL, ARG_WORD, AT(preload), .words = no_yes, .def = "yes", .sets = RUN,
+		.help = "store every key before the first run"},
+	{"seed", 0, "N", ARG_WHOLE, AT(load.seed), .max = INT64_MAX, .def = "1", .sets = RUN,
+		.help = "seed of the operation streams"},
+	{.help = "Network"},
+	{"device", 0, "NAME", ARG_TEXT, AT(device), .none = "auto",
+		.give = "auto or the name of a device", .sets = RUN | MEASURE,
+		.help = "mlx5 device; auto: the first one, else a software HCA"},
+	{"ring-size", 0, "BYTES", ARG_POWER, AT(ring_size), .min = 4096, .max = 1u << 30,
+		.none = "auto", .sets = COPYRPC,
+		.help = "bytes of each endpoint, a power of two; auto: eight times what can be in "
+			"flight on it"},
+	{"wait", 0, NULL, ARG_WORD, AT(wait_event), .words = waits, .def = "poll", .sets = COPYRPC,
+		.help = "idle daemons look again after a nap, or sleep on descriptors until there "
+			"is something"},
+	{"net-daemons", 0, "N", ARG_WHOLE, AT(net_daemons), .min = 1, .max = OPTIONS_MAX_DAEMONS,
+		.unset = "1 for delegation, all for meta", .sets = DAEMONS,
+		.help = "daemons that own endpoints, that of rank r being daemon r mod N; at most "
+			"--daemons"},
+	{"control", 0, "C", ARG_CALL, AT(control), .read = read_control, .def = "auto",
+		.sets = DAEMONS,
+		.help = "control of batching: none, budget:N, threshold:T,N, adaptive-budget, "
+			"hold:US, adaptive-hold, little, auto, auto:K,B; US in microseconds"},
+	{"stagger", 0, "US", ARG_TIME, AT(stagger_ns), .high = 1e6, .unit = NSEC_PER_USEC,
+		.def = "0", .sets = DAEMONS,
+		.help = "microseconds by which the first calls to rank r + 1 come later than those "
+			"to rank r"},
+	{"machine", 0, "FILE", ARG_TEXT, AT(machine), .sets = DAEMONS | MEASURE,
+		.give = "a file that benchkv measure has written",
+		.help = "the control auto takes K and B from this file instead of measuring; "
+			"measure writes it"},
+	{"trace", 0, "FILE", ARG_TEXT, AT(trace), RANK_FILE, .sets = DAEMONS,
+		.help = "writes every millisecond what the daemons with endpoints do, to FILE.RANK"},
+	{"decisions", 0, "FILE", ARG_TEXT, AT(decisions), RANK_FILE, .sets = DAEMONS,
+		.help = "writes what the control decided, and why, as CSV to FILE.RANK"},
+	{.help = "Other", .sets = RUN},
+	{"pin", 0, NULL, ARG_WORD, AT(pin), .words = no_yes, .def = "yes", .sets = RUN,
+		.help = "a core per thread, when there are enough"},
+	{"timeout", 0, "S", ARG_TIME, AT(timeout_ns), .low = 1, .high = 86400, .unit = NSEC_PER_SEC,
+		.def = "30", .sets = RUN,
+		.help = "seconds to wait for a reply, and for ranks that start; for their end of a "
+			"run twice that"},
+	{"hgrm", 0, "FILE", ARG_TEXT, AT(hgrm), .sets = RUN,
+		.help = "rank 0 writes percentiles of the latency in microseconds, as HdrHistogram "
+			"does"},
+	{"json", 0, "FILE", ARG_TEXT, AT(json), .sets = RUN,
+		.help = "rank 0 writes one JSON object; - is standard output"},
+	{"dry-run", 0, NULL, ARG_FLAG, AT(dry_run), .sets = RUN,
+		.help = "print what would run where, and stop"},
+	{"help", .kind = ARG_HELP},
+	{"version", .kind = ARG_VERSION},
+};
+
+static const char *const usage[] = {
+	[BACKEND_DELEGATION] =
+		"Usage: benchkv delegation [OPTION]...\n"
+		"Clients write their requests for other ranks into a ring of shared memory (delegrpc),\n"
+		"from which a daemon takes them to the rank (copyrpc).\n",
+	[BACKEND_META] =
+		"Usage: benchkv meta [OPTION]...\n"
+		"Clients give their requests for other ranks to the daemon of the key's shard (shmipc),\n"
+		"this to the daemon that has the endpoint of the rank (flux), this to the rank "
+		"(copyrpc).\n",
+	[BACKEND_DIRECT] =
+		"Usage: benchkv direct [OPTION]...\n"
+		"Each client has a copyrpc context of its own, and in it an endpoint for each daemon of\n"
+		"the other ranks.\n",
+	[BACKEND_UCX] =
+		"Usage: benchkv ucx [OPTION]...\n"
+		"Each client has a UCX worker of its own, and in it an endpoint for each daemon of the\n"
+		"other ranks; requests and replies are active messages. UCX_TLS is rc_x if it is not\n"
+		"set.\n",
+};
+
+static const char usage_measure[] =
+	"Usage: benchkv measure [--device NAME] [--machine FILE]\n"
+	"Measures, in half a second, what the device and this machine need: the round trip of a lone\n"
+	"call, the time per WRITE, and the CPU time per message, and which K and B the control auto\n"
+	"derives from them.\n";
+
+static const char usage_all[] =
+	"Usage: benchkv [BACKEND] [OPTION]...\n"
+	"A distributed key-value store and its load, one rank per process of the job:\n"
+	"  mpirun -np 2 benchkv delegation --daemons 2 --clients 4 --queue-depth 32\n"
+	"Every reply is checked, and every key that was put is read back at the end. Without a\n"
+	"PMIx launcher it is a single rank.\n"
+	"\n"
+	"Backends: the way of a request to another rank (benchkv BACKEND --help: its options)\n"
+	"  delegation           client, delegrpc, daemon, copyrpc; the default\n"
+	"  meta                 client, shmipc, daemon, flux, the rank's daemon, copyrpc\n"
+	"  direct               client, copyrpc: each client has endpoints of its own\n"
+	"  ucx                  client, UCX active messages\n"
+	"or a command: measure  what the machine needs (benchkv measure --help)\n";
 
 const char *backend_name(enum backend b)
 {
@@ -193,110 +207,40 @@ static bool find_backend(const char *name, enum backend *backend_p)
 	return false;
 }
 
-static int parse_backend(int argc, char **argv, int first, struct options *o, char *why,
-	size_t size)
+/* The command line is for this word, a backend or a command. */
+static bool set_command(struct args *args, const char *word, struct options *o)
 {
-	if (argc - first > 1) {
-		snprintf(why, size, "'%s' is too much: give one backend, then options",
-			argv[first + 1]);
-		return -EINVAL;
-	}
-	if (first < argc && !strcmp(argv[first], "measure")) {
-		o->measure = true;
-		return 0;
-	}
-	if (first < argc && !find_backend(argv[first], &o->backend)) {
-		snprintf(why, size,
-			"unknown backend '%s': give one of: " BACKENDS ", or the command measure",
-			argv[first]);
-		return -EINVAL;
-	}
-	return 0;
+	o->measure = !strcmp(word, "measure");
+	if (!o->measure && !find_backend(word, &o->backend))
+		return false;
+	args->command = word;
+	args->set = o->measure ? MEASURE : 1u << o->backend;
+	args->usage = o->measure ? usage_measure : usage[o->backend];
+	return true;
 }
 
-static const char *option_name(int opt)
+static int check_together(const struct args *args, struct options *o)
 {
-	const struct option *o = long_options;
-
-	while (o->val != opt)
-		o++;
-	return o->name;
-}
-
-/* The first of these options that was given; 0: none. */
-static int first_given(const bool *given, const int *opts, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (given[opts[i] - OPT_DAEMONS])
-			return opts[i];
-	}
-	return 0;
-}
-
-/* Of a backend whose clients go to the network by themselves. */
-static int check_direct(struct options *o, const bool *given, char *why, size_t size)
-{
-	static const int unfit[] = {OPT_CONTROL, OPT_MACHINE, OPT_NET_DAEMONS, OPT_STAGGER,
-		OPT_TRACE, OPT_DECISIONS};
-	static const int unfit_ucx[] = {OPT_RING_SIZE, OPT_WAIT};
-	int found = first_given(given, unfit, ARRAY_SIZE(unfit));
-
-	if (!found && o->backend == BACKEND_UCX)
-		found = first_given(given, unfit_ucx, ARRAY_SIZE(unfit_ucx));
-	if (found) {
-		snprintf(why, size, "--%s means nothing to %s: give another backend",
-			option_name(found), backend_name(o->backend));
-		return -EINVAL;
-	}
-	o->net_daemons = o->daemons;
-	return control_parse("none", &o->control);
-}
-
-static int check_measure(const bool *given, char *why, size_t size)
-{
-	for (int opt = OPT_DAEMONS; opt < OPT_HELP; opt++) {
-		if (given[opt - OPT_DAEMONS] && opt != OPT_DEVICE && opt != OPT_MACHINE) {
-			snprintf(why, size,
-				"--%s means nothing to measure: give --device and --machine only",
-				option_name(opt));
-			return -EINVAL;
-		}
-	}
-	return 0;
-}
-
-static int check_together(struct options *o, const bool *given, char *why, size_t size)
-{
-	if (o->measure)
-		return check_measure(given, why, size);
-	if (o->ops && given[OPT_DURATION - OPT_DAEMONS]) {
-		snprintf(why, size, "--ops and --duration exclude each other: give one");
-		return -EINVAL;
-	}
-	if (o->ops && o->warmup_ns) {
-		snprintf(why, size, "--ops and --warmup exclude each other: give one");
-		return -EINVAL;
-	}
+	if (o->ops && o->warmup_ns)
+		return args_fail(args, "--ops and --warmup exclude each other: give one");
 	if (o->ops)
 		o->duration_ns = 0;
-	if (backend_is_direct(o->backend))
-		return check_direct(o, given, why, size);
+	if (backend_is_direct(o->backend)) {
+		o->net_daemons = o->daemons;
+		return control_parse("none", &o->control);
+	}
 	if (!o->net_daemons)
 		o->net_daemons = o->backend == BACKEND_META ? o->daemons : 1;
-	if (o->net_daemons > o->daemons) {
-		snprintf(why, size, "--net-daemons %u is more than there are: give %u or less",
+	if (o->net_daemons > o->daemons)
+		return args_fail(args, "--net-daemons %u is more than there are: give %u or less",
 			o->net_daemons, o->daemons);
-		return -EINVAL;
-	}
-	if (o->machine && !o->control.derive) {
-		snprintf(why, size,
+	if (o->machine && !o->control.derive)
+		return args_fail(args,
 			"--machine means nothing to this --control: give auto without numbers");
-		return -EINVAL;
-	}
 	return 0;
 }
 
-/* Of argv, whose order stays as it is: getopt_long() sorts what it gets. */
+/* A copy of argv, because getopt_long() sorts its own. */
 static char **copy_line(int argc, char **argv)
 {
 	char **copy = calloc((size_t)argc + 1, sizeof(char *));
@@ -306,80 +250,45 @@ static char **copy_line(int argc, char **argv)
 	return copy;
 }
 
-/* Of the backend that the first argument names, if it does. */
-static void help(const char *first)
+static int parse_line(int argc, char **argv, struct options *o, char *why, size_t size)
 {
-	enum backend b;
-
-	if (!strcmp(first, "measure"))
-		help_measure(stdout);
-	else if (find_backend(first, &b))
-		help_backend(b, stdout);
-	else
-		help_all(stdout);
-}
-
-/* What is known of a command line while it is read. */
-struct line {
-	struct options o;
-	bool given[OPT_END - OPT_DAEMONS];
-	const char *first; /* word */
-	bool shown; /* help or version: reading has ended there */
-};
-
-static int read_option(void *line, int opt, const struct arg *a)
-{
-	struct line *l = line;
-
-	l->shown = opt == OPT_HELP || opt == OPT_VERSION;
-	if (opt == OPT_HELP)
-		help(l->first);
-	if (opt == OPT_VERSION)
-		puts("benchkv " BENCHKV_VERSION);
-	if (l->shown)
-		return -ECANCELED;
-	l->given[opt - OPT_DAEMONS] = true;
-	return parse_option(opt, a, &l->o);
-}
-
-static int parse_line(int argc, char **argv, struct options *o_p, char *why, size_t size)
-{
-	struct line l = {.first = argc > 1 ? argv[1] : "",
-		.o = {.daemons = 1,
-			.clients = 2,
-			.queue_depth = 8,
-			.runs = 1,
-			.duration_ns = 3 * NSEC_PER_SEC,
-			.timeout_ns = 30 * NSEC_PER_SEC,
-			.preload = true,
-			.pin = true,
-			.load = {.key_range = 1u << 20, .read_ratio = 0.5, .seed = 1}}};
+	struct args args = {.rows = rows,
+		.n_rows = ARRAY_SIZE(rows),
+		.usage = usage_all,
+		.tail = "Status: 0 all replies and keys verified, 1 an error, 2 a bad command line.\n",
+		.version = "benchkv " BENCHKV_VERSION,
+		.operand = "backend",
+		.why = why,
+		.size = size};
 	int first, err;
 
-	control_parse("auto", &l.o.control);
-	first = args_read(argc, argv, ":", long_options, read_option, &l, why, size);
-	if (first < 0)
-		return l.shown ? 1 : first;
-	err = parse_backend(argc, argv, first, &l.o, why, size);
-	if (!err)
-		err = check_together(&l.o, l.given, why, size);
-	if (!err)
-		*o_p = l.o;
-	return err;
+	if (argc > 1)
+		set_command(&args, argv[1], o); /* for --help */
+	first = args_read(&args, argc, argv, o);
+	if (first <= 0)
+		return first ? first : 1;
+	if (!set_command(&args, first < argc ? argv[first] : "delegation", o))
+		return args_fail(&args,
+			"unknown backend '%.60s': give one of: " BACKENDS
+			", or the command measure",
+			argv[first]);
+	err = args_fit(&args);
+	return err ? err : check_together(&args, o);
 }
 
 int options_parse(int argc, char **argv, struct options *o_p, char *why, size_t size)
 {
 	char **copy = copy_line(argc, argv);
+	struct options o = {.command = argv};
 	int err;
 
 	if (!copy) {
 		snprintf(why, size, "no memory: give a shorter command line");
 		return -EINVAL;
 	}
-	err = parse_line(argc, copy, o_p, why, size);
+	err = parse_line(argc, copy, &o, why, size);
 	if (!err)
-		o_p->command = argv;
+		*o_p = o;
 	free((void *)copy);
 	return err;
 }

@@ -100,7 +100,7 @@ struct arg_row {
 struct args {
 	const struct arg_row *rows;
 	uint32_t n_rows;
-	uint32_t set; /* the bit of the command that is read; 0: any option is taken */
+	uint32_t set; /* the bit of the command; 0: not known, any option is taken */
 	const char *command; /* its name in error texts */
 	const char *usage, *tail; /* the lines of --help before and after the options, or NULL */
 	const char *version; /* the line that --version prints */
@@ -120,7 +120,10 @@ struct args {
 int args_read(struct args *args, int argc, char **argv, void *options);
 /* Was the option given? */
 bool args_given(const struct args *args, const char *name);
-/* The program's command became known after args_read(): 0, or -EINVAL for an option of others. */
+/*
+ * Was an option of other commands given? 0, or -EINVAL with a line in why. args_read() asks by itself
+ * if the set is known before.
+ */
 int args_fit(struct args *args);
 /* Prints what --help prints. */
 void args_help(const struct args *args, FILE *out);
