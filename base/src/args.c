@@ -451,6 +451,15 @@ static const char *first_given(const struct args *args, const char *names)
 	return NULL;
 }
 
+static int fail_alone(const struct args *args, const struct arg_row *row)
+{
+	char others[80] = "--";
+
+	for (const char *c = row->with; *c; c++)
+		append(others, sizeof(others), "%.*s%s", *c != ' ', c, *c == ' ' ? " or --" : "");
+	return args_fail(args, "--%s means nothing alone: give %s with it", row->name, others);
+}
+
 /* Two options that exclude each other, and one that needs another. */
 static int check_together(const struct args *args)
 {
@@ -463,8 +472,7 @@ static int check_together(const struct args *args)
 			return args_fail(args, "--%s and --%s exclude each other: give one",
 				row->name, other);
 		if (args->given[i] && row->with && !first_given(args, row->with))
-			return args_fail(args, "--%s means nothing alone: give --%.*s with it",
-				row->name, (int)strcspn(row->with, " "), row->with);
+			return fail_alone(args, row);
 	}
 	return 0;
 }

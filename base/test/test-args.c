@@ -217,7 +217,7 @@ static void bad_lines_are_refused(void)
 		{"a|b\nc", "'b?c' is too much: give one HOST"},
 		{"--two|--text|x", "--two and --text exclude each other: give one"},
 		{"--two|--one", "--two and --one exclude each other: give one"},
-		{"--three", "--three means nothing alone: give --text with it"},
+		{"--three", "--three means nothing alone: give --text or --device with it"},
 	};
 	struct options o;
 

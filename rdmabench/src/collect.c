@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/oldargs.h"
+#include "base/args.h"
+#include "base/compiler.h"
 #include "text.h"
 #include "engine.h"
 #include "gather.h"
@@ -16,127 +17,88 @@
 #define HOSTS_MAX 256
 #define COMMAND_MAX 16384
 
-static const char usage[] =
-	"Usage: rdmabench collect [OPTION]... PATH...\n"
-	"Merges the statistics files of many processes and machines. A PATH is a file, or a\n"
-	"directory, below which all files are taken that end in .jsonl (--compat: in .txt).\n"
-	"What cannot be used is named on standard error and skipped.\n"
-	"\n"
-	"  --host [USER@]HOST   read the paths on this machine too, by ssh; may be repeated\n"
-	"  --no-local           read them there only\n"
-	"  --timeout S          for all machines together, 1 to 3600 (10)\n"
-	"  --run NAME           only files of this run (not with --compat, which does not know)\n"
-	"  --max-age S          only files that were written in the last S seconds\n"
-	"  --compat             files and rules of older tools: means are averaged, of\n"
-	"                       percentiles the largest is taken\n"
-	"  --cdf FILE           the distribution: latency in ns, fraction; for scripts/plot cdf\n"
-	"  --json FILE          the result as a JSON object on a line; - is standard output\n"
-	"  --help\n"
-	"\n"
-	"Status: 0, 1 there were no statistics, 2 a bad command line.\n";
+struct hosts {
+	const char *name[HOSTS_MAX];
+	size_t n;
+};
 
 struct options {
 	struct gather_attr attr;
-	const char *hosts[HOSTS_MAX];
-	size_t n_hosts;
-	bool no_local, help;
+	struct hosts hosts;
+	bool no_local;
 	uint32_t timeout_s;
 	const char *cdf, *json;
 	char **paths;
 	int n_paths;
 };
 
-enum {
-	OPT_HOST = 256,
-	OPT_NO_LOCAL,
-	OPT_TIMEOUT,
-	OPT_RUN,
-	OPT_MAX_AGE,
-	OPT_COMPAT,
-	OPT_CDF,
-	OPT_JSON,
-	OPT_HELP,
-};
-
-static const struct option long_options[] = {
-	{"host", required_argument, NULL, OPT_HOST},
-	{"no-local", no_argument, NULL, OPT_NO_LOCAL},
-	{"timeout", required_argument, NULL, OPT_TIMEOUT},
-	{"run", required_argument, NULL, OPT_RUN},
-	{"max-age", required_argument, NULL, OPT_MAX_AGE},
-	{"compat", no_argument, NULL, OPT_COMPAT},
-	{"cdf", required_argument, NULL, OPT_CDF},
-	{"json", required_argument, NULL, OPT_JSON},
-	{"help", no_argument, NULL, OPT_HELP},
-	{NULL, 0, NULL, 0},
-};
-
-/* Who is named twice is asked once. */
-static int add_host(const struct arg *a, struct options *o)
+/* A host that is named twice is asked once. */
+static int read_host(const struct arg *a, void *hosts)
 {
+	struct hosts *h = hosts;
+
 	if (!remote_is_host(a->value))
 		return arg_bad(a, "a host, or user@host");
-	for (size_t i = 0; i < o->n_hosts; i++) {
-		if (!strcmp(o->hosts[i], a->value))
+	for (size_t i = 0; i < h->n; i++) {
+		if (!strcmp(h->name[i], a->value))
 			return 0;
 	}
-	if (o->n_hosts == HOSTS_MAX)
+	if (h->n == HOSTS_MAX)
 		return arg_bad(a, "at most 256 hosts");
-	o->hosts[o->n_hosts++] = a->value;
+	h->name[h->n++] = a->value;
 	return 0;
 }
 
-static int parse_option(void *arg, int val, const struct arg *a)
-{
-	struct options *o = arg;
+#define AT(field) ARG_AT(struct options, field)
 
-	switch (val) {
-	case OPT_HOST:
-		return add_host(a, o);
-	case OPT_NO_LOCAL:
-		o->no_local = true;
-		return 0;
-	case OPT_TIMEOUT:
-		return arg_u32(a, 1, 3600, &o->timeout_s);
-	case OPT_RUN:
-		return arg_name(a, &o->attr.run);
-	case OPT_MAX_AGE:
-		return arg_whole(a, 1, 1u << 31, &o->attr.max_age_s);
-	case OPT_COMPAT:
-		o->attr.compat = true;
-		return 0;
-	case OPT_CDF:
-		return arg_text(a, "a file name", &o->cdf);
-	case OPT_JSON:
-		return arg_text(a, "a file name, or -", &o->json);
-	default:
-		o->help = true;
-		return 0;
-	}
-}
+static const struct arg_row rows[] = {
+	{"host", 0, "[USER@]HOST", ARG_CALL, AT(hosts), .read = read_host,
+		.help = "read the paths on this machine too, by ssh; may be repeated"},
+	{"no-local", 0, NULL, ARG_FLAG, AT(no_local), .with = "host",
+		.help = "read them there only"},
+	{"timeout", 0, "S", ARG_WHOLE, AT(timeout_s), .min = 1, .max = 3600, .def = "10",
+		.help = "seconds for all machines together"},
+	{"run", 0, "NAME", ARG_CALL, AT(attr.run), .read = read_name,
+		.help = "only files of this run"},
+	{"max-age", 0, "S", ARG_WHOLE, AT(attr.max_age_s), .min = 1, .max = 1u << 31,
+		.help = "only files that were written in the last S seconds"},
+	{"compat", 0, NULL, ARG_FLAG, AT(attr.compat), .not_with = "run cdf",
+		.help = "files and rules of older tools: means are averaged, of percentiles the "
+			"largest is taken"},
+	{"cdf", 0, "FILE", ARG_TEXT, AT(cdf),
+		.help = "the distribution: latency in ns, fraction; for scripts/plot cdf"},
+	{"json", 0, "FILE", ARG_TEXT, AT(json),
+		.help = "the result as a JSON object on a line; - is standard output"},
+	{"help", .kind = ARG_HELP},
+};
 
+static const char usage[] =
+	"Usage: rdmabench collect [OPTION]... PATH...\n"
+	"Merges the statistics files of many processes and machines. A PATH is a file, or a\n"
+	"directory, below which all files are taken that end in .jsonl (--compat: in .txt).\n"
+	"Files that cannot be used are named on standard error and skipped.\n";
+
+/* 0; 1 after --help; -EINVAL. */
 static int parse(int argc, char **argv, struct options *o, char *why, size_t size)
 {
-	int first;
+	struct args args = {.rows = rows,
+		.n_rows = ARRAY_SIZE(rows),
+		.usage = usage,
+		.tail = "Status: 0, 1 there were no statistics, 2 a bad command line.\n",
+		.operands = true,
+		.why = why,
+		.size = size};
+	int first = args_read(&args, argc, argv, o);
 
-	*o = (struct options){.timeout_s = 10};
-	first = args_read(argc, argv, ":", long_options, parse_option, o, why, size);
-	if (first < 0 || o->help)
-		return first < 0 ? first : 0;
+	if (first <= 0)
+		return first ? first : 1;
 	o->paths = argv + first;
 	o->n_paths = argc - first;
 	if (!o->n_paths)
-		return args_fail(why, size, "no files: give at least one path");
-	if (o->attr.compat && (o->attr.run || o->cdf))
-		return args_fail(why, size,
-			"compatible files have neither run nor distribution: give "
-			"--compat without --run and --cdf");
-	if (o->attr.compat && o->n_hosts && (o->n_paths > 1 || o->attr.max_age_s))
-		return args_fail(why, size,
-			"--compat reads one file per host, whose age it does not "
-			"see: give one path, and no --max-age");
-	if (o->no_local && !o->n_hosts)
-		return args_fail(why, size, "nothing is left to read: give --host with --no-local");
+		return args_fail(&args, "no files: give at least one path");
+	if (o->attr.compat && o->hosts.n && (o->n_paths > 1 || o->attr.max_age_s))
+		return args_fail(&args, "--compat reads one file per host, whose age it does not "
+					"see: give one path, and no --max-age");
 	return 0;
 }
 
@@ -164,7 +126,7 @@ static bool make_command(const struct options *o, char *command, size_t size)
 
 static void gather_hosts(struct gather *g, const struct options *o)
 {
-	struct remote *r = calloc(o->n_hosts, sizeof(*r));
+	struct remote *r = calloc(o->hosts.n, sizeof(*r));
 	char command[COMMAND_MAX];
 
 	if (!r || !make_command(o, command, sizeof(command))) {
@@ -172,10 +134,10 @@ static void gather_hosts(struct gather *g, const struct options *o)
 		free(r);
 		return;
 	}
-	for (size_t i = 0; i < o->n_hosts; i++)
-		r[i].host = o->hosts[i];
-	remote_run(r, o->n_hosts, command, o->timeout_s);
-	for (size_t i = 0; i < o->n_hosts; i++) {
+	for (size_t i = 0; i < o->hosts.n; i++)
+		r[i].host = o->hosts.name[i];
+	remote_run(r, o->hosts.n, command, o->timeout_s);
+	for (size_t i = 0; i < o->hosts.n; i++) {
 		if (r[i].len && !(r[i].why[0] && o->attr.compat))
 			gather_add(g, r[i].host, r[i].out, r[i].len);
 		if (r[i].why[0] || !r[i].len)
@@ -282,17 +244,15 @@ static int show(struct gather *g, const struct options *o)
 
 int collect_main(int argc, char **argv)
 {
-	struct options o;
+	struct options o = {0};
 	struct gather *g;
 	char why[300];
-	int status;
+	int status = parse(argc, argv, &o, why, sizeof(why));
 
-	if (parse(argc, argv, &o, why, sizeof(why))) {
+	if (status < 0)
 		fprintf(stderr, "rdmabench collect: %s\n", why);
-		return 2;
-	}
-	if (o.help)
-		return fputs(usage, stdout) < 0;
+	if (status)
+		return status < 0 ? 2 : 0;
 	g = gather_create(&o.attr);
 	if (!g) {
 		fprintf(stderr, "rdmabench collect: %s\n", strerror(ENOMEM));
@@ -300,7 +260,7 @@ int collect_main(int argc, char **argv)
 	}
 	for (int i = 0; i < o.n_paths && !o.no_local; i++)
 		gather_path(g, o.paths[i]);
-	if (o.n_hosts)
+	if (o.hosts.n)
 		gather_hosts(g, &o);
 	status = show(g, &o);
 	gather_destroy(g);

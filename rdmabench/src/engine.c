@@ -567,13 +567,12 @@ int engine_main(int argc, char **argv)
 {
 	struct engine_options o;
 	char why[300];
+	int err = engine_options_parse(argc, argv, &o, why, sizeof(why));
 
-	if (engine_options_parse(argc, argv, &o, why, sizeof(why))) {
+	if (err < 0)
 		fprintf(stderr, "rdmabench engine: %s\n", why);
-		return 2;
-	}
-	if (o.help)
-		return fputs(engine_usage, stdout) < 0;
+	if (err)
+		return err < 0 ? 2 : 0;
 	if (o.json && report_try(o.json))
 		return 2;
 	signal(SIGPIPE, SIG_IGN);

@@ -27,13 +27,15 @@ struct engine_options {
 	bool gbits;
 	bool hw_ts; /* completions are timed by the device's stamps */
 	uint32_t timeout_s; /* of the TCP connection */
-	bool help;
 };
 
-extern const char engine_usage[];
-
-/* 0, or -EINVAL: why says what is wrong and what to give, in one line. */
+/*
+ * 0; 1 after --help, whose text is on standard output; -EINVAL: why says what is wrong and what to
+ * give, in one line.
+ */
 int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char *why, size_t size);
+
+void engine_options_help(FILE *out);
 
 /* Gives the options another size; the traffic was checked with the largest. */
 void engine_options_resize(struct engine_options *o, uint32_t bytes);

@@ -9,45 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/oldargs.h"
+#include "base/args.h"
+#include "base/compiler.h"
 #include "engine.h"
 #include "explore.h"
 #include "model.h"
 #include "searchlog.h"
 #include "trial.h"
-
-static const char usage[] =
-	"Usage: rdmabench search --log DIR [OPTION]...\n"
-	"Looks for traffic that a device handles badly: runs engines on this machine, point after\n"
-	"point, and writes what came of each below DIR.\n"
-	"\n"
-	"  --log DIR            result/N, reproduce/N.sh, target/N; must not be there, or empty\n"
-	"  --resume             go on with the search in DIR, which had the same options\n"
-	"  --force              remove an earlier search from DIR first, and nothing else\n"
-	"  --method NAME        random, sample or anneal (anneal)\n"
-	"  --seed N             the same points for the same measurements (1)\n"
-	"  --tries N            points, 1 to 1000000 (100)\n"
-	"  --anomalies N        stop after so many, 1 to 64 (when the tries are made)\n"
-	"  --fix NAME=VALUE     a parameter that is not varied, e.g. 0.qp_num=4; may be given often\n"
-	"  --inject             also drop, rnr and delay of the n-th message: software HCA only\n"
-	"  --no-features        do not look for minimal feature sets\n"
-	"  -D, --duration S     seconds of traffic per point, .01 to 3600 (1)\n"
-	"  -d, --ib-dev NAME    device (the first)\n"
-	"  --peer-dev NAME      device at the other end (the same)\n"
-	"  --compat             statistics as older tools write and merge them\n"
-	"  --model NAME         no device, but a known landscape: corner, interior or deceptive\n"
-	"What is an anomaly\n"
-	"  --tx-pause US        more pauses than that, microseconds per second (1000)\n"
-	"  --rx-pause US        (0)\n"
-	"  --gbps X             less throughput both ways (90), and\n"
-	"  --packets X          fewer packets per second both ways (4000000)\n"
-	"  --p99-us X           a higher p99 of the latency (any is good)\n"
-	"Output\n"
-	"  --dry-run            print the commands of the first points, and run nothing\n"
-	"  --json FILE          what was found as a JSON object; - is standard output\n"
-	"  --help\n"
-	"\n"
-	"Status: 0, 1 the search failed, 2 a bad command line.\n";
 
 #define PROBE "probe" /* the run of a point that is measured again */
 #define HOPELESS 5 /* first points that cannot be measured: the others would not, either */
@@ -57,149 +25,72 @@ struct options {
 	struct trial_attr trial;
 	const char *log, *json;
 	unsigned model; /* of model_names */
-	bool has_model, inject, resume, force, dry_run, help;
+	bool has_model, inject, resume, force, dry_run, no_features;
 };
 
-enum {
-	OPT_LOG = 256,
-	OPT_RESUME,
-	OPT_FORCE,
-	OPT_METHOD,
-	OPT_SEED,
-	OPT_TRIES,
-	OPT_ANOMALIES,
-	OPT_NO_FEATURES,
-	OPT_INJECT,
-	OPT_PEER_DEV,
-	OPT_FIX,
-	OPT_COMPAT,
-	OPT_MODEL,
-	OPT_TX_PAUSE,
-	OPT_RX_PAUSE,
-	OPT_GBPS,
-	OPT_PACKETS,
-	OPT_P99,
-	OPT_DRY_RUN,
-	OPT_JSON,
-	OPT_HELP,
+static int read_fixed(const struct arg *a, void *fixed)
+{
+	return fixed_add(fixed, a->value, a->why, a->size);
+}
+
+#define AT(field) ARG_AT(struct options, field)
+
+static const struct arg_row rows[] = {
+	{"log", 0, "DIR", ARG_TEXT, AT(log), .give = "a directory",
+		.help = "result/N, reproduce/N.sh, target/N; must not be there, or empty"},
+	{"resume", 0, NULL, ARG_FLAG, AT(resume), .not_with = "force",
+		.help = "go on with the search in DIR, which had the same options"},
+	{"force", 0, NULL, ARG_FLAG, AT(force),
+		.help = "remove an earlier search from DIR first, and nothing else"},
+	{"method", 0, "NAME", ARG_WORD, AT(x.method), .words = explore_methods, .def = "anneal",
+		.help = "how points are chosen"},
+	{"seed", 0, "N", ARG_WHOLE, AT(x.seed), .max = INT64_MAX, .def = "1",
+		.help = "the same points for the same measurements"},
+	{"tries", 0, "N", ARG_WHOLE, AT(x.tries), .min = 1, .max = 1000000, .def = "100",
+		.help = "points"},
+	{"anomalies", 0, "N", ARG_WHOLE, AT(x.anomalies), .min = 1, .max = EXPLORE_ANOMALIES,
+		.unset = "when the tries are made", .help = "stop after so many"},
+	{"fix", 0, "NAME=VALUE", ARG_CALL, AT(x.fixed), .read = read_fixed,
+		.help = "a parameter that is not varied, e.g. 0.qp_num=4; may be repeated"},
+	{"inject", 0, NULL, ARG_FLAG, AT(inject),
+		.help = "also drop, rnr and delay of the n-th message: software HCA only"},
+	{"no-features", 0, NULL, ARG_FLAG, AT(no_features),
+		.help = "do not look for minimal feature sets"},
+	{"duration", 'D', "S", ARG_REAL, AT(trial.seconds), .low = .01, .high = 3600, .def = "1",
+		.help = "seconds of traffic per point"},
+	{"ib-dev", 'd', "NAME", ARG_TEXT, AT(trial.device), .give = "a device like mlx5_0",
+		.unset = "the first", .help = "device"},
+	{"peer-dev", 0, "NAME", ARG_TEXT, AT(trial.peer), .give = "a device like mlx5_1",
+		.unset = "the same", .with = "ib-dev", .help = "device at the other end"},
+	{"compat", 0, NULL, ARG_FLAG, AT(trial.compat),
+		.help = "statistics as older tools write and merge them"},
+	{"model", 0, "NAME", ARG_WORD, AT(model), .words = model_names,
+		.help = "no device, but a known landscape"},
+	{.help = "Anomalies"},
+	{"tx-pause", 0, "US", ARG_REAL, AT(x.rules.tx_pause), .high = 1e6, .def = "1000",
+		.help = "more pauses sent than that, microseconds per second"},
+	{"rx-pause", 0, "US", ARG_REAL, AT(x.rules.rx_pause), .high = 1e6, .def = "0",
+		.help = "more pauses received than that"},
+	{"gbps", 0, "X", ARG_REAL, AT(x.rules.gbps), .high = 1e6, .def = "90",
+		.help = "less throughput both ways than that, and"},
+	{"packets", 0, "X", ARG_REAL, AT(x.rules.packets), .high = 1e12, .def = "4000000",
+		.help = "fewer packets per second both ways than that"},
+	{"p99-us", 0, "X", ARG_REAL, AT(x.rules.p99_ns), .low = .001, .high = 1e9, .unit = 1000,
+		.unset = "any is good", .help = "a higher p99 of the latency"},
+	{.help = "Output"},
+	{"dry-run", 0, NULL, ARG_FLAG, AT(dry_run),
+		.help = "print the commands of the first points, and run nothing"},
+	{"json", 0, "FILE", ARG_TEXT, AT(json),
+		.help = "the anomalies as a JSON object; - is standard output"},
+	{"help", .kind = ARG_HELP},
 };
 
-static const struct option long_options[] = {
-	{"log", required_argument, NULL, OPT_LOG},
-	{"resume", no_argument, NULL, OPT_RESUME},
-	{"force", no_argument, NULL, OPT_FORCE},
-	{"method", required_argument, NULL, OPT_METHOD},
-	{"seed", required_argument, NULL, OPT_SEED},
-	{"tries", required_argument, NULL, OPT_TRIES},
-	{"anomalies", required_argument, NULL, OPT_ANOMALIES},
-	{"inject", no_argument, NULL, OPT_INJECT},
-	{"peer-dev", required_argument, NULL, OPT_PEER_DEV},
-	{"fix", required_argument, NULL, OPT_FIX},
-	{"no-features", no_argument, NULL, OPT_NO_FEATURES},
-	{"duration", required_argument, NULL, 'D'},
-	{"ib-dev", required_argument, NULL, 'd'},
-	{"compat", no_argument, NULL, OPT_COMPAT},
-	{"model", required_argument, NULL, OPT_MODEL},
-	{"tx-pause", required_argument, NULL, OPT_TX_PAUSE},
-	{"rx-pause", required_argument, NULL, OPT_RX_PAUSE},
-	{"gbps", required_argument, NULL, OPT_GBPS},
-	{"packets", required_argument, NULL, OPT_PACKETS},
-	{"p99-us", required_argument, NULL, OPT_P99},
-	{"dry-run", no_argument, NULL, OPT_DRY_RUN},
-	{"json", required_argument, NULL, OPT_JSON},
-	{"help", no_argument, NULL, OPT_HELP},
-	{NULL, 0, NULL, 0},
-};
+static const char usage[] =
+	"Usage: rdmabench search --log DIR [OPTION]...\n"
+	"Looks for traffic that a device handles badly: runs engines on this machine, point after\n"
+	"point, and writes the result of each below DIR.\n";
 
-static int parse_method(const struct arg *a, struct options *o)
-{
-	unsigned i = 0;
-	int err = arg_word(a, explore_methods, &i);
-
-	if (!err)
-		o->x.method = (enum explore_method)i;
-	return err;
-}
-
-static int parse_p99(const struct arg *a, struct rules *r)
-{
-	double us = 0;
-	int err = arg_real(a, .001, 1e9, &us);
-
-	if (!err)
-		r->p99_ns = us * 1000;
-	return err;
-}
-
-static int parse_rule(int val, const struct arg *a, struct rules *r)
-{
-	switch (val) {
-	case OPT_TX_PAUSE:
-		return arg_real(a, 0, 1e6, &r->tx_pause);
-	case OPT_RX_PAUSE:
-		return arg_real(a, 0, 1e6, &r->rx_pause);
-	case OPT_GBPS:
-		return arg_real(a, 0, 1e6, &r->gbps);
-	case OPT_PACKETS:
-		return arg_real(a, 0, 1e12, &r->packets);
-	default:
-		return parse_p99(a, r);
-	}
-}
-
-static int parse_flag(int val, struct options *o)
-{
-	o->inject |= val == OPT_INJECT;
-	o->resume |= val == OPT_RESUME;
-	o->force |= val == OPT_FORCE;
-	o->trial.compat |= val == OPT_COMPAT;
-	o->dry_run |= val == OPT_DRY_RUN;
-	o->help |= val == OPT_HELP;
-	if (val == OPT_NO_FEATURES)
-		o->x.features = false;
-	return 0;
-}
-
-static int parse_option(void *arg, int val, const struct arg *a)
-{
-	struct options *o = arg;
-
-	switch (val) {
-	case OPT_LOG:
-		return arg_text(a, "a directory", &o->log);
-	case OPT_METHOD:
-		return parse_method(a, o);
-	case OPT_SEED:
-		return arg_whole(a, 0, INT64_MAX, &o->x.seed);
-	case OPT_TRIES:
-		return arg_u32(a, 1, 1000000, &o->x.tries);
-	case OPT_ANOMALIES:
-		return arg_u32(a, 1, EXPLORE_ANOMALIES, &o->x.anomalies);
-	case 'D':
-		return arg_real(a, .01, 3600, &o->trial.seconds);
-	case 'd':
-		return arg_text(a, "a device like mlx5_0", &o->trial.device);
-	case OPT_PEER_DEV:
-		return arg_text(a, "a device like mlx5_1", &o->trial.peer);
-	case OPT_MODEL:
-		o->has_model = true;
-		return arg_word(a, model_names, &o->model);
-	case OPT_FIX:
-		return fixed_add(&o->x.fixed, a->value, a->why, a->size);
-	case OPT_JSON:
-		return arg_text(a, "a file name, or -", &o->json);
-	case OPT_TX_PAUSE:
-	case OPT_RX_PAUSE:
-	case OPT_GBPS:
-	case OPT_PACKETS:
-	case OPT_P99:
-		return parse_rule(val, a, &o->x.rules);
-	default:
-		return parse_flag(val, o);
-	}
-}
-
-/* But where --fix asks for one. */
+/* Injects nothing, except where --fix asks for it. */
 static void leave_out_injection(struct fixed *f)
 {
 	for (unsigned traffic = 0; traffic < 2; traffic++) {
@@ -210,25 +101,26 @@ static void leave_out_injection(struct fixed *f)
 	}
 }
 
+/* 0; 1 after --help; -EINVAL. */
 static int parse(int argc, char **argv, struct options *o, char *why, size_t size)
 {
+	struct args args = {.rows = rows,
+		.n_rows = ARRAY_SIZE(rows),
+		.usage = usage,
+		.tail = "Status: 0, 1 the search failed, 2 a bad command line.\n",
+		.why = why,
+		.size = size};
 	int first;
 
-	*o = (struct options){
-		.x = {.method = EXPLORE_ANNEAL, .seed = 1, .tries = 100, .features = true},
-		.trial = {.seconds = 1}};
+	*o = (struct options){0};
 	rules_init(&o->x.rules);
-	first = args_read(argc, argv, ":D:d:", long_options, parse_option, o, why, size);
-	if (first < 0 || o->help)
-		return first < 0 ? first : 0;
-	if (args_end(argc, argv, first, why, size))
-		return -EINVAL;
+	first = args_read(&args, argc, argv, o);
+	if (first <= 0)
+		return first ? first : 1;
 	if (!o->log && !o->dry_run)
-		return args_fail(why, size, "where to write: give --log");
-	if (o->resume && o->force)
-		return args_fail(why, size, "give either --resume or --force");
-	if (o->trial.peer && !o->trial.device)
-		return args_fail(why, size, "--peer-dev has another end: give --ib-dev, too");
+		return args_fail(&args, "no directory to write to: give --log");
+	o->x.features = !o->no_features;
+	o->has_model = args_given(&args, "model");
 	if (!o->inject)
 		leave_out_injection(&o->x.fixed);
 	return 0;
@@ -489,13 +381,12 @@ int search_main(int argc, char **argv)
 	static struct search s;
 	struct options o;
 	char why[300];
+	int err = parse(argc, argv, &o, why, sizeof(why));
 
-	if (parse(argc, argv, &o, why, sizeof(why))) {
+	if (err < 0)
 		fprintf(stderr, "rdmabench search: %s\n", why);
-		return 2;
-	}
-	if (o.help)
-		return fputs(usage, stdout) < 0;
+	if (err)
+		return err < 0 ? 2 : 0;
 	signal(SIGPIPE, SIG_IGN);
 	s.o = &o;
 	if (prepare(&s)) {

@@ -15,11 +15,11 @@ bool name_is_safe(const char *name)
 	       len;
 }
 
-int arg_name(const struct arg *a, const char **name_p)
+int read_name(const struct arg *a, void *name_p)
 {
 	if (!name_is_safe(a->value))
 		return arg_bad(a, "1 to 63 letters, digits, '.', '_' and '-', no '.' first");
-	*name_p = a->value;
+	*(const char **)name_p = a->value;
 	return 0;
 }
 

@@ -6,12 +6,12 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "base/oldargs.h"
+#include "base/args.h"
 
 /* A name that becomes part of a path: 1 to 63 of A-Z a-z 0-9 . _ -, not beginning with a dot. */
 bool name_is_safe(const char *name);
-/* Such a name as an option's value: 0, or -EINVAL as arg_text(). */
-int arg_name(const struct arg *a, const char **name_p);
+/* Reads such a name as an option's value into a const char *: for the rows of base/args.h. */
+int read_name(const struct arg *a, void *name_p);
 
 /* A new JSON string; of text that is no UTF-8 (file names, peers) what is ASCII of it. */
 json_t *text_json(const char *text);
