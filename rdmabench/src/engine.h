@@ -35,8 +35,6 @@ struct engine_options {
  */
 int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char *why, size_t size);
 
-void engine_options_help(FILE *out);
-
 /* Gives the options another size; the traffic was checked with the largest. */
 void engine_options_resize(struct engine_options *o, uint32_t bytes);
 

@@ -207,27 +207,15 @@ static int check_host(const struct args *args, const struct engine_options *o)
 	return 0;
 }
 
-static struct args describe(char *why, size_t size)
+int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char *why, size_t size)
 {
-	return (struct args){.rows = rows,
+	struct args args = {.rows = rows,
 		.n_rows = ARRAY_SIZE(rows),
 		.usage = usage,
 		.tail = "Status: 0, 1 errors, wrong payloads or a lost peer, 2 a bad command line.\n",
 		.operand = "host",
 		.why = why,
 		.size = size};
-}
-
-void engine_options_help(FILE *out)
-{
-	struct args args = describe(NULL, 0);
-
-	args_help(&args, out);
-}
-
-int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char *why, size_t size)
-{
-	struct args args = describe(why, size);
 	struct partial p = {0};
 	int first, err;
 

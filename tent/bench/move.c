@@ -100,19 +100,19 @@ int move_server(const struct move_options *o)
 
 /* ---- client ---- */
 
-static uint64_t most(const uint64_t *list, uint32_t n)
+static uint64_t most(const struct arg_list *l)
 {
 	uint64_t x = 0;
 
-	for (uint32_t i = 0; i < n; i++)
-		x = list[i] > x ? list[i] : x;
+	for (uint32_t i = 0; i < l->n; i++)
+		x = l->at[i] > x ? l->at[i] : x;
 	return x;
 }
 
 /* Of each side, and again here for what is read back. */
 static uint64_t memory_needed(const struct move_options *o)
 {
-	return most(o->sizes, o->n_sizes) * most(o->batches, o->n_batches) * o->threads;
+	return most(&o->sizes) * most(&o->batches) * o->threads;
 }
 
 struct server {
@@ -175,7 +175,7 @@ static int meet(const struct move_options *o, struct server *s)
 	*s = (struct server){.fd = -1};
 	if (o->fork)
 		return fork_server(o, s);
-	s->fd = meet_fetch(o->host, o->port, o->timeout_ms, &s->text);
+	s->fd = meet_fetch(o->host, o->port, (int)o->timeout_s * 1000, &s->text);
 	return s->fd < 0 ? failed(o->host, s->fd, NULL) : 0;
 }
 
@@ -217,8 +217,8 @@ static int row_failed(const struct move_options *o, int err)
 {
 	uint64_t priority = 0;
 
-	for (uint32_t p = 0; p < o->n_priorities; p++)
-		priority = o->priorities[p] > priority ? o->priorities[p] : priority;
+	for (uint32_t p = 0; p < o->priorities.n; p++)
+		priority = o->priorities.at[p] > priority ? o->priorities.at[p] : priority;
 	if (err != -EINVAL || !priority)
 		return failed("row", err, NULL);
 	fprintf(stderr, "tentbench: --priority: give a --config whose `priorities` is %u or more\n",
@@ -230,18 +230,18 @@ static int row_failed(const struct move_options *o, int err)
 static int one_row(struct tent *t, struct tent_segment *s, const struct move_options *o,
 	const struct row_memory *m, uint32_t i, FILE *json)
 {
-	struct row *rows = calloc(o->n_priorities, sizeof(*rows));
+	struct row *rows = calloc(o->priorities.n, sizeof(*rows));
 	int err;
 
 	if (!rows)
 		return failed("row", -ENOMEM, NULL);
-	for (uint32_t p = 0; p < o->n_priorities; p++) {
-		rows[p].size = o->sizes[i / o->n_batches];
-		rows[p].batch = o->batches[i % o->n_batches];
+	for (uint32_t p = 0; p < o->priorities.n; p++) {
+		rows[p].size = o->sizes.at[i / o->batches.n];
+		rows[p].batch = o->batches.at[i % o->batches.n];
 	}
-	progress(rows, i, o->n_sizes * o->n_batches);
+	progress(rows, i, o->sizes.n * o->batches.n);
 	err = row_run(t, s, o, m, rows);
-	for (uint32_t p = 0; p < o->n_priorities && !err; p++)
+	for (uint32_t p = 0; p < o->priorities.n && !err; p++)
 		err = show_row(&rows[p], o, json, !i && !p);
 	free(rows);
 	return err ? row_failed(o, err) : 0;
@@ -274,7 +274,7 @@ static int all_rows(struct tent *t, struct tent_segment *s, const struct move_op
 		if (!prometheus)
 			return failed(o->prometheus, -errno, NULL);
 	}
-	for (uint32_t i = 0; i < o->n_sizes * o->n_batches && !status; i++)
+	for (uint32_t i = 0; i < o->sizes.n * o->batches.n && !status; i++)
 		status = one_row(t, s, o, m, i, json);
 	if (o->stats && json != stdout)
 		tent_stats_print(t, stdout);

@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MOVE_LIST 16
+#include "base/args.h"
+
 #define MOVE_MAX_THREADS 64
 #define MOVE_PRIORITIES 3
 
@@ -24,21 +25,20 @@ struct move_options {
 	uint16_t port; /* where client and server meet */
 	uint32_t shm; /* shared-memory rails; 0: adapters */
 	uint64_t memory; /* of a server; 0: what the requests of the client need */
-	uint64_t sizes[MOVE_LIST], batches[MOVE_LIST];
-	uint32_t n_sizes, n_batches;
+	struct arg_list sizes, batches;
 	uint32_t threads;
-	uint8_t priorities[MOVE_PRIORITIES]; /* of the threads, in turn */
-	uint32_t n_priorities;
+	struct arg_list priorities; /* of the threads, in turn */
 	uint64_t batches_each; /* 0: as many as fit in the time */
 	double seconds;
-	int timeout_ms; /* until a server that says nothing is given up */
+	uint32_t timeout_s; /* until a server that says nothing is given up */
 	enum move_op op;
-	bool check, fork, once, stats, help;
+	bool check, fork, once, stats;
 };
 
-extern const char move_usage[];
-
-/* @server: which of the two. 0, or -EINVAL and one line in why that says what to give. */
+/*
+ * @server: which of the two. 0; 1 after --help, whose text is on standard output; -EINVAL and one
+ * line in why that says what to give.
+ */
 int move_options_parse(int argc, char **argv, bool server, struct move_options *o_p, char *why,
 	size_t size);
 

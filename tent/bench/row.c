@@ -141,7 +141,7 @@ static int start(struct worker *w, uint32_t i, const struct row_memory *m, const
 	w->end = clock_ns() + (uint64_t)(w->o->seconds * 1e9);
 	w->row.size = row->size;
 	w->row.batch = row->batch;
-	w->row.priority = w->o->priorities[i % w->o->n_priorities];
+	w->row.priority = (uint8_t)w->o->priorities.at[i % w->o->priorities.n];
 	return -pthread_create(&w->thread, NULL, work, w);
 }
 
@@ -162,7 +162,7 @@ int row_run(struct tent *t, struct tent_segment *s, const struct move_options *o
 	for (uint32_t i = 0; i < n; i++)
 		pthread_join(w[i].thread, NULL);
 	for (uint32_t i = 0; i < n; i++) {
-		struct row *row = &rows[i % o->n_priorities];
+		struct row *row = &rows[i % o->priorities.n];
 
 		row->priority = w[i].row.priority;
 		row->seconds = (double)(clock_ns() - from) / 1e9;

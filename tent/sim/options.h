@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/args.h"
 #include "case.h"
 #include "config.h"
 
@@ -20,15 +21,13 @@ struct sim_options {
 	struct sim_assume assume;
 	const char *config; /* a file, or NULL */
 	const char *json, *trace; /* a file, - for standard output, or NULL */
-	bool check, list, decisions, help;
+	bool check, list, decisions;
 };
 
 /*
- * 0, or -EINVAL: why says what is wrong and what to give, in one line. argv[0] is the
- * name of the sub-command.
+ * 0; 1 after --help, whose text is on standard output; -EINVAL: why says what is wrong and what to
+ * give, in one line. argv[0] is the name of the sub-command.
  */
 int sim_options_parse(int argc, char **argv, struct sim_options *o_p, char *why, size_t size);
-
-extern const char sim_usage[];
 
 #endif

@@ -163,13 +163,12 @@ static int sim(int argc, char **argv)
 {
 	struct sim_options o;
 	char why[400];
+	int err = sim_options_parse(argc, argv, &o, why, sizeof(why));
 
-	if (sim_options_parse(argc, argv, &o, why, sizeof(why))) {
+	if (err < 0)
 		fprintf(stderr, "tentbench sim: %s\n", why);
-		return 2;
-	}
-	if (o.help)
-		return fputs(sim_usage, stdout) < 0;
+	if (err)
+		return err < 0 ? 2 : 0;
 	return o.list ? list_cases() : with_config(&o);
 }
 
@@ -177,13 +176,12 @@ static int move(int argc, char **argv, bool server)
 {
 	struct move_options o;
 	char why[400];
+	int err = move_options_parse(argc, argv, server, &o, why, sizeof(why));
 
-	if (move_options_parse(argc, argv, server, &o, why, sizeof(why))) {
+	if (err < 0)
 		fprintf(stderr, "tentbench %s: %s\n", argv[0], why);
-		return 2;
-	}
-	if (o.help)
-		return fputs(move_usage, stdout) < 0;
+	if (err)
+		return err < 0 ? 2 : 0;
 	return server ? move_server(&o) : move_client(&o);
 }
 
