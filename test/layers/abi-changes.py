@@ -1,22 +1,35 @@
 # SPDX-License-Identifier: MIT
-"""abi.py tells what breaks programs from what does not, and keeps the record of what is released: on a
-small library, which stands for a layer."""
+"""abi.py tells a change that breaks programs from one that does not, and keeps the record of a release.
+
+A small library stands for a layer. Its struct shmipc_stats is passed with its size, shmipc_set has its size
+in the first field; shmipc_box has none.
+"""
 import pathlib
 import subprocess
 import sys
 import tempfile
 
 HEADER = """#pragma once
+#include <stddef.h>
 struct shmipc_box { int a; struct shmipc_box *next; %(field)s };
+struct shmipc_stats { long calls; %(counter)s; %(last)s };
+struct shmipc_set { size_t size; int depth; %(setting)s };
+struct shmipc_both { struct shmipc_box *box; %(within)s; };
 static inline int shmipc_get(const struct shmipc_box *b) { return b->next->a; }
 int shmipc_sum(const struct shmipc_box *b, %(parameter)s n);
+void shmipc_get_stats(struct shmipc_stats *stats_p, size_t size);
+int shmipc_open(const struct shmipc_set *set, struct shmipc_both *both);
 %(more)s
 """
 SOURCE = """#include "shmipc.h"
 int shmipc_sum(const struct shmipc_box *b, %(parameter)s n) { return b->a + (int)n; }
+void shmipc_get_stats(struct shmipc_stats *stats_p, size_t size) { if (size) stats_p->calls = 1; }
+int shmipc_open(const struct shmipc_set *set, struct shmipc_both *both) { return set->depth + both->box->a; }
 %(body)s
 """
-SAME = {"field": "", "parameter": "int", "more": "", "body": ""}
+SAME = {"field": "", "parameter": "int", "more": "", "body": "", "counter": "int lost", "last": "",
+        "setting": "", "within": "int n"}
+INSIDE = {"within": "struct shmipc_stats inside"}
 abi = pathlib.Path(__file__).with_name("abi.py")
 errors = []
 
@@ -72,6 +85,25 @@ with tempfile.TemporaryDirectory() as tmp:
     tree.build(**added, field="long more;", soname="libshmipc.so.1")
     tree.expect(0, "recorded,", "--record", "--unreleased")
     tree.expect(0, "as recorded")
+
+    # A field behind the end of a struct that is passed with its size.
+    tree.build(soname="libshmipc.so.2")
+    tree.expect(0, "recorded,", "--record")
+    for change in ({"last": "int pad;"},  # not behind the end: the size is the same
+                   {"last": "long more;", "counter": "unsigned lost"}, {"last": "long more;", "counter": "long lost"},
+                   {"counter": "long between; int lost"}, {"setting": "int pad;"}):
+        tree.build(**change, soname="libshmipc.so.2")
+        tree.expect(1, "may break")
+    for change in ({"last": "long more, most;"}, {"last": "long more, most;", "setting": "long more;"}):
+        tree.build(**change, soname="libshmipc.so.2")
+        tree.expect(1, "breaks no program")
+        tree.expect(0, "recorded,", "--record")
+    tree.build(soname="libshmipc.so.2")
+    tree.expect(1, "may break")
+    tree.build(**INSIDE, soname="libshmipc.so.3")
+    tree.expect(0, "recorded,", "--record")
+    tree.build(**INSIDE, last="long more;", soname="libshmipc.so.3")
+    tree.expect(1, "may break")
 
 print("\n".join(errors))
 sys.exit(bool(errors))

@@ -5,9 +5,13 @@ struct that a public header defines, those of the inline functions included.
     abi.py SOURCE BUILD LAYER...
     abi.py --record [--unreleased] SOURCE BUILD [LAYER...]
 
-The record is test/layers/abi/LAYER.abi.xz, as abidw (abigail-tools) writes it; what differs is told by
-abidiff. `--record` writes it anew. A change that breaks programs needs another so_version in meson.build,
-once per release: without it the record stays, unless --unreleased says that no release has this so_version.
+The record is test/layers/abi/LAYER.abi.xz, as abidw (abigail-tools) writes it; abidiff tells the
+differences. `--record` writes the record anew. A change that breaks programs needs another so_version in
+meson.build, once per release: without it the record stays, unless --unreleased says that no release has
+this so_version.
+
+A new function breaks no program. Neither does a new field behind the end of a struct that is passed with
+its size: by a parameter `size_t size` right after the pointer, or by a first field `size_t size`.
 """
 import argparse
 import lzma
@@ -16,6 +20,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from xml.etree import ElementTree
 
 from layers import LAYERS, fail, includes
 
@@ -23,6 +28,9 @@ from layers import LAYERS, fail, includes
 ABIDW = ["abidw", "--drop-private-types", "--drop-undefined-syms", "--exported-interfaces-only", "--no-corpus-path",
          "--no-comp-dir-path", "--no-elf-needed", "--no-parameter-names", "--no-show-locs",
          "--type-id-style", "hash"]
+
+SIZED = [re.compile(r"struct (\w+) \*\w+,\s*size_t size\b"),
+         re.compile(r"struct (\w+) \{\s*(?:/\*.*?\*/\s*)?size_t size;", re.S)]
 
 
 def run(*cmd):
@@ -36,6 +44,7 @@ class Library:
         self.headers = [source / path for path in includes(layer)]
         self.record = source / "test/layers/abi" / f"{layer}.abi.xz"
         self.old, self.new = tmp / f"{layer}-recorded.abi", tmp / f"{layer}.abi"
+        self.cut = tmp / f"{layer}-cut.abi"
 
     def dump(self):
         if ".debug_info" not in run("readelf", "-SW", self.file):
@@ -49,16 +58,42 @@ class Library:
             self.old.write_bytes(lzma.decompress(self.record.read_bytes()))
         return self.record.exists()
 
-    def differences(self, *options):
-        """What abidiff has to say about the dump and the record, or nothing."""
-        r = subprocess.run(["abidiff", *options, self.old, self.new], capture_output=True, text=True)
+    def sized(self):
+        """The structs that programs pass with their size."""
+        text = "".join(f.read_text() for path in self.headers for f in sorted(path.glob("*.h")))
+        return {name for pattern in SIZED for name in pattern.findall(text)}
+
+    def structs(self, tree):
+        """Each sized struct of a dump, by its name: every place that defines it."""
+        sized = self.sized()
+        for struct in tree.iter("class-decl"):
+            if struct.get("name") in sized and struct.get("size-in-bits"):
+                yield struct.get("name"), struct
+
+    def write_cut(self):
+        """Writes the dump without the fields that sized structs have behind their recorded end."""
+        recorded = dict(self.structs(ElementTree.parse(self.old)))
+        tree = ElementTree.parse(self.new)
+        for name, struct in self.structs(tree):
+            end = recorded[name].get("size-in-bits") if name in recorded else struct.get("size-in-bits")
+            behind = [m for m in struct.findall("data-member") if int(m.get("layout-offset-in-bits")) >= int(end)]
+            for member in behind:
+                struct.remove(member)
+            if behind:
+                struct.set("size-in-bits", end)
+        tree.write(self.cut)
+
+    def differences(self, *options, new=None):
+        """The differences of the record and the dump by abidiff, or nothing."""
+        r = subprocess.run(["abidiff", *options, self.old, new or self.new], capture_output=True, text=True)
         if r.returncode & 3:  # of abidiff itself
             sys.exit(f"abidiff {self.layer}: {r.stdout}{r.stderr}")
         return r.stdout if r.returncode else ""
 
     def breaks(self):
-        """Whether programs that were built with what is recorded may fail."""
-        return bool(self.differences("--no-added-syms"))
+        """Whether programs that were built with the recorded library may fail."""
+        self.write_cut()
+        return bool(self.differences("--no-added-syms", new=self.cut))
 
     def same_soname(self):
         sonames = [re.search(r"soname='([^']*)'", f.read_text())[1] for f in (self.old, self.new)]
@@ -75,7 +110,7 @@ def check(lib):
         errors.append(f"{lib.layer} has no recorded ABI: {command}")
     elif text := lib.differences("--leaf-changes-only"):
         what = "programs that use it may break; raise so_version if a release has it" \
-            if lib.breaks() else "what it adds breaks no program"
+            if lib.breaks() else "the change breaks no program"
         errors.append(f"{text}\n{lib.layer}: the ABI is not the recorded one; {what}. Then: {command}")
     else:
         print(f"{lib.layer}: as recorded")

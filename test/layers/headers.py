@@ -1,16 +1,25 @@
 # SPDX-License-Identifier: MIT
-"""Each public header compiles alone, as C11 and as C++17, with nothing but itself included; those
-over cellring also with their trace points, if there is a <sys/sdt.h>."""
+"""Each public header compiles alone, as C11 and as C++17.
+
+Those over cellring also compile with their trace points, if there is a <sys/sdt.h>. In C++ each struct
+can be named without `struct`, which fails for one that has the name of a function.
+"""
 import pathlib
+import re
 import subprocess
 import sys
 
-from layers import HEADERS, fail, includes
+from layers import HEADERS, LAYERS, fail, includes
 
 source = pathlib.Path(sys.argv[1])
 TRACED = ["cellring", "delegrpc", "shmipc", "flux"]
 sdt = subprocess.run(["gcc", "-fsyntax-only", "-include", "sys/sdt.h", "-x", "c", "/dev/null"], capture_output=True)
 errors = []
+# Structs that have the name of a function, until they are renamed.
+SHARED = {
+    "cellring_plan", "copyrpc_ep_load", "delegrpc_look", "flux_node", "latrec_stats", "mlx5dvl_qp_info",
+    "shmipc_look", "tent_rail_stats", "tent_remote",
+}
 
 
 def compile_alone(layer, header, flags):
@@ -26,7 +35,35 @@ def compile_alone(layer, header, flags):
             errors.append(f"{header} as {lang[0]} {' '.join(flags)}:\n{r.stderr}")
 
 
+def prefix(layer):
+    return LAYERS[layer][0].rstrip("_") if layer in LAYERS else layer
+
+
+def shared_names(layer, header):
+    """The structs of a header that C++ cannot name without `struct`."""
+    texts = [f.read_text() for f in sorted((source / layer / "include").glob("*.h"))]
+    structs = sorted({name for text in texts
+                      for name in re.findall(r"\bstruct (\w+)", re.sub(r"/\*.*?\*/", "", text, flags=re.S))
+                      if name.startswith(prefix(layer))})
+    text = f"#include <{header}>\n" + "".join(f"{name} *pointer_to_{name};\n" for name in structs)
+    cmd = ["g++", "-x", "c++", "-std=c++17", "-fsyntax-only", "-fmax-errors=0"]
+    r = subprocess.run(cmd + [f"-I{source / path}" for path in includes(layer)] + ["-"], input=text,
+                       capture_output=True, text=True)
+    lines = {int(n) for n in re.findall(r"^<stdin>:(\d+):\d+: error:", r.stderr, re.M)}
+    return {structs[n - 2] for n in lines}
+
+
+def check_names(layer):
+    """Structs with the name of a function, but for those of SHARED; and rows of SHARED that are done."""
+    found = set().union(*(shared_names(layer, header) for header in HEADERS[layer]))
+    for name in sorted(found - SHARED):
+        errors.append(f"{layer}: struct {name} has the name of a function, so that C++ needs `struct`: rename one")
+    for name in sorted(name for name in SHARED - found if name.startswith(prefix(layer))):
+        errors.append(f"{layer}: struct {name} is renamed; delete it from SHARED in headers.py")
+
+
 for layer in sys.argv[2:]:
+    check_names(layer)
     for header in HEADERS[layer]:
         compile_alone(layer, header, [])
         if layer in TRACED and sdt.returncode == 0:
