@@ -30,9 +30,9 @@ static int exchange(struct node *n, const struct history_made *own, char *why, i
 	int err = launch_put(n->launch, KEY_MADE, own, n->o->clients * sizeof(*own));
 
 	if (!err)
-		err = launch_fence(n->launch, n->o->timeout_ns);
-	if (err)
-		launch_explain(n->launch, err, n->o->timeout_ns, why, size);
+		err = launch_meet(n->launch, n->o->timeout_ns, why, size);
+	else
+		snprintf(why, (size_t)size, "the launcher failed");
 	for (uint32_t i = 0; !err && i < n->ranks; i++) {
 		if (i == n->rank)
 			continue;

@@ -10,78 +10,14 @@
 
 #include "base/clock.h"
 #include "base/wait.h"
+#include "backend.h"
 #include "puts.h"
 #include "stop.h"
 #include "ways.h"
 
 #define SLEEP_NS (10 * NSEC_PER_MSEC) /* with one way to wait on: until a look at the clock */
 
-int client_init(struct client *c, struct node *node, uint32_t index)
-{
-	const struct options *o = node->o;
-	uint32_t id = node->rank * o->clients + index;
-	const struct history_attr attr = {.source = &node->source,
-		.board = o->clients > 1 ? &node->board : NULL,
-		.client = id,
-		.writers = node->ranks * o->clients,
-		.ops = o->ops,
-		.preloaded = o->preload};
-
-	*c = (struct client){.node = node, .index = index};
-	c->ipc = calloc(o->daemons, sizeof(struct shmipc_client *));
-	c->rings = calloc(o->daemons, sizeof(struct delegrpc_client *));
-	c->marks = calloc(pow2_ceil(o->queue_depth), sizeof(*c->marks));
-	if (!c->ipc || !c->rings || !c->marks || direct_init(&c->direct, c))
-		return -ENOMEM;
-	stream_init(&c->stream, &node->source, &node->place, id);
-	return check_init(&c->check, &attr, &c->stream, node->rank, o->queue_depth);
-}
-
-static void disconnect_all(struct client *c)
-{
-	for (uint32_t i = 0; c->ipc && i < c->node->o->daemons; i++)
-		shmipc_client_disconnect(c->ipc[i]);
-	for (uint32_t i = 0; c->rings && i < c->node->o->daemons; i++)
-		delegrpc_client_disconnect(c->rings[i]);
-	direct_fini(&c->direct);
-}
-
-void client_fini(struct client *c)
-{
-	disconnect_all(c);
-	check_fini(&c->check);
-	free(c->marks);
-	free((void *)c->rings);
-	free((void *)c->ipc);
-}
-
-uint64_t client_ops(const struct client *c)
-{
-	return workload_share(c->node->o->ops, c->stream.client,
-		c->node->ranks * c->node->o->clients);
-}
-
-/* ---- connections ---- */
-
-int client_connect_ring(struct client *c, uint32_t daemon, const char *name)
-{
-	const struct delegrpc_attr attr = {.req_size = sizeof(struct kv_req),
-		.resp_size = sizeof(struct kv_resp)};
-
-	return delegrpc_client_connect(name, &attr, &c->rings[daemon]);
-}
-
-int client_connect(struct client *c, uint32_t daemon, const char *name)
-{
-	const struct shmipc_attr attr = {.req_size = sizeof(struct kv_req),
-		.resp_size = sizeof(struct kv_resp)};
-
-	return shmipc_client_connect(name, &attr, &c->ipc[daemon]);
-}
-
-/* ---- one turn of the loop ---- */
-
-void client_take(struct client *c, uint64_t token, const struct kv_resp *resp)
+static void take_reply(struct client *c, uint64_t token, const struct kv_resp *resp)
 {
 	const struct mark *m = &c->marks[token & c->check.slot_mask];
 	uint64_t start_ns;
@@ -96,6 +32,63 @@ void client_take(struct client *c, uint64_t token, const struct kv_resp *resp)
 	if (c->node->o->rate > 0)
 		latrec_hist_record(&c->latency[RESULT_DUE], c->now_ns - m->due_ns);
 }
+
+int client_init(struct client *c, struct node *node, uint32_t index)
+{
+	const struct options *o = node->o;
+	uint32_t id = node->rank * o->clients + index;
+	const struct history_attr attr = {.source = &node->source,
+		.board = o->clients > 1 ? &node->board : NULL,
+		.client = id,
+		.writers = node->ranks * o->clients,
+		.ops = o->ops,
+		.preloaded = o->preload};
+
+	*c = (struct client){.node = node,
+		.index = index,
+		.remote = node->ranks > 1 ? o->backend : NULL,
+		.take = take_reply};
+	c->ipc = calloc(o->daemons, sizeof(struct shmipc_client *));
+	c->marks = calloc(pow2_ceil(o->queue_depth), sizeof(*c->marks));
+	if (!c->ipc || !c->marks)
+		return -ENOMEM;
+	stream_init(&c->stream, &node->source, &node->place, id);
+	return check_init(&c->check, &attr, &c->stream, node->rank, o->queue_depth);
+}
+
+static void disconnect_all(struct client *c)
+{
+	for (uint32_t i = 0; c->ipc && i < c->node->o->daemons; i++)
+		shmipc_client_disconnect(c->ipc[i]);
+	if (c->remote && c->remote->free_client)
+		c->remote->free_client(c);
+}
+
+void client_fini(struct client *c)
+{
+	disconnect_all(c);
+	check_fini(&c->check);
+	free(c->marks);
+	free((void *)c->ipc);
+}
+
+uint64_t client_ops(const struct client *c)
+{
+	return workload_share(c->node->o->ops, c->stream.client,
+		c->node->ranks * c->node->o->clients);
+}
+
+/* ---- connections ---- */
+
+int client_connect(struct client *c, uint32_t daemon, const char *name)
+{
+	const struct shmipc_attr attr = {.req_size = sizeof(struct kv_req),
+		.resp_size = sizeof(struct kv_resp)};
+
+	return shmipc_client_connect(name, &attr, &c->ipc[daemon]);
+}
+
+/* ---- one turn of the loop ---- */
 
 /*
  * When operation i is to be made: at once in a closed loop, and in the audit; else the clients of
@@ -155,7 +148,7 @@ static void sleep_for(uint64_t ns)
  */
 static void rest(struct client *c, uint64_t next)
 {
-	struct awaited a = ways_awaited(c);
+	uint32_t ways = ways_awaited(c);
 	uint64_t now = clock_ns(), due = due_ns(c, next);
 	bool open = check_open_count(&c->check) < c->node->o->queue_depth && due > c->now_ns;
 	uint64_t idle = !open ? SLEEP_NS : due > now ? due - now : 0;
@@ -163,12 +156,8 @@ static void rest(struct client *c, uint64_t next)
 
 	if (idle < 2 * c->node->nap_ns)
 		sched_yield();
-	else if (a.ways == 1 && a.ipc)
-		shmipc_client_wait(a.ipc, sleep_ns);
-	else if (a.ways == 1 && a.ring)
-		delegrpc_client_wait(a.ring, sleep_ns);
-	else
-		sleep_for(a.ways || !open ? c->node->nap_ns : sleep_ns);
+	else if (ways != 1 || !ways_wait(c, sleep_ns))
+		sleep_for(ways || !open ? c->node->nap_ns : sleep_ns);
 }
 
 /* Operations from next on that were due before the end, and will not be made. */
@@ -284,8 +273,8 @@ void *client_main(void *arg)
 	struct client *c = arg;
 
 	topo_pin_self(c->node->topo, c->node->o->daemons + c->index);
-	if (c->ucx)
-		c->error = ucx_client_greet(c->ucx);
+	if (c->remote && c->remote->greet)
+		c->error = c->remote->greet(c);
 	for (uint32_t run = 0; gate_pass(&c->node->gate, run, c->error); run++) {
 		show_run(c, run);
 		if (run < c->node->o->runs)

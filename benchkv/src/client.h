@@ -11,11 +11,9 @@
 #include <stdint.h>
 
 #include "check.h"
-#include "direct.h"
 #include "latrec.h"
 #include "node.h"
 #include "result.h"
-#include "ucx.h"
 
 /* What is known of a request while it is in flight, besides what the check knows. */
 struct mark {
@@ -28,9 +26,10 @@ struct client {
 	uint32_t index; /* in this rank */
 	pthread_t thread;
 	struct shmipc_client **ipc; /* by daemon */
-	struct delegrpc_client **rings; /* by daemon; NULL where it has none */
-	struct direct direct;
-	struct ucx_client *ucx; /* NULL: another backend */
+	const struct backend *remote; /* carries requests for other ranks; NULL: there are none */
+	void *way; /* the backend's part of this client */
+	/* Takes a reply: token is that of the request. */
+	void (*take)(struct client *c, uint64_t token, const struct kv_resp *resp);
 	struct stream stream;
 	struct checker check;
 	struct mark *marks; /* by slot of check: of requests in flight */
@@ -49,15 +48,8 @@ struct client {
 int client_init(struct client *c, struct node *node, uint32_t index);
 void client_fini(struct client *c);
 
-/*
- * Before the thread starts: connects to that daemon, or to its ring, by the name of its
- * region. 0 or -errno.
- */
+/* Before the thread starts: connects to that daemon by the name of its region. 0 or -errno. */
 int client_connect(struct client *c, uint32_t daemon, const char *name);
-int client_connect_ring(struct client *c, uint32_t daemon, const char *name);
-
-/* A reply from another rank: token is that of the request. */
-void client_take(struct client *c, uint64_t token, const struct kv_resp *resp);
 
 /* The body of the thread; arg is the client. */
 void *client_main(void *arg);

@@ -1,100 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* The loop of a daemon, phase by phase, and how it rests and answers. */
+/* The loop of a daemon, and how it rests. */
 #include "daemon.h"
 
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/wait.h"
+#include "phases.h"
 
 #define SLEEP_NS (10 * NSEC_PER_MSEC) /* until the next look at the stop flag */
-
-/* ---- answers ---- */
-
-void daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp)
-{
-	int err = 0;
-
-	switch (who->way) {
-	case BY_RING:
-		err = delegrpc_server_reply(d->ring, who->client, who->id, resp, sizeof(*resp));
-		break;
-	case BY_IPC:
-		err = shmipc_server_reply(d->ipc, who->client, who->id, resp, sizeof(*resp));
-		break;
-	case BY_RELAY:
-		err = flux_reply(d->relay, who->call, resp, sizeof(*resp));
-		break;
-	}
-	if (err)
-		d->stats.bad_replies++;
-}
-
-/* ---- phases ---- */
-
-static uint32_t phase_channels(struct daemon *d)
-{
-	uint32_t n = 0;
-
-	if (d->ring)
-		delegrpc_server_poll(d->ring);
-	if (d->flux)
-		n = network_take_answers(d) + daemon_serve_forwarded(d);
-	if (d->relay)
-		n += errands_exchange(d);
-	return n;
-}
-
-static uint32_t phase_network(struct daemon *d)
-{
-	return d->net.ctx ? network_poll(d) : d->ucx ? ucx_server_poll(d->ucx) : 0;
-}
-
-static uint32_t phase_retry(struct daemon *d)
-{
-	errands_retry(d);
-	return 0;
-}
-
-static uint32_t phase_flush(struct daemon *d)
-{
-	if (d->net.ctx)
-		network_flush(d);
-	return 0;
-}
-
-static uint32_t phase_forward(struct daemon *d)
-{
-	if (d->net.ctx)
-		network_forward(d);
-	return d->errands.n_kept; /* not idle: nothing would wake us when their time has come */
-}
-
-/* In the order of the loop; the first LOCAL_PHASES are all of a daemon without other ranks. */
-static const struct phase {
-	enum trace_phase name;
-	uint32_t (*run)(struct daemon *d); /* returns how much it has handled */
-} phases[] = {
-	{TRACE_LOCAL, daemon_serve_local},
-	{TRACE_CHANNELS, phase_channels},
-	{TRACE_NETWORK, phase_network},
-	{TRACE_CALLS, errands_take},
-	{TRACE_RETRY, phase_retry},
-	{TRACE_FLUSH, phase_flush},
-	{TRACE_FORWARD, phase_forward},
-};
-
-#define LOCAL_PHASES 2
 
 /* Goes through the phases; with at_ns, notes when each of them begins. */
 static uint32_t run_phases(struct daemon *d, uint64_t *at_ns)
 {
-	size_t n_phases = d->sees_ranks ? ARRAY_SIZE(phases) : LOCAL_PHASES;
 	uint32_t n = 0;
 
-	for (size_t i = 0; i < n_phases; i++) {
+	for (size_t i = 0; i < TRACE_PHASES; i++) {
 		const struct phase *p = &phases[i];
 
+		if (!d->sees_ranks && !p->alone)
+			continue;
 		if (unlikely(at_ns))
 			at_ns[p->name] = clock_ns();
 		n += p->run(d);

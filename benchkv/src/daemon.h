@@ -6,21 +6,6 @@
  * daemons through flux. Requests of own clients for other ranks come through a ring
  * (delegation) or by another daemon's hand (meta); or not at all, where clients have
  * endpoints of their own.
- *
- * The loop has phases, each of which takes what is there and goes on; none of them polls for
- * what another one needs, and what cannot go on now waits in a queue. Daemons that see
- * no other rank have the first two.
- *
- *	A local		requests of this rank's clients for this shard
- *	B channels	which requests for other ranks there are; other daemons' answers, and
- *			requests that they pass on
- *	C network	what has arrived: responses go to their clients, requests to their
- *			shards; once, or as often as the control says; which may hold
- *			the responses back for a moment
- *	D calls		requests for other ranks are gathered at their endpoints
- *	E retry		so are those for which there was no room or credit
- *	F flush		endpoints send what they have gathered, as the control says
- *	G forward	requests that another daemon had no room for
  */
 #ifndef BENCHKV_DAEMON_H
 #define BENCHKV_DAEMON_H
@@ -34,7 +19,6 @@
 #include "node.h"
 #include "sleeper.h"
 #include "trace.h"
-#include "ucx.h"
 
 #define PHASE_SAMPLE 64
 #define STAGE_SAMPLE 16
@@ -66,8 +50,9 @@ struct daemon {
 	struct delegrpc_server *ring; /* NULL: no requests come that way */
 	struct flux_node *flux; /* requests of other ranks, for other shards; NULL: none */
 	struct flux_node *relay; /* requests for other ranks, to their daemons; NULL: none */
-	struct ucx_server *ucx; /* NULL: another backend */
+	void *port; /* the backend's part of this daemon */
 	bool sees_ranks; /* it takes requests to, or from, other ranks */
+	bool takes_errands; /* clients' requests for other ranks come through shmipc */
 	struct network net; /* of those that do, as what follows */
 	struct errands errands;
 	struct trace trace;
@@ -78,14 +63,5 @@ struct daemon {
 
 /* The body of the thread; arg is the daemon. */
 void *daemon_main(void *arg);
-
-/* Phase A: serves requests of this rank's clients and returns their number. */
-uint32_t daemon_serve_local(struct daemon *d);
-
-/* Of phase B: serves requests of other ranks that were passed on, and returns their number. */
-uint32_t daemon_serve_forwarded(struct daemon *d);
-
-/* Hands a reply to who has asked, the way that the request came; counts failures. */
-void daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp);
 
 #endif

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Errands: requests of this rank's clients for other ranks that a daemon has taken over, until
- * it has given the replies back. It calls the rank, if it has the endpoint, or relays the
- * request to the daemon that has. Requests for a rank for which there is no room or credit
- * wait in a queue of that rank, so that none overtakes another one. When the control holds
- * replies, they wait here, too.
+ * An errand is a request of a client of this rank for another rank, from the moment a daemon takes
+ * it over (calls.h) until the daemon has replied. A daemon keeps its errands here, and the replies that
+ * the control holds back.
  */
 #ifndef BENCHKV_ERRAND_H
 #define BENCHKV_ERRAND_H
@@ -13,24 +11,12 @@
 #include <stdint.h>
 
 #include "base/slab.h"
+#include "answer.h"
 #include "msg.h"
 
 #define QUEUE_NONE UINT32_MAX
 
 struct daemon;
-
-enum asker_way {
-	BY_RING, /* a client, through delegrpc */
-	BY_IPC, /* a client, through shmipc */
-	BY_RELAY, /* another daemon, through flux */
-};
-
-/* Whom the reply is for. */
-struct asker {
-	enum asker_way way;
-	uint64_t client, id; /* of delegrpc or shmipc */
-	uint64_t call; /* of flux */
-};
 
 /* The daemon's name for it is its index, which is also the token of the call or relay. */
 struct errand {
@@ -68,21 +54,13 @@ struct errands {
 int errands_init(struct errands *e, uint32_t inflight, uint32_t ranks);
 void errands_fini(struct errands *e);
 
-/* Takes a request over, and calls or relays if there is room. Not if errands_full(). */
-void errand_take(struct daemon *d, const struct asker *who, const struct kv_req *req);
 bool errands_full(const struct errands *e);
-
-/* Phase D: takes the requests in the delegation ring. Their number. */
-uint32_t errands_take(struct daemon *d);
-
-/* Of phase B: takes requests that other daemons relay, and their replies to ours. */
-uint32_t errands_exchange(struct daemon *d);
-
-/* Phase E: makes the calls for which there was no room or credit before. */
-void errands_retry(struct daemon *d);
 
 /* The response to its call is there: counts how long its stages took, if it is sampled. */
 void errand_arrived(struct daemon *d, uint32_t index);
+
+/* Replies now, and frees the errand. */
+void errand_end(struct daemon *d, uint32_t index, const struct kv_resp *resp);
 
 /* The reply has come: it goes to its client now, or when the control lets it go. */
 void errand_reply(struct daemon *d, uint32_t index, const struct kv_resp *resp);

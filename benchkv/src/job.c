@@ -41,11 +41,8 @@ static int fence_after_run(struct job *j, uint32_t run)
 {
 	uint64_t ours = j->runs[run].elapsed_ns;
 	uint64_t timeout = 2 * j->o->timeout_ns + (j->o->ops ? SLOWEST * ours : 0);
-	int err = launch_fence(j->l, timeout);
 
-	if (err)
-		launch_explain(j->l, err, timeout, j->why, sizeof(j->why));
-	return err;
+	return launch_meet(j->l, timeout, j->why, sizeof(j->why));
 }
 
 /* ---- running ---- */

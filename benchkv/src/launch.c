@@ -371,14 +371,17 @@ void launch_watch(struct launch *l, launch_watch_fn *fn, void *arg)
 	l->watch_arg = arg;
 }
 
-void launch_explain(struct launch *l, int err, uint64_t timeout_ns, char *why, int size)
+int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size)
 {
+	int err = launch_fence(l, timeout_ns);
+
 	if (err == -ETIMEDOUT)
 		explain_absence(l, timeout_ns, why, size);
 	else if (err == -EINTR)
 		snprintf(why, (size_t)size, "told to stop");
-	else
+	else if (err)
 		snprintf(why, (size_t)size, "the launcher failed, or a rank has ended");
+	return err;
 }
 
 int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns, void **data_p,

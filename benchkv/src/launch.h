@@ -53,8 +53,8 @@ int launch_fence(struct launch *l, uint64_t timeout_ns);
 typedef void launch_watch_fn(void *arg);
 void launch_watch(struct launch *l, launch_watch_fn *fn, void *arg);
 
-/* Why the last fence failed, in one line; who has not come is asked of the launcher. */
-void launch_explain(struct launch *l, int err, uint64_t timeout_ns, char *why, int size);
+/* A fence; if it fails, why[] says in one line why, and which ranks have not come. */
+int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size);
 
 /* What that rank has put; *data_p is the caller's, to be freed. */
 int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns, void **data_p,

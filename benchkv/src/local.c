@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What a daemon does for its own shard. */
-#include "daemon.h"
+#include "local.h"
 
-/* Is it, in `meta`, for another rank? */
-static bool is_errand(const struct daemon *d, const struct kv_req *req)
-{
-	return d->node->o->backend == BACKEND_META && d->sees_ranks && req->rank != d->node->rank;
-}
+#include "answer.h"
+#include "calls.h"
+#include "daemon.h"
 
 uint32_t daemon_serve_local(struct daemon *d)
 {
@@ -25,7 +22,7 @@ uint32_t daemon_serve_local(struct daemon *d)
 		who.client = from.client;
 		who.id = from.id;
 		n++;
-		if (is_errand(d, &req)) {
+		if (d->takes_errands && req.rank != d->node->rank) {
 			errand_take(d, &who, &req);
 			continue;
 		}

@@ -58,11 +58,7 @@ int job_refuse(struct job *j, int err)
 
 int job_fence(struct job *j)
 {
-	int err = launch_fence(j->l, j->o->timeout_ns);
-
-	if (err)
-		launch_explain(j->l, err, j->o->timeout_ns, j->why, sizeof(j->why));
-	return err;
+	return launch_meet(j->l, j->o->timeout_ns, j->why, sizeof(j->why));
 }
 
 int job_get_struct(struct job *j, uint32_t rank, const char *key, void *to, size_t size)

@@ -2,17 +2,17 @@
 #include "node.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "backend.h"
 #include "client.h"
 #include "daemon.h"
-#include "endpoints.h"
 #include "remains.h"
+#include "why.h"
 
 #define RING_MIN 4096u
 #define RING_MAX (1u << 30)
@@ -37,7 +37,7 @@
 /* Whose requests share an endpoint. */
 static uint32_t clients_of_ring(const struct options *o)
 {
-	return backend_is_direct(o->backend) ? 1 : o->clients;
+	return o->backend->owned ? o->clients : 1;
 }
 
 uint32_t node_ring_size(const struct options *o)
@@ -90,19 +90,6 @@ bool node_owns_endpoints(const struct node *n, uint32_t daemon)
 
 /* ---- making ---- */
 
-static int fail(char *why, int size, int err, const char *fmt, ...)
-{
-	va_list args;
-	int n;
-
-	va_start(args, fmt);
-	n = vsnprintf(why, (size_t)size, fmt, args);
-	va_end(args);
-	if (n > 0 && n < size)
-		snprintf(why + n, (size_t)(size - n), ": %s", strerror(-err));
-	return err;
-}
-
 static int make_stores(struct node *n, char *why, int size)
 {
 	uint64_t expect = node_expected_keys(n);
@@ -116,54 +103,10 @@ static int make_stores(struct node *n, char *why, int size)
 		if (!err && n->o->preload)
 			err = store_preload(&n->stores[i], n->o->load.key_range);
 		if (err)
-			return fail(why, size, err,
+			return why_failed(why, size, err,
 				"no room for the keys: give a smaller --key-range, or more ranks");
 	}
 	return 0;
-}
-
-static int make_flux(struct node *n, struct flux **flux_p, char *why, int size)
-{
-	const struct flux_attr attr = {.nodes = n->o->daemons,
-		.payload_size = sizeof(struct kv_req)};
-	int err = flux_create(&attr, flux_p);
-
-	return err ? fail(why, size, err, "the channels between the daemons") : 0;
-}
-
-/* What the daemons need for the sake of other ranks, but for the rings. */
-static int make_channels(struct node *n, char *why, int size)
-{
-	int err = 0;
-
-	if (n->ranks == 1 || n->o->daemons == 1 || backend_is_direct(n->o->backend))
-		return 0;
-	err = make_flux(n, &n->flux, why, size);
-	return err || n->o->backend != BACKEND_META ? err : make_flux(n, &n->relay, why, size);
-}
-
-static bool sees_ranks(const struct node *n, uint32_t daemon)
-{
-	if (n->ranks == 1)
-		return false;
-	return n->o->backend != BACKEND_DELEGATION || node_owns_endpoints(n, daemon);
-}
-
-/* What a daemon that sees other ranks has besides. */
-static int make_network_state(struct node *n, struct daemon *d)
-{
-	int err = network_init(&d->net, n);
-
-	if (err || backend_is_direct(n->o->backend))
-		return err;
-	err = errands_init(&d->errands, n->o->clients * n->o->queue_depth, n->ranks);
-	if (!err && n->o->trace)
-		err = trace_init(&d->trace);
-	if (!err && n->o->decisions) {
-		err = decisions_init(&d->decisions, clock_ns());
-		d->net.control.log = &d->decisions;
-	}
-	return err;
 }
 
 static int make_daemon(struct node *n, struct daemon *d, uint32_t index)
@@ -174,9 +117,15 @@ static int make_daemon(struct node *n, struct daemon *d, uint32_t index)
 		.store = &n->stores[index],
 		.flux = n->flux ? flux_node(n->flux, index) : NULL,
 		.relay = n->relay ? flux_node(n->relay, index) : NULL,
-		.sees_ranks = sees_ranks(n, index),
 	};
-	return d->sees_ranks ? make_network_state(n, d) : 0;
+	return n->ranks > 1 ? n->o->backend->make_daemon(d) : 0;
+}
+
+static int make_client(struct node *n, struct client *c, uint32_t index)
+{
+	int err = client_init(c, n, index);
+
+	return !err && c->remote && c->remote->make_client ? c->remote->make_client(c) : err;
 }
 
 static int make_threads_state(struct node *n)
@@ -192,21 +141,11 @@ static int make_threads_state(struct node *n)
 	for (uint32_t i = 0; !err && i < n->o->daemons; i++)
 		err = make_daemon(n, &n->daemons[i], i);
 	for (uint32_t i = 0; !err && i < n->o->clients; i++)
-		err = client_init(&n->clients[i], n, i);
+		err = make_client(n, &n->clients[i], i);
 	return err;
 }
 
 /* ---- regions ---- */
-
-static int cannot_make(char *why, int size, int err, const char *name)
-{
-	return fail(why, size, err, "shared memory '%s' cannot be made in /dev/shm", name);
-}
-
-static int cannot_connect(char *why, int size, int err)
-{
-	return fail(why, size, err, "a client cannot connect to its daemons");
-}
 
 static int open_ipc(struct node *n, struct daemon *d, char *why, int size)
 {
@@ -220,30 +159,11 @@ static int open_ipc(struct node *n, struct daemon *d, char *why, int size)
 	node_region_name(n, d->index, name);
 	err = shmipc_server_create(name, &attr, &d->ipc);
 	if (err)
-		return cannot_make(why, size, err, name);
+		return why_no_region(why, size, err, name);
 	for (uint32_t i = 0; !err && i < n->o->clients; i++)
 		err = client_connect(&n->clients[i], d->index, name);
 	shmipc_server_unlink(d->ipc);
-	return err ? cannot_connect(why, size, err) : 0;
-}
-
-static int open_ring(struct node *n, struct daemon *d, char *why, int size)
-{
-	const struct delegrpc_attr attr = {.max_clients = n->o->clients,
-		.resp_depth = n->o->queue_depth,
-		.req_size = sizeof(struct kv_req),
-		.resp_size = sizeof(struct kv_resp)};
-	char name[NODE_NAME_MAX];
-	int err;
-
-	node_region_name(n, d->index, name);
-	err = delegrpc_server_create(name, &attr, &d->ring);
-	if (err)
-		return cannot_make(why, size, err, name);
-	for (uint32_t i = 0; !err && i < n->o->clients; i++)
-		err = client_connect_ring(&n->clients[i], d->index, name);
-	delegrpc_server_unlink(d->ring);
-	return err ? cannot_connect(why, size, err) : 0;
+	return err ? why_no_daemon(why, size, err) : 0;
 }
 
 /*
@@ -254,14 +174,15 @@ static int open_ring(struct node *n, struct daemon *d, char *why, int size)
  */
 static int open_regions(struct node *n, char *why, int size)
 {
+	const struct backend *b = n->o->backend;
 	int err = 0;
 
 	remains_remove();
 	for (uint32_t i = 0; !err && i < n->o->daemons; i++)
 		err = open_ipc(n, &n->daemons[i], why, size);
 	for (uint32_t i = 0; !err && i < n->o->daemons; i++) {
-		if (n->o->backend == BACKEND_DELEGATION && n->daemons[i].sees_ranks)
-			err = open_ring(n, &n->daemons[i], why, size);
+		if (b->open_daemon && n->daemons[i].sees_ranks)
+			err = b->open_daemon(&n->daemons[i], why, size);
 	}
 	return err;
 }
@@ -302,31 +223,32 @@ static int start_threads(struct node *n)
 
 int node_start(struct node *n, char *why, int size)
 {
+	const struct backend *b = n->o->backend;
 	int err;
 
 	gate_init(&n->gate);
 	n->place = (struct placement){.ranks = n->ranks, .shards = n->o->daemons};
 	source_init(&n->source, &n->o->load);
 	err = make_stores(n, why, size);
-	if (!err)
-		err = make_channels(n, why, size);
+	if (!err && n->ranks > 1 && b->make)
+		err = b->make(n, why, size);
 	if (!err)
 		err = make_threads_state(n);
 	if (!err && n->ranks > 1)
-		err = endpoints_connect(n, why, size);
+		err = b->connect(n, why, size);
 	if (!err)
 		err = open_regions(n, why, size);
 	if (err)
-		return why[0] ? err : fail(why, size, err, "the rank cannot start");
+		return why[0] ? err : why_failed(why, size, err, "the rank cannot start");
 	for (uint32_t i = 0; n->o->wait_event && !err && i < n->o->daemons; i++)
 		err = sleeper_init(&n->daemons[i].sleeper, &n->daemons[i]);
 	if (err)
-		return fail(why, size, err, "no descriptor to sleep on");
+		return why_failed(why, size, err, "no descriptor to sleep on");
 	err = start_threads(n);
 	if (err)
-		return fail(why, size, err, "a thread cannot start");
+		return why_failed(why, size, err, "a thread cannot start");
 	err = gate_wait(&n->gate, n->clients_started, NULL, NULL);
-	return err ? fail(why, size, err, "a client cannot start") : 0;
+	return err ? why_failed(why, size, err, "a client cannot start") : 0;
 }
 
 int node_run(struct node *n, gate_tick_fn *tick, void *arg)
@@ -374,7 +296,8 @@ void node_free(struct node *n, bool in_order)
 		client_fini(&n->clients[i]);
 	for (uint32_t i = 0; n->daemons && i < n->o->daemons; i++)
 		free_daemon(&n->daemons[i]);
-	ucx_net_close(n->ucx, in_order);
+	if (n->o->backend->free)
+		n->o->backend->free(n, in_order);
 	flux_destroy(n->relay);
 	flux_destroy(n->flux);
 	for (uint32_t i = 0; n->stores && i < n->o->daemons; i++)

@@ -63,7 +63,7 @@ struct node {
 	 * ranks, which may wait for what goes by flux.
 	 */
 	struct flux *relay;
-	struct ucx_net *ucx; /* NULL: another backend */
+	void *net; /* the backend's part of this rank */
 	struct daemon *daemons;
 	struct client *clients;
 	struct board board; /* of its clients, if there are several */

@@ -9,26 +9,19 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "backend.h"
 
-/* The commands that take an option. */
-#define DELEGATION (1u << BACKEND_DELEGATION)
-#define META (1u << BACKEND_META)
-#define DIRECT (1u << BACKEND_DIRECT)
-#define UCX (1u << BACKEND_UCX)
-#define MEASURE (1u << 4)
-#define DAEMONS (DELEGATION | META) /* a daemon owns the endpoints */
-#define COPYRPC (DAEMONS | DIRECT)
-#define RUN (COPYRPC | UCX)
+/* Who takes an option. */
+#define RUN 1u /* any backend */
+#define COPYRPC 2u /* one with endpoints of copyrpc */
+#define DAEMONS 4u /* one whose daemons own the endpoints */
+#define MEASURE 8u /* the command */
+
+#define USAGE_MAX 1500
 
 #define CONTROLS                                                                                            \
 	"none, budget:N, threshold:T,N, adaptive-budget, hold:US, adaptive-hold, little, auto or auto:K,B " \
 	"(numbers 1 to 65536)"
-
-#ifdef HAVE_UCX
-#define BACKENDS "delegation, meta, direct, ucx"
-#else
-#define BACKENDS "delegation, meta, direct (ucx is left out of this build)"
-#endif
 
 static int read_distribution(const struct arg *a, void *theta_p)
 {
@@ -137,27 +130,6 @@ static const struct arg_row rows[] = {
 	{"version", .kind = ARG_VERSION},
 };
 
-static const char *const usage[] = {
-	[BACKEND_DELEGATION] =
-		"Usage: benchkv delegation [OPTION]...\n"
-		"Clients write their requests for other ranks into a ring of shared memory (delegrpc),\n"
-		"from which a daemon takes them to the rank (copyrpc).\n",
-	[BACKEND_META] =
-		"Usage: benchkv meta [OPTION]...\n"
-		"Clients give their requests for other ranks to the daemon of the key's shard (shmipc),\n"
-		"this to the daemon that has the endpoint of the rank (flux), this to the rank "
-		"(copyrpc).\n",
-	[BACKEND_DIRECT] =
-		"Usage: benchkv direct [OPTION]...\n"
-		"Each client has a copyrpc context of its own, and in it an endpoint for each daemon of\n"
-		"the other ranks.\n",
-	[BACKEND_UCX] =
-		"Usage: benchkv ucx [OPTION]...\n"
-		"Each client has a UCX worker of its own, and in it an endpoint for each daemon of the\n"
-		"other ranks; requests and replies are active messages. UCX_TLS is rc_x if it is not\n"
-		"set.\n",
-};
-
 static const char usage_measure[] =
 	"Usage: benchkv measure [--device NAME] [--machine FILE]\n"
 	"Measures, in half a second, what the device and this machine need: the round trip of a lone\n"
@@ -171,52 +143,53 @@ static const char usage_all[] =
 	"Every reply is checked, and every key that was put is read back at the end. Without a\n"
 	"PMIx launcher it is a single rank.\n"
 	"\n"
-	"Backends: the way of a request to another rank (benchkv BACKEND --help: its options)\n"
-	"  delegation           client, delegrpc, daemon, copyrpc; the default\n"
-	"  meta                 client, shmipc, daemon, flux, the rank's daemon, copyrpc\n"
-	"  direct               client, copyrpc: each client has endpoints of its own\n"
-	"  ucx                  client, UCX active messages\n"
+	"Backends: the way of a request to another rank (benchkv BACKEND --help: its options)\n";
+
+static const char usage_commands[] =
 	"or a command: measure  what the machine needs (benchkv measure --help)\n";
 
-const char *backend_name(enum backend b)
+static void describe_all(char *text, size_t size)
 {
-	static const char *const names[] = {
-		[BACKEND_DELEGATION] = "delegation",
-		[BACKEND_META] = "meta",
-		[BACKEND_DIRECT] = "direct",
-		[BACKEND_UCX] = "ucx",
-	};
+	size_t n = (size_t)snprintf(text, size, "%s", usage_all);
 
-	return names[b];
+	for (const struct backend *const *b = backends; *b && n < size; b++)
+		n += (size_t)snprintf(text + n, size - n, "  %-20s %s\n", (*b)->name, (*b)->brief);
+	if (n < size)
+		snprintf(text + n, size - n, "%s", usage_commands);
 }
 
-static bool find_backend(const char *name, enum backend *backend_p)
+/* The command line is for this word, a backend or a command. usage[] gets its description. */
+static bool set_command(struct args *args, const char *word, struct options *o,
+	char usage[USAGE_MAX])
 {
-#ifdef HAVE_UCX
-	const enum backend last = BACKEND_UCX;
-#else
-	const enum backend last = BACKEND_DIRECT;
-#endif
+	const struct backend *b = backend_find(word);
 
-	for (enum backend b = BACKEND_DELEGATION; b <= last; b++) {
-		if (!strcmp(name, backend_name(b))) {
-			*backend_p = b;
-			return true;
-		}
-	}
-	return false;
-}
-
-/* The command line is for this word, a backend or a command. */
-static bool set_command(struct args *args, const char *word, struct options *o)
-{
 	o->measure = !strcmp(word, "measure");
-	if (!o->measure && !find_backend(word, &o->backend))
+	if (!o->measure && !b)
 		return false;
 	args->command = word;
-	args->set = o->measure ? MEASURE : 1u << o->backend;
-	args->usage = o->measure ? usage_measure : usage[o->backend];
+	args->usage = usage;
+	if (o->measure) {
+		args->set = MEASURE;
+		snprintf(usage, USAGE_MAX, "%s", usage_measure);
+		return true;
+	}
+	o->backend = b;
+	args->set = RUN | (b->copyrpc ? COPYRPC : 0) | (b->owned ? DAEMONS : 0);
+	snprintf(usage, USAGE_MAX, "Usage: benchkv %s [OPTION]...\n%s", b->name, b->about);
 	return true;
+}
+
+static int refuse_backend(const struct args *args, const char *word)
+{
+	char names[128] = "";
+
+	for (const struct backend *const *b = backends; *b; b++) {
+		strncat(names, names[0] ? ", " : "", sizeof(names) - strlen(names) - 1);
+		strncat(names, (*b)->name, sizeof(names) - strlen(names) - 1);
+	}
+	return args_fail(args, "unknown backend '%.60s': give one of: %s%s, or the command measure",
+		word, names, backends_lacking);
 }
 
 static int check_together(const struct args *args, struct options *o)
@@ -225,12 +198,14 @@ static int check_together(const struct args *args, struct options *o)
 		return args_fail(args, "--ops and --warmup exclude each other: give one");
 	if (o->ops)
 		o->duration_ns = 0;
-	if (backend_is_direct(o->backend)) {
+	if (o->measure)
+		return 0;
+	if (!o->backend->owned) {
 		o->net_daemons = o->daemons;
 		return control_parse("none", &o->control);
 	}
 	if (!o->net_daemons)
-		o->net_daemons = o->backend == BACKEND_META ? o->daemons : 1;
+		o->net_daemons = o->backend->all_own ? o->daemons : 1;
 	if (o->net_daemons > o->daemons)
 		return args_fail(args, "--net-daemons %u is more than there are: give %u or less",
 			o->net_daemons, o->daemons);
@@ -252,9 +227,10 @@ static char **copy_line(int argc, char **argv)
 
 static int parse_line(int argc, char **argv, struct options *o, char *why, size_t size)
 {
+	char usage[USAGE_MAX];
 	struct args args = {.rows = rows,
 		.n_rows = ARRAY_SIZE(rows),
-		.usage = usage_all,
+		.usage = usage,
 		.tail = "Status: 0 all replies and keys verified, 1 an error, 2 a bad command line.\n",
 		.version = "benchkv " BENCHKV_VERSION,
 		.operand = "backend",
@@ -262,16 +238,14 @@ static int parse_line(int argc, char **argv, struct options *o, char *why, size_
 		.size = size};
 	int first, err;
 
+	describe_all(usage, sizeof(usage));
 	if (argc > 1)
-		set_command(&args, argv[1], o); /* for --help */
+		set_command(&args, argv[1], o, usage); /* for --help */
 	first = args_read(&args, argc, argv, o);
 	if (first <= 0)
 		return first ? first : 1;
-	if (!set_command(&args, first < argc ? argv[first] : "delegation", o))
-		return args_fail(&args,
-			"unknown backend '%.60s': give one of: " BACKENDS
-			", or the command measure",
-			argv[first]);
+	if (!set_command(&args, first < argc ? argv[first] : backends[0]->name, o, usage))
+		return refuse_backend(&args, argv[first]);
 	err = args_fit(&args);
 	return err ? err : check_together(&args, o);
 }
@@ -309,7 +283,7 @@ static uint64_t real_bits(double x)
 uint64_t options_digest(const struct options *o)
 {
 	const uint64_t fields[] = {
-		o->backend,
+		backend_index(o->backend),
 		o->daemons,
 		o->net_daemons,
 		o->clients,

@@ -13,17 +13,11 @@
 #define OPTIONS_MAX_DAEMONS 64
 #define OPTIONS_USAGE 2 /* exit status of a bad command line */
 
-/* How a request gets to another rank, and its reply back. */
-enum backend {
-	BACKEND_DELEGATION, /* delegrpc to a daemon, copyrpc */
-	BACKEND_META, /* shmipc to a daemon, flux to another one, copyrpc */
-	BACKEND_DIRECT, /* copyrpc, from the client itself */
-	BACKEND_UCX, /* UCX active messages, from the client itself */
-};
+struct backend;
 
 struct options {
 	bool measure; /* the command `measure`, and no backend */
-	enum backend backend;
+	const struct backend *backend;
 	uint32_t daemons, clients, queue_depth;
 	uint32_t net_daemons; /* that own endpoints; the one for rank r is r mod net_daemons */
 	uint64_t duration_ns; /* of a run; 0: by ops */
@@ -53,14 +47,6 @@ struct options {
  * --version); -EINVAL: a bad argument, and why[] says in one line what to give.
  */
 int options_parse(int argc, char **argv, struct options *o_p, char *why, size_t size);
-
-const char *backend_name(enum backend b);
-
-/* Does every client have endpoints of its own? */
-static inline bool backend_is_direct(enum backend b)
-{
-	return b == BACKEND_DIRECT || b == BACKEND_UCX;
-}
 
 /* A number that is equal for command lines that describe the same run. */
 uint64_t options_digest(const struct options *o);

@@ -5,43 +5,14 @@
 
 #include "base/underhca.h"
 
+#include "backend.h"
 #include "check.h"
 #include "node.h"
-
-/* Of this rank: its daemons' and its clients'. */
-static uint32_t endpoints(const struct node *n)
-{
-	uint32_t links = n->o->clients * n->o->daemons;
-
-	switch (n->o->backend) {
-	case BACKEND_DIRECT:
-		return 2 * links * (n->ranks - 1);
-	case BACKEND_UCX:
-		return links * (n->ranks - 1);
-	default:
-		return n->ranks - 1;
-	}
-}
-
-static const char *why_endpoints(const struct node *n)
-{
-	if (n->ranks == 1)
-		return "there is no other rank";
-	switch (n->o->backend) {
-	case BACKEND_DIRECT:
-		return "each client has one for each daemon of the other ranks, each daemon one for each of "
-		       "their clients";
-	case BACKEND_UCX:
-		return "each client has one for each daemon of the other ranks";
-	default:
-		return "one for each other rank, that for rank r at daemon r mod --net-daemons";
-	}
-}
 
 /* Which daemon has the endpoint for which rank. */
 static void print_owners(const struct node *n, FILE *out)
 {
-	if (backend_is_direct(n->o->backend) || n->ranks == 1)
+	if (!n->o->backend->owned || n->ranks == 1)
 		return;
 	fprintf(out, "  endpoints by daemon:");
 	for (uint32_t r = 0; r < n->ranks; r++) {
@@ -64,10 +35,13 @@ static const char *why_device(const struct node *n)
 
 static void print_network(const struct node *n, FILE *out)
 {
+	const struct backend *b = n->o->backend;
+
 	fprintf(out, "  device %s, endpoints %u, ring size %u bytes\n",
-		n->device ? n->device : "none", endpoints(n), n->ring_size);
-	fprintf(out, "    device: %s\n    endpoints: %s\n", why_device(n), why_endpoints(n));
-	if (n->ring_size && n->o->backend != BACKEND_UCX) {
+		n->device ? n->device : "none", b->endpoints(n), n->ring_size);
+	fprintf(out, "    device: %s\n    endpoints: %s\n", why_device(n),
+		n->ranks > 1 ? b->why_endpoints : "there is no other rank");
+	if (n->ring_size && b->copyrpc) {
 		char why[128];
 
 		node_explain_ring(n->o, why, sizeof(why));
@@ -80,7 +54,7 @@ static void print_control(const struct node *n, FILE *out)
 {
 	char name[CONTROL_NAME_MAX], why[256];
 
-	if (backend_is_direct(n->o->backend))
+	if (!n->o->backend->owned)
 		return;
 	control_name(&n->control, name);
 	control_explain(&n->control, &n->origin, why, sizeof(why));
@@ -113,7 +87,8 @@ static double mib(uint64_t bytes)
 static void print_memory(const struct node *n, FILE *out)
 {
 	const struct options *o = n->o;
-	uint64_t rings = o->backend == BACKEND_UCX ? 0 : 2ull * endpoints(n) * n->ring_size;
+	uint64_t endpoints = o->backend->copyrpc ? o->backend->endpoints(n) : 0;
+	uint64_t rings = 2 * endpoints * n->ring_size;
 	uint64_t keys = o->daemons * store_bytes(node_expected_keys(n));
 	uint64_t range = o->load.key_range;
 	uint64_t clients = o->clients * check_bytes(range, n->ranks * o->clients, o->queue_depth) +
@@ -134,7 +109,7 @@ static void print_all(const struct node *n, FILE *out)
 
 	control_name(&n->control, control);
 	fprintf(out, "%s: rank %u of %u: %u daemons, %u clients, queue depth %u, control %s\n",
-		backend_name(o->backend), n->rank, n->ranks, o->daemons, o->clients, o->queue_depth,
+		o->backend->name, n->rank, n->ranks, o->daemons, o->clients, o->queue_depth,
 		control);
 	print_network(n, out);
 	print_control(n, out);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "backend.h"
 #include "report.h"
 
 static json_t *json_u64(uint64_t n)
@@ -188,9 +189,9 @@ static json_t *json_parameters(const struct report *r)
 		snprintf(distribution, sizeof(distribution), "zipf:%g", o->load.zipf_theta);
 	return json_pack(
 		"{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:f, s:s, s:b, s:o, s:o, s:s, s:b, s:s}",
-		"backend", backend_name(o->backend), "np", (int)r->node->ranks, "daemons",
-		(int)o->daemons, "clients", (int)o->clients, "queue_depth", (int)o->queue_depth,
-		"run_count", (int)o->runs, "key_range", json_u64(o->load.key_range), "read_ratio",
+		"backend", o->backend->name, "np", (int)r->node->ranks, "daemons", (int)o->daemons,
+		"clients", (int)o->clients, "queue_depth", (int)o->queue_depth, "run_count",
+		(int)o->runs, "key_range", json_u64(o->load.key_range), "read_ratio",
 		o->load.read_ratio, "distribution", distribution, "preload", (int)o->preload,
 		"seed", json_u64(o->load.seed), "ring_size", json_u64(r->node->ring_size), "device",
 		r->node->device ? r->node->device : "none", "software_hca",
@@ -273,7 +274,7 @@ static json_t *json_report(const struct report *r)
 	json_object_set_new(root, "phases_ns", json_phases(&t->daemons));
 	if (t->daemons.stage_calls)
 		json_object_set_new(root, "stages_ns", json_stages(t));
-	if (r->node->o->backend != BACKEND_UCX)
+	if (r->node->o->backend->copyrpc)
 		json_object_set_new(root, "copyrpc", json_net(&t->net));
 	return root;
 }

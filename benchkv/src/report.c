@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "backend.h"
 #include "odds.h"
 
 static void device_name(const struct report *r, char name[96])
@@ -211,9 +212,9 @@ void report_print(const struct report *r, FILE *out)
 	fprintf(out,
 		"benchkv %s: %u rank%s x %u daemon%s, %u client%s, queue depth %u; "
 		"device %s; control %s\n",
-		backend_name(o->backend), r->node->ranks, r->node->ranks == 1 ? "" : "s",
-		o->daemons, o->daemons == 1 ? "" : "s", o->clients, o->clients == 1 ? "" : "s",
-		o->queue_depth, device, control);
+		o->backend->name, r->node->ranks, r->node->ranks == 1 ? "" : "s", o->daemons,
+		o->daemons == 1 ? "" : "s", o->clients, o->clients == 1 ? "" : "s", o->queue_depth,
+		device, control);
 	print_partial(r, out);
 	if (r->measured)
 		fprintf(out,
@@ -230,7 +231,7 @@ void report_print(const struct report *r, FILE *out)
 	print_errors(t, out);
 	print_latencies(r, out);
 	print_spread(r, out);
-	if (r->node->ranks > 1 && o->backend != BACKEND_UCX)
+	if (r->node->ranks > 1 && o->backend->copyrpc)
 		print_net(t, out);
 	fprintf(out, "digest        %016" PRIx64 "\n", t->digest);
 	if (r->node->ranks > 1)

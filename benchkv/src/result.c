@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "backend.h"
 #include "client.h"
 
 #define RESULT_MAGIC 0x62656e63686b7639ull
@@ -79,13 +80,15 @@ static void add_audit(struct result *r, const struct client *c)
 		r->first_errno = (uint64_t)c->check.first_errno;
 }
 
-static void add_context(struct result *r, const struct copyrpc_ctx *ctx)
+/* A client's own endpoints, or a daemon's. */
+static void add_net(struct result *r, const struct client *c, const struct copyrpc_ctx *ctx)
 {
-	struct copyrpc_stats s;
+	struct copyrpc_stats s = {.calls = 0};
 
-	if (!ctx)
-		return;
-	copyrpc_ctx_stats(ctx, &s);
+	if (c && c->remote && c->remote->get_stats)
+		c->remote->get_stats(c, &s);
+	if (ctx)
+		copyrpc_ctx_stats(ctx, &s);
 	add_words(&r->net, &s, sizeof(s));
 }
 
@@ -124,21 +127,10 @@ static uint64_t answered(const struct check_counts *n)
 	return n->remote > wrong ? n->remote - wrong : 0;
 }
 
-/* The calls that left this rank, as the library counts them that carries them. */
-static uint64_t calls_of(const struct node *n, const struct result *r)
-{
-	uint64_t calls = r->net.calls;
-
-	for (uint32_t i = 0; i < n->o->clients; i++) {
-		if (n->clients[i].ucx)
-			calls += ucx_client_calls(n->clients[i].ucx);
-	}
-	return calls;
-}
-
 static void compare_calls(const struct node *n, const struct result *runs, struct result *r)
 {
-	uint64_t calls = calls_of(n, r), want = answered(&r->audit);
+	/* The calls that left this rank, as the library counts them that carries them. */
+	uint64_t calls = r->net.calls, want = answered(&r->audit);
 
 	for (uint32_t run = 0; run < n->o->runs; run++)
 		want += answered(&runs[run].counts);
@@ -157,14 +149,14 @@ void result_of_all(const struct node *n, const struct result *runs, struct resul
 	result_init(r);
 	for (uint32_t i = 0; i < n->o->clients; i++) {
 		add_audit(r, &n->clients[i]);
-		add_context(r, n->clients[i].direct.ctx);
+		add_net(r, &n->clients[i], NULL);
 	}
 	for (uint32_t i = 0; i < n->o->daemons; i++) {
 		const struct daemon_stats *s = &n->daemons[i].stats;
 
 		add_words(&r->daemons, s, sizeof(r->daemons));
 		r->served[i] = s->local + s->remote;
-		add_context(r, n->daemons[i].net.ctx);
+		add_net(r, NULL, n->daemons[i].net.ctx);
 		add_ways(&r->ways, &n->daemons[i]);
 	}
 	compare_calls(n, runs, r);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The ways that a client's requests take: to a daemon of its rank, or as the backend says. */
+/* The ways of a client's requests: to the daemons of its rank by shmipc, to other ranks by the backend. */
 #ifndef BENCHKV_WAYS_H
 #define BENCHKV_WAYS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "msg.h"
@@ -10,22 +11,22 @@
 
 struct client;
 
-/* On how many ways a client waits for replies, and one of those through shared memory. */
-struct awaited {
-	uint32_t ways;
-	struct shmipc_client *ipc; /* NULL: not this way */
-	struct delegrpc_client *ring;
-};
-
 /*
  * Sends a request where its key lives. 0; -EAGAIN: there is no room now; otherwise the way has
  * failed.
  */
 int ways_send(struct client *c, const struct op *op, const struct kv_req *req);
 
-/* Takes the replies that are there, which come to client_take(). Their number or -errno. */
+/* Gives the replies that are there to c->take(). Their number or -errno. */
 int ways_take(struct client *c);
 
-struct awaited ways_awaited(const struct client *c);
+/* A reply through shared memory, given to c->take(); arg is the client. */
+void ways_on_reply(void *arg, uint64_t token, const void *payload, uint32_t len);
+
+/* The number of ways on which replies are awaited. */
+uint32_t ways_awaited(const struct client *c);
+
+/* Of one awaited way: sleeps until it has a reply. False: nothing would wake the client. */
+bool ways_wait(struct client *c, uint64_t timeout_ns);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * benchkv with a fault: linked in the place of the store's entry, and of the functions that hand a
- * reply to who has asked: a daemon's, and that of a client's own endpoints (ld --wrap).
- * BENCHKV_FAULT says what goes wrong, with every PERIOD-th request or reply that it can happen to,
+ * benchkv with a fault: linked in the place of the store's entry and of the function with which a
+ * daemon replies (ld --wrap), and put before the function with which a client takes a reply, and
+ * that of the backend which sends a request. BENCHKV_FAULT says what goes wrong, with every PERIOD-th request or reply that it can happen to,
  * of each daemon. Whether the program then notices is the test. Faults of the store:
  *
  *	lose-all	every put is acknowledged, none is stored
@@ -20,9 +20,11 @@
  * own endpoints: misdirect (this request goes to the wrong daemon). Those of clients and of the
  * audit are in unshared.c.
  */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend.h"
 #include "client.h"
 #include "daemon.h"
 
@@ -35,8 +37,8 @@ typedef void answer_fn(void *giver, const struct asker *who, const struct kv_res
 serve_fn __real_store_serve, __wrap_store_serve;
 void __real_daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp);
 void __wrap_daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp);
-void __real_client_take(struct client *c, uint64_t token, const struct kv_resp *resp);
-void __wrap_client_take(struct client *c, uint64_t token, const struct kv_resp *resp);
+void *__real_client_main(void *arg);
+void *__wrap_client_main(void *arg);
 
 static bool faulty(const char *kind)
 {
@@ -217,27 +219,47 @@ void __wrap_daemon_answer(struct daemon *d, const struct asker *who, const struc
 	faulty_answer(by_daemon, d, who, resp);
 }
 
+static void (*real_take)(struct client *c, uint64_t token, const struct kv_resp *resp);
+
 /* Here the asker is the client itself. */
 static void by_network(void *c, const struct asker *who, const struct kv_resp *resp)
 {
-	__real_client_take(c, who->call, resp);
+	real_take(c, who->call, resp);
 }
 
-void __wrap_client_take(struct client *c, uint64_t token, const struct kv_resp *resp)
+static void faulty_take(struct client *c, uint64_t token, const struct kv_resp *resp)
 {
 	const struct asker who = {.call = token};
 
 	faulty_answer(by_network, c, &who, resp);
 }
 
-int __real_direct_call(struct direct *x, uint32_t daemon, const struct kv_req *req);
-int __wrap_direct_call(struct direct *x, uint32_t daemon, const struct kv_req *req);
+/* ---- clients ---- */
 
-int __wrap_direct_call(struct direct *x, uint32_t daemon, const struct kv_req *req)
+static int misdirected(struct client *c, uint32_t shard, const struct kv_req *req)
 {
-	uint32_t daemons = x->client->node->o->daemons;
+	uint32_t daemons = c->node->o->daemons;
 
-	if (faulty("misdirect") && is_due())
-		daemon = (daemon + 1) % daemons;
-	return __real_direct_call(x, daemon, req);
+	if (is_due())
+		shard = (shard + 1) % daemons;
+	return c->node->o->backend->call(c, shard, req);
+}
+
+/* All clients have the same functions. */
+void *__wrap_client_main(void *arg)
+{
+	static struct backend faulty_backend;
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct client *c = arg;
+
+	pthread_mutex_lock(&lock);
+	real_take = c->take;
+	c->take = faulty_take;
+	if (c->remote && faulty("misdirect")) {
+		faulty_backend = *c->remote;
+		faulty_backend.call = misdirected;
+		c->remote = &faulty_backend;
+	}
+	pthread_mutex_unlock(&lock);
+	return __real_client_main(c);
 }

@@ -17,9 +17,11 @@ from procs import clients_in_run, running
 
 CASE, _, backend = sys.argv[1].partition(":")
 backend = backend or "delegation"
-BENCHKV, SOFTHCA_RUN, FAULTY, KILLED, ORDERED = sys.argv[2:7]
+BENCHKV, SOFTHCA_RUN = sys.argv[2:4]
+FAULTY, KILLED, ORDERED, FIFTH = (f"{sys.argv[4]}/benchkv-{name}" for name in ("faulty", "killed", "ordered", "fifth"))
+DELEGATED = ("delegation", "meta", "owner")  # daemons make the calls
 UCX = [["ucx"]] if "HAVE_UCX" in os.environ else []
-NO_CONTROL = ["--control", "none"] if backend in ("delegation", "meta") else []
+NO_CONTROL = ["--control", "none"] if backend in DELEGATED else []
 MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # fewer under a sanitizer
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
 GUARD = 100  # seconds until a job counts as hung
@@ -125,10 +127,10 @@ def verified(result, np):
     check(d["forwarded"] <= d["remote"], lines[0])
     # Each backend's own way, as the libraries count what they carried.
     asked = j["ops"] + audit["keys"]
-    ways = {"ipc": asked if backend == "meta" else asked - remote,
+    ways = {"ipc": asked if backend in ("meta", "owner") else asked - remote,
             "ring": remote if backend == "delegation" else 0, "flux": d["forwarded"], "relay": d["relayed"]}
     check(j["ways"] == ways, f"not {ways}: {lines[0]}")
-    by_daemons = remote if backend in ("delegation", "meta") else 0
+    by_daemons = remote if backend in DELEGATED else 0
     check(d["calls"] == d["responses"] == by_daemons, lines[0])
     check(("copyrpc" in j) == (backend != "ucx"), lines[0])
     if "copyrpc" in j:

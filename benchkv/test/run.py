@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """benchkv as it is used: started by mpirun and without it, on the software HCA.
 
-    run.py CASE[:BACKEND] BENCHKV SOFTHCA-RUN FAULTY KILLED ORDERED
+    run.py CASE[:BACKEND] BENCHKV SOFTHCA-RUN DIRECTORY-OF-TEST-PROGRAMS
 
 Every case runs with a /dev/shm and a temporary directory of its own, which must be
 empty at the end, and must leave no process.
@@ -24,7 +24,7 @@ import decisions
 import harness
 import plans
 import slurm as private_slurm
-from harness import (BENCHKV, FAULTY, GUARD, KILLED, MANY, MPIRUN, NO_CONTROL, ORDERED, SOFTHCA_RUN,
+from harness import (BENCHKV, FAULTY, FIFTH, GUARD, KILLED, MANY, MPIRUN, NO_CONTROL, ORDERED, SOFTHCA_RUN,
                      Skipped, UCX, check, finish, is_program, job, left_in_shm, main, nothing_left,
                      processes_left, ranks_of, run, start, unverified, verified, wait_running)
 from plans import plan
@@ -117,6 +117,17 @@ def case_backends():
             j = verified(run(job(np, "--ops", 9000, "--json", "-", *more)), np)
             seen.add((np, j["digest"]))
     check(len(seen) == 2, seen)
+
+
+def case_fifth():
+    """A backend more is one file and its line in the list: the program knows it by name and help, and runs it."""
+    said = run([FIFTH, "--help"]).out
+    check("\n  owner                client, shmipc, daemon, copyrpc\n" in said, said)
+    said = run([FIFTH, "owner", "--help"]).out
+    check("to the daemon of the endpoint.\n" in said and "--ring-size" in said, said)
+    harness.backend = "owner"
+    for size in [], ["--daemons", 2], ["--daemons", 3, "--net-daemons", 2]:
+        verified(run(job(2, *size, "--ops", 20000, "--json", "-", prog=FIFTH)), 2)
 
 
 def case_shared():

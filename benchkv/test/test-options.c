@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "support/test.h"
+#include "backend.h"
 #include "options.h"
 #include "result.h"
 
@@ -142,15 +143,15 @@ static void backends_have_their_defaults(void)
 	char why[400] = "";
 
 	CHECK_EQ(parse("--daemons 3", &o, why, sizeof(why)), 0);
-	CHECK(o.backend == BACKEND_DELEGATION && o.net_daemons == 1);
+	CHECK(o.backend == backend_find("delegation") && o.net_daemons == 1);
 	CHECK_EQ(parse("delegation --daemons 3 --net-daemons 3", &o, why, sizeof(why)), 0);
 	CHECK_EQ(o.net_daemons, 3);
 	CHECK_EQ(parse("meta --daemons 3", &o, why, sizeof(why)), 0);
-	CHECK(o.backend == BACKEND_META && o.net_daemons == 3);
+	CHECK(o.backend == backend_find("meta") && o.net_daemons == 3);
 	CHECK_EQ(parse("meta --daemons 3 --net-daemons 2", &o, why, sizeof(why)), 0);
 	CHECK_EQ(o.net_daemons, 2);
 	CHECK_EQ(parse("direct --daemons 3 --ring-size 8192", &o, why, sizeof(why)), 0);
-	CHECK(o.backend == BACKEND_DIRECT && o.control.kind == CONTROL_NONE);
+	CHECK(o.backend == backend_find("direct") && o.control.kind == CONTROL_NONE);
 }
 
 static void ring_holds_what_is_in_flight(void)

@@ -126,7 +126,7 @@ int __wrap_ways_take(struct client *c)
 
 	own->n = 0;
 	for (uint32_t i = 0; i < n; i++)
-		client_take(c, own->answers[i].seq, &own->answers[i]);
+		c->take(c, own->answers[i].seq, &own->answers[i]);
 	return got < 0 ? got : got + (int)n;
 }
 

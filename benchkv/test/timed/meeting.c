@@ -75,9 +75,9 @@ int launch_fence(struct launch *l, uint64_t timeout_ns)
 	return 0;
 }
 
-void launch_explain(struct launch *l, int err, uint64_t timeout_ns, char *why, int size)
+int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size)
 {
-	snprintf(why, (size_t)size, "%s", strerror(-err));
+	return launch_fence(l, timeout_ns);
 }
 
 int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns, void **data_p,

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "support/test.h"
+#include "backend.h"
 #include "client.h"
 #include "costs.h"
 #include "daemon.h"
@@ -166,7 +167,7 @@ static void prepare(struct seat *s, const struct job *j, struct run *runs, struc
 
 	snprintf(names[l->rank], sizeof(names[0]), "mlx5_%u", l->rank);
 	*s = (struct seat){.job = j, .runs = runs, .launch = l};
-	s->o = (struct options){.backend = BACKEND_DELEGATION,
+	s->o = (struct options){.backend = backends[0],
 		.daemons = 1,
 		.net_daemons = 1,
 		.clients = CLIENTS,

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include "ucx.h"
-
+/*
+ * Requests and replies as UCX active messages. Each daemon has a worker, whose address the ranks
+ * tell each other; each client has a worker and an endpoint for each daemon of the other ranks. A
+ * daemon answers on the endpoint that the request came from.
+ */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,9 +14,13 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "backend.h"
 #include "client.h"
 #include "daemon.h"
 #include "stop.h"
+#include "why.h"
+
+#define KEY_MAX 48
 
 enum { REQUEST, REPLY, GREETING };
 
@@ -90,7 +97,8 @@ static void set_defaults(void)
 		setenv(defaults[i][0], defaults[i][1], 0);
 }
 
-int ucx_net_open(const char *device, struct ucx_net **net_p)
+/* Opens what the workers of a rank share. device is a name of ibv_get_device_list(). */
+static int open_net(const char *device, struct ucx_net **net_p)
 {
 	const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
 						   UCP_PARAM_FIELD_MT_WORKERS_SHARED,
@@ -170,8 +178,14 @@ static void close_clients(struct ucx_net *net)
 	}
 }
 
-void ucx_net_close(struct ucx_net *net, bool in_order)
+/*
+ * Closes all workers. UCX does not survive that while a connection is being made: then all is left
+ * to the end of the process.
+ */
+static void close_net(struct node *n, bool in_order)
 {
+	struct ucx_net *net = n->net;
+
 	if (!net || !in_order)
 		return;
 	close_clients(net);
@@ -268,8 +282,9 @@ static ucs_status_t on_greeting(void *arg, const void *header, size_t header_len
 	return UCS_OK;
 }
 
-int ucx_server_open(struct ucx_net *net, struct daemon *d, struct ucx_server **s_p)
+static int open_server(struct daemon *d)
 {
+	struct ucx_net *net = d->node->net;
 	struct ucx_server *s = calloc(1, sizeof(*s));
 	int err;
 
@@ -278,14 +293,15 @@ int ucx_server_open(struct ucx_net *net, struct daemon *d, struct ucx_server **s
 	s->daemon = d;
 	s->next = net->servers;
 	net->servers = s;
-	*s_p = s;
+	d->port = s;
 	err = open_worker(net, &s->worker);
 	if (!err)
 		err = set_handler(s->worker, REQUEST, on_request, s);
 	return err ? err : set_handler(s->worker, GREETING, on_greeting, s);
 }
 
-int ucx_server_address(struct ucx_server *s, void **data_p, size_t *len_p)
+/* *data_p is the caller's, to be freed. */
+static int address_of(const struct ucx_server *s, void **data_p, size_t *len_p)
 {
 	ucp_address_t *address;
 	size_t len;
@@ -305,8 +321,10 @@ int ucx_server_address(struct ucx_server *s, void **data_p, size_t *len_p)
 	return 0;
 }
 
-uint32_t ucx_server_poll(struct ucx_server *s)
+static uint32_t serve(struct daemon *d)
 {
+	struct ucx_server *s = d->port;
+
 	s->served = 0;
 	ucp_worker_progress(s->worker);
 	return s->served;
@@ -327,13 +345,14 @@ static ucs_status_t on_reply(void *arg, const void *header, size_t header_len, v
 	memcpy(&resp, data, sizeof(resp));
 	u->pending -= u->pending != 0;
 	if (!u->greeting)
-		client_take(u->client, resp.seq, &resp);
+		u->client->take(u->client, resp.seq, &resp);
 	return UCS_OK;
 }
 
-int ucx_client_open(struct ucx_net *net, struct client *c, struct ucx_client **u_p)
+static int open_client(struct client *c)
 {
 	const struct options *o = c->node->o;
+	struct ucx_net *net = c->node->net;
 	struct ucx_client *u = calloc(1, sizeof(*u));
 	int err;
 
@@ -342,7 +361,7 @@ int ucx_client_open(struct ucx_net *net, struct client *c, struct ucx_client **u
 	u->client = c;
 	u->next = net->clients;
 	net->clients = u;
-	*u_p = u;
+	c->way = u;
 	u->mask = (uint32_t)pow2_ceil(o->queue_depth) - 1;
 	u->sent = calloc(u->mask + 1u, sizeof(*u->sent));
 	u->ep = calloc((size_t)c->node->ranks * o->daemons, sizeof(*u->ep));
@@ -359,7 +378,8 @@ static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 	u->error = to_errno(status);
 }
 
-int ucx_client_connect(struct ucx_client *u, uint32_t rank, uint32_t daemon, const void *address)
+/* An endpoint for that daemon of that rank, by its address. */
+static int connect_worker(struct ucx_client *u, uint32_t rank, uint32_t daemon, const void *address)
 {
 	const ucp_ep_params_t params = {
 		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER |
@@ -403,11 +423,23 @@ static int send_request(struct ucx_client *u, ucp_ep_h ep, unsigned id, const st
 	return 0;
 }
 
-int ucx_client_call(struct ucx_client *u, uint32_t daemon, const struct kv_req *req)
+static int call(struct client *c, uint32_t shard, const struct kv_req *req)
 {
-	uint32_t at = req->rank * u->client->node->o->daemons + daemon;
+	struct ucx_client *u = c->way;
+	uint32_t at = req->rank * c->node->o->daemons + shard;
 
 	return send_request(u, u->ep[at], REQUEST, req);
+}
+
+static int poll_worker(struct client *c)
+{
+	struct ucx_client *u = c->way;
+	uint32_t before = u->pending;
+
+	if (!before)
+		return 0;
+	ucp_worker_progress(u->worker);
+	return u->error ? u->error : (int)(before - u->pending);
 }
 
 /*
@@ -421,7 +453,7 @@ static int await_greetings(struct ucx_client *u)
 	uint64_t heard_ns = clock_ns();
 
 	while (u->pending) {
-		int got = ucx_client_poll(u);
+		int got = poll_worker(u->client);
 
 		if (got < 0)
 			return got;
@@ -437,9 +469,14 @@ static int await_greetings(struct ucx_client *u)
 	return 0;
 }
 
-int ucx_client_greet(struct ucx_client *u)
+/*
+ * Greets the daemons of the other ranks when they are about to run, and waits for the answers, so
+ * that no request waits for a connection. -ETIMEDOUT, -EINTR, or an endpoint has failed.
+ */
+static int greet(struct client *c)
 {
-	const struct node *n = u->client->node;
+	struct ucx_client *u = c->way;
+	const struct node *n = c->node;
 	const struct kv_req greeting = {.type = 0};
 	int err = 0;
 
@@ -454,20 +491,118 @@ int ucx_client_greet(struct ucx_client *u)
 	return err;
 }
 
-int ucx_client_poll(struct ucx_client *u)
-{
-	uint32_t before = u->pending;
+/* ---- connections ---- */
 
-	ucp_worker_progress(u->worker);
-	return u->error ? u->error : (int)(before - u->pending);
+static void worker_key(char key[KEY_MAX], uint32_t daemon)
+{
+	snprintf(key, KEY_MAX, "benchkv.worker.%u", daemon);
 }
 
-uint32_t ucx_client_pending(const struct ucx_client *u)
+static int tell_worker(struct node *n, uint32_t daemon)
 {
-	return u->pending;
+	struct daemon *d = &n->daemons[daemon];
+	char key[KEY_MAX];
+	void *address;
+	size_t len;
+	int err = open_server(d);
+
+	if (!err)
+		err = address_of(d->port, &address, &len);
+	if (err)
+		return err;
+	worker_key(key, daemon);
+	err = launch_put(n->launch, key, address, len);
+	free(address);
+	return err;
 }
 
-uint64_t ucx_client_calls(const struct ucx_client *u)
+/* The clients' endpoints for that daemon of that rank. */
+static int hear_worker(struct node *n, uint32_t rank, uint32_t daemon)
 {
-	return u->calls;
+	char key[KEY_MAX];
+	void *address;
+	size_t len;
+	int err;
+
+	worker_key(key, daemon);
+	err = launch_get(n->launch, rank, key, n->o->timeout_ns, &address, &len);
+	if (err)
+		return err;
+	for (uint32_t i = 0; !err && i < n->o->clients; i++)
+		err = connect_worker(n->clients[i].way, rank, daemon, address);
+	free(address);
+	return err;
 }
+
+static int connect_workers(struct node *n, char *why, int size)
+{
+	struct ucx_net *net = NULL;
+	int err = open_net(n->device, &net);
+
+	n->net = net;
+	for (uint32_t i = 0; !err && i < n->o->daemons; i++)
+		err = tell_worker(n, i);
+	for (uint32_t i = 0; !err && i < n->o->clients; i++)
+		err = open_client(&n->clients[i]);
+	if (err)
+		return why_failed(why, size, err, "UCX on device %s", n->device);
+	err = launch_meet(n->launch, n->o->timeout_ns, why, size);
+	for (uint32_t i = 0; !err && i < n->ranks * n->o->daemons; i++) {
+		uint32_t rank = i / n->o->daemons;
+
+		if (rank == n->rank)
+			continue;
+		err = hear_worker(n, rank, i % n->o->daemons);
+		if (err)
+			return why_failed(why, size, err, "no UCX endpoint for rank %u", rank);
+	}
+	return err;
+}
+
+/* ---- the table ---- */
+
+static int make_daemon(struct daemon *d)
+{
+	d->sees_ranks = true;
+	return 0;
+}
+
+static uint32_t endpoints(const struct node *n)
+{
+	return n->o->clients * n->o->daemons * (n->ranks - 1);
+}
+
+static uint32_t pending(const struct client *c)
+{
+	const struct ucx_client *u = c->way;
+
+	return u->pending != 0;
+}
+
+static void get_stats(const struct client *c, struct copyrpc_stats *s)
+{
+	const struct ucx_client *u = c->way;
+
+	if (u)
+		s->calls = u->calls;
+}
+
+const struct backend backend_ucx = {
+	.name = "ucx",
+	.brief = "client, UCX active messages",
+	.about =
+		"Each client has a UCX worker of its own, and in it an endpoint for each daemon of the\n"
+		"other ranks; requests and replies are active messages. UCX_TLS is rc_x if it is not\n"
+		"set.\n",
+	.endpoints = endpoints,
+	.why_endpoints = "each client has one for each daemon of the other ranks",
+	.make_daemon = make_daemon,
+	.connect = connect_workers,
+	.free = close_net,
+	.greet = greet,
+	.call = call,
+	.poll = poll_worker,
+	.pending = pending,
+	.serve = serve,
+	.get_stats = get_stats,
+};

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A client gives its request to the daemon of the key's shard (shmipc), as those for its own rank.
+ * This daemon gives it to the daemon that owns the endpoint of the rank (flux).
+ */
+#include "client.h"
+#include "daemon.h"
+#include "owners.h"
+
+/*
+ * Requests to other ranks have a network of their own. They wait for other ranks, which may wait
+ * for the requests that the first network carries.
+ */
+static int make(struct node *n, char *why, int size)
+{
+	int err = owners_make(n, why, size);
+
+	return err ? err : owners_make_flux(n, &n->relay, why, size);
+}
+
+static int make_daemon(struct daemon *d)
+{
+	d->takes_errands = true;
+	return owners_make_daemon(d);
+}
+
+static int call(struct client *c, uint32_t shard, const struct kv_req *req)
+{
+	return shmipc_client_call(c->ipc[shard], req, sizeof(*req), req->seq);
+}
+
+const struct backend backend_meta = {
+	.name = "meta",
+	.brief = "client, shmipc, daemon, flux, the rank's daemon, copyrpc",
+	.about =
+		"Clients give their requests for other ranks to the daemon of the key's shard (shmipc),\n"
+		"this to the daemon that has the endpoint of the rank (flux), this to the rank "
+		"(copyrpc).\n",
+	.owned = true,
+	.all_own = true,
+	.copyrpc = true,
+	.endpoints = owners_endpoints,
+	.why_endpoints = OWNERS_WHY,
+	.make = make,
+	.make_daemon = make_daemon,
+	.connect = owners_connect,
+	.call = call,
+	.serve = owners_serve,
+};

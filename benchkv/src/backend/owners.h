@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Parts of the backends whose daemons own the endpoints: a rank has one copyrpc endpoint for each
+ * other rank, that for rank r at daemon r mod --net-daemons. This daemon serves its own shard
+ * for the other rank, and passes the rest to the other daemons by flux.
+ */
+#ifndef BENCHKV_OWNERS_H
+#define BENCHKV_OWNERS_H
+
+#include "flux.h"
+
+#include "backend.h"
+
+#define OWNERS_WHY "one for each other rank, that for rank r at daemon r mod --net-daemons"
+
+uint32_t owners_endpoints(const struct node *n);
+int owners_make(struct node *n, char *why, int size);
+int owners_connect(struct node *n, char *why, int size);
+
+/* Channels between the daemons of a rank; none if there is one daemon. */
+int owners_make_flux(const struct node *n, struct flux **flux_p, char *why, int size);
+
+/* State of a daemon that takes requests to other ranks; it may own endpoints. */
+int owners_make_daemon(struct daemon *d);
+
+/* Polls the endpoints that the daemon owns, if any. */
+uint32_t owners_serve(struct daemon *d);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* A daemon serves its own shard. */
+#ifndef BENCHKV_LOCAL_H
+#define BENCHKV_LOCAL_H
+
+#include <stdint.h>
+
+struct daemon;
+
+/* Phase A: serves requests of this rank's clients, and returns their number. */
+uint32_t daemon_serve_local(struct daemon *d);
+
+/* Part of phase B: serves requests of other ranks that were passed on, and returns their number. */
+uint32_t daemon_serve_forwarded(struct daemon *d);
+
+#endif

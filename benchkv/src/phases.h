@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The phases of a daemon's loop. No phase waits, and none polls for what another phase handles. A
+ * message that cannot go on now is queued.
+ *
+ *	A local		serve requests of this rank's clients for this shard
+ *	B channels	poll the delegation ring; take other daemons' answers and the requests that
+ *			they pass on
+ *	C network	poll the network: give responses to their clients and requests to their
+ *			shards, once or as often as the control says; the control may hold responses
+ *			back for a moment
+ *	D calls		gather requests for other ranks at their endpoints
+ *	E retry		do the same with requests for which there was no room or credit
+ *	F flush		send what the endpoints have gathered, as the control says
+ *	G forward	pass on requests for which another daemon had no room
+ */
+#ifndef BENCHKV_PHASES_H
+#define BENCHKV_PHASES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "trace.h"
+
+struct daemon;
+
+struct phase {
+	enum trace_phase name;
+	uint32_t (*run)(struct daemon *d); /* returns the number of messages that it handled */
+	bool alone; /* also of a daemon that sees no other rank */
+};
+
+/* In the order of the loop. */
+extern const struct phase phases[TRACE_PHASES];
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connects copyrpc endpoints of this rank with those of the other ranks. The ranks tell each other
+ * the addresses through the launcher.
+ */
+#ifndef BENCHKV_WIRES_H
+#define BENCHKV_WIRES_H
+
+#include "copyrpc.h"
+#include "node.h"
+
+/* How the endpoints for a rank are made: number 0 and up. */
+struct wires_kind {
+	int (*make)(struct node *n, uint32_t rank, uint32_t i, struct copyrpc_ep **ep_p);
+	/* The number of the other side's endpoint to which our i-th is connected. */
+	uint32_t (*counterpart)(const struct node *n, uint32_t i);
+};
+
+/* A context with room for these endpoints, each with that many pending calls. */
+int wires_open_context(const struct node *n, uint32_t endpoints, uint32_t pending,
+	struct copyrpc_ctx **ctx_p, char *why, int size);
+
+/* Makes and connects per_rank endpoints for each other rank. All ranks of the job call it. */
+int wires_connect(struct node *n, const struct wires_kind *kind, uint32_t per_rank, char *why,
+	int size);
+
+#endif

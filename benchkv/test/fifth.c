@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * benchkv with a backend more, `owner`: a client gives its request by shmipc to the daemon that owns
+ * the endpoint of the rank. This file and its line in the list below (ld --wrap) are all that a backend
+ * takes.
+ */
+#include "backend/owners.h"
+#include "client.h"
+#include "daemon.h"
+
+static int make_daemon(struct daemon *d)
+{
+	d->takes_errands = true;
+	return owners_make_daemon(d);
+}
+
+static int call(struct client *c, uint32_t shard, const struct kv_req *req)
+{
+	return shmipc_client_call(c->ipc[node_owner(c->node, req->rank)], req, sizeof(*req),
+		req->seq);
+}
+
+static const struct backend backend_owner = {
+	.name = "owner",
+	.brief = "client, shmipc, daemon, copyrpc",
+	.about = "Clients give their requests for other ranks to the daemon of the endpoint.\n",
+	.owned = true,
+	.copyrpc = true,
+	.endpoints = owners_endpoints,
+	.why_endpoints = OWNERS_WHY,
+	.make = owners_make,
+	.make_daemon = make_daemon,
+	.connect = owners_connect,
+	.call = call,
+	.serve = owners_serve,
+};
+
+extern const struct backend *const __wrap_backends[];
+
+const struct backend *const __wrap_backends[] = {
+	&backend_owner,
+	NULL,
+};
