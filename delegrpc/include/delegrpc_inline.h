@@ -209,9 +209,9 @@ struct delegrpc_client {
 };
 
 int delegrpc_priv_publish(struct delegrpc_client *client);
-int delegrpc_priv_wake_server(struct delegrpc_client *client);
+int delegrpc_priv_client_wake_test(struct delegrpc_client *client);
 int delegrpc_priv_client_idle(struct delegrpc_client *client);
-void delegrpc_priv_client_busy(struct delegrpc_client *client);
+void delegrpc_priv_client_resume(struct delegrpc_client *client);
 void delegrpc_priv_client_odd(struct delegrpc_client *client, uint32_t id);
 
 /* Pairs with the release store in delegrpc_server_destroy() and in delegrpc_priv_client_idle(). */
@@ -230,7 +230,7 @@ DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client)
 	int err = client->staged ? delegrpc_priv_publish(client) : 0, woken = 0;
 
 	if (client->unfenced)
-		woken = delegrpc_priv_wake_server(client);
+		woken = delegrpc_priv_client_wake_test(client);
 	return err ? err : woken;
 }
 
@@ -291,7 +291,7 @@ static inline uint64_t delegrpc_priv_response_word(const unsigned char *slot)
 static inline int delegrpc_priv_client_looked(struct delegrpc_client *client)
 {
 	if (client->unfenced)
-		delegrpc_priv_wake_server(client);
+		delegrpc_priv_client_wake_test(client);
 	return --client->idle_left > 0 ? 0 : delegrpc_priv_client_idle(client);
 }
 
@@ -327,7 +327,7 @@ DELEGRPC_INLINE int delegrpc_client_poll(struct delegrpc_client *client, delegrp
 	if (DELEGRPC_UNLIKELY(!seen))
 		return delegrpc_priv_client_looked(client);
 	if (DELEGRPC_UNLIKELY(client->idle))
-		delegrpc_priv_client_busy(client);
+		delegrpc_priv_client_resume(client);
 	client->idle_left = DELEGRPC_IDLE_POLLS;
 	if (client->staged)
 		delegrpc_priv_publish(client);
@@ -384,7 +384,7 @@ struct delegrpc_server {
 };
 
 int delegrpc_priv_unstick(struct delegrpc_server *server);
-void delegrpc_priv_wake_clients(struct delegrpc_server *server);
+void delegrpc_priv_server_wake_test(struct delegrpc_server *server);
 bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client);
 void delegrpc_priv_publish_replies(struct delegrpc_server *server);
 void delegrpc_priv_server_busy(struct delegrpc_server *server);
@@ -418,7 +418,7 @@ DELEGRPC_INLINE void delegrpc_server_flush(struct delegrpc_server *server)
 {
 	delegrpc_priv_server_publish(server);
 	if (server->n_unfenced_peers)
-		delegrpc_priv_wake_clients(server);
+		delegrpc_priv_server_wake_test(server);
 }
 
 /* Called after a poll that has found nothing. */
@@ -426,7 +426,7 @@ static inline int delegrpc_priv_server_looked(struct delegrpc_server *server)
 {
 	delegrpc_priv_server_publish(server);
 	if (server->n_unfenced_peers)
-		delegrpc_priv_wake_clients(server);
+		delegrpc_priv_server_wake_test(server);
 	return ++server->empty % DELEGRPC_STUCK_POLLS ? server->broken :
 							delegrpc_priv_unstick(server);
 }
@@ -434,7 +434,7 @@ static inline int delegrpc_priv_server_looked(struct delegrpc_server *server)
 DELEGRPC_INLINE int delegrpc_server_poll(struct delegrpc_server *server)
 {
 	if (server->n_unfenced_peers && ++server->unfenced >= DELEGRPC_UNFENCED)
-		delegrpc_priv_wake_clients(server);
+		delegrpc_priv_server_wake_test(server);
 	/*
 	 * Requests that are found already are handed out first, because a look takes the cache line
 	 * away from the client that fills it.

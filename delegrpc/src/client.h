@@ -7,8 +7,7 @@
 
 struct client {
 	struct delegrpc_client hot; /* first */
-	struct shm_region region;
-	struct wakefd wake;
+	struct waiter w;
 	struct delegrpc_attr attr;
 	struct delegrpc_control *control;
 	unsigned char *requests;
@@ -20,10 +19,7 @@ struct client {
 	uint64_t limit; /* positions in use up to which a batch may be reserved */
 	uint64_t tail; /* as last seen */
 	uint64_t last; /* behind our last reservation */
-	uint64_t looked_ns; /* at the server's lock */
-	uint64_t idle_ns; /* at the clock, between empty polls */
-	int wake_err; /* why the sleeping server could not be woken the last time, or 0 */
-	uint64_t late, bad, flushes, full, sleeps, wakes;
+	uint64_t late, bad, flushes, full;
 };
 
 static inline struct client *client_of(struct delegrpc_client *client)

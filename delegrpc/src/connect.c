@@ -17,7 +17,7 @@ static bool differs(uint32_t want, uint32_t have)
  */
 static int check_header(struct client *c, const struct delegrpc_attr *want)
 {
-	const struct delegrpc_header *h = c->region.addr;
+	const struct delegrpc_header *h = c->w.region.addr;
 	struct delegrpc_attr wanted = {0}, have;
 	struct layout l;
 	/* Pairs with the release store in delegrpc_server_create(). */
@@ -37,7 +37,7 @@ static int check_header(struct client *c, const struct delegrpc_attr *want)
 	if (attr_complete(&c->attr) || memcmp(&c->attr, &have, sizeof(have)) != 0)
 		return -EPROTO;
 	layout_of(&have, &l);
-	if (l.size != c->region.size)
+	if (l.size != c->w.region.size)
 		return -EPROTO;
 	if (want)
 		wanted = *want;
@@ -67,7 +67,7 @@ static int take_id_of(struct client *c, const struct delegrpc_line *lines, bool 
 		/* Relaxed: a hint. Pairs with the stores in take_over() and give_id_back(). */
 		if (!all && __atomic_load_n(&lines[i].taken, __ATOMIC_RELAXED))
 			continue;
-		err = shm_lock(&c->region, CLIENT_BYTE(i));
+		err = shm_lock(&c->w.region, CLIENT_BYTE(i));
 		if (err == -EAGAIN)
 			continue;
 		c->id = i;
@@ -78,7 +78,7 @@ static int take_id_of(struct client *c, const struct delegrpc_line *lines, bool 
 
 static int take_id(struct client *c, const struct layout *l)
 {
-	const void *lines = (char *)c->region.addr + l->lines;
+	const void *lines = (char *)c->w.region.addr + l->lines;
 	int err = take_id_of(c, lines, false);
 
 	return err == -EUSERS ? take_id_of(c, lines, true) : err;
@@ -158,11 +158,15 @@ static void take_over(struct client *c)
 static void init_client(struct client *c, const struct layout *l)
 {
 	struct delegrpc_client *hot = &c->hot;
-	unsigned char *base = c->region.addr;
+	unsigned char *base = c->w.region.addr;
 
-	hot->header = c->region.addr;
+	hot->header = c->w.region.addr;
 	hot->line = (struct delegrpc_line *)(void *)(base + l->lines) + c->id;
 	hot->responses = base + l->responses + c->id * l->resp_pitch;
+	c->w.word = &hot->line->state;
+	c->w.addr = address_of(&hot->line->address);
+	c->w.server_word = &hot->header->server_state;
+	c->w.server_addr = address_of(&hot->header->server_address);
 	hot->idle_left = DELEGRPC_IDLE_POLLS;
 	hot->req_size = c->attr.req_size;
 	hot->req_stride = l->req_stride;
@@ -175,26 +179,7 @@ static void init_client(struct client *c, const struct layout *l)
 	c->ring_shift = (uint32_t)__builtin_ctz(c->attr.ring_depth);
 	c->watch = true;
 	c->limit = c->attr.ring_depth - (uint64_t)c->attr.max_clients * DELEGRPC_BATCH;
-	c->looked_ns = clock_ns();
-}
-
-/*
- * A server that sleeps on a descriptor cannot be woken from another network namespace, nor from some
- * sandboxes. Each side stores (this one in take_over()), fences and loads, so either
- * delegrpc_server_fd() sees our namespace, or we see its name.
- */
-static int check_wakeup(struct client *c)
-{
-	struct delegrpc_address *server = &c->hot.header->server_address;
-	int woken;
-
-	sleep_fence();
-	if (!__atomic_load_n(&server->name, __ATOMIC_RELAXED))
-		return 0;
-	if (!wakefd_reaches(wakefd_netns(), server->netns))
-		return -ENETUNREACH;
-	woken = wakefd_try(&c->wake, address_of(server));
-	return woken < 0 ? woken : 0;
+	c->w.looked_ns = clock_ns();
 }
 
 /* Called before the lock is dropped, because the mark belongs to the holder of the lock. */
@@ -222,11 +207,11 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 	if (!c)
 		return -ENOMEM;
 	memset(c, 0, sizeof(*c));
-	c->wake = WAKEFD_NONE;
+	c->w.wake = WAKEFD_NONE;
 	err = access_of(attr ? attr : &any, &access);
 	if (!err)
 		err = shm_attach_for(PREFIX, name, sizeof(struct delegrpc_header), &access,
-			&c->region);
+			&c->w.region);
 	if (err)
 		goto fail;
 	err = check_header(c, attr);
@@ -240,16 +225,17 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 		goto fail_close;
 	init_client(c, &l);
 	take_over(c);
-	err = check_wakeup(c);
+	sleep_fence(); /* see waiter_check_reach() */
+	err = waiter_check_reach(&c->w);
 	if (err)
 		goto fail_taken;
 	*client_p = &c->hot;
 	return 0;
 fail_taken:
 	give_id_back(c);
-	wakefd_close(&c->wake);
+	wakefd_close(&c->w.wake);
 fail_close:
-	shm_close(&c->region);
+	shm_close(&c->w.region);
 fail:
 	free_client(c);
 	return err;
@@ -259,10 +245,10 @@ void delegrpc_client_disconnect(struct delegrpc_client *client)
 {
 	if (!client)
 		return;
-	if (client_of(client)->region.fd >=
+	if (client_of(client)->w.region.fd >=
 		0) /* in a forked child it is -1, and the parent keeps the id */
 		give_id_back(client_of(client));
-	wakefd_close(&client_of(client)->wake);
-	shm_close(&client_of(client)->region);
+	wakefd_close(&client_of(client)->w.wake);
+	shm_close(&client_of(client)->w.region);
 	free_client(client_of(client));
 }

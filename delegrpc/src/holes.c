@@ -50,7 +50,7 @@ static bool sweep_clients(struct server *s)
 		if (looks++ == DELEGRPC_POLL_LOOKS)
 			return false;
 		s->looks++;
-		if (shm_locked(&s->region, CLIENT_BYTE(sweep->next)) != 0)
+		if (shm_locked(&s->w.region, CLIENT_BYTE(sweep->next)) != 0)
 			sweep->limit = from;
 	}
 	return true;

@@ -5,19 +5,12 @@
 
 #include <assert.h>
 
-#include "base/clock.h"
 #include "base/compiler.h"
-#include "base/shm.h"
-#include "base/sleep.h"
-#include "base/wait.h"
-#include "base/wakefd.h"
+#include "base/waiter.h"
 #include "delegrpc.h"
 
 #define PREFIX "delegrpc"
 static_assert(sizeof(PREFIX) - 1 + DELEGRPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
-
-/* The longest sleep between two checks that the other side is alive. */
-#define SLEEP_SLICE_NS (100 * NSEC_PER_MSEC)
 
 /* Lock byte of a client id; byte 0 is SHM_SERVER. */
 #define CLIENT_BYTE(id) (1 + (id))
@@ -61,13 +54,6 @@ static inline struct wakefd_addr *address_of(struct delegrpc_address *address)
 		"the same");
 	static_assert(DELEGRPC_ASLEEP == SLEEP_ASLEEP && DELEGRPC_ON_FD == SLEEP_ON_FD, "the same");
 	return (struct wakefd_addr *)address;
-}
-
-static inline uint64_t deadline_after(uint64_t timeout_ns)
-{
-	uint64_t now = clock_ns();
-
-	return timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
 }
 
 #endif

@@ -11,6 +11,68 @@
 #define MAX_BUSY (1u << 16) /* polls between two looks at the clock */
 #define STAGED 256 /* largest response slot that is collected: a larger one is not copied twice */
 
+/* ---- waiting ---- */
+
+static int server_poll(struct server *s)
+{
+	return delegrpc_server_poll(&s->hot);
+}
+
+static void server_flush(struct server *s)
+{
+	delegrpc_server_flush(&s->hot);
+}
+
+static bool server_rest(struct server *s)
+{
+	return s->hot.found != s->hot.cursor || skip_holes(s);
+}
+
+/*
+ * A position is reserved and not filled, and nobody wakes us if its client dies; or a client could not
+ * be woken for lack of a descriptor.
+ */
+static bool server_owes(const struct server *s)
+{
+	/* Relaxed: a client that reserves after the fence before this wakes us, or dies alone. */
+	return __atomic_load_n(&s->hot.control->head, __ATOMIC_RELAXED) != s->hot.cursor ||
+	       s->hot.n_unfenced_peers;
+}
+
+static const struct wakefd_addr *server_client(const struct server *s, uint32_t id)
+{
+	struct delegrpc_line *line = &s->lines[id];
+
+	/* Acquire: pairs with the release in take_over(); the namespace is there. */
+	return __atomic_load_n(&line->taken, __ATOMIC_ACQUIRE) ? address_of(&line->address) : NULL;
+}
+
+#define WAITER_LAYER delegrpc
+#include "base/waitserver.h"
+
+int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns)
+{
+	return server_wait(server_of(server), timeout_ns);
+}
+
+int delegrpc_server_fd(struct delegrpc_server *server)
+{
+	return server_fd(server_of(server));
+}
+
+int delegrpc_server_arm(struct delegrpc_server *server)
+{
+	return server_arm(server_of(server));
+}
+
+/* As wakefd_wake(). */
+static int wake_client(struct server *s, uint32_t client)
+{
+	struct delegrpc_line *line = &s->lines[client];
+
+	return server_wake(s, client, &line->state, address_of(&line->address));
+}
+
 /* ---- life ---- */
 
 /* Everything but the magic; the region's memory is zero. */
@@ -32,7 +94,7 @@ static void init_region(struct server *s, const struct layout *l)
 static void init_hot(struct server *s, const struct layout *l)
 {
 	struct delegrpc_server *hot = &s->hot;
-	unsigned char *base = s->region.addr;
+	unsigned char *base = s->w.region.addr;
 
 	hot->control = (void *)(base + l->control);
 	hot->requests = base + l->requests;
@@ -71,7 +133,7 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 	if (!s)
 		return -ENOMEM;
 	memset(s, 0, sizeof(*s));
-	s->wake = WAKEFD_NONE;
+	s->w.wake = WAKEFD_NONE;
 	if (attr)
 		s->attr = *attr;
 	err = attr_complete(&s->attr);
@@ -88,11 +150,13 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 	if (!s->hot.peers || !s->hot.unfenced_peers || !s->hot.open || !s->hot.stage)
 		goto fail;
 	layout_of(&s->attr, &l);
-	err = shm_create_for(PREFIX, name, l.size, &access, &s->region);
+	err = shm_create_for(PREFIX, name, l.size, &access, &s->w.region);
 	if (err)
 		goto fail;
-	s->header = s->region.addr;
-	s->lines = (void *)((unsigned char *)s->region.addr + l.lines);
+	s->header = s->w.region.addr;
+	s->w.word = &s->header->server_state;
+	s->w.addr = address_of(&s->header->server_address);
+	s->lines = (void *)((unsigned char *)s->w.region.addr + l.lines);
 	init_region(s, &l);
 	init_hot(s, &l);
 	/* The region is complete: pairs with the acquire load in check_header(). */
@@ -106,18 +170,7 @@ fail:
 
 int delegrpc_server_unlink(struct delegrpc_server *server)
 {
-	return shm_remove_name(&server_of(server)->region);
-}
-
-/* As wakefd_wake(). */
-static int wake_client(struct server *s, uint32_t client)
-{
-	struct delegrpc_line *line = &s->lines[client];
-	int woken = wakefd_wake(&s->wake, &line->state, address_of(&line->address));
-
-	if (woken > 0)
-		PROBE(delegrpc, server_wake, s, client);
-	return woken;
+	return shm_remove_name(&server_of(server)->w.region);
 }
 
 void announce_end(struct server *s)
@@ -137,10 +190,10 @@ void delegrpc_server_destroy(struct delegrpc_server *server)
 	if (!server)
 		return;
 	s = server_of(server);
-	if (s->region.fd >= 0) /* in a forked child it is -1, and the parent goes on serving */
+	if (s->w.region.fd >= 0) /* in a forked child it is -1, and the parent goes on serving */
 		announce_end(s);
-	wakefd_close(&s->wake);
-	shm_close(&s->region);
+	wakefd_close(&s->w.wake);
+	shm_close(&s->w.region);
 	free_server(s);
 }
 
@@ -148,7 +201,7 @@ void delegrpc_server_get_attr(const struct delegrpc_server *server, struct deleg
 {
 	const struct server *s = container_of(server, struct server, hot);
 
-	attr_of(&s->attr, &s->region, attr_p);
+	attr_of(&s->attr, &s->w.region, attr_p);
 }
 
 void delegrpc_server_get_stats(const struct delegrpc_server *server,
@@ -163,8 +216,8 @@ void delegrpc_server_get_stats(const struct delegrpc_server *server,
 		.bad_requests = server->bad,
 		.holes = s->holes,
 		.looks = s->looks,
-		.sleeps = s->sleeps,
-		.wakes = s->wakes,
+		.sleeps = s->w.sleeps,
+		.wakes = s->w.wakes,
 		.yields = s->yields,
 	};
 }
@@ -267,15 +320,14 @@ COLD static void wake_sleeping(struct server *s, uint32_t client)
 {
 	int woken = wake_client(s, client);
 
-	s->wakes += woken > 0;
 	if (woken < 0) { /* try again next time */
 		s->hot.peers[client].unfenced = 1;
 		s->hot.unfenced_peers[s->hot.n_unfenced_peers++] = client;
 	}
 }
 
-/* One fence serves all replies since the last one. Pairs with sleep_for_response(). */
-void delegrpc_priv_wake_clients(struct delegrpc_server *server)
+/* One fence serves all replies since the last one. Pairs with sleep_prepare_as(). */
+void delegrpc_priv_server_wake_test(struct delegrpc_server *server)
 {
 	struct server *s = server_of(server);
 	uint32_t n = server->n_unfenced_peers;
@@ -325,124 +377,4 @@ void delegrpc_priv_server_busy(struct delegrpc_server *server)
 		s->yields++;
 		sched_yield();
 	}
-}
-
-/* ---- waiting ---- */
-
-/* Sleeps until a request comes, at most ns. 1, 0 or -errno of futex_wait(). */
-static int sleep_for_request(struct server *s, uint64_t ns)
-{
-	int err;
-
-	delegrpc_server_flush(&s->hot);
-	sleep_prepare(&s->header->server_state);
-	if (delegrpc_priv_filled(&s->hot, s->hot.found)) {
-		sleep_cancel(&s->header->server_state);
-		return 1;
-	}
-	s->sleeps++;
-	PROBE(delegrpc, server_sleep, s, ns);
-	err = sleep_enter(&s->header->server_state, ns);
-	PROBE(delegrpc, server_awake, s, err);
-	return err == -EAGAIN ? 0 : err;
-}
-
-int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns)
-{
-	struct server *s = server_of(server);
-	uint64_t deadline = deadline_after(timeout_ns), now, slice;
-	struct wait w = WAIT_INIT;
-	bool asleep;
-
-	for (;;) {
-		int n = delegrpc_server_poll(server);
-
-		if (n)
-			return n > 0 ? 1 : n;
-		asleep = wait_step(&w);
-		if (w.empty < WAIT_SPINS)
-			continue;
-		now = clock_ns();
-		if (now >= deadline)
-			return 0;
-		if (!asleep)
-			continue;
-		n = skip_holes(s);
-		if (n < 0)
-			return n;
-		if (n) /* the next poll continues the search */
-			continue;
-		slice = deadline - now < SLEEP_SLICE_NS ? deadline - now : SLEEP_SLICE_NS;
-		if (sleep_for_request(s, slice) == -EINTR)
-			return delegrpc_server_poll(server) > 0;
-	}
-}
-
-/* ---- waiting on a descriptor ---- */
-
-/* Whether every connected client can wake this server. */
-static bool all_reach(const struct server *s)
-{
-	uint64_t netns = wakefd_netns();
-
-	for (uint32_t i = 0; i < s->attr.max_clients; i++) {
-		const struct delegrpc_line *line = &s->lines[i];
-
-		/* Acquire: pairs with the release in take_over(); the namespace is there. */
-		if (__atomic_load_n(&line->taken, __ATOMIC_ACQUIRE) &&
-			!wakefd_reaches(netns,
-				__atomic_load_n(&line->address.netns, __ATOMIC_RELAXED)) &&
-			shm_locked(&s->region, CLIENT_BYTE(i)) != 0)
-			return false;
-	}
-	return wakefd_reaches(netns, s->header->server_address.netns);
-}
-
-int delegrpc_server_fd(struct delegrpc_server *server)
-{
-	struct server *s = server_of(server);
-	int err;
-
-	if (s->wake.fd >= 0)
-		return s->wake.fd;
-	if (s->region.fd < 0) /* a forked child */
-		return -EBADF;
-	err = wakefd_open(&s->wake, address_of(&s->header->server_address));
-	if (err)
-		return err;
-	sleep_fence(); /* pairs with the one in check_wakeup() */
-	if (all_reach(s))
-		return s->wake.fd;
-	__atomic_store_n(&s->header->server_address.name, 0, __ATOMIC_RELAXED);
-	wakefd_close(&s->wake);
-	return -ENETUNREACH;
-}
-
-/* Whether a position is reserved and not filled. Nobody wakes us if its client dies. */
-static bool somebody_fills(const struct delegrpc_server *server)
-{
-	/* Relaxed: a client that reserves after the fence before this wakes us, or dies alone. */
-	return __atomic_load_n(&server->control->head, __ATOMIC_RELAXED) != server->cursor;
-}
-
-int delegrpc_server_arm(struct delegrpc_server *server)
-{
-	struct server *s = server_of(server);
-
-	if (s->wake.fd < 0)
-		return -EBADF;
-	delegrpc_server_flush(server);
-	if (server->found != server->cursor || skip_holes(s))
-		return 1;
-	wakefd_prepare(&s->wake, &s->header->server_state);
-	if (delegrpc_priv_filled(server, server->found)) {
-		sleep_cancel(&s->header->server_state);
-		return 1;
-	}
-	/* For holes, and for clients that could not be woken for lack of a descriptor. */
-	wakefd_timer(&s->wake,
-		somebody_fills(server) || server->n_unfenced_peers ? SLEEP_SLICE_NS : 0);
-	s->sleeps++;
-	PROBE(delegrpc, server_arm, s);
-	return 0;
 }

@@ -14,8 +14,7 @@ struct sweep {
 
 struct server {
 	struct delegrpc_server hot; /* first */
-	struct shm_region region;
-	struct wakefd wake;
+	struct waiter w;
 	struct delegrpc_attr attr;
 	struct delegrpc_header *header;
 	struct delegrpc_line *lines;
@@ -24,7 +23,7 @@ struct server {
 	uint32_t met; /* clients below have been seen */
 	uint32_t busy_polls; /* value that hot.busy starts from */
 	uint64_t looked_ns, yielded_ns;
-	uint64_t stale, holes, looks, sleeps, wakes, yields;
+	uint64_t stale, holes, looks, yields;
 };
 
 static inline struct server *server_of(struct delegrpc_server *server)

@@ -28,7 +28,7 @@ static_assert(sizeof(SHMIPC_PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the 
 #define SHMIPC_VERSION 7u
 #define SHMIPC_WORDS 64u /* of the bitmap */
 #define SHMIPC_LEAST 64u /* messages that fit into a ring of full bursts */
-#define SHMIPC_CLIENT_LOCK(index) (1u + (index)) /* byte of the file; 0 is the server's */
+#define CLIENT_BYTE(index) (1u + (index)) /* byte of the file; 0 is the server's */
 
 struct shmipc_header {
 	/* Written once, by the server, before a client can use the region. */

@@ -48,7 +48,7 @@ static int look_at_clients(const struct shm_region *r, const struct shmipc_layou
 	for (uint32_t i = 0; i < l->attr.max_clients; i++) {
 		struct shmipc_look_client c = {.index = i};
 		struct shmipc_place place;
-		int alive = shm_locked(r, SHMIPC_CLIENT_LOCK(i)), err;
+		int alive = shm_locked(r, CLIENT_BYTE(i)), err;
 
 		err = alive < 0 ? alive :
 				  shm_read(r, sizeof(*h) + i * l->area, &place, sizeof(place));

@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "base/probe.h"
-#include "base/shm.h"
+#include "base/waiter.h"
 #include "layout.h"
-#include "wait.h"
 
 #define NOBODY UINT64_MAX /* is no handle: its index would be SHMIPC_MAX_CLIENTS */
 #define BUDGET 2048 /* requests and polls between looks at the clock */
@@ -18,8 +17,7 @@
 
 struct server {
 	struct shmipc_server hot;
-	struct shm_region region;
-	struct wakefd wake;
+	struct waiter w;
 	struct shmipc_layout layout;
 	struct shmipc_header *header;
 	uint8_t *open; /* of all peers, by index * depth + id */
@@ -148,7 +146,7 @@ static bool place_reclaim(struct server *s, uint32_t index)
 
 	if (!taken && !is_connected(peer))
 		return false;
-	if (shm_locked(&s->region, SHMIPC_CLIENT_LOCK(index)) != 0)
+	if (shm_locked(&s->w.region, CLIENT_BYTE(index)) != 0)
 		return false;
 	place_clean(s, index);
 	return true;
@@ -193,15 +191,64 @@ COLD void shmipc_priv_server_rest(struct shmipc_server *hot)
 	}
 }
 
+/* ---- waiting ---- */
+
+static int server_poll(struct server *s)
+{
+	return shmipc_server_poll(&s->hot);
+}
+
+static void server_flush(struct server *s)
+{
+	shmipc_server_flush(&s->hot);
+}
+
+/* The poll before a sleep looks at the clock and for dead clients. */
+static bool server_rest(struct server *s)
+{
+	s->hot.budget = 0;
+	return false;
+}
+
+/* Some clients could not be woken for lack of a descriptor. */
+static bool server_owes(const struct server *s)
+{
+	return s->hot.n_unfenced_peers;
+}
+
+static const struct wakefd_addr *server_client(const struct server *s, uint32_t index)
+{
+	if (!place_has_bit(s, index))
+		return NULL;
+	return &shmipc_place(&s->layout, s->header, index)->client_addr;
+}
+
+#define WAITER_LAYER shmipc
+#include "base/waitserver.h"
+
+int shmipc_server_wait(struct shmipc_server *hot, uint64_t timeout_ns)
+{
+	return server_wait(server_of(hot), timeout_ns);
+}
+
+int shmipc_server_fd(struct shmipc_server *hot)
+{
+	return server_fd(server_of(hot));
+}
+
+int shmipc_server_arm(struct shmipc_server *hot)
+{
+	return server_arm(server_of(hot));
+}
+
+/* ---- waking ---- */
+
 /* As wakefd_wake(). */
 static int peer_wake(struct server *s, const struct shmipc_peer *peer)
 {
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, peer->index);
-	int woken = wakefd_wake(&s->wake, &place->client_state, &place->client_addr);
 
-	if (unlikely(woken > 0))
-		PROBE(shmipc, server_wake, &s->hot, peer->index);
-	return woken;
+	return server_wake(s, peer->index, &place->client_state, &place->client_addr);
 }
 
 /* Called if a client that was replied to yields or sleeps. */
@@ -209,7 +256,6 @@ static void peer_waits(struct server *s, struct shmipc_peer *peer)
 {
 	int woken = peer_wake(s, peer); /* loads the word again, after the fence */
 
-	s->stats.wakes += woken > 0;
 	s->peers_wait |= woken == 0;
 	if (woken < 0) /* try again next time */
 		shmipc_priv_server_published(&s->hot, peer);
@@ -284,122 +330,7 @@ void shmipc_priv_server_end_burst(struct shmipc_server *hot)
 	cellring_burst_close(&hot->burst);
 }
 
-/* ---- wait ---- */
-
-static int server_sleep(struct server *s, uint64_t left_ns)
-{
-	int n;
-
-	sleep_prepare(&s->header->server_state);
-	n = shmipc_server_poll(&s->hot);
-	if (n) {
-		sleep_cancel(&s->header->server_state);
-		return n;
-	}
-	s->stats.sleeps++;
-	s->hot.budget = 0; /* after a sleep, look at the clock and for dead clients */
-	PROBE(shmipc, server_sleep, &s->hot, left_ns);
-	n = shmipc_sleep(&s->header->server_state, left_ns);
-	PROBE(shmipc, server_awake, &s->hot, n);
-	return n;
-}
-
-/* Waits by yielding the core, then sleeping. Reads the clock once per turn. */
-static int server_wait_long(struct server *s, struct wait *w, uint64_t timeout_ns)
-{
-	struct shmipc_deadline d = shmipc_deadline(timeout_ns);
-	uint64_t left = timeout_ns;
-	int n;
-
-	do {
-		n = wait_step(w) ? server_sleep(s, left) : 0;
-		if (n == -EINTR) /* return to the caller, who handles the signal */
-			return shmipc_server_poll(&s->hot);
-		if (!n)
-			n = shmipc_server_poll(&s->hot);
-		left = shmipc_deadline_left(&d);
-	} while (!n && left);
-	return n;
-}
-
-int shmipc_server_wait(struct shmipc_server *hot, uint64_t timeout_ns)
-{
-	struct wait w = WAIT_INIT;
-	int n;
-
-	n = shmipc_server_poll(hot);
-	while (!n && timeout_ns && w.empty < WAIT_SPINS) {
-		wait_step(&w);
-		n = shmipc_server_poll(hot);
-	}
-	if (n)
-		return 1;
-	shmipc_server_flush(hot);
-	if (!timeout_ns)
-		return 0;
-	return server_wait_long(server_of(hot), &w, timeout_ns) != 0;
-}
-
-/* ---- wait on a descriptor ---- */
-
-/* Whether every connected client can wake this server. */
-static bool all_reach(const struct server *s)
-{
-	uint64_t netns = wakefd_netns();
-
-	for (uint32_t i = 0; i < s->hot.max_clients; i++) {
-		struct shmipc_place *place = shmipc_place(&s->layout, s->header, i);
-
-		/* Relaxed: pairs with the store in place_take(), which is ordered by the bit. */
-		if (place_has_bit(s, i) &&
-			!wakefd_reaches(netns,
-				__atomic_load_n(&place->client_addr.netns, __ATOMIC_RELAXED)) &&
-			shm_locked(&s->region, SHMIPC_CLIENT_LOCK(i)) != 0)
-			return false;
-	}
-	return wakefd_reaches(netns, s->header->server_addr.netns);
-}
-
-int shmipc_server_fd(struct shmipc_server *hot)
-{
-	struct server *s = server_of(hot);
-	int err;
-
-	if (s->wake.fd >= 0)
-		return s->wake.fd;
-	if (s->region.fd < 0) /* a forked child */
-		return -EBADF;
-	err = wakefd_open(&s->wake, &s->header->server_addr);
-	if (err)
-		return err;
-	/* Pairs with the fence of server_notify(): the client sees the name, or we see its bit. */
-	sleep_fence();
-	if (all_reach(s))
-		return s->wake.fd;
-	__atomic_store_n(&s->header->server_addr.name, 0, __ATOMIC_RELAXED);
-	wakefd_close(&s->wake);
-	return -ENETUNREACH;
-}
-
-int shmipc_server_arm(struct shmipc_server *hot)
-{
-	struct server *s = server_of(hot);
-
-	if (s->wake.fd < 0)
-		return -EBADF;
-	shmipc_server_flush(hot);
-	wakefd_prepare(&s->wake, &s->header->server_state);
-	if (shmipc_server_poll(hot)) {
-		sleep_cancel(&s->header->server_state);
-		return 1;
-	}
-	/* If clients could not be woken for lack of a descriptor. */
-	wakefd_timer(&s->wake, hot->n_unfenced_peers ? SHMIPC_SLEEP_NS : 0);
-	s->stats.sleeps++;
-	PROBE(shmipc, server_arm, hot);
-	hot->budget = 0; /* after a sleep, look at the clock and for dead clients */
-	return 0;
-}
+/* ---- the rest of the interface ---- */
 
 void *shmipc_server_extra(struct shmipc_server *hot, uint64_t client)
 {
@@ -415,15 +346,18 @@ void shmipc_server_get_attr(const struct shmipc_server *hot, struct shmipc_attr 
 {
 	const struct server *s = container_of(hot, const struct server, hot);
 
-	*attr_p = shmipc_attr_of(&s->layout, &s->region);
+	*attr_p = shmipc_attr_of(&s->layout, &s->w.region);
 }
 
 void shmipc_server_get_stats(const struct shmipc_server *hot, struct shmipc_server_stats *stats_p)
 {
-	struct shmipc_server_stats stats = container_of(hot, const struct server, hot)->stats;
+	const struct server *s = container_of(hot, const struct server, hot);
+	struct shmipc_server_stats stats = s->stats;
 
 	stats.requests = hot->requests;
 	stats.replies = hot->replies;
+	stats.sleeps = s->w.sleeps;
+	stats.wakes = s->w.wakes;
 	*stats_p = stats;
 }
 
@@ -445,7 +379,7 @@ static struct server *server_alloc(const struct shmipc_layout *l)
 
 	if (!s)
 		return NULL;
-	s->wake = WAKEFD_NONE;
+	s->w.wake = WAKEFD_NONE;
 	s->layout = *l;
 	s->hot.max_clients = l->attr.max_clients;
 	s->hot.depth = l->attr.depth;
@@ -509,12 +443,14 @@ int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
 	s = server_alloc(&l);
 	if (!s)
 		return -ENOMEM;
-	err = shm_create_for(SHMIPC_PREFIX, name, l.size, &access, &s->region);
+	err = shm_create_for(SHMIPC_PREFIX, name, l.size, &access, &s->w.region);
 	if (err) {
 		server_free(s);
 		return err;
 	}
-	s->header = s->region.addr;
+	s->header = s->w.region.addr;
+	s->w.word = &s->header->server_state;
+	s->w.addr = &s->header->server_addr;
 	server_publish(s);
 	*server_p = &s->hot;
 	return 0;
@@ -522,7 +458,7 @@ int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
 
 int shmipc_server_unlink(struct shmipc_server *hot)
 {
-	return shm_remove_name(&server_of(hot)->region);
+	return shm_remove_name(&server_of(hot)->w.region);
 }
 
 void shmipc_server_destroy(struct shmipc_server *hot)
@@ -532,15 +468,15 @@ void shmipc_server_destroy(struct shmipc_server *hot)
 	if (!hot)
 		return;
 	s = server_of(hot);
-	if (s->region.fd >= 0) { /* in a forked child it is -1, and the parent goes on serving */
+	if (s->w.region.fd >= 0) { /* in a forked child it is -1, and the parent goes on serving */
 		shmipc_priv_server_publish(hot);
-		/* Release: pairs with the acquire in server_has_closed(), after the last reply. */
+		/* Release: pairs with the acquire in server_ended(), after the last reply. */
 		__atomic_store_n(&s->header->closed, 1, __ATOMIC_RELEASE);
 		sleep_fence(); /* pairs with the one in sleep_prepare() */
 		for (uint32_t i = 0; i < hot->n_active; i++)
 			peer_wake(s, hot->active[i]);
 	}
-	wakefd_close(&s->wake);
-	shm_close(&s->region);
+	wakefd_close(&s->w.wake);
+	shm_close(&s->w.region);
 	server_free(s);
 }

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a client of delegrpc or shmipc waits. Included by the one file of a layer that has the client.
+ *
+ * A client polls without system calls. After IDLE_POLLS empty polls it takes a slow path, which tells
+ * the server that a client waits, checks that the server lives, and reports a server that cannot be
+ * woken. A client that waits spins, yields and then sleeps, as base/wait.h says, on a futex, or in
+ * poll(2) on its descriptor.
+ *
+ * The layer defines WAITER_LAYER, its name, and before this file
+ *
+ *	struct client		with a struct waiter w, and hot, which has the fields idle_left
+ *				(empty polls until the slow path), idle (slow paths of this wait, up
+ *				to TELL) and unfenced (not 0: a wake test is due)
+ *	CLIENT_ALIVE_NS		time between two checks that the server lives
+ *	client_ready(c)		whether a response is there
+ *	client_pending(c)	whether there are calls without a response
+ *	client_publish(c)	publishes calls; true if the ring is full, and some are left
+ *	client_closed(c)	called when the connection ends
+ *	client_call(c, ...)	makes a call and returns its id, or -errno
+ *	client_poll(c, ...)	polls
+ *	client_give_up(c, id)	from now on the response to this call is dropped, and counted there
+ *	server_ended(c)		whether the server has said that it ended (with acquire, so that its
+ *				last responses are visible)
+ *	server_died(c)		called when it is found dead
+ */
+#ifndef BASE_WAITCLIENT_H
+#define BASE_WAITCLIENT_H
+
+#include "base/idle.h"
+#include "base/probe.h"
+#include "base/waiter.h"
+
+#define TELL 3 /* slow paths of a wait until the server is told: about 1 us */
+#define VAIN 8 /* looks of a wait that find nothing until its wake test */
+#define ROOM_NS NSEC_PER_MSEC /* sleep of a client that waits for room, for which nobody wakes it */
+
+/* ---- waking the server ---- */
+
+COLD static void wake_sleeping(struct client *c)
+{
+	int woken = wakefd_wake_cold(&c->w.wake, c->w.server_word, c->w.server_addr);
+
+	if (woken > 0) {
+		c->w.wakes++;
+		PROBE(WAITER_LAYER, client_wake, &c->hot);
+	}
+	if (woken < 0) {
+		c->w.wake_err = woken;
+		c->hot.unfenced = 1; /* try again next time */
+		c->hot.idle_left = 1; /* an empty poll reports it */
+	}
+}
+
+/* Wakes the server if it sleeps. One fence serves all publications since the last one. 0 or -errno. */
+static int client_wake(struct client *c)
+{
+	c->hot.unfenced = 0;
+	c->w.wake_err = 0;
+	/* Pairs with the fence in sleep_prepare_as(), in server_sleep() and server_arm(). */
+	sleep_fence();
+	if (unlikely(sleep_is_asleep(c->w.server_word)))
+		wake_sleeping(c);
+	return c->w.wake_err;
+}
+
+/* ---- the slow path of an empty poll ---- */
+
+/*
+ * Another client may have taken the word of a server that sleeps on its descriptor, and then failed to
+ * wake it, or died. So a client that waits tries again, every 100 ms.
+ */
+static void look_again(struct client *c, uint64_t now)
+{
+	/* Relaxed: pairs with the store in sleep_prepare_as(); the wake test fences. */
+	if (now - c->w.tried_ns < WAITER_SLICE_NS || !client_pending(c) ||
+		__atomic_load_n(c->w.server_word, __ATOMIC_RELAXED) != SLEEP_ON_FD)
+		return;
+	c->w.tried_ns = now;
+	if (!c->hot.unfenced)
+		c->hot.unfenced = 1;
+}
+
+/* Whether the server has ended. A killed server cannot say so, but the kernel drops its lock. */
+static bool server_has_gone(struct client *c, uint64_t now)
+{
+	if (server_ended(c))
+		return true;
+	if (now - c->w.looked_ns < CLIENT_ALIVE_NS)
+		return false;
+	c->w.looked_ns = now;
+	look_again(c, now);
+	if (shm_locked(&c->w.region, SHM_SERVER) != 0)
+		return false;
+	server_died(c);
+	return true;
+}
+
+/* Ends the connection: from now on every empty poll takes the slow path, and returns err. */
+static int client_end(struct client *c, int err)
+{
+	c->w.err = err;
+	c->hot.idle_left = 0;
+	client_closed(c);
+	return err;
+}
+
+/*
+ * Everything that the server published is visible once its lock is seen to be free. So the ring is
+ * read after the check, and an error is returned only when the ring is empty.
+ */
+COLD static int client_idle(struct client *c)
+{
+	uint64_t now;
+	bool gone;
+
+	if (c->w.err)
+		return client_end(c, c->w.err);
+	now = clock_ns();
+	c->hot.idle_left = idle_polls(&c->w.idle_ns, now);
+	if (c->hot.idle < TELL && client_pending(c) && ++c->hot.idle == TELL)
+		waiter_say(&c->w, SLEEP_WAITING);
+	gone = server_has_gone(c, now);
+	if (client_ready(c))
+		return 0;
+	return gone ? client_end(c, -EPIPE) : c->w.wake_err;
+}
+
+/* A response has arrived: ends the wait. */
+static void client_resume(struct client *c)
+{
+	if (c->hot.idle == TELL)
+		waiter_say(&c->w, SLEEP_RUNNING);
+	c->hot.idle = 0;
+}
+
+/* ---- waiting ---- */
+
+/* 1: a response has arrived; 0: not yet; -errno: none will. */
+static int client_look(struct client *c, bool slept)
+{
+	if (client_ready(c))
+		return 1;
+	if (slept)
+		c->hot.idle_left = 1;
+	if (--c->hot.idle_left > 0)
+		return 0;
+	return client_idle(c);
+}
+
+static int client_sleep(struct client *c, uint64_t ns)
+{
+	int r;
+
+	c->hot.idle = TELL; /* so that client_idle() does not write the word */
+	sleep_prepare(c->w.word);
+	r = client_look(c, true);
+	if (!r) {
+		c->w.sleeps++;
+		PROBE(WAITER_LAYER, client_sleep, &c->hot, ns);
+		r = waiter_sleep(&c->w, ns);
+		PROBE(WAITER_LAYER, client_awake, &c->hot, r);
+	}
+	waiter_say(&c->w, SLEEP_WAITING); /* until poll takes the response */
+	return r;
+}
+
+/* Waits by yielding the core, then sleeping. Reads the clock once per turn. */
+static int client_wait_long(struct client *c, struct wait *step, uint64_t timeout_ns)
+{
+	struct waiter_deadline d = waiter_deadline(timeout_ns);
+	uint64_t left = timeout_ns;
+	int r;
+
+	do {
+		if (client_publish(c) && left > ROOM_NS)
+			left = ROOM_NS;
+		if (unlikely(c->hot.unfenced))
+			client_wake(c);
+		r = wait_step(step) ? client_sleep(c, left) : 0;
+		if (r == -EINTR) /* return to the caller, who handles the signal */
+			return client_look(c, false);
+		if (!r)
+			r = client_look(c, false);
+		left = waiter_left(&d);
+	} while (!r && left);
+	return r;
+}
+
+static int client_wait(struct client *c, uint64_t timeout_ns)
+{
+	struct wait step = WAIT_INIT;
+	int r = 0;
+
+	client_publish(c);
+	while (step.empty < WAIT_SPINS) {
+		r = client_look(c, false);
+		if (r || !timeout_ns || !client_pending(c))
+			break;
+		if (step.empty == VAIN && c->hot.unfenced)
+			client_wake(c);
+		wait_step(&step);
+	}
+	if (r)
+		return r;
+	if (c->hot.unfenced)
+		client_wake(c);
+	if (!timeout_ns || !client_pending(c))
+		return c->w.wake_err;
+	return client_wait_long(c, &step, timeout_ns);
+}
+
+/* ---- waiting on a descriptor ---- */
+
+static int client_fd(struct client *c)
+{
+	int err;
+
+	if (c->w.wake.fd >= 0)
+		return c->w.wake.fd;
+	if (c->w.region.fd < 0) /* a forked child */
+		return -EBADF;
+	if (!wakefd_reaches(wakefd_netns(),
+		    __atomic_load_n(&c->w.server_addr->netns, __ATOMIC_RELAXED)))
+		return -ENETUNREACH;
+	err = wakefd_open(&c->w.wake, c->w.addr);
+	return err ? err : c->w.wake.fd;
+}
+
+static int client_arm(struct client *c)
+{
+	bool full;
+
+	if (c->w.wake.fd < 0)
+		return -EBADF;
+	full = client_publish(c);
+	if (c->hot.unfenced)
+		client_wake(c);
+	if (c->w.wake_err) /* otherwise the server would sleep as long as we do */
+		return c->w.wake_err;
+	c->hot.idle = TELL; /* as in client_sleep() */
+	wakefd_prepare(&c->w.wake, c->w.word);
+	if (client_look(c, true)) {
+		waiter_say(&c->w, SLEEP_WAITING);
+		return 1;
+	}
+	c->hot.idle_left = 1; /* the next empty poll checks that the server lives */
+	wakefd_timer(&c->w.wake, !client_pending(c) ? 0 : full ? ROOM_NS : WAITER_SLICE_NS);
+	c->w.sleeps++;
+	PROBE(WAITER_LAYER, client_arm, &c->hot);
+	return 0;
+}
+
+/* ---- the blocking call ---- */
+
+struct answer {
+	void *resp;
+	uint32_t capacity, len;
+	bool done;
+};
+
+static void answer_take(void *arg, uint64_t token, const void *resp, uint32_t len)
+{
+	struct answer *a = arg;
+
+	cellring_copy(a->resp, resp, len < a->capacity ? len : a->capacity);
+	a->len = len;
+	a->done = true;
+}
+
+static int answer_wait(struct client *c, struct answer *a, uint64_t timeout_ns)
+{
+	struct waiter_deadline d = waiter_deadline(timeout_ns);
+	int r;
+
+	for (;;) {
+		r = client_poll(c, answer_take, a);
+		if (a->done)
+			return 0;
+		if (r < 0)
+			return r;
+		r = client_wait(c, waiter_left(&d));
+		if (r < 0)
+			return r;
+		if (r != 1 && !waiter_left(&d))
+			return -ETIMEDOUT;
+	}
+}
+
+/* No calls are pending but those that were given up. */
+static int client_call_wait(struct client *c, const void *req, uint32_t len, struct answer *a,
+	uint64_t timeout_ns)
+{
+	int id, err;
+
+	if (c->w.given_up) { /* frees the ids of late responses */
+		err = client_poll(c, answer_take, a);
+		if (err < 0)
+			return err;
+	}
+	id = client_call(c, req, len);
+	if (id < 0)
+		return id;
+	err = answer_wait(c, a, timeout_ns);
+	if (err) {
+		client_give_up(c, (uint32_t)id);
+		c->w.given_up++;
+	}
+	return err;
+}
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a server of delegrpc or shmipc waits. Included by the one file of a layer that has the server.
+ *
+ * The layer defines WAITER_LAYER, its name, and before this file
+ *
+ *	struct server		with a struct waiter w, and hot, which has the field max_clients
+ *	CLIENT_BYTE(i)		byte of the file that client i locks
+ *	server_poll(s)		how many requests there are, or -errno
+ *	server_flush(s)		publishes replies and wakes clients
+ *	server_rest(s)		called before the poll that precedes a sleep; true: there is more to do
+ *				at once
+ *	server_owes(s)		whether a sleep may not last for ever, although nobody ends it
+ *	server_client(s, i)	the address of client i, or NULL if there is none (with acquire, so
+ *				that its network namespace is visible)
+ */
+#ifndef BASE_WAITSERVER_H
+#define BASE_WAITSERVER_H
+
+#include "base/probe.h"
+#include "base/waiter.h"
+
+/* Wakes a client if it sleeps, as wakefd_wake(). A fence before it pairs with sleep_prepare_as(). */
+static int server_wake(struct server *s, uint32_t client, uint32_t *word,
+	const struct wakefd_addr *addr)
+{
+	int woken = wakefd_wake(&s->w.wake, word, addr);
+
+	if (unlikely(woken > 0)) {
+		s->w.wakes++;
+		PROBE(WAITER_LAYER, server_wake, &s->hot, client);
+	}
+	return woken;
+}
+
+/* ---- waiting ---- */
+
+/* 1: there are requests; 0: not yet, or the time is over; -EINTR; or an error of the layer. */
+static int server_sleep(struct server *s, uint64_t ns)
+{
+	int n;
+
+	if (server_rest(s))
+		return 0;
+	sleep_prepare(s->w.word);
+	n = server_poll(s);
+	if (n) {
+		sleep_cancel(s->w.word);
+		return n;
+	}
+	s->w.sleeps++;
+	PROBE(WAITER_LAYER, server_sleep, &s->hot, ns);
+	n = waiter_sleep(&s->w, ns);
+	PROBE(WAITER_LAYER, server_awake, &s->hot, n);
+	return n;
+}
+
+/* Waits by yielding the core, then sleeping. Reads the clock once per turn. */
+static int server_wait_long(struct server *s, struct wait *step, uint64_t timeout_ns)
+{
+	struct waiter_deadline d = waiter_deadline(timeout_ns);
+	uint64_t left = timeout_ns;
+	int n;
+
+	do {
+		n = wait_step(step) ? server_sleep(s, left) : 0;
+		if (n == -EINTR) /* return to the caller, who handles the signal */
+			return server_poll(s);
+		if (!n)
+			n = server_poll(s);
+		left = waiter_left(&d);
+	} while (!n && left);
+	return n;
+}
+
+/* 1: there are requests; 0: the time is over, or a signal came; -errno. */
+static int server_wait(struct server *s, uint64_t timeout_ns)
+{
+	struct wait step = WAIT_INIT;
+	int n = server_poll(s);
+
+	while (!n && timeout_ns && step.empty < WAIT_SPINS) {
+		wait_step(&step);
+		n = server_poll(s);
+	}
+	if (!n) {
+		server_flush(s);
+		n = timeout_ns ? server_wait_long(s, &step, timeout_ns) : 0;
+	}
+	return n > 0 ? 1 : n;
+}
+
+/* ---- waiting on a descriptor ---- */
+
+/* Whether every connected client can wake this server. */
+static bool all_reach(const struct server *s)
+{
+	uint64_t netns = wakefd_netns();
+
+	for (uint32_t i = 0; i < s->hot.max_clients; i++) {
+		const struct wakefd_addr *addr = server_client(s, i);
+
+		/* Relaxed: server_client() orders it. A dead client is no obstacle. */
+		if (addr &&
+			!wakefd_reaches(netns, __atomic_load_n(&addr->netns, __ATOMIC_RELAXED)) &&
+			shm_locked(&s->w.region, CLIENT_BYTE(i)) != 0)
+			return false;
+	}
+	return wakefd_reaches(netns, s->w.addr->netns);
+}
+
+static int server_fd(struct server *s)
+{
+	int err;
+
+	if (s->w.wake.fd >= 0)
+		return s->w.wake.fd;
+	if (s->w.region.fd < 0) /* a forked child */
+		return -EBADF;
+	err = wakefd_open(&s->w.wake, s->w.addr);
+	if (err)
+		return err;
+	/* Pairs with the fence before waiter_check_reach(). */
+	sleep_fence();
+	if (all_reach(s))
+		return s->w.wake.fd;
+	__atomic_store_n(&s->w.addr->name, 0, __ATOMIC_RELAXED);
+	wakefd_close(&s->w.wake);
+	return -ENETUNREACH;
+}
+
+static int server_arm(struct server *s)
+{
+	if (s->w.wake.fd < 0)
+		return -EBADF;
+	server_flush(s);
+	if (server_rest(s))
+		return 1;
+	wakefd_prepare(&s->w.wake, s->w.word);
+	if (server_poll(s)) {
+		sleep_cancel(s->w.word);
+		return 1;
+	}
+	wakefd_timer(&s->w.wake, server_owes(s) ? WAITER_SLICE_NS : 0);
+	s->w.sleeps++;
+	PROBE(WAITER_LAYER, server_arm, &s->hot);
+	return 0;
+}
+
+#endif
