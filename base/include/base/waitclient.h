@@ -190,19 +190,19 @@ static int client_wait_long(struct client *c, struct wait *step, uint64_t timeou
 static int client_wait(struct client *c, uint64_t timeout_ns)
 {
 	struct wait step = WAIT_INIT;
-	int r = 0;
+	int r;
 
 	client_publish(c);
-	while (step.empty < WAIT_SPINS) {
+	while (client_pending(c) && step.empty < WAIT_SPINS) {
 		r = client_look(c, false);
-		if (r || !timeout_ns || !client_pending(c))
+		if (r)
+			return r;
+		if (!timeout_ns)
 			break;
 		if (step.empty == VAIN && c->hot.unfenced)
 			client_wake(c);
 		wait_step(&step);
 	}
-	if (r)
-		return r;
 	if (c->hot.unfenced)
 		client_wake(c);
 	if (!timeout_ns || !client_pending(c))
