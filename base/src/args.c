@@ -227,6 +227,16 @@ int arg_word(const struct arg *a, const char *const *words, unsigned *index_p)
 	return arg_bad(a, give);
 }
 
+int arg_open(const struct arg *a, void *file_p)
+{
+	FILE *f = strcmp(a->value, "-") ? fopen(a->value, "we") : stdout;
+
+	if (!f)
+		return arg_bad(a, "a file that can be written, or - for standard output");
+	*(FILE **)file_p = f;
+	return 0;
+}
+
 int arg_words(const struct arg *a, const char *give, int (*fn)(void *arg, const char *word),
 	void *arg)
 {

@@ -290,6 +290,17 @@ static void reasons_are_one_short_line(void)
 	CHECK(!strcmp(why, "give 7?"));
 }
 
+static void files_are_opened(void)
+{
+	struct arg a = {.name = "--opt", .value = "-", .why = why, .size = sizeof(why)};
+	FILE *f = NULL;
+
+	CHECK(arg_open(&a, &f) == 0 && f == stdout);
+	a.value = "/nonexistent/x";
+	CHECK(arg_open(&a, &f) == -EINVAL && f == stdout);
+	CHECK(strstr(why, "--opt '/nonexistent/x' is not valid: give a file that can be written"));
+}
+
 static int count_word(void *arg, const char *word)
 {
 	uint32_t *n = arg;
@@ -353,6 +364,7 @@ int main(int argc, char **argv)
 		TEST(operands_are_counted),
 		TEST(commands_have_their_options),
 		TEST(reasons_are_one_short_line),
+		TEST(files_are_opened),
 		TEST(lists_of_words_are_split),
 		TEST(help_is_made_of_the_rows),
 	};

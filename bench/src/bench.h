@@ -3,23 +3,18 @@
 #ifndef BENCH_H
 #define BENCH_H
 
-#include <getopt.h>
 #include <pthread.h>
 
+#include "base/args.h"
 #include "rpcbench.h"
 
 #define RPCBENCH_IMPLS 6 /* two layers, four peers */
-#define RPCBENCH_LIST 16 /* numbers that an option takes */
-
-struct rpcbench_list {
-	uint32_t value[RPCBENCH_LIST];
-	uint32_t n;
-};
 
 struct rpcbench_options {
-	struct rpcbench_list clients, depths;
+	struct arg_list clients, depths;
 	enum rpcbench_loop loop[RPCBENCH_LOOPS];
 	uint32_t loops;
+	uint32_t peers; /* bit i: rpcbench_peers[i] */
 	double seconds;
 	uint32_t req_size, resp_size;
 	uint32_t peer_slots;
@@ -84,7 +79,7 @@ struct rpcbench_result {
 	uint32_t counts, loops, impls;
 };
 
-extern const char *const rpcbench_loop_names[RPCBENCH_LOOPS];
+extern const char *const rpcbench_loop_names[RPCBENCH_LOOPS + 1]; /* NULL at the end */
 
 /* The peers that are built in, and NULL. */
 extern const struct rpcbench_impl *const rpcbench_peers[];

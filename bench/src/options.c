@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What the user asks for. */
+/* The command line of a layer's bench. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
 #include "bench.h"
 
 void rpcbench_die(const char *what, const char *hint)
@@ -14,211 +20,118 @@ void rpcbench_finish_output(void)
 		rpcbench_die("cannot write to standard output", "give one that can be written");
 }
 
-/* strtoul() and strtod() also take blanks and signs, and names of numbers. */
-static bool rpcbench_digit(const char *arg)
+const char *const rpcbench_loop_names[RPCBENCH_LOOPS + 1] = {"callback", "refill", "single", "many",
+	"blocking", NULL};
+
+static int read_loop(const struct arg *a, void *options)
 {
-	return *arg >= '0' && *arg <= '9';
-}
-
-/* A comma-separated list of numbers from 1 to max. */
-static void rpcbench_list(const char *arg, uint32_t max, struct rpcbench_list *l, const char *hint)
-{
-	char *end;
-
-	l->n = 0;
-	do {
-		unsigned long v = strtoul(arg, &end, 10);
-
-		if (!rpcbench_digit(arg) || (*end && *end != ',') || !v || v > max)
-			rpcbench_die("bad list of numbers", hint);
-		if (l->n == RPCBENCH_LIST)
-			rpcbench_die("too many numbers in a list", "give up to 16");
-		l->value[l->n++] = (uint32_t)v;
-		arg = end + 1;
-	} while (*end);
-}
-
-static uint32_t rpcbench_count(const char *arg, uint32_t max, const char *hint)
-{
-	char *end;
-	unsigned long v = strtoul(arg, &end, 10);
-
-	if (!rpcbench_digit(arg) || *end || v > max)
-		rpcbench_die("bad count", hint);
-	return (uint32_t)v;
-}
-
-static double rpcbench_seconds(const char *arg)
-{
-	char *end;
-	double v = strtod(arg, &end);
-
-	if ((!rpcbench_digit(arg) && *arg != '.') || *end || !(v > 0 && v <= 3600))
-		rpcbench_die("bad number", "give --seconds more than 0 and at most 3600");
-	return v;
-}
-
-static uint32_t rpcbench_size(const char *arg, uint32_t max, const char *hint)
-{
-	char *end;
-	unsigned long v = strtoul(arg, &end, 10);
-
-	if (!rpcbench_digit(arg) || *end || v < 16 || v > max || v % 8)
-		rpcbench_die("bad size", hint);
-	return (uint32_t)v;
-}
-
-const char *const rpcbench_loop_names[RPCBENCH_LOOPS] = {"callback", "refill", "single", "many",
-	"blocking"};
-
-static void rpcbench_loop_pick(struct rpcbench_options *o, const char *arg)
-{
-	bool all = !strcmp(arg, "all");
+	struct rpcbench_options *o = options;
+	bool all = !strcmp(a->value, "all");
 
 	o->loops = 0;
 	for (uint32_t i = 0; i < RPCBENCH_LOOPS; i++)
-		if (all || !strcmp(arg, rpcbench_loop_names[i]))
+		if (all || !strcmp(a->value, rpcbench_loop_names[i]))
 			o->loop[o->loops++] = (enum rpcbench_loop)i;
-	if (!o->loops)
-		rpcbench_die("--loop names no loop",
-			"give callback, refill, single, many, blocking or all");
+	return o->loops ? 0 : arg_bad(a, "callback, refill, single, many, blocking or all");
 }
 
-/* "none", "all", or names separated by commas. */
-static void rpcbench_peers_pick(struct rpcbench_bench *b, const char *arg)
+/* Adds a peer, or all of them for "all". */
+static int add_peer(void *options, const char *word)
 {
-	bool all = !strcmp(arg, "all");
-	uint32_t known = 0, named = 1;
+	struct rpcbench_options *o = options;
+	bool all = !strcmp(word, "all"), known = all || !strcmp(word, "none");
 
-	b->impls = b->layers;
-	for (const char *s = arg; *s; s++)
-		named += *s == ',';
-	for (const struct rpcbench_impl *const *at = rpcbench_peers, *p; (p = *at); at++) {
-		size_t len = strlen(p->name);
-
-		for (const char *s = arg; s; s = strchr(s, ','), s = s ? s + 1 : s) {
-			if (!all && (strncmp(s, p->name, len) || (s[len] && s[len] != ',')))
-				continue;
-			b->impl[b->impls++] = p;
-			known++;
-			break;
-		}
+	for (uint32_t i = 0; rpcbench_peers[i]; i++) {
+		if (!all && strcmp(word, rpcbench_peers[i]->name) != 0)
+			continue;
+		o->peers |= 1u << i;
+		known = true;
 	}
-	if (!all && strcmp(arg, "none") && known != named)
-		rpcbench_die("--peer names a peer that is not built in",
-			"give all, none, or some of bare,ck,dpdk,dpdk-burst");
+	return known ? 0 : -EINVAL;
 }
 
-static void rpcbench_usage(const char *name)
+static int read_peers(const struct arg *a, void *options)
 {
-	printf("usage: %s-bench [OPTION]...\n"
-	       "Closed loops of small calls to one server; each response is checked.\n"
-	       "  --clients LIST      numbers of client threads, each 1 to 64 (1)\n"
-	       "  --queue-depth LIST  calls that each client keeps in flight, 1 to 256 (1,8,32)\n"
-	       "  --loop NAME         callback, refill, single, many, blocking; all (callback)\n"
-	       "  --seconds S         time of the measurement for each queue depth (3)\n"
-	       "  --req-size B        bytes in a request, 16 to 56, a multiple of 8 (32)\n"
-	       "  --resp-size B       bytes in a response, 16 to 56, a multiple of 8 (16)\n"
-	       "  --peer LIST         bare, ck, dpdk, dpdk-burst; none; all that are built in (all)\n"
-	       "                      bare: the rings of shmipc and flux without ids and checks\n"
-	       "  --peer-slots N      least number of slots in the peers' rings; the default is\n"
-	       "                      four for each call in flight, and at least 64\n"
-	       "  --wake N            also measure N calls to a server that sleeps (0)\n"
-	       "  --json FILE         one object per line; - is standard output\n"
-	       "Loops:\n"
-	       "  callback  the client makes each further call in the response function\n"
-	       "  refill    the client polls until nothing comes, then calls up to its depth\n"
-	       "  single    the server receives one request, answers it, and polls again\n"
-	       "  many      the server receives up to 32 requests, then answers them\n"
-	       "  blocking  client and server use the blocking waits\n"
-	       "Columns:\n"
-	       "  ratio       time per call of %s divided by that of this line\n"
-	       "  best        time per call divided by that of the fastest loop of the run\n"
-	       "  scale       calls per second divided by those with the first number of clients\n"
-	       "  least krps  thousand calls per second of the slowest client\n"
-	       "  line ns     round trip of two cache lines between the cores\n"
-	       "  windows     measured / left out because no response came for 100 us\n"
-	       "ratio, best and scale are medians over rounds, in which all lines take turns.\n",
-		name, name);
-	rpcbench_finish_output();
-	exit(0);
+	((struct rpcbench_options *)options)->peers = 0;
+	return arg_words(a, "all, none, or some of bare,ck,dpdk,dpdk-burst that are built in",
+		add_peer, options);
 }
 
-static void rpcbench_json_open(struct rpcbench_bench *b, const char *path)
-{
-	b->opt.json = strcmp(path, "-") ? fopen(path, "w") : stdout;
-	if (!b->opt.json)
-		rpcbench_die("cannot write the file of --json", "give a path that can be written");
-}
+#define AT(field) ARG_AT(struct rpcbench_options, field)
 
-static void rpcbench_option(struct rpcbench_bench *b, int c, const char *arg)
-{
-	struct rpcbench_options *o = &b->opt;
+static const struct arg_row rows[] = {
+	{"clients", 0, "N,...", ARG_LIST, AT(clients), .min = 1, .max = RPCBENCH_CLIENTS,
+		.def = "1", .help = "numbers of client threads"},
+	{"queue-depth", 0, "N,...", ARG_LIST, AT(depths), .min = 1, .max = 256, .def = "1,8,32",
+		.help = "calls that each client keeps in flight"},
+	{"loop", 0, "NAME", ARG_CALL, .read = read_loop, .def = "callback",
+		.help = "callback, refill, single, many, blocking; all"},
+	{"seconds", 0, "S", ARG_REAL, AT(seconds), .low = .001, .high = 3600, .def = "3",
+		.help = "time of the measurement for each queue depth"},
+	{"req-size", 0, "B", ARG_WHOLE, AT(req_size), .min = 16, .max = 56, .multiple = 8,
+		.def = "32", .help = "bytes in a request"},
+	{"resp-size", 0, "B", ARG_WHOLE, AT(resp_size), .min = 16, .max = 56, .multiple = 8,
+		.def = "16", .help = "bytes in a response"},
+	{"peer", 0, "NAME,...", ARG_CALL, .read = read_peers, .def = "all",
+		.help = "bare, ck, dpdk, dpdk-burst; none; all that are built in; bare: the rings "
+			"of shmipc and flux without ids and checks"},
+	{"peer-slots", 0, "N", ARG_WHOLE, AT(peer_slots), .max = 1u << 20,
+		.unset = "four for each call in flight, and at least 64",
+		.help = "least number of slots in the peers' rings"},
+	{"wake", 0, "N", ARG_WHOLE, AT(wakes), .max = 100000, .def = "0",
+		.help = "also measure N calls to a server that sleeps"},
+	{"json", 0, "FILE", ARG_CALL, AT(json), .read = arg_open,
+		.help = "one object per line; - is standard output"},
+	{"help", .kind = ARG_HELP},
+};
 
-	switch (c) {
-	case 'c':
-		rpcbench_list(arg, RPCBENCH_CLIENTS, &o->clients, "give --clients 1 to 64");
-		break;
-	case 'q':
-		rpcbench_list(arg, 256, &o->depths, "give --queue-depth 1 to 256");
-		break;
-	case 'l':
-		rpcbench_loop_pick(o, arg);
-		break;
-	case 's':
-		o->seconds = rpcbench_seconds(arg);
-		break;
-	case 'r':
-		o->req_size =
-			rpcbench_size(arg, 56, "give --req-size 16 to 56 bytes, a multiple of 8");
-		break;
-	case 'a':
-		o->resp_size =
-			rpcbench_size(arg, 56, "give --resp-size 16 to 56 bytes, a multiple of 8");
-		break;
-	case 'p':
-		rpcbench_peers_pick(b, arg);
-		break;
-	case 'S':
-		o->peer_slots = rpcbench_count(arg, 1u << 20, "give --peer-slots 0 to 1048576");
-		break;
-	case 'w':
-		o->wakes = rpcbench_count(arg, 100000, "give --wake 0 to 100000");
-		break;
-	case 'j':
-		rpcbench_json_open(b, arg);
-		break;
-	case 'h':
-		rpcbench_usage(b->impl[0]->name);
-		break;
-	default:
-		rpcbench_die("unknown option, or one without its value", "--help lists them");
-	}
-}
+static const char tail[] =
+	"Loops:\n"
+	"  callback  the client makes each further call in the response function\n"
+	"  refill    the client polls until nothing comes, then calls up to its depth\n"
+	"  single    the server receives one request, answers it, and polls again\n"
+	"  many      the server receives up to 32 requests, then answers them\n"
+	"  blocking  client and server use the blocking waits\n"
+	"Columns:\n"
+	"  ratio       time per call of the layer divided by that of this line\n"
+	"  best        time per call divided by that of the fastest loop of the run\n"
+	"  scale       calls per second divided by those with the first number of clients\n"
+	"  least krps  thousand calls per second of the slowest client\n"
+	"  line ns     round trip of two cache lines between the cores\n"
+	"  windows     measured / left out because no response came for 100 us\n"
+	"ratio, best and scale are medians over rounds, in which all lines take turns.\n";
 
 void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv)
 {
-	static const struct option longs[] = {{"clients", 1, NULL, 'c'},
-		{"queue-depth", 1, NULL, 'q'}, {"loop", 1, NULL, 'l'}, {"seconds", 1, NULL, 's'},
-		{"req-size", 1, NULL, 'r'}, {"resp-size", 1, NULL, 'a'}, {"peer", 1, NULL, 'p'},
-		{"peer-slots", 1, NULL, 'S'}, {"wake", 1, NULL, 'w'}, {"json", 1, NULL, 'j'},
-		{"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
-	int c;
+	char usage[200], why[200];
+	struct args args = {.rows = rows,
+		.n_rows = ARRAY_SIZE(rows),
+		.usage = usage,
+		.tail = tail,
+		.why = why,
+		.size = sizeof(why)};
+	int first;
 
-	b->opt = (struct rpcbench_options){.clients = {{1}, 1},
-		.depths = {{1, 8, 32}, 3},
-		.loop = {RPCBENCH_LOOP_CALLBACK},
-		.loops = 1,
-		.seconds = 3,
-		.req_size = RPCBENCH_REQ,
-		.resp_size = RPCBENCH_RESP};
-	rpcbench_peers_pick(b, "all");
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1)
-		rpcbench_option(b, c, optarg);
-	if (optind < argc)
-		rpcbench_die("arguments are not taken", "--help lists the options");
-	if (b->impls > 1 && (b->opt.req_size > 40 || b->opt.resp_size > 24))
-		rpcbench_die("the peers carry requests of 40 and responses of 24 bytes at most",
-			"give smaller sizes or --peer none");
+	snprintf(usage, sizeof(usage),
+		"Usage: %s-bench [OPTION]...\n"
+		"Closed loops of small calls to one server; each response is checked.\n",
+		b->impl[0]->name);
+	b->opt = (struct rpcbench_options){.loops = 0};
+	first = args_read(&args, argc, argv, &b->opt);
+	if (!first) {
+		rpcbench_finish_output();
+		exit(0);
+	}
+	b->impls = b->layers;
+	for (uint32_t i = 0; rpcbench_peers[i]; i++)
+		if (b->opt.peers & 1u << i)
+			b->impl[b->impls++] = rpcbench_peers[i];
+	if (first > 0 && b->impls > 1 && (b->opt.req_size > 40 || b->opt.resp_size > 24))
+		first = args_fail(&args,
+			"the peers carry requests of 40 and responses of 24 bytes at most: give "
+			"smaller sizes or --peer none");
+	if (first < 0) {
+		fprintf(stderr, "%s: %s\n", program_invocation_short_name, why);
+		exit(2);
+	}
 }

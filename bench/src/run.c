@@ -263,7 +263,7 @@ static bool rpcbench_goes_on(const struct rpcbench_result *r, uint32_t rounds, u
 static void rpcbench_rounds(struct rpcbench_bench *b, struct rpcbench_result *r)
 {
 	static double probe[RPCBENCH_ROUNDS];
-	static double rate[RPCBENCH_LIST * RPCBENCH_LOOPS * RPCBENCH_IMPLS][RPCBENCH_CLIENTS];
+	static double rate[ARG_LIST_MAX * RPCBENCH_LOOPS * RPCBENCH_IMPLS][RPCBENCH_CLIENTS];
 	uint64_t ns = (uint64_t)(b->opt.seconds * 1e9), start = clock_ns();
 	uint32_t cells = r->counts * r->loops * r->impls, n = 0;
 
@@ -316,7 +316,7 @@ static void rpcbench_depth(struct rpcbench_bench *b, uint32_t depth, bool last)
 	for (uint32_t i = 0; i < cells; i++) {
 		r.cells[i].impl = b->impl[i % r.impls];
 		r.cells[i].loop = b->opt.loop[i / r.impls % r.loops];
-		r.cells[i].clients = b->opt.clients.value[i / r.impls / r.loops];
+		r.cells[i].clients = (uint32_t)b->opt.clients.at[i / r.impls / r.loops];
 	}
 	for (uint32_t i = 0; i < b->impls; i++)
 		rpcbench_side_setup(b, i);
@@ -347,12 +347,12 @@ int rpcbench_main(const struct rpcbench_impl *layer, const struct rpcbench_impl 
 		.shared_ring = layer->shared_ring,
 		.peer_slots = b.opt.peer_slots};
 	for (uint32_t i = 0; i < b.opt.clients.n; i++)
-		if (b.opt.clients.value[i] > b.cfg.clients)
-			b.cfg.clients = b.opt.clients.value[i];
+		if (b.opt.clients.at[i] > b.cfg.clients)
+			b.cfg.clients = (uint32_t)b.opt.clients.at[i];
 	rpcbench_cpus(&b);
 	rpcbench_print_head(b.opt.json);
 	for (uint32_t i = 0; i < b.opt.depths.n; i++)
-		rpcbench_depth(&b, b.opt.depths.value[i], i + 1 == b.opt.depths.n);
+		rpcbench_depth(&b, (uint32_t)b.opt.depths.at[i], i + 1 == b.opt.depths.n);
 	if (b.opt.json && (fflush(b.opt.json) || ferror(b.opt.json)))
 		rpcbench_die("cannot write the file of --json", "give a path that can be written");
 	rpcbench_finish_output();

@@ -2,37 +2,10 @@
 #include "bench.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdarg.h>
 
 #include "base/clock.h"
-
-static const char usage_text[] =
-	"usage: copyrpc-bench [OPTION]...         server, for one client\n"
-	"       copyrpc-bench [OPTION]... HOST    client\n"
-	"       copyrpc-bench --fork [OPTION]...  both on this machine\n"
-	"\n"
-	"Makes calls in a closed loop and prints how many end per second, how long one takes,\n"
-	"and how many work requests and doorbells, of both sides together, a call costs.\n"
-	"\n"
-	"  -s, --size=BYTES          of a request (32)\n"
-	"  -a, --allowance=BYTES     of a response (16)\n"
-	"  -q, --queue-depth=N,...   calls under way per endpoint (1,32)\n"
-	"  -e, --endpoints=N         connections (1)\n"
-	"  -D, --duration=SECONDS    per queue depth (1)\n"
-	"      --events              sleep instead of polling, on both sides (copyrpc only)\n"
-	"      --rate=N              calls per second (as many as there can be)\n"
-	"  -d, --ib-dev=NAME         device (the first mlx5 one, else a software HCA)\n"
-	"  -p, --port=PORT           TCP, to introduce the endpoints (18515)\n"
-	"  -r, --ring-size=BYTES     a power of two from 4096 to 2^30 (1048576)\n"
-#ifdef HAVE_UCX
-	"      --peer=ucx            UCX active messages, too, on the same device\n"
-#endif
-	"      --fork                server and client in two processes here\n"
-	"      --json=FILE           one JSON object per line, too; - is stdout\n"
-	"  -h, --help                this text\n"
-	"\n"
-	"The client's sizes, endpoints and rings hold for both sides.\n";
+#include "base/compiler.h"
 
 /* What is buffered may still fail to be written. */
 static void finish_output(void)
@@ -55,45 +28,6 @@ _Noreturn void refuse(const char *format, ...)
 	exit(2);
 }
 
-static uint32_t number(const char *name, const char *s, uint64_t min, uint64_t max)
-{
-	char *end;
-	unsigned long long v = strtoull(s, &end, 0);
-
-	if (end == s || *end || *s == '-' || v < min || v > max)
-		refuse("--%s=%s: give a number from %llu to %llu", name, s, (unsigned long long)min,
-			(unsigned long long)max);
-	return (uint32_t)v;
-}
-
-/* The list stays whole: a program that executes itself again passes its arguments on. */
-static void parse_depths(struct options *o, const char *list)
-{
-	char *copy = strdup(list), *rest = copy, *s;
-
-	if (!copy)
-		refuse("--queue-depth: %s", strerror(errno));
-	o->ndepths = o->max_depth = 0;
-	while ((s = strsep(&rest, ","))) { /* an empty item is an item, and no number */
-		uint32_t depth = number("queue-depth", s, 1, 65536);
-
-		if (o->ndepths == DEPTHS)
-			refuse("--queue-depth: at most %d of them", DEPTHS);
-		o->depths[o->ndepths++] = depth;
-		o->max_depth = depth > o->max_depth ? depth : o->max_depth;
-	}
-	free(copy);
-}
-
-static FILE *open_json(const char *name)
-{
-	FILE *f = strcmp(name, "-") ? fopen(name, "w") : stdout;
-
-	if (!f)
-		refuse("--json=%s: cannot be written", name);
-	return f;
-}
-
 bool rings_fit(uint64_t endpoints, uint64_t ring_size, uint32_t ends)
 {
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -101,113 +35,92 @@ bool rings_fit(uint64_t endpoints, uint64_t ring_size, uint32_t ends)
 	return 2 * endpoints * ring_size * ends <= memory;
 }
 
-static void check_options(const struct options *o)
+static const char usage[] =
+	"Usage: copyrpc-bench [OPTION]...         server, for one client\n"
+	"       copyrpc-bench [OPTION]... HOST    client\n"
+	"       copyrpc-bench --fork [OPTION]...  both on this machine\n"
+	"\n"
+	"Makes calls in a closed loop and prints how many end per second, how long one takes,\n"
+	"and how many work requests and doorbells, of both sides together, a call costs.\n";
+
+#ifdef HAVE_UCX
+static const char *const peers[] = {"ucx", NULL};
+#endif
+
+#define AT(field) ARG_AT(struct options, field)
+
+static const struct arg_row rows[] = {
+	{"size", 's', "BYTES", ARG_WHOLE, AT(size), .max = PAYLOAD_MAX, .def = "32",
+		.help = "bytes of a request"},
+	{"allowance", 'a', "BYTES", ARG_WHOLE, AT(allowance), .max = PAYLOAD_MAX, .def = "16",
+		.help = "bytes of a response"},
+	{"queue-depth", 'q', "N,...", ARG_LIST, AT(depths), .min = 1, .max = 65536, .def = "1,32",
+		.help = "calls under way per endpoint"},
+	{"endpoints", 'e', "N", ARG_WHOLE, AT(endpoints), .min = 1, .max = ENDPOINTS_MAX,
+		.def = "1", .help = "connections"},
+	{"duration", 'D', "S", ARG_REAL, AT(duration), .low = .001, .high = 86400, .def = "1",
+		.help = "seconds per queue depth"},
+	{"events", 0, NULL, ARG_FLAG, AT(events),
+		.help = "sleep instead of polling, on both sides (copyrpc only)"},
+	{"rate", 0, "N", ARG_WHOLE, AT(rate), .min = 1, .max = NSEC_PER_SEC,
+		.unset = "as many as there can be", .help = "calls per second"},
+	{"ib-dev", 'd', "NAME", ARG_TEXT, AT(device),
+		.unset = "the first mlx5 one, else a software HCA", .help = "device"},
+	{"port", 'p', "PORT", ARG_WHOLE, AT(port), .min = 1, .max = 65535, .def = "18515",
+		.help = "TCP port, to introduce the endpoints"},
+	{"ring-size", 'r', "BYTES", ARG_POWER, AT(ring_size), .min = COPYRPC_RING_MIN,
+		.max = COPYRPC_RING_MAX, .def = "1048576",
+		.help = "bytes of a ring, a power of two"},
+#ifdef HAVE_UCX
+	{"peer", 0, NULL, ARG_WORD, AT(ucx), .words = peers, .min = 1,
+		.help = "UCX active messages, too, on the same device"},
+#endif
+	{"fork", 0, NULL, ARG_FLAG, AT(both), .help = "server and client in two processes here"},
+	{"json", 0, "FILE", ARG_CALL, AT(json), .read = arg_open,
+		.help = "one JSON object per line, too; - is standard output"},
+	{"help", 'h', .kind = ARG_HELP},
+};
+
+static int check(const struct args *args, struct options *o)
 {
 	uint32_t most = COPYRPC_PAYLOAD_MAX(o->ring_size);
 
-	if (o->ring_size & (o->ring_size - 1))
-		refuse("--ring-size=%u: give a power of two", o->ring_size);
+	for (uint32_t i = 0; i < o->depths.n; i++)
+		o->max_depth =
+			o->depths.at[i] > o->max_depth ? (uint32_t)o->depths.at[i] : o->max_depth;
 	if (o->size > most || o->allowance > most)
-		refuse("--size and --allowance: at most %u with this ring size", most);
+		return args_fail(args,
+			"--size and --allowance: give at most %u with this ring size", most);
 	if (!rings_fit(o->endpoints, o->ring_size, 1 + o->both))
-		refuse("--endpoints and --ring-size: give less, two rings each are more than the "
-		       "memory here");
-}
-
-static void parse_one(struct options *o, int c)
-{
-	char *end;
-
-	switch (c) {
-	case 's':
-		o->size = number("size", optarg, 0, PAYLOAD_MAX);
-		break;
-	case 'a':
-		o->allowance = number("allowance", optarg, 0, PAYLOAD_MAX);
-		break;
-	case 'q':
-		parse_depths(o, optarg);
-		break;
-	case 'e':
-		o->endpoints = number("endpoints", optarg, 1, ENDPOINTS_MAX);
-		break;
-	case 'D':
-		o->duration = strtod(optarg, &end);
-		if (end == optarg || *end || !(o->duration > 0) || o->duration > 86400)
-			refuse("--duration=%s: give seconds, more than 0 and at most 86400",
-				optarg);
-		break;
-	case 'd':
-		o->device = optarg;
-		break;
-	case 'p':
-		o->port = number("port", optarg, 1, 65535);
-		break;
-	case 'r':
-		o->ring_size = number("ring-size", optarg, COPYRPC_RING_MIN, COPYRPC_RING_MAX);
-		break;
-	}
-}
-
-static bool parse_peer(void)
-{
-#ifdef HAVE_UCX
-	if (!strcmp(optarg, "ucx"))
-		return true;
-	refuse("--peer=%s: the only one is ucx", optarg);
-#else
-	refuse("--peer: this program was built without UCX");
-#endif
+		return args_fail(args,
+			"--endpoints and --ring-size: give less, two rings each are more than the "
+			"memory here");
+	if (o->host && o->both)
+		return args_fail(args, "a host and --fork exclude each other: give one");
+	return 0;
 }
 
 void options_parse(struct options *o, int argc, char **argv)
 {
-	enum { FORK = 256, JSON, PEER, EVENTS, RATE };
-	static const struct option longs[] = {{"size", 1, NULL, 's'}, {"allowance", 1, NULL, 'a'},
-		{"queue-depth", 1, NULL, 'q'}, {"endpoints", 1, NULL, 'e'},
-		{"duration", 1, NULL, 'D'}, {"ib-dev", 1, NULL, 'd'}, {"port", 1, NULL, 'p'},
-		{"ring-size", 1, NULL, 'r'}, {"fork", 0, NULL, FORK}, {"json", 1, NULL, JSON},
-		{"peer", 1, NULL, PEER}, {"events", 0, NULL, EVENTS}, {"rate", 1, NULL, RATE},
-		{"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
-	int c;
+	char why[200];
+	struct args args = {.rows = rows,
+		.n_rows = ARRAY_SIZE(rows),
+		.usage = usage,
+		.tail = "The client's sizes, endpoints and rings hold for both sides.\n",
+		.operand = "host",
+		.why = why,
+		.size = sizeof(why)};
+	int first;
 
-	*o = (struct options){.port = 18515,
-		.size = 32,
-		.allowance = 16,
-		.endpoints = 1,
-		.ring_size = 1 << 20,
-		.depths = {1, 32},
-		.ndepths = 2,
-		.max_depth = 32,
-		.duration = 1};
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, "s:a:q:e:D:d:p:r:h", longs, NULL)) != -1) {
-		if (c == '?')
-			refuse("'%s': no such option, or without its value; see --help",
-				argv[optind - 1]);
-		if (c == 'h') {
-			fputs(usage_text, stdout);
-			finish_output();
-			exit(0);
-		}
-		if (c == FORK)
-			o->both = true;
-		else if (c == EVENTS)
-			o->events = true;
-		else if (c == RATE)
-			o->rate = number("rate", optarg, 1, NSEC_PER_SEC);
-		else if (c == PEER)
-			o->ucx = parse_peer();
-		else if (c == JSON)
-			o->json = open_json(optarg);
-		else
-			parse_one(o, c);
+	*o = (struct options){.host = NULL};
+	first = args_read(&args, argc, argv, o);
+	if (!first) {
+		finish_output();
+		exit(0);
 	}
-	if (optind < argc)
-		o->host = argv[optind++];
-	if (optind < argc || (o->host && o->both))
-		refuse("one HOST, or --fork; see --help");
-	check_options(o);
+	o->host = first > 0 && first < argc ? argv[first] : NULL;
+	if (first < 0 || check(&args, o))
+		refuse("%s", why);
 }
 
 /* -------------------------------------------------------------------- results */

@@ -10,16 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "copyrpc.h"
 
-#define DEPTHS 16
 #define ENDPOINTS_MAX 16384
 
 struct options {
 	const char *host; /* NULL: server */
 	const char *device;
 	uint32_t port, size, allowance, endpoints, ring_size;
-	uint32_t depths[DEPTHS], ndepths, max_depth;
+	struct arg_list depths;
+	uint32_t max_depth;
 	uint32_t rate; /* calls per second; 0: as fast as they end */
 	double duration; /* s */
 	bool both;

@@ -348,10 +348,10 @@ static void run_impl(const struct options *o, uint32_t which, int fd)
 	put(fd, &which, sizeof(which));
 	put(fd, &p, sizeof(p));
 	c.self = c.impl->open(o, &p, fd, false);
-	for (uint32_t i = 0; i < o->ndepths; i++) {
+	for (uint32_t i = 0; i < o->depths.n; i++) {
 		struct result r;
 
-		c.depth = o->depths[i];
+		c.depth = (uint32_t)o->depths.at[i];
 		r = measure(o, &c, &p, fd);
 		report(o, &r);
 	}

@@ -3,13 +3,13 @@
  * Nanoseconds per recorded sample, beside a record path that is built like HdrHistogram's and
  * beside the clocks. Short windows of all take turns, and ratios are taken within a round.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "latrec.h"
@@ -223,39 +223,33 @@ static void teardown(void)
 	free(peer.counts);
 }
 
-static void usage(FILE *out)
-{
-	fprintf(out,
-		"usage: latrec-bench [--rounds N]\n"
-		"Nanoseconds per recorded sample, median of N rounds (1 to %d, default 300), and\n"
-		"the ratio to a record path that is built like HdrHistogram's.\n",
-		MAX_ROUNDS);
-}
+static const struct arg_row options[] = {
+	{"rounds", 0, "N", ARG_WHOLE, {0, sizeof(uint32_t)}, .min = 1, .max = MAX_ROUNDS,
+		.def = "300", .help = "rounds of which the median is taken"},
+	{"help", .kind = ARG_HELP},
+};
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"rounds", required_argument, NULL, 'r'},
-		{"help", no_argument, NULL, 'h'}, {0}};
-	unsigned long rounds = 300;
-	char *end = "";
-	int c;
+	char why[200];
+	struct args args = {.rows = options,
+		.n_rows = ARRAY_SIZE(options),
+		.usage = "Usage: latrec-bench [--rounds N]\n"
+			 "Nanoseconds per recorded sample, and the ratio to a record path that is\n"
+			 "built like HdrHistogram's.\n",
+		.why = why,
+		.size = sizeof(why)};
+	uint32_t rounds;
+	int first = args_read(&args, argc, argv, &rounds);
 
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (c == 'h') {
-			usage(stdout);
-			return 0;
-		}
-		rounds = c == 'r' ? strtoul(optarg, &end, 10) : 0;
-	}
-	if (optind < argc || *end || !rounds || rounds > MAX_ROUNDS) {
-		fprintf(stderr, "latrec-bench: give --rounds N, 1 to %d; see --help\n", MAX_ROUNDS);
-		return 2;
-	}
+	if (first < 0)
+		fprintf(stderr, "latrec-bench: %s\n", why);
+	if (first <= 0)
+		return first ? 2 : 0;
 	if (setup())
 		return 1;
 	printf("clock: %s\n", latrec_clock_name(&tsc));
-	measure((uint32_t)rounds);
+	measure(rounds);
 	teardown();
 	return 0;
 }

@@ -10,10 +10,10 @@
  * Under callgrind (mlx5dvl-instructions runs it so) each row is a section of its own.
  */
 #include <endian.h>
-#include <getopt.h>
 #include <sys/mman.h>
 #include <valgrind/callgrind.h>
 
+#include "base/args.h"
 #include "base/underhca.h"
 
 #include "vendor.h"
@@ -413,19 +413,11 @@ static void count_instructions(void)
 	}
 }
 
-static int wrong_line(void)
-{
-	fputs("mlx5dvl-bench: give --json FILE, or nothing; see --help\n", stderr);
-	return 2;
-}
-
-static int usage(void)
-{
-	printf("usage: mlx5dvl-bench [--json FILE]\n"
-	       "Cost of the host's code per request and completion, beside libibverbs.\n"
-	       "  --json FILE   one object per row; - is standard output\n");
-	return 0;
-}
+static const struct arg_row options[] = {
+	{"json", 'j', "FILE", ARG_CALL, .read = arg_open,
+		.help = "one object per row; - is standard output"},
+	{"help", 'h', .kind = ARG_HELP},
+};
 
 /* Without a device, the program is executed again under the software HCA. */
 static void find_device(char **argv)
@@ -442,25 +434,20 @@ static void find_device(char **argv)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"json", required_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'}, {0}};
+	char why[200];
+	struct args args = {.rows = options,
+		.n_rows = ARRAY_SIZE(options),
+		.usage = "Usage: mlx5dvl-bench [--json FILE]\n"
+			 "Cost of the host's code per request and completion, beside libibverbs.\n",
+		.why = why,
+		.size = sizeof(why)};
 	FILE *json = NULL;
-	int c;
+	int first = args_read(&args, argc, argv, &json);
 
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, "j:h", options, NULL)) != -1) {
-		if (c == 'h')
-			return usage();
-		if (c != 'j')
-			return wrong_line();
-		json = strcmp(optarg, "-") ? fopen(optarg, "w") : stdout;
-		if (!json) {
-			fprintf(stderr, "mlx5dvl-bench: cannot write %s\n", optarg);
-			return 2;
-		}
-	}
-	if (optind < argc)
-		return wrong_line();
+	if (first < 0)
+		fprintf(stderr, "mlx5dvl-bench: %s\n", why);
+	if (first <= 0)
+		return first ? 2 : 0;
 	find_device(argv);
 	setup();
 	if (RUNNING_ON_VALGRIND)

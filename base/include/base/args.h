@@ -140,6 +140,8 @@ int arg_bad(const struct arg *a, const char *give);
 int arg_whole(const struct arg *a, uint64_t min, uint64_t max, uint64_t *n_p);
 int arg_real(const struct arg *a, double min, double max, double *x_p);
 int arg_word(const struct arg *a, const char *const *words, unsigned *index_p);
+/* Opens the file for writing; - is standard output. *file_p is a FILE *. For read of a row. */
+int arg_open(const struct arg *a, void *file_p);
 /* Calls fn for each word of a list with commas; an empty list, or a failing fn, is refused. */
 int arg_words(const struct arg *a, const char *give, int (*fn)(void *arg, const char *word),
 	void *arg);
