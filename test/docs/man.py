@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Every installed program and library has a man page, groff has nothing to say about it, and the
-options of --help and those of the man page are the same.
+options of --help and those of the man page are the same, with their ranges and defaults.
 
 	man.py SOURCE BUILD [LAYER...]
 """
@@ -31,22 +31,37 @@ def page(name):
     return found[0] if found else None
 
 
-def options_of_help(program):
-    found = set()
+def help_of(program):
+    text = ""
     for command in [[]] + [[c] for c in COMMANDS.get(program.name, [])]:
         r = subprocess.run([program, *command, "--help"], capture_output=True, text=True)
         if r.returncode:
             bad.append(f"{program.name} {' '.join(command)} --help: status {r.returncode}")
-        found |= set(OPTION.findall(r.stdout))
-    return found
+        text += r.stdout
+    return text
 
 
-def options_of_page(path):
-    """All that it mentions, and those that begin an entry."""
-    text = path.read_text().replace("\\-", "-").replace('"', "")
-    text = re.sub(r"\\f.|\\\||^\.[BIR]{1,2} ", "", text, flags=re.M)
-    entries = re.findall(r"^\.T[PQ].*\n(.*)", text, re.M)
-    return set(OPTION.findall(text)), set(OPTION.findall("\n".join(entries)))
+def limits_of_help(text):
+    """The range and the default that --help has in parentheses, as far as they are no prose: option, limit."""
+    for block in re.findall(r"^  (?:-\S, )?(--.*(?:\n {23}.*)*)", text, re.M):
+        said = re.search(r"\(([^()]*)\)(?:; also \S+)?$", " ".join(block.split()))
+        for limit in said[1].split("; ") if said else []:
+            if " " not in limit or re.fullmatch(r"\S+ to \S+(, a multiple of \d+)?", limit):
+                yield OPTION.match(block)[1], limit
+
+
+def plain(text):
+    """Text of a page without its markup."""
+    text = text.replace("\\-", "-").replace('"', "")
+    text = re.sub(r"\\f.|\\\||\\&|^\.[BIR]{1,2} ", "", text, flags=re.M)
+    return text
+
+
+def entries_of_page(text):
+    """What begins each entry, and all of it."""
+    for entry in re.split(r"^\.T[PQ].*\n", text, flags=re.M)[1:]:
+        entry = re.split(r"^\.S[HS]", entry, flags=re.M)[0]
+        yield OPTION.findall(entry.split("\n")[0]), " ".join(re.sub(r" (?=[.,;)])|(?<=\() ", "", entry).split())
 
 
 bad, pages = [], 0
@@ -65,10 +80,14 @@ for name in [f"{p.name}.1" for p in programs] + [f"{layer}.7" for layer in layer
 for program in programs:
     if not page(f"{program.name}.1"):
         continue
-    helped = options_of_help(program)
-    mentioned, entries = options_of_page(page(f"{program.name}.1"))
-    bad += [f"{program.name}: the man page has no {o}" for o in sorted(helped - mentioned)]
-    bad += [f"{program.name}: --help has no {o}" for o in sorted(entries - helped)]
+    helped, text = help_of(program), plain(page(f"{program.name}.1").read_text())
+    entries = list(entries_of_page(text))
+    listed = set(OPTION.findall(helped))
+    bad += [f"{program.name}: the man page has no {o}" for o in sorted(listed - set(OPTION.findall(text)))]
+    bad += [f"{program.name}: --help has no {o}" for o in sorted({o for names, _ in entries for o in names} - listed)]
+    for option, limit in limits_of_help(helped):
+        if not any(option in names and limit in entry for names, entry in entries):
+            bad.append(f"{program.name}: the entry of {option} in the man page lacks: {limit}")
 print("\n".join(bad))
 print(f"{pages} pages, {len(programs)} programs")
 sys.exit(bool(bad) or not pages)
