@@ -69,7 +69,7 @@ static void append_number(char *to, size_t size, uint64_t n)
 		append(to, size, "%" PRIu64, n);
 }
 
-/* So are large powers of ten. */
+/* Writes large powers of ten in the same way. */
 static void append_real(char *to, size_t size, double x)
 {
 	int digits = 0;
@@ -106,7 +106,7 @@ static void append_row_range(char *to, size_t size, const struct arg_row *row)
 		append(to, size, ", a multiple of %" PRIu64, row->multiple);
 }
 
-/* What to give instead of a bad number. */
+/* Says which numbers the option takes. */
 static int bad_number(const struct arg *a, const struct arg_row *row)
 {
 	static const char *const what[] = {
@@ -508,7 +508,7 @@ static void set_defaults(const struct args *args, void *options)
 	}
 }
 
-/* What getopt_long() takes. */
+/* The options in the form that getopt_long() takes. */
 struct known {
 	struct option longs[2 * ARGS_MAX + 1];
 	char letters[2 * ARGS_MAX + 3];

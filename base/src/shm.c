@@ -279,7 +279,7 @@ static int shm_map(struct shm_region *r, const struct stat *locked, size_t size,
 
 /* ---- the guard of a group's region ---- */
 
-/* What the guard has: which file's server holds it. */
+/* The contents of the guard: the file whose server holds it. */
 struct shm_guarded {
 	uint64_t dev, ino;
 };
@@ -354,7 +354,7 @@ static int shm_guard_sign(const struct shm_region *r, const struct stat *file)
 
 /* ---- names and servers ---- */
 
-/* Whether the file begins with this word. Any file does if the word is 0. */
+/* Returns true if the file begins with this word. Any file does if the word is 0. */
 static bool shm_begins_with(const struct shm_region *r, uint64_t magic)
 {
 	uint64_t word = 0;
@@ -396,9 +396,9 @@ static int shm_check_stale(const struct shm_region *r)
 
 /*
  * Called if the name exists. Removes it, unless it belongs to a living server (-EADDRINUSE) or the
- * file does not begin with magic (-EPROTO). -EAGAIN: as above. Which server lives, and who removes
- * what a dead one has left, is decided by the locks of the guard for a group's region, and by those
- * of the file itself otherwise. Who holds the guard (r->guard) is the only server of a group's region.
+ * file does not begin with magic (-EPROTO). -EAGAIN: as above. For a group's region, the locks of
+ * the guard decide which server lives and who removes the file of a dead one; otherwise the locks of
+ * the file itself do. The process that holds the guard (r->guard) is the only server of a group's region.
  */
 static int shm_remove_stale(struct shm_region *r, uint64_t magic)
 {

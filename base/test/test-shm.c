@@ -431,7 +431,7 @@ static void *remove_thread(void *arg)
 	return NULL;
 }
 
-/* Whoever starts a server keeps its name, while another one removes what dead servers left. */
+/* A server that starts keeps its name while another process removes the files of dead servers. */
 static void removing_spares_servers_that_start(void)
 {
 	bool end = false;

@@ -68,7 +68,7 @@ def as_run_here(command, entries):
 
 
 def install(root):
-    """What the documents call by name is found as a user finds it, installed."""
+    """Installs the programs, which the documents call by name as a user does."""
     subprocess.run(["meson", "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", root],
                    check=True, capture_output=True)
     pc = next(root.rglob("*.pc")).parent

@@ -46,7 +46,7 @@ def copyrpc_losses():
 
 
 def job_script(all_hosts, env):
-    """What each rank of a job begins with: the fabric of its host, and @env."""
+    """Writes the script that starts each rank of a job, with the fabric of its host and @env."""
     first = all_hosts[0]
     exports = "".join(f"export {name}='{value}'\n" for name, value in env.items())
     return script(os.path.join(first.tmp, "run"),

@@ -11,7 +11,7 @@
 #define MEMORY (4u << 20) /* bytes that an end has registered */
 #define QPS_MAX 64
 
-/* What is asked for on the command line. */
+/* The options of the command line. */
 struct wish {
 	const char *device; /* NULL: the first one */
 	int gid_index; /* -1: as mlx5dvl_ctx_open() chooses */

@@ -379,7 +379,7 @@ static void wrong_keys(const struct wish *w)
 	pair_end();
 }
 
-/* What the two processes tell each other. */
+/* The message that each process sends to the other before the first operation. */
 struct hello {
 	struct mlx5dvl_qp_info qp;
 	uint64_t memory;

@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 
 from layers import LAYERS, fail, includes
 
-# What depends on the machine, the compiler or the place of the tree stays out.
+# The dump leaves out everything that depends on the machine, the compiler or the tree's path.
 ABIDW = ["abidw", "--drop-private-types", "--drop-undefined-syms", "--exported-interfaces-only", "--no-corpus-path",
          "--no-comp-dir-path", "--no-elf-needed", "--no-parameter-names", "--no-show-locs",
          "--type-id-style", "hash"]
@@ -91,7 +91,7 @@ class Library:
         return r.stdout if r.returncode else ""
 
     def breaks(self):
-        """Whether programs that were built with the recorded library may fail."""
+        """Returns true if programs that were built with the recorded library may fail."""
         self.write_cut()
         return bool(self.differences("--no-added-syms", new=self.cut))
 

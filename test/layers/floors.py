@@ -92,7 +92,7 @@ def symbols(objs):
 
 
 def is_seam(room, name, libc=ctypes.CDLL(None)):
-    """Whether a row of SEAMS says that a call leaves the directory."""
+    """Returns true if a row of SEAMS says that a call leaves the directory."""
     return (room, name) in SEAMS or (room, "libc") in SEAMS and hasattr(libc, name)
 
 
@@ -145,7 +145,7 @@ def upwards(rooms, pairs):
 
 
 def check_circles(found, rooms):
-    """What the rows of STAY and OPEN do not say, or say too much."""
+    """Yields circles without a row in STAY or OPEN, and rows without a circle."""
     told = set(STAY) | set(OPEN)
     for room, files in sorted(found - told):
         yield f'a circle that no row of floors.py allows: ("{room}", "{files}")'

@@ -2,8 +2,8 @@
 """Other languages need no C: each public function that a layer's headers define inline is exported
 by its library as well. No private one is, and nothing is exported that the headers do not declare.
 
-A function is public if LAYER.h declares it, and not only LAYER_inline.h. What is inline is seen as
-a user's compiler sees it, whatever macros the headers write it by.
+A function is public if LAYER.h declares it, and not only LAYER_inline.h. The headers are
+read after the preprocessor, so macros in front of a function do not matter.
 
     inlines.py SOURCE BUILD LAYER...
 """

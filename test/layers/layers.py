@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What each layer may be made of: the table that the layer tests check."""
+"""The table that the layer tests check: the includes, symbols and libraries of each layer."""
 
 # layer: (prefix of its exported symbols, directories it may include from,
 #         libraries it may need besides libc, pkg-config names it requires)
@@ -18,7 +18,7 @@ LAYERS = {
 # Layers without a library: all of them is in their headers, which include nothing of ours.
 HEADER_ONLY = {"cellring"}
 
-# What any library may need: libc, and what the compiler and the sanitizers add.
+# Libraries that any layer may need: libc, and those that the compiler and the sanitizers add.
 LIBC = {"libc.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0"}
 
 # Programs: (file, directories they may include from, libraries they need besides libc).
@@ -40,7 +40,7 @@ PROGRAMS = {
 # is installed may include from theirs.
 HARNESSES = {"bench": {"base", "cellring", "latrec"}}
 
-# What a program may need besides, where it was found when the program was built.
+# Libraries that a program also needs if they were found when it was built.
 OPTIONAL = {"libucp.so.0"}
 
 # No layer may see rdma-core's driver headers but the one that is over them.
@@ -60,7 +60,7 @@ HEADERS = {
 
 
 def includes(layer):
-    """What a user of a layer's headers has to give: its own directory, and those below."""
+    """The include directories that a user of a layer needs: its own, and those of layers below."""
     below = [n for n in sorted(LAYERS.get(layer, ("", set()))[1]) if n in HEADER_ONLY]
     return [n + "/include" for n in [layer] + below]
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The documents say what is there: files, programs and tests that they name exist, links lead
-somewhere, and the terms of the field are in the glossary of docs/architecture.md.
+"""Documents and comments are true and plain.
+
+Files, programs and tests that documents name exist, links lead somewhere, and the terms of the field
+are in the glossary of docs/architecture.md. Sentences are read by english.py.
 
 	words.py SOURCE BUILD LAYER...
 """
@@ -11,6 +13,25 @@ import re
 import subprocess
 import sys
 
+import english
+
+# READMEs over the limit. Rows are only deleted.
+README_LINES, LONG = 120, {"benchkv", "cellring", "copyrpc", "delegrpc", "flux", "shmipc", "sim", "softhca", "tent"}
+# Directories and files whose sentences are still to be mended. Rows are only deleted.
+UNREAD = """
+CHANGELOG.md CONTRIBUTING.md README.md bench/include bench/meson.build bench/src bench/test benchkv/README.md
+benchkv/RESULTS.md benchkv/bench benchkv/man benchkv/sim benchkv/src benchkv/test bindings/python
+cellring/README.md cellring/include cellring/model cellring/test copyrpc/README.md copyrpc/RESULTS.md
+copyrpc/bench copyrpc/examples copyrpc/include copyrpc/man copyrpc/src copyrpc/test delegrpc/include
+delegrpc/man delegrpc/model delegrpc/src delegrpc/test docs/architecture.md docs/cluster.md docs/developing.md
+docs/observability.md flux/bench flux/include flux/src flux/test latrec/bench latrec/examples latrec/include
+latrec/man latrec/src latrec/test mlx5dv-lite/bench mlx5dv-lite/examples mlx5dv-lite/include mlx5dv-lite/src
+mlx5dv-lite/test rdmabench/man rdmabench/src rdmabench/test shmipc/bench shmipc/examples shmipc/include
+shmipc/man shmipc/model shmipc/src shmipc/test shmls/README.md shmls/man shmls/src
+subprojects/softhca/README.md subprojects/softhca/man subprojects/softhca/meson.build subprojects/softhca/src
+subprojects/softhca/test tent/README.md tent/bench tent/include tent/man tent/meson.build tent/sim tent/src
+tent/test
+""".split()
 source = pathlib.Path(sys.argv[1]).resolve()
 listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=source, capture_output=True,
                         text=True, check=True).stdout.split()
@@ -22,7 +43,7 @@ documents = sorted(source / f for f in here if f.endswith(".md") and f != "CHANG
 PLAIN = set("""AMD API ASCII ASan CC CHANGELOG CI CONNECT CONTRIBUTING CPU CRC CSV DMA DPDK EPYC ELF FENCE FIFO GB GCC GHz
 HELLO HTTP IP IPv4 JSON KB KV MB MPI NIC NP NULL OS PC PCI PCIe PID QD RAM README REGION RESULTS RPC SIGINT SIGKILL SIGSEGV
 SIGTERM SQL SVG TCP TSan TLS UBSan UDP UID USB XML YAML""".split())
-# What looks like a file, and is made by a program, or is another project's.
+# Names that look like files, but are made by a program or belong to another project.
 MADE = re.compile(r"^(build|/|~|\$|OUT|FILE|NAME|TRACE|app\.c|picture|hw-check-|RESULTS|infiniband/|linux/|sys/|\.\.\.)|LAYER|[*<>{}]|\.(so|pc|sym)(\.|$)")
 SUFFIX = re.compile(r"\.(c|h|S|py|sh|md|txt|json|build|ini|lua|pml|sym|1|7)$")
 
@@ -82,6 +103,18 @@ for document in documents:
 for f in sorted(f for f in here if f.endswith((".h", ".c", ".md", ".7"))):
     if re.search(r"_arm\([^()]*\) \? 0 : \\?-1", (source / f).read_text()):
         bad.append(f"{f}: an example that takes a failed arm for something to poll")
+for document in documents:
+    name, lines = document.parent.name, len(document.read_text().splitlines())
+    if document.parent != source and document.name == "README.md" and (lines > README_LINES) != (name in LONG):
+        bad.append(f"{document.relative_to(source)}: {lines} lines, of {README_LINES}; or shortened and still in LONG")
+unread = dict.fromkeys(UNREAD, 0)
+for file, line, wrong, sentence in english.report(source):
+    rows = [row for row in UNREAD if file.as_posix() == row or file.as_posix().startswith(row + "/")]
+    for row in rows:
+        unread[row] += 1
+    if not rows:
+        bad.append(f"{file}:{line}: {wrong}: {sentence}")
+bad += [f"{row} is mended: delete it from UNREAD in words.py" for row in UNREAD if not unread[row]]
 print("\n".join(bad))
 print(f"{len(documents)} documents, {names} names of files, {links} links")
 sys.exit(bool(bad) or names < 50 or links < 50)

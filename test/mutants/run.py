@@ -79,7 +79,7 @@ def check(source, build):
 
 
 def run_tests(build, names):
-    """What became of each of the tests: a dict of name and meson's word for it."""
+    """Runs the tests. Returns a dict of each test's name and result, in meson's words."""
     log = build / "meson-logs/testlog.json"
     log.unlink(missing_ok=True)
     subprocess.run(

@@ -52,7 +52,7 @@ struct fdhammer_layer {
 	int (*wait)(void *c); /* without a descriptor */
 	void *(*connect)(const char *name, uint32_t index);
 	void (*disconnect)(void *c);
-	/* Answers what there is with its complement; how many. */
+	/* Answers each waiting request with its complement. Returns how many. */
 	int (*serve)(void *s);
 	int (*server_arm)(void *s);
 };
@@ -192,7 +192,7 @@ static inline int fdhammer_work(struct fdhammer *h, struct fdhammer_client *t)
 	return n + h->layer->poll(t->c, t);
 }
 
-/* Whether there is something to poll for, by what an arm has returned. An error is neither. */
+/* Returns true if the result of an arm says that there is something to poll for. */
 static inline int fdhammer_busy(int armed)
 {
 	CHECK(armed >= 0);

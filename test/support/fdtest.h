@@ -10,7 +10,7 @@
 
 #include "support/test.h"
 
-/* Whether the descriptor is readable now or becomes so within timeout_ms. */
+/* Returns true if the descriptor is readable now or becomes so within timeout_ms. */
 static inline int fdtest_readable_within(int fd, int timeout_ms)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};

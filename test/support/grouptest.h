@@ -228,7 +228,7 @@ static inline void grouptest_as_member_of_none(void *arg)
 	CHECK_EQ(grouptest_try(0660, 0, 0), -EACCES);
 }
 
-/* Whether a client that gives the server's attributes connects and gets the same ones. */
+/* A client that gives the server's attributes connects and gets the same ones. */
 static inline void grouptest_attr_can_be_given(const struct grouptest_attr *of_server)
 {
 	struct grouptest_attr got;
@@ -335,7 +335,7 @@ static void other_access_is_refused(void)
 	users_act(&users_root);
 }
 
-/* What a dead server left for a group is replaced by the next one of its user. */
+/* The next server of the same user replaces the files that a dead one left for a group. */
 static void remains_are_replaced(void)
 {
 	void *s;
@@ -460,7 +460,7 @@ static void member_does_not_keep_servers_out(void)
 	}
 }
 
-/* What is left of it can be removed. */
+/* A member does not keep others from removing the files of a dead server. */
 static void member_does_not_keep_remains(void)
 {
 	struct grouptest_child member;

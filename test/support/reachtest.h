@@ -161,7 +161,7 @@ static inline void reachtest_server_sleeps(void *s)
 	CHECK(!fdtest_readable(reachtest->server_fd(s)));
 }
 
-/* Whatever the client does, it is told. The server sleeps and stays asleep. */
+/* Each call of the client reports the error. The server sleeps and stays asleep. */
 static inline void reachtest_told(void *s, void *c, int err)
 {
 	uint64_t word = 5, answer = 0;

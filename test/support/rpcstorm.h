@@ -258,7 +258,7 @@ ssize_t __wrap_sendto(int fd, const void *buf, size_t len, int flags, const stru
 	return -1;
 }
 
-/* What all processes of a seed see. */
+/* Shared by all processes of a seed. */
 struct rpcstorm_shared {
 	uint64_t ended; /* calls that have ended in any way */
 	uint32_t lives; /* connections begun */
@@ -270,7 +270,7 @@ struct rpcstorm_shared {
 	uint8_t received[RPCSTORM_LIVES][RPCSTORM_CALLS]; /* by the server */
 };
 
-/* What a seed has drawn. */
+/* The schedule that a seed has drawn. */
 static struct {
 	struct rpcstorm_shared *sh;
 	struct rpcstorm_shape shape;
@@ -334,7 +334,7 @@ static inline void rpcstorm_answer(struct rpcstorm_server *v, uint32_t i)
 	}
 }
 
-/* What was not received, or has been answered. */
+/* Answers a request that was not received, or that has been answered. */
 static inline void rpcstorm_answer_nothing(struct rpcstorm_server *v)
 {
 	uint64_t client = v->n_held ? v->held[0].client : test_rand(&v->rng) & 0xffff;
@@ -533,7 +533,7 @@ static inline void rpcstorm_response(void *arg, uint64_t number, const void *res
 		rpcstorm_call_one(t);
 }
 
-/* Whether it is the error of a client that may not send now and then. */
+/* Returns true for the errors of a client that may not always send. */
 static inline bool rpcstorm_refused(int r)
 {
 	return rpcstorm_draw.refuses && (r == -EPERM || r == -ENOBUFS);
@@ -576,7 +576,7 @@ static inline void rpcstorm_client_nap(struct rpcstorm_client *t)
 	CHECK(poll(&p, 1, r ? 0 : ns == UINT64_MAX ? -1 : (int)(ns >> 20)) >= 0);
 }
 
-/* One call that blocks. What it gives up may come late, and goes to nobody. */
+/* One call that blocks. The answer of a call that times out may come late and is dropped. */
 static inline void rpcstorm_blocking(struct rpcstorm_client *t)
 {
 	static const uint64_t times[] = {0, 1000, 100000, UINT64_MAX, UINT64_MAX};
@@ -862,7 +862,7 @@ static inline void rpcstorm_look(bool lives)
 	CHECK(err == -EADDRINUSE || err == -ENOENT || err == -EPROTO || err == -EAGAIN);
 }
 
-/* What cannot be is refused. */
+/* Impossible shapes are refused. */
 static inline void rpcstorm_bad_shapes(uint64_t *rng)
 {
 	struct rpcstorm_shape bad = rpcstorm_draw.given;

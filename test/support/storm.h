@@ -89,7 +89,7 @@ static inline void storm_check(const void *bytes, uint32_t len, uint64_t number,
 	}
 }
 
-/* How many mappings of this process have the text in their name. */
+/* Counts the mappings of this process with the text in their name. */
 static inline int storm_mappings(const char *text)
 {
 	FILE *f = fopen("/proc/self/maps", "r");

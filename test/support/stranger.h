@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Strangers, for tests of listeners: connections that say nothing, or something wrong, and stay.
- * What honest peers want must be done while they are there:
+ * The requests of honest peers must still be served while strangers are connected:
  *
  *	for (size_t i = 0; i < STRANGERS; i++) {
  *		struct strangers s = strangers_come(i, port, greeting, sizeof(greeting));

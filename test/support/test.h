@@ -82,7 +82,7 @@ static inline void test_filled(const void *bytes, size_t n, uint64_t value)
 		CHECK_EQ(b[i], value & 255);
 }
 
-/* Whether this thread of the process is blocked in the kernel. */
+/* Returns 1 if this thread of the process is blocked in the kernel. */
 static inline int test_blocked(pid_t tid)
 {
 	char path[64], state = 0;

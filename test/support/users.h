@@ -26,7 +26,7 @@
 #define USERS_SKIP 77 /* what meson takes for a test that was skipped */
 #define USERS_PROBE "unshare --user --map-root-user --map-auto true"
 
-/* Who a child is: a uid that is its first group as well, and one more group unless 0. */
+/* The identity of a child: a uid, which is its first group as well, and one more group unless 0. */
 struct users_who {
 	uid_t uid;
 	gid_t group;

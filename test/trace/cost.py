@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a trace point costs that nobody looks at: one nop, and what the compiler makes of it.
+"""Counts the cost of a trace point that is not traced: one nop, and its effect on the code around it.
 
 	cost.py SOFTHCA-RUN ROUNDS-TRACED ROUNDS-UNTRACED COPYRPC-TRACED COPYRPC-UNTRACED
 
@@ -49,7 +49,7 @@ def counted(command, env):
 
 
 def per_round(layer, depth, which, fewest):
-    """Without what is done once. What the clock causes only adds, so @fewest keeps the least of each count."""
+    """Instructions per round, without the start. The clock can only add, so @fewest keeps the least count."""
     env = dict(os.environ, SOFTHCA_MODE="step")
 
     def run(n):

@@ -11,7 +11,7 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-/* What is known to be true, and what the compiler may rely on. */
+/* Tells the compiler that @x is true. Behaviour is undefined if it is not. */
 #define assume(x) ((x) ? (void)0 : __builtin_unreachable())
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -36,8 +36,8 @@ static inline void cpu_relax(void)
 #endif
 }
 
-/* What is in memory is loaded again after this, and not kept in registers, which a function would
- * have to save. */
+/* Makes the compiler load memory again after this instead of keeping it in registers, which a
+ * function would have to save. */
 ALWAYS_INLINE void forget_loads(void)
 {
 	__asm__ volatile("" ::: "memory");

@@ -55,7 +55,7 @@
 #define SHM_SERVER 0 /* the byte that a server holds; the layer assigns the others */
 #define SHM_NAMING UINT32_MAX /* except this: held while a file gets a server or loses its name */
 
-/* Whom a region is for; all zero: its user alone. */
+/* The users that may open a region. All zero: its owner alone. */
 struct shm_access {
 	uint32_t mode; /* 0600, 0660, or 0: create makes 0600, attach takes either of its user's */
 	uint32_t gid; /* with has_gid: the group, otherwise the creator's */

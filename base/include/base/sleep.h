@@ -34,7 +34,7 @@ static inline void sleep_fence(void)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-/* Whether somebody sleeps on the word. Call sleep_fence() before. */
+/* Returns true if somebody sleeps on the word. Call sleep_fence() before. */
 static inline bool sleep_is_asleep(const uint32_t *word)
 {
 	/* Relaxed: the fence before it pairs with the one in sleep_prepare_as(). */

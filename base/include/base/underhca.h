@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* Whether the program runs under the software HCA. */
+/* Returns true if the program runs under the software HCA. */
 bool underhca_is_software(void);
 
 /*

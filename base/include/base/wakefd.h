@@ -61,7 +61,7 @@ struct wakefd {
 /* The network namespace of the calling thread, 0 if /proc cannot be read. */
 uint64_t wakefd_netns(void);
 
-/* Whether processes in these two namespaces can wake each other. */
+/* Returns true if processes in these two namespaces can wake each other. */
 static inline bool wakefd_reaches(uint64_t netns, uint64_t other)
 {
 	return netns && netns == other;
@@ -98,8 +98,8 @@ static inline int wakefd_wake(struct wakefd *w, uint32_t *word, const struct wak
 }
 
 /*
- * Whether this process can wake the one with that address, by waking it, asleep or not. Returns 1, 0
- * if there is nobody, or an error as wakefd_wake().
+ * Finds out by a wake-up whether this process can wake the one with that address, asleep or not.
+ * Returns 1 if it can, 0 if there is no such process, or an error as wakefd_wake().
  */
 int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr);
 
