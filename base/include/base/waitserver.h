@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a server of delegrpc or shmipc waits. Included by the one file of a layer that has the server.
+ * The waiting of a server of delegrpc or shmipc. Included by the one file of a layer that has the server.
  *
  * The layer defines WAITER_LAYER, its name, and before this file
  *
@@ -92,7 +92,7 @@ static int server_wait(struct server *s, uint64_t timeout_ns)
 
 /* ---- waiting on a descriptor ---- */
 
-/* Whether every connected client can wake this server. */
+/* Returns true if every connected client can wake this server. */
 static bool all_reach(const struct server *s)
 {
 	uint64_t netns = wakefd_netns();
