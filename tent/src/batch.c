@@ -132,10 +132,10 @@ static void start_batch(struct tent *t, struct tent_batch *b)
 	}
 	b->next = t->batches;
 	t->batches = b;
-	engine_progress(t, clock_ns());
-	engine_help(t); /* what was posted may be done already */
+	t->progress(t, clock_ns());
+	loop_help(t); /* what was posted may be done already */
 	if (b->open)
-		engine_wake(t, 0);
+		loop_wake(t, 0);
 }
 
 void batch_free(struct tent_batch *b)
@@ -224,7 +224,7 @@ int tent_task_status(struct tent_batch *b, uint32_t i, struct tent_status *statu
 	if (i >= b->n)
 		return -ENOENT;
 	pthread_mutex_lock(&b->t->lock);
-	engine_help(b->t);
+	loop_help(b->t);
 	*status_p = status_of(b, i);
 	pthread_mutex_unlock(&b->t->lock);
 	return 0;
@@ -250,7 +250,7 @@ static struct tent_status sum_of(const struct tent_batch *b)
 void tent_batch_status(struct tent_batch *b, struct tent_status *status_p)
 {
 	pthread_mutex_lock(&b->t->lock);
-	engine_help(b->t);
+	loop_help(b->t);
 	*status_p = sum_of(b);
 	if (b->open) {
 		status_p->state = TENT_PENDING;
@@ -267,7 +267,7 @@ int tent_wait(struct tent_batch *b, int timeout_ms)
 	int err = 0;
 
 	pthread_mutex_lock(&t->lock);
-	engine_help(t);
+	loop_help(t);
 	while (b->open && !err) {
 		if (timeout_ms < 0)
 			pthread_cond_wait(&t->ended, &t->lock);
@@ -301,7 +301,7 @@ void tent_cancel(struct tent_batch *b)
 		if (b->tasks[i] != NO_TASK)
 			task_stop(t, b->tasks[i], -ECANCELED);
 	}
-	engine_help(t);
+	loop_help(t);
 	pthread_mutex_unlock(&t->lock);
 }
 

@@ -34,7 +34,7 @@ enum tent_fault blame_verdict(enum blame_message ours, enum blame_message theirs
 void blame_suspect(struct tent_segment *s, uint32_t pair)
 {
 	s->pairs[pair].fault = TENT_FAULT_UNKNOWN;
-	if (s->t->n_devs && !s->lost)
+	if (s->t->transport->blames && !s->lost)
 		s->blame.todo |= 1u << pair;
 }
 
@@ -87,16 +87,11 @@ static void try_end(struct tent_segment *s, uint32_t i, uint32_t local, uint32_t
 		.pair = TENT_MAX_RAILS + i,
 		.rail = remote,
 		.epoch = s->blame.epoch};
-	struct mlx5dvl_qp_info mine;
 
 	e->local = local;
 	e->remote = remote;
-	if (move_new_link(s, local, &e->link))
-		return;
-	e->message = MESSAGE_LOST; /* until it arrives */
-	e->link->ops->info(e->link, &mine);
-	ctl_put_end(&msg, &mine);
-	move_send(s, &msg);
+	if (!peer_connect(s, local, &msg, &e->link))
+		e->message = MESSAGE_LOST; /* until it arrives */
 }
 
 static void begin(struct tent_segment *s, uint32_t pair, uint64_t now)
@@ -121,16 +116,11 @@ void blame_answer(struct tent_segment *s, const struct ctl_msg *msg)
 {
 	uint32_t i = msg->pair - TENT_MAX_RAILS;
 	struct blame_end *e = &s->blame.ends[i];
-	struct mlx5dvl_qp_info end;
 
 	if (s->blame.pair == BLAME_NONE || msg->epoch != s->blame.epoch || !e->link || e->connected)
 		return;
 	e->connected = true;
-	ctl_get_end(msg, &end);
-	e->answered = msg->status || e->link->ops->connect(e->link, &end) ||
-		      e->link->ops->post_probe(e->link, token_probe(i));
-	if (!e->answered)
-		e->link->ops->flush(e->link);
+	e->answered = peer_connected(e->link, msg, token_probe(i)) != 0;
 }
 
 static void on_done(void *arg, uint64_t token, int status)
@@ -153,10 +143,9 @@ static void close_end(struct tent_segment *s, uint32_t i)
 
 	if (!e->link)
 		return;
-	e->link->ops->destroy(e->link);
-	e->link = NULL;
+	peer_close(&e->link);
 	if (!s->lost)
-		move_send(s, &msg);
+		peer_send(s, &msg);
 }
 
 static void end(struct tent_segment *s)
@@ -218,8 +207,6 @@ uint64_t blame_due(const struct tent_segment *s)
 
 void blame_fini(struct tent_segment *s)
 {
-	for (uint32_t i = 0; i < BLAME_ENDS; i++) {
-		if (s->blame.ends[i].link)
-			s->blame.ends[i].link->ops->destroy(s->blame.ends[i].link);
-	}
+	for (uint32_t i = 0; i < BLAME_ENDS; i++)
+		peer_close(&s->blame.ends[i].link);
 }

@@ -17,7 +17,6 @@
 #define TENT_BLAME_H
 
 #include "ctl.h"
-#include "link.h"
 
 #define BLAME_ENDS 2 /* suspects: ours, the peer's */
 #define BLAME_NONE UINT32_MAX

@@ -115,25 +115,3 @@ void ctl_get_mark(const struct ctl_msg *msg, struct notice_mark *mark_p)
 {
 	memcpy(mark_p, msg->bytes, sizeof(*mark_p));
 }
-
-void ctl_put_end(struct ctl_msg *msg, const struct mlx5dvl_qp_info *end)
-{
-	msg->qpn = end->qpn;
-	msg->psn = end->psn;
-	msg->lid = end->lid;
-	msg->mtu = end->mtu;
-	msg->rd_atomic = end->rd_atomic;
-	memcpy(msg->bytes, end->gid, sizeof(msg->bytes));
-}
-
-void ctl_get_end(const struct ctl_msg *msg, struct mlx5dvl_qp_info *end_p)
-{
-	*end_p = (struct mlx5dvl_qp_info){
-		.qpn = msg->qpn,
-		.psn = msg->psn,
-		.lid = msg->lid,
-		.mtu = msg->mtu,
-		.rd_atomic = msg->rd_atomic,
-	};
-	memcpy(end_p->gid, msg->bytes, sizeof(end_p->gid));
-}

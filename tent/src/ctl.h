@@ -7,7 +7,7 @@
  *	ASK registrations               -> KNOWN: a bit for each that there is
  *	CONNECT pair, rail, epoch, end  -> CONNECTED pair, epoch, end, status
  *	FENCE pair, epoch               -> FENCED pair, epoch: nothing can arrive on it any more
- *	NOTICE mark (shared memory only)
+ *	NOTICE mark (of a transport without marks)
  *	                                   TAKEN mark: all marks of its notice are counted
  *	UNREGISTERED registration       <- UNREGISTER registration
  *	                                   RAIL_DOWN rail, RAIL_UP rail
@@ -15,9 +15,7 @@
 #ifndef TENT_CTL_H
 #define TENT_CTL_H
 
-#include "mlx5dvl.h"
-#include "notice.h"
-#include "tent.h"
+#include "transport.h"
 
 #define CTL_MAGIC 0x34746e74u /* "tnt4": the protocol's version is in it */
 #define CTL_LEN 64
@@ -48,11 +46,14 @@ struct ctl_msg {
 	uint32_t pair;
 	uint32_t rail; /* also HELLO: number of pairs; KNOWN: bits; UNREGISTER(ED): its id */
 	uint32_t epoch;
-	uint32_t qpn, psn;
-	uint16_t lid;
-	uint8_t mtu, rd_atomic;
-	uint8_t bytes[16]; /* GID, or HELLO's key, or the mark of NOTICE and TAKEN, or ASK's ids */
-	uint8_t zero[16];
+	union {
+		struct link_end end; /* CONNECT, CONNECTED */
+		struct {
+			uint8_t zero[12];
+			uint8_t bytes
+				[16]; /* HELLO's key, the mark of NOTICE and TAKEN, ASK's ids */
+		};
+	};
 };
 
 struct ctl {
@@ -84,7 +85,5 @@ int ctl_await(struct ctl *c, int timeout_ms, struct ctl_msg *msg_p);
 
 void ctl_put_mark(struct ctl_msg *msg, const struct notice_mark *mark);
 void ctl_get_mark(const struct ctl_msg *msg, struct notice_mark *mark_p);
-void ctl_put_end(struct ctl_msg *msg, const struct mlx5dvl_qp_info *end);
-void ctl_get_end(const struct ctl_msg *msg, struct mlx5dvl_qp_info *end_p);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "transport.h"
 #include "why.h"
 
 static void to_hex(const uint8_t *bytes, size_t n, char *text)
@@ -43,8 +44,7 @@ static json_t *write_rail(const struct rail_id *r)
 	char gid[33];
 
 	to_hex(r->gid, sizeof(r->gid), gid);
-	return json_pack("{s:s, s:s, s:s}", "name", r->name, "kind", rail_kind_name(r->kind), "gid",
-		gid);
+	return json_pack("{s:s, s:s, s:s}", "name", r->name, "kind", r->kind, "gid", gid);
 }
 
 static json_t *write_keys(const struct desc_buffer *b, uint32_t n_rails)
@@ -147,6 +147,31 @@ static int read_bytes(const json_t *object, const char *key, uint8_t *bytes, siz
 	return text ? from_hex(text, bytes, n) : -EINVAL;
 }
 
+/* The transport that has this kind of rails, NULL: none has; and the kind as it calls it. */
+static const struct transport *find_kind(const char *name, const char **kind_p)
+{
+	for (const struct transport *const *t = transports; *t && name; t++) {
+		for (const char *const *kind = (*t)->kinds; *kind; kind++) {
+			*kind_p = *kind;
+			if (!strcmp(*kind, name))
+				return *t;
+		}
+	}
+	return NULL;
+}
+
+/* All rails of a description are of one transport. */
+static int read_kind(struct desc *d, const json_t *rail, const char **kind_p)
+{
+	const struct transport *t =
+		find_kind(json_string_value(json_object_get(rail, "kind")), kind_p);
+
+	if (!t || (d->transport && t != d->transport))
+		return -EINVAL;
+	d->transport = t;
+	return 0;
+}
+
 static int read_rails(struct reader *r, const json_t *rails)
 {
 	struct desc *d = r->d;
@@ -156,15 +181,13 @@ static int read_rails(struct reader *r, const json_t *rails)
 	for (d->n_rails = 0; d->n_rails < json_array_size(rails); d->n_rails++) {
 		const json_t *v = json_array_get(rails, d->n_rails);
 		struct rail_id *rail = &d->rails[d->n_rails];
-		const char *kind = json_string_value(json_object_get(v, "kind"));
 
-		if (read_text(v, "name", rail->name, sizeof(rail->name)) || !kind ||
-			rail_kind_parse(kind, &rail->kind) ||
+		if (read_text(v, "name", rail->name, sizeof(rail->name)) ||
+			read_kind(d, v, &rail->kind) ||
 			read_bytes(v, "gid", rail->gid, sizeof(rail->gid)))
 			return bad(r, "a rail");
 		for (uint32_t i = 0; i < d->n_rails; i++) {
-			if (!strcmp(d->rails[i].name, rail->name) ||
-				(d->rails[i].kind == KIND_SHM) != (rail->kind == KIND_SHM))
+			if (!strcmp(d->rails[i].name, rail->name))
 				return bad(r, "a rail");
 		}
 	}
@@ -175,7 +198,7 @@ static int read_keys(struct reader *r, const json_t *all, struct desc_buffer *b)
 {
 	uint32_t n_rails = r->d->n_rails;
 
-	if (r->d->rails[0].kind == KIND_SHM)
+	if (!r->d->transport->regions)
 		return 0;
 	b->keys = calloc((size_t)n_rails * b->n_parts, sizeof(*b->keys));
 	if (!b->keys)

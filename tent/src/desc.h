@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The description of a segment, as JSON: where the peer's engine listens, its rails, and its
- * memory with a tier per rail, and a key per rail and part. Pure: text to struct and back, everything checked.
+ * memory with a tier per rail, and a key per rail and part. Reading checks everything.
  */
 #ifndef TENT_DESC_H
 #define TENT_DESC_H
 
+#include "boot.h"
 #include "config.h"
 #include "pairing.h"
 
@@ -22,14 +23,18 @@ struct desc_buffer {
 	uint32_t id; /* of the registration */
 	char location[TENT_NAME_LEN];
 	uint8_t tiers[TENT_MAX_RAILS]; /* of the peer's rails for this memory */
-	uint32_t *keys; /* keys[rail * n_parts + part]; NULL of shared-memory rails */
+	uint32_t *keys; /* keys[rail * n_parts + part]; NULL: the transport has no regions */
 };
 
+struct transport;
+
 struct desc {
+	const struct transport *transport; /* of its rails */
 	char host[DESC_HOST_LEN];
 	uint16_t port;
 	uint8_t key[DESC_KEY_LEN]; /* who knows it may connect */
-	char boot[40]; /* of the host's kernel: shared-memory rails reach no other host */
+	char boot
+		[BOOT_LEN]; /* of the host's kernel: two processes with the same one share a host */
 	int32_t pid;
 	uint32_t epoch; /* how many registrations had ended when it was made */
 	uint64_t proof; /* where the key stands in the memory of that process */

@@ -28,37 +28,18 @@ static void port_changed(struct tent *t, uint64_t now, uint32_t rail, bool up)
 	serve_port(t, rail, up);
 }
 
-/* Takes what there is. Whether the port, or the device, was among it. */
-static bool take_events(struct dev *d)
+static void port_events(struct tent *t, uint64_t now)
 {
-	enum mlx5dvl_event e;
-	bool some = false;
+	bool up;
 
-	while ((e = mlx5dvl_ctx_event(d->ctx)) != MLX5DVL_EVENT_NONE) {
-		d->fatal |= e == MLX5DVL_EVENT_FATAL;
-		some |= e != MLX5DVL_EVENT_OTHER;
-	}
-	return some;
-}
-
-/*
- * An event may be old by now, and tell of an outage that is over: what counts, here and for
- * the peers, is the state of the port.
- */
-static void device_events(struct tent *t, uint64_t now)
-{
-	for (uint32_t r = 0; r < t->n_devs; r++) {
-		struct dev *d = t->devs[r];
-
-		if (!take_events(d))
-			continue;
-		if (mlx5dvl_ctx_port(d->ctx, &d->port))
-			d->port.active = false;
-		port_changed(t, now, r, d->port.active && !d->fatal);
+	for (uint32_t r = 0; r < t->n_ports; r++) {
+		if (t->transport->event(t->ports[r], &up))
+			port_changed(t, now, r, up);
 	}
 }
 
-bool engine_progress(struct tent *t, uint64_t now)
+/* Does all that can be done now. True: something was. */
+static bool progress(struct tent *t, uint64_t now)
 {
 	bool some = serve_progress(t, now);
 
@@ -115,35 +96,13 @@ static uint64_t next_due(const struct tent *t, uint64_t now)
 	return due;
 }
 
-static void sleep_until(struct tent *t, uint64_t due)
-{
-	uint64_t now = clock_ns(), count;
-	struct epoll_event events[16];
-	struct timespec ts, *timeout = NULL;
-	int n;
-
-	if (due != SCHED_NEVER) {
-		ts = clock_timespec(due > now ? due - now : 0);
-		timeout = &ts;
-	}
-	t->sleeps_until = due;
-	pthread_mutex_unlock(&t->lock);
-	n = epoll_pwait2(t->epoll, events, 16, timeout, NULL);
-	pthread_mutex_lock(&t->lock);
-	t->sleeps_until = 0;
-	if (n > 0 && read(t->kick, &count, sizeof(count)) < 0 && errno != EAGAIN)
-		abort(); /* it is ours */
-	each_link(t, disarm);
-	device_events(t, clock_ns());
-}
-
 static void *engine_thread(void *arg)
 {
 	struct tent *t = arg;
 
 	pthread_mutex_lock(&t->lock);
 	while (!t->stopping) {
-		if (engine_progress(t, clock_ns())) {
+		if (progress(t, clock_ns())) {
 			/* Callers want the lock as well. */
 			pthread_mutex_unlock(&t->lock);
 			sched_yield();
@@ -152,70 +111,34 @@ static void *engine_thread(void *arg)
 		}
 		each_link(t, arm);
 		/* What came before the arming gives no event. */
-		if (!engine_progress(t, clock_ns()))
-			sleep_until(t, next_due(t, clock_ns()));
+		if (progress(t, clock_ns()))
+			continue;
+		loop_sleep(t, next_due(t, clock_ns()));
+		each_link(t, disarm);
+		port_events(t, clock_ns());
 	}
 	pthread_mutex_unlock(&t->lock);
 	return NULL;
 }
 
-void engine_wake(struct tent *t, uint64_t until)
-{
-	const uint64_t one = 1;
-
-	if (t->sleeps_until > until && write(t->kick, &one, sizeof(one)) < 0)
-		abort(); /* only a counter at its end is refused */
-}
-
-void engine_help(struct tent *t)
-{
-	if (engine_progress(t, clock_ns()))
-		engine_wake(t, 0);
-}
-
-void engine_watch(struct tent *t, int fd)
-{
-	struct epoll_event e = {.events = EPOLLIN};
-
-	/* Without memory for it the thread hears of it when it wakes for something else. */
-	epoll_ctl(t->epoll, EPOLL_CTL_ADD, fd, &e);
-}
-
-void engine_watch_link(struct tent *t, const struct link *l)
-{
-	for (int i = 0; i < 2; i++) {
-		if (l->fds[i] >= 0)
-			engine_watch(t, l->fds[i]);
-	}
-}
-
 /* ---- rails ---- */
-
-static enum rail_kind kind_of(const struct dev *d)
-{
-	return d->port.ethernet ? KIND_ROCE : KIND_IB;
-}
 
 /* @named: by the topology, so that it must be there. */
 static int open_rail(struct tent *t, const char *name, bool named, struct tent_why *why)
 {
-	uint32_t i = t->n_devs;
-	struct dev *d;
-	int err = dev_open(name, &d);
+	uint32_t i = t->n_ports;
+	struct port *p;
+	int err = t->transport->open(name, named, &p, why);
 
-	if (err == -ENETDOWN && !named)
-		return 0;
 	if (err)
-		return why_say(why, err, "rail %s: %s", name,
-			err == -ENODEV ? "there is no such adapter" : strerror(-err));
-	t->devs[t->n_devs++] = d;
-	t->rails[i].kind = kind_of(d);
-	strcpy(t->rails[i].name, d->name);
-	memcpy(t->rails[i].gid, d->port.gid, sizeof(t->rails[i].gid));
-	t->gbps[i] = config_bandwidth_gbps(&t->config, d->port.mbps / 1e3);
-	if (d->port.max_mr_len < t->part_len)
-		t->part_len = d->port.max_mr_len;
-	engine_watch(t, mlx5dvl_ctx_fd(d->ctx));
+		return err == -ENETDOWN && !named ? 0 : err;
+	t->ports[t->n_ports++] = p;
+	t->rails[i] = p->id;
+	t->gbps[i] = config_bandwidth_gbps(&t->config, p->gbps);
+	if (p->max_region < t->part_len)
+		t->part_len = p->max_region;
+	if (p->fd >= 0)
+		loop_watch(t, p->fd);
 	return named ? 0 : topo_add_rail(&t->topo, name, why);
 }
 
@@ -228,45 +151,27 @@ static int open_named(struct tent *t, struct tent_why *why)
 	return err;
 }
 
-static int open_found(struct tent *t, struct tent_why *why)
+static int open_found(struct tent *t, const struct tent_attr *a, struct tent_why *why)
 {
-	char names[TENT_MAX_RAILS][MLX5DVL_NAME_LEN];
-	int n = mlx5dvl_devices(TENT_MAX_RAILS, names), err = 0;
+	char names[TENT_MAX_RAILS][TENT_NAME_LEN];
+	int n = t->transport->find(a, names, why), err = n < 0 ? n : 0;
 
-	if (n <= 0)
-		return why_say(why, n ? n : -ENODEV,
-			"there is no adapter: see ibv_devinfo(1), or use shared-memory rails");
 	for (int i = 0; i < n && !err; i++)
 		err = open_rail(t, names[i], false, why);
-	if (!err && !t->n_devs)
+	if (!err && !t->n_ports)
 		return why_say(why, -ENETDOWN, "no adapter has an active port");
 	return err ? err : topo_from_hwloc(&t->topo, why);
 }
 
-static int make_shm(struct tent *t, uint32_t n, struct tent_why *why)
+static int open_rails(struct tent *t, const struct tent_attr *a, struct tent_why *why)
 {
-	for (uint32_t i = 0; i < n; i++) {
-		char name[TENT_NAME_LEN];
+	const struct transport *const *transport = transports;
 
-		snprintf(name, sizeof(name), "shm%u", i);
-		topo_add_rail(&t->topo, name, why);
-		t->rails[i].kind = KIND_SHM;
-		strcpy(t->rails[i].name, name);
-		t->gbps[i] = t->config.default_bandwidth_gbps;
-	}
-	return topo_from_hwloc(&t->topo, why);
-}
-
-static int open_rails(struct tent *t, uint32_t shm_rails, struct tent_why *why)
-{
+	while (!(*transport)->wanted(a))
+		transport++;
+	t->transport = *transport;
 	topo_init(&t->topo);
-	if (shm_rails && t->config.topology)
-		return why_say(why, -EINVAL,
-			"configuration: a topology names adapters: leave it out with shared-memory "
-			"rails");
-	if (shm_rails)
-		return make_shm(t, shm_rails, why);
-	return t->config.topology ? open_named(t, why) : open_found(t, why);
+	return t->config.topology ? open_named(t, why) : open_found(t, a, why);
 }
 
 /* ---- create and destroy ---- */
@@ -307,18 +212,6 @@ static int read_config(struct tent *t, const struct tent_attr *a, struct tent_wh
 	return t->map ? rail_map_load(t->config.rail_map, t->map, why) : -ENOMEM;
 }
 
-static int read_boot(struct tent *t)
-{
-	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-	bool read = f && fscanf(f, "%39s", t->boot) == 1;
-
-	if (f)
-		fclose(f);
-	if (!read)
-		strcpy(t->boot, "unknown");
-	return getrandom(t->key, sizeof(t->key), 0) == sizeof(t->key) ? 0 : -errno;
-}
-
 static int open_fds(struct tent *t)
 {
 	t->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -326,8 +219,9 @@ static int open_fds(struct tent *t)
 	t->notice_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
 	if (t->epoll < 0 || t->kick < 0 || t->notice_fd < 0)
 		return -errno;
-	engine_watch(t, t->kick);
-	return read_boot(t);
+	loop_watch(t, t->kick);
+	boot_id(t->boot);
+	return getrandom(t->key, sizeof(t->key), 0) == sizeof(t->key) ? 0 : -errno;
 }
 
 static int listen_at(struct tent *t, const struct tent_attr *a, struct tent_why *why)
@@ -337,7 +231,7 @@ static int listen_at(struct tent *t, const struct tent_attr *a, struct tent_why 
 	strcpy(t->host, a->address ? a->address : "127.0.0.1");
 	err = ctl_listen(t->host, a->port, &t->listener, &t->port, why);
 	if (!err)
-		engine_watch(t, t->listener);
+		loop_watch(t, t->listener);
 	return err;
 }
 
@@ -364,7 +258,7 @@ static int init(struct tent *t, const struct tent_attr *a, struct tent_why *why)
 	if (!err)
 		err = open_fds(t);
 	if (!err)
-		err = open_rails(t, a->shm_rails, why);
+		err = open_rails(t, a, why);
 	if (!err)
 		err = listen_at(t, a, why);
 	if (!err)
@@ -399,8 +293,8 @@ static void fini(struct tent *t)
 		batch_free(b);
 	}
 	buffers_free(t);
-	for (uint32_t i = 0; i < t->n_devs; i++)
-		dev_close(t->devs[i]);
+	for (uint32_t i = 0; i < t->n_ports; i++)
+		t->transport->close(t->ports[i]);
 	close_fd(t->listener);
 	close_fd(t->notice_fd);
 	close_fd(t->kick);
@@ -436,6 +330,7 @@ int tent_create(const struct tent_attr *attr, struct tent_why *why, struct tent 
 		why->text[0] = 0;
 	if (!t)
 		return -ENOMEM;
+	t->progress = progress;
 	t->epoll = t->kick = t->listener = t->notice_fd = -1;
 	init_cond(t);
 	err = init(t, attr ? attr : &none, why);
@@ -456,7 +351,7 @@ void tent_destroy(struct tent *t)
 	pthread_mutex_lock(&t->lock);
 	serve_end(t);
 	t->stopping = true;
-	engine_wake(t, 0);
+	loop_wake(t, 0);
 	pthread_mutex_unlock(&t->lock);
 	pthread_join(t->thread, NULL);
 	fini(t);

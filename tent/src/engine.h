@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The engine's objects. One lock protects all of them; what blocks for long (connecting) is
- * done without it, on objects that nobody else sees yet.
+ * The engine's objects. One lock protects all of them. Operations that block for long, such as
+ * connecting, run without it on objects that no other thread sees yet.
  *
- * engine.c has the engine and its thread; memory.c registrations; segment.c import and the
- * initiator's connection; move.c the scheduler's rails; blame.c whose fault an outage is;
- * task.c requests and what they notify; batch.c batches; serve.c the target's side.
+ * The files, each of which calls only those below it:
+ *
+ *	engine.c	the engine, its rails and its thread
+ *	segment.c	imports		batch.c		batches		serve.c	peers that use our memory
+ *	move.c		the scheduler's rails over links
+ *	blame.c		locates outages	lent.c		ends of the peer's registrations
+ *	task.c		requests and their notices	memory.c, revoke.c	our registrations
+ *	peer.c		messages and links to a peer
+ *	loop.c		the descriptors that the thread sleeps on
+ *	rdma.c, shm.c	transports	sched.h		the scheduler
  */
 #ifndef TENT_ENGINE_H
 #define TENT_ENGINE_H
@@ -18,11 +25,11 @@
 #include "ctl.h"
 #include "desc.h"
 #include "latrec.h"
-#include "link.h"
 #include "notice.h"
 #include "sched.h"
 #include "tent.h"
 #include "topo.h"
+#include "transport.h"
 
 #define MAX_MOVING 256 /* requests of a segment and a priority in the scheduler */
 #define MAX_SLICES 4096 /* of a segment, posted or bound to rails */
@@ -49,7 +56,7 @@ struct buffer {
 	uint32_t uses; /* requests that have not ended */
 	uint32_t id; /* of the registration: no other has it, before or after */
 	uint64_t awaits[MAX_IMPORTERS / 64]; /* GOING: a bit for each peer that has not confirmed */
-	struct mlx5dvl_mr *mrs; /* mrs[rail * n_parts + part]; NULL with shared-memory rails */
+	struct region *regions; /* regions[rail * n_parts + part]; NULL: the transport has none */
 };
 
 /* The token of a probe. Those of slices and marks are the scheduler's, which leave bit 31 free. */
@@ -177,15 +184,17 @@ struct tent {
 	pthread_cond_t ended; /* a batch has, or a peer's use of memory */
 	pthread_t thread;
 	bool stopping;
+	bool (*progress)(struct tent *t, uint64_t now); /* does what is due; true: something was */
 	int epoll, kick; /* kick: an eventfd that wakes the thread */
 	uint64_t sleeps_until; /* of the thread; 0: it is awake */
 
 	struct tent_config config;
 	struct topo topo;
 	struct rail_map *map; /* NULL: none */
-	uint32_t n_devs; /* 0: shared-memory rails */
-	struct dev *devs[TENT_MAX_RAILS];
-	struct rail_id rails[TENT_MAX_RAILS];
+	const struct transport *transport;
+	uint32_t n_ports;
+	struct port *ports[TENT_MAX_RAILS];
+	struct rail_id rails[TENT_MAX_RAILS]; /* of the ports */
 	double gbps[TENT_MAX_RAILS];
 	uint64_t part_len; /* of the largest registration */
 	uint64_t no_rail_ns; /* how long requests wait when no rail is left */
@@ -194,7 +203,7 @@ struct tent {
 	uint16_t port;
 	int listener;
 	uint8_t key[DESC_KEY_LEN];
-	char boot[40];
+	char boot[BOOT_LEN];
 
 	uint32_t n_buffers;
 	struct buffer *buffers[DESC_MAX_BUFFERS]; /* ascending */
@@ -215,20 +224,31 @@ struct tent {
 	int notice_fd;
 };
 
-/* engine.c: does all there is to do; true if it was something. */
-bool engine_progress(struct tent *t, uint64_t now);
-/* The same for a caller; the thread then arms what is under way, and learns when to look. */
-void engine_help(struct tent *t);
-/* Wakes the thread if it would sleep longer than until then. */
-void engine_wake(struct tent *t, uint64_t until);
-void engine_watch(struct tent *t, int fd);
-void engine_watch_link(struct tent *t, const struct link *l);
+/* loop.c */
+/* Calls the engine's progress() for a caller, and wakes the thread if that did something. */
+void loop_help(struct tent *t);
+/* Wakes the thread if it would sleep beyond that time. */
+void loop_wake(struct tent *t, uint64_t until);
+void loop_watch(struct tent *t, int fd);
+void loop_watch_link(struct tent *t, const struct link *l);
+/* Sleeps without the lock, until that time at the latest. */
+void loop_sleep(struct tent *t, uint64_t until);
+
+/* peer.c */
+/* Sends a message. If that fails the peer is lost. */
+void peer_send(struct tent_segment *s, struct ctl_msg *msg);
+/* Makes an end of a link on a port, and asks the peer for the other end. 0 or -errno. */
+int peer_connect(struct tent_segment *s, uint32_t port, struct ctl_msg *msg, struct link **l_p);
+/* The peer has answered: connects the end, and posts a probe. 0 or -errno. */
+int peer_connected(struct link *l, const struct ctl_msg *msg, uint64_t token);
+/* Destroys a link, which may be NULL. */
+void peer_close(struct link **link);
 
 /* memory.c */
 struct buffer *buffer_find(struct tent *t, uint64_t addr, uint64_t len);
 void buffers_free(struct tent *t);
 
-/* revoke.c: the end of a registration that peers use. */
+/* revoke.c: ends registrations that peers use. */
 /* Tells all peers that the buffer is GOING. */
 void revoke_begin(struct tent *t, struct buffer *b);
 /* Releases the lock while it waits. 0: no peer uses it any more; -ETIMEDOUT one still may. */
@@ -236,18 +256,21 @@ int revoke_wait(struct tent *t, struct buffer *b);
 void revoke_confirmed(struct tent *t, const struct conn *c, uint32_t id);
 /* A known peer has gone. */
 void revoke_left(struct tent *t, const struct conn *c);
+/* Tells the peer to go. It is gone when it has closed its end, or after some time. */
+void revoke_cut(struct conn *c);
 /* Tells a peer which buffers are registered. 0 or -errno. */
 int revoke_asked(struct tent *t, struct conn *c, const struct ctl_msg *msg);
 
-/* At the peer. -ENOMEM. */
+/* lent.c: the same at the peer. lent_init(): 0 or -ENOMEM. */
 int lent_init(struct tent_segment *s);
-struct lent *lent_of(const struct tent_segment *s, const struct desc_buffer *remote);
+static inline struct lent *lent_of(const struct tent_segment *s, const struct desc_buffer *remote)
+{
+	return &s->lent[remote - s->desc.buffers];
+}
 /* Nothing more is started on the buffer with this id. */
 void lent_revoked(struct tent_segment *s, uint32_t id);
 /* Confirms the end of what is not moving any more. */
 void lent_answer(struct tent_segment *s);
-/* Asks, without the lock, which buffers are still there. 0 or -errno. */
-int lent_ask(struct tent_segment *s, int timeout_ms);
 
 /* segment.c */
 void segment_free(struct tent_segment *s);
@@ -265,11 +288,6 @@ bool move_progress(struct tent_segment *s, uint64_t now);
 uint64_t move_due(const struct tent_segment *s);
 /* The rail's port has come up, or has gone down by the fault of one of the two ends. */
 void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up, enum tent_fault fault);
-/* Destroys a link, which may be NULL. */
-void move_close(struct link **link);
-/* A new end on a rail here; the engine watches it. */
-int move_new_link(struct tent_segment *s, uint32_t local, struct link **l_p);
-void move_send(struct tent_segment *s, struct ctl_msg *msg);
 /* Acts on a message of the peer. 0, or -EPROTO. */
 int move_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now);
 
@@ -300,8 +318,6 @@ void batch_free(struct tent_batch *b);
 bool serve_progress(struct tent *t, uint64_t now);
 void serve_port(struct tent *t, uint32_t rail, bool up);
 void conn_free(struct tent *t, struct conn *c);
-/* Tells the peer to go; it is gone when it has closed its end, or not waited for any longer. */
-void conn_cut(struct conn *c);
 /* Lets nobody in any more, and waits until nobody copies. */
 void serve_end(struct tent *t);
 

@@ -58,9 +58,11 @@ int memory_why(int err, const struct rlimit *locked, uint64_t len, struct tent_w
 
 static void buffer_free(struct tent *t, struct buffer *b)
 {
-	for (uint32_t i = 0; b->mrs && i < t->n_devs * b->n_parts; i++)
-		mlx5dvl_mr_dereg(&b->mrs[i]);
-	free(b->mrs);
+	for (uint32_t i = 0; b->regions && i < t->n_ports * b->n_parts; i++) {
+		if (b->regions[i].own)
+			t->transport->remove(&b->regions[i]);
+	}
+	free(b->regions);
 	free(b);
 }
 
@@ -80,66 +82,17 @@ static uint64_t part_of(const struct buffer *b, uint32_t i)
 
 static int register_parts(struct tent *t, struct buffer *b)
 {
-	const unsigned access = MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE | MLX5DVL_REMOTE_READ;
 	int err = 0;
 
-	b->mrs = calloc((size_t)t->n_devs * b->n_parts, sizeof(*b->mrs));
-	if (!b->mrs)
+	b->regions = calloc((size_t)t->n_ports * b->n_parts, sizeof(*b->regions));
+	if (!b->regions)
 		return -ENOMEM;
-	for (uint32_t r = 0; r < t->n_devs; r++) {
+	for (uint32_t r = 0; r < t->n_ports; r++) {
 		for (uint32_t i = 0; i < b->n_parts && !err; i++)
-			err = mlx5dvl_mr_reg(t->devs[r]->ctx,
-				(void *)(uintptr_t)(b->addr + i * b->part_len), part_of(b, i),
-				access, &b->mrs[r * b->n_parts + i]);
+			err = t->transport->add(t->ports[r], b->addr + i * b->part_len,
+				part_of(b, i), &b->regions[r * b->n_parts + i]);
 	}
 	return err;
-}
-
-/* Is the first and the last byte writable? The kernel copies a byte onto itself. */
-static int touch(uint64_t addr, uint64_t len)
-{
-	const uint64_t ends[] = {addr, addr + len - 1};
-	char byte;
-
-	for (int i = 0; i < 2; i++) {
-		struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)ends[i], 1};
-
-		if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1)
-			return errno == EFAULT ? -EFAULT : -errno;
-	}
-	return 0;
-}
-
-/* How far behind at the memory can be read and written, as a line of /proc/self/maps says. */
-static uint64_t mapped_to(const char *line, uint64_t at)
-{
-	uint64_t low, high;
-	char r, w;
-
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %c%c", &low, &high, &r, &w) != 4 || at < low ||
-		at >= high)
-		return at;
-	return r == 'r' && w == 'w' ? high : at;
-}
-
-/*
- * What an adapter would find when it pins the memory: all of it is mapped, and writable. No
- * page is touched but the first and the last.
- */
-static int check_mapped(uint64_t addr, uint64_t len)
-{
-	FILE *maps = fopen("/proc/self/maps", "re");
-	uint64_t at = addr;
-	char *line = NULL;
-	size_t size = 0;
-
-	if (!maps)
-		return -errno;
-	while (at < addr + len && getline(&line, &size, maps) > 0)
-		at = mapped_to(line, at);
-	free(line);
-	fclose(maps);
-	return at < addr + len ? -EFAULT : touch(addr, len);
 }
 
 static int check(struct tent *t, uint64_t addr, uint64_t len, int location, struct tent_why *why)
@@ -197,8 +150,11 @@ static void leave(struct tent *t, const struct buffer *b)
 /* The long part, without the lock: the engine answers peers meanwhile. */
 static int add(struct tent *t, struct buffer *b)
 {
-	int err = t->n_devs ? register_parts(t, b) : check_mapped(b->addr, b->len);
+	const struct transport *tr = t->transport;
+	int err = tr->check ? tr->check(b->addr, b->len) : 0;
 
+	if (!err && tr->regions)
+		err = register_parts(t, b);
 	pthread_mutex_lock(&t->lock);
 	if (err)
 		leave(t, b);
@@ -268,11 +224,11 @@ static void describe_buffer(const struct tent *t, const struct buffer *b, struct
 		.n_parts = b->n_parts};
 	strcpy(d->location, t->topo.locations[b->location]);
 	memcpy(d->tiers, t->topo.tiers[b->location], sizeof(d->tiers));
-	if (!b->mrs)
+	if (!b->regions)
 		return;
-	d->keys = calloc((size_t)t->n_devs * b->n_parts, sizeof(*d->keys));
-	for (uint32_t i = 0; d->keys && i < t->n_devs * b->n_parts; i++)
-		d->keys[i] = b->mrs[i].rkey;
+	d->keys = calloc((size_t)t->n_ports * b->n_parts, sizeof(*d->keys));
+	for (uint32_t i = 0; d->keys && i < t->n_ports * b->n_parts; i++)
+		d->keys[i] = b->regions[i].rkey;
 }
 
 static int describe(const struct tent *t, struct desc *d)
@@ -298,7 +254,7 @@ static int describe(const struct tent *t, struct desc *d)
 			continue;
 		d->n_buffers++;
 		describe_buffer(t, t->buffers[i], b);
-		if (t->n_devs && !b->keys)
+		if (t->transport->regions && !b->keys)
 			return -ENOMEM;
 	}
 	return 0;

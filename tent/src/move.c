@@ -22,7 +22,6 @@
 
 #define FENCE_NS (5000 * NSEC_PER_MSEC) /* a peer that has not answered by then is lost */
 #define DRAIN_NS (10 * NSEC_PER_MSEC) /* a queue pair that has not flushed is destroyed */
-#define STALL_MIN_NS (20 * NSEC_PER_MSEC) /* processes may be descheduled for that long */
 #define PROBE_NS (100 * NSEC_PER_MSEC)
 #define FIRST_OPEN_NS                                                                              \
 	(3000 * NSEC_PER_MSEC) /* more than a queue pair needs to find that nobody answers */
@@ -43,8 +42,8 @@ static void place_slice(const struct tent_segment *s, const struct pair *p, cons
 		.len = slice->length,
 		.token = slice->token,
 	};
-	if (b->mrs)
-		m->lkey = b->mrs[p->local * b->n_parts + (local - b->addr) / b->part_len].lkey;
+	if (b->regions)
+		m->lkey = b->regions[p->local * b->n_parts + (local - b->addr) / b->part_len].lkey;
 	if (r->keys)
 		m->rkey = r->keys[p->remote * r->n_parts + (m->remote - r->addr) / r->part_len];
 }
@@ -87,14 +86,6 @@ static int op_post(void *arg, uint32_t rail, const struct sched_slice *slice)
 	return slice->mark ? post_mark(s, p, slice) : post_slice(s, p, slice);
 }
 
-void move_send(struct tent_segment *s, struct ctl_msg *msg)
-{
-	int err = ctl_send(&s->ctl, msg);
-
-	if (err && !s->lost)
-		s->lost = err;
-}
-
 static void op_fence(void *arg, uint32_t rail, uint32_t epoch)
 {
 	struct tent_segment *s = arg;
@@ -108,60 +99,20 @@ static void op_fence(void *arg, uint32_t rail, uint32_t epoch)
 	if (!s->reported_at)
 		s->reported_at = p->failed_at;
 	blame_suspect(s, rail);
-	move_send(s, &msg); /* first, because the slices wait for the answer */
+	peer_send(s, &msg); /* first, because the slices wait for the answer */
 	p->link->ops->stop(p->link);
-}
-
-int move_new_link(struct tent_segment *s, uint32_t local, struct link **l_p)
-{
-	struct tent *t = s->t;
-	int err;
-
-	if (!t->n_devs)
-		err = shm_link_create(s->desc.pid, s->desc.proof, s->desc.key, l_p);
-	else if (t->devs[local]->fatal)
-		err = -ENODEV;
-	else
-		err = rdma_link_create(t->devs[local], false, l_p);
-	if (!err)
-		engine_watch_link(t, *l_p);
-	return err;
-}
-
-/* A new end of the pair, of which the peer is told. */
-static int open_pair(struct tent_segment *s, struct pair *p, uint32_t epoch)
-{
-	struct ctl_msg msg = {.type = CTL_CONNECT,
-		.pair = (uint32_t)(p - s->pairs),
-		.rail = p->remote,
-		.epoch = epoch};
-	struct mlx5dvl_qp_info mine;
-	int err = s->lost ? s->lost : move_new_link(s, p->local, &p->link);
-
-	if (err)
-		return err;
-	p->link->ops->info(p->link, &mine);
-	ctl_put_end(&msg, &mine);
-	move_send(s, &msg);
-	return 0;
 }
 
 static int op_open(void *arg, uint32_t rail, uint32_t epoch)
 {
 	struct tent_segment *s = arg;
 	struct pair *p = &s->pairs[rail];
+	struct ctl_msg msg = {.type = CTL_CONNECT, .pair = rail, .rail = p->remote, .epoch = epoch};
 
 	assert(!p->link);
 	p->answered = false;
-	p->status = open_pair(s, p, epoch);
+	p->status = peer_connect(s, p->local, &msg, &p->link);
 	return p->status;
-}
-
-void move_close(struct link **link)
-{
-	if (*link)
-		(*link)->ops->destroy(*link);
-	*link = NULL;
 }
 
 static void op_close(void *arg, uint32_t rail)
@@ -170,13 +121,13 @@ static void op_close(void *arg, uint32_t rail)
 	struct pair *p = &s->pairs[rail];
 
 	assert(p->link);
-	move_close(&p->closed);
+	peer_close(&p->closed);
 	/* Slices go elsewhere first: to destroy it takes longer than that. */
-	if (!p->link->posted)
+	if (!p->link->posted) {
 		p->closed = p->link;
-	else
-		p->link->ops->destroy(p->link);
-	p->link = NULL;
+		p->link = NULL;
+	}
+	peer_close(&p->link);
 }
 
 static void op_done(void *arg, uint64_t user, int status)
@@ -212,8 +163,7 @@ static void posted_done(const struct report *r, uint64_t token, int status)
 	struct tent_segment *s = r->s;
 	uint32_t id = (uint32_t)token, task = s->slices[id].task;
 	struct pair *p = &s->pairs[r->pair];
-	/* Of copying threads: memory is not there, here or at the peer, whoever copies. */
-	bool refused = status == -EFAULT && !s->t->n_devs;
+	bool refused = status == -EFAULT && s->t->transport->spares;
 	int kind = refused ? sched_refused(s->sched, r->now, token, status) :
 			     sched_completed(s->sched, r->now, token, status);
 
@@ -268,22 +218,6 @@ static void end_probe(struct tent_segment *s, uint32_t pair, uint64_t now)
 
 /* ---- what the peer answers ---- */
 
-/* The peer has an end: connects ours, and sends the probe. */
-static int connect_pair(struct pair *p, const struct ctl_msg *msg)
-{
-	struct mlx5dvl_qp_info end;
-	int err = -(int)msg->status;
-
-	ctl_get_end(msg, &end);
-	if (!err)
-		err = p->link->ops->connect(p->link, &end);
-	if (!err)
-		err = p->link->ops->post_probe(p->link, token_probe(msg->epoch));
-	if (!err)
-		p->link->ops->flush(p->link);
-	return err;
-}
-
 static void on_connected(struct tent_segment *s, uint32_t pair, const struct ctl_msg *msg,
 	uint64_t now)
 {
@@ -292,7 +226,7 @@ static void on_connected(struct tent_segment *s, uint32_t pair, const struct ctl
 	if (sched_rail_state(s->sched, pair) != RAIL_CONNECTING ||
 		sched_rail_epoch(s->sched, pair) != msg->epoch)
 		return;
-	p->status = connect_pair(p, msg);
+	p->status = peer_connected(p->link, msg, token_probe(msg->epoch));
 	sched_connected(s->sched, now, pair, msg->epoch, p->status);
 }
 
@@ -383,10 +317,8 @@ void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up, enu
 /* Our end has no request under way any more; else it is destroyed when its time is over. */
 static bool drained(const struct pair *p, uint64_t now)
 {
-	const struct tent *t = p->segment->t;
-	bool dead = t->n_devs && t->devs[p->local]->fatal;
-
-	return !p->link->posted || dead || now >= p->failed_at + DRAIN_NS;
+	return !p->link->posted || p->segment->t->ports[p->local]->dead ||
+	       now >= p->failed_at + DRAIN_NS;
 }
 
 static bool end_fence(struct tent_segment *s, uint32_t pair, uint64_t now)
@@ -438,10 +370,10 @@ static uint64_t fence_due(const struct tent_segment *s)
 
 /* ---- the whole ---- */
 
-/* A copying thread may be at work. */
+/* A link that nothing bars may be at work. */
 static bool copying(const struct tent_segment *s)
 {
-	for (uint32_t i = 0; i < s->n_pairs && !s->t->n_devs; i++) {
+	for (uint32_t i = 0; i < s->n_pairs && !s->t->transport->bars; i++) {
 		if (sched_rail_in_use(s->sched, i) || sched_rail_state(s->sched, i) == RAIL_FENCING)
 			return true;
 	}
@@ -491,7 +423,7 @@ bool move_progress(struct tent_segment *s, uint64_t now)
 		ctl_close(&s->ctl);
 	flush(s);
 	for (uint32_t i = 0; i < s->n_pairs; i++)
-		move_close(&s->pairs[i].closed);
+		peer_close(&s->pairs[i].closed);
 	return some;
 }
 
@@ -529,8 +461,7 @@ int move_create(struct tent_segment *s)
 		.n_locations = (uint32_t)n,
 		.max_requests = MAX_MOVING * s->t->config.priorities,
 		.max_slices = MAX_SLICES,
-		/* A thread that copies ends, or reports an error, however busy the host is. */
-		.stall_min_ns = s->t->n_devs ? STALL_MIN_NS : SCHED_NEVER,
+		.stall_min_ns = s->t->transport->stall_ns,
 		.probe_timeout_ns = PROBE_NS,
 		.first_open_ns = FIRST_OPEN_NS,
 		.no_rail_ns = s->t->no_rail_ns,

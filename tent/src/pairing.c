@@ -9,28 +9,6 @@
 #include "base/compiler.h"
 #include "why.h"
 
-static const char *const kinds[] = {
-	[KIND_IB] = "ib",
-	[KIND_ROCE] = "roce",
-	[KIND_SHM] = "shm",
-};
-
-const char *rail_kind_name(enum rail_kind kind)
-{
-	return kinds[kind];
-}
-
-int rail_kind_parse(const char *name, enum rail_kind *kind_p)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-		if (!strcmp(name, kinds[i])) {
-			*kind_p = (enum rail_kind)i;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
 static int read_name(const json_t *pair, const char *key, char *name_p)
 {
 	const char *name = json_string_value(json_object_get(pair, key));
@@ -90,10 +68,8 @@ static bool is_ipv4(const uint8_t *gid)
 
 bool rails_meet(const struct rail_id *a, const struct rail_id *b)
 {
-	if (a->kind != b->kind)
+	if (strcmp(a->kind, b->kind))
 		return false;
-	if (a->kind == KIND_SHM)
-		return true;
 	if (is_ipv4(a->gid) != is_ipv4(b->gid))
 		return false;
 	return !memcmp(a->gid, b->gid, is_ipv4(a->gid) ? 15 : 8);
@@ -136,12 +112,11 @@ static int pair_by_map(const struct rail_id *local, uint32_t n_local, const stru
 
 		if (r < 0)
 			return r;
-		if (local[l].kind != remote[r].kind)
+		if (strcmp(local[l].kind, remote[r].kind))
 			return why_say(why, -EINVAL,
 				"rail map: %s is %s here and %s is %s at the peer: they cannot be "
 				"connected",
-				local[l].name, kinds[local[l].kind], remote[r].name,
-				kinds[remote[r].kind]);
+				local[l].name, local[l].kind, remote[r].name, remote[r].kind);
 		pairs_p[i] = (struct rail_pair){(uint32_t)l, (uint32_t)r};
 	}
 	return (int)map->n;
@@ -162,7 +137,7 @@ int pair_rails(const struct rail_id *local, uint32_t n_local, const struct rail_
 			return why_say(why, -ENETUNREACH,
 				"rail %s (%s) has no partner of its subnet at the peer: pair rails with "
 				"rail_map, or leave it out with topology",
-				local[i].name, kinds[local[i].kind]);
+				local[i].name, local[i].kind);
 		partners[j]++;
 		pairs_p[i] = (struct rail_pair){i, (uint32_t)j};
 	}

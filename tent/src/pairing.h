@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which rail here is connected with which rail of the peer. Pure: it knows names and
- * addresses, no devices.
+ * Pairing: decides which rail here is connected with which rail of the peer. Pure: it knows names
+ * and addresses, no devices.
  *
  * With a rail map exactly the pairs that it names. Without one each rail here gets one
  * partner of its own subnet: the one of the same name, else the one that has the fewest
@@ -18,15 +18,9 @@
 
 #include "tent.h"
 
-enum rail_kind {
-	KIND_IB,
-	KIND_ROCE,
-	KIND_SHM,
-};
-
 struct rail_id {
 	char name[TENT_NAME_LEN];
-	enum rail_kind kind;
+	const char *kind; /* one of its transport's */
 	uint8_t gid[16];
 };
 
@@ -41,10 +35,6 @@ struct rail_map {
 
 /* -EINVAL: why says what; also -errno of reading it. */
 int rail_map_load(const char *path, struct rail_map *map_p, struct tent_why *why);
-
-const char *rail_kind_name(enum rail_kind kind);
-/* 0; -EINVAL: no kind is called so. */
-int rail_kind_parse(const char *name, enum rail_kind *kind_p);
 
 /* Are they of one subnet, so that one can send to the other? */
 bool rails_meet(const struct rail_id *a, const struct rail_id *b);

@@ -1,23 +1,46 @@
 /* SPDX-License-Identifier: MIT */
-/* Links over queue pairs. Each has completion queues of its own, so that it can go alone. */
+/*
+ * Rails of adapters. A link is a queue pair with completion queues of its own, so it can be
+ * destroyed alone.
+ */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/compiler.h"
-#include "link.h"
+#include "mlx5dvl.h"
+#include "transport.h"
+#include "why.h"
 
-#define SEND_BLOCKS 256 /* a slice takes one, a mark one, and what fills the ring's end */
+#define SEND_BLOCKS 256 /* a slice takes one, a mark one; the end of the ring is filled up */
 /*
- * Of these the queue has two thirds at least: more than the marks that a peer has under way on a
- * rail, if no more than five rails have failed at a time. Else they are sent again.
+ * At least two thirds of them are in the queue. That is more than the marks that a peer has under
+ * way on a rail if at most five rails have failed at a time. Otherwise marks are sent again.
  */
 #define RECEIVES 128
 #define PAGE 4096
+#define STALL_NS (20 * NSEC_PER_MSEC) /* a process may be descheduled for that long */
+
+struct rdma_port {
+	struct port port;
+	struct mlx5dvl_ctx *ctx;
+};
+
+/* The end of a link, as it is in control messages: little-endian. */
+struct rdma_end {
+	uint32_t qpn, psn;
+	uint16_t lid;
+	uint8_t mtu, rd_atomic;
+	uint8_t gid[16];
+};
+
+static_assert(sizeof(struct rdma_end) <= LINK_END_LEN, "a message has room for it");
 
 struct rdma_link {
 	struct link link;
-	struct dev *dev;
+	struct mlx5dvl_ctx *ctx;
 	struct mlx5dvl_srq *srq; /* of a target, with the memory of its receives */
 	struct mlx5dvl_mr mr;
 	void *receives;
@@ -42,52 +65,149 @@ static void on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_erro
 		l->done(l->done_arg, error->token, error->err);
 }
 
-int dev_open(const char *name, struct dev **dev_p)
+/* ---- ports ---- */
+
+static struct mlx5dvl_ctx *ctx_of(struct port *p)
+{
+	return container_of(p, struct rdma_port, port)->ctx;
+}
+
+static bool rdma_wanted(const struct tent_attr *attr)
+{
+	return true;
+}
+
+static int rdma_find(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TENT_NAME_LEN],
+	struct tent_why *why)
+{
+	int n = mlx5dvl_devices(TENT_MAX_RAILS, names);
+
+	static_assert(TENT_NAME_LEN == MLX5DVL_NAME_LEN, "a rail is called as its adapter");
+	return n > 0 ? n :
+		       why_say(why, n ? n : -ENODEV,
+			       "there is no adapter: see ibv_devinfo(1), or use shared-memory rails");
+}
+
+static void rdma_close(struct port *p)
+{
+	mlx5dvl_ctx_close(ctx_of(p));
+	free(container_of(p, struct rdma_port, port));
+}
+
+static int open_device(const char *name, struct rdma_port *r)
 {
 	const struct mlx5dvl_ctx_attr attr = {.device = name, .on_error = on_error};
-	struct dev *d = calloc(1, sizeof(*d));
-	int err;
+	struct mlx5dvl_port port;
+	int err = mlx5dvl_ctx_open(&attr, &r->ctx);
 
-	if (!d)
-		return -ENOMEM;
-	err = mlx5dvl_ctx_open(&attr, &d->ctx);
 	if (err)
-		goto free_dev;
-	err = mlx5dvl_ctx_port(d->ctx, &d->port);
-	if (err)
-		goto close_ctx;
-	strncpy(d->name, name, sizeof(d->name) - 1);
-	*dev_p = d;
+		return err;
+	err = mlx5dvl_ctx_port(r->ctx, &port);
+	if (err) {
+		mlx5dvl_ctx_close(r->ctx);
+		return err;
+	}
+	r->port = (struct port){
+		.id.kind = port.ethernet ? "roce" : "ib",
+		.gbps = port.mbps / 1e3,
+		.max_region = port.max_mr_len,
+		.fd = mlx5dvl_ctx_fd(r->ctx),
+	};
+	strncpy(r->port.id.name, name, sizeof(r->port.id.name) - 1);
+	memcpy(r->port.id.gid, port.gid, sizeof(r->port.id.gid));
 	return 0;
-
-close_ctx:
-	mlx5dvl_ctx_close(d->ctx);
-free_dev:
-	free(d);
-	return err;
 }
 
-void dev_close(struct dev *d)
+static int rdma_open(const char *name, bool named, struct port **p_p, struct tent_why *why)
 {
-	if (!d)
-		return;
-	mlx5dvl_ctx_close(d->ctx);
-	free(d);
+	struct rdma_port *r = calloc(1, sizeof(*r));
+	int err = r ? open_device(name, r) : -ENOMEM;
+
+	if (!err) {
+		*p_p = &r->port;
+		return 0;
+	}
+	free(r);
+	if (err == -ENETDOWN && !named)
+		return err;
+	return why_say(why, err, "rail %s: %s", name,
+		err == -ENODEV ? "there is no such adapter" : strerror(-err));
 }
+
+/*
+ * An event may be old by now, and tell of an outage that is over. The state of the port counts,
+ * here and for the peers.
+ */
+static bool rdma_event(struct port *p, bool *up_p)
+{
+	struct mlx5dvl_port port;
+	enum mlx5dvl_event e;
+	bool some = false;
+
+	while ((e = mlx5dvl_ctx_event(ctx_of(p))) != MLX5DVL_EVENT_NONE) {
+		p->dead |= e == MLX5DVL_EVENT_FATAL;
+		some |= e != MLX5DVL_EVENT_OTHER;
+	}
+	if (some)
+		*up_p = !mlx5dvl_ctx_port(ctx_of(p), &port) && port.active && !p->dead;
+	return some;
+}
+
+/* ---- regions ---- */
+
+static int rdma_add(struct port *p, uint64_t addr, uint64_t len, struct region *r_p)
+{
+	const unsigned access = MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE | MLX5DVL_REMOTE_READ;
+	struct mlx5dvl_mr *mr = calloc(1, sizeof(*mr));
+	int err =
+		mr ? mlx5dvl_mr_reg(ctx_of(p), (void *)(uintptr_t)addr, len, access, mr) : -ENOMEM;
+
+	if (err) {
+		free(mr);
+		return err;
+	}
+	*r_p = (struct region){mr->lkey, mr->rkey, mr};
+	return 0;
+}
+
+static void rdma_remove(struct region *r)
+{
+	mlx5dvl_mr_dereg(r->own);
+	free(r->own);
+}
+
+/* ---- links ---- */
 
 static struct rdma_link *to_rdma(struct link *l)
 {
 	return container_of(l, struct rdma_link, link);
 }
 
-static void rdma_info(const struct link *link, struct mlx5dvl_qp_info *info_p)
+static void rdma_end(const struct link *link, struct link_end *end_p)
 {
-	mlx5dvl_qp_info(container_of(link, const struct rdma_link, link)->qp, info_p);
+	struct mlx5dvl_qp_info info;
+	struct rdma_end end;
+
+	mlx5dvl_qp_info(container_of(link, const struct rdma_link, link)->qp, &info);
+	end = (struct rdma_end){info.qpn, info.psn, info.lid, info.mtu, info.rd_atomic, {0}};
+	memcpy(end.gid, info.gid, sizeof(end.gid));
+	*end_p = (struct link_end){0};
+	memcpy(end_p->bytes, &end, sizeof(end));
 }
 
-static int rdma_connect(struct link *link, const struct mlx5dvl_qp_info *peer)
+static int rdma_connect(struct link *link, const struct link_end *peer)
 {
-	return mlx5dvl_qp_connect(to_rdma(link)->qp, peer);
+	struct rdma_end end;
+	struct mlx5dvl_qp_info info;
+
+	memcpy(&end, peer->bytes, sizeof(end));
+	info = (struct mlx5dvl_qp_info){.qpn = end.qpn,
+		.psn = end.psn,
+		.lid = end.lid,
+		.mtu = end.mtu,
+		.rd_atomic = end.rd_atomic};
+	memcpy(info.gid, end.gid, sizeof(info.gid));
+	return mlx5dvl_qp_connect(to_rdma(link)->qp, &info);
 }
 
 static int rdma_post(struct link *link, const struct link_move *m)
@@ -225,7 +345,7 @@ static void rdma_destroy(struct link *link)
 }
 
 static const struct link_ops rdma_ops = {
-	.info = rdma_info,
+	.end = rdma_end,
 	.connect = rdma_connect,
 	.post = rdma_post,
 	.post_probe = rdma_post_probe,
@@ -245,17 +365,17 @@ static int create_srq(struct rdma_link *l)
 	size_t len = mlx5dvl_srq_buf_len(attr.depth, attr.buf_size);
 	int err;
 
-	/* Whole pages: what is pinned is nobody else's. */
+	/* Whole pages, because pinned pages are shared with nothing else. */
 	len = (len + PAGE - 1) / PAGE * PAGE;
 	l->receives = aligned_alloc(PAGE, len);
 	if (!l->receives)
 		return -ENOMEM;
-	err = mlx5dvl_mr_reg(l->dev->ctx, l->receives, len, MLX5DVL_LOCAL_WRITE, &l->mr);
+	err = mlx5dvl_mr_reg(l->ctx, l->receives, len, MLX5DVL_LOCAL_WRITE, &l->mr);
 	if (err)
 		return err;
 	attr.buf = l->receives;
 	attr.lkey = l->mr.lkey;
-	return mlx5dvl_srq_create(l->dev->ctx, &attr, &l->srq);
+	return mlx5dvl_srq_create(l->ctx, &attr, &l->srq);
 }
 
 static int create_receives(struct rdma_link *l)
@@ -266,13 +386,13 @@ static int create_receives(struct rdma_link *l)
 	if (err)
 		return err;
 	attr.srq = l->srq;
-	err = mlx5dvl_cq_create(l->dev->ctx, &attr, &l->rcq);
+	err = mlx5dvl_cq_create(l->ctx, &attr, &l->rcq);
 	if (!err)
 		l->link.fds[1] = mlx5dvl_cq_fd(l->rcq);
 	return err;
 }
 
-int rdma_link_create(struct dev *d, bool target, struct link **l_p)
+static int create(struct port *p, bool target, struct link **l_p)
 {
 	const struct mlx5dvl_cq_attr cq = {.depth = SEND_BLOCKS, .events = true};
 	struct rdma_link *l = calloc(1, sizeof(*l));
@@ -282,12 +402,12 @@ int rdma_link_create(struct dev *d, bool target, struct link **l_p)
 		return -ENOMEM;
 	l->link.ops = &rdma_ops;
 	l->link.fds[0] = l->link.fds[1] = -1;
-	l->dev = d;
-	err = mlx5dvl_cq_create(d->ctx, &cq, &l->scq);
+	l->ctx = ctx_of(p);
+	err = mlx5dvl_cq_create(l->ctx, &cq, &l->scq);
 	if (!err && target)
 		err = create_receives(l);
 	if (!err)
-		err = mlx5dvl_qp_create(d->ctx,
+		err = mlx5dvl_qp_create(l->ctx,
 			&(struct mlx5dvl_qp_attr){.send_cq = l->scq,
 				.recv_cq = l->rcq,
 				.user = l,
@@ -302,3 +422,47 @@ int rdma_link_create(struct dev *d, bool target, struct link **l_p)
 	*l_p = &l->link;
 	return 0;
 }
+
+static int rdma_new(struct port *p, const struct desc *peer, struct link **l_p)
+{
+	return create(p, false, l_p);
+}
+
+static int rdma_accept(struct port *p, const struct link_end *theirs, struct link_end *mine_p,
+	struct link **l_p)
+{
+	struct link *l;
+	int err = create(p, true, &l);
+
+	if (err)
+		return err;
+	rdma_end(l, mine_p);
+	err = rdma_connect(l, theirs);
+	if (err)
+		rdma_destroy(l);
+	else
+		*l_p = l;
+	return err;
+}
+
+static const char *const kinds[] = {"ib", "roce", NULL};
+
+extern const struct transport rdma_transport;
+const struct transport rdma_transport = {
+	.rails = "adapters",
+	.kinds = kinds,
+	.regions = true,
+	.marks = true,
+	.bars = true,
+	.blames = true,
+	.stall_ns = STALL_NS,
+	.wanted = rdma_wanted,
+	.find = rdma_find,
+	.open = rdma_open,
+	.close = rdma_close,
+	.event = rdma_event,
+	.add = rdma_add,
+	.remove = rdma_remove,
+	.link = rdma_new,
+	.accept = rdma_accept,
+};

@@ -14,8 +14,8 @@
 void segment_free(struct tent_segment *s)
 {
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		move_close(&s->pairs[i].link);
-		move_close(&s->pairs[i].closed);
+		peer_close(&s->pairs[i].link);
+		peer_close(&s->pairs[i].closed);
 	}
 	blame_fini(s);
 	free(s->tier_sets);
@@ -26,18 +26,15 @@ void segment_free(struct tent_segment *s)
 	free(s);
 }
 
-static int check_kind(const struct tent_segment *s, struct tent_why *why)
+static int check_transport(const struct tent_segment *s, struct tent_why *why)
 {
-	bool shm = s->desc.rails[0].kind == KIND_SHM;
+	const struct transport *ours = s->t->transport, *theirs = s->desc.transport;
 
-	if (shm != !s->t->n_devs)
+	if (ours != theirs)
 		return why_say(why, -EREMOTE,
-			"segment: its rails are %s, those of this engine are %s",
-			shm ? "shared memory" : "adapters", shm ? "adapters" : "shared memory");
-	if (shm && strcmp(s->desc.boot, s->t->boot))
-		return why_say(why, -EREMOTE,
-			"segment: shared-memory rails reach this host only, and it is of another");
-	return 0;
+			"segment: its rails are %s, those of this engine are %s", theirs->rails,
+			ours->rails);
+	return ours->reach ? ours->reach(&s->desc, why) : 0;
 }
 
 static int pair(struct tent_segment *s, struct tent_why *why)
@@ -70,6 +67,37 @@ static const char *greeting_error(int err)
 	}
 }
 
+/* Asks whether some buffers are still registered, and acts on messages that come meanwhile. */
+static int ask_some(struct tent_segment *s, uint32_t first)
+{
+	struct ctl_msg msg = {.type = CTL_ASK};
+	uint32_t ids[CTL_IDS] = {0};
+	int err;
+
+	for (uint32_t i = 0; i < CTL_IDS && first + i < s->desc.n_buffers; i++)
+		ids[i] = s->desc.buffers[first + i].id;
+	memcpy(msg.bytes, ids, sizeof(ids));
+	err = ctl_send(&s->ctl, &msg);
+	while (!err && !(err = ctl_await(&s->ctl, ANSWER_MS, &msg)) && msg.type != CTL_KNOWN) {
+		pthread_mutex_lock(&s->t->lock);
+		err = move_message(s, &msg, clock_ns());
+		pthread_mutex_unlock(&s->t->lock);
+	}
+	for (uint32_t i = 0; !err && i < CTL_IDS && first + i < s->desc.n_buffers; i++)
+		s->lent[first + i].gone |= !(msg.rail >> i & 1);
+	return err;
+}
+
+/* Registrations of the peer have ended since it made the description. */
+static int ask(struct tent_segment *s)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < s->desc.n_buffers && !err; i += CTL_IDS)
+		err = ask_some(s, i);
+	return err;
+}
+
 static int greet(struct tent_segment *s, struct tent_why *why)
 {
 	struct ctl_msg msg = {.type = CTL_HELLO, .rail = s->n_pairs};
@@ -85,9 +113,8 @@ static int greet(struct tent_segment *s, struct tent_why *why)
 		err = -EPROTO;
 	if (!err)
 		err = -(int)msg.status;
-	/* Registrations of the peer have ended since it made the description. */
 	if (!err && msg.epoch != s->desc.epoch)
-		err = lent_ask(s, ANSWER_MS);
+		err = ask(s);
 	if (err)
 		why_say(why, err, "peer %s, port %u: %s", s->desc.host, s->desc.port,
 			greeting_error(err));
@@ -145,7 +172,7 @@ static int prepare(struct tent_segment *s, const char *text, struct tent_why *wh
 	int err = desc_read(text, &s->desc, why);
 
 	if (!err)
-		err = check_kind(s, why);
+		err = check_transport(s, why);
 	if (!err)
 		err = pair(s, why);
 	if (!err && (lent_init(s) || move_create(s)))
@@ -180,8 +207,8 @@ int tent_import(struct tent *t, const char *text, struct tent_why *why,
 		s->number = t->n_imports++;
 		s->next = t->segments;
 		t->segments = s;
-		engine_watch(t, s->ctl.fd);
-		engine_wake(t, 0);
+		loop_watch(t, s->ctl.fd);
+		loop_wake(t, 0);
 		*segment_p = s;
 	}
 	pthread_mutex_unlock(&t->lock);

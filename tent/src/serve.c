@@ -31,15 +31,6 @@ void conn_free(struct tent *t, struct conn *c)
 	free(c);
 }
 
-void conn_cut(struct conn *c)
-{
-	if (c->cut)
-		return;
-	c->cut = true;
-	c->until = clock_ns() + PEER_NS;
-	ctl_end(&c->ctl);
-}
-
 static bool serving(const struct tent *t)
 {
 	const struct conn *c = t->conns;
@@ -53,11 +44,11 @@ void serve_end(struct tent *t)
 {
 	t->ending = true;
 	for (struct conn *c = t->conns; c; c = c->next) {
-		if (c->known && !t->n_devs)
-			conn_cut(c);
+		if (c->known && !t->transport->bars)
+			revoke_cut(c);
 	}
-	engine_wake(t, 0);
-	while (!t->n_devs && serving(t))
+	loop_wake(t, 0);
+	while (!t->transport->bars && serving(t))
 		pthread_cond_wait(&t->ended, &t->lock);
 }
 
@@ -117,7 +108,7 @@ int tent_notice(struct tent *t, uint16_t *notify_p)
 	int err = -EAGAIN;
 
 	pthread_mutex_lock(&t->lock);
-	engine_help(t);
+	loop_help(t);
 	if (t->notice_head != t->notice_tail) {
 		if (read(t->notice_fd, &count, sizeof(count)) < 0)
 			abort(); /* it counts them */
@@ -152,43 +143,27 @@ static int on_hello(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	return -(int)reply.status;
 }
 
-/* A new end for the pair, connected to the peer's. */
+/* Makes an end for the pair, connected to the peer's. */
 static int make_end(struct tent *t, struct conn *c, const struct ctl_msg *msg,
-	struct mlx5dvl_qp_info *mine)
+	struct link_end *mine_p)
 {
-	struct dev *d = t->devs[msg->rail];
-	struct mlx5dvl_qp_info theirs;
-	struct link *l;
-	int err;
+	struct port *p = t->ports[msg->rail];
+	struct link **l = &c->links[msg->pair];
+	int err = p->dead ? -ENODEV : t->transport->accept(p, &msg->end, mine_p, l);
 
-	if (d->fatal)
-		return -ENODEV;
-	err = rdma_link_create(d, true, &l);
-	if (err)
-		return err;
-	ctl_get_end(msg, &theirs);
-	l->ops->info(l, mine);
-	err = l->ops->connect(l, &theirs);
-	if (err) {
-		l->ops->destroy(l);
-		return err;
-	}
-	c->links[msg->pair] = l;
-	engine_watch_link(t, l);
-	return 0;
+	if (!err && *l)
+		loop_watch_link(t, *l);
+	return err;
 }
 
 static int on_connect(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
 	struct ctl_msg reply = {.type = CTL_CONNECTED, .pair = msg->pair, .epoch = msg->epoch};
-	struct mlx5dvl_qp_info mine = {0};
 
 	if (msg->rail >= t->topo.n_rails)
 		return -EPROTO;
 	drop_link(c, msg->pair);
-	if (t->n_devs)
-		reply.status = (uint16_t)-make_end(t, c, msg, &mine);
-	ctl_put_end(&reply, &mine);
+	reply.status = (uint16_t)-make_end(t, c, msg, &reply.end);
 	return ctl_send(&c->ctl, &reply);
 }
 
@@ -235,8 +210,8 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	case CTL_FENCE:
 		return on_fence(t, c, msg);
 	case CTL_NOTICE:
-		/* Over adapters marks come through these, which bound how many there are. */
-		return t->n_devs ? -EPROTO : on_notice(t, c, msg);
+		/* Marks come over links, which bound their number. */
+		return t->transport->marks ? -EPROTO : on_notice(t, c, msg);
 	case CTL_ASK:
 		return revoke_asked(t, c, msg);
 	case CTL_UNREGISTERED:
@@ -259,7 +234,7 @@ static int read_messages(struct tent *t, struct conn *c)
 	struct ctl_msg msg;
 	int n = 0, err;
 
-	while (t->n_devs || c->cut || messages_room(t)) {
+	while (t->transport->marks || c->cut || messages_room(t)) {
 		err = ctl_receive(&c->ctl, &msg);
 		c->closed |= err == -ECONNRESET;
 		if (!err)
@@ -317,7 +292,7 @@ static void add_conn(struct tent *t, struct ctl *ctl, uint64_t now)
 	c->next = t->conns;
 	t->conns = c;
 	t->n_conns++;
-	engine_watch(t, ctl->fd);
+	loop_watch(t, ctl->fd);
 }
 
 /* Strangers give up their places, and their descriptors where those are short; each that is
@@ -344,7 +319,7 @@ static bool accept_some(struct tent *t, uint64_t now)
 /* A peer that is sent away copies until it has heard of it. */
 static bool may_copy(const struct tent *t, const struct conn *c)
 {
-	return !t->n_devs && c->known && !c->closed && !c->cut;
+	return !t->transport->bars && c->known && !c->closed && !c->cut;
 }
 
 bool serve_progress(struct tent *t, uint64_t now)
@@ -357,7 +332,7 @@ bool serve_progress(struct tent *t, uint64_t now)
 
 		some |= n != 0;
 		if (n < 0 && may_copy(t, c)) {
-			conn_cut(c);
+			revoke_cut(c);
 			link = &c->next;
 		} else if (n < 0) {
 			*link = c->next;

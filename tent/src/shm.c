@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Links between two processes of one host: a thread that copies with process_vm_readv(2) and
- * process_vm_writev(2). Neither needs anything of the peer but its process id, and the
- * permission that the kernel asks for (ptrace(2)).
+ * Rails between two processes of one host. A link is a thread that copies with
+ * process_vm_readv(2) and process_vm_writev(2). These need the process id of the peer, and the
+ * permission that the kernel asks for (ptrace(2)). The target has no end of a link.
  *
  * The engine's thread and the copying thread share two rings under a mutex; copies are made
  * without it.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -16,10 +18,11 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
-#include "link.h"
+#include "sched.h"
+#include "transport.h"
+#include "why.h"
 
 #define RING 128 /* more than LINK_DEPTH + LINK_EXTRA, a power of two */
-#define KEY_LEN 16
 
 struct ended {
 	uint64_t token;
@@ -30,7 +33,7 @@ struct shm_link {
 	struct link link;
 	pid_t pid;
 	uint64_t proof;
-	uint8_t key[KEY_LEN];
+	uint8_t key[DESC_KEY_LEN];
 	pthread_t thread;
 
 	pthread_mutex_t mutex; /* of all that follows */
@@ -40,6 +43,8 @@ struct shm_link {
 	uint32_t todo_head, todo_tail, ended_head, ended_tail;
 	bool stopped, ending;
 };
+
+/* ---- links ---- */
 
 static struct shm_link *to_shm(struct link *l)
 {
@@ -63,10 +68,10 @@ static int copy(pid_t pid, bool write, void *local, uint64_t remote, uint64_t le
 	return 0;
 }
 
-/* Is it still the process that exported the segment? */
+/* Checks that it is still the process that exported the segment. */
 static int ask(const struct shm_link *l)
 {
-	uint8_t key[KEY_LEN];
+	uint8_t key[DESC_KEY_LEN];
 	int err = copy(l->pid, false, key, l->proof, sizeof(key));
 
 	if (err)
@@ -117,12 +122,12 @@ static void *copier(void *arg)
 	return NULL;
 }
 
-static void shm_info(const struct link *link, struct mlx5dvl_qp_info *info_p)
+static void shm_end(const struct link *link, struct link_end *end_p)
 {
-	*info_p = (struct mlx5dvl_qp_info){0};
+	*end_p = (struct link_end){0};
 }
 
-static int shm_connect(struct link *link, const struct mlx5dvl_qp_info *peer)
+static int shm_connect(struct link *link, const struct link_end *peer)
 {
 	return 0;
 }
@@ -215,7 +220,7 @@ static void shm_destroy(struct link *link)
 }
 
 static const struct link_ops shm_ops = {
-	.info = shm_info,
+	.end = shm_end,
 	.connect = shm_connect,
 	.post = shm_post,
 	.post_probe = shm_post_probe,
@@ -228,7 +233,7 @@ static const struct link_ops shm_ops = {
 	.destroy = shm_destroy,
 };
 
-int shm_link_create(int32_t pid, uint64_t proof, const uint8_t key[16], struct link **l_p)
+static int shm_new(struct port *p, const struct desc *peer, struct link **l_p)
 {
 	struct shm_link *l = calloc(1, sizeof(*l));
 	int err;
@@ -237,9 +242,9 @@ int shm_link_create(int32_t pid, uint64_t proof, const uint8_t key[16], struct l
 		return -ENOMEM;
 	l->link.ops = &shm_ops;
 	l->link.fds[1] = -1;
-	l->pid = pid;
-	l->proof = proof;
-	memcpy(l->key, key, KEY_LEN);
+	l->pid = peer->pid;
+	l->proof = peer->proof;
+	memcpy(l->key, peer->key, sizeof(l->key));
 	l->link.fds[0] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (l->link.fds[0] < 0) {
 		err = -errno;
@@ -257,3 +262,132 @@ int shm_link_create(int32_t pid, uint64_t proof, const uint8_t key[16], struct l
 	*l_p = &l->link;
 	return 0;
 }
+
+/* There is nothing to make: the copying thread needs the peer's description alone. */
+static int shm_accept(struct port *p, const struct link_end *theirs, struct link_end *mine_p,
+	struct link **l_p)
+{
+	*mine_p = (struct link_end){0};
+	*l_p = NULL;
+	return 0;
+}
+
+static int shm_reach(const struct desc *peer, struct tent_why *why)
+{
+	char boot[sizeof(peer->boot)];
+
+	boot_id(boot);
+	return strcmp(boot, peer->boot) ?
+		       why_say(why, -EREMOTE,
+			       "segment: shared-memory rails reach this host only, and it is of another") :
+		       0;
+}
+
+/* ---- memory ---- */
+
+/* Checks that the first and the last byte are writable: the kernel copies a byte onto itself. */
+static int touch(uint64_t addr, uint64_t len)
+{
+	const uint64_t ends[] = {addr, addr + len - 1};
+	char byte;
+
+	for (int i = 0; i < 2; i++) {
+		struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)ends[i], 1};
+
+		if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1)
+			return errno == EFAULT ? -EFAULT : -errno;
+	}
+	return 0;
+}
+
+/* The end of the mapping that holds @at and can be read and written, by a line of /proc/self/maps. */
+static uint64_t mapped_to(const char *line, uint64_t at)
+{
+	uint64_t low, high;
+	char r, w;
+
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %c%c", &low, &high, &r, &w) != 4 || at < low ||
+		at >= high)
+		return at;
+	return r == 'r' && w == 'w' ? high : at;
+}
+
+/*
+ * Finds the errors that an adapter would find when it pins the memory: a part is not mapped, or not
+ * writable. It touches the first and the last page only.
+ */
+static int shm_check(uint64_t addr, uint64_t len)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uint64_t at = addr;
+	char *line = NULL;
+	size_t size = 0;
+
+	if (!maps)
+		return -errno;
+	while (at < addr + len && getline(&line, &size, maps) > 0)
+		at = mapped_to(line, at);
+	free(line);
+	fclose(maps);
+	return at < addr + len ? -EFAULT : touch(addr, len);
+}
+
+/* ---- ports ---- */
+
+static bool shm_wanted(const struct tent_attr *attr)
+{
+	return attr->shm_rails;
+}
+
+static int shm_find(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TENT_NAME_LEN],
+	struct tent_why *why)
+{
+	for (uint32_t i = 0; i < attr->shm_rails; i++)
+		snprintf(names[i], TENT_NAME_LEN, "shm%u", i);
+	return (int)attr->shm_rails;
+}
+
+static int shm_open(const char *name, bool named, struct port **p_p, struct tent_why *why)
+{
+	struct port *p = named ? NULL : calloc(1, sizeof(*p));
+
+	if (named)
+		return why_say(why, -EINVAL,
+			"configuration: a topology names adapters: leave it out with shared-memory "
+			"rails");
+	if (!p)
+		return -ENOMEM;
+	*p = (struct port){.id.kind = "shm", .max_region = UINT64_MAX, .fd = -1};
+	strcpy(p->id.name, name);
+	*p_p = p;
+	return 0;
+}
+
+static void shm_close(struct port *p)
+{
+	free(p);
+}
+
+static bool shm_event(struct port *p, bool *up_p)
+{
+	return false;
+}
+
+static const char *const kinds[] = {"shm", NULL};
+
+extern const struct transport shm_transport;
+const struct transport shm_transport = {
+	.rails = "shared memory",
+	.kinds = kinds,
+	.spares = true,
+	.stall_ns = SCHED_NEVER, /* a thread ends, or reports an error, however busy the host is */
+	.wanted = shm_wanted,
+	.find = shm_find,
+	.open = shm_open,
+	.close = shm_close,
+	.event = shm_event,
+	.check = shm_check,
+	.reach = shm_reach,
+	.link = shm_new,
+	.accept = shm_accept,
+};

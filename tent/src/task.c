@@ -162,8 +162,8 @@ static void take_slot(struct tent_segment *s, uint32_t id, uint8_t slot)
 	s->slots[slot].lap++;
 	s->slots[slot].task = id;
 	s->slots[slot].untaken = true;
-	/* What threads have copied is in place: one message is enough. */
-	if (!s->t->n_devs)
+	/* The bytes are in place: one message is enough. */
+	if (!s->t->transport->marks)
 		k->pairs &= -k->pairs;
 	k->positions = (uint8_t)__builtin_popcountll(k->pairs);
 	/* The i-th position is that of the i-th pair that carried something. */
@@ -225,7 +225,7 @@ void notice_record(const struct tent_segment *s, uint64_t user, uint32_t positio
 	};
 }
 
-/* Copying threads: what they have copied is in place, so a message tells it. */
+/* Without marks the bytes of an ended slice are in place, so a message tells of them. */
 static void tell_by_message(struct tent_segment *s, uint8_t slot)
 {
 	struct ctl_msg msg = {.type = CTL_NOTICE};
@@ -233,7 +233,7 @@ static void tell_by_message(struct tent_segment *s, uint8_t slot)
 
 	notice_record(s, mark_user(s, slot), 0, &mark);
 	ctl_put_mark(&msg, &mark);
-	move_send(s, &msg);
+	peer_send(s, &msg);
 	if (!s->lost)
 		end_in_slot(s, slot, 0);
 }
@@ -302,7 +302,7 @@ static void notify_slot(struct tent_segment *s, uint8_t slot)
 	}
 	if (l->task == NO_TASK)
 		return;
-	if (!s->t->n_devs) {
+	if (!s->t->transport->marks) {
 		tell_by_message(s, slot);
 		return;
 	}

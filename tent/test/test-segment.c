@@ -14,7 +14,7 @@
 
 static struct rail_id roce(const char *name, uint8_t subnet)
 {
-	struct rail_id r = {.kind = KIND_ROCE,
+	struct rail_id r = {.kind = "roce",
 		.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [13] = 0, [14] = subnet, [15] = 1}};
 
 	strcpy(r.name, name);
@@ -23,7 +23,7 @@ static struct rail_id roce(const char *name, uint8_t subnet)
 
 static struct rail_id ib(const char *name, uint8_t prefix)
 {
-	struct rail_id r = {.kind = KIND_IB, .gid = {[0] = 0xfe, [7] = prefix, [15] = 9}};
+	struct rail_id r = {.kind = "ib", .gid = {[0] = 0xfe, [7] = prefix, [15] = 9}};
 
 	strcpy(r.name, name);
 	return r;

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* The descriptors that the engine's thread sleeps on, and how it is woken. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "engine.h"
+
+void loop_wake(struct tent *t, uint64_t until)
+{
+	const uint64_t one = 1;
+
+	if (t->sleeps_until > until && write(t->kick, &one, sizeof(one)) < 0)
+		abort(); /* only a counter at its end is refused */
+}
+
+void loop_help(struct tent *t)
+{
+	if (t->progress(t, clock_ns()))
+		loop_wake(t, 0);
+}
+
+void loop_watch(struct tent *t, int fd)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+
+	/* Without memory for it the thread sees its events when it wakes for something else. */
+	epoll_ctl(t->epoll, EPOLL_CTL_ADD, fd, &e);
+}
+
+void loop_watch_link(struct tent *t, const struct link *l)
+{
+	for (int i = 0; i < 2; i++) {
+		if (l->fds[i] >= 0)
+			loop_watch(t, l->fds[i]);
+	}
+}
+
+void loop_sleep(struct tent *t, uint64_t until)
+{
+	uint64_t now = clock_ns(), count;
+	struct epoll_event events[16];
+	struct timespec ts, *timeout = NULL;
+	int n;
+
+	if (until != SCHED_NEVER) {
+		ts = clock_timespec(until > now ? until - now : 0);
+		timeout = &ts;
+	}
+	t->sleeps_until = until;
+	pthread_mutex_unlock(&t->lock);
+	n = epoll_pwait2(t->epoll, events, 16, timeout, NULL);
+	pthread_mutex_lock(&t->lock);
+	t->sleeps_until = 0;
+	if (n > 0 && read(t->kick, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		abort(); /* it is ours */
+}

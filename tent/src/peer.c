@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* The initiator's side of a connection: messages, and ends of links. */
+#include <errno.h>
+
+#include "engine.h"
+
+void peer_send(struct tent_segment *s, struct ctl_msg *msg)
+{
+	int err = ctl_send(&s->ctl, msg);
+
+	if (err && !s->lost)
+		s->lost = err;
+}
+
+int peer_connect(struct tent_segment *s, uint32_t port, struct ctl_msg *msg, struct link **l_p)
+{
+	struct tent *t = s->t;
+	int err = t->ports[port]->dead ? -ENODEV : s->lost;
+
+	if (!err)
+		err = t->transport->link(t->ports[port], &s->desc, l_p);
+	if (err)
+		return err;
+	loop_watch_link(t, *l_p);
+	(*l_p)->ops->end(*l_p, &msg->end);
+	peer_send(s, msg);
+	return 0;
+}
+
+int peer_connected(struct link *l, const struct ctl_msg *msg, uint64_t token)
+{
+	int err = -(int)msg->status;
+
+	if (!err)
+		err = l->ops->connect(l, &msg->end);
+	if (!err)
+		err = l->ops->post_probe(l, token);
+	if (!err)
+		l->ops->flush(l);
+	return err;
+}
+
+void peer_close(struct link **link)
+{
+	if (*link)
+		(*link)->ops->destroy(*link);
+	*link = NULL;
+}
