@@ -32,7 +32,7 @@ static void port_events(struct tent *t, uint64_t now)
 {
 	bool up;
 
-	for (uint32_t r = 0; r < t->n_ports; r++) {
+	for (uint32_t r = 0; r < t->n_ports && t->transport->event; r++) {
 		if (t->transport->event(t->ports[r], &up))
 			port_changed(t, now, r, up);
 	}
@@ -159,7 +159,8 @@ static int open_found(struct tent *t, const struct tent_attr *a, struct tent_why
 	for (int i = 0; i < n && !err; i++)
 		err = open_rail(t, names[i], false, why);
 	if (!err && !t->n_ports)
-		return why_say(why, -ENETDOWN, "no adapter has an active port");
+		return why_say(why, -ENETDOWN, "none of the %s has an active port",
+			t->transport->rails);
 	return err ? err : topo_from_hwloc(&t->topo, why);
 }
 
@@ -167,7 +168,7 @@ static int open_rails(struct tent *t, const struct tent_attr *a, struct tent_why
 {
 	const struct transport *const *transport = transports;
 
-	while (!(*transport)->wanted(a))
+	while ((*transport)->wanted && !(*transport)->wanted(a))
 		transport++;
 	t->transport = *transport;
 	topo_init(&t->topo);
@@ -180,8 +181,6 @@ static int check_attr(const struct tent_attr *a, struct tent_why *why)
 {
 	if (a->config && a->config_file)
 		return why_say(why, -EINVAL, "give config or config_file, not both");
-	if (a->shm_rails > TENT_MAX_RAILS)
-		return why_say(why, -EINVAL, "shm_rails: give up to %d", TENT_MAX_RAILS);
 	if (a->max_tasks > 65536)
 		return why_say(why, -EINVAL, "max_tasks: give up to 65536");
 	if (a->rail_wait_ms < -1)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The states of rails: deadlines, exclusion, probes, return. */
+/* The states of rails: deadlines, exclusion, probes, return. Only this file changes a state. */
 #include "sched_priv.h"
 
 #include <assert.h>
@@ -19,8 +19,46 @@ static void take_bound(struct sched *s, uint32_t rail, uint32_t priority)
 
 	/* The rail is not in use any more: none of them comes back. */
 	while ((id = bound->head) != NO_SLICE) {
-		early_unbind(s, id);
-		early_rebind(s, id);
+		bind_undo(s, id);
+		bind_again(s, id);
+	}
+}
+
+/* Gives a slice of a failed rail, in no list and released, to another one. */
+static void slice_again(struct sched *s, uint32_t id)
+{
+	struct slice *sl = &s->slices[id];
+
+	sl->generation++;
+	sl->posted = false;
+	sl->again = true;
+	s->stats.resent++;
+	s->stats.resent_bytes += sl->length;
+	if (s->requests[sl->request].status)
+		slice_end(s, id);
+	else if (s->config.mode == TENT_PULL)
+		slice_wait(s, id);
+	else
+		bind_again(s, id);
+}
+
+/* Ends what a fenced rail has posted with status, or gives it to others if that is 0. Marks always go to others. */
+static void take_posted(struct sched *s, uint32_t rail, int status)
+{
+	uint32_t id;
+
+	while ((id = s->posted[rail].head) != NO_SLICE) {
+		struct slice *sl = &s->slices[id];
+
+		slice_unpost(s, id);
+		if (slice_is_mark(sl)) {
+			mark_end(s, id, sl->status ? sl->status : -ENOTCONN);
+		} else if (status) {
+			request_fail(s, s->slices[id].request, status);
+			slice_end(s, id);
+		} else {
+			slice_again(s, id);
+		}
 	}
 }
 

@@ -72,11 +72,6 @@ static struct mlx5dvl_ctx *ctx_of(struct port *p)
 	return container_of(p, struct rdma_port, port)->ctx;
 }
 
-static bool rdma_wanted(const struct tent_attr *attr)
-{
-	return true;
-}
-
 static int rdma_find(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TENT_NAME_LEN],
 	struct tent_why *why)
 {
@@ -456,7 +451,6 @@ const struct transport rdma_transport = {
 	.bars = true,
 	.blames = true,
 	.stall_ns = STALL_NS,
-	.wanted = rdma_wanted,
 	.find = rdma_find,
 	.open = rdma_open,
 	.close = rdma_close,

@@ -9,181 +9,16 @@
 #include "base/probe.h"
 
 #define DUE_TIMES 8 /* the least time that a request takes: when it is due */
-#define MOST_ERRORS 8 /* of one slice: then it is not the rails' fault */
-
-void list_append(struct sched *s, struct list *l, uint32_t id)
-{
-	struct slice *sl = &s->slices[id];
-
-	sl->next = NO_SLICE;
-	sl->prev = l->tail;
-	if (l->tail == NO_SLICE)
-		l->head = id;
-	else
-		s->slices[l->tail].next = id;
-	l->tail = id;
-}
-
-void list_remove(struct sched *s, struct list *l, uint32_t id)
-{
-	struct slice *sl = &s->slices[id];
-
-	if (sl->prev == NO_SLICE)
-		l->head = sl->next;
-	else
-		s->slices[sl->prev].next = sl->next;
-	if (sl->next == NO_SLICE)
-		l->tail = sl->prev;
-	else
-		s->slices[sl->next].prev = sl->prev;
-}
-
-void ledger_charge(struct sched *s, uint32_t id, uint32_t rail, uint64_t bytes)
-{
-	s->slices[id].rail = rail;
-	s->slices[id].charged = bytes;
-	s->rails[rail].inflight += bytes;
-}
-
-void ledger_release(struct sched *s, uint32_t id)
-{
-	struct slice *sl = &s->slices[id];
-	struct rail *r = &s->rails[sl->rail];
-
-	assert(DEFECTS || r->inflight >= sl->charged);
-	r->inflight -= DEFECTS ? sl->length : sl->charged;
-	sl->rail = NO_RAIL;
-	sl->charged = 0;
-}
-
-/* Nothing is left of it: rail_ops.done is called from sched_run(). */
-static void request_end(struct sched *s, uint32_t id)
-{
-	s->requests[id].next = SLAB_NONE;
-	if (s->ended_tail == SLAB_NONE)
-		s->ended_head = id;
-	else
-		s->requests[s->ended_tail].next = id;
-	s->ended_tail = id;
-}
-
-static bool all_cut(const struct request *q)
-{
-	return !plan_left(&q->plan);
-}
-
-uint32_t slice_new(struct sched *s, uint32_t request, uint64_t offset, uint64_t length)
-{
-	uint32_t id = slab_get(&s->slice_ids), generation;
-
-	if (id == SLAB_NONE)
-		return NO_SLICE;
-	generation = s->slices[id].generation;
-	s->slices[id] = (struct slice){
-		.offset = offset,
-		.length = length,
-		.request = request,
-		.generation = generation,
-		.rail = NO_RAIL,
-	};
-	s->requests[request].open++;
-	return id;
-}
-
-void slice_end(struct sched *s, uint32_t id)
-{
-	uint32_t request = s->slices[id].request;
-	struct request *q = &s->requests[request];
-
-	s->slices[id].generation++;
-	slab_put(&s->slice_ids, id);
-	q->open--;
-	if (!q->open && all_cut(q))
-		request_end(s, request);
-}
-
-/* Takes a request that is not cut to its end out of its queue. */
-static void queue_remove(struct sched *s, uint32_t id)
-{
-	struct request *q = &s->requests[id];
-	struct queue *all = sched_queue(s, q->location, q->priority);
-	uint32_t *link = &all->head;
-
-	while (*link != id)
-		link = &s->requests[*link].next;
-	*link = q->next;
-	all->bytes -= plan_left(&q->plan);
-	class_shrink(s, q->priority, plan_left(&q->plan));
-	q->plan.at = q->plan.length;
-}
-
-/* Slices of it that are under way end as they will; the rest is dropped. */
-void request_fail(struct sched *s, uint32_t request, int status)
-{
-	struct request *q = &s->requests[request];
-
-	if (!q->status)
-		q->status = status;
-	if (all_cut(q))
-		return;
-	queue_remove(s, request);
-	if (!q->open)
-		request_end(s, request);
-}
-
-bool sched_reachable(const struct sched *s, uint32_t location)
-{
-	for (uint32_t r = 0; r < s->n_rails; r++) {
-		if (sched_usable(s, location, r))
-			return true;
-	}
-	return false;
-}
-
-static uint64_t token_of(const struct sched *s, uint32_t id)
-{
-	return (uint64_t)s->slices[id].generation << 32 | id;
-}
-
-int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from)
-{
-	struct slice *sl = &s->slices[id];
-	uint32_t rail = sl->rail;
-	struct sched_slice post = {
-		.token = token_of(s, id),
-		.user = s->requests[sl->request].user,
-		.offset = sl->offset,
-		.length = sl->length,
-		.again = sl->again,
-	};
-	int err = s->ops->post(s->arg, rail, &post);
-
-	if (err) {
-		s->rails[rail].full = err == -EAGAIN;
-		return err;
-	}
-	if (from)
-		list_remove(s, from, id);
-	list_append(s, &s->posted[rail], id);
-	sl->alone = !s->rails[rail].posted;
-	sl->posted = true;
-	sl->posted_at = now;
-	rail_posted(&s->rails[rail], now, sl->length);
-	class_serve(s, slice_priority(s, id), sl->length);
-	s->stats.slices++;
-	PROBE(tent, slice_posted, post.user, id, rail, sl->length, sl->offset);
-	return 0;
-}
 
 static int submit_early(struct sched *s, uint32_t id, uint32_t max_slices)
 {
-	uint64_t n = early_count(&s->requests[id].plan, max_slices);
+	uint64_t n = bind_count(&s->requests[id].plan, max_slices);
 
 	if (n > s->slice_ids.capacity)
 		return -EMSGSIZE;
 	if (n > s->slice_ids.capacity - s->slice_ids.used)
 		return -EAGAIN;
-	early_submit(s, id, max_slices);
+	bind_request(s, id, max_slices);
 	return 0;
 }
 
@@ -259,93 +94,9 @@ void sched_cancel(struct sched *s, uint64_t user, int status)
 		const struct request *q = &s->requests[id];
 
 		/* What has ended, and only waits for rail_ops.done, keeps its status. */
-		if (slab_in_use(&s->request_ids, id) && q->user == user && (q->open || !all_cut(q)))
+		if (slab_in_use(&s->request_ids, id) && q->user == user &&
+			(q->open || !request_all_cut(q)))
 			request_fail(s, id, status);
-	}
-}
-
-static struct queue *queue_of(struct sched *s, uint32_t id)
-{
-	const struct request *q = &s->requests[s->slices[id].request];
-
-	return sched_queue(s, q->location, q->priority);
-}
-
-void slice_wait(struct sched *s, uint32_t id)
-{
-	struct queue *q = queue_of(s, id);
-
-	q->bytes += s->slices[id].length;
-	class_grow(s, slice_priority(s, id), s->slices[id].length);
-	list_append(s, &q->again, id);
-}
-
-void slice_unwait(struct sched *s, uint32_t id)
-{
-	struct queue *q = queue_of(s, id);
-
-	q->bytes -= s->slices[id].length;
-	class_shrink(s, slice_priority(s, id), s->slices[id].length);
-	list_remove(s, &q->again, id);
-}
-
-/* A slice of a failed rail, in no list and released, goes to another one. */
-static void slice_again(struct sched *s, uint32_t id)
-{
-	struct slice *sl = &s->slices[id];
-
-	sl->generation++;
-	sl->posted = false;
-	sl->again = true;
-	s->stats.resent++;
-	s->stats.resent_bytes += sl->length;
-	if (s->requests[sl->request].status)
-		slice_end(s, id);
-	else if (s->config.mode == TENT_PULL)
-		slice_wait(s, id);
-	else
-		early_rebind(s, id);
-}
-
-/* Takes a slice or a mark, which has ended, out of what its rail has under way. */
-static void unpost(struct sched *s, uint32_t id)
-{
-	uint32_t rail = s->slices[id].rail;
-
-	list_remove(s, &s->posted[rail], id);
-	rail_unposted(&s->rails[rail], s->slices[id].length);
-	ledger_release(s, id);
-}
-
-/* Its token loses its meaning before the caller hears of it, who may post it again. */
-static void mark_end(struct sched *s, uint32_t id, int status)
-{
-	const struct slice mark = s->slices[id];
-
-	s->slices[id].generation++;
-	s->slices[id].posted = false;
-	slab_put(&s->slice_ids, id);
-	s->marks--;
-	s->ops->marked(s->arg, mark.user, (uint32_t)mark.offset, status);
-}
-
-/* Marks go elsewhere in any case: their request has been moved. */
-void take_posted(struct sched *s, uint32_t rail, int status)
-{
-	uint32_t id;
-
-	while ((id = s->posted[rail].head) != NO_SLICE) {
-		struct slice *sl = &s->slices[id];
-
-		unpost(s, id);
-		if (slice_is_mark(sl)) {
-			mark_end(s, id, sl->status ? sl->status : -ENOTCONN);
-		} else if (status) {
-			request_fail(s, s->slices[id].request, status);
-			slice_end(s, id);
-		} else {
-			slice_again(s, id);
-		}
 	}
 }
 
@@ -389,7 +140,7 @@ static void slice_arrived(struct sched *s, uint64_t now, uint32_t id)
 	learn(s, now, sl);
 	if (sched_tier(s, location, rail) != s->best_tier[location])
 		s->stats.remote_bytes += sl->length;
-	unpost(s, id);
+	slice_unpost(s, id);
 	s->rails[rail].full = false;
 	rail_well(s, rail);
 	slice_end(s, id);
@@ -400,20 +151,10 @@ static void mark_arrived(struct sched *s, uint64_t now, uint32_t id)
 	uint32_t rail = s->slices[id].rail;
 
 	rail_marked(&s->rails[rail], now);
-	unpost(s, id);
+	slice_unpost(s, id);
 	s->rails[rail].full = false;
 	rail_well(s, rail);
 	mark_end(s, id, 0);
-}
-
-void slice_error(struct sched *s, uint32_t id, int status)
-{
-	struct slice *sl = &s->slices[id];
-
-	if (slice_is_mark(sl))
-		sl->status = status;
-	else if (++sl->errors >= MOST_ERRORS)
-		request_fail(s, sl->request, status);
 }
 
 static void slice_failed(struct sched *s, uint64_t now, uint32_t id, int status)
@@ -460,7 +201,7 @@ int sched_refused(struct sched *s, uint64_t now, uint64_t token, int status)
 	r = &s->rails[sl->rail];
 	r->progress_at = now;
 	r->full = false;
-	unpost(s, id);
+	slice_unpost(s, id);
 	request_fail(s, sl->request, status);
 	slice_end(s, id);
 	return 0;
@@ -472,7 +213,7 @@ static int post_mark(struct sched *s, uint64_t now, uint32_t rail, uint32_t id)
 {
 	struct slice *sl = &s->slices[id];
 	const struct sched_slice post = {
-		.token = token_of(s, id),
+		.token = slice_token(s, id),
 		.user = sl->user,
 		.mark = true,
 		.position = (uint32_t)sl->offset,

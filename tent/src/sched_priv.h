@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of the scheduler share. sched.c has requests, slices and the ledger;
- * turns.c has priority classes; early.c binds slices at submit (baseline, smart), pull.c when a rail has room; health.c
- * has the states of rails; rail.h what is measured of a rail.
+ * The scheduler's objects and the functions between its files. Each file calls only those below it:
+ *
+ *	sched.c		the interface of sched.h
+ *	early.c		baseline, smart: post bound slices	pull.c	cuts and posts when a rail has room
+ *	health.c	states of rails
+ *	bind.c		baseline, smart: choose rails at submit
+ *	slice.c		slices, requests, the ledger
+ *	turns.c		priority classes	rail.c	measurements of a rail	plan.c	cuts
  */
 #ifndef TENT_SCHED_PRIV_H
 #define TENT_SCHED_PRIV_H
@@ -103,7 +108,7 @@ static inline uint8_t sched_tier(const struct sched *s, uint32_t location, uint3
 	return s->tiers[location * s->n_rails + rail];
 }
 
-/* What memory of another NUMA node adds to a slice's latency. */
+/* The latency that memory of another NUMA node adds to a slice. */
 static inline double sched_numa_ns(const struct sched *s, uint32_t location, uint32_t rail)
 {
 	double penalty = s->config.numa_penalties[sched_tier(s, location, rail)];
@@ -121,7 +126,7 @@ static inline bool slice_is_mark(const struct slice *sl)
 	return sl->request == NO_REQUEST;
 }
 
-/* May slices of this location be given to the rail? */
+/* Whether slices of this location may be given to the rail. */
 static inline bool sched_usable(const struct sched *s, uint32_t location, uint32_t rail)
 {
 	return rail_in_use(&s->rails[rail]) &&
@@ -143,66 +148,88 @@ static inline struct list *sched_bound(struct sched *s, uint32_t rail, uint32_t 
 	return &s->bound[priority * s->n_rails + rail];
 }
 
-bool sched_reachable(const struct sched *s, uint32_t location);
+static inline uint64_t slice_token(const struct sched *s, uint32_t id)
+{
+	return (uint64_t)s->slices[id].generation << 32 | id;
+}
+
+static inline bool request_all_cut(const struct request *q)
+{
+	return !plan_left(&q->plan);
+}
+
+/* ---- turns.c: classes ---- */
 
 /* Something begins to wait, or does not wait any more; bytes are posted. */
 void class_grow(struct sched *s, uint32_t priority, uint64_t n);
 void class_shrink(struct sched *s, uint32_t priority, uint64_t n);
 void class_serve(struct sched *s, uint32_t priority, uint64_t bytes);
-/* Whose turn it is, of those that have something waiting; @without: bits; or SCHED_PRIORITIES. */
+/*
+ * The class whose turn it is, among those in which something waits, and without those in the bits
+ * of @without. SCHED_PRIORITIES: there is none.
+ */
 uint32_t class_next(const struct sched *s, uint32_t without);
+
+/* ---- slice.c ---- */
+
+bool sched_reachable(const struct sched *s, uint32_t location);
 
 void list_append(struct sched *s, struct list *l, uint32_t id);
 void list_remove(struct sched *s, struct list *l, uint32_t id);
 
-/* A new slice of a request, in no list; NO_SLICE: too many. */
-uint32_t slice_new(struct sched *s, uint32_t request, uint64_t offset, uint64_t length);
-/* Ends a slice that is in no list, and with the last one the request. */
-void slice_end(struct sched *s, uint32_t id);
-void request_fail(struct sched *s, uint32_t request, int status);
-/* A slice that is in no list waits for a rail, before what is not cut yet. */
-void slice_wait(struct sched *s, uint32_t id);
-/* Takes it out of there. */
-void slice_unwait(struct sched *s, uint32_t id);
-
-/* The ledger: what a rail has been given and has not ended. */
+/* The ledger has the bytes that a rail has been given, and that have not ended. */
 void ledger_charge(struct sched *s, uint32_t id, uint32_t rail, uint64_t bytes);
 void ledger_release(struct sched *s, uint32_t id);
 
+/* A new slice of a request, in no list; NO_SLICE: there are too many. */
+uint32_t slice_new(struct sched *s, uint32_t request, uint64_t offset, uint64_t length);
+/* Ends a slice that is in no list, and with the last one the request. */
+void slice_end(struct sched *s, uint32_t id);
+/* A slice that is in no list waits for a rail, before bytes that are not cut yet. */
+void slice_wait(struct sched *s, uint32_t id);
+void slice_unwait(struct sched *s, uint32_t id);
 /*
- * Posts a slice that is charged to a rail, and takes it out of the list that it is in, if
- * any. 0, or as rail_ops.post, and then nothing has changed.
+ * Posts a slice that is charged to a rail, and takes it out of the list that it is in, if any. 0, or
+ * as rail_ops.post, and then nothing has changed.
  */
 int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from);
-
-/* Binds all slices of a new request; the caller has checked that there are enough ids. */
-void early_submit(struct sched *s, uint32_t request, uint32_t max_slices);
-/* Binds a slice of a failed rail; without a rail it waits. */
-void early_rebind(struct sched *s, uint32_t id);
-/* Takes a slice that is bound, and not posted, from its rail. */
-void early_unbind(struct sched *s, uint32_t id);
-void early_run(struct sched *s, uint64_t now);
-/* Where the slice is cut at, and how many there are. */
-uint64_t early_count(const struct plan *p, uint32_t max_slices);
-
-void pull_run(struct sched *s, uint64_t now);
-
+/* Takes a slice or a mark out of the list of its rail's posted ones, and releases it. */
+void slice_unpost(struct sched *s, uint32_t id);
 /*
- * The slice, or the mark, has an error of its own: not of a rail that was stopped. After some
- * its request fails, so that one that no rail can carry out does not take down one after the other.
+ * Counts an error of a slice or a mark that its rail did not cause by being stopped. After some the
+ * request fails, so that one that no rail can carry does not exclude one after the other.
  */
 void slice_error(struct sched *s, uint32_t id, int status);
+void mark_end(struct sched *s, uint32_t id, int status);
 
-/* What a fenced rail has posted ends with status, or goes elsewhere if that is 0; marks always do. */
-void take_posted(struct sched *s, uint32_t rail, int status);
+/* Its slices that are under way end as they will; the rest of it is dropped. */
+void request_fail(struct sched *s, uint32_t request, int status);
+
+/* ---- bind.c: rails for slices, at submit ---- */
+
+/* The number of slices that bind_request() will need. */
+uint64_t bind_count(const struct plan *p, uint32_t max_slices);
+/* Cuts and binds a new request; the caller has checked that there are enough ids. */
+void bind_request(struct sched *s, uint32_t request, uint32_t max_slices);
+/* Binds a slice of a failed rail; without a rail it waits. */
+void bind_again(struct sched *s, uint32_t id);
+/* Takes a slice that is bound, and not posted, from its rail. */
+void bind_undo(struct sched *s, uint32_t id);
+
+/* ---- health.c: states of rails ---- */
 
 /* The state in which a rail begins. */
 void rail_begin(struct rail *r, bool closed);
-/* Ends the use of a rail; what it has posted waits for the fence. */
+/* Ends the use of a rail; the slices that it has posted wait for the fence. */
 void rail_fail(struct sched *s, uint64_t now, uint32_t rail);
 /* A slice or a mark has arrived: the rail is well. */
 void rail_well(struct sched *s, uint32_t rail);
-/* Deadlines of all rails: those that are over are acted upon; the next one. */
+/* Acts on the deadlines of rails that are over. Returns the next one. */
 uint64_t health_run(struct sched *s, uint64_t now);
+
+/* ---- early.c, pull.c: post what waits, after the mode ---- */
+
+void early_run(struct sched *s, uint64_t now);
+void pull_run(struct sched *s, uint64_t now);
 
 #endif

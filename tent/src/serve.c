@@ -149,9 +149,12 @@ static int make_end(struct tent *t, struct conn *c, const struct ctl_msg *msg,
 {
 	struct port *p = t->ports[msg->rail];
 	struct link **l = &c->links[msg->pair];
-	int err = p->dead ? -ENODEV : t->transport->accept(p, &msg->end, mine_p, l);
+	int err;
 
-	if (!err && *l)
+	if (!t->transport->accept)
+		return 0;
+	err = p->dead ? -ENODEV : t->transport->accept(p, &msg->end, mine_p, l);
+	if (!err)
 		loop_watch_link(t, *l);
 	return err;
 }

@@ -122,16 +122,6 @@ static void *copier(void *arg)
 	return NULL;
 }
 
-static void shm_end(const struct link *link, struct link_end *end_p)
-{
-	*end_p = (struct link_end){0};
-}
-
-static int shm_connect(struct link *link, const struct link_end *peer)
-{
-	return 0;
-}
-
 static int put(struct shm_link *l, const struct link_move *m, uint32_t depth)
 {
 	int err = 0;
@@ -160,10 +150,6 @@ static int shm_post_probe(struct link *link, uint64_t token)
 	return put(to_shm(link), &(struct link_move){.token = token}, LINK_DEPTH + LINK_EXTRA);
 }
 
-static void shm_flush(struct link *link)
-{
-}
-
 static int shm_poll(struct link *link, link_done_fn *fn, void *arg)
 {
 	struct shm_link *l = to_shm(link);
@@ -185,11 +171,6 @@ static int shm_poll(struct link *link, link_done_fn *fn, void *arg)
 	return n;
 }
 
-static int shm_poll_marks(struct link *link, int max, link_mark_fn *fn, void *arg)
-{
-	return 0;
-}
-
 static int shm_stop(struct link *link)
 {
 	struct shm_link *l = to_shm(link);
@@ -198,10 +179,6 @@ static int shm_stop(struct link *link)
 	l->stopped = true;
 	pthread_mutex_unlock(&l->mutex);
 	return 0;
-}
-
-static void shm_arm(struct link *link)
-{
 }
 
 static void shm_destroy(struct link *link)
@@ -220,16 +197,16 @@ static void shm_destroy(struct link *link)
 }
 
 static const struct link_ops shm_ops = {
-	.end = shm_end,
-	.connect = shm_connect,
+	.end = link_no_end,
+	.connect = link_no_connect,
 	.post = shm_post,
 	.post_probe = shm_post_probe,
-	.flush = shm_flush,
+	.flush = link_nothing,
 	.poll = shm_poll,
-	.poll_marks = shm_poll_marks,
+	.poll_marks = link_no_marks,
 	.stop = shm_stop,
-	.arm = shm_arm,
-	.disarm = shm_arm,
+	.arm = link_nothing,
+	.disarm = link_nothing,
 	.destroy = shm_destroy,
 };
 
@@ -260,15 +237,6 @@ static int shm_new(struct port *p, const struct desc *peer, struct link **l_p)
 		return err;
 	}
 	*l_p = &l->link;
-	return 0;
-}
-
-/* There is nothing to make: the copying thread needs the peer's description alone. */
-static int shm_accept(struct port *p, const struct link_end *theirs, struct link_end *mine_p,
-	struct link **l_p)
-{
-	*mine_p = (struct link_end){0};
-	*l_p = NULL;
 	return 0;
 }
 
@@ -342,6 +310,8 @@ static bool shm_wanted(const struct tent_attr *attr)
 static int shm_find(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TENT_NAME_LEN],
 	struct tent_why *why)
 {
+	if (attr->shm_rails > TENT_MAX_RAILS)
+		return why_say(why, -EINVAL, "shm_rails: give up to %d", TENT_MAX_RAILS);
 	for (uint32_t i = 0; i < attr->shm_rails; i++)
 		snprintf(names[i], TENT_NAME_LEN, "shm%u", i);
 	return (int)attr->shm_rails;
@@ -349,28 +319,11 @@ static int shm_find(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TEN
 
 static int shm_open(const char *name, bool named, struct port **p_p, struct tent_why *why)
 {
-	struct port *p = named ? NULL : calloc(1, sizeof(*p));
-
 	if (named)
 		return why_say(why, -EINVAL,
 			"configuration: a topology names adapters: leave it out with shared-memory "
 			"rails");
-	if (!p)
-		return -ENOMEM;
-	*p = (struct port){.id.kind = "shm", .max_region = UINT64_MAX, .fd = -1};
-	strcpy(p->id.name, name);
-	*p_p = p;
-	return 0;
-}
-
-static void shm_close(struct port *p)
-{
-	free(p);
-}
-
-static bool shm_event(struct port *p, bool *up_p)
-{
-	return false;
+	return port_new("shm", name, p_p);
 }
 
 static const char *const kinds[] = {"shm", NULL};
@@ -384,10 +337,8 @@ const struct transport shm_transport = {
 	.wanted = shm_wanted,
 	.find = shm_find,
 	.open = shm_open,
-	.close = shm_close,
-	.event = shm_event,
+	.close = port_free,
 	.check = shm_check,
 	.reach = shm_reach,
 	.link = shm_new,
-	.accept = shm_accept,
 };

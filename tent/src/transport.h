@@ -99,7 +99,10 @@ struct transport {
 	bool spares; /* a link goes on after -EFAULT, which is its request's fault */
 	uint64_t stall_ns; /* the shortest silence that is an outage; SCHED_NEVER: none is */
 
-	/* Whether an engine with these attributes has this transport; the first one is taken. */
+	/*
+	 * Whether an engine with these attributes has this transport; the first one is taken. NULL:
+	 * any engine.
+	 */
 	bool (*wanted)(const struct tent_attr *attr);
 	/* The names of the rails of this host. Their number, 0, or -errno. */
 	int (*find)(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TENT_NAME_LEN],
@@ -107,7 +110,7 @@ struct transport {
 	/* @named: by a topology file. -ENETDOWN: its port is not active; with a message unless so. */
 	int (*open)(const char *name, bool named, struct port **p_p, struct tent_why *why);
 	void (*close)(struct port *p);
-	/* Takes the events of a port. True: it is now up or not. */
+	/* Takes the events of a port. True: *up_p says whether it is up now. NULL: it has none. */
 	bool (*event)(struct port *p, bool *up_p);
 
 	/* Whether all of the memory is mapped and writable: 0 or -errno. NULL: add() finds it. */
@@ -118,10 +121,21 @@ struct transport {
 	/* Whether a peer with this description can be reached: 0, or -EREMOTE. NULL: it can. */
 	int (*reach)(const struct desc *peer, struct tent_why *why);
 	int (*link)(struct port *p, const struct desc *peer, struct link **l_p);
-	/* The target's end of a peer's link, connected with it. *l_p is NULL if it needs none. */
+	/* Makes the target's end of a peer's link, connected with it. NULL: links have no such end. */
 	int (*accept)(struct port *p, const struct link_end *theirs, struct link_end *mine_p,
 		struct link **l_p);
 };
+
+/* The parts of a transport whose links need no data of the peer's end, and have one kind of port. */
+void link_no_end(const struct link *l, struct link_end *end_p);
+int link_no_connect(struct link *l, const struct link_end *peer);
+int link_no_marks(struct link *l, int max, link_mark_fn *fn, void *arg);
+int link_no_stop(struct link *l);
+void link_nothing(struct link *l);
+void link_free(struct link *l);
+/* A port without events, of unlimited registrations. -ENOMEM. */
+int port_new(const char *kind, const char *name, struct port **p_p);
+void port_free(struct port *p);
 
 /* All of them, up to NULL. */
 extern const struct transport *const transports[];

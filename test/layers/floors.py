@@ -52,8 +52,6 @@ OPEN = [
     ("delegrpc/src", "holes server"),
     ("mlx5dv-lite/src", "ctx event qp"),
     ("rdmabench/src", "send side"),
-    ("tent/src", "batch blame engine memory move revoke segment serve task"),
-    ("tent/src", "early health pull sched"),
     ("subprojects/softhca/src", "claim fabric"),
     ("subprojects/softhca/src", "comp cq strict"),
     ("subprojects/softhca/src", "cmd_cq cmd_device cmd_mem cmd_qp cmd_srq uverbs"),

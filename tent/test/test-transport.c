@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* An engine on a transport that the library does not have: one file, and one line in a table. */
+#include <errno.h>
+
+#include "support/test.h"
+#include "tent.h"
+#include "transport.h"
+
+#define LEN (300u << 10)
+
+extern const struct transport stub_transport, shm_transport, rdma_transport;
+
+/* Stands in place of the library's. */
+const struct transport *const transports[] = {
+	&stub_transport,
+	&shm_transport,
+	&rdma_transport,
+	NULL,
+};
+
+static uint8_t here[LEN], there[LEN];
+
+static struct tent *engine(const struct tent_attr *attr, void *memory)
+{
+	struct tent_why why = {""};
+	struct tent *t;
+
+	CHECK_EQ(tent_create(attr, &why, &t), 0);
+	CHECK_EQ(tent_register(t, memory, LEN, NULL, &why), 0);
+	return t;
+}
+
+static void move(struct tent *t, struct tent_segment *s, enum tent_op op, uint16_t notify)
+{
+	const struct tent_request r = {.op = op,
+		.local = here,
+		.segment = s,
+		.remote = (uintptr_t)there,
+		.len = LEN,
+		.notify = notify};
+	struct tent_batch *b;
+
+	CHECK_EQ(tent_submit(t, &r, 1, &b), 0);
+	CHECK_EQ(tent_wait(b, 20000), 0);
+	CHECK_EQ(tent_batch_free(b), 0);
+	CHECK(!memcmp(here, there, LEN));
+}
+
+static void bytes_move_over_it(void)
+{
+	struct tent *target = engine(NULL, there), *t = engine(NULL, here);
+	struct tent_segment *s;
+	struct tent_rail_stats st;
+	struct tent_why why = {""};
+	uint16_t value = 0;
+	char *text;
+
+	CHECK_EQ(tent_export(target, &text), 0);
+	CHECK(strstr(text, "\"kind\":\"stub\""));
+	CHECK_EQ(tent_import(t, text, &why, &s), 0);
+	memset(here, 'w', LEN);
+	move(t, s, TENT_WRITE, 7);
+	CHECK_EQ(tent_notice(target, &value), 0);
+	CHECK_EQ(value, 7);
+	memset(there, 'r', LEN);
+	move(t, s, TENT_READ, 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		CHECK_EQ(tent_rail_stats(s, i, &st), 0);
+		CHECK(!strncmp(st.name, "stub", 4) && st.bytes && !st.exclusions);
+	}
+	CHECK_EQ(tent_rail_stats(s, 2, &st), -ENOENT);
+	CHECK_EQ(tent_unregister(target, there), 0);
+	free(text);
+	tent_destroy(t);
+	tent_destroy(target);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(bytes_move_over_it),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
