@@ -58,7 +58,7 @@ def plain(text):
 
 
 def entries_of_page(text):
-    """What begins each entry, and all of it."""
+    """Returns the options that begin an entry, and the whole text of each entry."""
     for entry in re.split(r"^\.T[PQ].*\n", text, flags=re.M)[1:]:
         entry = re.split(r"^\.S[HS]", entry, flags=re.M)[0]
         yield OPTION.findall(entry.split("\n")[0]), " ".join(re.sub(r" (?=[.,;)])|(?<=\() ", "", entry).split())

@@ -22,7 +22,7 @@ UNREAD = """
 CONTRIBUTING.md README.md bench/include bench/meson.build bench/src bench/test benchkv/README.md
 benchkv/RESULTS.md benchkv/bench benchkv/man benchkv/sim benchkv/src benchkv/test bindings/python
 cellring/README.md cellring/include cellring/model cellring/test copyrpc/README.md copyrpc/RESULTS.md
-copyrpc/bench copyrpc/examples copyrpc/include copyrpc/man copyrpc/src copyrpc/test delegrpc/include
+copyrpc/bench copyrpc/examples copyrpc/include copyrpc/src copyrpc/test delegrpc/include
 delegrpc/man delegrpc/model delegrpc/src delegrpc/test docs/architecture.md docs/cluster.md docs/developing.md
 docs/observability.md flux/bench flux/include flux/src flux/test latrec/bench latrec/examples latrec/include
 latrec/man latrec/src latrec/test mlx5dv-lite/bench mlx5dv-lite/examples mlx5dv-lite/include mlx5dv-lite/src
