@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * benchkv with a fault: linked in the place of the store's entry and of the function with which a
+ * benchkv with faults: linked in the place of the store's entry and of the function with which a
  * daemon replies (ld --wrap), and put before the function with which a client takes a reply, and
- * that of the backend which sends a request. BENCHKV_FAULT says what goes wrong, with every PERIOD-th request or reply that it can happen to,
- * of each daemon. Whether the program then notices is the test. Faults of the store:
+ * that of the backend which sends a request. BENCHKV_FAULT names the faults, with commas between;
+ * they happen to every PERIOD-th request or reply that they can happen to, of each daemon. The test is
+ * whether the program notices. Faults of the store:
  *
  *	lose-all	every put is acknowledged, none is stored
  *	lose		so is this one
@@ -40,11 +41,29 @@ void __wrap_daemon_answer(struct daemon *d, const struct asker *who, const struc
 void *__real_client_main(void *arg);
 void *__wrap_client_main(void *arg);
 
+/* Is that one of the faults? */
 static bool faulty(const char *kind)
 {
-	const char *fault = getenv("BENCHKV_FAULT");
+	const char *all = getenv("BENCHKV_FAULT"), *found = all ? strstr(all, kind) : NULL;
+	size_t len = strlen(kind);
 
-	return fault && !strcmp(fault, kind);
+	while (found && ((found != all && found[-1] != ',') || (found[len] && found[len] != ',')))
+		found = strstr(found + 1, kind);
+	return found;
+}
+
+/* Is it the turn of that fault? Those of replies come by turns, in this order. */
+static bool has_turn(const char *kind, uint32_t turn)
+{
+	static const char *const kinds[] = {"drop", "swap", "duplicate", "spoil"};
+	const char *present[ARRAY_SIZE(kinds)];
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (faulty(kinds[i]))
+			present[n++] = kinds[i];
+	}
+	return n && !strcmp(present[turn % n], kind);
 }
 
 /* ---- the store ---- */
@@ -190,22 +209,25 @@ static void faulty_answer(answer_fn *answer, void *giver, const struct asker *wh
 	static _Thread_local uint32_t count;
 	static _Thread_local struct held held;
 	struct kv_resp spoilt = *resp;
+	uint32_t turn;
 
 	if (held.full) {
 		swap(answer, giver, who, resp, &held);
 		return;
 	}
-	if (++count % PERIOD || faulty("drop")) {
-		if (count % PERIOD)
-			answer(giver, who, resp);
+	if (++count % PERIOD) {
+		answer(giver, who, resp);
 		return;
 	}
+	turn = count / PERIOD;
 	spoilt.value ^= 1ull << 40;
-	if (faulty("swap"))
+	if (has_turn("drop", turn))
+		return;
+	if (has_turn("swap", turn))
 		held = (struct held){*who, *resp, true};
 	else
-		answer(giver, who, faulty("spoil") ? &spoilt : resp);
-	if (faulty("duplicate"))
+		answer(giver, who, has_turn("spoil", turn) ? &spoilt : resp);
+	if (has_turn("duplicate", turn))
 		answer(giver, who, resp);
 }
 

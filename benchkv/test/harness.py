@@ -83,10 +83,12 @@ def run(argv, env=None):
     return finish(start(argv, env), argv)
 
 
-def job(np, *args, prog=None, env=None):
-    """A command line: np ranks by mpirun, or 0: without a launcher."""
+def job(np, *args, prog=None, default_keys=False):
+    """A command line: np ranks by mpirun, or 0: without a launcher. The preload of the default key range
+    takes longer than most of these jobs."""
     head = MPIRUN + ["-np", str(np)] if np else []
-    return head + [prog or BENCHKV, backend, *map(str, args)]
+    keys = [] if default_keys or {"--key-range", "--dry-run"} & set(args) else ["--key-range", 20000]
+    return head + [prog or BENCHKV, backend, *map(str, (*args, *keys))]
 
 
 def verified(result, np):

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: MIT
+"""Cases about the loop of a daemon: its phases, its control, its sleep, its traces and what is measured."""
+import json
+import os
+import re
+import statistics
+import subprocess
+
+import decisions
+import harness
+from harness import BENCHKV, GUARD, ORDERED, check, job, main, run, start, verified
+from plans import plan
+
+
+PHASES = "local channels network calls retry flush forward".split()  # A to G
+
+
+def check_batches(j):
+    """Loops by the messages that their polls brought: the messages were as many as those loops can bring."""
+    batches, messages = j["daemon"]["batch_loops"], j["copyrpc"]["calls"] + j["copyrpc"]["replies"]
+    least = sum(n * low for n, low in zip(batches, (0, 1, 2, 11, 101)))
+    most = sum(n * high for n, high in zip(batches, (0, 1, 10, 100, messages)))
+    check(len(batches) == 5 and least <= messages <= most, f"{messages} messages: {j}")
+
+
+def case_trace():
+    path = os.path.join(os.environ["TMPDIR"], "trace")
+    r = run(job(2, "--duration", 1, "--trace", path, "--json", "-"))
+    check_batches(verified(r, 2))
+    # Hardly a loop finds something, and where much is under way, most find much.
+    check_batches(verified(run(job(2, "--rate", 100, "--duration", 0.5, "--json", "-")), 2))
+    j = verified(run(job(2, "--queue-depth", 256, "--clients", 4, "--ops", 100000, "--json", "-")), 2)
+    check_batches(j)
+    check(j["daemon"]["batch_loops"][3] + j["daemon"]["batch_loops"][4] > 0, j)
+    for rank in 0, 1:
+        lines = open(f"{path}.{rank}").read().splitlines()
+        os.unlink(f"{path}.{rank}")
+        rows = [dict(zip(lines[0].split(","), l.split(","))) for l in lines[1:]]
+        check(all(x.pop("cqe_bucket") in ("0", "1", "2-10", "11-100", ">100") for x in rows), "buckets")
+        rows = [{k: float(v) for k, v in x.items()} for x in rows]
+        # A completion may bring credit only, or a wrap marker, and no message.
+        check(all(x["cqes"] > 0 or x["messages"] == 0 for x in rows), "messages without a completion")
+        check(any(x["messages"] > 0 for x in rows), "no message")
+        check(10 < len(rows) < 100000, f"{len(rows)} samples")
+        check(all(a["time_us"] < b["time_us"] for a, b in zip(rows, rows[1:])), "order")
+        check(0 < max(x["outstanding"] for x in rows) <= 16, "outstanding beyond the depth")
+        check(all(x["waiting"] <= x["outstanding"] for x in rows), "waiting")
+        for x in rows:
+            began = [x[p + "_us"] for p in PHASES] + [x["loop_us"]]
+            check(began == sorted(began) and began[0] >= 0, f"the phases' order: {x}")
+    for option in "--trace", "--decisions":
+        refused_csv(option, "/nonexistent/x", "/nonexistent/x.0")
+        for rank in 0, 1:
+            full_csv(option, path, rank)
+        os.mkdir(f"{path}.1")  # what rank 0 would not notice by itself
+        refused_csv(option, path, f"{path}.1")
+        os.rmdir(f"{path}.1")
+        os.unlink(f"{path}.0")
+
+
+def case_order():
+    """What the daemons do comes in the order of the phases, in every loop: not only their names."""
+    path = os.path.join(os.environ["TMPDIR"], "order")
+    for harness.backend, size, loops in (("delegation", [], {"ACDEFG"}),
+                                         ("delegation", ["--daemons", 2], {"ABCDEFG", "AB"}),
+                                         ("meta", ["--daemons", 2], {"ABCDEFG", "ABDE"}),
+                                         ("direct", [], {"ACDEFG"})):
+        argv = job(2, *size, "--ops", 20000, "--json", "-", prog=ORDERED)
+        verified(run(argv, {"BENCHKV_ORDER": path}), 2)
+        for rank in 0, 1:
+            lines = [l.split() for l in open(f"{path}.{rank}").read().splitlines()]
+            os.unlink(f"{path}.{rank}")
+            check({order for order, _ in lines} == loops, f"{argv}: {lines}")
+            check(all(int(n) > 100 for _, n in lines), lines)
+
+
+def case_decisions():
+    """What the control decided follows from what it observed, and it says why."""
+    path = os.path.join(os.environ["TMPDIR"], "decisions")
+    for control, *more in (["auto"], ["auto:1,3", "--clients", 4], ["little", "--clients", 4],
+                           ["budget:4"], ["threshold:3,8"], ["adaptive-budget"], ["hold:20"],
+                           ["adaptive-hold", "--net-daemons", 2], ["none"]):
+        # A tenth of a second is some ten thousand loops.
+        r = run(job(3, "--control", control, "--daemons", 2, "--duration", 0.1, "--decisions", path,
+                    "--json", "-", *more))
+        j, reasons = verified(r, 3), set()
+        for rank in range(3):
+            found, first, why = decisions.check_file(f"{path}.{rank}", 3)
+            check(control != "little" or decisions.hears_peers(f"{path}.{rank}"), "peers unheard")
+            os.unlink(f"{path}.{rank}")
+            reasons |= why
+            check(found == j["control"], f"{found}: {r}")
+            check(("measured by rank 0" in first["reason"]) == (control == "auto"), first)
+        if control == "auto":
+            window, full = map(int, found.partition(":")[2].split(","))
+            t, s, c = (first["seen"][x] for x in ("round_trip_ns", "write_ns", "message_ns"))
+            # Two clients with eight requests each, at one daemon with endpoints.
+            most = decisions.halves_up(1.5 * 16 ** 0.5, 5, 65536)
+            check(window == min(decisions.halves_up(1.15 * t / s, 2, 12), most), first)
+            check(full == decisions.halves_up(s / c, 8, 65536), first)
+        check(len(reasons) >= {"none": 0}.get(control, 2), f"{control}: only {reasons}")
+
+
+def case_round_trip():
+    """The round trip that the control is told of is that of this network: adapters 2 ms apart."""
+    topology, path = (os.path.join(os.environ["TMPDIR"], name) for name in ("topology", "decisions"))
+    with open(topology, "w") as f:
+        f.write("name=mlx5_0 link=ib numa=0 rate_mbps=10000 latency_ns=2000000\n")
+    # Without puts there is no audit, which takes long over such adapters.
+    verified(run(job(2, "--control", "adaptive-budget", "--read-ratio", 1, "--duration", 1,
+                     "--decisions", path, "--json", "-"),
+                 {"SOFTHCA_TOPOLOGY": topology, "SOFTHCA_LINK": "real"}), 2)
+    for rank in 0, 1:
+        seen = [row["seen"]["rtt_us"] for row in decisions.read(f"{path}.{rank}")[2] if row["what"] == "budget"]
+        # They are filtered, from 0 on; a daemon reads the clock once in a loop, which is long on a busy machine.
+        check(len(seen) > 3 and statistics.median(seen) >= 2000, seen)
+        check(len(set(seen)) > len(seen) / 2, f"it does not follow the network: {seen}")
+        os.unlink(f"{path}.{rank}")
+    os.unlink(topology)
+
+
+def full_csv(option, path, rank):
+    """The disk is full at the end: the result is there, and one line says which file is not."""
+    os.symlink("/dev/full", f"{path}.{rank}")
+    r = run(job(2, "--duration", 0.3, option, path, "--json", "-"))
+    lines = r.own_lines()
+    check(r.status == 1 and len(lines) == 1, r)
+    check(f"{option} '{path}.{rank}': No space left" in lines[0], r)
+    j = json.loads(r.out)
+    check(0 < j["ops"] == j["verified"] and len(j["ranks"]) == 2, r)
+    for i in 0, 1:
+        os.unlink(f"{path}.{i}")
+
+
+def refused_csv(option, path, culprit):
+    """Before the run: nobody waits for its end. Rank 0 says it, for all."""
+    r = run(job(2, "--duration", 86400, option, path))
+    lines = r.own_lines()
+    check(r.status == 2 and r.out == "", r)
+    check(len(lines) == 1 and f"{option} '{culprit}'" in lines[0] and "give" in lines[0], r)
+
+
+def case_measured():
+    """Open loop, warm-up, spread, the kinds of latency, percentiles in a file."""
+    path = os.path.join(os.environ["TMPDIR"], "latency")
+    j = verified(run(job(2, "--rate", 2000, "--duration", 0.5, "--runs", 3, "--hgrm", path, "--json",
+                         "-")), 2)
+    check(len(j["runs"]) == 3 and all(r["ops"] + r["missed"] == 1000 for r in j["runs"]), j)
+    parts = j["latencies_ns"]
+    check(set(parts) == {"local_get", "local_put", "remote_get", "remote_put", "due"}, parts)
+    check(parts["due"]["mean"] > j["latency_ns"]["mean"], "waiting is not in the latency")
+    check(j["latency_ns"]["max"] == max(v["max"] for k, v in parts.items() if k != "due"), parts)
+    rates, spread = sorted(r["ops_per_s"] for r in j["runs"]), j["ops_per_s_spread"]
+    check([spread["min"], spread["median"], spread["max"]] == rates, j)
+    rows = [l.split() for l in open(path).read().splitlines() if re.match(r" *\d", l)]
+    os.unlink(path)
+    check(len(rows) > 10 and int(rows[-1][2]) == j["ops"], rows)
+    check(abs(float(rows[-1][0]) - parts["due"]["max"] / 1e3) <= 0.01 * float(rows[-1][0]) + 0.01,
+          f"{rows[-1]} {parts}")
+    r = run(job(2, "--duration", 0.2, "--warmup", 2, "--json", "-"))
+    j = verified(r, 2)
+    check(set(j["phases_ns"]) == set(PHASES) and min(j["phases_ns"].values()) > 0, r)
+    split = j["stages_ns"]
+    check(split["total"] > 0 and split["network"] > split["daemon"] > 0, split)
+    check(abs(split["daemon"] + split["network"] + split["shared_memory"] - split["total"]) < 1, split)
+    check(j["excluded"] > j["ops"] / 2 and 0.2 <= j["duration_s"] < 2, r)
+    check(abs(j["ops_per_s"] * j["duration_s"] - j["ops"] + j["excluded"]) < 1, r)
+    check(sum(v["p50"] > 0 for v in j["latencies_ns"].values()) == 4, r)
+    j = verified(run(job(2, "--rate", 1e12, "--duration", 0.2, "--json", "-")), 2)
+    check(j["missed"] > j["ops"], "a rate that nobody reaches")
+    r = run(job(0, "--hgrm", "/nonexistent/x", "--duration", 86400))
+    check(r.status == 2 and len(r.own_lines()) == 1 and "--hgrm '/nonexistent/x'" in r.err, r)
+
+
+def case_events():
+    """Daemons that sleep on descriptors: no wake-up is lost, with one request at a time each loss
+    would cost 100 ms; and an idle daemon looks rarely."""
+    one = ["--clients", 1, "--queue-depth", 1, "--ops", 5000, "--wait", "event", "--json", "-"]
+    shared = [] if harness.backend == "direct" else [(3, "--daemons", 2, "--net-daemons", 2)]
+    for np, *args in (0,), (2,), (2, "--daemons", 3), *shared:
+        verified(run(job(np, *one, *args)), np)
+    if harness.backend == "delegation":
+        deep = ["--queue-depth", 64, "--clients", 3, "--ops", 100000, "--wait", "event", "--json", "-"]
+        for control in "auto:1,1000", "hold:50", "budget:8":
+            verified(run(job(2, *deep, "--control", control)), 2)
+    # An open loop: daemons sleep between the requests, each of which has to wake those on its way.
+    few = ["--daemons", 2, "--clients", 1, "--queue-depth", 1, "--rate", 40, "--duration", 2]
+    j = verified(run(job(2, *few, "--wait", "event", "--json", "-")), 2)
+    check(j["daemon"]["sleeps"] > 80 and j["daemon"]["overslept"] == 0, j["daemon"])
+    loops = {}
+    for wait in "poll", "event":
+        j = verified(run(job(2, "--rate", 20, "--duration", 2, "--wait", wait, "--daemons", 2,
+                             "--json", "-")), 2)
+        check(j["daemon"]["sleeps"] > 0, j)
+        loops[wait] = j["daemon"]["loops"] - j["audit"]["keys"]
+    check(loops["event"] < loops["poll"] / 2, loops)
+
+
+def case_machine():
+    """What auto derives K and B from: measured by a command into a file that the simulator reads,
+    taken from such a file, or measured at the start. All ranks use what rank 0 says."""
+    path = os.path.join(os.environ["TMPDIR"], "machine")
+    r = run([BENCHKV, "measure", "--machine", path])
+    # Nothing is measured that could not be kept.
+    bad = run([BENCHKV, "measure", "--machine", "/nonexistent/x"])
+    check(bad.status == 2 and not bad.out and "can be written" in bad.err, bad)
+    said = re.search(r"round trip (\d+) ns, (\d+) ns per WRITE, (\d+) ns per message; "
+                     r"control auto:(\d+),(\d+)\n", r.out)
+    check(r.status == 0 and said, r)
+    trip, write, message, window, full = map(int, said.groups())
+    check(0 < 2 * write <= trip + 1 and message > 0 and 2 <= window <= 12 and full >= 8, r)
+    machine = json.load(open(path))
+    check(abs(machine["send_ns"] - write) <= 1 and machine["recv_ns"] == machine["send_ns"], machine)
+    sim = os.path.join(os.path.dirname(BENCHKV), "sim", "benchkv-sim")
+    r = run([sim, "--machine", path, "--np", "2", "--qd", "1", "--duration", "1"])
+    check(r.status == 0, r)
+    for np, more, measured in ((2, [], True), (2, ["--machine", path], False),
+                               (2, ["--control", "auto:3,9"], False), (0, [], False)):
+        j = verified(run(job(np, "--ops", 2000, "--json", "-", *more)), np)
+        check(("measured" in j) == measured, j)
+        window, full = map(int, j["control"].removeprefix("auto:").split(","))
+        check(2 <= window <= 12 and full >= 8, j)
+        check(more != ["--control", "auto:3,9"] or (window, full) == (3, 9), j)
+    machine.update(send_ns=1200, recv_ns=1200, wire_ns=850)
+    json.dump(machine, open(path, "w"))
+    text = plan(2, "--machine", path)[1]
+    derived = re.search(r"control auto:(\d+),(\d+): K = 1.15 x (\d+) ns / 1200 ns = ([\d.]+) within 2 to "
+                        r"12; B = 1200 ns / \d+ ns = ([\d.]+) but at least 8; from the machine file", text)
+    check(derived and abs(1.15 * int(derived[3]) / 1200 - float(derived[4])) < 0.06, text)
+    window = decisions.halves_up(1.15 * int(derived[3]) / 1200, 2, 12)
+    check(int(derived[1]) == min(window, 6), text)
+    check(("machine file; K at most 6 for 16 calls under way (1.5 x their root but at least 5)\n" in text)
+          == (window > 6), text)
+    slow = verified(run(job(2, "--ops", 2000, "--machine", path, "--json", "-")), 2)["control"]
+    check(5 <= int(slow.removeprefix("auto:").split(",")[0]) <= 12, slow)
+    os.unlink(path)
+    for np in 0, 2:
+        r = run(job(np, "--machine", path, "--duration", 86400))
+        check(r.status == 2 and len(r.own_lines()) == 1 and path in r.err, r)
+
+
+def case_stagger():
+    """The first calls to each rank come later than those to the one before, and all end."""
+    for harness.backend in "delegation", "meta":
+        j = verified(run(job(3, "--ops", 600, "--stagger", 50000, "--wait", "event", "--json", "-")), 3)
+        slowest = [r["latencies_ns"]["remote_get"]["max"] for r in j["ranks"]]
+        # What waits is the daemon's time: one call in sixteen is sampled.
+        check(j["stages_ns"]["daemon"] > 1e6, j["stages_ns"])
+        check(min(slowest[:2]) >= 100e6, f"calls to rank 2 were not put off by 100 ms: {slowest}")
+        check(j["daemon"]["stalled"] > 0, j)
+
+
+def case_progress():
+    """A terminal sees how far the run is, and nothing of it afterwards; nobody else does."""
+    argv = job(0, "--duration", 1.5, "--runs", 2)
+    main, side = os.openpty()
+    proc = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=side, text=True)
+    os.close(side)
+    out, said = proc.communicate(timeout=GUARD)[0], b""
+    while True:
+        try:
+            said += os.read(main, 4096)
+        except OSError:
+            break
+    said = said.decode()
+    check(proc.returncode == 0 and "verified" in out and "run 2" not in out, out)
+    check(re.search(r"run 1 of 2: \d\.\d s, [1-9]\d* operations of rank 0, [1-9]\d* per", said), said)
+    check("run 2 of 2" in said and said.endswith("\r\x1b[K"), said)
+    check("run 1 of" not in run(argv).err, "progress without a terminal")

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""Cases about faults that benchkv-faulty plants: each must be noticed, and nothing without one."""
+import harness
+from harness import FAULTY, UCX, check, job, run, unverified, verified
+
+# Faults of the store, and what each of them counts as, at least one of the kinds.
+STORE_FAULTS = {"lose-all": ["forgotten"], "lose": ["forgotten"], "replay": ["stale"],
+                "age": ["forgotten", "stale"], "invent": ["invented"], "forget": ["forgotten"],
+                "vanish": ["forgotten"], "wrong-key": ["invented"]}
+# Faults with which clients share nothing or look at nothing, and what each must count as, of all
+# kinds that are named; "unsent" only where there are other ranks.
+UNSHARED = {"private": ["stale", "forgotten"], "client-private": ["stale", "unsent"],
+            "client-remote": ["stale", "unsent"], "client-cache": ["stale", "unsent"],
+            "client-run": ["stale", "unsent"], "lag": ["stale"],
+            "skip-half": ["skipped"], "skip-one": ["skipped"], "skip-all": ["skipped"]}
+
+
+# Faults of replies, and what each of them counts as: of each list, at least one of the kinds.
+REPLY_FAULTS = {"drop": [["lost"]], "swap": [["misdelivered"]], "duplicate": [["duplicated", "undeliverable"]],
+                "spoil": [["wrong_value"], ["invented"]]}
+
+
+def case_faults():
+    """A reply that is lost, doubled, swapped or spoilt is noticed, local and remote. The checks are the same in
+    each backend: one that is not the default has these faults by turns, in one job."""
+    if harness.backend == "delegation":
+        jobs = [(np, [fault], 2000) for np in (0, 2) for fault in REPLY_FAULTS]
+    else:
+        jobs = [(2, ["drop", "swap", "spoil"], 8000), (2, ["duplicate"], 2000)]
+    for np, mix, ops in jobs:
+        argv = job(np, "--ops", ops, "--timeout", 10 if UCX and harness.backend == "ucx" else 4, "--daemons", 2,
+                   "--json", "-", prog=FAULTY)
+        r = run(argv, {"BENCHKV_FAULT": ",".join(mix)})
+        check(r.status == 1, r)
+        for fault in mix:
+            if r.out:
+                for kinds in REPLY_FAULTS[fault]:
+                    unverified(r, kinds)
+            else:  # the shared-memory layer itself refused to go on
+                check(fault == "duplicate" and "cannot go on" in r.err, r)
+    for np in {np for np, _, _ in jobs}:
+        verified(run(job(np, "--ops", 2000, "--json", "-", prog=FAULTY)), np)
+
+
+def case_misdirected():
+    """A request that comes to the wrong daemon is refused, and nothing else happens."""
+    argv = job(2, "--ops", 20000, "--daemons", 2, "--json", "-", prog=FAULTY)
+    unverified(run(argv, {"BENCHKV_FAULT": "misdirect"}), ["refused"])
+
+
+def store_faults(np, mixes, **default_keys):
+    """A store that loses, replays, ages, invents, forgets or misplaces values; and one that does not. The
+    faults of a mix are planted by turns in one job."""
+    argv = job(np, "--ops", 60000, "--json", "-", prog=FAULTY, **default_keys)
+    for mix in mixes:
+        r = run(argv, {"BENCHKV_FAULT": ",".join(mix)})
+        for fault in mix:
+            j = unverified(r, STORE_FAULTS[fault])
+            check(j["audit"]["keys"] > 0, j)
+            check(fault != "lose-all" or j["audit"]["verified"] == 0, j)
+    verified(run(argv), np)
+
+
+def case_unshared():
+    """Clients that share nothing, a request that never leaves its rank, a key that nobody reads in the
+    audit: each is noticed, and nothing without a fault."""
+    for np in [0, 2] if harness.backend == "delegation" else [2]:
+        # Several runs: on a busy machine clients may work one after the other, which hides a cache in one run.
+        argv = job(np, "--ops", 8000, "--runs", 3, "--queue-depth", 64, "--key-range", 1000, "--json", "-", prog=FAULTY)
+        for fault, kinds in UNSHARED.items():
+            if np or fault != "client-remote":
+                r = run(argv, {"BENCHKV_FAULT": fault})
+                found = unverified(r, kinds)["error_kinds"]
+                check(all(found[k] for k in kinds if np or k != "unsent"), r)
+                check(np or not found["unsent"], r)
+        verified(run(argv), np)
+    # Of one key that each rank's only client puts, each may read its own put, but not both.
+    argv = job(2, "--ops", 2000, "--clients", 1, "--key-range", 1, "--json", "-", prog=FAULTY)
+    found = unverified(run(argv, {"BENCHKV_FAULT": "private"}), ["unequal"])["error_kinds"]
+    check(sum(found.values()) == 1, found)
+
+
+def case_store_1():
+    store_faults(1, [[fault] for fault in STORE_FAULTS])
+
+
+def case_store_2():
+    """With the default options."""
+    store_faults(2, [[fault] for fault in STORE_FAULTS], default_keys=True)
+
+
+def case_store_4():
+    store_faults(4, [[fault] for fault in STORE_FAULTS])
+
+
+def case_store():
+    """The store is the same in each backend: one that is not the default has these faults by turns."""
+    for np in 2, 4:
+        store_faults(np, [["lose", "replay", "invent"]])

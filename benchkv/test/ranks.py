@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""Cases about what ranks are made of: threads, rings, regions, and jobs side by side."""
+import os
+import re
+import signal
+import time
+
+from harness import (BENCHKV, GUARD, KILLED, SOFTHCA_RUN, Failed, check, finish, job, left_in_shm,
+                     main, ranks_of, run, start, verified, wait_running)
+from plans import plan
+from procs import asleep, clients_in_run, rank_of, resident, state, threads
+
+
+def case_jobs():
+    """Two jobs, and two programs without a launcher, do not see each other. Each job has a
+    fabric of the software HCA, and takes it down."""
+    argvs = [job(n, "--daemons", 2, "--duration", 4, "--json", "-") for n in (2, 2, 0, 0)]
+    procs = [start(a) for a in argvs]
+    while fabrics() != 2:
+        for p, a in zip(procs, argvs):
+            if p.poll() is not None:
+                raise Failed(f"ended before the others had begun: {finish(p, a)}")
+    for p, a, n in zip(procs, argvs, (2, 2, 0, 0)):
+        verified(finish(p, a), n)
+    check(fabrics() == 0, "a fabric is left")
+
+
+def case_names():
+    """Regions have names for a moment only. Two jobs that have one at the same time do not meet."""
+    for np in 0, 2:
+        argv = job(np, "--ops", 1000, "--json", "-", prog=KILLED)
+        proc, end, pids = start(argv, {"BENCHKV_STOP_NAMED": "1"}), time.monotonic() + GUARD, []
+        while len(pids) < max(np, 1) or any(state(p) != "T" for p in pids):
+            check(time.monotonic() < end and proc.poll() is None, "no rank stops")
+            pids = ranks_of(proc.pid, KILLED)
+        check(sum("benchkv" in f for f in left_in_shm()) == len(pids), left_in_shm())
+        verified(run(job(np, "--ops", 1000, "--json", "-")), np)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        verified(finish(proc, argv), np)
+
+
+def fabrics():
+    ctl = os.path.join(os.path.dirname(SOFTHCA_RUN), "softhcactl")
+    return len(run([ctl, "list"]).out.splitlines())
+
+
+def case_ring():
+    """Of itself the ring of an endpoint has room for all that can be in flight to a rank."""
+    for clients, depth in (1, 1), (2, 8), (46, 256), (100, 33):
+        args = ["--clients", clients, "--queue-depth", depth]
+        for text in plan(2, *args):
+            size = int(re.search(r"ring size (\d+) bytes", text).group(1))
+            check(size >= 4 * clients * depth * 64 and size & (size - 1) == 0, text)
+    r = run(job(2, "--clients", 46, "--queue-depth", 256, "--ops", 100000, "--json", "-"))
+    net = verified(r, 2)["copyrpc"]
+    check(net["credit_stalls"] == 0 and net["ring_stalls"] == 0, r)
+
+
+def case_threads():
+    """A thread for each daemon and each client, as the plan says, and main. Besides, PMIx has one,
+    and the software HCA, for its timers. A rank without others has no ring for requests to them,
+    which a daemon would poll in vain."""
+    of_tsan = b"__tsan_init" in open(BENCHKV, "rb").read()
+    for np, of_others in (0, 0), (2, 2):
+        size = ["--daemons", 3, "--clients", 5]
+        check(all("  threads 9: main, 3 daemons, 5 clients\n" in r for r in plan(np, *size)), "plan")
+        argv = job(np, *size, "--duration", 86400)
+        proc = start(argv)
+        for pid in wait_running(proc, np, 5):
+            names = threads(pid)
+            for what, n in ("daemon", 3), ("client", 5):
+                check(sum(x.startswith(what) for x in names) == n, names)
+            check(len(names) == 9 + of_others + of_tsan, names)
+            mapped = open(f"/proc/{pid}/maps").read()
+            check("shmipc.benchkv" in mapped and ("delegrpc.benchkv" in mapped) == (np > 1), mapped)
+        proc.send_signal(signal.SIGTERM)
+        finish(proc, argv)
+
+
+def case_memory():
+    """UCX's pools are for messages of this size: with its own sizes a worker takes 76 MiB."""
+    argv = job(2, "--daemons", 2, "--clients", 3, "--duration", 86400)
+    proc = start(argv)
+    for pid in wait_running(proc, 2, 3):
+        check(resident(pid) < 5 * 40 << 20, f"{resident(pid) >> 20} MiB")
+    proc.send_signal(signal.SIGTERM)
+    finish(proc, argv)
+
+
+def case_barrier():
+    """No client begins before every rank has come to the beginning: one rank is held back there,
+    the other one looks ten times and more whether it comes."""
+    argv = job(2, "--clients", 3, "--ops", 3000, "--json", "-", prog=KILLED)
+    proc = start(argv, {"BENCHKV_KILL_RANK": "1", "BENCHKV_HOLD_FENCE": "3"})
+    first, end = {}, time.monotonic() + GUARD
+    while True:
+        check(time.monotonic() < end and proc.poll() is None, "the job does not wait")
+        pids = {rank_of(p): p for p in ranks_of(proc.pid, KILLED)}
+        if "0" not in pids or sum(x.startswith("client") for x in threads(pids["0"])) < 3:
+            continue
+        check(not clients_in_run(pids["0"]), "a client has begun")
+        now = asleep(pids["0"])
+        first = first or now
+        if now and now.get(str(pids["0"]), 0) >= first[str(pids["0"])] + 10:
+            break
+    os.kill(pids["1"], signal.SIGCONT)
+    verified(finish(proc, argv), 2)

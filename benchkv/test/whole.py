@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: MIT
+"""Jobs that end well, of each size and backend: every operation is verified."""
+import calendar
+import json
+import os
+import re
+import resource
+import time
+
+import harness
+from harness import BENCHKV, FIFTH, MANY, NO_CONTROL, UCX, check, job, run, start, verified
+
+
+def children_cpu_s():
+    """The CPU time of the children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def case_alone():
+    start_s, used_s = time.time(), children_cpu_s()
+    j = verified(run(job(0, "--daemons", 2, "--clients", 2, "--duration", 1, "--json", "-", default_keys=True)), 0)
+    used_s = children_cpu_s() - used_s
+    # The rest is the start, the audit and the end.
+    check(used_s / 4 < j["cpu_s"] <= used_s, f"{used_s} s: {j}")
+    check(0.9 < j["duration_s"] and j["requested"] == {"duration_s": 1}, j)
+    check(j["host"] == j["ranks"][0]["host"] == os.uname().nodename, j)
+    check(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", j["time"]), j)
+    at = calendar.timegm(time.strptime(j["time"], "%Y-%m-%dT%H:%M:%SZ"))
+    check(int(start_s) <= at <= time.time(), j)
+    check(run([BENCHKV, "--version"]).out == f"benchkv {j['version']}\n", j)
+    r = run(job(0, "--duration", 0.2))
+    check(r.status == 0 and "single rank" in r.err and "verified" in r.out, r)
+    path = os.path.join(os.environ["TMPDIR"], "out.json")
+    r = run(job(0, "--ops", 1000, "--json", path))
+    check(r.status == 0 and "verified" in r.out, r)
+    j = json.load(open(path))
+    check(j["verified"] == 1000 and j["requested"] == {"ops": 1000}, r)
+    os.unlink(path)
+
+
+def issue_command(np):
+    """Default options but for the size. Three seconds with the default backend, one with others."""
+    seconds = 3 if harness.backend == "delegation" else 1
+    args = ["--daemons", 2, "--clients", 2, "--queue-depth", 8, "--duration", seconds, "--json", "-"]
+    j = verified(run(job(np, *args, default_keys=True)), np)
+    check(j["duration_s"] >= seconds, j)
+    check(harness.backend == "ucx" or j["copyrpc"]["credit_stalls"] == 0, j)
+
+
+def case_one():
+    issue_command(1)
+
+
+def case_two():
+    issue_command(2)
+
+
+def case_four():
+    issue_command(4)
+
+
+def case_sixteen():
+    verified(run(job(16, "--daemons", 2, "--key-range", 20000, "--ops", 20000, "--json", "-")), 16)
+
+
+def case_digest():
+    """The same operations each time, however they are carried out."""
+    seen = {}
+    for np, ops in (0, 9000), (1, 9001), (2, 9000), (3, 5001):
+        for more in [], ["--daemons", 2, "--queue-depth", 3, *NO_CONTROL]:
+            r = run(job(np, "--ops", ops, "--json", "-", *more))
+            j = verified(r, np)
+            check(j["ops"] == ops, r)
+            check(seen.setdefault((np, ops), j["digest"]) == j["digest"], r)
+    r = run(job(0, "--ops", 9000, "--seed", 2, "--json", "-"))
+    check(verified(r, 0)["digest"] != seen[0, 9000], r)
+
+
+def case_backends():
+    """The same operations, whatever their way, and by however many daemons."""
+    seen = set()
+    for harness.backend, *more in (["delegation"], ["delegation", "--daemons", 4, "--net-daemons", 3],
+                           ["meta"], ["meta", "--daemons", 4], ["direct", "--daemons", 2],
+                           ["meta", "--daemons", 4, "--net-daemons", 2], *UCX):
+        for np in 0, 3:
+            j = verified(run(job(np, "--ops", 9000, "--json", "-", *more)), np)
+            seen.add((np, j["digest"]))
+    check(len(seen) == 2, seen)
+
+
+def case_fifth():
+    """A backend more is one file and its line in the list: the program knows it by name and help, and runs it."""
+    said = run([FIFTH, "--help"]).out
+    check("\n  owner                client, shmipc, daemon, copyrpc\n" in said, said)
+    said = run([FIFTH, "owner", "--help"]).out
+    check("to the daemon of the endpoint.\n" in said and "--ring-size" in said, said)
+    harness.backend = "owner"
+    for size in [], ["--daemons", 2], ["--daemons", 3, "--net-daemons", 2]:
+        verified(run(job(2, *size, "--ops", 20000, "--json", "-", prog=FIFTH)), 2)
+
+
+def case_shared():
+    """Daemons that share a rank's endpoints: each call is one of the owner's, no request overtakes
+    another one, and tiny rings and full channels stop nobody."""
+    for args in (["--daemons", 3, "--net-daemons", 2], ["--daemons", 4, "--net-daemons", 4]):
+        path = os.path.join(os.environ["TMPDIR"], "trace")
+        r = run(job(3, *args, "--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--key-range",
+                    300, "--ops", MANY // 20, "--trace", path, "--json", "-"))
+        j = verified(r, 3)
+        check(j["daemon"]["stalled"] > MANY / 2000, f"no backlog: {r}")
+        for rank in range(3):
+            lines = open(f"{path}.{rank}").read().splitlines()
+            os.unlink(f"{path}.{rank}")
+            owners = {str(peer % args[3]) for peer in range(3) if peer != rank}
+            found = {l.split(",")[0] for l in lines[1:]}
+            check(found == owners if harness.backend == "delegation" else owners <= found, found)
+
+
+def case_variants():
+    """Every control, distribution and size at least once, backlogs included."""
+    base = ["--json", "-", "--ops", 6000]
+    for args in (
+        ["--control", "none"],
+        ["--control", "budget:8"],
+        ["--control", "threshold:4,8"],
+        ["--control", "adaptive-budget", "--queue-depth", 32],
+        ["--control", "hold:20", "--queue-depth", 1],
+        ["--control", "adaptive-hold", "--daemons", 2],
+        ["--control", "little", "--queue-depth", 32, "--clients", 4, "--daemons", 2, "--net-daemons", 2],
+        ["--control", "auto:1,1000", "--queue-depth", 32],
+        ["--distribution", "zipf:0.99", "--read-ratio", 0.95],
+        ["--preload", "no", "--key-range", 1000, "--daemons", 3],
+        ["--key-range", 1, "--daemons", 4],
+        ["--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--daemons", 2],
+        ["--queue-depth", 1, "--clients", 1, "--pin", "no"],
+        ["--runs", 3, "--clients", 3],
+    ):
+        r = run(job(2, *base, *args))
+        if "--key-range" in args and args[args.index("--key-range") + 1] == 1:
+            check(r.status == 0 and json.loads(r.out)["verified"] == 6000, r)
+            continue
+        j = verified(r, 2)
+        check(len(j["runs"]) == (3 if "--runs" in args else 1), r)
+        check((j["not_found"] > 0) == ("no" == j_preload(args)), r)
+        if "--ring-size" in args:
+            check(j["daemon"]["stalled"] > 0, f"no backlog was tried: {r}")
+
+
+def j_preload(args):
+    return args[args.index("--preload") + 1] if "--preload" in args else "yes"
+
+
+def case_paths():
+    """Requests take the way that their key says, and every shard gets its share."""
+    for np, daemons in (2, 4), (4, 2), (1, 3):
+        r = run(job(np, "--daemons", daemons, "--ops", 40000, "--json", "-"))
+        j = verified(r, np)
+        d, n = j["daemon"], j["ops"] + j["audit"]["keys"]
+        check(d["local"] + d["remote"] == n, r)
+        near(d["remote"], n, 1 - 1 / np, r)
+        # Clients that have endpoints of their own know the daemon of a key.
+        forwarded = harness.backend in ("delegation", "meta")
+        near(d["forwarded"], d["remote"], forwarded * (1 - 1 / daemons), r)
+        # A daemon of meta has the request and not the endpoint, as often as it is not the owner.
+        near(d["relayed"], d["calls"], (harness.backend == "meta") * (1 - 1 / daemons), r)
+        for rank in j["ranks"]:
+            for served in rank["served"]:
+                near(served, n, 1 / np / daemons, r)
+
+
+def near(count, n, p, r):
+    """n tosses with probability p, within six standard deviations; each key that was put is
+    counted twice, as its put and in the audit, which at most doubles the variance."""
+    check(abs(count - n * p) <= 6 * (2 * n * p * (1 - p)) ** 0.5, f"{count} of {n}, not {p}: {r}")
+
+
+def case_tiny():
+    """Both sides always have more to send than the rings hold: nobody waits for ever, and no
+    request overtakes an earlier one for the same key, of which there are few."""
+    r = run(job(2, "--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--daemons", 2,
+                "--key-range", 300, "--ops", MANY, "--json", "-"))
+    j = verified(r, 2)
+    check(j["ops"] == MANY and j["daemon"]["stalled"] > MANY / 100, f"no backlog: {r}")
+    check(j["copyrpc"]["ring_stalls"] + j["copyrpc"]["credit_stalls"] > MANY / 100, r)
+
+
+def case_held():
+    """More requests for a worker than it has room for: they keep their order, too."""
+    path = os.path.join(os.environ["TMPDIR"], "trace")
+    verified(run(job(2, "--queue-depth", 2000, "--clients", 4, "--daemons", 2, "--key-range", 300,
+                     "--ops", MANY // 2, "--trace", path, "--json", "-")), 2)
+    held = 0
+    for rank in 0, 1:
+        lines = open(f"{path}.{rank}").read().splitlines()
+        os.unlink(f"{path}.{rank}")
+        column = lines[0].split(",").index("held")
+        held = max(held, *(int(l.split(",")[column]) for l in lines[1:]))
+    check(held > 0, "no worker was short of room")
+
+
+def case_deep():
+    """46 clients with 256 requests each; what the rings could not take at once is counted."""
+    j = verified(run(job(2, "--clients", 46, "--queue-depth", 256, "--ops", MANY // 4,
+                         "--timeout", 90, "--json", "-")), 2)
+    check(j["put_off"] == sum(row["put_off"] for row in j["ranks"]), j)
+
+
+def case_stream():
+    """Operations do not repeat: nearly all puts have keys of their own if there are many keys. The
+    more is put, the likelier one loss is found; a key range that is followed as a whole helps."""
+    j = verified(run(job(0, "--key-range", 2**32 - 1, "--preload", "no", "--read-ratio", 0, "--ops", MANY,
+                         "--json", "-")), 0)
+    check(j["audit"]["put"] >= 0.999 * j["ops"], j["audit"])
+    check(j["detection"]["one_lost_put"] > 0.99, j["detection"])
+    j = verified(run(job(0, "--key-range", 100, "--ops", 20000, "--json", "-")), 0)
+    check(j["audit"]["put"] == j["audit"]["compared"] == 200, j["audit"])
+    one, many, more = (j["detection"][k] for k in ("one_lost_put", "one_in_10000", "one_in_1000"))
+    check(0 < one < 0.6 and abs(many - (1 - (1 - one / 1e4) ** 10000)) < 1e-6 and more > 0.9, j)
+
+
+def case_crowd():
+    """Hundreds of threads on few cores come to an end."""
+    for args in ["--clients", 256], ["--daemons", 64, "--clients", 64]:
+        r = run(job(2, "--ops", 2000, *args, "--json", "-"))
+        check(r.status == 0 and json.loads(r.out)["verified"] == 2000, r)
