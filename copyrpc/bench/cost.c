@@ -2,15 +2,18 @@
 /*
  * For cost.py, which counts instructions:
  *
- *	cost ENDPOINTS DEPTH ROUNDS
+ *	cost ENDPOINTS RING PENDING
  *
- * Rounds of DEPTH calls and their replies over one endpoint, while the others are idle;
- * "step" or "poll" by SOFTHCA_MODE. With "step" the clock is stopped meanwhile: under valgrind, which
- * is slow, and on a busy machine, what is due by time would count too much.
+ * Phases of calls and their replies, whose names are printed: "depth 32" and "depth 1" (calls per
+ * flush) over one endpoint while the others are idle, "in turn" over all endpoints, one call per
+ * flush, and "pending", as "depth 1" while PENDING other calls have no reply. Needs SOFTHCA_MODE=step.
+ * The clock is stopped meanwhile: under valgrind, which is slow, and on a busy machine, what is due by
+ * time would count too much.
  */
 #include <dlfcn.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <valgrind/callgrind.h>
 
 #include "support/test.h"
 #include "copyrpc.h"
@@ -39,13 +42,6 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	++*ended;
 }
 
-/* What was posted is executed; by a thread of the HCA if there is nothing to step. */
-static void execute(void)
-{
-	if (step)
-		step();
-}
-
 static void serve(struct copyrpc_ctx *ctx, uint64_t *served)
 {
 	struct copyrpc_req *req;
@@ -59,56 +55,97 @@ static void serve(struct copyrpc_ctx *ctx, uint64_t *served)
 	copyrpc_flush(ctx);
 }
 
-static void run(struct copyrpc_ctx *ctx[2], struct copyrpc_ep *ep, uint64_t rounds)
+#define CALLS 2720 /* of a phase: whole laps of a ring of 16 KiB at depth 1 */
+#define WARM_UP 1280 /* calls before them that are not counted */
+
+static struct copyrpc_ctx *ctx[2];
+static struct copyrpc_ep **eps;
+
+/* `calls` round trips, `depth` in each flush, over the first n endpoints in turn. */
+static void run(uint32_t n, uint32_t calls)
 {
 	uint64_t ended = 0, served = 0;
 	char buf[32] = "thirty-two bytes of request";
 
-	for (uint64_t r = 1; r <= rounds; r++) {
+	for (uint64_t r = 1; r <= calls / depth; r++) {
 		for (uint32_t i = 0; i < depth; i++)
-			CHECK_EQ(copyrpc_call(ep, buf, sizeof(buf), 16, i), 0);
+			CHECK_EQ(copyrpc_call(eps[r % n], buf, sizeof(buf), 16, i), 0);
 		copyrpc_flush(ctx[0]);
-		execute();
+		step();
 		while (served < r * depth)
 			serve(ctx[1], &served);
-		execute();
+		step();
 		while (ended < r * depth)
 			copyrpc_poll_recv(ctx[0], on_response, &ended);
 	}
 }
 
+static void phase(const char *name, uint32_t n, uint32_t calls_per_flush)
+{
+	printf("%s\n", name);
+	depth = calls_per_flush;
+	run(n, WARM_UP);
+	CALLGRIND_START_INSTRUMENTATION;
+	run(n, CALLS);
+	CALLGRIND_DUMP_STATS;
+	CALLGRIND_STOP_INSTRUMENTATION;
+}
+
+/* Calls whose requests the server keeps. */
+static void leave_pending(uint32_t calls)
+{
+	struct copyrpc_req *req;
+
+	for (uint32_t i = 0; i < calls; i++) {
+		CHECK_EQ(copyrpc_call(eps[0], NULL, 0, 16, 0), 0);
+		do {
+			copyrpc_poll(ctx[0], NULL, NULL);
+			step();
+			copyrpc_poll(ctx[1], NULL, NULL);
+		} while (!copyrpc_recv(ctx[1], &req));
+		CHECK_EQ(copyrpc_req_detach(req), 0);
+	}
+}
+
+static struct copyrpc_ep *connect_pair(void)
+{
+	uint8_t blob[2][COPYRPC_INFO_SIZE];
+	struct copyrpc_ep *ep[2];
+
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(copyrpc_ep_create(ctx[i], NULL, &ep[i]), 0);
+		copyrpc_ep_info(ep[i], blob[i]);
+	}
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(copyrpc_ep_connect(ep[i], blob[!i], COPYRPC_INFO_SIZE), 0);
+	return ep[0];
+}
+
 int main(int argc, char **argv)
 {
-	struct copyrpc_ctx_attr attr = {.ring_size = 16384, .sq_depth = 64};
-	struct copyrpc_ctx *ctx[2];
-	struct copyrpc_ep *first = NULL;
+	struct copyrpc_ctx_attr attr = {.sq_depth = 64};
 
 	CHECK_EQ(argc, 4);
-	depth = (uint32_t)atoi(argv[2]);
 	attr.max_endpoints = (uint32_t)atoi(argv[1]);
+	attr.ring_size = (uint32_t)atoi(argv[2]);
 	*(void **)&step = dlsym(RTLD_DEFAULT, "softhca_step");
-	if (!getenv("SOFTHCA_MODE") || strcmp(getenv("SOFTHCA_MODE"), "step"))
-		step = NULL;
+	CHECK(step);
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(copyrpc_ctx_create(&attr, &ctx[i]), 0);
-	for (uint32_t n = 0; n < attr.max_endpoints; n++) {
-		uint8_t blob[2][COPYRPC_INFO_SIZE];
-		struct copyrpc_ep *ep[2];
-
-		for (int i = 0; i < 2; i++) {
-			CHECK_EQ(copyrpc_ep_create(ctx[i], NULL, &ep[i]), 0);
-			copyrpc_ep_info(ep[i], blob[i]);
-		}
-		for (int i = 0; i < 2; i++)
-			CHECK_EQ(copyrpc_ep_connect(ep[i], blob[!i], COPYRPC_INFO_SIZE), 0);
-		if (!first)
-			first = ep[0];
-	}
+	eps = calloc(attr.max_endpoints, sizeof(*eps));
+	CHECK(eps);
+	for (uint32_t n = 0; n < attr.max_endpoints; n++)
+		eps[n] = connect_pair();
 	clock_gettime(CLOCK_MONOTONIC, &stopped);
-	is_stopped = step;
-	run(ctx, first, strtoull(argv[3], NULL, 10));
+	is_stopped = true;
+	phase("depth 32", 1, 32);
+	phase("depth 1", 1, 1);
+	phase("in turn", attr.max_endpoints, 1);
+	leave_pending((uint32_t)atoi(argv[3]));
+	phase("pending", 1, 1);
 	is_stopped = false;
 	for (int i = 0; i < 2; i++)
 		copyrpc_ctx_destroy(ctx[i]);
+	free(eps);
 	return 0;
 }

@@ -242,6 +242,53 @@ static void reads_back_off(void)
 	pair_close(&p);
 }
 
+/* Calls `n` times; the peer takes each request out of the ring, and replies at once or at the end. A
+ * caller without room polls while time passes. Returns the READs that this took. */
+static uint64_t reads_of_calls(uint32_t n, uint32_t size, bool replies)
+{
+	static const struct copyrpc_ctx_attr attr = {.ring_size = 65536};
+	static const char payload[4000];
+	struct copyrpc_req *held[256], *req;
+	struct heard h = {0};
+	uint32_t calls = 0, kept = 0;
+	uint64_t count;
+	struct pair p;
+
+	open_timed(&p, &attr);
+	while (h.ok < n) {
+		while (calls < n && !copyrpc_call(p.ep[0], payload, size, 0, 0))
+			calls++;
+		copyrpc_poll(p.ctx[0], hear, &h);
+		copyrpc_poll(p.ctx[1], hear, &h);
+		while (copyrpc_recv(p.ctx[1], &req)) {
+			CHECK_EQ(copyrpc_req_detach(req), 0);
+			if (replies)
+				CHECK_EQ(copyrpc_reply(req, NULL, 0), 0);
+			else
+				held[kept++] = req;
+		}
+		while (kept && h.ok + kept == n)
+			CHECK_EQ(copyrpc_reply(held[--kept], NULL, 0), 0);
+		now += NSEC_PER_USEC;
+	}
+	count = reads(&p);
+	pair_close(&p);
+	return count;
+}
+
+/* Positions ride on replies. If nothing flows back, one READ is made per half of the ring, which
+ * has room for seven or eight calls of 126 blocks. */
+static void reads_are_rare(void)
+{
+	uint64_t n;
+
+	CHECK_EQ(reads_of_calls(8192, 32, true), 0);
+	CHECK_EQ(reads_of_calls(8192, 4000, true), 0);
+	n = reads_of_calls(240, 4000, false);
+	printf("  %" PRIu64 " READs in 240 calls without a reply\n", n);
+	CHECK(n >= 240 / 8 - 1 && n <= 240 / 7);
+}
+
 static bool never(void *arg, struct copyrpc_ep *ep)
 {
 	return false;
@@ -312,6 +359,7 @@ int main(int argc, char **argv)
 		TEST(time_before_a_flush_is_no_silence),
 		TEST(no_probe_without_need),
 		TEST(reads_back_off),
+		TEST(reads_are_rare),
 		TEST(reads_while_messages_are_held),
 		TEST(ticks_follow_the_clock),
 		TEST(a_poll_after_a_pause_looks),
