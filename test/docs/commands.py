@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Runs the commands of the documents: each ```sh block of the .md files, and each .nf block in
-the EXAMPLES of the man pages of programs, as a shell script that has to end with 0.
+the EXAMPLES of the man pages of programs, as a shell script that has to end with 0. A ```c block with
+a main() is a program: it is stored as app.c, which a command below it compiles and another one runs.
 
 	commands.py SOURCE BUILD [DOCUMENT...]
 
@@ -31,17 +32,17 @@ def documents():
 
 
 def blocks_of(file):
-    """(line number, text) of each block of commands."""
+    """(line number, language, text) of each block of commands or C."""
     text = file.read_text()
     if file.suffix == ".md":
-        for m in re.finditer(r"^```sh\n(.*?)^```", text, re.M | re.S):
-            yield text.count("\n", 0, m.start()) + 2, m[1]
+        for m in re.finditer(r"^```(sh|c)\n(.*?)^```", text, re.M | re.S):
+            yield text.count("\n", 0, m.start()) + 2, m[1], m[2]
         return
     examples = re.search(r"^\.SH EXAMPLES?\n(.*?)(?=^\.SH|\Z)", text, re.M | re.S)
     for m in re.finditer(r"^\.nf\n(.*?)^\.fi", examples[1] if examples else "", re.M | re.S):
         start = examples.start(1) + m.start(1)
         plain = m[1].replace("\\-", "-").replace("\\(aq", "'").replace("\\e", "\\")
-        yield text.count("\n", 0, start) + 1, re.sub(r"^\w*\$ ", "", plain, flags=re.M)
+        yield text.count("\n", 0, start) + 1, "sh", re.sub(r"^\w*\$ ", "", plain, flags=re.M)
 
 
 def commands_of(block):
@@ -122,7 +123,13 @@ def main():
                    OMPI_MCA_rmaps_base_oversubscribe="1", TMPDIR=str(tmp))
         for number, file in enumerate(documents()):
             work = tree(tmp / f"tree-{number}")
-            for line, block in blocks_of(file):
+            for line, language, block in blocks_of(file):
+                if language == "c":
+                    if "int main(" in block:
+                        (work / "app.c").write_text(block)
+                        if "./app" not in file.read_text():
+                            failures.append(f"{file.relative_to(source)}:{line}: no command runs this as ./app")
+                    continue
                 commands = [as_run_here(c, entries) for c in commands_of(block)]
                 script = "\n".join(c for c in commands if c)
                 if not script:
