@@ -315,7 +315,7 @@ static int with_segment(struct tent *t, struct tent_segment *s, const struct mov
 	FILE *json = NULL;
 	int status;
 
-	if (tent_remote(s, 0, &remote) || remote.len < need) {
+	if (tent_segment_remote(s, 0, &remote, sizeof(remote)) || remote.len < need) {
 		fprintf(stderr,
 			"tentbench: the server has %llu bytes, %llu are needed: give it --memory %llu\n",
 			(unsigned long long)remote.len, (unsigned long long)need,

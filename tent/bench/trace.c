@@ -26,7 +26,7 @@ static void sample(const struct trace *t)
 	double us = (double)(clock_ns() - t->from) / 1e3;
 	struct tent_rail_stats r;
 
-	for (uint32_t i = 0; !tent_rail_stats(t->segment, i, &r); i++)
+	for (uint32_t i = 0; !tent_rail_get_stats(t->segment, i, &r, sizeof(r)); i++)
 		fprintf(t->out, "%.0f,%s-%s,%llu,%d,%llu\n", us, r.name, r.remote,
 			(unsigned long long)r.bytes, r.up, (unsigned long long)r.exclusions);
 }

@@ -129,7 +129,7 @@ static int send_piece(struct tent *t, struct tent_segment *s, uint8_t *memory, u
 		.notify = 2};
 	struct tent_remote there;
 	uint64_t taken = 0;
-	int err = tent_remote(s, 0, &there);
+	int err = tent_segment_remote(s, 0, &there, sizeof(there));
 
 	memcpy(memory, &len, sizeof(len));
 	r.remote = there.addr;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/sized.h"
 #include "engine.h"
 #include "why.h"
 
@@ -244,9 +245,21 @@ static int make_tasks(struct tent *t, const struct tent_attr *a)
 	return slab_init(&t->task_ids, n);
 }
 
-static int init(struct tent *t, const struct tent_attr *a, struct tent_why *why)
+/* Reads the caller's attributes, which may be those of another version. */
+static int take_attr(const struct tent_attr *from, struct tent_attr *a, struct tent_why *why)
 {
-	int err = check_attr(a, why);
+	const size_t first = offsetof(struct tent_attr, rail_wait_ms) + sizeof(int);
+	int err = from ? sized_in(a, sizeof(*a), from, from->size ? from->size : first) : 0;
+
+	return err ? why_say(why, err, "attributes: a field that this library lacks is not 0") :
+		     check_attr(a, why);
+}
+
+static int init(struct tent *t, const struct tent_attr *from, struct tent_why *why)
+{
+	struct tent_attr attr = {0};
+	const struct tent_attr *a = &attr;
+	int err = take_attr(from, &attr, why);
 
 	t->part_len = a->max_registration ? a->max_registration : INT64_MAX;
 	if (a->rail_wait_ms >= 0)
@@ -321,7 +334,6 @@ static void init_cond(struct tent *t)
 
 int tent_create(const struct tent_attr *attr, struct tent_why *why, struct tent **t_p)
 {
-	const struct tent_attr none = {0};
 	struct tent *t = calloc(1, sizeof(*t));
 	int err;
 
@@ -332,7 +344,7 @@ int tent_create(const struct tent_attr *attr, struct tent_why *why, struct tent 
 	t->progress = progress;
 	t->epoll = t->kick = t->listener = t->notice_fd = -1;
 	init_cond(t);
-	err = init(t, attr ? attr : &none, why);
+	err = init(t, attr, why);
 	if (!err)
 		err = -pthread_create(&t->thread, NULL, engine_thread, t);
 	if (err) {

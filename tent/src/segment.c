@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/sized.h"
 #include "engine.h"
 #include "why.h"
 
@@ -235,14 +236,17 @@ int tent_release(struct tent_segment *s)
 	return 0;
 }
 
-int tent_remote(const struct tent_segment *s, uint32_t i, struct tent_remote *remote_p)
+int tent_segment_remote(const struct tent_segment *s, uint32_t i, struct tent_remote *remote_p,
+	size_t size)
 {
 	const struct desc_buffer *b;
+	struct tent_remote remote;
 
 	if (i >= s->desc.n_buffers)
 		return -ENOENT;
 	b = &s->desc.buffers[i];
-	*remote_p = (struct tent_remote){.addr = b->addr, .len = b->len};
-	strcpy(remote_p->location, b->location);
+	remote = (struct tent_remote){.addr = b->addr, .len = b->len};
+	strcpy(remote.location, b->location);
+	sized_out(remote_p, size, &remote, sizeof(remote));
 	return 0;
 }

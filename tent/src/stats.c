@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "stats.h"
 
 void stats_rail(const struct tent_segment *s, uint32_t pair, struct tent_rail_stats *stats_p)
@@ -27,13 +28,17 @@ void stats_rail(const struct tent_segment *s, uint32_t pair, struct tent_rail_st
 	strcpy(stats_p->remote, s->desc.rails[p->remote].name);
 }
 
-int tent_rail_stats(struct tent_segment *s, uint32_t i, struct tent_rail_stats *stats_p)
+int tent_rail_get_stats(struct tent_segment *s, uint32_t i, struct tent_rail_stats *stats_p,
+	size_t size)
 {
+	struct tent_rail_stats st;
+
 	if (i >= s->n_pairs)
 		return -ENOENT;
 	pthread_mutex_lock(&s->t->lock);
-	stats_rail(s, i, stats_p);
+	stats_rail(s, i, &st);
 	pthread_mutex_unlock(&s->t->lock);
+	sized_out(stats_p, size, &st, sizeof(st));
 	return 0;
 }
 

@@ -19,7 +19,7 @@ static inline struct tent_rail_stats outage_rail(const struct duo *d, uint32_t i
 {
 	struct tent_rail_stats r;
 
-	CHECK_EQ(tent_rail_stats(d->s, i, &r), 0);
+	CHECK_EQ(tent_rail_get_stats(d->s, i, &r, sizeof(r)), 0);
 	return r;
 }
 

@@ -282,7 +282,8 @@ static void check_idle(const struct engine *e)
 	struct tent_rail_stats st;
 
 	for (uint32_t to = 0; to < e->w->n_engines; to++) {
-		for (uint32_t i = 0; e->segments[to] && !tent_rail_stats(e->segments[to], i, &st);
+		for (uint32_t i = 0; e->segments[to] &&
+				     !tent_rail_get_stats(e->segments[to], i, &st, sizeof(st));
 			i++)
 			CHECK_EQ(st.inflight, 0);
 	}

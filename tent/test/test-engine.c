@@ -477,6 +477,35 @@ static void attributes_are_checked(void)
 	tent_destroy(t);
 }
 
+/* Callers that were built with structs of another version: of fewer fields, or of more. */
+static void structs_have_sizes(void)
+{
+	struct {
+		struct tent_attr attr;
+		uint64_t more;
+	} later = {.attr = {.size = sizeof(later), .shm_rails = 1}, .more = 1};
+	struct tent_rail_stats st;
+	struct tent_remote remote;
+	struct tent *t;
+	struct duo d;
+
+	refuses(&later.attr, -E2BIG, "a field");
+	later.more = 0;
+	CHECK_EQ(tent_create(&later.attr, NULL, &t), 0);
+	tent_destroy(t);
+	duo_open(&d, &(struct duo_attr){.len = 4096});
+	memset(&st, 0x7f, sizeof(st));
+	CHECK_EQ(tent_rail_get_stats(d.s, 0, &st, offsetof(struct tent_rail_stats, bytes)), 0);
+	CHECK(st.name[0] && st.name[0] != 0x7f);
+	test_filled(&st.bytes, sizeof(st) - offsetof(struct tent_rail_stats, bytes), 0x7f);
+	memset(&remote, 0x7f, sizeof(remote));
+	CHECK_EQ(tent_segment_remote(d.s, 0, &remote, sizeof(remote.addr)), 0);
+	CHECK_EQ(remote.addr, (uintptr_t)d.theirs);
+	test_filled(&remote.len, sizeof(remote) - sizeof(remote.addr), 0x7f);
+	CHECK_EQ(tent_segment_remote(d.s, 1, &remote, sizeof(remote)), -ENOENT);
+	duo_close(&d);
+}
+
 static void a_segment_of_another_engine_is_refused(void)
 {
 	struct tent_segment *s = NULL;
@@ -518,6 +547,7 @@ int main(int argc, char **argv)
 		TEST(memory_that_cannot_be_registered),
 		TEST(registrations_are_checked),
 		TEST(attributes_are_checked),
+		TEST(structs_have_sizes),
 		TEST(a_segment_of_another_engine_is_refused),
 	};
 

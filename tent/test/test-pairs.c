@@ -30,7 +30,7 @@ static void check_pair(const struct duo *d, uint32_t i, const char *local, const
 {
 	struct tent_rail_stats r;
 
-	CHECK_EQ(tent_rail_stats(d->s, i, &r), 0);
+	CHECK_EQ(tent_rail_get_stats(d->s, i, &r, sizeof(r)), 0);
 	CHECK(!strcmp(r.name, local) && !strcmp(r.remote, remote));
 }
 
@@ -58,7 +58,7 @@ static void memory_of_the_peer_has_its_rails(void)
 	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
 	CHECK_EQ(duo_move(&d, TENT_READ, 0, d.len, 0), 0);
 	for (uint32_t i = 0; i < 4; i++)
-		CHECK_EQ(tent_rail_stats(d.s, i, &r[i]), 0);
+		CHECK_EQ(tent_rail_get_stats(d.s, i, &r[i], sizeof(r[i])), 0);
 	CHECK(!r[0].bytes && !r[1].bytes);
 	CHECK(r[2].bytes && r[3].bytes);
 	CHECK_EQ(r[2].bytes + r[3].bytes, 2 * d.len);

@@ -8,7 +8,7 @@ static uint64_t bytes_of(struct duo *d, const char *name)
 {
 	struct tent_rail_stats r;
 
-	for (uint32_t i = 0; !tent_rail_stats(d->s, i, &r); i++) {
+	for (uint32_t i = 0; !tent_rail_get_stats(d->s, i, &r, sizeof(r)); i++) {
 		if (!strcmp(r.name, name))
 			return r.bytes;
 	}
@@ -77,9 +77,9 @@ static void seeds_are_the_links_rates(void)
 		struct duo d;
 
 		duo_open(&d, &(struct duo_attr){.len = 4096, .config = cases[i].config});
-		CHECK_EQ(tent_rail_stats(d.s, 0, &r), 0);
+		CHECK_EQ(tent_rail_get_stats(d.s, 0, &r, sizeof(r)), 0);
 		CHECK_EQ(r.link_gbps, cases[i].gbps);
-		CHECK_EQ(tent_rail_stats(d.s, 3, &r), -ENOENT);
+		CHECK_EQ(tent_rail_get_stats(d.s, 3, &r, sizeof(r)), -ENOENT);
 		duo_close(&d);
 	}
 }

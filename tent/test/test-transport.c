@@ -65,10 +65,10 @@ static void bytes_move_over_it(void)
 	memset(there, 'r', LEN);
 	move(t, s, TENT_READ, 0);
 	for (uint32_t i = 0; i < 2; i++) {
-		CHECK_EQ(tent_rail_stats(s, i, &st), 0);
+		CHECK_EQ(tent_rail_get_stats(s, i, &st, sizeof(st)), 0);
 		CHECK(!strncmp(st.name, "stub", 4) && st.bytes && !st.exclusions);
 	}
-	CHECK_EQ(tent_rail_stats(s, 2, &st), -ENOENT);
+	CHECK_EQ(tent_rail_get_stats(s, 2, &st, sizeof(st)), -ENOENT);
 	CHECK_EQ(tent_unregister(target, there), 0);
 	free(text);
 	tent_destroy(t);

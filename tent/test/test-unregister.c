@@ -133,7 +133,7 @@ static void all_are_up(struct duo *d)
 {
 	struct tent_rail_stats r;
 
-	for (uint32_t i = 0; !tent_rail_stats(d->s, i, &r); i++) {
+	for (uint32_t i = 0; !tent_rail_get_stats(d->s, i, &r, sizeof(r)); i++) {
 		CHECK(r.up);
 		CHECK_EQ(r.exclusions, 0);
 	}

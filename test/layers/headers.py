@@ -18,7 +18,7 @@ errors = []
 # Structs that have the name of a function, until they are renamed.
 SHARED = {
     "cellring_plan", "copyrpc_ep_load", "delegrpc_look", "flux_node", "latrec_stats", "mlx5dvl_qp_info",
-    "shmipc_look", "tent_rail_stats", "tent_remote",
+    "shmipc_look",
 }
 
 

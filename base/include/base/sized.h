@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Structs of public headers that callers pass with their size, so that a new field behind the last one
+ * breaks no program. An older program is served the fields that it knows; a newer one learns whether
+ * this library knows all the fields that it has set.
+ */
+#ifndef BASE_SIZED_H
+#define BASE_SIZED_H
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+/* Writes the bytes that the caller's struct, of `size` bytes, and the library's have in common. */
+static inline void sized_out(void *to, size_t size, const void *from, size_t known)
+{
+	memcpy(to, from, size < known ? size : known);
+}
+
+/*
+ * Reads a caller's struct of `size` bytes into the library's. Fields that the caller does not have are
+ * 0. 0, or -E2BIG if a field that the library does not have is not 0.
+ */
+static inline int sized_in(void *to, size_t own, const void *from, size_t size)
+{
+	const unsigned char *bytes = (const unsigned char *)from;
+
+	for (size_t i = own; i < size; i++)
+		if (bytes[i])
+			return -E2BIG;
+	memset(to, 0, own);
+	memcpy(to, from, size < own ? size : own);
+	return 0;
+}
+
+#endif
