@@ -2,6 +2,7 @@
 #include "hca/comp.h"
 
 #include <endian.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "hca/cq.h"
@@ -79,8 +80,10 @@ void comp_add(struct cq *cq, uint32_t index, const struct cqe64 *cqe)
 {
 	struct comp_run *run = run_of(cq);
 
-	if (run->n && index - run->index < run->n)
-		return; /* the step is replayed: the run has it already */
+	if (run->n && index - run->index < run->n) {
+		enlist(cq); /* the step is replayed: the run has the completion, the list may not */
+		return;
+	}
 	if (run->n && (run->n == COMP_MAX || !fits((struct cqe64 *)run->title, run->n, cqe)))
 		comp_flush(cq);
 	if (!run->n) {
@@ -88,7 +91,9 @@ void comp_add(struct cq *cq, uint32_t index, const struct cqe64 *cqe)
 		memcpy(run->title, cqe, sizeof(*cqe));
 	}
 	run->mini[run->n] = make_mini(cqe);
+	atomic_signal_fence(memory_order_seq_cst); /* `n` counts what is complete */
 	run->n++;
+	atomic_signal_fence(memory_order_seq_cst);
 	enlist(cq);
 }
 

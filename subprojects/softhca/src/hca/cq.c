@@ -86,11 +86,16 @@ void cq_write(struct cq *cq, uint32_t index, const void *bytes)
 	counters_of(cq->obj.owner)->cqes++;
 }
 
+/* From the end of the list, so that it has no gap if this process is killed meanwhile. */
 void cq_flush_runs(void)
 {
-	for (uint32_t i = 0; i < COMP_QUEUES && arena()->comp_queues[i]; i++) {
-		comp_flush(cq_at(arena()->comp_queues[i]));
-		arena()->comp_queues[i] = 0;
+	uint32_t *list = arena()->comp_queues, n = 0;
+
+	while (n < COMP_QUEUES && list[n])
+		n++;
+	while (n--) {
+		comp_flush(cq_at(list[n]));
+		list[n] = 0;
 	}
 }
 

@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <rdma/ib_user_ioctl_verbs.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "hca/event.h"
@@ -23,7 +24,8 @@ struct srq *recv_srq(const struct qp *qp)
 
 /*
  * Reads the counter and a window of entries at once, because programs mostly post entries
- * in a row. An entry that is posted does not change before it is consumed.
+ * in a row. An entry that is posted does not change before it is consumed. The cache is empty
+ * while it is filled: if this process is killed or stopped meanwhile, the next one reads the list again.
  */
 static int srq_look(struct srq *srq)
 {
@@ -40,6 +42,7 @@ static int srq_look(struct srq *srq)
 		return r;
 	strict_srq(srq, posted);
 	srq->ahead_n = 0;
+	atomic_signal_fence(memory_order_seq_cst);
 	srq->ahead_from = srq->taken;
 	for (k = 0; i - srq->head < n && (uint16_t)(srq->taken + k) != (uint16_t)posted; k++) {
 		memcpy(&next, window + (size_t)(i - srq->head) * srq->stride, sizeof(next));
@@ -48,6 +51,7 @@ static int srq_look(struct srq *srq)
 			break;
 		srq->ahead[k] = (uint16_t)i;
 	}
+	atomic_signal_fence(memory_order_seq_cst);
 	srq->ahead_n = k;
 	return k ? 0 : -EAGAIN;
 }

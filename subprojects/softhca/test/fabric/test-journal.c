@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A process is killed, or stopped, after each number of instructions of a step (two completions for
- * a survivor's queues, two stores). The survivor then finds all of it or nothing, and
- * the event that it asked for. A process that was stopped changes nothing when it goes on.
+ * A process is killed, or stopped, after each number of instructions of a step: it reads the next
+ * receive of a survivor's SRQ, and then makes two completions for the survivor's queues and takes the
+ * receive. The survivor then finds all of it or nothing, and the event that it asked for. Each receive
+ * of the SRQ is taken once, in the order of the list. A process that was stopped changes nothing when
+ * it goes on.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -20,10 +22,15 @@
 #include "hca/journal.h"
 #include "hca/objects.h"
 #include "member/member.h"
+#include "xport/recv.h"
 
 #define LOG_SIZE 4
+#define ENTRIES 64u /* of the SRQ */
+#define ORDER 37u /* entry number i of the list is ORDER * i modulo ENTRIES */
+#define POSTED 48u /* entries that are posted and not taken */
 #define LOST 3 /* exit status of a victim that has lost the mutex */
-#define STRIDE 11 /* of the instruction counts that one run tries; the start differs */
+#define STRIDE 17 /* of the instruction counts that one run tries; the start differs */
+#define SELDOM 3 /* with stops, which leave what kills leave: so many times the stride */
 
 struct queue {
 	struct cqe64 cqes[1 << LOG_SIZE];
@@ -32,7 +39,13 @@ struct queue {
 };
 
 static struct queue queues[2];
-static struct srq *srq; /* two words of it stand for what a step changes */
+static struct {
+	struct wqe_srq_next next;
+	struct wqe_data data;
+} entries[ENTRIES];
+static uint32_t posted[2]; /* the SRQ's doorbell record */
+static struct srq *srq;
+static struct qp *qp; /* receives from it */
 static int channel;
 
 static uint32_t make_cq(struct queue *q, uint64_t fifo)
@@ -52,6 +65,28 @@ static uint32_t make_cq(struct queue *q, uint64_t fifo)
 	return i;
 }
 
+static uint32_t entry(uint32_t n)
+{
+	return n * ORDER % ENTRIES;
+}
+
+/* The list of a ring: the entry that is freed first is posted first. */
+static void make_srq(void)
+{
+	uint32_t i = obj_alloc(OBJ_SRQ, 0);
+
+	CHECK(i != NO_INDEX);
+	for (uint32_t n = 0; n < ENTRIES; n++)
+		entries[entry(n)].next.next_index = htobe16((uint16_t)entry(n + 1));
+	srq = &arena()->srqs[i];
+	srq->buf = (uintptr_t)entries;
+	srq->dbrec = (uintptr_t)posted;
+	srq->stride = sizeof(entries[0]);
+	srq->count = ENTRIES;
+	qp = &arena()->qps[obj_alloc(OBJ_QP, 0)];
+	qp->srq = i;
+}
+
 static void make_objects(void)
 {
 	sigset_t saved;
@@ -63,7 +98,7 @@ static void make_objects(void)
 	CHECK(!fcntl(channel, F_SETFL, O_NONBLOCK));
 	make_cq(&queues[0], fifo);
 	make_cq(&queues[1], 0);
-	srq = &arena()->srqs[obj_alloc(OBJ_SRQ, 0)];
+	make_srq();
 	fabric_leave(&saved);
 }
 
@@ -72,30 +107,49 @@ static struct cqe64 completion(uint32_t n)
 	return (struct cqe64){.byte_cnt = htobe32(n), .op_own = CQE_RESP_SEND << 4};
 }
 
-/* Step number @n, as a victim; stops before it and after it. */
-static void victim(uint32_t n)
+/* The parts of a step. */
+enum part {
+	LOOK, /* at the SRQ's list */
+	COMMIT,
+	FLUSH, /* compressed completions, as whoever gives the mutex up does */
+};
+
+static void stop_if(bool here)
+{
+	if (here)
+		raise(SIGSTOP);
+}
+
+/* Step number @n, as a victim; stops before @part and after it. */
+static void victim(uint32_t n, enum part part)
 {
 	const struct cqe64 cqe = completion(n);
+	struct recv rx;
 	sigset_t saved;
 
 	member_forget();
 	CHECK(!member_attach());
 	if (fabric_enter(&saved))
 		_exit(LOST);
+	CHECK(!ptrace(PTRACE_TRACEME, 0, NULL, NULL));
+	stop_if(part == LOOK);
+	CHECK(!recv_peek(qp, &rx));
+	stop_if(part == LOOK);
 	journal_begin();
 	journal_cqe(cq_index(queues[0].cq), &cqe);
 	journal_cqe(cq_index(queues[1].cq), &cqe);
-	journal_store(&srq->taken, n);
-	journal_store(&srq->head, n);
-	CHECK(!ptrace(PTRACE_TRACEME, 0, NULL, NULL));
-	raise(SIGSTOP);
+	recv_take(qp, &rx);
+	stop_if(part == COMMIT);
 	journal_commit();
+	stop_if(part == COMMIT);
+	stop_if(part == FLUSH);
+	cq_flush_runs();
 	raise(SIGSTOP);
 	_exit(1);
 }
 
-/* Leaves the victim stopped. Returns whether the step had ended before @instructions were executed. */
-static bool run_victim(uint32_t n, uint32_t instructions, pid_t *pid_p)
+/* Leaves the victim stopped. Returns whether the part had ended before @instructions were executed. */
+static bool run_victim(uint32_t n, enum part part, uint32_t instructions, pid_t *pid_p)
 {
 	bool ended = false;
 	pid_t pid = fork();
@@ -103,7 +157,7 @@ static bool run_victim(uint32_t n, uint32_t instructions, pid_t *pid_p)
 
 	CHECK(pid >= 0);
 	if (!pid)
-		victim(n);
+		victim(n, part);
 	*pid_p = pid;
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
@@ -146,6 +200,31 @@ static void continue_victim(pid_t pid)
 	CHECK_EQ(srq->head, head);
 }
 
+/* The program has posted more, and what is known of the list is used up: the next look reads it. */
+static void post_receives(void)
+{
+	posted[0] = htobe32((srq->taken + POSTED) & 0xffff);
+	srq->ahead_from = srq->taken - SRQ_AHEAD;
+	srq->ahead_n = SRQ_AHEAD;
+	for (uint32_t i = 0; i < SRQ_AHEAD; i++)
+		srq->ahead[i] = (uint16_t)entry(srq->ahead_from + i + 1);
+}
+
+/* Takes what the victim may have seen of the list, and more. */
+static void take_receives(void)
+{
+	struct recv rx;
+
+	for (uint32_t i = 0; i < 2 * SRQ_AHEAD; i++) {
+		CHECK(!recv_peek(qp, &rx));
+		CHECK_EQ(rx.index, entry(srq->taken));
+		CHECK_EQ(rx.next, entry(srq->taken + 1));
+		journal_begin();
+		recv_take(qp, &rx);
+		journal_commit();
+	}
+}
+
 static void check_queue(struct queue *q, uint32_t before, bool done, uint32_t n)
 {
 	uint32_t slot = before % (1 << LOG_SIZE);
@@ -160,7 +239,7 @@ static void check_queue(struct queue *q, uint32_t before, bool done, uint32_t n)
 }
 
 /* Returns whether the victim's step was there to the end, with or without help. */
-static bool one(uint32_t n, uint32_t instructions, bool kills, bool *ended)
+static bool one(uint32_t n, enum part part, uint32_t instructions, bool kills, bool *ended)
 {
 	const uint32_t before = queues[0].cq->producer, taken = srq->taken;
 	uint64_t event;
@@ -169,17 +248,19 @@ static bool one(uint32_t n, uint32_t instructions, bool kills, bool *ended)
 	bool done;
 
 	queues[0].cq->armed = CQ_ARMED_NEXT;
-	*ended = run_victim(n, instructions, &pid);
+	post_receives();
+	*ended = run_victim(n, part, instructions, &pid);
 	if (kills)
 		kill_victim(pid);
 	CHECK(!fabric_enter(&saved));
 	done = queues[0].cq->producer != before;
+	CHECK_EQ(srq->taken, taken + done);
+	CHECK_EQ(srq->head, entry(srq->taken));
+	CHECK(!arena()->journal.active);
+	take_receives();
+	fabric_leave(&saved);
 	check_queue(&queues[0], before, done, n);
 	check_queue(&queues[1], before, done, n);
-	CHECK_EQ(srq->taken, done ? n : taken);
-	CHECK_EQ(srq->head, srq->taken);
-	CHECK(!arena()->journal.active);
-	fabric_leave(&saved);
 	CHECK_EQ(read(channel, &event, sizeof(event)) == sizeof(event), done);
 	while (read(channel, &event, sizeof(event)) > 0) /* at most one more, of a replay */
 		CHECK_EQ(event, 0x1234);
@@ -188,18 +269,37 @@ static bool one(uint32_t n, uint32_t instructions, bool kills, bool *ended)
 	return done;
 }
 
+static const char *const names[] = {"look", "commit", "flush"};
+
 /* Returns the number of victims. */
-static uint32_t sweep(uint32_t first, bool kills)
+static uint32_t sweep(uint32_t first, enum part part, bool kills, bool compressed)
 {
-	uint32_t i = (uint32_t)getpid() % STRIDE, n = first, done = 0, replays = arena()->replays;
+	uint32_t stride = kills ? STRIDE : SELDOM * STRIDE, i = (uint32_t)getpid() % stride;
+	uint32_t n = first, done = 0, replays = arena()->replays;
 	bool ended = false;
 
-	for (; !ended; i += STRIDE, n++)
-		done += one(n, i, kills, &ended);
-	fprintf(stderr, "%u %s, %u after the step was described, %u replays\n", n - first,
-		kills ? "killed" : "stopped", done, arena()->replays - replays);
-	CHECK(arena()->replays > replays);
-	CHECK(done < n - first);
+	queues[0].cq->comp_en = queues[1].cq->comp_en = compressed;
+	for (; !ended; i += stride, n++)
+		done += one(n, part, i, kills, &ended);
+	replays = arena()->replays - replays;
+	n -= first;
+	fprintf(stderr, "%s%s: %u %s, %u after the step was described, %u replays\n", names[part],
+		compressed ? ", compressed" : "", n, kills ? "killed" : "stopped", done, replays);
+	if (part == COMMIT)
+		CHECK(replays > 0 && (!kills || done < n));
+	else
+		CHECK_EQ(done, part == FLUSH ? n : 0);
+	return n;
+}
+
+static uint32_t sweeps(uint32_t first, bool kills)
+{
+	uint32_t n = first;
+
+	n += sweep(n, LOOK, kills, false);
+	n += sweep(n, COMMIT, kills, false);
+	n += sweep(n, COMMIT, kills, true);
+	n += sweep(n, FLUSH, kills, true);
 	return n - first;
 }
 
@@ -208,16 +308,16 @@ int main(void)
 	char name[64];
 	uint32_t n;
 
-	alarm(100);
+	alarm(300);
 	snprintf(name, sizeof(name), "test-journal-%d", (int)getpid());
 	CHECK(!setenv("SOFTHCA_FABRIC", name, 1));
 	CHECK(!setenv("SOFTHCA_PATIENCE", "0", 1));
 	CHECK(!member_attach());
-	atexit(member_detach);
 	make_objects();
-	n = sweep(1, true);
+	n = sweeps(1, true);
 	CHECK_EQ(arena()->takeovers, 0);
-	n = sweep(1 + n, false);
+	n = sweeps(1 + n, false);
 	CHECK_EQ(arena()->takeovers, n);
+	member_detach(); /* not if a check fails, which may be while the mutex is held */
 	return 0;
 }

@@ -213,7 +213,15 @@ struct tally {
 	bool victim_failed;
 	bool burst; /* more messages than slots are on their way */
 	uint32_t posted, taken; /* receives */
+	bool outstanding[RIG_DEPTH]; /* receives, by wr_id */
 };
+
+static void post_receive(struct tally *t, uint64_t id)
+{
+	rig_recv(&r, id, 0, 0);
+	t->outstanding[id] = true;
+	t->posted++;
+}
 
 static void on_recv(const struct ibv_wc *wc, struct tally *t)
 {
@@ -225,6 +233,8 @@ static void on_recv(const struct ibv_wc *wc, struct tally *t)
 	CHECK_EQ(wc->byte_len, length_of(n));
 	if (!v && !t->burst) /* others may already have overwritten their slot */
 		CHECK(rig_same(r.buf + FROM_STEADY + n % SLOTS * SLOT, wc->byte_len, n));
+	CHECK(t->outstanding[wc->wr_id]); /* no receive is consumed twice */
+	t->outstanding[wc->wr_id] = false;
 	t->taken++;
 }
 
@@ -255,8 +265,7 @@ static bool turn(struct tally *t, const struct rig_addr *steady_to,
 		on_sent(&wc, t);
 	if (ibv_poll_cq(r.rcq, 1, &wc) == 1) {
 		on_recv(&wc, t);
-		rig_recv(&r, wc.wr_id, 0, 0);
-		t->posted++;
+		post_receive(t, wc.wr_id);
 		r.qp = steady_qp;
 		if (wc.qp_num == steady_qp->qp_num)
 			post(t->to_steady++, steady_to, FROM_STEADY);
@@ -356,7 +365,7 @@ static void count_receives(int fd, struct tally *t, const struct rig_addr *to)
 int main(int argc, char **argv)
 {
 	int kills = argc > 1 ? atoi(argv[1]) : 100;
-	struct tally t = {.posted = RIG_DEPTH - 1};
+	struct tally t = {0};
 	struct rig_addr steady_to;
 	int steady_fd, nursery_fd;
 	unsigned seed = (unsigned)now_us();
@@ -371,7 +380,7 @@ int main(int argc, char **argv)
 	pid[1] = start(nursery, &nursery_fd);
 	rig_open(&r, &(struct rig_attr){.srq = true});
 	for (uint64_t i = 0; i < RIG_DEPTH - 1; i++)
-		rig_recv(&r, i, 0, 0);
+		post_receive(&t, i);
 	CHECK(!ibv_destroy_qp(r.qp));
 	steady_qp = connect_peer(steady_fd, &steady_to);
 	for (int i = 0; i < kills; i++)
