@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a client accepts as read: each rule by hand, then a store with many clients at once. */
+/* The rules by which a client accepts what it reads: each rule alone, then a store with many clients. */
 #include "history.h"
 
 #include <pthread.h>
@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "support/test.h"
-#include "puts.h"
-#include "store.h"
+#include "crowd.h"
 
 #define KEYS 64
 #define WRITERS 4
@@ -384,8 +383,10 @@ static void board_of_others(void)
 {
 	struct rank r;
 	struct history_view early;
+	uint64_t a3;
 
 	rank_init(&r);
+	a3 = find_op(&r.w, 2, r.s.key, true, r.s.a2 + 1);
 	early = look_at(&r.w, r.s.get);
 	put_of(&r.two, r.s.a);
 	put_of(&r.two, r.s.a2);
@@ -396,11 +397,12 @@ static void board_of_others(void)
 	CHECK_EQ(read_at(&r.w, r.s.get, value_of(r.s.key, 2, 0, r.s.a)), READ_STALE);
 	CHECK_EQ(read_at(&r.w, r.s.get2, value_of(r.s.key, 2, 0, r.s.a2)), READ_RIGHT);
 	/* Neither the newest nor the one before, but of a client that has put since. */
-	put_of(&r.two, find_op(&r.w, 2, r.s.key, true, r.s.a2 + 1));
+	put_of(&r.two, a3);
 	early = look_of(&r.three, find_op(&r.w, 3, r.s.key, false, 0));
 	CHECK_EQ(history_found(&r.three, &early, value_of(r.s.key, 2, 0, r.s.a)), READ_STALE);
-	/* The one before it. */
+	/* The one before the newest, or one before that. */
 	put_of(&r.three, r.s.b);
+	CHECK_EQ(read_at(&r.w, r.s.get3, value_of(r.s.key, 2, 0, a3)), READ_STALE);
 	CHECK_EQ(read_at(&r.w, r.s.get3, value_of(r.s.key, 2, 0, r.s.a2)), READ_STALE);
 	CHECK_EQ(read_at(&r.w, r.s.get3, value_of(r.s.key, 3, 0, r.s.b)), READ_RIGHT);
 	rank_fini(&r);
@@ -553,202 +555,23 @@ static void lists_what_was_put(void)
 
 /* ---- a store with many clients ---- */
 
-#define DEPTH 6
-#define CLIENTS 4
-
-enum fault {
-	FAULT_NONE,
-	FAULT_LOSE, /* a put is not stored */
-	FAULT_REPLAY, /* an older put once more */
-	FAULT_AGE, /* a get returns what the newest put replaced */
-	FAULT_REORDER, /* a put overtakes the client's next request */
-	FAULTS,
-};
-
-/* Requests of a client, in order: the store takes from served on, answers come in any order. */
-struct sim_client {
-	struct history h;
-	struct {
-		struct op op;
-		uint64_t value;
-		struct history_view view;
-		bool served;
-	} slot[DEPTH];
-	uint32_t open;
-	uint64_t next;
-};
-
-struct sim {
-	struct source source;
-	struct board board[2]; /* of two ranks with two clients each */
-	struct store store, older;
-	struct sim_client client[CLIENTS];
-	uint64_t rng, served;
-	enum fault fault;
-	uint64_t wrong, reads;
-};
-
-static void sim_put(struct sim *s, uint64_t key, uint64_t value, bool due)
+static bool each_50th(struct crowd *c, bool put)
 {
-	uint64_t old = 0, oldest = 0;
-
-	CHECK_EQ(store_get(&s->store, key, &old), 0);
-	if (store_get(&s->older, key, &oldest))
-		oldest = old;
-	if (s->fault == FAULT_LOSE && due)
-		return;
-	store_put(&s->older, key, old);
-	store_put(&s->store, key, s->fault == FAULT_REPLAY && due ? oldest : value);
+	return c->requests % 50 == 49;
 }
 
-static void sim_serve(struct sim *s, struct sim_client *c, uint32_t i)
+static uint64_t errors_found(enum crowd_fault fault, const struct workload *load, uint64_t ops)
 {
-	const struct op *op = &c->slot[i].op;
-	bool due = ++s->served % 50 == 0;
+	static struct crowd c;
+	const struct crowd_shape shape =
+		{.load = *load, .ranks = 2, .clients = 2, .depth = 6, .runs = 3, .ops = ops};
 
-	if (op->put)
-		sim_put(s, op->key, c->slot[i].value, due);
-	else
-		CHECK_EQ(store_get(&s->store, op->key, &c->slot[i].value), 0);
-	if (!op->put && s->fault == FAULT_AGE && due)
-		store_get(&s->older, op->key, &c->slot[i].value);
-	c->slot[i].served = true;
-}
-
-static void sim_open(struct sim_client *c)
-{
-	uint32_t i = c->open++;
-	uint64_t n = c->next++, stamp = kv_stamp(c->h.run, n);
-	struct op op = source_op(c->h.source, c->h.client, n);
-
-	c->slot[i].op = op;
-	c->slot[i].served = false;
-	history_look(&c->h, &op, stamp, &c->slot[i].view);
-	if (op.put) {
-		c->slot[i].value = kv_value(op.key, kv_name(c->h.client, stamp));
-		history_put(&c->h, &c->slot[i].view);
-	}
-}
-
-static void sim_answer(struct sim *s, struct sim_client *c, uint32_t i)
-{
-	if (c->slot[i].op.put) {
-		history_acknowledged(&c->h, &c->slot[i].view);
-	} else {
-		s->reads++;
-		s->wrong += history_found(&c->h, &c->slot[i].view, c->slot[i].value) != READ_RIGHT;
-	}
-	memmove(&c->slot[i], &c->slot[i + 1], (--c->open - i) * sizeof(c->slot[0]));
-}
-
-/* One of: the client makes a request, the store serves its oldest one, an answer arrives. */
-static void sim_step(struct sim *s, struct sim_client *c, uint64_t last)
-{
-	uint32_t first = 0, pick = (uint32_t)(test_rand(&s->rng) % DEPTH);
-
-	while (first < c->open && c->slot[first].served)
-		first++;
-	switch (test_rand(&s->rng) % 3) {
-	case 0:
-		if (c->open < DEPTH && c->next < last)
-			sim_open(c);
-		break;
-	case 1:
-		if (s->fault == FAULT_REORDER && first + 1 < c->open &&
-			test_rand(&s->rng) % 4 == 0 && !c->slot[first + 1].served)
-			sim_serve(s, c, first + 1);
-		if (first < c->open && !c->slot[first].served)
-			sim_serve(s, c, first);
-		break;
-	default:
-		if (pick < c->open && c->slot[pick].served)
-			sim_answer(s, c, pick);
-	}
-}
-
-static bool sim_busy(const struct sim *s, uint64_t last)
-{
-	for (uint32_t i = 0; i < CLIENTS; i++) {
-		if (s->client[i].open || s->client[i].next < last)
-			return true;
-	}
-	return false;
-}
-
-static void sim_run(struct sim *s, uint32_t run, uint64_t last)
-{
-	for (uint32_t i = 0; i < CLIENTS; i++) {
-		s->client[i].h.run = run;
-		s->client[i].next = 0;
-	}
-	while (sim_busy(s, last))
-		sim_step(s, &s->client[test_rand(&s->rng) % CLIENTS], last);
-}
-
-/*
- * What was put is there at the end, or it is noticed: each client reads its own keys and the next
- * one's.
- */
-static void sim_audit(struct sim *s, uint32_t runs, uint64_t ops)
-{
-	struct history_made made[CLIENTS];
-	uint64_t value = 0;
-
-	for (uint32_t i = 0; i < CLIENTS; i++)
-		made[i] = (struct history_made){ops, ops, 0};
-	for (uint32_t i = 0; i < 2 * CLIENTS; i++) {
-		struct history *h = &s->client[i % CLIENTS].h;
-		uint32_t n, whose = (i % CLIENTS + i / CLIENTS) % CLIENTS;
-		uint64_t *due;
-
-		CHECK_EQ(puts_last(&s->source, whose, 0, ops, &due, &n), 0);
-		s->wrong += history_end(h, made);
-		for (uint32_t j = 0; j < n; j++) {
-			struct op op = source_op(&s->source, whose, due[j]);
-			struct history_view v;
-
-			history_look(h, &op, kv_stamp(runs, i / CLIENTS * ops + j), &v);
-			CHECK_EQ(store_get(&s->store, op.key, &value), 0);
-			s->reads++;
-			s->wrong += history_found(h, &v, value) != READ_RIGHT ||
-				    history_final(h, whose, due[j], op.key, value) != READ_RIGHT;
-		}
-		free(due);
-	}
-}
-
-static uint64_t simulate(enum fault fault, const struct workload *load, uint64_t ops)
-{
-	struct sim s = {.rng = test_seed(), .fault = fault};
-
-	source_init(&s.source, load);
-	CHECK_EQ(store_init(&s.store, &place, 0, 0, load->key_range), 0);
-	CHECK_EQ(store_init(&s.older, &place, 0, 0, load->key_range), 0);
-	CHECK_EQ(store_preload(&s.store, load->key_range), 0);
-	for (uint32_t i = 0; i < 2; i++)
-		CHECK_EQ(board_init(&s.board[i], history_keys(load->key_range)), 0);
-	for (uint32_t i = 0; i < CLIENTS; i++) {
-		const struct history_attr attr = {.source = &s.source,
-			.board = &s.board[i % 2],
-			.client = i,
-			.writers = CLIENTS,
-			.ops = ops * CLIENTS,
-			.preloaded = true};
-
-		CHECK_EQ(history_init(&s.client[i].h, &attr), 0);
-	}
-	for (uint32_t run = 0; run < 3; run++)
-		sim_run(&s, run, ops);
-	sim_audit(&s, 3, ops);
-	CHECK(s.reads > ops);
-	for (uint32_t i = 0; i < CLIENTS; i++) {
-		history_fini(&s.client[i].h);
-	}
-	for (uint32_t i = 0; i < 2; i++)
-		board_fini(&s.board[i]);
-	store_fini(&s.older);
-	store_fini(&s.store);
-	return s.wrong;
+	memset(&c, 0, sizeof(c));
+	c.shape = &shape;
+	c.fault = fault;
+	c.due = each_50th;
+	c.rng = test_seed();
+	return crowd_find(&c);
 }
 
 static const struct workload loads[] = {
@@ -762,14 +585,14 @@ static const struct workload loads[] = {
 static void no_false_alarm(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(loads); i++)
-		CHECK_EQ(simulate(FAULT_NONE, &loads[i], 5000), 0);
+		CHECK_EQ(errors_found(CROWD_RIGHT, &loads[i], 5000), 0);
 }
 
 static void every_fault_is_seen(void)
 {
-	for (int fault = FAULT_NONE + 1; fault < FAULTS; fault++) {
+	for (int fault = CROWD_RIGHT + 1; fault < CROWD_FAULTS; fault++) {
 		for (size_t i = 0; i < ARRAY_SIZE(loads); i++)
-			CHECK(simulate((enum fault)fault, &loads[i], 20000) > 0);
+			CHECK(errors_found((enum crowd_fault)fault, &loads[i], 20000) > 0);
 	}
 }
 

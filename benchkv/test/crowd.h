@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Jobs in one thread: a store and many clients with their checks, in a schedule that a seed draws. The
+ * store may have a fault.
+ */
+#ifndef BENCHKV_CROWD_H
+#define BENCHKV_CROWD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "check.h"
+#include "store.h"
+
+#define CROWD_CLIENTS 8 /* of a job, at most */
+#define CROWD_DEPTH 64
+
+enum crowd_fault {
+	CROWD_RIGHT,
+	CROWD_LOSE, /* a put is not stored */
+	CROWD_REPLAY, /* the put before is stored once more */
+	CROWD_AGE, /* a get returns the value that the newest put replaced */
+	CROWD_REORDER, /* a request overtakes the client's request before it */
+	CROWD_FAULTS,
+};
+
+struct crowd_shape {
+	struct workload load;
+	uint32_t ranks, clients, depth, runs;
+	uint64_t ops; /* of each client in a run */
+	uint32_t keys; /* that are followed; 0: all */
+};
+
+struct crowd_request {
+	struct kv_req req;
+	struct kv_resp resp;
+};
+
+/* A client and its open requests in order: the first `served` of them are served. */
+struct crowd_client {
+	struct stream stream;
+	struct checker check;
+	struct crowd_request request[CROWD_DEPTH];
+	uint32_t open, served;
+	uint64_t next;
+};
+
+struct crowd {
+	const struct crowd_shape *shape;
+	enum crowd_fault fault;
+	/* Does the fault happen to this request? requests and puts count those before it. */
+	bool (*due)(struct crowd *c, bool put);
+	uint64_t requests, puts;
+	uint64_t lose; /* for due() */
+	uint64_t rng;
+	struct source source;
+	struct store store, older; /* older: the values that the newest puts replaced */
+	struct board boards[CROWD_CLIENTS];
+	struct crowd_client client[CROWD_CLIENTS];
+	uint32_t n;
+};
+
+/* All runs and the audit of a job with shape, fault, due, lose and rng set: returns the errors found. */
+uint64_t crowd_find(struct crowd *c);
+
+#endif
