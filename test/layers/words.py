@@ -30,7 +30,7 @@ latrec/man latrec/src latrec/test mlx5dv-lite/bench mlx5dv-lite/examples mlx5dv-
 mlx5dv-lite/test rdmabench/man rdmabench/src rdmabench/test shmipc/bench shmipc/examples shmipc/include
 shmipc/man shmipc/model shmipc/src shmipc/test shmls/README.md shmls/man shmls/src
 subprojects/softhca/README.md subprojects/softhca/man subprojects/softhca/meson.build subprojects/softhca/src
-subprojects/softhca/test tent/README.md tent/bench tent/include tent/man tent/meson.build tent/sim tent/src
+subprojects/softhca/test tent/README.md tent/bench tent/man tent/meson.build tent/sim tent/src
 tent/test
 """.split()
 source = pathlib.Path(sys.argv[1]).resolve()
