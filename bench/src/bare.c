@@ -53,8 +53,8 @@ static int rpcbench_bare_link_init(struct rpcbench_bare_link *l, const struct rp
 	struct cellring_plan req, resp;
 
 	room = room > RPCBENCH_PEER_SLOTS ? room : RPCBENCH_PEER_SLOTS;
-	req = cellring_plan(cfg->req_size, cfg->queue_depth, room);
-	resp = cellring_plan(cfg->resp_size, cfg->queue_depth, room);
+	req = cellring_plan_for(cfg->req_size, cfg->queue_depth, room);
+	resp = cellring_plan_for(cfg->resp_size, cfg->queue_depth, room);
 	l->req = rpcbench_bare_ring_new(&req);
 	l->resp = rpcbench_bare_ring_new(&resp);
 	if (!l->req || !l->resp)

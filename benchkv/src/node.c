@@ -115,8 +115,8 @@ static int make_daemon(struct node *n, struct daemon *d, uint32_t index)
 		.node = n,
 		.index = index,
 		.store = &n->stores[index],
-		.flux = n->flux ? flux_node(n->flux, index) : NULL,
-		.relay = n->relay ? flux_node(n->relay, index) : NULL,
+		.flux = n->flux ? flux_get_node(n->flux, index) : NULL,
+		.relay = n->relay ? flux_get_node(n->relay, index) : NULL,
 	};
 	return n->ranks > 1 ? n->o->backend->make_daemon(d) : 0;
 }

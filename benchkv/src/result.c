@@ -97,7 +97,7 @@ static uint64_t by_flux(const struct flux_node *node)
 	struct flux_stats s = {.requests = 0};
 
 	if (node)
-		flux_node_get_stats(node, &s);
+		flux_node_get_stats(node, &s, sizeof(s));
 	return s.requests;
 }
 
@@ -107,9 +107,9 @@ static void add_ways(struct result_ways *w, const struct daemon *d)
 	struct delegrpc_server_stats ring = {.requests = 0};
 
 	if (d->ipc)
-		shmipc_server_get_stats(d->ipc, &ipc);
+		shmipc_server_get_stats(d->ipc, &ipc, sizeof(ipc));
 	if (d->ring)
-		delegrpc_server_get_stats(d->ring, &ring);
+		delegrpc_server_get_stats(d->ring, &ring, sizeof(ring));
 	w->ipc += ipc.requests;
 	w->ring += ring.requests;
 	w->flux += by_flux(d->flux);

@@ -5,7 +5,7 @@
  * ring, and there are no shared indexes. flux and shmipc are built on it. It is header-only:
  * all of it is inlined into its users.
  *
- *	struct cellring_plan plan = cellring_plan(payload_bytes, in_flight, messages);
+ *	struct cellring_plan plan = cellring_plan_for(payload_bytes, in_flight, messages);
  *	struct cellring_cursor out, in;                 // one of each side, private to it
  *	cellring_cursor_init(&out, memory, &plan);      // cellring_bytes(&plan) bytes of zeros,
  *	cellring_cursor_init(&in, memory, &plan);       // aligned to a cache line
@@ -195,7 +195,7 @@ static inline uint32_t cellring_call_limit(uint32_t in_flight, uint32_t in_a_row
  * maximum number of messages in flight, 1 to 2^24 - 1. messages: number of messages in full bursts
  * for which the ring has room, if that is more than it needs for in_flight bursts of one message.
  */
-static inline struct cellring_plan cellring_plan(uint32_t payload, uint32_t in_flight,
+static inline struct cellring_plan cellring_plan_for(uint32_t payload, uint32_t in_flight,
 	uint32_t messages)
 {
 	struct cellring_plan p;

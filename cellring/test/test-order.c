@@ -67,7 +67,7 @@ static bool look(const struct cellring_plan *plan)
 
 static void each_instruction(void)
 {
-	struct cellring_plan plan = cellring_plan(WORDS * sizeof(uint64_t), 32, 0);
+	struct cellring_plan plan = cellring_plan_for(WORDS * sizeof(uint64_t), 32, 0);
 	bool head = false;
 	uint32_t steps = 0;
 	pid_t pid;

@@ -136,7 +136,7 @@ static void call(struct side *s)
 
 static void run(uint32_t in_flight)
 {
-	struct cellring_plan p = cellring_plan(WORDS * 8, in_flight, 0);
+	struct cellring_plan p = cellring_plan_for(WORDS * 8, in_flight, 0);
 	unsigned char *rings = aligned_alloc(64, 2 * cellring_bytes(&p));
 	struct side a = {.in_flight = in_flight, .seed = test_seed()}, b = a;
 	pthread_t t;

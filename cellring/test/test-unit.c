@@ -21,7 +21,7 @@ static struct rig rig;
 
 static void rig_init(uint32_t payload, uint32_t in_flight, uint32_t messages)
 {
-	rig.plan = cellring_plan(payload, in_flight, messages);
+	rig.plan = cellring_plan_for(payload, in_flight, messages);
 	CHECK(cellring_bytes(&rig.plan) <= RING_MAX);
 	memset(rig.memory, 0xee, sizeof(rig.memory));
 	memset(rig.memory + 64, 0, cellring_bytes(&rig.plan));
@@ -96,7 +96,7 @@ static void plans_have_room(void)
 		uint32_t payload = (uint32_t)(test_rand(&seed) % 300);
 		uint32_t in_flight = 1 + (uint32_t)(test_rand(&seed) % 3000);
 		uint32_t messages = (uint32_t)(test_rand(&seed) % 20000);
-		struct cellring_plan p = cellring_plan(payload, in_flight, messages);
+		struct cellring_plan p = cellring_plan_for(payload, in_flight, messages);
 
 		CHECK(p.stride >= 8 + payload && p.stride < 16 + payload && p.stride % 8 == 0);
 		CHECK(p.cell % 64 == 0 && p.most * p.stride <= p.cell);
@@ -106,10 +106,10 @@ static void plans_have_room(void)
 		CHECK(p.most >= 1 && p.most <= CELLRING_BURST);
 		CHECK(p.most == 1 || p.stride <= CELLRING_STAGED);
 	}
-	CHECK_EQ(cellring_plan(120, 32, 0).most, 8); /* the longest message that is collected */
-	CHECK_EQ(cellring_plan(121, 32, 0).most, 1);
-	CHECK_EQ(cellring_plan(120, 8, 0).most, 8);
-	CHECK_EQ(cellring_plan(120, 7, 0).most, 1);
+	CHECK_EQ(cellring_plan_for(120, 32, 0).most, 8); /* the longest message that is collected */
+	CHECK_EQ(cellring_plan_for(121, 32, 0).most, 1);
+	CHECK_EQ(cellring_plan_for(120, 8, 0).most, 8);
+	CHECK_EQ(cellring_plan_for(120, 7, 0).most, 1);
 }
 
 /* ---- messages ---- */
@@ -263,7 +263,7 @@ static void second_page(int sig)
 static void first_line_is_stored_last(void)
 {
 	struct sigaction old, now = {.sa_handler = second_page};
-	struct cellring_plan plan = cellring_plan(32, 16, 0);
+	struct cellring_plan plan = cellring_plan_for(32, 16, 0);
 	struct cellring_cursor out;
 
 	pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

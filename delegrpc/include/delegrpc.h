@@ -143,6 +143,11 @@ extern "C" {
  * Smaller ones share cache lines, which makes large bursts faster.
  */
 struct delegrpc_attr {
+	/*
+	 * sizeof(struct delegrpc_attr), or 0 for the fields up to set, which every version has. A
+	 * later version adds fields behind them.
+	 */
+	size_t size;
 	uint32_t max_clients; /* connected at a time; 64 */
 	/*
 	 * Slots in the request ring, rounded up to a power of two. The default, the next
@@ -205,6 +210,7 @@ struct delegrpc_server_stats {
  * name is replaced. attr may be NULL (all defaults). 0, or
  *	-EINVAL		the name is empty, contains '/' or is over DELEGRPC_MAX_NAME bytes, or
  *			an attribute is out of range, or ring_depth is too small
+ *	-E2BIG		attr has a field that this version does not know, and it is not 0
  *	-EADDRINUSE	a living server has the name: choose another
  *	-EACCES, -ELOOP	another user has the name
  *	-EPERM		the server's user is no member of gid
@@ -225,8 +231,12 @@ int delegrpc_server_unlink(struct delegrpc_server *server);
 /* Clients get -EPIPE; the name is removed; frees the server. NULL is allowed. */
 void delegrpc_server_destroy(struct delegrpc_server *server);
 
-/* The region's attributes, rounded as they hold. They may be given to a create or connect. */
-void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p);
+/*
+ * The region's attributes, rounded as they hold, in *attr_p, which has size bytes. They may be given to a
+ * create or connect.
+ */
+void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p,
+	size_t size);
 
 /*
  * Returns how many requests delegrpc_server_recv() can now hand out, at most
@@ -304,8 +314,9 @@ int delegrpc_server_fd(struct delegrpc_server *server);
  */
 int delegrpc_server_arm(struct delegrpc_server *server);
 
+/* Writes as many bytes of the counters as *stats_p has: size, sizeof(*stats_p). */
 void delegrpc_server_get_stats(const struct delegrpc_server *server,
-	struct delegrpc_server_stats *stats_p);
+	struct delegrpc_server_stats *stats_p, size_t size);
 
 /* ---- client ---- */
 
@@ -338,6 +349,7 @@ struct delegrpc_client_stats {
  *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
  *	-EPERM		the server sleeps on a descriptor, and this process may not send to it
  *	-EACCES, -ELOOP	the region is another user's, or has another mode or gid; or as -EPERM
+ *	-E2BIG		as above
  *	-ENOMEM, -EMFILE, ...
  */
 int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
@@ -347,7 +359,8 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 void delegrpc_client_disconnect(struct delegrpc_client *client);
 
 /* The region's attributes, and this client's id in it. */
-void delegrpc_client_get_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p);
+void delegrpc_client_get_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p,
+	size_t size);
 uint32_t delegrpc_client_index(const struct delegrpc_client *client);
 
 /*
@@ -427,8 +440,9 @@ int delegrpc_client_arm(struct delegrpc_client *client);
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
 	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
 
+/* As delegrpc_server_get_stats(). */
 void delegrpc_client_get_stats(const struct delegrpc_client *client,
-	struct delegrpc_client_stats *stats_p);
+	struct delegrpc_client_stats *stats_p, size_t size);
 
 /* ---- looking at a region from outside ---- */
 
@@ -446,7 +460,7 @@ enum delegrpc_look_state {
  * Slots in use are those that clients have reserved and the server has not given back: requests that
  * wait, that are being served or that are held, and holes.
  */
-struct delegrpc_look {
+struct delegrpc_look_region {
 	struct delegrpc_attr attr; /* the sizes, and the access that the file has */
 	uint64_t size; /* of the region, in bytes */
 	enum delegrpc_look_state server;
@@ -466,12 +480,14 @@ typedef void delegrpc_look_fn(void *arg, const struct delegrpc_look_client *clie
 /*
  * Looks at the region of this name without connecting: opens the file for reading only, does not
  * map it, takes no lock and no place, and disturbs nobody. Each client, dead ones included, is passed
- * to fn, unless that is NULL. Needs read permission and works with dead servers. 0, or
+ * to fn, unless that is NULL. *look_p has size bytes. Needs read permission and works with dead
+ * servers. 0, or
  *	-EINVAL, -ENOENT, -ELOOP	as connect
  *	-EACCES		the file may not be read, or is no regular one
  *	-EPROTO		no region of this library, another version, or not complete yet
  */
-int delegrpc_look(const char *name, struct delegrpc_look *look_p, delegrpc_look_fn *fn, void *arg);
+int delegrpc_look(const char *name, struct delegrpc_look_region *look_p, size_t size,
+	delegrpc_look_fn *fn, void *arg);
 
 /*
  * Removes the name of a region whose server is dead. Clients that still have it keep their memory. A

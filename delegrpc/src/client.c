@@ -8,11 +8,12 @@
 
 #define CLIENT_ALIVE_NS (100 * NSEC_PER_MSEC) /* between two looks at the server's lock */
 
-void delegrpc_client_get_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p)
+void delegrpc_client_get_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p,
+	size_t size)
 {
 	const struct client *c = container_of(client, struct client, hot);
 
-	attr_of(&c->attr, &c->w.region, attr_p);
+	attr_out(attr_p, size, &c->attr, &c->w.region);
 }
 
 uint32_t delegrpc_client_index(const struct delegrpc_client *client)
@@ -21,11 +22,10 @@ uint32_t delegrpc_client_index(const struct delegrpc_client *client)
 }
 
 void delegrpc_client_get_stats(const struct delegrpc_client *client,
-	struct delegrpc_client_stats *stats_p)
+	struct delegrpc_client_stats *stats_p, size_t size)
 {
 	const struct client *c = container_of(client, struct client, hot);
-
-	*stats_p = (struct delegrpc_client_stats){
+	const struct delegrpc_client_stats stats = {
 		.calls = client->sent + client->staged,
 		.responses = client->done - c->late - c->bad,
 		.late_responses = c->late,
@@ -35,6 +35,8 @@ void delegrpc_client_get_stats(const struct delegrpc_client *client,
 		.sleeps = c->w.sleeps,
 		.wakes = c->w.wakes,
 	};
+
+	sized_out(stats_p, size, &stats, sizeof(stats));
 }
 
 /* ---- publication ---- */

@@ -18,7 +18,7 @@ static bool differs(uint32_t want, uint32_t have)
 static int check_header(struct client *c, const struct delegrpc_attr *want)
 {
 	const struct delegrpc_header *h = c->w.region.addr;
-	struct delegrpc_attr wanted = {0}, have;
+	struct delegrpc_attr wanted = *want, have;
 	struct layout l;
 	/* Pairs with the release store in delegrpc_server_create(). */
 	uint64_t magic = __atomic_load_n(&h->magic, __ATOMIC_ACQUIRE);
@@ -39,8 +39,6 @@ static int check_header(struct client *c, const struct delegrpc_attr *want)
 	layout_of(&have, &l);
 	if (l.size != c->w.region.size)
 		return -EPROTO;
-	if (want)
-		wanted = *want;
 	if (wanted.resp_depth)
 		wanted.resp_depth = (uint32_t)pow2_ceil(wanted.resp_depth);
 	if (wanted.ring_depth)
@@ -198,7 +196,7 @@ static void free_client(struct client *c)
 int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 	struct delegrpc_client **client_p)
 {
-	static const struct delegrpc_attr any;
+	struct delegrpc_attr want;
 	struct shm_access access;
 	struct layout l;
 	struct client *c = aligned_alloc(CACHE_LINE, align_up(sizeof(*c), CACHE_LINE));
@@ -208,13 +206,15 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 		return -ENOMEM;
 	memset(c, 0, sizeof(*c));
 	c->w.wake = WAKEFD_NONE;
-	err = access_of(attr ? attr : &any, &access);
+	err = attr_in(&want, attr);
+	if (!err)
+		err = access_of(&want, &access);
 	if (!err)
 		err = shm_attach_for(PREFIX, name, sizeof(struct delegrpc_header), &access,
 			&c->w.region);
 	if (err)
 		goto fail;
-	err = check_header(c, attr);
+	err = check_header(c, &want);
 	if (err)
 		goto fail_close;
 	layout_of(&c->attr, &l);

@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "base/compiler.h"
+#include "base/sized.h"
 #include "base/waiter.h"
 #include "delegrpc.h"
 
@@ -28,9 +29,12 @@ int attr_complete(struct delegrpc_attr *attr);
 /* Who may use a region with these attributes. -EINVAL if mode, gid and set are not valid. */
 int access_of(const struct delegrpc_attr *attr, struct shm_access *access_p);
 
-/* The attributes of a region, with who may open it. */
-void attr_of(const struct delegrpc_attr *attr, const struct shm_region *region,
-	struct delegrpc_attr *attr_p);
+/* Reads a caller's attributes, which may be NULL. 0 or -E2BIG. */
+int attr_in(struct delegrpc_attr *to, const struct delegrpc_attr *from);
+
+/* Writes the attributes of a region, with who may open it, into a caller's struct of that size. */
+void attr_out(struct delegrpc_attr *attr_p, size_t size, const struct delegrpc_attr *attr,
+	const struct shm_region *region);
 
 /* attr is complete. */
 void layout_of(const struct delegrpc_attr *attr, struct layout *l);

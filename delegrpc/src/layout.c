@@ -43,14 +43,32 @@ int access_of(const struct delegrpc_attr *attr, struct shm_access *access_p)
 	return shm_access_init(access_p, attr->mode, attr->gid, attr->set & DELEGRPC_SET_GID);
 }
 
-void attr_of(const struct delegrpc_attr *attr, const struct shm_region *region,
-	struct delegrpc_attr *attr_p)
+/* The attributes of the first version. */
+#define ATTR_FIRST (offsetof(struct delegrpc_attr, set) + sizeof(uint32_t))
+
+int attr_in(struct delegrpc_attr *to, const struct delegrpc_attr *from)
 {
-	*attr_p = *attr;
-	attr_p->mode = region->access.mode;
-	attr_p->gid = region->access.gid;
+	static const struct delegrpc_attr defaults;
+	int err;
+
+	if (!from)
+		from = &defaults;
+	err = sized_in(to, sizeof(*to), from, from->size ? from->size : ATTR_FIRST);
+	to->size = 0;
+	return err;
+}
+
+void attr_out(struct delegrpc_attr *attr_p, size_t size, const struct delegrpc_attr *attr,
+	const struct shm_region *region)
+{
+	struct delegrpc_attr a = *attr;
+
+	a.size = size < sizeof(a) ? size : sizeof(a);
+	a.mode = region->access.mode;
+	a.gid = region->access.gid;
 	/* As access_of() takes it: a region of one user has no group. */
-	attr_p->set = region->access.mode == 0660 ? DELEGRPC_SET_GID : 0;
+	a.set = a.mode == 0660 ? DELEGRPC_SET_GID : 0;
+	sized_out(attr_p, size, &a, sizeof(a));
 }
 
 void layout_of(const struct delegrpc_attr *attr, struct layout *l)

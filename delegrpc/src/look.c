@@ -60,7 +60,7 @@ static enum delegrpc_look_state state_of(int alive, uint32_t state)
 
 /* Counts the clients, and passes each to fn. */
 static int look_at_clients(const struct shm_region *r, const struct layout *l,
-	struct delegrpc_look *look, delegrpc_look_fn *fn, void *arg)
+	struct delegrpc_look_region *look, delegrpc_look_fn *fn, void *arg)
 {
 	for (uint32_t i = 0; i < look->attr.max_clients; i++) {
 		struct delegrpc_line line;
@@ -82,9 +82,10 @@ static int look_at_clients(const struct shm_region *r, const struct layout *l,
 	return 0;
 }
 
-int delegrpc_look(const char *name, struct delegrpc_look *look_p, delegrpc_look_fn *fn, void *arg)
+int delegrpc_look(const char *name, struct delegrpc_look_region *look_p, size_t size,
+	delegrpc_look_fn *fn, void *arg)
 {
-	struct delegrpc_look look = {0};
+	struct delegrpc_look_region look = {0};
 	struct delegrpc_header h;
 	struct shm_region r;
 	struct layout l;
@@ -95,12 +96,13 @@ int delegrpc_look(const char *name, struct delegrpc_look *look_p, delegrpc_look_
 	err = look_at_header(&r, &h, &l);
 	if (err)
 		goto close;
-	attr_of(&(struct delegrpc_attr){.max_clients = h.max_clients,
+	attr_out(&look.attr, sizeof(look.attr),
+		&(struct delegrpc_attr){.max_clients = h.max_clients,
 			.ring_depth = h.ring_depth,
 			.resp_depth = h.resp_depth,
 			.req_size = h.req_size,
 			.resp_size = h.resp_size},
-		&r, &look.attr);
+		&r);
 	look.size = r.size;
 	look.connects = h.connects;
 	alive = shm_locked(&r, SHM_SERVER);
@@ -109,7 +111,7 @@ int delegrpc_look(const char *name, struct delegrpc_look *look_p, delegrpc_look_
 	if (!err)
 		err = look_at_clients(&r, &l, &look, fn, arg);
 	if (!err)
-		*look_p = look;
+		sized_out(look_p, size, &look, sizeof(look));
 close:
 	shm_close(&r);
 	return err;

@@ -134,9 +134,9 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 		return -ENOMEM;
 	memset(s, 0, sizeof(*s));
 	s->w.wake = WAKEFD_NONE;
-	if (attr)
-		s->attr = *attr;
-	err = attr_complete(&s->attr);
+	err = attr_in(&s->attr, attr);
+	if (!err)
+		err = attr_complete(&s->attr);
 	if (!err)
 		err = access_of(&s->attr, &access);
 	if (err)
@@ -197,19 +197,19 @@ void delegrpc_server_destroy(struct delegrpc_server *server)
 	free_server(s);
 }
 
-void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p)
+void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p,
+	size_t size)
 {
 	const struct server *s = container_of(server, struct server, hot);
 
-	attr_of(&s->attr, &s->w.region, attr_p);
+	attr_out(attr_p, size, &s->attr, &s->w.region);
 }
 
 void delegrpc_server_get_stats(const struct delegrpc_server *server,
-	struct delegrpc_server_stats *stats_p)
+	struct delegrpc_server_stats *stats_p, size_t size)
 {
 	const struct server *s = container_of(server, struct server, hot);
-
-	*stats_p = (struct delegrpc_server_stats){
+	const struct delegrpc_server_stats stats = {
 		.requests = server->received,
 		.replies = server->replied,
 		.stale_replies = s->stale,
@@ -220,6 +220,8 @@ void delegrpc_server_get_stats(const struct delegrpc_server *server,
 		.wakes = s->w.wakes,
 		.yields = s->yields,
 	};
+
+	sized_out(stats_p, size, &stats, sizeof(stats));
 }
 
 /* ---- bursts of replies ---- */

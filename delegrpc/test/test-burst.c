@@ -34,7 +34,7 @@ static uint64_t server_wakes(const struct delegrpc_server *s)
 {
 	struct delegrpc_server_stats st;
 
-	delegrpc_server_get_stats(s, &st);
+	delegrpc_server_get_stats(s, &st, sizeof(st));
 	return st.wakes;
 }
 
@@ -42,7 +42,7 @@ static uint64_t client_wakes(const struct delegrpc_client *c)
 {
 	struct delegrpc_client_stats st;
 
-	delegrpc_client_get_stats(c, &st);
+	delegrpc_client_get_stats(c, &st, sizeof(st));
 	return st.wakes;
 }
 
@@ -391,7 +391,7 @@ static void replies_to_the_replaced_are_dropped(void)
 	CHECK_EQ(seen.token[0], 77);
 	CHECK_EQ(seen.value[0], 1077);
 	CHECK_EQ(ring_has(&raw, 1), false);
-	delegrpc_server_get_stats(s, &st);
+	delegrpc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.replies, 1);
 	CHECK_EQ(st.stale_replies, 3);
 	raw_close(&raw);
@@ -430,7 +430,7 @@ static void replies_to_the_replaced_are_not_taken(void)
 	CHECK_EQ(poll_all(c, &seen), 3);
 	for (uint32_t i = 0; i < 3; i++)
 		CHECK_EQ(seen.value[i], 1100 + i);
-	delegrpc_client_get_stats(c, &st);
+	delegrpc_client_get_stats(c, &st, sizeof(st));
 	CHECK_EQ(st.bad_responses, 0);
 	raw_close(&raw);
 	delegrpc_client_disconnect(c);

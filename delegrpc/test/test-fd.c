@@ -79,7 +79,7 @@ static void client_is_woken_by_replies(void)
 		CHECK_EQ(seen.value[i], i + 1000);
 		client_sleeps(c);
 	}
-	delegrpc_client_get_stats(c, &st);
+	delegrpc_client_get_stats(c, &st, sizeof(st));
 	CHECK_EQ(st.sleeps, 20);
 	delegrpc_client_disconnect(c);
 	delegrpc_client_disconnect(other);
@@ -206,7 +206,7 @@ static void server_looks_for_holes(void)
 	CHECK(fdtest_readable_within(delegrpc_server_fd(s), FOR_EVER));
 	while (!serve(s))
 		CHECK_EQ(delegrpc_server_arm(s), 1);
-	delegrpc_server_get_stats(s, &st);
+	delegrpc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.holes, 3);
 	server_sleeps(s);
 	CHECK_EQ(fdtest_timers(), 0);

@@ -231,7 +231,7 @@ static void kill_clients(uint32_t ring_depth, uint32_t n)
 			length[piece] = limit;
 		recover(&raw);
 	}
-	delegrpc_server_get_stats(server, &st);
+	delegrpc_server_get_stats(server, &st, sizeof(st));
 	CHECK_EQ(st.bad_requests, 0);
 	printf("  ring of %u: %u kills, %u calls of the survivor, %u holes\n",
 		raw.header->ring_depth, n, made, (unsigned)st.holes);
@@ -276,7 +276,7 @@ static void wait_for_ever(void)
 			_exit(97);
 		for (; delegrpc_server_recv(server, &r); n++)
 			delegrpc_server_reply(server, r.client, r.id, r.payload, 8);
-		delegrpc_server_get_stats(server, &st);
+		delegrpc_server_get_stats(server, &st, sizeof(st));
 		__atomic_store_n(&waiting->holes, st.holes, __ATOMIC_RELEASE);
 		if (n)
 			delegrpc_server_advance_tail(server);

@@ -8,11 +8,11 @@
 
 static char file[128];
 
-static struct delegrpc_look look(void)
+static struct delegrpc_look_region look(void)
 {
-	struct delegrpc_look l;
+	struct delegrpc_look_region l;
 
-	CHECK_EQ(delegrpc_look(name, &l, NULL, NULL), 0);
+	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), NULL, NULL), 0);
 	return l;
 }
 
@@ -61,7 +61,7 @@ static void clients_and_their_states(void)
 {
 	struct delegrpc_server *s = server_new(4, 0, DEPTH);
 	struct delegrpc_client *c = client_new(), *d = client_new(), *e = client_new();
-	struct delegrpc_look l;
+	struct delegrpc_look_region l;
 	struct raw raw;
 	uint32_t n = 0;
 
@@ -71,7 +71,7 @@ static void clients_and_their_states(void)
 	raw.lines[2].state = DELEGRPC_ON_FD;
 	raw.lines[3].taken = 1; /* as a dead client leaves it */
 	raw.header->server_state = DELEGRPC_ASLEEP;
-	CHECK_EQ(delegrpc_look(name, &l, note_state, &n), 0);
+	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), note_state, &n), 0);
 	CHECK_EQ(n, 3);
 	CHECK_EQ(l.clients, 2);
 	CHECK_EQ(l.dead_clients, 1);
@@ -90,7 +90,7 @@ static void clients_and_their_states(void)
 static void headers_are_checked(void)
 {
 	struct delegrpc_server *s = server_new(4, 0, DEPTH);
-	struct delegrpc_look l;
+	struct delegrpc_look_region l;
 	struct raw raw;
 
 	raw_open(name, &raw);
@@ -101,12 +101,12 @@ static void headers_are_checked(void)
 			at == offsetof(struct delegrpc_header, server_alive))
 			continue;
 		++*word;
-		CHECK_EQ(delegrpc_look(name, &l, NULL, NULL), -EPROTO);
+		CHECK_EQ(delegrpc_look(name, &l, sizeof(l), NULL, NULL), -EPROTO);
 		--*word;
 	}
-	CHECK_EQ(delegrpc_look(name, &l, NULL, NULL), 0);
+	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), NULL, NULL), 0);
 	CHECK_EQ(truncate(file, (off_t)l.size + 64), 0);
-	CHECK_EQ(delegrpc_look(name, &l, NULL, NULL), -EPROTO);
+	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), NULL, NULL), -EPROTO);
 	raw_close(&raw);
 	delegrpc_server_destroy(s);
 }
@@ -132,8 +132,8 @@ static void only_dead_servers_are_removed(void)
 
 static void look_at_forged(void)
 {
-	struct delegrpc_look l = {.in_use = UINT32_MAX};
-	int err = delegrpc_look(name, &l, NULL, NULL);
+	struct delegrpc_look_region l = {.in_use = UINT32_MAX};
+	int err = delegrpc_look(name, &l, sizeof(l), NULL, NULL);
 
 	if (err) {
 		CHECK_EQ(err, -EPROTO);
@@ -149,7 +149,7 @@ static void look_at_forged(void)
 static void forged_contents_do_no_harm(void)
 {
 	pid_t pid = spawn(serve_for_ever);
-	struct delegrpc_look l;
+	struct delegrpc_look_region l;
 	struct raw raw;
 
 	looktest_forge(file, 256 + 4 * 128, look_at_forged);
@@ -158,16 +158,17 @@ static void forged_contents_do_no_harm(void)
 	CHECK_EQ(look().in_use, RING);
 	raw_close(&raw);
 	CHECK_EQ(truncate(file, 300), 0);
-	CHECK_EQ(delegrpc_look(name, &l, NULL, NULL), -EPROTO);
+	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), NULL, NULL), -EPROTO);
 	CHECK_EQ(truncate(file, 100), 0);
-	CHECK_EQ(delegrpc_look(name, &l, NULL, NULL), -EPROTO);
+	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), NULL, NULL), -EPROTO);
 	kill_wait(pid);
 	CHECK_EQ(delegrpc_remove_dead(name), 0);
 }
 
 static int look_err(void)
 {
-	return delegrpc_look(name, &(struct delegrpc_look){0}, NULL, NULL);
+	return delegrpc_look(name, &(struct delegrpc_look_region){0},
+		sizeof(struct delegrpc_look_region), NULL, NULL);
 }
 
 static int remove_err(void)

@@ -76,7 +76,7 @@ static void serve_for_ever(void)
 				_exit(83);
 		}
 		delegrpc_server_advance_tail(s);
-		delegrpc_server_get_stats(s, &st);
+		delegrpc_server_get_stats(s, &st, sizeof(st));
 		if (st.bad_requests)
 			_exit(84);
 	}
@@ -269,7 +269,7 @@ static bool refused_some(const struct delegrpc_server *s)
 {
 	struct delegrpc_server_stats st;
 
-	delegrpc_server_get_stats(s, &st);
+	delegrpc_server_get_stats(s, &st, sizeof(st));
 	return st.bad_requests > 100;
 }
 
@@ -310,7 +310,7 @@ static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t round
 	reap_killed(pid[0]);
 	if (pid[1])
 		reap_killed(pid[1]);
-	delegrpc_server_get_stats(s, &st);
+	delegrpc_server_get_stats(s, &st, sizeof(st));
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
 	/* The harm ends with the region. */

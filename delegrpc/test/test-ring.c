@@ -61,7 +61,7 @@ static void hole_of_the_dead_is_skipped(void)
 		delegrpc_server_advance_tail(s);
 		delegrpc_client_disconnect(c);
 		c = client_new();
-		delegrpc_server_get_stats(s, &st);
+		delegrpc_server_get_stats(s, &st, sizeof(st));
 		CHECK_EQ(st.holes, lap + 1);
 		CHECK_EQ(st.bad_requests, 0);
 	}
@@ -162,7 +162,7 @@ static uint64_t looks_of(const struct delegrpc_server *s)
 {
 	struct delegrpc_server_stats st;
 
-	delegrpc_server_get_stats(s, &st);
+	delegrpc_server_get_stats(s, &st, sizeof(st));
 	return st.looks;
 }
 
@@ -192,7 +192,7 @@ static void search_is_bounded(void)
 		CHECK(++polls < 1000);
 	}
 	CHECK_EQ(looks, 1023);
-	delegrpc_server_get_stats(s, &st);
+	delegrpc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.holes, 1024 * 64);
 	call(c, 100);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
@@ -489,7 +489,7 @@ static void bad_requests(void)
 	CHECK_EQ(r.id, RAW_ID(1, 3));
 	take(s, 5);
 	CHECK_EQ(delegrpc_server_recv(s, &r), 0);
-	delegrpc_server_get_stats(s, &st);
+	delegrpc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.bad_requests, 6);
 	CHECK_EQ(st.requests, 2);
 	raw_close(&raw);

@@ -52,7 +52,7 @@ static uint64_t rpcstorm_client_bad(void *c)
 {
 	struct delegrpc_client_stats st;
 
-	delegrpc_client_get_stats(c, &st);
+	delegrpc_client_get_stats(c, &st, sizeof(st));
 	return st.bad_responses;
 }
 
@@ -62,8 +62,8 @@ static void rpcstorm_seen(void *arg, const struct delegrpc_look_client *client);
 
 static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p)
 {
-	struct delegrpc_look look;
-	int err = delegrpc_look(name, &look, rpcstorm_seen, seen_p);
+	struct delegrpc_look_region look;
+	int err = delegrpc_look(name, &look, sizeof(look), rpcstorm_seen, seen_p);
 
 	if (err)
 		return err;

@@ -185,7 +185,7 @@ static void run(const struct shape *sh)
 	}
 	__atomic_store_n(&server.stop, 1, __ATOMIC_RELEASE);
 	CHECK_EQ(pthread_join(server.thread, NULL), 0);
-	delegrpc_server_get_stats(server.s, &st);
+	delegrpc_server_get_stats(server.s, &st, sizeof(st));
 	CHECK_EQ(server.served, (uint64_t)sh->clients * sh->calls * sh->lives);
 	CHECK_EQ(st.requests, server.served);
 	CHECK_EQ(st.replies, server.served);

@@ -168,7 +168,7 @@ static void busy_server_yields(void)
 		CHECK(yields <= ns / (150 * NSEC_PER_USEC) + 1);
 		CHECK(fake.looks - looks <= ns / (75 * NSEC_PER_USEC) + 20);
 	}
-	delegrpc_server_get_stats(s, &st);
+	delegrpc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.yields, yields);
 	raw_close(&raw);
 	delegrpc_client_disconnect(c);

@@ -25,7 +25,7 @@ static void forge_region(struct delegrpc_attr a, size_t more, struct shm_region 
 
 static int connect_forged(struct delegrpc_attr a, size_t more)
 {
-	struct delegrpc_look look;
+	struct delegrpc_look_region look;
 	struct delegrpc_client *c;
 	struct shm_region region;
 	int err;
@@ -34,7 +34,7 @@ static int connect_forged(struct delegrpc_attr a, size_t more)
 	err = delegrpc_client_connect(name, NULL, &c);
 	if (!err)
 		delegrpc_client_disconnect(c);
-	CHECK_EQ(delegrpc_look(name, &look, NULL, NULL), err); /* by the same rules */
+	CHECK_EQ(delegrpc_look(name, &look, sizeof(look), NULL, NULL), err); /* by the same rules */
 	shm_close(&region);
 	return err;
 }
@@ -43,24 +43,25 @@ static int connect_forged(struct delegrpc_attr a, size_t more)
 static void forged_regions_are_refused(void)
 {
 	static const struct delegrpc_attr bad[] = {
-		{0, 256, 16, 48, 56, 0, 0, 0}, /* max_clients */
-		{2, 0, 16, 48, 56, 0, 0, 0}, /* ring_depth */
-		{2, 257, 16, 48, 56, 0, 0, 0},
-		{2, 8, 16, 48, 56, 0, 0, 0},
-		{2, 256, 0, 48, 56, 0, 0, 0}, /* resp_depth */
-		{2, 256, 15, 48, 56, 0, 0, 0},
-		{2, 256, 16, 0, 56, 0, 0, 0},
-		{2, 256, 16, 48, 0, 0, 0, 0},
-		{DELEGRPC_MAX_CLIENTS + 1, 65536, 1, 1, 1, 0, 0, 0},
-		{1, 16, 2 * DELEGRPC_MAX_RESP_DEPTH, 1, 1, 0, 0, 0},
-		{1, 16, 1, DELEGRPC_MAX_PAYLOAD + 1, 1, 0, 0, 0},
-		{1, 16, 1, 1, DELEGRPC_MAX_PAYLOAD + 1, 0, 0, 0},
+		{0, 0, 256, 16, 48, 56, 0, 0, 0}, /* max_clients */
+		{0, 2, 0, 16, 48, 56, 0, 0, 0}, /* ring_depth */
+		{0, 2, 257, 16, 48, 56, 0, 0, 0},
+		{0, 2, 8, 16, 48, 56, 0, 0, 0},
+		{0, 2, 256, 0, 48, 56, 0, 0, 0}, /* resp_depth */
+		{0, 2, 256, 15, 48, 56, 0, 0, 0},
+		{0, 2, 256, 16, 0, 56, 0, 0, 0},
+		{0, 2, 256, 16, 48, 0, 0, 0, 0},
+		{0, DELEGRPC_MAX_CLIENTS + 1, 65536, 1, 1, 1, 0, 0, 0},
+		{0, 1, 16, 2 * DELEGRPC_MAX_RESP_DEPTH, 1, 1, 0, 0, 0},
+		{0, 1, 16, 1, DELEGRPC_MAX_PAYLOAD + 1, 1, 0, 0, 0},
+		{0, 1, 16, 1, 1, DELEGRPC_MAX_PAYLOAD + 1, 0, 0, 0},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		CHECK_EQ(connect_forged(bad[i], 0), -EPROTO);
-	CHECK_EQ(connect_forged((struct delegrpc_attr){2, 256, 16, 48, 56, 0, 0, 0}, 0), 0);
-	CHECK_EQ(connect_forged((struct delegrpc_attr){2, 256, 16, 48, 56, 0, 0, 0}, 64), -EPROTO);
+	CHECK_EQ(connect_forged((struct delegrpc_attr){0, 2, 256, 16, 48, 56, 0, 0, 0}, 0), 0);
+	CHECK_EQ(connect_forged((struct delegrpc_attr){0, 2, 256, 16, 48, 56, 0, 0, 0}, 64),
+		-EPROTO);
 }
 
 /* The response that client 0, in its first lap, reads as its n-th. */
@@ -107,7 +108,7 @@ static void forged_responses_are_dropped(void)
 	for (uint32_t i = 0; i < 16; i++)
 		CHECK_EQ(delegrpc_client_call(c, &v, 4, i), 0);
 	CHECK_EQ(delegrpc_client_call(c, &v, 4, 16), -EAGAIN);
-	delegrpc_client_get_stats(c, &st);
+	delegrpc_client_get_stats(c, &st, sizeof(st));
 	CHECK_EQ(st.bad_responses, 6);
 	CHECK_EQ(st.responses, 1);
 	for (uint32_t i = 1; i <= 16; i++) {

@@ -28,7 +28,7 @@ static void attributes(void)
 	CHECK_EQ(delegrpc_server_create(longest, &attr, &s), 0);
 	delegrpc_server_destroy(s);
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
-	delegrpc_server_get_attr(s, &attr);
+	delegrpc_server_get_attr(s, &attr, sizeof(attr));
 	CHECK_EQ(attr.max_clients, 3);
 	CHECK_EQ(attr.resp_depth, 64);
 	CHECK_EQ(attr.ring_depth, 128);
@@ -36,7 +36,7 @@ static void attributes(void)
 	CHECK_EQ(attr.resp_size, 56);
 	delegrpc_server_destroy(s);
 	CHECK_EQ(delegrpc_server_create(name, NULL, &s), 0);
-	delegrpc_server_get_attr(s, &attr);
+	delegrpc_server_get_attr(s, &attr, sizeof(attr));
 	CHECK_EQ(attr.max_clients, 64);
 	CHECK_EQ(attr.ring_depth, 64 * 64);
 	delegrpc_server_destroy(s);
@@ -79,7 +79,7 @@ static void documented_numbers(void)
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
 	s = server_new(1, 0, 1);
-	delegrpc_server_get_attr(s, &attr);
+	delegrpc_server_get_attr(s, &attr, sizeof(attr));
 	CHECK_EQ(attr.ring_depth, 256);
 	delegrpc_server_destroy(s);
 }
@@ -187,8 +187,8 @@ static void round_trips(void)
 		CHECK_EQ(delegrpc_client_pending(c), 0);
 		total += n;
 	}
-	delegrpc_client_get_stats(c, &cs);
-	delegrpc_server_get_stats(s, &ss);
+	delegrpc_client_get_stats(c, &cs, sizeof(cs));
+	delegrpc_server_get_stats(s, &ss, sizeof(ss));
 	CHECK_EQ(cs.calls, total);
 	CHECK_EQ(cs.responses, total);
 	CHECK_EQ(ss.requests, total);
@@ -214,7 +214,7 @@ static void calls_are_staged(void)
 	CHECK_EQ(delegrpc_server_poll(s), 8);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0); /* so does a poll */
 	CHECK_EQ(delegrpc_server_poll(s), 8); /* requests found earlier come first */
-	delegrpc_client_get_stats(c, &st);
+	delegrpc_client_get_stats(c, &st, sizeof(st));
 	CHECK_EQ(st.flushes, 2);
 	CHECK_EQ(serve(s), 9);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 8); /* bounded */
@@ -344,7 +344,7 @@ static void small_ring_is_full(void)
 	delegrpc_server_advance_tail(s);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	CHECK_EQ(delegrpc_server_poll(s), 8);
-	delegrpc_client_get_stats(c, &st);
+	delegrpc_client_get_stats(c, &st, sizeof(st));
 	CHECK(st.full > 0);
 	while (delegrpc_client_poll(c, note, &seen) > 0)
 		;
@@ -460,7 +460,7 @@ static void blocking_call(void)
 	CHECK_EQ(serve(s), 2);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
 	CHECK_EQ(seen.n, 1);
-	delegrpc_client_get_stats(c, &st);
+	delegrpc_client_get_stats(c, &st, sizeof(st));
 	CHECK_EQ(st.late_responses, 2);
 	CHECK_EQ(st.responses, 1);
 	call(c, 6);
@@ -613,9 +613,38 @@ static void names_are_checked(void)
 	delegrpc_server_destroy(s);
 }
 
+/* A program built with another version has shorter or longer structs. */
+static void sizes_of_other_versions(void)
+{
+	struct {
+		struct delegrpc_attr attr;
+		uint64_t later;
+	} longer = {.attr = {.size = sizeof(longer)}, .later = 1};
+	struct delegrpc_server *s;
+	struct delegrpc_server_stats st;
+
+	CHECK_EQ(delegrpc_server_create(name, &longer.attr, &s), -E2BIG);
+	longer.later = 0;
+	CHECK_EQ(delegrpc_server_create(name, &longer.attr, &s), 0);
+	memset(&longer, 0xee, sizeof(longer));
+	delegrpc_server_get_attr(s, &longer.attr, sizeof(longer));
+	CHECK_EQ(longer.attr.size, sizeof(longer.attr));
+	CHECK_EQ(longer.later, 0xeeeeeeeeeeeeeeee);
+	memset(&longer, 0xee, sizeof(longer));
+	delegrpc_server_get_attr(s, &longer.attr, offsetof(struct delegrpc_attr, ring_depth));
+	CHECK_EQ(longer.attr.size, offsetof(struct delegrpc_attr, ring_depth));
+	CHECK_EQ(longer.attr.ring_depth, 0xeeeeeeee);
+	memset(&st, 0xee, sizeof(st));
+	delegrpc_server_get_stats(s, &st, sizeof(st) - 8);
+	CHECK_EQ(st.requests, 0);
+	CHECK_EQ(st.yields, 0xeeeeeeeeeeeeeeee);
+	delegrpc_server_destroy(s);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
+		TEST(sizes_of_other_versions),
 		TEST(attributes),
 		TEST(documented_numbers),
 		TEST(layout),

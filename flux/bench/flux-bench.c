@@ -18,9 +18,9 @@ static int setup(const struct rpcbench_config *cfg, struct rpcbench_server *serv
 
 	if (r < 0)
 		return r;
-	server->handle = flux_node(f, 0);
+	server->handle = flux_get_node(f, 0);
 	for (uint32_t i = 0; i < cfg->clients; i++)
-		clients[i].handle = flux_node(f, i + 1);
+		clients[i].handle = flux_get_node(f, i + 1);
 	*state_p = f;
 	return 0;
 }

@@ -103,7 +103,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	for (uint32_t i = 0; i < threads; i++) {
-		w[i].node = flux_node(f, i);
+		w[i].node = flux_get_node(f, i);
 		w[i].threads = threads;
 		w[i].words = words;
 		if (pthread_create(&t[i], NULL, work, &w[i]))

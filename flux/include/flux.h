@@ -12,16 +12,16 @@
  *	struct flux *f;
  *	if (flux_create(&attr, &f) < 0) ...
  *
- *	struct flux_node *a = flux_node(f, 0);          // thread A
+ *	struct flux_node *a = flux_get_node(f, 0);          // thread A
  *	flux_call(a, 1, &question, sizeof(question), 7);
  *	while (!flux_poll(a, on_response, NULL))        // on_response(NULL, 7, &answer, len)
  *		flux_wait(a, FLUX_FOREVER);
  *
- *	struct flux_node *b = flux_node(f, 1);          // thread B
+ *	struct flux_node *b = flux_get_node(f, 1);          // thread B
  *	if (flux_try_recv_raw(b, &from, &call, &question, sizeof(question), &len) == 1)
  *		flux_reply(b, call, &answer, sizeof(answer));
  *
- * Threads: flux_create(), flux_node() and flux_destroy() may be called by any thread, and
+ * Threads: flux_create(), flux_get_node() and flux_destroy() may be called by any thread, and
  * flux_destroy() only when no thread uses a node any more. Every other function takes a node
  * and may be called only by the thread that the node belongs to. Handing a node to another
  * thread needs the ordering of, for example, pthread_create() or a mutex.
@@ -72,6 +72,7 @@
 #ifndef FLUX_H
 #define FLUX_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -95,6 +96,11 @@ struct flux_node;
 #endif
 
 struct flux_attr {
+	/*
+	 * sizeof(struct flux_attr), or 0 for the fields up to reserved, which every version has. A
+	 * later version adds fields behind them.
+	 */
+	size_t size;
 	uint32_t nodes; /* 1 to FLUX_MAX_NODES; no default */
 	/*
 	 * Messages in each of the two rings of an ordered pair of nodes, above max_inflight
@@ -114,6 +120,7 @@ struct flux_attr {
 	uint32_t payload_size;
 	/* Bytes in an answer, at most FLUX_MAX_PAYLOAD. 0: as many as in a call. */
 	uint32_t reply_size;
+	uint32_t reserved; /* 0 */
 };
 
 /* What a node has done since flux_create(). */
@@ -141,19 +148,20 @@ typedef void flux_response_fn(void *arg, uint64_t token, const void *payload, ui
  * Creates a network. attr is read during the call only. *f_p belongs to the caller, who
  * frees it with flux_destroy().
  * 0; -EINVAL: a value of attr is outside its range, or max_inflight >= capacity;
+ * -E2BIG: attr has fields that this version does not know, and they are not 0;
  * -ENOMEM: the rings do not fit into memory or address space: take fewer nodes or a
  * smaller capacity.
  */
 int flux_create(const struct flux_attr *attr, struct flux **f_p);
 
-/* The attributes in use. */
-void flux_get_attr(const struct flux *f, struct flux_attr *attr_p);
+/* Writes the attributes in use to *attr_p, which has size bytes. */
+void flux_get_attr(const struct flux *f, struct flux_attr *attr_p, size_t size);
 
 /* Frees everything. Pending calls end without a response. f may be NULL. */
 void flux_destroy(struct flux *f);
 
 /* The node with this index, valid until flux_destroy(); NULL if index >= nodes. */
-struct flux_node *flux_node(struct flux *f, uint32_t index);
+struct flux_node *flux_get_node(struct flux *f, uint32_t index);
 
 /*
  * Calls node `to`, which may be the node itself. Copies len bytes of payload; token comes
@@ -237,8 +245,8 @@ int flux_arm(struct flux_node *node);
  */
 void flux_leave(struct flux_node *node);
 
-/* Writes the node's counters to *stats_p. */
-void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_p);
+/* Writes the node's counters to *stats_p, which has size bytes. */
+void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_p, size_t size);
 
 #include "flux_inline.h"
 

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/probe.h"
+#include "base/sized.h"
 #include "base/sleep.h"
 #include "base/wait.h"
 #include "base/wakefd.h"
@@ -57,8 +58,13 @@ static void burst_close(struct flux_burst *b)
 	b->call_to = b->reply_to = FLUX_NOBODY;
 }
 
+/* The attributes of the first version. */
+#define ATTR_FIRST (offsetof(struct flux_attr, reserved) + sizeof(uint32_t))
+
 static int attr_resolve(struct flux_attr *a)
 {
+	if (a->reserved)
+		return -E2BIG;
 	if (!a->max_inflight)
 		a->max_inflight =
 			a->capacity && a->capacity <= INFLIGHT ? a->capacity - 1 : INFLIGHT;
@@ -92,8 +98,8 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	l->block = align_up(l->held + ids, PAGE);
 	l->blocks = align_up(sizeof(struct flux), PAGE);
 	l->rings = l->blocks + a->nodes * l->block;
-	l->req = cellring_plan(a->payload_size, a->max_inflight, a->capacity);
-	l->resp = cellring_plan(a->reply_size, a->max_inflight, a->capacity);
+	l->req = cellring_plan_for(a->payload_size, a->max_inflight, a->capacity);
+	l->resp = cellring_plan_for(a->reply_size, a->max_inflight, a->capacity);
 	longest = cellring_bytes(&l->req) > cellring_bytes(&l->resp) ? cellring_bytes(&l->req) :
 								       cellring_bytes(&l->resp);
 	/*
@@ -174,12 +180,14 @@ static void node_init(struct flux *f, const struct layout *l, uint32_t i)
 
 int flux_create(const struct flux_attr *attr, struct flux **f_p)
 {
-	struct flux_attr a = *attr;
+	struct flux_attr a;
 	struct layout l;
 	struct flux *f;
 	int r;
 
-	r = attr_resolve(&a);
+	r = sized_in(&a, sizeof(a), attr, attr->size ? attr->size : ATTR_FIRST);
+	if (!r)
+		r = attr_resolve(&a);
 	if (r < 0)
 		return r;
 	r = layout_plan(&a, &l);
@@ -198,9 +206,12 @@ int flux_create(const struct flux_attr *attr, struct flux **f_p)
 	return 0;
 }
 
-void flux_get_attr(const struct flux *f, struct flux_attr *attr_p)
+void flux_get_attr(const struct flux *f, struct flux_attr *attr_p, size_t size)
 {
-	*attr_p = f->attr;
+	struct flux_attr a = f->attr;
+
+	a.size = size < sizeof(a) ? size : sizeof(a);
+	sized_out(attr_p, size, &a, sizeof(a));
 }
 
 void flux_destroy(struct flux *f)
@@ -212,7 +223,7 @@ void flux_destroy(struct flux *f)
 	munmap(f, f->bytes);
 }
 
-struct flux_node *flux_node(struct flux *f, uint32_t index)
+struct flux_node *flux_get_node(struct flux *f, uint32_t index)
 {
 	return index < f->attr.nodes ? f->node[index] : NULL;
 }
@@ -718,7 +729,7 @@ static uint64_t taken_count(const struct flux_cursor *c)
 	return c->count - cellring_left(&c->at);
 }
 
-void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_p)
+void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_p, size_t size)
 {
 	struct flux_stats s = {
 		.aborted = node->aborted,
@@ -734,5 +745,5 @@ void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_
 		s.requests += taken_count(&node->in[p].req);
 		s.replies += sent_count(node, &node->in[p].resp);
 	}
-	*stats_p = s;
+	sized_out(stats_p, size, &s, sizeof(s));
 }

@@ -6,7 +6,7 @@ static uint64_t flushes(const struct flux_node *n)
 {
 	struct flux_stats s;
 
-	flux_node_get_stats(n, &s);
+	flux_node_get_stats(n, &s, sizeof(s));
 	return s.flushes;
 }
 
@@ -26,7 +26,7 @@ static void look_in_vain(struct flux_node *n, uint32_t looks)
 static void when_sleepers_are_looked_for(void)
 {
 	struct flux *f = make(3, 0, 0);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct seen s = {0};
 	uint64_t value, before;
 	uint32_t from;
@@ -84,7 +84,7 @@ static uint32_t held(const struct flux_node *n)
 static void burst_is_published(const char *how)
 {
 	struct flux *f = make(3, 64, 30);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct flux_stats stats;
 	struct seen s = {0};
 	uint64_t value;
@@ -110,7 +110,7 @@ static void burst_is_published(const char *how)
 			;
 	while (recv_one(b, &from, &value, &value) == 1)
 		;
-	flux_node_get_stats(b, &stats);
+	flux_node_get_stats(b, &stats, sizeof(stats));
 	CHECK_EQ(stats.requests, n);
 	flux_destroy(f);
 }
@@ -133,7 +133,7 @@ static void every_burst_is_published(void)
 static void calls_in_flight_are_remembered(void)
 {
 	struct flux *f = make(2, 64, 31);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct seen s = {0};
 
 	for (uint32_t round = 0; round < 3; round++) {
@@ -185,7 +185,7 @@ static void call_again(void *arg, uint64_t token, const void *payload, uint32_t 
 static void calls_in_a_row_go_together(void)
 {
 	struct flux *f = make(2, 0, 16);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	static struct seen s;
 
 	for (uint32_t round = 0; round < 3; round++) {
@@ -213,7 +213,7 @@ static void calls_in_a_row_go_together(void)
 static void answers_wait_for_the_next(void)
 {
 	struct flux *f = make(2, 64, 32);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	uint64_t token, value;
 	struct seen s = {0};
 	uint32_t from;
@@ -270,8 +270,8 @@ static void size_arrives(uint32_t req, uint32_t resp)
 	struct flux *f;
 
 	CHECK_EQ(flux_create(&attr, &f), 0);
-	a = flux_node(f, 0);
-	b = flux_node(f, 1);
+	a = flux_get_node(f, 0);
+	b = flux_get_node(f, 1);
 	for (uint32_t round = 0; round < 20; round++) {
 		for (uint32_t i = 0; i < 12; i++) {
 			test_fill(out, req, round + i);
@@ -342,8 +342,8 @@ static void payload_is_no_head(void)
 	struct flux *f;
 
 	CHECK_EQ(flux_create(&attr, &f), 0);
-	a = flux_node(f, 0);
-	b = flux_node(f, 1);
+	a = flux_get_node(f, 0);
+	b = flux_get_node(f, 1);
 	while (sent < 20000) {
 		uint32_t n = 1 + (uint32_t)(test_rand(&seed) % 40), expected = sent;
 

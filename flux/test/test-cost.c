@@ -58,7 +58,7 @@ int main(int argc, char **argv)
 	count = strtoull(argv[2], NULL, 10);
 	CHECK_EQ(flux_create(&attr, &f), 0);
 	while (sent < count)
-		burst(flux_node(f, 0), flux_node(f, attr.nodes - 1), &sent, &ended);
+		burst(flux_get_node(f, 0), flux_get_node(f, attr.nodes - 1), &sent, &ended);
 	CHECK_EQ(sent, ended);
 	flux_destroy(f);
 	return 0;

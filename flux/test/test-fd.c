@@ -15,7 +15,8 @@ static void sleeps(struct flux_node *n)
 static void node_is_woken_by_calls_and_responses(void)
 {
 	struct flux *f = make(3, 64, 16);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1), *c = flux_node(f, 2);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1),
+			 *c = flux_get_node(f, 2);
 	static struct seen seen;
 	struct flux_stats st;
 
@@ -39,7 +40,7 @@ static void node_is_woken_by_calls_and_responses(void)
 		sleeps(a);
 	}
 	CHECK(!fdtest_readable(flux_fd(c)));
-	flux_node_get_stats(a, &st);
+	flux_node_get_stats(a, &st, sizeof(st));
 	CHECK_EQ(st.sleeps, 20);
 	CHECK_EQ(st.wakes, 10);
 	flux_destroy(f);
@@ -49,7 +50,7 @@ static void node_is_woken_by_calls_and_responses(void)
 static void arming_lets_the_others_go_on(void)
 {
 	struct flux *f = make(2, 64, 16);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	uint64_t token[12], value;
 	uint32_t from;
 
@@ -70,7 +71,7 @@ static void arming_lets_the_others_go_on(void)
 static void peer_that_leaves_wakes(void)
 {
 	struct flux *f = make(2, 64, 16);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	static struct seen seen;
 
 	CHECK(flux_fd(a) >= 0);
@@ -89,7 +90,7 @@ static void peer_that_leaves_wakes(void)
 static void wait_works_beside_it(void)
 {
 	struct flux *f = make(2, 64, 16);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	static struct seen seen;
 
 	CHECK(flux_fd(a) >= 0);
@@ -110,10 +111,10 @@ static void fail_to_make_one(void *arg)
 
 	fdtest_fill_gaps();
 	old = fdtest_limit(0);
-	CHECK_EQ(flux_fd(flux_node(f, 0)), -EMFILE);
-	CHECK_EQ(flux_arm(flux_node(f, 0)), -EBADF);
+	CHECK_EQ(flux_fd(flux_get_node(f, 0)), -EMFILE);
+	CHECK_EQ(flux_arm(flux_get_node(f, 0)), -EBADF);
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
-	CHECK(flux_fd(flux_node(f, 0)) >= 0);
+	CHECK(flux_fd(flux_get_node(f, 0)) >= 0);
 	flux_destroy(f);
 }
 
@@ -124,7 +125,7 @@ static void no_descriptor_is_left_for_it(void)
 
 static void use_in_child(void *arg)
 {
-	CHECK_EQ(flux_arm(flux_node(arg, 0)), -EBADF);
+	CHECK_EQ(flux_arm(flux_get_node(arg, 0)), -EBADF);
 	flux_destroy(arg);
 }
 
@@ -132,12 +133,12 @@ static void child_has_no_descriptors(void)
 {
 	struct flux *f = make(2, 64, 16);
 
-	CHECK(flux_fd(flux_node(f, 0)) >= 0);
-	sleeps(flux_node(f, 0));
+	CHECK(flux_fd(flux_get_node(f, 0)) >= 0);
+	sleeps(flux_get_node(f, 0));
 	fdtest_in_child(use_in_child, f);
-	CHECK_EQ(call(flux_node(f, 1), 0, 1, 1), 0);
-	flux_flush(flux_node(f, 1));
-	CHECK(fdtest_readable(flux_fd(flux_node(f, 0))));
+	CHECK_EQ(call(flux_get_node(f, 1), 0, 1, 1), 0);
+	flux_flush(flux_get_node(f, 1));
+	CHECK(fdtest_readable(flux_fd(flux_get_node(f, 0))));
 	flux_destroy(f);
 }
 
@@ -147,7 +148,7 @@ static void nothing_is_left_open(void)
 
 	for (uint64_t i = 0; i < 10000; i++) {
 		struct flux *f = make(2, 16, 8);
-		struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+		struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 
 		CHECK(flux_fd(a) >= 0);
 		sleeps(a);

@@ -43,13 +43,13 @@ static void defaults(void)
 	uint32_t n = 0;
 
 	CHECK_EQ(flux_create(&attr, &f), 0);
-	a = flux_node(f, 0);
-	CHECK(flux_node(f, 1) && !flux_node(f, 2));
+	a = flux_get_node(f, 0);
+	CHECK(flux_get_node(f, 1) && !flux_get_node(f, 2));
 	CHECK_EQ(flux_call(a, 1, payload, 57, 0), -EMSGSIZE);
 	while (!flux_call(a, 1, payload, 56, 0))
 		n++;
 	CHECK_EQ(n, 256);
-	flux_get_attr(f, &attr);
+	flux_get_attr(f, &attr, sizeof(attr));
 	CHECK_EQ(attr.nodes, 2);
 	CHECK_EQ(attr.capacity, 1024);
 	CHECK_EQ(attr.max_inflight, 256);
@@ -59,20 +59,20 @@ static void defaults(void)
 
 	attr = (struct flux_attr){.nodes = 2, .max_inflight = 17};
 	CHECK_EQ(flux_create(&attr, &f), 0);
-	CHECK_EQ(flux_node(f, 1)->capacity, 68);
+	CHECK_EQ(flux_get_node(f, 1)->capacity, 68);
 	flux_destroy(f);
 	attr = (struct flux_attr){.nodes = 2, .max_inflight = 1};
 	CHECK_EQ(flux_create(&attr, &f), 0);
-	CHECK_EQ(flux_node(f, 1)->capacity, 64);
+	CHECK_EQ(flux_get_node(f, 1)->capacity, 64);
 	flux_destroy(f);
 	attr = (struct flux_attr){.nodes = 1, .max_inflight = FLUX_MAX_CAPACITY - 1};
 	CHECK_EQ(flux_create(&attr, &f), 0);
-	CHECK_EQ(flux_node(f, 0)->capacity, FLUX_MAX_CAPACITY);
+	CHECK_EQ(flux_get_node(f, 0)->capacity, FLUX_MAX_CAPACITY);
 	flux_destroy(f);
 
 	attr = (struct flux_attr){.nodes = 2, .capacity = 4};
 	CHECK_EQ(flux_create(&attr, &f), 0);
-	a = flux_node(f, 0);
+	a = flux_get_node(f, 0);
 	for (n = 0; !flux_call(a, 1, payload, 56, 0); n++)
 		;
 	CHECK_EQ(n, 3);
@@ -82,7 +82,7 @@ static void defaults(void)
 static void call_and_reply(void)
 {
 	struct flux *f = make(3, 0, 0);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 2);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 2);
 	struct seen s = {0};
 	uint64_t flux_token, value = 0;
 	uint32_t from = 0;
@@ -108,7 +108,7 @@ static void call_and_reply(void)
 static void bad_arguments(void)
 {
 	struct flux *f = make(2, 16, 8);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	unsigned char big[16] = {0};
 	uint64_t flux_token, value = 0;
 	struct seen s = {0};
@@ -139,7 +139,7 @@ static void bad_arguments(void)
 static void bad_replies_of_a_burst(void)
 {
 	struct flux *f = make(2, 64, 32);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	uint64_t tokens[32], value = 0;
 	uint32_t from;
 
@@ -160,14 +160,14 @@ static void bad_replies_of_a_burst(void)
 static void turn_has_32_calls(void)
 {
 	struct flux *f = make(3, 0, 0);
-	struct flux_node *b = flux_node(f, 0);
+	struct flux_node *b = flux_get_node(f, 0);
 	uint64_t token, value = 0;
 	uint32_t first, from, n = 1;
 
 	for (uint32_t p = 1; p < 3; p++) {
 		for (uint64_t i = 0; i < 100; i++)
-			CHECK_EQ(call(flux_node(f, p), 0, i, i), 0);
-		flux_flush(flux_node(f, p));
+			CHECK_EQ(call(flux_get_node(f, p), 0, i, i), 0);
+		flux_flush(flux_get_node(f, p));
 	}
 	CHECK_EQ(recv_one(b, &first, &token, &value), 1);
 	for (from = first; from == first; n++)
@@ -181,20 +181,20 @@ static void turn_has_32_calls(void)
 static void documented_numbers(void)
 {
 	struct flux *f = make(2, 0, 0);
-	struct flux_node *a = flux_node(f, 0);
+	struct flux_node *a = flux_get_node(f, 0);
 	struct seen s = {0};
 
 	for (uint64_t i = 0; i < 8; i++)
 		CHECK_EQ(call(a, 1, i, i), 0);
-	CHECK_EQ(serve(flux_node(f, 1)), 7); /* the eighth is collected */
+	CHECK_EQ(serve(flux_get_node(f, 1)), 7); /* the eighth is collected */
 	flux_flush(a);
-	CHECK_EQ(serve(flux_node(f, 1)), 1);
+	CHECK_EQ(serve(flux_get_node(f, 1)), 1);
 	CHECK_EQ(flux_poll(a, on_response, &s), 8);
 	for (uint64_t i = 0; i < 20; i++)
 		CHECK_EQ(call(a, 1, i, i), 0);
 	flux_flush(a);
-	CHECK_EQ(serve(flux_node(f, 1)), 20);
-	flux_flush(flux_node(f, 1));
+	CHECK_EQ(serve(flux_get_node(f, 1)), 20);
+	flux_flush(flux_get_node(f, 1));
 	CHECK_EQ(flux_poll(a, on_response, &s), 8);
 	flux_destroy(f);
 }
@@ -202,7 +202,7 @@ static void documented_numbers(void)
 static void full_is_eagain(void)
 {
 	struct flux *f = make(2, 16, 8);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct seen s = {0};
 	uint64_t sent = 0;
 
@@ -230,7 +230,7 @@ static void full_is_eagain(void)
 static void held_beyond_capacity(void)
 {
 	struct flux *f = make(2, 4, 3);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	uint64_t held, value, answer = 1000;
 	struct seen s = {0};
 	uint32_t from;
@@ -256,7 +256,7 @@ static void held_beyond_capacity(void)
 static void reply_in_reverse(void)
 {
 	struct flux *f = make(2, 16, 15);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	uint64_t token[15], value[15];
 	struct seen s = {0};
 	uint32_t from;
@@ -286,7 +286,7 @@ static void reply_in_reverse(void)
 static void poll_is_bounded_and_fair(void)
 {
 	struct flux *f = make(4, 256, 128);
-	struct flux_node *a = flux_node(f, 0);
+	struct flux_node *a = flux_get_node(f, 0);
 	uint32_t ended[4] = {0}, most = 0, n;
 	struct seen s = {0};
 
@@ -295,7 +295,7 @@ static void poll_is_bounded_and_fair(void)
 			CHECK_EQ(call(a, p, p, p), 0);
 	flux_flush(a);
 	for (uint32_t p = 1; p < 4; p++)
-		CHECK_EQ(serve(flux_node(f, p)), 128);
+		CHECK_EQ(serve(flux_get_node(f, p)), 128);
 	CHECK_EQ(flux_pending(a), 3 * 128);
 	while ((n = (uint32_t)flux_poll(a, on_response, &s))) {
 		most = n > most ? n : most;
@@ -319,10 +319,10 @@ static void recv_is_fair(void)
 
 	for (uint32_t p = 1; p < 4; p++) {
 		for (uint64_t i = 0; i < 512; i++)
-			CHECK_EQ(call(flux_node(f, p), 0, i, 0), 0);
-		flux_flush(flux_node(f, p));
+			CHECK_EQ(call(flux_get_node(f, p), 0, i, 0), 0);
+		flux_flush(flux_get_node(f, p));
 	}
-	while (recv_one(flux_node(f, 0), &from, &token, &value)) {
+	while (recv_one(flux_get_node(f, 0), &from, &token, &value)) {
 		CHECK_EQ(value, got[from]); /* in order */
 		got[from]++;
 		for (uint32_t p = 1; p < 4; p++)
@@ -355,12 +355,12 @@ static void call_again(void *arg, uint64_t token, const void *payload, uint32_t 
 static void call_from_the_response(void)
 {
 	struct flux *f = make(2, 4, 3);
-	struct again g = {.node = flux_node(f, 0), .left = 1000};
+	struct again g = {.node = flux_get_node(f, 0), .left = 1000};
 
 	for (uint64_t i = 0; i < 3; i++)
 		CHECK_EQ(call(g.node, 1, i, i), 0);
 	while (flux_pending(g.node)) {
-		serve(flux_node(f, 1));
+		serve(flux_get_node(f, 1));
 		flux_poll(g.node, call_again, &g);
 	}
 	CHECK_EQ(g.ended, 1003);
@@ -370,7 +370,7 @@ static void call_from_the_response(void)
 static void call_oneself(void)
 {
 	struct flux *f = make(1, 0, 0);
-	struct flux_node *a = flux_node(f, 0);
+	struct flux_node *a = flux_get_node(f, 0);
 	struct seen s = {0};
 
 	CHECK_EQ(call(a, 0, 1, 2), 0);
@@ -386,14 +386,14 @@ static void call_oneself(void)
 static void many_nodes(void)
 {
 	struct flux *f = make(FLUX_MAX_NODES, 8, 4);
-	struct flux_node *a = flux_node(f, 100);
+	struct flux_node *a = flux_get_node(f, 100);
 	struct seen s = {0};
 
 	for (uint32_t p = 0; p < FLUX_MAX_NODES; p++)
 		CHECK_EQ(call(a, p, p, p), 0);
 	CHECK_EQ(flux_pending(a), FLUX_MAX_NODES);
 	for (uint32_t p = 0; p < FLUX_MAX_NODES; p++)
-		CHECK_EQ(serve(flux_node(f, p)), 1);
+		CHECK_EQ(serve(flux_get_node(f, p)), 1);
 	poll_all(a, &s);
 	CHECK_EQ(s.n, FLUX_MAX_NODES);
 	for (uint32_t i = 0; i < s.n; i++)
@@ -412,8 +412,8 @@ static void long_payloads(void)
 	uint32_t from;
 
 	CHECK_EQ(flux_create(&attr, &f), 0);
-	a = flux_node(f, 0);
-	b = flux_node(f, 1);
+	a = flux_get_node(f, 0);
+	b = flux_get_node(f, 1);
 	for (uint32_t round = 0; round < 100; round++) {
 		uint32_t len = round % 2 ? sizeof(out) : 49 * round;
 		struct seen s = {0};
@@ -434,7 +434,7 @@ static void long_payloads(void)
 static void lap_wraps(void)
 {
 	struct flux *f = make(2, 4, 3);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct cellring_cursor *ends[] = {&a->out[1].req.at, &a->out[1].resp.at, &b->in[0].req.at,
 		&b->in[0].resp.at};
 	struct seen s = {0};
@@ -461,7 +461,8 @@ static void lap_wraps(void)
 static void leave_ends_calls_once(void)
 {
 	struct flux *f = make(3, 16, 8);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1), *c = flux_node(f, 2);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1),
+			 *c = flux_get_node(f, 2);
 	struct seen s = {0};
 
 	for (uint64_t i = 0; i < 3; i++)
@@ -496,7 +497,7 @@ static void leave_while_a_burst_is_open(void)
 {
 	for (uint32_t before = 1; before <= 64; before++) {
 		struct flux *f = make(2, 256, 128);
-		struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+		struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 		struct seen s = {0};
 		uint32_t n = 0;
 
@@ -522,7 +523,7 @@ static void leave_while_a_burst_is_open(void)
 static void leave_of_a_caller(void)
 {
 	struct flux *f = make(2, 16, 8);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	uint64_t held, value = 0;
 	struct seen s = {0};
 	uint32_t from;
@@ -552,7 +553,7 @@ static void leave_of_a_caller(void)
 static void leave_of_one_that_owes_nothing(void)
 {
 	struct flux *f = make(2, 16, 8);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct seen s = {0};
 
 	CHECK_EQ(call(a, 1, 1, 1), 0);
@@ -570,7 +571,7 @@ static void *answer_and_leave(void *arg)
 	struct flux *f = arg;
 
 	for (uint32_t i = 1; i < FLUX_MAX_NODES; i++) {
-		struct flux_node *n = flux_node(f, i);
+		struct flux_node *n = flux_get_node(f, i);
 
 		while (!serve(n))
 			flux_wait(n, UINT64_MAX);
@@ -583,7 +584,7 @@ static void answered_before_leaving(void)
 {
 	for (uint32_t round = 0; round < 40; round++) {
 		struct flux *f = make(FLUX_MAX_NODES, 4, 3);
-		struct flux_node *a = flux_node(f, 0);
+		struct flux_node *a = flux_get_node(f, 0);
 		struct seen s = {0};
 		pthread_t t;
 
@@ -603,21 +604,21 @@ static void answered_before_leaving(void)
 static void wait_times_out(void)
 {
 	struct flux *f = make(2, 0, 0);
-	struct flux_node *a = flux_node(f, 0);
+	struct flux_node *a = flux_get_node(f, 0);
 
 	CHECK_EQ(flux_wait(a, 0), 0);
 	CHECK_EQ(flux_wait(a, 100), 0);
 	CHECK_EQ(flux_wait(a, 5 * NSEC_PER_MSEC), 0);
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	CHECK_EQ(flux_wait(a, 1000), 0); /* a call is not a response */
-	CHECK_EQ(flux_wait(flux_node(f, 1), 0), 1);
+	CHECK_EQ(flux_wait(flux_get_node(f, 1), 0), 1);
 	flux_destroy(f);
 }
 
 static void counters(void)
 {
 	struct flux *f = make(2, 4, 3);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct flux_stats s;
 
 	for (uint32_t i = 0; i < 10; i++) {
@@ -630,13 +631,13 @@ static void counters(void)
 	flux_flush(a);
 	flux_leave(b);
 	poll_all(a, &(struct seen){0});
-	flux_node_get_stats(a, &s);
+	flux_node_get_stats(a, &s, sizeof(s));
 	CHECK_EQ(s.calls, 11);
 	CHECK_EQ(s.responses, 10);
 	CHECK_EQ(s.aborted, 1);
 	CHECK_EQ(s.requests, 0);
 	CHECK_EQ(s.flushes, 11);
-	flux_node_get_stats(b, &s);
+	flux_node_get_stats(b, &s, sizeof(s));
 	CHECK_EQ(s.requests, 10);
 	CHECK_EQ(s.replies, 10);
 	CHECK_EQ(s.calls, 0);
@@ -659,7 +660,7 @@ static void *sleeper(void *arg)
 		served += serve(n);
 	}
 	flux_flush(n);
-	flux_node_get_stats(n, &s);
+	flux_node_get_stats(n, &s, sizeof(s));
 	CHECK(s.sleeps >= 500);
 	return NULL;
 }
@@ -672,7 +673,7 @@ static bool asleep(const struct flux_node *n)
 static void sleep_and_wake(void)
 {
 	struct flux *f = make(2, 0, 0);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct seen s = {0};
 	struct flux_stats stats;
 	pthread_t t;
@@ -688,7 +689,7 @@ static void sleep_and_wake(void)
 			CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
 	}
 	pthread_join(t, NULL);
-	flux_node_get_stats(a, &stats);
+	flux_node_get_stats(a, &stats, sizeof(stats));
 	CHECK_EQ(s.n, 500);
 	CHECK(stats.wakes >= 500);
 	flux_destroy(f);
@@ -704,7 +705,7 @@ static void signal_ends_a_wait(void)
 {
 	struct flux *f = make(2, 0, 0);
 
-	CHECK_EQ(interrupt_wait(wait_for_ever, flux_node(f, 0)), 0);
+	CHECK_EQ(interrupt_wait(wait_for_ever, flux_get_node(f, 0)), 0);
 	flux_destroy(f);
 }
 
@@ -726,17 +727,46 @@ static void leave_wakes(void)
 	struct flux *f = make(2, 0, 0);
 	pthread_t t;
 
-	CHECK_EQ(pthread_create(&t, NULL, stranded, flux_node(f, 0)), 0);
-	while (!asleep(flux_node(f, 0)))
+	CHECK_EQ(pthread_create(&t, NULL, stranded, flux_get_node(f, 0)), 0);
+	while (!asleep(flux_get_node(f, 0)))
 		sched_yield();
-	flux_leave(flux_node(f, 1));
+	flux_leave(flux_get_node(f, 1));
 	pthread_join(t, NULL);
+	flux_destroy(f);
+}
+
+/* A program built with another version has shorter or longer structs. */
+static void sizes_of_other_versions(void)
+{
+	struct {
+		struct flux_attr attr;
+		uint64_t later;
+	} longer = {.attr = {.size = sizeof(longer), .nodes = 1}, .later = 1};
+	struct flux *f;
+	struct flux_stats st;
+
+	CHECK_EQ(flux_create(&longer.attr, &f), -E2BIG);
+	longer.later = 0;
+	CHECK_EQ(flux_create(&longer.attr, &f), 0);
+	memset(&longer, 0xee, sizeof(longer));
+	flux_get_attr(f, &longer.attr, sizeof(longer));
+	CHECK_EQ(longer.attr.size, sizeof(longer.attr));
+	CHECK_EQ(longer.later, 0xeeeeeeeeeeeeeeee);
+	memset(&longer, 0xee, sizeof(longer));
+	flux_get_attr(f, &longer.attr, offsetof(struct flux_attr, capacity));
+	CHECK_EQ(longer.attr.size, offsetof(struct flux_attr, capacity));
+	CHECK_EQ(longer.attr.capacity, 0xeeeeeeee);
+	memset(&st, 0xee, sizeof(st));
+	flux_node_get_stats(flux_get_node(f, 0), &st, sizeof(st) - 8);
+	CHECK_EQ(st.calls, 0);
+	CHECK_EQ(st.yields, 0xeeeeeeeeeeeeeeee);
 	flux_destroy(f);
 }
 
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
+		TEST(sizes_of_other_versions),
 		TEST(create_checks_attr),
 		TEST(defaults),
 		TEST(call_and_reply),

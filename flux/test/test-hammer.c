@@ -19,7 +19,7 @@ static void *hammer_create(const char *name, int *fd_p)
 	struct flux_node *s;
 
 	CHECK_EQ(flux_create(&attr, &net), 0);
-	s = flux_node(net, SERVER);
+	s = flux_get_node(net, SERVER);
 	*fd_p = flux_fd(s);
 	return s;
 }
@@ -38,7 +38,7 @@ FDHAMMER_CLIENT(flux)
 
 static void *hammer_connect(const char *name, uint32_t index)
 {
-	return flux_node(net, index);
+	return flux_get_node(net, index);
 }
 
 static void hammer_disconnect(void *c)

@@ -42,7 +42,7 @@ static void lengths_travel(void)
 {
 	uint64_t seed = test_seed(), sent = 0, served = 0, ended = 0;
 	struct flux *f = network(SIZE, SIZE);
-	struct flux_node *a = flux_node(f, 0), *b = flux_node(f, 1);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	unsigned char buf[SIZE];
 
 	while (ended < CALLS) {
@@ -70,8 +70,8 @@ static void longer_buffers_are_allowed(void)
 	uint64_t call;
 
 	memset(buf, LENGTHTEST_BEHIND, sizeof(buf));
-	CHECK_EQ(flux_call(flux_node(f, 0), 1, "hello, world", 12, 0), 0);
-	CHECK_EQ(flux_try_recv_raw(flux_node(f, 1), &from, &call, buf, sizeof(buf), &len), 1);
+	CHECK_EQ(flux_call(flux_get_node(f, 0), 1, "hello, world", 12, 0), 0);
+	CHECK_EQ(flux_try_recv_raw(flux_get_node(f, 1), &from, &call, buf, sizeof(buf), &len), 1);
 	CHECK_EQ(len, 12);
 	CHECK_EQ(memcmp(buf, "hello, world", 12), 0);
 	test_filled(buf + 12, sizeof(buf) - 12, LENGTHTEST_BEHIND);
@@ -88,9 +88,10 @@ static void longest(void)
 
 	CHECK(buf);
 	test_fill(buf, FLUX_MAX_PAYLOAD, 3);
-	CHECK_EQ(flux_call(flux_node(f, 0), 1, buf, FLUX_MAX_PAYLOAD, 0), 0);
+	CHECK_EQ(flux_call(flux_get_node(f, 0), 1, buf, FLUX_MAX_PAYLOAD, 0), 0);
 	test_fill(buf, FLUX_MAX_PAYLOAD, 0);
-	CHECK_EQ(flux_try_recv_raw(flux_node(f, 1), &from, &call, buf, FLUX_MAX_PAYLOAD, &len), 1);
+	CHECK_EQ(flux_try_recv_raw(flux_get_node(f, 1), &from, &call, buf, FLUX_MAX_PAYLOAD, &len),
+		1);
 	CHECK_EQ(len, FLUX_MAX_PAYLOAD);
 	test_filled(buf, FLUX_MAX_PAYLOAD, 3);
 	free(buf);

@@ -295,7 +295,7 @@ static void node_draw(struct storm *s, uint32_t i, uint64_t *rng)
 {
 	struct node *n = &s->node[i];
 
-	*n = (struct node){.storm = s, .flux = flux_node(s->flux, i), .index = i};
+	*n = (struct node){.storm = s, .flux = flux_get_node(s->flux, i), .index = i};
 	n->rng = test_rand(rng);
 	n->quota = storm_draw(rng, 1, CALLS);
 	n->burst = storm_size(rng, 64);
@@ -311,7 +311,7 @@ static void check_stats(const struct node *n)
 {
 	struct flux_stats st;
 
-	flux_node_get_stats(n->flux, &st);
+	flux_node_get_stats(n->flux, &st, sizeof(st));
 	CHECK_EQ(st.calls, n->made);
 	CHECK_EQ(st.responses + st.aborted, n->ended);
 	CHECK_EQ(st.aborted, n->aborted);
@@ -394,7 +394,7 @@ static void network(uint64_t rng)
 	given = s.attr;
 	check_attr(&rng, &given);
 	CHECK_EQ(flux_create(&given, &s.flux), 0);
-	flux_get_attr(s.flux, &s.attr);
+	flux_get_attr(s.flux, &s.attr, sizeof(s.attr));
 	check_defaults(&given, &s.attr);
 	for (uint32_t i = 0; i < s.attr.nodes; i++)
 		node_draw(&s, i, &rng);

@@ -198,7 +198,7 @@ static void *run_and_leave(void *arg)
 static void workers_init(struct worker *w, struct flux *f, uint64_t seed)
 {
 	for (uint32_t i = 0; i < NODES; i++) {
-		w[i] = (struct worker){.node = flux_node(f, i),
+		w[i] = (struct worker){.node = flux_get_node(f, i),
 			.index = i,
 			.to = i,
 			.seed = seed + i};
@@ -236,7 +236,7 @@ static void each_to_each(void)
 		w[i].calls = calls_per_node;
 	workers_run(w, run_to_the_end);
 	for (uint32_t i = 0; i < NODES; i++) {
-		flux_node_get_stats(w[i].node, &s);
+		flux_node_get_stats(w[i].node, &s, sizeof(s));
 		CHECK_EQ(s.calls, calls_per_node);
 		CHECK_EQ(s.responses, calls_per_node);
 		sum.requests += s.requests;

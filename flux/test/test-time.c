@@ -6,10 +6,10 @@
 
 static void burst(struct flux *f)
 {
-	CHECK_EQ(call(flux_node(f, 0), 1, 0, 0), 0);
-	flux_flush(flux_node(f, 0));
-	CHECK_EQ(serve(flux_node(f, 1)), 1);
-	CHECK_EQ(flux_poll(flux_node(f, 0), on_response, &(struct seen){0}), 1);
+	CHECK_EQ(call(flux_get_node(f, 0), 1, 0, 0), 0);
+	flux_flush(flux_get_node(f, 0));
+	CHECK_EQ(serve(flux_get_node(f, 1)), 1);
+	CHECK_EQ(flux_poll(flux_get_node(f, 0), on_response, &(struct seen){0}), 1);
 	fake.ns += 100;
 }
 
@@ -28,12 +28,12 @@ static void busy_node_yields(void)
 	CHECK_EQ(fake.yields, 0);
 	CHECK_EQ(fake.looks, 0);
 	for (uint32_t i = 0; i < ns / 100; i++) {
-		flux_node(f, 1)->self->state = SLEEP_WAITING;
+		flux_get_node(f, 1)->self->state = SLEEP_WAITING;
 		burst(f);
 	}
 	CHECK(fake.yields >= 19 && fake.yields <= 20);
 	CHECK(fake.looks <= ns / 100 / 8 + 1); /* one of eight flushes */
-	flux_node_get_stats(flux_node(f, 0), &s);
+	flux_node_get_stats(flux_get_node(f, 0), &s, sizeof(s));
 	CHECK_EQ(s.yields, fake.yields);
 	flux_destroy(f);
 }
@@ -45,7 +45,7 @@ static void wait_lasts_its_timeout(void)
 	uint64_t start = fake.ns, timeout = 5 * NSEC_PER_MSEC;
 
 	fake.step_ns = 100 * NSEC_PER_USEC; /* so that it does not come to sleep */
-	CHECK_EQ(flux_wait(flux_node(f, 0), timeout), 0);
+	CHECK_EQ(flux_wait(flux_get_node(f, 0), timeout), 0);
 	CHECK(fake.ns - start >= timeout && fake.ns - start <= timeout + 3 * fake.step_ns);
 	fake.step_ns = 0;
 	flux_destroy(f);

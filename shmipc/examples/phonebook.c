@@ -69,7 +69,7 @@ static int serve(struct shmipc_server *s)
 				return 1;
 		}
 		shmipc_server_wait(s, 10000000); /* then looks who is still there */
-		shmipc_server_get_stats(s, &st);
+		shmipc_server_get_stats(s, &st, sizeof(st));
 		if (st.connects == CLIENTS)
 			shmipc_server_unlink(s); /* so that nothing can be left behind */
 		if (waitpid(-1, &status, WNOHANG) > 0 && status)

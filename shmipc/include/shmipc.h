@@ -112,6 +112,11 @@ struct shmipc_client;
 
 /* The sizes and the access of a region. Zero means the default in brackets. */
 struct shmipc_attr {
+	/*
+	 * sizeof(struct shmipc_attr), or 0 for the fields up to set, which every version has. A
+	 * later version adds fields behind them.
+	 */
+	size_t size;
 	uint32_t max_clients; /* [64] at most SHMIPC_MAX_CLIENTS */
 	uint32_t depth; /* [64] calls in flight per client, at most SHMIPC_MAX_DEPTH */
 	uint32_t req_size; /* [56] bytes of a request, at most SHMIPC_MAX_PAYLOAD */
@@ -163,6 +168,7 @@ struct shmipc_client_stats {
  * Give no more depth than you need: short rings stay in the first-level cache. 0, or
  *	-EINVAL		the name is empty, contains '/' or is over SHMIPC_MAX_NAME bytes, or a
  *			size is out of range
+ *	-E2BIG		attr has a field that this version does not know, and it is not 0
  *	-EADDRINUSE	a living server has the name: take another
  *	-EACCES, -ELOOP	the name is another user's, or a symbolic link: take another
  *	-EPERM		the server's user is no member of gid
@@ -263,11 +269,16 @@ int shmipc_server_arm(struct shmipc_server *server);
  */
 void *shmipc_server_extra(struct shmipc_server *server, uint64_t client);
 
-/* The sizes and the access in use. They may be given to a create or connect. */
-void shmipc_server_get_attr(const struct shmipc_server *server, struct shmipc_attr *attr_p);
+/*
+ * The sizes and the access in use, in *attr_p, which has size bytes. They may be given to a create or
+ * connect.
+ */
+void shmipc_server_get_attr(const struct shmipc_server *server, struct shmipc_attr *attr_p,
+	size_t size);
 
+/* Writes as many bytes of the counters as *stats_p has: size, sizeof(*stats_p). */
 void shmipc_server_get_stats(const struct shmipc_server *server,
-	struct shmipc_server_stats *stats_p);
+	struct shmipc_server_stats *stats_p, size_t size);
 
 /* ---- client ---- */
 
@@ -293,6 +304,7 @@ typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uin
  *	-EPERM		the server sleeps on a descriptor, and this process may not send to it
  *	-EACCES, -ELOOP	the region is another user's, or has another mode or gid; or as -EPERM
  *	-EINVAL		the name, or mode, gid and set, as above
+ *	-E2BIG		as above
  *	-ENOMEM, -EMFILE, ...
  */
 int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
@@ -387,10 +399,12 @@ void *shmipc_client_extra(struct shmipc_client *client);
 uint32_t shmipc_client_index(const struct shmipc_client *client);
 
 /* As shmipc_server_get_attr(). */
-void shmipc_client_get_attr(const struct shmipc_client *client, struct shmipc_attr *attr_p);
+void shmipc_client_get_attr(const struct shmipc_client *client, struct shmipc_attr *attr_p,
+	size_t size);
 
+/* As shmipc_server_get_stats(). */
 void shmipc_client_get_stats(const struct shmipc_client *client,
-	struct shmipc_client_stats *stats_p);
+	struct shmipc_client_stats *stats_p, size_t size);
 
 /* ---- looking at a region from outside ---- */
 
@@ -408,7 +422,7 @@ enum shmipc_look_state {
  * How many calls are in flight cannot be seen from outside: the rings have no indices, and each side
  * keeps its cursors in private memory.
  */
-struct shmipc_look {
+struct shmipc_look_region {
 	struct shmipc_attr attr; /* the sizes, and the access that the file has */
 	uint64_t size; /* of the region, in bytes */
 	enum shmipc_look_state server;
@@ -427,12 +441,14 @@ typedef void shmipc_look_fn(void *arg, const struct shmipc_look_client *client);
 /*
  * Looks at the region of this name without connecting: opens the file for reading only, does not
  * map it, takes no lock and no place, and disturbs nobody. Each client, dead ones included, is passed
- * to fn, unless that is NULL. Needs read permission and works with dead servers. 0, or
+ * to fn, unless that is NULL. *look_p has size bytes. Needs read permission and works with dead
+ * servers. 0, or
  *	-EINVAL, -ENOENT, -ELOOP	as connect
  *	-EACCES		the file may not be read, or is no regular one
  *	-EPROTO		no region of this library, another version, or not complete yet
  */
-int shmipc_look(const char *name, struct shmipc_look *look_p, shmipc_look_fn *fn, void *arg);
+int shmipc_look(const char *name, struct shmipc_look_region *look_p, size_t size,
+	shmipc_look_fn *fn, void *arg);
 
 /*
  * Removes the name of a region whose server is dead. Clients that still have it keep their memory. A

@@ -108,11 +108,11 @@ static int header_check(const struct shm_region *region, const struct shmipc_att
 	if (!a.max_clients || !a.depth || !a.req_size || !a.resp_size ||
 		shmipc_layout_plan(&a, l_p) || l_p->size != region->size)
 		return -EPROTO;
-	if (want && ((want->max_clients && want->max_clients != a.max_clients) ||
-			    (want->depth && want->depth != a.depth) ||
-			    (want->req_size && want->req_size != a.req_size) ||
-			    (want->resp_size && want->resp_size != a.resp_size) ||
-			    (want->extra_size && want->extra_size != a.extra_size)))
+	if ((want->max_clients && want->max_clients != a.max_clients) ||
+		(want->depth && want->depth != a.depth) ||
+		(want->req_size && want->req_size != a.req_size) ||
+		(want->resp_size && want->resp_size != a.resp_size) ||
+		(want->extra_size && want->extra_size != a.extra_size))
 		return -EPROTO;
 	return 0;
 }
@@ -294,21 +294,23 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_client **client_p)
 {
-	static const struct shmipc_attr any;
 	struct client *c = shmipc_alloc(1, sizeof(*c));
 	struct shm_access access;
+	struct shmipc_attr want;
 	int err;
 
 	if (!c)
 		return -ENOMEM;
 	c->w.wake = WAKEFD_NONE;
-	err = shmipc_access(attr ? attr : &any, &access);
+	err = shmipc_attr_in(&want, attr);
+	if (!err)
+		err = shmipc_access(&want, &access);
 	if (!err)
 		err = shm_attach_for(SHMIPC_PREFIX, name, sizeof(struct shmipc_header), &access,
 			&c->w.region);
 	if (err)
 		goto free_client;
-	err = client_init(c, attr);
+	err = client_init(c, &want);
 	if (err)
 		goto close_region;
 	*client_p = &c->hot;
@@ -504,19 +506,22 @@ uint32_t shmipc_client_index(const struct shmipc_client *hot)
 	return container_of(hot, const struct client, hot)->index;
 }
 
-void shmipc_client_get_attr(const struct shmipc_client *hot, struct shmipc_attr *attr_p)
+void shmipc_client_get_attr(const struct shmipc_client *hot, struct shmipc_attr *attr_p,
+	size_t size)
 {
 	const struct client *c = container_of(hot, const struct client, hot);
 
-	*attr_p = shmipc_attr_of(&c->layout, &c->w.region);
+	shmipc_attr_out(attr_p, size, &c->layout, &c->w.region);
 }
 
-void shmipc_client_get_stats(const struct shmipc_client *hot, struct shmipc_client_stats *stats_p)
+void shmipc_client_get_stats(const struct shmipc_client *hot, struct shmipc_client_stats *stats_p,
+	size_t size)
 {
 	const struct client *c = container_of(hot, const struct client, hot);
-
-	*stats_p = (struct shmipc_client_stats){.calls = hot->called,
+	const struct shmipc_client_stats stats = {.calls = hot->called,
 		.responses = hot->answered,
 		.sleeps = c->w.sleeps,
 		.wakes = c->w.wakes};
+
+	sized_out(stats_p, size, &stats, sizeof(stats));
 }

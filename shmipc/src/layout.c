@@ -19,8 +19,8 @@ static uint32_t or_default(uint32_t value, uint32_t def)
  */
 static struct cellring_plan ring_plan(uint32_t depth, uint32_t payload)
 {
-	struct cellring_plan p =
-		cellring_plan(payload, depth, 4 * depth > SHMIPC_LEAST ? 4 * depth : SHMIPC_LEAST);
+	struct cellring_plan p = cellring_plan_for(payload, depth,
+		4 * depth > SHMIPC_LEAST ? 4 * depth : SHMIPC_LEAST);
 
 	if (p.stride > CELLRING_STAGED) /* long messages are published one by one */
 		p.cells = depth + 1;
@@ -70,6 +70,30 @@ struct shmipc_attr shmipc_attr_of(const struct shmipc_layout *l, const struct sh
 	/* As shmipc_access() takes it: a region of one user has no group. */
 	a.set = a.mode == 0660 ? SHMIPC_SET_GID : 0;
 	return a;
+}
+
+/* The attributes of the first version. */
+#define ATTR_FIRST (offsetof(struct shmipc_attr, set) + sizeof(uint32_t))
+
+int shmipc_attr_in(struct shmipc_attr *to, const struct shmipc_attr *from)
+{
+	static const struct shmipc_attr defaults;
+	int err;
+
+	if (!from)
+		from = &defaults;
+	err = sized_in(to, sizeof(*to), from, from->size ? from->size : ATTR_FIRST);
+	to->size = 0;
+	return err;
+}
+
+void shmipc_attr_out(struct shmipc_attr *attr_p, size_t size, const struct shmipc_layout *l,
+	const struct shm_region *region)
+{
+	struct shmipc_attr a = shmipc_attr_of(l, region);
+
+	a.size = size < sizeof(a) ? size : sizeof(a);
+	sized_out(attr_p, size, &a, sizeof(a));
 }
 
 struct cellring_cursor shmipc_req_start(const struct shmipc_layout *l, struct shmipc_place *place)

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "base/compiler.h"
+#include "base/sized.h"
 #include "base/shm.h"
 #include "base/wakefd.h"
 
@@ -103,6 +104,13 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 
 /* Who may use a region with these attributes. -EINVAL if mode, gid and set are not valid. */
 int shmipc_access(const struct shmipc_attr *attr, struct shm_access *access_p);
+
+/* Reads a caller's attributes, which may be NULL. 0 or -E2BIG. */
+int shmipc_attr_in(struct shmipc_attr *to, const struct shmipc_attr *from);
+
+/* Writes shmipc_attr_of() into a caller's struct of that size. */
+void shmipc_attr_out(struct shmipc_attr *attr_p, size_t size, const struct shmipc_layout *l,
+	const struct shm_region *region);
 
 /* The sizes, with who may open the region. */
 struct shmipc_attr shmipc_attr_of(const struct shmipc_layout *l, const struct shm_region *region);

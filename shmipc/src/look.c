@@ -43,7 +43,8 @@ static enum shmipc_look_state state_of(int alive, uint32_t state)
 
 /* Counts the clients, and passes each to fn. */
 static int look_at_clients(const struct shm_region *r, const struct shmipc_layout *l,
-	const struct shmipc_header *h, struct shmipc_look *look, shmipc_look_fn *fn, void *arg)
+	const struct shmipc_header *h, struct shmipc_look_region *look, shmipc_look_fn *fn,
+	void *arg)
 {
 	for (uint32_t i = 0; i < l->attr.max_clients; i++) {
 		struct shmipc_look_client c = {.index = i};
@@ -65,9 +66,10 @@ static int look_at_clients(const struct shm_region *r, const struct shmipc_layou
 	return 0;
 }
 
-int shmipc_look(const char *name, struct shmipc_look *look_p, shmipc_look_fn *fn, void *arg)
+int shmipc_look(const char *name, struct shmipc_look_region *look_p, size_t size,
+	shmipc_look_fn *fn, void *arg)
 {
-	struct shmipc_look look = {0};
+	struct shmipc_look_region look = {0};
 	struct shmipc_header h;
 	struct shmipc_layout l;
 	struct shm_region r;
@@ -78,14 +80,14 @@ int shmipc_look(const char *name, struct shmipc_look *look_p, shmipc_look_fn *fn
 	err = look_at_header(&r, &h, &l);
 	if (err)
 		goto close;
-	look.attr = shmipc_attr_of(&l, &r);
+	shmipc_attr_out(&look.attr, sizeof(look.attr), &l, &r);
 	look.size = r.size;
 	look.changes = h.changes;
 	alive = shm_locked(&r, SHM_SERVER);
 	look.server = state_of(alive > 0, h.server_state);
 	err = alive < 0 ? alive : look_at_clients(&r, &l, &h, &look, fn, arg);
 	if (!err)
-		*look_p = look;
+		sized_out(look_p, size, &look, sizeof(look));
 close:
 	shm_close(&r);
 	return err;

@@ -342,14 +342,16 @@ void *shmipc_server_extra(struct shmipc_server *hot, uint64_t client)
 	return shmipc_place_extra(&s->layout, shmipc_place(&s->layout, s->header, index));
 }
 
-void shmipc_server_get_attr(const struct shmipc_server *hot, struct shmipc_attr *attr_p)
+void shmipc_server_get_attr(const struct shmipc_server *hot, struct shmipc_attr *attr_p,
+	size_t size)
 {
 	const struct server *s = container_of(hot, const struct server, hot);
 
-	*attr_p = shmipc_attr_of(&s->layout, &s->w.region);
+	shmipc_attr_out(attr_p, size, &s->layout, &s->w.region);
 }
 
-void shmipc_server_get_stats(const struct shmipc_server *hot, struct shmipc_server_stats *stats_p)
+void shmipc_server_get_stats(const struct shmipc_server *hot, struct shmipc_server_stats *stats_p,
+	size_t size)
 {
 	const struct server *s = container_of(hot, const struct server, hot);
 	struct shmipc_server_stats stats = s->stats;
@@ -358,7 +360,7 @@ void shmipc_server_get_stats(const struct shmipc_server *hot, struct shmipc_serv
 	stats.replies = hot->replies;
 	stats.sleeps = s->w.sleeps;
 	stats.wakes = s->w.wakes;
-	*stats_p = stats;
+	sized_out(stats_p, size, &stats, sizeof(stats));
 }
 
 static void server_free(struct server *s)
@@ -428,16 +430,17 @@ static void server_publish(struct server *s)
 int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_server **server_p)
 {
-	static const struct shmipc_attr defaults;
+	struct shmipc_attr want;
 	struct shm_access access;
 	struct shmipc_layout l;
 	struct server *s;
 	int err;
 
-	attr = attr ? attr : &defaults;
-	err = shmipc_layout_plan(attr, &l);
+	err = shmipc_attr_in(&want, attr);
 	if (!err)
-		err = shmipc_access(attr, &access);
+		err = shmipc_layout_plan(&want, &l);
+	if (!err)
+		err = shmipc_access(&want, &access);
 	if (err)
 		return err;
 	s = server_alloc(&l);

@@ -10,7 +10,7 @@ static uint64_t clients_of(const struct shmipc_server *s)
 {
 	struct shmipc_server_stats st;
 
-	shmipc_server_get_stats(s, &st);
+	shmipc_server_get_stats(s, &st, sizeof(st));
 	return st.clients;
 }
 
@@ -94,8 +94,8 @@ static void defaults_and_both_views_of_the_sizes(void)
 	struct shmipc_client *c = test_join("attr");
 	struct shmipc_attr a, b;
 
-	shmipc_server_get_attr(s, &a);
-	shmipc_client_get_attr(c, &b);
+	shmipc_server_get_attr(s, &a, sizeof(a));
+	shmipc_client_get_attr(c, &b, sizeof(b));
 	CHECK_EQ(memcmp(&a, &b, sizeof(a)), 0);
 	CHECK_EQ(a.max_clients, 64);
 	CHECK_EQ(a.depth, 64);
@@ -144,7 +144,7 @@ static void bits_admit_nobody(void)
 	h->active[1] |= UINT64_MAX;
 	h->changes++;
 	CHECK_EQ(shmipc_server_poll(s), 0);
-	shmipc_server_get_stats(s, &st);
+	shmipc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.clients, 1);
 	shmipc_client_disconnect(c);
 	shmipc_server_destroy(s);

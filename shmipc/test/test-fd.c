@@ -116,7 +116,7 @@ static void client_is_woken_by_replies(void)
 		CHECK_EQ(shmipc_client_poll(c, ignore, NULL), 1);
 		client_sleeps(c);
 	}
-	shmipc_client_get_stats(c, &st);
+	shmipc_client_get_stats(c, &st, sizeof(st));
 	CHECK_EQ(st.sleeps, 20);
 	shmipc_client_disconnect(c);
 	shmipc_client_disconnect(other);

@@ -234,7 +234,7 @@ static void places_are_back(struct shmipc_server *s)
 	do {
 		shmipc_server_wait(s, NSEC_PER_MSEC);
 		serve_once(s);
-		shmipc_server_get_stats(s, &st);
+		shmipc_server_get_stats(s, &st, sizeof(st));
 	} while (st.clients > 1);
 	CHECK_EQ(st.connects, 1 + st.departures + st.reclaimed);
 	printf("%llu connected, %llu left, %llu reclaimed\n", (unsigned long long)st.connects,

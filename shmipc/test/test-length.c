@@ -120,7 +120,7 @@ static uint64_t bad_requests(const struct shmipc_server *s)
 {
 	struct shmipc_server_stats st;
 
-	shmipc_server_get_stats(s, &st);
+	shmipc_server_get_stats(s, &st, sizeof(st));
 	return st.bad_requests;
 }
 

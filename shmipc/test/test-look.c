@@ -7,11 +7,11 @@
 
 static char file[128];
 
-static struct shmipc_look look(void)
+static struct shmipc_look_region look(void)
 {
-	struct shmipc_look l;
+	struct shmipc_look_region l;
 
-	CHECK_EQ(shmipc_look(test_name("look"), &l, NULL, NULL), 0);
+	CHECK_EQ(shmipc_look(test_name("look"), &l, sizeof(l), NULL, NULL), 0);
 	return l;
 }
 
@@ -42,7 +42,7 @@ static void clients_and_their_states(void)
 {
 	struct shmipc_server *s = test_serve("look", &msg_attr);
 	struct shmipc_client *c = test_join("look"), *d = test_join("look");
-	struct shmipc_look l;
+	struct shmipc_look_region l;
 	struct stat st;
 	uint32_t n = 0;
 
@@ -53,7 +53,7 @@ static void clients_and_their_states(void)
 	place_of(s, 1)->client_state = SLEEP_ON_FD;
 	header_of(s)->active[0] |= 1 << 5; /* as a dead client leaves it */
 	header_of(s)->server_state = SLEEP_ASLEEP;
-	CHECK_EQ(shmipc_look(test_name("look"), &l, note_state, &n), 0);
+	CHECK_EQ(shmipc_look(test_name("look"), &l, sizeof(l), note_state, &n), 0);
 	CHECK_EQ(n, 3);
 	CHECK_EQ(l.clients, 2);
 	CHECK_EQ(l.dead_clients, 1);
@@ -79,21 +79,22 @@ static void headers_are_checked(void)
 	static const struct shmipc_attr defaults;
 	struct shmipc_server *s = test_serve("look", &defaults);
 	uint32_t *header = (uint32_t *)header_of(s);
-	struct shmipc_look l;
+	struct shmipc_look_region l;
 
 	for (size_t i = 0; i < offsetof(struct shmipc_header, size) / 4; i++) {
 		uint32_t kept = header[i];
 
 		header[i]++;
-		CHECK_EQ(shmipc_look(test_name("look"), &l, NULL, NULL), -EPROTO);
+		CHECK_EQ(shmipc_look(test_name("look"), &l, sizeof(l), NULL, NULL), -EPROTO);
 		header[i] = 0;
 		if (i != offsetof(struct shmipc_header, extra_size) / 4 && kept)
-			CHECK_EQ(shmipc_look(test_name("look"), &l, NULL, NULL), -EPROTO);
+			CHECK_EQ(shmipc_look(test_name("look"), &l, sizeof(l), NULL, NULL),
+				-EPROTO);
 		header[i] = kept;
 	}
-	CHECK_EQ(shmipc_look(test_name("look"), &l, NULL, NULL), 0);
+	CHECK_EQ(shmipc_look(test_name("look"), &l, sizeof(l), NULL, NULL), 0);
 	CHECK_EQ(truncate(file, (off_t)l.size + 64), 0);
-	CHECK_EQ(shmipc_look(test_name("look"), &l, NULL, NULL), -EPROTO);
+	CHECK_EQ(shmipc_look(test_name("look"), &l, sizeof(l), NULL, NULL), -EPROTO);
 	shmipc_server_destroy(s);
 }
 
@@ -122,8 +123,8 @@ static void only_dead_servers_are_removed(void)
 
 static void look_at_forged(void)
 {
-	struct shmipc_look l = {.clients = UINT32_MAX};
-	int err = shmipc_look(child_name, &l, NULL, NULL);
+	struct shmipc_look_region l = {.clients = UINT32_MAX};
+	int err = shmipc_look(child_name, &l, sizeof(l), NULL, NULL);
 
 	if (err) {
 		CHECK_EQ(err, -EPROTO);
@@ -137,22 +138,23 @@ static void look_at_forged(void)
 static void forged_contents_do_no_harm(void)
 {
 	pid_t pid = spawn(serve_for_ever);
-	struct shmipc_look l;
+	struct shmipc_look_region l;
 
 	looktest_forge(file, sizeof(struct shmipc_header) + sizeof(struct shmipc_place),
 		look_at_forged);
 	CHECK_EQ(look().attr.depth, msg_attr.depth);
 	CHECK_EQ(truncate(file, sizeof(struct shmipc_header)), 0);
-	CHECK_EQ(shmipc_look(child_name, &l, NULL, NULL), -EPROTO);
+	CHECK_EQ(shmipc_look(child_name, &l, sizeof(l), NULL, NULL), -EPROTO);
 	CHECK_EQ(truncate(file, 100), 0);
-	CHECK_EQ(shmipc_look(child_name, &l, NULL, NULL), -EPROTO);
+	CHECK_EQ(shmipc_look(child_name, &l, sizeof(l), NULL, NULL), -EPROTO);
 	kill_wait(pid);
 	CHECK_EQ(shmipc_remove_dead(child_name), 0);
 }
 
 static int look_err(void)
 {
-	return shmipc_look(child_name, &(struct shmipc_look){0}, NULL, NULL);
+	return shmipc_look(child_name, &(struct shmipc_look_region){0},
+		sizeof(struct shmipc_look_region), NULL, NULL);
 }
 
 static int remove_err(void)

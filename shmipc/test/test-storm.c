@@ -62,8 +62,8 @@ static void rpcstorm_seen(void *arg, const struct shmipc_look_client *client);
 
 static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p)
 {
-	struct shmipc_look look;
-	int err = shmipc_look(name, &look, rpcstorm_seen, seen_p);
+	struct shmipc_look_region look;
+	int err = shmipc_look(name, &look, sizeof(look), rpcstorm_seen, seen_p);
 
 	if (err)
 		return err;

@@ -135,7 +135,7 @@ static void run(const char *what, uint32_t clients, uint32_t places, const struc
 	for (uint32_t i = 0; i < clients; i++)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 	CHECK_EQ(shmipc_server_poll(s), 0);
-	shmipc_server_get_stats(s, &st);
+	shmipc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.requests, total);
 	CHECK_EQ(st.replies, total);
 	CHECK_EQ(st.connects, clients * each->lives);
@@ -231,8 +231,8 @@ static void every_sleeper_is_woken(void)
 		shmipc_server_flush(s);
 	}
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-	shmipc_client_get_stats(nap.c, &ct);
-	shmipc_server_get_stats(s, &st);
+	shmipc_client_get_stats(nap.c, &ct, sizeof(ct));
+	shmipc_server_get_stats(s, &st, sizeof(st));
 	/* A wake finds no sleeper only if the 100 ms of the sleep end at the same moment. */
 	CHECK(ct.wakes > ROUNDS * 9 / 10 && ct.wakes <= ROUNDS);
 	CHECK(st.wakes > ROUNDS * 9 / 10 && st.wakes <= ROUNDS);

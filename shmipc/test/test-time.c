@@ -135,7 +135,7 @@ static void busy_server_yields(void)
 		CHECK(waits ? yields >= ns / (250 * NSEC_PER_USEC) : !yields);
 		CHECK(yields <= ns / (150 * NSEC_PER_USEC) + 1);
 	}
-	shmipc_server_get_stats(s, &st);
+	shmipc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.yields, yields);
 	shmipc_client_disconnect(c);
 	shmipc_server_destroy(s);

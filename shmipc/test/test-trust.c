@@ -224,7 +224,7 @@ static void harm_stays_in_the_own_place(void)
 	CHECK_EQ(shmipc_client_index(c), 1);
 	do { /* a place whose epoch is spoilt before that is never served */
 		serve_anything(s, 1);
-		shmipc_server_get_stats(s, &st);
+		shmipc_server_get_stats(s, &st, sizeof(st));
 	} while (st.connects < 2);
 	place = sizeof(struct shmipc_header) + l.area;
 	r[0] = (struct range){place, place + l.area};

@@ -141,7 +141,7 @@ static void wrong_replies_are_refused(void)
 	CHECK_EQ(shmipc_server_poll(s), 0);
 	CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), -EPIPE);
 	CHECK(!shmipc_server_extra(s, r.client));
-	shmipc_server_get_stats(s, &st);
+	shmipc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.requests, 1);
 	CHECK_EQ(st.replies, 1);
 	CHECK_EQ(st.connects, 1);
@@ -261,14 +261,14 @@ static void waits_end_at_once_or_in_time(void)
 	CHECK_EQ(shmipc_server_wait(s, 0), 0);
 	do { /* on a busy machine the yields alone can take that long */
 		CHECK_EQ(shmipc_server_wait(s, NSEC_PER_MSEC), 0);
-		shmipc_server_get_stats(s, &st);
+		shmipc_server_get_stats(s, &st, sizeof(st));
 	} while (!st.sleeps);
 	CHECK_EQ(shmipc_client_wait(c, SHMIPC_FOREVER), 0); /* nothing pending */
 	CHECK_EQ(call_tag(c, 1), 0);
 	CHECK_EQ(shmipc_client_wait(c, 0), 0);
 	do {
 		CHECK_EQ(shmipc_client_wait(c, NSEC_PER_MSEC), 0);
-		shmipc_client_get_stats(c, &ct);
+		shmipc_client_get_stats(c, &ct, sizeof(ct));
 	} while (!ct.sleeps);
 	CHECK_EQ(shmipc_server_wait(s, SHMIPC_FOREVER), 1);
 	CHECK_EQ(serve_once(s), 1);
@@ -320,7 +320,7 @@ static void flood_is_bounded_by_depth(void)
 		while (shmipc_server_recv(s, &r[n], &m, sizeof(m)) > 0)
 			n++;
 	CHECK_EQ(n, msg_attr.depth);
-	shmipc_server_get_stats(s, &st);
+	shmipc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.requests, n);
 	CHECK_EQ(st.bad_requests, cells - n);
 	CHECK_EQ(shmipc_server_reply(s, r[0].client, r[0].id, &m, sizeof(m)), 0);
@@ -465,7 +465,7 @@ static void an_id_in_use_is_refused(void)
 		while (shmipc_server_recv(s, &r, &m, sizeof(m)) == 1)
 			n++;
 	CHECK_EQ(n, 1);
-	shmipc_server_get_stats(s, &st);
+	shmipc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.bad_requests, 2 * msg_attr.depth - 1);
 	shmipc_client_disconnect(c);
 	shmipc_server_destroy(s);
@@ -603,9 +603,38 @@ static void all_sizes(void)
 			size_arrives(size[i], size[k]);
 }
 
+/* A program built with another version has shorter or longer structs. */
+static void sizes_of_other_versions(void)
+{
+	struct {
+		struct shmipc_attr attr;
+		uint64_t later;
+	} longer = {.attr = {.size = sizeof(longer)}, .later = 1};
+	struct shmipc_server *s;
+	struct shmipc_server_stats st;
+
+	CHECK_EQ(shmipc_server_create(test_name("unit"), &longer.attr, &s), -E2BIG);
+	longer.later = 0;
+	CHECK_EQ(shmipc_server_create(test_name("unit"), &longer.attr, &s), 0);
+	memset(&longer, 0xee, sizeof(longer));
+	shmipc_server_get_attr(s, &longer.attr, sizeof(longer));
+	CHECK_EQ(longer.attr.size, sizeof(longer.attr));
+	CHECK_EQ(longer.later, 0xeeeeeeeeeeeeeeee);
+	memset(&longer, 0xee, sizeof(longer));
+	shmipc_server_get_attr(s, &longer.attr, offsetof(struct shmipc_attr, depth));
+	CHECK_EQ(longer.attr.size, offsetof(struct shmipc_attr, depth));
+	CHECK_EQ(longer.attr.depth, 0xeeeeeeee);
+	memset(&st, 0xee, sizeof(st));
+	shmipc_server_get_stats(s, &st, sizeof(st) - 8);
+	CHECK_EQ(st.requests, 0);
+	CHECK_EQ(st.yields, 0xeeeeeeeeeeeeeeee);
+	shmipc_server_destroy(s);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
+		TEST(sizes_of_other_versions),
 		TEST(round_trip),
 		TEST(depth_bounds_what_is_in_flight),
 		TEST(callback_may_call_at_full_depth),

@@ -33,7 +33,7 @@ static_assert(REGION_DEAD == (int)DELEGRPC_LOOK_DEAD && REGION_ASLEEP == (int)DE
 static_assert(REGION_DEAD == (int)SHMIPC_LOOK_DEAD && REGION_ASLEEP == (int)SHMIPC_LOOK_ASLEEP,
 	"the same states");
 
-/* What struct delegrpc_look and struct shmipc_look call alike; they have no common type. */
+/* What struct delegrpc_look_region and struct shmipc_look_region call alike; they have no common type. */
 #define TAKE(r, look)                                                                              \
 	do {                                                                                       \
 		(r)->size = (look).size;                                                           \
@@ -54,8 +54,8 @@ static void on_delegrpc_client(void *arg, const struct delegrpc_look_client *c)
 
 static int look_at_delegrpc(const char *name, struct region *r)
 {
-	struct delegrpc_look look;
-	int err = delegrpc_look(name, &look, on_delegrpc_client, r);
+	struct delegrpc_look_region look;
+	int err = delegrpc_look(name, &look, sizeof(look), on_delegrpc_client, r);
 
 	if (err)
 		return err;
@@ -74,8 +74,8 @@ static void on_shmipc_client(void *arg, const struct shmipc_look_client *c)
 
 static int look_at_shmipc(const char *name, struct region *r)
 {
-	struct shmipc_look look;
-	int err = shmipc_look(name, &look, on_shmipc_client, r);
+	struct shmipc_look_region look;
+	int err = shmipc_look(name, &look, sizeof(look), on_shmipc_client, r);
 
 	if (err)
 		return err;

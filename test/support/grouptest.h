@@ -79,14 +79,14 @@ struct grouptest_layer {
 	{                                                                                          \
 		struct P##_attr attr;                                                              \
                                                                                                    \
-		P##_server_get_attr(s, &attr);                                                     \
+		P##_server_get_attr(s, &attr, sizeof(attr));                                       \
 		*got = mode_of(&attr);                                                             \
 	}                                                                                          \
 	static void client_attr(void *c, struct grouptest_attr *got)                               \
 	{                                                                                          \
 		struct P##_attr attr;                                                              \
                                                                                                    \
-		P##_client_get_attr(c, &attr);                                                     \
+		P##_client_get_attr(c, &attr, sizeof(attr));                                       \
 		*got = mode_of(&attr);                                                             \
 	}                                                                                          \
 	static uint64_t call(void *c, uint64_t word)                                               \

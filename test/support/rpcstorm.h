@@ -115,7 +115,7 @@ struct rpcstorm_layer {
 	{                                                                                          \
 		struct P##_server_stats st;                                                        \
                                                                                                    \
-		P##_server_get_stats(s, &st);                                                      \
+		P##_server_get_stats(s, &st, sizeof(st));                                          \
 		return st.bad_requests;                                                            \
 	}                                                                                          \
 	static int rpcstorm_create(const char *name, const struct rpcstorm_shape *shape,           \
@@ -190,14 +190,14 @@ struct rpcstorm_layer {
 	{                                                                                          \
 		struct P##_attr attr;                                                              \
                                                                                                    \
-		P##_client_get_attr(c, &attr);                                                     \
+		P##_client_get_attr(c, &attr, sizeof(attr));                                       \
 		return attr.resp_size;                                                             \
 	}                                                                                          \
 	static uint32_t rpcstorm_shape_req(void *c)                                                \
 	{                                                                                          \
 		struct P##_attr attr;                                                              \
                                                                                                    \
-		P##_client_get_attr(c, &attr);                                                     \
+		P##_client_get_attr(c, &attr, sizeof(attr));                                       \
 		return attr.req_size;                                                              \
 	}                                                                                          \
 	static const struct rpcstorm_layer rpcstorm = {                                            \

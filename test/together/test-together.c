@@ -180,7 +180,7 @@ static void flux_took(void *arg, uint64_t token, const void *payload, uint32_t l
 
 static void *flux_caller(void *arg)
 {
-	struct flux_node *n = flux_node(net, 1);
+	struct flux_node *n = flux_get_node(net, 1);
 
 	for (uint64_t i = 0; i < CALLS; i++) {
 		CHECK_EQ(flux_call(n, 0, &i, sizeof(i), i), 0);
@@ -209,7 +209,7 @@ static void one_thread_sleeps_on_all(void)
 	CHECK_EQ(delegrpc_server_create(name, NULL, &t.d), 0);
 	CHECK_EQ(shmipc_server_create(name, NULL, &t.s), 0);
 	CHECK_EQ(flux_create(&attr, &net), 0);
-	t.f = flux_node(net, 0);
+	t.f = flux_get_node(net, 0);
 	CHECK_EQ(pthread_create(&daemon, NULL, daemon_main, &t), 0);
 	for (size_t i = 0; i < SOURCES; i++)
 		CHECK_EQ(pthread_create(&thread[i], NULL, callers[i], NULL), 0);

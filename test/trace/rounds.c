@@ -49,8 +49,8 @@ static void f_open(const char *name)
 	const struct flux_attr attr = {.nodes = 2};
 
 	CHECK_EQ(flux_create(&attr, &flux), 0);
-	caller = flux_node(flux, 0);
-	callee = flux_node(flux, 1);
+	caller = flux_get_node(flux, 0);
+	callee = flux_get_node(flux, 1);
 }
 
 static int f_call(uint64_t token)

@@ -62,8 +62,10 @@ class Attributes(ctypes.Structure):
     def __init__(self, **given):
         super().__init__()
         types = dict(self._fields_)
+        if "size" in types:
+            self.size = ctypes.sizeof(self)
         for name, value in given.items():
-            if name not in types or name == "set":
+            if name not in types or name in ("set", "size"):
                 raise TypeError(f"{type(self).__name__} has no attribute {name!r}")
             if isinstance(value, str):
                 value = name_of(value)
@@ -76,7 +78,7 @@ class Attributes(ctypes.Structure):
 
 def as_dict(struct):
     """The fields of a struct of numbers."""
-    return {name: getattr(struct, name) for name, _ in struct._fields_ if name != "set"}
+    return {name: getattr(struct, name) for name, _ in struct._fields_ if name not in ("set", "size")}
 
 
 def nanoseconds(seconds):

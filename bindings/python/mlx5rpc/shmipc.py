@@ -15,7 +15,7 @@ the server is gone, TimeoutError from request(). A server or client belongs to o
 A signal handler that raises an exception while poll() runs can cost a response.
 """
 import ctypes
-from ctypes import POINTER, byref, c_char_p, c_uint32, c_uint64, c_void_p, string_at
+from ctypes import POINTER, byref, c_char_p, c_size_t, c_uint32, c_uint64, c_void_p, string_at
 
 from ._clib import STATUS, Attributes, Handle, as_dict, error, library, name_of, nanoseconds, payload
 
@@ -23,7 +23,7 @@ _RESPONSE = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_void_p, c_uint32)
 
 
 class _Attr(Attributes):
-    _fields_ = [(name, c_uint32) for name in (
+    _fields_ = [("size", c_size_t)] + [(name, c_uint32) for name in (
         "max_clients", "depth", "req_size", "resp_size", "extra_size", "mode", "gid", "set")]
     _bits_ = {"gid": 1}
 
@@ -53,8 +53,8 @@ _lib = library("libshmipc.so.0", {
     "shmipc_server_wait": (STATUS, c_void_p, c_uint64),
     "shmipc_server_fd": (STATUS, c_void_p),
     "shmipc_server_arm": (STATUS, c_void_p),
-    "shmipc_server_get_attr": (None, c_void_p, POINTER(_Attr)),
-    "shmipc_server_get_stats": (None, c_void_p, POINTER(_ServerStats)),
+    "shmipc_server_get_attr": (None, c_void_p, POINTER(_Attr), c_size_t),
+    "shmipc_server_get_stats": (None, c_void_p, POINTER(_ServerStats), c_size_t),
     "shmipc_client_connect": (STATUS, c_char_p, POINTER(_Attr), POINTER(c_void_p)),
     "shmipc_client_disconnect": (None, c_void_p),
     "shmipc_client_call": (STATUS, c_void_p, c_char_p, c_uint32, c_uint64),
@@ -68,8 +68,8 @@ _lib = library("libshmipc.so.0", {
                                 POINTER(c_uint32)),
     "shmipc_client_abort": (STATUS, c_void_p, _RESPONSE, c_void_p),
     "shmipc_client_index": (c_uint32, c_void_p),
-    "shmipc_client_get_attr": (None, c_void_p, POINTER(_Attr)),
-    "shmipc_client_get_stats": (None, c_void_p, POINTER(_ClientStats)),
+    "shmipc_client_get_attr": (None, c_void_p, POINTER(_Attr), c_size_t),
+    "shmipc_client_get_stats": (None, c_void_p, POINTER(_ClientStats), c_size_t),
 })
 
 
@@ -84,7 +84,7 @@ class _Side(Handle):
             raise error(-e.errno, name) from None
         self._own(pointer, self._destroy)
         attr = _Attr()
-        self._get_attr(pointer, byref(attr))
+        self._get_attr(pointer, byref(attr), ctypes.sizeof(attr))
         self.attr = as_dict(attr)  # the sizes in use
 
     def flush(self):
@@ -106,7 +106,7 @@ class _Side(Handle):
     def stats(self):
         """The counters, a dict."""
         stats = self._Stats()
-        self._get_stats(self._open, byref(stats))
+        self._get_stats(self._open, byref(stats), ctypes.sizeof(stats))
         return as_dict(stats)
 
 

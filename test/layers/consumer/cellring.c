@@ -6,7 +6,7 @@ static __attribute__((aligned(64))) unsigned char ring[4096];
 
 int main(void)
 {
-	struct cellring_plan plan = cellring_plan(8, 4, 0);
+	struct cellring_plan plan = cellring_plan_for(8, 4, 0);
 	struct cellring_cursor out, in;
 	uint64_t n = 41, head;
 

@@ -22,14 +22,14 @@ int main(void)
 	attr.payload_size = sizeof(n);
 	if (flux_create(&attr, &f) < 0)
 		return 1;
-	if (flux_call(flux_node(f, 0), 1, &n, sizeof(n), 1) < 0)
+	if (flux_call(flux_get_node(f, 0), 1, &n, sizeof(n), 1) < 0)
 		return 1;
-	if (flux_try_recv_raw(flux_node(f, 1), &from, &call, &n, sizeof(n), NULL) != 1)
+	if (flux_try_recv_raw(flux_get_node(f, 1), &from, &call, &n, sizeof(n), NULL) != 1)
 		return 1;
 	n *= 2;
-	if (flux_reply(flux_node(f, 1), call, &n, sizeof(n)) < 0)
+	if (flux_reply(flux_get_node(f, 1), call, &n, sizeof(n)) < 0)
 		return 1;
-	if (flux_poll(flux_node(f, 0), on_response, &got) != 1)
+	if (flux_poll(flux_get_node(f, 0), on_response, &got) != 1)
 		return 1;
 	flux_destroy(f);
 	printf("%d\n", (int)got);
