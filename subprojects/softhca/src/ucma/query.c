@@ -99,17 +99,17 @@ static void fill_gid(const struct cm_id *id, struct rdma_ucm_query_addr_resp *re
 }
 
 /* The one path, if there is one and the program has room for it. */
-struct one_path {
+union one_path {
 	struct rdma_ucm_query_path_resp head;
-	struct ib_path_rec_data path;
+	char bytes[sizeof(struct rdma_ucm_query_path_resp) + sizeof(struct ib_path_rec_data)];
 };
 
-static size_t fill_path(const struct cm_id *id, uint32_t room, struct one_path *resp)
+static size_t fill_path(const struct cm_id *id, uint32_t room, union one_path *resp)
 {
 	if (!cm_has_path(id) || id->state == CM_ADDR_RESOLVED || room < sizeof(*resp))
 		return sizeof(resp->head);
 	resp->head.num_paths = 1;
-	cm_path_packed(id, &resp->path);
+	cm_path_packed(id, &resp->head.path_data[0]);
 	return sizeof(*resp);
 }
 
@@ -118,7 +118,7 @@ int ucma_query(struct ucma_cmd *c)
 	const struct rdma_ucm_query *req = c->in;
 	union {
 		struct rdma_ucm_query_addr_resp addr;
-		struct one_path path;
+		union one_path path;
 	} resp = {0};
 	size_t len;
 	struct cm_id *id;

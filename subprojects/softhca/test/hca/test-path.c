@@ -64,25 +64,24 @@ static void connecting(unsigned rail, enum ibv_qp_type type)
 /* A command by itself, without a library's checks and records. out_len 0: it answers nothing. */
 static int command(uint64_t number, const void *in, uint16_t in_len, void *out, uint16_t out_len)
 {
-	const uint16_t n = out_len ? 3 : 2;
-	struct {
-		struct ib_uverbs_ioctl_hdr hdr;
-		struct ib_uverbs_attr attrs[3];
-	} cmd = {
-		.hdr = {.length = (uint16_t)(sizeof(cmd.hdr) + n * sizeof(cmd.attrs[0])),
-			.object_id = UVERBS_OBJECT_DEVICE,
-			.method_id = UVERBS_METHOD_INVOKE_WRITE,
-			.num_attrs = n},
-		.attrs = {{.attr_id = UVERBS_ATTR_WRITE_CMD,
-				  .len = sizeof(uint64_t),
-				  .data = number},
-			{.attr_id = UVERBS_ATTR_CORE_IN, .len = in_len, .data = (uintptr_t)in},
-			{.attr_id = UVERBS_ATTR_CORE_OUT, .len = out_len, .data = (uintptr_t)out}},
+	const struct ib_uverbs_attr attrs[] = {
+		{.attr_id = UVERBS_ATTR_WRITE_CMD, .len = sizeof(uint64_t), .data = number},
+		{.attr_id = UVERBS_ATTR_CORE_IN, .len = in_len, .data = (uintptr_t)in},
+		{.attr_id = UVERBS_ATTR_CORE_OUT, .len = out_len, .data = (uintptr_t)out},
 	};
+	const uint16_t n = out_len ? 3 : 2;
+	union {
+		struct ib_uverbs_ioctl_hdr hdr;
+		char bytes[sizeof(struct ib_uverbs_ioctl_hdr) + sizeof(attrs)];
+	} cmd = {.hdr = {.length = (uint16_t)(sizeof(cmd.hdr) + n * sizeof(attrs[0])),
+			 .object_id = UVERBS_OBJECT_DEVICE,
+			 .method_id = UVERBS_METHOD_INVOKE_WRITE,
+			 .num_attrs = n}};
 
+	memcpy(cmd.bytes + sizeof(cmd.hdr), attrs, n * sizeof(attrs[0]));
 	if (in_len <= sizeof(uint64_t)) { /* it is in the place of its address */
-		cmd.attrs[1].data = 0;
-		memcpy(&cmd.attrs[1].data, in, in_len);
+		cmd.hdr.attrs[1].data = 0;
+		memcpy(&cmd.hdr.attrs[1].data, in, in_len);
 	}
 	return ioctl(r.ctx->cmd_fd, RDMA_VERBS_IOCTL, &cmd) ? errno : 0;
 }

@@ -142,20 +142,20 @@ static void reopened(void)
 	said_verdict(NULL);
 }
 
-struct request {
+union request {
 	struct ib_uverbs_ioctl_hdr h;
-	struct ib_uverbs_attr attrs[8];
+	char bytes[sizeof(struct ib_uverbs_ioctl_hdr) + 8 * sizeof(struct ib_uverbs_attr)];
 };
 
-static void add(struct request *q, uint16_t id, uint16_t len, uint64_t data)
+static void add(union request *q, uint16_t id, uint16_t len, uint64_t data)
 {
-	q->attrs[q->h.num_attrs++] =
+	q->h.attrs[q->h.num_attrs++] =
 		(struct ib_uverbs_attr){.attr_id = id, .len = len, .data = data};
 }
 
-static int execute(struct request *q, uint16_t object, uint16_t method)
+static int execute(union request *q, uint16_t object, uint16_t method)
 {
-	q->h.length = (uint16_t)(sizeof(q->h) + q->h.num_attrs * sizeof(q->attrs[0]));
+	q->h.length = (uint16_t)(sizeof(q->h) + q->h.num_attrs * sizeof(q->h.attrs[0]));
 	q->h.object_id = object;
 	q->h.method_id = method;
 	return ioctl(a.ctx->cmd_fd, RDMA_VERBS_IOCTL, q) ? -errno : 0;
@@ -164,7 +164,7 @@ static int execute(struct request *q, uint16_t object, uint16_t method)
 /* Asks for a page of @type. @handle_p: its handle. */
 static int alloc_page(uint64_t type, uint64_t *handle_p)
 {
-	struct request q = {0};
+	union request q = {0};
 	uint64_t offset = 0;
 	uint32_t length = 0, id = 0;
 	int r;
@@ -176,13 +176,13 @@ static int alloc_page(uint64_t type, uint64_t *handle_p)
 	add(&q, MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, 4, (uintptr_t)&id);
 	r = execute(&q, MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC);
 	CHECK_EQ(length, r ? 0 : PAGE);
-	*handle_p = q.attrs[0].data;
+	*handle_p = q.h.attrs[0].data;
 	return r;
 }
 
 static int destroy_page(uint64_t handle)
 {
-	struct request q = {0};
+	union request q = {0};
 
 	add(&q, MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE, 0, handle);
 	return execute(&q, MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY);
@@ -190,7 +190,7 @@ static int destroy_page(uint64_t handle)
 
 static void objects(void)
 {
-	struct request none = {0}, wrong = {0};
+	union request none = {0}, wrong = {0};
 	uint64_t handles[300], h;
 	uint32_t n = 0;
 
@@ -231,7 +231,7 @@ static int create_qp(uint32_t flags, uint32_t page_id)
 	struct ib_uverbs_create_qp_resp out;
 	struct ib_uverbs_destroy_qp end = {0};
 	struct ib_uverbs_destroy_qp_resp ended;
-	struct request q = {0}, d = {0};
+	union request q = {0}, d = {0};
 	int r;
 
 	add(&q, UVERBS_ATTR_CORE_IN, sizeof(in), (uintptr_t)&in);
@@ -255,7 +255,7 @@ static int create_cq(uint16_t page_id)
 	struct mlx5_ib_create_cq drv = {.cqe_size = 64,
 		.flags = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX,
 		.uar_page_index = page_id};
-	struct request q = {0};
+	union request q = {0};
 
 	add(&q, UVERBS_ATTR_CORE_IN, sizeof(in), (uintptr_t)&in);
 	add(&q, UVERBS_ATTR_WRITE_CMD, 8, IB_USER_VERBS_CMD_CREATE_CQ);
