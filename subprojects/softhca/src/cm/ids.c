@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 #include "fabric/reserve.h"
-#include "hca/cq.h"
+#include "hca/cqe.h"
 #include "hca/event.h"
 #include "hca/objects.h"
 #include "hca/timer.h"

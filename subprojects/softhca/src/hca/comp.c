@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "hca/cq.h"
+#include "hca/cqe.h"
 #include "hca/objects.h"
 
 #define FORMAT_COMPRESSED 0x0c

@@ -19,8 +19,4 @@ void comp_add(struct cq *cq, uint32_t index, const struct cqe64 *cqe);
 /* Writes the run out. */
 void comp_flush(struct cq *cq);
 
-/* Write to the queue's memory (cq.c): a completion with its owner bit, or 64 plain bytes. */
-void cq_store(const struct cq *cq, uint32_t index, struct cqe64 cqe);
-void cq_store_raw(const struct cq *cq, uint32_t index, const void *bytes);
-
 #endif

@@ -20,9 +20,6 @@
  */
 bool cq_room(struct cq *cq, uint32_t n);
 
-/* Updates the consumer index from the queue's doorbell record. */
-void cq_read_consumer(struct cq *cq);
-
 /* Writes one completion at producer index @index and advances the producer. */
 void cq_write(struct cq *cq, uint32_t index, const void *bytes);
 

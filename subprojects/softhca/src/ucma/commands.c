@@ -19,21 +19,6 @@
 #define EVENT_COMM_EST 4 /* IBV_EVENT_COMM_EST */
 #define V6_LEN 28 /* of a struct sockaddr_in6 */
 
-int ucma_find(const struct ucma_cmd *c, uint32_t index, const sigset_t *saved, struct cm_id **id_p)
-{
-	int r = cm_find(index, c->fifo, id_p);
-
-	if (r)
-		fabric_leave(saved);
-	return r;
-}
-
-int ucma_leave(const sigset_t *saved, int r)
-{
-	fabric_leave(saved);
-	return r;
-}
-
 /* The type of a QP follows from the port space, but for RDMA_PS_IB, where the program says it. */
 static int qp_type_of(const struct rdma_ucm_create_id *req, uint32_t *type_p)
 {

@@ -123,11 +123,6 @@ void ucma_forget(void)
 	watch_forget();
 }
 
-int ucma_answer(const struct ucma_cmd *c, uint64_t to, const void *from, size_t len)
-{
-	return dma_write(fabric_self.slot, to, from, len < c->out_len ? len : c->out_len);
-}
-
 static int run(struct ucma_cmd *c, uint64_t buf, size_t len)
 {
 	const struct command *k;

@@ -30,6 +30,12 @@ struct cmd {
 void cmd_get(struct span from, void *to, size_t len);
 void cmd_put(struct span to, const void *from, size_t len);
 
+/* The FIFO behind a completion channel's fd of this process, else 0. */
+uint64_t uverbs_channel_fifo(int fd);
+
+/* Registers @fd as a completion channel. Returns 0, or -EMFILE if @fd is too high. */
+int uverbs_channel_add(int fd, uint64_t fifo);
+
 int cmd_get_context(struct cmd *c);
 int cmd_query_device(struct cmd *c);
 int cmd_query_port(struct cmd *c);

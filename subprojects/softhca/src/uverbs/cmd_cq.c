@@ -7,7 +7,7 @@
 #include "dma/dma.h"
 #include "hca/comp.h"
 #include "hca/config.h"
-#include "hca/cq.h"
+#include "hca/cqe.h"
 #include "hca/event.h"
 #include "hca/journal.h"
 #include "hca/trace.h"

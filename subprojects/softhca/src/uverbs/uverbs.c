@@ -35,18 +35,6 @@ struct uctx *uverbs_of_fd(int fd)
 	return e.kind == FD_DEVICE ? &uctxs[e.value] : NULL;
 }
 
-uint64_t uverbs_channel_fifo(int fd)
-{
-	struct fd_entry e = fds_get(fd);
-
-	return e.kind == FD_CHANNEL ? e.value : 0;
-}
-
-int uverbs_channel_add(int fd, uint64_t fifo)
-{
-	return fds_set(fd, FD_CHANNEL, fifo);
-}
-
 static int find_free_uctx(void)
 {
 	for (int i = 0; i < MAX_OPEN; i++)
@@ -134,22 +122,6 @@ void uverbs_forget(void)
 	pthread_mutex_init(&uctxs_lock, NULL);
 	for (int i = 0; i < MAX_OPEN; i++)
 		uctxs[i].ino = 0;
-}
-
-void cmd_get(struct span from, void *to, size_t len)
-{
-	size_t n = from.len < len ? from.len : len;
-
-	memset(to, 0, len);
-	memcpy(to, from.p, n);
-}
-
-void cmd_put(struct span to, const void *from, size_t len)
-{
-	size_t n = to.len < len ? to.len : len;
-
-	memcpy(to.p, from, n);
-	memset((char *)to.p + n, 0, to.len - n);
 }
 
 /* Before commands on objects with a doorbell: the program may have mapped new pages. */

@@ -35,10 +35,4 @@ void uverbs_close(const struct fd_entry *e);
 /* In a forked child: no device is open any more. */
 void uverbs_forget(void);
 
-/* The FIFO behind a completion channel's fd of this process, else 0. */
-uint64_t uverbs_channel_fifo(int fd);
-
-/* Registers @fd as a completion channel. Returns 0, or -EMFILE if @fd is too high. */
-int uverbs_channel_add(int fd, uint64_t fifo);
-
 #endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* Who this process is in its fabric, and which other ones live. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "fabric/fabric.h"
+#include "fabric/lockfile.h"
+#include "sys/sys.h"
+
+struct fabric_self fabric_self = {.lock_fd = -1};
+
+int fabric_byte_lock(int fd, int cmd, short type, off_t start, off_t len)
+{
+	struct flock fl = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = len};
+	int r;
+
+	do
+		r = sys_fcntl(fd, cmd, &fl);
+	while (r == -EINTR);
+	if (r < 0)
+		return r;
+	return cmd == F_OFD_GETLK ? fl.l_type != F_UNLCK : 0;
+}
+
+/*
+ * The kernel is asked once per slot and coarse clock tick (a few ms). A process may die
+ * unnoticed within a tick, but its pid cannot be reused that soon.
+ */
+static bool checked_lately(uint32_t slot)
+{
+	static _Atomic uint64_t checked[MAX_PROCS]; /* relaxed: independent hints */
+	struct timespec ts;
+	uint64_t now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	if (atomic_load_explicit(&checked[slot], memory_order_relaxed) == now)
+		return true;
+	atomic_store_explicit(&checked[slot], now, memory_order_relaxed);
+	return false;
+}
+
+bool fabric_reachable(uint32_t slot)
+{
+	return slot == fabric_self.slot || checked_lately(slot) || fabric_alive(slot);
+}
+
+struct fabric_peer fabric_peer(uint32_t slot)
+{
+	const struct proc *p = &arena()->procs[slot];
+
+	return (struct fabric_peer){.slot = slot, .life = p->life, .pid = p->pid};
+}
+
+bool fabric_is_peer(const struct fabric_peer *peer)
+{
+	/* Relaxed: others raise it under the mutex, and an old value does no harm here. */
+	uint32_t life = __atomic_load_n(&arena()->procs[peer->slot].life, __ATOMIC_RELAXED);
+
+	return life == peer->life && fabric_reachable(peer->slot);
+}
+
+bool fabric_alive(uint32_t slot)
+{
+	if (slot == fabric_self.slot)
+		return true;
+	/* An error counts as alive. */
+	return fabric_byte_lock(fabric_self.lock_fd, F_OFD_GETLK, F_RDLCK, 1 + slot, 1) != 0;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+#include "uverbs/cmd.h"
+
+#include <string.h>
+
+void cmd_get(struct span from, void *to, size_t len)
+{
+	size_t n = from.len < len ? from.len : len;
+
+	memset(to, 0, len);
+	memcpy(to, from.p, n);
+}
+
+void cmd_put(struct span to, const void *from, size_t len)
+{
+	size_t n = to.len < len ? to.len : len;
+
+	memcpy(to.p, from, n);
+	memset((char *)to.p + n, 0, to.len - n);
+}
+
+uint64_t uverbs_channel_fifo(int fd)
+{
+	struct fd_entry e = fds_get(fd);
+
+	return e.kind == FD_CHANNEL ? e.value : 0;
+}
+
+int uverbs_channel_add(int fd, uint64_t fifo)
+{
+	return fds_set(fd, FD_CHANNEL, fifo);
+}
